@@ -1,0 +1,64 @@
+# make build    .venv and build/: wick importable by .venv/bin/python, C tests off
+# make test     C and Python tests against build-debug/ (debug checks on); SANITIZE=address,undefined uses build-san/
+# make demo     the first compiled model           make parity   against an installed PyTorch, skipped without one
+# make lint     style, static checks, part order   make bench    speed, against PyTorch when there is one
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+ifdef SANITIZE
+TEST_BUILD := build-san
+SANITIZE_SETUP := -Db_sanitize=$(SANITIZE) -Db_lundef=false
+# Python itself is not instrumented: the sanitizer's runtime has to be there first, and Python's own leaks are not ours.
+SANITIZE_ENV := LD_PRELOAD="$(shell gcc -print-file-name=libasan.so) $(shell gcc -print-file-name=libubsan.so)" \
+  ASAN_OPTIONS=detect_leaks=0
+else
+TEST_BUILD := build-debug
+endif
+DEBUG_SETUP := -Dtests=enabled -Dbuildtype=debugoptimized -Ddebug_checks=true $(SANITIZE_SETUP)
+PYTEST := -m pytest
+existing = $(wildcard $(1))
+
+.PHONY: build build-tests demo test lint parity bench format clean
+
+build: $(VENV)/.ready
+	@[ -f build/build.ninja ] || meson setup build -Dtests=disabled
+	@meson compile -C build
+	@echo "$(CURDIR)/build/python" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wick.pth"
+
+build-tests: $(VENV)/.ready
+	@[ -f $(TEST_BUILD)/build.ninja ] || meson setup $(TEST_BUILD) $(DEBUG_SETUP)
+	@meson compile -C $(TEST_BUILD)
+
+$(VENV)/.ready: tools/requirements.txt tools/setup.sh
+	tools/setup.sh
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt
+	@touch $@
+
+# pytest's exit status 5 says that a folder holds no test yet.
+run_pytest = $(if $(1),$(SANITIZE_ENV) PYTHONPATH=$(TEST_BUILD)/python $(BIN)/python $(PYTEST) $(1) || [ $$? -eq 5 ],true)
+
+test: build-tests
+	meson test -C $(TEST_BUILD) --no-rebuild --print-errorlogs
+	$(call run_pytest,$(call existing,tests/python tests/ops tests/ir tests/fault tests/e2e))
+
+parity: build
+	$(if $(call existing,tests/parity),$(BIN)/python $(PYTEST) tests/parity || [ $$? -eq 5 ])
+
+demo: build
+	$(BIN)/python examples/demo.py
+
+bench: build
+	$(BIN)/python bench/run.py
+
+lint: build
+	tools/lint.sh
+
+format: $(VENV)/.ready
+	git ls-files -co --exclude-standard '*.c' '*.h' | xargs -r clang-format -i
+	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+clean:
+	rm -rf build build-debug build-san

@@ -1,0 +1,295 @@
+"""`ops`: operators as functions, for functional.py: the core's, and compositions for those that it does not have yet.
+
+A composition is PyTorch's formula in PyTorch's order of operations, so that values and random numbers agree. What the
+core has goes before the composition of that name; delete a composition when the core has its operator.
+"""
+
+import math
+from types import ModuleType
+
+from .. import _C
+
+
+def _in_place(function):
+    """The form that overwrites its input."""
+
+    def overwrite(input, *args):
+        return input.copy_(function(input, *args))
+
+    return overwrite
+
+
+# ---- pointwise ----
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0):
+    return _C.clamp(input, min_val, max_val)
+
+
+def threshold(input, threshold, value):
+    return _C.where(input <= threshold, value, input)
+
+
+def elu(input, alpha=1.0, scale=1.0, input_scale=1.0):
+    negative = _C.expm1(input * input_scale) * (alpha * scale)
+    return _C.where(input > 0, input * scale, negative)
+
+
+def celu(input, alpha=1.0):
+    return elu(input, alpha, 1.0, 1.0 / alpha)
+
+
+def selu(input):
+    return elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
+
+
+def leaky_relu(input, negative_slope=0.01):
+    return _C.where(input > 0, input, input * negative_slope)
+
+
+def mish(input):
+    return input * softplus(input).tanh()
+
+
+def softplus(input, beta=1.0, threshold=20.0):
+    return _C.where(input * beta > threshold, input, _C.log1p((input * beta).exp()) / beta)
+
+
+def log_sigmoid(input):
+    return -(_C.log1p((-input.abs()).exp()) - _C.clamp(input, max=0))
+
+
+def hardsigmoid(input):
+    return _C.clamp(input + 3, 0, 6) / 6
+
+
+def hardswish(input):
+    return input * _C.clamp(input + 3, 0, 6) / 6
+
+
+def hardshrink(input, lambd=0.5):
+    return _C.where(input.abs() <= lambd, 0.0, input)
+
+
+def softshrink(input, lambd=0.5):
+    return _C.where(input > lambd, input - lambd, _C.where(input < -lambd, input + lambd, input * 0))
+
+
+def prelu(input, weight):
+    if input.dim() >= 2:
+        weight = weight.reshape([-1] + [1] * (input.dim() - 2))
+    return _C.where(input > 0, input, weight * input)
+
+
+def glu(input, dim=-1):
+    first, second = input.chunk(2, dim)
+    return first * second.sigmoid()
+
+
+celu_, elu_, hardsigmoid_, hardswish_, hardtanh_, leaky_relu_, mish_, selu_, threshold_ = map(
+    _in_place, (celu, elu, hardsigmoid, hardswish, hardtanh, leaky_relu, mish, selu, threshold)
+)
+
+
+# ---- dropout: one random number an element, or a channel ----
+
+
+def _noise(input, p, channels):
+    shape = [*input.shape[:2], *[1] * (input.dim() - 2)] if channels else input.shape
+    return _C.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
+
+
+def _dropout(input, p, train, channels):
+    if p == 0 or not train or input.numel() == 0:
+        return input
+    if p == 1:
+        return input * _C.zeros([], dtype=input.dtype, device=input.device)
+    return input * _noise(input, p, channels).div_(1 - p)
+
+
+def _alpha_dropout(input, p, train, channels):
+    """Dropped values become -alpha', then scale and shift restore mean and variance (Klambauer et al., 2017)."""
+    if p == 0 or not train or input.numel() == 0:
+        return input
+    if p == 1:
+        return input * _C.zeros([], dtype=input.dtype, device=input.device)
+    alpha = 1.7580993408473766
+    scale = 1.0 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
+    noise = _noise(input, p, channels)
+    shift = noise.add(-1).mul_(alpha * scale).add_(alpha * scale * p)
+    return input * noise.mul_(scale) + shift
+
+
+def dropout(input, p, train):
+    return _dropout(input, p, train, False)
+
+
+def feature_dropout(input, p, train):
+    return _dropout(input, p, train, True)
+
+
+def alpha_dropout(input, p, train):
+    return _alpha_dropout(input, p, train, False)
+
+
+def feature_alpha_dropout(input, p, train):
+    return _alpha_dropout(input, p, train, True)
+
+
+dropout_, feature_dropout_, alpha_dropout_, feature_alpha_dropout_ = map(
+    _in_place, (dropout, feature_dropout, alpha_dropout, feature_alpha_dropout)
+)
+
+
+# ---- normalisation, shapes ----
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    dims = tuple(range(-len(normalized_shape), 0))
+    eps = _C.finfo(input.dtype).eps if eps is None else eps
+    result = input * (input.pow(2).mean(dims, True) + eps).rsqrt()
+    return result if weight is None else result * weight
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    grouped = input.reshape(input.size(0), num_groups, -1)
+    result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
+    shape = [1, -1] + [1] * (input.dim() - 2)
+    result = result if weight is None else result * weight.reshape(shape)
+    return result if bias is None else result + bias.reshape(shape)
+
+
+def broadcast_shapes(*shapes):
+    return _C.Size(_C.broadcast_tensors(*(_C.empty(shape, device="meta") for shape in shapes))[0].shape)
+
+
+def broadcast_tensors(*tensors):
+    shape = tensors[0].shape
+    for tensor in tensors[1:]:
+        shape = _broadcast_shape(shape, tensor.shape)
+    return [tensor.expand(shape) for tensor in tensors]
+
+
+def _broadcast_shape(a, b):
+    length = max(len(a), len(b))
+    a, b = [1] * (length - len(a)) + list(a), [1] * (length - len(b)) + list(b)
+    for i, (m, n) in enumerate(zip(a, b, strict=True)):
+        if m != n and 1 not in (m, n):
+            raise RuntimeError(
+                f"The size of tensor a ({m}) must match the size of tensor b ({n}) at non-singleton dimension {i}"
+            )
+    return [n if m == 1 else m for m, n in zip(a, b, strict=True)]
+
+
+def embedding_renorm_(weight, indices, max_norm, norm_type):
+    rows = sorted(set(indices.reshape(-1).tolist()))
+    for row in rows:
+        norm = weight[row].norm(norm_type).item()
+        if norm > max_norm:
+            weight[row].mul_(max_norm / (norm + 1e-7))
+    return weight
+
+
+# ---- losses: reduction 0 none, 1 mean, 2 sum ----
+
+
+def _reduced(loss, reduction):
+    return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
+
+
+def mse_loss(input, target, reduction=1):
+    return _reduced((input - target).pow(2), reduction)
+
+
+def l1_loss(input, target, reduction=1):
+    return _reduced((input - target).abs(), reduction)
+
+
+def smooth_l1_loss(input, target, reduction=1, beta=1.0):
+    distance = (input - target).abs()
+    return _reduced(_C.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta), reduction)
+
+
+def huber_loss(input, target, reduction=1, delta=1.0):
+    distance = (input - target).abs()
+    small, large = 0.5 * distance * distance, delta * (distance - 0.5 * delta)
+    return _reduced(_C.where(distance <= delta, small, large), reduction)
+
+
+def nll_loss_nd(input, target, weight=None, reduction=1, ignore_index=-100):
+    if input.dim() <= 2:
+        return _C.nll_loss(input, target, weight, reduction, ignore_index)
+    classes = input.size(1)
+    flat = input.movedim(1, -1).reshape(-1, classes)
+    loss = _C.nll_loss(flat, target.reshape(-1), weight, reduction, ignore_index)
+    return loss.reshape(target.shape) if reduction == 0 else loss
+
+
+def binary_cross_entropy(input, target, weight=None, reduction=1):
+    logs = (target - 1) * _C.clamp(_C.log1p(-input), min=-100) - target * _C.clamp(input.log(), min=-100)
+    return _reduced(logs if weight is None else logs * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, reduction=1):
+    log = log_sigmoid(input)
+    if pos_weight is None:
+        loss = (1 - target) * input - log
+    else:
+        loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * log
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+def kl_div(input, target, reduction=1, log_target=False):
+    if log_target:
+        return _reduced(target.exp() * (target - input), reduction)
+    # target log(target), which is 0 where target is 0
+    entropy = _C.where(target == 0, target * 0, target * _C.where(target == 0, 1.0, target).log())
+    return _reduced(entropy - target * input, reduction)
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    dot = (x1 * x2).sum(dim)
+    norms = (x1 * x1).sum(dim).sqrt(), (x2 * x2).sum(dim).sqrt()
+    return dot / (_C.clamp(norms[0], min=eps) * _C.clamp(norms[1], min=eps))
+
+
+def one_hot(tensor, num_classes=-1):
+    classes = int(tensor.max().item()) + 1 if num_classes < 0 else num_classes
+    return (tensor.unsqueeze(-1) == _C.arange(classes)).to(_C.int64)
+
+
+def scaled_dot_product_attention(
+    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
+):
+    """softmax(q k^T scale + mask) v for q (..., L, E), k (..., S, E), v (..., S, Ev): (..., L, Ev)."""
+    if enable_gqa:
+        times = query.size(-3) // key.size(-3)
+        key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)
+    root = math.sqrt(1 / math.sqrt(query.size(-1)) if scale is None else scale)
+    scores = (query * root) @ (key * root).transpose(-2, -1)
+    if is_causal:
+        if attn_mask is not None:
+            raise RuntimeError(
+                "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
+            )
+        rows, columns = _C.arange(query.size(-2)).unsqueeze(-1), _C.arange(key.size(-2))
+        attn_mask = columns <= rows
+    if attn_mask is not None and attn_mask.dtype == _C.bool:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    elif attn_mask is not None:
+        scores = scores + attn_mask
+    return dropout(scores.softmax(-1), dropout_p, dropout_p > 0) @ value
+
+
+def bilinear(input1, input2, weight, bias=None):
+    """x1^T W_k x2: (..., A), (..., B), W (K, A, B) -> (..., K)."""
+    k, a, b = weight.shape
+    left = input1.reshape(-1, a) @ weight.permute(1, 0, 2).reshape(a, k * b)  # (N, K B)
+    result = (left.reshape(-1, k, b) * input2.reshape(-1, 1, b)).sum(-1)
+    result = result.reshape(*input1.shape[:-1], k)
+    return result if bias is None else result + bias
+
+
+COMPOSITIONS = {k: v for k, v in globals().items() if callable(v) and not k.startswith("_") and v is not ModuleType}
+ops = ModuleType(f"{__name__}.ops")  # a module, because Python looks up their attributes fastest
+ops.__dict__.update(COMPOSITIONS | vars(_C))

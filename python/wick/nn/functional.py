@@ -1,0 +1,442 @@
+"""The functions behind the layers: PyTorch's names, arguments and checks over wick's operators.
+
+Operators whose arguments need nothing done are taken as they are (see _ALIASES).
+"""
+
+import math
+
+from .. import _C
+from ._operators import ops as _ops
+
+# Our name -> the operator's. What the core does not have yet is missing here too, and says so when it is asked for.
+_ALIASES = {
+    name: name
+    for name in (
+        "adaptive_avg_pool1d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "celu_", "channel_shuffle",
+        "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+        "cosine_similarity", "elu_", "gelu", "hardshrink", "hardtanh_", "leaky_relu_", "linear", "one_hot",
+        "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_", "rrelu_",
+        "scaled_dot_product_attention", "selu_", "softplus", "softshrink", "threshold_",
+    )
+} | {"logsigmoid": "log_sigmoid"}  # fmt: skip
+globals().update({name: getattr(_ops, operator) for name, operator in _ALIASES.items() if hasattr(_ops, operator)})
+
+
+def __getattr__(name):
+    from .._names import missing
+
+    raise missing(__name__, name)
+
+
+def _warn(message, category=UserWarning, stacklevel=3):
+    import warnings
+
+    warnings.warn(message, category, stacklevel=stacklevel + 1)
+
+
+# ---- activations: any shape; inplace overwrites the input ----
+
+
+def relu(input, inplace=False):
+    """max(0, x)."""
+    return _ops.relu_(input) if inplace else _ops.relu(input)
+
+
+def relu6(input, inplace=False):
+    """min(max(0, x), 6)."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
+    """x limited to [min_val, max_val]."""
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return (_ops.hardtanh_ if inplace else _ops.hardtanh)(input, min_val, max_val)
+
+
+def threshold(input, threshold, value, inplace=False):
+    """x where it is above the threshold, else value."""
+    return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
+
+
+def elu(input, alpha=1.0, inplace=False):
+    """x for positive x, alpha (exp(x) - 1) for the others."""
+    return (_ops.elu_ if inplace else _ops.elu)(input, alpha)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    return (_ops.celu_ if inplace else _ops.celu)(input, alpha)
+
+
+def selu(input, inplace=False):
+    """ELU scaled to keep mean 0 and variance 1."""
+    return _ops.selu_(input) if inplace else _ops.selu(input)
+
+
+def leaky_relu(input, negative_slope=0.01, inplace=False):
+    """x for positive x, negative_slope x for the others."""
+    return (_ops.leaky_relu_ if inplace else _ops.leaky_relu)(input, negative_slope)
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """leaky_relu with a slope drawn from [lower, upper] in training, their mean otherwise."""
+    return (_ops.rrelu_ if inplace else _ops.rrelu)(input, lower, upper, training)
+
+
+def silu(input, inplace=False):
+    """x sigmoid(x)."""
+    return _ops.silu_(input) if inplace else _ops.silu(input)
+
+
+def mish(input, inplace=False):
+    """x tanh(softplus(x))."""
+    return _ops.mish_(input) if inplace else _ops.mish(input)
+
+
+def hardsigmoid(input, inplace=False):
+    """relu6(x + 3) / 6."""
+    return _ops.hardsigmoid_(input) if inplace else _ops.hardsigmoid(input)
+
+
+def hardswish(input, inplace=False):
+    """x relu6(x + 3) / 6."""
+    return _ops.hardswish_(input) if inplace else _ops.hardswish(input)
+
+
+def sigmoid(input):
+    """1 / (1 + exp(-x))."""
+    return input.sigmoid()
+
+
+def tanh(input):
+    """tanh(x)."""
+    return input.tanh()
+
+
+def tanhshrink(input):
+    """x - tanh(x)."""
+    return input - input.tanh()
+
+
+def softsign(input):
+    """x / (1 + |x|)."""
+    return input / (input.abs() + 1)
+
+
+def glu(input, dim=-1):
+    """a sigmoid(b) of the two halves along dim."""
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    return _ops.glu(input, dim)
+
+
+def _softmax_dim(name, dim, ndim, stacklevel):
+    if dim is not None:
+        return dim
+    _warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel,
+    )
+    return 0 if ndim in (0, 1, 3) else 1
+
+
+def softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """exp(x) over its sum along dim; dtype: computed and given in it."""
+    dim = _softmax_dim("softmax", dim, input.dim(), _stacklevel)
+    return input.softmax(dim) if dtype is None else input.softmax(dim, dtype=dtype)
+
+
+def softmin(input, dim=None, _stacklevel=3, dtype=None):
+    """softmax of -x."""
+    dim = _softmax_dim("softmin", dim, input.dim(), _stacklevel)
+    return (-input).softmax(dim) if dtype is None else (-input).softmax(dim, dtype=dtype)
+
+
+def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
+    """log(softmax(x)), without overflow."""
+    dim = _softmax_dim("log_softmax", dim, input.dim(), _stacklevel)
+    return input.log_softmax(dim) if dtype is None else input.log_softmax(dim, dtype=dtype)
+
+
+def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
+    """A sample of the Gumbel-softmax distribution; hard: one-hot, with the soft sample's gradient."""
+    if eps != 1e-10:
+        _warn("`eps` parameter is deprecated and has no effect.")
+    noise = -_ops.empty_like(logits, memory_format=_C.legacy_contiguous_format).exponential_().log()
+    soft = ((logits + noise) / tau).softmax(dim)
+    if not hard:
+        return soft
+    index = soft.max(dim, keepdim=True)[1]
+    one = _ops.zeros_like(logits, memory_format=_C.legacy_contiguous_format).scatter_(dim, index, 1.0)
+    return one - soft.detach() + soft
+
+
+# ---- dropout ----
+
+
+def _check_probability(p):
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    """Zeroes each element with probability p and scales the others by 1 / (1 - p); the identity when not training."""
+    _check_probability(p)
+    return (_ops.dropout_ if inplace else _ops.dropout)(input, p, training)
+
+
+def alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """Dropout that keeps mean and variance."""
+    _check_probability(p)
+    return (_ops.alpha_dropout_ if inplace else _ops.alpha_dropout)(input, p, training)
+
+
+def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
+    """alpha_dropout of whole channels."""
+    _check_probability(p)
+    return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)
+
+
+_SOFT_ERROR = (
+    "{0}: Received a {1}-D input to {0}, which is deprecated and will result in an error in a future release. To "
+    "retain the behavior and silence this warning, please use dropout instead. Note that {0} exists to provide "
+    "channel-wise dropout on inputs with spatial dimensions, a channel dimension, and an optional batch dimension."
+)
+
+
+def _channel_dropout(input, p, training, inplace, batched):
+    input = input if batched else (input.unsqueeze_(0) if inplace else input.unsqueeze(0))
+    result = (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(input, p, training)
+    return result if batched else (result.squeeze_(0) if inplace else result.squeeze(0))
+
+
+def dropout1d(input, p=0.5, training=True, inplace=False):
+    """Zeroes whole channels of (N, C, L) or (C, L)."""
+    _check_probability(p)
+    if input.dim() not in (2, 3):
+        raise RuntimeError(
+            f"dropout1d: Expected 2D or 3D input, but received a {input.dim()}D input. "
+            "Note that dropout1d exists to provide channel-wise dropout on inputs with 1 spatial dimension, "
+            "a channel dimension, and an optional batch dimension (i.e. 2D or 3D inputs)."
+        )
+    return _channel_dropout(input, p, training, inplace, input.dim() == 3)
+
+
+def dropout2d(input, p=0.5, training=True, inplace=False):
+    """Zeroes whole channels of (N, C, H, W)."""
+    _check_probability(p)
+    if input.dim() not in (3, 4):
+        _warn(_SOFT_ERROR.format("dropout2d", input.dim()))
+    if input.dim() == 3:
+        _warn(
+            "dropout2d: Received a 3D input to dropout2d and assuming that channel-wise 1D dropout behavior is desired "
+            "- input is interpreted as shape (N, C, L), where C is the channel dim. This behavior will change in a "
+            "future release to interpret the input as one without a batch dimension, i.e. shape (C, H, W). To maintain "
+            "the 1D channel-wise dropout behavior, please switch to using dropout1d instead."
+        )
+    return _channel_dropout(input, p, training, inplace, True)
+
+
+def dropout3d(input, p=0.5, training=True, inplace=False):
+    """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    _check_probability(p)
+    if input.dim() not in (4, 5):
+        _warn(_SOFT_ERROR.format("dropout3d", input.dim()))
+    return _channel_dropout(input, p, training, inplace, input.dim() == 5)
+
+
+# ---- embedding, normalisation, padding ----
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    """Rows of weight (rows, dim) at the indices in input (*): (*, dim). max_norm scales the rows used down, in "
+    "place."""
+    rows = weight.size(0)
+    if padding_idx is None:
+        padding_idx = -1
+    elif not -rows <= padding_idx < rows:
+        raise AssertionError("Padding_idx must be within num_embeddings")
+    elif padding_idx < 0:
+        padding_idx += rows
+    if max_norm is not None:
+        input = input.contiguous()
+        with _C.no_grad():
+            _ops.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+    return _ops.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+
+
+def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
+    """(x - mean) / sqrt(var + eps) * weight + bias over the last len(normalized_shape) dimensions."""
+    return _ops.layer_norm(input, normalized_shape, weight, bias, eps)
+
+
+def rms_norm(input, normalized_shape, weight=None, eps=None):
+    """x / sqrt(mean(x^2) + eps) * weight over the last len(normalized_shape) dimensions."""
+    return _ops.rms_norm(input, normalized_shape, weight, eps)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    """Normalises the channels (dimension 1 of (N, C, ...)) in groups."""
+    if input.dim() < 2:
+        raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
+    values = math.prod(input.shape[2:]) * input.size(0) * input.size(1) // num_groups
+    if values == 1:
+        sizes = [input.size(0) * input.size(1) // num_groups, num_groups, *input.shape[2:]]
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {sizes}")
+    return _ops.group_norm(input, num_groups, weight, bias, eps)
+
+
+def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
+    """Normalises each channel (dimension 1) over all else, with the batch's statistics in training."""
+    if training and math.prod(input.shape[2:]) * input.size(0) == 1:
+        raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
+    return _ops.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    """x over its p-norm along dim, at least eps."""
+    norm = input.norm(p, dim, keepdim=True)
+    if out is None:
+        return input / norm.clamp_min(eps).expand_as(input)
+    return _ops.div(input, norm.clamp_min_(eps).expand_as(input), out=out)
+
+
+def pad(input, pad, mode="constant", value=None):
+    """Pads the last len(pad) / 2 dimensions; pad is (before, after) of the last dimension, then of the one before, "
+    "..."""
+    return _ops.pad(input, pad, mode, value)
+
+
+# ---- losses: a scalar for reduction "mean" and "sum", the input's shape for "none" ----
+
+_REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}
+
+
+def _legacy_reduction(size_average, reduce, warn=True):
+    """The reduction's name from its two older arguments."""
+    name = "none" if reduce is False else "sum" if size_average is False else "mean"
+    if warn:
+        _warn(f"size_average and reduce args will be deprecated, please use reduction='{name}' instead.", stacklevel=4)
+    return name
+
+
+def _reduction(size_average, reduce, reduction):
+    """The number that operators take for a reduction."""
+    if size_average is not None or reduce is not None:
+        reduction = _legacy_reduction(size_average, reduce)
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    return _REDUCTIONS[reduction]
+
+
+def _broadcast_pair(input, target):
+    if input.size() != target.size():
+        _warn(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}). "
+            "This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.",
+            stacklevel=4,
+        )
+        return _ops.broadcast_tensors(input, target)
+    return input, target
+
+
+def _weighted(loss, weight, reduction):
+    """Reduces an elementwise loss with weights; "mean" divides by the weights' sum."""
+    if weight.size() != loss.size():
+        raise ValueError("Weights and input must have the same size.")
+    loss = loss * weight
+    if reduction == 0:
+        return loss
+    return loss.sum() / weight.sum() if reduction == 1 else loss.sum()
+
+
+def _elementwise_loss(operator, input, target, reduction, weight, *args):
+    input, target = _broadcast_pair(input, target)
+    if weight is None:
+        return operator(input, target, reduction, *args)
+    return _weighted(operator(input, target, 0, *args), weight, reduction)
+
+
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """(input - target)^2."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _elementwise_loss(_ops.mse_loss, input, target, reduction, weight)
+
+
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """|input - target|."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _elementwise_loss(_ops.l1_loss, input, target, reduction, weight)
+
+
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """With d = |input - target|: d^2 / (2 beta) below beta, d - beta / 2 above."""
+    reduction = _reduction(size_average, reduce, reduction)
+    if beta == 0.0:
+        return _elementwise_loss(_ops.l1_loss, input, target, reduction, None)
+    return _elementwise_loss(_ops.smooth_l1_loss, input, target, reduction, None, beta)
+
+
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """With d = |input - target|: d^2 / 2 below delta, delta (d - delta / 2) above."""
+    return _elementwise_loss(_ops.huber_loss, input, target, _reduction(None, None, reduction), weight, delta)
+
+
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
+    """-input[target]: input (N, C, ...) of log-probabilities, target (N, ...)."""
+    return _ops.nll_loss_nd(input, target, weight, _reduction(size_average, reduce, reduction), ignore_index)
+
+
+def cross_entropy(
+    input,
+    target,
+    weight=None,
+    size_average=None,
+    ignore_index=-100,
+    reduce=None,
+    reduction="mean",
+    label_smoothing=0.0,
+):
+    """-log softmax(input)[target]: input (N, C, ...) or (C,), target (N, ...) of classes or input's shape of "
+    "weights."""
+    reduction = _reduction(size_average, reduce, reduction)
+    return _ops.cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)
+
+
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
+    """-(target log(input) + (1 - target) log(1 - input))."""
+    reduction = _reduction(size_average, reduce, reduction)
+    if target.size() != input.size():
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size ({input.size()}) is "
+            "deprecated. Please ensure they have the same size."
+        )
+    if weight is not None:
+        weight = weight.expand(_ops.broadcast_shapes(target.size(), weight.size()))
+    return _ops.binary_cross_entropy(input, target, weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
+):
+    """binary_cross_entropy of sigmoid(input), without overflow."""
+    reduction = _reduction(size_average, reduce, reduction)
+    if target.size() != input.size():
+        raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
+    return _ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
+
+
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """target (log(target) - input); "batchmean" is the sum over the batch's size, the mathematical definition."""
+    if size_average is None and reduce is None and reduction == "batchmean":
+        loss = _ops.kl_div(input, target, 2, log_target=log_target)
+        return loss / input.size(0) if input.dim() != 0 else loss
+    if reduction == "mean":
+        _warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size."
+            "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
+            "'mean' will be changed to behave the same as 'batchmean' in the next major release."
+        )
+    return _ops.kl_div(input, target, _reduction(size_average, reduce, reduction), log_target=log_target)

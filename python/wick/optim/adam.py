@@ -1,0 +1,203 @@
+"""Adam and AdamW."""
+
+from .. import _C
+from .optimizer import Optimizer, check_options, evaluate, number
+
+__all__ = ["Adam", "AdamW", "adam", "adamw"]
+
+
+class Adam(Optimizer):
+    """p -= lr m / (sqrt(v) + eps), m and v the bias-corrected means of the gradient and its square (Kingma and Ba,
+    2015).
+
+    weight_decay is added to the gradient, or with decoupled_weight_decay taken from p as in AdamW. amsgrad: the largest
+    v so far takes v's place.
+
+        optimizer = optim.Adam(model.parameters(), lr=1e-3)
+        loss.backward(); optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=0,
+        amsgrad=False,
+        *,
+        foreach=None,
+        maximize=False,
+        capturable=False,
+        differentiable=False,
+        fused=None,
+        decoupled_weight_decay=False,
+    ):
+        check_options(lr, foreach, fused, differentiable, capturable)
+        if not 0.0 <= eps:
+            raise ValueError(f"Invalid epsilon value: {eps}")
+        for i in (0, 1):
+            if not 0.0 <= number(betas[i]) < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {betas[i]}")
+        if not 0.0 <= weight_decay:
+            raise ValueError(f"Invalid weight_decay value: {weight_decay}")
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "foreach": foreach,
+            "capturable": capturable,
+            "differentiable": differentiable,
+            "fused": fused,
+            "decoupled_weight_decay": decoupled_weight_decay,
+        }
+        super().__init__(params, defaults)
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name in ("amsgrad", "maximize", "capturable", "differentiable", "decoupled_weight_decay"):
+                group.setdefault(name, False)
+            group.setdefault("foreach", None)
+            group.setdefault("fused", None)
+            for parameter in group["params"]:
+                own = self.state.get(parameter)
+                if own and not isinstance(own["step"], _C.Tensor):
+                    own["step"] = _C.tensor(float(own["step"]), dtype=_C.float32)
+
+    def _state_of(self, parameter, amsgrad):
+        """A parameter's state, made at its first step."""
+        state = self.state[parameter]
+        if not state:
+            state["step"] = _C.tensor(0.0, dtype=_C.float32)
+            state["exp_avg"] = _C.zeros_like(parameter, memory_format=_C.preserve_format)
+            state["exp_avg_sq"] = _C.zeros_like(parameter, memory_format=_C.preserve_format)
+            if amsgrad:
+                state["max_exp_avg_sq"] = _C.zeros_like(parameter, memory_format=_C.preserve_format)
+        return state
+
+    @_C.no_grad()
+    def step(self, closure=None):
+        """One step; closure() computes the loss again and returns it."""
+        loss = evaluate(closure)
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if not params:
+                continue
+            states = [self._state_of(p, group["amsgrad"]) for p in params]
+            (adamw if group["decoupled_weight_decay"] else adam)(
+                params,
+                [p.grad for p in params],
+                [s["exp_avg"] for s in states],
+                [s["exp_avg_sq"] for s in states],
+                [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else [],
+                [s["step"] for s in states],
+                amsgrad=group["amsgrad"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                lr=group["lr"],
+                weight_decay=group["weight_decay"],
+                eps=group["eps"],
+                maximize=group["maximize"],
+            )
+        return loss
+
+
+class AdamW(Adam):
+    """Adam with weight decay apart from the gradient: p -= lr weight_decay p (Loshchilov and Hutter, 2019).
+
+    optimizer = optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.1)
+    loss.backward(); optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params,
+        lr=1e-3,
+        betas=(0.9, 0.999),
+        eps=1e-8,
+        weight_decay=1e-2,
+        amsgrad=False,
+        *,
+        maximize=False,
+        foreach=None,
+        capturable=False,
+        differentiable=False,
+        fused=None,
+    ):
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            group["decoupled_weight_decay"] = True
+
+
+def _step(operator, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, options):
+    """Counts the step, then one operator on the lists."""
+    for name in ("lr", "beta1", "beta2"):
+        options[name] = number(options[name])
+    if params:
+        _C._foreach_add_(state_steps, 1)
+        operator(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, **options)
+
+
+def adam(
+    params,
+    grads,
+    exp_avgs,
+    exp_avg_sqs,
+    max_exp_avg_sqs,
+    state_steps,
+    foreach=None,
+    capturable=False,
+    differentiable=False,
+    fused=None,
+    grad_scale=None,
+    found_inf=None,
+    has_complex=False,
+    decoupled_weight_decay=False,
+    *,
+    amsgrad,
+    beta1,
+    beta2,
+    lr,
+    weight_decay,
+    eps,
+    maximize,
+):
+    """Adam's step on lists of tensors; state_steps are 0-dim float32 tensors."""
+    operator = _C._fused_adamw_ if decoupled_weight_decay else _C._fused_adam_
+    options = {
+        "amsgrad": amsgrad,
+        "beta1": beta1,
+        "beta2": beta2,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "eps": eps,
+        "maximize": maximize,
+        "grad_scale": grad_scale,
+        "found_inf": found_inf,
+    }
+    _step(operator, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, options)
+
+
+def adamw(*args, **kwargs):
+    """AdamW's step; arguments as adam's."""
+    adam(*args, decoupled_weight_decay=True, **kwargs)

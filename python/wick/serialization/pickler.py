@@ -1,0 +1,128 @@
+"""Pickles an object for a saved file: wick's types under PyTorch's names, storages as references to records."""
+
+import io
+import pickle
+from collections import OrderedDict
+
+from .. import _C
+from ..nn.parameter import Parameter
+from . import _STORAGE_NAMES
+
+
+class _Global:
+    """A name in a pickle that stands for no object of this process."""
+
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+    def __call__(self):
+        raise TypeError("this only stands for a name")  # pickle wants functions to be callable
+
+
+def _torch_name(module):
+    return "torch" + module.removeprefix("wick") if module == "wick" or module.startswith("wick.") else module
+
+
+class _Pickler(pickle._Pickler):
+    """The pickler in Python: the one in C cannot write a global that it cannot import.
+
+    `storages` collects the storages in the order of their numbers.
+    """
+
+    dispatch = dict(pickle._Pickler.dispatch)
+
+    def __init__(self, file, protocol):
+        super().__init__(file, protocol)
+        self.storages, self._keys, self._globals = [], {}, {}
+
+    def _named(self, module, name):
+        """One _Global a name, so that the pickle's memo finds it again."""
+        return self._globals.setdefault((module, name), _Global(module, name))
+
+    def persistent_id(self, obj):
+        """Storages are saved beside the pickle."""
+        return obj.key if isinstance(obj, _StorageReference) else None
+
+    def _reference(self, tensor, kind, element_size):
+        storage = tensor.untyped_storage()
+        place = (storage.data_ptr(), storage.nbytes(), str(tensor.device))
+        if place not in self._keys or place[0] == 0:
+            self._keys[place] = str(len(self.storages))
+            self.storages.append(storage.cpu() if tensor.device.type != "cpu" else storage)
+        device = tensor.device
+        location = device.type if device.type == "cpu" else f"{device.type}:{device.index or 0}"
+        return _StorageReference(("storage", kind, self._keys[place], location, storage.nbytes() // element_size))
+
+    def _reduce_tensor(self, tensor):
+        dtype = str(tensor.dtype).rpartition(".")[2]
+        layout = (tensor.storage_offset(), tuple(tensor.size()), tensor.stride())
+        rest = (tensor.requires_grad, OrderedDict())
+        if dtype in _STORAGE_NAMES:
+            storage = self._reference(tensor, self._named("torch", _STORAGE_NAMES[dtype]), tensor.element_size())
+            return self._named("torch._utils", "_rebuild_tensor_v2"), (storage, *layout, *rest)
+        storage = self._reference(tensor, self._named("torch.storage", "UntypedStorage"), 1)
+        return self._named("torch._utils", "_rebuild_tensor_v3"), (storage, *layout, *rest, self._named("torch", dtype))
+
+    def reducer_override(self, obj):
+        """How wick's types are made again, in PyTorch's words."""
+        if isinstance(obj, Parameter):
+            return self._named("torch._utils", "_rebuild_parameter"), (obj.data, obj.requires_grad, OrderedDict())
+        if isinstance(obj, _C.Tensor):
+            return self._reduce_tensor(obj)
+        if isinstance(obj, _C.Size):
+            return self._named("torch", "Size"), (tuple(obj),)
+        if isinstance(obj, _C.device):
+            arguments = (obj.type,) if obj.index is None else (obj.type, obj.index)
+            return self._named("torch", "device"), arguments
+        return NotImplemented
+
+    def save_name(self, named):
+        """Writes a _Global."""
+        self._write_global(named, named.module, named.name)
+
+    dispatch[_Global] = save_name
+
+    def save_dtype(self, dtype):
+        """Writes a dtype: its name."""
+        self._write_global(dtype, "torch", str(dtype).rpartition(".")[2])
+
+    dispatch[_C.dtype] = save_dtype
+
+    def _write_global(self, obj, module, name):
+        if self.proto >= 4:
+            self.save(module)
+            self.save(name)
+            self.write(pickle.STACK_GLOBAL)
+        else:
+            self.write(pickle.GLOBAL + f"{module}\n{name}\n".encode())
+        self.memoize(obj)
+
+    def save_global(self, obj, name=None):
+        """Classes and functions of wick go under PyTorch's module names."""
+        module = getattr(obj, "__module__", None) or ""
+        if _torch_name(module) != module:
+            self._write_global(obj, _torch_name(module), name or obj.__qualname__)
+        else:
+            super().save_global(obj, name)
+
+    def save_type(self, obj):
+        """Like pickle's, with our save_global."""
+        if obj in (type(None), type(NotImplemented), type(...)):
+            super().save_type(obj)
+        else:
+            self.save_global(obj)
+
+    dispatch[type] = save_type
+
+
+class _StorageReference:
+    def __init__(self, key):
+        self.key = key
+
+
+def dump(obj, protocol):
+    """(pickle, storages in the order of their records)."""
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer, protocol)
+    pickler.dump(obj)
+    return buffer.getvalue(), pickler.storages

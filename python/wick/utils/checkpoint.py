@@ -1,0 +1,221 @@
+"""Activation checkpointing: a part of the model runs again in the backward pass instead of keeping its activations."""
+
+import contextlib
+
+from .. import _C
+from ..autograd import Function, backward
+
+__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop"]
+
+
+class CheckpointError(RuntimeError):
+    """The second run did not do what the first one did."""
+
+
+class _StopRecomputation(Exception):
+    """All saved tensors are there again."""
+
+
+_early_stop = True
+
+
+@contextlib.contextmanager
+def set_checkpoint_early_stop(enable):
+    """Whether the second run stops at the last tensor that the backward pass needs; on by default."""
+    global _early_stop
+    before, _early_stop = _early_stop, enable
+    try:
+        yield
+    finally:
+        _early_stop = before
+
+
+def check_backward_validity(inputs):
+    """Warns when no input requires grad: with use_reentrant=True nothing gets a gradient then."""
+    if not any(t.requires_grad for t in inputs if isinstance(t, _C.Tensor)):
+        import warnings
+
+        warnings.warn("None of the inputs have requires_grad=True. Gradients will be None", stacklevel=3)
+
+
+@contextlib.contextmanager
+def _random_state(state):
+    """The random generator as it was at the first run, and afterwards as it was before; nothing when state is None."""
+    if state is None:
+        yield
+        return
+    now = _C.get_rng_state()
+    _C.set_rng_state(state)
+    try:
+        yield
+    finally:
+        _C.set_rng_state(now)
+
+
+def checkpoint(
+    function,
+    *args,
+    use_reentrant=None,
+    context_fn=None,
+    determinism_check="default",
+    debug=False,
+    early_stop=True,
+    preserve_rng_state=True,
+    **kwargs,
+):
+    """function(*args, **kwargs), whose activations are computed again when the backward pass needs them.
+
+    use_reentrant=False (recommended) works with every function; True needs tensor inputs that require grad.
+
+        y = checkpoint(block, x, use_reentrant=False)    # y as block(x)
+    """
+    if use_reentrant is None:
+        import warnings
+
+        warnings.warn(
+            "torch.utils.checkpoint: the use_reentrant parameter should be passed explicitly. Starting in PyTorch 2.9, "
+            "calling checkpoint without use_reentrant will raise an exception. use_reentrant=False is recommended, but "
+            "if you need to preserve the current default behavior, you can pass use_reentrant=True. Refer to docs for "
+            "more details on the differences between the two variants.",
+            stacklevel=2,
+        )
+        use_reentrant = True
+    if not use_reentrant:
+        early_stop = early_stop and _early_stop
+        return _without_reentry(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop)
+    if context_fn is not None or debug is not False:
+        raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
+    if kwargs:
+        raise ValueError("Unexpected keyword arguments: " + ",".join(kwargs))
+    return CheckpointFunction.apply(function, preserve_rng_state, *args)
+
+
+class CheckpointFunction(Function):
+    """The reentrant form: a node of the tape whose backward runs the function and its own backward pass."""
+
+    @staticmethod
+    def forward(ctx, run_function, preserve_rng_state, *args):
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.state = _C.get_rng_state() if preserve_rng_state else None
+        ctx.places = [i for i, a in enumerate(args) if isinstance(a, _C.Tensor)]
+        ctx.inputs = [None if isinstance(a, _C.Tensor) else a for a in args]
+        ctx.save_for_backward(*(args[i] for i in ctx.places))
+        with _C.no_grad():
+            return run_function(*args)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        inputs = list(ctx.inputs)
+        for i, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            inputs[i] = tensor.detach().requires_grad_(tensor.requires_grad)
+        with _random_state(ctx.state), _C.enable_grad():
+            outputs = ctx.run_function(*inputs)
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        pairs = [
+            (o, g) for o, g in zip(outputs, gradients, strict=True) if isinstance(o, _C.Tensor) and o.requires_grad
+        ]
+        if not pairs:
+            raise RuntimeError("none of output has requires_grad=True, this checkpoint() is not necessary")
+        backward([o for o, _ in pairs], [g for _, g in pairs])
+        return None, None, *(a.grad if isinstance(a, _C.Tensor) else None for a in inputs)
+
+
+class _Frame:
+    """One checkpointed call: what was saved is numbered, and computed again by number.
+
+    Every backward pass over the call computes once, for all of its saved tensors; a tensor is given out once a pass.
+    """
+
+    def __init__(self, run, early_stop, check):
+        self.run, self.early_stop, self.check = run, early_stop, check
+        self.facts = []  # of each saved tensor: what the check compares
+        self.found = {}  # number -> tensor, computed again
+
+    def pack(self, tensor):
+        self.facts.append(_facts(tensor))
+        return len(self.facts) - 1
+
+    def unpack(self, number):
+        if number not in self.found:
+            self.compute()
+        if number not in self.found:
+            raise CheckpointError(
+                "torch.utils.checkpoint: A different number of tensors was saved during the original forward and "
+                f"recomputation.\nNumber of tensors saved during forward: {len(self.facts)}\n"
+                f"Number of tensors saved during recomputation: {len(self.found)}."
+            )
+        return self.found.pop(number)
+
+    def compute(self):
+        """Runs the function again and keeps what it saves."""
+        found = self.found = {}
+
+        def keep(tensor):
+            number = len(found)
+            found[number] = tensor.detach()
+            self.compare(number, tensor)
+            if self.early_stop and len(found) == len(self.facts):
+                raise _StopRecomputation
+            return number
+
+        def refuse(number):
+            raise CheckpointError("torch.utils.checkpoint: backward inside of the recomputation is not supported")
+
+        with _C.saved_tensors_hooks(keep, refuse), contextlib.suppress(_StopRecomputation):
+            self.run()
+
+    def compare(self, number, tensor):
+        if not self.check or number >= len(self.facts) or self.facts[number] == _facts(tensor):
+            return
+        raise CheckpointError(
+            "torch.utils.checkpoint: Recomputed values for the following tensors have different metadata than during "
+            f"the forward pass.\ntensor at position {number}:\nsaved metadata: {self.facts[number]}\n"
+            f"recomputed metadata: {_facts(tensor)}"
+        )
+
+
+def _facts(tensor):
+    return {"shape": tensor.shape, "dtype": tensor.dtype, "device": tensor.device}
+
+
+def _without_reentry(function, args, kwargs, preserve_rng_state, context_fn, determinism_check, early_stop):
+    """The form on saved-tensor hooks."""
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"determinism_check should be one of {{'default', 'none'}}, but got {determinism_check}")
+    first, second = context_fn() if context_fn is not None else (contextlib.nullcontext(), contextlib.nullcontext())
+    if not _C.is_grad_enabled():
+        with first:
+            return function(*args, **kwargs)
+    state = _C.get_rng_state() if preserve_rng_state else None
+
+    def run():
+        with _random_state(state), second, _C.enable_grad():
+            function(*args, **kwargs)
+
+    frame = _Frame(run, early_stop, determinism_check == "default")
+    with _C.saved_tensors_hooks(frame.pack, frame.unpack), first:
+        return function(*args, **kwargs)
+
+
+def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
+    """A Sequential, or a list of functions, in `segments` checkpointed parts; the last one is not checkpointed.
+
+    y = checkpoint_sequential(model, 4, x, use_reentrant=False)
+    """
+    from ..nn import Sequential
+
+    functions = list(functions.children()) if isinstance(functions, Sequential) else list(functions)
+
+    def run(part):
+        def forward(x):
+            for function in part:
+                x = function(x)
+            return x
+
+        return forward
+
+    size = len(functions) // segments
+    for i in range(segments - 1):
+        input = checkpoint(run(functions[i * size : (i + 1) * size]), input, use_reentrant=use_reentrant, **kwargs)
+    return run(functions[(segments - 1) * size :])(input)

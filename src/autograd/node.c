@@ -1,0 +1,99 @@
+/* Nodes of the tape: memory, names, hooks. Freeing one may free a long chain behind it, so nodes that become free while
+ * another is being destroyed wait in a list. Tests: tests/c/test_autograd.c (a chain of 100,000). */
+#include <ctype.h>
+
+#include "autograd/autograd.h"
+
+static _Atomic uint64_t next_sequence = 1;
+
+wk_node *wk__node_create(const wk__node_class *class, size_t size, int inputs, int results) {
+  size = (size + 15) & ~(size_t)15;
+  wk_node *n = wk__alloc(size + (size_t)inputs * sizeof(wk__edge));
+  if (!n) return NULL;
+  memset(n, 0, size + (size_t)inputs * sizeof(wk__edge));
+  atomic_init(&n->references, 1);
+  n->class = class;
+  n->input_count = (uint16_t)inputs;
+  n->result_count = (uint16_t)results;
+  n->sequence = atomic_fetch_add_explicit(&next_sequence, 1, memory_order_relaxed);
+  n->edges = (wk__edge *)((char *)n + size);
+  return n;
+}
+
+static void release_hooks(wk_node *n) {
+  for (int r = 0; n->result_hooks && r < n->result_count; r++) wk__grad_hooks_release(n->result_hooks[r]);
+  wk__free(n->result_hooks);
+  wk__free(n->retained);
+  for (wk__node_hook *h = n->hooks; h;) {
+    wk__node_hook *next = h->next;
+    h->release(h->context);
+    wk__free(h);
+    h = next;
+  }
+}
+
+static void destroy(wk_node *n) {
+  if (n->class->release_saved) n->class->release_saved(n);
+  if (n->class->destroy) n->class->destroy(n);
+  release_hooks(n);
+  for (int i = 0; i < n->input_count; i++) wk__node_release(n->edges[i].node);
+  wk__free(n->name);
+  wk__free(n);
+}
+
+/* Waiting nodes are chained through `wrapper`, which nothing needs any more. */
+static _Thread_local wk_node *waiting;
+static _Thread_local bool destroying;
+
+void wk__node_release(wk_node *n) {
+  if (!n || atomic_fetch_sub_explicit(&n->references, 1, memory_order_acq_rel) != 1) return;
+  n->wrapper = waiting;
+  waiting = n;
+  if (destroying) return;
+  destroying = true;
+  while (waiting) {
+    wk_node *next = waiting;
+    waiting = next->wrapper;
+    next->wrapper = NULL;
+    destroy(next);
+  }
+  destroying = false;
+}
+
+/* "add.Tensor" -> "AddBackward0", "_log_softmax" -> "LogSoftmaxBackward0": words joined, each with a capital. */
+void wk__node_print_name(wk__string *s, const wk_node *n) {
+  if (n->name) {
+    wk__string_append(s, n->name);
+    return;
+  }
+  bool start = true;
+  for (const char *c = n->op ? n->op->base_name : ""; *c; c++) {
+    char letter = start ? (char)toupper((unsigned char)*c) : *c;
+    if (*c == '_')
+      start = true;
+    else
+      wk__string_append_n(s, &letter, 1), start = false;
+  }
+  wk__string_append(s, n->class->suffix);
+}
+
+wk_status wk__node_add_hook(wk_node *n, wk__node_hook hook) {
+  wk__node_hook *h = wk__alloc(sizeof *h), **end = &n->hooks;
+  if (!h) return WK_OUT_OF_MEMORY;
+  *h = hook;
+  h->next = NULL;
+  while (*end) end = &(*end)->next;
+  *end = h;
+  return WK_OK;
+}
+
+void wk__node_remove_hook(wk_node *n, uint64_t id) {
+  for (wk__node_hook **at = &n->hooks; *at; at = &(*at)->next) {
+    if ((*at)->id != id) continue;
+    wk__node_hook *h = *at;
+    *at = h->next;
+    h->release(h->context);
+    wk__free(h);
+    return;
+  }
+}

@@ -1,0 +1,434 @@
+/* The autograd layer: runs the call below it, then writes what the derivative rule will need into a node.
+ * In: a call with at least one argument that requires grad. Out: the results, with history. Invariant: a node holds no
+ * strong reference to a tensor whose history leads to it. Tests: tests/c/test_autograd.c, tests/ops/ (gradcheck). */
+#include "autograd/autograd.h"
+#include "ops/internal.h"
+
+/* An operator's node. Arguments are kept as the rule will see them: numbers and lists copied, tensors whole, as shapes, or
+ * not at all. */
+typedef struct op_node {
+  wk_node node;
+  uint8_t argument_count;
+  int16_t list_argument; /* the tensor list among the arguments, -1: none */
+  int written_input;     /* in-place: the input that the result replaced, or -1 */
+  wk_value args[WK__MAX_ARGS];
+  uint32_t versions[WK__MAX_ARGS]; /* of tensors kept whole */
+  wk_tensor *results[WK__MAX_RESULTS]; /* aliases without history; NULL where not kept */
+  uint32_t result_versions[WK__MAX_RESULTS];
+  uint32_t reduce; /* bit i: argument i was broadcast or converted, its gradient has to be brought back */
+  uint32_t whole;  /* bit i: argument i is kept whole */
+} op_node;
+
+static const wk__node_class op_class;
+
+/* ================================================== running ===================================================== */
+
+static wk_status modified(const wk_node *n, const wk_tensor *t, uint32_t expected) {
+  wk__string name = {0}, sizes = {0};
+  wk__node_print_name(&name, n);
+  wk__print_sizes(&sizes, t->sizes, t->ndim);
+  wk_status status = wk_fail(
+      WK_RUNTIME_ERROR,
+      "one of the variables needed for gradient computation has been modified by an inplace operation: [%s%sTensor %s], "
+      "which is output 0 of %s, is at version %u; expected version %u instead. Hint: enable anomaly detection to find the "
+      "operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
+      "torch.", wk__dtype_legacy((wk_dtype)t->dtype), sizes.text ? sizes.text : "?", name.text ? name.text : "?",
+      wk__version(t), expected);
+  wk__string_release(&name);
+  wk__string_release(&sizes);
+  return status;
+}
+
+static wk_status check_versions(const op_node *n) {
+  for (int i = 0; i < n->argument_count; i++)
+    if (n->whole >> i & 1 && n->args[i].tag == WK_VALUE_TENSOR && wk__version(n->args[i].tensor) != n->versions[i])
+      return modified(&n->node, n->args[i].tensor, n->versions[i]);
+  for (int r = 0; r < n->node.result_count; r++)
+    if (n->results[r] && wk__version(n->results[r]) != n->result_versions[r])
+      return modified(&n->node, n->results[r], n->result_versions[r]);
+  return WK_OK;
+}
+
+/* Results get their history back while a derivative of the derivative is recorded. */
+static wk_status results_with_history(op_node *n, wk_tensor **out) {
+  for (int r = 0; r < n->node.result_count; r++) {
+    out[r] = NULL;
+    if (!n->results[r]) continue;
+    wk__spec spec;
+    wk__spec_of(&spec, n->results[r]);
+    out[r] = wk__tensor_alias(n->results[r], &spec);
+    if (!out[r]) return wk_error_category();
+    wk__scope_add(out[r]);
+    WK_TRY(wk__set_history(out[r], &n->node, (uint32_t)r));
+  }
+  return WK_OK;
+}
+
+/* Which inputs the edges stand for: one an argument, then one an item of the list. */
+static wk_tensor *shape_of_input(const op_node *n, int input) {
+  if (input < n->argument_count) return n->args[input].tag == WK_VALUE_TENSOR ? n->args[input].tensor : NULL;
+  return n->args[n->list_argument].tensors[input - n->argument_count];
+}
+
+/* Sums what was broadcast, converts what was promoted. */
+static wk_tensor *like_input(wk_tensor *grad, const wk_tensor *shape) {
+  if (!grad || !shape) return grad;
+  if (!wk__same_sizes(grad, shape)) {
+    wk_value args[] = {wk__v_tensor(grad), wk__v_ints(shape->sizes, shape->ndim)};
+    grad = wk__call_tensor(wk_op_find("sum_to_size"), args);
+  }
+  if (!grad || grad->dtype == shape->dtype) return grad;
+  return wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(grad), wk__v_dtype((wk_dtype)shape->dtype), {0}});
+}
+
+static wk_status collect_gradients(op_node *n, const bool *wanted, wk_tensor **grads) {
+  for (int i = 0; i < n->node.input_count; i++) {
+    if (!grads[i] || !wanted[i]) {
+      grads[i] = NULL;
+      continue;
+    }
+    bool fit = i < n->argument_count && n->reduce >> i & 1;
+    if (fit && !(grads[i] = like_input(grads[i], shape_of_input(n, i)))) return wk_error_category();
+  }
+  for (int i = 0; i < n->node.input_count; i++) wk__retain(grads[i]);
+  return WK_OK;
+}
+
+static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph, wk_tensor **out_grads) {
+  op_node *n = (op_node *)node;
+  wk_tensor *results[WK__MAX_RESULTS];
+  WK_TRY(check_versions(n));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = WK_OK;
+  memcpy(results, n->results, sizeof results);
+  if (create_graph) status = results_with_history(n, results);
+  wk__vjp v = {.op = node->op, .args = n->args, .results = results, .grads = grads, .wanted = wanted, .out_grads = out_grads};
+  if (status == WK_OK) status = node->op->vjp(&v);
+  if (status == WK_OK) status = collect_gradients(n, wanted, out_grads);
+  if (status != WK_OK) memset(out_grads, 0, node->input_count * sizeof *out_grads);
+  wk_scope_end(&scope);
+  return status;
+}
+
+static void release_value(wk_value *v) {
+  switch (v->tag) {
+    case WK_VALUE_TENSOR: wk__release(v->tensor); break;
+    case WK_VALUE_TENSORS:
+      for (uint32_t k = 0; k < v->count; k++) wk__release(v->tensors[k]);
+      wk__free(v->tensors);
+      break;
+    case WK_VALUE_INTS:
+    case WK_VALUE_DOUBLES: wk__free((void *)v->integers); break;
+    case WK_VALUE_STRING: wk__free((void *)v->string); break;
+    default: break;
+  }
+  *v = (wk_value){0};
+}
+
+static void release_saved(wk_node *node) {
+  op_node *n = (op_node *)node;
+  for (int i = 0; i < n->argument_count; i++) release_value(&n->args[i]);
+  for (int r = 0; r < node->result_count; r++) {
+    wk__release(n->results[r]);
+    n->results[r] = NULL;
+  }
+}
+
+static const wk__node_class op_class = {.suffix = "Backward0", .run = run_op, .release_saved = release_saved};
+
+/* ================================================== recording =================================================== */
+
+static bool wants(const wk_tensor *t) { return t && wk_requires_grad(t); }
+
+/* What to keep of argument i, when those inputs want gradients. */
+static uint32_t saves_of(const wk_op *op, const wk_value *args) {
+  uint32_t saves = 0;
+  for (int i = 0; i < op->schema.parameter_count && i < (int)WK_COUNT(op->saves); i++) {
+    bool wanted = args[i].tag == WK_VALUE_TENSOR && wants(args[i].tensor);
+    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++) wanted |= wants(args[i].tensors[k]);
+    if (wanted) saves |= op->saves[i];
+  }
+  return saves;
+}
+
+static wk_status copy_list(wk_value *v, const wk_value *from, size_t item) {
+  void *copy = wk__alloc(from->count * item + 1);
+  if (!copy) return WK_OUT_OF_MEMORY;
+  memcpy(copy, from->integers, from->count * item);
+  *v = *from;
+  v->integers = copy;
+  return WK_OK;
+}
+
+/* A kept tensor that the call writes into would end in a cycle: keep an alias with the history it had. */
+static wk_tensor *whole(wk_tensor *t, bool is_written) {
+  if (!is_written) return wk__retain(t);
+  wk__spec spec;
+  wk__spec_of(&spec, t);
+  wk_tensor *alias = wk__tensor_alias(t, &spec);
+  if (!alias) return NULL;
+  wk__edge edge;
+  if (wk__edge_of(t, &edge) == WK_OK && edge.node && t->autograd->grad_fn) (void)!wk__set_history(alias, edge.node, edge.input);
+  wk__node_release(edge.node);
+  return alias;
+}
+
+static wk_status save_list(op_node *n, int i, const wk_value *from, bool keep, bool shapes) {
+  wk_tensor **copy = wk__alloc_zeroed((from->count + 1) * sizeof *copy);
+  if (!copy) return WK_OUT_OF_MEMORY;
+  n->args[i] = (wk_value){.tag = WK_VALUE_TENSORS, .count = from->count, .tensors = copy};
+  for (uint32_t k = 0; k < from->count; k++) {
+    if (!from->tensors[k] || (!keep && !shapes)) continue;
+    copy[k] = keep ? wk__retain(from->tensors[k]) : wk__tensor_shape_of(from->tensors[k]);
+    if (!copy[k]) return wk_error_category();
+  }
+  return WK_OK;
+}
+
+static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t saves, const wk_tensor *written) {
+  wk_value *v = &n->args[i];
+  bool keep = saves & WK__SAVE_ARG(i), shape = saves & WK__SAVE_SHAPE(i) || n->reduce >> i & 1;
+  switch (from->tag) {
+    case WK_VALUE_TENSOR:
+      *v = (wk_value){.tag = keep || shape ? WK_VALUE_TENSOR : WK_VALUE_NONE};
+      if (keep) v->tensor = whole(from->tensor, from->tensor == written);
+      else if (shape) v->tensor = wk__tensor_shape_of(from->tensor);
+      if (v->tag == WK_VALUE_TENSOR && !v->tensor) {
+        v->tag = WK_VALUE_NONE;
+        return wk_error_category();
+      }
+      if (keep) {
+        n->whole |= 1u << i;
+        n->versions[i] = wk__version(v->tensor);
+      }
+      return WK_OK;
+    case WK_VALUE_TENSORS:
+      n->whole |= keep ? 1u << i : 0;
+      return save_list(n, i, from, keep, shape);
+    case WK_VALUE_INTS: return copy_list(v, from, sizeof(wk_int));
+    case WK_VALUE_DOUBLES: return copy_list(v, from, sizeof(double));
+    case WK_VALUE_STRING: {
+      char *copy = wk__strdup(from->string);
+      if (!copy) return WK_OUT_OF_MEMORY;
+      *v = (wk_value){.tag = WK_VALUE_STRING, .string = copy};
+      return WK_OK;
+    }
+    case WK_VALUE_GENERATOR: return WK_OK;
+    default: *v = *from; return WK_OK;
+  }
+}
+
+static wk_status save_results(op_node *n, const wk_value *results, uint32_t saves) {
+  for (int r = 0; r < n->node.result_count; r++) {
+    if (!(saves & WK__SAVE_RESULT(r))) continue;
+    wk__spec spec;
+    wk__spec_of(&spec, results[r].tensor);
+    n->results[r] = wk__tensor_alias(results[r].tensor, &spec);
+    if (!n->results[r]) return wk_error_category();
+    n->result_versions[r] = wk__version(n->results[r]);
+  }
+  return WK_OK;
+}
+
+/* Pointwise rules ignore broadcasting and promotion: the node remembers whose gradient needs fitting. */
+static uint32_t to_reduce(const wk_op *op, const wk_value *args, const wk_tensor *result) {
+  uint32_t reduce = 0;
+  if (!(op->tags & (WK__TAG_POINTWISE | WK__TAG_MUTATES))) return 0;
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    const wk_tensor *t = args[i].tag == WK_VALUE_TENSOR ? args[i].tensor : NULL;
+    if (!t || !wants(t)) continue;
+    bool same = t->ndim == result->ndim && t->dtype == result->dtype &&
+                memcmp(t->sizes, result->sizes, t->ndim * sizeof *t->sizes) == 0;
+    if (!same) reduce |= 1u << i;
+  }
+  return reduce;
+}
+
+static wk_status connect(op_node *n, const wk_value *args) {
+  for (int i = 0; i < n->argument_count; i++)
+    if (args[i].tag == WK_VALUE_TENSOR && wants(args[i].tensor)) WK_TRY(wk__edge_of(args[i].tensor, &n->node.edges[i]));
+  if (n->list_argument < 0) return WK_OK;
+  const wk_value *list = &args[n->list_argument];
+  for (uint32_t k = 0; k < list->count; k++)
+    if (wants(list->tensors[k])) WK_TRY(wk__edge_of(list->tensors[k], &n->node.edges[n->argument_count + k]));
+  return WK_OK;
+}
+
+/* Before the call, because an in-place call changes what its arguments are. */
+static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tensor *written, uint32_t saves, op_node **out) {
+  int list = -1, items = 0;
+  *out = NULL;
+  for (int i = 0; i < op->schema.parameter_count; i++)
+    if (args[i].tag == WK_VALUE_TENSORS) list = i, items = (int)args[i].count;
+  op_node *n = (op_node *)wk__node_create(&op_class, sizeof *n, op->schema.parameter_count + items, op->schema.result_count);
+  if (!n) return WK_OUT_OF_MEMORY;
+  n->node.op = op;
+  n->argument_count = op->schema.parameter_count;
+  n->list_argument = (int16_t)list;
+  n->reduce = written ? to_reduce(op, args, written) : 0;
+  wk_status status = connect(n, args);
+  for (int i = 0; status == WK_OK && i < n->argument_count; i++) status = save_argument(n, i, &args[i], saves, written);
+  if (status != WK_OK)
+    wk__node_release(&n->node);
+  else
+    *out = n;
+  return status;
+}
+
+/* Shapes of arguments that turned out to be broadcast, now that the result is known. */
+static wk_status note_reductions(op_node *n, const wk_value *args, const wk_tensor *result) {
+  uint32_t reduce = to_reduce(n->node.op, args, result);
+  for (int i = 0; reduce >> i; i++) {
+    if (!(reduce >> i & 1) || n->args[i].tag == WK_VALUE_TENSOR) continue;
+    wk_tensor *shape = wk__tensor_shape_of(args[i].tensor);
+    if (!shape) return wk_error_category();
+    n->args[i] = wk__v_tensor(shape);
+  }
+  n->reduce = reduce;
+  return WK_OK;
+}
+
+static bool differentiable(const wk_tensor *t) {
+  return wk_dtype_is_floating((wk_dtype)t->dtype) || wk_dtype_is_complex((wk_dtype)t->dtype);
+}
+
+static wk_status finish_node(op_node *n, const wk_value *results, uint32_t saves, bool in_place) {
+  WK_TRY(save_results(n, results, saves));
+  for (int r = 0; r < n->node.result_count; r++) {
+    wk_tensor *t = results[r].tensor;
+    if (!t || !differentiable(t)) continue;
+    if (in_place && t->base)
+      WK_TRY(wk__rebase_history(t, &n->node));
+    else
+      WK_TRY(wk__set_history(t, &n->node, (uint32_t)r));
+  }
+  return WK_OK;
+}
+
+static bool any_wanted(const wk_op *op, const wk_value *args) {
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    if (args[i].tag == WK_VALUE_TENSOR && wants(args[i].tensor)) return true;
+    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
+      if (wants(args[i].tensors[k])) return true;
+  }
+  return false;
+}
+
+/* The tensor that the call writes: the first argument, by the in-place form or by a schema that says so. */
+static wk_tensor *written_tensor(const wk_op *op, const wk_value *args, wk_tensor *const *destinations) {
+  if (destinations && destinations[0]) return destinations[0];
+  return op->tags & WK__TAG_MUTATES && args[0].tag == WK_VALUE_TENSOR ? args[0].tensor : NULL;
+}
+
+static wk_status refuse_out(const wk_op *op) {
+  return wk_fail(WK_RUNTIME_ERROR, "%s(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.",
+                 op->base_name);
+}
+
+wk_status wk__autograd_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
+  wk_tensor *written = written_tensor(op, args, destinations);
+  if (!wk__mode.grad_enabled || !any_wanted(op, args)) {
+    if (written) WK_TRY(wk__check_inplace(written));
+    return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
+  }
+  bool in_place = written && args[0].tag == WK_VALUE_TENSOR && args[0].tensor == written;
+  if (written && !in_place) return refuse_out(op);
+  if (written) WK_TRY(wk__check_inplace(written));
+  if (!op->vjp) {
+    if (written && differentiable(written) && !(op->tags & (WK__TAG_RANDOM | WK__TAG_COMPARISON)))
+      return wk_fail(WK_NOT_IMPLEMENTED, "the derivative for '%s' is not implemented", op->base_name);
+    return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
+  }
+  uint32_t saves = saves_of(op, args);
+  op_node *n;
+  WK_TRY(begin_node(op, args, written, saves, &n));
+  wk_status status = wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
+  if (status == WK_OK) {
+    if (!written) status = note_reductions(n, args, results[0].tensor);
+    if (status == WK_OK) status = finish_node(n, results, saves, in_place);
+    for (int r = 0; status != WK_OK && r < op->schema.result_count; r++) wk_value_release(&results[r]);
+  }
+  wk__node_release(&n->node);
+  return status;
+}
+
+/* =========================================== writing through a view ============================================= */
+
+/* base' = base with the view's place taken by f(view, ...). Edge 0 is base's history, the others are f's. */
+typedef struct slice_node {
+  wk_node node;
+  wk_node *function;   /* owned: f, whose own edge for the written argument is not used */
+  wk_tensor *base, *view; /* owned, shapes only */
+} slice_node;
+
+static wk_tensor *strided(wk_tensor *t, const wk_tensor *like, wk_int offset) {
+  wk_value args[] = {wk__v_tensor(t), wk__v_ints(like->sizes, like->ndim), wk__v_ints(like->strides, like->ndim), wk__v_size(offset)};
+  return wk__call_tensor(WK__OP(as_strided), args);
+}
+
+/* A copy of the gradient laid out like the base; the view's place in it is replaced by what f passes on. */
+static wk_status run_slice_scoped(slice_node *n, wk_tensor *grad, const bool *wanted, bool create_graph, wk_tensor **out_grads) {
+  wk_value none = {0}, fresh_args[] = {wk__v_tensor(grad), wk__v_ints(n->base->sizes, n->base->ndim), none, none};
+  wk_tensor *whole_grad = wk__call_tensor(wk_op_find("new_zeros"), fresh_args);
+  if (!whole_grad) return wk_error_category();
+  if (!wk__is_contiguous(n->base)) {
+    wk_int reach = n->base->numel;
+    wk_value flat_args[] = {wk__v_tensor(grad), wk__v_ints(&reach, 1), none, none};
+    wk_tensor *flat = wk__call_tensor(wk_op_find("new_zeros"), flat_args);
+    if (!flat || !(whole_grad = strided(flat, n->base, wk_int_of(0)))) return wk_error_category();
+  }
+  wk_tensor *copied = wk__call_tensor(WK__OP(copy_), (wk_value[]){wk__v_tensor(whole_grad), wk__v_tensor(grad), none});
+  wk_tensor *slice = copied ? strided(whole_grad, n->view, wk_int_sub(n->view->offset, n->base->offset)) : NULL;
+  wk_tensor *slice_grad = wk__call_tensor(WK__OP(clone), (wk_value[]){wk__v_tensor(slice), none});
+  if (!slice_grad) return wk_error_category();
+  bool inner_wanted[64];
+  wk_tensor *inner[64] = {NULL};
+  int inputs = n->function->input_count < 64 ? n->function->input_count : 64;
+  for (int i = 0; i < inputs; i++) inner_wanted[i] = i == 0 || wanted[i];
+  WK_TRY(n->function->class->run(n->function, &slice_grad, inner_wanted, create_graph, inner));
+  wk_value replacement = inner[0] ? wk__v_tensor(inner[0]) : none;
+  wk_tensor *done = inner[0] ? wk__call_tensor(WK__OP(copy_), (wk_value[]){wk__v_tensor(slice), replacement, none})
+                             : wk__call_tensor(WK__OP(copy_), (wk_value[]){wk__v_tensor(slice), wk__v_tensor(wk__call_tensor(WK__OP(zero), (wk_value[]){wk__v_tensor(slice)})), none});
+  wk__release(inner[0]);
+  out_grads[0] = done ? wk__retain(whole_grad) : NULL;
+  for (int i = 1; i < inputs; i++) out_grads[i] = inner[i];
+  return done ? WK_OK : wk_error_category();
+}
+
+static wk_status run_slice(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph, wk_tensor **out_grads) {
+  if (!grads[0]) return WK_OK;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = run_slice_scoped((slice_node *)node, grads[0], wanted, create_graph, out_grads);
+  wk_scope_end(&scope);
+  return status;
+}
+static void release_slice(wk_node *node) {
+  slice_node *n = (slice_node *)node;
+  if (n->function && n->function->class->release_saved) n->function->class->release_saved(n->function);
+}
+static void destroy_slice(wk_node *node) {
+  slice_node *n = (slice_node *)node;
+  wk__node_release(n->function);
+  wk__release(n->base);
+  wk__release(n->view);
+}
+static const wk__node_class slice_class = {
+    .suffix = "CopySlices", .run = run_slice, .release_saved = release_slice, .destroy = destroy_slice};
+
+wk_status wk__rebase_history(wk_tensor *view, wk_node *node) {
+  slice_node *n = (slice_node *)wk__node_create(&slice_class, sizeof *n, node->input_count, 1);
+  if (!n) return WK_OUT_OF_MEMORY;
+  n->function = wk__node_retain(node);
+  n->base = wk__tensor_shape_of(view->base);
+  n->view = wk__tensor_shape_of(view);
+  wk_status status = n->base && n->view ? wk__edge_of(view->base, &n->node.edges[0]) : wk_error_category();
+  for (int i = 1; i < node->input_count; i++)
+    n->node.edges[i] = (wk__edge){wk__node_retain(node->edges[i].node), node->edges[i].input};
+  if (status == WK_OK) status = wk__set_history(view->base, &n->node, 0);
+  wk__node_release(&n->node);
+  if (status == WK_OK && view->autograd) view->autograd->view_version = wk__version(view) - 1; /* asked for again later */
+  if (status == WK_OK) view->keys |= WK__KEY_AUTOGRAD;
+  return status == WK_OK && !wk__autograd_get(view) ? WK_OUT_OF_MEMORY : status;
+}

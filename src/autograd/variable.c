@@ -1,0 +1,287 @@
+/* A tensor's side of the tape: its flag, gradient, history and hooks. Tests: tests/c/test_autograd.c,
+ * tests/python/test_autograd.py. */
+#include "autograd/autograd.h"
+#include "ops/internal.h"
+
+wk__autograd *wk__autograd_get(wk_tensor *t) {
+  if (!t->autograd) t->autograd = wk__alloc_zeroed(sizeof *t->autograd);
+  return t->autograd;
+}
+
+void wk__grad_hooks_release(wk__grad_hook *list) {
+  while (list) {
+    wk__grad_hook *next = list->next;
+    if (list->release) list->release(list->context);
+    wk__free(list);
+    list = next;
+  }
+}
+
+void wk__autograd_release(wk__autograd *a) {
+  if (a->retains_grad && a->grad_fn && a->grad_fn->retained) a->grad_fn->retained[a->result] = NULL;
+  wk__release(a->grad);
+  wk__node_release(a->grad_fn);
+  wk__grad_hooks_release(a->hooks);
+  wk__grad_hooks_release(a->accumulate_hooks);
+  wk__free(a);
+}
+
+/* ---- flags ---- */
+
+bool wk_requires_grad(const wk_tensor *t) {
+  if (t->keys & WK__KEY_AUTOGRAD) return true;
+  return t->base && t->base->keys & WK__KEY_AUTOGRAD; /* the base was written with something that does */
+}
+bool wk_is_leaf(const wk_tensor *t) {
+  if (t->base && t->base->autograd && t->base->autograd->grad_fn) return false;
+  return !t->autograd || !t->autograd->grad_fn;
+}
+
+wk_status wk_set_requires_grad(wk_tensor *t, bool requires_grad) {
+  if (!wk_is_leaf(t)) {
+    if (requires_grad) return WK_OK;
+    return wk_fail(WK_RUNTIME_ERROR, "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+  }
+  if (requires_grad && !wk_dtype_is_floating((wk_dtype)t->dtype) && !wk_dtype_is_complex((wk_dtype)t->dtype))
+    return wk_fail(WK_RUNTIME_ERROR, "only Tensors of floating point dtype can require gradients");
+  if (!requires_grad && !t->autograd) return WK_OK;
+  wk__autograd *a = wk__autograd_get(t);
+  if (!a) return WK_OUT_OF_MEMORY;
+  a->requires_grad = requires_grad;
+  t->keys = (uint8_t)(requires_grad ? t->keys | WK__KEY_AUTOGRAD : t->keys & ~WK__KEY_AUTOGRAD);
+  return WK_OK;
+}
+
+wk_tensor *wk_get_grad(const wk_tensor *t) { return t->autograd ? t->autograd->grad : NULL; }
+
+wk_status wk_set_grad(wk_tensor *t, wk_tensor *grad) {
+  if (grad && grad->dtype != t->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different type");
+  if (grad && !wk__same_sizes(t, grad)) return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different size");
+  if (!grad && !t->autograd) return WK_OK;
+  wk__autograd *a = wk__autograd_get(t);
+  if (!a) return WK_OUT_OF_MEMORY;
+  wk_tensor *old = a->grad;
+  a->grad = wk__retain(grad);
+  wk__release(old);
+  return WK_OK;
+}
+
+bool wk_set_grad_enabled(bool enabled) {
+  bool before = wk__mode.grad_enabled;
+  wk__mode.grad_enabled = enabled;
+  return before;
+}
+bool wk_grad_enabled(void) { return wk__mode.grad_enabled; }
+
+/* ---- the end of the tape at a leaf ---- */
+
+typedef struct accumulate_node {
+  wk_node node;
+  wk_tensor *leaf; /* owned */
+} accumulate_node;
+
+/* The first gradient is kept itself when nobody else holds it, else copied; later ones are added in place, or out of place
+ * when the sum is to be differentiated. */
+static wk_status accumulate(wk_tensor *leaf, wk_tensor *grad, bool create_graph) {
+  wk__autograd *a = leaf->autograd;
+  wk_value result = {0};
+  if (!a->grad) {
+    bool stealable = atomic_load(&grad->references) == 1 && wk__non_overlapping_and_dense(grad) && grad->storage &&
+                     atomic_load(&grad->storage->references) == 1;
+    if (stealable || create_graph) {
+      a->grad = wk__retain(grad);
+      if (!create_graph && grad->autograd) wk__detach_in_place(a->grad);
+      return WK_OK;
+    }
+    WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(grad), {0}}, NULL, &result));
+    a->grad = result.tensor;
+    return WK_OK;
+  }
+  wk_value args[] = {wk__v_tensor(a->grad), wk__v_tensor(grad), wk__v_int(1)};
+  wk_tensor *in_place = create_graph ? NULL : a->grad;
+  WK_TRY(wk_call(WK__OP(add_Tensor), args, in_place ? &in_place : NULL, &result));
+  wk__release(a->grad);
+  a->grad = result.tensor;
+  return WK_OK;
+}
+
+static wk_status run_accumulate(wk_node *n, wk_tensor *const *grads, const bool *wanted, bool create_graph,
+                                wk_tensor **out_grads) {
+  (void)wanted, (void)out_grads;
+  wk_tensor *leaf = ((accumulate_node *)n)->leaf;
+  if (!grads[0] || !leaf->autograd) return WK_OK;
+  WK_TRY(accumulate(leaf, grads[0], create_graph));
+  for (wk__grad_hook *h = leaf->autograd->accumulate_hooks; h; h = h->next) {
+    wk_tensor *unused = NULL;
+    WK_TRY(h->call(h->context, leaf, &unused));
+    wk__release(unused);
+  }
+  return WK_OK;
+}
+
+static void destroy_accumulate(wk_node *n) {
+  wk_tensor *leaf = ((accumulate_node *)n)->leaf;
+  if (leaf->autograd) leaf->autograd->accumulator = NULL;
+  wk__release(leaf);
+}
+
+static const wk__node_class accumulate_class = {
+    .suffix = "AccumulateGrad", .run = run_accumulate, .destroy = destroy_accumulate};
+
+wk_tensor *wk__accumulator_leaf(const wk_node *n) { return ((const accumulate_node *)n)->leaf; }
+
+static wk_node *accumulator_of(wk_tensor *leaf) { // -> new
+  wk__autograd *a = wk__autograd_get(leaf);
+  if (!a) return NULL;
+  if (a->accumulator) return wk__node_retain(a->accumulator);
+  accumulate_node *n = (accumulate_node *)wk__node_create(&accumulate_class, sizeof *n, 0, 1);
+  if (!n) return NULL;
+  n->leaf = wk__retain(leaf);
+  n->node.sequence = UINT64_MAX; /* as soon as it can */
+  a->accumulator = &n->node;
+  return &n->node;
+}
+
+/* ---- history ---- */
+
+wk_status wk__set_history(wk_tensor *t, wk_node *node, uint32_t result) {
+  wk__autograd *a = wk__autograd_get(t);
+  if (!a) return WK_OUT_OF_MEMORY;
+  wk_node *old = a->grad_fn;
+  a->grad_fn = wk__node_retain(node);
+  a->result = result;
+  a->view_version = wk__version(t);
+  t->keys |= WK__KEY_AUTOGRAD;
+  wk__node_release(old);
+  return WK_OK;
+}
+
+/* A view whose storage was written after its history was recorded gets a new one: a strided look at the base. */
+static wk_status refresh_view(wk_tensor *t) {
+  wk_tensor *base = t->base;
+  wk__autograd *a = wk__autograd_get(t);
+  if (!a) return WK_OUT_OF_MEMORY;
+  if (a->grad_fn && a->view_version == wk__version(t)) return WK_OK;
+  wk_value args[] = {wk__v_tensor(base), wk__v_ints(t->sizes, t->ndim), wk__v_ints(t->strides, t->ndim), wk__v_size(t->offset)};
+  wk_value view = {0};
+  bool before = wk_set_grad_enabled(true);
+  wk_status status = wk_call(WK__OP(as_strided), args, NULL, &view);
+  wk_set_grad_enabled(before);
+  WK_TRY(status);
+  wk_node *node = view.tensor->autograd ? view.tensor->autograd->grad_fn : NULL;
+  if (node) status = wk__set_history(t, node, 0);
+  wk_value_release(&view);
+  return status;
+}
+
+static bool view_follows_base(const wk_tensor *t) { return t->base && t->base->keys & WK__KEY_AUTOGRAD; }
+
+wk_node *wk__grad_fn(wk_tensor *t) {
+  if (view_follows_base(t) && refresh_view(t) != WK_OK) return NULL;
+  return t->autograd ? t->autograd->grad_fn : NULL;
+}
+
+wk_status wk__edge_of(wk_tensor *t, wk__edge *out_edge) {
+  *out_edge = (wk__edge){0};
+  if (view_follows_base(t)) WK_TRY(refresh_view(t));
+  if (!(t->keys & WK__KEY_AUTOGRAD)) return WK_OK;
+  if (t->autograd->grad_fn) {
+    *out_edge = (wk__edge){wk__node_retain(t->autograd->grad_fn), t->autograd->result};
+    return WK_OK;
+  }
+  out_edge->node = accumulator_of(t);
+  return out_edge->node ? WK_OK : wk_error_category();
+}
+
+wk_status wk__check_inplace(wk_tensor *t) {
+  if (!wk__mode.grad_enabled) return WK_OK;
+  if (t->base && t->base->autograd && t->base->autograd->requires_grad && !t->base->autograd->grad_fn)
+    return wk_fail(WK_RUNTIME_ERROR, "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+  if (t->autograd && t->autograd->requires_grad && !t->autograd->grad_fn)
+    return wk_fail(WK_RUNTIME_ERROR, "a leaf Variable that requires grad is being used in an in-place operation.");
+  return WK_OK;
+}
+
+void wk__detach_in_place(wk_tensor *t) {
+  t->keys &= (uint8_t)~WK__KEY_AUTOGRAD;
+  if (!t->autograd) return;
+  wk_node *old = t->autograd->grad_fn;
+  t->autograd->grad_fn = NULL;
+  t->autograd->requires_grad = false;
+  wk__node_release(old);
+}
+
+/* ---- hooks ---- */
+
+static _Atomic uint64_t hook_ids;
+uint64_t wk__next_hook_id(void) { return atomic_fetch_add(&hook_ids, 1) + 1; }
+
+static wk_status append_hook(wk__grad_hook **list, wk__grad_hook hook) {
+  wk__grad_hook *h = wk__alloc(sizeof *h);
+  if (!h) return WK_OUT_OF_MEMORY;
+  *h = hook;
+  h->next = NULL;
+  while (*list) list = &(*list)->next;
+  *list = h;
+  return WK_OK;
+}
+
+static bool remove_hook(wk__grad_hook **list, uint64_t id) {
+  for (; *list; list = &(*list)->next) {
+    if ((*list)->id != id) continue;
+    wk__grad_hook *h = *list;
+    *list = h->next;
+    h->next = NULL;
+    wk__grad_hooks_release(h);
+    return true;
+  }
+  return false;
+}
+
+static wk__grad_hook **hooks_of(wk_tensor *t) {
+  wk__autograd *a = wk__autograd_get(t);
+  if (!a) return NULL;
+  wk_node *n = wk__grad_fn(t);
+  if (!n) return &a->hooks;
+  if (!n->result_hooks) n->result_hooks = wk__alloc_zeroed(n->result_count * sizeof *n->result_hooks);
+  return n->result_hooks ? &n->result_hooks[a->result] : NULL;
+}
+
+wk_status wk__add_grad_hook(wk_tensor *t, wk__grad_hook hook) {
+  if (!wk_requires_grad(t)) return wk_fail(WK_RUNTIME_ERROR, "cannot register a hook on a tensor that doesn't require gradient");
+  wk__grad_hook **list = hooks_of(t);
+  return list ? append_hook(list, hook) : wk_error_category();
+}
+wk_status wk__add_accumulate_hook(wk_tensor *t, wk__grad_hook hook) {
+  if (!wk_requires_grad(t)) return wk_fail(WK_RUNTIME_ERROR, "cannot register a hook on a tensor that doesn't require gradient");
+  if (!wk_is_leaf(t)) return wk_fail(WK_RUNTIME_ERROR, "post accumulate grad hooks cannot be registered on non-leaf tensors");
+  return append_hook(&t->autograd->accumulate_hooks, hook);
+}
+void wk__remove_grad_hook(wk_tensor *t, uint64_t id) {
+  wk__grad_hook **list = t->autograd ? hooks_of(t) : NULL;
+  if (list && remove_hook(list, id)) return;
+  if (t->autograd) remove_hook(&t->autograd->accumulate_hooks, id);
+}
+
+wk_status wk__run_grad_hooks(const wk__grad_hook *hooks, wk_tensor **grad) {
+  for (const wk__grad_hook *h = hooks; h && *grad; h = h->next) {
+    wk_tensor *replaced = NULL;
+    WK_TRY(h->call(h->context, *grad, &replaced));
+    if (!replaced) continue;
+    wk__release(*grad);
+    *grad = replaced;
+  }
+  return WK_OK;
+}
+
+wk_status wk__retain_grad(wk_tensor *t) {
+  if (!wk_requires_grad(t)) return wk_fail(WK_RUNTIME_ERROR, "can't retain_grad on Tensor that has requires_grad=False");
+  wk_node *n = wk__grad_fn(t);
+  if (!n || t->autograd->retains_grad) return WK_OK; /* a leaf keeps its gradient anyway */
+  if (!n->retained) n->retained = wk__alloc_zeroed(n->result_count * sizeof *n->retained);
+  if (!n->retained) return WK_OUT_OF_MEMORY;
+  n->retained[t->autograd->result] = t;
+  t->autograd->retains_grad = true;
+  return WK_OK;
+}

@@ -1,0 +1,53 @@
+/* WICK_LOGS=name,name,...: which channels print to stderr.
+ *
+ * In: the environment, read once when the library is loaded. Out: wk__log_mask, one bit a channel, and whole lines on
+ * stderr. Invariant: a line is written by one call, so lines of two threads do not mix.
+ * Tests: tests/c/test_base.c, log_*. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/base.h"
+
+uint32_t wk__log_mask;
+
+static const char *const channel_names[WK__LOG_COUNT] = {
+    [WK__LOG_OPS] = "ops",           [WK__LOG_LOOP] = "loop",     [WK__LOG_KERNEL] = "kernel",
+    [WK__LOG_AUTOGRAD] = "autograd", [WK__LOG_MEMORY] = "memory",
+};
+
+static uint32_t mask_of_name(const char *name, size_t length) {
+  if (length == 3 && memcmp(name, "all", 3) == 0) return (1u << WK__LOG_COUNT) - 1;
+  for (int i = 0; i < WK__LOG_COUNT; i++) {
+    if (strlen(channel_names[i]) == length && memcmp(channel_names[i], name, length) == 0) return 1u << i;
+  }
+  return 0;
+}
+
+static void warn_unknown(const char *name, size_t length) {
+  fprintf(stderr, "[wick] WICK_LOGS: no channel '%.*s'; there are: all", (int)length, name);
+  for (int i = 0; i < WK__LOG_COUNT; i++) fprintf(stderr, ", %s", channel_names[i]);
+  fputc('\n', stderr);
+}
+
+__attribute__((constructor)) static void read_log_setting(void) {
+  const char *name = getenv("WICK_LOGS");
+  while (name && *name) {
+    size_t length = strcspn(name, ",");
+    uint32_t mask = mask_of_name(name, length);
+    if (!mask && length) warn_unknown(name, length);
+    wk__log_mask |= mask;
+    name += length + (name[length] == ',');
+  }
+}
+
+void wk__log_print(wk__log channel, const char *format, ...) {
+  wk__string line = {0};
+  va_list args;
+  va_start(args, format);
+  wk__string_printf(&line, "[wick:%s] ", channel_names[channel]);
+  wk__string_vprintf(&line, format, args);
+  wk__string_append(&line, "\n");
+  va_end(args);
+  if (!line.failed) fwrite(line.text, 1, (size_t)line.length, stderr);
+  wk__string_release(&line);
+}

@@ -1,0 +1,190 @@
+/* The innermost layer: shape rule, outputs, kernel. In-place and out= forms are derived here: the same call with a
+ * destination, checked, and written through a temporary where source and destination overlap in another way than element
+ * on element. In: complete arguments. Out: owned results. Tests: tests/c/test_ops.c, tests/ops/. */
+#include "ops/internal.h"
+
+/* ---- destinations ---- */
+
+static wk_status shape_mismatch(const wk_tensor *destination, const wk__spec *spec) {
+  wk__string text = {0};
+  wk__print_sizes(&text, destination->sizes, destination->ndim);
+  wk__string_append(&text, " doesn't match the broadcast shape ");
+  wk__print_sizes(&text, spec->sizes, spec->ndim);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR, "output with shape %s", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
+static bool has_sizes(const wk_tensor *t, const wk__spec *spec) {
+  if (t->ndim != spec->ndim) return false;
+  for (int d = 0; d < t->ndim; d++)
+    if (!wk_int_eq(t->sizes[d], spec->sizes[d])) return false;
+  return true;
+}
+
+static wk_status resize_to(wk_tensor *t, const wk__spec *spec) {
+  wk__spec own = *spec;
+  own.dtype = t->dtype;
+  own.device = t->device;
+  own.offset = t->offset;
+  int64_t bytes = (own.offset.bits + wk__spec_numel(&own).bits) * (int64_t)wk__itemsize(t);
+  if (t->storage) WK_TRY(wk__storage_resize(t->storage, bytes));
+  return wk__tensor_set_geometry(t, &own);
+}
+
+static bool is_written_argument(const wk__call *c, const wk_tensor *destination) {
+  return c->args[0].tag == WK_VALUE_TENSOR && c->args[0].tensor == destination;
+}
+
+static wk_status check_destination(const wk__call *c, int r, wk_tensor *destination) {
+  const wk__spec *spec = &c->specs[r];
+  wk_dtype from = (wk_dtype)spec->dtype, to = (wk_dtype)destination->dtype;
+  bool in_place = is_written_argument(c, destination);
+  if (!wk__can_cast(from, to))
+    return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s", wk__dtype_legacy(from),
+                   wk__dtype_legacy(to));
+  if (!has_sizes(destination, spec)) {
+    if (in_place) return shape_mismatch(destination, spec);
+    WK_TRY(resize_to(destination, spec));
+  }
+  if (wk__has_internal_overlap(destination))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                   "location. Please clone() the tensor before performing the operation.");
+  return WK_OK;
+}
+
+static bool same_geometry(const wk_tensor *a, const wk_tensor *b) {
+  if (a->ndim != b->ndim || a->offset.bits != b->offset.bits || a->dtype != b->dtype) return false;
+  return memcmp(a->sizes, b->sizes, 2 * a->ndim * sizeof *a->sizes) == 0;
+}
+
+static bool overlaps(const wk_tensor *a, const wk_tensor *b) {
+  if (!a->storage || a->storage != b->storage) return false;
+  int64_t a_begin, a_end, b_begin, b_end;
+  wk__memory_range(a, &a_begin, &a_end);
+  wk__memory_range(b, &b_begin, &b_end);
+  return a_begin < b_end && b_begin < a_end;
+}
+
+/* Writing element on element is safe for pointwise bodies; everything else that overlaps goes through a temporary. */
+static bool needs_temporary(const wk__call *c, const wk_tensor *destination) {
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
+    if (c->args[i].tag != WK_VALUE_TENSOR) continue;
+    const wk_tensor *t = c->args[i].tensor;
+    if (overlaps(t, destination) && !((c->op->tags & WK__TAG_POINTWISE) && same_geometry(t, destination))) return true;
+  }
+  return c->op->kernel != NULL;
+}
+
+/* ---- running ---- */
+
+static void release_outputs(wk_tensor **outputs, int count) {
+  for (int r = 0; r < count; r++) wk__release(outputs[r]);
+}
+
+static wk_status make_outputs(const wk__call *c, wk_tensor **outputs, bool *through_temporary) {
+  for (int r = 0; r < c->op->schema.result_count; r++) {
+    wk_tensor *destination = c->destinations ? c->destinations[r] : NULL;
+    if (destination) WK_TRY(check_destination(c, r, destination));
+    if (destination && needs_temporary(c, destination)) through_temporary[r] = true;
+    outputs[r] = destination && !through_temporary[r] ? wk__retain(destination) : wk__tensor_from_spec(&c->specs[r]);
+    if (!outputs[r]) return wk_error_category();
+  }
+  return WK_OK;
+}
+
+static bool nothing_to_do(const wk__call *c) {
+  for (int r = 0; r < c->op->schema.result_count; r++)
+    if (c->outputs[r]->storage && c->outputs[r]->numel.bits != 0) return false;
+  return true;
+}
+
+static wk_status run_into(wk__call *c) {
+  if (nothing_to_do(c) && !(c->op->tags & WK__TAG_RANDOM)) return WK_OK; /* empty, or on device meta */
+  return c->op->lower ? wk__run_lowered(c, c->outputs) : c->op->kernel(c);
+}
+
+/* Results that had a destination become that destination. */
+static wk_status finish(const wk__call *c, wk_tensor **outputs, const bool *through_temporary) {
+  for (int r = 0; r < c->op->schema.result_count; r++) {
+    wk_tensor *destination = c->destinations ? c->destinations[r] : NULL;
+    if (destination && through_temporary[r]) {
+      WK_TRY(wk__copy_into(destination, outputs[r]));
+      wk__release(outputs[r]);
+      outputs[r] = wk__retain(destination);
+    }
+    if (destination) wk__version_bump(destination);
+  }
+  for (int r = 0; r < c->op->schema.result_count; r++) c->results[r] = wk__v_tensor(outputs[r]);
+  return WK_OK;
+}
+
+static wk_status compute_new(wk__call *c) {
+  wk_tensor *outputs[WK__MAX_RESULTS] = {NULL};
+  bool through_temporary[WK__MAX_RESULTS] = {false};
+  c->outputs = outputs;
+  wk_status status = c->op->meta(c);
+  if (status == WK_OK) status = make_outputs(c, outputs, through_temporary);
+  if (status == WK_OK) status = run_into(c);
+  if (status == WK_OK) status = finish(c, outputs, through_temporary);
+  if (status != WK_OK) release_outputs(outputs, c->op->schema.result_count);
+  return status;
+}
+
+static wk_status compute_view(wk__call *c) {
+  WK_TRY(c->op->view(c));
+  wk_tensor *result = wk__tensor_alias(c->args[0].tensor, &c->specs[0]);
+  if (!result) return wk_error_category();
+  if (wk__mode.grad_enabled && c->op != WK__OP(detach)) {
+    wk_tensor *self = c->args[0].tensor;
+    result->base = wk__retain(self->base ? self->base : self);
+  }
+  c->results[0] = wk__v_tensor(result);
+  return WK_OK;
+}
+
+/* A composite, a kernel without a shape rule or a view with a destination: made first, then copied. */
+static wk_status compute_then_copy(wk__call *c) {
+  wk_tensor *const *destinations = c->destinations;
+  wk_value made[WK__MAX_RESULTS] = {{0}};
+  WK_TRY(wk_call(c->op, c->args, NULL, made));
+  wk_status status = WK_OK;
+  for (int r = 0; r < c->op->schema.result_count && status == WK_OK; r++) {
+    wk__spec spec;
+    if (!destinations[r]) continue;
+    wk__spec_of(&spec, made[r].tensor);
+    c->specs[r] = spec;
+    status = check_destination(c, r, destinations[r]);
+    if (status == WK_OK) status = wk__copy_into(destinations[r], made[r].tensor);
+    if (status == WK_OK) wk__version_bump(destinations[r]);
+  }
+  for (int r = 0; r < c->op->schema.result_count; r++) {
+    if (status == WK_OK && destinations[r]) {
+      wk_value_release(&made[r]);
+      made[r] = wk__v_tensor(wk__retain(destinations[r]));
+    }
+    if (status != WK_OK)
+      wk_value_release(&made[r]);
+    else
+      c->results[r] = made[r];
+  }
+  return status;
+}
+
+wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
+  wk__spec specs[WK__MAX_RESULTS];
+  wk__call call = {.op = op, .args = args, .destinations = destinations, .results = results, .specs = specs,
+                   .compute_dtype = WK_DTYPE_NONE};
+  if (op->meta && !op->compose) return compute_new(&call);
+  if (destinations) return compute_then_copy(&call);
+  if (op->view) return compute_view(&call);
+  return op->kernel ? op->kernel(&call) : op->compose(&call);
+}
+
+wk_status wk__copy_into(wk_tensor *destination, const wk_tensor *source) {
+  wk_value args[3] = {wk__v_tensor(destination), wk__v_tensor((wk_tensor *)source), wk__v_bool(false)}, result = {0};
+  WK_TRY(wk__compute(WK__OP(copy_), args, NULL, &result));
+  wk_value_release(&result);
+  return WK_OK;
+}

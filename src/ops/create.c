@@ -1,0 +1,285 @@
+/* Creation, copies, concatenation. copy_ is the one place that writes a tensor from another; clone, conversion and cat go
+ * through it. Tests: tests/ops/, tests/python/test_creation.py. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+#define G (v->grads[0])
+#define ARG(i) (v->args[i].tensor)
+#define NONE ((wk_value){0})
+
+/* =================================================== creation =================================================== */
+
+static wk_status sized(wk__call *c, const wk_value *size, wk_dtype dtype, wk_device device) {
+  if (size->count > WK_MAX_DIMS)
+    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, (int)size->count);
+  for (uint32_t d = 0; d < size->count; d++)
+    if (wk_int_is_known(size->integers[d]) && size->integers[d].bits < 0) {
+      wk__string text = {0};
+      wk__print_sizes(&text, size->integers, (int)size->count);
+      wk_status status = wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld: %s",
+                                 (long long)size->integers[d].bits, text.text ? text.text : "?");
+      wk__string_release(&text);
+      return status;
+    }
+  wk__spec_contiguous(&c->specs[0], dtype, device, (int)size->count, size->integers);
+  c->compute_dtype = (uint8_t)dtype;
+  return WK_OK;
+}
+
+wk_status wk__meta_create(wk__call *c) {
+  return sized(c, &c->args[0], wk__arg_dtype(c, 1, wk__default_dtype()), wk__arg_device(c, 2, WK__CPU_DEVICE));
+}
+
+static wk_dtype dtype_of_number(const wk_value *v) {
+  return v->tag == WK_VALUE_BOOL ? WK_BOOL : v->tag == WK_VALUE_INT ? WK_INT64 : wk__default_dtype();
+}
+wk_status wk__meta_full(wk__call *c) {
+  return sized(c, &c->args[0], wk__arg_dtype(c, 2, dtype_of_number(&c->args[1])), wk__arg_device(c, 3, WK__CPU_DEVICE));
+}
+
+/* Like another tensor: its strides too when it has no gaps. */
+static wk_status like(wk__call *c, int dtype_arg) {
+  const wk_tensor *t = c->args[0].tensor;
+  wk_dtype dtype = wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype);
+  wk_device device = wk__arg_device(c, dtype_arg + 1, t->device);
+  if (wk__non_overlapping_and_dense(t)) {
+    wk__spec_of(&c->specs[0], t);
+    c->specs[0].offset = wk_int_of(0);
+    c->specs[0].dtype = (uint8_t)dtype;
+    c->specs[0].device = device;
+  } else {
+    wk__spec_contiguous(&c->specs[0], dtype, device, t->ndim, t->sizes);
+  }
+  c->compute_dtype = (uint8_t)dtype;
+  return WK_OK;
+}
+wk_status wk__meta_create_like(wk__call *c) { return like(c, 1); }
+wk_status wk__meta_full_like(wk__call *c) { return like(c, 2); }
+wk_status wk__meta_to_copy(wk__call *c) { return like(c, 1); }
+
+wk_status wk__meta_clone(wk__call *c) {
+  bool contiguous = c->args[1].tag == WK_VALUE_STRING && strcmp(c->args[1].string, "contiguous_format") == 0;
+  const wk_tensor *t = c->args[0].tensor;
+  c->compute_dtype = t->dtype;
+  if (!contiguous && wk__non_overlapping_and_dense(t)) {
+    wk__spec_of(&c->specs[0], t);
+    c->specs[0].offset = wk_int_of(0);
+  } else {
+    wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
+  }
+  return WK_OK;
+}
+
+wk_status wk__meta_new(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  int dtype_arg = c->op == WK__OP(new_full) ? 3 : 2;
+  return sized(c, &c->args[1], wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype), wk__arg_device(c, dtype_arg + 1, t->device));
+}
+
+wk_status wk__meta_scalar_tensor(wk__call *c) {
+  wk__spec_contiguous(&c->specs[0], wk__arg_dtype(c, 1, wk__default_dtype()), wk__arg_device(c, 2, WK__CPU_DEVICE), 0, NULL);
+  c->compute_dtype = c->specs[0].dtype;
+  return WK_OK;
+}
+
+wk_status wk__kernel_empty(wk__call *c) {
+  (void)c;
+  return WK_OK;
+}
+
+wk_status wk__kernel_zeros(wk__call *c) {
+  wk_tensor *out = c->outputs[0];
+  memset(wk__data(out), 0, (size_t)wk__numel(out) * wk__itemsize(out));
+  return WK_OK;
+}
+
+wk_status wk__kernel_scalar_tensor(wk__call *c) {
+  wk__element_set(wk__data(c->outputs[0]), (wk_dtype)c->outputs[0]->dtype, wk__value_scalar(&c->args[0]));
+  return WK_OK;
+}
+
+/* The same number in every element of the result. */
+static void store_everywhere(wk__lower *l, wk__var value) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS];
+  int rank = wk__result_rank(l, 0);
+  for (int d = 0; d < rank; d++) {
+    sizes[d] = wk__size_of_result(l, 0, d);
+    index[d] = wk__loop_i(d);
+  }
+  wk__loop_over(l, rank, 0, sizes);
+  wk__access a = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &a, value);
+}
+void wk__lower_ones(wk__lower *l) { store_everywhere(l, wk__k_constant(l->h, 1, l->compute)); }
+void wk__lower_full(wk__lower *l) {
+  int value_arg = l->call->op == WK__OP(new_full) ? 2 : 1;
+  store_everywhere(l, wk__k_param(l->h, l->param_of_arg[value_arg], l->compute));
+}
+
+/* ==================================================== copies ==================================================== */
+
+wk_status wk__meta_fill(wk__call *c) {
+  if (c->args[1].tag == WK_VALUE_TENSOR && c->args[1].tensor->ndim != 0)
+    return wk_fail(WK_RUNTIME_ERROR, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.",
+                   c->args[1].tensor->ndim);
+  return like(c, WK__MAX_ARGS - 2); /* no dtype argument: the slots behind are empty */
+}
+
+/* self takes src's values: broadcast, converted. Overlapping views copy through a temporary. */
+wk_status wk__kernel_copy(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *src = c->args[1].tensor, *out;
+  wk_value source = c->args[1], temporary = {0};
+  wk__spec specs[1];
+  wk_int sizes[WK_MAX_DIMS];
+  int ndim;
+  if (src->ndim > self->ndim || wk__broadcast(self->sizes, self->ndim, src->sizes, src->ndim, sizes, &ndim) ||
+      memcmp(sizes, self->sizes, self->ndim * sizeof *sizes) != 0) {
+    wk_value expanded = {0}; /* fails with the words of expand */
+    wk_status status = wk_call(WK__OP(expand), (wk_value[]){source, wk__v_ints(self->sizes, self->ndim), NONE}, NULL, &expanded);
+    wk_value_release(&expanded);
+    return status ? status : wk_fail(WK_RUNTIME_ERROR, "output with shape doesn't match the broadcast shape");
+  }
+  if (wk__has_internal_overlap(self))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                   "location. Please clone() the tensor before performing the operation.");
+  bool shared = src->storage && src->storage == self->storage;
+  if (shared) WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){source, NONE}, NULL, &temporary));
+  if (shared) source = temporary;
+  wk__spec_of(&specs[0], self);
+  out = self;
+  wk__call inner = {.op = WK__OP(copy_lowered), .args = &source, .specs = specs, .outputs = &out,
+                    .compute_dtype = source.tensor->dtype};
+  wk_status status = wk__numel(self) && self->storage && source.tensor->storage ? wk__run_lowered(&inner, inner.outputs) : WK_OK;
+  wk_value_release(&temporary);
+  if (status) return status;
+  wk__version_bump(self);
+  c->results[0] = wk__v_tensor(wk__retain(self));
+  return WK_OK;
+}
+wk_status wk__vjp_copy(wk__vjp *v) {
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_zero(G)));
+  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, G)); /* the tape sums and converts it to src's own shape and dtype */
+  return WK_OK;
+}
+
+/* clone and conversion: outputs[0] has the geometry already. */
+wk_status wk__kernel_clone(wk__call *c) {
+  wk_value source = c->args[0];
+  wk__call inner = {.op = WK__OP(copy_lowered), .args = &source, .specs = c->specs, .outputs = c->outputs,
+                    .compute_dtype = source.tensor->dtype};
+  return source.tensor->storage ? wk__run_lowered(&inner, c->outputs) : WK_OK;
+}
+wk_status wk__vjp_to_copy(wk__vjp *v) {
+  wk_value args[] = {wk__v_tensor(G), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE};
+  return wk__vjp_set(v, 0, wk__call_tensor(WK__OP(to_copy), args));
+}
+
+wk_status wk__compose_contiguous(wk__call *c) {
+  if (wk__is_contiguous(c->args[0].tensor)) {
+    c->results[0] = wk__v_tensor(wk__retain(c->args[0].tensor));
+    return WK_OK;
+  }
+  wk_value format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
+  return wk_call(WK__OP(clone), (wk_value[]){c->args[0], format}, NULL, c->results);
+}
+
+/* ================================================= concatenation ================================================ */
+
+/* PyTorch lets 1-dim empty tensors stand anywhere. */
+static bool is_skipped(const wk_tensor *t) { return t->ndim == 1 && wk_int_is_known(t->sizes[0]) && t->sizes[0].bits == 0; }
+
+wk_status wk__meta_cat(wk__call *c) {
+  const wk_value *list = &c->args[0];
+  int dim, first = 0;
+  if (list->count == 0) return wk_fail(WK_VALUE_ERROR, "torch.cat(): expected a non-empty list of Tensors");
+  while (first < (int)list->count - 1 && is_skipped(list->tensors[first])) first++;
+  const wk_tensor *model = list->tensors[first];
+  if (model->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "zero-dimensional tensor (at position %d) cannot be concatenated", first);
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), model->ndim, &dim));
+  wk_int sizes[WK_MAX_DIMS], length = wk_int_of(0);
+  memcpy(sizes, model->sizes, model->ndim * sizeof *sizes);
+  for (uint32_t k = 0; k < list->count; k++) {
+    const wk_tensor *t = list->tensors[k];
+    if (is_skipped(t)) continue;
+    if (t->ndim != model->ndim)
+      return wk_fail(WK_RUNTIME_ERROR, "Tensors must have same number of dimensions: got %d and %d", model->ndim, t->ndim);
+    for (int d = 0; d < t->ndim; d++)
+      if (d != dim && !wk_int_eq(t->sizes[d], sizes[d]))
+        return wk_fail(WK_RUNTIME_ERROR,
+                       "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for tensor number %u in the list.",
+                       dim, (long long)sizes[d].bits, (long long)t->sizes[d].bits, k);
+    length = wk_int_add(length, t->sizes[dim]);
+  }
+  if (!is_skipped(model)) sizes[dim] = length;
+  wk__spec_contiguous(&c->specs[0], wk__result_type(c), model->device, model->ndim, sizes);
+  c->compute_dtype = c->specs[0].dtype;
+  return WK_OK;
+}
+
+wk_status wk__kernel_cat(wk__call *c) {
+  wk_tensor *out = c->outputs[0];
+  int dim;
+  int64_t at = 0;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), out->ndim, &dim));
+  for (uint32_t k = 0; k < c->args[0].count; k++) {
+    wk_tensor *t = c->args[0].tensors[k];
+    if (is_skipped(t)) continue;
+    wk_value place = {0}, args[] = {wk__v_tensor(out), wk__v_int(dim), wk__v_int(at), wk__v_int(at + wk__size(t, dim)), wk__v_int(1)};
+    WK_TRY(wk__compute(WK__OP(slice_Tensor), args, NULL, &place));
+    wk_status status = wk__copy_into(place.tensor, t);
+    wk_value_release(&place);
+    WK_TRY(status);
+    at += wk__size(t, dim);
+  }
+  return WK_OK;
+}
+
+wk_status wk__vjp_cat(wk__vjp *v) {
+  const wk_value *list = &v->args[0];
+  wk_int at = wk_int_of(0);
+  int dim;
+  WK_TRY(wk__wrap_dim(v->args[1].integer.bits, G->ndim, &dim));
+  for (int k = 0; k < (int)list->count; k++) {
+    const wk_tensor *shape = list->tensors[k];
+    bool skipped = shape && is_skipped(shape);
+    wk_int end = shape && !skipped ? wk_int_add(at, shape->sizes[dim]) : at;
+    if (wk__needs(v, wk__list_input(v, k))) {
+      wk_tensor *g = skipped ? wk_new_zeros(G, shape->sizes, 1, WK_DTYPE_NONE, NONE)
+                             : wk_slice(G, dim, wk__v_size(at), wk__v_size(end), wk_int_of(1));
+      WK_TRY(wk__vjp_set(v, wk__list_input(v, k), g));
+    }
+    at = end;
+  }
+  return WK_OK;
+}
+
+wk_status wk__compose_stack(wk__call *c) {
+  const wk_value *list = &c->args[0];
+  if (list->count == 0) return wk_fail(WK_RUNTIME_ERROR, "stack expects a non-empty TensorList");
+  const wk_tensor *model = list->tensors[0];
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), model->ndim + 1, &dim));
+  for (uint32_t k = 1; k < list->count; k++) {
+    if (wk__same_sizes(model, list->tensors[k])) continue;
+    wk__string text = {0};
+    wk__print_sizes(&text, model->sizes, model->ndim);
+    wk__string_append(&text, " at entry 0 and ");
+    wk__print_sizes(&text, list->tensors[k]->sizes, list->tensors[k]->ndim);
+    wk_status status = wk_fail(WK_RUNTIME_ERROR, "stack expects each tensor to be equal size, but got %s at entry %u", text.text ? text.text : "?", k);
+    wk__string_release(&text);
+    return status;
+  }
+  wk_tensor **items = wk__alloc(list->count * sizeof *items);
+  if (!items) return WK_OUT_OF_MEMORY;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  bool complete = true;
+  for (uint32_t k = 0; k < list->count; k++) complete &= (items[k] = wk_unsqueeze(list->tensors[k], dim)) != NULL;
+  wk_tensor *y = complete ? wk_cat(items, (int)list->count, dim) : NULL;
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  wk__free(items);
+  return y ? WK_OK : wk_error_category();
+}

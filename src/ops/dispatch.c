@@ -1,0 +1,155 @@
+/* The call: layers outside, computing inside. A layer is skipped by one bit test when nothing asks for it.
+ * In: an operator and borrowed arguments. Out: owned results, or a status with nothing made. Missing arguments take the
+ * schema's defaults here, so that no rule has to. Tests: tests/c/test_ops.c. */
+#include "ops/internal.h"
+
+_Thread_local wk__thread_mode wk__mode = {.grad_enabled = true};
+
+void wk_value_release(wk_value *value) {
+  if (value->tag == WK_VALUE_TENSOR) wk__release(value->tensor);
+  if (value->tag == WK_VALUE_TENSORS) {
+    for (uint32_t i = 0; i < value->count; i++) wk__release(value->tensors[i]);
+    wk__free(value->tensors);
+  }
+  *value = (wk_value){0};
+}
+
+wk__scalar wk__value_scalar(const wk_value *v) {
+  switch (v->tag) {
+    case WK_VALUE_DOUBLE: return (wk__scalar){WK__FLOAT_KIND, .d = v->number};
+    case WK_VALUE_BOOL: return (wk__scalar){WK__BOOL_KIND, .i = v->boolean};
+    default: return (wk__scalar){WK__INTEGER_KIND, .i = wk_int_guard_value(v->integer)};
+  }
+}
+
+/* A view of a base that was written with something that requires grad does so too. */
+static int keys_of_tensor(const wk_tensor *t) { return t->base ? t->keys | t->base->keys : t->keys; }
+
+static int keys_of(const wk_value *args, int count) {
+  int keys = 0;
+  for (int i = 0; i < count; i++) {
+    if (args[i].tag == WK_VALUE_TENSOR) {
+      keys |= keys_of_tensor(args[i].tensor);
+    } else if (args[i].tag == WK_VALUE_TENSORS) {
+      for (uint32_t k = 0; k < args[i].count; k++)
+        if (args[i].tensors[k]) keys |= keys_of_tensor(args[i].tensors[k]);
+    }
+  }
+  return keys;
+}
+
+static wk_status missing_argument(const wk_op *op, const wk__parameter *p) {
+  return wk_fail(WK_TYPE_ERROR, "%s() missing 1 required positional arguments: \"%s\"", op->base_name, p->name);
+}
+
+/* Fills absent arguments from the schema. Returns args itself when nothing is missing. */
+static const wk_value *complete(const wk_op *op, const wk_value *args, wk_value *space, wk_status *status) {
+  const wk__schema *schema = &op->schema;
+  *status = WK_OK;
+  int first = 0;
+  while (first < schema->parameter_count && args[first].tag != WK_VALUE_NONE) first++;
+  if (WK_LIKELY(first == schema->parameter_count)) return args;
+  for (int i = 0; i < schema->parameter_count; i++) {
+    const wk__parameter *p = &schema->parameters[i];
+    space[i] = args[i];
+    if (args[i].tag != WK_VALUE_NONE) continue;
+    if (p->has_default)
+      space[i] = p->default_value;
+    else if (!p->optional) {
+      *status = missing_argument(op, p);
+      return NULL;
+    }
+  }
+  return space;
+}
+
+wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                         wk_value *results) {
+  int count = op->schema.parameter_count;
+  int keys = (keys_of(args, count) | wk__mode.keys_on) & ~wk__mode.keys_off & (key - 1);
+  for (int d = 0; destinations && d < op->schema.result_count; d++)
+    if (destinations[d]) keys |= destinations[d]->keys & ~wk__mode.keys_off & (key - 1);
+  if (op->compose && !op->vjp && !(op->tags & WK__TAG_MUTATES) && !destinations) {
+    /* Replaced by its parts, which go through the layers themselves. */
+    wk__call call = {.op = op, .args = args, .results = results};
+    return op->compose(&call);
+  }
+  if (keys & WK__KEY_AUTOGRAD) return wk__autograd_layer(op, args, destinations, results);
+  return wk__compute(op, args, destinations, results);
+}
+
+wk_status wk_call(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
+  wk_value space[WK__MAX_ARGS];
+  wk_status status;
+  args = complete(op, args, space, &status);
+  if (WK_UNLIKELY(status)) return status;
+  return wk__call_below(2 * WK__KEY_PYTHON, op, args, destinations, results);
+}
+
+/* ---- scopes: who owns what nested C calls make ---- */
+
+static _Thread_local wk_scope *current_scope;
+
+void wk_scope_begin(wk_scope *scope) {
+  *scope = (wk_scope){.outer = current_scope};
+  current_scope = scope;
+}
+
+void wk_scope_end(wk_scope *scope) {
+  current_scope = scope->outer;
+  for (int64_t i = 0; i < scope->count; i++) wk__release(scope->tensors[i]);
+  wk__free(scope->tensors);
+  *scope = (wk_scope){0};
+}
+
+wk_tensor *wk_scope_keep(wk_tensor *tensor) { return wk__retain(tensor); }
+
+/* Without a scope the caller owns the tensor. */
+static wk_tensor *hand_out(wk_tensor *steal_tensor) {
+  wk_scope *scope = current_scope;
+  if (!scope) return steal_tensor;
+  if (wk__grow(&scope->tensors, &scope->capacity, scope->count + 1, sizeof *scope->tensors) != WK_OK) {
+    wk__release(steal_tensor);
+    return NULL;
+  }
+  return scope->tensors[scope->count++] = steal_tensor;
+}
+
+void wk__scope_add(wk_tensor *steal_tensor) { (void)!hand_out(steal_tensor); }
+
+/* A NULL tensor where the schema wants one is an inner call that failed. */
+static bool inner_call_failed(const wk_op *op, const wk_value *args) {
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    const wk__parameter *p = &op->schema.parameters[i];
+    if (p->type == WK__TYPE_TENSOR && !p->optional && args[i].tag == WK_VALUE_NONE && wk_error_category() != WK_OK)
+      return true;
+    if (args[i].tag == WK_VALUE_TENSORS && !p->optional_items)
+      for (uint32_t k = 0; k < args[i].count; k++)
+        if (!args[i].tensors[k]) return true;
+  }
+  return false;
+}
+
+wk_status wk__call_tensors(const wk_op *op, const wk_value *args, wk_tensor **out_results, int count) {
+  wk_value results[WK__MAX_RESULTS] = {{0}};
+  for (int i = 0; i < count; i++) out_results[i] = NULL;
+  if (inner_call_failed(op, args)) return wk_error_category();
+  WK_TRY(wk_call(op, args, NULL, results));
+  wk_status status = WK_OK;
+  for (int i = 0; i < count; i++) {
+    out_results[i] = hand_out(results[i].tensor);
+    if (!out_results[i] && results[i].tensor) status = WK_OUT_OF_MEMORY;
+  }
+  return status;
+}
+
+wk_tensor *wk__call_tensor(const wk_op *op, const wk_value *args) {
+  wk_tensor *result;
+  return wk__call_tensors(op, args, &result, 1) == WK_OK ? result : NULL;
+}
+
+wk_status wk__vjp_set(wk__vjp *v, int input, wk_tensor *grad) {
+  if (!grad) return wk_error_category() ? wk_error_category() : wk_fail(WK_INTERNAL_ERROR, "derivative rule gave no gradient");
+  v->out_grads[input] = grad;
+  return WK_OK;
+}

@@ -1,0 +1,49 @@
+/* What the files of ops/ share among themselves. */
+#ifndef WICK_OPS_INTERNAL_H
+#define WICK_OPS_INTERNAL_H
+
+#include "ops/ops.h"
+
+WK_MUST_USE wk_status wk__schema_parse(const char *text, wk__schema *schema);
+
+/* ---- reading arguments (call->args are complete: defaults are filled in) ---- */
+static inline int64_t wk__arg_int(const wk__call *c, int i) { return c->args[i].integer.bits; }
+static inline bool wk__arg_bool(const wk__call *c, int i) { return c->args[i].tag == WK_VALUE_BOOL && c->args[i].boolean; }
+static inline bool wk__arg_is_none(const wk__call *c, int i) { return c->args[i].tag == WK_VALUE_NONE; }
+static inline wk_dtype wk__arg_dtype(const wk__call *c, int i, wk_dtype otherwise) {
+  return c->args[i].tag == WK_VALUE_DTYPE ? (wk_dtype)c->args[i].dtype : otherwise;
+}
+static inline wk_device wk__arg_device(const wk__call *c, int i, wk_device otherwise) {
+  return c->args[i].tag == WK_VALUE_DEVICE ? c->args[i].device : otherwise;
+}
+
+/* ---- values to make calls with ---- */
+static inline wk_value wk__v_tensor(wk_tensor *t) {
+  return t ? (wk_value){.tag = WK_VALUE_TENSOR, .tensor = t} : (wk_value){0};
+}
+static inline wk_value wk__v_int(int64_t i) { return (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of(i)}; }
+static inline wk_value wk__v_size(wk_int i) { return (wk_value){.tag = WK_VALUE_INT, .integer = i}; }
+static inline wk_value wk__v_double(double d) { return (wk_value){.tag = WK_VALUE_DOUBLE, .number = d}; }
+static inline wk_value wk__v_bool(bool b) { return (wk_value){.tag = WK_VALUE_BOOL, .boolean = b}; }
+static inline wk_value wk__v_dtype(wk_dtype d) { return (wk_value){.tag = WK_VALUE_DTYPE, .dtype = (uint8_t)d}; }
+static inline wk_value wk__v_ints(const wk_int *list, int count) {
+  return (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)count, .integers = list};
+}
+
+/* ---- shape rules ---- */
+/* Dims of a reduction as a bit mask: all when the argument is absent or, for `empty_is_all`, empty. */
+WK_MUST_USE wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_is_all, uint32_t *out_mask);
+/* The output of reducing `t` over `mask`. */
+void wk__spec_reduced(wk__spec *spec, const wk_tensor *t, uint32_t mask, bool keep, wk_dtype dtype);
+/* Broadcast of all tensor arguments, PyTorch's output strides, dtype promotion. */
+WK_MUST_USE wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common);
+wk__meta_fn wk__meta_like_first; /* the result has the first argument's sizes and dtype, contiguous */
+wk_dtype wk__result_type(const wk__call *c); /* promotion over tensors, 0-dim tensors and numbers */
+
+/* ---- computing ---- */
+/* Finds or makes the plan of a call whose shape rule has run, and launches it into `outputs`. */
+WK_MUST_USE wk_status wk__run_lowered(wk__call *call, wk_tensor *const *outputs);
+/* Copies with conversion and broadcasting; both concrete. */
+WK_MUST_USE wk_status wk__copy_into(wk_tensor *destination, const wk_tensor *source);
+
+#endif

@@ -1,0 +1,335 @@
+/* Matrix products. mm, bmm, addmm and linear call the GEMM with the tensors' own strides, so transposed and broadcast
+ * operands are never copied; matmul folds dims into them. Types that the GEMM does not know are converted, multiplied in
+ * f32 (small floats) or by a loop over f64 (integers). Tests: tests/ops/, tests/c/test_gemm.c. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "runtime/gemm.h"
+#include "wick/operators.h"
+
+#define G (v->grads[0])
+#define ARG(i) (v->args[i].tensor)
+#define NONE ((wk_value){0})
+
+/* ================================================== the product ================================================= */
+
+static wk_value retained(wk_tensor *t) { return wk__v_tensor(wk__retain(t)); }
+
+/* The tensor in a dtype the GEMM takes: itself, or an f32 copy of a small float (f64 of an integer). Owned. */
+static wk_status in_gemm_dtype(wk_tensor *t, wk_value *out) {
+  if (t->dtype == WK_FLOAT32 || t->dtype == WK_FLOAT64) {
+    *out = retained(t);
+    return WK_OK;
+  }
+  wk_dtype wide = wk_dtype_is_floating((wk_dtype)t->dtype) ? WK_FLOAT32 : WK_FLOAT64;
+  return wk__compute(WK__OP(to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(wide), NONE}, NULL, out);
+}
+
+typedef struct matrices { /* strides in elements; batch strides 0 where there is one matrix */
+  int64_t batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column;
+  double alpha, beta;
+} matrices;
+
+/* out, contiguous (batch, m, n), = beta out + alpha a b. */
+static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b, wk_tensor *out) {
+  wk__gemm g = {.type = out->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32, .m = p->m, .n = p->n, .k = p->k,
+                .a = wk__data(a), .a_row = p->a_row, .a_column = p->a_column, .b = wk__data(b), .b_row = p->b_row,
+                .b_column = p->b_column, .c = wk__data(out), .c_row = p->n, .alpha = p->alpha, .beta = p->beta,
+                .batch = p->batch, .a_batch = p->a_batch, .b_batch = p->b_batch, .c_batch = p->m * p->n};
+  return wk__gemm_run(&g);
+}
+
+/* The same for any dtype of `out`. */
+static wk_status multiply(const matrices *p, wk_tensor *a, wk_tensor *b, wk_tensor *out) {
+  if (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64) return gemm(p, a, b, out);
+  wk_value wide_a = {0}, wide_b = {0}, wide_out = {0};
+  matrices q = *p;
+  wk_status status = in_gemm_dtype(a, &wide_a);
+  if (status == WK_OK) status = in_gemm_dtype(b, &wide_b);
+  if (status == WK_OK) status = in_gemm_dtype(out, &wide_out);
+  if (status == WK_OK && !(wk__non_overlapping_and_dense(a) && wk__non_overlapping_and_dense(b)))
+    status = wk_fail(WK_NOT_IMPLEMENTED, "matrix products of strided views in dtype %s", wk_dtype_name((wk_dtype)out->dtype));
+  if (status == WK_OK) status = gemm(&q, wide_a.tensor, wide_b.tensor, wide_out.tensor);
+  if (status == WK_OK) status = wk__copy_into(out, wide_out.tensor);
+  wk_value_release(&wide_a);
+  wk_value_release(&wide_b);
+  wk_value_release(&wide_out);
+  return status;
+}
+
+static matrices of_matrices(const wk_tensor *a, const wk_tensor *b) {
+  return (matrices){.batch = 1, .m = wk__size(a, 0), .n = wk__size(b, 1), .k = wk__size(a, 1), .a_row = wk__stride(a, 0),
+                    .a_column = wk__stride(a, 1), .b_row = wk__stride(b, 0), .b_column = wk__stride(b, 1), .alpha = 1};
+}
+
+static wk_status same_dtype(const wk_tensor *a, const wk_tensor *b) {
+  if (a->dtype == b->dtype) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "expected m1 and m2 to have the same dtype, but got: %s != %s",
+                 wk__dtypes[a->dtype].category == WK__FLOAT_KIND && a->dtype == WK_FLOAT32 ? "float" : wk_dtype_name((wk_dtype)a->dtype),
+                 b->dtype == WK_FLOAT64 ? "double" : wk_dtype_name((wk_dtype)b->dtype));
+}
+
+static wk_status check_matrices(const wk_tensor *a, const wk_tensor *b) {
+  if (a->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "self must be a matrix");
+  if (b->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "mat2 must be a matrix");
+  if (!wk_int_eq(a->sizes[1], b->sizes[0]))
+    return wk_fail(WK_RUNTIME_ERROR, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
+                   (long long)a->sizes[0].bits, (long long)a->sizes[1].bits, (long long)b->sizes[0].bits, (long long)b->sizes[1].bits);
+  return same_dtype(a, b);
+}
+
+wk_status wk__meta_mm(wk__call *c) {
+  const wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  WK_TRY(check_matrices(a, b));
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, (wk_int[]){a->sizes[0], b->sizes[1]});
+  return WK_OK;
+}
+wk_status wk__kernel_mm(wk__call *c) {
+  matrices p = of_matrices(c->args[0].tensor, c->args[1].tensor);
+  return multiply(&p, c->args[0].tensor, c->args[1].tensor, c->outputs[0]);
+}
+wk_status wk__vjp_mm(wk__vjp *v) {
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_mm(G, wk_t(ARG(1)))));
+  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_mm(wk_t(ARG(0)), G)));
+  return WK_OK;
+}
+
+wk_status wk__meta_bmm(wk__call *c) {
+  const wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  if (a->ndim != 3 || b->ndim != 3) return wk_fail(WK_RUNTIME_ERROR, "batch1 must be a 3D tensor");
+  if (!wk_int_eq(a->sizes[0], b->sizes[0]) || !wk_int_eq(a->sizes[2], b->sizes[1]))
+    return wk_fail(WK_RUNTIME_ERROR, "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
+                   (long long)a->sizes[0].bits, (long long)a->sizes[2].bits, (long long)b->sizes[0].bits, (long long)b->sizes[1].bits);
+  WK_TRY(same_dtype(a, b));
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 3, (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]});
+  return WK_OK;
+}
+wk_status wk__kernel_bmm(wk__call *c) {
+  wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  matrices p = {.batch = wk__size(a, 0), .m = wk__size(a, 1), .n = wk__size(b, 2), .k = wk__size(a, 2),
+                .a_batch = wk__stride(a, 0), .a_row = wk__stride(a, 1), .a_column = wk__stride(a, 2),
+                .b_batch = wk__stride(b, 0), .b_row = wk__stride(b, 1), .b_column = wk__stride(b, 2), .alpha = 1};
+  return multiply(&p, a, b, c->outputs[0]);
+}
+wk_status wk__vjp_bmm(wk__vjp *v) {
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_bmm(G, wk_transpose_int(ARG(1), 1, 2))));
+  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_bmm(wk_transpose_int(ARG(0), 1, 2), G)));
+  return WK_OK;
+}
+
+/* ---- addmm: beta self + alpha mat1 mat2 ---- */
+
+wk_status wk__meta_addmm(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor, *a = c->args[1].tensor, *b = c->args[2].tensor;
+  WK_TRY(check_matrices(a, b));
+  wk_int sizes[WK_MAX_DIMS], product[] = {a->sizes[0], b->sizes[1]};
+  int ndim;
+  WK_TRY(wk__broadcast(product, 2, self->sizes, self->ndim, sizes, &ndim));
+  if (ndim != 2 || !wk_int_eq(sizes[0], product[0]) || !wk_int_eq(sizes[1], product[1]))
+    return wk_fail(WK_RUNTIME_ERROR, "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension 1",
+                   (long long)product[1].bits, (long long)self->sizes[self->ndim - 1].bits);
+  WK_TRY(same_dtype(self, a));
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, product);
+  return WK_OK;
+}
+static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
+
+wk_status wk__kernel_addmm(wk__call *c) {
+  matrices p = of_matrices(c->args[1].tensor, c->args[2].tensor);
+  p.beta = number(&c->args[3]);
+  p.alpha = number(&c->args[4]);
+  if (p.beta != 0) WK_TRY(wk__copy_into(c->outputs[0], c->args[0].tensor));
+  return multiply(&p, c->args[1].tensor, c->args[2].tensor, c->outputs[0]);
+}
+static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) { return number(factor) == 1 ? t : wk_mul_Scalar(t, *factor); }
+wk_status wk__vjp_addmm(wk__vjp *v) {
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, scaled(G, &v->args[3])));
+  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, scaled(wk_mm(G, wk_t(ARG(2))), &v->args[4])));
+  if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, scaled(wk_mm(wk_t(ARG(1)), G), &v->args[4])));
+  return WK_OK;
+}
+
+/* ==================================================== linear ==================================================== */
+
+/* input (..., in), weight (out, in), bias (out): rows of input are folded into one matrix. A node of its own, so that
+ * overhead stays small where it matters most. */
+static bool folds(const wk_tensor *t, int64_t *row_stride) { /* leading dims as one, without a copy */
+  *row_stride = t->ndim > 1 ? wk__stride(t, t->ndim - 2) : 0;
+  for (int d = t->ndim - 2; d > 0; d--)
+    if (wk__size(t, d - 1) != 1 && wk__stride(t, d - 1) != wk__size(t, d) * wk__stride(t, d)) return false;
+  return true;
+}
+
+static wk_status check_linear(const wk_tensor *x, const wk_tensor *w, const wk_tensor *bias) {
+  if (w->ndim != 2 || x->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "linear(): argument 'weight' must be 2-D and 'input' at least 1-D");
+  wk_int in = x->sizes[x->ndim - 1];
+  if (!wk_int_eq(in, w->sizes[1])) {
+    long long rows = in.bits ? (long long)(x->numel.bits / in.bits) : 0;
+    return wk_fail(WK_RUNTIME_ERROR, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", rows,
+                   (long long)in.bits, (long long)w->sizes[1].bits, (long long)w->sizes[0].bits);
+  }
+  if (bias && (bias->ndim != 1 || !wk_int_eq(bias->sizes[0], w->sizes[0])) && bias->ndim != 0)
+    return wk_fail(WK_RUNTIME_ERROR, "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension 1",
+                   (long long)w->sizes[0].bits, (long long)bias->sizes[0].bits);
+  if (x->dtype != w->dtype || (bias && bias->dtype != x->dtype)) return same_dtype(x, x->dtype != w->dtype ? w : bias);
+  return WK_OK;
+}
+
+static void linear_spec(wk__spec *spec, const wk_tensor *x, const wk_tensor *w) {
+  wk_int sizes[WK_MAX_DIMS];
+  memcpy(sizes, x->sizes, x->ndim * sizeof *sizes);
+  sizes[x->ndim - 1] = w->sizes[0];
+  wk__spec_contiguous(spec, (wk_dtype)x->dtype, x->device, x->ndim, sizes);
+}
+
+static wk_status linear_into(wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
+  int64_t in = wk__size(w, 1), row_stride;
+  folds(x, &row_stride);
+  matrices p = {.batch = 1, .m = in ? wk__numel(x) / in : wk__numel(out) / wk__max(wk__size(w, 0), 1), .n = wk__size(w, 0), .k = in,
+                .a_row = row_stride, .a_column = wk__stride(x, x->ndim - 1), .b_row = wk__stride(w, 1), .b_column = wk__stride(w, 0),
+                .alpha = 1, .beta = bias ? 1 : 0};
+  if (bias) WK_TRY(wk__copy_into(out, bias));
+  return multiply(&p, x, w, out);
+}
+
+wk_status wk__kernel_linear(wk__call *c) {
+  wk_tensor *x = c->args[0].tensor, *w = c->args[1].tensor, *bias = wk__arg_tensor(c, 2);
+  wk__spec spec;
+  int64_t row_stride;
+  WK_TRY(check_linear(x, w, bias));
+  linear_spec(&spec, x, w);
+  wk_tensor *out = wk__tensor_from_spec(&spec);
+  if (!out) return wk_error_category();
+  wk_value rows = retained(x);
+  wk_status status = WK_OK;
+  if (x->storage && !folds(x, &row_stride)) {
+    wk_value_release(&rows);
+    wk_value format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
+    status = wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, &rows);
+  }
+  if (status == WK_OK && out->storage && wk__numel(out)) status = linear_into(rows.tensor, w, bias, out);
+  wk_value_release(&rows);
+  if (status)
+    wk__release(out);
+  else
+    c->results[0] = wk__v_tensor(out);
+  return status;
+}
+
+static wk_tensor *as_rows(wk_tensor *t) {
+  wk_int shape[] = {wk_int_of(-1), t->sizes[t->ndim - 1]};
+  return t->ndim == 2 ? t : wk_reshape(t, shape, 2);
+}
+static wk_tensor *input_gradient(wk_tensor *g, wk_tensor *weight) {
+  wk_int sizes[WK_MAX_DIMS];
+  if (g->ndim == 2) return wk_mm(g, weight);
+  memcpy(sizes, g->sizes, g->ndim * sizeof *sizes);
+  sizes[g->ndim - 1] = weight->sizes[1];
+  return wk_reshape(wk_mm(as_rows(g), weight), sizes, g->ndim);
+}
+wk_status wk__vjp_linear(wk__vjp *v) {
+  wk_int rows_dim = wk_int_of(0);
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, input_gradient(G, ARG(1))));
+  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_mm(wk_t(as_rows(G)), as_rows(ARG(0)))));
+  if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, wk_sum_dim_IntList(as_rows(G), &rows_dim, 1, false, WK_DTYPE_NONE)));
+  return WK_OK;
+}
+
+/* ==================================================== matmul ==================================================== */
+
+static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(scope);
+  return y ? WK_OK : wk_error_category();
+}
+
+static wk_status check_vectors(const wk_tensor *a, const wk_tensor *b) {
+  if (wk_int_eq(a->sizes[0], b->sizes[0])) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, but got %lld and %lld elements respectively",
+                 (long long)a->sizes[0].bits, (long long)b->sizes[0].bits, (long long)a->sizes[0].bits, (long long)b->sizes[0].bits);
+}
+
+wk_status wk__compose_dot(wk__call *c) {
+  wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  if (a->ndim != 1 || b->ndim != 1)
+    return wk_fail(WK_RUNTIME_ERROR, "1D tensors expected, but got %dD and %dD tensors", a->ndim, b->ndim);
+  WK_TRY(check_vectors(a, b));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return finish(c, &scope, wk_sum(wk_mul(a, b), WK_DTYPE_NONE));
+}
+
+wk_status wk__compose_mv(wk__call *c) {
+  wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  if (a->ndim != 2 || b->ndim != 1) return wk_fail(WK_RUNTIME_ERROR, "vector + matrix @ vector expected, got 1, %d, %d", a->ndim, b->ndim);
+  if (!wk_int_eq(a->sizes[1], b->sizes[0]))
+    return wk_fail(WK_RUNTIME_ERROR, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)a->sizes[0].bits,
+                   (long long)a->sizes[0].bits, (long long)a->sizes[1].bits, (long long)b->sizes[0].bits);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_int shape[] = {a->sizes[0]};
+  return finish(c, &scope, wk_view(wk_mm(a, wk_unsqueeze(b, 1)), shape, 1));
+}
+
+wk_status wk__compose_outer(wk__call *c) {
+  if (c->args[0].tensor->ndim != 1 || c->args[1].tensor->ndim != 1)
+    return wk_fail(WK_RUNTIME_ERROR, "outer: Expected 1-D argument self, but got %d-D", c->args[0].tensor->ndim);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return finish(c, &scope, wk_mul(wk_unsqueeze(c->args[0].tensor, 1), c->args[1].tensor));
+}
+
+wk_status wk__compose_baddbmm(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *product = wk_bmm(c->args[1].tensor, c->args[2].tensor);
+  wk_tensor *self = scaled(c->args[0].tensor, &c->args[3]);
+  return finish(c, &scope, wk_add(self, product ? scaled(product, &c->args[4]) : NULL, wk__v_int(1)));
+}
+
+/* (..., m, k) with the batch dims expanded to `batch` and folded into one. */
+static wk_tensor *as_batch(wk_tensor *t, const wk_int *batch, int batch_dims, wk_int count) {
+  wk_int sizes[WK_MAX_DIMS], rows = t->sizes[t->ndim - 2], columns = t->sizes[t->ndim - 1];
+  memcpy(sizes, batch, (size_t)batch_dims * sizeof *sizes);
+  sizes[batch_dims] = rows;
+  sizes[batch_dims + 1] = columns;
+  wk_int folded[] = {count, rows, columns};
+  return wk_reshape(wk_expand(t, sizes, batch_dims + 2, false), folded, 3);
+}
+
+static wk_tensor *batched(wk_tensor *a, wk_tensor *b) {
+  wk_int batch[WK_MAX_DIMS];
+  int dims;
+  if (wk__broadcast(a->sizes, a->ndim - 2, b->sizes, b->ndim - 2, batch, &dims)) return NULL;
+  if (dims + 2 > WK_MAX_DIMS) return NULL;
+  wk_int count = wk__sizes_numel(batch, dims), rows = a->sizes[a->ndim - 2], columns = b->sizes[b->ndim - 1];
+  wk_tensor *y = wk_bmm(as_batch(a, batch, dims, count), as_batch(b, batch, dims, count));
+  batch[dims] = rows;
+  batch[dims + 1] = columns;
+  return y ? wk__unsafe_view(y, batch, dims + 2) : NULL;
+}
+
+/* Two or more dims on both sides. A matrix on the right takes all rows of the left at once. */
+static wk_tensor *many_dims(wk_tensor *a, wk_tensor *b) {
+  if (a->ndim == 2 && b->ndim == 2) return wk_mm(a, b);
+  if (b->ndim != 2) return batched(a, b);
+  wk_int sizes[WK_MAX_DIMS];
+  memcpy(sizes, a->sizes, a->ndim * sizeof *sizes);
+  sizes[a->ndim - 1] = b->sizes[1];
+  wk_tensor *y = wk_mm(as_rows(a), b);
+  return y ? wk__unsafe_view(y, sizes, a->ndim) : NULL;
+}
+
+wk_status wk__compose_matmul(wk__call *c) {
+  wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  if (a->ndim == 0 || b->ndim == 0)
+    return wk_fail(WK_RUNTIME_ERROR, "both arguments to matmul need to be at least 1D, but they are %dD and %dD", a->ndim, b->ndim);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (a->ndim == 1 && b->ndim == 1) return finish(c, &scope, wk_dot(a, b));
+  if (a->ndim == 2 && b->ndim == 1) return finish(c, &scope, wk_mv(a, b));
+  bool row = a->ndim == 1, column = b->ndim == 1;
+  wk_tensor *y = many_dims(row ? wk_unsqueeze(a, 0) : a, column ? wk_unsqueeze(b, 1) : b);
+  if (y && row) y = wk_squeeze_dim(y, -2);
+  if (y && column) y = wk_squeeze_dim(y, -1);
+  return finish(c, &scope, y);
+}

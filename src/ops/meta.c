@@ -1,0 +1,277 @@
+/* Shape rules that families share: broadcasting, promotion, PyTorch's output strides, reductions.
+ * In: a call's arguments. Out: specs and the dtype to compute in. Works on symbolic sizes. Tests: tests/ops/. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+
+/* ================================================== promotion =================================================== */
+
+/* PyTorch's priorities: tensors with dims, then 0-dim tensors, then numbers; a lower one only counts when its category
+ * is higher than everything above it. */
+typedef struct promotion {
+  wk_dtype dims, zero_dim, number;
+} promotion;
+
+static wk_dtype join(wk_dtype a, wk_dtype b) { return a == WK_DTYPE_NONE ? b : wk__promote(a, b); }
+
+static void consider_tensor(promotion *p, const wk_tensor *t) {
+  wk_dtype *slot = t->ndim ? &p->dims : &p->zero_dim;
+  *slot = join(*slot, (wk_dtype)t->dtype);
+}
+
+static void consider_number(promotion *p, const wk_value *v) {
+  wk_dtype dtype = v->tag == WK_VALUE_BOOL ? WK_BOOL : v->tag == WK_VALUE_INT ? WK_INT64 : wk__default_dtype();
+  p->number = join(p->number, dtype);
+}
+
+static wk_dtype combine(wk_dtype higher, wk_dtype lower) {
+  if (higher == WK_DTYPE_NONE) return lower;
+  if (lower == WK_DTYPE_NONE || wk__dtype_category(lower) <= wk__dtype_category(higher)) return higher;
+  return wk__promote(higher, lower);
+}
+
+wk_dtype wk__result_type(const wk__call *c) {
+  promotion p = {WK_DTYPE_NONE, WK_DTYPE_NONE, WK_DTYPE_NONE};
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
+    const wk_value *v = &c->args[i];
+    if (v->tag == WK_VALUE_TENSOR)
+      consider_tensor(&p, v->tensor);
+    else if (v->tag == WK_VALUE_TENSORS)
+      for (uint32_t k = 0; k < v->count; k++) consider_tensor(&p, v->tensors[k]);
+    else if (wk__value_is_number(v) && c->op->schema.parameters[i].type == WK__TYPE_SCALAR &&
+             !c->op->schema.parameters[i].keyword_only)
+      consider_number(&p, v);
+  }
+  wk_dtype result = combine(combine(p.dims, p.zero_dim), p.number);
+  return result == WK_DTYPE_NONE ? wk__default_dtype() : result;
+}
+
+/* ============================================= pointwise output geometry ======================================== */
+
+enum { MAX_INPUTS = 8 };
+typedef struct inputs {
+  const wk_tensor *t[MAX_INPUTS];
+  int count;
+} inputs;
+
+static void collect(const wk__call *c, inputs *in) {
+  in->count = 0;
+  for (int i = 0; i < c->op->schema.parameter_count && in->count < MAX_INPUTS; i++)
+    if (c->args[i].tag == WK_VALUE_TENSOR) in->t[in->count++] = c->args[i].tensor;
+}
+
+static wk_status join_devices(const inputs *in, wk_device *out_device) {
+  *out_device = in->t[0]->device;
+  for (int i = 1; i < in->count; i++) {
+    const wk_tensor *t = in->t[i];
+    if (wk__device_equal(t->device, *out_device)) continue;
+    if (t->ndim == 0 && t->device.type == WK_CPU) continue;
+    if (out_device->type == WK_CPU && in->t[0]->ndim == 0) {
+      *out_device = t->device;
+      continue;
+    }
+    wk__string text = {0};
+    wk__device_print(&text, *out_device);
+    wk__string_append(&text, " and ");
+    wk__device_print(&text, t->device);
+    wk_status status = wk_fail(WK_RUNTIME_ERROR, "Expected all tensors to be on the same device, but found at least two devices, %s!", text.text ? text.text : "?");
+    wk__string_release(&text);
+    return status;
+  }
+  return WK_OK;
+}
+
+/* The stride with which an input walks output dim d; 0 where it is broadcast. */
+static wk_int stride_along(const wk_tensor *t, const wk__spec *spec, int d) {
+  int own = d - (spec->ndim - t->ndim);
+  if (own < 0) return wk_int_of(0);
+  bool broadcast = wk_int_is_known(t->sizes[own]) && t->sizes[own].bits == 1 && !wk_int_same(spec->sizes[d], t->sizes[own]);
+  return broadcast ? wk_int_of(0) : t->strides[own];
+}
+
+/* > 0: dim a runs outside dim b for the first input that can tell. */
+static int compare_dims(const inputs *in, const wk__spec *spec, int a, int b) {
+  for (int i = 0; i < in->count; i++) {
+    int64_t sa = stride_along(in->t[i], spec, a).bits, sb = stride_along(in->t[i], spec, b).bits;
+    if (sa == 0 || sb == 0) continue;
+    if (sa != sb) return sa < sb ? -1 : 1;
+    if (spec->sizes[a].bits > spec->sizes[b].bits) return 1;
+  }
+  return 0;
+}
+
+/* Output strides follow the inputs' order of dims, as in PyTorch. */
+static void permuted_strides(const inputs *in, wk__spec *spec) {
+  int order[WK_MAX_DIMS]; /* innermost first */
+  for (int k = 0; k < spec->ndim; k++) order[k] = spec->ndim - 1 - k;
+  for (int k = 1; k < spec->ndim; k++) {
+    int moving = k;
+    for (int j = k - 1; j >= 0; j--) {
+      int comparison = compare_dims(in, spec, order[j], order[moving]);
+      if (comparison < 0) break;
+      if (comparison == 0) continue;
+      int swap = order[j];
+      order[j] = order[moving];
+      order[moving] = swap;
+      moving = j;
+    }
+  }
+  wk_int run = wk_int_of(1);
+  for (int k = 0; k < spec->ndim; k++) {
+    spec->strides[order[k]] = run;
+    run = wk_int_mul(run, wk_int_max(spec->sizes[order[k]], wk_int_of(1)));
+  }
+}
+
+static bool known_geometry(const wk_tensor *t) {
+  for (int d = 0; d < t->ndim; d++)
+    if (!wk_int_is_known(t->sizes[d]) || !wk_int_is_known(t->strides[d])) return false;
+  return true;
+}
+
+static void output_strides(const inputs *in, wk__spec *spec) {
+  bool contiguous = true, known = true;
+  for (int i = 0; i < in->count; i++) {
+    contiguous &= wk__is_contiguous(in->t[i]) || in->t[i]->ndim == 0;
+    known &= known_geometry(in->t[i]);
+  }
+  if (contiguous || !known)
+    wk__contiguous_strides(spec->strides, spec->sizes, spec->ndim);
+  else
+    permuted_strides(in, spec);
+}
+
+static wk_status broadcast_inputs(const inputs *in, wk__spec *spec) {
+  spec->ndim = in->t[0]->ndim;
+  memcpy(spec->sizes, in->t[0]->sizes, in->t[0]->ndim * sizeof *spec->sizes);
+  for (int i = 1; i < in->count; i++) {
+    const wk_tensor *t = in->t[i];
+    if (t->ndim == spec->ndim && memcmp(t->sizes, spec->sizes, t->ndim * sizeof *t->sizes) == 0) continue;
+    wk_int sizes[WK_MAX_DIMS];
+    int ndim;
+    WK_TRY(wk__broadcast(spec->sizes, spec->ndim, t->sizes, t->ndim, sizes, &ndim));
+    spec->ndim = (uint8_t)ndim;
+    memcpy(spec->sizes, sizes, (size_t)ndim * sizeof *sizes);
+  }
+  return WK_OK;
+}
+
+wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
+  inputs in = {.count = 0};
+  wk__spec *spec = &c->specs[0];
+  collect(c, &in);
+  spec->offset = wk_int_of(0);
+  WK_TRY(join_devices(&in, &spec->device));
+  WK_TRY(broadcast_inputs(&in, spec));
+  output_strides(&in, spec);
+  *out_common = wk__result_type(c);
+  spec->dtype = c->compute_dtype = (uint8_t)*out_common;
+  return WK_OK;
+}
+
+/* ---- pointwise rules ---- */
+
+wk_status wk__meta_pointwise(wk__call *c) {
+  wk_dtype common;
+  return wk__pointwise_spec(c, &common);
+}
+
+/* Integers become the default floating dtype. */
+wk_status wk__meta_pointwise_float(wk__call *c) {
+  wk_dtype common;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  if (wk_dtype_is_integral(common, true)) c->specs[0].dtype = c->compute_dtype = (uint8_t)wk__default_dtype();
+  return WK_OK;
+}
+
+wk_status wk__meta_comparison(wk__call *c) {
+  wk_dtype common;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  c->specs[0].dtype = WK_BOOL;
+  return WK_OK;
+}
+
+wk_status wk__meta_no_bool(wk__call *c) {
+  wk_dtype common;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  if (common != WK_BOOL) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.");
+}
+
+wk_status wk__meta_negative(wk__call *c) {
+  wk_dtype common;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  if (common != WK_BOOL) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.");
+}
+
+wk_status wk__meta_integral(wk__call *c) {
+  wk_dtype common;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  if (wk_dtype_is_integral(common, true)) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(common));
+}
+
+/* (condition, self, other): the condition takes no part in promotion. */
+wk_status wk__meta_where(wk__call *c) {
+  wk_dtype common;
+  if (c->args[0].tensor->dtype != WK_BOOL && c->args[0].tensor->dtype != WK_UINT8)
+    return wk_fail(WK_RUNTIME_ERROR, "where expected condition to be a boolean tensor, but got a tensor with dtype %s",
+                   wk__dtype_legacy((wk_dtype)c->args[0].tensor->dtype));
+  WK_TRY(wk__pointwise_spec(c, &common));
+  promotion p = {WK_DTYPE_NONE, WK_DTYPE_NONE, WK_DTYPE_NONE};
+  for (int i = 1; i < 3; i++) {
+    if (c->args[i].tag == WK_VALUE_TENSOR)
+      consider_tensor(&p, c->args[i].tensor);
+    else
+      consider_number(&p, &c->args[i]);
+  }
+  c->specs[0].dtype = c->compute_dtype = (uint8_t)combine(combine(p.dims, p.zero_dim), p.number);
+  return WK_OK;
+}
+
+/* (self, mask, value): self's dtype. */
+wk_status wk__meta_masked_fill(wk__call *c) {
+  wk_dtype common;
+  if (c->args[1].tensor->dtype != WK_BOOL)
+    return wk_fail(WK_RUNTIME_ERROR, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
+                   wk_dtype_name((wk_dtype)c->args[1].tensor->dtype));
+  WK_TRY(wk__pointwise_spec(c, &common));
+  c->specs[0].dtype = c->compute_dtype = c->args[0].tensor->dtype;
+  return WK_OK;
+}
+
+/* ================================================== reductions ================================================== */
+
+wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_is_all, uint32_t *out_mask) {
+  uint32_t all = ndim ? (1u << ndim) - 1 : 0;
+  *out_mask = all;
+  if (dims->tag == WK_VALUE_NONE || (dims->tag == WK_VALUE_INTS && dims->count == 0 && empty_is_all)) return WK_OK;
+  const wk_int *list = dims->tag == WK_VALUE_INT ? &dims->integer : dims->integers;
+  int count = dims->tag == WK_VALUE_INT ? 1 : (int)dims->count, dim;
+  *out_mask = 0;
+  for (int i = 0; i < count; i++) {
+    WK_TRY(wk__wrap_dim(wk_int_guard_value(list[i]), ndim, &dim));
+    if (*out_mask >> dim & 1)
+      return wk_fail(WK_RUNTIME_ERROR, "dim %d appears multiple times in the list of dims", dim);
+    *out_mask |= 1u << dim;
+  }
+  return WK_OK;
+}
+
+void wk__spec_reduced(wk__spec *spec, const wk_tensor *t, uint32_t mask, bool keep, wk_dtype dtype) {
+  wk_int sizes[WK_MAX_DIMS];
+  int n = 0;
+  for (int d = 0; d < t->ndim; d++) {
+    bool reduced = mask >> d & 1;
+    if (!reduced || keep) sizes[n++] = reduced ? wk_int_of(1) : t->sizes[d];
+  }
+  wk__spec_contiguous(spec, dtype, t->device, n, sizes);
+}
+
+/* The result has the first argument's sizes and dtype, contiguous. */
+wk_status wk__meta_like_first(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
+  c->compute_dtype = t->dtype;
+  return WK_OK;
+}

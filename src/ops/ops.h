@@ -1,0 +1,228 @@
+/* The operator table and the call. One row of ops.def is one operator: schema, shape rule, derivative, and how it is
+ * computed. Everything else — argument parsing, in-place and out= forms, tape, tracing, documentation, tests — follows.
+ *
+ * An operator is computed in one of four ways, by what its row gives:
+ *   LOWER(fn)      a loop-IR body; tier 0 runs it, compiled code fuses it
+ *   VIEW(fn)       new geometry over the same storage
+ *   KERNEL(fn)     a library kernel or something that is not a loop (mm, randperm, copy of a list)
+ *   COMPOSE(fn)    in terms of other operators. Without a derivative of its own it is replaced by its parts at once.
+ *
+ * A call goes through layers, outermost first, each asked for by one bit (tensor/tensor.h, WK__KEY_*):
+ *   Python override -> autocast -> autograd -> trace -> compute.  */
+#ifndef WICK_OPS_OPS_H
+#define WICK_OPS_OPS_H
+
+#include "base/base.h"
+#include "loop/loop.h"
+#include "tensor/tensor.h"
+#include "wick/ops.h"
+
+enum { WK__MAX_ARGS = 14, WK__MAX_RESULTS = 4 };
+
+/* ---- schema (schema.c): PyTorch's schema language, parsed once ---- */
+
+typedef enum wk__type {
+  WK__TYPE_TENSOR,
+  WK__TYPE_SCALAR, /* int, float or bool number */
+  WK__TYPE_INT,
+  WK__TYPE_FLOAT,
+  WK__TYPE_BOOL,
+  WK__TYPE_STRING,
+  WK__TYPE_DTYPE,
+  WK__TYPE_DEVICE,
+  WK__TYPE_GENERATOR,
+  WK__TYPE_TENSORS,
+  WK__TYPE_INTS,
+  WK__TYPE_FLOATS,
+} wk__type;
+
+typedef struct wk__parameter {
+  char name[24];
+  uint8_t type;      /* wk__type */
+  bool optional;     /* `?`: None is a value */
+  bool keyword_only; /* behind `*` */
+  bool has_default;
+  bool written;      /* alias mark with `!` */
+  bool optional_items; /* Tensor?[] */
+  uint8_t fixed_count; /* int[2]: a single int stands for that many */
+  wk_value default_value;
+} wk__parameter;
+
+typedef struct wk__schema {
+  wk__parameter parameters[WK__MAX_ARGS];
+  uint8_t parameter_count;
+  uint8_t positional_count; /* before `*` */
+  uint8_t result_count;
+  bool result_is_list; /* -> Tensor[] */
+  uint8_t result_alias[WK__MAX_RESULTS]; /* 1 + the parameter that the result is a view of or is; 0: a new tensor */
+} wk__schema;
+
+/* ---- the call ---- */
+
+enum {
+  WK__TAG_POINTWISE = 1,  /* one nest dim over broadcast shapes; gets in-place and out= forms */
+  WK__TAG_CORE = 2,       /* in PyTorch's core ATen set */
+  WK__TAG_PRIM = 4,
+  WK__TAG_VIEW = 8,
+  WK__TAG_OUT = 16,       /* has an out= form though not pointwise */
+  WK__TAG_INPLACE = 32,   /* has an in-place form though not pointwise */
+  WK__TAG_RANDOM = 64,    /* draws from a generator: never cached, folded or merged */
+  WK__TAG_COMPARISON = 128, /* pointwise with a bool result; in-place form keeps self's dtype */
+  WK__TAG_METHOD_ONLY = 256, /* Tensor method, no function */
+  WK__TAG_FUNCTION_ONLY = 512, /* function, no Tensor method */
+  WK__TAG_INTERNAL = 1024, /* neither: called by rules */
+  WK__TAG_FIXED_NUMBERS = 4096, /* numbers are part of the body, not given at launch */
+  WK__TAG_MUTATES = 2048, /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
+};
+
+typedef struct wk__call wk__call;
+typedef struct wk__vjp wk__vjp;
+struct wk__lower;
+typedef wk_status wk__meta_fn(wk__call *call);   /* fills call->specs, call->compute_dtype */
+typedef wk_status wk__kernel_fn(wk__call *call); /* sets call->results */
+typedef wk_status wk__vjp_fn(wk__vjp *vjp);
+typedef void wk__lower_fn(struct wk__lower *lower);
+
+/* What the tape keeps when argument i requires grad, as bits: the tensor of argument a, only its shape, result r. */
+#define WK__SAVE_ARG(a) (1u << (a))
+#define WK__SAVE_SHAPE(a) (1u << (10 + (a)))
+#define WK__SAVE_RESULT(r) (1u << (20 + (r)))
+
+struct wk_op {
+  /* from the row */
+  const char *name;   /* "add.Tensor" */
+  const char *schema_text;
+  uint32_t tags;
+  wk__meta_fn *meta;
+  wk__vjp_fn *vjp;
+  uint32_t saves[10]; /* by argument */
+  wk__lower_fn *lower;
+  wk__kernel_fn *view, *kernel, *compose;
+  const char *samples; /* inputs for the generated tests: Python argument lists, separated by ';' */
+  /* made at start */
+  wk__schema schema;
+  uint16_t number;
+  char base_name[40]; /* "add" */
+  struct wk__plan *_Atomic plans; /* cached nests and their programs, newest first */
+};
+
+/* One call while it is computed; lives on the caller's stack. */
+struct wk__call {
+  const wk_op *op;
+  const wk_value *args;              /* borrowed */
+  wk_tensor *const *destinations;    /* borrowed; NULL or one entry a result */
+  wk_value *results;                 /* owned out */
+  uint8_t compute_dtype;             /* the dtype the body computes in before it is stored (a wk_dtype) */
+  wk__spec *specs;                   /* (WK__MAX_RESULTS), filled by the shape rule */
+  wk_tensor **outputs;               /* borrowed, (results): where the kernel writes; made from the specs */
+};
+
+static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) {
+  return c->args[i].tag == WK_VALUE_TENSOR ? c->args[i].tensor : NULL;
+}
+static inline bool wk__value_is_number(const wk_value *v) {
+  return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_DOUBLE || v->tag == WK_VALUE_BOOL;
+}
+wk__scalar wk__value_scalar(const wk_value *v); /* of a number */
+
+/* The table (table.c). */
+extern struct wk_op wk__op_table[];
+enum {
+#define OP(symbol, ...) WK__OP_##symbol,
+#include "ops/ops.def"
+#undef OP
+  WK__OP_COUNT
+};
+#define WK__OP(symbol) (&wk__op_table[WK__OP_##symbol])
+
+/* ---- layers (dispatch.c) ---- */
+
+/* Per-thread state that layers look at. */
+typedef struct wk__thread_mode {
+  uint8_t keys_on;  /* layers that this thread turns on for every call (trace, autocast, Python modes) */
+  uint8_t keys_off; /* layers that are switched off here (inside the layer itself, under no_grad) */
+  bool grad_enabled;
+  bool inference;
+} wk__thread_mode;
+extern _Thread_local wk__thread_mode wk__mode;
+
+/* Runs the call below the layers: shape rule, allocation, kernel. */
+WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                                  wk_value *results);
+/* A layer gets the call and goes on with wk__call_below(its own key, ...). Set once, when the parts are linked. */
+typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                               wk_value *results);
+wk__layer_fn wk__autograd_layer; /* autograd/record.c */
+WK_MUST_USE wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                                     wk_value *results);
+/* Calls `op` and gives its single tensor result, registered with the thread's scope; NULL on failure. The typed
+ * functions end here. A NULL tensor where the schema wants one means an inner call failed: gives NULL, keeps the error. */
+wk_tensor *wk__call_tensor(const wk_op *op, const wk_value *args);
+/* The same for several results. */
+WK_MUST_USE wk_status wk__call_tensors(const wk_op *op, const wk_value *args, wk_tensor **out_results, int count);
+void wk__scope_add(wk_tensor *steal_tensor);
+
+/* ---- derivatives ---- */
+
+/* A derivative rule in action: from gradients of the results to gradients of the tensor arguments, by calling operators.
+ * Runs inside a scope of its own. */
+struct wk__vjp {
+  const wk_op *op;
+  const wk_value *args;        /* as called; tensors whole where saved, shape only where asked for, else NULL */
+  wk_tensor *const *results;   /* whole where saved, else NULL */
+  wk_tensor *const *grads;     /* one a result; NULL where nothing flowed */
+  const bool *wanted;          /* by input: one an argument, then one an item of the tensor list if there is one */
+  wk_tensor **out_grads;       /* by input; set by wk__vjp_set */
+};
+static inline bool wk__needs(const wk__vjp *v, int input) { return v->wanted[input]; }
+static inline int wk__list_input(const wk__vjp *v, int item) { return v->op->schema.parameter_count + item; }
+/* Records a gradient (borrowed; NULL, a failed call, gives the error's status). */
+WK_MUST_USE wk_status wk__vjp_set(wk__vjp *v, int input, wk_tensor *grad);
+
+/* ---- lowering (lower.c) ---- */
+
+/* What a row's LOWER function sees. It says what happens to each element by calling wk__k_* on `h`. Sizes are symbols
+ * ("size of buffer b, dim d"), so that one body serves all sizes; ranks, dtypes, int and bool arguments are known. */
+typedef struct wk__lower {
+  wk__loop_handler *h;
+  wk__nest *nest;
+  const wk__call *call;
+  wk_dtype compute;                     /* of the call's compute_dtype */
+  bool pointwise;                       /* geometry-free: every access is [i0] */
+  int8_t buffer_of_arg[WK__MAX_ARGS];   /* -1: not a tensor */
+  int8_t buffer_of_result[WK__MAX_RESULTS];
+  int8_t param_of_arg[WK__MAX_ARGS];    /* -1: not a number that is given at launch */
+  uint8_t row_rank;                     /* rows: rank of the argument whose dims the nest has */
+  uint32_t row_mask;                    /* rows: its reduction dims */
+  wk_int row_index[WK_MAX_DIMS];        /* rows: the loop variable of each of its dims */
+  struct wk__plan *plan;
+  wk__recorder recorder;
+} wk__lower;
+static inline bool wk__has(const wk__lower *l, int arg) { return l->call->args[arg].tag != WK_VALUE_NONE; }
+/* Ends the current nest and starts another over the same buffers: an operator that needs two loops. */
+void wk__next_nest(wk__lower *l);
+
+/* Pointwise: the value of argument `arg` for this element, in the compute dtype: a load or a number of the launch. */
+wk__var wk__in(wk__lower *l, int arg);
+wk__var wk__in_as(wk__lower *l, int arg, wk_dtype compute); /* in another compute dtype */
+void wk__out(wk__lower *l, int result, wk__var value);
+
+/* Rows: the dims of argument `arg` become the nest, those in `mask` as reduction dims. */
+void wk__rows_of(wk__lower *l, int arg, uint32_t mask);
+wk__var wk__row_in(wk__lower *l, int arg);                       /* a tensor of the same rank, at the same place */
+void wk__row_out(wk__lower *l, int result, wk__var value);       /* the same */
+wk__var wk__row_in_reduced(wk__lower *l, int arg, bool keep);    /* one a row; keep: reduction dims are there, size 1 */
+void wk__row_out_reduced(wk__lower *l, int result, wk__var value, bool keep);
+wk__var wk__row_in_trailing(wk__lower *l, int arg);              /* a tensor over the last dims, as weights are */
+wk__var wk__row_count(wk__lower *l);                             /* elements of a row, in the compute dtype */
+
+/* Anything else: dims one by one. Give the nest its dims first. */
+void wk__loop_over(wk__lower *l, int pointwise_dims, int reduction_dims, const wk_int *sizes);
+wk_int wk__size_of_arg(const wk__lower *l, int arg, int dim);    /* as a symbol */
+wk_int wk__size_of_result(const wk__lower *l, int result, int dim);
+wk__access wk__access_arg(const wk__lower *l, int arg, const wk_int *index);
+wk__access wk__access_result(const wk__lower *l, int result, const wk_int *index);
+int wk__arg_rank(const wk__lower *l, int arg);
+int wk__result_rank(const wk__lower *l, int result);
+
+#endif

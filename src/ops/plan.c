@@ -1,0 +1,294 @@
+/* Finding or making the plan of a call, and launching it. In: a call with outputs. Invariant: everything a lowering may
+ * look at is part of the key; sizes, strides and numbers are not, they come at launch.
+ * Plans are pushed to the operator's list without a lock; making one twice is harmless. Tests: tests/c/test_ops.c. */
+#include "ops/plan.h"
+
+#include "ops/internal.h"
+
+/* ---- keys ---- */
+
+typedef struct plan_key {
+  uint64_t words[WK__PLAN_KEY_WORDS];
+  int count;
+  bool too_long;
+} plan_key;
+
+static void put(plan_key *key, uint64_t word) {
+  if (key->count == WK__PLAN_KEY_WORDS)
+    key->too_long = true;
+  else
+    key->words[key->count++] = word;
+}
+
+static bool is_param(const wk_op *op, int i, const wk_value *v) {
+  int type = op->schema.parameters[i].type;
+  return (type == WK__TYPE_SCALAR || type == WK__TYPE_FLOAT) && wk__value_is_number(v) &&
+         !(op->tags & WK__TAG_FIXED_NUMBERS);
+}
+
+static uint64_t double_bits(double d) {
+  uint64_t bits;
+  memcpy(&bits, &d, sizeof bits);
+  return bits;
+}
+
+static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwise) {
+  uint64_t head = (uint64_t)v->tag << 56;
+  switch (v->tag) {
+    case WK_VALUE_TENSOR: put(key, head | v->tensor->dtype | (uint64_t)(pointwise ? 0 : v->tensor->ndim) << 8); break;
+    case WK_VALUE_INT:
+      if (!param) put(key, (uint64_t)v->integer.bits);
+      put(key, head);
+      break;
+    case WK_VALUE_DOUBLE:
+      if (!param) put(key, double_bits(v->number));
+      put(key, head);
+      break;
+    case WK_VALUE_BOOL: put(key, param ? head : head | v->boolean); break;
+    case WK_VALUE_DTYPE: put(key, head | v->dtype); break;
+    case WK_VALUE_STRING: put(key, head ^ wk__hash_bytes(v->string, strlen(v->string), 0)); break;
+    case WK_VALUE_INTS:
+      put(key, head | v->count);
+      for (uint32_t i = 0; i < v->count; i++) put(key, (uint64_t)v->integers[i].bits);
+      break;
+    default: put(key, head);
+  }
+}
+
+static uint64_t make_key(plan_key *key, const wk__call *c, wk_tensor *const *outputs) {
+  const wk__schema *schema = &c->op->schema;
+  bool pointwise = c->op->tags & WK__TAG_POINTWISE;
+  key->count = 0;
+  key->too_long = false;
+  put(key, c->compute_dtype);
+  for (int r = 0; r < schema->result_count; r++)
+    put(key, outputs[r]->dtype | (uint64_t)(pointwise ? 0 : outputs[r]->ndim) << 8);
+  for (int i = 0; i < schema->parameter_count; i++)
+    put_value(key, is_param(c->op, i, &c->args[i]), &c->args[i], pointwise);
+  uint64_t hash = 0;
+  for (int i = 0; i < key->count; i++) hash = wk__hash_mix(hash, key->words[i]);
+  return hash;
+}
+
+static const wk__plan *find(const wk_op *op, const plan_key *key, uint64_t hash) {
+  for (const wk__plan *p = atomic_load_explicit(&op->plans, memory_order_acquire); p; p = p->next)
+    if (p->hash == hash && p->key_words == key->count &&
+        memcmp(p->key, key->words, (size_t)key->count * sizeof *key->words) == 0)
+      return p;
+  return NULL;
+}
+
+/* ---- making ---- */
+
+static void release_plan(wk__plan *plan) {
+  for (int n = 0; n < plan->nest_count; n++) {
+    wk__program_release(plan->programs[n]);
+    wk__nest_release(plan->nests[n]);
+  }
+  if (plan->env) wk__shape_env_release(plan->env);
+  wk__free(plan);
+}
+
+static void add_buffer(wk__nest *nest, const wk_tensor *t, bool pointwise) {
+  nest->buffers[nest->buffer_count++] =
+      (wk__nest_buffer){.dtype = t->dtype, .ndim = (uint8_t)(pointwise ? 1 : t->ndim)};
+}
+
+/* Buffers: tensor arguments in order, then results. Every nest of a plan declares them all. */
+static wk__nest *new_nest(const wk__lower *l) {
+  const wk__call *c = l->call;
+  wk__nest *nest = wk__nest_create();
+  if (!nest) return NULL;
+  for (int i = 0; i < c->op->schema.parameter_count; i++)
+    if (c->args[i].tag == WK_VALUE_TENSOR) add_buffer(nest, c->args[i].tensor, l->pointwise);
+  for (int r = 0; r < c->op->schema.result_count; r++) add_buffer(nest, c->outputs[r], l->pointwise);
+  if (l->pointwise) {
+    nest->geometry_free = true;
+    nest->pointwise_dims = 1;
+    nest->sizes[0] = wk_int_buffer_size(nest->buffer_count - 1, 0);
+  }
+  return nest;
+}
+
+static wk_status start_nest(wk__lower *l) {
+  wk__plan *plan = l->plan;
+  if (plan->nest_count == WK__PLAN_MAX_NESTS)
+    return wk_fail(WK_INTERNAL_ERROR, "operator %s lowers to too many nests", l->call->op->name);
+  l->nest = new_nest(l);
+  if (!l->nest) return WK_OUT_OF_MEMORY;
+  plan->nests[plan->nest_count++] = l->nest;
+  wk__recorder_init(&l->recorder, l->nest);
+  return WK_OK;
+}
+
+void wk__next_nest(wk__lower *l) {
+  if (!l->h->status) {
+    wk_status status = start_nest(l);
+    l->h->status = status;
+  }
+}
+
+static wk_status map_arguments(wk__lower *l) {
+  const wk__call *c = l->call;
+  int buffers = 0, params = 0;
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
+    bool tensor = c->args[i].tag == WK_VALUE_TENSOR, param = is_param(c->op, i, &c->args[i]);
+    l->buffer_of_arg[i] = (int8_t)(tensor ? buffers++ : -1);
+    l->param_of_arg[i] = (int8_t)(param ? params++ : -1);
+  }
+  for (int r = 0; r < c->op->schema.result_count; r++) l->buffer_of_result[r] = (int8_t)buffers++;
+  if (buffers > WK__NEST_MAX_BUFFERS) return wk_fail(WK_INTERNAL_ERROR, "operator %s has too many tensors", c->op->name);
+  return WK_OK;
+}
+
+static void log_nest(const wk_op *op, const wk__nest *nest) {
+  wk__string text = {0};
+  wk__nest_print(&text, nest);
+  wk__log_print(WK__LOG_LOOP, "%s\n%s", op->name, text.text ? text.text : "");
+  wk__string_release(&text);
+}
+
+static wk_status lower_into(wk__plan *plan, const wk__call *c) {
+  wk__lower l = {.call = c, .plan = plan, .pointwise = c->op->tags & WK__TAG_POINTWISE,
+                 .compute = (wk_dtype)wk__dtypes[c->compute_dtype].compute};
+  if ((wk_dtype)l.compute == WK_DTYPE_NONE)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name,
+                   wk__dtype_legacy((wk_dtype)c->compute_dtype));
+  WK_TRY(map_arguments(&l));
+  memcpy(plan->buffer_of_arg, l.buffer_of_arg, sizeof l.buffer_of_arg);
+  memcpy(plan->buffer_of_result, l.buffer_of_result, sizeof l.buffer_of_result);
+  memcpy(plan->param_of_arg, l.param_of_arg, sizeof l.param_of_arg);
+  l.h = &l.recorder.handler;
+  WK_TRY(start_nest(&l));
+  c->op->lower(&l);
+  WK_TRY(l.h->status);
+  for (int n = 0; n < plan->nest_count; n++) {
+#ifdef WICK_DEBUG
+    WK_TRY(wk__nest_verify(plan->nests[n]));
+#endif
+    if (wk__log_on(WK__LOG_LOOP)) log_nest(c->op, plan->nests[n]);
+    plan->programs[n] = wk__program_create(plan->nests[n]);
+    if (!plan->programs[n]) return wk_error_category();
+  }
+  return WK_OK;
+}
+
+static wk__plan *make_plan(const wk__call *c, const plan_key *key, uint64_t hash) {
+  wk__plan *plan = wk__alloc_zeroed(sizeof *plan);
+  if (!plan) return NULL;
+  plan->hash = hash;
+  plan->key_words = (uint16_t)key->count;
+  memcpy(plan->key, key->words, (size_t)key->count * sizeof *key->words);
+  plan->env = wk__shape_env_create();
+  wk__shape_env *outer = wk__shape_env_set_current(plan->env);
+  wk_status status = plan->env ? lower_into(plan, c) : WK_OUT_OF_MEMORY;
+  wk__shape_env_set_current(outer);
+  if (status == WK_OK) return plan;
+  release_plan(plan);
+  return NULL;
+}
+
+static void publish(const wk_op *op, wk__plan *plan) {
+  wk_op *mutable_op = &wk__op_table[op->number];
+  wk__plan *head = atomic_load_explicit(&mutable_op->plans, memory_order_relaxed);
+  do {
+    plan->next = head;
+  } while (!atomic_compare_exchange_weak(&mutable_op->plans, &head, plan));
+}
+
+/* At exit, so that leak checkers see a clean house. */
+__attribute__((destructor)) static void release_plans(void) {
+  for (int i = 0; i < WK__OP_COUNT; i++)
+    for (wk__plan *p = atomic_exchange(&wk__op_table[i].plans, NULL); p;) {
+      wk__plan *next = p->next;
+      release_plan(p);
+      p = next;
+    }
+}
+
+/* ---- launching ---- */
+
+static void bind_params(const wk__plan *plan, const wk__call *c, wk__scalar *params) {
+  for (int i = 0; i < c->op->schema.parameter_count; i++)
+    if (plan->param_of_arg[i] >= 0) params[plan->param_of_arg[i]] = wk__value_scalar(&c->args[i]);
+}
+
+static void bind_buffer(wk__launch_buffer *b, const wk_tensor *t) {
+  b->data = wk__data(t);
+  b->sizes = &t->sizes->bits;
+  b->strides = &t->strides->bits;
+}
+
+static wk_status launch(const wk__plan *plan, const wk__call *c, wk_tensor *const *outputs) {
+  wk__launch l;
+  wk__scalar params[WK__MAX_ARGS];
+  bind_params(plan, c, params);
+  l.params = params;
+  for (int i = 0; i < c->op->schema.parameter_count; i++)
+    if (plan->buffer_of_arg[i] >= 0) bind_buffer(&l.buffers[plan->buffer_of_arg[i]], c->args[i].tensor);
+  for (int r = 0; r < c->op->schema.result_count; r++) bind_buffer(&l.buffers[plan->buffer_of_result[r]], outputs[r]);
+  for (int n = 0; n < plan->nest_count; n++) WK_TRY(wk__program_run(plan->programs[n], &l));
+  return WK_OK;
+}
+
+/* Strides over the output's dims: 0 where the tensor is broadcast. */
+static void broadcast_strides(const wk_tensor *t, int ndim, int64_t *strides) {
+  int skip = ndim - t->ndim;
+  for (int d = 0; d < ndim; d++) strides[d] = d < skip || wk__size(t, d - skip) == 1 ? 0 : wk__stride(t, d - skip);
+}
+
+/* Every tensor is contiguous and of the output's shape, or one element: the iteration space is a line. */
+static bool is_line(const wk__call *c, const wk_tensor *out, wk_tensor *const *outputs) {
+  for (int r = 0; r < c->op->schema.result_count; r++)
+    if (!wk__is_contiguous(outputs[r])) return false;
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
+    if (c->args[i].tag != WK_VALUE_TENSOR) continue;
+    const wk_tensor *t = c->args[i].tensor;
+    if (!wk__is_contiguous(t) || t->numel.bits != out->numel.bits) {
+      if (t->numel.bits != 1) return false;
+    }
+  }
+  return true;
+}
+
+static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_tensor *const *outputs) {
+  const wk_tensor *out = outputs[0];
+  wk__launch l;
+  wk__scalar params[WK__MAX_ARGS];
+  int64_t strides[WK__MAX_ARGS + WK__MAX_RESULTS][WK_MAX_DIMS];
+  static const int64_t along = 1, nowhere = 0;
+  bool line = is_line(c, out, outputs);
+  bind_params(plan, c, params);
+  l.params = params;
+  l.ndim = line ? 1 : out->ndim;
+  l.sizes = line ? &out->numel.bits : &out->sizes->bits;
+  for (int i = 0; i < c->op->schema.parameter_count + c->op->schema.result_count; i++) {
+    int r = i - c->op->schema.parameter_count, b = r < 0 ? plan->buffer_of_arg[i] : plan->buffer_of_result[r];
+    if (b < 0) continue;
+    const wk_tensor *t = r < 0 ? c->args[i].tensor : outputs[r];
+    l.buffers[b].data = wk__data(t);
+    l.buffers[b].sizes = NULL;
+    l.buffers[b].strides = strides[b];
+    if (line)
+      l.buffers[b].strides = t->numel.bits == 1 ? &nowhere : &along;
+    else
+      broadcast_strides(t, out->ndim, strides[b]);
+  }
+  return wk__program_run(plan->programs[0], &l);
+}
+
+wk_status wk__run_lowered(wk__call *c, wk_tensor *const *outputs) {
+  plan_key key;
+  uint64_t hash = make_key(&key, c, outputs);
+  const wk__plan *plan = find(c->op, &key, hash);
+  wk__plan *own = NULL;
+  if (WK_UNLIKELY(!plan)) {
+    plan = own = make_plan(c, &key, hash);
+    if (!own) return wk_error_category();
+    if (!key.too_long) publish(c->op, own);
+  }
+  wk_status status =
+      c->op->tags & WK__TAG_POINTWISE ? launch_pointwise(plan, c, outputs) : launch(plan, c, outputs);
+  if (own && key.too_long) release_plan(own);
+  return status;
+}

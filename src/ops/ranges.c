@@ -1,0 +1,91 @@
+/* Tensors whose elements are a function of their position: ranges, the identity matrix, indices of triangles.
+ * In: numbers. Out: one nest over the result that computes with the loop index, so compiled code never materialises a
+ * range that it only looks at. Floating ranges compute in double and round once. Tests: tests/ops/. */
+#include <math.h>
+
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+/* ==================================================== arange ==================================================== */
+
+typedef struct range {
+  wk_value start, end, step;
+} range;
+
+static range range_of(const wk__call *c) {
+  const wk_value *a = c->args, zero = wk__v_int(0), one = wk__v_int(1);
+  if (c->op == WK__OP(arange)) return (range){zero, a[0], one};
+  if (c->op == WK__OP(arange_start)) return (range){a[0], a[1], one};
+  return (range){a[0], a[1], a[2]};
+}
+
+static bool is_whole(const wk_value *v) { return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_BOOL; }
+static wk_int whole(const wk_value *v) {
+  return v->tag == WK_VALUE_INT ? v->integer : wk_int_of(wk__scalar_int(wk__value_scalar(v)));
+}
+static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
+
+static wk_status wrong_direction(void) {
+  return wk_fail(WK_RUNTIME_ERROR, "upper bound and lower bound inconsistent with step sign");
+}
+
+/* ceil((end - start) / step), in integers, so that symbolic ends stay symbolic. */
+static wk_status whole_length(const range *r, wk_int *out_length) {
+  wk_int start = whole(&r->start), end = whole(&r->end), step = whole(&r->step), zero = wk_int_of(0);
+  if (wk_int_eq(step, zero)) return wk_fail(WK_VALUE_ERROR, "step must be nonzero");
+  bool up = wk_int_gt(step, zero);
+  wk_int distance = up ? wk_int_sub(end, start) : wk_int_sub(start, end), stride = up ? step : wk_int_neg(step);
+  if (wk_int_lt(distance, zero)) return wrong_direction();
+  *out_length = wk_int_floordiv(wk_int_add(distance, wk_int_sub(stride, wk_int_of(1))), stride);
+  return wk_int_check(*out_length);
+}
+
+static wk_status real_length(const range *r, wk_int *out_length) {
+  double start = number(&r->start), end = number(&r->end), step = number(&r->step);
+  if (!isfinite(start) || !isfinite(end))
+    return wk_fail(WK_RUNTIME_ERROR, "unsupported range: %g -> %g", start, end);
+  if (!(step > 0 ? end >= start : end <= start)) return wrong_direction();
+  double length = ceil((end - start) / step);
+  if (!(length >= 0 && length < 0x1p62)) return wk_fail(WK_RUNTIME_ERROR, "invalid size, possible overflow?");
+  *out_length = wk_int_of((int64_t)length);
+  return WK_OK;
+}
+
+wk_status wk__meta_arange(wk__call *c) {
+  range r = range_of(c);
+  bool all_whole = is_whole(&r.start) && is_whole(&r.end) && is_whole(&r.step);
+  int dtype_arg = c->op->schema.parameter_count - 2;
+  wk_dtype dtype = wk__arg_dtype(c, dtype_arg, all_whole ? WK_INT64 : wk__default_dtype());
+  wk_int length;
+  if (!all_whole || wk_int_is_known(whole(&r.step)))
+    if (number(&r.step) == 0) return wk_fail(WK_RUNTIME_ERROR, "step must be nonzero");
+  if (dtype == WK_BOOL || wk_dtype_is_complex(dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"arange_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
+  WK_TRY(all_whole || dtype == WK_INT64 ? whole_length(&r, &length) : real_length(&r, &length));
+  wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, dtype_arg + 1, WK__CPU_DEVICE), 1, &length);
+  c->compute_dtype = (uint8_t)(wk_dtype_is_floating(dtype) ? WK_FLOAT64 : WK_INT64);
+  return WK_OK;
+}
+
+static void loop_over_result(wk__lower *l, wk_int *index) {
+  wk_int sizes[WK_MAX_DIMS];
+  int rank = wk__result_rank(l, 0);
+  for (int d = 0; d < rank; d++) {
+    sizes[d] = wk__size_of_result(l, 0, d);
+    index[d] = wk__loop_i(d);
+  }
+  wk__loop_over(l, rank, 0, sizes);
+}
+
+/* start + i * step */
+void wk__lower_arange(wk__lower *l) {
+  wk_int index[WK_MAX_DIMS];
+  bool has_start = l->call->op != WK__OP(arange), has_step = l->call->op == WK__OP(arange_start_step);
+  loop_over_result(l, index);
+  wk__var value = wk__k_cast(l->h, wk__k_index(l->h, index[0]), l->compute);
+  if (has_step) value = wk__k_mul(l->h, value, wk__k_param(l->h, l->param_of_arg[2], l->compute));
+  if (has_start) value = wk__k_add(l->h, wk__k_param(l->h, l->param_of_arg[0], l->compute), value);
+  wk__access a = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &a, value);
+}

@@ -1,0 +1,439 @@
+/* Reductions, scans and the softmax family: one nest each, rows over the dims that are reduced.
+ * Tests: tests/ops/; the order of summation: tests/c/test_program.c. */
+#include <math.h>
+
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+#define G (v->grads[0])
+#define ARG(i) (v->args[i].tensor)
+#define NONE ((wk_value){0})
+
+static uint32_t mask_of(const wk__lower *l, int arg, bool empty_is_all) {
+  uint32_t mask = 0;
+  wk_status status = wk__dims_mask(&l->call->args[arg], l->call->args[0].tensor->ndim, empty_is_all, &mask);
+  if (status) l->h->status = status;
+  return mask;
+}
+static bool keeps(const wk__lower *l, int arg) { return wk__arg_bool(l->call, arg); }
+
+/* ---- shape rules ---- */
+
+static wk_dtype accumulation_dtype(const wk__call *c, int dtype_arg) {
+  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype;
+  return wk__arg_dtype(c, dtype_arg, wk_dtype_is_integral(own, true) ? WK_INT64 : own);
+}
+
+static wk_status reduced(wk__call *c, int dim_arg, bool empty_is_all, bool keep, wk_dtype dtype) {
+  uint32_t mask;
+  const wk_tensor *t = c->args[0].tensor;
+  WK_TRY(wk__dims_mask(&c->args[dim_arg], t->ndim, empty_is_all, &mask));
+  wk__spec_reduced(&c->specs[0], t, mask, keep, dtype);
+  c->compute_dtype = (uint8_t)dtype;
+  return WK_OK;
+}
+
+wk_status wk__meta_sum(wk__call *c) { return reduced(c, 1, true, wk__arg_bool(c, 2), accumulation_dtype(c, 3)); }
+wk_status wk__meta_prod_all(wk__call *c) {
+  wk__spec_contiguous(&c->specs[0], accumulation_dtype(c, 1), c->args[0].tensor->device, 0, NULL);
+  c->compute_dtype = c->specs[0].dtype;
+  return WK_OK;
+}
+
+wk_status wk__meta_mean(wk__call *c) {
+  bool is_var = c->op == WK__OP(var_correction);
+  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype, dtype = is_var ? own : wk__arg_dtype(c, 3, own);
+  if (!wk_dtype_is_floating(dtype))
+    return is_var ? wk_fail(WK_RUNTIME_ERROR, "std and var only support floating point and complex dtypes")
+                  : wk_fail(WK_RUNTIME_ERROR,
+                            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: %s",
+                            wk__dtype_legacy(dtype));
+  return reduced(c, 1, true, wk__arg_bool(c, is_var ? 3 : 2), dtype);
+}
+
+static wk_status refuse_empty(const wk__call *c, uint32_t mask) {
+  const wk_tensor *t = c->args[0].tensor;
+  for (int d = 0; d < t->ndim; d++)
+    if (mask >> d & 1 && wk_int_eq(t->sizes[d], wk_int_of(0)))
+      return wk_fail(WK_INDEX_ERROR, "%s(): Expected reduction dim %d to have non-zero size.", c->op->base_name, d);
+  return WK_OK;
+}
+
+wk_status wk__meta_extremum(wk__call *c) {
+  uint32_t mask;
+  WK_TRY(wk__dims_mask(&c->args[1], c->args[0].tensor->ndim, true, &mask));
+  WK_TRY(refuse_empty(c, mask));
+  return reduced(c, 1, true, wk__arg_bool(c, 2), (wk_dtype)c->args[0].tensor->dtype);
+}
+wk_status wk__meta_extremum_dim(wk__call *c) {
+  WK_TRY(wk__meta_extremum(c));
+  c->specs[1] = c->specs[0];
+  c->specs[1].dtype = WK_INT64;
+  return WK_OK;
+}
+wk_status wk__meta_arg(wk__call *c) {
+  uint32_t mask;
+  const wk_tensor *t = c->args[0].tensor;
+  if (wk__arg_is_none(c, 1) && wk_int_eq(t->numel, wk_int_of(0)))
+    return wk_fail(WK_INDEX_ERROR, "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.", c->op->base_name);
+  WK_TRY(wk__dims_mask(&c->args[1], t->ndim, true, &mask));
+  WK_TRY(refuse_empty(c, mask));
+  wk__spec_reduced(&c->specs[0], t, mask, wk__arg_bool(c, 2), WK_INT64);
+  c->compute_dtype = t->dtype;
+  return WK_OK;
+}
+wk_status wk__meta_any(wk__call *c) {
+  bool has_dim = c->op->schema.parameter_count > 1;
+  wk_value all = NONE;
+  uint32_t mask;
+  const wk_tensor *t = c->args[0].tensor;
+  WK_TRY(wk__dims_mask(has_dim ? &c->args[1] : &all, t->ndim, true, &mask));
+  wk__spec_reduced(&c->specs[0], t, mask, has_dim && wk__arg_bool(c, 2), t->dtype == WK_UINT8 ? WK_UINT8 : WK_BOOL);
+  c->compute_dtype = WK_BOOL;
+  return WK_OK;
+}
+wk_status wk__meta_logsumexp(wk__call *c) {
+  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype;
+  return reduced(c, 1, false, wk__arg_bool(c, 2), wk_dtype_is_floating(own) ? own : wk__default_dtype());
+}
+wk_status wk__meta_cumsum(wk__call *c) {
+  int dim;
+  const wk_tensor *t = c->args[0].tensor;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  wk__spec_contiguous(&c->specs[0], accumulation_dtype(c, 2), t->device, t->ndim, t->sizes);
+  c->compute_dtype = c->specs[0].dtype;
+  return WK_OK;
+}
+wk_status wk__meta_softmax(wk__call *c) {
+  int dim;
+  const wk_tensor *t = c->args[0].tensor;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  if (!wk_dtype_is_floating((wk_dtype)t->dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_lastdim_kernel_impl\" not implemented for '%s'",
+                   c->op == WK__OP(softmax) ? "softmax" : "log_softmax", wk__dtype_legacy((wk_dtype)t->dtype));
+  return wk__meta_like_first(c);
+}
+wk_status wk__meta_softmax_backward(wk__call *c) {
+  WK_TRY(wk__meta_like_first(c));
+  c->specs[0].dtype = c->args[3].dtype;
+  return WK_OK;
+}
+
+/* ---- bodies ---- */
+
+void wk__lower_sum(wk__lower *l) {
+  wk__rows_of(l, 0, mask_of(l, 1, true));
+  wk__row_out_reduced(l, 0, wk__k_reduce_sum(l->h, wk__row_in(l, 0)), keeps(l, 2));
+}
+void wk__lower_mean(wk__lower *l) {
+  wk__rows_of(l, 0, mask_of(l, 1, true));
+  wk__var sum = wk__k_reduce_sum(l->h, wk__row_in(l, 0));
+  wk__row_out_reduced(l, 0, wk__k_div(l->h, sum, wk__row_count(l)), keeps(l, 2));
+}
+void wk__lower_prod(wk__lower *l) {
+  wk__rows_of(l, 0, mask_of(l, 1, true));
+  wk__row_out_reduced(l, 0, wk__k_reduce_prod(l->h, wk__row_in(l, 0)), keeps(l, 2));
+}
+static uint32_t all_dims(const wk__lower *l) { return (1u << l->call->args[0].tensor->ndim) - 1; }
+void wk__lower_prod_all(wk__lower *l) {
+  wk__rows_of(l, 0, all_dims(l));
+  wk__row_out_reduced(l, 0, wk__k_reduce_prod(l->h, wk__row_in(l, 0)), false);
+}
+
+static void lower_extremum(wk__lower *l, bool largest) {
+  wk__rows_of(l, 0, mask_of(l, 1, true));
+  wk__var x = wk__row_in(l, 0);
+  wk__row_out_reduced(l, 0, largest ? wk__k_reduce_max(l->h, x) : wk__k_reduce_min(l->h, x), keeps(l, 2));
+}
+void wk__lower_amax(wk__lower *l) { lower_extremum(l, true); }
+void wk__lower_amin(wk__lower *l) { lower_extremum(l, false); }
+
+static void lower_extremum_dim(wk__lower *l, bool largest) {
+  lower_extremum(l, largest);
+  wk__var x = wk__row_in(l, 0);
+  wk__row_out_reduced(l, 1, largest ? wk__k_reduce_argmax(l->h, x) : wk__k_reduce_argmin(l->h, x), keeps(l, 2));
+}
+void wk__lower_max_dim(wk__lower *l) { lower_extremum_dim(l, true); }
+void wk__lower_min_dim(wk__lower *l) { lower_extremum_dim(l, false); }
+
+static void lower_arg(wk__lower *l, bool largest) {
+  wk__rows_of(l, 0, mask_of(l, 1, true));
+  wk__var x = wk__row_in(l, 0);
+  wk__row_out_reduced(l, 0, largest ? wk__k_reduce_argmax(l->h, x) : wk__k_reduce_argmin(l->h, x), keeps(l, 2));
+}
+void wk__lower_argmax(wk__lower *l) { lower_arg(l, true); }
+void wk__lower_argmin(wk__lower *l) { lower_arg(l, false); }
+
+static void lower_truth(wk__lower *l, bool any) {
+  bool has_dim = l->call->op->schema.parameter_count > 1;
+  wk__rows_of(l, 0, has_dim ? mask_of(l, 1, true) : all_dims(l));
+  wk__var x = wk__row_in(l, 0);
+  wk__row_out_reduced(l, 0, any ? wk__k_reduce_max(l->h, x) : wk__k_reduce_min(l->h, x), has_dim && keeps(l, 2));
+}
+void wk__lower_any(wk__lower *l) { lower_truth(l, true); }
+void wk__lower_all(wk__lower *l) { lower_truth(l, false); }
+
+/* Two passes: the mean, then the squared distances from it. */
+void wk__lower_var(wk__lower *l) {
+  wk__rows_of(l, 0, mask_of(l, 1, true));
+  wk__var x = wk__row_in(l, 0), n = wk__row_count(l), zero = wk__k_constant(l->h, 0, l->compute);
+  wk__var d = wk__k_sub(l->h, x, wk__k_div(l->h, wk__k_reduce_sum(l->h, x), n));
+  wk__var correction = wk__has(l, 2) ? wk__k_param(l->h, l->param_of_arg[2], l->compute) : wk__k_constant(l->h, 1, l->compute);
+  wk__var freedom = wk__k_max(l->h, wk__k_sub(l->h, n, correction), zero);
+  wk__row_out_reduced(l, 0, wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, d, d)), freedom), keeps(l, 3));
+}
+
+static uint32_t one_dim(const wk__lower *l, int arg) {
+  int rank = l->call->args[0].tensor->ndim;
+  int64_t dim = l->call->args[arg].integer.bits;
+  return rank ? 1u << (dim < 0 ? dim + rank : dim) : 0;
+}
+
+/* Sums of small floats run in double, so that a long scan does not drift. */
+static void lower_scan(wk__lower *l, bool product) {
+  wk__rows_of(l, 0, one_dim(l, 1));
+  wk_dtype wide = wk_dtype_is_floating(l->compute) ? WK_FLOAT64 : l->compute;
+  wk__var x = wk__k_cast(l->h, wk__row_in(l, 0), wide);
+  wk__row_out(l, 0, product ? wk__k_scan_prod(l->h, x) : wk__k_scan_sum(l->h, x));
+}
+void wk__lower_cumsum(wk__lower *l) { lower_scan(l, false); }
+void wk__lower_cumprod(wk__lower *l) { lower_scan(l, true); }
+
+/* x - max, where a row of -inf keeps its NaN as in PyTorch. */
+static wk__var shifted(wk__lower *l, wk__var x) { return wk__k_sub(l->h, x, wk__k_reduce_max(l->h, x)); }
+
+void wk__lower_softmax(wk__lower *l) {
+  wk__rows_of(l, 0, one_dim(l, 1));
+  wk__var e = wk__k_exp(l->h, shifted(l, wk__row_in(l, 0)));
+  wk__row_out(l, 0, wk__k_mul(l->h, e, wk__k_reciprocal(l->h, wk__k_reduce_sum(l->h, e))));
+}
+void wk__lower_log_softmax(wk__lower *l) {
+  wk__rows_of(l, 0, one_dim(l, 1));
+  wk__var x = shifted(l, wk__row_in(l, 0));
+  wk__row_out(l, 0, wk__k_sub(l->h, x, wk__k_log(l->h, wk__k_reduce_sum(l->h, wk__k_exp(l->h, x)))));
+}
+/* y (g - sum(g y)) and g - exp(y) sum(g) */
+void wk__lower_softmax_backward(wk__lower *l) {
+  wk__rows_of(l, 0, one_dim(l, 2));
+  wk__var g = wk__row_in(l, 0), y = wk__row_in(l, 1);
+  wk__var sum = wk__k_reduce_sum(l->h, wk__k_mul(l->h, g, y));
+  wk__row_out(l, 0, wk__k_mul(l->h, y, wk__k_sub(l->h, g, sum)));
+}
+void wk__lower_log_softmax_backward(wk__lower *l) {
+  wk__rows_of(l, 0, one_dim(l, 2));
+  wk__var g = wk__row_in(l, 0), y = wk__row_in(l, 1);
+  wk__row_out(l, 0, wk__k_sub(l->h, g, wk__k_mul(l->h, wk__k_exp(l->h, y), wk__k_reduce_sum(l->h, g))));
+}
+
+/* max + log(sum(exp(x - max))); an infinite max is not subtracted. */
+void wk__lower_logsumexp(wk__lower *l) {
+  wk__rows_of(l, 0, mask_of(l, 1, false));
+  wk__var x = wk__row_in(l, 0), max = wk__k_reduce_max(l->h, x), zero = wk__k_constant(l->h, 0, l->compute);
+  wk__var infinite = wk__k_eq(l->h, wk__k_abs(l->h, max), wk__k_constant(l->h, INFINITY, l->compute));
+  wk__var shift = wk__k_where(l->h, infinite, zero, max);
+  wk__var sum = wk__k_reduce_sum(l->h, wk__k_exp(l->h, wk__k_sub(l->h, x, shift)));
+  wk__row_out_reduced(l, 0, wk__k_add(l->h, wk__k_log(l->h, sum), shift), keeps(l, 2));
+}
+
+/* ---- derivatives ---- */
+
+/* A reduced tensor, seen with its reduction dims as size 1, expanded to the argument's sizes. */
+static wk_tensor *unreduced(wk_tensor *t, const wk_tensor *shape, const wk_value *dims, bool keep, bool empty_is_all) {
+  uint32_t mask;
+  if (wk__dims_mask(dims, shape->ndim, empty_is_all, &mask)) return NULL;
+  for (int d = 0; !keep && d < shape->ndim; d++)
+    if (mask >> d & 1) t = wk_unsqueeze(t, d);
+  return wk_expand(t, shape->sizes, shape->ndim, false);
+}
+
+static wk_int reduced_count(const wk_tensor *shape, uint32_t mask) {
+  wk_int n = wk_int_of(1);
+  for (int d = 0; d < shape->ndim; d++)
+    if (mask >> d & 1) n = wk_int_mul(n, shape->sizes[d]);
+  return n;
+}
+
+wk_status wk__vjp_sum(wk__vjp *v) {
+  return wk__vjp_set(v, 0, unreduced(G, ARG(0), &v->args[1], v->args[2].boolean, true));
+}
+wk_status wk__vjp_mean(wk__vjp *v) {
+  uint32_t mask;
+  WK_TRY(wk__dims_mask(&v->args[1], ARG(0)->ndim, true, &mask));
+  wk_tensor *g = wk_div_Scalar(G, wk__v_size(reduced_count(ARG(0), mask)));
+  return wk__vjp_set(v, 0, unreduced(g, ARG(0), &v->args[1], v->args[2].boolean, true));
+}
+/* g y / x: right where no element is zero, NaN where one is. */
+static wk_status product_gradient(wk__vjp *v, const wk_value *dims, bool keep) {
+  wk_tensor *gy = unreduced(wk_mul(G, v->results[0]), ARG(0), dims, keep, true);
+  return wk__vjp_set(v, 0, wk_div(gy, ARG(0)));
+}
+wk_status wk__vjp_prod(wk__vjp *v) { return product_gradient(v, &v->args[1], v->args[2].boolean); }
+wk_status wk__vjp_prod_all(wk__vjp *v) {
+  wk_value all = NONE;
+  return product_gradient(v, &all, false);
+}
+/* Equal extremes share the gradient. */
+wk_status wk__vjp_extremum(wk__vjp *v) {
+  bool keep = v->args[2].boolean;
+  wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[1], keep, true);
+  wk_tensor *hit = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(wk_eq(ARG(0), y)), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE});
+  uint32_t mask;
+  wk_int list[WK_MAX_DIMS];
+  int n = 0;
+  WK_TRY(wk__dims_mask(&v->args[1], ARG(0)->ndim, true, &mask));
+  for (int d = 0; d < ARG(0)->ndim; d++)
+    if (mask >> d & 1) list[n++] = wk_int_of(d);
+  wk_tensor *share = wk_div(hit, wk_sum_dim_IntList(hit, list, n, true, WK_DTYPE_NONE));
+  return wk__vjp_set(v, 0, wk_mul(share, unreduced(G, ARG(0), &v->args[1], keep, true)));
+}
+wk_status wk__vjp_extremum_dim(wk__vjp *v) {
+  bool keep = v->args[2].boolean;
+  const wk_tensor *shape = ARG(0);
+  int64_t dim = v->args[1].integer.bits;
+  if (!G) return WK_OK;
+  wk_tensor *g = G, *index = v->results[1];
+  if (!keep && shape->ndim) g = wk_unsqueeze(g, dim), index = wk_unsqueeze(index, dim);
+  wk_tensor *zeros = wk_new_zeros(g, shape->sizes, shape->ndim, WK_DTYPE_NONE, NONE);
+  return wk__vjp_set(v, 0, shape->ndim ? wk_scatter_add(zeros, dim, index, g) : g);
+}
+/* 2 g (x - mean) / (n - correction) */
+wk_status wk__vjp_var(wk__vjp *v) {
+  uint32_t mask;
+  wk_tensor *x = ARG(0);
+  WK_TRY(wk__dims_mask(&v->args[1], x->ndim, true, &mask));
+  double correction = v->args[2].tag == WK_VALUE_NONE ? 1 : wk__scalar_double(wk__value_scalar(&v->args[2]));
+  int64_t n = wk_int_guard_value(reduced_count(x, mask));
+  wk_int list[WK_MAX_DIMS];
+  int count = 0;
+  for (int d = 0; d < x->ndim; d++)
+    if (mask >> d & 1) list[count++] = wk_int_of(d);
+  wk_tensor *centred = wk_sub(x, wk_mean_dim(x, list, count, true, WK_DTYPE_NONE), wk__v_int(1));
+  wk_tensor *g = unreduced(G, x, &v->args[1], v->args[3].boolean, true);
+  return wk__vjp_set(v, 0, wk_mul(wk_mul_Scalar(g, wk__v_double(2 / fmax(0, (double)n - correction))), centred));
+}
+wk_status wk__vjp_logsumexp(wk__vjp *v) {
+  bool keep = v->args[2].boolean;
+  wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[1], keep, false);
+  wk_tensor *g = unreduced(G, ARG(0), &v->args[1], keep, false);
+  return wk__vjp_set(v, 0, wk_mul(g, wk_exp(wk_sub(ARG(0), y, wk__v_int(1)))));
+}
+wk_status wk__vjp_cumsum(wk__vjp *v) { return wk__vjp_set(v, 0, wk__reverse_cumsum(G, v->args[1].integer.bits)); }
+
+wk_status wk__vjp_softmax(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk__softmax_backward_data(G, v->results[0], v->args[1].integer.bits, (wk_dtype)v->results[0]->dtype));
+}
+wk_status wk__vjp_log_softmax(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk__log_softmax_backward_data(G, v->results[0], v->args[1].integer.bits, (wk_dtype)v->results[0]->dtype));
+}
+static wk_tensor *sum_keep(wk_tensor *t, int64_t dim) {
+  wk_int d = wk_int_of(dim);
+  return wk_sum_dim_IntList(t, &d, 1, true, WK_DTYPE_NONE);
+}
+/* z = y (g - s), s = sum(g y). By g: the same map of G. By y: G (g - s) - g sum(G y). */
+wk_status wk__vjp_softmax_backward(wk__vjp *v) {
+  int64_t dim = v->args[2].integer.bits;
+  wk_tensor *y = ARG(1), *g = ARG(0);
+  wk_value one = wk__v_int(1);
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk__softmax_backward_data(G, y, dim, (wk_dtype)y->dtype)));
+  if (!wk__needs(v, 1)) return WK_OK;
+  wk_tensor *direct = wk_mul(G, wk_sub(g, sum_keep(wk_mul(g, y), dim), one));
+  return wk__vjp_set(v, 1, wk_sub(direct, wk_mul(g, sum_keep(wk_mul(G, y), dim)), one));
+}
+/* z = g - exp(y) sum(g). By g: G - sum(G exp(y)). By y: -G exp(y) sum(g). */
+wk_status wk__vjp_log_softmax_backward(wk__vjp *v) {
+  int64_t dim = v->args[2].integer.bits;
+  wk_tensor *p = wk_exp(ARG(1));
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_sub(G, sum_keep(wk_mul(G, p), dim), wk__v_int(1))));
+  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_neg(wk_mul(wk_mul(G, p), sum_keep(ARG(0), dim)))));
+  return WK_OK;
+}
+
+/* ---- composites ---- */
+
+static wk_status call1(const wk_op *op, const wk_value *args, wk_value *result) { return wk_call(op, args, NULL, result); }
+
+wk_status wk__compose_sum_all(wk__call *c) {
+  return call1(WK__OP(sum_dim_IntList), (wk_value[]){c->args[0], NONE, NONE, c->args[1]}, c->results);
+}
+wk_status wk__compose_mean_all(wk__call *c) {
+  return call1(WK__OP(mean_dim), (wk_value[]){c->args[0], NONE, NONE, c->args[1]}, c->results);
+}
+wk_status wk__compose_prod_all(wk__call *c) { return call1(WK__OP(prod_all_internal), c->args, c->results); }
+wk_status wk__compose_max_all(wk__call *c) { return call1(WK__OP(amax), (wk_value[]){c->args[0], NONE, NONE}, c->results); }
+wk_status wk__compose_min_all(wk__call *c) { return call1(WK__OP(amin), (wk_value[]){c->args[0], NONE, NONE}, c->results); }
+wk_status wk__compose_max_other(wk__call *c) { return call1(WK__OP(maximum), c->args, c->results); }
+wk_status wk__compose_min_other(wk__call *c) { return call1(WK__OP(minimum), c->args, c->results); }
+wk_status wk__compose_var_all(wk__call *c) {
+  wk_value args[] = {c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE};
+  return call1(WK__OP(var_correction), args, c->results);
+}
+
+/* One tensor through two operators. */
+static wk_status then(const wk_op *first, const wk_value *first_args, const wk_op *second, wk_value *result) {
+  wk_value middle = {0};
+  WK_TRY(call1(first, first_args, &middle));
+  wk_status status = call1(second, (wk_value[WK__MAX_ARGS]){middle}, result);
+  wk_value_release(&middle);
+  return status;
+}
+wk_status wk__compose_std(wk__call *c) { return then(WK__OP(var_correction), c->args, WK__OP(sqrt), c->results); }
+wk_status wk__compose_std_all(wk__call *c) {
+  return then(WK__OP(var_correction), (wk_value[]){c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE}, WK__OP(sqrt),
+              c->results);
+}
+wk_status wk__compose_norm(wk__call *c) {
+  return call1(WK__OP(vector_norm), (wk_value[]){c->args[0], c->args[1], NONE, NONE, NONE}, c->results);
+}
+
+/* (sum |x|^p)^(1/p); p = inf, -inf are extremes, p = 0 counts. */
+wk_status wk__compose_vector_norm(wk__call *c) {
+  double p = wk__scalar_double(wk__value_scalar(&c->args[1]));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *x = c->args[0].tensor;
+  const wk_value *dims = &c->args[2];
+  const wk_int *list = dims->tag == WK_VALUE_INTS ? dims->integers : NULL;
+  int n = list ? (int)dims->count : 0;
+  bool keep = wk__arg_bool(c, 3);
+  wk_tensor *y;
+  if (isinf(p))
+    y = (p > 0 ? wk_amax : wk_amin)(wk_abs(x), list ? list : (wk_int[]){{0}}, n, keep);
+  else if (p == 2)
+    y = wk_sqrt(wk_sum_dim_IntList(wk_mul(x, x), list, n, keep, WK_DTYPE_NONE));
+  else if (p == 1)
+    y = wk_sum_dim_IntList(wk_abs(x), list, n, keep, WK_DTYPE_NONE);
+  else
+    y = wk_pow_Tensor_Scalar(wk_sum_dim_IntList(wk_pow_Tensor_Scalar(wk_abs(x), wk__v_double(p)), list, n, keep, WK_DTYPE_NONE),
+                             wk__v_double(1 / p));
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  return y ? WK_OK : wk_error_category();
+}
+
+/* sum - cumsum + x: what follows each element, itself included. */
+wk_status wk__compose_reverse_cumsum(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *x = c->args[0].tensor;
+  int64_t dim = wk__arg_int(c, 1);
+  wk_value one = wk__v_int(1);
+  wk_tensor *rest = wk_sub(sum_keep(x, dim), wk_cumsum(x, dim, WK_DTYPE_NONE), one);
+  wk_tensor *y = x->ndim ? wk_add(rest, x, one) : x;
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  return y ? WK_OK : wk_error_category();
+}
+
+static wk_status softmax_of(wk__call *c, const wk_op *op) {
+  wk_value args[] = {c->args[0], c->args[1], wk__v_bool(false)};
+  if (c->args[2].tag != WK_VALUE_DTYPE || c->args[2].dtype == c->args[0].tensor->dtype) return call1(op, args, c->results);
+  wk_value converted = {0};
+  WK_TRY(call1(WK__OP(to_copy), (wk_value[]){c->args[0], c->args[2], NONE}, &converted));
+  args[0] = converted;
+  wk_status status = call1(op, args, c->results);
+  wk_value_release(&converted);
+  return status;
+}
+wk_status wk__compose_softmax(wk__call *c) { return softmax_of(c, WK__OP(softmax)); }
+wk_status wk__compose_log_softmax(wk__call *c) { return softmax_of(c, WK__OP(log_softmax)); }

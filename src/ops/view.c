@@ -1,0 +1,519 @@
+/* Views: new geometry over the same storage, their derivatives, and what is composed of them.
+ * In: a tensor and where to look. Out: a spec with offset; nothing is copied. Tests: tests/ops/, tests/python/test_views.py. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+#define G (v->grads[0])
+#define ARG(i) (v->args[i].tensor)
+#define NONE ((wk_value){0})
+
+static const wk_tensor *start_view(wk__call *c) {
+  wk__spec_of(&c->specs[0], c->args[0].tensor);
+  return c->args[0].tensor;
+}
+static wk_int one(void) { return wk_int_of(1); }
+
+/* ================================================== geometry ==================================================== */
+
+wk_status wk__view_alias(wk__call *c) {
+  start_view(c);
+  return WK_OK;
+}
+
+wk_status wk__view_view(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk__spec *spec = &c->specs[0];
+  int ndim = (int)c->args[1].count;
+  if (ndim > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
+  WK_TRY(wk__infer_size(c->args[1].integers, ndim, t->numel, spec->sizes));
+  spec->ndim = (uint8_t)ndim;
+  if (wk__view_strides(t, spec->sizes, ndim, spec->strides)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "view size is not compatible with input tensor's size and stride (at least one dimension spans across "
+                 "two contiguous subspaces). Use .reshape(...) instead.");
+}
+
+static wk_status bad_expand(const wk_tensor *t, const wk_value *size, int d, int own) {
+  wk__string text = {0};
+  wk__print_sizes(&text, size->integers, (int)size->count);
+  wk__string_append(&text, ".  Tensor sizes: ");
+  wk__print_sizes(&text, t->sizes, t->ndim);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR,
+                             "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
+                             "non-singleton dimension %d.  Target sizes: %s",
+                             (long long)size->integers[d].bits, (long long)t->sizes[own].bits, d, text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
+wk_status wk__view_expand(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk__spec *spec = &c->specs[0];
+  const wk_value *size = &c->args[1];
+  int ndim = (int)size->count, skip = ndim - t->ndim;
+  if (skip < 0)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "expand(%s{}, size=...): the number of sizes provided (%d) must be greater or equal to the number of "
+                   "dimensions in the tensor (%d)",
+                   "", ndim, t->ndim);
+  spec->ndim = (uint8_t)ndim;
+  for (int d = ndim - 1; d >= 0; d--) {
+    int own = d - skip;
+    wk_int wanted = size->integers[d];
+    bool keep = wk_int_is_known(wanted) && wanted.bits == -1;
+    if (own < 0) {
+      if (keep || (wk_int_is_known(wanted) && wanted.bits < 0))
+        return wk_fail(WK_RUNTIME_ERROR, "The expanded size of the tensor (%lld) isn't allowed in a leading, non-existing dimension %d", (long long)wanted.bits, d);
+      spec->sizes[d] = wanted;
+      spec->strides[d] = wk_int_of(0);
+    } else if (keep || wk_int_same(wanted, t->sizes[own]) || wk_int_eq(wanted, t->sizes[own])) {
+      spec->sizes[d] = t->sizes[own];
+      spec->strides[d] = t->strides[own];
+    } else if (wk_int_eq(t->sizes[own], one()) && !wk_int_lt(wanted, wk_int_of(0))) {
+      spec->sizes[d] = wanted;
+      spec->strides[d] = wk_int_of(0);
+    } else {
+      return bad_expand(t, size, d, own);
+    }
+  }
+  return WK_OK;
+}
+
+wk_status wk__view_permute(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  const wk_value *dims = &c->args[1];
+  uint32_t seen = 0;
+  if ((int)dims->count != t->ndim)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the "
+                   "desired ordering of dimensions i.e. input.dim() = %d is not equal to len(dims) = %d",
+                   t->ndim, (int)dims->count);
+  for (int k = 0; k < t->ndim; k++) {
+    int d;
+    WK_TRY(wk__wrap_dim(wk_int_guard_value(dims->integers[k]), t->ndim, &d));
+    if (seen >> d & 1) return wk_fail(WK_RUNTIME_ERROR, "permute(): duplicate dims are not allowed.");
+    seen |= 1u << d;
+    c->specs[0].sizes[k] = t->sizes[d];
+    c->specs[0].strides[k] = t->strides[d];
+  }
+  return WK_OK;
+}
+
+static void swap_dims(wk__spec *spec, int a, int b) {
+  wk_int size = spec->sizes[a], stride = spec->strides[a];
+  spec->sizes[a] = spec->sizes[b];
+  spec->strides[a] = spec->strides[b];
+  spec->sizes[b] = size;
+  spec->strides[b] = stride;
+}
+wk_status wk__view_transpose(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  int a, b;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &a));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &b));
+  if (t->ndim) swap_dims(&c->specs[0], a, b);
+  return WK_OK;
+}
+wk_status wk__view_t(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  if (t->ndim > 2) return wk_fail(WK_RUNTIME_ERROR, "t() expects a tensor with <= 2 dimensions, but self is %dD", t->ndim);
+  if (t->ndim == 2) swap_dims(&c->specs[0], 0, 1);
+  return WK_OK;
+}
+
+wk_status wk__view_unsqueeze(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk__spec *spec = &c->specs[0];
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim + 1, &dim));
+  if (t->ndim == WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  for (int d = t->ndim; d > dim; d--) {
+    spec->sizes[d] = spec->sizes[d - 1];
+    spec->strides[d] = spec->strides[d - 1];
+  }
+  spec->strides[dim] = dim < t->ndim ? wk_int_mul(t->sizes[dim], t->strides[dim]) : one();
+  spec->sizes[dim] = one();
+  spec->ndim++;
+  return WK_OK;
+}
+
+wk_status wk__view_squeeze(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk__spec *spec = &c->specs[0];
+  int only = -1;
+  if (c->op->schema.parameter_count > 1) WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &only));
+  spec->ndim = 0;
+  for (int d = 0; d < t->ndim; d++) {
+    if ((only < 0 || d == only) && wk_int_eq(t->sizes[d], one())) continue;
+    spec->sizes[spec->ndim] = t->sizes[d];
+    spec->strides[spec->ndim++] = t->strides[d];
+  }
+  return WK_OK;
+}
+
+wk_status wk__view_select(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk__spec *spec = &c->specs[0];
+  int dim;
+  if (t->ndim == 0) return wk_fail(WK_INDEX_ERROR, "select() cannot be applied to a 0-dim tensor.");
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  wk_int index = c->args[2].integer, size = t->sizes[dim], zero = wk_int_of(0);
+  if (wk_int_lt(index, wk_int_neg(size)) || !wk_int_lt(index, size))
+    return wk_fail(WK_INDEX_ERROR, "select(): index %lld out of range for tensor of size [%lld] at dimension %d",
+                   (long long)index.bits, (long long)size.bits, dim);
+  if (wk_int_lt(index, zero)) index = wk_int_add(index, size);
+  spec->offset = wk_int_add(spec->offset, wk_int_mul(index, t->strides[dim]));
+  for (int d = dim; d < t->ndim - 1; d++) {
+    spec->sizes[d] = spec->sizes[d + 1];
+    spec->strides[d] = spec->strides[d + 1];
+  }
+  spec->ndim--;
+  return WK_OK;
+}
+
+static wk_int clamp_index(wk_int index, wk_int size) {
+  wk_int zero = wk_int_of(0);
+  if (wk_int_lt(index, zero)) index = wk_int_add(index, size);
+  if (wk_int_lt(index, zero)) return zero;
+  return wk_int_lt(size, index) ? size : index;
+}
+wk_status wk__view_slice(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk__spec *spec = &c->specs[0];
+  int dim;
+  if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "slice() cannot be applied to a 0-dim tensor.");
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  wk_int step = c->args[4].integer, size = t->sizes[dim];
+  if (wk_int_lt(step, one())) return wk_fail(WK_RUNTIME_ERROR, "slice step must be positive");
+  wk_int start = wk__arg_is_none(c, 2) ? wk_int_of(0) : clamp_index(c->args[2].integer, size);
+  wk_int end = wk__arg_is_none(c, 3) ? size : clamp_index(c->args[3].integer, size);
+  if (wk_int_lt(end, start)) end = start;
+  spec->offset = wk_int_add(spec->offset, wk_int_mul(start, t->strides[dim]));
+  wk_int length = wk_int_sub(end, start);
+  spec->sizes[dim] = wk_int_same(step, one()) ? length : wk_int_floordiv(wk_int_add(length, wk_int_sub(step, one())), step);
+  spec->strides[dim] = wk_int_mul(t->strides[dim], step);
+  return WK_OK;
+}
+
+wk_status wk__view_as_strided(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk__spec *spec = &c->specs[0];
+  const wk_value *size = &c->args[1], *stride = &c->args[2];
+  if (size->count != stride->count) return wk_fail(WK_RUNTIME_ERROR, "mismatch in length of strides and shape");
+  if (size->count > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  spec->ndim = (uint8_t)size->count;
+  int64_t last = 0;
+  bool empty = false;
+  for (int d = 0; d < spec->ndim; d++) {
+    spec->sizes[d] = size->integers[d];
+    spec->strides[d] = stride->integers[d];
+    if (stride->integers[d].bits < 0) return wk_fail(WK_RUNTIME_ERROR, "as_strided: Negative strides are not supported at the moment, got strides containing %lld", (long long)stride->integers[d].bits);
+    if (size->integers[d].bits < 0) return wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld", (long long)size->integers[d].bits);
+    empty |= size->integers[d].bits == 0;
+    int64_t reach;
+    if (!empty && (__builtin_mul_overflow(size->integers[d].bits - 1, stride->integers[d].bits, &reach) ||
+                   __builtin_add_overflow(last, reach, &last)))
+      return wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed");
+  }
+  if (!wk__arg_is_none(c, 3)) spec->offset = c->args[3].integer;
+  if (spec->offset.bits < 0) return wk_fail(WK_RUNTIME_ERROR, "Tensor: invalid storage offset %lld", (long long)spec->offset.bits);
+  int64_t item = (int64_t)wk__itemsize(t), available = t->storage ? t->storage->bytes / item : INT64_MAX;
+  if (!empty && (last >= available || spec->offset.bits > available - 1 - last))
+    return wk_fail(WK_RUNTIME_ERROR, "setStorage: sizes, strides and storage offset %lld requiring a storage size of %lld are out of bounds for storage of size %lld",
+                   (long long)spec->offset.bits, (long long)((spec->offset.bits + last + 1) * item), (long long)(t->storage ? t->storage->bytes : 0));
+  return WK_OK;
+}
+
+wk_status wk__view_diagonal(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk__spec *spec = &c->specs[0];
+  int a, b, n = 0;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &a));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 3), t->ndim, &b));
+  if (a == b) return wk_fail(WK_RUNTIME_ERROR, "diagonal dimensions cannot be identical %d, %d", a, b);
+  wk_int offset = c->args[1].integer, zero = wk_int_of(0);
+  bool below = wk_int_lt(offset, zero);
+  wk_int rows = below ? wk_int_add(t->sizes[a], offset) : t->sizes[a];
+  wk_int columns = below ? t->sizes[b] : wk_int_sub(t->sizes[b], offset);
+  wk_int length = wk_int_max(wk_int_min(rows, columns), zero);
+  wk_int shift = below ? wk_int_mul(wk_int_neg(offset), t->strides[a]) : wk_int_mul(offset, t->strides[b]);
+  if (!wk_int_eq(length, zero)) spec->offset = wk_int_add(spec->offset, shift);
+  for (int d = 0; d < t->ndim; d++) {
+    if (d == a || d == b) continue;
+    spec->sizes[n] = t->sizes[d];
+    spec->strides[n++] = t->strides[d];
+  }
+  spec->sizes[n] = length;
+  spec->strides[n] = wk_int_add(t->strides[a], t->strides[b]);
+  spec->ndim = (uint8_t)(n + 1);
+  return WK_OK;
+}
+
+/* ================================================ derivatives =================================================== */
+
+wk_status wk__vjp_view(wk__vjp *v) { return wk__vjp_set(v, 0, wk_reshape(G, ARG(0)->sizes, ARG(0)->ndim)); }
+wk_status wk__vjp_expand(wk__vjp *v) { return wk__vjp_set(v, 0, wk_sum_to_size(G, ARG(0)->sizes, ARG(0)->ndim)); }
+wk_status wk__vjp_permute(wk__vjp *v) {
+  wk_int inverse[WK_MAX_DIMS];
+  int ndim = G->ndim;
+  for (int k = 0; k < ndim; k++) {
+    int64_t d = v->args[1].integers[k].bits;
+    inverse[d < 0 ? d + ndim : d] = wk_int_of(k);
+  }
+  return wk__vjp_set(v, 0, wk_permute(G, inverse, ndim));
+}
+wk_status wk__vjp_transpose(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk_transpose_int(G, v->args[1].integer.bits, v->args[2].integer.bits));
+}
+wk_status wk__vjp_t(wk__vjp *v) { return wk__vjp_set(v, 0, wk_t(G)); }
+wk_status wk__vjp_select(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk_select_backward(G, ARG(0)->sizes, ARG(0)->ndim, v->args[1].integer.bits, v->args[2].integer));
+}
+wk_status wk__vjp_select_backward(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk_select_int(G, v->args[2].integer.bits, v->args[3].integer));
+}
+wk_status wk__vjp_slice(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk_slice_backward(G, ARG(0)->sizes, ARG(0)->ndim, v->args[1].integer.bits, v->args[2], v->args[3],
+                                             v->args[4].integer));
+}
+wk_status wk__vjp_slice_backward(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk_slice(G, v->args[2].integer.bits, v->args[3], v->args[4], v->args[5].integer));
+}
+wk_status wk__vjp_diagonal(wk__vjp *v) {
+  wk_tensor *zeros = wk_new_zeros(G, ARG(0)->sizes, ARG(0)->ndim, WK_DTYPE_NONE, NONE);
+  wk_tensor *place = wk_diagonal(zeros, v->args[1].integer.bits, v->args[2].integer.bits, v->args[3].integer.bits);
+  return wk__vjp_set(v, 0, wk_copy_(place, G, false) ? zeros : NULL);
+}
+/* The gradient of a view with any strides, as PyTorch does it: elements are added into a storage-shaped buffer, which is
+ * then viewed like the argument. */
+wk_status wk__vjp_as_strided(wk__vjp *v) {
+  const wk_tensor *shape = ARG(0);
+  wk_int offset = v->args[3].tag == WK_VALUE_NONE ? shape->offset : v->args[3].integer;
+  return wk__vjp_set(v, 0, wk__as_strided_backward(G, shape->sizes, shape->ndim, shape->strides, shape->ndim, shape->offset,
+                                                   v->args[1].integers, (int)v->args[1].count, v->args[2].integers,
+                                                   (int)v->args[2].count, offset));
+}
+
+/* ---- zeros with the gradient written where the view was ---- */
+
+static wk_status zeros_with(wk__call *c, wk_tensor *(*place)(wk_tensor *zeros, const wk__call *c)) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *zeros = wk_new_zeros(c->args[0].tensor, c->args[1].integers, (int)c->args[1].count, WK_DTYPE_NONE, NONE);
+  wk_tensor *target = zeros ? place(zeros, c) : NULL;
+  wk_status status = target ? wk__copy_into(target, c->args[0].tensor) : wk_error_category();
+  if (status == WK_OK) c->results[0] = wk__v_tensor(wk_scope_keep(zeros));
+  wk_scope_end(&scope);
+  return status;
+}
+static wk_tensor *selected(wk_tensor *zeros, const wk__call *c) {
+  return wk_select_int(zeros, wk__arg_int(c, 2), c->args[3].integer);
+}
+static wk_tensor *sliced(wk_tensor *zeros, const wk__call *c) {
+  return wk_slice(zeros, wk__arg_int(c, 2), c->args[3], c->args[4], c->args[5].integer);
+}
+wk_status wk__kernel_select_backward(wk__call *c) { return zeros_with(c, selected); }
+wk_status wk__kernel_slice_backward(wk__call *c) { return zeros_with(c, sliced); }
+
+static int64_t reach_of(const wk_int *sizes, const wk_int *strides, int ndim, int64_t offset) {
+  int64_t last = offset;
+  for (int d = 0; d < ndim; d++) {
+    if (sizes[d].bits == 0) return 0;
+    last += (sizes[d].bits - 1) * strides[d].bits;
+  }
+  return last + 1;
+}
+
+wk_status wk__kernel_as_strided_backward(wk__call *c) {
+  const wk_value *input_sizes = &c->args[1], *input_strides = &c->args[2], *size = &c->args[4], *stride = &c->args[5];
+  int64_t input_offset = wk__arg_int(c, 3), offset = wk__arg_int(c, 6), base = wk__min(input_offset, offset);
+  int64_t reach = wk__max(reach_of(input_sizes->integers, input_strides->integers, (int)input_sizes->count, input_offset - base),
+                          reach_of(size->integers, stride->integers, (int)size->count, offset - base));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *g = c->args[0].tensor;
+  wk_int flat_size = wk_int_of(reach), count = g->numel;
+  wk_tensor *buffer = wk_new_zeros(g, &flat_size, 1, WK_DTYPE_NONE, NONE);
+  wk_tensor *places = wk_arange(wk__v_int(reach), WK_INT64, NONE);
+  if (places) places = wk_as_strided(places, size->integers, (int)size->count, stride->integers, (int)stride->count, wk__v_int(offset - base));
+  wk_tensor *sum = wk_scatter_add(buffer, 0, wk_reshape(places, &count, 1), wk_reshape(g, &count, 1));
+  wk_tensor *y = sum ? wk_as_strided(sum, input_sizes->integers, (int)input_sizes->count, input_strides->integers,
+                                     (int)input_strides->count, wk__v_int(input_offset - base))
+                     : NULL;
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  return y ? WK_OK : wk_error_category();
+}
+
+/* ================================================= composites =================================================== */
+
+static wk_status call1(const wk_op *op, const wk_value *args, wk_value *result) { return wk_call(op, args, NULL, result); }
+
+/* A list result: `count` views made by `view_at`. */
+static wk_status list_of(wk__call *c, int64_t count, wk_status (*view_at)(const wk__call *c, int64_t i, wk_value *result)) {
+  wk_tensor **list = wk__alloc((size_t)(count ? count : 1) * sizeof *list);
+  if (!list) return WK_OUT_OF_MEMORY;
+  c->results[0] = (wk_value){.tag = WK_VALUE_TENSORS, .count = 0, .tensors = list};
+  for (int64_t i = 0; i < count; i++) {
+    wk_value item = {0};
+    wk_status status = view_at(c, i, &item);
+    if (status) {
+      wk_value_release(&c->results[0]);
+      return status;
+    }
+    list[c->results[0].count++] = item.tensor;
+  }
+  return WK_OK;
+}
+
+static wk_status slice_of(const wk__call *c, int64_t dim, int64_t start, int64_t end, wk_value *result) {
+  wk_value args[] = {c->args[0], wk__v_int(dim), wk__v_int(start), wk__v_int(end), wk__v_int(1)};
+  return call1(WK__OP(slice_Tensor), args, result);
+}
+
+static wk_status split_part(const wk__call *c, int64_t i, wk_value *result) {
+  int64_t size = wk__arg_int(c, 1);
+  return slice_of(c, wk__arg_int(c, 2), i * size, (i + 1) * size, result);
+}
+static wk_status split_by(wk__call *c, int64_t size, int dim_arg) {
+  int dim;
+  const wk_tensor *t = c->args[0].tensor;
+  if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "split expects at least a 1-dimensional tensor");
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, dim_arg), t->ndim, &dim));
+  int64_t length = wk_int_guard_value(t->sizes[dim]);
+  if (size < 0) return wk_fail(WK_RUNTIME_ERROR, "split expects split_size be non-negative, but got split_size=%lld", (long long)size);
+  if (size == 0 && length != 0) return wk_fail(WK_RUNTIME_ERROR, "split_size can only be 0 if dimension size is 0, but got dimension size of %lld", (long long)length);
+  wk_value args[] = {c->args[0], wk__v_int(size), wk__v_int(dim)};
+  wk__call inner = {.op = c->op, .args = args, .results = c->results};
+  return list_of(&inner, size ? wk__max(1, wk__ceil_div(length, size)) : 1, split_part);
+}
+wk_status wk__compose_split(wk__call *c) { return split_by(c, wk__arg_int(c, 1), 2); }
+wk_status wk__compose_chunk(wk__call *c) {
+  int dim;
+  const wk_tensor *t = c->args[0].tensor;
+  int64_t chunks = wk__arg_int(c, 1);
+  if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "chunk expects at least a 1-dimensional tensor");
+  if (chunks <= 0) return wk_fail(WK_RUNTIME_ERROR, "chunk expects `chunks` to be greater than 0, got: %lld", (long long)chunks);
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
+  return split_by(c, wk__ceil_div(wk_int_guard_value(t->sizes[dim]), chunks), 2);
+}
+
+static wk_status sized_part(const wk__call *c, int64_t i, wk_value *result) {
+  int64_t start = 0;
+  for (int64_t k = 0; k < i; k++) start += c->args[1].integers[k].bits;
+  return slice_of(c, wk__arg_int(c, 2), start, start + c->args[1].integers[i].bits, result);
+}
+wk_status wk__compose_split_sizes(wk__call *c) {
+  int dim;
+  int64_t sum = 0;
+  const wk_tensor *t = c->args[0].tensor;
+  if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects at least a 1-dimensional tensor");
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
+  for (uint32_t k = 0; k < c->args[1].count; k++) {
+    if (c->args[1].integers[k].bits < 0) return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects split_sizes have only non-negative entries");
+    sum += c->args[1].integers[k].bits;
+  }
+  int64_t length = wk_int_guard_value(t->sizes[dim]);
+  if (sum != length) return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension %d), but got split_sizes summing to %lld", (long long)length, dim, (long long)sum);
+  return list_of(c, c->args[1].count, sized_part);
+}
+
+static wk_status unbound(const wk__call *c, int64_t i, wk_value *result) {
+  return call1(WK__OP(select_int), (wk_value[]){c->args[0], c->args[1], wk__v_int(i)}, result);
+}
+wk_status wk__compose_unbind(wk__call *c) {
+  int dim;
+  const wk_tensor *t = c->args[0].tensor;
+  if (t->ndim == 0) return wk_fail(WK_INDEX_ERROR, "Dimension specified as %lld but tensor has no dimensions", (long long)wk__arg_int(c, 1));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  return list_of(c, wk_int_guard_value(t->sizes[dim]), unbound);
+}
+
+/* A view where strides allow one, else a view of a copy. */
+static wk_status reshape_to(const wk_value *self, const wk_int *shape, int ndim, wk_value *result) {
+  const wk_tensor *t = self->tensor;
+  wk_int sizes[WK_MAX_DIMS], strides[WK_MAX_DIMS];
+  if (ndim > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
+  WK_TRY(wk__infer_size(shape, ndim, t->numel, sizes));
+  wk_value size = wk__v_ints(sizes, ndim);
+  if (wk__view_strides(t, sizes, ndim, strides)) return call1(WK__OP(view), (wk_value[]){*self, size}, result);
+  wk_value copy = {0};
+  wk_value contiguous = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
+  WK_TRY(call1(WK__OP(clone), (wk_value[]){*self, contiguous}, &copy));
+  wk_status status = call1(WK__OP(unsafe_view), (wk_value[]){copy, size}, result);
+  wk_value_release(&copy);
+  return status;
+}
+wk_status wk__compose_reshape(wk__call *c) {
+  return reshape_to(&c->args[0], c->args[1].integers, (int)c->args[1].count, c->results);
+}
+wk_status wk__compose_flatten(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  int start, end, n = 0;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &start));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &end));
+  if (start > end) return wk_fail(WK_RUNTIME_ERROR, "flatten() has invalid args: start_dim cannot come after end_dim");
+  if (start == end && t->ndim) return call1(WK__OP(alias), c->args, c->results);
+  wk_int shape[WK_MAX_DIMS], run = one();
+  for (int d = 0; d < t->ndim; d++) {
+    if (d < start || d > end) shape[n++] = t->sizes[d];
+    else run = wk_int_mul(run, t->sizes[d]);
+    if (d == end) shape[n++] = run;
+  }
+  if (t->ndim == 0) shape[n++] = one();
+  return reshape_to(&c->args[0], shape, n, c->results);
+}
+wk_status wk__compose_narrow(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  int dim;
+  if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "narrow() cannot be applied to a 0-dim tensor.");
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  int64_t start = wk__arg_int(c, 2), length = wk__arg_int(c, 3), size = wk_int_guard_value(t->sizes[dim]);
+  if (length < 0) return wk_fail(WK_RUNTIME_ERROR, "narrow(): length must be non-negative.");
+  if (start < -size || start > size) return wk_fail(WK_INDEX_ERROR, "start out of range (expected to be in range of [%lld, %lld], but got %lld)", (long long)-size, (long long)size, (long long)start);
+  if (start < 0) start += size;
+  if (start > size - length) return wk_fail(WK_RUNTIME_ERROR, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start, (long long)length, (long long)size);
+  return slice_of(c, dim, start, start + length, c->results);
+}
+
+static wk_status like_other(wk__call *c, const wk_op *op) {
+  const wk_tensor *other = c->args[1].tensor;
+  return call1(op, (wk_value[WK__MAX_ARGS]){c->args[0], wk__v_ints(other->sizes, other->ndim)}, c->results);
+}
+wk_status wk__compose_view_as(wk__call *c) { return like_other(c, WK__OP(view)); }
+wk_status wk__compose_expand_as(wk__call *c) { return like_other(c, WK__OP(expand)); }
+wk_status wk__compose_reshape_as(wk__call *c) { return like_other(c, WK__OP(reshape)); }
+wk_status wk__compose_broadcast_to(wk__call *c) { return call1(WK__OP(expand), (wk_value[]){c->args[0], c->args[1], NONE}, c->results); }
+
+wk_status wk__compose_movedim(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  int from, to, n = 0;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &from));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &to));
+  wk_int order[WK_MAX_DIMS];
+  for (int k = 0, d = 0; k < t->ndim; k++) {
+    if (d == from) d++;
+    order[n++] = wk_int_of(k == to ? from : d++);
+  }
+  return call1(WK__OP(permute), (wk_value[]){c->args[0], wk__v_ints(order, n)}, c->results);
+}
+
+/* Sums over leading dims and over those where the target has size 1. */
+wk_status wk__compose_sum_to_size(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  const wk_value *size = &c->args[1];
+  int lead = t->ndim - (int)size->count, n = 0;
+  wk_int dims[WK_MAX_DIMS];
+  if (lead < 0) return wk_fail(WK_RUNTIME_ERROR, "size {} is not expandable to the tensor's size");
+  for (int d = 0; d < t->ndim; d++) {
+    bool shrinks = d < lead || (wk_int_eq(size->integers[d - lead], one()) && !wk_int_eq(t->sizes[d], one()));
+    if (shrinks) dims[n++] = wk_int_of(d);
+  }
+  if (n == 0) return call1(WK__OP(alias), c->args, c->results);
+  wk_value sum = {0};
+  WK_TRY(call1(WK__OP(sum_dim_IntList), (wk_value[]){c->args[0], wk__v_ints(dims, n), wk__v_bool(true), NONE}, &sum));
+  wk_status status = reshape_to(&sum, size->integers, (int)size->count, c->results);
+  wk_value_release(&sum);
+  return status;
+}

@@ -1,0 +1,530 @@
+/* The GEMM driver: chooses a path by shape, packs, spreads tiles over threads. gemm.h says what is computed.
+ *
+ * In: a wk__gemm. Out: its C. Three paths, all made of the level's micro-kernels:
+ *   stream   few rows, a large row-major B: B is read once, a few long rows at a time, and the chains of unfinished
+ *            elements wait in a scratch row.
+ *   strip    few rows or few columns, or all small: a task owns a part of C and packs what it needs itself, just in time.
+ *   blocked  the rest: a block of B (B_BLOCK_BYTES) is packed by all threads together, then each task takes some rows
+ *            of A, packed, which stay in its L2 cache, past a part of it, panel by panel.
+ * Invariant: paths, tiles and tasks only partition C; no sum crosses them.
+ * Tests: tests/c/test_gemm.c. */
+#include "runtime/gemm.h"
+
+#include <stdatomic.h>
+
+#include "runtime/gemm_kernels.h"
+#include "runtime/workspace.h"
+
+enum {
+  ROW_GROUPS_PER_BLOCK = 16,      /* of A, packed: 16 x 14 rows x 384 floats are 344 KB */
+  B_BLOCK_BYTES = 8 << 20,        /* of B, packed, shared */
+  STREAM_MAX_ROWS = 12,
+  STREAM_MIN_B_BYTES = 256 << 10, /* a smaller B stays in L2, where its order does not matter */
+  STREAM_MAX_COLUMNS = 2048,      /* long runs for the prefetchers, while the chains stay in L2 */
+  STREAM_MIN_COLUMNS = 256,
+  STREAM_DEPTH = 16,              /* rows of B read side by side: as many streams as prefetchers follow */
+  DIRECT_MAX_PANELS = 4,          /* with fewer uses packing A costs more than it saves */
+  DIRECT_MAX_ROWS = 8,            /* fewer than a cache set has ways */
+  IN_PLACE_MAX_B_BYTES = 128 << 10,
+  MIN_PANELS_PER_PACKED_TASK = 8,
+  TASKS_PER_THREAD = 2,
+  ALIASING_STRIDE = 2048,         /* rows this far apart, or a multiple, compete for the same few cache sets */
+  BATCH_PER_THREAD = 4,           /* so many matrices a thread are shared out evenly enough */
+  PANEL_ROW_BYTES = 128,          /* of the widest panel: two vectors */
+  MAX_SLOTS = 256,
+  CACHE_LINE = 64,
+};
+#define PARALLEL_MIN_FLOPS 1e6   /* below, waking threads costs more than they give */
+#define SPLIT_MATRIX_FLOPS 1.6e7 /* a batch's matrices smaller than this are not split further */
+
+/* One product (a batch's matrix), on its way. */
+typedef struct gemm_run {
+  wk__gemm g; /* batch strides already applied */
+  const wk__gemm_kernels *kernels;
+  int64_t batch_index;
+  bool parallel;
+  struct scratch *scratch;
+} gemm_run;
+
+/* Workspace: `shared` bytes, then one slot for each thread that works at a time. */
+typedef struct scratch {
+  char *shared;
+  char *slots;
+  size_t slot_size;
+  int slot_count;
+  atomic_bool taken[MAX_SLOTS];
+} scratch;
+
+static const wk__gemm_kernels *find_kernels(wk__gemm_type type) {
+#if defined(__x86_64__)
+  switch (wk__cpu_level_get()) {
+    case WK__CPU_AVX512: return &wk__gemm_kernels_avx512[type];
+    case WK__CPU_AVX2: return &wk__gemm_kernels_avx2[type];
+    default: break;
+  }
+#endif
+  return &wk__gemm_kernels_portable[type];
+}
+
+/* ---- Addresses ---- */
+
+static inline size_t round_to_line(size_t bytes) { return (bytes + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1); }
+
+static inline const char *a_at(const gemm_run *r, int64_t row, int64_t k) {
+  return (const char *)r->g.a + (row * r->g.a_row + k * r->g.a_column) * r->kernels->size;
+}
+static inline const char *b_at(const gemm_run *r, int64_t k, int64_t column) {
+  return (const char *)r->g.b + (k * r->g.b_row + column * r->g.b_column) * r->kernels->size;
+}
+static inline char *c_at(const gemm_run *r, int64_t row, int64_t column) {
+  return (char *)r->g.c + (row * r->g.c_row + column) * r->kernels->size;
+}
+
+/* ---- Scratch slots ---- */
+
+/* A slot that no other thread has. There are as many as threads, so the search ends at once, but for a thread count that
+ * was raised this very moment. */
+static int take_slot(scratch *s) {
+  for (int i = wk__thread_index() % s->slot_count;; i = (i + 1) % s->slot_count) {
+    if (!atomic_exchange_explicit(&s->taken[i], true, memory_order_acquire)) return i;
+  }
+}
+
+static void give_slot(scratch *s, int slot) { atomic_store_explicit(&s->taken[slot], false, memory_order_release); }
+
+static char *slot_memory(scratch *s, int slot) { return s->slots + s->slot_size * (size_t)slot; }
+
+/* ---- Small shared steps ---- */
+
+static void run_tasks(const gemm_run *r, int64_t count, wk__range_fn *fn, void *context) {
+  if (r->parallel) {
+    wk__parallel_for(count, 1, fn, context);
+  } else {
+    fn(context, 0, count);
+  }
+}
+
+/* The k-block that begins at `k` is the first one, and only there beta counts. */
+static wk__gemm_how how_for(const gemm_run *r, int64_t k) {
+  return (wk__gemm_how){.alpha = r->g.alpha, .beta = k == 0 ? r->g.beta : 1};
+}
+
+static int64_t k_block(const gemm_run *r, int64_t k) { return wk__min(WK__GEMM_K_BLOCK, r->g.k - k); }
+
+/* The rows are cut into equal groups rather than full ones and a rest: a small rest would run at the latency of its few
+ * chains. */
+static int64_t group_height(const gemm_run *r, int64_t rows) {
+  return wk__ceil_div(rows, wk__ceil_div(rows, r->kernels->rows));
+}
+
+static void finish_tile(const gemm_run *r, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+  if (!r->g.epilogue) return;
+  wk__gemm_tile tile = {r->batch_index, row, column, rows, columns, c_at(r, row, column), r->g.c_row};
+  r->g.epilogue(r->g.epilogue_context, &tile);
+}
+
+/* A panel of B for one block of k. */
+typedef struct panel {
+  const void *b;
+  int64_t b_row;
+  int64_t column, columns; /* where it stands in C */
+} panel;
+
+static void pack_b(const gemm_run *r, int64_t k, int64_t depth, int64_t column, int64_t columns, void *out) {
+  r->kernels->pack(columns, r->kernels->columns, depth, b_at(r, k, column), r->g.b_column, r->g.b_row, out);
+}
+
+static void pack_a(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int64_t depth, char *out) {
+  int64_t height = group_height(r, rows);
+  for (int64_t i = 0; i < rows; i += height) {
+    int64_t count = wk__min(height, rows - i);
+    r->kernels->pack(count, count, depth, a_at(r, row + i, k), r->g.a_row, r->g.a_column,
+                     out + i * depth * r->kernels->size);
+  }
+}
+
+/* Rows [row, row + rows) of C against one panel, A packed by pack_a. Each group of rows fetches its share of `next`, the
+ * panel after this one, or NULL. */
+static void multiply_packed(const gemm_run *r, int64_t row, int64_t rows, int64_t depth, const char *a, const panel *p,
+                            const char *next, wk__gemm_how how) {
+  int64_t height = group_height(r, rows);
+  how.next_step = next ? wk__ceil_div(p->b_row * r->kernels->size, wk__ceil_div(rows, height)) : 0;
+  how.next = next ? next : a;
+  for (int64_t i = 0; i < rows; i += height) {
+    r->kernels->packed[wk__min(height, rows - i)](depth, a + i * depth * r->kernels->size, p->b, p->b_row,
+                                                  c_at(r, row + i, p->column), r->g.c_row, p->columns, &how);
+    how.next += how.next_step * depth;
+  }
+}
+
+/* The same with A in place. */
+static void multiply_direct(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int64_t depth, const panel *p,
+                            const wk__gemm_how *how) {
+  int64_t height = group_height(r, rows);
+  for (int64_t i = 0; i < rows; i += height) {
+    r->kernels->direct[wk__min(height, rows - i)](depth, a_at(r, row + i, k), r->g.a_row, r->g.a_column, p->b, p->b_row,
+                                                  c_at(r, row + i, p->column), r->g.c_row, p->columns, how);
+  }
+}
+
+/* ---- Strip: each task packs for itself ---- */
+
+typedef struct strip {
+  const gemm_run *run;
+  int64_t rows, columns; /* of a task */
+  int64_t column_tasks;
+  bool direct; /* A in place */
+} strip;
+
+static size_t packed_a_bytes(const gemm_run *r, int64_t rows) {
+  int64_t depth = wk__min(WK__GEMM_K_BLOCK, r->g.k);
+  return round_to_line((size_t)(rows * depth * r->kernels->size) + WK__GEMM_PACK_SLACK);
+}
+
+static size_t packed_panel_bytes(const gemm_run *r) { return packed_a_bytes(r, r->kernels->columns); }
+
+/* B's rows are used where they stand when they need no padding and do not scatter over too many pages; few rows of A use
+ * each only once anyway. */
+static bool may_use_b_in_place(const gemm_run *r, int64_t rows, int64_t columns) {
+  if (r->g.b_column != 1 || columns % r->kernels->lanes != 0) return false;
+  int64_t span = (r->g.b_row < 0 ? -r->g.b_row : r->g.b_row) * r->g.k * r->kernels->size;
+  return span <= IN_PLACE_MAX_B_BYTES || rows <= r->kernels->rows;
+}
+
+static panel make_panel(const gemm_run *r, int64_t rows, int64_t k, int64_t depth, int64_t column, int64_t columns,
+                        void *memory) {
+  if (may_use_b_in_place(r, rows, columns)) return (panel){b_at(r, k, column), r->g.b_row, column, columns};
+  pack_b(r, k, depth, column, columns, memory);
+  return (panel){memory, r->kernels->columns, column, columns};
+}
+
+/* A in place, so there is no reason to leave a panel of B before its last k: a transposed B is read in long runs. */
+static void run_strip_direct(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *memory) {
+  for (int64_t j = column; j < end; j += r->kernels->columns) {
+    int64_t columns = wk__min(r->kernels->columns, end - j);
+    for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
+      wk__gemm_how how = how_for(r, k);
+      panel p = make_panel(r, rows, k, k_block(r, k), j, columns, memory);
+      multiply_direct(r, row, rows, k, k_block(r, k), &p, &how);
+    }
+    finish_tile(r, row, j, rows, columns);
+  }
+}
+
+static void run_strip_packed(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *memory) {
+  char *packed_a = memory + packed_panel_bytes(r);
+  for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
+    int64_t depth = k_block(r, k);
+    pack_a(r, row, rows, k, depth, packed_a);
+    for (int64_t j = column; j < end; j += r->kernels->columns) {
+      panel p = make_panel(r, rows, k, depth, j, wk__min(r->kernels->columns, end - j), memory);
+      multiply_packed(r, row, rows, depth, packed_a, &p, NULL, how_for(r, k));
+      if (k + depth == r->g.k) finish_tile(r, row, j, rows, p.columns);
+    }
+  }
+}
+
+static void run_strip_part(const strip *s, int64_t row, int64_t column, char *memory) {
+  const gemm_run *r = s->run;
+  int64_t rows = wk__min(s->rows, r->g.m - row), end = wk__min(column + s->columns, r->g.n);
+  (s->direct ? run_strip_direct : run_strip_packed)(r, row, rows, column, end, memory);
+}
+
+static void strip_tasks(void *context, int64_t begin, int64_t end) {
+  const strip *s = context;
+  scratch *memory = s->run->scratch;
+  int slot = take_slot(memory);
+  for (int64_t t = begin; t < end; t++) {
+    run_strip_part(s, t / s->column_tasks * s->rows, t % s->column_tasks * s->columns, slot_memory(memory, slot));
+  }
+  give_slot(memory, slot);
+}
+
+static int64_t thread_count(const gemm_run *r) { return r->parallel ? wk_get_num_threads() : 1; }
+
+static int64_t max_block_rows(const gemm_run *r) { return (int64_t)r->kernels->rows * ROW_GROUPS_PER_BLOCK; }
+
+static bool rows_of_a_alias(const gemm_run *r) {
+  return r->g.a_column == 1 && r->g.a_row * r->kernels->size % ALIASING_STRIDE == 0;
+}
+
+/* Packing A pays when its rows are used by many panels, or when they would push each other out of L1. */
+static bool use_a_in_place(const gemm_run *r, int64_t panels) {
+  if (r->g.m <= DIRECT_MAX_ROWS) return true;
+  return panels <= DIRECT_MAX_PANELS && !(rows_of_a_alias(r) && panels > 1);
+}
+
+/* As many tasks as keep the threads busy: first columns are shared out, then rows. */
+static strip plan_strip(const gemm_run *r) {
+  int64_t width = r->kernels->columns, panels = wk__ceil_div(r->g.n, width), wanted = thread_count(r) * TASKS_PER_THREAD;
+  if (thread_count(r) == 1) wanted = 1;
+  strip s = {.run = r, .direct = use_a_in_place(r, panels)};
+  int64_t least = s.direct ? 1 : MIN_PANELS_PER_PACKED_TASK;
+  int64_t panels_per_task = wk__max(wk__ceil_div(panels, wanted), wk__min(least, wk__ceil_div(panels, thread_count(r))));
+  s.columns = panels_per_task * width;
+  s.column_tasks = wk__ceil_div(r->g.n, s.columns);
+  int64_t row_tasks = wk__ceil_div(wanted, s.column_tasks);
+  s.rows = wk__ceil_div(wk__ceil_div(r->g.m, row_tasks), r->kernels->rows) * r->kernels->rows;
+  s.rows = wk__min(s.rows, max_block_rows(r));
+  return s;
+}
+
+static void run_strip(const gemm_run *r) {
+  strip s = plan_strip(r);
+  run_tasks(r, s.column_tasks * wk__ceil_div(r->g.m, s.rows), strip_tasks, &s);
+}
+
+/* ---- Stream: few rows past a large B ---- */
+
+/* The chains of C's columns [column, column + columns) after rows [k, k + depth) of B. */
+static void extend_chains(const gemm_run *r, int64_t k, int64_t depth, int64_t column, int64_t columns, char *chains,
+                          int64_t chains_row, bool resume) {
+  const wk__gemm_kernels *kernels = r->kernels;
+  const wk__gemm_how how = {.alpha = 1, .beta = 0, .resume = resume};
+  char padded[STREAM_DEPTH * PANEL_ROW_BYTES + WK__GEMM_PACK_SLACK] __attribute__((aligned(CACHE_LINE)));
+  int64_t height = group_height(r, r->g.m);
+  for (int64_t j = 0; j < columns; j += kernels->columns) {
+    int64_t width = wk__min(kernels->columns, columns - j);
+    const void *b = b_at(r, k, column + j);
+    int64_t b_row = r->g.b_row;
+    if (width % kernels->lanes != 0) {
+      pack_b(r, k, depth, column + j, width, padded);
+      b = padded, b_row = kernels->columns;
+    }
+    for (int64_t i = 0; i < r->g.m; i += height) {
+      kernels->direct[wk__min(height, r->g.m - i)](depth, a_at(r, i, k), r->g.a_row, r->g.a_column, b, b_row,
+                                                   chains + (i * chains_row + j) * kernels->size, chains_row, width,
+                                                   &how);
+    }
+  }
+}
+
+/* of a task */
+static int64_t stream_columns(const gemm_run *r) {
+  int64_t width = r->kernels->columns, share = wk__ceil_div(r->g.n, thread_count(r));
+  return wk__ceil_div(wk__max(STREAM_MIN_COLUMNS, wk__min(STREAM_MAX_COLUMNS, share)), width) * width;
+}
+
+static void run_stream_part(const gemm_run *r, int64_t column, char *chains) {
+  int64_t c_row = stream_columns(r), columns = wk__min(c_row, r->g.n - column);
+  for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
+    int64_t depth = k_block(r, k);
+    for (int64_t p = 0; p < depth; p += STREAM_DEPTH) {
+      extend_chains(r, k + p, wk__min(STREAM_DEPTH, depth - p), column, columns, chains, c_row, p > 0);
+    }
+    wk__gemm_how how = how_for(r, k);
+    for (int64_t i = 0; i < r->g.m; i++) {
+      r->kernels->finish(columns, chains + i * c_row * r->kernels->size, c_at(r, i, column), &how);
+    }
+  }
+  finish_tile(r, 0, column, r->g.m, columns);
+}
+
+static void stream_tasks(void *context, int64_t begin, int64_t end) {
+  const gemm_run *r = context;
+  int slot = take_slot(r->scratch);
+  for (int64_t t = begin; t < end; t++) run_stream_part(r, t * stream_columns(r), slot_memory(r->scratch, slot));
+  give_slot(r->scratch, slot);
+}
+
+static void run_stream(const gemm_run *r) {
+  run_tasks(r, wk__ceil_div(r->g.n, stream_columns(r)), stream_tasks, (void *)r);
+}
+
+static bool is_stream(const gemm_run *r) {
+  return r->g.m <= STREAM_MAX_ROWS && r->g.b_column == 1 && r->g.n >= r->kernels->columns &&
+         r->g.n * r->g.k * r->kernels->size > STREAM_MIN_B_BYTES;
+}
+
+/* ---- Blocked ---- */
+
+/* A block of B, packed for all tasks. */
+typedef struct block {
+  const gemm_run *run;
+  int64_t k, depth;
+  int64_t column, columns, panels;
+  int64_t rows;              /* of a task */
+  int64_t parts, part_panels; /* tasks side by side, and the panels of each */
+} block;
+
+static char *shared_panel(const block *b, int64_t index) {
+  const wk__gemm_kernels *kernels = b->run->kernels;
+  return b->run->scratch->shared + index * kernels->columns * b->depth * kernels->size;
+}
+
+static void pack_b_tasks(void *context, int64_t begin, int64_t end) {
+  const block *b = context;
+  int64_t width = b->run->kernels->columns;
+  for (int64_t i = begin; i < end; i++) {
+    pack_b(b->run, b->k, b->depth, b->column + i * width, wk__min(width, b->columns - i * width), shared_panel(b, i));
+  }
+}
+
+static void run_block_part(const block *b, int64_t row, int64_t part, const char *packed_a) {
+  const gemm_run *r = b->run;
+  int64_t rows = wk__min(b->rows, r->g.m - row), width = r->kernels->columns;
+  int64_t end = wk__min((part + 1) * b->part_panels, b->panels);
+  for (int64_t i = part * b->part_panels; i < end; i++) {
+    panel p = {shared_panel(b, i), width, b->column + i * width, wk__min(width, b->columns - i * width)};
+    multiply_packed(r, row, rows, b->depth, packed_a, &p, i + 1 < end ? shared_panel(b, i + 1) : NULL, how_for(r, b->k));
+    if (b->k + b->depth == r->g.k) finish_tile(r, row, p.column, rows, p.columns);
+  }
+}
+
+/* Tasks side by side share their packed rows of A when the same thread gets them. */
+static void block_tasks(void *context, int64_t begin, int64_t end) {
+  const block *b = context;
+  const gemm_run *r = b->run;
+  int slot = take_slot(r->scratch);
+  char *packed_a = slot_memory(r->scratch, slot);
+  for (int64_t t = begin; t < end; t++) {
+    int64_t row = t / b->parts * b->rows, part = t % b->parts;
+    if (t == begin || part == 0) pack_a(r, row, wk__min(b->rows, r->g.m - row), b->k, b->depth, packed_a);
+    run_block_part(b, row, part, packed_a);
+  }
+  give_slot(r->scratch, slot);
+}
+
+/* Equal blocks of at most B_BLOCK_BYTES */
+static int64_t block_columns(const gemm_run *r) {
+  int64_t width = r->kernels->columns;
+  int64_t most = B_BLOCK_BYTES / (width * WK__GEMM_K_BLOCK * r->kernels->size) * width;
+  return wk__ceil_div(wk__ceil_div(r->g.n, wk__ceil_div(r->g.n, most)), width) * width;
+}
+
+/* Equal blocks, a multiple of the threads many */
+static int64_t block_rows(const gemm_run *r) {
+  int64_t threads = thread_count(r), blocks = wk__ceil_div(r->g.m, max_block_rows(r));
+  return wk__max(wk__ceil_div(r->g.m, wk__ceil_div(blocks, threads) * threads), r->kernels->rows);
+}
+
+static void run_block(block *b) {
+  const gemm_run *r = b->run;
+  int64_t threads = thread_count(r), row_tasks = wk__ceil_div(r->g.m, b->rows);
+  b->panels = wk__ceil_div(b->columns, r->kernels->columns);
+  int64_t parts = threads == 1 ? 1 : wk__ceil_div(threads * TASKS_PER_THREAD, row_tasks);
+  b->part_panels = wk__max(wk__ceil_div(b->panels, parts), wk__min(MIN_PANELS_PER_PACKED_TASK, b->panels));
+  b->parts = wk__ceil_div(b->panels, b->part_panels);
+  run_tasks(r, b->panels, pack_b_tasks, b);
+  run_tasks(r, b->parts * row_tasks, block_tasks, b);
+}
+
+static void run_blocked(const gemm_run *r) {
+  int64_t step = block_columns(r);
+  for (int64_t j = 0; j < r->g.n; j += step) {
+    for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
+      block b = {.run = r, .k = k, .depth = k_block(r, k), .rows = block_rows(r)};
+      b.column = j, b.columns = wk__min(step, r->g.n - j);
+      run_block(&b);
+    }
+  }
+}
+
+/* Blocks pay when a packed B is used by several blocks of rows. */
+static bool is_blocked(const gemm_run *r) {
+  return r->g.m > max_block_rows(r) && r->g.n > DIRECT_MAX_PANELS * r->kernels->columns;
+}
+
+/* ---- C = beta C, for a product of no terms ---- */
+
+static void scale_rows(const gemm_run *r) {
+  wk__gemm_how how = how_for(r, 0);
+  for (int64_t i = 0; i < r->g.m; i++) r->kernels->finish(r->g.n, NULL, c_at(r, i, 0), &how);
+  finish_tile(r, 0, 0, r->g.m, r->g.n);
+}
+
+/* ---- One matrix, then all ---- */
+
+static double flops(const wk__gemm *g) { return 2.0 * (double)g->m * (double)g->n * (double)g->k; }
+
+static void run_one(const gemm_run *r) {
+  if (r->g.k == 0 || r->g.alpha == 0) {
+    scale_rows(r);
+  } else if (is_stream(r)) {
+    run_stream(r);
+  } else if (is_blocked(r)) {
+    run_blocked(r);
+  } else {
+    run_strip(r);
+  }
+}
+
+typedef struct batch {
+  const wk__gemm *g;
+  const gemm_run *pattern;
+} batch;
+
+static void run_matrices(void *context, int64_t begin, int64_t end) {
+  const batch *b = context;
+  for (int64_t i = begin; i < end; i++) {
+    gemm_run r = *b->pattern;
+    int64_t size = r.kernels->size;
+    r.g.a = (const char *)b->g->a + i * b->g->a_batch * size;
+    r.g.b = (const char *)b->g->b + i * b->g->b_batch * size;
+    r.g.c = (char *)b->g->c + i * b->g->c_batch * size;
+    r.batch_index = i;
+    run_one(&r);
+  }
+}
+
+/* Turns shapes that differ only in name into the ones that the paths are made for. */
+static wk__gemm simplify(const wk__gemm *g) {
+  wk__gemm s = *g;
+  if (s.epilogue) return s;
+  if (s.batch > 1 && s.b_batch == 0 && s.a_batch == s.m * s.a_row && s.c_batch == s.m * s.c_row) {
+    s.m *= s.batch, s.batch = 1;
+  }
+  if (s.n == 1 && s.c_row == 1 && s.m > 1) { /* a column is the transpose of a row */
+    const wk__gemm t = s;
+    s.a = t.b, s.a_row = t.b_column, s.a_column = t.b_row, s.a_batch = t.b_batch;
+    s.b = t.a, s.b_row = t.a_column, s.b_column = t.a_row, s.b_batch = t.a_batch;
+    s.m = 1, s.n = t.m, s.c_row = t.m;
+  }
+  return s;
+}
+
+static size_t slot_bytes(const gemm_run *r) {
+  if (is_stream(r)) return round_to_line((size_t)(r->g.m * stream_columns(r) * r->kernels->size));
+  int64_t rows = wk__min(r->g.m, max_block_rows(r)) + r->kernels->rows;
+  return packed_panel_bytes(r) + packed_a_bytes(r, rows);
+}
+
+static size_t shared_bytes(const gemm_run *r) {
+  return !is_stream(r) && is_blocked(r) ? packed_a_bytes(r, block_columns(r)) : 0;
+}
+
+WK_MUST_USE static wk_status get_scratch(const gemm_run *r, bool several_threads, scratch *s) {
+  s->slot_count = several_threads ? (int)wk__min(wk_get_num_threads(), MAX_SLOTS) : 1;
+  s->slot_size = slot_bytes(r);
+  size_t shared = shared_bytes(r);
+  s->shared = wk__workspace_get(WK__WORKSPACE_GEMM, shared + s->slot_size * (size_t)s->slot_count);
+  if (!s->shared) return WK_OUT_OF_MEMORY;
+  s->slots = s->shared + shared;
+  for (int i = 0; i < s->slot_count; i++) atomic_init(&s->taken[i], false);
+  return WK_OK;
+}
+
+/* One thread a matrix: no waiting for each other, but the blocked path's shared memory is one matrix's at a time. */
+static bool may_share_out_batch(const gemm_run *r) {
+  if (r->g.batch == 1 || is_blocked(r)) return false;
+  return flops(&r->g) < SPLIT_MATRIX_FLOPS || r->g.batch >= BATCH_PER_THREAD * wk_get_num_threads();
+}
+
+wk_status wk__gemm_run(const wk__gemm *given) {
+  if (given->m <= 0 || given->n <= 0 || given->batch <= 0) return WK_OK;
+  wk__gemm g = simplify(given);
+  bool several = flops(&g) * (double)g.batch >= PARALLEL_MIN_FLOPS && wk_get_num_threads() > 1;
+  scratch memory;
+  gemm_run r = {.g = g, .kernels = find_kernels(g.type), .parallel = several, .scratch = &memory};
+  bool split_batch = several && may_share_out_batch(&r);
+  r.parallel = several && !split_batch;
+  WK_TRY(get_scratch(&r, several, &memory));
+  batch b = {&g, &r};
+  if (split_batch) {
+    wk__parallel_for(g.batch, wk__max(1, (int64_t)(PARALLEL_MIN_FLOPS / 4 / wk__max(1, (int64_t)flops(&g)))), run_matrices,
+                     &b);
+  } else {
+    run_matrices(&b, 0, g.batch);
+  }
+  return WK_OK;
+}

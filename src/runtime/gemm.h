@@ -1,0 +1,52 @@
+/* Matrix products: C = beta C + alpha A B, in float or double, batched, with an epilogue while C is in cache.
+ *
+ * In: A (m, k) and B (k, n) of any strides, so transposed and broadcast operands cost the caller no copy; C (m, n) with
+ * contiguous columns. Out: C.
+ *
+ * What is computed, to the bit: the k products of an element are taken in blocks of WK__GEMM_K_BLOCK. A block is one chain
+ * of fused multiply-adds over ascending k that starts at 0. Then, block after block,
+ *     c = alpha * block + beta * c    (the first block; beta = 0 does not read c)
+ *     c = alpha * block + c           (the others)
+ * with the outer multiply-add fused and beta * c rounded. With k = 0 or alpha = 0 it is beta * c, and A and B are not read.
+ * Invariant: so the result depends neither on the thread count, nor on the CPU level, nor on the path chosen for a shape.
+ * Tests: tests/c/test_gemm.c. */
+#ifndef WICK_RUNTIME_GEMM_H
+#define WICK_RUNTIME_GEMM_H
+
+#include "base/base.h"
+
+enum { WK__GEMM_K_BLOCK = 384 };
+
+typedef enum wk__gemm_type { WK__GEMM_F32, WK__GEMM_F64 } wk__gemm_type;
+
+/* A finished part of one matrix of C: element (row, column) of it is at c. Called once for every element, from any thread,
+ * several at a time. */
+typedef struct wk__gemm_tile {
+  int64_t batch, row, column; /* where the part begins */
+  int64_t rows, columns;
+  void *c;
+  int64_t c_row; /* stride, in elements */
+} wk__gemm_tile;
+typedef void wk__gemm_epilogue_fn(void *context, const wk__gemm_tile *tile);
+
+/* Strides count elements and may be of any sign, or 0 for A and B. C overlaps neither A nor B, nor itself. */
+typedef struct wk__gemm {
+  wk__gemm_type type;
+  int64_t m, n, k;
+  const void *a;
+  int64_t a_row, a_column;
+  const void *b;
+  int64_t b_row, b_column;
+  void *c;
+  int64_t c_row; /* C's columns are contiguous */
+  double alpha, beta;
+  int64_t batch; /* matrices, each at a multiple of the batch strides; 1 for a single product */
+  int64_t a_batch, b_batch, c_batch;
+  wk__gemm_epilogue_fn *epilogue; /* or NULL */
+  void *epilogue_context;
+} wk__gemm;
+
+/* Fails only for want of memory. */
+WK_MUST_USE wk_status wk__gemm_run(const wk__gemm *g);
+
+#endif

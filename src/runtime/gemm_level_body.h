@@ -1,0 +1,194 @@
+/* The body of gemm_level.c, included there once per element type: T the element, V its vector of LANES lanes, OP(x) a vector
+ * operation's name, NAME(x) a function's, TRANSPOSE(r) of LANES vectors. Not for other files; hence no include guard. */
+
+#define LINE (CACHE_LINE / (int)sizeof(T)) /* elements */
+
+/* ---- The micro-kernel. rows, vectors and in_place are constants wherever this is inlined. ---- */
+
+/* The first n lanes; n = LANES is the common case and a plain load. */
+WK_INLINE V NAME(load_part)(const T *p, int64_t n) { return n == LANES ? OP(load)(p) : OP(load_n)(p, n); }
+
+WK_INLINE void NAME(store_part)(T *p, V v, int64_t n) {
+  if (n == LANES) {
+    OP(store)(p, v);
+  } else {
+    OP(store_n)(p, v, n);
+  }
+}
+
+/* c = alpha * chain + beta * c. `last` is the number of columns in the tile's last vector. */
+WK_INLINE void NAME(store_tile)(const int rows, const int vectors, V chain[ROWS][VECTORS], T *c, int64_t c_row,
+                                int64_t last, const wk__gemm_how *how) {
+  V alpha = OP(broadcast)((T)how->alpha), beta = OP(broadcast)((T)how->beta);
+  bool overwrite = how->beta == 0;
+#pragma GCC unroll 14
+  for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; j++) {
+      T *p = c + i * c_row + j * LANES;
+      int64_t n = j == vectors - 1 ? last : LANES;
+      V value = overwrite ? chain[i][j] * alpha : OP(fma)(alpha, chain[i][j], beta * NAME(load_part)(p, n));
+      NAME(store_part)(p, value, n);
+    }
+  }
+}
+
+WK_INLINE void NAME(tile)(const int rows, const int vectors, const bool in_place, int64_t k, const T *a, int64_t a_row,
+                          int64_t a_column, const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns,
+                          const wk__gemm_how *how) {
+  V chain[ROWS][VECTORS];
+  int64_t last = columns - (vectors - 1) * LANES;
+#pragma GCC unroll 14
+  for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; j++) chain[i][j] = OP(broadcast)(0);
+  }
+  if (in_place && how->resume) {
+#pragma GCC unroll 14
+    for (int i = 0; i < rows; i++) {
+#pragma GCC unroll 2
+      for (int j = 0; j < vectors; j++) {
+        chain[i][j] = NAME(load_part)(c + i * c_row + j * LANES, j == vectors - 1 ? last : LANES);
+      }
+    }
+  }
+#pragma GCC unroll 14
+  for (int i = 0; i < rows; i++) { /* C is wanted only at the end; it arrives meanwhile */
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; j++) __builtin_prefetch(c + i * c_row + j * LANES, 1);
+  }
+  const char *next = in_place ? NULL : how->next;
+  for (int64_t p = 0; p < k; p++) {
+    V row[VECTORS];
+    if (!in_place) { /* both panels are longer than L1 keeps */
+      __builtin_prefetch(a + (p + A_AHEAD) * a_column);
+#pragma GCC unroll 2
+      for (int j = 0; j < vectors * LANES; j += LINE) __builtin_prefetch(b + (p + B_AHEAD) * b_row + j);
+      __builtin_prefetch(next, 0, 2);
+      next += how->next_step;
+    }
+#pragma GCC unroll 2
+    for (int j = 0; j < vectors; j++) row[j] = OP(load)(b + p * b_row + j * LANES);
+#pragma GCC unroll 14
+    for (int i = 0; i < rows; i++) {
+      V x = OP(broadcast)(a[i * a_row + p * a_column]);
+#pragma GCC unroll 2
+      for (int j = 0; j < vectors; j++) chain[i][j] = OP(fma)(x, row[j], chain[i][j]);
+    }
+  }
+  if (last == LANES) {
+    NAME(store_tile)(rows, vectors, chain, c, c_row, LANES, how);
+  } else {
+    NAME(store_tile)(rows, vectors, chain, c, c_row, last, how);
+  }
+}
+
+/* One vector of columns, or as many as a tile has. */
+WK_INLINE void NAME(tile_of)(const int rows, const bool in_place, int64_t k, const T *a, int64_t a_row, int64_t a_column,
+                             const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns,
+                             const wk__gemm_how *how) {
+  if (VECTORS == 1 || columns > LANES) {
+    NAME(tile)(rows, VECTORS, in_place, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);
+  } else {
+    NAME(tile)(rows, 1, in_place, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);
+  }
+}
+
+#define PASTE_(x, y) x##_##y
+#define PASTE(x, y) PASTE_(x, y)
+#define DEFINE_KERNELS(rows)                                                                                        \
+  static void PASTE(NAME(packed), rows)(int64_t k, const void *a, const void *b, int64_t b_row, void *c,            \
+                                        int64_t c_row, int64_t columns, const wk__gemm_how *how) {              \
+    NAME(tile_of)(rows, false, k, a, 1, rows, b, b_row, c, c_row, columns, how);                                  \
+  }                                                                                                                 \
+  static void PASTE(NAME(direct), rows)(int64_t k, const void *a, int64_t a_row, int64_t a_column, const void *b,   \
+                                        int64_t b_row, void *c, int64_t c_row, int64_t columns,                     \
+                                        const wk__gemm_how *how) {                                              \
+    NAME(tile_of)(rows, true, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);                           \
+  }
+FOR_EACH_ROW_COUNT(DEFINE_KERNELS)
+#undef DEFINE_KERNELS
+#undef PASTE
+#undef PASTE_
+
+static void NAME(finish)(int64_t columns, const void *chain, void *row, const wk__gemm_how *how) {
+  const T *source = chain;
+  T *p = row;
+  V alpha = OP(broadcast)((T)how->alpha), beta = OP(broadcast)((T)how->beta);
+  for (int64_t j = 0; j < columns; j += LANES) {
+    int64_t n = wk__min(LANES, columns - j);
+    V old = how->beta == 0 ? OP(broadcast)(0) : beta * NAME(load_part)(p + j, n);
+    V sum = source ? NAME(load_part)(source + j, n) : OP(broadcast)(0);
+    V value = how->beta == 0 ? sum * alpha : OP(fma)(alpha, sum, old);
+    NAME(store_part)(p + j, source ? value : old, n);
+  }
+}
+
+/* ---- Packing ---- */
+
+/* Lanes contiguous in the source: a copy of `count` elements for each k. */
+static void NAME(pack_copy)(int64_t count, int64_t width, int64_t k, const T *source, int64_t k_stride, T *out) {
+  for (int64_t p = 0; p < k; p++, source += k_stride, out += width) {
+    int64_t i = 0;
+    for (; i < count; i += LINE) __builtin_prefetch(source + ROWS_AHEAD * k_stride + i);
+    i = 0;
+    for (; i + LANES <= count; i += LANES) OP(store)(out + i, OP(load)(source + i));
+    if (i < count) OP(store)(out + i, OP(load_n)(source + i, count - i)), i += LANES;
+    for (; i < width; i += LANES) OP(store)(out + i, OP(broadcast)(0));
+  }
+}
+
+/* LANES lanes by LANES k, transposed in registers */
+WK_INLINE void NAME(transpose_block)(int64_t count, int64_t width, int64_t depth, const T *source, int64_t lane_stride,
+                                     T *out) {
+  V r[LANES];
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) {
+    const T *p = source + l * lane_stride;
+    r[l] = l < count ? NAME(load_part)(p, depth) : OP(broadcast)(0);
+    if (l < count) __builtin_prefetch(p + LINES_AHEAD * LINE);
+  }
+  TRANSPOSE(r)
+#pragma GCC unroll 16
+  for (int l = 0; l < LANES; l++) {
+    if (l < depth) OP(store)(out + l * width, r[l]);
+  }
+}
+
+/* k contiguous in the source. Where the last vector of lanes is wider than what is left of `width`, it runs into the first
+ * lanes of the next k: those are written after it, for the lanes go from last to first and k upwards. */
+static void NAME(pack_transposed)(int64_t count, int64_t width, int64_t k, const T *source, int64_t lane_stride,
+                                  T *out) {
+  for (int64_t i = (width - 1) / LANES * LANES; i >= 0; i -= LANES) {
+    const T *lanes = source + i * lane_stride;
+    int64_t p = 0;
+    if (i + LANES <= count) {
+      for (; p + LANES <= k; p += LANES) {
+        NAME(transpose_block)(LANES, width, LANES, lanes + p, lane_stride, out + p * width + i);
+      }
+    }
+    for (; p < k; p += LANES) {
+      NAME(transpose_block)(count - i, width, wk__min(LANES, k - p), lanes + p, lane_stride, out + p * width + i);
+    }
+  }
+}
+
+static void NAME(pack_any)(int64_t count, int64_t width, int64_t k, const T *source, int64_t lane_stride,
+                           int64_t k_stride, T *out) {
+  for (int64_t p = 0; p < k; p++) {
+    for (int64_t i = 0; i < width; i++) out[p * width + i] = i < count ? source[i * lane_stride + p * k_stride] : 0;
+  }
+}
+
+static void NAME(pack)(int64_t count, int64_t width, int64_t k, const void *source, int64_t lane_stride,
+                       int64_t k_stride, void *out) {
+  if (lane_stride == 1) {
+    NAME(pack_copy)(count, width, k, source, k_stride, out);
+  } else if (k_stride == 1) {
+    NAME(pack_transposed)(count, width, k, source, lane_stride, out);
+  } else {
+    NAME(pack_any)(count, width, k, source, lane_stride, k_stride, out);
+  }
+}
+
+#undef LINE

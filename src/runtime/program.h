@@ -1,0 +1,39 @@
+/* Tier 0: nests as programs of block primitives. A program is made once from a nest and run with any sizes; running it
+ * needs no compiler, no executable memory and, after the first call on a thread, no allocation.
+ *
+ * Work is cut into blocks of at most WK__BLOCK elements, m rows of n, whose values stay in the L1 cache. Loads of
+ * contiguous memory and the last stores pass through without a copy. Nests with reductions run in phases: phase p
+ * computes what needs p reductions to be complete. What a later phase needs again is kept while a row fits
+ * WK__KEEP elements, and computed again otherwise. Rows run along the last reduction dim or, where memory runs the other
+ * way, columns side by side; both give the order that loop.h states, so neither that choice nor the number of threads
+ * nor the CPU level changes a bit. Tests: tests/c/test_program.c. */
+#ifndef WICK_RUNTIME_PROGRAM_H
+#define WICK_RUNTIME_PROGRAM_H
+
+#include "loop/loop.h"
+
+enum { WK__BLOCK = 1024, WK__KEEP = 65536 };
+
+typedef struct wk__program wk__program;
+
+wk__program *wk__program_create(const wk__nest *nest) WK_MUST_USE; /* the nest must outlive it */
+void wk__program_release(wk__program *program);
+
+/* A buffer at launch. Sizes are those of its own dims; a geometry-free nest takes strides over the launch's dims. */
+typedef struct wk__launch_buffer {
+  void *data;             /* first element */
+  const int64_t *sizes;   /* NULL for a geometry-free nest */
+  const int64_t *strides; /* elements */
+} wk__launch_buffer;
+
+typedef struct wk__launch {
+  wk__launch_buffer buffers[WK__NEST_MAX_BUFFERS];
+  const wk__scalar *params;
+  int ndim;             /* geometry-free nests: the iteration space; others compute it */
+  const int64_t *sizes;
+} wk__launch;
+
+/* Runs to the end on the thread pool. Errors: an index out of range, an integer division by zero, memory. */
+WK_MUST_USE wk_status wk__program_run(const wk__program *program, const wk__launch *launch);
+
+#endif

@@ -1,0 +1,111 @@
+/* Shared by program.c (making programs), geometry.c (binding them to sizes and strides) and execute.c (running them). */
+#ifndef WICK_RUNTIME_PROGRAM_INTERNAL_H
+#define WICK_RUNTIME_PROGRAM_INTERNAL_H
+
+#include "runtime/primitives.h"
+#include "runtime/program.h"
+
+typedef enum step_kind {
+  STEP_MAP,    /* an elementwise primitive */
+  STEP_CAST,
+  STEP_ROUND,
+  STEP_LOAD,
+  STEP_GATHER, /* a load with indirect coordinates */
+  STEP_STORE,
+  STEP_SCATTER,
+  STEP_SCATTER_ADD,
+  STEP_INDEX,
+  STEP_CHECK_INDEX,
+  STEP_SCAN,
+  STEP_REDUCE, /* a block into the lanes */
+  STEP_ARG,    /* a block into best value and index */
+  STEP_EXPAND, /* a value per row to a block */
+} step_kind;
+
+enum { NO_SLOT = -1, NO_STORE = -1 };
+
+typedef struct step {
+  uint8_t kind;      /* step_kind */
+  uint8_t op;        /* wk__loop_op */
+  uint8_t lane;      /* of the operand that selects the primitive */
+  uint8_t out_lane;  /* of the result */
+  uint16_t value;    /* result: place in the value table */
+  uint16_t in[3];    /* operands: places in the value table */
+  uint16_t extra;    /* LOAD, STORE, ...: access; INDEX, CHECK_INDEX: expression; REDUCE, ARG, SCAN: its state */
+  int16_t slot;      /* temporary block for the result; NO_SLOT where the value has a place of its own */
+  int16_t store;     /* access that this result is stored to and may be computed into; NO_STORE */
+  uint64_t conflicts; /* accesses whose values are read after this step: may not overlap `store` */
+} step;
+
+typedef struct step_list {
+  step *steps;
+  int64_t count, capacity;
+} step_list;
+
+/* What phase p does, in order: row steps, expansions, then for each block the element steps, then it folds. */
+typedef struct phase {
+  step_list rows;     /* values per row that become computable here, their stores */
+  step_list expand;   /* not used by purely pointwise programs */
+  step_list keep;     /* element steps when earlier phases' values are kept */
+  step_list again;    /* element steps when they are computed again */
+} phase;
+
+typedef enum value_class {
+  VALUE_NONE,
+  VALUE_UNIFORM, /* the same everywhere: filled once a thread */
+  VALUE_ROW,     /* one a row */
+  VALUE_ELEMENT, /* one an element, a temporary block */
+  VALUE_KEPT,    /* one an element, needed by a later phase: a whole row is kept */
+} value_class;
+
+typedef struct value_info {
+  uint8_t class; /* value_class */
+  uint8_t lane;
+  uint16_t place; /* among the values of its class */
+} value_info;
+
+struct wk__program {
+  const wk__nest *nest;
+  value_info *values; /* instructions first, then expansions */
+  int value_count, uniform_count, row_count, kept_count, slot_count;
+  step_list uniform; /* maps of uniform values, run once a thread */
+  phase *phases;
+  int phase_count;
+  wk__var *reductions; /* instructions with state: reductions, scans */
+  int reduction_count;
+  wk__var *expressions; /* instructions with an index expression */
+  int expression_count;
+  bool has_scan, has_store_add, has_arg;
+};
+
+enum { MAX_WALKERS = 64 };
+
+/* Something that moves with the loops: an access (memory) or an index expression (a number). Walkers are numbered
+ * accesses first, then expressions. */
+typedef struct walker {
+  char *base;      /* access: memory of coordinate zero */
+  int64_t start;   /* expression: value at zero. access: elements from base */
+  int64_t stride_m, stride_n;
+  int64_t outer[WK__NEST_MAX_DIMS]; /* outer pointwise dims, then outer reduction dims */
+  int64_t indirect[WK_MAX_DIMS];    /* access: the buffer's strides for indirect coordinates */
+  int64_t item;    /* access: bytes an element */
+} walker;
+
+typedef enum loop_mode { LOOP_POINTWISE, LOOP_ROWS, LOOP_COLUMNS } loop_mode;
+
+typedef struct geometry {
+  loop_mode mode;
+  int outer_p, outer_r;             /* outer dims of each kind */
+  int64_t outer_size[WK__NEST_MAX_DIMS];
+  int64_t m_size, n_size;           /* the two inner axes */
+  int64_t m_block, n_block;         /* of one block */
+  int64_t reduce_length;            /* elements of a row; 1 without reductions */
+  int64_t expression_limit[MAX_WALKERS]; /* check_index: the size */
+  int walker_count;
+  walker *walkers;
+} geometry;
+
+/* Binds the program to a launch; `walkers` has room for MAX_WALKERS. */
+WK_MUST_USE wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers);
+
+#endif

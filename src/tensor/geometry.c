@@ -1,0 +1,171 @@
+/* Shape arithmetic: dim wrapping, broadcasting, views, overlap. Works on wk_int, so the same rules serve tracing; what
+ * has to be decided about a symbolic size becomes a guard. Error texts are PyTorch's. Tests: tests/c/test_tensor.c. */
+#include "tensor/tensor.h"
+
+wk_status wk__wrap_dim(int64_t dim, int ndim, int *out_dim) {
+  int64_t range = ndim ? ndim : 1;
+  if (dim < -range || dim >= range)
+    return wk_fail(WK_INDEX_ERROR, "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
+                   (long long)-range, (long long)range - 1, (long long)dim);
+  *out_dim = (int)(dim < 0 ? dim + range : dim);
+  return WK_OK;
+}
+
+void wk__print_sizes(wk__string *s, const wk_int *sizes, int ndim) {
+  wk__string_append(s, "[");
+  for (int d = 0; d < ndim; d++) {
+    if (d) wk__string_append(s, ", ");
+    wk_int_print(s, sizes[d]);
+  }
+  wk__string_append(s, "]");
+}
+
+bool wk__same_sizes(const wk_tensor *a, const wk_tensor *b) {
+  if (a->ndim != b->ndim) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (!wk_int_eq(a->sizes[d], b->sizes[d])) return false;
+  return true;
+}
+
+wk_status wk__broadcast(const wk_int *a, int a_ndim, const wk_int *b, int b_ndim, wk_int *out_sizes, int *out_ndim) {
+  int ndim = a_ndim > b_ndim ? a_ndim : b_ndim;
+  for (int d = 0; d < ndim; d++) {
+    int ia = d - (ndim - a_ndim), ib = d - (ndim - b_ndim);
+    wk_int sa = ia < 0 ? wk_int_of(1) : a[ia], sb = ib < 0 ? wk_int_of(1) : b[ib];
+    if (wk_int_same(sa, sb) || wk_int_eq(sb, wk_int_of(1)))
+      out_sizes[d] = sa;
+    else if (wk_int_eq(sa, wk_int_of(1)) || wk_int_eq(sa, sb))
+      out_sizes[d] = sb;
+    else {
+      wk__string text = {0};
+      wk_int_print(&text, sa);
+      wk__string_append(&text, ") must match the size of tensor b (");
+      wk_int_print(&text, sb);
+      wk_status status = wk_fail(WK_RUNTIME_ERROR, "The size of tensor a (%s) at non-singleton dimension %d",
+                                 text.text ? text.text : "?", d);
+      wk__string_release(&text);
+      return status;
+    }
+  }
+  *out_ndim = ndim;
+  return WK_OK;
+}
+
+wk_status wk__infer_size(const wk_int *shape, int ndim, wk_int numel, wk_int *out_sizes) {
+  int unknown = -1;
+  wk_int known = wk_int_of(1);
+  for (int d = 0; d < ndim; d++) {
+    out_sizes[d] = shape[d];
+    if (wk_int_is_known(shape[d]) && shape[d].bits == -1) {
+      if (unknown >= 0) return wk_fail(WK_RUNTIME_ERROR, "only one dimension can be inferred");
+      unknown = d;
+    } else if (wk_int_is_known(shape[d]) && shape[d].bits < 0) {
+      return wk_fail(WK_RUNTIME_ERROR, "invalid shape dimension %lld", (long long)shape[d].bits);
+    } else {
+      known = wk_int_mul(known, shape[d]);
+    }
+  }
+  bool fits = unknown < 0                          ? wk_int_eq(known, numel)
+              : wk_int_eq(known, wk_int_of(0)) ? wk_int_eq(numel, wk_int_of(0))
+                                                   : wk_int_eq(wk_int_mod(numel, known), wk_int_of(0));
+  wk__string text = {0};
+  if (fits && unknown >= 0 && wk_int_eq(known, wk_int_of(0))) {
+    wk__print_sizes(&text, shape, ndim);
+    wk_status status = wk_fail(WK_RUNTIME_ERROR,
+                               "cannot reshape tensor of 0 elements into shape %s because the unspecified dimension size -1 "
+                               "can be any value and is ambiguous",
+                               text.text ? text.text : "?");
+    wk__string_release(&text);
+    return status;
+  }
+  if (!fits) {
+    wk__print_sizes(&text, shape, ndim);
+    wk__string_append(&text, "' is invalid for input of size ");
+    wk_int_print(&text, numel);
+    wk_status status = wk_fail(WK_RUNTIME_ERROR, "shape '%s", text.text ? text.text : "?");
+    wk__string_release(&text);
+    return status;
+  }
+  if (unknown >= 0) out_sizes[unknown] = wk_int_floordiv(numel, known);
+  return WK_OK;
+}
+
+/* Walks the old dims from the back in runs that are contiguous among themselves, and fills new dims until their product
+ * is the run's; a new dim may not straddle two runs. */
+bool wk__view_strides(const wk_tensor *t, const wk_int *sizes, int ndim, wk_int *out_strides) {
+  if (wk_int_eq(t->numel, wk_int_of(0))) {
+    wk__contiguous_strides(out_strides, sizes, ndim);
+    return true;
+  }
+  int view = ndim - 1;
+  wk_int run_stride = t->ndim ? t->strides[t->ndim - 1] : wk_int_of(1), run = wk_int_of(1), filled = wk_int_of(1);
+  for (int d = t->ndim - 1; d >= 0; d--) {
+    run = wk_int_mul(run, t->sizes[d]);
+    bool run_ends = d == 0 || (!wk_int_eq(t->sizes[d - 1], wk_int_of(1)) &&
+                               !wk_int_eq(t->strides[d - 1], wk_int_mul(run, run_stride)));
+    if (!run_ends) continue;
+    while (view >= 0 && (wk_int_lt(filled, run) || wk_int_eq(sizes[view], wk_int_of(1)))) {
+      out_strides[view] = wk_int_mul(filled, run_stride);
+      filled = wk_int_mul(filled, sizes[view]);
+      view--;
+    }
+    if (!wk_int_eq(filled, run)) return false;
+    if (d > 0) {
+      run_stride = t->strides[d - 1];
+      run = filled = wk_int_of(1);
+    }
+  }
+  while (view >= 0) {
+    if (!wk_int_eq(sizes[view], wk_int_of(1))) return false;
+    out_strides[view--] = t->ndim ? run_stride : wk_int_of(1);
+  }
+  return true;
+}
+
+/* Dims of size above 1, ordered by stride; true when each stride is at least the reach of the smaller ones. `dense` asks
+ * for exactly the reach. */
+static bool strides_nest(const wk_tensor *t, bool dense) {
+  int order[WK_MAX_DIMS], n = 0;
+  for (int d = 0; d < t->ndim; d++) {
+    if (wk_int_is_known(t->sizes[d]) && t->sizes[d].bits == 1) continue;
+    if (!wk_int_is_known(t->strides[d]) || !wk_int_is_known(t->sizes[d])) return wk__is_contiguous(t);
+    int k = n++;
+    while (k > 0 && t->strides[order[k - 1]].bits > t->strides[d].bits) {
+      order[k] = order[k - 1];
+      k--;
+    }
+    order[k] = d;
+  }
+  int64_t reach = 1;
+  for (int k = 0; k < n; k++) {
+    int64_t stride = wk__stride(t, order[k]), size = wk__size(t, order[k]);
+    if (dense ? stride != reach : stride < reach) return false;
+    reach = dense ? reach * size : stride * (size - 1) + reach;
+  }
+  return true;
+}
+
+bool wk__non_overlapping_and_dense(const wk_tensor *t) { return wk__is_contiguous(t) || strides_nest(t, true); }
+
+bool wk__has_internal_overlap(const wk_tensor *t) {
+  if (wk__is_contiguous(t)) return false;
+  for (int d = 0; d < t->ndim; d++)
+    if (wk_int_is_known(t->strides[d]) && t->strides[d].bits == 0 &&
+        !(wk_int_is_known(t->sizes[d]) && t->sizes[d].bits <= 1))
+      return true;
+  return false;
+}
+
+void wk__memory_range(const wk_tensor *t, int64_t *out_begin, int64_t *out_end) {
+  int64_t low = t->offset.bits, high = low;
+  for (int d = 0; d < t->ndim; d++) {
+    int64_t reach = (wk__size(t, d) - 1) * wk__stride(t, d);
+    if (reach < 0)
+      low += reach;
+    else
+      high += reach;
+  }
+  int64_t item = (int64_t)wk__itemsize(t);
+  *out_begin = low * item;
+  *out_end = wk__numel(t) ? (high + 1) * item : low * item;
+}

@@ -1,0 +1,413 @@
+/* Fills of contiguous memory with PyTorch's CPU random values.
+ *
+ * In: a generator, memory, a count, parameters. Out: PyTorch 2.13's values, the generator advanced by the same words.
+ * Invariant: as in random_level.c, a*b + c is one fused operation where PyTorch's compiler made it one. Test:
+ * tests/c/test_generator.c.
+ *
+ * A fill draws words for BLOCK values, has a kernel turn them into BLOCK values, and keeps those wanted. */
+#include <float.h>
+#include <math.h>
+
+#include "base/base.h"
+#include "tensor/random_kernels.h"
+
+enum { BLOCK = WK__RANDOM_BLOCK };
+
+static void lock(wk__generator *generator) { pthread_mutex_lock(&generator->mutex); }
+static void unlock(wk__generator *generator) { pthread_mutex_unlock(&generator->mutex); }
+
+/* The words of up to BLOCK values, two a value for 64-bit draws; enough for L1 to hold. Kernels read all of it and what
+ * they make of words not drawn is dropped, but it has to be initialised. */
+typedef struct block {
+  uint32_t words[2 * BLOCK];
+} block;
+
+static int64_t block_draw(wk__generator *generator, block *b, int64_t wanted, bool two_words) {
+  int64_t count = wk__min(wanted, BLOCK);
+  wk__generator_draw(generator, b->words, two_words ? 2 * count : count);
+  return count;
+}
+
+static double draw_unit_f64(wk__generator *generator) {
+  uint32_t words[2];
+  wk__generator_draw(generator, words, 2);
+  return wk__unit_f64(wk__word64(words, 0));
+}
+
+extern const wk__random_kernels wk__random_kernels_portable;
+#ifdef __x86_64__
+extern const wk__random_kernels wk__random_kernels_avx2, wk__random_kernels_avx512;
+#endif
+
+const wk__random_kernels *wk__random_kernels_get(void) {
+#ifdef __x86_64__
+  static const wk__random_kernels *const by_level[WK__CPU_LEVEL_COUNT] = {
+      &wk__random_kernels_portable, &wk__random_kernels_avx2, &wk__random_kernels_avx512};
+  return by_level[wk__cpu_level_get()];
+#else
+  return &wk__random_kernels_portable;
+#endif
+}
+
+/* ---- uniform ---- */
+
+static wk_status uniform_check(double from, double to, double max, const char *type, const char *limits) {
+  if (!(from >= -max && from <= max)) return wk_fail(WK_RUNTIME_ERROR, "from is out of bounds for %s", type);
+  if (!(to >= -max && to <= max)) return wk_fail(WK_RUNTIME_ERROR, "to is out of bounds for %s", type);
+  if (!(from <= to))
+    return wk_fail(WK_RUNTIME_ERROR, "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", from,
+                   to);
+  if (!(to - from <= max))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "uniform_ expects to-from <= std::numeric_limits<%s>::max(), but found to=%g and from=%g which "
+                   "result in to-from to exceed the limit",
+                   limits, to, from);
+  return WK_OK;
+}
+
+static void uniform_locked_f32(wk__generator *generator, float *out, int64_t n, float from, float to) {
+  const wk__random_kernels *k = wk__random_kernels_get();
+  block b = {{0}};
+  float values[BLOCK];
+  while (n > 0) {
+    int64_t count = block_draw(generator, &b, n, false);
+    k->uniform_f32(b.words, count == BLOCK ? out : values, from, to);
+    if (count < BLOCK) memcpy(out, values, (size_t)count * sizeof *out);
+    out += count;
+    n -= count;
+  }
+}
+
+static void uniform_locked_f64(wk__generator *generator, double *out, int64_t n, double from, double to) {
+  const wk__random_kernels *k = wk__random_kernels_get();
+  block b = {{0}};
+  double values[BLOCK];
+  while (n > 0) {
+    int64_t count = block_draw(generator, &b, n, true);
+    k->uniform_f64(b.words, count == BLOCK ? out : values, from, to);
+    if (count < BLOCK) memcpy(out, values, (size_t)count * sizeof *out);
+    out += count;
+    n -= count;
+  }
+}
+
+wk_status wk__random_uniform_f32(wk__generator *generator, float *out, int64_t n, double from, double to) {
+  WK_TRY(uniform_check(from, to, FLT_MAX, "float", "Float"));
+  lock(generator);
+  uniform_locked_f32(generator, out, n, (float)from, (float)to);
+  unlock(generator);
+  return WK_OK;
+}
+
+wk_status wk__random_uniform_f64(wk__generator *generator, double *out, int64_t n, double from, double to) {
+  WK_TRY(uniform_check(from, to, DBL_MAX, "double", "Double"));
+  lock(generator);
+  uniform_locked_f64(generator, out, n, from, to);
+  unlock(generator);
+  return WK_OK;
+}
+
+/* ---- normal ---- */
+
+static wk_status normal_check(double std) {
+  if (!(std >= 0)) return wk_fail(WK_RUNTIME_ERROR, "normal expects std >= 0.0, but found std %g", std);
+  return WK_OK;
+}
+
+/* One value by Box-Muller in double. The pair's second value waits in the generator, unscaled. */
+static double normal_scalar(wk__generator *generator, double mean, double std) {
+  double value;
+  if (generator->has_normal) {
+    value = generator->normal;
+    generator->has_normal = false;
+  } else {
+    double u1 = draw_unit_f64(generator), u2 = draw_unit_f64(generator);
+    double radius = sqrt(-2.0 * log1p(-u2)), angle = 2.0 * M_PI * u1;
+    generator->normal = radius * sin(angle);
+    generator->has_normal = true;
+    value = radius * cos(angle);
+  }
+  return fma(value, std, mean);
+}
+
+static void normal_blocks_f64(double *data, int64_t blocks, double mean, double std) {
+  for (; blocks > 0; blocks--, data += 16) {
+    for (int j = 0; j < 8; j++) {
+      double radius = sqrt(-2.0 * log(1.0 - data[j])), angle = 2.0 * M_PI * data[j + 8];
+      data[j] = fma(radius * cos(angle), std, mean);
+      data[j + 8] = fma(radius * sin(angle), std, mean);
+    }
+  }
+}
+
+/* Whole blocks of 16, then, when n is no multiple of 16, the last 16 values again from fresh uniforms, over what was
+ * there. `waste` says whether the uniforms of the incomplete block are drawn all the same: PyTorch draws all n first
+ * for f32 and f64, block by block for half types. */
+static void normal_fill_f32(wk__generator *generator, float *out, int64_t n, float mean, float std, bool waste) {
+  const wk__random_kernels *k = wk__random_kernels_get();
+  int64_t whole = n & ~15ll;
+  for (int64_t done = 0; done < whole; done += BLOCK) { /* in pieces that stay in L1 */
+    int64_t count = wk__min(BLOCK, whole - done);
+    uniform_locked_f32(generator, out + done, count, 0, 1);
+    k->normal_f32(out + done, count / 16, mean, std);
+  }
+  if (whole == n) return;
+  if (waste) uniform_locked_f32(generator, out + whole, n - whole, 0, 1);
+  uniform_locked_f32(generator, out + n - 16, 16, 0, 1);
+  k->normal_f32(out + n - 16, 1, mean, std);
+}
+
+static void normal_fill_f64(wk__generator *generator, double *out, int64_t n, double mean, double std) {
+  uniform_locked_f64(generator, out, n, 0, 1);
+  normal_blocks_f64(out, n / 16, mean, std);
+  if (n % 16 == 0) return;
+  uniform_locked_f64(generator, out + n - 16, 16, 0, 1);
+  normal_blocks_f64(out + n - 16, 1, mean, std);
+}
+
+static wk_status normal_f32(wk__generator *generator, float *out, int64_t n, double mean, double std, bool contiguous,
+                            bool waste) {
+  WK_TRY(normal_check(std));
+  lock(generator);
+  if (contiguous && n >= 16)
+    normal_fill_f32(generator, out, n, (float)mean, (float)std, waste);
+  else
+    for (int64_t i = 0; i < n; i++) out[i] = (float)normal_scalar(generator, mean, std);
+  unlock(generator);
+  return WK_OK;
+}
+
+wk_status wk__random_normal_f32(wk__generator *generator, float *out, int64_t n, double mean, double std,
+                                bool contiguous) {
+  return normal_f32(generator, out, n, mean, std, contiguous, true);
+}
+
+wk_status wk__random_normal_half(wk__generator *generator, float *out, int64_t n, double mean, double std,
+                                 bool contiguous) {
+  return normal_f32(generator, out, n, mean, std, contiguous, false);
+}
+
+wk_status wk__random_normal_f64(wk__generator *generator, double *out, int64_t n, double mean, double std,
+                                bool contiguous) {
+  WK_TRY(normal_check(std));
+  lock(generator);
+  if (contiguous && n >= 16)
+    normal_fill_f64(generator, out, n, mean, std);
+  else
+    for (int64_t i = 0; i < n; i++) out[i] = normal_scalar(generator, mean, std);
+  unlock(generator);
+  return WK_OK;
+}
+
+/* ---- integers ---- */
+
+/* base + word % range, in uint64 so that it wraps; range 0 is 2^64. */
+static void int_fill(wk__generator *generator, int64_t *out, int64_t n, uint64_t range, int64_t base, bool two_words) {
+  block b;
+  lock(generator);
+  while (n > 0) {
+    int64_t count = block_draw(generator, &b, n, two_words);
+    for (int64_t i = 0; i < count; i++) {
+      uint64_t word = two_words ? wk__word64(b.words, i) : b.words[i];
+      if (range) word = (word | range) >> 32 ? word % range : (uint32_t)word % (uint32_t)range;
+      out[i] = (int64_t)(word + (uint64_t)base);
+    }
+    out += count;
+    n -= count;
+  }
+  unlock(generator);
+}
+
+void wk__random_int(wk__generator *generator, int64_t *out, int64_t n, uint64_t range, int64_t base) {
+  int_fill(generator, out, n, range, base, range == 0 || range >= 1ull << 28);
+}
+
+void wk__random_int_full(wk__generator *generator, int64_t *out, int64_t n, uint64_t modulus, bool two_words) {
+  int_fill(generator, out, n, modulus, 0, two_words);
+}
+
+/* The integer nearest to v with at most `digits` significant bits, ties to even. */
+static int64_t round_to_digits(int64_t v, int digits) {
+  uint64_t magnitude = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+  int excess = 64 - (magnitude ? __builtin_clzll(magnitude) : 64) - digits;
+  if (excess <= 0) return v;
+  uint64_t half = 1ull << (excess - 1), step = half << 1, rest = magnitude & (step - 1);
+  magnitude -= rest;
+  if (rest > half || (rest == half && magnitude & step)) magnitude += step;
+  if (v < 0) return (int64_t)(0 - magnitude);
+  return magnitude >> 63 ? INT64_MAX : (int64_t)magnitude;
+}
+
+/* Distance of floats of `digits` bits around v. */
+static int64_t digits_step(int64_t v, int digits) {
+  uint64_t magnitude = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+  return 1ll << (63 - __builtin_clzll(magnitude) - digits + 1);
+}
+
+wk_status wk__random_int_bounds(int64_t *from, int64_t *to, int digits) {
+  if (*from >= *to)
+    return wk_fail(WK_RUNTIME_ERROR, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+                   (long long)*from, (long long)*to);
+  int64_t after = round_to_digits(*from + 1, digits);
+  if (after < *from) *from = after + digits_step(*from + 1, digits);
+  int64_t before = round_to_digits(*to - 1, digits);
+  if (before >= *to) *to = before - digits_step(*to - 1, digits);
+  if (*from < *to) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from=%lld >= "
+                 "to=%lld",
+                 (long long)*from, (long long)*to);
+}
+
+static void swap_int(int64_t *a, int64_t *b) {
+  int64_t t = *a;
+  *a = *b;
+  *b = t;
+}
+
+/* Fisher-Yates from the front with one word a step. The remainder's bias is why PyTorch leaves it for large n. */
+static void permute_small(wk__generator *generator, int64_t *out, int64_t n) {
+  block b;
+  for (int64_t i = 0; i < n; i++) out[i] = i;
+  for (int64_t done = 0; done < n - 1;) {
+    int64_t count = block_draw(generator, &b, n - 1 - done, false);
+    for (int64_t i = 0; i < count; i++, done++) swap_int(&out[done], &out[done + b.words[i] % (uint32_t)(n - done)]);
+  }
+}
+
+/* The inside-out variant with two words a step. */
+static void permute_large(wk__generator *generator, int64_t *out, int64_t n) {
+  block b;
+  for (int64_t done = 0; done < n;) {
+    int64_t count = block_draw(generator, &b, n - done, true);
+    for (int64_t i = 0; i < count; i++, done++) {
+      int64_t at = (int64_t)(wk__word64(b.words, i) % (uint64_t)(done + 1));
+      out[done] = done;
+      swap_int(&out[done], &out[at]);
+    }
+  }
+}
+
+void wk__random_permutation(wk__generator *generator, int64_t *out, int64_t n) {
+  lock(generator);
+  if (n < UINT32_MAX / 20)
+    permute_small(generator, out, n);
+  else
+    permute_large(generator, out, n);
+  unlock(generator);
+}
+
+/* ---- bernoulli ---- */
+
+wk_status wk__random_bernoulli(wk__generator *generator, uint8_t *out, int64_t n, double p) {
+  if (!(p >= 0 && p <= 1)) return wk_fail(WK_RUNTIME_ERROR, "bernoulli_ expects p to be in [0, 1], but got p=%g", p);
+  const wk__random_kernels *k = wk__random_kernels_get();
+  int64_t threshold = (int64_t)ceil(p * 0x1p53);
+  block b = {{0}};
+  uint8_t values[BLOCK];
+  lock(generator);
+  while (n > 0) {
+    int64_t count = block_draw(generator, &b, n, true);
+    k->bernoulli(b.words, values, threshold);
+    memcpy(out, values, (size_t)count);
+    out += count;
+    n -= count;
+  }
+  unlock(generator);
+  return WK_OK;
+}
+
+static wk_status p_error(void) {
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could this error message be improved?  "
+                 "If so, please report an enhancement request to PyTorch.)");
+}
+
+/* How many of the first `wanted` probabilities precede one that is not in [0, 1]. */
+static int64_t valid_p32(const float *p, int64_t wanted) {
+  int64_t i = 0;
+  while (i < wanted && p[i] >= 0 && p[i] <= 1) i++;
+  return i;
+}
+
+static int64_t valid_p64(const double *p, int64_t wanted) {
+  int64_t i = 0;
+  while (i < wanted && p[i] >= 0 && p[i] <= 1) i++;
+  return i;
+}
+
+wk_status wk__random_bernoulli_p32(wk__generator *generator, uint8_t *out, int64_t n, const float *p) {
+  block b;
+  int64_t valid = valid_p32(p, n);
+  lock(generator);
+  for (int64_t done = 0; done < valid;) {
+    int64_t count = block_draw(generator, &b, valid - done, false);
+    for (int64_t i = 0; i < count; i++, done++) out[done] = wk__unit_f32(b.words[i]) < p[done];
+  }
+  unlock(generator);
+  return valid == n ? WK_OK : p_error();
+}
+
+wk_status wk__random_bernoulli_p64(wk__generator *generator, uint8_t *out, int64_t n, const double *p) {
+  block b;
+  int64_t valid = valid_p64(p, n);
+  lock(generator);
+  for (int64_t done = 0; done < valid;) {
+    int64_t count = block_draw(generator, &b, valid - done, true);
+    for (int64_t i = 0; i < count; i++, done++) out[done] = wk__unit_f64(wk__word64(b.words, i)) < p[done];
+  }
+  unlock(generator);
+  return valid == n ? WK_OK : p_error();
+}
+
+/* ---- distributions drawn in double ---- */
+
+static double exponential_value(double u, double scale, double unused) {
+  (void)unused;
+  return scale * log1p(-u);
+}
+
+static double geometric_value(double u, double log_q, double unused) {
+  (void)unused;
+  return ceil(log(u) / log_q);
+}
+
+static double cauchy_value(double u, double median, double sigma) { return fma(sigma, tan(M_PI * (u - 0.5)), median); }
+
+/* out[i] = value(u, a, b) with u uniform in [0, 1). */
+static void map_uniform(wk__generator *generator, double *out, int64_t n, double (*value)(double, double, double),
+                        double a, double b) {
+  lock(generator);
+  for (int64_t done = 0; done < n;) { /* in pieces that stay in L1 */
+    int64_t count = wk__min(BLOCK, n - done);
+    uniform_locked_f64(generator, out + done, count, 0, 1);
+    for (int64_t i = 0; i < count; i++, done++) out[done] = value(out[done], a, b);
+  }
+  unlock(generator);
+}
+
+wk_status wk__random_exponential(wk__generator *generator, double *out, int64_t n, double lambda) {
+  if (!(lambda > 0)) return wk_fail(WK_RUNTIME_ERROR, "exponential_ expects lambda > 0.0, but found lambda=%g", lambda);
+  map_uniform(generator, out, n, exponential_value, -1.0 / lambda, 0);
+  return WK_OK;
+}
+
+wk_status wk__random_geometric(wk__generator *generator, double *out, int64_t n, double p) {
+  if (!(p > 0 && p < 1)) return wk_fail(WK_RUNTIME_ERROR, "geometric_ expects p to be in (0, 1), but got p=%g", p);
+  map_uniform(generator, out, n, geometric_value, log1p(-p), 0);
+  return WK_OK;
+}
+
+wk_status wk__random_cauchy(wk__generator *generator, double *out, int64_t n, double median, double sigma) {
+  if (!(sigma > 0)) return wk_fail(WK_RUNTIME_ERROR, "cauchy_ expects sigma > 0.0, but found sigma=%g", sigma);
+  map_uniform(generator, out, n, cauchy_value, median, sigma);
+  return WK_OK;
+}
+
+wk_status wk__random_log_normal(wk__generator *generator, double *out, int64_t n, double mean, double std) {
+  if (!(std > 0)) return wk_fail(WK_RUNTIME_ERROR, "log_normal_ expects std > 0.0, but found std=%g", std);
+  lock(generator);
+  for (int64_t i = 0; i < n; i++) out[i] = exp(normal_scalar(generator, mean, std));
+  unlock(generator);
+  return WK_OK;
+}

@@ -1,0 +1,253 @@
+/* Tensor structs: creation, lifetime, geometry facts. A tensor owns its storage and its autograd data; whoever holds a
+ * reference owns the tensor. Structs come from a per-thread free list. The contiguous flag and numel are kept right by
+ * the one function that sets geometry. Tests: tests/c/test_tensor.c. */
+#include <pthread.h>
+
+#include "tensor/tensor.h"
+
+/* ---- structs ---- */
+
+enum { FREE_LIST_DEPTH = 256 };
+static _Thread_local struct {
+  wk_tensor *head;
+  int depth;
+  bool registered;
+} free_list;
+static pthread_key_t free_list_key;
+static pthread_once_t free_list_once = PTHREAD_ONCE_INIT;
+
+/* The next free struct is kept in `wrapper`. */
+static void drain_free_list(void *unused) {
+  (void)unused;
+  for (wk_tensor *t = free_list.head; t;) {
+    wk_tensor *next = t->wrapper;
+    wk__free(t);
+    t = next;
+  }
+  free_list.head = NULL;
+  free_list.depth = FREE_LIST_DEPTH; /* the thread is ending */
+}
+static void make_free_list_key(void) { (void)pthread_key_create(&free_list_key, drain_free_list); }
+
+static wk_tensor *struct_alloc(void) {
+  wk_tensor *t = free_list.head;
+  if (WK_LIKELY(t != NULL) && !wk__fault_now()) {
+    free_list.head = t->wrapper;
+    free_list.depth--;
+  } else {
+    t = wk__alloc(sizeof *t);
+    if (!t) return NULL;
+  }
+  memset(t, 0, offsetof(wk_tensor, dims));
+  atomic_init(&t->references, 1);
+  return t;
+}
+
+static void struct_free(wk_tensor *t) {
+#ifndef __SANITIZE_ADDRESS__
+  if (free_list.depth < FREE_LIST_DEPTH) {
+    if (WK_UNLIKELY(!free_list.registered)) {
+      pthread_once(&free_list_once, make_free_list_key);
+      free_list.registered = pthread_setspecific(free_list_key, &free_list) == 0;
+    }
+    t->wrapper = free_list.head;
+    free_list.head = t;
+    free_list.depth++;
+    return;
+  }
+#endif
+  wk__free(t);
+}
+
+void wk__tensor_destroy(wk_tensor *t) {
+  if (t->autograd) wk__autograd_release(t->autograd);
+  if (t->base) wk__release(t->base);
+  if (t->storage) wk__storage_release(t->storage);
+  if (t->sizes != t->dims) wk__free(t->sizes);
+  struct_free(t);
+}
+
+/* ---- geometry ---- */
+
+wk_int wk__sizes_numel(const wk_int *sizes, int ndim) {
+  wk_int n = wk_int_of(1);
+  for (int d = 0; d < ndim; d++) n = wk_int_mul(n, sizes[d]);
+  return n;
+}
+
+void wk__contiguous_strides(wk_int *strides, const wk_int *sizes, int ndim) {
+  wk_int run = wk_int_of(1);
+  for (int d = ndim - 1; d >= 0; d--) {
+    strides[d] = run;
+    run = wk_int_mul(run, wk_int_max(sizes[d], wk_int_of(1)));
+  }
+}
+
+static bool strides_contiguous(const wk_int *sizes, const wk_int *strides, int ndim, wk_int numel) {
+  if (wk_int_is_known(numel) && numel.bits == 0) return true;
+  wk_int run = wk_int_of(1);
+  for (int d = ndim - 1; d >= 0; d--) {
+    if (wk_int_is_known(sizes[d]) && sizes[d].bits == 1) continue;
+    if (!wk_int_same(strides[d], run)) return false;
+    run = wk_int_mul(run, sizes[d]);
+  }
+  return true;
+}
+
+wk_status wk__tensor_set_geometry(wk_tensor *t, const wk__spec *spec) {
+  int ndim = spec->ndim;
+  if (WK_UNLIKELY(ndim > WK__INLINE_DIMS)) {
+    wk_int *dims = wk__alloc(2 * (size_t)ndim * sizeof *dims);
+    if (!dims) return WK_OUT_OF_MEMORY;
+    if (t->sizes && t->sizes != t->dims) wk__free(t->sizes);
+    t->sizes = dims;
+  } else {
+    if (t->sizes && t->sizes != t->dims) wk__free(t->sizes);
+    t->sizes = t->dims;
+  }
+  t->strides = t->sizes + ndim;
+  for (int d = 0; d < ndim; d++) t->sizes[d] = spec->sizes[d];
+  for (int d = 0; d < ndim; d++) t->strides[d] = spec->strides[d];
+  t->ndim = spec->ndim;
+  t->dtype = spec->dtype;
+  t->device = spec->device;
+  t->offset = spec->offset;
+  t->numel = wk__sizes_numel(t->sizes, ndim);
+  bool contiguous = strides_contiguous(t->sizes, t->strides, ndim, t->numel);
+  t->flags = (uint8_t)((t->flags & ~WK__TENSOR_CONTIGUOUS) | (contiguous ? WK__TENSOR_CONTIGUOUS : 0));
+  return WK_OK;
+}
+
+void wk__spec_contiguous(wk__spec *spec, wk_dtype dtype, wk_device device, int ndim, const wk_int *sizes) {
+  spec->dtype = (uint8_t)dtype;
+  spec->device = device;
+  spec->ndim = (uint8_t)ndim;
+  spec->offset = wk_int_of(0);
+  for (int d = 0; d < ndim; d++) spec->sizes[d] = sizes[d];
+  wk__contiguous_strides(spec->strides, spec->sizes, ndim);
+}
+
+void wk__spec_of(wk__spec *spec, const wk_tensor *t) {
+  spec->dtype = t->dtype;
+  spec->device = t->device;
+  spec->ndim = t->ndim;
+  spec->offset = t->offset;
+  for (int d = 0; d < t->ndim; d++) {
+    spec->sizes[d] = t->sizes[d];
+    spec->strides[d] = t->strides[d];
+  }
+}
+
+wk_int wk__spec_numel(const wk__spec *spec) { return wk__sizes_numel(spec->sizes, spec->ndim); }
+
+/* ---- creation ---- */
+
+wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) {
+  wk_tensor *t = struct_alloc();
+  if (t && wk__tensor_set_geometry(t, spec) == WK_OK) {
+    t->storage = steal_storage;
+    return t;
+  }
+  if (t) struct_free(t);
+  wk__storage_release(steal_storage);
+  return NULL;
+}
+
+/* Bytes of a new tensor; -1 with the error set when sizes are negative or the product overflows. */
+static int64_t spec_bytes(const wk__spec *spec) {
+  int64_t extent = 1, numel = 1;
+  for (int d = 0; d < spec->ndim; d++) {
+    int64_t size = spec->sizes[d].bits, stride = spec->strides[d].bits, reach;
+    if (size < 0) {
+      wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld", (long long)size);
+      return -1;
+    }
+    if (__builtin_mul_overflow(numel, size, &numel) || __builtin_mul_overflow(wk__max(size, 1) - 1, stride, &reach) ||
+        __builtin_add_overflow(extent, reach, &extent)) {
+      wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed");
+      return -1;
+    }
+  }
+  if (numel == 0) return 0;
+  int64_t bytes;
+  if (__builtin_mul_overflow(extent, (int64_t)wk__dtypes[spec->dtype].size, &bytes)) {
+    wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed");
+    return -1;
+  }
+  return bytes;
+}
+
+wk_tensor *wk__tensor_from_spec(const wk__spec *spec) {
+  if (spec->device.type == WK_META) return wk__tensor_shape_only(spec);
+  int64_t bytes = spec_bytes(spec);
+  if (bytes < 0) return NULL;
+  wk_storage *storage = wk__storage_create(spec->device, bytes);
+  return storage ? wk__tensor_over(storage, spec) : NULL;
+}
+
+wk_tensor *wk__tensor_shape_only(const wk__spec *spec) { return wk__tensor_over(NULL, spec); }
+
+wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) {
+  wk__spec spec;
+  wk__spec_of(&spec, tensor);
+  return wk__tensor_shape_only(&spec);
+}
+
+wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) {
+  wk_tensor *t = wk__tensor_over(base->storage ? wk__storage_retain(base->storage) : NULL, spec);
+  if (t) t->flags |= base->flags & (WK__TENSOR_NO_VERSION | WK__TENSOR_INFERENCE);
+  return t;
+}
+
+/* ---- public ---- */
+
+static wk_status spec_from_ints(wk__spec *spec, wk_dtype dtype, int ndim, const int64_t *sizes) {
+  if (dtype >= WK_DTYPE_COUNT) return wk_fail(WK_TYPE_ERROR, "invalid dtype %d", (int)dtype);
+  if (ndim < 0 || ndim > WK_MAX_DIMS)
+    return wk_fail(WK_VALUE_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
+  wk_int dims[WK_MAX_DIMS];
+  for (int d = 0; d < ndim; d++) dims[d] = wk_int_of(sizes[d]);
+  wk__spec_contiguous(spec, dtype, WK__CPU_DEVICE, ndim, dims);
+  return WK_OK;
+}
+
+wk_tensor *wk_tensor_create(wk_dtype dtype, int ndim, const int64_t *sizes) {
+  wk__spec spec;
+  return spec_from_ints(&spec, dtype, ndim, sizes) ? NULL : wk__tensor_from_spec(&spec);
+}
+
+wk_tensor *wk_tensor_from_memory(void *data, wk_dtype dtype, int ndim, const int64_t *sizes, const int64_t *strides,
+                                 void (*release)(void *context), void *context) {
+  wk__spec spec;
+  if (spec_from_ints(&spec, dtype, ndim, sizes)) return NULL;
+  for (int d = 0; strides && d < ndim; d++) spec.strides[d] = wk_int_of(strides[d]);
+  int64_t bytes = spec_bytes(&spec);
+  wk_storage *storage = bytes < 0 ? NULL : wk__storage_from_memory(data, bytes, release, context);
+  return storage ? wk__tensor_over(storage, &spec) : NULL;
+}
+
+wk_tensor *wk_tensor_from_data(const void *data, wk_dtype dtype, int ndim, const int64_t *sizes) {
+  wk_tensor *t = wk_tensor_create(dtype, ndim, sizes);
+  if (t && wk__numel(t)) memcpy(wk__data(t), data, (size_t)wk__numel(t) * wk__itemsize(t));
+  return t;
+}
+
+wk_tensor *wk_tensor_retain(wk_tensor *tensor) { return wk__retain(tensor); }
+void wk_tensor_release(wk_tensor *tensor) { wk__release(tensor); }
+wk_dtype wk_tensor_dtype(const wk_tensor *t) { return (wk_dtype)t->dtype; }
+wk_device wk_tensor_device(const wk_tensor *t) { return t->device; }
+int wk_tensor_ndim(const wk_tensor *t) { return t->ndim; }
+int64_t wk_tensor_size(const wk_tensor *t, int dim) { return wk__size(t, dim < 0 ? dim + t->ndim : dim); }
+int64_t wk_tensor_stride(const wk_tensor *t, int dim) { return wk__stride(t, dim < 0 ? dim + t->ndim : dim); }
+int64_t wk_tensor_numel(const wk_tensor *t) { return wk__numel(t); }
+bool wk_tensor_is_contiguous(const wk_tensor *t) { return wk__is_contiguous(t); }
+void *wk_tensor_data(const wk_tensor *t) { return wk__data(t); }
+
+wk_status wk_tensor_item(const wk_tensor *t, double *out_value) {
+  if (!wk_int_is_known(t->numel) || t->numel.bits != 1)
+    return wk_fail(WK_RUNTIME_ERROR, "a Tensor with %lld elements cannot be converted to Scalar",
+                   wk_int_is_known(t->numel) ? (long long)t->numel.bits : -1LL);
+  if (!t->storage) return wk_fail(WK_RUNTIME_ERROR, "Tensor.item() cannot be called on meta tensors");
+  *out_value = wk__scalar_double(wk__element_get(wk__data(t), (wk_dtype)t->dtype));
+  return WK_OK;
+}

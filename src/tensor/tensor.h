@@ -1,0 +1,241 @@
+/* What the other parts may use of tensor/: the structs, views, scalars, dtype facts, device providers.
+ * Sizes and strides are wk_int everywhere, so that the same code serves concrete tensors and tracing ones. */
+#ifndef WICK_TENSOR_TENSOR_H
+#define WICK_TENSOR_TENSOR_H
+
+#include "base/base.h"
+#include "sym/sym.h"
+#include "wick/tensor.h"
+
+/* ================================================ dtypes (dtype.c) =============================================== */
+
+typedef enum wk__category { WK__BOOL_KIND, WK__INTEGER_KIND, WK__FLOAT_KIND, WK__COMPLEX_KIND } wk__category;
+
+typedef struct wk__dtype_info {
+  const char *name;       /* "float32" */
+  const char *legacy;     /* "Float": the word in PyTorch's error messages */
+  const char *numpy;      /* array-interface type string without byte order, "f4"; NULL when NumPy has none */
+  const char *safetensors; /* "F32"; NULL when the format has none */
+  uint8_t size;           /* bytes */
+  uint8_t category;       /* wk__category */
+  uint8_t compute;        /* the wk_dtype that kernels compute in: f32, f64, i64 or bool */
+} wk__dtype_info;
+
+extern const wk__dtype_info wk__dtypes[WK_DTYPE_COUNT];
+static inline const char *wk__dtype_legacy(wk_dtype d) { return wk__dtypes[d].legacy; }
+static inline wk__category wk__dtype_category(wk_dtype d) { return (wk__category)wk__dtypes[d].category; }
+wk_dtype wk__promote(wk_dtype a, wk_dtype b);      /* PyTorch's promote_types */
+bool wk__can_cast(wk_dtype from, wk_dtype to);     /* PyTorch's can_cast: no drop of category */
+wk_dtype wk__default_dtype(void);                  /* per thread; float32 at the start */
+void wk__default_dtype_set(wk_dtype dtype);
+
+/* A Python-like number. */
+typedef struct wk__scalar {
+  uint8_t category; /* bool and integers in i, floats in d */
+  union {
+    int64_t i;
+    double d;
+  };
+} wk__scalar;
+static inline double wk__scalar_double(wk__scalar s) { return s.category == WK__FLOAT_KIND ? s.d : (double)s.i; }
+/* Float to integer as PyTorch's CPU kernels do it on x86: out of range gives INT64_MIN. */
+static inline int64_t wk__double_to_int(double d) {
+  return d >= -9223372036854775808.0 && d < 9223372036854775808.0 ? (int64_t)d : INT64_MIN;
+}
+static inline int64_t wk__scalar_int(wk__scalar s) {
+  return s.category == WK__FLOAT_KIND ? wk__double_to_int(s.d) : s.i;
+}
+wk__scalar wk__element_get(const void *element, wk_dtype dtype);
+void wk__element_set(void *element, wk_dtype dtype, wk__scalar value);
+
+/* One element of the small float formats; round to nearest even. */
+float wk__f16_to_f32(uint16_t h);
+uint16_t wk__f32_to_f16(float f);
+static inline float wk__bf16_to_f32(uint16_t h) {
+  uint32_t u = (uint32_t)h << 16;
+  float f;
+  memcpy(&f, &u, 4);
+  return f;
+}
+static inline uint16_t wk__f32_to_bf16(float f) {
+  uint32_t u;
+  memcpy(&u, &f, 4);
+  if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
+  return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+float wk__f8_to_f32(uint8_t v, wk_dtype format);
+uint8_t wk__f32_to_f8(float f, wk_dtype format);
+
+/* ============================================== storage (storage.c) ============================================== */
+
+/* Owned by the tensors over it (reference count). The bytes never move while a tensor holds it, except by resize_. */
+struct wk_storage {
+  _Atomic int32_t references;
+  _Atomic uint32_t version; /* in-place writes so far; shared by every tensor over the bytes */
+  void *data;
+  int64_t bytes;            /* usable size */
+  int64_t capacity;         /* the allocator's block; 0 when the memory is not the allocator's */
+  wk_device device;
+  void (*release)(void *context); /* for memory that came from outside; NULL otherwise */
+  void *context;
+};
+
+wk_storage *wk__storage_create(wk_device device, int64_t bytes) WK_MUST_USE;
+wk_storage *wk__storage_from_memory(void *data, int64_t bytes, void (*release)(void *), void *context) WK_MUST_USE;
+static inline wk_storage *wk__storage_retain(wk_storage *s) {
+  atomic_fetch_add_explicit(&s->references, 1, memory_order_relaxed);
+  return s;
+}
+void wk__storage_release(wk_storage *storage);
+WK_MUST_USE wk_status wk__storage_resize(wk_storage *storage, int64_t bytes); /* keeps contents; never shrinks memory */
+
+/* Devices are providers: memory here, kernels through ops/. */
+typedef struct wk__device_provider {
+  const char *name; /* "cpu" */
+  void *(*allocate)(int64_t bytes, int64_t *out_capacity); /* 64-byte aligned; NULL with the error set */
+  void (*release)(void *data, int64_t capacity);
+} wk__device_provider;
+const wk__device_provider *wk__device_provider_get(wk_device device); /* NULL with the error set when there is none */
+WK_MUST_USE wk_status wk__device_parse(const char *text, wk_device *out_device); /* "cpu", "cuda:1", PyTorch's errors */
+void wk__device_print(wk__string *s, wk_device device);
+static inline bool wk__device_equal(wk_device a, wk_device b) { return a.type == b.type && a.index == b.index; }
+#define WK__CPU_DEVICE ((wk_device){WK_CPU, -1})
+
+/* CPU allocator (allocator.c): size-class caches; what it keeps is bounded. */
+int64_t wk__allocator_live_bytes(void);
+int64_t wk__allocator_peak_bytes(void);
+void wk__allocator_reset_peak(void);
+void wk__allocator_release_cached(void);
+
+/* =============================================== tensors (tensor.c) ============================================== */
+
+/* Layers around an operator call that a tensor asks for; the bits of wk_tensor.keys. Order = order of the layers. */
+enum {
+  WK__KEY_TRACE = 1,    /* its value is a graph node: record */
+  WK__KEY_AUTOGRAD = 2, /* requires grad or has a grad_fn: keep tape */
+  WK__KEY_AUTOCAST = 4, /* (thread only) */
+  WK__KEY_PYTHON = 8,   /* a Python subclass overrides the call */
+};
+
+enum {
+  WK__TENSOR_CONTIGUOUS = 1,   /* row-major without gaps; kept up to date when sizes or strides are set */
+  WK__TENSOR_NO_VERSION = 2,   /* from .data: in-place writes through it are not counted */
+  WK__TENSOR_INFERENCE = 4,    /* made under inference_mode */
+};
+
+typedef struct wk__autograd wk__autograd; /* autograd/: gradient, grad_fn, hooks, view relation */
+
+/* Owned by reference count. `sizes` and `strides` point into `dims` or, above WK__INLINE_DIMS, to the heap. */
+enum { WK__INLINE_DIMS = 6 };
+struct wk_tensor {
+  _Atomic int32_t references;
+  uint8_t dtype; /* wk_dtype */
+  uint8_t ndim;
+  uint8_t keys;  /* WK__KEY_* */
+  uint8_t flags; /* WK__TENSOR_* */
+  wk_device device;
+  wk_int offset;         /* elements from the storage's start */
+  wk_int numel;          /* product of the sizes */
+  wk_int *sizes;         /* (ndim) */
+  wk_int *strides;       /* (ndim), elements */
+  wk_storage *storage;   /* owned; NULL for a tensor that only has a shape (device meta, tracing, saved shapes) */
+  wk_tensor *base;       /* owned: of a view made while recording, the tensor that it looks at; NULL otherwise */
+  wk__autograd *autograd; /* owned; NULL until needed */
+  void *trace;           /* graph node of a tracing tensor, owned by its graph */
+  void *wrapper;         /* borrowed: the embedding language's object while it lives */
+  wk_int dims[2 * WK__INLINE_DIMS];
+};
+
+/* What a tensor will be: an operator's shape rule fills one, an allocation reads it. */
+typedef struct wk__spec {
+  uint8_t dtype;
+  uint8_t ndim;
+  wk_device device;
+  wk_int offset; /* views only */
+  wk_int sizes[WK_MAX_DIMS];
+  wk_int strides[WK_MAX_DIMS];
+} wk__spec;
+
+/* Sets dtype, device, ndim, sizes and contiguous strides. */
+void wk__spec_contiguous(wk__spec *spec, wk_dtype dtype, wk_device device, int ndim, const wk_int *sizes);
+void wk__spec_of(wk__spec *spec, const wk_tensor *tensor); /* same geometry */
+wk_int wk__spec_numel(const wk__spec *spec);
+
+wk_tensor *wk__tensor_from_spec(const wk__spec *spec) WK_MUST_USE;                /* with new storage */
+wk_tensor *wk__tensor_shape_only(const wk__spec *spec) WK_MUST_USE;               /* without storage */
+wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) WK_MUST_USE;              /* its shape, without storage */
+wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) WK_MUST_USE; /* same storage, new geometry */
+wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) WK_MUST_USE;
+/* Changes a tensor's geometry in place (set_, resize_, t_, .data = ...). Checks nothing. */
+WK_MUST_USE wk_status wk__tensor_set_geometry(wk_tensor *tensor, const wk__spec *spec);
+
+static inline wk_tensor *wk__retain(const wk_tensor *t) {
+  if (t) atomic_fetch_add_explicit(&((wk_tensor *)t)->references, 1, memory_order_relaxed);
+  return (wk_tensor *)t;
+}
+void wk__tensor_destroy(wk_tensor *tensor);
+static inline void wk__release(wk_tensor *t) {
+  if (t && atomic_fetch_sub_explicit(&t->references, 1, memory_order_acq_rel) == 1) wk__tensor_destroy(t);
+}
+static inline void wk__release_cleanup(wk_tensor **t) { wk__release(*t); }
+#define WK__OWNED __attribute__((cleanup(wk__release_cleanup))) wk_tensor * /* released when the block ends */
+
+static inline int64_t wk__size(const wk_tensor *t, int dim) { return t->sizes[dim].bits; }     /* concrete only */
+static inline int64_t wk__stride(const wk_tensor *t, int dim) { return t->strides[dim].bits; } /* concrete only */
+static inline int64_t wk__numel(const wk_tensor *t) { return t->numel.bits; }                  /* concrete only */
+static inline bool wk__is_contiguous(const wk_tensor *t) { return t->flags & WK__TENSOR_CONTIGUOUS; }
+static inline size_t wk__itemsize(const wk_tensor *t) { return wk__dtypes[t->dtype].size; }
+static inline char *wk__data(const wk_tensor *t) {
+  return t->storage ? (char *)t->storage->data + t->offset.bits * (int64_t)wk__itemsize(t) : NULL;
+}
+static inline void wk__version_bump(wk_tensor *t) {
+  if (t->storage && !(t->flags & WK__TENSOR_NO_VERSION))
+    atomic_fetch_add_explicit(&t->storage->version, 1, memory_order_relaxed);
+}
+static inline uint32_t wk__version(const wk_tensor *t) {
+  return t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
+}
+bool wk__same_sizes(const wk_tensor *a, const wk_tensor *b); /* guards symbolic sizes */
+/* No two index tuples share an element (conservative: false when unsure). */
+bool wk__non_overlapping_and_dense(const wk_tensor *t);
+bool wk__has_internal_overlap(const wk_tensor *t);
+/* Bytes [begin, end) of the storage that the tensor can touch; empty tensors give begin == end. */
+void wk__memory_range(const wk_tensor *t, int64_t *out_begin, int64_t *out_end);
+wk_int wk__sizes_numel(const wk_int *sizes, int ndim);
+void wk__contiguous_strides(wk_int *strides, const wk_int *sizes, int ndim);
+void wk__print_sizes(wk__string *s, const wk_int *sizes, int ndim); /* "[2, 3]" */
+
+/* Defined by the parts below that own these pointers. */
+void wk__autograd_release(wk__autograd *meta);
+
+/* ============================================== geometry (geometry.c) ============================================ */
+
+/* Maps -ndim..ndim-1 to 0..ndim-1 (a 0-dim tensor takes -1 and 0); else PyTorch's IndexError. */
+WK_MUST_USE wk_status wk__wrap_dim(int64_t dim, int ndim, int *out_dim);
+/* Broadcast shape of two shapes; out may alias neither. */
+WK_MUST_USE wk_status wk__broadcast(const wk_int *a, int a_ndim, const wk_int *b, int b_ndim, wk_int *out_sizes,
+                                    int *out_ndim);
+/* Fills one -1 of `shape`; PyTorch's "shape '[..]' is invalid for input of size n". */
+WK_MUST_USE wk_status wk__infer_size(const wk_int *shape, int ndim, wk_int numel, wk_int *out_sizes);
+/* Strides that view `tensor` as `sizes` without a copy; false when there are none. */
+bool wk__view_strides(const wk_tensor *tensor, const wk_int *sizes, int ndim, wk_int *out_strides);
+
+/* ================================================ text (print.c) ================================================= */
+
+typedef struct wk__print_options {
+  int precision;     /* digits after the point: 4 */
+  int64_t threshold; /* elements above which a summary is printed: 1000 */
+  int edge_items;    /* of a summary: 3 */
+  int line_width;    /* 80 */
+  int scientific;    /* -1: decide; 0, 1 */
+} wk__print_options;
+extern _Thread_local wk__print_options wk__print_settings;
+void wk__print_profile(const char *name);      /* "default", "short" or "full", as torch.set_printoptions; others: nothing */
+extern const char *wk__print_module_name;      /* before dtypes, "torch" at the start; set once, before tensors print */
+/* repr: prefix "tensor(" or a subclass's; suffix, such as "grad_fn=<AddBackward0>", may be NULL. The values must be in the
+ * CPU's memory, else WK_NOT_IMPLEMENTED; a tensor without storage prints "..." for them. */
+WK_MUST_USE wk_status wk__tensor_print(wk__string *s, const wk_tensor *tensor, const char *prefix, const char *suffix);
+WK_MUST_USE wk_status wk__scalar_print(wk__string *s, wk__scalar value); /* as Python's repr */
+double wk__double_parse(const char *text, const char **out_end); /* strtod with a point in every locale */
+
+#endif

@@ -1,0 +1,338 @@
+/* runtime/gemm: every product must equal, bit for bit, what gemm.h promises (chains of fused multiply-adds in blocks of k),
+ * at every CPU level of the machine and for 1 to 4 threads; and it must be near the true product. */
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "runtime/gemm.h"
+#include "runtime/workspace.h"
+
+enum { MAX_THREADS = 4, RANDOM_SHAPES = 250 };
+
+/* ---- Values ---- */
+
+static uint64_t random_state = 1;
+
+static uint64_t random_bits(void) { /* splitmix64 */
+  uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
+  z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ z >> 27) * 0x94d049bb133111ebull;
+  return z ^ z >> 31;
+}
+
+static int64_t random_below(int64_t n) { return (int64_t)(random_bits() % (uint64_t)n); }
+
+static double get(const void *p, wk__gemm_type type, int64_t i) {
+  return type == WK__GEMM_F32 ? (double)((const float *)p)[i] : ((const double *)p)[i];
+}
+
+static void set(void *p, wk__gemm_type type, int64_t i, double x) {
+  if (type == WK__GEMM_F32) {
+    ((float *)p)[i] = (float)x;
+  } else {
+    ((double *)p)[i] = x;
+  }
+}
+
+static void *random_array(wk__gemm_type type, int64_t n) {
+  void *p = malloc((size_t)(n + 1) * sizeof(double));
+  for (int64_t i = 0; i < n; i++) set(p, type, i, (double)(int64_t)random_bits() * 0x1p-63);
+  return p;
+}
+
+/* ---- The promise of gemm.h, word for word ---- */
+
+static double multiply_add(wk__gemm_type type, double x, double y, double z) {
+  return type == WK__GEMM_F32 ? (double)fmaf((float)x, (float)y, (float)z) : fma(x, y, z);
+}
+
+static double round_to(wk__gemm_type type, double x) { return type == WK__GEMM_F32 ? (double)(float)x : x; }
+
+static double promised_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
+  double alpha = round_to(g->type, g->alpha), beta = round_to(g->type, g->beta);
+  double scaled = g->beta == 0 ? 0 : round_to(g->type, beta * c), result = scaled;
+  if (g->alpha == 0) return scaled;
+  for (int64_t k = 0; k < g->k; k += WK__GEMM_K_BLOCK) {
+    double chain = 0;
+    for (int64_t p = k; p < wk__min(k + WK__GEMM_K_BLOCK, g->k); p++) {
+      chain = multiply_add(g->type, get(g->a, g->type, batch * g->a_batch + i * g->a_row + p * g->a_column),
+                           get(g->b, g->type, batch * g->b_batch + p * g->b_row + j * g->b_column), chain);
+    }
+    bool overwrite = k == 0 && g->beta == 0;
+    result = overwrite ? round_to(g->type, chain * alpha) : multiply_add(g->type, alpha, chain, result);
+  }
+  return result;
+}
+
+static double true_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
+  long double sum = 0;
+  for (int64_t p = 0; p < g->k; p++) {
+    sum += (long double)get(g->a, g->type, batch * g->a_batch + i * g->a_row + p * g->a_column) *
+           (long double)get(g->b, g->type, batch * g->b_batch + p * g->b_row + j * g->b_column);
+  }
+  return (double)((long double)g->alpha * sum) + (g->beta == 0 ? 0 : g->beta * c);
+}
+
+static int64_t c_size(const wk__gemm *g) { return (g->batch - 1) * g->c_batch + g->m * g->c_row; }
+
+/* C as promised; what lies between its rows stays as it was. Every 61st element is also held against the true product. */
+static void *promised(const wk__gemm *g, const void *c) {
+  double tolerance = (g->type == WK__GEMM_F32 ? 1e-6 : 1e-15) * (double)(g->k + 4) * (1 + fabs(g->alpha) + fabs(g->beta));
+  void *want = malloc((size_t)(c_size(g) + 1) * sizeof(double));
+  memcpy(want, c, (size_t)c_size(g) * sizeof(double));
+  int64_t count = 0;
+  for (int64_t batch = 0; batch < g->batch; batch++) {
+    for (int64_t i = 0; i < g->m; i++) {
+      for (int64_t j = 0; j < g->n; j++) {
+        int64_t at = batch * g->c_batch + i * g->c_row + j;
+        double value = promised_element(g, batch, i, j, get(c, g->type, at));
+        set(want, g->type, at, value);
+        if (count++ % 61 == 0) {
+          double exact = true_element(g, batch, i, j, get(c, g->type, at));
+          assert_true(fabs(value - exact) <= tolerance * (1 + fabs(exact)));
+        }
+      }
+    }
+  }
+  return want;
+}
+
+/* ---- Checking ---- */
+
+static int64_t element_size(const wk__gemm *g) { return g->type == WK__GEMM_F32 ? sizeof(float) : sizeof(double); }
+
+static void run_and_compare(const wk__gemm *g, const void *c, const void *want, int threads) {
+  size_t bytes = (size_t)(c_size(g) * element_size(g));
+  wk__gemm run = *g;
+  assert_int_equal(wk_set_num_threads(threads), WK_OK);
+  run.c = malloc(bytes + 1);
+  memcpy(run.c, c, bytes);
+  assert_int_equal(wk__gemm_run(&run), WK_OK);
+  if (memcmp(run.c, want, bytes) != 0) {
+    int64_t at = 0;
+    while (get(run.c, g->type, at) == get(want, g->type, at)) at++;
+    fail_msg("%s (%ld, %ld, %ld) batch %ld, %s, %d threads: element %ld is %a, not %a", g->type ? "f64" : "f32", (long)g->m,
+             (long)g->n, (long)g->k, (long)g->batch, wk__cpu_level_name(wk__cpu_level_get()), threads, (long)at,
+             get(run.c, g->type, at), get(want, g->type, at));
+  }
+  free(run.c);
+}
+
+/* At all levels; the portable one, slow as it is, with few threads and small products only. */
+static void check(const wk__gemm *g, const void *c) {
+  void *want = promised(g, c);
+  for (int level = 0; level <= (int)wk__cpu_level_max(); level++) {
+    if (level == WK__CPU_PORTABLE && g->m * g->n * g->k * g->batch > 1 << 21) continue;
+    assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
+    for (int threads = 1; threads <= MAX_THREADS; threads++) run_and_compare(g, c, want, threads);
+  }
+  assert_int_equal(wk__cpu_level_set(wk__cpu_level_max()), WK_OK);
+  free(want);
+}
+
+/* Contiguous operands, transposed or not */
+static wk__gemm product(wk__gemm_type type, int64_t m, int64_t n, int64_t k, bool a_transposed, bool b_transposed) {
+  wk__gemm g = {.type = type, .m = m, .n = n, .k = k, .alpha = 1, .batch = 1, .c_row = n};
+  g.a_row = a_transposed ? 1 : k, g.a_column = a_transposed ? m : 1, g.a_batch = m * k;
+  g.b_row = b_transposed ? 1 : n, g.b_column = b_transposed ? k : 1, g.b_batch = k * n;
+  g.c_batch = m * n;
+  return g;
+}
+
+static void check_product(wk__gemm g) {
+  void *a = random_array(g.type, wk__max(g.a_batch, g.m * g.k) * g.batch);
+  void *b = random_array(g.type, wk__max(g.b_batch, g.k * g.n) * g.batch);
+  void *c = random_array(g.type, c_size(&g));
+  g.a = a, g.b = b;
+  check(&g, c);
+  free(a), free(b), free(c);
+}
+
+/* ---- Tests ---- */
+
+static const int64_t odd_sizes[] = {0, 1, 2, 3, 5, 7, 13, 14, 15, 16, 17, 28, 31, 32, 33, 48, 63, 64, 65, 100, 127, 130};
+
+static void odd_shapes_in_all_forms(void **state) {
+  (void)state;
+  for (int i = 0; i < RANDOM_SHAPES; i++) {
+    int64_t m = odd_sizes[random_below(WK_COUNT(odd_sizes))], n = odd_sizes[random_below(WK_COUNT(odd_sizes))];
+    int64_t k = odd_sizes[random_below(WK_COUNT(odd_sizes))];
+    check_product(product(i % 3 ? WK__GEMM_F32 : WK__GEMM_F64, m, n, k, i >> 1 & 1, i >> 2 & 1));
+  }
+}
+
+/* One shape for each path and its edges: stream, strip (packed, in place, split by rows), blocked; more than one k-block. */
+static void every_path(void **state) {
+  (void)state;
+  static const int64_t shapes[][3] = {{8, 700, 1000}, {1, 4097, 500},  {12, 300, 800}, {5, 2500, 30},  {1, 500, 1200},
+                                      {900, 1, 401},  {1000, 3, 70},   {700, 40, 390}, {20, 900, 770}, {231, 300, 400},
+                                      {300, 257, 800}, {500, 513, 100}, {14, 512, 512}, {600, 16, 16},  {225, 129, 385}};
+  for (size_t i = 0; i < WK_COUNT(shapes); i++) {
+    for (int form = 0; form < 4; form++) {
+      wk__gemm g = product(WK__GEMM_F32, shapes[i][0], shapes[i][1], shapes[i][2], form & 1, form >> 1);
+      check_product(g);
+      g.type = WK__GEMM_F64, g.beta = 1;
+      if (form == (int)(i % 4)) check_product(g);
+    }
+  }
+}
+
+static void alpha_and_beta(void **state) {
+  (void)state;
+  static const double factors[] = {0, 1, -1, 0.3, 2.5};
+  static const int64_t shapes[][3] = {{17, 33, 20}, {3, 2100, 400}, {240, 140, 400}, {9, 1, 50}, {40, 60, 0}};
+  for (size_t s = 0; s < WK_COUNT(shapes); s++) {
+    for (size_t i = 0; i < WK_COUNT(factors) * WK_COUNT(factors); i++) {
+      wk__gemm g = product(i % 4 ? WK__GEMM_F32 : WK__GEMM_F64, shapes[s][0], shapes[s][1], shapes[s][2], false, i & 1);
+      g.alpha = factors[i % WK_COUNT(factors)], g.beta = factors[i / WK_COUNT(factors)];
+      check_product(g);
+    }
+  }
+}
+
+/* beta = 0 overwrites whatever is there; a NaN in A or B must come through. */
+static void nan_in_c_is_overwritten(void **state) {
+  (void)state;
+  static const int64_t shapes[][3] = {{6, 40, 30}, {2, 3000, 50}, {230, 130, 10}, {30, 20, 0}};
+  for (size_t s = 0; s < WK_COUNT(shapes); s++) {
+    wk__gemm g = product(WK__GEMM_F32, shapes[s][0], shapes[s][1], shapes[s][2], false, false);
+    float *a = random_array(g.type, g.m * g.k), *b = random_array(g.type, g.k * g.n), *c = random_array(g.type, g.m * g.n);
+    for (int64_t i = 0; i < g.m * g.n; i++) c[i] = NAN;
+    g.a = a, g.b = b, g.c = c;
+    assert_int_equal(wk__gemm_run(&g), WK_OK);
+    for (int64_t i = 0; i < g.m * g.n; i++) assert_false(isnan(c[i]));
+    if (g.k > 0) {
+      a[g.k - 1] = NAN; /* in row 0 */
+      assert_int_equal(wk__gemm_run(&g), WK_OK);
+      for (int64_t i = 0; i < g.m * g.n; i++) assert_int_equal(!isnan(c[i]), i >= g.n);
+    }
+    free(a), free(b), free(c);
+  }
+}
+
+/* Strides of both signs, zero, neither of them 1; rows of C apart. */
+static void any_strides(void **state) {
+  (void)state;
+  static const int64_t shapes[][3] = {{13, 33, 20}, {7, 600, 200}, {260, 150, 60}, {1, 70, 300}, {70, 1, 300}};
+  static const int64_t factors[][2] = {{2, 1}, {3, -1}, {1, -2}, {0, 1}, {1, 0}, {-1, 2}, {0, 0}};
+  for (size_t s = 0; s < WK_COUNT(shapes); s++) {
+    for (size_t i = 0; i < WK_COUNT(factors) * 2; i++) {
+      int64_t m = shapes[s][0], n = shapes[s][1], k = shapes[s][2], half = 3 * 3 * (m + n) * k;
+      wk__gemm g = product(i % 3 ? WK__GEMM_F32 : WK__GEMM_F64, m, n, k, i & 1, false);
+      void *a = random_array(g.type, 2 * half), *b = random_array(g.type, 2 * half), *c;
+      const int64_t *f = factors[i / 2], *h = factors[(i + 3) / 2 % WK_COUNT(factors)];
+      g.a_row *= f[0] * 3, g.a_column *= f[1];
+      g.b_row *= h[0] * 3, g.b_column *= h[1];
+      g.c_row = n + 5;
+      g.a = (char *)a + half * element_size(&g), g.b = (char *)b + half * element_size(&g);
+      c = random_array(g.type, c_size(&g));
+      check(&g, c);
+      free(a), free(b), free(c);
+    }
+  }
+}
+
+static void batches(void **state) {
+  (void)state;
+  static const int64_t shapes[][4] = {{50, 12, 13, 14}, {7, 40, 60, 33},  {3, 1, 300, 40},
+                                      {2, 230, 140, 20}, {1000, 2, 3, 4}, {5, 30, 1, 60}};
+  for (size_t s = 0; s < WK_COUNT(shapes); s++) {
+    for (int variant = 0; variant < 4; variant++) {
+      wk__gemm g = product(variant == 3 ? WK__GEMM_F64 : WK__GEMM_F32, shapes[s][1], shapes[s][2], shapes[s][3],
+                           variant == 2, variant == 1);
+      g.batch = shapes[s][0];
+      if (variant == 1) g.b_batch = 0; /* foldable into one product */
+      if (variant == 2) g.a_batch = 0;
+      if (variant == 3) g.c_batch += 3, g.beta = 1;
+      check_product(g);
+    }
+  }
+}
+
+/* ---- The epilogue: each element once, after its last k ---- */
+
+typedef struct seen {
+  const wk__gemm *g;
+  _Atomic unsigned char *counts;
+} seen;
+
+static void double_tile(void *context, const wk__gemm_tile *tile) {
+  const seen *s = context;
+  for (int64_t i = 0; i < tile->rows; i++) {
+    for (int64_t j = 0; j < tile->columns; j++) {
+      float *p = (float *)tile->c + i * tile->c_row + j;
+      int64_t at = tile->batch * s->g->c_batch + (tile->row + i) * s->g->c_row + tile->column + j;
+      assert_ptr_equal(p, (float *)s->g->c + at);
+      s->counts[at]++;
+      *p *= 2;
+    }
+  }
+}
+
+static void epilogue_sees_each_element_once(void **state) {
+  (void)state;
+  static const int64_t shapes[][4] = {{1, 17, 33, 500}, {1, 4, 3000, 400}, {1, 300, 200, 800},
+                                      {9, 20, 20, 20},  {1, 50, 1, 7},     {2, 5, 6, 0}};
+  for (size_t s = 0; s < WK_COUNT(shapes); s++) {
+    wk__gemm g = product(WK__GEMM_F32, shapes[s][1], shapes[s][2], shapes[s][3], false, true);
+    g.batch = shapes[s][0];
+    int64_t n = g.batch * g.m * g.n;
+    void *a = random_array(g.type, g.a_batch * g.batch), *b = random_array(g.type, g.b_batch * g.batch);
+    float *c = random_array(g.type, n);
+    g.a = a, g.b = b, g.c = c;
+    float *want = promised(&g, c);
+    seen seen_now = {&g, calloc((size_t)n, 1)};
+    g.epilogue = double_tile, g.epilogue_context = &seen_now;
+    assert_int_equal(wk_set_num_threads(3), WK_OK);
+    assert_int_equal(wk__gemm_run(&g), WK_OK);
+    for (int64_t i = 0; i < n; i++) {
+      assert_int_equal(seen_now.counts[i], 1);
+      assert_true(c[i] == 2 * want[i]);
+    }
+    free((void *)seen_now.counts), free(a), free(b), free(c), free(want);
+  }
+}
+
+/* ---- Threads that end leave nothing behind ---- */
+
+static void *multiply_once(void *unused) {
+  (void)unused;
+  check_product(product(WK__GEMM_F32, 20, 30, 40, false, false));
+  return NULL;
+}
+
+static void ended_threads_free_their_workspace(void **state) {
+  (void)state;
+  wk__workspace_release();
+  int64_t before = wk__live_allocations();
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, multiply_once, NULL), 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(wk__live_allocations(), before);
+}
+
+static int restore_threads(void **state) {
+  (void)state;
+  wk__workspace_release();
+  return wk_set_num_threads(1);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(odd_shapes_in_all_forms),
+      cmocka_unit_test(every_path),
+      cmocka_unit_test(alpha_and_beta),
+      cmocka_unit_test(nan_in_c_is_overwritten),
+      cmocka_unit_test(any_strides),
+      cmocka_unit_test(batches),
+      cmocka_unit_test(epilogue_sees_each_element_once),
+      cmocka_unit_test(ended_threads_free_their_workspace),
+  };
+  return cmocka_run_group_tests(tests, NULL, restore_threads);
+}

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Every check that needs no person. Runs all of them, then fails if one did.
+status=0
+check() {
+  echo "lint: $1"
+  shift
+  "$@" || status=1
+}
+cd "$(dirname "$0")/.." || exit 1
+files=$(git ls-files -co --exclude-standard '*.c' '*.h')
+export PATH="$PWD/.venv/bin:$PATH"
+
+# shellcheck disable=SC2086 # a list of files
+check format clang-format --dry-run --Werror $files
+check cppcheck cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
+  --suppress=missingInclude --suppress=unknownMacro --suppress=legacyUninitvar --suppress=invalidPointerCast \
+  --suppress=duplicateAssignExpression -DWK_LEVEL=portable -DWK_VECTOR_BYTES=16 '-DWK_VERSION=""' \
+  -I include -I src -j 2 src
+check ruff ruff check --quiet .
+check includes python tools/check_includes.py
+check exports python tools/check_exports.py build/python/wick/libwick.so
+exit $status
