@@ -74,8 +74,22 @@ def _make_torch():
     return module
 
 
+def _serve_spawned(spawn):
+    """Changes multiprocessing.spawn so that the processes it starts serve torch from wick too."""
+    original = spawn.get_command_line
+
+    def get_command_line(**kwargs):
+        line = original(**kwargs)
+        if "-c" in line:
+            code = line.index("-c") + 1
+            line[code] = "from wick import _as_torch; _as_torch.install(); " + line[code]
+        return line
+
+    spawn.get_command_line = get_command_line
+
+
 def _spec_of_spawn(name, path):
-    """multiprocessing.spawn, changed so that its processes serve torch from wick too."""
+    """The spec of multiprocessing.spawn, which is changed when it is loaded."""
     from importlib.machinery import PathFinder
 
     spec = PathFinder.find_spec(name, path)
@@ -85,16 +99,7 @@ def _spec_of_spawn(name, path):
 
     def exec_module(module):
         execute(module)
-        original = module.get_command_line
-
-        def get_command_line(**kwargs):
-            line = original(**kwargs)
-            if "-c" in line:
-                code = line.index("-c") + 1
-                line[code] = "from wick import _as_torch; _as_torch.install(); " + line[code]
-            return line
-
-        module.get_command_line = get_command_line
+        _serve_spawned(module)
 
     spec.loader.exec_module = exec_module
     return spec
@@ -107,3 +112,5 @@ def install():
     if "torch" in sys.modules:
         raise ImportError("PyTorch is already imported in this process; wick cannot take its place")
     sys.meta_path.insert(0, _Finder)
+    if "multiprocessing.spawn" in sys.modules:
+        _serve_spawned(sys.modules["multiprocessing.spawn"])

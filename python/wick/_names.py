@@ -21,6 +21,6 @@ def _known():
 def missing(module, name, shown=None):
     """The AttributeError for `module.name`, where `module` is a wick module; `shown` is its name in a plain message."""
     as_torch = "torch" + module.removeprefix("wick")
-    if name in _known().get(as_torch, ()):
+    if name in _known().get(as_torch, ()) or f"{as_torch}.{name}" in _known():
         return AttributeError(f"{as_torch}.{name} exists in PyTorch 2.13 but wick does not have it yet")
     return AttributeError(f"module '{shown or module}' has no attribute '{name}'")

@@ -16,7 +16,8 @@ typedef struct wk__edge {
   uint32_t input; /* which of that node's results the gradient belongs to */
 } wk__edge;
 
-/* A function of a gradient, called in the order of registration. Gives NULL with no error to keep it. */
+/* A function of a gradient, called in the order of registration. Gives NULL with no error to keep it. It may remove
+ * itself while it runs, and no other. */
 typedef struct wk__grad_hook {
   struct wk__grad_hook *next;
   uint64_t id;
@@ -41,8 +42,9 @@ typedef struct wk__node_class {
   const char *suffix; /* "Backward0" */
   /* Gradients of the results (NULL: none) to gradients of the inputs, owned; only those with wanted[i] are needed. */
   wk_status (*run)(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph, wk_tensor **out_grads);
-  void (*release_saved)(wk_node *node); /* frees what run needs; may be called twice */
-  void (*destroy)(wk_node *node);       /* after release_saved, before the memory goes */
+  void (*release_saved)(wk_node *node); /* after a run without retain_graph; sets `released` when it cannot run again */
+  void (*destroy)(wk_node *node);       /* frees what is the class's own, before the memory goes */
+  bool runs_without_grads;              /* also run when no gradient arrived: the embedding language may make zeros */
 } wk__node_class;
 
 /* Hooks around a whole node. pre: may replace gradients of results. post: may replace gradients of inputs. */
@@ -91,8 +93,11 @@ wk_node *wk__grad_fn(wk_tensor *t); /* borrowed; NULL for leaves, or with the er
 WK_MUST_USE wk_status wk__set_history(wk_tensor *t, wk_node *node, uint32_t result); /* retains the node */
 WK_MUST_USE wk_status wk__add_grad_hook(wk_tensor *t, wk__grad_hook hook);
 void wk__remove_grad_hook(wk_tensor *t, uint64_t id);
+/* The first hook with that function where wk__add_grad_hook would put one now; borrowed, NULL when there is none. */
+wk__grad_hook *wk__find_grad_hook(wk_tensor *t, wk_status (*call)(void *context, wk_tensor *grad, wk_tensor **out_grad));
 WK_MUST_USE wk_status wk__add_accumulate_hook(wk_tensor *t, wk__grad_hook hook);
 WK_MUST_USE wk_status wk__retain_grad(wk_tensor *t);
+WK_MUST_USE wk_status wk__keep_grad(wk_tensor *t, wk_tensor *grad, bool create_graph); /* adds to .grad of a retained one */
 uint64_t wk__next_hook_id(void);
 void wk__grad_hooks_release(wk__grad_hook *list);
 /* Runs a list of hooks over *grad (owned, replaced). */
@@ -104,6 +109,9 @@ WK_MUST_USE wk_status wk__check_inplace(wk_tensor *t);
 /* A written view: the base's history becomes "base with this slice replaced". */
 WK_MUST_USE wk_status wk__rebase_history(wk_tensor *view, wk_node *node);
 void wk__detach_in_place(wk_tensor *t); /* detach_() */
+/* The error for a saved tensor that was written since. grad_fn: what made it when it was saved; NULL for a leaf. */
+wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, uint32_t result, uint32_t expected);
+wk_status wk__saved_tensors_freed(void); /* the error for a second run */
 
 /* ---- the engine (engine.c) ---- */
 typedef struct wk__backward {
@@ -114,7 +122,7 @@ typedef struct wk__backward {
   int input_count;
   bool accumulate_inputs;    /* inputs: into their .grad (backward(inputs=...)) instead of out_grads */
   bool retain_graph, create_graph, allow_unused;
-  wk_tensor **out_grads;     /* (input_count), owned; NULL entries where nothing flowed */
+  wk_tensor **out_grads;     /* (input_count) NULL on entry; owned, on failure too; stay NULL where nothing flowed */
 } wk__backward;
 WK_MUST_USE wk_status wk__run_backward(const wk__backward *request);
 

@@ -12,8 +12,8 @@ typedef struct task { /* one node of one run */
   wk_node *node;         /* borrowed: the roots hold the graph */
   wk_tensor **grads;     /* (result_count) owned */
   int32_t dependencies;  /* nodes that still have a gradient to send */
-  bool needed;           /* leads to an input that was asked for */
-  bool visited;
+  bool needed;           /* has to run: leads to an input that was asked for */
+  bool captured;         /* is an input that was asked for: its gradient has to arrive */
 } task;
 
 typedef struct run {
@@ -26,6 +26,8 @@ typedef struct run {
   wk__edge *root_edges;  /* (count) owned: they hold the graph while it runs */
   wk__edge *input_edges; /* (input_count) owned */
 } run;
+
+static bool is_accumulator(const wk_node *n) { return n->sequence == UINT64_MAX; }
 
 /* ---- discovery ---- */
 
@@ -54,8 +56,10 @@ static wk_status discover(run *r) {
   return WK_OK;
 }
 
-/* Marks what leads to the inputs: an input's own node, and whatever has a needed node behind it. A pass over the tasks in
- * topological order would do; sequence numbers give one, since a node is recorded after those behind it. */
+static bool expected(const task *t) { return t->needed || t->captured; }
+
+/* Marks the inputs' own nodes, and whatever has one of those behind it, which has to run. Sequence numbers give the
+ * topological order that this takes, since a node is recorded after those behind it. */
 static int by_sequence(const void *a, const void *b, void *context) {
   const task *tasks = context;
   uint64_t x = tasks[*(const int64_t *)a].node->sequence, y = tasks[*(const int64_t *)b].node->sequence;
@@ -69,7 +73,9 @@ static wk_status mark_needed(run *r) {
   }
   for (int k = 0; k < q->input_count; k++) {
     int64_t t = r->input_edges[k].node ? find(r, r->input_edges[k].node) : -1;
-    if (t >= 0) r->tasks[t].needed = true;
+    if (t < 0) continue;
+    r->tasks[t].captured = true;
+    r->tasks[t].needed = q->accumulate_inputs && is_accumulator(r->tasks[t].node);
   }
   int64_t *order = wk__alloc((size_t)(r->count + 1) * sizeof *order);
   if (!order) return WK_OUT_OF_MEMORY;
@@ -78,7 +84,7 @@ static wk_status mark_needed(run *r) {
   for (int64_t k = 0; k < r->count; k++) {
     task *t = &r->tasks[order[k]];
     for (int i = 0; i < t->node->input_count; i++)
-      if (t->node->edges[i].node) t->needed |= r->tasks[find(r, t->node->edges[i].node)].needed;
+      if (t->node->edges[i].node) t->needed |= expected(&r->tasks[find(r, t->node->edges[i].node)]);
   }
   wk__free(order);
   return WK_OK;
@@ -142,12 +148,12 @@ static wk_status receive(run *r, int64_t t, uint32_t result, wk_tensor *steal_gr
   return WK_OK;
 }
 
-static wk_status run_result_hooks(task *t) {
+static wk_status run_result_hooks(task *t, bool create_graph) {
   wk_node *n = t->node;
   for (int k = 0; n->result_hooks && k < n->result_count; k++)
     if (t->grads[k]) WK_TRY(wk__run_grad_hooks(n->result_hooks[k], &t->grads[k]));
   for (int k = 0; n->retained && k < n->result_count; k++)
-    if (n->retained[k] && t->grads[k]) WK_TRY(wk_set_grad(n->retained[k], t->grads[k]));
+    if (n->retained[k] && t->grads[k]) WK_TRY(wk__keep_grad(n->retained[k], t->grads[k], create_graph));
   return WK_OK;
 }
 
@@ -160,16 +166,13 @@ static wk_status give_out(run *r, task *t) {
   const wk__backward *q = r->request;
   for (int k = 0; q->inputs && k < q->input_count; k++) {
     if (r->input_edges[k].node != t->node || !t->grads[r->input_edges[k].input]) continue;
-    if (q->accumulate_inputs && t->node->input_count == 0 && !t->node->op) continue; /* its own run accumulates */
-    if (q->accumulate_inputs)
-      WK_TRY(wk_set_grad(q->inputs[k], t->grads[r->input_edges[k].input]));
-    else
+    if (!q->accumulate_inputs)
       q->out_grads[k] = wk__retain(t->grads[r->input_edges[k].input]);
+    else if (!is_accumulator(t->node) && !q->inputs[k]->autograd->retains_grad) /* else it was or will be accumulated */
+      WK_TRY(wk__keep_grad(q->inputs[k], t->grads[r->input_edges[k].input], q->create_graph));
   }
   return WK_OK;
 }
-
-static bool is_accumulator(const wk_node *n) { return n->sequence == UINT64_MAX; }
 
 static wk_status send(run *r, const wk_node *n, wk_tensor **grads) {
   wk_status status = WK_OK;
@@ -180,7 +183,7 @@ static wk_status send(run *r, const wk_node *n, wk_tensor **grads) {
     }
     int64_t next = find(r, n->edges[i].node);
     if (grads[i]) {
-      if (status == WK_OK && r->tasks[next].needed) status = receive(r, next, n->edges[i].input, grads[i]);
+      if (status == WK_OK && expected(&r->tasks[next])) status = receive(r, next, n->edges[i].input, grads[i]);
       else wk__release(grads[i]);
     }
     if (--r->tasks[next].dependencies == 0 && status == WK_OK) status = push(r, next);
@@ -194,7 +197,7 @@ static wk_status run_node_hooks(const wk_node *n, bool post, wk_tensor **inputs,
   return WK_OK;
 }
 
-static wk_status already_freed(void) {
+wk_status wk__saved_tensors_freed(void) {
   return wk_fail(WK_RUNTIME_ERROR,
                  "Trying to backward through the graph a second time (or directly access saved tensors after they have "
                  "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
@@ -209,20 +212,17 @@ static wk_status run_inner(run *r, task *t) {
   const wk__backward *q = r->request;
   wk_tensor *space[INLINE_INPUTS] = {NULL}, **grads = space;
   bool wanted_space[INLINE_INPUTS], *wanted = wanted_space;
-  if (n->released) return already_freed();
+  if (n->released) return wk__saved_tensors_freed();
   if (n->input_count > INLINE_INPUTS) {
     grads = wk__alloc_zeroed(n->input_count * (sizeof *grads + sizeof *wanted));
     if (!grads) return WK_OUT_OF_MEMORY;
     wanted = (bool *)(grads + n->input_count);
   }
-  for (int i = 0; i < n->input_count; i++) wanted[i] = n->edges[i].node && r->tasks[find(r, n->edges[i].node)].needed;
+  for (int i = 0; i < n->input_count; i++) wanted[i] = n->edges[i].node && expected(&r->tasks[find(r, n->edges[i].node)]);
   wk_status status = run_node_hooks(n, false, NULL, t->grads);
   if (status == WK_OK) status = n->class->run(n, t->grads, wanted, q->create_graph, grads);
   if (status == WK_OK) status = run_node_hooks(n, true, grads, t->grads);
-  if (!q->retain_graph && n->class->release_saved) {
-    n->class->release_saved(n);
-    n->released = true;
-  }
+  if (!q->retain_graph && n->class->release_saved) n->class->release_saved(n);
   if (status == WK_OK) {
     status = send(r, n, grads);
   } else {
@@ -243,45 +243,62 @@ static wk_status pass_nothing(run *r, const wk_node *n) {
   return status;
 }
 
+/* Hooks see the gradients first, then whoever asked for them, then the node. */
+static wk_status run_with_gradients(run *r, task *t) {
+  bool leaf = is_accumulator(t->node);
+  WK_TRY(leaf ? run_leaf_hooks(t, wk__accumulator_leaf(t->node)) : run_result_hooks(t, r->request->create_graph));
+  WK_TRY(give_out(r, t));
+  return t->needed ? run_inner(r, t) : pass_nothing(r, t->node);
+}
+
 static wk_status run_task(run *r, int64_t number) {
   task t = r->tasks[number]; /* the array may move */
   r->tasks[number].grads = NULL;
-  if (!t.grads || !t.needed) {
-    wk_status passed = pass_nothing(r, t.node);
-    for (int k = 0; t.grads && k < t.node->result_count; k++) wk__release(t.grads[k]);
-    wk__free(t.grads);
-    return passed;
+  if (!t.grads && t.needed && t.node->class->runs_without_grads) {
+    t.grads = wk__alloc_zeroed(t.node->result_count * sizeof *t.grads);
+    if (!t.grads) return WK_OUT_OF_MEMORY;
   }
-  bool leaf = is_accumulator(t.node);
-  wk_status status = leaf ? run_leaf_hooks(&t, wk__accumulator_leaf(t.node)) : run_result_hooks(&t);
-  if (status == WK_OK) status = give_out(r, &t);
-  bool accumulate = !r->request->inputs || r->request->accumulate_inputs;
-  if (status == WK_OK && (!leaf || accumulate)) status = run_inner(r, &t);
-  for (int k = 0; k < t.node->result_count; k++) wk__release(t.grads[k]);
+  wk_status status = t.grads && expected(&t) ? run_with_gradients(r, &t) : pass_nothing(r, t.node);
+  for (int k = 0; t.grads && k < t.node->result_count; k++) wk__release(t.grads[k]);
   wk__free(t.grads);
   return status;
 }
 
 /* ---- a run ---- */
 
-static wk_status first_gradient(const wk_tensor *t, wk_tensor *given, wk_tensor **out) {
+static wk_status wrong_shape(const wk_tensor *t, const wk_tensor *given, int k) {
+  wk__string text = {0};
+  wk__string_printf(&text, "Mismatch in shape: grad_output[%d] has a shape of torch.Size(", k);
+  wk__print_sizes(&text, given->sizes, given->ndim);
+  wk__string_printf(&text, ") and output[%d] has a shape of torch.Size(", k);
+  wk__print_sizes(&text, t->sizes, t->ndim);
+  wk__string_append(&text, ").");
+  if (!text.failed) (void)wk_fail(WK_RUNTIME_ERROR, "%s", text.text);
+  wk__string_release(&text);
+  return wk_error_category();
+}
+
+/* The gradient given for result k, in the result's dtype; a one for a tensor with one element when none is given. */
+static wk_status first_gradient(wk_tensor *t, wk_tensor *given, int k, wk_tensor **out) {
+  wk_value result = {0}, none = {0};
+  wk_dtype dtype = (wk_dtype)t->dtype;
   *out = NULL;
   if (given) {
-    if (!wk__same_sizes(t, given)) {
-      wk__string text = {0};
-      wk__print_sizes(&text, given->sizes, given->ndim);
-      wk__string_append(&text, " and output[0] has a shape of ");
-      wk__print_sizes(&text, t->sizes, t->ndim);
-      wk_status status = wk_fail(WK_RUNTIME_ERROR, "Mismatch in shape: grad_output[0] has a shape of %s.", text.text ? text.text : "?");
-      wk__string_release(&text);
-      return status;
+    if (!wk__same_sizes(t, given)) return wrong_shape(t, given, k);
+    if (given->dtype == t->dtype) {
+      *out = wk__retain(given);
+      return WK_OK;
     }
-    *out = wk__retain(given);
-    return WK_OK;
+    wk_value args[] = {wk__v_tensor(given), wk__v_dtype(dtype), none};
+    WK_TRY(wk_call(WK__OP(to_copy), args, NULL, &result));
+  } else {
+    if (!wk_int_eq(t->numel, wk_int_of(1)))
+      return wk_fail(WK_RUNTIME_ERROR, "grad can be implicitly created only for scalar outputs");
+    if (!wk_dtype_is_floating(dtype))
+      return wk_fail(WK_RUNTIME_ERROR, "grad can be implicitly created only for real scalar outputs but got torch.%s",
+                     wk_dtype_name(dtype));
+    WK_TRY(wk__compute(WK__OP(ones_like), (wk_value[]){wk__v_tensor(t), none, none}, NULL, &result));
   }
-  if (!wk_int_eq(t->numel, wk_int_of(1))) return wk_fail(WK_RUNTIME_ERROR, "grad can be implicitly created only for scalar outputs");
-  wk_value result = {0}, none = {0}, args[] = {wk__v_tensor((wk_tensor *)t), none, none};
-  WK_TRY(wk__compute(wk_op_find("ones_like"), args, NULL, &result));
   *out = result.tensor;
   return WK_OK;
 }
@@ -298,7 +315,7 @@ static wk_status start(run *r) {
     if (!edge->node)
       return wk_fail(WK_RUNTIME_ERROR, "element %d of tensors does not require grad and does not have a grad_fn", k);
     WK_TRY(add_task(r, edge->node, &t));
-    WK_TRY(first_gradient(q->tensors[k], q->grads ? q->grads[k] : NULL, &grad));
+    WK_TRY(first_gradient(q->tensors[k], q->grads ? q->grads[k] : NULL, k, &grad));
     WK_TRY(receive(r, t, edge->input, grad));
   }
   return WK_OK;
@@ -319,7 +336,8 @@ static wk_status find_inputs(run *r) {
 static wk_status check_used(const wk__backward *q) {
   for (int k = 0; q->inputs && !q->accumulate_inputs && !q->allow_unused && k < q->input_count; k++)
     if (!q->out_grads[k])
-      return wk_fail(WK_RUNTIME_ERROR, "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if this is the desired behavior.");
+      return wk_fail(WK_RUNTIME_ERROR, "The differentiated Tensor at index %d appears to not have been used in the graph. Set "
+                     "allow_unused=True if this is the desired behavior.", k);
   return WK_OK;
 }
 

@@ -26,14 +26,13 @@ static void release_hooks(wk_node *n) {
   wk__free(n->retained);
   for (wk__node_hook *h = n->hooks; h;) {
     wk__node_hook *next = h->next;
-    h->release(h->context);
+    if (h->release) h->release(h->context);
     wk__free(h);
     h = next;
   }
 }
 
 static void destroy(wk_node *n) {
-  if (n->class->release_saved) n->class->release_saved(n);
   if (n->class->destroy) n->class->destroy(n);
   release_hooks(n);
   for (int i = 0; i < n->input_count; i++) wk__node_release(n->edges[i].node);
@@ -46,7 +45,7 @@ static _Thread_local wk_node *waiting;
 static _Thread_local bool destroying;
 
 void wk__node_release(wk_node *n) {
-  if (!n || atomic_fetch_sub_explicit(&n->references, 1, memory_order_acq_rel) != 1) return;
+  if (!n || !wk__last_reference(&n->references)) return;
   n->wrapper = waiting;
   waiting = n;
   if (destroying) return;
@@ -92,7 +91,7 @@ void wk__node_remove_hook(wk_node *n, uint64_t id) {
     if ((*at)->id != id) continue;
     wk__node_hook *h = *at;
     *at = h->next;
-    h->release(h->context);
+    if (h->release) h->release(h->context);
     wk__free(h);
     return;
   }

@@ -23,29 +23,45 @@ static const wk__node_class op_class;
 
 /* ================================================== running ===================================================== */
 
-static wk_status modified(const wk_node *n, const wk_tensor *t, uint32_t expected) {
-  wk__string name = {0}, sizes = {0};
-  wk__node_print_name(&name, n);
-  wk__print_sizes(&sizes, t->sizes, t->ndim);
-  wk_status status = wk_fail(
-      WK_RUNTIME_ERROR,
-      "one of the variables needed for gradient computation has been modified by an inplace operation: [%s%sTensor %s], "
-      "which is output 0 of %s, is at version %u; expected version %u instead. Hint: enable anomaly detection to find the "
-      "operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True).",
-      "torch.", wk__dtype_legacy((wk_dtype)t->dtype), sizes.text ? sizes.text : "?", name.text ? name.text : "?",
-      wk__version(t), expected);
-  wk__string_release(&name);
-  wk__string_release(&sizes);
-  return status;
+/* "AddBackward0" is called "Add" in messages. */
+static void print_short_name(wk__string *s, const wk_node *n) {
+  int64_t start = s->length;
+  wk__node_print_name(s, n);
+  char *end = s->text ? strstr(s->text + start, "Backward") : NULL;
+  if (!end) return;
+  *end = 0;
+  s->length = end - s->text;
+}
+
+wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, uint32_t result, uint32_t expected) {
+  wk__string text = {0};
+  wk__string_printf(&text, "one of the variables needed for gradient computation has been modified by an inplace "
+                    "operation: [torch.%sTensor ", wk__dtype_legacy((wk_dtype)t->dtype));
+  wk__print_sizes(&text, t->sizes, t->ndim);
+  wk__string_append(&text, "]");
+  if (grad_fn) {
+    wk__string_printf(&text, ", which is output %u of ", result);
+    print_short_name(&text, grad_fn);
+    wk__string_append(&text, ",");
+  }
+  wk__string_printf(&text, " is at version %u; expected version %u instead. Hint: enable anomaly detection to find the "
+                    "operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
+                    "check_nan=False).", wk__version(t), expected);
+  if (!text.failed) (void)wk_fail(WK_RUNTIME_ERROR, "%s", text.text);
+  wk__string_release(&text);
+  return wk_error_category();
 }
 
 static wk_status check_versions(const op_node *n) {
-  for (int i = 0; i < n->argument_count; i++)
-    if (n->whole >> i & 1 && n->args[i].tag == WK_VALUE_TENSOR && wk__version(n->args[i].tensor) != n->versions[i])
-      return modified(&n->node, n->args[i].tensor, n->versions[i]);
+  for (int i = 0; i < n->argument_count; i++) {
+    const wk_tensor *t = n->whole >> i & 1 && n->args[i].tag == WK_VALUE_TENSOR ? n->args[i].tensor : NULL;
+    if (!t || wk__version(t) == n->versions[i]) continue;
+    const wk__autograd *a = t->autograd;
+    return wk__saved_tensor_modified(t, a ? a->grad_fn : NULL, a ? a->result : 0, n->versions[i]);
+  }
   for (int r = 0; r < n->node.result_count; r++)
     if (n->results[r] && wk__version(n->results[r]) != n->result_versions[r])
-      return modified(&n->node, n->results[r], n->result_versions[r]);
+      return wk__saved_tensor_modified(n->results[r], &n->node, (uint32_t)r, n->result_versions[r]);
   return WK_OK;
 }
 
@@ -126,7 +142,7 @@ static void release_value(wk_value *v) {
   *v = (wk_value){0};
 }
 
-static void release_saved(wk_node *node) {
+static void destroy_op(wk_node *node) {
   op_node *n = (op_node *)node;
   for (int i = 0; i < n->argument_count; i++) release_value(&n->args[i]);
   for (int r = 0; r < node->result_count; r++) {
@@ -135,7 +151,18 @@ static void release_saved(wk_node *node) {
   }
 }
 
-static const wk__node_class op_class = {.suffix = "Backward0", .run = run_op, .release_saved = release_saved};
+/* A node that kept no values, only shapes and numbers, can always run again. */
+static void release_saved(wk_node *node) {
+  const op_node *n = (const op_node *)node;
+  bool kept = n->whole != 0;
+  for (int r = 0; r < node->result_count; r++) kept |= n->results[r] != NULL;
+  if (!kept) return;
+  destroy_op(node);
+  node->released = true;
+}
+
+static const wk__node_class op_class = {
+    .suffix = "Backward0", .run = run_op, .release_saved = release_saved, .destroy = destroy_op};
 
 /* ================================================== recording =================================================== */
 
@@ -406,7 +433,9 @@ static wk_status run_slice(wk_node *node, wk_tensor *const *grads, const bool *w
 }
 static void release_slice(wk_node *node) {
   slice_node *n = (slice_node *)node;
-  if (n->function && n->function->class->release_saved) n->function->class->release_saved(n->function);
+  if (!n->function->class->release_saved) return;
+  n->function->class->release_saved(n->function);
+  node->released = n->function->released;
 }
 static void destroy_slice(wk_node *node) {
   slice_node *n = (slice_node *)node;

@@ -17,8 +17,12 @@ void wk__grad_hooks_release(wk__grad_hook *list) {
   }
 }
 
-void wk__autograd_release(wk__autograd *a) {
+static void forget_retained(wk__autograd *a) {
   if (a->retains_grad && a->grad_fn && a->grad_fn->retained) a->grad_fn->retained[a->result] = NULL;
+}
+
+void wk__autograd_release(wk__autograd *a) {
+  forget_retained(a);
   wk__release(a->grad);
   wk__node_release(a->grad_fn);
   wk__grad_hooks_release(a->hooks);
@@ -83,18 +87,18 @@ typedef struct accumulate_node {
 
 /* The first gradient is kept itself when nobody else holds it, else copied; later ones are added in place, or out of place
  * when the sum is to be differentiated. */
-static wk_status accumulate(wk_tensor *leaf, wk_tensor *grad, bool create_graph) {
-  wk__autograd *a = leaf->autograd;
+static wk_status accumulate(wk_tensor *t, wk_tensor *grad, bool may_steal, bool create_graph) {
+  wk__autograd *a = t->autograd;
   wk_value result = {0};
   if (!a->grad) {
-    bool stealable = atomic_load(&grad->references) == 1 && wk__non_overlapping_and_dense(grad) && grad->storage &&
-                     atomic_load(&grad->storage->references) == 1;
-    if (stealable || create_graph) {
+    bool alone = may_steal && !create_graph && atomic_load(&grad->references) == 1 && grad->storage &&
+                 atomic_load(&grad->storage->references) == 1 && wk__non_overlapping_and_dense(grad);
+    if (alone) {
+      wk__detach_in_place(grad);
       a->grad = wk__retain(grad);
-      if (!create_graph && grad->autograd) wk__detach_in_place(a->grad);
       return WK_OK;
     }
-    WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(grad), {0}}, NULL, &result));
+    WK_TRY(wk_call(WK__OP(clone), (wk_value[]){wk__v_tensor(grad), {0}}, NULL, &result));
     a->grad = result.tensor;
     return WK_OK;
   }
@@ -106,14 +110,19 @@ static wk_status accumulate(wk_tensor *leaf, wk_tensor *grad, bool create_graph)
   return WK_OK;
 }
 
+wk_status wk__keep_grad(wk_tensor *t, wk_tensor *grad, bool create_graph) {
+  return accumulate(t, grad, false, create_graph);
+}
+
 static wk_status run_accumulate(wk_node *n, wk_tensor *const *grads, const bool *wanted, bool create_graph,
                                 wk_tensor **out_grads) {
   (void)wanted, (void)out_grads;
   wk_tensor *leaf = ((accumulate_node *)n)->leaf;
   if (!grads[0] || !leaf->autograd) return WK_OK;
-  WK_TRY(accumulate(leaf, grads[0], create_graph));
-  for (wk__grad_hook *h = leaf->autograd->accumulate_hooks; h; h = h->next) {
+  WK_TRY(accumulate(leaf, grads[0], true, create_graph));
+  for (wk__grad_hook *h = leaf->autograd->accumulate_hooks, *next; h; h = next) {
     wk_tensor *unused = NULL;
+    next = h->next;
     WK_TRY(h->call(h->context, leaf, &unused));
     wk__release(unused);
   }
@@ -145,9 +154,18 @@ static wk_node *accumulator_of(wk_tensor *leaf) { // -> new
 
 /* ---- history ---- */
 
+static wk_status make_retained(wk_node *n) {
+  if (!n->retained) n->retained = wk__alloc_zeroed(n->result_count * sizeof *n->retained);
+  return n->retained ? WK_OK : WK_OUT_OF_MEMORY;
+}
+
+/* A tensor whose gradient is kept keeps that of its latest value. */
 wk_status wk__set_history(wk_tensor *t, wk_node *node, uint32_t result) {
   wk__autograd *a = wk__autograd_get(t);
   if (!a) return WK_OUT_OF_MEMORY;
+  if (a->retains_grad) WK_TRY(make_retained(node));
+  forget_retained(a);
+  if (a->retains_grad) node->retained[result] = t;
   wk_node *old = a->grad_fn;
   a->grad_fn = wk__node_retain(node);
   a->result = result;
@@ -206,6 +224,8 @@ wk_status wk__check_inplace(wk_tensor *t) {
 void wk__detach_in_place(wk_tensor *t) {
   t->keys &= (uint8_t)~WK__KEY_AUTOGRAD;
   if (!t->autograd) return;
+  forget_retained(t->autograd);
+  t->autograd->retains_grad = false;
   wk_node *old = t->autograd->grad_fn;
   t->autograd->grad_fn = NULL;
   t->autograd->requires_grad = false;
@@ -253,6 +273,12 @@ wk_status wk__add_grad_hook(wk_tensor *t, wk__grad_hook hook) {
   wk__grad_hook **list = hooks_of(t);
   return list ? append_hook(list, hook) : wk_error_category();
 }
+wk__grad_hook *wk__find_grad_hook(wk_tensor *t, wk_status (*call)(void *, wk_tensor *, wk_tensor **)) {
+  wk__grad_hook **list = t->autograd ? hooks_of(t) : NULL;
+  for (wk__grad_hook *h = list ? *list : NULL; h; h = h->next)
+    if (h->call == call) return h;
+  return NULL;
+}
 wk_status wk__add_accumulate_hook(wk_tensor *t, wk__grad_hook hook) {
   if (!wk_requires_grad(t)) return wk_fail(WK_RUNTIME_ERROR, "cannot register a hook on a tensor that doesn't require gradient");
   if (!wk_is_leaf(t)) return wk_fail(WK_RUNTIME_ERROR, "post accumulate grad hooks cannot be registered on non-leaf tensors");
@@ -265,8 +291,9 @@ void wk__remove_grad_hook(wk_tensor *t, uint64_t id) {
 }
 
 wk_status wk__run_grad_hooks(const wk__grad_hook *hooks, wk_tensor **grad) {
-  for (const wk__grad_hook *h = hooks; h && *grad; h = h->next) {
+  for (const wk__grad_hook *h = hooks, *next; h && *grad; h = next) {
     wk_tensor *replaced = NULL;
+    next = h->next;
     WK_TRY(h->call(h->context, *grad, &replaced));
     if (!replaced) continue;
     wk__release(*grad);
@@ -278,9 +305,9 @@ wk_status wk__run_grad_hooks(const wk__grad_hook *hooks, wk_tensor **grad) {
 wk_status wk__retain_grad(wk_tensor *t) {
   if (!wk_requires_grad(t)) return wk_fail(WK_RUNTIME_ERROR, "can't retain_grad on Tensor that has requires_grad=False");
   wk_node *n = wk__grad_fn(t);
-  if (!n || t->autograd->retains_grad) return WK_OK; /* a leaf keeps its gradient anyway */
-  if (!n->retained) n->retained = wk__alloc_zeroed(n->result_count * sizeof *n->retained);
-  if (!n->retained) return WK_OUT_OF_MEMORY;
+  if (!n) return wk_is_leaf(t) ? WK_OK : wk_error_category(); /* a leaf keeps its gradient anyway */
+  if (t->autograd->retains_grad) return WK_OK;
+  WK_TRY(make_retained(n));
   n->retained[t->autograd->result] = t;
   t->autograd->retains_grad = true;
   return WK_OK;

@@ -37,6 +37,12 @@ static wk__var checked_index(wk__lower *l, int arg, const wk_int *index, int dim
   return wk__k_check_index(l->h, i, wk__arg_rank(l, 0) ? wk__size_of_arg(l, 0, dim) : wk_int_of(1));
 }
 
+/* Reading place 0 of nothing would be a stray read: an index into an empty dim is refused before the loop. */
+static wk_status refuse_empty_dim(const wk_tensor *self, int dim, const wk_tensor *index) {
+  if (is_empty(index) || !self->ndim || !wk_int_eq(self->sizes[dim], wk_int_of(0))) return WK_OK;
+  return wk_fail(WK_INDEX_ERROR, "index is out of bounds for dimension with size 0");
+}
+
 /* ================================================ gather, scatter =============================================== */
 
 /* index is no larger than t, apart from dim `except`. */
@@ -51,13 +57,15 @@ static wk_status check_gather(const wk_tensor *self, int dim, const wk_tensor *i
   if (is_empty(index)) return WK_OK;
   if (rank_of(self) != rank_of(index))
     return wk_fail(WK_RUNTIME_ERROR, "Index tensor must have the same number of dimensions as input tensor");
+  WK_TRY(refuse_empty_dim(self, dim, index));
   for (int d = 0; d < rank_of(index); d++) {
     if (d == dim || !wk_int_lt(size_at(self, d), size_at(index, d))) continue;
     char *a = sizes_text(index), *b = sizes_text(self);
-    wk_status status = wk_fail(WK_RUNTIME_ERROR,
-                               "Size does not match at dimension %d expected index %s to be no larger than self %s apart "
-                               "from dimension %d",
-                               d, a ? a : "?", b ? b : "?", dim);
+    wk_status status =
+        wk_fail(WK_RUNTIME_ERROR,
+                "Size does not match at dimension %d expected index %s to be no larger than self %s apart "
+                "from dimension %d",
+                d, a ? a : "?", b ? b : "?", dim);
     wk__free(a);
     wk__free(b);
     return status;
@@ -109,10 +117,12 @@ static wk_status check_scatter(const wk_tensor *self, int dim, const wk_tensor *
     return wk_fail(WK_RUNTIME_ERROR, "Index tensor must have the same number of dimensions as self tensor");
   if (src && rank_of(src) != rank_of(index))
     return wk_fail(WK_RUNTIME_ERROR, "Index tensor must have the same number of dimensions as src tensor");
+  WK_TRY(refuse_empty_dim(self, dim, index));
   if (fits(index, self, dim) && (!src || fits(index, src, -1))) return WK_OK;
   char *a = sizes_text(index), *b = sizes_text(self), *s = src ? sizes_text(src) : NULL;
-  wk_status status = wk_fail(WK_RUNTIME_ERROR, "Expected index %s to be no larger than self %s apart from dimension %d%s%s",
-                             a ? a : "?", b ? b : "?", dim, src ? " and to be no larger size than src " : "", s ? s : "");
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "Expected index %s to be no larger than self %s apart from dimension %d%s%s",
+              a ? a : "?", b ? b : "?", dim, src ? " and to be no larger size than src " : "", s ? s : "");
   wk__free(a);
   wk__free(b);
   wk__free(s);
@@ -196,4 +206,477 @@ wk_status wk__vjp_scatter_add(wk__vjp *v) {
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, G));
   if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, source_gradient(G, v->args[1].integer.bits, ARG(2), ARG(3))));
   return WK_OK;
+}
+
+/* =================================================== one dimension ============================================== */
+
+wk_status wk__meta_index_select(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
+  if (index->ndim > 1) return wk_fail(WK_INDEX_ERROR, "index_select(): Index is supposed to be a vector");
+  if (!is_index_dtype(index))
+    return wk_fail(WK_RUNTIME_ERROR, "index_select(): Expected dtype int32 or int64 for index");
+  if (!self->ndim && !wk_int_eq(index->numel, wk_int_of(1)))
+    return wk_fail(WK_RUNTIME_ERROR, "index_select(): Index to scalar can have only 1 value");
+  WK_TRY(refuse_empty_dim(self, dim, index));
+  memcpy(sizes, self->sizes, self->ndim * sizeof *sizes);
+  if (self->ndim) sizes[dim] = index->numel;
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, self->ndim, sizes);
+  c->compute_dtype = self->dtype;
+  return WK_OK;
+}
+
+void wk__lower_index_select(wk__lower *l) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS], first = wk_int_of(0);
+  int dim = dim_of(l), rank = wk__result_rank(l, 0);
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d);
+  loop_over(l, rank, sizes, index);
+  wk__var at = checked_index(l, 2, rank ? &index[dim] : &first, dim);
+  wk__access from = redirected(wk__access_arg(l, 0, index), dim, at), to = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &to, wk__k_load(l->h, &from));
+}
+
+/* A vector of places along `dim` as an index for scatter and gather over `shape`. */
+static wk_tensor *along(wk_tensor *index, int64_t dim, const wk_tensor *shape) {
+  wk_int sizes[WK_MAX_DIMS];
+  int wrapped;
+  if (wk__wrap_dim(dim, shape->ndim, &wrapped)) return NULL;
+  for (int d = 0; d < shape->ndim; d++) sizes[d] = d == wrapped ? index->numel : wk_int_of(1);
+  return wk_expand(wk_reshape(index, sizes, shape->ndim), shape->sizes, shape->ndim, false);
+}
+
+wk_status wk__vjp_index_select(wk__vjp *v) {
+  int64_t dim = v->args[1].integer.bits;
+  return wk__vjp_set(v, 0, wk_scatter_add(zeros_of(G, ARG(0)), dim, along(ARG(2), dim, G), G));
+}
+
+/* A composite's single result: kept beyond the scope, or the error of the call that failed. */
+static wk_status give(wk__call *c, wk_scope *scope, wk_tensor *y) {
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(scope);
+  return y ? WK_OK : wk_error_category();
+}
+
+/* (self, dim, index, source, alpha): self with alpha * source added to the slices that index names. */
+wk_status wk__meta_index_add(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor, *source = c->args[3].tensor;
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
+  if (index->ndim > 1)
+    return wk_fail(WK_INDEX_ERROR, "index_add_(): Index is supposed to be a vector, but got dim: %d", index->ndim);
+  if (!is_index_dtype(index)) return wk_fail(WK_RUNTIME_ERROR, "index_add_(): Expected dtype int32/int64 for index");
+  if (self->dtype != source->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "self (%s) and source (%s) must have the same scalar type",
+                   wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
+  bool match = rank_of(self) == rank_of(source) && wk_int_eq(size_at(source, dim), index->numel);
+  for (int d = 0; match && d < rank_of(self); d++) match = d == dim || wk_int_eq(size_at(self, d), size_at(source, d));
+  if (!match)
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "source tensor shape must match self tensor shape, excluding the specified dimension, and have as many "
+        "slices along it as index has elements");
+  WK_TRY(refuse_empty_dim(self, dim, index));
+  return like_self(c);
+}
+
+void wk__lower_index_add(wk__lower *l) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS], first = wk_int_of(0);
+  int dim = dim_of(l), rank = wk__arg_rank(l, 3);
+  copy_self(l);
+  if (l->h->status) return;
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 3, d);
+  loop_over(l, rank, sizes, index);
+  bool scalar_index = wk__arg_rank(l, 2) == 0;
+  wk__var at = checked_index(l, 2, rank && !scalar_index ? &index[dim] : &first, dim);
+  wk__access from = wk__access_arg(l, 3, index), to = redirected(wk__access_result(l, 0, index), dim, at);
+  wk__var value = wk__k_load(l->h, &from);
+  wk__k_store_add(l->h, &to, wk__k_mul(l->h, value, wk__k_param(l->h, l->param_of_arg[4], l->compute)));
+}
+
+wk_status wk__vjp_index_add(wk__vjp *v) {
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, G));
+  if (!wk__needs(v, 3)) return WK_OK;
+  wk_tensor *g = wk_mul_Scalar(wk_index_select(G, v->args[1].integer.bits, ARG(2)), v->args[4]);
+  return wk__vjp_set(v, 3, wk_reshape(g, ARG(3)->sizes, ARG(3)->ndim));
+}
+
+wk_status wk__compose_take_along_dim(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *index = c->args[1].tensor;
+  wk_int minus_one = wk_int_of(-1), sizes[WK_MAX_DIMS], self_sizes[WK_MAX_DIMS];
+  int ndim, dim = 0;
+  wk_scope scope;
+  if (c->args[2].tag != WK_VALUE_NONE && self->ndim != index->ndim)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "torch.take_along_dim(): input and indices should have the same number of dimensions, but got %d "
+                   "dimensions for input, and %d dimensions for indices",
+                   self->ndim, index->ndim);
+  if (c->args[2].tag != WK_VALUE_NONE) WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), self->ndim, &dim));
+  wk_scope_begin(&scope);
+  if (c->args[2].tag == WK_VALUE_NONE) {
+    self = wk_reshape(self, &minus_one, 1);
+    index = wk_reshape(index, &minus_one, 1);
+    return give(c, &scope, wk_gather(self, 0, index, false));
+  }
+  memcpy(self_sizes, self->sizes, self->ndim * sizeof *sizes);
+  if (self->ndim) self_sizes[dim] = index->sizes[dim];
+  wk_status status = wk__broadcast(self_sizes, self->ndim, index->sizes, index->ndim, sizes, &ndim);
+  if (status) {
+    wk_scope_end(&scope);
+    return status;
+  }
+  memcpy(self_sizes, sizes, (size_t)ndim * sizeof *sizes);
+  if (ndim) self_sizes[dim] = self->sizes[dim];
+  self = wk_expand(self, self_sizes, ndim, false);
+  index = wk_expand(index, sizes, ndim, false);
+  return give(c, &scope, wk_gather(self, dim, index, false));
+}
+
+/* ================================================ index, index_put ============================================== */
+
+/* x[i, :, j]: the index tensors, as integers, with the dims of x that they stand for. Masks count as the columns of
+ * their nonzero places. Tensors belong to the caller's scope and have one common shape. */
+enum { MAX_INDICES = 8 };
+typedef struct places {
+  int count, ndim;
+  wk_int dims[MAX_INDICES];
+  wk_tensor *tensors[MAX_INDICES];
+  wk_int sizes[WK_MAX_DIMS]; /* (ndim) the common shape */
+} places;
+
+static bool is_mask(const wk_tensor *t) { return t->dtype == WK_BOOL || t->dtype == WK_UINT8; }
+
+static wk_status too_many(const wk_tensor *self, int got) {
+  return wk_fail(WK_INDEX_ERROR, "too many indices for tensor of dimension %d (got %d)", self->ndim, got);
+}
+
+static wk_status add_place(places *p, int dim, wk_tensor *t) {
+  if (!t) return wk_error_category();
+  if (p->count == MAX_INDICES)
+    return wk_fail(WK_NOT_IMPLEMENTED, "indexing with more than %d index tensors", MAX_INDICES);
+  p->dims[p->count] = wk_int_of(dim);
+  p->tensors[p->count++] = t;
+  return WK_OK;
+}
+
+static wk_status check_mask(const wk_tensor *self, int dim, const wk_tensor *mask) {
+  if (dim + mask->ndim > self->ndim) return too_many(self, dim + mask->ndim);
+  for (int j = 0; j < mask->ndim; j++) {
+    if (wk_int_eq(mask->sizes[j], self->sizes[dim + j])) continue;
+    char *a = sizes_text(mask), *b = sizes_text(self);
+    wk_status status = wk_fail(WK_INDEX_ERROR,
+                               "The shape of the mask %s at index %d does not match the shape of the indexed tensor %s "
+                               "at index %d",
+                               a ? a : "?", j, b ? b : "?", dim + j);
+    wk__free(a);
+    wk__free(b);
+    return status;
+  }
+  return WK_OK;
+}
+
+static wk_status add_mask(places *p, const wk_tensor *self, int dim, wk_tensor *mask) {
+  WK_TRY(check_mask(self, dim, mask));
+  wk_tensor *where = wk_nonzero(mask);
+  if (!where) return wk_error_category();
+  for (int j = 0; j < mask->ndim; j++) WK_TRY(add_place(p, dim + j, wk_select_int(where, 1, wk_int_of(j))));
+  return WK_OK;
+}
+
+static wk_status collect(places *p, const wk_tensor *self, const wk_value *list) {
+  int dim = 0;
+  p->count = 0;
+  for (uint32_t k = 0; k < list->count; k++) {
+    wk_tensor *t = list->tensors[k];
+    if (t && !is_mask(t) && !is_index_dtype(t))
+      return wk_fail(WK_INDEX_ERROR, "tensors used as indices must be long, int, byte or bool tensors");
+    if (t && is_mask(t)) {
+      WK_TRY(add_mask(p, self, dim, t));
+      dim += t->ndim;
+    } else {
+      if (t) WK_TRY(add_place(p, dim, t));
+      dim++;
+    }
+  }
+  if (dim > self->ndim) return too_many(self, dim);
+  return p->count ? WK_OK : wk_fail(WK_INDEX_ERROR, "at least one index must be provided");
+}
+
+static wk_status cannot_broadcast(const places *p) {
+  wk__string s = {0};
+  for (int k = 0; k < p->count; k++) {
+    if (k) wk__string_append(&s, ", ");
+    wk__print_sizes(&s, p->tensors[k]->sizes, p->tensors[k]->ndim);
+  }
+  wk_status status =
+      wk_fail(WK_INDEX_ERROR, "shape mismatch: indexing tensors could not be broadcast together with shapes %s",
+              s.text ? s.text : "?");
+  wk__string_release(&s);
+  return status;
+}
+
+static wk_status to_common_shape(places *p) {
+  p->ndim = 0;
+  for (int k = 0; k < p->count; k++) {
+    wk_int joined[WK_MAX_DIMS];
+    int ndim;
+    if (wk__broadcast(p->sizes, p->ndim, p->tensors[k]->sizes, p->tensors[k]->ndim, joined, &ndim))
+      return cannot_broadcast(p);
+    memcpy(p->sizes, joined, (size_t)ndim * sizeof *joined);
+    p->ndim = ndim;
+  }
+  for (int k = 0; k < p->count; k++) {
+    p->tensors[k] = wk_expand(p->tensors[k], p->sizes, p->ndim, false);
+    if (!p->tensors[k]) return wk_error_category();
+  }
+  return WK_OK;
+}
+
+static wk_status find_places(places *p, const wk_tensor *self, const wk_value *list) {
+  WK_TRY(collect(p, self, list));
+  WK_TRY(to_common_shape(p));
+  for (int k = 0; k < p->count; k++) WK_TRY(refuse_empty_dim(self, (int)p->dims[k].bits, p->tensors[k]));
+  return WK_OK;
+}
+
+/* ---- where the dims of x[...] come from ---- */
+
+/* The result has the dims of self that no index stands for, in order, and the indices' common dims in place of the
+ * first indexed dim when the indexed dims are neighbours, else in front. */
+typedef struct layout {
+  int rank;                  /* of the result */
+  int first, common;         /* dims [first, first + common) are the indices' */
+  int self_dim[WK_MAX_DIMS]; /* of the other dims */
+} layout;
+
+static wk_status lay_out(layout *l, const wk_value *dims, int self_rank, int common) {
+  int count = (int)dims->count, position = 0;
+  uint32_t indexed = 0;
+  bool neighbours = true;
+  for (int k = 0; k < count; k++) {
+    indexed |= 1u << dims->integers[k].bits;
+    neighbours &= k == 0 || dims->integers[k].bits == dims->integers[k - 1].bits + 1;
+  }
+  l->rank = self_rank - count + common;
+  l->first = neighbours ? (int)dims->integers[0].bits : 0;
+  l->common = common;
+  if (l->rank > WK_MAX_DIMS)
+    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, l->rank);
+  for (int d = 0; d < self_rank; d++) {
+    if (indexed >> d & 1) continue;
+    if (position == l->first) position += common;
+    l->self_dim[position++] = d;
+  }
+  return WK_OK;
+}
+
+static bool is_common(const layout *l, int d) { return d >= l->first && d < l->first + l->common; }
+
+static void layout_sizes(const layout *l, const wk_int *self_sizes, const wk_int *common_sizes, wk_int *sizes) {
+  for (int d = 0; d < l->rank; d++)
+    sizes[d] = is_common(l, d) ? common_sizes[d - l->first] : self_sizes[l->self_dim[d]];
+}
+
+enum { FIRST_INDEX_OF_READ = 2, FIRST_INDEX_OF_PUT = 4 }; /* arguments of _index, _index_put */
+
+/* ---- _index(self, dims, i0, i1, ...): self[..., i0, i1, ...] ---- */
+
+wk_status wk__meta_index(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor, *i0 = c->args[FIRST_INDEX_OF_READ].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  layout l;
+  WK_TRY(lay_out(&l, &c->args[1], self->ndim, i0->ndim));
+  layout_sizes(&l, self->sizes, i0->sizes, sizes);
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, l.rank, sizes);
+  c->compute_dtype = self->dtype;
+  return WK_OK;
+}
+
+/* The place in `self` (argument or result: an access to it) for this element of the layout. */
+static wk__access indexed(wk__lower *l, const layout *at, wk__access self, int first_arg, const wk_int *index) {
+  const wk_value *dims = &l->call->args[1];
+  for (int d = 0; d < at->rank; d++)
+    if (!is_common(at, d)) self.index[at->self_dim[d]] = index[d];
+  for (int k = 0; k < (int)dims->count; k++) {
+    int dim = (int)dims->integers[k].bits;
+    self.index[dim] = wk_int_of(0);
+    self.indirect[dim] = checked_index(l, first_arg + k, index + at->first, dim);
+  }
+  return self;
+}
+
+static void loop_over_layout(wk__lower *l, layout *at, int first_arg, wk_int *index) {
+  wk_int self_sizes[WK_MAX_DIMS], common_sizes[WK_MAX_DIMS], sizes[WK_MAX_DIMS];
+  int self_rank = wk__arg_rank(l, 0), common = wk__arg_rank(l, first_arg);
+  if (lay_out(at, &l->call->args[1], self_rank, common)) l->h->status = wk_error_category();
+  for (int d = 0; d < self_rank; d++) self_sizes[d] = wk__size_of_arg(l, 0, d);
+  for (int d = 0; d < common; d++) common_sizes[d] = wk__size_of_arg(l, first_arg, d);
+  layout_sizes(at, self_sizes, common_sizes, sizes);
+  loop_over(l, at->rank, sizes, index);
+}
+
+void wk__lower_index(wk__lower *l) {
+  wk_int index[WK_MAX_DIMS], none[WK_MAX_DIMS] = {{0}};
+  layout at;
+  loop_over_layout(l, &at, FIRST_INDEX_OF_READ, index);
+  wk__access from = indexed(l, &at, wk__access_arg(l, 0, none), FIRST_INDEX_OF_READ, index);
+  wk__access to = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &to, wk__k_load(l->h, &from));
+}
+
+wk_status wk__compose_index(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *y = NULL;
+  places p;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (find_places(&p, self, &c->args[1]) == WK_OK) {
+    wk_value args[WK__MAX_ARGS] = {c->args[0], wk__v_ints(p.dims, p.count)};
+    for (int k = 0; k < p.count; k++) args[FIRST_INDEX_OF_READ + k] = wk__v_tensor(p.tensors[k]);
+    y = wk__call_tensor(WK__OP(index_loop), args);
+  }
+  return give(c, &scope, y);
+}
+
+wk_status wk__vjp_index(wk__vjp *v) {
+  const wk_value *list = &v->args[1];
+  return wk__vjp_set(v, 0, wk_index_put(zeros_of(G, ARG(0)), list->tensors, (int)list->count, G, true));
+}
+
+/* ---- _index_put(self, dims, values, accumulate, i0, i1, ...): values have the layout's shape ---- */
+
+wk_status wk__meta_index_put(wk__call *c) { return like_self(c); }
+
+void wk__lower_index_put(wk__lower *l) {
+  wk_int index[WK_MAX_DIMS], none[WK_MAX_DIMS] = {{0}};
+  layout at;
+  copy_self(l);
+  if (l->h->status) return;
+  loop_over_layout(l, &at, FIRST_INDEX_OF_PUT, index);
+  wk__access to = indexed(l, &at, wk__access_result(l, 0, none), FIRST_INDEX_OF_PUT, index);
+  wk__access from = wk__access_arg(l, 2, index);
+  (wk__arg_bool(l->call, 3) ? wk__k_store_add : wk__k_store)(l->h, &to, wk__k_load(l->h, &from));
+}
+
+static wk_tensor *expanded_values(const places *p, const wk_tensor *self, wk_tensor *values) {
+  wk_int sizes[WK_MAX_DIMS], joined[WK_MAX_DIMS];
+  wk_value dims = wk__v_ints(p->dims, p->count);
+  layout l;
+  int ndim;
+  if (lay_out(&l, &dims, self->ndim, p->ndim)) return NULL;
+  layout_sizes(&l, self->sizes, p->sizes, sizes);
+  wk_int count = wk__sizes_numel(sizes, l.rank);
+  bool fits_in = values->ndim <= l.rank && !wk__broadcast(values->sizes, values->ndim, sizes, l.rank, joined, &ndim) &&
+                 wk_int_eq(wk__sizes_numel(joined, ndim), count);
+  if (fits_in) return wk_expand(values, sizes, l.rank, false);
+  wk__string s = {0};
+  wk__print_sizes(&s, values->sizes, values->ndim);
+  wk__string_append(&s, " cannot be broadcast to indexing result of shape ");
+  wk__print_sizes(&s, sizes, l.rank);
+  (void)!wk_fail(WK_RUNTIME_ERROR, "shape mismatch: value tensor of shape %s", s.text ? s.text : "?");
+  wk__string_release(&s);
+  return NULL;
+}
+
+static wk_status put(const wk__call *c, const places *p, wk_tensor *values) {
+  wk_value args[WK__MAX_ARGS] = {c->args[0], wk__v_ints(p->dims, p->count), wk__v_tensor(values), c->args[3]},
+           result = {0};
+  if (!values) return wk_error_category();
+  for (int k = 0; k < p->count; k++) args[FIRST_INDEX_OF_PUT + k] = wk__v_tensor(p->tensors[k]);
+  WK_TRY(wk__compute(WK__OP(index_put_loop), args, c->outputs, &result));
+  wk_value_release(&result);
+  return WK_OK;
+}
+
+wk_status wk__kernel_index_put(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *values = c->args[2].tensor;
+  if (values->dtype != self->dtype)
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "Index put requires the source and destination dtypes match, got %s for the destination and %s for the "
+        "source.",
+        wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)values->dtype));
+  places p;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = find_places(&p, self, &c->args[1]);
+  if (status == WK_OK) status = put(c, &p, expanded_values(&p, self, values));
+  wk_scope_end(&scope);
+  return status;
+}
+
+wk_status wk__vjp_index_put(wk__vjp *v) {
+  const wk_value *list = &v->args[1];
+  int count = (int)list->count;
+  if (wk__needs(v, 0)) {
+    wk_int no_size = wk_int_of(0);
+    wk_tensor *zero = wk_new_zeros(G, &no_size, 0, WK_DTYPE_NONE, NONE);
+    wk_tensor *g = v->args[3].boolean ? G : wk_index_put(G, list->tensors, count, zero, false);
+    WK_TRY(wk__vjp_set(v, 0, g));
+  }
+  if (!wk__needs(v, 2)) return WK_OK;
+  return wk__vjp_set(v, 2, wk_sum_to_size(wk_index(G, list->tensors, count), ARG(2)->sizes, ARG(2)->ndim));
+}
+
+/* ============================================ nonzero, masked_select ============================================ */
+
+/* Truth of every element, row-major: a contiguous bool tensor in the caller's scope. */
+static wk_tensor *truth(wk_tensor *t) {
+  if (t->dtype != WK_BOOL)
+    t = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(WK_BOOL), NONE});
+  return t ? wk_contiguous(t, NULL) : NULL;
+}
+
+static void write_places(const wk_tensor *t, int64_t *out, int64_t count) {
+  const uint8_t *truths = (const uint8_t *)wk__data(t);
+  int64_t at[WK_MAX_DIMS] = {0};
+  for (int64_t i = 0; i < wk__numel(t); i++) {
+    if (truths[i]) {
+      for (int d = 0; d < t->ndim; d++) out[d * count] = at[d];
+      out++;
+    }
+    for (int d = t->ndim - 1; d >= 0 && ++at[d] == wk__size(t, d); d--) at[d] = 0;
+  }
+}
+
+/* (count, ndim), the columns one after the other in memory, as PyTorch has it: they are what indexing uses. */
+static wk_tensor *places_of(const wk_tensor *t) {
+  const uint8_t *truths = (const uint8_t *)wk__data(t);
+  int64_t count = 0;
+  for (int64_t i = 0; i < wk__numel(t); i++) count += truths[i];
+  wk__spec spec;
+  wk_int sizes[] = {wk_int_of(count), wk_int_of(t->ndim)};
+  wk__spec_contiguous(&spec, WK_INT64, t->device, 2, sizes);
+  spec.strides[0] = wk_int_of(1);
+  spec.strides[1] = wk_int_of(wk__max(count, 1));
+  wk_tensor *y = wk__tensor_from_spec(&spec);
+  if (y && count) write_places(t, (int64_t *)wk__data(y), count);
+  return y;
+}
+
+/* Places in row-major order. The shape hangs on the values, so there is no shape rule. */
+wk_status wk__kernel_nonzero(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *t = truth(c->args[0].tensor), *y = t ? places_of(t) : NULL;
+  wk_scope_end(&scope);
+  c->results[0] = wk__v_tensor(y);
+  return y ? WK_OK : wk_error_category();
+}
+
+wk_status wk__compose_masked_select(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *mask = c->args[1].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  int ndim;
+  if (mask->dtype != WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "masked_select: expected BoolTensor for mask");
+  WK_TRY(wk__broadcast(self->sizes, self->ndim, mask->sizes, mask->ndim, sizes, &ndim));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (ndim == 0) { /* a 0-dim mask has no dim to select along */
+    self = wk_unsqueeze(self, 0);
+    sizes[ndim++] = wk_int_of(1);
+  }
+  self = wk_expand(self, sizes, ndim, false);
+  mask = wk_expand(mask, sizes, ndim, false);
+  return give(c, &scope, self && mask ? wk_index(self, &mask, 1) : NULL);
 }

@@ -27,7 +27,24 @@ static wk_status in_gemm_dtype(wk_tensor *t, wk_value *out) {
 typedef struct matrices { /* strides in elements; batch strides 0 where there is one matrix */
   int64_t batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column;
   double alpha, beta;
+  const void *row; /* (n) of out's dtype, added to every row at the end; NULL for none */
 } matrices;
+
+/* Adds a row of numbers to a finished tile, while it is in the cache. */
+static void add_row_f32(void *context, const wk__gemm_tile *tile) {
+  const float *row = (const float *)context + tile->column;
+  for (int64_t i = 0; i < tile->rows; i++) {
+    float *c = (float *)tile->c + i * tile->c_row;
+    for (int64_t j = 0; j < tile->columns; j++) c[j] += row[j];
+  }
+}
+static void add_row_f64(void *context, const wk__gemm_tile *tile) {
+  const double *row = (const double *)context + tile->column;
+  for (int64_t i = 0; i < tile->rows; i++) {
+    double *c = (double *)tile->c + i * tile->c_row;
+    for (int64_t j = 0; j < tile->columns; j++) c[j] += row[j];
+  }
+}
 
 /* out, contiguous (batch, m, n), = beta out + alpha a b. */
 static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b, wk_tensor *out) {
@@ -35,6 +52,10 @@ static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b,
                 .a = wk__data(a), .a_row = p->a_row, .a_column = p->a_column, .b = wk__data(b), .b_row = p->b_row,
                 .b_column = p->b_column, .c = wk__data(out), .c_row = p->n, .alpha = p->alpha, .beta = p->beta,
                 .batch = p->batch, .a_batch = p->a_batch, .b_batch = p->b_batch, .c_batch = p->m * p->n};
+  if (p->row) {
+    g.epilogue = out->dtype == WK_FLOAT64 ? add_row_f64 : add_row_f32;
+    g.epilogue_context = (void *)p->row;
+  }
   return wk__gemm_run(&g);
 }
 
@@ -186,8 +207,11 @@ static wk_status linear_into(wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_ten
   folds(x, &row_stride);
   matrices p = {.batch = 1, .m = in ? wk__numel(x) / in : wk__numel(out) / wk__max(wk__size(w, 0), 1), .n = wk__size(w, 0), .k = in,
                 .a_row = row_stride, .a_column = wk__stride(x, x->ndim - 1), .b_row = wk__stride(w, 1), .b_column = wk__stride(w, 0),
-                .alpha = 1, .beta = bias ? 1 : 0};
-  if (bias) WK_TRY(wk__copy_into(out, bias));
+                .alpha = 1};
+  bool in_epilogue = bias && bias->ndim == 1 && wk__is_contiguous(bias) && (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64);
+  if (in_epilogue) p.row = wk__data(bias);
+  p.beta = bias && !in_epilogue;
+  if (p.beta != 0) WK_TRY(wk__copy_into(out, bias));
   return multiply(&p, x, w, out);
 }
 

@@ -155,10 +155,30 @@ static wk_status broadcast_inputs(const inputs *in, wk__spec *spec) {
   return WK_OK;
 }
 
+/* All tensors alike, contiguous, and nothing else that takes part in promotion upwards: the first one says it all. */
+static bool all_alike(const inputs *in) {
+  const wk_tensor *first = in->t[0];
+  if (!wk__is_contiguous(first)) return false;
+  for (int i = 1; i < in->count; i++) {
+    const wk_tensor *t = in->t[i];
+    if (t->dtype != first->dtype || t->ndim != first->ndim || !wk__is_contiguous(t) || !wk__device_equal(t->device, first->device) ||
+        memcmp(t->sizes, first->sizes, t->ndim * sizeof *t->sizes) != 0)
+      return false;
+  }
+  return true;
+}
+
 wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
   inputs in = {.count = 0};
   wk__spec *spec = &c->specs[0];
   collect(c, &in);
+  if (WK_LIKELY(all_alike(&in))) {
+    wk__spec_of(spec, in.t[0]);
+    spec->offset = wk_int_of(0);
+    *out_common = wk_dtype_is_floating((wk_dtype)spec->dtype) ? (wk_dtype)spec->dtype : wk__result_type(c);
+    spec->dtype = c->compute_dtype = (uint8_t)*out_common;
+    return WK_OK;
+  }
   spec->offset = wk_int_of(0);
   WK_TRY(join_devices(&in, &spec->device));
   WK_TRY(broadcast_inputs(&in, spec));

@@ -17,7 +17,7 @@
 #include "tensor/tensor.h"
 #include "wick/ops.h"
 
-enum { WK__MAX_ARGS = 14, WK__MAX_RESULTS = 4 };
+enum { WK__MAX_ARGS = 16, WK__MAX_RESULTS = 4 };
 
 /* ---- schema (schema.c): PyTorch's schema language, parsed once ---- */
 
@@ -102,7 +102,7 @@ struct wk_op {
   /* made at start */
   wk__schema schema;
   uint16_t number;
-  char base_name[40]; /* "add" */
+  char base_name[56]; /* "add" */
   struct wk__plan *_Atomic plans; /* cached nests and their programs, newest first */
 };
 
@@ -199,6 +199,11 @@ typedef struct wk__lower {
   wk__recorder recorder;
 } wk__lower;
 static inline bool wk__has(const wk__lower *l, int arg) { return l->call->args[arg].tag != WK_VALUE_NONE; }
+/* A number that is exactly one: the only thing a body may ask of a number given at launch (it is part of the plan's key). */
+static inline bool wk__is_one(const wk__lower *l, int arg) {
+  const wk_value *v = &l->call->args[arg];
+  return wk__value_is_number(v) && wk__scalar_double(wk__value_scalar(v)) == 1;
+}
 /* Ends the current nest and starts another over the same buffers: an operator that needs two loops. */
 void wk__next_nest(wk__lower *l);
 

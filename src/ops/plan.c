@@ -32,19 +32,28 @@ static uint64_t double_bits(double d) {
   return bits;
 }
 
+/* Of a number given at launch the body may know its kind and whether it is one: see wk__is_one. */
+static bool is_exactly_one(const wk_value *v) {
+  return v->tag == WK_VALUE_INT ? v->integer.bits == 1 : v->tag == WK_VALUE_DOUBLE ? v->number == 1 : v->boolean;
+}
+
 static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwise) {
   uint64_t head = (uint64_t)v->tag << 56;
+  if (param) {
+    put(key, head | is_exactly_one(v));
+    return;
+  }
   switch (v->tag) {
     case WK_VALUE_TENSOR: put(key, head | v->tensor->dtype | (uint64_t)(pointwise ? 0 : v->tensor->ndim) << 8); break;
     case WK_VALUE_INT:
-      if (!param) put(key, (uint64_t)v->integer.bits);
+      put(key, (uint64_t)v->integer.bits);
       put(key, head);
       break;
     case WK_VALUE_DOUBLE:
-      if (!param) put(key, double_bits(v->number));
+      put(key, double_bits(v->number));
       put(key, head);
       break;
-    case WK_VALUE_BOOL: put(key, param ? head : head | v->boolean); break;
+    case WK_VALUE_BOOL: put(key, head | v->boolean); break;
     case WK_VALUE_DTYPE: put(key, head | v->dtype); break;
     case WK_VALUE_STRING: put(key, head ^ wk__hash_bytes(v->string, strlen(v->string), 0)); break;
     case WK_VALUE_INTS:

@@ -259,7 +259,7 @@ wk_status wk__compose_square(wk__call *c) {
 /* self + alpha * other; a factor of one is not multiplied, so that integers of any size stay exact. */
 static wk__var scaled_other(wk__lower *l, int other, int alpha) {
   wk__var y = wk__in(l, other);
-  return is_one(&l->call->args[alpha]) ? y : wk__k_mul(l->h, y, wk__in(l, alpha));
+  return wk__is_one(l, alpha) ? y : wk__k_mul(l->h, y, wk__in(l, alpha));
 }
 void wk__lower_add(wk__lower *l) { wk__out(l, 0, wk__k_add(l->h, wk__in(l, 0), scaled_other(l, 1, 2))); }
 void wk__lower_sub(wk__lower *l) { wk__out(l, 0, wk__k_sub(l->h, wk__in(l, 0), scaled_other(l, 1, 2))); }

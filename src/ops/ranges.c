@@ -43,8 +43,7 @@ static wk_status whole_length(const range *r, wk_int *out_length) {
 
 static wk_status real_length(const range *r, wk_int *out_length) {
   double start = number(&r->start), end = number(&r->end), step = number(&r->step);
-  if (!isfinite(start) || !isfinite(end))
-    return wk_fail(WK_RUNTIME_ERROR, "unsupported range: %g -> %g", start, end);
+  if (!isfinite(start) || !isfinite(end)) return wk_fail(WK_RUNTIME_ERROR, "unsupported range: %g -> %g", start, end);
   if (!(step > 0 ? end >= start : end <= start)) return wrong_direction();
   double length = ceil((end - start) / step);
   if (!(length >= 0 && length < 0x1p62)) return wk_fail(WK_RUNTIME_ERROR, "invalid size, possible overflow?");
@@ -88,4 +87,116 @@ void wk__lower_arange(wk__lower *l) {
   if (has_start) value = wk__k_add(l->h, wk__k_param(l->h, l->param_of_arg[0], l->compute), value);
   wk__access a = wk__access_result(l, 0, index);
   wk__k_store(l->h, &a, value);
+}
+
+/* ================================================ linspace, logspace ============================================ */
+
+wk_status wk__meta_linspace(wk__call *c) {
+  wk_dtype dtype = wk__arg_dtype(c, 3, wk__default_dtype());
+  if (wk_int_lt(c->args[2].integer, wk_int_of(0)))
+    return wk_fail(WK_RUNTIME_ERROR, "number of steps must be non-negative");
+  if (dtype == WK_BOOL || wk_dtype_is_complex(dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"linspace_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
+  wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, 4, WK__CPU_DEVICE), 1, &c->args[2].integer);
+  c->compute_dtype = (uint8_t)(wk_dtype_is_floating(dtype) ? dtype : WK_FLOAT64);
+  return WK_OK;
+}
+
+static wk__var index_as_compute(wk__lower *l, wk_int x) { return wk__k_cast(l->h, wk__k_index(l->h, x), l->compute); }
+
+/* From the start in the first half, from the end in the second, so that both ends are exact. */
+void wk__lower_linspace(wk__lower *l) {
+  wk_int index[WK_MAX_DIMS], n = l->call->args[2].integer, one = wk_int_of(1);
+  loop_over_result(l, index);
+  wk__var start = wk__k_param(l->h, l->param_of_arg[0], l->compute),
+          end = wk__k_param(l->h, l->param_of_arg[1], l->compute);
+  wk__var gaps = index_as_compute(l, wk_int_max(wk_int_sub(n, one), one));
+  wk__var step = wk__k_div(l->h, wk__k_sub(l->h, end, start), gaps);
+  wk__var half = wk__k_index(l->h, wk_int_max(wk_int_floordiv(n, wk_int_of(2)), one));
+  wk__var in_first = wk__k_lt(l->h, wk__k_index(l->h, index[0]), half);
+  wk__var up = wk__k_add(l->h, start, wk__k_mul(l->h, step, index_as_compute(l, index[0])));
+  wk__var left = index_as_compute(l, wk_int_sub(wk_int_sub(n, one), index[0]));
+  wk__var down = wk__k_sub(l->h, end, wk__k_mul(l->h, step, left));
+  wk__access a = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &a, wk__k_where(l->h, in_first, up, down));
+}
+
+/* base ^ linspace */
+wk_status wk__compose_logspace(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_dtype dtype = wk__arg_dtype(c, 4, wk__default_dtype());
+  wk_tensor *exponent = wk_linspace(c->args[0], c->args[1], c->args[2].integer.bits, dtype, c->args[5]);
+  wk_tensor *y = wk_pow_Scalar(c->args[3], exponent);
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  return y ? WK_OK : wk_error_category();
+}
+
+/* ====================================================== eye ===================================================== */
+
+wk_status wk__meta_eye(wk__call *c) {
+  bool square = c->op == WK__OP(eye);
+  int dtype_arg = square ? 1 : 2;
+  wk_int sizes[] = {c->args[0].integer, c->args[square ? 0 : 1].integer};
+  for (int d = 0; d < 2; d++)
+    if (wk_int_lt(sizes[d], wk_int_of(0)))
+      return wk_fail(WK_RUNTIME_ERROR, "%c must be greater or equal to 0, got %lld", d ? 'm' : 'n',
+                     (long long)wk_int_guard_value(sizes[d]));
+  wk_dtype dtype = wk__arg_dtype(c, dtype_arg, wk__default_dtype());
+  wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, dtype_arg + 1, WK__CPU_DEVICE), 2, sizes);
+  c->compute_dtype = (uint8_t)dtype;
+  return WK_OK;
+}
+
+void wk__lower_eye(wk__lower *l) {
+  wk_int index[WK_MAX_DIMS];
+  loop_over_result(l, index);
+  wk__var on = wk__k_eq(l->h, wk__k_index(l->h, index[0]), wk__k_index(l->h, index[1]));
+  wk__access a = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &a, wk__k_cast(l->h, on, l->compute));
+}
+
+/* ============================================ places in a triangle ============================================= */
+
+/* Columns [*out_begin, *out_end) of row `row` that tril_indices or triu_indices lists. */
+static void triangle_row(const wk__call *c, int64_t row, int64_t *out_begin, int64_t *out_end) {
+  int64_t columns = wk__arg_int(c, 1), edge = row + wk__arg_int(c, 2);
+  bool below = c->op == WK__OP(tril_indices);
+  *out_begin = below ? 0 : wk__min(wk__max(edge, 0), columns);
+  *out_end = below ? wk__min(wk__max(edge + 1, 0), columns) : columns;
+}
+
+wk_status wk__meta_triangle_indices(wk__call *c) {
+  int64_t rows = wk__arg_int(c, 0), count = 0, begin, end;
+  for (int d = 0; d < 2; d++)
+    if (wk__arg_int(c, d) < 0)
+      return wk_fail(WK_RUNTIME_ERROR, "%s must be non-negative, got%lld", d ? "col" : "row",
+                     (long long)wk__arg_int(c, d));
+  for (int64_t r = 0; r < rows; r++) {
+    triangle_row(c, r, &begin, &end);
+    count += end - begin;
+  }
+  wk_int sizes[] = {wk_int_of(2), wk_int_of(count)};
+  wk_dtype dtype = wk__arg_dtype(c, 3, WK_INT64);
+  if (dtype != WK_INT64 && dtype != WK_INT32)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(dtype));
+  wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, 4, WK__CPU_DEVICE), 2, sizes);
+  return WK_OK;
+}
+
+wk_status wk__kernel_triangle_indices(wk__call *c) {
+  wk_tensor *out = c->outputs[0];
+  int64_t n = wk__size(out, 1), at = 0, begin, end;
+  char *data = wk__data(out);
+  size_t item = wk__itemsize(out);
+  for (int64_t row = 0; at < n; row++) {
+    triangle_row(c, row, &begin, &end);
+    for (int64_t column = begin; column < end; column++, at++) {
+      wk__element_set(data + (size_t)at * item, (wk_dtype)out->dtype, (wk__scalar){WK__INTEGER_KIND, .i = row});
+      wk__element_set(data + (size_t)(n + at) * item, (wk_dtype)out->dtype,
+                      (wk__scalar){WK__INTEGER_KIND, .i = column});
+    }
+  }
+  return WK_OK;
 }

@@ -68,8 +68,10 @@ static wk_status parse_type(cursor *c, wk__parameter *p, char *alias) {
     optional_item = false;
     p->fixed_count = (uint8_t)strtol(c->at, (char **)&c->at, 10);
     if (!take(c, "]")) return bad(c, "]");
-    char list_alias = take_alias(c, &p->written);
+    bool list_written;
+    char list_alias = take_alias(c, &list_written);
     if (list_alias) *alias = list_alias;
+    p->written |= list_written;
   }
   p->optional = optional_item || take(c, "?");
   return WK_OK;

@@ -38,7 +38,7 @@ struct wk_op wk__op_table[WK__OP_COUNT] = {
 
 enum { NAME_SLOTS = 1024 };
 static uint16_t by_name[NAME_SLOTS]; /* 1 + number of the operator, open addressing */
-static char names[WK__OP_COUNT][56];
+static char names[WK__OP_COUNT][64];
 
 static uint64_t hash_name(const char *name) { return wk__hash_bytes(name, strlen(name), 0); }
 

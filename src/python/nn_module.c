@@ -16,11 +16,13 @@
 #include <structmember.h>
 
 /* Names besides those of python.h, and a cache of type attributes. */
+/* clang-format off */
 #define NN_NAMES(NAME)                                                                                                \
-  NAME(_is_param)                                                                                                     \
-  NAME(_is_buffer) NAME(persistent) NAME(register_buffer) NAME(_call_with_hooks) NAME(call_super_init) NAME(__init__) \
-      NAME(__init_subclass__) NAME(__getattribute__) NAME(_state_dict_hooks) NAME(_state_dict_pre_hooks)              \
-          NAME(_load_state_dict_pre_hooks) NAME(_load_state_dict_post_hooks) NAME(_is_full_backward_hook)
+  NAME(_is_param) NAME(_is_buffer) NAME(persistent) NAME(register_buffer) NAME(_call_with_hooks)                      \
+  NAME(call_super_init) NAME(__init__) NAME(__init_subclass__) NAME(__getattribute__) NAME(_state_dict_hooks)         \
+  NAME(_state_dict_pre_hooks) NAME(_load_state_dict_pre_hooks) NAME(_load_state_dict_post_hooks)                      \
+  NAME(_is_full_backward_hook)
+/* clang-format on */
 
 enum { CACHE_SIZE = 1024, GLOBAL_CALL_HOOKS = 4, GLOBAL_HOOKS = 7 };
 
@@ -52,20 +54,22 @@ typedef struct call_facts {
   PyObject *hooks[4]; /* borrowed: the four dicts of hooks that calls look at, NULL where there is none */
 } call_facts;
 
+/* clang-format off */
 typedef struct nn_module {
-  PyObject_HEAD PyObject *dict; /* the instance's __dict__, or NULL before the first store */
+  PyObject_HEAD
+  PyObject *dict; /* the instance's __dict__, or NULL before the first store */
   PyObject *weak_references;
   vectorcallfunc vectorcall;
   wk__state *state; /* lives as long as the type does */
   call_facts facts;
 } nn_module;
+/* clang-format on */
 
 static PyObject *module_getattro(PyObject *o, PyObject *name);                                           // -> new
 static PyObject *module_call(PyObject *o, PyObject *args, PyObject *kwargs);                             // -> new
 static PyObject *module_vectorcall(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *names);  // -> new
 
-/* =================================================== small lookups =================================================
- */
+/* ================================================= small lookups ================================================== */
 
 static unsigned type_version(PyTypeObject *type) {
 #if PY_VERSION_HEX < 0x030D0000
@@ -150,8 +154,7 @@ static void *raise_missing(PyObject *o, PyObject *name) {
   return NULL;
 }
 
-/* ================================================= reading attributes ==============================================
- */
+/* =============================================== reading attributes =============================================== */
 
 static PyObject *module_getattro(PyObject *o, PyObject *name) {
   nn_module *self = (nn_module *)o;
@@ -214,8 +217,7 @@ static PyObject *module_getattr(PyObject *o, PyObject *name) {  // -> new
   return PyErr_Occurred() ? NULL : raise_missing(o, name);
 }
 
-/* ================================================= storing attributes ==============================================
- */
+/* =============================================== storing attributes =============================================== */
 
 /* The truth of an attribute that may be missing; -1 with an exception. */
 static int flag_of(PyObject *o, PyObject *name) {
@@ -398,8 +400,7 @@ static PyObject *module_delattr(PyObject *o, PyObject *name) {  // -> new
   return PyObject_GenericSetAttr(o, name, NULL) < 0 ? NULL : Py_NewRef(Py_None);
 }
 
-/* ====================================================== calling ====================================================
- */
+/* ==================================================== calling ===================================================== */
 
 static uint64_t dict_version(PyObject *dict) {
 #if PY_VERSION_HEX < 0x030C0000
@@ -538,8 +539,7 @@ done:
   return result;
 }
 
-/* ===================================================== lifetime ====================================================
- */
+/* ==================================================== lifetime ==================================================== */
 
 static PyObject *module_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {  // -> new
   (void)args, (void)kwargs;
@@ -660,8 +660,7 @@ static PyObject *module_init_subclass(PyObject *cls, PyObject *const *args, Py_s
   return result;
 }
 
-/* ==================================================== the type =====================================================
- */
+/* ==================================================== the type ==================================================== */
 
 static PyMethodDef module_methods[] = {
     {"__getattr__", module_getattr, METH_O, "Registered parameters, buffers and modules by name."},

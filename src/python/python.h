@@ -15,7 +15,8 @@
   NAME(_forward_hooks) NAME(_forward_pre_hooks) NAME(_forward_hooks_with_kwargs)                                      \
   NAME(_forward_pre_hooks_with_kwargs) NAME(_forward_hooks_always_called) NAME(forward) NAME(training)                \
   NAME(__getattr__) NAME(register_parameter) NAME(_call_impl) NAME(grad) NAME(data) NAME(requires_grad)               \
-  NAME(backward) NAME(stride) NAME(device) NAME(dtype) NAME(out) NAME(__array__) NAME(_compiled_call_impl)
+  NAME(backward) NAME(stride) NAME(device) NAME(dtype) NAME(out) NAME(__array__) NAME(_compiled_call_impl)  \
+  NAME(apply) NAME(_backward_cls) NAME(_has_setup_context)
 
 typedef struct wk__state {
   PyObject *module;             /* borrowed: the extension module itself */
@@ -23,6 +24,7 @@ typedef struct wk__state {
   PyTypeObject *parameter_type; /* wick.nn.Parameter, a Python subclass of Tensor; set by the package at import */
   PyTypeObject *module_type;    /* wick._C.Module: nn.Module's attribute and call path */
   PyTypeObject *dtype_type, *device_type, *size_type, *generator_type, *storage_type, *node_type, *function_type;
+  PyTypeObject *memory_format_type, *layout_type; /* of torch.contiguous_format, torch.strided, ... */
   PyTypeObject *operator_type; /* wick.add and Tensor.add: one callable per name, all overloads behind it */
   PyObject *dtypes[32];        /* the dtype singletons, by wk_dtype */
   PyObject *exception_out_of_memory;
@@ -55,13 +57,59 @@ PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor); // -> new
 PyObject *wk__raise(wk__state *state);           /* turns the thread's wick error into a Python exception; returns NULL */
 wk_status wk__status_from_python(void);          /* a Python exception is set: WK_INTERRUPTED, so that C code unwinds */
 
+/* ---- small_types.c: dtype, device, Size, Generator, finfo, iinfo ---- */
+typedef struct wk__python_dtype {
+  PyObject_HEAD
+  uint8_t dtype; /* wk_dtype */
+} wk__python_dtype;
+typedef struct wk__python_device {
+  PyObject_HEAD
+  wk_device device;
+} wk__python_device;
+struct wk__generator;
+typedef struct wk__python_generator {
+  PyObject_HEAD
+  struct wk__generator *generator; /* owned */
+} wk__python_generator;
+PyObject *wk__dtype_object(wk__state *state, wk_dtype dtype);                // -> new
+PyObject *wk__device_object(wk__state *state, wk_device device);             // -> new
+PyObject *wk__size_object(wk__state *state, const wk_int *sizes, int count); // -> new, a wick.Size (tuple subclass)
+/* 0, or -1 with an exception. A dtype may be given as Python's float, int or bool; a device as string, int or device. */
+int wk__dtype_from_python(wk__state *state, PyObject *o, wk_dtype *out_dtype);
+int wk__device_from_python(wk__state *state, PyObject *o, wk_device *out_device);
+/* "channels_last" for torch.channels_last, "strided" for torch.strided: memory formats and layouts. NULL for any other
+ * object (no exception is set). */
+const char *wk__named_constant(wk__state *state, PyObject *o);
+
+/* ---- arguments.c: between Python objects and wk_value, by schema ---- */
+/* A Python number, also a NumPy one or a tensor with one element where `allow_tensor`. 0, or -1 with an exception. */
+int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out_value);
+int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out_value);
+/* Ints from a sequence (or from one int when `single`): at most WK_MAX_DIMS of them. Returns the count, or -1. */
+int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool single);
+/* Takes the value. A tensor, a list of tensors as a tuple or list. */
+PyObject *wk__value_to_python(wk__state *state, wk_value *steal_value); // -> new
+/* Calls an operator from C code of the module; the result as a Python object, errors raised. */
+PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args, wk_tensor *const *destinations); // -> new
+
+/* ---- interop.c and its kin: tensors from Python data and from other libraries' memory, storage ---- */
+/* torch.tensor(data): nested sequences, numbers, arrays. dtype WK_DTYPE_NONE infers. An owned tensor, NULL with an exception. */
+wk_tensor *wk__tensor_from_python(wk__state *state, PyObject *data, wk_dtype dtype);
+/* Tensor's buffer slots (buffers.c): writable, strided memory of a CPU tensor that does not require grad. */
+int wk__tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);
+void wk__tensor_release_buffer(PyObject *self, Py_buffer *view);
+
 /* ---- each file adds its types and functions when the module is made; 0 or -1 ---- */
 int wk__add_tensor_type(PyObject *module, wk__state *state);
 int wk__add_operators(PyObject *module, wk__state *state);
 int wk__add_small_types(PyObject *module, wk__state *state);
+int wk__add_interop(PyObject *module, wk__state *state);
 int wk__add_autograd(PyObject *module, wk__state *state);
 int wk__add_nn_module(PyObject *module, wk__state *state);
 void wk__free_nn_module(wk__state *state); /* for the module's m_free */
-int wk__add_storage(PyObject *module, wk__state *state);
+/* Methods that files other than tensor_type.c give to Tensor. Ended by an entry with a NULL name. */
+extern PyMethodDef wk__tensor_autograd_methods[];
+extern PyMethodDef wk__tensor_interop_methods[];
+extern PyGetSetDef wk__tensor_autograd_getset[];
 
 #endif

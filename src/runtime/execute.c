@@ -7,6 +7,7 @@
 
 _Thread_local int wk__kernel_fault;
 _Thread_local int64_t wk__kernel_bad_index;
+static _Thread_local int bad_check; /* the check that found it: number of its expression */
 
 enum {
   COUNTER_LEVELS = 48,
@@ -35,6 +36,7 @@ typedef struct run {
   uint64_t blocked_stores; /* accesses that results may not be computed into, because of overlap */
   _Atomic int faults;
   _Atomic int64_t bad_index;
+  _Atomic int bad_check;
   _Atomic int status;
 } run;
 
@@ -179,6 +181,7 @@ static void step_check_index(worker *w, const step *s, int64_t count) {
     if (WK_UNLIKELY((uint64_t)v >= (uint64_t)size)) {
       wk__kernel_fault |= WK__KERNEL_INDEX_FAULT;
       wk__kernel_bad_index = in[i];
+      bad_check = s->extra;
       v = 0;
     }
     out[i] = v;
@@ -247,11 +250,14 @@ static wk_status check_list(const wk__primitives *p, const step_list *list) {
 }
 
 static wk_status check_primitives(const wk__program *program, const wk__primitives *p) {
+  uint8_t level = (uint8_t)(1u << wk__cpu_level_get());
+  if (WK_LIKELY(atomic_load_explicit(&program->checked_levels, memory_order_relaxed) & level)) return WK_OK;
   WK_TRY(check_list(p, &program->uniform));
   for (int k = 0; k < program->phase_count; k++) {
     WK_TRY(check_list(p, &program->phases[k].rows));
     WK_TRY(check_list(p, &program->phases[k].again));
   }
+  atomic_fetch_or_explicit(&((wk__program *)program)->checked_levels, level, memory_order_relaxed);
   return WK_OK;
 }
 
@@ -473,40 +479,45 @@ typedef struct scratch {
 static int64_t aligned(int64_t bytes) { return (bytes + 63) & ~INT64_C(63); }
 
 static void *carve(scratch *s, int64_t bytes) {
-  void *p = s->memory ? s->memory + s->bytes : NULL;
+  void *p = s->memory + s->bytes;
   s->bytes += aligned(bytes);
   return p;
 }
 
-/* Lays a worker's memory out; with memory == NULL only measures. */
+static int64_t width_of(const run *r) { return r->g.mode == LOOP_COLUMNS ? r->g.n_block : r->g.m_block; }
+static int64_t stack_levels(const run *r) { return r->g.reduce_length > WK__REDUCE_CHUNK ? COUNTER_LEVELS : 1; }
+
+/* At least what lay_out carves; every piece is rounded up to a cache line. */
+static int64_t memory_bound(const run *r) {
+  const wk__program *p = r->program;
+  int64_t block = aligned(r->block_elements * 8), row = aligned(width_of(r) * 8);
+  int64_t per_reduction = row * (WK__REDUCE_LANES + 2 + stack_levels(r)) + (int64_t)sizeof(reduction);
+  return (p->slot_count + p->uniform_count + 1) * block + p->row_count * row + p->reduction_count * per_reduction +
+         p->kept_count * (aligned(r->keeping ? r->row_elements * 8 : 0) + 8) + p->value_count * 8 + 64 * 8;
+}
+
+/* Lays a worker's memory out. */
 static void lay_out(worker *w, scratch *s) {
   const run *r = w->r;
   const wk__program *p = r->program;
-  int64_t block = r->block_elements * 8;
-  int64_t width = r->g.mode == LOOP_COLUMNS ? r->g.n_block : r->g.m_block;
+  int64_t width = width_of(r);
   w->at = carve(s, p->value_count * (int64_t)sizeof(char *));
-  w->slots = carve(s, p->slot_count * block);
+  w->slots = carve(s, p->slot_count * r->block_elements * 8);
   w->offsets = carve(s, r->block_elements * 8);
   w->kept = carve(s, p->kept_count * (int64_t)sizeof(char *));
   w->reductions = carve(s, p->reduction_count * (int64_t)sizeof(reduction));
-  for (int k = 0; k < p->kept_count; k++) {
-    char *row = carve(s, r->keeping ? r->row_elements * 8 : 0);
-    if (s->memory) w->kept[k] = row;
-  }
-  for (int k = 0; k < p->reduction_count; k++) {
-    reduction state = {.lanes = carve(s, width * WK__REDUCE_LANES * 8),
-                       .index = carve(s, width * 8),
-                       .partial = carve(s, width * 8),
-                       .stack = carve(s, (r->g.reduce_length > WK__REDUCE_CHUNK ? COUNTER_LEVELS : 1) * width * 8)};
-    if (s->memory) w->reductions[k] = state;
-  }
+  for (int k = 0; k < p->kept_count; k++) w->kept[k] = carve(s, r->keeping ? r->row_elements * 8 : 0);
+  for (int k = 0; k < p->reduction_count; k++)
+    w->reductions[k] = (reduction){.lanes = carve(s, width * WK__REDUCE_LANES * 8),
+                                   .index = carve(s, width * 8),
+                                   .partial = carve(s, width * 8),
+                                   .stack = carve(s, stack_levels(r) * width * 8)};
+  w->at[0] = NULL;
   for (int v = 1; v < p->value_count; v++) {
     const value_info *info = &p->values[v];
     int64_t elements = info->class == VALUE_UNIFORM ? r->block_elements : info->class == VALUE_ROW ? width : 0;
-    char *place = carve(s, elements * wk__lane_size((wk__lane_type)info->lane));
-    if (s->memory) w->at[v] = place;
+    if (elements) w->at[v] = carve(s, elements * wk__lane_size((wk__lane_type)info->lane));
   }
-  if (s->memory) w->at[0] = NULL;
 }
 
 static _Thread_local scratch thread_scratch; /* .bytes is its capacity */
@@ -538,10 +549,8 @@ static void fill_uniform(worker *w) {
 }
 
 static bool start_worker(worker *w, run *r) {
-  scratch measure = {0};
   w->r = r;
-  lay_out(w, &measure);
-  scratch s = {take_scratch(measure.bytes), 0};
+  scratch s = {take_scratch(memory_bound(r)), 0};
   if (!s.memory) {
     atomic_store(&r->status, WK_OUT_OF_MEMORY);
     return false;
@@ -555,7 +564,9 @@ static bool start_worker(worker *w, run *r) {
 static void end_worker(run *r) {
   if (WK_LIKELY(!wk__kernel_fault)) return;
   atomic_fetch_or(&r->faults, wk__kernel_fault);
-  if (wk__kernel_fault & WK__KERNEL_INDEX_FAULT) atomic_store(&r->bad_index, wk__kernel_bad_index);
+  if (!(wk__kernel_fault & WK__KERNEL_INDEX_FAULT)) return;
+  atomic_store(&r->bad_index, wk__kernel_bad_index);
+  atomic_store(&r->bad_check, bad_check);
 }
 
 static void run_units(void *context, int64_t begin, int64_t end) {
@@ -668,6 +679,7 @@ static bool may_overlap(const run *r, int a, int b) {
 }
 
 static void find_blocked_stores(run *r) {
+  if (!r->program->has_conflicts) return;
   for (int p = 0; p < r->program->phase_count; p++) {
     const step_list *list = &r->program->phases[p].keep;
     for (int64_t k = 0; k < list->count; k++) {
@@ -691,11 +703,20 @@ static void measure(run *r) {
                (g->n_size <= g->n_block || (g->m_block == 1 && g->n_size <= WK__KEEP));
 }
 
+/* In PyTorch's words where the checked size is a dim of a buffer. */
+static wk_status report_bad_index(const run *r) {
+  long long index = atomic_load(&r->bad_index);
+  int check = atomic_load(&r->bad_check);
+  wk_int size = r->program->nest->instrs[r->program->expressions[check]].expression;
+  if (wk__sym_kind_of(size) != WK__SYM_BUFFER_SIZE) return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds", index);
+  return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds for dimension %d with size %lld", index,
+                 wk__sym_index(size) % WK__BUFFER_DIMS, (long long)r->g.expression_limit[check]);
+}
+
 static wk_status report(const run *r) {
   int status = atomic_load(&r->status), faults = atomic_load(&r->faults);
   if (status) return wk_fail(WK_OUT_OF_MEMORY, "out of memory inside a kernel");
-  if (faults & WK__KERNEL_INDEX_FAULT)
-    return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds", (long long)atomic_load(&r->bad_index));
+  if (faults & WK__KERNEL_INDEX_FAULT) return report_bad_index(r);
   if (faults & WK__KERNEL_ZERO_DIVISION) return wk_fail(WK_RUNTIME_ERROR, "ZeroDivisionError");
   return WK_OK;
 }
@@ -722,4 +743,75 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
     wk__parallel_for(r.units, grain, run_units, &r);
   }
   return report(&r);
+}
+
+/* ================================================ many launches ================================================== */
+
+typedef struct many {
+  run *runs;
+  int64_t *first_unit; /* (count + 1): units are numbered through all launches */
+  int64_t count;
+} many;
+
+static int64_t launch_of_unit(const many *m, int64_t unit) {
+  int64_t low = 0, high = m->count;
+  while (high - low > 1) {
+    int64_t middle = (low + high) / 2;
+    *(m->first_unit[middle] <= unit ? &low : &high) = middle;
+  }
+  return low;
+}
+
+static void run_many_units(void *context, int64_t begin, int64_t end) {
+  const many *m = context;
+  for (int64_t i = launch_of_unit(m, begin); begin < end; i++) {
+    int64_t first = m->first_unit[i], stop = wk__min(end, m->first_unit[i + 1]);
+    if (stop > begin) run_units(&m->runs[i], begin - first, stop - first);
+    begin = wk__max(begin, stop);
+  }
+}
+
+static wk_status prepare_many(const wk__program *program, const wk__launch *launches, many *m, walker *walkers) {
+  int64_t per_run = program->nest->access_count + program->expression_count;
+  const wk__primitives *primitives = wk__primitives_get();
+  WK_TRY(check_primitives(program, primitives));
+  m->first_unit[0] = 0;
+  for (int64_t i = 0; i < m->count; i++) {
+    run *r = &m->runs[i];
+    *r = (run){.program = program, .launch = &launches[i], .primitives = primitives};
+    WK_TRY(bind_geometry(program, &launches[i], &r->g, walkers + i * per_run));
+    measure(r);
+    if (r->units) find_blocked_stores(r);
+    m->first_unit[i + 1] = m->first_unit[i] + r->units;
+  }
+  return WK_OK;
+}
+
+static int64_t elements_of_unit(const run *r) {
+  const geometry *g = &r->g;
+  if (g->mode == LOOP_POINTWISE) return g->m_block * g->n_block;
+  return (g->mode == LOOP_COLUMNS ? g->n_block : g->m_block) * g->reduce_length;
+}
+
+static wk_status run_prepared(const wk__program *program, many *m) {
+  int64_t units = m->first_unit[m->count], elements = 0;
+  for (int64_t i = 0; i < m->count; i++) elements += m->runs[i].units * elements_of_unit(&m->runs[i]);
+  int64_t steps = 1 + program->phases[0].keep.count / 4, work = wk__max(1, elements / wk__max(units, 1) * steps);
+  wk__parallel_for(units, program->has_store_add ? units : wk__max(1, GRAIN / work), run_many_units, m);
+  for (int64_t i = 0; i < m->count; i++) WK_TRY(report(&m->runs[i]));
+  return WK_OK;
+}
+
+wk_status wk__program_run_many(const wk__program *program, const wk__launch *launches, int64_t count) {
+  size_t walkers = (size_t)(program->nest->access_count + program->expression_count), n = (size_t)count;
+  if (count == 0) return WK_OK;
+  char *memory = wk__alloc(n * (sizeof(run) + walkers * sizeof(walker)) + (n + 1) * sizeof(int64_t));
+  if (!memory) return WK_OUT_OF_MEMORY;
+  many m = {.runs = (run *)memory, .count = count};
+  walker *first_walker = (walker *)(m.runs + n);
+  m.first_unit = (int64_t *)(first_walker + n * walkers);
+  wk_status status = prepare_many(program, launches, &m, first_walker);
+  if (status == WK_OK) status = run_prepared(program, &m);
+  wk__free(memory);
+  return status;
 }

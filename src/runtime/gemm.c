@@ -1,40 +1,39 @@
 /* The GEMM driver: chooses a path by shape, packs, spreads tiles over threads. gemm.h says what is computed.
  *
  * In: a wk__gemm. Out: its C. Three paths, all made of the level's micro-kernels:
- *   stream   few rows, a large row-major B: B is read once, a few long rows at a time, and the chains of unfinished
- *            elements wait in a scratch row.
- *   strip    few rows or few columns, or all small: a task owns a part of C and packs what it needs itself, just in time.
- *   blocked  the rest: a block of B (B_BLOCK_BYTES) is packed by all threads together, then each task takes some rows
- *            of A, packed, which stay in its L2 cache, past a part of it, panel by panel.
+ *   stream   few rows, a large row-major B: B is read once, some long rows at a time, and the chains of unfinished
+ *            elements wait in scratch memory.
+ *   strip    few rows or few columns, or all small: a task owns a part of C and packs for itself, just in time.
+ *   blocked  the rest: a block of B is packed by all threads together, then each task takes some rows of A, packed,
+ *            which stay in its L2 cache, past a part of it, panel by panel.
+ *
  * Invariant: paths, tiles and tasks only partition C; no sum crosses them.
  * Tests: tests/c/test_gemm.c. */
 #include "runtime/gemm.h"
-
-#include <stdatomic.h>
 
 #include "runtime/gemm_kernels.h"
 #include "runtime/workspace.h"
 
 enum {
-  ROW_GROUPS_PER_BLOCK = 16,      /* of A, packed: 16 x 14 rows x 384 floats are 344 KB */
-  B_BLOCK_BYTES = 8 << 20,        /* of B, packed, shared */
+  ROW_GROUPS_PER_BLOCK = 16, /* of A, packed: 16 x 14 rows x 384 floats are 344 KB */
+  B_BLOCK_BYTES = 8 << 20,   /* of B, packed, shared */
   STREAM_MAX_ROWS = 12,
   STREAM_MIN_B_BYTES = 256 << 10, /* a smaller B stays in L2, where its order does not matter */
   STREAM_MAX_COLUMNS = 2048,      /* long runs for the prefetchers, while the chains stay in L2 */
   STREAM_MIN_COLUMNS = 256,
-  STREAM_DEPTH = 16,              /* rows of B read side by side: as many streams as prefetchers follow */
-  DIRECT_MAX_PANELS = 4,          /* with fewer uses packing A costs more than it saves */
-  DIRECT_MAX_ROWS = 8,            /* fewer than a cache set has ways */
+  STREAM_DEPTH = 16,     /* rows of B read side by side: as many streams as prefetchers follow */
+  DIRECT_MAX_PANELS = 4, /* with fewer uses packing A costs more than it saves */
+  DIRECT_MAX_ROWS = 8,   /* fewer than a cache set has ways */
   IN_PLACE_MAX_B_BYTES = 128 << 10,
   MIN_PANELS_PER_PACKED_TASK = 8,
   TASKS_PER_THREAD = 2,
-  ALIASING_STRIDE = 2048,         /* rows this far apart, or a multiple, compete for the same few cache sets */
-  BATCH_PER_THREAD = 4,           /* so many matrices a thread are shared out evenly enough */
-  PANEL_ROW_BYTES = 128,          /* of the widest panel: two vectors */
-  MAX_SLOTS = 256,
+  ALIASING_STRIDE = 2048, /* rows this far apart, or a multiple, compete for the same few cache sets */
+  BATCH_PER_THREAD = 4,   /* so many matrices a thread are shared out evenly enough */
+  PANEL_ROW_BYTES = 128,  /* of the widest panel: two vectors */
   CACHE_LINE = 64,
 };
 #define PARALLEL_MIN_FLOPS 1e6   /* below, waking threads costs more than they give */
+#define TASK_MIN_FLOPS 2.5e5     /* of a batch's small matrices, so many together are one task */
 #define SPLIT_MATRIX_FLOPS 1.6e7 /* a batch's matrices smaller than this are not split further */
 
 /* One product (a batch's matrix), on its way. */
@@ -42,33 +41,25 @@ typedef struct gemm_run {
   wk__gemm g; /* batch strides already applied */
   const wk__gemm_kernels *kernels;
   int64_t batch_index;
-  bool parallel;
-  struct scratch *scratch;
+  int64_t threads; /* that share this product: all, or 1. Asked for once: the number may change at any time */
+  wk__slots *slots;
 } gemm_run;
 
-/* Workspace: `shared` bytes, then one slot for each thread that works at a time. */
-typedef struct scratch {
-  char *shared;
-  char *slots;
-  size_t slot_size;
-  int slot_count;
-  atomic_bool taken[MAX_SLOTS];
-} scratch;
-
-static const wk__gemm_kernels *find_kernels(wk__gemm_type type) {
+const wk__gemm_kernels *wk__gemm_kernels_get(wk__gemm_type type) {
 #if defined(__x86_64__)
   switch (wk__cpu_level_get()) {
-    case WK__CPU_AVX512: return &wk__gemm_kernels_avx512[type];
-    case WK__CPU_AVX2: return &wk__gemm_kernels_avx2[type];
-    default: break;
+    case WK__CPU_AVX512:
+      return &wk__gemm_kernels_avx512[type];
+    case WK__CPU_AVX2:
+      return &wk__gemm_kernels_avx2[type];
+    default:
+      break;
   }
 #endif
   return &wk__gemm_kernels_portable[type];
 }
 
 /* ---- Addresses ---- */
-
-static inline size_t round_to_line(size_t bytes) { return (bytes + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1); }
 
 static inline const char *a_at(const gemm_run *r, int64_t row, int64_t k) {
   return (const char *)r->g.a + (row * r->g.a_row + k * r->g.a_column) * r->kernels->size;
@@ -80,24 +71,10 @@ static inline char *c_at(const gemm_run *r, int64_t row, int64_t column) {
   return (char *)r->g.c + (row * r->g.c_row + column) * r->kernels->size;
 }
 
-/* ---- Scratch slots ---- */
-
-/* A slot that no other thread has. There are as many as threads, so the search ends at once, but for a thread count that
- * was raised this very moment. */
-static int take_slot(scratch *s) {
-  for (int i = wk__thread_index() % s->slot_count;; i = (i + 1) % s->slot_count) {
-    if (!atomic_exchange_explicit(&s->taken[i], true, memory_order_acquire)) return i;
-  }
-}
-
-static void give_slot(scratch *s, int slot) { atomic_store_explicit(&s->taken[slot], false, memory_order_release); }
-
-static char *slot_memory(scratch *s, int slot) { return s->slots + s->slot_size * (size_t)slot; }
-
 /* ---- Small shared steps ---- */
 
 static void run_tasks(const gemm_run *r, int64_t count, wk__range_fn *fn, void *context) {
-  if (r->parallel) {
+  if (r->threads > 1) {
     wk__parallel_for(count, 1, fn, context);
   } else {
     fn(context, 0, count);
@@ -143,8 +120,8 @@ static void pack_a(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int6
   }
 }
 
-/* Rows [row, row + rows) of C against one panel, A packed by pack_a. Each group of rows fetches its share of `next`, the
- * panel after this one, or NULL. */
+/* Rows [row, row + rows) of C against one panel, A packed by pack_a. Each group of rows fetches its share of `next`,
+ * the panel after this one, or NULL. */
 static void multiply_packed(const gemm_run *r, int64_t row, int64_t rows, int64_t depth, const char *a, const panel *p,
                             const char *next, wk__gemm_how how) {
   int64_t height = group_height(r, rows);
@@ -178,13 +155,14 @@ typedef struct strip {
 
 static size_t packed_a_bytes(const gemm_run *r, int64_t rows) {
   int64_t depth = wk__min(WK__GEMM_K_BLOCK, r->g.k);
-  return round_to_line((size_t)(rows * depth * r->kernels->size) + WK__GEMM_PACK_SLACK);
+  size_t bytes = (size_t)(rows * depth * r->kernels->size) + WK__GEMM_PACK_SLACK;
+  return (bytes + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
 }
 
 static size_t packed_panel_bytes(const gemm_run *r) { return packed_a_bytes(r, r->kernels->columns); }
 
-/* B's rows are used where they stand when they need no padding and do not scatter over too many pages; few rows of A use
- * each only once anyway. */
+/* B's rows are used where they stand when they need no padding and do not scatter over too many pages; few rows of A
+ * use each only once anyway. */
 static bool may_use_b_in_place(const gemm_run *r, int64_t rows, int64_t columns) {
   if (r->g.b_column != 1 || columns % r->kernels->lanes != 0) return false;
   int64_t span = (r->g.b_row < 0 ? -r->g.b_row : r->g.b_row) * r->g.k * r->kernels->size;
@@ -232,15 +210,12 @@ static void run_strip_part(const strip *s, int64_t row, int64_t column, char *me
 
 static void strip_tasks(void *context, int64_t begin, int64_t end) {
   const strip *s = context;
-  scratch *memory = s->run->scratch;
-  int slot = take_slot(memory);
+  char *memory = wk__slots_take(s->run->slots);
   for (int64_t t = begin; t < end; t++) {
-    run_strip_part(s, t / s->column_tasks * s->rows, t % s->column_tasks * s->columns, slot_memory(memory, slot));
+    run_strip_part(s, t / s->column_tasks * s->rows, t % s->column_tasks * s->columns, memory);
   }
-  give_slot(memory, slot);
+  wk__slots_give(s->run->slots, memory);
 }
-
-static int64_t thread_count(const gemm_run *r) { return r->parallel ? wk_get_num_threads() : 1; }
 
 static int64_t max_block_rows(const gemm_run *r) { return (int64_t)r->kernels->rows * ROW_GROUPS_PER_BLOCK; }
 
@@ -256,11 +231,11 @@ static bool use_a_in_place(const gemm_run *r, int64_t panels) {
 
 /* As many tasks as keep the threads busy: first columns are shared out, then rows. */
 static strip plan_strip(const gemm_run *r) {
-  int64_t width = r->kernels->columns, panels = wk__ceil_div(r->g.n, width), wanted = thread_count(r) * TASKS_PER_THREAD;
-  if (thread_count(r) == 1) wanted = 1;
+  int64_t width = r->kernels->columns, panels = wk__ceil_div(r->g.n, width), wanted = r->threads * TASKS_PER_THREAD;
+  if (r->threads == 1) wanted = 1;
   strip s = {.run = r, .direct = use_a_in_place(r, panels)};
   int64_t least = s.direct ? 1 : MIN_PANELS_PER_PACKED_TASK;
-  int64_t panels_per_task = wk__max(wk__ceil_div(panels, wanted), wk__min(least, wk__ceil_div(panels, thread_count(r))));
+  int64_t panels_per_task = wk__max(wk__ceil_div(panels, wanted), wk__min(least, wk__ceil_div(panels, r->threads)));
   s.columns = panels_per_task * width;
   s.column_tasks = wk__ceil_div(r->g.n, s.columns);
   int64_t row_tasks = wk__ceil_div(wanted, s.column_tasks);
@@ -301,7 +276,7 @@ static void extend_chains(const gemm_run *r, int64_t k, int64_t depth, int64_t c
 
 /* of a task */
 static int64_t stream_columns(const gemm_run *r) {
-  int64_t width = r->kernels->columns, share = wk__ceil_div(r->g.n, thread_count(r));
+  int64_t width = r->kernels->columns, share = wk__ceil_div(r->g.n, r->threads);
   return wk__ceil_div(wk__max(STREAM_MIN_COLUMNS, wk__min(STREAM_MAX_COLUMNS, share)), width) * width;
 }
 
@@ -322,9 +297,9 @@ static void run_stream_part(const gemm_run *r, int64_t column, char *chains) {
 
 static void stream_tasks(void *context, int64_t begin, int64_t end) {
   const gemm_run *r = context;
-  int slot = take_slot(r->scratch);
-  for (int64_t t = begin; t < end; t++) run_stream_part(r, t * stream_columns(r), slot_memory(r->scratch, slot));
-  give_slot(r->scratch, slot);
+  char *memory = wk__slots_take(r->slots);
+  for (int64_t t = begin; t < end; t++) run_stream_part(r, t * stream_columns(r), memory);
+  wk__slots_give(r->slots, memory);
 }
 
 static void run_stream(const gemm_run *r) {
@@ -343,13 +318,13 @@ typedef struct block {
   const gemm_run *run;
   int64_t k, depth;
   int64_t column, columns, panels;
-  int64_t rows;              /* of a task */
+  int64_t rows;               /* of a task */
   int64_t parts, part_panels; /* tasks side by side, and the panels of each */
 } block;
 
 static char *shared_panel(const block *b, int64_t index) {
   const wk__gemm_kernels *kernels = b->run->kernels;
-  return b->run->scratch->shared + index * kernels->columns * b->depth * kernels->size;
+  return b->run->slots->shared + index * kernels->columns * b->depth * kernels->size;
 }
 
 static void pack_b_tasks(void *context, int64_t begin, int64_t end) {
@@ -366,7 +341,8 @@ static void run_block_part(const block *b, int64_t row, int64_t part, const char
   int64_t end = wk__min((part + 1) * b->part_panels, b->panels);
   for (int64_t i = part * b->part_panels; i < end; i++) {
     panel p = {shared_panel(b, i), width, b->column + i * width, wk__min(width, b->columns - i * width)};
-    multiply_packed(r, row, rows, b->depth, packed_a, &p, i + 1 < end ? shared_panel(b, i + 1) : NULL, how_for(r, b->k));
+    multiply_packed(r, row, rows, b->depth, packed_a, &p, i + 1 < end ? shared_panel(b, i + 1) : NULL,
+                    how_for(r, b->k));
     if (b->k + b->depth == r->g.k) finish_tile(r, row, p.column, rows, p.columns);
   }
 }
@@ -375,14 +351,13 @@ static void run_block_part(const block *b, int64_t row, int64_t part, const char
 static void block_tasks(void *context, int64_t begin, int64_t end) {
   const block *b = context;
   const gemm_run *r = b->run;
-  int slot = take_slot(r->scratch);
-  char *packed_a = slot_memory(r->scratch, slot);
+  char *packed_a = wk__slots_take(r->slots);
   for (int64_t t = begin; t < end; t++) {
     int64_t row = t / b->parts * b->rows, part = t % b->parts;
     if (t == begin || part == 0) pack_a(r, row, wk__min(b->rows, r->g.m - row), b->k, b->depth, packed_a);
     run_block_part(b, row, part, packed_a);
   }
-  give_slot(r->scratch, slot);
+  wk__slots_give(r->slots, packed_a);
 }
 
 /* Equal blocks of at most B_BLOCK_BYTES */
@@ -394,13 +369,13 @@ static int64_t block_columns(const gemm_run *r) {
 
 /* Equal blocks, a multiple of the threads many */
 static int64_t block_rows(const gemm_run *r) {
-  int64_t threads = thread_count(r), blocks = wk__ceil_div(r->g.m, max_block_rows(r));
+  int64_t threads = r->threads, blocks = wk__ceil_div(r->g.m, max_block_rows(r));
   return wk__max(wk__ceil_div(r->g.m, wk__ceil_div(blocks, threads) * threads), r->kernels->rows);
 }
 
 static void run_block(block *b) {
   const gemm_run *r = b->run;
-  int64_t threads = thread_count(r), row_tasks = wk__ceil_div(r->g.m, b->rows);
+  int64_t threads = r->threads, row_tasks = wk__ceil_div(r->g.m, b->rows);
   b->panels = wk__ceil_div(b->columns, r->kernels->columns);
   int64_t parts = threads == 1 ? 1 : wk__ceil_div(threads * TASKS_PER_THREAD, row_tasks);
   b->part_panels = wk__max(wk__ceil_div(b->panels, parts), wk__min(MIN_PANELS_PER_PACKED_TASK, b->panels));
@@ -484,7 +459,7 @@ static wk__gemm simplify(const wk__gemm *g) {
 }
 
 static size_t slot_bytes(const gemm_run *r) {
-  if (is_stream(r)) return round_to_line((size_t)(r->g.m * stream_columns(r) * r->kernels->size));
+  if (is_stream(r)) return (size_t)(r->g.m * stream_columns(r) * r->kernels->size);
   int64_t rows = wk__min(r->g.m, max_block_rows(r)) + r->kernels->rows;
   return packed_panel_bytes(r) + packed_a_bytes(r, rows);
 }
@@ -493,36 +468,25 @@ static size_t shared_bytes(const gemm_run *r) {
   return !is_stream(r) && is_blocked(r) ? packed_a_bytes(r, block_columns(r)) : 0;
 }
 
-WK_MUST_USE static wk_status get_scratch(const gemm_run *r, bool several_threads, scratch *s) {
-  s->slot_count = several_threads ? (int)wk__min(wk_get_num_threads(), MAX_SLOTS) : 1;
-  s->slot_size = slot_bytes(r);
-  size_t shared = shared_bytes(r);
-  s->shared = wk__workspace_get(WK__WORKSPACE_GEMM, shared + s->slot_size * (size_t)s->slot_count);
-  if (!s->shared) return WK_OUT_OF_MEMORY;
-  s->slots = s->shared + shared;
-  for (int i = 0; i < s->slot_count; i++) atomic_init(&s->taken[i], false);
-  return WK_OK;
-}
-
 /* One thread a matrix: no waiting for each other, but the blocked path's shared memory is one matrix's at a time. */
 static bool may_share_out_batch(const gemm_run *r) {
   if (r->g.batch == 1 || is_blocked(r)) return false;
-  return flops(&r->g) < SPLIT_MATRIX_FLOPS || r->g.batch >= BATCH_PER_THREAD * wk_get_num_threads();
+  return flops(&r->g) < SPLIT_MATRIX_FLOPS || r->g.batch >= BATCH_PER_THREAD * r->threads;
 }
 
 wk_status wk__gemm_run(const wk__gemm *given) {
   if (given->m <= 0 || given->n <= 0 || given->batch <= 0) return WK_OK;
   wk__gemm g = simplify(given);
-  bool several = flops(&g) * (double)g.batch >= PARALLEL_MIN_FLOPS && wk_get_num_threads() > 1;
-  scratch memory;
-  gemm_run r = {.g = g, .kernels = find_kernels(g.type), .parallel = several, .scratch = &memory};
-  bool split_batch = several && may_share_out_batch(&r);
-  r.parallel = several && !split_batch;
-  WK_TRY(get_scratch(&r, several, &memory));
+  double work = flops(&g) * (double)g.batch;
+  int64_t threads = work >= PARALLEL_MIN_FLOPS ? wk_get_num_threads() : 1;
+  wk__slots slots;
+  gemm_run r = {.g = g, .kernels = wk__gemm_kernels_get(g.type), .threads = threads, .slots = &slots};
+  bool split_batch = threads > 1 && may_share_out_batch(&r);
+  if (split_batch) r.threads = 1;
+  WK_TRY(wk__slots_init(&slots, WK__WORKSPACE_GEMM, shared_bytes(&r), slot_bytes(&r), threads > 1));
   batch b = {&g, &r};
   if (split_batch) {
-    wk__parallel_for(g.batch, wk__max(1, (int64_t)(PARALLEL_MIN_FLOPS / 4 / wk__max(1, (int64_t)flops(&g)))), run_matrices,
-                     &b);
+    wk__parallel_for(g.batch, (int64_t)(TASK_MIN_FLOPS * (double)g.batch / work) + 1, run_matrices, &b);
   } else {
     run_matrices(&b, 0, g.batch);
   }

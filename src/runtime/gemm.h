@@ -3,12 +3,18 @@
  * In: A (m, k) and B (k, n) of any strides, so transposed and broadcast operands cost the caller no copy; C (m, n) with
  * contiguous columns. Out: C.
  *
- * What is computed, to the bit: the k products of an element are taken in blocks of WK__GEMM_K_BLOCK. A block is one chain
- * of fused multiply-adds over ascending k that starts at 0. Then, block after block,
+ * What is computed, to the bit: the k products of an element are taken in blocks of WK__GEMM_K_BLOCK. A block is one
+ * chain of fused multiply-adds over ascending k that starts at 0. Then, block after block,
+ *
  *     c = alpha * block + beta * c    (the first block; beta = 0 does not read c)
  *     c = alpha * block + c           (the others)
- * with the outer multiply-add fused and beta * c rounded. With k = 0 or alpha = 0 it is beta * c, and A and B are not read.
- * Invariant: so the result depends neither on the thread count, nor on the CPU level, nor on the path chosen for a shape.
+ *
+ * with the outer multiply-add fused and beta * c rounded. With k = 0 or alpha = 0 it is beta * c, and A and B are not
+ * read.
+ *
+ * Invariant: so the result depends neither on the thread count, nor on the CPU level, nor on the path that a shape
+ * takes.
+ *
  * Tests: tests/c/test_gemm.c. */
 #ifndef WICK_RUNTIME_GEMM_H
 #define WICK_RUNTIME_GEMM_H
@@ -19,8 +25,8 @@ enum { WK__GEMM_K_BLOCK = 384 };
 
 typedef enum wk__gemm_type { WK__GEMM_F32, WK__GEMM_F64 } wk__gemm_type;
 
-/* A finished part of one matrix of C: element (row, column) of it is at c. Called once for every element, from any thread,
- * several at a time. */
+/* A finished part of one matrix of C: element (row, column) of it is at c. Called once for every element, from any
+ * thread, several at a time. */
 typedef struct wk__gemm_tile {
   int64_t batch, row, column; /* where the part begins */
   int64_t rows, columns;

@@ -1,9 +1,11 @@
-/* What gemm_level.c, compiled once per CPU level, gives to gemm.c: micro-kernels and packing.
+/* What gemm_level.c, compiled once per CPU level, gives to gemm.c and attention.c: micro-kernels and packing.
  *
- * A micro-kernel computes a tile of `rows` (chosen by its place in the table) by `columns` (1..kernels->columns) of C over
- * one block of k. Its B is a row of vectors for each k: in place, when `columns` is a multiple of `lanes`, or a packed
- * panel, which is kernels->columns wide and padded with zeros.
+ * A micro-kernel computes a tile of `rows` (chosen by its place in the table) by `columns` (1..kernels->columns) of C
+ * over one block of k. Its B is a row of vectors for each k: in place, when `columns` is a multiple of `lanes`, or a
+ * packed panel, which is kernels->columns wide and padded with zeros.
+ *
  * Invariant: an element is one chain of fused multiply-adds over ascending k, whatever the tile it falls into.
+ *
  * Tests: tests/c/test_gemm.c, at every level of the machine. */
 #ifndef WICK_RUNTIME_GEMM_KERNELS_H
 #define WICK_RUNTIME_GEMM_KERNELS_H
@@ -35,9 +37,9 @@ enum { WK__GEMM_PACK_SLACK = 64 };
 typedef void wk__gemm_finish_fn(int64_t columns, const void *chain, void *row, const wk__gemm_how *how);
 
 typedef struct wk__gemm_kernels {
-  int size;          /* bytes of an element */
-  int lanes;         /* elements of a vector */
-  int rows, columns; /* the largest tile */
+  int size;                                          /* bytes of an element */
+  int lanes;                                         /* elements of a vector */
+  int rows, columns;                                 /* the largest tile */
   wk__gemm_packed_fn *packed[WK__GEMM_MAX_ROWS + 1]; /* by the tile's rows; A packed with width = rows */
   wk__gemm_direct_fn *direct[WK__GEMM_MAX_ROWS + 1]; /* A in place */
   wk__gemm_pack_fn *pack;
@@ -46,5 +48,8 @@ typedef struct wk__gemm_kernels {
 
 /* By wk__gemm_type. */
 extern const wk__gemm_kernels wk__gemm_kernels_portable[2], wk__gemm_kernels_avx2[2], wk__gemm_kernels_avx512[2];
+
+/* Those of the CPU level in use. */
+const wk__gemm_kernels *wk__gemm_kernels_get(wk__gemm_type type);
 
 #endif

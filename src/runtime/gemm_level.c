@@ -9,7 +9,7 @@ enum {
   CACHE_LINE = 64,
   ROWS_AHEAD = 8, /* when packing short pieces of long rows: the hardware does not foresee them */
   LINES_AHEAD = 8,
-  A_AHEAD = 16,   /* steps of k in a packed panel */
+  A_AHEAD = 16, /* steps of k in a packed panel */
   B_AHEAD = 8,
 };
 
@@ -33,15 +33,14 @@ enum { ROWS = 4, VECTORS = 1 }; /* leaves room for what an emulated multiply-add
 #define LANES_2(F, s, n) F(0, s, n), F(1, s, n)
 #define LANES_4(F, s, n) LANES_2(F, s, n), F(2, s, n), F(3, s, n)
 #define LANES_8(F, s, n) LANES_4(F, s, n), F(4, s, n), F(5, s, n), F(6, s, n), F(7, s, n)
-#define LANES_16(F, s, n)                                                                                    \
-  LANES_8(F, s, n), F(8, s, n), F(9, s, n), F(10, s, n), F(11, s, n), F(12, s, n), F(13, s, n), F(14, s, n), \
-      F(15, s, n)
-#define TRANSPOSE_STEP(r, s, n)                                                      \
-  _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++) {                           \
-    if (i & (s)) continue;                                                           \
-    V x = (r)[i], y = (r)[i + (s)];                                                  \
-    (r)[i] = __builtin_shufflevector(x, y, LANES_##n(FIRST_LANE, s, n));             \
-    (r)[i + (s)] = __builtin_shufflevector(x, y, LANES_##n(SECOND_LANE, s, n));      \
+#define LANES_16(F, s, n) \
+  LANES_8(F, s, n), F(8, s, n), F(9, s, n), F(10, s, n), F(11, s, n), F(12, s, n), F(13, s, n), F(14, s, n), F(15, s, n)
+#define TRANSPOSE_STEP(r, s, n)                                                 \
+  _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++) {                      \
+    if (i & (s)) continue;                                                      \
+    V x = (r)[i], y = (r)[i + (s)];                                             \
+    (r)[i] = __builtin_shufflevector(x, y, LANES_##n(FIRST_LANE, s, n));        \
+    (r)[i + (s)] = __builtin_shufflevector(x, y, LANES_##n(SECOND_LANE, s, n)); \
   }
 #define TRANSPOSE_2(r) TRANSPOSE_STEP(r, 1, 2)
 #define TRANSPOSE_4(r) TRANSPOSE_STEP(r, 2, 4) TRANSPOSE_STEP(r, 1, 4)

@@ -1,5 +1,6 @@
-/* The body of gemm_level.c, included there once per element type: T the element, V its vector of LANES lanes, OP(x) a vector
- * operation's name, NAME(x) a function's, TRANSPOSE(r) of LANES vectors. Not for other files; hence no include guard. */
+/* The body of gemm_level.c, included there once per element type: T the element, V its vector of LANES lanes, OP(x) a
+ * vector operation's name, NAME(x) a function's, TRANSPOSE(r) of LANES vectors. Not for other files; hence no include
+ * guard. */
 
 #define LINE (CACHE_LINE / (int)sizeof(T)) /* elements */
 
@@ -33,30 +34,40 @@ WK_INLINE void NAME(store_tile)(const int rows, const int vectors, V chain[ROWS]
   }
 }
 
-WK_INLINE void NAME(tile)(const int rows, const int vectors, const bool in_place, int64_t k, const T *a, int64_t a_row,
-                          int64_t a_column, const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns,
-                          const wk__gemm_how *how) {
-  V chain[ROWS][VECTORS];
-  int64_t last = columns - (vectors - 1) * LANES;
+/* Chains begin at 0, or go on from what a direct kernel finds in C. */
+WK_INLINE void NAME(start_tile)(const int rows, const int vectors, bool resume, V chain[ROWS][VECTORS], const T *c,
+                                int64_t c_row, int64_t last) {
 #pragma GCC unroll 14
   for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; j++) chain[i][j] = OP(broadcast)(0);
   }
-  if (in_place && how->resume) {
+  if (!resume) return;
 #pragma GCC unroll 14
-    for (int i = 0; i < rows; i++) {
+  for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 2
-      for (int j = 0; j < vectors; j++) {
-        chain[i][j] = NAME(load_part)(c + i * c_row + j * LANES, j == vectors - 1 ? last : LANES);
-      }
+    for (int j = 0; j < vectors; j++) {
+      chain[i][j] = NAME(load_part)(c + i * c_row + j * LANES, j == vectors - 1 ? last : LANES);
     }
   }
+}
+
+/* C is wanted only at the end of a tile; it arrives meanwhile. */
+WK_INLINE void NAME(fetch_tile)(const int rows, const int vectors, const T *c, int64_t c_row) {
 #pragma GCC unroll 14
-  for (int i = 0; i < rows; i++) { /* C is wanted only at the end; it arrives meanwhile */
+  for (int i = 0; i < rows; i++) {
 #pragma GCC unroll 2
     for (int j = 0; j < vectors; j++) __builtin_prefetch(c + i * c_row + j * LANES, 1);
   }
+}
+
+WK_INLINE void NAME(tile)(const int rows, const int vectors, const bool in_place, int64_t k, const T *a, int64_t a_row,
+                          int64_t a_column, const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns,
+                          const wk__gemm_how *how) {
+  V chain[ROWS][VECTORS];
+  int64_t last = columns - (vectors - 1) * LANES;
+  NAME(start_tile)(rows, vectors, in_place && how->resume, chain, c, c_row, last);
+  NAME(fetch_tile)(rows, vectors, c, c_row);
   const char *next = in_place ? NULL : how->next;
   for (int64_t p = 0; p < k; p++) {
     V row[VECTORS];
@@ -84,8 +95,8 @@ WK_INLINE void NAME(tile)(const int rows, const int vectors, const bool in_place
 }
 
 /* One vector of columns, or as many as a tile has. */
-WK_INLINE void NAME(tile_of)(const int rows, const bool in_place, int64_t k, const T *a, int64_t a_row, int64_t a_column,
-                             const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns,
+WK_INLINE void NAME(tile_of)(const int rows, const bool in_place, int64_t k, const T *a, int64_t a_row,
+                             int64_t a_column, const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns,
                              const wk__gemm_how *how) {
   if (VECTORS == 1 || columns > LANES) {
     NAME(tile)(rows, VECTORS, in_place, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);
@@ -96,14 +107,14 @@ WK_INLINE void NAME(tile_of)(const int rows, const bool in_place, int64_t k, con
 
 #define PASTE_(x, y) x##_##y
 #define PASTE(x, y) PASTE_(x, y)
-#define DEFINE_KERNELS(rows)                                                                                        \
-  static void PASTE(NAME(packed), rows)(int64_t k, const void *a, const void *b, int64_t b_row, void *c,            \
-                                        int64_t c_row, int64_t columns, const wk__gemm_how *how) {              \
+#define DEFINE_KERNELS(rows)                                                                                      \
+  static void PASTE(NAME(packed), rows)(int64_t k, const void *a, const void *b, int64_t b_row, void *c,          \
+                                        int64_t c_row, int64_t columns, const wk__gemm_how *how) {                \
     NAME(tile_of)(rows, false, k, a, 1, rows, b, b_row, c, c_row, columns, how);                                  \
-  }                                                                                                                 \
-  static void PASTE(NAME(direct), rows)(int64_t k, const void *a, int64_t a_row, int64_t a_column, const void *b,   \
-                                        int64_t b_row, void *c, int64_t c_row, int64_t columns,                     \
-                                        const wk__gemm_how *how) {                                              \
+  }                                                                                                               \
+  static void PASTE(NAME(direct), rows)(int64_t k, const void *a, int64_t a_row, int64_t a_column, const void *b, \
+                                        int64_t b_row, void *c, int64_t c_row, int64_t columns,                   \
+                                        const wk__gemm_how *how) {                                                \
     NAME(tile_of)(rows, true, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);                           \
   }
 FOR_EACH_ROW_COUNT(DEFINE_KERNELS)
@@ -155,8 +166,8 @@ WK_INLINE void NAME(transpose_block)(int64_t count, int64_t width, int64_t depth
   }
 }
 
-/* k contiguous in the source. Where the last vector of lanes is wider than what is left of `width`, it runs into the first
- * lanes of the next k: those are written after it, for the lanes go from last to first and k upwards. */
+/* k contiguous in the source. Where the last vector of lanes is wider than what is left of `width`, it runs into the
+ * first lanes of the next k: those are written after it, for the lanes go from last to first and k upwards. */
 static void NAME(pack_transposed)(int64_t count, int64_t width, int64_t k, const T *source, int64_t lane_stride,
                                   T *out) {
   for (int64_t i = (width - 1) / LANES * LANES; i >= 0; i -= LANES) {

@@ -17,25 +17,33 @@ typedef struct loops {
 
 typedef struct resolve_context {
   const wk__launch *launch;
+  int unit;       /* this loop variable has the value `amount`, all others are 0 */
+  int64_t amount;
 } resolve_context;
 
 static wk_status resolve(void *context, wk_int leaf, int64_t *out) {
-  const wk__launch *launch = ((resolve_context *)context)->launch;
-  if (wk__sym_kind_of(leaf) != WK__SYM_BUFFER_SIZE)
-    return wk_fail(WK_INTERNAL_ERROR, "a loop nest mentions a symbol that the launch does not know");
+  const resolve_context *at = context;
   int index = wk__sym_index(leaf);
-  *out = launch->buffers[index / WK__BUFFER_DIMS].sizes[index % WK__BUFFER_DIMS];
-  return WK_OK;
+  switch (wk__sym_kind_of(leaf)) {
+    case WK__SYM_LOOP_VAR: *out = index == at->unit ? at->amount : 0; return WK_OK;
+    case WK__SYM_BUFFER_SIZE:
+      *out = at->launch->buffers[index / WK__BUFFER_DIMS].sizes[index % WK__BUFFER_DIMS];
+      return WK_OK;
+    default: return wk_fail(WK_INTERNAL_ERROR, "a loop nest mentions a symbol that the launch does not know");
+  }
 }
 
-static wk_status evaluate(wk_int x, const wk__launch *launch, int64_t *out) {
+static wk_status evaluate_at(wk_int x, const wk__launch *launch, int unit, int64_t amount, int64_t *out) {
+  resolve_context context = {launch, unit, amount};
   if (wk_int_is_known(x)) {
     *out = x.bits;
     return WK_OK;
   }
-  resolve_context context = {launch};
   if (wk__sym_kind_of(x) == WK__SYM_BUFFER_SIZE) return resolve(&context, x, out);
   return wk__sym_eval(x, resolve, &context, out);
+}
+static wk_status evaluate(wk_int x, const wk__launch *launch, int64_t *out) {
+  return evaluate_at(x, launch, -1, 0, out);
 }
 
 /* Where loop variable `v` of an index expression stands among the nest's dims. */
@@ -43,7 +51,8 @@ static int dim_of_loop_var(const wk__nest *nest, int v) {
   return v < WK__FIRST_R ? v : nest->pointwise_dims + v - WK__FIRST_R;
 }
 
-/* Adds `scale` times the expression: to `start` what is constant, to the dims' strides the rest. */
+/* Adds `scale` times the expression: to `start` what is constant, to the dims' strides the rest. A launch builds no
+ * expressions, so the coefficients are found by evaluating: f(0), f(1) - f(0), and f(2) to see that f is affine. */
 static wk_status add_affine(const wk__nest *nest, const wk__launch *launch, wk_int x, int64_t scale, int64_t *start,
                             int64_t *stride) {
   if (wk_int_is_known(x)) {
@@ -54,16 +63,15 @@ static wk_status add_affine(const wk__nest *nest, const wk__launch *launch, wk_i
     stride[dim_of_loop_var(nest, wk__sym_index(x))] += scale;
     return WK_OK;
   }
-  wk_int constant, coefficient[WK__LOOP_VARS];
-  if (!wk__sym_affine(x, &constant, coefficient))
-    return wk_fail(WK_UNSUPPORTED, "tier 0 runs affine index expressions only");
-  int64_t value;
-  WK_TRY(evaluate(constant, launch, &value));
-  *start += scale * value;
-  for (int v = 0; v < WK__LOOP_VARS; v++) {
-    if (wk_int_is_known(coefficient[v]) && coefficient[v].bits == 0) continue;
-    WK_TRY(evaluate(coefficient[v], launch, &value));
-    stride[dim_of_loop_var(nest, v)] += scale * value;
+  int64_t zero, one, two;
+  WK_TRY(evaluate(x, launch, &zero));
+  *start += scale * zero;
+  for (uint32_t left = wk__sym_loop_vars(x); left; left &= left - 1) {
+    int v = __builtin_ctz(left);
+    WK_TRY(evaluate_at(x, launch, v, 1, &one));
+    WK_TRY(evaluate_at(x, launch, v, 2, &two));
+    if (two - one != one - zero) return wk_fail(WK_UNSUPPORTED, "tier 0 runs affine index expressions only");
+    stride[dim_of_loop_var(nest, v)] += scale * (one - zero);
   }
   return WK_OK;
 }
@@ -257,10 +265,32 @@ static void block_columns(const loops *l, geometry *g, int column) {
   g->m_block = wk__max(1, wk__min(g->m_size, WK__BLOCK / wk__max(g->n_block, 1)));
 }
 
+/* The common case of eager calls: everything lies along one line. */
+static void bind_line(const wk__nest *nest, const wk__launch *launch, geometry *g) {
+  g->mode = LOOP_POINTWISE;
+  g->outer_p = g->outer_r = 0;
+  g->m_size = g->m_block = g->reduce_length = 1;
+  g->n_size = launch->sizes[0];
+  g->n_block = wk__min(g->n_size, WK__BLOCK);
+  g->walker_count = (int)nest->access_count;
+  for (int a = 0; a < g->walker_count; a++) {
+    const wk__launch_buffer *buffer = &launch->buffers[nest->accesses[a].buffer];
+    walker *w = &g->walkers[a];
+    w->base = buffer->data;
+    w->item = wk__dtypes[nest->buffers[nest->accesses[a].buffer].dtype].size;
+    w->start = w->stride_m = 0;
+    w->stride_n = buffer->strides[0];
+  }
+}
+
 wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers) {
   const wk__nest *nest = program->nest;
   loops l;
   g->walkers = walkers;
+  if (nest->geometry_free && launch->ndim == 1) {
+    bind_line(nest, launch, g);
+    return WK_OK;
+  }
   WK_TRY(bind_loops(program, launch, g, walkers, &l));
   g->walker_count = l.walkers;
   if (l.p > 1 || l.r > 0) arrange(nest, &l);

@@ -1,5 +1,5 @@
-/* Elementary functions of float vectors: vf_exp, vf_expm1, vf_log, vf_log2, vf_log10, vf_log1p, vf_tanh, vf_sigmoid, vf_erf,
- * vf_sin, vf_cos, vf_pow.
+/* Elementary functions of float vectors: vf_exp, vf_expm1, vf_log, vf_log2, vf_log10, vf_log1p, vf_tanh, vf_sigmoid,
+ * vf_erf, vf_sin, vf_cos, vf_pow.
  *
  * In: any float, NaN, infinities, zeros and denormals included. Out: C's special values, else within 1.5 units in the
  * last place (ULP) of the true value (the table of measured errors is what the test holds).
@@ -24,20 +24,23 @@
 #define F32_LOG10_2 0x1.344136p-2f
 #define F32_LOG10_2_LOW -0x1.ec10c0p-27f
 #define F32_SMALLEST_NORMAL 0x1p-126f
-#define F32_ROUND 0x1.8p23f          /* x + ROUND - ROUND is x rounded to an integer, for |x| < 2^22 */
-#define F32_TINY 0x1p-25f            /* below, 1 + x rounds to 1 */
-#define F32_TWO_THIRDS_BITS 0x3f2aaaab
+#define F32_ROUND 0x1.8p23f /* x + ROUND - ROUND is x rounded to an integer, for |x| < 2^22 */
+#define F32_TINY 0x1p-25f   /* below, 1 + x rounds to 1 */
+#define F32_TWO_THIRDS_BITS 0x3f2aaaabu
 
 /* ---- Exponentials: x = n ln 2 + r with |r| <= ln 2 / 2. ---- */
 
-/* e^x = 2^n (1 + r + r^2 Q(r)); the error of Q is 2^-27.8 of e^r. Outside the clamp the result is 0 or infinite anyway. */
+/* e^x = 2^n (1 + r + r^2 Q(r)); the error of Q is 2^-27.8 of e^r. From 89 on the result is infinite. Below -104 it is
+ * 0, set rather than computed: underflow costs x86 some 150 cycles, and a masked softmax asks for e^-infinity all the
+ * time. */
 WK_INLINE vf vf_exp(vf x) {
-  x = vf_clamp(x, -104.0f, 89.0f);
+  vfm vanishes = vf_lt(x, vf_broadcast(-104.0f));
+  x = vf_select(vanishes, vf_broadcast(0.0f), vf_less_or_second(vf_broadcast(89.0f), x));
   vf n = vf_fma(x, vf_broadcast(F32_LOG2E), vf_broadcast(F32_ROUND)) - F32_ROUND;
   vf r = vf_fma(n, vf_broadcast(-F32_LN2_HIGH), x);
   r = vf_fma(n, vf_broadcast(-F32_LN2_LOW), r);
   vf p = VF_POLYNOMIAL(r, 1.0f, 1.0f, 0x1p-1f, 0x1.55548ep-3f, 0x1.55545ep-5f, 0x1.123bdep-7f, 0x1.6db4dep-10f);
-  return vf_scale(p, n);
+  return vf_select(vanishes, vf_broadcast(0.0f), vf_scale(p, n));
 }
 
 /* e^x - 1 = 2 (s (r + t) + s - 1/2) with s = 2^(n-1), which stays finite, and t = r^2 Q(r) + what r lost to rounding.
@@ -95,13 +98,19 @@ WK_INLINE vf vf_erf(vf x) {
 
 /* ---- Logarithms: x = 2^e (1 + f) with 1 + f in [2/3, 4/3). ---- */
 
+/* e of a positive normal x. Unsigned, for any other x is let through too and may wrap around. */
+WK_INLINE vi vf_exponent(vf x) { return (vi)((vu)x - F32_TWO_THIRDS_BITS) >> 23; }
+
+/* x / 2^e, by its bits */
+WK_INLINE vf vf_lower_exponent(vf x, vi e) { return (vf)((vu)x - ((vu)e << 23)); }
+
 /* f and *e of a positive finite x. */
 WK_INLINE vf vf_split(vf x, vf *e) {
   vfm denormal = vf_lt(x, vf_broadcast(F32_SMALLEST_NORMAL));
   x = vf_select(denormal, x * 0x1p23f, x);
-  vi exponent = ((vi)x - F32_TWO_THIRDS_BITS) >> 23;
+  vi exponent = vf_exponent(x);
   *e = __builtin_convertvector(exponent, vf) - vf_select(denormal, vf_broadcast(23.0f), vf_broadcast(0.0f));
-  return (vf)((vi)x - (exponent << 23)) - 1.0f;
+  return vf_lower_exponent(x, exponent) - 1.0f;
 }
 
 /* ln(1 + f) - f = -f^2 / 2 + f^3 P(f), error 2^-27.5 of the logarithm. */
@@ -142,12 +151,12 @@ WK_INLINE vf vf_log10(vf x) {
 /* The exponent is that of 1 + x; f = (1 + x) / 2^e - 1 is formed from x itself, so that 1 + x need not be exact. For a
  * large x the 1 makes no difference. */
 WK_INLINE vf vf_log1p(vf x) {
-  vi exponent = ((vi)(x + 1.0f) - F32_TWO_THIRDS_BITS) >> 23;
-  vf scale = (vf)((127 - exponent) << 23);
+  vi exponent = vf_exponent(x + 1.0f);
+  vf scale = vf_lower_exponent(vf_broadcast(1.0f), exponent);
   vf f = vf_fma(x, scale, scale - 1.0f);
   vf lost = vf_fma(x, scale, scale - 1.0f - f);
   vfm large = vi_gt(exponent, vi_broadcast(30));
-  f = vf_select(large, (vf)((vi)x - (exponent << 23)) - 1.0f, f);
+  f = vf_select(large, vf_lower_exponent(x, exponent) - 1.0f, f);
   lost = vf_select(large, vf_broadcast(0.0f), lost);
   vf e = __builtin_convertvector(exponent, vf);
   vf y = vf_fma(e, vf_broadcast(F32_LN2_LOW), vf_log_tail(f) + lost);
@@ -176,7 +185,7 @@ WK_INLINE vf vf_sine_of_quadrant(vf r, vi quadrant) {
   vf sine = vf_fma(p, s * r, r);
   vf cosine = vf_fma(s, vf_fma(q, s, vf_broadcast(-0.5f)), vf_broadcast(1.0f));
   vf y = vf_select(vi_eq(quadrant & 1, vi_broadcast(1)), cosine, sine);
-  return (vf)((vi)y ^ ((quadrant & 2) << 30));
+  return (vf)((vu)y ^ ((vu)(quadrant & 2) << 30));
 }
 
 WK_INLINE float wk__sin_large(float x) { return (float)sin((double)x); }

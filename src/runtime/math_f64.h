@@ -1,10 +1,11 @@
-/* Elementary functions of double vectors: vd_exp, vd_expm1, vd_log, vd_tanh, vd_sigmoid; and, lane by lane through libm,
- * vd_log2, vd_log10, vd_log1p, vd_erf, vd_sin, vd_cos, vd_pow.
+/* Elementary functions of double vectors: vd_exp, vd_expm1, vd_log, vd_tanh, vd_sigmoid; and, lane by lane through
+ * libm, vd_log2, vd_log10, vd_log1p, vd_erf, vd_sin, vd_cos, vd_pow.
  *
  * In: any double. Out: C's special values, else within 2 units in the last place of the true value.
  *
  * Invariant: the same bits at every CPU level and vector width (libm does not know of our levels). Fused multiply-adds
- * are written out; the file needs -ffp-contract=off. Polynomials are minimax fits (Remez) of the error named beside them.
+ * are written out; the file needs -ffp-contract=off. Polynomials are minimax fits (Remez) of the error named there.
+ *
  * Tests: tests/c/test_math.c. */
 #ifndef WICK_RUNTIME_MATH_F64_H
 #define WICK_RUNTIME_MATH_F64_H
@@ -23,9 +24,9 @@
 /* ---- Exponentials: x = n ln 2 + r with |r| <= ln 2 / 2, e^r = 1 + r + r^2 Q(r), error 2^-60.8. ---- */
 
 WK_INLINE vd vd_exp_tail(vd r) {
-  return VD_POLYNOMIAL(r, 0x1p-1, 0x1.5555555555559p-3, 0x1.555555555555ap-5, 0x1.111111110f67ep-7, 0x1.6c16c16c14427p-10,
-                       0x1.a01a01affb116p-13, 0x1.a01a01b0c578dp-16, 0x1.71ddf81698c42p-19, 0x1.27e4c57f4eae0p-22,
-                       0x1.af5f32b4a134ep-26, 0x1.1f959a88d156cp-29);
+  return VD_POLYNOMIAL(r, 0x1p-1, 0x1.5555555555559p-3, 0x1.555555555555ap-5, 0x1.111111110f67ep-7,
+                       0x1.6c16c16c14427p-10, 0x1.a01a01affb116p-13, 0x1.a01a01b0c578dp-16, 0x1.71ddf81698c42p-19,
+                       0x1.27e4c57f4eae0p-22, 0x1.af5f32b4a134ep-26, 0x1.1f959a88d156cp-29);
 }
 
 /* n, r and what r lost to rounding */
@@ -37,10 +38,13 @@ WK_INLINE vd vd_reduce_ln2(vd x, vd *r, vd *lost) {
   return n;
 }
 
+/* As vf_exp. */
 WK_INLINE vd vd_exp(vd x) {
-  vd r, lost, n = vd_reduce_ln2(vd_clamp(x, -746.0, 710.0), &r, &lost);
+  vdm vanishes = vd_lt(x, vd_broadcast(-746.0));
+  x = vd_select(vanishes, vd_broadcast(0.0), vd_less_or_second(vd_broadcast(710.0), x));
+  vd r, lost, n = vd_reduce_ln2(x, &r, &lost);
   vd p = vd_fma(vd_fma(vd_exp_tail(r), r, vd_broadcast(1.0)), r, vd_broadcast(1.0));
-  return vd_scale(p, n);
+  return vd_select(vanishes, vd_broadcast(0.0), vd_scale(p, n));
 }
 
 /* As vf_expm1. */
@@ -67,8 +71,8 @@ WK_INLINE vd vd_sigmoid(vd x) {
   return vd_divide_by_sum(numerator, vd_broadcast(1.0), e);
 }
 
-/* (e^2t - 1) / (e^2t + 1) with t = |x|; from t = 20 on that is 1. For a large e the sum's summands are in the wrong order,
- * but its rounding does not matter. */
+/* (e^2t - 1) / (e^2t + 1) with t = |x|; from t = 20 on that is 1. For a large e the sum's summands are in the wrong
+ * order, but its rounding does not matter. */
 WK_INLINE vd vd_tanh(vd x) {
   vd t = vd_less_or_second(vd_broadcast(20.0), vd_abs(x));
   vd e = vd_expm1(t + t);

@@ -288,8 +288,10 @@ static void find_direct_stores(const builder *b, step_list *list) {
       if (producer->kind == STEP_CHECK_INDEX || b->program->values[producer->value].class == VALUE_KEPT) continue;
       producer->store = (int16_t)s->extra;
       for (int64_t l = 0; l < list->count; l++)
-        if (list->steps[l].kind == STEP_LOAD && last_read(b->nest, list, l) > j)
+        if (list->steps[l].kind == STEP_LOAD && last_read(b->nest, list, l) > j) {
           producer->conflicts |= UINT64_C(1) << (list->steps[l].extra & 63);
+          b->program->has_conflicts = true;
+        }
     }
   }
 }

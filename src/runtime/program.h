@@ -36,4 +36,8 @@ typedef struct wk__launch {
 /* Runs to the end on the thread pool. Errors: an index out of range, an integer division by zero, memory. */
 WK_MUST_USE wk_status wk__program_run(const wk__program *program, const wk__launch *launch);
 
+/* Runs `count` launches of one program, whose outputs do not overlap, as if one after the other. All their blocks are
+ * spread over the threads at once, so many small launches cost one fork and join together. */
+WK_MUST_USE wk_status wk__program_run_many(const wk__program *program, const wk__launch *launches, int64_t count);
+
 #endif

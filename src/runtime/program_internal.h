@@ -76,6 +76,8 @@ struct wk__program {
   wk__var *expressions; /* instructions with an index expression */
   int expression_count;
   bool has_scan, has_store_add, has_arg;
+  bool has_conflicts;            /* some step's direct store may meet a load that comes later */
+  _Atomic uint8_t checked_levels; /* CPU levels (bits) whose primitives are known to be complete */
 };
 
 enum { MAX_WALKERS = 64 };

@@ -1,12 +1,14 @@
-/* Vectors of one CPU level: types from the compiler's vector extensions and the few operations that C has no operator for.
+/* Vectors of one CPU level: types from the compiler's vector extensions, and the few operations that C has no operator
+ * for. Arithmetic is written with C's operators; `v * 2.0f` works.
  *
- * In: WK_LEVEL (portable, avx2 or avx512, a name to paste) and WK_VECTOR_BYTES (16, 32 or 64), set by the build together
- * with the level's instruction flags. Out: vf, vd, vi, vl (float, double, int32 and int64 lanes), vfm and vdm (a truth
- * value per 32-bit or 64-bit lane), and operations on them. Arithmetic is written with C's operators; `v * 2.0f` works.
+ * In: WK_LEVEL (portable, avx2 or avx512, a name to paste) and WK_VECTOR_BYTES (16, 32 or 64), set by the build
+ * together with the level's instruction flags. Out: vf, vd, vi, vl (float, double, int32 and int64 lanes), vfm and vdm
+ * (a truth value per 32-bit or 64-bit lane), and operations on them.
  *
  * Invariant: an operation gives the same bits in a lane at every level, whatever the width, save for a NaN's payload.
- * That holds for fused multiply-adds too, which round once also where the machine has none. It needs -ffp-contract=off.
- * Tests: tests/c/test_math.c (fma against libm's, minimum and maximum, rounding, partial loads, level against level). */
+ * That holds for fused multiply-adds too, which round once also where the machine has none. Needs -ffp-contract=off.
+ *
+ * Tests: tests/c/test_math.c (fma against libm's, minimum and maximum, rounding, partial loads, level by level). */
 #ifndef WICK_RUNTIME_VECTOR_H
 #define WICK_RUNTIME_VECTOR_H
 
@@ -35,7 +37,7 @@ typedef float vf __attribute__((vector_size(WK_VECTOR_BYTES)));
 typedef double vd __attribute__((vector_size(WK_VECTOR_BYTES)));
 typedef int32_t vi __attribute__((vector_size(WK_VECTOR_BYTES)));
 typedef int64_t vl __attribute__((vector_size(WK_VECTOR_BYTES)));
-typedef uint32_t vu __attribute__((vector_size(WK_VECTOR_BYTES)));  /* for logical shifts */
+typedef uint32_t vu __attribute__((vector_size(WK_VECTOR_BYTES))); /* for logical shifts */
 typedef uint64_t vul __attribute__((vector_size(WK_VECTOR_BYTES)));
 
 /* The same, for memory of any alignment that other types may also point to. */
@@ -81,9 +83,7 @@ WK_INLINE vl vl_broadcast(int64_t x) { return x - (vl){0}; }
 
 /* The first n lanes (0 <= n <= lanes); memory behind them is not touched, lanes behind them are zero. */
 #if WK_VECTOR_BYTES == 64
-WK_INLINE vf vf_load_n(const float *p, int64_t n) {
-  return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p);
-}
+WK_INLINE vf vf_load_n(const float *p, int64_t n) { return (vf)_mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
 WK_INLINE vd vd_load_n(const double *p, int64_t n) { return (vd)_mm512_maskz_loadu_pd((__mmask8)((1u << n) - 1), p); }
 WK_INLINE void vf_store_n(float *p, vf v, int64_t n) {
   _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), (__m512)v);
@@ -120,11 +120,11 @@ WK_INLINE void vd_store_n(double *p, vd v, int64_t n) {
 /* ---- Comparing and selecting. A comparison with NaN is false, but for `ne`. ---- */
 
 #if WK_VECTOR_BYTES == 64
-#define WK_COMPARISON(name, operator, predicate)                                                                \
-  WK_INLINE vfm vf_##name(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, predicate); }            \
+#define WK_COMPARISON(name, operator, predicate)                                                      \
+  WK_INLINE vfm vf_##name(vf a, vf b) { return _mm512_cmp_ps_mask((__m512)a, (__m512)b, predicate); } \
   WK_INLINE vdm vd_##name(vd a, vd b) { return _mm512_cmp_pd_mask((__m512d)a, (__m512d)b, predicate); }
-#define WK_INTEGER_COMPARISON(name, operator, predicate)                                                         \
-  WK_INLINE vfm vi_##name(vi a, vi b) { return _mm512_cmp_epi32_mask((__m512i)a, (__m512i)b, predicate); }        \
+#define WK_INTEGER_COMPARISON(name, operator, predicate)                                                   \
+  WK_INLINE vfm vi_##name(vi a, vi b) { return _mm512_cmp_epi32_mask((__m512i)a, (__m512i)b, predicate); } \
   WK_INLINE vdm vl_##name(vl a, vl b) { return _mm512_cmp_epi64_mask((__m512i)a, (__m512i)b, predicate); }
 WK_INLINE vf vf_select(vfm m, vf a, vf b) { return (vf)_mm512_mask_blend_ps(m, (__m512)b, (__m512)a); }
 WK_INLINE vd vd_select(vdm m, vd a, vd b) { return (vd)_mm512_mask_blend_pd(m, (__m512d)b, (__m512d)a); }
@@ -135,11 +135,11 @@ WK_INLINE vl vl_from_mask(vdm m) { return (vl)_mm512_movm_epi64(m); }
 WK_INLINE unsigned vfm_bits(vfm m) { return m; } /* bit i says lane i */
 WK_INLINE unsigned vdm_bits(vdm m) { return m; }
 #else
-#define WK_COMPARISON(name, operator, predicate)                   \
-  WK_INLINE vfm vf_##name(vf a, vf b) { return a operator b; }     \
+#define WK_COMPARISON(name, operator, predicate)               \
+  WK_INLINE vfm vf_##name(vf a, vf b) { return a operator b; } \
   WK_INLINE vdm vd_##name(vd a, vd b) { return a operator b; }
-#define WK_INTEGER_COMPARISON(name, operator, predicate)           \
-  WK_INLINE vfm vi_##name(vi a, vi b) { return a operator b; }     \
+#define WK_INTEGER_COMPARISON(name, operator, predicate)       \
+  WK_INLINE vfm vi_##name(vi a, vi b) { return a operator b; } \
   WK_INLINE vdm vl_##name(vl a, vl b) { return a operator b; }
 WK_INLINE vi vi_from_mask(vfm m) { return m; }
 WK_INLINE vl vl_from_mask(vdm m) { return m; }
@@ -228,9 +228,10 @@ WK_INLINE vf vf_fma(vf a, vf b, vf c) { return (vf)_mm256_fmadd_ps((__m256)a, (_
 WK_INLINE vd vd_fma(vd a, vd b, vd c) { return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
 #else
 
-/* The sum x + y rounded to odd: when it is not exact, of the two doubles around it the one with the odd last bit. Rounding
- * that to float, which has more than two bits less, is as good as rounding the exact sum (Boldo and Melquiond, "Emulation
- * of FMA and correctly rounded sums", IEEE Transactions on Computers 57, 2008). The error is Knuth's two-sum. */
+/* The sum x + y rounded to odd: when it is not exact, of the two doubles around it the one with the odd last bit.
+ * Rounding that to float, which has more than two bits less, is as good as rounding the exact sum (Boldo and Melquiond,
+ * "Emulation of FMA and correctly rounded sums", IEEE Transactions on Computers 57, 2008). The error is Knuth's
+ * two-sum. */
 WK_INLINE vd vd_add_to_odd(vd x, vd y) {
   vd sum = x + y, back = sum - x;
   vd error = (x - (sum - back)) + (y - back);
@@ -288,14 +289,14 @@ WK_INLINE vd vd_clamp(vd a, double low, double high) {
 #if WK_VECTOR_BYTES == 64
 WK_INLINE vf vf_sqrt(vf a) { return (vf)_mm512_sqrt_ps((__m512)a); }
 WK_INLINE vd vd_sqrt(vd a) { return (vd)_mm512_sqrt_pd((__m512d)a); }
-#define WK_ROUND(name, mode)                                                                                        \
-  WK_INLINE vf vf_##name(vf a) { return (vf)_mm512_roundscale_ps((__m512)a, mode | _MM_FROUND_NO_EXC); }             \
+#define WK_ROUND(name, mode)                                                                             \
+  WK_INLINE vf vf_##name(vf a) { return (vf)_mm512_roundscale_ps((__m512)a, mode | _MM_FROUND_NO_EXC); } \
   WK_INLINE vd vd_##name(vd a) { return (vd)_mm512_roundscale_pd((__m512d)a, mode | _MM_FROUND_NO_EXC); }
 #elif WK_VECTOR_BYTES == 32
 WK_INLINE vf vf_sqrt(vf a) { return (vf)_mm256_sqrt_ps((__m256)a); }
 WK_INLINE vd vd_sqrt(vd a) { return (vd)_mm256_sqrt_pd((__m256d)a); }
-#define WK_ROUND(name, mode)                                                                                        \
-  WK_INLINE vf vf_##name(vf a) { return (vf)_mm256_round_ps((__m256)a, mode | _MM_FROUND_NO_EXC); }                  \
+#define WK_ROUND(name, mode)                                                                        \
+  WK_INLINE vf vf_##name(vf a) { return (vf)_mm256_round_ps((__m256)a, mode | _MM_FROUND_NO_EXC); } \
   WK_INLINE vd vd_##name(vd a) { return (vd)_mm256_round_pd((__m256d)a, mode | _MM_FROUND_NO_EXC); }
 #endif
 #if WK_VECTOR_BYTES > 16
@@ -336,8 +337,8 @@ WK_INLINE vd vd_trunc(vd a) { return vd_copysign(vd_floor(vd_abs(a)), a); }
 
 /* ---- Exponents ---- */
 
-/* a * 2^n for a in [1/4, 4) and an integer n within +-250 (f32) or +-2000 (f64): rounded once into the denormals, infinite
- * when too large. Two factors, because 2^n itself may be out of range; the first product is exact. */
+/* a * 2^n for a in [1/4, 4) and an integer n within +-250 (f32) or +-2000 (f64): rounded once into the denormals,
+ * infinite when too large. Two factors, because 2^n itself may be out of range; the first product is exact. */
 #if WK_VECTOR_BYTES == 64
 WK_INLINE vf vf_scale(vf a, vf n) { return (vf)_mm512_scalef_ps((__m512)a, (__m512)n); }
 WK_INLINE vd vd_scale(vd a, vd n) { return (vd)_mm512_scalef_pd((__m512d)a, (__m512d)n); }
@@ -346,9 +347,9 @@ WK_INLINE vd vd_scale(vd a, vd n) { return (vd)_mm512_scalef_pd((__m512d)a, (__m
 #define WK_F64_ROUNDER 0x1.8p52
 
 WK_INLINE vf vf_scale(vf a, vf n) {
-  vi i = (vi)(n + WK_F32_ROUNDER) - 0x4b400000;
+  vi i = (vi)((vu)(n + WK_F32_ROUNDER) - 0x4b400000u);
   vi half = i >> 1;
-  return a * (vf)((half + 127) << 23) * (vf)((i - half + 127) << 23);
+  return a * (vf)((vu)(half + 127) << 23) * (vf)((vu)(i - half + 127) << 23);
 }
 WK_INLINE vd vd_scale(vd a, vd n) {
   vd half = vd_rint(n * 0.5), rest = n - half;

@@ -1,5 +1,5 @@
-/* Per-thread scratch memory; see workspace.h. A pthread key's destructor frees it at the thread's end, which thread-local
- * variables alone cannot. */
+/* Per-thread scratch memory; see workspace.h. A pthread key's destructor frees it at the thread's end, which
+ * thread-local variables alone cannot. */
 #define _GNU_SOURCE
 #include "runtime/workspace.h"
 
@@ -59,4 +59,31 @@ void *wk__workspace_get(wk__workspace_purpose purpose, size_t size) {
   pthread_once(&key_once, create_key);
   if (key_exists) pthread_setspecific(at_thread_end, blocks); /* any value but NULL has the destructor called */
   return grow(b, size);
+}
+
+static size_t align_slot(size_t size) { return (size + WK__SLOT_ALIGNMENT - 1) & ~(size_t)(WK__SLOT_ALIGNMENT - 1); }
+
+wk_status wk__slots_init(wk__slots *slots, wk__workspace_purpose purpose, size_t shared_size, size_t slot_size,
+                         bool several_threads) {
+  slots->count = several_threads ? (int)wk__min(wk_get_num_threads(), WK__MAX_SLOTS) : 1;
+  slots->size = align_slot(slot_size);
+  slots->shared = wk__workspace_get(purpose, align_slot(shared_size) + slots->size * (size_t)slots->count);
+  if (!slots->shared) return WK_OUT_OF_MEMORY;
+  slots->first = slots->shared + align_slot(shared_size);
+  for (int i = 0; i < slots->count; i++) atomic_init(&slots->taken[i], false);
+  return WK_OK;
+}
+
+/* There are as many slots as threads, so the search ends at once, unless the thread count was raised this very moment.
+ */
+char *wk__slots_take(wk__slots *slots) {
+  for (int i = wk__thread_index() % slots->count;; i = (i + 1) % slots->count) {
+    if (!atomic_exchange_explicit(&slots->taken[i], true, memory_order_acquire)) {
+      return slots->first + slots->size * (size_t)i;
+    }
+  }
+}
+
+void wk__slots_give(wk__slots *slots, char *slot) {
+  atomic_store_explicit(&slots->taken[(size_t)(slot - slots->first) / slots->size], false, memory_order_release);
 }

@@ -5,8 +5,9 @@
 #include "tensor/tensor.h"
 
 static wk_storage *create_empty(wk_device device) {
-  wk_storage *s = wk__alloc_zeroed(sizeof *s);
+  wk_storage *s = wk__alloc(sizeof *s);
   if (!s) return NULL;
+  memset(s, 0, sizeof *s);
   atomic_init(&s->references, 1);
   s->device = device;
   return s;
@@ -43,7 +44,7 @@ static void release_data(wk_storage *s) {
 }
 
 void wk__storage_release(wk_storage *s) {
-  if (!s || atomic_fetch_sub_explicit(&s->references, 1, memory_order_acq_rel) != 1) return;
+  if (!s || !wk__last_reference(&s->references)) return;
   release_data(s);
   wk__free(s);
 }
@@ -53,7 +54,8 @@ wk_status wk__storage_resize(wk_storage *s, int64_t bytes) {
     s->bytes = wk__max(s->bytes, bytes);
     return WK_OK;
   }
-  if (s->release) return wk_fail(WK_RUNTIME_ERROR, "Trying to resize storage that is not resizable");
+  if (s->release || atomic_load_explicit(&s->pins, memory_order_relaxed))
+    return wk_fail(WK_RUNTIME_ERROR, "Trying to resize storage that is not resizable");
   int64_t capacity = 0;
   void *data = wk__device_provider_get(s->device)->allocate(bytes, &capacity);
   if (!data) return WK_OUT_OF_MEMORY;

@@ -72,6 +72,7 @@ uint8_t wk__f32_to_f8(float f, wk_dtype format);
 struct wk_storage {
   _Atomic int32_t references;
   _Atomic uint32_t version; /* in-place writes so far; shared by every tensor over the bytes */
+  _Atomic int32_t pins;     /* buffers given to other libraries: while there are any the bytes may not move */
   void *data;
   int64_t bytes;            /* usable size */
   int64_t capacity;         /* the allocator's block; 0 when the memory is not the allocator's */
@@ -87,6 +88,9 @@ static inline wk_storage *wk__storage_retain(wk_storage *s) {
   return s;
 }
 void wk__storage_release(wk_storage *storage);
+/* For memory that another library looks at; it also needs a reference of its own. */
+static inline void wk__storage_pin(wk_storage *s) { atomic_fetch_add_explicit(&s->pins, 1, memory_order_relaxed); }
+static inline void wk__storage_unpin(wk_storage *s) { atomic_fetch_sub_explicit(&s->pins, 1, memory_order_relaxed); }
 WK_MUST_USE wk_status wk__storage_resize(wk_storage *storage, int64_t bytes); /* keeps contents; never shrinks memory */
 
 /* Devices are providers: memory here, kernels through ops/. */
@@ -174,8 +178,13 @@ static inline wk_tensor *wk__retain(const wk_tensor *t) {
   return (wk_tensor *)t;
 }
 void wk__tensor_destroy(wk_tensor *tensor);
+/* Drops a reference; true when it was the last. The only owner needs no locked instruction: nobody else can count up. */
+static inline bool wk__last_reference(_Atomic int32_t *references) {
+  return atomic_load_explicit(references, memory_order_acquire) == 1 ||
+         atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
+}
 static inline void wk__release(wk_tensor *t) {
-  if (t && atomic_fetch_sub_explicit(&t->references, 1, memory_order_acq_rel) == 1) wk__tensor_destroy(t);
+  if (t && wk__last_reference(&t->references)) wk__tensor_destroy(t);
 }
 static inline void wk__release_cleanup(wk_tensor **t) { wk__release(*t); }
 #define WK__OWNED __attribute__((cleanup(wk__release_cleanup))) wk_tensor * /* released when the block ends */

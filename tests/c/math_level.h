@@ -11,9 +11,10 @@ typedef void f32_unary_fn(float *y, const float *x, int64_t n);
 typedef void f64_unary_fn(double *y, const double *x, int64_t n);
 
 /* The same order in every table. */
+#define ROUNDING(X) X(sqrt) X(rint) X(floor) X(ceil) X(trunc)
 #define F32_UNARY(X) \
-  X(exp) X(expm1) X(log) X(log2) X(log10) X(log1p) X(tanh) X(sigmoid) X(erf) X(sin) X(cos) X(sqrt) X(rint) X(floor) X(ceil) X(trunc)
-#define F64_UNARY(X) X(exp) X(expm1) X(log) X(tanh) X(sigmoid) X(erf) X(sqrt) X(rint) X(floor) X(ceil) X(trunc)
+  X(exp) X(expm1) X(log) X(log2) X(log10) X(log1p) X(tanh) X(sigmoid) X(erf) X(sin) X(cos) ROUNDING(X)
+#define F64_UNARY(X) X(exp) X(expm1) X(log) X(tanh) X(sigmoid) X(erf) ROUNDING(X)
 
 enum {
 #define COUNT_ONE(name) +1
@@ -28,7 +29,7 @@ typedef struct math_level {
   void (*pow)(float *z, const float *x, const float *y, int64_t n);
   void (*min)(float *z, const float *x, const float *y, int64_t n);
   void (*max)(float *z, const float *x, const float *y, int64_t n);
-  void (*fma)(float *z, const float *x, const float *y, int64_t n);      /* z = x * y + z */
+  void (*fma)(float *z, const float *x, const float *y, int64_t n); /* z = x * y + z */
   void (*fma_f64)(double *z, const double *x, const double *y, int64_t n);
   void (*copy_n)(float *y, const float *x, int64_t n); /* by partial loads and stores; any n */
 } math_level;

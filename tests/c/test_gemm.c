@@ -1,5 +1,5 @@
-/* runtime/gemm: every product must equal, bit for bit, what gemm.h promises (chains of fused multiply-adds in blocks of k),
- * at every CPU level of the machine and for 1 to 4 threads; and it must be near the true product. */
+/* runtime/gemm: every product must equal, bit for bit, what gemm.h promises (chains of fused multiply-adds in blocks of
+ * k), at every CPU level of the machine and for 1 to 4 threads; and it must be near the true product. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -81,9 +81,11 @@ static double true_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t 
 
 static int64_t c_size(const wk__gemm *g) { return (g->batch - 1) * g->c_batch + g->m * g->c_row; }
 
-/* C as promised; what lies between its rows stays as it was. Every 61st element is also held against the true product. */
+/* C as promised; what lies between its rows stays as it was. Every 61st element is also held against the true product.
+ */
 static void *promised(const wk__gemm *g, const void *c) {
-  double tolerance = (g->type == WK__GEMM_F32 ? 1e-6 : 1e-15) * (double)(g->k + 4) * (1 + fabs(g->alpha) + fabs(g->beta));
+  double tolerance =
+      (g->type == WK__GEMM_F32 ? 1e-6 : 1e-15) * (double)(g->k + 4) * (1 + fabs(g->alpha) + fabs(g->beta));
   void *want = malloc((size_t)(c_size(g) + 1) * sizeof(double));
   memcpy(want, c, (size_t)c_size(g) * sizeof(double));
   int64_t count = 0;
@@ -117,9 +119,9 @@ static void run_and_compare(const wk__gemm *g, const void *c, const void *want, 
   if (memcmp(run.c, want, bytes) != 0) {
     int64_t at = 0;
     while (get(run.c, g->type, at) == get(want, g->type, at)) at++;
-    fail_msg("%s (%ld, %ld, %ld) batch %ld, %s, %d threads: element %ld is %a, not %a", g->type ? "f64" : "f32", (long)g->m,
-             (long)g->n, (long)g->k, (long)g->batch, wk__cpu_level_name(wk__cpu_level_get()), threads, (long)at,
-             get(run.c, g->type, at), get(want, g->type, at));
+    fail_msg("%s (%ld, %ld, %ld) batch %ld, %s, %d threads: element %ld is %a, not %a", g->type ? "f64" : "f32",
+             (long)g->m, (long)g->n, (long)g->k, (long)g->batch, wk__cpu_level_name(wk__cpu_level_get()), threads,
+             (long)at, get(run.c, g->type, at), get(want, g->type, at));
   }
   free(run.c);
 }
@@ -156,7 +158,8 @@ static void check_product(wk__gemm g) {
 
 /* ---- Tests ---- */
 
-static const int64_t odd_sizes[] = {0, 1, 2, 3, 5, 7, 13, 14, 15, 16, 17, 28, 31, 32, 33, 48, 63, 64, 65, 100, 127, 130};
+static const int64_t odd_sizes[] = {0,  1,  2,  3,  5,  7,  13, 14, 15,  16,  17,
+                                    28, 31, 32, 33, 48, 63, 64, 65, 100, 127, 130};
 
 static void odd_shapes_in_all_forms(void **state) {
   (void)state;
@@ -167,12 +170,14 @@ static void odd_shapes_in_all_forms(void **state) {
   }
 }
 
-/* One shape for each path and its edges: stream, strip (packed, in place, split by rows), blocked; more than one k-block. */
+/* One shape for each path and its edges: stream, strip (packed, in place, split by rows), blocked; more than one
+ * k-block. */
 static void every_path(void **state) {
   (void)state;
-  static const int64_t shapes[][3] = {{8, 700, 1000}, {1, 4097, 500},  {12, 300, 800}, {5, 2500, 30},  {1, 500, 1200},
-                                      {900, 1, 401},  {1000, 3, 70},   {700, 40, 390}, {20, 900, 770}, {231, 300, 400},
-                                      {300, 257, 800}, {500, 513, 100}, {14, 512, 512}, {600, 16, 16},  {225, 129, 385}};
+  static const int64_t shapes[][3] = {{8, 700, 1000}, {1, 4097, 500},  {12, 300, 800},  {5, 2500, 30},
+                                      {1, 500, 1200}, {900, 1, 401},   {1000, 3, 70},   {700, 40, 390},
+                                      {20, 900, 770}, {231, 300, 400}, {300, 257, 800}, {500, 513, 100},
+                                      {14, 512, 512}, {600, 16, 16},   {225, 129, 385}};
   for (size_t i = 0; i < WK_COUNT(shapes); i++) {
     for (int form = 0; form < 4; form++) {
       wk__gemm g = product(WK__GEMM_F32, shapes[i][0], shapes[i][1], shapes[i][2], form & 1, form >> 1);
@@ -202,7 +207,8 @@ static void nan_in_c_is_overwritten(void **state) {
   static const int64_t shapes[][3] = {{6, 40, 30}, {2, 3000, 50}, {230, 130, 10}, {30, 20, 0}};
   for (size_t s = 0; s < WK_COUNT(shapes); s++) {
     wk__gemm g = product(WK__GEMM_F32, shapes[s][0], shapes[s][1], shapes[s][2], false, false);
-    float *a = random_array(g.type, g.m * g.k), *b = random_array(g.type, g.k * g.n), *c = random_array(g.type, g.m * g.n);
+    float *a = random_array(g.type, g.m * g.k), *b = random_array(g.type, g.k * g.n),
+          *c = random_array(g.type, g.m * g.n);
     for (int64_t i = 0; i < g.m * g.n; i++) c[i] = NAN;
     g.a = a, g.b = b, g.c = c;
     assert_int_equal(wk__gemm_run(&g), WK_OK);
@@ -240,7 +246,7 @@ static void any_strides(void **state) {
 
 static void batches(void **state) {
   (void)state;
-  static const int64_t shapes[][4] = {{50, 12, 13, 14}, {7, 40, 60, 33},  {3, 1, 300, 40},
+  static const int64_t shapes[][4] = {{50, 12, 13, 14},  {7, 40, 60, 33}, {3, 1, 300, 40},
                                       {2, 230, 140, 20}, {1000, 2, 3, 4}, {5, 30, 1, 60}};
   for (size_t s = 0; s < WK_COUNT(shapes); s++) {
     for (int variant = 0; variant < 4; variant++) {

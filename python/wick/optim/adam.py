@@ -154,7 +154,8 @@ def _step(operator, params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state
     for name in ("lr", "beta1", "beta2"):
         options[name] = number(options[name])
     if params:
-        _C._foreach_add_(state_steps, 1)
+        for step in state_steps:
+            step.add_(1)
         operator(params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, **options)
 
 

@@ -186,22 +186,22 @@ class DataLoader:
 
 
 class _Pass:
-    """One pass over a loader's batches."""
+    """One pass over a loader's batches. It does not hold the loader, which may hold it."""
 
     def __init__(self, loader):
-        self._loader = loader
+        self._index_sampler, self._generator = loader._index_sampler, loader.generator
         self._begin()
 
     def _begin(self):
-        self._indices = iter(self._loader._index_sampler)
+        self._indices = iter(self._index_sampler)
         # Drawn at every pass, also without workers: PyTorch's place in the stream of random numbers.
-        self._base_seed = _C.empty((), dtype=_C.int64).random_(generator=self._loader.generator).item()
+        self._base_seed = _C.empty((), dtype=_C.int64).random_(generator=self._generator).item()
 
     def __iter__(self):
         return self
 
     def __len__(self):
-        return len(self._loader._index_sampler)
+        return len(self._index_sampler)
 
 
 class _InProcess(_Pass):
@@ -227,15 +227,16 @@ class _InWorkers(_Pass):
     def __init__(self, loader):
         super().__init__(loader)
         self._timeout = loader.timeout if loader.timeout > 0 else None
+        self._prefetch_factor, self._in_order = loader.prefetch_factor, loader.in_order
+        self._persistent = loader.persistent_workers
         self._workers, self._pipes = [], []
         self._stopped = False
-        self._start()
+        self._start(loader)
         self._start_pass()
 
-    def _start(self):
+    def _start(self, loader):
         import multiprocessing
 
-        loader = self._loader
         context = loader.multiprocessing_context or multiprocessing
         for i in range(loader.num_workers):
             ours, theirs = context.Pipe()
@@ -257,7 +258,7 @@ class _InWorkers(_Pass):
         self._owner, self._early = {}, {}
         self._live = set(range(len(self._workers)))  # those whose stream goes on
         self._turn = 0
-        for _ in range(self._loader.prefetch_factor * len(self._workers)):
+        for _ in range(self._prefetch_factor * len(self._workers)):
             self._send_one()
 
     def reset(self):
@@ -300,7 +301,7 @@ class _InWorkers(_Pass):
         pipes = {self._pipes[i]: i for i in workers}
         ready = wait(list(pipes) + [self._workers[i].sentinel for i in workers], self._timeout)
         if not ready:
-            raise RuntimeError(f"DataLoader timed out after {self._loader.timeout} seconds")
+            raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
         found = [pipes[p] for p in ready if p in pipes]
         if not found:
             self._raise_dead()
@@ -309,9 +310,8 @@ class _InWorkers(_Pass):
     def _raise_dead(self):
         from multiprocessing.connection import wait
 
-        wait([w.sentinel for w in self._workers], 1.0)  # its pipe may close before it is gone
-        dead = [w for w in self._workers if not w.is_alive()]
-        pids = ", ".join(str(w.pid) for w in dead)
+        gone = wait([w.sentinel for w in self._workers], 1.0)  # a worker's pipe may close a moment before it is gone
+        pids = ", ".join(str(w.pid) for w in self._workers if w.sentinel in gone)
         self._shut_down()
         raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly")
 
@@ -330,7 +330,7 @@ class _InWorkers(_Pass):
     def __next__(self):
         while self._next_number < self._send_number:
             while self._next_number not in self._early:
-                if not self._loader.in_order and self._early:
+                if not self._in_order and self._early:
                     break
                 self._receive()
             number = self._next_number if self._next_number in self._early else next(iter(self._early))
@@ -345,7 +345,7 @@ class _InWorkers(_Pass):
             if isinstance(result, WorkerError):
                 result.reraise()
             return result
-        if not self._loader.persistent_workers:
+        if not self._persistent:
             self._shut_down()
         raise StopIteration
 

@@ -1,0 +1,66 @@
+"""torch.storage: UntypedStorage is C; TypedStorage, which PyTorch has deprecated, shows a storage as elements."""
+
+from . import _C
+from ._C import UntypedStorage
+
+__all__ = ["TypedStorage", "UntypedStorage"]
+
+
+class TypedStorage:
+    """A storage as elements of one dtype: tensor.storage()[0]"""
+
+    def __init__(self, storage, dtype):
+        self._untyped_storage, self.dtype = storage, dtype
+
+    def _elements(self):
+        return _C._rebuild_tensor(self._untyped_storage, self.dtype, 0, (len(self),), (1,))
+
+    def __len__(self):
+        return self._untyped_storage.nbytes() // self.dtype.itemsize
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            raise RuntimeError("slices are only supported in UntypedStorage.__getitem__")
+        return self._elements()[index].item()
+
+    def __setitem__(self, index, value):
+        self._elements()[index] = value
+
+    def __iter__(self):
+        return iter(self.tolist())
+
+    def __repr__(self):
+        values = "".join(f" {value}\n" for value in self.tolist())
+        return f"{values}[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+
+    @property
+    def device(self):
+        return self._untyped_storage.device
+
+    @property
+    def _cdata(self):
+        return self._untyped_storage._cdata
+
+    def untyped(self):
+        return self._untyped_storage
+
+    def size(self):
+        return len(self)
+
+    def nbytes(self):
+        return self._untyped_storage.nbytes()
+
+    def element_size(self):
+        return self.dtype.itemsize
+
+    def data_ptr(self):
+        return self._untyped_storage.data_ptr()
+
+    def tolist(self):
+        return self._elements().tolist()
+
+    def clone(self):
+        return TypedStorage(self._untyped_storage.clone(), self.dtype)
+
+    def is_shared(self):
+        return self._untyped_storage.is_shared()

@@ -1,0 +1,275 @@
+/* sort, argsort, topk.
+ *
+ * In: a tensor and a dim. Out: values and int64 indices, rows in parallel. An element of any dtype becomes an unsigned
+ * key of the same order (NaN above all, -0 and 0 equal), descending inverts it; then one stable radix sort serves every
+ * dtype and direction. Sorting is always stable, which is one of the orders that PyTorch allows where it is not asked
+ * to be. topk finds the k-th key by its digits, from the top, and sorts only the k; of equal values the first ones win.
+ * Tests: tests/ops/, tests/c/test_index_ops.c. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+/* ===================================================== keys ===================================================== */
+
+typedef struct item {
+  uint64_t key;
+  int64_t index;
+} item;
+
+typedef struct key_format {
+  uint8_t size;
+  bool is_float, is_signed;
+  uint64_t infinity; /* floats: bits of the largest value that is not NaN */
+} key_format;
+
+static key_format format_of(wk_dtype dtype) {
+  key_format f = {.size = (uint8_t)wk_dtype_size(dtype), .is_float = wk_dtype_is_floating(dtype)};
+  f.is_signed = dtype != WK_UINT8 && dtype != WK_BOOL;
+  switch (dtype) {
+    case WK_FLOAT8_E4M3:
+      f.infinity = 0x7e;
+      break;
+    case WK_FLOAT8_E5M2:
+      f.infinity = 0x7c;
+      break;
+    case WK_FLOAT16:
+      f.infinity = 0x7c00;
+      break;
+    case WK_BFLOAT16:
+      f.infinity = 0x7f80;
+      break;
+    case WK_FLOAT32:
+      f.infinity = 0x7f800000;
+      break;
+    default:
+      f.infinity = UINT64_C(0x7ff0000000000000);
+  }
+  return f;
+}
+
+static inline uint64_t read_bits(const char *p, int size) {
+  uint64_t bits = 0;
+  memcpy(&bits, p, (size_t)size); /* little-endian, as the dtypes' files are */
+  return bits;
+}
+
+/* A key of 8 * size bits. Floats: sign and magnitude become an order; integers: the sign bit is flipped. */
+static inline uint64_t key_of(uint64_t bits, key_format f) {
+  uint64_t sign = UINT64_C(1) << (8 * f.size - 1), magnitude = bits & (sign - 1);
+  if (!f.is_float) return f.is_signed ? bits ^ sign : bits;
+  if (magnitude > f.infinity) return 2 * sign - 1;
+  if (magnitude == 0) return sign;
+  return bits & sign ? ~bits & (sign - 1) : bits | sign;
+}
+
+static void read_keys(item *out, const char *row, int64_t n, int64_t stride, key_format f, bool descending) {
+  uint64_t flip = descending ? UINT64_MAX >> (64 - 8 * f.size) : 0;
+  for (int64_t i = 0; i < n; i++) out[i] = (item){key_of(read_bits(row + i * stride * f.size, f.size), f) ^ flip, i};
+}
+
+/* ==================================================== sorting =================================================== */
+
+enum { INSERTION_LENGTH = 48, DIGITS = 256 };
+
+static void insertion_sort(item *a, int64_t n) {
+  for (int64_t i = 1; i < n; i++) {
+    item moving = a[i];
+    int64_t j = i;
+    for (; j > 0 && a[j - 1].key > moving.key; j--) a[j] = a[j - 1];
+    a[j] = moving;
+  }
+}
+
+/* Moves the items from `a` to `b` in order of the byte at `shift`; false, nothing moved, when all share it. */
+static bool move_by_digit(const item *a, item *b, int64_t n, int shift) {
+  int64_t place[DIGITS] = {0}, sum = 0;
+  for (int64_t i = 0; i < n; i++) place[a[i].key >> shift & 0xff]++;
+  if (place[a[0].key >> shift & 0xff] == n) return false;
+  for (int d = 0; d < DIGITS; d++) {
+    int64_t count = place[d];
+    place[d] = sum;
+    sum += count;
+  }
+  for (int64_t i = 0; i < n; i++) b[place[a[i].key >> shift & 0xff]++] = a[i];
+  return true;
+}
+
+/* Stable, by key. `space` has room for n; the result is in one of the two. */
+static item *sort_items(item *a, item *space, int64_t n, int key_bytes) {
+  if (n <= INSERTION_LENGTH) {
+    insertion_sort(a, n);
+    return a;
+  }
+  for (int shift = 0; shift < 8 * key_bytes; shift += 8)
+    if (move_by_digit(a, space, n, shift)) {
+      item *swap = a;
+      a = space;
+      space = swap;
+    }
+  return a;
+}
+
+/* The k-th smallest key (k from 1), and in *out_ties how many items with that very key are among the first k. */
+static uint64_t kth_key(const item *a, int64_t n, int64_t k, int key_bytes, int64_t *out_ties) {
+  uint64_t prefix = 0, mask = 0;
+  for (int shift = 8 * key_bytes - 8; shift >= 0; shift -= 8) {
+    int64_t counts[DIGITS] = {0};
+    for (int64_t i = 0; i < n; i++)
+      if ((a[i].key & mask) == prefix) counts[a[i].key >> shift & 0xff]++;
+    uint64_t digit = 0;
+    while (counts[digit] < k) k -= counts[digit++];
+    prefix |= digit << shift;
+    mask |= UINT64_C(0xff) << shift;
+  }
+  *out_ties = k;
+  return prefix;
+}
+
+/* Keeps the k smallest in front, in their order of index. */
+static void keep_smallest(item *a, int64_t n, int64_t k, int key_bytes) {
+  int64_t ties, kept = 0;
+  if (k == 0 || k == n) return;
+  uint64_t limit = kth_key(a, n, k, key_bytes, &ties);
+  for (int64_t i = 0; i < n; i++) {
+    bool tie = a[i].key == limit;
+    if (a[i].key < limit || (tie && ties > 0)) a[kept++] = a[i];
+    ties -= tie;
+  }
+}
+
+/* ================================================ rows of a tensor ============================================== */
+
+typedef struct job {
+  const wk_tensor *self;
+  wk_tensor *values, *indices;
+  int dim;
+  int64_t n, k; /* length of a row, how many of it are wanted */
+  bool descending;
+  key_format format;
+  _Atomic int status;
+} job;
+
+/* Element offset of row `row` of t: the coordinates over all dims but `dim`. */
+static int64_t row_offset(const wk_tensor *t, int dim, int64_t row) {
+  int64_t offset = 0;
+  for (int d = t->ndim - 1; d >= 0; d--) {
+    if (d == dim) continue;
+    offset += row % wk__size(t, d) * wk__stride(t, d);
+    row /= wk__size(t, d);
+  }
+  return offset;
+}
+static int64_t stride_along(const wk_tensor *t, int dim) { return t->ndim ? wk__stride(t, dim) : 0; }
+
+static void write_row(const job *j, const item *sorted, const char *source, int64_t row) {
+  int size = j->format.size;
+  char *value = wk__data(j->values) + row_offset(j->values, j->dim, row) * size;
+  int64_t *index = (int64_t *)wk__data(j->indices) + row_offset(j->indices, j->dim, row);
+  int64_t value_step = stride_along(j->values, j->dim) * size, index_step = stride_along(j->indices, j->dim);
+  int64_t source_step = stride_along(j->self, j->dim) * size;
+  for (int64_t i = 0; i < j->k; i++) {
+    memcpy(value + i * value_step, source + sorted[i].index * source_step, (size_t)size);
+    index[i * index_step] = sorted[i].index;
+  }
+}
+
+static void sort_rows(void *context, int64_t begin, int64_t end) {
+  job *j = context;
+  item *items = wk__alloc((size_t)wk__max(2 * j->n, 1) * sizeof *items);
+  if (!items) {
+    atomic_store(&j->status, WK_OUT_OF_MEMORY);
+    return;
+  }
+  for (int64_t row = begin; row < end; row++) {
+    const char *source = wk__data(j->self) + row_offset(j->self, j->dim, row) * j->format.size;
+    read_keys(items, source, j->n, stride_along(j->self, j->dim), j->format, j->descending);
+    keep_smallest(items, j->n, j->k, j->format.size);
+    write_row(j, sort_items(items, items + j->n, j->k, j->format.size), source, row);
+  }
+  wk__free(items);
+}
+
+static wk_status run(const wk__call *c, int64_t dim_given, int64_t k, bool descending) {
+  enum { GRAIN = 4096 }; /* elements that are worth a thread's while */
+  job j = {.self = c->args[0].tensor, .values = c->outputs[0], .indices = c->outputs[1], .descending = descending};
+  WK_TRY(wk__wrap_dim(dim_given, j.self->ndim, &j.dim));
+  j.n = j.self->ndim ? wk__size(j.self, j.dim) : 1;
+  j.k = k < 0 ? j.n : k;
+  j.format = format_of((wk_dtype)j.self->dtype);
+  if (!j.n) return WK_OK;
+  wk__parallel_for(wk__numel(j.self) / j.n, wk__max(1, GRAIN / j.n), sort_rows, &j);
+  int status = atomic_load(&j.status);
+  return status ? wk_fail((wk_status)status, "out of memory inside a kernel") : WK_OK;
+}
+
+/* ================================================== operators =================================================== */
+
+static wk_status refuse_complex(const wk__call *c) {
+  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  if (!wk_dtype_is_complex(dtype)) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(dtype));
+}
+
+/* sort(self, dim, descending) and sort.stable(self, stable, dim, descending) */
+static int dim_argument(const wk_op *op) { return op == WK__OP(sort_stable) ? 2 : 1; }
+
+wk_status wk__meta_sort(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, dim_argument(c->op)), t->ndim, &dim));
+  WK_TRY(refuse_complex(c));
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
+  if (wk__non_overlapping_and_dense(t)) memcpy(c->specs[0].strides, t->strides, t->ndim * sizeof *t->strides);
+  c->specs[1] = c->specs[0];
+  c->specs[1].dtype = WK_INT64;
+  return WK_OK;
+}
+wk_status wk__kernel_sort(wk__call *c) {
+  int dim = dim_argument(c->op);
+  return run(c, wk__arg_int(c, dim), -1, wk__arg_bool(c, dim + 1));
+}
+
+wk_status wk__meta_topk(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  wk_int sizes[WK_MAX_DIMS], k = c->args[1].integer;
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
+  if (wk_int_lt(k, wk_int_of(0)) || wk_int_lt(t->ndim ? t->sizes[dim] : wk_int_of(1), k))
+    return wk_fail(WK_RUNTIME_ERROR, "selected index k out of range");
+  if (t->dtype == WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "topk does not support bool dtypes on CPU");
+  WK_TRY(refuse_complex(c));
+  memcpy(sizes, t->sizes, t->ndim * sizeof *sizes);
+  if (t->ndim) sizes[dim] = k;
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, sizes);
+  wk__spec_contiguous(&c->specs[1], WK_INT64, t->device, t->ndim, sizes);
+  return WK_OK;
+}
+wk_status wk__kernel_topk(wk__call *c) { return run(c, wk__arg_int(c, 2), wk__arg_int(c, 1), wk__arg_bool(c, 3)); }
+
+wk_status wk__compose_argsort(wk__call *c) {
+  bool stable = c->op == WK__OP(argsort_stable);
+  wk_value args[] = {c->args[0], c->args[stable ? 2 : 1], c->args[stable ? 3 : 2]}, sorted[2] = {{0}};
+  WK_TRY(wk_call(WK__OP(sort), args, NULL, sorted));
+  wk_value_release(&sorted[0]);
+  c->results[0] = sorted[1];
+  return WK_OK;
+}
+
+wk_status wk__compose_msort(wk__call *c) {
+  wk_value sorted[2] = {{0}};
+  WK_TRY(wk_call(WK__OP(sort), (wk_value[]){c->args[0], wk__v_int(0), wk__v_bool(false)}, NULL, sorted));
+  wk_value_release(&sorted[1]);
+  c->results[0] = sorted[0];
+  return WK_OK;
+}
+
+/* The gradient of a value goes to where the value was. */
+static wk_status to_places(wk__vjp *v, int64_t dim) {
+  const wk_tensor *shape = v->args[0].tensor;
+  wk_tensor *g = v->grads[0];
+  if (!g) return WK_OK;
+  wk_tensor *zeros = wk_new_zeros(g, shape->sizes, shape->ndim, WK_DTYPE_NONE, (wk_value){0});
+  return wk__vjp_set(v, 0, wk_scatter_src(zeros, dim, v->results[1], g));
+}
+wk_status wk__vjp_sort(wk__vjp *v) { return to_places(v, v->args[dim_argument(v->op)].integer.bits); }
+wk_status wk__vjp_topk(wk__vjp *v) { return to_places(v, v->args[2].integer.bits); }

@@ -1,0 +1,162 @@
+/* Between Python objects and the values of an operator call: numbers, sizes, results.
+ * In: objects, borrowed. Out: values that borrow from them. Tests: tests/python/test_arguments.py. */
+#include "python/python.h"
+
+int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out) {
+  if (PyLong_CheckExact(o)) {
+    int64_t v = PyLong_AsLongLong(o);
+    if (v == -1 && PyErr_Occurred()) return -1;
+    *out = wk_int_of(v);
+    return 0;
+  }
+  if (PyFloat_Check(o)) {
+    PyErr_SetString(PyExc_TypeError, "'float' object cannot be interpreted as an integer");
+    return -1;
+  }
+  (void)state;
+  PyObject *index = PyNumber_Index(o);
+  if (!index) return -1;
+  int64_t v = PyLong_AsLongLong(index);
+  Py_DECREF(index);
+  if (v == -1 && PyErr_Occurred()) return -1;
+  *out = wk_int_of(v);
+  return 0;
+}
+
+int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool single) {
+  if (single && !PyTuple_Check(o) && !PyList_Check(o)) return wk__int_from_python(state, o, out_list) < 0 ? -1 : 1;
+  PyObject *fast = PySequence_Fast(o, "expected a sequence of integers");
+  if (!fast) return -1;
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
+  if (n > WK_MAX_DIMS) {
+    PyErr_Format(PyExc_RuntimeError, "a tensor has at most %d dimensions, got %zd", WK_MAX_DIMS, n);
+    Py_DECREF(fast);
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < n; i++)
+    if (wk__int_from_python(state, PySequence_Fast_GET_ITEM(fast, i), &out_list[i]) < 0) {
+      Py_DECREF(fast);
+      return -1;
+    }
+  Py_DECREF(fast);
+  return (int)n;
+}
+
+/* The element of a tensor as a number, for arguments that take numbers. */
+static int scalar_from_tensor(wk__state *state, PyObject *o, wk_value *out) {
+  const wk_tensor *t = wk__tensor_of(o);
+  if (!t->storage || t->numel.bits != 1) {
+    PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar", (long long)t->numel.bits);
+    return -1;
+  }
+  (void)state;
+  wk__scalar s = wk__element_get(wk__data(t), (wk_dtype)t->dtype);
+  if (s.category == WK__FLOAT_KIND)
+    *out = (wk_value){.tag = WK_VALUE_DOUBLE, .number = s.d};
+  else if (s.category == WK__BOOL_KIND)
+    *out = (wk_value){.tag = WK_VALUE_BOOL, .boolean = s.i != 0};
+  else
+    *out = (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of(s.i)};
+  return 0;
+}
+
+int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
+  if (PyFloat_Check(o)) {
+    *out = (wk_value){.tag = WK_VALUE_DOUBLE, .number = PyFloat_AS_DOUBLE(o)};
+    return 0;
+  }
+  if (PyBool_Check(o)) {
+    *out = (wk_value){.tag = WK_VALUE_BOOL, .boolean = o == Py_True};
+    return 0;
+  }
+  if (PyLong_Check(o)) {
+    int overflow;
+    int64_t v = PyLong_AsLongLongAndOverflow(o, &overflow);
+    if (overflow) {
+      PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking long long");
+      return -1;
+    }
+    *out = (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of(v)};
+    return 0;
+  }
+  if (wk__is_tensor(state, o)) return scalar_from_tensor(state, o, out);
+  if (PyIndex_Check(o)) {
+    *out = (wk_value){.tag = WK_VALUE_INT};
+    return wk__int_from_python(state, o, &out->integer);
+  }
+  double d = PyFloat_AsDouble(o); /* NumPy scalars and whatever has __float__ */
+  if (d == -1 && PyErr_Occurred()) return -1;
+  *out = (wk_value){.tag = WK_VALUE_DOUBLE, .number = d};
+  return 0;
+}
+
+static PyObject *tensors_to_tuple(wk__state *state, wk_value *list) { // -> new
+  PyObject *tuple = PyTuple_New((Py_ssize_t)list->count);
+  for (uint32_t i = 0; tuple && i < list->count; i++) {
+    PyObject *item = wk__wrap(state, list->tensors[i]);
+    list->tensors[i] = NULL;
+    if (!item) {
+      Py_CLEAR(tuple);
+      break;
+    }
+    PyTuple_SET_ITEM(tuple, (Py_ssize_t)i, item);
+  }
+  wk_value_release(list);
+  return tuple;
+}
+
+PyObject *wk__value_to_python(wk__state *state, wk_value *v) { // -> new
+  switch (v->tag) {
+    case WK_VALUE_TENSOR: return wk__wrap(state, v->tensor);
+    case WK_VALUE_TENSORS: return tensors_to_tuple(state, v);
+    case WK_VALUE_INT: return PyLong_FromLongLong(v->integer.bits);
+    case WK_VALUE_DOUBLE: return PyFloat_FromDouble(v->number);
+    case WK_VALUE_BOOL: return PyBool_FromLong(v->boolean);
+    case WK_VALUE_DTYPE: return wk__dtype_object(state, (wk_dtype)v->dtype);
+    default: Py_RETURN_NONE;
+  }
+}
+
+/* ---- calling ---- */
+
+enum { WORTH_RELEASING = 32768 }; /* elements from which other threads get the interpreter while we compute */
+
+static bool is_large(const wk_op *op, const wk_value *args) {
+  int64_t elements = 0;
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    if (args[i].tag == WK_VALUE_TENSOR) elements += args[i].tensor->numel.bits;
+    if (args[i].tag == WK_VALUE_TENSORS)
+      for (uint32_t k = 0; k < args[i].count; k++) elements += args[i].tensors[k] ? args[i].tensors[k]->numel.bits : 0;
+  }
+  return elements >= WORTH_RELEASING;
+}
+
+static PyObject *results_to_python(wk__state *state, const wk_op *op, wk_value *results) { // -> new
+  int count = op->schema.result_count;
+  if (count == 1) return wk__value_to_python(state, &results[0]);
+  if (count == 0) Py_RETURN_NONE;
+  PyObject *tuple = PyTuple_New(count);
+  for (int r = 0; r < count; r++) {
+    PyObject *item = tuple ? wk__value_to_python(state, &results[r]) : NULL;
+    if (item)
+      PyTuple_SET_ITEM(tuple, r, item);
+    else
+      Py_CLEAR(tuple);
+    if (!tuple && !item) wk_value_release(&results[r]);
+  }
+  return tuple;
+}
+
+PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args, wk_tensor *const *destinations) { // -> new
+  wk_value results[WK__MAX_RESULTS];
+  memset(results, 0, sizeof results);
+  wk_status status;
+  if (WK_UNLIKELY(is_large(op, args))) {
+    Py_BEGIN_ALLOW_THREADS;
+    status = wk_call(op, args, destinations, results);
+    Py_END_ALLOW_THREADS;
+  } else {
+    status = wk_call(op, args, destinations, results);
+  }
+  return status ? wk__raise(state) : results_to_python(state, op, results);
+}

@@ -1,0 +1,32 @@
+/* wick's errors as Python exceptions: the one place where categories map to types.
+ * Tests: tests/python/test_errors.py. */
+#include "python/python.h"
+
+static PyObject *type_of(wk__state *state, wk_status category) { // -> borrowed
+  switch (category) {
+    case WK_VALUE_ERROR: return PyExc_ValueError;
+    case WK_TYPE_ERROR: return PyExc_TypeError;
+    case WK_INDEX_ERROR: return PyExc_IndexError;
+    case WK_KEY_ERROR: return PyExc_KeyError;
+    case WK_IO_ERROR: return PyExc_OSError;
+    case WK_NOT_IMPLEMENTED: return PyExc_NotImplementedError;
+    case WK_OUT_OF_MEMORY: return state && state->exception_out_of_memory ? state->exception_out_of_memory : PyExc_RuntimeError;
+    default: return PyExc_RuntimeError;
+  }
+}
+
+PyObject *wk__raise(wk__state *state) {
+  wk_status category = wk_error_category();
+  if (category == WK_INTERRUPTED && PyErr_Occurred()) {
+    wk_error_clear();
+    return NULL;
+  }
+  if (category == WK_INTERNAL_ERROR)
+    PyErr_Format(PyExc_RuntimeError, "wick internal error at %s: %s", wk_error_origin(), wk_error_message());
+  else
+    PyErr_SetString(type_of(state, category), wk_error_message());
+  wk_error_clear();
+  return NULL;
+}
+
+wk_status wk__status_from_python(void) { return wk_fail(WK_INTERRUPTED, "a Python exception is set"); }

@@ -1,0 +1,528 @@
+/* Operators as Python callables: wick.add and Tensor.add are one object a name, with all overloads of the table behind it.
+ * Arguments are matched against the schemas in order; the first that fits is called. In-place names (`add_`) and out= are
+ * the same call with a destination. Errors name the argument as PyTorch does. Tests: tests/python/test_arguments.py. */
+
+#include "autograd/autograd.h"
+#include "python/python.h"
+
+#include <structmember.h>
+
+enum { MAX_OVERLOADS = 6, INT_SPACE = 4 * WK_MAX_DIMS };
+
+typedef struct operator_object {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  wk__state *state;
+  const wk_op *overloads[MAX_OVERLOADS];
+  char name[64]; /* as Python sees it: "add", "add_" */
+  uint8_t overload_count;
+  bool in_place;  /* writes its first argument */
+  bool is_method; /* bound like a function of the type */
+} operator_object;
+
+/* What one attempt at matching made; everything borrows from the Python arguments. */
+typedef struct match {
+  wk_value values[WK__MAX_ARGS];
+  wk_int ints[INT_SPACE];
+  int int_count;
+  wk_tensor **lists[WK__MAX_ARGS]; /* of tensors; freed after the call */
+  int list_count;
+  PyObject *out;       /* borrowed: the out= argument */
+  PyObject *requires_grad;
+  const char *problem; /* why it does not fit: the parameter's name */
+  PyObject *offender;  /* borrowed: the argument that does not fit */
+  int position;
+} match;
+
+/* ================================================= one argument ================================================= */
+
+static bool is_number(PyObject *o) {
+  return PyFloat_Check(o) || PyLong_Check(o) || (PyNumber_Check(o) && !PySequence_Check(o) && !PyUnicode_Check(o));
+}
+
+static bool all_tensors(const wk__state *state, PyObject *sequence, bool optional) {
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence);
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *item = PySequence_Fast_GET_ITEM(sequence, i);
+    if (!wk__is_tensor(state, item) && !(optional && item == Py_None)) return false;
+  }
+  return true;
+}
+
+/* 1: fits, 0: does not, -1: an exception is set. */
+static int match_tensors(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
+  if (!(PyTuple_Check(o) || PyList_Check(o)) || !all_tensors(state, o, p->optional_items)) return 0;
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  wk_tensor **list = PyMem_Malloc((size_t)(n + 1) * sizeof *list);
+  if (!list) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  m->lists[m->list_count++] = list;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    PyObject *item = PySequence_Fast_GET_ITEM(o, i);
+    list[i] = item == Py_None ? NULL : wk__tensor_of(item);
+  }
+  *v = (wk_value){.tag = WK_VALUE_TENSORS, .count = (uint32_t)n, .tensors = list};
+  return 1;
+}
+
+static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
+  bool sequence = PyTuple_Check(o) || PyList_Check(o);
+  if (!sequence && !(p->fixed_count && PyIndex_Check(o) && !PyBool_Check(o))) return 0;
+  wk_int *list = m->ints + m->int_count;
+  if (m->int_count + WK_MAX_DIMS > INT_SPACE) return 0;
+  for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(o); i++)
+    if (!PyIndex_Check(PySequence_Fast_GET_ITEM(o, i))) return 0;
+  int n = wk__ints_from_python(state, o, list, !sequence);
+  if (n < 0) return -1;
+  m->int_count += n;
+  *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = list};
+  return 1;
+}
+
+static int match_float(wk__state *state, PyObject *o, wk_value *v) {
+  if (!is_number(o)) return 0;
+  if (wk__scalar_from_python(state, o, v) < 0) return -1;
+  wk__scalar s = wk__value_scalar(v);
+  *v = (wk_value){.tag = WK_VALUE_DOUBLE, .number = wk__scalar_double(s)};
+  return 1;
+}
+
+static int match_int(wk__state *state, PyObject *o, wk_value *v) {
+  if (PyBool_Check(o) || PyFloat_Check(o) || !PyIndex_Check(o)) return 0;
+  v->tag = WK_VALUE_INT;
+  return wk__int_from_python(state, o, &v->integer) < 0 ? -1 : 1;
+}
+
+static int match_string(PyObject *o, wk_value *v) {
+  if (!PyUnicode_Check(o)) return 0;
+  v->tag = WK_VALUE_STRING;
+  v->string = PyUnicode_AsUTF8(o);
+  return v->string ? 1 : -1;
+}
+
+static int match_dtype(wk__state *state, PyObject *o, wk_value *v) {
+  bool python_type = o == (PyObject *)&PyFloat_Type || o == (PyObject *)&PyLong_Type || o == (PyObject *)&PyBool_Type;
+  if (!Py_IS_TYPE(o, state->dtype_type) && !python_type) return 0;
+  wk_dtype dtype;
+  if (wk__dtype_from_python(state, o, &dtype) < 0) return -1;
+  *v = (wk_value){.tag = WK_VALUE_DTYPE, .dtype = (uint8_t)dtype};
+  return 1;
+}
+
+static int match_device(wk__state *state, PyObject *o, wk_value *v) {
+  if (!PyUnicode_Check(o) && !Py_IS_TYPE(o, state->device_type) && !PyLong_Check(o)) return 0;
+  v->tag = WK_VALUE_DEVICE;
+  return wk__device_from_python(state, o, &v->device) < 0 ? -1 : 1;
+}
+
+static int match_argument(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
+  *v = (wk_value){0};
+  if (o == Py_None) return p->optional || p->has_default ? 1 : 0;
+  switch ((wk__type)p->type) {
+    case WK__TYPE_TENSOR:
+      if (!wk__is_tensor(state, o)) return 0;
+      v->tag = WK_VALUE_TENSOR;
+      v->tensor = wk__tensor_of(o);
+      return 1;
+    case WK__TYPE_SCALAR:
+      if (wk__is_tensor(state, o)) {
+        if (wk__tensor_of(o)->ndim != 0 || wk_requires_grad(wk__tensor_of(o))) return 0;
+      } else if (!is_number(o)) {
+        return 0;
+      }
+      return wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
+    case WK__TYPE_INT: return match_int(state, o, v);
+    case WK__TYPE_FLOAT: return match_float(state, o, v);
+    case WK__TYPE_BOOL:
+      if (!PyBool_Check(o)) return 0;
+      *v = (wk_value){.tag = WK_VALUE_BOOL, .boolean = o == Py_True};
+      return 1;
+    case WK__TYPE_STRING: return match_string(o, v);
+    case WK__TYPE_DTYPE: return match_dtype(state, o, v);
+    case WK__TYPE_DEVICE: return match_device(state, o, v);
+    case WK__TYPE_GENERATOR:
+      if (!Py_IS_TYPE(o, state->generator_type)) return 0;
+      *v = (wk_value){.tag = WK_VALUE_GENERATOR, .generator = ((wk__python_generator *)o)->generator};
+      return 1;
+    case WK__TYPE_TENSORS: return match_tensors(state, m, p, o, v);
+    case WK__TYPE_INTS: return match_ints(state, m, p, o, v);
+    default: return 0;
+  }
+}
+
+/* ================================================== all arguments =============================================== */
+
+static void release_lists(match *m) {
+  while (m->list_count) PyMem_Free(m->lists[--m->list_count]);
+}
+
+/* PyTorch's Python names for schema names. */
+static bool names_parameter(PyObject *keyword, const char *name) {
+  if (PyUnicode_CompareWithASCIIString(keyword, name) == 0) return true;
+  if (strcmp(name, "self") == 0) return PyUnicode_CompareWithASCIIString(keyword, "input") == 0;
+  if (strcmp(name, "dim") == 0) return PyUnicode_CompareWithASCIIString(keyword, "axis") == 0;
+  if (strcmp(name, "keepdim") == 0) return PyUnicode_CompareWithASCIIString(keyword, "keepdims") == 0;
+  return false;
+}
+
+/* Keywords that are not in schemas: out=, requires_grad=, and those that say what is so anyway. 1: taken. */
+static int take_extra(match *m, PyObject *keyword, PyObject *value) {
+  static const char *const ignored[] = {"layout", "pin_memory", "memory_format", "non_blocking", "names"};
+  if (PyUnicode_CompareWithASCIIString(keyword, "out") == 0) {
+    m->out = value == Py_None ? NULL : value;
+    return 1;
+  }
+  if (PyUnicode_CompareWithASCIIString(keyword, "requires_grad") == 0) {
+    m->requires_grad = value;
+    return 1;
+  }
+  for (size_t i = 0; i < WK_COUNT(ignored); i++)
+    if (PyUnicode_CompareWithASCIIString(keyword, ignored[i]) == 0) return 1;
+  return 0;
+}
+
+static int misfit(match *m, const wk__parameter *p, PyObject *o, int position) {
+  m->problem = p->name;
+  m->offender = o;
+  m->position = position;
+  return 0;
+}
+
+/* One list parameter may be spread over the positions: view(2, 3), zeros(2, 3). */
+static int match_spread(wk__state *state, match *m, PyObject *const *args, Py_ssize_t n, wk_value *v) {
+  if (n > WK_MAX_DIMS) return 0;
+  for (Py_ssize_t k = 0; k < n; k++) {
+    if (!PyIndex_Check(args[k])) return 0;
+    if (wk__int_from_python(state, args[k], &m->ints[k]) < 0) return -1;
+  }
+  m->int_count = (int)n;
+  *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = m->ints};
+  return 1;
+}
+
+static int match_positional(wk__state *state, match *m, const wk_op *op, bool is_method, PyObject *const *args, Py_ssize_t n) {
+  const wk__schema *s = &op->schema;
+  for (int i = 0; i < n; i++) {
+    if (i >= s->positional_count) {
+      m->problem = "";
+      return 0;
+    }
+    const wk__parameter *p = &s->parameters[i];
+    if (p->type == WK__TYPE_INTS && i == (is_method ? 1 : 0) && s->positional_count == i + 1 && PyIndex_Check(args[i]) &&
+        !wk__is_tensor(state, args[i])) {
+      int fits = match_spread(state, m, args + i, n - i, &m->values[i]);
+      return fits ? fits : misfit(m, p, args[i], i);
+    }
+    int fits = match_argument(state, m, p, args[i], &m->values[i]);
+    if (fits < 0) return -1;
+    if (!fits) return misfit(m, p, args[i], i);
+  }
+  return 1;
+}
+
+static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *keyword, PyObject *value, uint32_t *given) {
+  const wk__schema *s = &op->schema;
+  for (int i = 0; i < s->parameter_count; i++) {
+    if (!names_parameter(keyword, s->parameters[i].name)) continue;
+    if (*given >> i & 1) {
+      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%s'", op->base_name, s->parameters[i].name);
+      return -1;
+    }
+    *given |= 1u << i;
+    int fits = match_argument(state, m, &s->parameters[i], value, &m->values[i]);
+    return fits ? fits : misfit(m, &s->parameters[i], value, -1);
+  }
+  if (take_extra(m, keyword, value)) return 1;
+  m->problem = NULL;
+  m->offender = keyword;
+  return 0;
+}
+
+static int match_overload(operator_object *o, match *m, const wk_op *op, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
+  const wk__schema *s = &op->schema;
+  memset(m->values, 0, s->parameter_count * sizeof *m->values);
+  release_lists(m);
+  m->int_count = 0;
+  m->out = m->requires_grad = m->offender = NULL;
+  m->problem = "";
+  m->position = -1;
+  int fits = match_positional(o->state, m, op, o->is_method, args, n);
+  if (fits != 1) return fits;
+  uint32_t given = n ? (1u << n) - 1 : 0;
+  if (n > s->positional_count) given = (1u << s->positional_count) - 1;
+  for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); k++) {
+    fits = match_keyword(o->state, m, op, PyTuple_GET_ITEM(keywords, k), args[n + k], &given);
+    if (fits != 1) return fits;
+  }
+  for (int i = 0; i < s->parameter_count; i++)
+    if (!(given >> i & 1) && !s->parameters[i].has_default && !s->parameters[i].optional) {
+      m->problem = s->parameters[i].name;
+      m->offender = NULL;
+      return 0;
+    }
+  return 1;
+}
+
+/* ==================================================== errors ==================================================== */
+
+static const char *word_for(const wk__parameter *p) {
+  static const char *const words[] = {"Tensor", "Number", "int", "float", "bool", "str", "torch.dtype", "torch.device",
+                                      "torch.Generator", "tuple of Tensors", "tuple of ints", "tuple of floats"};
+  return words[p->type];
+}
+
+static const wk__parameter *parameter_named(const wk_op *op, const char *name) {
+  for (int i = 0; i < op->schema.parameter_count; i++)
+    if (strcmp(op->schema.parameters[i].name, name) == 0) return &op->schema.parameters[i];
+  return NULL;
+}
+
+static void raise_single(const operator_object *o, const match *m, Py_ssize_t given) {
+  const wk_op *op = o->overloads[0];
+  const wk__parameter *p = m->problem ? parameter_named(op, m->problem) : NULL;
+  if (!m->problem) {
+    PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", o->name, m->offender);
+  } else if (!p) {
+    int max = op->schema.positional_count - o->is_method;
+    PyErr_Format(PyExc_TypeError, "%s() takes %d positional argument%s but %zd %s given", o->name, max, max == 1 ? "" : "s",
+                 given - o->is_method, given - o->is_method == 1 ? "was" : "were");
+  } else if (!m->offender) {
+    PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional arguments: \"%s\"", o->name,
+                 strcmp(p->name, "self") == 0 ? "input" : p->name);
+  } else if (m->position >= 0) {
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", o->name,
+                 strcmp(p->name, "self") == 0 ? "input" : p->name, m->position + !o->is_method, word_for(p),
+                 Py_TYPE(m->offender)->tp_name);
+  } else {
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' must be %s, not %s", o->name, p->name, word_for(p),
+                 Py_TYPE(m->offender)->tp_name);
+  }
+}
+
+static void print_signature(wk__string *s, const wk_op *op, bool is_method) {
+  wk__string_append(s, " * (");
+  bool first = true, keyword = false;
+  for (int i = is_method ? 1 : 0; i < op->schema.parameter_count; i++) {
+    const wk__parameter *p = &op->schema.parameters[i];
+    if (!first) wk__string_append(s, ", ");
+    if (p->keyword_only && !keyword) wk__string_append(s, "*, "), keyword = true;
+    first = false;
+    wk__string_printf(s, "%s %s", word_for(p), strcmp(p->name, "self") == 0 ? "input" : p->name);
+    if (p->has_default && p->default_value.tag == WK_VALUE_NONE) wk__string_append(s, " = None");
+  }
+  wk__string_append(s, ")\n");
+}
+
+static void raise_no_overload(const operator_object *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
+  wk__string s = {0};
+  wk__string_printf(&s, "%s() received an invalid combination of arguments - got (", o->name);
+  Py_ssize_t all = n + (keywords ? PyTuple_GET_SIZE(keywords) : 0);
+  for (Py_ssize_t i = o->is_method; i < all; i++) {
+    if (i > o->is_method) wk__string_append(&s, ", ");
+    if (i >= n) wk__string_printf(&s, "%s=", PyUnicode_AsUTF8(PyTuple_GET_ITEM(keywords, i - n)));
+    wk__string_append(&s, args[i] == Py_None ? "NoneType" : _PyType_Name(Py_TYPE(args[i])));
+  }
+  wk__string_append(&s, "), but expected one of:\n");
+  for (int k = 0; k < o->overload_count; k++) print_signature(&s, o->overloads[k], o->is_method);
+  PyErr_SetString(PyExc_TypeError, s.text ? s.text : o->name);
+  wk__string_release(&s);
+}
+
+/* ==================================================== calling =================================================== */
+
+static int destinations_of(operator_object *o, const wk_op *op, match *m, wk_tensor **destinations) {
+  if (o->in_place) {
+    destinations[0] = m->values[0].tensor;
+    return 1;
+  }
+  if (!m->out) return 0;
+  bool tuple = PyTuple_Check(m->out) || PyList_Check(m->out);
+  for (int r = 0; r < op->schema.result_count; r++) {
+    PyObject *item = tuple && r < PySequence_Fast_GET_SIZE(m->out) ? PySequence_Fast_GET_ITEM(m->out, r) : tuple ? NULL : m->out;
+    if (!item || !wk__is_tensor(o->state, item)) {
+      PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be Tensor, not %s", o->name, Py_TYPE(m->out)->tp_name);
+      return -1;
+    }
+    destinations[r] = wk__tensor_of(item);
+  }
+  return 1;
+}
+
+static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject *flag) { // -> new, takes result
+  if (!result || !flag || !wk__is_tensor(state, result)) return result;
+  int truth = PyObject_IsTrue(flag);
+  if (truth < 0 || (truth && wk_set_requires_grad(wk__tensor_of(result), true) != WK_OK)) {
+    Py_DECREF(result);
+    return truth < 0 ? NULL : wk__raise(state);
+  }
+  return result;
+}
+
+static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) { // -> new
+  wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
+  int has = destinations_of(o, op, m, destinations);
+  if (has < 0) return NULL;
+  return set_requires_grad(o->state, wk__call_to_python(o->state, op, m->values, has ? destinations : NULL), m->requires_grad);
+}
+
+static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords) { // -> new
+  operator_object *o = (operator_object *)self;
+  Py_ssize_t n = PyVectorcall_NARGS(nargsf);
+  match m;
+  m.list_count = 0;
+  PyObject *result = NULL;
+  int fits = 0;
+  for (int k = 0; k < o->overload_count && fits == 0; k++) {
+    fits = match_overload(o, &m, o->overloads[k], args, n, keywords);
+    if (fits == 1) result = call_matched(o, o->overloads[k], &m);
+  }
+  if (fits == 0 && o->overload_count == 1) raise_single(o, &m, n);
+  else if (fits == 0) raise_no_overload(o, args, n, keywords);
+  release_lists(&m);
+  return result;
+}
+
+/* ==================================================== the type ================================================== */
+
+static PyObject *operator_repr(PyObject *self) { // -> new
+  const operator_object *o = (operator_object *)self;
+  return PyUnicode_FromFormat(o->is_method ? "<method '%s' of 'torch._C.TensorBase' objects>" : "<built-in method %s of type object>", o->name);
+}
+static PyObject *operator_get(PyObject *self, PyObject *instance, PyObject *type) { // -> new
+  (void)type;
+  if (!instance || instance == Py_None || !((operator_object *)self)->is_method) return Py_NewRef(self);
+  return PyMethod_New(self, instance);
+}
+static void operator_dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+static PyObject *operator_name(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  return PyUnicode_FromString(((operator_object *)self)->name);
+}
+static PyObject *operator_doc(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  wk__string s = {0};
+  const operator_object *o = (operator_object *)self;
+  for (int k = 0; k < o->overload_count; k++) wk__string_printf(&s, "%s\n", o->overloads[k]->schema_text);
+  PyObject *text = PyUnicode_FromString(s.text ? s.text : "");
+  wk__string_release(&s);
+  return text;
+}
+static PyObject *operator_reduce(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  return PyUnicode_FromString(((operator_object *)self)->name); /* a name in the module: pickled as a global */
+}
+
+static PyMemberDef operator_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(operator_object, vectorcall), READONLY, NULL}, {0}};
+static PyGetSetDef operator_getset[] = {
+    {"__name__", operator_name, NULL, NULL, NULL}, {"__qualname__", operator_name, NULL, NULL, NULL},
+    {"__doc__", operator_doc, NULL, NULL, NULL}, {0}};
+static PyMethodDef operator_methods[] = {{"__reduce__", operator_reduce, METH_NOARGS, NULL}, {0}};
+static PyType_Slot operator_slots[] = {{Py_tp_dealloc, operator_dealloc}, {Py_tp_repr, operator_repr},
+                                       {Py_tp_descr_get, operator_get},   {Py_tp_call, PyVectorcall_Call},
+                                       {Py_tp_members, operator_members}, {Py_tp_getset, operator_getset},
+                                       {Py_tp_methods, operator_methods}, {0, NULL}};
+static PyType_Spec operator_spec = {
+    .name = "wick._C.Operator",
+    .basicsize = sizeof(operator_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = operator_slots,
+};
+
+/* =================================================== the names ================================================== */
+
+static operator_object *new_operator(wk__state *state, const char *name, bool in_place, bool is_method) { // -> new
+  operator_object *o = PyObject_New(operator_object, state->operator_type);
+  if (!o) return NULL;
+  o->vectorcall = operator_call;
+  o->state = state;
+  snprintf(o->name, sizeof o->name, "%s", name);
+  o->overload_count = 0;
+  o->in_place = in_place;
+  o->is_method = is_method;
+  return o;
+}
+
+/* Adds an overload to the object of that name in `dict`, making it when it is not there. */
+static int add_overload(wk__state *state, PyObject *dict, const char *name, const wk_op *op, bool in_place, bool is_method) {
+  PyObject *known = PyDict_GetItemString(dict, name);
+  operator_object *o = known && Py_IS_TYPE(known, state->operator_type) ? (operator_object *)known : NULL;
+  if (known && !o) return 0; /* a method written by hand stands before the table */
+  bool fresh = !o;
+  if (fresh && !(o = new_operator(state, name, in_place, is_method))) return -1;
+  if (o->overload_count < MAX_OVERLOADS) o->overloads[o->overload_count++] = op;
+  int status = fresh ? PyDict_SetItemString(dict, name, (PyObject *)o) : 0;
+  if (fresh) Py_DECREF(o);
+  return status;
+}
+
+static bool first_is_tensor(const wk_op *op) {
+  return op->schema.parameter_count && op->schema.parameters[0].type == WK__TYPE_TENSOR;
+}
+
+static int add_op(wk__state *state, PyObject *functions, PyObject *methods, const wk_op *op) {
+  bool internal = op->tags & WK__TAG_INTERNAL;
+  const char *name = op->base_name;
+  if (!(op->tags & WK__TAG_METHOD_ONLY) && add_overload(state, functions, name, op, false, false) < 0) return -1;
+  bool method = first_is_tensor(op) && !internal && !(op->tags & WK__TAG_FUNCTION_ONLY);
+  if (method && add_overload(state, methods, name, op, false, true) < 0) return -1;
+  if (!(op->tags & (WK__TAG_POINTWISE | WK__TAG_INPLACE)) || !first_is_tensor(op) || internal) return 0;
+  char in_place[64];
+  snprintf(in_place, sizeof in_place, "%s_", name);
+  if (add_overload(state, functions, in_place, op, true, false) < 0) return -1;
+  return add_overload(state, methods, in_place, op, true, true);
+}
+
+/* The internal operator `zero` gives Tensor.zero_ alone. */
+static int add_zero(wk__state *state, PyObject *functions, PyObject *methods) {
+  const wk_op *zero = wk_op_find("zero");
+  if (add_overload(state, functions, "zero_", zero, true, false) < 0) return -1;
+  return add_overload(state, methods, "zero_", zero, true, true);
+}
+
+/* ---- the table itself, for tests and documentation ---- */
+
+static PyObject *operator_table(PyObject *module, PyObject *unused) { // -> new
+  (void)module, (void)unused;
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list && i < wk_op_count(); i++) {
+    const wk_op *op = wk_op_at(i);
+    PyObject *row = Py_BuildValue("{s:s,s:s,s:s,s:I,s:O}", "name", op->name, "schema", op->schema_text, "samples", op->samples,
+                                  "tags", op->tags, "differentiable", op->vjp || op->compose ? Py_True : Py_False);
+    if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
+    Py_XDECREF(row);
+  }
+  return list;
+}
+
+/* One overload by its qualified name, also an internal one. */
+static PyObject *operator_named(PyObject *module, PyObject *name) { // -> new
+  const char *text = PyUnicode_AsUTF8(name);
+  const wk_op *op = text ? wk_op_find(text) : NULL;
+  if (!op) return text ? PyErr_Format(PyExc_KeyError, "no operator %s", text) : NULL;
+  operator_object *o = new_operator(wk__state_of_module(module), op->base_name, false, false);
+  if (o) o->overloads[o->overload_count++] = op;
+  return (PyObject *)o;
+}
+
+static PyMethodDef module_functions[] = {{"_operator_table", operator_table, METH_NOARGS, "The rows of the operator table."},
+                                         {"_operator", operator_named, METH_O, "One overload by its qualified name."},
+                                         {0}};
+
+int wk__add_operators(PyObject *module, wk__state *state) {
+  if (PyModule_AddFunctions(module, module_functions) < 0) return -1;
+  state->operator_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &operator_spec, NULL);
+  if (!state->operator_type) return -1;
+  PyObject *functions = PyModule_GetDict(module), *methods = state->tensor_type->tp_dict;
+  for (int i = 0; i < wk_op_count(); i++)
+    if (add_op(state, functions, methods, wk_op_at(i)) < 0) return -1;
+  if (add_zero(state, functions, methods) < 0) return -1;
+  PyType_Modified(state->tensor_type);
+  return 0;
+}

@@ -1,0 +1,773 @@
+/* wick.Tensor: the Python object around a tensor, its attributes and number slots. Methods that are operators come from
+ * the table (operators.c), those of autograd and of data exchange from their own files.
+ * A tensor that has an object gives the same object again while it lives. Tests: tests/python/test_tensor.py. */
+
+#include "autograd/autograd.h"
+#include "python/python.h"
+
+#include <structmember.h>
+#include "python/tensor_parts.h"
+
+static wk__state *state_of(PyObject *self) { return ((wk__python_tensor *)self)->state; }
+
+/* ================================================== objects ===================================================== */
+
+/* An object without attributes holds nothing that the collector must see; it is tracked once it gets a dict. */
+static PyObject *new_object(wk__state *state, PyTypeObject *type, wk_tensor *steal_tensor) { // -> new
+  PyObject *o = type->tp_alloc(type, 0);
+  if (!o) {
+    wk__release(steal_tensor);
+    return NULL;
+  }
+  wk__python_tensor *self = (wk__python_tensor *)o;
+  self->tensor = steal_tensor;
+  self->state = state;
+  steal_tensor->wrapper = o;
+  return o;
+}
+
+PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) { // -> new
+  if (!steal_tensor) return wk__raise(state);
+  if (steal_tensor->wrapper) {
+    PyObject *known = Py_NewRef((PyObject *)steal_tensor->wrapper);
+    wk__release(steal_tensor);
+    return known;
+  }
+  PyTypeObject *type = state->tensor_type;
+  wk__python_tensor *self = PyObject_GC_New(wk__python_tensor, type);
+  if (!self) {
+    wk__release(steal_tensor);
+    return NULL;
+  }
+  self->tensor = steal_tensor;
+  self->state = state;
+  self->dict = self->weak_references = NULL;
+  steal_tensor->wrapper = self;
+  return (PyObject *)self;
+}
+
+static void tensor_dealloc(PyObject *o) {
+  wk__python_tensor *self = (wk__python_tensor *)o;
+  PyTypeObject *type = Py_TYPE(o);
+  if (PyObject_GC_IsTracked(o)) PyObject_GC_UnTrack(o);
+  if (self->weak_references) PyObject_ClearWeakRefs(o);
+  if (self->tensor) {
+    if (self->tensor->wrapper == o) self->tensor->wrapper = NULL;
+    wk__release(self->tensor);
+  }
+  Py_CLEAR(self->dict);
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+
+static int tensor_traverse(PyObject *o, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(o));
+  Py_VISIT(((wk__python_tensor *)o)->dict);
+  return 0;
+}
+static int tensor_clear(PyObject *o) {
+  Py_CLEAR(((wk__python_tensor *)o)->dict);
+  return 0;
+}
+
+static int tensor_setattro(PyObject *o, PyObject *name, PyObject *value) {
+  int status = PyObject_GenericSetAttr(o, name, value);
+  if (((wk__python_tensor *)o)->dict && !PyObject_GC_IsTracked(o)) PyObject_GC_Track(o);
+  return status;
+}
+
+/* Tensor(2, 3) is empty memory, Tensor([1, 2]) data in the default dtype, Tensor(tensor) an alias: PyTorch's old way. */
+static wk_tensor *legacy_new(wk__state *state, PyObject *args) {
+  Py_ssize_t n = PyTuple_GET_SIZE(args);
+  PyObject *first = n ? PyTuple_GET_ITEM(args, 0) : NULL;
+  if (n == 1 && wk__is_tensor(state, first)) {
+    wk__spec spec;
+    wk__spec_of(&spec, wk__tensor_of(first));
+    return wk__tensor_alias(wk__tensor_of(first), &spec);
+  }
+  if (n == 1 && !PyIndex_Check(first) && !Py_IS_TYPE(first, state->size_type))
+    return wk__tensor_from_python(state, first, wk__default_dtype());
+  wk_int sizes[WK_MAX_DIMS];
+  bool is_size = n == 1 && Py_IS_TYPE(first, state->size_type);
+  int count = n ? wk__ints_from_python(state, is_size ? first : args, sizes, false) : 1;
+  if (!n) sizes[0] = wk_int_of(0);
+  if (count < 0) return NULL;
+  wk__spec spec;
+  wk__spec_contiguous(&spec, wk__default_dtype(), WK__CPU_DEVICE, count, sizes);
+  wk_tensor *t = wk__tensor_from_spec(&spec);
+  if (!t) wk__raise(state);
+  return t;
+}
+
+static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywords) { // -> new
+  (void)keywords;
+  wk__state *state = wk__state_of_type(type);
+  wk_tensor *t = state ? legacy_new(state, args) : NULL;
+  return t ? new_object(state, type, t) : NULL;
+}
+
+static PyObject *make_subclass(PyObject *unused, PyObject *const *args, Py_ssize_t n) { // -> new
+  (void)unused;
+  if (n < 2 || !PyType_Check(args[0])) return PyErr_Format(PyExc_TypeError, "_make_subclass(cls, data, require_grad=False)");
+  PyTypeObject *type = (PyTypeObject *)args[0];
+  wk__state *state = wk__state_of_type(type);
+  if (!state || !wk__is_tensor(state, args[1])) return PyErr_Format(PyExc_TypeError, "_make_subclass: data must be a Tensor");
+  int grad = n > 2 ? PyObject_IsTrue(args[2]) : 0;
+  if (grad < 0) return NULL;
+  wk__spec spec;
+  wk__spec_of(&spec, wk__tensor_of(args[1]));
+  wk_tensor *t = wk__tensor_alias(wk__tensor_of(args[1]), &spec);
+  if (!t || (grad && wk_set_requires_grad(t, true) != WK_OK)) {
+    wk__release(t);
+    return wk__raise(state);
+  }
+  return new_object(state, type, t);
+}
+
+/* The package says which subclass prints as a parameter. */
+static PyObject *set_parameter_type(PyObject *module, PyObject *type) { // -> new
+  wk__state *state = wk__state_of_module(module);
+  if (!PyType_Check(type)) return PyErr_Format(PyExc_TypeError, "_set_parameter_type expects a type");
+  Py_XSETREF(state->parameter_type, (PyTypeObject *)Py_NewRef(type));
+  Py_RETURN_NONE;
+}
+
+/* ================================================== text ======================================================== */
+
+/* "requires_grad=True", "grad_fn=<AddBackward0>" or nothing. */
+static void append_suffix(wk__string *s, wk_tensor *t) {
+  wk_node *fn = wk__grad_fn(t);
+  if (fn) {
+    wk__string_append(s, "grad_fn=<");
+    wk__node_print_name(s, fn);
+    wk__string_append(s, ">");
+  } else if (wk_requires_grad(t)) {
+    wk__string_append(s, "requires_grad=True");
+  }
+}
+
+static PyObject *tensor_repr(PyObject *self) { // -> new
+  wk_tensor *t = wk__tensor_of(self);
+  wk__string text = {0}, suffix = {0}, prefix = {0};
+  append_suffix(&suffix, t);
+  bool plain = Py_IS_TYPE(self, state_of(self)->tensor_type) || Py_IS_TYPE(self, state_of(self)->parameter_type);
+  wk__string_printf(&prefix, "%s(", plain ? "tensor" : _PyType_Name(Py_TYPE(self)));
+  wk_status status = wk__tensor_print(&text, t, prefix.text ? prefix.text : "tensor(", suffix.text);
+  PyObject *result = status ? wk__raise(state_of(self)) : PyUnicode_FromStringAndSize(text.text, text.length);
+  wk__string_release(&text);
+  wk__string_release(&suffix);
+  wk__string_release(&prefix);
+  return result;
+}
+
+static PyObject *tensor_format(PyObject *self, PyObject *spec) { // -> new
+  if (wk__tensor_of(self)->ndim != 0 || PyUnicode_GET_LENGTH(spec) == 0) return PyObject_Str(self);
+  PyObject *item = PyObject_CallMethod(self, "item", NULL);
+  PyObject *text = item ? PyObject_Format(item, spec) : NULL;
+  Py_XDECREF(item);
+  return text;
+}
+
+/* ================================================== attributes ================================================== */
+
+static PyObject *get_shape(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  wk_tensor *t = wk__tensor_of(self);
+  return wk__size_object(state_of(self), t->sizes, t->ndim);
+}
+static PyObject *get_dtype(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  return wk__dtype_object(state_of(self), (wk_dtype)wk__tensor_of(self)->dtype);
+}
+static PyObject *get_device(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  return wk__device_object(state_of(self), wk__tensor_of(self)->device);
+}
+static PyObject *get_ndim(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  return PyLong_FromLong(wk__tensor_of(self)->ndim);
+}
+static PyObject *get_itemsize(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  return PyLong_FromSize_t(wk__itemsize(wk__tensor_of(self)));
+}
+static PyObject *get_nbytes(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  return PyLong_FromLongLong(wk__numel(wk__tensor_of(self)) * (int64_t)wk__itemsize(wk__tensor_of(self)));
+}
+static PyObject *get_false(PyObject *self, void *unused) { // -> new
+  (void)self, (void)unused;
+  Py_RETURN_FALSE;
+}
+static PyObject *get_is_cpu(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  return PyBool_FromLong(wk__tensor_of(self)->device.type == WK_CPU);
+}
+static PyObject *get_is_meta(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  return PyBool_FromLong(wk__tensor_of(self)->device.type == WK_META);
+}
+static PyObject *get_layout(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  return PyObject_GetAttrString(state_of(self)->module, "strided");
+}
+
+static PyObject *transposed(PyObject *self, int first, int second) { // -> new
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)},
+                     {.tag = WK_VALUE_INT, .integer = wk_int_of(first)},
+                     {.tag = WK_VALUE_INT, .integer = wk_int_of(second)}};
+  return wk__call_to_python(state_of(self), WK__OP(transpose_int), args, NULL);
+}
+static PyObject *get_T(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  wk_tensor *t = wk__tensor_of(self);
+  wk_int order[WK_MAX_DIMS];
+  for (int d = 0; d < t->ndim; d++) order[d] = wk_int_of(t->ndim - 1 - d);
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {.tag = WK_VALUE_INTS, .count = t->ndim, .integers = order}};
+  return wk__call_to_python(state_of(self), WK__OP(permute), args, NULL);
+}
+static PyObject *get_mT(PyObject *self, void *unused) { // -> new
+  (void)unused;
+  if (wk__tensor_of(self)->ndim < 2)
+    return PyErr_Format(PyExc_RuntimeError, "tensor.mT is only supported on matrices or batches of matrices. Got %d-D tensor.", wk__tensor_of(self)->ndim);
+  return transposed(self, -2, -1);
+}
+
+static PyGetSetDef tensor_getset[] = {
+    {"shape", get_shape, NULL, "The sizes, as a Size.", NULL},
+    {"dtype", get_dtype, NULL, "The element type.", NULL},
+    {"device", get_device, NULL, "Where the elements are.", NULL},
+    {"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
+    {"itemsize", get_itemsize, NULL, "Bytes an element.", NULL},
+    {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
+    {"layout", get_layout, NULL, "Always strided.", NULL},
+    {"T", get_T, NULL, "All dimensions reversed.", NULL},
+    {"mT", get_mT, NULL, "The last two dimensions swapped.", NULL},
+    {"is_cpu", get_is_cpu, NULL, NULL, NULL},
+    {"is_meta", get_is_meta, NULL, NULL, NULL},
+    {"is_cuda", get_false, NULL, NULL, NULL},
+    {"is_sparse", get_false, NULL, NULL, NULL},
+    {"is_quantized", get_false, NULL, NULL, NULL},
+    {"is_mps", get_false, NULL, NULL, NULL},
+    {"is_nested", get_false, NULL, NULL, NULL},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+    {0}};
+
+/* ================================================== methods ===================================================== */
+
+static PyObject *one_dim(PyObject *self, PyObject *const *args, Py_ssize_t n, const wk_int *list, const char *what) { // -> new
+  wk_tensor *t = wk__tensor_of(self);
+  wk_int dim;
+  int d;
+  if (n > 1) return PyErr_Format(PyExc_TypeError, "%s() takes at most 1 argument", what);
+  if (wk__int_from_python(state_of(self), args[0], &dim) < 0) return NULL;
+  if (t->ndim == 0) return PyErr_Format(PyExc_IndexError, "Dimension specified as %lld but tensor has no dimensions", (long long)dim.bits);
+  if (wk__wrap_dim(dim.bits, t->ndim, &d) != WK_OK) return wk__raise(state_of(self));
+  return PyLong_FromLongLong(list[d].bits);
+}
+static PyObject *tensor_size(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+  wk_tensor *t = wk__tensor_of(self);
+  if (keywords) n += PyTuple_GET_SIZE(keywords); /* size(dim=0) */
+  return n && args[0] != Py_None ? one_dim(self, args, n, t->sizes, "size") : wk__size_object(state_of(self), t->sizes, t->ndim);
+}
+static PyObject *tensor_stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+  wk_tensor *t = wk__tensor_of(self);
+  if (keywords) n += PyTuple_GET_SIZE(keywords);
+  if (n) return one_dim(self, args, n, t->strides, "stride");
+  PyObject *tuple = PyTuple_New(t->ndim);
+  for (int d = 0; tuple && d < t->ndim; d++) PyTuple_SET_ITEM(tuple, d, PyLong_FromLongLong(t->strides[d].bits));
+  return tuple;
+}
+static PyObject *tensor_dim(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  return PyLong_FromLong(wk__tensor_of(self)->ndim);
+}
+static PyObject *tensor_numel(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  return PyLong_FromLongLong(wk__numel(wk__tensor_of(self)));
+}
+static PyObject *tensor_storage_offset(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  return PyLong_FromLongLong(wk__tensor_of(self)->offset.bits);
+}
+static PyObject *tensor_is_contiguous(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+  (void)args, (void)n, (void)keywords;
+  return PyBool_FromLong(wk__is_contiguous(wk__tensor_of(self)));
+}
+static PyObject *tensor_is_floating_point(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  return PyBool_FromLong(wk_dtype_is_floating((wk_dtype)wk__tensor_of(self)->dtype));
+}
+static PyObject *tensor_is_complex(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  return PyBool_FromLong(wk_dtype_is_complex((wk_dtype)wk__tensor_of(self)->dtype));
+}
+static PyObject *tensor_is_signed(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  uint8_t dtype = wk__tensor_of(self)->dtype;
+  return PyBool_FromLong(dtype != WK_BOOL && dtype != WK_UINT8);
+}
+
+/* ---- conversion: to(dtype), to(device), to(other), float(), ... ---- */
+
+static PyObject *converted(PyObject *self, wk_dtype dtype, wk_device device, bool copy) { // -> new
+  wk_tensor *t = wk__tensor_of(self);
+  bool same = t->dtype == dtype && t->device.type == device.type;
+  if (same && !copy) return Py_NewRef(self);
+  if (device.type != t->device.type && device.type == WK_CUDA) {
+    PyErr_SetString(PyExc_RuntimeError, "Found no NVIDIA driver on your system. wick's CUDA provider is not there yet.");
+    return NULL;
+  }
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {.tag = WK_VALUE_DTYPE, .dtype = (uint8_t)dtype},
+                     {.tag = WK_VALUE_DEVICE, .device = device}};
+  return wk__call_to_python(state_of(self), WK__OP(to_copy), args, NULL);
+}
+
+/* 1: understood, 0: not, -1: exception */
+static int conversion_argument(wk__state *state, PyObject *o, wk_dtype *dtype, wk_device *device, bool *copy, int *bools) {
+  if (o == Py_None) return 1;
+  if (Py_IS_TYPE(o, state->dtype_type) || o == (PyObject *)&PyFloat_Type || o == (PyObject *)&PyLong_Type || o == (PyObject *)&PyBool_Type)
+    return wk__dtype_from_python(state, o, dtype) < 0 ? -1 : 1;
+  if (PyUnicode_Check(o) || Py_IS_TYPE(o, state->device_type)) return wk__device_from_python(state, o, device) < 0 ? -1 : 1;
+  if (wk__is_tensor(state, o)) {
+    *dtype = (wk_dtype)wk__tensor_of(o)->dtype;
+    *device = wk__tensor_of(o)->device;
+    return 1;
+  }
+  if (PyBool_Check(o)) { /* non_blocking, copy */
+    if ((*bools)++ == 1) *copy = o == Py_True;
+    return 1;
+  }
+  return 0;
+}
+
+static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+  wk_tensor *t = wk__tensor_of(self);
+  wk_dtype dtype = (wk_dtype)t->dtype;
+  wk_device device = t->device;
+  bool copy = false;
+  int bools = 0;
+  Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
+  for (Py_ssize_t i = 0; i < n + named; i++) {
+    PyObject *name = i >= n ? PyTuple_GET_ITEM(keywords, i - n) : NULL;
+    if (name && PyUnicode_CompareWithASCIIString(name, "copy") == 0) {
+      copy = args[i] == Py_True;
+      continue;
+    }
+    if (name && (PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0 || PyUnicode_CompareWithASCIIString(name, "memory_format") == 0)) continue;
+    int known = conversion_argument(state_of(self), args[i], &dtype, &device, &copy, &bools);
+    if (known < 0) return NULL;
+    if (!known) return PyErr_Format(PyExc_TypeError, "to() received an invalid combination of arguments - got (%s)", Py_TYPE(args[i])->tp_name);
+  }
+  return converted(self, dtype, device, copy);
+}
+
+#define CONVERSION(name, target)                                                   \
+  static PyObject *tensor_##name(PyObject *self, PyObject *unused) { /* -> new */ \
+    (void)unused;                                                                  \
+    return converted(self, target, wk__tensor_of(self)->device, false);            \
+  }
+CONVERSION(float, WK_FLOAT32)
+CONVERSION(double, WK_FLOAT64)
+CONVERSION(half, WK_FLOAT16)
+CONVERSION(bfloat16, WK_BFLOAT16)
+CONVERSION(long, WK_INT64)
+CONVERSION(int, WK_INT32)
+CONVERSION(short, WK_INT16)
+CONVERSION(char, WK_INT8)
+CONVERSION(byte, WK_UINT8)
+CONVERSION(bool, WK_BOOL)
+static PyObject *tensor_cpu(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  return converted(self, (wk_dtype)wk__tensor_of(self)->dtype, WK__CPU_DEVICE, false);
+}
+
+static PyObject *tensor_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+  wk_tensor *t = wk__tensor_of(self);
+  if (n == 0 && !keywords) return PyUnicode_FromFormat("torch.%sTensor", wk__dtype_legacy((wk_dtype)t->dtype));
+  wk_dtype dtype;
+  if (wk__dtype_from_python(state_of(self), args[0], &dtype) < 0) return NULL;
+  return converted(self, dtype, t->device, false);
+}
+
+static PyObject *tensor_new_tensor(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+  wk_dtype dtype = (wk_dtype)wk__tensor_of(self)->dtype;
+  if (n < 1) return PyErr_Format(PyExc_TypeError, "new_tensor() missing 1 required positional arguments: \"data\"");
+  for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); k++)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(keywords, k), "dtype") == 0 && args[n + k] != Py_None &&
+        wk__dtype_from_python(state_of(self), args[n + k], &dtype) < 0)
+      return NULL;
+  wk_tensor *t = wk__tensor_from_python(state_of(self), args[0], dtype);
+  return t ? wk__wrap(state_of(self), t) : NULL;
+}
+
+/* The object of a deep copy: leaves only, as PyTorch says. */
+static PyObject *tensor_deepcopy(PyObject *self, PyObject *memo) { // -> new
+  wk__state *state = state_of(self);
+  wk_tensor *t = wk__tensor_of(self);
+  PyObject *key = PyLong_FromVoidPtr(self), *known = key ? PyDict_GetItemWithError(memo, key) : NULL;
+  if (known || !key || PyErr_Occurred()) {
+    Py_XDECREF(key);
+    return Py_XNewRef(known);
+  }
+  PyObject *copy = NULL;
+  if (!wk_is_leaf(t)) {
+    PyErr_SetString(PyExc_RuntimeError, "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001");
+  } else {
+    wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {0}}, result = {0};
+    bool before = wk_set_grad_enabled(false);
+    wk_status status = wk_call(WK__OP(clone), args, NULL, &result);
+    wk_set_grad_enabled(before);
+    if (status == WK_OK && wk_requires_grad(t)) status = wk_set_requires_grad(result.tensor, true);
+    copy = status ? wk__raise(state) : new_object(state, Py_TYPE(self), result.tensor);
+  }
+  if (copy && PyDict_SetItem(memo, key, copy) < 0) Py_CLEAR(copy);
+  Py_DECREF(key);
+  return copy;
+}
+
+static PyObject *tensor_reversed(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  return PyObject_CallMethod(self, "flip", "i", 0);
+}
+static PyObject *tensor_dir_placeholder(PyObject *self, PyObject *unused) { // -> new
+  (void)unused;
+  return Py_NewRef(self);
+}
+
+#define FAST METH_FASTCALL | METH_KEYWORDS
+#define CALL(f) (PyCFunction)(void (*)(void))f
+static PyMethodDef tensor_methods[] = {
+    {"size", CALL(tensor_size), FAST, "The sizes, or the size of one dimension."},
+    {"stride", CALL(tensor_stride), FAST, "The strides in elements, or the stride of one dimension."},
+    {"dim", tensor_dim, METH_NOARGS, "The number of dimensions."},
+    {"ndimension", tensor_dim, METH_NOARGS, "The number of dimensions."},
+    {"numel", tensor_numel, METH_NOARGS, "The number of elements."},
+    {"nelement", tensor_numel, METH_NOARGS, "The number of elements."},
+    {"storage_offset", tensor_storage_offset, METH_NOARGS, "Elements before the first one."},
+    {"element_size", (PyCFunction)get_itemsize, METH_NOARGS, "Bytes an element."},
+    {"is_contiguous", CALL(tensor_is_contiguous), FAST, "True for row-major elements without gaps."},
+    {"is_floating_point", tensor_is_floating_point, METH_NOARGS, NULL},
+    {"is_complex", tensor_is_complex, METH_NOARGS, NULL},
+    {"is_signed", tensor_is_signed, METH_NOARGS, NULL},
+    {"to", CALL(tensor_to), FAST, "Converts dtype and device."},
+    {"type", CALL(tensor_type), FAST, NULL},
+    {"float", tensor_float, METH_NOARGS, NULL},
+    {"double", tensor_double, METH_NOARGS, NULL},
+    {"half", tensor_half, METH_NOARGS, NULL},
+    {"bfloat16", tensor_bfloat16, METH_NOARGS, NULL},
+    {"long", tensor_long, METH_NOARGS, NULL},
+    {"int", tensor_int, METH_NOARGS, NULL},
+    {"short", tensor_short, METH_NOARGS, NULL},
+    {"char", tensor_char, METH_NOARGS, NULL},
+    {"byte", tensor_byte, METH_NOARGS, NULL},
+    {"bool", tensor_bool, METH_NOARGS, NULL},
+    {"cpu", tensor_cpu, METH_NOARGS, NULL},
+    {"pin_memory", tensor_dir_placeholder, METH_NOARGS, "The tensor itself: there is no device to pin for."},
+    {"new_tensor", CALL(tensor_new_tensor), FAST, NULL},
+    {"__deepcopy__", tensor_deepcopy, METH_O, NULL},
+    {"__reversed__", tensor_reversed, METH_NOARGS, NULL},
+    {"__format__", tensor_format, METH_O, NULL},
+    {"_make_subclass", CALL(make_subclass), METH_FASTCALL | METH_STATIC, "A tensor of a subclass over the same data."},
+    {0}};
+
+/* ================================================== numbers ===================================================== */
+
+static wk__state *state_of_either(PyObject *a, PyObject *b) {
+  /* One of the two is a tensor: number slots are only reached through our type. */
+  wk__state *state = wk__state_of_type(Py_TYPE(a));
+  if (state) return state;
+  PyErr_Clear();
+  return wk__state_of_type(Py_TYPE(b));
+}
+
+static bool as_operand(wk__state *state, PyObject *o, wk_value *v) {
+  if (wk__is_tensor(state, o)) {
+    *v = (wk_value){.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(o)};
+    return true;
+  }
+  if (!PyFloat_Check(o) && !PyLong_Check(o)) return false;
+  return wk__scalar_from_python(state, o, v) == 0;
+}
+
+/* self <op> other for (Tensor, Tensor) and (Tensor, number); rest: values behind the two, to the schema's end. */
+static PyObject *binary(PyObject *a, PyObject *b, const wk_op *tensor_op, const wk_op *scalar_op, const wk_op *reversed_op) { // -> new
+  wk__state *state = Py_TYPE(a)->tp_dealloc == tensor_dealloc ? state_of(a)
+                     : Py_TYPE(b)->tp_dealloc == tensor_dealloc ? state_of(b) : state_of_either(a, b);
+  wk_value args[WK__MAX_ARGS] = {{0}};
+  if (!state || !as_operand(state, a, &args[0]) || !as_operand(state, b, &args[1])) {
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  if (args[0].tag == WK_VALUE_TENSOR) {
+    const wk_op *op = args[1].tag == WK_VALUE_TENSOR ? tensor_op : scalar_op;
+    return wk__call_to_python(state, op, args, NULL);
+  }
+  if (!reversed_op) Py_RETURN_NOTIMPLEMENTED;
+  bool scalar_first = reversed_op->schema.parameters[0].type == WK__TYPE_SCALAR;
+  if (!scalar_first) {
+    wk_value number = args[0];
+    args[0] = args[1];
+    args[1] = number;
+  }
+  return wk__call_to_python(state, reversed_op, args, NULL);
+}
+
+static PyObject *in_place(PyObject *a, PyObject *b, const wk_op *tensor_op, const wk_op *scalar_op) { // -> new
+  wk__state *state = state_of(a);
+  wk_value args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(a)}};
+  if (!as_operand(state, b, &args[1])) {
+    if (PyErr_Occurred()) return NULL;
+    Py_RETURN_NOTIMPLEMENTED;
+  }
+  wk_tensor *destination = args[0].tensor;
+  return wk__call_to_python(state, args[1].tag == WK_VALUE_TENSOR ? tensor_op : scalar_op, args, &destination);
+}
+
+#define BINARY(name, tensor_op, scalar_op, reversed_op)                                   \
+  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */                          \
+    return binary(a, b, WK__OP(tensor_op), WK__OP(scalar_op), reversed_op);               \
+  }
+#define IN_PLACE(name, tensor_op, scalar_op)                                              \
+  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */                          \
+    return in_place(a, b, WK__OP(tensor_op), WK__OP(scalar_op));                          \
+  }
+BINARY(number_add, add_Tensor, add_Scalar, WK__OP(add_Scalar))
+BINARY(number_sub, sub_Tensor, sub_Scalar, WK__OP(rsub_Scalar))
+BINARY(number_mul, mul_Tensor, mul_Scalar, WK__OP(mul_Scalar))
+BINARY(number_mod, remainder_Tensor, remainder_Scalar, NULL)
+BINARY(number_floordiv, floor_divide, floor_divide_Scalar, NULL)
+BINARY(number_and, bitwise_and_Tensor, bitwise_and_Scalar, WK__OP(bitwise_and_Scalar))
+BINARY(number_or, bitwise_or_Tensor, bitwise_or_Scalar, WK__OP(bitwise_or_Scalar))
+BINARY(number_xor, bitwise_xor_Tensor, bitwise_xor_Scalar, WK__OP(bitwise_xor_Scalar))
+IN_PLACE(inplace_add, add_Tensor, add_Scalar)
+IN_PLACE(inplace_sub, sub_Tensor, sub_Scalar)
+IN_PLACE(inplace_mul, mul_Tensor, mul_Scalar)
+IN_PLACE(inplace_div, div_Tensor, div_Scalar)
+IN_PLACE(inplace_mod, remainder_Tensor, remainder_Scalar)
+IN_PLACE(inplace_floordiv, floor_divide, floor_divide_Scalar)
+IN_PLACE(inplace_and, bitwise_and_Tensor, bitwise_and_Scalar)
+IN_PLACE(inplace_or, bitwise_or_Tensor, bitwise_or_Scalar)
+IN_PLACE(inplace_xor, bitwise_xor_Tensor, bitwise_xor_Scalar)
+
+static PyObject *unary(PyObject *self, const wk_op *op) { // -> new
+  wk_value args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)}};
+  return wk__call_to_python(state_of(self), op, args, NULL);
+}
+static PyObject *number_neg(PyObject *self) { return unary(self, WK__OP(neg)); }            // -> new
+static PyObject *number_abs(PyObject *self) { return unary(self, WK__OP(abs)); }            // -> new
+static PyObject *number_invert(PyObject *self) { return unary(self, WK__OP(bitwise_not)); } // -> new
+static PyObject *number_pos(PyObject *self) { return Py_NewRef(self); }                     // -> new
+
+/* number / tensor is reciprocal times number, as in PyTorch. */
+static PyObject *number_div(PyObject *a, PyObject *b) { // -> new
+  wk__state *state = state_of_either(a, b);
+  if (!state) return NULL;
+  if (wk__is_tensor(state, a)) return binary(a, b, WK__OP(div_Tensor), WK__OP(div_Scalar), NULL);
+  PyObject *inverse = unary(b, WK__OP(reciprocal));
+  PyObject *result = inverse ? PyNumber_Multiply(inverse, a) : NULL;
+  Py_XDECREF(inverse);
+  return result;
+}
+static PyObject *number_pow(PyObject *a, PyObject *b, PyObject *modulus) { // -> new
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  return binary(a, b, WK__OP(pow_Tensor_Tensor), WK__OP(pow_Tensor_Scalar), WK__OP(pow_Scalar));
+}
+static PyObject *inplace_pow(PyObject *a, PyObject *b, PyObject *modulus) { // -> new
+  if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
+  return in_place(a, b, WK__OP(pow_Tensor_Tensor), WK__OP(pow_Tensor_Scalar));
+}
+static PyObject *number_matmul(PyObject *a, PyObject *b) { // -> new
+  wk__state *state = state_of_either(a, b);
+  if (!state) return NULL;
+  if (!wk__is_tensor(state, a) || !wk__is_tensor(state, b)) Py_RETURN_NOTIMPLEMENTED;
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(a)}, {.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(b)}};
+  return wk__call_to_python(state, WK__OP(matmul), args, NULL);
+}
+
+static PyObject *tensor_compare(PyObject *a, PyObject *b, int operator) { // -> new
+  switch (operator) {
+    case Py_LT: return binary(a, b, WK__OP(lt_Tensor), WK__OP(lt_Scalar), NULL);
+    case Py_LE: return binary(a, b, WK__OP(le_Tensor), WK__OP(le_Scalar), NULL);
+    case Py_EQ: return binary(a, b, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL);
+    case Py_NE: return binary(a, b, WK__OP(ne_Tensor), WK__OP(ne_Scalar), NULL);
+    case Py_GT: return binary(a, b, WK__OP(gt_Tensor), WK__OP(gt_Scalar), NULL);
+    default: return binary(a, b, WK__OP(ge_Tensor), WK__OP(ge_Scalar), NULL);
+  }
+}
+static Py_hash_t tensor_hash(PyObject *self) { return _Py_HashPointer(self); }
+
+/* ---- the one element as a Python number ---- */
+
+static int the_element(PyObject *self, wk__scalar *out, const char *error) {
+  const wk_tensor *t = wk__tensor_of(self);
+  if (t->numel.bits != 1 || !t->storage) {
+    PyErr_Format(PyExc_RuntimeError, error, (long long)t->numel.bits);
+    return -1;
+  }
+  *out = wk__element_get(wk__data(t), (wk_dtype)t->dtype);
+  return 0;
+}
+#define NO_SCALAR "a Tensor with %lld elements cannot be converted to Scalar"
+static int tensor_truth(PyObject *self) {
+  const wk_tensor *t = wk__tensor_of(self);
+  wk__scalar s;
+  if (t->numel.bits == 0) {
+    PyErr_SetString(PyExc_RuntimeError, "Boolean value of Tensor with no values is ambiguous");
+    return -1;
+  }
+  if (the_element(self, &s, "Boolean value of Tensor with more than one value is ambiguous") < 0) return -1;
+  return s.category == WK__FLOAT_KIND ? s.d != 0 : s.i != 0;
+}
+static PyObject *number_float(PyObject *self) { // -> new
+  wk__scalar s;
+  return the_element(self, &s, NO_SCALAR) < 0 ? NULL : PyFloat_FromDouble(wk__scalar_double(s));
+}
+static PyObject *number_int(PyObject *self) { // -> new
+  wk__scalar s;
+  if (the_element(self, &s, NO_SCALAR) < 0) return NULL;
+  return s.category == WK__FLOAT_KIND ? PyLong_FromDouble(s.d) : PyLong_FromLongLong(s.i);
+}
+static PyObject *number_index(PyObject *self) { // -> new
+  wk__scalar s;
+  if (wk_dtype_is_floating((wk_dtype)wk__tensor_of(self)->dtype) || wk__numel(wk__tensor_of(self)) != 1)
+    return PyErr_Format(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
+  return the_element(self, &s, NO_SCALAR) < 0 ? NULL : PyLong_FromLongLong(s.i);
+}
+
+/* ================================================== sequence ==================================================== */
+
+static Py_ssize_t tensor_length(PyObject *self) {
+  const wk_tensor *t = wk__tensor_of(self);
+  if (t->ndim) return (Py_ssize_t)wk__size(t, 0);
+  PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+  return -1;
+}
+
+static PyObject *tensor_iter(PyObject *self) { // -> new
+  if (wk__tensor_of(self)->ndim == 0) return PyErr_Format(PyExc_TypeError, "iteration over a 0-d tensor");
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)}, {.tag = WK_VALUE_INT, .integer = wk_int_of(0)}};
+  PyObject *parts = wk__call_to_python(state_of(self), WK__OP(unbind_int), args, NULL);
+  PyObject *iterator = parts ? PyObject_GetIter(parts) : NULL;
+  Py_XDECREF(parts);
+  return iterator;
+}
+
+static int tensor_contains(PyObject *self, PyObject *element) {
+  PyObject *hits = PyObject_RichCompare(self, element, Py_EQ);
+  PyObject *any = hits ? PyObject_CallMethod(hits, "any", NULL) : NULL;
+  int truth = any ? PyObject_IsTrue(any) : -1;
+  Py_XDECREF(hits);
+  Py_XDECREF(any);
+  return truth;
+}
+
+/* ================================================== the type ==================================================== */
+
+static PyMemberDef tensor_members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(wk__python_tensor, weak_references), READONLY, NULL},
+    {"__dictoffset__", T_PYSSIZET, offsetof(wk__python_tensor, dict), READONLY, NULL},
+    {0}};
+
+static PyType_Slot tensor_slots[] = {
+    {Py_tp_doc, "A multi-dimensional array of one dtype, with automatic differentiation."},
+    {Py_tp_new, tensor_new},
+    {Py_tp_dealloc, tensor_dealloc},
+    {Py_tp_traverse, tensor_traverse},
+    {Py_tp_clear, tensor_clear},
+    {Py_tp_repr, tensor_repr},
+    {Py_tp_hash, tensor_hash},
+    {Py_tp_richcompare, tensor_compare},
+    {Py_tp_setattro, tensor_setattro},
+    {Py_tp_iter, tensor_iter},
+    {Py_tp_getset, tensor_getset},
+    {Py_tp_members, tensor_members},
+    {Py_tp_methods, tensor_methods},
+    {Py_nb_add, number_add},
+    {Py_nb_subtract, number_sub},
+    {Py_nb_multiply, number_mul},
+    {Py_nb_true_divide, number_div},
+    {Py_nb_floor_divide, number_floordiv},
+    {Py_nb_remainder, number_mod},
+    {Py_nb_power, number_pow},
+    {Py_nb_matrix_multiply, number_matmul},
+    {Py_nb_negative, number_neg},
+    {Py_nb_positive, number_pos},
+    {Py_nb_absolute, number_abs},
+    {Py_nb_invert, number_invert},
+    {Py_nb_and, number_and},
+    {Py_nb_or, number_or},
+    {Py_nb_xor, number_xor},
+    {Py_nb_bool, tensor_truth},
+    {Py_nb_int, number_int},
+    {Py_nb_float, number_float},
+    {Py_nb_index, number_index},
+    {Py_nb_inplace_add, inplace_add},
+    {Py_nb_inplace_subtract, inplace_sub},
+    {Py_nb_inplace_multiply, inplace_mul},
+    {Py_nb_inplace_true_divide, inplace_div},
+    {Py_nb_inplace_floor_divide, inplace_floordiv},
+    {Py_nb_inplace_remainder, inplace_mod},
+    {Py_nb_inplace_power, inplace_pow},
+    {Py_nb_inplace_and, inplace_and},
+    {Py_nb_inplace_or, inplace_or},
+    {Py_nb_inplace_xor, inplace_xor},
+    {Py_mp_length, tensor_length},
+    {Py_mp_subscript, wk__tensor_get_item},
+    {Py_mp_ass_subscript, wk__tensor_set_item},
+    {Py_sq_contains, tensor_contains},
+    {Py_bf_getbuffer, wk__tensor_get_buffer},
+    {Py_bf_releasebuffer, wk__tensor_release_buffer},
+    {0, NULL}};
+
+static PyType_Spec tensor_spec = {
+    .name = "wick.Tensor",
+    .basicsize = sizeof(wk__python_tensor),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = tensor_slots,
+};
+
+/* The __torch_function__ of a subclass that overrides nothing: just calls. */
+static PyObject *plain_call(PyObject *module, PyObject *const *args, Py_ssize_t n) { // -> new
+  (void)module;
+  if (n < 2) return PyErr_Format(PyExc_TypeError, "__torch_function__(func, types, args=(), kwargs=None)");
+  PyObject *none = PyTuple_New(0);
+  PyObject *result = none ? PyObject_Call(args[0], n > 2 ? args[2] : none, n > 3 && args[3] != Py_None ? args[3] : NULL) : NULL;
+  Py_XDECREF(none);
+  return result;
+}
+
+static PyMethodDef module_functions[] = {{"_set_parameter_type", set_parameter_type, METH_O, NULL},
+                                         {"_disabled_torch_function_impl", CALL(plain_call), METH_FASTCALL, NULL},
+                                         {0}};
+
+static int add_method_table(PyTypeObject *type, PyMethodDef *table) {
+  for (PyMethodDef *m = table; m->ml_name; m++) {
+    PyObject *descriptor = m->ml_flags & METH_STATIC ? PyCFunction_New(m, NULL) : PyDescr_NewMethod(type, m);
+    int status = descriptor ? PyDict_SetItemString(type->tp_dict, m->ml_name, descriptor) : -1;
+    Py_XDECREF(descriptor);
+    if (status < 0) return -1;
+  }
+  return 0;
+}
+
+static int add_getset_table(PyTypeObject *type, PyGetSetDef *table) {
+  for (PyGetSetDef *g = table; g->name; g++) {
+    PyObject *descriptor = PyDescr_NewGetSet(type, g);
+    int status = descriptor ? PyDict_SetItemString(type->tp_dict, g->name, descriptor) : -1;
+    Py_XDECREF(descriptor);
+    if (status < 0) return -1;
+  }
+  return 0;
+}
+
+int wk__add_tensor_type(PyObject *module, wk__state *state) {
+  state->tensor_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &tensor_spec, NULL);
+  if (!state->tensor_type) return -1;
+  PyTypeObject *type = state->tensor_type;
+  if (add_method_table(type, wk__tensor_autograd_methods) < 0 || add_method_table(type, wk__tensor_interop_methods) < 0) return -1;
+  if (add_getset_table(type, wk__tensor_autograd_getset) < 0) return -1;
+  PyType_Modified(type);
+  if (PyModule_AddFunctions(module, module_functions) < 0) return -1;
+  return PyModule_AddObjectRef(module, "Tensor", (PyObject *)type);
+}

@@ -1,0 +1,42 @@
+"""The road's three programs, run by `python -m wick` as they are: losses of 20 steps as PyTorch 2.13 had them from the same seed
+(recorded with `--json`), with no weights copied, for any number of threads."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+HERE = pathlib.Path(__file__).parent
+EXPECTED = json.loads((HERE / "expected_losses.json").read_text())
+SMALL_GPT = "--layers 2 --width 64 --heads 2 --context 32 --sample 0".split()
+PROGRAMS = {"mlp": [], "lstm": [], "chargpt": SMALL_GPT}
+
+
+def losses(program, tmp_path, *options, **environment):
+    out = tmp_path / "out.json"
+    script = HERE.parent.parent / "examples" / f"train_{program}.py"
+    command = [sys.executable, "-m", "wick", str(script), "--steps", "20", "--json", str(out), *PROGRAMS[program], *options]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(out.read_text())["losses"]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_losses_are_pytorchs(program, tmp_path):
+    if program == "chargpt" and sys.version_info[:2] != (3, 11):
+        pytest.skip("its text is the standard library of CPython 3.11")
+    assert losses(program, tmp_path) == pytest.approx(EXPECTED[program], rel=1e-5)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_threads_change_no_bit(program, tmp_path):
+    one, two = (losses(program, tmp_path, WICK_NUM_THREADS=str(n)) for n in (1, 3))
+    assert one == two
+
+
+def test_dropout_trains(tmp_path):
+    run = losses("chargpt", tmp_path, "--dropout", "0.1")
+    assert run[-1] < run[0] - 0.5

@@ -1,0 +1,69 @@
+"""Inputs of the generated operator tests, from the samples column of the operator table.
+
+A sample is a Python argument list. In it T(2, 3) is a tensor of floats in (-2, 2), P of floats in (0.5, 2), U in (0.1, 0.9),
+I(high, 2, 3) of integers below high, B(2, 3) of bools; dtype names stand for dtypes. Numbers come from a generator of our own,
+so that the same sample is the same in wick, in PyTorch and in the recorded expectations.
+"""
+
+DTYPES = ("float64", "float32", "int64", "int32", "bool", "float16", "bfloat16", "uint8")
+
+
+class Numbers:
+    """A multiplicative congruential generator: every number away from kinks and ties by construction."""
+
+    def __init__(self):
+        self.state = 20261121
+
+    def unit(self):
+        self.state = self.state * 48271 % 2147483647
+        return self.state / 2147483647
+
+
+def count(shape):
+    n = 1
+    for size in shape:
+        n *= size
+    return n
+
+
+def namespace(torch, dtype):
+    """What a sample's text may name, making tensors of `dtype` with the given library."""
+    numbers = Numbers()
+
+    def floats(low, high):
+        def make(*shape):
+            values = [low + (high - low) * numbers.unit() for _ in range(count(shape))]
+            return torch.tensor(values, dtype=torch.float64).reshape(shape).to(dtype)
+
+        return make
+
+    def integers(high, *shape):
+        return torch.tensor([int(numbers.unit() * high) for _ in range(count(shape))], dtype=torch.int64).reshape(shape)
+
+    def bools(*shape):
+        return torch.tensor([numbers.unit() < 0.5 for _ in range(count(shape))], dtype=torch.bool).reshape(shape)
+
+    names = {"T": floats(-2, 2), "P": floats(0.5, 2), "U": floats(0.1, 0.9), "I": integers, "B": bools}
+    names |= {name: getattr(torch, name) for name in DTYPES}
+    return names
+
+
+def arguments(torch, sample, dtype):
+    """(args, kwargs) of one sample."""
+    return eval(f"(lambda *a, **k: (a, k))({sample})", namespace(torch, dtype))
+
+
+def samples_of(row):
+    return [s.strip() for s in row["samples"].split(";") if s.strip()]
+
+
+def tensors_in(value):
+    """Tensors among arguments or results, in order."""
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from tensors_in(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from tensors_in(item)

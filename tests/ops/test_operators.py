@@ -1,0 +1,159 @@
+"""Every row of the operator table, by its samples: values as PyTorch gave them (recorded), derivatives and second
+derivatives by finite differences, in-place and out= forms, strided inputs, thread counts and CPU levels bit for bit."""
+
+import json
+import pathlib
+import struct
+
+import pytest
+import wick
+from sampling import arguments, samples_of, tensors_in
+from wick import _C
+
+ROWS = {row["name"]: row for row in _C._operator_table()}
+CASES = [pytest.param(name, sample, id=f"{name}({sample})") for name, row in ROWS.items() for sample in samples_of(row)]
+POINTWISE, OUT, INPLACE, RANDOM = 1, 16, 32, 64
+EXPECTED = json.loads((pathlib.Path(__file__).parent / "expected.json").read_text())
+
+
+def run(name, sample, dtype=wick.float64, **extra):
+    args, kwargs = arguments(wick, sample, dtype)
+    return _C._operator(name)(*args, **kwargs, **extra), args, kwargs
+
+
+def bits(value):
+    return [(tuple(t.shape), str(t.dtype), t.tolist()) for t in tensors_in(value)]
+
+
+def close(found, wanted, tolerance):
+    if isinstance(wanted, list):
+        return len(found) == len(wanted) and all(close(f, w, tolerance) for f, w in zip(found, wanted))
+    if isinstance(wanted, str):  # nan, inf, -inf
+        return str(float(found)) == wanted
+    return abs(found - wanted) <= tolerance * max(1.0, abs(wanted))
+
+
+@pytest.mark.parametrize("dtype,tolerance", [("float64", 1e-11), ("float32", 2e-5)])
+@pytest.mark.parametrize("name,sample", CASES)
+def test_values(name, sample, dtype, tolerance):
+    if ROWS[name]["tags"] & RANDOM and "True" in sample:
+        pytest.skip("draws numbers: tests/c/test_generator.c has those")
+    wanted = EXPECTED[f"{name}({sample})"][dtype]
+    found = [[list(t.shape), str(t.dtype).split(".")[-1], list(t.stride()), t.tolist()] for t in tensors_in(run(name, sample, getattr(wick, dtype))[0])]
+    assert [f[:2] for f in found] == [w[:2] for w in wanted]
+    for f, w in zip(found, wanted):
+        assert close(f[3], w[3], tolerance), (f[3], w[3])
+
+
+def differentiable(name, sample):
+    out, args, kwargs = run(name, sample)
+    floats = [t for t in tensors_in([args, kwargs]) if t.dtype == wick.float64]
+    return ROWS[name]["differentiable"] and floats and any(t.dtype == wick.float64 for t in tensors_in(out))
+
+
+def as_function(name, sample):
+    """The operator as a function of its float tensors, and those."""
+    args, kwargs = arguments(wick, sample, wick.float64)
+    inputs = [t.detach().clone().requires_grad_() for t in tensors_in([args, kwargs]) if t.dtype == wick.float64]
+
+    def rebuild(value, tensors):
+        if hasattr(value, "dtype") and hasattr(value, "tolist"):
+            return next(tensors) if value.dtype == wick.float64 else value
+        if isinstance(value, (tuple, list)):
+            return type(value)(rebuild(item, tensors) for item in value)
+        return value
+
+    def function(*tensors):
+        stream = iter(tensors)
+        call_args = rebuild(args, stream)
+        call_kwargs = {key: rebuild(value, stream) for key, value in kwargs.items()}
+        out = _C._operator(name)(*call_args, **call_kwargs)
+        results = tuple(t for t in tensors_in(out) if t.dtype == wick.float64 and t.requires_grad)
+        return results[0] if len(results) == 1 else results
+
+    return function, tuple(inputs)
+
+
+NO_GRADIENT = {"detach"}
+ONCE_ONLY = {"scaled_dot_product_attention"}  # the flash kernel's backward has no derivative, as in PyTorch
+
+
+@pytest.mark.parametrize("name,sample", CASES)
+def test_gradients(name, sample):
+    if name in NO_GRADIENT or ROWS[name]["tags"] & RANDOM or not differentiable(name, sample):
+        pytest.skip("nothing to differentiate")
+    function, inputs = as_function(name, sample)
+    if not tuple(tensors_in(function(*inputs))):
+        pytest.skip("no result depends on the inputs")
+    assert wick.autograd.gradcheck(function, inputs, atol=1e-5, rtol=1e-4)
+    if name not in ONCE_ONLY:
+        assert wick.autograd.gradgradcheck(function, inputs, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name,sample", CASES)
+def test_inplace_form(name, sample):
+    tags = ROWS[name]["tags"]
+    method = ROWS[name]["name"].split(".")[0] + "_"
+    args, kwargs = arguments(wick, sample, wick.float64)
+    if not tags & (POINTWISE | INPLACE) or not args or not hasattr(wick.Tensor, method) or not hasattr(args[0], "tolist"):
+        pytest.skip("no in-place form")
+    wanted = _C._operator(name)(*args, **kwargs)
+    if wanted.shape != args[0].shape or not wick.can_cast(wanted.dtype, args[0].dtype):
+        pytest.skip("the result does not fit into self")
+    target = args[0].clone()
+    returned = getattr(target, method)(*args[1:], **kwargs)
+    assert returned is target
+    assert target.tolist() == wanted.to(target.dtype).tolist()
+    assert target._version == 1
+
+
+@pytest.mark.parametrize("name,sample", CASES)
+def test_out_form(name, sample):
+    if not ROWS[name]["tags"] & (POINTWISE | OUT):
+        pytest.skip("no out= form")
+    wanted, args, kwargs = run(name, sample)
+    out = wick.empty(wanted.shape, dtype=wanted.dtype)
+    assert _C._operator(name)(*args, **kwargs, out=out) is out
+    assert bits(out) == bits(wanted)
+
+
+def strided_copy(t):
+    """The same values behind other strides: every second element of a buffer, dims reversed."""
+    if not t.dim():
+        return t
+    buffer = wick.zeros([2 * s for s in reversed(t.shape)], dtype=t.dtype)
+    view = buffer[tuple(slice(None, None, 2) for _ in t.shape)].permute(*reversed(range(t.dim())))
+    view.copy_(t)
+    return view
+
+
+@pytest.mark.parametrize("name,sample", CASES)
+def test_strided_inputs(name, sample):
+    if name in ("view", "_unsafe_view", "as_strided", "view_as") or ROWS[name]["tags"] & RANDOM:
+        pytest.skip("asks for strides itself")
+    wanted, args, kwargs = run(name, sample)
+
+    def strided(value):
+        if isinstance(value, list):
+            return [strided(v) for v in value]
+        return strided_copy(value) if hasattr(value, "tolist") and hasattr(value, "stride") else value
+
+    found = _C._operator(name)(*(strided(a) for a in args), **{k: strided(v) for k, v in kwargs.items()})
+    for f, w in zip(tensors_in(found), tensors_in(wanted)):
+        assert f.shape == w.shape and f.dtype == w.dtype
+        assert close(f.tolist(), json.loads(json.dumps(w.tolist()).replace("NaN", '"nan"').replace("Infinity", '"inf"').replace('-"inf"', '"-inf"')), 1e-12)
+
+
+@pytest.mark.parametrize("name,sample", CASES)
+def test_same_bits_at_every_level(name, sample):
+    if ROWS[name]["tags"] & RANDOM:
+        pytest.skip("draws numbers")
+    best = _C._cpu_level()
+    try:
+        found = []
+        for level in _C._cpu_levels():
+            _C._set_cpu_level(level)
+            found.append([struct.pack("d", v) for t in tensors_in(run(name, sample, wick.float32)[0]) for v in t.double().flatten().tolist()])
+        assert all(f == found[0] for f in found)
+    finally:
+        _C._set_cpu_level(best)

@@ -1,0 +1,103 @@
+"""Optimizers and schedules against PyTorch: parameters, state, rates, errors, printed forms."""
+
+import math
+
+import pytest
+from compare import same
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("SGD", {"lr": 0.1}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.1, "maximize": True}),
+        ("Adam", {"lr": 0.01, "weight_decay": 0.1}),
+        ("Adam", {"lr": 0.01, "amsgrad": True, "maximize": True}),
+        ("AdamW", {"lr": 0.01, "betas": (0.8, 0.99)}),
+    ],
+)
+def test_steps(name, options):
+    def run(t):
+        model = t.nn.Linear(5, 3)
+        optimizer = getattr(t.optim, name)(model.parameters(), **options)
+        for i in range(6):
+            optimizer.zero_grad()
+            model(t.randn(4, 5)).pow(2).sum().backward()
+            if i == 0:
+                model.bias.grad = None  # its state begins a step later
+            optimizer.step()
+        return model.weight, model.bias, optimizer.state_dict(), str(optimizer)
+
+    same(run, tolerance=1e-5)
+    same(lambda t: run(t)[3])
+    same(lambda t: [(k, list(v)) for k, v in run(t)[2]["state"].items()])
+    same(lambda t: run(t)[2]["param_groups"])
+
+
+ERRORS = {
+    "empty": lambda t, p: t.optim.SGD([]),
+    "number": lambda t, p: t.optim.SGD(3),
+    "tensor": lambda t, p: t.optim.SGD(t.ones(2)),
+    "no leaf": lambda t, p: t.optim.SGD([p * 2]),
+    "no tensor": lambda t, p: t.optim.SGD([3]),
+    "lr": lambda t, p: t.optim.SGD([p], lr=-1),
+    "momentum": lambda t, p: t.optim.SGD([p], momentum=-1),
+    "decay": lambda t, p: t.optim.Adam([p], weight_decay=-1),
+    "nesterov": lambda t, p: t.optim.SGD([p], nesterov=True),
+    "eps": lambda t, p: t.optim.Adam([p], eps=-1),
+    "betas": lambda t, p: t.optim.Adam([p], betas=(0, 2)),
+    "set": lambda t, p: t.optim.SGD([{"params": {1, 2}}]),
+    "twice": lambda t, p: t.optim.SGD([{"params": [p]}, {"params": p}]),
+    "names": lambda t, p: t.optim.SGD([("a", p), t.ones(1)]),
+    "group": lambda t, p: t.optim.SGD([p]).add_param_group(3),
+    "tensor lr": lambda t, p: t.optim.SGD([p], lr=t.ones(2)),
+    "ways": lambda t, p: t.optim.Adam([p], foreach=True, fused=True),
+    "groups": lambda t, p: t.optim.SGD([p]).load_state_dict({"state": {}, "param_groups": []}),
+    "size": lambda t, p: t.optim.SGD([p]).load_state_dict({"state": {}, "param_groups": [{"params": []}]}),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name):
+    same(lambda t: ERRORS[name](t, t.nn.Parameter(t.ones(2))))
+
+
+SCHEDULES = {
+    "lambda": lambda L, o: L.LambdaLR(o, [lambda e: 0.95**e, lambda e: 1 / (e + 1)]),
+    "multiplicative": lambda L, o: L.MultiplicativeLR(o, lambda e: 0.9 + e * 0.01),
+    "step": lambda L, o: L.StepLR(o, 3, 0.5),
+    "milestones": lambda L, o: L.MultiStepLR(o, [2, 5, 5, 9], 0.3),
+    "constant": lambda L, o: L.ConstantLR(o, 0.25, 4),
+    "linear": lambda L, o: L.LinearLR(o, 0.2, 0.8, 7),
+    "exponential": lambda L, o: L.ExponentialLR(o, 0.9),
+    "polynomial": lambda L, o: L.PolynomialLR(o, 10, 1.7),
+    "cosine": lambda L, o: L.CosineAnnealingLR(o, 5, 0.01),
+    "restarts": lambda L, o: L.CosineAnnealingWarmRestarts(o, 3, 2, 0.001),
+    "sequential": lambda L, o: L.SequentialLR(
+        o, [L.LinearLR(o, 0.1, total_iters=4), L.CosineAnnealingLR(o, 10), L.ExponentialLR(o, 0.5)], [4, 12]
+    ),
+    "chained": lambda L, o: L.ChainedScheduler([L.ConstantLR(o, 0.1, 3), L.ExponentialLR(o, 0.9)]),
+    "one cycle": lambda L, o: L.OneCycleLR(o, [0.5, 1.0], total_steps=30),
+    "three phases": lambda L, o: L.OneCycleLR(o, 0.5, total_steps=30, three_phase=True, anneal_strategy="linear"),
+    "cyclic": lambda L, o: L.CyclicLR(o, 0.01, 0.1, 4, 6, mode="triangular2"),
+    "exponential range": lambda L, o: L.CyclicLR(o, 0.01, 0.1, 4, mode="exp_range", gamma=0.9),
+    "plateau": lambda L, o: L.ReduceLROnPlateau(o, patience=1, cooldown=1),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules(name):
+    def run(t):
+        p, q = t.nn.Parameter(t.ones(2)), t.nn.Parameter(t.ones(2))
+        optimizer = t.optim.SGD([{"params": [p]}, {"params": [q], "lr": 0.3}], lr=0.1, momentum=0.9)
+        schedule = SCHEDULES[name](t.optim.lr_scheduler, optimizer)
+        seen = []
+        for i in range(29):
+            seen.append([(g["lr"], g["momentum"]) for g in optimizer.param_groups])
+            optimizer.step()
+            schedule.step(*([abs(math.sin(i)) + 1 / (i + 1)] if name == "plateau" else []))
+            seen.append(schedule.get_last_lr())
+        return seen, sorted(schedule.state_dict())
+
+    same(run)

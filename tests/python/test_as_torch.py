@@ -1,0 +1,111 @@
+"""python -m wick: a program with `import torch` served by wick behaves as with plain python."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def run(*arguments, cwd=None, wick=True):
+    command = [sys.executable, *(["-m", "wick"] if wick else []), *arguments]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60)
+    return done.returncode, done.stdout, done.stderr
+
+
+def ok(code):
+    status, out, err = run("-c", code)
+    assert status == 0, err
+    return out
+
+
+def test_torch_is_wick():
+    ok(
+        "import wick, torch, torch.nn.functional as F, torch.utils.data\n"
+        "from torch import nn, optim\n"
+        "from torch.optim.lr_scheduler import StepLR\n"
+        "assert torch is not wick and torch.__name__ == 'torch'\n"
+        "assert torch.__version__ == '2.13.0' and wick.__version__ == '0.1.0'\n"
+        "assert F is wick.nn.functional and nn is wick.nn and torch.utils.data is wick.utils.data\n"
+        "assert torch.nn.Linear is wick.nn.Linear and torch.add is wick.add and torch.float32 is wick.float32\n"
+        "assert wick.nn.functional.__spec__.name == 'wick.nn.functional'\n"
+        "assert nn.Linear(2, 3)(torch.ones(1, 2)).shape == (1, 3)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("torch.onnx", "torch.onnx exists in PyTorch 2.13 but wick does not have it yet"),
+        ("torch.nn.Transformer", "torch.nn.Transformer exists in PyTorch 2.13 but wick does not have it yet"),
+        ("torch.nonsense", "module 'torch' has no attribute 'nonsense'"),
+    ],
+)
+def test_missing_names(expression, text):
+    assert ok(f"import torch\ntry: {expression}\nexcept AttributeError as e: print(e)").strip() == text
+
+
+def test_missing_modules():
+    code = "import torch\ntry: import torch.{}\nexcept ModuleNotFoundError as e: print(e)"
+    assert "exists in PyTorch 2.13 but wick does not have it yet" in ok(code.format("onnx"))
+    assert ok(code.format("nonsense")).strip() == "No module named 'torch.nonsense'"
+
+
+@pytest.fixture
+def programs(tmp_path):
+    (tmp_path / "helper.py").write_text("def boom(): raise ValueError('x')\n")
+    (tmp_path / "script.py").write_text(
+        "import sys, helper\n"
+        "print(__name__, sys.argv, sys.path[0], __file__)\n"
+        "if 'exit' in sys.argv: sys.exit(7)\n"
+        "if 'text' in sys.argv: sys.exit('bye')\n"
+        "if 'interrupt' in sys.argv: raise KeyboardInterrupt\n"
+        "if 'boom' in sys.argv: helper.boom()\n"
+    )
+    (tmp_path / "bad.py").write_text("def f(:\n")
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text("import sys\nprint(__package__, __spec__.name, sys.argv)\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "script.py",
+        "script.py a b",
+        "script.py exit",
+        "script.py text",
+        "script.py interrupt",
+        "script.py boom",
+        "bad.py",
+        "none.py",
+        "package",
+        "-m script a",
+        "-m package",
+        "-m none",
+        "-m json.none",
+        "-c 1/0",
+    ],
+)
+def test_as_plain_python(programs, arguments):
+    plain, served = (run(*arguments.split(), cwd=programs, wick=wick) for wick in (False, True))
+    assert served == plain
+
+
+def test_traceback_of_a_module_begins_in_it(programs):
+    status, _, err = run("-m", "script", "boom", cwd=programs)
+    assert status == 1 and "runpy" not in err and "wick" not in err and err.rstrip().endswith("ValueError: x")
+
+
+def test_spawned_processes_are_served_too(tmp_path):
+    (tmp_path / "spawn.py").write_text(
+        "import multiprocessing, torch\n"
+        "def work(q): q.put(torch.__version__)\n"
+        "if __name__ == '__main__':\n"
+        "    context = multiprocessing.get_context('spawn')\n"
+        "    q = context.SimpleQueue()\n"
+        "    p = context.Process(target=work, args=(q,)); p.start(); print(q.get()); p.join()\n"
+    )
+    status, out, err = run("spawn.py", cwd=tmp_path)
+    assert (status, out.strip()) == (0, "2.13.0"), err

@@ -1,0 +1,191 @@
+"""Data sets, samplers, collation, the loader with and without workers."""
+
+import os
+import time
+from collections import namedtuple
+
+import pytest
+import wick
+from wick.utils import data
+
+
+class Numbers(data.Dataset):
+    def __init__(self, length=10, bad=None):
+        self.length, self.bad = length, bad
+
+    def __len__(self):
+        return self.length
+
+    def __getitem__(self, i):
+        if i == self.bad:
+            raise KeyError(f"bad {i}")
+        return i
+
+
+class Stream(data.IterableDataset):
+    def __iter__(self):
+        info = data.get_worker_info()
+        first, step = (info.id, info.num_workers) if info else (0, 1)
+        return iter(range(first, 10, step))
+
+
+class Dying(Numbers):
+    def __getitem__(self, i):
+        os._exit(3)
+
+
+class Slow(Numbers):
+    def __getitem__(self, i):
+        time.sleep(5)
+
+
+class Random(Numbers):
+    def __getitem__(self, i):
+        return wick.rand(1).item()
+
+
+def batches(*args, **kwargs):
+    return [b.tolist() for b in data.DataLoader(*args, **kwargs)]
+
+
+def test_datasets():
+    pairs = data.TensorDataset(wick.arange(6).view(3, 2), wick.arange(3))
+    assert [t.tolist() for t in pairs[1]] == [[2, 3], 1] and len(pairs) == 3
+    with pytest.raises(AssertionError, match="Size mismatch"):
+        data.TensorDataset(wick.ones(2), wick.ones(3))
+    both = Numbers(3) + Numbers(2)
+    assert len(both) == 5 and [both[i] for i in range(5)] == [0, 1, 2, 0, 1] and both[-1] == 1
+    assert [data.Subset(Numbers(), [4, 2])[i] for i in range(2)] == [4, 2]
+    assert list(data.ChainDataset([Stream(), Stream()])) == list(range(10)) * 2
+    assert data.StackDataset(a=Numbers(2), b=Numbers(2))[1] == {"a": 1, "b": 1}
+
+
+def test_random_split():
+    parts = data.random_split(Numbers(), [0.55, 0.45], generator=wick.Generator().manual_seed(0))
+    assert [len(p) for p in parts] == [6, 4]
+    assert sorted([*parts[0].indices, *parts[1].indices]) == list(range(10))
+    with pytest.raises(ValueError, match="does not equal the length"):
+        data.random_split(Numbers(), [1, 2])
+
+
+def test_samplers():
+    assert list(data.BatchSampler(data.SequentialSampler(range(5)), 2, False)) == [[0, 1], [2, 3], [4]]
+    assert len(data.BatchSampler(data.SequentialSampler(range(5)), 2, True)) == 2
+    wick.manual_seed(0)
+    first = list(data.RandomSampler(range(9)))
+    assert sorted(first) == list(range(9)) and first != list(data.RandomSampler(range(9)))
+    wick.manual_seed(0)
+    assert first == list(data.RandomSampler(range(9)))
+    assert len(list(data.RandomSampler(range(3), replacement=True, num_samples=50))) == 50
+    assert list(data.WeightedRandomSampler([0.0, 1.0], 5)) == [1] * 5
+    assert sorted(data.SubsetRandomSampler([3, 7])) == [3, 7]
+
+
+def test_collate():
+    point = namedtuple("point", "x y")
+    assert wick.equal(data.default_collate([wick.ones(2)] * 3), wick.ones(3, 2))
+    assert data.default_collate([1.5, 2.5]).dtype == wick.float64
+    assert data.default_collate(["a", "b"]) == ["a", "b"]
+    assert data.default_collate([{"a": 1}, {"a": 2}])["a"].tolist() == [1, 2]
+    assert [t.tolist() for t in data.default_collate([(1, 2), (3, 4)])] == [[1, 3], [2, 4]]
+    assert data.default_collate([point(1, 2)] * 2).y.tolist() == [2, 2]
+    with pytest.raises(RuntimeError, match="equal size"):
+        data.default_collate([[1], [1, 2]])
+    with pytest.raises(TypeError, match="must contain tensors"):
+        data.default_collate([object()])
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+class TestLoader:
+    def test_batches(self, workers):
+        assert batches(Numbers(5), batch_size=2, num_workers=workers) == [[0, 1], [2, 3], [4]]
+        assert batches(Numbers(5), batch_size=2, drop_last=True, num_workers=workers) == [[0, 1], [2, 3]]
+        assert list(data.DataLoader(Numbers(3), batch_size=None, num_workers=workers)) == [0, 1, 2]
+        assert batches(Numbers(4), batch_sampler=[[3, 1], [0]], num_workers=workers) == [[3, 1], [0]]
+
+    def test_shuffle_is_the_same_for_a_seed(self, workers):
+        wick.manual_seed(1)
+        first = batches(Numbers(), shuffle=True, num_workers=workers)
+        after = wick.rand(1).item()
+        wick.manual_seed(1)
+        assert batches(Numbers(), shuffle=True) == first and wick.rand(1).item() == after
+        assert sorted(sum(first, [])) == list(range(10))
+
+    def test_stream(self, workers):
+        seen = batches(Stream(), batch_size=3, num_workers=workers)
+        assert sorted(sum(seen, [])) == list(range(10))
+
+    def test_errors_come_through(self, workers):
+        with pytest.raises(KeyError, match="bad 3"):
+            batches(Numbers(bad=3), num_workers=workers)
+
+
+def test_worker_seeds_and_init():
+    started = []
+    wick.manual_seed(5)
+    first = batches(Random(8), num_workers=2, worker_init_fn=started.append)
+    wick.manual_seed(5)
+    assert batches(Random(8), num_workers=2) == first
+    assert len({x for batch in first for x in batch}) == 8
+    assert started == []  # it ran in the workers
+
+
+def test_error_has_the_workers_traceback():
+    with pytest.raises(KeyError) as caught:
+        batches(Numbers(bad=3), num_workers=1)
+    text = str(caught.value)
+    assert text.startswith("Caught KeyError in DataLoader worker process 0.\nOriginal Traceback")
+    assert "__getitem__" in text
+
+
+def test_dead_worker():
+    with pytest.raises(RuntimeError, match=r"DataLoader worker \(pid\(s\) \d+\) exited unexpectedly"):
+        batches(Dying(), num_workers=1)
+
+
+def test_timeout():
+    with pytest.raises(RuntimeError, match="timed out after 0.2 seconds"):
+        batches(Slow(), num_workers=1, timeout=0.2)
+
+
+def test_persistent_workers_stay_and_others_go():
+    loader = data.DataLoader(Numbers(6), num_workers=2, persistent_workers=True)
+    first = [b.tolist() for b in loader]
+    pids = [w.pid for w in loader._iterator._workers]
+    assert [b.tolist() for b in loader] == first
+    assert [w.pid for w in loader._iterator._workers] == pids
+    next(iter(loader))  # a pass that is left in its middle
+    assert [b.tolist() for b in loader] == first
+    workers = loader._iterator._workers
+    del loader
+    assert not any(w.is_alive() for w in workers)
+
+    iterator = iter(data.DataLoader(Numbers(50), num_workers=2))
+    next(iterator)
+    workers = iterator._workers
+    del iterator
+    assert not any(w.is_alive() for w in workers)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "text"),
+    [
+        ({"num_workers": -1}, "num_workers option should be non-negative"),
+        ({"prefetch_factor": 2}, "prefetch_factor option could only be specified in multiprocessing"),
+        ({"persistent_workers": True}, "persistent_workers option needs num_workers > 0"),
+        ({"shuffle": True, "sampler": [1]}, "mutually exclusive with shuffle"),
+        ({"batch_sampler": [[1]], "batch_size": 2}, "batch_sampler option is mutually exclusive"),
+        ({"batch_size": None, "drop_last": True}, "disables auto-batching"),
+        ({"batch_size": 0}, "batch_size should be a positive integer"),
+    ],
+)
+def test_argument_checks(kwargs, text):
+    with pytest.raises(ValueError, match=text):
+        data.DataLoader(Numbers(), **kwargs)
+
+
+def test_attributes_are_fixed():
+    loader = data.DataLoader(Numbers(), batch_size=3)
+    with pytest.raises(ValueError, match="batch_size attribute should not be set after DataLoader is initialized"):
+        loader.batch_size = 4
+    assert len(loader) == 4

@@ -1,0 +1,270 @@
+"""save and load: round trips, sharing, the file's layout, and files that mean harm."""
+
+import argparse
+import io
+import pickle
+import random
+import struct
+import zipfile
+from collections import OrderedDict
+
+import pytest
+import wick
+from wick import nn, serialization
+
+
+def saved(obj, **kwargs):
+    buffer = io.BytesIO()
+    wick.save(obj, buffer, **kwargs)
+    buffer.seek(0)
+    return buffer
+
+
+def loaded(obj, **kwargs):
+    return wick.load(saved(obj), **kwargs)
+
+
+def with_pickle(data, records=()):
+    """A file with a pickle and records of our choice, all checksums right."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("archive/data.pkl", data)
+        for name, content in dict(records).items():
+            archive.writestr(f"archive/{name}", content)
+    buffer.seek(0)
+    return buffer
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_plain_data(protocol):
+    obj = {
+        "numbers": [1, -1, 255, 65536, 2**70, 1.5, True, None],
+        "text": "ä",
+        "bytes": b"\0\xff",
+        "nested": OrderedDict(a=(1, [2, {"b": ()}])),
+        "set": {1, 2},
+    }
+    assert wick.load(saved(obj, pickle_protocol=protocol)) == obj
+
+
+@pytest.mark.parametrize("mmap", [False, True])
+def test_tensors(tmp_path, mmap):
+    base = wick.arange(12.0).view(3, 4)
+    obj = {
+        "base": base,
+        "row": base[1],
+        "transposed": base.t(),
+        "int": wick.tensor([1, 2]),
+        "bool": wick.tensor([True, False]),
+        "half": wick.ones(2, dtype=wick.bfloat16),
+        "empty": wick.empty(0, 3),
+        "number": wick.tensor(3.0),
+        "parameter": nn.Parameter(wick.ones(2)),
+        "dtype": wick.float16,
+        "size": base.shape,
+        "device": wick.device("cpu"),
+    }
+    path = tmp_path / "file.pt"
+    wick.save(obj, path)
+    back = wick.load(path, mmap=mmap)
+    for key, value in obj.items():
+        if isinstance(value, wick.Tensor):
+            assert wick.equal(back[key], value) and back[key].dtype == value.dtype
+            assert back[key].stride() == value.stride()
+        else:
+            assert back[key] == value
+    assert isinstance(back["parameter"], nn.Parameter) and back["parameter"].requires_grad
+    back["base"].fill_(7)
+    assert wick.equal(back["row"], wick.full((4,), 7.0))
+    assert wick.equal(wick.load(path)["base"], base)  # the file itself has not changed
+
+
+def test_layout(tmp_path):
+    path = tmp_path / "name.pt"
+    wick.save({"a": wick.ones(3), "b": wick.ones(5)}, path)
+    with zipfile.ZipFile(path) as archive, open(path, "rb") as file:
+        assert archive.testzip() is None
+        names = archive.namelist()
+        assert {"name/data.pkl", "name/data/0", "name/data/1", "name/version", "name/byteorder"} <= set(names)
+        for info in archive.infolist():
+            assert info.compress_type == zipfile.ZIP_STORED
+            file.seek(info.header_offset + 26)
+            name_length, extra_length = struct.unpack("<HH", file.read(4))
+            assert (info.header_offset + 30 + name_length + extra_length) % 64 == 0
+
+
+def test_model_and_optimizer_state():
+    model = nn.Linear(3, 2)
+    optimizer = wick.optim.Adam(model.parameters())
+    model(wick.ones(1, 3)).sum().backward()
+    optimizer.step()
+    back = loaded({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
+    assert back["model"]._metadata == model.state_dict()._metadata
+    model.load_state_dict(back["model"])
+    optimizer.load_state_dict(back["optimizer"])
+
+
+def test_map_location():
+    seen = []
+
+    def place(storage, location):
+        seen.append(location)
+        return storage
+
+    loaded(wick.ones(2), map_location=place)
+    assert seen == ["cpu"]
+    for location in ("cpu", wick.device("cpu"), {"cpu": "cpu"}):
+        assert wick.equal(loaded(wick.ones(2), map_location=location), wick.ones(2))
+
+
+def test_code_is_not_run():
+    class Bomb:
+        def __reduce__(self):
+            return eval, ("1 / 0",)
+
+    data = pickle.dumps(Bomb(), 2)
+    for weights_only in (True, False):
+        with pytest.raises(pickle.UnpicklingError, match="builtin(s|__).eval was not an allowed global") as caught:
+            wick.load(with_pickle(data), weights_only=weights_only)
+        assert str(caught.value).startswith("Weights only load failed.")
+
+
+def test_safe_globals():
+    buffer = saved(argparse.Namespace(a=1))
+    with pytest.raises(pickle.UnpicklingError, match=r"add_safe_globals\(\[argparse.Namespace\]\)"):
+        wick.load(buffer)
+    buffer.seek(0)
+    with serialization.safe_globals([argparse.Namespace]):
+        assert wick.load(buffer) == argparse.Namespace(a=1)
+    assert serialization.get_safe_globals() == []
+
+
+def test_bad_arguments(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        wick.load(tmp_path / "none.pt")
+    with pytest.raises(RuntimeError, match="Parent directory .* does not exist"):
+        wick.save(1, tmp_path / "none" / "x.pt")
+    with pytest.raises(ValueError, match="must be a file path in order to use the mmap argument"):
+        wick.load(saved(1), mmap=True)
+    with pytest.raises(pickle.UnpicklingError, match="not a zip archive"):
+        wick.load(io.BytesIO(b"hello"))
+    with pytest.raises(pickle.UnpicklingError, match="not a zip archive"):
+        wick.load(io.BytesIO(b""))
+
+
+# ---- hostile files: a clear error, always one of two types ----
+
+FAILURES = (RuntimeError, pickle.UnpicklingError)
+
+
+def test_truncated_anywhere():
+    raw = saved({"a": wick.ones(40), "b": [1, "x"]}).getvalue()
+    for length in range(0, len(raw) - 1, 7):
+        with pytest.raises(FAILURES):
+            wick.load(io.BytesIO(raw[:length]))
+
+
+def test_damaged_bytes():
+    raw = saved({"a": wick.ones(40), "b": [1, "x"]}).getvalue()
+    rng = random.Random(0)
+    for _ in range(300):
+        damaged = bytearray(raw)
+        for _ in range(rng.randrange(1, 5)):
+            damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        try:
+            wick.load(io.BytesIO(damaged))
+        except FAILURES:
+            pass
+
+
+def test_damaged_pickles():
+    with zipfile.ZipFile(saved({"a": wick.ones(4), "b": OrderedDict(c=(1, [b"x", {2}]))})) as archive:
+        data, storage = archive.read("archive/data.pkl"), archive.read("archive/data/0")
+    rng = random.Random(0)
+    for _ in range(1000):
+        damaged = bytearray(data)
+        at = rng.randrange(len(damaged))
+        if rng.random() < 0.5:
+            damaged[at] = rng.randrange(256)
+        else:
+            del damaged[at : at + rng.randrange(1, 9)]
+        try:
+            wick.load(with_pickle(bytes(damaged), {"data/0": storage}))
+        except FAILURES:
+            pass
+
+
+def tensor_pickle(count=4, offset=0, size=(4,), stride=(1,), key="0", location="cpu"):
+    """The pickle of one float tensor with any description."""
+    from wick.serialization import pickler
+
+    buffer = io.BytesIO()
+    writer = pickler._Pickler(buffer, 2)
+    named = writer._named
+    reference = pickler._StorageReference(("storage", named("torch", "FloatStorage"), key, location, count))
+
+    class Fake:
+        def __reduce__(self):
+            arguments = (reference, offset, size, stride, False, OrderedDict())
+            return named("torch._utils", "_rebuild_tensor_v2"), arguments
+
+    writer.dump(Fake())
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "description",
+    [
+        {"count": 1 << 40},
+        {"count": -1},
+        {"count": 3},
+        {"size": (5,)},
+        {"size": (1 << 62,)},
+        {"size": (1 << 62, 1 << 62), "stride": (0, 0)},
+        {"size": (-4,)},
+        {"stride": (-1,)},
+        {"stride": (1 << 61,)},
+        {"offset": 1},
+        {"offset": -1},
+        {"size": (2, 2)},
+        {"size": ("x",)},
+        {"key": "../../etc/passwd"},
+        {"key": "1"},
+        {"key": 0},
+        {"location": 3},
+    ],
+)
+def test_wrong_tensor_descriptions(description):
+    records = {"data/0": b"\0" * 16}
+    assert wick.equal(wick.load(with_pickle(tensor_pickle(), records)), wick.zeros(4))
+    with pytest.raises(FAILURES):
+        wick.load(with_pickle(tensor_pickle(**description), records))
+
+
+def test_overlapping_and_repeated_records():
+    raw = bytearray(saved({"a": wick.ones(4), "b": wick.zeros(4)}).getvalue())
+    first, second = raw.rfind(b"archive/data/0"), raw.rfind(b"archive/data/1")
+    repeated = raw.replace(b"archive/data/1", b"archive/data/0")
+    with pytest.raises(RuntimeError, match="there twice"):
+        wick.load(io.BytesIO(repeated))
+    raw[second - 4 : second] = raw[first - 4 : first]  # the directory's offset of the second record
+    with pytest.raises(RuntimeError, match="overlaps"):
+        wick.load(io.BytesIO(raw))
+
+
+def test_compressed_records_are_refused():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps("x" * 10000, 2))
+    buffer.seek(0)
+    with pytest.raises(RuntimeError, match="compressed"):
+        wick.load(buffer)
+
+
+def test_pickle_bombs():
+    deep = b"\x80\x02" + b"]" * 100000 + b"a" * 99999 + b"."
+    assert isinstance(wick.load(with_pickle(deep)), list)  # no recursion
+    with pytest.raises(pickle.UnpicklingError):
+        wick.load(with_pickle(b"\x80\x02cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R."))
+    with pytest.raises(pickle.UnpicklingError, match="truncated"):
+        wick.load(with_pickle(b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f."))

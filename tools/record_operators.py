@@ -1,0 +1,68 @@
+"""Records what PyTorch gives for every sample of the operator table, into tests/ops/expected.json.
+
+    python tools/record_operators.py        # with wick and PyTorch 2.13 importable
+
+Only numbers, shapes, dtypes and strides are kept. Operators of wick that PyTorch does not have are computed with the formula
+named in OWN.
+"""
+
+import json
+import math
+import pathlib
+import sys
+
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "ops"))
+from sampling import arguments, samples_of, tensors_in  # noqa: E402
+
+OWN = {
+    "_squared_difference": lambda a, b: (a - b) ** 2,
+    "_prod_all": torch.prod,
+    "_reverse_cumsum": lambda x, dim: x.flip(dim).cumsum(dim).flip(dim),
+    "_copy": torch.clone,
+    "zero": torch.zeros_like,
+    "copy_": lambda x, y: x.copy_(y),
+    "add.Scalar": torch.add, "sub.Scalar": torch.sub,
+}
+
+
+def oracle(name):
+    """PyTorch's function for a qualified operator name."""
+    if name in OWN:
+        return OWN[name]
+    base, _, overload = name.partition(".")
+    packet = getattr(torch.ops.aten, base)
+    return getattr(packet, overload or "default", packet)
+
+
+def plain(value):
+    """Numbers as JSON can hold them."""
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def record(name, sample, dtype):
+    args, kwargs = arguments(torch, sample, dtype)
+    result = oracle(name)(*args, **kwargs)
+    return [[list(t.shape), str(t.dtype).split(".")[-1], list(t.stride()), plain(t.tolist())] for t in tensors_in(result)]
+
+
+def main():
+    from wick import _C
+
+    expected, missing = {}, []
+    for row in _C._operator_table():
+        for sample in samples_of(row):
+            key = f"{row['name']}({sample})"
+            try:
+                expected[key] = {d: record(row["name"], sample, getattr(torch, d)) for d in ("float64", "float32")}
+            except Exception as problem:  # noqa: BLE001  named at the end
+                missing.append(f"{key}: {type(problem).__name__}: {str(problem).splitlines()[0][:100]}")
+    path = pathlib.Path(__file__).parent.parent / "tests" / "ops" / "expected.json"
+    path.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in expected.items()) + "\n}\n")
+    print(f"{len(expected)} samples recorded; PyTorch could not be asked about {len(missing)}:", *missing, sep="\n  ")
+
+
+main()
