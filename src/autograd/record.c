@@ -188,18 +188,20 @@ static wk_status copy_list(wk_value *v, const wk_value *from, size_t item) {
   return WK_OK;
 }
 
-/* A kept tensor that the call writes into would end in a cycle: keep an alias with the history it had. */
-static wk_tensor *whole(wk_tensor *t, bool is_written) {
-  if (!is_written) return wk__retain(t);
-  wk__spec spec;
-  wk__spec_of(&spec, t);
-  wk_tensor *alias = wk__tensor_alias(t, &spec);
-  if (!alias) return NULL;
+/* A kept tensor that the call writes into is copied before it, with the history that it has now. */
+static wk_tensor *copy_before_write(wk_tensor *t) {
+  wk_value copy = {0}, args[] = {wk__v_tensor(t), {0}};
   wk__edge edge;
-  if (wk__edge_of(t, &edge) == WK_OK && edge.node && t->autograd->grad_fn) (void)!wk__set_history(alias, edge.node, edge.input);
+  if (wk__edge_of(t, &edge) != WK_OK) return NULL;
+  wk_status status = wk__compute(WK__OP(clone), args, NULL, &copy);
+  bool has_history = edge.node && t->autograd->grad_fn; /* a leaf's own node is not one */
+  if (status == WK_OK && has_history) status = wk__set_history(copy.tensor, edge.node, edge.input);
   wk__node_release(edge.node);
-  return alias;
+  if (status == WK_OK) return copy.tensor;
+  wk_value_release(&copy);
+  return NULL;
 }
+static wk_tensor *whole(wk_tensor *t, bool is_written) { return is_written ? copy_before_write(t) : wk__retain(t); }
 
 static wk_status save_list(op_node *n, int i, const wk_value *from, bool keep, bool shapes) {
   wk_tensor **copy = wk__alloc_zeroed((from->count + 1) * sizeof *copy);
@@ -324,7 +326,7 @@ static wk_status finish_node(op_node *n, const wk_value *results, uint32_t saves
   WK_TRY(save_results(n, results, saves));
   for (int r = 0; r < n->node.result_count; r++) {
     wk_tensor *t = results[r].tensor;
-    if (!t || !differentiable(t)) continue;
+    if (!t || !differentiable(t) || (r > 0 && n->node.op->tags & WK__TAG_FIRST_ONLY)) continue;
     if (in_place && t->base)
       WK_TRY(wk__rebase_history(t, &n->node));
     else

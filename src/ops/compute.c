@@ -114,7 +114,7 @@ static wk_status finish(const wk__call *c, wk_tensor **outputs, const bool *thro
       wk__release(outputs[r]);
       outputs[r] = wk__retain(destination);
     }
-    if (destination) wk__version_bump(destination);
+    if (destination && !through_temporary[r]) wk__version_bump(destination); /* the copy has counted */
   }
   for (int r = 0; r < c->op->schema.result_count; r++) c->results[r] = wk__v_tensor(outputs[r]);
   return WK_OK;
@@ -157,7 +157,6 @@ static wk_status compute_then_copy(wk__call *c) {
     c->specs[r] = spec;
     status = check_destination(c, r, destinations[r]);
     if (status == WK_OK) status = wk__copy_into(destinations[r], made[r].tensor);
-    if (status == WK_OK) wk__version_bump(destinations[r]);
   }
   for (int r = 0; r < c->op->schema.result_count; r++) {
     if (status == WK_OK && destinations[r]) {

@@ -163,7 +163,7 @@ wk_status wk__kernel_addmm(wk__call *c) {
 }
 static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) { return number(factor) == 1 ? t : wk_mul_Scalar(t, *factor); }
 wk_status wk__vjp_addmm(wk__vjp *v) {
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, scaled(G, &v->args[3])));
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_sum_to_size(scaled(G, &v->args[3]), ARG(0)->sizes, ARG(0)->ndim)));
   if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, scaled(wk_mm(G, wk_t(ARG(2))), &v->args[4])));
   if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, scaled(wk_mm(wk_t(ARG(1)), G), &v->args[4])));
   return WK_OK;

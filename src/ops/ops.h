@@ -71,6 +71,7 @@ enum {
   WK__TAG_METHOD_ONLY = 256, /* Tensor method, no function */
   WK__TAG_FUNCTION_ONLY = 512, /* function, no Tensor method */
   WK__TAG_INTERNAL = 1024, /* neither: called by rules */
+  WK__TAG_FIRST_ONLY = 8192, /* of several results only the first has a derivative */
   WK__TAG_FIXED_NUMBERS = 4096, /* numbers are part of the body, not given at launch */
   WK__TAG_MUTATES = 2048, /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
 };

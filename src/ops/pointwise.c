@@ -398,7 +398,7 @@ wk_status wk__vjp_pow(wk__vjp *v) {
 /* base^x: g y log base */
 wk_status wk__vjp_pow_scalar(wk__vjp *v) {
   double base = exponent_of(&v->args[0]);
-  return wk__vjp_set(v, 0, wk_mul_Scalar(wk_mul(G, RESULT), NUMBER(base == 0 ? 0 : log(base))));
+  return wk__vjp_set(v, 1, wk_mul_Scalar(wk_mul(G, RESULT), NUMBER(base == 0 ? 0 : log(base))));
 }
 
 /* The larger takes the gradient; equals share it. */

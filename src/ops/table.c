@@ -32,6 +32,7 @@ struct wk_op wk__op_table[WK__OP_COUNT] = {
 #define FUNCTION WK__TAG_FUNCTION_ONLY
 #define INTERNAL WK__TAG_INTERNAL
 #define MUTATES WK__TAG_MUTATES
+#define FIRST_ONLY WK__TAG_FIRST_ONLY
 #include "ops/ops.def"
 #undef OP
 };

@@ -31,7 +31,11 @@ static void make_free_list_key(void) { (void)pthread_key_create(&free_list_key, 
 
 static wk_tensor *struct_alloc(void) {
   wk_tensor *t = free_list.head;
-  if (WK_LIKELY(t != NULL) && !wk__fault_now()) {
+  if (WK_UNLIKELY(t && wk__fault_now())) {
+    (void)wk_fail(WK_OUT_OF_MEMORY, "out of memory: you tried to allocate %zu bytes", sizeof *t);
+    return NULL;
+  }
+  if (WK_LIKELY(t != NULL)) {
     free_list.head = t->wrapper;
     free_list.depth--;
   } else {

@@ -26,7 +26,8 @@ typedef struct reference {
   int dims;
   int64_t sizes[WK__NEST_MAX_DIMS];
   int64_t rows, length; /* points of the pointwise dims, of the reduction dims */
-  cell **values;        /* (instructions)(rows, length); a value per row is repeated along its row */
+  int64_t pitch;        /* cells a row: one also where rows are empty, for the values per row */
+  cell **values;        /* (instructions)(rows, pitch); a value per row is repeated along its row */
   bool fault;
 } reference;
 
@@ -56,9 +57,12 @@ static int64_t reference_index(const reference_point *p, wk_int x) {
 
 static reference_point reference_at(const reference *r, int64_t point) {
   reference_point p = {.r = r};
+  int64_t row = point / r->pitch, element = point % r->pitch;
+  int pointwise = r->nest->geometry_free ? r->dims : r->nest->pointwise_dims;
   for (int d = r->dims - 1; d >= 0; d--) {
-    p.at[d] = point % r->sizes[d];
-    point /= r->sizes[d];
+    int64_t *index = d < pointwise ? &row : &element;
+    p.at[d] = r->sizes[d] ? *index % r->sizes[d] : 0;
+    if (r->sizes[d]) *index /= r->sizes[d];
   }
   return p;
 }
@@ -100,7 +104,7 @@ static cell reference_cast(cell c, wk_dtype from, wk_dtype to) {
   return reference_number(s, to);
 }
 
-#define REFERENCE_FLOAT(field, type)                                        \
+#define REFERENCE_FLOAT(field)                                        \
   switch (op) {                                                             \
     case WK__LOOP_neg: return (cell){.field = -a.field};                    \
     case WK__LOOP_add: return (cell){.field = a.field + b.field};           \
@@ -123,8 +127,8 @@ static cell reference_cast(cell c, wk_dtype from, wk_dtype to) {
 /* One operation on the lane type of its first operand (of `where`: of its second). */
 static cell reference_apply(int op, wk__lane_type lane, cell a, cell b, cell c) {
   if (op == WK__LOOP_where) return a.b ? b : c;
-  if (lane == WK__LANE_F32) REFERENCE_FLOAT(f, float)
-  if (lane == WK__LANE_F64) REFERENCE_FLOAT(d, double)
+  if (lane == WK__LANE_F32) REFERENCE_FLOAT(f)
+  if (lane == WK__LANE_F64) REFERENCE_FLOAT(d)
   if (lane == WK__LANE_I64) switch (op) {
       case WK__LOOP_add: return (cell){.i = (int64_t)((uint64_t)a.i + (uint64_t)b.i)};
       case WK__LOOP_sub: return (cell){.i = (int64_t)((uint64_t)a.i - (uint64_t)b.i)};
@@ -211,8 +215,6 @@ static cell reference_arg(int op, wk__lane_type lane, const cell *row, int64_t l
   int64_t best = length ? 0 : -1;
   for (int64_t e = 1; e < length && !reference_is_nan(lane, row[best]); e++) {
     bool larger = op == WK__LOOP_reduce_argmax;
-    double as_double = reference_scalar(row[e], lane == WK__LANE_BOOL ? WK_BOOL : WK_FLOAT64).category;
-    (void)as_double;
     bool beats = lane == WK__LANE_F32   ? (larger ? row[e].f > row[best].f : row[e].f < row[best].f)
                  : lane == WK__LANE_F64 ? (larger ? row[e].d > row[best].d : row[e].d < row[best].d)
                  : lane == WK__LANE_I64 ? (larger ? row[e].i > row[best].i : row[e].i < row[best].i)
@@ -225,7 +227,7 @@ static cell reference_arg(int op, wk__lane_type lane, const cell *row, int64_t l
 static void reference_along_rows(const reference *r, const wk__instr *instr, cell *out) {
   const cell *in = r->values[instr->operands[0]];
   wk__lane_type lane = wk__lane_of((wk_dtype)r->nest->instrs[instr->operands[0]].dtype);
-  for (int64_t row = 0; row < r->rows; row++, in += r->length, out += r->length) {
+  for (int64_t row = 0; row < r->rows; row++, in += r->pitch, out += r->pitch) {
     if (instr->op == WK__LOOP_scan_sum || instr->op == WK__LOOP_scan_prod) {
       cell carry = reference_identity(instr->op, lane);
       for (int64_t e = 0; e < r->length; e++)
@@ -234,8 +236,7 @@ static void reference_along_rows(const reference *r, const wk__instr *instr, cel
     }
     cell result = reference_is_arg(instr->op) ? reference_arg(instr->op, lane, in, r->length)
                                               : reference_reduce(instr->op, lane, in, r->length);
-    for (int64_t e = 0; e < r->length; e++) out[e] = result;
-    if (r->length == 0) out[0] = result; /* values have room for one element a row */
+    for (int64_t e = 0; e < r->pitch; e++) out[e] = result;
   }
 }
 
@@ -291,16 +292,10 @@ static cell reference_value(reference *r, const wk__instr *instr, int64_t point)
 static void reference_store(const reference *r, const wk__instr *instr) {
   const wk__access *access = &r->nest->accesses[instr->extra];
   wk_dtype dtype = (wk_dtype)r->nest->buffers[access->buffer].dtype, compute = (wk_dtype)wk__dtypes[dtype].compute;
-  /* A value per row is stored once a row, also when rows are empty. */
-  int64_t step = instr->per_element ? 1 : wk__max(r->length, 1), points = r->rows * (instr->per_element ? r->length : step);
-  for (int64_t point = 0; point < points; point += step) {
+  int64_t step = instr->per_element ? 1 : r->pitch; /* a value per row is stored once */
+  for (int64_t point = 0; point < r->rows * r->pitch; point += step) {
+    if (instr->per_element && r->length == 0) return;
     reference_point p = reference_at(r, point);
-    if (r->length == 0) {
-      reference row_only = *r;
-      row_only.dims = r->nest->pointwise_dims;
-      p = reference_at(&row_only, point);
-      p.r = r;
-    }
     char *element = reference_address(r, access, &p, point);
     cell value = r->values[instr->operands[0]][point];
     if (instr->op == WK__LOOP_store_add)
@@ -313,14 +308,15 @@ static bool reference_is_store(int op) { return op == WK__LOOP_store || op == WK
 
 /* Runs the nest; false when a launch has to report an index out of range. */
 static bool reference_run(const wk__nest *nest, const wk__launch *launch) {
-  reference r = {.nest = nest, .launch = launch, .rows = 1, .length = 1};
+  reference r = {.nest = nest, .launch = launch, .rows = 1, .length = 1, .pitch = 1};
   r.dims = nest->geometry_free ? launch->ndim : nest->pointwise_dims + nest->reduction_dims;
   reference_point origin = {.r = &r};
   for (int d = 0; d < r.dims; d++) {
     r.sizes[d] = nest->geometry_free ? launch->sizes[d] : reference_index(&origin, nest->sizes[d]);
     *(nest->geometry_free || d < nest->pointwise_dims ? &r.rows : &r.length) *= r.sizes[d];
   }
-  size_t cells = (size_t)(r.rows * wk__max(r.length, 1));
+  r.pitch = wk__max(r.length, 1);
+  size_t cells = (size_t)(r.rows * r.pitch);
   r.values = calloc((size_t)nest->instr_count, sizeof *r.values);
   for (int64_t v = 1; v < nest->instr_count; v++) {
     const wk__instr *instr = &nest->instrs[v];
@@ -328,8 +324,8 @@ static bool reference_run(const wk__nest *nest, const wk__launch *launch) {
     r.values[v] = calloc(cells ? cells : 1, sizeof(cell));
     if (instr->op >= WK__LOOP_reduce_sum)
       reference_along_rows(&r, instr, r.values[v]);
-    else if (r.length || !nest->reduction_dims)
-      for (int64_t point = 0; point < r.rows * r.length; point++) r.values[v][point] = reference_value(&r, instr, point);
+    else if (r.length || !instr->per_element)
+      for (int64_t point = 0; point < r.rows * r.pitch; point++) r.values[v][point] = reference_value(&r, instr, point);
   }
   for (int64_t v = 1; v < nest->instr_count; v++)
     if (reference_is_store(nest->instrs[v].op)) reference_store(&r, &nest->instrs[v]);

@@ -254,7 +254,7 @@ static uint64_t hook(wk_tensor *t, wk_status (*call)(void *, wk_tensor *, wk_ten
 
 static void test_hooks(void **state) {
   (void)state;
-  hook_log on_leaf = {0}, on_middle = {0}, once = {0};
+  static hook_log on_leaf, on_middle, once; /* hooks live as long as the graph */
   wk_tensor *x = LEAF(3), *y = times(x, 5), *loss = total(wk_mul(y, y));
   hook(x, doubling_hook, &on_leaf);
   hook(y, once_hook, &once);
@@ -274,7 +274,8 @@ static void test_hooks(void **state) {
 static void test_backward_inside_hook(void **state) {
   (void)state;
   wk_tensor *a = LEAF(2), *x = LEAF(3), *y = times(x, 1);
-  hook_log log = {.loss = total(wk_mul(a, a))};
+  static hook_log log;
+  log.loss = total(wk_mul(a, a));
   hook(y, doubling_hook, &log);
   expect_ok(backward(total(wk_mul(y, y)), false));
   EXPECT(wk_get_grad(x), 12);
@@ -283,7 +284,7 @@ static void test_backward_inside_hook(void **state) {
 
 static void test_failing_hook(void **state) {
   (void)state;
-  hook_log log = {0};
+  static hook_log log;
   wk_tensor *x = LEAF(3), *w = LEAF(4), *y = times(x, 2);
   hook(y, failing_hook, &log);
   expect_error(backward(total(wk_mul(y, w)), false), "the hook says no");
@@ -321,13 +322,13 @@ static void test_retained_tensor_gone(void **state) {
 
 /* ---- failures ---- */
 
-/* (x * w)^2 through a view, a saved result, an in-place write, a hook and a diamond. */
+/* A diamond, a saved result, a write through a view. */
 static wk_status small_step(wk_tensor *x, wk_tensor *w) {
-  wk_tensor *h = wk_mul(x, w), *e = wk_exp(h);
+  wk_tensor *h = wk_mul(x, w), *e = add_number(wk_exp(h), 1);
   wk_tensor *view = e ? first(e, 1) : NULL, *part = w ? first(w, 1) : NULL;
   if (!view || !part) return wk_error_category();
   WK_TRY(multiply_in_place(view, part));
-  wk_tensor *sum = add(wk_mul(h, h), times(view, 2));
+  wk_tensor *sum = add(wk_mul(h, h), times(e, 2));
   return backward(sum ? total(sum) : NULL, false);
 }
 
