@@ -4,11 +4,12 @@ import importlib as _importlib
 
 from . import _C
 from ._C import *  # noqa: F403  operators, dtypes, grad modes: what the core lists in its __all__
+from ._tensor import allclose, equal, isclose  # noqa: F401  also gives Tensor its Python methods
 
 __version__ = "0.1.0"
 
 # Loaded when first used, so that `import wick` costs milliseconds.
-_SUBMODULES = frozenset(("nn", "optim", "utils", "autograd", "serialization"))
+_SUBMODULES = frozenset(("nn", "optim", "utils", "autograd", "serialization", "cuda", "safetensors"))
 _LAZY = {"save": "serialization", "load": "serialization"}
 
 

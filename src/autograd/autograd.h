@@ -34,6 +34,7 @@ struct wk__autograd {
   uint32_t view_version; /* of a view: storage version for which grad_fn is right */
   bool requires_grad;    /* a leaf's own flag */
   bool retains_grad;
+  bool refuses_writes;   /* result of a custom function that shares an input's memory: the tape could not follow a write */
   wk__grad_hook *hooks;  /* a leaf's; those of other tensors stand at their grad_fn */
   wk__grad_hook *accumulate_hooks; /* run after .grad was accumulated; the gradient passed is the tensor itself */
 };
@@ -80,7 +81,8 @@ static inline wk_node *wk__node_retain(wk_node *n) {
   return n;
 }
 void wk__node_release(wk_node *node);
-void wk__node_print_name(wk__string *s, const wk_node *node); /* "AddBackward0" */
+void wk__node_print_name(wk__string *s, const wk_node *node);       /* "AddBackward0" */
+void wk__node_print_short_name(wk__string *s, const wk_node *node); /* "Add", as messages have it */
 wk_status wk__node_add_hook(wk_node *node, wk__node_hook hook); /* takes the context */
 void wk__node_remove_hook(wk_node *node, uint64_t id);
 

@@ -76,6 +76,15 @@ void wk__node_print_name(wk__string *s, const wk_node *n) {
   wk__string_append(s, n->class->suffix);
 }
 
+void wk__node_print_short_name(wk__string *s, const wk_node *n) {
+  int64_t start = s->length;
+  wk__node_print_name(s, n);
+  char *end = s->text ? strstr(s->text + start, "Backward") : NULL;
+  if (!end) return;
+  *end = 0;
+  s->length = end - s->text;
+}
+
 wk_status wk__node_add_hook(wk_node *n, wk__node_hook hook) {
   wk__node_hook *h = wk__alloc(sizeof *h), **end = &n->hooks;
   if (!h) return WK_OUT_OF_MEMORY;

@@ -23,16 +23,6 @@ static const wk__node_class op_class;
 
 /* ================================================== running ===================================================== */
 
-/* "AddBackward0" is called "Add" in messages. */
-static void print_short_name(wk__string *s, const wk_node *n) {
-  int64_t start = s->length;
-  wk__node_print_name(s, n);
-  char *end = s->text ? strstr(s->text + start, "Backward") : NULL;
-  if (!end) return;
-  *end = 0;
-  s->length = end - s->text;
-}
-
 wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, uint32_t result, uint32_t expected) {
   wk__string text = {0};
   wk__string_printf(&text, "one of the variables needed for gradient computation has been modified by an inplace "
@@ -41,7 +31,7 @@ wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, 
   wk__string_append(&text, "]");
   if (grad_fn) {
     wk__string_printf(&text, ", which is output %u of ", result);
-    print_short_name(&text, grad_fn);
+    wk__node_print_short_name(&text, grad_fn);
     wk__string_append(&text, ",");
   }
   wk__string_printf(&text, " is at version %u; expected version %u instead. Hint: enable anomaly detection to find the "

@@ -170,6 +170,7 @@ wk_status wk__set_history(wk_tensor *t, wk_node *node, uint32_t result) {
   a->grad_fn = wk__node_retain(node);
   a->result = result;
   a->view_version = wk__version(t);
+  a->refuses_writes = false;
   t->keys |= WK__KEY_AUTOGRAD;
   wk__node_release(old);
   return WK_OK;
@@ -212,8 +213,27 @@ wk_status wk__edge_of(wk_tensor *t, wk__edge *out_edge) {
   return out_edge->node ? WK_OK : wk_error_category();
 }
 
+static wk_status refuse_write(const wk__autograd *a) {
+  wk__string name = {0};
+  wk__node_print_short_name(&name, a->grad_fn);
+  const char *why =
+      a->grad_fn->result_count > 1
+          ? "This view is the output of a function that returns multiple views. Such functions do not allow the output "
+            "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
+          : "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
+            "logic to handle view+inplace would override the custom backward associated with the custom Function, leading "
+            "to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom "
+            "Function.";
+  if (!name.failed)
+    (void)wk_fail(WK_RUNTIME_ERROR, "Output %u of %s is a view and is being modified inplace. %s", a->result, name.text, why);
+  wk__string_release(&name);
+  return wk_error_category();
+}
+
 wk_status wk__check_inplace(wk_tensor *t) {
   if (!wk__mode.grad_enabled) return WK_OK;
+  const wk__autograd *whole = t->base ? t->base->autograd : t->autograd;
+  if (whole && whole->refuses_writes && whole->grad_fn) return refuse_write(whole);
   if (t->base && t->base->autograd && t->base->autograd->requires_grad && !t->base->autograd->grad_fn)
     return wk_fail(WK_RUNTIME_ERROR, "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   if (t->autograd && t->autograd->requires_grad && !t->autograd->grad_fn)

@@ -54,7 +54,7 @@ static PyTypeObject *named_type(wk__state *state, PyObject *name) { // -> new
   PyObject *base = (PyObject *)state->node_type, *types = PyObject_GetAttrString(base, "_types");
   PyObject *type = types ? Py_XNewRef(PyDict_GetItemWithError(types, name)) : NULL;
   if (types && !type && !PyErr_Occurred()) {
-    type = PyObject_CallFunction((PyObject *)&PyType_Type, "O(O){s()ss}", name, base, "__slots__", "__module__", "wick._C");
+    type = PyObject_CallFunction((PyObject *)&PyType_Type, "O(O){s()ss}", name, base, "__slots__", "__module__", "builtins");
     if (type && PyDict_SetItem(types, name, type) < 0) Py_CLEAR(type);
   }
   Py_XDECREF(types);

@@ -322,6 +322,13 @@ static wk_status adopt(const call *c, PyObject *o, uint32_t result) {
   return wk__set_history(wk__tensor_of(o), &c->node->node, result);
 }
 
+/* A result over an input's memory is a view of it that the tape does not know. */
+static bool shares_memory(const call *c, const wk_tensor *t) {
+  for (int i = 0; i < c->input_count; i++)
+    if (t->storage && c->inputs[i]->storage == t->storage) return true;
+  return false;
+}
+
 static PyObject *finish_output(const call *c, PyObject *o, uint32_t result) { // -> new
   if (!wk__is_tensor(c->state, o)) return Py_NewRef(o);
   wk_tensor *t = wk__tensor_of(o);
@@ -336,6 +343,7 @@ static PyObject *finish_output(const call *c, PyObject *o, uint32_t result) { //
     if (!input && wk_requires_grad(t)) wk__detach_in_place(t);
   } else {
     status = written ? set_written_history(c, t, result) : adopt(c, output, result);
+    if (status == WK_OK && !written) wk__tensor_of(output)->autograd->refuses_writes = shares_memory(c, t);
   }
   if (status == WK_OK) return output;
   Py_DECREF(output);

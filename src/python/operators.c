@@ -95,8 +95,20 @@ static int match_int(wk__state *state, PyObject *o, wk_value *v) {
   return wk__int_from_python(state, o, &v->integer) < 0 ? -1 : 1;
 }
 
+/* torch.contiguous_format and its kind, by the name behind the dot. */
+static int match_memory_format(PyObject *o, wk_value *v) {
+  static const char *const names[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+  PyObject *text = PyObject_Str(o);
+  const char *name = text ? PyUnicode_AsUTF8(text) : NULL, *dot = name ? strchr(name, '.') : NULL;
+  int fits = name ? 0 : -1;
+  for (size_t i = 0; dot && i < WK_COUNT(names); i++)
+    if (strcmp(dot + 1, names[i]) == 0) *v = (wk_value){.tag = WK_VALUE_STRING, .string = names[i]}, fits = 1;
+  Py_XDECREF(text);
+  return fits;
+}
+
 static int match_string(PyObject *o, wk_value *v) {
-  if (!PyUnicode_Check(o)) return 0;
+  if (!PyUnicode_Check(o)) return match_memory_format(o, v);
   v->tag = WK_VALUE_STRING;
   v->string = PyUnicode_AsUTF8(o);
   return v->string ? 1 : -1;

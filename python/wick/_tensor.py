@@ -1,0 +1,69 @@
+"""Functions and Tensor methods that are more Python than arithmetic: comparisons that give a bool, pickling."""
+
+from . import _C
+from ._C import Tensor
+
+
+def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """Elementwise |input - other| <= atol + rtol |other|; infinities are close to themselves.
+
+    >>> isclose(tensor([1.0]), tensor([1.000001]))
+    tensor([True])
+    """
+    if input.dtype != other.dtype:
+        words = (str(t.dtype).split(".")[-1].replace("float32", "Float").replace("float64", "Double") for t in (input, other))
+        raise RuntimeError("{} did not match {}".format(*words))
+    close = input == other
+    if equal_nan and input.is_floating_point():
+        close = close | (_C.isnan(input) & _C.isnan(other))
+    if rtol == 0 and atol == 0:
+        return close
+    distance = (input - other).abs() if input.is_floating_point() else (input.double() - other.double()).abs()
+    return close | (_C.isfinite(distance) & (distance <= atol + rtol * other.abs()))
+
+
+def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
+    """True when all elements are close: see isclose.
+
+    >>> allclose(tensor([1.0]), tensor([1.1]))
+    False
+    """
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+def equal(input, other):
+    """True for the same sizes and elements.
+
+    >>> equal(tensor([1, 2]), tensor([1, 2]))
+    True
+    """
+    return input.shape == other.shape and bool((input == other).all())
+
+
+def _rebuild(kind, data, dtype, size, requires_grad, attributes):
+    t = _C._rebuild_tensor(_C.UntypedStorage._from_bytes(bytearray(data)), dtype, 0, size, _contiguous(size))
+    t = Tensor._make_subclass(kind, t, requires_grad)
+    t.__dict__.update(attributes)
+    return t
+
+
+def _contiguous(size):
+    strides, run = [], 1
+    for s in reversed(size):
+        strides.append(run)
+        run *= max(s, 1)
+    return tuple(reversed(strides))
+
+
+def _reduce(self, protocol):
+    if self.grad_fn is not None:
+        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be pickled")
+    flat = self.detach().contiguous()
+    storage, item = flat.untyped_storage(), flat.element_size()
+    start = flat.storage_offset() * item
+    data = bytes(memoryview(storage)[start : start + flat.numel() * item])
+    return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, self.__dict__)
+
+
+Tensor.__reduce_ex__ = _reduce
+Tensor.isclose, Tensor.allclose, Tensor.equal = isclose, allclose, equal
