@@ -49,7 +49,7 @@ static wk_status check_versions(const op_node *n) {
     const wk__autograd *a = t->autograd;
     return wk__saved_tensor_modified(t, a ? a->grad_fn : NULL, a ? a->result : 0, n->versions[i]);
   }
-  for (int r = 0; r < n->node.result_count; r++)
+  for (int r = 0; r < n->node.op->schema.result_count; r++)
     if (n->results[r] && wk__version(n->results[r]) != n->result_versions[r])
       return wk__saved_tensor_modified(n->results[r], &n->node, (uint32_t)r, n->result_versions[r]);
   return WK_OK;
@@ -57,7 +57,7 @@ static wk_status check_versions(const op_node *n) {
 
 /* Results get their history back while a derivative of the derivative is recorded. */
 static wk_status results_with_history(op_node *n, wk_tensor **out) {
-  for (int r = 0; r < n->node.result_count; r++) {
+  for (int r = 0; r < n->node.op->schema.result_count; r++) {
     out[r] = NULL;
     if (!n->results[r]) continue;
     wk__spec spec;
@@ -109,7 +109,7 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
   wk_status status = WK_OK;
   memcpy(results, n->results, sizeof results);
   if (create_graph) status = results_with_history(n, results);
-  wk__vjp v = {.op = node->op, .args = n->args, .results = results, .grads = grads, .wanted = wanted, .out_grads = out_grads};
+  wk__vjp v = {.op = node->op, .args = n->args, .results = results, .grads = grads, .result_count = node->result_count, .wanted = wanted, .out_grads = out_grads};
   if (status == WK_OK) status = node->op->vjp(&v);
   if (status == WK_OK) status = collect_gradients(n, wanted, out_grads);
   if (status != WK_OK) memset(out_grads, 0, node->input_count * sizeof *out_grads);
@@ -135,7 +135,7 @@ static void release_value(wk_value *v) {
 static void destroy_op(wk_node *node) {
   op_node *n = (op_node *)node;
   for (int i = 0; i < n->argument_count; i++) release_value(&n->args[i]);
-  for (int r = 0; r < node->result_count; r++) {
+  for (int r = 0; r < node->op->schema.result_count; r++) {
     wk__release(n->results[r]);
     n->results[r] = NULL;
   }
@@ -145,7 +145,7 @@ static void destroy_op(wk_node *node) {
 static void release_saved(wk_node *node) {
   const op_node *n = (const op_node *)node;
   bool kept = n->whole != 0;
-  for (int r = 0; r < node->result_count; r++) kept |= n->results[r] != NULL;
+  for (int r = 0; r < node->op->schema.result_count; r++) kept |= n->results[r] != NULL;
   if (!kept) return;
   destroy_op(node);
   node->released = true;
@@ -239,7 +239,7 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
 }
 
 static wk_status save_results(op_node *n, const wk_value *results, uint32_t saves) {
-  for (int r = 0; r < n->node.result_count; r++) {
+  for (int r = 0; r < n->node.op->schema.result_count; r++) {
     if (!(saves & WK__SAVE_RESULT(r))) continue;
     wk__spec spec;
     wk__spec_of(&spec, results[r].tensor);
@@ -312,7 +312,15 @@ static bool differentiable(const wk_tensor *t) {
   return wk_dtype_is_floating((wk_dtype)t->dtype) || wk_dtype_is_complex((wk_dtype)t->dtype);
 }
 
+/* A list: each of its tensors is a result of the node. */
+static wk_status finish_list_node(op_node *n, const wk_value *list) {
+  n->node.result_count = (uint16_t)list->count;
+  for (uint32_t k = 0; k < list->count; k++) WK_TRY(wk__set_history(list->tensors[k], &n->node, k));
+  return WK_OK;
+}
+
 static wk_status finish_node(op_node *n, const wk_value *results, uint32_t saves, bool in_place) {
+  if (n->node.op->schema.result_is_list) return finish_list_node(n, results);
   WK_TRY(save_results(n, results, saves));
   for (int r = 0; r < n->node.result_count; r++) {
     wk_tensor *t = results[r].tensor;

@@ -178,7 +178,13 @@ wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *d
   if (op->meta && !op->compose) return compute_new(&call);
   if (destinations) return compute_then_copy(&call);
   if (op->view) return compute_view(&call);
-  return op->kernel ? op->kernel(&call) : op->compose(&call);
+  if (op->kernel) return op->kernel(&call);
+  /* A composite with a derivative of its own: its parts leave no trace on the tape. */
+  uint8_t before = wk__mode.keys_off;
+  wk__mode.keys_off |= WK__KEY_AUTOGRAD;
+  wk_status status = op->compose(&call);
+  wk__mode.keys_off = before;
+  return status;
 }
 
 wk_status wk__copy_into(wk_tensor *destination, const wk_tensor *source) {

@@ -171,7 +171,8 @@ struct wk__vjp {
   const wk_op *op;
   const wk_value *args;        /* as called; tensors whole where saved, shape only where asked for, else NULL */
   wk_tensor *const *results;   /* whole where saved, else NULL */
-  wk_tensor *const *grads;     /* one a result; NULL where nothing flowed */
+  wk_tensor *const *grads;     /* one a result (of a list: one an item); NULL where nothing flowed */
+  int result_count;
   const bool *wanted;          /* by input: one an argument, then one an item of the tensor list if there is one */
   wk_tensor **out_grads;       /* by input; set by wk__vjp_set */
 };

@@ -376,19 +376,68 @@ static wk_status split_part(const wk__call *c, int64_t i, wk_value *result) {
   int64_t size = wk__arg_int(c, 1);
   return slice_of(c, wk__arg_int(c, 2), i * size, (i + 1) * size, result);
 }
-static wk_status split_by(wk__call *c, int64_t size, int dim_arg) {
+/* Gradients of the parts, side by side; a part that nothing flowed to is zeros. Empty parts have no gradient to give. */
+static wk_status join_parts(wk__vjp *v, int dim, wk_int (*size_of)(const wk__vjp *v, int part)) {
+  const wk_tensor *shape = ARG(0), *model = NULL;
+  for (int k = 0; k < v->result_count && !model; k++) model = v->grads[k];
+  wk_tensor **parts = wk__alloc((size_t)v->result_count * sizeof *parts);
+  if (!parts) return WK_OUT_OF_MEMORY;
+  bool complete = true;
+  for (int k = 0; k < v->result_count; k++) {
+    wk_int sizes[WK_MAX_DIMS];
+    memcpy(sizes, shape->sizes, shape->ndim * sizeof *sizes);
+    sizes[dim] = size_of(v, k);
+    parts[k] = v->grads[k] ? v->grads[k] : wk_new_zeros((wk_tensor *)model, sizes, shape->ndim, WK_DTYPE_NONE, NONE);
+    complete &= parts[k] != NULL;
+  }
+  wk_status status = complete ? wk__vjp_set(v, 0, wk_cat(parts, v->result_count, dim)) : wk_error_category();
+  wk__free(parts);
+  return status;
+}
+static int dim_of(const wk__vjp *v, int arg) {
+  int dim = 0;
+  (void)!wk__wrap_dim(v->args[arg].integer.bits, ARG(0)->ndim, &dim); /* was checked forward */
+  return dim;
+}
+static wk_int equal_part(const wk__vjp *v, int part) {
+  wk_int size = v->args[1].integer, rest = wk_int_sub(ARG(0)->sizes[dim_of(v, 2)], wk_int_mul(size, wk_int_of(part)));
+  return wk_int_min(size, rest);
+}
+static wk_int listed_part(const wk__vjp *v, int part) { return v->args[1].integers[part]; }
+wk_status wk__vjp_split(wk__vjp *v) { return join_parts(v, dim_of(v, 2), equal_part); }
+wk_status wk__vjp_split_sizes(wk__vjp *v) { return join_parts(v, dim_of(v, 2), listed_part); }
+
+/* Gradients of the slices, stacked. */
+wk_status wk__vjp_unbind(wk__vjp *v) {
+  const wk_tensor *shape = ARG(0), *model = NULL;
+  int dim = dim_of(v, 1), n = 0;
+  wk_int sizes[WK_MAX_DIMS];
+  for (int d = 0; d < shape->ndim; d++)
+    if (d != dim) sizes[n++] = shape->sizes[d];
+  for (int k = 0; k < v->result_count && !model; k++) model = v->grads[k];
+  wk_tensor **parts = wk__alloc((size_t)v->result_count * sizeof *parts);
+  if (!parts) return WK_OUT_OF_MEMORY;
+  bool complete = true;
+  for (int k = 0; k < v->result_count; k++) {
+    parts[k] = v->grads[k] ? v->grads[k] : wk_new_zeros((wk_tensor *)model, sizes, n, WK_DTYPE_NONE, NONE);
+    complete &= parts[k] != NULL;
+  }
+  wk_status status = complete ? wk__vjp_set(v, 0, wk_stack(parts, v->result_count, dim)) : wk_error_category();
+  wk__free(parts);
+  return status;
+}
+
+wk_status wk__compose_split(wk__call *c) {
   int dim;
   const wk_tensor *t = c->args[0].tensor;
+  int64_t size = wk__arg_int(c, 1);
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "split expects at least a 1-dimensional tensor");
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, dim_arg), t->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
   int64_t length = wk_int_guard_value(t->sizes[dim]);
   if (size < 0) return wk_fail(WK_RUNTIME_ERROR, "split expects split_size be non-negative, but got split_size=%lld", (long long)size);
   if (size == 0 && length != 0) return wk_fail(WK_RUNTIME_ERROR, "split_size can only be 0 if dimension size is 0, but got dimension size of %lld", (long long)length);
-  wk_value args[] = {c->args[0], wk__v_int(size), wk__v_int(dim)};
-  wk__call inner = {.op = c->op, .args = args, .results = c->results};
-  return list_of(&inner, size ? wk__max(1, wk__ceil_div(length, size)) : 1, split_part);
+  return list_of(c, size ? wk__max(1, wk__ceil_div(length, size)) : 1, split_part);
 }
-wk_status wk__compose_split(wk__call *c) { return split_by(c, wk__arg_int(c, 1), 2); }
 wk_status wk__compose_chunk(wk__call *c) {
   int dim;
   const wk_tensor *t = c->args[0].tensor;
@@ -396,7 +445,11 @@ wk_status wk__compose_chunk(wk__call *c) {
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "chunk expects at least a 1-dimensional tensor");
   if (chunks <= 0) return wk_fail(WK_RUNTIME_ERROR, "chunk expects `chunks` to be greater than 0, got: %lld", (long long)chunks);
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
-  return split_by(c, wk__ceil_div(wk_int_guard_value(t->sizes[dim]), chunks), 2);
+  int64_t size = wk__ceil_div(wk_int_guard_value(t->sizes[dim]), chunks);
+  if (size) return call1(WK__OP(split_Tensor), (wk_value[]){c->args[0], wk__v_int(size), wk__v_int(dim)}, c->results);
+  wk_int none[WK_MAX_DIMS] = {{0}};
+  if (chunks > WK_MAX_DIMS) return wk_fail(WK_NOT_IMPLEMENTED, "chunk of an empty dimension into more than %d parts", WK_MAX_DIMS);
+  return call1(WK__OP(split_sizes), (wk_value[]){c->args[0], wk__v_ints(none, (int)chunks), wk__v_int(dim)}, c->results);
 }
 
 static wk_status sized_part(const wk__call *c, int64_t i, wk_value *result) {

@@ -64,19 +64,29 @@ typedef struct array_struct {
 } array_struct;
 enum { ARRAY_NATIVE_ORDER = 0x200, ARRAY_WRITEABLE = 0x400 };
 
-/* Whether o is an instance of a class of NumPy, without importing it. */
+static PyObject *loaded_numpy(void) {  // -> new, NULL without an exception when NumPy is not loaded
+  PyObject *name = PyUnicode_InternFromString("numpy"), *numpy = name ? PyImport_GetModule(name) : NULL;
+  Py_XDECREF(name);
+  PyErr_Clear();
+  return numpy;
+}
+
+/* Whether o is an instance of a class of NumPy, without importing it. Most objects show by their type that they are
+ * not. */
 static bool is_numpy(PyObject *o, const char *class) {
   if (strncmp(Py_TYPE(o)->tp_name, "numpy.", 6) != 0 && !PyObject_CheckBuffer(o)) return false;
-  PyObject *name = PyUnicode_FromString("numpy"), *numpy = name ? PyImport_GetModule(name) : NULL;
-  PyObject *type = numpy ? PyObject_GetAttrString(numpy, class) : NULL;
+  PyObject *numpy = loaded_numpy(), *type = numpy ? PyObject_GetAttrString(numpy, class) : NULL;
   int result = type ? PyObject_IsInstance(o, type) : 0;
   Py_XDECREF(type);
   Py_XDECREF(numpy);
-  Py_XDECREF(name);
   PyErr_Clear();
   return result > 0;
 }
-bool wk__is_array(PyObject *o) { return is_numpy(o, "ndarray"); }
+bool wk__is_array(PyObject *o) {
+  PyTypeObject *type = Py_TYPE(o);
+  if (!PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && strcmp(type->tp_name, "numpy.ndarray") == 0) return true;
+  return is_numpy(o, "ndarray");
+}
 bool wk__is_array_scalar(PyObject *o) { return is_numpy(o, "generic"); }
 
 /* The array's description; valid while *out_capsule, owned by the caller, lives. */
@@ -421,7 +431,8 @@ static PyObject *array_over(PyObject *self) {  // -> new
   if (!formats[t->dtype])
     return PyErr_Format(PyExc_TypeError, "Got unsupported ScalarType %s", wk__dtype_legacy((wk_dtype)t->dtype));
   if (wk__check_readable(((wk__python_tensor *)self)->state, t, "the tensor has no data") < 0) return NULL;
-  PyObject *view = PyMemoryView_FromObject(self), *numpy = view ? PyImport_ImportModule("numpy") : NULL;
+  PyObject *view = PyMemoryView_FromObject(self), *numpy = view ? loaded_numpy() : NULL;
+  if (view && !numpy) numpy = PyImport_ImportModule("numpy");
   PyObject *array = numpy ? PyObject_CallMethod(numpy, "asarray", "O", view) : NULL;
   Py_XDECREF(numpy);
   Py_XDECREF(view);

@@ -283,8 +283,6 @@ PyObject *wk__from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n,
     return NULL;
   wk_tensor *t = wk__tensor_over_dlpack(state, given[0]);
   if (!t || (given[2] != Py_True && device.type == WK_CPU)) return t ? wk__wrap(state, t) : NULL;
-  wk_value args_of_copy[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {0}, {.tag = WK_VALUE_DEVICE, .device = device}};
-  PyObject *copy = wk__call_to_python(state, WK__OP(to_copy), args_of_copy, NULL);
-  wk__release(t);
-  return copy;
+  t = wk__copied(state, t, WK_DTYPE_NONE, device);
+  return t ? wk__wrap(state, t) : NULL;
 }

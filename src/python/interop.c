@@ -15,13 +15,28 @@ static PyObject *converted(wk__state *state, wk_tensor *t, wk_dtype dtype, wk_de
   return wk__call_to_python(state, WK__OP(to_copy), args, NULL);
 }
 
-/* An owned copy without history; takes the tensor, which may be NULL with an exception. */
-static wk_tensor *copied(wk__state *state, wk_tensor *steal_tensor, wk_dtype dtype, wk_device device) {
-  if (!steal_tensor) return NULL;
+/* The bytes can be copied as they are. */
+static bool is_plain_copy(const wk_tensor *t, wk_dtype dtype, wk_device device) {
+  bool same = (dtype == WK_DTYPE_NONE || t->dtype == dtype) && wk__device_equal(t->device, device);
+  return same && device.type == WK_CPU && t->storage && !(t->keys & WK__KEY_TRACE) && wk__is_contiguous(t);
+}
+
+static wk_tensor *plain_copy(wk__state *state, const wk_tensor *t) {
+  wk__spec spec;
+  wk__spec_contiguous(&spec, (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
+  wk_tensor *copy = wk__tensor_from_spec(&spec);
+  if (!copy) wk__raise(state);
+  if (copy && wk__numel(t)) memcpy(wk__data(copy), wk__data(t), (size_t)wk__numel(t) * wk__itemsize(t));
+  return copy;
+}
+
+wk_tensor *wk__copied(wk__state *state, wk_tensor *steal_tensor, wk_dtype dtype, wk_device device) {
+  WK__OWNED t = steal_tensor;
+  if (!t) return NULL;
+  if (is_plain_copy(t, dtype, device)) return plain_copy(state, t);
   bool before = wk_set_grad_enabled(false);
-  PyObject *copy = converted(state, steal_tensor, dtype, device);
+  PyObject *copy = converted(state, t, dtype, device);
   wk_set_grad_enabled(before);
-  wk__release(steal_tensor);
   wk_tensor *result = copy ? wk__retain(wk__tensor_of(copy)) : NULL;
   Py_XDECREF(copy);
   return result;
@@ -37,7 +52,7 @@ static int has_attribute(PyObject *o, const char *name) {
 static wk_tensor *from_array_interface(wk__state *state, PyObject *data, wk_dtype dtype) {
   PyObject *numpy = PyImport_ImportModule("numpy");
   PyObject *array = numpy ? PyObject_CallMethod(numpy, "asarray", "O", data) : NULL;
-  wk_tensor *t = array ? copied(state, wk__tensor_over_array(array, false), dtype, WK__CPU_DEVICE) : NULL;
+  wk_tensor *t = array ? wk__copied(state, wk__tensor_over_array(array, false), dtype, WK__CPU_DEVICE) : NULL;
   Py_XDECREF(array);
   Py_XDECREF(numpy);
   return t;
@@ -48,11 +63,11 @@ wk_tensor *wk__tensor_from_python(wk__state *state, PyObject *data, wk_dtype dty
     return wk__tensor_from_sequence(state, data, dtype);
   if (wk__is_tensor(state, data)) {
     wk_tensor *t = wk__tensor_of(data);
-    return copied(state, wk__retain(t), dtype, t->device);
+    return wk__copied(state, wk__retain(t), dtype, t->device);
   }
-  if (wk__is_array(data)) return copied(state, wk__tensor_over_array(data, false), dtype, WK__CPU_DEVICE);
+  if (wk__is_array(data)) return wk__copied(state, wk__tensor_over_array(data, false), dtype, WK__CPU_DEVICE);
   if (has_attribute(data, "__dlpack__"))
-    return copied(state, wk__tensor_over_dlpack(state, data), dtype, WK__CPU_DEVICE);
+    return wk__copied(state, wk__tensor_over_dlpack(state, data), dtype, WK__CPU_DEVICE);
   if (!PySequence_Check(data) && !wk__is_array_scalar(data) && has_attribute(data, "__array_interface__"))
     return from_array_interface(state, data, dtype);
   return wk__tensor_from_sequence(state, data, dtype);
@@ -65,7 +80,7 @@ static bool may_require_grad(wk_dtype dtype) { return wk_dtype_is_floating(dtype
 /* A new leaf as its creator wants it; takes the tensor, which may be NULL with an exception. */
 static PyObject *finish(wk__state *state, wk_tensor *steal_tensor, wk_device device, bool requires_grad) {  // -> new
   wk_tensor *t = steal_tensor;
-  if (t && device.type != t->device.type) t = copied(state, t, WK_DTYPE_NONE, device);
+  if (t && device.type != t->device.type) t = wk__copied(state, t, WK_DTYPE_NONE, device);
   if (!t || !requires_grad) return t ? wk__wrap(state, t) : NULL;
   if (!may_require_grad((wk_dtype)t->dtype))
     PyErr_SetString(PyExc_RuntimeError, "Only Tensors of floating point and complex dtype can require gradients");

@@ -30,6 +30,11 @@ int wk__add_generators(PyObject *module, wk__state *state);
 /* A heap type of the module, listed in it under `name`. */
 PyTypeObject *wk__add_type(PyObject *module, PyType_Spec *spec, PyTypeObject *base, const char *name);  // -> new
 
+/* ---- interop.c ---- */
+/* An owned copy without history; takes the tensor, which may be NULL with an exception. WK_DTYPE_NONE keeps the dtype.
+ */
+wk_tensor *wk__copied(wk__state *state, wk_tensor *steal_tensor, wk_dtype dtype, wk_device device);
+
 /* ---- sequences.c ---- */
 /* A tensor of the numbers in nested sequences, or of one number. dtype WK_DTYPE_NONE infers. NULL with an exception. */
 wk_tensor *wk__tensor_from_sequence(wk__state *state, PyObject *data, wk_dtype dtype);

@@ -2,7 +2,7 @@
  * the table (operators.c), those of autograd and of data exchange from their own files.
  * A tensor that has an object gives the same object again while it lives. Tests: tests/python/test_tensor.py. */
 
-#include "autograd/autograd.h"
+#include "python/autograd.h"
 #include "python/python.h"
 
 #include <structmember.h>
@@ -63,7 +63,7 @@ static void tensor_dealloc(PyObject *o) {
 static int tensor_traverse(PyObject *o, visitproc visit, void *arg) {
   Py_VISIT(Py_TYPE(o));
   Py_VISIT(((wk__python_tensor *)o)->dict);
-  return 0;
+  return wk__tensor_autograd_traverse(wk__tensor_of(o), visit, arg);
 }
 static int tensor_clear(PyObject *o) {
   Py_CLEAR(((wk__python_tensor *)o)->dict);

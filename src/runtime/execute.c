@@ -52,6 +52,8 @@ typedef struct worker {
   int64_t m, n, m0, n0; /* the block: extent and origin on the inner axes */
   int64_t width;        /* rows or columns side by side */
   int64_t element;      /* linear reduction index of the block's first element, for lanes */
+  int64_t along;        /* elements of a row (rows of a column) that values per row are expanded to; 0: not yet */
+  bool hold_row_stores; /* values per row are computed, but not stored */
 } worker;
 
 /* ================================================= steps ========================================================= */
@@ -83,11 +85,6 @@ static inline char *destination(worker *w, const step *s) {
     if (is_dense(k, w->m, w->n) && same_in_memory(access_dtype(w, s->store))) return address(w, s->store, w->m0, w->n0);
   }
   if (s->slot != NO_SLOT) return slot_address(w, s->slot);
-  const value_info *v = &r->program->values[s->value];
-  if (v->class == VALUE_KEPT) {
-    int64_t row_offset = r->g.n_size <= r->g.n_block ? 0 : w->n0;
-    return w->kept[v->place] + row_offset * wk__lane_size((wk__lane_type)v->lane);
-  }
   return w->at[s->value];
 }
 
@@ -95,11 +92,11 @@ static void step_load(worker *w, const step *s, int64_t m, int64_t n, int64_t m0
   const walker *k = &w->r->g.walkers[s->extra];
   wk_dtype dtype = access_dtype(w, s->extra);
   char *source = address(w, s->extra, m0, n0);
-  if (same_in_memory(dtype) && is_dense(k, m, n)) {
+  if (s->in_block && !s->copies && same_in_memory(dtype) && is_dense(k, m, n)) {
     w->at[s->value] = source;
     return;
   }
-  char *out = s->slot == NO_SLOT && s->store == NO_STORE ? w->at[s->value] : destination(w, s);
+  char *out = destination(w, s);
   w->r->primitives->load[dtype](out, source, m, n, k->stride_m, k->stride_n);
   w->at[s->value] = out;
 }
@@ -113,15 +110,17 @@ static void step_store(worker *w, const step *s, int64_t m, int64_t n, int64_t m
 }
 
 /* Element offsets from the access's base for each element of the block. */
-static void indirect_offsets(worker *w, int access, int64_t m, int64_t n, int64_t m0, int64_t n0) {
-  const walker *k = &w->r->g.walkers[access];
-  const wk__access *a = &w->r->program->nest->accesses[access];
-  int64_t origin = w->position[access] + m0 * k->stride_m + n0 * k->stride_n, *offsets = w->offsets;
+static void indirect_offsets(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
+  const walker *k = &w->r->g.walkers[s->extra];
+  const wk__access *a = &w->r->program->nest->accesses[s->extra];
+  const uint16_t *expansion = w->r->program->expansion;
+  int64_t origin = w->position[s->extra] + m0 * k->stride_m + n0 * k->stride_n, *offsets = w->offsets;
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) offsets[i * n + j] = origin + i * k->stride_m + j * k->stride_n;
   for (int d = 0; d < a->ndim; d++) {
     if (!a->indirect[d]) continue;
-    const int64_t *index = (const int64_t *)w->at[a->indirect[d]];
+    uint16_t value = s->in_block && expansion[a->indirect[d]] ? expansion[a->indirect[d]] : a->indirect[d];
+    const int64_t *index = (const int64_t *)w->at[value];
     for (int64_t i = 0; i < m * n; i++) offsets[i] += index[i] * k->indirect[d];
   }
 }
@@ -138,10 +137,8 @@ static bool adjacent_rows(const worker *w, const walker *k, int64_t m, int64_t n
 static void step_gather(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
   const walker *k = &w->r->g.walkers[s->extra];
   wk_dtype dtype = access_dtype(w, s->extra);
-  char *out = s->slot == NO_SLOT && s->store == NO_STORE && w->r->program->values[s->value].class != VALUE_KEPT
-                  ? w->at[s->value]
-                  : destination(w, s);
-  indirect_offsets(w, s->extra, m, n, m0, n0);
+  char *out = destination(w, s);
+  indirect_offsets(w, s, m, n, m0, n0);
   if (adjacent_rows(w, k, m, n)) {
     int64_t row = n * wk__lane_size((wk__lane_type)s->out_lane);
     for (int64_t i = 0; i < m; i++)
@@ -155,7 +152,7 @@ static void step_gather(worker *w, const step *s, int64_t m, int64_t n, int64_t 
 static void step_scatter(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
   const walker *k = &w->r->g.walkers[s->extra];
   wk_dtype dtype = access_dtype(w, s->extra);
-  indirect_offsets(w, s->extra, m, n, m0, n0);
+  indirect_offsets(w, s, m, n, m0, n0);
   wk__scatter_fn *scatter =
       s->kind == STEP_SCATTER_ADD ? w->r->primitives->scatter_add[dtype] : w->r->primitives->scatter[dtype];
   scatter(k->base, w->at[s->in[0]], w->offsets, m * n);
@@ -331,8 +328,21 @@ static void clear_lanes(worker *w, int phase) {
   }
 }
 
+/* Expands the values per row of phases [first, last] to blocks. */
+static void expand(worker *w, int first, int last, int64_t along) {
+  bool columns = w->r->g.mode == LOOP_COLUMNS;
+  for (int p = first; p <= last; p++) {
+    const step_list *list = &w->r->program->phases[p].expand;
+    for (int64_t k = 0; k < list->count; k++)
+      run_step(w, &list->steps[k], columns ? along : w->width, columns ? w->width : along, 0, 0);
+  }
+  w->along = along;
+}
+
 /* One block of the reduction dims: `length` elements from `begin`, inside one run of the inner dim. */
-static void reduction_block(worker *w, const step_list *list, int64_t begin, int64_t inner, int64_t length) {
+static void reduction_block(worker *w, int phase_number, int64_t begin, int64_t inner, int64_t length) {
+  const wk__program *p = w->r->program;
+  const phase *ph = &p->phases[phase_number];
   w->element = begin;
   if (w->r->g.mode == LOOP_COLUMNS) {
     w->m0 = inner;
@@ -340,16 +350,17 @@ static void reduction_block(worker *w, const step_list *list, int64_t begin, int
   } else {
     w->n0 = inner;
     w->n = length;
+    if (w->width > 1 && length != w->along) expand(w, 0, phase_number, length); /* rows lie `length` apart */
+    for (int k = 0; w->r->keeping && k < p->kept_count; k++)
+      w->at[p->kept[k]] = w->kept[k] + inner * wk__lane_size((wk__lane_type)p->values[p->kept[k]].lane);
   }
-  run_block(w, list);
+  run_block(w, w->r->keeping ? &ph->keep : &ph->again);
 }
 
 /* One chunk: clears the lanes, takes its elements in order, folds to `partial`. Positions are the unit's. */
 static void run_chunk(worker *w, int phase_number, int64_t begin, int64_t end) {
   const run *r = w->r;
   const geometry *g = &r->g;
-  const phase *ph = &r->program->phases[phase_number];
-  const step_list *list = r->keeping ? &ph->keep : &ph->again;
   bool columns = g->mode == LOOP_COLUMNS;
   int64_t inner_size = columns ? g->m_size : g->n_size, block = columns ? g->m_block : g->n_block;
   int64_t saved[MAX_WALKERS];
@@ -362,7 +373,7 @@ static void run_chunk(worker *w, int phase_number, int64_t begin, int64_t end) {
       memcpy(w->position, saved, (size_t)g->walker_count * sizeof *saved);
       set_position(w, e / inner_size, g->outer_p, g->outer_r);
     }
-    reduction_block(w, list, e, inner, length);
+    reduction_block(w, phase_number, e, inner, length);
     e += length;
   }
   if (g->outer_r) memcpy(w->position, saved, (size_t)g->walker_count * sizeof *saved);
@@ -424,18 +435,21 @@ static void finish_reductions(worker *w, int phase) {
   }
 }
 
+/* A step on one value a row: rows lie along m, columns along n. */
+static void run_row_step(worker *w, const step *s) {
+  bool columns = w->r->g.mode == LOOP_COLUMNS;
+  run_step(w, s, columns ? 1 : w->width, columns ? w->width : 1, columns ? 0 : w->m0, columns ? w->n0 : 0);
+}
+
 /* Row values that become computable in this phase, and their expansions to blocks. */
 static void run_row_steps(worker *w, int phase_number) {
   const geometry *g = &w->r->g;
   const phase *ph = &w->r->program->phases[phase_number];
   bool columns = g->mode == LOOP_COLUMNS;
-  for (int64_t k = 0; k < ph->rows.count; k++) {
-    const step *s = &ph->rows.steps[k];
-    run_step(w, s, columns ? 1 : w->width, columns ? w->width : 1, columns ? 0 : w->m0, columns ? w->n0 : 0);
-  }
+  for (int64_t k = 0; k < ph->rows.count; k++)
+    if (!w->hold_row_stores || !is_store_step(&ph->rows.steps[k])) run_row_step(w, &ph->rows.steps[k]);
   int64_t along = wk__min(columns ? g->m_block : g->n_block, wk__max(w->r->g.reduce_length, 1));
-  for (int64_t k = 0; k < ph->expand.count; k++)
-    run_step(w, &ph->expand.steps[k], columns ? along : w->width, columns ? w->width : along, 0, 0);
+  expand(w, along == w->along ? phase_number : 0, phase_number, along);
 }
 
 static void start_unit(worker *w, int64_t unit) {
@@ -445,6 +459,7 @@ static void start_unit(worker *w, int64_t unit) {
   int64_t blocks = columns ? r->n_blocks : r->m_blocks;
   int64_t b = unit % blocks;
   start_position(w, unit / blocks);
+  w->along = 0;
   if (columns) {
     w->n0 = b * g->n_block;
     w->width = w->n = wk__min(g->n_block, g->n_size - w->n0);
@@ -462,6 +477,7 @@ static void reduction_unit(worker *w, int64_t unit) {
     if (p) finish_reductions(w, p - 1);
     run_row_steps(w, p);
     start_reductions(w, p);
+    if (r->program->phases[p].again.count == 0) continue;
     for (int64_t begin = 0; begin < length; begin += WK__REDUCE_CHUNK) {
       run_chunk(w, p, begin, wk__min(begin + WK__REDUCE_CHUNK, length));
       push_partials(w, p);
@@ -550,6 +566,7 @@ static void fill_uniform(worker *w) {
 
 static bool start_worker(worker *w, run *r) {
   w->r = r;
+  w->hold_row_stores = false;
   scratch s = {take_scratch(memory_bound(r)), 0};
   if (!s.memory) {
     atomic_store(&r->status, WK_OUT_OF_MEMORY);
@@ -585,7 +602,7 @@ static void run_units(void *context, int64_t begin, int64_t end) {
 /* ============================================ few, long rows ===================================================== */
 
 /* Phases of one unit whose chunks are shared among threads. Every thread computes the row values for itself from the
- * folded results of earlier phases, which stand in `results`. */
+ * folded results of earlier phases, which stand in `results`; they are stored once, at the end. */
 typedef struct split {
   run *r;
   int64_t unit;
@@ -600,6 +617,7 @@ static char *partial_of(const split *s, int k, int64_t chunk) {
 }
 
 static void restore_results(worker *w, const split *s) {
+  w->hold_row_stores = true;
   for (int p = 0; p <= s->phase; p++) {
     for (int k = 0; p && k < w->r->program->reduction_count; k++)
       if (phase_of(reduction_instr(w, k)) == p - 1)
@@ -639,26 +657,47 @@ static bool fold_split(split *s) {
   return true;
 }
 
+static bool store_rows(split *s) {
+  worker w;
+  s->phase = s->r->program->phase_count - 1;
+  if (!start_worker(&w, s->r)) return false;
+  start_unit(&w, s->unit);
+  restore_results(&w, s);
+  for (int p = 0; p <= s->phase; p++) {
+    const step_list *rows = &s->r->program->phases[p].rows;
+    for (int64_t k = 0; k < rows->count; k++)
+      if (is_store_step(&rows->steps[k])) run_row_step(&w, &rows->steps[k]);
+  }
+  end_worker(s->r);
+  return true;
+}
+
+static bool run_split_phase(split *s) {
+  if (s->r->program->phases[s->phase].again.count == 0) return true;
+  wk__parallel_for(s->chunks, 4, split_chunks, s);
+  return fold_split(s);
+}
+
 static wk_status run_split(run *r) {
-  int reductions = wk__max(r->program->reduction_count, 1) > 0 ? r->program->reduction_count : 0;
+  int reductions = r->program->reduction_count;
   split s = {.r = r,
              .chunks = wk__ceil_div(r->g.reduce_length, WK__REDUCE_CHUNK),
              .width = r->g.mode == LOOP_COLUMNS ? r->g.n_block : r->g.m_block};
   s.partials = wk__alloc((size_t)(reductions * (s.chunks + 1) * s.width * 8));
   if (!s.partials) return WK_OUT_OF_MEMORY;
   s.results = s.partials + reductions * s.chunks * s.width * 8;
-  for (s.unit = 0; s.unit < r->units; s.unit++)
-    for (s.phase = 0; s.phase < r->program->phase_count; s.phase++) {
-      wk__parallel_for(s.chunks, 4, split_chunks, &s);
-      if (!fold_split(&s)) break;
-    }
+  bool ok = true; /* otherwise memory ran out, which the run has noted */
+  for (s.unit = 0; ok && s.unit < r->units; s.unit++) {
+    for (s.phase = 0; ok && s.phase < r->program->phase_count; s.phase++) ok = run_split_phase(&s);
+    ok = ok && store_rows(&s);
+  }
   wk__free(s.partials);
   return WK_OK;
 }
 
 /* ================================================== running ====================================================== */
 
-/* Bytes [low, high) that an access can touch; indirect ones may touch all. */
+/* Bytes [low, high) that an access without indirect coordinates can touch. */
 static void access_range(const run *r, int access, char **low, char **high) {
   const walker *k = &r->g.walkers[access];
   int64_t from = k->start, to = k->start, reach[WK__NEST_MAX_DIMS + 2];
@@ -681,7 +720,7 @@ static bool may_overlap(const run *r, int a, int b) {
 static void find_blocked_stores(run *r) {
   if (!r->program->has_conflicts) return;
   for (int p = 0; p < r->program->phase_count; p++) {
-    const step_list *list = &r->program->phases[p].keep;
+    const step_list *list = r->keeping ? &r->program->phases[p].keep : &r->program->phases[p].again;
     for (int64_t k = 0; k < list->count; k++) {
       const step *s = &list->steps[k];
       for (uint64_t left = s->conflicts; left; left &= left - 1)

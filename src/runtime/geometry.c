@@ -184,8 +184,9 @@ static int merge(loops *l, int begin, int count) {
   return kept;
 }
 
-static void arrange(const wk__nest *nest, loops *l) {
-  sort_pointwise(nest, l);
+/* Additions to the same element happen in the order of the loop, so that a nest with store_add keeps it. */
+static void arrange(const wk__program *program, loops *l) {
+  if (!program->has_store_add) sort_pointwise(program->nest, l);
   int p = merge(l, 0, l->p), r = merge(l, l->p, l->r);
   for (int d = 0; d < r; d++) move_dim(l, p + d, l->p + d);
   l->p = p;
@@ -231,14 +232,16 @@ static int pointwise_partner(const wk__nest *nest, const loops *l, int n) {
   return best;
 }
 
-static void block_pointwise(const wk__nest *nest, const loops *l, geometry *g) {
-  int n = l->p - 1, m = pointwise_partner(nest, l, n);
+static void block_pointwise(const wk__program *program, const loops *l, geometry *g) {
+  bool in_order = program->has_store_add;
+  int n = l->p - 1, m = in_order ? n - 1 : pointwise_partner(program->nest, l, n);
   take_axis(l, g, n, true);
   take_axis(l, g, m, false);
   take_outer(l, g, m, n);
-  bool transposed = m >= 0 && count_unit_strides(nest, l, m) > 0 && g->n_size > 1;
+  bool transposed = !in_order && m >= 0 && count_unit_strides(program->nest, l, m) > 0 && g->n_size > 1;
   g->n_block = transposed ? wk__min(g->n_size, TRANSPOSE_TILE) : wk__min(g->n_size, WK__BLOCK);
   g->m_block = wk__max(1, wk__min(g->m_size, transposed ? TRANSPOSE_TILE : WK__BLOCK / wk__max(g->n_block, 1)));
+  if (in_order && g->n_block < g->n_size) g->m_block = 1;
 }
 
 static void block_rows(const wk__program *program, const loops *l, geometry *g) {
@@ -247,7 +250,7 @@ static void block_rows(const wk__program *program, const loops *l, geometry *g) 
   take_axis(l, g, m, false);
   take_outer(l, g, m, n);
   bool whole_row = l->r <= 1 && g->n_size <= WK__BLOCK;
-  if (program->has_scan && g->n_size > SCAN_PIECE) {
+  if (program->has_scan && !program->has_store_add && g->n_size > SCAN_PIECE) {
     g->m_block = wk__min(g->m_size, SCAN_ROWS);
     g->n_block = SCAN_PIECE;
   } else {
@@ -293,16 +296,16 @@ wk_status bind_geometry(const wk__program *program, const wk__launch *launch, ge
   }
   WK_TRY(bind_loops(program, launch, g, walkers, &l));
   g->walker_count = l.walkers;
-  if (l.p > 1 || l.r > 0) arrange(nest, &l);
+  if (l.p > 1 || l.r > 0) arrange(program, &l);
   g->reduce_length = 1;
   for (int d = l.p; d < l.p + l.r; d++) g->reduce_length *= l.size[d];
   if (nest->reduction_dims == 0) {
     g->mode = LOOP_POINTWISE;
-    block_pointwise(nest, &l, g);
+    block_pointwise(program, &l, g);
     return WK_OK;
   }
   int column = l.p - 1;
-  bool by_columns = l.r > 0 && l.p > 0 &&
+  bool by_columns = l.r > 0 && l.p > 0 && !program->has_store_add &&
                     count_unit_strides(nest, &l, column) > count_unit_strides(nest, &l, l.p + l.r - 1);
   g->mode = by_columns ? LOOP_COLUMNS : LOOP_ROWS;
   if (by_columns)

@@ -8,7 +8,6 @@ typedef struct builder {
   wk__program *program;
   const wk__nest *nest;
   bool has_rows;             /* the nest has reduction dims, so values are per row or per element */
-  uint16_t *expansion;       /* (instructions) place of the expanded value, or 0 */
   bool *needed;              /* scratch for one phase */
 } builder;
 
@@ -62,6 +61,7 @@ static void classify(builder *b) {
     } else if (!per_block(b, i)) {
       *info = (value_info){VALUE_ROW, info->lane, (uint16_t)p->row_count++};
     } else if (b->has_rows && crosses_phases(b, v)) {
+      p->kept[p->kept_count] = (wk__var)v;
       *info = (value_info){VALUE_KEPT, info->lane, (uint16_t)p->kept_count++};
     } else {
       info->class = VALUE_ELEMENT;
@@ -118,11 +118,12 @@ static step step_for(const builder *b, int v) {
 
 /* An element step reads row values through their expansions; so do the indirect coordinates of its access. */
 static uint16_t block_operand(const builder *b, uint16_t v) {
-  return v && b->expansion[v] ? b->expansion[v] : v;
+  return b->program->expansion[v] ? b->program->expansion[v] : v;
 }
 
 static step element_step(const builder *b, int v) {
   step s = step_for(b, v);
+  s.in_block = true;
   for (int k = 0; k < 3; k++) s.in[k] = block_operand(b, s.in[k]);
   return s;
 }
@@ -131,9 +132,9 @@ static step element_step(const builder *b, int v) {
 
 static wk_status add_expansion(builder *b, int v) {
   wk__program *p = b->program;
-  if (b->expansion[v] || p->values[v].class != VALUE_ROW) return WK_OK;
+  if (b->program->expansion[v] || p->values[v].class != VALUE_ROW) return WK_OK;
   int place = p->value_count++;
-  b->expansion[v] = (uint16_t)place;
+  b->program->expansion[v] = (uint16_t)place;
   p->values[place] = (value_info){VALUE_UNIFORM, p->values[v].lane, (uint16_t)p->uniform_count++};
   step s = {.kind = STEP_EXPAND, .lane = p->values[v].lane, .out_lane = p->values[v].lane, .value = (uint16_t)place,
             .in = {(uint16_t)v}, .slot = NO_SLOT, .store = NO_STORE};
@@ -249,10 +250,7 @@ static int64_t last_read(const wk__nest *nest, const step_list *list, int64_t fr
   return from;
 }
 
-static bool has_result(const step *s) {
-  return s->kind != STEP_STORE && s->kind != STEP_SCATTER && s->kind != STEP_SCATTER_ADD && s->kind != STEP_REDUCE &&
-         s->kind != STEP_ARG;
-}
+static bool has_result(const step *s) { return !is_store_step(s) && s->kind != STEP_REDUCE && s->kind != STEP_ARG; }
 
 /* Linear scan. A step may write over an operand that dies with it when their lanes have the same size; gathers and
  * scans read operands while they write, so they may not. */
@@ -296,7 +294,18 @@ static void find_direct_stores(const builder *b, step_list *list) {
   }
 }
 
+/* A load of adjacent elements is not copied: its value is the memory itself. When it is stored behind another store, that
+ * one may have written the memory by then. */
+static void find_copied_loads(step_list *list) {
+  int64_t first_store = 0;
+  while (first_store < list->count && !is_store_step(&list->steps[first_store])) first_store++;
+  for (int64_t j = 0; j < first_store; j++)
+    for (int64_t k = first_store + 1; k < list->count && list->steps[j].kind == STEP_LOAD; k++)
+      list->steps[j].copies |= list->steps[k].in[0] == list->steps[j].value;
+}
+
 static wk_status finish_list(builder *b, step_list *list, bool keeping) {
+  find_copied_loads(list);
   find_direct_stores(b, list);
   return assign_slots(b, list, keeping);
 }
@@ -344,10 +353,11 @@ static wk_status build(wk__program *p) {
   p->values = wk__alloc_zeroed(2 * n * sizeof *p->values); /* every value may need an expansion */
   p->reductions = wk__alloc_zeroed(n * sizeof *p->reductions);
   p->expressions = wk__alloc_zeroed(n * sizeof *p->expressions);
-  b.expansion = wk__alloc_zeroed(n * sizeof *b.expansion);
+  p->expansion = wk__alloc_zeroed(n * sizeof *p->expansion);
+  p->kept = wk__alloc_zeroed(n * sizeof *p->kept);
   b.needed = wk__alloc_zeroed(n * sizeof *b.needed);
   wk_status status = WK_OUT_OF_MEMORY;
-  if (p->values && p->reductions && p->expressions && b.expansion && b.needed) {
+  if (p->values && p->reductions && p->expressions && p->expansion && p->kept && b.needed) {
     count_instrs(p);
     p->value_count = (int)n;
     p->phases = wk__alloc_zeroed((size_t)p->phase_count * sizeof *p->phases);
@@ -356,7 +366,6 @@ static wk_status build(wk__program *p) {
   }
   if (status == WK_OK && nest->access_count + p->expression_count > MAX_WALKERS)
     status = wk_fail(WK_RUNTIME_ERROR, "a kernel body has too many accesses");
-  wk__free(b.expansion);
   wk__free(b.needed);
   return status;
 }
@@ -381,6 +390,8 @@ void wk__program_release(wk__program *p) {
   wk__free(p->phases);
   wk__free(p->uniform.steps);
   wk__free(p->values);
+  wk__free(p->expansion);
+  wk__free(p->kept);
   wk__free(p->reductions);
   wk__free(p->expressions);
   wk__free(p);

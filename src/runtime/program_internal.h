@@ -32,10 +32,16 @@ typedef struct step {
   uint16_t value;    /* result: place in the value table */
   uint16_t in[3];    /* operands: places in the value table */
   uint16_t extra;    /* LOAD, STORE, ...: access; INDEX, CHECK_INDEX: expression; REDUCE, ARG, SCAN: its state */
+  bool in_block;     /* over a block; otherwise once a row */
+  bool copies;       /* LOAD: the value may not stay in the memory that it came from, see find_copied_loads */
   int16_t slot;      /* temporary block for the result; NO_SLOT where the value has a place of its own */
   int16_t store;     /* access that this result is stored to and may be computed into; NO_STORE */
   uint64_t conflicts; /* accesses whose values are read after this step: may not overlap `store` */
 } step;
+
+static inline bool is_store_step(const step *s) {
+  return s->kind == STEP_STORE || s->kind == STEP_SCATTER || s->kind == STEP_SCATTER_ADD;
+}
 
 typedef struct step_list {
   step *steps;
@@ -68,6 +74,8 @@ struct wk__program {
   const wk__nest *nest;
   value_info *values; /* instructions first, then expansions */
   int value_count, uniform_count, row_count, kept_count, slot_count;
+  uint16_t *expansion; /* (instructions) place of a row value's expansion to blocks, or 0 */
+  wk__var *kept;       /* (kept_count) instructions whose values are kept */
   step_list uniform; /* maps of uniform values, run once a thread */
   phase *phases;
   int phase_count;

@@ -9,10 +9,8 @@ import pytest
 import wick
 from wick import nn, safetensors
 
-DTYPES = [
-    "bool", "uint8", "int8", "int16", "int32", "int64", "float8_e4m3fn", "float8_e5m2", "float16", "bfloat16", "float32",
-    "float64", "complex64",
-]  # fmt: skip
+WORDS = "bool uint8 int8 int16 int32 int64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32 float64 complex64"
+DTYPES = WORDS.split()
 
 
 def file_bytes(header, data=b""):
@@ -23,8 +21,8 @@ def file_bytes(header, data=b""):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_round_trip(tmp_path, dtype):
     tensors = {
-        "matrix": wick.tensor([[0, 1, 1], [1, 0, 1]]).to(getattr(wick._C, dtype)),
-        "number": wick.tensor(1).to(getattr(wick._C, dtype)),
+        "matrix": wick.tensor([[0, 1, 1], [1, 0, 1]], dtype=getattr(wick._C, dtype)),
+        "number": wick.tensor(1, dtype=getattr(wick._C, dtype)),
         "empty": wick.empty(0, 3, dtype=getattr(wick._C, dtype)),
     }
     path = tmp_path / "file.safetensors"

@@ -1,0 +1,538 @@
+"""Gradients through Python: backward and grad, hooks, in-place writes, grad modes, gradcheck."""
+
+import gc
+import threading
+import warnings
+import weakref
+
+import pytest
+import wick
+from wick.autograd import grad, gradcheck, gradgradcheck
+
+
+def leaf(*values):
+    return wick.tensor(values, dtype=wick.float64).requires_grad_()
+
+
+def close(tensor, expected):
+    got = tensor.detach().reshape(-1).tolist()
+    expected = expected if isinstance(expected, list) else [expected]
+    assert got == pytest.approx(expected, abs=1e-12), (got, expected)
+    return True
+
+
+# ---- backward and grad ----
+
+
+def test_long_chain():
+    x = leaf(2.0)
+    y = x
+    for _ in range(100_000):
+        y = y + 1
+    y.backward()
+    close(x.grad, 1.0)
+
+
+def test_backward_adds_to_grad():
+    x = leaf(1.0, 2.0)
+    (x * x).sum().backward()
+    (x * x).sum().backward()
+    close(x.grad, [4.0, 8.0])
+    x.grad = None
+    assert x.grad is None
+    (x * x).backward(wick.tensor([1.0, 10.0], dtype=wick.float64))
+    close(x.grad, [2.0, 40.0])
+
+
+def test_several_outputs_and_inputs():
+    x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
+    dx, dw = grad([(x * w).sum(), (x * x).sum()], [x, w])
+    assert close(dx, [5.0, 8.0]) and close(dw, [1.0, 2.0])
+    assert x.grad is None and w.grad is None
+    by_name = grad((x * w).sum(), {"x": x, "w": w})
+    assert list(by_name) == ["x", "w"] and close(by_name["w"], [1.0, 2.0])
+    wick.autograd.backward([(x * w).sum(), x * x], [None, wick.ones(2, dtype=wick.float64)], inputs=[x])
+    assert close(x.grad, [5.0, 8.0]) and w.grad is None
+
+
+def test_unused_inputs():
+    x, w = leaf(1.0), leaf(2.0)
+    with pytest.raises(RuntimeError, match="The differentiated Tensor at index 1 appears to not have been used"):
+        grad((x * 2).sum(), [x, w])
+    dx, dw = grad((x * 2).sum(), [x, w], allow_unused=True)
+    assert close(dx, 2.0) and dw is None
+    dx, dw = grad((x * 2).sum(), [x, w], materialize_grads=True)
+    assert close(dw, 0.0)
+    with pytest.raises(ValueError, match="Expected allow_unused to be True or not passed"):
+        grad((x * 2).sum(), [x, w], materialize_grads=True, allow_unused=False)
+
+
+def test_retain_graph():
+    x = leaf(3.0)
+    y = (x * x).sum()
+    y.backward(retain_graph=True)
+    y.backward()
+    close(x.grad, 12.0)
+    with pytest.raises(RuntimeError, match="Trying to backward through the graph a second time"):
+        y.backward()
+    z = (x + 1).sum()  # saves nothing, so nothing is gone
+    z.backward()
+    z.backward()
+
+
+def test_higher_derivatives():
+    x = leaf(2.0, 3.0)
+    (first,) = grad((x**4).sum(), x, create_graph=True)
+    (second,) = grad(first.sum(), x, create_graph=True)
+    (third,) = grad(second.sum(), x)
+    assert close(first, [32.0, 108.0]) and close(second, [48.0, 108.0]) and close(third, [48.0, 72.0])
+    (x * x * x).sum().backward(create_graph=True)
+    assert x.grad.requires_grad
+    (again,) = grad(x.grad.sum(), x)
+    close(again, [12.0, 18.0])
+    x.grad = None
+
+
+def test_gradient_of_an_intermediate_whose_graph_is_gone():
+    x = leaf(1.0)
+    h = x.exp()
+    h.sum().backward()
+    (dh,) = grad((h * h).sum(), h)
+    close(dh, 2 * h.item())
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "text"),
+    [
+        (lambda x: wick.ones(1).backward(), RuntimeError, "element 0 of tensors does not require grad and does not have"),
+        (lambda x: (x * 2).backward(), RuntimeError, "grad can be implicitly created only for scalar outputs"),
+        (
+            lambda x: (x * 2).backward(wick.ones(2)),
+            RuntimeError,
+            r"Mismatch in shape: grad_output\[0\] has a shape of torch.Size\(\[2\]\) and output\[0\] has a shape of "
+            r"torch.Size\(\[3\]\)\.",
+        ),
+        (lambda x: grad((x * 2).sum(), wick.ones(3)), RuntimeError, "One of the differentiated Tensors does not require grad"),
+        (lambda x: grad(x.sum(), []), RuntimeError, r"`inputs` argument to `grad\(\)` cannot be empty."),
+        (lambda x: x.sum().backward(inputs=[]), RuntimeError, r"`inputs` argument to `backward\(\)` cannot be empty."),
+        (lambda x: x.sum().backward(inputs=[3]), RuntimeError, "all inputs have to be Tensors or GradientEdges, but got int"),
+        (lambda x: x.add_(1), RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation."),
+        (lambda x: x[0].add_(1), RuntimeError, "a view of a leaf Variable that requires grad is being used in an in-place"),
+        (lambda x: (x * 2).requires_grad_(False), RuntimeError, "you can only change requires_grad flags of leaf variables"),
+        (lambda x: x.requires_grad_(3), TypeError, "argument 'requires_grad' .position 1. must be bool, not int"),
+        (lambda x: setattr(x, "requires_grad", 3), RuntimeError, "requires_grad must be a bool"),
+        (lambda x: setattr(x, "grad", 1), TypeError, "assigned grad expected to be a Tensor or None but got grad of type int"),
+        (lambda x: setattr(x, "grad", wick.ones(2, dtype=x.dtype)), RuntimeError, r"a gradient of size '\[2\]' to a tensor of size '\[3\]'"),
+        (lambda x: setattr(x, "grad", wick.ones(3)), RuntimeError, "with dtype 'float' to a tensor with grad_dtype 'Double'"),
+        (lambda x: setattr(x, "grad", x), RuntimeError, "can't assign Variable as its own grad"),
+        (lambda x: setattr(x, "data", 1), TypeError, "Variable data has to be a tensor, but got int"),
+        (lambda x: (x * 2)[0].detach_(), RuntimeError, "Can't detach views in-place. Use detach"),
+        (lambda x: wick.ones(2).register_hook(print), RuntimeError, "cannot register a hook on a tensor that doesn't"),
+        (lambda x: wick.ones(2).retain_grad(), RuntimeError, "can't retain_grad on Tensor that has requires_grad=False"),
+        (lambda x: (x * 2).register_post_accumulate_grad_hook(print), RuntimeError, "cannot be registered on non-leaf"),
+        (lambda x: wick.ones(2, dtype=wick.int64).requires_grad_(), RuntimeError, "only Tensors of floating point"),
+    ],
+)
+def test_errors(call, kind, text):
+    with pytest.raises(kind, match=text):
+        call(leaf(1.0, 2.0, 3.0))
+
+
+# ---- attributes ----
+
+
+def test_nodes():
+    x, w = leaf(1.0), leaf(2.0)
+    y = x * w
+    node = y.grad_fn
+    assert node is y.grad_fn and repr(node).startswith("<MulBackward0 object at 0x") and node.name() == "MulBackward0"
+    assert type(node).__name__ == "MulBackward0" and isinstance(node, wick.autograd.graph.Node)
+    (of_x, of_w) = (n for n, index in node.next_functions if index == 0)
+    assert of_x.name() == "AccumulateGrad" and of_x.variable is x and of_w.variable is w
+    assert of_x.next_functions == () and not hasattr(node, "variable")
+    assert (y * y).grad_fn._sequence_nr() > node._sequence_nr()
+    node.metadata["key"] = 1
+    assert y.grad_fn.metadata == {"key": 1}
+    assert x.is_leaf and not y.is_leaf and y.output_nr == 0 and x.grad_fn is None
+    again = weakref.ref(node)
+    del node
+    assert again() is None and y.grad_fn.metadata == {}
+
+
+def test_grad_of_intermediates():
+    x = leaf(3.0)
+    y = x * 2
+    with pytest.warns(UserWarning, match="The .grad attribute of a Tensor that is not a leaf"):
+        assert y.grad is None
+    y.retain_grad()
+    assert y.retains_grad and not x.retains_grad
+    (y * y).sum().backward()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        close(y.grad, 12.0)
+    del x.grad
+    assert x.grad is None
+
+
+def test_data():
+    x = leaf(1.0, 2.0)
+    data = x.data
+    assert not data.requires_grad and data.is_leaf and data._version == 0
+    y = (x * x).sum()
+    data[0] = 5.0  # seen by x and not counted
+    assert x._version == 0 and close(x, [5.0, 2.0])
+    y.backward()
+    close(x.grad, [10.0, 4.0])
+    x.data = wick.zeros(3, dtype=wick.float32)
+    assert x.shape == (3,) and x.dtype is wick.float32 and x.requires_grad
+    with pytest.raises(RuntimeError, match="data set to a tensor that requires gradients must be floating point"):
+        x.data = wick.zeros(3, dtype=wick.int64)
+
+
+def test_detach():
+    x = leaf(1.0)
+    y = x * 2
+    d = y.detach()
+    assert not d.requires_grad and d.is_leaf and y.requires_grad
+    assert y.detach_() is y and y.is_leaf and not y.requires_grad and y.grad_fn is None
+
+
+# ---- in-place writes and views ----
+
+
+def test_versions():
+    x = leaf(1.0, 2.0)
+    y = x + 1
+    z = (y * y).sum()
+    assert y._version == 0
+    y.add_(1)
+    assert y._version == 1
+    text = (
+        r"has been modified by an inplace operation: \[torch.DoubleTensor \[2\]\], which is output 0 of Add, is at "
+        r"version 1; expected version 0 instead. Hint: enable anomaly detection to find the operation that failed to "
+        r"compute its gradient, with torch.autograd.set_detect_anomaly\(True, check_nan=False\)."
+    )
+    with pytest.raises(RuntimeError, match=text):
+        z.backward()
+    e = x.exp()
+    total = e.sum()
+    e.add_(1)
+    with pytest.raises(RuntimeError, match="which is output 0 of Exp, is at version 1"):
+        total.backward()
+
+
+def test_write_through_a_view():
+    x, w = leaf(1.0, 2.0, 3.0), leaf(5.0, 7.0)
+    base = x * 2
+    view = base[:2]
+    assert view._base is base and view._is_view()
+    view.mul_(w)
+    assert base.grad_fn.name() == "CopySlices" and view.grad_fn.name() == "AsStridedBackward0"
+    (base * base).sum().backward()
+    assert close(x.grad, [200.0, 784.0, 24.0]) and close(w.grad, [40.0, 224.0])
+
+
+def test_view_gradient_after_the_base_was_written():
+    x = leaf(1.0, 2.0, 3.0)
+    base = x * 1
+    view = base[1:]
+    base.mul_(wick.tensor([2.0, 3.0, 4.0], dtype=wick.float64))
+    view.sum().backward()
+    close(x.grad, [0.0, 3.0, 4.0])
+
+
+def test_constant_base_takes_a_gradient():
+    w = leaf(1.0, 2.0)
+    buffer = wick.zeros(4, dtype=wick.float64)
+    row = buffer[1:3]
+    row.copy_(w)
+    row.mul_(3)
+    assert buffer.requires_grad and not buffer.is_leaf
+    (buffer * wick.tensor([1.0, 2.0, 3.0, 4.0], dtype=wick.float64)).sum().backward()
+    close(w.grad, [6.0, 9.0])
+
+
+def test_item_assignment():
+    x = leaf(1.0, 2.0, 3.0)
+    y = x * 1
+    y[1] = x[0] * 10
+    y.sum().backward()
+    close(x.grad, [11.0, 0.0, 1.0])
+
+
+# ---- hooks ----
+
+
+def test_tensor_hooks():
+    x = leaf(3.0)
+    y = x * 2
+    seen = []
+    y.register_hook(lambda g: seen.append(g.item()))
+    handle = y.register_hook(lambda g: g * 10)
+    y.register_hook(lambda g: seen.append(g.item()))
+    (y * 5).sum().backward(retain_graph=True)
+    assert seen == [5.0, 50.0] and close(x.grad, 100.0)
+    handle.remove()
+    (y * 5).sum().backward()
+    assert seen == [5.0, 50.0, 5.0, 5.0] and close(x.grad, 110.0)
+
+
+def test_hook_that_removes_hooks():
+    x = leaf(1.0)
+    calls = []
+    first = x.register_hook(lambda g: (calls.append("first"), first.remove(), second.remove())[0])
+    second = x.register_hook(lambda g: calls.append("second"))
+    (x * 2).sum().backward()
+    (x * 2).sum().backward()
+    assert calls == ["first", "second"]
+    with x.register_hook(lambda g: g * 0):
+        (x * 2).sum().backward()
+    close(x.grad, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("result", "kind", "text"),
+    [
+        (1, TypeError, "expected Variable, but hook returned 'int'"),
+        (wick.ones(2, dtype=wick.float64), RuntimeError, "hook '<lambda>' has changed the size of value"),
+        (wick.ones(1), RuntimeError, r"has changed the type of value \(was torch.DoubleTensor got torch.FloatTensor\)"),
+    ],
+)
+def test_wrong_hook_results(result, kind, text):
+    x = leaf(1.0)
+    y = x * 2
+    y.register_hook(lambda g: result)
+    with pytest.raises(kind, match=text):
+        y.sum().backward()
+
+
+def test_hook_that_raises():
+    x = leaf(1.0)
+    y = x * 2
+
+    def refuse(g):
+        raise KeyError("no")
+
+    y.register_hook(refuse)
+    with pytest.raises(KeyError, match="no"):
+        y.sum().backward()
+    assert x.grad is None and wick.is_grad_enabled()
+
+
+def test_post_accumulate_hooks():
+    x = leaf(1.0, 2.0)
+    seen = []
+
+    def step(p):
+        seen.append(p.grad.tolist())
+        with wick.no_grad():
+            p.sub_(p.grad)
+        p.grad = None
+
+    handle = x.register_post_accumulate_grad_hook(step)
+    (x * 3).sum().backward()
+    assert seen == [[3.0, 3.0]] and x.grad is None and close(x, [-2.0, -1.0])
+    handle.remove()
+    (x * 3).sum().backward()
+    assert len(seen) == 1 and close(x.grad, [3.0, 3.0])
+    x.register_post_accumulate_grad_hook(lambda p: 1)
+    with pytest.raises(RuntimeError, match="Tensor post accumulate grad hooks should return None."):
+        (x * 3).sum().backward()
+
+
+def test_node_hooks():
+    x, w = leaf(2.0), leaf(3.0)
+    y = x * w
+    seen = []
+    y.grad_fn.register_prehook(lambda grads: (grads[0] * 2,))
+    y.grad_fn.register_hook(lambda inputs, outputs: seen.append((len(inputs), outputs[0].item())))
+    handle = y.grad_fn.register_hook(lambda inputs, outputs: tuple(None if g is None else g + 1 for g in inputs))
+    y.sum().backward(retain_graph=True)
+    assert seen[0][1] == 2.0 and close(x.grad, 7.0) and close(w.grad, 5.0)
+    handle.remove()
+    y.grad_fn.register_prehook(lambda grads: 3)
+    with pytest.raises(TypeError, match="expected tuple, but hook returned 'int'"):
+        y.sum().backward()
+
+
+def test_backward_inside_a_hook():
+    a, x = leaf(2.0), leaf(3.0)
+    other = (a * a).sum()
+    y = x * 1
+    y.register_hook(lambda g: other.backward())
+    (y * y).sum().backward()
+    assert close(a.grad, 4.0) and close(x.grad, 6.0)
+
+
+def test_hooks_do_not_leak():
+    class Marker:
+        pass
+
+    x = leaf(1.0)
+    y = x * 2
+    marker = Marker()
+    y.register_hook(lambda g, m=marker, t=y: None)  # a cycle: y -> node -> hook -> y
+    x.register_post_accumulate_grad_hook(lambda p, m=marker, t=x: None)
+    gone = weakref.ref(marker)
+    del marker, x, y
+    gc.collect()  # frees y and its graph,
+    gc.collect()  # which alone held x besides its own cycle
+    assert gone() is None
+
+
+def test_graph_is_freed_without_the_collector():
+    gc.disable()
+    try:
+        x = leaf(1.0)
+        x.grad = None
+        y = (x * 2).exp()
+        gone = weakref.ref(y.grad_fn)
+        node = weakref.ref(y)
+        loss = y.sum()
+        loss.backward()
+        del y, loss
+        assert gone() is None and node() is None
+    finally:
+        gc.enable()
+
+
+# ---- grad modes ----
+
+
+def test_modes_nest():
+    assert wick.is_grad_enabled()
+    with wick.no_grad():
+        assert not wick.is_grad_enabled()
+        with wick.enable_grad():
+            assert wick.is_grad_enabled()
+            with wick.set_grad_enabled(False):
+                assert not wick.is_grad_enabled()
+            assert wick.is_grad_enabled()
+        assert not wick.is_grad_enabled()
+    assert wick.is_grad_enabled()
+    with pytest.raises(ZeroDivisionError), wick.no_grad():
+        1 / 0
+    assert wick.is_grad_enabled()
+    wick.set_grad_enabled(False)
+    assert not wick.is_grad_enabled()
+    wick.set_grad_enabled(True)
+    with wick.inference_mode():
+        assert wick.is_inference_mode_enabled() and not wick.is_grad_enabled()
+        with wick.inference_mode(False):
+            assert not wick.is_inference_mode_enabled() and wick.is_grad_enabled()
+    assert not wick.is_inference_mode_enabled()
+    assert not (leaf(1.0) * 2).detach().requires_grad
+
+
+def test_modes_as_decorators():
+    @wick.no_grad()
+    def called(a, *, b=1):
+        """text"""
+        return wick.is_grad_enabled(), a, b
+
+    @wick.no_grad
+    def plain():
+        return wick.is_grad_enabled()
+
+    @wick.set_grad_enabled(False)
+    def switched():
+        return wick.is_grad_enabled()
+
+    @wick.inference_mode
+    def inference():
+        return wick.is_inference_mode_enabled()
+
+    @wick.no_grad()
+    def recursive(n):
+        return wick.is_grad_enabled() if n == 0 else recursive(n - 1)
+
+    class Model:
+        @wick.enable_grad()
+        def method(self):
+            return wick.is_grad_enabled()
+
+    assert called(2, b=3) == (False, 2, 3) and called.__name__ == "called" and called.__doc__ == "text"
+    assert plain() is False and switched() is False and inference() is True and recursive(3) is False
+    with wick.no_grad():
+        assert Model().method() is True
+        assert not wick.is_grad_enabled()
+    assert wick.is_grad_enabled()
+
+
+def test_generators():
+    @wick.no_grad()
+    def numbers():
+        got = yield wick.is_grad_enabled()
+        try:
+            yield got, wick.is_grad_enabled()
+        except ValueError:
+            yield "caught", wick.is_grad_enabled()
+        return "end"
+
+    steps = numbers()
+    assert next(steps) is False and wick.is_grad_enabled()
+    assert steps.send(7) == (7, False) and wick.is_grad_enabled()
+    assert steps.throw(ValueError()) == ("caught", False) and wick.is_grad_enabled()
+    with pytest.raises(StopIteration) as stop:
+        next(steps)
+    assert stop.value.value == "end" and wick.is_grad_enabled()
+    steps = numbers()
+    next(steps)
+    steps.close()
+    assert wick.is_grad_enabled()
+
+
+def test_threads_have_their_own_mode():
+    x, results = leaf(2.0), []
+
+    def work():
+        results.append(wick.is_grad_enabled())
+        for _ in range(50):
+            y = leaf(3.0)
+            (y * y).sum().backward()
+            results.append(y.grad.item() == 6.0)
+            with wick.no_grad():
+                results.append(not (x * 2).requires_grad)
+
+    with wick.no_grad():
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert len(results) == 4 * 101 and all(results)
+
+
+# ---- the rest ----
+
+
+def test_gradcheck():
+    x, w = leaf(0.3, -0.7, 1.1), leaf(0.5, 2.0, -1.5)
+    assert gradcheck(lambda a, b: (a * b).exp(), (x, w))
+    assert gradcheck(lambda a: (a.sum(), a * a), x)
+    assert gradgradcheck(lambda a, b: (a * a * b).exp(), (x, w))
+
+    class Wrong(wick.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 3
+
+    with pytest.raises(RuntimeError, match="Jacobian mismatch for output 0 with respect to input 0"):
+        gradcheck(Wrong.apply, (x,))
+    assert gradcheck(Wrong.apply, (x,), raise_exception=False) is False
+    with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
+        gradcheck(lambda a: a, (x.detach(),))
+
+
+def test_variable_and_anomaly_mode():
+    x = wick.autograd.Variable(wick.ones(2), requires_grad=True)
+    assert x.requires_grad and isinstance(x, wick.Tensor) and isinstance(wick.ones(1), wick.autograd.Variable)
+    with wick.autograd.set_detect_anomaly(True):
+        assert wick.autograd.is_anomaly_enabled()
+    with wick.autograd.detect_anomaly():
+        assert wick.autograd.is_anomaly_enabled()
+    assert not wick.autograd.is_anomaly_enabled()
