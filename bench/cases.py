@@ -8,7 +8,9 @@ def _mlp(torch, batch=32, width=128, layers=6):
     nn = torch.nn
     parts = [nn.Linear(width, width) if i % 2 == 0 else nn.ReLU() for i in range(2 * layers - 1)]
     model = nn.Sequential(*parts)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6, momentum=0.9)  # a step that learns nothing: gradients stay away from denormals
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=1e-6, momentum=0.9
+    )  # a step that learns nothing: gradients stay away from denormals
     x, y = torch.randn(batch, width), torch.randint(width, (batch,))
 
     def step():

@@ -25,8 +25,12 @@ class Worker:
 
     def __init__(self, engine):
         prefix = ["-m", "wick"] if engine == "wick" else []
-        self.process = subprocess.Popen([sys.executable, *prefix, str(FOLDER / "worker.py")], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, *prefix, str(FOLDER / "worker.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def ask(self, threads, number):
         self.process.stdin.write(f"{threads} {number}\n")
@@ -63,20 +67,36 @@ def compare(engines, threads, number, rounds):
 def child_figures(arguments):
     """Wall seconds and peak resident MiB of a whole process."""
     code = "import os,sys,time,resource\ns=time.perf_counter()\np=os.spawnv(os.P_WAIT,sys.executable,[sys.executable]+sys.argv[1:])\nprint(time.perf_counter()-s,resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss/1024,p)"
-    out = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True).stdout.split()
+    out = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    ).stdout.split()
     return float(out[-3]), float(out[-2])
 
 
 def import_figures(name, rounds=7):
     bare = [child_figures(["-c", "pass"]) for _ in range(rounds)]
     loaded = [child_figures(["-c", f"import {name}; {name}.ones(2); {name}.nn"]) for _ in range(rounds)]
-    return statistics.median(t for t, _ in loaded), statistics.median(t for t, _ in bare), statistics.median(m for _, m in loaded)
+    return (
+        statistics.median(t for t, _ in loaded),
+        statistics.median(t for t, _ in bare),
+        statistics.median(m for _, m in loaded),
+    )
 
 
 def installed_megabytes(name):
     origin = importlib.util.find_spec(name).origin
     folder = pathlib.Path(origin).parent
-    return sum(os.stat(f).st_size for f in {os.path.realpath(f) for f in folder.rglob("*") if f.is_file() and "__pycache__" not in str(f) and f.suffix not in (".p", ".o", ".symbols")}) / 1e6
+    return (
+        sum(
+            os.stat(f).st_size
+            for f in {
+                os.path.realpath(f)
+                for f in folder.rglob("*")
+                if f.is_file() and "__pycache__" not in str(f) and f.suffix not in (".p", ".o", ".symbols")
+            }
+        )
+        / 1e6
+    )
 
 
 def chargpt_peak(engine):
@@ -89,8 +109,16 @@ def whole_process(engines):
     rows = []
     for name in engines:
         seconds, bare, resident = import_figures(name)
-        rows.append({"engine": name, "import_ms": 1e3 * seconds, "python_alone_ms": 1e3 * bare, "resident_mib": resident,
-                     "installed_mb": installed_megabytes(name), "chargpt_peak_mib": chargpt_peak(name)})
+        rows.append(
+            {
+                "engine": name,
+                "import_ms": 1e3 * seconds,
+                "python_alone_ms": 1e3 * bare,
+                "resident_mib": resident,
+                "installed_mb": installed_megabytes(name),
+                "chargpt_peak_mib": chargpt_peak(name),
+            }
+        )
     return rows
 
 
@@ -113,14 +141,19 @@ def main():
             medians, ratio = compare(engines, threads, number, options.rounds)
             rows.append({"case": case, "threads": threads, "bar": bar, "ratio": ratio, **medians})
             verdict = "" if ratio is None else " ok" if ratio <= bar else " missed"
-            print(f"{case:34s} {threads:7d} {text_of(medians['wick']):>10s} {text_of(medians['torch']) if ratio else '-':>10s} "
-                  f"{f'{ratio:.2f}' if ratio else '-':>7s} {bar:5.2f}{verdict}", flush=True)
+            print(
+                f"{case:34s} {threads:7d} {text_of(medians['wick']):>10s} {text_of(medians['torch']) if ratio else '-':>10s} "
+                f"{f'{ratio:.2f}' if ratio else '-':>7s} {bar:5.2f}{verdict}",
+                flush=True,
+            )
     for worker in engines.values():
         worker.close()
     processes = [] if options.only else whole_process(names)
     for row in processes:
-        print(f"{row['engine']:6s} import {row['import_ms']:.0f} ms (python alone {row['python_alone_ms']:.0f}), resident {row['resident_mib']:.0f} MiB, "
-              f"installed {row['installed_mb']:.1f} MB, char-GPT peak {row['chargpt_peak_mib']:.0f} MiB")
+        print(
+            f"{row['engine']:6s} import {row['import_ms']:.0f} ms (python alone {row['python_alone_ms']:.0f}), resident {row['resident_mib']:.0f} MiB, "
+            f"installed {row['installed_mb']:.1f} MB, char-GPT peak {row['chargpt_peak_mib']:.0f} MiB"
+        )
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps({"cases": rows, "processes": processes}, indent=1))
 

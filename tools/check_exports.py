@@ -1,4 +1,5 @@
 """The library exports wk_* only: check_exports.py LIBRARY."""
+
 import subprocess
 import sys
 

@@ -1,4 +1,5 @@
 """Each part includes only headers of parts before it, its own and the public ones; Python.h is for the Python edge."""
+
 import pathlib
 import re
 import sys

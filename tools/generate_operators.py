@@ -4,6 +4,7 @@ A schema "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor" be
 `wk_tensor *wk_add(wk_tensor *self, wk_tensor *other, wk_value alpha)`: the overload "Tensor" is left out of the name, all
 others are behind an underscore. Trailing arguments with defaults stay arguments: C has no defaults.
 """
+
 import re
 import sys
 
@@ -16,19 +17,25 @@ SCALARS = {
     "Scalar": ("wk_value {n}", "{n}"),
     "str": ("const char *{n}", "{{.tag = {n} ? WK_VALUE_STRING : WK_VALUE_NONE, .string = {n}}}"),
     "MemoryFormat": ("const char *{n}", "{{.tag = {n} ? WK_VALUE_STRING : WK_VALUE_NONE, .string = {n}}}"),
-    "MemoryFormat": ("const char *{n}", "{{.tag = {n} ? WK_VALUE_STRING : WK_VALUE_NONE, .string = {n}}}"),
-    "ScalarType": ("wk_dtype {n}", "{{.tag = {n} == WK_DTYPE_NONE ? WK_VALUE_NONE : WK_VALUE_DTYPE, .dtype = (uint8_t){n}}}"),
+    "ScalarType": (
+        "wk_dtype {n}",
+        "{{.tag = {n} == WK_DTYPE_NONE ? WK_VALUE_NONE : WK_VALUE_DTYPE, .dtype = (uint8_t){n}}}",
+    ),
     "Device": ("wk_value {n}", "{n}"),
     "Generator": ("void *{n}", "{{.tag = {n} ? WK_VALUE_GENERATOR : WK_VALUE_NONE, .generator = {n}}}"),
     "Tensor": ("wk_tensor *{n}", "{{.tag = {n} ? WK_VALUE_TENSOR : WK_VALUE_NONE, .tensor = {n}}}"),
 }
-LISTS = {"Tensor": ("wk_tensor **", "TENSORS", "tensors"), "int": ("const wk_int *", "INTS", "integers"),
-         "SymInt": ("const wk_int *", "INTS", "integers"), "float": ("const double *", "DOUBLES", "numbers")}
+LISTS = {
+    "Tensor": ("wk_tensor **", "TENSORS", "tensors"),
+    "int": ("const wk_int *", "INTS", "integers"),
+    "SymInt": ("const wk_int *", "INTS", "integers"),
+    "float": ("const double *", "DOUBLES", "numbers"),
+}
 
 
 def parameters(schema):
     """(type, is list, is optional, name) of each parameter."""
-    inside = schema[schema.index("(") + 1:schema.rindex("->")].rstrip().rstrip(")")
+    inside = schema[schema.index("(") + 1 : schema.rindex("->")].rstrip().rstrip(")")
     for text in re.split(r",\s*(?![^()\[\]]*[)\]])", inside):
         text = text.strip().split("=")[0]
         if text in ("", "*"):
@@ -47,7 +54,9 @@ def declaration(schema):
         if is_list:
             pointer, tag, field = LISTS[base]
             declared += [f"{pointer}{name}", f"int {name}_count"]
-            values.append(f"{{.tag = {name} ? WK_VALUE_{tag} : WK_VALUE_NONE, .count = (uint32_t){name}_count, .{field} = {name}}}")
+            values.append(
+                f"{{.tag = {name} ? WK_VALUE_{tag} : WK_VALUE_NONE, .count = (uint32_t){name}_count, .{field} = {name}}}"
+            )
         elif optional and base in ("int", "SymInt", "float", "bool"):
             declared.append(f"wk_value {name}")
             values.append(name)
@@ -59,12 +68,12 @@ def declaration(schema):
 
 
 def c_name(schema):
-    name = schema[:schema.index("(")]
+    name = schema[: schema.index("(")]
     return "wk_" + name.removesuffix(".Tensor").replace(".", "_")
 
 
 def results(schema):
-    result = schema[schema.rindex("->") + 2:].strip()
+    result = schema[schema.rindex("->") + 2 :].strip()
     if result.startswith("("):
         return result.count("Tensor"), False
     return (0, True) if "[]" in result else (1 if "Tensor" in result else 0, False)
@@ -72,13 +81,27 @@ def results(schema):
 
 def main():
     rows = [(m.group(1), re.sub(r'"\s*"', "", m.group(2))) for m in ROW.finditer(open(sys.argv[1]).read())]
-    header = ["/* Typed functions of the operator table. Generated from ops.def by tools/generate_operators.py.",
-              " * Each gives an owned tensor (or, inside a wk_scope, one that the scope owns), NULL with the error set on",
-              " * failure. A NULL for an argument that is required keeps the error of the call that gave it. */",
-              "#ifndef WICK_OPERATORS_H", "#define WICK_OPERATORS_H", "", '#include "wick/ops.h"', "",
-              "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
-    source = ["/* Generated from ops.def by tools/generate_operators.py. */", '#include "wick/operators.h"', "",
-              '#include "ops/ops.h"', ""]
+    header = [
+        "/* Typed functions of the operator table. Generated from ops.def by tools/generate_operators.py.",
+        " * Each gives an owned tensor (or, inside a wk_scope, one that the scope owns), NULL with the error set on",
+        " * failure. A NULL for an argument that is required keeps the error of the call that gave it. */",
+        "#ifndef WICK_OPERATORS_H",
+        "#define WICK_OPERATORS_H",
+        "",
+        '#include "wick/ops.h"',
+        "",
+        "#ifdef __cplusplus",
+        'extern "C" {',
+        "#endif",
+        "",
+    ]
+    source = [
+        "/* Generated from ops.def by tools/generate_operators.py. */",
+        '#include "wick/operators.h"',
+        "",
+        '#include "ops/ops.h"',
+        "",
+    ]
     for symbol, schema in rows:
         count, is_list = results(schema)
         if is_list:
@@ -92,8 +115,13 @@ def main():
         header += [f"/* {schema} */", f"WK_API {kind}{signature};"]
         kind = kind.removeprefix("WK_MUST_USE ")
         source += [f"{kind}{signature} {{", f"  wk_value arguments[] = {{{', '.join(values) or '{0}'}}};"]
-        source += [f"  return wk__call_tensor({call});" if count == 1
-                   else f"  return wk__call_tensors({call}, {'out_results' if count else 'NULL'}, {count});", "}", ""]
+        source += [
+            f"  return wk__call_tensor({call});"
+            if count == 1
+            else f"  return wk__call_tensors({call}, {'out_results' if count else 'NULL'}, {count});",
+            "}",
+            "",
+        ]
     header += ["", "#ifdef __cplusplus", "}", "#endif", "#endif", ""]
     open(sys.argv[2], "w").write("\n".join(header))
     open(sys.argv[3], "w").write("\n".join(source))

@@ -2,8 +2,8 @@
 
     python tools/record_operators.py        # with wick and PyTorch 2.13 importable
 
-Only numbers, shapes, dtypes and strides are kept. Operators of wick that PyTorch does not have are computed with the formula
-named in OWN.
+Only numbers, shapes, dtypes and strides are kept. Operators of wick that PyTorch does not have are computed with the
+formula named in OWN.
 """
 
 import json
@@ -23,7 +23,8 @@ OWN = {
     "_copy": torch.clone,
     "zero": torch.zeros_like,
     "copy_": lambda x, y: x.copy_(y),
-    "add.Scalar": torch.add, "sub.Scalar": torch.sub,
+    "add.Scalar": torch.add,
+    "sub.Scalar": torch.sub,
 }
 
 
@@ -46,7 +47,9 @@ def plain(value):
 def record(name, sample, dtype):
     args, kwargs = arguments(torch, sample, dtype)
     result = oracle(name)(*args, **kwargs)
-    return [[list(t.shape), str(t.dtype).split(".")[-1], list(t.stride()), plain(t.tolist())] for t in tensors_in(result)]
+    return [
+        [list(t.shape), str(t.dtype).split(".")[-1], list(t.stride()), plain(t.tolist())] for t in tensors_in(result)
+    ]
 
 
 def main():

@@ -77,7 +77,9 @@ def fnv(words):
 
 
 def main():
-    print("/* Recorded from PyTorch %s by tools/record_random.py. Columns: see struct reference. */" % torch.__version__)
+    print(
+        "/* Recorded from PyTorch %s by tools/record_random.py. Columns: see struct reference. */" % torch.__version__
+    )
     print("/* clang-format off */")
     for kind, n, a, b in CASES:
         for seed in SEEDS:

@@ -1,4 +1,5 @@
 """Links the Python files of the package beside its compiled part: stage.py SOURCE_FOLDER BUILD_FOLDER."""
+
 import os
 import sys
 

@@ -11,7 +11,9 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     tensor([True])
     """
     if input.dtype != other.dtype:
-        words = (str(t.dtype).split(".")[-1].replace("float32", "Float").replace("float64", "Double") for t in (input, other))
+        words = (
+            str(t.dtype).split(".")[-1].replace("float32", "Float").replace("float64", "Double") for t in (input, other)
+        )
         raise RuntimeError("{} did not match {}".format(*words))
     close = input == other
     if equal_nan and input.is_floating_point():

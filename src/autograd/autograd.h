@@ -107,6 +107,23 @@ WK_MUST_USE wk_status wk__run_grad_hooks(const wk__grad_hook *hooks, wk_tensor *
 /* Refuses an in-place write that the tape could not follow, in PyTorch's words. */
 WK_MUST_USE wk_status wk__check_inplace(wk_tensor *t);
 
+/* ---- saved tensors in another form (saved.c): kept elsewhere, or computed again ---- */
+typedef struct wk__packed { /* what a saver made of one tensor; its own fields follow */
+  wk_status (*unpack)(struct wk__packed *packed, wk_tensor **out_tensor); /* out: owned; its history is not looked at */
+  void (*release)(struct wk__packed *packed);
+} wk__packed;
+typedef struct wk__saver {
+  struct wk__saver *outer; /* set by wk__saver_push */
+  wk_status (*pack)(struct wk__saver *saver, wk_tensor *tensor, wk__packed **out_packed); /* tensor: without history */
+} wk__saver;
+void wk__saver_push(wk__saver *saver); /* for this thread; the innermost one packs */
+void wk__saver_pop(void);
+bool wk__saver_active(void);
+WK_MUST_USE wk_status wk__pack(wk_tensor *t, wk__packed **out_packed);
+/* An alias of the unpacked tensor; with a node, it has that as history. */
+WK_MUST_USE wk_status wk__unpack(wk__packed *packed, wk_node *node, uint32_t result, wk_tensor **out_tensor);
+void wk__packed_release(wk__packed *packed);
+
 /* ---- recording (record.c) ---- */
 /* A written view: the base's history becomes "base with this slice replaced". */
 WK_MUST_USE wk_status wk__rebase_history(wk_tensor *view, wk_node *node);

@@ -6,6 +6,11 @@
 
 /* An operator's node. Arguments are kept as the rule will see them: numbers and lists copied, tensors whole, as shapes, or
  * not at all. */
+typedef struct packed_tensor {
+  wk__packed *packed; /* owned; NULL: the tensor was kept as it is, or not at all */
+  wk_tensor *shape;   /* what stands in its place; here while the unpacked tensor stands there */
+} packed_tensor;
+
 typedef struct op_node {
   wk_node node;
   uint8_t argument_count;
@@ -17,6 +22,7 @@ typedef struct op_node {
   uint32_t result_versions[WK__MAX_RESULTS];
   uint32_t reduce; /* bit i: argument i was broadcast or converted, its gradient has to be brought back */
   uint32_t whole;  /* bit i: argument i is kept whole */
+  packed_tensor *packed; /* (inputs, then results) when a saver was active; NULL otherwise */
 } op_node;
 
 static const wk__node_class op_class;
@@ -70,6 +76,52 @@ static wk_status results_with_history(op_node *n, wk_tensor **out) {
   return WK_OK;
 }
 
+/* ---- tensors that a saver keeps ---- */
+
+/* Where input or result `slot` of the node is kept. */
+static wk_tensor **place_of(op_node *n, int slot) {
+  if (slot >= n->node.input_count) return &n->results[slot - n->node.input_count];
+  if (slot >= n->argument_count) return &n->args[n->list_argument].tensors[slot - n->argument_count];
+  return &n->args[slot].tensor;
+}
+static int slot_count(const op_node *n) { return n->packed ? n->node.input_count + n->node.result_count : 0; }
+
+static wk_status pack_slot(op_node *n, int slot, wk_tensor *t) {
+  size_t count = (size_t)n->node.input_count + n->node.result_count;
+  if (!n->packed) n->packed = wk__alloc_zeroed(count * sizeof *n->packed);
+  return n->packed ? wk__pack(t, &n->packed[slot].packed) : WK_OUT_OF_MEMORY;
+}
+
+static wk_status unpack_slot(op_node *n, int slot, bool create_graph) {
+  packed_tensor *p = &n->packed[slot];
+  wk__edge edge = {0};
+  wk_tensor *t;
+  if (create_graph && slot < n->node.input_count) edge = n->node.edges[slot]; /* results get theirs later */
+  WK_TRY(wk__unpack(p->packed, edge.node, edge.input, &t));
+  p->shape = *place_of(n, slot);
+  *place_of(n, slot) = t;
+  return WK_OK;
+}
+/* After a run, whether or not everything was unpacked. A result has no shape in its place. */
+static void put_back(op_node *n, int unpacked) {
+  for (int slot = 0; slot < unpacked; slot++) {
+    packed_tensor *p = &n->packed[slot];
+    if (!p->packed) continue;
+    wk__release(*place_of(n, slot));
+    *place_of(n, slot) = p->shape;
+    p->shape = NULL;
+  }
+}
+static wk_status unpack_all(op_node *n, bool create_graph) {
+  for (int slot = 0; slot < slot_count(n); slot++) {
+    wk_status status = n->packed[slot].packed ? unpack_slot(n, slot, create_graph) : WK_OK;
+    if (status == WK_OK) continue;
+    put_back(n, slot);
+    return status;
+  }
+  return WK_OK;
+}
+
 /* Which inputs the edges stand for: one an argument, then one an item of the list. */
 static wk_tensor *shape_of_input(const op_node *n, int input) {
   if (input < n->argument_count) return n->args[input].tag == WK_VALUE_TENSOR ? n->args[input].tensor : NULL;
@@ -104,6 +156,7 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
   op_node *n = (op_node *)node;
   wk_tensor *results[WK__MAX_RESULTS];
   WK_TRY(check_versions(n));
+  WK_TRY(unpack_all(n, create_graph));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = WK_OK;
@@ -114,6 +167,7 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
   if (status == WK_OK) status = collect_gradients(n, wanted, out_grads);
   if (status != WK_OK) memset(out_grads, 0, node->input_count * sizeof *out_grads);
   wk_scope_end(&scope);
+  put_back(n, slot_count(n));
   return status;
 }
 
@@ -134,6 +188,9 @@ static void release_value(wk_value *v) {
 
 static void destroy_op(wk_node *node) {
   op_node *n = (op_node *)node;
+  for (int slot = 0; slot < slot_count(n); slot++) wk__packed_release(n->packed[slot].packed);
+  wk__free(n->packed);
+  n->packed = NULL;
   for (int i = 0; i < n->argument_count; i++) release_value(&n->args[i]);
   for (int r = 0; r < node->op->schema.result_count; r++) {
     wk__release(n->results[r]);
@@ -144,7 +201,7 @@ static void destroy_op(wk_node *node) {
 /* A node that kept no values, only shapes and numbers, can always run again. */
 static void release_saved(wk_node *node) {
   const op_node *n = (const op_node *)node;
-  bool kept = n->whole != 0;
+  bool kept = n->whole != 0 || n->packed;
   for (int r = 0; r < node->op->schema.result_count; r++) kept |= n->results[r] != NULL;
   if (!kept) return;
   destroy_op(node);
@@ -193,16 +250,36 @@ static wk_tensor *copy_before_write(wk_tensor *t) {
 }
 static wk_tensor *whole(wk_tensor *t, bool is_written) { return is_written ? copy_before_write(t) : wk__retain(t); }
 
+/* Only the shape stays; a saver has the rest. */
+static wk_status save_packed(op_node *n, int slot, wk_tensor *t, wk_tensor **place) {
+  *place = wk__tensor_shape_of(t);
+  return *place ? pack_slot(n, slot, t) : wk_error_category();
+}
+
 static wk_status save_list(op_node *n, int i, const wk_value *from, bool keep, bool shapes) {
   wk_tensor **copy = wk__alloc_zeroed((from->count + 1) * sizeof *copy);
   if (!copy) return WK_OUT_OF_MEMORY;
   n->args[i] = (wk_value){.tag = WK_VALUE_TENSORS, .count = from->count, .tensors = copy};
   for (uint32_t k = 0; k < from->count; k++) {
     if (!from->tensors[k] || (!keep && !shapes)) continue;
+    if (keep && wk__saver_active()) {
+      WK_TRY(save_packed(n, n->argument_count + (int)k, from->tensors[k], &copy[k]));
+      continue;
+    }
     copy[k] = keep ? wk__retain(from->tensors[k]) : wk__tensor_shape_of(from->tensors[k]);
     if (!copy[k]) return wk_error_category();
   }
   return WK_OK;
+}
+
+static wk_status save_packed_argument(op_node *n, int i, wk_tensor *t, bool is_written) {
+  wk_value *v = &n->args[i];
+  wk_tensor *before = whole(t, is_written);
+  if (!before) return wk_error_category();
+  wk_status status = save_packed(n, i, before, &v->tensor);
+  v->tag = v->tensor ? WK_VALUE_TENSOR : WK_VALUE_NONE;
+  wk__release(before);
+  return status;
 }
 
 static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t saves, const wk_tensor *written) {
@@ -210,6 +287,7 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
   bool keep = saves & WK__SAVE_ARG(i), shape = saves & WK__SAVE_SHAPE(i) || n->reduce >> i & 1;
   switch (from->tag) {
     case WK_VALUE_TENSOR:
+      if (keep && wk__saver_active()) return save_packed_argument(n, i, from->tensor, from->tensor == written);
       *v = (wk_value){.tag = keep || shape ? WK_VALUE_TENSOR : WK_VALUE_NONE};
       if (keep) v->tensor = whole(from->tensor, from->tensor == written);
       else if (shape) v->tensor = wk__tensor_shape_of(from->tensor);
@@ -223,7 +301,7 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
       }
       return WK_OK;
     case WK_VALUE_TENSORS:
-      n->whole |= keep ? 1u << i : 0;
+      n->whole |= keep && !wk__saver_active() ? 1u << i : 0;
       return save_list(n, i, from, keep, shape);
     case WK_VALUE_INTS: return copy_list(v, from, sizeof(wk_int));
     case WK_VALUE_DOUBLES: return copy_list(v, from, sizeof(double));
@@ -241,6 +319,10 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
 static wk_status save_results(op_node *n, const wk_value *results, uint32_t saves) {
   for (int r = 0; r < n->node.op->schema.result_count; r++) {
     if (!(saves & WK__SAVE_RESULT(r))) continue;
+    if (wk__saver_active()) {
+      WK_TRY(pack_slot(n, n->node.input_count + r, results[r].tensor));
+      continue;
+    }
     wk__spec spec;
     wk__spec_of(&spec, results[r].tensor);
     n->results[r] = wk__tensor_alias(results[r].tensor, &spec);

@@ -63,7 +63,7 @@ void wk__out(wk__lower *l, int result, wk__var value) {
 
 void wk__rows_of(wk__lower *l, int arg, uint32_t mask) {
   int rank = wk__arg_rank(l, arg), p = 0, r = 0;
-  wk_int pointwise[WK_MAX_DIMS], reduction[WK_MAX_DIMS];
+  wk_int pointwise[WK_MAX_DIMS + 1], reduction[WK_MAX_DIMS] = {{1}};
   l->row_rank = (uint8_t)rank;
   l->row_mask = mask;
   for (int d = 0; d < rank; d++) {
@@ -71,7 +71,7 @@ void wk__rows_of(wk__lower *l, int arg, uint32_t mask) {
     l->row_index[d] = reduced ? wk__loop_r(r) : wk__loop_i(p);
     *(reduced ? &reduction[r++] : &pointwise[p++]) = wk__size_of_arg(l, arg, d);
   }
-  if (rank == 0) reduction[r++] = wk_int_of(1); /* a 0-dim tensor is a row of one */
+  if (rank == 0) r = 1; /* a 0-dim tensor is a row of one */
   for (int d = 0; d < r; d++) pointwise[p + d] = reduction[d];
   wk__loop_over(l, p, r, pointwise);
 }

@@ -5,7 +5,7 @@
  * tensors of a list run in one parallel region. The arithmetic is that of PyTorch's default path (one operator after
  * another on each tensor), with each rounding where that has it for 32 and 64 bit floats; for the small floats there is
  * one rounding at the end instead of one an operator. Bodies are made once for each combination of dtypes and options
- * and kept. Tests: tests/c/test_optim_ops.c, tests/parity/test_optim_ops.py. */
+ * and kept. Tests: tests/c/test_optim_ops.c, tests/parity/test_optim_parity.py. */
 #include <math.h>
 
 #include "ops/internal.h"

@@ -4,7 +4,7 @@
  * which words each operator draws stands in docs/compatibility.md, the drawing itself in tensor/random.c. Invariant: a
  * tensor is filled in the order of addresses, whatever its strides; dtypes that have no fill of their own are drawn in
  * a wider one and converted. Fills in place are operators that mutate; the creating forms fill their new tensor the
- * same way. Tests: tests/c/test_random_ops.c (numbers recorded from PyTorch), tests/parity/test_random_ops.py. */
+ * same way. Tests: tests/c/test_random_ops.c (numbers recorded from PyTorch). */
 #include <math.h>
 
 #include "ops/internal.h"
@@ -174,7 +174,8 @@ wk_status wk__kernel_normal_sized(wk__call *c) {
 /* normal(mean, std) with at least one tensor: standard values, scaled and moved; no gradient flows. */
 wk_status wk__compose_normal_tensors(wk__call *c) {
   const wk_value *mean = &c->args[0], *std = &c->args[1];
-  wk_tensor *m = wk__arg_tensor(c, 0), *s = wk__arg_tensor(c, 1), *y = NULL, *model = m ? m : s;
+  wk_tensor *m = wk__arg_tensor(c, 0), *s = wk__arg_tensor(c, 1), *y = NULL;
+  wk_tensor *model = c->args[c->op == WK__OP(normal_float_Tensor) ? 1 : 0].tensor;
   wk_int sizes[WK_MAX_DIMS];
   int ndim = model->ndim;
   memcpy(sizes, model->sizes, (size_t)ndim * sizeof *sizes);

@@ -47,9 +47,22 @@ static key_format format_of(wk_dtype dtype) {
   return f;
 }
 
+/* Little-endian, as all of the tensors' memory. A fixed size for each copy makes it a load. */
 static inline uint64_t read_bits(const char *p, int size) {
   uint64_t bits = 0;
-  memcpy(&bits, p, (size_t)size); /* little-endian, as the dtypes' files are */
+  switch (size) {
+    case 1:
+      memcpy(&bits, p, 1);
+      break;
+    case 2:
+      memcpy(&bits, p, 2);
+      break;
+    case 4:
+      memcpy(&bits, p, 4);
+      break;
+    default:
+      memcpy(&bits, p, 8);
+  }
   return bits;
 }
 
@@ -60,11 +73,6 @@ static inline uint64_t key_of(uint64_t bits, key_format f) {
   if (magnitude > f.infinity) return 2 * sign - 1;
   if (magnitude == 0) return sign;
   return bits & sign ? ~bits & (sign - 1) : bits | sign;
-}
-
-static void read_keys(item *out, const char *row, int64_t n, int64_t stride, key_format f, bool descending) {
-  uint64_t flip = descending ? UINT64_MAX >> (64 - 8 * f.size) : 0;
-  for (int64_t i = 0; i < n; i++) out[i] = (item){key_of(read_bits(row + i * stride * f.size, f.size), f) ^ flip, i};
 }
 
 /* ==================================================== sorting =================================================== */
@@ -137,6 +145,28 @@ static void keep_smallest(item *a, int64_t n, int64_t k, int key_bytes) {
   }
 }
 
+/* A row's k smallest, in order of index; `out` has room for the row. Most elements of a long row are read once and seen
+ * to be too large: when the candidates fill their room, the k smallest stay and their largest key is the limit. */
+static void read_smallest(item *out, const char *row, int64_t n, int64_t stride, int64_t k, key_format f,
+                          bool descending) {
+  enum { LEAST_ROOM = 1024 };
+  uint64_t flip = descending ? UINT64_MAX >> (64 - 8 * f.size) : 0, limit = UINT64_MAX;
+  int64_t count = 0, room = wk__min(n, wk__max(4 * k, LEAST_ROOM));
+  bool limited = false;
+  for (int64_t i = 0; i < n && k > 0; i++) {
+    uint64_t key = key_of(read_bits(row + i * stride * f.size, f.size), f) ^ flip;
+    if (limited && key >= limit) continue; /* of equal keys the earlier ones win */
+    out[count++] = (item){key, i};
+    if (count < room || i == n - 1) continue;
+    keep_smallest(out, count, k, f.size);
+    count = k;
+    limit = 0;
+    for (int64_t c = 0; c < k; c++) limit = out[c].key > limit ? out[c].key : limit;
+    limited = true;
+  }
+  keep_smallest(out, count, k, f.size);
+}
+
 /* ================================================ rows of a tensor ============================================== */
 
 typedef struct job {
@@ -182,8 +212,7 @@ static void sort_rows(void *context, int64_t begin, int64_t end) {
   }
   for (int64_t row = begin; row < end; row++) {
     const char *source = wk__data(j->self) + row_offset(j->self, j->dim, row) * j->format.size;
-    read_keys(items, source, j->n, stride_along(j->self, j->dim), j->format, j->descending);
-    keep_smallest(items, j->n, j->k, j->format.size);
+    read_smallest(items, source, j->n, stride_along(j->self, j->dim), j->k, j->format, j->descending);
     write_row(j, sort_items(items, items + j->n, j->k, j->format.size), source, row);
   }
   wk__free(items);

@@ -399,12 +399,12 @@ void wk__tensor_release_buffer(PyObject *self, Py_buffer *view) {
 
 /* ============================================== tensors as arrays =============================================== */
 
-int wk__check_readable(wk__state *state, const wk_tensor *t, const char *message_for_meta) {
+int wk__check_readable(wk__state *state, const wk_tensor *t, wk_status category, const char *message_for_meta) {
   if (t->storage && t->device.type == WK_CPU) return 0;
   if (t->keys & WK__KEY_TRACE)
     (void)wk_fail(WK_UNSUPPORTED, "the values of a tensor that is being traced are not known yet");
   else
-    (void)wk_fail(WK_NOT_IMPLEMENTED, "%s", message_for_meta);
+    (void)wk_fail(category, "%s", message_for_meta);
   wk__raise(state);
   return -1;
 }
@@ -430,7 +430,8 @@ static PyObject *array_over(PyObject *self) {  // -> new
   if (wk_requires_grad(t)) return PyErr_Format(PyExc_RuntimeError, NUMPY_OF_GRAD);
   if (!formats[t->dtype])
     return PyErr_Format(PyExc_TypeError, "Got unsupported ScalarType %s", wk__dtype_legacy((wk_dtype)t->dtype));
-  if (wk__check_readable(((wk__python_tensor *)self)->state, t, "the tensor has no data") < 0) return NULL;
+  if (wk__check_readable(((wk__python_tensor *)self)->state, t, WK_NOT_IMPLEMENTED, "the tensor has no data") < 0)
+    return NULL;
   PyObject *view = PyMemoryView_FromObject(self), *numpy = view ? loaded_numpy() : NULL;
   if (view && !numpy) numpy = PyImport_ImportModule("numpy");
   PyObject *array = numpy ? PyObject_CallMethod(numpy, "asarray", "O", view) : NULL;

@@ -307,7 +307,7 @@ static PyObject *set_default_dtype(PyObject *module, PyObject *o) {  // -> new
   if (dtype == WK_FLOAT8_E4M3 || dtype == WK_FLOAT8_E5M2)
     return PyErr_Format(PyExc_TypeError, "couldn't find storage object %sStorage", wk__dtype_legacy(dtype));
   wk__default_dtype_set(dtype);
-  Py_RETURN_NONE;
+  return Py_NewRef(Py_None);
 }
 
 /* The two dtype arguments of promote_types and can_cast. */

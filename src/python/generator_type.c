@@ -191,7 +191,7 @@ static PyObject *set_rng_state(PyObject *module, PyObject *const *args, Py_ssize
   PyObject *tensor;
   if (wk__bind(&signature, args, n, keywords, &tensor) < 0) return NULL;
   if (state_from_tensor(wk__state_of_module(module), wk__generator_default(), tensor) < 0) return NULL;
-  Py_RETURN_NONE;
+  return Py_NewRef(Py_None);
 }
 
 static PyMethodDef functions[] = {

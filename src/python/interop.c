@@ -245,7 +245,8 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused) {  // -> new
   if (wk_int_is_known(t->numel) && wk__numel(t) != 1)
     return PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar",
                         (long long)wk__numel(t));
-  if (wk__check_readable(state_of(self), t, "Tensor.item() cannot be called on meta tensors") < 0) return NULL;
+  if (wk__check_readable(state_of(self), t, WK_RUNTIME_ERROR, "Tensor.item() cannot be called on meta tensors") < 0)
+    return NULL;
   return wk__element_to_python(wk__data(t), (wk_dtype)t->dtype);
 }
 
@@ -267,14 +268,15 @@ static PyObject *nested_list(const wk_tensor *t, int dim, const char *at) {  // 
 static PyObject *tensor_tolist(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   const wk_tensor *t = wk__tensor_of(self);
-  if (wk__check_readable(state_of(self), t, "Cannot copy out of meta tensor; no data!") < 0) return NULL;
+  if (wk__check_readable(state_of(self), t, WK_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!") < 0)
+    return NULL;
   return nested_list(t, 0, wk__data(t));
 }
 
 static PyObject *tensor_data_ptr(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   const wk_tensor *t = wk__tensor_of(self);
-  if (t->keys & WK__KEY_TRACE && wk__check_readable(state_of(self), t, "") < 0) return NULL;
+  if (t->keys & WK__KEY_TRACE && wk__check_readable(state_of(self), t, WK_NOT_IMPLEMENTED, "") < 0) return NULL;
   return PyLong_FromVoidPtr(t->storage && wk__numel(t) ? wk__data(t) : NULL);
 }
 

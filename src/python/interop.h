@@ -60,8 +60,8 @@ PyObject *wk__tensor_numpy(PyObject *self, PyObject *const *args, Py_ssize_t n, 
 PyObject *wk__tensor_as_array(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords);  // -> new
 PyObject *wk__from_numpy(PyObject *module, PyObject *array);                                             // -> new
 PyObject *wk__from_buffer(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *keywords);    // -> new
-/* The tensor's elements can be read here and now; else an exception: no data, on another device, being traced. */
-int wk__check_readable(wk__state *state, const wk_tensor *t, const char *message_for_meta);
+/* The tensor's elements can be read here and now; else an exception: `category`, unless it is being traced. */
+int wk__check_readable(wk__state *state, const wk_tensor *t, wk_status category, const char *message_for_meta);
 
 /* ---- dlpack.c ---- */
 PyObject *wk__tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords);  // -> new

@@ -181,7 +181,7 @@ static int describe_tensor(wk__state *state, PyObject *name, PyObject *value, in
     return -1;
   }
   const wk_tensor *t = wk__tensor_of(value);
-  if (wk__check_readable(state, t, "Cannot copy out of meta tensor; no data!") < 0) return -1;
+  if (wk__check_readable(state, t, WK_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!") < 0) return -1;
   if (!wk__is_contiguous(t) || !wk__dtypes[t->dtype].safetensors) {
     PyErr_Format(PyExc_ValueError,
                  wk__is_contiguous(t)

@@ -115,7 +115,8 @@ static PyObject *leaf_number(const reader *r, PyObject *leaf) {  // -> new
     const wk_tensor *t = wk__tensor_of(leaf);
     if (!wk_int_is_known(t->numel) || wk__numel(t) != 1)
       return PyErr_Format(PyExc_ValueError, "only one element tensors can be converted to Python scalars");
-    if (wk__check_readable(r->state, t, "Tensor.item() cannot be called on meta tensors") < 0) return NULL;
+    if (wk__check_readable(r->state, t, WK_RUNTIME_ERROR, "Tensor.item() cannot be called on meta tensors") < 0)
+      return NULL;
     return wk__element_to_python(wk__data(t), (wk_dtype)t->dtype);
   }
   return wk__is_array_scalar(leaf) ? PyObject_CallMethod(leaf, "item", NULL) : Py_NewRef(leaf);
@@ -288,6 +289,10 @@ static int store(const reader *r, PyObject *o, int dim, char **at) {
 
 wk_tensor *wk__tensor_from_sequence(wk__state *state, PyObject *data, wk_dtype dtype) {
   reader r = {.state = state, .dtype = dtype};
+  if (PyUnicode_Check(data)) {
+    PyErr_Format(PyExc_TypeError, "new(): invalid data type '%s'", Py_TYPE(data)->tp_name);
+    return NULL;
+  }
   if (find_sizes(&r, data) < 0 || (dtype == WK_DTYPE_NONE && infer(&r, data, 0) < 0)) return NULL;
   wk_tensor *t = wk_tensor_create(r.dtype, r.ndim, r.sizes);
   if (!t) {

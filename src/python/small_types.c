@@ -28,9 +28,9 @@ static PyObject *make_device(PyTypeObject *type, wk_device device) {  // -> new
   if (self) ((wk__python_device *)self)->device = device;
   return self;
 }
-PyObject *wk__device_object(wk__state *state, wk_device device) {
+PyObject *wk__device_object(wk__state *state, wk_device device) {  // -> new
   return make_device(state->device_type, device);
-}  // -> new
+}
 
 /* Only what a device prints is accepted: no signs, leading zeros or spaces in the index. */
 static int parse_device(wk__state *state, const char *text, wk_device *out) {
@@ -320,7 +320,7 @@ static PyObject *set_num_threads(PyObject *module, PyObject *o) {  // -> new
   int count = thread_count("set_num_threads", o);
   if (count < 0) return NULL;
   if (wk_set_num_threads(count) != WK_OK) return wk__raise(wk__state_of_module(module));
-  Py_RETURN_NONE;
+  return Py_NewRef(Py_None);
 }
 static PyObject *get_num_threads(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
@@ -335,7 +335,7 @@ static PyObject *set_num_interop_threads(PyObject *module, PyObject *o) {  // ->
   int count = thread_count("set_num_interop_threads", o);
   if (count < 0) return NULL;
   atomic_store(&interop_threads, count);
-  Py_RETURN_NONE;
+  return Py_NewRef(Py_None);
 }
 static PyObject *get_num_interop_threads(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
@@ -380,7 +380,7 @@ static PyObject *set_printoptions(PyObject *module, PyObject *const *args, Py_ss
   o->edge_items = (int)edge_items;
   o->line_width = (int)line_width;
   o->scientific = !given[SCI_MODE] || given[SCI_MODE] == Py_None ? -1 : PyObject_IsTrue(given[SCI_MODE]);
-  Py_RETURN_NONE;
+  return Py_NewRef(Py_None);
 }
 
 static PyObject *is_tensor(PyObject *module, PyObject *o) {  // -> new

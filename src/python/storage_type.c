@@ -87,7 +87,7 @@ static PyObject *storage_resizable(PyObject *self, PyObject *unused) {  // -> ne
 }
 static PyObject *storage_is_shared(PyObject *self, PyObject *unused) {  // -> new
   (void)self, (void)unused;
-  Py_RETURN_FALSE; /* no storage of wick is in memory that processes share */
+  return Py_NewRef(Py_False); /* no storage of wick is in memory that processes share */
 }
 static PyObject *storage_itself(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;

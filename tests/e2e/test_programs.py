@@ -18,7 +18,18 @@ PROGRAMS = {"mlp": [], "lstm": [], "chargpt": SMALL_GPT}
 def losses(program, tmp_path, *options, **environment):
     out = tmp_path / "out.json"
     script = HERE.parent.parent / "examples" / f"train_{program}.py"
-    command = [sys.executable, "-m", "wick", str(script), "--steps", "20", "--json", str(out), *PROGRAMS[program], *options]
+    command = [
+        sys.executable,
+        "-m",
+        "wick",
+        str(script),
+        "--steps",
+        "20",
+        "--json",
+        str(out),
+        *PROGRAMS[program],
+        *options,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(out.read_text())["losses"]

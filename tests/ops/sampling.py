@@ -1,8 +1,8 @@
 """Inputs of the generated operator tests, from the samples column of the operator table.
 
 A sample is a Python argument list. In it T(2, 3) is a tensor of floats in (-2, 2), P of floats in (0.5, 2), U in (0.1, 0.9),
-I(high, 2, 3) of integers below high, B(2, 3) of bools; dtype names stand for dtypes. Numbers come from a generator of our own,
-so that the same sample is the same in wick, in PyTorch and in the recorded expectations.
+I(high, 2, 3) of integers below high, B(2, 3) of bools; dtype names stand for dtypes. Numbers come from a generator of
+our own, so that the same sample is the same in wick, in PyTorch and in the recorded expectations.
 """
 
 DTYPES = ("float64", "float32", "int64", "int32", "bool", "float16", "bfloat16", "uint8")

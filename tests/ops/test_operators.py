@@ -27,7 +27,7 @@ def bits(value):
 
 def close(found, wanted, tolerance):
     if isinstance(wanted, list):
-        return len(found) == len(wanted) and all(close(f, w, tolerance) for f, w in zip(found, wanted))
+        return len(found) == len(wanted) and all(close(f, w, tolerance) for f, w in zip(found, wanted, strict=True))
     if isinstance(wanted, str):  # nan, inf, -inf
         return str(float(found)) == wanted
     return abs(found - wanted) <= tolerance * max(1.0, abs(wanted))
@@ -39,9 +39,12 @@ def test_values(name, sample, dtype, tolerance):
     if ROWS[name]["tags"] & RANDOM and "True" in sample:
         pytest.skip("draws numbers: tests/c/test_generator.c has those")
     wanted = EXPECTED[f"{name}({sample})"][dtype]
-    found = [[list(t.shape), str(t.dtype).split(".")[-1], list(t.stride()), t.tolist()] for t in tensors_in(run(name, sample, getattr(wick, dtype))[0])]
+    found = [
+        [list(t.shape), str(t.dtype).split(".")[-1], list(t.stride()), t.tolist()]
+        for t in tensors_in(run(name, sample, getattr(wick, dtype))[0])
+    ]
     assert [f[:2] for f in found] == [w[:2] for w in wanted]
-    for f, w in zip(found, wanted):
+    for f, w in zip(found, wanted, strict=True):
         assert close(f[3], w[3], tolerance), (f[3], w[3])
 
 
@@ -81,7 +84,12 @@ ONCE_ONLY = {"scaled_dot_product_attention"}  # the flash kernel's backward has 
 
 @pytest.mark.parametrize("name,sample", CASES)
 def test_gradients(name, sample):
-    if name in NO_GRADIENT or f"{name}({sample})" in NO_WEIGHT_GRADIENT or ROWS[name]["tags"] & RANDOM or not differentiable(name, sample):
+    if (
+        name in NO_GRADIENT
+        or f"{name}({sample})" in NO_WEIGHT_GRADIENT
+        or ROWS[name]["tags"] & RANDOM
+        or not differentiable(name, sample)
+    ):
         pytest.skip("nothing to differentiate")
     function, inputs = as_function(name, sample)
     if not tuple(tensors_in(function(*inputs))):
@@ -96,7 +104,12 @@ def test_inplace_form(name, sample):
     tags = ROWS[name]["tags"]
     method = ROWS[name]["name"].split(".")[0] + "_"
     args, kwargs = arguments(wick, sample, wick.float64)
-    if not tags & (POINTWISE | INPLACE) or not args or not hasattr(wick.Tensor, method) or not hasattr(args[0], "tolist"):
+    if (
+        not tags & (POINTWISE | INPLACE)
+        or not args
+        or not hasattr(wick.Tensor, method)
+        or not hasattr(args[0], "tolist")
+    ):
         pytest.skip("no in-place form")
     wanted = _C._operator(name)(*args, **kwargs)
     if wanted.shape != args[0].shape or not wick.can_cast(wanted.dtype, args[0].dtype):
@@ -140,9 +153,15 @@ def test_strided_inputs(name, sample):
         return strided_copy(value) if hasattr(value, "tolist") and hasattr(value, "stride") else value
 
     found = _C._operator(name)(*(strided(a) for a in args), **{k: strided(v) for k, v in kwargs.items()})
-    for f, w in zip(tensors_in(found), tensors_in(wanted)):
+    for f, w in zip(tensors_in(found), tensors_in(wanted), strict=True):
         assert f.shape == w.shape and f.dtype == w.dtype
-        assert close(f.tolist(), json.loads(json.dumps(w.tolist()).replace("NaN", '"nan"').replace("Infinity", '"inf"').replace('-"inf"', '"-inf"')), 1e-12)
+        assert close(
+            f.tolist(),
+            json.loads(
+                json.dumps(w.tolist()).replace("NaN", '"nan"').replace("Infinity", '"inf"').replace('-"inf"', '"-inf"')
+            ),
+            1e-12,
+        )
 
 
 @pytest.mark.parametrize("name,sample", CASES)
@@ -154,7 +173,13 @@ def test_same_bits_at_every_level(name, sample):
         found = []
         for level in _C._cpu_levels():
             _C._set_cpu_level(level)
-            found.append([struct.pack("d", v) for t in tensors_in(run(name, sample, wick.float32)[0]) for v in t.double().flatten().tolist()])
+            found.append(
+                [
+                    struct.pack("d", v)
+                    for t in tensors_in(run(name, sample, wick.float32)[0])
+                    for v in t.double().flatten().tolist()
+                ]
+            )
         assert all(f == found[0] for f in found)
     finally:
         _C._set_cpu_level(best)

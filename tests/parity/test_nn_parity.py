@@ -256,7 +256,7 @@ def test_functions_and_gradients(call):
             (result * t.arange(1.0, result.numel() + 1).view(result.shape)).sum().backward()
         return result, [v.grad for v in leaves]
 
-    same(run, tolerance=2e-6)
+    same(run, tolerance=2e-5)  # f32 sums in another order, of terms weighted by up to 24 that partly cancel
 
 
 def test_hooks():

@@ -99,7 +99,7 @@ def test_conversions():
         ([[1, 2], 3], None, TypeError, "not a sequence"),
         ([1, [2, 3]], None, TypeError, "'list' object cannot be interpreted as an integer"),
         ([1.0, [2]], None, TypeError, "must be real number, not list"),
-        ("a", None, ValueError, "too many dimensions 'str'"),
+        ("a", None, TypeError, r"new\(\): invalid data type 'str'"),
         (["a"], None, ValueError, "too many dimensions 'str'"),
         ([1, "a"], None, TypeError, r"new\(\): invalid data type 'str'"),
         (b"abc", None, TypeError, r"new\(\): invalid data type 'bytes'"),
@@ -122,11 +122,6 @@ def test_conversions():
 def test_tensor_errors(data, dtype, error, text):
     with pytest.raises(error, match=text):
         wick.tensor(data, dtype=dtype)
-
-
-def test_string_is_refused():
-    with pytest.raises((TypeError, ValueError)):
-        wick.tensor("abc")
 
 
 def test_self_referential_list():
@@ -249,6 +244,8 @@ def test_item_and_tolist():
     for count in (0, 2):
         with pytest.raises(RuntimeError, match=f"a Tensor with {count} elements cannot be converted to Scalar"):
             wick.ones(count).item()
+    with pytest.raises(RuntimeError, match=r"Tensor.item\(\) cannot be called on meta tensors"):
+        wick.ones(1, device="meta").item()
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
         wick.ones(2, device="meta").tolist()
 
@@ -284,7 +281,7 @@ def test_from_numpy_geometry():
     assert source[0, 0, 0] == 100
     assert wick.from_numpy(np.array(1.5)).shape == ()
     unaligned = np.frombuffer(bytearray(b"x" + np.arange(9, dtype=np.float64).tobytes()), np.uint8)[1:].view(np.float64)
-    assert (wick.from_numpy(unaligned) + 1).tolist() == list(range(1, 10))
+    assert wick.from_numpy(unaligned).data_ptr() == unaligned.ctypes.data
 
 
 def test_from_numpy_errors():

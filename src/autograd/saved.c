@@ -1,0 +1,51 @@
+/* Tensors that a saver keeps in another form while the tape waits: packed when they are saved, unpacked for each run.
+ * A saver sees tensors without history and is off while it packs; the unpacked tensor gets back the history that the
+ * saved one had. Tests: tests/python/test_saved_tensors_hooks.py, tests/python/test_checkpoint.py. */
+#include "autograd/autograd.h"
+
+static _Thread_local wk__saver *current;
+
+void wk__saver_push(wk__saver *saver) {
+  saver->outer = current;
+  current = saver;
+}
+void wk__saver_pop(void) {
+  if (current) current = current->outer;
+}
+bool wk__saver_active(void) { return current != NULL; }
+
+static wk_tensor *without_history(const wk_tensor *t) {
+  wk__spec spec;
+  wk__spec_of(&spec, t);
+  return wk__tensor_alias(t, &spec);
+}
+
+wk_status wk__pack(wk_tensor *t, wk__packed **out_packed) {
+  *out_packed = NULL;
+  wk__saver *saver = current;
+  wk_tensor *alias = without_history(t);
+  if (!alias) return wk_error_category();
+  current = NULL;
+  wk_status status = saver->pack(saver, alias, out_packed);
+  current = saver;
+  wk__release(alias);
+  return status;
+}
+
+wk_status wk__unpack(wk__packed *packed, wk_node *node, uint32_t result, wk_tensor **out_tensor) {
+  wk_tensor *t = NULL;
+  *out_tensor = NULL;
+  WK_TRY(packed->unpack(packed, &t));
+  wk_tensor *alias = without_history(t);
+  wk__release(t);
+  wk_status status = !alias ? wk_error_category() : node ? wk__set_history(alias, node, result) : WK_OK;
+  if (status == WK_OK)
+    *out_tensor = alias;
+  else
+    wk__release(alias);
+  return status;
+}
+
+void wk__packed_release(wk__packed *packed) {
+  if (packed) packed->release(packed);
+}
