@@ -61,7 +61,7 @@ def compare(engines, threads, number, rounds):
     medians = {name: statistics.median(t) for name, t in times.items()}
     if "torch" not in times:
         return medians, None
-    return medians, statistics.median(w / t for w, t in zip(times["wick"], times["torch"]))
+    return medians, statistics.median(w / t for w, t in zip(times["wick"], times["torch"], strict=True))
 
 
 def child_figures(arguments):

@@ -113,11 +113,11 @@ typedef struct wk__packed { /* what a saver made of one tensor; its own fields f
   void (*release)(struct wk__packed *packed);
 } wk__packed;
 typedef struct wk__saver {
-  struct wk__saver *outer; /* set by wk__saver_push */
+  struct wk__saver *outer; /* set by wk__saver_push; savers live until they are removed */
   wk_status (*pack)(struct wk__saver *saver, wk_tensor *tensor, wk__packed **out_packed); /* tensor: without history */
 } wk__saver;
 void wk__saver_push(wk__saver *saver); /* for this thread; the innermost one packs */
-void wk__saver_pop(void);
+void wk__saver_remove(wk__saver *saver);
 bool wk__saver_active(void);
 WK_MUST_USE wk_status wk__pack(wk_tensor *t, wk__packed **out_packed);
 /* An alias of the unpacked tensor; with a node, it has that as history. */

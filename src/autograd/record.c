@@ -4,13 +4,14 @@
 #include "autograd/autograd.h"
 #include "ops/internal.h"
 
-/* An operator's node. Arguments are kept as the rule will see them: numbers and lists copied, tensors whole, as shapes, or
- * not at all. */
+/* A saved tensor that a saver keeps. */
 typedef struct packed_tensor {
   wk__packed *packed; /* owned; NULL: the tensor was kept as it is, or not at all */
   wk_tensor *shape;   /* what stands in its place; here while the unpacked tensor stands there */
 } packed_tensor;
 
+/* An operator's node. Arguments are kept as the rule will see them: numbers and lists copied, tensors whole, as shapes, or
+ * not at all. */
 typedef struct op_node {
   wk_node node;
   uint8_t argument_count;

@@ -9,8 +9,12 @@ void wk__saver_push(wk__saver *saver) {
   saver->outer = current;
   current = saver;
 }
-void wk__saver_pop(void) {
-  if (current) current = current->outer;
+void wk__saver_remove(wk__saver *saver) {
+  for (wk__saver **at = &current; *at; at = &(*at)->outer) {
+    if (*at != saver) continue;
+    *at = saver->outer;
+    return;
+  }
 }
 bool wk__saver_active(void) { return current != NULL; }
 

@@ -39,10 +39,8 @@ wk_status wk__meta_full(wk__call *c) {
 }
 
 /* Like another tensor: its strides too when it has no gaps. */
-static wk_status like(wk__call *c, int dtype_arg) {
+static wk_status like_as(wk__call *c, wk_dtype dtype, wk_device device) {
   const wk_tensor *t = c->args[0].tensor;
-  wk_dtype dtype = wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype);
-  wk_device device = wk__arg_device(c, dtype_arg + 1, t->device);
   if (wk__non_overlapping_and_dense(t)) {
     wk__spec_of(&c->specs[0], t);
     c->specs[0].offset = wk_int_of(0);
@@ -53,6 +51,10 @@ static wk_status like(wk__call *c, int dtype_arg) {
   }
   c->compute_dtype = (uint8_t)dtype;
   return WK_OK;
+}
+static wk_status like(wk__call *c, int dtype_arg) {
+  const wk_tensor *t = c->args[0].tensor;
+  return like_as(c, wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype), wk__arg_device(c, dtype_arg + 1, t->device));
 }
 wk_status wk__meta_create_like(wk__call *c) { return like(c, 1); }
 wk_status wk__meta_full_like(wk__call *c) { return like(c, 2); }
@@ -123,7 +125,7 @@ wk_status wk__meta_fill(wk__call *c) {
   if (c->args[1].tag == WK_VALUE_TENSOR && c->args[1].tensor->ndim != 0)
     return wk_fail(WK_RUNTIME_ERROR, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.",
                    c->args[1].tensor->ndim);
-  return like(c, WK__MAX_ARGS - 2); /* no dtype argument: the slots behind are empty */
+  return like_as(c, (wk_dtype)c->args[0].tensor->dtype, c->args[0].tensor->device);
 }
 
 /* self takes src's values: broadcast, converted. Overlapping views copy through a temporary. */

@@ -403,6 +403,10 @@ static wk_tensor *classes_last(wk_tensor *x) {
 
 static wk_tensor *nll_of_rows(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction, wk_int ignore) {
   wk_tensor *results[2];
+  if (weight && weight->keys & WK__KEY_AUTOGRAD && wk__mode.grad_enabled) {
+    wk_fail(WK_RUNTIME_ERROR, "The function 'nll_loss_forward' is not differentiable with respect to argument 'weight'. This input cannot have requires_grad True.");
+    return NULL;
+  }
   return wk_nll_loss_forward(log_p, target, weight, reduction, ignore, results) == WK_OK ? results[0] : NULL;
 }
 

@@ -458,6 +458,13 @@ wk_status wk__vjp_clamp(wk__vjp *v) {
   return wk__vjp_set(v, 0, g);
 }
 
+static wk_status clamp_between(wk__call *c, wk_value min, wk_value max) {
+  return wk_call(WK__OP(clamp), (wk_value[]){c->args[0], min, max}, NULL, c->results);
+}
+wk_status wk__compose_clamp_min(wk__call *c) { return clamp_between(c, c->args[1], (wk_value){0}); }
+wk_status wk__compose_clamp_max(wk__call *c) { return clamp_between(c, (wk_value){0}, c->args[1]); }
+wk_status wk__compose_clip(wk__call *c) { return clamp_between(c, c->args[1], c->args[2]); }
+
 void wk__lower_addcmul(wk__lower *l) {
   wk__var product = wk__k_mul(l->h, wk__k_mul(l->h, wk__in(l, 3), wk__in(l, 1)), wk__in(l, 2));
   wk__out(l, 0, wk__k_add(l->h, wk__in(l, 0), product));

@@ -385,6 +385,10 @@ wk_status wk__compose_std_all(wk__call *c) {
 wk_status wk__compose_norm(wk__call *c) {
   return call1(WK__OP(vector_norm), (wk_value[]){c->args[0], c->args[1], NONE, NONE, NONE}, c->results);
 }
+wk_status wk__compose_norm_dim(wk__call *c) {
+  wk_value p = c->args[1].tag == WK_VALUE_NONE ? wk__v_int(2) : c->args[1];
+  return call1(WK__OP(vector_norm), (wk_value[]){c->args[0], p, c->args[2], c->args[3], NONE}, c->results);
+}
 
 /* (sum |x|^p)^(1/p); p = inf, -inf are extremes, p = 0 counts. */
 wk_status wk__compose_vector_norm(wk__call *c) {

@@ -1,7 +1,8 @@
 /* Python callables as hooks of tensors and nodes. Each list of C hooks holds at most one of ours, whose context is an
  * OrderedDict of callables: RemovableHandle keeps a weak reference to that dict, and a hook may add or remove others
  * while it runs, since the callables are copied before the first is called.
- * In: what the engine passes. Out: replaced gradients, checked as PyTorch checks them. Tests: tests/python/test_autograd.py. */
+ * In: what the engine passes. Out: replaced gradients, checked as PyTorch checks them. Tests:
+ * tests/python/test_autograd.py. */
 #include "python/autograd.h"
 
 typedef struct hook_context {
@@ -26,7 +27,7 @@ static hook_context *make_context(wk__state *state, PyObject *dict) {
 
 /* ================================================== calling ===================================================== */
 
-static PyObject *hook_name(PyObject *hook) { // -> new
+static PyObject *hook_name(PyObject *hook) {  // -> new
   PyObject *name = PyObject_GetAttrString(hook, "__name__");
   if (name) return name;
   PyErr_Clear();
@@ -64,7 +65,7 @@ static int check_replacement(wk__state *state, PyObject *hook, PyObject *old, Py
 }
 
 /* Takes `value`, gives what the hooks made of it. NULL with an exception. */
-static PyObject *call_tensor_hooks(hook_context *c, PyObject *value) { // -> new
+static PyObject *call_tensor_hooks(hook_context *c, PyObject *value) {  // -> new
   PyObject *hooks = PyDict_Values(c->dict);
   for (Py_ssize_t i = 0; hooks && value && i < PyList_GET_SIZE(hooks); i++) {
     PyObject *hook = PyList_GET_ITEM(hooks, i), *result = PyObject_CallOneArg(hook, value);
@@ -124,12 +125,14 @@ static wk_status run_accumulate_hooks(void *context, wk_tensor *leaf, wk_tensor 
 
 /* ---- around a node ---- */
 
-static PyObject *tuple_of(wk__state *state, wk_tensor *const *grads, int count) { // -> new
+static PyObject *tuple_of(wk__state *state, wk_tensor *const *grads, int count) {  // -> new
   PyObject *tuple = PyTuple_New(count);
   for (int i = 0; tuple && i < count; i++) {
     PyObject *item = grads[i] ? wk__wrap(state, wk__retain(grads[i])) : Py_NewRef(Py_None);
-    if (!item) Py_CLEAR(tuple);
-    else PyTuple_SET_ITEM(tuple, i, item);
+    if (!item)
+      Py_CLEAR(tuple);
+    else
+      PyTuple_SET_ITEM(tuple, i, item);
   }
   return tuple;
 }
@@ -168,7 +171,8 @@ static void take_back(PyObject *tuple, wk_tensor **grads, int count) {
   }
 }
 
-/* hook(grad_inputs, grad_results) after the node, hook(grad_results) before it; `replaced` is what the hook may change. */
+/* hook(grad_inputs, grad_results) after the node, hook(grad_results) before it; `replaced` is what the hook may change.
+ */
 static int call_node_hooks(const hook_context *c, PyObject **replaced, PyObject *results) {
   PyObject *hooks = PyDict_Values(c->dict);
   int status = hooks ? 0 : -1;
@@ -181,7 +185,8 @@ static int call_node_hooks(const hook_context *c, PyObject **replaced, PyObject 
   return status;
 }
 
-static wk_status run_pre_hooks(void *context, wk_tensor **inputs, int input_count, wk_tensor **results, int result_count) {
+static wk_status run_pre_hooks(void *context, wk_tensor **inputs, int input_count, wk_tensor **results,
+                               int result_count) {
   (void)inputs, (void)input_count;
   hook_context *c = context;
   wk__gil gil = wk__gil_hold();
@@ -194,7 +199,8 @@ static wk_status run_pre_hooks(void *context, wk_tensor **inputs, int input_coun
   return answer;
 }
 
-static wk_status run_post_hooks(void *context, wk_tensor **inputs, int input_count, wk_tensor **results, int result_count) {
+static wk_status run_post_hooks(void *context, wk_tensor **inputs, int input_count, wk_tensor **results,
+                                int result_count) {
   hook_context *c = context;
   wk__gil gil = wk__gil_hold();
   PyObject *grads = tuple_of(c->state, inputs, input_count), *given = tuple_of(c->state, results, result_count);
@@ -210,7 +216,7 @@ static wk_status run_post_hooks(void *context, wk_tensor **inputs, int input_cou
 /* ================================================ registering =================================================== */
 
 /* RemovableHandle(dict); dict[handle.id] = hook */
-static PyObject *handle_in(PyObject *dict, PyObject *hook) { // -> new
+static PyObject *handle_in(PyObject *dict, PyObject *hook) {  // -> new
   PyObject *module = PyImport_ImportModule("wick.utils.hooks");
   PyObject *handle = module ? PyObject_CallMethod(module, "RemovableHandle", "O", dict) : NULL;
   PyObject *id = handle ? PyObject_GetAttrString(handle, "id") : NULL;
@@ -220,7 +226,7 @@ static PyObject *handle_in(PyObject *dict, PyObject *hook) { // -> new
   return handle;
 }
 
-PyObject *wk__tensor_hooks(wk_tensor *t, bool accumulate) { // -> borrowed
+PyObject *wk__tensor_hooks(wk_tensor *t, bool accumulate) {  // -> borrowed
   if (!accumulate) {
     wk__grad_hook *h = wk__find_grad_hook(t, run_tensor_hooks);
     return h ? ((hook_context *)h->context)->dict : NULL;
@@ -236,8 +242,10 @@ static void track(PyObject *tensor) {
 }
 
 static int attach_dict(wk__state *state, PyObject *tensor, PyObject *dict, bool accumulate) {
-  wk__grad_hook hook = {.id = wk__next_hook_id(), .call = accumulate ? run_accumulate_hooks : run_tensor_hooks,
-                        .release = release_context, .context = make_context(state, dict)};
+  wk__grad_hook hook = {.id = wk__next_hook_id(),
+                        .call = accumulate ? run_accumulate_hooks : run_tensor_hooks,
+                        .release = release_context,
+                        .context = make_context(state, dict)};
   wk_tensor *t = wk__tensor_of(tensor);
   wk_status status = hook.context ? WK_OK : wk_error_category();
   if (status == WK_OK) status = accumulate ? wk__add_accumulate_hook(t, hook) : wk__add_grad_hook(t, hook);
@@ -250,7 +258,7 @@ static int attach_dict(wk__state *state, PyObject *tensor, PyObject *dict, bool 
   return -1;
 }
 
-PyObject *wk__tensor_add_hook(wk__state *state, PyObject *tensor, PyObject *hook, bool accumulate) { // -> new
+PyObject *wk__tensor_add_hook(wk__state *state, PyObject *tensor, PyObject *hook, bool accumulate) {  // -> new
   PyObject *dict = Py_XNewRef(wk__tensor_hooks(wk__tensor_of(tensor), accumulate));
   if (!dict) {
     dict = PyODict_New();
@@ -271,15 +279,18 @@ int wk__tensor_set_hooks(wk__state *state, PyObject *tensor, PyObject *dict) {
   return -1;
 }
 
-PyObject *wk__node_add_python_hook(wk__state *state, wk_node *n, PyObject *hook, bool post) { // -> new
+PyObject *wk__node_add_python_hook(wk__state *state, wk_node *n, PyObject *hook, bool post) {  // -> new
   PyObject *dict = NULL;
   for (wk__node_hook *h = n->hooks; h && !dict; h = h->next)
     if (h->call == (post ? run_post_hooks : run_pre_hooks)) dict = Py_NewRef(((hook_context *)h->context)->dict);
   if (!dict) {
     dict = PyODict_New();
     hook_context *context = dict ? make_context(state, dict) : NULL;
-    wk__node_hook added = {.id = wk__next_hook_id(), .post = post, .call = post ? run_post_hooks : run_pre_hooks,
-                           .release = release_context, .context = context};
+    wk__node_hook added = {.id = wk__next_hook_id(),
+                           .post = post,
+                           .call = post ? run_post_hooks : run_pre_hooks,
+                           .release = release_context,
+                           .context = context};
     if (!context || wk__node_add_hook(n, added) != WK_OK) {
       if (dict) wk__raise(state);
       if (context) release_context(context);

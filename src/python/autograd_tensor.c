@@ -4,11 +4,11 @@
 
 static wk__state *state_of(PyObject *self) { return ((wk__python_tensor *)self)->state; }
 
-static PyObject *none_or_raise(PyObject *self, wk_status status) { // -> new
+static PyObject *none_or_raise(PyObject *self, wk_status status) {  // -> new
   if (status != WK_OK) return wk__raise(state_of(self));
   Py_RETURN_NONE;
 }
-static PyObject *self_or_raise(PyObject *self, wk_status status) { // -> new
+static PyObject *self_or_raise(PyObject *self, wk_status status) {  // -> new
   return status == WK_OK ? Py_NewRef(self) : wk__raise(state_of(self));
 }
 static int zero_or_raise(PyObject *self, wk_status status) {
@@ -17,31 +17,37 @@ static int zero_or_raise(PyObject *self, wk_status status) {
 
 /* =================================================== methods ==================================================== */
 
-static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *keywords) { // -> new
+static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *keywords) {  // -> new
   static char *names[] = {"gradient", "retain_graph", "create_graph", "inputs", NULL};
   PyObject *gradient = Py_None, *retain = Py_None, *inputs = Py_None;
   int create = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|OOpO:backward", names, &gradient, &retain, &create, &inputs)) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|OOpO:backward", names, &gradient, &retain, &create, &inputs))
+    return NULL;
   int keep = retain == Py_None ? create : PyObject_IsTrue(retain);
   if (keep < 0) return NULL;
-  wk__backward_arguments a = {.tensors = self, .grads = gradient, .inputs = inputs, .retain_graph = keep,
-                              .create_graph = create, .allow_unused = true, .accumulate = true};
+  wk__backward_arguments a = {.tensors = self,
+                              .grads = gradient,
+                              .inputs = inputs,
+                              .retain_graph = keep,
+                              .create_graph = create,
+                              .allow_unused = true,
+                              .accumulate = true};
   return wk__backward_from_python(state_of(self), &a);
 }
 
-static PyObject *tensor_register_hook(PyObject *self, PyObject *hook) { // -> new
+static PyObject *tensor_register_hook(PyObject *self, PyObject *hook) {  // -> new
   return wk__tensor_add_hook(state_of(self), self, hook, false);
 }
-static PyObject *tensor_register_accumulate_hook(PyObject *self, PyObject *hook) { // -> new
+static PyObject *tensor_register_accumulate_hook(PyObject *self, PyObject *hook) {  // -> new
   return wk__tensor_add_hook(state_of(self), self, hook, true);
 }
 
-static PyObject *tensor_retain_grad(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_retain_grad(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return none_or_raise(self, wk__retain_grad(wk__tensor_of(self)));
 }
 
-static PyObject *tensor_requires_grad_(PyObject *self, PyObject *args, PyObject *keywords) { // -> new
+static PyObject *tensor_requires_grad_(PyObject *self, PyObject *args, PyObject *keywords) {  // -> new
   static char *names[] = {"requires_grad", NULL};
   PyObject *value = Py_True;
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:requires_grad_", names, &value)) return NULL;
@@ -51,7 +57,7 @@ static PyObject *tensor_requires_grad_(PyObject *self, PyObject *args, PyObject 
   return self_or_raise(self, wk_set_requires_grad(wk__tensor_of(self), value == Py_True));
 }
 
-static PyObject *tensor_detach_(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_detach_(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   wk_tensor *t = wk__tensor_of(self);
   if (t->base) {
@@ -66,11 +72,11 @@ static PyObject *tensor_detach_(PyObject *self, PyObject *unused) { // -> new
   return Py_NewRef(self);
 }
 
-static PyObject *tensor_is_view(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_is_view(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong(wk__tensor_of(self)->base != NULL);
 }
-static PyObject *tensor_is_inference(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_is_inference(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong((wk__tensor_of(self)->flags & WK__TENSOR_INFERENCE) != 0);
 }
@@ -78,11 +84,13 @@ static PyObject *tensor_is_inference(PyObject *self, PyObject *unused) { // -> n
 PyMethodDef wk__tensor_autograd_methods[] = {
     {"backward", (PyCFunction)(void (*)(void))tensor_backward, METH_VARARGS | METH_KEYWORDS,
      "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n\n"
-     "Adds to .grad of the leaves that this tensor was computed from.\n\n    loss = (x * w).sum()\n    loss.backward()"},
+     "Adds to .grad of the leaves that this tensor was computed from.\n\n    loss = (x * w).sum()\n    "
+     "loss.backward()"},
     {"register_hook", tensor_register_hook, METH_O,
      "register_hook(hook) -> RemovableHandle\n\nhook(grad) runs when the gradient is known; a tensor replaces it."},
     {"register_post_accumulate_grad_hook", tensor_register_accumulate_hook, METH_O,
-     "register_post_accumulate_grad_hook(hook) -> RemovableHandle\n\nhook(self) runs after .grad of a leaf was updated."},
+     "register_post_accumulate_grad_hook(hook) -> RemovableHandle\n\nhook(self) runs after .grad of a leaf was "
+     "updated."},
     {"retain_grad", tensor_retain_grad, METH_NOARGS, "retain_grad(): keep .grad of a tensor that is not a leaf."},
     {"requires_grad_", (PyCFunction)(void (*)(void))tensor_requires_grad_, METH_VARARGS | METH_KEYWORDS,
      "requires_grad_(requires_grad=True) -> self"},
@@ -93,39 +101,49 @@ PyMethodDef wk__tensor_autograd_methods[] = {
 
 /* ==================================================== grad ====================================================== */
 
-static PyObject *get_grad(PyObject *self, void *unused) { // -> new
+static PyObject *get_grad(PyObject *self, void *unused) {  // -> new
   (void)unused;
   wk_tensor *t = wk__tensor_of(self), *grad = wk_get_grad(t);
   if (grad) return wk__wrap(state_of(self), wk__retain(grad));
   bool expected = wk_is_leaf(t) || (t->autograd && t->autograd->retains_grad);
   if (!expected &&
-      PyErr_WarnEx(PyExc_UserWarning,
-                   "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
-                   "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
-                   "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor "
-                   "by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 "
-                   "for more informations.", 1) < 0)
+      PyErr_WarnEx(
+          PyExc_UserWarning,
+          "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
+          "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
+          "for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If you access the non-leaf Tensor "
+          "by mistake, make sure you access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 "
+          "for more informations.",
+          1) < 0)
     return NULL;
   Py_RETURN_NONE;
 }
 
 /* The C++ names that PyTorch's message has for element types. */
 static const char *c_name(wk_dtype dtype) {
-  static const char *const names[WK_DTYPE_COUNT] = {
-      [WK_BOOL] = "bool", [WK_UINT8] = "unsigned char", [WK_INT8] = "signed char", [WK_INT16] = "short",
-      [WK_INT32] = "int", [WK_INT64] = "long", [WK_FLOAT16] = "c10::Half", [WK_BFLOAT16] = "c10::BFloat16",
-      [WK_FLOAT32] = "float", [WK_FLOAT64] = "double", [WK_COMPLEX64] = "c10::complex<float>",
-      [WK_COMPLEX128] = "c10::complex<double>"};
+  static const char *const names[WK_DTYPE_COUNT] = {[WK_BOOL] = "bool",
+                                                    [WK_UINT8] = "unsigned char",
+                                                    [WK_INT8] = "signed char",
+                                                    [WK_INT16] = "short",
+                                                    [WK_INT32] = "int",
+                                                    [WK_INT64] = "long",
+                                                    [WK_FLOAT16] = "c10::Half",
+                                                    [WK_BFLOAT16] = "c10::BFloat16",
+                                                    [WK_FLOAT32] = "float",
+                                                    [WK_FLOAT64] = "double",
+                                                    [WK_COMPLEX64] = "c10::complex<float>",
+                                                    [WK_COMPLEX128] = "c10::complex<double>"};
   return names[dtype] ? names[dtype] : wk_dtype_name(dtype);
 }
 
 static int wrong_grad_dtype(const wk_tensor *t, const wk_tensor *grad) {
-  PyErr_Format(PyExc_RuntimeError,
-               "attempting to assign a gradient with dtype '%s' to a tensor with grad_dtype '%s'. The gradient must "
-               "match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype "
-               "attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the "
-               "dtypes of a tensor and its gradient may break downstream systems that assume they match.",
-               c_name((wk_dtype)grad->dtype), wk__dtype_legacy((wk_dtype)t->dtype));
+  PyErr_Format(
+      PyExc_RuntimeError,
+      "attempting to assign a gradient with dtype '%s' to a tensor with grad_dtype '%s'. The gradient must "
+      "match the tensor's grad_dtype (defaults to the tensor's dtype). You can set the tensor's grad_dtype "
+      "attribute with a specific dtype, or None to allow any dtype. Set grad_dtype with caution. Diverging the "
+      "dtypes of a tensor and its gradient may break downstream systems that assume they match.",
+      c_name((wk_dtype)grad->dtype), wk__dtype_legacy((wk_dtype)t->dtype));
   return -1;
 }
 static int wrong_grad_size(const wk_tensor *t, const wk_tensor *grad) {
@@ -134,7 +152,8 @@ static int wrong_grad_size(const wk_tensor *t, const wk_tensor *grad) {
   wk__print_sizes(&own, t->sizes, t->ndim);
   PyErr_Format(PyExc_RuntimeError,
                "attempting to assign a gradient of size '%s' to a tensor of size '%s'. Please ensure that the gradient "
-               "and the tensor are the same size", given.text ? given.text : "?", own.text ? own.text : "?");
+               "and the tensor are the same size",
+               given.text ? given.text : "?", own.text ? own.text : "?");
   wk__string_release(&given);
   wk__string_release(&own);
   return -1;
@@ -161,21 +180,22 @@ static int set_grad(PyObject *self, PyObject *value, void *unused) {
 
 /* =============================================== flags and history ============================================== */
 
-static PyObject *get_requires_grad(PyObject *self, void *unused) { // -> new
+static PyObject *get_requires_grad(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong(wk_requires_grad(wk__tensor_of(self)));
 }
 static int set_requires_grad(PyObject *self, PyObject *value, void *unused) {
   (void)unused;
-  if (value && PyBool_Check(value)) return zero_or_raise(self, wk_set_requires_grad(wk__tensor_of(self), value == Py_True));
+  if (value && PyBool_Check(value))
+    return zero_or_raise(self, wk_set_requires_grad(wk__tensor_of(self), value == Py_True));
   PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
   return -1;
 }
-static PyObject *get_is_leaf(PyObject *self, void *unused) { // -> new
+static PyObject *get_is_leaf(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong(wk_is_leaf(wk__tensor_of(self)));
 }
-static PyObject *get_retains_grad(PyObject *self, void *unused) { // -> new
+static PyObject *get_retains_grad(PyObject *self, void *unused) {  // -> new
   (void)unused;
   const wk_tensor *t = wk__tensor_of(self);
   return PyBool_FromLong(t->autograd && t->autograd->retains_grad);
@@ -189,24 +209,24 @@ static bool current_grad_fn(PyObject *self, wk_node **out_node) {
   wk__raise(state_of(self));
   return false;
 }
-static PyObject *get_grad_fn(PyObject *self, void *unused) { // -> new
+static PyObject *get_grad_fn(PyObject *self, void *unused) {  // -> new
   (void)unused;
   wk_node *n;
   return current_grad_fn(self, &n) ? wk__wrap_node(state_of(self), wk__node_retain(n)) : NULL;
 }
-static PyObject *get_output_nr(PyObject *self, void *unused) { // -> new
+static PyObject *get_output_nr(PyObject *self, void *unused) {  // -> new
   (void)unused;
   wk_node *n;
   if (!current_grad_fn(self, &n)) return NULL;
   return PyLong_FromUnsignedLong(n ? wk__tensor_of(self)->autograd->result : 0);
 }
 
-static PyObject *get_version(PyObject *self, void *unused) { // -> new
+static PyObject *get_version(PyObject *self, void *unused) {  // -> new
   (void)unused;
   const wk_tensor *t = wk__tensor_of(self);
   return PyLong_FromUnsignedLong(t->flags & WK__TENSOR_NO_VERSION ? 0 : wk__version(t));
 }
-static PyObject *get_base(PyObject *self, void *unused) { // -> new
+static PyObject *get_base(PyObject *self, void *unused) {  // -> new
   (void)unused;
   wk_tensor *base = wk__tensor_of(self)->base;
   return base ? wk__wrap(state_of(self), wk__retain(base)) : Py_NewRef(Py_None);
@@ -214,7 +234,7 @@ static PyObject *get_base(PyObject *self, void *unused) { // -> new
 
 /* ---- hooks as dicts ---- */
 
-static PyObject *get_hooks(PyObject *self, void *accumulate) { // -> new
+static PyObject *get_hooks(PyObject *self, void *accumulate) {  // -> new
   PyObject *dict = wk__tensor_hooks(wk__tensor_of(self), accumulate != NULL);
   return Py_NewRef(dict ? dict : Py_None);
 }
@@ -225,7 +245,7 @@ static int set_hooks(PyObject *self, PyObject *dict, void *unused) {
 
 /* ==================================================== data ====================================================== */
 
-static PyObject *get_data(PyObject *self, void *unused) { // -> new
+static PyObject *get_data(PyObject *self, void *unused) {  // -> new
   (void)unused;
   wk__spec spec;
   wk__spec_of(&spec, wk__tensor_of(self));
@@ -265,7 +285,8 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
   const wk_tensor *other = wk__tensor_of(value);
   wk_dtype dtype = (wk_dtype)other->dtype;
   if (wk_requires_grad(t) && !wk_dtype_is_floating(dtype) && !wk_dtype_is_complex(dtype)) {
-    PyErr_SetString(PyExc_RuntimeError, "data set to a tensor that requires gradients must be floating point or complex dtype");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "data set to a tensor that requires gradients must be floating point or complex dtype");
     return -1;
   }
   return t == other ? 0 : zero_or_raise(self, swap_data(t, other));

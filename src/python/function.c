@@ -15,7 +15,11 @@ static void release_list(wk__python_function *c) {
   int count = c->saved_count;
   c->saved = NULL; /* releasing may run Python code that looks here */
   c->saved_count = 0;
-  for (int i = 0; i < count; i++) wk__release(saved[i].tensor);
+  for (int i = 0; i < count; i++) {
+    wk__release(saved[i].tensor);
+    wk__packed_release(saved[i].packed);
+    wk__node_release(saved[i].edge.node);
+  }
   PyMem_Free(saved);
 }
 
@@ -24,16 +28,23 @@ void wk__function_release_saved(wk__python_function *c) {
   release_list(c);
 }
 
+static wk_status save_packed(wk__saved_tensor *out, wk_tensor *t) {
+  if (out->result < 0) WK_TRY(wk__edge_of(t, &out->edge));
+  return wk__pack(t, &out->packed);
+}
+
 static wk_status save_one(wk__python_function *c, PyObject *o, wk__saved_tensor *out) {
   wk_tensor *t = o == Py_None ? NULL : wk__tensor_of(o);
   *out = (wk__saved_tensor){.result = -1};
   if (!t) return WK_OK;
   out->version = wk__version(t);
-  if (t->autograd && t->autograd->grad_fn && t->autograd->grad_fn == &c->node->node) {
+  bool is_result = t->autograd && t->autograd->grad_fn == &c->node->node;
+  if (is_result) out->result = (int32_t)t->autograd->result;
+  if (wk__saver_active()) return save_packed(out, t);
+  if (is_result) {
     wk__spec spec;
     wk__spec_of(&spec, t);
     out->tensor = wk__tensor_alias(t, &spec);
-    out->result = (int32_t)t->autograd->result;
     return out->tensor ? WK_OK : wk_error_category();
   }
   out->tensor = wk__retain(t);
@@ -43,7 +54,8 @@ static wk_status save_one(wk__python_function *c, PyObject *o, wk__saved_tensor 
 /* Runs after the results have their history, so that results among the saved tensors are known as such. */
 wk_status wk__function_save(wk__python_function *c) {
   if (c->to_save && !PyTuple_Check(c->to_save)) {
-    PyErr_Format(PyExc_TypeError, "saved tensors argument is expected to be a tuple, but is a %s", _PyType_Name(Py_TYPE(c->to_save)));
+    PyErr_Format(PyExc_TypeError, "saved tensors argument is expected to be a tuple, but is a %s",
+                 _PyType_Name(Py_TYPE(c->to_save)));
     return wk__status_from_python();
   }
   Py_ssize_t count = c->to_save ? PyTuple_GET_SIZE(c->to_save) : 0;
@@ -56,8 +68,8 @@ wk_status wk__function_save(wk__python_function *c) {
                    _PyType_Name(Py_TYPE(o)));
       return wk__status_from_python();
     }
-    WK_TRY(save_one(c, o, &c->saved[i]));
     c->saved_count = (int)i + 1;
+    WK_TRY(save_one(c, o, &c->saved[i]));
   }
   return WK_OK;
 }
@@ -66,11 +78,23 @@ wk_status wk__function_save(wk__python_function *c) {
 static wk_tensor *read_saved(const wk__python_function *c, const wk__saved_tensor *saved) {
   wk_tensor *t = saved->tensor;
   wk_node *node = c->node ? &c->node->node : NULL;
+  if (saved->packed) {
+    bool own = saved->result >= 0;
+    wk_status status =
+        wk__unpack(saved->packed, own ? node : saved->edge.node, own ? (uint32_t)saved->result : saved->edge.input, &t);
+    return status == WK_OK ? t : NULL;
+  }
   if (wk__version(t) != saved->version) {
     const wk__autograd *a = t->autograd;
     bool result = saved->result >= 0;
-    (void)wk__saved_tensor_modified(t, result ? node : a ? a->grad_fn : NULL,
-                                    result ? (uint32_t)saved->result : a ? a->result : 0, saved->version);
+    (void)wk__saved_tensor_modified(t,
+                                    result ? node
+                                    : a    ? a->grad_fn
+                                           : NULL,
+                                    result ? (uint32_t)saved->result
+                                    : a    ? a->result
+                                           : 0,
+                                    saved->version);
     return NULL;
   }
   if (saved->result < 0 || !node) return wk__retain(t);
@@ -82,7 +106,7 @@ static wk_tensor *read_saved(const wk__python_function *c, const wk__saved_tenso
   return NULL;
 }
 
-static PyObject *get_saved_tensors(PyObject *o, void *unused) { // -> new
+static PyObject *get_saved_tensors(PyObject *o, void *unused) {  // -> new
   (void)unused;
   const wk__python_function *c = context_of(o);
   if (c->freed) {
@@ -91,8 +115,9 @@ static PyObject *get_saved_tensors(PyObject *o, void *unused) { // -> new
   }
   PyObject *tuple = PyTuple_New(c->saved_count);
   for (int i = 0; tuple && i < c->saved_count; i++) {
-    wk_tensor *t = c->saved[i].tensor ? read_saved(c, &c->saved[i]) : NULL;
-    PyObject *item = c->saved[i].tensor ? wk__wrap(c->state, t) : Py_NewRef(Py_None);
+    const wk__saved_tensor *saved = &c->saved[i];
+    bool none = !saved->tensor && !saved->packed;
+    PyObject *item = none ? Py_NewRef(Py_None) : wk__wrap(c->state, read_saved(c, saved));
     if (!item)
       Py_CLEAR(tuple);
     else
@@ -103,7 +128,7 @@ static PyObject *get_saved_tensors(PyObject *o, void *unused) { // -> new
 
 /* ================================================ the ctx object ================================================ */
 
-static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keywords) { // -> new
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
   (void)args, (void)keywords;
   wk__python_function *c = (wk__python_function *)type->tp_alloc(type, 0);
   if (!c) return NULL;
@@ -140,29 +165,29 @@ static void function_dealloc(PyObject *o) {
   type->tp_free(o);
   Py_DECREF(type);
 }
-static PyObject *function_repr(PyObject *o) { // -> new
+static PyObject *function_repr(PyObject *o) {  // -> new
   return PyUnicode_FromFormat("<torch.autograd.function.%s object at %p>", _PyType_Name(Py_TYPE(o)), o);
 }
 
 /* ---- what forward asks for ---- */
 
-static PyObject *keep_tuple(PyObject **field, PyObject *args) { // -> new
+static PyObject *keep_tuple(PyObject **field, PyObject *args) {  // -> new
   Py_XSETREF(*field, Py_NewRef(args));
   Py_RETURN_NONE;
 }
-static PyObject *save_for_backward(PyObject *o, PyObject *args) { // -> new
+static PyObject *save_for_backward(PyObject *o, PyObject *args) {  // -> new
   return keep_tuple(&context_of(o)->to_save, args);
 }
-static PyObject *save_for_forward(PyObject *o, PyObject *args) { // -> new
+static PyObject *save_for_forward(PyObject *o, PyObject *args) {  // -> new
   return keep_tuple(&context_of(o)->saved_for_forward, args);
 }
-static PyObject *mark_dirty(PyObject *o, PyObject *args) { // -> new
+static PyObject *mark_dirty(PyObject *o, PyObject *args) {  // -> new
   return keep_tuple(&context_of(o)->dirty_tensors, args);
 }
-static PyObject *mark_non_differentiable(PyObject *o, PyObject *args) { // -> new
+static PyObject *mark_non_differentiable(PyObject *o, PyObject *args) {  // -> new
   return keep_tuple(&context_of(o)->non_differentiable, args);
 }
-static PyObject *set_materialize_grads(PyObject *o, PyObject *value) { // -> new
+static PyObject *set_materialize_grads(PyObject *o, PyObject *value) {  // -> new
   int on = PyObject_IsTrue(value);
   if (on < 0) return NULL;
   context_of(o)->materialize_grads = on;
@@ -174,43 +199,45 @@ static PyObject *set_materialize_grads(PyObject *o, PyObject *value) { // -> new
 static wk_node *live_node(PyObject *o, const char *what) {
   wk__function_node *n = context_of(o)->node;
   if (!n)
-    PyErr_Format(PyExc_RuntimeError,
-                 "Attribute '%s' is invalid for this instance of _C._FunctionBase. Accessing this attribute directly on "
-                 "an instance of autograd.Function is a legacy access pattern that is no longer supported. For examples "
-                 "on how to use new-style autograd functions, see "
-                 "https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function ", what);
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "Attribute '%s' is invalid for this instance of _C._FunctionBase. Accessing this attribute directly on "
+        "an instance of autograd.Function is a legacy access pattern that is no longer supported. For examples "
+        "on how to use new-style autograd functions, see "
+        "https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function ",
+        what);
   return n ? &n->node : NULL;
 }
-static PyObject *get_next_functions(PyObject *o, void *unused) { // -> new
+static PyObject *get_next_functions(PyObject *o, void *unused) {  // -> new
   (void)unused;
   wk_node *n = live_node(o, "next_functions");
   return n ? wk__node_next_functions(context_of(o)->state, n) : NULL;
 }
-static PyObject *get_metadata(PyObject *o, void *unused) { // -> new
+static PyObject *get_metadata(PyObject *o, void *unused) {  // -> new
   (void)unused;
   PyObject **metadata = &context_of(o)->metadata;
   if (!*metadata) *metadata = PyDict_New();
   return Py_XNewRef(*metadata);
 }
-static PyObject *get_needs_input_grad(PyObject *o, void *unused) { // -> new
+static PyObject *get_needs_input_grad(PyObject *o, void *unused) {  // -> new
   (void)unused;
   PyObject *tuple = context_of(o)->needs_input_grad;
   return Py_NewRef(tuple ? tuple : Py_None);
 }
-static PyObject *function_name(PyObject *o, PyObject *unused) { // -> new
+static PyObject *function_name(PyObject *o, PyObject *unused) {  // -> new
   (void)unused;
   return PyUnicode_FromString(_PyType_Name(Py_TYPE(o)));
 }
-static PyObject *function_sequence(PyObject *o, PyObject *unused) { // -> new
+static PyObject *function_sequence(PyObject *o, PyObject *unused) {  // -> new
   (void)unused;
   wk_node *n = live_node(o, "_sequence_nr");
   return n ? PyLong_FromUnsignedLongLong(n->sequence) : NULL;
 }
-static PyObject *function_register_hook(PyObject *o, PyObject *hook) { // -> new
+static PyObject *function_register_hook(PyObject *o, PyObject *hook) {  // -> new
   wk_node *n = live_node(o, "register_hook");
   return n ? wk__node_add_python_hook(context_of(o)->state, n, hook, true) : NULL;
 }
-static PyObject *function_register_prehook(PyObject *o, PyObject *hook) { // -> new
+static PyObject *function_register_prehook(PyObject *o, PyObject *hook) {  // -> new
   wk_node *n = live_node(o, "register_prehook");
   return n ? wk__node_add_python_hook(context_of(o)->state, n, hook, false) : NULL;
 }
@@ -222,7 +249,8 @@ static PyMethodDef function_methods[] = {
     {"save_for_forward", save_for_forward, METH_VARARGS, "save_for_forward(*tensors): kept for jvp."},
     {"mark_dirty", mark_dirty, METH_VARARGS, "mark_dirty(*inputs): inputs that forward wrote and returns."},
     {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS, "mark_non_differentiable(*results)"},
-    {"set_materialize_grads", set_materialize_grads, METH_O, "set_materialize_grads(False): backward gets None, not zeros."},
+    {"set_materialize_grads", set_materialize_grads, METH_O,
+     "set_materialize_grads(False): backward gets None, not zeros."},
     {"name", function_name, METH_NOARGS, "name() -> str"},
     {"_sequence_nr", function_sequence, METH_NOARGS, NULL},
     {"register_hook", function_register_hook, METH_O, "register_hook(hook) -> RemovableHandle"},
@@ -230,7 +258,8 @@ static PyMethodDef function_methods[] = {
     {0}};
 static PyGetSetDef function_getset[] = {
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
-    {"saved_tensors", get_saved_tensors, NULL, "What save_for_backward was given; refuses tensors written since.", NULL},
+    {"saved_tensors", get_saved_tensors, NULL, "What save_for_backward was given; refuses tensors written since.",
+     NULL},
     {"saved_variables", get_saved_tensors, NULL, NULL, NULL},
     {"needs_input_grad", get_needs_input_grad, NULL, "A bool for each argument of forward.", NULL},
     {"next_functions", get_next_functions, NULL, "The nodes behind this one: a tuple of (node, index).", NULL},
@@ -245,11 +274,10 @@ static PyMemberDef function_members[] = {
     {"saved_for_forward", T_OBJECT, offsetof(wk__python_function, saved_for_forward), 0, NULL},
     {"materialize_grads", T_BOOL, offsetof(wk__python_function, materialize_grads), 0, NULL},
     {0}};
-static PyType_Slot function_slots[] = {{Py_tp_new, function_new},         {Py_tp_dealloc, function_dealloc},
-                                       {Py_tp_traverse, function_traverse}, {Py_tp_clear, function_clear},
-                                       {Py_tp_repr, function_repr},       {Py_tp_methods, function_methods},
-                                       {Py_tp_getset, function_getset},   {Py_tp_members, function_members},
-                                       {0, NULL}};
+static PyType_Slot function_slots[] = {
+    {Py_tp_new, function_new},       {Py_tp_dealloc, function_dealloc}, {Py_tp_traverse, function_traverse},
+    {Py_tp_clear, function_clear},   {Py_tp_repr, function_repr},       {Py_tp_methods, function_methods},
+    {Py_tp_getset, function_getset}, {Py_tp_members, function_members}, {0, NULL}};
 static PyType_Spec function_spec = {
     .name = "wick._C._FunctionBase",
     .basicsize = sizeof(wk__python_function),

@@ -1,14 +1,14 @@
 /* autograd.Function.apply and the node that it leaves on the tape.
  * In: arguments of forward, some of them tensors. Out: what forward returned, its tensors with a node of class
- * function_class as history, whose run calls backward. forward runs without recording; an input that it returns untouched
- * becomes an alias, an input that it wrote (mark_dirty) gets the node as its new history.
- * Tests: tests/python/test_function.py, tests/parity/test_autograd_parity.py. */
+ * function_class as history, whose run calls backward. forward runs without recording; an input that it returns
+ * untouched becomes an alias, an input that it wrote (mark_dirty) gets the node as its new history. Tests:
+ * tests/python/test_function.py, tests/parity/test_autograd_parity.py. */
 #include "ops/internal.h"
 #include "python/autograd.h"
 
 /* =================================================== the node ================================================== */
 
-static PyObject *gradient_argument(wk__function_node *n, wk_tensor *grad, int result) { // -> new
+static PyObject *gradient_argument(wk__function_node *n, wk_tensor *grad, int result) {  // -> new
   wk__state *state = n->context->state;
   if (grad) return wk__wrap(state, wk__retain(grad));
   wk_tensor *shape = n->shapes[n->node.input_count + result];
@@ -18,7 +18,7 @@ static PyObject *gradient_argument(wk__function_node *n, wk_tensor *grad, int re
   return wk__wrap(state, zeros.tensor);
 }
 
-static PyObject *gradient_arguments(wk__function_node *n, wk_tensor *const *grads) { // -> new
+static PyObject *gradient_arguments(wk__function_node *n, wk_tensor *const *grads) {  // -> new
   PyObject *tuple = PyTuple_New(n->node.result_count);
   for (int r = 0; tuple && r < n->node.result_count; r++) {
     PyObject *item = gradient_argument(n, grads[r], r);
@@ -76,35 +76,41 @@ static wk_status fit_gradient(const wk__function_node *n, int input, wk_tensor *
 }
 
 /* Takes `result`: a tuple as long as forward's arguments; more is allowed when the rest is None. */
-static PyObject *as_gradient_tuple(const wk__function_node *n, PyObject *result) { // -> new
+static PyObject *as_gradient_tuple(const wk__function_node *n, PyObject *result) {  // -> new
   Py_ssize_t expected = n->argument_count;
   if (!PyTuple_Check(result)) Py_SETREF(result, PyTuple_Pack(1, result));
   Py_ssize_t count = result ? PyTuple_GET_SIZE(result) : 0, kept = count;
   while (result && kept > expected && PyTuple_GET_ITEM(result, kept - 1) == Py_None) kept--;
   if (!result || count == expected || (count > expected && kept == expected)) return result;
-  (void)runtime_error("function %s returned an incorrect number of gradients (expected %zd, got %zd)", name_of(n), expected, count);
+  (void)runtime_error("function %s returned an incorrect number of gradients (expected %zd, got %zd)", name_of(n),
+                      expected, count);
   Py_DECREF(result);
   return NULL;
 }
 
 /* input: which of the node's inputs argument i is, when it is a tensor. */
-static wk_status take_gradient(const wk__function_node *n, int i, int input, PyObject *item, const bool *wanted, wk_tensor **out_grads) {
+static wk_status take_gradient(const wk__function_node *n, int i, int input, PyObject *item, const bool *wanted,
+                               wk_tensor **out_grads) {
   if (item == Py_None) return WK_OK;
   if (!n->is_tensor[i])
-    return runtime_error("function %s returned a gradient different than None at position %d, but the corresponding forward "
-                         "input was not a Variable", name_of(n), i + 1);
+    return runtime_error(
+        "function %s returned a gradient different than None at position %d, but the corresponding forward "
+        "input was not a Variable",
+        name_of(n), i + 1);
   if (!wk__is_tensor(n->context->state, item))
     return runtime_error("expected Variable or None (got %s)", _PyType_Name(Py_TYPE(item)));
   return wanted[input] ? fit_gradient(n, input, wk__tensor_of(item), &out_grads[input]) : WK_OK;
 }
 
-static wk_status take_gradients(const wk__function_node *n, PyObject *tuple, const bool *wanted, wk_tensor **out_grads) {
+static wk_status take_gradients(const wk__function_node *n, PyObject *tuple, const bool *wanted,
+                                wk_tensor **out_grads) {
   for (int i = 0, input = 0; i < n->argument_count; input += n->is_tensor[i++])
     WK_TRY(take_gradient(n, i, input, PyTuple_GET_ITEM(tuple, i), wanted, out_grads));
   return WK_OK;
 }
 
-static wk_status call_backward(wk__function_node *n, wk_tensor *const *grads, const bool *wanted, wk_tensor **out_grads) {
+static wk_status call_backward(wk__function_node *n, wk_tensor *const *grads, const bool *wanted,
+                               wk_tensor **out_grads) {
   wk__python_function *context = (wk__python_function *)Py_NewRef(n->context);
   PyObject *args = gradient_arguments(n, grads);
   PyObject *apply = args ? PyObject_GetAttr((PyObject *)context, context->state->name_apply) : NULL;
@@ -126,7 +132,8 @@ static wk_status call_backward(wk__function_node *n, wk_tensor *const *grads, co
   return status;
 }
 
-static wk_status run_function(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph, wk_tensor **out_grads) {
+static wk_status run_function(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph,
+                              wk_tensor **out_grads) {
   (void)create_graph; /* the engine has set the grad mode */
   wk__gil gil = wk__gil_hold();
   wk_status status = call_backward((wk__function_node *)node, grads, wanted, out_grads);
@@ -174,10 +181,10 @@ typedef struct call {
   PyObject *args;               /* owned: forward's, a tuple */
   wk__python_function *context; /* owned */
   int argument_count, input_count;
-  bool *is_tensor;     /* (argument_count) owned until the node takes it */
-  wk_tensor **inputs;  /* (input_count) borrowed: the tensors among args */
-  wk__edge *edges;     /* (input_count) owned: where the inputs' gradients go, from before forward wrote any of them */
-  bool has_setup;      /* forward has no ctx; setup_context gets it */
+  bool *is_tensor;    /* (argument_count) owned until the node takes it */
+  wk_tensor **inputs; /* (input_count) borrowed: the tensors among args */
+  wk__edge *edges;    /* (input_count) owned: where the inputs' gradients go, from before forward wrote any of them */
+  bool has_setup;     /* forward has no ctx; setup_context gets it */
   bool recording;
   wk__function_node *node; /* owned; NULL when nothing is recorded */
 } call;
@@ -219,7 +226,7 @@ static wk_status collect_inputs(call *c) {
 }
 
 /* (ctx, *args) */
-static PyObject *with_context(const call *c) { // -> new
+static PyObject *with_context(const call *c) {  // -> new
   PyObject *tuple = PyTuple_New(c->argument_count + 1);
   if (!tuple) return NULL;
   PyTuple_SET_ITEM(tuple, 0, Py_NewRef((PyObject *)c->context));
@@ -227,7 +234,7 @@ static PyObject *with_context(const call *c) { // -> new
   return tuple;
 }
 
-static PyObject *call_forward(const call *c) { // -> new
+static PyObject *call_forward(const call *c) {  // -> new
   PyObject *forward = PyObject_GetAttr(c->class, c->state->name_forward);
   PyObject *args = !forward ? NULL : c->has_setup ? Py_NewRef(c->args) : with_context(c);
   PyObject *output = args ? PyObject_Call(forward, args, NULL) : NULL;
@@ -291,10 +298,12 @@ static wk_status check_dirty(const call *c, PyObject *outputs) {
   PyObject *dirty = c->context->dirty_tensors;
   for (Py_ssize_t d = 0; dirty && d < PyTuple_GET_SIZE(dirty); d++) {
     bool returned = false;
-    for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(outputs); r++) returned |= PyTuple_GET_ITEM(outputs, r) == PyTuple_GET_ITEM(dirty, d);
+    for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(outputs); r++)
+      returned |= PyTuple_GET_ITEM(outputs, r) == PyTuple_GET_ITEM(dirty, d);
     if (!returned)
-      return runtime_error("Some elements marked as dirty during the forward method were not returned as output. The inputs "
-                           "that are modified inplace must all be outputs of the Function.");
+      return runtime_error(
+          "Some elements marked as dirty during the forward method were not returned as output. The inputs "
+          "that are modified inplace must all be outputs of the Function.");
   }
   return WK_OK;
 }
@@ -310,7 +319,7 @@ static wk_status set_written_history(const call *c, wk_tensor *t, uint32_t resul
   return wk__rebase_history(t, &c->node->node);
 }
 
-static PyObject *alias_of(const call *c, const wk_tensor *t) { // -> new
+static PyObject *alias_of(const call *c, const wk_tensor *t) {  // -> new
   wk__spec spec;
   wk__spec_of(&spec, t);
   return wk__wrap(c->state, wk__tensor_alias(t, &spec));
@@ -329,12 +338,13 @@ static bool shares_memory(const call *c, const wk_tensor *t) {
   return false;
 }
 
-static PyObject *finish_output(const call *c, PyObject *o, uint32_t result) { // -> new
+static PyObject *finish_output(const call *c, PyObject *o, uint32_t result) {  // -> new
   if (!wk__is_tensor(c->state, o)) return Py_NewRef(o);
   wk_tensor *t = wk__tensor_of(o);
   bool written = is_among(c->context->dirty_tensors, t), input = is_input(c, t);
   wk_dtype dtype = (wk_dtype)t->dtype;
-  bool differentiable = c->node && !is_among(c->context->non_differentiable, t) && (wk_dtype_is_floating(dtype) || wk_dtype_is_complex(dtype));
+  bool differentiable = c->node && !is_among(c->context->non_differentiable, t) &&
+                        (wk_dtype_is_floating(dtype) || wk_dtype_is_complex(dtype));
   if (written) wk__version_bump(t);
   PyObject *output = input && !written ? alias_of(c, t) : Py_NewRef(o);
   if (!output) return NULL;
@@ -350,7 +360,7 @@ static PyObject *finish_output(const call *c, PyObject *o, uint32_t result) { //
   return wk__raise(c->state);
 }
 
-static PyObject *finish_outputs(const call *c, PyObject *outputs) { // -> new
+static PyObject *finish_outputs(const call *c, PyObject *outputs) {  // -> new
   Py_ssize_t count = PyTuple_GET_SIZE(outputs);
   PyObject *tuple = PyTuple_New(count);
   for (Py_ssize_t r = 0; tuple && r < count; r++) {
@@ -364,10 +374,12 @@ static PyObject *finish_outputs(const call *c, PyObject *outputs) { // -> new
 }
 
 /* `outputs`: what forward returned, as a tuple. */
-static PyObject *record(call *c, PyObject *outputs) { // -> new
+static PyObject *record(call *c, PyObject *outputs) {  // -> new
   wk__python_function *context = c->context;
   wk_status status = check_marks(c, context->dirty_tensors, "mark_dirty can only accept variables, but got %s");
-  if (status == WK_OK) status = check_marks(c, context->non_differentiable, "mark_non_differentiable only accepts variable arguments, but got %s");
+  if (status == WK_OK)
+    status = check_marks(c, context->non_differentiable,
+                         "mark_non_differentiable only accepts variable arguments, but got %s");
   if (status == WK_OK) status = check_dirty(c, outputs);
   if (status == WK_OK && c->recording) status = make_node(c, outputs);
   PyObject *finished = status == WK_OK ? finish_outputs(c, outputs) : NULL;
@@ -383,14 +395,14 @@ static PyObject *record(call *c, PyObject *outputs) { // -> new
 }
 
 /* Nothing is recorded inside forward. */
-static PyObject *run_forward(const call *c) { // -> new
+static PyObject *run_forward(const call *c) {  // -> new
   bool before = wk_set_grad_enabled(false);
   PyObject *output = call_forward(c);
   wk_set_grad_enabled(before);
   return output;
 }
 
-static PyObject *run_call(call *c) { // -> new
+static PyObject *run_call(call *c) {  // -> new
   if (collect_inputs(c) != WK_OK) return PyErr_Occurred() ? NULL : wk__raise(c->state);
   PyObject *output = run_forward(c);
   if (!output) return NULL;
@@ -408,7 +420,7 @@ static PyObject *run_call(call *c) { // -> new
 }
 
 /* Keywords and, for the form with setup_context, defaults are made positional by the class. */
-static PyObject *bound_arguments(PyObject *class, PyObject *args, PyObject *keywords, bool has_setup) { // -> new
+static PyObject *bound_arguments(PyObject *class, PyObject *args, PyObject *keywords, bool has_setup) {  // -> new
   if (!keywords && !has_setup) return Py_NewRef(args);
   PyObject *bound = PyObject_CallMethod(class, "_bind_arguments", "OO", args, keywords ? keywords : Py_None);
   if (!bound || PyTuple_Check(bound)) return bound;
@@ -424,7 +436,7 @@ static int has_setup_context(wk__state *state, PyObject *class) {
   return answer;
 }
 
-PyObject *wk__function_apply(PyObject *class, PyObject *args, PyObject *keywords) { // -> new
+PyObject *wk__function_apply(PyObject *class, PyObject *args, PyObject *keywords) {  // -> new
   call c = {.state = wk__state_of_type((PyTypeObject *)class), .class = class};
   int has_setup = has_setup_context(c.state, class);
   if (has_setup < 0) return NULL;

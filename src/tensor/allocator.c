@@ -171,6 +171,12 @@ void wk__allocator_release_cached(void) {
 }
 
 int64_t wk__allocator_live_bytes(void) { return atomic_load(&live_bytes); }
+int64_t wk__allocator_cached_bytes(void) {
+  pthread_mutex_lock(&shared.lock);
+  int64_t bytes = shared.cached_bytes;
+  pthread_mutex_unlock(&shared.lock);
+  return bytes;
+}
 int64_t wk__allocator_peak_bytes(void) { return atomic_load(&peak_bytes); }
 void wk__allocator_reset_peak(void) { atomic_store(&peak_bytes, atomic_load(&live_bytes)); }
 

@@ -1,5 +1,7 @@
 /* Shape arithmetic: dim wrapping, broadcasting, views, overlap. Works on wk_int, so the same rules serve tracing; what
  * has to be decided about a symbolic size becomes a guard. Error texts are PyTorch's. Tests: tests/c/test_tensor.c. */
+#include <stdio.h>
+
 #include "tensor/tensor.h"
 
 wk_status wk__wrap_dim(int64_t dim, int ndim, int *out_dim) {
@@ -51,6 +53,30 @@ wk_status wk__broadcast(const wk_int *a, int a_ndim, const wk_int *b, int b_ndim
   return WK_OK;
 }
 
+/* "<before><sizes><after>" as an error. */
+static wk_status fail_with_sizes(const char *before, const wk_int *sizes, int ndim, const char *after) {
+  wk__string text = {0};
+  wk__print_sizes(&text, sizes, ndim);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR, "%s%s%s", before, text.text ? text.text : "?", after);
+  wk__string_release(&text);
+  return status;
+}
+
+static wk_status invalid_dim(const wk_int *shape, int ndim, int d) {
+  char before[80];
+  snprintf(before, sizeof before, "invalid shape dimension %lld at index %d of shape ", (long long)shape[d].bits, d);
+  return fail_with_sizes(before, shape, ndim, "");
+}
+
+static wk_status does_not_fit(const wk_int *shape, int ndim, wk_int numel) {
+  wk__string after = {0};
+  wk__string_append(&after, "' is invalid for input of size ");
+  wk_int_print(&after, numel);
+  wk_status status = fail_with_sizes("shape '", shape, ndim, after.text ? after.text : "?");
+  wk__string_release(&after);
+  return status;
+}
+
 wk_status wk__infer_size(const wk_int *shape, int ndim, wk_int numel, wk_int *out_sizes) {
   int unknown = -1;
   wk_int known = wk_int_of(1);
@@ -60,7 +86,7 @@ wk_status wk__infer_size(const wk_int *shape, int ndim, wk_int numel, wk_int *ou
       if (unknown >= 0) return wk_fail(WK_RUNTIME_ERROR, "only one dimension can be inferred");
       unknown = d;
     } else if (wk_int_is_known(shape[d]) && shape[d].bits < 0) {
-      return wk_fail(WK_RUNTIME_ERROR, "invalid shape dimension %lld", (long long)shape[d].bits);
+      return invalid_dim(shape, ndim, d);
     } else {
       known = wk_int_mul(known, shape[d]);
     }
@@ -68,24 +94,10 @@ wk_status wk__infer_size(const wk_int *shape, int ndim, wk_int numel, wk_int *ou
   bool fits = unknown < 0                          ? wk_int_eq(known, numel)
               : wk_int_eq(known, wk_int_of(0)) ? wk_int_eq(numel, wk_int_of(0))
                                                    : wk_int_eq(wk_int_mod(numel, known), wk_int_of(0));
-  wk__string text = {0};
-  if (fits && unknown >= 0 && wk_int_eq(known, wk_int_of(0))) {
-    wk__print_sizes(&text, shape, ndim);
-    wk_status status = wk_fail(WK_RUNTIME_ERROR,
-                               "cannot reshape tensor of 0 elements into shape %s because the unspecified dimension size -1 "
-                               "can be any value and is ambiguous",
-                               text.text ? text.text : "?");
-    wk__string_release(&text);
-    return status;
-  }
-  if (!fits) {
-    wk__print_sizes(&text, shape, ndim);
-    wk__string_append(&text, "' is invalid for input of size ");
-    wk_int_print(&text, numel);
-    wk_status status = wk_fail(WK_RUNTIME_ERROR, "shape '%s", text.text ? text.text : "?");
-    wk__string_release(&text);
-    return status;
-  }
+  if (!fits) return does_not_fit(shape, ndim, numel);
+  if (unknown >= 0 && wk_int_eq(known, wk_int_of(0)))
+    return fail_with_sizes("cannot reshape tensor of 0 elements into shape ", shape, ndim,
+                           " because the unspecified dimension size -1 can be any value and is ambiguous");
   if (unknown >= 0) out_sizes[unknown] = wk_int_floordiv(numel, known);
   return WK_OK;
 }

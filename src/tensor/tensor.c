@@ -157,28 +157,29 @@ wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) {
   return NULL;
 }
 
+static int64_t impossible(const wk__spec *spec, const char *format, int64_t number) {
+  wk__string text = {0};
+  wk__string_printf(&text, format, (long long)number);
+  wk__print_sizes(&text, spec->sizes, spec->ndim);
+  wk_fail(WK_RUNTIME_ERROR, "%s", text.text ? text.text : "a tensor of an impossible size");
+  wk__string_release(&text);
+  return -1;
+}
+
 /* Bytes of a new tensor; -1 with the error set when sizes are negative or the product overflows. */
 static int64_t spec_bytes(const wk__spec *spec) {
-  int64_t extent = 1, numel = 1;
+  int64_t extent = 1, numel = 1, bytes;
+  bool overflow = false;
   for (int d = 0; d < spec->ndim; d++) {
     int64_t size = spec->sizes[d].bits, stride = spec->strides[d].bits, reach;
-    if (size < 0) {
-      wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld", (long long)size);
-      return -1;
-    }
-    if (__builtin_mul_overflow(numel, size, &numel) || __builtin_mul_overflow(wk__max(size, 1) - 1, stride, &reach) ||
-        __builtin_add_overflow(extent, reach, &extent)) {
-      wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed");
-      return -1;
-    }
+    if (size < 0) return impossible(spec, "Trying to create tensor with negative dimension %lld: ", size);
+    overflow |= !wk_int_is_known(spec->strides[d]) || __builtin_mul_overflow(numel, size, &numel) ||
+                __builtin_mul_overflow(wk__max(size, 1) - 1, stride, &reach) ||
+                __builtin_add_overflow(extent, reach, &extent);
   }
-  if (numel == 0) return 0;
-  int64_t bytes;
-  if (__builtin_mul_overflow(extent, (int64_t)wk__dtypes[spec->dtype].size, &bytes)) {
-    wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed");
-    return -1;
-  }
-  return bytes;
+  overflow |= __builtin_mul_overflow(extent, (int64_t)wk__dtypes[spec->dtype].size, &bytes);
+  if (overflow) return impossible(spec, "Storage size calculation overflowed with sizes=", 0);
+  return numel == 0 ? 0 : bytes;
 }
 
 wk_tensor *wk__tensor_from_spec(const wk__spec *spec) {
@@ -226,8 +227,12 @@ wk_tensor *wk_tensor_from_memory(void *data, wk_dtype dtype, int ndim, const int
   if (spec_from_ints(&spec, dtype, ndim, sizes)) return NULL;
   for (int d = 0; strides && d < ndim; d++) spec.strides[d] = wk_int_of(strides[d]);
   int64_t bytes = spec_bytes(&spec);
-  wk_storage *storage = bytes < 0 ? NULL : wk__storage_from_memory(data, bytes, release, context);
-  return storage ? wk__tensor_over(storage, &spec) : NULL;
+  wk_storage *storage = bytes < 0 ? NULL : wk__storage_from_memory(data, bytes, NULL, NULL);
+  wk_tensor *t = storage ? wk__tensor_over(storage, &spec) : NULL;
+  if (!t) return NULL; /* the memory stays the caller's */
+  storage->release = release;
+  storage->context = context;
+  return t;
 }
 
 wk_tensor *wk_tensor_from_data(const void *data, wk_dtype dtype, int ndim, const int64_t *sizes) {

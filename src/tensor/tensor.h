@@ -108,6 +108,7 @@ static inline bool wk__device_equal(wk_device a, wk_device b) { return a.type ==
 /* CPU allocator (allocator.c): size-class caches; what it keeps is bounded. */
 int64_t wk__allocator_live_bytes(void);
 int64_t wk__allocator_peak_bytes(void);
+int64_t wk__allocator_cached_bytes(void); /* waiting to be used again, beside the threads' short lists */
 void wk__allocator_reset_peak(void);
 void wk__allocator_release_cached(void);
 

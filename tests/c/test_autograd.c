@@ -56,8 +56,13 @@ static wk_status backward(wk_tensor *t, bool retain) {
 }
 static wk_status gradient(wk_tensor *output, wk_tensor *input, bool create_graph, wk_tensor **out) {
   *out = NULL;
-  wk__backward request = {.tensors = &output, .count = 1, .inputs = &input, .input_count = 1, .out_grads = out,
-                          .create_graph = create_graph, .retain_graph = create_graph};
+  wk__backward request = {.tensors = &output,
+                          .count = 1,
+                          .inputs = &input,
+                          .input_count = 1,
+                          .out_grads = out,
+                          .create_graph = create_graph,
+                          .retain_graph = create_graph};
   wk_status status = wk__run_backward(&request);
   if (*out) wk__scope_add(*out);
   return status;
@@ -72,8 +77,7 @@ static void expect(const wk_tensor *t, int count, const double *values) {
   const double *data = wk_tensor_data(t);
   for (int i = 0; i < count; i++) assert_float_equal(data[i * (t->ndim ? wk__stride(t, 0) : 0)], values[i], 1e-9);
 }
-#define EXPECT(tensor, ...) \
-  expect((tensor), (int)WK_COUNT(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
+#define EXPECT(tensor, ...) expect((tensor), (int)WK_COUNT(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
 #define LEAF(...) leaf((int)WK_COUNT(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
 
 static void expect_error(wk_status status, const char *part) {
@@ -166,13 +170,18 @@ static void test_input_behind_freed_node(void **state) {
 static void test_unused_input(void **state) {
   (void)state;
   wk_tensor *x = LEAF(1), *other = LEAF(1), *dx;
-  expect_error(gradient(total(times(x, 2)), other, false, &dx), "The differentiated Tensor at index 0 appears to not have been used");
+  expect_error(gradient(total(times(x, 2)), other, false, &dx),
+               "The differentiated Tensor at index 0 appears to not have been used");
 }
 
 static void test_inputs_alone(void **state) {
   (void)state;
   wk_tensor *x = LEAF(2), *w = LEAF(5), *y = wk_mul(x, w), *z = total(wk_mul(y, y)), *inputs[] = {x, y};
-  wk__backward request = {.tensors = &z, .count = 1, .inputs = inputs, .input_count = 2, .accumulate_inputs = true,
+  wk__backward request = {.tensors = &z,
+                          .count = 1,
+                          .inputs = inputs,
+                          .input_count = 2,
+                          .accumulate_inputs = true,
                           .out_grads = (wk_tensor *[]){NULL, NULL}};
   expect_ok(wk__run_backward(&request));
   EXPECT(wk_get_grad(x), 2 * 10 * 5);
@@ -189,7 +198,8 @@ static void test_write_after_save(void **state) {
   expect_error(backward(z, false),
                "[torch.DoubleTensor [3]], which is output 0 of Mul, is at version 1; expected version 0 instead.");
   expect_error(multiply_in_place(x, y), "a leaf Variable that requires grad is being used in an in-place operation.");
-  expect_error(multiply_in_place(first(x, 2), first(y, 2)), "a view of a leaf Variable that requires grad is being used");
+  expect_error(multiply_in_place(first(x, 2), first(y, 2)),
+               "a view of a leaf Variable that requires grad is being used");
 }
 
 /* base = 2x; base[:2] *= w; loss = sum(base * base) */
@@ -372,7 +382,8 @@ static void test_every_allocation_fails_once(void **state) {
     wk__fault_arm(0);
     good_in_a_row = status == WK_OK ? good_in_a_row + 1 : 0;
     failed += status != WK_OK;
-    if (status != WK_OK && wk_error_category() != WK_OUT_OF_MEMORY) fail_msg("allocation %d: %s", (int)n, wk_error_message());
+    if (status != WK_OK && wk_error_category() != WK_OUT_OF_MEMORY)
+      fail_msg("allocation %d: %s", (int)n, wk_error_message());
     expect_all_or_nothing(x, right[0]);
     expect_all_or_nothing(w, right[1]);
     if (wk__live_allocations() != before)
@@ -386,10 +397,24 @@ static void test_every_allocation_fails_once(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      CASE(chain), CASE(diamond), CASE(gradients_add_up), CASE(second_derivative), CASE(exp_of_exp_twice),
-      CASE(freed_graph), CASE(input_behind_freed_node), CASE(unused_input), CASE(inputs_alone), CASE(write_after_save),
-      CASE(write_through_view), CASE(view_of_written_base), CASE(hooks), CASE(backward_inside_hook), CASE(failing_hook),
-      CASE(retained_gradients), CASE(retained_tensor_gone), CASE(every_allocation_fails_once),
+      CASE(chain),
+      CASE(diamond),
+      CASE(gradients_add_up),
+      CASE(second_derivative),
+      CASE(exp_of_exp_twice),
+      CASE(freed_graph),
+      CASE(input_behind_freed_node),
+      CASE(unused_input),
+      CASE(inputs_alone),
+      CASE(write_after_save),
+      CASE(write_through_view),
+      CASE(view_of_written_base),
+      CASE(hooks),
+      CASE(backward_inside_hook),
+      CASE(failing_hook),
+      CASE(retained_gradients),
+      CASE(retained_tensor_gone),
+      CASE(every_allocation_fails_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

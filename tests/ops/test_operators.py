@@ -78,7 +78,7 @@ def as_function(name, sample):
 
 
 NO_GRADIENT = {"detach", "copy_"}  # copy_ writes a leaf: tests/python/test_autograd.py has it
-NO_WEIGHT_GRADIENT = {"cross_entropy_loss(T(5, 4), I(4, 5), P(4), 2)"}  # class weights have none, as in PyTorch
+NO_WEIGHT_GRADIENT = {"cross_entropy_loss(T(5, 4), I(4, 5), P(4), 2)"}  # class weights must not require grad
 ONCE_ONLY = {"scaled_dot_product_attention"}  # the flash kernel's backward has no derivative, as in PyTorch
 
 

@@ -225,7 +225,7 @@ CALLS = (
     "cross_entropy(x, c, ignore_index=1)",
     "nll_loss(x, c)",
     "binary_cross_entropy(p, q, weight=w)",
-    "binary_cross_entropy_with_logits(x, q, pos_weight=w)",
+    "binary_cross_entropy_with_logits(x, q, pos_weight=w.detach())",
     "kl_div(x, p)",
     "kl_div(x, p, reduction='batchmean')",
     "kl_div(x, y, log_target=True)",

@@ -63,7 +63,7 @@ def test_gradients():
     y = Exp.apply(x)
     assert repr(y.grad_fn).startswith("<torch.autograd.function.ExpBackward object at 0x")
     assert y.grad_fn.name() == "ExpBackward" and y.grad_fn is y.grad_fn and "grad_fn=<ExpBackward>" in repr(y)
-    assert [n.name() for n, _ in y.grad_fn.next_functions] == ["AccumulateGrad"]
+    assert [n.name() for n, _ in y.grad_fn.next_functions] == ["torch::autograd::AccumulateGrad"]
     y.sum().backward()
     close(x.grad, x.exp().tolist())
     assert gradcheck(Exp.apply, (x,)) and gradgradcheck(Exp.apply, (x,))

@@ -1,10 +1,11 @@
-"""The tape as data: its nodes."""
+"""The tape as data: its nodes, and what it saves."""
 
 import abc
 
 from .. import _C
+from .._C import saved_tensors_hooks
 
-__all__ = ["Node"]
+__all__ = ["Node", "save_on_cpu", "saved_tensors_hooks"]
 
 
 class Node(abc.ABC):
@@ -19,3 +20,10 @@ class Node(abc.ABC):
         if cls is not Node:
             return NotImplemented
         return issubclass(subclass, (_C.Node, _C._FunctionBase))
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Saved tensors wait in the CPU's memory: `with save_on_cpu(): loss = model(x)`."""
+
+    def __new__(cls, pin_memory=False, device_type="cuda"):
+        return super().__new__(cls, lambda t: (t.device, t.cpu()), lambda saved: saved[1].to(saved[0]))
