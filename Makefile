@@ -39,7 +39,7 @@ $(VENV)/.ready: tools/requirements.txt tools/setup.sh
 	@touch $@
 
 # pytest's exit status 5 says that a folder holds no test yet.
-run_pytest = $(if $(1),$(SANITIZE_ENV) PYTHONPATH=$(TEST_BUILD)/python $(BIN)/python $(PYTEST) $(1) || [ $$? -eq 5 ],true)
+run_pytest = $(if $(1),$(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python $(BIN)/python $(PYTEST) $(1) || [ $$? -eq 5 ],true)
 
 test: build-tests
 	meson test -C $(TEST_BUILD) --no-rebuild --print-errorlogs

@@ -82,6 +82,7 @@ static inline wk_node *wk__node_retain(wk_node *n) {
 }
 void wk__node_release(wk_node *node);
 void wk__node_print_name(wk__string *s, const wk_node *node);       /* "AddBackward0" */
+void wk__node_print_full_name(wk__string *s, const wk_node *node);  /* the same, "torch::autograd::CopySlices" */
 void wk__node_print_short_name(wk__string *s, const wk_node *node); /* "Add", as messages have it */
 wk_status wk__node_add_hook(wk_node *node, wk__node_hook hook); /* takes the context */
 void wk__node_remove_hook(wk_node *node, uint64_t id);

@@ -76,9 +76,14 @@ void wk__node_print_name(wk__string *s, const wk_node *n) {
   wk__string_append(s, n->class->suffix);
 }
 
+void wk__node_print_full_name(wk__string *s, const wk_node *n) {
+  if (!n->op && !n->name) wk__string_append(s, "torch::autograd::");
+  wk__node_print_name(s, n);
+}
+
 void wk__node_print_short_name(wk__string *s, const wk_node *n) {
   int64_t start = s->length;
-  wk__node_print_name(s, n);
+  wk__node_print_full_name(s, n);
   char *end = s->text ? strstr(s->text + start, "Backward") : NULL;
   if (!end) return;
   *end = 0;

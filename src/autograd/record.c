@@ -53,8 +53,8 @@ static wk_status check_versions(const op_node *n) {
   for (int i = 0; i < n->argument_count; i++) {
     const wk_tensor *t = n->whole >> i & 1 && n->args[i].tag == WK_VALUE_TENSOR ? n->args[i].tensor : NULL;
     if (!t || wk__version(t) == n->versions[i]) continue;
-    const wk__autograd *a = t->autograd;
-    return wk__saved_tensor_modified(t, a ? a->grad_fn : NULL, a ? a->result : 0, n->versions[i]);
+    const wk_node *grad_fn = wk__grad_fn(n->args[i].tensor); /* the present one, as PyTorch names it */
+    return wk__saved_tensor_modified(t, grad_fn, grad_fn ? t->autograd->result : 0, n->versions[i]);
   }
   for (int r = 0; r < n->node.op->schema.result_count; r++)
     if (n->results[r] && wk__version(n->results[r]) != n->result_versions[r])

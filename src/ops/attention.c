@@ -1,6 +1,6 @@
 /* Scaled dot product attention: the flash kernels where they fit, else the formula out of matrix products.
- * In: query (..., T, D), key (..., S, D), value (..., S, Dv). Results of the kernels lie as (B, T, H, D) in memory, so that
- * the transposition that follows attention in every transformer costs nothing. Tests: tests/ops/, tests/c/test_attention.c. */
+ * In: query (..., T, D), key (..., S, D), value (..., S, Dv). Results of the kernels lie in memory like the
+ * query, so that the transposition that follows attention in every transformer costs nothing. Tests: tests/ops/, tests/c/test_attention.c. */
 #include <math.h>
 
 #include "ops/internal.h"
@@ -18,9 +18,14 @@ static double scale_of(const wk_value *scale, const wk_tensor *query) {
   return scale->tag == WK_VALUE_DOUBLE ? scale->number : 1 / sqrt((double)wk_int_guard_value(query->sizes[query->ndim - 1]));
 }
 
-/* (B, H, T, D) with (B, T, H, D) in memory. */
+/* (B, H, T, D) laid out in memory like the operand: (B, T, H, D) where its heads lie inside its rows. */
 static void spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns) {
-  wk_int sizes[] = {like->sizes[0], rows, like->sizes[1], columns};
+  bool heads_inside = wk_int_is_known(like->strides[1]) && wk_int_is_known(like->strides[2]) && like->strides[1].bits < like->strides[2].bits;
+  wk_int plain[] = {like->sizes[0], like->sizes[1], rows, columns}, sizes[] = {like->sizes[0], rows, like->sizes[1], columns};
+  if (!heads_inside) {
+    wk__spec_contiguous(spec, (wk_dtype)like->dtype, like->device, 4, plain);
+    return;
+  }
   wk__spec_contiguous(spec, (wk_dtype)like->dtype, like->device, 4, sizes);
   wk_int stride = spec->strides[1];
   spec->strides[1] = spec->strides[2];

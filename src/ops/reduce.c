@@ -76,7 +76,7 @@ wk_status wk__meta_arg(wk__call *c) {
   uint32_t mask;
   const wk_tensor *t = c->args[0].tensor;
   if (wk__arg_is_none(c, 1) && wk_int_eq(t->numel, wk_int_of(0)))
-    return wk_fail(WK_INDEX_ERROR, "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.", c->op->base_name);
+    return wk_fail(WK_INDEX_ERROR, "%s(): Expected reduction dim to be specified for input.numel() == 0.", c->op->base_name);
   WK_TRY(wk__dims_mask(&c->args[1], t->ndim, true, &mask));
   WK_TRY(refuse_empty(c, mask));
   wk__spec_reduced(&c->specs[0], t, mask, wk__arg_bool(c, 2), WK_INT64);
@@ -360,8 +360,16 @@ wk_status wk__compose_mean_all(wk__call *c) {
   return call1(WK__OP(mean_dim), (wk_value[]){c->args[0], NONE, NONE, c->args[1]}, c->results);
 }
 wk_status wk__compose_prod_all(wk__call *c) { return call1(WK__OP(prod_all_internal), c->args, c->results); }
-wk_status wk__compose_max_all(wk__call *c) { return call1(WK__OP(amax), (wk_value[]){c->args[0], NONE, NONE}, c->results); }
-wk_status wk__compose_min_all(wk__call *c) { return call1(WK__OP(amin), (wk_value[]){c->args[0], NONE, NONE}, c->results); }
+static wk_status extremum_of_all(wk__call *c, const wk_op *op) {
+  if (wk_int_eq(c->args[0].tensor->numel, wk_int_of(0)))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+                   "the 'dim' argument.",
+                   c->op->base_name);
+  return call1(op, (wk_value[]){c->args[0], NONE, NONE}, c->results);
+}
+wk_status wk__compose_max_all(wk__call *c) { return extremum_of_all(c, WK__OP(amax)); }
+wk_status wk__compose_min_all(wk__call *c) { return extremum_of_all(c, WK__OP(amin)); }
 wk_status wk__compose_max_other(wk__call *c) { return call1(WK__OP(maximum), c->args, c->results); }
 wk_status wk__compose_min_other(wk__call *c) { return call1(WK__OP(minimum), c->args, c->results); }
 wk_status wk__compose_var_all(wk__call *c) {

@@ -40,9 +40,9 @@ static int node_clear(PyObject *o) {
   return 0;
 }
 
-PyObject *wk__node_name(const wk_node *n) {  // -> new
+static PyObject *text_of(void (*print)(wk__string *, const wk_node *), const wk_node *n) {  // -> new
   wk__string name = {0};
-  wk__node_print_name(&name, n);
+  print(&name, n);
   PyObject *text = PyUnicode_FromString(name.text ? name.text : "?");
   wk__string_release(&name);
   return text;
@@ -62,7 +62,7 @@ static PyTypeObject *named_type(wk__state *state, PyObject *name) {  // -> new
 }
 
 static PyObject *new_node_object(wk__state *state, wk_node *steal_node) {  // -> new
-  PyObject *name = wk__node_name(steal_node);
+  PyObject *name = text_of(wk__node_print_name, steal_node);
   PyTypeObject *type = name ? named_type(state, name) : NULL;
   python_node *self = type ? (python_node *)type->tp_alloc(type, 0) : NULL;
   Py_XDECREF(name);
@@ -129,8 +129,7 @@ static PyObject *node_true(PyObject *self, void *unused) {  // -> new
 }
 static PyObject *node_name(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
-  if (node_of(self)->sequence == UINT64_MAX) return PyUnicode_FromString("torch::autograd::AccumulateGrad");
-  return wk__node_name(node_of(self));
+  return text_of(wk__node_print_full_name, node_of(self));
 }
 static PyObject *node_sequence(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;

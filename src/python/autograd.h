@@ -35,7 +35,6 @@ static inline void wk__gil_drop(wk__gil gil) {
 PyObject *wk__wrap_node(wk__state *state, wk_node *steal_node);  // -> new
 /* Shared by Node and by the contexts of custom functions; `node` is borrowed. */
 PyObject *wk__node_next_functions(wk__state *state, const wk_node *node);  // -> new
-PyObject *wk__node_name(const wk_node *node);                              // -> new
 /* Backward from Python's arguments; grads, inputs: NULL, None, a tensor or a sequence. The gradients of the inputs as a
  * tuple, or None when they were accumulated. */
 typedef struct wk__backward_arguments {

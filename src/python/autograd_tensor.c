@@ -186,9 +186,14 @@ static PyObject *get_requires_grad(PyObject *self, void *unused) {  // -> new
 }
 static int set_requires_grad(PyObject *self, PyObject *value, void *unused) {
   (void)unused;
-  if (value && PyBool_Check(value))
-    return zero_or_raise(self, wk_set_requires_grad(wk__tensor_of(self), value == Py_True));
-  PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
+  wk_tensor *t = wk__tensor_of(self);
+  wk_dtype dtype = (wk_dtype)t->dtype;
+  if (!value || !PyBool_Check(value))
+    PyErr_SetString(PyExc_RuntimeError, "requires_grad must be a bool");
+  else if (value == Py_True && !wk_dtype_is_floating(dtype) && !wk_dtype_is_complex(dtype))
+    PyErr_SetString(PyExc_RuntimeError, "only Tensors of floating point and complex dtype can require gradients");
+  else
+    return zero_or_raise(self, wk_set_requires_grad(t, value == Py_True));
   return -1;
 }
 static PyObject *get_is_leaf(PyObject *self, void *unused) {  // -> new

@@ -6,9 +6,12 @@
 #include <structmember.h>
 
 typedef struct grad_mode {
-  PyObject_HEAD bool grad, inference; /* the mode inside */
-  bool grad_before, inference_before; /* the mode outside */
+  PyObject ob_base;
+  bool grad;        /* the mode inside */
+  int8_t inference; /* likewise; LEAVE: as outside */
+  bool grad_before, inference_before;
 } grad_mode;
+enum { LEAVE = -1 };
 
 static PyObject *mode_enter(PyObject *o, PyObject *unused) {  // -> new
   (void)unused;
@@ -17,7 +20,7 @@ static PyObject *mode_enter(PyObject *o, PyObject *unused) {  // -> new
   self->grad_before = mode->grad_enabled;
   self->inference_before = mode->inference;
   mode->grad_enabled = self->grad;
-  mode->inference = self->inference;
+  if (self->inference != LEAVE) mode->inference = self->inference;
   Py_RETURN_NONE;
 }
 
@@ -25,7 +28,7 @@ static PyObject *mode_exit(PyObject *o, PyObject *const *args, Py_ssize_t n) {  
   (void)args, (void)n;
   const grad_mode *self = (const grad_mode *)o;
   wk__mode.grad_enabled = self->grad_before;
-  wk__mode.inference = self->inference_before;
+  if (self->inference != LEAVE) wk__mode.inference = self->inference_before;
   Py_RETURN_NONE;
 }
 
@@ -49,11 +52,11 @@ static void mode_dealloc(PyObject *o) {
   Py_DECREF(type);
 }
 
-static grad_mode *new_mode(PyTypeObject *type, bool grad, bool inference) {
+static grad_mode *new_mode(PyTypeObject *type, bool grad, int8_t inference) {
   grad_mode *self = (grad_mode *)type->tp_alloc(type, 0);
   if (!self) return NULL;
   self->grad = grad;
-  self->inference = self->inference_before = inference;
+  self->inference = inference;
   self->grad_before = wk__mode.grad_enabled;
   return self;
 }
@@ -72,7 +75,7 @@ static PyObject *new_plain(PyTypeObject *type, PyObject *args, PyObject *keyword
   static char *names[] = {"orig_func", NULL};
   if ((PyTuple_GET_SIZE(args) || keywords) && !PyArg_ParseTupleAndKeywords(args, keywords, "|O", names, &function))
     return NULL;
-  return maybe_decorate(new_mode(type, grad, wk__mode.inference), function);
+  return maybe_decorate(new_mode(type, grad, LEAVE), function);
 }
 static PyObject *no_grad_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
   return new_plain(type, args, keywords, false);
@@ -87,7 +90,7 @@ static PyObject *plain_vectorcall(PyObject *type, PyObject *const *args, size_t 
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   if (n > 1 || names)
     return PyErr_Format(PyExc_TypeError, "%s() takes at most one argument", _PyType_Name((PyTypeObject *)type));
-  return maybe_decorate(new_mode((PyTypeObject *)type, grad, wk__mode.inference), n ? args[0] : NULL);
+  return maybe_decorate(new_mode((PyTypeObject *)type, grad, LEAVE), n ? args[0] : NULL);
 }
 static PyObject *no_grad_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
   return plain_vectorcall(type, args, nargsf, names, false);
@@ -106,7 +109,7 @@ static PyObject *set_grad_enabled_new(PyTypeObject *type, PyObject *args, PyObje
   if (!PyBool_Check(mode))
     return PyErr_Format(PyExc_TypeError, "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not %s",
                         _PyType_Name(Py_TYPE(mode)));
-  grad_mode *self = new_mode(type, mode == Py_True, wk__mode.inference);
+  grad_mode *self = new_mode(type, mode == Py_True, LEAVE);
   if (self) wk__mode.grad_enabled = self->grad;
   return (PyObject *)self;
 }

@@ -8,6 +8,7 @@ typedef struct indexing {
   wk__state *state;
   wk_tensor *view;                  /* owned */
   wk_tensor *indices[WK_MAX_DIMS];  /* owned; NULL where a dim is taken whole; a mask stands for all dims it covers */
+  int original_ndim;                /* of the tensor that is indexed */
   int dim;                          /* of the view, next to be looked at */
   int entry;                        /* of indices, next to be filled */
   int index_count;                  /* up to the last index tensor */
@@ -34,7 +35,7 @@ static int step(indexing *x, const wk_op *op, const wk_value *args) {
 }
 
 static int too_many(const indexing *x) {
-  PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", x->view->ndim);
+  PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", x->original_ndim);
   return -1;
 }
 
@@ -48,7 +49,7 @@ static int take_integer(indexing *x, PyObject *key) {
   wk_int i;
   if (wk__int_from_python(x->state, key, &i) < 0) return -1;
   if (x->dim >= x->view->ndim) {
-    if (x->view->ndim == 0) {
+    if (x->original_ndim == 0) {
       PyErr_SetString(PyExc_IndexError, "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number");
       return -1;
     }
@@ -166,6 +167,7 @@ static int take_keys(indexing *x, PyObject *const *keys, Py_ssize_t n) {
 static int parse(indexing *x, PyObject *self, PyObject *key) {
   x->state = ((wk__python_tensor *)self)->state;
   x->view = wk__retain(wk__tensor_of(self));
+  x->original_ndim = x->view->ndim;
   if (PyTuple_Check(key)) return take_keys(x, &PyTuple_GET_ITEM(key, 0), PyTuple_GET_SIZE(key));
   return take_keys(x, &key, 1);
 }

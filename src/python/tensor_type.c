@@ -34,6 +34,9 @@ PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) { // -> new
     return known;
   }
   PyTypeObject *type = state->tensor_type;
+  PyObject *module_name = PyUnicode_FromString("wick");
+  if (!module_name || PyDict_SetItemString(type->tp_dict, "__module__", module_name) < 0) return -1;
+  Py_DECREF(module_name);
   wk__python_tensor *self = PyObject_GC_New(wk__python_tensor, type);
   if (!self) {
     wk__release(steal_tensor);
@@ -721,7 +724,7 @@ static PyType_Slot tensor_slots[] = {
     {0, NULL}};
 
 static PyType_Spec tensor_spec = {
-    .name = "wick.Tensor",
+    .name = "Tensor", /* the name in messages is the bare one, as in PyTorch */
     .basicsize = sizeof(wk__python_tensor),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = tensor_slots,

@@ -101,10 +101,11 @@ float wk__f8_to_f32(uint8_t v, wk_dtype format) {
   return v & 0x80 ? -magnitude : magnitude;
 }
 
+/* There is no infinity: what is too large becomes the largest number, as in PyTorch 2.13. */
 static uint8_t f32_to_e4m3(float f) {
   uint8_t sign = signbit(f) ? 0x80 : 0;
-  float magnitude = f != f || isinf(f) ? NAN : round_magnitude(fabsf(f), 3, -6);
-  if (!(magnitude <= 448.0f)) return sign | 0x7f;
+  if (f != f) return sign | 0x7f;
+  float magnitude = fabsf(f) >= 448.0f ? 448.0f : round_magnitude(fabsf(f), 3, -6);
   if (magnitude < 0x1p-6f) return sign | (uint8_t)(magnitude * 0x1p9f);
   uint32_t bits;
   memcpy(&bits, &magnitude, 4);

@@ -103,9 +103,11 @@ wk_status wk__infer_size(const wk_int *shape, int ndim, wk_int numel, wk_int *ou
 }
 
 /* Walks the old dims from the back in runs that are contiguous among themselves, and fills new dims until their product
- * is the run's; a new dim may not straddle two runs. */
+ * is the run's; a new dim may not straddle two runs. A contiguous tensor of symbolic sizes needs no walk, which would ask
+ * for their values. */
 bool wk__view_strides(const wk_tensor *t, const wk_int *sizes, int ndim, wk_int *out_strides) {
-  if (wk_int_eq(t->numel, wk_int_of(0))) {
+  bool one_run = !wk_int_is_known(t->numel) && wk__is_contiguous(t);
+  if (one_run || wk_int_eq(t->numel, wk_int_of(0))) {
     wk__contiguous_strides(out_strides, sizes, ndim);
     return true;
   }

@@ -13,6 +13,9 @@ static _Thread_local struct {
   int depth;
   bool registered;
 } free_list;
+
+/* Freed structs do not wait under the address sanitizer, so that it sees their misuse. */
+#ifndef __SANITIZE_ADDRESS__
 static pthread_key_t free_list_key;
 static pthread_once_t free_list_once = PTHREAD_ONCE_INIT;
 
@@ -28,6 +31,7 @@ static void drain_free_list(void *unused) {
   free_list.depth = FREE_LIST_DEPTH; /* the thread is ending */
 }
 static void make_free_list_key(void) { (void)pthread_key_create(&free_list_key, drain_free_list); }
+#endif
 
 static wk_tensor *struct_alloc(void) {
   wk_tensor *t = free_list.head;
@@ -157,12 +161,20 @@ wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) {
   return NULL;
 }
 
-static int64_t impossible(const wk__spec *spec, const char *format, int64_t number) {
-  wk__string text = {0};
-  wk__string_printf(&text, format, (long long)number);
-  wk__print_sizes(&text, spec->sizes, spec->ndim);
-  wk_fail(WK_RUNTIME_ERROR, "%s", text.text ? text.text : "a tensor of an impossible size");
-  wk__string_release(&text);
+static int64_t negative_size(const wk__spec *spec, int64_t size) {
+  wk__string sizes = {0};
+  wk__print_sizes(&sizes, spec->sizes, spec->ndim);
+  wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld: %s", (long long)size,
+          sizes.text ? sizes.text : "?");
+  wk__string_release(&sizes);
+  return -1;
+}
+
+static int64_t size_overflow(const wk__spec *spec) {
+  wk__string sizes = {0};
+  wk__print_sizes(&sizes, spec->sizes, spec->ndim);
+  wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed with sizes=%s", sizes.text ? sizes.text : "?");
+  wk__string_release(&sizes);
   return -1;
 }
 
@@ -172,13 +184,13 @@ static int64_t spec_bytes(const wk__spec *spec) {
   bool overflow = false;
   for (int d = 0; d < spec->ndim; d++) {
     int64_t size = spec->sizes[d].bits, stride = spec->strides[d].bits, reach;
-    if (size < 0) return impossible(spec, "Trying to create tensor with negative dimension %lld: ", size);
+    if (size < 0) return negative_size(spec, size);
     overflow |= !wk_int_is_known(spec->strides[d]) || __builtin_mul_overflow(numel, size, &numel) ||
                 __builtin_mul_overflow(wk__max(size, 1) - 1, stride, &reach) ||
                 __builtin_add_overflow(extent, reach, &extent);
   }
   overflow |= __builtin_mul_overflow(extent, (int64_t)wk__dtypes[spec->dtype].size, &bytes);
-  if (overflow) return impossible(spec, "Storage size calculation overflowed with sizes=", 0);
+  if (overflow) return size_overflow(spec);
   return numel == 0 ? 0 : bytes;
 }
 

@@ -11,9 +11,20 @@ from sampling import arguments, samples_of, tensors_in
 from wick import _C
 
 ROWS = {row["name"]: row for row in _C._operator_table()}
-CASES = [pytest.param(name, sample, id=f"{name}({sample})") for name, row in ROWS.items() for sample in samples_of(row)]
+SAMPLES = [(name, sample) for name, row in ROWS.items() for sample in samples_of(row)]
 POINTWISE, OUT, INPLACE, RANDOM = 1, 16, 32, 64
 EXPECTED = json.loads((pathlib.Path(__file__).parent / "expected.json").read_text())
+
+
+def cases(fits):
+    """The samples for which a test has something to say, as parameters."""
+    chosen = [(name, sample) for name, sample in SAMPLES if fits(name, sample)]
+    return pytest.mark.parametrize("name,sample", [pytest.param(*c, id=f"{c[0]}({c[1]})") for c in chosen])
+
+
+def draws_nothing(name, sample):
+    """Random operators are compared in tests/c/test_generator.c and test_random_ops.c; here only what they do untrained."""
+    return not (ROWS[name]["tags"] & RANDOM and "True" in sample)
 
 
 def run(name, sample, dtype=wick.float64, **extra):
@@ -34,21 +45,25 @@ def close(found, wanted, tolerance):
 
 
 @pytest.mark.parametrize("dtype,tolerance", [("float64", 1e-11), ("float32", 2e-5)])
-@pytest.mark.parametrize("name,sample", CASES)
+@cases(draws_nothing)
 def test_values(name, sample, dtype, tolerance):
-    if ROWS[name]["tags"] & RANDOM and "True" in sample:
-        pytest.skip("draws numbers: tests/c/test_generator.c has those")
     wanted = EXPECTED[f"{name}({sample})"][dtype]
     found = [
         [list(t.shape), str(t.dtype).split(".")[-1], list(t.stride()), t.tolist()]
         for t in tensors_in(run(name, sample, getattr(wick, dtype))[0])
     ]
-    assert [f[:2] for f in found] == [w[:2] for w in wanted]
+    assert [f[:3] for f in found] == [w[:3] for w in wanted]
     for f, w in zip(found, wanted, strict=True):
         assert close(f[3], w[3], tolerance), (f[3], w[3])
 
 
+NO_GRADIENT = {"detach", "copy_"}  # copy_ writes a leaf: tests/python/test_autograd.py has it
+NO_WEIGHT_GRADIENT = {"cross_entropy_loss(T(5, 4), I(4, 5), P(4), 2)"}  # class weights must not require grad
+
+
 def differentiable(name, sample):
+    if name in NO_GRADIENT or f"{name}({sample})" in NO_WEIGHT_GRADIENT or ROWS[name]["tags"] & RANDOM:
+        return False
     out, args, kwargs = run(name, sample)
     floats = [t for t in tensors_in([args, kwargs]) if t.dtype == wick.float64]
     return ROWS[name]["differentiable"] and floats and any(t.dtype == wick.float64 for t in tensors_in(out))
@@ -77,43 +92,38 @@ def as_function(name, sample):
     return function, tuple(inputs)
 
 
-NO_GRADIENT = {"detach", "copy_"}  # copy_ writes a leaf: tests/python/test_autograd.py has it
-NO_WEIGHT_GRADIENT = {"cross_entropy_loss(T(5, 4), I(4, 5), P(4), 2)"}  # class weights must not require grad
 ONCE_ONLY = {"scaled_dot_product_attention"}  # the flash kernel's backward has no derivative, as in PyTorch
 
 
-@pytest.mark.parametrize("name,sample", CASES)
-def test_gradients(name, sample):
-    if (
-        name in NO_GRADIENT
-        or f"{name}({sample})" in NO_WEIGHT_GRADIENT
-        or ROWS[name]["tags"] & RANDOM
-        or not differentiable(name, sample)
-    ):
-        pytest.skip("nothing to differentiate")
+def has_gradient(name, sample):
+    if not differentiable(name, sample):
+        return False
     function, inputs = as_function(name, sample)
-    if not tuple(tensors_in(function(*inputs))):
-        pytest.skip("no result depends on the inputs")
+    return bool(tuple(tensors_in(function(*inputs))))
+
+
+@cases(has_gradient)
+def test_gradients(name, sample):
+    function, inputs = as_function(name, sample)
     assert wick.autograd.gradcheck(function, inputs, atol=1e-5, rtol=1e-4)
     if name not in ONCE_ONLY:
         assert wick.autograd.gradgradcheck(function, inputs, atol=1e-4, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name,sample", CASES)
-def test_inplace_form(name, sample):
-    tags = ROWS[name]["tags"]
-    method = ROWS[name]["name"].split(".")[0] + "_"
+def has_inplace_form(name, sample):
     args, kwargs = arguments(wick, sample, wick.float64)
-    if (
-        not tags & (POINTWISE | INPLACE)
-        or not args
-        or not hasattr(wick.Tensor, method)
-        or not hasattr(args[0], "tolist")
-    ):
-        pytest.skip("no in-place form")
+    if not ROWS[name]["tags"] & (POINTWISE | INPLACE) or not hasattr(wick.Tensor, name.split(".")[0] + "_"):
+        return False
+    if not args or not hasattr(args[0], "tolist"):
+        return False
     wanted = _C._operator(name)(*args, **kwargs)
-    if wanted.shape != args[0].shape or not wick.can_cast(wanted.dtype, args[0].dtype):
-        pytest.skip("the result does not fit into self")
+    return wanted.shape == args[0].shape and wick.can_cast(wanted.dtype, args[0].dtype)
+
+
+@cases(has_inplace_form)
+def test_inplace_form(name, sample):
+    args, kwargs = arguments(wick, sample, wick.float64)
+    wanted, method = _C._operator(name)(*args, **kwargs), name.split(".")[0] + "_"
     target = args[0].clone()
     returned = getattr(target, method)(*args[1:], **kwargs)
     assert returned is target
@@ -121,10 +131,8 @@ def test_inplace_form(name, sample):
     assert target._version == 1
 
 
-@pytest.mark.parametrize("name,sample", CASES)
+@cases(lambda name, sample: ROWS[name]["tags"] & (POINTWISE | OUT))
 def test_out_form(name, sample):
-    if not ROWS[name]["tags"] & (POINTWISE | OUT):
-        pytest.skip("no out= form")
     wanted, args, kwargs = run(name, sample)
     out = wick.empty(wanted.shape, dtype=wanted.dtype)
     assert _C._operator(name)(*args, **kwargs, out=out) is out
@@ -141,10 +149,11 @@ def strided_copy(t):
     return view
 
 
-@pytest.mark.parametrize("name,sample", CASES)
+ASKS_FOR_STRIDES = ("view", "_unsafe_view", "as_strided", "view_as")
+
+
+@cases(lambda name, sample: name not in ASKS_FOR_STRIDES and not ROWS[name]["tags"] & RANDOM)
 def test_strided_inputs(name, sample):
-    if name in ("view", "_unsafe_view", "as_strided", "view_as") or ROWS[name]["tags"] & RANDOM:
-        pytest.skip("asks for strides itself")
     wanted, args, kwargs = run(name, sample)
 
     def strided(value):
@@ -164,10 +173,8 @@ def test_strided_inputs(name, sample):
         )
 
 
-@pytest.mark.parametrize("name,sample", CASES)
+@cases(lambda name, sample: not ROWS[name]["tags"] & RANDOM)
 def test_same_bits_at_every_level(name, sample):
-    if ROWS[name]["tags"] & RANDOM:
-        pytest.skip("draws numbers")
     best = _C._cpu_level()
     try:
         found = []

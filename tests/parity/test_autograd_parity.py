@@ -77,6 +77,7 @@ ERRORS = {
     "grad size": assign("grad", lambda t: t.ones(2, dtype=t.float64)),
     "grad dtype": assign("grad", lambda t: t.ones(3)),
     "grad dtype and size": assign("grad", lambda t: t.ones(2)),
+    "requires_grad of integers": lambda t: setattr(t.ones(2, dtype=t.int64), "requires_grad", True),
     "requires_grad int": assign("requires_grad", lambda t: 3),
     "data int": assign("data", lambda t: 1),
     "data dtype": assign("data", lambda t: t.ones(3, dtype=t.int64)),
@@ -102,6 +103,7 @@ ERRORS = {
     "view of leaf written": lambda t: leaf(t)[0].add_(1),
     "out": lambda t: t.add(leaf(t), 1, out=t.ones(3, dtype=t.float64)),
     "saved argument written": written_before_backward(lambda y: y * y),
+    "saved view written": written_before_backward(lambda y: y[1:] * y[:2]),
     "saved result written": written_before_backward(lambda y: y.exp().add_(1)),
     "hook int": hooked(lambda t: 1),
     "hook size": hooked(lambda t: t.ones(2, dtype=t.float64)),
@@ -231,7 +233,17 @@ def data(t):
 
 PROGRAMS = {
     f.__name__: f
-    for f in (graph, intermediates, written_after_retain, node_hooks, higher, double_backward_of_function, slices, layouts, data)
+    for f in (
+        graph,
+        intermediates,
+        written_after_retain,
+        node_hooks,
+        higher,
+        double_backward_of_function,
+        slices,
+        layouts,
+        data,
+    )
 }
 
 

@@ -104,7 +104,11 @@ def test_gradient_of_an_intermediate_whose_graph_is_gone():
 @pytest.mark.parametrize(
     ("call", "kind", "text"),
     [
-        (lambda x: wick.ones(1).backward(), RuntimeError, "element 0 of tensors does not require grad and does not have"),
+        (
+            lambda x: wick.ones(1).backward(),
+            RuntimeError,
+            "element 0 of tensors does not require grad and does not have",
+        ),
         (lambda x: (x * 2).backward(), RuntimeError, "grad can be implicitly created only for scalar outputs"),
         (
             lambda x: (x * 2).backward(wick.ones(2)),
@@ -112,23 +116,59 @@ def test_gradient_of_an_intermediate_whose_graph_is_gone():
             r"Mismatch in shape: grad_output\[0\] has a shape of torch.Size\(\[2\]\) and output\[0\] has a shape of "
             r"torch.Size\(\[3\]\)\.",
         ),
-        (lambda x: grad((x * 2).sum(), wick.ones(3)), RuntimeError, "One of the differentiated Tensors does not require grad"),
+        (
+            lambda x: grad((x * 2).sum(), wick.ones(3)),
+            RuntimeError,
+            "One of the differentiated Tensors does not require grad",
+        ),
         (lambda x: grad(x.sum(), []), RuntimeError, r"`inputs` argument to `grad\(\)` cannot be empty."),
         (lambda x: x.sum().backward(inputs=[]), RuntimeError, r"`inputs` argument to `backward\(\)` cannot be empty."),
-        (lambda x: x.sum().backward(inputs=[3]), RuntimeError, "all inputs have to be Tensors or GradientEdges, but got int"),
-        (lambda x: x.add_(1), RuntimeError, "a leaf Variable that requires grad is being used in an in-place operation."),
-        (lambda x: x[0].add_(1), RuntimeError, "a view of a leaf Variable that requires grad is being used in an in-place"),
-        (lambda x: (x * 2).requires_grad_(False), RuntimeError, "you can only change requires_grad flags of leaf variables"),
+        (
+            lambda x: x.sum().backward(inputs=[3]),
+            RuntimeError,
+            "all inputs have to be Tensors or GradientEdges, but got int",
+        ),
+        (
+            lambda x: x.add_(1),
+            RuntimeError,
+            "a leaf Variable that requires grad is being used in an in-place operation.",
+        ),
+        (
+            lambda x: x[0].add_(1),
+            RuntimeError,
+            "a view of a leaf Variable that requires grad is being used in an in-place",
+        ),
+        (
+            lambda x: (x * 2).requires_grad_(False),
+            RuntimeError,
+            "you can only change requires_grad flags of leaf variables",
+        ),
         (lambda x: x.requires_grad_(3), TypeError, "argument 'requires_grad' .position 1. must be bool, not int"),
         (lambda x: setattr(x, "requires_grad", 3), RuntimeError, "requires_grad must be a bool"),
-        (lambda x: setattr(x, "grad", 1), TypeError, "assigned grad expected to be a Tensor or None but got grad of type int"),
-        (lambda x: setattr(x, "grad", wick.ones(2, dtype=x.dtype)), RuntimeError, r"a gradient of size '\[2\]' to a tensor of size '\[3\]'"),
-        (lambda x: setattr(x, "grad", wick.ones(3)), RuntimeError, "with dtype 'float' to a tensor with grad_dtype 'Double'"),
+        (
+            lambda x: setattr(x, "grad", 1),
+            TypeError,
+            "assigned grad expected to be a Tensor or None but got grad of type int",
+        ),
+        (
+            lambda x: setattr(x, "grad", wick.ones(2, dtype=x.dtype)),
+            RuntimeError,
+            r"a gradient of size '\[2\]' to a tensor of size '\[3\]'",
+        ),
+        (
+            lambda x: setattr(x, "grad", wick.ones(3)),
+            RuntimeError,
+            "with dtype 'float' to a tensor with grad_dtype 'Double'",
+        ),
         (lambda x: setattr(x, "grad", x), RuntimeError, "can't assign Variable as its own grad"),
         (lambda x: setattr(x, "data", 1), TypeError, "Variable data has to be a tensor, but got int"),
         (lambda x: (x * 2)[0].detach_(), RuntimeError, "Can't detach views in-place. Use detach"),
         (lambda x: wick.ones(2).register_hook(print), RuntimeError, "cannot register a hook on a tensor that doesn't"),
-        (lambda x: wick.ones(2).retain_grad(), RuntimeError, "can't retain_grad on Tensor that has requires_grad=False"),
+        (
+            lambda x: wick.ones(2).retain_grad(),
+            RuntimeError,
+            "can't retain_grad on Tensor that has requires_grad=False",
+        ),
         (lambda x: (x * 2).register_post_accumulate_grad_hook(print), RuntimeError, "cannot be registered on non-leaf"),
         (lambda x: wick.ones(2, dtype=wick.int64).requires_grad_(), RuntimeError, "only Tensors of floating point"),
     ],
@@ -227,7 +267,7 @@ def test_write_through_a_view():
     view = base[:2]
     assert view._base is base and view._is_view()
     view.mul_(w)
-    assert base.grad_fn.name() == "CopySlices" and view.grad_fn.name() == "AsStridedBackward0"
+    assert base.grad_fn.name() == "torch::autograd::CopySlices" and view.grad_fn.name() == "AsStridedBackward0"
     (base * base).sum().backward()
     assert close(x.grad, [200.0, 784.0, 24.0]) and close(w.grad, [40.0, 224.0])
 
@@ -410,14 +450,16 @@ def test_modes_nest():
             assert wick.is_grad_enabled()
         assert not wick.is_grad_enabled()
     assert wick.is_grad_enabled()
-    with pytest.raises(ZeroDivisionError), wick.no_grad():
-        1 / 0
+    with pytest.raises(KeyError), wick.no_grad():
+        raise KeyError
     assert wick.is_grad_enabled()
     wick.set_grad_enabled(False)
     assert not wick.is_grad_enabled()
     wick.set_grad_enabled(True)
     with wick.inference_mode():
         assert wick.is_inference_mode_enabled() and not wick.is_grad_enabled()
+        with wick.no_grad():
+            assert wick.is_inference_mode_enabled()
         with wick.inference_mode(False):
             assert not wick.is_inference_mode_enabled() and wick.is_grad_enabled()
     assert not wick.is_inference_mode_enabled()

@@ -104,7 +104,9 @@ def test_errors():
     x = leaf(1.0)
     with saved_tensors_hooks(lambda t: t, lambda t: 3):
         y = x.exp()
-    with pytest.raises(TypeError, match="Output of saved tensor unpack_hook expected to be a Tensor but got result of type int"):
+    with pytest.raises(
+        TypeError, match="Output of saved tensor unpack_hook expected to be a Tensor but got result of type int"
+    ):
         y.backward()
 
     def refuse(tensor):

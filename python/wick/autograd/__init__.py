@@ -2,8 +2,8 @@
 
 from .. import _C
 from .function import Function
-from .gradcheck import gradcheck, gradgradcheck
 from .grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled, set_multithreading_enabled
+from .gradcheck import gradcheck, gradgradcheck
 
 __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "gradcheck", "gradgradcheck",
