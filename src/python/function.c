@@ -85,16 +85,9 @@ static wk_tensor *read_saved(const wk__python_function *c, const wk__saved_tenso
     return status == WK_OK ? t : NULL;
   }
   if (wk__version(t) != saved->version) {
-    const wk__autograd *a = t->autograd;
-    bool result = saved->result >= 0;
-    (void)wk__saved_tensor_modified(t,
-                                    result ? node
-                                    : a    ? a->grad_fn
-                                           : NULL,
-                                    result ? (uint32_t)saved->result
-                                    : a    ? a->result
-                                           : 0,
-                                    saved->version);
+    const wk_node *grad_fn = saved->result >= 0 ? node : wk__grad_fn(t);
+    uint32_t result = saved->result >= 0 ? (uint32_t)saved->result : grad_fn ? t->autograd->result : 0;
+    (void)wk__saved_tensor_modified(t, grad_fn, result, saved->version);
     return NULL;
   }
   if (saved->result < 0 || !node) return wk__retain(t);

@@ -34,9 +34,6 @@ PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) { // -> new
     return known;
   }
   PyTypeObject *type = state->tensor_type;
-  PyObject *module_name = PyUnicode_FromString("wick");
-  if (!module_name || PyDict_SetItemString(type->tp_dict, "__module__", module_name) < 0) return -1;
-  Py_DECREF(module_name);
   wk__python_tensor *self = PyObject_GC_New(wk__python_tensor, type);
   if (!self) {
     wk__release(steal_tensor);
@@ -724,7 +721,7 @@ static PyType_Slot tensor_slots[] = {
     {0, NULL}};
 
 static PyType_Spec tensor_spec = {
-    .name = "Tensor", /* the name in messages is the bare one, as in PyTorch */
+    .name = "wick.Tensor",
     .basicsize = sizeof(wk__python_tensor),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
     .slots = tensor_slots,
@@ -768,6 +765,7 @@ int wk__add_tensor_type(PyObject *module, wk__state *state) {
   state->tensor_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &tensor_spec, NULL);
   if (!state->tensor_type) return -1;
   PyTypeObject *type = state->tensor_type;
+  type->tp_name = "Tensor"; /* what messages say, as in PyTorch; __module__ stays */
   if (add_method_table(type, wk__tensor_autograd_methods) < 0 || add_method_table(type, wk__tensor_interop_methods) < 0) return -1;
   if (add_getset_table(type, wk__tensor_autograd_getset) < 0) return -1;
   PyType_Modified(type);
