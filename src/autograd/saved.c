@@ -1,6 +1,6 @@
 /* Tensors that a saver keeps in another form while the tape waits: packed when they are saved, unpacked for each run.
  * A saver sees tensors without history and is off while it packs; the unpacked tensor gets back the history that the
- * saved one had. Tests: tests/python/test_saved_tensors_hooks.py, tests/python/test_checkpoint.py. */
+ * saved one had. Tests: tests/c/test_autograd.c, tests/python/test_saved_tensors_hooks.py. */
 #include "autograd/autograd.h"
 
 static _Thread_local wk__saver *current;

@@ -60,6 +60,10 @@ static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwi
       put(key, head | v->count);
       for (uint32_t i = 0; i < v->count; i++) put(key, (uint64_t)v->integers[i].bits);
       break;
+    case WK_VALUE_DOUBLES:
+      put(key, head | v->count);
+      for (uint32_t i = 0; i < v->count; i++) put(key, double_bits(v->numbers[i]));
+      break;
     default: put(key, head);
   }
 }

@@ -316,7 +316,7 @@ static int add_node_type(PyObject *module, wk__state *state) {
   PyObject *types = state->node_type ? PyDict_New() : NULL;
   int status = types ? PyObject_SetAttrString((PyObject *)state->node_type, "_types", types) : -1;
   Py_XDECREF(types);
-  return status < 0 ? -1 : PyModule_AddObjectRef(module, "Node", (PyObject *)state->node_type);
+  return status < 0 ? -1 : PyModule_AddObjectRef(module, "_Node", (PyObject *)state->node_type);
 }
 
 int wk__add_autograd(PyObject *module, wk__state *state) {

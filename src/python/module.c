@@ -113,6 +113,7 @@ static void module_free(void *module) {
   wk__state *state = wk__state_of_module(module);
   if (!state) return;
   wk__free_nn_module(state);
+  wk__free_tensor_objects(state);
   module_clear(module);
 }
 

@@ -27,6 +27,8 @@ typedef struct wk__state {
   PyTypeObject *memory_format_type, *layout_type; /* of torch.contiguous_format, torch.strided, ... */
   PyTypeObject *operator_type; /* wick.add and Tensor.add: one callable per name, all overloads behind it */
   PyObject *dtypes[32];        /* the dtype singletons, by wk_dtype */
+  struct wk__python_tensor *free_tensors[64]; /* objects of dead tensors, to be used again */
+  int free_tensor_count;
   PyObject *exception_out_of_memory;
   struct wk__nn_state *nn; /* nn_module.c's names, caches and global hooks */
 #define NAME(x) PyObject *name_##x;
@@ -101,6 +103,7 @@ void wk__tensor_release_buffer(PyObject *self, Py_buffer *view);
 
 /* ---- each file adds its types and functions when the module is made; 0 or -1 ---- */
 int wk__add_tensor_type(PyObject *module, wk__state *state);
+void wk__free_tensor_objects(wk__state *state); /* for the module's m_free */
 int wk__add_operators(PyObject *module, wk__state *state);
 int wk__add_small_types(PyObject *module, wk__state *state);
 int wk__add_interop(PyObject *module, wk__state *state);

@@ -26,6 +26,26 @@ static PyObject *new_object(wk__state *state, PyTypeObject *type, wk_tensor *ste
   return o;
 }
 
+/* An untracked object of the base type, from the list of dead ones where there is one. */
+static wk__python_tensor *bare_object(wk__state *state) { // -> new
+  if (!state->free_tensor_count) return PyObject_GC_New(wk__python_tensor, state->tensor_type);
+  wk__python_tensor *self = state->free_tensors[--state->free_tensor_count];
+  (void)PyObject_Init((PyObject *)self, state->tensor_type);
+  return self;
+}
+
+static void free_object(wk__python_tensor *self, PyTypeObject *type) {
+  wk__state *state = self->state;
+  if (type == state->tensor_type && state->free_tensor_count < (int)WK_COUNT(state->free_tensors))
+    state->free_tensors[state->free_tensor_count++] = self;
+  else
+    type->tp_free(self);
+}
+
+void wk__free_tensor_objects(wk__state *state) {
+  while (state->free_tensor_count) PyObject_GC_Del(state->free_tensors[--state->free_tensor_count]);
+}
+
 PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) { // -> new
   if (!steal_tensor) return wk__raise(state);
   if (steal_tensor->wrapper) {
@@ -33,8 +53,7 @@ PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) { // -> new
     wk__release(steal_tensor);
     return known;
   }
-  PyTypeObject *type = state->tensor_type;
-  wk__python_tensor *self = PyObject_GC_New(wk__python_tensor, type);
+  wk__python_tensor *self = bare_object(state);
   if (!self) {
     wk__release(steal_tensor);
     return NULL;
@@ -56,7 +75,7 @@ static void tensor_dealloc(PyObject *o) {
     wk__release(self->tensor);
   }
   Py_CLEAR(self->dict);
-  type->tp_free(o);
+  free_object(self, type);
   Py_DECREF(type);
 }
 

@@ -13,6 +13,7 @@
 #include "wick/operators.h"
 
 static wk_scope scope;
+static int packed_alive; /* of the saver below */
 
 static int set_up(void **state) {
   (void)state;
@@ -23,7 +24,7 @@ static int set_up(void **state) {
 static int tear_down(void **state) {
   (void)state;
   wk_scope_end(&scope);
-  return 0;
+  return packed_alive == 0 ? 0 : -1;
 }
 
 /* ---- small things to compute with; the scope owns what they make ---- */
@@ -359,14 +360,55 @@ static void expect_all_or_nothing(wk_tensor *t, const double *right) {
   assert_int_equal(wk_set_grad(t, NULL), WK_OK);
 }
 
-static void test_every_allocation_fails_once(void **state) {
+/* Keeps copies, as one that moves tensors elsewhere does. */
+typedef struct copy_packed {
+  wk__packed packed;
+  wk_tensor *copy;
+} copy_packed;
+
+static wk_status unpack_copy(wk__packed *packed, wk_tensor **out) {
+  *out = wk__retain(((copy_packed *)packed)->copy);
+  return WK_OK;
+}
+static void release_copy(wk__packed *packed) {
+  wk__release(((copy_packed *)packed)->copy);
+  wk__free(packed);
+  packed_alive--;
+}
+static wk_status pack_copy(wk__saver *saver, wk_tensor *t, wk__packed **out) {
+  (void)saver;
+  assert_false(wk_requires_grad(t));
+  wk_value copy = {0}, args[] = {wk__v_tensor(t), {0}};
+  WK_TRY(wk_call(WK__OP(clone), args, NULL, &copy));
+  copy_packed *p = wk__alloc(sizeof *p);
+  if (!p) {
+    wk_value_release(&copy);
+    return WK_OUT_OF_MEMORY;
+  }
+  *p = (copy_packed){{unpack_copy, release_copy}, copy.tensor};
+  packed_alive++;
+  *out = &p->packed;
+  return WK_OK;
+}
+
+static void test_saver(void **state) {
   (void)state;
-#ifndef WICK_DEBUG
-  skip();
-#endif
-  wk_tensor *x = LEAF(0.5, 1.5), *w = LEAF(2, 3);
-  for (int warm = 0; warm < 2; warm++) expect_ok(scoped_step(x, w));
+  wk__saver saver = {.pack = pack_copy};
+  wk_tensor *x = LEAF(2, 3), *w = LEAF(5, 7), *dx, *ddx;
+  wk__saver_push(&saver);
+  wk_tensor *y = wk_mul(x, w), *z = total(wk_mul(y, y));
+  wk__saver_remove(&saver);
+  assert_int_equal(packed_alive, 4);
+  assert_int_equal(multiply_in_place(y, w), WK_OK); /* the copies do not see it */
+  expect_ok(gradient(z, x, true, &dx));
+  EXPECT(dx, 2 * 2 * 25, 2 * 3 * 49);
+  expect_ok(gradient(total(dx), x, false, &ddx));
+  EXPECT(ddx, 50, 98);
+}
+
+static void walk_over_failures(wk_tensor *x, wk_tensor *w) {
   double right[2][2];
+  for (int warm = 0; warm < 2; warm++) expect_ok(scoped_step(x, w));
   assert_int_equal(wk_set_grad(x, NULL), WK_OK);
   assert_int_equal(wk_set_grad(w, NULL), WK_OK);
   expect_ok(scoped_step(x, w));
@@ -393,6 +435,19 @@ static void test_every_allocation_fails_once(void **state) {
   assert_true(wk_grad_enabled());
 }
 
+static void test_every_allocation_fails_once(void **state) {
+  (void)state;
+#ifndef WICK_DEBUG
+  skip();
+#endif
+  wk__saver saver = {.pack = pack_copy};
+  wk_tensor *x = LEAF(0.5, 1.5), *w = LEAF(2, 3);
+  walk_over_failures(x, w);
+  wk__saver_push(&saver);
+  walk_over_failures(x, w);
+  wk__saver_remove(&saver);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(test_##name, set_up, tear_down)
 
 int main(void) {
@@ -414,6 +469,7 @@ int main(void) {
       CASE(failing_hook),
       CASE(retained_gradients),
       CASE(retained_tensor_gone),
+      CASE(saver),
       CASE(every_allocation_fails_once),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,7 +19,7 @@ class Node(abc.ABC):
     def __subclasshook__(cls, subclass):
         if cls is not Node:
             return NotImplemented
-        return issubclass(subclass, (_C.Node, _C._FunctionBase))
+        return issubclass(subclass, (_C._Node, _C._FunctionBase))
 
 
 class save_on_cpu(saved_tensors_hooks):
