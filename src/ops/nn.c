@@ -77,9 +77,11 @@ void wk__lower_layer_norm(wk__lower *l) {
   wk__var variance = wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, centred, centred)), n);
   wk__var eps = wk__k_param(l->h, l->param_of_arg[4], l->compute);
   wk__var rstd = wk__k_rsqrt(l->h, wk__k_add(l->h, variance, eps));
-  wk__var y = wk__k_mul(l->h, centred, rstd);
-  if (wk__has(l, 2)) y = wk__k_mul(l->h, y, wk__row_in_trailing(l, 2));
-  if (wk__has(l, 3)) y = wk__k_add(l->h, y, wk__row_in_trailing(l, 3));
+  wk__var y = wk__k_mul(l->h, centred, rstd), weight = wk__has(l, 2) ? wk__row_in_trailing(l, 2) : 0;
+  wk__var bias = wk__has(l, 3) ? wk__row_in_trailing(l, 3) : 0;
+  if (weight && bias) y = wk__k_fma(l->h, y, weight, bias);
+  else if (weight) y = wk__k_mul(l->h, y, weight);
+  else if (bias) y = wk__k_add(l->h, y, bias);
   wk__row_out(l, 0, y);
   wk__row_out_reduced(l, 1, mean, true);
   wk__row_out_reduced(l, 2, rstd, true);
@@ -116,7 +118,7 @@ void wk__lower_layer_norm_backward_input(wk__lower *l) {
   if (wk__has(l, 4)) g = wk__k_mul(l->h, g, wk__row_in_trailing(l, 4));
   wk__var mean_g = wk__k_div(l->h, wk__k_reduce_sum(l->h, g), n);
   wk__var mean_gx = wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, g, xhat)), n);
-  wk__var inner = wk__k_sub(l->h, wk__k_sub(l->h, g, mean_g), wk__k_mul(l->h, xhat, mean_gx));
+  wk__var inner = wk__k_sub(l->h, g, wk__k_fma(l->h, xhat, mean_gx, mean_g));
   wk__row_out(l, 0, wk__k_mul(l->h, inner, wk__row_in_reduced(l, 3, true)));
 }
 

@@ -170,7 +170,7 @@ void wk__lower_gelu(wk__lower *l) {
   wk__var x = wk__in(l, 0);
   wk__var squash = is_tanh_form(l, 1) ? gelu_inner(l, x) : wk__k_erf(l->h, wk__k_mul(l->h, x, constant(l, M_SQRT1_2)));
   wk__var half = wk__k_mul(l->h, x, constant(l, 0.5));
-  wk__out(l, 0, wk__k_mul(l->h, half, wk__k_add(l->h, squash, constant(l, 1))));
+  wk__out(l, 0, wk__k_fma(l->h, half, squash, half));
 }
 
 static wk__var gelu_slope_tanh(wk__lower *l, wk__var x) {
@@ -186,10 +186,10 @@ static wk__var gelu_slope_tanh(wk__lower *l, wk__var x) {
 /* cdf(x) + x pdf(x) */
 static wk__var gelu_slope_erf(wk__lower *l, wk__var x) {
   wk__var erf = wk__k_erf(l->h, wk__k_mul(l->h, x, constant(l, M_SQRT1_2)));
-  wk__var cdf = wk__k_mul(l->h, constant(l, 0.5), wk__k_add(l->h, constant(l, 1), erf));
+  wk__var half = constant(l, 0.5), cdf = wk__k_fma(l->h, half, erf, half);
   wk__var square = wk__k_mul(l->h, wk__k_mul(l->h, x, x), constant(l, -0.5));
   wk__var pdf = wk__k_mul(l->h, constant(l, M_2_SQRTPI * M_SQRT1_2 * 0.5), wk__k_exp(l->h, square));
-  return wk__k_add(l->h, cdf, wk__k_mul(l->h, x, pdf));
+  return wk__k_fma(l->h, x, pdf, cdf);
 }
 
 void wk__lower_gelu_backward(wk__lower *l) {

@@ -286,6 +286,17 @@ static void bind_line(const wk__nest *nest, const wk__launch *launch, geometry *
   }
 }
 
+/* Memory runs along the columns: of the accesses that move with both the column and the last reduction dim, more have
+ * their adjacent elements along the column. Those that move with one only cost little either way. */
+static bool prefers_columns(const wk__nest *nest, const loops *l, int column, int row) {
+  int balance = 0;
+  for (int a = 0; a < (int)nest->access_count; a++) {
+    if (!nest->accesses[a].per_element || l->stride[a][column] == 0 || l->stride[a][row] == 0) continue;
+    balance += (l->stride[a][column] == 1) - (l->stride[a][row] == 1);
+  }
+  return balance > 0;
+}
+
 wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers) {
   const wk__nest *nest = program->nest;
   loops l;
@@ -306,7 +317,7 @@ wk_status bind_geometry(const wk__program *program, const wk__launch *launch, ge
   }
   int column = l.p - 1;
   bool by_columns = l.r > 0 && l.p > 0 && !program->has_store_add &&
-                    count_unit_strides(nest, &l, column) > count_unit_strides(nest, &l, l.p + l.r - 1);
+                    prefers_columns(nest, &l, column, l.p + l.r - 1);
   g->mode = by_columns ? LOOP_COLUMNS : LOOP_ROWS;
   if (by_columns)
     block_columns(&l, g, column);

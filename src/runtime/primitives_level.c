@@ -253,7 +253,7 @@ enum { TILE = 16 };
   static void load_##name(void *out, const void *source, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n) {   \
     block *o = out;                                                                                                    \
     const memory *s = source;                                                                                          \
-    if (stride_m == 1 && stride_n != 1 && m > 1) {                                                                     \
+    if (stride_m == 1 && stride_n > 1 && m > 1) {                                                                     \
       for (int64_t j0 = 0; j0 < n; j0 += TILE)                                                                         \
         for (int64_t i = 0; i < m; i++)                                                                                \
           for (int64_t j = j0; j < wk__min(n, j0 + TILE); j++) o[i * n + j] = from(s[i + j * stride_n]);               \

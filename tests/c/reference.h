@@ -72,28 +72,40 @@ static reference_point reference_at(const reference *r, int64_t point) {
 static cell reference_get(const void *element, wk_dtype dtype) {
   wk__scalar s = wk__element_get(element, dtype);
   switch (wk__lane_of((wk_dtype)wk__dtypes[dtype].compute)) {
-    case WK__LANE_BOOL: return (cell){.b = s.i != 0};
-    case WK__LANE_I64: return (cell){.i = s.i};
-    case WK__LANE_F32: return (cell){.f = (float)s.d};
-    default: return (cell){.d = s.d};
+    case WK__LANE_BOOL:
+      return (cell){.b = s.i != 0};
+    case WK__LANE_I64:
+      return (cell){.i = s.i};
+    case WK__LANE_F32:
+      return (cell){.f = (float)s.d};
+    default:
+      return (cell){.d = s.d};
   }
 }
 
 static wk__scalar reference_scalar(cell c, wk_dtype dtype) {
   switch (wk__lane_of(dtype)) {
-    case WK__LANE_BOOL: return (wk__scalar){WK__BOOL_KIND, .i = c.b};
-    case WK__LANE_I64: return (wk__scalar){WK__INTEGER_KIND, .i = c.i};
-    case WK__LANE_F32: return (wk__scalar){WK__FLOAT_KIND, .d = c.f};
-    default: return (wk__scalar){WK__FLOAT_KIND, .d = c.d};
+    case WK__LANE_BOOL:
+      return (wk__scalar){WK__BOOL_KIND, .i = c.b};
+    case WK__LANE_I64:
+      return (wk__scalar){WK__INTEGER_KIND, .i = c.i};
+    case WK__LANE_F32:
+      return (wk__scalar){WK__FLOAT_KIND, .d = c.f};
+    default:
+      return (wk__scalar){WK__FLOAT_KIND, .d = c.d};
   }
 }
 
 static cell reference_number(wk__scalar s, wk_dtype dtype) {
   switch (wk__lane_of(dtype)) {
-    case WK__LANE_BOOL: return (cell){.b = wk__scalar_double(s) != 0};
-    case WK__LANE_I64: return (cell){.i = wk__scalar_int(s)};
-    case WK__LANE_F32: return (cell){.f = (float)wk__scalar_double(s)};
-    default: return (cell){.d = wk__scalar_double(s)};
+    case WK__LANE_BOOL:
+      return (cell){.b = wk__scalar_double(s) != 0};
+    case WK__LANE_I64:
+      return (cell){.i = wk__scalar_int(s)};
+    case WK__LANE_F32:
+      return (cell){.f = (float)wk__scalar_double(s)};
+    default:
+      return (cell){.d = wk__scalar_double(s)};
   }
 }
 
@@ -104,24 +116,40 @@ static cell reference_cast(cell c, wk_dtype from, wk_dtype to) {
   return reference_number(s, to);
 }
 
-#define REFERENCE_FLOAT(field)                                        \
-  switch (op) {                                                             \
-    case WK__LOOP_neg: return (cell){.field = -a.field};                    \
-    case WK__LOOP_add: return (cell){.field = a.field + b.field};           \
-    case WK__LOOP_sub: return (cell){.field = a.field - b.field};           \
-    case WK__LOOP_mul: return (cell){.field = a.field * b.field};           \
-    case WK__LOOP_div: return (cell){.field = a.field / b.field};           \
-    case WK__LOOP_max: return a.field > b.field || a.field != a.field ? a : b; \
-    case WK__LOOP_min: return a.field < b.field || a.field != a.field ? a : b; \
-    case WK__LOOP_eq: return (cell){.b = a.field == b.field};               \
-    case WK__LOOP_ne: return (cell){.b = a.field != b.field};               \
-    case WK__LOOP_lt: return (cell){.b = a.field < b.field};                \
-    case WK__LOOP_le: return (cell){.b = a.field <= b.field};               \
-    case WK__LOOP_gt: return (cell){.b = a.field > b.field};                \
-    case WK__LOOP_ge: return (cell){.b = a.field >= b.field};               \
-    case WK__LOOP_logical_not: return (cell){.b = a.field == 0};            \
-    case WK__LOOP_isnan: return (cell){.b = a.field != a.field};            \
-    default: break;                                                         \
+#define REFERENCE_FLOAT(field)                                \
+  switch (op) {                                               \
+    case WK__LOOP_neg:                                        \
+      return (cell){.field = -a.field};                       \
+    case WK__LOOP_add:                                        \
+      return (cell){.field = a.field + b.field};              \
+    case WK__LOOP_sub:                                        \
+      return (cell){.field = a.field - b.field};              \
+    case WK__LOOP_mul:                                        \
+      return (cell){.field = a.field * b.field};              \
+    case WK__LOOP_div:                                        \
+      return (cell){.field = a.field / b.field};              \
+    case WK__LOOP_max:                                        \
+      return a.field > b.field || a.field != a.field ? a : b; \
+    case WK__LOOP_min:                                        \
+      return a.field < b.field || a.field != a.field ? a : b; \
+    case WK__LOOP_eq:                                         \
+      return (cell){.b = a.field == b.field};                 \
+    case WK__LOOP_ne:                                         \
+      return (cell){.b = a.field != b.field};                 \
+    case WK__LOOP_lt:                                         \
+      return (cell){.b = a.field < b.field};                  \
+    case WK__LOOP_le:                                         \
+      return (cell){.b = a.field <= b.field};                 \
+    case WK__LOOP_gt:                                         \
+      return (cell){.b = a.field > b.field};                  \
+    case WK__LOOP_ge:                                         \
+      return (cell){.b = a.field >= b.field};                 \
+    case WK__LOOP_logical_not:                                \
+      return (cell){.b = a.field == 0};                       \
+    case WK__LOOP_isnan:                                      \
+      return (cell){.b = a.field != a.field};                 \
+    default:                                                  \
+      break;                                                  \
   }
 
 /* One operation on the lane type of its first operand (of `where`: of its second). */
@@ -130,24 +158,38 @@ static cell reference_apply(int op, wk__lane_type lane, cell a, cell b, cell c) 
   if (lane == WK__LANE_F32) REFERENCE_FLOAT(f)
   if (lane == WK__LANE_F64) REFERENCE_FLOAT(d)
   if (lane == WK__LANE_I64) switch (op) {
-      case WK__LOOP_add: return (cell){.i = (int64_t)((uint64_t)a.i + (uint64_t)b.i)};
-      case WK__LOOP_sub: return (cell){.i = (int64_t)((uint64_t)a.i - (uint64_t)b.i)};
-      case WK__LOOP_mul: return (cell){.i = (int64_t)((uint64_t)a.i * (uint64_t)b.i)};
-      case WK__LOOP_max: return a.i > b.i ? a : b;
-      case WK__LOOP_min: return a.i < b.i ? a : b;
-      case WK__LOOP_eq: return (cell){.b = a.i == b.i};
-      case WK__LOOP_lt: return (cell){.b = a.i < b.i};
-      case WK__LOOP_bit_and: return (cell){.i = a.i & b.i};
-      default: break;
+      case WK__LOOP_add:
+        return (cell){.i = (int64_t)((uint64_t)a.i + (uint64_t)b.i)};
+      case WK__LOOP_sub:
+        return (cell){.i = (int64_t)((uint64_t)a.i - (uint64_t)b.i)};
+      case WK__LOOP_mul:
+        return (cell){.i = (int64_t)((uint64_t)a.i * (uint64_t)b.i)};
+      case WK__LOOP_max:
+        return a.i > b.i ? a : b;
+      case WK__LOOP_min:
+        return a.i < b.i ? a : b;
+      case WK__LOOP_eq:
+        return (cell){.b = a.i == b.i};
+      case WK__LOOP_lt:
+        return (cell){.b = a.i < b.i};
+      case WK__LOOP_bit_and:
+        return (cell){.i = a.i & b.i};
+      default:
+        break;
     }
   if (lane == WK__LANE_BOOL) switch (op) {
       case WK__LOOP_max:
-      case WK__LOOP_bit_or: return (cell){.b = a.b || b.b};
+      case WK__LOOP_bit_or:
+        return (cell){.b = a.b || b.b};
       case WK__LOOP_min:
-      case WK__LOOP_bit_and: return (cell){.b = a.b && b.b};
-      case WK__LOOP_bit_xor: return (cell){.b = a.b != b.b};
-      case WK__LOOP_logical_not: return (cell){.b = !a.b};
-      default: break;
+      case WK__LOOP_bit_and:
+        return (cell){.b = a.b && b.b};
+      case WK__LOOP_bit_xor:
+        return (cell){.b = a.b != b.b};
+      case WK__LOOP_logical_not:
+        return (cell){.b = !a.b};
+      default:
+        break;
     }
   cell out = {.i = 0};
   wk__primitives_get()->map[op][lane](&out, &a, &b, &c, 1);
@@ -170,10 +212,14 @@ static cell reference_identity(int op, wk__lane_type lane) {
   bool prod = op == WK__LOOP_reduce_prod || op == WK__LOOP_scan_prod;
   double least = sum ? 0 : prod ? 1 : max ? -INFINITY : INFINITY;
   switch (lane) {
-    case WK__LANE_BOOL: return (cell){.b = !max};
-    case WK__LANE_I64: return (cell){.i = sum ? 0 : prod ? 1 : max ? INT64_MIN : INT64_MAX};
-    case WK__LANE_F32: return (cell){.f = (float)least};
-    default: return (cell){.d = least};
+    case WK__LANE_BOOL:
+      return (cell){.b = !max};
+    case WK__LANE_I64:
+      return (cell){.i = sum ? 0 : prod ? 1 : max ? INT64_MIN : INT64_MAX};
+    case WK__LANE_F32:
+      return (cell){.f = (float)least};
+    default:
+      return (cell){.d = least};
   }
 }
 
@@ -188,7 +234,8 @@ static cell reference_chunk(int op, wk__lane_type lane, const cell *row, int64_t
   return lanes[0];
 }
 
-/* Chunks are folded like the carries of a binary counter: two results of equal weight become one of twice the weight. */
+/* Chunks are folded like the carries of a binary counter: two results of equal weight become one of twice the weight.
+ */
 static cell reference_reduce(int op, wk__lane_type lane, const cell *row, int64_t length) {
   cell stack[64];
   int64_t weight[64];
@@ -202,7 +249,8 @@ static cell reference_reduce(int op, wk__lane_type lane, const cell *row, int64_
     }
   }
   if (top == 0) return reference_identity(op, lane);
-  for (; top > 1; top--) stack[top - 2] = reference_apply(combiner, lane, stack[top - 2], stack[top - 1], stack[top - 1]);
+  for (; top > 1; top--)
+    stack[top - 2] = reference_apply(combiner, lane, stack[top - 2], stack[top - 1], stack[top - 1]);
   return stack[0];
 }
 
@@ -268,10 +316,14 @@ static cell reference_value(reference *r, const wk__instr *instr, int64_t point)
       const wk__access *access = &nest->accesses[instr->extra];
       return reference_get(reference_address(r, access, &p, point), (wk_dtype)nest->buffers[access->buffer].dtype);
     }
-    case WK__LOOP_param: return reference_number(r->launch->params[instr->extra], (wk_dtype)instr->dtype);
-    case WK__LOOP_constant: return reference_number(instr->number, (wk_dtype)instr->dtype);
-    case WK__LOOP_index: return (cell){.i = reference_index(&p, instr->expression)};
-    case WK__LOOP_cast: return reference_cast(a, (wk_dtype)first->dtype, (wk_dtype)instr->dtype);
+    case WK__LOOP_param:
+      return reference_number(r->launch->params[instr->extra], (wk_dtype)instr->dtype);
+    case WK__LOOP_constant:
+      return reference_number(instr->number, (wk_dtype)instr->dtype);
+    case WK__LOOP_index:
+      return (cell){.i = reference_index(&p, instr->expression)};
+    case WK__LOOP_cast:
+      return reference_cast(a, (wk_dtype)first->dtype, (wk_dtype)instr->dtype);
     case WK__LOOP_round_to: {
       char element[16];
       wk__element_set(element, (wk_dtype)instr->extra, reference_scalar(a, (wk_dtype)first->dtype));
@@ -283,7 +335,8 @@ static cell reference_value(reference *r, const wk__instr *instr, int64_t point)
       r->fault = true;
       return (cell){.i = 0};
     }
-    default: break;
+    default:
+      break;
   }
   const wk__instr *selector = instr->op == WK__LOOP_where ? &nest->instrs[instr->operands[1]] : first;
   return reference_apply(instr->op, wk__lane_of((wk_dtype)selector->dtype), a, b, c);

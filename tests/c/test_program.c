@@ -51,8 +51,8 @@ typedef struct array {
 
 static int64_t item(const array *a) { return wk__dtypes[a->dtype].size; }
 
-/* Random elements, all of them valid ones; equal values and zeros of both signs; NaN and infinity in one array of eight,
- * because they hide everything that they are added to. */
+/* Random elements, all of them valid ones; equal values and zeros of both signs; NaN and infinity in one array of
+ * eight, because they hide everything that they are added to. */
 static void fill(array *a) {
   bool wild = below(8) == 0;
   for (int64_t i = 0; i < a->bytes / item(a); i++) {
@@ -166,7 +166,8 @@ static void assert_equal(const scene *s, char *const *expected, const char *what
     const array *a = &s->arrays[b];
     if (memcmp(a->data, expected[b], (size_t)a->bytes) == 0) continue;
     for (int64_t e = 0; e < a->bytes / item(a); e++)
-      if (!same_element(a->data + e * item(a), expected[b] + e * item(a), a->dtype)) fail_scene(s, what, b, e, expected[b]);
+      if (!same_element(a->data + e * item(a), expected[b] + e * item(a), a->dtype))
+        fail_scene(s, what, b, e, expected[b]);
   }
 }
 
@@ -209,10 +210,11 @@ static void start_reduce(scene *s, const char *t) {
 /* Products of many numbers end in 0 or infinity at once, which hides their order: these stay near one. */
 static void fill_near_one(array *a) {
   for (int64_t i = 0; i < a->bytes / item(a); i++)
-    wk__element_set(a->data + i * item(a), a->dtype,
-                    wk_dtype_is_floating(a->dtype)
-                        ? (wk__scalar){WK__FLOAT_KIND, .d = (below(2) ? 1 : -1) * (1 + ((double)below(2001) - 1000) / 65536)}
-                        : (wk__scalar){WK__INTEGER_KIND, .i = 2 * below(5) - 3});
+    wk__element_set(
+        a->data + i * item(a), a->dtype,
+        wk_dtype_is_floating(a->dtype)
+            ? (wk__scalar){WK__FLOAT_KIND, .d = (below(2) ? 1 : -1) * (1 + ((double)below(2001) - 1000) / 65536)}
+            : (wk__scalar){WK__INTEGER_KIND, .i = 2 * below(5) - 3});
 }
 
 static void check_reduce(scene *s, wk_dtype dtype, int64_t rows, int64_t length, bool columns, int threads) {
@@ -237,7 +239,8 @@ static void reductions_keep_their_order(void **state) {
     start_reduce(&s, wk_dtype_name(reduce_dtypes[t]));
     for (int columns = 0; columns < 2; columns++) {
       for (int64_t length = 0; length <= 100; length++) check_reduce(&s, reduce_dtypes[t], 3, length, columns, 1);
-      for (int64_t length = 1000; length <= 5000; length += 173) check_reduce(&s, reduce_dtypes[t], 2, length, columns, 1);
+      for (int64_t length = 1000; length <= 5000; length += 173)
+        check_reduce(&s, reduce_dtypes[t], 2, length, columns, 1);
       for (size_t k = 0; k < WK_COUNT(some); k++) check_reduce(&s, reduce_dtypes[t], 3, some[k], columns, 2);
     }
     end_scene(&s);
@@ -246,7 +249,8 @@ static void reductions_keep_their_order(void **state) {
 
 static void many_rows_and_columns(void **state) {
   (void)state;
-  static const int64_t shapes[][2] = {{1000, 7}, {513, 40}, {37, 1500}, {2000, 1}, {129, 300}, {130, 4100}, {0, 5}, {5, 0}};
+  static const int64_t shapes[][2] = {{1000, 7},  {513, 40},   {37, 1500}, {2000, 1},
+                                      {129, 300}, {130, 4100}, {0, 5},     {5, 0}};
   for (size_t t = 0; t < WK_COUNT(reduce_dtypes); t++) {
     scene s;
     start_reduce(&s, wk_dtype_name(reduce_dtypes[t]));
@@ -264,7 +268,8 @@ static void long_rows_are_split(void **state) {
   for (size_t t = 0; t < WK_COUNT(reduce_dtypes); t++) {
     scene s;
     start_reduce(&s, wk_dtype_name(reduce_dtypes[t]));
-    for (size_t k = 0; k < WK_COUNT(lengths); k++) check_reduce(&s, reduce_dtypes[t], 1 + (int64_t)k % 2, lengths[k], false, 4);
+    for (size_t k = 0; k < WK_COUNT(lengths); k++)
+      check_reduce(&s, reduce_dtypes[t], 1 + (int64_t)k % 2, lengths[k], false, 4);
     check_reduce(&s, reduce_dtypes[t], 3, 70000, true, 4);
     end_scene(&s);
   }
@@ -282,7 +287,8 @@ static void reductions_over_several_dims(void **state) {
       "%1 = load float32 0[r0, r1, r2]\n%2 = reduce_sum float32 %1\nstore 1[] %2\n",
       "nest (i0 < s0_0, i1 < s0_2; r0 < s0_1)\nbuffer 0: float32[3]\nbuffer 1: float32[2] written\n"
       "%1 = load float32 0[i0, r0, i1]\n%2 = reduce_sum float32 %1\nstore 1[i0, i1] %2\n"};
-  static const int64_t shapes[][3] = {{3, 5, 7}, {4, 33, 130}, {2, 70, 1025}, {17, 1, 40}, {6, 40, 1}, {3, 1300, 5}, {2, 0, 3}};
+  static const int64_t shapes[][3] = {{3, 5, 7},  {4, 33, 130}, {2, 70, 1025}, {17, 1, 40},
+                                      {6, 40, 1}, {3, 1300, 5}, {2, 0, 3}};
   static const int orders[][3] = {{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {0, 2, 1}};
   for (size_t n = 0; n < WK_COUNT(texts); n++) {
     scene s;
@@ -305,7 +311,8 @@ static void arg_takes_the_first_of_equals_and_nan(void **state) {
   (void)state;
   static const char text[] =
       "nest (i0 < s0_0; r0 < s0_1)\nbuffer 0: %s[2]\nbuffer 1: int64[1] written\nbuffer 2: int64[1] written\n"
-      "%%1 = load %s 0[i0, r0]\n%%2 = reduce_argmax int64 %%1\n%%3 = reduce_argmin int64 %%1\nstore 1[i0] %%2\nstore 2[i0] %%3\n";
+      "%%1 = load %s 0[i0, r0]\n%%2 = reduce_argmax int64 %%1\n%%3 = reduce_argmin int64 %%1\nstore 1[i0] %%2\nstore "
+      "2[i0] %%3\n";
   static const wk_dtype dtypes[] = {WK_BOOL, WK_INT64, WK_FLOAT32, WK_FLOAT64};
   static const int orders[2][2] = {{0, 1}, {1, 0}};
   for (size_t t = 0; t < WK_COUNT(dtypes); t++) {
@@ -333,7 +340,8 @@ static void scans_go_element_after_element(void **state) {
       "nest (i0 < s0_0; r0 < s0_1)\nbuffer 0: %s[2]\nbuffer 1: %s[2] written\nbuffer 2: %s[2] written\n"
       "buffer 3: %s[2] written\n%%1 = load %s 0[i0, r0]\n%%2 = scan_sum %s %%1\n%%3 = scan_prod %s %%1\n"
       "%%4 = reduce_max %s %%2\n%%5 = sub %s %%2 %%4\nstore 1[i0, r0] %%2\nstore 2[i0, r0] %%3\nstore 3[i0, r0] %%5\n";
-  static const int64_t shapes[][2] = {{1, 1}, {3, 40}, {9, 128}, {21, 129}, {20, 300}, {5, 1024}, {3, 4500}, {300, 20}, {1, 70000}};
+  static const int64_t shapes[][2] = {{1, 1},    {3, 40},   {9, 128},  {21, 129}, {20, 300},
+                                      {5, 1024}, {3, 4500}, {300, 20}, {1, 70000}};
   static const int orders[2][2] = {{0, 1}, {1, 0}};
   for (size_t t = 0; t < WK_COUNT(reduce_dtypes); t++) {
     const char *n = wk_dtype_name(reduce_dtypes[t]);
@@ -411,16 +419,18 @@ static void layer_norm_over_rows_and_columns(void **state) {
   end_scene(&s);
 }
 
-/* A value per row that is loaded, used beside elements, and not adjacent in memory; rows do not fill their last block. */
+/* A value per row that is loaded, used beside elements, and not adjacent in memory; rows do not fill their last block.
+ */
 static void values_per_row_are_loaded(void **state) {
   (void)state;
   scene s;
-  start_scene(&s,
-              "nest (i0 < s0_0, i1 < s0_1; r0 < s0_2)\nbuffer 0: float32[3]\nbuffer 1: float32[2]\nbuffer 2: float32[2]\n"
-              "buffer 3: float32[3] written\nbuffer 4: float32[2] written\n"
-              "%1 = load float32 0[i0, i1, r0]\n%2 = load float32 1[i0, i1]\n%3 = mul float32 %1 %2\n"
-              "%4 = reduce_sum float32 %3\n%5 = load float32 2[i0, i1]\n%6 = add float32 %4 %5\n%7 = sub float32 %3 %6\n"
-              "store 3[i0, i1, r0] %7\nstore 4[i0, i1] %6\n");
+  start_scene(
+      &s,
+      "nest (i0 < s0_0, i1 < s0_1; r0 < s0_2)\nbuffer 0: float32[3]\nbuffer 1: float32[2]\nbuffer 2: float32[2]\n"
+      "buffer 3: float32[3] written\nbuffer 4: float32[2] written\n"
+      "%1 = load float32 0[i0, i1, r0]\n%2 = load float32 1[i0, i1]\n%3 = mul float32 %1 %2\n"
+      "%4 = reduce_sum float32 %3\n%5 = load float32 2[i0, i1]\n%6 = add float32 %4 %5\n%7 = sub float32 %3 %6\n"
+      "store 3[i0, i1, r0] %7\nstore 4[i0, i1] %6\n");
   static const int64_t shapes[][3] = {{3, 5, 250}, {4, 9, 200}, {2, 33, 50}, {5, 3, 1100}, {2, 2, 5000}, {3, 41, 1}};
   static const int orders[][3] = {{0, 1, 2}, {2, 0, 1}, {1, 0, 2}};
   for (size_t k = 0; k < WK_COUNT(shapes); k++)
@@ -549,10 +559,12 @@ static void many_values_are_alive(void **state) {
   (void)state;
   wk__string text = {0};
   enum { VALUES = 60 };
-  wk__string_append(&text, "nest free (i0 < s0_0)\nbuffer 0: float64[1]\nbuffer 1: float64[1] written\n%1 = load float64 0[i0]\n");
+  wk__string_append(
+      &text, "nest free (i0 < s0_0)\nbuffer 0: float64[1]\nbuffer 1: float64[1] written\n%1 = load float64 0[i0]\n");
   for (int k = 2; k <= VALUES; k++) wk__string_printf(&text, "%%%d = add float64 %%%d %%1\n", k, k - 1);
   wk__string_printf(&text, "%%%d = mul float64 %%1 %%2\n", VALUES + 1);
-  for (int k = 2; k < VALUES; k++) wk__string_printf(&text, "%%%d = add float64 %%%d %%%d\n", VALUES + k, VALUES + k - 1, k + 1);
+  for (int k = 2; k < VALUES; k++)
+    wk__string_printf(&text, "%%%d = add float64 %%%d %%%d\n", VALUES + k, VALUES + k - 1, k + 1);
   wk__string_printf(&text, "store 1[i0] %%%d\n", 2 * VALUES - 1);
   scene s;
   int64_t n = 3000;
@@ -573,16 +585,20 @@ static void every_dtype_converts_to_every_other(void **state) {
   for (wk_dtype from = 0; from < WK_DTYPE_COUNT; from++)
     for (wk_dtype to = 0; to < WK_DTYPE_COUNT; to++) {
       if (!has_kernels(from) || !has_kernels(to)) continue;
-      const char *f = wk_dtype_name((wk_dtype)wk__dtypes[from].compute), *t = wk_dtype_name((wk_dtype)wk__dtypes[to].compute);
+      const char *f = wk_dtype_name((wk_dtype)wk__dtypes[from].compute),
+                 *t = wk_dtype_name((wk_dtype)wk__dtypes[to].compute);
       char text[400];
       scene s;
       int64_t sizes[] = {7, 150};
       if (strcmp(f, t) == 0)
-        snprintf(text, sizeof text, "nest free (i0 < s0_0)\nbuffer 0: %s[1]\nbuffer 1: %s[1] written\n%%1 = load %s 0[i0]\nstore 1[i0] %%1\n",
-                 wk_dtype_name(from), wk_dtype_name(to), f);
+        snprintf(
+            text, sizeof text,
+            "nest free (i0 < s0_0)\nbuffer 0: %s[1]\nbuffer 1: %s[1] written\n%%1 = load %s 0[i0]\nstore 1[i0] %%1\n",
+            wk_dtype_name(from), wk_dtype_name(to), f);
       else
         snprintf(text, sizeof text,
-                 "nest free (i0 < s0_0)\nbuffer 0: %s[1]\nbuffer 1: %s[1] written\n%%1 = load %s 0[i0]\n%%2 = cast %s %%1\nstore 1[i0] %%2\n",
+                 "nest free (i0 < s0_0)\nbuffer 0: %s[1]\nbuffer 1: %s[1] written\n%%1 = load %s 0[i0]\n%%2 = cast %s "
+                 "%%1\nstore 1[i0] %%2\n",
                  wk_dtype_name(from), wk_dtype_name(to), f, t);
       start_scene(&s, text);
       s.ndim = 2;
@@ -758,10 +774,14 @@ static void division_rounds_as_its_name_says(void **state) {
   static const struct {
     const char *name;
     int64_t a, b, expected;
-  } cases[] = {{"floor_div", 7, -2, -4},   {"floor_div", -7, -2, 3}, {"floor_div", -6, 3, -2}, {"floor_div", INT64_MIN, -1, INT64_MIN},
-               {"trunc_div", 7, -2, -3},   {"trunc_div", -7, 2, -3}, {"mod", 7, -2, -1},       {"mod", -7, 2, 1},
-               {"mod", INT64_MIN, -1, 0},  {"fmod", 7, -2, 1},       {"fmod", -7, 2, -1},      {"fmod", INT64_MIN, -1, 0},
-               {"pow", 3, 4, 81},          {"pow", -2, 3, -8},       {"pow", 2, -1, 0},        {"pow", -1, -3, -1}};
+  } cases[] = {{"floor_div", 7, -2, -4},  {"floor_div", -7, -2, 3},
+               {"floor_div", -6, 3, -2},  {"floor_div", INT64_MIN, -1, INT64_MIN},
+               {"trunc_div", 7, -2, -3},  {"trunc_div", -7, 2, -3},
+               {"mod", 7, -2, -1},        {"mod", -7, 2, 1},
+               {"mod", INT64_MIN, -1, 0}, {"fmod", 7, -2, 1},
+               {"fmod", -7, 2, -1},       {"fmod", INT64_MIN, -1, 0},
+               {"pow", 3, 4, 81},         {"pow", -2, 3, -8},
+               {"pow", 2, -1, 0},         {"pow", -1, -3, -1}};
   for (size_t k = 0; k < WK_COUNT(cases); k++) {
     char text[300];
     scene s;
@@ -777,7 +797,8 @@ static void division_rounds_as_its_name_says(void **state) {
     *(int64_t *)s.arrays[0].data = cases[k].a;
     *(int64_t *)s.arrays[1].data = cases[k].b;
     assert_int_equal(run(&s), WK_OK);
-    if (*(int64_t *)s.arrays[2].data != cases[k].expected) fail_msg("%s %lld", cases[k].name, (long long)*(int64_t *)s.arrays[2].data);
+    if (*(int64_t *)s.arrays[2].data != cases[k].expected)
+      fail_msg("%s %lld", cases[k].name, (long long)*(int64_t *)s.arrays[2].data);
     end_scene(&s);
   }
 }
@@ -847,15 +868,16 @@ static void put(generator *g, wk__var value) {
 
 static wk__var random_operation(generator *g) {
   static const wk_dtype computes[] = {WK_FLOAT32, WK_FLOAT32, WK_FLOAT64, WK_INT64, WK_BOOL};
-  static const wk__loop_op on_floats[] = {WK__LOOP_neg,  WK__LOOP_abs,     WK__LOOP_sign, WK__LOOP_floor, WK__LOOP_round,
-                                          WK__LOOP_sqrt, WK__LOOP_exp,     WK__LOOP_tanh, WK__LOOP_sin,   WK__LOOP_add,
-                                          WK__LOOP_sub,  WK__LOOP_mul,     WK__LOOP_div,  WK__LOOP_max,   WK__LOOP_min,
-                                          WK__LOOP_fmod, WK__LOOP_mod,     WK__LOOP_pow,  WK__LOOP_lt,    WK__LOOP_eq,
-                                          WK__LOOP_ge,   WK__LOOP_isnan,   WK__LOOP_fma,  WK__LOOP_where};
-  static const wk__loop_op on_integers[] = {WK__LOOP_neg, WK__LOOP_abs, WK__LOOP_bit_not, WK__LOOP_add,     WK__LOOP_sub,    WK__LOOP_mul,
-                                            WK__LOOP_max, WK__LOOP_min, WK__LOOP_bit_and, WK__LOOP_bit_xor, WK__LOOP_lt,     WK__LOOP_eq,
-                                            WK__LOOP_pow, WK__LOOP_where};
-  static const wk__loop_op on_bools[] = {WK__LOOP_logical_not, WK__LOOP_bit_and, WK__LOOP_bit_or, WK__LOOP_bit_xor, WK__LOOP_where};
+  static const wk__loop_op on_floats[] = {WK__LOOP_neg,  WK__LOOP_abs,   WK__LOOP_sign, WK__LOOP_floor, WK__LOOP_round,
+                                          WK__LOOP_sqrt, WK__LOOP_exp,   WK__LOOP_tanh, WK__LOOP_sin,   WK__LOOP_add,
+                                          WK__LOOP_sub,  WK__LOOP_mul,   WK__LOOP_div,  WK__LOOP_max,   WK__LOOP_min,
+                                          WK__LOOP_fmod, WK__LOOP_mod,   WK__LOOP_pow,  WK__LOOP_lt,    WK__LOOP_eq,
+                                          WK__LOOP_ge,   WK__LOOP_isnan, WK__LOOP_fma,  WK__LOOP_where};
+  static const wk__loop_op on_integers[] = {
+      WK__LOOP_neg, WK__LOOP_abs,     WK__LOOP_bit_not, WK__LOOP_add, WK__LOOP_sub, WK__LOOP_mul, WK__LOOP_max,
+      WK__LOOP_min, WK__LOOP_bit_and, WK__LOOP_bit_xor, WK__LOOP_lt,  WK__LOOP_eq,  WK__LOOP_pow, WK__LOOP_where};
+  static const wk__loop_op on_bools[] = {WK__LOOP_logical_not, WK__LOOP_bit_and, WK__LOOP_bit_or, WK__LOOP_bit_xor,
+                                         WK__LOOP_where};
   static const wk__loop_op along_rows[] = {WK__LOOP_reduce_sum,    WK__LOOP_reduce_max, WK__LOOP_reduce_min,
                                            WK__LOOP_reduce_argmax, WK__LOOP_scan_sum,   WK__LOOP_reduce_prod};
   wk_dtype dtype = computes[below(WK_COUNT(computes))];
@@ -896,7 +918,8 @@ static void random_stores(generator *g, wk__nest *nest, int first_output) {
 }
 
 static void random_nest(wk__nest *nest, int p, int r, const int64_t *sizes) {
-  static const wk_dtype dtypes[] = {WK_FLOAT32, WK_FLOAT32, WK_FLOAT64, WK_BFLOAT16, WK_FLOAT16, WK_INT64, WK_INT32, WK_UINT8, WK_BOOL};
+  static const wk_dtype dtypes[] = {WK_FLOAT32, WK_FLOAT32, WK_FLOAT64, WK_BFLOAT16, WK_FLOAT16,
+                                    WK_INT64,   WK_INT32,   WK_UINT8,   WK_BOOL};
   wk__recorder recorder;
   generator g = {.rows = r > 0};
   int inputs = 1 + (int)below(3), outputs = 1 + (int)below(3);

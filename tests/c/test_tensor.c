@@ -41,7 +41,9 @@ static void casting_is_pytorchs(void **state) {
 static const wk_dtype small_floats[] = {WK_FLOAT8_E4M3, WK_FLOAT8_E5M2, WK_FLOAT16, WK_BFLOAT16};
 
 static uint16_t encode(float f, wk_dtype format) {
-  return format == WK_FLOAT16 ? wk__f32_to_f16(f) : format == WK_BFLOAT16 ? wk__f32_to_bf16(f) : wk__f32_to_f8(f, format);
+  return format == WK_FLOAT16    ? wk__f32_to_f16(f)
+         : format == WK_BFLOAT16 ? wk__f32_to_bf16(f)
+                                 : wk__f32_to_f8(f, format);
 }
 static float decode(uint16_t v, wk_dtype format) {
   return format == WK_FLOAT16    ? wk__f16_to_f32(v)
@@ -67,7 +69,8 @@ static void every_small_float_is_read_right_and_comes_back(void **state) {
     for (int v = 0; v < 1 << (1 + layout[i][0] + layout[i][1]); v++) {
       float value = decode((uint16_t)v, small_floats[i]);
       double expected = meaning((uint16_t)v, layout[i][0], layout[i][1], i > 0);
-      if (isnan(expected) != isnan(value) || (!isnan(value) && (double)value != expected) || signbit(value) != signbit(value))
+      if (isnan(expected) != isnan(value) || (!isnan(value) && (double)value != expected) ||
+          signbit(value) != signbit(value))
         fail_msg("%s %#x reads as %g", wk_dtype_name(small_floats[i]), v, value);
       if (!isnan(value)) assert_int_equal(encode(value, small_floats[i]), v);
       if (isnan(value)) assert_true(isnan(decode(encode(value, small_floats[i]), small_floats[i])));
@@ -77,7 +80,8 @@ static void every_small_float_is_read_right_and_comes_back(void **state) {
 /* Every high half with low halves around the ties of each format; the sums were recorded. */
 static void roundings_are_pytorchs(void **state) {
   (void)state;
-  static const uint32_t low[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x2000, 0x2fff, 0x3000, 0x3001, 0x7fff, 0x8000, 0x8001, 0xffff};
+  static const uint32_t low[] = {0,      1,      0xfff,  0x1000, 0x1001, 0x2000, 0x2fff,
+                                 0x3000, 0x3001, 0x7fff, 0x8000, 0x8001, 0xffff};
   for (size_t i = 0; i < WK_COUNT(small_floats); i++) {
     uint64_t sum = 0, number = 1;
     for (uint32_t high = 0; high < 1 << 16; high++)
@@ -112,7 +116,8 @@ static void elements_are_set_and_got(void **state) {
       assert_int_equal(element[wk_dtype_size(dtype)], 77); /* nothing behind it */
       double got = wk__scalar_double(wk__element_get(element, dtype));
       if (dtype == WK_BOOL) assert_true(got == (values[i] != 0));
-      if (wk_dtype_is_integral(dtype, false) && dtype != WK_UINT8 && fabs(values[i]) <= 100) assert_true(got == values[i]);
+      if (wk_dtype_is_integral(dtype, false) && dtype != WK_UINT8 && fabs(values[i]) <= 100)
+        assert_true(got == values[i]);
       if (dtype == WK_FLOAT64 || dtype == WK_COMPLEX128) assert_true(got == values[i]);
       if (dtype == WK_FLOAT32 || dtype == WK_COMPLEX64) assert_true(got == (double)(float)values[i]);
     }
@@ -214,7 +219,8 @@ static void impossible_sizes_fail(void **state) {
   (void)state;
   int64_t before = wk__live_allocations();
   assert_null(wk_tensor_create(WK_FLOAT32, 1, (int64_t[]){INT64_C(1) << 50}));
-  assert_error(WK_OUT_OF_MEMORY, "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4503599627370496 bytes.");
+  assert_error(WK_OUT_OF_MEMORY,
+               "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4503599627370496 bytes.");
   assert_null(wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){INT64_C(1) << 40, INT64_C(1) << 40}));
   assert_error(WK_RUNTIME_ERROR, "Storage size calculation overflowed with sizes=[1099511627776, 1099511627776]");
   assert_null(wk_tensor_create(WK_FLOAT64, 1, (int64_t[]){INT64_C(1) << 61}));
@@ -234,7 +240,8 @@ static void memory_from_outside_is_handed_back_once(void **state) {
   (void)state;
   float data[] = {1, 2, 3, 4, 5, 6};
   int released = 0;
-  wk_tensor *t = wk_tensor_from_memory(data, WK_FLOAT32, 2, (int64_t[]){2, 2}, (int64_t[]){1, 3}, note_release, &released);
+  wk_tensor *t =
+      wk_tensor_from_memory(data, WK_FLOAT32, 2, (int64_t[]){2, 2}, (int64_t[]){1, 3}, note_release, &released);
   assert_non_null(t);
   assert_ptr_equal(wk_tensor_data(t), data);
   assert_false(wk_tensor_is_contiguous(t));
@@ -378,7 +385,8 @@ static void view_strides_are_pytorchs(void **state) {
     bool possible = wk__view_strides(t, sizes, v->new_ndim, strides);
     if (possible != (v->possible != 0)) fail_msg("view %zu: possible is %d", i, possible);
     for (int d = 0; possible && d < v->new_ndim; d++)
-      if (strides[d].bits != v->new_strides[d]) fail_msg("view %zu: stride %d is %lld", i, d, (long long)strides[d].bits);
+      if (strides[d].bits != v->new_strides[d])
+        fail_msg("view %zu: stride %d is %lld", i, d, (long long)strides[d].bits);
     wk_tensor_release(t);
   }
 }
@@ -417,7 +425,8 @@ static void shapes_broadcast(void **state) {
   assert_broadcast(NULL, 0, LIST(k(1)), "[1]");
   assert_broadcast(NULL, 0, NULL, 0, "[]");
   assert_int_equal(wk__broadcast(LIST(k(2), k(3)), LIST(k(2), k(4)), sizes, &ndim), WK_RUNTIME_ERROR);
-  assert_error(WK_RUNTIME_ERROR, "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1");
+  assert_error(WK_RUNTIME_ERROR,
+               "The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 1");
   assert_int_equal(wk__broadcast(LIST(k(0)), LIST(k(2)), sizes, &ndim), WK_RUNTIME_ERROR);
   wk_error_clear();
 }
@@ -445,8 +454,9 @@ static void one_size_is_inferred(void **state) {
   refuse(LIST(k(0), k(-1)), 6, "shape '[0, -1]' is invalid for input of size 6");
   refuse(LIST(k(-1), k(-1)), 6, "only one dimension can be inferred");
   refuse(LIST(k(-2), k(3)), 6, "invalid shape dimension -2 at index 0 of shape [-2, 3]");
-  refuse(LIST(k(-1), k(0)), 0, "cannot reshape tensor of 0 elements into shape [-1, 0] because the unspecified dimension size "
-                               "-1 can be any value and is ambiguous");
+  refuse(LIST(k(-1), k(0)), 0,
+         "cannot reshape tensor of 0 elements into shape [-1, 0] because the unspecified dimension size "
+         "-1 can be any value and is ambiguous");
 }
 
 static void assert_overlap(int ndim, const int64_t *sizes, const int64_t *strides, bool dense, bool overlap) {
@@ -553,10 +563,12 @@ static void symbolic_shapes_broadcast(void **state) {
   wk_int sizes[WK_MAX_DIMS];
   int ndim;
   assert_int_equal(wk__broadcast(LIST(s1), LIST(k(8)), sizes, &ndim), WK_RUNTIME_ERROR);
-  assert_error(WK_RUNTIME_ERROR, "The size of tensor a (s1) must match the size of tensor b (8) at non-singleton dimension 0");
+  assert_error(WK_RUNTIME_ERROR,
+               "The size of tensor a (s1) must match the size of tensor b (8) at non-singleton dimension 0");
 }
 
-static void assert_view(const wk_tensor *t, const wk_int *shape, int ndim, const char *sizes_text, const char *strides_text) {
+static void assert_view(const wk_tensor *t, const wk_int *shape, int ndim, const char *sizes_text,
+                        const char *strides_text) {
   wk_int sizes[WK_MAX_DIMS], strides[WK_MAX_DIMS];
   if (wk__infer_size(shape, ndim, t->numel, sizes) != WK_OK) fail_msg("%s", wk_error_message());
   assert_sizes(sizes, ndim, sizes_text);
