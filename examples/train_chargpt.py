@@ -142,7 +142,9 @@ def main():
     data = torch.tensor([number[c] for c in text], dtype=torch.long)
     model = CharGPT(len(characters), options.context, options.width, options.layers, options.heads, options.dropout)
     optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.1)
-    print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(text):,} characters of {len(characters)} kinds")
+    print(
+        f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(text):,} characters of {len(characters)} kinds"
+    )
 
     losses, times, began = [], [], time.perf_counter()
     while True:
@@ -157,7 +159,12 @@ def main():
         assert math.isfinite(losses[-1]), "the loss is not finite"
         done = len(losses) / options.steps if options.steps else (time.perf_counter() - began) / options.seconds
         if len(losses) % 10 == 0 or done >= 1:
-            progress(len(losses), losses[-1], options.batch * options.context / sorted(times[-50:])[len(times[-50:]) // 2], done)
+            progress(
+                len(losses),
+                losses[-1],
+                options.batch * options.context / sorted(times[-50:])[len(times[-50:]) // 2],
+                done,
+            )
         if done >= 1:
             break
     print(file=sys.stderr)

@@ -51,7 +51,9 @@ def main():
     with torch.no_grad():
         x, y = spirals(1000)
         accuracy = (model(x).argmax(dim=1) == y).float().mean().item()
-    print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, accuracy {accuracy:.3f}, {sorted(times)[len(times) // 2] * 1e6:.0f} us a step")
+    print(
+        f"loss {losses[0]:.4f} -> {losses[-1]:.4f}, accuracy {accuracy:.3f}, {sorted(times)[len(times) // 2] * 1e6:.0f} us a step"
+    )
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"losses": losses, "times": times, "accuracy": accuracy}, file)

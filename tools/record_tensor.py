@@ -47,7 +47,9 @@ def record_roundings():
         rounded = values.to(getattr(torch, name))
         stored = rounded.view(torch.uint8 if rounded.itemsize == 1 else torch.int16).numpy().astype(numpy.uint64)
         stored &= numpy.uint64(0xFFFF)
-        weights = numpy.arange(1, len(stored) + 1, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15) | numpy.uint64(1)
+        weights = numpy.arange(1, len(stored) + 1, dtype=numpy.uint64) * numpy.uint64(
+            0x9E3779B97F4A7C15
+        ) | numpy.uint64(1)
         print(f"    {int((stored * weights).sum(dtype=numpy.uint64)):#x}u, /* {name} */")
     print("};")
 

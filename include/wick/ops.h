@@ -27,7 +27,7 @@ typedef enum wk_value_tag {
 /* A tagged argument or result. As an argument everything it points to is borrowed; as a result the tensor (or the array
  * and its tensors) is owned by the receiver: wk_value_release. */
 typedef struct wk_value {
-  uint8_t tag; /* wk_value_tag */
+  uint8_t tag;    /* wk_value_tag */
   uint32_t count; /* of a list */
   union {
     wk_tensor *tensor;
@@ -55,14 +55,15 @@ WK_API const char *wk_op_schema(const wk_op *op);
 WK_API int wk_op_count(void);
 WK_API const wk_op *wk_op_at(int index);
 
-/* Calls an operator. `args`: one value for each schema argument (WK_VALUE_NONE leaves a default). `destinations`: NULL, or
- * one tensor for each result that is to be written into it (the in-place and out= forms; an entry may be NULL).
+/* Calls an operator. `args`: one value for each schema argument (WK_VALUE_NONE leaves a default). `destinations`: NULL,
+ * or one tensor for each result that is to be written into it (the in-place and out= forms; an entry may be NULL).
  * `results`: one slot for each result, written only on success. */
 WK_API WK_MUST_USE wk_status wk_call(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                      wk_value *results);
 
 /* Tensors that C code makes through the typed functions inside a scope belong to it, and are released when it ends, so
- * that calls can be nested. wk_scope_keep gives the caller a reference that outlives the scope. Scopes nest, per thread. */
+ * that calls can be nested. wk_scope_keep gives the caller a reference that outlives the scope. Scopes nest, per
+ * thread. */
 typedef struct wk_scope {
   struct wk_scope *outer;
   wk_tensor **tensors;

@@ -1,8 +1,9 @@
 /* The tape: nodes that know how to turn gradients of results into gradients of inputs, and the engine that runs them.
  *
- * Ownership: a tensor owns its wk__autograd, which owns the gradient and the node that made the tensor (grad_fn). A node
- * owns the nodes behind its edges and the tensors that it saved; it never owns its own results, which it keeps as plain
- * aliases. So a graph is free of cycles and dies with the last tensor over it; long chains are freed without recursion. */
+ * Ownership: a tensor owns its wk__autograd, which owns the gradient and the node that made the tensor (grad_fn). A
+ * node owns the nodes behind its edges and the tensors that it saved; it never owns its own results, which it keeps as
+ * plain aliases. So a graph is free of cycles and dies with the last tensor over it; long chains are freed without
+ * recursion. */
 #ifndef WICK_AUTOGRAD_AUTOGRAD_H
 #define WICK_AUTOGRAD_AUTOGRAD_H
 
@@ -34,15 +35,17 @@ struct wk__autograd {
   uint32_t view_version; /* of a view: storage version for which grad_fn is right */
   bool requires_grad;    /* a leaf's own flag */
   bool retains_grad;
-  bool refuses_writes;   /* result of a custom function that shares an input's memory: the tape could not follow a write */
-  wk__grad_hook *hooks;  /* a leaf's; those of other tensors stand at their grad_fn */
+  bool
+      refuses_writes; /* result of a custom function that shares an input's memory: the tape could not follow a write */
+  wk__grad_hook *hooks;            /* a leaf's; those of other tensors stand at their grad_fn */
   wk__grad_hook *accumulate_hooks; /* run after .grad was accumulated; the gradient passed is the tensor itself */
 };
 
 typedef struct wk__node_class {
   const char *suffix; /* "Backward0" */
   /* Gradients of the results (NULL: none) to gradients of the inputs, owned; only those with wanted[i] are needed. */
-  wk_status (*run)(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph, wk_tensor **out_grads);
+  wk_status (*run)(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph,
+                   wk_tensor **out_grads);
   void (*release_saved)(wk_node *node); /* after a run without retain_graph; sets `released` when it cannot run again */
   void (*destroy)(wk_node *node);       /* frees what is the class's own, before the memory goes */
   bool runs_without_grads;              /* also run when no gradient arrived: the embedding language may make zeros */
@@ -53,7 +56,8 @@ typedef struct wk__node_hook {
   struct wk__node_hook *next;
   uint64_t id;
   bool post;
-  wk_status (*call)(void *context, wk_tensor **grad_inputs, int input_count, wk_tensor **grad_results, int result_count);
+  wk_status (*call)(void *context, wk_tensor **grad_inputs, int input_count, wk_tensor **grad_results,
+                    int result_count);
   void (*release)(void *context);
   void *context;
 } wk__node_hook;
@@ -61,16 +65,16 @@ typedef struct wk__node_hook {
 struct wk_node {
   _Atomic int32_t references;
   uint16_t input_count, result_count;
-  bool released;            /* what it saved is gone: it cannot run again */
-  uint64_t sequence;        /* later nodes run first; leaves before all */
+  bool released;     /* what it saved is gone: it cannot run again */
+  uint64_t sequence; /* later nodes run first; leaves before all */
   const wk__node_class *class;
-  const wk_op *op;          /* NULL when the class alone says what it is */
-  char *name;               /* owned; overrides op's and class's name; NULL */
-  wk__edge *edges;          /* (input_count), inside the node's memory */
+  const wk_op *op;              /* NULL when the class alone says what it is */
+  char *name;                   /* owned; overrides op's and class's name; NULL */
+  wk__edge *edges;              /* (input_count), inside the node's memory */
   wk__grad_hook **result_hooks; /* (result_count) hooks of non-leaf tensors; NULL until used */
-  wk_tensor **retained;     /* (result_count) borrowed tensors whose .grad is to be kept; NULL until used */
+  wk_tensor **retained;         /* (result_count) borrowed tensors whose .grad is to be kept; NULL until used */
   wk__node_hook *hooks;
-  void *wrapper;            /* the embedding language's object while it lives */
+  void *wrapper; /* the embedding language's object while it lives */
 };
 
 /* ---- nodes (node.c) ---- */
@@ -84,7 +88,7 @@ void wk__node_release(wk_node *node);
 void wk__node_print_name(wk__string *s, const wk_node *node);       /* "AddBackward0" */
 void wk__node_print_full_name(wk__string *s, const wk_node *node);  /* the same, "torch::autograd::CopySlices" */
 void wk__node_print_short_name(wk__string *s, const wk_node *node); /* "Add", as messages have it */
-wk_status wk__node_add_hook(wk_node *node, wk__node_hook hook); /* takes the context */
+wk_status wk__node_add_hook(wk_node *node, wk__node_hook hook);     /* takes the context */
 void wk__node_remove_hook(wk_node *node, uint64_t id);
 
 /* ---- tensors (variable.c) ---- */
@@ -92,15 +96,17 @@ wk__autograd *wk__autograd_get(wk_tensor *t); /* makes it when absent; NULL with
 /* Where the tensor's gradient goes: its grad_fn (made again for a view whose base was written) or its accumulator. */
 WK_MUST_USE wk_status wk__edge_of(wk_tensor *t, wk__edge *out_edge);
 wk_tensor *wk__accumulator_leaf(const wk_node *node); /* borrowed: the leaf that an accumulator adds to */
-wk_node *wk__grad_fn(wk_tensor *t); /* borrowed; NULL for leaves, or with the error set */
+wk_node *wk__grad_fn(wk_tensor *t);                   /* borrowed; NULL for leaves, or with the error set */
 WK_MUST_USE wk_status wk__set_history(wk_tensor *t, wk_node *node, uint32_t result); /* retains the node */
 WK_MUST_USE wk_status wk__add_grad_hook(wk_tensor *t, wk__grad_hook hook);
 void wk__remove_grad_hook(wk_tensor *t, uint64_t id);
 /* The first hook with that function where wk__add_grad_hook would put one now; borrowed, NULL when there is none. */
-wk__grad_hook *wk__find_grad_hook(wk_tensor *t, wk_status (*call)(void *context, wk_tensor *grad, wk_tensor **out_grad));
+wk__grad_hook *wk__find_grad_hook(wk_tensor *t,
+                                  wk_status (*call)(void *context, wk_tensor *grad, wk_tensor **out_grad));
 WK_MUST_USE wk_status wk__add_accumulate_hook(wk_tensor *t, wk__grad_hook hook);
 WK_MUST_USE wk_status wk__retain_grad(wk_tensor *t);
-WK_MUST_USE wk_status wk__keep_grad(wk_tensor *t, wk_tensor *grad, bool create_graph); /* adds to .grad of a retained one */
+WK_MUST_USE wk_status wk__keep_grad(wk_tensor *t, wk_tensor *grad,
+                                    bool create_graph); /* adds to .grad of a retained one */
 uint64_t wk__next_hook_id(void);
 void wk__grad_hooks_release(wk__grad_hook *list);
 /* Runs a list of hooks over *grad (owned, replaced). */
@@ -138,11 +144,11 @@ typedef struct wk__backward {
   wk_tensor *const *tensors; /* where to begin */
   wk_tensor *const *grads;   /* one each; NULL: ones for a tensor with one element */
   int count;
-  wk_tensor *const *inputs;  /* NULL: accumulate into all leaves */
+  wk_tensor *const *inputs; /* NULL: accumulate into all leaves */
   int input_count;
-  bool accumulate_inputs;    /* inputs: into their .grad (backward(inputs=...)) instead of out_grads */
+  bool accumulate_inputs; /* inputs: into their .grad (backward(inputs=...)) instead of out_grads */
   bool retain_graph, create_graph, allow_unused;
-  wk_tensor **out_grads;     /* (input_count) NULL on entry; owned, on failure too; stay NULL where nothing flowed */
+  wk_tensor **out_grads; /* (input_count) NULL on entry; owned, on failure too; stay NULL where nothing flowed */
 } wk__backward;
 WK_MUST_USE wk_status wk__run_backward(const wk__backward *request);
 

@@ -8,12 +8,12 @@
 #include "autograd/autograd.h"
 #include "ops/internal.h"
 
-typedef struct task { /* one node of one run */
-  wk_node *node;         /* borrowed: the roots hold the graph */
-  wk_tensor **grads;     /* (result_count) owned */
-  int32_t dependencies;  /* nodes that still have a gradient to send */
-  bool needed;           /* has to run: leads to an input that was asked for */
-  bool captured;         /* is an input that was asked for: its gradient has to arrive */
+typedef struct task {   /* one node of one run */
+  wk_node *node;        /* borrowed: the roots hold the graph */
+  wk_tensor **grads;    /* (result_count) owned */
+  int32_t dependencies; /* nodes that still have a gradient to send */
+  bool needed;          /* has to run: leads to an input that was asked for */
+  bool captured;        /* is an input that was asked for: its gradient has to arrive */
 } task;
 
 typedef struct run {
@@ -31,7 +31,9 @@ static bool is_accumulator(const wk_node *n) { return n->sequence == UINT64_MAX;
 
 /* ---- discovery ---- */
 
-static int64_t find(const run *r, const wk_node *n) { return (int64_t)(intptr_t)wk__map_get(&r->index, (uint64_t)(uintptr_t)n) - 1; }
+static int64_t find(const run *r, const wk_node *n) {
+  return (int64_t)(intptr_t)wk__map_get(&r->index, (uint64_t)(uintptr_t)n) - 1;
+}
 
 static wk_status add_task(run *r, wk_node *n, int64_t *out) {
   *out = find(r, n);
@@ -183,8 +185,10 @@ static wk_status send(run *r, const wk_node *n, wk_tensor **grads) {
     }
     int64_t next = find(r, n->edges[i].node);
     if (grads[i]) {
-      if (status == WK_OK && expected(&r->tasks[next])) status = receive(r, next, n->edges[i].input, grads[i]);
-      else wk__release(grads[i]);
+      if (status == WK_OK && expected(&r->tasks[next]))
+        status = receive(r, next, n->edges[i].input, grads[i]);
+      else
+        wk__release(grads[i]);
     }
     if (--r->tasks[next].dependencies == 0 && status == WK_OK) status = push(r, next);
   }
@@ -198,11 +202,12 @@ static wk_status run_node_hooks(const wk_node *n, bool post, wk_tensor **inputs,
 }
 
 wk_status wk__saved_tensors_freed(void) {
-  return wk_fail(WK_RUNTIME_ERROR,
-                 "Trying to backward through the graph a second time (or directly access saved tensors after they have "
-                 "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
-                 "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
-                 "if you need to access saved tensors after calling backward.");
+  return wk_fail(
+      WK_RUNTIME_ERROR,
+      "Trying to backward through the graph a second time (or directly access saved tensors after they have "
+      "already been freed). Saved intermediate values of the graph are freed when you call .backward() or "
+      "autograd.grad(). Specify retain_graph=True if you need to backward through the graph a second time or "
+      "if you need to access saved tensors after calling backward.");
 }
 
 enum { INLINE_INPUTS = 24 };
@@ -218,7 +223,8 @@ static wk_status run_inner(run *r, task *t) {
     if (!grads) return WK_OUT_OF_MEMORY;
     wanted = (bool *)(grads + n->input_count);
   }
-  for (int i = 0; i < n->input_count; i++) wanted[i] = n->edges[i].node && expected(&r->tasks[find(r, n->edges[i].node)]);
+  for (int i = 0; i < n->input_count; i++)
+    wanted[i] = n->edges[i].node && expected(&r->tasks[find(r, n->edges[i].node)]);
   wk_status status = run_node_hooks(n, false, NULL, t->grads);
   if (status == WK_OK) status = n->class->run(n, t->grads, wanted, q->create_graph, grads);
   if (status == WK_OK) status = run_node_hooks(n, true, grads, t->grads);
@@ -327,7 +333,8 @@ static wk_status find_inputs(run *r) {
   r->input_edges = wk__alloc_zeroed((size_t)(q->input_count + 1) * sizeof *r->input_edges);
   if (!r->input_edges) return WK_OUT_OF_MEMORY;
   for (int k = 0; k < q->input_count; k++) {
-    if (!wk_requires_grad(q->inputs[k])) return wk_fail(WK_RUNTIME_ERROR, "One of the differentiated Tensors does not require grad");
+    if (!wk_requires_grad(q->inputs[k]))
+      return wk_fail(WK_RUNTIME_ERROR, "One of the differentiated Tensors does not require grad");
     WK_TRY(wk__edge_of(q->inputs[k], &r->input_edges[k]));
   }
   return WK_OK;
@@ -336,8 +343,10 @@ static wk_status find_inputs(run *r) {
 static wk_status check_used(const wk__backward *q) {
   for (int k = 0; q->inputs && !q->accumulate_inputs && !q->allow_unused && k < q->input_count; k++)
     if (!q->out_grads[k])
-      return wk_fail(WK_RUNTIME_ERROR, "The differentiated Tensor at index %d appears to not have been used in the graph. Set "
-                     "allow_unused=True if this is the desired behavior.", k);
+      return wk_fail(WK_RUNTIME_ERROR,
+                     "The differentiated Tensor at index %d appears to not have been used in the graph. Set "
+                     "allow_unused=True if this is the desired behavior.",
+                     k);
   return WK_OK;
 }
 

@@ -10,19 +10,19 @@ typedef struct packed_tensor {
   wk_tensor *shape;   /* what stands in its place; here while the unpacked tensor stands there */
 } packed_tensor;
 
-/* An operator's node. Arguments are kept as the rule will see them: numbers and lists copied, tensors whole, as shapes, or
- * not at all. */
+/* An operator's node. Arguments are kept as the rule will see them: numbers and lists copied, tensors whole, as shapes,
+ * or not at all. */
 typedef struct op_node {
   wk_node node;
   uint8_t argument_count;
   int16_t list_argument; /* the tensor list among the arguments, -1: none */
   int written_input;     /* in-place: the input that the result replaced, or -1 */
   wk_value args[WK__MAX_ARGS];
-  uint32_t versions[WK__MAX_ARGS]; /* of tensors kept whole */
+  uint32_t versions[WK__MAX_ARGS];     /* of tensors kept whole */
   wk_tensor *results[WK__MAX_RESULTS]; /* aliases without history; NULL where not kept */
   uint32_t result_versions[WK__MAX_RESULTS];
-  uint32_t reduce; /* bit i: argument i was broadcast or converted, its gradient has to be brought back */
-  uint32_t whole;  /* bit i: argument i is kept whole */
+  uint32_t reduce;       /* bit i: argument i was broadcast or converted, its gradient has to be brought back */
+  uint32_t whole;        /* bit i: argument i is kept whole */
   packed_tensor *packed; /* (inputs, then results) when a saver was active; NULL otherwise */
 } op_node;
 
@@ -32,8 +32,10 @@ static const wk__node_class op_class;
 
 wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, uint32_t result, uint32_t expected) {
   wk__string text = {0};
-  wk__string_printf(&text, "one of the variables needed for gradient computation has been modified by an inplace "
-                    "operation: [torch.%sTensor ", wk__dtype_legacy((wk_dtype)t->dtype));
+  wk__string_printf(&text,
+                    "one of the variables needed for gradient computation has been modified by an inplace "
+                    "operation: [torch.%sTensor ",
+                    wk__dtype_legacy((wk_dtype)t->dtype));
   wk__print_sizes(&text, t->sizes, t->ndim);
   wk__string_append(&text, "]");
   if (grad_fn) {
@@ -41,9 +43,11 @@ wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, 
     wk__node_print_short_name(&text, grad_fn);
     wk__string_append(&text, ",");
   }
-  wk__string_printf(&text, " is at version %u; expected version %u instead. Hint: enable anomaly detection to find the "
+  wk__string_printf(&text,
+                    " is at version %u; expected version %u instead. Hint: enable anomaly detection to find the "
                     "operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
-                    "check_nan=False).", wk__version(t), expected);
+                    "check_nan=False).",
+                    wk__version(t), expected);
   if (!text.failed) (void)wk_fail(WK_RUNTIME_ERROR, "%s", text.text);
   wk__string_release(&text);
   return wk_error_category();
@@ -153,7 +157,8 @@ static wk_status collect_gradients(op_node *n, const bool *wanted, wk_tensor **g
   return WK_OK;
 }
 
-static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph, wk_tensor **out_grads) {
+static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph,
+                        wk_tensor **out_grads) {
   op_node *n = (op_node *)node;
   wk_tensor *results[WK__MAX_RESULTS];
   WK_TRY(check_versions(n));
@@ -163,7 +168,13 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
   wk_status status = WK_OK;
   memcpy(results, n->results, sizeof results);
   if (create_graph) status = results_with_history(n, results);
-  wk__vjp v = {.op = node->op, .args = n->args, .results = results, .grads = grads, .result_count = node->result_count, .wanted = wanted, .out_grads = out_grads};
+  wk__vjp v = {.op = node->op,
+               .args = n->args,
+               .results = results,
+               .grads = grads,
+               .result_count = node->result_count,
+               .wanted = wanted,
+               .out_grads = out_grads};
   if (status == WK_OK) status = node->op->vjp(&v);
   if (status == WK_OK) status = collect_gradients(n, wanted, out_grads);
   if (status != WK_OK) memset(out_grads, 0, node->input_count * sizeof *out_grads);
@@ -174,15 +185,22 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
 
 static void release_value(wk_value *v) {
   switch (v->tag) {
-    case WK_VALUE_TENSOR: wk__release(v->tensor); break;
+    case WK_VALUE_TENSOR:
+      wk__release(v->tensor);
+      break;
     case WK_VALUE_TENSORS:
       for (uint32_t k = 0; k < v->count; k++) wk__release(v->tensors[k]);
       wk__free(v->tensors);
       break;
     case WK_VALUE_INTS:
-    case WK_VALUE_DOUBLES: wk__free((void *)v->integers); break;
-    case WK_VALUE_STRING: wk__free((void *)v->string); break;
-    default: break;
+    case WK_VALUE_DOUBLES:
+      wk__free((void *)v->integers);
+      break;
+    case WK_VALUE_STRING:
+      wk__free((void *)v->string);
+      break;
+    default:
+      break;
   }
   *v = (wk_value){0};
 }
@@ -290,8 +308,10 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
     case WK_VALUE_TENSOR:
       if (keep && wk__saver_active()) return save_packed_argument(n, i, from->tensor, from->tensor == written);
       *v = (wk_value){.tag = keep || shape ? WK_VALUE_TENSOR : WK_VALUE_NONE};
-      if (keep) v->tensor = whole(from->tensor, from->tensor == written);
-      else if (shape) v->tensor = wk__tensor_shape_of(from->tensor);
+      if (keep)
+        v->tensor = whole(from->tensor, from->tensor == written);
+      else if (shape)
+        v->tensor = wk__tensor_shape_of(from->tensor);
       if (v->tag == WK_VALUE_TENSOR && !v->tensor) {
         v->tag = WK_VALUE_NONE;
         return wk_error_category();
@@ -304,16 +324,21 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
     case WK_VALUE_TENSORS:
       n->whole |= keep && !wk__saver_active() ? 1u << i : 0;
       return save_list(n, i, from, keep, shape);
-    case WK_VALUE_INTS: return copy_list(v, from, sizeof(wk_int));
-    case WK_VALUE_DOUBLES: return copy_list(v, from, sizeof(double));
+    case WK_VALUE_INTS:
+      return copy_list(v, from, sizeof(wk_int));
+    case WK_VALUE_DOUBLES:
+      return copy_list(v, from, sizeof(double));
     case WK_VALUE_STRING: {
       char *copy = wk__strdup(from->string);
       if (!copy) return WK_OUT_OF_MEMORY;
       *v = (wk_value){.tag = WK_VALUE_STRING, .string = copy};
       return WK_OK;
     }
-    case WK_VALUE_GENERATOR: return WK_OK;
-    default: *v = *from; return WK_OK;
+    case WK_VALUE_GENERATOR:
+      return WK_OK;
+    default:
+      *v = *from;
+      return WK_OK;
   }
 }
 
@@ -358,12 +383,14 @@ static wk_status connect(op_node *n, const wk_value *args) {
 }
 
 /* Before the call, because an in-place call changes what its arguments are. */
-static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tensor *written, uint32_t saves, op_node **out) {
+static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tensor *written, uint32_t saves,
+                            op_node **out) {
   int list = -1, items = 0;
   *out = NULL;
   for (int i = 0; i < op->schema.parameter_count; i++)
     if (args[i].tag == WK_VALUE_TENSORS) list = i, items = (int)args[i].count;
-  op_node *n = (op_node *)wk__node_create(&op_class, sizeof *n, op->schema.parameter_count + items, op->schema.result_count);
+  op_node *n =
+      (op_node *)wk__node_create(&op_class, sizeof *n, op->schema.parameter_count + items, op->schema.result_count);
   if (!n) return WK_OUT_OF_MEMORY;
   n->node.op = op;
   n->argument_count = op->schema.parameter_count;
@@ -432,7 +459,9 @@ static wk_tensor *written_tensor(const wk_op *op, const wk_value *args, wk_tenso
 }
 
 static wk_status refuse_out(const wk_op *op) {
-  return wk_fail(WK_RUNTIME_ERROR, "%s(): functions with out=... arguments don't support automatic differentiation, but one of the arguments requires grad.",
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "%s(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                 "arguments requires grad.",
                  op->base_name);
 }
 
@@ -468,17 +497,19 @@ wk_status wk__autograd_layer(const wk_op *op, const wk_value *args, wk_tensor *c
 /* base' = base with the view's place taken by f(view, ...). Edge 0 is base's history, the others are f's. */
 typedef struct slice_node {
   wk_node node;
-  wk_node *function;   /* owned: f, whose own edge for the written argument is not used */
+  wk_node *function;      /* owned: f, whose own edge for the written argument is not used */
   wk_tensor *base, *view; /* owned, shapes only */
 } slice_node;
 
 static wk_tensor *strided(wk_tensor *t, const wk_tensor *like, wk_int offset) {
-  wk_value args[] = {wk__v_tensor(t), wk__v_ints(like->sizes, like->ndim), wk__v_ints(like->strides, like->ndim), wk__v_size(offset)};
+  wk_value args[] = {wk__v_tensor(t), wk__v_ints(like->sizes, like->ndim), wk__v_ints(like->strides, like->ndim),
+                     wk__v_size(offset)};
   return wk__call_tensor(WK__OP(as_strided), args);
 }
 
 /* A copy of the gradient laid out like the base; the view's place in it is replaced by what f passes on. */
-static wk_status run_slice_scoped(slice_node *n, wk_tensor *grad, const bool *wanted, bool create_graph, wk_tensor **out_grads) {
+static wk_status run_slice_scoped(slice_node *n, wk_tensor *grad, const bool *wanted, bool create_graph,
+                                  wk_tensor **out_grads) {
   wk_value none = {0}, fresh_args[] = {wk__v_tensor(grad), wk__v_ints(n->base->sizes, n->base->ndim), none, none};
   wk_tensor *whole_grad = wk__call_tensor(wk_op_find("new_zeros"), fresh_args);
   if (!whole_grad) return wk_error_category();
@@ -498,15 +529,21 @@ static wk_status run_slice_scoped(slice_node *n, wk_tensor *grad, const bool *wa
   for (int i = 0; i < inputs; i++) inner_wanted[i] = i == 0 || wanted[i];
   WK_TRY(n->function->class->run(n->function, &slice_grad, inner_wanted, create_graph, inner));
   wk_value replacement = inner[0] ? wk__v_tensor(inner[0]) : none;
-  wk_tensor *done = inner[0] ? wk__call_tensor(WK__OP(copy_), (wk_value[]){wk__v_tensor(slice), replacement, none})
-                             : wk__call_tensor(WK__OP(copy_), (wk_value[]){wk__v_tensor(slice), wk__v_tensor(wk__call_tensor(WK__OP(zero), (wk_value[]){wk__v_tensor(slice)})), none});
+  wk_tensor *done =
+      inner[0]
+          ? wk__call_tensor(WK__OP(copy_), (wk_value[]){wk__v_tensor(slice), replacement, none})
+          : wk__call_tensor(
+                WK__OP(copy_),
+                (wk_value[]){wk__v_tensor(slice),
+                             wk__v_tensor(wk__call_tensor(WK__OP(zero), (wk_value[]){wk__v_tensor(slice)})), none});
   wk__release(inner[0]);
   out_grads[0] = done ? wk__retain(whole_grad) : NULL;
   for (int i = 1; i < inputs; i++) out_grads[i] = inner[i];
   return done ? WK_OK : wk_error_category();
 }
 
-static wk_status run_slice(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph, wk_tensor **out_grads) {
+static wk_status run_slice(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph,
+                           wk_tensor **out_grads) {
   if (!grads[0]) return WK_OK;
   wk_scope scope;
   wk_scope_begin(&scope);
@@ -540,7 +577,8 @@ wk_status wk__rebase_history(wk_tensor *view, wk_node *node) {
     n->node.edges[i] = (wk__edge){wk__node_retain(node->edges[i].node), node->edges[i].input};
   if (status == WK_OK) status = wk__set_history(view->base, &n->node, 0);
   wk__node_release(&n->node);
-  if (status == WK_OK && view->autograd) view->autograd->view_version = wk__version(view) - 1; /* asked for again later */
+  if (status == WK_OK && view->autograd)
+    view->autograd->view_version = wk__version(view) - 1; /* asked for again later */
   if (status == WK_OK) view->keys |= WK__KEY_AUTOGRAD;
   return status == WK_OK && !wk__autograd_get(view) ? WK_OUT_OF_MEMORY : status;
 }

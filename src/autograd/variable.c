@@ -44,7 +44,9 @@ bool wk_is_leaf(const wk_tensor *t) {
 wk_status wk_set_requires_grad(wk_tensor *t, bool requires_grad) {
   if (!wk_is_leaf(t)) {
     if (requires_grad) return WK_OK;
-    return wk_fail(WK_RUNTIME_ERROR, "you can only change requires_grad flags of leaf variables. If you want to use a computed variable in a subgraph that doesn't require differentiation use var_no_grad = var.detach().");
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "you can only change requires_grad flags of leaf variables. If you want to use a computed variable "
+                   "in a subgraph that doesn't require differentiation use var_no_grad = var.detach().");
   }
   if (requires_grad && !wk_dtype_is_floating((wk_dtype)t->dtype) && !wk_dtype_is_complex((wk_dtype)t->dtype))
     return wk_fail(WK_RUNTIME_ERROR, "only Tensors of floating point dtype can require gradients");
@@ -59,8 +61,7 @@ wk_status wk_set_requires_grad(wk_tensor *t, bool requires_grad) {
 wk_tensor *wk_get_grad(const wk_tensor *t) { return t->autograd ? t->autograd->grad : NULL; }
 
 wk_status wk_set_grad(wk_tensor *t, wk_tensor *grad) {
-  if (grad && grad->dtype != t->dtype)
-    return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different type");
+  if (grad && grad->dtype != t->dtype) return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different type");
   if (grad && !wk__same_sizes(t, grad)) return wk_fail(WK_RUNTIME_ERROR, "assigned grad has data of a different size");
   if (!grad && !t->autograd) return WK_OK;
   wk__autograd *a = wk__autograd_get(t);
@@ -85,8 +86,8 @@ typedef struct accumulate_node {
   wk_tensor *leaf; /* owned */
 } accumulate_node;
 
-/* The first gradient is kept itself when nobody else holds it, else copied; later ones are added in place, or out of place
- * when the sum is to be differentiated. */
+/* The first gradient is kept itself when nobody else holds it, else copied; later ones are added in place, or out of
+ * place when the sum is to be differentiated. */
 static wk_status accumulate(wk_tensor *t, wk_tensor *grad, bool may_steal, bool create_graph) {
   wk__autograd *a = t->autograd;
   wk_value result = {0};
@@ -140,7 +141,7 @@ static const wk__node_class accumulate_class = {
 
 wk_tensor *wk__accumulator_leaf(const wk_node *n) { return ((const accumulate_node *)n)->leaf; }
 
-static wk_node *accumulator_of(wk_tensor *leaf) { // -> new
+static wk_node *accumulator_of(wk_tensor *leaf) {  // -> new
   wk__autograd *a = wk__autograd_get(leaf);
   if (!a) return NULL;
   if (a->accumulator) return wk__node_retain(a->accumulator);
@@ -182,7 +183,8 @@ static wk_status refresh_view(wk_tensor *t) {
   wk__autograd *a = wk__autograd_get(t);
   if (!a) return WK_OUT_OF_MEMORY;
   if (a->grad_fn && a->view_version == wk__version(t)) return WK_OK;
-  wk_value args[] = {wk__v_tensor(base), wk__v_ints(t->sizes, t->ndim), wk__v_ints(t->strides, t->ndim), wk__v_size(t->offset)};
+  wk_value args[] = {wk__v_tensor(base), wk__v_ints(t->sizes, t->ndim), wk__v_ints(t->strides, t->ndim),
+                     wk__v_size(t->offset)};
   wk_value view = {0};
   bool before = wk_set_grad_enabled(true);
   wk_status status = wk_call(WK__OP(as_strided), args, NULL, &view);
@@ -221,11 +223,13 @@ static wk_status refuse_write(const wk__autograd *a) {
           ? "This view is the output of a function that returns multiple views. Such functions do not allow the output "
             "views to be modified inplace. You should replace the inplace operation by an out-of-place one."
           : "This view was created inside a custom Function (or because an input was returned as-is) and the autograd "
-            "logic to handle view+inplace would override the custom backward associated with the custom Function, leading "
+            "logic to handle view+inplace would override the custom backward associated with the custom Function, "
+            "leading "
             "to incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the custom "
             "Function.";
   if (!name.failed)
-    (void)wk_fail(WK_RUNTIME_ERROR, "Output %u of %s is a view and is being modified inplace. %s", a->result, name.text, why);
+    (void)wk_fail(WK_RUNTIME_ERROR, "Output %u of %s is a view and is being modified inplace. %s", a->result, name.text,
+                  why);
   wk__string_release(&name);
   return wk_error_category();
 }
@@ -235,7 +239,8 @@ wk_status wk__check_inplace(wk_tensor *t) {
   const wk__autograd *whole = t->base ? t->base->autograd : t->autograd;
   if (whole && whole->refuses_writes && whole->grad_fn) return refuse_write(whole);
   if (t->base && t->base->autograd && t->base->autograd->requires_grad && !t->base->autograd->grad_fn)
-    return wk_fail(WK_RUNTIME_ERROR, "a view of a leaf Variable that requires grad is being used in an in-place operation.");
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "a view of a leaf Variable that requires grad is being used in an in-place operation.");
   if (t->autograd && t->autograd->requires_grad && !t->autograd->grad_fn)
     return wk_fail(WK_RUNTIME_ERROR, "a leaf Variable that requires grad is being used in an in-place operation.");
   return WK_OK;
@@ -289,7 +294,8 @@ static wk__grad_hook **hooks_of(wk_tensor *t) {
 }
 
 wk_status wk__add_grad_hook(wk_tensor *t, wk__grad_hook hook) {
-  if (!wk_requires_grad(t)) return wk_fail(WK_RUNTIME_ERROR, "cannot register a hook on a tensor that doesn't require gradient");
+  if (!wk_requires_grad(t))
+    return wk_fail(WK_RUNTIME_ERROR, "cannot register a hook on a tensor that doesn't require gradient");
   wk__grad_hook **list = hooks_of(t);
   return list ? append_hook(list, hook) : wk_error_category();
 }
@@ -300,8 +306,10 @@ wk__grad_hook *wk__find_grad_hook(wk_tensor *t, wk_status (*call)(void *, wk_ten
   return NULL;
 }
 wk_status wk__add_accumulate_hook(wk_tensor *t, wk__grad_hook hook) {
-  if (!wk_requires_grad(t)) return wk_fail(WK_RUNTIME_ERROR, "cannot register a hook on a tensor that doesn't require gradient");
-  if (!wk_is_leaf(t)) return wk_fail(WK_RUNTIME_ERROR, "post accumulate grad hooks cannot be registered on non-leaf tensors");
+  if (!wk_requires_grad(t))
+    return wk_fail(WK_RUNTIME_ERROR, "cannot register a hook on a tensor that doesn't require gradient");
+  if (!wk_is_leaf(t))
+    return wk_fail(WK_RUNTIME_ERROR, "post accumulate grad hooks cannot be registered on non-leaf tensors");
   return append_hook(&t->autograd->accumulate_hooks, hook);
 }
 void wk__remove_grad_hook(wk_tensor *t, uint64_t id) {
@@ -323,7 +331,8 @@ wk_status wk__run_grad_hooks(const wk__grad_hook *hooks, wk_tensor **grad) {
 }
 
 wk_status wk__retain_grad(wk_tensor *t) {
-  if (!wk_requires_grad(t)) return wk_fail(WK_RUNTIME_ERROR, "can't retain_grad on Tensor that has requires_grad=False");
+  if (!wk_requires_grad(t))
+    return wk_fail(WK_RUNTIME_ERROR, "can't retain_grad on Tensor that has requires_grad=False");
   wk_node *n = wk__grad_fn(t);
   if (!n) return wk_is_leaf(t) ? WK_OK : wk_error_category(); /* a leaf keeps its gradient anyway */
   if (t->autograd->retains_grad) return WK_OK;

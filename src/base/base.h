@@ -12,7 +12,6 @@
 /* Around the declarations of a part's header: the extension module links libwick.so and uses the parts' functions too,
  * so these are visible to it. Headers of one part alone go without. */
 
-
 #define WK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define WK_COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -104,6 +103,5 @@ WK_MUST_USE wk_status wk__cpu_level_set(wk__cpu_level level);
 WK_MUST_USE wk_status wk__cpu_level_check(void);
 wk__cpu_level wk__cpu_level_max(void);
 const char *wk__cpu_level_name(wk__cpu_level level);
-
 
 #endif

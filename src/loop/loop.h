@@ -13,9 +13,9 @@
  * The order of a reduction is part of its meaning. Number the row's elements 0..n-1 in logical order. They are cut into
  * chunks of WK__REDUCE_CHUNK; inside a chunk element e goes to lane e mod WK__REDUCE_LANES, lanes start at the
  * identity and take their elements in order; the lanes of a chunk are folded in halves (lane l with lane l + 16, then
- * + 8, + 4, + 2, + 1); chunks are folded pairwise, neighbours first, like the carries of a binary counter, the rest from
- * the right. A back end may split work wherever this leaves the order alone. A scan goes element after element in the
- * compute dtype.
+ * + 8, + 4, + 2, + 1); chunks are folded pairwise, neighbours first, like the carries of a binary counter, the rest
+ * from the right. A back end may split work wherever this leaves the order alone. A scan goes element after element in
+ * the compute dtype.
  *
  * Text: `print` gives one line an instruction, `parse` reads it back, `verify` states what is well formed.
  * Tests: tests/c/test_loop.c. */
@@ -80,7 +80,7 @@ typedef struct wk__instr {
 } wk__instr;
 
 typedef struct wk__nest_buffer {
-  uint8_t dtype;  /* storage dtype */
+  uint8_t dtype; /* storage dtype */
   uint8_t ndim;
   bool written;
 } wk__nest_buffer;
@@ -107,8 +107,9 @@ wk__nest *wk__nest_parse(const char *text) WK_MUST_USE;
 
 /* ---- handlers: who listens when a lowering speaks ---- */
 
-/* A lowering calls the wk__k_* functions below; each ends in `emit`. The default handler records into a nest. A back end,
- * a cost model or a printer may be a handler too. Errors are sticky: after the first, calls return 0 and do nothing. */
+/* A lowering calls the wk__k_* functions below; each ends in `emit`. The default handler records into a nest. A back
+ * end, a cost model or a printer may be a handler too. Errors are sticky: after the first, calls return 0 and do
+ * nothing. */
 typedef struct wk__loop_handler wk__loop_handler;
 struct wk__loop_handler {
   wk__var (*emit)(wk__loop_handler *handler, const wk__instr *instr, const wk__access *access);
@@ -140,24 +141,26 @@ wk_dtype wk__k_dtype(wk__loop_handler *h, wk__var value);
 
 #define WK__K_UNARY(name) \
   static inline wk__var wk__k_##name(wk__loop_handler *h, wk__var a) { return wk__k_op(h, WK__LOOP_##name, a, 0, 0); }
-#define WK__K_BINARY(name)                                                         \
-  static inline wk__var wk__k_##name(wk__loop_handler *h, wk__var a, wk__var b) {  \
-    return wk__k_op(h, WK__LOOP_##name, a, b, 0);                                  \
+#define WK__K_BINARY(name)                                                        \
+  static inline wk__var wk__k_##name(wk__loop_handler *h, wk__var a, wk__var b) { \
+    return wk__k_op(h, WK__LOOP_##name, a, b, 0);                                 \
   }
 #define WK__K_TERNARY(name)                                                                  \
   static inline wk__var wk__k_##name(wk__loop_handler *h, wk__var a, wk__var b, wk__var c) { \
     return wk__k_op(h, WK__LOOP_##name, a, b, c);                                            \
   }
+// clang-format off
 WK__K_UNARY(neg) WK__K_UNARY(abs) WK__K_UNARY(sign) WK__K_UNARY(bit_not) WK__K_UNARY(floor) WK__K_UNARY(ceil)
 WK__K_UNARY(trunc) WK__K_UNARY(round) WK__K_UNARY(sqrt) WK__K_UNARY(rsqrt) WK__K_UNARY(reciprocal) WK__K_UNARY(exp)
 WK__K_UNARY(expm1) WK__K_UNARY(log) WK__K_UNARY(log1p) WK__K_UNARY(sin) WK__K_UNARY(cos) WK__K_UNARY(tanh)
-WK__K_UNARY(sigmoid) WK__K_UNARY(erf) WK__K_UNARY(logical_not) WK__K_UNARY(isnan)
-WK__K_UNARY(reduce_sum) WK__K_UNARY(reduce_prod) WK__K_UNARY(reduce_max) WK__K_UNARY(reduce_min)
-WK__K_UNARY(reduce_argmax) WK__K_UNARY(reduce_argmin) WK__K_UNARY(scan_sum) WK__K_UNARY(scan_prod)
+WK__K_UNARY(sigmoid) WK__K_UNARY(erf) WK__K_UNARY(logical_not) WK__K_UNARY(isnan) WK__K_UNARY(reduce_sum)
+WK__K_UNARY(reduce_prod) WK__K_UNARY(reduce_max) WK__K_UNARY(reduce_min) WK__K_UNARY(reduce_argmax)
+WK__K_UNARY(reduce_argmin) WK__K_UNARY(scan_sum) WK__K_UNARY(scan_prod)
 WK__K_BINARY(add) WK__K_BINARY(sub) WK__K_BINARY(mul) WK__K_BINARY(div) WK__K_BINARY(floor_div)
 WK__K_BINARY(trunc_div) WK__K_BINARY(mod) WK__K_BINARY(fmod) WK__K_BINARY(pow) WK__K_BINARY(max) WK__K_BINARY(min)
 WK__K_BINARY(bit_and) WK__K_BINARY(bit_or) WK__K_BINARY(bit_xor) WK__K_BINARY(eq) WK__K_BINARY(ne) WK__K_BINARY(lt)
 WK__K_BINARY(le) WK__K_BINARY(gt) WK__K_BINARY(ge)
 WK__K_TERNARY(where) WK__K_TERNARY(fma)
+// clang-format on
 
 #endif

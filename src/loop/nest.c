@@ -1,5 +1,6 @@
 /* Nests: creation, and the default handler, which records a body. Equal pure instructions are recorded once, so a
- * lowering may ask for the same input as often as it likes. Errors are sticky in the handler. Tests: tests/c/test_loop.c. */
+ * lowering may ask for the same input as often as it likes. Errors are sticky in the handler. Tests:
+ * tests/c/test_loop.c. */
 #include "loop/loop.h"
 
 const wk__loop_op_info wk__loop_ops[WK__LOOP_COUNT] = {
@@ -40,13 +41,18 @@ static bool same_access(const wk__access *a, const wk__access *b) {
 static bool same_instr(const wk__nest *nest, const wk__instr *a, const wk__instr *b, const wk__access *b_access) {
   if (a->op != b->op || a->dtype != b->dtype || memcmp(a->operands, b->operands, sizeof a->operands) != 0) return false;
   switch (a->op) {
-    case WK__LOOP_load: return same_access(&nest->accesses[a->extra], b_access);
+    case WK__LOOP_load:
+      return same_access(&nest->accesses[a->extra], b_access);
     case WK__LOOP_param:
-    case WK__LOOP_round_to: return a->extra == b->extra;
-    case WK__LOOP_constant: return a->number.category == b->number.category && a->number.i == b->number.i;
+    case WK__LOOP_round_to:
+      return a->extra == b->extra;
+    case WK__LOOP_constant:
+      return a->number.category == b->number.category && a->number.i == b->number.i;
     case WK__LOOP_index:
-    case WK__LOOP_check_index: return wk_int_same(a->expression, b->expression);
-    default: return true;
+    case WK__LOOP_check_index:
+      return wk_int_same(a->expression, b->expression);
+    default:
+      return true;
   }
 }
 
@@ -78,7 +84,8 @@ static wk__var record(wk__loop_handler *handler, const wk__instr *instr, const w
   wk__nest *nest = ((wk__recorder *)handler)->nest;
   wk__var known = find_equal(nest, instr, access);
   if (known) return known;
-  if (instr->op == WK__LOOP_param && instr->extra >= nest->param_count) nest->param_count = (uint16_t)(instr->extra + 1);
+  if (instr->op == WK__LOOP_param && instr->extra >= nest->param_count)
+    nest->param_count = (uint16_t)(instr->extra + 1);
   handler->status = append(nest, instr, access);
   return handler->status ? 0 : (wk__var)(nest->instr_count - 1);
 }
@@ -123,10 +130,14 @@ static bool is_reduction(wk__loop_op op) { return op >= WK__LOOP_reduce_sum && o
 static wk_dtype result_dtype(wk__loop_op op, wk_dtype operand, wk_dtype second) {
   switch (wk__loop_ops[op].rule) {
     case WK__RULE_COMPARE:
-    case WK__RULE_TEST: return WK_BOOL;
-    case WK__RULE_WHERE: return second;
-    case WK__RULE_SPECIAL: return WK_INT64; /* argmax, argmin */
-    default: return operand;
+    case WK__RULE_TEST:
+      return WK_BOOL;
+    case WK__RULE_WHERE:
+      return second;
+    case WK__RULE_SPECIAL:
+      return WK_INT64; /* argmax, argmin */
+    default:
+      return operand;
   }
 }
 
@@ -219,10 +230,12 @@ wk__var wk__k_cast(wk__loop_handler *h, wk__var value, wk_dtype dtype) {
 
 wk__var wk__k_round_to(wk__loop_handler *h, wk__var value, wk_dtype dtype) {
   wk_dtype own = wk__k_dtype(h, value);
-  return emit(h, (wk__instr){.op = WK__LOOP_round_to, .dtype = (uint8_t)own, .operands = {value}, .extra = (uint16_t)dtype},
-              NULL);
+  return emit(
+      h, (wk__instr){.op = WK__LOOP_round_to, .dtype = (uint8_t)own, .operands = {value}, .extra = (uint16_t)dtype},
+      NULL);
 }
 
 wk__var wk__k_check_index(wk__loop_handler *h, wk__var index, wk_int size) {
-  return emit(h, (wk__instr){.op = WK__LOOP_check_index, .dtype = WK_INT64, .operands = {index}, .expression = size}, NULL);
+  return emit(h, (wk__instr){.op = WK__LOOP_check_index, .dtype = WK_INT64, .operands = {index}, .expression = size},
+              NULL);
 }

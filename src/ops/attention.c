@@ -1,6 +1,7 @@
 /* Scaled dot product attention: the flash kernels where they fit, else the formula out of matrix products.
  * In: query (..., T, D), key (..., S, D), value (..., S, Dv). Results of the kernels lie in memory like the
- * query, so that the transposition that follows attention in every transformer costs nothing. Tests: tests/ops/, tests/c/test_attention.c. */
+ * query, so that the transposition that follows attention in every transformer costs nothing. Tests: tests/ops/,
+ * tests/c/test_attention.c. */
 #include <math.h>
 
 #include "ops/internal.h"
@@ -12,16 +13,27 @@
 #define ARG(i) (v->args[i].tensor)
 
 enum { QUERY, KEY, VALUE, DROPOUT, CAUSAL, MASK, SCALE }; /* arguments of the forward kernel */
-enum { BACKWARD_QUERY = 1, BACKWARD_OUT = 4, BACKWARD_LOGARITHMS, BACKWARD_DROPOUT, BACKWARD_CAUSAL, BACKWARD_MASK, BACKWARD_SCALE };
+enum {
+  BACKWARD_QUERY = 1,
+  BACKWARD_OUT = 4,
+  BACKWARD_LOGARITHMS,
+  BACKWARD_DROPOUT,
+  BACKWARD_CAUSAL,
+  BACKWARD_MASK,
+  BACKWARD_SCALE
+};
 
 static double scale_of(const wk_value *scale, const wk_tensor *query) {
-  return scale->tag == WK_VALUE_DOUBLE ? scale->number : 1 / sqrt((double)wk_int_guard_value(query->sizes[query->ndim - 1]));
+  return scale->tag == WK_VALUE_DOUBLE ? scale->number
+                                       : 1 / sqrt((double)wk_int_guard_value(query->sizes[query->ndim - 1]));
 }
 
 /* (B, H, T, D) laid out in memory like the operand: (B, T, H, D) where its heads lie inside its rows. */
 static void spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns) {
-  bool heads_inside = wk_int_is_known(like->strides[1]) && wk_int_is_known(like->strides[2]) && like->strides[1].bits < like->strides[2].bits;
-  wk_int plain[] = {like->sizes[0], like->sizes[1], rows, columns}, sizes[] = {like->sizes[0], rows, like->sizes[1], columns};
+  bool heads_inside = wk_int_is_known(like->strides[1]) && wk_int_is_known(like->strides[2]) &&
+                      like->strides[1].bits < like->strides[2].bits;
+  wk_int plain[] = {like->sizes[0], like->sizes[1], rows, columns},
+         sizes[] = {like->sizes[0], rows, like->sizes[1], columns};
   if (!heads_inside) {
     wk__spec_contiguous(spec, (wk_dtype)like->dtype, like->device, 4, plain);
     return;
@@ -37,9 +49,11 @@ static void spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_in
 wk_status wk__meta_flash_attention(wk__call *c) {
   const wk_tensor *q = c->args[QUERY].tensor, *k = c->args[KEY].tensor, *value = c->args[VALUE].tensor;
   if (q->ndim != 4 || k->ndim != 4 || value->ndim != 4)
-    return wk_fail(WK_RUNTIME_ERROR, "scaled_dot_product_attention_flash_attention: Accept only 4 dims inputs shape of {B, H, T, K}");
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "scaled_dot_product_attention_flash_attention: Accept only 4 dims inputs shape of {B, H, T, K}");
   spec_heads(&c->specs[0], q, q->sizes[2], value->sizes[3]);
-  wk__spec_contiguous(&c->specs[1], (wk_dtype)q->dtype, q->device, 3, (wk_int[]){q->sizes[0], q->sizes[1], q->sizes[2]});
+  wk__spec_contiguous(&c->specs[1], (wk_dtype)q->dtype, q->device, 3,
+                      (wk_int[]){q->sizes[0], q->sizes[1], q->sizes[2]});
   return WK_OK;
 }
 wk_status wk__meta_flash_attention_backward(wk__call *c) {
@@ -66,10 +80,20 @@ static int64_t mask_stride(const wk_tensor *mask, int from_back) {
   return d < 0 || wk__size(mask, d) == 1 ? 0 : wk__stride(mask, d);
 }
 
-static wk__attention describe(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask, bool causal, double scale) {
-  wk__attention a = {.type = q->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32, .batch = wk__size(q, 0), .heads = wk__size(q, 1),
-                     .queries = wk__size(q, 2), .keys = wk__size(k, 2), .size = wk__size(q, 3), .value_size = wk__size(value, 3),
-                     .q = heads(q), .k = heads(k), .v = heads(value), .scale = scale, .causal = causal};
+static wk__attention describe(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask,
+                              bool causal, double scale) {
+  wk__attention a = {.type = q->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32,
+                     .batch = wk__size(q, 0),
+                     .heads = wk__size(q, 1),
+                     .queries = wk__size(q, 2),
+                     .keys = wk__size(k, 2),
+                     .size = wk__size(q, 3),
+                     .value_size = wk__size(value, 3),
+                     .q = heads(q),
+                     .k = heads(k),
+                     .v = heads(value),
+                     .scale = scale,
+                     .causal = causal};
   if (!mask) return a;
   a.mask_kind = mask->dtype == WK_BOOL ? WK__MASK_KEEP : WK__MASK_ADD;
   a.mask = wk__data(mask);
@@ -83,10 +107,12 @@ static wk__attention describe(const wk_tensor *q, const wk_tensor *k, const wk_t
 wk_status wk__kernel_flash_attention(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *q = with_adjacent_rows(c->args[QUERY].tensor), *k = with_adjacent_rows(c->args[KEY].tensor), *value = with_adjacent_rows(c->args[VALUE].tensor);
+  wk_tensor *q = with_adjacent_rows(c->args[QUERY].tensor), *k = with_adjacent_rows(c->args[KEY].tensor),
+            *value = with_adjacent_rows(c->args[VALUE].tensor);
   wk_status status = q && k && value ? WK_OK : wk_error_category();
   if (status == WK_OK) {
-    wk__attention a = describe(q, k, value, wk__arg_tensor(c, MASK), wk__arg_bool(c, CAUSAL), scale_of(&c->args[SCALE], q));
+    wk__attention a =
+        describe(q, k, value, wk__arg_tensor(c, MASK), wk__arg_bool(c, CAUSAL), scale_of(&c->args[SCALE], q));
     status = wk__attention_forward(&a, heads(c->outputs[0]), wk__data(c->outputs[1]));
   }
   wk_scope_end(&scope);
@@ -96,13 +122,15 @@ wk_status wk__kernel_flash_attention(wk__call *c) {
 wk_status wk__kernel_flash_attention_backward(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *g = with_adjacent_rows(c->args[0].tensor), *q = with_adjacent_rows(c->args[1].tensor), *k = with_adjacent_rows(c->args[2].tensor),
-            *value = with_adjacent_rows(c->args[3].tensor), *out = with_adjacent_rows(c->args[BACKWARD_OUT].tensor);
+  wk_tensor *g = with_adjacent_rows(c->args[0].tensor), *q = with_adjacent_rows(c->args[1].tensor),
+            *k = with_adjacent_rows(c->args[2].tensor), *value = with_adjacent_rows(c->args[3].tensor),
+            *out = with_adjacent_rows(c->args[BACKWARD_OUT].tensor);
   wk_status status = g && q && k && value && out ? WK_OK : wk_error_category();
   if (status == WK_OK) {
-    wk__attention a = describe(q, k, value, wk__arg_tensor(c, BACKWARD_MASK), wk__arg_bool(c, BACKWARD_CAUSAL), scale_of(&c->args[BACKWARD_SCALE], q));
-    status = wk__attention_backward(&a, heads(out), wk__data(c->args[BACKWARD_LOGARITHMS].tensor), heads(g), heads(c->outputs[0]),
-                                    heads(c->outputs[1]), heads(c->outputs[2]));
+    wk__attention a = describe(q, k, value, wk__arg_tensor(c, BACKWARD_MASK), wk__arg_bool(c, BACKWARD_CAUSAL),
+                               scale_of(&c->args[BACKWARD_SCALE], q));
+    status = wk__attention_backward(&a, heads(out), wk__data(c->args[BACKWARD_LOGARITHMS].tensor), heads(g),
+                                    heads(c->outputs[0]), heads(c->outputs[1]), heads(c->outputs[2]));
   }
   wk_scope_end(&scope);
   return status;
@@ -111,8 +139,9 @@ wk_status wk__kernel_flash_attention_backward(wk__call *c) {
 wk_status wk__vjp_flash_attention(wk__vjp *v) {
   wk_tensor *grads[3];
   if (!G) return WK_OK;
-  WK_TRY(wk__scaled_dot_product_flash_attention_for_cpu_backward(G, ARG(QUERY), ARG(KEY), ARG(VALUE), v->results[0], v->results[1], 0,
-                                                                 v->args[CAUSAL].boolean, ARG(MASK), v->args[SCALE], grads));
+  WK_TRY(wk__scaled_dot_product_flash_attention_for_cpu_backward(G, ARG(QUERY), ARG(KEY), ARG(VALUE), v->results[0],
+                                                                 v->results[1], 0, v->args[CAUSAL].boolean, ARG(MASK),
+                                                                 v->args[SCALE], grads));
   for (int i = 0; i < 3; i++)
     if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, grads[i]));
   return WK_OK;
@@ -132,32 +161,45 @@ static wk_tensor *causal_mask(const wk_tensor *q, const wk_tensor *k) {
   return wk_tril(wk_ones(sizes, 2, WK_BOOL, (wk_value){0}), 0);
 }
 
-static wk_tensor *formula(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *value, wk_tensor *mask, double dropout, bool causal) {
+static wk_tensor *formula(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *value, wk_tensor *mask, double dropout,
+                          bool causal) {
   double root = sqrt(scale_of(&c->args[6], q));
   if (causal) mask = causal_mask(q, k);
-  wk_tensor *scores = wk_matmul(wk_mul_Scalar(q, wk__v_double(root)), wk_mul_Scalar(wk_transpose_int(k, -2, -1), wk__v_double(root)));
+  wk_tensor *scores =
+      wk_matmul(wk_mul_Scalar(q, wk__v_double(root)), wk_mul_Scalar(wk_transpose_int(k, -2, -1), wk__v_double(root)));
   if (mask) scores = wk_add(scores, additive(mask, q), wk__v_int(1));
   wk_tensor *weights = scores ? wk_softmax_int(scores, -1, WK_DTYPE_NONE) : NULL;
   if (weights && dropout > 0) weights = wk_dropout(weights, dropout, true);
   return wk_matmul(weights, value);
 }
 
-static bool fits_flash(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask, double dropout) {
+static bool fits_flash(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask,
+                       double dropout) {
   bool floats = (q->dtype == WK_FLOAT32 || q->dtype == WK_FLOAT64) && k->dtype == q->dtype && value->dtype == q->dtype;
   if (!floats || dropout != 0 || q->ndim != 4 || k->ndim != 4 || value->ndim != 4) return false;
   for (int d = 0; d < 2; d++)
     if (!wk_int_eq(q->sizes[d], k->sizes[d]) || !wk_int_eq(q->sizes[d], value->sizes[d])) return false;
   if (!wk_int_eq(q->sizes[3], k->sizes[3]) || !wk_int_eq(k->sizes[2], value->sizes[2])) return false;
-  return !mask || (!(mask->keys & WK__KEY_AUTOGRAD) && mask->ndim <= 4 && (mask->dtype == WK_BOOL || mask->dtype == q->dtype));
+  return !mask ||
+         (!(mask->keys & WK__KEY_AUTOGRAD) && mask->ndim <= 4 && (mask->dtype == WK_BOOL || mask->dtype == q->dtype));
 }
 
-static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask, bool causal) {
-  if (mask && causal) return wk_fail(WK_RUNTIME_ERROR, "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
+static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask,
+                       bool causal) {
+  if (mask && causal)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
   if (q->ndim < 2 || k->ndim < 2 || value->ndim < 2)
-    return wk_fail(WK_RUNTIME_ERROR, "scaled_dot_product_attention: Expected query, key, and value to all be  at least 2 dimensional, but got query, key, and value dimensions: %d, %d, %d instead.", q->ndim, k->ndim, value->ndim);
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "scaled_dot_product_attention: Expected query, key, and value to all be  at least 2 dimensional, "
+                   "but got query, key, and value dimensions: %d, %d, %d instead.",
+                   q->ndim, k->ndim, value->ndim);
   if (q->dtype != k->dtype || q->dtype != value->dtype)
-    return wk_fail(WK_RUNTIME_ERROR, "Expected query, key, and value to have the same dtype, but got query.dtype: %s key.dtype: %s and value.dtype: %s instead.",
-                   wk_dtype_name((wk_dtype)q->dtype), wk_dtype_name((wk_dtype)k->dtype), wk_dtype_name((wk_dtype)value->dtype));
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected query, key, and value to have the same dtype, but got query.dtype: %s key.dtype: %s and "
+                   "value.dtype: %s instead.",
+                   wk_dtype_name((wk_dtype)q->dtype), wk_dtype_name((wk_dtype)k->dtype),
+                   wk_dtype_name((wk_dtype)value->dtype));
   return WK_OK;
 }
 
@@ -168,14 +210,16 @@ wk_status wk__compose_attention(wk__call *c) {
   WK_TRY(check(q, k, value, mask, causal));
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (wk__arg_bool(c, 7) && q->ndim >= 3 && !wk_int_eq(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3])) { /* grouped heads */
+  if (wk__arg_bool(c, 7) && q->ndim >= 3 &&
+      !wk_int_eq(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3])) { /* grouped heads */
     wk_int repeats = wk_int_floordiv(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3]);
     k = wk_repeat_interleave_self_int(k, repeats, wk__v_int(-3), (wk_value){0});
     value = wk_repeat_interleave_self_int(value, repeats, wk__v_int(-3), (wk_value){0});
   }
   wk_tensor *results[2] = {NULL};
   if (k && value && fits_flash(q, k, value, mask, dropout)) {
-    if (wk__scaled_dot_product_flash_attention_for_cpu(q, k, value, 0, causal, mask, c->args[6], results) != WK_OK) results[0] = NULL;
+    if (wk__scaled_dot_product_flash_attention_for_cpu(q, k, value, 0, causal, mask, c->args[6], results) != WK_OK)
+      results[0] = NULL;
   } else if (k && value) {
     results[0] = formula(c, q, k, value, mask, dropout, causal);
   }

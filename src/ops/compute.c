@@ -1,6 +1,6 @@
 /* The innermost layer: shape rule, outputs, kernel. In-place and out= forms are derived here: the same call with a
- * destination, checked, and written through a temporary where source and destination overlap in another way than element
- * on element. In: complete arguments. Out: owned results. Tests: tests/c/test_ops.c, tests/ops/. */
+ * destination, checked, and written through a temporary where source and destination overlap in another way than
+ * element on element. In: complete arguments. Out: owned results. Tests: tests/c/test_ops.c, tests/ops/. */
 #include "ops/internal.h"
 
 /* ---- destinations ---- */
@@ -41,8 +41,8 @@ static wk_status check_destination(const wk__call *c, int r, wk_tensor *destinat
   wk_dtype from = (wk_dtype)spec->dtype, to = (wk_dtype)destination->dtype;
   bool in_place = is_written_argument(c, destination);
   if (!wk__can_cast(from, to))
-    return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s", wk__dtype_legacy(from),
-                   wk__dtype_legacy(to));
+    return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s",
+                   wk__dtype_legacy(from), wk__dtype_legacy(to));
   if (!has_sizes(destination, spec)) {
     if (in_place) return shape_mismatch(destination, spec);
     WK_TRY(resize_to(destination, spec));
@@ -173,7 +173,11 @@ static wk_status compute_then_copy(wk__call *c) {
 
 wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   wk__spec specs[WK__MAX_RESULTS];
-  wk__call call = {.op = op, .args = args, .destinations = destinations, .results = results, .specs = specs,
+  wk__call call = {.op = op,
+                   .args = args,
+                   .destinations = destinations,
+                   .results = results,
+                   .specs = specs,
                    .compute_dtype = WK_DTYPE_NONE};
   if (op->meta && !op->compose) return compute_new(&call);
   if (destinations) return compute_then_copy(&call);

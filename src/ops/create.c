@@ -1,5 +1,5 @@
-/* Creation, copies, concatenation. copy_ is the one place that writes a tensor from another; clone, conversion and cat go
- * through it. Tests: tests/ops/, tests/python/test_creation.py. */
+/* Creation, copies, concatenation. copy_ is the one place that writes a tensor from another; clone, conversion and cat
+ * go through it. Tests: tests/ops/, tests/python/test_creation.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -76,11 +76,13 @@ wk_status wk__meta_clone(wk__call *c) {
 wk_status wk__meta_new(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   int dtype_arg = c->op == WK__OP(new_full) ? 3 : 2;
-  return sized(c, &c->args[1], wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype), wk__arg_device(c, dtype_arg + 1, t->device));
+  return sized(c, &c->args[1], wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype),
+               wk__arg_device(c, dtype_arg + 1, t->device));
 }
 
 wk_status wk__meta_scalar_tensor(wk__call *c) {
-  wk__spec_contiguous(&c->specs[0], wk__arg_dtype(c, 1, wk__default_dtype()), wk__arg_device(c, 2, WK__CPU_DEVICE), 0, NULL);
+  wk__spec_contiguous(&c->specs[0], wk__arg_dtype(c, 1, wk__default_dtype()), wk__arg_device(c, 2, WK__CPU_DEVICE), 0,
+                      NULL);
   c->compute_dtype = c->specs[0].dtype;
   return WK_OK;
 }
@@ -138,7 +140,8 @@ wk_status wk__kernel_copy(wk__call *c) {
   if (src->ndim > self->ndim || wk__broadcast(self->sizes, self->ndim, src->sizes, src->ndim, sizes, &ndim) ||
       memcmp(sizes, self->sizes, self->ndim * sizeof *sizes) != 0) {
     wk_value expanded = {0}; /* fails with the words of expand */
-    wk_status status = wk_call(WK__OP(expand), (wk_value[]){source, wk__v_ints(self->sizes, self->ndim), NONE}, NULL, &expanded);
+    wk_status status =
+        wk_call(WK__OP(expand), (wk_value[]){source, wk__v_ints(self->sizes, self->ndim), NONE}, NULL, &expanded);
     wk_value_release(&expanded);
     return status ? status : wk_fail(WK_RUNTIME_ERROR, "output with shape doesn't match the broadcast shape");
   }
@@ -151,9 +154,13 @@ wk_status wk__kernel_copy(wk__call *c) {
   if (shared) source = temporary;
   wk__spec_of(&specs[0], self);
   out = self;
-  wk__call inner = {.op = WK__OP(copy_lowered), .args = &source, .specs = specs, .outputs = &out,
+  wk__call inner = {.op = WK__OP(copy_lowered),
+                    .args = &source,
+                    .specs = specs,
+                    .outputs = &out,
                     .compute_dtype = source.tensor->dtype};
-  wk_status status = wk__numel(self) && self->storage && source.tensor->storage ? wk__run_lowered(&inner, inner.outputs) : WK_OK;
+  wk_status status =
+      wk__numel(self) && self->storage && source.tensor->storage ? wk__run_lowered(&inner, inner.outputs) : WK_OK;
   wk_value_release(&temporary);
   if (status) return status;
   wk__version_bump(self);
@@ -169,7 +176,10 @@ wk_status wk__vjp_copy(wk__vjp *v) {
 /* clone and conversion: outputs[0] has the geometry already. */
 wk_status wk__kernel_clone(wk__call *c) {
   wk_value source = c->args[0];
-  wk__call inner = {.op = WK__OP(copy_lowered), .args = &source, .specs = c->specs, .outputs = c->outputs,
+  wk__call inner = {.op = WK__OP(copy_lowered),
+                    .args = &source,
+                    .specs = c->specs,
+                    .outputs = c->outputs,
                     .compute_dtype = source.tensor->dtype};
   return source.tensor->storage ? wk__run_lowered(&inner, c->outputs) : WK_OK;
 }
@@ -190,7 +200,9 @@ wk_status wk__compose_contiguous(wk__call *c) {
 /* ================================================= concatenation ================================================ */
 
 /* PyTorch lets 1-dim empty tensors stand anywhere. */
-static bool is_skipped(const wk_tensor *t) { return t->ndim == 1 && wk_int_is_known(t->sizes[0]) && t->sizes[0].bits == 0; }
+static bool is_skipped(const wk_tensor *t) {
+  return t->ndim == 1 && wk_int_is_known(t->sizes[0]) && t->sizes[0].bits == 0;
+}
 
 wk_status wk__meta_cat(wk__call *c) {
   const wk_value *list = &c->args[0];
@@ -198,7 +210,8 @@ wk_status wk__meta_cat(wk__call *c) {
   if (list->count == 0) return wk_fail(WK_VALUE_ERROR, "torch.cat(): expected a non-empty list of Tensors");
   while (first < (int)list->count - 1 && is_skipped(list->tensors[first])) first++;
   const wk_tensor *model = list->tensors[first];
-  if (model->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "zero-dimensional tensor (at position %d) cannot be concatenated", first);
+  if (model->ndim == 0)
+    return wk_fail(WK_RUNTIME_ERROR, "zero-dimensional tensor (at position %d) cannot be concatenated", first);
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), model->ndim, &dim));
   wk_int sizes[WK_MAX_DIMS], length = wk_int_of(0);
   memcpy(sizes, model->sizes, model->ndim * sizeof *sizes);
@@ -206,11 +219,13 @@ wk_status wk__meta_cat(wk__call *c) {
     const wk_tensor *t = list->tensors[k];
     if (is_skipped(t)) continue;
     if (t->ndim != model->ndim)
-      return wk_fail(WK_RUNTIME_ERROR, "Tensors must have same number of dimensions: got %d and %d", model->ndim, t->ndim);
+      return wk_fail(WK_RUNTIME_ERROR, "Tensors must have same number of dimensions: got %d and %d", model->ndim,
+                     t->ndim);
     for (int d = 0; d < t->ndim; d++)
       if (d != dim && !wk_int_eq(t->sizes[d], sizes[d]))
         return wk_fail(WK_RUNTIME_ERROR,
-                       "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for tensor number %u in the list.",
+                       "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for "
+                       "tensor number %u in the list.",
                        dim, (long long)sizes[d].bits, (long long)t->sizes[d].bits, k);
     length = wk_int_add(length, t->sizes[dim]);
   }
@@ -228,7 +243,8 @@ wk_status wk__kernel_cat(wk__call *c) {
   for (uint32_t k = 0; k < c->args[0].count; k++) {
     wk_tensor *t = c->args[0].tensors[k];
     if (is_skipped(t)) continue;
-    wk_value place = {0}, args[] = {wk__v_tensor(out), wk__v_int(dim), wk__v_int(at), wk__v_int(at + wk__size(t, dim)), wk__v_int(1)};
+    wk_value place = {0}, args[] = {wk__v_tensor(out), wk__v_int(dim), wk__v_int(at), wk__v_int(at + wk__size(t, dim)),
+                                    wk__v_int(1)};
     WK_TRY(wk__compute(WK__OP(slice_Tensor), args, NULL, &place));
     wk_status status = wk__copy_into(place.tensor, t);
     wk_value_release(&place);
@@ -269,7 +285,8 @@ wk_status wk__compose_stack(wk__call *c) {
     wk__print_sizes(&text, model->sizes, model->ndim);
     wk__string_append(&text, " at entry 0 and ");
     wk__print_sizes(&text, list->tensors[k]->sizes, list->tensors[k]->ndim);
-    wk_status status = wk_fail(WK_RUNTIME_ERROR, "stack expects each tensor to be equal size, but got %s at entry %u", text.text ? text.text : "?", k);
+    wk_status status = wk_fail(WK_RUNTIME_ERROR, "stack expects each tensor to be equal size, but got %s at entry %u",
+                               text.text ? text.text : "?", k);
     wk__string_release(&text);
     return status;
   }

@@ -16,9 +16,12 @@ void wk_value_release(wk_value *value) {
 
 wk__scalar wk__value_scalar(const wk_value *v) {
   switch (v->tag) {
-    case WK_VALUE_DOUBLE: return (wk__scalar){WK__FLOAT_KIND, .d = v->number};
-    case WK_VALUE_BOOL: return (wk__scalar){WK__BOOL_KIND, .i = v->boolean};
-    default: return (wk__scalar){WK__INTEGER_KIND, .i = wk_int_guard_value(v->integer)};
+    case WK_VALUE_DOUBLE:
+      return (wk__scalar){WK__FLOAT_KIND, .d = v->number};
+    case WK_VALUE_BOOL:
+      return (wk__scalar){WK__BOOL_KIND, .i = v->boolean};
+    default:
+      return (wk__scalar){WK__INTEGER_KIND, .i = wk_int_guard_value(v->integer)};
   }
 }
 
@@ -149,7 +152,8 @@ wk_tensor *wk__call_tensor(const wk_op *op, const wk_value *args) {
 }
 
 wk_status wk__vjp_set(wk__vjp *v, int input, wk_tensor *grad) {
-  if (!grad) return wk_error_category() ? wk_error_category() : wk_fail(WK_INTERNAL_ERROR, "derivative rule gave no gradient");
+  if (!grad)
+    return wk_error_category() ? wk_error_category() : wk_fail(WK_INTERNAL_ERROR, "derivative rule gave no gradient");
   v->out_grads[input] = grad;
   return WK_OK;
 }

@@ -8,7 +8,9 @@ WK_MUST_USE wk_status wk__schema_parse(const char *text, wk__schema *schema);
 
 /* ---- reading arguments (call->args are complete: defaults are filled in) ---- */
 static inline int64_t wk__arg_int(const wk__call *c, int i) { return c->args[i].integer.bits; }
-static inline bool wk__arg_bool(const wk__call *c, int i) { return c->args[i].tag == WK_VALUE_BOOL && c->args[i].boolean; }
+static inline bool wk__arg_bool(const wk__call *c, int i) {
+  return c->args[i].tag == WK_VALUE_BOOL && c->args[i].boolean;
+}
 static inline bool wk__arg_is_none(const wk__call *c, int i) { return c->args[i].tag == WK_VALUE_NONE; }
 static inline wk_dtype wk__arg_dtype(const wk__call *c, int i, wk_dtype otherwise) {
   return c->args[i].tag == WK_VALUE_DTYPE ? (wk_dtype)c->args[i].dtype : otherwise;
@@ -37,7 +39,7 @@ WK_MUST_USE wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_i
 void wk__spec_reduced(wk__spec *spec, const wk_tensor *t, uint32_t mask, bool keep, wk_dtype dtype);
 /* Broadcast of all tensor arguments, PyTorch's output strides, dtype promotion. */
 WK_MUST_USE wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common);
-wk__meta_fn wk__meta_like_first; /* the result has the first argument's sizes and dtype, contiguous */
+wk__meta_fn wk__meta_like_first;             /* the result has the first argument's sizes and dtype, contiguous */
 wk_dtype wk__result_type(const wk__call *c); /* promotion over tensors, 0-dim tensors and numbers */
 
 /* ---- computing ---- */

@@ -76,7 +76,9 @@ void wk__rows_of(wk__lower *l, int arg, uint32_t mask) {
   wk__loop_over(l, p, r, pointwise);
 }
 
-static wk__var load_as_compute(wk__lower *l, const wk__access *a) { return wk__k_cast(l->h, wk__k_load(l->h, a), l->compute); }
+static wk__var load_as_compute(wk__lower *l, const wk__access *a) {
+  return wk__k_cast(l->h, wk__k_load(l->h, a), l->compute);
+}
 
 wk__var wk__row_in(wk__lower *l, int arg) {
   wk__access a = wk__access_arg(l, arg, l->row_index);

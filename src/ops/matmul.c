@@ -1,6 +1,6 @@
 /* Matrix products. mm, bmm, addmm and linear call the GEMM with the tensors' own strides, so transposed and broadcast
- * operands are never copied; matmul folds dims into them. Types that the GEMM does not know are converted, multiplied in
- * f32 (small floats) or by a loop over f64 (integers). Tests: tests/ops/, tests/c/test_gemm.c. */
+ * operands are never copied; matmul folds dims into them. Types that the GEMM does not know are converted, multiplied
+ * in f32 (small floats) or by a loop over f64 (integers). Tests: tests/ops/, tests/c/test_gemm.c. */
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "runtime/gemm.h"
@@ -48,10 +48,24 @@ static void add_row_f64(void *context, const wk__gemm_tile *tile) {
 
 /* out, contiguous (batch, m, n), = beta out + alpha a b. */
 static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b, wk_tensor *out) {
-  wk__gemm g = {.type = out->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32, .m = p->m, .n = p->n, .k = p->k,
-                .a = wk__data(a), .a_row = p->a_row, .a_column = p->a_column, .b = wk__data(b), .b_row = p->b_row,
-                .b_column = p->b_column, .c = wk__data(out), .c_row = p->n, .alpha = p->alpha, .beta = p->beta,
-                .batch = p->batch, .a_batch = p->a_batch, .b_batch = p->b_batch, .c_batch = p->m * p->n};
+  wk__gemm g = {.type = out->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32,
+                .m = p->m,
+                .n = p->n,
+                .k = p->k,
+                .a = wk__data(a),
+                .a_row = p->a_row,
+                .a_column = p->a_column,
+                .b = wk__data(b),
+                .b_row = p->b_row,
+                .b_column = p->b_column,
+                .c = wk__data(out),
+                .c_row = p->n,
+                .alpha = p->alpha,
+                .beta = p->beta,
+                .batch = p->batch,
+                .a_batch = p->a_batch,
+                .b_batch = p->b_batch,
+                .c_batch = p->m * p->n};
   if (p->row) {
     g.epilogue = out->dtype == WK_FLOAT64 ? add_row_f64 : add_row_f32;
     g.epilogue_context = (void *)p->row;
@@ -68,7 +82,8 @@ static wk_status multiply(const matrices *p, wk_tensor *a, wk_tensor *b, wk_tens
   if (status == WK_OK) status = in_gemm_dtype(b, &wide_b);
   if (status == WK_OK) status = in_gemm_dtype(out, &wide_out);
   if (status == WK_OK && !(wk__non_overlapping_and_dense(a) && wk__non_overlapping_and_dense(b)))
-    status = wk_fail(WK_NOT_IMPLEMENTED, "matrix products of strided views in dtype %s", wk_dtype_name((wk_dtype)out->dtype));
+    status = wk_fail(WK_NOT_IMPLEMENTED, "matrix products of strided views in dtype %s",
+                     wk_dtype_name((wk_dtype)out->dtype));
   if (status == WK_OK) status = gemm(&q, wide_a.tensor, wide_b.tensor, wide_out.tensor);
   if (status == WK_OK) status = wk__copy_into(out, wide_out.tensor);
   wk_value_release(&wide_a);
@@ -78,14 +93,23 @@ static wk_status multiply(const matrices *p, wk_tensor *a, wk_tensor *b, wk_tens
 }
 
 static matrices of_matrices(const wk_tensor *a, const wk_tensor *b) {
-  return (matrices){.batch = 1, .m = wk__size(a, 0), .n = wk__size(b, 1), .k = wk__size(a, 1), .a_row = wk__stride(a, 0),
-                    .a_column = wk__stride(a, 1), .b_row = wk__stride(b, 0), .b_column = wk__stride(b, 1), .alpha = 1};
+  return (matrices){.batch = 1,
+                    .m = wk__size(a, 0),
+                    .n = wk__size(b, 1),
+                    .k = wk__size(a, 1),
+                    .a_row = wk__stride(a, 0),
+                    .a_column = wk__stride(a, 1),
+                    .b_row = wk__stride(b, 0),
+                    .b_column = wk__stride(b, 1),
+                    .alpha = 1};
 }
 
 static wk_status same_dtype(const wk_tensor *a, const wk_tensor *b) {
   if (a->dtype == b->dtype) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR, "expected m1 and m2 to have the same dtype, but got: %s != %s",
-                 wk__dtypes[a->dtype].category == WK__FLOAT_KIND && a->dtype == WK_FLOAT32 ? "float" : wk_dtype_name((wk_dtype)a->dtype),
+                 wk__dtypes[a->dtype].category == WK__FLOAT_KIND && a->dtype == WK_FLOAT32
+                     ? "float"
+                     : wk_dtype_name((wk_dtype)a->dtype),
                  b->dtype == WK_FLOAT64 ? "double" : wk_dtype_name((wk_dtype)b->dtype));
 }
 
@@ -94,7 +118,8 @@ static wk_status check_matrices(const wk_tensor *a, const wk_tensor *b) {
   if (b->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "mat2 must be a matrix");
   if (!wk_int_eq(a->sizes[1], b->sizes[0]))
     return wk_fail(WK_RUNTIME_ERROR, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
-                   (long long)a->sizes[0].bits, (long long)a->sizes[1].bits, (long long)b->sizes[0].bits, (long long)b->sizes[1].bits);
+                   (long long)a->sizes[0].bits, (long long)a->sizes[1].bits, (long long)b->sizes[0].bits,
+                   (long long)b->sizes[1].bits);
   return same_dtype(a, b);
 }
 
@@ -118,17 +143,28 @@ wk_status wk__meta_bmm(wk__call *c) {
   const wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
   if (a->ndim != 3 || b->ndim != 3) return wk_fail(WK_RUNTIME_ERROR, "batch1 must be a 3D tensor");
   if (!wk_int_eq(a->sizes[0], b->sizes[0]) || !wk_int_eq(a->sizes[2], b->sizes[1]))
-    return wk_fail(WK_RUNTIME_ERROR, "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
-                   (long long)a->sizes[0].bits, (long long)a->sizes[2].bits, (long long)b->sizes[0].bits, (long long)b->sizes[1].bits);
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
+                   (long long)a->sizes[0].bits, (long long)a->sizes[2].bits, (long long)b->sizes[0].bits,
+                   (long long)b->sizes[1].bits);
   WK_TRY(same_dtype(a, b));
-  wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 3, (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]});
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 3,
+                      (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]});
   return WK_OK;
 }
 wk_status wk__kernel_bmm(wk__call *c) {
   wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
-  matrices p = {.batch = wk__size(a, 0), .m = wk__size(a, 1), .n = wk__size(b, 2), .k = wk__size(a, 2),
-                .a_batch = wk__stride(a, 0), .a_row = wk__stride(a, 1), .a_column = wk__stride(a, 2),
-                .b_batch = wk__stride(b, 0), .b_row = wk__stride(b, 1), .b_column = wk__stride(b, 2), .alpha = 1};
+  matrices p = {.batch = wk__size(a, 0),
+                .m = wk__size(a, 1),
+                .n = wk__size(b, 2),
+                .k = wk__size(a, 2),
+                .a_batch = wk__stride(a, 0),
+                .a_row = wk__stride(a, 1),
+                .a_column = wk__stride(a, 2),
+                .b_batch = wk__stride(b, 0),
+                .b_row = wk__stride(b, 1),
+                .b_column = wk__stride(b, 2),
+                .alpha = 1};
   return multiply(&p, a, b, c->outputs[0]);
 }
 wk_status wk__vjp_bmm(wk__vjp *v) {
@@ -146,8 +182,10 @@ wk_status wk__meta_addmm(wk__call *c) {
   int ndim;
   WK_TRY(wk__broadcast(product, 2, self->sizes, self->ndim, sizes, &ndim));
   if (ndim != 2 || !wk_int_eq(sizes[0], product[0]) || !wk_int_eq(sizes[1], product[1]))
-    return wk_fail(WK_RUNTIME_ERROR, "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension 1",
-                   (long long)product[1].bits, (long long)self->sizes[self->ndim - 1].bits);
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension 1",
+        (long long)product[1].bits, (long long)self->sizes[self->ndim - 1].bits);
   WK_TRY(same_dtype(self, a));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, product);
   return WK_OK;
@@ -161,7 +199,9 @@ wk_status wk__kernel_addmm(wk__call *c) {
   if (p.beta != 0) WK_TRY(wk__copy_into(c->outputs[0], c->args[0].tensor));
   return multiply(&p, c->args[1].tensor, c->args[2].tensor, c->outputs[0]);
 }
-static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) { return number(factor) == 1 ? t : wk_mul_Scalar(t, *factor); }
+static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) {
+  return number(factor) == 1 ? t : wk_mul_Scalar(t, *factor);
+}
 wk_status wk__vjp_addmm(wk__vjp *v) {
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_sum_to_size(scaled(G, &v->args[3]), ARG(0)->sizes, ARG(0)->ndim)));
   if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, scaled(wk_mm(G, wk_t(ARG(2))), &v->args[4])));
@@ -181,7 +221,8 @@ static bool folds(const wk_tensor *t, int64_t *row_stride) { /* leading dims as 
 }
 
 static wk_status check_linear(const wk_tensor *x, const wk_tensor *w, const wk_tensor *bias) {
-  if (w->ndim != 2 || x->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "linear(): argument 'weight' must be 2-D and 'input' at least 1-D");
+  if (w->ndim != 2 || x->ndim == 0)
+    return wk_fail(WK_RUNTIME_ERROR, "linear(): argument 'weight' must be 2-D and 'input' at least 1-D");
   wk_int in = x->sizes[x->ndim - 1];
   if (!wk_int_eq(in, w->sizes[1])) {
     long long rows = in.bits ? (long long)(x->numel.bits / in.bits) : 0;
@@ -189,8 +230,10 @@ static wk_status check_linear(const wk_tensor *x, const wk_tensor *w, const wk_t
                    (long long)in.bits, (long long)w->sizes[1].bits, (long long)w->sizes[0].bits);
   }
   if (bias && (bias->ndim != 1 || !wk_int_eq(bias->sizes[0], w->sizes[0])) && bias->ndim != 0)
-    return wk_fail(WK_RUNTIME_ERROR, "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension 1",
-                   (long long)w->sizes[0].bits, (long long)bias->sizes[0].bits);
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension 1",
+        (long long)w->sizes[0].bits, (long long)bias->sizes[0].bits);
   if (x->dtype != w->dtype || (bias && bias->dtype != x->dtype)) return same_dtype(x, x->dtype != w->dtype ? w : bias);
   return WK_OK;
 }
@@ -205,10 +248,17 @@ static void linear_spec(wk__spec *spec, const wk_tensor *x, const wk_tensor *w) 
 static wk_status linear_into(wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
   int64_t in = wk__size(w, 1), row_stride;
   folds(x, &row_stride);
-  matrices p = {.batch = 1, .m = in ? wk__numel(x) / in : wk__numel(out) / wk__max(wk__size(w, 0), 1), .n = wk__size(w, 0), .k = in,
-                .a_row = row_stride, .a_column = wk__stride(x, x->ndim - 1), .b_row = wk__stride(w, 1), .b_column = wk__stride(w, 0),
+  matrices p = {.batch = 1,
+                .m = in ? wk__numel(x) / in : wk__numel(out) / wk__max(wk__size(w, 0), 1),
+                .n = wk__size(w, 0),
+                .k = in,
+                .a_row = row_stride,
+                .a_column = wk__stride(x, x->ndim - 1),
+                .b_row = wk__stride(w, 1),
+                .b_column = wk__stride(w, 0),
                 .alpha = 1};
-  bool in_epilogue = bias && bias->ndim == 1 && wk__is_contiguous(bias) && (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64);
+  bool in_epilogue =
+      bias && bias->ndim == 1 && wk__is_contiguous(bias) && (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64);
   if (in_epilogue) p.row = wk__data(bias);
   p.beta = bias && !in_epilogue;
   if (p.beta != 0) WK_TRY(wk__copy_into(out, bias));
@@ -268,8 +318,11 @@ static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
 
 static wk_status check_vectors(const wk_tensor *a, const wk_tensor *b) {
   if (wk_int_eq(a->sizes[0], b->sizes[0])) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR, "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, but got %lld and %lld elements respectively",
-                 (long long)a->sizes[0].bits, (long long)b->sizes[0].bits, (long long)a->sizes[0].bits, (long long)b->sizes[0].bits);
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, "
+                 "but got %lld and %lld elements respectively",
+                 (long long)a->sizes[0].bits, (long long)b->sizes[0].bits, (long long)a->sizes[0].bits,
+                 (long long)b->sizes[0].bits);
 }
 
 wk_status wk__compose_dot(wk__call *c) {
@@ -284,10 +337,12 @@ wk_status wk__compose_dot(wk__call *c) {
 
 wk_status wk__compose_mv(wk__call *c) {
   wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
-  if (a->ndim != 2 || b->ndim != 1) return wk_fail(WK_RUNTIME_ERROR, "vector + matrix @ vector expected, got 1, %d, %d", a->ndim, b->ndim);
+  if (a->ndim != 2 || b->ndim != 1)
+    return wk_fail(WK_RUNTIME_ERROR, "vector + matrix @ vector expected, got 1, %d, %d", a->ndim, b->ndim);
   if (!wk_int_eq(a->sizes[1], b->sizes[0]))
-    return wk_fail(WK_RUNTIME_ERROR, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (long long)a->sizes[0].bits,
-                   (long long)a->sizes[0].bits, (long long)a->sizes[1].bits, (long long)b->sizes[0].bits);
+    return wk_fail(WK_RUNTIME_ERROR, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
+                   (long long)a->sizes[0].bits, (long long)a->sizes[0].bits, (long long)a->sizes[1].bits,
+                   (long long)b->sizes[0].bits);
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_int shape[] = {a->sizes[0]};
@@ -346,7 +401,8 @@ static wk_tensor *many_dims(wk_tensor *a, wk_tensor *b) {
 wk_status wk__compose_matmul(wk__call *c) {
   wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
   if (a->ndim == 0 || b->ndim == 0)
-    return wk_fail(WK_RUNTIME_ERROR, "both arguments to matmul need to be at least 1D, but they are %dD and %dD", a->ndim, b->ndim);
+    return wk_fail(WK_RUNTIME_ERROR, "both arguments to matmul need to be at least 1D, but they are %dD and %dD",
+                   a->ndim, b->ndim);
   wk_scope scope;
   wk_scope_begin(&scope);
   if (a->ndim == 1 && b->ndim == 1) return finish(c, &scope, wk_dot(a, b));

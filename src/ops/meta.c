@@ -73,7 +73,9 @@ static wk_status join_devices(const inputs *in, wk_device *out_device) {
     wk__device_print(&text, *out_device);
     wk__string_append(&text, " and ");
     wk__device_print(&text, t->device);
-    wk_status status = wk_fail(WK_RUNTIME_ERROR, "Expected all tensors to be on the same device, but found at least two devices, %s!", text.text ? text.text : "?");
+    wk_status status =
+        wk_fail(WK_RUNTIME_ERROR, "Expected all tensors to be on the same device, but found at least two devices, %s!",
+                text.text ? text.text : "?");
     wk__string_release(&text);
     return status;
   }
@@ -84,7 +86,8 @@ static wk_status join_devices(const inputs *in, wk_device *out_device) {
 static wk_int stride_along(const wk_tensor *t, const wk__spec *spec, int d) {
   int own = d - (spec->ndim - t->ndim);
   if (own < 0) return wk_int_of(0);
-  bool broadcast = wk_int_is_known(t->sizes[own]) && t->sizes[own].bits == 1 && !wk_int_same(spec->sizes[d], t->sizes[own]);
+  bool broadcast =
+      wk_int_is_known(t->sizes[own]) && t->sizes[own].bits == 1 && !wk_int_same(spec->sizes[d], t->sizes[own]);
   return broadcast ? wk_int_of(0) : t->strides[own];
 }
 
@@ -161,8 +164,8 @@ static bool all_alike(const inputs *in) {
   if (!wk__is_contiguous(first)) return false;
   for (int i = 1; i < in->count; i++) {
     const wk_tensor *t = in->t[i];
-    if (t->dtype != first->dtype || t->ndim != first->ndim || !wk__is_contiguous(t) || !wk__device_equal(t->device, first->device) ||
-        memcmp(t->sizes, first->sizes, t->ndim * sizeof *t->sizes) != 0)
+    if (t->dtype != first->dtype || t->ndim != first->ndim || !wk__is_contiguous(t) ||
+        !wk__device_equal(t->device, first->device) || memcmp(t->sizes, first->sizes, t->ndim * sizeof *t->sizes) != 0)
       return false;
   }
   return true;
@@ -214,14 +217,18 @@ wk_status wk__meta_no_bool(wk__call *c) {
   wk_dtype common;
   WK_TRY(wk__pointwise_spec(c, &common));
   if (common != WK_BOOL) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR, "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or `logical_xor()` operator instead.");
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+                 "`logical_xor()` operator instead.");
 }
 
 wk_status wk__meta_negative(wk__call *c) {
   wk_dtype common;
   WK_TRY(wk__pointwise_spec(c, &common));
   if (common != WK_BOOL) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR, "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator instead.");
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert a mask, "
+                 "use the `~` or `logical_not()` operator instead.");
 }
 
 wk_status wk__meta_integral(wk__call *c) {

@@ -1,5 +1,5 @@
-/* Parts of neural networks: layer norm, embedding, losses. Each is one loop nest forward; backward passes are operators of
- * their own, so that they are one nest too and can be differentiated again. Tests: tests/ops/. */
+/* Parts of neural networks: layer norm, embedding, losses. Each is one loop nest forward; backward passes are operators
+ * of their own, so that they are one nest too and can be differentiated again. Tests: tests/ops/. */
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -36,7 +36,9 @@ static wk_status bad_norm_shape(const wk_tensor *t, const wk_value *shape) {
 static wk_status check_norm_shape(const wk_tensor *t, const wk_value *shape) {
   int skip = t->ndim - (int)shape->count;
   if (shape->count == 0)
-    return wk_fail(WK_RUNTIME_ERROR, "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got normalized_shape = []");
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but "
+                   "got normalized_shape = []");
   for (uint32_t d = 0; d < shape->count; d++)
     if (skip < 0 || !wk_int_eq(t->sizes[skip + (int)d], shape->integers[d])) return bad_norm_shape(t, shape);
   return WK_OK;
@@ -50,7 +52,9 @@ static wk_status check_norm_parameter(const wk_tensor *p, const wk_value *shape,
   wk__print_sizes(&text, p->sizes, p->ndim);
   wk__string_append(&text, " and normalized_shape = ");
   wk__print_sizes(&text, shape->integers, (int)shape->count);
-  wk_status status = wk_fail(WK_RUNTIME_ERROR, "Expected %s to be of same shape as normalized_shape, but got %s of shape %s", name, name, text.text ? text.text : "?");
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "Expected %s to be of same shape as normalized_shape, but got %s of shape %s", name,
+              name, text.text ? text.text : "?");
   wk__string_release(&text);
   return status;
 }
@@ -79,9 +83,12 @@ void wk__lower_layer_norm(wk__lower *l) {
   wk__var rstd = wk__k_rsqrt(l->h, wk__k_add(l->h, variance, eps));
   wk__var y = wk__k_mul(l->h, centred, rstd), weight = wk__has(l, 2) ? wk__row_in_trailing(l, 2) : 0;
   wk__var bias = wk__has(l, 3) ? wk__row_in_trailing(l, 3) : 0;
-  if (weight && bias) y = wk__k_fma(l->h, y, weight, bias);
-  else if (weight) y = wk__k_mul(l->h, y, weight);
-  else if (bias) y = wk__k_add(l->h, y, bias);
+  if (weight && bias)
+    y = wk__k_fma(l->h, y, weight, bias);
+  else if (weight)
+    y = wk__k_mul(l->h, y, weight);
+  else if (bias)
+    y = wk__k_add(l->h, y, bias);
   wk__row_out(l, 0, y);
   wk__row_out_reduced(l, 1, mean, true);
   wk__row_out_reduced(l, 2, rstd, true);
@@ -110,7 +117,8 @@ wk_status wk__meta_layer_norm_backward_input(wk__call *c) {
   return WK_OK;
 }
 static wk__var normalised(wk__lower *l) {
-  return wk__k_mul(l->h, wk__k_sub(l->h, wk__row_in(l, 1), wk__row_in_reduced(l, 2, true)), wk__row_in_reduced(l, 3, true));
+  return wk__k_mul(l->h, wk__k_sub(l->h, wk__row_in(l, 1), wk__row_in_reduced(l, 2, true)),
+                   wk__row_in_reduced(l, 3, true));
 }
 void wk__lower_layer_norm_backward_input(wk__lower *l) {
   wk__rows_of(l, 1, last_dims(wk__arg_rank(l, 1), (int)wk__arg_int(l->call, 5)));
@@ -122,8 +130,8 @@ void wk__lower_layer_norm_backward_input(wk__lower *l) {
   wk__row_out(l, 0, wk__k_mul(l->h, inner, wk__row_in_reduced(l, 3, true)));
 }
 
-/* Second derivatives go through the formula written with operators, from the input alone: mean and rstd are functions of
- * it, so their own gradients are zero here and their dependence is in x's. */
+/* Second derivatives go through the formula written with operators, from the input alone: mean and rstd are functions
+ * of it, so their own gradients are zero here and their dependence is in x's. */
 static wk_tensor *mean_last(wk_tensor *t, int dims) {
   wk_int list[WK_MAX_DIMS];
   for (int d = 0; d < dims; d++) list[d] = wk_int_of(t ? t->ndim - dims + d : 0);
@@ -140,7 +148,8 @@ static wk_tensor *second_by_input(wk_tensor *z, wk_tensor *h, wk_tensor *xhat, w
   wk_tensor *by_xhat = wk_neg(wk_mul(rstd, plus(wk_mul(z, m2), wk_mul(h, z2))));
   wk_tensor *inner = minus(minus(h, mean_last(h, dims)), wk_mul(xhat, m2));
   wk_tensor *by_rstd = mean_last(wk_mul(z, inner), dims); /* of the row's sum, divided by n */
-  wk_tensor *through = minus(minus(by_xhat, mean_last(by_xhat, dims)), wk_mul(xhat, mean_last(wk_mul(by_xhat, xhat), dims)));
+  wk_tensor *through =
+      minus(minus(by_xhat, mean_last(by_xhat, dims)), wk_mul(xhat, mean_last(wk_mul(by_xhat, xhat), dims)));
   return minus(wk_mul(rstd, through), wk_mul(wk_mul(wk_mul(rstd, rstd), xhat), by_rstd));
 }
 wk_status wk__vjp_layer_norm_backward_input(wk__vjp *v) {
@@ -150,8 +159,10 @@ wk_status wk__vjp_layer_norm_backward_input(wk__vjp *v) {
   wk_tensor *by_h = wk__layer_norm_backward_input(G, x, mean, rstd, NULL, dims);
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, w ? wk_mul(by_h, w) : by_h));
   if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, second_by_input(G, h, xhat, rstd, dims)));
-  if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, wk_new_zeros(G, mean ? mean->sizes : NULL, mean ? mean->ndim : 0, WK_DTYPE_NONE, NONE)));
-  if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, wk_new_zeros(G, rstd ? rstd->sizes : NULL, rstd ? rstd->ndim : 0, WK_DTYPE_NONE, NONE)));
+  if (wk__needs(v, 2))
+    WK_TRY(wk__vjp_set(v, 2, wk_new_zeros(G, mean ? mean->sizes : NULL, mean ? mean->ndim : 0, WK_DTYPE_NONE, NONE)));
+  if (wk__needs(v, 3))
+    WK_TRY(wk__vjp_set(v, 3, wk_new_zeros(G, rstd ? rstd->sizes : NULL, rstd ? rstd->ndim : 0, WK_DTYPE_NONE, NONE)));
   if (w && wk__needs(v, 4)) WK_TRY(wk__vjp_set(v, 4, wk_sum_to_size(wk_mul(by_h, g), w->sizes, w->ndim)));
   return WK_OK;
 }
@@ -180,7 +191,8 @@ wk_status wk__vjp_layer_norm_backward_weight(wk__vjp *v) {
   int dims = (int)v->args[4].integer.bits;
   wk_tensor *x = ARG(1), *mean = ARG(2), *rstd = ARG(3);
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_mul(G, wk_mul(minus(x, mean), rstd))));
-  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk__layer_norm_backward_input(wk_mul(G, ARG(0)), x, mean, rstd, NULL, dims)));
+  if (wk__needs(v, 1))
+    WK_TRY(wk__vjp_set(v, 1, wk__layer_norm_backward_input(wk_mul(G, ARG(0)), x, mean, rstd, NULL, dims)));
   if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, wk_new_zeros(G, mean->sizes, mean->ndim, WK_DTYPE_NONE, NONE)));
   if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, wk_new_zeros(G, rstd->sizes, rstd->ndim, WK_DTYPE_NONE, NONE)));
   return WK_OK;
@@ -201,7 +213,10 @@ wk_status wk__meta_embedding(wk__call *c) {
   const wk_tensor *w = c->args[0].tensor, *i = c->args[1].tensor;
   if (w->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "'weight' must be 2-D");
   if (i->dtype != WK_INT64 && i->dtype != WK_INT32)
-    return wk_fail(WK_RUNTIME_ERROR, "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; but got CPU%sType instead (while checking arguments for embedding)", wk__dtype_legacy((wk_dtype)i->dtype));
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
+                   "but got CPU%sType instead (while checking arguments for embedding)",
+                   wk__dtype_legacy((wk_dtype)i->dtype));
   if (i->ndim + 1 > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
   wk_int sizes[WK_MAX_DIMS];
   memcpy(sizes, i->sizes, i->ndim * sizeof *sizes);
@@ -228,7 +243,8 @@ void wk__lower_embedding(wk__lower *l) {
 }
 wk_status wk__vjp_embedding(wk__vjp *v) {
   if (v->args[4].boolean) return wk_fail(WK_NOT_IMPLEMENTED, "embedding: sparse gradients are not there yet");
-  return wk__vjp_set(v, 0, wk_embedding_dense_backward(G, ARG(1), ARG(0)->sizes[0], v->args[2].integer, v->args[3].boolean));
+  return wk__vjp_set(v, 0,
+                     wk_embedding_dense_backward(G, ARG(1), ARG(0)->sizes[0], v->args[2].integer, v->args[3].boolean));
 }
 
 wk_status wk__meta_embedding_backward(wk__call *c) {
@@ -264,7 +280,9 @@ wk_status wk__kernel_embedding_backward(wk__call *c) {
 wk_status wk__vjp_embedding_backward(wk__vjp *v) {
   wk_tensor *indices = ARG(1), *rows = wk_embedding(G, indices, wk_int_of(-1), false, false);
   bool has_padding = v->args[3].integer.bits >= 0;
-  if (has_padding) rows = wk_masked_fill_Scalar(rows, wk_unsqueeze(wk_eq_Scalar(indices, wk__v_size(v->args[3].integer)), -1), wk__v_int(0));
+  if (has_padding)
+    rows = wk_masked_fill_Scalar(rows, wk_unsqueeze(wk_eq_Scalar(indices, wk__v_size(v->args[3].integer)), -1),
+                                 wk__v_int(0));
   return wk__vjp_set(v, 0, rows);
 }
 
@@ -298,9 +316,12 @@ static wk_status check_nll(const wk_tensor *x, const wk_tensor *target, const wk
     return status;
   }
   if (target->dtype != WK_INT64)
-    return wk_fail(WK_RUNTIME_ERROR, "expected scalar type Long but found %s", wk__dtype_legacy((wk_dtype)target->dtype));
+    return wk_fail(WK_RUNTIME_ERROR, "expected scalar type Long but found %s",
+                   wk__dtype_legacy((wk_dtype)target->dtype));
   if (weight && (weight->ndim != 1 || !wk_int_eq(weight->numel, x->sizes[x->ndim - 1])))
-    return wk_fail(WK_RUNTIME_ERROR, "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of shape: [%lld]",
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of "
+                   "shape: [%lld]",
                    (long long)x->sizes[x->ndim - 1].bits, (long long)weight->numel.bits);
   return WK_OK;
 }
@@ -326,7 +347,9 @@ static int64_t target_of(const nll *p, int64_t row) {
 }
 static double weight_of(const nll *p, int64_t class) {
   if (!p->weight) return 1;
-  return wk__scalar_double(wk__element_get(wk__data(p->weight) + class * wk__stride(p->weight, 0) * (int64_t)wk__itemsize(p->weight), (wk_dtype)p->weight->dtype));
+  return wk__scalar_double(
+      wk__element_get(wk__data(p->weight) + class * wk__stride(p->weight, 0) * (int64_t)wk__itemsize(p->weight),
+                      (wk_dtype)p->weight->dtype));
 }
 static wk_status check_class(const nll *p, int64_t class) {
   if (class >= 0 && class < p->classes) return WK_OK;
@@ -356,13 +379,17 @@ wk_status wk__kernel_nll_loss(wk__call *c) {
     sum += loss;
     if (each) wk__element_set(wk__data(out) + r * item, dtype, (wk__scalar){WK__FLOAT_KIND, .d = loss});
   }
-  if (!each) wk__element_set(wk__data(out), dtype, (wk__scalar){WK__FLOAT_KIND, .d = reduction == REDUCE_MEAN ? sum / total : sum});
+  if (!each)
+    wk__element_set(wk__data(out), dtype,
+                    (wk__scalar){WK__FLOAT_KIND, .d = reduction == REDUCE_MEAN ? sum / total : sum});
   wk__element_set(wk__data(total_out), dtype, (wk__scalar){WK__FLOAT_KIND, .d = each ? 0 : total});
   return WK_OK;
 }
 wk_status wk__vjp_nll_loss(wk__vjp *v) {
   if (!G) return WK_OK;
-  return wk__vjp_set(v, 0, wk_nll_loss_backward(G, ARG(0), ARG(1), ARG(2), v->args[3].integer.bits, v->args[4].integer, v->results[1]));
+  return wk__vjp_set(
+      v, 0,
+      wk_nll_loss_backward(G, ARG(0), ARG(1), ARG(2), v->args[3].integer.bits, v->args[4].integer, v->results[1]));
 }
 
 wk_status wk__meta_nll_loss_backward(wk__call *c) {
@@ -403,16 +430,20 @@ static wk_tensor *classes_last(wk_tensor *x) {
   return x->ndim <= 2 ? x : wk_reshape(wk_movedim_int(x, 1, -1), shape, 2);
 }
 
-static wk_tensor *nll_of_rows(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction, wk_int ignore) {
+static wk_tensor *nll_of_rows(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction,
+                              wk_int ignore) {
   wk_tensor *results[2];
   if (weight && weight->keys & WK__KEY_AUTOGRAD && wk__mode.grad_enabled) {
-    wk_fail(WK_RUNTIME_ERROR, "The function 'nll_loss_forward' is not differentiable with respect to argument 'weight'. This input cannot have requires_grad True.");
+    wk_fail(WK_RUNTIME_ERROR,
+            "The function 'nll_loss_forward' is not differentiable with respect to argument 'weight'. This input "
+            "cannot have requires_grad True.");
     return NULL;
   }
   return wk_nll_loss_forward(log_p, target, weight, reduction, ignore, results) == WK_OK ? results[0] : NULL;
 }
 
-static wk_tensor *nll_any_rank(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction, wk_int ignore) {
+static wk_tensor *nll_any_rank(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction,
+                               wk_int ignore) {
   if (log_p->ndim <= 2) return nll_of_rows(log_p, target, weight, reduction, ignore);
   wk_int flat = target->numel;
   wk_tensor *loss = nll_of_rows(classes_last(log_p), wk_reshape(target, &flat, 1), weight, reduction, ignore);
@@ -421,14 +452,18 @@ static wk_tensor *nll_any_rank(wk_tensor *log_p, wk_tensor *target, wk_tensor *w
 wk_status wk__compose_nll_loss(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, nll_any_rank(c->args[0].tensor, c->args[1].tensor, wk__arg_tensor(c, 2), wk__arg_int(c, 3), c->args[4].integer));
+  return finish(
+      c, &scope,
+      nll_any_rank(c->args[0].tensor, c->args[1].tensor, wk__arg_tensor(c, 2), wk__arg_int(c, 3), c->args[4].integer));
 }
 
 /* Targets that are probabilities: -sum(w target log_p), the mean over rows. */
-static wk_tensor *soft_cross_entropy(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction, double smoothing, int class_dim) {
+static wk_tensor *soft_cross_entropy(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction,
+                                     double smoothing, int class_dim) {
   wk_int dim = wk_int_of(class_dim), classes = log_p->sizes[class_dim];
   if (smoothing > 0)
-    target = wk_add_Scalar(wk_mul_Scalar(target, wk__v_double(1 - smoothing)), wk__v_double(smoothing / (double)wk_int_guard_value(classes)), wk__v_int(1));
+    target = wk_add_Scalar(wk_mul_Scalar(target, wk__v_double(1 - smoothing)),
+                           wk__v_double(smoothing / (double)wk_int_guard_value(classes)), wk__v_int(1));
   wk_tensor *terms = wk_mul(log_p, target);
   if (weight) {
     wk_int shape[WK_MAX_DIMS];
@@ -442,7 +477,8 @@ static wk_tensor *soft_cross_entropy(wk_tensor *log_p, wk_tensor *target, wk_ten
 }
 
 /* (1 - s) nll + s / C * (-sum over classes of w log_p), over targets that are not ignored. */
-static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction, wk_int ignore, double smoothing, int class_dim) {
+static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction, wk_int ignore,
+                           double smoothing, int class_dim) {
   wk_int dim = wk_int_of(class_dim);
   int64_t classes = wk_int_guard_value(log_p->sizes[class_dim]);
   wk_tensor *nll = nll_any_rank(log_p, target, weight, reduction, ignore);
@@ -456,7 +492,8 @@ static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weigh
   wk_tensor *ignored = wk_eq_Scalar(target, wk__v_size(ignore));
   smooth = wk_masked_fill_Scalar(smooth, ignored, wk__v_int(0));
   if (reduction == REDUCE_MEAN) {
-    wk_tensor *kept = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(wk_logical_not(ignored)), wk__v_dtype((wk_dtype)log_p->dtype), NONE});
+    wk_tensor *kept = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(wk_logical_not(ignored)),
+                                                                    wk__v_dtype((wk_dtype)log_p->dtype), NONE});
     if (weight) {
       wk_int flat = target->numel;
       wk_tensor *safe = wk_reshape(wk_masked_fill_Scalar(target, ignored, wk__v_int(0)), &flat, 1);
@@ -466,7 +503,8 @@ static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weigh
   } else if (reduction == REDUCE_SUM) {
     smooth = wk_sum(smooth, WK_DTYPE_NONE);
   }
-  return wk_add(wk_mul_Scalar(nll, wk__v_double(1 - smoothing)), wk_mul_Scalar(smooth, wk__v_double(smoothing / (double)classes)), wk__v_int(1));
+  return wk_add(wk_mul_Scalar(nll, wk__v_double(1 - smoothing)),
+                wk_mul_Scalar(smooth, wk__v_double(smoothing / (double)classes)), wk__v_int(1));
 }
 
 wk_status wk__compose_cross_entropy(wk__call *c) {
@@ -477,14 +515,17 @@ wk_status wk__compose_cross_entropy(wk__call *c) {
   int class_dim = x->ndim == 1 ? 0 : 1;
   bool soft = wk__same_sizes(x, target);
   if (soft && !wk_dtype_is_floating((wk_dtype)target->dtype))
-    return wk_fail(WK_RUNTIME_ERROR, "Expected floating point type for target with class probabilities, got %s", wk__dtype_legacy((wk_dtype)target->dtype));
-  if (smoothing < 0 || smoothing > 1) return wk_fail(WK_RUNTIME_ERROR, "label_smoothing must be between 0.0 and 1.0. Got: %g", smoothing);
+    return wk_fail(WK_RUNTIME_ERROR, "Expected floating point type for target with class probabilities, got %s",
+                   wk__dtype_legacy((wk_dtype)target->dtype));
+  if (smoothing < 0 || smoothing > 1)
+    return wk_fail(WK_RUNTIME_ERROR, "label_smoothing must be between 0.0 and 1.0. Got: %g", smoothing);
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *log_p = wk_log_softmax_int(x, class_dim, WK_DTYPE_NONE);
-  wk_tensor *loss = !log_p          ? NULL
-                    : soft          ? soft_cross_entropy(log_p, target, weight, reduction, smoothing, class_dim)
-                    : smoothing > 0 ? smoothed(log_p, target, weight, reduction, c->args[4].integer, smoothing, class_dim)
-                                    : nll_any_rank(log_p, target, weight, reduction, c->args[4].integer);
+  wk_tensor *loss = !log_p ? NULL
+                    : soft ? soft_cross_entropy(log_p, target, weight, reduction, smoothing, class_dim)
+                    : smoothing > 0
+                        ? smoothed(log_p, target, weight, reduction, c->args[4].integer, smoothing, class_dim)
+                        : nll_any_rank(log_p, target, weight, reduction, c->args[4].integer);
   return finish(c, &scope, loss);
 }

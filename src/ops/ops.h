@@ -42,7 +42,7 @@ typedef struct wk__parameter {
   bool optional;     /* `?`: None is a value */
   bool keyword_only; /* behind `*` */
   bool has_default;
-  bool written;      /* alias mark with `!` */
+  bool written;        /* alias mark with `!` */
   bool optional_items; /* Tensor?[] */
   uint8_t fixed_count; /* int[2]: a single int stands for that many */
   wk_value default_value;
@@ -53,27 +53,27 @@ typedef struct wk__schema {
   uint8_t parameter_count;
   uint8_t positional_count; /* before `*` */
   uint8_t result_count;
-  bool result_is_list; /* -> Tensor[] */
+  bool result_is_list;                   /* -> Tensor[] */
   uint8_t result_alias[WK__MAX_RESULTS]; /* 1 + the parameter that the result is a view of or is; 0: a new tensor */
 } wk__schema;
 
 /* ---- the call ---- */
 
 enum {
-  WK__TAG_POINTWISE = 1,  /* one nest dim over broadcast shapes; gets in-place and out= forms */
-  WK__TAG_CORE = 2,       /* in PyTorch's core ATen set */
+  WK__TAG_POINTWISE = 1, /* one nest dim over broadcast shapes; gets in-place and out= forms */
+  WK__TAG_CORE = 2,      /* in PyTorch's core ATen set */
   WK__TAG_PRIM = 4,
   WK__TAG_VIEW = 8,
-  WK__TAG_OUT = 16,       /* has an out= form though not pointwise */
-  WK__TAG_INPLACE = 32,   /* has an in-place form though not pointwise */
-  WK__TAG_RANDOM = 64,    /* draws from a generator: never cached, folded or merged */
-  WK__TAG_COMPARISON = 128, /* pointwise with a bool result; in-place form keeps self's dtype */
-  WK__TAG_METHOD_ONLY = 256, /* Tensor method, no function */
-  WK__TAG_FUNCTION_ONLY = 512, /* function, no Tensor method */
-  WK__TAG_INTERNAL = 1024, /* neither: called by rules */
-  WK__TAG_FIRST_ONLY = 8192, /* of several results only the first has a derivative */
+  WK__TAG_OUT = 16,             /* has an out= form though not pointwise */
+  WK__TAG_INPLACE = 32,         /* has an in-place form though not pointwise */
+  WK__TAG_RANDOM = 64,          /* draws from a generator: never cached, folded or merged */
+  WK__TAG_COMPARISON = 128,     /* pointwise with a bool result; in-place form keeps self's dtype */
+  WK__TAG_METHOD_ONLY = 256,    /* Tensor method, no function */
+  WK__TAG_FUNCTION_ONLY = 512,  /* function, no Tensor method */
+  WK__TAG_INTERNAL = 1024,      /* neither: called by rules */
+  WK__TAG_FIRST_ONLY = 8192,    /* of several results only the first has a derivative */
   WK__TAG_FIXED_NUMBERS = 4096, /* numbers are part of the body, not given at launch */
-  WK__TAG_MUTATES = 2048, /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
+  WK__TAG_MUTATES = 2048,       /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
 };
 
 typedef struct wk__call wk__call;
@@ -91,7 +91,7 @@ typedef void wk__lower_fn(struct wk__lower *lower);
 
 struct wk_op {
   /* from the row */
-  const char *name;   /* "add.Tensor" */
+  const char *name; /* "add.Tensor" */
   const char *schema_text;
   uint32_t tags;
   wk__meta_fn *meta;
@@ -103,19 +103,19 @@ struct wk_op {
   /* made at start */
   wk__schema schema;
   uint16_t number;
-  char base_name[56]; /* "add" */
+  char base_name[56];             /* "add" */
   struct wk__plan *_Atomic plans; /* cached nests and their programs, newest first */
 };
 
 /* One call while it is computed; lives on the caller's stack. */
 struct wk__call {
   const wk_op *op;
-  const wk_value *args;              /* borrowed */
-  wk_tensor *const *destinations;    /* borrowed; NULL or one entry a result */
-  wk_value *results;                 /* owned out */
-  uint8_t compute_dtype;             /* the dtype the body computes in before it is stored (a wk_dtype) */
-  wk__spec *specs;                   /* (WK__MAX_RESULTS), filled by the shape rule */
-  wk_tensor **outputs;               /* borrowed, (results): where the kernel writes; made from the specs */
+  const wk_value *args;           /* borrowed */
+  wk_tensor *const *destinations; /* borrowed; NULL or one entry a result */
+  wk_value *results;              /* owned out */
+  uint8_t compute_dtype;          /* the dtype the body computes in before it is stored (a wk_dtype) */
+  wk__spec *specs;                /* (WK__MAX_RESULTS), filled by the shape rule */
+  wk_tensor **outputs;            /* borrowed, (results): where the kernel writes; made from the specs */
 };
 
 static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) {
@@ -157,7 +157,8 @@ wk__layer_fn wk__autograd_layer; /* autograd/record.c */
 WK_MUST_USE wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                      wk_value *results);
 /* Calls `op` and gives its single tensor result, registered with the thread's scope; NULL on failure. The typed
- * functions end here. A NULL tensor where the schema wants one means an inner call failed: gives NULL, keeps the error. */
+ * functions end here. A NULL tensor where the schema wants one means an inner call failed: gives NULL, keeps the error.
+ */
 wk_tensor *wk__call_tensor(const wk_op *op, const wk_value *args);
 /* The same for several results. */
 WK_MUST_USE wk_status wk__call_tensors(const wk_op *op, const wk_value *args, wk_tensor **out_results, int count);
@@ -165,16 +166,16 @@ void wk__scope_add(wk_tensor *steal_tensor);
 
 /* ---- derivatives ---- */
 
-/* A derivative rule in action: from gradients of the results to gradients of the tensor arguments, by calling operators.
- * Runs inside a scope of its own. */
+/* A derivative rule in action: from gradients of the results to gradients of the tensor arguments, by calling
+ * operators. Runs inside a scope of its own. */
 struct wk__vjp {
   const wk_op *op;
-  const wk_value *args;        /* as called; tensors whole where saved, shape only where asked for, else NULL */
-  wk_tensor *const *results;   /* whole where saved, else NULL */
-  wk_tensor *const *grads;     /* one a result (of a list: one an item); NULL where nothing flowed */
+  const wk_value *args;      /* as called; tensors whole where saved, shape only where asked for, else NULL */
+  wk_tensor *const *results; /* whole where saved, else NULL */
+  wk_tensor *const *grads;   /* one a result (of a list: one an item); NULL where nothing flowed */
   int result_count;
-  const bool *wanted;          /* by input: one an argument, then one an item of the tensor list if there is one */
-  wk_tensor **out_grads;       /* by input; set by wk__vjp_set */
+  const bool *wanted;    /* by input: one an argument, then one an item of the tensor list if there is one */
+  wk_tensor **out_grads; /* by input; set by wk__vjp_set */
 };
 static inline bool wk__needs(const wk__vjp *v, int input) { return v->wanted[input]; }
 static inline int wk__list_input(const wk__vjp *v, int item) { return v->op->schema.parameter_count + item; }
@@ -189,19 +190,20 @@ typedef struct wk__lower {
   wk__loop_handler *h;
   wk__nest *nest;
   const wk__call *call;
-  wk_dtype compute;                     /* of the call's compute_dtype */
-  bool pointwise;                       /* geometry-free: every access is [i0] */
-  int8_t buffer_of_arg[WK__MAX_ARGS];   /* -1: not a tensor */
+  wk_dtype compute;                   /* of the call's compute_dtype */
+  bool pointwise;                     /* geometry-free: every access is [i0] */
+  int8_t buffer_of_arg[WK__MAX_ARGS]; /* -1: not a tensor */
   int8_t buffer_of_result[WK__MAX_RESULTS];
-  int8_t param_of_arg[WK__MAX_ARGS];    /* -1: not a number that is given at launch */
-  uint8_t row_rank;                     /* rows: rank of the argument whose dims the nest has */
-  uint32_t row_mask;                    /* rows: its reduction dims */
-  wk_int row_index[WK_MAX_DIMS];        /* rows: the loop variable of each of its dims */
+  int8_t param_of_arg[WK__MAX_ARGS]; /* -1: not a number that is given at launch */
+  uint8_t row_rank;                  /* rows: rank of the argument whose dims the nest has */
+  uint32_t row_mask;                 /* rows: its reduction dims */
+  wk_int row_index[WK_MAX_DIMS];     /* rows: the loop variable of each of its dims */
   struct wk__plan *plan;
   wk__recorder recorder;
 } wk__lower;
 static inline bool wk__has(const wk__lower *l, int arg) { return l->call->args[arg].tag != WK_VALUE_NONE; }
-/* A number that is exactly one: the only thing a body may ask of a number given at launch (it is part of the plan's key). */
+/* A number that is exactly one: the only thing a body may ask of a number given at launch (it is part of the plan's
+ * key). */
 static inline bool wk__is_one(const wk__lower *l, int arg) {
   const wk_value *v = &l->call->args[arg];
   return wk__value_is_number(v) && wk__scalar_double(wk__value_scalar(v)) == 1;
@@ -216,16 +218,16 @@ void wk__out(wk__lower *l, int result, wk__var value);
 
 /* Rows: the dims of argument `arg` become the nest, those in `mask` as reduction dims. */
 void wk__rows_of(wk__lower *l, int arg, uint32_t mask);
-wk__var wk__row_in(wk__lower *l, int arg);                       /* a tensor of the same rank, at the same place */
-void wk__row_out(wk__lower *l, int result, wk__var value);       /* the same */
-wk__var wk__row_in_reduced(wk__lower *l, int arg, bool keep);    /* one a row; keep: reduction dims are there, size 1 */
+wk__var wk__row_in(wk__lower *l, int arg);                    /* a tensor of the same rank, at the same place */
+void wk__row_out(wk__lower *l, int result, wk__var value);    /* the same */
+wk__var wk__row_in_reduced(wk__lower *l, int arg, bool keep); /* one a row; keep: reduction dims are there, size 1 */
 void wk__row_out_reduced(wk__lower *l, int result, wk__var value, bool keep);
-wk__var wk__row_in_trailing(wk__lower *l, int arg);              /* a tensor over the last dims, as weights are */
-wk__var wk__row_count(wk__lower *l);                             /* elements of a row, in the compute dtype */
+wk__var wk__row_in_trailing(wk__lower *l, int arg); /* a tensor over the last dims, as weights are */
+wk__var wk__row_count(wk__lower *l);                /* elements of a row, in the compute dtype */
 
 /* Anything else: dims one by one. Give the nest its dims first. */
 void wk__loop_over(wk__lower *l, int pointwise_dims, int reduction_dims, const wk_int *sizes);
-wk_int wk__size_of_arg(const wk__lower *l, int arg, int dim);    /* as a symbol */
+wk_int wk__size_of_arg(const wk__lower *l, int arg, int dim); /* as a symbol */
 wk_int wk__size_of_result(const wk__lower *l, int result, int dim);
 wk__access wk__access_arg(const wk__lower *l, int arg, const wk_int *index);
 wk__access wk__access_result(const wk__lower *l, int result, const wk_int *index);

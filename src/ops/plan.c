@@ -44,7 +44,9 @@ static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwi
     return;
   }
   switch (v->tag) {
-    case WK_VALUE_TENSOR: put(key, head | v->tensor->dtype | (uint64_t)(pointwise ? 0 : v->tensor->ndim) << 8); break;
+    case WK_VALUE_TENSOR:
+      put(key, head | v->tensor->dtype | (uint64_t)(pointwise ? 0 : v->tensor->ndim) << 8);
+      break;
     case WK_VALUE_INT:
       put(key, (uint64_t)v->integer.bits);
       put(key, head);
@@ -53,9 +55,15 @@ static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwi
       put(key, double_bits(v->number));
       put(key, head);
       break;
-    case WK_VALUE_BOOL: put(key, head | v->boolean); break;
-    case WK_VALUE_DTYPE: put(key, head | v->dtype); break;
-    case WK_VALUE_STRING: put(key, head ^ wk__hash_bytes(v->string, strlen(v->string), 0)); break;
+    case WK_VALUE_BOOL:
+      put(key, head | v->boolean);
+      break;
+    case WK_VALUE_DTYPE:
+      put(key, head | v->dtype);
+      break;
+    case WK_VALUE_STRING:
+      put(key, head ^ wk__hash_bytes(v->string, strlen(v->string), 0));
+      break;
     case WK_VALUE_INTS:
       put(key, head | v->count);
       for (uint32_t i = 0; i < v->count; i++) put(key, (uint64_t)v->integers[i].bits);
@@ -64,7 +72,8 @@ static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwi
       put(key, head | v->count);
       for (uint32_t i = 0; i < v->count; i++) put(key, double_bits(v->numbers[i]));
       break;
-    default: put(key, head);
+    default:
+      put(key, head);
   }
 }
 
@@ -150,7 +159,8 @@ static wk_status map_arguments(wk__lower *l) {
     l->param_of_arg[i] = (int8_t)(param ? params++ : -1);
   }
   for (int r = 0; r < c->op->schema.result_count; r++) l->buffer_of_result[r] = (int8_t)buffers++;
-  if (buffers > WK__NEST_MAX_BUFFERS) return wk_fail(WK_INTERNAL_ERROR, "operator %s has too many tensors", c->op->name);
+  if (buffers > WK__NEST_MAX_BUFFERS)
+    return wk_fail(WK_INTERNAL_ERROR, "operator %s has too many tensors", c->op->name);
   return WK_OK;
 }
 
@@ -162,7 +172,9 @@ static void log_nest(const wk_op *op, const wk__nest *nest) {
 }
 
 static wk_status lower_into(wk__plan *plan, const wk__call *c) {
-  wk__lower l = {.call = c, .plan = plan, .pointwise = c->op->tags & WK__TAG_POINTWISE,
+  wk__lower l = {.call = c,
+                 .plan = plan,
+                 .pointwise = c->op->tags & WK__TAG_POINTWISE,
                  .compute = (wk_dtype)wk__dtypes[c->compute_dtype].compute};
   if ((wk_dtype)l.compute == WK_DTYPE_NONE)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name,
@@ -300,8 +312,7 @@ wk_status wk__run_lowered(wk__call *c, wk_tensor *const *outputs) {
     if (!own) return wk_error_category();
     if (!key.too_long) publish(c->op, own);
   }
-  wk_status status =
-      c->op->tags & WK__TAG_POINTWISE ? launch_pointwise(plan, c, outputs) : launch(plan, c, outputs);
+  wk_status status = c->op->tags & WK__TAG_POINTWISE ? launch_pointwise(plan, c, outputs) : launch(plan, c, outputs);
   if (own && key.too_long) release_plan(own);
   return status;
 }

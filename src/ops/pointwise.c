@@ -10,8 +10,8 @@
 #define G (v->grads[0])
 #define ARG(i) (v->args[i].tensor)
 #define RESULT (v->results[0])
-#define GIVE(i, gradient)                                   \
-  do {                                                      \
+#define GIVE(i, gradient)                                     \
+  do {                                                        \
     if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, gradient)); \
   } while (0)
 #define NUMBER(x) wk__v_double(x)
@@ -60,7 +60,8 @@ LOWER_ROUNDING(trunc)
 void wk__lower_bitwise_not(wk__lower *l) { wk__out(l, 0, wk__k_bit_not(l->h, wk__in(l, 0))); }
 
 static wk__var is_infinite(wk__lower *l, wk__var x) {
-  return wk_dtype_is_floating(l->compute) ? wk__k_eq(l->h, wk__k_abs(l->h, x), constant(l, INFINITY)) : wk__k_isnan(l->h, x);
+  return wk_dtype_is_floating(l->compute) ? wk__k_eq(l->h, wk__k_abs(l->h, x), constant(l, INFINITY))
+                                          : wk__k_isnan(l->h, x);
 }
 void wk__lower_isinf(wk__lower *l) { wk__out(l, 0, is_infinite(l, wk__in(l, 0))); }
 void wk__lower_isfinite(wk__lower *l) {
@@ -209,9 +210,11 @@ static wk_tensor *gelu_curvature_erf(wk_tensor *x) {
 static wk_tensor *gelu_curvature_tanh(wk_tensor *x) {
   wk_value one = wk__v_int(1);
   wk_tensor *square = wk_mul(x, x);
-  wk_tensor *u = wk_mul(wk_mul_Scalar(x, NUMBER(GELU_BETA)), wk_add_Scalar(wk_mul_Scalar(square, NUMBER(GELU_KAPPA)), one, one));
+  wk_tensor *u =
+      wk_mul(wk_mul_Scalar(x, NUMBER(GELU_BETA)), wk_add_Scalar(wk_mul_Scalar(square, NUMBER(GELU_KAPPA)), one, one));
   wk_tensor *t = wk_tanh(u);
-  wk_tensor *u1 = wk_mul_Scalar(wk_add_Scalar(wk_mul_Scalar(square, NUMBER(3 * GELU_KAPPA)), one, one), NUMBER(GELU_BETA));
+  wk_tensor *u1 =
+      wk_mul_Scalar(wk_add_Scalar(wk_mul_Scalar(square, NUMBER(3 * GELU_KAPPA)), one, one), NUMBER(GELU_BETA));
   wk_tensor *half_xu2 = wk_mul_Scalar(square, NUMBER(3 * GELU_BETA * GELU_KAPPA));
   wk_tensor *last = wk_mul(wk_mul(x, t), wk_mul(u1, u1));
   wk_tensor *sum = wk_sub(wk_add(u1, half_xu2, one), last, one);
@@ -318,11 +321,15 @@ wk_status wk__vjp_div(wk__vjp *v) {
 }
 
 static wk_status rounding(const wk_value *mode, char *out_kind) {
-  if (mode->tag == WK_VALUE_NONE) *out_kind = 0;
-  else if (strcmp(mode->string, "floor") == 0) *out_kind = 'f';
-  else if (strcmp(mode->string, "trunc") == 0) *out_kind = 't';
+  if (mode->tag == WK_VALUE_NONE)
+    *out_kind = 0;
+  else if (strcmp(mode->string, "floor") == 0)
+    *out_kind = 'f';
+  else if (strcmp(mode->string, "trunc") == 0)
+    *out_kind = 't';
   else
-    return wk_fail(WK_RUNTIME_ERROR, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'", mode->string);
+    return wk_fail(WK_RUNTIME_ERROR, "div expected rounding_mode to be one of None, 'trunc', or 'floor' but found '%s'",
+                   mode->string);
   return WK_OK;
 }
 wk_status wk__meta_div_mode(wk__call *c) {
@@ -334,7 +341,10 @@ void wk__lower_div_mode(wk__lower *l) {
   char kind = 0;
   wk__var a = wk__in(l, 0), b = wk__in(l, 1);
   if (rounding(&l->call->args[2], &kind)) return;
-  wk__out(l, 0, kind == 'f' ? wk__k_floor_div(l->h, a, b) : kind == 't' ? wk__k_trunc_div(l->h, a, b) : wk__k_div(l->h, a, b));
+  wk__out(l, 0,
+          kind == 'f'   ? wk__k_floor_div(l->h, a, b)
+          : kind == 't' ? wk__k_trunc_div(l->h, a, b)
+                        : wk__k_div(l->h, a, b));
 }
 wk_status wk__vjp_div_mode(wk__vjp *v) {
   if (v->args[2].tag == WK_VALUE_NONE) return wk__vjp_div(v);

@@ -47,7 +47,8 @@ wk_status wk__meta_mean(wk__call *c) {
   if (!wk_dtype_is_floating(dtype))
     return is_var ? wk_fail(WK_RUNTIME_ERROR, "std and var only support floating point and complex dtypes")
                   : wk_fail(WK_RUNTIME_ERROR,
-                            "mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: %s",
+                            "mean(): could not infer output dtype. Input dtype must be either a floating point or "
+                            "complex dtype. Got: %s",
                             wk__dtype_legacy(dtype));
   return reduced(c, 1, true, wk__arg_bool(c, is_var ? 3 : 2), dtype);
 }
@@ -76,7 +77,8 @@ wk_status wk__meta_arg(wk__call *c) {
   uint32_t mask;
   const wk_tensor *t = c->args[0].tensor;
   if (wk__arg_is_none(c, 1) && wk_int_eq(t->numel, wk_int_of(0)))
-    return wk_fail(WK_INDEX_ERROR, "%s(): Expected reduction dim to be specified for input.numel() == 0.", c->op->base_name);
+    return wk_fail(WK_INDEX_ERROR, "%s(): Expected reduction dim to be specified for input.numel() == 0.",
+                   c->op->base_name);
   WK_TRY(wk__dims_mask(&c->args[1], t->ndim, true, &mask));
   WK_TRY(refuse_empty(c, mask));
   wk__spec_reduced(&c->specs[0], t, mask, wk__arg_bool(c, 2), WK_INT64);
@@ -179,7 +181,8 @@ void wk__lower_var(wk__lower *l) {
   wk__rows_of(l, 0, mask_of(l, 1, true));
   wk__var x = wk__row_in(l, 0), n = wk__row_count(l), zero = wk__k_constant(l->h, 0, l->compute);
   wk__var d = wk__k_sub(l->h, x, wk__k_div(l->h, wk__k_reduce_sum(l->h, x), n));
-  wk__var correction = wk__has(l, 2) ? wk__k_param(l->h, l->param_of_arg[2], l->compute) : wk__k_constant(l->h, 1, l->compute);
+  wk__var correction =
+      wk__has(l, 2) ? wk__k_param(l->h, l->param_of_arg[2], l->compute) : wk__k_constant(l->h, 1, l->compute);
   wk__var freedom = wk__k_max(l->h, wk__k_sub(l->h, n, correction), zero);
   wk__row_out_reduced(l, 0, wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, d, d)), freedom), keeps(l, 3));
 }
@@ -277,7 +280,8 @@ wk_status wk__vjp_prod_all(wk__vjp *v) {
 wk_status wk__vjp_extremum(wk__vjp *v) {
   bool keep = v->args[2].boolean;
   wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[1], keep, true);
-  wk_tensor *hit = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(wk_eq(ARG(0), y)), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE});
+  wk_tensor *hit = wk__call_tensor(
+      WK__OP(to_copy), (wk_value[]){wk__v_tensor(wk_eq(ARG(0), y)), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE});
   uint32_t mask;
   wk_int list[WK_MAX_DIMS];
   int n = 0;
@@ -321,10 +325,12 @@ wk_status wk__vjp_logsumexp(wk__vjp *v) {
 wk_status wk__vjp_cumsum(wk__vjp *v) { return wk__vjp_set(v, 0, wk__reverse_cumsum(G, v->args[1].integer.bits)); }
 
 wk_status wk__vjp_softmax(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk__softmax_backward_data(G, v->results[0], v->args[1].integer.bits, (wk_dtype)v->results[0]->dtype));
+  return wk__vjp_set(
+      v, 0, wk__softmax_backward_data(G, v->results[0], v->args[1].integer.bits, (wk_dtype)v->results[0]->dtype));
 }
 wk_status wk__vjp_log_softmax(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk__log_softmax_backward_data(G, v->results[0], v->args[1].integer.bits, (wk_dtype)v->results[0]->dtype));
+  return wk__vjp_set(
+      v, 0, wk__log_softmax_backward_data(G, v->results[0], v->args[1].integer.bits, (wk_dtype)v->results[0]->dtype));
 }
 static wk_tensor *sum_keep(wk_tensor *t, int64_t dim) {
   wk_int d = wk_int_of(dim);
@@ -351,7 +357,9 @@ wk_status wk__vjp_log_softmax_backward(wk__vjp *v) {
 
 /* ---- composites ---- */
 
-static wk_status call1(const wk_op *op, const wk_value *args, wk_value *result) { return wk_call(op, args, NULL, result); }
+static wk_status call1(const wk_op *op, const wk_value *args, wk_value *result) {
+  return wk_call(op, args, NULL, result);
+}
 
 wk_status wk__compose_sum_all(wk__call *c) {
   return call1(WK__OP(sum_dim_IntList), (wk_value[]){c->args[0], NONE, NONE, c->args[1]}, c->results);
@@ -362,10 +370,11 @@ wk_status wk__compose_mean_all(wk__call *c) {
 wk_status wk__compose_prod_all(wk__call *c) { return call1(WK__OP(prod_all_internal), c->args, c->results); }
 static wk_status extremum_of_all(wk__call *c, const wk_op *op) {
   if (wk_int_eq(c->args[0].tensor->numel, wk_int_of(0)))
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
-                   "the 'dim' argument.",
-                   c->op->base_name);
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+        "the 'dim' argument.",
+        c->op->base_name);
   return call1(op, (wk_value[]){c->args[0], NONE, NONE}, c->results);
 }
 wk_status wk__compose_max_all(wk__call *c) { return extremum_of_all(c, WK__OP(amax)); }
@@ -416,8 +425,9 @@ wk_status wk__compose_vector_norm(wk__call *c) {
   else if (p == 1)
     y = wk_sum_dim_IntList(wk_abs(x), list, n, keep, WK_DTYPE_NONE);
   else
-    y = wk_pow_Tensor_Scalar(wk_sum_dim_IntList(wk_pow_Tensor_Scalar(wk_abs(x), wk__v_double(p)), list, n, keep, WK_DTYPE_NONE),
-                             wk__v_double(1 / p));
+    y = wk_pow_Tensor_Scalar(
+        wk_sum_dim_IntList(wk_pow_Tensor_Scalar(wk_abs(x), wk__v_double(p)), list, n, keep, WK_DTYPE_NONE),
+        wk__v_double(1 / p));
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
   return y ? WK_OK : wk_error_category();
@@ -439,7 +449,8 @@ wk_status wk__compose_reverse_cumsum(wk__call *c) {
 
 static wk_status softmax_of(wk__call *c, const wk_op *op) {
   wk_value args[] = {c->args[0], c->args[1], wk__v_bool(false)};
-  if (c->args[2].tag != WK_VALUE_DTYPE || c->args[2].dtype == c->args[0].tensor->dtype) return call1(op, args, c->results);
+  if (c->args[2].tag != WK_VALUE_DTYPE || c->args[2].dtype == c->args[0].tensor->dtype)
+    return call1(op, args, c->results);
   wk_value converted = {0};
   WK_TRY(call1(WK__OP(to_copy), (wk_value[]){c->args[0], c->args[2], NONE}, &converted));
   args[0] = converted;

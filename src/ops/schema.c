@@ -35,12 +35,18 @@ static int take_word(cursor *c, char *out, int capacity) {
 static const struct {
   const char *word;
   uint8_t type, list;
-} types[] = {{"Tensor", WK__TYPE_TENSOR, WK__TYPE_TENSORS}, {"Scalar", WK__TYPE_SCALAR, 0},
-             {"int", WK__TYPE_INT, WK__TYPE_INTS},           {"SymInt", WK__TYPE_INT, WK__TYPE_INTS},
-             {"float", WK__TYPE_FLOAT, WK__TYPE_FLOATS},     {"bool", WK__TYPE_BOOL, 0},
-             {"str", WK__TYPE_STRING, 0},                    {"ScalarType", WK__TYPE_DTYPE, 0},
-             {"Device", WK__TYPE_DEVICE, 0},                 {"Generator", WK__TYPE_GENERATOR, 0},
-             {"MemoryFormat", WK__TYPE_STRING, 0},           {"Layout", WK__TYPE_STRING, 0}};
+} types[] = {{"Tensor", WK__TYPE_TENSOR, WK__TYPE_TENSORS},
+             {"Scalar", WK__TYPE_SCALAR, 0},
+             {"int", WK__TYPE_INT, WK__TYPE_INTS},
+             {"SymInt", WK__TYPE_INT, WK__TYPE_INTS},
+             {"float", WK__TYPE_FLOAT, WK__TYPE_FLOATS},
+             {"bool", WK__TYPE_BOOL, 0},
+             {"str", WK__TYPE_STRING, 0},
+             {"ScalarType", WK__TYPE_DTYPE, 0},
+             {"Device", WK__TYPE_DEVICE, 0},
+             {"Generator", WK__TYPE_GENERATOR, 0},
+             {"MemoryFormat", WK__TYPE_STRING, 0},
+             {"Layout", WK__TYPE_STRING, 0}};
 
 /* Alias mark "(a!)" or "(a)"; returns the letter, or 0. */
 static char take_alias(cursor *c, bool *written) {
@@ -94,10 +100,14 @@ static wk_status parse_default(cursor *c, wk__parameter *p) {
   static const wk_int zero_list[1], unit_list[1] = {{1}};
   p->has_default = true;
   if (take(c, "None")) return WK_OK;
-  if (take(c, "True")) p->default_value = (wk_value){.tag = WK_VALUE_BOOL, .boolean = true};
-  else if (take(c, "False")) p->default_value = (wk_value){.tag = WK_VALUE_BOOL, .boolean = false};
-  else if (take(c, "[]")) p->default_value = (wk_value){.tag = WK_VALUE_INTS, .count = 0, .integers = zero_list};
-  else if (take(c, "[1]")) p->default_value = (wk_value){.tag = WK_VALUE_INTS, .count = 1, .integers = unit_list};
+  if (take(c, "True"))
+    p->default_value = (wk_value){.tag = WK_VALUE_BOOL, .boolean = true};
+  else if (take(c, "False"))
+    p->default_value = (wk_value){.tag = WK_VALUE_BOOL, .boolean = false};
+  else if (take(c, "[]"))
+    p->default_value = (wk_value){.tag = WK_VALUE_INTS, .count = 0, .integers = zero_list};
+  else if (take(c, "[1]"))
+    p->default_value = (wk_value){.tag = WK_VALUE_INTS, .count = 1, .integers = unit_list};
   else if (take(c, "'")) {
     const char *end = strchr(c->at, '\'');
     char *copy = wk__alloc((size_t)(end - c->at) + 1); /* lives as long as the table */

@@ -1,5 +1,6 @@
 /* Views: new geometry over the same storage, their derivatives, and what is composed of them.
- * In: a tensor and where to look. Out: a spec with offset; nothing is copied. Tests: tests/ops/, tests/python/test_views.py. */
+ * In: a tensor and where to look. Out: a spec with offset; nothing is copied. Tests: tests/ops/,
+ * tests/python/test_views.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -25,7 +26,8 @@ wk_status wk__view_view(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
   int ndim = (int)c->args[1].count;
-  if (ndim > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
+  if (ndim > WK_MAX_DIMS)
+    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
   WK_TRY(wk__infer_size(c->args[1].integers, ndim, t->numel, spec->sizes));
   spec->ndim = (uint8_t)ndim;
   if (wk__view_strides(t, spec->sizes, ndim, spec->strides)) return WK_OK;
@@ -39,10 +41,11 @@ static wk_status bad_expand(const wk_tensor *t, const wk_value *size, int d, int
   wk__print_sizes(&text, size->integers, (int)size->count);
   wk__string_append(&text, ".  Tensor sizes: ");
   wk__print_sizes(&text, t->sizes, t->ndim);
-  wk_status status = wk_fail(WK_RUNTIME_ERROR,
-                             "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
-                             "non-singleton dimension %d.  Target sizes: %s",
-                             (long long)size->integers[d].bits, (long long)t->sizes[own].bits, d, text.text ? text.text : "?");
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR,
+              "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
+              "non-singleton dimension %d.  Target sizes: %s",
+              (long long)size->integers[d].bits, (long long)t->sizes[own].bits, d, text.text ? text.text : "?");
   wk__string_release(&text);
   return status;
 }
@@ -53,10 +56,11 @@ wk_status wk__view_expand(wk__call *c) {
   const wk_value *size = &c->args[1];
   int ndim = (int)size->count, skip = ndim - t->ndim;
   if (skip < 0)
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "expand(%s{}, size=...): the number of sizes provided (%d) must be greater or equal to the number of "
-                   "dimensions in the tensor (%d)",
-                   "", ndim, t->ndim);
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "expand(%s{}, size=...): the number of sizes provided (%d) must be greater or equal to the number of "
+        "dimensions in the tensor (%d)",
+        "", ndim, t->ndim);
   spec->ndim = (uint8_t)ndim;
   for (int d = ndim - 1; d >= 0; d--) {
     int own = d - skip;
@@ -64,7 +68,9 @@ wk_status wk__view_expand(wk__call *c) {
     bool keep = wk_int_is_known(wanted) && wanted.bits == -1;
     if (own < 0) {
       if (keep || (wk_int_is_known(wanted) && wanted.bits < 0))
-        return wk_fail(WK_RUNTIME_ERROR, "The expanded size of the tensor (%lld) isn't allowed in a leading, non-existing dimension %d", (long long)wanted.bits, d);
+        return wk_fail(WK_RUNTIME_ERROR,
+                       "The expanded size of the tensor (%lld) isn't allowed in a leading, non-existing dimension %d",
+                       (long long)wanted.bits, d);
       spec->sizes[d] = wanted;
       spec->strides[d] = wk_int_of(0);
     } else if (keep || wk_int_same(wanted, t->sizes[own]) || wk_int_eq(wanted, t->sizes[own])) {
@@ -117,7 +123,8 @@ wk_status wk__view_transpose(wk__call *c) {
 }
 wk_status wk__view_t(wk__call *c) {
   const wk_tensor *t = start_view(c);
-  if (t->ndim > 2) return wk_fail(WK_RUNTIME_ERROR, "t() expects a tensor with <= 2 dimensions, but self is %dD", t->ndim);
+  if (t->ndim > 2)
+    return wk_fail(WK_RUNTIME_ERROR, "t() expects a tensor with <= 2 dimensions, but self is %dD", t->ndim);
   if (t->ndim == 2) swap_dims(&c->specs[0], 0, 1);
   return WK_OK;
 }
@@ -191,7 +198,8 @@ wk_status wk__view_slice(wk__call *c) {
   if (wk_int_lt(end, start)) end = start;
   spec->offset = wk_int_add(spec->offset, wk_int_mul(start, t->strides[dim]));
   wk_int length = wk_int_sub(end, start);
-  spec->sizes[dim] = wk_int_same(step, one()) ? length : wk_int_floordiv(wk_int_add(length, wk_int_sub(step, one())), step);
+  spec->sizes[dim] =
+      wk_int_same(step, one()) ? length : wk_int_floordiv(wk_int_add(length, wk_int_sub(step, one())), step);
   spec->strides[dim] = wk_int_mul(t->strides[dim], step);
   return WK_OK;
 }
@@ -208,8 +216,13 @@ wk_status wk__view_as_strided(wk__call *c) {
   for (int d = 0; d < spec->ndim; d++) {
     spec->sizes[d] = size->integers[d];
     spec->strides[d] = stride->integers[d];
-    if (stride->integers[d].bits < 0) return wk_fail(WK_RUNTIME_ERROR, "as_strided: Negative strides are not supported at the moment, got strides containing %lld", (long long)stride->integers[d].bits);
-    if (size->integers[d].bits < 0) return wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld", (long long)size->integers[d].bits);
+    if (stride->integers[d].bits < 0)
+      return wk_fail(WK_RUNTIME_ERROR,
+                     "as_strided: Negative strides are not supported at the moment, got strides containing %lld",
+                     (long long)stride->integers[d].bits);
+    if (size->integers[d].bits < 0)
+      return wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld",
+                     (long long)size->integers[d].bits);
     empty |= size->integers[d].bits == 0;
     int64_t reach;
     if (!empty && (__builtin_mul_overflow(size->integers[d].bits - 1, stride->integers[d].bits, &reach) ||
@@ -217,11 +230,15 @@ wk_status wk__view_as_strided(wk__call *c) {
       return wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed");
   }
   if (!wk__arg_is_none(c, 3)) spec->offset = c->args[3].integer;
-  if (spec->offset.bits < 0) return wk_fail(WK_RUNTIME_ERROR, "Tensor: invalid storage offset %lld", (long long)spec->offset.bits);
+  if (spec->offset.bits < 0)
+    return wk_fail(WK_RUNTIME_ERROR, "Tensor: invalid storage offset %lld", (long long)spec->offset.bits);
   int64_t item = (int64_t)wk__itemsize(t), available = t->storage ? t->storage->bytes / item : INT64_MAX;
   if (!empty && (last >= available || spec->offset.bits > available - 1 - last))
-    return wk_fail(WK_RUNTIME_ERROR, "setStorage: sizes, strides and storage offset %lld requiring a storage size of %lld are out of bounds for storage of size %lld",
-                   (long long)spec->offset.bits, (long long)((spec->offset.bits + last + 1) * item), (long long)(t->storage ? t->storage->bytes : 0));
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "setStorage: sizes, strides and storage offset %lld requiring a storage size of %lld are out of "
+                   "bounds for storage of size %lld",
+                   (long long)spec->offset.bits, (long long)((spec->offset.bits + last + 1) * item),
+                   (long long)(t->storage ? t->storage->bytes : 0));
   return WK_OK;
 }
 
@@ -268,14 +285,16 @@ wk_status wk__vjp_transpose(wk__vjp *v) {
 }
 wk_status wk__vjp_t(wk__vjp *v) { return wk__vjp_set(v, 0, wk_t(G)); }
 wk_status wk__vjp_select(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk_select_backward(G, ARG(0)->sizes, ARG(0)->ndim, v->args[1].integer.bits, v->args[2].integer));
+  return wk__vjp_set(v, 0,
+                     wk_select_backward(G, ARG(0)->sizes, ARG(0)->ndim, v->args[1].integer.bits, v->args[2].integer));
 }
 wk_status wk__vjp_select_backward(wk__vjp *v) {
   return wk__vjp_set(v, 0, wk_select_int(G, v->args[2].integer.bits, v->args[3].integer));
 }
 wk_status wk__vjp_slice(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk_slice_backward(G, ARG(0)->sizes, ARG(0)->ndim, v->args[1].integer.bits, v->args[2], v->args[3],
-                                             v->args[4].integer));
+  return wk__vjp_set(v, 0,
+                     wk_slice_backward(G, ARG(0)->sizes, ARG(0)->ndim, v->args[1].integer.bits, v->args[2], v->args[3],
+                                       v->args[4].integer));
 }
 wk_status wk__vjp_slice_backward(wk__vjp *v) {
   return wk__vjp_set(v, 0, wk_slice(G, v->args[2].integer.bits, v->args[3], v->args[4], v->args[5].integer));
@@ -285,14 +304,15 @@ wk_status wk__vjp_diagonal(wk__vjp *v) {
   wk_tensor *place = wk_diagonal(zeros, v->args[1].integer.bits, v->args[2].integer.bits, v->args[3].integer.bits);
   return wk__vjp_set(v, 0, wk_copy_(place, G, false) ? zeros : NULL);
 }
-/* The gradient of a view with any strides, as PyTorch does it: elements are added into a storage-shaped buffer, which is
- * then viewed like the argument. */
+/* The gradient of a view with any strides, as PyTorch does it: elements are added into a storage-shaped buffer, which
+ * is then viewed like the argument. */
 wk_status wk__vjp_as_strided(wk__vjp *v) {
   const wk_tensor *shape = ARG(0);
   wk_int offset = v->args[3].tag == WK_VALUE_NONE ? shape->offset : v->args[3].integer;
-  return wk__vjp_set(v, 0, wk__as_strided_backward(G, shape->sizes, shape->ndim, shape->strides, shape->ndim, shape->offset,
-                                                   v->args[1].integers, (int)v->args[1].count, v->args[2].integers,
-                                                   (int)v->args[2].count, offset));
+  return wk__vjp_set(v, 0,
+                     wk__as_strided_backward(G, shape->sizes, shape->ndim, shape->strides, shape->ndim, shape->offset,
+                                             v->args[1].integers, (int)v->args[1].count, v->args[2].integers,
+                                             (int)v->args[2].count, offset));
 }
 
 /* ---- zeros with the gradient written where the view was ---- */
@@ -328,15 +348,18 @@ static int64_t reach_of(const wk_int *sizes, const wk_int *strides, int ndim, in
 wk_status wk__kernel_as_strided_backward(wk__call *c) {
   const wk_value *input_sizes = &c->args[1], *input_strides = &c->args[2], *size = &c->args[4], *stride = &c->args[5];
   int64_t input_offset = wk__arg_int(c, 3), offset = wk__arg_int(c, 6), base = wk__min(input_offset, offset);
-  int64_t reach = wk__max(reach_of(input_sizes->integers, input_strides->integers, (int)input_sizes->count, input_offset - base),
-                          reach_of(size->integers, stride->integers, (int)size->count, offset - base));
+  int64_t reach =
+      wk__max(reach_of(input_sizes->integers, input_strides->integers, (int)input_sizes->count, input_offset - base),
+              reach_of(size->integers, stride->integers, (int)size->count, offset - base));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *g = c->args[0].tensor;
   wk_int flat_size = wk_int_of(reach), count = g->numel;
   wk_tensor *buffer = wk_new_zeros(g, &flat_size, 1, WK_DTYPE_NONE, NONE);
   wk_tensor *places = wk_arange(wk__v_int(reach), WK_INT64, NONE);
-  if (places) places = wk_as_strided(places, size->integers, (int)size->count, stride->integers, (int)stride->count, wk__v_int(offset - base));
+  if (places)
+    places = wk_as_strided(places, size->integers, (int)size->count, stride->integers, (int)stride->count,
+                           wk__v_int(offset - base));
   wk_tensor *sum = wk_scatter_add(buffer, 0, wk_reshape(places, &count, 1), wk_reshape(g, &count, 1));
   wk_tensor *y = sum ? wk_as_strided(sum, input_sizes->integers, (int)input_sizes->count, input_strides->integers,
                                      (int)input_strides->count, wk__v_int(input_offset - base))
@@ -348,10 +371,13 @@ wk_status wk__kernel_as_strided_backward(wk__call *c) {
 
 /* ================================================= composites =================================================== */
 
-static wk_status call1(const wk_op *op, const wk_value *args, wk_value *result) { return wk_call(op, args, NULL, result); }
+static wk_status call1(const wk_op *op, const wk_value *args, wk_value *result) {
+  return wk_call(op, args, NULL, result);
+}
 
 /* A list result: `count` views made by `view_at`. */
-static wk_status list_of(wk__call *c, int64_t count, wk_status (*view_at)(const wk__call *c, int64_t i, wk_value *result)) {
+static wk_status list_of(wk__call *c, int64_t count,
+                         wk_status (*view_at)(const wk__call *c, int64_t i, wk_value *result)) {
   wk_tensor **list = wk__alloc((size_t)(count ? count : 1) * sizeof *list);
   if (!list) return WK_OUT_OF_MEMORY;
   c->results[0] = (wk_value){.tag = WK_VALUE_TENSORS, .count = 0, .tensors = list};
@@ -376,7 +402,8 @@ static wk_status split_part(const wk__call *c, int64_t i, wk_value *result) {
   int64_t size = wk__arg_int(c, 1);
   return slice_of(c, wk__arg_int(c, 2), i * size, (i + 1) * size, result);
 }
-/* Gradients of the parts, side by side; a part that nothing flowed to is zeros. Empty parts have no gradient to give. */
+/* Gradients of the parts, side by side; a part that nothing flowed to is zeros. Empty parts have no gradient to give.
+ */
 static wk_status join_parts(wk__vjp *v, int dim, wk_int (*size_of)(const wk__vjp *v, int part)) {
   const wk_tensor *shape = ARG(0), *model = NULL;
   for (int k = 0; k < v->result_count && !model; k++) model = v->grads[k];
@@ -434,8 +461,12 @@ wk_status wk__compose_split(wk__call *c) {
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "split expects at least a 1-dimensional tensor");
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
   int64_t length = wk_int_guard_value(t->sizes[dim]);
-  if (size < 0) return wk_fail(WK_RUNTIME_ERROR, "split expects split_size be non-negative, but got split_size=%lld", (long long)size);
-  if (size == 0 && length != 0) return wk_fail(WK_RUNTIME_ERROR, "split_size can only be 0 if dimension size is 0, but got dimension size of %lld", (long long)length);
+  if (size < 0)
+    return wk_fail(WK_RUNTIME_ERROR, "split expects split_size be non-negative, but got split_size=%lld",
+                   (long long)size);
+  if (size == 0 && length != 0)
+    return wk_fail(WK_RUNTIME_ERROR, "split_size can only be 0 if dimension size is 0, but got dimension size of %lld",
+                   (long long)length);
   return list_of(c, size ? wk__max(1, wk__ceil_div(length, size)) : 1, split_part);
 }
 wk_status wk__compose_chunk(wk__call *c) {
@@ -443,13 +474,16 @@ wk_status wk__compose_chunk(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   int64_t chunks = wk__arg_int(c, 1);
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "chunk expects at least a 1-dimensional tensor");
-  if (chunks <= 0) return wk_fail(WK_RUNTIME_ERROR, "chunk expects `chunks` to be greater than 0, got: %lld", (long long)chunks);
+  if (chunks <= 0)
+    return wk_fail(WK_RUNTIME_ERROR, "chunk expects `chunks` to be greater than 0, got: %lld", (long long)chunks);
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
   int64_t size = wk__ceil_div(wk_int_guard_value(t->sizes[dim]), chunks);
   if (size) return call1(WK__OP(split_Tensor), (wk_value[]){c->args[0], wk__v_int(size), wk__v_int(dim)}, c->results);
   wk_int none[WK_MAX_DIMS] = {{0}};
-  if (chunks > WK_MAX_DIMS) return wk_fail(WK_NOT_IMPLEMENTED, "chunk of an empty dimension into more than %d parts", WK_MAX_DIMS);
-  return call1(WK__OP(split_sizes), (wk_value[]){c->args[0], wk__v_ints(none, (int)chunks), wk__v_int(dim)}, c->results);
+  if (chunks > WK_MAX_DIMS)
+    return wk_fail(WK_NOT_IMPLEMENTED, "chunk of an empty dimension into more than %d parts", WK_MAX_DIMS);
+  return call1(WK__OP(split_sizes), (wk_value[]){c->args[0], wk__v_ints(none, (int)chunks), wk__v_int(dim)},
+               c->results);
 }
 
 static wk_status sized_part(const wk__call *c, int64_t i, wk_value *result) {
@@ -464,11 +498,16 @@ wk_status wk__compose_split_sizes(wk__call *c) {
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects at least a 1-dimensional tensor");
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
   for (uint32_t k = 0; k < c->args[1].count; k++) {
-    if (c->args[1].integers[k].bits < 0) return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects split_sizes have only non-negative entries");
+    if (c->args[1].integers[k].bits < 0)
+      return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects split_sizes have only non-negative entries");
     sum += c->args[1].integers[k].bits;
   }
   int64_t length = wk_int_guard_value(t->sizes[dim]);
-  if (sum != length) return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension %d), but got split_sizes summing to %lld", (long long)length, dim, (long long)sum);
+  if (sum != length)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension %d), "
+                   "but got split_sizes summing to %lld",
+                   (long long)length, dim, (long long)sum);
   return list_of(c, c->args[1].count, sized_part);
 }
 
@@ -478,7 +517,9 @@ static wk_status unbound(const wk__call *c, int64_t i, wk_value *result) {
 wk_status wk__compose_unbind(wk__call *c) {
   int dim;
   const wk_tensor *t = c->args[0].tensor;
-  if (t->ndim == 0) return wk_fail(WK_INDEX_ERROR, "Dimension specified as %lld but tensor has no dimensions", (long long)wk__arg_int(c, 1));
+  if (t->ndim == 0)
+    return wk_fail(WK_INDEX_ERROR, "Dimension specified as %lld but tensor has no dimensions",
+                   (long long)wk__arg_int(c, 1));
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
   return list_of(c, wk_int_guard_value(t->sizes[dim]), unbound);
 }
@@ -487,7 +528,8 @@ wk_status wk__compose_unbind(wk__call *c) {
 static wk_status reshape_to(const wk_value *self, const wk_int *shape, int ndim, wk_value *result) {
   const wk_tensor *t = self->tensor;
   wk_int sizes[WK_MAX_DIMS], strides[WK_MAX_DIMS];
-  if (ndim > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
+  if (ndim > WK_MAX_DIMS)
+    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
   WK_TRY(wk__infer_size(shape, ndim, t->numel, sizes));
   wk_value size = wk__v_ints(sizes, ndim);
   if (wk__view_strides(t, sizes, ndim, strides)) return call1(WK__OP(view), (wk_value[]){*self, size}, result);
@@ -510,8 +552,10 @@ wk_status wk__compose_flatten(wk__call *c) {
   if (start == end && t->ndim) return call1(WK__OP(alias), c->args, c->results);
   wk_int shape[WK_MAX_DIMS], run = one();
   for (int d = 0; d < t->ndim; d++) {
-    if (d < start || d > end) shape[n++] = t->sizes[d];
-    else run = wk_int_mul(run, t->sizes[d]);
+    if (d < start || d > end)
+      shape[n++] = t->sizes[d];
+    else
+      run = wk_int_mul(run, t->sizes[d]);
     if (d == end) shape[n++] = run;
   }
   if (t->ndim == 0) shape[n++] = one();
@@ -524,9 +568,13 @@ wk_status wk__compose_narrow(wk__call *c) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
   int64_t start = wk__arg_int(c, 2), length = wk__arg_int(c, 3), size = wk_int_guard_value(t->sizes[dim]);
   if (length < 0) return wk_fail(WK_RUNTIME_ERROR, "narrow(): length must be non-negative.");
-  if (start < -size || start > size) return wk_fail(WK_INDEX_ERROR, "start out of range (expected to be in range of [%lld, %lld], but got %lld)", (long long)-size, (long long)size, (long long)start);
+  if (start < -size || start > size)
+    return wk_fail(WK_INDEX_ERROR, "start out of range (expected to be in range of [%lld, %lld], but got %lld)",
+                   (long long)-size, (long long)size, (long long)start);
   if (start < 0) start += size;
-  if (start > size - length) return wk_fail(WK_RUNTIME_ERROR, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start, (long long)length, (long long)size);
+  if (start > size - length)
+    return wk_fail(WK_RUNTIME_ERROR, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start,
+                   (long long)length, (long long)size);
   return slice_of(c, dim, start, start + length, c->results);
 }
 
@@ -537,7 +585,9 @@ static wk_status like_other(wk__call *c, const wk_op *op) {
 wk_status wk__compose_view_as(wk__call *c) { return like_other(c, WK__OP(view)); }
 wk_status wk__compose_expand_as(wk__call *c) { return like_other(c, WK__OP(expand)); }
 wk_status wk__compose_reshape_as(wk__call *c) { return like_other(c, WK__OP(reshape)); }
-wk_status wk__compose_broadcast_to(wk__call *c) { return call1(WK__OP(expand), (wk_value[]){c->args[0], c->args[1], NONE}, c->results); }
+wk_status wk__compose_broadcast_to(wk__call *c) {
+  return call1(WK__OP(expand), (wk_value[]){c->args[0], c->args[1], NONE}, c->results);
+}
 
 wk_status wk__compose_movedim(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;

@@ -46,7 +46,8 @@ int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool s
 static int scalar_from_tensor(wk__state *state, PyObject *o, wk_value *out) {
   const wk_tensor *t = wk__tensor_of(o);
   if (!t->storage || t->numel.bits != 1) {
-    PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar", (long long)t->numel.bits);
+    PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar",
+                 (long long)t->numel.bits);
     return -1;
   }
   (void)state;
@@ -90,7 +91,7 @@ int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
   return 0;
 }
 
-static PyObject *tensors_to_tuple(wk__state *state, wk_value *list) { // -> new
+static PyObject *tensors_to_tuple(wk__state *state, wk_value *list) {  // -> new
   PyObject *tuple = PyTuple_New((Py_ssize_t)list->count);
   for (uint32_t i = 0; tuple && i < list->count; i++) {
     PyObject *item = wk__wrap(state, list->tensors[i]);
@@ -105,15 +106,22 @@ static PyObject *tensors_to_tuple(wk__state *state, wk_value *list) { // -> new
   return tuple;
 }
 
-PyObject *wk__value_to_python(wk__state *state, wk_value *v) { // -> new
+PyObject *wk__value_to_python(wk__state *state, wk_value *v) {  // -> new
   switch (v->tag) {
-    case WK_VALUE_TENSOR: return wk__wrap(state, v->tensor);
-    case WK_VALUE_TENSORS: return tensors_to_tuple(state, v);
-    case WK_VALUE_INT: return PyLong_FromLongLong(v->integer.bits);
-    case WK_VALUE_DOUBLE: return PyFloat_FromDouble(v->number);
-    case WK_VALUE_BOOL: return PyBool_FromLong(v->boolean);
-    case WK_VALUE_DTYPE: return wk__dtype_object(state, (wk_dtype)v->dtype);
-    default: Py_RETURN_NONE;
+    case WK_VALUE_TENSOR:
+      return wk__wrap(state, v->tensor);
+    case WK_VALUE_TENSORS:
+      return tensors_to_tuple(state, v);
+    case WK_VALUE_INT:
+      return PyLong_FromLongLong(v->integer.bits);
+    case WK_VALUE_DOUBLE:
+      return PyFloat_FromDouble(v->number);
+    case WK_VALUE_BOOL:
+      return PyBool_FromLong(v->boolean);
+    case WK_VALUE_DTYPE:
+      return wk__dtype_object(state, (wk_dtype)v->dtype);
+    default:
+      Py_RETURN_NONE;
   }
 }
 
@@ -131,7 +139,7 @@ static bool is_large(const wk_op *op, const wk_value *args) {
   return elements >= WORTH_RELEASING;
 }
 
-static PyObject *results_to_python(wk__state *state, const wk_op *op, wk_value *results) { // -> new
+static PyObject *results_to_python(wk__state *state, const wk_op *op, wk_value *results) {  // -> new
   int count = op->schema.result_count;
   if (count == 1) return wk__value_to_python(state, &results[0]);
   if (count == 0) Py_RETURN_NONE;
@@ -147,7 +155,8 @@ static PyObject *results_to_python(wk__state *state, const wk_op *op, wk_value *
   return tuple;
 }
 
-PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args, wk_tensor *const *destinations) { // -> new
+PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args,
+                             wk_tensor *const *destinations) {  // -> new
   wk_value results[WK__MAX_RESULTS];
   memset(results, 0, sizeof results);
   wk_status status;

@@ -2,16 +2,24 @@
  * Tests: tests/python/test_errors.py. */
 #include "python/python.h"
 
-static PyObject *type_of(wk__state *state, wk_status category) { // -> borrowed
+static PyObject *type_of(wk__state *state, wk_status category) {  // -> borrowed
   switch (category) {
-    case WK_VALUE_ERROR: return PyExc_ValueError;
-    case WK_TYPE_ERROR: return PyExc_TypeError;
-    case WK_INDEX_ERROR: return PyExc_IndexError;
-    case WK_KEY_ERROR: return PyExc_KeyError;
-    case WK_IO_ERROR: return PyExc_OSError;
-    case WK_NOT_IMPLEMENTED: return PyExc_NotImplementedError;
-    case WK_OUT_OF_MEMORY: return state && state->exception_out_of_memory ? state->exception_out_of_memory : PyExc_RuntimeError;
-    default: return PyExc_RuntimeError;
+    case WK_VALUE_ERROR:
+      return PyExc_ValueError;
+    case WK_TYPE_ERROR:
+      return PyExc_TypeError;
+    case WK_INDEX_ERROR:
+      return PyExc_IndexError;
+    case WK_KEY_ERROR:
+      return PyExc_KeyError;
+    case WK_IO_ERROR:
+      return PyExc_OSError;
+    case WK_NOT_IMPLEMENTED:
+      return PyExc_NotImplementedError;
+    case WK_OUT_OF_MEMORY:
+      return state && state->exception_out_of_memory ? state->exception_out_of_memory : PyExc_RuntimeError;
+    default:
+      return PyExc_RuntimeError;
   }
 }
 

@@ -6,12 +6,12 @@
 /* The view so far and the index tensors that are still to be applied. */
 typedef struct indexing {
   wk__state *state;
-  wk_tensor *view;                  /* owned */
-  wk_tensor *indices[WK_MAX_DIMS];  /* owned; NULL where a dim is taken whole; a mask stands for all dims it covers */
-  int original_ndim;                /* of the tensor that is indexed */
-  int dim;                          /* of the view, next to be looked at */
-  int entry;                        /* of indices, next to be filled */
-  int index_count;                  /* up to the last index tensor */
+  wk_tensor *view;                 /* owned */
+  wk_tensor *indices[WK_MAX_DIMS]; /* owned; NULL where a dim is taken whole; a mask stands for all dims it covers */
+  int original_ndim;               /* of the tensor that is indexed */
+  int dim;                         /* of the view, next to be looked at */
+  int entry;                       /* of indices, next to be filled */
+  int index_count;                 /* up to the last index tensor */
 } indexing;
 
 static wk_value tensor_value(wk_tensor *t) { return (wk_value){.tag = WK_VALUE_TENSOR, .tensor = t}; }
@@ -50,17 +50,21 @@ static int take_integer(indexing *x, PyObject *key) {
   if (wk__int_from_python(x->state, key, &i) < 0) return -1;
   if (x->dim >= x->view->ndim) {
     if (x->original_ndim == 0) {
-      PyErr_SetString(PyExc_IndexError, "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to convert a 0-dim tensor to a number");
+      PyErr_SetString(PyExc_IndexError,
+                      "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or `tensor.item<T>()` in C++ to "
+                      "convert a 0-dim tensor to a number");
       return -1;
     }
     return too_many(x);
   }
   int64_t size = wk__size(x->view, x->dim);
   if (i.bits < -size || i.bits >= size) {
-    PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i.bits, x->dim, (long long)size);
+    PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i.bits,
+                 x->dim, (long long)size);
     return -1;
   }
-  return step(x, WK__OP(select_int), (wk_value[]){tensor_value(x->view), int_value(x->dim), {.tag = WK_VALUE_INT, .integer = i}});
+  return step(x, WK__OP(select_int),
+              (wk_value[]){tensor_value(x->view), int_value(x->dim), {.tag = WK_VALUE_INT, .integer = i}});
 }
 
 static int slice_bound(wk__state *state, PyObject *o, wk_value *out) {
@@ -141,12 +145,17 @@ static int take_key(indexing *x, PyObject *key) {
     if (t->ndim == 0 && wk_dtype_is_integral((wk_dtype)t->dtype, false) && t->storage) return take_integer(x, key);
     return take_tensor(x, wk__retain(t));
   }
-  if (PyList_Check(key) || PyTuple_Check(key) || PyObject_CheckBuffer(key) || PyObject_HasAttr(key, x->state->name___array__)) {
-    wk_tensor *t = wk__tensor_from_python(x->state, key, PySequence_Check(key) && PySequence_Size(key) == 0 ? WK_INT64 : WK_DTYPE_NONE);
+  if (PyList_Check(key) || PyTuple_Check(key) || PyObject_CheckBuffer(key) ||
+      PyObject_HasAttr(key, x->state->name___array__)) {
+    wk_tensor *t = wk__tensor_from_python(
+        x->state, key, PySequence_Check(key) && PySequence_Size(key) == 0 ? WK_INT64 : WK_DTYPE_NONE);
     return t ? take_tensor(x, t) : -1;
   }
   if (PyIndex_Check(key)) return take_integer(x, key);
-  PyErr_Format(PyExc_TypeError, "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got %s)", Py_TYPE(key)->tp_name);
+  PyErr_Format(
+      PyExc_TypeError,
+      "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got %s)",
+      Py_TYPE(key)->tp_name);
   return -1;
 }
 
@@ -163,7 +172,8 @@ static int take_keys(indexing *x, PyObject *const *keys, Py_ssize_t n) {
   return 0;
 }
 
-/* A list of plain integers and the like is one index; a list with slices or None inside is a tuple (PyTorch's old rule). */
+/* A list of plain integers and the like is one index; a list with slices or None inside is a tuple (PyTorch's old
+ * rule). */
 static int parse(indexing *x, PyObject *self, PyObject *key) {
   x->state = ((wk__python_tensor *)self)->state;
   x->view = wk__retain(wk__tensor_of(self));
@@ -176,7 +186,7 @@ static wk_value index_list(indexing *x) {
   return (wk_value){.tag = WK_VALUE_TENSORS, .count = (uint32_t)x->index_count, .tensors = x->indices};
 }
 
-PyObject *wk__tensor_get_item(PyObject *self, PyObject *key) { // -> new
+PyObject *wk__tensor_get_item(PyObject *self, PyObject *key) {  // -> new
   indexing x = {0};
   PyObject *result = NULL;
   if (parse(&x, self, key) == 0) {
@@ -206,7 +216,8 @@ static wk_tensor *value_tensor(wk__state *state, const wk_tensor *destination, P
 static wk_tensor *without_leading_ones(wk_tensor *steal_value, int ndim) {
   while (steal_value && steal_value->ndim > ndim && wk__size(steal_value, 0) == 1) {
     wk_value result = {0};
-    wk_status status = wk_call(WK__OP(squeeze_dim), (wk_value[]){tensor_value(steal_value), int_value(0)}, NULL, &result);
+    wk_status status =
+        wk_call(WK__OP(squeeze_dim), (wk_value[]){tensor_value(steal_value), int_value(0)}, NULL, &result);
     wk__release(steal_value);
     steal_value = status ? NULL : result.tensor;
   }
@@ -223,7 +234,8 @@ static int assign(indexing *x, PyObject *value) {
     status = wk_call(wk_op_find("index_put"), args, &x->view, &result);
   } else {
     v = without_leading_ones(v, x->view->ndim);
-    status = v ? wk_call(WK__OP(copy_), (wk_value[]){tensor_value(x->view), tensor_value(v), {0}}, NULL, &result) : wk_error_category();
+    status = v ? wk_call(WK__OP(copy_), (wk_value[]){tensor_value(x->view), tensor_value(v), {0}}, NULL, &result)
+               : wk_error_category();
   }
   wk__release(v);
   if (status) {

@@ -19,11 +19,11 @@ static int intern_names(wk__state *state) {
 
 /* ---- the process's settings: CPU level and memory, for tests and measurements ---- */
 
-static PyObject *cpu_level(PyObject *module, PyObject *unused) { // -> new
+static PyObject *cpu_level(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   return PyUnicode_FromString(wk__cpu_level_name(wk__cpu_level_get()));
 }
-static PyObject *cpu_levels(PyObject *module, PyObject *unused) { // -> new
+static PyObject *cpu_levels(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   PyObject *list = PyList_New(0);
   for (int level = 0; list && level <= (int)wk__cpu_level_max(); level++) {
@@ -33,7 +33,7 @@ static PyObject *cpu_levels(PyObject *module, PyObject *unused) { // -> new
   }
   return list;
 }
-static PyObject *set_cpu_level(PyObject *module, PyObject *name) { // -> new
+static PyObject *set_cpu_level(PyObject *module, PyObject *name) {  // -> new
   const char *text = PyUnicode_AsUTF8(name);
   if (!text) return NULL;
   for (int level = 0; level < WK__CPU_LEVEL_COUNT; level++) {
@@ -43,9 +43,10 @@ static PyObject *set_cpu_level(PyObject *module, PyObject *name) { // -> new
   }
   return PyErr_Format(PyExc_ValueError, "no CPU level '%s'", text);
 }
-static PyObject *memory_stats(PyObject *module, PyObject *unused) { // -> new
+static PyObject *memory_stats(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
-  return Py_BuildValue("{s:L,s:L}", "live", (long long)wk__allocator_live_bytes(), "peak", (long long)wk__allocator_peak_bytes());
+  return Py_BuildValue("{s:L,s:L}", "live", (long long)wk__allocator_live_bytes(), "peak",
+                       (long long)wk__allocator_peak_bytes());
 }
 
 static PyMethodDef functions[] = {
@@ -81,11 +82,12 @@ static int module_exec(PyObject *module) {
 }
 
 /* The objects that the state owns, one macro for traverse and clear. */
-#define STATE_OBJECTS(VISIT)                                                                                           \
-  VISIT(tensor_type) VISIT(parameter_type) VISIT(module_type) VISIT(dtype_type) VISIT(device_type) VISIT(size_type)   \
-  VISIT(generator_type) VISIT(storage_type) VISIT(node_type) VISIT(function_type) VISIT(operator_type)                \
-  VISIT(memory_format_type) VISIT(layout_type)                                                                        \
-  VISIT(exception_out_of_memory)
+// clang-format off
+#define STATE_OBJECTS(VISIT) \
+  VISIT(tensor_type) VISIT(parameter_type) VISIT(module_type) VISIT(dtype_type) VISIT(device_type) \
+  VISIT(size_type) VISIT(generator_type) VISIT(storage_type) VISIT(node_type) VISIT(function_type) \
+  VISIT(operator_type) VISIT(memory_format_type) VISIT(layout_type) VISIT(exception_out_of_memory)
+// clang-format on
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   wk__state *state = wk__state_of_module(module);
@@ -120,14 +122,8 @@ static void module_free(void *module) {
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, module_exec}, {0, NULL}};
 
 struct PyModuleDef wk__python_module = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "wick._C",
-    .m_doc = "The C core of wick.",
-    .m_size = sizeof(wk__state),
-    .m_slots = slots,
-    .m_traverse = module_traverse,
-    .m_clear = module_clear,
-    .m_free = module_free,
+    PyModuleDef_HEAD_INIT, .m_name = "wick._C",           .m_doc = "The C core of wick.", .m_size = sizeof(wk__state),
+    .m_slots = slots,      .m_traverse = module_traverse, .m_clear = module_clear,        .m_free = module_free,
 };
 
 PyMODINIT_FUNC PyInit__C(void);

@@ -1,6 +1,7 @@
-/* Operators as Python callables: wick.add and Tensor.add are one object a name, with all overloads of the table behind it.
- * Arguments are matched against the schemas in order; the first that fits is called. In-place names (`add_`) and out= are
- * the same call with a destination. Errors name the argument as PyTorch does. Tests: tests/python/test_arguments.py. */
+/* Operators as Python callables: wick.add and Tensor.add are one object a name, with all overloads of the table behind
+ * it. Arguments are matched against the schemas in order; the first that fits is called. In-place names (`add_`) and
+ * out= are the same call with a destination. Errors name the argument as PyTorch does. Tests:
+ * tests/python/test_arguments.py. */
 
 #include "autograd/autograd.h"
 #include "python/python.h"
@@ -10,8 +11,7 @@
 enum { MAX_OVERLOADS = 6, INT_SPACE = 4 * WK_MAX_DIMS };
 
 typedef struct operator_object {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   wk__state *state;
   const wk_op *overloads[MAX_OVERLOADS];
   char name[64]; /* as Python sees it: "add", "add_" */
@@ -27,7 +27,7 @@ typedef struct match {
   int int_count;
   wk_tensor **lists[WK__MAX_ARGS]; /* of tensors; freed after the call */
   int list_count;
-  PyObject *out;       /* borrowed: the out= argument */
+  PyObject *out; /* borrowed: the out= argument */
   PyObject *requires_grad;
   const char *problem; /* why it does not fit: the parameter's name */
   PyObject *offender;  /* borrowed: the argument that does not fit */
@@ -145,22 +145,30 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
         return 0;
       }
       return wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
-    case WK__TYPE_INT: return match_int(state, o, v);
-    case WK__TYPE_FLOAT: return match_float(state, o, v);
+    case WK__TYPE_INT:
+      return match_int(state, o, v);
+    case WK__TYPE_FLOAT:
+      return match_float(state, o, v);
     case WK__TYPE_BOOL:
       if (!PyBool_Check(o)) return 0;
       *v = (wk_value){.tag = WK_VALUE_BOOL, .boolean = o == Py_True};
       return 1;
-    case WK__TYPE_STRING: return match_string(o, v);
-    case WK__TYPE_DTYPE: return match_dtype(state, o, v);
-    case WK__TYPE_DEVICE: return match_device(state, o, v);
+    case WK__TYPE_STRING:
+      return match_string(o, v);
+    case WK__TYPE_DTYPE:
+      return match_dtype(state, o, v);
+    case WK__TYPE_DEVICE:
+      return match_device(state, o, v);
     case WK__TYPE_GENERATOR:
       if (!Py_IS_TYPE(o, state->generator_type)) return 0;
       *v = (wk_value){.tag = WK_VALUE_GENERATOR, .generator = ((wk__python_generator *)o)->generator};
       return 1;
-    case WK__TYPE_TENSORS: return match_tensors(state, m, p, o, v);
-    case WK__TYPE_INTS: return match_ints(state, m, p, o, v);
-    default: return 0;
+    case WK__TYPE_TENSORS:
+      return match_tensors(state, m, p, o, v);
+    case WK__TYPE_INTS:
+      return match_ints(state, m, p, o, v);
+    default:
+      return 0;
   }
 }
 
@@ -214,7 +222,8 @@ static int match_spread(wk__state *state, match *m, PyObject *const *args, Py_ss
   return 1;
 }
 
-static int match_positional(wk__state *state, match *m, const wk_op *op, bool is_method, PyObject *const *args, Py_ssize_t n) {
+static int match_positional(wk__state *state, match *m, const wk_op *op, bool is_method, PyObject *const *args,
+                            Py_ssize_t n) {
   const wk__schema *s = &op->schema;
   for (int i = 0; i < n; i++) {
     if (i >= s->positional_count) {
@@ -222,8 +231,8 @@ static int match_positional(wk__state *state, match *m, const wk_op *op, bool is
       return 0;
     }
     const wk__parameter *p = &s->parameters[i];
-    if (p->type == WK__TYPE_INTS && i == (is_method ? 1 : 0) && s->positional_count == i + 1 && PyIndex_Check(args[i]) &&
-        !wk__is_tensor(state, args[i])) {
+    if (p->type == WK__TYPE_INTS && i == (is_method ? 1 : 0) && s->positional_count == i + 1 &&
+        PyIndex_Check(args[i]) && !wk__is_tensor(state, args[i])) {
       int fits = match_spread(state, m, args + i, n - i, &m->values[i]);
       return fits ? fits : misfit(m, p, args[i], i);
     }
@@ -234,7 +243,8 @@ static int match_positional(wk__state *state, match *m, const wk_op *op, bool is
   return 1;
 }
 
-static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *keyword, PyObject *value, uint32_t *given) {
+static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *keyword, PyObject *value,
+                         uint32_t *given) {
   const wk__schema *s = &op->schema;
   for (int i = 0; i < s->parameter_count; i++) {
     if (!names_parameter(keyword, s->parameters[i].name)) continue;
@@ -252,7 +262,8 @@ static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *
   return 0;
 }
 
-static int match_overload(operator_object *o, match *m, const wk_op *op, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
+static int match_overload(operator_object *o, match *m, const wk_op *op, PyObject *const *args, Py_ssize_t n,
+                          PyObject *keywords) {
   const wk__schema *s = &op->schema;
   memset(m->values, 0, s->parameter_count * sizeof *m->values);
   release_lists(m);
@@ -280,8 +291,10 @@ static int match_overload(operator_object *o, match *m, const wk_op *op, PyObjec
 /* ==================================================== errors ==================================================== */
 
 static const char *word_for(const wk__parameter *p) {
-  static const char *const words[] = {"Tensor", "Number", "int", "float", "bool", "str", "torch.dtype", "torch.device",
-                                      "torch.Generator", "tuple of Tensors", "tuple of ints", "tuple of floats"};
+  static const char *const words[] = {
+      "Tensor",        "Number",         "int",          "float",           "bool",
+      "str",           "torch.dtype",    "torch.device", "torch.Generator", "tuple of Tensors",
+      "tuple of ints", "tuple of floats"};
   return words[p->type];
 }
 
@@ -298,8 +311,8 @@ static void raise_single(const operator_object *o, const match *m, Py_ssize_t gi
     PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", o->name, m->offender);
   } else if (!p) {
     int max = op->schema.positional_count - o->is_method;
-    PyErr_Format(PyExc_TypeError, "%s() takes %d positional argument%s but %zd %s given", o->name, max, max == 1 ? "" : "s",
-                 given - o->is_method, given - o->is_method == 1 ? "was" : "were");
+    PyErr_Format(PyExc_TypeError, "%s() takes %d positional argument%s but %zd %s given", o->name, max,
+                 max == 1 ? "" : "s", given - o->is_method, given - o->is_method == 1 ? "was" : "were");
   } else if (!m->offender) {
     PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional arguments: \"%s\"", o->name,
                  strcmp(p->name, "self") == 0 ? "input" : p->name);
@@ -352,7 +365,9 @@ static int destinations_of(operator_object *o, const wk_op *op, match *m, wk_ten
   if (!m->out) return 0;
   bool tuple = PyTuple_Check(m->out) || PyList_Check(m->out);
   for (int r = 0; r < op->schema.result_count; r++) {
-    PyObject *item = tuple && r < PySequence_Fast_GET_SIZE(m->out) ? PySequence_Fast_GET_ITEM(m->out, r) : tuple ? NULL : m->out;
+    PyObject *item = tuple && r < PySequence_Fast_GET_SIZE(m->out) ? PySequence_Fast_GET_ITEM(m->out, r)
+                     : tuple                                       ? NULL
+                                                                   : m->out;
     if (!item || !wk__is_tensor(o->state, item)) {
       PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be Tensor, not %s", o->name, Py_TYPE(m->out)->tp_name);
       return -1;
@@ -362,7 +377,7 @@ static int destinations_of(operator_object *o, const wk_op *op, match *m, wk_ten
   return 1;
 }
 
-static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject *flag) { // -> new, takes result
+static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject *flag) {  // -> new, takes result
   if (!result || !flag || !wk__is_tensor(state, result)) return result;
   int truth = PyObject_IsTrue(flag);
   if (truth < 0 || (truth && wk_set_requires_grad(wk__tensor_of(result), true) != WK_OK)) {
@@ -372,14 +387,15 @@ static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject 
   return result;
 }
 
-static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) { // -> new
+static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) {  // -> new
   wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
   int has = destinations_of(o, op, m, destinations);
   if (has < 0) return NULL;
-  return set_requires_grad(o->state, wk__call_to_python(o->state, op, m->values, has ? destinations : NULL), m->requires_grad);
+  return set_requires_grad(o->state, wk__call_to_python(o->state, op, m->values, has ? destinations : NULL),
+                           m->requires_grad);
 }
 
-static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords) { // -> new
+static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords) {  // -> new
   operator_object *o = (operator_object *)self;
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   match m;
@@ -390,19 +406,22 @@ static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nar
     fits = match_overload(o, &m, o->overloads[k], args, n, keywords);
     if (fits == 1) result = call_matched(o, o->overloads[k], &m);
   }
-  if (fits == 0 && o->overload_count == 1) raise_single(o, &m, n);
-  else if (fits == 0) raise_no_overload(o, args, n, keywords);
+  if (fits == 0 && o->overload_count == 1)
+    raise_single(o, &m, n);
+  else if (fits == 0)
+    raise_no_overload(o, args, n, keywords);
   release_lists(&m);
   return result;
 }
 
 /* ==================================================== the type ================================================== */
 
-static PyObject *operator_repr(PyObject *self) { // -> new
+static PyObject *operator_repr(PyObject *self) {  // -> new
   const operator_object *o = (operator_object *)self;
-  return PyUnicode_FromFormat(o->is_method ? "<method '%s' of 'torch._C.TensorBase' objects>" : "<built-in method %s of type object>", o->name);
+  return PyUnicode_FromFormat(
+      o->is_method ? "<method '%s' of 'torch._C.TensorBase' objects>" : "<built-in method %s of type object>", o->name);
 }
-static PyObject *operator_get(PyObject *self, PyObject *instance, PyObject *type) { // -> new
+static PyObject *operator_get(PyObject *self, PyObject *instance, PyObject *type) {  // -> new
   (void)type;
   if (!instance || instance == Py_None || !((operator_object *)self)->is_method) return Py_NewRef(self);
   return PyMethod_New(self, instance);
@@ -412,11 +431,11 @@ static void operator_dealloc(PyObject *self) {
   type->tp_free(self);
   Py_DECREF(type);
 }
-static PyObject *operator_name(PyObject *self, void *unused) { // -> new
+static PyObject *operator_name(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyUnicode_FromString(((operator_object *)self)->name);
 }
-static PyObject *operator_doc(PyObject *self, void *unused) { // -> new
+static PyObject *operator_doc(PyObject *self, void *unused) {  // -> new
   (void)unused;
   wk__string s = {0};
   const operator_object *o = (operator_object *)self;
@@ -425,16 +444,17 @@ static PyObject *operator_doc(PyObject *self, void *unused) { // -> new
   wk__string_release(&s);
   return text;
 }
-static PyObject *operator_reduce(PyObject *self, PyObject *unused) { // -> new
+static PyObject *operator_reduce(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyUnicode_FromString(((operator_object *)self)->name); /* a name in the module: pickled as a global */
 }
 
 static PyMemberDef operator_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(operator_object, vectorcall), READONLY, NULL}, {0}};
-static PyGetSetDef operator_getset[] = {
-    {"__name__", operator_name, NULL, NULL, NULL}, {"__qualname__", operator_name, NULL, NULL, NULL},
-    {"__doc__", operator_doc, NULL, NULL, NULL}, {0}};
+static PyGetSetDef operator_getset[] = {{"__name__", operator_name, NULL, NULL, NULL},
+                                        {"__qualname__", operator_name, NULL, NULL, NULL},
+                                        {"__doc__", operator_doc, NULL, NULL, NULL},
+                                        {0}};
 static PyMethodDef operator_methods[] = {{"__reduce__", operator_reduce, METH_NOARGS, NULL}, {0}};
 static PyType_Slot operator_slots[] = {{Py_tp_dealloc, operator_dealloc}, {Py_tp_repr, operator_repr},
                                        {Py_tp_descr_get, operator_get},   {Py_tp_call, PyVectorcall_Call},
@@ -443,13 +463,14 @@ static PyType_Slot operator_slots[] = {{Py_tp_dealloc, operator_dealloc}, {Py_tp
 static PyType_Spec operator_spec = {
     .name = "wick._C.Operator",
     .basicsize = sizeof(operator_object),
-    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+             Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .slots = operator_slots,
 };
 
 /* =================================================== the names ================================================== */
 
-static operator_object *new_operator(wk__state *state, const char *name, bool in_place, bool is_method) { // -> new
+static operator_object *new_operator(wk__state *state, const char *name, bool in_place, bool is_method) {  // -> new
   operator_object *o = PyObject_New(operator_object, state->operator_type);
   if (!o) return NULL;
   o->vectorcall = operator_call;
@@ -462,7 +483,8 @@ static operator_object *new_operator(wk__state *state, const char *name, bool in
 }
 
 /* Adds an overload to the object of that name in `dict`, making it when it is not there. */
-static int add_overload(wk__state *state, PyObject *dict, const char *name, const wk_op *op, bool in_place, bool is_method) {
+static int add_overload(wk__state *state, PyObject *dict, const char *name, const wk_op *op, bool in_place,
+                        bool is_method) {
   PyObject *known = PyDict_GetItemString(dict, name);
   operator_object *o = known && Py_IS_TYPE(known, state->operator_type) ? (operator_object *)known : NULL;
   if (known && !o) return 0; /* a method written by hand stands before the table */
@@ -500,13 +522,14 @@ static int add_zero(wk__state *state, PyObject *functions, PyObject *methods) {
 
 /* ---- the table itself, for tests and documentation ---- */
 
-static PyObject *operator_table(PyObject *module, PyObject *unused) { // -> new
+static PyObject *operator_table(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   PyObject *list = PyList_New(0);
   for (int i = 0; list && i < wk_op_count(); i++) {
     const wk_op *op = wk_op_at(i);
-    PyObject *row = Py_BuildValue("{s:s,s:s,s:s,s:I,s:O}", "name", op->name, "schema", op->schema_text, "samples", op->samples,
-                                  "tags", op->tags, "differentiable", op->vjp || op->compose ? Py_True : Py_False);
+    PyObject *row =
+        Py_BuildValue("{s:s,s:s,s:s,s:I,s:O}", "name", op->name, "schema", op->schema_text, "samples", op->samples,
+                      "tags", op->tags, "differentiable", op->vjp || op->compose ? Py_True : Py_False);
     if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
     Py_XDECREF(row);
   }
@@ -514,7 +537,7 @@ static PyObject *operator_table(PyObject *module, PyObject *unused) { // -> new
 }
 
 /* One overload by its qualified name, also an internal one. */
-static PyObject *operator_named(PyObject *module, PyObject *name) { // -> new
+static PyObject *operator_named(PyObject *module, PyObject *name) {  // -> new
   const char *text = PyUnicode_AsUTF8(name);
   const wk_op *op = text ? wk_op_find(text) : NULL;
   if (!op) return text ? PyErr_Format(PyExc_KeyError, "no operator %s", text) : NULL;
@@ -523,9 +546,10 @@ static PyObject *operator_named(PyObject *module, PyObject *name) { // -> new
   return (PyObject *)o;
 }
 
-static PyMethodDef module_functions[] = {{"_operator_table", operator_table, METH_NOARGS, "The rows of the operator table."},
-                                         {"_operator", operator_named, METH_O, "One overload by its qualified name."},
-                                         {0}};
+static PyMethodDef module_functions[] = {
+    {"_operator_table", operator_table, METH_NOARGS, "The rows of the operator table."},
+    {"_operator", operator_named, METH_O, "One overload by its qualified name."},
+    {0}};
 
 int wk__add_operators(PyObject *module, wk__state *state) {
   if (PyModule_AddFunctions(module, module_functions) < 0) return -1;

@@ -9,14 +9,16 @@
 #include "ops/ops.h"
 
 /* Interned names, one field each: STATE_NAME(identifier). */
-#define WK__PYTHON_NAMES(NAME)                                                                                        \
-  NAME(__dict__) NAME(__class__) NAME(__name__) NAME(__torch_function__) NAME(_parameters) NAME(_buffers)             \
-  NAME(_modules) NAME(_non_persistent_buffers_set) NAME(_backward_hooks) NAME(_backward_pre_hooks)                    \
-  NAME(_forward_hooks) NAME(_forward_pre_hooks) NAME(_forward_hooks_with_kwargs)                                      \
-  NAME(_forward_pre_hooks_with_kwargs) NAME(_forward_hooks_always_called) NAME(forward) NAME(training)                \
-  NAME(__getattr__) NAME(register_parameter) NAME(_call_impl) NAME(grad) NAME(data) NAME(requires_grad)               \
-  NAME(backward) NAME(stride) NAME(device) NAME(dtype) NAME(out) NAME(__array__) NAME(_compiled_call_impl)  \
+// clang-format off
+#define WK__PYTHON_NAMES(NAME) \
+  NAME(__dict__) NAME(__class__) NAME(__name__) NAME(__torch_function__) NAME(_parameters) NAME(_buffers) \
+  NAME(_modules) NAME(_non_persistent_buffers_set) NAME(_backward_hooks) NAME(_backward_pre_hooks) \
+  NAME(_forward_hooks) NAME(_forward_pre_hooks) NAME(_forward_hooks_with_kwargs) \
+  NAME(_forward_pre_hooks_with_kwargs) NAME(_forward_hooks_always_called) NAME(forward) NAME(training) \
+  NAME(__getattr__) NAME(register_parameter) NAME(_call_impl) NAME(grad) NAME(data) NAME(requires_grad) \
+  NAME(backward) NAME(stride) NAME(device) NAME(dtype) NAME(out) NAME(__array__) NAME(_compiled_call_impl) \
   NAME(apply) NAME(_backward_cls) NAME(_has_setup_context)
+// clang-format on
 
 typedef struct wk__state {
   PyObject *module;             /* borrowed: the extension module itself */
@@ -42,10 +44,9 @@ wk__state *wk__state_of_type(PyTypeObject *type); /* any heap type of ours, or a
 
 /* ---- tensor_type.c ---- */
 typedef struct wk__python_tensor {
-  PyObject_HEAD
-  wk_tensor *tensor; /* owned; never NULL after __new__ */
-  wk__state *state;  /* lives as long as the type does */
-  PyObject *dict;    /* attributes a program set, or NULL */
+  PyObject_HEAD wk_tensor *tensor; /* owned; never NULL after __new__ */
+  wk__state *state;                /* lives as long as the type does */
+  PyObject *dict;                  /* attributes a program set, or NULL */
   PyObject *weak_references;
 } wk__python_tensor;
 static inline bool wk__is_tensor(const wk__state *state, PyObject *o) {
@@ -53,30 +54,28 @@ static inline bool wk__is_tensor(const wk__state *state, PyObject *o) {
 }
 static inline wk_tensor *wk__tensor_of(PyObject *o) { return ((wk__python_tensor *)o)->tensor; } /* borrowed */
 /* Takes the reference. The same tensor gives the same object while that object lives. NULL gives NULL. */
-PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor); // -> new
+PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor);  // -> new
 
 /* ---- errors.c ---- */
-PyObject *wk__raise(wk__state *state);           /* turns the thread's wick error into a Python exception; returns NULL */
-wk_status wk__status_from_python(void);          /* a Python exception is set: WK_INTERRUPTED, so that C code unwinds */
+PyObject *wk__raise(wk__state *state);  /* turns the thread's wick error into a Python exception; returns NULL */
+wk_status wk__status_from_python(void); /* a Python exception is set: WK_INTERRUPTED, so that C code unwinds */
 
 /* ---- small_types.c: dtype, device, Size, Generator, finfo, iinfo ---- */
 typedef struct wk__python_dtype {
-  PyObject_HEAD
-  uint8_t dtype; /* wk_dtype */
+  PyObject_HEAD uint8_t dtype; /* wk_dtype */
 } wk__python_dtype;
 typedef struct wk__python_device {
-  PyObject_HEAD
-  wk_device device;
+  PyObject_HEAD wk_device device;
 } wk__python_device;
 struct wk__generator;
 typedef struct wk__python_generator {
-  PyObject_HEAD
-  struct wk__generator *generator; /* owned */
+  PyObject_HEAD struct wk__generator *generator; /* owned */
 } wk__python_generator;
-PyObject *wk__dtype_object(wk__state *state, wk_dtype dtype);                // -> new
-PyObject *wk__device_object(wk__state *state, wk_device device);             // -> new
-PyObject *wk__size_object(wk__state *state, const wk_int *sizes, int count); // -> new, a wick.Size (tuple subclass)
-/* 0, or -1 with an exception. A dtype may be given as Python's float, int or bool; a device as string, int or device. */
+PyObject *wk__dtype_object(wk__state *state, wk_dtype dtype);                 // -> new
+PyObject *wk__device_object(wk__state *state, wk_device device);              // -> new
+PyObject *wk__size_object(wk__state *state, const wk_int *sizes, int count);  // -> new, a wick.Size (tuple subclass)
+/* 0, or -1 with an exception. A dtype may be given as Python's float, int or bool; a device as string, int or device.
+ */
 int wk__dtype_from_python(wk__state *state, PyObject *o, wk_dtype *out_dtype);
 int wk__device_from_python(wk__state *state, PyObject *o, wk_device *out_device);
 /* "channels_last" for torch.channels_last, "strided" for torch.strided: memory formats and layouts. NULL for any other
@@ -90,12 +89,14 @@ int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out_value);
 /* Ints from a sequence (or from one int when `single`): at most WK_MAX_DIMS of them. Returns the count, or -1. */
 int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool single);
 /* Takes the value. A tensor, a list of tensors as a tuple or list. */
-PyObject *wk__value_to_python(wk__state *state, wk_value *steal_value); // -> new
+PyObject *wk__value_to_python(wk__state *state, wk_value *steal_value);  // -> new
 /* Calls an operator from C code of the module; the result as a Python object, errors raised. */
-PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args, wk_tensor *const *destinations); // -> new
+PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args,
+                             wk_tensor *const *destinations);  // -> new
 
 /* ---- interop.c and its kin: tensors from Python data and from other libraries' memory, storage ---- */
-/* torch.tensor(data): nested sequences, numbers, arrays. dtype WK_DTYPE_NONE infers. An owned tensor, NULL with an exception. */
+/* torch.tensor(data): nested sequences, numbers, arrays. dtype WK_DTYPE_NONE infers. An owned tensor, NULL with an
+ * exception. */
 wk_tensor *wk__tensor_from_python(wk__state *state, PyObject *data, wk_dtype dtype);
 /* Tensor's buffer slots (buffers.c): writable, strided memory of a CPU tensor that does not require grad. */
 int wk__tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);

@@ -5,7 +5,7 @@
 #include "python/python.h"
 
 /* indexing.c */
-PyObject *wk__tensor_get_item(PyObject *self, PyObject *key);                // -> new
+PyObject *wk__tensor_get_item(PyObject *self, PyObject *key);  // -> new
 int wk__tensor_set_item(PyObject *self, PyObject *key, PyObject *value);
 
 #endif

@@ -13,7 +13,7 @@ static wk__state *state_of(PyObject *self) { return ((wk__python_tensor *)self)-
 /* ================================================== objects ===================================================== */
 
 /* An object without attributes holds nothing that the collector must see; it is tracked once it gets a dict. */
-static PyObject *new_object(wk__state *state, PyTypeObject *type, wk_tensor *steal_tensor) { // -> new
+static PyObject *new_object(wk__state *state, PyTypeObject *type, wk_tensor *steal_tensor) {  // -> new
   PyObject *o = type->tp_alloc(type, 0);
   if (!o) {
     wk__release(steal_tensor);
@@ -27,7 +27,7 @@ static PyObject *new_object(wk__state *state, PyTypeObject *type, wk_tensor *ste
 }
 
 /* An untracked object of the base type, from the list of dead ones where there is one. */
-static wk__python_tensor *bare_object(wk__state *state) { // -> new
+static wk__python_tensor *bare_object(wk__state *state) {  // -> new
   if (!state->free_tensor_count) return PyObject_GC_New(wk__python_tensor, state->tensor_type);
   wk__python_tensor *self = state->free_tensors[--state->free_tensor_count];
   (void)PyObject_Init((PyObject *)self, state->tensor_type);
@@ -46,7 +46,7 @@ void wk__free_tensor_objects(wk__state *state) {
   while (state->free_tensor_count) PyObject_GC_Del(state->free_tensors[--state->free_tensor_count]);
 }
 
-PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) { // -> new
+PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) {  // -> new
   if (!steal_tensor) return wk__raise(state);
   if (steal_tensor->wrapper) {
     PyObject *known = Py_NewRef((PyObject *)steal_tensor->wrapper);
@@ -95,7 +95,8 @@ static int tensor_setattro(PyObject *o, PyObject *name, PyObject *value) {
   return status;
 }
 
-/* Tensor(2, 3) is empty memory, Tensor([1, 2]) data in the default dtype, Tensor(tensor) an alias: PyTorch's old way. */
+/* Tensor(2, 3) is empty memory, Tensor([1, 2]) data in the default dtype, Tensor(tensor) an alias: PyTorch's old way.
+ */
 static wk_tensor *legacy_new(wk__state *state, PyObject *args) {
   Py_ssize_t n = PyTuple_GET_SIZE(args);
   PyObject *first = n ? PyTuple_GET_ITEM(args, 0) : NULL;
@@ -118,19 +119,21 @@ static wk_tensor *legacy_new(wk__state *state, PyObject *args) {
   return t;
 }
 
-static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywords) { // -> new
+static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
   (void)keywords;
   wk__state *state = wk__state_of_type(type);
   wk_tensor *t = state ? legacy_new(state, args) : NULL;
   return t ? new_object(state, type, t) : NULL;
 }
 
-static PyObject *make_subclass(PyObject *unused, PyObject *const *args, Py_ssize_t n) { // -> new
+static PyObject *make_subclass(PyObject *unused, PyObject *const *args, Py_ssize_t n) {  // -> new
   (void)unused;
-  if (n < 2 || !PyType_Check(args[0])) return PyErr_Format(PyExc_TypeError, "_make_subclass(cls, data, require_grad=False)");
+  if (n < 2 || !PyType_Check(args[0]))
+    return PyErr_Format(PyExc_TypeError, "_make_subclass(cls, data, require_grad=False)");
   PyTypeObject *type = (PyTypeObject *)args[0];
   wk__state *state = wk__state_of_type(type);
-  if (!state || !wk__is_tensor(state, args[1])) return PyErr_Format(PyExc_TypeError, "_make_subclass: data must be a Tensor");
+  if (!state || !wk__is_tensor(state, args[1]))
+    return PyErr_Format(PyExc_TypeError, "_make_subclass: data must be a Tensor");
   int grad = n > 2 ? PyObject_IsTrue(args[2]) : 0;
   if (grad < 0) return NULL;
   wk__spec spec;
@@ -144,7 +147,7 @@ static PyObject *make_subclass(PyObject *unused, PyObject *const *args, Py_ssize
 }
 
 /* The package says which subclass prints as a parameter. */
-static PyObject *set_parameter_type(PyObject *module, PyObject *type) { // -> new
+static PyObject *set_parameter_type(PyObject *module, PyObject *type) {  // -> new
   wk__state *state = wk__state_of_module(module);
   if (!PyType_Check(type)) return PyErr_Format(PyExc_TypeError, "_set_parameter_type expects a type");
   Py_XSETREF(state->parameter_type, (PyTypeObject *)Py_NewRef(type));
@@ -165,7 +168,7 @@ static void append_suffix(wk__string *s, wk_tensor *t) {
   }
 }
 
-static PyObject *tensor_repr(PyObject *self) { // -> new
+static PyObject *tensor_repr(PyObject *self) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
   wk__string text = {0}, suffix = {0}, prefix = {0};
   append_suffix(&suffix, t);
@@ -179,7 +182,7 @@ static PyObject *tensor_repr(PyObject *self) { // -> new
   return result;
 }
 
-static PyObject *tensor_format(PyObject *self, PyObject *spec) { // -> new
+static PyObject *tensor_format(PyObject *self, PyObject *spec) {  // -> new
   if (wk__tensor_of(self)->ndim != 0 || PyUnicode_GET_LENGTH(spec) == 0) return PyObject_Str(self);
   PyObject *item = PyObject_CallMethod(self, "item", NULL);
   PyObject *text = item ? PyObject_Format(item, spec) : NULL;
@@ -189,107 +192,113 @@ static PyObject *tensor_format(PyObject *self, PyObject *spec) { // -> new
 
 /* ================================================== attributes ================================================== */
 
-static PyObject *get_shape(PyObject *self, void *unused) { // -> new
+static PyObject *get_shape(PyObject *self, void *unused) {  // -> new
   (void)unused;
   wk_tensor *t = wk__tensor_of(self);
   return wk__size_object(state_of(self), t->sizes, t->ndim);
 }
-static PyObject *get_dtype(PyObject *self, void *unused) { // -> new
+static PyObject *get_dtype(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return wk__dtype_object(state_of(self), (wk_dtype)wk__tensor_of(self)->dtype);
 }
-static PyObject *get_device(PyObject *self, void *unused) { // -> new
+static PyObject *get_device(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return wk__device_object(state_of(self), wk__tensor_of(self)->device);
 }
-static PyObject *get_ndim(PyObject *self, void *unused) { // -> new
+static PyObject *get_ndim(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyLong_FromLong(wk__tensor_of(self)->ndim);
 }
-static PyObject *get_itemsize(PyObject *self, void *unused) { // -> new
+static PyObject *get_itemsize(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyLong_FromSize_t(wk__itemsize(wk__tensor_of(self)));
 }
-static PyObject *get_nbytes(PyObject *self, void *unused) { // -> new
+static PyObject *get_nbytes(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyLong_FromLongLong(wk__numel(wk__tensor_of(self)) * (int64_t)wk__itemsize(wk__tensor_of(self)));
 }
-static PyObject *get_false(PyObject *self, void *unused) { // -> new
+static PyObject *get_false(PyObject *self, void *unused) {  // -> new
   (void)self, (void)unused;
   Py_RETURN_FALSE;
 }
-static PyObject *get_is_cpu(PyObject *self, void *unused) { // -> new
+static PyObject *get_is_cpu(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong(wk__tensor_of(self)->device.type == WK_CPU);
 }
-static PyObject *get_is_meta(PyObject *self, void *unused) { // -> new
+static PyObject *get_is_meta(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong(wk__tensor_of(self)->device.type == WK_META);
 }
-static PyObject *get_layout(PyObject *self, void *unused) { // -> new
+static PyObject *get_layout(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyObject_GetAttrString(state_of(self)->module, "strided");
 }
 
-static PyObject *transposed(PyObject *self, int first, int second) { // -> new
+static PyObject *transposed(PyObject *self, int first, int second) {  // -> new
   wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)},
                      {.tag = WK_VALUE_INT, .integer = wk_int_of(first)},
                      {.tag = WK_VALUE_INT, .integer = wk_int_of(second)}};
   return wk__call_to_python(state_of(self), WK__OP(transpose_int), args, NULL);
 }
-static PyObject *get_T(PyObject *self, void *unused) { // -> new
+static PyObject *get_T(PyObject *self, void *unused) {  // -> new
   (void)unused;
   wk_tensor *t = wk__tensor_of(self);
   wk_int order[WK_MAX_DIMS];
   for (int d = 0; d < t->ndim; d++) order[d] = wk_int_of(t->ndim - 1 - d);
-  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {.tag = WK_VALUE_INTS, .count = t->ndim, .integers = order}};
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t},
+                     {.tag = WK_VALUE_INTS, .count = t->ndim, .integers = order}};
   return wk__call_to_python(state_of(self), WK__OP(permute), args, NULL);
 }
-static PyObject *get_mT(PyObject *self, void *unused) { // -> new
+static PyObject *get_mT(PyObject *self, void *unused) {  // -> new
   (void)unused;
   if (wk__tensor_of(self)->ndim < 2)
-    return PyErr_Format(PyExc_RuntimeError, "tensor.mT is only supported on matrices or batches of matrices. Got %d-D tensor.", wk__tensor_of(self)->ndim);
+    return PyErr_Format(PyExc_RuntimeError,
+                        "tensor.mT is only supported on matrices or batches of matrices. Got %d-D tensor.",
+                        wk__tensor_of(self)->ndim);
   return transposed(self, -2, -1);
 }
 
-static PyGetSetDef tensor_getset[] = {
-    {"shape", get_shape, NULL, "The sizes, as a Size.", NULL},
-    {"dtype", get_dtype, NULL, "The element type.", NULL},
-    {"device", get_device, NULL, "Where the elements are.", NULL},
-    {"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
-    {"itemsize", get_itemsize, NULL, "Bytes an element.", NULL},
-    {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
-    {"layout", get_layout, NULL, "Always strided.", NULL},
-    {"T", get_T, NULL, "All dimensions reversed.", NULL},
-    {"mT", get_mT, NULL, "The last two dimensions swapped.", NULL},
-    {"is_cpu", get_is_cpu, NULL, NULL, NULL},
-    {"is_meta", get_is_meta, NULL, NULL, NULL},
-    {"is_cuda", get_false, NULL, NULL, NULL},
-    {"is_sparse", get_false, NULL, NULL, NULL},
-    {"is_quantized", get_false, NULL, NULL, NULL},
-    {"is_mps", get_false, NULL, NULL, NULL},
-    {"is_nested", get_false, NULL, NULL, NULL},
-    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
-    {0}};
+static PyGetSetDef tensor_getset[] = {{"shape", get_shape, NULL, "The sizes, as a Size.", NULL},
+                                      {"dtype", get_dtype, NULL, "The element type.", NULL},
+                                      {"device", get_device, NULL, "Where the elements are.", NULL},
+                                      {"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
+                                      {"itemsize", get_itemsize, NULL, "Bytes an element.", NULL},
+                                      {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
+                                      {"layout", get_layout, NULL, "Always strided.", NULL},
+                                      {"T", get_T, NULL, "All dimensions reversed.", NULL},
+                                      {"mT", get_mT, NULL, "The last two dimensions swapped.", NULL},
+                                      {"is_cpu", get_is_cpu, NULL, NULL, NULL},
+                                      {"is_meta", get_is_meta, NULL, NULL, NULL},
+                                      {"is_cuda", get_false, NULL, NULL, NULL},
+                                      {"is_sparse", get_false, NULL, NULL, NULL},
+                                      {"is_quantized", get_false, NULL, NULL, NULL},
+                                      {"is_mps", get_false, NULL, NULL, NULL},
+                                      {"is_nested", get_false, NULL, NULL, NULL},
+                                      {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
+                                      {0}};
 
 /* ================================================== methods ===================================================== */
 
-static PyObject *one_dim(PyObject *self, PyObject *const *args, Py_ssize_t n, const wk_int *list, const char *what) { // -> new
+static PyObject *one_dim(PyObject *self, PyObject *const *args, Py_ssize_t n, const wk_int *list,
+                         const char *what) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
   wk_int dim;
   int d;
   if (n > 1) return PyErr_Format(PyExc_TypeError, "%s() takes at most 1 argument", what);
   if (wk__int_from_python(state_of(self), args[0], &dim) < 0) return NULL;
-  if (t->ndim == 0) return PyErr_Format(PyExc_IndexError, "Dimension specified as %lld but tensor has no dimensions", (long long)dim.bits);
+  if (t->ndim == 0)
+    return PyErr_Format(PyExc_IndexError, "Dimension specified as %lld but tensor has no dimensions",
+                        (long long)dim.bits);
   if (wk__wrap_dim(dim.bits, t->ndim, &d) != WK_OK) return wk__raise(state_of(self));
   return PyLong_FromLongLong(list[d].bits);
 }
-static PyObject *tensor_size(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+static PyObject *tensor_size(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
   if (keywords) n += PyTuple_GET_SIZE(keywords); /* size(dim=0) */
-  return n && args[0] != Py_None ? one_dim(self, args, n, t->sizes, "size") : wk__size_object(state_of(self), t->sizes, t->ndim);
+  return n && args[0] != Py_None ? one_dim(self, args, n, t->sizes, "size")
+                                 : wk__size_object(state_of(self), t->sizes, t->ndim);
 }
-static PyObject *tensor_stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+static PyObject *tensor_stride(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
   if (keywords) n += PyTuple_GET_SIZE(keywords);
   if (n) return one_dim(self, args, n, t->strides, "stride");
@@ -297,31 +306,32 @@ static PyObject *tensor_stride(PyObject *self, PyObject *const *args, Py_ssize_t
   for (int d = 0; tuple && d < t->ndim; d++) PyTuple_SET_ITEM(tuple, d, PyLong_FromLongLong(t->strides[d].bits));
   return tuple;
 }
-static PyObject *tensor_dim(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_dim(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyLong_FromLong(wk__tensor_of(self)->ndim);
 }
-static PyObject *tensor_numel(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_numel(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyLong_FromLongLong(wk__numel(wk__tensor_of(self)));
 }
-static PyObject *tensor_storage_offset(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_storage_offset(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyLong_FromLongLong(wk__tensor_of(self)->offset.bits);
 }
-static PyObject *tensor_is_contiguous(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+static PyObject *tensor_is_contiguous(PyObject *self, PyObject *const *args, Py_ssize_t n,
+                                      PyObject *keywords) {  // -> new
   (void)args, (void)n, (void)keywords;
   return PyBool_FromLong(wk__is_contiguous(wk__tensor_of(self)));
 }
-static PyObject *tensor_is_floating_point(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_is_floating_point(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong(wk_dtype_is_floating((wk_dtype)wk__tensor_of(self)->dtype));
 }
-static PyObject *tensor_is_complex(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_is_complex(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong(wk_dtype_is_complex((wk_dtype)wk__tensor_of(self)->dtype));
 }
-static PyObject *tensor_is_signed(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_is_signed(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   uint8_t dtype = wk__tensor_of(self)->dtype;
   return PyBool_FromLong(dtype != WK_BOOL && dtype != WK_UINT8);
@@ -329,25 +339,30 @@ static PyObject *tensor_is_signed(PyObject *self, PyObject *unused) { // -> new
 
 /* ---- conversion: to(dtype), to(device), to(other), float(), ... ---- */
 
-static PyObject *converted(PyObject *self, wk_dtype dtype, wk_device device, bool copy) { // -> new
+static PyObject *converted(PyObject *self, wk_dtype dtype, wk_device device, bool copy) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
   bool same = t->dtype == dtype && t->device.type == device.type;
   if (same && !copy) return Py_NewRef(self);
   if (device.type != t->device.type && device.type == WK_CUDA) {
-    PyErr_SetString(PyExc_RuntimeError, "Found no NVIDIA driver on your system. wick's CUDA provider is not there yet.");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "Found no NVIDIA driver on your system. wick's CUDA provider is not there yet.");
     return NULL;
   }
-  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {.tag = WK_VALUE_DTYPE, .dtype = (uint8_t)dtype},
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t},
+                     {.tag = WK_VALUE_DTYPE, .dtype = (uint8_t)dtype},
                      {.tag = WK_VALUE_DEVICE, .device = device}};
   return wk__call_to_python(state_of(self), WK__OP(to_copy), args, NULL);
 }
 
 /* 1: understood, 0: not, -1: exception */
-static int conversion_argument(wk__state *state, PyObject *o, wk_dtype *dtype, wk_device *device, bool *copy, int *bools) {
+static int conversion_argument(wk__state *state, PyObject *o, wk_dtype *dtype, wk_device *device, bool *copy,
+                               int *bools) {
   if (o == Py_None) return 1;
-  if (Py_IS_TYPE(o, state->dtype_type) || o == (PyObject *)&PyFloat_Type || o == (PyObject *)&PyLong_Type || o == (PyObject *)&PyBool_Type)
+  if (Py_IS_TYPE(o, state->dtype_type) || o == (PyObject *)&PyFloat_Type || o == (PyObject *)&PyLong_Type ||
+      o == (PyObject *)&PyBool_Type)
     return wk__dtype_from_python(state, o, dtype) < 0 ? -1 : 1;
-  if (PyUnicode_Check(o) || Py_IS_TYPE(o, state->device_type)) return wk__device_from_python(state, o, device) < 0 ? -1 : 1;
+  if (PyUnicode_Check(o) || Py_IS_TYPE(o, state->device_type))
+    return wk__device_from_python(state, o, device) < 0 ? -1 : 1;
   if (wk__is_tensor(state, o)) {
     *dtype = (wk_dtype)wk__tensor_of(o)->dtype;
     *device = wk__tensor_of(o)->device;
@@ -360,7 +375,7 @@ static int conversion_argument(wk__state *state, PyObject *o, wk_dtype *dtype, w
   return 0;
 }
 
-static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
   wk_dtype dtype = (wk_dtype)t->dtype;
   wk_device device = t->device;
@@ -373,18 +388,22 @@ static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
       copy = args[i] == Py_True;
       continue;
     }
-    if (name && (PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0 || PyUnicode_CompareWithASCIIString(name, "memory_format") == 0)) continue;
+    if (name && (PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0 ||
+                 PyUnicode_CompareWithASCIIString(name, "memory_format") == 0))
+      continue;
     int known = conversion_argument(state_of(self), args[i], &dtype, &device, &copy, &bools);
     if (known < 0) return NULL;
-    if (!known) return PyErr_Format(PyExc_TypeError, "to() received an invalid combination of arguments - got (%s)", Py_TYPE(args[i])->tp_name);
+    if (!known)
+      return PyErr_Format(PyExc_TypeError, "to() received an invalid combination of arguments - got (%s)",
+                          Py_TYPE(args[i])->tp_name);
   }
   return converted(self, dtype, device, copy);
 }
 
-#define CONVERSION(name, target)                                                   \
+#define CONVERSION(name, target)                                                  \
   static PyObject *tensor_##name(PyObject *self, PyObject *unused) { /* -> new */ \
-    (void)unused;                                                                  \
-    return converted(self, target, wk__tensor_of(self)->device, false);            \
+    (void)unused;                                                                 \
+    return converted(self, target, wk__tensor_of(self)->device, false);           \
   }
 CONVERSION(float, WK_FLOAT32)
 CONVERSION(double, WK_FLOAT64)
@@ -396,12 +415,12 @@ CONVERSION(short, WK_INT16)
 CONVERSION(char, WK_INT8)
 CONVERSION(byte, WK_UINT8)
 CONVERSION(bool, WK_BOOL)
-static PyObject *tensor_cpu(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_cpu(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return converted(self, (wk_dtype)wk__tensor_of(self)->dtype, WK__CPU_DEVICE, false);
 }
 
-static PyObject *tensor_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+static PyObject *tensor_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
   if (n == 0 && !keywords) return PyUnicode_FromFormat("torch.%sTensor", wk__dtype_legacy((wk_dtype)t->dtype));
   wk_dtype dtype;
@@ -409,7 +428,7 @@ static PyObject *tensor_type(PyObject *self, PyObject *const *args, Py_ssize_t n
   return converted(self, dtype, t->device, false);
 }
 
-static PyObject *tensor_new_tensor(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) { // -> new
+static PyObject *tensor_new_tensor(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
   wk_dtype dtype = (wk_dtype)wk__tensor_of(self)->dtype;
   if (n < 1) return PyErr_Format(PyExc_TypeError, "new_tensor() missing 1 required positional arguments: \"data\"");
   for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); k++)
@@ -421,7 +440,7 @@ static PyObject *tensor_new_tensor(PyObject *self, PyObject *const *args, Py_ssi
 }
 
 /* The object of a deep copy: leaves only, as PyTorch says. */
-static PyObject *tensor_deepcopy(PyObject *self, PyObject *memo) { // -> new
+static PyObject *tensor_deepcopy(PyObject *self, PyObject *memo) {  // -> new
   wk__state *state = state_of(self);
   wk_tensor *t = wk__tensor_of(self);
   PyObject *key = PyLong_FromVoidPtr(self), *known = key ? PyDict_GetItemWithError(memo, key) : NULL;
@@ -431,7 +450,10 @@ static PyObject *tensor_deepcopy(PyObject *self, PyObject *memo) { // -> new
   }
   PyObject *copy = NULL;
   if (!wk_is_leaf(t)) {
-    PyErr_SetString(PyExc_RuntimeError, "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.  If you were attempting to deepcopy a module, this may be because of a torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                    "moment.  If you were attempting to deepcopy a module, this may be because of a "
+                    "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001");
   } else {
     wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {0}}, result = {0};
     bool before = wk_set_grad_enabled(false);
@@ -445,17 +467,17 @@ static PyObject *tensor_deepcopy(PyObject *self, PyObject *memo) { // -> new
   return copy;
 }
 
-static PyObject *tensor_reversed(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_reversed(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyObject_CallMethod(self, "flip", "i", 0);
 }
-static PyObject *tensor_dir_placeholder(PyObject *self, PyObject *unused) { // -> new
+static PyObject *tensor_dir_placeholder(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return Py_NewRef(self);
 }
 
 #define FAST METH_FASTCALL | METH_KEYWORDS
-#define CALL(f) (PyCFunction)(void (*)(void))f
+#define CALL(f) (PyCFunction)(void (*)(void)) f
 static PyMethodDef tensor_methods[] = {
     {"size", CALL(tensor_size), FAST, "The sizes, or the size of one dimension."},
     {"stride", CALL(tensor_stride), FAST, "The strides in elements, or the stride of one dimension."},
@@ -510,9 +532,11 @@ static bool as_operand(wk__state *state, PyObject *o, wk_value *v) {
 }
 
 /* self <op> other for (Tensor, Tensor) and (Tensor, number); rest: values behind the two, to the schema's end. */
-static PyObject *binary(PyObject *a, PyObject *b, const wk_op *tensor_op, const wk_op *scalar_op, const wk_op *reversed_op) { // -> new
-  wk__state *state = Py_TYPE(a)->tp_dealloc == tensor_dealloc ? state_of(a)
-                     : Py_TYPE(b)->tp_dealloc == tensor_dealloc ? state_of(b) : state_of_either(a, b);
+static PyObject *binary(PyObject *a, PyObject *b, const wk_op *tensor_op, const wk_op *scalar_op,
+                        const wk_op *reversed_op) {  // -> new
+  wk__state *state = Py_TYPE(a)->tp_dealloc == tensor_dealloc   ? state_of(a)
+                     : Py_TYPE(b)->tp_dealloc == tensor_dealloc ? state_of(b)
+                                                                : state_of_either(a, b);
   wk_value args[WK__MAX_ARGS] = {{0}};
   if (!state || !as_operand(state, a, &args[0]) || !as_operand(state, b, &args[1])) {
     if (PyErr_Occurred()) return NULL;
@@ -532,7 +556,7 @@ static PyObject *binary(PyObject *a, PyObject *b, const wk_op *tensor_op, const 
   return wk__call_to_python(state, reversed_op, args, NULL);
 }
 
-static PyObject *in_place(PyObject *a, PyObject *b, const wk_op *tensor_op, const wk_op *scalar_op) { // -> new
+static PyObject *in_place(PyObject *a, PyObject *b, const wk_op *tensor_op, const wk_op *scalar_op) {  // -> new
   wk__state *state = state_of(a);
   wk_value args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(a)}};
   if (!as_operand(state, b, &args[1])) {
@@ -543,13 +567,13 @@ static PyObject *in_place(PyObject *a, PyObject *b, const wk_op *tensor_op, cons
   return wk__call_to_python(state, args[1].tag == WK_VALUE_TENSOR ? tensor_op : scalar_op, args, &destination);
 }
 
-#define BINARY(name, tensor_op, scalar_op, reversed_op)                                   \
-  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */                          \
-    return binary(a, b, WK__OP(tensor_op), WK__OP(scalar_op), reversed_op);               \
+#define BINARY(name, tensor_op, scalar_op, reversed_op)                     \
+  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */            \
+    return binary(a, b, WK__OP(tensor_op), WK__OP(scalar_op), reversed_op); \
   }
-#define IN_PLACE(name, tensor_op, scalar_op)                                              \
-  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */                          \
-    return in_place(a, b, WK__OP(tensor_op), WK__OP(scalar_op));                          \
+#define IN_PLACE(name, tensor_op, scalar_op)                     \
+  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */ \
+    return in_place(a, b, WK__OP(tensor_op), WK__OP(scalar_op)); \
   }
 BINARY(number_add, add_Tensor, add_Scalar, WK__OP(add_Scalar))
 BINARY(number_sub, sub_Tensor, sub_Scalar, WK__OP(rsub_Scalar))
@@ -569,17 +593,17 @@ IN_PLACE(inplace_and, bitwise_and_Tensor, bitwise_and_Scalar)
 IN_PLACE(inplace_or, bitwise_or_Tensor, bitwise_or_Scalar)
 IN_PLACE(inplace_xor, bitwise_xor_Tensor, bitwise_xor_Scalar)
 
-static PyObject *unary(PyObject *self, const wk_op *op) { // -> new
+static PyObject *unary(PyObject *self, const wk_op *op) {  // -> new
   wk_value args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)}};
   return wk__call_to_python(state_of(self), op, args, NULL);
 }
-static PyObject *number_neg(PyObject *self) { return unary(self, WK__OP(neg)); }            // -> new
-static PyObject *number_abs(PyObject *self) { return unary(self, WK__OP(abs)); }            // -> new
-static PyObject *number_invert(PyObject *self) { return unary(self, WK__OP(bitwise_not)); } // -> new
-static PyObject *number_pos(PyObject *self) { return Py_NewRef(self); }                     // -> new
+static PyObject *number_neg(PyObject *self) { return unary(self, WK__OP(neg)); }             // -> new
+static PyObject *number_abs(PyObject *self) { return unary(self, WK__OP(abs)); }             // -> new
+static PyObject *number_invert(PyObject *self) { return unary(self, WK__OP(bitwise_not)); }  // -> new
+static PyObject *number_pos(PyObject *self) { return Py_NewRef(self); }                      // -> new
 
 /* number / tensor is reciprocal times number, as in PyTorch. */
-static PyObject *number_div(PyObject *a, PyObject *b) { // -> new
+static PyObject *number_div(PyObject *a, PyObject *b) {  // -> new
   wk__state *state = state_of_either(a, b);
   if (!state) return NULL;
   if (wk__is_tensor(state, a)) return binary(a, b, WK__OP(div_Tensor), WK__OP(div_Scalar), NULL);
@@ -588,30 +612,37 @@ static PyObject *number_div(PyObject *a, PyObject *b) { // -> new
   Py_XDECREF(inverse);
   return result;
 }
-static PyObject *number_pow(PyObject *a, PyObject *b, PyObject *modulus) { // -> new
+static PyObject *number_pow(PyObject *a, PyObject *b, PyObject *modulus) {  // -> new
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
   return binary(a, b, WK__OP(pow_Tensor_Tensor), WK__OP(pow_Tensor_Scalar), WK__OP(pow_Scalar));
 }
-static PyObject *inplace_pow(PyObject *a, PyObject *b, PyObject *modulus) { // -> new
+static PyObject *inplace_pow(PyObject *a, PyObject *b, PyObject *modulus) {  // -> new
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
   return in_place(a, b, WK__OP(pow_Tensor_Tensor), WK__OP(pow_Tensor_Scalar));
 }
-static PyObject *number_matmul(PyObject *a, PyObject *b) { // -> new
+static PyObject *number_matmul(PyObject *a, PyObject *b) {  // -> new
   wk__state *state = state_of_either(a, b);
   if (!state) return NULL;
   if (!wk__is_tensor(state, a) || !wk__is_tensor(state, b)) Py_RETURN_NOTIMPLEMENTED;
-  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(a)}, {.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(b)}};
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(a)},
+                     {.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(b)}};
   return wk__call_to_python(state, WK__OP(matmul), args, NULL);
 }
 
-static PyObject *tensor_compare(PyObject *a, PyObject *b, int operator) { // -> new
+static PyObject *tensor_compare(PyObject *a, PyObject *b, int operator) {  // -> new
   switch (operator) {
-    case Py_LT: return binary(a, b, WK__OP(lt_Tensor), WK__OP(lt_Scalar), NULL);
-    case Py_LE: return binary(a, b, WK__OP(le_Tensor), WK__OP(le_Scalar), NULL);
-    case Py_EQ: return binary(a, b, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL);
-    case Py_NE: return binary(a, b, WK__OP(ne_Tensor), WK__OP(ne_Scalar), NULL);
-    case Py_GT: return binary(a, b, WK__OP(gt_Tensor), WK__OP(gt_Scalar), NULL);
-    default: return binary(a, b, WK__OP(ge_Tensor), WK__OP(ge_Scalar), NULL);
+    case Py_LT:
+      return binary(a, b, WK__OP(lt_Tensor), WK__OP(lt_Scalar), NULL);
+    case Py_LE:
+      return binary(a, b, WK__OP(le_Tensor), WK__OP(le_Scalar), NULL);
+    case Py_EQ:
+      return binary(a, b, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL);
+    case Py_NE:
+      return binary(a, b, WK__OP(ne_Tensor), WK__OP(ne_Scalar), NULL);
+    case Py_GT:
+      return binary(a, b, WK__OP(gt_Tensor), WK__OP(gt_Scalar), NULL);
+    default:
+      return binary(a, b, WK__OP(ge_Tensor), WK__OP(ge_Scalar), NULL);
   }
 }
 static Py_hash_t tensor_hash(PyObject *self) { return _Py_HashPointer(self); }
@@ -638,16 +669,16 @@ static int tensor_truth(PyObject *self) {
   if (the_element(self, &s, "Boolean value of Tensor with more than one value is ambiguous") < 0) return -1;
   return s.category == WK__FLOAT_KIND ? s.d != 0 : s.i != 0;
 }
-static PyObject *number_float(PyObject *self) { // -> new
+static PyObject *number_float(PyObject *self) {  // -> new
   wk__scalar s;
   return the_element(self, &s, NO_SCALAR) < 0 ? NULL : PyFloat_FromDouble(wk__scalar_double(s));
 }
-static PyObject *number_int(PyObject *self) { // -> new
+static PyObject *number_int(PyObject *self) {  // -> new
   wk__scalar s;
   if (the_element(self, &s, NO_SCALAR) < 0) return NULL;
   return s.category == WK__FLOAT_KIND ? PyLong_FromDouble(s.d) : PyLong_FromLongLong(s.i);
 }
-static PyObject *number_index(PyObject *self) { // -> new
+static PyObject *number_index(PyObject *self) {  // -> new
   wk__scalar s;
   if (wk_dtype_is_floating((wk_dtype)wk__tensor_of(self)->dtype) || wk__numel(wk__tensor_of(self)) != 1)
     return PyErr_Format(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
@@ -663,9 +694,10 @@ static Py_ssize_t tensor_length(PyObject *self) {
   return -1;
 }
 
-static PyObject *tensor_iter(PyObject *self) { // -> new
+static PyObject *tensor_iter(PyObject *self) {  // -> new
   if (wk__tensor_of(self)->ndim == 0) return PyErr_Format(PyExc_TypeError, "iteration over a 0-d tensor");
-  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)}, {.tag = WK_VALUE_INT, .integer = wk_int_of(0)}};
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)},
+                     {.tag = WK_VALUE_INT, .integer = wk_int_of(0)}};
   PyObject *parts = wk__call_to_python(state_of(self), WK__OP(unbind_int), args, NULL);
   PyObject *iterator = parts ? PyObject_GetIter(parts) : NULL;
   Py_XDECREF(parts);
@@ -747,11 +779,12 @@ static PyType_Spec tensor_spec = {
 };
 
 /* The __torch_function__ of a subclass that overrides nothing: just calls. */
-static PyObject *plain_call(PyObject *module, PyObject *const *args, Py_ssize_t n) { // -> new
+static PyObject *plain_call(PyObject *module, PyObject *const *args, Py_ssize_t n) {  // -> new
   (void)module;
   if (n < 2) return PyErr_Format(PyExc_TypeError, "__torch_function__(func, types, args=(), kwargs=None)");
   PyObject *none = PyTuple_New(0);
-  PyObject *result = none ? PyObject_Call(args[0], n > 2 ? args[2] : none, n > 3 && args[3] != Py_None ? args[3] : NULL) : NULL;
+  PyObject *result =
+      none ? PyObject_Call(args[0], n > 2 ? args[2] : none, n > 3 && args[3] != Py_None ? args[3] : NULL) : NULL;
   Py_XDECREF(none);
   return result;
 }
@@ -785,7 +818,8 @@ int wk__add_tensor_type(PyObject *module, wk__state *state) {
   if (!state->tensor_type) return -1;
   PyTypeObject *type = state->tensor_type;
   type->tp_name = "Tensor"; /* what messages say, as in PyTorch; __module__ stays */
-  if (add_method_table(type, wk__tensor_autograd_methods) < 0 || add_method_table(type, wk__tensor_interop_methods) < 0) return -1;
+  if (add_method_table(type, wk__tensor_autograd_methods) < 0 || add_method_table(type, wk__tensor_interop_methods) < 0)
+    return -1;
   if (add_getset_table(type, wk__tensor_autograd_getset) < 0) return -1;
   PyType_Modified(type);
   if (PyModule_AddFunctions(module, module_functions) < 0) return -1;

@@ -1,5 +1,5 @@
-/* Running programs: blocks over threads. A *unit* is what one thread does alone: a block of a pointwise nest, or a block
- * of rows (columns) with all its phases. Few, long rows are cut into chunks that threads share, phase by phase.
+/* Running programs: blocks over threads. A *unit* is what one thread does alone: a block of a pointwise nest, or a
+ * block of rows (columns) with all its phases. Few, long rows are cut into chunks that threads share, phase by phase.
  * Tests: tests/c/test_program.c. */
 #include <pthread.h>
 
@@ -17,10 +17,10 @@ enum {
 
 /* State of one reduction or scan while a unit runs. width = values side by side. */
 typedef struct reduction {
-  char *lanes;    /* (width, LANES) or (LANES, width); arg: best values; scan: carries */
-  int64_t *index; /* arg: (width) */
-  char *partial;  /* (width): the chunk just folded */
-  char *stack;    /* (COUNTER_LEVELS, width): partial results by weight, see loop.h */
+  char *lanes;     /* (width, LANES) or (LANES, width); arg: best values; scan: carries */
+  int64_t *index;  /* arg: (width) */
+  char *partial;   /* (width): the chunk just folded */
+  char *stack;     /* (COUNTER_LEVELS, width): partial results by weight, see loop.h */
   uint64_t chunks; /* folded so far; its bits say which levels of the stack are full */
 } reduction;
 
@@ -43,22 +43,24 @@ typedef struct run {
 /* One thread's view. */
 typedef struct worker {
   const run *r;
-  char **at;            /* (values) where each value is */
-  char *slots;          /* temporary blocks */
-  char **kept;          /* (kept values) */
-  int64_t *offsets;     /* for gathers */
+  char **at;        /* (values) where each value is */
+  char *slots;      /* temporary blocks */
+  char **kept;      /* (kept values) */
+  int64_t *offsets; /* for gathers */
   reduction *reductions;
   int64_t position[MAX_WALKERS]; /* element of each walker at the unit's (or block's outer) origin */
-  int64_t m, n, m0, n0; /* the block: extent and origin on the inner axes */
-  int64_t width;        /* rows or columns side by side */
-  int64_t element;      /* linear reduction index of the block's first element, for lanes */
+  int64_t m, n, m0, n0;          /* the block: extent and origin on the inner axes */
+  int64_t width;                 /* rows or columns side by side */
+  int64_t element;               /* linear reduction index of the block's first element, for lanes */
   int64_t along;        /* elements of a row (rows of a column) that values per row are expanded to; 0: not yet */
   bool hold_row_stores; /* values per row are computed, but not stored */
 } worker;
 
 /* ================================================= steps ========================================================= */
 
-static inline char *slot_address(const worker *w, int slot) { return w->slots + (int64_t)slot * w->r->block_elements * 8; }
+static inline char *slot_address(const worker *w, int slot) {
+  return w->slots + (int64_t)slot * w->r->block_elements * 8;
+}
 
 static inline char *address(const worker *w, int access, int64_t m0, int64_t n0) {
   const walker *k = &w->r->g.walkers[access];
@@ -201,19 +203,38 @@ static void run_step(worker *w, const step *s, int64_t m, int64_t n, int64_t m0,
   const wk__primitives *p = w->r->primitives;
   bool columns = w->r->g.mode == LOOP_COLUMNS;
   switch ((step_kind)s->kind) {
-    case STEP_MAP: step_map(w, s, p->map[s->op][s->lane], m * n); break;
-    case STEP_CAST: step_map(w, s, p->cast[s->lane][s->out_lane], m * n); break;
-    case STEP_ROUND: step_map(w, s, p->round_to[s->extra], m * n); break;
-    case STEP_LOAD: step_load(w, s, m, n, m0, n0); break;
-    case STEP_GATHER: step_gather(w, s, m, n, m0, n0); break;
-    case STEP_STORE: step_store(w, s, m, n, m0, n0); break;
+    case STEP_MAP:
+      step_map(w, s, p->map[s->op][s->lane], m * n);
+      break;
+    case STEP_CAST:
+      step_map(w, s, p->cast[s->lane][s->out_lane], m * n);
+      break;
+    case STEP_ROUND:
+      step_map(w, s, p->round_to[s->extra], m * n);
+      break;
+    case STEP_LOAD:
+      step_load(w, s, m, n, m0, n0);
+      break;
+    case STEP_GATHER:
+      step_gather(w, s, m, n, m0, n0);
+      break;
+    case STEP_STORE:
+      step_store(w, s, m, n, m0, n0);
+      break;
     case STEP_SCATTER:
-    case STEP_SCATTER_ADD: step_scatter(w, s, m, n, m0, n0); break;
-    case STEP_INDEX: step_index(w, s, m, n, m0, n0); break;
-    case STEP_CHECK_INDEX: step_check_index(w, s, m * n); break;
+    case STEP_SCATTER_ADD:
+      step_scatter(w, s, m, n, m0, n0);
+      break;
+    case STEP_INDEX:
+      step_index(w, s, m, n, m0, n0);
+      break;
+    case STEP_CHECK_INDEX:
+      step_check_index(w, s, m * n);
+      break;
     case STEP_SCAN: {
       char *out = destination(w, s);
-      (columns ? p->scan_columns : p->scan_rows)[s->op][s->lane](out, w->at[s->in[0]], w->reductions[s->extra].lanes, m, n);
+      (columns ? p->scan_columns : p->scan_rows)[s->op][s->lane](out, w->at[s->in[0]], w->reductions[s->extra].lanes, m,
+                                                                 n);
       w->at[s->value] = out;
       break;
     }
@@ -747,7 +768,8 @@ static wk_status report_bad_index(const run *r) {
   long long index = atomic_load(&r->bad_index);
   int check = atomic_load(&r->bad_check);
   wk_int size = r->program->nest->instrs[r->program->expressions[check]].expression;
-  if (wk__sym_kind_of(size) != WK__SYM_BUFFER_SIZE) return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds", index);
+  if (wk__sym_kind_of(size) != WK__SYM_BUFFER_SIZE)
+    return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds", index);
   return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds for dimension %d with size %lld", index,
                  wk__sym_index(size) % WK__BUFFER_DIMS, (long long)r->g.expression_limit[check]);
 }

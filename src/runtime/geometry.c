@@ -17,7 +17,7 @@ typedef struct loops {
 
 typedef struct resolve_context {
   const wk__launch *launch;
-  int unit;       /* this loop variable has the value `amount`, all others are 0 */
+  int unit; /* this loop variable has the value `amount`, all others are 0 */
   int64_t amount;
 } resolve_context;
 
@@ -25,11 +25,14 @@ static wk_status resolve(void *context, wk_int leaf, int64_t *out) {
   const resolve_context *at = context;
   int index = wk__sym_index(leaf);
   switch (wk__sym_kind_of(leaf)) {
-    case WK__SYM_LOOP_VAR: *out = index == at->unit ? at->amount : 0; return WK_OK;
+    case WK__SYM_LOOP_VAR:
+      *out = index == at->unit ? at->amount : 0;
+      return WK_OK;
     case WK__SYM_BUFFER_SIZE:
       *out = at->launch->buffers[index / WK__BUFFER_DIMS].sizes[index % WK__BUFFER_DIMS];
       return WK_OK;
-    default: return wk_fail(WK_INTERNAL_ERROR, "a loop nest mentions a symbol that the launch does not know");
+    default:
+      return wk_fail(WK_INTERNAL_ERROR, "a loop nest mentions a symbol that the launch does not know");
   }
 }
 
@@ -89,7 +92,8 @@ static wk_status bind_access(const wk__nest *nest, const wk__launch *launch, int
   return WK_OK;
 }
 
-static wk_status bind_loops(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers, loops *l) {
+static wk_status bind_loops(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers,
+                            loops *l) {
   const wk__nest *nest = program->nest;
   int accesses = (int)nest->access_count;
   l->walkers = accesses + program->expression_count;
@@ -316,8 +320,7 @@ wk_status bind_geometry(const wk__program *program, const wk__launch *launch, ge
     return WK_OK;
   }
   int column = l.p - 1;
-  bool by_columns = l.r > 0 && l.p > 0 && !program->has_store_add &&
-                    prefers_columns(nest, &l, column, l.p + l.r - 1);
+  bool by_columns = l.r > 0 && l.p > 0 && !program->has_store_add && prefers_columns(nest, &l, column, l.p + l.r - 1);
   g->mode = by_columns ? LOOP_COLUMNS : LOOP_ROWS;
   if (by_columns)
     block_columns(&l, g, column);

@@ -43,14 +43,16 @@ static wk__scalar identity(wk__loop_op op, wk__lane_type lane) {
   bool floating = lane == WK__LANE_F32 || lane == WK__LANE_F64;
   switch (op) {
     case WK__LOOP_reduce_prod:
-    case WK__LOOP_scan_prod: return (wk__scalar){WK__INTEGER_KIND, .i = 1};
+    case WK__LOOP_scan_prod:
+      return (wk__scalar){WK__INTEGER_KIND, .i = 1};
     case WK__LOOP_reduce_max:
       return floating ? (wk__scalar){WK__FLOAT_KIND, .d = -INFINITY}
                       : (wk__scalar){WK__INTEGER_KIND, .i = lane == WK__LANE_BOOL ? 0 : INT64_MIN};
     case WK__LOOP_reduce_min:
       return floating ? (wk__scalar){WK__FLOAT_KIND, .d = INFINITY}
                       : (wk__scalar){WK__INTEGER_KIND, .i = lane == WK__LANE_BOOL ? 1 : INT64_MAX};
-    default: return (wk__scalar){WK__INTEGER_KIND, .i = 0};
+    default:
+      return (wk__scalar){WK__INTEGER_KIND, .i = 0};
   }
 }
 

@@ -14,7 +14,9 @@ static inline wk__lane_type wk__lane_of(wk_dtype compute) {
          : compute == WK_BOOL  ? WK__LANE_BOOL
                                : WK__LANE_F64;
 }
-static inline int64_t wk__lane_size(wk__lane_type lane) { return lane == WK__LANE_BOOL ? 1 : lane == WK__LANE_F32 ? 4 : 8; }
+static inline int64_t wk__lane_size(wk__lane_type lane) {
+  return lane == WK__LANE_BOOL ? 1 : lane == WK__LANE_F32 ? 4 : 8;
+}
 
 typedef void wk__map_fn(void *out, const void *a, const void *b, const void *c, int64_t n);
 /* A block of m rows of n, from or to memory with element strides; memory's dtype converts to its compute dtype. */
@@ -36,14 +38,15 @@ typedef void wk__arg_fn(void *best, int64_t *index, const void *value, int64_t m
 typedef void wk__expand_fn(void *out, const void *value, int64_t m, int64_t n);
 
 typedef struct wk__primitives {
-  wk__map_fn *map[WK__LOOP_COUNT][WK__LANE_COUNT]; /* by the dtype of the first operand (of `where`: of the second) */
+  wk__map_fn *map[WK__LOOP_COUNT][WK__LANE_COUNT];  /* by the dtype of the first operand (of `where`: of the second) */
   wk__map_fn *cast[WK__LANE_COUNT][WK__LANE_COUNT]; /* [from][to] */
   wk__map_fn *round_to[WK_DTYPE_COUNT];
   wk__load_fn *load[WK_DTYPE_COUNT];
   wk__store_fn *store[WK_DTYPE_COUNT];
   wk__gather_fn *gather[WK_DTYPE_COUNT];
   wk__scatter_fn *scatter[WK_DTYPE_COUNT], *scatter_add[WK_DTYPE_COUNT];
-  wk__accumulate_fn *accumulate_rows[WK__LOOP_COUNT][WK__LANE_COUNT], *accumulate_columns[WK__LOOP_COUNT][WK__LANE_COUNT];
+  wk__accumulate_fn *accumulate_rows[WK__LOOP_COUNT][WK__LANE_COUNT],
+      *accumulate_columns[WK__LOOP_COUNT][WK__LANE_COUNT];
   wk__fold_fn *fold_rows[WK__LOOP_COUNT][WK__LANE_COUNT], *fold_columns[WK__LOOP_COUNT][WK__LANE_COUNT];
   wk__map_fn *combine[WK__LOOP_COUNT][WK__LANE_COUNT]; /* two partial results of a reduction */
   wk__scan_fn *scan_rows[WK__LOOP_COUNT][WK__LANE_COUNT], *scan_columns[WK__LOOP_COUNT][WK__LANE_COUNT];

@@ -1,7 +1,7 @@
 /* The bodies of tier 0's primitives, compiled once per CPU level. Simple loops are left to the compiler's vectoriser,
- * which may not change their bits: no contraction, no reassociation. Transcendental functions are the shared vector ones.
- * A reduction keeps WK__REDUCE_LANES accumulators, whatever the width of a vector, which fixes its order.
- * Tests: tests/c/test_program.c (level against level, bit for bit), tests/ops/. */
+ * which may not change their bits: no contraction, no reassociation. Transcendental functions are the shared vector
+ * ones. A reduction keeps WK__REDUCE_LANES accumulators, whatever the width of a vector, which fixes its order. Tests:
+ * tests/c/test_program.c (level against level, bit for bit), tests/ops/. */
 #include <math.h>
 
 #include "runtime/math_f32.h"
@@ -19,15 +19,15 @@ enum { LANES = WK__REDUCE_LANES };
 
 /* ================================================ element by element ============================================= */
 
-#define MAP(name, type, result, expression)                                                        \
-  static void name(void *out, const void *a_, const void *b_, const void *c_, int64_t count) {     \
-    result *o = out;                                                                               \
-    const type *pa = a_, *pb = b_, *pc = c_;                                                       \
-    (void)pb, (void)pc;                                                                            \
-    VECTORISE for (int64_t i = 0; i < count; i++) {                                                \
-      type a = pa[i];                                                                              \
-      o[i] = (result)(expression);                                                                 \
-    }                                                                                              \
+#define MAP(name, type, result, expression)                                                    \
+  static void name(void *out, const void *a_, const void *b_, const void *c_, int64_t count) { \
+    result *o = out;                                                                           \
+    const type *pa = a_, *pb = b_, *pc = c_;                                                   \
+    (void)pb, (void)pc;                                                                        \
+    VECTORISE for (int64_t i = 0; i < count; i++) {                                            \
+      type a = pa[i];                                                                          \
+      o[i] = (result)(expression);                                                             \
+    }                                                                                          \
   }
 #define B pb[i]
 #define C pc[i]
@@ -65,28 +65,28 @@ MAP(sub_bool, uint8_t, uint8_t, a ^ B)
 MAP(sub_i64, int64_t, int64_t, U(a) - U(B))
 MAP(sub_f32, float, float, a - B)
 MAP(sub_f64, double, double, a - B)
-MAP(mul_bool, uint8_t, uint8_t, a & B)
+MAP(mul_bool, uint8_t, uint8_t, a &B)
 MAP(mul_i64, int64_t, int64_t, U(a) * U(B))
-MAP(mul_f32, float, float, a * B)
-MAP(mul_f64, double, double, a * B)
+MAP(mul_f32, float, float, a *B)
+MAP(mul_f64, double, double, a *B)
 MAP(div_f32, float, float, a / B)
 MAP(div_f64, double, double, a / B)
 MAP(max_bool, uint8_t, uint8_t, a | B)
 MAP(max_i64, int64_t, int64_t, a > B ? a : B)
 MAP(max_f32, float, float, (a > B) | (a != a) ? a : B)
 MAP(max_f64, double, double, (a > B) | (a != a) ? a : B)
-MAP(min_bool, uint8_t, uint8_t, a & B)
+MAP(min_bool, uint8_t, uint8_t, a &B)
 MAP(min_i64, int64_t, int64_t, a < B ? a : B)
 MAP(min_f32, float, float, (a < B) | (a != a) ? a : B)
 MAP(min_f64, double, double, (a < B) | (a != a) ? a : B)
-MAP(and_i64, int64_t, int64_t, a & B)
+MAP(and_i64, int64_t, int64_t, a &B)
 MAP(or_i64, int64_t, int64_t, a | B)
 MAP(xor_i64, int64_t, int64_t, a ^ B)
 
-#define COMPARISONS(name, operator)                     \
-  MAP(name##_bool, uint8_t, uint8_t, a operator B)      \
-  MAP(name##_i64, int64_t, uint8_t, a operator B)       \
-  MAP(name##_f32, float, uint8_t, a operator B)         \
+#define COMPARISONS(name, operator)                \
+  MAP(name##_bool, uint8_t, uint8_t, a operator B) \
+  MAP(name##_i64, int64_t, uint8_t, a operator B)  \
+  MAP(name##_f32, float, uint8_t, a operator B)    \
   MAP(name##_f64, double, uint8_t, a operator B)
 COMPARISONS(eq, ==)
 COMPARISONS(ne, !=)
@@ -145,12 +145,12 @@ MAP(fmod_f64, double, double, fmod(a, B))
 MAP(pow_i64, int64_t, int64_t, power(a, B))
 MAP(pow_bool, uint8_t, uint8_t, a | !B)
 
-#define WHERE(name, type)                                                                          \
-  static void name(void *out, const void *a_, const void *b_, const void *c_, int64_t count) {     \
-    type *o = out;                                                                                 \
-    const uint8_t *mask = a_;                                                                      \
-    const type *b = b_, *c = c_;                                                                   \
-    VECTORISE for (int64_t i = 0; i < count; i++) o[i] = mask[i] ? b[i] : c[i];                    \
+#define WHERE(name, type)                                                                      \
+  static void name(void *out, const void *a_, const void *b_, const void *c_, int64_t count) { \
+    type *o = out;                                                                             \
+    const uint8_t *mask = a_;                                                                  \
+    const type *b = b_, *c = c_;                                                               \
+    VECTORISE for (int64_t i = 0; i < count; i++) o[i] = mask[i] ? b[i] : c[i];                \
   }
 WHERE(where_bool, uint8_t)
 WHERE(where_i64, int64_t)
@@ -158,41 +158,40 @@ WHERE(where_f32, float)
 WHERE(where_f64, double)
 
 /* Whole vectors, then the rest through a partial one. */
-#define VECTOR_UNARY(name, type, v, LANE_COUNT, f)                                                 \
-  static void name(void *out, const void *a, const void *b, const void *c, int64_t count) {        \
-    (void)b, (void)c;                                                                              \
-    const type *p = a;                                                                             \
-    type *o = out;                                                                                 \
-    int64_t i = 0;                                                                                 \
-    for (; i + LANE_COUNT <= count; i += LANE_COUNT) v##_store(o + i, f(v##_load(p + i)));         \
-    if (i < count) v##_store_n(o + i, f(v##_load_n(p + i, count - i)), count - i);                 \
+#define VECTOR_UNARY(name, type, v, LANE_COUNT, f)                                          \
+  static void name(void *out, const void *a, const void *b, const void *c, int64_t count) { \
+    (void)b, (void)c;                                                                       \
+    const type *p = a;                                                                      \
+    type *o = out;                                                                          \
+    int64_t i = 0;                                                                          \
+    for (; i + LANE_COUNT <= count; i += LANE_COUNT) v##_store(o + i, f(v##_load(p + i)));  \
+    if (i < count) v##_store_n(o + i, f(v##_load_n(p + i, count - i)), count - i);          \
   }
-#define VECTOR_BINARY(name, type, v, LANE_COUNT, f)                                                \
-  static void name(void *out, const void *a, const void *b, const void *c, int64_t count) {        \
-    (void)c;                                                                                       \
-    const type *p = a, *q = b;                                                                     \
-    type *o = out;                                                                                 \
-    int64_t i = 0;                                                                                 \
-    for (; i + LANE_COUNT <= count; i += LANE_COUNT)                                               \
-      v##_store(o + i, f(v##_load(p + i), v##_load(q + i)));                                       \
-    int64_t rest = count - i;                                                                      \
-    if (rest) v##_store_n(o + i, f(v##_load_n(p + i, rest), v##_load_n(q + i, rest)), rest);       \
+#define VECTOR_BINARY(name, type, v, LANE_COUNT, f)                                                         \
+  static void name(void *out, const void *a, const void *b, const void *c, int64_t count) {                 \
+    (void)c;                                                                                                \
+    const type *p = a, *q = b;                                                                              \
+    type *o = out;                                                                                          \
+    int64_t i = 0;                                                                                          \
+    for (; i + LANE_COUNT <= count; i += LANE_COUNT) v##_store(o + i, f(v##_load(p + i), v##_load(q + i))); \
+    int64_t rest = count - i;                                                                               \
+    if (rest) v##_store_n(o + i, f(v##_load_n(p + i, rest), v##_load_n(q + i, rest)), rest);                \
   }
-#define VECTOR_FMA(name, type, v, LANE_COUNT)                                                      \
-  static void name(void *out, const void *a, const void *b, const void *c, int64_t count) {        \
-    const type *p = a, *q = b, *r = c;                                                             \
-    type *o = out;                                                                                 \
-    int64_t i = 0;                                                                                 \
-    for (; i + LANE_COUNT <= count; i += LANE_COUNT)                                               \
-      v##_store(o + i, v##_fma(v##_load(p + i), v##_load(q + i), v##_load(r + i)));                \
-    int64_t rest = count - i;                                                                      \
-    if (rest)                                                                                      \
+#define VECTOR_FMA(name, type, v, LANE_COUNT)                                                                       \
+  static void name(void *out, const void *a, const void *b, const void *c, int64_t count) {                         \
+    const type *p = a, *q = b, *r = c;                                                                              \
+    type *o = out;                                                                                                  \
+    int64_t i = 0;                                                                                                  \
+    for (; i + LANE_COUNT <= count; i += LANE_COUNT)                                                                \
+      v##_store(o + i, v##_fma(v##_load(p + i), v##_load(q + i), v##_load(r + i)));                                 \
+    int64_t rest = count - i;                                                                                       \
+    if (rest)                                                                                                       \
       v##_store_n(o + i, v##_fma(v##_load_n(p + i, rest), v##_load_n(q + i, rest), v##_load_n(r + i, rest)), rest); \
   }
 WK_INLINE vf vf_rsqrt(vf a) { return 1.0f / vf_sqrt(a); }
 WK_INLINE vd vd_rsqrt(vd a) { return 1.0 / vd_sqrt(a); }
-#define BOTH_UNARY(name)                                                   \
-  VECTOR_UNARY(name##_f32, float, vf, WK_F32_LANES, vf_##name)             \
+#define BOTH_UNARY(name)                                       \
+  VECTOR_UNARY(name##_f32, float, vf, WK_F32_LANES, vf_##name) \
   VECTOR_UNARY(name##_f64, double, vd, WK_F64_LANES, vd_##name)
 BOTH_UNARY(floor)
 BOTH_UNARY(ceil)
@@ -249,59 +248,59 @@ enum { TILE = 16 };
 
 /* Memory type, block type, conversions both ways. A stride of one down the rows is a transposed tile: walking it in
  * small squares keeps each cache line that is read in use until it is used up. */
-#define MEMORY(name, memory, block, from, to)                                                                          \
-  static void load_##name(void *out, const void *source, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n) {   \
-    block *o = out;                                                                                                    \
-    const memory *s = source;                                                                                          \
-    if (stride_m == 1 && stride_n > 1 && m > 1) {                                                                     \
-      for (int64_t j0 = 0; j0 < n; j0 += TILE)                                                                         \
-        for (int64_t i = 0; i < m; i++)                                                                                \
-          for (int64_t j = j0; j < wk__min(n, j0 + TILE); j++) o[i * n + j] = from(s[i + j * stride_n]);               \
-      return;                                                                                                          \
-    }                                                                                                                  \
-    for (int64_t i = 0; i < m; i++, s += stride_m, o += n) {                                                           \
-      if (stride_n == 1) {                                                                                             \
-        VECTORISE for (int64_t j = 0; j < n; j++) o[j] = from(s[j]);                                                   \
-      } else if (stride_n == 0) {                                                                                      \
-        block v = from(s[0]);                                                                                          \
-        for (int64_t j = 0; j < n; j++) o[j] = v;                                                                      \
-      } else {                                                                                                         \
-        for (int64_t j = 0; j < n; j++) o[j] = from(s[j * stride_n]);                                                  \
-      }                                                                                                                \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  static void store_##name(void *target, const void *value, int64_t m, int64_t n, int64_t stride_m,                    \
-                           int64_t stride_n) {                                                                         \
-    memory *t = target;                                                                                                \
-    const block *v = value;                                                                                            \
-    for (int64_t i = 0; i < m; i++, t += stride_m, v += n) {                                                           \
-      if (stride_n == 1) {                                                                                             \
-        VECTORISE for (int64_t j = 0; j < n; j++) t[j] = to(v[j]);                                                     \
-      } else {                                                                                                         \
-        for (int64_t j = 0; j < n; j++) t[j * stride_n] = to(v[j]);                                                    \
-      }                                                                                                                \
-    }                                                                                                                  \
-  }                                                                                                                    \
-  static void gather_##name(void *out, const void *source, const int64_t *offsets, int64_t n) {                        \
-    block *o = out;                                                                                                    \
-    const memory *s = source;                                                                                          \
-    for (int64_t i = 0; i < n; i++) o[i] = from(s[offsets[i]]);                                                        \
-  }                                                                                                                    \
-  static void scatter_##name(void *target, const void *value, const int64_t *offsets, int64_t n) {                     \
-    memory *t = target;                                                                                                \
-    const block *v = value;                                                                                            \
-    for (int64_t i = 0; i < n; i++) t[offsets[i]] = to(v[i]);                                                          \
-  }                                                                                                                    \
-  static void scatter_add_##name(void *target, const void *value, const int64_t *offsets, int64_t n) {                 \
-    memory *t = target;                                                                                                \
-    const block *v = value;                                                                                            \
-    for (int64_t i = 0; i < n; i++) t[offsets[i]] = to(from(t[offsets[i]]) + v[i]);                                    \
-  }                                                                                                                    \
-  static void round_##name(void *out, const void *a, const void *b, const void *c, int64_t n) {                        \
-    (void)b, (void)c;                                                                                                  \
-    block *o = out;                                                                                                    \
-    const block *v = a;                                                                                                \
-    VECTORISE for (int64_t i = 0; i < n; i++) o[i] = from((memory)to(v[i]));                                           \
+#define MEMORY(name, memory, block, from, to)                                                                        \
+  static void load_##name(void *out, const void *source, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n) { \
+    block *o = out;                                                                                                  \
+    const memory *s = source;                                                                                        \
+    if (stride_m == 1 && stride_n > 1 && m > 1) {                                                                    \
+      for (int64_t j0 = 0; j0 < n; j0 += TILE)                                                                       \
+        for (int64_t i = 0; i < m; i++)                                                                              \
+          for (int64_t j = j0; j < wk__min(n, j0 + TILE); j++) o[i * n + j] = from(s[i + j * stride_n]);             \
+      return;                                                                                                        \
+    }                                                                                                                \
+    for (int64_t i = 0; i < m; i++, s += stride_m, o += n) {                                                         \
+      if (stride_n == 1) {                                                                                           \
+        VECTORISE for (int64_t j = 0; j < n; j++) o[j] = from(s[j]);                                                 \
+      } else if (stride_n == 0) {                                                                                    \
+        block v = from(s[0]);                                                                                        \
+        for (int64_t j = 0; j < n; j++) o[j] = v;                                                                    \
+      } else {                                                                                                       \
+        for (int64_t j = 0; j < n; j++) o[j] = from(s[j * stride_n]);                                                \
+      }                                                                                                              \
+    }                                                                                                                \
+  }                                                                                                                  \
+  static void store_##name(void *target, const void *value, int64_t m, int64_t n, int64_t stride_m,                  \
+                           int64_t stride_n) {                                                                       \
+    memory *t = target;                                                                                              \
+    const block *v = value;                                                                                          \
+    for (int64_t i = 0; i < m; i++, t += stride_m, v += n) {                                                         \
+      if (stride_n == 1) {                                                                                           \
+        VECTORISE for (int64_t j = 0; j < n; j++) t[j] = to(v[j]);                                                   \
+      } else {                                                                                                       \
+        for (int64_t j = 0; j < n; j++) t[j * stride_n] = to(v[j]);                                                  \
+      }                                                                                                              \
+    }                                                                                                                \
+  }                                                                                                                  \
+  static void gather_##name(void *out, const void *source, const int64_t *offsets, int64_t n) {                      \
+    block *o = out;                                                                                                  \
+    const memory *s = source;                                                                                        \
+    for (int64_t i = 0; i < n; i++) o[i] = from(s[offsets[i]]);                                                      \
+  }                                                                                                                  \
+  static void scatter_##name(void *target, const void *value, const int64_t *offsets, int64_t n) {                   \
+    memory *t = target;                                                                                              \
+    const block *v = value;                                                                                          \
+    for (int64_t i = 0; i < n; i++) t[offsets[i]] = to(v[i]);                                                        \
+  }                                                                                                                  \
+  static void scatter_add_##name(void *target, const void *value, const int64_t *offsets, int64_t n) {               \
+    memory *t = target;                                                                                              \
+    const block *v = value;                                                                                          \
+    for (int64_t i = 0; i < n; i++) t[offsets[i]] = to(from(t[offsets[i]]) + v[i]);                                  \
+  }                                                                                                                  \
+  static void round_##name(void *out, const void *a, const void *b, const void *c, int64_t n) {                      \
+    (void)b, (void)c;                                                                                                \
+    block *o = out;                                                                                                  \
+    const block *v = a;                                                                                              \
+    VECTORISE for (int64_t i = 0; i < n; i++) o[i] = from((memory)to(v[i]));                                         \
   }
 MEMORY(bool, uint8_t, uint8_t, to_bool, to_bool)
 MEMORY(u8, uint8_t, int64_t, SAME, SAME)
@@ -316,14 +315,14 @@ MEMORY(bf16, uint16_t, float, wk__bf16_to_f32, wk__f32_to_bf16)
 MEMORY(f32, float, float, SAME, SAME)
 MEMORY(f64, double, double, SAME, SAME)
 
-#define EXPAND(name, type)                                                              \
-  static void expand_rows_##name(void *out, const void *value, int64_t m, int64_t n) {  \
-    type *o = out;                                                                      \
-    const type *v = value;                                                              \
-    for (int64_t i = 0; i < m; i++)                                                     \
-      for (int64_t j = 0; j < n; j++) *o++ = v[i];                                      \
-  }                                                                                     \
-  static void expand_columns_##name(void *out, const void *value, int64_t m, int64_t n) { \
+#define EXPAND(name, type)                                                                        \
+  static void expand_rows_##name(void *out, const void *value, int64_t m, int64_t n) {            \
+    type *o = out;                                                                                \
+    const type *v = value;                                                                        \
+    for (int64_t i = 0; i < m; i++)                                                               \
+      for (int64_t j = 0; j < n; j++) *o++ = v[i];                                                \
+  }                                                                                               \
+  static void expand_columns_##name(void *out, const void *value, int64_t m, int64_t n) {         \
     for (int64_t i = 0; i < m; i++) memcpy((type *)out + i * n, value, (size_t)n * sizeof(type)); \
   }
 EXPAND(bool, uint8_t)
@@ -345,44 +344,43 @@ EXPAND(f64, double)
 #define SMALLER_OR_NAN(a, b) (((a) < (b)) | ((a) != (a)) ? (a) : (b))
 
 /* Rows: whole groups of LANES elements go to the accumulators side by side; ragged ends one by one. */
-#define REDUCE(name, type, f)                                                                                \
-  static inline void accumulate_row_##name(type *lanes, const type *v, int64_t n, int64_t first) {           \
-    int64_t j = 0;                                                                                           \
-    for (; first && j < n; j++, first = (first + 1) % LANES) lanes[first] = f(lanes[first], v[j]);           \
-    type acc[LANES];                                                                                         \
-    memcpy(acc, lanes, sizeof acc);                                                                          \
-    for (; j + LANES <= n; j += LANES)                                                                       \
-      VECTORISE for (int l = 0; l < LANES; l++) acc[l] = f(acc[l], v[j + l]);                                \
-    for (int l = 0; j < n; j++, l++) acc[l] = f(acc[l], v[j]);                                               \
-    memcpy(lanes, acc, sizeof acc);                                                                          \
-  }                                                                                                          \
-  static void accumulate_rows_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t first) {  \
-    for (int64_t i = 0; i < m; i++)                                                                          \
-      accumulate_row_##name((type *)lanes + i * LANES, (const type *)value + i * n, n, first);               \
-  }                                                                                                          \
-  static void fold_rows_##name(void *out, void *lanes, int64_t count, int64_t active) {                      \
-    (void)active;                                                                                            \
-    for (int64_t i = 0; i < count; i++) {                                                                    \
-      type *acc = (type *)lanes + i * LANES;                                                                 \
-      for (int half = LANES / 2; half > 0; half /= 2)                                                        \
-        for (int l = 0; l < half; l++) acc[l] = f(acc[l], acc[l + half]);                                    \
-      ((type *)out)[i] = acc[0];                                                                             \
-    }                                                                                                        \
-  }                                                                                                          \
+#define REDUCE(name, type, f)                                                                                  \
+  static inline void accumulate_row_##name(type *lanes, const type *v, int64_t n, int64_t first) {             \
+    int64_t j = 0;                                                                                             \
+    for (; first && j < n; j++, first = (first + 1) % LANES) lanes[first] = f(lanes[first], v[j]);             \
+    type acc[LANES];                                                                                           \
+    memcpy(acc, lanes, sizeof acc);                                                                            \
+    for (; j + LANES <= n; j += LANES) VECTORISE for (int l = 0; l < LANES; l++) acc[l] = f(acc[l], v[j + l]); \
+    for (int l = 0; j < n; j++, l++) acc[l] = f(acc[l], v[j]);                                                 \
+    memcpy(lanes, acc, sizeof acc);                                                                            \
+  }                                                                                                            \
+  static void accumulate_rows_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t first) {    \
+    for (int64_t i = 0; i < m; i++)                                                                            \
+      accumulate_row_##name((type *)lanes + i * LANES, (const type *)value + i * n, n, first);                 \
+  }                                                                                                            \
+  static void fold_rows_##name(void *out, void *lanes, int64_t count, int64_t active) {                        \
+    (void)active;                                                                                              \
+    for (int64_t i = 0; i < count; i++) {                                                                      \
+      type *acc = (type *)lanes + i * LANES;                                                                   \
+      for (int half = LANES / 2; half > 0; half /= 2)                                                          \
+        for (int l = 0; l < half; l++) acc[l] = f(acc[l], acc[l + half]);                                      \
+      ((type *)out)[i] = acc[0];                                                                               \
+    }                                                                                                          \
+  }                                                                                                            \
   static void accumulate_columns_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t first) { \
-    const type *v = value;                                                                                   \
-    for (int64_t i = 0; i < m; i++, v += n) {                                                                \
-      type *acc = (type *)lanes + (first + i) % LANES * n;                                                   \
-      VECTORISE for (int64_t j = 0; j < n; j++) acc[j] = f(acc[j], v[j]);                                    \
-    }                                                                                                        \
-  }                                                                                                          \
-  static void fold_columns_##name(void *out, void *lanes, int64_t count, int64_t active) {                   \
-    type *acc = lanes;                                                                                       \
-    for (int half = LANES / 2; half > 0; half /= 2)                                                          \
-      for (int64_t l = 0; l < half && l + half < active; l++)                                                \
-        VECTORISE for (int64_t j = 0; j < count; j++)                                                        \
-          acc[l * count + j] = f(acc[l * count + j], acc[(l + half) * count + j]);                           \
-    memcpy(out, acc, (size_t)count * sizeof(type));                                                          \
+    const type *v = value;                                                                                     \
+    for (int64_t i = 0; i < m; i++, v += n) {                                                                  \
+      type *acc = (type *)lanes + (first + i) % LANES * n;                                                     \
+      VECTORISE for (int64_t j = 0; j < n; j++) acc[j] = f(acc[j], v[j]);                                      \
+    }                                                                                                          \
+  }                                                                                                            \
+  static void fold_columns_##name(void *out, void *lanes, int64_t count, int64_t active) {                     \
+    type *acc = lanes;                                                                                         \
+    for (int half = LANES / 2; half > 0; half /= 2)                                                            \
+      for (int64_t l = 0; l < half && l + half < active; l++)                                                  \
+        VECTORISE for (int64_t j = 0; j < count; j++) acc[l * count + j] =                                     \
+            f(acc[l * count + j], acc[(l + half) * count + j]);                                                \
+    memcpy(out, acc, (size_t)count * sizeof(type));                                                            \
   }
 REDUCE(sum_i64, int64_t, WRAPPED_ADD)
 REDUCE(sum_f32, float, ADD)
@@ -400,30 +398,30 @@ REDUCE(min_f32, float, SMALLER_OR_NAN)
 REDUCE(min_f64, double, SMALLER_OR_NAN)
 
 /* Rows of a block are independent chains; four at a time hide the latency of an addition. */
-#define SCAN(name, type, f)                                                                             \
-  static void scan_rows_##name(void *out, const void *value, void *carry, int64_t m, int64_t n) {       \
-    type *c = carry;                                                                                    \
-    int64_t i = 0;                                                                                      \
-    for (; i + 4 <= m; i += 4) {                                                                        \
-      type *o = (type *)out + i * n;                                                                    \
-      const type *v = (const type *)value + i * n;                                                      \
-      type c0 = c[i], c1 = c[i + 1], c2 = c[i + 2], c3 = c[i + 3];                                      \
-      for (int64_t j = 0; j < n; j++) {                                                                 \
-        o[j] = c0 = f(c0, v[j]);                                                                        \
-        o[n + j] = c1 = f(c1, v[n + j]);                                                                \
-        o[2 * n + j] = c2 = f(c2, v[2 * n + j]);                                                        \
-        o[3 * n + j] = c3 = f(c3, v[3 * n + j]);                                                        \
-      }                                                                                                 \
-      c[i] = c0, c[i + 1] = c1, c[i + 2] = c2, c[i + 3] = c3;                                           \
-    }                                                                                                   \
-    for (; i < m; i++)                                                                                  \
+#define SCAN(name, type, f)                                                                                        \
+  static void scan_rows_##name(void *out, const void *value, void *carry, int64_t m, int64_t n) {                  \
+    type *c = carry;                                                                                               \
+    int64_t i = 0;                                                                                                 \
+    for (; i + 4 <= m; i += 4) {                                                                                   \
+      type *o = (type *)out + i * n;                                                                               \
+      const type *v = (const type *)value + i * n;                                                                 \
+      type c0 = c[i], c1 = c[i + 1], c2 = c[i + 2], c3 = c[i + 3];                                                 \
+      for (int64_t j = 0; j < n; j++) {                                                                            \
+        o[j] = c0 = f(c0, v[j]);                                                                                   \
+        o[n + j] = c1 = f(c1, v[n + j]);                                                                           \
+        o[2 * n + j] = c2 = f(c2, v[2 * n + j]);                                                                   \
+        o[3 * n + j] = c3 = f(c3, v[3 * n + j]);                                                                   \
+      }                                                                                                            \
+      c[i] = c0, c[i + 1] = c1, c[i + 2] = c2, c[i + 3] = c3;                                                      \
+    }                                                                                                              \
+    for (; i < m; i++)                                                                                             \
       for (int64_t j = 0; j < n; j++) ((type *)out)[i * n + j] = c[i] = f(c[i], ((const type *)value)[i * n + j]); \
-  }                                                                                                     \
-  static void scan_columns_##name(void *out, const void *value, void *carry, int64_t m, int64_t n) {    \
-    type *c = carry;                                                                                    \
-    for (int64_t i = 0; i < m; i++)                                                                     \
-      VECTORISE for (int64_t j = 0; j < n; j++)                                                         \
-        ((type *)out)[i * n + j] = c[j] = f(c[j], ((const type *)value)[i * n + j]);                    \
+  }                                                                                                                \
+  static void scan_columns_##name(void *out, const void *value, void *carry, int64_t m, int64_t n) {               \
+    type *c = carry;                                                                                               \
+    for (int64_t i = 0; i < m; i++)                                                                                \
+      VECTORISE for (int64_t j = 0; j < n; j++)((type *)out)[i * n + j] = c[j] =                                   \
+          f(c[j], ((const type *)value)[i * n + j]);                                                               \
   }
 SCAN(sum_i64, int64_t, WRAPPED_ADD)
 SCAN(sum_f32, float, ADD)
@@ -433,24 +431,23 @@ SCAN(prod_f32, float, MUL)
 SCAN(prod_f64, double, MUL)
 
 /* A NaN beats everything, the first of equals stays. */
-#define ARG(name, type, operator)                                                                                  \
-  static void arg_rows_##name(void *best, int64_t *index, const void *value, int64_t m, int64_t n, int64_t first) { \
-    const type *v = value;                                                                                         \
-    for (int64_t i = 0; i < m; i++, v += n) {                                                                      \
-      type b = ((type *)best)[i];                                                                                  \
-      int64_t at = index[i];                                                                                       \
-      for (int64_t j = 0; j < n; j++)                                                                              \
-        if (at < 0 || (b == b && (v[j] operator b || v[j] != v[j]))) b = v[j], at = first + j;                     \
-      ((type *)best)[i] = b;                                                                                       \
-      index[i] = at;                                                                                               \
-    }                                                                                                              \
-  }                                                                                                                \
-  static void arg_columns_##name(void *best, int64_t *index, const void *value, int64_t m, int64_t n,              \
-                                 int64_t first) {                                                                  \
-    const type *v = value;                                                                                         \
-    type *b = best;                                                                                                \
-    for (int64_t i = 0; i < m; i++, v += n)                                                                        \
-      for (int64_t j = 0; j < n; j++)                                                                              \
+#define ARG(name, type, operator)                                                                                      \
+  static void arg_rows_##name(void *best, int64_t *index, const void *value, int64_t m, int64_t n, int64_t first) {    \
+    const type *v = value;                                                                                             \
+    for (int64_t i = 0; i < m; i++, v += n) {                                                                          \
+      type b = ((type *)best)[i];                                                                                      \
+      int64_t at = index[i];                                                                                           \
+      for (int64_t j = 0; j < n; j++)                                                                                  \
+        if (at < 0 || (b == b && (v[j] operator b || v[j] != v[j]))) b = v[j], at = first + j;                         \
+      ((type *)best)[i] = b;                                                                                           \
+      index[i] = at;                                                                                                   \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  static void arg_columns_##name(void *best, int64_t *index, const void *value, int64_t m, int64_t n, int64_t first) { \
+    const type *v = value;                                                                                             \
+    type *b = best;                                                                                                    \
+    for (int64_t i = 0; i < m; i++, v += n)                                                                            \
+      for (int64_t j = 0; j < n; j++)                                                                                  \
         if (index[j] < 0 || (b[j] == b[j] && (v[j] operator b[j] || v[j] != v[j]))) b[j] = v[j], index[j] = first + i; \
   }
 ARG(max_bool, uint8_t, >)
@@ -464,16 +461,23 @@ ARG(min_f64, double, <)
 
 /* ==================================================== the table ================================================== */
 
-#define FLOATS(name) {[WK__LANE_F32] = name##_f32, [WK__LANE_F64] = name##_f64}
-#define NUMBERS(name) {[WK__LANE_I64] = name##_i64, [WK__LANE_F32] = name##_f32, [WK__LANE_F64] = name##_f64}
-#define ALL(name) {name##_bool, name##_i64, name##_f32, name##_f64}
-#define REDUCTIONS(kind)                                                                            \
-  {[WK__LOOP_reduce_sum] = NUMBERS(kind##_sum), [WK__LOOP_reduce_prod] = NUMBERS(kind##_prod),      \
-   [WK__LOOP_reduce_max] = ALL(kind##_max), [WK__LOOP_reduce_min] = ALL(kind##_min)}
-#define BY_DTYPE(kind)                                                                                              \
-  {[WK_BOOL] = kind##_bool, [WK_UINT8] = kind##_u8, [WK_INT8] = kind##_i8, [WK_INT16] = kind##_i16,                  \
-   [WK_INT32] = kind##_i32, [WK_INT64] = kind##_i64, [WK_FLOAT8_E4M3] = kind##_e4m3, [WK_FLOAT8_E5M2] = kind##_e5m2, \
-   [WK_FLOAT16] = kind##_f16, [WK_BFLOAT16] = kind##_bf16, [WK_FLOAT32] = kind##_f32, [WK_FLOAT64] = kind##_f64}
+#define FLOATS(name) \
+  { [WK__LANE_F32] = name##_f32, [WK__LANE_F64] = name##_f64 }
+#define NUMBERS(name) \
+  { [WK__LANE_I64] = name##_i64, [WK__LANE_F32] = name##_f32, [WK__LANE_F64] = name##_f64 }
+#define ALL(name) \
+  { name##_bool, name##_i64, name##_f32, name##_f64 }
+#define REDUCTIONS(kind)                                                                        \
+  {                                                                                             \
+    [WK__LOOP_reduce_sum] = NUMBERS(kind##_sum), [WK__LOOP_reduce_prod] = NUMBERS(kind##_prod), \
+    [WK__LOOP_reduce_max] = ALL(kind##_max), [WK__LOOP_reduce_min] = ALL(kind##_min)            \
+  }
+#define BY_DTYPE(kind)                                                                                                \
+  {                                                                                                                   \
+    [WK_BOOL] = kind##_bool, [WK_UINT8] = kind##_u8, [WK_INT8] = kind##_i8, [WK_INT16] = kind##_i16,                  \
+    [WK_INT32] = kind##_i32, [WK_INT64] = kind##_i64, [WK_FLOAT8_E4M3] = kind##_e4m3, [WK_FLOAT8_E5M2] = kind##_e5m2, \
+    [WK_FLOAT16] = kind##_f16, [WK_BFLOAT16] = kind##_bf16, [WK_FLOAT32] = kind##_f32, [WK_FLOAT64] = kind##_f64      \
+  }
 
 extern const wk__primitives WK_LEVEL_NAME(primitives);
 const wk__primitives WK_LEVEL_NAME(primitives) = {
@@ -499,7 +503,7 @@ const wk__primitives WK_LEVEL_NAME(primitives) = {
             [WK__LOOP_tanh] = FLOATS(tanh),
             [WK__LOOP_sigmoid] = FLOATS(sigmoid),
             [WK__LOOP_erf] = FLOATS(erf),
-            [WK__LOOP_logical_not] = ALL(not),
+            [WK__LOOP_logical_not] = ALL(not ),
             [WK__LOOP_isnan] = {isnan_none, isnan_i64, isnan_f32, isnan_f64},
             [WK__LOOP_add] = ALL(add),
             [WK__LOOP_sub] = ALL(sub),
@@ -541,10 +545,13 @@ const wk__primitives WK_LEVEL_NAME(primitives) = {
     .accumulate_columns = REDUCTIONS(accumulate_columns),
     .fold_rows = REDUCTIONS(fold_rows),
     .fold_columns = REDUCTIONS(fold_columns),
-    .combine = {[WK__LOOP_reduce_sum] = NUMBERS(add), [WK__LOOP_reduce_prod] = NUMBERS(mul),
-                [WK__LOOP_reduce_max] = ALL(max), [WK__LOOP_reduce_min] = ALL(min)},
+    .combine = {[WK__LOOP_reduce_sum] = NUMBERS(add),
+                [WK__LOOP_reduce_prod] = NUMBERS(mul),
+                [WK__LOOP_reduce_max] = ALL(max),
+                [WK__LOOP_reduce_min] = ALL(min)},
     .scan_rows = {[WK__LOOP_scan_sum] = NUMBERS(scan_rows_sum), [WK__LOOP_scan_prod] = NUMBERS(scan_rows_prod)},
-    .scan_columns = {[WK__LOOP_scan_sum] = NUMBERS(scan_columns_sum), [WK__LOOP_scan_prod] = NUMBERS(scan_columns_prod)},
+    .scan_columns =
+        {[WK__LOOP_scan_sum] = NUMBERS(scan_columns_sum), [WK__LOOP_scan_prod] = NUMBERS(scan_columns_prod)},
     .arg_rows = {[WK__LOOP_reduce_argmax] = ALL(arg_rows_max), [WK__LOOP_reduce_argmin] = ALL(arg_rows_min)},
     .arg_columns = {[WK__LOOP_reduce_argmax] = ALL(arg_columns_max), [WK__LOOP_reduce_argmin] = ALL(arg_columns_min)},
     .expand_rows = ALL(expand_rows),

@@ -7,17 +7,15 @@
 typedef struct builder {
   wk__program *program;
   const wk__nest *nest;
-  bool has_rows;             /* the nest has reduction dims, so values are per row or per element */
-  bool *needed;              /* scratch for one phase */
+  bool has_rows; /* the nest has reduction dims, so values are per row or per element */
+  bool *needed;  /* scratch for one phase */
 } builder;
 
 static bool is_reduction(int op) { return op >= WK__LOOP_reduce_sum && op <= WK__LOOP_reduce_argmin; }
 static bool is_arg(int op) { return op == WK__LOOP_reduce_argmax || op == WK__LOOP_reduce_argmin; }
 static bool is_scan(int op) { return op == WK__LOOP_scan_sum || op == WK__LOOP_scan_prod; }
 static bool is_store(int op) { return op == WK__LOOP_store || op == WK__LOOP_store_add; }
-static bool has_expression(int op) {
-  return op == WK__LOOP_index || op == WK__LOOP_check_index;
-}
+static bool has_expression(int op) { return op == WK__LOOP_index || op == WK__LOOP_check_index; }
 
 static const wk__instr *instr_of(const builder *b, int v) { return &b->nest->instrs[v]; }
 
@@ -79,14 +77,22 @@ static wk_status append(step_list *list, step s) {
 
 static uint8_t kind_of(const wk__nest *nest, const wk__instr *i) {
   switch (i->op) {
-    case WK__LOOP_load: return nest->accesses[i->extra].has_indirect ? STEP_GATHER : STEP_LOAD;
-    case WK__LOOP_store: return nest->accesses[i->extra].has_indirect ? STEP_SCATTER : STEP_STORE;
-    case WK__LOOP_store_add: return STEP_SCATTER_ADD;
-    case WK__LOOP_index: return STEP_INDEX;
-    case WK__LOOP_check_index: return STEP_CHECK_INDEX;
-    case WK__LOOP_cast: return STEP_CAST;
-    case WK__LOOP_round_to: return STEP_ROUND;
-    default: return is_arg(i->op) ? STEP_ARG : is_reduction(i->op) ? STEP_REDUCE : is_scan(i->op) ? STEP_SCAN : STEP_MAP;
+    case WK__LOOP_load:
+      return nest->accesses[i->extra].has_indirect ? STEP_GATHER : STEP_LOAD;
+    case WK__LOOP_store:
+      return nest->accesses[i->extra].has_indirect ? STEP_SCATTER : STEP_STORE;
+    case WK__LOOP_store_add:
+      return STEP_SCATTER_ADD;
+    case WK__LOOP_index:
+      return STEP_INDEX;
+    case WK__LOOP_check_index:
+      return STEP_CHECK_INDEX;
+    case WK__LOOP_cast:
+      return STEP_CAST;
+    case WK__LOOP_round_to:
+      return STEP_ROUND;
+    default:
+      return is_arg(i->op) ? STEP_ARG : is_reduction(i->op) ? STEP_REDUCE : is_scan(i->op) ? STEP_SCAN : STEP_MAP;
   }
 }
 
@@ -136,8 +142,13 @@ static wk_status add_expansion(builder *b, int v) {
   int place = p->value_count++;
   b->program->expansion[v] = (uint16_t)place;
   p->values[place] = (value_info){VALUE_UNIFORM, p->values[v].lane, (uint16_t)p->uniform_count++};
-  step s = {.kind = STEP_EXPAND, .lane = p->values[v].lane, .out_lane = p->values[v].lane, .value = (uint16_t)place,
-            .in = {(uint16_t)v}, .slot = NO_SLOT, .store = NO_STORE};
+  step s = {.kind = STEP_EXPAND,
+            .lane = p->values[v].lane,
+            .out_lane = p->values[v].lane,
+            .value = (uint16_t)place,
+            .in = {(uint16_t)v},
+            .slot = NO_SLOT,
+            .store = NO_STORE};
   return append(&p->phases[instr_of(b, v)->stage].expand, s);
 }
 
@@ -177,8 +188,8 @@ static void mark_needed(builder *b, int p) {
   memset(b->needed, 0, (size_t)b->nest->instr_count * sizeof *b->needed);
   for (int v = 1; v < (int)b->nest->instr_count; v++) {
     const wk__instr *i = instr_of(b, v);
-    bool root = is_reduction(i->op) || (is_store(i->op) && per_block(b, i)) ||
-                (b->program->values[v].class == VALUE_KEPT);
+    bool root =
+        is_reduction(i->op) || (is_store(i->op) && per_block(b, i)) || (b->program->values[v].class == VALUE_KEPT);
     if (root && phase_of(i) == p) need(b, v);
   }
 }
@@ -262,7 +273,8 @@ static wk_status assign_slots(builder *b, step_list *list, bool keeping) {
     step *s = &list->steps[k];
     bool own_place = keeping && b->program->values[s->value].class == VALUE_KEPT;
     if (!has_result(s) || own_place) continue;
-    bool may_share = s->kind == STEP_MAP && wk__lane_size((wk__lane_type)s->lane) == wk__lane_size((wk__lane_type)s->out_lane) &&
+    bool may_share = s->kind == STEP_MAP &&
+                     wk__lane_size((wk__lane_type)s->lane) == wk__lane_size((wk__lane_type)s->out_lane) &&
                      s->op != WK__LOOP_where;
     int slot = 0;
     while (slot < used && !(busy_until[slot] < k || (may_share && busy_until[slot] == k))) slot++;
@@ -294,8 +306,8 @@ static void find_direct_stores(const builder *b, step_list *list) {
   }
 }
 
-/* A load of adjacent elements is not copied: its value is the memory itself. When it is stored behind another store, that
- * one may have written the memory by then. */
+/* A load of adjacent elements is not copied: its value is the memory itself. When it is stored behind another store,
+ * that one may have written the memory by then. */
 static void find_copied_loads(step_list *list) {
   int64_t first_store = 0;
   while (first_store < list->count && !is_store_step(&list->steps[first_store])) first_store++;

@@ -4,9 +4,9 @@
  * Work is cut into blocks of at most WK__BLOCK elements, m rows of n, whose values stay in the L1 cache. Loads of
  * contiguous memory and the last stores pass through without a copy. Nests with reductions run in phases: phase p
  * computes what needs p reductions to be complete. What a later phase needs again is kept while a row fits
- * WK__KEEP elements, and computed again otherwise. Rows run along the last reduction dim or, where memory runs the other
- * way, columns side by side; both give the order that loop.h states, so neither that choice nor the number of threads
- * nor the CPU level changes a bit. Tests: tests/c/test_program.c. */
+ * WK__KEEP elements, and computed again otherwise. Rows run along the last reduction dim or, where memory runs the
+ * other way, columns side by side; both give the order that loop.h states, so neither that choice nor the number of
+ * threads nor the CPU level changes a bit. Tests: tests/c/test_program.c. */
 #ifndef WICK_RUNTIME_PROGRAM_H
 #define WICK_RUNTIME_PROGRAM_H
 
@@ -29,7 +29,7 @@ typedef struct wk__launch_buffer {
 typedef struct wk__launch {
   wk__launch_buffer buffers[WK__NEST_MAX_BUFFERS];
   const wk__scalar *params;
-  int ndim;             /* geometry-free nests: the iteration space; others compute it */
+  int ndim; /* geometry-free nests: the iteration space; others compute it */
   const int64_t *sizes;
 } wk__launch;
 

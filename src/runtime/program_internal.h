@@ -1,4 +1,5 @@
-/* Shared by program.c (making programs), geometry.c (binding them to sizes and strides) and execute.c (running them). */
+/* Shared by program.c (making programs), geometry.c (binding them to sizes and strides) and execute.c (running them).
+ */
 #ifndef WICK_RUNTIME_PROGRAM_INTERNAL_H
 #define WICK_RUNTIME_PROGRAM_INTERNAL_H
 
@@ -6,7 +7,7 @@
 #include "runtime/program.h"
 
 typedef enum step_kind {
-  STEP_MAP,    /* an elementwise primitive */
+  STEP_MAP, /* an elementwise primitive */
   STEP_CAST,
   STEP_ROUND,
   STEP_LOAD,
@@ -25,17 +26,17 @@ typedef enum step_kind {
 enum { NO_SLOT = -1, NO_STORE = -1 };
 
 typedef struct step {
-  uint8_t kind;      /* step_kind */
-  uint8_t op;        /* wk__loop_op */
-  uint8_t lane;      /* of the operand that selects the primitive */
-  uint8_t out_lane;  /* of the result */
-  uint16_t value;    /* result: place in the value table */
-  uint16_t in[3];    /* operands: places in the value table */
-  uint16_t extra;    /* LOAD, STORE, ...: access; INDEX, CHECK_INDEX: expression; REDUCE, ARG, SCAN: its state */
-  bool in_block;     /* over a block; otherwise once a row */
-  bool copies;       /* LOAD: the value may not stay in the memory that it came from, see find_copied_loads */
-  int16_t slot;      /* temporary block for the result; NO_SLOT where the value has a place of its own */
-  int16_t store;     /* access that this result is stored to and may be computed into; NO_STORE */
+  uint8_t kind;       /* step_kind */
+  uint8_t op;         /* wk__loop_op */
+  uint8_t lane;       /* of the operand that selects the primitive */
+  uint8_t out_lane;   /* of the result */
+  uint16_t value;     /* result: place in the value table */
+  uint16_t in[3];     /* operands: places in the value table */
+  uint16_t extra;     /* LOAD, STORE, ...: access; INDEX, CHECK_INDEX: expression; REDUCE, ARG, SCAN: its state */
+  bool in_block;      /* over a block; otherwise once a row */
+  bool copies;        /* LOAD: the value may not stay in the memory that it came from, see find_copied_loads */
+  int16_t slot;       /* temporary block for the result; NO_SLOT where the value has a place of its own */
+  int16_t store;      /* access that this result is stored to and may be computed into; NO_STORE */
   uint64_t conflicts; /* accesses whose values are read after this step: may not overlap `store` */
 } step;
 
@@ -50,10 +51,10 @@ typedef struct step_list {
 
 /* What phase p does, in order: row steps, expansions, then for each block the element steps, then it folds. */
 typedef struct phase {
-  step_list rows;     /* values per row that become computable here, their stores */
-  step_list expand;   /* not used by purely pointwise programs */
-  step_list keep;     /* element steps when earlier phases' values are kept */
-  step_list again;    /* element steps when they are computed again */
+  step_list rows;   /* values per row that become computable here, their stores */
+  step_list expand; /* not used by purely pointwise programs */
+  step_list keep;   /* element steps when earlier phases' values are kept */
+  step_list again;  /* element steps when they are computed again */
 } phase;
 
 typedef enum value_class {
@@ -76,7 +77,7 @@ struct wk__program {
   int value_count, uniform_count, row_count, kept_count, slot_count;
   uint16_t *expansion; /* (instructions) place of a row value's expansion to blocks, or 0 */
   wk__var *kept;       /* (kept_count) instructions whose values are kept */
-  step_list uniform; /* maps of uniform values, run once a thread */
+  step_list uniform;   /* maps of uniform values, run once a thread */
   phase *phases;
   int phase_count;
   wk__var *reductions; /* instructions with state: reductions, scans */
@@ -84,7 +85,7 @@ struct wk__program {
   wk__var *expressions; /* instructions with an index expression */
   int expression_count;
   bool has_scan, has_store_add, has_arg;
-  bool has_conflicts;            /* some step's direct store may meet a load that comes later */
+  bool has_conflicts;             /* some step's direct store may meet a load that comes later */
   _Atomic uint8_t checked_levels; /* CPU levels (bits) whose primitives are known to be complete */
 };
 
@@ -93,23 +94,23 @@ enum { MAX_WALKERS = 64 };
 /* Something that moves with the loops: an access (memory) or an index expression (a number). Walkers are numbered
  * accesses first, then expressions. */
 typedef struct walker {
-  char *base;      /* access: memory of coordinate zero */
-  int64_t start;   /* expression: value at zero. access: elements from base */
+  char *base;    /* access: memory of coordinate zero */
+  int64_t start; /* expression: value at zero. access: elements from base */
   int64_t stride_m, stride_n;
   int64_t outer[WK__NEST_MAX_DIMS]; /* outer pointwise dims, then outer reduction dims */
   int64_t indirect[WK_MAX_DIMS];    /* access: the buffer's strides for indirect coordinates */
-  int64_t item;    /* access: bytes an element */
+  int64_t item;                     /* access: bytes an element */
 } walker;
 
 typedef enum loop_mode { LOOP_POINTWISE, LOOP_ROWS, LOOP_COLUMNS } loop_mode;
 
 typedef struct geometry {
   loop_mode mode;
-  int outer_p, outer_r;             /* outer dims of each kind */
+  int outer_p, outer_r; /* outer dims of each kind */
   int64_t outer_size[WK__NEST_MAX_DIMS];
-  int64_t m_size, n_size;           /* the two inner axes */
-  int64_t m_block, n_block;         /* of one block */
-  int64_t reduce_length;            /* elements of a row; 1 without reductions */
+  int64_t m_size, n_size;                /* the two inner axes */
+  int64_t m_block, n_block;              /* of one block */
+  int64_t reduce_length;                 /* elements of a row; 1 without reductions */
   int64_t expression_limit[MAX_WALKERS]; /* check_index: the size */
   int walker_count;
   walker *walkers;

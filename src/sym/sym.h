@@ -6,7 +6,6 @@
 #include "base/base.h"
 #include "wick/sym.h"
 
-
 enum {
   WK__LOOP_VARS = 32, /* i0..i15 pointwise, then r0..r15 of reductions */
   WK__FIRST_R = 16,   /* the index of r0 */
@@ -110,6 +109,5 @@ wk_int wk__sym_substitute(wk_int x, wk__sym_replacer *replace, void *context);
 /* ---- Text: Python's syntax: "4*s0 + i1%8 - 3", "(s0 + 3)//4", "min(s0, s1)". parse(print(x)) is x. ---- */
 void wk_int_print(wk__string *out, wk_int x);
 WK_MUST_USE wk_status wk_int_parse(wk__shape_env *env, const char *text, wk_int *out);
-
 
 #endif

@@ -1,10 +1,10 @@
-/* The CPU's memory for tensor data: a cache of blocks by size class, so that a training step asks the system for nothing
- * and touches pages that are already there.
+/* The CPU's memory for tensor data: a cache of blocks by size class, so that a training step asks the system for
+ * nothing and touches pages that are already there.
  *
  * Classes: multiples of 64 bytes up to 1 KiB, then eight steps an octave (at most 12.5 % slack). Small blocks wait in a
- * per-thread list, large ones in a shared one. What waits is bounded: per class in a thread, and in all by a quarter of the
- * live bytes or 64 MiB, whichever is more; past that the blocks freed go back to the system. Blocks of 2 MiB and more
- * ask for huge pages. Tests: tests/c/test_tensor.c, tests/fault/. */
+ * per-thread list, large ones in a shared one. What waits is bounded: per class in a thread, and in all by a quarter of
+ * the live bytes or 64 MiB, whichever is more; past that the blocks freed go back to the system. Blocks of 2 MiB and
+ * more ask for huge pages. Tests: tests/c/test_tensor.c, tests/fault/. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -112,13 +112,16 @@ static bool shared_keep(void *p, int class) {
 static void count_live(int64_t bytes) {
   int64_t live = atomic_fetch_add_explicit(&live_bytes, bytes, memory_order_relaxed) + bytes;
   int64_t peak = atomic_load_explicit(&peak_bytes, memory_order_relaxed);
-  while (live > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, live)) {}
+  while (live > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, live)) {
+  }
 }
 
 static void *allocate(int64_t bytes, int64_t *out_capacity) {
   *out_capacity = 0;
   if (bytes < 0 || bytes > INT64_C(1) << 46) {
-    wk_fail(WK_OUT_OF_MEMORY, "[enforce fail at allocator] DefaultCPUAllocator: can't allocate memory: you tried to allocate %lld bytes. Error code 12 (Cannot allocate memory)",
+    wk_fail(WK_OUT_OF_MEMORY,
+            "[enforce fail at allocator] DefaultCPUAllocator: can't allocate memory: you tried to allocate %lld bytes. "
+            "Error code 12 (Cannot allocate memory)",
             (long long)bytes);
     return NULL;
   }
@@ -133,7 +136,9 @@ static void *allocate(int64_t bytes, int64_t *out_capacity) {
     p = system_allocate(capacity);
   }
   if (!p) {
-    wk_fail(WK_OUT_OF_MEMORY, "[enforce fail at allocator] DefaultCPUAllocator: can't allocate memory: you tried to allocate %lld bytes. Error code 12 (Cannot allocate memory)",
+    wk_fail(WK_OUT_OF_MEMORY,
+            "[enforce fail at allocator] DefaultCPUAllocator: can't allocate memory: you tried to allocate %lld bytes. "
+            "Error code 12 (Cannot allocate memory)",
             (long long)bytes);
     return NULL;
   }

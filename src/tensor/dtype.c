@@ -1,6 +1,6 @@
 /* dtypes: one table, promotion and casting rules, element access for every dtype, the small float formats.
- * Promotion is PyTorch's: the higher category wins; inside a category the wider type, with u8 beside signed integers and
- * f16 beside bf16 going one step up. Tests: tests/c/test_tensor.c, tests/python/test_dtype.py. */
+ * Promotion is PyTorch's: the higher category wins; inside a category the wider type, with u8 beside signed integers
+ * and f16 beside bf16 going one step up. Tests: tests/c/test_tensor.c, tests/python/test_dtype.py. */
 #include <math.h>
 
 #include "tensor/tensor.h"
@@ -49,9 +49,7 @@ wk_dtype wk__promote(wk_dtype a, wk_dtype b) {
   return WK_FLOAT32; /* two different small floats */
 }
 
-bool wk__can_cast(wk_dtype from, wk_dtype to) {
-  return wk__dtypes[from].category <= wk__dtypes[to].category;
-}
+bool wk__can_cast(wk_dtype from, wk_dtype to) { return wk__dtypes[from].category <= wk__dtypes[to].category; }
 
 static _Thread_local wk_dtype default_dtype = WK_FLOAT32;
 wk_dtype wk__default_dtype(void) { return default_dtype; }
@@ -119,29 +117,39 @@ static uint8_t f32_to_e5m2(float f) {
   return magnitude > 57344.0f ? sign | 0x7c : sign | (uint8_t)(wk__f32_to_f16(magnitude) >> 8);
 }
 
-uint8_t wk__f32_to_f8(float f, wk_dtype format) {
-  return format == WK_FLOAT8_E4M3 ? f32_to_e4m3(f) : f32_to_e5m2(f);
-}
+uint8_t wk__f32_to_f8(float f, wk_dtype format) { return format == WK_FLOAT8_E4M3 ? f32_to_e4m3(f) : f32_to_e5m2(f); }
 
 /* ---- one element ---- */
 
 wk__scalar wk__element_get(const void *element, wk_dtype dtype) {
   switch (dtype) {
-    case WK_BOOL: return (wk__scalar){WK__BOOL_KIND, .i = *(const uint8_t *)element != 0};
-    case WK_UINT8: return (wk__scalar){WK__INTEGER_KIND, .i = *(const uint8_t *)element};
-    case WK_INT8: return (wk__scalar){WK__INTEGER_KIND, .i = *(const int8_t *)element};
-    case WK_INT16: return (wk__scalar){WK__INTEGER_KIND, .i = *(const int16_t *)element};
-    case WK_INT32: return (wk__scalar){WK__INTEGER_KIND, .i = *(const int32_t *)element};
-    case WK_INT64: return (wk__scalar){WK__INTEGER_KIND, .i = *(const int64_t *)element};
+    case WK_BOOL:
+      return (wk__scalar){WK__BOOL_KIND, .i = *(const uint8_t *)element != 0};
+    case WK_UINT8:
+      return (wk__scalar){WK__INTEGER_KIND, .i = *(const uint8_t *)element};
+    case WK_INT8:
+      return (wk__scalar){WK__INTEGER_KIND, .i = *(const int8_t *)element};
+    case WK_INT16:
+      return (wk__scalar){WK__INTEGER_KIND, .i = *(const int16_t *)element};
+    case WK_INT32:
+      return (wk__scalar){WK__INTEGER_KIND, .i = *(const int32_t *)element};
+    case WK_INT64:
+      return (wk__scalar){WK__INTEGER_KIND, .i = *(const int64_t *)element};
     case WK_FLOAT8_E4M3:
-    case WK_FLOAT8_E5M2: return (wk__scalar){WK__FLOAT_KIND, .d = wk__f8_to_f32(*(const uint8_t *)element, dtype)};
-    case WK_FLOAT16: return (wk__scalar){WK__FLOAT_KIND, .d = wk__f16_to_f32(*(const uint16_t *)element)};
-    case WK_BFLOAT16: return (wk__scalar){WK__FLOAT_KIND, .d = wk__bf16_to_f32(*(const uint16_t *)element)};
+    case WK_FLOAT8_E5M2:
+      return (wk__scalar){WK__FLOAT_KIND, .d = wk__f8_to_f32(*(const uint8_t *)element, dtype)};
+    case WK_FLOAT16:
+      return (wk__scalar){WK__FLOAT_KIND, .d = wk__f16_to_f32(*(const uint16_t *)element)};
+    case WK_BFLOAT16:
+      return (wk__scalar){WK__FLOAT_KIND, .d = wk__bf16_to_f32(*(const uint16_t *)element)};
     case WK_FLOAT32:
-    case WK_COMPLEX64: return (wk__scalar){WK__FLOAT_KIND, .d = *(const float *)element};
+    case WK_COMPLEX64:
+      return (wk__scalar){WK__FLOAT_KIND, .d = *(const float *)element};
     case WK_FLOAT64:
-    case WK_COMPLEX128: return (wk__scalar){WK__FLOAT_KIND, .d = *(const double *)element};
-    default: return (wk__scalar){WK__INTEGER_KIND, .i = 0};
+    case WK_COMPLEX128:
+      return (wk__scalar){WK__FLOAT_KIND, .d = *(const double *)element};
+    default:
+      return (wk__scalar){WK__INTEGER_KIND, .i = 0};
   }
 }
 
@@ -151,16 +159,34 @@ void wk__element_set(void *element, wk_dtype dtype, wk__scalar value) {
       *(uint8_t *)element = value.category == WK__FLOAT_KIND ? value.d != 0 : value.i != 0;
       break;
     case WK_UINT8:
-    case WK_INT8: *(uint8_t *)element = (uint8_t)wk__scalar_int(value); break;
-    case WK_INT16: *(uint16_t *)element = (uint16_t)wk__scalar_int(value); break;
-    case WK_INT32: *(uint32_t *)element = (uint32_t)wk__scalar_int(value); break;
-    case WK_INT64: *(int64_t *)element = wk__scalar_int(value); break;
+    case WK_INT8:
+      *(uint8_t *)element = (uint8_t)wk__scalar_int(value);
+      break;
+    case WK_INT16:
+      *(uint16_t *)element = (uint16_t)wk__scalar_int(value);
+      break;
+    case WK_INT32:
+      *(uint32_t *)element = (uint32_t)wk__scalar_int(value);
+      break;
+    case WK_INT64:
+      *(int64_t *)element = wk__scalar_int(value);
+      break;
     case WK_FLOAT8_E4M3:
-    case WK_FLOAT8_E5M2: *(uint8_t *)element = wk__f32_to_f8((float)wk__scalar_double(value), dtype); break;
-    case WK_FLOAT16: *(uint16_t *)element = wk__f32_to_f16((float)wk__scalar_double(value)); break;
-    case WK_BFLOAT16: *(uint16_t *)element = wk__f32_to_bf16((float)wk__scalar_double(value)); break;
-    case WK_FLOAT32: *(float *)element = (float)wk__scalar_double(value); break;
-    case WK_FLOAT64: *(double *)element = wk__scalar_double(value); break;
+    case WK_FLOAT8_E5M2:
+      *(uint8_t *)element = wk__f32_to_f8((float)wk__scalar_double(value), dtype);
+      break;
+    case WK_FLOAT16:
+      *(uint16_t *)element = wk__f32_to_f16((float)wk__scalar_double(value));
+      break;
+    case WK_BFLOAT16:
+      *(uint16_t *)element = wk__f32_to_bf16((float)wk__scalar_double(value));
+      break;
+    case WK_FLOAT32:
+      *(float *)element = (float)wk__scalar_double(value);
+      break;
+    case WK_FLOAT64:
+      *(double *)element = wk__scalar_double(value);
+      break;
     case WK_COMPLEX64:
       ((float *)element)[0] = (float)wk__scalar_double(value);
       ((float *)element)[1] = 0;
@@ -169,6 +195,7 @@ void wk__element_set(void *element, wk_dtype dtype, wk__scalar value) {
       ((double *)element)[0] = wk__scalar_double(value);
       ((double *)element)[1] = 0;
       break;
-    default: break;
+    default:
+      break;
   }
 }

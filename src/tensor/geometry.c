@@ -91,9 +91,9 @@ wk_status wk__infer_size(const wk_int *shape, int ndim, wk_int numel, wk_int *ou
       known = wk_int_mul(known, shape[d]);
     }
   }
-  bool fits = unknown < 0                          ? wk_int_eq(known, numel)
+  bool fits = unknown < 0                      ? wk_int_eq(known, numel)
               : wk_int_eq(known, wk_int_of(0)) ? wk_int_eq(numel, wk_int_of(0))
-                                                   : wk_int_eq(wk_int_mod(numel, known), wk_int_of(0));
+                                               : wk_int_eq(wk_int_mod(numel, known), wk_int_of(0));
   if (!fits) return does_not_fit(shape, ndim, numel);
   if (unknown >= 0 && wk_int_eq(known, wk_int_of(0)))
     return fail_with_sizes("cannot reshape tensor of 0 elements into shape ", shape, ndim,
@@ -103,8 +103,8 @@ wk_status wk__infer_size(const wk_int *shape, int ndim, wk_int numel, wk_int *ou
 }
 
 /* Walks the old dims from the back in runs that are contiguous among themselves, and fills new dims until their product
- * is the run's; a new dim may not straddle two runs. A contiguous tensor of symbolic sizes needs no walk, which would ask
- * for their values. */
+ * is the run's; a new dim may not straddle two runs. A contiguous tensor of symbolic sizes needs no walk, which would
+ * ask for their values. */
 bool wk__view_strides(const wk_tensor *t, const wk_int *sizes, int ndim, wk_int *out_strides) {
   bool one_run = !wk_int_is_known(t->numel) && wk__is_contiguous(t);
   if (one_run || wk_int_eq(t->numel, wk_int_of(0))) {
@@ -136,8 +136,8 @@ bool wk__view_strides(const wk_tensor *t, const wk_int *sizes, int ndim, wk_int 
   return true;
 }
 
-/* Dims of size above 1, ordered by stride; true when each stride is at least the reach of the smaller ones. `dense` asks
- * for exactly the reach. */
+/* Dims of size above 1, ordered by stride; true when each stride is at least the reach of the smaller ones. `dense`
+ * asks for exactly the reach. */
 static bool strides_nest(const wk_tensor *t, bool dense) {
   int order[WK_MAX_DIMS], n = 0;
   for (int d = 0; d < t->ndim; d++) {

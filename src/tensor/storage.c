@@ -67,7 +67,8 @@ wk_status wk__storage_resize(wk_storage *s, int64_t bytes) {
   return WK_OK;
 }
 
-static const char *const device_names[WK_DEVICE_TYPE_COUNT] = {[WK_CPU] = "cpu", [WK_META] = "meta", [WK_CUDA] = "cuda"};
+static const char *const device_names[WK_DEVICE_TYPE_COUNT] = {
+    [WK_CPU] = "cpu", [WK_META] = "meta", [WK_CUDA] = "cuda"};
 
 wk_status wk__device_parse(const char *text, wk_device *out_device) {
   const char *colon = strchr(text, ':');

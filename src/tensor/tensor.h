@@ -12,21 +12,21 @@
 typedef enum wk__category { WK__BOOL_KIND, WK__INTEGER_KIND, WK__FLOAT_KIND, WK__COMPLEX_KIND } wk__category;
 
 typedef struct wk__dtype_info {
-  const char *name;       /* "float32" */
-  const char *legacy;     /* "Float": the word in PyTorch's error messages */
-  const char *numpy;      /* array-interface type string without byte order, "f4"; NULL when NumPy has none */
+  const char *name;        /* "float32" */
+  const char *legacy;      /* "Float": the word in PyTorch's error messages */
+  const char *numpy;       /* array-interface type string without byte order, "f4"; NULL when NumPy has none */
   const char *safetensors; /* "F32"; NULL when the format has none */
-  uint8_t size;           /* bytes */
-  uint8_t category;       /* wk__category */
-  uint8_t compute;        /* the wk_dtype that kernels compute in: f32, f64, i64 or bool */
+  uint8_t size;            /* bytes */
+  uint8_t category;        /* wk__category */
+  uint8_t compute;         /* the wk_dtype that kernels compute in: f32, f64, i64 or bool */
 } wk__dtype_info;
 
 extern const wk__dtype_info wk__dtypes[WK_DTYPE_COUNT];
 static inline const char *wk__dtype_legacy(wk_dtype d) { return wk__dtypes[d].legacy; }
 static inline wk__category wk__dtype_category(wk_dtype d) { return (wk__category)wk__dtypes[d].category; }
-wk_dtype wk__promote(wk_dtype a, wk_dtype b);      /* PyTorch's promote_types */
-bool wk__can_cast(wk_dtype from, wk_dtype to);     /* PyTorch's can_cast: no drop of category */
-wk_dtype wk__default_dtype(void);                  /* per thread; float32 at the start */
+wk_dtype wk__promote(wk_dtype a, wk_dtype b);  /* PyTorch's promote_types */
+bool wk__can_cast(wk_dtype from, wk_dtype to); /* PyTorch's can_cast: no drop of category */
+wk_dtype wk__default_dtype(void);              /* per thread; float32 at the start */
 void wk__default_dtype_set(wk_dtype dtype);
 
 /* A Python-like number. */
@@ -74,8 +74,8 @@ struct wk_storage {
   _Atomic uint32_t version; /* in-place writes so far; shared by every tensor over the bytes */
   _Atomic int32_t pins;     /* buffers given to other libraries: while there are any the bytes may not move */
   void *data;
-  int64_t bytes;            /* usable size */
-  int64_t capacity;         /* the allocator's block; 0 when the memory is not the allocator's */
+  int64_t bytes;    /* usable size */
+  int64_t capacity; /* the allocator's block; 0 when the memory is not the allocator's */
   wk_device device;
   void (*release)(void *context); /* for memory that came from outside; NULL otherwise */
   void *context;
@@ -95,7 +95,7 @@ WK_MUST_USE wk_status wk__storage_resize(wk_storage *storage, int64_t bytes); /*
 
 /* Devices are providers: memory here, kernels through ops/. */
 typedef struct wk__device_provider {
-  const char *name; /* "cpu" */
+  const char *name;                                        /* "cpu" */
   void *(*allocate)(int64_t bytes, int64_t *out_capacity); /* 64-byte aligned; NULL with the error set */
   void (*release)(void *data, int64_t capacity);
 } wk__device_provider;
@@ -123,9 +123,9 @@ enum {
 };
 
 enum {
-  WK__TENSOR_CONTIGUOUS = 1,   /* row-major without gaps; kept up to date when sizes or strides are set */
-  WK__TENSOR_NO_VERSION = 2,   /* from .data: in-place writes through it are not counted */
-  WK__TENSOR_INFERENCE = 4,    /* made under inference_mode */
+  WK__TENSOR_CONTIGUOUS = 1, /* row-major without gaps; kept up to date when sizes or strides are set */
+  WK__TENSOR_NO_VERSION = 2, /* from .data: in-place writes through it are not counted */
+  WK__TENSOR_INFERENCE = 4,  /* made under inference_mode */
 };
 
 typedef struct wk__autograd wk__autograd; /* autograd/: gradient, grad_fn, hooks, view relation */
@@ -139,15 +139,15 @@ struct wk_tensor {
   uint8_t keys;  /* WK__KEY_* */
   uint8_t flags; /* WK__TENSOR_* */
   wk_device device;
-  wk_int offset;         /* elements from the storage's start */
-  wk_int numel;          /* product of the sizes */
-  wk_int *sizes;         /* (ndim) */
-  wk_int *strides;       /* (ndim), elements */
-  wk_storage *storage;   /* owned; NULL for a tensor that only has a shape (device meta, tracing, saved shapes) */
-  wk_tensor *base;       /* owned: of a view made while recording, the tensor that it looks at; NULL otherwise */
+  wk_int offset;          /* elements from the storage's start */
+  wk_int numel;           /* product of the sizes */
+  wk_int *sizes;          /* (ndim) */
+  wk_int *strides;        /* (ndim), elements */
+  wk_storage *storage;    /* owned; NULL for a tensor that only has a shape (device meta, tracing, saved shapes) */
+  wk_tensor *base;        /* owned: of a view made while recording, the tensor that it looks at; NULL otherwise */
   wk__autograd *autograd; /* owned; NULL until needed */
-  void *trace;           /* graph node of a tracing tensor, owned by its graph */
-  void *wrapper;         /* borrowed: the embedding language's object while it lives */
+  void *trace;            /* graph node of a tracing tensor, owned by its graph */
+  void *wrapper;          /* borrowed: the embedding language's object while it lives */
   wk_int dims[2 * WK__INLINE_DIMS];
 };
 
@@ -166,9 +166,9 @@ void wk__spec_contiguous(wk__spec *spec, wk_dtype dtype, wk_device device, int n
 void wk__spec_of(wk__spec *spec, const wk_tensor *tensor); /* same geometry */
 wk_int wk__spec_numel(const wk__spec *spec);
 
-wk_tensor *wk__tensor_from_spec(const wk__spec *spec) WK_MUST_USE;                /* with new storage */
-wk_tensor *wk__tensor_shape_only(const wk__spec *spec) WK_MUST_USE;               /* without storage */
-wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) WK_MUST_USE;              /* its shape, without storage */
+wk_tensor *wk__tensor_from_spec(const wk__spec *spec) WK_MUST_USE;                    /* with new storage */
+wk_tensor *wk__tensor_shape_only(const wk__spec *spec) WK_MUST_USE;                   /* without storage */
+wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) WK_MUST_USE;                  /* its shape, without storage */
 wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) WK_MUST_USE; /* same storage, new geometry */
 wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) WK_MUST_USE;
 /* Changes a tensor's geometry in place (set_, resize_, t_, .data = ...). Checks nothing. */
@@ -179,7 +179,8 @@ static inline wk_tensor *wk__retain(const wk_tensor *t) {
   return (wk_tensor *)t;
 }
 void wk__tensor_destroy(wk_tensor *tensor);
-/* Drops a reference; true when it was the last. The only owner needs no locked instruction: nobody else can count up. */
+/* Drops a reference; true when it was the last. The only owner needs no locked instruction: nobody else can count up.
+ */
 static inline bool wk__last_reference(_Atomic int32_t *references) {
   return atomic_load_explicit(references, memory_order_acquire) == 1 ||
          atomic_fetch_sub_explicit(references, 1, memory_order_acq_rel) == 1;
@@ -240,12 +241,12 @@ typedef struct wk__print_options {
   int scientific;    /* -1: decide; 0, 1 */
 } wk__print_options;
 extern _Thread_local wk__print_options wk__print_settings;
-void wk__print_profile(const char *name);      /* "default", "short" or "full", as torch.set_printoptions; others: nothing */
-extern const char *wk__print_module_name;      /* before dtypes, "torch" at the start; set once, before tensors print */
-/* repr: prefix "tensor(" or a subclass's; suffix, such as "grad_fn=<AddBackward0>", may be NULL. The values must be in the
- * CPU's memory, else WK_NOT_IMPLEMENTED; a tensor without storage prints "..." for them. */
+void wk__print_profile(const char *name); /* "default", "short" or "full", as torch.set_printoptions; others: nothing */
+extern const char *wk__print_module_name; /* before dtypes, "torch" at the start; set once, before tensors print */
+/* repr: prefix "tensor(" or a subclass's; suffix, such as "grad_fn=<AddBackward0>", may be NULL. The values must be in
+ * the CPU's memory, else WK_NOT_IMPLEMENTED; a tensor without storage prints "..." for them. */
 WK_MUST_USE wk_status wk__tensor_print(wk__string *s, const wk_tensor *tensor, const char *prefix, const char *suffix);
 WK_MUST_USE wk_status wk__scalar_print(wk__string *s, wk__scalar value); /* as Python's repr */
-double wk__double_parse(const char *text, const char **out_end); /* strtod with a point in every locale */
+double wk__double_parse(const char *text, const char **out_end);         /* strtod with a point in every locale */
 
 #endif

@@ -947,7 +947,7 @@ static void random_nest(wk__nest *nest, int p, int r, const int64_t *sizes) {
 
 static void random_bodies_agree(void **state) {
   (void)state;
-  enum { ROUNDS = 1500 };
+  enum { ROUNDS = 1000 };
   for (int round = 0; round < ROUNDS; round++) {
     int p = (int)below(4), r = (int)below(3);
     int64_t sizes[6];
