@@ -101,6 +101,7 @@ int main(int argc, char **argv) {
   wk_tensor *x = checked(wk_tensor_from_data(inputs, WK_FLOAT32, 2, size));
   wk_tensor *y = checked(wk_tensor_from_data(targets, WK_FLOAT32, 2, size));
   model m;
+  wk_manual_seed(0);
   create_model(&m);
   for (int step = 0; step < steps; step++) {
     double loss = train_step(&m, x, y, 0.05);

@@ -97,6 +97,8 @@ void wk__generator_seed(wk__generator *generator, uint64_t seed) {
   pthread_mutex_unlock(&generator->mutex);
 }
 
+void wk_manual_seed(uint64_t seed) { wk__generator_seed(wk__generator_default(), seed); }
+
 uint64_t wk__generator_seed_random(wk__generator *generator) {
   uint64_t seed = entropy();
   wk__generator_seed(generator, seed);

@@ -6,8 +6,9 @@ import pathlib
 import struct
 
 import pytest
-import wick
 from sampling import arguments, samples_of, tensors_in
+
+import wick
 from wick import _C
 
 ROWS = {row["name"]: row for row in _C._operator_table()}

@@ -4,6 +4,7 @@ import re
 import warnings
 
 import pytest
+
 import wick
 
 torch = pytest.importorskip("torch")

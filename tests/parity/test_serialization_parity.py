@@ -3,8 +3,9 @@
 from collections import OrderedDict
 
 import pytest
-import wick
 from compare import plain, torch
+
+import wick
 
 
 def content(t):

@@ -6,6 +6,7 @@ import warnings
 import weakref
 
 import pytest
+
 import wick
 from wick.autograd import grad, gradcheck, gradgradcheck
 

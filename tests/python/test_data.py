@@ -5,6 +5,7 @@ import time
 from collections import namedtuple
 
 import pytest
+
 import wick
 from wick.utils import data
 

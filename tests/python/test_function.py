@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import pytest
+
 import wick
 from wick.autograd import Function, grad, gradcheck, gradgradcheck
 from wick.autograd.function import once_differentiable

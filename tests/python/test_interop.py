@@ -11,6 +11,7 @@ import zlib
 
 import numpy as np
 import pytest
+
 import wick
 
 NUMPY_DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]

@@ -8,6 +8,7 @@ import weakref
 from collections import OrderedDict
 
 import pytest
+
 import wick
 from wick import nn
 from wick.nn import functional as F

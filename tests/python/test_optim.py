@@ -5,6 +5,7 @@ import math
 import pickle
 
 import pytest
+
 import wick
 from wick import nn, optim
 from wick.optim import lr_scheduler as schedules

@@ -6,6 +6,7 @@ import os
 import struct
 
 import pytest
+
 import wick
 from wick import nn, safetensors
 

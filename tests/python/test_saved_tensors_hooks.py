@@ -4,6 +4,7 @@ import gc
 import weakref
 
 import pytest
+
 import wick
 from wick.autograd import Function, grad
 from wick.autograd.graph import save_on_cpu, saved_tensors_hooks

@@ -9,6 +9,7 @@ import zipfile
 from collections import OrderedDict
 
 import pytest
+
 import wick
 from wick import nn, serialization
 
