@@ -49,7 +49,26 @@ static PyObject *memory_stats(PyObject *module, PyObject *unused) {  // -> new
                        (long long)wk__allocator_peak_bytes());
 }
 
+#ifdef WICK_DEBUG
+/* Lets the n-th allocation from here on fail; 0 lets all succeed. */
+static PyObject *fault_arm(PyObject *module, PyObject *n) {  // -> new
+  (void)module;
+  long long count = PyLong_AsLongLong(n);
+  if (count == -1 && PyErr_Occurred()) return NULL;
+  wk__fault_arm(count);
+  Py_RETURN_NONE;
+}
+static PyObject *live_allocations(PyObject *module, PyObject *unused) {  // -> new
+  (void)module, (void)unused;
+  return PyLong_FromLongLong(wk__live_allocations());
+}
+#endif
+
 static PyMethodDef functions[] = {
+#ifdef WICK_DEBUG
+    {"_fault_arm", fault_arm, METH_O, "Debug builds: the n-th allocation from here on fails."},
+    {"_live_allocations", live_allocations, METH_NOARGS, "Debug builds: blocks of the core not yet freed."},
+#endif
     {"_cpu_level", cpu_level, METH_NOARGS, "The CPU level in use: portable, avx2 or avx512."},
     {"_cpu_levels", cpu_levels, METH_NOARGS, "The levels that this machine has, lowest first."},
     {"_set_cpu_level", set_cpu_level, METH_O, "Lowers or restores the CPU level."},

@@ -1,0 +1,70 @@
+"""Every allocation of a training step fails once: an error comes out, nothing crashes, nothing leaks, and the next step works.
+Needs a debug build, which `make test` makes."""
+
+import gc
+
+import pytest
+import wick
+from wick import _C
+
+pytestmark = pytest.mark.skipif(not hasattr(_C, "_fault_arm"), reason="faults are there in debug builds only")
+
+
+def program():
+    """A model with its optimizer, and one step of it."""
+    wick.manual_seed(0)
+    model = wick.nn.Sequential(wick.nn.Linear(4, 8), wick.nn.LayerNorm(8), wick.nn.GELU(), wick.nn.Linear(8, 3))
+    optimizer = wick.optim.AdamW(model.parameters(), lr=0.01)
+    x, y = wick.randn(5, 4), wick.randint(3, (5,))
+
+    def step():
+        loss = wick.nn.functional.cross_entropy(model(x[1:]), y[1:])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def fails_at(step, n):
+    """Runs the step with its n-th allocation failing; False when it had fewer."""
+    _C._fault_arm(n)
+    try:
+        step()
+    except (RuntimeError, MemoryError):
+        return True
+    finally:
+        _C._fault_arm(0)
+    return False
+
+
+def test_every_allocation_of_a_step_may_fail():
+    step = program()
+    step()  # plans and optimizer state are made
+    gc.collect()
+    n, failures = 1, 0
+    while n < 5000:
+        if fails_at(step, n):
+            failures += 1
+        elif n > 50 and not any(fails_at(step, m) for m in range(n + 1, n + 20)):
+            break
+        n += 1
+    assert failures > 20
+    first, second = step(), step()
+    assert second < first  # it still trains
+
+
+def test_nothing_stays_behind():
+    step = program()
+    step()
+    for n in (3, 10, 30, 60):
+        fails_at(step, n)
+    step()
+    gc.collect()
+    before = _C._live_allocations()
+    for n in (3, 10, 30, 60):
+        fails_at(step, n)
+    step()
+    gc.collect()
+    assert _C._live_allocations() == before
