@@ -91,7 +91,7 @@ static double train_step(const model *m, wk_tensor *x, wk_tensor *y, double rate
 }
 
 int main(int argc, char **argv) {
-  int steps = argc > 1 ? atoi(argv[1]) : 500;
+  int steps = argc > 1 ? atoi(argv[1]) : 1000;
   float inputs[SAMPLES], targets[SAMPLES];
   static const int64_t size[] = {SAMPLES, 1};
   for (int i = 0; i < SAMPLES; i++) {
@@ -104,7 +104,7 @@ int main(int argc, char **argv) {
   wk_manual_seed(0);
   create_model(&m);
   for (int step = 0; step < steps; step++) {
-    double loss = train_step(&m, x, y, 0.05);
+    double loss = train_step(&m, x, y, 0.02);
     if (step % (steps >= 10 ? steps / 10 : 1) == 0 || step == steps - 1) printf("step %4d  loss %.6f\n", step, loss);
   }
   release_model(&m);

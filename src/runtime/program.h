@@ -6,7 +6,11 @@
  * computes what needs p reductions to be complete. What a later phase needs again is kept while a row fits
  * WK__KEEP elements, and computed again otherwise. Rows run along the last reduction dim or, where memory runs the
  * other way, columns side by side; both give the order that loop.h states, so neither that choice nor the number of
- * threads nor the CPU level changes a bit. Tests: tests/c/test_program.c. */
+ * threads nor the CPU level changes a bit.
+ *
+ * An output of a pointwise nest may be an input, element on element: what is read is read first, also by other outputs.
+ * In a nest with reductions it may where no later phase reads that input again, as in a softmax in place.
+ * Tests: tests/c/test_program.c, against the plain reading of nests in tests/c/reference.h. */
 #ifndef WICK_RUNTIME_PROGRAM_H
 #define WICK_RUNTIME_PROGRAM_H
 

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "tensor/random_kernels.h"
+#include "wick/tensor.h"
 
 enum { N = WK__MT_WORDS };
 

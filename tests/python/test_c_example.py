@@ -45,7 +45,7 @@ def test_it_learns(program):
     executable, environment = program
     losses = [float(loss) for loss in re.findall(r"loss ([\d.]+)", run(executable, env=environment))]
     assert len(losses) == 11
-    assert losses[-1] < 0.05 * losses[0]
+    assert losses[-1] < 0.2 * losses[0]
     assert losses[-1] < losses[4] < losses[0]
 
 
