@@ -72,8 +72,8 @@ WK_API void *wk_tensor_data(const wk_tensor *tensor); /* first element; NULL for
 /* The one element of a tensor of any shape with one element, as double. */
 WK_API WK_MUST_USE wk_status wk_tensor_item(const wk_tensor *tensor, double *out_value);
 
-/* Seeds the generator that random operators take by default, as torch.manual_seed: the same numbers follow as there. Until
- * then its seed is different in every process. */
+/* Seeds the generator that random operators take by default, as torch.manual_seed: the same numbers follow as there.
+ * Until then its seed is different in every process. */
 WK_API void wk_manual_seed(uint64_t seed);
 
 /* PyTorch's repr text, "tensor([1., 2.])"; free with wk_text_free. */

@@ -4,6 +4,7 @@ Needs a debug build, which `make test` makes."""
 import gc
 
 import pytest
+
 import wick
 from wick import _C
 
