@@ -179,6 +179,7 @@ static wk_status lower_into(wk__plan *plan, const wk__call *c) {
   if ((wk_dtype)l.compute == WK_DTYPE_NONE)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name,
                    wk__dtype_legacy((wk_dtype)c->compute_dtype));
+  WK_TRY(wk__cpu_level_check()); /* an impossible WICK_CPU is said by the first call */
   WK_TRY(map_arguments(&l));
   memcpy(plan->buffer_of_arg, l.buffer_of_arg, sizeof l.buffer_of_arg);
   memcpy(plan->buffer_of_result, l.buffer_of_result, sizeof l.buffer_of_result);
