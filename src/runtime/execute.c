@@ -34,6 +34,7 @@ typedef struct run {
   int64_t row_elements;    /* kept values: elements a unit keeps */
   bool keeping;            /* values of earlier phases are kept */
   uint64_t blocked_stores; /* accesses that results may not be computed into, because of overlap */
+  uint64_t row_accesses;   /* indirect accesses whose rows of a block are adjacent elements from one place each */
   _Atomic int faults;
   _Atomic int64_t bad_index;
   _Atomic int bad_check;
@@ -111,12 +112,28 @@ static void step_store(worker *w, const step *s, int64_t m, int64_t n, int64_t m
   w->r->primitives->store[access_dtype(w, s->extra)](target, value, m, n, k->stride_m, k->stride_n);
 }
 
+/* The same where a row hangs on one index: its first element's offset, then one after the other. */
+static void row_offsets(worker *w, int access, int64_t origin, int64_t m, int64_t n) {
+  const walker *k = &w->r->g.walkers[access];
+  const wk__access *a = &w->r->program->nest->accesses[access];
+  for (int64_t i = 0; i < m; i++) {
+    int64_t first = origin + i * k->stride_m;
+    for (int d = 0; d < a->ndim; d++)
+      if (a->indirect[d]) first += ((const int64_t *)w->at[a->indirect[d]])[i * n] * k->indirect[d];
+    for (int64_t j = 0; j < n; j++) w->offsets[i * n + j] = first + j;
+  }
+}
+
 /* Element offsets from the access's base for each element of the block. */
 static void indirect_offsets(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
   const walker *k = &w->r->g.walkers[s->extra];
   const wk__access *a = &w->r->program->nest->accesses[s->extra];
   const uint16_t *expansion = w->r->program->expansion;
   int64_t origin = w->position[s->extra] + m0 * k->stride_m + n0 * k->stride_n, *offsets = w->offsets;
+  if (w->r->row_accesses >> s->extra & 1) {
+    row_offsets(w, s->extra, origin, m, n);
+    return;
+  }
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) offsets[i * n + j] = origin + i * k->stride_m + j * k->stride_n;
   for (int d = 0; d < a->ndim; d++) {
@@ -127,21 +144,12 @@ static void indirect_offsets(worker *w, const step *s, int64_t m, int64_t n, int
   }
 }
 
-/* Rows of a block that all come from (go to) one place each: the indirect values do not change along n. */
-static bool adjacent_rows(const worker *w, const walker *k, int64_t m, int64_t n) {
-  if (k->stride_n != 1 || n < 4) return false;
-  for (int64_t i = 0; i < m; i++)
-    for (int64_t j = 1; j < n; j++)
-      if (w->offsets[i * n + j] != w->offsets[i * n] + j) return false;
-  return true;
-}
-
 static void step_gather(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
   const walker *k = &w->r->g.walkers[s->extra];
   wk_dtype dtype = access_dtype(w, s->extra);
   char *out = destination(w, s);
   indirect_offsets(w, s, m, n, m0, n0);
-  if (adjacent_rows(w, k, m, n)) {
+  if (w->r->row_accesses >> s->extra & 1) {
     int64_t row = n * wk__lane_size((wk__lane_type)s->out_lane);
     for (int64_t i = 0; i < m; i++)
       w->r->primitives->load[dtype](out + i * row, k->base + w->offsets[i * n] * k->item, 1, n, 0, 1);
@@ -738,6 +746,29 @@ static bool may_overlap(const run *r, int a, int b) {
   return a_low < b_high && b_low < a_high;
 }
 
+/* The value is the same for all elements of a row of a block: it hangs on nothing that moves along n. */
+static bool same_along_n(const run *r, wk__var v) {
+  const wk__nest *nest = r->program->nest;
+  const wk__instr *i = &nest->instrs[v];
+  if (i->op == WK__LOOP_param || i->op == WK__LOOP_constant) return true;
+  if (i->op == WK__LOOP_load) return !nest->accesses[i->extra].has_indirect && r->g.walkers[i->extra].stride_n == 0;
+  bool derived = i->op == WK__LOOP_check_index || i->op == WK__LOOP_cast;
+  return derived && same_along_n(r, i->operands[0]);
+}
+
+/* Gathers and scatters of whole rows, as embeddings make them. */
+static void find_row_accesses(run *r) {
+  const wk__nest *nest = r->program->nest;
+  if (r->g.mode != LOOP_POINTWISE) return;
+  for (int a = 0; a < (int)nest->access_count; a++) {
+    const wk__access *access = &nest->accesses[a];
+    bool rows = access->has_indirect && r->g.walkers[a].stride_n == 1;
+    for (int d = 0; rows && d < access->ndim; d++)
+      if (access->indirect[d]) rows = same_along_n(r, access->indirect[d]);
+    if (rows) r->row_accesses |= UINT64_C(1) << a;
+  }
+}
+
 static void find_blocked_stores(run *r) {
   if (!r->program->has_conflicts) return;
   for (int p = 0; p < r->program->phase_count; p++) {
@@ -790,6 +821,7 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
   measure(&r);
   if (r.units == 0) return WK_OK;
   find_blocked_stores(&r);
+  find_row_accesses(&r);
   int64_t unit_elements = r.g.mode == LOOP_POINTWISE ? r.block_elements
                           : r.g.mode == LOOP_COLUMNS ? r.g.n_block * r.g.reduce_length
                                                      : r.g.m_block * r.g.reduce_length;
