@@ -74,11 +74,8 @@ void wk__string_release(wk__string *s);
 
 /* ---- log.c: WICK_LOGS=name,name,... switches; one bit test when off. ---- */
 typedef enum wk__log {
-  WK__LOG_OPS,
-  WK__LOG_LOOP,
-  WK__LOG_KERNEL,
-  WK__LOG_AUTOGRAD,
-  WK__LOG_MEMORY,
+  WK__LOG_OPS,  /* every computed call: operator and argument shapes */
+  WK__LOG_LOOP, /* every nest when it is made */
   WK__LOG_COUNT
 } wk__log;
 extern uint32_t wk__log_mask;

@@ -11,8 +11,8 @@
 uint32_t wk__log_mask;
 
 static const char *const channel_names[WK__LOG_COUNT] = {
-    [WK__LOG_OPS] = "ops",           [WK__LOG_LOOP] = "loop",     [WK__LOG_KERNEL] = "kernel",
-    [WK__LOG_AUTOGRAD] = "autograd", [WK__LOG_MEMORY] = "memory",
+    [WK__LOG_OPS] = "ops",
+    [WK__LOG_LOOP] = "loop",
 };
 
 static uint32_t mask_of_name(const char *name, size_t length) {

@@ -171,6 +171,17 @@ static wk_status compute_then_copy(wk__call *c) {
   return status;
 }
 
+static void log_call(const wk_op *op, const wk_value *args) {
+  wk__string text = {0};
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    if (args[i].tag != WK_VALUE_TENSOR) continue;
+    wk__string_printf(&text, " %s=%s", op->schema.parameters[i].name, wk_dtype_name((wk_dtype)args[i].tensor->dtype));
+    wk__print_sizes(&text, args[i].tensor->sizes, args[i].tensor->ndim);
+  }
+  wk__log_print(WK__LOG_OPS, "%s%s", op->name, text.text ? text.text : "");
+  wk__string_release(&text);
+}
+
 wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   wk__spec specs[WK__MAX_RESULTS];
   wk__call call = {.op = op,
@@ -179,6 +190,7 @@ wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *d
                    .results = results,
                    .specs = specs,
                    .compute_dtype = WK_DTYPE_NONE};
+  if (wk__log_on(WK__LOG_OPS)) log_call(op, args);
   if (op->meta && !op->compose) return compute_new(&call);
   if (destinations) return compute_then_copy(&call);
   if (op->view) return compute_view(&call);
