@@ -77,14 +77,13 @@ static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b,
 static wk_status multiply(const matrices *p, wk_tensor *a, wk_tensor *b, wk_tensor *out) {
   if (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64) return gemm(p, a, b, out);
   wk_value wide_a = {0}, wide_b = {0}, wide_out = {0};
-  matrices q = *p;
   wk_status status = in_gemm_dtype(a, &wide_a);
   if (status == WK_OK) status = in_gemm_dtype(b, &wide_b);
   if (status == WK_OK) status = in_gemm_dtype(out, &wide_out);
   if (status == WK_OK && !(wk__non_overlapping_and_dense(a) && wk__non_overlapping_and_dense(b)))
     status = wk_fail(WK_NOT_IMPLEMENTED, "matrix products of strided views in dtype %s",
                      wk_dtype_name((wk_dtype)out->dtype));
-  if (status == WK_OK) status = gemm(&q, wide_a.tensor, wide_b.tensor, wide_out.tensor);
+  if (status == WK_OK) status = gemm(p, wide_a.tensor, wide_b.tensor, wide_out.tensor);
   if (status == WK_OK) status = wk__copy_into(out, wide_out.tensor);
   wk_value_release(&wide_a);
   wk_value_release(&wide_b);
