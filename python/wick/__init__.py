@@ -9,7 +9,9 @@ from ._tensor import allclose, equal, isclose  # noqa: F401  also gives Tensor i
 __version__ = "0.1.0"
 
 # Loaded when first used, so that `import wick` costs milliseconds.
-_SUBMODULES = frozenset(("nn", "optim", "utils", "autograd", "serialization", "cuda", "safetensors", "storage"))
+_SUBMODULES = frozenset(
+    ("nn", "optim", "utils", "autograd", "serialization", "cuda", "safetensors", "storage", "overrides")
+)
 _LAZY = {"save": "serialization", "load": "serialization"}
 
 

@@ -10,6 +10,9 @@ def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     >>> isclose(tensor([1.0]), tensor([1.000001]))
     tensor([True])
     """
+    if _C._overrides and _C._has_torch_function_variadic(input, other):
+        kwargs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
+        return _C._dispatch_torch_function(isclose, (input, other), (input, other), kwargs)
     if input.dtype != other.dtype:
         words = (
             str(t.dtype).split(".")[-1].replace("float32", "Float").replace("float64", "Double") for t in (input, other)
@@ -30,6 +33,9 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     >>> allclose(tensor([1.0]), tensor([1.1]))
     False
     """
+    if _C._overrides and _C._has_torch_function_variadic(input, other):
+        kwargs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
+        return _C._dispatch_torch_function(allclose, (input, other), (input, other), kwargs)
     return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
@@ -39,7 +45,17 @@ def equal(input, other):
     >>> equal(tensor([1, 2]), tensor([1, 2]))
     True
     """
+    if _C._overrides and _C._has_torch_function_variadic(input, other):
+        return _C._dispatch_torch_function(equal, (input, other), (input, other), {})
+    for position, value in enumerate((input, other)):
+        if not isinstance(value, Tensor):
+            name, kind = ("input", "other")[position], type(value).__name__
+            raise TypeError(f"equal(): argument '{name}' (position {position + 1}) must be Tensor, not {kind}")
     return input.shape == other.shape and bool((input == other).all())
+
+
+def _where(self, condition, other):
+    return _C.where(condition, self, other)
 
 
 def _rebuild(kind, data, dtype, size, requires_grad, attributes):
@@ -58,6 +74,8 @@ def _contiguous(size):
 
 
 def _reduce(self, protocol):
+    if _C._overrides and _C._has_torch_function_variadic(self):
+        return _C._dispatch_torch_function(Tensor.__reduce_ex__, (self,), (self, protocol), {})
     if self.grad_fn is not None:
         raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be pickled")
     flat = self.detach().contiguous()
@@ -68,4 +86,4 @@ def _reduce(self, protocol):
 
 
 Tensor.__reduce_ex__ = _reduce
-Tensor.isclose, Tensor.allclose, Tensor.equal = isclose, allclose, equal
+Tensor.isclose, Tensor.allclose, Tensor.equal, Tensor.where = isclose, allclose, equal, _where

@@ -131,10 +131,15 @@ WK_MUST_USE wk_status wk__pack(wk_tensor *t, wk__packed **out_packed);
 WK_MUST_USE wk_status wk__unpack(wk__packed *packed, wk_node *node, uint32_t result, wk_tensor **out_tensor);
 void wk__packed_release(wk__packed *packed);
 
+/* ---- inference tensors (inference.c) ---- */
+void wk__mark_if_inference(wk_tensor *fresh_tensor); /* for tensors made beside operator calls; NULL is fine */
+WK_MUST_USE wk_status wk__check_saved(const wk_tensor *tensor); /* refuses to keep an inference tensor for backward */
+
 /* ---- recording (record.c) ---- */
 /* A written view: the base's history becomes "base with this slice replaced". */
 WK_MUST_USE wk_status wk__rebase_history(wk_tensor *view, wk_node *node);
-void wk__detach_in_place(wk_tensor *t); /* detach_() */
+wk_node *wk__sliced_function(const wk_node *node); /* borrowed: what a CopySlices node wraps; NULL for others */
+void wk__detach_in_place(wk_tensor *t);            /* detach_() */
 /* The error for a saved tensor that was written since. grad_fn: what made it when it was saved; NULL for a leaf. */
 wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, uint32_t result, uint32_t expected);
 wk_status wk__saved_tensors_freed(void); /* the error for a second run */

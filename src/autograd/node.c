@@ -1,14 +1,49 @@
 /* Nodes of the tape: memory, names, hooks. Freeing one may free a long chain behind it, so nodes that become free while
  * another is being destroyed wait in a list. Tests: tests/c/test_autograd.c (a chain of 100,000). */
 #include <ctype.h>
+#include <pthread.h>
 
 #include "autograd/autograd.h"
+#include "tensor/free_list.h"
 
 static _Atomic uint64_t next_sequence = 1;
 
+/* Memory of freed nodes, by size in steps of SIZE_STEP bytes. */
+enum { SIZE_STEP = 64, SIZE_CLASSES = 16 };
+static _Thread_local wk__free_list memory[SIZE_CLASSES];
+static pthread_key_t memory_key;
+static pthread_once_t memory_once = PTHREAD_ONCE_INIT;
+
+static void drain_memory(void *lists) {
+  for (int c = 0; c < SIZE_CLASSES; c++) wk__free_list_drain((wk__free_list *)lists + c);
+}
+static void make_memory_key(void) { (void)pthread_key_create(&memory_key, drain_memory); }
+
+static size_t class_of(size_t bytes) { return (bytes - 1) / SIZE_STEP; }
+
+static void *memory_alloc(size_t bytes) {
+  size_t class = class_of(bytes);
+  void *block = class < SIZE_CLASSES ? wk__free_list_take(&memory[class]) : NULL;
+  return block ? block : wk__alloc(class < SIZE_CLASSES ? (class + 1) * SIZE_STEP : bytes);
+}
+
+static void memory_free(void *block, size_t bytes) {
+  size_t class = class_of(bytes);
+  wk__free_list *lists = memory;
+  if (class >= SIZE_CLASSES) {
+    wk__free(block);
+    return;
+  }
+  if (WK_UNLIKELY(!lists[0].registered)) {
+    pthread_once(&memory_once, make_memory_key);
+    lists[0].registered = pthread_setspecific(memory_key, lists) == 0;
+  }
+  wk__free_list_give(&lists[class], block);
+}
+
 wk_node *wk__node_create(const wk__node_class *class, size_t size, int inputs, int results) {
   size = (size + 15) & ~(size_t)15;
-  wk_node *n = wk__alloc(size + (size_t)inputs * sizeof(wk__edge));
+  wk_node *n = memory_alloc(size + (size_t)inputs * sizeof(wk__edge));
   if (!n) return NULL;
   memset(n, 0, size + (size_t)inputs * sizeof(wk__edge));
   atomic_init(&n->references, 1);
@@ -37,7 +72,7 @@ static void destroy(wk_node *n) {
   release_hooks(n);
   for (int i = 0; i < n->input_count; i++) wk__node_release(n->edges[i].node);
   wk__free(n->name);
-  wk__free(n);
+  memory_free(n, (size_t)((char *)(n->edges + n->input_count) - (char *)n)); /* the edges stand at its end */
 }
 
 /* Waiting nodes are chained through `wrapper`, which nothing needs any more. */

@@ -259,7 +259,7 @@ static wk_tensor *copy_before_write(wk_tensor *t) {
   wk_value copy = {0}, args[] = {wk__v_tensor(t), {0}};
   wk__edge edge;
   if (wk__edge_of(t, &edge) != WK_OK) return NULL;
-  wk_status status = wk__compute(WK__OP(clone), args, NULL, &copy);
+  wk_status status = wk__call_below(WK__KEY_AUTOGRAD, WK__OP(clone), args, NULL, &copy);
   bool has_history = edge.node && t->autograd->grad_fn; /* a leaf's own node is not one */
   if (status == WK_OK && has_history) status = wk__set_history(copy.tensor, edge.node, edge.input);
   wk__node_release(edge.node);
@@ -281,6 +281,7 @@ static wk_status save_list(op_node *n, int i, const wk_value *from, bool keep, b
   n->args[i] = (wk_value){.tag = WK_VALUE_TENSORS, .count = from->count, .tensors = copy};
   for (uint32_t k = 0; k < from->count; k++) {
     if (!from->tensors[k] || (!keep && !shapes)) continue;
+    if (keep) WK_TRY(wk__check_saved(from->tensors[k]));
     if (keep && wk__saver_active()) {
       WK_TRY(save_packed(n, n->argument_count + (int)k, from->tensors[k], &copy[k]));
       continue;
@@ -306,6 +307,7 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
   bool keep = saves & WK__SAVE_ARG(i), shape = saves & WK__SAVE_SHAPE(i) || n->reduce >> i & 1;
   switch (from->tag) {
     case WK_VALUE_TENSOR:
+      if (keep) WK_TRY(wk__check_saved(from->tensor));
       if (keep && wk__saver_active()) return save_packed_argument(n, i, from->tensor, from->tensor == written);
       *v = (wk_value){.tag = keep || shape ? WK_VALUE_TENSOR : WK_VALUE_NONE};
       if (keep)
@@ -482,7 +484,10 @@ wk_status wk__autograd_layer(const wk_op *op, const wk_value *args, wk_tensor *c
   uint32_t saves = saves_of(op, args);
   op_node *n;
   WK_TRY(begin_node(op, args, written, saves, &n));
+  uint64_t outer_sequence = wk__mode.tape_sequence;
+  wk__mode.tape_sequence = n->node.sequence;
   wk_status status = wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
+  wk__mode.tape_sequence = outer_sequence;
   if (status == WK_OK) {
     if (!written) status = note_reductions(n, args, results[0].tensor);
     if (status == WK_OK) status = finish_node(n, results, saves, in_place);
@@ -565,6 +570,10 @@ static void destroy_slice(wk_node *node) {
 }
 static const wk__node_class slice_class = {
     .suffix = "CopySlices", .run = run_slice, .release_saved = release_slice, .destroy = destroy_slice};
+
+wk_node *wk__sliced_function(const wk_node *node) {
+  return node->class == &slice_class ? ((const slice_node *)node)->function : NULL;
+}
 
 wk_status wk__rebase_history(wk_tensor *view, wk_node *node) {
   slice_node *n = (slice_node *)wk__node_create(&slice_class, sizeof *n, node->input_count, 1);

@@ -50,9 +50,13 @@ wk_status wk_set_requires_grad(wk_tensor *t, bool requires_grad) {
   }
   if (requires_grad && !wk_dtype_is_floating((wk_dtype)t->dtype) && !wk_dtype_is_complex((wk_dtype)t->dtype))
     return wk_fail(WK_RUNTIME_ERROR, "only Tensors of floating point dtype can require gradients");
+  if (requires_grad && t->keys & WK__KEY_INFERENCE && !wk__mode.inference)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
   if (!requires_grad && !t->autograd) return WK_OK;
   wk__autograd *a = wk__autograd_get(t);
   if (!a) return WK_OUT_OF_MEMORY;
+  if (a->requires_grad != requires_grad) wk__tensor_epoch_bump();
   a->requires_grad = requires_grad;
   t->keys = (uint8_t)(requires_grad ? t->keys | WK__KEY_AUTOGRAD : t->keys & ~WK__KEY_AUTOGRAD);
   return WK_OK;
@@ -120,7 +124,10 @@ static wk_status run_accumulate(wk_node *n, wk_tensor *const *grads, const bool 
   (void)wanted, (void)out_grads;
   wk_tensor *leaf = ((accumulate_node *)n)->leaf;
   if (!grads[0] || !leaf->autograd) return WK_OK;
+  wk__grad_watcher *watcher = wk__mode.grad_watcher;
+  if (WK_UNLIKELY(watcher != NULL)) watcher->grad_read(watcher->context, leaf);
   WK_TRY(accumulate(leaf, grads[0], true, create_graph));
+  if (WK_UNLIKELY(watcher != NULL)) watcher->grad_written(watcher->context, leaf);
   for (wk__grad_hook *h = leaf->autograd->accumulate_hooks, *next; h; h = next) {
     wk_tensor *unused = NULL;
     next = h->next;
@@ -254,6 +261,7 @@ void wk__detach_in_place(wk_tensor *t) {
   wk_node *old = t->autograd->grad_fn;
   t->autograd->grad_fn = NULL;
   t->autograd->requires_grad = false;
+  wk__tensor_epoch_bump();
   wk__node_release(old);
 }
 

@@ -72,7 +72,8 @@ typedef struct wk__instr {
   bool per_element;
   uint8_t stage; /* reductions that must be complete before this value can be computed */
   wk__var operands[3];
-  uint16_t extra; /* load, store: number of the access; param: its number; round_to: wk_dtype */
+  uint16_t extra; /* load, store: number of the access; param: its number; round_to: wk_dtype;
+                     check_index: 1 when negative indices are out of range, not counted from the end */
   union {
     wk__scalar number; /* constant */
     wk_int expression; /* index: the value; check_index: the size */
@@ -137,6 +138,7 @@ wk__var wk__k_index(wk__loop_handler *h, wk_int expression);
 wk__var wk__k_cast(wk__loop_handler *h, wk__var value, wk_dtype dtype); /* nothing when it has that dtype */
 wk__var wk__k_round_to(wk__loop_handler *h, wk__var value, wk_dtype dtype);
 wk__var wk__k_check_index(wk__loop_handler *h, wk__var index, wk_int size);
+wk__var wk__k_check_place(wk__loop_handler *h, wk__var index, wk_int size); /* check_index without wrapping */
 wk_dtype wk__k_dtype(wk__loop_handler *h, wk__var value);
 
 #define WK__K_UNARY(name) \

@@ -50,7 +50,7 @@ static bool same_instr(const wk__nest *nest, const wk__instr *a, const wk__instr
       return a->number.category == b->number.category && a->number.i == b->number.i;
     case WK__LOOP_index:
     case WK__LOOP_check_index:
-      return wk_int_same(a->expression, b->expression);
+      return wk_int_same(a->expression, b->expression) && a->extra == b->extra;
     default:
       return true;
   }
@@ -235,7 +235,12 @@ wk__var wk__k_round_to(wk__loop_handler *h, wk__var value, wk_dtype dtype) {
       NULL);
 }
 
-wk__var wk__k_check_index(wk__loop_handler *h, wk__var index, wk_int size) {
-  return emit(h, (wk__instr){.op = WK__LOOP_check_index, .dtype = WK_INT64, .operands = {index}, .expression = size},
-              NULL);
+static wk__var check_index(wk__loop_handler *h, wk__var index, wk_int size, uint16_t no_wrapping) {
+  return emit(
+      h,
+      (wk__instr){
+          .op = WK__LOOP_check_index, .dtype = WK_INT64, .operands = {index}, .extra = no_wrapping, .expression = size},
+      NULL);
 }
+wk__var wk__k_check_index(wk__loop_handler *h, wk__var index, wk_int size) { return check_index(h, index, size, 0); }
+wk__var wk__k_check_place(wk__loop_handler *h, wk__var index, wk_int size) { return check_index(h, index, size, 1); }

@@ -88,7 +88,7 @@ static void print_payload(wk__string *s, const wk__instr *instr) {
       break;
     case WK__LOOP_index:
     case WK__LOOP_check_index:
-      wk__string_append(s, instr->op == WK__LOOP_index ? " " : " < ");
+      wk__string_append(s, instr->op == WK__LOOP_index ? " " : instr->extra ? " in " : " < ");
       wk_int_print(s, instr->expression);
       break;
     case WK__LOOP_round_to:
@@ -361,9 +361,11 @@ static wk_status parse_check_index(parser *p) {
   wk__var index;
   wk_int size;
   WK_TRY(parse_value(p, &index));
-  WK_TRY(need(p, '<'));
+  bool wraps = !next_is(p, 'i');
+  WK_TRY(need(p, wraps ? '<' : 'i'));
+  if (!wraps) WK_TRY(need(p, 'n'));
   WK_TRY(parse_expression(p, "", &size));
-  wk__k_check_index(&p->handler, index, size);
+  (wraps ? wk__k_check_index : wk__k_check_place)(&p->handler, index, size);
   return WK_OK;
 }
 

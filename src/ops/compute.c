@@ -2,10 +2,11 @@
  * destination, checked, and written through a temporary where source and destination overlap in another way than
  * element on element. In: complete arguments. Out: owned results. Tests: tests/c/test_ops.c, tests/ops/. */
 #include "ops/internal.h"
+#include "ops/plan.h"
 
 /* ---- destinations ---- */
 
-static wk_status shape_mismatch(const wk_tensor *destination, const wk__spec *spec) {
+wk_status wk__shape_mismatch(const wk_tensor *destination, const wk__spec *spec) {
   wk__string text = {0};
   wk__print_sizes(&text, destination->sizes, destination->ndim);
   wk__string_append(&text, " doesn't match the broadcast shape ");
@@ -44,7 +45,7 @@ static wk_status check_destination(const wk__call *c, int r, wk_tensor *destinat
     return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s",
                    wk__dtype_legacy(from), wk__dtype_legacy(to));
   if (!has_sizes(destination, spec)) {
-    if (in_place) return shape_mismatch(destination, spec);
+    if (in_place) return wk__shape_mismatch(destination, spec);
     WK_TRY(resize_to(destination, spec));
   }
   if (wk__has_internal_overlap(destination))
@@ -67,14 +68,17 @@ static bool overlaps(const wk_tensor *a, const wk_tensor *b) {
   return a_begin < b_end && b_begin < a_end;
 }
 
-/* Writing element on element is safe for pointwise bodies; everything else that overlaps goes through a temporary. */
+/* Writing element on element is safe for pointwise bodies, and so is writing places of argument 0 itself; everything
+ * else that overlaps goes through a temporary. */
 static bool needs_temporary(const wk__call *c, const wk_tensor *destination) {
+  bool in_place = c->op->tags & WK__TAG_PLACES && is_written_argument(c, destination);
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     if (c->args[i].tag != WK_VALUE_TENSOR) continue;
     const wk_tensor *t = c->args[i].tensor;
+    if (i == 0 && in_place) continue;
     if (overlaps(t, destination) && !((c->op->tags & WK__TAG_POINTWISE) && same_geometry(t, destination))) return true;
   }
-  return c->op->kernel != NULL;
+  return c->op->kernel != NULL && !in_place;
 }
 
 /* ---- running ---- */
@@ -102,7 +106,8 @@ static bool nothing_to_do(const wk__call *c) {
 
 static wk_status run_into(wk__call *c) {
   if (nothing_to_do(c) && !(c->op->tags & WK__TAG_RANDOM)) return WK_OK; /* empty, or on device meta */
-  return c->op->lower ? wk__run_lowered(c, c->outputs) : c->op->kernel(c);
+  wk_status status = c->op->lower ? wk__run_lowered(c, c->outputs) : c->op->kernel(c);
+  return WK_UNLIKELY(status == WK_INDEX_ERROR) ? wk__explain_bad_index(c->op) : status;
 }
 
 /* Results that had a destination become that destination. */
@@ -114,7 +119,8 @@ static wk_status finish(const wk__call *c, wk_tensor **outputs, const bool *thro
       wk__release(outputs[r]);
       outputs[r] = wk__retain(destination);
     }
-    if (destination && !through_temporary[r]) wk__version_bump(destination); /* the copy has counted */
+    if (destination && !through_temporary[r] && !c->op->kernel)
+      wk__version_bump(destination); /* else that has counted */
   }
   for (int r = 0; r < c->op->schema.result_count; r++) c->results[r] = wk__v_tensor(outputs[r]);
   return WK_OK;

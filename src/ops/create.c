@@ -10,18 +10,23 @@
 
 /* =================================================== creation =================================================== */
 
+/* zeros says only that much; the others name the size. */
+static wk_status negative_dimension(const wk__call *c, const wk_value *size, int d) {
+  if (c->op == WK__OP(zeros))
+    return wk_fail(WK_RUNTIME_ERROR, "%s: Dimension size must be non-negative.", c->op->base_name);
+  wk__string text = {0};
+  wk__print_sizes(&text, size->integers, (int)size->count);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld: %s",
+                             (long long)size->integers[d].bits, text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
 static wk_status sized(wk__call *c, const wk_value *size, wk_dtype dtype, wk_device device) {
   if (size->count > WK_MAX_DIMS)
     return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, (int)size->count);
   for (uint32_t d = 0; d < size->count; d++)
-    if (wk_int_is_known(size->integers[d]) && size->integers[d].bits < 0) {
-      wk__string text = {0};
-      wk__print_sizes(&text, size->integers, (int)size->count);
-      wk_status status = wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld: %s",
-                                 (long long)size->integers[d].bits, text.text ? text.text : "?");
-      wk__string_release(&text);
-      return status;
-    }
+    if (wk_int_is_known(size->integers[d]) && size->integers[d].bits < 0) return negative_dimension(c, size, (int)d);
   wk__spec_contiguous(&c->specs[0], dtype, device, (int)size->count, size->integers);
   c->compute_dtype = (uint8_t)dtype;
   return WK_OK;
@@ -137,13 +142,10 @@ wk_status wk__kernel_copy(wk__call *c) {
   wk__spec specs[1];
   wk_int sizes[WK_MAX_DIMS];
   int ndim;
-  if (src->ndim > self->ndim || wk__broadcast(self->sizes, self->ndim, src->sizes, src->ndim, sizes, &ndim) ||
-      memcmp(sizes, self->sizes, self->ndim * sizeof *sizes) != 0) {
-    wk_value expanded = {0}; /* fails with the words of expand */
-    wk_status status =
-        wk_call(WK__OP(expand), (wk_value[]){source, wk__v_ints(self->sizes, self->ndim), NONE}, NULL, &expanded);
-    wk_value_release(&expanded);
-    return status ? status : wk_fail(WK_RUNTIME_ERROR, "output with shape doesn't match the broadcast shape");
+  WK_TRY(wk__broadcast(self->sizes, self->ndim, src->sizes, src->ndim, sizes, &ndim));
+  if (ndim != self->ndim || memcmp(sizes, self->sizes, self->ndim * sizeof *sizes) != 0) {
+    wk__spec_contiguous(&specs[0], (wk_dtype)self->dtype, self->device, ndim, sizes);
+    return wk__shape_mismatch(self, &specs[0]);
   }
   if (wk__has_internal_overlap(self))
     return wk_fail(WK_RUNTIME_ERROR,
@@ -230,6 +232,7 @@ wk_status wk__meta_cat(wk__call *c) {
     length = wk_int_add(length, t->sizes[dim]);
   }
   if (!is_skipped(model)) sizes[dim] = length;
+  WK_TRY(wk__check_float8(c));
   wk__spec_contiguous(&c->specs[0], wk__result_type(c), model->device, model->ndim, sizes);
   c->compute_dtype = c->specs[0].dtype;
   return WK_OK;

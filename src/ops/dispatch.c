@@ -77,7 +77,9 @@ wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tens
     wk__call call = {.op = op, .args = args, .results = results};
     return op->compose(&call);
   }
+  if (WK_UNLIKELY(keys & WK__KEY_INFERENCE)) return wk__inference_layer(op, args, destinations, results);
   if (keys & WK__KEY_AUTOGRAD) return wk__autograd_layer(op, args, destinations, results);
+  if (WK_UNLIKELY(keys & WK__KEY_TRACE)) return wk__trace_layer(op, args, destinations, results);
   return wk__compute(op, args, destinations, results);
 }
 
@@ -86,7 +88,7 @@ wk_status wk_call(const wk_op *op, const wk_value *args, wk_tensor *const *desti
   wk_status status;
   args = complete(op, args, space, &status);
   if (WK_UNLIKELY(status)) return status;
-  return wk__call_below(2 * WK__KEY_PYTHON, op, args, destinations, results);
+  return wk__call_below(2 * WK__KEY_INFERENCE, op, args, destinations, results);
 }
 
 /* ---- scopes: who owns what nested C calls make ---- */

@@ -2,9 +2,8 @@
  *
  * In: a tensor and index tensors. Out: loop nests with indirect coordinates, checked as they run. The operators that
  * write some elements of a copy of `self` (scatter, index_put) are two nests over the same buffers: the first copies
- * self, the second writes. Run in place, the first stores each block where it was loaded from, which costs no memory
- * traffic. Adding goes in the order of the loop, so repeated places give the same sum every time.
- * Tests: tests/ops/, tests/c/test_index_ops.c. */
+ * self, the second writes. Run in place (the tag PLACES) the first is left out. Adding goes in the order of the loop,
+ * so repeated places give the same sum every time. Tests: tests/ops/, tests/c/test_index_ops.c. */
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -30,11 +29,20 @@ static void loop_over(wk__lower *l, int rank, const wk_int *sizes, wk_int *index
   wk__loop_over(l, rank, 0, sizes);
 }
 
-/* The index in argument `arg` at this place, checked against dim `dim` of argument 0. */
-static wk__var checked_index(wk__lower *l, int arg, const wk_int *index, int dim) {
+static wk__var load_index(wk__lower *l, int arg, const wk_int *index) {
   wk__access a = wk__access_arg(l, arg, index);
-  wk__var i = wk__k_cast(l->h, wk__k_load(l->h, &a), WK_INT64);
-  return wk__k_check_index(l->h, i, wk__arg_rank(l, 0) ? wk__size_of_arg(l, 0, dim) : wk_int_of(1));
+  return wk__k_cast(l->h, wk__k_load(l->h, &a), WK_INT64);
+}
+static wk_int size_of_self(wk__lower *l, int dim) {
+  return wk__arg_rank(l, 0) ? wk__size_of_arg(l, 0, dim) : wk_int_of(1);
+}
+/* The index in argument `arg` at this place, checked against dim `dim` of argument 0. Operators that name a dim take
+ * no negative indices; those of x[...] count from the end. */
+static wk__var checked_place(wk__lower *l, int arg, const wk_int *index, int dim) {
+  return wk__k_check_place(l->h, load_index(l, arg, index), size_of_self(l, dim));
+}
+static wk__var checked_index(wk__lower *l, int arg, const wk_int *index, int dim) {
+  return wk__k_check_index(l->h, load_index(l, arg, index), size_of_self(l, dim));
 }
 
 /* Reading place 0 of nothing would be a stray read: an index into an empty dim is refused before the loop. */
@@ -103,7 +111,7 @@ void wk__lower_gather(wk__lower *l) {
   int dim = dim_of(l), rank = wk__result_rank(l, 0);
   for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d);
   loop_over(l, rank, sizes, index);
-  wk__access from = redirected(wk__access_arg(l, 0, index), dim, checked_index(l, 2, index, dim));
+  wk__access from = redirected(wk__access_arg(l, 0, index), dim, checked_place(l, 2, index, dim));
   wk__access to = wk__access_result(l, 0, index);
   wk__k_store(l->h, &to, wk__k_load(l->h, &from));
 }
@@ -163,7 +171,7 @@ static void lower_scatter(wk__lower *l, bool add) {
   if (l->h->status) return;
   for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 2, d);
   loop_over(l, rank, sizes, index);
-  wk__access to = redirected(wk__access_result(l, 0, index), dim, checked_index(l, 2, index, dim));
+  wk__access to = redirected(wk__access_result(l, 0, index), dim, checked_place(l, 2, index, dim));
   wk__var value;
   if (l->buffer_of_arg[3] >= 0) {
     wk__access from = wk__access_arg(l, 3, index);
@@ -233,7 +241,7 @@ void wk__lower_index_select(wk__lower *l) {
   int dim = dim_of(l), rank = wk__result_rank(l, 0);
   for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d);
   loop_over(l, rank, sizes, index);
-  wk__var at = checked_index(l, 2, rank ? &index[dim] : &first, dim);
+  wk__var at = checked_place(l, 2, rank ? &index[dim] : &first, dim);
   wk__access from = redirected(wk__access_arg(l, 0, index), dim, at), to = wk__access_result(l, 0, index);
   wk__k_store(l->h, &to, wk__k_load(l->h, &from));
 }
@@ -259,6 +267,20 @@ static wk_status give(wk__call *c, wk_scope *scope, wk_tensor *y) {
   return y ? WK_OK : wk_error_category();
 }
 
+static wk_status check_slices(const wk_tensor *self, int dim, const wk_tensor *source) {
+  bool match = rank_of(self) == rank_of(source);
+  for (int d = 0; match && d < rank_of(self); d++) match = d == dim || wk_int_eq(size_at(self, d), size_at(source, d));
+  if (match) return WK_OK;
+  char *a = sizes_text(self), *b = sizes_text(source);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR,
+                             "source tensor shape must match self tensor shape, excluding the specified dimension. "
+                             "Got self.shape = %s source.shape = %s",
+                             a ? a : "?", b ? b : "?");
+  wk__free(a);
+  wk__free(b);
+  return status;
+}
+
 /* (self, dim, index, source, alpha): self with alpha * source added to the slices that index names. */
 wk_status wk__meta_index_add(wk__call *c) {
   const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor, *source = c->args[3].tensor;
@@ -270,13 +292,12 @@ wk_status wk__meta_index_add(wk__call *c) {
   if (self->dtype != source->dtype)
     return wk_fail(WK_RUNTIME_ERROR, "self (%s) and source (%s) must have the same scalar type",
                    wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
-  bool match = rank_of(self) == rank_of(source) && wk_int_eq(size_at(source, dim), index->numel);
-  for (int d = 0; match && d < rank_of(self); d++) match = d == dim || wk_int_eq(size_at(self, d), size_at(source, d));
-  if (!match)
-    return wk_fail(
-        WK_RUNTIME_ERROR,
-        "source tensor shape must match self tensor shape, excluding the specified dimension, and have as many "
-        "slices along it as index has elements");
+  if (rank_of(source) <= dim || !wk_int_eq(size_at(source, dim), index->numel))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "index_add_(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d",
+                   (long long)index->numel.bits, (long long)(rank_of(source) > dim ? size_at(source, dim).bits : 0),
+                   dim);
+  WK_TRY(check_slices(self, dim, source));
   WK_TRY(refuse_empty_dim(self, dim, index));
   return like_self(c);
 }
@@ -289,7 +310,7 @@ void wk__lower_index_add(wk__lower *l) {
   for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 3, d);
   loop_over(l, rank, sizes, index);
   bool scalar_index = wk__arg_rank(l, 2) == 0;
-  wk__var at = checked_index(l, 2, rank && !scalar_index ? &index[dim] : &first, dim);
+  wk__var at = checked_place(l, 2, rank && !scalar_index ? &index[dim] : &first, dim);
   wk__access from = wk__access_arg(l, 3, index), to = redirected(wk__access_result(l, 0, index), dim, at);
   wk__var value = wk__k_load(l->h, &from);
   wk__k_store_add(l->h, &to, wk__k_mul(l->h, value, wk__k_param(l->h, l->param_of_arg[4], l->compute)));
@@ -618,6 +639,40 @@ wk_status wk__vjp_index_put(wk__vjp *v) {
   return wk__vjp_set(v, 2, wk_sum_to_size(wk_index(G, list->tensors, count), ARG(2)->sizes, ARG(2)->ndim));
 }
 
+/* An element of unfold's argument gets the sum over the windows that it is in: places along the dim, unfolded alike,
+ * say where each gradient goes. */
+wk_status wk__vjp_unfold(wk__vjp *v) {
+  const wk_tensor *t = ARG(0);
+  wk_int line = t->ndim ? wk_int_of(0) : wk_int_of(1), sizes[WK_MAX_DIMS + 1], minus_one = wk_int_of(-1);
+  int dim, ndim = t->ndim ? t->ndim : 1;
+  WK_TRY(wk__wrap_dim(v->args[1].integer.bits, t->ndim, &dim));
+  if (t->ndim) line = t->sizes[dim];
+  wk_tensor *places =
+      wk_unfold(wk_arange(wk__v_size(line), WK_INT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = G->device}), 0,
+                v->args[2].integer.bits, v->args[3].integer.bits);
+  wk_tensor *windows = t->ndim ? wk_movedim_int(G, -1, dim + 1) : G;
+  memcpy(sizes, t->sizes, t->ndim * sizeof *sizes);
+  sizes[dim] = places ? places->numel : minus_one;
+  windows = wk_reshape(windows, sizes, ndim);
+  sizes[dim] = line;
+  wk_tensor *sum = wk_index_add(wk_new_zeros(G, sizes, ndim, WK_DTYPE_NONE, NONE), dim,
+                                wk_reshape(places, &minus_one, 1), windows, wk__v_int(1));
+  return wk__vjp_set(v, 0, wk_reshape(sum, t->sizes, t->ndim));
+}
+
+/* where(condition): a tensor of indices a dim. */
+wk_status wk__compose_where_places(wk__call *c) {
+  wk_tensor *condition = c->args[0].tensor;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *places = wk_nonzero(condition->ndim ? condition : wk_unsqueeze(condition, 0));
+  wk_status status =
+      places ? wk_call(WK__OP(unbind_int), (wk_value[]){wk__v_tensor(places), wk__v_int(1)}, NULL, c->results)
+             : wk_error_category();
+  wk_scope_end(&scope);
+  return status;
+}
+
 /* ============================================ nonzero, masked_select ============================================ */
 
 /* Truth of every element, row-major: a contiguous bool tensor in the caller's scope. */
@@ -669,7 +724,7 @@ wk_status wk__compose_masked_select(wk__call *c) {
   wk_int sizes[WK_MAX_DIMS];
   int ndim;
   if (mask->dtype != WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "masked_select: expected BoolTensor for mask");
-  WK_TRY(wk__broadcast(self->sizes, self->ndim, mask->sizes, mask->ndim, sizes, &ndim));
+  WK_TRY(wk__broadcast(mask->sizes, mask->ndim, self->sizes, self->ndim, sizes, &ndim));
   wk_scope scope;
   wk_scope_begin(&scope);
   if (ndim == 0) { /* a 0-dim mask has no dim to select along */

@@ -39,10 +39,19 @@ WK_MUST_USE wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_i
 void wk__spec_reduced(wk__spec *spec, const wk_tensor *t, uint32_t mask, bool keep, wk_dtype dtype);
 /* Broadcast of all tensor arguments, PyTorch's output strides, dtype promotion. */
 WK_MUST_USE wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common);
-wk__meta_fn wk__meta_like_first;             /* the result has the first argument's sizes and dtype, contiguous */
-wk_dtype wk__result_type(const wk__call *c); /* promotion over tensors, 0-dim tensors and numbers */
+wk__meta_fn wk__meta_like_first; /* the result has the first argument's sizes and dtype, contiguous */
+WK_MUST_USE wk_status wk__check_float8(const wk__call *c); /* refuses to promote float8 with another type */
+wk_dtype wk__result_type(const wk__call *c);               /* promotion over tensors, 0-dim tensors and numbers */
+
+/* The error for a destination that the result would be larger than. */
+wk_status wk__shape_mismatch(const wk_tensor *destination, const wk__spec *spec);
+/* Refuses what cannot be expanded to these sizes, in expand's words. */
+WK_MUST_USE wk_status wk__check_expand(const wk_tensor *t, const wk_int *sizes, int ndim);
+const char *wk__dtype_c_name(wk_dtype dtype); /* "float", "long int": what some of PyTorch's messages say */
 
 /* ---- computing ---- */
+/* The thread's error is a kernel's IndexError: puts it into the operator's own words. */
+wk_status wk__explain_bad_index(const wk_op *op);
 /* Finds or makes the plan of a call whose shape rule has run, and launches it into `outputs`. */
 WK_MUST_USE wk_status wk__run_lowered(wk__call *call, wk_tensor *const *outputs);
 /* Copies with conversion and broadcasting; both concrete. */

@@ -1,6 +1,7 @@
 /* Matrix products. mm, bmm, addmm and linear call the GEMM with the tensors' own strides, so transposed and broadcast
- * operands are never copied; matmul folds dims into them. Types that the GEMM does not know are converted, multiplied
- * in f32 (small floats) or by a loop over f64 (integers). Tests: tests/ops/, tests/c/test_gemm.c. */
+ * operands are never copied; matmul folds dims into them. Types that the GEMM does not know are converted: small floats
+ * are multiplied in f32, integers in f64 where that is exact and by a plain loop where it may not be.
+ * Tests: tests/ops/, tests/c/test_gemm.c, tests/python/test_matmul.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "runtime/gemm.h"
@@ -73,18 +74,84 @@ static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b,
   return wk__gemm_run(&g);
 }
 
-/* The same for any dtype of `out`. */
+/* ---- integers ---- */
+
+static double largest(const wk_tensor *t) { /* of an f64 tensor without gaps */
+  const double *x = (const double *)wk__data(t);
+  double most = 0;
+  for (int64_t i = 0; i < wk__numel(t); i++) {
+    double size = x[i] < 0 ? -x[i] : x[i];
+    most = size > most ? size : most;
+  }
+  return most;
+}
+
+/* No sum of products leaves the integers that f64 has. */
+static bool exact_in_f64(const matrices *p, const wk_tensor *a, const wk_tensor *b, const wk_tensor *out) {
+  double alpha = p->alpha < 0 ? -p->alpha : p->alpha, beta = p->beta < 0 ? -p->beta : p->beta;
+  double most = alpha * (double)p->k * largest(a) * largest(b) + (beta > 0 ? beta * largest(out) : 0);
+  return most < 0x1p53;
+}
+
+/* out, i64, = beta out + alpha a b, modulo 2^64 as machines multiply. */
+static void multiply_integers(const matrices *p, const wk_tensor *a, const wk_tensor *b, wk_tensor *out) {
+  const uint64_t *x = (const uint64_t *)wk__data(a), *y = (const uint64_t *)wk__data(b);
+  uint64_t *z = (uint64_t *)wk__data(out), alpha = (uint64_t)(int64_t)p->alpha, beta = (uint64_t)(int64_t)p->beta;
+  for (int64_t g = 0; g < p->batch; g++)
+    for (int64_t i = 0; i < p->m; i++, z += p->n) {
+      for (int64_t j = 0; j < p->n; j++) z[j] = beta ? z[j] * beta : 0;
+      for (int64_t l = 0; l < p->k; l++) {
+        uint64_t factor = alpha * x[g * p->a_batch + i * p->a_row + l * p->a_column];
+        const uint64_t *row = y + g * p->b_batch + l * p->b_row;
+        for (int64_t j = 0; j < p->n; j++) z[j] += factor * row[j * p->b_column];
+      }
+    }
+}
+
+static wk_status converted(wk_tensor *t, wk_dtype dtype, wk_value *out) {
+  return wk__compute(WK__OP(to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(dtype), NONE}, NULL, out);
+}
+
+static wk_status multiply_as_integers(const matrices *p, wk_tensor *a, wk_tensor *b, wk_tensor *out) {
+  wk_value wide[3] = {{0}};
+  wk_status status = converted(a, WK_INT64, &wide[0]);
+  if (status == WK_OK) status = converted(b, WK_INT64, &wide[1]);
+  if (status == WK_OK) status = converted(out, WK_INT64, &wide[2]);
+  if (status == WK_OK) multiply_integers(p, wide[0].tensor, wide[1].tensor, wide[2].tensor);
+  if (status == WK_OK) status = wk__copy_into(out, wide[2].tensor);
+  for (int i = 0; i < 3; i++) wk_value_release(&wide[i]);
+  return status;
+}
+
+/* A matrix that `multiply` may convert with its strides: itself, or a copy (kept in `owned`) of one that has gaps or is
+ * broadcast. The GEMM's own types need none. Borrowed; NULL with the error set. */
+static wk_tensor *operand(wk_tensor *t, wk_tensor **owned) {
+  if (t->dtype == WK_FLOAT32 || t->dtype == WK_FLOAT64 || !t->storage || wk__non_overlapping_and_dense(t)) return t;
+  wk_value copy = {0}, format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
+  if (wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(t), format}, NULL, &copy)) return NULL;
+  return *owned = copy.tensor;
+}
+
+static wk_status refuse_bool(const wk__call *c, const wk_tensor *t) {
+  if (t->dtype != WK_BOOL) return WK_OK;
+  const char *name = c->op == WK__OP(bmm) ? "bmm" : "addmm_impl_cpu_";
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for 'Bool'", name);
+}
+
+/* The same for any dtype of `out`; a and b are operands. */
 static wk_status multiply(const matrices *p, wk_tensor *a, wk_tensor *b, wk_tensor *out) {
   if (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64) return gemm(p, a, b, out);
   wk_value wide_a = {0}, wide_b = {0}, wide_out = {0};
   wk_status status = in_gemm_dtype(a, &wide_a);
   if (status == WK_OK) status = in_gemm_dtype(b, &wide_b);
   if (status == WK_OK) status = in_gemm_dtype(out, &wide_out);
-  if (status == WK_OK && !(wk__non_overlapping_and_dense(a) && wk__non_overlapping_and_dense(b)))
-    status = wk_fail(WK_NOT_IMPLEMENTED, "matrix products of strided views in dtype %s",
-                     wk_dtype_name((wk_dtype)out->dtype));
-  if (status == WK_OK) status = gemm(p, wide_a.tensor, wide_b.tensor, wide_out.tensor);
-  if (status == WK_OK) status = wk__copy_into(out, wide_out.tensor);
+  bool integral = wk_dtype_is_integral((wk_dtype)out->dtype, true);
+  if (status == WK_OK && integral && !exact_in_f64(p, wide_a.tensor, wide_b.tensor, wide_out.tensor)) {
+    status = multiply_as_integers(p, a, b, out);
+  } else {
+    if (status == WK_OK) status = gemm(p, wide_a.tensor, wide_b.tensor, wide_out.tensor);
+    if (status == WK_OK) status = wk__copy_into(out, wide_out.tensor);
+  }
   wk_value_release(&wide_a);
   wk_value_release(&wide_b);
   wk_value_release(&wide_out);
@@ -106,10 +173,7 @@ static matrices of_matrices(const wk_tensor *a, const wk_tensor *b) {
 static wk_status same_dtype(const wk_tensor *a, const wk_tensor *b) {
   if (a->dtype == b->dtype) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR, "expected m1 and m2 to have the same dtype, but got: %s != %s",
-                 wk__dtypes[a->dtype].category == WK__FLOAT_KIND && a->dtype == WK_FLOAT32
-                     ? "float"
-                     : wk_dtype_name((wk_dtype)a->dtype),
-                 b->dtype == WK_FLOAT64 ? "double" : wk_dtype_name((wk_dtype)b->dtype));
+                 wk__dtype_c_name((wk_dtype)a->dtype), wk__dtype_c_name((wk_dtype)b->dtype));
 }
 
 static wk_status check_matrices(const wk_tensor *a, const wk_tensor *b) {
@@ -129,8 +193,13 @@ wk_status wk__meta_mm(wk__call *c) {
   return WK_OK;
 }
 wk_status wk__kernel_mm(wk__call *c) {
-  matrices p = of_matrices(c->args[0].tensor, c->args[1].tensor);
-  return multiply(&p, c->args[0].tensor, c->args[1].tensor, c->outputs[0]);
+  WK_TRY(refuse_bool(c, c->args[0].tensor));
+  WK__OWNED a_copy = NULL;
+  WK__OWNED b_copy = NULL;
+  wk_tensor *a = operand(c->args[0].tensor, &a_copy), *b = operand(c->args[1].tensor, &b_copy);
+  if (!a || !b) return wk_error_category();
+  matrices p = of_matrices(a, b);
+  return multiply(&p, a, b, c->outputs[0]);
 }
 wk_status wk__vjp_mm(wk__vjp *v) {
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_mm(G, wk_t(ARG(1)))));
@@ -152,7 +221,11 @@ wk_status wk__meta_bmm(wk__call *c) {
   return WK_OK;
 }
 wk_status wk__kernel_bmm(wk__call *c) {
-  wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  WK_TRY(refuse_bool(c, c->args[0].tensor));
+  WK__OWNED a_copy = NULL;
+  WK__OWNED b_copy = NULL;
+  wk_tensor *a = operand(c->args[0].tensor, &a_copy), *b = operand(c->args[1].tensor, &b_copy);
+  if (!a || !b) return wk_error_category();
   matrices p = {.batch = wk__size(a, 0),
                 .m = wk__size(a, 1),
                 .n = wk__size(b, 2),
@@ -177,14 +250,8 @@ wk_status wk__vjp_bmm(wk__vjp *v) {
 wk_status wk__meta_addmm(wk__call *c) {
   const wk_tensor *self = c->args[0].tensor, *a = c->args[1].tensor, *b = c->args[2].tensor;
   WK_TRY(check_matrices(a, b));
-  wk_int sizes[WK_MAX_DIMS], product[] = {a->sizes[0], b->sizes[1]};
-  int ndim;
-  WK_TRY(wk__broadcast(product, 2, self->sizes, self->ndim, sizes, &ndim));
-  if (ndim != 2 || !wk_int_eq(sizes[0], product[0]) || !wk_int_eq(sizes[1], product[1]))
-    return wk_fail(
-        WK_RUNTIME_ERROR,
-        "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension 1",
-        (long long)product[1].bits, (long long)self->sizes[self->ndim - 1].bits);
+  wk_int product[] = {a->sizes[0], b->sizes[1]};
+  WK_TRY(wk__check_expand(self, product, 2));
   WK_TRY(same_dtype(self, a));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, product);
   return WK_OK;
@@ -192,11 +259,16 @@ wk_status wk__meta_addmm(wk__call *c) {
 static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
 
 wk_status wk__kernel_addmm(wk__call *c) {
-  matrices p = of_matrices(c->args[1].tensor, c->args[2].tensor);
+  WK_TRY(refuse_bool(c, c->args[1].tensor));
+  WK__OWNED a_copy = NULL;
+  WK__OWNED b_copy = NULL;
+  wk_tensor *a = operand(c->args[1].tensor, &a_copy), *b = operand(c->args[2].tensor, &b_copy);
+  if (!a || !b) return wk_error_category();
+  matrices p = of_matrices(a, b);
   p.beta = number(&c->args[3]);
   p.alpha = number(&c->args[4]);
   if (p.beta != 0) WK_TRY(wk__copy_into(c->outputs[0], c->args[0].tensor));
-  return multiply(&p, c->args[1].tensor, c->args[2].tensor, c->outputs[0]);
+  return multiply(&p, a, b, c->outputs[0]);
 }
 static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) {
   return number(factor) == 1 ? t : wk_mul_Scalar(t, *factor);
@@ -228,11 +300,11 @@ static wk_status check_linear(const wk_tensor *x, const wk_tensor *w, const wk_t
     return wk_fail(WK_RUNTIME_ERROR, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", rows,
                    (long long)in.bits, (long long)w->sizes[1].bits, (long long)w->sizes[0].bits);
   }
-  if (bias && (bias->ndim != 1 || !wk_int_eq(bias->sizes[0], w->sizes[0])) && bias->ndim != 0)
-    return wk_fail(
-        WK_RUNTIME_ERROR,
-        "The expanded size of the tensor (%lld) must match the existing size (%lld) at non-singleton dimension 1",
-        (long long)w->sizes[0].bits, (long long)bias->sizes[0].bits);
+  if (bias && (bias->ndim != 1 || !wk_int_eq(bias->sizes[0], w->sizes[0])) && bias->ndim != 0) {
+    wk_int rows = in.bits ? wk_int_of(x->numel.bits / in.bits) : wk_int_of(0);
+    WK_TRY(wk__check_expand(bias, (wk_int[]){rows, w->sizes[0]}, 2));
+    return wk_fail(WK_RUNTIME_ERROR, "linear(): argument 'bias' must have an element for each row of 'weight'");
+  }
   if (x->dtype != w->dtype || (bias && bias->dtype != x->dtype)) return same_dtype(x, x->dtype != w->dtype ? w : bias);
   return WK_OK;
 }
@@ -244,7 +316,11 @@ static void linear_spec(wk__spec *spec, const wk_tensor *x, const wk_tensor *w) 
   wk__spec_contiguous(spec, (wk_dtype)x->dtype, x->device, x->ndim, sizes);
 }
 
-static wk_status linear_into(wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
+static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bias, wk_tensor *out) {
+  WK__OWNED x_copy = NULL;
+  WK__OWNED w_copy = NULL;
+  wk_tensor *x = operand(input, &x_copy), *w = operand(weight, &w_copy);
+  if (!x || !w) return wk_error_category();
   int64_t in = wk__size(w, 1), row_stride;
   folds(x, &row_stride);
   matrices p = {.batch = 1,
@@ -269,6 +345,7 @@ wk_status wk__kernel_linear(wk__call *c) {
   wk__spec spec;
   int64_t row_stride;
   WK_TRY(check_linear(x, w, bias));
+  WK_TRY(refuse_bool(c, x));
   linear_spec(&spec, x, w);
   wk_tensor *out = wk__tensor_from_spec(&spec);
   if (!out) return wk_error_category();
@@ -329,9 +406,13 @@ wk_status wk__compose_dot(wk__call *c) {
   if (a->ndim != 1 || b->ndim != 1)
     return wk_fail(WK_RUNTIME_ERROR, "1D tensors expected, but got %dD and %dD tensors", a->ndim, b->ndim);
   WK_TRY(check_vectors(a, b));
+  if (a->dtype != b->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "dot : expected both vectors to have same dtype, but found %s and %s",
+                   wk__dtype_legacy((wk_dtype)a->dtype), wk__dtype_legacy((wk_dtype)b->dtype));
+  if (a->dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"dot\" not implemented for 'Bool'");
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, wk_sum(wk_mul(a, b), WK_DTYPE_NONE));
+  return finish(c, &scope, wk_sum(wk_mul(a, b), (wk_dtype)a->dtype));
 }
 
 wk_status wk__compose_mv(wk__call *c) {
@@ -357,6 +438,9 @@ wk_status wk__compose_outer(wk__call *c) {
 }
 
 wk_status wk__compose_baddbmm(wk__call *c) {
+  const wk_tensor *a = c->args[1].tensor, *b = c->args[2].tensor;
+  if (a->ndim == 3 && b->ndim == 3)
+    WK_TRY(wk__check_expand(c->args[0].tensor, (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]}, 3));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *product = wk_bmm(c->args[1].tensor, c->args[2].tensor);

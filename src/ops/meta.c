@@ -3,6 +3,8 @@
 #include "ops/internal.h"
 #include "ops/rules.h"
 
+#include <stdio.h>
+
 /* ================================================== promotion =================================================== */
 
 /* PyTorch's priorities: tensors with dims, then 0-dim tensors, then numbers; a lower one only counts when its category
@@ -44,6 +46,28 @@ wk_dtype wk__result_type(const wk__call *c) {
   wk_dtype result = combine(combine(p.dims, p.zero_dim), p.number);
   return result == WK_DTYPE_NONE ? wk__default_dtype() : result;
 }
+
+/* Float8 types promote with nothing but themselves. A condition or mask takes no part. */
+static wk_status check_joined(promotion *p, const wk_tensor *t) {
+  wk_dtype before = t->ndim ? p->dims : p->zero_dim;
+  if (before != WK_DTYPE_NONE) WK_TRY(wk__check_promotion(before, (wk_dtype)t->dtype));
+  consider_tensor(p, t);
+  return WK_OK;
+}
+wk_status wk__check_float8(const wk__call *c) {
+  promotion p = {WK_DTYPE_NONE, WK_DTYPE_NONE, WK_DTYPE_NONE};
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
+    const wk_value *v = &c->args[i];
+    const char *name = c->op->schema.parameters[i].name;
+    if (strcmp(name, "condition") == 0 || strcmp(name, "mask") == 0) continue;
+    if (v->tag == WK_VALUE_TENSOR) WK_TRY(check_joined(&p, v->tensor));
+    for (uint32_t k = 0; v->tag == WK_VALUE_TENSORS && k < v->count; k++) WK_TRY(check_joined(&p, v->tensors[k]));
+  }
+  bool joins = p.dims != WK_DTYPE_NONE && p.zero_dim != WK_DTYPE_NONE &&
+               wk__dtype_category(p.zero_dim) > wk__dtype_category(p.dims);
+  return joins ? wk__check_promotion(p.dims, p.zero_dim) : WK_OK;
+}
+static bool is_float8(const wk_tensor *t) { return t->dtype == WK_FLOAT8_E4M3 || t->dtype == WK_FLOAT8_E5M2; }
 
 /* ============================================= pointwise output geometry ======================================== */
 
@@ -183,6 +207,9 @@ wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
     return WK_OK;
   }
   spec->offset = wk_int_of(0);
+  bool float8 = false;
+  for (int i = 0; i < in.count; i++) float8 |= is_float8(in.t[i]);
+  if (float8) WK_TRY(wk__check_float8(c));
   WK_TRY(join_devices(&in, &spec->device));
   WK_TRY(broadcast_inputs(&in, spec));
   output_strides(&in, spec);
@@ -213,13 +240,45 @@ wk_status wk__meta_comparison(wk__call *c) {
   return WK_OK;
 }
 
+static bool is_bool(const wk_value *v) {
+  return v->tag == WK_VALUE_TENSOR ? v->tensor->dtype == WK_BOOL : v->tag == WK_VALUE_BOOL;
+}
 wk_status wk__meta_no_bool(wk__call *c) {
   wk_dtype common;
+  bool first = is_bool(&c->args[0]), second = is_bool(&c->args[1]);
+  if (first && second)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
+                   "`logical_xor()` operator instead.");
+  if (first || second)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
+                   "mask, use the `~` or `logical_not()` operator instead.");
+  return wk__pointwise_spec(c, &common);
+}
+
+/* Kernels for floating point only: the common dtype must be one. */
+static wk_status floats_only(wk__call *c, const char *kernel) {
+  wk_dtype common;
   WK_TRY(wk__pointwise_spec(c, &common));
-  if (common != WK_BOOL) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR,
-                 "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
-                 "`logical_xor()` operator instead.");
+  if (!wk_dtype_is_integral(common, true)) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel, wk__dtype_legacy(common));
+}
+wk_status wk__meta_gelu(wk__call *c) {
+  const char *how = c->args[1].tag == WK_VALUE_STRING ? c->args[1].string : "none";
+  if (strcmp(how, "none") != 0 && strcmp(how, "tanh") != 0)
+    return wk_fail(WK_RUNTIME_ERROR, "approximate argument must be either none or tanh.");
+  return floats_only(c, "GeluKernelImpl");
+}
+wk_status wk__meta_activation(wk__call *c) {
+  char kernel[72];
+  snprintf(kernel, sizeof kernel, "%s_cpu", c->op->base_name);
+  return floats_only(c, kernel);
+}
+wk_status wk__meta_clamp(wk__call *c) {
+  if (wk__arg_is_none(c, 1) && wk__arg_is_none(c, 2))
+    return wk_fail(WK_RUNTIME_ERROR, "torch.clamp: At least one of 'min' or 'max' must not be None");
+  return wk__meta_pointwise(c);
 }
 
 wk_status wk__meta_negative(wk__call *c) {
@@ -261,8 +320,18 @@ wk_status wk__meta_masked_fill(wk__call *c) {
   wk_dtype common;
   if (c->args[1].tensor->dtype != WK_BOOL)
     return wk_fail(WK_RUNTIME_ERROR, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
-                   wk_dtype_name((wk_dtype)c->args[1].tensor->dtype));
-  WK_TRY(wk__pointwise_spec(c, &common));
+                   wk__dtype_c_name((wk_dtype)c->args[1].tensor->dtype));
+  if (c->args[2].tag == WK_VALUE_TENSOR && c->args[2].tensor->ndim)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
+                   c->args[2].tensor->ndim);
+  if (wk__pointwise_spec(c, &common)) {
+    wk_int sizes[WK_MAX_DIMS]; /* PyTorch names the mask's size first */
+    const wk_tensor *self = c->args[0].tensor, *mask = c->args[1].tensor;
+    int ndim;
+    wk_status status = wk__broadcast(mask->sizes, mask->ndim, self->sizes, self->ndim, sizes, &ndim);
+    return status ? status : wk_error_category();
+  }
   c->specs[0].dtype = c->compute_dtype = c->args[0].tensor->dtype;
   return WK_OK;
 }

@@ -215,7 +215,7 @@ wk_status wk__meta_embedding(wk__call *c) {
   if (i->dtype != WK_INT64 && i->dtype != WK_INT32)
     return wk_fail(WK_RUNTIME_ERROR,
                    "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
-                   "but got CPU%sType instead (while checking arguments for embedding)",
+                   "but got torch.%sTensor instead (while checking arguments for embedding)",
                    wk__dtype_legacy((wk_dtype)i->dtype));
   if (i->ndim + 1 > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
   wk_int sizes[WK_MAX_DIMS];
@@ -237,7 +237,7 @@ void wk__lower_embedding(wk__lower *l) {
   wk__loop_over(l, rank, 0, sizes);
   wk__access row = wk__access_arg(l, 1, index);
   wk__access place = wk__access_arg(l, 0, (wk_int[]){wk_int_of(0), index[rank - 1]});
-  place.indirect[0] = wk__k_check_index(l->h, wk__k_load(l->h, &row), wk__size_of_arg(l, 0, 0));
+  place.indirect[0] = wk__k_check_place(l->h, wk__k_load(l->h, &row), wk__size_of_arg(l, 0, 0));
   wk__access out = wk__access_result(l, 0, index);
   wk__k_store(l->h, &out, wk__k_load(l->h, &place));
 }
@@ -316,7 +316,7 @@ static wk_status check_nll(const wk_tensor *x, const wk_tensor *target, const wk
     return status;
   }
   if (target->dtype != WK_INT64)
-    return wk_fail(WK_RUNTIME_ERROR, "expected scalar type Long but found %s",
+    return wk_fail(WK_RUNTIME_ERROR, "expected target dtype to be Long or Byte, but got %s",
                    wk__dtype_legacy((wk_dtype)target->dtype));
   if (weight && (weight->ndim != 1 || !wk_int_eq(weight->numel, x->sizes[x->ndim - 1])))
     return wk_fail(WK_RUNTIME_ERROR,
@@ -519,6 +519,9 @@ wk_status wk__compose_cross_entropy(wk__call *c) {
                    wk__dtype_legacy((wk_dtype)target->dtype));
   if (smoothing < 0 || smoothing > 1)
     return wk_fail(WK_RUNTIME_ERROR, "label_smoothing must be between 0.0 and 1.0. Got: %g", smoothing);
+  if (!soft && x->ndim > 1 && target->ndim && !wk_int_eq(x->sizes[0], target->sizes[0]))
+    return wk_fail(WK_VALUE_ERROR, "Expected input batch_size (%lld) to match target batch_size (%lld).",
+                   (long long)x->sizes[0].bits, (long long)target->sizes[0].bits);
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *log_p = wk_log_softmax_int(x, class_dim, WK_DTYPE_NONE);

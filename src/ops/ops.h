@@ -8,7 +8,7 @@
  *   COMPOSE(fn)    in terms of other operators. Without a derivative of its own it is replaced by its parts at once.
  *
  * A call goes through layers, outermost first, each asked for by one bit (tensor/tensor.h, WK__KEY_*):
- *   Python override -> autocast -> autograd -> trace -> compute.  */
+ *   inference -> Python override -> autocast -> autograd -> trace -> compute.  */
 #ifndef WICK_OPS_OPS_H
 #define WICK_OPS_OPS_H
 
@@ -144,7 +144,17 @@ typedef struct wk__thread_mode {
   uint8_t keys_off; /* layers that are switched off here (inside the layer itself, under no_grad) */
   bool grad_enabled;
   bool inference;
+  uint64_t tape_sequence;                /* of the tape node that is being recorded around this call; 0 */
+  struct wk__grad_watcher *grad_watcher; /* who wants to know what the tape does to leaves; NULL */
 } wk__thread_mode;
+
+/* Told by the tape when it looks at or sets a leaf's .grad. */
+typedef struct wk__grad_watcher {
+  void *context;
+  void (*grad_read)(void *context, wk_tensor *leaf);
+  void (*grad_written)(void *context, wk_tensor *leaf);
+} wk__grad_watcher;
+
 extern _Thread_local wk__thread_mode wk__mode;
 
 /* Runs the call below the layers: shape rule, allocation, kernel. */
@@ -153,7 +163,9 @@ WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tens
 /* A layer gets the call and goes on with wk__call_below(its own key, ...). Set once, when the parts are linked. */
 typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                wk_value *results);
-wk__layer_fn wk__autograd_layer; /* autograd/record.c */
+wk__layer_fn wk__inference_layer; /* autograd/inference.c */
+wk__layer_fn wk__autograd_layer;  /* autograd/record.c */
+wk__layer_fn wk__trace_layer;     /* graph/trace.c */
 WK_MUST_USE wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                      wk_value *results);
 /* Calls `op` and gives its single tensor result, registered with the thread's scope; NULL on failure. The typed

@@ -253,7 +253,8 @@ static wk_status launch(const wk__plan *plan, const wk__call *c, wk_tensor *cons
   for (int i = 0; i < c->op->schema.parameter_count; i++)
     if (plan->buffer_of_arg[i] >= 0) bind_buffer(&l.buffers[plan->buffer_of_arg[i]], c->args[i].tensor);
   for (int r = 0; r < c->op->schema.result_count; r++) bind_buffer(&l.buffers[plan->buffer_of_result[r]], outputs[r]);
-  for (int n = 0; n < plan->nest_count; n++) WK_TRY(wk__program_run(plan->programs[n], &l));
+  bool copied = c->op->tags & WK__TAG_PLACES && outputs[0] == c->args[0].tensor;
+  for (int n = copied; n < plan->nest_count; n++) WK_TRY(wk__program_run(plan->programs[n], &l));
   return WK_OK;
 }
 

@@ -6,6 +6,10 @@
 #include "ops/ops.h"
 #include "runtime/program.h"
 
+/* A tag of rows: the result is argument 0 with some places written. The body's first nest is the copy; in place it is
+ * left out, and nothing but those places is touched. A kernel so tagged counts the write itself. */
+enum { WK__TAG_PLACES = 1 << 20 };
+
 enum { WK__PLAN_MAX_NESTS = 4, WK__PLAN_KEY_WORDS = 40 };
 
 typedef struct wk__plan {

@@ -454,6 +454,20 @@ wk_status wk__vjp_masked_fill(wk__vjp *v) {
   return WK_OK;
 }
 
+/* where(condition, 1, 2.0): the numbers' common dtype. */
+static wk_tensor *number_tensor(const wk_value *v) {
+  wk_dtype dtype = v->tag == WK_VALUE_BOOL ? WK_BOOL : v->tag == WK_VALUE_INT ? WK_INT64 : wk__default_dtype();
+  return wk_scalar_tensor(*v, dtype, (wk_value){0});
+}
+wk_status wk__compose_where_numbers(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *y = wk_where_self(c->args[0].tensor, number_tensor(&c->args[1]), number_tensor(&c->args[2]));
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  return y ? WK_OK : wk_error_category();
+}
+
 void wk__lower_clamp(wk__lower *l) {
   wk__var x = wk__in(l, 0);
   if (wk__has(l, 1)) x = wk__k_max(l->h, x, wk__in(l, 1));

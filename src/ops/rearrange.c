@@ -107,10 +107,19 @@ wk_status wk__compose_roll(wk__call *c) {
 }
 
 /* x of (s0, s1), repeated (r0, r1): (r0, s0, r1, s1) as a view, then (r0 s0, r1 s1) as a copy. */
+static wk_status negative_repeat(const wk_int *sizes, int ndim, int d) {
+  wk__string text = {0};
+  wk__print_sizes(&text, sizes, ndim);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld: %s",
+                             (long long)sizes[d].bits, text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
 wk_status wk__compose_repeat(wk__call *c) {
   wk_tensor *t = c->args[0].tensor;
   const wk_value *repeats = &c->args[1];
-  int ndim = (int)repeats->count, lead = ndim - t->ndim, n = 0;
+  int ndim = (int)repeats->count, lead = ndim - t->ndim, n = 0, negative = -1;
   wk_int inserted[2 * WK_MAX_DIMS], spread[2 * WK_MAX_DIMS], result[WK_MAX_DIMS], one = wk_int_of(1);
   if (lead < 0)
     return wk_fail(WK_RUNTIME_ERROR,
@@ -119,13 +128,12 @@ wk_status wk__compose_repeat(wk__call *c) {
   for (int d = 0; d < ndim; d++) {
     wk_int times = repeats->integers[d], size = d < lead ? one : t->sizes[d - lead];
     result[d] = wk_int_mul(times, size);
-    if (wk_int_lt(times, wk_int_of(0)))
-      return wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld",
-                     (long long)result[d].bits);
+    if (wk_int_lt(times, wk_int_of(0)) && negative < 0) negative = d;
     if (!wk_int_same(times, one)) inserted[n] = one, spread[n++] = times;
     inserted[n] = spread[n] = size;
     n++;
   }
+  if (negative >= 0) return negative_repeat(result, ndim, negative);
   if (n > WK_MAX_DIMS) return wk_fail(WK_NOT_IMPLEMENTED, "repeat of a tensor with this many dimensions");
   wk_scope scope;
   wk_scope_begin(&scope);

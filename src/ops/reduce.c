@@ -63,6 +63,13 @@ static wk_status refuse_empty(const wk__call *c, uint32_t mask) {
 
 wk_status wk__meta_extremum(wk__call *c) {
   uint32_t mask;
+  bool all = c->args[1].tag == WK_VALUE_NONE || (c->args[1].tag == WK_VALUE_INTS && c->args[1].count == 0);
+  if (all && wk_int_eq(c->args[0].tensor->numel, wk_int_of(0)))
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
+        "the 'dim' argument.",
+        c->op->base_name);
   WK_TRY(wk__dims_mask(&c->args[1], c->args[0].tensor->ndim, true, &mask));
   WK_TRY(refuse_empty(c, mask));
   return reduced(c, 1, true, wk__arg_bool(c, 2), (wk_dtype)c->args[0].tensor->dtype);

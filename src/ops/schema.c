@@ -96,6 +96,27 @@ static wk_status parse_number(cursor *c, wk__parameter *p) {
   return WK_OK;
 }
 
+/* The few texts that are defaults live as long as the table, which is read when the library is loaded: they come from
+ * no heap, so that loading cannot fail. */
+static const char *keep_text(const char *text, size_t length) {
+  static char kept[256];
+  static size_t used;
+  for (const char *known = kept; known < kept + used; known += strlen(known) + 1)
+    if (strlen(known) == length && memcmp(known, text, length) == 0) return known;
+  if (used + length + 1 > sizeof kept) return NULL;
+  char *copy = memcpy(kept + used, text, length);
+  used += length + 1;
+  return copy; /* ends with one of the zeros that the array is made of */
+}
+
+static wk_status parse_text(cursor *c, wk__parameter *p) {
+  const char *end = strchr(c->at, '\''), *text = end ? keep_text(c->at, (size_t)(end - c->at)) : NULL;
+  if (!text) return bad(c, "a default text that fits");
+  p->default_value = (wk_value){.tag = WK_VALUE_STRING, .string = text};
+  c->at = end + 1;
+  return WK_OK;
+}
+
 static wk_status parse_default(cursor *c, wk__parameter *p) {
   static const wk_int zero_list[1], unit_list[1] = {{1}};
   p->has_default = true;
@@ -108,17 +129,10 @@ static wk_status parse_default(cursor *c, wk__parameter *p) {
     p->default_value = (wk_value){.tag = WK_VALUE_INTS, .count = 0, .integers = zero_list};
   else if (take(c, "[1]"))
     p->default_value = (wk_value){.tag = WK_VALUE_INTS, .count = 1, .integers = unit_list};
-  else if (take(c, "'")) {
-    const char *end = strchr(c->at, '\'');
-    char *copy = wk__alloc((size_t)(end - c->at) + 1); /* lives as long as the table */
-    if (!copy) return WK_OUT_OF_MEMORY;
-    memcpy(copy, c->at, (size_t)(end - c->at));
-    copy[end - c->at] = 0;
-    p->default_value = (wk_value){.tag = WK_VALUE_STRING, .string = copy};
-    c->at = end + 1;
-  } else {
+  else if (take(c, "'"))
+    return parse_text(c, p);
+  else
     return parse_number(c, p);
-  }
   return WK_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "ops/internal.h"
+#include "ops/plan.h"
 #include "ops/rules.h"
 
 #define S(argument, mask) [argument] = (mask)
@@ -33,6 +34,7 @@ struct wk_op wk__op_table[WK__OP_COUNT] = {
 #define INTERNAL WK__TAG_INTERNAL
 #define MUTATES WK__TAG_MUTATES
 #define FIRST_ONLY WK__TAG_FIRST_ONLY
+#define PLACES WK__TAG_PLACES
 #include "ops/ops.def"
 #undef OP
 };

@@ -36,6 +36,20 @@ wk_status wk__view_view(wk__call *c) {
                  "two contiguous subspaces). Use .reshape(...) instead.");
 }
 
+static wk_status too_few_sizes(const wk_tensor *t, const wk_value *size) {
+  wk__string text = {0};
+  wk__string_printf(&text, "expand(torch.%sTensor{", wk__dtype_legacy((wk_dtype)t->dtype));
+  wk__print_sizes(&text, t->sizes, t->ndim);
+  wk__string_append(&text, "}, size=");
+  wk__print_sizes(&text, size->integers, (int)size->count);
+  wk_status status = wk_fail(
+      WK_RUNTIME_ERROR,
+      "%s): the number of sizes provided (%d) must be greater or equal to the number of dimensions in the tensor (%d)",
+      text.text ? text.text : "?", (int)size->count, t->ndim);
+  wk__string_release(&text);
+  return status;
+}
+
 static wk_status bad_expand(const wk_tensor *t, const wk_value *size, int d, int own) {
   wk__string text = {0};
   wk__print_sizes(&text, size->integers, (int)size->count);
@@ -50,17 +64,19 @@ static wk_status bad_expand(const wk_tensor *t, const wk_value *size, int d, int
   return status;
 }
 
+wk_status wk__check_expand(const wk_tensor *t, const wk_int *sizes, int ndim) {
+  wk__spec spec;
+  wk_value args[] = {wk__v_tensor((wk_tensor *)t), wk__v_ints(sizes, ndim), wk__v_bool(false)};
+  wk__call call = {.op = WK__OP(expand), .args = args, .specs = &spec};
+  return wk__view_expand(&call);
+}
+
 wk_status wk__view_expand(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
   const wk_value *size = &c->args[1];
   int ndim = (int)size->count, skip = ndim - t->ndim;
-  if (skip < 0)
-    return wk_fail(
-        WK_RUNTIME_ERROR,
-        "expand(%s{}, size=...): the number of sizes provided (%d) must be greater or equal to the number of "
-        "dimensions in the tensor (%d)",
-        "", ndim, t->ndim);
+  if (skip < 0) return too_few_sizes(t, size);
   spec->ndim = (uint8_t)ndim;
   for (int d = ndim - 1; d >= 0; d--) {
     int own = d - skip;
@@ -159,6 +175,15 @@ wk_status wk__view_squeeze(wk__call *c) {
   return WK_OK;
 }
 
+static wk_status out_of_select(const wk_tensor *t, int dim, wk_int index) {
+  wk__string text = {0};
+  wk__print_sizes(&text, t->sizes, t->ndim);
+  wk_status status = wk_fail(WK_INDEX_ERROR, "select(): index %lld out of range for tensor of size %s at dimension %d",
+                             (long long)index.bits, text.text ? text.text : "?", dim);
+  wk__string_release(&text);
+  return status;
+}
+
 wk_status wk__view_select(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
@@ -166,9 +191,7 @@ wk_status wk__view_select(wk__call *c) {
   if (t->ndim == 0) return wk_fail(WK_INDEX_ERROR, "select() cannot be applied to a 0-dim tensor.");
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
   wk_int index = c->args[2].integer, size = t->sizes[dim], zero = wk_int_of(0);
-  if (wk_int_lt(index, wk_int_neg(size)) || !wk_int_lt(index, size))
-    return wk_fail(WK_INDEX_ERROR, "select(): index %lld out of range for tensor of size [%lld] at dimension %d",
-                   (long long)index.bits, (long long)size.bits, dim);
+  if (wk_int_lt(index, wk_int_neg(size)) || !wk_int_lt(index, size)) return out_of_select(t, dim, index);
   if (wk_int_lt(index, zero)) index = wk_int_add(index, size);
   spec->offset = wk_int_add(spec->offset, wk_int_mul(index, t->strides[dim]));
   for (int d = dim; d < t->ndim - 1; d++) {
@@ -204,6 +227,21 @@ wk_status wk__view_slice(wk__call *c) {
   return WK_OK;
 }
 
+static wk_status out_of_storage(const wk_tensor *t, const wk__spec *spec, int64_t needed) {
+  wk__string text = {0};
+  wk__print_sizes(&text, spec->sizes, spec->ndim);
+  wk__string_append(&text, ", strides ");
+  wk__print_sizes(&text, spec->strides, spec->ndim);
+  wk_status status = wk_fail(
+      WK_RUNTIME_ERROR,
+      "setStorage: sizes %s, storage offset %lld, and itemsize %zu requiring a storage size of %lld are out of bounds "
+      "for storage of size %lld",
+      text.text ? text.text : "?", (long long)spec->offset.bits, wk__itemsize(t), (long long)needed,
+      (long long)(t->storage ? t->storage->bytes : 0));
+  wk__string_release(&text);
+  return status;
+}
+
 wk_status wk__view_as_strided(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
@@ -234,11 +272,32 @@ wk_status wk__view_as_strided(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "Tensor: invalid storage offset %lld", (long long)spec->offset.bits);
   int64_t item = (int64_t)wk__itemsize(t), available = t->storage ? t->storage->bytes / item : INT64_MAX;
   if (!empty && (last >= available || spec->offset.bits > available - 1 - last))
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "setStorage: sizes, strides and storage offset %lld requiring a storage size of %lld are out of "
-                   "bounds for storage of size %lld",
-                   (long long)spec->offset.bits, (long long)((spec->offset.bits + last + 1) * item),
-                   (long long)(t->storage ? t->storage->bytes : 0));
+    return out_of_storage(t, spec, (spec->offset.bits + last + 1) * item);
+  return WK_OK;
+}
+
+/* Windows of `size` elements, `step` apart, along a dim: the windows take its place, their elements become a last dim.
+ */
+wk_status wk__view_unfold(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk__spec *spec = &c->specs[0];
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  wk_int size = c->args[2].integer, step = c->args[3].integer;
+  wk_int length = t->ndim ? t->sizes[dim] : one(), stride = t->ndim ? t->strides[dim] : one();
+  if (wk_int_lt(size, wk_int_of(0)))
+    return wk_fail(WK_RUNTIME_ERROR, "size is %lld but must be >= 0", (long long)size.bits);
+  if (wk_int_lt(length, size))
+    return wk_fail(WK_RUNTIME_ERROR, "maximum size for tensor at dimension %d is %lld but size is %lld", dim,
+                   (long long)length.bits, (long long)size.bits);
+  if (wk_int_lt(step, one())) return wk_fail(WK_RUNTIME_ERROR, "step is %lld but must be > 0", (long long)step.bits);
+  if (t->ndim == WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  if (t->ndim) {
+    spec->sizes[dim] = wk_int_add(wk_int_floordiv(wk_int_sub(length, size), step), one());
+    spec->strides[dim] = wk_int_mul(stride, step);
+  }
+  spec->sizes[spec->ndim] = size;
+  spec->strides[spec->ndim++] = stride;
   return WK_OK;
 }
 
@@ -491,6 +550,18 @@ static wk_status sized_part(const wk__call *c, int64_t i, wk_value *result) {
   for (int64_t k = 0; k < i; k++) start += c->args[1].integers[k].bits;
   return slice_of(c, wk__arg_int(c, 2), start, start + c->args[1].integers[i].bits, result);
 }
+static wk_status bad_split(const wk_value *sizes, int dim, int64_t length) {
+  wk__string text = {0};
+  wk__print_sizes(&text, sizes->integers, (int)sizes->count);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR,
+              "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension %d), "
+              "but got split_sizes=%s",
+              (long long)length, dim, text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
 wk_status wk__compose_split_sizes(wk__call *c) {
   int dim;
   int64_t sum = 0;
@@ -503,11 +574,7 @@ wk_status wk__compose_split_sizes(wk__call *c) {
     sum += c->args[1].integers[k].bits;
   }
   int64_t length = wk_int_guard_value(t->sizes[dim]);
-  if (sum != length)
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension %d), "
-                   "but got split_sizes summing to %lld",
-                   (long long)length, dim, (long long)sum);
+  if (sum != length) return bad_split(&c->args[1], dim, length);
   return list_of(c, c->args[1].count, sized_part);
 }
 

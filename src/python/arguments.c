@@ -50,7 +50,10 @@ static int scalar_from_tensor(wk__state *state, PyObject *o, wk_value *out) {
                  (long long)t->numel.bits);
     return -1;
   }
-  (void)state;
+  if (wk__realize((wk_tensor *)t, "a tensor's value is used as a number") != WK_OK) {
+    wk__raise(state);
+    return -1;
+  }
   wk__scalar s = wk__element_get(wk__data(t), (wk_dtype)t->dtype);
   if (s.category == WK__FLOAT_KIND)
     *out = (wk_value){.tag = WK_VALUE_DOUBLE, .number = s.d};

@@ -1,6 +1,7 @@
 /* Tensor's methods and attributes that concern gradients; tensor_type.c puts the two tables into the type.
  * In: what programs pass, checked as PyTorch checks it. Tests: tests/python/test_autograd.py. */
 #include "python/autograd.h"
+#include "python/override.h"
 
 static wk__state *state_of(PyObject *self) { return ((wk__python_tensor *)self)->state; }
 
@@ -78,25 +79,34 @@ static PyObject *tensor_is_view(PyObject *self, PyObject *unused) {  // -> new
 }
 static PyObject *tensor_is_inference(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
-  return PyBool_FromLong((wk__tensor_of(self)->flags & WK__TENSOR_INFERENCE) != 0);
+  return PyBool_FromLong((wk__tensor_of(self)->keys & WK__KEY_INFERENCE) != 0);
 }
 
+WK__OVERRIDABLE_TUPLE(tensor_backward, "backward")
+WK__OVERRIDABLE_ONE(tensor_register_hook, "register_hook")
+WK__OVERRIDABLE_ONE(tensor_register_accumulate_hook, "register_post_accumulate_grad_hook")
+WK__OVERRIDABLE_ALONE(tensor_retain_grad, "retain_grad")
+WK__OVERRIDABLE_TUPLE(tensor_requires_grad_, "requires_grad_")
+WK__OVERRIDABLE_ALONE(tensor_detach_, "detach_")
+WK__OVERRIDABLE_ALONE(tensor_is_view, "_is_view")
+WK__OVERRIDABLE_ALONE(tensor_is_inference, "is_inference")
+
 PyMethodDef wk__tensor_autograd_methods[] = {
-    {"backward", (PyCFunction)(void (*)(void))tensor_backward, METH_VARARGS | METH_KEYWORDS,
+    {"backward", (PyCFunction)(void (*)(void))tensor_backward_entry, METH_VARARGS | METH_KEYWORDS,
      "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)\n\n"
      "Adds to .grad of the leaves that this tensor was computed from.\n\n    loss = (x * w).sum()\n    "
      "loss.backward()"},
-    {"register_hook", tensor_register_hook, METH_O,
+    {"register_hook", tensor_register_hook_entry, METH_O,
      "register_hook(hook) -> RemovableHandle\n\nhook(grad) runs when the gradient is known; a tensor replaces it."},
-    {"register_post_accumulate_grad_hook", tensor_register_accumulate_hook, METH_O,
+    {"register_post_accumulate_grad_hook", tensor_register_accumulate_hook_entry, METH_O,
      "register_post_accumulate_grad_hook(hook) -> RemovableHandle\n\nhook(self) runs after .grad of a leaf was "
      "updated."},
-    {"retain_grad", tensor_retain_grad, METH_NOARGS, "retain_grad(): keep .grad of a tensor that is not a leaf."},
-    {"requires_grad_", (PyCFunction)(void (*)(void))tensor_requires_grad_, METH_VARARGS | METH_KEYWORDS,
+    {"retain_grad", tensor_retain_grad_entry, METH_NOARGS, "retain_grad(): keep .grad of a tensor that is not a leaf."},
+    {"requires_grad_", (PyCFunction)(void (*)(void))tensor_requires_grad__entry, METH_VARARGS | METH_KEYWORDS,
      "requires_grad_(requires_grad=True) -> self"},
-    {"detach_", tensor_detach_, METH_NOARGS, "detach_() -> self: forgets how the tensor was made."},
-    {"_is_view", tensor_is_view, METH_NOARGS, NULL},
-    {"is_inference", tensor_is_inference, METH_NOARGS, "is_inference() -> bool: made under inference_mode()."},
+    {"detach_", tensor_detach__entry, METH_NOARGS, "detach_() -> self: forgets how the tensor was made."},
+    {"_is_view", tensor_is_view_entry, METH_NOARGS, NULL},
+    {"is_inference", tensor_is_inference_entry, METH_NOARGS, "is_inference() -> bool: made under inference_mode()."},
     {0}};
 
 /* ==================================================== grad ====================================================== */
@@ -229,7 +239,9 @@ static PyObject *get_output_nr(PyObject *self, void *unused) {  // -> new
 static PyObject *get_version(PyObject *self, void *unused) {  // -> new
   (void)unused;
   const wk_tensor *t = wk__tensor_of(self);
-  return PyLong_FromUnsignedLong(t->flags & WK__TENSOR_NO_VERSION ? 0 : wk__version(t));
+  if (t->keys & WK__KEY_INFERENCE)
+    return PyErr_Format(PyExc_RuntimeError, "Inference tensors do not track version counter.");
+  return PyLong_FromUnsignedLong(wk__version(t));
 }
 static PyObject *get_base(PyObject *self, void *unused) {  // -> new
   (void)unused;
@@ -255,13 +267,17 @@ static PyObject *get_data(PyObject *self, void *unused) {  // -> new
   wk__spec spec;
   wk__spec_of(&spec, wk__tensor_of(self));
   wk_tensor *alias = wk__tensor_alias(wk__tensor_of(self), &spec);
-  if (alias) alias->flags |= WK__TENSOR_NO_VERSION;
+  if (alias && wk__version_detach(alias, 0) != WK_OK) {
+    wk__release(alias);
+    alias = NULL;
+  }
   return wk__wrap(state_of(self), alias);
 }
 
-/* The tensor looks at other's memory from now on; its history, gradient and hooks stay. */
+/* The tensor looks at other's memory from now on; its history, gradient, hooks and count of writes stay. */
 static wk_status swap_data(wk_tensor *t, const wk_tensor *other) {
   wk__spec spec;
+  if (!t->own_version) WK_TRY(wk__version_detach(t, wk__version(t)));
   wk__spec_of(&spec, other);
   wk_storage *old = t->storage;
   wk_tensor *base = t->base;
@@ -297,17 +313,34 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
   return t == other ? 0 : zero_or_raise(self, swap_data(t, other));
 }
 
+WK__OVERRIDABLE_GET(get_grad, "grad")
+WK__OVERRIDABLE_SET(set_grad, "grad")
+WK__OVERRIDABLE_GET(get_requires_grad, "requires_grad")
+WK__OVERRIDABLE_SET(set_requires_grad, "requires_grad")
+WK__OVERRIDABLE_GET(get_is_leaf, "is_leaf")
+WK__OVERRIDABLE_GET(get_retains_grad, "retains_grad")
+WK__OVERRIDABLE_GET(get_grad_fn, "grad_fn")
+WK__OVERRIDABLE_GET(get_output_nr, "output_nr")
+WK__OVERRIDABLE_GET(get_version, "_version")
+WK__OVERRIDABLE_GET(get_base, "_base")
+WK__OVERRIDABLE_GET(get_hooks, "_backward_hooks")
+WK__OVERRIDABLE_SET(set_hooks, "_backward_hooks")
+WK__OVERRIDABLE_GET(get_data, "data")
+WK__OVERRIDABLE_SET(set_data, "data")
+
 PyGetSetDef wk__tensor_autograd_getset[] = {
-    {"grad", get_grad, set_grad, "The accumulated gradient, or None.", NULL},
-    {"_grad", get_grad, set_grad, NULL, NULL},
-    {"requires_grad", get_requires_grad, set_requires_grad, "Whether operations on the tensor are recorded.", NULL},
-    {"is_leaf", get_is_leaf, NULL, "Whether it was not computed by a recorded operation.", NULL},
-    {"retains_grad", get_retains_grad, NULL, "Whether .grad is kept though the tensor is not a leaf.", NULL},
-    {"grad_fn", get_grad_fn, NULL, "The node that made the tensor; None for leaves.", NULL},
-    {"output_nr", get_output_nr, NULL, "Which result of grad_fn it is.", NULL},
-    {"_version", get_version, NULL, "In-place writes so far.", NULL},
-    {"_base", get_base, NULL, "Of a view: the tensor that it looks at.", NULL},
-    {"_backward_hooks", get_hooks, set_hooks, NULL, NULL},
-    {"_post_accumulate_grad_hooks", get_hooks, NULL, NULL, (void *)"accumulate"},
-    {"data", get_data, set_data, "The same memory without history; writes through it are not counted.", NULL},
+    {"grad", get_grad_entry, set_grad_entry, "The accumulated gradient, or None.", NULL},
+    {"_grad", get_grad_entry, set_grad_entry, NULL, NULL},
+    {"requires_grad", get_requires_grad_entry, set_requires_grad_entry,
+     "Whether operations on the tensor are recorded.", NULL},
+    {"is_leaf", get_is_leaf_entry, NULL, "Whether it was not computed by a recorded operation.", NULL},
+    {"retains_grad", get_retains_grad_entry, NULL, "Whether .grad is kept though the tensor is not a leaf.", NULL},
+    {"grad_fn", get_grad_fn_entry, NULL, "The node that made the tensor; None for leaves.", NULL},
+    {"output_nr", get_output_nr_entry, NULL, "Which result of grad_fn it is.", NULL},
+    {"_version", get_version_entry, NULL, "In-place writes so far.", NULL},
+    {"_base", get_base_entry, NULL, "Of a view: the tensor that it looks at.", NULL},
+    {"_backward_hooks", get_hooks_entry, set_hooks_entry, NULL, NULL},
+    {"_post_accumulate_grad_hooks", get_hooks_entry, NULL, NULL, (void *)"accumulate"},
+    {"data", get_data_entry, set_data_entry,
+     "The same memory without history; writes through it have a count of their own.", NULL},
     {0}};

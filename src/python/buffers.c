@@ -6,8 +6,8 @@
  * storage, not the tensor, which may be given other memory. Tests: tests/python/test_interop.py. */
 #include <stdatomic.h>
 
+#include "autograd/autograd.h"
 #include "python/interop.h"
-#include "wick/autograd.h"
 
 /* ============================================ memory that objects own =========================================== */
 
@@ -202,6 +202,7 @@ PyObject *wk__from_numpy(PyObject *module, PyObject *array) {  // -> new
   if (!wk__is_array(array))
     return PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)", Py_TYPE(array)->tp_name);
   wk_tensor *t = wk__tensor_over_array(array, true);
+  wk__mark_if_inference(t);
   return t ? wk__wrap(wk__state_of_module(module), t) : NULL;
 }
 
@@ -308,6 +309,7 @@ PyObject *wk__from_buffer(PyObject *module, PyObject *const *args, Py_ssize_t n,
     return PyErr_Format(PyExc_TypeError, "frombuffer(): argument 'dtype' must be torch.dtype, not NoneType");
   wk_tensor *t = wk__tensor_over_buffer(given[BUFFER], dtype, count, offset);
   if (!t) return NULL;
+  wk__mark_if_inference(t);
   if (!requires_grad || wk_set_requires_grad(t, true) == WK_OK) return wk__wrap(state, t);
   wk__release(t);
   return wk__raise(state);
@@ -363,6 +365,8 @@ int wk__tensor_get_buffer(PyObject *self, Py_buffer *view, int flags) {
   const wk_tensor *t = wk__tensor_of(self);
   const char *problem = not_exportable(t);
   view->obj = NULL;
+  if (!problem && wk__realize(wk__tensor_of(self), "a tensor's memory is given out") != WK_OK)
+    problem = wk_error_message();
   if (problem) {
     PyErr_SetString(PyExc_BufferError, problem);
     return -1;
@@ -400,11 +404,9 @@ void wk__tensor_release_buffer(PyObject *self, Py_buffer *view) {
 /* ============================================== tensors as arrays =============================================== */
 
 int wk__check_readable(wk__state *state, const wk_tensor *t, wk_status category, const char *message_for_meta) {
-  if (t->storage && t->device.type == WK_CPU) return 0;
-  if (t->keys & WK__KEY_TRACE)
-    (void)wk_fail(WK_UNSUPPORTED, "the values of a tensor that is being traced are not known yet");
-  else
-    (void)wk_fail(category, "%s", message_for_meta);
+  bool has_values = t->storage && t->device.type == WK_CPU;
+  if (has_values && wk__realize((wk_tensor *)t, "a tensor's values are looked at") == WK_OK) return 0;
+  if (!has_values) (void)wk_fail(category, "%s", message_for_meta);
   wk__raise(state);
   return -1;
 }

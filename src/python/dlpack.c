@@ -113,7 +113,10 @@ static dl_tensor describe(const wk_tensor *t, int64_t *dims) {
 
 static PyObject *export(const wk_tensor *t, bool versioned, bool copied) {  // -> new
   exported *e = wk__alloc_zeroed(sizeof *e);
-  if (!e) return wk__raise(NULL);
+  if (!e || wk__realize((wk_tensor *)t, "a tensor's memory is given out") != WK_OK) {
+    wk__free(e);
+    return wk__raise(NULL);
+  }
   e->storage = wk__storage_retain(t->storage);
   wk__storage_pin(e->storage);
   dl_tensor tensor = describe(t, e->dims);

@@ -330,6 +330,7 @@ static PyObject *promote_types(PyObject *module, PyObject *const *args, Py_ssize
   static const wk__signature signature = {"promote_types", 2, 2, {"type1", "type2"}};
   wk_dtype d[2];
   if (two_dtypes(&signature, module, args, n, keywords, d) < 0) return NULL;
+  if (wk__check_promotion(d[0], d[1]) != WK_OK) return wk__raise(wk__state_of_module(module));
   return wk__dtype_object(wk__state_of_module(module), wk__promote(d[0], d[1]));
 }
 
@@ -350,6 +351,11 @@ static void join(wk_dtype *into, wk_dtype dtype) { *into = *into == WK_DTYPE_NON
 static int add_operand(wk__state *state, operands *all, PyObject *o) {
   if (wk__is_tensor(state, o)) {
     const wk_tensor *t = wk__tensor_of(o);
+    wk_dtype before = t->ndim ? all->dims : all->zero_dim;
+    if (before != WK_DTYPE_NONE && wk__check_promotion(before, (wk_dtype)t->dtype) != WK_OK) {
+      wk__raise(state);
+      return -1;
+    }
     join(t->ndim ? &all->dims : &all->zero_dim, (wk_dtype)t->dtype);
   } else if (PyBool_Check(o)) {
     join(&all->number, WK_BOOL);

@@ -37,6 +37,7 @@ static wk_status save_one(wk__python_function *c, PyObject *o, wk__saved_tensor 
   wk_tensor *t = o == Py_None ? NULL : wk__tensor_of(o);
   *out = (wk__saved_tensor){.result = -1};
   if (!t) return WK_OK;
+  WK_TRY(wk__check_saved(t));
   out->version = wk__version(t);
   bool is_result = t->autograd && t->autograd->grad_fn == &c->node->node;
   if (is_result) out->result = (int32_t)t->autograd->result;

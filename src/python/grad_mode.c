@@ -13,6 +13,13 @@ typedef struct grad_mode {
 } grad_mode;
 enum { LEAVE = -1 };
 
+/* Inference mode is a layer around the thread's calls. */
+static void set_inference(bool inference) {
+  wk__mode.inference = inference;
+  wk__mode.keys_on =
+      (uint8_t)(inference ? wk__mode.keys_on | WK__KEY_INFERENCE : wk__mode.keys_on & ~WK__KEY_INFERENCE);
+}
+
 static PyObject *mode_enter(PyObject *o, PyObject *unused) {  // -> new
   (void)unused;
   grad_mode *self = (grad_mode *)o;
@@ -20,7 +27,7 @@ static PyObject *mode_enter(PyObject *o, PyObject *unused) {  // -> new
   self->grad_before = mode->grad_enabled;
   self->inference_before = mode->inference;
   mode->grad_enabled = self->grad;
-  if (self->inference != LEAVE) mode->inference = self->inference;
+  if (self->inference != LEAVE) set_inference(self->inference);
   Py_RETURN_NONE;
 }
 
@@ -28,7 +35,7 @@ static PyObject *mode_exit(PyObject *o, PyObject *const *args, Py_ssize_t n) {  
   (void)args, (void)n;
   const grad_mode *self = (const grad_mode *)o;
   wk__mode.grad_enabled = self->grad_before;
-  if (self->inference != LEAVE) wk__mode.inference = self->inference_before;
+  if (self->inference != LEAVE) set_inference(self->inference_before);
   Py_RETURN_NONE;
 }
 

@@ -1,6 +1,7 @@
 /* x[...] and x[...] = y: integers, slices, None, Ellipsis, bools and tensors, as PyTorch takes them.
  * What selects by position becomes views, one step after the other; what selects by tensor is collected for one `index`
  * (or `index_put_`) at the end. Tests: tests/python/test_indexing.py. */
+#include "python/override.h"
 #include "python/tensor_parts.h"
 
 /* The view so far and the index tensors that are still to be applied. */
@@ -82,7 +83,8 @@ static int take_slice(indexing *x, PyObject *key) {
       slice_bound(x->state, slice->step, &args[4]) < 0)
     return -1;
   if (args[4].tag == WK_VALUE_INT && args[4].integer.bits <= 0) {
-    PyErr_SetString(PyExc_ValueError, "step must be greater than zero");
+    PyErr_SetString(PyExc_ValueError,
+                    args[4].integer.bits ? "step must be greater than zero" : "slice step cannot be zero");
     return -1;
   }
   bool whole = args[2].tag == WK_VALUE_NONE && args[3].tag == WK_VALUE_NONE && args[4].tag == WK_VALUE_NONE;
@@ -121,6 +123,11 @@ static int take_bool(indexing *x, bool value) {
     return -1;
   }
   if (value) *(int64_t *)wk__data(index) = 0;
+  if (wk__trace_constant(index) != WK_OK) {
+    wk__release(index);
+    wk__raise(x->state);
+    return -1;
+  }
   return take_tensor(x, index);
 }
 
@@ -141,6 +148,10 @@ static int take_key(indexing *x, PyObject *key) {
   if (key == Py_None) return take_none(x);
   if (wk__is_tensor(x->state, key)) {
     wk_tensor *t = wk__tensor_of(key);
+    if (t->ndim == 0 && t->dtype == WK_BOOL && wk__realize(t, "a tensor's value decides what is indexed") != WK_OK) {
+      wk__raise(x->state);
+      return -1;
+    }
     if (t->ndim == 0 && t->dtype == WK_BOOL) return take_bool(x, *(uint8_t *)wk__data(t) != 0);
     if (t->ndim == 0 && wk_dtype_is_integral((wk_dtype)t->dtype, false) && t->storage) return take_integer(x, key);
     return take_tensor(x, wk__retain(t));
@@ -152,8 +163,12 @@ static int take_key(indexing *x, PyObject *key) {
     return t ? take_tensor(x, t) : -1;
   }
   if (PyIndex_Check(key)) return take_integer(x, key);
+  if (PyUnicode_Check(key)) {
+    PyErr_SetString(PyExc_TypeError, "new(): invalid data type 'str'");
+    return -1;
+  }
   PyErr_Format(
-      PyExc_TypeError,
+      PyExc_IndexError,
       "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables are valid indices (got %s)",
       Py_TYPE(key)->tp_name);
   return -1;
@@ -189,6 +204,9 @@ static wk_value index_list(indexing *x) {
 PyObject *wk__tensor_get_item(PyObject *self, PyObject *key) {  // -> new
   indexing x = {0};
   PyObject *result = NULL;
+  if (WK_UNLIKELY(wk__overrides(self)) && wk__overridden_method(((wk__python_tensor *)self)->state, "__getitem__",
+                                                                (PyObject *[]){self, key}, 2, NULL, &result))
+    return result;
   if (parse(&x, self, key) == 0) {
     if (x.index_count) {
       wk_value args[] = {tensor_value(x.view), index_list(&x)};
@@ -209,6 +227,11 @@ PyObject *wk__tensor_get_item(PyObject *self, PyObject *key) {  // -> new
 /* The value as a tensor: itself, or a 0-dim tensor of the destination's dtype. Owned. */
 static wk_tensor *value_tensor(wk__state *state, const wk_tensor *destination, PyObject *value) {
   if (wk__is_tensor(state, value)) return wk__retain(wk__tensor_of(value));
+  if (PyUnicode_Check(value)) {
+    PyErr_Format(PyExc_TypeError, "can't assign a str to a torch.%sTensor",
+                 wk__dtype_legacy((wk_dtype)destination->dtype));
+    return NULL;
+  }
   return wk__tensor_from_python(state, value, (wk_dtype)destination->dtype);
 }
 
@@ -224,6 +247,15 @@ static wk_tensor *without_leading_ones(wk_tensor *steal_value, int ndim) {
   return steal_value;
 }
 
+/* A value that does not fit is refused in the words of expand; any other error stays. */
+static wk_status explain_sizes(const wk_tensor *view, wk_tensor *value, wk_status status) {
+  wk_value result = {0}, sizes = {.tag = WK_VALUE_INTS, .count = view->ndim, .integers = view->sizes};
+  if (!value || wk__same_sizes(view, value)) return status;
+  wk_status expanded = wk_call(WK__OP(expand), (wk_value[]){tensor_value(value), sizes, {0}}, NULL, &result);
+  wk_value_release(&result);
+  return expanded ? expanded : status;
+}
+
 static int assign(indexing *x, PyObject *value) {
   wk_tensor *v = value_tensor(x->state, x->view, value);
   if (!v) return -1;
@@ -236,6 +268,7 @@ static int assign(indexing *x, PyObject *value) {
     v = without_leading_ones(v, x->view->ndim);
     status = v ? wk_call(WK__OP(copy_), (wk_value[]){tensor_value(x->view), tensor_value(v), {0}}, NULL, &result)
                : wk_error_category();
+    if (status == WK_RUNTIME_ERROR) status = explain_sizes(x->view, v, status);
   }
   wk__release(v);
   if (status) {
@@ -250,6 +283,12 @@ int wk__tensor_set_item(PyObject *self, PyObject *key, PyObject *value) {
   if (!value) {
     PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
     return -1;
+  }
+  PyObject *result;
+  if (WK_UNLIKELY(wk__overrides(self)) && wk__overridden_method(((wk__python_tensor *)self)->state, "__setitem__",
+                                                                (PyObject *[]){self, key, value}, 3, NULL, &result)) {
+    Py_XDECREF(result);
+    return result ? 0 : -1;
   }
   indexing x = {0};
   int status = parse(&x, self, key) == 0 ? assign(&x, value) : -1;

@@ -3,7 +3,8 @@
  * that PyTorch takes. Out: a copy (tensor), or shared memory where there can be (as_tensor, asarray). Tests:
  * tests/python/test_interop.py. */
 #include "python/interop.h"
-#include "wick/autograd.h"
+#include "autograd/autograd.h"
+#include "python/override.h"
 
 /* ==================================================== copies ==================================================== */
 
@@ -18,7 +19,8 @@ static PyObject *converted(wk__state *state, wk_tensor *t, wk_dtype dtype, wk_de
 /* The bytes can be copied as they are. */
 static bool is_plain_copy(const wk_tensor *t, wk_dtype dtype, wk_device device) {
   bool same = (dtype == WK_DTYPE_NONE || t->dtype == dtype) && wk__device_equal(t->device, device);
-  return same && device.type == WK_CPU && t->storage && !(t->keys & WK__KEY_TRACE) && wk__is_contiguous(t);
+  return same && device.type == WK_CPU && t->storage && !((t->keys | wk__mode.keys_on) & WK__KEY_TRACE) &&
+         wk__is_contiguous(t);
 }
 
 static wk_tensor *plain_copy(wk__state *state, const wk_tensor *t) {
@@ -80,6 +82,7 @@ static bool may_require_grad(wk_dtype dtype) { return wk_dtype_is_floating(dtype
 /* A new leaf as its creator wants it; takes the tensor, which may be NULL with an exception. */
 static PyObject *finish(wk__state *state, wk_tensor *steal_tensor, wk_device device, bool requires_grad) {  // -> new
   wk_tensor *t = steal_tensor;
+  wk__mark_if_inference(t);
   if (t && device.type != t->device.type) t = wk__copied(state, t, WK_DTYPE_NONE, device);
   if (!t || !requires_grad) return t ? wk__wrap(state, t) : NULL;
   if (!may_require_grad((wk_dtype)t->dtype))
@@ -102,6 +105,9 @@ static PyObject *tensor(PyObject *module, PyObject *const *args, Py_ssize_t n, P
   enum { DATA, DTYPE, DEVICE, REQUIRES_GRAD, PIN_MEMORY, NAMES, COUNT };
   PyObject *given[COUNT];
   wk__state *state = wk__state_of_module(module);
+  PyObject *handed;
+  if (WK_UNLIKELY(state->overrides) && wk__overridden_function(state, "tensor", args, n, keywords, &handed))
+    return handed;
   wk_dtype dtype = WK_DTYPE_NONE;
   bool requires_grad = false;
   if (wk__bind(&signature, args, n, keywords, given) < 0) return NULL;
@@ -128,6 +134,7 @@ static PyObject *shared(wk__state *state, PyObject *data, bool buffers, wk_dtype
     t = wk__tensor_over_buffer(data, dtype == WK_DTYPE_NONE ? wk__default_dtype() : dtype, -1, 0);
   else
     return NULL;
+  wk__mark_if_inference(t);
   return t ? wk__wrap(state, t) : NULL;
 }
 
@@ -149,6 +156,9 @@ static PyObject *as_tensor(PyObject *module, PyObject *const *args, Py_ssize_t n
   static const wk__signature signature = {"as_tensor", 1, 3, {"data", "dtype", "device"}};
   PyObject *given[3];
   wk__state *state = wk__state_of_module(module);
+  PyObject *handed;
+  if (WK_UNLIKELY(state->overrides) && wk__overridden_function(state, "as_tensor", args, n, keywords, &handed))
+    return handed;
   wk_dtype dtype = WK_DTYPE_NONE;
   wk_device device = WK__CPU_DEVICE;
   if (wk__bind(&signature, args, n, keywords, given) < 0 ||
@@ -217,6 +227,9 @@ static PyObject *asarray(PyObject *module, PyObject *const *args, Py_ssize_t n, 
   enum { DATA, DTYPE, DEVICE, COPY, REQUIRES_GRAD, COUNT };
   PyObject *given[COUNT];
   wk__state *state = wk__state_of_module(module);
+  PyObject *handed;
+  if (WK_UNLIKELY(state->overrides) && wk__overridden_function(state, "asarray", args, n, keywords, &handed))
+    return handed;
   asarray_options o = {.dtype = WK_DTYPE_NONE, .device = WK__CPU_DEVICE, .copy = -1};
   if (wk__bind(&signature, args, n, keywords, given) < 0) return NULL;
   o.device_given = given[DEVICE] && given[DEVICE] != Py_None;
@@ -276,21 +289,32 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused) {  // -> new
 static PyObject *tensor_data_ptr(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   const wk_tensor *t = wk__tensor_of(self);
-  if (t->keys & WK__KEY_TRACE && wk__check_readable(state_of(self), t, WK_NOT_IMPLEMENTED, "") < 0) return NULL;
+  if (t->keys & WK__KEY_TRACE && t->storage && wk__check_readable(state_of(self), t, WK_NOT_IMPLEMENTED, "") < 0)
+    return NULL;
   return PyLong_FromVoidPtr(t->storage && wk__numel(t) ? wk__data(t) : NULL);
 }
 
+WK__OVERRIDABLE_ALONE(tensor_item, "item")
+WK__OVERRIDABLE_ALONE(tensor_tolist, "tolist")
+WK__OVERRIDABLE_ALONE(tensor_data_ptr, "data_ptr")
+WK__OVERRIDABLE(wk__tensor_numpy, "numpy")
+WK__OVERRIDABLE(wk__tensor_as_array, "__array__")
+WK__OVERRIDABLE(wk__tensor_dlpack, "__dlpack__")
+WK__OVERRIDABLE_ALONE(wk__tensor_dlpack_device, "__dlpack_device__")
+WK__OVERRIDABLE_ALONE(wk__tensor_untyped_storage, "untyped_storage")
+WK__OVERRIDABLE_ALONE(wk__tensor_typed_storage, "storage")
+
 PyMethodDef wk__tensor_interop_methods[] = {
-    {"item", tensor_item, METH_NOARGS, "The one element as a Python number: tensor([2]).item() == 2"},
-    {"tolist", tensor_tolist, METH_NOARGS, "The elements as nested lists of Python numbers."},
-    {"data_ptr", tensor_data_ptr, METH_NOARGS, "The address of the first element; 0 without elements."},
-    {"numpy", WK__METHOD(wk__tensor_numpy), WK__FAST_CALL,
+    {"item", tensor_item_entry, METH_NOARGS, "The one element as a Python number: tensor([2]).item() == 2"},
+    {"tolist", tensor_tolist_entry, METH_NOARGS, "The elements as nested lists of Python numbers."},
+    {"data_ptr", tensor_data_ptr_entry, METH_NOARGS, "The address of the first element; 0 without elements."},
+    {"numpy", WK__METHOD(wk__tensor_numpy_entry), WK__FAST_CALL,
      "A NumPy array over the same memory. force=True also for a tensor that requires grad: tensor.numpy(force=True)"},
-    {"__array__", WK__METHOD(wk__tensor_as_array), WK__FAST_CALL, NULL},
-    {"__dlpack__", WK__METHOD(wk__tensor_dlpack), WK__FAST_CALL, "A DLPack capsule over the same memory."},
-    {"__dlpack_device__", wk__tensor_dlpack_device, METH_NOARGS, "The DLPack device type and index."},
-    {"untyped_storage", wk__tensor_untyped_storage, METH_NOARGS, "The bytes that the tensor is a view of."},
-    {"storage", wk__tensor_typed_storage, METH_NOARGS, "The storage as elements of the tensor's dtype."},
+    {"__array__", WK__METHOD(wk__tensor_as_array_entry), WK__FAST_CALL, NULL},
+    {"__dlpack__", WK__METHOD(wk__tensor_dlpack_entry), WK__FAST_CALL, "A DLPack capsule over the same memory."},
+    {"__dlpack_device__", wk__tensor_dlpack_device_entry, METH_NOARGS, "The DLPack device type and index."},
+    {"untyped_storage", wk__tensor_untyped_storage_entry, METH_NOARGS, "The bytes that the tensor is a view of."},
+    {"storage", wk__tensor_typed_storage_entry, METH_NOARGS, "The storage as elements of the tensor's dtype."},
     {0}};
 
 static PyMethodDef functions[] = {

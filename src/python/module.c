@@ -1,6 +1,8 @@
 /* The extension module wick._C: its state, and the list of files that fill it. All Python state is per module, so that
  * several interpreters can load wick side by side. Tests: tests/python/. */
-#include "python/python.h"
+#include "python/override.h"
+
+#include "dynamo/evaluate.h"
 
 wk__state *wk__state_of_module(PyObject *module) { return PyModule_GetState(module); }
 
@@ -73,6 +75,8 @@ static PyMethodDef functions[] = {
     {"_cpu_levels", cpu_levels, METH_NOARGS, "The levels that this machine has, lowest first."},
     {"_set_cpu_level", set_cpu_level, METH_O, "Lowers or restores the CPU level."},
     {"_memory_stats", memory_stats, METH_NOARGS, "Bytes of tensor memory in use now and at most."},
+    {"_dynamo_evaluate", (PyCFunction)(void (*)(void))wk__dynamo_evaluate, METH_VARARGS | METH_KEYWORDS,
+     "Calls a function with its frames evaluated by wick, not by Python's own loop: for tests."},
     {0}};
 
 /* Every public name, for `from wick._C import *`. */
@@ -95,8 +99,10 @@ static int module_exec(PyObject *module) {
   if (intern_names(state) < 0) return -1;
   if (PyModule_AddStringConstant(module, "__version__", wk_version()) < 0) return -1;
   if (wk__add_small_types(module, state) < 0 || wk__add_tensor_type(module, state) < 0) return -1;
+  if (wk__add_overrides(module, state) < 0) return -1;
   if (wk__add_operators(module, state) < 0 || wk__add_interop(module, state) < 0) return -1;
   if (wk__add_autograd(module, state) < 0 || wk__add_nn_module(module, state) < 0) return -1;
+  if (wk__add_dynamo_binding(module, state) < 0) return -1;
   return PyModule_AddFunctions(module, functions) < 0 ? -1 : add_all(module);
 }
 
@@ -105,7 +111,8 @@ static int module_exec(PyObject *module) {
 #define STATE_OBJECTS(VISIT) \
   VISIT(tensor_type) VISIT(parameter_type) VISIT(module_type) VISIT(dtype_type) VISIT(device_type) \
   VISIT(size_type) VISIT(generator_type) VISIT(storage_type) VISIT(node_type) VISIT(function_type) \
-  VISIT(operator_type) VISIT(memory_format_type) VISIT(layout_type) VISIT(exception_out_of_memory)
+  VISIT(operator_type) VISIT(memory_format_type) VISIT(layout_type) VISIT(exception_out_of_memory) \
+  VISIT(disabled_override)
 // clang-format on
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
@@ -134,6 +141,7 @@ static void module_free(void *module) {
   wk__state *state = wk__state_of_module(module);
   if (!state) return;
   wk__free_nn_module(state);
+  wk__free_dynamo_binding(state);
   wk__free_tensor_objects(state);
   module_clear(module);
 }

@@ -4,7 +4,7 @@
  * tests/python/test_arguments.py. */
 
 #include "autograd/autograd.h"
-#include "python/python.h"
+#include "python/override.h"
 
 #include <structmember.h>
 
@@ -22,6 +22,7 @@ typedef struct operator_object {
 
 /* What one attempt at matching made; everything borrows from the Python arguments. */
 typedef struct match {
+  const wk_op *op; /* the overload that is tried */
   wk_value values[WK__MAX_ARGS];
   wk_int ints[INT_SPACE];
   int int_count;
@@ -40,18 +41,23 @@ static bool is_number(PyObject *o) {
   return PyFloat_Check(o) || PyLong_Check(o) || (PyNumber_Check(o) && !PySequence_Check(o) && !PyUnicode_Check(o));
 }
 
-static bool all_tensors(const wk__state *state, PyObject *sequence, bool optional) {
+/* A list with something else in it is an error at once, as in PyTorch, and not tried as another overload's. */
+static bool all_tensors(const wk__state *state, const match *m, const wk__parameter *p, PyObject *sequence) {
   Py_ssize_t n = PySequence_Fast_GET_SIZE(sequence);
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *item = PySequence_Fast_GET_ITEM(sequence, i);
-    if (!wk__is_tensor(state, item) && !(optional && item == Py_None)) return false;
+    if (wk__is_tensor(state, item) || (p->optional_items && item == Py_None)) continue;
+    PyErr_Format(PyExc_TypeError, "expected Tensor as element %zd in argument %d, but got %s", i,
+                 (int)(p - m->op->schema.parameters), Py_TYPE(item)->tp_name);
+    return false;
   }
   return true;
 }
 
 /* 1: fits, 0: does not, -1: an exception is set. */
 static int match_tensors(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
-  if (!(PyTuple_Check(o) || PyList_Check(o)) || !all_tensors(state, o, p->optional_items)) return 0;
+  if (!(PyTuple_Check(o) || PyList_Check(o))) return 0;
+  if (!all_tensors(state, m, p, o)) return -1;
   Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
   wk_tensor **list = PyMem_Malloc((size_t)(n + 1) * sizeof *list);
   if (!list) {
@@ -67,13 +73,22 @@ static int match_tensors(wk__state *state, match *m, const wk__parameter *p, PyO
   return 1;
 }
 
+/* PyTorch looks at the first item to tell lists of ints; what follows must then be ints. */
+static int bad_int(const match *m, const wk__parameter *p, PyObject *item, Py_ssize_t at) {
+  PyErr_Format(PyExc_TypeError,
+               "%s(): argument '%s' failed to unpack the object at pos %zd with error \"type must be tuple of ints,but "
+               "got %s\"",
+               m->op->base_name, p->name, at + 1, Py_TYPE(item)->tp_name);
+  return -1;
+}
+
 static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   bool sequence = PyTuple_Check(o) || PyList_Check(o);
   if (!sequence && !(p->fixed_count && PyIndex_Check(o) && !PyBool_Check(o))) return 0;
   wk_int *list = m->ints + m->int_count;
   if (m->int_count + WK_MAX_DIMS > INT_SPACE) return 0;
   for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(o); i++)
-    if (!PyIndex_Check(PySequence_Fast_GET_ITEM(o, i))) return 0;
+    if (!PyIndex_Check(PySequence_Fast_GET_ITEM(o, i))) return i ? bad_int(m, p, PySequence_Fast_GET_ITEM(o, i), i) : 0;
   int n = wk__ints_from_python(state, o, list, !sequence);
   if (n < 0) return -1;
   m->int_count += n;
@@ -91,6 +106,7 @@ static int match_float(wk__state *state, PyObject *o, wk_value *v) {
 
 static int match_int(wk__state *state, PyObject *o, wk_value *v) {
   if (PyBool_Check(o) || PyFloat_Check(o) || !PyIndex_Check(o)) return 0;
+  if (!PyLong_Check(o) && wk__is_tensor(state, o) && wk__numel(wk__tensor_of(o)) != 1) return 0;
   v->tag = WK_VALUE_INT;
   return wk__int_from_python(state, o, &v->integer) < 0 ? -1 : 1;
 }
@@ -187,6 +203,12 @@ static bool names_parameter(PyObject *keyword, const char *name) {
   return false;
 }
 
+static int bad_flag(const match *m, PyObject *value) {
+  PyErr_Format(PyExc_TypeError, "%s(): argument 'requires_grad' must be bool, not %s", m->op->base_name,
+               Py_TYPE(value)->tp_name);
+  return -1;
+}
+
 /* Keywords that are not in schemas: out=, requires_grad=, and those that say what is so anyway. 1: taken. */
 static int take_extra(match *m, PyObject *keyword, PyObject *value) {
   static const char *const ignored[] = {"layout", "pin_memory", "memory_format", "non_blocking", "names"};
@@ -196,7 +218,7 @@ static int take_extra(match *m, PyObject *keyword, PyObject *value) {
   }
   if (PyUnicode_CompareWithASCIIString(keyword, "requires_grad") == 0) {
     m->requires_grad = value;
-    return 1;
+    return PyBool_Check(value) || value == Py_None ? 1 : bad_flag(m, value);
   }
   for (size_t i = 0; i < WK_COUNT(ignored); i++)
     if (PyUnicode_CompareWithASCIIString(keyword, ignored[i]) == 0) return 1;
@@ -211,10 +233,11 @@ static int misfit(match *m, const wk__parameter *p, PyObject *o, int position) {
 }
 
 /* One list parameter may be spread over the positions: view(2, 3), zeros(2, 3). */
-static int match_spread(wk__state *state, match *m, PyObject *const *args, Py_ssize_t n, wk_value *v) {
+static int match_spread(wk__state *state, match *m, const wk__parameter *p, PyObject *const *args, Py_ssize_t n,
+                        wk_value *v) {
   if (n > WK_MAX_DIMS) return 0;
   for (Py_ssize_t k = 0; k < n; k++) {
-    if (!PyIndex_Check(args[k])) return 0;
+    if (!PyIndex_Check(args[k])) return k ? bad_int(m, p, args[k], k) : 0;
     if (wk__int_from_python(state, args[k], &m->ints[k]) < 0) return -1;
   }
   m->int_count = (int)n;
@@ -233,7 +256,7 @@ static int match_positional(wk__state *state, match *m, const wk_op *op, bool is
     const wk__parameter *p = &s->parameters[i];
     if (p->type == WK__TYPE_INTS && i == (is_method ? 1 : 0) && s->positional_count == i + 1 &&
         PyIndex_Check(args[i]) && !wk__is_tensor(state, args[i])) {
-      int fits = match_spread(state, m, args + i, n - i, &m->values[i]);
+      int fits = match_spread(state, m, p, args + i, n - i, &m->values[i]);
       return fits ? fits : misfit(m, p, args[i], i);
     }
     int fits = match_argument(state, m, p, args[i], &m->values[i]);
@@ -256,7 +279,8 @@ static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *
     int fits = match_argument(state, m, &s->parameters[i], value, &m->values[i]);
     return fits ? fits : misfit(m, &s->parameters[i], value, -1);
   }
-  if (take_extra(m, keyword, value)) return 1;
+  int taken = take_extra(m, keyword, value);
+  if (taken) return taken;
   m->problem = NULL;
   m->offender = keyword;
   return 0;
@@ -267,6 +291,7 @@ static int match_overload(operator_object *o, match *m, const wk_op *op, PyObjec
   const wk__schema *s = &op->schema;
   memset(m->values, 0, s->parameter_count * sizeof *m->values);
   release_lists(m);
+  m->op = op;
   m->int_count = 0;
   m->out = m->requires_grad = m->offender = NULL;
   m->problem = "";
@@ -304,40 +329,143 @@ static const wk__parameter *parameter_named(const wk_op *op, const char *name) {
   return NULL;
 }
 
-static void raise_single(const operator_object *o, const match *m, Py_ssize_t given) {
-  const wk_op *op = o->overloads[0];
-  const wk__parameter *p = m->problem ? parameter_named(op, m->problem) : NULL;
-  if (!m->problem) {
-    PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", o->name, m->offender);
-  } else if (!p) {
-    int max = op->schema.positional_count - o->is_method;
+static const char *shown_name(const wk__parameter *p) { return strcmp(p->name, "self") == 0 ? "input" : p->name; }
+
+/* Parameters that PyTorch's signature has and the schema has not: out=, and what creation takes besides. */
+static int extra_parameters(const operator_object *o, const wk_op *op) {
+  bool has_out = op->tags & (WK__TAG_POINTWISE | WK__TAG_OUT) && !o->is_method && !o->in_place;
+  bool creates = parameter_named(op, "dtype") && parameter_named(op, "device");
+  return has_out + (creates ? 4 : 0);
+}
+
+/* PyTorch takes numbers for tensors in these, and has no overload for numbers. */
+static bool takes_numbers_as_tensors(const wk_op *op) {
+  static const char *const names[] = {"add", "sub", "mul", "div", "floor_divide"};
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (strcmp(op->base_name, names[i]) == 0) return true;
+  return false;
+}
+static bool is_hidden(const wk_op *op) { return takes_numbers_as_tensors(op) && strstr(op->name, ".Scalar") != NULL; }
+
+static int required_count(const operator_object *o, const wk_op *op) {
+  int count = 0;
+  for (int i = o->is_method; i < op->schema.parameter_count; i++) count += !op->schema.parameters[i].has_default;
+  return count;
+}
+
+static void raise_extra(const operator_object *o, const wk_op *op, Py_ssize_t given) {
+  int max = op->schema.positional_count - o->is_method, least = required_count(o, op);
+  if (o->is_method && op->schema.parameter_count == 1)
+    PyErr_Format(PyExc_TypeError, "TensorBase.%s() takes no arguments (%zd given)", o->name, given);
+  else if (least < max)
+    PyErr_Format(PyExc_TypeError, "%s() takes from %d to %d positional arguments but %zd were given", o->name, least,
+                 max, given);
+  else
     PyErr_Format(PyExc_TypeError, "%s() takes %d positional argument%s but %zd %s given", o->name, max,
-                 max == 1 ? "" : "s", given - o->is_method, given - o->is_method == 1 ? "was" : "were");
-  } else if (!m->offender) {
-    PyErr_Format(PyExc_TypeError, "%s() missing 1 required positional arguments: \"%s\"", o->name,
-                 strcmp(p->name, "self") == 0 ? "input" : p->name);
-  } else if (m->position >= 0) {
-    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", o->name,
-                 strcmp(p->name, "self") == 0 ? "input" : p->name, m->position + !o->is_method, word_for(p),
-                 Py_TYPE(m->offender)->tp_name);
-  } else {
-    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' must be %s, not %s", o->name, p->name, word_for(p),
-                 Py_TYPE(m->offender)->tp_name);
+                 max == 1 ? "" : "s", given, given == 1 ? "was" : "were");
+}
+
+static void raise_missing(const operator_object *o, const wk_op *op, int first) {
+  wk__string names = {0};
+  int count = 0;
+  for (int i = first; i < op->schema.parameter_count; i++) {
+    const wk__parameter *p = &op->schema.parameters[i];
+    if (p->has_default || p->optional) continue;
+    wk__string_printf(&names, "%s\"%s\"", count++ ? ", " : "", shown_name(p));
+  }
+  PyErr_Format(PyExc_TypeError, "%s() missing %d required positional argument%s: %s", o->name, count,
+               count == 1 ? "s" : "", names.text ? names.text : "");
+  wk__string_release(&names);
+}
+
+static void raise_misfit(const operator_object *o, const wk__parameter *p, PyObject *offender, int position) {
+  if (position >= 0)
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", o->name, shown_name(p),
+                 position + !o->is_method, word_for(p), Py_TYPE(offender)->tp_name);
+  else
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' must be %s, not %s", o->name, shown_name(p), word_for(p),
+                 Py_TYPE(offender)->tp_name);
+}
+
+static PyObject *keyword_value(const wk__parameter *p, PyObject *const *values, PyObject *keywords) {  // -> borrowed
+  for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); k++)
+    if (names_parameter(PyTuple_GET_ITEM(keywords, k), p->name)) return values[k];
+  return NULL;
+}
+
+/* A keyword that no parameter has, or one whose parameter was given by position. */
+static void raise_keyword(const operator_object *o, const wk_op *op, Py_ssize_t n, PyObject *keywords) {
+  match unused = {0};
+  for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); k++) {
+    PyObject *keyword = PyTuple_GET_ITEM(keywords, k);
+    int i = 0;
+    while (i < op->schema.parameter_count && !names_parameter(keyword, op->schema.parameters[i].name)) i++;
+    if (i == op->schema.parameter_count && !take_extra(&unused, keyword, Py_None)) {
+      PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", o->name, keyword);
+      return;
+    }
+    if (i < n && i < op->schema.parameter_count) {
+      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%U'", o->name, keyword);
+      return;
+    }
   }
 }
 
-static void print_signature(wk__string *s, const wk_op *op, bool is_method) {
-  wk__string_append(s, " * (");
+/* Why these arguments do not fit this one overload, parameter after parameter as PyTorch looks at them. */
+static void raise_parse(const operator_object *o, const wk_op *op, match *m, PyObject *const *args, Py_ssize_t n,
+                        PyObject *keywords) {
+  const wk__schema *s = &op->schema;
+  bool spreads = s->positional_count == o->is_method + 1 && s->parameters[o->is_method].type == WK__TYPE_INTS;
+  if (n > s->positional_count && !spreads) {
+    raise_extra(o, op, n - o->is_method);
+    return;
+  }
+  if (o->is_method && s->parameter_count == 1 && keywords) {
+    PyErr_Format(PyExc_TypeError, "TensorBase.%s() takes no keyword arguments", o->name);
+    return;
+  }
+  release_lists(m);
+  m->op = op;
+  m->int_count = 0;
+  for (int i = 0; i < s->parameter_count; i++) {
+    const wk__parameter *p = &s->parameters[i];
+    bool by_position = i < n && !p->keyword_only;
+    PyObject *value = by_position ? args[i] : keyword_value(p, args + n, keywords);
+    if (!value && !p->has_default && !p->optional) {
+      raise_missing(o, op, i);
+      return;
+    }
+    if (!value || (spreads && i == o->is_method && by_position && PyIndex_Check(value))) continue;
+    int fits = match_argument(o->state, m, p, value, &m->values[i]);
+    if (fits == 0) raise_misfit(o, p, value, by_position ? i : -1);
+    if (fits != 1) return;
+  }
+  raise_keyword(o, op, n, keywords);
+}
+
+static void print_default(wk__string *s, const wk_value *v) {
+  if (v->tag == WK_VALUE_INT)
+    wk__string_printf(s, " = %lld", (long long)v->integer.bits);
+  else if (v->tag == WK_VALUE_BOOL)
+    wk__string_append(s, v->boolean ? " = True" : " = False");
+  else if (v->tag == WK_VALUE_NONE)
+    wk__string_append(s, " = None");
+}
+
+static void print_signature(wk__string *s, const operator_object *o, const wk_op *op) {
+  wk__string_append(s, "(");
   bool first = true, keyword = false;
-  for (int i = is_method ? 1 : 0; i < op->schema.parameter_count; i++) {
+  for (int i = o->is_method; i < op->schema.parameter_count; i++) {
     const wk__parameter *p = &op->schema.parameters[i];
     if (!first) wk__string_append(s, ", ");
     if (p->keyword_only && !keyword) wk__string_append(s, "*, "), keyword = true;
     first = false;
-    wk__string_printf(s, "%s %s", word_for(p), strcmp(p->name, "self") == 0 ? "input" : p->name);
-    if (p->has_default && p->default_value.tag == WK_VALUE_NONE) wk__string_append(s, " = None");
+    wk__string_printf(s, "%s %s", word_for(p), shown_name(p));
+    if (p->has_default) print_default(s, &p->default_value);
   }
-  wk__string_append(s, ")\n");
+  if (op->tags & (WK__TAG_POINTWISE | WK__TAG_OUT) && !o->is_method && !o->in_place)
+    wk__string_append(s, keyword ? ", Tensor out = None" : ", *, Tensor out = None");
+  wk__string_append(s, ")");
 }
 
 static void raise_no_overload(const operator_object *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
@@ -349,10 +477,45 @@ static void raise_no_overload(const operator_object *o, PyObject *const *args, P
     if (i >= n) wk__string_printf(&s, "%s=", PyUnicode_AsUTF8(PyTuple_GET_ITEM(keywords, i - n)));
     wk__string_append(&s, args[i] == Py_None ? "NoneType" : _PyType_Name(Py_TYPE(args[i])));
   }
-  wk__string_append(&s, "), but expected one of:\n");
-  for (int k = 0; k < o->overload_count; k++) print_signature(&s, o->overloads[k], o->is_method);
+  if (n == o->is_method && all > n) wk__string_append(&s, ", "); /* as PyTorch has it with keywords alone */
+  int visible = 0;
+  for (int k = 0; k < o->overload_count; k++) visible += !is_hidden(o->overloads[k]);
+  wk__string_append(&s, visible == 1 ? "), but expected " : "), but expected one of:\n");
+  for (int k = 0; k < o->overload_count; k++) {
+    if (is_hidden(o->overloads[k])) continue;
+    if (visible > 1) wk__string_append(&s, " * ");
+    print_signature(&s, o, o->overloads[k]);
+    if (visible > 1) wk__string_append(&s, "\n");
+  }
   PyErr_SetString(PyExc_TypeError, s.text ? s.text : o->name);
   wk__string_release(&s);
+}
+
+/* PyTorch keeps an older form of these, which it does not show. */
+static bool has_older_form(const operator_object *o) {
+  static const char *const names[] = {"add", "sub", "addmm", "addcmul", "addcdiv", "baddbmm"};
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (strcmp(o->overloads[0]->base_name, names[i]) == 0) return true;
+  return false;
+}
+
+/* No overload fits. The error is that of the one overload whose number of arguments is right, or tells them all. */
+static void raise_mismatch(const operator_object *o, match *m, PyObject *const *args, Py_ssize_t n,
+                           PyObject *keywords) {
+  Py_ssize_t given = n - o->is_method + (keywords ? PyTuple_GET_SIZE(keywords) : 0);
+  const wk_op *plausible = NULL, *only = NULL;
+  int plausible_count = 0, visible = 0;
+  for (int k = 0; k < o->overload_count; k++) {
+    const wk_op *op = o->overloads[k];
+    if (is_hidden(op)) continue;
+    only = op;
+    visible++;
+    int most = op->schema.parameter_count - o->is_method + extra_parameters(o, op);
+    if (given >= required_count(o, op) && given <= most) plausible = op, plausible_count++;
+  }
+  if (visible == 1 && !has_older_form(o)) plausible = only, plausible_count = 1;
+  if (plausible_count == 1) raise_parse(o, plausible, m, args, n, keywords);
+  if (!PyErr_Occurred()) raise_no_overload(o, args, n, keywords);
 }
 
 /* ==================================================== calling =================================================== */
@@ -379,6 +542,12 @@ static int destinations_of(operator_object *o, const wk_op *op, match *m, wk_ten
 
 static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject *flag) {  // -> new, takes result
   if (!result || !flag || !wk__is_tensor(state, result)) return result;
+  bool differentiable = wk_dtype_is_floating((wk_dtype)wk__tensor_of(result)->dtype) ||
+                        wk_dtype_is_complex((wk_dtype)wk__tensor_of(result)->dtype);
+  if (flag == Py_True && !differentiable) {
+    Py_DECREF(result);
+    return PyErr_Format(PyExc_RuntimeError, "Only Tensors of floating point and complex dtype can require gradients");
+  }
   int truth = PyObject_IsTrue(flag);
   if (truth < 0 || (truth && wk_set_requires_grad(wk__tensor_of(result), true) != WK_OK)) {
     Py_DECREF(result);
@@ -401,15 +570,15 @@ static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nar
   match m;
   m.list_count = 0;
   PyObject *result = NULL;
+  if (WK_UNLIKELY(o->state->overrides) && wk__overridden(o->state, self, args, n, keywords, &result)) return result;
   int fits = 0;
   for (int k = 0; k < o->overload_count && fits == 0; k++) {
     fits = match_overload(o, &m, o->overloads[k], args, n, keywords);
     if (fits == 1) result = call_matched(o, o->overloads[k], &m);
   }
-  if (fits == 0 && o->overload_count == 1)
-    raise_single(o, &m, n);
-  else if (fits == 0)
-    raise_no_overload(o, args, n, keywords);
+  /* An object that is no tensor may still say what the call means. */
+  if (fits == 0 && wk__overridden(o->state, self, args, n, keywords, &result)) fits = 1;
+  if (fits == 0) raise_mismatch(o, &m, args, n, keywords);
   release_lists(&m);
   return result;
 }

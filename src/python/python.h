@@ -31,8 +31,13 @@ typedef struct wk__state {
   PyObject *dtypes[32];        /* the dtype singletons, by wk_dtype */
   struct wk__python_tensor *free_tensors[64]; /* objects of dead tensors, to be used again */
   int free_tensor_count;
+  bool overrides;              /* some class or mode overrides calls: see override.h */
+  int modes;                   /* torch function modes that are on, of all threads */
+  PyObject *disabled_override; /* the __torch_function__ of classes that override nothing */
   PyObject *exception_out_of_memory;
-  struct wk__nn_state *nn; /* nn_module.c's names, caches and global hooks */
+  struct wk__binding *binding; /* what dynamo knows of this module; owned */
+  int compile_disabled;        /* compiled functions run as they are */
+  struct wk__nn_state *nn;     /* nn_module.c's names, caches and global hooks */
 #define NAME(x) PyObject *name_##x;
   WK__PYTHON_NAMES(NAME)
 #undef NAME
@@ -110,7 +115,9 @@ int wk__add_small_types(PyObject *module, wk__state *state);
 int wk__add_interop(PyObject *module, wk__state *state);
 int wk__add_autograd(PyObject *module, wk__state *state);
 int wk__add_nn_module(PyObject *module, wk__state *state);
-void wk__free_nn_module(wk__state *state); /* for the module's m_free */
+int wk__add_dynamo_binding(PyObject *module, wk__state *state);
+void wk__free_dynamo_binding(wk__state *state); /* for the module's m_free */
+void wk__free_nn_module(wk__state *state);      /* for the module's m_free */
 /* Methods that files other than tensor_type.c give to Tensor. Ended by an entry with a NULL name. */
 extern PyMethodDef wk__tensor_autograd_methods[];
 extern PyMethodDef wk__tensor_interop_methods[];

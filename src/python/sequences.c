@@ -300,7 +300,9 @@ wk_tensor *wk__tensor_from_sequence(wk__state *state, PyObject *data, wk_dtype d
     return NULL;
   }
   char *at = wk__data(t);
-  if (store(&r, data, 0, &at) == 0) return t;
+  int stored = store(&r, data, 0, &at);
+  if (stored == 0 && wk__trace_constant(t) == WK_OK) return t;
+  if (stored == 0) wk__raise(state);
   wk__release(t);
   return NULL;
 }

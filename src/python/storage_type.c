@@ -333,6 +333,7 @@ PyObject *wk__tensor_untyped_storage(PyObject *self, PyObject *unused) {  // -> 
   (void)unused;
   wk__state *state = ((wk__python_tensor *)self)->state;
   const wk_tensor *t = wk__tensor_of(self);
+  if (t->storage && wk__realize((wk_tensor *)t, "a tensor's storage is taken") != WK_OK) return wk__raise(state);
   if (t->storage) return make_object(state->storage_type, wk__storage_retain(t->storage));
   (void)wk_fail(t->keys & WK__KEY_TRACE ? WK_UNSUPPORTED : WK_NOT_IMPLEMENTED,
                 "Cannot access storage of a tensor without one");

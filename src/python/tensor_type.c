@@ -6,6 +6,7 @@
 #include "python/python.h"
 
 #include <structmember.h>
+#include "python/override.h"
 #include "python/tensor_parts.h"
 
 static wk__state *state_of(PyObject *self) { return ((wk__python_tensor *)self)->state; }
@@ -23,7 +24,13 @@ static PyObject *new_object(wk__state *state, PyTypeObject *type, wk_tensor *ste
   self->tensor = steal_tensor;
   self->state = state;
   steal_tensor->wrapper = o;
+  if (type != state->parameter_type) (void)wk__note_subclass(state, type);
   return o;
+}
+
+PyObject *wk__as_subclass(wk__state *state, PyObject *tensor, PyTypeObject *type) {  // -> new
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(tensor)}}, result = {0};
+  return wk_call(WK__OP(alias), args, NULL, &result) ? wk__raise(state) : new_object(state, type, result.tensor);
 }
 
 /* An untracked object of the base type, from the list of dead ones where there is one. */
@@ -105,6 +112,10 @@ static wk_tensor *legacy_new(wk__state *state, PyObject *args) {
     wk__spec_of(&spec, wk__tensor_of(first));
     return wk__tensor_alias(wk__tensor_of(first), &spec);
   }
+  if (n == 1 && PyFloat_Check(first)) {
+    PyErr_Format(PyExc_TypeError, "new(): data must be a sequence (got %s)", Py_TYPE(first)->tp_name);
+    return NULL;
+  }
   if (n == 1 && !PyIndex_Check(first) && !Py_IS_TYPE(first, state->size_type))
     return wk__tensor_from_python(state, first, wk__default_dtype());
   wk_int sizes[WK_MAX_DIMS];
@@ -123,6 +134,8 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywor
   (void)keywords;
   wk__state *state = wk__state_of_type(type);
   wk_tensor *t = state ? legacy_new(state, args) : NULL;
+  bool alias = PyTuple_GET_SIZE(args) == 1 && t && wk__is_tensor(state, PyTuple_GET_ITEM(args, 0));
+  if (!alias) wk__mark_if_inference(t);
   return t ? new_object(state, type, t) : NULL;
 }
 
@@ -138,6 +151,8 @@ static PyObject *make_subclass(PyObject *unused, PyObject *const *args, Py_ssize
   if (grad < 0) return NULL;
   wk__spec spec;
   wk__spec_of(&spec, wk__tensor_of(args[1]));
+  if (grad && !wk_dtype_is_floating((wk_dtype)spec.dtype) && !wk_dtype_is_complex((wk_dtype)spec.dtype))
+    return PyErr_Format(PyExc_RuntimeError, "Only Tensors of floating point and complex dtype can require gradients");
   wk_tensor *t = wk__tensor_alias(wk__tensor_of(args[1]), &spec);
   if (!t || (grad && wk_set_requires_grad(t, true) != WK_OK)) {
     wk__release(t);
@@ -169,13 +184,16 @@ static void append_suffix(wk__string *s, wk_tensor *t) {
 }
 
 static PyObject *tensor_repr(PyObject *self) {  // -> new
+  PyObject *result;
+  if (WK_UNLIKELY(wk__overrides(self)) && wk__overridden_method(state_of(self), "__repr__", &self, 1, NULL, &result))
+    return result;
   wk_tensor *t = wk__tensor_of(self);
   wk__string text = {0}, suffix = {0}, prefix = {0};
   append_suffix(&suffix, t);
   bool plain = Py_IS_TYPE(self, state_of(self)->tensor_type) || Py_IS_TYPE(self, state_of(self)->parameter_type);
   wk__string_printf(&prefix, "%s(", plain ? "tensor" : _PyType_Name(Py_TYPE(self)));
   wk_status status = wk__tensor_print(&text, t, prefix.text ? prefix.text : "tensor(", suffix.text);
-  PyObject *result = status ? wk__raise(state_of(self)) : PyUnicode_FromStringAndSize(text.text, text.length);
+  result = status ? wk__raise(state_of(self)) : PyUnicode_FromStringAndSize(text.text, text.length);
   wk__string_release(&text);
   wk__string_release(&suffix);
   wk__string_release(&prefix);
@@ -258,22 +276,35 @@ static PyObject *get_mT(PyObject *self, void *unused) {  // -> new
   return transposed(self, -2, -1);
 }
 
-static PyGetSetDef tensor_getset[] = {{"shape", get_shape, NULL, "The sizes, as a Size.", NULL},
-                                      {"dtype", get_dtype, NULL, "The element type.", NULL},
-                                      {"device", get_device, NULL, "Where the elements are.", NULL},
-                                      {"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
-                                      {"itemsize", get_itemsize, NULL, "Bytes an element.", NULL},
-                                      {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
-                                      {"layout", get_layout, NULL, "Always strided.", NULL},
-                                      {"T", get_T, NULL, "All dimensions reversed.", NULL},
-                                      {"mT", get_mT, NULL, "The last two dimensions swapped.", NULL},
-                                      {"is_cpu", get_is_cpu, NULL, NULL, NULL},
-                                      {"is_meta", get_is_meta, NULL, NULL, NULL},
-                                      {"is_cuda", get_false, NULL, NULL, NULL},
-                                      {"is_sparse", get_false, NULL, NULL, NULL},
-                                      {"is_quantized", get_false, NULL, NULL, NULL},
-                                      {"is_mps", get_false, NULL, NULL, NULL},
-                                      {"is_nested", get_false, NULL, NULL, NULL},
+WK__OVERRIDABLE_GET(get_shape, "shape")
+WK__OVERRIDABLE_GET(get_dtype, "dtype")
+WK__OVERRIDABLE_GET(get_device, "device")
+WK__OVERRIDABLE_GET(get_ndim, "ndim")
+WK__OVERRIDABLE_GET(get_itemsize, "itemsize")
+WK__OVERRIDABLE_GET(get_nbytes, "nbytes")
+WK__OVERRIDABLE_GET(get_layout, "layout")
+WK__OVERRIDABLE_GET(get_T, "T")
+WK__OVERRIDABLE_GET(get_mT, "mT")
+WK__OVERRIDABLE_GET(get_is_cpu, "is_cpu")
+WK__OVERRIDABLE_GET(get_is_meta, "is_meta")
+WK__OVERRIDABLE_GET(get_false, "is_cuda")
+
+static PyGetSetDef tensor_getset[] = {{"shape", get_shape_entry, NULL, "The sizes, as a Size.", NULL},
+                                      {"dtype", get_dtype_entry, NULL, "The element type.", NULL},
+                                      {"device", get_device_entry, NULL, "Where the elements are.", NULL},
+                                      {"ndim", get_ndim_entry, NULL, "The number of dimensions.", NULL},
+                                      {"itemsize", get_itemsize_entry, NULL, "Bytes an element.", NULL},
+                                      {"nbytes", get_nbytes_entry, NULL, "Bytes of all elements.", NULL},
+                                      {"layout", get_layout_entry, NULL, "Always strided.", NULL},
+                                      {"T", get_T_entry, NULL, "All dimensions reversed.", NULL},
+                                      {"mT", get_mT_entry, NULL, "The last two dimensions swapped.", NULL},
+                                      {"is_cpu", get_is_cpu_entry, NULL, NULL, NULL},
+                                      {"is_meta", get_is_meta_entry, NULL, NULL, NULL},
+                                      {"is_cuda", get_false_entry, NULL, NULL, NULL},
+                                      {"is_sparse", get_false_entry, NULL, NULL, NULL},
+                                      {"is_quantized", get_false_entry, NULL, NULL, NULL},
+                                      {"is_mps", get_false_entry, NULL, NULL, NULL},
+                                      {"is_nested", get_false_entry, NULL, NULL, NULL},
                                       {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL},
                                       {0}};
 
@@ -285,6 +316,9 @@ static PyObject *one_dim(PyObject *self, PyObject *const *args, Py_ssize_t n, co
   wk_int dim;
   int d;
   if (n > 1) return PyErr_Format(PyExc_TypeError, "%s() takes at most 1 argument", what);
+  if (!PyIndex_Check(args[0]))
+    return PyErr_Format(PyExc_TypeError, "%s(): argument 'dim' (position 1) must be int, not %s", what,
+                        Py_TYPE(args[0])->tp_name);
   if (wk__int_from_python(state_of(self), args[0], &dim) < 0) return NULL;
   if (t->ndim == 0)
     return PyErr_Format(PyExc_IndexError, "Dimension specified as %lld but tensor has no dimensions",
@@ -424,6 +458,7 @@ static PyObject *tensor_type(PyObject *self, PyObject *const *args, Py_ssize_t n
   wk_tensor *t = wk__tensor_of(self);
   if (n == 0 && !keywords) return PyUnicode_FromFormat("torch.%sTensor", wk__dtype_legacy((wk_dtype)t->dtype));
   wk_dtype dtype;
+  if (PyUnicode_Check(args[0])) return PyErr_Format(PyExc_ValueError, "invalid type: %R", args[0]);
   if (wk__dtype_from_python(state_of(self), args[0], &dtype) < 0) return NULL;
   return converted(self, dtype, t->device, false);
 }
@@ -436,6 +471,7 @@ static PyObject *tensor_new_tensor(PyObject *self, PyObject *const *args, Py_ssi
         wk__dtype_from_python(state_of(self), args[n + k], &dtype) < 0)
       return NULL;
   wk_tensor *t = wk__tensor_from_python(state_of(self), args[0], dtype);
+  wk__mark_if_inference(t);
   return t ? wk__wrap(state_of(self), t) : NULL;
 }
 
@@ -476,39 +512,73 @@ static PyObject *tensor_dir_placeholder(PyObject *self, PyObject *unused) {  // 
   return Py_NewRef(self);
 }
 
+static PyObject *tensor_element_size(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  return PyLong_FromSize_t(wk__itemsize(wk__tensor_of(self)));
+}
+
 #define FAST METH_FASTCALL | METH_KEYWORDS
 #define CALL(f) (PyCFunction)(void (*)(void)) f
+WK__OVERRIDABLE(tensor_size, "size")
+WK__OVERRIDABLE(tensor_stride, "stride")
+WK__OVERRIDABLE_ALONE(tensor_dim, "dim")
+WK__OVERRIDABLE_ALONE(tensor_numel, "numel")
+WK__OVERRIDABLE_ALONE(tensor_storage_offset, "storage_offset")
+WK__OVERRIDABLE_ALONE(tensor_element_size, "element_size")
+WK__OVERRIDABLE(tensor_is_contiguous, "is_contiguous")
+WK__OVERRIDABLE_ALONE(tensor_is_floating_point, "is_floating_point")
+WK__OVERRIDABLE_ALONE(tensor_is_complex, "is_complex")
+WK__OVERRIDABLE_ALONE(tensor_is_signed, "is_signed")
+WK__OVERRIDABLE(tensor_to, "to")
+WK__OVERRIDABLE(tensor_type, "type")
+WK__OVERRIDABLE_ALONE(tensor_float, "float")
+WK__OVERRIDABLE_ALONE(tensor_double, "double")
+WK__OVERRIDABLE_ALONE(tensor_half, "half")
+WK__OVERRIDABLE_ALONE(tensor_bfloat16, "bfloat16")
+WK__OVERRIDABLE_ALONE(tensor_long, "long")
+WK__OVERRIDABLE_ALONE(tensor_int, "int")
+WK__OVERRIDABLE_ALONE(tensor_short, "short")
+WK__OVERRIDABLE_ALONE(tensor_char, "char")
+WK__OVERRIDABLE_ALONE(tensor_byte, "byte")
+WK__OVERRIDABLE_ALONE(tensor_bool, "bool")
+WK__OVERRIDABLE_ALONE(tensor_cpu, "cpu")
+WK__OVERRIDABLE_ALONE(tensor_dir_placeholder, "pin_memory")
+WK__OVERRIDABLE(tensor_new_tensor, "new_tensor")
+WK__OVERRIDABLE_ONE(tensor_deepcopy, "__deepcopy__")
+WK__OVERRIDABLE_ALONE(tensor_reversed, "__reversed__")
+WK__OVERRIDABLE_ONE(tensor_format, "__format__")
+
 static PyMethodDef tensor_methods[] = {
-    {"size", CALL(tensor_size), FAST, "The sizes, or the size of one dimension."},
-    {"stride", CALL(tensor_stride), FAST, "The strides in elements, or the stride of one dimension."},
-    {"dim", tensor_dim, METH_NOARGS, "The number of dimensions."},
-    {"ndimension", tensor_dim, METH_NOARGS, "The number of dimensions."},
-    {"numel", tensor_numel, METH_NOARGS, "The number of elements."},
-    {"nelement", tensor_numel, METH_NOARGS, "The number of elements."},
-    {"storage_offset", tensor_storage_offset, METH_NOARGS, "Elements before the first one."},
-    {"element_size", (PyCFunction)get_itemsize, METH_NOARGS, "Bytes an element."},
-    {"is_contiguous", CALL(tensor_is_contiguous), FAST, "True for row-major elements without gaps."},
-    {"is_floating_point", tensor_is_floating_point, METH_NOARGS, NULL},
-    {"is_complex", tensor_is_complex, METH_NOARGS, NULL},
-    {"is_signed", tensor_is_signed, METH_NOARGS, NULL},
-    {"to", CALL(tensor_to), FAST, "Converts dtype and device."},
-    {"type", CALL(tensor_type), FAST, NULL},
-    {"float", tensor_float, METH_NOARGS, NULL},
-    {"double", tensor_double, METH_NOARGS, NULL},
-    {"half", tensor_half, METH_NOARGS, NULL},
-    {"bfloat16", tensor_bfloat16, METH_NOARGS, NULL},
-    {"long", tensor_long, METH_NOARGS, NULL},
-    {"int", tensor_int, METH_NOARGS, NULL},
-    {"short", tensor_short, METH_NOARGS, NULL},
-    {"char", tensor_char, METH_NOARGS, NULL},
-    {"byte", tensor_byte, METH_NOARGS, NULL},
-    {"bool", tensor_bool, METH_NOARGS, NULL},
-    {"cpu", tensor_cpu, METH_NOARGS, NULL},
-    {"pin_memory", tensor_dir_placeholder, METH_NOARGS, "The tensor itself: there is no device to pin for."},
-    {"new_tensor", CALL(tensor_new_tensor), FAST, NULL},
-    {"__deepcopy__", tensor_deepcopy, METH_O, NULL},
-    {"__reversed__", tensor_reversed, METH_NOARGS, NULL},
-    {"__format__", tensor_format, METH_O, NULL},
+    {"size", CALL(tensor_size_entry), FAST, "The sizes, or the size of one dimension."},
+    {"stride", CALL(tensor_stride_entry), FAST, "The strides in elements, or the stride of one dimension."},
+    {"dim", tensor_dim_entry, METH_NOARGS, "The number of dimensions."},
+    {"ndimension", tensor_dim_entry, METH_NOARGS, "The number of dimensions."},
+    {"numel", tensor_numel_entry, METH_NOARGS, "The number of elements."},
+    {"nelement", tensor_numel_entry, METH_NOARGS, "The number of elements."},
+    {"storage_offset", tensor_storage_offset_entry, METH_NOARGS, "Elements before the first one."},
+    {"element_size", tensor_element_size_entry, METH_NOARGS, "Bytes an element."},
+    {"is_contiguous", CALL(tensor_is_contiguous_entry), FAST, "True for row-major elements without gaps."},
+    {"is_floating_point", tensor_is_floating_point_entry, METH_NOARGS, NULL},
+    {"is_complex", tensor_is_complex_entry, METH_NOARGS, NULL},
+    {"is_signed", tensor_is_signed_entry, METH_NOARGS, NULL},
+    {"to", CALL(tensor_to_entry), FAST, "Converts dtype and device."},
+    {"type", CALL(tensor_type_entry), FAST, NULL},
+    {"float", tensor_float_entry, METH_NOARGS, NULL},
+    {"double", tensor_double_entry, METH_NOARGS, NULL},
+    {"half", tensor_half_entry, METH_NOARGS, NULL},
+    {"bfloat16", tensor_bfloat16_entry, METH_NOARGS, NULL},
+    {"long", tensor_long_entry, METH_NOARGS, NULL},
+    {"int", tensor_int_entry, METH_NOARGS, NULL},
+    {"short", tensor_short_entry, METH_NOARGS, NULL},
+    {"char", tensor_char_entry, METH_NOARGS, NULL},
+    {"byte", tensor_byte_entry, METH_NOARGS, NULL},
+    {"bool", tensor_bool_entry, METH_NOARGS, NULL},
+    {"cpu", tensor_cpu_entry, METH_NOARGS, NULL},
+    {"pin_memory", tensor_dir_placeholder_entry, METH_NOARGS, "The tensor itself: there is no device to pin for."},
+    {"new_tensor", CALL(tensor_new_tensor_entry), FAST, NULL},
+    {"__deepcopy__", tensor_deepcopy_entry, METH_O, NULL},
+    {"__reversed__", tensor_reversed_entry, METH_NOARGS, NULL},
+    {"__format__", tensor_format_entry, METH_O, NULL},
     {"_make_subclass", CALL(make_subclass), METH_FASTCALL | METH_STATIC, "A tensor of a subclass over the same data."},
     {0}};
 
@@ -531,20 +601,40 @@ static bool as_operand(wk__state *state, PyObject *o, wk_value *v) {
   return wk__scalar_from_python(state, o, v) == 0;
 }
 
-/* self <op> other for (Tensor, Tensor) and (Tensor, number); rest: values behind the two, to the schema's end. */
+/* What follows the operands takes its default. */
+static PyObject *call_with_defaults(wk__state *state, const wk_op *op, wk_value *args, int given,
+                                    wk_tensor *const *destinations) {  // -> new
+  for (int i = given; i < op->schema.parameter_count; i++) args[i] = (wk_value){0};
+  return wk__call_to_python(state, op, args, destinations);
+}
+
+/* An operator is the method of that name; with the tensor on the right alone, of the reversed one. */
+static bool overridden_operator(wk__state *state, PyObject *a, PyObject *b, const char *name, const char *reversed_name,
+                                PyObject **result) {
+  if (wk__is_tensor(state, a)) return wk__overridden_method(state, name, (PyObject *[]){a, b}, 2, NULL, result);
+  return reversed_name && wk__overridden_method(state, reversed_name, (PyObject *[]){b, a}, 2, NULL, result);
+}
+static bool overridden_alone(PyObject *self, const char *name, PyObject **result) {
+  return wk__overrides(self) && wk__overridden_method(state_of(self), name, &self, 1, NULL, result);
+}
+
+/* self <op> other for (Tensor, Tensor) and (Tensor, number). */
 static PyObject *binary(PyObject *a, PyObject *b, const wk_op *tensor_op, const wk_op *scalar_op,
-                        const wk_op *reversed_op) {  // -> new
+                        const wk_op *reversed_op, const char *name, const char *reversed_name) {  // -> new
   wk__state *state = Py_TYPE(a)->tp_dealloc == tensor_dealloc   ? state_of(a)
                      : Py_TYPE(b)->tp_dealloc == tensor_dealloc ? state_of(b)
                                                                 : state_of_either(a, b);
-  wk_value args[WK__MAX_ARGS] = {{0}};
+  PyObject *result;
+  if (state && WK_UNLIKELY(state->overrides) && overridden_operator(state, a, b, name, reversed_name, &result))
+    return result;
+  wk_value args[WK__MAX_ARGS];
   if (!state || !as_operand(state, a, &args[0]) || !as_operand(state, b, &args[1])) {
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NOTIMPLEMENTED;
   }
   if (args[0].tag == WK_VALUE_TENSOR) {
     const wk_op *op = args[1].tag == WK_VALUE_TENSOR ? tensor_op : scalar_op;
-    return wk__call_to_python(state, op, args, NULL);
+    return call_with_defaults(state, op, args, 2, NULL);
   }
   if (!reversed_op) Py_RETURN_NOTIMPLEMENTED;
   bool scalar_first = reversed_op->schema.parameters[0].type == WK__TYPE_SCALAR;
@@ -553,76 +643,95 @@ static PyObject *binary(PyObject *a, PyObject *b, const wk_op *tensor_op, const 
     args[0] = args[1];
     args[1] = number;
   }
-  return wk__call_to_python(state, reversed_op, args, NULL);
+  return call_with_defaults(state, reversed_op, args, 2, NULL);
 }
 
-static PyObject *in_place(PyObject *a, PyObject *b, const wk_op *tensor_op, const wk_op *scalar_op) {  // -> new
+static PyObject *in_place(PyObject *a, PyObject *b, const wk_op *tensor_op, const wk_op *scalar_op,
+                          const char *name) {  // -> new
   wk__state *state = state_of(a);
-  wk_value args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(a)}};
+  PyObject *result;
+  if (WK_UNLIKELY(state->overrides) && overridden_operator(state, a, b, name, NULL, &result)) return result;
+  wk_value args[WK__MAX_ARGS];
+  args[0] = (wk_value){.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(a)};
   if (!as_operand(state, b, &args[1])) {
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NOTIMPLEMENTED;
   }
   wk_tensor *destination = args[0].tensor;
-  return wk__call_to_python(state, args[1].tag == WK_VALUE_TENSOR ? tensor_op : scalar_op, args, &destination);
+  return call_with_defaults(state, args[1].tag == WK_VALUE_TENSOR ? tensor_op : scalar_op, args, 2, &destination);
 }
 
-#define BINARY(name, tensor_op, scalar_op, reversed_op)                     \
-  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */            \
-    return binary(a, b, WK__OP(tensor_op), WK__OP(scalar_op), reversed_op); \
+#define BINARY(name, tensor_op, scalar_op, reversed_op, method, reversed)                     \
+  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */                              \
+    return binary(a, b, WK__OP(tensor_op), WK__OP(scalar_op), reversed_op, method, reversed); \
   }
-#define IN_PLACE(name, tensor_op, scalar_op)                     \
-  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */ \
-    return in_place(a, b, WK__OP(tensor_op), WK__OP(scalar_op)); \
+#define IN_PLACE(name, tensor_op, scalar_op, method)                     \
+  static PyObject *name(PyObject *a, PyObject *b) { /* -> new */         \
+    return in_place(a, b, WK__OP(tensor_op), WK__OP(scalar_op), method); \
   }
-BINARY(number_add, add_Tensor, add_Scalar, WK__OP(add_Scalar))
-BINARY(number_sub, sub_Tensor, sub_Scalar, WK__OP(rsub_Scalar))
-BINARY(number_mul, mul_Tensor, mul_Scalar, WK__OP(mul_Scalar))
-BINARY(number_mod, remainder_Tensor, remainder_Scalar, NULL)
-BINARY(number_floordiv, floor_divide, floor_divide_Scalar, NULL)
-BINARY(number_and, bitwise_and_Tensor, bitwise_and_Scalar, WK__OP(bitwise_and_Scalar))
-BINARY(number_or, bitwise_or_Tensor, bitwise_or_Scalar, WK__OP(bitwise_or_Scalar))
-BINARY(number_xor, bitwise_xor_Tensor, bitwise_xor_Scalar, WK__OP(bitwise_xor_Scalar))
-IN_PLACE(inplace_add, add_Tensor, add_Scalar)
-IN_PLACE(inplace_sub, sub_Tensor, sub_Scalar)
-IN_PLACE(inplace_mul, mul_Tensor, mul_Scalar)
-IN_PLACE(inplace_div, div_Tensor, div_Scalar)
-IN_PLACE(inplace_mod, remainder_Tensor, remainder_Scalar)
-IN_PLACE(inplace_floordiv, floor_divide, floor_divide_Scalar)
-IN_PLACE(inplace_and, bitwise_and_Tensor, bitwise_and_Scalar)
-IN_PLACE(inplace_or, bitwise_or_Tensor, bitwise_or_Scalar)
-IN_PLACE(inplace_xor, bitwise_xor_Tensor, bitwise_xor_Scalar)
+BINARY(number_add, add_Tensor, add_Scalar, WK__OP(add_Scalar), "add", "add")
+BINARY(number_sub, sub_Tensor, sub_Scalar, WK__OP(rsub_Scalar), "sub", "__rsub__")
+BINARY(number_mul, mul_Tensor, mul_Scalar, WK__OP(mul_Scalar), "mul", "mul")
+BINARY(number_mod, remainder_Tensor, remainder_Scalar, NULL, "remainder", NULL)
+BINARY(number_floordiv, floor_divide, floor_divide_Scalar, NULL, "__floordiv__", NULL)
+BINARY(number_and, bitwise_and_Tensor, bitwise_and_Scalar, WK__OP(bitwise_and_Scalar), "__and__", "__rand__")
+BINARY(number_or, bitwise_or_Tensor, bitwise_or_Scalar, WK__OP(bitwise_or_Scalar), "__or__", "__ror__")
+BINARY(number_xor, bitwise_xor_Tensor, bitwise_xor_Scalar, WK__OP(bitwise_xor_Scalar), "__xor__", "__rxor__")
+IN_PLACE(inplace_add, add_Tensor, add_Scalar, "add_")
+IN_PLACE(inplace_sub, sub_Tensor, sub_Scalar, "sub_")
+IN_PLACE(inplace_mul, mul_Tensor, mul_Scalar, "mul_")
+IN_PLACE(inplace_div, div_Tensor, div_Scalar, "div_")
+IN_PLACE(inplace_mod, remainder_Tensor, remainder_Scalar, "remainder_")
+IN_PLACE(inplace_floordiv, floor_divide, floor_divide_Scalar, "__ifloordiv__")
+IN_PLACE(inplace_and, bitwise_and_Tensor, bitwise_and_Scalar, "__iand__")
+IN_PLACE(inplace_or, bitwise_or_Tensor, bitwise_or_Scalar, "__ior__")
+IN_PLACE(inplace_xor, bitwise_xor_Tensor, bitwise_xor_Scalar, "__ixor__")
 
-static PyObject *unary(PyObject *self, const wk_op *op) {  // -> new
-  wk_value args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)}};
-  return wk__call_to_python(state_of(self), op, args, NULL);
+static PyObject *unary(PyObject *self, const wk_op *op, const char *name) {  // -> new
+  PyObject *result;
+  if (WK_UNLIKELY(overridden_alone(self, name, &result))) return result;
+  wk_value args[WK__MAX_ARGS];
+  args[0] = (wk_value){.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)};
+  return call_with_defaults(state_of(self), op, args, 1, NULL);
 }
-static PyObject *number_neg(PyObject *self) { return unary(self, WK__OP(neg)); }             // -> new
-static PyObject *number_abs(PyObject *self) { return unary(self, WK__OP(abs)); }             // -> new
-static PyObject *number_invert(PyObject *self) { return unary(self, WK__OP(bitwise_not)); }  // -> new
-static PyObject *number_pos(PyObject *self) { return Py_NewRef(self); }                      // -> new
+static PyObject *number_neg(PyObject *self) { return unary(self, WK__OP(neg), "neg"); }  // -> new
+static PyObject *number_abs(PyObject *self) { return unary(self, WK__OP(abs), "abs"); }  // -> new
+static PyObject *number_invert(PyObject *self) {                                         // -> new
+  if (!wk_dtype_is_integral((wk_dtype)wk__tensor_of(self)->dtype, true))
+    return PyErr_Format(PyExc_TypeError, "~ (operator.invert) is only implemented on integer and Boolean-type tensors");
+  return unary(self, WK__OP(bitwise_not), "__invert__");
+}
+static PyObject *number_pos(PyObject *self) {  // -> new
+  PyObject *result;
+  return overridden_alone(self, "__pos__", &result) ? result : Py_NewRef(self);
+}
 
 /* number / tensor is reciprocal times number, as in PyTorch. */
 static PyObject *number_div(PyObject *a, PyObject *b) {  // -> new
   wk__state *state = state_of_either(a, b);
   if (!state) return NULL;
-  if (wk__is_tensor(state, a)) return binary(a, b, WK__OP(div_Tensor), WK__OP(div_Scalar), NULL);
-  PyObject *inverse = unary(b, WK__OP(reciprocal));
+  if (wk__is_tensor(state, a)) return binary(a, b, WK__OP(div_Tensor), WK__OP(div_Scalar), NULL, "div", NULL);
+  PyObject *handed;
+  if (state->overrides && overridden_operator(state, a, b, "div", "__rtruediv__", &handed)) return handed;
+  PyObject *inverse = unary(b, WK__OP(reciprocal), "reciprocal");
   PyObject *result = inverse ? PyNumber_Multiply(inverse, a) : NULL;
   Py_XDECREF(inverse);
   return result;
 }
 static PyObject *number_pow(PyObject *a, PyObject *b, PyObject *modulus) {  // -> new
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  return binary(a, b, WK__OP(pow_Tensor_Tensor), WK__OP(pow_Tensor_Scalar), WK__OP(pow_Scalar));
+  return binary(a, b, WK__OP(pow_Tensor_Tensor), WK__OP(pow_Tensor_Scalar), WK__OP(pow_Scalar), "pow", "__rpow__");
 }
 static PyObject *inplace_pow(PyObject *a, PyObject *b, PyObject *modulus) {  // -> new
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  return in_place(a, b, WK__OP(pow_Tensor_Tensor), WK__OP(pow_Tensor_Scalar));
+  return in_place(a, b, WK__OP(pow_Tensor_Tensor), WK__OP(pow_Tensor_Scalar), "pow_");
 }
 static PyObject *number_matmul(PyObject *a, PyObject *b) {  // -> new
   wk__state *state = state_of_either(a, b);
   if (!state) return NULL;
+  PyObject *result;
+  if (WK_UNLIKELY(state->overrides) && overridden_operator(state, a, b, "matmul", "__rmatmul__", &result))
+    return result;
   if (!wk__is_tensor(state, a) || !wk__is_tensor(state, b)) Py_RETURN_NOTIMPLEMENTED;
   wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(a)},
                      {.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(b)}};
@@ -632,17 +741,17 @@ static PyObject *number_matmul(PyObject *a, PyObject *b) {  // -> new
 static PyObject *tensor_compare(PyObject *a, PyObject *b, int operator) {  // -> new
   switch (operator) {
     case Py_LT:
-      return binary(a, b, WK__OP(lt_Tensor), WK__OP(lt_Scalar), NULL);
+      return binary(a, b, WK__OP(lt_Tensor), WK__OP(lt_Scalar), NULL, "lt", NULL);
     case Py_LE:
-      return binary(a, b, WK__OP(le_Tensor), WK__OP(le_Scalar), NULL);
+      return binary(a, b, WK__OP(le_Tensor), WK__OP(le_Scalar), NULL, "le", NULL);
     case Py_EQ:
-      return binary(a, b, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL);
+      return binary(a, b, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL, "__eq__", NULL);
     case Py_NE:
-      return binary(a, b, WK__OP(ne_Tensor), WK__OP(ne_Scalar), NULL);
+      return binary(a, b, WK__OP(ne_Tensor), WK__OP(ne_Scalar), NULL, "ne", NULL);
     case Py_GT:
-      return binary(a, b, WK__OP(gt_Tensor), WK__OP(gt_Scalar), NULL);
+      return binary(a, b, WK__OP(gt_Tensor), WK__OP(gt_Scalar), NULL, "gt", NULL);
     default:
-      return binary(a, b, WK__OP(ge_Tensor), WK__OP(ge_Scalar), NULL);
+      return binary(a, b, WK__OP(ge_Tensor), WK__OP(ge_Scalar), NULL, "ge", NULL);
   }
 }
 static Py_hash_t tensor_hash(PyObject *self) { return _Py_HashPointer(self); }
@@ -655,13 +764,24 @@ static int the_element(PyObject *self, wk__scalar *out, const char *error) {
     PyErr_Format(PyExc_RuntimeError, error, (long long)t->numel.bits);
     return -1;
   }
+  if (wk__realize((wk_tensor *)t, "a tensor's value is used as a number") != WK_OK) {
+    wk__raise(state_of(self));
+    return -1;
+  }
   *out = wk__element_get(wk__data(t), (wk_dtype)t->dtype);
   return 0;
 }
 #define NO_SCALAR "a Tensor with %lld elements cannot be converted to Scalar"
+static int truth_of(PyObject *steal_result) {
+  int truth = steal_result ? PyObject_IsTrue(steal_result) : -1;
+  Py_XDECREF(steal_result);
+  return truth;
+}
 static int tensor_truth(PyObject *self) {
   const wk_tensor *t = wk__tensor_of(self);
   wk__scalar s;
+  PyObject *result;
+  if (WK_UNLIKELY(overridden_alone(self, "__bool__", &result))) return truth_of(result);
   if (t->numel.bits == 0) {
     PyErr_SetString(PyExc_RuntimeError, "Boolean value of Tensor with no values is ambiguous");
     return -1;
@@ -669,17 +789,30 @@ static int tensor_truth(PyObject *self) {
   if (the_element(self, &s, "Boolean value of Tensor with more than one value is ambiguous") < 0) return -1;
   return s.category == WK__FLOAT_KIND ? s.d != 0 : s.i != 0;
 }
+static bool is_one_number(PyObject *self) {
+  if (wk__numel(wk__tensor_of(self)) == 1) return true;
+  PyErr_SetString(PyExc_ValueError, "only one element tensors can be converted to Python scalars");
+  return false;
+}
 static PyObject *number_float(PyObject *self) {  // -> new
   wk__scalar s;
+  PyObject *result;
+  if (WK_UNLIKELY(overridden_alone(self, "__float__", &result))) return result;
+  if (!is_one_number(self)) return NULL;
   return the_element(self, &s, NO_SCALAR) < 0 ? NULL : PyFloat_FromDouble(wk__scalar_double(s));
 }
 static PyObject *number_int(PyObject *self) {  // -> new
   wk__scalar s;
+  PyObject *result;
+  if (WK_UNLIKELY(overridden_alone(self, "__int__", &result))) return result;
+  if (!is_one_number(self)) return NULL;
   if (the_element(self, &s, NO_SCALAR) < 0) return NULL;
   return s.category == WK__FLOAT_KIND ? PyLong_FromDouble(s.d) : PyLong_FromLongLong(s.i);
 }
 static PyObject *number_index(PyObject *self) {  // -> new
   wk__scalar s;
+  PyObject *result;
+  if (WK_UNLIKELY(overridden_alone(self, "__index__", &result))) return result;
   if (wk_dtype_is_floating((wk_dtype)wk__tensor_of(self)->dtype) || wk__numel(wk__tensor_of(self)) != 1)
     return PyErr_Format(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
   return the_element(self, &s, NO_SCALAR) < 0 ? NULL : PyLong_FromLongLong(s.i);
@@ -689,6 +822,12 @@ static PyObject *number_index(PyObject *self) {  // -> new
 
 static Py_ssize_t tensor_length(PyObject *self) {
   const wk_tensor *t = wk__tensor_of(self);
+  PyObject *result;
+  if (WK_UNLIKELY(overridden_alone(self, "__len__", &result))) {
+    Py_ssize_t length = result ? PyNumber_AsSsize_t(result, PyExc_OverflowError) : -1;
+    Py_XDECREF(result);
+    return length;
+  }
   if (t->ndim) return (Py_ssize_t)wk__size(t, 0);
   PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
   return -1;
@@ -698,13 +837,19 @@ static PyObject *tensor_iter(PyObject *self) {  // -> new
   if (wk__tensor_of(self)->ndim == 0) return PyErr_Format(PyExc_TypeError, "iteration over a 0-d tensor");
   wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(self)},
                      {.tag = WK_VALUE_INT, .integer = wk_int_of(0)}};
-  PyObject *parts = wk__call_to_python(state_of(self), WK__OP(unbind_int), args, NULL);
+  PyObject *parts = WK_UNLIKELY(wk__overrides(self))
+                        ? PyObject_CallMethod(self, "unbind", "i", 0)
+                        : wk__call_to_python(state_of(self), WK__OP(unbind_int), args, NULL);
   PyObject *iterator = parts ? PyObject_GetIter(parts) : NULL;
   Py_XDECREF(parts);
   return iterator;
 }
 
 static int tensor_contains(PyObject *self, PyObject *element) {
+  PyObject *result;
+  if (WK_UNLIKELY(wk__overrides(self)) &&
+      wk__overridden_method(state_of(self), "__contains__", (PyObject *[]){self, element}, 2, NULL, &result))
+    return truth_of(result);
   PyObject *hits = PyObject_RichCompare(self, element, Py_EQ);
   PyObject *any = hits ? PyObject_CallMethod(hits, "any", NULL) : NULL;
   int truth = any ? PyObject_IsTrue(any) : -1;
@@ -778,20 +923,7 @@ static PyType_Spec tensor_spec = {
     .slots = tensor_slots,
 };
 
-/* The __torch_function__ of a subclass that overrides nothing: just calls. */
-static PyObject *plain_call(PyObject *module, PyObject *const *args, Py_ssize_t n) {  // -> new
-  (void)module;
-  if (n < 2) return PyErr_Format(PyExc_TypeError, "__torch_function__(func, types, args=(), kwargs=None)");
-  PyObject *none = PyTuple_New(0);
-  PyObject *result =
-      none ? PyObject_Call(args[0], n > 2 ? args[2] : none, n > 3 && args[3] != Py_None ? args[3] : NULL) : NULL;
-  Py_XDECREF(none);
-  return result;
-}
-
-static PyMethodDef module_functions[] = {{"_set_parameter_type", set_parameter_type, METH_O, NULL},
-                                         {"_disabled_torch_function_impl", CALL(plain_call), METH_FASTCALL, NULL},
-                                         {0}};
+static PyMethodDef module_functions[] = {{"_set_parameter_type", set_parameter_type, METH_O, NULL}, {0}};
 
 static int add_method_table(PyTypeObject *type, PyMethodDef *table) {
   for (PyMethodDef *m = table; m->ml_name; m++) {

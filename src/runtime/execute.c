@@ -35,6 +35,8 @@ typedef struct run {
   bool keeping;            /* values of earlier phases are kept */
   uint64_t blocked_stores; /* accesses that results may not be computed into, because of overlap */
   uint64_t row_accesses;   /* indirect accesses whose rows of a block are adjacent elements from one place each */
+  bool indices_by_row;     /* all indirect accesses are; then indices are computed once a row */
+  uint64_t fixed_accesses; /* loads that give the same values for every block: a thread converts them once */
   _Atomic int faults;
   _Atomic int64_t bad_index;
   _Atomic int bad_check;
@@ -44,20 +46,26 @@ typedef struct run {
 /* One thread's view. */
 typedef struct worker {
   const run *r;
-  char **at;        /* (values) where each value is */
-  char *slots;      /* temporary blocks */
-  char **kept;      /* (kept values) */
-  int64_t *offsets; /* for gathers */
+  char **at;            /* (values) where each value is */
+  char *slots;          /* temporary blocks */
+  char **kept;          /* (kept values) */
+  int64_t *offsets;     /* for gathers */
+  char *fixed;          /* blocks of the fixed accesses */
+  uint64_t fixed_ready; /* those that are filled */
   reduction *reductions;
   int64_t position[MAX_WALKERS]; /* element of each walker at the unit's (or block's outer) origin */
   int64_t m, n, m0, n0;          /* the block: extent and origin on the inner axes */
   int64_t width;                 /* rows or columns side by side */
   int64_t element;               /* linear reduction index of the block's first element, for lanes */
   int64_t along;        /* elements of a row (rows of a column) that values per row are expanded to; 0: not yet */
+  int64_t pitch;        /* elements between the rows of a value that is reduced where it lies */
+  bool whole_chunk;     /* the block is all of a chunk: reductions fold it at once, no lanes are kept */
   bool hold_row_stores; /* values per row are computed, but not stored */
 } worker;
 
 /* ================================================= steps ========================================================= */
+
+static inline int64_t aligned(int64_t bytes) { return (bytes + 63) & ~INT64_C(63); }
 
 static inline char *slot_address(const worker *w, int slot) {
   return w->slots + (int64_t)slot * w->r->block_elements * 8;
@@ -91,12 +99,35 @@ static inline char *destination(worker *w, const step *s) {
   return w->at[s->value];
 }
 
+/* The block of a fixed access. It serves smaller blocks too, since its rows (or elements) are all the same. */
+static char *fixed_block(worker *w, int access, const char *source) {
+  const run *r = w->r;
+  const walker *k = &r->g.walkers[access];
+  uint64_t bit = UINT64_C(1) << access;
+  char *block = w->fixed + __builtin_popcountll(r->fixed_accesses & (bit - 1)) * aligned(r->block_elements * 8);
+  if (w->fixed_ready & bit) return block;
+  w->fixed_ready |= bit;
+  bool one = k->stride_n == 0;
+  r->primitives->load[access_dtype(w, access)](block, source, one ? 1 : r->g.m_block,
+                                               one ? r->block_elements : r->g.n_size, 0, k->stride_n);
+  return block;
+}
+
 static void step_load(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
   const walker *k = &w->r->g.walkers[s->extra];
   wk_dtype dtype = access_dtype(w, s->extra);
   char *source = address(w, s->extra, m0, n0);
+  if (s->in_block && w->r->g.in_place) {
+    w->at[s->value] = source;
+    w->pitch = k->stride_m;
+    return;
+  }
   if (s->in_block && !s->copies && same_in_memory(dtype) && is_dense(k, m, n)) {
     w->at[s->value] = source;
+    return;
+  }
+  if (s->in_block && w->r->fixed_accesses >> s->extra & 1) {
+    w->at[s->value] = fixed_block(w, s->extra, source);
     return;
   }
   char *out = destination(w, s);
@@ -112,15 +143,34 @@ static void step_store(worker *w, const step *s, int64_t m, int64_t n, int64_t m
   w->r->primitives->store[access_dtype(w, s->extra)](target, value, m, n, k->stride_m, k->stride_n);
 }
 
-/* The same where a row hangs on one index: its first element's offset, then one after the other. */
-static void row_offsets(worker *w, int access, int64_t origin, int64_t m, int64_t n) {
+/* Where a row begins that hangs on one index; indices lie `pitch` apart. */
+static int64_t row_offset(const worker *w, int access, int64_t origin, int64_t row, int64_t pitch) {
   const walker *k = &w->r->g.walkers[access];
   const wk__access *a = &w->r->program->nest->accesses[access];
+  int64_t offset = origin + row * k->stride_m;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->indirect[d]) offset += ((const int64_t *)w->at[a->indirect[d]])[row * pitch] * k->indirect[d];
+  return offset;
+}
+
+static void move_row(const worker *w, const step *s, wk_dtype dtype, char *memory, char *block, int64_t n) {
+  const wk__primitives *p = w->r->primitives;
+  if (s->kind == STEP_GATHER)
+    p->load[dtype](block, memory, 1, n, 0, 1);
+  else if (s->kind == STEP_SCATTER)
+    p->store[dtype](memory, block, 1, n, 0, 1);
+  else
+    p->add[dtype](memory, block, n);
+}
+
+/* A gather or scatter of whole rows; `block` holds them side by side. */
+static void move_rows(const worker *w, const step *s, char *block, int64_t m, int64_t n, int64_t m0, int64_t n0) {
+  const walker *k = &w->r->g.walkers[s->extra];
+  int64_t origin = w->position[s->extra] + m0 * k->stride_m + n0 * k->stride_n;
+  int64_t bytes = n * wk__lane_size((wk__lane_type)(s->kind == STEP_GATHER ? s->out_lane : s->lane));
   for (int64_t i = 0; i < m; i++) {
-    int64_t first = origin + i * k->stride_m;
-    for (int d = 0; d < a->ndim; d++)
-      if (a->indirect[d]) first += ((const int64_t *)w->at[a->indirect[d]])[i * n] * k->indirect[d];
-    for (int64_t j = 0; j < n; j++) w->offsets[i * n + j] = first + j;
+    int64_t offset = row_offset(w, s->extra, origin, i, w->r->indices_by_row ? 1 : n);
+    move_row(w, s, access_dtype(w, s->extra), k->base + offset * k->item, block + i * bytes, n);
   }
 }
 
@@ -130,10 +180,6 @@ static void indirect_offsets(worker *w, const step *s, int64_t m, int64_t n, int
   const wk__access *a = &w->r->program->nest->accesses[s->extra];
   const uint16_t *expansion = w->r->program->expansion;
   int64_t origin = w->position[s->extra] + m0 * k->stride_m + n0 * k->stride_n, *offsets = w->offsets;
-  if (w->r->row_accesses >> s->extra & 1) {
-    row_offsets(w, s->extra, origin, m, n);
-    return;
-  }
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) offsets[i * n + j] = origin + i * k->stride_m + j * k->stride_n;
   for (int d = 0; d < a->ndim; d++) {
@@ -145,27 +191,28 @@ static void indirect_offsets(worker *w, const step *s, int64_t m, int64_t n, int
 }
 
 static void step_gather(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
-  const walker *k = &w->r->g.walkers[s->extra];
-  wk_dtype dtype = access_dtype(w, s->extra);
   char *out = destination(w, s);
-  indirect_offsets(w, s, m, n, m0, n0);
   if (w->r->row_accesses >> s->extra & 1) {
-    int64_t row = n * wk__lane_size((wk__lane_type)s->out_lane);
-    for (int64_t i = 0; i < m; i++)
-      w->r->primitives->load[dtype](out + i * row, k->base + w->offsets[i * n] * k->item, 1, n, 0, 1);
+    move_rows(w, s, out, m, n, m0, n0);
   } else {
-    w->r->primitives->gather[dtype](out, k->base, w->offsets, m * n);
+    indirect_offsets(w, s, m, n, m0, n0);
+    w->r->primitives->gather[access_dtype(w, s->extra)](out, w->r->g.walkers[s->extra].base, w->offsets, m * n);
   }
   w->at[s->value] = out;
 }
 
+/* A thread that has met an index out of range writes no more: place 0 stands in for it. */
 static void step_scatter(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
-  const walker *k = &w->r->g.walkers[s->extra];
+  if (w->r->program->may_fault && wk__kernel_fault & WK__KERNEL_INDEX_FAULT) return;
   wk_dtype dtype = access_dtype(w, s->extra);
+  if (w->r->row_accesses >> s->extra & 1) {
+    move_rows(w, s, w->at[s->in[0]], m, n, m0, n0);
+    return;
+  }
   indirect_offsets(w, s, m, n, m0, n0);
   wk__scatter_fn *scatter =
       s->kind == STEP_SCATTER_ADD ? w->r->primitives->scatter_add[dtype] : w->r->primitives->scatter[dtype];
-  scatter(k->base, w->at[s->in[0]], w->offsets, m * n);
+  scatter(w->r->g.walkers[s->extra].base, w->at[s->in[0]], w->offsets, m * n);
 }
 
 static void step_index(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
@@ -181,10 +228,12 @@ static void step_index(worker *w, const step *s, int64_t m, int64_t n, int64_t m
 
 static void step_check_index(worker *w, const step *s, int64_t count) {
   int64_t size = w->r->g.expression_limit[s->extra];
+  const wk__program *program = w->r->program;
+  int64_t wrap = program->nest->instrs[program->expressions[s->extra]].extra ? 0 : size;
   const int64_t *in = (const int64_t *)w->at[s->in[0]];
   int64_t *out = (int64_t *)destination(w, s);
   for (int64_t i = 0; i < count; i++) {
-    int64_t v = in[i] < 0 ? in[i] + size : in[i];
+    int64_t v = in[i] < 0 ? in[i] + wrap : in[i];
     if (WK_UNLIKELY((uint64_t)v >= (uint64_t)size)) {
       wk__kernel_fault |= WK__KERNEL_INDEX_FAULT;
       wk__kernel_bad_index = in[i];
@@ -200,6 +249,18 @@ static void step_map(worker *w, const step *s, wk__map_fn *map, int64_t count) {
   char *out = destination(w, s);
   map(out, w->at[s->in[0]], w->at[s->in[1]], w->at[s->in[2]], count);
   w->at[s->value] = out;
+}
+
+static void step_reduce(worker *w, const step *s, int64_t m, int64_t n) {
+  const wk__primitives *p = w->r->primitives;
+  const reduction *state = &w->reductions[s->extra];
+  bool columns = w->r->g.mode == LOOP_COLUMNS;
+  int64_t pitch = w->r->g.in_place ? w->pitch : n;
+  if (w->whole_chunk)
+    p->reduce_rows[s->op][s->lane](state->partial, w->at[s->in[0]], m, n, pitch);
+  else
+    (columns ? p->accumulate_columns : p->accumulate_rows)[s->op][s->lane](state->lanes, w->at[s->in[0]], m, n, pitch,
+                                                                           w->element % WK__REDUCE_LANES);
 }
 
 static wk_status missing(const step *s) {
@@ -247,8 +308,7 @@ static void run_step(worker *w, const step *s, int64_t m, int64_t n, int64_t m0,
       break;
     }
     case STEP_REDUCE:
-      (columns ? p->accumulate_columns : p->accumulate_rows)[s->op][s->lane](
-          w->reductions[s->extra].lanes, w->at[s->in[0]], m, n, w->element % WK__REDUCE_LANES);
+      step_reduce(w, s, m, n);
       break;
     case STEP_ARG:
       (columns ? p->arg_columns : p->arg_rows)[s->op][s->lane](
@@ -309,7 +369,8 @@ static void start_position(worker *w, int64_t outer_p) {
 
 static void run_block(worker *w, const step_list *list) {
   const step *s = list->steps, *end = s + list->count;
-  for (; s < end; s++) run_step(w, s, w->m, w->n, w->m0, w->n0);
+  bool by_row = w->r->indices_by_row;
+  for (; s < end; s++) run_step(w, s, w->m, by_row && s->index_only ? 1 : w->n, w->m0, w->n0);
 }
 
 static void pointwise_unit(worker *w, int64_t unit) {
@@ -349,11 +410,13 @@ static void start_reductions(worker *w, int phase) {
   }
 }
 
-static void clear_lanes(worker *w, int phase) {
+/* Of columns only the lanes that a short chunk reaches. */
+static void clear_lanes(worker *w, int phase, int64_t elements) {
+  int64_t lanes = w->r->g.mode == LOOP_COLUMNS ? wk__min(elements, WK__REDUCE_LANES) : WK__REDUCE_LANES;
   for (int k = 0; k < w->r->program->reduction_count; k++) {
     wk__instr i = reduction_instr(w, k);
     if (is_scan(i.op) || is_arg(i.op) || phase_of(i) != phase) continue;
-    wk__identity_fill(w->reductions[k].lanes, i.op, operand_lane(w, i), w->width * WK__REDUCE_LANES);
+    wk__identity_fill(w->reductions[k].lanes, i.op, operand_lane(w, i), w->width * lanes);
   }
 }
 
@@ -394,7 +457,8 @@ static void run_chunk(worker *w, int phase_number, int64_t begin, int64_t end) {
   int64_t inner_size = columns ? g->m_size : g->n_size, block = columns ? g->m_block : g->n_block;
   int64_t saved[MAX_WALKERS];
   if (g->outer_r) memcpy(saved, w->position, (size_t)g->walker_count * sizeof *saved);
-  clear_lanes(w, phase_number);
+  w->whole_chunk = !columns && end - begin <= wk__min(block, inner_size - begin % inner_size);
+  if (!w->whole_chunk) clear_lanes(w, phase_number, end - begin);
   for (int64_t e = begin; e < end;) {
     int64_t inner = e % inner_size;
     int64_t length = wk__min(wk__min(block, inner_size - inner), end - e);
@@ -406,7 +470,7 @@ static void run_chunk(worker *w, int phase_number, int64_t begin, int64_t end) {
     e += length;
   }
   if (g->outer_r) memcpy(w->position, saved, (size_t)g->walker_count * sizeof *saved);
-  for (int k = 0; k < r->program->reduction_count; k++) {
+  for (int k = 0; k < r->program->reduction_count && !w->whole_chunk; k++) {
     wk__instr i = reduction_instr(w, k);
     if (is_scan(i.op) || is_arg(i.op) || phase_of(i) != phase_number) continue;
     (columns ? r->primitives->fold_columns : r->primitives->fold_rows)[i.op][operand_lane(w, i)](
@@ -521,8 +585,6 @@ typedef struct scratch {
   int64_t bytes;
 } scratch;
 
-static int64_t aligned(int64_t bytes) { return (bytes + 63) & ~INT64_C(63); }
-
 static void *carve(scratch *s, int64_t bytes) {
   void *p = s->memory + s->bytes;
   s->bytes += aligned(bytes);
@@ -537,8 +599,10 @@ static int64_t memory_bound(const run *r) {
   const wk__program *p = r->program;
   int64_t block = aligned(r->block_elements * 8), row = aligned(width_of(r) * 8);
   int64_t per_reduction = row * (WK__REDUCE_LANES + 2 + stack_levels(r)) + (int64_t)sizeof(reduction);
-  return (p->slot_count + p->uniform_count + 1) * block + p->row_count * row + p->reduction_count * per_reduction +
-         p->kept_count * (aligned(r->keeping ? r->row_elements * 8 : 0) + 8) + p->value_count * 8 + 64 * 8;
+  int64_t fixed = __builtin_popcountll(r->fixed_accesses);
+  return (p->slot_count + p->uniform_count + fixed + 1) * block + p->row_count * row +
+         p->reduction_count * per_reduction + p->kept_count * (aligned(r->keeping ? r->row_elements * 8 : 0) + 8) +
+         p->value_count * 8 + 64 * 8;
 }
 
 /* Lays a worker's memory out. */
@@ -549,6 +613,8 @@ static void lay_out(worker *w, scratch *s) {
   w->at = carve(s, p->value_count * (int64_t)sizeof(char *));
   w->slots = carve(s, p->slot_count * r->block_elements * 8);
   w->offsets = carve(s, r->block_elements * 8);
+  w->fixed = carve(s, __builtin_popcountll(r->fixed_accesses) * aligned(r->block_elements * 8));
+  w->fixed_ready = 0;
   w->kept = carve(s, p->kept_count * (int64_t)sizeof(char *));
   w->reductions = carve(s, p->reduction_count * (int64_t)sizeof(reduction));
   for (int k = 0; k < p->kept_count; k++) w->kept[k] = carve(s, r->keeping ? r->row_elements * 8 : 0);
@@ -602,13 +668,13 @@ static bool start_worker(worker *w, run *r) {
     return false;
   }
   lay_out(w, &s);
-  wk__kernel_fault = 0;
+  if (r->program->may_fault) wk__kernel_fault = 0;
   fill_uniform(w);
   return true;
 }
 
 static void end_worker(run *r) {
-  if (WK_LIKELY(!wk__kernel_fault)) return;
+  if (!r->program->may_fault || WK_LIKELY(!wk__kernel_fault)) return;
   atomic_fetch_or(&r->faults, wk__kernel_fault);
   if (!(wk__kernel_fault & WK__KERNEL_INDEX_FAULT)) return;
   atomic_store(&r->bad_index, wk__kernel_bad_index);
@@ -759,6 +825,7 @@ static bool same_along_n(const run *r, wk__var v) {
 /* Gathers and scatters of whole rows, as embeddings make them. */
 static void find_row_accesses(run *r) {
   const wk__nest *nest = r->program->nest;
+  bool by_row = r->program->indices_alone;
   if (r->g.mode != LOOP_POINTWISE) return;
   for (int a = 0; a < (int)nest->access_count; a++) {
     const wk__access *access = &nest->accesses[a];
@@ -766,7 +833,28 @@ static void find_row_accesses(run *r) {
     for (int d = 0; rows && d < access->ndim; d++)
       if (access->indirect[d]) rows = same_along_n(r, access->indirect[d]);
     if (rows) r->row_accesses |= UINT64_C(1) << a;
+    by_row &= rows || !access->has_indirect;
   }
+  r->indices_by_row = by_row;
+}
+
+/* As weights and biases are that are broadcast over rows, or a number in a tensor. */
+static bool is_fixed(const run *r, const walker *k) {
+  const geometry *g = &r->g;
+  bool whole_rows = g->n_size <= g->n_block && (g->mode == LOOP_POINTWISE || g->outer_r == 0);
+  if (k->stride_m != 0 || (k->stride_n != 0 && !whole_rows)) return false;
+  for (int d = 0; d < g->outer_p + g->outer_r; d++)
+    if (k->outer[d] != 0) return false;
+  return true;
+}
+
+static void find_fixed_accesses(run *r) {
+  const wk__nest *nest = r->program->nest;
+  if (r->units <= 1 || r->g.mode == LOOP_COLUMNS || r->g.in_place) return;
+  for (int a = 0; a < (int)nest->access_count; a++)
+    if (!nest->accesses[a].has_indirect && !nest->buffers[nest->accesses[a].buffer].written &&
+        is_fixed(r, &r->g.walkers[a]))
+      r->fixed_accesses |= UINT64_C(1) << a;
 }
 
 static void find_blocked_stores(run *r) {
@@ -788,7 +876,7 @@ static void measure(run *r) {
   r->n_blocks = rows ? 1 : wk__ceil_div(g->n_size, g->n_block ? g->n_block : 1);
   r->units = r->m_blocks * r->n_blocks;
   for (int d = 0; d < g->outer_p; d++) r->units *= g->outer_size[d];
-  r->block_elements = wk__max(g->m_block * g->n_block, wk__max(g->m_block, g->n_block));
+  r->block_elements = wk__max(g->in_place ? 0 : g->m_block * g->n_block, wk__max(g->m_block, g->n_block));
   r->row_elements = wk__max(r->block_elements, g->n_size);
   r->keeping = r->program->kept_count > 0 && rows && g->outer_r == 0 &&
                (g->n_size <= g->n_block || (g->m_block == 1 && g->n_size <= WK__KEEP));
@@ -813,15 +901,30 @@ static wk_status report(const run *r) {
   return WK_OK;
 }
 
+/* Everything but what bind_geometry and measure set: the struct is large, and most launches are small. */
+static void begin_run(run *r, const wk__program *program, const wk__launch *launch) {
+  r->program = program;
+  r->launch = launch;
+  r->primitives = wk__primitives_get();
+  r->blocked_stores = r->row_accesses = r->fixed_accesses = 0;
+  r->indices_by_row = false;
+  atomic_init(&r->faults, 0);
+  atomic_init(&r->bad_index, 0);
+  atomic_init(&r->bad_check, 0);
+  atomic_init(&r->status, 0);
+}
+
 wk_status wk__program_run(const wk__program *program, const wk__launch *launch) {
-  run r = {.program = program, .launch = launch, .primitives = wk__primitives_get()};
+  run r;
   walker walkers[MAX_WALKERS];
+  begin_run(&r, program, launch);
   WK_TRY(check_primitives(program, r.primitives));
   WK_TRY(bind_geometry(program, launch, &r.g, walkers));
   measure(&r);
   if (r.units == 0) return WK_OK;
   find_blocked_stores(&r);
   find_row_accesses(&r);
+  find_fixed_accesses(&r);
   int64_t unit_elements = r.g.mode == LOOP_POINTWISE ? r.block_elements
                           : r.g.mode == LOOP_COLUMNS ? r.g.n_block * r.g.reduce_length
                                                      : r.g.m_block * r.g.reduce_length;
@@ -866,15 +969,15 @@ static void run_many_units(void *context, int64_t begin, int64_t end) {
 
 static wk_status prepare_many(const wk__program *program, const wk__launch *launches, many *m, walker *walkers) {
   int64_t per_run = program->nest->access_count + program->expression_count;
-  const wk__primitives *primitives = wk__primitives_get();
-  WK_TRY(check_primitives(program, primitives));
+  WK_TRY(check_primitives(program, wk__primitives_get()));
   m->first_unit[0] = 0;
   for (int64_t i = 0; i < m->count; i++) {
     run *r = &m->runs[i];
-    *r = (run){.program = program, .launch = &launches[i], .primitives = primitives};
+    begin_run(r, program, &launches[i]);
     WK_TRY(bind_geometry(program, &launches[i], &r->g, walkers + i * per_run));
     measure(r);
     if (r->units) find_blocked_stores(r);
+    find_fixed_accesses(r);
     m->first_unit[i + 1] = m->first_unit[i] + r->units;
   }
   return WK_OK;

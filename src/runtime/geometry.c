@@ -199,11 +199,12 @@ static void arrange(const wk__program *program, loops *l) {
 
 /* ---- choosing the inner axes ---- */
 
-static int count_unit_strides(const wk__nest *nest, const loops *l, int dim) {
-  int n = 0;
-  for (int a = 0; a < (int)nest->access_count; a++)
-    n += l->stride[a][dim] == 1 && (nest->reduction_dims == 0 || nest->accesses[a].per_element);
-  return n;
+/* Accesses that run along `dim` in memory and jump along n: those that want a transposed tile. One that stands still
+ * along n, as an index or a weight of a row does, wants none. */
+static int count_transposed(const wk__nest *nest, const loops *l, int dim, int n) {
+  int count = 0;
+  for (int a = 0; a < (int)nest->access_count; a++) count += l->stride[a][dim] == 1 && l->stride[a][n] != 0;
+  return count;
 }
 
 static void take_axis(const loops *l, geometry *g, int dim, bool is_n) {
@@ -227,12 +228,20 @@ static void take_outer(const loops *l, geometry *g, int m, int n) {
   g->outer_r = count - g->outer_p;
 }
 
-enum { TRANSPOSE_TILE = 32, COLUMN_BLOCK = 128, SCAN_ROWS = 8, SCAN_PIECE = 128 };
+enum {
+  TRANSPOSE_TILE = 32,
+  COLUMN_BLOCK = 128, /* columns that are worth a unit of their own */
+  SCAN_ROWS = 8,
+  SCAN_PIECE = 128,
+  IN_PLACE_BLOCK = 16384, /* elements that are reduced where they lie, rows side by side: */
+  IN_PLACE_ROWS = 256,
+  IN_PLACE_COLUMN = 4 * WK__REDUCE_LANES, /* down a column: four for each lane */
+};
 
 static int pointwise_partner(const wk__nest *nest, const loops *l, int n) {
-  int best = n - 1, most = n > 0 ? count_unit_strides(nest, l, n - 1) : 0;
+  int best = n - 1, most = n > 0 ? count_transposed(nest, l, n - 1, n) : 0;
   for (int d = n - 2; d >= 0; d--)
-    if (count_unit_strides(nest, l, d) > most) best = d, most = count_unit_strides(nest, l, d);
+    if (count_transposed(nest, l, d, n) > most) best = d, most = count_transposed(nest, l, d, n);
   return best;
 }
 
@@ -242,10 +251,21 @@ static void block_pointwise(const wk__program *program, const loops *l, geometry
   take_axis(l, g, n, true);
   take_axis(l, g, m, false);
   take_outer(l, g, m, n);
-  bool transposed = !in_order && m >= 0 && count_unit_strides(program->nest, l, m) > 0 && g->n_size > 1;
+  bool transposed = !in_order && m >= 0 && g->n_size > 1 && count_transposed(program->nest, l, m, n) > 0;
   g->n_block = transposed ? wk__min(g->n_size, TRANSPOSE_TILE) : wk__min(g->n_size, WK__BLOCK);
   g->m_block = wk__max(1, wk__min(g->m_size, transposed ? TRANSPOSE_TILE : WK__BLOCK / wk__max(g->n_block, 1)));
   if (in_order && g->n_block < g->n_size) g->m_block = 1;
+}
+
+/* What is reduced lies in memory as the reduction wants it, along the inner axis n. */
+static bool reads_in_place(const wk__program *program, const geometry *g) {
+  bool yes = program->reads_only;
+  for (int a = 0; yes && a < (int)program->nest->access_count; a++) {
+    wk_dtype dtype = (wk_dtype)program->nest->buffers[program->nest->accesses[a].buffer].dtype;
+    if (program->nest->accesses[a].per_element)
+      yes = wk__dtypes[dtype].compute == dtype && (g->walkers[a].stride_n == 1 || g->n_size == 1);
+  }
+  return yes;
 }
 
 static void block_rows(const wk__program *program, const loops *l, geometry *g) {
@@ -253,23 +273,34 @@ static void block_rows(const wk__program *program, const loops *l, geometry *g) 
   take_axis(l, g, n, true);
   take_axis(l, g, m, false);
   take_outer(l, g, m, n);
-  bool whole_row = l->r <= 1 && g->n_size <= WK__BLOCK;
+  g->in_place = reads_in_place(program, g);
+  int64_t longest = g->in_place ? WK__REDUCE_CHUNK : WK__BLOCK, elements = g->in_place ? IN_PLACE_BLOCK : WK__BLOCK;
+  bool whole_row = l->r <= 1 && g->n_size <= longest;
   if (program->has_scan && !program->has_store_add && g->n_size > SCAN_PIECE) {
     g->m_block = wk__min(g->m_size, SCAN_ROWS);
     g->n_block = SCAN_PIECE;
   } else {
-    g->n_block = wk__min(g->n_size, WK__BLOCK);
-    g->m_block = whole_row ? wk__max(1, wk__min(g->m_size, WK__BLOCK / wk__max(g->n_size, 1))) : 1;
+    g->n_block = wk__min(g->n_size, longest);
+    g->m_block = whole_row ? wk__max(1, wk__min(g->m_size, elements / wk__max(g->n_size, 1))) : 1;
   }
+  if (g->in_place) g->m_block = wk__min(g->m_block, IN_PLACE_ROWS);
 }
 
-static void block_columns(const loops *l, geometry *g, int column) {
+/* Columns of a block: all of them where they are few, for long inner loops; shared among the threads. */
+static int64_t column_block(const geometry *g) {
+  int64_t share = wk__ceil_div(g->n_size, wk_get_num_threads());
+  return wk__min(g->n_size, wk__max(COLUMN_BLOCK, wk__min(WK__BLOCK, (share + 15) & ~INT64_C(15))));
+}
+
+static void block_columns(const wk__program *program, const loops *l, geometry *g, int column) {
   int m = l->p + l->r - 1;
   take_axis(l, g, column, true);
   take_axis(l, g, m, false);
   take_outer(l, g, m, column);
-  g->n_block = wk__min(g->n_size, COLUMN_BLOCK);
-  g->m_block = wk__max(1, wk__min(g->m_size, WK__BLOCK / wk__max(g->n_block, 1)));
+  g->in_place = reads_in_place(program, g);
+  g->n_block = column_block(g);
+  g->m_block = g->in_place ? IN_PLACE_COLUMN : WK__BLOCK / wk__max(g->n_block, 1);
+  g->m_block = wk__max(1, wk__min(g->m_size, g->m_block));
 }
 
 /* The common case of eager calls: everything lies along one line. */
@@ -305,6 +336,7 @@ wk_status bind_geometry(const wk__program *program, const wk__launch *launch, ge
   const wk__nest *nest = program->nest;
   loops l;
   g->walkers = walkers;
+  g->in_place = false;
   if (nest->geometry_free && launch->ndim == 1) {
     bind_line(nest, launch, g);
     return WK_OK;
@@ -323,7 +355,7 @@ wk_status bind_geometry(const wk__program *program, const wk__launch *launch, ge
   bool by_columns = l.r > 0 && l.p > 0 && !program->has_store_add && prefers_columns(nest, &l, column, l.p + l.r - 1);
   g->mode = by_columns ? LOOP_COLUMNS : LOOP_ROWS;
   if (by_columns)
-    block_columns(&l, g, column);
+    block_columns(program, &l, g, column);
   else
     block_rows(program, &l, g);
   return WK_OK;

@@ -25,9 +25,11 @@ typedef void wk__store_fn(void *target, const void *value, int64_t m, int64_t n,
 /* Element i comes from source[offsets[i]]. */
 typedef void wk__gather_fn(void *out, const void *source, const int64_t *offsets, int64_t n);
 typedef void wk__scatter_fn(void *target, const void *value, const int64_t *offsets, int64_t n);
-/* Lanes of a reduction: (m rows, WK__REDUCE_LANES) or, by columns, (WK__REDUCE_LANES, n). The first element of each row
- * goes to lane `first`. */
-typedef void wk__accumulate_fn(void *lanes, const void *value, int64_t m, int64_t n, int64_t first);
+/* Lanes of a reduction: (m rows, WK__REDUCE_LANES) or, by columns, (WK__REDUCE_LANES, n). The rows of a block begin
+ * `pitch` elements apart; the first element of each row goes to lane `first`. */
+typedef void wk__accumulate_fn(void *lanes, const void *value, int64_t m, int64_t n, int64_t pitch, int64_t first);
+/* The same from the identity to one value a row, where a block holds whole chunks: (m rows of n) to (m). */
+typedef void wk__reduce_fn(void *out, const void *value, int64_t m, int64_t n, int64_t pitch);
 /* Folds lanes to one value a row (column). `active` lanes have taken elements; the others hold the identity. */
 typedef void wk__fold_fn(void *out, void *lanes, int64_t count, int64_t active);
 /* Inclusive scan of each row (down each column); `carry` (m or n values) goes on from block to block. */
@@ -37,6 +39,9 @@ typedef void wk__arg_fn(void *best, int64_t *index, const void *value, int64_t m
 /* One value a row (column) to a block: out (m, n). */
 typedef void wk__expand_fn(void *out, const void *value, int64_t m, int64_t n);
 
+/* Adds a block to adjacent elements of memory. */
+typedef void wk__add_fn(void *target, const void *value, int64_t n);
+
 typedef struct wk__primitives {
   wk__map_fn *map[WK__LOOP_COUNT][WK__LANE_COUNT];  /* by the dtype of the first operand (of `where`: of the second) */
   wk__map_fn *cast[WK__LANE_COUNT][WK__LANE_COUNT]; /* [from][to] */
@@ -45,8 +50,10 @@ typedef struct wk__primitives {
   wk__store_fn *store[WK_DTYPE_COUNT];
   wk__gather_fn *gather[WK_DTYPE_COUNT];
   wk__scatter_fn *scatter[WK_DTYPE_COUNT], *scatter_add[WK_DTYPE_COUNT];
+  wk__add_fn *add[WK_DTYPE_COUNT];
   wk__accumulate_fn *accumulate_rows[WK__LOOP_COUNT][WK__LANE_COUNT],
       *accumulate_columns[WK__LOOP_COUNT][WK__LANE_COUNT];
+  wk__reduce_fn *reduce_rows[WK__LOOP_COUNT][WK__LANE_COUNT];
   wk__fold_fn *fold_rows[WK__LOOP_COUNT][WK__LANE_COUNT], *fold_columns[WK__LOOP_COUNT][WK__LANE_COUNT];
   wk__map_fn *combine[WK__LOOP_COUNT][WK__LANE_COUNT]; /* two partial results of a reduction */
   wk__scan_fn *scan_rows[WK__LOOP_COUNT][WK__LANE_COUNT], *scan_columns[WK__LOOP_COUNT][WK__LANE_COUNT];

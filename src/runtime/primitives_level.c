@@ -16,6 +16,7 @@ enum { LANES = WK__REDUCE_LANES };
 #else
 #define VECTORISE _Pragma("GCC ivdep")
 #endif
+#define UNROLL _Pragma("GCC unroll 16")
 
 /* ================================================ element by element ============================================= */
 
@@ -296,6 +297,11 @@ enum { TILE = 16 };
     const block *v = value;                                                                                          \
     for (int64_t i = 0; i < n; i++) t[offsets[i]] = to(from(t[offsets[i]]) + v[i]);                                  \
   }                                                                                                                  \
+  static void add_to_##name(void *target, const void *value, int64_t n) {                                            \
+    memory *t = target;                                                                                              \
+    const block *v = value;                                                                                          \
+    VECTORISE for (int64_t i = 0; i < n; i++) t[i] = to(from(t[i]) + v[i]);                                          \
+  }                                                                                                                  \
   static void round_##name(void *out, const void *a, const void *b, const void *c, int64_t n) {                      \
     (void)b, (void)c;                                                                                                \
     block *o = out;                                                                                                  \
@@ -343,20 +349,99 @@ EXPAND(f64, double)
 #define LARGER_OR_NAN(a, b) ((((a) > (b)) | ((a) != (a))) ? (a) : (b))
 #define SMALLER_OR_NAN(a, b) ((((a) < (b)) | ((a) != (a))) ? (a) : (b))
 
-/* Rows: whole groups of LANES elements go to the accumulators side by side; ragged ends one by one. */
+/* Asks for the memory that a group READ_AHEAD bytes further on will need: the processor's own prefetching stops at the
+ * end of a page. */
+enum { READ_AHEAD = 8192, CACHE_LINE = 64 };
+#define PREFETCH_GROUP(p, j)                                                   \
+  UNROLL for (size_t line = 0; line < LANES * sizeof *(p); line += CACHE_LINE) \
+      __builtin_prefetch((const void *)((uintptr_t)((p) + (j)) + READ_AHEAD + line))
+
+/* Columns: a lane takes its rows of the block, LANES apart, one after the other, four while it is at hand.
+ * Rows: whole groups of LANES elements go to the accumulators side by side; ragged ends one by one. The accumulators
+ * are vectors, in registers, wherever the dtype has vectors. `groups` takes them through the whole groups;
+ * `reduce_row` is a chunk from the identity to its folded value. */
+#define GROUPS_OF_VECTORS(name, type, v, vector_f, f, identity)                                                     \
+  enum { EACH_##name = WK_VECTOR_BYTES / sizeof(type), VECTORS_##name = LANES / EACH_##name };                      \
+  WK_INLINE int64_t groups_##name(v *acc, const type *p, int64_t j, int64_t n) {                                    \
+    for (; j + LANES <= n; j += LANES) {                                                                            \
+      PREFETCH_GROUP(p, j);                                                                                         \
+      UNROLL for (int k = 0; k < VECTORS_##name; k++) acc[k] = vector_f(acc[k], v##_load(p + j + k * EACH_##name)); \
+    }                                                                                                               \
+    return j;                                                                                                       \
+  }                                                                                                                 \
+  WK_INLINE void load_lanes_##name(v *acc, const type *lanes) {                                                     \
+    UNROLL for (int k = 0; k < VECTORS_##name; k++) acc[k] = v##_load(lanes + k * EACH_##name);                     \
+  }                                                                                                                 \
+  WK_INLINE void store_lanes_##name(type *lanes, const v *acc) {                                                    \
+    UNROLL for (int k = 0; k < VECTORS_##name; k++) v##_store(lanes + k * EACH_##name, acc[k]);                     \
+  }                                                                                                                 \
+  WK_INLINE int64_t take_groups_##name(type *lanes, const type *p, int64_t j, int64_t n) {                          \
+    v acc[VECTORS_##name];                                                                                          \
+    load_lanes_##name(acc, lanes);                                                                                  \
+    j = groups_##name(acc, p, j, n);                                                                                \
+    store_lanes_##name(lanes, acc);                                                                                 \
+    return j;                                                                                                       \
+  }                                                                                                                 \
+  static inline type reduce_row_##name(const type *p, int64_t n) {                                                  \
+    v acc[VECTORS_##name];                                                                                          \
+    type lanes[LANES];                                                                                              \
+    UNROLL for (int k = 0; k < VECTORS_##name; k++) acc[k] = v##_broadcast(identity);                               \
+    int64_t j = groups_##name(acc, p, 0, n);                                                                        \
+    if (j < n) {                                                                                                    \
+      store_lanes_##name(lanes, acc);                                                                               \
+      for (int l = 0; j < n; j++, l++) lanes[l] = f(lanes[l], p[j]);                                                \
+      load_lanes_##name(acc, lanes);                                                                                \
+    }                                                                                                               \
+    UNROLL for (int half = VECTORS_##name / 2; half > 0; half /= 2) UNROLL for (int k = 0; k < half; k++) acc[k] =  \
+        vector_f(acc[k], acc[k + half]);                                                                            \
+    v##_store(lanes, acc[0]);                                                                                       \
+    UNROLL for (int half = EACH_##name / 2; half > 0; half /= 2) UNROLL for (int l = 0; l < half; l++) lanes[l] =   \
+        f(lanes[l], lanes[l + half]);                                                                               \
+    return lanes[0];                                                                                                \
+  }
+#define GROUPS_OF_BYTES(name, f, identity)                                                                         \
+  WK_INLINE int64_t take_groups_##name(uint8_t *lanes, const uint8_t *p, int64_t j, int64_t n) {                   \
+    for (; j + LANES <= n; j += LANES) VECTORISE for (int l = 0; l < LANES; l++) lanes[l] = f(lanes[l], p[j + l]); \
+    return j;                                                                                                      \
+  }                                                                                                                \
+  static inline uint8_t reduce_row_##name(const uint8_t *p, int64_t n) {                                           \
+    uint8_t all = identity;                                                                                        \
+    VECTORISE for (int64_t j = 0; j < n; j++) all = f(all, p[j]);                                                  \
+    return all;                                                                                                    \
+  }
+WK_INLINE vl vl_add(vl a, vl b) { return (vl)((vul)a + (vul)b); }
+WK_INLINE vl vl_mul(vl a, vl b) { return (vl)((vul)a * (vul)b); }
+WK_INLINE vl vl_max(vl a, vl b) { return vl_select(vl_gt(a, b), a, b); }
+WK_INLINE vl vl_min(vl a, vl b) { return vl_select(vl_gt(b, a), a, b); }
+GROUPS_OF_VECTORS(sum_i64, int64_t, vl, vl_add, WRAPPED_ADD, 0)
+GROUPS_OF_VECTORS(sum_f32, float, vf, ADD, ADD, 0)
+GROUPS_OF_VECTORS(sum_f64, double, vd, ADD, ADD, 0)
+GROUPS_OF_VECTORS(prod_i64, int64_t, vl, vl_mul, WRAPPED_MUL, 1)
+GROUPS_OF_VECTORS(prod_f32, float, vf, MUL, MUL, 1)
+GROUPS_OF_VECTORS(prod_f64, double, vd, MUL, MUL, 1)
+GROUPS_OF_VECTORS(max_i64, int64_t, vl, vl_max, LARGER, INT64_MIN)
+GROUPS_OF_VECTORS(max_f32, float, vf, vf_max, LARGER_OR_NAN, -INFINITY)
+GROUPS_OF_VECTORS(max_f64, double, vd, vd_max, LARGER_OR_NAN, -INFINITY)
+GROUPS_OF_VECTORS(min_i64, int64_t, vl, vl_min, SMALLER, INT64_MAX)
+GROUPS_OF_VECTORS(min_f32, float, vf, vf_min, SMALLER_OR_NAN, INFINITY)
+GROUPS_OF_VECTORS(min_f64, double, vd, vd_min, SMALLER_OR_NAN, INFINITY)
+GROUPS_OF_BYTES(max_bool, OR, 0)
+GROUPS_OF_BYTES(min_bool, AND, 1)
+
 #define REDUCE(name, type, f)                                                                                  \
   static inline void accumulate_row_##name(type *lanes, const type *v, int64_t n, int64_t first) {             \
     int64_t j = 0;                                                                                             \
     for (; first && j < n; j++, first = (first + 1) % LANES) lanes[first] = f(lanes[first], v[j]);             \
-    type acc[LANES];                                                                                           \
-    memcpy(acc, lanes, sizeof acc);                                                                            \
-    for (; j + LANES <= n; j += LANES) VECTORISE for (int l = 0; l < LANES; l++) acc[l] = f(acc[l], v[j + l]); \
-    for (int l = 0; j < n; j++, l++) acc[l] = f(acc[l], v[j]);                                                 \
-    memcpy(lanes, acc, sizeof acc);                                                                            \
+    if (j + LANES <= n) j = take_groups_##name(lanes, v, j, n);                                                \
+    for (int l = 0; j < n; j++, l++) lanes[l] = f(lanes[l], v[j]);                                             \
   }                                                                                                            \
-  static void accumulate_rows_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t first) {    \
+  static void accumulate_rows_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t pitch,      \
+                                     int64_t first) {                                                          \
     for (int64_t i = 0; i < m; i++)                                                                            \
-      accumulate_row_##name((type *)lanes + i * LANES, (const type *)value + i * n, n, first);                 \
+      accumulate_row_##name((type *)lanes + i * LANES, (const type *)value + i * pitch, n, first);             \
+  }                                                                                                            \
+  static void reduce_rows_##name(void *out, const void *value, int64_t m, int64_t n, int64_t pitch) {          \
+    for (int64_t i = 0; i < m; i++) ((type *)out)[i] = reduce_row_##name((const type *)value + i * pitch, n);  \
   }                                                                                                            \
   static void fold_rows_##name(void *out, void *lanes, int64_t count, int64_t active) {                        \
     (void)active;                                                                                              \
@@ -367,11 +452,17 @@ EXPAND(f64, double)
       ((type *)out)[i] = acc[0];                                                                               \
     }                                                                                                          \
   }                                                                                                            \
-  static void accumulate_columns_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t first) { \
-    const type *v = value;                                                                                     \
-    for (int64_t i = 0; i < m; i++, v += n) {                                                                  \
-      type *acc = (type *)lanes + (first + i) % LANES * n;                                                     \
-      VECTORISE for (int64_t j = 0; j < n; j++) acc[j] = f(acc[j], v[j]);                                      \
+  static void accumulate_columns_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t pitch,   \
+                                        int64_t first) {                                                       \
+    for (int64_t l = 0; l < wk__min(m, LANES); l++) {                                                          \
+      type *acc = (type *)lanes + (first + l) % LANES * n;                                                     \
+      const type *v = (const type *)value + l * pitch;                                                         \
+      const int64_t step = LANES * pitch;                                                                      \
+      int64_t i = l;                                                                                           \
+      for (; i + 3 * LANES < m; i += 4 * LANES, v += 4 * step)                                                 \
+        VECTORISE for (int64_t j = 0; j < n; j++) acc[j] =                                                     \
+            f(f(f(f(acc[j], v[j]), v[step + j]), v[2 * step + j]), v[3 * step + j]);                           \
+      for (; i < m; i += LANES, v += step) VECTORISE for (int64_t j = 0; j < n; j++) acc[j] = f(acc[j], v[j]); \
     }                                                                                                          \
   }                                                                                                            \
   static void fold_columns_##name(void *out, void *lanes, int64_t count, int64_t active) {                     \
@@ -541,8 +632,10 @@ const wk__primitives WK_LEVEL_NAME(primitives) = {
     .gather = BY_DTYPE(gather),
     .scatter = BY_DTYPE(scatter),
     .scatter_add = BY_DTYPE(scatter_add),
+    .add = BY_DTYPE(add_to),
     .accumulate_rows = REDUCTIONS(accumulate_rows),
     .accumulate_columns = REDUCTIONS(accumulate_columns),
+    .reduce_rows = REDUCTIONS(reduce_rows),
     .fold_rows = REDUCTIONS(fold_rows),
     .fold_columns = REDUCTIONS(fold_columns),
     .combine = {[WK__LOOP_reduce_sum] = NUMBERS(add),

@@ -245,9 +245,12 @@ static wk_status list_rows(builder *b, int p) {
 
 /* ---- temporary blocks ---- */
 
+static bool reads_operand(const step *s, uint16_t value) {
+  return s->in[0] == value || s->in[1] == value || s->in[2] == value;
+}
+
 static bool reads(const wk__nest *nest, const step *s, uint16_t value) {
-  for (int k = 0; k < 3; k++)
-    if (s->in[k] == value) return true;
+  if (reads_operand(s, value)) return true;
   if (s->kind != STEP_GATHER && s->kind != STEP_SCATTER && s->kind != STEP_SCATTER_ADD) return false;
   const wk__access *access = &nest->accesses[s->extra];
   for (int d = 0; d < access->ndim; d++)
@@ -316,13 +319,48 @@ static void find_copied_loads(step_list *list) {
       list->steps[j].copies |= list->steps[k].in[0] == list->steps[j].value;
 }
 
+/* Reads `value` as an index: a load or store at that place, or a step on the way there. */
+static bool reads_as_index(const wk__nest *nest, const step *s, uint16_t value) {
+  return reads(nest, s, value) && (!reads_operand(s, value) || s->index_only);
+}
+
+/* From the back, so that a step's readers are known before it. */
+static void find_indices(const builder *b, step_list *list) {
+  for (int64_t k = list->count - 1; k >= 0 && !b->has_rows; k--) {
+    step *s = &list->steps[k];
+    bool may = s->kind == STEP_LOAD || s->kind == STEP_CAST || s->kind == STEP_CHECK_INDEX, read = false;
+    for (int64_t j = k + 1; may && j < list->count; j++) {
+      if (!reads(b->nest, &list->steps[j], s->value)) continue;
+      may = reads_as_index(b->nest, &list->steps[j], s->value);
+      read = true;
+    }
+    s->index_only = may && read;
+  }
+}
+
+/* No index of a load or store is read in another way as well. */
+static bool indices_stand_alone(const builder *b, const step_list *list) {
+  for (int64_t k = 0; k < list->count; k++) {
+    const step *s = &list->steps[k];
+    for (int64_t j = 0; j < k; j++) {
+      const step *from = &list->steps[j];
+      if (!from->index_only && has_result(from) && reads(b->nest, s, from->value) && !reads_operand(s, from->value))
+        return false;
+    }
+  }
+  return true;
+}
+
 static wk_status finish_list(builder *b, step_list *list, bool keeping) {
+  find_indices(b, list);
+  b->program->indices_alone &= indices_stand_alone(b, list);
   find_copied_loads(list);
   find_direct_stores(b, list);
   return assign_slots(b, list, keeping);
 }
 
 static wk_status build_phases(builder *b) {
+  b->program->indices_alone = true;
   WK_TRY(expand_operands(b));
   for (int p = 0; p < b->program->phase_count; p++) {
     phase *ph = &b->program->phases[p];
@@ -344,6 +382,17 @@ static wk_status build_phases(builder *b) {
 
 /* ---- creation ---- */
 
+/* As in a sum. */
+static bool only_reads(const wk__program *p) {
+  bool yes = p->reduction_count > 0;
+  for (int k = 0; k < p->phase_count; k++) {
+    const step_list *list = &p->phases[k].again;
+    yes &= list->count == 0 ||
+           (list->count == 2 && list->steps[0].kind == STEP_LOAD && list->steps[1].kind == STEP_REDUCE);
+  }
+  return yes;
+}
+
 static void count_instrs(wk__program *p) {
   int stages = 0;
   for (int v = 1; v < (int)p->nest->instr_count; v++) {
@@ -354,6 +403,8 @@ static void count_instrs(wk__program *p) {
     p->has_scan |= is_scan(i->op);
     p->has_arg |= is_arg(i->op);
     p->has_store_add |= i->op == WK__LOOP_store_add;
+    p->may_fault |= i->op == WK__LOOP_check_index || i->op == WK__LOOP_floor_div || i->op == WK__LOOP_trunc_div ||
+                    i->op == WK__LOOP_mod || i->op == WK__LOOP_fmod;
   }
   p->phase_count = stages + 1;
 }
@@ -376,6 +427,7 @@ static wk_status build(wk__program *p) {
     classify(&b);
     status = p->phases ? build_phases(&b) : WK_OUT_OF_MEMORY;
   }
+  if (status == WK_OK) p->reads_only = only_reads(p);
   if (status == WK_OK && nest->access_count + p->expression_count > MAX_WALKERS)
     status = wk_fail(WK_RUNTIME_ERROR, "a kernel body has too many accesses");
   wk__free(b.needed);

@@ -2,11 +2,12 @@
  * needs no compiler, no executable memory and, after the first call on a thread, no allocation.
  *
  * Work is cut into blocks of at most WK__BLOCK elements, m rows of n, whose values stay in the L1 cache. Loads of
- * contiguous memory and the last stores pass through without a copy. Nests with reductions run in phases: phase p
- * computes what needs p reductions to be complete. What a later phase needs again is kept while a row fits
- * WK__KEEP elements, and computed again otherwise. Rows run along the last reduction dim or, where memory runs the
- * other way, columns side by side; both give the order that loop.h states, so neither that choice nor the number of
- * threads nor the CPU level changes a bit.
+ * contiguous memory and the last stores pass through without a copy; what only has to be reduced is reduced where it
+ * lies, in larger blocks. A load that is the same for every block, such as a broadcast weight, is copied once a thread.
+ * Nests with reductions run in phases: phase p computes what needs p reductions to be complete. What a later phase
+ * needs again is kept while a row fits WK__KEEP elements, and computed again otherwise. Rows run along the last
+ * reduction dim or, where memory runs the other way, columns side by side; both give the order that loop.h states, so
+ * neither that choice nor the number of threads nor the CPU level changes a bit.
  *
  * An output of a pointwise nest may be an input, element on element: what is read is read first, also by other outputs.
  * In a nest with reductions it may where no later phase reads that input again, as in a softmax in place.

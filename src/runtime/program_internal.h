@@ -34,6 +34,7 @@ typedef struct step {
   uint16_t in[3];     /* operands: places in the value table */
   uint16_t extra;     /* LOAD, STORE, ...: access; INDEX, CHECK_INDEX: expression; REDUCE, ARG, SCAN: its state */
   bool in_block;      /* over a block; otherwise once a row */
+  bool index_only;    /* read as an index, by nothing else */
   bool copies;        /* LOAD: the value may not stay in the memory that it came from, see find_copied_loads */
   int16_t slot;       /* temporary block for the result; NO_SLOT where the value has a place of its own */
   int16_t store;      /* access that this result is stored to and may be computed into; NO_STORE */
@@ -85,6 +86,9 @@ struct wk__program {
   wk__var *expressions; /* instructions with an index expression */
   int expression_count;
   bool has_scan, has_store_add, has_arg;
+  bool indices_alone;             /* an index is read as an index only, so one a row of a block may do */
+  bool may_fault;                 /* checks indices or divides integers */
+  bool reads_only;                /* element steps are a load that is reduced, no more */
   bool has_conflicts;             /* some step's direct store may meet a load that comes later */
   _Atomic uint8_t checked_levels; /* CPU levels (bits) whose primitives are known to be complete */
 };
@@ -106,6 +110,7 @@ typedef enum loop_mode { LOOP_POINTWISE, LOOP_ROWS, LOOP_COLUMNS } loop_mode;
 
 typedef struct geometry {
   loop_mode mode;
+  bool in_place; /* what is reduced is read where it lies: blocks need not stay in the L1 cache, nor rows be adjacent */
   int outer_p, outer_r; /* outer dims of each kind */
   int64_t outer_size[WK__NEST_MAX_DIMS];
   int64_t m_size, n_size;                /* the two inner axes */

@@ -184,6 +184,51 @@ wk_int wk__shape_env_symbol(wk__shape_env *env, const char *name, int64_t hint, 
   return value;
 }
 
+int64_t wk__shape_env_symbol_count(const wk__shape_env *env) { return env->symbol_count; }
+
+wk__symbol_info wk__shape_env_symbol_at(const wk__shape_env *env, int64_t i) {
+  const wk__symbol *symbol = &env->symbols[i];
+  return (wk__symbol_info){symbol->name, symbol->hint, symbol->range.lo, symbol->range.hi, symbol->value};
+}
+
+/* ---- Copies ---- */
+
+static wk_int same_leaf(void *into, wk_int leaf) {
+  return wk__sym_kind_of(leaf) == WK__SYM_SYMBOL ? ((wk__shape_env *)into)->symbols[wk__sym_index(leaf)].value : leaf;
+}
+
+wk_int wk__sym_translate(wk_int x, wk__shape_env *into) {
+  if (!wk__sym_has_node(x)) return x;
+  wk__shape_env *before = wk__shape_env_set_current(into);
+  wk_int result = wk__sym_substitute(x, same_leaf, into);
+  wk__shape_env_set_current(before);
+  return result;
+}
+
+static wk_status copy_contents(wk__shape_env *copy, const wk__shape_env *env) {
+  for (int64_t i = 0; i < env->symbol_count; i++) {
+    const wk__symbol *s = &env->symbols[i];
+    WK_TRY(wk_int_check(wk__shape_env_symbol(copy, s->name, s->hint, s->range.lo, s->range.hi)));
+  }
+  memcpy(copy->loop_size, env->loop_size, sizeof copy->loop_size);
+  for (int64_t i = 0; i < env->guard_count; i++) {
+    const wk__sym_guard *g = &env->guards[i];
+    wk_int left = wk__sym_translate(g->left, copy), right = wk__sym_translate(g->right, copy);
+    WK_TRY(wk_int_check(left));
+    WK_TRY(wk_int_check(right));
+    WK_TRY(wk__sym_record_guard(copy, (wk__sym_guard){g->kind, left, right}));
+  }
+  copy->status = env->status;
+  return WK_OK;
+}
+
+wk__shape_env *wk__shape_env_copy(const wk__shape_env *env) {
+  wk__shape_env *copy = wk__shape_env_create();
+  if (copy && copy_contents(copy, env) == WK_OK) return copy;
+  wk__shape_env_release(copy);
+  return NULL;
+}
+
 /* ---- Order ---- */
 
 const wk__sym_item *wk__sym_factors(wk_int term, wk__sym_item *single, int *count) {

@@ -34,7 +34,7 @@ static bool same_guard(wk__sym_guard a, wk__sym_guard b) {
   return a.kind == b.kind && wk_int_same(a.left, b.left) && wk_int_same(a.right, b.right);
 }
 
-static wk_status record(wk__shape_env *env, wk__sym_guard guard) {
+wk_status wk__sym_record_guard(wk__shape_env *env, wk__sym_guard guard) {
   uint64_t key = wk__hash_mix(wk__hash_mix((uint64_t)guard.left.bits, (uint64_t)guard.right.bits), guard.kind) | 1;
   uintptr_t known = (uintptr_t)wk__map_get(&env->guard_index, key);
   if (known && same_guard(env->guards[known - 1], guard)) return WK_OK;
@@ -46,7 +46,7 @@ static wk_status record(wk__shape_env *env, wk__sym_guard guard) {
 
 static void assume(wk__guard_kind kind, wk_int a, wk_int b) {
   wk__shape_env *env = env_of_either(a, b);
-  wk_status status = record(env, (wk__sym_guard){kind, a, b});
+  wk_status status = wk__sym_record_guard(env, (wk__sym_guard){kind, a, b});
   if (status != WK_OK) remember_failure(env, status);
 }
 

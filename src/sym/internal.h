@@ -85,6 +85,9 @@ wk_int wk__sym_scale(wk__shape_env *env, wk_int x, int64_t factor);
 /* The factors of a term: a PRODUCT's items, or the term alone in *single. */
 const wk__sym_item *wk__sym_factors(wk_int term, wk__sym_item *single, int *count);
 
+/* ---- guards.c ---- */
+WK_MUST_USE wk_status wk__sym_record_guard(wk__shape_env *env, wk__sym_guard guard); /* once */
+
 /* ---- bounds.c ---- */
 wk__sym_range wk__sym_bounds_in(const wk__shape_env *env, wk_int x);
 

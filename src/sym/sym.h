@@ -35,6 +35,20 @@ WK_MUST_USE wk_status wk__shape_env_status(const wk__shape_env *env);
  * NULL takes the next of s0, s1, ... Poisoned when the name is taken or no name, or the hint is out of range. */
 wk_int wk__shape_env_symbol(wk__shape_env *env, const char *name, int64_t hint, int64_t lo, int64_t hi);
 
+/* The symbols of an environment, in the order in which they were made. */
+typedef struct wk__symbol_info {
+  const char *name;
+  int64_t hint, lo, hi; /* as given */
+  wk_int value;         /* the leaf; wk__sym_index(value) is the position */
+} wk__symbol_info;
+int64_t wk__shape_env_symbol_count(const wk__shape_env *env);
+wk__symbol_info wk__shape_env_symbol_at(const wk__shape_env *env, int64_t i);
+
+/* An environment with the same symbols, guards and status. NULL with the error set. */
+wk__shape_env *wk__shape_env_copy(const wk__shape_env *env) WK_MUST_USE;
+/* x of one environment in another that has the same symbols first: its copy. */
+wk_int wk__sym_translate(wk_int x, wk__shape_env *into);
+
 /* From now on expressions built in this environment may assume 0 <= loop variable < size. */
 void wk__shape_env_set_loop_size(wk__shape_env *env, int loop_var, int64_t size);
 

@@ -40,6 +40,14 @@ static wk_dtype promote_complex(wk_dtype low, wk_dtype high) {
   return low == WK_FLOAT64 || low == WK_COMPLEX128 ? WK_COMPLEX128 : high;
 }
 
+static bool is_float8(wk_dtype d) { return d == WK_FLOAT8_E4M3 || d == WK_FLOAT8_E5M2; }
+
+wk_status wk__check_promotion(wk_dtype a, wk_dtype b) {
+  if (a == b || (!is_float8(a) && !is_float8(b))) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "Promotion for Float8 Types is not supported, attempted to promote %s and %s",
+                 wk__dtype_legacy(a), wk__dtype_legacy(b));
+}
+
 wk_dtype wk__promote(wk_dtype a, wk_dtype b) {
   if (a == b) return a;
   if (a > b) return wk__promote(b, a);

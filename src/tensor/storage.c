@@ -1,12 +1,29 @@
 /* Storage: the bytes that tensors share, and devices by name. A storage is freed with its last tensor; memory from
  * outside is handed back by its own release function. Tests: tests/c/test_tensor.c. */
+#include <pthread.h>
 #include <stdlib.h>
 
+#include "tensor/free_list.h"
 #include "tensor/tensor.h"
 
+static _Thread_local wk__free_list waiting;
+static pthread_key_t waiting_key;
+static pthread_once_t waiting_once = PTHREAD_ONCE_INIT;
+static void drain_waiting(void *list) { wk__free_list_drain(list); }
+static void make_waiting_key(void) { (void)pthread_key_create(&waiting_key, drain_waiting); }
+
+static void struct_free(wk_storage *s) {
+  wk__free_list *list = &waiting;
+  if (WK_UNLIKELY(!list->registered)) {
+    pthread_once(&waiting_once, make_waiting_key);
+    list->registered = pthread_setspecific(waiting_key, list) == 0;
+  }
+  wk__free_list_give(list, s);
+}
+
 static wk_storage *create_empty(wk_device device) {
-  wk_storage *s = wk__alloc(sizeof *s);
-  if (!s) return NULL;
+  wk_storage *s = wk__free_list_take(&waiting);
+  if (!s && !(s = wk__alloc(sizeof *s))) return NULL;
   memset(s, 0, sizeof *s);
   atomic_init(&s->references, 1);
   s->device = device;
@@ -21,9 +38,11 @@ wk_storage *wk__storage_create(wk_device device, int64_t bytes) {
   s->bytes = bytes;
   s->data = provider->allocate(bytes, &s->capacity);
   if (s->data) return s;
-  wk__free(s);
+  struct_free(s);
   return NULL;
 }
+
+wk_storage *wk__storage_lazy(wk_device device) { return create_empty(device); }
 
 wk_storage *wk__storage_from_memory(void *data, int64_t bytes, void (*release)(void *), void *context) {
   wk_storage *s = create_empty(WK__CPU_DEVICE);
@@ -45,8 +64,9 @@ static void release_data(wk_storage *s) {
 
 void wk__storage_release(wk_storage *s) {
   if (!s || !wk__last_reference(&s->references)) return;
+  if (WK_UNLIKELY(s->trace != NULL)) wk__trace_storage_dropped(s);
   release_data(s);
-  wk__free(s);
+  struct_free(s);
 }
 
 wk_status wk__storage_resize(wk_storage *s, int64_t bytes) {
@@ -86,7 +106,9 @@ wk_status wk__device_parse(const char *text, wk_device *out_device) {
     *out_device = (wk_device){(uint8_t)type, (int8_t)index};
     return WK_OK;
   }
-  return wk_fail(WK_RUNTIME_ERROR, "Expected one of cpu, cuda, meta device type at start of device string: %.*s",
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, "
+                 "vulkan, mps, meta, hpu, mtia, privateuseone device type at start of device string: %.*s",
                  (int)wk__min((int64_t)length, 60), text);
 }
 

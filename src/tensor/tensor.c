@@ -67,10 +67,34 @@ static void struct_free(wk_tensor *t) {
   wk__free(t);
 }
 
+static void release_version(wk__version_counter *counter) {
+  if (counter && wk__last_reference(&counter->references)) wk__free(counter);
+}
+
+wk_status wk__version_detach(wk_tensor *t, uint32_t version) {
+  wk__version_counter *counter = wk__alloc(sizeof *counter);
+  if (!counter) return WK_OUT_OF_MEMORY;
+  atomic_init(&counter->references, 1);
+  atomic_init(&counter->version, version);
+  release_version(t->own_version);
+  t->own_version = counter;
+  return WK_OK;
+}
+
+/* What a tensor over the same bytes has from the one that it is made of. */
+static void inherit(wk_tensor *t, const wk_tensor *base) {
+  t->keys |= base->keys & WK__KEY_INFERENCE;
+  if (WK_LIKELY(!base->own_version)) return;
+  atomic_fetch_add_explicit(&base->own_version->references, 1, memory_order_relaxed);
+  t->own_version = base->own_version;
+}
+
 void wk__tensor_destroy(wk_tensor *t) {
+  if (WK_UNLIKELY(t->trace != NULL)) wk__trace_tensor_dropped(t);
   if (t->autograd) wk__autograd_release(t->autograd);
   if (t->base) wk__release(t->base);
   if (t->storage) wk__storage_release(t->storage);
+  if (WK_UNLIKELY(t->own_version != NULL)) release_version(t->own_version);
   if (t->sizes != t->dims) wk__free(t->sizes);
   struct_free(t);
 }
@@ -102,7 +126,10 @@ static bool strides_contiguous(const wk_int *sizes, const wk_int *strides, int n
   return true;
 }
 
+_Atomic uint64_t wk__tensor_epoch;
+
 wk_status wk__tensor_set_geometry(wk_tensor *t, const wk__spec *spec) {
+  if (t->sizes) wk__tensor_epoch_bump(); /* a new one has none yet */
   int ndim = spec->ndim;
   if (WK_UNLIKELY(ndim > WK__INLINE_DIMS)) {
     wk_int *dims = wk__alloc(2 * (size_t)ndim * sizeof *dims);
@@ -212,7 +239,7 @@ wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) {
 
 wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) {
   wk_tensor *t = wk__tensor_over(base->storage ? wk__storage_retain(base->storage) : NULL, spec);
-  if (t) t->flags |= base->flags & (WK__TENSOR_NO_VERSION | WK__TENSOR_INFERENCE);
+  if (t) inherit(t, base);
   return t;
 }
 
@@ -262,13 +289,16 @@ int64_t wk_tensor_size(const wk_tensor *t, int dim) { return wk__size(t, dim < 0
 int64_t wk_tensor_stride(const wk_tensor *t, int dim) { return wk__stride(t, dim < 0 ? dim + t->ndim : dim); }
 int64_t wk_tensor_numel(const wk_tensor *t) { return wk__numel(t); }
 bool wk_tensor_is_contiguous(const wk_tensor *t) { return wk__is_contiguous(t); }
-void *wk_tensor_data(const wk_tensor *t) { return wk__data(t); }
+void *wk_tensor_data(const wk_tensor *t) {
+  return wk__realize((wk_tensor *)t, "a tensor's memory is given out") == WK_OK ? wk__data(t) : NULL;
+}
 
 wk_status wk_tensor_item(const wk_tensor *t, double *out_value) {
   if (!wk_int_is_known(t->numel) || t->numel.bits != 1)
     return wk_fail(WK_RUNTIME_ERROR, "a Tensor with %lld elements cannot be converted to Scalar",
                    wk_int_is_known(t->numel) ? (long long)t->numel.bits : -1LL);
   if (!t->storage) return wk_fail(WK_RUNTIME_ERROR, "Tensor.item() cannot be called on meta tensors");
+  WK_TRY(wk__realize((wk_tensor *)t, "a tensor's value is used as a number"));
   *out_value = wk__scalar_double(wk__element_get(wk__data(t), (wk_dtype)t->dtype));
   return WK_OK;
 }

@@ -24,9 +24,10 @@ typedef struct wk__dtype_info {
 extern const wk__dtype_info wk__dtypes[WK_DTYPE_COUNT];
 static inline const char *wk__dtype_legacy(wk_dtype d) { return wk__dtypes[d].legacy; }
 static inline wk__category wk__dtype_category(wk_dtype d) { return (wk__category)wk__dtypes[d].category; }
-wk_dtype wk__promote(wk_dtype a, wk_dtype b);  /* PyTorch's promote_types */
-bool wk__can_cast(wk_dtype from, wk_dtype to); /* PyTorch's can_cast: no drop of category */
-wk_dtype wk__default_dtype(void);              /* per thread; float32 at the start */
+wk_dtype wk__promote(wk_dtype a, wk_dtype b);                      /* PyTorch's promote_types */
+WK_MUST_USE wk_status wk__check_promotion(wk_dtype a, wk_dtype b); /* refuses float8 with anything else */
+bool wk__can_cast(wk_dtype from, wk_dtype to);                     /* PyTorch's can_cast: no drop of category */
+wk_dtype wk__default_dtype(void);                                  /* per thread; float32 at the start */
 void wk__default_dtype_set(wk_dtype dtype);
 
 /* A Python-like number. */
@@ -79,9 +80,11 @@ struct wk_storage {
   wk_device device;
   void (*release)(void *context); /* for memory that came from outside; NULL otherwise */
   void *context;
+  void *trace; /* of a lazy storage, which has no bytes yet: what its value will be, owned by the tracer; else NULL */
 };
 
 wk_storage *wk__storage_create(wk_device device, int64_t bytes) WK_MUST_USE;
+wk_storage *wk__storage_lazy(wk_device device) WK_MUST_USE; /* without bytes; a tracer gives it its `trace` */
 wk_storage *wk__storage_from_memory(void *data, int64_t bytes, void (*release)(void *), void *context) WK_MUST_USE;
 static inline wk_storage *wk__storage_retain(wk_storage *s) {
   atomic_fetch_add_explicit(&s->references, 1, memory_order_relaxed);
@@ -116,17 +119,22 @@ void wk__allocator_release_cached(void);
 
 /* Layers around an operator call that a tensor asks for; the bits of wk_tensor.keys. Order = order of the layers. */
 enum {
-  WK__KEY_TRACE = 1,    /* its value is a graph node: record */
-  WK__KEY_AUTOGRAD = 2, /* requires grad or has a grad_fn: keep tape */
-  WK__KEY_AUTOCAST = 4, /* (thread only) */
-  WK__KEY_PYTHON = 8,   /* a Python subclass overrides the call */
+  WK__KEY_TRACE = 1,      /* its value is a graph node: record */
+  WK__KEY_AUTOGRAD = 2,   /* requires grad or has a grad_fn: keep tape */
+  WK__KEY_AUTOCAST = 4,   /* (thread only) */
+  WK__KEY_PYTHON = 8,     /* reserved: overrides of calls that come from rules. Those of Python: python/override.h */
+  WK__KEY_INFERENCE = 16, /* made under inference_mode: outermost, see autograd/inference.c */
 };
 
 enum {
   WK__TENSOR_CONTIGUOUS = 1, /* row-major without gaps; kept up to date when sizes or strides are set */
-  WK__TENSOR_NO_VERSION = 2, /* from .data: in-place writes through it are not counted */
-  WK__TENSOR_INFERENCE = 4,  /* made under inference_mode */
 };
+
+/* A count of in-place writes that is not the storage's. Owned by the tensors that share it (reference count). */
+typedef struct wk__version_counter {
+  _Atomic int32_t references;
+  _Atomic uint32_t version;
+} wk__version_counter;
 
 typedef struct wk__autograd wk__autograd; /* autograd/: gradient, grad_fn, hooks, view relation */
 
@@ -146,8 +154,9 @@ struct wk_tensor {
   wk_storage *storage;    /* owned; NULL for a tensor that only has a shape (device meta, tracing, saved shapes) */
   wk_tensor *base;        /* owned: of a view made while recording, the tensor that it looks at; NULL otherwise */
   wk__autograd *autograd; /* owned; NULL until needed */
-  void *trace;            /* graph node of a tracing tensor, owned by its graph */
+  void *trace;            /* what a tracer knows of a tensor that it made, owned by the tracer; else NULL */
   void *wrapper;          /* borrowed: the embedding language's object while it lives */
+  wk__version_counter *own_version; /* of .data and its views, of a tensor whose .data was set; else NULL */
   wk_int dims[2 * WK__INLINE_DIMS];
 };
 
@@ -171,6 +180,12 @@ wk_tensor *wk__tensor_shape_only(const wk__spec *spec) WK_MUST_USE;             
 wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) WK_MUST_USE;                  /* its shape, without storage */
 wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) WK_MUST_USE; /* same storage, new geometry */
 wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) WK_MUST_USE;
+/* Counts changes of what a living tensor is like (geometry, requires_grad): while it stands still, what was checked of
+ * a tensor still holds. */
+extern _Atomic uint64_t wk__tensor_epoch;
+static inline void wk__tensor_epoch_bump(void) {
+  atomic_fetch_add_explicit(&wk__tensor_epoch, 1, memory_order_relaxed);
+}
 /* Changes a tensor's geometry in place (set_, resize_, t_, .data = ...). Checks nothing. */
 WK_MUST_USE wk_status wk__tensor_set_geometry(wk_tensor *tensor, const wk__spec *spec);
 
@@ -199,11 +214,16 @@ static inline size_t wk__itemsize(const wk_tensor *t) { return wk__dtypes[t->dty
 static inline char *wk__data(const wk_tensor *t) {
   return t->storage ? (char *)t->storage->data + t->offset.bits * (int64_t)wk__itemsize(t) : NULL;
 }
+/* Gives the tensor a count of its own that begins with `version`; it no longer sees writes through others. */
+WK_MUST_USE wk_status wk__version_detach(wk_tensor *tensor, uint32_t version);
 static inline void wk__version_bump(wk_tensor *t) {
-  if (t->storage && !(t->flags & WK__TENSOR_NO_VERSION))
+  if (WK_UNLIKELY(t->own_version != NULL))
+    atomic_fetch_add_explicit(&t->own_version->version, 1, memory_order_relaxed);
+  else if (t->storage)
     atomic_fetch_add_explicit(&t->storage->version, 1, memory_order_relaxed);
 }
 static inline uint32_t wk__version(const wk_tensor *t) {
+  if (WK_UNLIKELY(t->own_version != NULL)) return atomic_load_explicit(&t->own_version->version, memory_order_relaxed);
   return t->storage ? atomic_load_explicit(&t->storage->version, memory_order_relaxed) : 0;
 }
 bool wk__same_sizes(const wk_tensor *a, const wk_tensor *b); /* guards symbolic sizes */
@@ -218,6 +238,12 @@ void wk__print_sizes(wk__string *s, const wk_int *sizes, int ndim); /* "[2, 3]" 
 
 /* Defined by the parts below that own these pointers. */
 void wk__autograd_release(wk__autograd *meta);
+void wk__trace_tensor_dropped(wk_tensor *tensor);
+void wk__trace_storage_dropped(wk_storage *storage);
+/* For code that makes tensors from numbers beside the operators: in a trace such a tensor is a constant. */
+WK_MUST_USE wk_status wk__trace_constant(wk_tensor *tensor);
+/* For code that looks at bytes: gives a traced tensor its value now. `why` is told to whoever traces. */
+WK_MUST_USE wk_status wk__realize(wk_tensor *tensor, const char *why);
 
 /* ============================================== geometry (geometry.c) ============================================ */
 

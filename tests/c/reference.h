@@ -330,7 +330,8 @@ static cell reference_value(reference *r, const wk__instr *instr, int64_t point)
       return reference_get(element, (wk_dtype)instr->extra);
     }
     case WK__LOOP_check_index: {
-      int64_t size = reference_index(&p, instr->expression), index = a.i < 0 ? a.i + size : a.i;
+      int64_t size = reference_index(&p, instr->expression), wrap = instr->extra ? 0 : size;
+      int64_t index = a.i < 0 ? a.i + wrap : a.i;
       if (index >= 0 && index < size) return (cell){.i = index};
       r->fault = true;
       return (cell){.i = 0};

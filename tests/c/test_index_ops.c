@@ -63,7 +63,10 @@ static void out_of_range_says_where(void **state) {
   assert_failed(indexed(t, ints((int64_t[]){-6}, SHAPE(1))), WK_INDEX_ERROR,
                 "index -6 is out of bounds for dimension 0 with size 5");
   assert_failed(call("index_select", ARGS(TENSOR(t), INT(1), TENSOR(seven))), WK_INDEX_ERROR,
-                "index 7 is out of bounds for dimension 1 with size 2");
+                "index out of range in self");
+  wk_tensor *last = ints((int64_t[]){-1, 0}, SHAPE(1, 2)); /* a place named for a dim does not count from the end */
+  assert_failed(call("gather", ARGS(TENSOR(t), INT(0), TENSOR(last))), WK_RUNTIME_ERROR,
+                "index -1 is out of bounds for dimension 0 with size 5");
   assert_failed(indexed(t, floats((float[]){1}, SHAPE(1))), WK_INDEX_ERROR,
                 "tensors used as indices must be long, int, byte or bool tensors");
 }

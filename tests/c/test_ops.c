@@ -142,7 +142,6 @@ static void a_schema_is_read(void **state) {
   assert_true(p[5].default_value.tag == WK_VALUE_DOUBLE && p[5].default_value.number == 1e-05);
   assert_true(p[6].optional && p[6].has_default && p[6].default_value.tag == WK_VALUE_NONE);
   assert_true(p[7].default_value.tag == WK_VALUE_BOOL && p[7].default_value.boolean);
-  wk__free((char *)p[4].default_value.string);
 }
 
 static void wrong_schemas_are_refused(void **state) {

@@ -741,6 +741,23 @@ static void indices_out_of_range_are_reported(void **state) {
   end_scene(&s);
 }
 
+static void places_do_not_wrap(void **state) {
+  (void)state;
+  scene s;
+  start_scene(&s,
+              "nest (i0 < s1_0)\nbuffer 0: float32[1]\nbuffer 1: int64[1]\nbuffer 2: float32[1] written\n"
+              "%1 = load int64 1[i0]\n%2 = check_index int64 %1 in s0_0\n%3 = load float32 0[%2]\nstore 2[i0] %3\n");
+  s.arrays[0] = vector(WK_FLOAT32, 10);
+  s.arrays[1] = vector(WK_INT64, 5000);
+  s.arrays[2] = vector(WK_FLOAT32, 5000);
+  for (int64_t i = 0; i < 5000; i++) ((int64_t *)s.arrays[1].data)[i] = i % 10;
+  assert_int_equal(run(&s), WK_OK);
+  ((int64_t *)s.arrays[1].data)[77] = -1;
+  assert_int_equal(run(&s), WK_INDEX_ERROR);
+  assert_non_null(strstr(wk_error_message(), "index -1 is out of bounds"));
+  end_scene(&s);
+}
+
 static void integer_division_by_zero_is_reported(void **state) {
   (void)state;
   static const char *const operations[] = {"floor_div", "trunc_div", "mod", "fmod"};
@@ -992,6 +1009,7 @@ int main(void) {
       TEST(scatter_add_keeps_the_order_of_the_loop),
       TEST(scatter_writes_each_place_once),
       TEST(indices_out_of_range_are_reported),
+      TEST(places_do_not_wrap),
       TEST(integer_division_by_zero_is_reported),
       TEST(division_rounds_as_its_name_says),
       TEST(many_launches_are_as_one_after_the_other),

@@ -285,6 +285,27 @@ static void guards_record_what_the_hints_decide_once(void **state) {
   assert_int_equal(wk__shape_env_status(env), WK_OK);
 }
 
+static void env_copies_stand_alone(void **state) {
+  (void)state;
+  (void)wk_int_eq(s0, wk_int_mul(s1, k(2)));
+  assert_int_equal(wk__shape_env_guard_count(env), 1);
+  wk_int x = wk_int_floordiv(wk_int_add(wk_int_mul(s0, s1), k(3)), k(2));
+  wk__shape_env *copy = wk__shape_env_copy(env);
+  assert_non_null(copy);
+  assert_int_equal(wk__shape_env_symbol_count(copy), wk__shape_env_symbol_count(env));
+  assert_int_equal(wk__shape_env_guard_count(copy), wk__shape_env_guard_count(env));
+  wk_int y = wk__sym_translate(x, copy);
+  assert_false(wk_int_same(x, y));
+  assert_true(wk_int_same(y, wk__sym_translate(x, copy)));
+  assert_true(wk_int_same(x, wk__sym_translate(y, env)));
+  for (int64_t i = 0; i < wk__shape_env_symbol_count(env); i++) {
+    wk__symbol_info a = wk__shape_env_symbol_at(env, i), b = wk__shape_env_symbol_at(copy, i);
+    assert_string_equal(a.name, b.name);
+    assert_true(a.hint == b.hint && a.lo == b.lo && a.hi == b.hi);
+  }
+  wk__shape_env_release(copy);
+}
+
 static void guards_undecidable_is_remembered(void **state) {
   (void)state;
   wk_int unbacked = wk__shape_env_symbol(env, "u", WK__NO_HINT, 0, INT64_MAX);
@@ -557,6 +578,7 @@ int main(void) {
       TEST(env_static_leaves_need_none),
       TEST(env_symbols_have_own_names),
       TEST(env_two_do_not_mix),
+      TEST(env_copies_stand_alone),
       TEST(bounds_follow_the_operations),
       TEST(guards_only_for_what_is_not_proven),
       TEST(guards_record_what_the_hints_decide_once),

@@ -150,7 +150,7 @@ def strided_copy(t):
     return view
 
 
-ASKS_FOR_STRIDES = ("view", "_unsafe_view", "as_strided", "view_as")
+ASKS_FOR_STRIDES = ("view", "_unsafe_view", "as_strided", "as_strided_scatter", "view_as")
 
 
 @cases(lambda name, sample: name not in ASKS_FOR_STRIDES and not ROWS[name]["tags"] & RANDOM)

@@ -96,4 +96,4 @@ def test_errors(call):
         with pytest.raises(Exception) as caught:
             eval(call, {"t": library})
         found.append((type(caught.value).__name__, str(caught.value).splitlines()[0]))
-    assert found[1][0] == found[0][0], found
+    assert found[1] == found[0]

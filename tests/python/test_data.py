@@ -1,6 +1,8 @@
 """Data sets, samplers, collation, the loader with and without workers."""
 
 import os
+import subprocess
+import sys
 import time
 from collections import namedtuple
 
@@ -190,3 +192,42 @@ def test_attributes_are_fixed():
     with pytest.raises(ValueError, match="batch_size attribute should not be set after DataLoader is initialized"):
         loader.batch_size = 4
     assert len(loader) == 4
+
+
+class Watching:
+    """A finder that notes what a forked worker imports."""
+
+    def __init__(self, path):
+        self.parent, self.path = os.getpid(), path
+
+    def find_spec(self, name, path=None, target=None):
+        if os.getpid() != self.parent:
+            with open(self.path, "a") as file:
+                file.write(name + "\n")
+        return None
+
+
+class Tensors(Numbers):
+    def __getitem__(self, i):
+        return wick.ones(2) * super().__getitem__(i)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
+def test_forked_workers_import_nothing(tmp_path):
+    program = f"""
+import sys
+sys.path[:0] = {sys.path!r}
+import wick
+from wick.utils import data
+from test_data import Tensors, Watching, Numbers
+sys.meta_path.insert(0, Watching({str(tmp_path / "imports")!r}))
+assert len(list(data.DataLoader(Tensors(), num_workers=2, multiprocessing_context="fork"))) == 10
+try:
+    list(data.DataLoader(Tensors(bad=3), num_workers=1, multiprocessing_context="fork"))
+except KeyError:
+    pass
+"""
+    folder = os.path.dirname(__file__)
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=folder)
+    imports = (tmp_path / "imports").read_text().split() if (tmp_path / "imports").exists() else []
+    assert imports == []

@@ -82,6 +82,9 @@ def prelu(input, weight):
 
 
 def glu(input, dim=-1):
+    size = input.size(dim)
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}")
     first, second = input.chunk(2, dim)
     return first * second.sigmoid()
 
@@ -145,13 +148,23 @@ dropout_, feature_dropout_, alpha_dropout_, feature_alpha_dropout_ = map(
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    dims = tuple(range(-len(normalized_shape), 0))
+    dims, shape = tuple(range(-len(normalized_shape), 0)), list(normalized_shape)
+    if list(input.shape[-len(shape) :]) != shape:
+        expected, got = ", ".join(map(str, shape)), list(input.shape)
+        raise RuntimeError(
+            f"Given normalized_shape={shape}, expected input with shape [*{expected}], but got input of size{got}"
+        )
     eps = _C.finfo(input.dtype).eps if eps is None else eps
     result = input * (input.pow(2).mean(dims, True) + eps).rsqrt()
     return result if weight is None else result * weight
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    if input.size(1) % num_groups:
+        shape = f"shape {list(input.shape)} and num_groups={num_groups}"
+        raise RuntimeError(
+            f"Expected number of channels in input to be divisible by num_groups, but got input of {shape}"
+        )
     grouped = input.reshape(input.size(0), num_groups, -1)
     result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
     shape = [1, -1] + [1] * (input.dim() - 2)
@@ -217,6 +230,9 @@ def huber_loss(input, target, reduction=1, delta=1.0):
 
 
 def nll_loss_nd(input, target, weight=None, reduction=1, ignore_index=-100):
+    if 1 <= target.dim() and 2 <= input.dim() and input.size(0) != target.size(0):
+        sizes = f"input batch_size ({input.size(0)}) to match target batch_size ({target.size(0)})"
+        raise ValueError(f"Expected {sizes}.")
     if input.dim() <= 2:
         return _C.nll_loss(input, target, weight, reduction, ignore_index)
     classes = input.size(1)
@@ -254,6 +270,12 @@ def cosine_similarity(x1, x2, dim=1, eps=1e-8):
 
 
 def one_hot(tensor, num_classes=-1):
+    if tensor.dtype != _C.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if tensor.numel() and tensor.min().item() < 0:
+        raise RuntimeError("Class values must be non-negative.")
+    if tensor.numel() and 0 < num_classes <= tensor.max().item():
+        raise RuntimeError("Class values must be smaller than num_classes.")
     classes = int(tensor.max().item()) + 1 if num_classes < 0 else num_classes
     return (tensor.unsqueeze(-1) == _C.arange(classes)).to(_C.int64)
 

@@ -34,21 +34,32 @@ def _warn(message, category=UserWarning, stacklevel=3):
     warnings.warn(message, category, stacklevel=stacklevel + 1)
 
 
+def _handle(function, relevant, *args, **kwargs):
+    """The call as the overriding class or mode has it. Asked for only while there is one (_C._overrides)."""
+    return _C._dispatch_torch_function(function, relevant, args, kwargs)
+
+
 # ---- activations: any shape; inplace overwrites the input ----
 
 
 def relu(input, inplace=False):
     """max(0, x)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(relu, (input,), input, inplace=inplace)
     return _ops.relu_(input) if inplace else _ops.relu(input)
 
 
 def relu6(input, inplace=False):
     """min(max(0, x), 6)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(relu6, (input,), input, inplace=inplace)
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     """x limited to [min_val, max_val]."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(hardtanh, (input,), input, min_val=min_val, max_val=max_val, inplace=inplace)
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
     return (_ops.hardtanh_ if inplace else _ops.hardtanh)(input, min_val, max_val)
@@ -56,76 +67,106 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
 
 def threshold(input, threshold, value, inplace=False):
     """x where it is above the threshold, else value."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(globals()["threshold"], (input,), input, threshold, value, inplace=inplace)
     return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
 
 
 def elu(input, alpha=1.0, inplace=False):
     """x for positive x, alpha (exp(x) - 1) for the others."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(elu, (input,), input, alpha=alpha, inplace=inplace)
     return (_ops.elu_ if inplace else _ops.elu)(input, alpha)
 
 
 def celu(input, alpha=1.0, inplace=False):
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(celu, (input,), input, alpha=alpha, inplace=inplace)
     return (_ops.celu_ if inplace else _ops.celu)(input, alpha)
 
 
 def selu(input, inplace=False):
     """ELU scaled to keep mean 0 and variance 1."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(selu, (input,), input, inplace=inplace)
     return _ops.selu_(input) if inplace else _ops.selu(input)
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
     """x for positive x, negative_slope x for the others."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(leaky_relu, (input,), input, negative_slope=negative_slope, inplace=inplace)
     return (_ops.leaky_relu_ if inplace else _ops.leaky_relu)(input, negative_slope)
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     """leaky_relu with a slope drawn from [lower, upper] in training, their mean otherwise."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(rrelu, (input,), input, lower=lower, upper=upper, training=training, inplace=inplace)
     return (_ops.rrelu_ if inplace else _ops.rrelu)(input, lower, upper, training)
 
 
 def silu(input, inplace=False):
     """x sigmoid(x)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(silu, (input,), input, inplace=inplace)
     return _ops.silu_(input) if inplace else _ops.silu(input)
 
 
 def mish(input, inplace=False):
     """x tanh(softplus(x))."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(mish, (input,), input, inplace=inplace)
     return _ops.mish_(input) if inplace else _ops.mish(input)
 
 
 def hardsigmoid(input, inplace=False):
     """relu6(x + 3) / 6."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(hardsigmoid, (input,), input, inplace=inplace)
     return _ops.hardsigmoid_(input) if inplace else _ops.hardsigmoid(input)
 
 
 def hardswish(input, inplace=False):
     """x relu6(x + 3) / 6."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(hardswish, (input,), input, inplace=inplace)
     return _ops.hardswish_(input) if inplace else _ops.hardswish(input)
 
 
 def sigmoid(input):
     """1 / (1 + exp(-x))."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(sigmoid, (input,), input)
     return input.sigmoid()
 
 
 def tanh(input):
     """tanh(x)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(tanh, (input,), input)
     return input.tanh()
 
 
 def tanhshrink(input):
     """x - tanh(x)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(tanhshrink, (input,), input)
     return input - input.tanh()
 
 
 def softsign(input):
     """x / (1 + |x|)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(softsign, (input,), input)
     return input / (input.abs() + 1)
 
 
 def glu(input, dim=-1):
     """a sigmoid(b) of the two halves along dim."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(glu, (input,), input, dim=dim)
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
     return _ops.glu(input, dim)
@@ -143,18 +184,24 @@ def _softmax_dim(name, dim, ndim, stacklevel):
 
 def softmax(input, dim=None, _stacklevel=3, dtype=None):
     """exp(x) over its sum along dim; dtype: computed and given in it."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
     dim = _softmax_dim("softmax", dim, input.dim(), _stacklevel)
     return input.softmax(dim) if dtype is None else input.softmax(dim, dtype=dtype)
 
 
 def softmin(input, dim=None, _stacklevel=3, dtype=None):
     """softmax of -x."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(softmin, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
     dim = _softmax_dim("softmin", dim, input.dim(), _stacklevel)
     return (-input).softmax(dim) if dtype is None else (-input).softmax(dim, dtype=dtype)
 
 
 def log_softmax(input, dim=None, _stacklevel=3, dtype=None):
     """log(softmax(x)), without overflow."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(log_softmax, (input,), input, dim=dim, _stacklevel=_stacklevel, dtype=dtype)
     dim = _softmax_dim("log_softmax", dim, input.dim(), _stacklevel)
     return input.log_softmax(dim) if dtype is None else input.log_softmax(dim, dtype=dtype)
 
@@ -182,18 +229,24 @@ def _check_probability(p):
 
 def dropout(input, p=0.5, training=True, inplace=False):
     """Zeroes each element with probability p and scales the others by 1 / (1 - p); the identity when not training."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(dropout, (input,), input, p=p, training=training, inplace=inplace)
     _check_probability(p)
     return (_ops.dropout_ if inplace else _ops.dropout)(input, p, training)
 
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
     """Dropout that keeps mean and variance."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(alpha_dropout, (input,), input, p=p, training=training, inplace=inplace)
     _check_probability(p)
     return (_ops.alpha_dropout_ if inplace else _ops.alpha_dropout)(input, p, training)
 
 
 def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
     """alpha_dropout of whole channels."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(feature_alpha_dropout, (input,), input, p=p, training=training, inplace=inplace)
     _check_probability(p)
     return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)
 
@@ -213,6 +266,8 @@ def _channel_dropout(input, p, training, inplace, batched):
 
 def dropout1d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels of (N, C, L) or (C, L)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(dropout1d, (input,), input, p=p, training=training, inplace=inplace)
     _check_probability(p)
     if input.dim() not in (2, 3):
         raise RuntimeError(
@@ -225,6 +280,8 @@ def dropout1d(input, p=0.5, training=True, inplace=False):
 
 def dropout2d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels of (N, C, H, W)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(dropout2d, (input,), input, p=p, training=training, inplace=inplace)
     _check_probability(p)
     if input.dim() not in (3, 4):
         _warn(_SOFT_ERROR.format("dropout2d", input.dim()))
@@ -240,6 +297,8 @@ def dropout2d(input, p=0.5, training=True, inplace=False):
 
 def dropout3d(input, p=0.5, training=True, inplace=False):
     """Zeroes whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(dropout3d, (input,), input, p=p, training=training, inplace=inplace)
     _check_probability(p)
     if input.dim() not in (4, 5):
         _warn(_SOFT_ERROR.format("dropout3d", input.dim()))
@@ -252,6 +311,18 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
     """Rows of weight (rows, dim) at the indices in input (*): (*, dim). max_norm scales the rows used down, in "
     "place."""
+    if _C._overrides and _C._has_torch_function_variadic(input, weight):
+        return _handle(
+            embedding,
+            (input, weight),
+            input,
+            weight,
+            padding_idx=padding_idx,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            scale_grad_by_freq=scale_grad_by_freq,
+            sparse=sparse,
+        )
     rows = weight.size(0)
     if padding_idx is None:
         padding_idx = -1
@@ -268,16 +339,22 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """(x - mean) / sqrt(var + eps) * weight + bias over the last len(normalized_shape) dimensions."""
+    if _C._overrides and _C._has_torch_function_variadic(input, weight, bias):
+        return _handle(layer_norm, (input, weight, bias), input, normalized_shape, weight=weight, bias=bias, eps=eps)
     return _ops.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """x / sqrt(mean(x^2) + eps) * weight over the last len(normalized_shape) dimensions."""
+    if _C._overrides and _C._has_torch_function_variadic(input, weight):
+        return _handle(rms_norm, (input, weight), input, normalized_shape, weight=weight, eps=eps)
     return _ops.rms_norm(input, normalized_shape, weight, eps)
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     """Normalises the channels (dimension 1 of (N, C, ...)) in groups."""
+    if _C._overrides and _C._has_torch_function_variadic(input, weight, bias):
+        return _handle(group_norm, (input, weight, bias), input, num_groups, weight=weight, bias=bias, eps=eps)
     if input.dim() < 2:
         raise RuntimeError(f"Expected at least 2 dimensions for input tensor but received {input.dim()}")
     values = math.prod(input.shape[2:]) * input.size(0) * input.size(1) // num_groups
@@ -289,6 +366,19 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     """Normalises each channel (dimension 1) over all else, with the batch's statistics in training."""
+    if _C._overrides and _C._has_torch_function_variadic(input, running_mean, running_var, weight, bias):
+        return _handle(
+            batch_norm,
+            (input, running_mean, running_var, weight, bias),
+            input,
+            running_mean,
+            running_var,
+            weight=weight,
+            bias=bias,
+            training=training,
+            momentum=momentum,
+            eps=eps,
+        )
     if training and math.prod(input.shape[2:]) * input.size(0) == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
     return _ops.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
@@ -296,6 +386,8 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     """x over its p-norm along dim, at least eps."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(normalize, (input,), input, p=p, dim=dim, eps=eps, out=out)
     norm = input.norm(p, dim, keepdim=True)
     if out is None:
         return input / norm.clamp_min(eps).expand_as(input)
@@ -305,6 +397,8 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
 def pad(input, pad, mode="constant", value=None):
     """Pads the last len(pad) / 2 dimensions; pad is (before, after) of the last dimension, then of the one before, "
     "..."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(pad, (input, value), input, pad, mode=mode, value=value)
     return _ops.pad(input, pad, mode, value)
 
 
@@ -361,18 +455,51 @@ def _elementwise_loss(operator, input, target, reduction, weight, *args):
 
 def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """(input - target)^2."""
+    if _C._overrides and _C._has_torch_function_variadic(input, target, weight):
+        return _handle(
+            mse_loss,
+            (input, target, weight),
+            input,
+            target,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+            weight=weight,
+        )
     reduction = _reduction(size_average, reduce, reduction)
     return _elementwise_loss(_ops.mse_loss, input, target, reduction, weight)
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """|input - target|."""
+    if _C._overrides and _C._has_torch_function_variadic(input, target, weight):
+        return _handle(
+            l1_loss,
+            (input, target, weight),
+            input,
+            target,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+            weight=weight,
+        )
     reduction = _reduction(size_average, reduce, reduction)
     return _elementwise_loss(_ops.l1_loss, input, target, reduction, weight)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """With d = |input - target|: d^2 / (2 beta) below beta, d - beta / 2 above."""
+    if _C._overrides and _C._has_torch_function_variadic(input, target):
+        return _handle(
+            smooth_l1_loss,
+            (input, target),
+            input,
+            target,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+            beta=beta,
+        )
     reduction = _reduction(size_average, reduce, reduction)
     if beta == 0.0:
         return _elementwise_loss(_ops.l1_loss, input, target, reduction, None)
@@ -381,11 +508,27 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     """With d = |input - target|: d^2 / 2 below delta, delta (d - delta / 2) above."""
+    if _C._overrides and _C._has_torch_function_variadic(input, target, weight):
+        return _handle(
+            huber_loss, (input, target, weight), input, target, reduction=reduction, delta=delta, weight=weight
+        )
     return _elementwise_loss(_ops.huber_loss, input, target, _reduction(None, None, reduction), weight, delta)
 
 
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
     """-input[target]: input (N, C, ...) of log-probabilities, target (N, ...)."""
+    if _C._overrides and _C._has_torch_function_variadic(input, target, weight):
+        return _handle(
+            nll_loss,
+            (input, target, weight),
+            input,
+            target,
+            weight=weight,
+            size_average=size_average,
+            ignore_index=ignore_index,
+            reduce=reduce,
+            reduction=reduction,
+        )
     return _ops.nll_loss_nd(input, target, weight, _reduction(size_average, reduce, reduction), ignore_index)
 
 
@@ -401,12 +544,36 @@ def cross_entropy(
 ):
     """-log softmax(input)[target]: input (N, C, ...) or (C,), target (N, ...) of classes or input's shape of "
     "weights."""
+    if _C._overrides and _C._has_torch_function_variadic(input, target, weight):
+        return _handle(
+            cross_entropy,
+            (input, target, weight),
+            input,
+            target,
+            weight=weight,
+            size_average=size_average,
+            ignore_index=ignore_index,
+            reduce=reduce,
+            reduction=reduction,
+            label_smoothing=label_smoothing,
+        )
     reduction = _reduction(size_average, reduce, reduction)
     return _ops.cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)
 
 
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     """-(target log(input) + (1 - target) log(1 - input))."""
+    if _C._overrides and _C._has_torch_function_variadic(input, target, weight):
+        return _handle(
+            binary_cross_entropy,
+            (input, target, weight),
+            input,
+            target,
+            weight=weight,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+        )
     reduction = _reduction(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(
@@ -422,6 +589,18 @@ def binary_cross_entropy_with_logits(
     input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
 ):
     """binary_cross_entropy of sigmoid(input), without overflow."""
+    if _C._overrides and _C._has_torch_function_variadic(input, target, weight, pos_weight):
+        return _handle(
+            binary_cross_entropy_with_logits,
+            (input, target, weight, pos_weight),
+            input,
+            target,
+            weight=weight,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+            pos_weight=pos_weight,
+        )
     reduction = _reduction(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
@@ -430,6 +609,17 @@ def binary_cross_entropy_with_logits(
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target (log(target) - input); "batchmean" is the sum over the batch's size, the mathematical definition."""
+    if _C._overrides and _C._has_torch_function_variadic(input, target):
+        return _handle(
+            kl_div,
+            (input, target),
+            input,
+            target,
+            size_average=size_average,
+            reduce=reduce,
+            reduction=reduction,
+            log_target=log_target,
+        )
     if size_average is None and reduce is None and reduction == "batchmean":
         loss = _ops.kl_div(input, target, 2, log_target=log_target)
         return loss / input.size(0) if input.dim() != 0 else loss

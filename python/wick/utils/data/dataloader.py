@@ -6,7 +6,7 @@ from ... import _C
 from .collate import default_collate, default_convert
 from .dataset import IterableDataset
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
-from .worker import END, RESET, Fetcher, WorkerError, get_worker_info, run_worker
+from .worker import END, RESET, Fetcher, WorkerError, get_worker_info, import_for_workers, run_worker
 
 __all__ = ["DataLoader", "get_worker_info"]
 
@@ -237,6 +237,7 @@ class _InWorkers(_Pass):
     def _start(self, loader):
         import multiprocessing
 
+        import_for_workers()
         context = loader.multiprocessing_context or multiprocessing
         for i in range(loader.num_workers):
             ours, theirs = context.Pipe()

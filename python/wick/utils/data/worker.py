@@ -94,6 +94,19 @@ class Fetcher:
         return samples
 
 
+def import_for_workers():
+    """Imports in the parent what workers use, so that forked ones import nothing: the lock of an import that another
+    thread of the parent is in would never be released in them."""
+    import multiprocessing.connection
+    import multiprocessing.popen_fork
+    import queue
+    import random
+    import threading
+    import traceback
+
+    return multiprocessing, queue, random, threading, traceback
+
+
 def _seed(base_seed, worker_id):
     """Seeds the generators: PyTorch's scheme, so that random augmentation gives the same numbers."""
     import random

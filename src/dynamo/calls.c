@@ -1,0 +1,305 @@
+/* What happens at a call while something is captured. Python functions are evaluated, operators record themselves, C
+ * functions that only look at their arguments run; methods that change a container run and are noted; everything else is
+ * refused and ends the segment. The lists of what only looks stand here. Tests: tests/python/capture/test_calls.py. */
+#include "dynamo/known.h"
+
+#define BINDING (f->session->binding)
+
+static bool in_list(const char *name, const char *const *list) {
+  for (; *list; list++)
+    if (strcmp(*list, name) == 0) return true;
+  return false;
+}
+
+/* ==================================================== lists ====================================================== */
+
+/* Results depend on the arguments alone, which C code may look at all of. */
+static const char *const builtins_that_look[] = {
+    "abs",  "all",   "any",  "ascii", "bin",   "callable", "chr", "divmod", "format", "hex", "isinstance", "issubclass",
+    "len",  "max",   "min",  "oct",   "ord",   "pow",      "repr", "round",  "sorted", "sum", NULL};
+static const char *const tensor_methods_that_look[] = {
+    "size", "stride", "dim", "ndimension", "numel", "nelement", "storage_offset", "element_size", "is_contiguous",
+    "is_floating_point", "is_complex", "is_signed", "__len__", "to", "type", "float", "double", "half", "long", "int",
+    "short", "char", "byte", "bool", "cpu", "__add__", "__radd__", "__sub__", "__mul__", "__getitem__", "__setitem__",
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__reversed__", "__neg__", "__truediv__", "__matmul__",
+    "__pow__", "__rsub__", "__rmul__", "backward", "__iter__", "unbind", NULL};
+static const char *const core_functions_that_look[] = {"is_grad_enabled", "is_inference_mode_enabled", "_set_grad_enabled",
+                                                       "_run_backward", "is_tensor", "is_floating_point", "is_complex",
+                                                       "numel", "_is_compiling", NULL};
+static const char *const container_methods_that_look[] = {
+    "copy", "index", "count", "keys", "values", "items", "get", "union", "intersection", "difference",
+    "symmetric_difference", "issubset", "issuperset", "isdisjoint", "__contains__", "__len__", "__getitem__", "__iter__",
+    "__eq__", "__ne__", "__reversed__", NULL};
+static const char *const container_methods_that_change[] = {
+    "append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem", "add",
+    "discard", "intersection_update", "difference_update", "symmetric_difference_update", "__setitem__", "__delitem__",
+    "move_to_end", NULL};
+static const char *const instance_methods_that_look[] = {"__init__", "__new__", "__init_subclass__", "__enter__",
+                                                         "__exit__", "clone", NULL};
+
+/* ================================================== arguments ==================================================== */
+
+static bool arguments_usable(wk__frame *f, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
+  for (Py_ssize_t i = 0; i < all; i++)
+    if (!wk__usable(f, args[i])) return false;
+  return true;
+}
+
+/* Python code goes on in a frame of its own; the instruction does nothing else. */
+static PyObject *enter(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  wk__session *s = f->session;
+  s->entering = true;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  s->entering = false;
+  return result;
+}
+
+static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  return arguments_usable(f, args, count, names) ? wk__plain_call(f, callable, args, count, names) : NULL;
+}
+
+/* =============================================== methods of containers =========================================== */
+
+/* A container's method that changes it: noted when others can see the container. */
+static PyObject *change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                        PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
+  if (!arguments_usable(f, args, count, names) || !wk__usable(f, self)) return NULL;
+  wk__reg reg = wk__reg_find(r, self);
+  if (reg >= 0) {
+    PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(self), name), *items[12] = {method, self};
+    Py_ssize_t first = self_is_first, all = count + (names ? PyTuple_GET_SIZE(names) : 0);
+    if (!method || all - first > 10) {
+      Py_XDECREF(method);
+      return wk__refuse(f, "a call of %s with many arguments", name);
+    }
+    for (Py_ssize_t i = first; i < all; i++) items[2 + i - first] = args[i];
+    int noted = wk__reg_constant(r, method) < 0 ? -1
+                                                : wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items,
+                                                          (int)(2 + all - first), names);
+    Py_DECREF(method);
+    if (noted < 0) return wk__refuse(f, "%s", r->failed);
+    wk__mark_written(r, reg, NULL);
+  }
+  return wk__plain_call(f, callable, args, count, names);
+}
+
+/* dict.get(key): only that key matters. */
+static PyObject *get_from_dict(wk__frame *f, wk__recording *r, PyObject *self, PyObject *key) {
+  wk__reg reg = wk__reg_find(r, self);
+  PyObject *found = PyDict_GetItemWithError(self, key);
+  if (!found && PyErr_Occurred()) return NULL;
+  if (wk__was_written(r, reg, key)) return Py_XNewRef(found);
+  if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
+  if (found && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return wk__refuse(f, "%s", r->failed);
+  return Py_XNewRef(found);
+}
+
+static PyObject *container_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                                  PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
+  if (in_list(name, container_methods_that_change))
+    return change(f, r, self, name, callable, args, count, names, self_is_first);
+  if (!in_list(name, container_methods_that_look)) return wk__refuse(f, "method %s of a %s", name, Py_TYPE(self)->tp_name);
+  Py_ssize_t given = count - self_is_first;
+  if (strcmp(name, "get") == 0 && PyDict_Check(self) && wk__is_foreign(r, self) && !names && given >= 1 &&
+      wk__is_plain_value(BINDING, args[self_is_first])) {
+    PyObject *found = get_from_dict(f, r, self, args[self_is_first]);
+    if (found || PyErr_Occurred() || f->session->reason[0]) return found;
+    return Py_NewRef(given >= 2 ? args[self_is_first + 1] : Py_None);
+  }
+  return wk__usable(f, self) ? look(f, callable, args, count, names) : NULL;
+}
+
+/* ================================================ methods by self ================================================ */
+
+static bool is_container(PyObject *o) {
+  return Py_TYPE(o) == &PyList_Type || PyDict_Check(o) || Py_TYPE(o) == &PySet_Type;
+}
+
+static PyObject *tensor_method(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
+                               Py_ssize_t count, PyObject *names) {
+  if (!in_list(name, tensor_methods_that_look)) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
+  return look(f, callable, args, count, names);
+}
+
+/* A method that C code implements, of `self`. */
+static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                          PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
+  PyTypeObject *t = Py_TYPE(self);
+  if (wk__is_tensor_object(f, self)) return tensor_method(f, name, callable, args, count, names);
+  if (is_container(self)) return container_method(f, r, self, name, callable, args, count, names, self_is_first);
+  if (wk__is_plain_value(BINDING, self) || PyTuple_Check(self) || t == &PyRange_Type || t == &PyFrozenSet_Type ||
+      t == &PySlice_Type)
+    return look(f, callable, args, count, names);
+  if (BINDING->is_grad_mode(t)) return wk__plain_call(f, callable, args, count, names);
+  if (t == &PyGen_Type && strcmp(name, "throw") != 0) return look(f, callable, args, count, names);
+  if (PyExceptionInstance_Check(self)) return wk__plain_call(f, callable, args, count, names);
+  if ((wk__is_python_instance(self) || PyType_Check(self) || PyObject_TypeCheck(self, BINDING->module_type)) &&
+      in_list(name, instance_methods_that_look) && !wk__is_foreign(r, self))
+    return wk__plain_call(f, callable, args, count, names);
+  return wk__refuse(f, "method %s of a %s", name, t->tp_name);
+}
+
+/* ================================================ functions of C ================================================= */
+
+static PyObject *get_attribute_call(wk__frame *f, PyObject *const *args, Py_ssize_t count, bool only_has) {
+  PyObject *found = wk__op_attr(f, args[0], args[1]);
+  if (found && !only_has) return found;
+  if (found) {
+    Py_DECREF(found);
+    Py_RETURN_TRUE;
+  }
+  if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_AttributeError)) return NULL;
+  if (!only_has && count < 3) return NULL;
+  PyErr_Clear();
+  return Py_NewRef(only_has ? Py_False : args[2]);
+}
+
+static PyObject *next_call(wk__frame *f, PyObject *const *args, Py_ssize_t count) {
+  PyObject *item = NULL;
+  int more = wk__op_next(f, args[0], &item);
+  if (more > 0) return item;
+  if (more < 0) return NULL;
+  if (count > 1) return Py_NewRef(args[1]);
+  PyErr_SetNone(PyExc_StopIteration);
+  return NULL;
+}
+
+static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                         PyObject *names) {
+  if (in_list(name, builtins_that_look)) {
+    bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
+    if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
+    return look(f, callable, args, count, names);
+  }
+  bool text_second = count >= 2 && !names && PyUnicode_Check(args[1]);
+  if (strcmp(name, "getattr") == 0 && text_second) return get_attribute_call(f, args, count, false);
+  if (strcmp(name, "hasattr") == 0 && text_second) return get_attribute_call(f, args, count, true);
+  if (strcmp(name, "setattr") == 0 && text_second && count == 3)
+    return wk__op_set_attr(f, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
+  if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
+  if (strcmp(name, "next") == 0 && count >= 1) return next_call(f, args, count);
+  return wk__refuse(f, "a call of %s()", name);
+}
+
+/* A tensor made from Python data is the same in every call: a constant of the graph, given out as a copy. */
+static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                                PyObject *names) {
+  if (!arguments_usable(f, args, count, names)) return NULL;
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (wk__is_tensor_object(f, args[i])) return wk__refuse(f, "a tensor is made from another one's values");
+  wk__tracer *tracer = f->session->tracer;
+  wk__tracer_pause(tracer);
+  PyObject *made = wk__plain_call(f, callable, args, count, names), *copy = NULL;
+  wk__tracer_resume(tracer);
+  if (!made) return NULL;
+  wk_tensor *t = BINDING->tensor_of(made);
+  if (t->keys & WK__KEY_AUTOGRAD) {
+    Py_DECREF(made);
+    return wk__refuse(f, "a leaf that requires grad is made");
+  }
+  wk_value args_of_clone[2] = {{.tag = WK_VALUE_TENSOR, .tensor = t}}, result = {0};
+  wk_status status = wk__tracer_constant(tracer, t);
+  if (status == WK_OK) status = wk_call(wk_op_find("clone"), args_of_clone, NULL, &result);
+  copy = status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
+  Py_DECREF(made);
+  return copy;
+}
+
+static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
+                               Py_ssize_t count, PyObject *names) {
+  if (strcmp(name, "tensor") == 0) return tensor_of_data(f, callable, args, count, names);
+  if (in_list(name, core_functions_that_look)) return look(f, callable, args, count, names);
+  return wk__refuse(f, "a call of %s()", name);
+}
+
+static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  const PyCFunctionObject *c = (const PyCFunctionObject *)callable;
+  const char *name = c->m_ml->ml_name;
+  PyObject *self = PyCFunction_GET_SELF(callable);
+  if (self && !PyModule_Check(self)) {
+    if (PyType_Check(self) && strcmp(name, "__new__") == 0) return look(f, callable, args, count, names);
+    return c_method(f, r, self, name, callable, args, count, names, false);
+  }
+  const char *module = c->m_module && PyUnicode_Check(c->m_module) ? PyUnicode_AsUTF8(c->m_module) : "";
+  if (!module) return NULL;
+  if (strcmp(module, "builtins") == 0) return builtin(f, name, callable, args, count, names);
+  if (self == BINDING->module) return core_function(f, name, callable, args, count, names);
+  bool pure_module = strcmp(module, "math") == 0 || strcmp(module, "cmath") == 0;
+  bool plain_operator = strcmp(module, "_operator") == 0 && name[0] != 'i';
+  if (pure_module || plain_operator) return look(f, callable, args, count, names);
+  return wk__refuse(f, "a call of %s.%s()", module, name);
+}
+
+/* ==================================================== classes ==================================================== */
+
+static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
+  return t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyUnicode_Type || t == &PyBytes_Type ||
+         t == &PyComplex_Type || t == &PyList_Type || t == &PyTuple_Type || t == &PyDict_Type || t == &PySet_Type ||
+         t == &PyFrozenSet_Type || t == &PyRange_Type || t == &PySlice_Type || t == &PyEnum_Type || t == &PyZip_Type ||
+         t == &PyMap_Type || t == &PyFilter_Type || t == &PyReversed_Type || t == &PyBaseObject_Type ||
+         t == &PySuper_Type || t == &PyProperty_Type || t == b->size_type || t == b->device_type || t == b->dtype_type ||
+         b->is_grad_mode(t);
+}
+
+static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  PyTypeObject *t = (PyTypeObject *)callable;
+  if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
+  bool scalar = t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type ||
+                t == &PyUnicode_Type;
+  if (scalar && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "%s() of a tensor's value", t->tp_name);
+  if (is_value_class(BINDING, t)) return look(f, callable, args, count, names);
+  if (PyExceptionClass_Check(callable)) return wk__plain_call(f, callable, args, count, names);
+  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type) || PyType_IsSubtype(t, BINDING->module_type);
+  if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);
+  bool written_in_python = t->tp_new == PyBaseObject_Type.tp_new || _PyType_Lookup(t, BINDING->new_name);
+  if (!written_in_python || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
+  return wk__plain_call(f, callable, args, count, names);
+}
+
+/* =================================================== every call ================================================== */
+
+static bool is_disabled(PyObject *function) {
+  PyObject *dict = ((PyFunctionObject *)function)->func_dict;
+  return dict && PyDict_GetItemString(dict, "_wick_disable");
+}
+
+static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
+                                 Py_ssize_t count, PyObject *names) {
+  if (is_disabled(function)) return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
+  return enter(f, callable, args, count, names);
+}
+
+PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  f->session->reason[0] = 0;
+  PyTypeObject *t = Py_TYPE(callable);
+  if (PyFunction_Check(callable)) return python_function(f, callable, callable, args, count, names);
+  if (PyMethod_Check(callable)) {
+    PyObject *function = PyMethod_GET_FUNCTION(callable);
+    if (PyFunction_Check(function)) return python_function(f, function, callable, args, count, names);
+    if (Py_TYPE(function) == BINDING->operator_type) return look(f, callable, args, count, names);
+    return wk__refuse(f, "a bound %s", Py_TYPE(function)->tp_name);
+  }
+  if (t == BINDING->operator_type) return look(f, callable, args, count, names);
+  if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type) {
+    if (!count) return wk__plain_call(f, callable, args, count, names);
+    PyObject *name = PyDescr_NAME(callable);
+    return c_method(f, r, args[0], PyUnicode_AsUTF8(name), callable, args, count, names, true);
+  }
+  if (PyCFunction_Check(callable)) return c_function(f, r, callable, args, count, names);
+  if (PyType_Check(callable)) return call_class(f, r, callable, args, count, names);
+  if (PyObject_TypeCheck(callable, BINDING->module_type)) {
+    PyObject *function = wk__module_forward(f, r, callable);
+    return function ? enter(f, callable, args, count, names) : NULL;
+  }
+  PyObject *inner = wk__compiled_function(BINDING, callable);
+  if (inner) return wk__recorded_call(f, r, inner, args, count, names);
+  if (t->tp_flags & Py_TPFLAGS_HEAPTYPE && wk__is_python_instance(callable)) {
+    if (wk__depend_on_type(r, t) < 0) return NULL;
+    return enter(f, callable, args, count, names);
+  }
+  return wk__refuse(f, "a call of a %s", t->tp_name);
+}

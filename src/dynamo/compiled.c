@@ -1,0 +1,145 @@
+/* The object that compile() gives: it calls its function under a session. In a region that is being captured it is
+ * looked through. Tests: tests/python/capture/test_api.py. */
+#include "dynamo/explain.h"
+
+#include <structmember.h>
+
+static PyTypeObject *compiled_type_of(const wk__binding *b) { return b->compiled_type; }
+
+PyObject *wk__compiled_function(const wk__binding *b, PyObject *o) {
+  return Py_TYPE(o) == compiled_type_of(b) ? ((wk__compiled *)o)->function : NULL;
+}
+
+static PyObject *compiled_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
+  wk__compiled *self = (wk__compiled *)o;
+  if (wk__hook_tracing(PyThreadState_Get()) || *self->binding->disabled)
+    return PyObject_Vectorcall(self->function, args, nargsf, names);
+  return wk__session_call(self, self->function, args, nargsf, names);
+}
+
+static PyObject *python_code_of(PyObject *callable) {  // -> borrowed, NULL when it is not Python code
+  if (PyMethod_Check(callable)) callable = PyMethod_GET_FUNCTION(callable);
+  return PyFunction_Check(callable) ? PyFunction_GET_CODE(callable) : NULL;
+}
+
+static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
+  static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", NULL};
+  PyObject *function, *backend = Py_None;
+  int fullgraph = 0, dynamic = -1, limit = 8;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opii", names, &function, &backend, &fullgraph, &dynamic, &limit))
+    return NULL;
+  if (!python_code_of(function))
+    return PyErr_Format(PyExc_TypeError, "a Python function or method is compiled, not %R", function);
+  wk__compiled *self = (wk__compiled *)type->tp_alloc(type, 0);
+  if (!self) return NULL;
+  self->function = Py_NewRef(function);
+  self->vectorcall = compiled_call;
+  self->binding = wk__binding_of_type(type);
+  self->options = (wk__compile_options){.backend = backend == Py_None ? NULL : Py_NewRef(backend),
+                                        .fullgraph = fullgraph,
+                                        .dynamic = (int8_t)dynamic,
+                                        .limit = limit};
+  return (PyObject *)self;
+}
+
+static void forget_segments(wk__compiled *self) {
+  wk__segment *g = self->segments;
+  self->segments = NULL;
+  while (g) {
+    wk__segment *next = g->next;
+    wk__segment_release(g);
+    g = next;
+  }
+}
+
+static int compiled_traverse(PyObject *o, visitproc visit, void *arg) {
+  wk__compiled *self = (wk__compiled *)o;
+  Py_VISIT(Py_TYPE(o));
+  Py_VISIT(self->function);
+  Py_VISIT(self->dict);
+  Py_VISIT(self->options.backend);
+  for (wk__segment *g = self->segments; g; g = g->next) {
+    if (atomic_load(&g->references) > 1) continue; /* somebody replays it */
+    for (int64_t i = 0; i < g->recording->register_count; i++) Py_VISIT(g->recording->registers[i].object);
+    for (int64_t i = 0; i < g->recording->versioned_count; i++) Py_VISIT(g->recording->versioned[i]);
+  }
+  return 0;
+}
+static int compiled_clear(PyObject *o) {
+  wk__compiled *self = (wk__compiled *)o;
+  forget_segments(self);
+  Py_CLEAR(self->function);
+  Py_CLEAR(self->dict);
+  Py_CLEAR(self->options.backend);
+  return 0;
+}
+static void compiled_dealloc(PyObject *o) {
+  PyTypeObject *type = Py_TYPE(o);
+  PyObject_GC_UnTrack(o);
+  if (((wk__compiled *)o)->weak_references) PyObject_ClearWeakRefs(o);
+  (void)compiled_clear(o);
+  type->tp_free(o);
+  Py_DECREF(type);
+}
+
+/* As a method: bound like a function. */
+static PyObject *compiled_get(PyObject *self, PyObject *instance, PyObject *type) {  // -> new
+  (void)type;
+  return instance && instance != Py_None ? PyMethod_New(self, instance) : Py_NewRef(self);
+}
+
+static PyObject *compiled_report(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  return wk__compiled_report((wk__compiled *)self);
+}
+static PyObject *compiled_reset(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  forget_segments((wk__compiled *)self);
+  Py_RETURN_NONE;
+}
+
+static PyMemberDef members[] = {
+    {"function", T_OBJECT_EX, offsetof(wk__compiled, function), READONLY, "What was compiled."},
+    {"captures", T_LONGLONG, offsetof(wk__compiled, capture_count), READONLY, "Segments captured so far."},
+    {"breaks", T_LONGLONG, offsetof(wk__compiled, break_count), READONLY, "Captured segments that ended in a break."},
+    {"unkept", T_LONGLONG, offsetof(wk__compiled, unkept_count), READONLY, "Segments that could not be kept."},
+    {"__dictoffset__", T_PYSSIZET, offsetof(wk__compiled, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(wk__compiled, weak_references), READONLY, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(wk__compiled, vectorcall), READONLY, NULL},
+    {0}};
+static PyMethodDef methods[] = {
+    {"report", compiled_report, METH_NOARGS, "What was captured: a list of dicts, one a segment."},
+    {"reset", compiled_reset, METH_NOARGS, "Forgets everything captured."},
+    {0}};
+static PyGetSetDef getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {0}};
+static PyType_Slot slots[] = {{Py_tp_new, compiled_new},
+                              {Py_tp_dealloc, compiled_dealloc},
+                              {Py_tp_traverse, compiled_traverse},
+                              {Py_tp_clear, compiled_clear},
+                              {Py_tp_call, PyVectorcall_Call},
+                              {Py_tp_descr_get, compiled_get},
+                              {Py_tp_members, members},
+                              {Py_tp_methods, methods},
+                              {Py_tp_getset, getset},
+                              {Py_tp_doc, "Compiled(function): calls of it are captured and replayed."},
+                              {0}};
+static PyType_Spec spec = {.name = "wick._C.Compiled",
+                           .basicsize = sizeof(wk__compiled),
+                           .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                           .slots = slots};
+
+static PyObject *is_compiling(PyObject *module, PyObject *unused) {  // -> new
+  (void)module, (void)unused;
+  wk__session *s = wk__session_current();
+  return PyBool_FromLong(s && s->mode == WK__MODE_CAPTURE);
+}
+static PyMethodDef functions[] = {
+    {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."}, {0}};
+
+int wk__add_dynamo(PyObject *module, wk__binding *binding) {
+  PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
+  if (!type) return -1;
+  binding->compiled_type = (PyTypeObject *)type;
+  if (PyModule_AddFunctions(module, functions) < 0) return -1;
+  return PyModule_AddObjectRef(module, "Compiled", type);
+}

@@ -1,0 +1,48 @@
+/* Capture: Python frames become segments: guards, a graph, side effects, and how to go on.
+ *
+ * A compiled function is called through wk__compiled_call. The first time its frame is run by our evaluator, with real
+ * objects and lazy tensors; what it read becomes guards, what it computed a graph, what it did to objects a list of
+ * steps. Later calls check, run the graph, repeat the steps, and return or go on in the frame where the segment ended.
+ *
+ * Here: what the extension module tells dynamo about its types, and what it can ask. docs/capture.md explains the whole
+ * with an example. */
+#ifndef WICK_DYNAMO_DYNAMO_H
+#define WICK_DYNAMO_DYNAMO_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "graph/graph.h"
+
+/* What dynamo has to know of the objects of the extension module, which stands above it. One an interpreter. */
+typedef struct wk__binding {
+  void *state; /* the module's, for the functions below */
+  PyObject *module;
+  PyTypeObject **parameter_type; /* set later than the others */
+  PyTypeObject *tensor_type, *module_type, *operator_type, *dtype_type, *device_type, *size_type,
+      *generator_type, *memory_format_type, *layout_type, *function_type;
+  PyTypeObject *compiled_type; /* set by wk__add_dynamo */
+  const int *disabled;         /* not 0: compiled functions run as they are */
+  wk_tensor *(*tensor_of)(PyObject *tensor);                        /* borrowed */
+  PyObject *(*wrap)(void *state, wk_tensor *steal_tensor);          // -> new
+  PyObject *(*raise)(void *state);                                  /* the thread's wick error as an exception; NULL */
+  PyObject *(*grad_of)(PyObject *tensor);                           // -> new; NULL for None, no exception
+  PyObject *grad_name;                                              /* "grad", interned */
+  PyObject *new_name;                                               /* "__new__" */
+  bool (*is_grad_mode)(PyTypeObject *type); /* no_grad, enable_grad, set_grad_enabled, inference_mode */
+  bool (*is_optimizer)(void *state, PyObject *object);
+} wk__binding;
+
+typedef struct wk__compile_options {
+  PyObject *backend;   /* owned; a callable (graph_module, example_inputs) -> callable; NULL: node by node */
+  bool fullgraph;      /* a break is an error */
+  int8_t dynamic;      /* -1: sizes that changed become symbolic; 0 never; 1 at once */
+  int limit;           /* entries a position; then it runs plain */
+} wk__compile_options;
+
+/* Adds the type Compiled and the functions of `compiler` to the extension module. 0, or -1 with an exception. */
+int wk__add_dynamo(PyObject *module, wk__binding *binding);
+/* The binding that wk__add_dynamo was given, from the type of a Compiled: the extension module keeps it. */
+const wk__binding *wk__binding_of_type(PyTypeObject *type);
+
+#endif

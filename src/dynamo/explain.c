@@ -1,0 +1,205 @@
+/* What capture did, in words: WICK_LOGS=graph_breaks,guards,recompiles,graph, and the report of explain().
+ * In: segments. Out: text. Tests: tests/python/capture/test_explain.py. */
+#include <stdio.h>
+
+#include "dynamo/explain.h"
+
+static const char *const kind_names[] = {
+    [WK__READ_SLOT] = "slot",         [WK__READ_STACK] = "stack",       [WK__READ_CELL] = "cell",
+    [WK__READ_DICT] = "item",         [WK__READ_ITEM] = "element",      [WK__READ_ATTRIBUTE] = "attribute",
+    [WK__READ_INSTANCE] = "__dict__", [WK__READ_CLOSURE] = "closure",   [WK__READ_DEFAULTS] = "defaults",
+    [WK__READ_GRAD] = "grad",         [WK__READ_FUNCTION] = "function", [WK__CHECK_IS] = "is",
+    [WK__CHECK_SAME] = "is",          [WK__CHECK_DIFFERENT] = "is not", [WK__CHECK_EQUAL] = "==",
+    [WK__CHECK_TYPE] = "type is",     [WK__CHECK_LENGTH] = "length ==", [WK__CHECK_KEYS] = "keys ==",
+    [WK__CHECK_ABSENT] = "has no",    [WK__CHECK_NO_DICT] = "has no",   [WK__CHECK_UNBOUND] = "is unbound",
+    [WK__CHECK_NO_GRAD] = "grad is None", [WK__CHECK_TENSOR] = "is a tensor", [WK__CHECK_ITEMS] = "items are",
+};
+
+/* ---- where a register comes from, as a Python expression ---- */
+
+static const wk__read *read_of(const wk__recording *r, wk__reg reg) {
+  for (int64_t i = 0; i < r->read_count; i++)
+    if (r->reads[i].dest == reg) return &r->reads[i];
+  return NULL;
+}
+
+static void print_object(wk__string *out, PyObject *o) {
+  PyObject *text = o ? (PyType_Check(o) ? PyUnicode_FromString(((PyTypeObject *)o)->tp_name) : PyObject_Repr(o)) : NULL;
+  const char *utf8 = text ? PyUnicode_AsUTF8(text) : NULL;
+  size_t length = utf8 ? strlen(utf8) : 0;
+  wk__string_printf(out, "%.*s%s", (int)(length > 60 ? 57 : length), utf8 ? utf8 : "?", length > 60 ? "..." : "");
+  PyErr_Clear();
+  Py_XDECREF(text);
+}
+
+static const char *slot_name(const wk__segment *g, const wk__read *read) {
+  PyCodeObject *code = read->a < g->frame_count ? g->codes[read->a] : NULL;
+  PyObject *names = code ? code->co_localsplusnames : NULL;
+  const char *name = names && read->b < PyTuple_GET_SIZE(names) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, read->b)) : NULL;
+  return name ? name : "?";
+}
+
+static void print_register(wk__string *out, const wk__segment *g, wk__reg reg, int depth) {
+  const wk__read *read = depth < 12 ? read_of(g->recording, reg) : NULL;
+  if (!read) {
+    PyObject *o = g->recording->registers[reg].object;
+    if (o && PyDict_Check(o))
+      wk__string_append(out, "globals");
+    else
+      print_object(out, o);
+    return;
+  }
+  if (read->kind == WK__READ_SLOT) {
+    wk__string_append(out, slot_name(g, read));
+    return;
+  }
+  if (read->kind == WK__READ_STACK || read->kind == WK__READ_FUNCTION) {
+    wk__string_printf(out, "%s[%lld]", kind_names[read->kind], (long long)read->b);
+    return;
+  }
+  print_register(out, g, read->a, depth + 1);
+  if (read->kind == WK__READ_DICT) {
+    wk__string_append(out, "[");
+    if (read->object)
+      print_object(out, read->object);
+    else
+      print_register(out, g, (wk__reg)read->b, depth + 1);
+    wk__string_append(out, "]");
+  } else if (read->kind == WK__READ_ITEM) {
+    wk__string_printf(out, "[%lld]", (long long)read->b);
+  } else {
+    wk__string_printf(out, ".%s", read->object && PyUnicode_Check(read->object) ? PyUnicode_AsUTF8(read->object)
+                                                                              : kind_names[read->kind]);
+  }
+}
+
+static void print_tensor_spec(wk__string *out, const wk__tensor_spec *s) {
+  wk__string_printf(out, " %s[", wk__dtypes[s->dtype].name);
+  for (int d = 0; d < s->ndim; d++) wk__string_printf(out, d ? ", %lld" : "%lld", (long long)s->dims[d]);
+  wk__string_append(out, "] strides [");
+  for (int d = 0; d < s->ndim; d++) wk__string_printf(out, d ? ", %lld" : "%lld", (long long)s->dims[s->ndim + d]);
+  wk__string_append(out, s->keys ? "] requires grad" : "]");
+}
+
+void wk__guard_print(wk__string *out, const wk__segment *g, const wk__read *check) {
+  if (check->dest >= 0) {
+    print_register(out, g, check->dest, 0);
+    wk__string_append(out, " is there");
+    return;
+  }
+  if (check->kind == WK__CHECK_UNBOUND)
+    wk__string_append(out, "a variable");
+  else
+    print_register(out, g, check->a, 0);
+  wk__string_printf(out, " %s", kind_names[check->kind]);
+  if (check->kind == WK__CHECK_LENGTH) wk__string_printf(out, " %lld", (long long)check->b);
+  if (check->kind == WK__CHECK_SAME || check->kind == WK__CHECK_DIFFERENT) {
+    wk__string_append(out, " ");
+    print_register(out, g, (wk__reg)check->b, 0);
+  }
+  if (check->kind == WK__CHECK_TENSOR) print_tensor_spec(out, g->recording->specs[check->b]);
+  if (check->object) {
+    wk__string_append(out, " ");
+    print_object(out, check->object);
+  }
+}
+
+/* ---- logs ---- */
+
+static void log_guards(const wk__segment *g) {
+  for (int pass = 0; pass < 2; pass++) {
+    const wk__read *reads = pass ? g->reads : g->fixed;
+    int64_t count = pass ? g->read_count : g->fixed_count;
+    for (int64_t i = 0; i < count; i++) {
+      wk__string text = {0};
+      if (reads[i].dest >= 0) continue;
+      wk__guard_print(&text, g, &reads[i]);
+      wk__log_print(WK__LOG_GUARDS, "%s", text.text ? text.text : "?");
+      wk__string_release(&text);
+    }
+  }
+}
+
+void wk__segment_log(const wk__segment *g) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (wk__log_on(WK__LOG_BREAKS) && g->end != WK__END_RETURN)
+    wk__log_print(WK__LOG_BREAKS, "%s:%d: %s", g->file, g->line, g->reason);
+  if (wk__log_on(WK__LOG_GUARDS)) log_guards(g);
+  if (wk__log_on(WK__LOG_GRAPH) && g->graph) {
+    wk__string text = {0};
+    if (wk__graph_print(&text, g->graph, true) == WK_OK) wk__log_print(WK__LOG_GRAPH, "%s", text.text);
+    wk__string_release(&text);
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
+void wk__guard_log(wk__session *s, const wk__segment *g, const wk__read *failing) {
+  (void)s;
+  if (!wk__log_on(WK__LOG_RECOMPILES)) return;
+  wk__string text = {0};
+  if (failing >= g->recording->reads && !failing->object && !failing->kind && failing->dest == 0 && failing->a == 0)
+    wk__string_append(&text, "the thread's modes or a class");
+  else
+    wk__guard_print(&text, g, failing);
+  wk__log_print(WK__LOG_RECOMPILES, "%s:%d: does not hold: %s", g->file ? g->file : "?", g->line,
+                text.text ? text.text : "?");
+  wk__string_release(&text);
+}
+
+/* ---- the report ---- */
+
+static PyObject *guards_of(const wk__segment *g) {  // -> new
+  PyObject *list = PyList_New(0);
+  for (int64_t i = 0; list && i < g->recording->read_count; i++) {
+    const wk__read *read = &g->recording->reads[i];
+    if (read->dest >= 0) continue;
+    wk__string text = {0};
+    wk__guard_print(&text, g, read);
+    PyObject *line = PyUnicode_FromString(text.text ? text.text : "?");
+    wk__string_release(&text);
+    if (!line || PyList_Append(list, line) < 0) Py_CLEAR(list);
+    Py_XDECREF(line);
+  }
+  return list;
+}
+
+static PyObject *graph_text(const wk__segment *g) {  // -> new
+  wk__string text = {0};
+  if (g->graph) (void)!wk__graph_print(&text, g->graph, true);
+  PyObject *result = PyUnicode_FromString(text.text ? text.text : "");
+  wk__string_release(&text);
+  return result;
+}
+
+/* Where it begins: (function, line), the root first. */
+static PyObject *start_of(const wk__segment *g) {  // -> new
+  PyObject *list = PyList_New(0);
+  for (int i = 0; list && i < g->frame_count; i++) {
+    PyObject *at = Py_BuildValue("(Oi)", g->codes[i]->co_name, PyCode_Addr2Line(g->codes[i], 2 * g->offsets[i]));
+    if (!at || PyList_Append(list, at) < 0) Py_CLEAR(list);
+    Py_XDECREF(at);
+  }
+  return list;
+}
+
+static PyObject *report_of(const wk__segment *g) {  // -> new
+  static const char *const ends[] = {"return", "break", "leave"};
+  int64_t calls = 0;
+  for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; n; n = n->next) calls += n->kind == WK__GRAPH_CALL;
+  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:L,s:L}", "start", start_of(g), "end", ends[g->end], "reason", g->reason, "file",
+                       g->file ? g->file : "?", "line", g->line, "hits", (long long)g->hits, "operators",
+                       (long long)calls, "steps", (long long)g->step_count, "guards", guards_of(g), "graph",
+                       graph_text(g), "inputs", (long long)g->recording->input_count, "mutations",
+                       (long long)(g->graph ? g->graph->mutation_count : 0));
+}
+
+PyObject *wk__compiled_report(const wk__compiled *compiled) {
+  PyObject *list = PyList_New(0);
+  for (const wk__segment *g = compiled->segments; list && g; g = g->next) {
+    PyObject *one = report_of(g);
+    if (!one || PyList_Insert(list, 0, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+  }
+  return list;
+}

@@ -1,0 +1,323 @@
+/* Attributes of objects from outside, and what C code may look at.
+ * In: an object and a name. Out: the attribute, with a read or check for everything that decided which one it is.
+ * Tests: tests/python/capture/test_guards.py. */
+#include "dynamo/known.h"
+
+#define TEXT(name) PyUnicode_AsUTF8(name)
+
+/* ================================================== kinds ======================================================== */
+
+bool wk__is_foreign(const wk__recording *r, PyObject *o) {
+  wk__reg reg = wk__reg_find(r, o);
+  return reg >= 0 && (r->registers[reg].kind == WK__REG_READ || r->registers[reg].kind == WK__REG_CONSTANT);
+}
+bool wk__is_tensor_object(const wk__frame *f, PyObject *o) {
+  return PyObject_TypeCheck(o, f->session->binding->tensor_type);
+}
+
+/* Its memory is a dictionary and slots, all of its bases were written in Python. */
+static bool is_python_class(PyTypeObject *t) {
+  for (; t && t->tp_flags & Py_TPFLAGS_HEAPTYPE; t = t->tp_base)
+    if (!PyObject_HasAttrString((PyObject *)t, "__module__")) return false;
+  return t == &PyBaseObject_Type || t == (PyTypeObject *)PyExc_Exception || t == (PyTypeObject *)PyExc_BaseException ||
+         t == &PyTuple_Type || t == &PyDict_Type || t == &PyList_Type || t == &PyType_Type || t == &PyLong_Type ||
+         t == &PyUnicode_Type || t == &PyFloat_Type || t == &PySet_Type;
+}
+bool wk__is_python_instance(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return t->tp_flags & Py_TPFLAGS_HEAPTYPE && is_python_class(t);
+}
+
+static bool is_builtin_iterator(PyTypeObject *t) {
+  return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
+         t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyFilter_Type ||
+         t == &PyUnicodeIter_Type || t == &PyListRevIter_Type || t == &PyDictIterKey_Type ||
+         t == &PyDictIterValue_Type || t == &PyDictIterItem_Type || t == &PyDictRevIterKey_Type ||
+         t == &PySetIter_Type || t == &PyGen_Type || t == &PyBytesIter_Type || t == &PyCallIter_Type;
+}
+
+/* Nothing about it can change, and nothing hangs on it that would have to be known. */
+static bool is_harmless(const wk__frame *f, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  const wk__binding *b = f->session->binding;
+  return t == &PyRange_Type || t == &PySlice_Type || t == &PyFrozenSet_Type || t == b->size_type || PyType_Check(o) ||
+         PyFunction_Check(o) || PyCFunction_Check(o) || PyMethod_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
+         PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
+         t == &PyClassMethod_Type || t == b->operator_type || b->is_grad_mode(t) || t == &PyMethodDescr_Type ||
+         t == &PyWrapperDescr_Type || PyExceptionInstance_Check(o) || t == &PyTraceBack_Type ||
+         t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type;
+}
+
+static bool items_usable(wk__frame *f, PyObject *const *items, Py_ssize_t count, int depth);
+
+static bool usable(wk__frame *f, PyObject *o, int depth) {
+  wk__recording *r = f->session->recording;
+  PyTypeObject *t = Py_TYPE(o);
+  const wk__binding *b = f->session->binding;
+  if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
+  if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
+  if (depth > 8) return true;
+  if (PyTuple_Check(o)) return items_usable(f, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o), depth + 1);
+  if (t == &PyList_Type) return items_usable(f, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o), depth + 1);
+  if (PyDict_Check(o) || PyAnySet_Check(o) || is_harmless(f, o)) return true;
+  if (is_builtin_iterator(t)) {
+    if (!wk__is_foreign(r, o)) return true;
+    return wk__refuse(f, "an iterator that was made outside of the region (%s)", t->tp_name), false;
+  }
+  if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
+  return wk__refuse(f, "C code looks at a %s", t->tp_name), false;
+}
+
+static bool items_usable(wk__frame *f, PyObject *const *items, Py_ssize_t count, int depth) {
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (items[i] && !usable(f, items[i], depth)) return false;
+  return true;
+}
+
+bool wk__usable(wk__frame *f, PyObject *o) { return usable(f, o, 0); }
+
+int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) {
+  (void)f;
+  wk__reg x = wk__reg_find(r, a), y = wk__reg_find(r, b);
+  if (x < 0 || y < 0 || x == y) return 0;
+  const wk__register *gx = &r->registers[x], *gy = &r->registers[y];
+  if ((gx->fixed && gy->fixed) || gx->kind != WK__REG_READ || gy->kind != WK__REG_READ) return 0;
+  if (Py_TYPE(a) != Py_TYPE(b)) return 0; /* their types are checked */
+  wk__check_once(r, WK__CHECK_DIFFERENT, x, y, NULL);
+  return 0;
+}
+
+/* ================================================ attributes ===================================================== */
+
+static PyObject *failed(wk__frame *f, wk__recording *r) { return wk__refuse(f, "%s", r->failed); }
+
+/* An object found in a class: the same as long as the class's version is. */
+static PyObject *class_value(wk__frame *f, wk__recording *r, PyObject *found) {
+  if (!wk__is_plain_value(f->session->binding, found) && wk__reg_find(r, found) < 0 && !PyMethod_Check(found) &&
+      !PyCFunction_Check(found) && Py_TYPE(found) != &PySuper_Type)
+    wk__reg_constant(r, found);
+  return found;
+}
+
+static PyObject *attribute_of_module(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  PyObject *dict = PyModule_GetDict(owner), *found = PyDict_GetItemWithError(dict, name);
+  if (!found) return PyErr_Occurred() ? NULL : wk__refuse(f, "module attribute %s that is computed", TEXT(name));
+  wk__reg reg = wk__reg_constant(r, dict);
+  if (reg < 0) return failed(f, r);
+  r->registers[reg].is_globals = true;
+  if (!wk__was_written(r, reg, name) && wk__observe(r, f->session->binding, found, WK__READ_DICT, reg, -1, name) < 0)
+    return failed(f, r);
+  return Py_NewRef(found);
+}
+
+static const char *const tensor_facts[] = {"dtype",     "device",   "ndim",         "itemsize", "nbytes",   "layout",
+                                           "is_cpu",    "is_meta",  "is_cuda",      "is_sparse", "is_quantized",
+                                           "is_mps",    "is_nested", "requires_grad", "is_leaf", "shape",    "names",
+                                           "T",         "mT",       "H",            "mH",       "real",     "is_xpu",
+                                           "__class__", "__doc__"};
+
+static bool is_in(PyObject *name, const char *const *list, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (PyUnicode_CompareWithASCIIString(name, list[i]) == 0) return true;
+  return false;
+}
+
+static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  const wk__binding *b = f->session->binding;
+  wk__reg reg = wk__reg_find(r, owner);
+  if (name == b->grad_name) {
+    PyObject *grad = b->grad_of(owner);
+    if (reg < 0 || r->registers[reg].kind == WK__REG_TENSOR || wk__was_written(r, reg, name))
+      return grad ? grad : Py_NewRef(Py_None);
+    if (!grad) wk__check_once(r, WK__CHECK_NO_GRAD, reg, 0, NULL);
+    if (grad && wk__observe(r, b, grad, WK__READ_GRAD, reg, 0, NULL) < 0) {
+      Py_DECREF(grad);
+      return failed(f, r);
+    }
+    return grad ? grad : Py_NewRef(Py_None);
+  }
+  PyObject *in_class = _PyType_Lookup(Py_TYPE(owner), name);
+  bool method = in_class && (PyFunction_Check(in_class) || Py_TYPE(in_class) == &PyMethodDescr_Type ||
+                             Py_TYPE(in_class) == &PyWrapperDescr_Type || Py_TYPE(in_class) == b->operator_type);
+  if (method || (in_class && is_in(name, tensor_facts, WK_COUNT(tensor_facts)))) {
+    if (method && PyFunction_Check(in_class)) wk__reg_constant(r, in_class);
+    return PyObject_GetAttr(owner, name);
+  }
+  return wk__refuse(f, "attribute %s of a tensor", TEXT(name));
+}
+
+/* In a type, or through super(): found in classes alone. */
+static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *owner, PyObject *name) {
+  if (wk__depend_on_type(r, type) < 0) return failed(f, r);
+  PyObject *found = PyObject_GetAttr(owner, name);
+  if (found && PyMethod_Check(found)) wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
+  return found ? class_value(f, r, found) : NULL;
+}
+
+static wk__reg dict_of_instance(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject **out_dict) {
+  PyObject **place = _PyObject_GetDictPtr(owner);
+  *out_dict = place ? *place : NULL;
+  if (!*out_dict) return -1;
+  if (wk__observe(r, f->session->binding, *out_dict, WK__READ_INSTANCE, reg, 0, NULL) < 0) return -1;
+  return wk__reg_find(r, *out_dict);
+}
+
+/* An nn.Module's parameters, buffers and submodules stand in dictionaries of their own. */
+static PyObject *attribute_of_parts(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg dict_reg, PyObject *name) {
+  static const char *const parts[] = {"_parameters", "_buffers", "_modules"};
+  for (size_t i = 0; i < WK_COUNT(parts); i++) {
+    PyObject *key = PyUnicode_InternFromString(parts[i]), *part = key ? PyDict_GetItemWithError(dict, key) : NULL;
+    if (!part || !PyDict_Check(part)) {
+      Py_XDECREF(key);
+      continue;
+    }
+    int seen = wk__observe(r, f->session->binding, part, WK__READ_DICT, dict_reg, -1, key);
+    Py_DECREF(key);
+    wk__reg reg = wk__reg_find(r, part);
+    if (seen < 0 || reg < 0) return failed(f, r);
+    PyObject *found = PyDict_GetItemWithError(part, name);
+    if (!found) {
+      if (!wk__was_written(r, reg, name)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, name);
+      continue;
+    }
+    if (!wk__was_written(r, reg, name) && wk__observe(r, f->session->binding, found, WK__READ_DICT, reg, -1, name) < 0)
+      return failed(f, r);
+    return Py_NewRef(found);
+  }
+  return NULL;
+}
+
+static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_set; }
+
+/* A descriptor that stands before the instance's dictionary. */
+static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name,
+                                    PyObject *descriptor) {
+  PyTypeObject *t = Py_TYPE(descriptor);
+  if (t == &PyProperty_Type || t->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+    f->session->entering = t == &PyProperty_Type;
+    PyObject *found = PyObject_GetAttr(owner, name);
+    f->session->entering = false;
+    return found;
+  }
+  if (t == &PyMemberDescr_Type) {
+    PyObject *found = PyObject_GetAttr(owner, name);
+    if (found && reg >= 0 && !wk__was_written(r, reg, name) &&
+        wk__observe(r, f->session->binding, found, WK__READ_ATTRIBUTE, reg, 0, name) < 0) {
+      Py_DECREF(found);
+      return failed(f, r);
+    }
+    return found;
+  }
+  if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
+    PyObject *dict;
+    if (reg >= 0 && dict_of_instance(f, r, reg, owner, &dict) < 0 && dict) return failed(f, r);
+    return PyObject_GetAttr(owner, name);
+  }
+  if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return Py_NewRef((PyObject *)Py_TYPE(owner));
+  return wk__refuse(f, "attribute %s, computed by C code", TEXT(name));
+}
+
+/* Also for objects of the region's own (reg < 0), where only the class has to stay the same. */
+static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  const wk__binding *b = f->session->binding;
+  PyTypeObject *type = Py_TYPE(owner);
+  wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
+  if (wk__depend_on_type(r, type) < 0) return failed(f, r);
+  PyObject *in_class = _PyType_Lookup(type, name);
+  if (is_data_descriptor(in_class)) return through_descriptor(f, r, reg, owner, name, in_class);
+  bool module = PyObject_TypeCheck(owner, b->module_type);
+  if (type->tp_getattro != PyObject_GenericGetAttr && !module && reg >= 0)
+    return wk__refuse(f, "attribute %s of a %s, which finds attributes its own way", TEXT(name), type->tp_name);
+  PyObject *dict = NULL;
+  wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, owner, &dict) : -1;
+  if (r->failed[0]) return failed(f, r);
+  PyObject *found = dict ? PyDict_GetItemWithError(dict, name) : NULL;
+  bool written = reg >= 0 && wk__was_written(r, reg, name);
+  if (found) {
+    if (!written && !wk__was_written(r, dict_reg, name) &&
+        wk__observe(r, b, found, WK__READ_DICT, dict_reg, -1, name) < 0)
+      return failed(f, r);
+    return Py_NewRef(found);
+  }
+  if (reg >= 0 && !written)
+    wk__check_once(r, dict ? WK__CHECK_ABSENT : WK__CHECK_NO_DICT, dict ? dict_reg : reg, 0, name);
+  if (module && !in_class && dict && reg >= 0) {
+    found = attribute_of_parts(f, r, dict, dict_reg, name);
+    if (found || f->session->reason[0] || r->failed[0]) return found;
+  }
+  found = PyObject_GetAttr(owner, name);
+  if (found && PyMethod_Check(found)) {
+    wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
+    return found;
+  }
+  return found && in_class ? class_value(f, r, found) : found;
+}
+
+static bool is_namespace_of_values(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return t == &PyList_Type || t == &PyDict_Type || t == &PySet_Type || t == &PyTuple_Type || t == &PyRange_Type ||
+         t == &PySlice_Type || t == &PyFrozenSet_Type || t == &PyGen_Type || PyExceptionInstance_Check(o) ||
+         t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type;
+}
+
+PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  const wk__binding *b = f->session->binding;
+  f->session->reason[0] = 0;
+  if (wk__is_tensor_object(f, owner)) return attribute_of_tensor(f, r, owner, name);
+  if (PyModule_Check(owner)) return attribute_of_module(f, r, owner, name);
+  if (PyType_Check(owner)) return attribute_of_class(f, r, (PyTypeObject *)owner, owner, name);
+  if (Py_TYPE(owner) == &PySuper_Type) {
+    PyObject *self = PyObject_GetAttrString(owner, "__self__");
+    PyObject *found = self ? attribute_of_class(f, r, Py_TYPE(self), owner, name) : NULL;
+    Py_XDECREF(self);
+    return found;
+  }
+  if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || PyCFunction_Check(owner) || PyMethod_Check(owner) ||
+      is_namespace_of_values(owner) || Py_TYPE(owner) == b->size_type || b->is_grad_mode(Py_TYPE(owner)) ||
+      Py_TYPE(owner) == b->operator_type || PyCode_Check(owner))
+    return PyObject_GetAttr(owner, name);
+  if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner))
+    return attribute_of_instance(f, r, owner, name);
+  return wk__refuse(f, "attribute %s of a %s", TEXT(name), Py_TYPE(owner)->tp_name);
+}
+
+/* ==================================================== modules ==================================================== */
+
+static int none_or_empty(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg dict_reg, const char *text) {
+  PyObject *name = PyUnicode_InternFromString(text), *found = name ? PyDict_GetItemWithError(dict, name) : NULL;
+  if (!name) return -1;
+  int status = 0;
+  if (!found)
+    wk__check_once(r, WK__CHECK_ABSENT, dict_reg, 0, name);
+  else if (wk__observe(r, f->session->binding, found, WK__READ_DICT, dict_reg, -1, name) < 0)
+    status = -1;
+  else if (PyDict_Check(found) && PyDict_GET_SIZE(found) == 0)
+    wk__check_once(r, WK__CHECK_LENGTH, wk__reg_find(r, found), 0, NULL);
+  else if (found != Py_None)
+    status = -1;
+  Py_DECREF(name);
+  return status;
+}
+
+PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
+  static const char *const around[] = {"_forward_hooks",        "_forward_pre_hooks", "_backward_hooks",
+                                       "_backward_pre_hooks",   "_compiled_call_impl", "_call_impl",
+                                       "forward"};
+  wk__reg reg = wk__reg_find(r, module);
+  PyObject *dict = NULL, *name = PyUnicode_InternFromString("forward");
+  wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, module, &dict) : -1;
+  if (dict_reg < 0 || !name) {
+    Py_XDECREF(name);
+    return wk__refuse(f, "a call of a module that was made in the region");
+  }
+  for (size_t i = 0; i < WK_COUNT(around); i++) {
+    if (none_or_empty(f, r, dict, dict_reg, around[i]) == 0) continue;
+    Py_DECREF(name);
+    return wk__refuse(f, "a module with %s", around[i]);
+  }
+  PyObject *forward = _PyType_Lookup(Py_TYPE(module), name);
+  Py_DECREF(name);
+  if (!forward || !PyFunction_Check(forward)) return wk__refuse(f, "a module whose forward is no Python function");
+  if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0) return wk__refuse(f, "%s", r->failed);
+  return forward;
+}

@@ -1,0 +1,27 @@
+/* What the recording operations share: asking whether C code may look at an object, and reading attributes. */
+#ifndef WICK_DYNAMO_KNOWN_H
+#define WICK_DYNAMO_KNOWN_H
+
+#include "dynamo/operations.h"
+#include "dynamo/plain.h"
+#include "dynamo/session.h"
+
+/* What a recording says of an object: it was found outside (READ, CONSTANT), or it is the region's own. */
+bool wk__is_foreign(const wk__recording *r, PyObject *o);
+bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
+/* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
+bool wk__is_python_instance(PyObject *o);
+/* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
+ * with the reason set. */
+bool wk__usable(wk__frame *f, PyObject *o);
+/* An attribute as the region sees it; NULL with an exception, or refused. */
+PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
+/* Two objects are or are not the same; the answer is checked where it could be another one. */
+int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b);
+/* The forward of an nn.Module whose call does nothing else; refused when there are hooks around it. */
+PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module);  // -> borrowed
+/* calls.c */
+PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *keyword_names);  // -> new
+
+#endif

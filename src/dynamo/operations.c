@@ -1,0 +1,546 @@
+/* What instructions do to objects while something is captured: the real thing, and a note of it.
+ * In: an instruction's operands. Out: its result; in the recording, the reads that it depended on and the steps that it
+ * did to objects that others can see. Objects of the region's own need no notes: what they are is looked at when they
+ * are needed. Tests: tests/python/capture/. */
+#include "dynamo/operations.h"
+
+#include <opcode.h>
+
+#include "dynamo/known.h"
+
+#define RECORDING(plain)                           \
+  wk__recording *r = wk__recording_of(f);          \
+  if (!r) return plain
+#define BINDING (f->session->binding)
+
+static PyObject *failed(wk__frame *f, const wk__recording *r) { return wk__refuse(f, "%s", r->failed); }
+static int failed_int(wk__frame *f, const wk__recording *r) {
+  wk__refuse(f, "%s", r->failed);
+  return -1;
+}
+static int refused(wk__frame *f, const char *why) {
+  wk__refuse(f, "%s", why);
+  return -1;
+}
+
+/* ==================================================== names ====================================================== */
+
+int wk__op_local(wk__frame *f, int slot) {
+  RECORDING(wk__plain_local(f, slot));
+  wk__activation *a = wk__activation_of(f);
+  if (!a->at_start || slot >= a->slots_at_start || a->seen[slot]) return 0;
+  PyObject *value = wk__frame_slot(f, slot);
+  if (!value || value != a->at_start[slot]) return 0;
+  a->seen[slot] = true;
+  return wk__observe(r, BINDING, value, WK__READ_SLOT, a->depth, slot, NULL) < 0 ? failed_int(f, r) : 0;
+}
+
+PyObject *wk__op_constant(wk__frame *f, PyObject *constant) {
+  RECORDING(wk__plain_constant(f, constant));
+  if (!wk__is_plain_value(BINDING, constant)) wk__reg_constant(r, constant);
+  return Py_NewRef(constant);
+}
+
+static wk__reg globals_register(wk__recording *r, PyObject *dict) {
+  wk__reg reg = wk__reg_constant(r, dict);
+  if (reg >= 0) r->registers[reg].is_globals = true;
+  return reg;
+}
+
+PyObject *wk__op_global(wk__frame *f, PyObject *name) {
+  RECORDING(wk__plain_global(f, name));
+  PyObject *globals = wk__frame_globals(f), *builtins = wk__frame_builtins(f);
+  if (!PyDict_CheckExact(globals) || !PyDict_CheckExact(builtins)) return wk__refuse(f, "globals that are no dict");
+  wk__reg reg = globals_register(r, globals);
+  PyObject *found = reg >= 0 ? PyDict_GetItemWithError(globals, name) : NULL;
+  if (!found && reg >= 0 && !PyErr_Occurred()) {
+    if (!wk__was_written(r, reg, name)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, name);
+    reg = globals_register(r, builtins);
+    found = reg >= 0 ? PyDict_GetItemWithError(builtins, name) : NULL;
+  }
+  if (!found) return wk__plain_global(f, name);
+  if (!wk__was_written(r, reg, name) && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, name) < 0)
+    return failed(f, r);
+  return Py_NewRef(found);
+}
+
+int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
+  RECORDING(wk__plain_set_global(f, name, value));
+  PyObject *globals = wk__frame_globals(f), *items[] = {globals, name, value};
+  wk__reg reg = globals_register(r, globals);
+  if (reg < 0 || wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
+  wk__mark_written(r, reg, name);
+  return wk__plain_set_global(f, name, value);
+}
+
+PyObject *wk__op_name(wk__frame *f, PyObject *name) {
+  RECORDING(wk__plain_name(f, name));
+  (void)r;
+  return wk__refuse(f, "a name of a class body or module");
+}
+int wk__op_set_name(wk__frame *f, PyObject *name, PyObject *value) {
+  RECORDING(wk__plain_set_name(f, name, value));
+  (void)r;
+  return refused(f, "a name of a class body or module");
+}
+int wk__op_setup_annotations(wk__frame *f) {
+  RECORDING(wk__plain_setup_annotations(f));
+  (void)r;
+  return refused(f, "annotations of a class body or module");
+}
+int wk__op_print(wk__frame *f, PyObject *value) {
+  RECORDING(wk__plain_print(f, value));
+  (void)r;
+  return refused(f, "an interactive prompt's output");
+}
+
+/* ---- cells ---- */
+
+/* A parameter that an inner function uses: from here on it is read through the cell, which is the region's own. */
+PyObject *wk__op_make_cell(wk__frame *f, PyObject *content) {
+  RECORDING(wk__plain_make_cell(f, content));
+  for (int slot = 0; content && slot < wk__frame_slot_count(f); slot++)
+    if (wk__frame_slot(f, slot) == content && wk__op_local(f, slot) < 0) return failed(f, r);
+  return wk__plain_make_cell(f, content);
+}
+
+/* A cell that was there before the region began becomes known. */
+static int find_cell(wk__frame *f, wk__recording *r, PyObject *cell, int slot) {
+  if (wk__reg_find(r, cell) >= 0) return 0;
+  wk__activation *a = wk__activation_of(f);
+  int first_free = f->code->co_nlocalsplus - f->code->co_nfreevars;
+  if (a->at_start && slot < a->slots_at_start && a->at_start[slot] == cell)
+    return wk__observe(r, BINDING, cell, WK__READ_SLOT, a->depth, slot, NULL);
+  if (slot < first_free) return 0; /* made by this frame */
+  PyObject *function = wk__frame_function(f);
+  if (!a->depth && wk__observe(r, BINDING, function, WK__READ_FUNCTION, 0, 0, NULL) < 0) return -1;
+  wk__reg reg = wk__is_foreign(r, function) ? wk__reg_find(r, function) : -1;
+  return reg < 0 ? 0 : wk__observe(r, BINDING, cell, WK__READ_CLOSURE, reg, slot - first_free, NULL);
+}
+
+static int read_cell(wk__frame *f, wk__recording *r, PyObject *cell) {
+  wk__reg reg = wk__is_foreign(r, cell) ? wk__reg_find(r, cell) : -1;
+  if (reg < 0 || r->registers[reg].written) return 0;
+  PyObject *content = PyCell_GET(cell);
+  if (content) return wk__observe(r, BINDING, content, WK__READ_CELL, reg, 0, NULL);
+  wk__check_once(r, WK__CHECK_UNBOUND, reg, -1, NULL);
+  return 0;
+}
+
+PyObject *wk__op_cell(wk__frame *f, PyObject *cell, int slot) {
+  RECORDING(wk__plain_cell(f, cell, slot));
+  if (find_cell(f, r, cell, slot) < 0 || read_cell(f, r, cell) < 0) return failed(f, r);
+  return wk__plain_cell(f, cell, slot);
+}
+
+int wk__op_set_cell(wk__frame *f, PyObject *cell, PyObject *value) {
+  RECORDING(wk__plain_set_cell(f, cell, value));
+  int slot = 0;
+  while (slot < wk__frame_slot_count(f) && wk__frame_slot(f, slot) != cell) slot++;
+  if (find_cell(f, r, cell, slot) < 0) return failed_int(f, r);
+  wk__reg reg = wk__reg_find(r, cell);
+  if (reg >= 0) {
+    PyObject *items[] = {cell, value};
+    if (wk__did(r, BINDING, WK__DO_SET_CELL, NULL, items, 2, NULL) < 0) return failed_int(f, r);
+    wk__mark_written(r, reg, NULL);
+  }
+  return wk__plain_set_cell(f, cell, value);
+}
+
+PyObject *wk__op_class_cell(wk__frame *f, PyObject *cell, int slot) {
+  RECORDING(wk__plain_class_cell(f, cell, slot));
+  (void)r;
+  return wk__refuse(f, "a name of a class body");
+}
+
+/* ---- imports ---- */
+
+PyObject *wk__op_import(wk__frame *f, PyObject *name, PyObject *from_list, PyObject *level) {
+  RECORDING(wk__plain_import(f, name, from_list, level));
+  PyObject *there = PyImport_GetModule(name);
+  bool loaded = there && PyLong_Check(level) && PyLong_AsLong(level) == 0;
+  Py_XDECREF(there);
+  if (!loaded) return wk__refuse(f, "an import that has to load or find a module");
+  PyObject *module = wk__plain_import(f, name, from_list, level);
+  if (module) wk__reg_constant(r, module);
+  return module;
+}
+
+PyObject *wk__op_import_from(wk__frame *f, PyObject *module, PyObject *name) {
+  RECORDING(wk__plain_import_from(f, module, name));
+  if (!PyModule_Check(module) || !PyDict_Contains(PyModule_GetDict(module), name))
+    return wk__refuse(f, "an import that has to load or find a module");
+  return wk__get_attribute(f, r, module, name);
+}
+int wk__op_import_star(wk__frame *f, PyObject *module) {
+  RECORDING(wk__plain_import_star(f, module));
+  (void)r;
+  return refused(f, "import *");
+}
+
+/* ============================================ attributes and items =============================================== */
+
+PyObject *wk__op_attr(wk__frame *f, PyObject *owner, PyObject *name) {
+  RECORDING(wk__plain_attr(f, owner, name));
+  return wk__get_attribute(f, r, owner, name);
+}
+
+PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject **out_self) {
+  RECORDING(wk__plain_method(f, owner, name, out_self));
+  *out_self = NULL;
+  PyObject *found = wk__get_attribute(f, r, owner, name);
+  PyObject *in_class = found && PyCFunction_Check(found) ? _PyType_Lookup(Py_TYPE(owner), name) : NULL;
+  if (in_class && Py_TYPE(in_class) == &PyMethodDescr_Type && PyCFunction_GET_SELF(found) == owner) {
+    *out_self = Py_NewRef(owner); /* the function and self instead of an object that binds them */
+    Py_DECREF(found);
+    return Py_NewRef(in_class);
+  }
+  if (!found || !PyMethod_Check(found)) return found;
+  PyObject *function = Py_NewRef(PyMethod_GET_FUNCTION(found));
+  *out_self = Py_NewRef(PyMethod_GET_SELF(found));
+  Py_DECREF(found);
+  return function;
+}
+
+static int set_attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  if (name != BINDING->grad_name || !value || (value != Py_None && !wk__is_tensor_object(f, value)))
+    return refused(f, "an attribute of a tensor is set");
+  PyObject *items[] = {owner, value == Py_None ? NULL : value};
+  if (wk__did(r, BINDING, WK__DO_SET_GRAD, NULL, items, 2, NULL) < 0) return failed_int(f, r);
+  wk__mark_written(r, wk__reg_find(r, owner), name);
+  return wk__plain_set_attr(f, owner, name, value);
+}
+
+int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
+  RECORDING(wk__plain_set_attr(f, owner, name, value));
+  PyTypeObject *type = Py_TYPE(owner);
+  if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
+  bool module = PyObject_TypeCheck(owner, BINDING->module_type);
+  if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
+    return refused(f, "an attribute of an object that C code owns is set");
+  if (module && value && (wk__is_tensor_object(f, value) || PyObject_TypeCheck(value, BINDING->module_type)))
+    return refused(f, "a part of a module is replaced");
+  PyObject *in_class = _PyType_Lookup(type, name);
+  bool by_python = in_class && Py_TYPE(in_class)->tp_descr_set && Py_TYPE(in_class) != &PyMemberDescr_Type;
+  if (by_python || (type->tp_setattro != PyObject_GenericSetAttr && !module))
+    return wk__plain_set_attr(f, owner, name, value); /* what it does is recorded where it does it */
+  if (!wk__is_foreign(r, owner) && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
+  PyObject *items[] = {owner, value};
+  if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
+  wk__mark_written(r, wk__reg_find(r, owner), name);
+  PyObject **dict = _PyObject_GetDictPtr(owner);
+  if (dict && *dict && wk__reg_find(r, *dict) >= 0) wk__mark_written(r, wk__reg_find(r, *dict), name);
+  return wk__plain_set_attr(f, owner, name, value);
+}
+
+/* A dict's item that was there before. */
+static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  PyObject *found = PyDict_GetItemWithError(owner, key);
+  if (!found && PyErr_Occurred()) return NULL;
+  bool plain = wk__is_plain_value(BINDING, key);
+  wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
+  if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed)) return wk__refuse(f, "a dict's key that is no plain value");
+  bool written = wk__was_written(r, reg, key);
+  if (!found && !PyDict_CheckExact(owner)) return wk__refuse(f, "a missing key of a %s", Py_TYPE(owner)->tp_name);
+  if (!found) {
+    if (!written) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
+    return PyObject_GetItem(owner, key);
+  }
+  if (!written && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return failed(f, r);
+  return Py_NewRef(found);
+}
+
+static bool has_dict_items(PyObject *o) {
+  return PyDict_Check(o) && Py_TYPE(o)->tp_as_mapping &&
+         Py_TYPE(o)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
+}
+
+PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
+  RECORDING(wk__plain_item(f, owner, key));
+  wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
+  if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
+  if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
+  if (!wk__usable(f, owner) || !wk__usable(f, key)) return NULL;
+  return wk__plain_item(f, owner, key);
+}
+
+static int did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *key, PyObject *value) {
+  PyObject *items[] = {owner, key, value};
+  if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
+  wk__mark_written(r, wk__reg_find(r, owner), PyDict_Check(owner) ? key : NULL);
+  return 0;
+}
+
+int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *value) {
+  RECORDING(wk__plain_set_item(f, owner, key, value));
+  bool builtin = PyDict_Check(owner) || Py_TYPE(owner) == &PyList_Type;
+  if (wk__is_tensor_object(f, owner)) {
+    if (!wk__usable(f, key) || (value && !wk__usable(f, value))) return -1;
+    return wk__plain_set_item(f, owner, key, value);
+  }
+  if (!builtin && !wk__is_python_instance(owner)) return refused(f, "an item of an object that C code owns is set");
+  if (builtin && wk__reg_find(r, owner) >= 0) {
+    if (Py_TYPE(owner) == &PyList_Type && !wk__usable(f, owner)) return -1;
+    if (did_set_item(f, r, owner, key, value) < 0) return -1;
+  }
+  return wk__plain_set_item(f, owner, key, value);
+}
+
+/* =================================================== operators =================================================== */
+
+PyObject *wk__op_unary(wk__frame *f, wk__unary kind, PyObject *a) {
+  RECORDING(wk__plain_unary(f, kind, a));
+  (void)r;
+  return wk__usable(f, a) ? wk__plain_unary(f, kind, a) : NULL;
+}
+
+/* `list += x` and its like change the object itself. */
+static const char *in_place_method(int kind, PyObject *a) {
+  if (Py_TYPE(a) == &PyList_Type) return kind == NB_INPLACE_ADD ? "extend" : NULL;
+  if (PyDict_Check(a)) return kind == NB_INPLACE_OR ? "update" : NULL;
+  if (Py_TYPE(a) != &PySet_Type) return NULL;
+  switch (kind) {
+    case NB_INPLACE_OR:
+      return "update";
+    case NB_INPLACE_AND:
+      return "intersection_update";
+    case NB_INPLACE_SUBTRACT:
+      return "difference_update";
+    case NB_INPLACE_XOR:
+      return "symmetric_difference_update";
+    default:
+      return NULL;
+  }
+}
+
+static int did_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *arg) {
+  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(self), name);
+  if (!method) return -1;
+  PyObject *items[] = {method, self, arg};
+  int status = wk__reg_constant(r, method) < 0 ? -1 : wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items, 3, NULL);
+  Py_DECREF(method);
+  if (status < 0) return failed_int(f, r);
+  wk__mark_written(r, wk__reg_find(r, self), NULL);
+  return 0;
+}
+
+PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
+  RECORDING(wk__plain_binary(f, nb_kind, a, b));
+  if (!wk__usable(f, a) || !wk__usable(f, b)) return NULL;
+  const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
+  if (method && did_method(f, r, a, method, b) < 0) return NULL;
+  return wk__plain_binary(f, nb_kind, a, b);
+}
+
+PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
+  RECORDING(wk__plain_compare(f, py_kind, a, b));
+  if (!wk__usable(f, a) || !wk__usable(f, b) || wk__note_identity(f, r, a, b) < 0) return NULL;
+  return wk__plain_compare(f, py_kind, a, b);
+}
+
+int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
+  RECORDING(wk__plain_contains(f, container, value));
+  wk__reg reg = wk__is_foreign(r, container) ? wk__reg_find(r, container) : -1;
+  wk__reg key = wk__reg_find(r, value);
+  bool fixed_key = wk__is_plain_value(BINDING, value) || (key >= 0 && r->registers[key].fixed);
+  if (reg >= 0 && PyDict_Check(container) && fixed_key) { /* only that key matters */
+    int found = wk__plain_contains(f, container, value);
+    if (found < 0 || wk__was_written(r, reg, value)) return found;
+    if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, value);
+    if (found && wk__observe(r, BINDING, PyDict_GetItemWithError(container, value), WK__READ_DICT, reg, -1, value) < 0)
+      return failed_int(f, r);
+    return found;
+  }
+  if (!wk__usable(f, container) || !wk__usable(f, value)) return -1;
+  return wk__plain_contains(f, container, value);
+}
+
+int wk__op_is(wk__frame *f, PyObject *a, PyObject *b) {
+  RECORDING(wk__plain_is(f, a, b));
+  if (wk__note_identity(f, r, a, b) < 0) return -1;
+  return wk__plain_is(f, a, b);
+}
+
+int wk__op_true(wk__frame *f, PyObject *a) {
+  RECORDING(wk__plain_true(f, a));
+  if (wk__is_tensor_object(f, a)) return refused(f, "a branch on a tensor's value");
+  wk__reg reg = wk__is_foreign(r, a) ? wk__reg_find(r, a) : -1;
+  bool counted = PyDict_Check(a) || PyList_Check(a) || PyAnySet_Check(a);
+  if (reg >= 0 && counted) {
+    if (!r->registers[reg].written && !r->registers[reg].names)
+      wk__check_once(r, WK__CHECK_LENGTH, reg, PyObject_Size(a), NULL);
+    return wk__plain_true(f, a);
+  }
+  if (!wk__usable(f, a)) return -1;
+  return wk__plain_true(f, a);
+}
+
+PyObject *wk__op_format(wk__frame *f, PyObject *value, int conversion, PyObject *spec) {
+  RECORDING(wk__plain_format(f, value, conversion, spec));
+  (void)r;
+  if (wk__is_tensor_object(f, value)) return wk__refuse(f, "a tensor's values are printed");
+  return wk__usable(f, value) ? wk__plain_format(f, value, conversion, spec) : NULL;
+}
+
+/* ==================================================== calls ====================================================== */
+
+PyObject *wk__op_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                      PyObject *keyword_names) {
+  RECORDING(wk__plain_call(f, callable, args, count, keyword_names));
+  return wk__recorded_call(f, r, callable, args, count, keyword_names);
+}
+
+/* f(*args, **keywords) as a call with an array. */
+static PyObject *call_spread(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *args, PyObject *keywords) {
+  Py_ssize_t count = PyTuple_GET_SIZE(args), named = keywords ? PyDict_GET_SIZE(keywords) : 0, i = 0;
+  PyObject **array = PyMem_Malloc((size_t)(count + named + 1) * sizeof *array), *key, *value;
+  PyObject *names = named ? PyTuple_New(named) : NULL;
+  if (!array || (named && !names)) {
+    PyMem_Free(array);
+    return PyErr_NoMemory();
+  }
+  for (; i < count; i++) array[i + 1] = PyTuple_GET_ITEM(args, i);
+  for (Py_ssize_t at = 0; named && PyDict_Next(keywords, &at, &key, &value); i++) {
+    array[i + 1] = value;
+    PyTuple_SET_ITEM(names, i - count, Py_NewRef(key));
+  }
+  PyObject *result = wk__recorded_call(f, r, callable, array + 1, count, names);
+  PyMem_Free(array);
+  Py_XDECREF(names);
+  return result;
+}
+
+PyObject *wk__op_call_spread(wk__frame *f, PyObject *callable, PyObject *args, PyObject *keywords) {
+  RECORDING(wk__plain_call_spread(f, callable, args, keywords));
+  if (!wk__usable(f, args) || (keywords && !wk__usable(f, keywords))) return NULL;
+  PyObject *tuple = PyTuple_CheckExact(args) ? Py_NewRef(args) : PySequence_Tuple(args);
+  if (!tuple || (keywords && !PyDict_Check(keywords))) {
+    Py_XDECREF(tuple);
+    return PyErr_Occurred() ? NULL : wk__refuse(f, "keywords of a mapping");
+  }
+  PyObject *result = call_spread(f, r, callable, tuple, keywords);
+  Py_DECREF(tuple);
+  return result;
+}
+
+/* ================================================= making things ================================================= */
+
+PyObject *wk__op_build(wk__frame *f, wk__build kind, PyObject *const *items, Py_ssize_t count) {
+  return wk__plain_build(f, kind, items, count);
+}
+PyObject *wk__op_build_const_map(wk__frame *f, PyObject *keys, PyObject *const *values, Py_ssize_t count) {
+  return wk__plain_build_const_map(f, keys, values, count);
+}
+PyObject *wk__op_list_to_tuple(wk__frame *f, PyObject *list) { return wk__plain_list_to_tuple(f, list); }
+
+/* A container that another segment began to fill is known, and what is added has to be added again. */
+static int did_fill(wk__frame *f, wk__recording *r, wk__fill kind, PyObject *container, PyObject *a, PyObject *b) {
+  PyObject *pair[] = {container, a};
+  switch (kind) {
+    case WK__FILL_LIST_APPEND:
+      return wk__did(r, BINDING, WK__DO_APPEND, NULL, pair, 2, NULL) < 0 ? failed_int(f, r) : 0;
+    case WK__FILL_SET_ADD:
+      return wk__did(r, BINDING, WK__DO_ADD, NULL, pair, 2, NULL) < 0 ? failed_int(f, r) : 0;
+    case WK__FILL_MAP_ADD:
+      return did_set_item(f, r, container, a, b);
+    default:
+      return did_method(f, r, container, kind == WK__FILL_LIST_EXTEND ? "extend" : "update", a);
+  }
+}
+
+int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, PyObject *b, PyObject *callable) {
+  RECORDING(wk__plain_fill(f, kind, container, a, b, callable));
+  bool looks = kind == WK__FILL_LIST_EXTEND || kind == WK__FILL_SET_UPDATE || kind == WK__FILL_DICT_UPDATE ||
+               kind == WK__FILL_DICT_MERGE;
+  if (looks && !wk__usable(f, a)) return -1;
+  if (wk__reg_find(r, container) >= 0 && did_fill(f, r, kind, container, a, b) < 0) return -1;
+  return wk__plain_fill(f, kind, container, a, b, callable);
+}
+
+PyObject *wk__op_make_function(wk__frame *f, PyObject *code, PyObject *defaults, PyObject *keyword_defaults,
+                               PyObject *annotations, PyObject *closure) {
+  return wk__plain_make_function(f, code, defaults, keyword_defaults, annotations, closure);
+}
+PyObject *wk__op_build_class(wk__frame *f) {
+  RECORDING(wk__plain_build_class(f));
+  (void)r;
+  return wk__refuse(f, "a class is made");
+}
+
+/* =================================================== iteration =================================================== */
+
+PyObject *wk__op_iter(wk__frame *f, PyObject *iterable) {
+  RECORDING(wk__plain_iter(f, iterable));
+  (void)r;
+  return wk__usable(f, iterable) ? wk__plain_iter(f, iterable) : NULL;
+}
+PyObject *wk__op_yield_from_iter(wk__frame *f, PyObject *iterable) {
+  RECORDING(wk__plain_yield_from_iter(f, iterable));
+  (void)r;
+  return wk__usable(f, iterable) ? wk__plain_yield_from_iter(f, iterable) : NULL;
+}
+int wk__op_next(wk__frame *f, PyObject *iterator, PyObject **out_item) {
+  RECORDING(wk__plain_next(f, iterator, out_item));
+  (void)r;
+  return wk__usable(f, iterator) ? wk__plain_next(f, iterator, out_item) : -1;
+}
+int wk__op_send(wk__frame *f, PyObject *receiver, PyObject *value, PyObject **out_item) {
+  RECORDING(wk__plain_send(f, receiver, value, out_item));
+  (void)r;
+  return wk__usable(f, receiver) ? wk__plain_send(f, receiver, value, out_item) : -1;
+}
+int wk__op_unpack(wk__frame *f, PyObject *sequence, int count, int after, PyObject **out_items) {
+  RECORDING(wk__plain_unpack(f, sequence, count, after, out_items));
+  (void)r;
+  return wk__usable(f, sequence) ? wk__plain_unpack(f, sequence, count, after, out_items) : -1;
+}
+
+/* ========================================== with, match, exceptions ============================================== */
+
+PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
+  RECORDING(wk__plain_enter(f, manager, out_exit));
+  bool own_mode = BINDING->is_grad_mode(Py_TYPE(manager)) && !wk__is_foreign(r, manager);
+  if (!own_mode && !wk__is_python_instance(manager))
+    return wk__refuse(f, "a context manager of C code (%s)", Py_TYPE(manager)->tp_name);
+  return wk__plain_enter(f, manager, out_exit);
+}
+PyObject *wk__op_exit(wk__frame *f, PyObject *exit, PyObject *type, PyObject *value, PyObject *traceback) {
+  RECORDING(wk__plain_exit(f, exit, type, value, traceback));
+  (void)r;
+  bool own_mode = PyCFunction_Check(exit) && PyCFunction_GET_SELF(exit) &&
+                  BINDING->is_grad_mode(Py_TYPE(PyCFunction_GET_SELF(exit)));
+  if (!own_mode && !PyMethod_Check(exit) && !PyFunction_Check(exit))
+    return wk__refuse(f, "a context manager of C code");
+  return wk__plain_exit(f, exit, type, value, traceback);
+}
+Py_ssize_t wk__op_length(wk__frame *f, PyObject *a) {
+  RECORDING(wk__plain_length(f, a));
+  (void)r;
+  return wk__usable(f, a) ? wk__plain_length(f, a) : -1;
+}
+PyObject *wk__op_match_class(wk__frame *f, PyObject *subject, PyObject *type, Py_ssize_t positional,
+                             PyObject *keyword_names) {
+  RECORDING(wk__plain_match_class(f, subject, type, positional, keyword_names));
+  if (wk__is_foreign(r, subject) && !wk__is_tensor_object(f, subject) && !PyTuple_Check(subject))
+    return wk__refuse(f, "a class pattern on an object from outside");
+  return wk__plain_match_class(f, subject, type, positional, keyword_names);
+}
+PyObject *wk__op_match_keys(wk__frame *f, PyObject *subject, PyObject *keys) {
+  RECORDING(wk__plain_match_keys(f, subject, keys));
+  (void)r;
+  return wk__usable(f, subject) ? wk__plain_match_keys(f, subject, keys) : NULL;
+}
+int wk__op_exception_matches(wk__frame *f, PyObject *exception, PyObject *type) {
+  return wk__plain_exception_matches(f, exception, type);
+}
+int wk__op_raise(wk__frame *f, PyObject *exception, PyObject *cause) { return wk__plain_raise(f, exception, cause); }
+int wk__op_assertion(wk__frame *f, PyObject **out_type) { return wk__plain_assertion(f, out_type); }
+int wk__op_match_group(wk__frame *f, PyObject *exception, PyObject *type, PyObject **out_match, PyObject **out_rest) {
+  return wk__plain_match_group(f, exception, type, out_match, out_rest);
+}
+PyObject *wk__op_join_groups(wk__frame *f, PyObject *original, PyObject *raised) {
+  return wk__plain_join_groups(f, original, raised);
+}
+int wk__op_match_kind(wk__frame *f, wk__pattern kind, PyObject *subject) {
+  return wk__plain_match_kind(f, kind, subject);
+}

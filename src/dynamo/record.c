@@ -1,0 +1,548 @@
+/* The recording of one segment: which objects are known, where from, and what was done to them.
+ * In: what operations.c sees happen. Out: reads and checks, steps, registers. Invariant: an object that has a register is
+ * kept alive by it, so that its address stands for it. Tests: tests/python/capture/. */
+#include "dynamo/record.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ================================================== life ======================================================== */
+
+wk__recording *wk__recording_create(void) { return wk__alloc_zeroed(sizeof(wk__recording)); }
+
+void wk__recording_release(wk__recording *r) {
+  if (!r) return;
+  for (int64_t i = 0; i < r->register_count; i++) {
+    Py_XDECREF(r->registers[i].object);
+    Py_XDECREF(r->registers[i].names);
+  }
+  for (int64_t i = 0; i < r->read_count; i++) Py_XDECREF(r->reads[i].object);
+  for (int64_t i = 0; i < r->step_count; i++) Py_XDECREF(r->steps[i].object);
+  for (int64_t i = 0; i < r->versioned_count; i++) Py_DECREF(r->versioned[i]);
+  wk__free(r->registers);
+  wk__free(r->reads);
+  wk__free(r->steps);
+  wk__free(r->specs);
+  wk__free(r->inputs);
+  wk__free(r->versioned);
+  wk__map_release(&r->by_object);
+  wk__map_release(&r->read_before);
+  wk__arena_release(&r->arena);
+  wk__free(r);
+}
+
+void wk__record_failed(wk__recording *r, const char *format, ...) {
+  if (r->failed[0]) return;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(r->failed, sizeof r->failed, format, args);
+  va_end(args);
+}
+static wk__reg out_of_memory(wk__recording *r) {
+  wk__record_failed(r, "out of memory");
+  return -1;
+}
+
+/* ================================================ registers ===================================================== */
+
+static uint64_t key_of(const void *p) { return (uint64_t)(uintptr_t)p; }
+
+wk__reg wk__reg_find(const wk__recording *r, PyObject *object) {
+  return (wk__reg)(intptr_t)wk__map_get(&r->by_object, key_of(object)) - 1;
+}
+
+static wk__reg new_register(wk__recording *r, wk__reg_kind kind, PyObject *object, bool fixed) {
+  if (wk__grow(&r->registers, &r->register_capacity, r->register_count + 1, sizeof *r->registers) != WK_OK)
+    return out_of_memory(r);
+  wk__reg reg = (wk__reg)r->register_count++;
+  r->registers[reg] =
+      (wk__register){.kind = kind, .fixed = fixed, .input = -1, .output = -1, .object = Py_XNewRef(object)};
+  if (object && wk__map_set(&r->by_object, key_of(object), (void *)(intptr_t)(reg + 1)) != WK_OK)
+    return out_of_memory(r);
+  return reg;
+}
+
+wk__reg wk__reg_constant(wk__recording *r, PyObject *object) {
+  wk__reg known = wk__reg_find(r, object);
+  return known >= 0 ? known : new_register(r, WK__REG_CONSTANT, object, true);
+}
+wk__reg wk__reg_made(wk__recording *r, PyObject *object) { return new_register(r, WK__REG_MADE, object, false); }
+wk__reg wk__reg_tensor(wk__recording *r, PyObject *object) { return new_register(r, WK__REG_TENSOR, object, false); }
+
+bool wk__is_plain_value(const wk__binding *b, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return o == Py_None || t == &PyBool_Type || t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type ||
+         t == &PyBytes_Type || t == &PyComplex_Type || t == &PyEllipsis_Type || o == Py_NotImplemented ||
+         t == b->dtype_type || t == b->device_type || t == b->memory_format_type || t == b->layout_type;
+}
+
+/* ================================================= versions ===================================================== */
+
+static int keep_version(wk__recording *r, PyObject *object) {
+  for (int64_t i = r->versioned_count - 1; i >= 0; i--)
+    if (r->versioned[i] == object) return 0;
+  if (wk__grow(&r->versioned, &r->versioned_capacity, r->versioned_count + 1, sizeof *r->versioned) != WK_OK)
+    return out_of_memory(r);
+  r->versioned[r->versioned_count++] = Py_NewRef(object);
+  return 0;
+}
+
+int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return 0; /* nobody changes those */
+  uint64_t key = key_of(type) | 1;
+  if (wk__map_get(&r->read_before, key)) return 0;
+  if (wk__map_set(&r->read_before, key, type) != WK_OK) return out_of_memory(r);
+  return keep_version(r, (PyObject *)type);
+}
+
+/* ============================================ reads and their checks ============================================ */
+
+static wk__read *add_read(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
+  if (wk__grow(&r->reads, &r->read_capacity, r->read_count + 1, sizeof *r->reads) != WK_OK) {
+    out_of_memory(r);
+    return NULL;
+  }
+  wk__read *read = &r->reads[r->read_count++];
+  *read = (wk__read){.kind = (uint8_t)kind, .dest = -1, .a = a, .b = b, .object = Py_XNewRef(object)};
+  return read;
+}
+
+static bool is_fixed(const wk__recording *r, wk__reg reg) { return reg >= 0 && r->registers[reg].fixed; }
+
+/* Whether what the read finds can only change together with a version that is checked. */
+static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
+  switch (kind) {
+    case WK__READ_DICT:
+      return is_fixed(r, a) && !r->registers[a].is_globals && (key || is_fixed(r, (wk__reg)b));
+    case WK__READ_ITEM:
+      return is_fixed(r, a) && PyTuple_Check(r->registers[a].object);
+    case WK__READ_INSTANCE:
+    case WK__READ_CLOSURE:
+      return is_fixed(r, a);
+    case WK__CHECK_IS:
+    case WK__CHECK_EQUAL:
+    case WK__CHECK_TYPE:
+    case WK__CHECK_TENSOR:
+    case WK__CHECK_ABSENT:
+    case WK__CHECK_NO_DICT:
+      return is_fixed(r, a) && !r->registers[a].is_globals;
+    case WK__CHECK_LENGTH:
+    case WK__CHECK_KEYS:
+      return is_fixed(r, a) && (PyDict_Check(r->registers[a].object) || PyTuple_Check(r->registers[a].object));
+    case WK__CHECK_SAME:
+    case WK__CHECK_DIFFERENT:
+      return is_fixed(r, a) && is_fixed(r, (wk__reg)b);
+    default:
+      return false;
+  }
+}
+
+static void keep_versions_behind(wk__recording *r, wk__read_kind kind, wk__reg a) {
+  PyObject *o = a >= 0 ? r->registers[a].object : NULL;
+  if (o && PyDict_Check(o) && kind != WK__CHECK_TYPE && kind != WK__CHECK_IS) keep_version(r, o);
+}
+
+void wk__check(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
+  wk__read *check = add_read(r, kind, a, b, object);
+  if (!check) return;
+  check->fixed = read_is_fixed(r, kind, a, b, object);
+  if (check->fixed) keep_versions_behind(r, kind, a);
+}
+
+static uint64_t hash_of_read(wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
+  uint64_t h = wk__hash_mix(wk__hash_mix(wk__hash_mix((uint64_t)kind + 1, (uint64_t)a), (uint64_t)b), key_of(key));
+  return h << 1 ? h & ~UINT64_C(1) : 2; /* even: odd keys are types */
+}
+
+void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
+  uint64_t hash = hash_of_read(kind, a, b, object);
+  if (wk__map_get(&r->read_before, hash)) return;
+  if (wk__map_set(&r->read_before, hash, r) != WK_OK) out_of_memory(r);
+  wk__check(r, kind, a, b, object);
+}
+
+static int check_tensor(wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *object) {
+  const wk_tensor *t = binding->tensor_of(object);
+  wk__tensor_spec *spec = wk__arena_alloc(&r->arena, sizeof *spec);
+  if (!spec || wk__grow(&r->specs, &r->spec_capacity, r->spec_count + 1, sizeof *r->specs) != WK_OK)
+    return out_of_memory(r);
+  *spec = (wk__tensor_spec){.type = Py_TYPE(object),
+                            .dtype = t->dtype,
+                            .ndim = t->ndim,
+                            .device_type = t->device.type,
+                            .device_index = t->device.index,
+                            .keys = t->keys & WK__KEY_AUTOGRAD};
+  for (int d = 0; d < t->ndim; d++) {
+    spec->dims[d] = t->sizes[d].bits;
+    spec->dims[t->ndim + d] = t->strides[d].bits;
+  }
+  r->specs[r->spec_count] = spec;
+  wk__check(r, WK__CHECK_TENSOR, reg, r->spec_count++, NULL);
+  return 0;
+}
+
+/* Objects that programs do not replace by equal ones: they are checked by identity, and what hangs on them by version. */
+static bool by_identity(const wk__binding *b, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return PyType_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
+         t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type ||
+         t == &PyStaticMethod_Type || t == &PyClassMethod_Type || t == b->operator_type || t == &PyFrozenSet_Type ||
+         PyObject_TypeCheck(o, b->module_type) || (b->is_optimizer && b->is_optimizer(b->state, o));
+}
+
+static int check_kind(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *o) {
+  wk__register *g = &r->registers[reg];
+  if (by_identity(b, o)) {
+    wk__check(r, WK__CHECK_IS, reg, 0, o);
+    g->fixed = true;
+    return PyType_Check(o) ? 0 : wk__depend_on_type(r, Py_TYPE(o));
+  }
+  if (PyObject_TypeCheck(o, b->tensor_type)) return check_tensor(r, b, reg, o);
+  wk__check(r, WK__CHECK_TYPE, reg, 0, (PyObject *)Py_TYPE(o));
+  if (PyTuple_Check(o)) {
+    wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(o), NULL);
+    r->registers[reg].touched = PyTuple_GET_SIZE(o) == 0;
+  }
+  return wk__depend_on_type(r, Py_TYPE(o));
+}
+
+/* Checks of a thing that has been read into `reg` and has a register already. */
+static void check_again(wk__recording *r, wk__reg reg, wk__reg known) {
+  wk__register *k = &r->registers[known];
+  if (k->fixed)
+    wk__check(r, WK__CHECK_IS, reg, 0, k->object);
+  else
+    wk__check(r, WK__CHECK_SAME, reg, known, NULL);
+}
+
+int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
+                int64_t b, PyObject *key) {
+  uint64_t hash = hash_of_read(kind, a, b, key);
+  if (wk__map_get(&r->read_before, hash) == object) return 0;
+  if (wk__map_set(&r->read_before, hash, object) != WK_OK) return out_of_memory(r);
+  bool plain = wk__is_plain_value(binding, object);
+  wk__reg known = plain ? -1 : wk__reg_find(r, object);
+  if (known >= 0 && r->registers[known].kind != WK__REG_READ && r->registers[known].kind != WK__REG_CONSTANT) {
+    wk__record_failed(r, "an object made in the region was found outside");
+    return -1;
+  }
+  bool fixed = read_is_fixed(r, kind, a, b, key);
+  wk__reg reg = new_register(r, WK__REG_READ, plain || known >= 0 ? NULL : object, fixed);
+  wk__read *read = reg >= 0 ? add_read(r, kind, a, b, key) : NULL;
+  if (!read) return -1;
+  read->dest = reg;
+  read->fixed = fixed;
+  if (fixed) keep_versions_behind(r, kind, a);
+  if (plain || known >= 0) r->registers[reg].object = Py_NewRef(object); /* fixed ones keep it; not found by it */
+  if (plain)
+    wk__check(r, WK__CHECK_EQUAL, reg, 0, object);
+  else if (known >= 0)
+    check_again(r, reg, known);
+  else
+    return check_kind(r, binding, reg, object);
+  return 0;
+}
+
+/* ---- all of a container ---- */
+
+static int touch_items(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *const *items, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (wk__observe(r, b, items[i], WK__READ_ITEM, reg, i, NULL) < 0) return -1;
+  return 0;
+}
+
+static int touch_dict(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *dict) {
+  PyObject *keys = PySequence_Tuple(dict), *key, *value;
+  if (!keys) return -1;
+  wk__check(r, WK__CHECK_KEYS, reg, 0, keys);
+  Py_DECREF(keys);
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
+    if (wk__is_plain_value(b, key)) {
+      if (wk__observe(r, b, value, WK__READ_DICT, reg, -1, key) < 0) return -1;
+      continue;
+    }
+    if (wk__reg_find(r, key) < 0) wk__reg_constant(r, key); /* CHECK_KEYS compares keys by identity or value */
+    if (wk__observe(r, b, value, WK__READ_DICT, reg, -1, key) < 0) return -1;
+  }
+  return 0;
+}
+
+static bool is_kept_list(const wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *list) {
+  if (!r->registers[reg].fixed || !PyList_GET_SIZE(list)) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+    PyObject *o = PyList_GET_ITEM(list, i);
+    bool stays = PyDict_CheckExact(o) || PyObject_TypeCheck(o, *b->parameter_type) || PyObject_TypeCheck(o, b->module_type);
+    if (!stays) return false;
+  }
+  return true;
+}
+
+/* A fixed list of parameters or parameter groups: the same objects, so they are fixed too. */
+static int touch_kept_list(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *list) {
+  PyObject *items = PyList_AsTuple(list);
+  if (!items) return -1;
+  wk__check(r, WK__CHECK_ITEMS, reg, 0, items);
+  Py_DECREF(items);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+    PyObject *o = PyList_GET_ITEM(list, i);
+    if (wk__reg_find(r, o) >= 0) {
+      wk__reg known = wk__reg_find(r, o);
+      if (!r->registers[known].fixed) wk__check(r, WK__CHECK_IS, known, 0, o);
+      r->registers[known].fixed = true;
+      continue;
+    }
+    wk__reg item = new_register(r, WK__REG_CONSTANT, o, true);
+    if (item < 0) return -1;
+    if (PyObject_TypeCheck(o, b->tensor_type) && check_tensor(r, b, item, o) < 0) return -1;
+  }
+  return 0;
+}
+
+int wk__touch(wk__recording *r, const wk__binding *b, PyObject *o) {
+  wk__reg reg = wk__reg_find(r, o);
+  if (reg < 0 || r->registers[reg].kind != WK__REG_READ || r->registers[reg].touched) return 0;
+  r->registers[reg].touched = true;
+  if (r->registers[reg].written) return 0; /* it became known before it was written */
+  if (PyTuple_Check(o)) return touch_items(r, b, reg, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  if (PyDict_Check(o)) return touch_dict(r, b, reg, o);
+  if (PyList_Check(o)) {
+    if (is_kept_list(r, b, reg, o)) return touch_kept_list(r, b, reg, o);
+    wk__check(r, WK__CHECK_LENGTH, reg, PyList_GET_SIZE(o), NULL);
+    return touch_items(r, b, reg, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
+  }
+  if (PyAnySet_Check(o)) {
+    PyObject *copy = PyFrozenSet_New(o);
+    if (!copy) return -1;
+    wk__check(r, WK__CHECK_EQUAL, reg, 0, copy);
+    Py_DECREF(copy);
+  }
+  return 0;
+}
+
+/* ================================================== steps ======================================================= */
+
+void wk__mark_written(wk__recording *r, wk__reg reg, PyObject *name) {
+  wk__register *g = &r->registers[reg];
+  if (!name) {
+    g->written = true;
+    return;
+  }
+  if (!g->names && !(g->names = PySet_New(NULL))) PyErr_Clear();
+  if (!g->names || PySet_Add(g->names, name) < 0) {
+    PyErr_Clear(); /* an unhashable name: all of it */
+    g->written = true;
+  }
+}
+
+bool wk__was_written(const wk__recording *r, wk__reg reg, PyObject *name) {
+  const wk__register *g = &r->registers[reg];
+  if (g->written) return true;
+  if (!g->names) return false;
+  int found = PySet_Contains(g->names, name);
+  if (found < 0) PyErr_Clear();
+  return found != 0;
+}
+
+static wk__do *add_step(wk__recording *r, wk__step_kind kind, wk__reg dest, const wk__reg *items, int count,
+                        PyObject *object) {
+  wk__reg *list = wk__arena_alloc(&r->arena, (size_t)(count + 1) * sizeof *list);
+  if (!list || wk__grow(&r->steps, &r->step_capacity, r->step_count + 1, sizeof *r->steps) != WK_OK) {
+    out_of_memory(r);
+    return NULL;
+  }
+  if (count) memcpy(list, items, (size_t)count * sizeof *list);
+  wk__do *step = &r->steps[r->step_count++];
+  *step = (wk__do){.kind = (uint8_t)kind, .dest = dest, .count = count, .items = list, .object = Py_XNewRef(object)};
+  return step;
+}
+
+int wk__did(wk__recording *r, const wk__binding *b, wk__step_kind kind, PyObject *dest, PyObject *const *items,
+            int count, PyObject *object) {
+  wk__reg few[16], *regs = few;
+  if (count > (int)WK_COUNT(few) && !(regs = wk__alloc((size_t)count * sizeof *regs))) return out_of_memory(r);
+  int status = 0;
+  for (int i = 0; i < count && status == 0; i++) {
+    regs[i] = items[i] ? wk__reg_of(r, b, items[i]) : -1;
+    if (items[i] && regs[i] < 0) status = -1;
+  }
+  wk__reg made = -1;
+  if (status == 0 && dest && (made = wk__reg_made(r, dest)) < 0) status = -1;
+  if (status == 0 && !add_step(r, kind, made, regs, count, object)) status = -1;
+  if (regs != few) wk__free(regs);
+  return status;
+}
+
+/* ---- objects made in the region get their registers when they are first needed, from what they are then ---- */
+
+static wk__reg made_of(wk__recording *r, const wk__binding *b, PyObject *o, wk__step_kind kind, PyObject *const *items,
+                       Py_ssize_t count) {
+  return wk__did(r, b, kind, o, items, (int)count, NULL) < 0 ? -1 : wk__reg_find(r, o);
+}
+
+static wk__reg made_dict(wk__recording *r, const wk__binding *b, PyObject *o) {
+  Py_ssize_t count = 2 * PyDict_GET_SIZE(o), i = 0;
+  PyObject **items = wk__alloc((size_t)(count + 1) * sizeof *items), *key, *value;
+  if (!items) return out_of_memory(r);
+  for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);) {
+    items[i++] = key;
+    items[i++] = value;
+  }
+  wk__reg reg = made_of(r, b, o, WK__DO_MAP, items, count);
+  wk__free(items);
+  return reg;
+}
+
+static wk__reg made_set(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *items = PySequence_Tuple(o);
+  if (!items) return -1;
+  wk__reg reg = made_of(r, b, o, WK__DO_SET, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
+  Py_DECREF(items);
+  return reg;
+}
+
+static wk__reg made_call(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *callable, PyObject *args) {
+  Py_ssize_t count = PyTuple_GET_SIZE(args);
+  PyObject *items[8] = {callable};
+  if (count > 7) {
+    wk__record_failed(r, "a %s of many arguments", Py_TYPE(o)->tp_name);
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; i++) items[i + 1] = PyTuple_GET_ITEM(args, i);
+  return made_of(r, b, o, WK__DO_CALL, items, count + 1);
+}
+
+/* Tuples with names: torch.return_types.max takes one sequence, a namedtuple its fields. */
+static wk__reg made_tuple(wk__recording *r, const wk__binding *b, PyObject *o) {
+  if (PyTuple_CheckExact(o)) return made_of(r, b, o, WK__DO_TUPLE, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  PyObject *type = (PyObject *)Py_TYPE(o), *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o)), *args = NULL;
+  if (!plain || wk__reg_constant(r, type) < 0) return -1;
+  bool takes_fields = PyObject_HasAttrString(type, "_fields");
+  args = takes_fields ? Py_NewRef(plain) : PyTuple_Pack(1, plain);
+  wk__reg reg = args ? made_call(r, b, o, type, args) : -1;
+  Py_DECREF(plain);
+  Py_XDECREF(args);
+  return reg;
+}
+
+/* Iterators over known things say themselves how they can be made again: (iter, (list,), position). */
+static wk__reg made_iterator(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *how = PyObject_CallMethod(o, "__reduce__", NULL), *none[2] = {o, NULL};
+  if (!how || !PyTuple_Check(how) || PyTuple_GET_SIZE(how) < 2) {
+    PyErr_Clear();
+    Py_XDECREF(how);
+    wk__record_failed(r, "a live %s", Py_TYPE(o)->tp_name);
+    return -1;
+  }
+  PyObject *callable = PyTuple_GET_ITEM(how, 0);
+  wk__reg reg = wk__reg_constant(r, callable) < 0 ? -1 : made_call(r, b, o, callable, PyTuple_GET_ITEM(how, 1));
+  if (reg >= 0 && PyTuple_GET_SIZE(how) > 2 && PyTuple_GET_ITEM(how, 2) != Py_None) {
+    PyObject *set_state = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__setstate__");
+    none[0] = PyTuple_GET_ITEM(how, 2);
+    PyObject *items[3] = {set_state, o, none[0]};
+    if (!set_state || wk__reg_constant(r, set_state) < 0 ||
+        wk__did(r, b, WK__DO_IMPURE_CALL, NULL, items, 3, NULL) < 0)
+      reg = -1;
+    Py_XDECREF(set_state);
+  }
+  Py_DECREF(how);
+  return reg;
+}
+
+static wk__reg made_function(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyFunctionObject *f = (PyFunctionObject *)o;
+  PyObject *items[] = {f->func_code,     f->func_globals, f->func_defaults, f->func_kwdefaults, f->func_annotations,
+                       f->func_closure};
+  if (wk__reg_constant(r, f->func_code) < 0 || wk__reg_constant(r, f->func_globals) < 0) return -1;
+  if (f->func_annotations && wk__reg_constant(r, f->func_annotations) < 0) return -1;
+  return made_of(r, b, o, WK__DO_FUNCTION, items, WK_COUNT(items));
+}
+
+/* list.append of a certain list: getattr(list, "append"). */
+static wk__reg made_builtin_method(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *self) {
+  PyObject *builtins = PyEval_GetBuiltins(), *getter = PyDict_GetItemString(builtins, "getattr");
+  PyObject *name = PyUnicode_InternFromString(((PyCFunctionObject *)o)->m_ml->ml_name);
+  PyObject *items[] = {getter, self, name};
+  wk__reg reg = getter && name && wk__reg_constant(r, getter) >= 0 ? made_of(r, b, o, WK__DO_CALL, items, 3) : -1;
+  Py_XDECREF(name);
+  return reg;
+}
+
+static bool is_iterator_type(PyTypeObject *t) {
+  return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
+         t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyUnicodeIter_Type ||
+         t == &PyListRevIter_Type;
+}
+
+/* An instance of a class written in Python, whose state is its dictionary. */
+static wk__reg made_instance(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyTypeObject *type = Py_TYPE(o);
+  PyObject *items[3] = {(PyObject *)type}, *dict = NULL, *key, *value;
+  if (wk__reg_constant(r, (PyObject *)type) < 0 || made_of(r, b, o, WK__DO_INSTANCE, items, 1) < 0) return -1;
+  wk__reg reg = wk__reg_find(r, o);
+  dict = PyObject_GenericGetDict(o, NULL);
+  if (!dict) {
+    PyErr_Clear();
+    return reg;
+  }
+  for (Py_ssize_t at = 0; reg >= 0 && PyDict_Next(dict, &at, &key, &value);) {
+    PyObject *pair[] = {o, value};
+    if (wk__did(r, b, WK__DO_SET_ATTR, NULL, pair, 2, key) < 0) reg = -1;
+  }
+  Py_DECREF(dict);
+  return reg;
+}
+
+static bool is_simple_instance(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && t->tp_new == PyBaseObject_Type.tp_new && t->tp_dictoffset &&
+         t->tp_base == &PyBaseObject_Type && t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
+}
+
+static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (wk__is_plain_value(b, o) || t == &PyRange_Type || PyType_Check(o) || PyCode_Check(o) || PyModule_Check(o) ||
+      t == &PyFrozenSet_Type || t == b->operator_type || b->is_grad_mode(t) || t == &PyMethodDescr_Type ||
+      t == &PyWrapperDescr_Type)
+    return wk__reg_constant(r, o);
+  if (PyObject_TypeCheck(o, b->tensor_type)) {
+    if (b->tensor_of(o)->trace) return wk__reg_tensor(r, o);
+    wk__record_failed(r, "a tensor that came from unknown code");
+    return -1;
+  }
+  if (t == b->size_type) return wk__reg_constant(r, o);
+  if (PyTuple_Check(o)) return made_tuple(r, b, o);
+  if (t == &PyList_Type) return made_of(r, b, o, WK__DO_LIST, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
+  if (t == &PyDict_Type) return made_dict(r, b, o);
+  if (t == &PySet_Type) return made_set(r, b, o);
+  if (t == &PySlice_Type) {
+    PySliceObject *s = (PySliceObject *)o;
+    return made_of(r, b, o, WK__DO_SLICE, (PyObject *[]){s->start, s->stop, s->step}, 3);
+  }
+  if (PyMethod_Check(o))
+    return made_of(r, b, o, WK__DO_METHOD, (PyObject *[]){PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)}, 2);
+  if (PyCell_Check(o)) return made_of(r, b, o, WK__DO_CELL, (PyObject *[]){PyCell_GET(o)}, 1);
+  if (PyFunction_Check(o)) return made_function(r, b, o);
+  if (PyCFunction_Check(o)) {
+    PyObject *self = PyCFunction_GET_SELF(o);
+    if (!self || PyModule_Check(self) || b->is_grad_mode(Py_TYPE(self))) return wk__reg_constant(r, o);
+    return made_builtin_method(r, b, o, self);
+  }
+  if (is_iterator_type(t)) return made_iterator(r, b, o);
+  if (is_simple_instance(o)) return made_instance(r, b, o);
+  wk__record_failed(r, "a %s that was made in the region is still alive", t->tp_name);
+  return -1;
+}
+
+enum { MAX_NESTING = 64 };
+wk__reg wk__reg_of(wk__recording *r, const wk__binding *b, PyObject *o) {
+  wk__reg known = wk__reg_find(r, o);
+  if (known >= 0) return known;
+  if (r->depth > MAX_NESTING) {
+    wk__record_failed(r, "objects that contain each other");
+    return -1;
+  }
+  r->depth++;
+  wk__reg reg = make_register(r, b, o);
+  r->depth--;
+  return reg;
+}

@@ -1,0 +1,458 @@
+/* From a recording to a segment: what is needed at the end, the graph that computes it, the steps that somebody can see.
+ * In: a session whose recording ends here. Out: every tensor real, a segment that later calls replay, or none when
+ * something alive cannot be made again. Tests: tests/python/capture/. */
+#include "dynamo/session.h"
+
+#include <stdio.h>
+
+#include "autograd/autograd.h"
+
+/* ============================================ what the tracer asks =============================================== */
+
+/* A real tensor is about to become an input: it must be known where it comes from. */
+static wk_status find_input(void *context, wk_tensor *tensor, const char **out_name) {
+  wk__session *s = context;
+  wk__recording *r = s->recording;
+  (void)out_name;
+  wk__reg reg = tensor->wrapper ? wk__reg_find(r, tensor->wrapper) : -1;
+  if (reg < 0 || r->registers[reg].kind == WK__REG_TENSOR)
+    return wk_fail(WK_UNSUPPORTED, "a tensor that came from unknown code is used");
+  if (wk__grow(&r->inputs, &r->input_capacity, r->input_count + 1, sizeof *r->inputs) != WK_OK) return WK_OUT_OF_MEMORY;
+  r->registers[reg].input = (int)r->input_count;
+  r->inputs[r->input_count++] = reg;
+  return WK_OK;
+}
+
+static const wk__graph_place *place(void *context, wk__graph *graph) {
+  wk__session *s = context;
+  const wk__graph_place *caller = NULL;
+  for (wk__activation *a = s->innermost; a; a = a->outer) {
+    const char *file = PyUnicode_AsUTF8(a->frame.code->co_filename), *name = PyUnicode_AsUTF8(a->frame.code->co_name);
+    caller = wk__graph_place_add(graph, NULL, file ? file : "?", name ? name : "?", wk__frame_line(&a->frame));
+    break; /* the innermost line says most; callers are found from it */
+  }
+  PyErr_Clear();
+  return caller;
+}
+
+static void trace_ended(void *context, const char *reason) { wk__session_give_up(context, reason); }
+
+/* ---- what the tape does to leaves ---- */
+
+static void grad_read(void *context, wk_tensor *leaf) {
+  wk__session *s = context;
+  wk__recording *r = s->recording;
+  wk__reg reg = leaf->wrapper && r ? wk__reg_find(r, leaf->wrapper) : -1;
+  if (reg < 0 || r->registers[reg].kind == WK__REG_TENSOR || wk__was_written(r, reg, s->binding->grad_name)) return;
+  PyObject *grad = s->binding->grad_of(leaf->wrapper);
+  if (grad)
+    (void)!wk__observe(r, s->binding, grad, WK__READ_GRAD, reg, 0, NULL);
+  else
+    wk__check_once(r, WK__CHECK_NO_GRAD, reg, 0, NULL);
+  Py_XDECREF(grad);
+}
+
+static void grad_written(void *context, wk_tensor *leaf) {
+  wk__session *s = context;
+  if (!s->recording || !leaf->wrapper) return;
+  wk__reg reg = wk__reg_find(s->recording, leaf->wrapper);
+  if (reg < 0) return; /* made in the region, and not needed so far */
+  PyObject *grad = s->binding->grad_of(leaf->wrapper), *items[] = {leaf->wrapper, grad};
+  wk__reg known = grad ? wk__reg_find(s->recording, grad) : -1;
+  bool same = known >= 0 && s->recording->registers[known].kind == WK__REG_READ;
+  if (!same) (void)!wk__did(s->recording, s->binding, WK__DO_SET_GRAD, NULL, items, 2, NULL);
+  wk__mark_written(s->recording, reg, s->binding->grad_name);
+  Py_XDECREF(grad);
+}
+
+/* ================================================= beginning ===================================================== */
+
+void wk__activation_forget_start(wk__activation *a) {
+  for (int i = 0; a->at_start && i < a->slots_at_start + a->stack_at_start; i++) Py_XDECREF(a->at_start[i]);
+  PyMem_Free(a->at_start);
+  PyMem_Free(a->seen);
+  a->at_start = NULL;
+  a->seen = NULL;
+}
+
+static int note_start(wk__activation *a) {
+  wk__activation_forget_start(a);
+  int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
+  a->at_start = PyMem_Calloc((size_t)(slots + depth + 1), sizeof *a->at_start);
+  a->seen = PyMem_Calloc((size_t)slots + 1, sizeof *a->seen);
+  if (!a->at_start || !a->seen) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  a->slots_at_start = slots;
+  a->stack_at_start = depth;
+  for (int i = 0; i < slots; i++) a->at_start[i] = Py_XNewRef(wk__frame_slot(&a->frame, i));
+  for (int i = 0; i < depth; i++) a->at_start[slots + i] = Py_XNewRef(wk__frame_stack(&a->frame, i));
+  return 0;
+}
+
+/* What lies on the stacks is used without anybody asking for it. */
+static int observe_stack(wk__session *s, wk__activation *a) {
+  for (int i = 0; i < a->stack_at_start; i++) {
+    PyObject *o = a->at_start[a->slots_at_start + i];
+    if (o && wk__observe(s->recording, s->binding, o, WK__READ_STACK, a->depth, i, NULL) < 0) return -1;
+  }
+  return 0;
+}
+
+static int note_position(wk__session *s) {
+  int count = s->innermost->depth + 1;
+  PyMem_Free(s->start_codes);
+  PyMem_Free(s->start_offsets);
+  s->start_codes = PyMem_Malloc((size_t)count * sizeof *s->start_codes);
+  s->start_offsets = PyMem_Malloc((size_t)count * sizeof *s->start_offsets);
+  if (!s->start_codes || !s->start_offsets) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  s->start_count = count;
+  for (wk__activation *a = s->innermost; a; a = a->outer) {
+    s->start_codes[a->depth] = a->frame.code;
+    s->start_offsets[a->depth] = a == s->innermost ? a->frame.next : a->frame.offset;
+  }
+  return 0;
+}
+
+int wk__segment_begin(wk__session *s) {
+  wk__trace_owner owner = {.context = s, .input = find_input, .place = place, .ended = trace_ended};
+  if (!s->tracer && !(s->tracer = wk__tracer_create(&owner))) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  if (!(s->recording = wk__recording_create())) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  if (note_position(s) < 0) return -1;
+  s->mode = WK__MODE_CAPTURE;
+  s->capture_ended = false;
+  s->low = s->start_count;
+  s->grad_at_start = wk__mode.grad_enabled;
+  s->reason[0] = 0;
+  for (wk__activation *a = s->innermost; a; a = a->outer)
+    if (note_start(a) < 0 || observe_stack(s, a) < 0) return -1;
+  s->watcher = (wk__grad_watcher){.context = s, .grad_read = grad_read, .grad_written = grad_written};
+  wk__mode.grad_watcher = &s->watcher;
+  wk__tracer_resume(s->tracer);
+  return 0;
+}
+
+static void stop_recording(wk__session *s) {
+  wk__mode.grad_watcher = NULL;
+  wk__tracer_pause(s->tracer);
+  for (wk__activation *a = s->innermost; a; a = a->outer) wk__activation_forget_start(a);
+}
+
+/* Everything becomes real; nothing is kept. Errors of the graph are not lost: the tensors are poisoned. */
+void wk__segment_discard(wk__session *s) {
+  if (!s->recording) return;
+  stop_recording(s);
+  wk__graph *graph = NULL;
+  if (wk__tracer_flush(s->tracer, &graph) != WK_OK) wk_error_clear();
+  wk__graph_release(graph);
+  wk__recording_release(s->recording);
+  s->recording = NULL;
+}
+
+/* ==================================================== the end ==================================================== */
+
+static wk__segment *segment_create(wk__session *s, wk__end_kind end) {
+  wk__segment *g = wk__alloc_zeroed(sizeof *g);
+  if (!g) return NULL;
+  atomic_init(&g->references, 1);
+  g->recording = s->recording;
+  s->recording = NULL;
+  g->end = end;
+  g->value = -1;
+  g->grad_after = -1;
+  g->codes = s->start_codes;
+  g->offsets = s->start_offsets;
+  g->frame_count = s->start_count;
+  s->start_codes = NULL;
+  s->start_offsets = NULL;
+  for (int i = 0; i < g->frame_count; i++) Py_INCREF(g->codes[i]);
+  g->grad_enabled = s->grad_at_start;
+  g->inference = wk__mode.inference;
+  g->default_dtype = (uint8_t)wk__default_dtype();
+  snprintf(g->reason, sizeof g->reason, "%s", s->reason);
+  if (s->innermost) {
+    g->file = PyUnicode_AsUTF8(s->innermost->frame.code->co_filename);
+    g->line = wk__frame_line(&s->innermost->frame);
+    PyErr_Clear();
+  }
+  return g;
+}
+
+void wk__segment_release(wk__segment *g) {
+  if (!g || atomic_fetch_sub(&g->references, 1) != 1) return;
+  for (int i = 0; i < g->frame_count; i++) Py_DECREF(g->codes[i]);
+  PyMem_Free(g->codes);
+  PyMem_Free(g->offsets);
+  wk__graph_executor_release(g->executor);
+  wk__graph_release(g->graph);
+  Py_XDECREF(g->backend_call);
+  wk__recording_release(g->recording);
+  wk__free(g->reads);
+  wk__free(g->fixed);
+  wk__free(g->versions);
+  wk__free(g);
+}
+
+/* ---- the state of the frames ---- */
+
+static int register_of(wk__session *s, wk__recording *r, PyObject *o, wk__reg *out) {
+  *out = o ? wk__reg_of(r, s->binding, o) : -1;
+  return o && *out < 0 ? -1 : 0;
+}
+
+static int frame_state(wk__session *s, wk__recording *r, wk__activation *a, bool common, wk__end_frame *out) {
+  int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
+  *out = (wk__end_frame){.code = a->frame.code, .offset = a->frame.offset, .slot_count = slots, .depth = depth};
+  out->values = wk__arena_alloc(&r->arena, (size_t)(slots + depth + 1) * sizeof *out->values);
+  if (!out->values) return -1;
+  for (int i = 0; i < slots + depth; i++) {
+    PyObject *o = i < slots ? wk__frame_slot(&a->frame, i) : wk__frame_stack(&a->frame, i - slots);
+    bool was_there = common && a->at_start &&
+                     (i < slots ? true : i - slots < a->stack_at_start) && a->at_start[i] == o;
+    out->values[i] = WK__KEEP;
+    if (was_there) continue;
+    if (register_of(s, r, o, &out->values[i]) < 0) return -1;
+  }
+  return 0;
+}
+
+static int end_state(wk__session *s, wk__segment *g) {
+  wk__recording *r = g->recording;
+  g->end_count = s->innermost->depth + 1;
+  g->common = s->low < g->end_count ? s->low : g->end_count;
+  g->end_frames = wk__arena_alloc(&r->arena, (size_t)g->end_count * sizeof *g->end_frames);
+  if (!g->end_frames) return -1;
+  for (wk__activation *a = s->innermost; a; a = a->outer)
+    if (frame_state(s, r, a, a->depth < g->common, &g->end_frames[a->depth]) < 0) return -1;
+  return 0;
+}
+
+/* ---- which registers and steps are needed ---- */
+
+static bool has_effect_outside(const wk__recording *r, const wk__do *step) {
+  switch (step->kind) {
+    case WK__DO_SET_ATTR:
+    case WK__DO_SET_ITEM:
+    case WK__DO_SET_CELL:
+    case WK__DO_SET_GRAD:
+    case WK__DO_APPEND:
+    case WK__DO_ADD:
+      return r->registers[step->items[0]].kind != WK__REG_MADE && r->registers[step->items[0]].kind != WK__REG_TENSOR;
+    case WK__DO_IMPURE_CALL:
+      return r->registers[step->items[1]].kind != WK__REG_MADE;
+    default:
+      return false;
+  }
+}
+
+static wk__reg target_of(const wk__do *step) {
+  return step->dest >= 0 ? step->dest : step->kind == WK__DO_IMPURE_CALL ? step->items[1] : step->items[0];
+}
+
+static void need(bool *needed, wk__reg reg) {
+  if (reg >= 0) needed[reg] = true;
+}
+
+static void mark_needed(wk__segment *g, bool *needed) {
+  wk__recording *r = g->recording;
+  need(needed, g->value);
+  for (int f = 0; f < g->end_count; f++)
+    for (int i = 0; i < g->end_frames[f].slot_count + g->end_frames[f].depth; i++)
+      need(needed, g->end_frames[f].values[i]);
+  for (int64_t i = r->step_count - 1; i >= 0; i--) {
+    wk__do *step = &r->steps[i];
+    step->needed = has_effect_outside(r, step) || needed[target_of(step)];
+    for (int k = 0; step->needed && k < step->count; k++) need(needed, step->items[k]);
+  }
+}
+
+/* ---- the graph ---- */
+
+/* Tensors whose tape is alive: their nodes run under autograd when the graph is replayed. */
+typedef struct tape_walk {
+  wk__map seen;
+  wk_node **stack;
+  int64_t count, capacity;
+} tape_walk;
+
+static wk_status push_node(tape_walk *w, wk_node *n) {
+  if (!n || n->released || wk__map_get(&w->seen, n->sequence + 1)) return WK_OK;
+  WK_TRY(wk__map_set(&w->seen, n->sequence + 1, n));
+  WK_TRY(wk__grow(&w->stack, &w->capacity, w->count + 1, sizeof *w->stack));
+  w->stack[w->count++] = n;
+  return WK_OK;
+}
+
+static wk_status walk_tape(tape_walk *w, wk_tensor *t) {
+  wk_node *first = t->autograd || t->base ? wk__grad_fn(t) : NULL;
+  WK_TRY(push_node(w, first));
+  while (w->count) {
+    wk_node *n = w->stack[--w->count];
+    WK_TRY(push_node(w, wk__sliced_function(n)));
+    for (int i = 0; i < n->input_count; i++) WK_TRY(push_node(w, n->edges[i].node));
+  }
+  return WK_OK;
+}
+
+/* A view that was derived again stands beside the tape: it is taped when what it looks at is. */
+static void mark_taped(wk__graph *graph, const tape_walk *w) {
+  for (wk__graph_node *n = graph->first; n; n = n->next) {
+    if (n->kind == WK__GRAPH_ITEM) {
+      n->flags |= n->args[0].node->flags & WK__GRAPH_TAPED;
+      continue;
+    }
+    if (n->kind != WK__GRAPH_CALL) continue;
+    bool derived = !n->tape_sequence && n->op->view && n->args[0].node->flags & WK__GRAPH_TAPED;
+    if (derived || (n->tape_sequence && wk__map_get(&w->seen, n->tape_sequence + 1))) n->flags |= WK__GRAPH_TAPED;
+  }
+}
+
+/* The nodes of needed tensors, while the tracer still knows them; their tape as it is now. */
+static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *needed, wk__graph_node **nodes,
+                                 tape_walk *w) {
+  wk__recording *r = g->recording;
+  int64_t count = 0;
+  for (wk__reg reg = 0; reg < r->register_count; reg++) {
+    if (r->registers[reg].kind != WK__REG_TENSOR || !needed[reg]) continue;
+    wk_tensor *t = s->binding->tensor_of(r->registers[reg].object);
+    if (wk__tracer_written_under(s->tracer, t)) return wk_fail(WK_UNSUPPORTED, "a view of memory that was written");
+    nodes[count] = wk__tracer_node(s->tracer, t);
+    if (!nodes[count]) return wk_error_category();
+    if (t->autograd && t->autograd->requires_grad && !t->autograd->grad_fn)
+      return wk_fail(WK_UNSUPPORTED, "a leaf that requires grad is made");
+    WK_TRY(walk_tape(w, t));
+    g->outputs[count] = reg;
+    r->registers[reg].output = (int)count++;
+  }
+  return WK_OK;
+}
+
+static wk_status finish_graph(wk__segment *g, wk__graph *graph, wk__graph_node **nodes, int64_t count,
+                              const tape_walk *w) {
+  for (int64_t i = 0; i < count; i++) WK_TRY(wk__graph_output(graph, nodes[i]));
+  g->graph = wk__graph_retain(graph);
+  WK_TRY(wk__graph_run_pass(graph, "remove_dead", wk__graph_remove_dead));
+  mark_taped(graph, w);
+  for (int64_t i = 0; i < graph->mutation_count; i++)
+    if (graph->mutations[i].node->flags & WK__GRAPH_TAPED)
+      return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
+  WK_TRY(wk__graph_freeze(graph));
+  if (!graph->output_count && !graph->mutation_count && !graph->node_count) return WK_OK;
+  return wk__graph_executor_create(graph, &g->executor);
+}
+
+/* ---- guards in the order of replay ---- */
+
+static int split_reads(wk__segment *g, const wk__binding *b) {
+  wk__recording *r = g->recording;
+  g->reads = wk__alloc((size_t)(r->read_count + 1) * sizeof *g->reads);
+  g->fixed = wk__alloc((size_t)(r->read_count + 1) * sizeof *g->fixed);
+  g->versions = wk__alloc_zeroed((size_t)(r->versioned_count + 1) * sizeof *g->versions);
+  if (!g->reads || !g->fixed || !g->versions) return -1;
+  for (int64_t i = 0; i < r->read_count; i++) {
+    if (r->reads[i].fixed)
+      g->fixed[g->fixed_count++] = r->reads[i];
+    else
+      g->reads[g->read_count++] = r->reads[i];
+  }
+  wk__segment_note_versions(g, b);
+  return 0;
+}
+
+static int keep_steps(wk__segment *g) {
+  wk__recording *r = g->recording;
+  g->steps = wk__arena_alloc(&r->arena, (size_t)(r->step_count + 1) * sizeof *g->steps);
+  if (!g->steps) return -1;
+  for (int64_t i = 0; i < r->step_count; i++)
+    if (r->steps[i].needed) g->steps[g->step_count++] = r->steps[i];
+  return 0;
+}
+
+/* Objects stay only where replay takes them from. */
+static void drop_objects(wk__segment *g) {
+  wk__recording *r = g->recording;
+  for (int64_t i = 0; i < r->register_count; i++)
+    if (!r->registers[i].fixed) Py_CLEAR(r->registers[i].object);
+  wk__map_release(&r->by_object);
+  wk__map_release(&r->read_before);
+}
+
+static void keep(wk__session *s, wk__segment *g) {
+  g->next = s->compiled->segments;
+  s->compiled->segments = g;
+  s->compiled->capture_count++;
+  if (g->end != WK__END_RETURN) s->compiled->break_count++;
+  wk__segment_log(g);
+}
+
+/* Nothing alive that is needed can be lost: a segment that cannot say how its state is made again is not kept, and its
+ * instruction is not tried again. */
+static void report_unkept(wk__session *s, wk__segment *g, const char *why) {
+  if (wk__log_on(WK__LOG_BREAKS)) wk__log_print(WK__LOG_BREAKS, "%s:%d: not kept: %s", g->file, g->line, why);
+  s->compiled->unkept_count++;
+}
+
+int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
+  wk__segment *g = segment_create(s, end);
+  if (!g) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  wk__recording *r = g->recording;
+  bool kept = !r->failed[0];
+  if (kept && value) kept = register_of(s, r, value, &g->value) == 0;
+  if (kept && !value) kept = end_state(s, g) == 0;
+  if (wk__mode.grad_enabled != s->grad_at_start) g->grad_after = wk__mode.grad_enabled;
+  bool *needed = wk__alloc_zeroed((size_t)r->register_count + 1);
+  wk__graph_node **nodes = wk__alloc_zeroed((size_t)(r->register_count + 1) * sizeof *nodes);
+  g->outputs = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->outputs);
+  tape_walk tape = {0};
+  if (!needed || !nodes || !g->outputs) kept = false;
+  if (kept) mark_needed(g, needed);
+  wk_status status = kept ? collect_outputs(s, g, needed, nodes, &tape) : WK_OK;
+  if (status != WK_OK) {
+    wk__record_failed(r, "%s", wk_error_message());
+    wk_error_clear();
+    kept = false;
+  }
+  PyErr_Clear();
+  int64_t outputs = 0;
+  while (kept && nodes[outputs]) outputs++;
+  stop_recording(s);
+  wk__graph *graph = NULL;
+  status = wk__tracer_flush(s->tracer, &graph);
+  int result = 0;
+  if (status != WK_OK) {
+    s->binding->raise(s->binding->state);
+    result = -1;
+    kept = false;
+  }
+  if (kept && graph && finish_graph(g, graph, nodes, outputs, &tape) != WK_OK) {
+    wk__record_failed(r, "%s", wk_error_message());
+    wk_error_clear();
+    kept = false;
+  }
+  if (kept && split_reads(g, s->binding) == 0 && keep_steps(g) == 0) {
+    drop_objects(g);
+    keep(s, g);
+  } else {
+    if (!result) report_unkept(s, g, r->failed);
+    wk__segment_release(g);
+  }
+  wk__graph_release(graph);
+  wk__free(needed);
+  wk__free(nodes);
+  wk__map_release(&tape.seen);
+  wk__free(tape.stack);
+  return result;
+}

@@ -1,0 +1,300 @@
+/* The run loop: from position to position until the root frame returns.
+ * In: a call of a compiled function. Out: what the function returns or raises, exactly. Invariant: while no segment is
+ * being recorded every tensor is real. Tests: tests/python/capture/. */
+#include "dynamo/session.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "dynamo/plain.h"
+
+static _Thread_local wk__session *current;
+wk__session *wk__session_current(void) { return current; }
+
+PyObject *wk__refuse(wk__frame *f, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(f->session->reason, sizeof f->session->reason, format, args);
+  va_end(args);
+  PyErr_Clear();
+  return NULL;
+}
+
+/* ==================================================== breaks ===================================================== */
+
+static int learn_break(wk__frame *f) {
+  wk__code *info = f->info;
+  if (!info->learned_breaks && !(info->learned_breaks = PyMem_Calloc((size_t)info->unit_count / 8 + 1, 1))) return -1;
+  info->learned_breaks[f->offset / 8] |= (uint8_t)(1 << f->offset % 8);
+  return 0;
+}
+static bool is_learned_break(const wk__frame *f) {
+  const uint8_t *bits = f->info->learned_breaks;
+  return bits && bits[f->next / 8] >> f->next % 8 & 1;
+}
+
+/* The instruction that has to be a break of its own: the innermost one that replay can reach. */
+static wk__activation *culprit(wk__session *s) {
+  wk__activation *found = s->innermost;
+  for (wk__activation *a = s->innermost; a && a->outer; a = a->outer)
+    if (!a->frame.resumable) found = a->outer;
+  return found;
+}
+
+void wk__session_give_up(wk__session *s, const char *reason) {
+  if (s->mode != WK__MODE_CAPTURE) return;
+  wk__activation *a = culprit(s);
+  if (!a || learn_break(&a->frame) < 0) PyErr_Clear();
+  snprintf(s->reason, sizeof s->reason, "%s", reason);
+  if (wk__log_on(WK__LOG_BREAKS))
+    wk__log_print(WK__LOG_BREAKS, "%s:%d: recording given up: %s", PyUnicode_AsUTF8(a->frame.code->co_filename),
+                  wk__frame_line(&a->frame), reason);
+  wk__segment_discard(s);
+  s->capture_ended = true;
+  s->mode = WK__MODE_PLAIN;
+}
+
+static bool all_resumable(const wk__session *s) {
+  for (const wk__activation *a = s->innermost; a; a = a->outer)
+    if (a->outer && !a->frame.resumable) return false;
+  return true;
+}
+
+/* An error of fullgraph=True. */
+static int refuse_break(wk__session *s) {
+  wk__frame *f = &s->innermost->frame;
+  PyErr_Format(PyExc_RuntimeError, "fullgraph=True, but the graph breaks here: %s\n  at %U, line %d, in %U", s->reason,
+               f->code->co_filename, wk__frame_line(f), f->code->co_name);
+  return -1;
+}
+
+/* Ends the segment before the instruction that refused. */
+static int end_before_instruction(wk__session *s, wk__end_kind kind) {
+  if (s->compiled->options.fullgraph) {
+    wk__segment_discard(s);
+    s->mode = WK__MODE_OFF;
+    return refuse_break(s);
+  }
+  if (!all_resumable(s)) {
+    wk__session_give_up(s, s->reason);
+    return 0;
+  }
+  int status = wk__segment_end(s, kind, NULL);
+  s->mode = WK__MODE_PLAIN;
+  return status;
+}
+
+/* ================================================= one frame ===================================================== */
+
+/* An exception leaves the root: what was recorded cannot be used, everything is real. */
+static void root_raises(wk__session *s) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  wk__segment_discard(s);
+  s->mode = WK__MODE_OFF;
+  PyErr_Restore(type, value, traceback);
+}
+
+static PyObject *frame_returns(wk__session *s, wk__activation *a) {
+  PyObject *result = a->frame.result;
+  a->frame.result = NULL;
+  if (s->mode == WK__MODE_CAPTURE && a->depth < s->low) s->low = a->depth;
+  if (a->depth || s->mode != WK__MODE_CAPTURE) return result;
+  if (wk__segment_end(s, WK__END_RETURN, result) == 0) return result;
+  Py_DECREF(result);
+  return NULL;
+}
+
+/* CPython goes on with this frame; frames below go on being evaluated. */
+static PyObject *leave(wk__session *s, wk__activation *a) {
+  wk__activation *outer = a->outer;
+  s->mode = WK__MODE_OFF;
+  PyObject *result = wk__frame_continue(&a->frame);
+  if (outer) s->mode = WK__MODE_SEEK;
+  return result;
+}
+
+/* A segment was found, or not. 0, or -1 with an exception. */
+static int seek(wk__session *s) {
+  if (getenv("WKDBG")) fprintf(stderr, "seek depth %d line %d next %d\n", s->innermost->depth, wk__frame_line(&s->innermost->frame), s->innermost->frame.next);
+  PyObject **values = NULL;
+  bool full = false;
+  wk__segment *found = wk__segment_find(s, &values, &full);
+  if (getenv("WKDBG")) fprintf(stderr, "  found %p full %d resumable %d\n", (void*)found, full, all_resumable(s));
+  if (found) return wk__segment_replay(s, found, values);
+  if (full || s->captures >= 64 || !all_resumable(s)) {
+    s->mode = WK__MODE_OFF;
+    return 0;
+  }
+  s->captures++;
+  return wk__segment_begin(s);
+}
+
+/* The state to be reached is this frame's: fill it, and go on with its instruction or into the next frame. */
+static int arrive(wk__session *s, wk__activation *a) {
+  if (wk__segment_fill(s, a) < 0) return -1;
+  if (a->depth + 1 < s->target->end_count) {
+    s->mode = WK__MODE_ENTER;
+    return 0;
+  }
+  s->mode = s->target->end == WK__END_LEAVE ? WK__MODE_OFF : WK__MODE_PLAIN;
+  wk__session_drop_target(s);
+  return 0;
+}
+
+typedef enum outcome { GO_ON, DONE } outcome;
+
+/* After an instruction. */
+static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyObject **out_result) {
+  switch (step) {
+    case WK__STEP_NEXT:
+      if (s->mode == WK__MODE_PLAIN) s->mode = all_resumable(s) ? WK__MODE_SEEK : WK__MODE_PLAIN;
+      return GO_ON;
+    case WK__STEP_RETURN:
+      *out_result = frame_returns(s, a);
+      return DONE;
+    case WK__STEP_YIELD:
+      *out_result = a->frame.result;
+      a->frame.result = NULL;
+      return DONE;
+    case WK__STEP_RAISE:
+      if (wk__frame_unwind(&a->frame)) {
+        if (s->mode == WK__MODE_PLAIN) s->mode = all_resumable(s) ? WK__MODE_SEEK : WK__MODE_PLAIN;
+        return GO_ON;
+      }
+      if (!a->depth) root_raises(s);
+      if (s->mode == WK__MODE_CAPTURE && a->depth < s->low) s->low = a->depth;
+      *out_result = NULL;
+      return DONE;
+    case WK__STEP_REFUSED:
+      a->frame.next = a->frame.offset;
+      if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_BREAK) == 0) return GO_ON;
+      if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an operation refused with nothing recorded");
+      break;
+    case WK__STEP_UNKNOWN:
+      a->frame.next = a->frame.offset;
+      snprintf(s->reason, sizeof s->reason, "%s is left to CPython",
+               wk__frame_opcode_name(&a->frame, a->frame.offset));
+      if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_LEAVE) < 0) break;
+      *out_result = leave(s, a);
+      return DONE;
+  }
+  if (a->depth == 0) root_raises(s);
+  *out_result = NULL;
+  return DONE;
+}
+
+static PyObject *run(wk__session *s, wk__activation *a) {
+  PyObject *result = NULL;
+  for (;;) {
+    int status = 0;
+    switch (s->mode) {
+      case WK__MODE_SEEK:
+        status = seek(s);
+        break;
+      case WK__MODE_UNWIND:
+        if (s->returned && !a->depth) {
+          result = s->returned;
+          s->returned = NULL;
+          return result;
+        }
+        if (s->target_depth < a->depth) return Py_NewRef(Py_None);
+        status = arrive(s, a);
+        break;
+      case WK__MODE_OFF:
+      case WK__MODE_START:
+        return leave(s, a);
+      default:
+        if (s->mode == WK__MODE_CAPTURE && is_learned_break(&a->frame) && wk__frame_may_stop_at(&a->frame, a->frame.next)) {
+          a->frame.offset = a->frame.next;
+          if (!s->reason[0]) snprintf(s->reason, sizeof s->reason, "an instruction that could not be captured before");
+          if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
+          break;
+        }
+        if (after_step(s, a, wk__frame_step(&a->frame), &result) == DONE) return result;
+        break;
+    }
+    if (status < 0) {
+      if (!wk__frame_unwind(&a->frame)) {
+        if (!a->depth) root_raises(s);
+        return NULL;
+      }
+      s->mode = WK__MODE_SEEK;
+    }
+  }
+}
+
+/* ==================================================== the hook ==================================================== */
+
+static PyObject *evaluate(wk__session *s, PyThreadState *thread, struct _PyInterpreterFrame *real, wk__code *info,
+                          int throwing) {  // -> new
+  wk__activation a = {.outer = s->innermost, .depth = s->innermost ? s->innermost->depth + 1 : 0};
+  wk__frame_enter(&a.frame, s, thread, real, info, throwing);
+  a.frame.resumable = s->entering || s->mode == WK__MODE_ENTER;
+  s->entering = false;
+  s->innermost = &a;
+  if (s->mode == WK__MODE_START) s->mode = WK__MODE_SEEK;
+  if (s->mode == WK__MODE_ENTER) {
+    s->mode = WK__MODE_UNWIND;
+    s->target_depth = a.depth;
+  }
+  PyObject *result = run(s, &a);
+  s->innermost = a.outer;
+  wk__activation_forget_start(&a);
+  wk__frame_exit(&a.frame);
+  return result;
+}
+
+/* Whether this frame is evaluated: the root, and what it enters while capturing or on the way to a state. */
+static bool is_wanted(const wk__session *s, PyCodeObject *code) {
+  switch (s->mode) {
+    case WK__MODE_START:
+      return code == s->root_code;
+    case WK__MODE_CAPTURE:
+      return !(code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR));
+    case WK__MODE_ENTER:
+      return true;
+    default:
+      return false;
+  }
+}
+
+static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {  // -> new
+  wk__session *s = current;
+  PyCodeObject *code = wk__hook_code(real);
+  if (!s || s->thread != thread || !is_wanted(s, code) || wk__hook_tracing(thread))
+    return wk__hook_default(thread, real, throwing);
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  wk__code *info = wk__code_get(code);
+  if (!info) PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  if (!info || info->unsupported || wk__hook_makes_generator(real)) {
+    s->entering = false;
+    return wk__hook_default(thread, real, throwing);
+  }
+  return evaluate(s, thread, real, info, throwing);
+}
+
+PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
+                           PyObject *keyword_names) {
+  PyObject *code = PyFunction_GET_CODE(function);
+  wk__session s = {.outer = current,
+                   .compiled = compiled,
+                   .binding = compiled->binding,
+                   .thread = PyThreadState_Get(),
+                   .root_code = (PyCodeObject *)code,
+                   .mode = WK__MODE_START};
+  PyInterpreterState *interpreter = s.thread->interp;
+  Py_INCREF(compiled);
+  current = &s;
+  wk__hook_install(interpreter, hook);
+  PyObject *result = PyObject_Vectorcall(function, args, nargsf, keyword_names);
+  wk__hook_remove(interpreter);
+  current = s.outer;
+  wk__session_drop_target(&s);
+  wk__tracer_release(s.tracer);
+  Py_DECREF(compiled);
+  return result;
+}

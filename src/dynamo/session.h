@@ -1,0 +1,169 @@
+/* One call of a compiled function in one thread: capturing, replaying, or between the two.
+ *
+ * The frames that our evaluator runs form a chain: the compiled function's own (the root), the one that it entered, and
+ * so on. A *position* is where all of them stand. At a position a segment is looked up; when its guards hold it is
+ * replayed, else one is captured. A segment ends where the root returns or where something has to be done that can not
+ * be recorded: that one instruction is then run plainly, and the next position reached.
+ *
+ * Replaying may lead from any position to any other: frames that are no longer there return to the one that is, frames
+ * that are not there yet are entered by doing the call of the frame below again (wk__frame.resumable says that it does
+ * nothing else). So whatever captured once can go on in the middle of things: CPython's own frames are always right. */
+#ifndef WICK_DYNAMO_SESSION_H
+#define WICK_DYNAMO_SESSION_H
+
+#include "dynamo/record.h"
+
+typedef struct wk__segment wk__segment;
+typedef struct wk__compiled wk__compiled;
+
+typedef enum wk__mode_kind {
+  WK__MODE_START,   /* the compiled function has been called, its frame is not there yet */
+  WK__MODE_SEEK,    /* at a position: replay or capture */
+  WK__MODE_CAPTURE, /* every instruction is recorded */
+  WK__MODE_PLAIN,   /* one instruction that cannot be recorded; what it calls is not evaluated */
+  WK__MODE_UNWIND,  /* frames return until the one at `target` is reached */
+  WK__MODE_ENTER,   /* the innermost frame does its call again to enter the next frame of the state to be reached */
+  WK__MODE_OFF,     /* the rest of this call is left to CPython */
+} wk__mode_kind;
+
+/* A frame with what a session knows of it. */
+typedef struct wk__activation {
+  wk__frame frame; /* first, so that a wk__frame is one of these */
+  struct wk__activation *outer;
+  int depth;          /* 0: the root */
+  PyObject **at_start; /* owned references: slots, then stack, when the present segment began; NULL: entered since */
+  int slots_at_start, stack_at_start;
+  bool *seen; /* (slots_at_start) the slot's value has been read from outside in this segment */
+} wk__activation;
+
+struct wk__session {
+  wk__session *outer; /* the thread's session before this one */
+  wk__compiled *compiled;
+  const wk__binding *binding;
+  PyThreadState *thread;
+  PyCodeObject *root_code;
+  wk__mode_kind mode;
+  wk__activation *innermost;
+  bool entering; /* the next frame is entered by an instruction that does nothing else */
+  /* capturing */
+  wk__recording *recording;
+  wk__tracer *tracer;
+  int low;               /* frames of the segment's start that are still there */
+  bool grad_at_start;
+  wk__grad_watcher watcher;
+  PyCodeObject **start_codes; /* (start_count) borrowed: the position that the segment began at */
+  int *start_offsets;
+  int start_count;
+  char reason[160];      /* why the last operation refused */
+  bool capture_ended;    /* recording was given up in the middle of an instruction: see wk__session_give_up */
+  int captures;          /* segments captured in this call: a bound against loops that never settle */
+  /* replaying towards a state */
+  wk__segment *target;      /* owned reference; NULL: none */
+  int target_depth;         /* UNWIND: the frame that goes on */
+  PyObject **values;        /* owned references, by register, of the target */
+  PyObject *returned;       /* owned: what the root is to return; NULL */
+};
+
+static inline wk__activation *wk__activation_of(wk__frame *f) { return (wk__activation *)f; }
+static inline wk__recording *wk__recording_of(const wk__frame *f) {
+  return f->session && f->session->mode == WK__MODE_CAPTURE ? f->session->recording : NULL;
+}
+
+/* Calls `function` under a new session: the whole of a compiled call. -> new */
+PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
+                           PyObject *keyword_names);
+wk__session *wk__session_current(void);
+
+/* For operations that refuse: says why, gives NULL. */
+PyObject *wk__refuse(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
+/* Recording cannot go on, in the middle of an instruction that has begun: everything becomes real, the instruction is
+ * remembered as one before which segments end, and a new segment begins behind it. */
+void wk__session_give_up(wk__session *session, const char *reason);
+
+void wk__activation_forget_start(wk__activation *activation);
+
+/* ---- segments (segment.c) ---- */
+typedef enum wk__end_kind {
+  WK__END_RETURN, /* the root returns register `value` */
+  WK__END_BREAK,  /* the innermost frame's instruction is run plainly */
+  WK__END_LEAVE,  /* CPython goes on with the innermost frame */
+} wk__end_kind;
+
+enum { WK__KEEP = -2 }; /* in place of a register: as it is in the frame */
+typedef struct wk__end_frame {
+  PyCodeObject *code; /* borrowed */
+  int offset, slot_count, depth;
+  wk__reg *values; /* slots, then stack: a register, -1 (empty) or WK__KEEP */
+} wk__end_frame;
+
+struct wk__segment {
+  _Atomic int references;
+  wk__segment *next; /* older one of the same compiled function */
+  wk__recording *recording;
+  PyCodeObject **codes; /* (frame_count) owned: where it begins */
+  int *offsets;
+  int frame_count;
+  /* guards */
+  wk__read *reads; /* (read_count) those that are not fixed, in the recording's order */
+  int64_t read_count;
+  wk__read *fixed; /* (fixed_count) */
+  int64_t fixed_count;
+  uint64_t *versions; /* (recording->versioned_count) */
+  uint64_t tensor_epoch;
+  bool grad_enabled, inference;
+  uint8_t default_dtype;
+  /* work */
+  wk__graph *graph;             /* NULL: nothing to compute */
+  wk__graph_executor *executor; /* owned; NULL with a backend */
+  PyObject *backend_call;       /* owned: what the backend made of it; NULL */
+  wk__reg *outputs;             /* (graph->output_count) */
+  wk__do *steps;
+  int64_t step_count;
+  /* end */
+  wk__end_kind end;
+  wk__reg value;
+  wk__end_frame *end_frames;
+  int end_count, common; /* the first `common` end frames are activations that the segment began with */
+  int grad_after;        /* -1: unchanged */
+  char reason[160];
+  const char *file;      /* of the break; borrowed from the code */
+  int line;
+  int64_t hits;
+};
+/* Ends the recording at the present state and keeps the segment. `value`: what the root returns (RETURN). The graph has
+ * been run and every tensor is real when it is back; 0, or -1 with an exception (of the graph). The frames are as they
+ * were. */
+int wk__segment_end(wk__session *session, wk__end_kind kind, PyObject *value);
+int wk__segment_begin(wk__session *session); /* 0, or -1 with an exception */
+void wk__segment_discard(wk__session *session);
+void wk__segment_release(wk__segment *segment);
+/* explain.c: what WICK_LOGS asked to see */
+void wk__segment_log(const wk__segment *segment);
+void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__read *failing);
+
+/* ---- guards and replay (replay.c) ---- */
+/* The segment whose guards hold here, with its registers filled; NULL: none (no exception). */
+wk__segment *wk__segment_find(wk__session *session, PyObject ***out_values, bool *out_full);
+void wk__segment_note_versions(wk__segment *segment, const wk__binding *binding); /* as they are now */
+/* Graph and steps. 0, or -1 with an exception. Afterwards session->target, values, returned and mode say where to go. */
+int wk__segment_replay(wk__session *session, wk__segment *steal_segment, PyObject **steal_values);
+/* Puts the target's state into the frame. 0, or -1 with an exception. */
+int wk__segment_fill(wk__session *session, wk__activation *activation);
+void wk__session_drop_target(wk__session *session);
+
+/* ---- the compiled function (compiled.c) ---- */
+struct wk__compiled {
+  PyObject ob_base;
+  PyObject *function; /* owned: what was compiled */
+  PyObject *dict, *weak_references;
+  vectorcallfunc vectorcall;
+  wk__compile_options options;
+  wk__segment *segments; /* newest first */
+  const wk__binding *binding;
+  int64_t capture_count, break_count, unkept_count;
+};
+
+/* The function behind a Compiled, which a region that calls it runs itself; NULL for other objects. */
+PyObject *wk__compiled_function(const wk__binding *binding, PyObject *o);  // -> borrowed
+
+#endif

@@ -1,0 +1,282 @@
+/* The executor: runs a plan step by step on the eager engine.
+ *
+ * In: a plan (execute_plan.c) and the inputs. Out: the outputs, and the inputs' new values in place. Invariant: while a
+ * run lasts its frame belongs to it alone; a slot behind the inputs and constants owns its tensor from the step that
+ * makes it to the last one that reads it. Every argument that is the same in all runs stays in the frame, so that a
+ * step costs a few stores and the operator itself. Tests: tests/c/test_graph.c, execute_*. */
+#include <assert.h>
+
+#include "graph/execute.h"
+
+/* ===================================================== frames =================================================== */
+
+struct wk__graph_frame {
+  wk_tensor *slots[1]; /* and so on: the executor knows the layout */
+};
+
+static void *at(wk__graph_frame *frame, size_t place) { return (char *)frame + place; }
+
+static void put_pointer(wk__graph_frame *frame, uint32_t place, wk_tensor *tensor) {
+  *(wk_tensor **)at(frame, place) = tensor;
+}
+
+/* Lists of tensors and of numbers with symbols are the frame's own. */
+static void fill_values(const wk__graph_executor *e, wk__graph_frame *frame) {
+  wk_value *values = at(frame, e->values_at);
+  wk_tensor **tensors = at(frame, e->tensors_at);
+  wk_int *integers = at(frame, e->integers_at);
+  if (e->integer_count) memcpy(integers, e->integers, (size_t)e->integer_count * sizeof *integers);
+  for (int64_t i = 0; i < e->value_count; i++) {
+    values[i] = e->values[i];
+    if (e->value_lists[i] < 0) continue;
+    if (values[i].tag == WK_VALUE_TENSORS)
+      values[i].tensors = tensors + e->value_lists[i];
+    else
+      values[i].integers = integers + e->value_lists[i];
+  }
+}
+
+static wk__graph_frame *create_frame(const wk__graph_executor *e) {
+  wk__graph_frame *frame = wk__alloc_zeroed(e->frame_bytes);
+  if (!frame) return NULL;
+  fill_values(e, frame);
+  for (int64_t i = 0; i < e->constant_count; i++) frame->slots[e->input_count + i] = e->constants[i];
+  for (int64_t i = 0; i < e->constant_patch_count; i++)
+    put_pointer(frame, e->constant_patches[i].place, frame->slots[e->constant_patches[i].slot]);
+  return frame;
+}
+
+static wk__graph_frame *take_frame(wk__graph_executor *e) {
+  wk__graph_frame *frame = atomic_exchange_explicit(&e->idle, NULL, memory_order_acquire);
+  return WK_LIKELY(frame != NULL) ? frame : create_frame(e);
+}
+
+static void put_back(wk__graph_executor *e, wk__graph_frame *frame) {
+  frame = atomic_exchange_explicit(&e->idle, frame, memory_order_acq_rel);
+  if (WK_UNLIKELY(frame != NULL)) wk__free(frame); /* another thread's run ended meanwhile */
+}
+
+/* ============================================== numbers with symbols ============================================ */
+
+static wk_status value_of_symbol(void *symbols, wk_int leaf, int64_t *out) {
+  *out = ((const int64_t *)symbols)[wk__sym_index(leaf)];
+  return WK_OK;
+}
+
+/* Symbols take their values from the inputs. Equal to those of the run before: so are the numbers. */
+static bool bind_symbols(const wk__graph_executor *e, wk__graph_frame *frame, wk_tensor *const *inputs) {
+  int64_t *symbols = at(frame, e->symbols_at);
+  bool changed = !symbols[e->symbol_count];
+  for (int64_t i = 0; i < e->symbol_count; i++) {
+    wk__graph_binding b = e->bindings[i];
+    if (b.input < 0) continue;
+    int64_t size = wk__size(inputs[b.input], b.dim);
+    changed |= symbols[i] != size;
+    symbols[i] = size;
+  }
+  symbols[e->symbol_count] = 1; /* they have values now */
+  return changed;
+}
+
+static wk_status resolve_numbers(const wk__graph_executor *e, wk__graph_frame *frame, wk_tensor *const *inputs) {
+  int64_t *symbols = at(frame, e->symbols_at);
+  if (!bind_symbols(e, frame, inputs)) return WK_OK;
+  for (int64_t i = 0; i < e->number_count; i++) {
+    int64_t value;
+    wk_status status = wk__sym_eval(e->numbers[i].expression, value_of_symbol, symbols, &value);
+    if (status != WK_OK) {
+      symbols[e->symbol_count] = 0;
+      return status;
+    }
+    *(wk_int *)at(frame, e->numbers[i].place) = wk_int_of(value);
+  }
+  return WK_OK;
+}
+
+/* ====================================================== steps =================================================== */
+
+static void keep(wk__graph_frame *frame, int32_t slot, wk_tensor *steal_tensor) {
+  if (slot >= 0)
+    frame->slots[slot] = steal_tensor;
+  else
+    wk__release(steal_tensor);
+}
+
+static wk_status keep_list(const wk__graph_executor *e, const wk__graph_step *s, wk__graph_frame *frame,
+                           wk_value *list) {
+  if (list->tag != WK_VALUE_TENSORS || list->count != (uint32_t)s->result_count) {
+    uint32_t count = list->count;
+    wk_value_release(list);
+    return wk_fail(WK_INTERNAL_ERROR, "graph node %%%s: %s gave %u tensors, not %d", s->node->name, s->op->name, count,
+                   (int)s->result_count);
+  }
+  for (int32_t k = 0; k < s->result_count; k++) keep(frame, e->result_slots[s->slot + k], list->tensors[k]);
+  wk__free(list->tensors);
+  return WK_OK;
+}
+
+static wk_status keep_results(const wk__graph_executor *e, const wk__graph_step *s, wk__graph_frame *frame,
+                              wk_value *results) {
+  if (WK_LIKELY(s->result == WK__RESULT_ONE)) {
+    frame->slots[s->slot] = results[0].tensor;
+    return WK_OK;
+  }
+  if (s->result == WK__RESULT_LIST) return keep_list(e, s, frame, &results[0]);
+  if (s->result == WK__RESULT_DROP) {
+    for (int r = 0; r < s->op->schema.result_count; r++) wk_value_release(&results[r]);
+    return WK_OK;
+  }
+  for (int32_t r = 0; r < s->result_count; r++) keep(frame, e->result_slots[s->slot + r], results[r].tensor);
+  return WK_OK;
+}
+
+/* The tape goes on behind the graph: as the program's own call, whatever mode the graph is run in. */
+static wk_status call_taped(const wk__graph_step *s, const wk_value *args, wk_tensor *const *destinations,
+                            wk_value *results) {
+  wk__thread_mode below = wk__mode;
+  wk__mode.keys_off = (uint8_t)~WK__KEY_AUTOGRAD;
+  wk__mode.grad_enabled = true;
+  wk_status status = wk_call(s->op, args, destinations, results);
+  wk__mode = below;
+  return status;
+}
+
+static wk_status call(const wk__graph_step *s, const wk_value *args, wk_tensor *const *destinations,
+                      wk_value *results) {
+  if (WK_UNLIKELY(s->taped)) return call_taped(s, args, destinations, results);
+  if (WK_UNLIKELY(s->composite)) return wk__call_below(WK__KEY_AUTOGRAD, s->op, args, destinations, results);
+  return wk__compute(s->op, args, destinations, results);
+}
+
+static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_step *s, wk__graph_frame *frame) {
+  const wk__graph_patch *patch = e->patches + s->first_patch;
+  for (int32_t i = 0; i < s->patch_count; i++) put_pointer(frame, patch[i].place, frame->slots[patch[i].slot]);
+  wk_value results[WK__MAX_RESULTS] = {{0}};
+  wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
+  bool in_place = s->destination >= 0;
+  if (in_place) destinations[0] = frame->slots[s->destination];
+  const wk_value *args = (const wk_value *)at(frame, e->values_at) + s->first_value;
+  WK_TRY(call(s, args, in_place ? destinations : NULL, results));
+  WK_TRY(keep_results(e, s, frame, results));
+  const int32_t *release = e->releases + s->first_release;
+  for (int32_t i = 0; i < s->release_count; i++) {
+    wk__release(frame->slots[release[i]]);
+    frame->slots[release[i]] = NULL;
+  }
+  return WK_OK;
+}
+
+static wk_status run_steps(const wk__graph_executor *e, wk__graph_frame *frame) {
+  wk__thread_mode before = wk__mode;
+  wk_status status = WK_OK;
+  wk__mode.grad_enabled = false; /* views keep no base, nothing keeps a tape */
+  wk__mode.keys_off = 0xff;
+  for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) status = run_step(e, &e->steps[i], frame);
+  wk__mode = before;
+  return status;
+}
+
+/* ====================================================== runs ==================================================== */
+
+#ifdef WICK_DEBUG
+static wk_status check_inputs(const wk__graph_executor *e, wk_tensor *const *inputs) {
+  for (int64_t i = 0; i < e->input_count; i++) {
+    const wk_tensor *shape = e->graph->inputs[i]->value;
+    if (inputs[i]->dtype != shape->dtype || inputs[i]->ndim != shape->ndim)
+      return wk_fail(WK_INTERNAL_ERROR, "graph input %%%s has another dtype or rank", e->graph->inputs[i]->name);
+  }
+  return WK_OK;
+}
+#else
+static wk_status check_inputs(const wk__graph_executor *e, wk_tensor *const *inputs) {
+  (void)e, (void)inputs;
+  return WK_OK;
+}
+#endif
+
+/* Outputs are taken; whatever is still in a slot of the frame is given back. */
+static void finish(const wk__graph_executor *e, wk__graph_frame *frame, wk_tensor **out_outputs) {
+  for (int64_t i = 0; out_outputs && i < e->output_count; i++) out_outputs[i] = wk__retain(frame->slots[e->outputs[i]]);
+  for (int64_t i = 0; out_outputs && i < e->output_count; i++) {
+    int32_t slot = e->outputs[i];
+    if (slot < e->input_count + e->constant_count) continue;
+    wk__release(frame->slots[slot]);
+    frame->slots[slot] = NULL; /* the same value may be an output twice */
+  }
+  for (int64_t i = e->input_count + e->constant_count; !out_outputs && i < e->slot_count; i++) {
+    wk__release(frame->slots[i]);
+    frame->slots[i] = NULL;
+  }
+}
+
+wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs, wk_tensor **out_outputs) {
+  wk__graph_executor *e = (wk__graph_executor *)executor; /* the idle frame is its only changing part */
+  WK_TRY(check_inputs(e, inputs));
+  wk__graph_frame *frame = take_frame(e);
+  if (!frame) return wk_error_category();
+  if (e->input_count) memcpy(frame->slots, inputs, (size_t)e->input_count * sizeof *inputs);
+  wk_status status = e->number_count ? resolve_numbers(e, frame, inputs) : WK_OK;
+  if (status == WK_OK) status = run_steps(e, frame);
+  finish(e, frame, status == WK_OK ? out_outputs : NULL);
+  put_back(e, frame);
+  return status;
+}
+
+/* ==================================================== reports =================================================== */
+
+int64_t wk__graph_step_count(const wk__graph_executor *e) { return e->step_count; }
+
+/* Some step writes the input, and none of the executor's own copies. */
+bool wk__graph_writes_in_place(const wk__graph_executor *e, int input) {
+  bool written = false;
+  for (int64_t i = 0; i < e->step_count; i++) {
+    const wk__graph_step *s = &e->steps[i];
+    bool by_argument = s->op->tags & WK__TAG_MUTATES;
+    written |= s->destination == input;
+    for (int32_t k = 0; by_argument && k < s->patch_count; k++) {
+      if (e->patches[s->first_patch + k].slot != input) continue;
+      if (!s->node && k == 0) return false; /* of copy_'s arguments the first is written */
+      written |= s->node != NULL;
+    }
+  }
+  return written;
+}
+
+/* ==================================================== lifetime ================================================== */
+
+void wk__graph_executor_release(wk__graph_executor *e) {
+  if (!e) return;
+  for (int64_t i = 0; e->constants && i < e->constant_count; i++) wk__release(e->constants[i]);
+  wk__free(atomic_load(&e->idle));
+  wk__free(e->steps);
+  wk__free(e->values);
+  wk__free(e->value_lists);
+  wk__free(e->integers);
+  wk__free(e->patches);
+  wk__free(e->constant_patches);
+  wk__free(e->numbers);
+  wk__free(e->result_slots);
+  wk__free(e->releases);
+  wk__free(e->outputs);
+  wk__free(e->constants);
+  wk__free(e->bindings);
+  wk__graph_release(e->graph);
+  wk__free(e);
+}
+
+wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_executor) {
+  *out_executor = NULL;
+#ifdef WICK_DEBUG
+  WK_TRY(wk__graph_verify(graph));
+#endif
+  wk__graph_executor *e = wk__alloc_zeroed(sizeof *e);
+  if (!e) return WK_OUT_OF_MEMORY;
+  e->graph = wk__graph_retain(graph);
+  wk_status status = wk__graph_plan(e);
+  if (status != WK_OK) {
+    wk__graph_executor_release(e);
+    return status;
+  }
+  *out_executor = e;
+  return WK_OK;
+}

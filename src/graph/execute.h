@@ -1,0 +1,81 @@
+/* The executor's plan, and the frame that one run of it needs. */
+#ifndef WICK_GRAPH_EXECUTE_H
+#define WICK_GRAPH_EXECUTE_H
+
+#include "graph/internal.h"
+
+/* A tensor has to be put into an argument before a call. */
+typedef struct wk__graph_patch {
+  uint32_t place; /* byte of the frame where the pointer goes */
+  int32_t slot;
+} wk__graph_patch;
+
+/* A number depends on symbols. */
+typedef struct wk__graph_number_patch {
+  uint32_t place; /* byte of the frame where the wk_int goes */
+  wk_int expression;
+} wk__graph_number_patch;
+
+typedef enum wk__graph_result {
+  WK__RESULT_ONE,  /* one tensor, to a slot */
+  WK__RESULT_MANY, /* a few, each to a slot or dropped */
+  WK__RESULT_LIST, /* a list, each item to a slot or dropped */
+  WK__RESULT_DROP, /* what the call returns is one of its arguments */
+} wk__graph_result;
+
+typedef struct wk__graph_step {
+  const wk_op *op;
+  uint8_t result;      /* wk__graph_result */
+  bool taped;          /* runs under autograd */
+  bool composite;      /* replaced by its parts */
+  int32_t first_value; /* its arguments */
+  int32_t first_patch, patch_count;
+  int32_t destination;                  /* slot that it writes into, -1: none */
+  int32_t slot;                         /* ONE: where the result goes; MANY, LIST: the first of result_slots */
+  int32_t result_count;                 /* MANY, LIST */
+  int32_t first_release, release_count; /* slots that nobody reads behind it */
+  const wk__graph_node *node;           /* for messages; NULL: a copy of the executor's own */
+} wk__graph_step;
+
+/* Symbol number -> the input dim that tells it. */
+typedef struct wk__graph_binding {
+  int32_t input, dim; /* input -1: the symbol is not needed */
+} wk__graph_binding;
+
+/* Memory of one run. Kept between runs: arguments that never change are written once. */
+typedef struct wk__graph_frame wk__graph_frame;
+
+struct wk__graph_executor {
+  wk__graph *graph; /* owned reference */
+  wk__graph_step *steps;
+  int64_t step_count, step_capacity;
+  wk_value *values; /* as a frame's values begin; lists of tensors and of symbolic numbers by index */
+  int64_t value_count, value_capacity;
+  int32_t *value_lists; /* beside values: first of tensors or integers, -1: the value is whole as it is */
+  int64_t value_list_capacity;
+  wk_int *integers; /* as a frame's integers begin */
+  int64_t integer_count, integer_capacity;
+  int64_t tensor_count; /* entries of lists of tensors */
+  wk__graph_patch *patches;
+  int64_t patch_count, patch_capacity;
+  wk__graph_patch *constant_patches; /* done once a frame */
+  int64_t constant_patch_count, constant_patch_capacity;
+  wk__graph_number_patch *numbers;
+  int64_t number_count, number_capacity;
+  int32_t *result_slots;
+  int64_t result_slot_count, result_slot_capacity;
+  int32_t *releases;
+  int64_t release_count, release_capacity;
+  int32_t *outputs; /* (output_count) slots */
+  int64_t output_count;
+  int64_t input_count, constant_count, slot_count; /* slots: inputs, constants, then what steps make */
+  wk_tensor **constants;                           /* owned */
+  wk__graph_binding *bindings;                     /* (symbol_count) */
+  int64_t symbol_count;
+  size_t values_at, tensors_at, integers_at, symbols_at, frame_bytes; /* layout of a frame; slots come first */
+  _Atomic(wk__graph_frame *) idle;                                    /* owned: a frame that waits for the next run */
+};
+
+WK_MUST_USE wk_status wk__graph_plan(wk__graph_executor *executor); /* execute_plan.c: fills everything above */
+
+#endif

@@ -1,0 +1,194 @@
+/* The graph IR: what a traced piece of program computes, as functional operator calls in order.
+ *
+ * In: built by running operators on tracing tensors (graph/trace.h), by C, by Python or from text. Out: text, a hash,
+ * an executor that runs it node by node on the eager engine, and the input of every later pass.
+ *
+ * Invariants (wk__graph_verify checks them):
+ *   - every node has one value: a tensor, or a list of tensors that ITEM nodes pick from;
+ *   - nothing is written in place: a node never changes the value of another. An operator that mutates (tag MUTATES)
+ *     stands for its functional twin: its value is the list of the new values of the tensors that it writes, in the
+ *     order of the schema, whatever it returns otherwise;
+ *   - random operators stay in program order, each draws from its generator once: never merged, dropped or moved past
+ *     one another;
+ *   - arguments come before users; names are unique.
+ * Mutated inputs are a list beside the outputs: input i gets the value of a node when everything else is done.
+ *
+ * Ownership: the graph owns its nodes, names, argument lists and value descriptions in one arena; constants are tensor
+ * references. Graphs are reference counted; a frozen one (after wk__graph_freeze) may be read by many threads.
+ * Tests: tests/c/test_graph.c, tests/ir/. */
+#ifndef WICK_GRAPH_GRAPH_H
+#define WICK_GRAPH_GRAPH_H
+
+#include "ops/ops.h"
+#include "sym/sym.h"
+
+typedef struct wk__graph wk__graph;
+typedef struct wk__graph_node wk__graph_node;
+
+typedef enum wk__graph_kind {
+  WK__GRAPH_INPUT,    /* a tensor that the caller gives: "placeholder" */
+  WK__GRAPH_CONSTANT, /* a tensor that the graph holds: "get_attr" */
+  WK__GRAPH_CALL,     /* an operator of the table: "call_function" */
+  WK__GRAPH_ITEM,     /* one tensor of a call that gives several: "call_function" of getitem */
+} wk__graph_kind;
+
+/* An argument of a call: as wk_value, with nodes where that has tensors. Lists live in the graph's arena. */
+typedef struct wk__graph_arg {
+  uint8_t tag;    /* wk_value_tag */
+  uint32_t count; /* of a list */
+  union {
+    wk__graph_node *node; /* WK_VALUE_TENSOR */
+    wk_int integer;
+    double number;
+    bool boolean;
+    uint8_t dtype;
+    wk_device device;
+    const char *string;
+    void *generator; /* as in wk_value; borrowed: whoever builds the graph keeps it alive */
+    const wk_int *integers;
+    const double *numbers;
+    wk__graph_node **nodes; /* WK_VALUE_TENSORS; an entry may be NULL where the schema says Tensor?[] */
+  };
+} wk__graph_arg;
+
+/* Where in the user's program a node was made: innermost line first. In the arena, shared by nodes of one line. */
+typedef struct wk__graph_place {
+  const struct wk__graph_place *caller;
+  const char *file, *function;
+  int line;
+} wk__graph_place;
+
+enum {
+  WK__GRAPH_TAPED = 1, /* its derivative is on a tape that outlives the graph: the executor runs it under autograd */
+};
+
+struct wk__graph_node {
+  uint8_t kind; /* wk__graph_kind */
+  uint8_t flags;
+  uint16_t item_count;          /* tensors of a list value; 0: the value is one tensor */
+  uint32_t number;              /* position in the order; right after wk__graph_number */
+  uint32_t use_count;           /* by arguments, outputs and mutations; kept up to date by the functions below */
+  int32_t index;                /* INPUT: position among the inputs; ITEM: which; CONSTANT: position */
+  const char *name;             /* "add_1", without % */
+  const wk_op *op;              /* CALL */
+  wk__graph_arg *args;          /* CALL: one a schema parameter, defaults filled in; ITEM: args[0] is the list */
+  wk__graph_node **item_nodes;  /* (item_count) the ITEM nodes made of a list; NULL entries: none yet */
+  wk_tensor *value;             /* shape only, owned; NULL for a list */
+  wk_tensor **items;            /* (item_count) shapes of a list's tensors, owned; NULL entries: result not made */
+  wk_tensor *constant;          /* CONSTANT: owned */
+  const wk__graph_place *place; /* NULL: not known */
+  uint64_t tape_sequence;       /* of the tape node that keeps its derivative; 0: none was kept */
+  wk__graph_node *previous, *next;
+};
+
+/* The value is a list: arguments take its tensors by ITEM nodes only. */
+static inline bool wk__graph_is_list(const wk__graph_node *node) {
+  return node->kind == WK__GRAPH_CALL && !node->value;
+}
+
+typedef struct wk__graph_mutation {
+  int input;
+  wk__graph_node *node;
+} wk__graph_mutation;
+
+struct wk__graph {
+  _Atomic int32_t references;
+  wk__arena arena;
+  wk__shape_env *env;           /* owned: the symbols of its sizes; NULL when everything is known */
+  wk__graph_node *first, *last; /* in program order, inputs and constants first */
+  wk__graph_node *last_leaf;    /* the last input or constant; NULL: none */
+  wk__graph_node *insert_point; /* new calls go before it; NULL: at the end */
+  int64_t node_count, constant_count;
+  wk__graph_node **inputs; /* (input_count) */
+  int64_t input_count, input_capacity;
+  wk__graph_node **outputs; /* (output_count) */
+  int64_t output_count, output_capacity;
+  wk__graph_mutation *mutations;
+  int64_t mutation_count, mutation_capacity;
+  wk__map names; /* hash of a name -> node; hash of a stem -> the next number to try behind it */
+  bool frozen;
+};
+
+/* ---- building (graph.c). Functions that give a node give NULL with the error set. ---- */
+wk__graph *wk__graph_create(void) WK_MUST_USE;
+wk__graph *wk__graph_retain(wk__graph *graph);
+void wk__graph_release(wk__graph *graph);
+/* `value` describes the tensor (borrowed; only dtype, device and geometry are copied). `name`: made unique; NULL: made
+ * up from the operator. */
+wk__graph_node *wk__graph_input(wk__graph *graph, const wk_tensor *value, const char *name);
+/* The tensor is retained and never changes: passes compute with its values. What may change has to be an input. */
+wk__graph_node *wk__graph_constant(wk__graph *graph, wk_tensor *tensor, const char *name);
+/* Appends a call. `args`: one a schema parameter, copied with their lists. `values`: description of each result
+ * (`value_count` of them; for a mutating operator one a written tensor), NULL entries for results that are not made.
+ * One value and a schema with one tensor result: the node is that tensor; else it is a list. */
+wk__graph_node *wk__graph_call(wk__graph *graph, const wk_op *op, const wk__graph_arg *args,
+                               const wk_tensor *const *values, int value_count, const char *name);
+wk__graph_node *wk__graph_item(wk__graph *graph, wk__graph_node *list, int index); /* the same node if made before */
+WK_MUST_USE wk_status wk__graph_output(wk__graph *graph, wk__graph_node *node);
+void wk__graph_clear_outputs(wk__graph *graph);
+WK_MUST_USE wk_status wk__graph_mutate(wk__graph *graph, int input, wk__graph_node *node); /* replaces an earlier one */
+const wk__graph_place *wk__graph_place_add(wk__graph *graph, const wk__graph_place *caller, const char *file,
+                                           const char *function, int line);
+void wk__graph_clear_outputs(wk__graph *graph);
+void wk__graph_set_insert_point(wk__graph *graph, wk__graph_node *before); /* new calls go there; NULL: at the end */
+
+/* ---- rewriting ---- */
+void wk__graph_replace_uses(wk__graph *graph, wk__graph_node *old, wk__graph_node *by); /* outputs, mutations too */
+WK_MUST_USE wk_status wk__graph_replace_arg(wk__graph *graph, wk__graph_node *user, wk__graph_node *old,
+                                            wk__graph_node *by);
+void wk__graph_erase(wk__graph *graph, wk__graph_node *node); /* has no users */
+void wk__graph_number(wk__graph *graph);
+/* Calls `visit` for every node that `node` uses as argument, in order, repeats included. */
+void wk__graph_each_arg(const wk__graph_node *node, void (*visit)(void *context, wk__graph_node *arg), void *context);
+wk__graph *wk__graph_copy(const wk__graph *graph) WK_MUST_USE;
+WK_MUST_USE wk_status wk__graph_freeze(wk__graph *graph); /* verifies in debug builds; after it nothing is changed */
+
+/* ---- checking and comparing (verify.c) ---- */
+WK_MUST_USE wk_status wk__graph_verify(const wk__graph *graph); /* the first broken invariant, naming the node */
+/* Equal for equal structure, whatever the names. Constants count with their values up to 64 elements, larger ones and
+ * generators by their kind alone. */
+uint64_t wk__graph_hash(const wk__graph *graph);
+/* Runs a node's shape rule again on its arguments' descriptions and compares: a rewrite that kept shapes passes. */
+WK_MUST_USE wk_status wk__graph_check_shapes(const wk__graph *graph);
+
+/* ---- text (text.c, parse.c): parse(print(g)) prints the same; equal text means equal graph.
+ *     graph(%x: f32[s0, 16], %w: f32[16, 16] strides [1, 16]) symbols {s0 = 8 in [2, inf)} {
+ *       %mm: f32[s0, 16] = mm(%x, %w)                                  # model.py:12 in forward
+ *       %max: (f32[s0], i64[s0]) = max.dim(%mm, 1)
+ *       %values: f32[s0] = item(%max, 0)
+ *       return (%values)
+ *       mutate (%x <- %mm)
+ *     }
+ * Arguments are positional as in the schema, trailing defaults left out, keyword-only ones by name. `= taped
+ * mul.Tensor(` has the flag; a type may go on with strides, `offset 3` and `on cuda:0`; a result not made is `none`.
+ * Generators and the symbols' guards are not told. Constants up to 64 elements are printed with their values; larger
+ * ones are printed by shape and content hash and must be given when parsing. ---- */
+WK_MUST_USE wk_status wk__graph_print(wk__string *out, const wk__graph *graph, bool with_places);
+WK_MUST_USE wk_status wk__graph_parse(const char *text, wk_tensor *const *constants, int constant_count,
+                                      wk__graph **out_graph);
+
+/* ---- passes (passes.c). Each keeps results, order of random operators and mutations. `out_changed` may be NULL. ----
+ */
+WK_MUST_USE wk_status wk__graph_remove_dead(wk__graph *graph, bool *out_changed);
+WK_MUST_USE wk_status wk__graph_merge_common(wk__graph *graph, bool *out_changed); /* common subexpressions */
+WK_MUST_USE wk_status wk__graph_fold_constants(wk__graph *graph, int64_t max_elements, bool *out_changed);
+typedef wk_status wk__graph_pass_fn(wk__graph *graph, bool *out_changed);
+/* Runs a pass, verifies afterwards in debug builds and prints the graph under WICK_LOGS=graph. */
+WK_MUST_USE wk_status wk__graph_run_pass(wk__graph *graph, const char *name, wk__graph_pass_fn *pass);
+
+/* ---- the executor (execute.c): node by node on the eager engine, the reference for every compiler ---- */
+typedef struct wk__graph_executor wk__graph_executor;
+/* Plans slots, last uses, and which mutations can be written in place at once. Keeps a reference of the graph, which
+ * must not be changed until the executor is released. WK_UNSUPPORTED: a number depends on a symbol that is not the size
+ * of any input's dim. */
+WK_MUST_USE wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_executor);
+void wk__graph_executor_release(wk__graph_executor *executor);
+/* inputs: (input_count) borrowed, whose memory does not overlap where one of them is mutated. out_outputs:
+ * (output_count) owned, NULL on entry and on failure. Symbols take their values from the inputs' sizes. Nodes with
+ * WK__GRAPH_TAPED run under autograd, the others below it; mutations bump versions as the in-place operator would.
+ * Reentrant: many threads may run one executor at once. An input is written only when nothing can fail any more, or the
+ * failing node is the one that writes. */
+WK_MUST_USE wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs,
+                                        wk_tensor **out_outputs);
+
+#endif

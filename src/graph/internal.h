@@ -1,0 +1,59 @@
+/* What the files of graph/ share among themselves. */
+#ifndef WICK_GRAPH_INTERNAL_H
+#define WICK_GRAPH_INTERNAL_H
+
+#include "graph/graph.h"
+#include "ops/internal.h"
+
+/* ---- walking over a node's arguments ---- */
+typedef struct wk__arg_cursor {
+  int arg;
+  uint32_t item;
+} wk__arg_cursor;
+
+static inline int wk__graph_arg_count(const wk__graph_node *node) {
+  return node->kind == WK__GRAPH_CALL ? node->op->schema.parameter_count : node->kind == WK__GRAPH_ITEM;
+}
+/* The place of the next node among the arguments, lists included; NULL at the end. Start with a zeroed cursor. */
+wk__graph_node **wk__graph_next_arg(const wk__graph_node *node, wk__arg_cursor *cursor);
+
+/* ---- names ---- */
+wk__graph_node *wk__graph_find(const wk__graph *graph, const char *name); /* NULL: there is none */
+
+void wk__graph_swap_names(wk__graph *graph, wk__graph_node *a, wk__graph_node *b);
+
+/* ---- building ---- */
+/* An ITEM at the end, even when there is one already. */
+wk__graph_node *wk__graph_append_item(wk__graph *graph, wk__graph_node *list, int index, const char *name);
+/* Takes the symbols that sizes are made of; the graph has none yet. */
+wk__shape_env *wk__graph_env(wk__graph *graph); /* made when absent; NULL with the error set */
+
+/* A description without storage; NULL with the error set, which a size that has no value is too. */
+wk_tensor *wk__graph_describe(const wk__spec *spec);
+
+/* ---- facts ---- */
+/* How many tensors a call with these arguments has as its value; -1: as many as there are. */
+int wk__graph_value_count(const wk_op *op, const wk__graph_arg *args);
+/* Arguments that a call writes; 0 for what is not a MUTATES operator. Lists count as their items. */
+bool wk__graph_is_written(const wk_op *op, int arg);
+/* May the call's results look at the memory of argument `arg`? Says yes when unsure. */
+bool wk__graph_may_alias(const wk_op *op, int arg);
+
+/* ---- comparing (verify.c) ---- */
+bool wk__graph_same_arg(const wk__graph_arg *a, const wk__graph_arg *b);
+bool wk__graph_is_default(const wk__graph_arg *arg, const wk__parameter *parameter);
+uint64_t wk__graph_hash_args(const wk__graph_node *node, uint64_t h, uint64_t (*of_node)(const wk__graph_node *node));
+uint64_t wk__graph_hash_elements(const wk_tensor *tensor); /* of a concrete tensor's contents */
+
+/* ---- text (text.c) ---- */
+enum { WK__GRAPH_PRINTED_ELEMENTS = 64 };                       /* of a constant; larger ones are told by hash */
+extern const char *const wk__graph_dtype_names[WK_DTYPE_COUNT]; /* "f32" */
+/* Calls `visit` with each element's place, in the order of the indices. */
+typedef wk_status wk__graph_element_fn(void *context, void *element);
+WK_MUST_USE wk_status wk__graph_each_element(const wk_tensor *t, wk__graph_element_fn *visit, void *context);
+
+/* ---- the executor's plan, for tests and reports ---- */
+bool wk__graph_writes_in_place(const wk__graph_executor *executor, int input); /* no copy at the end */
+int64_t wk__graph_step_count(const wk__graph_executor *executor);
+
+#endif

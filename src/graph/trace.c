@@ -1,0 +1,449 @@
+/* The trace layer: operator calls become graph nodes, their results tensors over lazy storages.
+ * In: calls that reach the layer below autograd while a tracer is current. Out: nodes, and tensors that know theirs.
+ * Invariant: a record's node is its tensor's value as long as its version is the cell's; a cell's node is the value of
+ * the whole storage. Tests: tests/c/test_trace.c, tests/python/capture/. */
+#include <stdio.h>
+
+#include "graph/trace_internal.h"
+
+static _Thread_local wk__tracer *current;
+
+wk__tracer *wk__tracer_current(void) { return current; }
+wk__graph *wk__tracer_graph(wk__tracer *t) { return t->graph; }
+int wk__tracer_input_count(const wk__tracer *t) { return (int)t->input_count; }
+wk_tensor *wk__tracer_input(const wk__tracer *t, int index) { return t->inputs[index]; }
+bool wk__is_lazy(const wk_tensor *t) { return t->storage && t->storage->trace; }
+
+/* ================================================ life of the notes ============================================= */
+
+wk__tracer *wk__tracer_create(const wk__trace_owner *owner) {
+  wk__tracer *t = wk__alloc_zeroed(sizeof *t);
+  if (!t) return NULL;
+  t->owner = *owner;
+  t->graph = wk__graph_create();
+  if (t->graph) return t;
+  wk__free(t);
+  return NULL;
+}
+
+void wk__tracer_resume(wk__tracer *t) {
+  current = t;
+  wk__mode.keys_on |= WK__KEY_TRACE;
+}
+void wk__tracer_pause(wk__tracer *t) {
+  (void)t;
+  current = NULL;
+  wk__mode.keys_on &= (uint8_t)~WK__KEY_TRACE;
+}
+
+/* A tensor or a lazy storage that tracing made is going away. Its notes stay: views may derive from them. */
+void wk__trace_tensor_dropped(wk_tensor *tensor) {
+  wk__trace_record *r = tensor->trace;
+  if (r->previous) r->previous->next = r->next;
+  if (r->next) r->next->previous = r->previous;
+  if (r->tracer->records == r) r->tracer->records = r->next;
+  r->tensor = NULL;
+}
+void wk__trace_storage_dropped(wk_storage *storage) {
+  wk__trace_cell *c = storage->trace;
+  if (c->previous) c->previous->next = c->next;
+  if (c->next) c->next->previous = c->previous;
+  if (c->tracer->lazy == c) c->tracer->lazy = c->next;
+  c->storage = NULL;
+}
+
+void wk__trace_forget(wk__tracer *t) {
+  for (wk__trace_record *r = t->records; r; r = r->next) {
+    r->tensor->trace = NULL;
+    r->tensor->keys &= (uint8_t)~WK__KEY_TRACE;
+  }
+  for (wk__trace_cell *c = t->lazy; c; c = c->next) c->storage->trace = NULL;
+  for (int64_t i = 0; i < t->shape_count; i++) wk__release(t->shapes[i]);
+  for (int64_t i = 0; i < t->input_count; i++) wk__release(t->inputs[i]);
+  t->records = NULL;
+  t->lazy = NULL;
+  t->shape_count = t->input_count = 0;
+  wk__map_release(&t->tensors);
+  wk__map_release(&t->storages);
+  wk__arena_release(&t->arena);
+}
+
+void wk__tracer_release(wk__tracer *t) {
+  if (!t) return;
+  wk__graph *graph = NULL;
+  if (t->lazy || t->graph->node_count) (void)!wk__tracer_flush(t, &graph); /* a failure has poisoned what was lazy */
+  wk__graph_release(graph);
+  if (current == t) wk__tracer_pause(t);
+  wk__trace_forget(t);
+  wk__graph_release(t->graph);
+  wk__free(t->shapes);
+  wk__free(t->inputs);
+  wk__free(t);
+}
+
+/* ================================================== making notes ================================================ */
+
+/* The shape of a tensor, for as long as the notes live. */
+static wk_tensor *shape_of(wk__tracer *t, const wk_tensor *tensor) {
+  if (wk__grow(&t->shapes, &t->shape_capacity, t->shape_count + 1, sizeof *t->shapes) != WK_OK) return NULL;
+  wk_tensor *shape = wk__tensor_shape_of(tensor);
+  if (shape) t->shapes[t->shape_count++] = shape;
+  return shape;
+}
+
+static wk__trace_record *new_record(wk__tracer *t, wk_tensor *tensor, wk__trace_cell *c, wk__graph_node *node) {
+  wk__trace_record *r = wk__arena_alloc(&t->arena, sizeof *r);
+  if (!r || !(r->shape = shape_of(t, tensor))) return NULL;
+  r->tracer = t;
+  r->tensor = tensor;
+  r->cell = c;
+  r->node = node;
+  r->version = c->version;
+  r->in_cell = c->records;
+  c->records = r;
+  return r;
+}
+
+/* From now on the tensor, which tracing made, answers for itself. */
+static void attach(wk__trace_record *r) {
+  wk__tracer *t = r->tracer;
+  r->next = t->records;
+  if (r->next) r->next->previous = r;
+  t->records = r;
+  r->tensor->trace = r;
+  r->tensor->keys |= WK__KEY_TRACE;
+}
+
+static wk__trace_cell *new_cell(wk__tracer *t, const wk_tensor *whole, wk__graph_node *node) {
+  wk__trace_cell *c = wk__arena_alloc(&t->arena, sizeof *c);
+  if (!c) return NULL;
+  c->tracer = t;
+  c->storage = whole->storage;
+  c->node = node;
+  c->input = -1;
+  c->whole = shape_of(t, whole);
+  return c->whole ? c : NULL;
+}
+
+static bool same_geometry(const wk_tensor *a, const wk_tensor *b) {
+  if (a->ndim != b->ndim || a->dtype != b->dtype || !wk_int_same(a->offset, b->offset)) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (!wk_int_same(a->sizes[d], b->sizes[d]) || !wk_int_same(a->strides[d], b->strides[d])) return false;
+  return true;
+}
+
+/* A tensor over a storage without bytes, whose value is `node`. */
+wk_tensor *wk__trace_new_tensor(wk__tracer *t, wk__graph_node *node, const wk_tensor *value) {
+  wk__spec spec;
+  wk__spec_of(&spec, value);
+  spec.offset = wk_int_of(0);
+  wk_storage *storage = wk__storage_lazy(value->device);
+  wk_tensor *tensor = storage ? wk__tensor_over(storage, &spec) : NULL;
+  if (!tensor) return NULL;
+  wk__trace_cell *c = new_cell(t, tensor, node);
+  wk__trace_record *r = c ? new_record(t, tensor, c, node) : NULL;
+  if (!r) {
+    wk__release(tensor);
+    return NULL;
+  }
+  c->next = t->lazy;
+  if (c->next) c->next->previous = c;
+  t->lazy = c;
+  storage->trace = c;
+  attach(r);
+  return tensor;
+}
+
+/* ---- real tensors become inputs ---- */
+
+static wk__trace_record *same_place(const wk__trace_cell *c, const wk_tensor *tensor) {
+  for (wk__trace_record *r = c->records; r; r = r->in_cell)
+    if (same_geometry(r->shape, tensor)) return r;
+  return NULL;
+}
+
+static wk__trace_record *new_input(wk__tracer *t, wk_tensor *tensor) {
+  const char *name = NULL;
+  if (t->owner.input(t->owner.context, tensor, &name) != WK_OK) return NULL;
+  if (wk__grow(&t->inputs, &t->input_capacity, t->input_count + 1, sizeof *t->inputs) != WK_OK) return NULL;
+  wk__trace_cell *other = wk__map_get(&t->storages, (uint64_t)(uintptr_t)tensor->storage);
+  if (other && other->version)
+    return (void)wk_fail(WK_UNSUPPORTED, "memory that was written is seen by another input"), NULL;
+  wk__graph_node *node = wk__graph_input(t->graph, tensor, name);
+  wk__trace_cell *c = node ? new_cell(t, tensor, node) : NULL;
+  wk__trace_record *r = c ? new_record(t, tensor, c, node) : NULL;
+  if (!r || wk__map_set(&t->tensors, (uint64_t)(uintptr_t)tensor, r) != WK_OK) return NULL;
+  c->input = (int)t->input_count;
+  if (other) other->shared = c->shared = true;
+  if (tensor->storage && !other && wk__map_set(&t->storages, (uint64_t)(uintptr_t)tensor->storage, c) != WK_OK)
+    return NULL;
+  t->inputs[t->input_count++] = wk__retain(tensor);
+  return r;
+}
+
+wk_status wk__tracer_constant(wk__tracer *t, wk_tensor *tensor) {
+  wk__graph_node *node = wk__graph_constant(t->graph, tensor, NULL);
+  wk__trace_cell *c = node ? new_cell(t, tensor, node) : NULL;
+  wk__trace_record *r = c ? new_record(t, tensor, c, node) : NULL;
+  if (!r) return wk_error_category();
+  c->shared = true; /* never written */
+  if (wk__grow(&t->shapes, &t->shape_capacity, t->shape_count + 1, sizeof *t->shapes) != WK_OK) return WK_OUT_OF_MEMORY;
+  t->shapes[t->shape_count++] = wk__retain(tensor); /* its address stands for it */
+  return wk__map_set(&t->tensors, (uint64_t)(uintptr_t)tensor, r);
+}
+
+/* A tensor that was made beside the operators (the tape's alias of a saved result, a detached twin) looks at memory
+ * that is known. */
+static wk__trace_record *alias_of_known(wk__tracer *t, wk_tensor *tensor, wk__trace_cell *c) {
+  wk__trace_record *known = same_place(c, tensor);
+  if (!known) return NULL;
+  wk__trace_record *r = new_record(t, tensor, c, known->node);
+  if (!r) return NULL;
+  r->parent = known->parent;
+  r->op = known->op;
+  r->args = known->args;
+  r->version = known->version;
+  return r;
+}
+
+wk__trace_record *wk__trace_record_of(wk__tracer *t, wk_tensor *tensor) {
+  wk__trace_record *r = tensor->trace;
+  if (r && r->tracer == t) return r;
+  if ((r = wk__map_get(&t->tensors, (uint64_t)(uintptr_t)tensor))) return r;
+  if (!tensor->storage) { /* kept for its shape alone */
+    return wk__tracer_constant(t, tensor) != WK_OK ? NULL : wk__map_get(&t->tensors, (uint64_t)(uintptr_t)tensor);
+  }
+  wk__trace_cell *lazy = tensor->storage->trace;
+  if (!lazy) return new_input(t, tensor);
+  if (lazy->tracer != t) {
+    (void)wk_fail(WK_RUNTIME_ERROR, "a tensor that another thread is capturing was used before it has a value");
+    return NULL;
+  }
+  if ((r = alias_of_known(t, tensor, lazy))) attach(r);
+  if (!r && !wk_error_category())
+    (void)wk_fail(WK_UNSUPPORTED, "memory of a captured tensor is seen in an unknown way");
+  return r;
+}
+
+/* ================================================== values now =================================================== */
+
+/* Derives a stale view from the value of the whole again. */
+wk__graph_node *wk__trace_fresh(wk__trace_record *r) {
+  if (r->version == r->cell->version) return r->node;
+  if (!r->parent) {
+    r->node = r->cell->node;
+  } else {
+    wk__graph_node *parent = wk__trace_fresh(r->parent);
+    if (!parent) return NULL;
+    wk__graph_arg args[WK__MAX_ARGS];
+    memcpy(args, r->args, r->op->schema.parameter_count * sizeof *args);
+    args[0] = (wk__graph_arg){.tag = WK_VALUE_TENSOR, .node = parent};
+    wk__graph_node *node = wk__trace_record_call(r->tracer, r->op, args);
+    if (!node) return NULL;
+    r->node = node;
+  }
+  r->version = r->cell->version;
+  return r->node;
+}
+
+wk__graph_node *wk__tracer_node(wk__tracer *t, wk_tensor *tensor) {
+  wk__trace_record *r = wk__trace_record_of(t, tensor);
+  return r ? wk__trace_fresh(r) : NULL;
+}
+
+int wk__tracer_input_under(const wk__tracer *t, const wk_tensor *tensor) {
+  const wk__trace_record *r = tensor->trace;
+  if (!r || r->tracer != t) r = wk__map_get(&t->tensors, (uint64_t)(uintptr_t)tensor);
+  return r ? r->cell->input : -1;
+}
+
+bool wk__tracer_written_under(const wk__tracer *t, const wk_tensor *tensor) {
+  const wk__trace_record *r = tensor->trace;
+  if (!r || r->tracer != t) r = wk__map_get(&t->tensors, (uint64_t)(uintptr_t)tensor);
+  return r && r->cell->input >= 0 && r->cell->version;
+}
+
+/* ====================================================== views ==================================================== */
+
+static wk__graph_arg *keep_args(wk__tracer *t, const wk__graph_node *node) {
+  size_t bytes = node->op->schema.parameter_count * sizeof(wk__graph_arg);
+  wk__graph_arg *args = wk__arena_alloc(&t->arena, bytes);
+  if (args) memcpy(args, node->args, bytes); /* lists stay in the graph's arena, which lives as long as the notes */
+  return args;
+}
+
+/* The geometry is what the operator makes of the real struct; the node says the same in the graph. */
+static wk_status trace_view(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
+  wk__trace_record *parent = wk__trace_record_of(t, args[0].tensor);
+  wk__graph_node *node = parent ? wk__trace_call(t, op, args) : NULL;
+  if (!node) return wk_error_category();
+  WK_TRY(wk__compute(op, args, NULL, results));
+  wk__trace_record *r = new_record(t, results[0].tensor, parent->cell, node);
+  if (r && (r->args = keep_args(t, node))) {
+    r->parent = parent;
+    r->op = op;
+    attach(r);
+    return WK_OK;
+  }
+  wk_value_release(&results[0]);
+  return WK_OUT_OF_MEMORY;
+}
+
+/* ===================================================== calls ===================================================== */
+
+static wk_status one_result(wk__tracer *t, wk__graph_node *node, const wk_tensor *value, wk_value *out) {
+  wk_tensor *tensor = wk__trace_new_tensor(t, node, value);
+  if (!tensor) return wk_error_category();
+  *out = wk__v_tensor(tensor);
+  return WK_OK;
+}
+
+static wk_status list_results(wk__tracer *t, wk__graph_node *node, wk_value *out) {
+  wk_tensor **tensors = wk__alloc_zeroed(node->item_count * sizeof *tensors);
+  if (!tensors) return WK_OUT_OF_MEMORY;
+  *out = (wk_value){.tag = WK_VALUE_TENSORS, .count = node->item_count, .tensors = tensors};
+  for (int i = 0; i < node->item_count; i++) {
+    wk_value item = {0};
+    wk__graph_node *n = wk__graph_item(t->graph, node, i);
+    if (!n || one_result(t, n, node->items[i], &item) != WK_OK) {
+      wk_value_release(out);
+      return wk_error_category();
+    }
+    tensors[i] = item.tensor;
+  }
+  return WK_OK;
+}
+
+static wk_status trace_new(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
+  wk__graph_node *node = wk__trace_call(t, op, args);
+  if (!node) return wk_error_category();
+  if (op->schema.result_is_list) return list_results(t, node, &results[0]);
+  if (!node->item_count) return one_result(t, node, node->value, &results[0]);
+  for (int r = 0; r < node->item_count; r++) {
+    wk__graph_node *item = node->items[r] ? wk__graph_item(t->graph, node, r) : NULL;
+    if (!node->items[r]) continue;
+    if (item && one_result(t, item, node->items[r], &results[r]) == WK_OK) continue;
+    for (int k = 0; k < r; k++) wk_value_release(&results[k]);
+    return wk_error_category();
+  }
+  return WK_OK;
+}
+
+/* In place and out=: the functional form, then a write. */
+static wk_status trace_into(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                            wk_value *results) {
+  wk_value made[WK__MAX_RESULTS] = {{0}};
+  int count = op->schema.result_count;
+  bool composed = op->compose && !op->meta;
+  WK_TRY(composed ? wk_call(op, args, NULL, made) : trace_new(t, op, args, made));
+  wk_status status = WK_OK;
+  for (int r = 0; r < count && status == WK_OK; r++) {
+    if (!destinations[r]) continue;
+    wk__graph_node *node = wk__tracer_node(t, made[r].tensor);
+    status = node ? wk__trace_write(t, destinations[r], node, made[r].tensor, true) : wk_error_category();
+    if (status == WK_OK) {
+      wk_value_release(&made[r]);
+      made[r] = wk__v_tensor(wk__retain(destinations[r]));
+    }
+  }
+  for (int r = 0; r < count; r++) {
+    if (status == WK_OK)
+      results[r] = made[r];
+    else
+      wk_value_release(&made[r]);
+  }
+  return status;
+}
+
+/* ---- operators that write their arguments ---- */
+
+static wk_status trace_copy(wk__tracer *t, const wk_value *args, wk_value *results) {
+  wk_tensor *self = args[0].tensor, *src = args[1].tensor;
+  wk__graph_node *node = wk__tracer_node(t, src);
+  if (!node) return wk_error_category();
+  WK_TRY(wk__trace_write(t, self, node, src, false));
+  results[0] = wk__v_tensor(wk__retain(self));
+  return WK_OK;
+}
+
+static wk_status write_items(wk__tracer *t, wk__graph_node *node, wk_tensor *const *written, int count) {
+  for (int i = 0; i < count; i++) {
+    wk__graph_node *item = node->item_count ? wk__graph_item(t->graph, node, i) : node;
+    if (!item) return wk_error_category();
+    WK_TRY(wk__trace_write(t, written[i], item, written[i], false));
+  }
+  return WK_OK;
+}
+
+static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
+  if (op == WK__OP(copy_)) return trace_copy(t, args, results);
+  int count = 0;
+  for (int i = 0; i < op->schema.parameter_count; i++)
+    if (op->schema.parameters[i].written)
+      count += args[i].tag == WK_VALUE_TENSORS ? (int)args[i].count : args[i].tag == WK_VALUE_TENSOR;
+  wk_tensor **written = wk__alloc((size_t)(count + 1) * sizeof *written);
+  if (!written) return WK_OUT_OF_MEMORY;
+  count = 0;
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    if (!op->schema.parameters[i].written) continue;
+    if (args[i].tag == WK_VALUE_TENSOR) written[count++] = args[i].tensor;
+    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
+      written[count++] = args[i].tensors[k];
+  }
+  wk__graph_node *node = NULL;
+  wk_status status = WK_OK;
+  for (int i = 0; i < count && status == WK_OK; i++) status = wk__trace_check_writable(t, written[i]);
+  if (status == WK_OK && !(node = wk__trace_mutating_call(t, op, args, written, count))) status = wk_error_category();
+  if (status == WK_OK) status = write_items(t, node, written, count);
+  for (int r = 0; r < op->schema.result_count && status == WK_OK; r++) {
+    int from = op->schema.result_alias[r] - 1;
+    results[r] = from >= 0 ? wk__v_tensor(wk__retain(args[from].tensor)) : (wk_value){0};
+  }
+  wk__free(written);
+  return status;
+}
+
+/* ==================================================== the layer ================================================== */
+
+static wk_status record(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                        wk_value *results) {
+  if (op->compose && (op->tags & WK__TAG_VIEW)) return wk__compute(op, args, NULL, results); /* its parts are views */
+  if (op->view && destinations) return wk_fail(WK_UNSUPPORTED, "%s in place changes a tensor's geometry", op->name);
+  if (op->view) return trace_view(t, op, args, results);
+  if (op->tags & WK__TAG_MUTATES) return trace_mutating(t, op, args, results);
+  if (destinations) return trace_into(t, op, args, destinations, results);
+  return trace_new(t, op, args, results);
+}
+
+/* Ends the trace in the middle of a call: everything becomes real, and stays so. */
+static wk_status end_trace(wk__tracer *t, const char *reason) {
+  char text[256];
+  snprintf(text, sizeof text, "%s", reason);
+  wk_error_clear();
+  wk__tracer_pause(t);
+  wk__graph *graph = NULL;
+  wk_status status = wk__tracer_flush(t, &graph);
+  wk__graph_release(graph);
+  t->owner.ended(t->owner.context, text);
+  return status;
+}
+
+wk_status wk__trace_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
+  wk__tracer *t = current;
+  if (!t || t->running) return wk__compute(op, args, destinations, results);
+  wk_status status = record(t, op, args, destinations, results);
+  if (status != WK_UNSUPPORTED) return status;
+  WK_TRY(end_trace(t, wk_error_message()));
+  return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
+}
+
+wk_status wk__trace_constant(wk_tensor *tensor) {
+  return current && !current->running ? wk__tracer_constant(current, tensor) : WK_OK;
+}
+
+wk_status wk__realize(wk_tensor *tensor, const char *why) {
+  wk__tracer *t = current;
+  if (!t || t->running) return WK_OK;
+  bool pending = wk__map_get(&t->storages, (uint64_t)(uintptr_t)tensor->storage) || wk__is_lazy(tensor);
+  return pending ? end_trace(t, why) : WK_OK;
+}

@@ -1,0 +1,65 @@
+/* Tracing: while a tracer is current in a thread, operator calls record graph nodes instead of computing.
+ *
+ * What tracing makes are ordinary tensors over a *lazy storage*: one that has no bytes yet, only a cell that says which
+ * graph node its value is. Views share the storage as they always do; version counters, the tape, saved tensors and
+ * wrappers need to know nothing. When the tracer is flushed the graph is run and the bytes are put into the storages, so
+ * every tensor that is still alive becomes real in its place.
+ *
+ * Functional by construction: a write through a tensor makes a new node, which becomes the value of the cell; a view
+ * that was made before derives its value from the cell's again, by the operators that made it. A real tensor that is
+ * used becomes an input of the graph; written, it has a pending value until the flush copies it.
+ *
+ * What cannot be recorded (values decide, no shape rule without data, memory shared in ways that views do not explain)
+ * flushes first and is then computed: tracing can end early, never be wrong.
+ *
+ * Ownership: a tracer owns its graph and what it notes about tensors; it holds the inputs, borrows the tensors that it
+ * makes (they tell it when they die). One thread uses it. Tests: tests/c/test_trace.c. */
+#ifndef WICK_GRAPH_TRACE_H
+#define WICK_GRAPH_TRACE_H
+
+#include "graph/graph.h"
+
+typedef struct wk__tracer wk__tracer;
+
+/* Who traces. Called from inside operator calls. */
+typedef struct wk__trace_owner {
+  void *context;
+  /* A real tensor is about to become an input. WK_UNSUPPORTED: nobody knows where it comes from, flush. `out_name` may
+   * be set to a name for the input. */
+  wk_status (*input)(void *context, wk_tensor *tensor, const char **out_name);
+  /* Where the program stands, for the nodes recorded from now on; NULL: not known. */
+  const wk__graph_place *(*place)(void *context, wk__graph *graph);
+  /* Something could not be recorded; the tracer has been flushed and is not current any more. */
+  void (*ended)(void *context, const char *reason);
+} wk__trace_owner;
+
+wk__tracer *wk__tracer_create(const wk__trace_owner *owner) WK_MUST_USE;
+void wk__tracer_release(wk__tracer *tracer); /* flushed or abandoned before: live lazy storages become real first */
+
+/* Makes the tracer the thread's current one, or takes that back. Nothing is recorded in between. */
+void wk__tracer_resume(wk__tracer *tracer);
+void wk__tracer_pause(wk__tracer *tracer);
+wk__tracer *wk__tracer_current(void);
+
+wk__graph *wk__tracer_graph(wk__tracer *tracer); /* borrowed; being built */
+int wk__tracer_input_count(const wk__tracer *tracer);
+wk_tensor *wk__tracer_input(const wk__tracer *tracer, int index); /* borrowed: the real tensor behind input i */
+
+/* The node of the tensor's present value: made by tracing, or a real tensor that is (or now becomes) an input.
+ * NULL with the error set. */
+wk__graph_node *wk__tracer_node(wk__tracer *tracer, wk_tensor *tensor);
+/* A real tensor whose value is part of the graph: it must never be written by anybody. */
+WK_MUST_USE wk_status wk__tracer_constant(wk__tracer *tracer, wk_tensor *tensor);
+bool wk__is_lazy(const wk_tensor *tensor); /* its storage has no bytes yet */
+/* The input whose storage the tensor looks at, or -1: a view of something real is given again by geometry, not by node. */
+int wk__tracer_input_under(const wk__tracer *tracer, const wk_tensor *tensor);
+
+bool wk__tracer_written_under(const wk__tracer *tracer, const wk_tensor *tensor); /* that input has a pending value */
+
+/* Runs what is recorded, puts the values into all live lazy storages and real tensors with pending values. The tracer
+ * has an empty graph afterwards and can go on; the recorded graph is given to the caller, its mutations set and its
+ * outputs empty (owned; NULL when nothing was recorded). On failure (out of memory, an index out of range, ...) the
+ * storages that have no value yet are poisoned: using them raises that error. */
+WK_MUST_USE wk_status wk__tracer_flush(wk__tracer *tracer, wk__graph **out_graph);
+
+#endif

@@ -1,0 +1,169 @@
+/* From a call to a node: arguments become nodes, the shape rule says what the results will be.
+ * In: an operator and arguments, tensors or nodes. Out: a node with the description of its value. Where the table has
+ * no shape rule the operator itself is run on tensors of the device "meta", which have no bytes: kernels and composites
+ * then make shapes only. Tests: tests/c/test_trace.c; every operator's samples in tests/ops/test_trace.py. */
+#include "graph/trace_internal.h"
+
+/* ---- arguments ---- */
+
+static wk_status list_of_nodes(wk__tracer *t, const wk_value *value, wk__graph_arg *out) {
+  wk__graph_node **nodes = wk__arena_alloc(&t->arena, (value->count + 1) * sizeof *nodes);
+  if (!nodes) return WK_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < value->count; i++) {
+    if (!value->tensors[i]) continue;
+    nodes[i] = wk__tracer_node(t, value->tensors[i]);
+    if (!nodes[i]) return wk_error_category();
+  }
+  out->nodes = nodes;
+  return WK_OK;
+}
+
+static wk_status arg_of_value(wk__tracer *t, const wk_value *value, wk__graph_arg *out) {
+  *out = (wk__graph_arg){.tag = value->tag, .count = value->count};
+  switch (value->tag) {
+    case WK_VALUE_TENSOR:
+      out->node = wk__tracer_node(t, value->tensor);
+      return out->node ? WK_OK : wk_error_category();
+    case WK_VALUE_TENSORS:
+      return list_of_nodes(t, value, out);
+    default:
+      out->integer = value->integer; /* every other member is as wide at most */
+      return WK_OK;
+  }
+}
+
+static wk_status args_of_values(wk__tracer *t, const wk_op *op, const wk_value *values, wk__graph_arg *out) {
+  for (int i = 0; i < op->schema.parameter_count; i++) WK_TRY(arg_of_value(t, &values[i], &out[i]));
+  return WK_OK;
+}
+
+/* ---- what the results will be ---- */
+
+typedef struct described {
+  wk_tensor **values; /* owned, (count) */
+  int count;
+  wk_tensor *few[WK__MAX_RESULTS];
+} described;
+
+static void release_described(described *d) {
+  for (int i = 0; i < d->count; i++) wk__release(d->values[i]);
+  if (d->values != d->few) wk__free(d->values);
+}
+
+/* The arguments as the rule sees them: descriptions of the nodes in place of tensors. Lists are borrowed from `space`.
+ */
+static void values_of_args(const wk_op *op, const wk__graph_arg *args, wk_value *out, wk_tensor **space) {
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    const wk__graph_arg *a = &args[i];
+    out[i] = (wk_value){.tag = a->tag, .count = a->count};
+    if (a->tag == WK_VALUE_TENSOR) {
+      out[i].tensor = a->node->value;
+    } else if (a->tag == WK_VALUE_TENSORS) {
+      out[i].tensors = space;
+      for (uint32_t k = 0; k < a->count; k++) *space++ = a->nodes[k] ? a->nodes[k]->value : NULL;
+    } else {
+      out[i].integer = a->integer;
+    }
+  }
+}
+
+static wk_status by_rule(const wk_op *op, const wk_value *args, described *out) {
+  wk__spec specs[WK__MAX_RESULTS];
+  wk__call call = {.op = op, .args = args, .specs = specs, .compute_dtype = WK_DTYPE_NONE};
+  WK_TRY(op->view ? op->view(&call) : op->meta(&call));
+  out->values = out->few;
+  for (int r = 0; r < op->schema.result_count; r++) {
+    out->few[r] = wk__tensor_shape_only(&specs[r]);
+    if (!out->few[r]) return wk_error_category();
+    out->count++;
+  }
+  return WK_OK;
+}
+
+/* Runs the operator on descriptions that say device meta; `back` is where the results will be. */
+static wk_status by_running(const wk_op *op, wk_value *args, described *out) {
+  wk_value results[WK__MAX_RESULTS] = {{0}};
+  wk_device back = WK__CPU_DEVICE, meta = {WK_META, -1};
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    const wk__parameter *p = &op->schema.parameters[i];
+    if (p->type == WK__TYPE_DEVICE) args[i] = (wk_value){.tag = WK_VALUE_DEVICE, .device = meta};
+    if (args[i].tag == WK_VALUE_TENSOR) args[i].tensor->device = meta;
+    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
+      if (args[i].tensors[k]) args[i].tensors[k]->device = meta;
+  }
+  wk__thread_mode before = wk__mode;
+  wk__mode.keys_off |= WK__KEY_AUTOGRAD | WK__KEY_TRACE;
+  wk_status status = wk__call_below(WK__KEY_AUTOGRAD, op, args, NULL, results);
+  wk__mode = before;
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    if (args[i].tag == WK_VALUE_TENSOR) args[i].tensor->device = back;
+    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
+      if (args[i].tensors[k]) args[i].tensors[k]->device = back;
+  }
+  if (status == WK_NOT_IMPLEMENTED)
+    return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
+  if (status) return status;
+  bool list = op->schema.result_is_list;
+  int count = list ? (int)results[0].count : op->schema.result_count;
+  out->values = list ? wk__alloc_zeroed((size_t)(count + 1) * sizeof *out->values) : out->few;
+  if (!out->values) status = WK_OUT_OF_MEMORY;
+  for (int r = 0; r < count && status == WK_OK; r++) {
+    wk_tensor *made = list ? results[0].tensors[r] : results[r].tensor;
+    out->values[r] = made ? wk__tensor_shape_of(made) : NULL;
+    out->count++;
+    if (made && !out->values[r]) status = wk_error_category();
+    if (out->values[r]) out->values[r]->device = back;
+    if (out->values[r]) out->values[r]->offset = wk_int_of(0);
+  }
+  for (int r = 0; r < op->schema.result_count; r++) wk_value_release(&results[r]);
+  return status;
+}
+
+static int64_t list_length(const wk_op *op, const wk__graph_arg *args) {
+  int64_t n = 1;
+  for (int i = 0; i < op->schema.parameter_count; i++) n += args[i].tag == WK_VALUE_TENSORS ? args[i].count : 0;
+  return n;
+}
+
+static wk_status describe(const wk_op *op, const wk__graph_arg *args, described *out) {
+  wk_value values[WK__MAX_ARGS];
+  wk_tensor *few[32], **space = few;
+  int64_t needed = list_length(op, args);
+  if (needed > (int64_t)WK_COUNT(few) && !(space = wk__alloc((size_t)needed * sizeof *space))) return WK_OUT_OF_MEMORY;
+  values_of_args(op, args, values, space);
+  bool has_rule = op->view || (op->meta && !op->compose);
+  wk_status status = has_rule ? by_rule(op, values, out) : by_running(op, values, out);
+  if (space != few) wk__free(space);
+  return status;
+}
+
+/* ---- nodes ---- */
+
+static wk__graph_node *append(wk__tracer *t, const wk_op *op, const wk__graph_arg *args, wk_tensor *const *values,
+                              int count) {
+  wk__graph_node *node = wk__graph_call(t->graph, op, args, (const wk_tensor *const *)values, count, NULL);
+  if (node) node->tape_sequence = wk__mode.tape_sequence;
+  if (node && t->owner.place) node->place = t->owner.place(t->owner.context, t->graph);
+  return node;
+}
+
+wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__graph_arg *args) {
+  described d = {0};
+  wk__graph_node *node = NULL;
+  if (describe(op, args, &d) == WK_OK) node = append(t, op, args, d.values, d.count);
+  release_described(&d);
+  return node;
+}
+
+wk__graph_node *wk__trace_call(wk__tracer *t, const wk_op *op, const wk_value *values) {
+  wk__graph_arg args[WK__MAX_ARGS];
+  if (args_of_values(t, op, values, args) != WK_OK) return NULL;
+  return wk__trace_record_call(t, op, args);
+}
+
+wk__graph_node *wk__trace_mutating_call(wk__tracer *t, const wk_op *op, const wk_value *values,
+                                        wk_tensor *const *written, int count) {
+  wk__graph_arg args[WK__MAX_ARGS];
+  if (args_of_values(t, op, values, args) != WK_OK) return NULL;
+  return append(t, op, args, written, count);
+}

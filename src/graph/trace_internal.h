@@ -1,0 +1,75 @@
+/* What the tracing files share: the notes about tensors and storages, and how calls become nodes. */
+#ifndef WICK_GRAPH_TRACE_INTERNAL_H
+#define WICK_GRAPH_TRACE_INTERNAL_H
+
+#include "graph/trace.h"
+#include "ops/internal.h"
+
+typedef struct wk__trace_cell wk__trace_cell;
+typedef struct wk__trace_record wk__trace_record;
+
+/* What a storage holds. `whole` is the geometry that `node` has: of the tensor that the storage was made for, or of the
+ * real tensor that became an input. */
+struct wk__trace_cell {
+  wk__trace_cell *previous, *next; /* among the tracer's lazy ones */
+  wk__tracer *tracer;
+  wk_storage *storage; /* borrowed: a lazy one tells when it dies (NULL then), a real one is held by its input */
+  wk_tensor *whole;    /* shape only; the tracer's */
+  wk__graph_node *node;
+  wk__trace_record *records; /* of every tensor that looked at it */
+  uint32_t version;          /* writes so far */
+  int input;                 /* of a real storage; -1 */
+  bool shared;               /* other inputs look at the same storage: it cannot be written */
+};
+
+/* What is known of one tensor. */
+struct wk__trace_record {
+  wk__trace_record *previous, *next; /* among the tracer's live tensors that tracing made */
+  wk__trace_record *in_cell;         /* the next one of the cell */
+  wk__tracer *tracer;
+  wk_tensor *tensor; /* borrowed; NULL when it died */
+  wk_tensor *shape;  /* its geometry; the tracer's */
+  wk__trace_cell *cell;
+  wk__trace_record *parent; /* of a view: what it was made from; NULL for the whole */
+  const wk_op *op;          /* of a view: by which operator */
+  wk__graph_arg *args;      /* of a view: its arguments; the first one is replaced when it is derived again */
+  wk__graph_node *node;
+  uint32_t version; /* the cell's when `node` was right */
+};
+
+struct wk__tracer {
+  wk__trace_owner owner;
+  wk__graph *graph;
+  wk__arena arena;   /* cells and records, until the flush */
+  wk__map tensors;   /* real wk_tensor * -> record */
+  wk__map storages;  /* real wk_storage * -> first cell */
+  wk__trace_cell *lazy;
+  wk__trace_record *records;
+  wk_tensor **shapes; /* owned: the geometries of cells and records */
+  int64_t shape_count, shape_capacity;
+  wk_tensor **inputs; /* owned, as the graph's inputs */
+  int64_t input_count, input_capacity;
+  bool running; /* inside a flush */
+};
+
+/* trace.c */
+wk__trace_record *wk__trace_record_of(wk__tracer *t, wk_tensor *tensor); /* NULL with the error set */
+wk__graph_node *wk__trace_fresh(wk__trace_record *record);               /* the value now; NULL with the error set */
+wk_tensor *wk__trace_new_tensor(wk__tracer *t, wk__graph_node *node, const wk_tensor *value);
+void wk__trace_forget(wk__tracer *t);
+
+/* trace_calls.c: one node a call. NULL with the error set; WK_UNSUPPORTED when values decide the shape. */
+wk__graph_node *wk__trace_call(wk__tracer *t, const wk_op *op, const wk_value *args);
+wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__graph_arg *args);
+/* Of an operator that mutates: the node's items are the new values of `written`. */
+wk__graph_node *wk__trace_mutating_call(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *written,
+                                        int count);
+
+/* trace_writes.c */
+WK_MUST_USE wk_status wk__trace_check_writable(wk__tracer *t, wk_tensor *tensor);
+/* The tensor gets the value of `node`, converted and broadcast as an in-place operator's result (checked: sizes have to
+ * be equal) or as copy_'s source. `value` describes the node. */
+WK_MUST_USE wk_status wk__trace_write(wk__tracer *t, wk_tensor *tensor, wk__graph_node *node, const wk_tensor *value,
+                                      bool in_place);
+
+#endif

@@ -1,0 +1,496 @@
+/* Checking graphs, comparing and hashing their parts.
+ *
+ * In: any graph whose memory is sound, one made from hostile text included. Out: the first broken invariant, named by
+ * its node; a hash that does not depend on names or addresses. A graph that passes can be run: every argument has the
+ * kind that its operator's schema wants. Tests: tests/c/test_graph.c, verify_*, hash_*. */
+#include "graph/internal.h"
+
+static wk_status broken(const wk__graph_node *node, const char *what) {
+  return wk_fail(WK_INTERNAL_ERROR, "graph node %%%s: %s", node->name ? node->name : "?", what);
+}
+
+/* ================================================ one node's arguments ========================================== */
+
+static bool is_number(uint8_t tag) { return tag == WK_VALUE_INT || tag == WK_VALUE_DOUBLE || tag == WK_VALUE_BOOL; }
+
+static bool tag_fits(const wk__parameter *p, uint8_t tag) {
+  switch (p->type) {
+    case WK__TYPE_TENSOR:
+      return tag == WK_VALUE_TENSOR;
+    case WK__TYPE_SCALAR:
+    case WK__TYPE_FLOAT:
+      return is_number(tag);
+    case WK__TYPE_INT:
+      return tag == WK_VALUE_INT || tag == WK_VALUE_BOOL;
+    case WK__TYPE_BOOL:
+      return tag == WK_VALUE_BOOL || tag == WK_VALUE_INT;
+    case WK__TYPE_STRING:
+      return tag == WK_VALUE_STRING;
+    case WK__TYPE_DTYPE:
+      return tag == WK_VALUE_DTYPE;
+    case WK__TYPE_DEVICE:
+      return tag == WK_VALUE_DEVICE;
+    case WK__TYPE_GENERATOR:
+      return tag == WK_VALUE_GENERATOR;
+    case WK__TYPE_TENSORS:
+      return tag == WK_VALUE_TENSORS;
+    case WK__TYPE_INTS:
+      return tag == WK_VALUE_INTS;
+    default:
+      return tag == WK_VALUE_DOUBLES;
+  }
+}
+
+static wk_status bad_argument(const wk__graph_node *node, const wk__parameter *p, const char *what) {
+  return wk_fail(WK_INTERNAL_ERROR, "graph node %%%s: argument %s of %s %s", node->name, p->name, node->op->name, what);
+}
+
+static wk_status verify_numbers(const wk__graph_node *node, const wk__parameter *p, const wk__graph_arg *arg) {
+  if (arg->tag == WK_VALUE_DTYPE && arg->dtype >= WK_DTYPE_COUNT) return bad_argument(node, p, "is no dtype");
+  if (arg->tag == WK_VALUE_STRING && !arg->string) return bad_argument(node, p, "is no string");
+  if (arg->tag == WK_VALUE_INT && wk_int_is_poisoned(arg->integer)) return bad_argument(node, p, "has no value");
+  for (uint32_t k = 0; arg->tag == WK_VALUE_INTS && k < arg->count; k++)
+    if (wk_int_is_poisoned(arg->integers[k])) return bad_argument(node, p, "has a number without value");
+  return WK_OK;
+}
+
+static wk_status verify_node_list(const wk__graph_node *node, const wk__parameter *p, const wk__graph_arg *arg) {
+  for (uint32_t k = 0; k < arg->count; k++) {
+    if (!arg->nodes[k] && !p->optional_items) return bad_argument(node, p, "has an empty place");
+    if (arg->nodes[k] && wk__graph_is_list(arg->nodes[k])) return bad_argument(node, p, "has a list in it");
+  }
+  return WK_OK;
+}
+
+static wk_status verify_argument(const wk__graph_node *node, const wk__parameter *p, const wk__graph_arg *arg) {
+  if (arg->tag == WK_VALUE_NONE) {
+    bool may_be_none = p->optional || (p->has_default && p->default_value.tag == WK_VALUE_NONE);
+    return may_be_none ? WK_OK : bad_argument(node, p, "is missing");
+  }
+  if (!tag_fits(p, arg->tag)) return bad_argument(node, p, "has a value of another kind than the schema says");
+  if (arg->tag == WK_VALUE_TENSOR && wk__graph_is_list(arg->node)) return bad_argument(node, p, "is a list");
+  if (arg->tag == WK_VALUE_TENSORS) return verify_node_list(node, p, arg);
+  return verify_numbers(node, p, arg);
+}
+
+/* =================================================== one node's value =========================================== */
+
+static wk_status verify_shape(const wk__graph_node *node, const wk_tensor *value) {
+  if (value->dtype >= WK_DTYPE_COUNT) return broken(node, "its value has no dtype");
+  for (int d = 0; d < value->ndim; d++) {
+    if (wk_int_is_poisoned(value->sizes[d]) || wk_int_is_poisoned(value->strides[d]))
+      return broken(node, "its value has a size or stride without value");
+    if (wk_int_is_known(value->sizes[d]) && value->sizes[d].bits < 0)
+      return broken(node, "its value has a negative size");
+  }
+  return wk_int_is_poisoned(value->numel) ? broken(node, "its value is too large") : WK_OK;
+}
+
+static wk_status verify_value(const wk__graph_node *node) {
+  const wk__schema *schema = &node->op->schema;
+  int expected = wk__graph_value_count(node->op, node->args);
+  if (node->value) {
+    bool one = schema->result_count == 1 && !schema->result_is_list && expected == 1;
+    return one ? verify_shape(node, node->value) : broken(node, "its value should be a list");
+  }
+  if (expected >= 0 && node->item_count != expected) return broken(node, "its value has another number of tensors");
+  if (schema->result_count == 1 && !schema->result_is_list && expected == 1)
+    return broken(node, "its value should be one tensor");
+  for (int i = 0; i < node->item_count; i++)
+    if (node->items[i]) WK_TRY(verify_shape(node, node->items[i]));
+  return WK_OK;
+}
+
+static wk_status verify_call(const wk__graph_node *node) {
+  if (!node->op || !node->args) return broken(node, "it has no operator or no arguments");
+  const wk__schema *schema = &node->op->schema;
+  for (int i = 0; i < schema->parameter_count; i++)
+    WK_TRY(verify_argument(node, &schema->parameters[i], &node->args[i]));
+  return verify_value(node);
+}
+
+static wk_status verify_item(const wk__graph_node *node) {
+  if (!node->args || node->args[0].tag != WK_VALUE_TENSOR || !node->value) return broken(node, "it is no proper item");
+  const wk__graph_node *list = node->args[0].node;
+  if (!wk__graph_is_list(list)) return broken(node, "it is an item of something that is no list");
+  if (node->index < 0 || node->index >= list->item_count || !list->items[node->index])
+    return broken(node, "its list has no such item");
+  return verify_shape(node, node->value);
+}
+
+static wk_status verify_leaf(const wk__graph *graph, const wk__graph_node *node) {
+  if (!node->value) return broken(node, "it has no value");
+  if (node->kind == WK__GRAPH_CONSTANT && !node->constant) return broken(node, "it has no tensor");
+  if (node->kind == WK__GRAPH_INPUT) {
+    bool listed = node->index >= 0 && node->index < graph->input_count && graph->inputs[node->index] == node;
+    if (!listed) return broken(node, "it is not the input that it says");
+  }
+  return verify_shape(node, node->value);
+}
+
+static wk_status verify_node(const wk__graph *graph, const wk__graph_node *node) {
+  switch (node->kind) {
+    case WK__GRAPH_CALL:
+      return verify_call(node);
+    case WK__GRAPH_ITEM:
+      return verify_item(node);
+    case WK__GRAPH_INPUT:
+    case WK__GRAPH_CONSTANT:
+      return verify_leaf(graph, node);
+    default:
+      return broken(node, "it is of no kind");
+  }
+}
+
+/* ==================================================== whole graphs ============================================== */
+
+/* What the walk knows: uses counted so far, by node; a node is there once it has been passed. */
+typedef struct walk {
+  wk__map seen;   /* node -> 1 + its position */
+  uint32_t *uses; /* by position */
+} walk;
+
+static uint32_t *uses_of(const walk *w, const wk__graph_node *node) {
+  uintptr_t place = (uintptr_t)wk__map_get(&w->seen, (uintptr_t)node);
+  return place ? &w->uses[place - 1] : NULL;
+}
+
+static wk_status verify_order(walk *w, const wk__graph_node *node) {
+  wk__arg_cursor cursor = {0};
+  for (wk__graph_node **place; (place = wk__graph_next_arg(node, &cursor));) {
+    uint32_t *uses = uses_of(w, *place);
+    if (!uses) return broken(node, "it uses something that does not come before it");
+    ++*uses;
+  }
+  return WK_OK;
+}
+
+static wk_status verify_list(const wk__graph *graph, walk *w) {
+  const wk__graph_node *previous = NULL;
+  bool calls = false;
+  uintptr_t position = 0;
+  for (const wk__graph_node *node = graph->first; node; previous = node, node = node->next) {
+    bool leaf = node->kind == WK__GRAPH_INPUT || node->kind == WK__GRAPH_CONSTANT;
+    if (node->previous != previous) return broken(node, "the list of nodes is broken before it");
+    if ((int64_t)position == graph->node_count) return broken(node, "there are more nodes than the graph counts");
+    if (leaf && calls) return broken(node, "an input or constant behind a call");
+    calls |= !leaf;
+    if (!node->name || wk__graph_find(graph, node->name) != node) return broken(node, "its name is not its own");
+    WK_TRY(verify_order(w, node));
+    WK_TRY(verify_node(graph, node));
+    WK_TRY(wk__map_set(&w->seen, (uintptr_t)node, (void *)++position));
+  }
+  if (graph->last != previous || (int64_t)position != graph->node_count)
+    return wk_fail(WK_INTERNAL_ERROR, "graph: the list of nodes has a wrong end or count");
+  return WK_OK;
+}
+
+/* Not known to differ: sizes of different expressions may still be equal. */
+static bool may_be_equal(wk_int a, wk_int b) { return wk_int_same(a, b) || !wk_int_is_known(a) || !wk_int_is_known(b); }
+
+static bool same_kind_of_tensor(const wk_tensor *a, const wk_tensor *b) {
+  if (a->dtype != b->dtype || a->ndim != b->ndim) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (!may_be_equal(a->sizes[d], b->sizes[d])) return false;
+  return true;
+}
+
+static wk_status verify_end(walk *w, const wk__graph_node *node, const char *what) {
+  uint32_t *uses = uses_of(w, node);
+  if (!uses) return wk_fail(WK_INTERNAL_ERROR, "graph: %s is no node of the graph", what);
+  if (wk__graph_is_list(node)) return broken(node, "a list is an output or a mutation");
+  ++*uses;
+  return WK_OK;
+}
+
+static wk_status verify_ends(const wk__graph *graph, walk *w) {
+  for (int64_t i = 0; i < graph->output_count; i++) WK_TRY(verify_end(w, graph->outputs[i], "an output"));
+  for (int64_t i = 0; i < graph->mutation_count; i++) {
+    const wk__graph_mutation *m = &graph->mutations[i];
+    WK_TRY(verify_end(w, m->node, "a mutation's value"));
+    if (m->input < 0 || m->input >= graph->input_count) return broken(m->node, "it is to be written to no input");
+    if (!same_kind_of_tensor(graph->inputs[m->input]->value, m->node->value))
+      return broken(m->node, "the input that it is to be written to is of another dtype or shape");
+    for (int64_t k = 0; k < i; k++)
+      if (graph->mutations[k].input == m->input) return broken(m->node, "an input has two mutations");
+  }
+  return WK_OK;
+}
+
+static wk_status verify_uses(const wk__graph *graph, const walk *w) {
+  for (const wk__graph_node *node = graph->first; node; node = node->next)
+    if (*uses_of(w, node) != node->use_count) return broken(node, "its use count is wrong");
+  for (int64_t i = 0; i < graph->input_count; i++)
+    if (!uses_of(w, graph->inputs[i])) return wk_fail(WK_INTERNAL_ERROR, "graph: an input is no node of the graph");
+  return WK_OK;
+}
+
+wk_status wk__graph_verify(const wk__graph *graph) {
+  walk w = {.uses = wk__alloc_zeroed((size_t)graph->node_count * sizeof *w.uses)};
+  wk_status status = w.uses ? verify_list(graph, &w) : WK_OUT_OF_MEMORY;
+  if (status == WK_OK) status = verify_ends(graph, &w);
+  if (status == WK_OK) status = verify_uses(graph, &w);
+  wk__map_release(&w.seen);
+  wk__free(w.uses);
+  return status;
+}
+
+/* ================================================== comparing arguments ========================================= */
+
+static bool same_bits(double a, double b) { return memcmp(&a, &b, sizeof a) == 0; }
+
+bool wk__graph_same_arg(const wk__graph_arg *a, const wk__graph_arg *b) {
+  if (a->tag != b->tag) return false;
+  bool list = a->tag == WK_VALUE_INTS || a->tag == WK_VALUE_DOUBLES || a->tag == WK_VALUE_TENSORS;
+  if (list && a->count != b->count) return false;
+  switch (a->tag) {
+    case WK_VALUE_NONE:
+      return true;
+    case WK_VALUE_TENSOR:
+      return a->node == b->node;
+    case WK_VALUE_INT:
+      return wk_int_same(a->integer, b->integer);
+    case WK_VALUE_DOUBLE:
+      return same_bits(a->number, b->number);
+    case WK_VALUE_BOOL:
+      return a->boolean == b->boolean;
+    case WK_VALUE_DTYPE:
+      return a->dtype == b->dtype;
+    case WK_VALUE_DEVICE:
+      return wk__device_equal(a->device, b->device);
+    case WK_VALUE_STRING:
+      return strcmp(a->string, b->string) == 0;
+    case WK_VALUE_GENERATOR:
+      return a->generator == b->generator;
+    case WK_VALUE_INTS:
+      return a->count == 0 || memcmp(a->integers, b->integers, a->count * sizeof *a->integers) == 0;
+    case WK_VALUE_DOUBLES:
+      return a->count == 0 || memcmp(a->numbers, b->numbers, a->count * sizeof *a->numbers) == 0;
+    default:
+      return a->count == 0 || memcmp(a->nodes, b->nodes, a->count * sizeof *a->nodes) == 0;
+  }
+}
+
+bool wk__graph_is_default(const wk__graph_arg *arg, const wk__parameter *p) {
+  if (!p->has_default) return false;
+  wk__graph_arg other = {.tag = p->default_value.tag, .count = p->default_value.count};
+  memcpy(&other.integer, &p->default_value.integer, sizeof other.integer);
+  return wk__graph_same_arg(arg, &other);
+}
+
+/* ====================================================== hashing ================================================= */
+
+static uint64_t hash_int(uint64_t h, wk_int x) {
+  h = wk__hash_mix(h, wk__sym_kind_of(x));
+  if (wk_int_is_known(x)) return wk__hash_mix(h, (uint64_t)x.bits);
+  if (wk__sym_is_leaf(x)) return wk__hash_mix(h, (uint64_t)wk__sym_index(x));
+  bool sum = wk__sym_kind_of(x) == WK__SYM_SUM;
+  if (sum) h = wk__hash_mix(h, (uint64_t)wk__sym_constant(x));
+  for (int i = 0; i < wk__sym_count(x); i++) {
+    if (sum) h = wk__hash_mix(h, (uint64_t)wk__sym_coefficient(x, i));
+    h = hash_int(h, wk__sym_operand(x, i));
+  }
+  return h;
+}
+
+static uint64_t hash_shape(uint64_t h, const wk_tensor *t) {
+  if (!t) return wk__hash_mix(h, 1);
+  h = wk__hash_mix(h, t->dtype);
+  h = wk__hash_mix(h, (uint64_t)t->device.type << 8 | (uint8_t)t->device.index);
+  h = wk__hash_mix(h, t->ndim);
+  for (int d = 0; d < t->ndim; d++) h = hash_int(hash_int(h, t->sizes[d]), t->strides[d]);
+  return hash_int(h, t->offset);
+}
+
+static uint64_t hash_scalar(uint64_t h, const wk__graph_arg *arg) {
+  uint64_t bits = 0;
+  switch (arg->tag) {
+    case WK_VALUE_INT:
+      return hash_int(h, arg->integer);
+    case WK_VALUE_DOUBLE:
+      memcpy(&bits, &arg->number, sizeof bits);
+      break;
+    case WK_VALUE_BOOL:
+      bits = arg->boolean;
+      break;
+    case WK_VALUE_DTYPE:
+      bits = arg->dtype;
+      break;
+    case WK_VALUE_DEVICE:
+      bits = (uint64_t)arg->device.type << 8 | (uint8_t)arg->device.index;
+      break;
+    case WK_VALUE_STRING:
+      return wk__hash_bytes(arg->string, strlen(arg->string), h);
+    default: /* a generator's address says nothing in another process */
+      break;
+  }
+  return wk__hash_mix(h, bits);
+}
+
+static uint64_t hash_arg(const wk__graph_arg *arg, uint64_t h, uint64_t (*of_node)(const wk__graph_node *node)) {
+  h = wk__hash_mix(h, arg->tag);
+  switch (arg->tag) {
+    case WK_VALUE_TENSOR:
+      return wk__hash_mix(h, of_node(arg->node));
+    case WK_VALUE_TENSORS:
+      for (uint32_t k = 0; k < arg->count; k++) h = wk__hash_mix(h, arg->nodes[k] ? of_node(arg->nodes[k]) : 0);
+      return wk__hash_mix(h, arg->count);
+    case WK_VALUE_INTS:
+      for (uint32_t k = 0; k < arg->count; k++) h = hash_int(h, arg->integers[k]);
+      return wk__hash_mix(h, arg->count);
+    case WK_VALUE_DOUBLES:
+      return wk__hash_bytes(arg->numbers, arg->count * sizeof *arg->numbers, h);
+    default:
+      return hash_scalar(h, arg);
+  }
+}
+
+uint64_t wk__graph_hash_args(const wk__graph_node *node, uint64_t h, uint64_t (*of_node)(const wk__graph_node *node)) {
+  for (int i = 0; i < wk__graph_arg_count(node); i++) h = hash_arg(&node->args[i], h, of_node);
+  return h;
+}
+
+/* Elements in the order of their indices, whatever the strides. */
+uint64_t wk__graph_hash_elements(const wk_tensor *t) {
+  uint64_t h = 0;
+  int64_t index[WK_MAX_DIMS] = {0}, count = wk__numel(t);
+  const char *data = wk__data(t);
+  if (!data || t->device.type != WK_CPU) return h;
+  if (wk__is_contiguous(t)) return wk__hash_bytes(data, (size_t)count * wk__itemsize(t), h);
+  for (int64_t n = 0; n < count; n++) {
+    int64_t offset = 0;
+    for (int d = 0; d < t->ndim; d++) offset += index[d] * wk__stride(t, d);
+    h = wk__hash_bytes(data + offset * (int64_t)wk__itemsize(t), wk__itemsize(t), h);
+    for (int d = t->ndim - 1; d >= 0 && ++index[d] == wk__size(t, d); d--) index[d] = 0;
+  }
+  return h;
+}
+
+enum { HASHED_ELEMENTS = 64 }; /* larger constants are told apart by shape alone: hashing weights takes too long */
+
+static uint64_t number_of(const wk__graph_node *node) { return node->number + UINT64_C(1); }
+
+static uint64_t hash_node(uint64_t h, const wk__graph_node *node) {
+  h = wk__hash_mix(h, (uint64_t)node->kind << 8 | node->flags);
+  if (node->op) h = wk__hash_bytes(node->op->name, strlen(node->op->name), h);
+  h = wk__graph_hash_args(node, h, number_of);
+  if (node->kind == WK__GRAPH_ITEM) h = wk__hash_mix(h, (uint64_t)node->index);
+  h = hash_shape(h, node->value);
+  for (int i = 0; i < node->item_count; i++) h = hash_shape(h, node->items[i]);
+  if (node->constant && wk__numel(node->constant) <= HASHED_ELEMENTS)
+    h = wk__hash_mix(h, wk__graph_hash_elements(node->constant));
+  return h;
+}
+
+uint64_t wk__graph_hash(const wk__graph *graph) {
+  uint64_t h = 0;
+  wk__graph_number((wk__graph *)graph);
+  for (const wk__graph_node *node = graph->first; node; node = node->next) h = hash_node(h, node);
+  for (int64_t i = 0; i < graph->output_count; i++) h = wk__hash_mix(h, number_of(graph->outputs[i]));
+  for (int64_t i = 0; i < graph->mutation_count; i++)
+    h = wk__hash_mix(h, (uint64_t)graph->mutations[i].input << 32 | number_of(graph->mutations[i].node));
+  return h;
+}
+
+/* =================================================== shape rules again ========================================== */
+
+/* A call's arguments as a rule sees them: descriptions without storage. */
+typedef struct shape_call {
+  wk_value args[WK__MAX_ARGS];
+  wk__spec specs[WK__MAX_RESULTS];
+  wk__call call;
+  wk_tensor **list; /* owned: room for the lists */
+} shape_call;
+
+static wk_status make_args(shape_call *s, const wk__graph_node *node) {
+  int64_t total = 0, used = 0;
+  for (int i = 0; i < node->op->schema.parameter_count; i++)
+    total += node->args[i].tag == WK_VALUE_TENSORS ? node->args[i].count : 0;
+  s->list = wk__alloc((size_t)total * sizeof *s->list);
+  if (!s->list) return WK_OUT_OF_MEMORY;
+  for (int i = 0; i < node->op->schema.parameter_count; i++) {
+    const wk__graph_arg *arg = &node->args[i];
+    s->args[i] = (wk_value){.tag = arg->tag, .count = arg->count};
+    memcpy(&s->args[i].integer, &arg->integer, sizeof arg->integer);
+    if (arg->tag == WK_VALUE_TENSOR) s->args[i].tensor = arg->node->value;
+    if (arg->tag != WK_VALUE_TENSORS) continue;
+    s->args[i].tensors = s->list + used;
+    for (uint32_t k = 0; k < arg->count; k++) s->list[used++] = arg->nodes[k] ? arg->nodes[k]->value : NULL;
+  }
+  return WK_OK;
+}
+
+static wk_status compare_shape(const wk__graph_node *node, const wk__spec *spec, const wk_tensor *value, bool strides) {
+  bool same = value->dtype == spec->dtype && value->ndim == spec->ndim &&
+              (value->device.type == spec->device.type || value->device.type == WK_META);
+  for (int d = 0; same && d < spec->ndim; d++) {
+    bool line = wk_int_is_known(spec->sizes[d]) && spec->sizes[d].bits <= 1; /* its stride means nothing */
+    same = may_be_equal(value->sizes[d], spec->sizes[d]) &&
+           (!strides || line || may_be_equal(value->strides[d], spec->strides[d]));
+  }
+  if (same) return WK_OK;
+  wk__string text = {0};
+  wk__string_printf(&text, "%s", wk_dtype_name((wk_dtype)spec->dtype));
+  wk__print_sizes(&text, spec->sizes, spec->ndim);
+  wk__string_append(&text, " strides ");
+  wk__print_sizes(&text, spec->strides, spec->ndim);
+  wk_status status = wk_fail(WK_INTERNAL_ERROR, "graph node %%%s: %s gives %s, which its description is not",
+                             node->name, node->op->name, text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
+static wk_status compare_results(const shape_call *s, const wk__graph_node *node) {
+  for (int r = 0; r < node->op->schema.result_count; r++) {
+    const wk_tensor *value = node->value ? node->value : node->items[r];
+    if (value) WK_TRY(compare_shape(node, &s->specs[r], value, true));
+  }
+  return WK_OK;
+}
+
+/* A mutating operator gives its written arguments new values of the same shape. */
+static wk_status compare_written(const wk__graph_node *node, const wk_tensor *argument, int *position) {
+  const wk_tensor *value = node->value ? node->value : node->items[*position];
+  wk__spec spec;
+  ++*position;
+  if (!value || !argument) return WK_OK;
+  wk__spec_of(&spec, argument);
+  return compare_shape(node, &spec, value, false);
+}
+
+static wk_status check_mutating(const shape_call *s, const wk__graph_node *node) {
+  int position = 0;
+  for (int i = 0; i < node->op->schema.parameter_count; i++) {
+    if (!wk__graph_is_written(node->op, i)) continue;
+    if (s->args[i].tag == WK_VALUE_TENSOR) WK_TRY(compare_written(node, s->args[i].tensor, &position));
+    for (uint32_t k = 0; s->args[i].tag == WK_VALUE_TENSORS && k < s->args[i].count; k++)
+      WK_TRY(compare_written(node, s->args[i].tensors[k], &position));
+  }
+  return WK_OK;
+}
+
+/* Kernels and composites without a rule of their own are not asked. */
+static wk_status check_shapes_of(const wk__graph_node *node) {
+  shape_call s = {.list = NULL};
+  const wk_op *op = node->op;
+  s.call = (wk__call){.op = op, .args = s.args, .specs = s.specs, .compute_dtype = WK_DTYPE_NONE};
+  wk_status status = make_args(&s, node);
+  bool mutates = op->tags & WK__TAG_MUTATES, by_rule = op->meta && !op->compose;
+  if (status == WK_OK && mutates) {
+    status = check_mutating(&s, node);
+  } else if (status == WK_OK && (by_rule || op->view)) {
+    status = by_rule ? op->meta(&s.call) : op->view(&s.call);
+    if (status == WK_OK) status = compare_results(&s, node);
+  }
+  wk__free(s.list);
+  return status;
+}
+
+wk_status wk__graph_check_shapes(const wk__graph *graph) {
+  wk__shape_env *before = wk__shape_env_set_current(graph->env);
+  wk_status status = WK_OK;
+  for (const wk__graph_node *node = graph->first; node && status == WK_OK; node = node->next)
+    if (node->kind == WK__GRAPH_CALL) status = check_shapes_of(node);
+  wk__shape_env_set_current(before);
+  return status;
+}

@@ -1,0 +1,73 @@
+/* What dynamo, which stands below this part, is told of the extension module's objects. */
+#include "autograd/autograd.h"
+#include "dynamo/dynamo.h"
+#include "python/python.h"
+
+static PyObject *wrap(void *state, wk_tensor *steal_tensor) { return wk__wrap(state, steal_tensor); }  // -> new
+static PyObject *raise_error(void *state) { return wk__raise(state); }
+static wk_tensor *tensor_of(PyObject *o) { return wk__tensor_of(o); }
+
+static PyObject *grad_of(PyObject *o) {  // -> new
+  const wk__autograd *meta = wk__tensor_of(o)->autograd;
+  if (!meta || !meta->grad) return NULL;
+  PyObject *grad = wk__wrap(((wk__python_tensor *)o)->state, wk__retain(meta->grad));
+  if (!grad) PyErr_Clear();
+  return grad;
+}
+
+static bool is_grad_mode(PyTypeObject *type) {
+  static const char *const names[] = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode"};
+  if (strncmp(type->tp_name, "wick._C.", 8) != 0) return false;
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (strcmp(type->tp_name + 8, names[i]) == 0) return true;
+  return false;
+}
+
+static bool is_optimizer(void *state, PyObject *o) {
+  (void)state;
+  for (PyTypeObject *t = Py_TYPE(o); t && t->tp_flags & Py_TPFLAGS_HEAPTYPE; t = t->tp_base)
+    if (strcmp(t->tp_name, "Optimizer") == 0) return true;
+  return false;
+}
+
+const wk__binding *wk__binding_of_type(PyTypeObject *type) { return wk__state_of_type(type)->binding; }
+
+int wk__add_dynamo_binding(PyObject *module, wk__state *state) {
+  wk__binding *b = PyMem_Calloc(1, sizeof *b);
+  if (!b) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  state->binding = b;
+  *b = (wk__binding){.state = state,
+                     .module = module,
+                     .tensor_type = state->tensor_type,
+                     .parameter_type = &state->parameter_type,
+                     .module_type = state->module_type,
+                     .operator_type = state->operator_type,
+                     .dtype_type = state->dtype_type,
+                     .device_type = state->device_type,
+                     .size_type = state->size_type,
+                     .generator_type = state->generator_type,
+                     .memory_format_type = state->memory_format_type,
+                     .layout_type = state->layout_type,
+                     .function_type = state->function_type,
+                     .disabled = &state->compile_disabled,
+                     .tensor_of = tensor_of,
+                     .wrap = wrap,
+                     .raise = raise_error,
+                     .grad_of = grad_of,
+                     .grad_name = state->name_grad,
+                     .new_name = PyUnicode_InternFromString("__new__"),
+                     .is_grad_mode = is_grad_mode,
+                     .is_optimizer = is_optimizer};
+  return b->new_name ? wk__add_dynamo(module, b) : -1;
+}
+
+void wk__free_dynamo_binding(wk__state *state) {
+  if (!state->binding) return;
+  Py_XDECREF(state->binding->new_name);
+  Py_XDECREF(state->binding->compiled_type);
+  PyMem_Free(state->binding);
+  state->binding = NULL;
+}

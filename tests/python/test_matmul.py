@@ -1,0 +1,51 @@
+"""Matrix products in the types that are converted first: of views with gaps, broadcast operands, and large integers."""
+
+import pytest
+
+import wick
+
+DTYPES = ["int64", "int32", "int16", "int8", "uint8", "bfloat16", "float16", "float64"]
+
+
+def product(a, b):
+    return [[sum(x * y for x, y in zip(row, column, strict=True)) for column in zip(*b, strict=True)] for row in a]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_views_with_gaps_and_broadcasts(dtype):
+    kind = getattr(wick, dtype)
+    a = wick.arange(24).reshape(4, 6).remainder(5).to(kind)
+    b = wick.arange(48).reshape(6, 8).remainder(3).to(kind)
+    pairs = [
+        (a[:, ::2], b[::2, ::2]),
+        (a[:1].expand(4, 6), b),
+        (a, b[:, :1].expand(6, 3)),
+        (a.t()[::2].t(), b[1:4, 2:5]),
+        (a[::2], b.t().contiguous().t()),
+    ]
+    for x, y in pairs:
+        expected = product(x.tolist(), y.tolist())
+        assert (x @ y).tolist() == expected and (x @ y).dtype == kind
+        assert wick.nn.functional.linear(x, y.t()).tolist() == expected
+        assert wick.bmm(x.expand(2, *x.shape), y.expand(2, *y.shape)).tolist() == [expected] * 2
+        doubled = wick.addmm(x @ y, x, y, beta=2, alpha=3)
+        assert doubled.tolist() == [[5 * v for v in row] for row in expected]
+
+
+def test_integers_beyond_doubles_are_exact():
+    big = 2**31 + 1
+    a, b = wick.tensor([[big, 3], [1, -1]]), wick.tensor([[big, 1], [5, 2]])
+    assert (a @ b).tolist() == product(a.tolist(), b.tolist())
+    wrapped = wick.tensor([[2**62, 1]]) @ wick.tensor([[4], [7]])
+    assert wrapped.tolist() == [[7]]  # modulo 2^64
+    assert wick.tensor([2**62, 1]).dot(wick.tensor([2, 1])).item() == -(2**63) + 1
+
+
+def test_small_integers_wrap_in_their_own_type():
+    assert (wick.full((1, 4), 200, dtype=wick.uint8) @ wick.full((4, 1), 2, dtype=wick.uint8)).item() == 1600 % 256
+
+
+def test_bool_is_refused():
+    mask = wick.ones(2, 2, dtype=wick.bool)
+    with pytest.raises(NotImplementedError, match="\"addmm_impl_cpu_\" not implemented for 'Bool'"):
+        mask @ mask
