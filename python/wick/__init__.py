@@ -10,9 +10,9 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(
-    ("nn", "optim", "utils", "autograd", "serialization", "cuda", "safetensors", "storage", "overrides")
+    ("nn", "optim", "utils", "autograd", "serialization", "cuda", "safetensors", "storage", "overrides", "compiler", "_dynamo")
 )
-_LAZY = {"save": "serialization", "load": "serialization"}
+_LAZY = {"save": "serialization", "load": "serialization", "compile": "compiler"}
 
 
 def __getattr__(name):

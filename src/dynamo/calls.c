@@ -55,6 +55,15 @@ static PyObject *enter(wk__frame *f, PyObject *callable, PyObject *const *args, 
   return result;
 }
 
+/* An operator takes a changing number as it is: it becomes an input of the graph. */
+static PyObject *call_operator(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                               PyObject *names) {
+  Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
+  for (Py_ssize_t i = 0; i < all; i++)
+    if (!PyFloat_CheckExact(args[i]) && !wk__usable(f, args[i])) return NULL;
+  return wk__plain_call(f, callable, args, count, names);
+}
+
 static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   return arguments_usable(f, args, count, names) ? wk__plain_call(f, callable, args, count, names) : NULL;
 }
@@ -167,6 +176,8 @@ static PyObject *next_call(wk__frame *f, PyObject *const *args, Py_ssize_t count
 
 static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *names) {
+  if (strcmp(name, "isinstance") == 0 && count == 2 && PyFloat_CheckExact(args[0])) /* its value does not matter */
+    return wk__usable(f, args[1]) ? wk__plain_call(f, callable, args, count, names) : NULL;
   if (in_list(name, builtins_that_look)) {
     bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
     if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
@@ -280,10 +291,10 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (PyMethod_Check(callable)) {
     PyObject *function = PyMethod_GET_FUNCTION(callable);
     if (PyFunction_Check(function)) return python_function(f, function, callable, args, count, names);
-    if (Py_TYPE(function) == BINDING->operator_type) return look(f, callable, args, count, names);
+    if (Py_TYPE(function) == BINDING->operator_type) return call_operator(f, callable, args, count, names);
     return wk__refuse(f, "a bound %s", Py_TYPE(function)->tp_name);
   }
-  if (t == BINDING->operator_type) return look(f, callable, args, count, names);
+  if (t == BINDING->operator_type) return call_operator(f, callable, args, count, names);
   if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type) {
     if (!count) return wk__plain_call(f, callable, args, count, names);
     PyObject *name = PyDescr_NAME(callable);
@@ -294,6 +305,12 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (PyObject_TypeCheck(callable, BINDING->module_type)) {
     PyObject *function = wk__module_forward(f, r, callable);
     return function ? enter(f, callable, args, count, names) : NULL;
+  }
+  if (t == &_PyWeakref_RefType && !count && !names && wk__is_foreign(r, callable)) {
+    PyObject *referent = Py_NewRef(PyWeakref_GET_OBJECT(callable));
+    if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, callable), 0, NULL) == 0) return referent;
+    Py_DECREF(referent);
+    return wk__refuse(f, "%s", r->failed);
   }
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);

@@ -67,6 +67,10 @@ static int compiled_traverse(PyObject *o, visitproc visit, void *arg) {
 }
 static int compiled_clear(PyObject *o) {
   wk__compiled *self = (wk__compiled *)o;
+  wk__free(self->unkept);
+  wk__map_release(&self->changing);
+  self->unkept = NULL;
+  self->unkept_size = self->unkept_capacity = 0;
   forget_segments(self);
   Py_CLEAR(self->function);
   Py_CLEAR(self->dict);
@@ -133,13 +137,30 @@ static PyObject *is_compiling(PyObject *module, PyObject *unused) {  // -> new
   wk__session *s = wk__session_current();
   return PyBool_FromLong(s && s->mode == WK__MODE_CAPTURE);
 }
+/* Gives what it was before. */
+static PyObject *set_disabled(PyObject *module, PyObject *flag) {  // -> new
+  PyObject *type = PyObject_GetAttrString(module, "Compiled");
+  if (!type) return NULL;
+  int *disabled = (int *)wk__binding_of_type((PyTypeObject *)type)->disabled, before = *disabled;
+  Py_DECREF(type);
+  int value = PyObject_IsTrue(flag);
+  if (value < 0) return NULL;
+  *disabled = value;
+  return PyBool_FromLong(before);
+}
+
 static PyMethodDef functions[] = {
+    {"_set_compile_disabled", set_disabled, METH_O, "Compiled functions run as they are, or not; gives what it was."},
     {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."}, {0}};
 
 int wk__add_dynamo(PyObject *module, wk__binding *binding) {
   PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
   if (!type) return -1;
   binding->compiled_type = (PyTypeObject *)type;
+  binding->unsupported = PyErr_NewExceptionWithDoc("wick._dynamo.exc.Unsupported",
+                                                   "With fullgraph=True: something that would break the graph.",
+                                                   PyExc_RuntimeError, NULL);
+  if (!binding->unsupported || PyModule_AddObjectRef(module, "Unsupported", binding->unsupported) < 0) return -1;
   if (PyModule_AddFunctions(module, functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "Compiled", type);
 }

@@ -31,6 +31,8 @@ typedef struct wk__binding {
   PyObject *new_name;                                               /* "__new__" */
   bool (*is_grad_mode)(PyTypeObject *type); /* no_grad, enable_grad, set_grad_enabled, inference_mode */
   bool (*is_optimizer)(void *state, PyObject *object);
+  PyObject *(*graph_module)(void *state, wk__graph *graph); // -> new: what a backend is given
+  PyObject *unsupported;                                    /* the exception of fullgraph=True; set by wk__add_dynamo */
 } wk__binding;
 
 typedef struct wk__compile_options {
@@ -44,5 +46,10 @@ typedef struct wk__compile_options {
 int wk__add_dynamo(PyObject *module, wk__binding *binding);
 /* The binding that wk__add_dynamo was given, from the type of a Compiled: the extension module keeps it. */
 const wk__binding *wk__binding_of_type(PyTypeObject *type);
+
+/* For whoever turns Python arguments into values: a float that is a number input of the graph being captured: position
+ * + 1; 0: a plain one. */
+int wk__dynamo_number(PyObject *number);
+void wk__dynamo_specialize(int number); /* it is used in a way that no graph input can be: a constant from here on */
 
 #endif

@@ -8,7 +8,7 @@ static const char *const kind_names[] = {
     [WK__READ_SLOT] = "slot",         [WK__READ_STACK] = "stack",       [WK__READ_CELL] = "cell",
     [WK__READ_DICT] = "item",         [WK__READ_ITEM] = "element",      [WK__READ_ATTRIBUTE] = "attribute",
     [WK__READ_INSTANCE] = "__dict__", [WK__READ_CLOSURE] = "closure",   [WK__READ_DEFAULTS] = "defaults",
-    [WK__READ_GRAD] = "grad",         [WK__READ_FUNCTION] = "function", [WK__CHECK_IS] = "is",
+    [WK__READ_GRAD] = "grad",         [WK__READ_FUNCTION] = "function", [WK__READ_REFERENT] = "referent", [WK__CHECK_IS] = "is",
     [WK__CHECK_SAME] = "is",          [WK__CHECK_DIFFERENT] = "is not", [WK__CHECK_EQUAL] = "==",
     [WK__CHECK_TYPE] = "type is",     [WK__CHECK_LENGTH] = "length ==", [WK__CHECK_KEYS] = "keys ==",
     [WK__CHECK_ABSENT] = "has no",    [WK__CHECK_NO_DICT] = "has no",   [WK__CHECK_UNBOUND] = "is unbound",

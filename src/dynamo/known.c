@@ -54,6 +54,7 @@ static bool usable(wk__frame *f, PyObject *o, int depth) {
   wk__recording *r = f->session->recording;
   PyTypeObject *t = Py_TYPE(o);
   const wk__binding *b = f->session->binding;
+  if (PyFloat_CheckExact(o)) wk__specialize(r, o);
   if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
   if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
   if (depth > 8) return true;
@@ -233,11 +234,12 @@ static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject 
   if (r->failed[0]) return failed(f, r);
   PyObject *found = dict ? PyDict_GetItemWithError(dict, name) : NULL;
   bool written = reg >= 0 && wk__was_written(r, reg, name);
+  r->last_fresh = NULL;
   if (found) {
     if (!written && !wk__was_written(r, dict_reg, name) &&
         wk__observe(r, b, found, WK__READ_DICT, dict_reg, -1, name) < 0)
       return failed(f, r);
-    return Py_NewRef(found);
+    return wk__as_read(r, found);
   }
   if (reg >= 0 && !written)
     wk__check_once(r, dict ? WK__CHECK_ABSENT : WK__CHECK_NO_DICT, dict ? dict_reg : reg, 0, name);

@@ -59,9 +59,10 @@ PyObject *wk__op_global(wk__frame *f, PyObject *name) {
     found = reg >= 0 ? PyDict_GetItemWithError(builtins, name) : NULL;
   }
   if (!found) return wk__plain_global(f, name);
+  r->last_fresh = NULL;
   if (!wk__was_written(r, reg, name) && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, name) < 0)
     return failed(f, r);
-  return Py_NewRef(found);
+  return wk__as_read(r, found);
 }
 
 int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
@@ -246,8 +247,9 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
     if (!written) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
     return PyObject_GetItem(owner, key);
   }
+  r->last_fresh = NULL;
   if (!written && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return failed(f, r);
-  return Py_NewRef(found);
+  return wk__as_read(r, found);
 }
 
 static bool has_dict_items(PyObject *o) {

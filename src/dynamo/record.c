@@ -25,6 +25,8 @@ void wk__recording_release(wk__recording *r) {
   wk__free(r->specs);
   wk__free(r->inputs);
   wk__free(r->versioned);
+  wk__free(r->numbers);
+  wk__map_release(&r->fresh);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
   wk__arena_release(&r->arena);
@@ -57,6 +59,7 @@ static wk__reg new_register(wk__recording *r, wk__reg_kind kind, PyObject *objec
   wk__reg reg = (wk__reg)r->register_count++;
   r->registers[reg] =
       (wk__register){.kind = kind, .fixed = fixed, .input = -1, .output = -1, .object = Py_XNewRef(object)};
+  r->registers[reg].path = key_of(object);
   if (object && wk__map_set(&r->by_object, key_of(object), (void *)(intptr_t)(reg + 1)) != WK_OK)
     return out_of_memory(r);
   return reg;
@@ -215,11 +218,68 @@ static void check_again(wk__recording *r, wk__reg reg, wk__reg known) {
     wk__check(r, WK__CHECK_SAME, reg, known, NULL);
 }
 
+/* ---- numbers that change ---- */
+
+static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
+  bool of_frame = kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_FUNCTION;
+  uint64_t h = wk__hash_mix((uint64_t)kind + 1, of_frame ? (uint64_t)a : r->registers[a].path);
+  Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
+  h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);
+  return h ? h : 1;
+}
+
+/* The region gets a float object of its own, which stands for the read. */
+static int read_changing(wk__recording *r, uint64_t hash, PyObject *number, wk__read_kind kind, wk__reg a, int64_t b,
+                         PyObject *key) {
+  PyObject *fresh = PyFloat_FromDouble(PyFloat_AS_DOUBLE(number));
+  wk__reg reg = fresh ? new_register(r, WK__REG_READ, fresh, false) : -1;
+  Py_XDECREF(fresh); /* the register has it */
+  wk__read *read = reg >= 0 ? add_read(r, kind, a, b, key) : NULL;
+  if (!read || wk__map_set(&r->fresh, hash, fresh) != WK_OK) return out_of_memory(r);
+  read->dest = reg;
+  r->registers[reg].path = path_of(r, kind, a, b, key);
+  r->last_fresh = fresh;
+  wk__check(r, WK__CHECK_TYPE, reg, 0, (PyObject *)&PyFloat_Type);
+  return 0;
+}
+
+PyObject *wk__as_read(wk__recording *r, PyObject *found) {
+  PyObject *object = r->last_fresh ? r->last_fresh : found;
+  r->last_fresh = NULL;
+  return Py_NewRef(object);
+}
+
+static wk__reg register_of_number(const wk__recording *r, PyObject *number) {
+  if (!r->fresh.count || !PyFloat_CheckExact(number)) return -1;
+  wk__reg reg = wk__reg_find(r, number);
+  return reg >= 0 && r->registers[reg].kind == WK__REG_READ ? reg : -1;
+}
+
+int wk__number_input(wk__recording *r, PyObject *number) {
+  wk__reg reg = register_of_number(r, number);
+  if (reg < 0) return 0;
+  if (r->registers[reg].input >= 0) return r->registers[reg].input + 1;
+  if (wk__grow(&r->numbers, &r->number_capacity, r->number_count + 1, sizeof *r->numbers) != WK_OK) return 0;
+  r->numbers[r->number_count] = reg;
+  return 1 + (r->registers[reg].input = (int)r->number_count++);
+}
+
+void wk__specialize(wk__recording *r, PyObject *number) {
+  wk__reg reg = register_of_number(r, number);
+  if (reg < 0) return;
+  wk__check_once(r, WK__CHECK_EQUAL, reg, 0, number);
+  wk__map_remove(&r->by_object, key_of(number));
+}
+
 int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
                 int64_t b, PyObject *key) {
   uint64_t hash = hash_of_read(kind, a, b, key);
+  r->last_fresh = r->fresh.count ? wk__map_get(&r->fresh, hash) : NULL;
   if (wk__map_get(&r->read_before, hash) == object) return 0;
+  uint64_t path = path_of(r, kind, a, b, key);
+  bool changes = r->changing && !r->keep_numbers && PyFloat_CheckExact(object) && wk__map_get(r->changing, path);
   if (wk__map_set(&r->read_before, hash, object) != WK_OK) return out_of_memory(r);
+  if (changes) return read_changing(r, hash, object, kind, a, b, key);
   bool plain = wk__is_plain_value(binding, object);
   wk__reg known = plain ? -1 : wk__reg_find(r, object);
   if (known >= 0 && r->registers[known].kind != WK__REG_READ && r->registers[known].kind != WK__REG_CONSTANT) {
@@ -232,6 +292,7 @@ int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, 
   if (!read) return -1;
   read->dest = reg;
   read->fixed = fixed;
+  r->registers[reg].path = path;
   if (fixed) keep_versions_behind(r, kind, a);
   if (plain || known >= 0) r->registers[reg].object = Py_NewRef(object); /* fixed ones keep it; not found by it */
   if (plain)
@@ -298,7 +359,7 @@ static int touch_kept_list(wk__recording *r, const wk__binding *b, wk__reg reg, 
   return 0;
 }
 
-int wk__touch(wk__recording *r, const wk__binding *b, PyObject *o) {
+static int touch(wk__recording *r, const wk__binding *b, PyObject *o) {
   wk__reg reg = wk__reg_find(r, o);
   if (reg < 0 || r->registers[reg].kind != WK__REG_READ || r->registers[reg].touched) return 0;
   r->registers[reg].touched = true;
@@ -317,6 +378,13 @@ int wk__touch(wk__recording *r, const wk__binding *b, PyObject *o) {
     Py_DECREF(copy);
   }
   return 0;
+}
+
+int wk__touch(wk__recording *r, const wk__binding *b, PyObject *o) {
+  r->keep_numbers = true;
+  int status = touch(r, b, o);
+  r->keep_numbers = false;
+  return status;
 }
 
 /* ================================================== steps ======================================================= */

@@ -30,6 +30,7 @@ typedef enum wk__read_kind {
   WK__READ_DEFAULTS,   /* __defaults__ (b = 0) or __kwdefaults__ (1) of function a */
   WK__READ_GRAD,       /* .grad of tensor a, a tensor */
   WK__READ_FUNCTION,   /* the function object of frame a */
+  WK__READ_REFERENT,   /* what weak reference a points at; None when it is gone */
   /* checks */
   WK__CHECK_IS,        /* a is `object` */
   WK__CHECK_SAME,      /* a is register b */
@@ -93,6 +94,7 @@ typedef struct wk__register {
   bool written;     /* changed by a step: what it holds is no longer what was there at the start */
   int input;        /* position among the graph's inputs, -1 */
   int output;       /* TENSOR: position among the graph's outputs, -1 */
+  uint64_t path;    /* READ: hash of where it was found, the same in every capture */
   PyObject *object; /* owned: the object at capture; after capture only of constants and fixed ones */
   PyObject *names;  /* owned: attributes and keys that steps have written, a set; or NULL */
 } wk__register;
@@ -119,6 +121,14 @@ typedef struct wk__recording {
   int64_t spec_count, spec_capacity;
   wk__reg *inputs; /* registers of the graph's inputs */
   int64_t input_count, input_capacity;
+  /* Numbers that have changed since an earlier capture: inputs of the graph instead of constants. In the region each is
+   * a float object of its own, known by its identity like everything else. */
+  const wk__map *changing; /* borrowed: paths of such numbers; NULL: none */
+  wk__map fresh;           /* hash of a read -> the region's own float object */
+  PyObject *last_fresh;    /* borrowed: of the last read, see wk__as_read */
+  bool keep_numbers;       /* C code will see the numbers themselves: they are constants */
+  wk__reg *numbers;        /* registers of the graph's number inputs */
+  int64_t number_count, number_capacity;
   PyObject **versioned; /* owned: dictionaries and types whose versions stand for the fixed reads */
   int64_t versioned_count, versioned_capacity;
   wk__map read_before; /* hash of a read -> its object: the same read is made once */
@@ -145,6 +155,10 @@ bool wk__is_plain_value(const wk__binding *binding, PyObject *object);
  * r->failed set. */
 int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a, int64_t b,
                 PyObject *key);
+PyObject *wk__as_read(wk__recording *r, PyObject *found);  // -> new: what the region gets for what was just observed
+/* Position + 1 of a changing number among the graph's number inputs, which it becomes; 0: it is a constant. */
+int wk__number_input(wk__recording *r, PyObject *number);
+void wk__specialize(wk__recording *r, PyObject *number); /* from here on it is a constant, and its value is checked */
 void wk__check(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object);
 void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object); /* if not before */
 /* Its items become known (list, tuple: with length; dict: with keys and order). For C code that looks at all of it. */

@@ -139,6 +139,8 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
       return Py_XNewRef(from_function(a, read->kind, read->b));
     case WK__READ_GRAD:
       return PyObject_TypeCheck(a, g->session->binding->tensor_type) ? g->session->binding->grad_of(a) : NULL;
+    case WK__READ_REFERENT:
+      return PyWeakref_Check(a) ? Py_NewRef(PyWeakref_GET_OBJECT(a)) : NULL;
     case WK__READ_ATTRIBUTE: {
       PyObject *found = PyObject_GetAttr(a, read->object);
       if (!found) PyErr_Clear();
@@ -251,6 +253,22 @@ static bool is_here(const wk__session *s, const wk__segment *g, wk__activation *
   return true;
 }
 
+/* A number that is another one this time becomes an input when this is captured again. */
+static void note_changing(wk__session *s, const wk__segment *g, const wk__read *failing) {
+  const wk__recording *r = g->recording;
+  bool number = false;
+  wk__reg reg = -1;
+  if (failing->dest >= 0 && failing->kind < WK__CHECK_IS) { /* a fixed read that gives something else now */
+    reg = failing->dest;
+    number = r->registers[reg].object && PyFloat_CheckExact(r->registers[reg].object);
+  } else if (failing->kind == WK__CHECK_EQUAL) {
+    reg = failing->a;
+    number = PyFloat_CheckExact(failing->object);
+  }
+  if (number && s->compiled->options.dynamic != 0)
+    (void)!wk__map_set(&s->compiled->changing, r->registers[reg].path, (void *)1);
+}
+
 wk__segment *wk__segment_find(wk__session *s, PyObject ***out_values, bool *out_full) {
   enum { MAX_DEPTH = 128 };
   wk__activation *frames[MAX_DEPTH];
@@ -272,6 +290,7 @@ wk__segment *wk__segment_find(wk__session *s, PyObject ***out_values, bool *out_
       return g;
     }
     wk__guard_log(s, g, failing);
+    note_changing(s, g, failing);
     free_values(g, values);
   }
   *out_full = here >= s->compiled->options.limit;
@@ -292,7 +311,18 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   wk_tensor **results = space + inputs;
   for (int64_t i = 0; i < inputs; i++) space[i] = b->tensor_of(values[g->recording->inputs[i]]);
   for (int64_t i = 0; i < outputs; i++) results[i] = NULL;
-  wk_status status = wk__graph_execute(g->executor, space, results);
+  double few_numbers[FEW], *numbers = few_numbers;
+  int64_t number_count = g->recording->number_count;
+  if (number_count > FEW && !(numbers = PyMem_Malloc((size_t)number_count * sizeof *numbers))) {
+    if (space != few) PyMem_Free(space);
+    PyErr_NoMemory();
+    return -1;
+  }
+  for (int64_t i = 0; i < number_count; i++) numbers[i] = PyFloat_AS_DOUBLE(values[g->recording->numbers[i]]);
+  PyThreadState *thread = g->lets_others_run ? PyEval_SaveThread() : NULL;
+  wk_status status = wk__graph_execute(g->executor, space, numbers, results);
+  if (thread) PyEval_RestoreThread(thread);
+  if (numbers != few_numbers) PyMem_Free(numbers);
   int result = 0;
   if (status != WK_OK) {
     b->raise(b->state);

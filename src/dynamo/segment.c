@@ -128,6 +128,7 @@ int wk__segment_begin(wk__session *s) {
     PyErr_NoMemory();
     return -1;
   }
+  s->recording->changing = &s->compiled->changing;
   if (note_position(s) < 0) return -1;
   s->mode = WK__MODE_CAPTURE;
   s->capture_ended = false;
@@ -286,8 +287,9 @@ typedef struct tape_walk {
 } tape_walk;
 
 static wk_status push_node(tape_walk *w, wk_node *n) {
-  if (!n || n->released || wk__map_get(&w->seen, n->sequence + 1)) return WK_OK;
-  WK_TRY(wk__map_set(&w->seen, n->sequence + 1, n));
+  bool leaf = n && n->sequence == UINT64_MAX; /* an accumulator */
+  if (!n || leaf || n->released || wk__map_get(&w->seen, n->sequence)) return WK_OK;
+  WK_TRY(wk__map_set(&w->seen, n->sequence, n));
   WK_TRY(wk__grow(&w->stack, &w->capacity, w->count + 1, sizeof *w->stack));
   w->stack[w->count++] = n;
   return WK_OK;
@@ -313,7 +315,7 @@ static void mark_taped(wk__graph *graph, const tape_walk *w) {
     }
     if (n->kind != WK__GRAPH_CALL) continue;
     bool derived = !n->tape_sequence && n->op->view && n->args[0].node->flags & WK__GRAPH_TAPED;
-    if (derived || (n->tape_sequence && wk__map_get(&w->seen, n->tape_sequence + 1))) n->flags |= WK__GRAPH_TAPED;
+    if (derived || (n->tape_sequence && wk__map_get(&w->seen, n->tape_sequence))) n->flags |= WK__GRAPH_TAPED;
   }
 }
 
@@ -337,6 +339,17 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
   return WK_OK;
 }
 
+/* Small graphs are over before another thread would have begun; what is taped may call hooks written in Python. */
+static bool lets_others_run(const wk__graph *graph) {
+  enum { WORTH_RELEASING = 1 << 16 };
+  int64_t elements = 0;
+  for (const wk__graph_node *n = graph->first; n; n = n->next) {
+    if (n->flags & WK__GRAPH_TAPED) return false;
+    if (n->value && wk_int_is_known(n->value->numel)) elements += n->value->numel.bits;
+  }
+  return elements >= WORTH_RELEASING;
+}
+
 static wk_status finish_graph(wk__segment *g, wk__graph *graph, wk__graph_node **nodes, int64_t count,
                               const tape_walk *w) {
   for (int64_t i = 0; i < count; i++) WK_TRY(wk__graph_output(graph, nodes[i]));
@@ -347,8 +360,28 @@ static wk_status finish_graph(wk__segment *g, wk__graph *graph, wk__graph_node *
     if (graph->mutations[i].node->flags & WK__GRAPH_TAPED)
       return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
   WK_TRY(wk__graph_freeze(graph));
+  g->lets_others_run = lets_others_run(graph);
   if (!graph->output_count && !graph->mutation_count && !graph->node_count) return WK_OK;
   return wk__graph_executor_create(graph, &g->executor);
+}
+
+/* The backend of compile(): it gets the graph and the tensors of this call, and gives what later calls call. */
+static int call_backend(wk__session *s, wk__segment *g) {
+  const wk__recording *r = g->recording;
+  PyObject *backend = s->compiled->options.backend;
+  if (!backend || !g->executor || !s->binding->graph_module) return 0;
+  PyObject *module = s->binding->graph_module(s->binding->state, g->graph), *inputs = PyList_New(0);
+  int status = module && inputs ? 0 : -1;
+  for (int64_t i = 0; status == 0 && i < r->input_count; i++)
+    status = PyList_Append(inputs, r->registers[r->inputs[i]].object);
+  if (status == 0) g->backend_call = PyObject_CallFunctionObjArgs(backend, module, inputs, NULL);
+  Py_XDECREF(module);
+  Py_XDECREF(inputs);
+  if (g->backend_call && !PyCallable_Check(g->backend_call)) {
+    PyErr_Format(PyExc_TypeError, "a backend gives a callable, not %R", g->backend_call);
+    return -1;
+  }
+  return g->backend_call ? 0 : -1;
 }
 
 /* ---- guards in the order of replay ---- */
@@ -399,7 +432,16 @@ static void keep(wk__session *s, wk__segment *g) {
  * instruction is not tried again. */
 static void report_unkept(wk__session *s, wk__segment *g, const char *why) {
   if (wk__log_on(WK__LOG_BREAKS)) wk__log_print(WK__LOG_BREAKS, "%s:%d: not kept: %s", g->file, g->line, why);
-  s->compiled->unkept_count++;
+  wk__compiled *c = s->compiled;
+  c->unkept_count++;
+  struct wk__unkept here = {g->codes[g->frame_count - 1], g->offsets[g->frame_count - 1], 1};
+  for (int64_t i = 0; i < c->unkept_size; i++)
+    if (c->unkept[i].code == here.code && c->unkept[i].offset == here.offset) {
+      c->unkept[i].count++;
+      return;
+    }
+  if (wk__grow(&c->unkept, &c->unkept_capacity, c->unkept_size + 1, sizeof *c->unkept) == WK_OK)
+    c->unkept[c->unkept_size++] = here;
 }
 
 int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
@@ -440,6 +482,10 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
   if (kept && graph && finish_graph(g, graph, nodes, outputs, &tape) != WK_OK) {
     wk__record_failed(r, "%s", wk_error_message());
     wk_error_clear();
+    kept = false;
+  }
+  if (kept && call_backend(s, g) < 0) {
+    result = -1;
     kept = false;
   }
   if (kept && split_reads(g, s->binding) == 0 && keep_steps(g) == 0) {

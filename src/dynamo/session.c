@@ -5,7 +5,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "dynamo/plain.h"
 
@@ -64,7 +63,7 @@ static bool all_resumable(const wk__session *s) {
 /* An error of fullgraph=True. */
 static int refuse_break(wk__session *s) {
   wk__frame *f = &s->innermost->frame;
-  PyErr_Format(PyExc_RuntimeError, "fullgraph=True, but the graph breaks here: %s\n  at %U, line %d, in %U", s->reason,
+  PyErr_Format(s->binding->unsupported, "fullgraph=True, but the graph breaks here: %s\n  at %U, line %d, in %U", s->reason,
                f->code->co_filename, wk__frame_line(f), f->code->co_name);
   return -1;
 }
@@ -115,15 +114,23 @@ static PyObject *leave(wk__session *s, wk__activation *a) {
   return result;
 }
 
+/* Capturing here has failed a few times. */
+static bool is_hopeless(const wk__session *s) {
+  enum { ATTEMPTS = 3 };
+  const wk__frame *f = &s->innermost->frame;
+  const wk__compiled *c = s->compiled;
+  for (int64_t i = 0; i < c->unkept_size; i++)
+    if (c->unkept[i].code == f->code && c->unkept[i].offset == f->next) return c->unkept[i].count >= ATTEMPTS;
+  return false;
+}
+
 /* A segment was found, or not. 0, or -1 with an exception. */
 static int seek(wk__session *s) {
-  if (getenv("WKDBG")) fprintf(stderr, "seek depth %d line %d next %d\n", s->innermost->depth, wk__frame_line(&s->innermost->frame), s->innermost->frame.next);
   PyObject **values = NULL;
   bool full = false;
   wk__segment *found = wk__segment_find(s, &values, &full);
-  if (getenv("WKDBG")) fprintf(stderr, "  found %p full %d resumable %d\n", (void*)found, full, all_resumable(s));
   if (found) return wk__segment_replay(s, found, values);
-  if (full || s->captures >= 64 || !all_resumable(s)) {
+  if (full || s->captures >= 64 || is_hopeless(s) || !all_resumable(s)) {
     s->mode = WK__MODE_OFF;
     return 0;
   }
@@ -277,9 +284,20 @@ static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, i
   return evaluate(s, thread, real, info, throwing);
 }
 
+int wk__dynamo_number(PyObject *number) {
+  wk__session *s = current;
+  return s && s->mode == WK__MODE_CAPTURE ? wk__number_input(s->recording, number) : 0;
+}
+void wk__dynamo_specialize(int number) {
+  wk__session *s = current;
+  if (!s || s->mode != WK__MODE_CAPTURE || number < 1 || number > s->recording->number_count) return;
+  wk__specialize(s->recording, s->recording->registers[s->recording->numbers[number - 1]].object);
+}
+
 PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
                            PyObject *keyword_names) {
-  PyObject *code = PyFunction_GET_CODE(function);
+  PyObject *python = PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function;
+  PyObject *code = PyFunction_GET_CODE(python);
   wk__session s = {.outer = current,
                    .compiled = compiled,
                    .binding = compiled->binding,

@@ -115,6 +115,7 @@ struct wk__segment {
   /* work */
   wk__graph *graph;             /* NULL: nothing to compute */
   wk__graph_executor *executor; /* owned; NULL with a backend */
+  bool lets_others_run;         /* long enough, and nothing in it touches Python: the GIL is released around it */
   PyObject *backend_call;       /* owned: what the backend made of it; NULL */
   wk__reg *outputs;             /* (graph->output_count) */
   wk__do *steps;
@@ -161,6 +162,12 @@ struct wk__compiled {
   wk__segment *segments; /* newest first */
   const wk__binding *binding;
   int64_t capture_count, break_count, unkept_count;
+  struct wk__unkept { /* positions whose segments could not be kept: after a few attempts they run plain */
+    PyCodeObject *code; /* borrowed: only compared */
+    int offset, count;
+  } *unkept;
+  int64_t unkept_size, unkept_capacity;
+  wk__map changing; /* paths of numbers that guards have seen change */
 };
 
 /* The function behind a Compiled, which a region that calls it runs itself; NULL for other objects. */

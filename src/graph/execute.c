@@ -209,12 +209,17 @@ static void finish(const wk__graph_executor *e, wk__graph_frame *frame, wk_tenso
   }
 }
 
-wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs, wk_tensor **out_outputs) {
+wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs, const double *numbers,
+                            wk_tensor **out_outputs) {
   wk__graph_executor *e = (wk__graph_executor *)executor; /* the idle frame is its only changing part */
   WK_TRY(check_inputs(e, inputs));
   wk__graph_frame *frame = take_frame(e);
   if (!frame) return wk_error_category();
   if (e->input_count) memcpy(frame->slots, inputs, (size_t)e->input_count * sizeof *inputs);
+  for (int64_t i = 0; i < e->input_number_count; i++) {
+    wk__graph_input_number n = e->input_numbers[i];
+    *(double *)at(frame, n.place) = numbers ? numbers[n.index] : n.traced;
+  }
   wk_status status = e->number_count ? resolve_numbers(e, frame, inputs) : WK_OK;
   if (status == WK_OK) status = run_steps(e, frame);
   finish(e, frame, status == WK_OK ? out_outputs : NULL);
@@ -255,6 +260,7 @@ void wk__graph_executor_release(wk__graph_executor *e) {
   wk__free(e->patches);
   wk__free(e->constant_patches);
   wk__free(e->numbers);
+  wk__free(e->input_numbers);
   wk__free(e->result_slots);
   wk__free(e->releases);
   wk__free(e->outputs);

@@ -16,6 +16,13 @@ typedef struct wk__graph_number_patch {
   wk_int expression;
 } wk__graph_number_patch;
 
+/* A number input goes there. */
+typedef struct wk__graph_input_number {
+  uint32_t place;
+  uint32_t index;
+  double traced; /* its value when nobody gives one */
+} wk__graph_input_number;
+
 typedef enum wk__graph_result {
   WK__RESULT_ONE,  /* one tensor, to a slot */
   WK__RESULT_MANY, /* a few, each to a slot or dropped */
@@ -60,6 +67,8 @@ struct wk__graph_executor {
   int64_t patch_count, patch_capacity;
   wk__graph_patch *constant_patches; /* done once a frame */
   int64_t constant_patch_count, constant_patch_capacity;
+  wk__graph_input_number *input_numbers;
+  int64_t input_number_count, input_number_capacity;
   wk__graph_number_patch *numbers;
   int64_t number_count, number_capacity;
   int32_t *result_slots;

@@ -271,6 +271,13 @@ static wk_status add_argument(const planner *p, const wk__graph_node *call, int 
   if (symbolic) return add_integers(p, a);
   wk_value v = {.tag = a->tag, .count = a->count};
   memcpy(&v.integer, &a->integer, sizeof a->integer);
+  if (a->tag == WK_VALUE_DOUBLE && a->count) {
+    wk__graph_executor *e = p->e;
+    GROW(input_number);
+    e->input_numbers[e->input_number_count++] =
+        (wk__graph_input_number){place(IN_VALUES, e->value_count), a->count - 1, a->number};
+    v.count = 0;
+  }
   if (a->tag == WK_VALUE_INT) WK_TRY(add_number(p, place(IN_VALUES, p->e->value_count), a->integer));
   return add_value(p, &v, -1);
 }
@@ -625,6 +632,8 @@ static wk_status plan_layout(wk__graph_executor *e) {
   for (int64_t i = 0; i < e->constant_patch_count; i++)
     e->constant_patches[i].place = byte_of(e, e->constant_patches[i].place);
   for (int64_t i = 0; i < e->number_count; i++) e->numbers[i].place = byte_of(e, e->numbers[i].place);
+  for (int64_t i = 0; i < e->input_number_count; i++)
+    e->input_numbers[i].place = byte_of(e, e->input_numbers[i].place);
   return WK_OK;
 }
 

@@ -39,7 +39,7 @@ typedef struct wk__graph_arg {
   union {
     wk__graph_node *node; /* WK_VALUE_TENSOR */
     wk_int integer;
-    double number;
+    double number; /* WK_VALUE_DOUBLE: with count k > 0 it is number input k - 1, and this its value when traced */
     bool boolean;
     uint8_t dtype;
     wk_device device;
@@ -188,7 +188,7 @@ void wk__graph_executor_release(wk__graph_executor *executor);
  * WK__GRAPH_TAPED run under autograd, the others below it; mutations bump versions as the in-place operator would.
  * Reentrant: many threads may run one executor at once. An input is written only when nothing can fail any more, or the
  * failing node is the one that writes. */
-WK_MUST_USE wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs,
+WK_MUST_USE wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs, const double *numbers,
                                         wk_tensor **out_outputs);
 
 #endif

@@ -274,7 +274,15 @@ static wk_status parse_number(parser *p, const char *stops, wk__graph_arg *out) 
   *out = (wk__graph_arg){.tag = WK_VALUE_INT};
   if (!is_double(p, stops)) return parse_expression(p, stops, &out->integer);
   out->tag = WK_VALUE_DOUBLE;
-  return parse_double(p, &out->number);
+  WK_TRY(parse_double(p, &out->number));
+  skip_space(p);
+  if (*p->at != '@') return WK_OK;
+  char *end;
+  unsigned long index = strtoul(p->at + 1, &end, 10);
+  if (end == p->at + 1 || index >= UINT32_MAX) return expected(p, "a number input behind @");
+  p->at = end;
+  out->count = (uint32_t)index + 1;
+  return WK_OK;
 }
 
 /* Entries that a list can have at most: one more than there are commas. */

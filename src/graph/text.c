@@ -110,6 +110,7 @@ static void print_arg(wk__string *s, const wk__graph_arg *arg) {
       break;
     case WK_VALUE_DOUBLE:
       print_double(s, arg->number);
+      if (arg->count) wk__string_printf(s, " @%u", arg->count - 1); /* number input */
       break;
     case WK_VALUE_BOOL:
       wk__string_append(s, arg->boolean ? "True" : "False");

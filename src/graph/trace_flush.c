@@ -79,7 +79,7 @@ static wk_status run(wk__tracer *t, wk_tensor **outputs) {
   wk__graph_executor *executor = NULL;
   uint32_t *versions = versions_of(t);
   wk_status status = versions ? wk__graph_executor_create(t->graph, &executor) : WK_OUT_OF_MEMORY;
-  if (status == WK_OK) status = wk__graph_execute(executor, t->inputs, outputs);
+  if (status == WK_OK) status = wk__graph_execute(executor, t->inputs, NULL, outputs);
   if (versions) restore_versions(t, versions);
   wk__graph_executor_release(executor);
   wk__free(versions);
@@ -133,19 +133,4 @@ wk_status wk__tracer_flush(wk__tracer *t, wk__graph **out_graph) {
   *out_graph = t->graph;
   t->graph = next;
   return status;
-}
-/* TEMPORARY until execute.c is there */
-__attribute__((weak)) wk_status wk__graph_executor_create(wk__graph *g, wk__graph_executor **o) {
-  (void)g, (void)o;
-  return wk_fail(WK_INTERNAL_ERROR, "no executor");
-}
-__attribute__((weak)) void wk__graph_executor_release(wk__graph_executor *e) { (void)e; }
-__attribute__((weak)) wk_status wk__graph_execute(const wk__graph_executor *e, wk_tensor *const *i, wk_tensor **o) {
-  (void)e, (void)i, (void)o;
-  return wk_fail(WK_INTERNAL_ERROR, "no executor");
-}
-__attribute__((weak)) void wk__graph_clear_outputs(wk__graph *g) { (void)g; }
-__attribute__((weak)) wk_status wk__graph_verify(const wk__graph *g) {
-  (void)g;
-  return 0;
 }

@@ -251,7 +251,7 @@ bool wk__graph_same_arg(const wk__graph_arg *a, const wk__graph_arg *b) {
     case WK_VALUE_INT:
       return wk_int_same(a->integer, b->integer);
     case WK_VALUE_DOUBLE:
-      return same_bits(a->number, b->number);
+      return same_bits(a->number, b->number) && a->count == b->count;
     case WK_VALUE_BOOL:
       return a->boolean == b->boolean;
     case WK_VALUE_DTYPE:
@@ -309,6 +309,7 @@ static uint64_t hash_scalar(uint64_t h, const wk__graph_arg *arg) {
       return hash_int(h, arg->integer);
     case WK_VALUE_DOUBLE:
       memcpy(&bits, &arg->number, sizeof bits);
+      h = wk__hash_mix(h, arg->count);
       break;
     case WK_VALUE_BOOL:
       bits = arg->boolean;

@@ -1,5 +1,6 @@
 /* Between Python objects and the values of an operator call: numbers, sizes, results.
  * In: objects, borrowed. Out: values that borrow from them. Tests: tests/python/test_arguments.py. */
+#include "dynamo/dynamo.h"
 #include "python/python.h"
 
 int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out) {
@@ -67,6 +68,7 @@ static int scalar_from_tensor(wk__state *state, PyObject *o, wk_value *out) {
 int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
   if (PyFloat_Check(o)) {
     *out = (wk_value){.tag = WK_VALUE_DOUBLE, .number = PyFloat_AS_DOUBLE(o)};
+    if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE)) out->count = (uint32_t)wk__dynamo_number(o);
     return 0;
   }
   if (PyBool_Check(o)) {
@@ -163,7 +165,7 @@ PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *
   wk_value results[WK__MAX_RESULTS];
   memset(results, 0, sizeof results);
   wk_status status;
-  if (WK_UNLIKELY(is_large(op, args))) {
+  if (WK_UNLIKELY(is_large(op, args)) && !(wk__mode.keys_on & WK__KEY_TRACE)) { /* who traces looks at objects */
     Py_BEGIN_ALLOW_THREADS;
     status = wk_call(op, args, destinations, results);
     Py_END_ALLOW_THREADS;

@@ -68,6 +68,7 @@ void wk__free_dynamo_binding(wk__state *state) {
   if (!state->binding) return;
   Py_XDECREF(state->binding->new_name);
   Py_XDECREF(state->binding->compiled_type);
+  Py_XDECREF(state->binding->unsupported);
   PyMem_Free(state->binding);
   state->binding = NULL;
 }

@@ -4,6 +4,7 @@
  * tests/python/test_arguments.py. */
 
 #include "autograd/autograd.h"
+#include "dynamo/dynamo.h"
 #include "python/override.h"
 
 #include <structmember.h>
@@ -101,6 +102,7 @@ static int match_float(wk__state *state, PyObject *o, wk_value *v) {
   if (wk__scalar_from_python(state, o, v) < 0) return -1;
   wk__scalar s = wk__value_scalar(v);
   *v = (wk_value){.tag = WK_VALUE_DOUBLE, .number = wk__scalar_double(s)};
+  if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE)) v->count = (uint32_t)wk__dynamo_number(o);
   return 1;
 }
 
@@ -556,7 +558,23 @@ static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject 
   return result;
 }
 
+/* Numbers that are inputs of a graph being captured can only go where nothing but a launch looks at them. */
+static void settle_numbers(const wk_op *op, wk_value *values) {
+  bool launch_only = op->tags & WK__TAG_MUTATES ? op->kernel != NULL
+                                                : op->lower && op->tags & WK__TAG_POINTWISE &&
+                                                      !(op->tags & WK__TAG_FIXED_NUMBERS);
+  for (int i = 0; i < op->schema.parameter_count; i++)
+    if (values[i].tag == WK_VALUE_TENSOR && wk__mode.grad_enabled && values[i].tensor->keys & WK__KEY_AUTOGRAD)
+      launch_only = false; /* the derivative would keep the number */
+  for (int i = 0; i < op->schema.parameter_count && !launch_only; i++) {
+    if (values[i].tag != WK_VALUE_DOUBLE || !values[i].count) continue;
+    wk__dynamo_specialize((int)values[i].count);
+    values[i].count = 0;
+  }
+}
+
 static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) {  // -> new
+  if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE)) settle_numbers(op, m->values);
   wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
   int has = destinations_of(o, op, m, destinations);
   if (has < 0) return NULL;
@@ -651,6 +669,21 @@ static operator_object *new_operator(wk__state *state, const char *name, bool in
   return o;
 }
 
+PyObject *wk__operator_object(wk__state *state, const wk_op *op, bool in_place) {  // -> new
+  char name[64];
+  snprintf(name, sizeof name, "%s%s", op->base_name, in_place ? "_" : "");
+  operator_object *o = new_operator(state, name, in_place, false);
+  if (o) o->overloads[o->overload_count++] = op;
+  return (PyObject *)o;
+}
+
+const wk_op *wk__operator_first(PyObject *operator, bool *out_in_place, bool *out_is_method) {
+  const operator_object *o = (operator_object *)operator;
+  *out_in_place = o->in_place;
+  *out_is_method = o->is_method;
+  return o->overloads[0];
+}
+
 /* Adds an overload to the object of that name in `dict`, making it when it is not there. */
 static int add_overload(wk__state *state, PyObject *dict, const char *name, const wk_op *op, bool in_place,
                         bool is_method) {
@@ -710,9 +743,7 @@ static PyObject *operator_named(PyObject *module, PyObject *name) {  // -> new
   const char *text = PyUnicode_AsUTF8(name);
   const wk_op *op = text ? wk_op_find(text) : NULL;
   if (!op) return text ? PyErr_Format(PyExc_KeyError, "no operator %s", text) : NULL;
-  operator_object *o = new_operator(wk__state_of_module(module), op->base_name, false, false);
-  if (o) o->overloads[o->overload_count++] = op;
-  return (PyObject *)o;
+  return wk__operator_object(wk__state_of_module(module), op, false);
 }
 
 static PyMethodDef module_functions[] = {

@@ -54,7 +54,7 @@ static wk__graph_executor *executor_of(wk__graph *graph) {
 }
 static void run(wk__graph *graph, wk_tensor **inputs, wk_tensor **outputs) {
   wk__graph_executor *e = executor_of(graph);
-  if (wk__graph_execute(e, inputs, outputs) != WK_OK) fail_msg("%s", wk_error_message());
+  if (wk__graph_execute(e, inputs, NULL, outputs) != WK_OK) fail_msg("%s", wk_error_message());
   wk__graph_executor_release(e);
 }
 
@@ -440,7 +440,7 @@ static void execute_runs(void **state) {
   wk_tensor *outputs[4] = {NULL};
   wk__graph_executor *e = executor_of(g);
   for (int round = 0; round < 3; round++) {
-    assert_int_equal(wk__graph_execute(e, (wk_tensor *[]){x, y}, outputs), WK_OK);
+    assert_int_equal(wk__graph_execute(e, (wk_tensor *[]){x, y}, NULL, outputs), WK_OK);
     ASSERT_FLOATS(outputs[0], 12, 18);
     ASSERT_FLOATS(outputs[1], 18, 10, 12, 18, 10, 12);
     assert_ptr_equal(outputs[0], outputs[2]);
@@ -465,7 +465,7 @@ static void execute_symbols(void **state) {
   wk__graph_executor *e = executor_of(g);
   for (int64_t n = 1; n < 6; n++) {
     wk_tensor *x = wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){n, n + 1}), *outputs[2] = {NULL};
-    assert_int_equal(wk__graph_execute(e, &x, outputs), WK_OK);
+    assert_int_equal(wk__graph_execute(e, &x, NULL, outputs), WK_OK);
     assert_int_equal(wk__numel(outputs[0]), n * (n + 1) - 1);
     assert_int_equal(wk__numel(outputs[1]), n + 2);
     wk_tensor_release(outputs[0]);
@@ -797,7 +797,7 @@ static void execute_optimizer(void **state) {
   wk__graph_executor *e = executor_of(g);
   assert_int_equal(wk__graph_step_count(e), COUNT + 1);
   for (int i = 0; i < COUNT; i++) assert_true(wk__graph_writes_in_place(e, i));
-  assert_int_equal(wk__graph_execute(e, inputs, NULL), WK_OK);
+  assert_int_equal(wk__graph_execute(e, inputs, NULL, NULL), WK_OK);
   for (int i = 0; i < COUNT; i++) ASSERT_FLOATS(inputs[i], 1.5, 3, 4.5, 6);
   for (int i = COUNT; i < 2 * COUNT; i++) ASSERT_FLOATS(inputs[i], 1, 2, 3, 4);
   for (int i = 0; i < 2 * COUNT; i++) wk_tensor_release(inputs[i]);
@@ -819,7 +819,7 @@ static void execute_frees_early(void **state) {
   wk__graph_executor *e = executor_of(g);
   int64_t before = wk__allocator_live_bytes();
   wk__allocator_reset_peak();
-  assert_int_equal(wk__graph_execute(e, &x, &out), WK_OK);
+  assert_int_equal(wk__graph_execute(e, &x, NULL, &out), WK_OK);
   assert_true(wk__allocator_peak_bytes() - before < 3 * 500000);
   wk_tensor_release(out);
   wk_tensor_release(x);
@@ -931,10 +931,10 @@ static void fail_and_go_on(void) {
   wk_tensor *good = wk_tensor_from_data(&(int64_t){1}, WK_INT64, 1, (int64_t[]){1});
   wk_tensor *bad = wk_tensor_from_data(&(int64_t){5}, WK_INT64, 1, (int64_t[]){1});
   wk__graph_executor *e = executor_of(g);
-  assert_int_equal(wk__graph_execute(e, (wk_tensor *[]){x, bad}, &out), WK_INDEX_ERROR);
+  assert_int_equal(wk__graph_execute(e, (wk_tensor *[]){x, bad}, NULL, &out), WK_INDEX_ERROR);
   assert_null(out);
   ASSERT_FLOATS(x, 1, 2);
-  assert_int_equal(wk__graph_execute(e, (wk_tensor *[]){x, good}, &out), WK_OK);
+  assert_int_equal(wk__graph_execute(e, (wk_tensor *[]){x, good}, NULL, &out), WK_OK);
   ASSERT_FLOATS(out, 4);
   ASSERT_FLOATS(x, -1, -2);
   wk_tensor_release(out);
@@ -955,7 +955,7 @@ static void execute_fails(void **state) {
 static void *run_often(void *executor) {
   for (int i = 0; i < 500; i++) {
     wk_tensor *x = FLOATS(1, 2, 3), *out = NULL;
-    if (wk__graph_execute(executor, &x, &out) != WK_OK || get(out, 2) != 36) abort();
+    if (wk__graph_execute(executor, &x, NULL, &out) != WK_OK || get(out, 2) != 36) abort();
     wk_tensor_release(out);
     wk_tensor_release(x);
   }
@@ -1003,7 +1003,7 @@ static wk_status everything(void) {
   if (status == WK_OK) status = wk__graph_print(&s, copy, true);
   if (status == WK_OK) status = wk__graph_freeze(copy);
   if (status == WK_OK) status = wk__graph_executor_create(copy, &e);
-  if (status == WK_OK) status = wk__graph_execute(e, (wk_tensor *[]){x, y}, outputs);
+  if (status == WK_OK) status = wk__graph_execute(e, (wk_tensor *[]){x, y}, NULL, outputs);
   for (int i = 0; i < 2; i++) {
     if (status != WK_OK) assert_null(outputs[i]);
     wk_tensor_release(outputs[i]);

@@ -66,7 +66,7 @@ def _count_steps(optimizer):
     def counted(*args, **kwargs):
         optimizer = weak()
         optimizer._opt_called = True
-        return step.__get__(optimizer, type(optimizer))(*args, **kwargs)
+        return step(optimizer, *args, **kwargs)
 
     counted._wrapped_by_lr_sched = True
     optimizer.step = counted

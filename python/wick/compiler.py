@@ -1,0 +1,214 @@
+"""compile() and what belongs to it: backends, disable(), reset(), is_compiling().
+
+    compiled = compile(model)            # or @compile on a function
+    y = compiled(x)                      # captured at the first call, replayed at the next ones
+"""
+
+import functools
+import weakref
+
+from . import _C
+
+__all__ = [
+    "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "register_backend", "reset", "set_stance",
+]  # fmt: skip
+
+_live = weakref.WeakSet()  # every Compiled, for reset()
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+limit = 8  # segments a position; then that position runs plain
+
+
+# ---- backends ----
+
+
+def _eager(graph_module, example_inputs):
+    return graph_module.forward
+
+
+# None: the graph runs node by node on the eager engine, with no Python in between.
+_backends = {"wick": None, "inductor": None, "aot_eager": None, "eager": _eager}
+
+
+def list_backends(exclude_tags=("debug", "experimental")):
+    """Names that compile(backend=...) takes, sorted."""
+    return sorted(_backends)
+
+
+def register_backend(compiler_fn=None, name=None, tags=()):
+    """Gives a backend a name: a callable (graph_module, example_inputs) -> callable."""
+    if compiler_fn is None:
+        return functools.partial(register_backend, name=name, tags=tags)
+    _backends[name or compiler_fn.__name__] = compiler_fn
+    return compiler_fn
+
+
+def _backend_of(backend, options):
+    if isinstance(backend, str):
+        if backend not in _backends:
+            from ._dynamo.exc import InvalidBackend
+
+            raise InvalidBackend(f"Invalid backend: {backend!r}, see `wick.compiler.list_backends()` for available ones.")
+        return _backends[backend]
+    if not callable(backend):
+        raise TypeError(f"backend is a name or a callable, not {backend!r}")
+    if options:
+        return functools.partial(backend, options=options)
+    return backend
+
+
+# ---- compile ----
+
+
+def _compiled(function, backend, fullgraph, dynamic):
+    made = _C.Compiled(function, backend=backend, fullgraph=fullgraph, dynamic=-1 if dynamic is None else int(dynamic),
+                       limit=limit)  # fmt: skip
+    _live.add(made)
+    return made
+
+
+def _of_function(function, backend, fullgraph, dynamic):
+    made = _compiled(function, backend, fullgraph, dynamic)
+    functools.update_wrapper(made, function)
+    made._wick_original = function
+    return made
+
+
+@functools.lru_cache(maxsize=None)
+def _class_of_compiled(kind):
+    """The class of compiled modules of class `kind`: the same in all but how forward is called."""
+
+    def forward(self, *args, **kwargs):
+        return self.__dict__["_compiled_forward"](*args, **kwargs)
+
+    def reduce(self, protocol=None):
+        return compile, (self.__dict__["_orig_mod"],)
+
+    def setattr_of_both(self, name, value):
+        kind.__setattr__(self, name, value)
+        kind.__setattr__(self.__dict__["_orig_mod"], name, value)
+
+    members = {"forward": forward, "__reduce_ex__": reduce, "__setattr__": setattr_of_both}
+    members.update(__module__=kind.__module__, __qualname__=kind.__qualname__)
+    return type(kind.__name__, (kind,), members)
+
+
+def _of_module(module, backend, fullgraph, dynamic):
+    """Another module over the same parameters and attributes, of a class that isinstance takes for the same."""
+    kind = _class_of_compiled(type(module))
+    made = kind.__new__(kind)
+    made.__dict__.update(module.__dict__)  # the parts' dictionaries are shared: what changes there changes for both
+    made.__dict__["_orig_mod"] = module
+    made.__dict__["_compiled_forward"] = _compiled(module.forward, backend, fullgraph, dynamic)
+    return made
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=None, options=None, disable=False):
+    """A function, or a module, whose calls are captured into graphs once and replayed afterwards.
+
+    model: a function, method or nn.Module; None: gives a decorator. fullgraph: an error instead of a graph break.
+    dynamic: None: sizes and numbers that change become symbolic at the second capture; True: at once; False: never.
+    backend: a name of compiler.list_backends(), or a callable (graph_module, example_inputs) -> callable.
+    mode: "default", "reduce-overhead" or "max-autotune". disable: gives the model as it is.
+
+        @compile
+        def step(x, y): ...
+    """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if mode is not None and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if model is None:
+        return functools.partial(
+            compile, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+        )
+    if disable:
+        return model
+    made_by = _backend_of(backend, options)
+    from .nn import Module
+
+    if isinstance(model, Module):
+        return _of_module(model, made_by, fullgraph, dynamic)
+    if isinstance(model, _C.Compiled):
+        model = model.function
+    if isinstance(model, type):
+        raise TypeError("a class cannot be compiled: compile its methods")
+    if not hasattr(model, "__code__") and not hasattr(model, "__func__"):
+        if not callable(model):
+            raise RuntimeError(f"compile() takes a function or a module, not {model!r}")
+        call = type(model).__call__  # an object with __call__ written in Python
+        if not hasattr(call, "__code__"):
+            return model  # C code has nothing to capture
+        model = call.__get__(model)
+    return _of_function(model, made_by, fullgraph, dynamic)
+
+
+# ---- around it ----
+
+
+def disable(fn=None, recursive=True, *, reason=None):
+    """Keeps a function out of captured regions: a call of it ends the graph and runs as it is."""
+    if fn is None:
+        return functools.partial(disable, recursive=recursive, reason=reason)
+    if isinstance(fn, _C.Compiled):
+        fn = fn.function
+
+    @functools.wraps(fn)
+    def disabled(*args, **kwargs):
+        return fn(*args, **kwargs)
+
+    disabled._wick_disable = True
+    return disabled
+
+
+def reset():
+    """Forgets everything that was captured."""
+    for made in list(_live):
+        made.reset()
+
+
+def is_compiling():
+    """Whether the code that asks is being captured."""
+    return _C._is_compiling()
+
+
+def is_dynamo_compiling():
+    """The same as is_compiling()."""
+    return _C._is_compiling()
+
+
+def is_exporting():
+    """Whether the code that asks is being exported: not here."""
+    return False
+
+
+def allow_in_graph(fn):
+    """Functions need no permission here: Python code is captured, operators record themselves."""
+    return fn
+
+
+def assume_constant_result(fn):
+    """Accepted for compatibility; results are captured like any other."""
+    return fn
+
+
+def cudagraph_mark_step_begin():
+    """Nothing to mark without CUDA graphs."""
+
+
+def set_stance(stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
+    """ "default": compiled functions are captured and replayed; "force_eager": they run as they are."""
+    if stance not in ("default", "force_eager", "eager_on_recompile", "fail_on_recompile"):
+        raise RuntimeError(f"invalid torch.compile stance '{stance}'")
+    return _Stance(stance)
+
+
+class _Stance:
+    def __init__(self, stance):
+        self.before = _C._set_compile_disabled(stance == "force_eager")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        _C._set_compile_disabled(self.before)
