@@ -1,7 +1,7 @@
 """compile() and what belongs to it: backends, disable(), reset(), is_compiling().
 
-    compiled = compile(model)            # or @compile on a function
-    y = compiled(x)                      # captured at the first call, replayed at the next ones
+compiled = compile(model)            # or @compile on a function
+y = compiled(x)                      # captured at the first call, replayed at the next ones
 """
 
 import functools
@@ -48,7 +48,9 @@ def _backend_of(backend, options):
         if backend not in _backends:
             from ._dynamo.exc import InvalidBackend
 
-            raise InvalidBackend(f"Invalid backend: {backend!r}, see `wick.compiler.list_backends()` for available ones.")
+            raise InvalidBackend(
+                f"Invalid backend: {backend!r}, see `wick.compiler.list_backends()` for available ones."
+            )
         return _backends[backend]
     if not callable(backend):
         raise TypeError(f"backend is a name or a callable, not {backend!r}")
@@ -107,7 +109,8 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
     """A function, or a module, whose calls are captured into graphs once and replayed afterwards.
 
     model: a function, method or nn.Module; None: gives a decorator. fullgraph: an error instead of a graph break.
-    dynamic: None: sizes and numbers that change become symbolic at the second capture; True: at once; False: never.
+    dynamic: floats that a guard saw change (a learning rate) become inputs of the graph unless it is False; sizes of
+    tensors are always part of the guards, whatever it says.
     backend: a name of compiler.list_backends(), or a callable (graph_module, example_inputs) -> callable.
     mode: "default", "reduce-overhead" or "max-autotune". disable: gives the model as it is.
 

@@ -85,6 +85,8 @@ static inline wk_node *wk__node_retain(wk_node *n) {
   return n;
 }
 void wk__node_release(wk_node *node);
+/* What is left of a tape that has been run: it has a name, and running it again is the usual error. */
+wk_node *wk__node_spent(const char *name) WK_MUST_USE;
 void wk__node_print_name(wk__string *s, const wk_node *node);       /* "AddBackward0" */
 void wk__node_print_full_name(wk__string *s, const wk_node *node);  /* the same, "torch::autograd::CopySlices" */
 void wk__node_print_short_name(wk__string *s, const wk_node *node); /* "Add", as messages have it */

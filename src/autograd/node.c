@@ -145,3 +145,22 @@ void wk__node_remove_hook(wk_node *n, uint64_t id) {
     return;
   }
 }
+
+/* ---- spent nodes ---- */
+
+static wk_status run_spent(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph,
+                           wk_tensor **out_grads) {
+  (void)node, (void)grads, (void)wanted, (void)create_graph, (void)out_grads;
+  return wk__saved_tensors_freed();
+}
+static const wk__node_class spent_class = {.suffix = "", .run = run_spent};
+
+wk_node *wk__node_spent(const char *name) {
+  wk_node *n = wk__node_create(&spent_class, sizeof *n, 0, 1);
+  if (!n) return NULL;
+  n->released = true;
+  n->name = wk__strdup(name);
+  if (n->name) return n;
+  wk__node_release(n);
+  return NULL;
+}

@@ -1,6 +1,7 @@
 /* What happens at a call while something is captured. Python functions are evaluated, operators record themselves, C
- * functions that only look at their arguments run; methods that change a container run and are noted; everything else is
- * refused and ends the segment. The lists of what only looks stand here. Tests: tests/python/capture/test_calls.py. */
+ * functions that only look at their arguments run; methods that change a container run and are noted; everything else
+ * is refused and ends the segment. The lists of what only looks stand here. Tests: tests/python/capture/test_calls.py.
+ */
 #include "dynamo/known.h"
 
 #define BINDING (f->session->binding)
@@ -15,27 +16,109 @@ static bool in_list(const char *name, const char *const *list) {
 
 /* Results depend on the arguments alone, which C code may look at all of. */
 static const char *const builtins_that_look[] = {
-    "abs",  "all",   "any",  "ascii", "bin",   "callable", "chr", "divmod", "format", "hex", "isinstance", "issubclass",
-    "len",  "max",   "min",  "oct",   "ord",   "pow",      "repr", "round",  "sorted", "sum", NULL};
-static const char *const tensor_methods_that_look[] = {
-    "size", "stride", "dim", "ndimension", "numel", "nelement", "storage_offset", "element_size", "is_contiguous",
-    "is_floating_point", "is_complex", "is_signed", "__len__", "to", "type", "float", "double", "half", "long", "int",
-    "short", "char", "byte", "bool", "cpu", "__add__", "__radd__", "__sub__", "__mul__", "__getitem__", "__setitem__",
-    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__reversed__", "__neg__", "__truediv__", "__matmul__",
-    "__pow__", "__rsub__", "__rmul__", "backward", "__iter__", "unbind", NULL};
-static const char *const core_functions_that_look[] = {"is_grad_enabled", "is_inference_mode_enabled", "_set_grad_enabled",
-                                                       "_run_backward", "is_tensor", "is_floating_point", "is_complex",
-                                                       "numel", "_is_compiling", NULL};
-static const char *const container_methods_that_look[] = {
-    "copy", "index", "count", "keys", "values", "items", "get", "union", "intersection", "difference",
-    "symmetric_difference", "issubset", "issuperset", "isdisjoint", "__contains__", "__len__", "__getitem__", "__iter__",
-    "__eq__", "__ne__", "__reversed__", NULL};
-static const char *const container_methods_that_change[] = {
-    "append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "update", "setdefault", "popitem", "add",
-    "discard", "intersection_update", "difference_update", "symmetric_difference_update", "__setitem__", "__delitem__",
-    "move_to_end", NULL};
-static const char *const instance_methods_that_look[] = {"__init__", "__new__", "__init_subclass__", "__enter__",
-                                                         "__exit__", "clone", NULL};
+    "abs", "all", "any", "ascii", "bin", "callable", "chr",  "divmod", "format", "hex", "isinstance", "issubclass",
+    "len", "max", "min", "oct",   "ord", "pow",      "repr", "round",  "sorted", "sum", NULL};
+static const char *const tensor_methods_that_look[] = {"size",
+                                                       "stride",
+                                                       "dim",
+                                                       "ndimension",
+                                                       "numel",
+                                                       "nelement",
+                                                       "storage_offset",
+                                                       "element_size",
+                                                       "is_contiguous",
+                                                       "is_floating_point",
+                                                       "is_complex",
+                                                       "is_signed",
+                                                       "__len__",
+                                                       "to",
+                                                       "type",
+                                                       "float",
+                                                       "double",
+                                                       "half",
+                                                       "long",
+                                                       "int",
+                                                       "short",
+                                                       "char",
+                                                       "byte",
+                                                       "bool",
+                                                       "cpu",
+                                                       "__add__",
+                                                       "__radd__",
+                                                       "__sub__",
+                                                       "__mul__",
+                                                       "__getitem__",
+                                                       "__setitem__",
+                                                       "__eq__",
+                                                       "__ne__",
+                                                       "__lt__",
+                                                       "__le__",
+                                                       "__gt__",
+                                                       "__ge__",
+                                                       "__reversed__",
+                                                       "__neg__",
+                                                       "__truediv__",
+                                                       "__matmul__",
+                                                       "__pow__",
+                                                       "__rsub__",
+                                                       "__rmul__",
+                                                       "backward",
+                                                       "__iter__",
+                                                       "unbind",
+                                                       NULL};
+static const char *const core_functions_that_look[] = {"is_grad_enabled",   "is_inference_mode_enabled",
+                                                       "_set_grad_enabled", "_run_backward",
+                                                       "is_tensor",         "is_floating_point",
+                                                       "is_complex",        "numel",
+                                                       "_is_compiling",     NULL};
+static const char *const container_methods_that_look[] = {"copy",
+                                                          "index",
+                                                          "count",
+                                                          "keys",
+                                                          "values",
+                                                          "items",
+                                                          "get",
+                                                          "union",
+                                                          "intersection",
+                                                          "difference",
+                                                          "symmetric_difference",
+                                                          "issubset",
+                                                          "issuperset",
+                                                          "isdisjoint",
+                                                          "__contains__",
+                                                          "__len__",
+                                                          "__getitem__",
+                                                          "__iter__",
+                                                          "__eq__",
+                                                          "__ne__",
+                                                          "__reversed__",
+                                                          NULL};
+static const char *const container_methods_that_change[] = {"append",
+                                                            "extend",
+                                                            "insert",
+                                                            "pop",
+                                                            "remove",
+                                                            "clear",
+                                                            "sort",
+                                                            "reverse",
+                                                            "update",
+                                                            "setdefault",
+                                                            "popitem",
+                                                            "add",
+                                                            "discard",
+                                                            "intersection_update",
+                                                            "difference_update",
+                                                            "symmetric_difference_update",
+                                                            "__setitem__",
+                                                            "__delitem__",
+                                                            "move_to_end",
+                                                            NULL};
+/* Of those, the ones that do the same whatever the container holds, and give nothing back. */
+static const char *const methods_that_are_blind[] = {"append", "extend", "insert", "clear", "reverse", "add", "discard",
+                                                     NULL};
+static const char *const methods_that_search[] = {"index", "count", "remove", "__contains__", "discard", NULL};
+static const char *const instance_methods_that_look[] = {
+    "__init__", "__new__", "__init_subclass__", "__enter__", "__exit__", "clone", NULL};
 
 /* ================================================== arguments ==================================================== */
 
@@ -73,8 +156,13 @@ static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, P
 /* A container's method that changes it: noted when others can see the container. */
 static PyObject *change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                         PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
-  if (!arguments_usable(f, args, count, names) || !wk__usable(f, self)) return NULL;
+  bool blind = in_list(name, methods_that_are_blind) && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
   wk__reg reg = wk__reg_find(r, self);
+  for (Py_ssize_t i = self_is_first; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
+    if (!wk__usable(f, args[i])) return NULL;
+  if (!blind && !wk__usable(f, self)) return NULL;
+  if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
+  if (in_list(name, methods_that_search) && count > self_is_first) wk__note_search(f, r, self, args[self_is_first]);
   if (reg >= 0) {
     PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(self), name), *items[12] = {method, self};
     Py_ssize_t first = self_is_first, all = count + (names ? PyTuple_GET_SIZE(names) : 0);
@@ -83,9 +171,9 @@ static PyObject *change(wk__frame *f, wk__recording *r, PyObject *self, const ch
       return wk__refuse(f, "a call of %s with many arguments", name);
     }
     for (Py_ssize_t i = first; i < all; i++) items[2 + i - first] = args[i];
-    int noted = wk__reg_constant(r, method) < 0 ? -1
-                                                : wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items,
-                                                          (int)(2 + all - first), names);
+    int noted = wk__reg_constant(r, method) < 0
+                    ? -1
+                    : wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items, (int)(2 + all - first), names);
     Py_DECREF(method);
     if (noted < 0) return wk__refuse(f, "%s", r->failed);
     wk__mark_written(r, reg, NULL);
@@ -108,7 +196,10 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, PyObject *self
                                   PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
   if (in_list(name, container_methods_that_change))
     return change(f, r, self, name, callable, args, count, names, self_is_first);
-  if (!in_list(name, container_methods_that_look)) return wk__refuse(f, "method %s of a %s", name, Py_TYPE(self)->tp_name);
+  if (in_list(name, methods_that_search) && count > self_is_first && wk__usable(f, self))
+    wk__note_search(f, r, self, args[self_is_first]);
+  if (!in_list(name, container_methods_that_look))
+    return wk__refuse(f, "method %s of a %s", name, Py_TYPE(self)->tp_name);
   Py_ssize_t given = count - self_is_first;
   if (strcmp(name, "get") == 0 && PyDict_Check(self) && wk__is_foreign(r, self) && !names && given >= 1 &&
       wk__is_plain_value(BINDING, args[self_is_first])) {
@@ -229,6 +320,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   const PyCFunctionObject *c = (const PyCFunctionObject *)callable;
   const char *name = c->m_ml->ml_name;
   PyObject *self = PyCFunction_GET_SELF(callable);
+  if (!wk__know_bound(f, r, callable)) return NULL;
   if (self && !PyModule_Check(self)) {
     if (PyType_Check(self) && strcmp(name, "__new__") == 0) return look(f, callable, args, count, names);
     return c_method(f, r, self, name, callable, args, count, names, false);
@@ -239,7 +331,8 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (self == BINDING->module) return core_function(f, name, callable, args, count, names);
   bool pure_module = strcmp(module, "math") == 0 || strcmp(module, "cmath") == 0;
   bool plain_operator = strcmp(module, "_operator") == 0 && name[0] != 'i';
-  if (pure_module || plain_operator) return look(f, callable, args, count, names);
+  bool reduces = strcmp(module, "_functools") == 0 && strcmp(name, "reduce") == 0;
+  if (pure_module || plain_operator || reduces) return look(f, callable, args, count, names);
   return wk__refuse(f, "a call of %s.%s()", module, name);
 }
 
@@ -250,23 +343,24 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == &PyComplex_Type || t == &PyList_Type || t == &PyTuple_Type || t == &PyDict_Type || t == &PySet_Type ||
          t == &PyFrozenSet_Type || t == &PyRange_Type || t == &PySlice_Type || t == &PyEnum_Type || t == &PyZip_Type ||
          t == &PyMap_Type || t == &PyFilter_Type || t == &PyReversed_Type || t == &PyBaseObject_Type ||
-         t == &PySuper_Type || t == &PyProperty_Type || t == b->size_type || t == b->device_type || t == b->dtype_type ||
-         b->is_grad_mode(t);
+         t == &PySuper_Type || t == &PyProperty_Type || t == b->size_type || t == b->device_type ||
+         t == b->dtype_type || b->is_grad_mode(t);
 }
 
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
-  bool scalar = t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type ||
-                t == &PyUnicode_Type;
+  bool scalar =
+      t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
   if (scalar && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "%s() of a tensor's value", t->tp_name);
   if (is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   if (PyExceptionClass_Check(callable)) return wk__plain_call(f, callable, args, count, names);
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type) || PyType_IsSubtype(t, BINDING->module_type);
   if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);
-  bool written_in_python = t->tp_new == PyBaseObject_Type.tp_new || _PyType_Lookup(t, BINDING->new_name);
-  if (!written_in_python || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
+  PyObject *maker = _PyType_Lookup(t, BINDING->new_name);
+  bool of_c = maker && PyCFunction_Check(maker) && t->tp_new != PyBaseObject_Type.tp_new;
+  if (of_c || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
   return wk__plain_call(f, callable, args, count, names);
 }
 
@@ -289,6 +383,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   PyTypeObject *t = Py_TYPE(callable);
   if (PyFunction_Check(callable)) return python_function(f, callable, callable, args, count, names);
   if (PyMethod_Check(callable)) {
+    if (!wk__know_bound(f, r, callable)) return NULL;
     PyObject *function = PyMethod_GET_FUNCTION(callable);
     if (PyFunction_Check(function)) return python_function(f, function, callable, args, count, names);
     if (Py_TYPE(function) == BINDING->operator_type) return call_operator(f, callable, args, count, names);

@@ -151,15 +151,16 @@ static PyObject *set_disabled(PyObject *module, PyObject *flag) {  // -> new
 
 static PyMethodDef functions[] = {
     {"_set_compile_disabled", set_disabled, METH_O, "Compiled functions run as they are, or not; gives what it was."},
-    {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."}, {0}};
+    {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."},
+    {0}};
 
 int wk__add_dynamo(PyObject *module, wk__binding *binding) {
   PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
   if (!type) return -1;
   binding->compiled_type = (PyTypeObject *)type;
-  binding->unsupported = PyErr_NewExceptionWithDoc("wick._dynamo.exc.Unsupported",
-                                                   "With fullgraph=True: something that would break the graph.",
-                                                   PyExc_RuntimeError, NULL);
+  binding->unsupported =
+      PyErr_NewExceptionWithDoc("wick._dynamo.exc.Unsupported",
+                                "With fullgraph=True: something that would break the graph.", PyExc_RuntimeError, NULL);
   if (!binding->unsupported || PyModule_AddObjectRef(module, "Unsupported", binding->unsupported) < 0) return -1;
   if (PyModule_AddFunctions(module, functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "Compiled", type);

@@ -19,27 +19,27 @@ typedef struct wk__binding {
   void *state; /* the module's, for the functions below */
   PyObject *module;
   PyTypeObject **parameter_type; /* set later than the others */
-  PyTypeObject *tensor_type, *module_type, *operator_type, *dtype_type, *device_type, *size_type,
-      *generator_type, *memory_format_type, *layout_type, *function_type;
-  PyTypeObject *compiled_type; /* set by wk__add_dynamo */
-  const int *disabled;         /* not 0: compiled functions run as they are */
-  wk_tensor *(*tensor_of)(PyObject *tensor);                        /* borrowed */
-  PyObject *(*wrap)(void *state, wk_tensor *steal_tensor);          // -> new
-  PyObject *(*raise)(void *state);                                  /* the thread's wick error as an exception; NULL */
-  PyObject *(*grad_of)(PyObject *tensor);                           // -> new; NULL for None, no exception
-  PyObject *grad_name;                                              /* "grad", interned */
-  PyObject *new_name;                                               /* "__new__" */
-  bool (*is_grad_mode)(PyTypeObject *type); /* no_grad, enable_grad, set_grad_enabled, inference_mode */
+  PyTypeObject *tensor_type, *module_type, *operator_type, *dtype_type, *device_type, *size_type, *generator_type,
+      *memory_format_type, *layout_type, *function_type;
+  PyTypeObject *compiled_type;                              /* set by wk__add_dynamo */
+  const int *disabled;                                      /* not 0: compiled functions run as they are */
+  wk_tensor *(*tensor_of)(PyObject *tensor);                /* borrowed */
+  PyObject *(*wrap)(void *state, wk_tensor *steal_tensor);  // -> new
+  PyObject *(*raise)(void *state);                          /* the thread's wick error as an exception; NULL */
+  PyObject *(*grad_of)(PyObject *tensor);                   // -> new; NULL for None, no exception
+  PyObject *grad_name;                                      /* "grad", interned */
+  PyObject *new_name;                                       /* "__new__" */
+  bool (*is_grad_mode)(PyTypeObject *type);                 /* no_grad, enable_grad, set_grad_enabled, inference_mode */
   bool (*is_optimizer)(void *state, PyObject *object);
-  PyObject *(*graph_module)(void *state, wk__graph *graph); // -> new: what a backend is given
-  PyObject *unsupported;                                    /* the exception of fullgraph=True; set by wk__add_dynamo */
+  PyObject *(*graph_module)(void *state, wk__graph *graph);  // -> new: what a backend is given
+  PyObject *unsupported; /* the exception of fullgraph=True; set by wk__add_dynamo */
 } wk__binding;
 
 typedef struct wk__compile_options {
-  PyObject *backend;   /* owned; a callable (graph_module, example_inputs) -> callable; NULL: node by node */
-  bool fullgraph;      /* a break is an error */
-  int8_t dynamic;      /* -1: sizes that changed become symbolic; 0 never; 1 at once */
-  int limit;           /* entries a position; then it runs plain */
+  PyObject *backend; /* owned; a callable (graph_module, example_inputs) -> callable; NULL: node by node */
+  bool fullgraph;    /* a break is an error */
+  int8_t dynamic;    /* -1: sizes that changed become symbolic; 0 never; 1 at once */
+  int limit;         /* entries a position; then it runs plain */
 } wk__compile_options;
 
 /* Adds the type Compiled and the functions of `compiler` to the extension module. 0, or -1 with an exception. */

@@ -5,14 +5,31 @@
 #include "dynamo/explain.h"
 
 static const char *const kind_names[] = {
-    [WK__READ_SLOT] = "slot",         [WK__READ_STACK] = "stack",       [WK__READ_CELL] = "cell",
-    [WK__READ_DICT] = "item",         [WK__READ_ITEM] = "element",      [WK__READ_ATTRIBUTE] = "attribute",
-    [WK__READ_INSTANCE] = "__dict__", [WK__READ_CLOSURE] = "closure",   [WK__READ_DEFAULTS] = "defaults",
-    [WK__READ_GRAD] = "grad",         [WK__READ_FUNCTION] = "function", [WK__READ_REFERENT] = "referent", [WK__CHECK_IS] = "is",
-    [WK__CHECK_SAME] = "is",          [WK__CHECK_DIFFERENT] = "is not", [WK__CHECK_EQUAL] = "==",
-    [WK__CHECK_TYPE] = "type is",     [WK__CHECK_LENGTH] = "length ==", [WK__CHECK_KEYS] = "keys ==",
-    [WK__CHECK_ABSENT] = "has no",    [WK__CHECK_NO_DICT] = "has no",   [WK__CHECK_UNBOUND] = "is unbound",
-    [WK__CHECK_NO_GRAD] = "grad is None", [WK__CHECK_TENSOR] = "is a tensor", [WK__CHECK_ITEMS] = "items are",
+    [WK__READ_SLOT] = "slot",
+    [WK__READ_STACK] = "stack",
+    [WK__READ_CELL] = "cell",
+    [WK__READ_DICT] = "item",
+    [WK__READ_ITEM] = "element",
+    [WK__READ_ATTRIBUTE] = "attribute",
+    [WK__READ_INSTANCE] = "__dict__",
+    [WK__READ_CLOSURE] = "closure",
+    [WK__READ_DEFAULTS] = "defaults",
+    [WK__READ_GRAD] = "grad",
+    [WK__READ_FUNCTION] = "function",
+    [WK__READ_REFERENT] = "referent",
+    [WK__CHECK_IS] = "is",
+    [WK__CHECK_SAME] = "is",
+    [WK__CHECK_DIFFERENT] = "is not",
+    [WK__CHECK_EQUAL] = "==",
+    [WK__CHECK_TYPE] = "type is",
+    [WK__CHECK_LENGTH] = "length ==",
+    [WK__CHECK_KEYS] = "keys ==",
+    [WK__CHECK_ABSENT] = "has no",
+    [WK__CHECK_NO_DICT] = "has no",
+    [WK__CHECK_UNBOUND] = "is unbound",
+    [WK__CHECK_NO_GRAD] = "grad is None",
+    [WK__CHECK_TENSOR] = "is a tensor",
+    [WK__CHECK_ITEMS] = "items are",
 };
 
 /* ---- where a register comes from, as a Python expression ---- */
@@ -35,7 +52,8 @@ static void print_object(wk__string *out, PyObject *o) {
 static const char *slot_name(const wk__segment *g, const wk__read *read) {
   PyCodeObject *code = read->a < g->frame_count ? g->codes[read->a] : NULL;
   PyObject *names = code ? code->co_localsplusnames : NULL;
-  const char *name = names && read->b < PyTuple_GET_SIZE(names) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, read->b)) : NULL;
+  const char *name =
+      names && read->b < PyTuple_GET_SIZE(names) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(names, read->b)) : NULL;
   return name ? name : "?";
 }
 
@@ -68,8 +86,9 @@ static void print_register(wk__string *out, const wk__segment *g, wk__reg reg, i
   } else if (read->kind == WK__READ_ITEM) {
     wk__string_printf(out, "[%lld]", (long long)read->b);
   } else {
-    wk__string_printf(out, ".%s", read->object && PyUnicode_Check(read->object) ? PyUnicode_AsUTF8(read->object)
-                                                                              : kind_names[read->kind]);
+    wk__string_printf(
+        out, ".%s",
+        read->object && PyUnicode_Check(read->object) ? PyUnicode_AsUTF8(read->object) : kind_names[read->kind]);
   }
 }
 
@@ -126,11 +145,6 @@ void wk__segment_log(const wk__segment *g) {
   if (wk__log_on(WK__LOG_BREAKS) && g->end != WK__END_RETURN)
     wk__log_print(WK__LOG_BREAKS, "%s:%d: %s", g->file, g->line, g->reason);
   if (wk__log_on(WK__LOG_GUARDS)) log_guards(g);
-  if (wk__log_on(WK__LOG_GRAPH) && g->graph) {
-    wk__string text = {0};
-    if (wk__graph_print(&text, g->graph, true) == WK_OK) wk__log_print(WK__LOG_GRAPH, "%s", text.text);
-    wk__string_release(&text);
-  }
   PyErr_Restore(type, value, traceback);
 }
 
@@ -187,11 +201,11 @@ static PyObject *report_of(const wk__segment *g) {  // -> new
   static const char *const ends[] = {"return", "break", "leave"};
   int64_t calls = 0;
   for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; n; n = n->next) calls += n->kind == WK__GRAPH_CALL;
-  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:L,s:L}", "start", start_of(g), "end", ends[g->end], "reason", g->reason, "file",
-                       g->file ? g->file : "?", "line", g->line, "hits", (long long)g->hits, "operators",
-                       (long long)calls, "steps", (long long)g->step_count, "guards", guards_of(g), "graph",
-                       graph_text(g), "inputs", (long long)g->recording->input_count, "mutations",
-                       (long long)(g->graph ? g->graph->mutation_count : 0));
+  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:L,s:L}", "start", start_of(g), "end", ends[g->end],
+                       "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits",
+                       (long long)g->hits, "operators", (long long)calls, "steps", (long long)g->step_count, "guards",
+                       guards_of(g), "graph", graph_text(g), "inputs", (long long)g->recording->input_count,
+                       "mutations", (long long)(g->graph ? g->graph->mutation_count : 0));
 }
 
 PyObject *wk__compiled_report(const wk__compiled *compiled) {

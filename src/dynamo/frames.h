@@ -106,8 +106,8 @@ void wk__hook_install(PyInterpreterState *interpreter, wk__frame_hook_fn *hook);
 void wk__hook_remove(PyInterpreterState *interpreter);
 /* What CPython would have done without the hook. -> new */
 PyObject *wk__hook_default(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing);
-PyCodeObject *wk__hook_code(struct _PyInterpreterFrame *real);  // -> borrowed
+PyCodeObject *wk__hook_code(struct _PyInterpreterFrame *real);   // -> borrowed
 bool wk__hook_makes_generator(struct _PyInterpreterFrame *real); /* a call that will only give a generator */
-bool wk__hook_tracing(PyThreadState *thread);                   /* a profiler or debugger is on: nothing is evaluated */
+bool wk__hook_tracing(PyThreadState *thread); /* a profiler or debugger is on: nothing is evaluated */
 
 #endif

@@ -15,10 +15,17 @@ bool wk__is_tensor_object(const wk__frame *f, PyObject *o) {
   return PyObject_TypeCheck(o, f->session->binding->tensor_type);
 }
 
+/* A class that C code made: it has a module of its own, or hands its constructor out as a C function. */
+static bool is_class_of_c(PyTypeObject *t) {
+  if (((PyHeapTypeObject *)t)->ht_module) return true;
+  PyObject *maker = PyDict_GetItemString(t->tp_dict, "__new__");
+  return maker && PyCFunction_Check(maker);
+}
+
 /* Its memory is a dictionary and slots, all of its bases were written in Python. */
 static bool is_python_class(PyTypeObject *t) {
   for (; t && t->tp_flags & Py_TPFLAGS_HEAPTYPE; t = t->tp_base)
-    if (!PyObject_HasAttrString((PyObject *)t, "__module__")) return false;
+    if (is_class_of_c(t)) return false;
   return t == &PyBaseObject_Type || t == (PyTypeObject *)PyExc_Exception || t == (PyTypeObject *)PyExc_BaseException ||
          t == &PyTuple_Type || t == &PyDict_Type || t == &PyList_Type || t == &PyType_Type || t == &PyLong_Type ||
          t == &PyUnicode_Type || t == &PyFloat_Type || t == &PySet_Type;
@@ -44,11 +51,36 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
          PyFunction_Check(o) || PyCFunction_Check(o) || PyMethod_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
          t == &PyClassMethod_Type || t == b->operator_type || b->is_grad_mode(t) || t == &PyMethodDescr_Type ||
-         t == &PyWrapperDescr_Type || PyExceptionInstance_Check(o) || t == &PyTraceBack_Type ||
-         t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type;
+         t == &PyWrapperDescr_Type || PyExceptionInstance_Check(o) || t == &PyTraceBack_Type || t == &PyDictKeys_Type ||
+         t == &PyDictValues_Type || t == &PyDictItems_Type;
 }
 
 static bool items_usable(wk__frame *f, PyObject *const *items, Py_ssize_t count, int depth);
+
+/* Objects that stand for others, which would have to be known. */
+static bool is_view_of_others(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type || t == &PySuper_Type ||
+         PyCell_Check(o) || PyExceptionInstance_Check(o);
+}
+
+static bool know_part(wk__frame *f, wk__recording *r, PyObject *o, const char *text) {
+  PyObject *name = PyUnicode_InternFromString(text), *part = name ? PyObject_GetAttr(o, name) : NULL;
+  int status =
+      part ? wk__observe(r, f->session->binding, part, WK__READ_ATTRIBUTE, wk__reg_find(r, o), 0, name) : -1;
+  Py_XDECREF(part);
+  Py_XDECREF(name);
+  if (status == 0) return true;
+  return wk__refuse(f, "%s", r->failed), false;
+}
+
+bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o) {
+  wk__reg reg = wk__reg_find(r, o);
+  if (reg < 0 || r->registers[reg].kind != WK__REG_READ) return true;
+  if (PyMethod_Check(o)) return know_part(f, r, o, "__func__") && know_part(f, r, o, "__self__");
+  PyObject *self = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : NULL;
+  return !self || PyModule_Check(self) || know_part(f, r, o, "__self__");
+}
 
 static bool usable(wk__frame *f, PyObject *o, int depth) {
   wk__recording *r = f->session->recording;
@@ -60,7 +92,9 @@ static bool usable(wk__frame *f, PyObject *o, int depth) {
   if (depth > 8) return true;
   if (PyTuple_Check(o)) return items_usable(f, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o), depth + 1);
   if (t == &PyList_Type) return items_usable(f, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o), depth + 1);
-  if (PyDict_Check(o) || PyAnySet_Check(o) || is_harmless(f, o)) return true;
+  if (is_view_of_others(o) && wk__is_foreign(r, o))
+    return wk__refuse(f, "a %s that was made outside of the region", t->tp_name), false;
+  if (PyDict_Check(o) || PyAnySet_Check(o) || is_harmless(f, o)) return wk__know_bound(f, r, o);
   if (is_builtin_iterator(t)) {
     if (!wk__is_foreign(r, o)) return true;
     return wk__refuse(f, "an iterator that was made outside of the region (%s)", t->tp_name), false;
@@ -82,10 +116,23 @@ int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) 
   wk__reg x = wk__reg_find(r, a), y = wk__reg_find(r, b);
   if (x < 0 || y < 0 || x == y) return 0;
   const wk__register *gx = &r->registers[x], *gy = &r->registers[y];
-  if ((gx->fixed && gy->fixed) || gx->kind != WK__REG_READ || gy->kind != WK__REG_READ) return 0;
+  bool outside = wk__is_foreign(r, a) && wk__is_foreign(r, b);
+  if ((gx->fixed && gy->fixed) || !outside) return 0;
   if (Py_TYPE(a) != Py_TYPE(b)) return 0; /* their types are checked */
   wk__check_once(r, WK__CHECK_DIFFERENT, x, y, NULL);
   return 0;
+}
+
+void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value) {
+  wk__reg reg = wk__reg_find(r, value);
+  if (reg < 0 || wk__is_plain_value(f->session->binding, value) || !wk__is_foreign(r, value)) return;
+  if (PyDict_Check(container) || PyAnySet_Check(container)) {
+    if (!r->registers[reg].fixed) wk__check_once(r, WK__CHECK_IS, reg, 0, value);
+    return;
+  }
+  bool tuple = PyTuple_Check(container);
+  for (Py_ssize_t i = 0; (tuple || PyList_Check(container)) && i < PySequence_Fast_GET_SIZE(container); i++)
+    wk__note_identity(f, r, PySequence_Fast_GET_ITEM(container, i), value);
 }
 
 /* ================================================ attributes ===================================================== */
@@ -94,7 +141,7 @@ static PyObject *failed(wk__frame *f, wk__recording *r) { return wk__refuse(f, "
 
 /* An object found in a class: the same as long as the class's version is. */
 static PyObject *class_value(wk__frame *f, wk__recording *r, PyObject *found) {
-  if (!wk__is_plain_value(f->session->binding, found) && wk__reg_find(r, found) < 0 && !PyMethod_Check(found) &&
+  if (!wk__is_plain_value(f->session->binding, found) && !PyMethod_Check(found) &&
       !PyCFunction_Check(found) && Py_TYPE(found) != &PySuper_Type)
     wk__reg_constant(r, found);
   return found;
@@ -111,11 +158,11 @@ static PyObject *attribute_of_module(wk__frame *f, wk__recording *r, PyObject *o
   return Py_NewRef(found);
 }
 
-static const char *const tensor_facts[] = {"dtype",     "device",   "ndim",         "itemsize", "nbytes",   "layout",
-                                           "is_cpu",    "is_meta",  "is_cuda",      "is_sparse", "is_quantized",
-                                           "is_mps",    "is_nested", "requires_grad", "is_leaf", "shape",    "names",
-                                           "T",         "mT",       "H",            "mH",       "real",     "is_xpu",
-                                           "__class__", "__doc__"};
+static const char *const tensor_facts[] = {
+    "dtype",   "device",    "ndim",         "itemsize", "nbytes",    "layout",        "is_cpu",  "is_meta",
+    "is_cuda", "is_sparse", "is_quantized", "is_mps",   "is_nested", "requires_grad", "is_leaf", "shape",
+    "names",   "T",         "mT",           "H",        "mH",        "real",          "is_xpu",  "__class__",
+    "__doc__"};
 
 static bool is_in(PyObject *name, const char *const *list, size_t count) {
   for (size_t i = 0; i < count; i++)
@@ -148,7 +195,8 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
 }
 
 /* In a type, or through super(): found in classes alone. */
-static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *owner, PyObject *name) {
+static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *owner,
+                                    PyObject *name) {
   if (wk__depend_on_type(r, type) < 0) return failed(f, r);
   PyObject *found = PyObject_GetAttr(owner, name);
   if (found && PyMethod_Check(found)) wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
@@ -161,6 +209,11 @@ static wk__reg dict_of_instance(wk__frame *f, wk__recording *r, wk__reg reg, PyO
   if (!*out_dict) return -1;
   if (wk__observe(r, f->session->binding, *out_dict, WK__READ_INSTANCE, reg, 0, NULL) < 0) return -1;
   return wk__reg_find(r, *out_dict);
+}
+
+wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner) {
+  PyObject *dict;
+  return dict_of_instance(f, r, reg, owner, &dict);
 }
 
 /* An nn.Module's parameters, buffers and submodules stand in dictionaries of their own. */
@@ -200,6 +253,8 @@ static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg,
     f->session->entering = false;
     return found;
   }
+  bool field = strcmp(t->tp_name, "_collections._tuplegetter") == 0;
+  if (field) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (t == &PyMemberDescr_Type) {
     PyObject *found = PyObject_GetAttr(owner, name);
     if (found && reg >= 0 && !wk__was_written(r, reg, name) &&
@@ -255,6 +310,27 @@ static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject 
   return found && in_class ? class_value(f, r, found) : found;
 }
 
+/* Of a function from outside: its own attributes stand in a dictionary, the others change with what it consists of. */
+static PyObject *attribute_of_function(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  const wk__binding *b = f->session->binding;
+  wk__reg reg = wk__reg_find(r, owner);
+  PyObject *dict = NULL;
+  if (_PyType_Lookup(Py_TYPE(owner), name)) {
+    bool all = PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
+    if (all ? dict_of_instance(f, r, reg, owner, &dict) < 0 : wk__depend_on_function(r, b, owner) < 0)
+      return wk__refuse(f, "attribute %s of a function", TEXT(name));
+    return PyObject_GetAttr(owner, name);
+  }
+  wk__reg dict_reg = dict_of_instance(f, r, reg, owner, &dict);
+  if (dict && dict_reg < 0) return failed(f, r);
+  PyObject *found = dict ? PyDict_GetItemWithError(dict, name) : NULL;
+  bool written = wk__was_written(r, reg, name) || (dict && wk__was_written(r, dict_reg, name));
+  if (!found && !written)
+    wk__check_once(r, dict ? WK__CHECK_ABSENT : WK__CHECK_NO_DICT, dict ? dict_reg : reg, 0, name);
+  if (found && !written && wk__observe(r, b, found, WK__READ_DICT, dict_reg, -1, name) < 0) return failed(f, r);
+  return PyObject_GetAttr(owner, name);
+}
+
 static bool is_namespace_of_values(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return t == &PyList_Type || t == &PyDict_Type || t == &PySet_Type || t == &PyTuple_Type || t == &PyRange_Type ||
@@ -274,6 +350,10 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
     Py_XDECREF(self);
     return found;
   }
+  if (PyFunction_Check(owner) && wk__is_foreign(r, owner)) return attribute_of_function(f, r, owner, name);
+  if (is_view_of_others(owner) && wk__is_foreign(r, owner))
+    return wk__refuse(f, "attribute %s of a %s from outside", TEXT(name), Py_TYPE(owner)->tp_name);
+  if (!wk__know_bound(f, r, owner)) return NULL;
   if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || PyCFunction_Check(owner) || PyMethod_Check(owner) ||
       is_namespace_of_values(owner) || Py_TYPE(owner) == b->size_type || b->is_grad_mode(Py_TYPE(owner)) ||
       Py_TYPE(owner) == b->operator_type || PyCode_Check(owner))
@@ -302,9 +382,9 @@ static int none_or_empty(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg
 }
 
 PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
-  static const char *const around[] = {"_forward_hooks",        "_forward_pre_hooks", "_backward_hooks",
-                                       "_backward_pre_hooks",   "_compiled_call_impl", "_call_impl",
-                                       "forward"};
+  static const char *const around[] = {
+      "_forward_hooks",      "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
+      "_compiled_call_impl", "_call_impl",         "forward"};
   wk__reg reg = wk__reg_find(r, module);
   PyObject *dict = NULL, *name = PyUnicode_InternFromString("forward");
   wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, module, &dict) : -1;
@@ -320,6 +400,7 @@ PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
   PyObject *forward = _PyType_Lookup(Py_TYPE(module), name);
   Py_DECREF(name);
   if (!forward || !PyFunction_Check(forward)) return wk__refuse(f, "a module whose forward is no Python function");
-  if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0) return wk__refuse(f, "%s", r->failed);
+  if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0)
+    return wk__refuse(f, "%s", r->failed);
   return forward;
 }

@@ -16,6 +16,12 @@ bool wk__is_python_instance(PyObject *o);
 bool wk__usable(wk__frame *f, PyObject *o);
 /* An attribute as the region sees it; NULL with an exception, or refused. */
 PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
+/* The dictionary of an instance from outside becomes known; -1 when there is none (yet), or with r->failed set. */
+wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner);
+/* Bound methods from outside: what they are bound to becomes known. False: refused. */
+bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o);
+/* `value` is looked for among the items of a container: which of them it is has to stay the same. */
+void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value);
 /* Two objects are or are not the same; the answer is checked where it could be another one. */
 int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b);
 /* The forward of an nn.Module whose call does nothing else; refused when there are hooks around it. */

@@ -8,8 +8,8 @@
 
 #include "dynamo/known.h"
 
-#define RECORDING(plain)                           \
-  wk__recording *r = wk__recording_of(f);          \
+#define RECORDING(plain)                  \
+  wk__recording *r = wk__recording_of(f); \
   if (!r) return plain
 #define BINDING (f->session->binding)
 
@@ -227,6 +227,8 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
     return wk__plain_set_attr(f, owner, name, value); /* what it does is recorded where it does it */
   if (!wk__is_foreign(r, owner) && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
   PyObject *items[] = {owner, value};
+  wk__reg reg = wk__reg_find(r, owner);
+  if (wk__is_foreign(r, owner) && wk__instance_dict(f, r, reg, owner) < 0 && r->failed[0]) return failed_int(f, r);
   if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
   wk__mark_written(r, wk__reg_find(r, owner), name);
   PyObject **dict = _PyObject_GetDictPtr(owner);
@@ -240,7 +242,8 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
   if (!found && PyErr_Occurred()) return NULL;
   bool plain = wk__is_plain_value(BINDING, key);
   wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
-  if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed)) return wk__refuse(f, "a dict's key that is no plain value");
+  if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed))
+    return wk__refuse(f, "a dict's key that is no plain value");
   bool written = wk__was_written(r, reg, key);
   if (!found && !PyDict_CheckExact(owner)) return wk__refuse(f, "a missing key of a %s", Py_TYPE(owner)->tp_name);
   if (!found) {
@@ -328,8 +331,10 @@ static int did_method(wk__frame *f, wk__recording *r, PyObject *self, const char
 
 PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
   RECORDING(wk__plain_binary(f, nb_kind, a, b));
-  if (!wk__usable(f, a) || !wk__usable(f, b)) return NULL;
   const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
+  bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not hang on what is there */
+  if ((!blind && !wk__usable(f, a)) || !wk__usable(f, b)) return NULL;
+  if (blind && wk__keep_before(r, wk__reg_find(r, a)) < 0) return NULL;
   if (method && did_method(f, r, a, method, b) < 0) return NULL;
   return wk__plain_binary(f, nb_kind, a, b);
 }
@@ -354,6 +359,7 @@ int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
     return found;
   }
   if (!wk__usable(f, container) || !wk__usable(f, value)) return -1;
+  wk__note_search(f, r, container, value);
   return wk__plain_contains(f, container, value);
 }
 
@@ -369,8 +375,9 @@ int wk__op_true(wk__frame *f, PyObject *a) {
   wk__reg reg = wk__is_foreign(r, a) ? wk__reg_find(r, a) : -1;
   bool counted = PyDict_Check(a) || PyList_Check(a) || PyAnySet_Check(a);
   if (reg >= 0 && counted) {
-    if (!r->registers[reg].written && !r->registers[reg].names)
-      wk__check_once(r, WK__CHECK_LENGTH, reg, PyObject_Size(a), NULL);
+    bool changed = r->registers[reg].written || r->registers[reg].names || r->registers[reg].before;
+    if (!changed) wk__check_once(r, WK__CHECK_LENGTH, reg, PyObject_Size(a), NULL);
+    if (changed && wk__touch(r, BINDING, a) < 0) return failed_int(f, r);
     return wk__plain_true(f, a);
   }
   if (!wk__usable(f, a)) return -1;

@@ -1,6 +1,6 @@
 /* The recording of one segment: which objects are known, where from, and what was done to them.
- * In: what operations.c sees happen. Out: reads and checks, steps, registers. Invariant: an object that has a register is
- * kept alive by it, so that its address stands for it. Tests: tests/python/capture/. */
+ * In: what operations.c sees happen. Out: reads and checks, steps, registers. Invariant: an object that has a register
+ * is kept alive by it, so that its address stands for it. Tests: tests/python/capture/. */
 #include "dynamo/record.h"
 
 #include <stdarg.h>
@@ -15,6 +15,7 @@ void wk__recording_release(wk__recording *r) {
   for (int64_t i = 0; i < r->register_count; i++) {
     Py_XDECREF(r->registers[i].object);
     Py_XDECREF(r->registers[i].names);
+    Py_XDECREF(r->registers[i].before);
   }
   for (int64_t i = 0; i < r->read_count; i++) Py_XDECREF(r->reads[i].object);
   for (int64_t i = 0; i < r->step_count; i++) Py_XDECREF(r->steps[i].object);
@@ -25,6 +26,7 @@ void wk__recording_release(wk__recording *r) {
   wk__free(r->specs);
   wk__free(r->inputs);
   wk__free(r->versioned);
+  wk__free(r->versions);
   wk__free(r->numbers);
   wk__map_release(&r->fresh);
   wk__map_release(&r->by_object);
@@ -67,7 +69,11 @@ static wk__reg new_register(wk__recording *r, wk__reg_kind kind, PyObject *objec
 
 wk__reg wk__reg_constant(wk__recording *r, PyObject *object) {
   wk__reg known = wk__reg_find(r, object);
-  return known >= 0 ? known : new_register(r, WK__REG_CONSTANT, object, true);
+  if (known < 0) return new_register(r, WK__REG_CONSTANT, object, true);
+  /* What was read from outside has turned out to be this very object. */
+  if (r->registers[known].kind == WK__REG_READ && !r->registers[known].fixed)
+    wk__check_once(r, WK__CHECK_IS, known, 0, object);
+  return known;
 }
 wk__reg wk__reg_made(wk__recording *r, PyObject *object) { return new_register(r, WK__REG_MADE, object, false); }
 wk__reg wk__reg_tensor(wk__recording *r, PyObject *object) { return new_register(r, WK__REG_TENSOR, object, false); }
@@ -81,11 +87,25 @@ bool wk__is_plain_value(const wk__binding *b, PyObject *o) {
 
 /* ================================================= versions ===================================================== */
 
+uint64_t wk__version_of(PyObject *o) {
+  if (PyDict_Check(o)) return ((PyDictObject *)o)->ma_version_tag;
+  if (!PyFunction_Check(o)) {
+    PyTypeObject *t = (PyTypeObject *)o;
+    if (!t->tp_version_tag) (void)_PyType_Lookup(t, ((PyHeapTypeObject *)t)->ht_name); /* gives it a version */
+    return t->tp_version_tag;
+  }
+  const PyFunctionObject *f = (PyFunctionObject *)o; /* a recording keeps these alive */
+  return wk__hash_mix(wk__hash_mix(key_of(f->func_code), key_of(f->func_defaults)), key_of(f->func_kwdefaults));
+}
+
 static int keep_version(wk__recording *r, PyObject *object) {
   for (int64_t i = r->versioned_count - 1; i >= 0; i--)
     if (r->versioned[i] == object) return 0;
-  if (wk__grow(&r->versioned, &r->versioned_capacity, r->versioned_count + 1, sizeof *r->versioned) != WK_OK)
+  int64_t count = r->versioned_count + 1;
+  if (wk__grow(&r->versioned, &r->versioned_capacity, count, sizeof *r->versioned) != WK_OK ||
+      wk__grow(&r->versions, &r->version_capacity, count, sizeof *r->versions) != WK_OK)
     return out_of_memory(r);
+  r->versions[r->versioned_count] = wk__version_of(object);
   r->versioned[r->versioned_count++] = Py_NewRef(object);
   return 0;
 }
@@ -96,6 +116,24 @@ int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
   if (wk__map_get(&r->read_before, key)) return 0;
   if (wk__map_set(&r->read_before, key, type) != WK_OK) return out_of_memory(r);
   return keep_version(r, (PyObject *)type);
+}
+
+int wk__depend_on_function(wk__recording *r, const wk__binding *b, PyObject *function) {
+  PyFunctionObject *f = (PyFunctionObject *)function;
+  uint64_t hash = key_of(function) | 1;
+  if (wk__map_get(&r->read_before, hash)) return 0;
+  if (wk__map_set(&r->read_before, hash, function) != WK_OK || keep_version(r, function) < 0) return out_of_memory(r);
+  if (wk__reg_constant(r, f->func_code) < 0) return -1;
+  wk__reg defaults = f->func_defaults ? wk__reg_constant(r, f->func_defaults) : -1;
+  for (Py_ssize_t i = 0; defaults >= 0 && i < PyTuple_GET_SIZE(f->func_defaults); i++) {
+    PyObject *value = PyTuple_GET_ITEM(f->func_defaults, i);
+    if (!wk__is_plain_value(b, value) && wk__observe(r, b, value, WK__READ_ITEM, defaults, i, NULL) < 0) return -1;
+  }
+  wk__reg named = f->func_kwdefaults ? wk__reg_constant(r, f->func_kwdefaults) : -1;
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; named >= 0 && PyDict_Next(f->func_kwdefaults, &at, &key, &value);)
+    if (wk__observe(r, b, value, WK__READ_DICT, named, -1, key) < 0) return -1;
+  return 0;
 }
 
 /* ============================================ reads and their checks ============================================ */
@@ -184,13 +222,21 @@ static int check_tensor(wk__recording *r, const wk__binding *binding, wk__reg re
   return 0;
 }
 
-/* Objects that programs do not replace by equal ones: they are checked by identity, and what hangs on them by version. */
+/* Objects that programs do not replace by equal ones: they are checked by identity, and what hangs on them by version.
+ */
 static bool by_identity(const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return PyType_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type ||
          t == &PyStaticMethod_Type || t == &PyClassMethod_Type || t == b->operator_type || t == &PyFrozenSet_Type ||
          PyObject_TypeCheck(o, b->module_type) || (b->is_optimizer && b->is_optimizer(b->state, o));
+}
+
+/* Objects whose value is all that C code looks at: ranges, slices, members of an IntEnum, texts of a class of its own.
+ */
+static bool by_value(PyObject *o) {
+  return PyRange_Check(o) || PySlice_Check(o) || PyLong_Check(o) || PyUnicode_Check(o) || PyFloat_Check(o) ||
+         PyBytes_Check(o) || PyComplex_Check(o);
 }
 
 static int check_kind(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *o) {
@@ -201,7 +247,7 @@ static int check_kind(wk__recording *r, const wk__binding *b, wk__reg reg, PyObj
     return PyType_Check(o) ? 0 : wk__depend_on_type(r, Py_TYPE(o));
   }
   if (PyObject_TypeCheck(o, b->tensor_type)) return check_tensor(r, b, reg, o);
-  wk__check(r, WK__CHECK_TYPE, reg, 0, (PyObject *)Py_TYPE(o));
+  wk__check(r, by_value(o) ? WK__CHECK_EQUAL : WK__CHECK_TYPE, reg, 0, by_value(o) ? o : (PyObject *)Py_TYPE(o));
   if (PyTuple_Check(o)) {
     wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(o), NULL);
     r->registers[reg].touched = PyTuple_GET_SIZE(o) == 0;
@@ -313,11 +359,13 @@ static int touch_items(wk__recording *r, const wk__binding *b, wk__reg reg, PyOb
 }
 
 static int touch_dict(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *dict) {
-  PyObject *keys = PySequence_Tuple(dict), *key, *value;
+  PyObject *before = r->registers[reg].before, *key, *value;
+  PyObject *keys = before ? Py_NewRef(before) : PySequence_Tuple(dict);
   if (!keys) return -1;
   wk__check(r, WK__CHECK_KEYS, reg, 0, keys);
   Py_DECREF(keys);
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
+    if (wk__was_written(r, reg, key)) continue;
     if (wk__is_plain_value(b, key)) {
       if (wk__observe(r, b, value, WK__READ_DICT, reg, -1, key) < 0) return -1;
       continue;
@@ -332,7 +380,8 @@ static bool is_kept_list(const wk__recording *r, const wk__binding *b, wk__reg r
   if (!r->registers[reg].fixed || !PyList_GET_SIZE(list)) return false;
   for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
     PyObject *o = PyList_GET_ITEM(list, i);
-    bool stays = PyDict_CheckExact(o) || PyObject_TypeCheck(o, *b->parameter_type) || PyObject_TypeCheck(o, b->module_type);
+    bool stays =
+        PyDict_CheckExact(o) || PyObject_TypeCheck(o, *b->parameter_type) || PyObject_TypeCheck(o, b->module_type);
     if (!stays) return false;
   }
   return true;
@@ -362,8 +411,13 @@ static int touch_kept_list(wk__recording *r, const wk__binding *b, wk__reg reg, 
 static int touch(wk__recording *r, const wk__binding *b, PyObject *o) {
   wk__reg reg = wk__reg_find(r, o);
   if (reg < 0 || r->registers[reg].kind != WK__REG_READ || r->registers[reg].touched) return 0;
+  PyObject *before = r->registers[reg].before;
   r->registers[reg].touched = true;
-  if (r->registers[reg].written) return 0; /* it became known before it was written */
+  if (before && PyList_Check(o)) {
+    wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(before), NULL);
+    return touch_items(r, b, reg, &PyTuple_GET_ITEM(before, 0), PyTuple_GET_SIZE(before));
+  }
+  if (r->registers[reg].written && !before) return 0; /* it became known before it was written */
   if (PyTuple_Check(o)) return touch_items(r, b, reg, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
   if (PyDict_Check(o)) return touch_dict(r, b, reg, o);
   if (PyList_Check(o)) {
@@ -372,7 +426,7 @@ static int touch(wk__recording *r, const wk__binding *b, PyObject *o) {
     return touch_items(r, b, reg, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
   }
   if (PyAnySet_Check(o)) {
-    PyObject *copy = PyFrozenSet_New(o);
+    PyObject *copy = PyFrozenSet_New(before ? before : o);
     if (!copy) return -1;
     wk__check(r, WK__CHECK_EQUAL, reg, 0, copy);
     Py_DECREF(copy);
@@ -389,8 +443,17 @@ int wk__touch(wk__recording *r, const wk__binding *b, PyObject *o) {
 
 /* ================================================== steps ======================================================= */
 
+int wk__keep_before(wk__recording *r, wk__reg reg) {
+  wk__register *g = &r->registers[reg];
+  bool container = PyDict_Check(g->object) || PyList_Check(g->object) || PyAnySet_Check(g->object);
+  if (g->kind != WK__REG_READ || g->touched || g->before || g->written || g->names || !container) return 0;
+  if (!(g->before = PySequence_Tuple(g->object))) return -1;
+  return 0;
+}
+
 void wk__mark_written(wk__recording *r, wk__reg reg, PyObject *name) {
   wk__register *g = &r->registers[reg];
+  if (name && !g->is_globals && g->object && PyDict_Check(g->object) && wk__keep_before(r, reg) < 0) PyErr_Clear();
   if (!name) {
     g->written = true;
     return;
@@ -507,8 +570,7 @@ static wk__reg made_iterator(wk__recording *r, const wk__binding *b, PyObject *o
     PyObject *set_state = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__setstate__");
     none[0] = PyTuple_GET_ITEM(how, 2);
     PyObject *items[3] = {set_state, o, none[0]};
-    if (!set_state || wk__reg_constant(r, set_state) < 0 ||
-        wk__did(r, b, WK__DO_IMPURE_CALL, NULL, items, 3, NULL) < 0)
+    if (!set_state || wk__reg_constant(r, set_state) < 0 || wk__did(r, b, WK__DO_IMPURE_CALL, NULL, items, 3, NULL) < 0)
       reg = -1;
     Py_XDECREF(set_state);
   }
@@ -518,8 +580,8 @@ static wk__reg made_iterator(wk__recording *r, const wk__binding *b, PyObject *o
 
 static wk__reg made_function(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyFunctionObject *f = (PyFunctionObject *)o;
-  PyObject *items[] = {f->func_code,     f->func_globals, f->func_defaults, f->func_kwdefaults, f->func_annotations,
-                       f->func_closure};
+  PyObject *items[] = {f->func_code,       f->func_globals,     f->func_defaults,
+                       f->func_kwdefaults, f->func_annotations, f->func_closure};
   if (wk__reg_constant(r, f->func_code) < 0 || wk__reg_constant(r, f->func_globals) < 0) return -1;
   if (f->func_annotations && wk__reg_constant(r, f->func_annotations) < 0) return -1;
   return made_of(r, b, o, WK__DO_FUNCTION, items, WK_COUNT(items));
@@ -563,7 +625,8 @@ static wk__reg made_instance(wk__recording *r, const wk__binding *b, PyObject *o
 static bool is_simple_instance(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && t->tp_new == PyBaseObject_Type.tp_new && t->tp_dictoffset &&
-         t->tp_base == &PyBaseObject_Type && t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
+         t->tp_base == &PyBaseObject_Type &&
+         t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
 }
 
 static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o) {

@@ -19,18 +19,18 @@ typedef int wk__reg; /* index of a register; -1: none, with a Python exception o
 
 typedef enum wk__read_kind {
   /* reads: registers[dest] = ... */
-  WK__READ_SLOT,       /* slot b of frame a (0: root); absent: the guard fails */
-  WK__READ_STACK,      /* value b of frame a's stack */
-  WK__READ_CELL,       /* contents of cell a */
-  WK__READ_DICT,       /* item `object` of dict a */
-  WK__READ_ITEM,       /* item b of list or tuple a */
-  WK__READ_ATTRIBUTE,  /* attribute `object` of a, by a C descriptor of its type that only looks */
-  WK__READ_INSTANCE,   /* instance dictionary of a */
-  WK__READ_CLOSURE,    /* cell b of function a */
-  WK__READ_DEFAULTS,   /* __defaults__ (b = 0) or __kwdefaults__ (1) of function a */
-  WK__READ_GRAD,       /* .grad of tensor a, a tensor */
-  WK__READ_FUNCTION,   /* the function object of frame a */
-  WK__READ_REFERENT,   /* what weak reference a points at; None when it is gone */
+  WK__READ_SLOT,      /* slot b of frame a (0: root); absent: the guard fails */
+  WK__READ_STACK,     /* value b of frame a's stack */
+  WK__READ_CELL,      /* contents of cell a */
+  WK__READ_DICT,      /* item `object` of dict a */
+  WK__READ_ITEM,      /* item b of list or tuple a */
+  WK__READ_ATTRIBUTE, /* attribute `object` of a, by a C descriptor of its type that only looks */
+  WK__READ_INSTANCE,  /* instance dictionary of a */
+  WK__READ_CLOSURE,   /* cell b of function a */
+  WK__READ_DEFAULTS,  /* __defaults__ (b = 0) or __kwdefaults__ (1) of function a */
+  WK__READ_GRAD,      /* .grad of tensor a, a tensor */
+  WK__READ_FUNCTION,  /* the function object of frame a */
+  WK__READ_REFERENT,  /* what weak reference a points at; None when it is gone */
   /* checks */
   WK__CHECK_IS,        /* a is `object` */
   WK__CHECK_SAME,      /* a is register b */
@@ -56,11 +56,11 @@ typedef struct wk__read {
 } wk__read;
 
 typedef enum wk__step_kind {
-  WK__DO_CALL,        /* dest = items[0](*items[1:]), `object` keyword names or NULL */
-  WK__DO_TUPLE,       /* dest = tuple of items */
+  WK__DO_CALL,  /* dest = items[0](*items[1:]), `object` keyword names or NULL */
+  WK__DO_TUPLE, /* dest = tuple of items */
   WK__DO_LIST,
   WK__DO_SET,
-  WK__DO_MAP,         /* items: key, value, ... */
+  WK__DO_MAP, /* items: key, value, ... */
   WK__DO_SLICE,
   WK__DO_METHOD,      /* dest = bound method items[0] of items[1] */
   WK__DO_CELL,        /* dest = cell of items[0] (-1: empty) */
@@ -97,6 +97,7 @@ typedef struct wk__register {
   uint64_t path;    /* READ: hash of where it was found, the same in every capture */
   PyObject *object; /* owned: the object at capture; after capture only of constants and fixed ones */
   PyObject *names;  /* owned: attributes and keys that steps have written, a set; or NULL */
+  PyObject *before; /* owned: what a container held before the first step changed it (keys of a dict, items), a tuple */
 } wk__register;
 
 /* What a captured tensor has to be like. */
@@ -104,7 +105,7 @@ typedef struct wk__tensor_spec {
   PyTypeObject *type;
   uint8_t dtype, ndim, device_type;
   int8_t device_index;
-  uint8_t keys; /* WK__KEY_AUTOGRAD or 0 */
+  uint8_t keys;                  /* WK__KEY_AUTOGRAD or 0 */
   int64_t dims[2 * WK_MAX_DIMS]; /* sizes, strides */
 } wk__tensor_spec;
 
@@ -129,8 +130,10 @@ typedef struct wk__recording {
   bool keep_numbers;       /* C code will see the numbers themselves: they are constants */
   wk__reg *numbers;        /* registers of the graph's number inputs */
   int64_t number_count, number_capacity;
-  PyObject **versioned; /* owned: dictionaries and types whose versions stand for the fixed reads */
+  PyObject **versioned; /* owned: dictionaries, types and functions whose versions stand for the fixed reads */
   int64_t versioned_count, versioned_capacity;
+  uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
+  int64_t version_capacity;
   wk__map read_before; /* hash of a read -> its object: the same read is made once */
   int depth;           /* of wk__reg_of in itself */
   char failed[160];    /* why this recording cannot be replayed; "" */
@@ -144,7 +147,8 @@ wk__reg wk__reg_find(const wk__recording *r, PyObject *object); /* -1 when it ha
 wk__reg wk__reg_constant(wk__recording *r, PyObject *object);   /* an object that is the same in every call */
 wk__reg wk__reg_made(wk__recording *r, PyObject *object);
 /* The register from which `object` can be had at replay, made from what it consists of when it has none (numbers,
- * tuples of known things, bound methods, traced tensors). -1 with r->failed set when nobody knows where it comes from. */
+ * tuples of known things, bound methods, traced tensors). -1 with r->failed set when nobody knows where it comes from.
+ */
 wk__reg wk__reg_of(wk__recording *r, const wk__binding *binding, PyObject *object);
 wk__reg wk__reg_tensor(wk__recording *r, PyObject *tensor); /* one that the graph makes */
 /* A value without identity: number, string, None, dtype, ... */
@@ -153,14 +157,18 @@ bool wk__is_plain_value(const wk__binding *binding, PyObject *object);
 /* ---- reading from outside ---- */
 /* An object that has just been read as `kind` says becomes known, with the check that its kind asks for. 0, or -1 with
  * r->failed set. */
-int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a, int64_t b,
-                PyObject *key);
+int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
+                int64_t b, PyObject *key);
 PyObject *wk__as_read(wk__recording *r, PyObject *found);  // -> new: what the region gets for what was just observed
 /* Position + 1 of a changing number among the graph's number inputs, which it becomes; 0: it is a constant. */
 int wk__number_input(wk__recording *r, PyObject *number);
 void wk__specialize(wk__recording *r, PyObject *number); /* from here on it is a constant, and its value is checked */
 void wk__check(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object);
 void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object); /* if not before */
+/* A container from outside is about to be changed: what it holds now can still become known later. */
+int wk__keep_before(wk__recording *r, wk__reg reg);
+/* The function's code and defaults are the same in every call; what the defaults hold becomes known. 0 or -1. */
+int wk__depend_on_function(wk__recording *r, const wk__binding *binding, PyObject *function);
 /* Its items become known (list, tuple: with length; dict: with keys and order). For C code that looks at all of it. */
 int wk__touch(wk__recording *r, const wk__binding *binding, PyObject *container);
 
@@ -168,6 +176,8 @@ int wk__touch(wk__recording *r, const wk__binding *binding, PyObject *container)
 /* Appends a step. `dest`: the object that it makes, or NULL. Items are objects. 0, or -1 with r->failed set. */
 int wk__did(wk__recording *r, const wk__binding *binding, wk__step_kind kind, PyObject *dest, PyObject *const *items,
             int count, PyObject *object);
+/* Of a dictionary, type or function: another one when it has been changed. */
+uint64_t wk__version_of(PyObject *o);
 /* What is found in a type's dictionaries is the same as long as the type's version is. */
 int wk__depend_on_type(wk__recording *r, PyTypeObject *type);
 void wk__record_failed(wk__recording *r, const char *format, ...) WK_PRINTF(2, 3);

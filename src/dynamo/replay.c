@@ -1,35 +1,35 @@
 /* A later call: checking what a segment assumes, running its graph, repeating its steps.
  * In: frames at a position. Out: the same state of the world as capturing left. Invariant: until all guards have held
  * nothing is changed. Tests: tests/python/capture/. */
+#include "autograd/autograd.h"
 #include "dynamo/session.h"
 
 /* ==================================================== versions =================================================== */
 
-static uint64_t version_of(PyObject *o) {
-  return PyDict_Check(o) ? ((PyDictObject *)o)->ma_version_tag : ((PyTypeObject *)o)->tp_version_tag;
-}
-
-void wk__segment_note_versions(wk__segment *g, const wk__binding *binding) {
+void wk__segment_note_versions(wk__segment *g, const uint64_t *seen) {
   for (int64_t i = 0; i < g->recording->versioned_count; i++) {
     PyObject *o = g->recording->versioned[i];
-    if (PyType_Check(o)) (void)_PyType_Lookup((PyTypeObject *)o, binding->grad_name); /* gives it a version */
-    g->versions[i] = version_of(o);
+    g->versions[i].at = PyDict_Check(o) ? &((PyDictObject *)o)->ma_version_tag : NULL;
+    g->versions[i].seen = seen ? seen[i] : wk__version_of(o);
   }
   g->tensor_epoch = atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed);
 }
 
+/* The whole price of an unchanged model: one comparison a dictionary. */
 static bool versions_hold(const wk__segment *g) {
-  PyObject *const *o = g->recording->versioned;
-  for (int64_t i = 0; i < g->recording->versioned_count; i++)
-    if (WK_UNLIKELY(version_of(o[i]) != g->versions[i])) return false;
+  const struct wk__version *v = g->versions;
+  for (int64_t i = 0; i < g->recording->versioned_count; i++) {
+    uint64_t now = WK_LIKELY(v[i].at != NULL) ? *v[i].at : wk__version_of(g->recording->versioned[i]);
+    if (WK_UNLIKELY(now != v[i].seen)) return false;
+  }
   return atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed) == g->tensor_epoch;
 }
 
-/* A type's version says nothing when only it has changed: what was found in it may be another. */
+/* What was found in a type or function is not read again: it may be another when that has changed. */
 static bool types_hold(const wk__segment *g) {
   for (int64_t i = 0; i < g->recording->versioned_count; i++) {
     PyObject *o = g->recording->versioned[i];
-    if (PyType_Check(o) && version_of(o) != g->versions[i]) return false;
+    if (!g->versions[i].at && wk__version_of(o) != g->versions[i].seen) return false;
   }
   return true;
 }
@@ -214,6 +214,31 @@ static const wk__read *first_failing(const guard_run *g, const wk__read *reads, 
   return NULL;
 }
 
+/* Inputs that the graph writes have memory of their own: what was captured did not see a write through another one. */
+static bool written_apart(const guard_run *g) {
+  enum { FEW = 1 << 10 };
+  const wk__segment *s = g->segment;
+  const wk__binding *b = g->session->binding;
+  if (!s->graph || !s->graph->mutation_count || s->inputs_fixed) return true;
+  int64_t count = s->recording->input_count, size = 16;
+  while (size < 2 * count) size *= 2;
+  const wk_storage *few[FEW], **table = few;
+  bool apart = true;
+  if (size > FEW && !(table = PyMem_Malloc((size_t)size * sizeof *table))) return false;
+  memset(table, 0, (size_t)size * sizeof *table);
+  for (int64_t pass = 0; pass < 2; pass++) /* the written ones first */
+    for (int64_t i = 0; i < count && apart; i++) {
+      if (s->input_written[i] != !pass) continue;
+      const wk_storage *storage = b->tensor_of(g->values[s->recording->inputs[i]])->storage;
+      int64_t at = (int64_t)(wk__hash_mix(1, (uint64_t)(uintptr_t)storage) >> 16) & (size - 1);
+      while (table[at] && table[at] != storage) at = (at + 1) & (size - 1);
+      if (table[at]) apart = false;
+      if (!pass) table[at] = storage;
+    }
+  if (table != few) PyMem_Free(table);
+  return apart;
+}
+
 static const wk__read *failing_guard(guard_run *g) {
   static const wk__read wrong_mode;
   wk__segment *s = (wk__segment *)g->segment;
@@ -224,23 +249,29 @@ static const wk__read *failing_guard(guard_run *g) {
     if (!types_hold(s)) return &wrong_mode;
     const wk__read *failing = first_failing(g, s->fixed, s->fixed_count);
     if (failing) return failing;
-    wk__segment_note_versions(s, g->session->binding);
+    wk__segment_note_versions(s, NULL);
   }
-  return first_failing(g, s->reads, s->read_count);
+  const wk__read *failing = first_failing(g, s->reads, s->read_count);
+  return failing || written_apart(g) ? failing : &wrong_mode;
 }
 
-static PyObject **make_values(const wk__segment *g) {
+/* Borrowed where the register is fixed, else NULL until they are read. */
+static PyObject **make_values(wk__segment *g) {
   const wk__recording *r = g->recording;
-  PyObject **values = PyMem_Malloc((size_t)(r->register_count + 1) * sizeof *values);
+  PyObject **values = g->idle_values;
+  g->idle_values = NULL;
+  if (values) return values;
+  values = PyMem_Malloc((size_t)(r->register_count + 1) * sizeof *values);
   for (int64_t i = 0; values && i < r->register_count; i++)
     values[i] = r->registers[i].fixed ? r->registers[i].object : NULL;
   return values;
 }
-static void free_values(const wk__segment *g, PyObject **values) {
-  const wk__recording *r = g->recording;
-  for (int64_t i = 0; values && i < r->register_count; i++)
-    if (!r->registers[i].fixed) Py_XDECREF(values[i]);
-  PyMem_Free(values);
+static void free_values(wk__segment *g, PyObject **values) {
+  for (int64_t i = 0; values && i < g->loose_count; i++) Py_CLEAR(values[g->loose[i]]);
+  if (g->idle_values)
+    PyMem_Free(values);
+  else
+    g->idle_values = values;
 }
 
 static bool is_here(const wk__session *s, const wk__segment *g, wk__activation **frames) {
@@ -299,6 +330,14 @@ wk__segment *wk__segment_find(wk__session *s, PyObject ***out_values, bool *out_
 
 /* ====================================================== graph ==================================================== */
 
+/* A loss whose backward has been run inside still says that it had one. */
+static wk_status set_spent_history(wk_tensor *t, const char *name) {
+  wk_node *node = wk__node_spent(name);
+  wk_status status = node ? wk__set_history(t, node, 0) : WK_OUT_OF_MEMORY;
+  wk__node_release(node);
+  return status;
+}
+
 static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   enum { FEW = 32 };
   const wk__binding *b = s->binding;
@@ -329,6 +368,10 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
     result = -1;
   }
   for (int64_t i = 0; i < outputs && result == 0; i++) {
+    if (g->spent[i] && set_spent_history(results[i], g->spent[i]) != WK_OK) {
+      b->raise(b->state);
+      return -1;
+    }
     PyObject *object = b->wrap(b->state, results[i]);
     if (!object) result = -1;
     values[g->outputs[i]] = object;

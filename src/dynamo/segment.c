@@ -1,5 +1,5 @@
-/* From a recording to a segment: what is needed at the end, the graph that computes it, the steps that somebody can see.
- * In: a session whose recording ends here. Out: every tensor real, a segment that later calls replay, or none when
+/* From a recording to a segment: what is needed at the end, the graph that computes it, the steps that somebody can
+ * see. In: a session whose recording ends here. Out: every tensor real, a segment that later calls replay, or none when
  * something alive cannot be made again. Tests: tests/python/capture/. */
 #include "dynamo/session.h"
 
@@ -201,6 +201,7 @@ void wk__segment_release(wk__segment *g) {
   wk__free(g->reads);
   wk__free(g->fixed);
   wk__free(g->versions);
+  PyMem_Free(g->idle_values);
   wk__free(g);
 }
 
@@ -218,8 +219,7 @@ static int frame_state(wk__session *s, wk__recording *r, wk__activation *a, bool
   if (!out->values) return -1;
   for (int i = 0; i < slots + depth; i++) {
     PyObject *o = i < slots ? wk__frame_slot(&a->frame, i) : wk__frame_stack(&a->frame, i - slots);
-    bool was_there = common && a->at_start &&
-                     (i < slots ? true : i - slots < a->stack_at_start) && a->at_start[i] == o;
+    bool was_there = common && a->at_start && (i < slots ? true : i - slots < a->stack_at_start) && a->at_start[i] == o;
     out->values[i] = WK__KEEP;
     if (was_there) continue;
     if (register_of(s, r, o, &out->values[i]) < 0) return -1;
@@ -281,6 +281,7 @@ static void mark_needed(wk__segment *g, bool *needed) {
 
 /* Tensors whose tape is alive: their nodes run under autograd when the graph is replayed. */
 typedef struct tape_walk {
+  bool spent; /* a node has been run: so has what hangs on it */
   wk__map seen;
   wk_node **stack;
   int64_t count, capacity;
@@ -288,6 +289,7 @@ typedef struct tape_walk {
 
 static wk_status push_node(tape_walk *w, wk_node *n) {
   bool leaf = n && n->sequence == UINT64_MAX; /* an accumulator */
+  if (n && n->released) w->spent = true;
   if (!n || leaf || n->released || wk__map_get(&w->seen, n->sequence)) return WK_OK;
   WK_TRY(wk__map_set(&w->seen, n->sequence, n));
   WK_TRY(wk__grow(&w->stack, &w->capacity, w->count + 1, sizeof *w->stack));
@@ -319,6 +321,25 @@ static void mark_taped(wk__graph *graph, const tape_walk *w) {
   }
 }
 
+/* An output's tape: kept for replay when it can still be run, else only the name of its end. */
+static wk_status note_tape(wk__segment *g, tape_walk *all, wk_tensor *t, int64_t output) {
+  tape_walk own = {0};
+  wk_node *grad_fn = t->autograd || t->base ? wk__grad_fn(t) : NULL;
+  wk_status status = walk_tape(&own, t);
+  if (status == WK_OK && own.spent) {
+    wk__string name = {0};
+    wk__node_print_name(&name, grad_fn);
+    g->spent[output] = wk__arena_strdup(&g->recording->arena, name.text ? name.text : "");
+    if (!g->spent[output]) status = WK_OUT_OF_MEMORY;
+    wk__string_release(&name);
+  } else if (status == WK_OK) {
+    status = walk_tape(all, t);
+  }
+  wk__map_release(&own.seen);
+  wk__free(own.stack);
+  return status;
+}
+
 /* The nodes of needed tensors, while the tracer still knows them; their tape as it is now. */
 static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *needed, wk__graph_node **nodes,
                                  tape_walk *w) {
@@ -332,7 +353,7 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
     if (!nodes[count]) return wk_error_category();
     if (t->autograd && t->autograd->requires_grad && !t->autograd->grad_fn)
       return wk_fail(WK_UNSUPPORTED, "a leaf that requires grad is made");
-    WK_TRY(walk_tape(w, t));
+    WK_TRY(note_tape(g, w, t, count));
     g->outputs[count] = reg;
     r->registers[reg].output = (int)count++;
   }
@@ -386,7 +407,7 @@ static int call_backend(wk__session *s, wk__segment *g) {
 
 /* ---- guards in the order of replay ---- */
 
-static int split_reads(wk__segment *g, const wk__binding *b) {
+static int split_reads(wk__segment *g) {
   wk__recording *r = g->recording;
   g->reads = wk__alloc((size_t)(r->read_count + 1) * sizeof *g->reads);
   g->fixed = wk__alloc((size_t)(r->read_count + 1) * sizeof *g->fixed);
@@ -398,7 +419,23 @@ static int split_reads(wk__segment *g, const wk__binding *b) {
     else
       g->reads[g->read_count++] = r->reads[i];
   }
-  wk__segment_note_versions(g, b);
+  wk__segment_note_versions(g, r->versions);
+  return 0;
+}
+
+/* What replay wants to know of registers and inputs without going through all of them. */
+static int note_registers(wk__segment *g) {
+  wk__recording *r = g->recording;
+  g->loose = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->loose);
+  if (!g->loose) return -1;
+  for (wk__reg reg = 0; reg < r->register_count; reg++)
+    if (!r->registers[reg].fixed) g->loose[g->loose_count++] = reg;
+  g->input_written = wk__arena_alloc(&r->arena, (size_t)r->input_count + 1);
+  if (!g->input_written) return -1;
+  g->inputs_fixed = true;
+  for (int64_t i = 0; i < r->input_count; i++) g->inputs_fixed &= r->registers[r->inputs[i]].fixed;
+  for (int64_t i = 0; g->graph && i < g->graph->mutation_count; i++)
+    g->input_written[g->graph->mutations[i].input] = true;
   return 0;
 }
 
@@ -414,8 +451,11 @@ static int keep_steps(wk__segment *g) {
 /* Objects stay only where replay takes them from. */
 static void drop_objects(wk__segment *g) {
   wk__recording *r = g->recording;
-  for (int64_t i = 0; i < r->register_count; i++)
+  for (int64_t i = 0; i < r->register_count; i++) {
     if (!r->registers[i].fixed) Py_CLEAR(r->registers[i].object);
+    Py_CLEAR(r->registers[i].before);
+    Py_CLEAR(r->registers[i].names);
+  }
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
 }
@@ -458,8 +498,9 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
   bool *needed = wk__alloc_zeroed((size_t)r->register_count + 1);
   wk__graph_node **nodes = wk__alloc_zeroed((size_t)(r->register_count + 1) * sizeof *nodes);
   g->outputs = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->outputs);
+  g->spent = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->spent);
   tape_walk tape = {0};
-  if (!needed || !nodes || !g->outputs) kept = false;
+  if (!needed || !nodes || !g->outputs || !g->spent) kept = false;
   if (kept) mark_needed(g, needed);
   wk_status status = kept ? collect_outputs(s, g, needed, nodes, &tape) : WK_OK;
   if (status != WK_OK) {
@@ -488,7 +529,7 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
     result = -1;
     kept = false;
   }
-  if (kept && split_reads(g, s->binding) == 0 && keep_steps(g) == 0) {
+  if (kept && split_reads(g) == 0 && keep_steps(g) == 0 && note_registers(g) == 0) {
     drop_objects(g);
     keep(s, g);
   } else {

@@ -63,8 +63,8 @@ static bool all_resumable(const wk__session *s) {
 /* An error of fullgraph=True. */
 static int refuse_break(wk__session *s) {
   wk__frame *f = &s->innermost->frame;
-  PyErr_Format(s->binding->unsupported, "fullgraph=True, but the graph breaks here: %s\n  at %U, line %d, in %U", s->reason,
-               f->code->co_filename, wk__frame_line(f), f->code->co_name);
+  PyErr_Format(s->binding->unsupported, "fullgraph=True, but the graph breaks here: %s\n  at %U, line %d, in %U",
+               s->reason, f->code->co_filename, wk__frame_line(f), f->code->co_name);
   return -1;
 }
 
@@ -181,8 +181,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
       break;
     case WK__STEP_UNKNOWN:
       a->frame.next = a->frame.offset;
-      snprintf(s->reason, sizeof s->reason, "%s is left to CPython",
-               wk__frame_opcode_name(&a->frame, a->frame.offset));
+      snprintf(s->reason, sizeof s->reason, "%s is left to CPython", wk__frame_opcode_name(&a->frame, a->frame.offset));
       if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_LEAVE) < 0) break;
       *out_result = leave(s, a);
       return DONE;
@@ -213,7 +212,8 @@ static PyObject *run(wk__session *s, wk__activation *a) {
       case WK__MODE_START:
         return leave(s, a);
       default:
-        if (s->mode == WK__MODE_CAPTURE && is_learned_break(&a->frame) && wk__frame_may_stop_at(&a->frame, a->frame.next)) {
+        if (s->mode == WK__MODE_CAPTURE && is_learned_break(&a->frame) &&
+            wk__frame_may_stop_at(&a->frame, a->frame.next)) {
           a->frame.offset = a->frame.next;
           if (!s->reason[0]) snprintf(s->reason, sizeof s->reason, "an instruction that could not be captured before");
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
@@ -234,6 +234,18 @@ static PyObject *run(wk__session *s, wk__activation *a) {
 
 /* ==================================================== the hook ==================================================== */
 
+/* A function from outside has been entered, by a call or by C code that found it in a class: what it consists of is
+ * part of what was captured. Those that the region makes itself are all inner ones without a register. */
+static void know_function(wk__session *s, wk__frame *f) {
+  PyObject *function = wk__frame_function(f);
+  wk__reg reg = wk__reg_find(s->recording, function);
+  if (reg >= 0 && s->recording->registers[reg].kind == WK__REG_MADE) return;
+  const char *name = PyUnicode_AsUTF8(((PyFunctionObject *)function)->func_qualname);
+  if (reg >= 0 || !name || !strstr(name, "<locals>"))
+    (void)!wk__depend_on_function(s->recording, s->binding, function); /* a failure is noted */
+  PyErr_Clear();
+}
+
 static PyObject *evaluate(wk__session *s, PyThreadState *thread, struct _PyInterpreterFrame *real, wk__code *info,
                           int throwing) {  // -> new
   wk__activation a = {.outer = s->innermost, .depth = s->innermost ? s->innermost->depth + 1 : 0};
@@ -246,6 +258,7 @@ static PyObject *evaluate(wk__session *s, PyThreadState *thread, struct _PyInter
     s->mode = WK__MODE_UNWIND;
     s->target_depth = a.depth;
   }
+  if (s->mode == WK__MODE_CAPTURE) know_function(s, &a.frame);
   PyObject *result = run(s, &a);
   s->innermost = a.outer;
   wk__activation_forget_start(&a);

@@ -30,7 +30,7 @@ typedef enum wk__mode_kind {
 typedef struct wk__activation {
   wk__frame frame; /* first, so that a wk__frame is one of these */
   struct wk__activation *outer;
-  int depth;          /* 0: the root */
+  int depth;           /* 0: the root */
   PyObject **at_start; /* owned references: slots, then stack, when the present segment began; NULL: entered since */
   int slots_at_start, stack_at_start;
   bool *seen; /* (slots_at_start) the slot's value has been read from outside in this segment */
@@ -48,20 +48,20 @@ struct wk__session {
   /* capturing */
   wk__recording *recording;
   wk__tracer *tracer;
-  int low;               /* frames of the segment's start that are still there */
+  int low; /* frames of the segment's start that are still there */
   bool grad_at_start;
   wk__grad_watcher watcher;
   PyCodeObject **start_codes; /* (start_count) borrowed: the position that the segment began at */
   int *start_offsets;
   int start_count;
-  char reason[160];      /* why the last operation refused */
-  bool capture_ended;    /* recording was given up in the middle of an instruction: see wk__session_give_up */
-  int captures;          /* segments captured in this call: a bound against loops that never settle */
+  char reason[160];   /* why the last operation refused */
+  bool capture_ended; /* recording was given up in the middle of an instruction: see wk__session_give_up */
+  int captures;       /* segments captured in this call: a bound against loops that never settle */
   /* replaying towards a state */
-  wk__segment *target;      /* owned reference; NULL: none */
-  int target_depth;         /* UNWIND: the frame that goes on */
-  PyObject **values;        /* owned references, by register, of the target */
-  PyObject *returned;       /* owned: what the root is to return; NULL */
+  wk__segment *target; /* owned reference; NULL: none */
+  int target_depth;    /* UNWIND: the frame that goes on */
+  PyObject **values;   /* owned references, by register, of the target */
+  PyObject *returned;  /* owned: what the root is to return; NULL */
 };
 
 static inline wk__activation *wk__activation_of(wk__frame *f) { return (wk__activation *)f; }
@@ -108,7 +108,13 @@ struct wk__segment {
   int64_t read_count;
   wk__read *fixed; /* (fixed_count) */
   int64_t fixed_count;
-  uint64_t *versions; /* (recording->versioned_count) */
+  struct wk__version {  /* (recording->versioned_count) */
+    const uint64_t *at; /* a dictionary's own count of its changes; NULL: see wk__version_of */
+    uint64_t seen;
+  } * versions;
+  wk__reg *loose; /* (loose_count) registers whose objects differ from call to call */
+  int64_t loose_count;
+  PyObject **idle_values; /* registers of a call that is over, for the next one; NULL while one runs */
   uint64_t tensor_epoch;
   bool grad_enabled, inference;
   uint8_t default_dtype;
@@ -118,6 +124,9 @@ struct wk__segment {
   bool lets_others_run;         /* long enough, and nothing in it touches Python: the GIL is released around it */
   PyObject *backend_call;       /* owned: what the backend made of it; NULL */
   wk__reg *outputs;             /* (graph->output_count) */
+  const char **spent;           /* (graph->output_count) name of an output's grad_fn whose tape has been run; or NULL */
+  bool *input_written;          /* (input_count) */
+  bool inputs_fixed;            /* all of them: their memory is as it was */
   wk__do *steps;
   int64_t step_count;
   /* end */
@@ -127,7 +136,7 @@ struct wk__segment {
   int end_count, common; /* the first `common` end frames are activations that the segment began with */
   int grad_after;        /* -1: unchanged */
   char reason[160];
-  const char *file;      /* of the break; borrowed from the code */
+  const char *file; /* of the break; borrowed from the code */
   int line;
   int64_t hits;
 };
@@ -145,8 +154,10 @@ void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__r
 /* ---- guards and replay (replay.c) ---- */
 /* The segment whose guards hold here, with its registers filled; NULL: none (no exception). */
 wk__segment *wk__segment_find(wk__session *session, PyObject ***out_values, bool *out_full);
-void wk__segment_note_versions(wk__segment *segment, const wk__binding *binding); /* as they are now */
-/* Graph and steps. 0, or -1 with an exception. Afterwards session->target, values, returned and mode say where to go. */
+/* As they are now, or, given, as they were when they were read. */
+void wk__segment_note_versions(wk__segment *segment, const uint64_t *seen);
+/* Graph and steps. 0, or -1 with an exception. Afterwards session->target, values, returned and mode say where to go.
+ */
 int wk__segment_replay(wk__session *session, wk__segment *steal_segment, PyObject **steal_values);
 /* Puts the target's state into the frame. 0, or -1 with an exception. */
 int wk__segment_fill(wk__session *session, wk__activation *activation);
@@ -162,10 +173,10 @@ struct wk__compiled {
   wk__segment *segments; /* newest first */
   const wk__binding *binding;
   int64_t capture_count, break_count, unkept_count;
-  struct wk__unkept { /* positions whose segments could not be kept: after a few attempts they run plain */
+  struct wk__unkept {   /* positions whose segments could not be kept: after a few attempts they run plain */
     PyCodeObject *code; /* borrowed: only compared */
     int offset, count;
-  } *unkept;
+  } * unkept;
   int64_t unkept_size, unkept_capacity;
   wk__map changing; /* paths of numbers that guards have seen change */
 };

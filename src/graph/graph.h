@@ -188,7 +188,7 @@ void wk__graph_executor_release(wk__graph_executor *executor);
  * WK__GRAPH_TAPED run under autograd, the others below it; mutations bump versions as the in-place operator would.
  * Reentrant: many threads may run one executor at once. An input is written only when nothing can fail any more, or the
  * failing node is the one that writes. */
-WK_MUST_USE wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs, const double *numbers,
-                                        wk_tensor **out_outputs);
+WK_MUST_USE wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs,
+                                        const double *numbers, wk_tensor **out_outputs);
 
 #endif

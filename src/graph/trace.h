@@ -2,8 +2,8 @@
  *
  * What tracing makes are ordinary tensors over a *lazy storage*: one that has no bytes yet, only a cell that says which
  * graph node its value is. Views share the storage as they always do; version counters, the tape, saved tensors and
- * wrappers need to know nothing. When the tracer is flushed the graph is run and the bytes are put into the storages, so
- * every tensor that is still alive becomes real in its place.
+ * wrappers need to know nothing. When the tracer is flushed the graph is run and the bytes are put into the storages,
+ * so every tensor that is still alive becomes real in its place.
  *
  * Functional by construction: a write through a tensor makes a new node, which becomes the value of the cell; a view
  * that was made before derives its value from the cell's again, by the operators that made it. A real tensor that is
@@ -51,7 +51,8 @@ wk__graph_node *wk__tracer_node(wk__tracer *tracer, wk_tensor *tensor);
 /* A real tensor whose value is part of the graph: it must never be written by anybody. */
 WK_MUST_USE wk_status wk__tracer_constant(wk__tracer *tracer, wk_tensor *tensor);
 bool wk__is_lazy(const wk_tensor *tensor); /* its storage has no bytes yet */
-/* The input whose storage the tensor looks at, or -1: a view of something real is given again by geometry, not by node. */
+/* The input whose storage the tensor looks at, or -1: a view of something real is given again by geometry, not by node.
+ */
 int wk__tracer_input_under(const wk__tracer *tracer, const wk_tensor *tensor);
 
 bool wk__tracer_written_under(const wk__tracer *tracer, const wk_tensor *tensor); /* that input has a pending value */

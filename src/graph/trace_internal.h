@@ -40,9 +40,9 @@ struct wk__trace_record {
 struct wk__tracer {
   wk__trace_owner owner;
   wk__graph *graph;
-  wk__arena arena;   /* cells and records, until the flush */
-  wk__map tensors;   /* real wk_tensor * -> record */
-  wk__map storages;  /* real wk_storage * -> first cell */
+  wk__arena arena;  /* cells and records, until the flush */
+  wk__map tensors;  /* real wk_tensor * -> record */
+  wk__map storages; /* real wk_storage * -> first cell */
   wk__trace_cell *lazy;
   wk__trace_record *records;
   wk_tensor **shapes; /* owned: the geometries of cells and records */

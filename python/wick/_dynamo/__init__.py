@@ -1,13 +1,20 @@
 """The names that PyTorch programs use of torch._dynamo; the thing itself is in the C core."""
 
-from .. import _C
-from ..compiler import allow_in_graph, assume_constant_result, disable, is_compiling, list_backends, register_backend, reset
+from ..compiler import (
+    allow_in_graph,
+    assume_constant_result,
+    disable,
+    is_compiling,
+    list_backends,
+    register_backend,
+    reset,
+)
 from . import config, exc
 from .explain import ExplainOutput, explain
 
 __all__ = [
     "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "exc", "explain", "forbid_in_graph",
-    "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "optimize",
+    "graph_break", "is_compiling", "list_backends", "optimize",
     "register_backend", "reset", "run",
 ]  # fmt: skip
 
@@ -35,17 +42,3 @@ def optimize(backend="wick", *, nopython=False, dynamic=None, **unused):
 def run(fn=None):
     """Accepted for compatibility: gives the function."""
     return fn
-
-
-def mark_dynamic(tensor, index, *, min=None, max=None):
-    """The size of that dim may change from call to call: it is symbolic from the first capture on."""
-    _C._mark_dynamic(tensor, index)
-
-
-def maybe_mark_dynamic(tensor, index):
-    """As mark_dynamic."""
-    mark_dynamic(tensor, index)
-
-
-def mark_static(tensor, index=None):
-    """Sizes are static until they change: nothing to do."""

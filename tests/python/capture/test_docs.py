@@ -1,0 +1,24 @@
+"""docs/capture.md's example does what the page says."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+PAGE = pathlib.Path(__file__).parents[3] / "docs" / "capture.md"
+
+
+def test_worked_example():
+    text = PAGE.read_text()
+    program = re.search(r"```python\n(.*?)```", text, re.S).group(1)
+    environment = {**os.environ, "WICK_LOGS": "graph_breaks,guards,graph"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == "so far 1\nso far 1\n"
+    assert done.stderr.count("a call of print()") == 1  # captured once, replayed once
+    said = re.sub(r"\s+# .*", "", done.stderr)
+    for block in re.findall(r"```\n(graph.*?)```", text, re.S):
+        graph, guards = block.split("guards\n")
+        assert graph in said
+        for guard in guards.splitlines():
+            assert f"[wick:guards] {guard.strip()}\n" in said
