@@ -60,6 +60,7 @@ demo: build
 
 bench: build torch
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/capture.py
 
 lint: build
 	tools/lint.sh

@@ -114,8 +114,8 @@ static const char *const container_methods_that_change[] = {"append",
                                                             "move_to_end",
                                                             NULL};
 /* Of those, the ones that do the same whatever the container holds, and give nothing back. */
-static const char *const methods_that_are_blind[] = {"append", "extend", "insert", "clear", "reverse", "add", "discard",
-                                                     NULL};
+static const char *const methods_that_are_blind[] = {"append",  "extend", "insert",  "clear",
+                                                     "reverse", "add",    "discard", NULL};
 static const char *const methods_that_search[] = {"index", "count", "remove", "__contains__", "discard", NULL};
 static const char *const instance_methods_that_look[] = {
     "__init__", "__new__", "__init_subclass__", "__enter__", "__exit__", "clone", NULL};
@@ -358,9 +358,10 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (PyExceptionClass_Check(callable)) return wk__plain_call(f, callable, args, count, names);
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type) || PyType_IsSubtype(t, BINDING->module_type);
   if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);
-  PyObject *maker = _PyType_Lookup(t, BINDING->new_name);
-  bool of_c = maker && PyCFunction_Check(maker) && t->tp_new != PyBaseObject_Type.tp_new;
-  if (of_c || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
+  if (wk__is_partial(t)) return look(f, callable, args, count, names);
+  if (t->tp_base != &PyBaseObject_Type && !arguments_usable(f, args, count, names)) return NULL; /* C code fills it */
+  if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
+  if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
   return wk__plain_call(f, callable, args, count, names);
 }
 
@@ -375,6 +376,29 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
                                  Py_ssize_t count, PyObject *names) {
   if (is_disabled(function)) return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
   return enter(f, callable, args, count, names);
+}
+
+/* functools.partial(...)(...): the call that it stands for. */
+static PyObject *partial_call(wk__frame *f, wk__recording *r, PyObject *partial, PyObject *const *args,
+                              Py_ssize_t count, PyObject *names) {
+  if (!wk__know_bound(f, r, partial)) return NULL;
+  PyObject *function = PyObject_GetAttrString(partial, "func"), *first = PyObject_GetAttrString(partial, "args");
+  PyObject *given = PyObject_GetAttrString(partial, "keywords"), *all = NULL, *keywords = NULL, *result = NULL;
+  bool usable = function && first && given && wk__usable(f, first) && wk__usable(f, given);
+  if (usable && (all = PyTuple_New(PyTuple_GET_SIZE(first) + count)) && (keywords = PyDict_Copy(given))) {
+    Py_ssize_t before = PyTuple_GET_SIZE(first), i;
+    for (i = 0; i < before; i++) PyTuple_SET_ITEM(all, i, Py_NewRef(PyTuple_GET_ITEM(first, i)));
+    for (i = 0; i < count; i++) PyTuple_SET_ITEM(all, before + i, Py_NewRef(args[i]));
+    for (i = 0; names && i < PyTuple_GET_SIZE(names); i++)
+      if (PyDict_SetItem(keywords, PyTuple_GET_ITEM(names, i), args[count + i]) < 0) break;
+    if (!PyErr_Occurred()) result = wk__op_call_spread(f, function, all, keywords);
+  }
+  Py_XDECREF(function);
+  Py_XDECREF(first);
+  Py_XDECREF(given);
+  Py_XDECREF(all);
+  Py_XDECREF(keywords);
+  return result;
 }
 
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
@@ -407,6 +431,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     Py_DECREF(referent);
     return wk__refuse(f, "%s", r->failed);
   }
+  if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
   if (t->tp_flags & Py_TPFLAGS_HEAPTYPE && wk__is_python_instance(callable)) {

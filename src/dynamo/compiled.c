@@ -60,7 +60,8 @@ static int compiled_traverse(PyObject *o, visitproc visit, void *arg) {
   Py_VISIT(self->options.backend);
   for (wk__segment *g = self->segments; g; g = g->next) {
     if (atomic_load(&g->references) > 1) continue; /* somebody replays it */
-    for (int64_t i = 0; i < g->recording->register_count; i++) Py_VISIT(g->recording->registers[i].object);
+    for (int64_t i = 0; i < g->recording->register_count; i++)
+      if (!g->recording->registers[i].borrowed) Py_VISIT(g->recording->registers[i].object);
     for (int64_t i = 0; i < g->recording->versioned_count; i++) Py_VISIT(g->recording->versioned[i]);
   }
   return 0;

@@ -223,16 +223,6 @@ int wk__frame_line(const wk__frame *frame) {
 }
 bool wk__frame_is_generator(const wk__frame *frame) { return frame->code->co_flags & CO_GENERATOR; }
 
-void wk__frame_fill(wk__frame *frame, int offset, PyObject **steal_slots, PyObject **steal_stack, int depth) {
-  real_frame *real = frame->real;
-  pop_to(frame, 0);
-  for (int slot = 0; slot < frame->code->co_nlocalsplus; slot++) Py_XSETREF(real->localsplus[slot], steal_slots[slot]);
-  for (int i = 0; i < depth; i++) real->localsplus[real->stacktop++] = steal_stack[i];
-  frame->offset = frame->next = offset;
-  frame->keyword_names = NULL;
-  real->prev_instr = _PyCode_CODE(frame->code) + offset - 1;  // complete from here on, for sys._getframe
-}
-
 static int skip_extended(const wk__code *info, int offset) {
   while (wk__opcode_at(info, offset) == EXTENDED_ARG) offset++;
   return offset;
@@ -242,14 +232,33 @@ static int before_extended(const wk__code *info, int offset) {
   return offset;
 }
 
-/* KW_NAMES is followed by PRECALL with its cache entry, and that by CALL. */
-bool wk__frame_may_stop_at(const wk__frame *frame, int offset) {
-  const wk__code *info = frame->info;
+/* KW_NAMES is followed by PRECALL with its cache entry, and that by CALL. Where it stands, or -1. */
+static int keyword_names_before(const wk__code *info, int offset) {
   int opcode = wk__opcode_at(info, skip_extended(info, offset));
   offset = before_extended(info, offset);
   if (opcode == CALL) offset = before_extended(info, offset - 1 - wk__cache_units[PRECALL]);
-  if (opcode != CALL && opcode != PRECALL) return true;
-  return offset == 0 || wk__opcode_at(info, offset - 1) != KW_NAMES;
+  if ((opcode != CALL && opcode != PRECALL) || offset == 0) return -1;
+  return wk__opcode_at(info, offset - 1) == KW_NAMES ? offset - 1 : -1;
+}
+
+bool wk__frame_may_stop_at(const wk__frame *frame, int offset) { return keyword_names_before(frame->info, offset) < 0; }
+
+/* What KW_NAMES has said, in a frame that is filled behind it. */
+static PyObject *keyword_names_at(const wk__frame *frame, int offset) {
+  int at = keyword_names_before(frame->info, offset), argument = 0;
+  for (int i = at < 0 ? 0 : before_extended(frame->info, at); i <= at; i++)
+    argument = argument << 8 | frame->info->units[2 * i + 1];
+  return at < 0 ? NULL : PyTuple_GET_ITEM(frame->code->co_consts, argument);
+}
+
+void wk__frame_fill(wk__frame *frame, int offset, PyObject **steal_slots, PyObject **steal_stack, int depth) {
+  real_frame *real = frame->real;
+  pop_to(frame, 0);
+  for (int slot = 0; slot < frame->code->co_nlocalsplus; slot++) Py_XSETREF(real->localsplus[slot], steal_slots[slot]);
+  for (int i = 0; i < depth; i++) real->localsplus[real->stacktop++] = steal_stack[i];
+  frame->offset = frame->next = offset;
+  frame->keyword_names = keyword_names_at(frame, offset);
+  real->prev_instr = _PyCode_CODE(frame->code) + offset - 1;  // complete from here on, for sys._getframe
 }
 
 // clang-format off
@@ -304,7 +313,6 @@ static _Thread_local struct {
 static void free_code(void *pointer) {
   wk__code *info = pointer;
   if (!info) return;
-  if (info->release_entries) info->release_entries(info->entries);
   PyMem_Free(info->learned_breaks);
   PyMem_Free(info);
 }

@@ -21,6 +21,7 @@ static const char *const kind_names[] = {
     [WK__CHECK_SAME] = "is",
     [WK__CHECK_DIFFERENT] = "is not",
     [WK__CHECK_EQUAL] = "==",
+    [WK__CHECK_CODE] = "has code",
     [WK__CHECK_TYPE] = "type is",
     [WK__CHECK_LENGTH] = "length ==",
     [WK__CHECK_KEYS] = "keys ==",

@@ -23,7 +23,7 @@ static bool is_class_of_c(PyTypeObject *t) {
 }
 
 /* Its memory is a dictionary and slots, all of its bases were written in Python. */
-static bool is_python_class(PyTypeObject *t) {
+bool wk__is_python_class(PyTypeObject *t) {
   for (; t && t->tp_flags & Py_TPFLAGS_HEAPTYPE; t = t->tp_base)
     if (is_class_of_c(t)) return false;
   return t == &PyBaseObject_Type || t == (PyTypeObject *)PyExc_Exception || t == (PyTypeObject *)PyExc_BaseException ||
@@ -32,8 +32,10 @@ static bool is_python_class(PyTypeObject *t) {
 }
 bool wk__is_python_instance(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
-  return t->tp_flags & Py_TPFLAGS_HEAPTYPE && is_python_class(t);
+  return t->tp_flags & Py_TPFLAGS_HEAPTYPE && wk__is_python_class(t);
 }
+
+bool wk__is_partial(PyTypeObject *t) { return strcmp(t->tp_name, "functools.partial") == 0; }
 
 static bool is_builtin_iterator(PyTypeObject *t) {
   return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
@@ -51,8 +53,8 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
          PyFunction_Check(o) || PyCFunction_Check(o) || PyMethod_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
          t == &PyClassMethod_Type || t == b->operator_type || b->is_grad_mode(t) || t == &PyMethodDescr_Type ||
-         t == &PyWrapperDescr_Type || PyExceptionInstance_Check(o) || t == &PyTraceBack_Type || t == &PyDictKeys_Type ||
-         t == &PyDictValues_Type || t == &PyDictItems_Type;
+         t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) || t == &PyTraceBack_Type ||
+         t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type;
 }
 
 static bool items_usable(wk__frame *f, PyObject *const *items, Py_ssize_t count, int depth);
@@ -66,8 +68,7 @@ static bool is_view_of_others(PyObject *o) {
 
 static bool know_part(wk__frame *f, wk__recording *r, PyObject *o, const char *text) {
   PyObject *name = PyUnicode_InternFromString(text), *part = name ? PyObject_GetAttr(o, name) : NULL;
-  int status =
-      part ? wk__observe(r, f->session->binding, part, WK__READ_ATTRIBUTE, wk__reg_find(r, o), 0, name) : -1;
+  int status = part ? wk__observe(r, f->session->binding, part, WK__READ_ATTRIBUTE, wk__reg_find(r, o), 0, name) : -1;
   Py_XDECREF(part);
   Py_XDECREF(name);
   if (status == 0) return true;
@@ -78,6 +79,8 @@ bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o) {
   wk__reg reg = wk__reg_find(r, o);
   if (reg < 0 || r->registers[reg].kind != WK__REG_READ) return true;
   if (PyMethod_Check(o)) return know_part(f, r, o, "__func__") && know_part(f, r, o, "__self__");
+  if (wk__is_partial(Py_TYPE(o)))
+    return know_part(f, r, o, "func") && know_part(f, r, o, "args") && know_part(f, r, o, "keywords");
   PyObject *self = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : NULL;
   return !self || PyModule_Check(self) || know_part(f, r, o, "__self__");
 }
@@ -141,8 +144,8 @@ static PyObject *failed(wk__frame *f, wk__recording *r) { return wk__refuse(f, "
 
 /* An object found in a class: the same as long as the class's version is. */
 static PyObject *class_value(wk__frame *f, wk__recording *r, PyObject *found) {
-  if (!wk__is_plain_value(f->session->binding, found) && !PyMethod_Check(found) &&
-      !PyCFunction_Check(found) && Py_TYPE(found) != &PySuper_Type)
+  if (!wk__is_plain_value(f->session->binding, found) && !PyMethod_Check(found) && !PyCFunction_Check(found) &&
+      Py_TYPE(found) != &PySuper_Type)
     wk__reg_constant(r, found);
   return found;
 }
@@ -354,9 +357,10 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (is_view_of_others(owner) && wk__is_foreign(r, owner))
     return wk__refuse(f, "attribute %s of a %s from outside", TEXT(name), Py_TYPE(owner)->tp_name);
   if (!wk__know_bound(f, r, owner)) return NULL;
-  if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || PyCFunction_Check(owner) || PyMethod_Check(owner) ||
-      is_namespace_of_values(owner) || Py_TYPE(owner) == b->size_type || b->is_grad_mode(Py_TYPE(owner)) ||
-      Py_TYPE(owner) == b->operator_type || PyCode_Check(owner))
+  if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || wk__is_partial(Py_TYPE(owner)) ||
+      PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||
+      Py_TYPE(owner) == b->size_type || b->is_grad_mode(Py_TYPE(owner)) || Py_TYPE(owner) == b->operator_type ||
+      PyCode_Check(owner))
     return PyObject_GetAttr(owner, name);
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner))
     return attribute_of_instance(f, r, owner, name);

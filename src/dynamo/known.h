@@ -11,6 +11,8 @@ bool wk__is_foreign(const wk__recording *r, PyObject *o);
 bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
 /* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
 bool wk__is_python_instance(PyObject *o);
+bool wk__is_python_class(PyTypeObject *t);
+bool wk__is_partial(PyTypeObject *t); /* functools.partial */
 /* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
  * with the reason set. */
 bool wk__usable(wk__frame *f, PyObject *o);
@@ -18,7 +20,7 @@ bool wk__usable(wk__frame *f, PyObject *o);
 PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
 /* The dictionary of an instance from outside becomes known; -1 when there is none (yet), or with r->failed set. */
 wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner);
-/* Bound methods from outside: what they are bound to becomes known. False: refused. */
+/* Bound methods and partial calls from outside: what they are bound to becomes known. False: refused. */
 bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o);
 /* `value` is looked for among the items of a container: which of them it is has to stay the same. */
 void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value);

@@ -13,11 +13,12 @@ wk__recording *wk__recording_create(void) { return wk__alloc_zeroed(sizeof(wk__r
 void wk__recording_release(wk__recording *r) {
   if (!r) return;
   for (int64_t i = 0; i < r->register_count; i++) {
-    Py_XDECREF(r->registers[i].object);
+    if (!r->registers[i].borrowed) Py_XDECREF(r->registers[i].object);
     Py_XDECREF(r->registers[i].names);
     Py_XDECREF(r->registers[i].before);
   }
-  for (int64_t i = 0; i < r->read_count; i++) Py_XDECREF(r->reads[i].object);
+  for (int64_t i = 0; i < r->read_count; i++)
+    if (!r->reads[i].borrowed) Py_XDECREF(r->reads[i].object);
   for (int64_t i = 0; i < r->step_count; i++) Py_XDECREF(r->steps[i].object);
   for (int64_t i = 0; i < r->versioned_count; i++) Py_DECREF(r->versioned[i]);
   wk__free(r->registers);
@@ -239,8 +240,20 @@ static bool by_value(PyObject *o) {
          PyBytes_Check(o) || PyComplex_Check(o);
 }
 
+/* A function that is made again for each call (a comprehension's, a lambda in an argument) is known by its code. */
+static bool is_made_each_time(const wk__recording *r, wk__reg reg, PyObject *o) {
+  const wk__read *read = &r->reads[r->read_count - 1];
+  if (!PyFunction_Check(o) || read->dest != reg || (read->kind != WK__READ_SLOT && read->kind != WK__READ_STACK))
+    return false;
+  return !((PyFunctionObject *)o)->func_defaults && !((PyFunctionObject *)o)->func_kwdefaults;
+}
+
 static int check_kind(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *o) {
   wk__register *g = &r->registers[reg];
+  if (is_made_each_time(r, reg, o)) {
+    wk__check(r, WK__CHECK_CODE, reg, (int64_t)(intptr_t)PyFunction_GET_GLOBALS(o), PyFunction_GET_CODE(o));
+    return 0;
+  }
   if (by_identity(b, o)) {
     wk__check(r, WK__CHECK_IS, reg, 0, o);
     g->fixed = true;

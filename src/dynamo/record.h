@@ -36,6 +36,7 @@ typedef enum wk__read_kind {
   WK__CHECK_SAME,      /* a is register b */
   WK__CHECK_DIFFERENT, /* a is not register b */
   WK__CHECK_EQUAL,     /* a has the type and value of `object` */
+  WK__CHECK_CODE,      /* function a has code `object`, globals at address b, and no defaults */
   WK__CHECK_TYPE,      /* type(a) is `object`, at version b */
   WK__CHECK_LENGTH,    /* list, tuple, dict or set a has b items */
   WK__CHECK_KEYS,      /* dict a has the keys of tuple `object`, in that order */
@@ -52,6 +53,7 @@ typedef struct wk__read {
   bool fixed; /* depends on constants and dictionary versions alone: skipped while those are unchanged */
   wk__reg dest, a;
   int64_t b;
+  bool borrowed;    /* the object is a model that is watched, not owned */
   PyObject *object; /* owned or NULL */
 } wk__read;
 
@@ -95,6 +97,7 @@ typedef struct wk__register {
   int input;        /* position among the graph's inputs, -1 */
   int output;       /* TENSOR: position among the graph's outputs, -1 */
   uint64_t path;    /* READ: hash of where it was found, the same in every capture */
+  bool borrowed;    /* the object is not owned any more: a weak reference of the segment watches it */
   PyObject *object; /* owned: the object at capture; after capture only of constants and fixed ones */
   PyObject *names;  /* owned: attributes and keys that steps have written, a set; or NULL */
   PyObject *before; /* owned: what a container held before the first step changed it (keys of a dict, items), a tuple */

@@ -169,6 +169,11 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       return a != g->values[check->b];
     case WK__CHECK_EQUAL:
       return is_equal(a, check->object);
+    case WK__CHECK_CODE: {
+      const PyFunctionObject *f = (const PyFunctionObject *)a;
+      return PyFunction_Check(a) && f->func_code == check->object &&
+             f->func_globals == (PyObject *)(intptr_t)check->b && !f->func_defaults && !f->func_kwdefaults;
+    }
     case WK__CHECK_TYPE:
       return (PyObject *)Py_TYPE(a) == check->object;
     case WK__CHECK_LENGTH:

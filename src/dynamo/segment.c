@@ -202,6 +202,7 @@ void wk__segment_release(wk__segment *g) {
   wk__free(g->fixed);
   wk__free(g->versions);
   PyMem_Free(g->idle_values);
+  Py_XDECREF(g->watchers);
   wk__free(g);
 }
 
@@ -460,7 +461,58 @@ static void drop_objects(wk__segment *g) {
   wk__map_release(&r->read_before);
 }
 
+/* ---- models that are gone ---- */
+
+static void forget_segment(wk__segment *g) {
+  for (wk__segment **place = &g->owner->segments; *place; place = &(*place)->next) {
+    if (*place != g) continue;
+    *place = g->next;
+    wk__segment_release(g);
+    return;
+  }
+}
+
+/* A module or optimizer that the segment knows has died: it can never be replayed again. */
+static PyObject *model_died(PyObject *capsule, PyObject *reference) {  // -> new
+  (void)reference;
+  forget_segment(PyCapsule_GetPointer(capsule, NULL));
+  Py_RETURN_NONE;
+}
+static PyMethodDef model_died_method = {"model_died", model_died, METH_O, NULL};
+
+static bool is_model(const wk__session *s, PyObject *o) {
+  return PyObject_TypeCheck(o, s->binding->module_type) || s->binding->is_optimizer(s->binding->state, o);
+}
+
+/* Models are watched, not owned: their dictionaries are owned, and keep what is below alive as long as the model is. */
+static int watch_models(wk__session *s, wk__segment *g) {
+  wk__recording *r = g->recording;
+  PyObject *capsule = PyCapsule_New(g, NULL, NULL);
+  PyObject *callback = capsule ? PyCFunction_New(&model_died_method, capsule) : NULL;
+  int status = callback && (g->watchers = PyList_New(0)) ? 0 : -1;
+  for (int64_t i = 0; status == 0 && i < r->register_count; i++) {
+    wk__register *reg = &r->registers[i];
+    if (!reg->fixed || !reg->object || !is_model(s, reg->object)) continue;
+    PyObject *reference = PyWeakref_NewRef(reg->object, callback);
+    status = reference ? PyList_Append(g->watchers, reference) : -1;
+    Py_XDECREF(reference);
+    if (status < 0) break;
+    reg->borrowed = true;
+    Py_DECREF(reg->object);
+  }
+  for (int64_t i = 0; status == 0 && i < r->read_count; i++) {
+    wk__read *check = &r->reads[i];
+    if (check->kind != WK__CHECK_IS || !check->object || !is_model(s, check->object)) continue;
+    check->borrowed = true;
+    Py_DECREF(check->object);
+  }
+  Py_XDECREF(callback);
+  Py_XDECREF(capsule);
+  return status;
+}
+
 static void keep(wk__session *s, wk__segment *g) {
+  g->owner = s->compiled;
   g->next = s->compiled->segments;
   s->compiled->segments = g;
   s->compiled->capture_count++;
@@ -532,6 +584,7 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
   if (kept && split_reads(g) == 0 && keep_steps(g) == 0 && note_registers(g) == 0) {
     drop_objects(g);
     keep(s, g);
+    if (watch_models(s, g) < 0) PyErr_Clear(); /* what is not watched is owned */
   } else {
     if (!result) report_unkept(s, g, r->failed);
     wk__segment_release(g);

@@ -95,12 +95,31 @@ static void root_raises(wk__session *s) {
   PyErr_Restore(type, value, traceback);
 }
 
+/* A generator in a variable of the root is closed behind the end, which may run `finally` blocks: not to be replayed.
+ */
+static void note_endings(wk__session *s, wk__activation *a) {
+  for (int i = 0; i < wk__frame_slot_count(&a->frame); i++) {
+    PyObject *o = wk__frame_slot(&a->frame, i);
+    if (o && PyCell_Check(o)) o = PyCell_GET(o);
+    if (!o || !PyGen_CheckExact(o)) continue;
+    PyObject *suspended = PyObject_GetAttrString(o, "gi_suspended");
+    PyCodeObject *code = ((PyGenObject *)o)->gi_code;
+    if (suspended != Py_False && PyBytes_GET_SIZE(code->co_exceptiontable))
+      wk__record_failed(s->recording, "a generator that is not finished");
+    PyErr_Clear();
+    Py_XDECREF(suspended);
+  }
+}
+
 static PyObject *frame_returns(wk__session *s, wk__activation *a) {
   PyObject *result = a->frame.result;
   a->frame.result = NULL;
   if (s->mode == WK__MODE_CAPTURE && a->depth < s->low) s->low = a->depth;
   if (a->depth || s->mode != WK__MODE_CAPTURE) return result;
-  if (wk__segment_end(s, WK__END_RETURN, result) == 0) return result;
+  note_endings(s, a);
+  int status = wk__segment_end(s, WK__END_RETURN, result);
+  s->mode = WK__MODE_OFF; /* clearing the frame may run code */
+  if (status == 0) return result;
   Py_DECREF(result);
   return NULL;
 }
@@ -237,13 +256,14 @@ static PyObject *run(wk__session *s, wk__activation *a) {
 /* A function from outside has been entered, by a call or by C code that found it in a class: what it consists of is
  * part of what was captured. Those that the region makes itself are all inner ones without a register. */
 static void know_function(wk__session *s, wk__frame *f) {
-  PyObject *function = wk__frame_function(f);
+  PyObject *function = wk__frame_function(f), *type, *value, *traceback;
   wk__reg reg = wk__reg_find(s->recording, function);
   if (reg >= 0 && s->recording->registers[reg].kind == WK__REG_MADE) return;
+  PyErr_Fetch(&type, &value, &traceback); /* of a generator that something is thrown into */
   const char *name = PyUnicode_AsUTF8(((PyFunctionObject *)function)->func_qualname);
   if (reg >= 0 || !name || !strstr(name, "<locals>"))
     (void)!wk__depend_on_function(s->recording, s->binding, function); /* a failure is noted */
-  PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
 }
 
 static PyObject *evaluate(wk__session *s, PyThreadState *thread, struct _PyInterpreterFrame *real, wk__code *info,

@@ -98,7 +98,10 @@ typedef struct wk__end_frame {
 
 struct wk__segment {
   _Atomic int references;
-  wk__segment *next; /* older one of the same compiled function */
+  wk__segment *next;   /* older one of the same compiled function */
+  wk__compiled *owner; /* borrowed */
+  PyObject *watchers;  /* owned: weak references to the modules and optimizers that it knows; when one dies so does
+                        * the segment */
   wk__recording *recording;
   PyCodeObject **codes; /* (frame_count) owned: where it begins */
   int *offsets;

@@ -1,0 +1,64 @@
+"""What capture holds on to: models and optimizers die with their last reference, and their segments with them."""
+
+import gc
+import weakref
+
+import wick
+from wick import nn
+
+
+def test_models_are_not_kept_alive():
+    @wick.compile
+    def step(model, optimizer, x):
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    gc.disable()
+    try:
+        for _ in range(3):
+            model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1))
+            optimizer = wick.optim.AdamW(model.parameters())
+            for _ in range(4):
+                step(model, optimizer, wick.ones(2, 4))
+            assert step.report()
+            watched = [weakref.ref(o) for o in (model, model[0], model[0].weight, optimizer)]
+            del model, optimizer
+            assert [w() for w in watched] == [None] * 4
+            assert step.report() == []
+    finally:
+        gc.enable()
+
+
+def test_a_compiled_function_is_freed():
+    def make():
+        model = nn.Linear(3, 3)
+
+        @wick.compile
+        def run(x):
+            return model(x)
+
+        run(wick.ones(2, 3))
+        return run, weakref.ref(model)
+
+    run, model = make()
+    watched = weakref.ref(run)
+    del run
+    gc.collect()
+    assert watched() is None and model() is None
+
+
+def test_results_and_arguments_are_not_kept_alive():
+    @wick.compile
+    def double(x, into):
+        into.append(x * 2)
+        return x * 3
+
+    for _ in range(3):
+        x, into = wick.ones(3), []
+        y = double(x, into)
+        watched = [weakref.ref(o) for o in (x, y, into[0])]
+        del x, y, into
+        assert [w() for w in watched] == [None] * 3
