@@ -10,9 +10,9 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(
-    ("nn", "optim", "utils", "autograd", "serialization", "cuda", "safetensors", "storage", "overrides", "compiler", "_dynamo")
+    ("nn", "optim", "utils", "autograd", "serialization", "cuda", "safetensors", "storage", "overrides", "compiler", "_dynamo", "fx")
 )
-_LAZY = {"save": "serialization", "load": "serialization", "compile": "compiler"}
+_LAZY = {"save": "serialization", "load": "serialization", "compile": "compiler", "ops": "_ops"}
 
 
 def __getattr__(name):

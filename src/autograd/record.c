@@ -23,6 +23,7 @@ typedef struct op_node {
   uint32_t result_versions[WK__MAX_RESULTS];
   uint32_t reduce;       /* bit i: argument i was broadcast or converted, its gradient has to be brought back */
   uint32_t whole;        /* bit i: argument i is kept whole */
+  bool symbolic;         /* told to the tracer: there are symbolic numbers among the arguments */
   packed_tensor *packed; /* (inputs, then results) when a saver was active; NULL otherwise */
 } op_node;
 
@@ -207,6 +208,7 @@ static void release_value(wk_value *v) {
 
 static void destroy_op(wk_node *node) {
   op_node *n = (op_node *)node;
+  if (WK_UNLIKELY(n->symbolic)) wk__symbolic_drop(n);
   for (int slot = 0; slot < slot_count(n); slot++) wk__packed_release(n->packed[slot].packed);
   wk__free(n->packed);
   n->packed = NULL;
@@ -271,7 +273,7 @@ static wk_tensor *whole(wk_tensor *t, bool is_written) { return is_written ? cop
 
 /* Only the shape stays; a saver has the rest. */
 static wk_status save_packed(op_node *n, int slot, wk_tensor *t, wk_tensor **place) {
-  *place = wk__tensor_shape_of(t);
+  *place = wk__tensor_kept_shape(t);
   return *place ? pack_slot(n, slot, t) : wk_error_category();
 }
 
@@ -286,7 +288,7 @@ static wk_status save_list(op_node *n, int i, const wk_value *from, bool keep, b
       WK_TRY(save_packed(n, n->argument_count + (int)k, from->tensors[k], &copy[k]));
       continue;
     }
-    copy[k] = keep ? wk__retain(from->tensors[k]) : wk__tensor_shape_of(from->tensors[k]);
+    copy[k] = keep ? wk__retain(from->tensors[k]) : wk__tensor_kept_shape(from->tensors[k]);
     if (!copy[k]) return wk_error_category();
   }
   return WK_OK;
@@ -302,6 +304,32 @@ static wk_status save_packed_argument(op_node *n, int i, wk_tensor *t, bool is_w
   return status;
 }
 
+/* ---- symbolic sizes: the tape may outlive the graph whose symbols it kept ---- */
+
+static void known_value(wk_value *v) {
+  if (v->tag == WK_VALUE_INT) v->integer = wk__symbolic_value(v->integer);
+  for (uint32_t k = 0; v->tag == WK_VALUE_INTS && k < v->count; k++)
+    ((wk_int *)v->integers)[k] = wk__symbolic_value(v->integers[k]);
+}
+static void make_known(void *node) {
+  op_node *n = node;
+  for (int i = 0; i < n->argument_count; i++) known_value(&n->args[i]);
+  n->symbolic = false;
+}
+
+static bool is_symbolic(const wk_value *v) {
+  bool found = v->tag == WK_VALUE_INT && !wk_int_is_known(v->integer);
+  for (uint32_t k = 0; v->tag == WK_VALUE_INTS && k < v->count; k++) found |= !wk_int_is_known(v->integers[k]);
+  return found;
+}
+static wk_status note_symbolic(op_node *n) {
+  bool found = false;
+  for (int i = 0; i < n->argument_count; i++) found |= is_symbolic(&n->args[i]);
+  if (WK_LIKELY(!found || n->symbolic)) return WK_OK;
+  n->symbolic = true;
+  return wk__symbolic_hold(n, make_known);
+}
+
 static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t saves, const wk_tensor *written) {
   wk_value *v = &n->args[i];
   bool keep = saves & WK__SAVE_ARG(i), shape = saves & WK__SAVE_SHAPE(i) || n->reduce >> i & 1;
@@ -313,7 +341,7 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
       if (keep)
         v->tensor = whole(from->tensor, from->tensor == written);
       else if (shape)
-        v->tensor = wk__tensor_shape_of(from->tensor);
+        v->tensor = wk__tensor_kept_shape(from->tensor);
       if (v->tag == WK_VALUE_TENSOR && !v->tensor) {
         v->tag = WK_VALUE_NONE;
         return wk_error_category();
@@ -400,6 +428,7 @@ static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tens
   n->reduce = written ? to_reduce(op, args, written) : 0;
   wk_status status = connect(n, args);
   for (int i = 0; status == WK_OK && i < n->argument_count; i++) status = save_argument(n, i, &args[i], saves, written);
+  if (status == WK_OK) status = note_symbolic(n);
   if (status != WK_OK)
     wk__node_release(&n->node);
   else
@@ -412,7 +441,7 @@ static wk_status note_reductions(op_node *n, const wk_value *args, const wk_tens
   uint32_t reduce = to_reduce(n->node.op, args, result);
   for (int i = 0; reduce >> i; i++) {
     if (!(reduce >> i & 1) || n->args[i].tag == WK_VALUE_TENSOR) continue;
-    wk_tensor *shape = wk__tensor_shape_of(args[i].tensor);
+    wk_tensor *shape = wk__tensor_kept_shape(args[i].tensor);
     if (!shape) return wk_error_category();
     n->args[i] = wk__v_tensor(shape);
   }
@@ -579,8 +608,8 @@ wk_status wk__rebase_history(wk_tensor *view, wk_node *node) {
   slice_node *n = (slice_node *)wk__node_create(&slice_class, sizeof *n, node->input_count, 1);
   if (!n) return WK_OUT_OF_MEMORY;
   n->function = wk__node_retain(node);
-  n->base = wk__tensor_shape_of(view->base);
-  n->view = wk__tensor_shape_of(view);
+  n->base = wk__tensor_kept_shape(view->base);
+  n->view = wk__tensor_kept_shape(view);
   wk_status status = n->base && n->view ? wk__edge_of(view->base, &n->node.edges[0]) : wk_error_category();
   for (int i = 1; i < node->input_count; i++)
     n->node.edges[i] = (wk__edge){wk__node_retain(node->edges[i].node), node->edges[i].input};

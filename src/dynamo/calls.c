@@ -189,7 +189,7 @@ static PyObject *get_from_dict(wk__frame *f, wk__recording *r, PyObject *self, P
   if (wk__was_written(r, reg, key)) return Py_XNewRef(found);
   if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
   if (found && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return wk__refuse(f, "%s", r->failed);
-  return Py_XNewRef(found);
+  return found ? wk__as_read(r, found) : NULL;
 }
 
 static PyObject *container_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
@@ -218,6 +218,8 @@ static bool is_container(PyObject *o) {
 
 static PyObject *tensor_method(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
+  bool says_no = count == 2 && !names && args[1] == Py_False && strcmp(name, "requires_grad_") == 0;
+  if (says_no && !(BINDING->tensor_of(args[0])->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(args[0]); /* it does not */
   if (!in_list(name, tensor_methods_that_look)) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
 }
@@ -234,6 +236,8 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (BINDING->is_grad_mode(t)) return wk__plain_call(f, callable, args, count, names);
   if (t == &PyGen_Type && strcmp(name, "throw") != 0) return look(f, callable, args, count, names);
   if (PyExceptionInstance_Check(self)) return wk__plain_call(f, callable, args, count, names);
+  bool sets_own = strcmp(name, "__setattr__") == 0 && wk__is_python_instance(self) && wk__reg_find(r, self) < 0;
+  if (sets_own) return wk__plain_call(f, callable, args, count, names); /* of a frozen dataclass, say */
   if ((wk__is_python_instance(self) || PyType_Check(self) || PyObject_TypeCheck(self, BINDING->module_type)) &&
       in_list(name, instance_methods_that_look) && !wk__is_foreign(r, self))
     return wk__plain_call(f, callable, args, count, names);
@@ -378,6 +382,18 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   return enter(f, callable, args, count, names);
 }
 
+/* A slot of C code bound to its object: super().__init__ of an exception, say. */
+static PyObject *method_wrapper(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
+                                Py_ssize_t count, PyObject *names) {
+  if (wk__is_foreign(r, callable)) return wk__refuse(f, "a method-wrapper from outside");
+  PyObject *self = PyObject_GetAttrString(callable, "__self__"), *name = PyObject_GetAttrString(callable, "__name__");
+  const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+  PyObject *result = self && text ? c_method(f, r, self, text, callable, args, count, names, false) : NULL;
+  Py_XDECREF(self);
+  Py_XDECREF(name);
+  return result;
+}
+
 /* functools.partial(...)(...): the call that it stands for. */
 static PyObject *partial_call(wk__frame *f, wk__recording *r, PyObject *partial, PyObject *const *args,
                               Py_ssize_t count, PyObject *names) {
@@ -431,6 +447,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     Py_DECREF(referent);
     return wk__refuse(f, "%s", r->failed);
   }
+  if (t == &_PyMethodWrapper_Type) return method_wrapper(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);

@@ -214,6 +214,9 @@ int wk__frame_depth(const wk__frame *frame) { return frame->real->stacktop - fra
 PyObject *wk__frame_stack(const wk__frame *frame, int from_bottom) {
   return frame->real->localsplus[frame->code->co_nlocalsplus + from_bottom];
 }
+void wk__frame_put(wk__frame *frame, int index, PyObject *value) {
+  Py_XSETREF(frame->real->localsplus[index], Py_NewRef(value));
+}
 PyObject *wk__frame_globals(const wk__frame *frame) { return frame->real->f_globals; }
 PyObject *wk__frame_builtins(const wk__frame *frame) { return frame->real->f_builtins; }
 PyObject *wk__frame_locals(const wk__frame *frame) { return frame->real->f_locals; }

@@ -21,6 +21,7 @@ static inline void drop(wk__frame *f, int count) {
 
 static inline void set_slot(wk__frame *f, int slot, PyObject *steal_value) {
   PyObject *old = f->real->localsplus[slot];
+  if (f->session) wk__op_stored(f, slot);
   f->real->localsplus[slot] = steal_value;
   Py_XDECREF(old);
 }
@@ -116,6 +117,7 @@ static inline wk__step load_fast(wk__frame *f, int slot) {
   PyObject *value = f->real->localsplus[slot];
   if (WK_UNLIKELY(!value)) return unbound(f, slot);
   if (WK_UNLIKELY(wk__op_local(f, slot) < 0)) return failed(f);
+  value = f->real->localsplus[slot]; /* a number that changes has got an object of its own */
   push(f, Py_NewRef(value));
   return WK__STEP_NEXT;
 }

@@ -93,6 +93,9 @@ bool wk__frame_is_generator(const wk__frame *frame);
 const char *wk__frame_opcode_name(const wk__frame *frame, int offset); /* for reasons and logs */
 bool wk__frame_may_stop_at(const wk__frame *frame, int offset);        /* false between KW_NAMES and CALL */
 
+/* Puts an equal value in place of slot `index`, or of the stack's, which are counted behind the slots. */
+void wk__frame_put(wk__frame *frame, int index, PyObject *value);
+
 /* ---- writing: a saved state into a frame that has just been entered, or into one that stood elsewhere. Steals the
  * references (slots: slot_count, stack: depth; entries may be NULL). Cells are given as cell objects; free variables
  * that are already there may be given again. ---- */

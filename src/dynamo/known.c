@@ -142,10 +142,15 @@ void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObje
 
 static PyObject *failed(wk__frame *f, wk__recording *r) { return wk__refuse(f, "%s", r->failed); }
 
+/* Finding an attribute may have run Python code, which may have ended the recording. */
+static bool was_given_up(const wk__frame *f, const wk__recording *r) {
+  return f->session->mode != WK__MODE_CAPTURE || f->session->recording != r;
+}
+
 /* An object found in a class: the same as long as the class's version is. */
 static PyObject *class_value(wk__frame *f, wk__recording *r, PyObject *found) {
   if (!wk__is_plain_value(f->session->binding, found) && !PyMethod_Check(found) && !PyCFunction_Check(found) &&
-      Py_TYPE(found) != &PySuper_Type)
+      Py_TYPE(found) != &PySuper_Type && Py_TYPE(found) != &_PyMethodWrapper_Type)
     wk__reg_constant(r, found);
   return found;
 }
@@ -158,7 +163,7 @@ static PyObject *attribute_of_module(wk__frame *f, wk__recording *r, PyObject *o
   r->registers[reg].is_globals = true;
   if (!wk__was_written(r, reg, name) && wk__observe(r, f->session->binding, found, WK__READ_DICT, reg, -1, name) < 0)
     return failed(f, r);
-  return Py_NewRef(found);
+  return wk__as_read(r, found);
 }
 
 static const char *const tensor_facts[] = {
@@ -187,6 +192,8 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
     }
     return grad ? grad : Py_NewRef(Py_None);
   }
+  bool taped = b->tensor_of(owner)->keys & WK__KEY_AUTOGRAD;
+  if (!taped && PyUnicode_CompareWithASCIIString(name, "grad_fn") == 0) Py_RETURN_NONE;
   PyObject *in_class = _PyType_Lookup(Py_TYPE(owner), name);
   bool method = in_class && (PyFunction_Check(in_class) || Py_TYPE(in_class) == &PyMethodDescr_Type ||
                              Py_TYPE(in_class) == &PyWrapperDescr_Type || Py_TYPE(in_class) == b->operator_type);
@@ -202,8 +209,9 @@ static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject
                                     PyObject *name) {
   if (wk__depend_on_type(r, type) < 0) return failed(f, r);
   PyObject *found = PyObject_GetAttr(owner, name);
-  if (found && PyMethod_Check(found)) wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
-  return found ? class_value(f, r, found) : NULL;
+  if (!found || was_given_up(f, r)) return found;
+  if (PyMethod_Check(found)) wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
+  return class_value(f, r, found);
 }
 
 static wk__reg dict_of_instance(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject **out_dict) {
@@ -239,7 +247,7 @@ static PyObject *attribute_of_parts(wk__frame *f, wk__recording *r, PyObject *di
     }
     if (!wk__was_written(r, reg, name) && wk__observe(r, f->session->binding, found, WK__READ_DICT, reg, -1, name) < 0)
       return failed(f, r);
-    return Py_NewRef(found);
+    return wk__as_read(r, found);
   }
   return NULL;
 }
@@ -306,11 +314,12 @@ static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject 
     if (found || f->session->reason[0] || r->failed[0]) return found;
   }
   found = PyObject_GetAttr(owner, name);
-  if (found && PyMethod_Check(found)) {
+  if (!found || was_given_up(f, r)) return found;
+  if (PyMethod_Check(found)) {
     wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
     return found;
   }
-  return found && in_class ? class_value(f, r, found) : found;
+  return in_class ? class_value(f, r, found) : found;
 }
 
 /* Of a function from outside: its own attributes stand in a dictionary, the others change with what it consists of. */
@@ -331,7 +340,7 @@ static PyObject *attribute_of_function(wk__frame *f, wk__recording *r, PyObject 
   if (!found && !written)
     wk__check_once(r, dict ? WK__CHECK_ABSENT : WK__CHECK_NO_DICT, dict ? dict_reg : reg, 0, name);
   if (found && !written && wk__observe(r, b, found, WK__READ_DICT, dict_reg, -1, name) < 0) return failed(f, r);
-  return PyObject_GetAttr(owner, name);
+  return found ? wk__as_read(r, found) : PyObject_GetAttr(owner, name);
 }
 
 static bool is_namespace_of_values(PyObject *o) {
@@ -354,6 +363,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
     return found;
   }
   if (PyFunction_Check(owner) && wk__is_foreign(r, owner)) return attribute_of_function(f, r, owner, name);
+  bool exception = PyExceptionInstance_Check(owner) && wk__is_python_instance(owner);
+  if (exception && wk__is_foreign(r, owner)) return attribute_of_instance(f, r, owner, name);
   if (is_view_of_others(owner) && wk__is_foreign(r, owner))
     return wk__refuse(f, "attribute %s of a %s from outside", TEXT(name), Py_TYPE(owner)->tp_name);
   if (!wk__know_bound(f, r, owner)) return NULL;

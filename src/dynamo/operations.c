@@ -32,7 +32,16 @@ int wk__op_local(wk__frame *f, int slot) {
   PyObject *value = wk__frame_slot(f, slot);
   if (!value || value != a->at_start[slot]) return 0;
   a->seen[slot] = true;
-  return wk__observe(r, BINDING, value, WK__READ_SLOT, a->depth, slot, NULL) < 0 ? failed_int(f, r) : 0;
+  if (wk__observe(r, BINDING, value, WK__READ_SLOT, a->depth, slot, NULL) < 0) return failed_int(f, r);
+  PyObject *object = wk__as_read(r, value);
+  if (object != value) wk__frame_put(f, slot, object);
+  Py_DECREF(object);
+  return 0;
+}
+
+void wk__op_stored(wk__frame *f, int slot) {
+  wk__activation *a = wk__activation_of(f);
+  if (a->at_start && slot < a->slots_at_start) a->stored[slot] = a->seen[slot] = true;
 }
 
 PyObject *wk__op_constant(wk__frame *f, PyObject *constant) {
@@ -131,7 +140,9 @@ static int read_cell(wk__frame *f, wk__recording *r, PyObject *cell) {
 PyObject *wk__op_cell(wk__frame *f, PyObject *cell, int slot) {
   RECORDING(wk__plain_cell(f, cell, slot));
   if (find_cell(f, r, cell, slot) < 0 || read_cell(f, r, cell) < 0) return failed(f, r);
-  return wk__plain_cell(f, cell, slot);
+  PyObject *value = wk__plain_cell(f, cell, slot), *object = value ? wk__as_read(r, value) : NULL;
+  Py_XDECREF(value);
+  return object;
 }
 
 int wk__op_set_cell(wk__frame *f, PyObject *cell, PyObject *value) {
@@ -163,7 +174,7 @@ PyObject *wk__op_import(wk__frame *f, PyObject *name, PyObject *from_list, PyObj
   Py_XDECREF(there);
   if (!loaded) return wk__refuse(f, "an import that has to load or find a module");
   PyObject *module = wk__plain_import(f, name, from_list, level);
-  if (module) wk__reg_constant(r, module);
+  if (module && wk__recording_of(f) == r) wk__reg_constant(r, module); /* finding names may have run Python code */
   return module;
 }
 
@@ -466,9 +477,19 @@ int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, P
   return wk__plain_fill(f, kind, container, a, b, callable);
 }
 
+/* The cells of the closure are the frame's: those that were there before the region began become known. */
 PyObject *wk__op_make_function(wk__frame *f, PyObject *code, PyObject *defaults, PyObject *keyword_defaults,
                                PyObject *annotations, PyObject *closure) {
-  return wk__plain_make_function(f, code, defaults, keyword_defaults, annotations, closure);
+  RECORDING(wk__plain_make_function(f, code, defaults, keyword_defaults, annotations, closure));
+  for (Py_ssize_t i = 0; closure && i < PyTuple_GET_SIZE(closure); i++) {
+    PyObject *cell = PyTuple_GET_ITEM(closure, i);
+    int slot = 0;
+    while (slot < wk__frame_slot_count(f) && wk__frame_slot(f, slot) != cell) slot++;
+    if (slot < wk__frame_slot_count(f) && find_cell(f, r, cell, slot) < 0) return failed(f, r);
+  }
+  PyObject *made = wk__plain_make_function(f, code, defaults, keyword_defaults, annotations, closure);
+  if (made) wk__note_made_function(r, made);
+  return made;
 }
 PyObject *wk__op_build_class(wk__frame *f) {
   RECORDING(wk__plain_build_class(f));
@@ -511,15 +532,19 @@ PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
   bool own_mode = BINDING->is_grad_mode(Py_TYPE(manager)) && !wk__is_foreign(r, manager);
   if (!own_mode && !wk__is_python_instance(manager))
     return wk__refuse(f, "a context manager of C code (%s)", Py_TYPE(manager)->tp_name);
-  return wk__plain_enter(f, manager, out_exit);
+  if (wk__depend_on_type(r, Py_TYPE(manager)) < 0) return failed(f, r);
+  PyObject *result = wk__plain_enter(f, manager, out_exit);
+  bool bound = result && *out_exit && PyMethod_Check(*out_exit) && wk__recording_of(f) == r;
+  if (bound) wk__reg_constant(r, PyMethod_GET_FUNCTION(*out_exit)); /* found in the class */
+  return result;
 }
 PyObject *wk__op_exit(wk__frame *f, PyObject *exit, PyObject *type, PyObject *value, PyObject *traceback) {
   RECORDING(wk__plain_exit(f, exit, type, value, traceback));
-  (void)r;
   bool own_mode = PyCFunction_Check(exit) && PyCFunction_GET_SELF(exit) &&
                   BINDING->is_grad_mode(Py_TYPE(PyCFunction_GET_SELF(exit)));
   if (!own_mode && !PyMethod_Check(exit) && !PyFunction_Check(exit))
     return wk__refuse(f, "a context manager of C code");
+  if (!wk__know_bound(f, r, exit)) return NULL;
   return wk__plain_exit(f, exit, type, value, traceback);
 }
 Py_ssize_t wk__op_length(wk__frame *f, PyObject *a) {

@@ -12,6 +12,7 @@
 
 /* ---- names ---- */
 int wk__op_local(wk__frame *f, int slot);                             /* a bound slot is about to be read; 0 or -1 */
+void wk__op_stored(wk__frame *f, int slot);                           /* a slot has got another value, or none */
 PyObject *wk__op_constant(wk__frame *f, PyObject *constant);          // -> new
 PyObject *wk__op_global(wk__frame *f, PyObject *name);                // -> new; NameError as CPython's
 int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value); /* value NULL: delete */

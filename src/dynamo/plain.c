@@ -127,10 +127,11 @@ PyObject *wk__plain_format(wk__frame *f, PyObject *value, int conversion, PyObje
 /* ---- calls ---- */
 
 /* The callee may lend itself args[-1]. In the stack of a running generator the garbage collector would see what it puts
- * there as owned by the generator. */
+ * there as owned by the generator; in that of a compiled region, a segment that ends in the callee would keep it. */
 PyObject *wk__plain_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *keyword_names) {
-  size_t lend = f->code->co_flags & CO_GENERATOR ? 0 : PY_VECTORCALL_ARGUMENTS_OFFSET;
+  bool lends = !f->session && !(f->code->co_flags & CO_GENERATOR);
+  size_t lend = lends ? PY_VECTORCALL_ARGUMENTS_OFFSET : 0;
   return PyObject_Vectorcall(callable, args, (size_t)count | lend, keyword_names);
 }
 

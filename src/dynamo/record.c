@@ -119,6 +119,13 @@ int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
   return keep_version(r, (PyObject *)type);
 }
 
+void wk__note_made_function(wk__recording *r, PyObject *function) {
+  if (wk__map_set(&r->read_before, key_of(function) | 1, function) != WK_OK) out_of_memory(r);
+}
+bool wk__is_made_function(const wk__recording *r, PyObject *function) {
+  return wk__map_get(&r->read_before, key_of(function) | 1) != NULL;
+}
+
 int wk__depend_on_function(wk__recording *r, const wk__binding *b, PyObject *function) {
   PyFunctionObject *f = (PyFunctionObject *)function;
   uint64_t hash = key_of(function) | 1;
@@ -130,10 +137,13 @@ int wk__depend_on_function(wk__recording *r, const wk__binding *b, PyObject *fun
     PyObject *value = PyTuple_GET_ITEM(f->func_defaults, i);
     if (!wk__is_plain_value(b, value) && wk__observe(r, b, value, WK__READ_ITEM, defaults, i, NULL) < 0) return -1;
   }
+  bool before = r->keep_numbers;
+  r->keep_numbers = true;
   wk__reg named = f->func_kwdefaults ? wk__reg_constant(r, f->func_kwdefaults) : -1;
   PyObject *key, *value;
   for (Py_ssize_t at = 0; named >= 0 && PyDict_Next(f->func_kwdefaults, &at, &key, &value);)
     if (wk__observe(r, b, value, WK__READ_DICT, named, -1, key) < 0) return -1;
+  r->keep_numbers = before;
   return 0;
 }
 
@@ -303,7 +313,7 @@ static int read_changing(wk__recording *r, uint64_t hash, PyObject *number, wk__
 }
 
 PyObject *wk__as_read(wk__recording *r, PyObject *found) {
-  PyObject *object = r->last_fresh ? r->last_fresh : found;
+  PyObject *object = r->last_fresh && found == r->last_found ? r->last_fresh : found;
   r->last_fresh = NULL;
   return Py_NewRef(object);
 }
@@ -334,9 +344,12 @@ int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, 
                 int64_t b, PyObject *key) {
   uint64_t hash = hash_of_read(kind, a, b, key);
   r->last_fresh = r->fresh.count ? wk__map_get(&r->fresh, hash) : NULL;
+  r->last_found = object;
   if (wk__map_get(&r->read_before, hash) == object) return 0;
   uint64_t path = path_of(r, kind, a, b, key);
-  bool changes = r->changing && !r->keep_numbers && PyFloat_CheckExact(object) && wk__map_get(r->changing, path);
+  bool taken = kind == WK__READ_DICT || kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_CELL;
+  bool changes =
+      taken && r->changing && !r->keep_numbers && PyFloat_CheckExact(object) && wk__map_get(r->changing, path);
   if (wk__map_set(&r->read_before, hash, object) != WK_OK) return out_of_memory(r);
   if (changes) return read_changing(r, hash, object, kind, a, b, key);
   bool plain = wk__is_plain_value(binding, object);
@@ -593,6 +606,10 @@ static wk__reg made_iterator(wk__recording *r, const wk__binding *b, PyObject *o
 
 static wk__reg made_function(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyFunctionObject *f = (PyFunctionObject *)o;
+  if (!wk__is_made_function(r, o)) {
+    wk__record_failed(r, "a function that came from unknown code");
+    return -1;
+  }
   PyObject *items[] = {f->func_code,       f->func_globals,     f->func_defaults,
                        f->func_kwdefaults, f->func_annotations, f->func_closure};
   if (wk__reg_constant(r, f->func_code) < 0 || wk__reg_constant(r, f->func_globals) < 0) return -1;
@@ -635,11 +652,15 @@ static wk__reg made_instance(wk__recording *r, const wk__binding *b, PyObject *o
   return reg;
 }
 
+static bool has_python_bases(const PyTypeObject *t) {
+  while (t->tp_base && t->tp_base->tp_flags & Py_TPFLAGS_HEAPTYPE) t = t->tp_base;
+  return t->tp_base == &PyBaseObject_Type;
+}
+
 static bool is_simple_instance(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && t->tp_new == PyBaseObject_Type.tp_new && t->tp_dictoffset &&
-         t->tp_base == &PyBaseObject_Type &&
-         t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
+         has_python_bases(t) && t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
 }
 
 static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o) {

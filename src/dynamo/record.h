@@ -130,6 +130,7 @@ typedef struct wk__recording {
   const wk__map *changing; /* borrowed: paths of such numbers; NULL: none */
   wk__map fresh;           /* hash of a read -> the region's own float object */
   PyObject *last_fresh;    /* borrowed: of the last read, see wk__as_read */
+  PyObject *last_found;    /* borrowed: what last_fresh stands for */
   bool keep_numbers;       /* C code will see the numbers themselves: they are constants */
   wk__reg *numbers;        /* registers of the graph's number inputs */
   int64_t number_count, number_capacity;
@@ -171,6 +172,9 @@ void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, 
 /* A container from outside is about to be changed: what it holds now can still become known later. */
 int wk__keep_before(wk__recording *r, wk__reg reg);
 /* The function's code and defaults are the same in every call; what the defaults hold becomes known. 0 or -1. */
+/* One that the region itself has made needs none of that. */
+void wk__note_made_function(wk__recording *r, PyObject *function);
+bool wk__is_made_function(const wk__recording *r, PyObject *function); /* or one that is known already */
 int wk__depend_on_function(wk__recording *r, const wk__binding *binding, PyObject *function);
 /* Its items become known (list, tuple: with length; dict: with keys and order). For C code that looks at all of it. */
 int wk__touch(wk__recording *r, const wk__binding *binding, PyObject *container);

@@ -387,14 +387,15 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
 
 static int run_backend(wk__session *s, const wk__segment *g, PyObject **values) {
   (void)s;
-  int64_t inputs = g->recording->input_count, outputs = g->graph->output_count;
-  PyObject **args = PyMem_Malloc((size_t)(inputs + 1) * sizeof *args);
+  int64_t inputs = g->recording->input_count, numbers = g->recording->number_count, outputs = g->graph->output_count;
+  PyObject **args = PyMem_Malloc((size_t)(inputs + numbers + 1) * sizeof *args);
   if (!args) {
     PyErr_NoMemory();
     return -1;
   }
   for (int64_t i = 0; i < inputs; i++) args[i] = values[g->recording->inputs[i]];
-  PyObject *made = PyObject_Vectorcall(g->backend_call, args, (size_t)inputs, NULL);
+  for (int64_t i = 0; i < numbers; i++) args[inputs + i] = values[g->recording->numbers[i]];
+  PyObject *made = PyObject_Vectorcall(g->backend_call, args, (size_t)(inputs + numbers), NULL);
   PyMem_Free(args);
   PyObject *list = made ? PySequence_Fast(made, "a backend's function gives a tuple of tensors") : NULL;
   Py_XDECREF(made);
@@ -487,12 +488,18 @@ static PyObject *make(PyObject *const *values, const wk__do *d) {
   }
 }
 
+/* A class's own __setattr__ is evaluated when it is called; what is recorded is what it did. */
+static int set_attribute(const wk__session *s, PyObject *owner, PyObject *name, PyObject *value) {
+  bool module = PyObject_TypeCheck(owner, s->binding->module_type);
+  return module ? PyObject_SetAttr(owner, name, value) : PyObject_GenericSetAttr(owner, name, value);
+}
+
 /* An effect. 0, or -1 with an exception. */
 static int apply(wk__session *s, PyObject *const *values, const wk__do *d) {
 #define VALUE(i) (d->items[i] >= 0 ? values[d->items[i]] : NULL)
   switch (d->kind) {
     case WK__DO_SET_ATTR:
-      return PyObject_SetAttr(VALUE(0), d->object, VALUE(1));
+      return set_attribute(s, VALUE(0), d->object, VALUE(1));
     case WK__DO_SET_ITEM:
       return VALUE(2) ? PyObject_SetItem(VALUE(0), VALUE(1), VALUE(2)) : PyObject_DelItem(VALUE(0), VALUE(1));
     case WK__DO_SET_CELL:
@@ -542,8 +549,11 @@ int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **st
   int status = 0;
   if (g->backend_call)
     status = run_backend(s, g, s->values);
-  else if (g->executor)
-    status = run_graph(s, g, s->values);
+  else if (g->executor && run_graph(s, g, s->values) < 0) {
+    PyErr_Clear(); /* run plainly it fails where it has to */
+    wk__session_drop_target(s);
+    return 1;
+  }
   if (status == 0) status = run_steps(s, g, s->values);
   if (status < 0) {
     wk__session_drop_target(s);

@@ -10,10 +10,10 @@
 /* ============================================ what the tracer asks =============================================== */
 
 /* A real tensor is about to become an input: it must be known where it comes from. */
-static wk_status find_input(void *context, wk_tensor *tensor, const char **out_name) {
+static wk_status find_input(void *context, wk_tensor *tensor, const char **out_name, wk_tensor **out_description) {
   wk__session *s = context;
   wk__recording *r = s->recording;
-  (void)out_name;
+  (void)out_name, (void)out_description;
   wk__reg reg = tensor->wrapper ? wk__reg_find(r, tensor->wrapper) : -1;
   if (reg < 0 || r->registers[reg].kind == WK__REG_TENSOR)
     return wk_fail(WK_UNSUPPORTED, "a tensor that came from unknown code is used");
@@ -71,8 +71,9 @@ void wk__activation_forget_start(wk__activation *a) {
   for (int i = 0; a->at_start && i < a->slots_at_start + a->stack_at_start; i++) Py_XDECREF(a->at_start[i]);
   PyMem_Free(a->at_start);
   PyMem_Free(a->seen);
+  PyMem_Free(a->stored);
   a->at_start = NULL;
-  a->seen = NULL;
+  a->seen = a->stored = NULL;
 }
 
 static int note_start(wk__activation *a) {
@@ -80,7 +81,8 @@ static int note_start(wk__activation *a) {
   int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
   a->at_start = PyMem_Calloc((size_t)(slots + depth + 1), sizeof *a->at_start);
   a->seen = PyMem_Calloc((size_t)slots + 1, sizeof *a->seen);
-  if (!a->at_start || !a->seen) {
+  a->stored = PyMem_Calloc((size_t)slots + 1, sizeof *a->stored);
+  if (!a->at_start || !a->seen || !a->stored) {
     PyErr_NoMemory();
     return -1;
   }
@@ -95,7 +97,11 @@ static int note_start(wk__activation *a) {
 static int observe_stack(wk__session *s, wk__activation *a) {
   for (int i = 0; i < a->stack_at_start; i++) {
     PyObject *o = a->at_start[a->slots_at_start + i];
-    if (o && wk__observe(s->recording, s->binding, o, WK__READ_STACK, a->depth, i, NULL) < 0) return -1;
+    if (!o) continue;
+    if (wk__observe(s->recording, s->binding, o, WK__READ_STACK, a->depth, i, NULL) < 0) return -1;
+    PyObject *object = wk__as_read(s->recording, o);
+    if (object != o) wk__frame_put(&a->frame, a->slots_at_start + i, object);
+    Py_DECREF(object);
   }
   return 0;
 }
@@ -134,6 +140,7 @@ int wk__segment_begin(wk__session *s) {
   s->capture_ended = false;
   s->low = s->start_count;
   s->grad_at_start = wk__mode.grad_enabled;
+  Py_XSETREF(s->handled_at_start, PyErr_GetHandledException());
   s->reason[0] = 0;
   for (wk__activation *a = s->innermost; a; a = a->outer)
     if (note_start(a) < 0 || observe_stack(s, a) < 0) return -1;
@@ -144,6 +151,7 @@ int wk__segment_begin(wk__session *s) {
 }
 
 static void stop_recording(wk__session *s) {
+  Py_CLEAR(s->handled_at_start);
   wk__mode.grad_watcher = NULL;
   wk__tracer_pause(s->tracer);
   for (wk__activation *a = s->innermost; a; a = a->outer) wk__activation_forget_start(a);
@@ -213,14 +221,18 @@ static int register_of(wk__session *s, wk__recording *r, PyObject *o, wk__reg *o
   return o && *out < 0 ? -1 : 0;
 }
 
-static int frame_state(wk__session *s, wk__recording *r, wk__activation *a, bool common, wk__end_frame *out) {
+/* returned_into: the call that it stood in at the start is over; unwinding leaves something else on its stack. */
+static int frame_state(wk__session *s, wk__recording *r, wk__activation *a, bool common, bool returned_into,
+                       wk__end_frame *out) {
   int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
   *out = (wk__end_frame){.code = a->frame.code, .offset = a->frame.offset, .slot_count = slots, .depth = depth};
   out->values = wk__arena_alloc(&r->arena, (size_t)(slots + depth + 1) * sizeof *out->values);
   if (!out->values) return -1;
   for (int i = 0; i < slots + depth; i++) {
     PyObject *o = i < slots ? wk__frame_slot(&a->frame, i) : wk__frame_stack(&a->frame, i - slots);
-    bool was_there = common && a->at_start && (i < slots ? true : i - slots < a->stack_at_start) && a->at_start[i] == o;
+    bool in_place =
+        (i < slots && a->stored && !a->stored[i]) || (i >= slots && !returned_into && i - slots < a->stack_at_start);
+    bool was_there = common && a->at_start && in_place && a->at_start[i] == o;
     out->values[i] = WK__KEEP;
     if (was_there) continue;
     if (register_of(s, r, o, &out->values[i]) < 0) return -1;
@@ -234,8 +246,10 @@ static int end_state(wk__session *s, wk__segment *g) {
   g->common = s->low < g->end_count ? s->low : g->end_count;
   g->end_frames = wk__arena_alloc(&r->arena, (size_t)g->end_count * sizeof *g->end_frames);
   if (!g->end_frames) return -1;
-  for (wk__activation *a = s->innermost; a; a = a->outer)
-    if (frame_state(s, r, a, a->depth < g->common, &g->end_frames[a->depth]) < 0) return -1;
+  for (wk__activation *a = s->innermost; a; a = a->outer) {
+    bool returned_into = a->depth == s->low - 1 && s->low < g->frame_count;
+    if (frame_state(s, r, a, a->depth < g->common, returned_into, &g->end_frames[a->depth]) < 0) return -1;
+  }
   return 0;
 }
 
@@ -271,10 +285,14 @@ static void mark_needed(wk__segment *g, bool *needed) {
   for (int f = 0; f < g->end_count; f++)
     for (int i = 0; i < g->end_frames[f].slot_count + g->end_frames[f].depth; i++)
       need(needed, g->end_frames[f].values[i]);
-  for (int64_t i = r->step_count - 1; i >= 0; i--) {
-    wk__do *step = &r->steps[i];
-    step->needed = has_effect_outside(r, step) || needed[target_of(step)];
-    for (int k = 0; step->needed && k < step->count; k++) need(needed, step->items[k]);
+  for (bool more = true; more;) { /* again for changes of what an earlier step turns out to give away */
+    more = false;
+    for (int64_t i = r->step_count - 1; i >= 0; i--) {
+      wk__do *step = &r->steps[i];
+      if (step->needed || !(has_effect_outside(r, step) || needed[target_of(step)])) continue;
+      step->needed = more = true;
+      for (int k = 0; k < step->count; k++) need(needed, step->items[k]);
+    }
   }
 }
 
@@ -342,6 +360,15 @@ static wk_status note_tape(wk__segment *g, tape_walk *all, wk_tensor *t, int64_t
 }
 
 /* The nodes of needed tensors, while the tracer still knows them; their tape as it is now. */
+/* What the program wrote into a real tensor has no tape when the graph writes it again. */
+static wk_status check_written(wk__session *s) {
+  const wk__graph *graph = wk__tracer_graph(s->tracer);
+  for (int64_t i = 0; i < graph->mutation_count; i++)
+    if (wk__grad_fn(wk__tracer_input(s->tracer, graph->mutations[i].input)))
+      return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
+  return WK_OK;
+}
+
 static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *needed, wk__graph_node **nodes,
                                  tape_walk *w) {
   wk__recording *r = g->recording;
@@ -356,9 +383,11 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
       return wk_fail(WK_UNSUPPORTED, "a leaf that requires grad is made");
     WK_TRY(note_tape(g, w, t, count));
     g->outputs[count] = reg;
+    const wk_node *tape = wk__grad_fn(t);
+    g->output_taped[count] = tape && !tape->released; /* after backward() nobody can follow it */
     r->registers[reg].output = (int)count++;
   }
-  return WK_OK;
+  return check_written(s);
 }
 
 /* Small graphs are over before another thread would have begun; what is taped may call hooks written in Python. */
@@ -381,6 +410,9 @@ static wk_status finish_graph(wk__segment *g, wk__graph *graph, wk__graph_node *
   for (int64_t i = 0; i < graph->mutation_count; i++)
     if (graph->mutations[i].node->flags & WK__GRAPH_TAPED)
       return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
+  for (int64_t i = 0; i < count; i++)
+    if (g->output_taped[i] && !g->spent[i] && !(nodes[i]->flags & WK__GRAPH_TAPED))
+      return wk_fail(WK_UNSUPPORTED, "a tensor that requires grad was written under no_grad()");
   WK_TRY(wk__graph_freeze(graph));
   g->lets_others_run = lets_others_run(graph);
   if (!graph->output_count && !graph->mutation_count && !graph->node_count) return WK_OK;
@@ -392,11 +424,16 @@ static int call_backend(wk__session *s, wk__segment *g) {
   const wk__recording *r = g->recording;
   PyObject *backend = s->compiled->options.backend;
   if (!backend || !g->executor || !s->binding->graph_module) return 0;
+  wk__mode_kind before = s->mode;
+  s->mode = WK__MODE_OFF; /* the backend is no part of what is captured */
   PyObject *module = s->binding->graph_module(s->binding->state, g->graph), *inputs = PyList_New(0);
   int status = module && inputs ? 0 : -1;
   for (int64_t i = 0; status == 0 && i < r->input_count; i++)
     status = PyList_Append(inputs, r->registers[r->inputs[i]].object);
+  for (int64_t i = 0; status == 0 && i < r->number_count; i++)
+    status = PyList_Append(inputs, r->registers[r->numbers[i]].object);
   if (status == 0) g->backend_call = PyObject_CallFunctionObjArgs(backend, module, inputs, NULL);
+  s->mode = before;
   Py_XDECREF(module);
   Py_XDECREF(inputs);
   if (g->backend_call && !PyCallable_Check(g->backend_call)) {
@@ -543,6 +580,9 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
     return -1;
   }
   wk__recording *r = g->recording;
+  PyObject *handled = PyErr_GetHandledException();
+  if (handled != s->handled_at_start) wk__record_failed(r, "an except block is entered or left");
+  Py_XDECREF(handled);
   bool kept = !r->failed[0];
   if (kept && value) kept = register_of(s, r, value, &g->value) == 0;
   if (kept && !value) kept = end_state(s, g) == 0;
@@ -550,6 +590,7 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
   bool *needed = wk__alloc_zeroed((size_t)r->register_count + 1);
   wk__graph_node **nodes = wk__alloc_zeroed((size_t)(r->register_count + 1) * sizeof *nodes);
   g->outputs = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->outputs);
+  g->output_taped = wk__arena_alloc(&r->arena, (size_t)r->register_count + 1);
   g->spent = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->spent);
   tape_walk tape = {0};
   if (!needed || !nodes || !g->outputs || !g->spent) kept = false;

@@ -45,7 +45,7 @@ void wk__session_give_up(wk__session *s, const char *reason) {
   if (s->mode != WK__MODE_CAPTURE) return;
   wk__activation *a = culprit(s);
   if (!a || learn_break(&a->frame) < 0) PyErr_Clear();
-  snprintf(s->reason, sizeof s->reason, "%s", reason);
+  if (reason != s->reason) snprintf(s->reason, sizeof s->reason, "%s", reason);
   if (wk__log_on(WK__LOG_BREAKS))
     wk__log_print(WK__LOG_BREAKS, "%s:%d: recording given up: %s", PyUnicode_AsUTF8(a->frame.code->co_filename),
                   wk__frame_line(&a->frame), reason);
@@ -148,8 +148,9 @@ static int seek(wk__session *s) {
   PyObject **values = NULL;
   bool full = false;
   wk__segment *found = wk__segment_find(s, &values, &full);
-  if (found) return wk__segment_replay(s, found, values);
-  if (full || s->captures >= 64 || is_hopeless(s) || !all_resumable(s)) {
+  int status = found ? wk__segment_replay(s, found, values) : 0;
+  if (found && status <= 0) return status;
+  if (status || full || s->captures >= 64 || is_hopeless(s) || !all_resumable(s)) {
     s->mode = WK__MODE_OFF;
     return 0;
   }
@@ -179,7 +180,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
       return GO_ON;
     case WK__STEP_RETURN:
       *out_result = frame_returns(s, a);
-      return DONE;
+      return *out_result ? DONE : after_step(s, a, WK__STEP_RAISE, out_result);
     case WK__STEP_YIELD:
       *out_result = a->frame.result;
       a->frame.result = NULL;
@@ -197,6 +198,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
       a->frame.next = a->frame.offset;
       if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_BREAK) == 0) return GO_ON;
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an operation refused with nothing recorded");
+      if (s->mode == WK__MODE_PLAIN) return after_step(s, a, WK__STEP_RAISE, out_result); /* the graph failed */
       break;
     case WK__STEP_UNKNOWN:
       a->frame.next = a->frame.offset;
@@ -231,8 +233,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
       case WK__MODE_START:
         return leave(s, a);
       default:
-        if (s->mode == WK__MODE_CAPTURE && is_learned_break(&a->frame) &&
-            wk__frame_may_stop_at(&a->frame, a->frame.next)) {
+        if (s->mode == WK__MODE_CAPTURE && is_learned_break(&a->frame)) {
           a->frame.offset = a->frame.next;
           if (!s->reason[0]) snprintf(s->reason, sizeof s->reason, "an instruction that could not be captured before");
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
@@ -254,14 +255,12 @@ static PyObject *run(wk__session *s, wk__activation *a) {
 /* ==================================================== the hook ==================================================== */
 
 /* A function from outside has been entered, by a call or by C code that found it in a class: what it consists of is
- * part of what was captured. Those that the region makes itself are all inner ones without a register. */
+ * part of what was captured. */
 static void know_function(wk__session *s, wk__frame *f) {
   PyObject *function = wk__frame_function(f), *type, *value, *traceback;
-  wk__reg reg = wk__reg_find(s->recording, function);
-  if (reg >= 0 && s->recording->registers[reg].kind == WK__REG_MADE) return;
+  if (!s->recording || wk__is_made_function(s->recording, function)) return;
   PyErr_Fetch(&type, &value, &traceback); /* of a generator that something is thrown into */
-  const char *name = PyUnicode_AsUTF8(((PyFunctionObject *)function)->func_qualname);
-  if (reg >= 0 || !name || !strstr(name, "<locals>"))
+  if (wk__reg_constant(s->recording, function) >= 0)
     (void)!wk__depend_on_function(s->recording, s->binding, function); /* a failure is noted */
   PyErr_Restore(type, value, traceback);
 }

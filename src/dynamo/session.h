@@ -33,7 +33,8 @@ typedef struct wk__activation {
   int depth;           /* 0: the root */
   PyObject **at_start; /* owned references: slots, then stack, when the present segment began; NULL: entered since */
   int slots_at_start, stack_at_start;
-  bool *seen; /* (slots_at_start) the slot's value has been read from outside in this segment */
+  bool *stored; /* (slots_at_start) it has been assigned to in this segment, be it the object that was there */
+  bool *seen;   /* (slots_at_start) the slot's value has been read from outside in this segment */
 } wk__activation;
 
 struct wk__session {
@@ -50,6 +51,7 @@ struct wk__session {
   wk__tracer *tracer;
   int low; /* frames of the segment's start that are still there */
   bool grad_at_start;
+  PyObject *handled_at_start; /* owned: the exception in whose `except` block it began; NULL */
   wk__grad_watcher watcher;
   PyCodeObject **start_codes; /* (start_count) borrowed: the position that the segment began at */
   int *start_offsets;
@@ -127,6 +129,7 @@ struct wk__segment {
   bool lets_others_run;         /* long enough, and nothing in it touches Python: the GIL is released around it */
   PyObject *backend_call;       /* owned: what the backend made of it; NULL */
   wk__reg *outputs;             /* (graph->output_count) */
+  bool *output_taped;           /* (as outputs) it had a grad_fn */
   const char **spent;           /* (graph->output_count) name of an output's grad_fn whose tape has been run; or NULL */
   bool *input_written;          /* (input_count) */
   bool inputs_fixed;            /* all of them: their memory is as it was */
@@ -159,7 +162,8 @@ void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__r
 wk__segment *wk__segment_find(wk__session *session, PyObject ***out_values, bool *out_full);
 /* As they are now, or, given, as they were when they were read. */
 void wk__segment_note_versions(wk__segment *segment, const uint64_t *seen);
-/* Graph and steps. 0, or -1 with an exception. Afterwards session->target, values, returned and mode say where to go.
+/* Graph and steps. 0, -1 with an exception, or 1: the graph failed, nothing has been done.
+ * Afterwards session->target, values, returned and mode say where to go.
  */
 int wk__segment_replay(wk__session *session, wk__segment *steal_segment, PyObject **steal_values);
 /* Puts the target's state into the frame. 0, or -1 with an exception. */

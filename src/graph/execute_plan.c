@@ -632,8 +632,7 @@ static wk_status plan_layout(wk__graph_executor *e) {
   for (int64_t i = 0; i < e->constant_patch_count; i++)
     e->constant_patches[i].place = byte_of(e, e->constant_patches[i].place);
   for (int64_t i = 0; i < e->number_count; i++) e->numbers[i].place = byte_of(e, e->numbers[i].place);
-  for (int64_t i = 0; i < e->input_number_count; i++)
-    e->input_numbers[i].place = byte_of(e, e->input_numbers[i].place);
+  for (int64_t i = 0; i < e->input_number_count; i++) e->input_numbers[i].place = byte_of(e, e->input_numbers[i].place);
   return WK_OK;
 }
 

@@ -489,7 +489,9 @@ static wk_status parse_constant(parser *p, const char *name) {
   if (!accept_word(p, "constant")) return expected(p, "'constant'");
   skip_space(p);
   bool hash = p->at[0] == '0' && p->at[1] == 'x', shape = accept_word(p, "shape");
-  wk_status status = shape ? make_shape(&spec, &tensor) : hash ? find_constant(p, &spec, &tensor) : parse_elements(p, &spec, &tensor);
+  wk_status status = shape  ? make_shape(&spec, &tensor)
+                     : hash ? find_constant(p, &spec, &tensor)
+                            : parse_elements(p, &spec, &tensor);
   if (status == WK_OK && !wk__graph_constant(p->graph, tensor, name)) status = at_line(p, wk_error_category());
   wk__release(tensor);
   return status;

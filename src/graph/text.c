@@ -41,7 +41,10 @@ static void print_type(wk__string *s, const wk_tensor *t) {
   }
   if (!wk_int_same(t->offset, wk_int_of(0))) {
     wk__string_append(s, " offset ");
+    bool one_word = wk_int_is_known(t->offset) || wk__sym_is_leaf(t->offset);
+    if (!one_word) wk__string_append(s, "(");
     wk_int_print(s, t->offset);
+    if (!one_word) wk__string_append(s, ")");
   }
   if (wk__device_equal(t->device, WK__CPU_DEVICE)) return;
   wk__string_append(s, " on ");

@@ -53,6 +53,7 @@ void wk__trace_storage_dropped(wk_storage *storage) {
 }
 
 void wk__trace_forget(wk__tracer *t) {
+  wk__trace_make_known(t);
   for (wk__trace_record *r = t->records; r; r = r->next) {
     r->tensor->trace = NULL;
     r->tensor->keys &= (uint8_t)~WK__KEY_TRACE;
@@ -162,9 +163,18 @@ static wk__trace_record *same_place(const wk__trace_cell *c, const wk_tensor *te
   return NULL;
 }
 
+/* Asks the owner; an input that he describes by symbols has symbolic geometry from now on. */
+static wk_status ask_for_input(wk__tracer *t, wk_tensor *tensor, const char **out_name) {
+  wk_tensor *description = NULL;
+  wk_status status = t->owner.input(t->owner.context, tensor, out_name, &description);
+  if (status == WK_OK && description) status = wk__trace_describe(t, tensor, description);
+  wk__release(description);
+  return status;
+}
+
 static wk__trace_record *new_input(wk__tracer *t, wk_tensor *tensor) {
   const char *name = NULL;
-  if (t->owner.input(t->owner.context, tensor, &name) != WK_OK) return NULL;
+  if (ask_for_input(t, tensor, &name) != WK_OK) return NULL;
   if (wk__grow(&t->inputs, &t->input_capacity, t->input_count + 1, sizeof *t->inputs) != WK_OK) return NULL;
   wk__trace_cell *other = wk__map_get(&t->storages, (uint64_t)(uintptr_t)tensor->storage);
   if (other && other->version)
@@ -181,8 +191,8 @@ static wk__trace_record *new_input(wk__tracer *t, wk_tensor *tensor) {
   return r;
 }
 
-wk_status wk__tracer_constant(wk__tracer *t, wk_tensor *tensor) {
-  wk__graph_node *node = wk__graph_constant(t->graph, tensor, NULL);
+/* The tensor stands for the node's value, and is never written. */
+static wk_status stands_for(wk__tracer *t, wk_tensor *tensor, wk__graph_node *node) {
   wk__trace_cell *c = node ? new_cell(t, tensor, node) : NULL;
   wk__trace_record *r = c ? new_record(t, tensor, c, node) : NULL;
   if (!r) return wk_error_category();
@@ -190,6 +200,20 @@ wk_status wk__tracer_constant(wk__tracer *t, wk_tensor *tensor) {
   if (wk__grow(&t->shapes, &t->shape_capacity, t->shape_count + 1, sizeof *t->shapes) != WK_OK) return WK_OUT_OF_MEMORY;
   t->shapes[t->shape_count++] = wk__retain(tensor); /* its address stands for it */
   return wk__map_set(&t->tensors, (uint64_t)(uintptr_t)tensor, r);
+}
+
+wk_status wk__tracer_constant(wk__tracer *t, wk_tensor *tensor) {
+  return stands_for(t, tensor, wk__graph_constant(t->graph, tensor, NULL));
+}
+
+/* A tensor that is kept for its shape alone. Constants have numbers for sizes; with symbols it is one without values.
+ */
+static wk_status shape_alone(wk__tracer *t, wk_tensor *tensor) {
+  if (!(tensor->flags & WK__TENSOR_SYMBOLIC)) return wk__tracer_constant(t, tensor);
+  wk__graph_arg args[] = {{.tag = WK_VALUE_INTS, .count = tensor->ndim, .integers = tensor->sizes},
+                          {.tag = WK_VALUE_DTYPE, .dtype = tensor->dtype},
+                          {.tag = WK_VALUE_DEVICE, .device = tensor->device}};
+  return stands_for(t, tensor, wk__trace_record_call(t, WK__OP(empty), args));
 }
 
 /* A tensor that was made beside the operators (the tape's alias of a saved result, a detached twin) looks at memory
@@ -210,9 +234,8 @@ wk__trace_record *wk__trace_record_of(wk__tracer *t, wk_tensor *tensor) {
   wk__trace_record *r = tensor->trace;
   if (r && r->tracer == t) return r;
   if ((r = wk__map_get(&t->tensors, (uint64_t)(uintptr_t)tensor))) return r;
-  if (!tensor->storage) { /* kept for its shape alone */
-    return wk__tracer_constant(t, tensor) != WK_OK ? NULL : wk__map_get(&t->tensors, (uint64_t)(uintptr_t)tensor);
-  }
+  if (!tensor->storage)
+    return shape_alone(t, tensor) != WK_OK ? NULL : wk__map_get(&t->tensors, (uint64_t)(uintptr_t)tensor);
   wk__trace_cell *lazy = tensor->storage->trace;
   if (!lazy) return new_input(t, tensor);
   if (lazy->tracer != t) {
@@ -359,7 +382,11 @@ static wk_status trace_into(wk__tracer *t, const wk_op *op, const wk_value *args
 
 static wk_status trace_copy(wk__tracer *t, const wk_value *args, wk_value *results) {
   wk_tensor *self = args[0].tensor, *src = args[1].tensor;
-  wk__graph_node *node = wk__tracer_node(t, src);
+  wk__trace_record *r = wk__trace_record_of(t, self);
+  wk__graph_node *node = r ? wk__tracer_node(t, src) : NULL;
+  bool whole = r && !r->parent && r->cell->input < 0;
+  wk__graph_arg clone[] = {{.tag = WK_VALUE_TENSOR, .node = node}, {0}};
+  if (node && whole) node = wk__trace_record_call(t, WK__OP(clone), clone); /* two tensors, two memories */
   if (!node) return wk_error_category();
   WK_TRY(wk__trace_write(t, self, node, src, false));
   results[0] = wk__v_tensor(wk__retain(self));

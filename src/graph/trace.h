@@ -25,8 +25,11 @@ typedef struct wk__tracer wk__tracer;
 typedef struct wk__trace_owner {
   void *context;
   /* A real tensor is about to become an input. WK_UNSUPPORTED: nobody knows where it comes from, flush. `out_name` may
-   * be set to a name for the input. */
-  wk_status (*input)(void *context, wk_tensor *tensor, const char **out_name);
+   * be set to a name for the input, `out_description` to a tensor without storage that has the tensor's dtype, sizes,
+   * strides and offset as expressions over wk__tracer_env, whose hints are the tensor's own (given to the tracer). The
+   * tensor itself has these until the flush, so that all that is computed of its sizes is symbolic: whoever tells them
+   * to the program meanwhile has to take wk__symbolic_value. Left NULL: the input has the tensor's numbers. */
+  wk_status (*input)(void *context, wk_tensor *tensor, const char **out_name, wk_tensor **out_description);
   /* Where the program stands, for the nodes recorded from now on; NULL: not known. */
   const wk__graph_place *(*place)(void *context, wk__graph *graph);
   /* Something could not be recorded; the tracer has been flushed and is not current any more. */
@@ -42,6 +45,9 @@ void wk__tracer_pause(wk__tracer *tracer);
 wk__tracer *wk__tracer_current(void);
 
 wk__graph *wk__tracer_graph(wk__tracer *tracer); /* borrowed; being built */
+/* The symbols of the graph that is being built, and what was assumed of them; made when first asked for. Another one
+ * after each flush, because the graph owns it. NULL with the error set. */
+wk__shape_env *wk__tracer_env(wk__tracer *tracer);
 int wk__tracer_input_count(const wk__tracer *tracer);
 wk_tensor *wk__tracer_input(const wk__tracer *tracer, int index); /* borrowed: the real tensor behind input i */
 

@@ -106,10 +106,17 @@ static void poison_rest(wk__tracer *t) {
   (void)wk_fail(category, "%s", text);
 }
 
+/* Random operators move the generator on, whether or not anybody wants what they draw. */
+static bool draws_numbers(const wk__graph *graph) {
+  for (const wk__graph_node *n = graph->first; n; n = n->next)
+    if (n->kind == WK__GRAPH_CALL && n->op->tags & WK__TAG_RANDOM) return true;
+  return false;
+}
+
 static wk_status compute_values(wk__tracer *t) {
   WK_TRY(add_outputs(t));
   int64_t count = t->graph->output_count;
-  if (!count && !t->graph->mutation_count) return WK_OK;
+  if (!count && !t->graph->mutation_count && !draws_numbers(t->graph)) return WK_OK;
   wk_tensor **outputs = wk__alloc_zeroed((size_t)(count + 1) * sizeof *outputs);
   if (!outputs) return WK_OUT_OF_MEMORY;
   wk_status status = run(t, outputs);
@@ -124,6 +131,7 @@ wk_status wk__tracer_flush(wk__tracer *t, wk__graph **out_graph) {
   wk__graph *next = wk__graph_create();
   wk_status status = next ? WK_OK : WK_OUT_OF_MEMORY;
   t->running = true;
+  wk__trace_make_known(t); /* storages and kernels want numbers */
   if (status == WK_OK) status = compute_values(t);
   if (status != WK_OK) poison_rest(t);
   t->running = false;

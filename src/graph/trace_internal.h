@@ -7,6 +7,7 @@
 
 typedef struct wk__trace_cell wk__trace_cell;
 typedef struct wk__trace_record wk__trace_record;
+typedef struct wk__trace_holder wk__trace_holder;
 
 /* What a storage holds. `whole` is the geometry that `node` has: of the tensor that the storage was made for, or of the
  * real tensor that became an input. */
@@ -45,7 +46,9 @@ struct wk__tracer {
   wk__map storages; /* real wk_storage * -> first cell */
   wk__trace_cell *lazy;
   wk__trace_record *records;
-  wk_tensor **shapes; /* owned: the geometries of cells and records */
+  bool uses_symbols;         /* counted in wk__symbolic_traces */
+  wk__trace_holder *holders; /* of symbolic integers, which have to become known before the graph goes */
+  wk_tensor **shapes;        /* owned: the geometries of cells and records */
   int64_t shape_count, shape_capacity;
   wk_tensor **inputs; /* owned, as the graph's inputs */
   int64_t input_count, input_capacity;
@@ -57,6 +60,11 @@ wk__trace_record *wk__trace_record_of(wk__tracer *t, wk_tensor *tensor); /* NULL
 wk__graph_node *wk__trace_fresh(wk__trace_record *record);               /* the value now; NULL with the error set */
 wk_tensor *wk__trace_new_tensor(wk__tracer *t, wk__graph_node *node, const wk_tensor *value);
 void wk__trace_forget(wk__tracer *t);
+
+/* trace_symbolic.c */
+/* The real tensor gets the geometry of its description until wk__trace_make_known. */
+WK_MUST_USE wk_status wk__trace_describe(wk__tracer *t, wk_tensor *tensor, const wk_tensor *description);
+void wk__trace_make_known(wk__tracer *t); /* all holders of symbols get the symbols' values */
 
 /* trace_calls.c: one node a call. NULL with the error set; WK_UNSUPPORTED when values decide the shape. */
 wk__graph_node *wk__trace_call(wk__tracer *t, const wk_op *op, const wk_value *args);

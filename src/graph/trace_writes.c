@@ -138,8 +138,10 @@ static wk_status replace(wk__trace_record *r, wk__graph_node *node) {
     if (!parent || !(value = put_back(v, parent, value))) return wk_error_category();
   }
   r->cell->node = value;
+  r->cell->version++;
+  if (r->parent) return WK_OK; /* derived again when it is next read: it stays a view of the whole */
   r->node = node;
-  r->version = ++r->cell->version;
+  r->version = r->cell->version;
   return WK_OK;
 }
 

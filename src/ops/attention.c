@@ -30,8 +30,7 @@ static double scale_of(const wk_value *scale, const wk_tensor *query) {
 
 /* (B, H, T, D) laid out in memory like the operand: (B, T, H, D) where its heads lie inside its rows. */
 static void spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns) {
-  bool heads_inside = wk_int_is_known(like->strides[1]) && wk_int_is_known(like->strides[2]) &&
-                      like->strides[1].bits < like->strides[2].bits;
+  bool heads_inside = wk_int_lt(like->strides[1], like->strides[2]);
   wk_int plain[] = {like->sizes[0], like->sizes[1], rows, columns},
          sizes[] = {like->sizes[0], rows, like->sizes[1], columns};
   if (!heads_inside) {

@@ -17,7 +17,7 @@ static wk_status negative_dimension(const wk__call *c, const wk_value *size, int
   wk__string text = {0};
   wk__print_sizes(&text, size->integers, (int)size->count);
   wk_status status = wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld: %s",
-                             (long long)size->integers[d].bits, text.text ? text.text : "?");
+                             wk__shown(size->integers[d]), text.text ? text.text : "?");
   wk__string_release(&text);
   return status;
 }
@@ -143,7 +143,9 @@ wk_status wk__kernel_copy(wk__call *c) {
   wk_int sizes[WK_MAX_DIMS];
   int ndim;
   WK_TRY(wk__broadcast(self->sizes, self->ndim, src->sizes, src->ndim, sizes, &ndim));
-  if (ndim != self->ndim || memcmp(sizes, self->sizes, self->ndim * sizeof *sizes) != 0) {
+  bool fits = ndim == self->ndim;
+  for (int d = 0; fits && d < ndim; d++) fits = wk_int_eq(sizes[d], self->sizes[d]);
+  if (!fits) {
     wk__spec_contiguous(&specs[0], (wk_dtype)self->dtype, self->device, ndim, sizes);
     return wk__shape_mismatch(self, &specs[0]);
   }
@@ -162,7 +164,7 @@ wk_status wk__kernel_copy(wk__call *c) {
                     .outputs = &out,
                     .compute_dtype = source.tensor->dtype};
   wk_status status =
-      wk__numel(self) && self->storage && source.tensor->storage ? wk__run_lowered(&inner, inner.outputs) : WK_OK;
+      self->storage && source.tensor->storage && wk__numel(self) ? wk__run_lowered(&inner, inner.outputs) : WK_OK;
   wk_value_release(&temporary);
   if (status) return status;
   wk__version_bump(self);
@@ -202,9 +204,7 @@ wk_status wk__compose_contiguous(wk__call *c) {
 /* ================================================= concatenation ================================================ */
 
 /* PyTorch lets 1-dim empty tensors stand anywhere. */
-static bool is_skipped(const wk_tensor *t) {
-  return t->ndim == 1 && wk_int_is_known(t->sizes[0]) && t->sizes[0].bits == 0;
-}
+static bool is_skipped(const wk_tensor *t) { return t->ndim == 1 && wk_int_eq(t->sizes[0], wk_int_of(0)); }
 
 wk_status wk__meta_cat(wk__call *c) {
   const wk_value *list = &c->args[0];
@@ -228,7 +228,7 @@ wk_status wk__meta_cat(wk__call *c) {
         return wk_fail(WK_RUNTIME_ERROR,
                        "Sizes of tensors must match except in dimension %d. Expected size %lld but got size %lld for "
                        "tensor number %u in the list.",
-                       dim, (long long)sizes[d].bits, (long long)t->sizes[d].bits, k);
+                       dim, wk__shown(sizes[d]), wk__shown(t->sizes[d]), k);
     length = wk_int_add(length, t->sizes[dim]);
   }
   if (!is_skipped(model)) sizes[dim] = length;
@@ -261,7 +261,7 @@ wk_status wk__vjp_cat(wk__vjp *v) {
   const wk_value *list = &v->args[0];
   wk_int at = wk_int_of(0);
   int dim;
-  WK_TRY(wk__wrap_dim(v->args[1].integer.bits, G->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), G->ndim, &dim));
   for (int k = 0; k < (int)list->count; k++) {
     const wk_tensor *shape = list->tensors[k];
     bool skipped = shape && is_skipped(shape);

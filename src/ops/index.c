@@ -15,7 +15,7 @@
 /* A 0-dim tensor counts as one of a single element, as in PyTorch. */
 static int rank_of(const wk_tensor *t) { return t->ndim ? t->ndim : 1; }
 static wk_int size_at(const wk_tensor *t, int d) { return t->ndim ? t->sizes[d] : wk_int_of(1); }
-static bool is_empty(const wk_tensor *t) { return wk_int_is_known(t->numel) && t->numel.bits == 0; }
+static bool is_empty(const wk_tensor *t) { return wk_int_eq(t->numel, wk_int_of(0)); }
 static bool is_index_dtype(const wk_tensor *t) { return t->dtype == WK_INT64 || t->dtype == WK_INT32; }
 
 static char *sizes_text(const wk_tensor *t) {
@@ -202,17 +202,18 @@ static wk_tensor *source_gradient(wk_tensor *g, int64_t dim, wk_tensor *index, c
 }
 
 wk_status wk__vjp_gather(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk_scatter_add(zeros_of(G, ARG(0)), v->args[1].integer.bits, ARG(2), G));
+  return wk__vjp_set(v, 0, wk_scatter_add(zeros_of(G, ARG(0)), wk_int_guard_value(v->args[1].integer), ARG(2), G));
 }
 wk_status wk__vjp_scatter(wk__vjp *v) {
-  int64_t dim = v->args[1].integer.bits;
+  int64_t dim = wk_int_guard_value(v->args[1].integer);
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_scatter_value(G, dim, ARG(2), wk__v_int(0))));
   if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, source_gradient(G, dim, ARG(2), ARG(3))));
   return WK_OK;
 }
 wk_status wk__vjp_scatter_add(wk__vjp *v) {
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, G));
-  if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, source_gradient(G, v->args[1].integer.bits, ARG(2), ARG(3))));
+  if (wk__needs(v, 3))
+    WK_TRY(wk__vjp_set(v, 3, source_gradient(G, wk_int_guard_value(v->args[1].integer), ARG(2), ARG(3))));
   return WK_OK;
 }
 
@@ -256,7 +257,7 @@ static wk_tensor *along(wk_tensor *index, int64_t dim, const wk_tensor *shape) {
 }
 
 wk_status wk__vjp_index_select(wk__vjp *v) {
-  int64_t dim = v->args[1].integer.bits;
+  int64_t dim = wk_int_guard_value(v->args[1].integer);
   return wk__vjp_set(v, 0, wk_scatter_add(zeros_of(G, ARG(0)), dim, along(ARG(2), dim, G), G));
 }
 
@@ -295,8 +296,7 @@ wk_status wk__meta_index_add(wk__call *c) {
   if (rank_of(source) <= dim || !wk_int_eq(size_at(source, dim), index->numel))
     return wk_fail(WK_RUNTIME_ERROR,
                    "index_add_(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d",
-                   (long long)index->numel.bits, (long long)(rank_of(source) > dim ? size_at(source, dim).bits : 0),
-                   dim);
+                   wk__shown(index->numel), (long long)(rank_of(source) > dim ? size_at(source, dim).bits : 0), dim);
   WK_TRY(check_slices(self, dim, source));
   WK_TRY(refuse_empty_dim(self, dim, index));
   return like_self(c);
@@ -319,7 +319,7 @@ void wk__lower_index_add(wk__lower *l) {
 wk_status wk__vjp_index_add(wk__vjp *v) {
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, G));
   if (!wk__needs(v, 3)) return WK_OK;
-  wk_tensor *g = wk_mul_Scalar(wk_index_select(G, v->args[1].integer.bits, ARG(2)), v->args[4]);
+  wk_tensor *g = wk_mul_Scalar(wk_index_select(G, wk_int_guard_value(v->args[1].integer), ARG(2)), v->args[4]);
   return wk__vjp_set(v, 3, wk_reshape(g, ARG(3)->sizes, ARG(3)->ndim));
 }
 
@@ -645,11 +645,11 @@ wk_status wk__vjp_unfold(wk__vjp *v) {
   const wk_tensor *t = ARG(0);
   wk_int line = t->ndim ? wk_int_of(0) : wk_int_of(1), sizes[WK_MAX_DIMS + 1], minus_one = wk_int_of(-1);
   int dim, ndim = t->ndim ? t->ndim : 1;
-  WK_TRY(wk__wrap_dim(v->args[1].integer.bits, t->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), t->ndim, &dim));
   if (t->ndim) line = t->sizes[dim];
   wk_tensor *places =
       wk_unfold(wk_arange(wk__v_size(line), WK_INT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = G->device}), 0,
-                v->args[2].integer.bits, v->args[3].integer.bits);
+                wk_int_guard_value(v->args[2].integer), wk_int_guard_value(v->args[3].integer));
   wk_tensor *windows = t->ndim ? wk_movedim_int(G, -1, dim + 1) : G;
   memcpy(sizes, t->sizes, t->ndim * sizeof *sizes);
   sizes[dim] = places ? places->numel : minus_one;
@@ -711,6 +711,7 @@ static wk_tensor *places_of(const wk_tensor *t) {
 
 /* Places in row-major order. The shape hangs on the values, so there is no shape rule. */
 wk_status wk__kernel_nonzero(wk__call *c) {
+  if (!c->args[0].tensor->storage) return wk_fail(WK_NOT_IMPLEMENTED, "nonzero: a meta tensor has no values");
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *t = truth(c->args[0].tensor), *y = t ? places_of(t) : NULL;

@@ -7,7 +7,10 @@
 WK_MUST_USE wk_status wk__schema_parse(const char *text, wk__schema *schema);
 
 /* ---- reading arguments (call->args are complete: defaults are filled in) ---- */
-static inline int64_t wk__arg_int(const wk__call *c, int i) { return c->args[i].integer.bits; }
+/* A number that has to be known, a dim or a count. What may stay symbolic is read as args[i].integer. */
+static inline int64_t wk__arg_int(const wk__call *c, int i) { return wk_int_guard_value(c->args[i].integer); }
+/* For error messages: a number, or the present value of an expression. */
+static inline long long wk__shown(wk_int x) { return (long long)wk__symbolic_value(x).bits; }
 static inline bool wk__arg_bool(const wk__call *c, int i) {
   return c->args[i].tag == WK_VALUE_BOOL && c->args[i].boolean;
 }

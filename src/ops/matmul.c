@@ -181,8 +181,7 @@ static wk_status check_matrices(const wk_tensor *a, const wk_tensor *b) {
   if (b->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "mat2 must be a matrix");
   if (!wk_int_eq(a->sizes[1], b->sizes[0]))
     return wk_fail(WK_RUNTIME_ERROR, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
-                   (long long)a->sizes[0].bits, (long long)a->sizes[1].bits, (long long)b->sizes[0].bits,
-                   (long long)b->sizes[1].bits);
+                   wk__shown(a->sizes[0]), wk__shown(a->sizes[1]), wk__shown(b->sizes[0]), wk__shown(b->sizes[1]));
   return same_dtype(a, b);
 }
 
@@ -213,8 +212,7 @@ wk_status wk__meta_bmm(wk__call *c) {
   if (!wk_int_eq(a->sizes[0], b->sizes[0]) || !wk_int_eq(a->sizes[2], b->sizes[1]))
     return wk_fail(WK_RUNTIME_ERROR,
                    "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
-                   (long long)a->sizes[0].bits, (long long)a->sizes[2].bits, (long long)b->sizes[0].bits,
-                   (long long)b->sizes[1].bits);
+                   wk__shown(a->sizes[0]), wk__shown(a->sizes[2]), wk__shown(b->sizes[0]), wk__shown(b->sizes[1]));
   WK_TRY(same_dtype(a, b));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 3,
                       (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]});
@@ -296,12 +294,12 @@ static wk_status check_linear(const wk_tensor *x, const wk_tensor *w, const wk_t
     return wk_fail(WK_RUNTIME_ERROR, "linear(): argument 'weight' must be 2-D and 'input' at least 1-D");
   wk_int in = x->sizes[x->ndim - 1];
   if (!wk_int_eq(in, w->sizes[1])) {
-    long long rows = in.bits ? (long long)(x->numel.bits / in.bits) : 0;
-    return wk_fail(WK_RUNTIME_ERROR, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", rows,
-                   (long long)in.bits, (long long)w->sizes[1].bits, (long long)w->sizes[0].bits);
+    wk_int rows = wk_int_eq(in, wk_int_of(0)) ? in : wk_int_floordiv(x->numel, in);
+    return wk_fail(WK_RUNTIME_ERROR, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
+                   wk__shown(rows), wk__shown(in), wk__shown(w->sizes[1]), wk__shown(w->sizes[0]));
   }
   if (bias && (bias->ndim != 1 || !wk_int_eq(bias->sizes[0], w->sizes[0])) && bias->ndim != 0) {
-    wk_int rows = in.bits ? wk_int_of(x->numel.bits / in.bits) : wk_int_of(0);
+    wk_int rows = wk_int_eq(in, wk_int_of(0)) ? in : wk_int_floordiv(x->numel, in);
     WK_TRY(wk__check_expand(bias, (wk_int[]){rows, w->sizes[0]}, 2));
     return wk_fail(WK_RUNTIME_ERROR, "linear(): argument 'bias' must have an element for each row of 'weight'");
   }
@@ -397,8 +395,7 @@ static wk_status check_vectors(const wk_tensor *a, const wk_tensor *b) {
   return wk_fail(WK_RUNTIME_ERROR,
                  "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the same number of elements, "
                  "but got %lld and %lld elements respectively",
-                 (long long)a->sizes[0].bits, (long long)b->sizes[0].bits, (long long)a->sizes[0].bits,
-                 (long long)b->sizes[0].bits);
+                 wk__shown(a->sizes[0]), wk__shown(b->sizes[0]), wk__shown(a->sizes[0]), wk__shown(b->sizes[0]));
 }
 
 wk_status wk__compose_dot(wk__call *c) {
@@ -421,8 +418,7 @@ wk_status wk__compose_mv(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "vector + matrix @ vector expected, got 1, %d, %d", a->ndim, b->ndim);
   if (!wk_int_eq(a->sizes[1], b->sizes[0]))
     return wk_fail(WK_RUNTIME_ERROR, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
-                   (long long)a->sizes[0].bits, (long long)a->sizes[0].bits, (long long)a->sizes[1].bits,
-                   (long long)b->sizes[0].bits);
+                   wk__shown(a->sizes[0]), wk__shown(a->sizes[0]), wk__shown(a->sizes[1]), wk__shown(b->sizes[0]));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_int shape[] = {a->sizes[0]};

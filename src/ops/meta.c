@@ -110,18 +110,20 @@ static wk_status join_devices(const inputs *in, wk_device *out_device) {
 static wk_int stride_along(const wk_tensor *t, const wk__spec *spec, int d) {
   int own = d - (spec->ndim - t->ndim);
   if (own < 0) return wk_int_of(0);
-  bool broadcast =
-      wk_int_is_known(t->sizes[own]) && t->sizes[own].bits == 1 && !wk_int_same(spec->sizes[d], t->sizes[own]);
+  bool broadcast = !wk_int_same(spec->sizes[d], t->sizes[own]) && wk_int_eq(t->sizes[own], wk_int_of(1));
   return broadcast ? wk_int_of(0) : t->strides[own];
 }
 
-/* > 0: dim a runs outside dim b for the first input that can tell. */
+/* > 0: dim a runs outside dim b for the first input that can tell. Symbolic strides are compared by what holds now,
+ * with guards where it is not always so. */
 static int compare_dims(const inputs *in, const wk__spec *spec, int a, int b) {
+  wk_int zero = wk_int_of(0);
   for (int i = 0; i < in->count; i++) {
-    int64_t sa = stride_along(in->t[i], spec, a).bits, sb = stride_along(in->t[i], spec, b).bits;
-    if (sa == 0 || sb == 0) continue;
-    if (sa != sb) return sa < sb ? -1 : 1;
-    if (spec->sizes[a].bits > spec->sizes[b].bits) return 1;
+    wk_int sa = stride_along(in->t[i], spec, a), sb = stride_along(in->t[i], spec, b);
+    if (wk_int_eq(sa, zero) || wk_int_eq(sb, zero)) continue;
+    if (wk_int_lt(sa, sb)) return -1;
+    if (!wk_int_same(sa, sb) && wk_int_lt(sb, sa)) return 1;
+    if (wk_int_gt(spec->sizes[a], spec->sizes[b])) return 1;
   }
   return 0;
 }
@@ -149,19 +151,10 @@ static void permuted_strides(const inputs *in, wk__spec *spec) {
   }
 }
 
-static bool known_geometry(const wk_tensor *t) {
-  for (int d = 0; d < t->ndim; d++)
-    if (!wk_int_is_known(t->sizes[d]) || !wk_int_is_known(t->strides[d])) return false;
-  return true;
-}
-
 static void output_strides(const inputs *in, wk__spec *spec) {
-  bool contiguous = true, known = true;
-  for (int i = 0; i < in->count; i++) {
-    contiguous &= wk__is_contiguous(in->t[i]) || in->t[i]->ndim == 0;
-    known &= known_geometry(in->t[i]);
-  }
-  if (contiguous || !known)
+  bool contiguous = true;
+  for (int i = 0; i < in->count; i++) contiguous &= wk__is_contiguous(in->t[i]) || in->t[i]->ndim == 0;
+  if (contiguous)
     wk__contiguous_strides(spec->strides, spec->sizes, spec->ndim);
   else
     permuted_strides(in, spec);

@@ -153,7 +153,7 @@ static wk_tensor *second_by_input(wk_tensor *z, wk_tensor *h, wk_tensor *xhat, w
   return minus(wk_mul(rstd, through), wk_mul(wk_mul(wk_mul(rstd, rstd), xhat), by_rstd));
 }
 wk_status wk__vjp_layer_norm_backward_input(wk__vjp *v) {
-  int dims = (int)v->args[5].integer.bits;
+  int dims = (int)wk_int_guard_value(v->args[5].integer);
   wk_tensor *g = ARG(0), *x = ARG(1), *mean = ARG(2), *rstd = ARG(3), *w = ARG(4);
   wk_tensor *xhat = wk_mul(minus(x, mean), rstd), *h = w ? wk_mul(g, w) : g;
   wk_tensor *by_h = wk__layer_norm_backward_input(G, x, mean, rstd, NULL, dims);
@@ -188,7 +188,7 @@ void wk__lower_layer_norm_backward_weight(wk__lower *l) {
 }
 /* By g: G xhat. By x: with u = G g, rstd (u - mean u - xhat mean(u xhat)). */
 wk_status wk__vjp_layer_norm_backward_weight(wk__vjp *v) {
-  int dims = (int)v->args[4].integer.bits;
+  int dims = (int)wk_int_guard_value(v->args[4].integer);
   wk_tensor *x = ARG(1), *mean = ARG(2), *rstd = ARG(3);
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_mul(G, wk_mul(minus(x, mean), rstd))));
   if (wk__needs(v, 1))
@@ -279,7 +279,7 @@ wk_status wk__kernel_embedding_backward(wk__call *c) {
 /* Linear in the gradient: rows of G by index, zero where the padding was. */
 wk_status wk__vjp_embedding_backward(wk__vjp *v) {
   wk_tensor *indices = ARG(1), *rows = wk_embedding(G, indices, wk_int_of(-1), false, false);
-  bool has_padding = v->args[3].integer.bits >= 0;
+  bool has_padding = wk_int_guard_value(v->args[3].integer) >= 0;
   if (has_padding)
     rows = wk_masked_fill_Scalar(rows, wk_unsqueeze(wk_eq_Scalar(indices, wk__v_size(v->args[3].integer)), -1),
                                  wk__v_int(0));
@@ -322,7 +322,7 @@ static wk_status check_nll(const wk_tensor *x, const wk_tensor *target, const wk
     return wk_fail(WK_RUNTIME_ERROR,
                    "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of "
                    "shape: [%lld]",
-                   (long long)x->sizes[x->ndim - 1].bits, (long long)weight->numel.bits);
+                   wk__shown(x->sizes[x->ndim - 1]), wk__shown(weight->numel));
   return WK_OK;
 }
 wk_status wk__meta_nll_loss(wk__call *c) {
@@ -387,9 +387,9 @@ wk_status wk__kernel_nll_loss(wk__call *c) {
 }
 wk_status wk__vjp_nll_loss(wk__vjp *v) {
   if (!G) return WK_OK;
-  return wk__vjp_set(
-      v, 0,
-      wk_nll_loss_backward(G, ARG(0), ARG(1), ARG(2), v->args[3].integer.bits, v->args[4].integer, v->results[1]));
+  return wk__vjp_set(v, 0,
+                     wk_nll_loss_backward(G, ARG(0), ARG(1), ARG(2), wk_int_guard_value(v->args[3].integer),
+                                          v->args[4].integer, v->results[1]));
 }
 
 wk_status wk__meta_nll_loss_backward(wk__call *c) {
@@ -420,7 +420,7 @@ wk_status wk__kernel_nll_loss_backward(wk__call *c) {
 /* Linear in grad_output: the forward of the incoming gradient. */
 wk_status wk__vjp_nll_loss_backward(wk__vjp *v) {
   wk_tensor *results[2];
-  WK_TRY(wk_nll_loss_forward(G, ARG(2), ARG(3), v->args[4].integer.bits, v->args[5].integer, results));
+  WK_TRY(wk_nll_loss_forward(G, ARG(2), ARG(3), wk_int_guard_value(v->args[4].integer), v->args[5].integer, results));
   return wk__vjp_set(v, 0, results[0]);
 }
 
@@ -476,16 +476,22 @@ static wk_tensor *soft_cross_entropy(wk_tensor *log_p, wk_tensor *target, wk_ten
   return loss && reduction == REDUCE_SUM ? wk_sum(loss, WK_DTYPE_NONE) : loss;
 }
 
+/* t smoothing / classes: one multiplication when the classes are known. */
+static wk_tensor *per_class(wk_tensor *t, double smoothing, wk_int classes) {
+  if (wk_int_is_known(classes)) return wk_mul_Scalar(t, wk__v_double(smoothing / (double)classes.bits));
+  return wk_div_Scalar(wk_mul_Scalar(t, wk__v_double(smoothing)), wk__v_size(classes));
+}
+
 /* (1 - s) nll + s / C * (-sum over classes of w log_p), over targets that are not ignored. */
 static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction, wk_int ignore,
                            double smoothing, int class_dim) {
   wk_int dim = wk_int_of(class_dim);
-  int64_t classes = wk_int_guard_value(log_p->sizes[class_dim]);
+  wk_int classes = log_p->sizes[class_dim];
   wk_tensor *nll = nll_any_rank(log_p, target, weight, reduction, ignore);
   wk_tensor *scaled = log_p;
   if (weight) {
     wk_int shape[WK_MAX_DIMS];
-    for (int d = 0; d < log_p->ndim; d++) shape[d] = wk_int_of(d == class_dim ? classes : 1);
+    for (int d = 0; d < log_p->ndim; d++) shape[d] = d == class_dim ? classes : wk_int_of(1);
     scaled = wk_mul(log_p, wk_view(weight, shape, log_p->ndim));
   }
   wk_tensor *smooth = wk_neg(wk_sum_dim_IntList(scaled, &dim, 1, false, WK_DTYPE_NONE));
@@ -503,8 +509,7 @@ static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weigh
   } else if (reduction == REDUCE_SUM) {
     smooth = wk_sum(smooth, WK_DTYPE_NONE);
   }
-  return wk_add(wk_mul_Scalar(nll, wk__v_double(1 - smoothing)),
-                wk_mul_Scalar(smooth, wk__v_double(smoothing / (double)classes)), wk__v_int(1));
+  return wk_add(wk_mul_Scalar(nll, wk__v_double(1 - smoothing)), per_class(smooth, smoothing, classes), wk__v_int(1));
 }
 
 wk_status wk__compose_cross_entropy(wk__call *c) {
@@ -521,7 +526,7 @@ wk_status wk__compose_cross_entropy(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "label_smoothing must be between 0.0 and 1.0. Got: %g", smoothing);
   if (!soft && x->ndim > 1 && target->ndim && !wk_int_eq(x->sizes[0], target->sizes[0]))
     return wk_fail(WK_VALUE_ERROR, "Expected input batch_size (%lld) to match target batch_size (%lld).",
-                   (long long)x->sizes[0].bits, (long long)target->sizes[0].bits);
+                   wk__shown(x->sizes[0]), wk__shown(target->sizes[0]));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *log_p = wk_log_softmax_int(x, class_dim, WK_DTYPE_NONE);

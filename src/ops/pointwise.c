@@ -22,7 +22,10 @@ static wk__var constant(wk__lower *l, double value) { return wk__k_constant(l->h
 static wk_tensor *times(wk_tensor *t, const wk_value *factor) {
   return factor->tag == WK_VALUE_TENSOR ? wk_mul(t, factor->tensor) : wk_mul_Scalar(t, *factor);
 }
-static bool is_one(const wk_value *v) { return wk__value_is_number(v) && wk__scalar_double(wk__value_scalar(v)) == 1; }
+static bool is_one(const wk_value *v) {
+  if (v->tag == WK_VALUE_INT) return wk_int_eq(v->integer, wk_int_of(1));
+  return wk__value_is_number(v) && wk__scalar_double(wk__value_scalar(v)) == 1;
+}
 
 /* ================================================= one operand ================================================== */
 
@@ -360,7 +363,8 @@ wk_status wk__vjp_remainder(wk__vjp *v) {
 wk_status wk__meta_pow_scalar(wk__call *c) {
   wk_dtype common;
   WK_TRY(wk__pointwise_spec(c, &common));
-  if (wk_dtype_is_integral(common, true) && c->args[1].tag == WK_VALUE_INT && c->args[1].integer.bits < 0)
+  if (wk_dtype_is_integral(common, true) && c->args[1].tag == WK_VALUE_INT &&
+      wk_int_lt(c->args[1].integer, wk_int_of(0)))
     return wk_fail(WK_RUNTIME_ERROR, "Integers to negative integer powers are not allowed.");
   return WK_OK;
 }

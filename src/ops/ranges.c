@@ -126,7 +126,8 @@ wk_status wk__compose_logspace(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_dtype dtype = wk__arg_dtype(c, 4, wk__default_dtype());
-  wk_tensor *exponent = wk_linspace(c->args[0], c->args[1], c->args[2].integer.bits, dtype, c->args[5]);
+  wk_tensor *exponent = wk__call_tensor(
+      WK__OP(linspace), (wk_value[]){c->args[0], c->args[1], c->args[2], wk__v_dtype(dtype), c->args[5]});
   wk_tensor *y = wk_pow_Scalar(c->args[3], exponent);
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);

@@ -41,8 +41,8 @@ static void lower_triangle(wk__lower *l, bool below) {
 }
 void wk__lower_tril(wk__lower *l) { lower_triangle(l, true); }
 void wk__lower_triu(wk__lower *l) { lower_triangle(l, false); }
-wk_status wk__vjp_tril(wk__vjp *v) { return wk__vjp_set(v, 0, wk_tril(G, v->args[1].integer.bits)); }
-wk_status wk__vjp_triu(wk__vjp *v) { return wk__vjp_set(v, 0, wk_triu(G, v->args[1].integer.bits)); }
+wk_status wk__vjp_tril(wk__vjp *v) { return wk__vjp_set(v, 0, wk_tril(G, wk_int_guard_value(v->args[1].integer))); }
+wk_status wk__vjp_triu(wk__vjp *v) { return wk__vjp_set(v, 0, wk_triu(G, wk_int_guard_value(v->args[1].integer))); }
 
 /* ===================================================== flip ===================================================== */
 
@@ -111,7 +111,7 @@ static wk_status negative_repeat(const wk_int *sizes, int ndim, int d) {
   wk__string text = {0};
   wk__print_sizes(&text, sizes, ndim);
   wk_status status = wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld: %s",
-                             (long long)sizes[d].bits, text.text ? text.text : "?");
+                             wk__shown(sizes[d]), text.text ? text.text : "?");
   wk__string_release(&text);
   return status;
 }
@@ -167,6 +167,7 @@ wk_status wk__compose_repeat_interleave_int(wk__call *c) {
 /* [2, 0, 1] -> [0, 0, 2]: the index that repeats each place as often as it says. */
 wk_status wk__kernel_repeat_places(wk__call *c) {
   const wk_tensor *repeats = c->args[0].tensor;
+  if (!repeats->storage) return wk_fail(WK_NOT_IMPLEMENTED, "repeat_interleave: a meta tensor has no values");
   if (repeats->ndim != 1) return wk_fail(WK_RUNTIME_ERROR, "repeat_interleave only accept 1D vector as repeat");
   if (repeats->dtype != WK_INT64 && repeats->dtype != WK_INT32)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"repeat_interleave_cpu\" not implemented for '%s'",

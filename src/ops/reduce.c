@@ -301,12 +301,22 @@ wk_status wk__vjp_extremum(wk__vjp *v) {
 wk_status wk__vjp_extremum_dim(wk__vjp *v) {
   bool keep = v->args[2].boolean;
   const wk_tensor *shape = ARG(0);
-  int64_t dim = v->args[1].integer.bits;
+  int64_t dim = wk_int_guard_value(v->args[1].integer);
   if (!G) return WK_OK;
   wk_tensor *g = G, *index = v->results[1];
   if (!keep && shape->ndim) g = wk_unsqueeze(g, dim), index = wk_unsqueeze(index, dim);
   wk_tensor *zeros = wk_new_zeros(g, shape->sizes, shape->ndim, WK_DTYPE_NONE, NONE);
   return wk__vjp_set(v, 0, shape->ndim ? wk_scatter_add(zeros, dim, index, g) : g);
+}
+/* 2 g / (n - correction), where a whole correction leaves n symbolic. */
+static wk_tensor *var_share(wk_tensor *g, wk_int n, double correction) {
+  bool whole = correction == floor(correction) && fabs(correction) < 0x1p30;
+  if (wk_int_is_known(n) || !whole) {
+    double freedom = fmax(0, (double)wk_int_guard_value(n) - correction);
+    return wk_mul_Scalar(g, wk__v_double(2 / freedom));
+  }
+  wk_int freedom = wk_int_max(wk_int_sub(n, wk_int_of((int64_t)correction)), wk_int_of(0));
+  return wk_div_Scalar(wk_mul_Scalar(g, wk__v_double(2)), wk__v_size(freedom));
 }
 /* 2 g (x - mean) / (n - correction) */
 wk_status wk__vjp_var(wk__vjp *v) {
@@ -314,14 +324,14 @@ wk_status wk__vjp_var(wk__vjp *v) {
   wk_tensor *x = ARG(0);
   WK_TRY(wk__dims_mask(&v->args[1], x->ndim, true, &mask));
   double correction = v->args[2].tag == WK_VALUE_NONE ? 1 : wk__scalar_double(wk__value_scalar(&v->args[2]));
-  int64_t n = wk_int_guard_value(reduced_count(x, mask));
+  wk_int n = reduced_count(x, mask);
   wk_int list[WK_MAX_DIMS];
   int count = 0;
   for (int d = 0; d < x->ndim; d++)
     if (mask >> d & 1) list[count++] = wk_int_of(d);
   wk_tensor *centred = wk_sub(x, wk_mean_dim(x, list, count, true, WK_DTYPE_NONE), wk__v_int(1));
   wk_tensor *g = unreduced(G, x, &v->args[1], v->args[3].boolean, true);
-  return wk__vjp_set(v, 0, wk_mul(wk_mul_Scalar(g, wk__v_double(2 / fmax(0, (double)n - correction))), centred));
+  return wk__vjp_set(v, 0, wk_mul(var_share(g, n, correction), centred));
 }
 wk_status wk__vjp_logsumexp(wk__vjp *v) {
   bool keep = v->args[2].boolean;
@@ -329,15 +339,19 @@ wk_status wk__vjp_logsumexp(wk__vjp *v) {
   wk_tensor *g = unreduced(G, ARG(0), &v->args[1], keep, false);
   return wk__vjp_set(v, 0, wk_mul(g, wk_exp(wk_sub(ARG(0), y, wk__v_int(1)))));
 }
-wk_status wk__vjp_cumsum(wk__vjp *v) { return wk__vjp_set(v, 0, wk__reverse_cumsum(G, v->args[1].integer.bits)); }
+wk_status wk__vjp_cumsum(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk__reverse_cumsum(G, wk_int_guard_value(v->args[1].integer)));
+}
 
 wk_status wk__vjp_softmax(wk__vjp *v) {
-  return wk__vjp_set(
-      v, 0, wk__softmax_backward_data(G, v->results[0], v->args[1].integer.bits, (wk_dtype)v->results[0]->dtype));
+  return wk__vjp_set(v, 0,
+                     wk__softmax_backward_data(G, v->results[0], wk_int_guard_value(v->args[1].integer),
+                                               (wk_dtype)v->results[0]->dtype));
 }
 wk_status wk__vjp_log_softmax(wk__vjp *v) {
-  return wk__vjp_set(
-      v, 0, wk__log_softmax_backward_data(G, v->results[0], v->args[1].integer.bits, (wk_dtype)v->results[0]->dtype));
+  return wk__vjp_set(v, 0,
+                     wk__log_softmax_backward_data(G, v->results[0], wk_int_guard_value(v->args[1].integer),
+                                                   (wk_dtype)v->results[0]->dtype));
 }
 static wk_tensor *sum_keep(wk_tensor *t, int64_t dim) {
   wk_int d = wk_int_of(dim);
@@ -345,7 +359,7 @@ static wk_tensor *sum_keep(wk_tensor *t, int64_t dim) {
 }
 /* z = y (g - s), s = sum(g y). By g: the same map of G. By y: G (g - s) - g sum(G y). */
 wk_status wk__vjp_softmax_backward(wk__vjp *v) {
-  int64_t dim = v->args[2].integer.bits;
+  int64_t dim = wk_int_guard_value(v->args[2].integer);
   wk_tensor *y = ARG(1), *g = ARG(0);
   wk_value one = wk__v_int(1);
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk__softmax_backward_data(G, y, dim, (wk_dtype)y->dtype)));
@@ -355,7 +369,7 @@ wk_status wk__vjp_softmax_backward(wk__vjp *v) {
 }
 /* z = g - exp(y) sum(g). By g: G - sum(G exp(y)). By y: -G exp(y) sum(g). */
 wk_status wk__vjp_log_softmax_backward(wk__vjp *v) {
-  int64_t dim = v->args[2].integer.bits;
+  int64_t dim = wk_int_guard_value(v->args[2].integer);
   wk_tensor *p = wk_exp(ARG(1));
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_sub(G, sum_keep(wk_mul(G, p), dim), wk__v_int(1))));
   if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_neg(wk_mul(wk_mul(G, p), sum_keep(ARG(0), dim)))));

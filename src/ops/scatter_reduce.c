@@ -253,7 +253,7 @@ wk_status wk__vjp_scatter_reduce(wk__vjp *v) {
                   ARG(2),
                   read_part(ARG(3), ARG(2)),
                   v->results[0],
-                  v->args[1].integer.bits,
+                  wk_int_guard_value(v->args[1].integer),
                   v->args[4].string,
                   v->args[5].boolean,
                   G,

@@ -300,5 +300,5 @@ static wk_status to_places(wk__vjp *v, int64_t dim) {
   wk_tensor *zeros = wk_new_zeros(g, shape->sizes, shape->ndim, WK_DTYPE_NONE, (wk_value){0});
   return wk__vjp_set(v, 0, wk_scatter_src(zeros, dim, v->results[1], g));
 }
-wk_status wk__vjp_sort(wk__vjp *v) { return to_places(v, v->args[dim_argument(v->op)].integer.bits); }
-wk_status wk__vjp_topk(wk__vjp *v) { return to_places(v, v->args[2].integer.bits); }
+wk_status wk__vjp_sort(wk__vjp *v) { return to_places(v, wk_int_guard_value(v->args[dim_argument(v->op)].integer)); }
+wk_status wk__vjp_topk(wk__vjp *v) { return to_places(v, wk_int_guard_value(v->args[2].integer)); }

@@ -55,11 +55,10 @@ static wk_status bad_expand(const wk_tensor *t, const wk_value *size, int d, int
   wk__print_sizes(&text, size->integers, (int)size->count);
   wk__string_append(&text, ".  Tensor sizes: ");
   wk__print_sizes(&text, t->sizes, t->ndim);
-  wk_status status =
-      wk_fail(WK_RUNTIME_ERROR,
-              "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
-              "non-singleton dimension %d.  Target sizes: %s",
-              (long long)size->integers[d].bits, (long long)t->sizes[own].bits, d, text.text ? text.text : "?");
+  wk_status status = wk_fail(WK_RUNTIME_ERROR,
+                             "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
+                             "non-singleton dimension %d.  Target sizes: %s",
+                             wk__shown(size->integers[d]), wk__shown(t->sizes[own]), d, text.text ? text.text : "?");
   wk__string_release(&text);
   return status;
 }
@@ -86,7 +85,7 @@ wk_status wk__view_expand(wk__call *c) {
       if (keep || (wk_int_is_known(wanted) && wanted.bits < 0))
         return wk_fail(WK_RUNTIME_ERROR,
                        "The expanded size of the tensor (%lld) isn't allowed in a leading, non-existing dimension %d",
-                       (long long)wanted.bits, d);
+                       wk__shown(wanted), d);
       spec->sizes[d] = wanted;
       spec->strides[d] = wk_int_of(0);
     } else if (keep || wk_int_same(wanted, t->sizes[own]) || wk_int_eq(wanted, t->sizes[own])) {
@@ -179,7 +178,7 @@ static wk_status out_of_select(const wk_tensor *t, int dim, wk_int index) {
   wk__string text = {0};
   wk__print_sizes(&text, t->sizes, t->ndim);
   wk_status status = wk_fail(WK_INDEX_ERROR, "select(): index %lld out of range for tensor of size %s at dimension %d",
-                             (long long)index.bits, text.text ? text.text : "?", dim);
+                             wk__shown(index), text.text ? text.text : "?", dim);
   wk__string_release(&text);
   return status;
 }
@@ -236,10 +235,19 @@ static wk_status out_of_storage(const wk_tensor *t, const wk__spec *spec, int64_
       WK_RUNTIME_ERROR,
       "setStorage: sizes %s, storage offset %lld, and itemsize %zu requiring a storage size of %lld are out of bounds "
       "for storage of size %lld",
-      text.text ? text.text : "?", (long long)spec->offset.bits, wk__itemsize(t), (long long)needed,
+      text.text ? text.text : "?", wk__shown(spec->offset), wk__itemsize(t), (long long)needed,
       (long long)(t->storage ? t->storage->bytes : 0));
   wk__string_release(&text);
   return status;
+}
+
+/* Memory that is not there yet, a description's or a lazy storage's, is as large as it needs to be. */
+static wk_status check_reach(const wk_tensor *t, const wk__spec *spec, wk_int last) {
+  if (!t->storage || t->storage->trace) return WK_OK;
+  int64_t item = (int64_t)wk__itemsize(t);
+  wk_int available = wk_int_of(t->storage->bytes / item), reach = wk_int_add(spec->offset, last);
+  if (!wk_int_is_poisoned(reach) && wk_int_lt(reach, available)) return WK_OK;
+  return out_of_storage(t, spec, (wk__symbolic_value(reach).bits + 1) * item);
 }
 
 wk_status wk__view_as_strided(wk__call *c) {
@@ -249,31 +257,26 @@ wk_status wk__view_as_strided(wk__call *c) {
   if (size->count != stride->count) return wk_fail(WK_RUNTIME_ERROR, "mismatch in length of strides and shape");
   if (size->count > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
   spec->ndim = (uint8_t)size->count;
-  int64_t last = 0;
+  wk_int last = wk_int_of(0), zero = wk_int_of(0);
   bool empty = false;
   for (int d = 0; d < spec->ndim; d++) {
     spec->sizes[d] = size->integers[d];
     spec->strides[d] = stride->integers[d];
-    if (stride->integers[d].bits < 0)
+    if (wk_int_lt(spec->strides[d], zero))
       return wk_fail(WK_RUNTIME_ERROR,
                      "as_strided: Negative strides are not supported at the moment, got strides containing %lld",
-                     (long long)stride->integers[d].bits);
-    if (size->integers[d].bits < 0)
+                     wk__shown(spec->strides[d]));
+    if (wk_int_lt(spec->sizes[d], zero))
       return wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld",
-                     (long long)size->integers[d].bits);
-    empty |= size->integers[d].bits == 0;
-    int64_t reach;
-    if (!empty && (__builtin_mul_overflow(size->integers[d].bits - 1, stride->integers[d].bits, &reach) ||
-                   __builtin_add_overflow(last, reach, &last)))
-      return wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed");
+                     wk__shown(spec->sizes[d]));
+    empty |= wk_int_eq(spec->sizes[d], zero);
+    if (!empty) last = wk_int_add(last, wk_int_mul(wk_int_sub(spec->sizes[d], one()), spec->strides[d]));
+    if (wk_int_is_poisoned(last)) return wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed");
   }
   if (!wk__arg_is_none(c, 3)) spec->offset = c->args[3].integer;
-  if (spec->offset.bits < 0)
-    return wk_fail(WK_RUNTIME_ERROR, "Tensor: invalid storage offset %lld", (long long)spec->offset.bits);
-  int64_t item = (int64_t)wk__itemsize(t), available = t->storage ? t->storage->bytes / item : INT64_MAX;
-  if (!empty && (last >= available || spec->offset.bits > available - 1 - last))
-    return out_of_storage(t, spec, (spec->offset.bits + last + 1) * item);
-  return WK_OK;
+  if (wk_int_lt(spec->offset, zero))
+    return wk_fail(WK_RUNTIME_ERROR, "Tensor: invalid storage offset %lld", wk__shown(spec->offset));
+  return empty ? WK_OK : check_reach(t, spec, last);
 }
 
 /* Windows of `size` elements, `step` apart, along a dim: the windows take its place, their elements become a last dim.
@@ -285,12 +288,11 @@ wk_status wk__view_unfold(wk__call *c) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
   wk_int size = c->args[2].integer, step = c->args[3].integer;
   wk_int length = t->ndim ? t->sizes[dim] : one(), stride = t->ndim ? t->strides[dim] : one();
-  if (wk_int_lt(size, wk_int_of(0)))
-    return wk_fail(WK_RUNTIME_ERROR, "size is %lld but must be >= 0", (long long)size.bits);
+  if (wk_int_lt(size, wk_int_of(0))) return wk_fail(WK_RUNTIME_ERROR, "size is %lld but must be >= 0", wk__shown(size));
   if (wk_int_lt(length, size))
     return wk_fail(WK_RUNTIME_ERROR, "maximum size for tensor at dimension %d is %lld but size is %lld", dim,
-                   (long long)length.bits, (long long)size.bits);
-  if (wk_int_lt(step, one())) return wk_fail(WK_RUNTIME_ERROR, "step is %lld but must be > 0", (long long)step.bits);
+                   wk__shown(length), wk__shown(size));
+  if (wk_int_lt(step, one())) return wk_fail(WK_RUNTIME_ERROR, "step is %lld but must be > 0", wk__shown(step));
   if (t->ndim == WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
   if (t->ndim) {
     spec->sizes[dim] = wk_int_add(wk_int_floordiv(wk_int_sub(length, size), step), one());
@@ -334,33 +336,37 @@ wk_status wk__vjp_permute(wk__vjp *v) {
   wk_int inverse[WK_MAX_DIMS];
   int ndim = G->ndim;
   for (int k = 0; k < ndim; k++) {
-    int64_t d = v->args[1].integers[k].bits;
+    int64_t d = wk_int_guard_value(v->args[1].integers[k]);
     inverse[d < 0 ? d + ndim : d] = wk_int_of(k);
   }
   return wk__vjp_set(v, 0, wk_permute(G, inverse, ndim));
 }
 wk_status wk__vjp_transpose(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk_transpose_int(G, v->args[1].integer.bits, v->args[2].integer.bits));
+  return wk__vjp_set(
+      v, 0, wk_transpose_int(G, wk_int_guard_value(v->args[1].integer), wk_int_guard_value(v->args[2].integer)));
 }
 wk_status wk__vjp_t(wk__vjp *v) { return wk__vjp_set(v, 0, wk_t(G)); }
 wk_status wk__vjp_select(wk__vjp *v) {
-  return wk__vjp_set(v, 0,
-                     wk_select_backward(G, ARG(0)->sizes, ARG(0)->ndim, v->args[1].integer.bits, v->args[2].integer));
+  return wk__vjp_set(
+      v, 0,
+      wk_select_backward(G, ARG(0)->sizes, ARG(0)->ndim, wk_int_guard_value(v->args[1].integer), v->args[2].integer));
 }
 wk_status wk__vjp_select_backward(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk_select_int(G, v->args[2].integer.bits, v->args[3].integer));
+  return wk__vjp_set(v, 0, wk_select_int(G, wk_int_guard_value(v->args[2].integer), v->args[3].integer));
 }
 wk_status wk__vjp_slice(wk__vjp *v) {
   return wk__vjp_set(v, 0,
-                     wk_slice_backward(G, ARG(0)->sizes, ARG(0)->ndim, v->args[1].integer.bits, v->args[2], v->args[3],
-                                       v->args[4].integer));
+                     wk_slice_backward(G, ARG(0)->sizes, ARG(0)->ndim, wk_int_guard_value(v->args[1].integer),
+                                       v->args[2], v->args[3], v->args[4].integer));
 }
 wk_status wk__vjp_slice_backward(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk_slice(G, v->args[2].integer.bits, v->args[3], v->args[4], v->args[5].integer));
+  return wk__vjp_set(v, 0,
+                     wk_slice(G, wk_int_guard_value(v->args[2].integer), v->args[3], v->args[4], v->args[5].integer));
 }
 wk_status wk__vjp_diagonal(wk__vjp *v) {
   wk_tensor *zeros = wk_new_zeros(G, ARG(0)->sizes, ARG(0)->ndim, WK_DTYPE_NONE, NONE);
-  wk_tensor *place = wk_diagonal(zeros, v->args[1].integer.bits, v->args[2].integer.bits, v->args[3].integer.bits);
+  wk_tensor *place = wk_diagonal(zeros, wk_int_guard_value(v->args[1].integer), wk_int_guard_value(v->args[2].integer),
+                                 wk_int_guard_value(v->args[3].integer));
   return wk__vjp_set(v, 0, wk_copy_(place, G, false) ? zeros : NULL);
 }
 /* The gradient of a view with any strides, as PyTorch does it: elements are added into a storage-shaped buffer, which
@@ -395,33 +401,33 @@ static wk_tensor *sliced(wk_tensor *zeros, const wk__call *c) {
 wk_status wk__kernel_select_backward(wk__call *c) { return zeros_with(c, selected); }
 wk_status wk__kernel_slice_backward(wk__call *c) { return zeros_with(c, sliced); }
 
-static int64_t reach_of(const wk_int *sizes, const wk_int *strides, int ndim, int64_t offset) {
-  int64_t last = offset;
-  for (int d = 0; d < ndim; d++) {
-    if (sizes[d].bits == 0) return 0;
-    last += (sizes[d].bits - 1) * strides[d].bits;
+static wk_int reach_of(const wk_value *sizes, const wk_value *strides, wk_int offset) {
+  wk_int last = offset;
+  for (uint32_t d = 0; d < sizes->count; d++) {
+    if (wk_int_eq(sizes->integers[d], wk_int_of(0))) return wk_int_of(0);
+    last = wk_int_add(last, wk_int_mul(wk_int_sub(sizes->integers[d], one()), strides->integers[d]));
   }
-  return last + 1;
+  return wk_int_add(last, one());
 }
 
 wk_status wk__kernel_as_strided_backward(wk__call *c) {
   const wk_value *input_sizes = &c->args[1], *input_strides = &c->args[2], *size = &c->args[4], *stride = &c->args[5];
-  int64_t input_offset = wk__arg_int(c, 3), offset = wk__arg_int(c, 6), base = wk__min(input_offset, offset);
-  int64_t reach =
-      wk__max(reach_of(input_sizes->integers, input_strides->integers, (int)input_sizes->count, input_offset - base),
-              reach_of(size->integers, stride->integers, (int)size->count, offset - base));
+  wk_int input_offset = c->args[3].integer, offset = c->args[6].integer, base = wk_int_min(input_offset, offset);
+  input_offset = wk_int_sub(input_offset, base);
+  offset = wk_int_sub(offset, base);
+  wk_int reach = wk_int_max(reach_of(input_sizes, input_strides, input_offset), reach_of(size, stride, offset));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *g = c->args[0].tensor;
-  wk_int flat_size = wk_int_of(reach), count = g->numel;
-  wk_tensor *buffer = wk_new_zeros(g, &flat_size, 1, WK_DTYPE_NONE, NONE);
-  wk_tensor *places = wk_arange(wk__v_int(reach), WK_INT64, NONE);
+  wk_int count = g->numel;
+  wk_tensor *buffer = wk_new_zeros(g, &reach, 1, WK_DTYPE_NONE, NONE);
+  wk_tensor *places = wk_arange(wk__v_size(reach), WK_INT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = g->device});
   if (places)
     places = wk_as_strided(places, size->integers, (int)size->count, stride->integers, (int)stride->count,
-                           wk__v_int(offset - base));
+                           wk__v_size(offset));
   wk_tensor *sum = wk_scatter_add(buffer, 0, wk_reshape(places, &count, 1), wk_reshape(g, &count, 1));
   wk_tensor *y = sum ? wk_as_strided(sum, input_sizes->integers, (int)input_sizes->count, input_strides->integers,
-                                     (int)input_strides->count, wk__v_int(input_offset - base))
+                                     (int)input_strides->count, wk__v_size(input_offset))
                      : NULL;
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
@@ -452,14 +458,14 @@ static wk_status list_of(wk__call *c, int64_t count,
   return WK_OK;
 }
 
-static wk_status slice_of(const wk__call *c, int64_t dim, int64_t start, int64_t end, wk_value *result) {
-  wk_value args[] = {c->args[0], wk__v_int(dim), wk__v_int(start), wk__v_int(end), wk__v_int(1)};
+static wk_status slice_of(const wk__call *c, int64_t dim, wk_int start, wk_int end, wk_value *result) {
+  wk_value args[] = {c->args[0], wk__v_int(dim), wk__v_size(start), wk__v_size(end), wk__v_int(1)};
   return call1(WK__OP(slice_Tensor), args, result);
 }
 
 static wk_status split_part(const wk__call *c, int64_t i, wk_value *result) {
-  int64_t size = wk__arg_int(c, 1);
-  return slice_of(c, wk__arg_int(c, 2), i * size, (i + 1) * size, result);
+  wk_int size = c->args[1].integer;
+  return slice_of(c, wk__arg_int(c, 2), wk_int_mul(wk_int_of(i), size), wk_int_mul(wk_int_of(i + 1), size), result);
 }
 /* Gradients of the parts, side by side; a part that nothing flowed to is zeros. Empty parts have no gradient to give.
  */
@@ -482,7 +488,7 @@ static wk_status join_parts(wk__vjp *v, int dim, wk_int (*size_of)(const wk__vjp
 }
 static int dim_of(const wk__vjp *v, int arg) {
   int dim = 0;
-  (void)!wk__wrap_dim(v->args[arg].integer.bits, ARG(0)->ndim, &dim); /* was checked forward */
+  (void)!wk__wrap_dim(wk_int_guard_value(v->args[arg].integer), ARG(0)->ndim, &dim); /* was checked forward */
   return dim;
 }
 static wk_int equal_part(const wk__vjp *v, int part) {
@@ -513,20 +519,24 @@ wk_status wk__vjp_unbind(wk__vjp *v) {
   return status;
 }
 
+static wk_int ceil_div(wk_int a, wk_int b) { return wk_int_floordiv(wk_int_add(a, wk_int_sub(b, one())), b); }
+
+/* How many parts there are has to be known, how long they are does not. */
 wk_status wk__compose_split(wk__call *c) {
   int dim;
   const wk_tensor *t = c->args[0].tensor;
-  int64_t size = wk__arg_int(c, 1);
+  wk_int size = c->args[1].integer, zero = wk_int_of(0);
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "split expects at least a 1-dimensional tensor");
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
-  int64_t length = wk_int_guard_value(t->sizes[dim]);
-  if (size < 0)
+  wk_int length = t->sizes[dim];
+  if (wk_int_lt(size, zero))
     return wk_fail(WK_RUNTIME_ERROR, "split expects split_size be non-negative, but got split_size=%lld",
-                   (long long)size);
-  if (size == 0 && length != 0)
+                   wk__shown(size));
+  bool no_size = wk_int_eq(size, zero);
+  if (no_size && !wk_int_eq(length, zero))
     return wk_fail(WK_RUNTIME_ERROR, "split_size can only be 0 if dimension size is 0, but got dimension size of %lld",
-                   (long long)length);
-  return list_of(c, size ? wk__max(1, wk__ceil_div(length, size)) : 1, split_part);
+                   wk__shown(length));
+  return list_of(c, no_size ? 1 : wk__max(1, wk_int_guard_value(ceil_div(length, size))), split_part);
 }
 wk_status wk__compose_chunk(wk__call *c) {
   int dim;
@@ -536,8 +546,9 @@ wk_status wk__compose_chunk(wk__call *c) {
   if (chunks <= 0)
     return wk_fail(WK_RUNTIME_ERROR, "chunk expects `chunks` to be greater than 0, got: %lld", (long long)chunks);
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
-  int64_t size = wk__ceil_div(wk_int_guard_value(t->sizes[dim]), chunks);
-  if (size) return call1(WK__OP(split_Tensor), (wk_value[]){c->args[0], wk__v_int(size), wk__v_int(dim)}, c->results);
+  wk_int size = ceil_div(t->sizes[dim], wk_int_of(chunks));
+  if (!wk_int_eq(size, wk_int_of(0)))
+    return call1(WK__OP(split_Tensor), (wk_value[]){c->args[0], wk__v_size(size), wk__v_int(dim)}, c->results);
   wk_int none[WK_MAX_DIMS] = {{0}};
   if (chunks > WK_MAX_DIMS)
     return wk_fail(WK_NOT_IMPLEMENTED, "chunk of an empty dimension into more than %d parts", WK_MAX_DIMS);
@@ -546,35 +557,35 @@ wk_status wk__compose_chunk(wk__call *c) {
 }
 
 static wk_status sized_part(const wk__call *c, int64_t i, wk_value *result) {
-  int64_t start = 0;
-  for (int64_t k = 0; k < i; k++) start += c->args[1].integers[k].bits;
-  return slice_of(c, wk__arg_int(c, 2), start, start + c->args[1].integers[i].bits, result);
+  wk_int start = wk_int_of(0);
+  for (int64_t k = 0; k < i; k++) start = wk_int_add(start, c->args[1].integers[k]);
+  return slice_of(c, wk__arg_int(c, 2), start, wk_int_add(start, c->args[1].integers[i]), result);
 }
-static wk_status bad_split(const wk_value *sizes, int dim, int64_t length) {
+static wk_status bad_split(const wk_value *sizes, int dim, wk_int length) {
   wk__string text = {0};
   wk__print_sizes(&text, sizes->integers, (int)sizes->count);
   wk_status status =
       wk_fail(WK_RUNTIME_ERROR,
               "split_with_sizes expects split_sizes to sum exactly to %lld (input tensor's size at dimension %d), "
               "but got split_sizes=%s",
-              (long long)length, dim, text.text ? text.text : "?");
+              wk__shown(length), dim, text.text ? text.text : "?");
   wk__string_release(&text);
   return status;
 }
 
 wk_status wk__compose_split_sizes(wk__call *c) {
   int dim;
-  int64_t sum = 0;
+  wk_int sum = wk_int_of(0);
   const wk_tensor *t = c->args[0].tensor;
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects at least a 1-dimensional tensor");
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
   for (uint32_t k = 0; k < c->args[1].count; k++) {
-    if (c->args[1].integers[k].bits < 0)
+    if (wk_int_lt(c->args[1].integers[k], wk_int_of(0)))
       return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects split_sizes have only non-negative entries");
-    sum += c->args[1].integers[k].bits;
+    sum = wk_int_add(sum, c->args[1].integers[k]);
   }
-  int64_t length = wk_int_guard_value(t->sizes[dim]);
-  if (sum != length) return bad_split(&c->args[1], dim, length);
+  wk_int length = t->sizes[dim];
+  if (!wk_int_eq(sum, length)) return bad_split(&c->args[1], dim, length);
   return list_of(c, c->args[1].count, sized_part);
 }
 
@@ -633,16 +644,17 @@ wk_status wk__compose_narrow(wk__call *c) {
   int dim;
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "narrow() cannot be applied to a 0-dim tensor.");
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
-  int64_t start = wk__arg_int(c, 2), length = wk__arg_int(c, 3), size = wk_int_guard_value(t->sizes[dim]);
-  if (length < 0) return wk_fail(WK_RUNTIME_ERROR, "narrow(): length must be non-negative.");
-  if (start < -size || start > size)
+  wk_int start = c->args[2].integer, length = c->args[3].integer, size = t->sizes[dim], zero = wk_int_of(0);
+  if (wk_int_lt(length, zero)) return wk_fail(WK_RUNTIME_ERROR, "narrow(): length must be non-negative.");
+  if (wk_int_lt(start, wk_int_neg(size)) || wk_int_lt(size, start))
     return wk_fail(WK_INDEX_ERROR, "start out of range (expected to be in range of [%lld, %lld], but got %lld)",
-                   (long long)-size, (long long)size, (long long)start);
-  if (start < 0) start += size;
-  if (start > size - length)
-    return wk_fail(WK_RUNTIME_ERROR, "start (%lld) + length (%lld) exceeds dimension size (%lld).", (long long)start,
-                   (long long)length, (long long)size);
-  return slice_of(c, dim, start, start + length, c->results);
+                   -wk__shown(size), wk__shown(size), wk__shown(start));
+  if (wk_int_lt(start, zero)) start = wk_int_add(start, size);
+  wk_int end = wk_int_add(start, length);
+  if (wk_int_lt(size, end))
+    return wk_fail(WK_RUNTIME_ERROR, "start (%lld) + length (%lld) exceeds dimension size (%lld).", wk__shown(start),
+                   wk__shown(length), wk__shown(size));
+  return slice_of(c, dim, start, end, c->results);
 }
 
 static wk_status like_other(wk__call *c, const wk_op *op) {

@@ -46,9 +46,9 @@ int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool s
 /* The element of a tensor as a number, for arguments that take numbers. */
 static int scalar_from_tensor(wk__state *state, PyObject *o, wk_value *out) {
   const wk_tensor *t = wk__tensor_of(o);
-  if (!t->storage || t->numel.bits != 1) {
+  if (!t->storage || !wk_int_eq(t->numel, wk_int_of(1))) {
     PyErr_Format(PyExc_RuntimeError, "a Tensor with %lld elements cannot be converted to Scalar",
-                 (long long)t->numel.bits);
+                 (long long)wk_int_guard_value(t->numel));
     return -1;
   }
   if (wk__realize((wk_tensor *)t, "a tensor's value is used as a number") != WK_OK) {
@@ -118,7 +118,7 @@ PyObject *wk__value_to_python(wk__state *state, wk_value *v) {  // -> new
     case WK_VALUE_TENSORS:
       return tensors_to_tuple(state, v);
     case WK_VALUE_INT:
-      return PyLong_FromLongLong(v->integer.bits);
+      return PyLong_FromLongLong(wk_int_guard_value(v->integer));
     case WK_VALUE_DOUBLE:
       return PyFloat_FromDouble(v->number);
     case WK_VALUE_BOOL:
@@ -134,12 +134,15 @@ PyObject *wk__value_to_python(wk__state *state, wk_value *v) {  // -> new
 
 enum { WORTH_RELEASING = 32768 }; /* elements from which other threads get the interpreter while we compute */
 
+/* A tensor that is traced is not computed now. */
+static int64_t elements_of(const wk_tensor *t) { return t && wk_int_is_known(t->numel) ? t->numel.bits : 0; }
+
 static bool is_large(const wk_op *op, const wk_value *args) {
   int64_t elements = 0;
   for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (args[i].tag == WK_VALUE_TENSOR) elements += args[i].tensor->numel.bits;
+    if (args[i].tag == WK_VALUE_TENSOR) elements += elements_of(args[i].tensor);
     if (args[i].tag == WK_VALUE_TENSORS)
-      for (uint32_t k = 0; k < args[i].count; k++) elements += args[i].tensors[k] ? args[i].tensors[k]->numel.bits : 0;
+      for (uint32_t k = 0; k < args[i].count; k++) elements += elements_of(args[i].tensors[k]);
   }
   return elements >= WORTH_RELEASING;
 }

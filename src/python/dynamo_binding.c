@@ -1,9 +1,12 @@
 /* What dynamo, which stands below this part, is told of the extension module's objects. */
 #include "autograd/autograd.h"
 #include "dynamo/dynamo.h"
-#include "python/python.h"
+#include "python/graph_type.h"
 
 static PyObject *wrap(void *state, wk_tensor *steal_tensor) { return wk__wrap(state, steal_tensor); }  // -> new
+static PyObject *graph_module(void *state, wk__graph *graph) {                                         // -> new
+  return wk__graph_module_create(state, graph);
+}
 static PyObject *raise_error(void *state) { return wk__raise(state); }
 static wk_tensor *tensor_of(PyObject *o) { return wk__tensor_of(o); }
 
@@ -54,6 +57,7 @@ int wk__add_dynamo_binding(PyObject *module, wk__state *state) {
                      .tensor_of = tensor_of,
                      .wrap = wrap,
                      .raise = raise_error,
+                     .graph_module = graph_module,
                      .grad_of = grad_of,
                      .grad_name = state->name_grad,
                      .new_name = PyUnicode_InternFromString("__new__"),

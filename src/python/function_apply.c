@@ -263,7 +263,7 @@ static wk_status make_node(call *c, PyObject *outputs) {
   for (int i = 0; i < c->input_count + results; i++) {
     PyObject *o = i < c->input_count ? NULL : PyTuple_GET_ITEM(outputs, i - c->input_count);
     if (o && !wk__is_tensor(c->state, o)) continue;
-    n->shapes[i] = wk__tensor_shape_of(o ? wk__tensor_of(o) : c->inputs[i]);
+    n->shapes[i] = wk__tensor_kept_shape(o ? wk__tensor_of(o) : c->inputs[i]);
     if (!n->shapes[i]) return wk_error_category();
   }
   n->context = (wk__python_function *)Py_NewRef((PyObject *)c->context);

@@ -58,10 +58,10 @@ static int take_integer(indexing *x, PyObject *key) {
     }
     return too_many(x);
   }
-  int64_t size = wk__size(x->view, x->dim);
-  if (i.bits < -size || i.bits >= size) {
-    PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld", (long long)i.bits,
-                 x->dim, (long long)size);
+  wk_int size = x->view->sizes[x->dim];
+  if (wk_int_lt(i, wk_int_neg(size)) || !wk_int_lt(i, size)) {
+    PyErr_Format(PyExc_IndexError, "index %lld is out of bounds for dimension %d with size %lld",
+                 (long long)wk_int_guard_value(i), x->dim, (long long)wk_int_guard_value(size));
     return -1;
   }
   return step(x, WK__OP(select_int),
@@ -237,7 +237,7 @@ static wk_tensor *value_tensor(wk__state *state, const wk_tensor *destination, P
 
 /* Leading dims of size 1 that the destination lacks are dropped: x[0] = y with y of shape (1, n). */
 static wk_tensor *without_leading_ones(wk_tensor *steal_value, int ndim) {
-  while (steal_value && steal_value->ndim > ndim && wk__size(steal_value, 0) == 1) {
+  while (steal_value && steal_value->ndim > ndim && wk_int_eq(steal_value->sizes[0], wk_int_of(1))) {
     wk_value result = {0};
     wk_status status =
         wk_call(WK__OP(squeeze_dim), (wk_value[]){tensor_value(steal_value), int_value(0)}, NULL, &result);

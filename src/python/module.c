@@ -3,6 +3,7 @@
 #include "python/override.h"
 
 #include "dynamo/evaluate.h"
+#include "python/graph_type.h"
 
 wk__state *wk__state_of_module(PyObject *module) { return PyModule_GetState(module); }
 
@@ -102,7 +103,7 @@ static int module_exec(PyObject *module) {
   if (wk__add_overrides(module, state) < 0) return -1;
   if (wk__add_operators(module, state) < 0 || wk__add_interop(module, state) < 0) return -1;
   if (wk__add_autograd(module, state) < 0 || wk__add_nn_module(module, state) < 0) return -1;
-  if (wk__add_dynamo_binding(module, state) < 0) return -1;
+  if (wk__add_graph_types(module, state) < 0 || wk__add_dynamo_binding(module, state) < 0) return -1;
   return PyModule_AddFunctions(module, functions) < 0 ? -1 : add_all(module);
 }
 
@@ -112,7 +113,7 @@ static int module_exec(PyObject *module) {
   VISIT(tensor_type) VISIT(parameter_type) VISIT(module_type) VISIT(dtype_type) VISIT(device_type) \
   VISIT(size_type) VISIT(generator_type) VISIT(storage_type) VISIT(node_type) VISIT(function_type) \
   VISIT(operator_type) VISIT(memory_format_type) VISIT(layout_type) VISIT(exception_out_of_memory) \
-  VISIT(disabled_override)
+  VISIT(disabled_override) VISIT(graph_type) VISIT(graph_node_type) VISIT(overload_type) VISIT(graph_objects)
 // clang-format on
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {

@@ -108,7 +108,7 @@ static int match_float(wk__state *state, PyObject *o, wk_value *v) {
 
 static int match_int(wk__state *state, PyObject *o, wk_value *v) {
   if (PyBool_Check(o) || PyFloat_Check(o) || !PyIndex_Check(o)) return 0;
-  if (!PyLong_Check(o) && wk__is_tensor(state, o) && wk__numel(wk__tensor_of(o)) != 1) return 0;
+  if (!PyLong_Check(o) && wk__is_tensor(state, o) && !wk_int_eq(wk__tensor_of(o)->numel, wk_int_of(1))) return 0;
   v->tag = WK_VALUE_INT;
   return wk__int_from_python(state, o, &v->integer) < 0 ? -1 : 1;
 }
@@ -560,9 +560,9 @@ static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject 
 
 /* Numbers that are inputs of a graph being captured can only go where nothing but a launch looks at them. */
 static void settle_numbers(const wk_op *op, wk_value *values) {
-  bool launch_only = op->tags & WK__TAG_MUTATES ? op->kernel != NULL
-                                                : op->lower && op->tags & WK__TAG_POINTWISE &&
-                                                      !(op->tags & WK__TAG_FIXED_NUMBERS);
+  bool launch_only = op->tags & WK__TAG_MUTATES
+                         ? op->kernel != NULL
+                         : op->lower && op->tags & WK__TAG_POINTWISE && !(op->tags & WK__TAG_FIXED_NUMBERS);
   for (int i = 0; i < op->schema.parameter_count; i++)
     if (values[i].tag == WK_VALUE_TENSOR && wk__mode.grad_enabled && values[i].tensor->keys & WK__KEY_AUTOGRAD)
       launch_only = false; /* the derivative would keep the number */
@@ -677,7 +677,7 @@ PyObject *wk__operator_object(wk__state *state, const wk_op *op, bool in_place) 
   return (PyObject *)o;
 }
 
-const wk_op *wk__operator_first(PyObject *operator, bool *out_in_place, bool *out_is_method) {
+const wk_op *wk__operator_first(PyObject *operator, bool * out_in_place, bool *out_is_method) {
   const operator_object *o = (operator_object *)operator;
   *out_in_place = o->in_place;
   *out_is_method = o->is_method;

@@ -26,9 +26,9 @@ typedef struct wk__state {
   PyTypeObject *parameter_type; /* wick.nn.Parameter, a Python subclass of Tensor; set by the package at import */
   PyTypeObject *module_type;    /* wick._C.Module: nn.Module's attribute and call path */
   PyTypeObject *dtype_type, *device_type, *size_type, *generator_type, *storage_type, *node_type, *function_type;
-  PyTypeObject *memory_format_type, *layout_type; /* of torch.contiguous_format, torch.strided, ... */
+  PyTypeObject *memory_format_type, *layout_type;             /* of torch.contiguous_format, torch.strided, ... */
   PyTypeObject *graph_type, *graph_node_type, *overload_type; /* of fx: graph_parts.h */
-  PyObject *graph_objects;     /* dict: what fx has looked up or made once */
+  PyObject *graph_objects;                                    /* dict: what fx has looked up or made once */
   PyTypeObject *operator_type; /* wick.add and Tensor.add: one callable per name, all overloads behind it */
   PyObject *dtypes[32];        /* the dtype singletons, by wk_dtype */
   struct wk__python_tensor *free_tensors[64]; /* objects of dead tensors, to be used again */
@@ -105,7 +105,7 @@ PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *
 /* A callable of one overload, which writes its first argument when in place. */
 PyObject *wk__operator_object(wk__state *state, const wk_op *op, bool in_place);  // -> new
 /* The first overload behind an operator object. */
-const wk_op *wk__operator_first(PyObject *operator, bool *out_in_place, bool *out_is_method);
+const wk_op *wk__operator_first(PyObject *operator, bool * out_in_place, bool *out_is_method);
 
 /* ---- interop.c and its kin: tensors from Python data and from other libraries' memory, storage ---- */
 /* torch.tensor(data): nested sequences, numbers, arrays. dtype WK_DTYPE_NONE infers. An owned tensor, NULL with an

@@ -233,7 +233,8 @@ static PyObject *get_itemsize(PyObject *self, void *unused) {  // -> new
 }
 static PyObject *get_nbytes(PyObject *self, void *unused) {  // -> new
   (void)unused;
-  return PyLong_FromLongLong(wk__numel(wk__tensor_of(self)) * (int64_t)wk__itemsize(wk__tensor_of(self)));
+  return PyLong_FromLongLong(wk_int_guard_value(wk__tensor_of(self)->numel) *
+                             (int64_t)wk__itemsize(wk__tensor_of(self)));
 }
 static PyObject *get_false(PyObject *self, void *unused) {  // -> new
   (void)self, (void)unused;
@@ -324,7 +325,7 @@ static PyObject *one_dim(PyObject *self, PyObject *const *args, Py_ssize_t n, co
     return PyErr_Format(PyExc_IndexError, "Dimension specified as %lld but tensor has no dimensions",
                         (long long)dim.bits);
   if (wk__wrap_dim(dim.bits, t->ndim, &d) != WK_OK) return wk__raise(state_of(self));
-  return PyLong_FromLongLong(list[d].bits);
+  return PyLong_FromLongLong(wk_int_guard_value(list[d]));
 }
 static PyObject *tensor_size(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
@@ -337,7 +338,8 @@ static PyObject *tensor_stride(PyObject *self, PyObject *const *args, Py_ssize_t
   if (keywords) n += PyTuple_GET_SIZE(keywords);
   if (n) return one_dim(self, args, n, t->strides, "stride");
   PyObject *tuple = PyTuple_New(t->ndim);
-  for (int d = 0; tuple && d < t->ndim; d++) PyTuple_SET_ITEM(tuple, d, PyLong_FromLongLong(t->strides[d].bits));
+  for (int d = 0; tuple && d < t->ndim; d++)
+    PyTuple_SET_ITEM(tuple, d, PyLong_FromLongLong(wk_int_guard_value(t->strides[d])));
   return tuple;
 }
 static PyObject *tensor_dim(PyObject *self, PyObject *unused) {  // -> new
@@ -346,11 +348,11 @@ static PyObject *tensor_dim(PyObject *self, PyObject *unused) {  // -> new
 }
 static PyObject *tensor_numel(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
-  return PyLong_FromLongLong(wk__numel(wk__tensor_of(self)));
+  return PyLong_FromLongLong(wk_int_guard_value(wk__tensor_of(self)->numel));
 }
 static PyObject *tensor_storage_offset(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
-  return PyLong_FromLongLong(wk__tensor_of(self)->offset.bits);
+  return PyLong_FromLongLong(wk_int_guard_value(wk__tensor_of(self)->offset));
 }
 static PyObject *tensor_is_contiguous(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                       PyObject *keywords) {  // -> new
@@ -760,8 +762,8 @@ static Py_hash_t tensor_hash(PyObject *self) { return _Py_HashPointer(self); }
 
 static int the_element(PyObject *self, wk__scalar *out, const char *error) {
   const wk_tensor *t = wk__tensor_of(self);
-  if (t->numel.bits != 1 || !t->storage) {
-    PyErr_Format(PyExc_RuntimeError, error, (long long)t->numel.bits);
+  if (!wk_int_eq(t->numel, wk_int_of(1)) || !t->storage) {
+    PyErr_Format(PyExc_RuntimeError, error, (long long)wk_int_guard_value(t->numel));
     return -1;
   }
   if (wk__realize((wk_tensor *)t, "a tensor's value is used as a number") != WK_OK) {
@@ -782,7 +784,7 @@ static int tensor_truth(PyObject *self) {
   wk__scalar s;
   PyObject *result;
   if (WK_UNLIKELY(overridden_alone(self, "__bool__", &result))) return truth_of(result);
-  if (t->numel.bits == 0) {
+  if (wk_int_eq(t->numel, wk_int_of(0))) {
     PyErr_SetString(PyExc_RuntimeError, "Boolean value of Tensor with no values is ambiguous");
     return -1;
   }
@@ -790,7 +792,7 @@ static int tensor_truth(PyObject *self) {
   return s.category == WK__FLOAT_KIND ? s.d != 0 : s.i != 0;
 }
 static bool is_one_number(PyObject *self) {
-  if (wk__numel(wk__tensor_of(self)) == 1) return true;
+  if (wk_int_eq(wk__tensor_of(self)->numel, wk_int_of(1))) return true;
   PyErr_SetString(PyExc_ValueError, "only one element tensors can be converted to Python scalars");
   return false;
 }
@@ -813,7 +815,8 @@ static PyObject *number_index(PyObject *self) {  // -> new
   wk__scalar s;
   PyObject *result;
   if (WK_UNLIKELY(overridden_alone(self, "__index__", &result))) return result;
-  if (wk_dtype_is_floating((wk_dtype)wk__tensor_of(self)->dtype) || wk__numel(wk__tensor_of(self)) != 1)
+  if (wk_dtype_is_floating((wk_dtype)wk__tensor_of(self)->dtype) ||
+      !wk_int_eq(wk__tensor_of(self)->numel, wk_int_of(1)))
     return PyErr_Format(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
   return the_element(self, &s, NO_SCALAR) < 0 ? NULL : PyLong_FromLongLong(s.i);
 }
@@ -828,7 +831,7 @@ static Py_ssize_t tensor_length(PyObject *self) {
     Py_XDECREF(result);
     return length;
   }
-  if (t->ndim) return (Py_ssize_t)wk__size(t, 0);
+  if (t->ndim) return (Py_ssize_t)wk_int_guard_value(t->sizes[0]);
   PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
   return -1;
 }

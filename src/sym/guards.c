@@ -7,7 +7,54 @@
 
 /* ---- Proofs ---- */
 
-static wk__sym_range range_of_difference(wk_int a, wk_int b) { return wk__sym_bounds(wk_int_sub(a, b)); }
+/* The product of a term's factors but for one `left_out`; *out_found: it is among them. */
+static wk_int product_without(wk_int term, wk_int left_out, bool *out_found) {
+  wk__sym_item single;
+  int count;
+  const wk__sym_item *factors = wk__sym_factors(term, &single, &count);
+  wk_int product = wk_int_of(1);
+  *out_found = false;
+  for (int i = 0; i < count; i++) {
+    bool skip = !*out_found && wk_int_same(factors[i].term, left_out);
+    if (!skip) product = wk_int_mul(product, factors[i].term);
+    *out_found |= skip;
+  }
+  return product;
+}
+
+/* x / factor when every term of the sum x has the factor, else x. */
+static wk_int divided_by(wk_int x, wk_int factor) {
+  wk_int quotient = wk_int_of(0);
+  for (int i = 0; i < wk__sym_count(x); i++) {
+    bool found;
+    wk_int rest = product_without(wk__sym_operand(x, i), factor, &found);
+    if (!found) return x;
+    quotient = wk_int_add(quotient, wk_int_mul(wk_int_of(wk__sym_coefficient(x, i)), rest));
+  }
+  return quotient;
+}
+
+/* An expression of the same sign without the positive factors that all its terms share: s0*s1 - s1 becomes s0 - 1. */
+static wk_int without_common_factors(wk_int x) {
+  if (wk__sym_kind_of(x) != WK__SYM_SUM || wk__sym_constant(x) != 0) return x;
+  wk__sym_item single;
+  int count;
+  const wk__sym_item *factors = wk__sym_factors(wk__sym_operand(x, 0), &single, &count);
+  for (int i = 0; i < count; i++) {
+    wk_int divided = wk__sym_bounds(factors[i].term).lo > 0 ? divided_by(x, factors[i].term) : x;
+    if (!wk_int_same(divided, x)) return without_common_factors(divided);
+  }
+  return x;
+}
+
+/* Its sign is that of a - b; its size need not be. */
+static wk__sym_range range_of_difference(wk_int a, wk_int b) {
+  wk_int difference = wk_int_sub(a, b);
+  wk__sym_range range = wk__sym_bounds(difference);
+  if (range.lo > 0 || range.hi < 0 || range.lo == range.hi) return range;
+  wk_int reduced = without_common_factors(difference);
+  return wk_int_same(reduced, difference) ? range : wk__sym_bounds(reduced);
+}
 
 bool wk__sym_proves_eq(wk_int a, wk_int b) {
   wk__sym_range range = range_of_difference(a, b);
@@ -44,7 +91,14 @@ wk_status wk__sym_record_guard(wk__shape_env *env, wk__sym_guard guard) {
   return WK_OK;
 }
 
+/* Of equalities one order is enough. */
 static void assume(wk__guard_kind kind, wk_int a, wk_int b) {
+  bool symmetric = kind == WK__GUARD_EQ || kind == WK__GUARD_NE;
+  if (symmetric && wk__sym_compare(a, b) > 0) {
+    wk_int swap = a;
+    a = b;
+    b = swap;
+  }
   wk__shape_env *env = env_of_either(a, b);
   wk_status status = wk__sym_record_guard(env, (wk__sym_guard){kind, a, b});
   if (status != WK_OK) remember_failure(env, status);

@@ -141,20 +141,19 @@ bool wk__view_strides(const wk_tensor *t, const wk_int *sizes, int ndim, wk_int 
 static bool strides_nest(const wk_tensor *t, bool dense) {
   int order[WK_MAX_DIMS], n = 0;
   for (int d = 0; d < t->ndim; d++) {
-    if (wk_int_is_known(t->sizes[d]) && t->sizes[d].bits == 1) continue;
-    if (!wk_int_is_known(t->strides[d]) || !wk_int_is_known(t->sizes[d])) return wk__is_contiguous(t);
+    if (wk_int_eq(t->sizes[d], wk_int_of(1))) continue;
     int k = n++;
-    while (k > 0 && t->strides[order[k - 1]].bits > t->strides[d].bits) {
+    while (k > 0 && wk_int_gt(t->strides[order[k - 1]], t->strides[d])) {
       order[k] = order[k - 1];
       k--;
     }
     order[k] = d;
   }
-  int64_t reach = 1;
+  wk_int reach = wk_int_of(1);
   for (int k = 0; k < n; k++) {
-    int64_t stride = wk__stride(t, order[k]), size = wk__size(t, order[k]);
-    if (dense ? stride != reach : stride < reach) return false;
-    reach = dense ? reach * size : stride * (size - 1) + reach;
+    wk_int stride = t->strides[order[k]], size = t->sizes[order[k]];
+    if (dense ? !wk_int_eq(stride, reach) : wk_int_lt(stride, reach)) return false;
+    reach = dense ? wk_int_mul(reach, size) : wk_int_add(wk_int_mul(stride, wk_int_sub(size, wk_int_of(1))), reach);
   }
   return true;
 }

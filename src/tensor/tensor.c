@@ -91,6 +91,7 @@ static void inherit(wk_tensor *t, const wk_tensor *base) {
 
 void wk__tensor_destroy(wk_tensor *t) {
   if (WK_UNLIKELY(t->trace != NULL)) wk__trace_tensor_dropped(t);
+  if (WK_UNLIKELY(t->flags & WK__TENSOR_SYMBOLIC)) wk__symbolic_drop(t);
   if (t->autograd) wk__autograd_release(t->autograd);
   if (t->base) wk__release(t->base);
   if (t->storage) wk__storage_release(t->storage);
@@ -115,18 +116,34 @@ void wk__contiguous_strides(wk_int *strides, const wk_int *sizes, int ndim) {
   }
 }
 
+/* Written as wk__contiguous_strides would, where a symbolic size may be 0. */
+static bool written_contiguous(const wk_int *sizes, const wk_int *strides, int ndim) {
+  wk_int expected[WK_MAX_DIMS];
+  wk__contiguous_strides(expected, sizes, ndim);
+  for (int d = 0; d < ndim; d++)
+    if (!wk_int_same(strides[d], expected[d]) && !(wk_int_is_known(sizes[d]) && sizes[d].bits == 1)) return false;
+  return true;
+}
+
 static bool strides_contiguous(const wk_int *sizes, const wk_int *strides, int ndim, wk_int numel) {
   if (wk_int_is_known(numel) && numel.bits == 0) return true;
   wk_int run = wk_int_of(1);
   for (int d = ndim - 1; d >= 0; d--) {
     if (wk_int_is_known(sizes[d]) && sizes[d].bits == 1) continue;
-    if (!wk_int_same(strides[d], run)) return false;
+    if (!wk_int_same(strides[d], run)) return !wk_int_is_known(numel) && written_contiguous(sizes, strides, ndim);
     run = wk_int_mul(run, sizes[d]);
   }
   return true;
 }
 
 _Atomic uint64_t wk__tensor_epoch;
+_Atomic int32_t wk__symbolic_traces;
+
+static bool is_symbolic(const wk__spec *spec) {
+  bool known = wk_int_is_known(spec->offset);
+  for (int d = 0; d < spec->ndim; d++) known &= wk_int_is_known(spec->sizes[d]) && wk_int_is_known(spec->strides[d]);
+  return !known;
+}
 
 wk_status wk__tensor_set_geometry(wk_tensor *t, const wk__spec *spec) {
   if (t->sizes) wk__tensor_epoch_bump(); /* a new one has none yet */
@@ -149,7 +166,10 @@ wk_status wk__tensor_set_geometry(wk_tensor *t, const wk__spec *spec) {
   t->offset = spec->offset;
   t->numel = wk__sizes_numel(t->sizes, ndim);
   bool contiguous = strides_contiguous(t->sizes, t->strides, ndim, t->numel);
-  t->flags = (uint8_t)((t->flags & ~WK__TENSOR_CONTIGUOUS) | (contiguous ? WK__TENSOR_CONTIGUOUS : 0));
+  bool symbols_in_use = atomic_load_explicit(&wk__symbolic_traces, memory_order_relaxed);
+  bool symbolic = WK_UNLIKELY(symbols_in_use) && is_symbolic(spec);
+  t->flags = (uint8_t)((t->flags & ~(WK__TENSOR_CONTIGUOUS | WK__TENSOR_SYMBOLIC)) |
+                       (contiguous ? WK__TENSOR_CONTIGUOUS : 0) | (symbolic ? WK__TENSOR_SYMBOLIC : 0));
   return WK_OK;
 }
 
@@ -181,7 +201,10 @@ wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) {
   wk_tensor *t = struct_alloc();
   if (t && wk__tensor_set_geometry(t, spec) == WK_OK) {
     t->storage = steal_storage;
-    return t;
+    bool outlives_symbols = WK_UNLIKELY(t->flags & WK__TENSOR_SYMBOLIC) && steal_storage;
+    if (!outlives_symbols || wk__symbolic_hold(t, wk__tensor_make_known) == WK_OK) return t;
+    wk__tensor_destroy(t);
+    return NULL;
   }
   if (t) struct_free(t);
   wk__storage_release(steal_storage);
@@ -235,6 +258,14 @@ wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) {
   wk__spec spec;
   wk__spec_of(&spec, tensor);
   return wk__tensor_shape_only(&spec);
+}
+
+wk_tensor *wk__tensor_kept_shape(const wk_tensor *tensor) {
+  wk_tensor *t = wk__tensor_shape_of(tensor);
+  if (WK_LIKELY(!t || !(t->flags & WK__TENSOR_SYMBOLIC))) return t;
+  if (wk__symbolic_hold(t, wk__tensor_make_known) == WK_OK) return t;
+  wk__release(t);
+  return NULL;
 }
 
 wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) {

@@ -128,6 +128,7 @@ enum {
 
 enum {
   WK__TENSOR_CONTIGUOUS = 1, /* row-major without gaps; kept up to date when sizes or strides are set */
+  WK__TENSOR_SYMBOLIC = 2,   /* a size, a stride or the offset is not known; the same, while tracers use symbols */
 };
 
 /* A count of in-place writes that is not the storage's. Owned by the tensors that share it (reference count). */
@@ -178,6 +179,7 @@ wk_int wk__spec_numel(const wk__spec *spec);
 wk_tensor *wk__tensor_from_spec(const wk__spec *spec) WK_MUST_USE;                    /* with new storage */
 wk_tensor *wk__tensor_shape_only(const wk__spec *spec) WK_MUST_USE;                   /* without storage */
 wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) WK_MUST_USE;                  /* its shape, without storage */
+wk_tensor *wk__tensor_kept_shape(const wk_tensor *tensor) WK_MUST_USE;                /* the same, to outlive a trace */
 wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) WK_MUST_USE; /* same storage, new geometry */
 wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) WK_MUST_USE;
 /* Counts changes of what a living tensor is like (geometry, requires_grad): while it stands still, what was checked of
@@ -242,6 +244,15 @@ void wk__trace_tensor_dropped(wk_tensor *tensor);
 void wk__trace_storage_dropped(wk_storage *storage);
 /* For code that makes tensors from numbers beside the operators: in a trace such a tensor is a constant. */
 WK_MUST_USE wk_status wk__trace_constant(wk_tensor *tensor);
+/* Symbolic integers live as long as the graph that is being traced. What may outlive it, tensors with a storage (which
+ * see to it themselves) and what the tape keeps, is told to the tracer: before the graph goes it calls make_known,
+ * unless the object was dropped before. */
+extern _Atomic int32_t wk__symbolic_traces; /* how many tracers use symbols now; 0: nobody needs to look for any */
+typedef void wk__make_known(void *object);
+WK_MUST_USE wk_status wk__symbolic_hold(void *object, wk__make_known *make_known); /* again: nothing happens */
+void wk__symbolic_drop(void *object);
+wk__make_known wk__tensor_make_known; /* of a wk_tensor * */
+wk_int wk__symbolic_value(wk_int x);  /* for the symbols' present values; poisoned when one has none */
 /* For code that looks at bytes: gives a traced tensor its value now. `why` is told to whoever traces. */
 WK_MUST_USE wk_status wk__realize(wk_tensor *tensor, const char *why);
 

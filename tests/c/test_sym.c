@@ -268,6 +268,10 @@ static void guards_only_for_what_is_not_proven(void **state) {
   assert_true(wk_int_eq(wk_int_floordiv(wk_int_mul(s0, s1), s1), s0));
   assert_true(wk__sym_proves_le(k(2), s0));
   assert_false(wk__sym_proves_lt(s0, k(100)));
+  wk_int product = wk_int_mul(s0, s1); /* s0 s1 - s1 has the sign of s0 - 1 */
+  assert_true(wk_int_ne(product, s1));
+  assert_true(wk_int_lt(s1, product));
+  assert_true(wk__sym_proves_le(wk_int_mul(k(2), s1), product));
   assert_int_equal(wk__shape_env_guard_count(env), 0);
 }
 
@@ -275,6 +279,7 @@ static void guards_record_what_the_hints_decide_once(void **state) {
   (void)state;
   for (int i = 0; i < 2; i++) {
     assert_false(wk_int_eq(s0, s1));
+    assert_false(wk_int_eq(s1, s0));
     assert_true(wk_int_lt(s1, s0));
     assert_false(wk_int_lt(s0, k(4)));
     assert_true(wk_int_eq(wk_int_mod(s0, k(2)), k(1)));

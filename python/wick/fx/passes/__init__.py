@@ -1,0 +1,1 @@
+"""torch.fx.passes: what passes write into Node.meta."""

@@ -1,0 +1,19 @@
+/* The fx face of the graph IR, for the parts of the extension module that make graphs: dynamo's backends get what
+ * wk__graph_module_create gives. */
+#ifndef WICK_PYTHON_GRAPH_TYPE_H
+#define WICK_PYTHON_GRAPH_TYPE_H
+
+#include "graph/graph.h"
+#include "python/python.h"
+
+/* A wick.fx.GraphModule over the graph, which is retained and frozen (a graph that is not frozen is copied first). Its
+ * forward takes the inputs in order and gives a tuple of the outputs; inputs that the graph mutates are written when it
+ * runs. Calls go through the executor as long as nobody edits it, taped nodes under autograd. */
+PyObject *wk__graph_module_create(wk__state *state, wk__graph *graph);  // -> new
+/* The graph that a GraphModule was made of, NULL without an exception when it is no GraphModule, was edited since, or
+ * was made in Python. */
+wk__graph *wk__graph_module_source(wk__state *state, PyObject *module); /* borrowed */
+
+int wk__add_graph_types(PyObject *module, wk__state *state);
+
+#endif

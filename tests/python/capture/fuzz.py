@@ -1,0 +1,458 @@
+"""Random Python functions with tensors: source text, the same one for a seed.
+
+    python tests/python/capture/fuzz.py --seed 7 --count 1      repeats one program and prints it
+    python tests/python/capture/fuzz.py --count 10000           many, with a seed that is printed
+
+A program is a helper class, helper functions and `f(x, y, n, a, l, d, o, log)`. It does arithmetic, views, writes in
+place, loops, branches on numbers and on values of tensors, breaks (print, item, tolist), try, with, closures, early
+returns. Programs may raise: then both runs have to. All loops are short."""
+
+# ruff: noqa: E741
+
+import argparse
+import contextlib
+import io
+import os
+import random
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+from capture_harness import Box, Description, call_once, gradients, numbers  # noqa: E402, F401
+
+import wick  # noqa: E402
+from wick._C import Compiled  # noqa: E402
+
+HEADER = """
+class Cell:
+    total = 2
+
+    def __init__(self, t, k=1):
+        self.t = t
+        self.k = k
+
+    def step(self, u):
+        self.k += 1
+        self.t = self.t + u * self.k
+        return self.t
+
+    @property
+    def half(self):
+        return self.t * 0.5
+
+    def __add__(self, other):
+        return Cell(self.t + (other.t if isinstance(other, Cell) else other), self.k)
+
+
+class Scope:
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append("in")
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.log.append(kind.__name__ if kind else "out")
+        return kind is KeyError
+"""
+
+
+class Program:
+    """Writes the lines of one program; every choice comes from its own generator of random numbers."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.lines = []
+        self.depth = 1
+        self.fresh = 0
+        self.budget = self.random.randint(6, 18)
+        self.in_loop = False
+        self.helpers = []
+
+    def pick(self, *choices):
+        return self.random.choice(choices)
+
+    def chance(self, p):
+        return self.random.random() < p
+
+    def line(self, text):
+        self.lines.append("    " * self.depth + text)
+
+    def name(self, prefix):
+        self.fresh += 1
+        return f"{prefix}{self.fresh}"
+
+    # ---- expressions ----
+
+    def integer(self):
+        return self.pick("n", "1", "2", "len(l)", "x.shape[0]", "l[0]", "d['k']", "o.count", "n + 1", "y.dim()")
+
+    def number(self):
+        return self.pick("a", "0.5", "-1.25", self.integer(), "a * n", "o.rate", "abs(a)", "max(a, 0.1)")
+
+    def tensor(self, depth=0):
+        t = self.random.choice(self.tensors)
+        if depth > 2 or self.chance(0.3):
+            return t
+        return self.pick(
+            lambda: f"({self.tensor(depth + 1)} {self.pick('+', '-', '*')} {self.tensor(depth + 1)})",
+            lambda: f"({self.tensor(depth + 1)} {self.pick('+', '*', '-')} {self.number()})",
+            lambda: f"wick.{self.pick('relu', 'tanh', 'sin', 'sigmoid')}({self.tensor(depth + 1)})",
+            lambda: f"{self.tensor(depth + 1)}.clamp(-3, 3)",
+            lambda: f"wick.where({t} > 0, {self.tensor(depth + 1)}, {t})",
+            lambda: f"{t}.t().t()",
+            lambda: f"({t} @ {t}.t() @ {t}).tanh()",
+            lambda: f"wick.cat([{t}[:1], {self.tensor(depth + 1)}[1:]])",
+            lambda: f"({t} + {self.tensor(depth + 1)}.sum(0))",
+            lambda: f"({t} * {t}.mean(1, keepdim=True))",
+            lambda: f"helper({self.tensor(depth + 1)}, {self.number()})",
+            lambda: f"sum([{t} * k for k in range(2)])",
+            lambda: f"{t}.clone()",
+        )()
+
+    def condition(self):
+        t = self.random.choice(self.tensors)
+        return self.pick(
+            f"n > {self.random.randint(0, 3)}",
+            "a > 0",
+            "len(l) % 2",
+            "'k' in d",
+            "'new' in d",
+            f"{t}.shape[0] > 3",
+            f"{t}.sum() > 0",
+            f"{t}.mean().item() > {self.pick('0.1', '-0.2')}",
+            f"bool(({t} > 5).any())",
+            "o.count % 2 == 0",
+            "log",
+            f"{t} is x",
+            "hasattr(o, 'extra')",
+            "not l",
+        )
+
+    # ---- statements ----
+
+    def assign(self):
+        name = self.pick(self.random.choice(self.tensors), "t0", self.name("t"))
+        self.line(f"{name} = {self.tensor()}")
+        if name not in self.tensors and not self.nested:
+            self.tensors.append(name)
+
+    def in_place(self):
+        t = self.random.choice(self.tensors)
+        self.line(
+            self.pick(
+                f"{t}.{self.pick('add_', 'mul_', 'sub_')}({self.pick('0.5', '2', '-1')})",
+                f"{t}[{self.pick('0', '-1', '1:', ':, 0', ':, 1:3')}] = {self.pick('0.25', '1', f'{t}.mean()')}",
+                f"{t}[0].add_(1)",
+                f"{t}[:, 1].mul_(0.5)",
+                f"{t} += {self.tensor(2)}",
+                f"{t}.copy_({self.tensor(2)})",
+                f"{t}.clamp_(-4, 4)",
+                f"{t}.t()[0].zero_()",
+            )
+        )
+
+    def view(self):
+        t = self.random.choice(self.tensors)
+        v = self.name("v")
+        self.line(f"{v} = {t}{self.pick('[0]', '[1:]', '[:, 1]', '.t()', '.view(-1)', '.unsqueeze(0)', '')}")
+        if self.chance(0.6):
+            self.line(self.pick(f"{v}.mul_(1.5)", f"{t}.add_(1)", f"{v}.sub_(0.25)"))
+        if self.chance(0.7):
+            self.line(self.pick(f"kept.append({v})", f"kept.append({v}.sum())", f"{t} = {t} + {v}.sum()"))
+
+    def container(self):
+        self.line(
+            self.pick(
+                lambda: f"l.append({self.integer()})",
+                lambda: "l[0] = l[0] + 1",
+                lambda: f"d['new'] = {self.tensor(2)}",
+                lambda: "d['k'] = d['k'] + 1",
+                lambda: f"d.setdefault('s', []).append({self.integer()})",
+                lambda: "d.pop('new', None)",
+                lambda: "log.append(len(log))",
+                lambda: f"kept.append({self.tensor(1)})",
+                lambda: f"kept.extend([{self.number()}, {self.tensor(2)}])",
+                lambda: f"kept.append({{'a': {self.tensor(2)}, 'b': (n, [a])}})",
+                lambda: "l.sort()",
+                lambda: "kept.append(sorted(d))",
+                lambda: "kept.append(list(l))",
+                lambda: "kept.append((len(kept), f'{n}-{a:.1f}'))",
+                lambda: "l += [n]",
+                lambda: "kept.insert(0, dict(d))",
+            )()
+        )
+
+    def attribute(self):
+        self.line(
+            self.pick(
+                lambda: "o.count += 1",
+                lambda: f"o.t = {self.tensor(2)}",
+                lambda: "o.t.add_(1)",
+                lambda: f"o.extra = {self.number()}",
+                lambda: "o.rate = o.rate * 0.5",
+                lambda: f"kept.append(Cell({self.tensor(2)}).step({self.tensor(2)}))",
+                lambda: f"kept.append((Cell({self.tensor(2)}, {self.integer()}) + 1).half)",
+                lambda: f"kept.append(Cell({self.tensor(2)}))",
+                lambda: "c0 = Cell(x); c0.step(y); kept.append(c0.t); kept.append(c0.k * Cell.total)",
+                lambda: "kept.append(getattr(o, 'extra', None))",
+            )()
+        )
+
+    def break_(self):
+        t = self.random.choice(self.tensors)
+        self.line(
+            self.pick(
+                lambda: f"print({self.integer()}, {self.number()})",
+                lambda: "print('here', end=' ')",
+                lambda: f"kept.append({t}.sum().item())",
+                lambda: f"kept.append({t}[0].tolist())",
+                lambda: f"kept.append(float({t}.mean()))",
+                lambda: f"log.append(int({t}.sum() * 10))",
+                lambda: f"{t} = {t} * {t}.mean().item()",
+                lambda: f"{t} = {self.tensor(1)} + loud({self.tensor(2)})",
+                lambda: f"kept.append(loud({t}, k={self.number()}))",
+                lambda: f"kept.append(str({t}.dtype) + repr(n))",
+            )()
+        )
+
+    def block(self, statements=None):
+        self.depth += 1
+        nested, self.nested = self.nested, True
+        for _ in range(statements or self.random.randint(1, 3)):
+            self.statement()
+        self.nested = nested
+        self.depth -= 1
+
+    def branch(self):
+        self.line(f"if {self.condition()}:")
+        self.block()
+        if self.chance(0.4):
+            self.line("else:")
+            self.block()
+
+    def loop(self):
+        inner, self.in_loop = self.in_loop, True
+        kind = self.random.randint(0, 4)
+        if kind == 0:
+            self.line(f"for k in range({self.pick('2', 'n', '3')}):")
+        elif kind == 1:
+            self.line("for k in list(l)[:3]:")
+        elif kind == 2:
+            self.line("for i, (k, u) in enumerate(zip(l[:2], [x, y])):")
+        elif kind == 3:
+            c = self.name("c")
+            self.line(f"{c} = 0")
+            self.line(f"while {c} < {self.pick('2', 'n')}:")
+            self.depth += 1
+            self.line(f"{c} += 1")
+            self.depth -= 1
+        else:
+            self.line("for k in (1, 2):")
+        self.block(self.random.randint(1, 2))
+        if self.chance(0.2):
+            self.depth += 1
+            self.line(f"if {self.condition()}:")
+            self.line(f"    {self.pick('break', 'continue')}")
+            self.depth -= 1
+        self.in_loop = inner
+
+    def attempt(self):
+        self.line("try:")
+        self.block(self.random.randint(1, 2))
+        self.depth += 1
+        if self.chance(0.6):
+            what = self.pick(
+                "raise ValueError('no')", "d['absent']", "[][n]", "x @ y @ x @ x", "1 // 0", "None.foo", "x[99]"
+            )
+            self.line(what)
+        self.depth -= 1
+        self.line(f"except {self.pick('Exception', '(ValueError, KeyError, IndexError)', 'Exception')} as e:")
+        self.depth += 1
+        self.line("kept.append(type(e).__name__)")
+        self.depth -= 1
+        if self.chance(0.4):
+            self.block(1)
+        if self.chance(0.3):
+            self.line("finally:")
+            self.block(1)
+
+    def with_(self):
+        self.line(self.pick("with wick.no_grad():", "with Scope(log) as scope:", "with Scope(log):"))
+        self.block(self.random.randint(1, 2))
+        if self.chance(0.15):
+            self.depth += 1
+            self.line(self.pick("raise KeyError('k')", "d['absent']"))
+            self.depth -= 1
+
+    def closure(self):
+        name, t = self.name("inner"), self.random.choice(self.tensors)
+        kind = self.random.randint(0, 2)
+        if kind == 0:
+            self.line(f"def {name}(u, k={self.number()}):")
+            self.line(f"    return u * k + {t}")
+            self.line(f"kept.append({name}({self.tensor(2)}))")
+        elif kind == 1:
+            self.line(f"count{name} = 0")
+            self.line(f"def {name}(u):")
+            self.line(f"    nonlocal count{name}")
+            self.line(f"    count{name} += 1")
+            self.line(f"    return u + count{name}")
+            self.line(f"kept.append({name}({name}({t})))")
+        else:
+            self.line(f"{name} = [(lambda v, k=k: v * k) for k in range(2)]")
+            self.line(f"kept.append([g({t}) for g in {name}])")
+
+    def generator(self):
+        name, t = self.name("gen"), self.random.choice(self.tensors)
+        self.line(f"def {name}(u):")
+        self.line("    for k in range(2):")
+        self.line("        yield u * k")
+        self.line(
+            self.pick(f"kept.extend({name}({t}))", f"kept.append(sum({name}({t})))", f"{t} = list({name}({t}))[1]")
+        )
+
+    def early(self):
+        if self.nested and self.chance(0.5):
+            self.line(f"return {self.tensor(2)}, kept")
+        else:
+            self.line(f"log.append({self.integer()})")
+
+    def random_numbers(self):
+        t = self.random.choice(self.tensors)
+        self.line(f"{t} = {t} + {self.pick('wick.rand_like(x).sum()', 'wick.rand(()) * 0.1', 'wick.randn(1)')}")
+
+    def statement(self):
+        if self.budget <= 0 or self.depth > 4:
+            self.line(f"kept.append({self.random.choice(self.tensors)})")
+            return
+        self.budget -= 1
+        kinds = (
+            (self.assign, 5),
+            (self.in_place, 3),
+            (self.view, 3),
+            (self.container, 3),
+            (self.attribute, 2),
+            (self.break_, 2),
+            (self.branch, 2),
+            (self.loop, 2),
+            (self.attempt, 1),
+            (self.with_, 1),
+            (self.closure, 1 if not self.nested else 0),
+            (self.generator, 0.5),
+            (self.early, 0.7),
+            (self.random_numbers, 0.5),
+        )
+        kind = self.random.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
+        kind()
+
+    def text(self):
+        self.nested = False
+        self.lines = [HEADER, "def helper(u, k=2):"]
+        self.tensors = ["u"]
+        self.line(
+            self.pick(
+                "return u * k", "u = u + k\n    return u.tanh()", "if k > 1:\n        return u * 2\n    return u - k"
+            )
+        )
+        self.lines.append("\n\ndef loud(u, *, k=1):")
+        self.line("print('loud', k)")
+        self.line("return u * k")
+        self.lines.append("\n\ndef f(x, y, n, a, l, d, o, log):")
+        self.tensors = ["x", "y"]
+        self.line("kept = []")
+        self.line("t0 = x")
+        for _ in range(self.random.randint(3, 8)):
+            self.statement()
+        self.line(f"return {', '.join(self.tensors[-4:])}, kept")
+        return "\n".join(self.lines) + "\n"
+
+
+def program(seed):
+    return Program(seed).text()
+
+
+def inputs(turn, grad):
+    """Other values, other sizes, other numbers; the same memory twice."""
+    rows = 5 if turn == 3 else 4
+    x = numbers(turn, rows, 4)
+    y = x if turn == 2 else numbers(turn, rows, 4, salt=1)
+    o = Box(t=numbers(turn, rows, 4, salt=2), count=turn % 2, rate=0.5)
+    if grad:
+        x = x.requires_grad_() * 1
+        y = x if turn == 2 else y
+    n = 2 if turn < 3 else 3
+    return x, y, n, 0.5 if turn != 1 else -0.75, [3, 1, 2], {"k": 1, "one": y}, o, []
+
+
+def outcomes(function, grad):
+    out = []
+    wick.manual_seed(5)
+    for turn in (0, 0, 1, 2, 3, 0, 1):
+        out.append(call_once(function, inputs(turn, grad), None, grads=False))
+    arguments = inputs(0, grad)
+    for _ in range(3):  # on what the last call left
+        out.append(call_once(function, arguments, None, grads=False))
+    return out
+
+
+NAMES = ("result", "exception", "arguments", "globals", "output", "modes", "random")
+
+
+def without_nodes(description):
+    """Names of tape nodes are not compared: a replay has functional operators in place of writes into views."""
+    if isinstance(description, (tuple, list)):
+        if len(description) >= 12 and description[1] in ("Tensor", "Parameter"):
+            description = [*description[:7], description[7] is not None, *description[8:]]
+        return [without_nodes(d) for d in description]
+    return description
+
+
+def check(seed):
+    """None, or what is wrong with the program of that seed."""
+    source = program(seed)
+    grad = seed % 4 == 0
+
+    def load():
+        space = {"wick": wick, "__name__": "fuzzed"}
+        exec(compile(source, f"<program {seed}>", "exec"), space)
+        return space["f"]
+
+    plain = outcomes(load(), grad)
+    captured = outcomes(Compiled(load()), grad)
+    for call, (p, c) in enumerate(zip(plain, captured, strict=True)):
+        for name, a, b in zip(NAMES, p, c, strict=True):
+            if without_nodes(a) != without_nodes(b):
+                return f"call {call}: {name}\n  plain    {str(a)[:700]}\n  captured {str(b)[:700]}"
+    return None
+
+
+def report(seed, wrong):
+    how = f"python tests/python/capture/fuzz.py --seed {seed} --count 1"
+    return f"program {seed}: {wrong}\nrepeat with: {how}\n{program(seed)}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--count", type=int, default=500)
+    options = parser.parse_args()
+    first = options.seed if options.seed is not None else int(time.time()) * 1000 % 2**31
+    print(f"seed {first}", flush=True)
+    bad = 0
+    for seed in range(first, first + options.count):
+        with contextlib.redirect_stdout(io.StringIO()):
+            wrong = check(seed)
+        if options.count == 1:
+            print(program(seed))
+        if wrong:
+            bad += 1
+            print(report(seed, wrong))
+    print(f"{bad} of {options.count} programs differ")
+    sys.exit(bad != 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Threads that capture at once, recursion, signals and exceptions in the middle: the next calls are right."""
+
+import os
+import signal
+import sys
+import threading
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+from capture_harness import module_of, numbers  # noqa: E402
+
+import wick  # noqa: E402
+from wick._C import Compiled  # noqa: E402
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
+
+
+def in_threads(work, count=4):
+    failures = []
+
+    def run(k):
+        try:
+            work(k)
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(count)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join(60)
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failures, failures[:1]
+
+
+def test_threads_call_one_function():
+    m = module_of(0)
+    log = []
+
+    def f(x, k):
+        y = m(x) * k
+        if k % 2:
+            log.append(k)
+        return y.tanh()
+
+    compiled = Compiled(f, limit=64)
+    expected = {k: f(numbers(k, 3, 4), k) for k in range(6)}
+    log.clear()
+
+    def work(seed):
+        for turn in range(60):
+            k = (turn + seed) % 6
+            assert wick.equal(compiled(numbers(k, 3, 4), k), expected[k])
+
+    in_threads(work)
+    assert sorted(log) == sorted(k for seed in range(4) for turn in range(60) if (k := (turn + seed) % 6) % 2)
+
+
+def test_threads_capture_and_forget():
+    def f(x):
+        y = x * 2
+        if y.sum() > 0:
+            y = y + 1
+        return y
+
+    compiled = Compiled(f)
+
+    def work(seed):
+        for turn in range(40):
+            x = numbers(turn, 1 + (turn + seed) % 5, 4)
+            assert wick.equal(compiled(x), f(x))
+            if turn % 10 == seed:
+                compiled.reset()
+
+    in_threads(work)
+
+
+def test_threads_with_functions_of_their_own():
+    def work(seed):
+        for turn in range(15):
+            compiled = Compiled(lambda x, k=turn: (x + seed) * k)
+            for _ in range(3):
+                x = numbers(turn, 3)
+                assert wick.equal(compiled(x), (x + seed) * turn)
+
+    in_threads(work)
+
+
+def test_recursion_of_a_compiled_function():
+    def down(x, n):
+        return x if n == 0 else again(x * 0.5, n - 1) + n
+
+    again = down
+    expected = [down(numbers(0, 3), n) for n in range(6)]
+    again = Compiled(down, limit=32)
+    for _ in range(3):
+        for n in range(6):
+            assert wick.equal(again(numbers(0, 3), n), expected[n])
+
+
+def test_compiled_calls_compiled():
+    inner = Compiled(lambda x: x * 2)
+    loud = Compiled(lambda x: (print(end=""), x + 1)[1])
+    outer = Compiled(lambda x: inner(x) + loud(x) * inner(x + 1))
+    x = numbers(0, 3)
+    for _ in range(4):
+        assert wick.equal(outer(x), x * 2 + (x + 1) * ((x + 1) * 2))
+
+
+def test_endless_recursion():
+    def endless(x):
+        return again(x + 1)
+
+    again = Compiled(endless)
+    for _ in range(2):
+        with pytest.raises(RecursionError):
+            again(numbers(0, 3))
+    ok = Compiled(lambda x: x + 1)
+    assert wick.equal(ok(numbers(0, 3)), numbers(0, 3) + 1)
+
+
+@pytest.mark.parametrize("when", ["capture", "replay"])
+@pytest.mark.parametrize("breaks", [False, True])
+def test_keyboard_interrupt(when, breaks):
+    seen = {"now": False}
+
+    def fire():
+        if seen["now"]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def f(x, log):
+        log.append("start")
+        y = x * 2
+        x.add_(1)
+        if breaks:
+            fire()
+        for _ in range(3):
+            y = y + x
+        log.append("end")
+        return y
+
+    def outcome(function):
+        x, log = numbers(0, 3), []
+        try:
+            result = function(x, log).tolist()
+        except KeyboardInterrupt:
+            result = "interrupted"
+        return result, x.tolist(), log
+
+    saved = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        compiled = Compiled(f)
+        if when == "replay":
+            assert outcome(compiled) == outcome(f)
+        seen["now"] = True
+        assert outcome(compiled) == outcome(f)
+        seen["now"] = False
+        for _ in range(3):
+            assert outcome(compiled) == outcome(f)
+    finally:
+        signal.signal(signal.SIGINT, saved)
+
+
+def test_interrupts_at_any_time():
+    m = module_of(0)
+
+    def f(x, log):
+        log.append(1)
+        for _ in range(3):
+            x = m(x) + x
+        log.append(2)
+        return x
+
+    expected = f(numbers(0, 3, 4), [])
+    hits = []
+
+    def handler(number, frame):
+        hits.append(1)
+        raise KeyboardInterrupt
+
+    saved = signal.signal(signal.SIGALRM, handler)
+    try:
+        for turn in range(60):
+            compiled = Compiled(f)
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 1e-5 * (turn + 1))
+                for _ in range(3):
+                    compiled(numbers(0, 3, 4), [])
+            except KeyboardInterrupt:
+                pass
+            finally:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                except KeyboardInterrupt:
+                    pass
+            log = []
+            assert wick.equal(compiled(numbers(0, 3, 4), log), expected)
+            assert log == [1, 2]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, saved)
+    assert wick.is_grad_enabled()
+
+
+def test_exception_in_the_middle():
+    def f(x, k, log):
+        log.append("a")
+        y = x * 2
+        x.add_(1)
+        if k == 2:
+            raise ValueError(k)
+        log.append("b")
+        return y + x
+
+    def outcome(function, k):
+        x, log = numbers(0, 3), []
+        try:
+            result = function(x, k, log).tolist()
+        except ValueError as e:
+            result = e.args
+        return result, x.tolist(), log
+
+    compiled = Compiled(f)
+    for k in (1, 2, 1, 2, 2, 1, 3):
+        assert outcome(compiled, k) == outcome(f, k)
+
+
+def test_index_out_of_range_at_replay():
+    def f(x, i, log):
+        log.append("a")
+        y = x.index_select(0, i)
+        log.append("b")
+        return y * 2
+
+    compiled = Compiled(f)
+    good, bad = wick.tensor([0, 1]), wick.tensor([0, 9])
+    x = numbers(0, 3, 4)
+    for i in (good, good, bad, good):
+        log = []
+        if i is bad:
+            with pytest.raises(IndexError):
+                compiled(x, i, log)
+            assert log == ["a"]
+        else:
+            assert wick.equal(compiled(x, i, log), x.index_select(0, i) * 2)
+            assert log == ["a", "b"]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="what a captured operator finds wrong with values is raised at the end of the segment"
+)
+def test_index_out_of_range_at_capture():
+    def f(x, i, log):
+        y = x.index_select(0, i)
+        log.append("b")
+        return y * 2
+
+    log = []
+    with pytest.raises(IndexError):
+        Compiled(f)(numbers(0, 3, 4), wick.tensor([0, 9]), log)
+    assert log == []
