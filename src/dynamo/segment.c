@@ -401,7 +401,43 @@ static bool lets_others_run(const wk__graph *graph) {
   return elements >= WORTH_RELEASING;
 }
 
-static wk_status finish_graph(wk__segment *g, wk__graph *graph, wk__graph_node **nodes, int64_t count,
+/* ---- which nodes will require grad when they are replayed ---- */
+
+typedef struct gradient_flow {
+  bool *requires; /* by number */
+  bool any;
+} gradient_flow;
+
+static void follow(void *context, wk__graph_node *arg) {
+  gradient_flow *flow = context;
+  flow->any |= flow->requires[arg->number];
+}
+
+static bool input_requires_grad(const wk__session *s, const wk__segment *g, int64_t input) {
+  PyObject *o = g->recording->registers[g->recording->inputs[input]].object;
+  return o && s->binding->tensor_of(o)->keys & WK__KEY_AUTOGRAD;
+}
+
+/* A history that functional operators cannot make again (a value replaced by one that needs no gradient, a write under
+ * no_grad()) is seen here: the output had a tape, its node would have none. */
+static wk_status check_histories(const wk__session *s, const wk__segment *g, wk__graph *graph, wk__graph_node **nodes,
+                                 int64_t count) {
+  wk__graph_number(graph);
+  gradient_flow flow = {.requires = wk__alloc_zeroed((size_t)graph->node_count + 1)};
+  if (!flow.requires) return WK_OUT_OF_MEMORY;
+  for (wk__graph_node *n = graph->first; n; n = n->next) {
+    flow.any = false;
+    wk__graph_each_arg(n, follow, &flow);
+    bool requires = n->kind == WK__GRAPH_INPUT ? input_requires_grad(s, g, n->index) : flow.any;
+    flow.requires[n->number] = requires && (n->kind != WK__GRAPH_CALL || n->flags & WK__GRAPH_TAPED);
+  }
+  bool same = true;
+  for (int64_t i = 0; i < count; i++) same &= !g->output_taped[i] || g->spent[i] || flow.requires[nodes[i]->number];
+  wk__free(flow.requires);
+  return same ? WK_OK : wk_fail(WK_UNSUPPORTED, "a history that replaying would not make again");
+}
+
+static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, wk__graph_node **nodes, int64_t count,
                               const tape_walk *w) {
   for (int64_t i = 0; i < count; i++) WK_TRY(wk__graph_output(graph, nodes[i]));
   g->graph = wk__graph_retain(graph);
@@ -410,9 +446,7 @@ static wk_status finish_graph(wk__segment *g, wk__graph *graph, wk__graph_node *
   for (int64_t i = 0; i < graph->mutation_count; i++)
     if (graph->mutations[i].node->flags & WK__GRAPH_TAPED)
       return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
-  for (int64_t i = 0; i < count; i++)
-    if (g->output_taped[i] && !g->spent[i] && !(nodes[i]->flags & WK__GRAPH_TAPED))
-      return wk_fail(WK_UNSUPPORTED, "a tensor that requires grad was written under no_grad()");
+  WK_TRY(check_histories(s, g, graph, nodes, count));
   WK_TRY(wk__graph_freeze(graph));
   g->lets_others_run = lets_others_run(graph);
   if (!graph->output_count && !graph->mutation_count && !graph->node_count) return WK_OK;
@@ -613,7 +647,7 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
     result = -1;
     kept = false;
   }
-  if (kept && graph && finish_graph(g, graph, nodes, outputs, &tape) != WK_OK) {
+  if (kept && graph && finish_graph(s, g, graph, nodes, outputs, &tape) != WK_OK) {
     wk__record_failed(r, "%s", wk_error_message());
     wk_error_clear();
     kept = false;
