@@ -104,6 +104,7 @@ wk__nest *wk__nest_create(void) WK_MUST_USE;
 void wk__nest_release(wk__nest *nest);
 WK_MUST_USE wk_status wk__nest_verify(const wk__nest *nest);
 void wk__nest_print(wk__string *s, const wk__nest *nest);
+void wk__instr_print(wk__string *s, const wk__nest *nest, int64_t v); /* its line, without the end */
 wk__nest *wk__nest_parse(const char *text) WK_MUST_USE;
 
 /* ---- handlers: who listens when a lowering speaks ---- */

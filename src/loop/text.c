@@ -99,7 +99,7 @@ static void print_payload(wk__string *s, const wk__instr *instr) {
   }
 }
 
-static void print_instr(wk__string *s, const wk__nest *nest, int64_t v) {
+void wk__instr_print(wk__string *s, const wk__nest *nest, int64_t v) {
   const wk__instr *instr = &nest->instrs[v];
   const wk__loop_op_info *op = &wk__loop_ops[instr->op];
   if (is_store(instr->op)) {
@@ -110,14 +110,16 @@ static void print_instr(wk__string *s, const wk__nest *nest, int64_t v) {
   if (instr->op == WK__LOOP_load || is_store(instr->op)) print_access(s, nest, &nest->accesses[instr->extra]);
   for (int i = 0; i < op->arity; i++) wk__string_printf(s, " %%%d", instr->operands[i]);
   print_payload(s, instr);
-  wk__string_append(s, "\n");
 }
 
 void wk__nest_print(wk__string *s, const wk__nest *nest) {
   print_header(s, nest);
   print_buffers(s, nest);
   if (nest->param_count) wk__string_printf(s, "params %d\n", nest->param_count);
-  for (int64_t v = 1; v < nest->instr_count; v++) print_instr(s, nest, v);
+  for (int64_t v = 1; v < nest->instr_count; v++) {
+    wk__instr_print(s, nest, v);
+    wk__string_append(s, "\n");
+  }
 }
 
 /* ---- reading one line: `at` moves over what was accepted ---- */

@@ -883,22 +883,24 @@ static void measure(run *r) {
 }
 
 /* In PyTorch's words where the checked size is a dim of a buffer. */
-static wk_status report_bad_index(const run *r) {
-  long long index = atomic_load(&r->bad_index);
-  int check = atomic_load(&r->bad_check);
-  wk_int size = r->program->nest->instrs[r->program->expressions[check]].expression;
+static wk_status report_bad_index(const wk__program *program, const geometry *g, long long index, int check) {
+  wk_int size = program->nest->instrs[program->expressions[check]].expression;
   if (wk__sym_kind_of(size) != WK__SYM_BUFFER_SIZE)
     return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds", index);
   return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds for dimension %d with size %lld", index,
-                 wk__sym_index(size) % WK__BUFFER_DIMS, (long long)r->g.expression_limit[check]);
+                 wk__sym_index(size) % WK__BUFFER_DIMS, (long long)g->expression_limit[check]);
+}
+
+wk_status report_faults(const wk__program *program, const geometry *g, int faults, int64_t bad_index, int check) {
+  if (faults & WK__KERNEL_INDEX_FAULT) return report_bad_index(program, g, bad_index, check);
+  if (faults & WK__KERNEL_ZERO_DIVISION) return wk_fail(WK_RUNTIME_ERROR, "ZeroDivisionError");
+  return WK_OK;
 }
 
 static wk_status report(const run *r) {
-  int status = atomic_load(&r->status), faults = atomic_load(&r->faults);
-  if (status) return wk_fail(WK_OUT_OF_MEMORY, "out of memory inside a kernel");
-  if (faults & WK__KERNEL_INDEX_FAULT) return report_bad_index(r);
-  if (faults & WK__KERNEL_ZERO_DIVISION) return wk_fail(WK_RUNTIME_ERROR, "ZeroDivisionError");
-  return WK_OK;
+  if (atomic_load(&r->status)) return wk_fail(WK_OUT_OF_MEMORY, "out of memory inside a kernel");
+  return report_faults(r->program, &r->g, atomic_load(&r->faults), atomic_load(&r->bad_index),
+                       atomic_load(&r->bad_check));
 }
 
 /* Everything but what bind_geometry and measure set: the struct is large, and most launches are small. */
@@ -922,8 +924,11 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
   WK_TRY(bind_geometry(program, launch, &r.g, walkers));
   measure(&r);
   if (r.units == 0) return WK_OK;
-  find_blocked_stores(&r);
   find_row_accesses(&r);
+  const wk__native_code *native = atomic_load_explicit(&program->native, memory_order_acquire);
+  wk_status status;
+  if (native && run_native(program, native, launch, &r.g, r.row_accesses != 0, &status)) return status;
+  find_blocked_stores(&r);
   find_fixed_accesses(&r);
   int64_t unit_elements = r.g.mode == LOOP_POINTWISE ? r.block_elements
                           : r.g.mode == LOOP_COLUMNS ? r.g.n_block * r.g.reduce_length

@@ -5,6 +5,7 @@
 #define WICK_RUNTIME_PRIMITIVES_H
 
 #include "loop/loop.h"
+#include "runtime/kernel_abi.h"
 
 typedef enum wk__lane_type { WK__LANE_BOOL, WK__LANE_I64, WK__LANE_F32, WK__LANE_F64, WK__LANE_COUNT } wk__lane_type;
 
@@ -66,7 +67,6 @@ void wk__identity_fill(void *out, wk__loop_op reduction, wk__lane_type lane, int
 void wk__number_fill(void *out, wk__scalar number, wk__lane_type lane, int64_t n);
 
 /* What went wrong inside primitives on this thread since it was last cleared; they cannot return it. */
-enum { WK__KERNEL_INDEX_FAULT = 1, WK__KERNEL_ZERO_DIVISION = 2 };
 extern _Thread_local int wk__kernel_fault;
 extern _Thread_local int64_t wk__kernel_bad_index;
 

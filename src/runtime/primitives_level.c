@@ -7,6 +7,7 @@
 #include "runtime/math_f32.h"
 #include "runtime/math_f64.h"
 #include "runtime/primitives.h"
+#include "runtime/scalar_math.h"
 #include "runtime/vector.h"
 
 enum { LANES = WK__REDUCE_LANES };
@@ -96,54 +97,19 @@ COMPARISONS(le, <=)
 COMPARISONS(gt, >)
 COMPARISONS(ge, >=)
 
-static int64_t floor_div(int64_t a, int64_t b) {
-  if (b == 0) {
-    wk__kernel_fault |= WK__KERNEL_ZERO_DIVISION;
-    return 0;
-  }
-  if (b == -1) return (int64_t)-U(a);
-  return a / b - (a % b != 0 && (a ^ b) < 0);
-}
-static int64_t trunc_div(int64_t a, int64_t b) {
-  if (b == 0) {
-    wk__kernel_fault |= WK__KERNEL_ZERO_DIVISION;
-    return 0;
-  }
-  return b == -1 ? (int64_t)-U(a) : a / b;
-}
-static int64_t power(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
-  uint64_t result = 1, factor = U(base);
-  for (; exponent; exponent >>= 1, factor *= factor)
-    if (exponent & 1) result *= factor;
-  return (int64_t)result;
-}
-/* Python's rules for floats: the quotient is rounded down exactly, the remainder takes the divisor's sign. */
-static double floor_mod(double a, double b) {
-  double m = fmod(a, b);
-  return m != 0 && (m < 0) != (b < 0) ? m + b : m;
-}
-static double floor_quotient(double a, double b) {
-  if (b == 0) return a / b;
-  double m = fmod(a, b), q = (a - m) / b;
-  if (m != 0 && (m < 0) != (b < 0)) q -= 1;
-  if (q == 0) return copysign(0, a / b);
-  double f = floor(q);
-  return q - f > 0.5 ? f + 1 : f;
-}
-MAP(floor_div_i64, int64_t, int64_t, floor_div(a, B))
-MAP(floor_div_f32, float, float, floor_quotient(a, B))
-MAP(floor_div_f64, double, double, floor_quotient(a, B))
-MAP(trunc_div_i64, int64_t, int64_t, trunc_div(a, B))
+MAP(floor_div_i64, int64_t, int64_t, wk__floor_div(a, B, &wk__kernel_fault))
+MAP(floor_div_f32, float, float, wk__floor_quotient(a, B))
+MAP(floor_div_f64, double, double, wk__floor_quotient(a, B))
+MAP(trunc_div_i64, int64_t, int64_t, wk__trunc_div(a, B, &wk__kernel_fault))
 MAP(trunc_div_f32, float, float, truncf(a / B))
 MAP(trunc_div_f64, double, double, trunc(a / B))
-MAP(mod_i64, int64_t, int64_t, U(a) - U(floor_div(a, B)) * U(B))
-MAP(mod_f32, float, float, floor_mod(a, B))
-MAP(mod_f64, double, double, floor_mod(a, B))
-MAP(fmod_i64, int64_t, int64_t, U(a) - U(trunc_div(a, B)) * U(B))
+MAP(mod_i64, int64_t, int64_t, U(a) - U(wk__floor_div(a, B, &wk__kernel_fault)) * U(B))
+MAP(mod_f32, float, float, wk__floor_mod(a, B))
+MAP(mod_f64, double, double, wk__floor_mod(a, B))
+MAP(fmod_i64, int64_t, int64_t, U(a) - U(wk__trunc_div(a, B, &wk__kernel_fault)) * U(B))
 MAP(fmod_f32, float, float, fmodf(a, B))
 MAP(fmod_f64, double, double, fmod(a, B))
-MAP(pow_i64, int64_t, int64_t, power(a, B))
+MAP(pow_i64, int64_t, int64_t, wk__integer_power(a, B))
 MAP(pow_bool, uint8_t, uint8_t, a | !B)
 
 #define WHERE(name, type)                                                                      \

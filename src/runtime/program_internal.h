@@ -3,6 +3,7 @@
 #ifndef WICK_RUNTIME_PROGRAM_INTERNAL_H
 #define WICK_RUNTIME_PROGRAM_INTERNAL_H
 
+#include "runtime/native.h"
 #include "runtime/primitives.h"
 #include "runtime/program.h"
 
@@ -86,25 +87,16 @@ struct wk__program {
   wk__var *expressions; /* instructions with an index expression */
   int expression_count;
   bool has_scan, has_store_add, has_arg;
-  bool indices_alone;             /* an index is read as an index only, so one a row of a block may do */
-  bool may_fault;                 /* checks indices or divides integers */
-  bool reads_only;                /* element steps are a load that is reduced, no more */
-  bool has_conflicts;             /* some step's direct store may meet a load that comes later */
-  _Atomic uint8_t checked_levels; /* CPU levels (bits) whose primitives are known to be complete */
+  bool indices_alone;                      /* an index is read as an index only, so one a row of a block may do */
+  bool may_fault;                          /* checks indices or divides integers */
+  bool reads_only;                         /* element steps are a load that is reduced, no more */
+  bool has_conflicts;                      /* some step's direct store may meet a load that comes later */
+  _Atomic(const wk__native_code *) native; /* tier 1, when there is any */
+  _Atomic uint8_t checked_levels;          /* CPU levels (bits) whose primitives are known to be complete */
 };
 
-enum { MAX_WALKERS = 64 };
-
-/* Something that moves with the loops: an access (memory) or an index expression (a number). Walkers are numbered
- * accesses first, then expressions. */
-typedef struct walker {
-  char *base;    /* access: memory of coordinate zero */
-  int64_t start; /* expression: value at zero. access: elements from base */
-  int64_t stride_m, stride_n;
-  int64_t outer[WK__NEST_MAX_DIMS]; /* outer pointwise dims, then outer reduction dims */
-  int64_t indirect[WK_MAX_DIMS];    /* access: the buffer's strides for indirect coordinates */
-  int64_t item;                     /* access: bytes an element */
-} walker;
+enum { MAX_WALKERS = WK__KERNEL_WALKERS };
+typedef wk__walker walker;
 
 typedef enum loop_mode { LOOP_POINTWISE, LOOP_ROWS, LOOP_COLUMNS } loop_mode;
 
@@ -123,5 +115,15 @@ typedef struct geometry {
 
 /* Binds the program to a launch; `walkers` has room for MAX_WALKERS. */
 WK_MUST_USE wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers);
+
+/* What a launch ran into, as an error. */
+WK_MUST_USE wk_status report_faults(const wk__program *program, const geometry *g, int faults, int64_t bad_index,
+                                    int check);
+
+extern int64_t native_grain; /* for tests: units that a thread takes at a time; 0: what is worth its while */
+
+/* native_run.c: false when the launch is tier 0's. `moves_rows`: gathers or scatters go row by row. */
+WK_MUST_USE bool run_native(const wk__program *program, const wk__native_code *code, const wk__launch *launch,
+                            const geometry *g, bool moves_rows, wk_status *out_status);
 
 #endif

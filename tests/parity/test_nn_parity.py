@@ -273,6 +273,9 @@ def test_hooks():
                 return self.layer(x) * k
 
         net = Net()
+        with t.no_grad():  # numbers whose products and sums are exact, in whatever order a CPU adds them
+            net.layer.weight.copy_(t.tensor([[0.5, -0.25], [1.0, 0.75]]))
+            net.layer.bias.fill_(0.125)
         net.register_forward_pre_hook(lambda m, a: log.append("pre"))
         net.register_forward_pre_hook(lambda m, a, k: (a, {"k": 3}), with_kwargs=True, prepend=True)
         net.register_forward_hook(lambda m, a, o: log.append("post"))

@@ -1,0 +1,610 @@
+/* Units and kernels: a function for each nest and mode, its phases as loops around bodies.
+ *
+ *     body of a phase      static inline, S elements at j, `n` of them wanted
+ *     pointwise            for each unit: get blocks, whole vectors, the rest
+ *     rows                 for each row and phase: values per row; chunks of blocks of groups of 32; fold; the rest
+ *     columns              the same with strips of columns in place of values, an element of each at a time
+ *
+ * In: nests. Out: text. Invariant: whatever the split into units, blocks and vectors, the order of a reduction is that
+ * of loop/loop.h. Tests: tests/c/test_codegen.c. */
+#include <stdio.h>
+
+#include "codegen/internal.h"
+#include "runtime/primitives.h"
+
+typedef struct writer {
+  analysis a;
+  wk__string *out;
+  int number; /* of the kernel in its unit */
+  wk__cpu_level level;
+  wk__native_mode mode;
+  uint64_t read, written; /* walkers of the phase at hand */
+} writer;
+
+static const char *const mode_names[] = {"pointwise", "rows", "columns"};
+
+static bool by_columns(const writer *w) { return w->mode == WK__NATIVE_COLUMNS; }
+static target target_of(writer *w, int phase, bool body) { return (target){&w->a, w->out, w->mode, phase, body}; }
+static const wk__instr *instr_at(const writer *w, int64_t v) { return &w->a.nest->instrs[v]; }
+static int groups_of(const writer *w) { return 32 / (4 << w->level); }
+
+/* ---- walkers ---- */
+
+static uint64_t bit_of_walker(const writer *w, wk__var v) {
+  const wk__instr *i = instr_at(w, v);
+  if (i->op == WK__LOOP_load || is_store(i->op)) return UINT64_C(1) << i->extra;
+  if (i->op == WK__LOOP_index && w->a.place[v] != PLACE_UNIFORM) return UINT64_C(1) << walker_of(&w->a, v);
+  return 0;
+}
+
+static bool plain_store(const writer *w, const wk__instr *i) {
+  return i->op == WK__LOOP_store && !w->a.nest->accesses[i->extra].has_indirect;
+}
+
+static void add_walker(writer *w, wk__var v) {
+  w->read |= bit_of_walker(w, v);
+  if (plain_store(w, instr_at(w, v))) w->written |= bit_of_walker(w, v);
+}
+
+/* Of what a->needed marks; kept values need no memory. */
+static void find_walkers(writer *w, int phase) {
+  w->read = w->written = 0;
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (w->a.needed[v] && (by_columns(w) || !is_loaded_from_kept(&w->a, (wk__var)v, phase))) add_walker(w, (wk__var)v);
+}
+
+static void write_get_blocks(writer *w, const char *indent, const char *e, const char *count) {
+  if (!w->read) return;
+  wk__string_printf(w->out, "%sget_blocks(a, t, 0x%llx, 0x%llx, %s, %s);\n", indent, (unsigned long long)w->read,
+                    (unsigned long long)w->written, e, count);
+  for (uint64_t left = w->read; left; left &= left - 1) {
+    int k = __builtin_ctzll(left);
+    wk__string_printf(w->out, "%sv.p%d = along_%s(a, t, %d, %s);\n", indent, k, by_columns(w) ? "column" : "row", k, e);
+  }
+}
+
+static void write_put_blocks(writer *w, const char *indent, const char *e, const char *count) {
+  if (w->written)
+    wk__string_printf(w->out, "%sput_blocks(a, t, 0x%llx, %s, %s);\n", indent, (unsigned long long)w->written, e,
+                      count);
+}
+
+/* ---- which instructions ---- */
+
+static bool reduces_in(const writer *w, int64_t v, int phase) {
+  return is_reduction(instr_at(w, v)->op) && phase_of(instr_at(w, v)) == phase;
+}
+static bool scans_in(const writer *w, int64_t v, int phase) {
+  return is_scan(instr_at(w, v)->op) && w->a.needed[v] &&
+         (by_columns(w) || !is_loaded_from_kept(&w->a, (wk__var)v, phase));
+}
+static bool phase_has_state(const writer *w, int phase) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (reduces_in(w, v, phase) || scans_in(w, v, phase)) return true;
+  return false;
+}
+static int count_needed(const writer *w) {
+  int count = 0;
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) count += w->a.needed[v];
+  return count;
+}
+
+/* Values per row of one stage, but for those that reductions make. */
+static bool is_row_step(const writer *w, int64_t v, int stage) {
+  const wk__instr *i = instr_at(w, v);
+  bool placed = w->a.place[v] == PLACE_ROW || (is_store(i->op) && !per_block(&w->a, i));
+  return placed && i->stage == stage && !is_reduction(i->op);
+}
+
+/* ---- the struct of values, the bodies ---- */
+
+static void write_values_struct(writer *w) {
+  const wk__nest *nest = w->a.nest;
+  wk__string_printf(w->out, "struct k%d_%s_values {\n", w->number, mode_names[w->mode]);
+  for (int64_t v = 1; v < nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (w->a.place[v] == PLACE_UNIFORM || (w->a.place[v] == PLACE_ROW && !by_columns(w)))
+      wk__string_printf(w->out, "  %c v%lld;\n", type_of(i->dtype), (long long)v);
+    else if (w->a.place[v] == PLACE_ROW)
+      wk__string_printf(w->out, "  char *r%lld;\n", (long long)v);
+    if (w->a.place[v] == PLACE_KEPT && !by_columns(w)) wk__string_printf(w->out, "  char *kept%d;\n", w->a.number[v]);
+    if (by_columns(w) && (is_reduction(i->op) || is_scan(i->op)))
+      wk__string_printf(w->out, "  char *s%lld;\n", (long long)v);
+    if (i->op == WK__LOOP_load || is_store(i->op)) wk__string_printf(w->out, "  void *p%d;\n", i->extra);
+    if (i->op == WK__LOOP_index) wk__string_printf(w->out, "  void *p%d;\n", walker_of(&w->a, (wk__var)v));
+  }
+  wk__string_append(w->out, "  void *none;\n};\n");
+}
+
+/* Accumulators, one struct a phase. */
+static void write_state_struct(writer *w, int phase) {
+  wk__string_printf(w->out, "struct k%d_%s_%d {\n", w->number, mode_names[w->mode], phase);
+  for (int64_t v = 1; v < w->a.nest->instr_count && !by_columns(w); v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (!reduces_in(w, v, phase) && !scans_in(w, v, phase)) continue;
+    int dtype = operand_dtype(&w->a, i);
+    if (is_arg(i->op))
+      wk__string_printf(w->out, "  %c_%s_state v%lld;\n", letter_of(dtype),
+                        i->op == WK__LOOP_reduce_argmax ? "argmax" : "argmin", (long long)v);
+    else if (is_scan(i->op))
+      wk__string_printf(w->out, "  %c_lane v%lld;\n", letter_of(dtype), (long long)v);
+    else
+      wk__string_printf(w->out, "  %c v%lld[GROUP];\n", type_of(dtype), (long long)v);
+  }
+  wk__string_append(w->out, "  int none;\n};\n");
+}
+
+static void write_body(writer *w, int phase) {
+  target t = target_of(w, phase, true);
+  write_state_struct(w, phase);
+  wk__string_printf(
+      w->out,
+      "WK_INLINE void k%d_%s_body_%d(const struct wk__kernel_args *a, struct wk__kernel_thread *t,\n"
+      "    const struct k%d_%s_values *v, struct k%d_%s_%d *acc, int64_t e, int64_t j, int64_t n, int k) {\n",
+      w->number, mode_names[w->mode], phase, w->number, mode_names[w->mode], w->number, mode_names[w->mode], phase);
+  for (int stores = 0; stores < 2; stores++)
+    for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+      const wk__instr *i = instr_at(w, v);
+      bool simple = w->a.place[v] == PLACE_UNIFORM || i->op == WK__LOOP_constant;
+      if (!w->a.needed[v] || simple || is_store(i->op) != (stores == 1)) continue;
+      if (!by_columns(w) && is_loaded_from_kept(&w->a, (wk__var)v, phase))
+        write_kept_load(&t, (wk__var)v);
+      else
+        write_instr(&t, (wk__var)v);
+    }
+  wk__string_append(w->out, "}\n");
+}
+
+static void write_call(writer *w, int phase, const char *indent, const char *acc, const char *at, const char *n,
+                       const char *k) {
+  wk__string_printf(w->out, "%sk%d_%s_body_%d(a, t, &v, &%s, e, %s, %s, %s);\n", indent, w->number, mode_names[w->mode],
+                    phase, acc, at, n, k);
+}
+
+/* ---- the kernel function ---- */
+
+static void write_uniform(writer *w) {
+  target t = target_of(w, 0, false);
+  t.mode = WK__NATIVE_ROWS; /* computed once, not in strips */
+  wk__string_printf(w->out, "  struct k%d_%s_values v;\n", w->number, mode_names[w->mode]);
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (w->a.place[v] == PLACE_UNIFORM) write_instr(&t, (wk__var)v);
+}
+
+static void write_signature(writer *w) {
+  wk__string_printf(
+      w->out,
+      "void wk_kernel_%d_%s(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t begin,\n"
+      "    int64_t end) {\n",
+      w->number, mode_names[w->mode]);
+}
+
+/* Whole vectors, then the rest; no accumulators but scans'. */
+static void write_plain_loop(writer *w, int phase, const char *indent) {
+  wk__string_printf(w->out, "%sfor (; j + S <= count; j += S)\n%s  ", indent, indent);
+  write_call(w, phase, "", "lanes", "j", "S", "0");
+  wk__string_printf(w->out, "%sif (j < count) ", indent);
+  write_call(w, phase, "", "lanes", "j", "count - j", "0");
+}
+
+static void write_pointwise(writer *w) {
+  mark_needed(&w->a, 0, false);
+  find_walkers(w, 0);
+  write_values_struct(w);
+  write_body(w, 0);
+  write_signature(w);
+  write_uniform(w);
+  wk__string_printf(w->out, "  struct k%d_pointwise_0 lanes;\n", w->number);
+  wk__string_append(w->out,
+                    "  for (int64_t unit = begin; unit < end; unit++) {\n    a->start(a, t, unit);\n"
+                    "    const int64_t e = 0, count = t->m * t->n;\n    int64_t j = 0;\n");
+  write_get_blocks(w, "    ", "0", "count");
+  write_plain_loop(w, 0, "    ");
+  write_put_blocks(w, "    ", "0", "count");
+  wk__string_append(w->out, "  }\n}\n");
+}
+
+/* ---- rows ---- */
+
+/* Row steps of a stage: computations, then stores. */
+static void write_row_steps(writer *w, int stage, const target *t) {
+  for (int stores = 0; stores < 2; stores++)
+    for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+      if (is_row_step(w, v, stage) && is_store(instr_at(w, v)->op) == (stores == 1)) write_instr(t, (wk__var)v);
+}
+
+static void write_start_of_chunk(writer *w, int phase) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (!reduces_in(w, v, phase) || is_arg(i->op)) continue;
+    for (int k = 0; k < groups_of(w); k++) {
+      wk__string_printf(w->out, "        lanes.v%lld[%d] = ", (long long)v, k);
+      write_identity(w->out, i->op, operand_dtype(&w->a, i));
+      wk__string_append(w->out, ";\n");
+    }
+  }
+}
+
+static void write_end_of_chunk(writer *w, int phase) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (!reduces_in(w, v, phase) || is_arg(i->op)) continue;
+    char letter = letter_of(operand_dtype(&w->a, i));
+    const char *op = combiner_of(i->op);
+    wk__string_printf(w->out,
+                      "        v.v%lld = %c_fold_%s(lanes.v%lld);\n"
+                      "        if (a->length > 4096) %c_push_%s(counter_%lld, chunks, v.v%lld);\n",
+                      (long long)v, letter, op, (long long)v, letter, op, (long long)v, (long long)v);
+  }
+}
+
+/* A reduction of one chunk is that chunk's value; of none, the identity. */
+static void write_start_of_phase(writer *w, int phase) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (scans_in(w, v, phase)) {
+      char letter = letter_of(i->dtype);
+      wk__string_printf(w->out, "      lanes.v%lld = %c_first(", (long long)v, letter);
+      write_identity(w->out, i->op, i->dtype);
+      wk__string_append(w->out, ");\n");
+    }
+    if (!reduces_in(w, v, phase)) continue;
+    if (is_arg(i->op)) {
+      wk__string_printf(w->out, "      lanes.v%lld.at = -1, lanes.v%lld.best = 0;\n", (long long)v, (long long)v);
+      continue;
+    }
+    wk__string_printf(w->out,
+                      "      %c counter_%lld[WK__KERNEL_LEVELS];\n      v.v%lld = ", type_of(operand_dtype(&w->a, i)),
+                      (long long)v, (long long)v);
+    write_identity(w->out, i->op, operand_dtype(&w->a, i));
+    wk__string_append(w->out, ";\n");
+  }
+}
+
+static void write_end_of_phase(writer *w, int phase) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (!reduces_in(w, v, phase)) continue;
+    if (is_arg(i->op)) {
+      wk__string_printf(w->out, "      v.v%lld = l_splat(lanes.v%lld.at);\n", (long long)v, (long long)v);
+      continue;
+    }
+    char letter = letter_of(operand_dtype(&w->a, i));
+    wk__string_printf(w->out, "      if (a->length > 4096) v.v%lld = %c_finish_%s(counter_%lld, chunks, v.v%lld);\n",
+                      (long long)v, letter, combiner_of(i->op), (long long)v, (long long)v);
+  }
+}
+
+/* Groups of 32 elements, each lane to its accumulator; the rest through a copy of the accumulators, so that the main
+ * loop's stay in registers. */
+static void write_group_loop(writer *w, int phase) {
+  enum { LONG_BODY = 40 };
+  int groups = groups_of(w);
+  bool unrolled = count_needed(w) * groups <= 2 * LONG_BODY;
+  wk__string_append(w->out, "          for (; j + 32 <= count; j += 32) {\n");
+  for (uint64_t left = w->read & ~w->written; left; left &= left - 1) {
+    int k = __builtin_ctzll(left);
+    if (k < (int)w->a.nest->access_count)
+      wk__string_printf(w->out, "            PREFETCH_GROUP(v.p%d, j, %d);\n", k,
+                        (int)wk__dtypes[w->a.nest->buffers[w->a.nest->accesses[k].buffer].dtype].size);
+  }
+  for (int k = 0; k < groups && unrolled; k++) {
+    char at[32], number[16];
+    snprintf(at, sizeof at, "j + %d * S", k);
+    snprintf(number, sizeof number, "%d", k);
+    write_call(w, phase, "            ", "lanes", at, "S", number);
+  }
+  if (!unrolled) {
+    wk__string_append(w->out, "            for (int k = 0; k < GROUP; k++) ");
+    write_call(w, phase, "", "lanes", "j + k * S", "S", "k");
+  }
+  wk__string_printf(w->out,
+                    "          }\n          if (j < count) {\n            struct k%d_rows_%d rest = lanes;\n"
+                    "            for (int k = 0; j < count; j += S, k++) ",
+                    w->number, phase);
+  write_call(w, phase, "", "rest", "j", "count - j", "k");
+  wk__string_append(w->out, "            lanes = rest;\n          }\n");
+}
+
+static void write_row_phase(writer *w, int phase) {
+  mark_needed(&w->a, phase, true);
+  if (count_needed(w) == 0) return;
+  find_walkers(w, phase);
+  wk__string_printf(w->out, "    { /* phase %d */\n      struct k%d_rows_%d lanes;\n      int64_t chunks = 0;\n", phase,
+                    w->number, phase);
+  write_start_of_phase(w, phase);
+  wk__string_append(w->out,
+                    "      for (int64_t first = 0; first < a->length; first += 4096, chunks++) {\n"
+                    "        int64_t stop = first + 4096 < a->length ? first + 4096 : a->length;\n");
+  write_start_of_chunk(w, phase);
+  wk__string_append(w->out,
+                    "        for (int64_t e = first, count; e < stop; e += count) {\n"
+                    "          int64_t j = 0;\n"
+                    "          count = stop - e < WK__KERNEL_BLOCK ? stop - e : WK__KERNEL_BLOCK;\n");
+  write_get_blocks(w, "          ", "e", "count");
+  if (phase_has_state(w, phase))
+    write_group_loop(w, phase);
+  else
+    write_plain_loop(w, phase, "          ");
+  write_put_blocks(w, "          ", "e", "count");
+  wk__string_append(w->out, "        }\n");
+  write_end_of_chunk(w, phase);
+  wk__string_append(w->out, "      }\n");
+  write_end_of_phase(w, phase);
+  wk__string_append(w->out, "    }\n");
+}
+
+static void write_kept_pointers(writer *w) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (w->a.place[v] == PLACE_KEPT)
+      wk__string_printf(w->out, "  v.kept%d = t->kept + %d * a->kept_bytes;\n", w->a.number[v], w->a.number[v]);
+}
+
+static void write_rows(writer *w) {
+  target t = target_of(w, 0, false);
+  write_values_struct(w);
+  for (int p = 0; p < w->a.phases; p++) {
+    mark_needed(&w->a, p, true);
+    if (count_needed(w)) write_body(w, p);
+  }
+  write_signature(w);
+  write_uniform(w);
+  write_kept_pointers(w);
+  wk__string_append(w->out,
+                    "  for (int64_t unit = begin, row = a->rows; unit < end; unit++) {\n"
+                    "    if (++row < a->rows) {\n");
+  for (int k = 0; k < walker_of(&w->a, (wk__var)w->a.nest->instr_count); k++)
+    wk__string_printf(w->out, "      t->at[%d] += a->walkers[%d].stride_m;\n", k, k);
+  wk__string_append(w->out, "    } else {\n      a->start(a, t, unit);\n      row = t->m0;\n    }\n");
+  for (int p = 0; p < w->a.phases; p++) {
+    write_row_steps(w, p, &t);
+    write_row_phase(w, p);
+  }
+  wk__string_append(w->out, "  }\n}\n");
+}
+
+/* ---- columns ---- */
+
+static void write_strip_pointers(writer *w) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (w->a.place[v] == PLACE_ROW)
+      wk__string_printf(w->out, "  v.r%lld = t->strips + %d * STRIP;\n", (long long)v, w->a.number[v]);
+    if (is_reduction(i->op) || is_scan(i->op))
+      wk__string_printf(w->out, "  v.s%lld = t->strips + %d * STRIP;\n", (long long)v,
+                        w->a.row_count + w->a.reduction[v] * STATE_STRIPS);
+  }
+  wk__string_printf(w->out, "  char *counters = t->strips + %d * STRIP;\n  (void)counters;\n",
+                    w->a.row_count + w->a.reduction_count * STATE_STRIPS);
+}
+
+static void write_row_steps_by_columns(writer *w, int stage) {
+  target t = target_of(w, stage, false);
+  bool any = false;
+  w->read = w->written = 0;
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (is_row_step(w, v, stage)) any = true, add_walker(w, (wk__var)v);
+  if (!any) return;
+  wk__string_append(w->out, "    {\n");
+  write_get_blocks(w, "      ", "0", "t->n");
+  wk__string_append(w->out,
+                    "      for (int64_t j = 0; j < t->n; j += S) {\n        const int64_t n = t->n - j;\n        "
+                    "(void)n;\n");
+  write_row_steps(w, stage, &t);
+  wk__string_append(w->out, "      }\n");
+  write_put_blocks(w, "      ", "0", "t->n");
+  wk__string_append(w->out, "    }\n");
+}
+
+static void write_fill(writer *w, const char *indent, int64_t v, int op, int dtype, const char *strips) {
+  wk__string_printf(w->out, "%s%c_fill_strips(v.s%lld, %s, ", indent, letter_of(dtype), (long long)v, strips);
+  write_identity(w->out, op, dtype);
+  wk__string_append(w->out, ", t->n);\n");
+}
+
+static void write_start_by_columns(writer *w, int phase) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (scans_in(w, v, phase)) write_fill(w, "      ", v, i->op, i->dtype, "1");
+    if (reduces_in(w, v, phase) && is_arg(i->op))
+      wk__string_printf(w->out, "      l_fill_strips(v.s%lld + STRIP, 1, l_splat(-1), t->n);\n", (long long)v);
+  }
+}
+
+static void write_chunk_by_columns(writer *w, int phase, bool begins) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (!reduces_in(w, v, phase) || is_arg(i->op)) continue;
+    int dtype = operand_dtype(&w->a, i);
+    char letter = letter_of(dtype);
+    const char *op = combiner_of(i->op);
+    if (begins) {
+      write_fill(w, "        ", v, i->op, dtype, "active");
+      continue;
+    }
+    wk__string_printf(w->out,
+                      "        %c_fold_strip_%s(v.s%lld, active, t->n);\n"
+                      "        %c_push_strip_%s(counters + %d * a->counters * STRIP, chunks, v.s%lld, t->n);\n",
+                      letter, op, (long long)v, letter, op, w->a.reduction[v], (long long)v);
+  }
+}
+
+static void write_end_by_columns(writer *w, int phase) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (!reduces_in(w, v, phase)) continue;
+    if (is_arg(i->op)) {
+      wk__string_printf(w->out, "      __builtin_memcpy(v.r%lld, v.s%lld + STRIP, STRIP);\n", (long long)v,
+                        (long long)v);
+      continue;
+    }
+    int dtype = operand_dtype(&w->a, i);
+    wk__string_printf(w->out, "      %c_finish_strip_%s(v.r%lld, counters + %d * a->counters * STRIP, chunks, ",
+                      letter_of(dtype), combiner_of(i->op), (long long)v, w->a.reduction[v]);
+    write_identity(w->out, i->op, dtype);
+    wk__string_append(w->out, ", t->n);\n");
+  }
+}
+
+static void write_column_phase(writer *w, int phase) {
+  mark_needed(&w->a, phase, false);
+  if (count_needed(w) == 0) return;
+  find_walkers(w, phase);
+  wk__string_printf(w->out, "    { /* phase %d */\n      struct k%d_columns_%d lanes;\n      int64_t chunks = 0;\n",
+                    phase, w->number, phase);
+  write_start_by_columns(w, phase);
+  wk__string_append(w->out,
+                    "      for (int64_t first = 0; first < a->length; first += 4096, chunks++) {\n"
+                    "        const int64_t stop = first + 4096 < a->length ? first + 4096 : a->length;\n"
+                    "        const int64_t active = stop - first < 32 ? stop - first : 32;\n        (void)active;\n");
+  write_chunk_by_columns(w, phase, true);
+  wk__string_append(w->out,
+                    "        for (int64_t e = first; e < stop; e++) {\n"
+                    "          const int64_t count = t->n;\n          int64_t j = 0;\n");
+  write_get_blocks(w, "          ", "e", "count");
+  write_plain_loop(w, phase, "          ");
+  write_put_blocks(w, "          ", "e", "count");
+  wk__string_append(w->out, "        }\n");
+  write_chunk_by_columns(w, phase, false);
+  wk__string_append(w->out, "      }\n");
+  write_end_by_columns(w, phase);
+  wk__string_append(w->out, "    }\n");
+}
+
+static void write_columns(writer *w) {
+  write_values_struct(w);
+  for (int p = 0; p < w->a.phases; p++) {
+    mark_needed(&w->a, p, false);
+    if (count_needed(w)) write_body(w, p);
+  }
+  write_signature(w);
+  write_uniform(w);
+  write_strip_pointers(w);
+  wk__string_append(w->out, "  for (int64_t unit = begin; unit < end; unit++) {\n    a->start(a, t, unit);\n");
+  for (int p = 0; p < w->a.phases; p++) {
+    write_row_steps_by_columns(w, p);
+    write_column_phase(w, p);
+  }
+  wk__string_append(w->out, "  }\n}\n");
+}
+
+/* ---- units ---- */
+
+/* A comment cannot be ended from inside. */
+static void write_text_of_comment(wk__string *out, const char *text) {
+  for (char before = 0; *text; before = *text++) {
+    if (*text == '/' && before == '*') wk__string_append(out, " ");
+    wk__string_append_n(out, text, 1);
+    if (*text == '\n' && text[1]) wk__string_append(out, " * ");
+  }
+}
+
+static void write_heading(wk__string *out, const wk__c_kernel *kernel, int number) {
+  wk__string text = {0};
+  wk__string_append(out, "\n/* ");
+  wk__string_printf(&text, "Kernel %d%s%s.\n", number, kernel->name ? ": " : "", kernel->name ? kernel->name : "");
+  if (kernel->provenance) wk__string_printf(&text, "From:\n%s\n", kernel->provenance);
+  wk__nest_print(&text, kernel->nest);
+  if (text.text) write_text_of_comment(out, text.text);
+  out->failed |= text.failed;
+  wk__string_append(out, " */\n");
+  wk__string_release(&text);
+}
+
+/* What tier 0 has no primitive for, no tier has. */
+static wk_status check_operations(const analysis *a) {
+  const wk__primitives *p = wk__primitives_get();
+  for (int64_t v = 1; v < a->nest->instr_count; v++) {
+    const wk__instr *i = &a->nest->instrs[v];
+    if (wk__loop_ops[i->op].arity == 0 || is_store(i->op) || i->op == WK__LOOP_check_index || i->op == WK__LOOP_cast ||
+        i->op == WK__LOOP_round_to)
+      continue;
+    wk__lane_type lane = wk__lane_of((wk_dtype)operand_dtype(a, i));
+    bool there = is_arg(i->op)         ? p->arg_rows[i->op][lane] != NULL
+                 : is_reduction(i->op) ? p->accumulate_rows[i->op][lane] != NULL
+                 : is_scan(i->op)      ? p->scan_rows[i->op][lane] != NULL
+                                       : p->map[i->op][lane] != NULL;
+    if (!there) return wk_fail(WK_UNSUPPORTED, "no %s for this dtype", wk__loop_ops[i->op].name);
+  }
+  return WK_OK;
+}
+
+static wk_status write_kernel(wk__string *out, const wk__c_kernel *kernel, int number, wk__cpu_level level) {
+  writer w = {.out = out, .number = number, .level = level};
+  wk_status status = analyse(kernel->nest, &w.a);
+  if (status == WK_OK) status = check_operations(&w.a);
+  if (status == WK_OK) {
+    unsigned modes = kernel->modes ? kernel->modes : WK__KERNEL_ROWS | WK__KERNEL_COLUMNS;
+    write_heading(out, kernel, number);
+    if (!w.a.has_rows) w.mode = WK__NATIVE_POINTWISE, write_pointwise(&w);
+    if (w.a.has_rows && modes & WK__KERNEL_ROWS) w.mode = WK__NATIVE_ROWS, write_rows(&w);
+    if (w.a.has_rows && modes & WK__KERNEL_COLUMNS && !w.a.has_store_add)
+      w.mode = WK__NATIVE_COLUMNS, write_columns(&w);
+  }
+  release_analysis(&w.a);
+  return status;
+}
+
+/* Which parts of the head a unit needs. */
+typedef struct uses {
+  bool math, arg[WK__LANE_COUNT];
+  bool combined[WK__LANE_COUNT][4], scanned[WK__LANE_COUNT][2]; /* add, mul, max, min */
+} uses;
+
+static int combiner_number(int op) {
+  return op == WK__LOOP_reduce_max ? 2 : op == WK__LOOP_reduce_min ? 3 : *combiner_of(op) == 'm';
+}
+
+static void find_uses(uses *u, const wk__nest *nest) {
+  for (int64_t v = 1; v < nest->instr_count; v++) {
+    const wk__instr *i = &nest->instrs[v];
+    wk__lane_type lane = wk__lane_of((wk_dtype)nest->instrs[i->operands[0]].dtype);
+    u->math |= (i->op >= WK__LOOP_exp && i->op <= WK__LOOP_erf) || i->op == WK__LOOP_pow;
+    if (is_arg(i->op))
+      u->arg[lane] = true;
+    else if (is_reduction(i->op))
+      u->combined[lane][combiner_number(i->op)] = true;
+    else if (is_scan(i->op))
+      u->scanned[lane][combiner_number(i->op)] = true;
+  }
+}
+
+static void write_reductions(wk__string *out, const uses *u) {
+  static const char letters[] = "blfd", types[] = "BLFD";
+  static const char *const combiners[] = {"add", "mul", "max", "min"};
+  for (int lane = 0; lane < WK__LANE_COUNT; lane++) {
+    if (u->arg[lane]) wk__string_printf(out, "ARGS(%c, %c)\n", types[lane], letters[lane]);
+    for (int c = 0; c < 4; c++) {
+      if (u->combined[lane][c])
+        wk__string_printf(out, "REDUCTION(%c, %c, %s)\n", types[lane], letters[lane], combiners[c]);
+      if (c < 2 && u->scanned[lane][c])
+        wk__string_printf(out, "SCAN(%c, %c, %s)\n", types[lane], letters[lane], combiners[c]);
+    }
+  }
+}
+
+static void write_head(wk__string *out, const uses *u, wk__cpu_level level) {
+  wk__string_printf(out,
+                    "/* Written by wick for CPU level %s. */\n#define WK_VECTOR_BYTES %d\n#define WK_LEVEL generated\n",
+                    wk__cpu_level_name(level), 16 << level);
+  if (u->math) wk__string_append(out, "#define WK_USES_MATH\n");
+  const char *const parts[] = {wk__unit_intrinsics, wk__unit_head,    wk__unit_abi,
+                               wk__unit_imports,    wk__unit_machine, wk__unit_scalar_math};
+  for (size_t k = 0; k < WK_COUNT(parts); k++) wk__string_append(out, parts[k]);
+  if (u->math) wk__string_append(out, wk__unit_math_f32), wk__string_append(out, wk__unit_math_f64);
+  wk__string_append(out, wk__unit_vector);
+  wk__string_append(out, wk__unit_reduce);
+  write_reductions(out, u);
+}
+
+char *wk__c_write(const wk__c_kernel *kernels, int count, wk__cpu_level level) {
+  wk__string out = {0};
+  uses u = {0};
+  for (int k = 0; k < count; k++) find_uses(&u, kernels[k].nest);
+  write_head(&out, &u, level);
+  wk_status status = WK_OK;
+  for (int k = 0; k < count && status == WK_OK; k++) status = write_kernel(&out, &kernels[k], k, level);
+  if (status == WK_OK) return wk__string_take(&out);
+  wk__string_release(&out);
+  return NULL;
+}

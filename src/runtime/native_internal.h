@@ -1,0 +1,48 @@
+/* Shared by native.c (groups, workers), native_compile.c (the compiler), native_cache.c (the folder) and native_load.c
+ * (from bytes to functions). All but native.c runs on workers and says what went wrong as text. */
+#ifndef WICK_RUNTIME_NATIVE_INTERNAL_H
+#define WICK_RUNTIME_NATIVE_INTERNAL_H
+
+#include <sys/types.h>
+
+#include "runtime/keyed_hash.h"
+#include "runtime/native.h"
+
+typedef struct object_bytes {
+  char *data; /* wk__free */
+  size_t size;
+} object_bytes;
+
+/* Settings, read once and again after a reset. Strings are owned. */
+typedef struct compiler {
+  char *words[16];   /* program and its first arguments; NULL at the end */
+  char *path;        /* of the program */
+  char identity[96]; /* changes when the program does */
+} compiler;
+
+/* ---- native_compile.c ---- */
+bool find_compiler(compiler *c, char *why, size_t why_size);
+void release_compiler(compiler *c);
+void hash_request(const compiler *c, const char *source, wk__cpu_level level, uint8_t out[WK__HASH_BYTES]);
+/* Runs it; *child is its process while it runs, for killing. */
+bool compile_source(const compiler *c, const char *source, wk__cpu_level level, _Atomic pid_t *child, object_bytes *out,
+                    char *why, size_t why_size);
+
+/* ---- native_cache.c ---- */
+typedef struct cache {
+  int folder; /* -1: none */
+  uint8_t key[32];
+} cache;
+/* Without WICK_CACHE_DIR= a folder that cannot be used is a reason, else silently none. */
+bool open_cache(cache *c, char *why, size_t why_size);
+void close_cache(cache *c);
+bool read_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], object_bytes *out); /* false: a miss */
+bool write_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], const object_bytes *bytes);
+bool write_all(int fd, const void *data, size_t size);
+bool read_file(int fd, size_t most, object_bytes *out);
+
+/* ---- native_load.c ---- */
+void *load_object(const object_bytes *bytes, char *why, size_t why_size); /* for dlclose; NULL: why */
+bool find_functions(void *library, wk__native_kernel *kernel);
+
+#endif
