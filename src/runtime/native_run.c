@@ -223,7 +223,7 @@ static int64_t column_offset(const native_run *r, const struct wk__kernel_thread
   const walker *k = &g->walkers[w];
   if (g->m_size == 0) return t->at[w]; /* no elements: of a value per row */
   int64_t offset = t->at[w] + e % g->m_size * k->stride_m, outer = e / g->m_size;
-  for (int d = g->outer_p + g->outer_r - 1; outer && d >= g->outer_p; d--) {
+  for (int d = g->outer_p + g->outer_r - 1; d >= g->outer_p; d--) {
     offset += outer % g->outer_size[d] * k->outer[d];
     outer /= g->outer_size[d];
   }
