@@ -155,8 +155,29 @@ static PyObject *class_value(wk__frame *f, wk__recording *r, PyObject *found) {
   return found;
 }
 
+/* Parts of our own package are loaded when they are first asked for, and stand in the module's dictionary afterwards:
+ * loading is no part of the region. */
+static void load_part(wk__frame *f, PyObject *module, PyObject *name) {
+  wk__session *s = f->session;
+  const char *package = PyModule_GetName(module);
+  bool ours = package && (strncmp(package, "wick", 4) == 0 || strncmp(package, "torch", 5) == 0);
+  PyErr_Clear();
+  if (!ours) return;
+  s->mode = WK__MODE_PLAIN;
+  wk__tracer_pause(s->tracer);
+  PyObject *loaded = PyObject_GetAttr(module, name);
+  wk__tracer_resume(s->tracer);
+  s->mode = WK__MODE_CAPTURE;
+  if (!loaded) PyErr_Clear(); /* asked again by whoever needs the error */
+  Py_XDECREF(loaded);
+}
+
 static PyObject *attribute_of_module(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   PyObject *dict = PyModule_GetDict(owner), *found = PyDict_GetItemWithError(dict, name);
+  if (!found && !PyErr_Occurred()) {
+    load_part(f, owner, name);
+    found = PyDict_GetItemWithError(dict, name);
+  }
   if (!found) return PyErr_Occurred() ? NULL : wk__refuse(f, "module attribute %s that is computed", TEXT(name));
   wk__reg reg = wk__reg_constant(r, dict);
   if (reg < 0) return failed(f, r);

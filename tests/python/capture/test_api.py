@@ -1,0 +1,82 @@
+"""compile() and what belongs to it, as PyTorch programs use them."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+import wick
+from wick import nn
+
+
+def test_a_decorated_function_keeps_its_name():
+    @wick.compile
+    def double(x):
+        """Twice x."""
+        return x * 2
+
+    assert double(wick.ones(2)).tolist() == [2.0, 2.0]
+    assert (double.__name__, double.__doc__) == ("double", "Twice x.")
+
+
+def test_a_module_keeps_class_and_keys_and_pickles():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    compiled = wick.compile(model)
+    x = wick.ones(2, 3)
+    assert wick.equal(compiled(x), model(x))
+    assert isinstance(compiled, nn.Sequential) and type(compiled).__name__ == "Sequential"
+    assert list(compiled.state_dict()) == list(model.state_dict())
+    assert wick.equal(pickle.loads(pickle.dumps(compiled))(x), model(x))
+    compiled.eval()
+    assert not model.training
+
+
+def test_fullgraph_names_reason_and_line():
+    def noisy(x):
+        print("here")
+        return x
+
+    with pytest.raises(wick._dynamo.exc.Unsupported, match=r"(?s)print.*line \d+, in noisy"):
+        wick.compile(noisy, fullgraph=True)(wick.ones(1))
+
+
+def test_a_backend_is_given_the_graph_and_the_inputs():
+    seen = []
+
+    def backend(graph_module, example_inputs):
+        seen.append(([node.op for node in graph_module.graph.nodes], len(example_inputs)))
+        return graph_module.forward
+
+    compiled = wick.compile(lambda a, b: wick.relu(a) + b, backend=backend)
+    for _ in range(2):
+        assert compiled(wick.ones(2), wick.ones(2)).tolist() == [2.0, 2.0]
+    assert seen == [(["placeholder", "placeholder", "call_function", "call_function", "output"], 2)]
+
+
+def test_disabled_functions_end_the_graph():
+    @wick.compiler.disable
+    def apart(x):
+        return wick.compiler.is_compiling(), x + 1
+
+    explained = wick._dynamo.explain(lambda x: apart(x * 2))(wick.ones(2))
+    assert explained.graph_break_count == 1 and "disable()" in explained.break_reasons[0][0]
+    assert wick.compile(lambda x: apart(x * 2))(wick.ones(1))[0] is False
+
+
+def test_wrong_arguments():
+    with pytest.raises(RuntimeError, match="Unrecognized mode"):
+        wick.compile(lambda x: x, mode="fast")
+    with pytest.raises(wick._dynamo.exc.InvalidBackend, match="Invalid backend"):
+        wick.compile(lambda x: x, backend="none")
+
+
+def test_parts_that_are_loaded_when_first_used():
+    program = (
+        "import torch\n"
+        "@torch.compile(fullgraph=True)\n"
+        "def f(x): return torch.nn.functional.relu(x)\n"
+        "print(f(torch.ones(2)).tolist())\n"
+    )
+    done = subprocess.run([sys.executable, "-m", "wick", "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[1.0, 1.0]\n", done.stderr
