@@ -12,7 +12,7 @@
 /* A real tensor is about to become an input: it must be known where it comes from. */
 static wk_status find_input(void *context, wk_tensor *tensor, const char **out_name, wk_tensor **out_description) {
   wk__session *s = context;
-  wk__recording *r = s->recording;
+  wk__recording *r = s->recording ? s->recording : s->ending;
   (void)out_name, (void)out_description;
   wk__reg reg = tensor->wrapper ? wk__reg_find(r, tensor->wrapper) : -1;
   if (reg < 0 || r->registers[reg].kind == WK__REG_TENSOR)
@@ -614,6 +614,7 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
     return -1;
   }
   wk__recording *r = g->recording;
+  s->ending = r;
   PyObject *handled = PyErr_GetHandledException();
   if (handled != s->handled_at_start) wk__record_failed(r, "an except block is entered or left");
   Py_XDECREF(handled);
@@ -639,6 +640,7 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
   int64_t outputs = 0;
   while (kept && nodes[outputs]) outputs++;
   stop_recording(s);
+  s->ending = NULL;
   wk__graph *graph = NULL;
   status = wk__tracer_flush(s->tracer, &graph);
   int result = 0;

@@ -48,6 +48,7 @@ struct wk__session {
   bool entering; /* the next frame is entered by an instruction that does nothing else */
   /* capturing */
   wk__recording *recording;
+  wk__recording *ending; /* borrowed: of the segment that is just being ended; its tape may still ask for inputs */
   wk__tracer *tracer;
   int low; /* frames of the segment's start that are still there */
   bool grad_at_start;
