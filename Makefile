@@ -56,11 +56,13 @@ parity: build torch
 	$(BIN)/python $(PYTEST) tests/parity
 
 demo: build
-	$(BIN)/python -m wick examples/train_chargpt.py --seconds 60
+	$(BIN)/python examples/demo.py --plot build/demo.png
 
+# All engines where PyTorch is.
+demo_engines = wick wick.compile $(shell $(BIN)/python -c 'import torch' 2>/dev/null && echo torch torch.compile)
 bench: build torch
-	$(BIN)/python bench/run.py
-	$(BIN)/python bench/capture.py
+	$(BIN)/python bench/run.py --json build/bench.json
+	$(BIN)/python examples/demo.py --engines $(demo_engines) --plot build/demo.png
 
 lint: build
 	tools/lint.sh

@@ -4,6 +4,8 @@ A PyTorch program, run unchanged by either:
 
     python -m wick examples/train_chargpt.py --seconds 60
     python examples/train_chargpt.py --seconds 60          # with PyTorch installed
+
+With --compile the whole step (forward, loss, zero_grad, backward, optimizer) is one compiled function.
 """
 
 import argparse
@@ -112,6 +114,20 @@ def write(model, start, length, characters):
     return "".join(characters[i] for i in start)
 
 
+def make_step(model, optimizer):
+    """A training step: characters (B, T) and those that follow them -> the loss."""
+
+    def step(x, y):
+        logits = model(x)
+        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), y.view(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
 def progress(step, loss, rate, done):
     width = 24
     filled = int(width * min(done, 1.0))
@@ -130,7 +146,10 @@ def main():
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1337)
     parser.add_argument("--steps", type=int, default=None, help="stop after so many steps")
-    parser.add_argument("--seconds", type=float, default=60.0, help="stop after so long (without --steps)")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="stop so long after the first step (without --steps)"
+    )
+    parser.add_argument("--compile", action="store_true", help="compile the training step")
     parser.add_argument("--sample", type=int, default=400, help="characters to write at the end")
     parser.add_argument("--json", help="write losses and times to this file")
     options = parser.parse_args()
@@ -146,16 +165,16 @@ def main():
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(text):,} characters of {len(characters)} kinds"
     )
 
-    losses, times, began = [], [], time.perf_counter()
+    step = make_step(model, optimizer)
+    if options.compile:
+        step = torch.compile(step)
+    losses, times, began = [], [], None
     while True:
         start = time.perf_counter()
         x, y = batch_of(data, options.batch, options.context)
-        loss = F.cross_entropy(model(x).view(-1, len(characters)), y.view(-1))
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(step(x, y).item())
         times.append(time.perf_counter() - start)
+        began = began or time.perf_counter()
         assert math.isfinite(losses[-1]), "the loss is not finite"
         done = len(losses) / options.steps if options.steps else (time.perf_counter() - began) / options.seconds
         if len(losses) % 10 == 0 or done >= 1:
@@ -170,7 +189,7 @@ def main():
     print(file=sys.stderr)
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
-            json.dump({"losses": losses, "times": times}, file)
+            json.dump({"losses": losses, "times": times, "tokens": options.batch * options.context}, file)
     print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f} in {len(losses)} steps")
     if options.sample:
         print(write(model, [number["\n"]], options.sample, characters))

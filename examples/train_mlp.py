@@ -1,6 +1,7 @@
 """Trains a perceptron of six layers on data that it makes: points of two interleaved spirals, batch by batch.
 
 A PyTorch program, run unchanged by either `python -m wick examples/train_mlp.py` or, with PyTorch, plain `python`.
+With --compile the whole step (forward, loss, zero_grad, backward, optimizer) is one compiled function.
 """
 
 import argparse
@@ -21,6 +22,19 @@ def spirals(count):
     return points + 0.02 * torch.randn(count, 2), arm
 
 
+def make_step(model, criterion, optimizer):
+    """A training step: points (B, 2) and the arm of each (B,) -> the loss."""
+
+    def step(x, y):
+        loss = criterion(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=500)
@@ -28,6 +42,7 @@ def main():
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--compile", action="store_true", help="compile the training step")
     parser.add_argument("--json", help="write losses and times to this file")
     options = parser.parse_args()
 
@@ -37,16 +52,14 @@ def main():
         layers += [nn.Linear(options.width, options.width), nn.ReLU()]
     model = nn.Sequential(*layers, nn.Linear(options.width, 2))
     optimizer = torch.optim.SGD(model.parameters(), lr=options.lr, momentum=0.9)
-    criterion = nn.CrossEntropyLoss()
+    step = make_step(model, nn.CrossEntropyLoss(), optimizer)
+    if options.compile:
+        step = torch.compile(step)
     losses, times = [], []
     for _ in range(options.steps):
         x, y = spirals(options.batch)
         start = time.perf_counter()
-        loss = criterion(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
+        losses.append(step(x, y).item())
         times.append(time.perf_counter() - start)
     with torch.no_grad():
         x, y = spirals(1000)

@@ -62,9 +62,27 @@ def _backend_of(backend, options):
 # ---- compile ----
 
 
+def set_limit(value):
+    """Segments a position, for compiled functions that are there and that will be."""
+    global limit
+    limit = int(value)
+    for made in list(_live):
+        made.limit = limit
+
+
+def _sizes(dynamic):
+    """1: symbols at once, 0: never, -1: when they have been seen to change."""
+    from ._dynamo import config
+
+    if dynamic is not None:
+        return int(bool(dynamic))
+    if not config.assume_static_by_default:
+        return 1
+    return -1 if config.automatic_dynamic_shapes else 0
+
+
 def _compiled(function, backend, fullgraph, dynamic):
-    made = _C.Compiled(function, backend=backend, fullgraph=fullgraph, dynamic=-1 if dynamic is None else int(dynamic),
-                       limit=limit)  # fmt: skip
+    made = _C.Compiled(function, backend=backend, fullgraph=fullgraph, dynamic=_sizes(dynamic), limit=limit)
     _live.add(made)
     return made
 
@@ -109,8 +127,9 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
     """A function, or a module, whose calls are captured into graphs once and replayed afterwards.
 
     model: a function, method or nn.Module; None: gives a decorator. fullgraph: an error instead of a graph break.
-    dynamic: floats that a guard saw change (a learning rate) become inputs of the graph unless it is False; sizes of
-    tensors are always part of the guards, whatever it says.
+    dynamic: None: sizes of tensors and integers that were seen to change become symbols, and floats inputs, of the graph
+    when it is captured again; True: sizes and integer arguments are symbols at once; False: everything stays a number.
+    Sizes 0 and 1 are always numbers, and so are all of them with a backend of one's own.
     backend: a name of compiler.list_backends(), or a callable (graph_module, example_inputs) -> callable.
     mode: "default", "reduce-overhead" or "max-autotune". disable: gives the model as it is.
 

@@ -2,6 +2,8 @@
  * functions that only look at their arguments run; methods that change a container run and are noted; everything else
  * is refused and ends the segment. The lists of what only looks stand here. Tests: tests/python/capture/test_calls.py.
  */
+#include <opcode.h>
+
 #include "dynamo/known.h"
 
 #define BINDING (f->session->binding)
@@ -93,6 +95,9 @@ static const char *const container_methods_that_look[] = {"copy",
                                                           "__ne__",
                                                           "__reversed__",
                                                           NULL};
+/* Of those, the ones that give out what is in the container and look at nothing but a key. */
+static const char *const container_methods_that_pass[] = {"copy",    "keys",        "values",   "items",        "get",
+                                                          "__len__", "__getitem__", "__iter__", "__reversed__", NULL};
 static const char *const container_methods_that_change[] = {"append",
                                                             "extend",
                                                             "insert",
@@ -116,6 +121,9 @@ static const char *const container_methods_that_change[] = {"append",
 /* Of those, the ones that do the same whatever the container holds, and give nothing back. */
 static const char *const methods_that_are_blind[] = {"append",  "extend", "insert",  "clear",
                                                      "reverse", "add",    "discard", NULL};
+/* And those that may have changed something when they raise: an iterable, a comparison or a key fails on the way. */
+static const char *const methods_that_fail_halfway[] = {
+    "extend", "sort", "update", "intersection_update", "difference_update", "symmetric_difference_update", NULL};
 static const char *const methods_that_search[] = {"index", "count", "remove", "__contains__", "discard", NULL};
 static const char *const instance_methods_that_look[] = {
     "__init__", "__new__", "__init_subclass__", "__enter__", "__exit__", "clone", NULL};
@@ -138,12 +146,12 @@ static PyObject *enter(wk__frame *f, PyObject *callable, PyObject *const *args, 
   return result;
 }
 
-/* An operator takes a changing number as it is: it becomes an input of the graph. */
+/* An operator takes a changing number as it is: it becomes an input of the graph, or one of its symbols. */
 static PyObject *call_operator(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                                PyObject *names) {
   Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
   for (Py_ssize_t i = 0; i < all; i++)
-    if (!PyFloat_CheckExact(args[i]) && !wk__usable(f, args[i])) return NULL;
+    if (!PyFloat_CheckExact(args[i]) && !wk__operand_usable(f, args[i])) return NULL;
   return wk__plain_call(f, callable, args, count, names);
 }
 
@@ -151,38 +159,59 @@ static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, P
   return arguments_usable(f, args, count, names) ? wk__plain_call(f, callable, args, count, names) : NULL;
 }
 
+/* For C code that only hands references on. */
+static PyObject *pass_on(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (!wk__passed_on(f, args[i])) return NULL;
+  if (callable == (PyObject *)&PyEnum_Type && count > 1) wk__settle(f->session->recording, args[1]); /* its start */
+  return wk__plain_call(f, callable, args, count, NULL);
+}
+
 /* =============================================== methods of containers =========================================== */
+
+/* The C method itself: a class written in Python may have one of its own before it. */
+static int note_change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *const *args,
+                       Py_ssize_t count, PyObject *names) {
+  PyTypeObject *type = Py_TYPE(self);
+  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  PyObject *method = PyObject_GetAttrString((PyObject *)type, name), *items[12] = {method, self};
+  Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
+  if (!method || all > 10) {
+    Py_XDECREF(method);
+    wk__refuse(f, "a call of %s with many arguments", name);
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < all; i++) items[2 + i] = args[i];
+  int noted = wk__reg_constant(r, method);
+  if (noted >= 0) noted = wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items, (int)(2 + all), names);
+  Py_DECREF(method);
+  if (noted < 0) wk__refuse(f, "%s", r->failed);
+  return noted < 0 ? -1 : 0;
+}
 
 /* A container's method that changes it: noted when others can see the container. */
 static PyObject *change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                         PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
   bool blind = in_list(name, methods_that_are_blind) && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
   wk__reg reg = wk__reg_find(r, self);
+  bool stores = strcmp(name, "append") == 0 && Py_TYPE(self) == &PyList_Type;
   for (Py_ssize_t i = self_is_first; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
-    if (!wk__usable(f, args[i])) return NULL;
+    if (!(stores && PyLong_CheckExact(args[i])) && !wk__usable(f, args[i])) return NULL;
   if (!blind && !wk__usable(f, self)) return NULL;
   if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
   if (in_list(name, methods_that_search) && count > self_is_first) wk__note_search(f, r, self, args[self_is_first]);
-  if (reg >= 0) {
-    PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(self), name), *items[12] = {method, self};
-    Py_ssize_t first = self_is_first, all = count + (names ? PyTuple_GET_SIZE(names) : 0);
-    if (!method || all - first > 10) {
-      Py_XDECREF(method);
-      return wk__refuse(f, "a call of %s with many arguments", name);
-    }
-    for (Py_ssize_t i = first; i < all; i++) items[2 + i - first] = args[i];
-    int noted = wk__reg_constant(r, method) < 0
-                    ? -1
-                    : wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items, (int)(2 + all - first), names);
-    Py_DECREF(method);
-    if (noted < 0) return wk__refuse(f, "%s", r->failed);
-    wk__mark_written(r, reg, NULL);
-  }
-  return wk__plain_call(f, callable, args, count, names);
+  if (reg < 0) return wk__plain_call(f, callable, args, count, names);
+  if (note_change(f, r, self, name, args + self_is_first, count - self_is_first, names) < 0) return NULL;
+  int64_t step = r->step_count - 1;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  wk__tried(f, r, step, result, !in_list(name, methods_that_fail_halfway));
+  if (result && wk__recording_of(f) == r) wk__mark_written(r, reg, NULL);
+  return result;
 }
 
 /* dict.get(key): only that key matters. */
 static PyObject *get_from_dict(wk__frame *f, wk__recording *r, PyObject *self, PyObject *key) {
+  wk__settle(r, key);
   wk__reg reg = wk__reg_find(r, self);
   PyObject *found = PyDict_GetItemWithError(self, key);
   if (!found && PyErr_Occurred()) return NULL;
@@ -207,7 +236,10 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, PyObject *self
     if (found || PyErr_Occurred() || f->session->reason[0]) return found;
     return Py_NewRef(given >= 2 ? args[self_is_first + 1] : Py_None);
   }
-  return wk__usable(f, self) ? look(f, callable, args, count, names) : NULL;
+  bool passes = in_list(name, container_methods_that_pass) && (PyDict_CheckExact(self) || PyList_CheckExact(self));
+  if (!(passes ? wk__passed_on(f, self) : wk__usable(f, self))) return NULL;
+  if (!arguments_usable(f, args + self_is_first, count - self_is_first, names)) return NULL;
+  return wk__plain_call(f, callable, args, count, names);
 }
 
 /* ================================================ methods by self ================================================ */
@@ -216,12 +248,37 @@ static bool is_container(PyObject *o) {
   return Py_TYPE(o) == &PyList_Type || PyDict_Check(o) || Py_TYPE(o) == &PySet_Type;
 }
 
+/* size(), size(dim), numel(), len(): integers that stay symbolic. NULL, with nothing set, for everything else. */
+static PyObject *symbolic_size(wk__frame *f, const char *name, PyObject *const *args, Py_ssize_t count) {
+  wk__recording *r = f->session->recording;
+  const wk_tensor *t = BINDING->tensor_of(args[0]);
+  if (!(t->flags & WK__TENSOR_SYMBOLIC)) return NULL;
+  if (count == 1 && strcmp(name, "size") == 0) return wk__sizes_object(r, BINDING, t);
+  if (count == 1 && t->ndim && strcmp(name, "__len__") == 0) return wk__int_object(r, t->sizes[0]);
+  if (count == 1 && (strcmp(name, "numel") == 0 || strcmp(name, "nelement") == 0)) return wk__int_object(r, t->numel);
+  if (count != 2 || strcmp(name, "size") != 0 || !PyLong_CheckExact(args[1])) return NULL;
+  wk__settle(r, args[1]);
+  int overflow;
+  int64_t d = PyLong_AsLongLongAndOverflow(args[1], &overflow);
+  if (overflow || d < -t->ndim || d >= t->ndim) return NULL;
+  return wk__int_object(r, t->sizes[d < 0 ? d + t->ndim : d]);
+}
+
 static PyObject *tensor_method(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
   bool says_no = count == 2 && !names && args[1] == Py_False && strcmp(name, "requires_grad_") == 0;
   if (says_no && !(BINDING->tensor_of(args[0])->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(args[0]); /* it does not */
+  PyObject *size = names ? NULL : symbolic_size(f, name, args, count);
+  if (size) return size;
   if (!in_list(name, tensor_methods_that_look)) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
+}
+
+/* What an exception is made of may be printed by C code. */
+static PyObject *made_exception(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
+                                Py_ssize_t count, PyObject *names) {
+  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) wk__settle(r, args[i]);
+  return wk__plain_call(f, callable, args, count, names);
 }
 
 /* A method that C code implements, of `self`. */
@@ -235,7 +292,7 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
     return look(f, callable, args, count, names);
   if (BINDING->is_grad_mode(t)) return wk__plain_call(f, callable, args, count, names);
   if (t == &PyGen_Type && strcmp(name, "throw") != 0) return look(f, callable, args, count, names);
-  if (PyExceptionInstance_Check(self)) return wk__plain_call(f, callable, args, count, names);
+  if (PyExceptionInstance_Check(self)) return made_exception(f, r, callable, args, count, names);
   bool sets_own = strcmp(name, "__setattr__") == 0 && wk__is_python_instance(self) && wk__reg_find(r, self) < 0;
   if (sets_own) return wk__plain_call(f, callable, args, count, names); /* of a frozen dataclass, say */
   if ((wk__is_python_instance(self) || PyType_Check(self) || PyObject_TypeCheck(self, BINDING->module_type)) &&
@@ -269,10 +326,53 @@ static PyObject *next_call(wk__frame *f, PyObject *const *args, Py_ssize_t count
   return NULL;
 }
 
+/* The sum or product of a sequence some of whose items are symbolic. */
+static bool fold(wk__recording *r, int nb_kind, PyObject *sequence, PyObject **out) {
+  bool list = PyTuple_Check(sequence) || PyList_CheckExact(sequence);
+  PyObject *all = PyLong_FromLong(nb_kind == NB_MULTIPLY);
+  wk_int x;
+  bool symbolic = false;
+  for (Py_ssize_t i = 0; list && all && i < PySequence_Fast_GET_SIZE(sequence); i++) {
+    PyObject *item = PySequence_Fast_GET_ITEM(sequence, i), *next = NULL;
+    bool now = wk__symbolic_int(r, item, &x);
+    if (!now && !PyLong_CheckExact(item)) list = false;
+    symbolic |= now;
+    if (!symbolic && list) next = nb_kind == NB_ADD ? PyNumber_Add(all, item) : PyNumber_Multiply(all, item);
+    if (symbolic && list && !wk__symbolic_binary(r, nb_kind, all, item, &next)) list = false;
+    Py_SETREF(all, next);
+  }
+  if (list && symbolic && all) {
+    *out = all;
+    return true;
+  }
+  Py_XDECREF(all);
+  PyErr_Clear();
+  return false;
+}
+
+/* len, min, max and sum where they need not know the numbers. */
+static bool of_symbols(wk__frame *f, const char *name, PyObject *const *args, Py_ssize_t count, PyObject **out) {
+  wk__recording *r = f->session->recording;
+  if (!r->symbol_count || !count) return false;
+  if (strcmp(name, "len") == 0 && count == 1 && (PyTuple_CheckExact(args[0]) || PyList_CheckExact(args[0]) ||
+                                                  Py_TYPE(args[0]) == BINDING->size_type)) {
+    if (wk__passed_on(f, args[0])) *out = PyLong_FromSsize_t(PySequence_Fast_GET_SIZE(args[0]));
+    return true;
+  }
+  if (strcmp(name, "len") == 0 && count == 1 && wk__is_tensor_object(f, args[0]))
+    return (*out = symbolic_size(f, "__len__", args, 1)) != NULL;
+  bool largest = strcmp(name, "max") == 0;
+  if (count > 1 && (largest || strcmp(name, "min") == 0)) return wk__symbolic_extremum(r, largest, args, count, out);
+  return count == 1 && strcmp(name, "sum") == 0 && fold(r, NB_ADD, args[0], out);
+}
+
 static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *names) {
-  if (strcmp(name, "isinstance") == 0 && count == 2 && PyFloat_CheckExact(args[0])) /* its value does not matter */
+  bool number = count == 2 && (PyFloat_CheckExact(args[0]) || PyLong_CheckExact(args[0]));
+  if (number && strcmp(name, "isinstance") == 0) /* its value does not matter */
     return wk__usable(f, args[1]) ? wk__plain_call(f, callable, args, count, names) : NULL;
+  PyObject *computed = NULL;
+  if (!names && of_symbols(f, name, args, count, &computed)) return computed;
   if (in_list(name, builtins_that_look)) {
     bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
     if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
@@ -333,6 +433,9 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (!module) return NULL;
   if (strcmp(module, "builtins") == 0) return builtin(f, name, callable, args, count, names);
   if (self == BINDING->module) return core_function(f, name, callable, args, count, names);
+  PyObject *product = NULL;
+  bool folds = count == 1 && !names && strcmp(module, "math") == 0 && strcmp(name, "prod") == 0;
+  if (folds && fold(r, NB_MULTIPLY, args[0], &product)) return product;
   bool pure_module = strcmp(module, "math") == 0 || strcmp(module, "cmath") == 0;
   bool plain_operator = strcmp(module, "_operator") == 0 && name[0] != 'i';
   bool reduces = strcmp(module, "_functools") == 0 && strcmp(name, "reduce") == 0;
@@ -358,8 +461,12 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
   if (scalar && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "%s() of a tensor's value", t->tp_name);
+  wk_int x;
+  if (t == &PyLong_Type && count == 1 && !names && wk__symbolic_int(r, args[0], &x)) return Py_NewRef(args[0]);
+  bool passes = t == &PyList_Type || t == &PyTuple_Type || t == &PyEnum_Type || t == &PyZip_Type || t == BINDING->size_type;
+  if (passes && !names) return pass_on(f, callable, args, count);
   if (is_value_class(BINDING, t)) return look(f, callable, args, count, names);
-  if (PyExceptionClass_Check(callable)) return wk__plain_call(f, callable, args, count, names);
+  if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type) || PyType_IsSubtype(t, BINDING->module_type);
   if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);
   if (wk__is_partial(t)) return look(f, callable, args, count, names);

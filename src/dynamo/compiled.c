@@ -47,6 +47,7 @@ static void forget_segments(wk__compiled *self) {
   self->segments = NULL;
   while (g) {
     wk__segment *next = g->next;
+    g->owner = NULL;
     wk__segment_release(g);
     g = next;
   }
@@ -108,6 +109,7 @@ static PyMemberDef members[] = {
     {"captures", T_LONGLONG, offsetof(wk__compiled, capture_count), READONLY, "Segments captured so far."},
     {"breaks", T_LONGLONG, offsetof(wk__compiled, break_count), READONLY, "Captured segments that ended in a break."},
     {"unkept", T_LONGLONG, offsetof(wk__compiled, unkept_count), READONLY, "Segments that could not be kept."},
+    {"limit", T_INT, offsetof(wk__compiled, options.limit), 0, "Segments a position; then it runs plain."},
     {"__dictoffset__", T_PYSSIZET, offsetof(wk__compiled, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(wk__compiled, weak_references), READONLY, NULL},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(wk__compiled, vectorcall), READONLY, NULL},

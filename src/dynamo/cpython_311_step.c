@@ -133,7 +133,7 @@ static wk__step delete_fast(wk__frame *f, int slot) {
   return WK__STEP_NEXT;
 }
 static wk__step make_cell(wk__frame *f, int slot) {
-  PyObject *cell = wk__op_make_cell(f, f->real->localsplus[slot]);
+  PyObject *cell = wk__op_make_cell(f, slot);
   if (!cell) return failed(f);
   set_slot(f, slot, cell);
   return WK__STEP_NEXT;

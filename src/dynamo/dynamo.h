@@ -50,6 +50,8 @@ const wk__binding *wk__binding_of_type(PyTypeObject *type);
 /* For whoever turns Python arguments into values: a float that is a number input of the graph being captured: position
  * + 1; 0: a plain one. */
 int wk__dynamo_number(PyObject *number);
+/* Whether the int is a symbolic one of the region being captured, and which: operators take its expression. */
+bool wk__dynamo_int(PyObject *number, wk_int *out);
 void wk__dynamo_specialize(int number); /* it is used in a way that no graph input can be: a constant from here on */
 
 #endif

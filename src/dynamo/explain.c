@@ -93,12 +93,43 @@ static void print_register(wk__string *out, const wk__segment *g, wk__reg reg, i
   }
 }
 
-static void print_tensor_spec(wk__string *out, const wk__tensor_spec *s) {
+/* Symbols by the names that the graph has for them. */
+static void print_size(wk__string *out, const wk__segment *g, wk__reg reg, int d, int64_t size) {
+  const wk__recording *r = g->recording;
+  for (int64_t i = 0; i < r->symbol_count; i++)
+    if (r->symbols[i].reg == reg && r->symbols[i].dim == d && g->graph && g->graph->env) {
+      wk__string_append(out, wk__shape_env_symbol_at(g->graph->env, i).name);
+      return;
+    }
+  wk__string_printf(out, "%lld", (long long)size);
+}
+
+static void print_tensor_spec(wk__string *out, const wk__segment *g, wk__reg reg, const wk__tensor_spec *s) {
   wk__string_printf(out, " %s[", wk__dtypes[s->dtype].name);
-  for (int d = 0; d < s->ndim; d++) wk__string_printf(out, d ? ", %lld" : "%lld", (long long)s->dims[d]);
+  for (int d = 0; d < s->ndim; d++) {
+    wk__string_append(out, d ? ", " : "");
+    print_size(out, g, reg, d, s->dims[d]);
+  }
   wk__string_append(out, "] strides [");
-  for (int d = 0; d < s->ndim; d++) wk__string_printf(out, d ? ", %lld" : "%lld", (long long)s->dims[s->ndim + d]);
+  for (int d = 0; d < s->ndim; d++) {
+    wk__string_append(out, d ? ", " : "");
+    if (s->stride_over[d] >= 0)
+      wk__string_printf(out, "over dim %d", s->stride_over[d]);
+    else
+      wk__string_printf(out, "%lld", (long long)s->dims[s->ndim + d]);
+  }
   wk__string_append(out, s->keys ? "] requires grad" : "]");
+}
+
+static int64_t size_guard_count(const wk__segment *g) {
+  return g->recording->symbol_count && g->graph && g->graph->env ? wk__shape_env_guard_count(g->graph->env) : 0;
+}
+static void print_size_guards(wk__string *out, const wk__segment *g) {
+  wk__string_append(out, "sizes at least 2");
+  for (int64_t i = 0; i < size_guard_count(g); i++) {
+    wk__string_append(out, ", ");
+    wk__sym_guard_print(out, wk__shape_env_guard(g->graph->env, i));
+  }
 }
 
 void wk__guard_print(wk__string *out, const wk__segment *g, const wk__read *check) {
@@ -117,7 +148,7 @@ void wk__guard_print(wk__string *out, const wk__segment *g, const wk__read *chec
     wk__string_append(out, " ");
     print_register(out, g, (wk__reg)check->b, 0);
   }
-  if (check->kind == WK__CHECK_TENSOR) print_tensor_spec(out, g->recording->specs[check->b]);
+  if (check->kind == WK__CHECK_TENSOR) print_tensor_spec(out, g, check->a, g->recording->specs[check->b]);
   if (check->object) {
     wk__string_append(out, " ");
     print_object(out, check->object);
@@ -153,8 +184,12 @@ void wk__guard_log(wk__session *s, const wk__segment *g, const wk__read *failing
   (void)s;
   if (!wk__log_on(WK__LOG_RECOMPILES)) return;
   wk__string text = {0};
-  if (failing >= g->recording->reads && !failing->object && !failing->kind && failing->dest == 0 && failing->a == 0)
+  if (failing == &wk__guard_of_modes)
     wk__string_append(&text, "the thread's modes or a class");
+  else if (failing == &wk__guard_of_memory)
+    wk__string_append(&text, "inputs that are written have memory of their own");
+  else if (failing == &wk__guard_of_sizes)
+    print_size_guards(&text, g);
   else
     wk__guard_print(&text, g, failing);
   wk__log_print(WK__LOG_RECOMPILES, "%s:%d: does not hold: %s", g->file ? g->file : "?", g->line,
@@ -164,6 +199,25 @@ void wk__guard_log(wk__session *s, const wk__segment *g, const wk__read *failing
 
 /* ---- the report ---- */
 
+static int append_text(PyObject *list, wk__string *text) {
+  PyObject *line = PyUnicode_FromString(text->text ? text->text : "?");
+  int status = line ? PyList_Append(list, line) : -1;
+  wk__string_release(text);
+  Py_XDECREF(line);
+  return status;
+}
+
+/* What the program's shapes assume of the symbols, beside being at least 2. */
+static PyObject *size_guards_of(const wk__segment *g) {  // -> new
+  PyObject *list = PyList_New(0);
+  for (int64_t i = 0; list && i < size_guard_count(g); i++) {
+    wk__string text = {0};
+    wk__sym_guard_print(&text, wk__shape_env_guard(g->graph->env, i));
+    if (append_text(list, &text) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
 static PyObject *guards_of(const wk__segment *g) {  // -> new
   PyObject *list = PyList_New(0);
   for (int64_t i = 0; list && i < g->recording->read_count; i++) {
@@ -171,10 +225,7 @@ static PyObject *guards_of(const wk__segment *g) {  // -> new
     if (read->dest >= 0) continue;
     wk__string text = {0};
     wk__guard_print(&text, g, read);
-    PyObject *line = PyUnicode_FromString(text.text ? text.text : "?");
-    wk__string_release(&text);
-    if (!line || PyList_Append(list, line) < 0) Py_CLEAR(list);
-    Py_XDECREF(line);
+    if (append_text(list, &text) < 0) Py_CLEAR(list);
   }
   return list;
 }
@@ -202,10 +253,10 @@ static PyObject *report_of(const wk__segment *g) {  // -> new
   static const char *const ends[] = {"return", "break", "leave"};
   int64_t calls = 0;
   for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; n; n = n->next) calls += n->kind == WK__GRAPH_CALL;
-  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:L,s:L}", "start", start_of(g), "end", ends[g->end],
+  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L}", "start", start_of(g), "end", ends[g->end],
                        "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits",
                        (long long)g->hits, "operators", (long long)calls, "steps", (long long)g->step_count, "guards",
-                       guards_of(g), "graph", graph_text(g), "inputs", (long long)g->recording->input_count,
+                       guards_of(g), "size_guards", size_guards_of(g), "graph", graph_text(g), "inputs", (long long)g->recording->input_count,
                        "mutations", (long long)(g->graph ? g->graph->mutation_count : 0));
 }
 

@@ -85,11 +85,19 @@ bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o) {
   return !self || PyModule_Check(self) || know_part(f, r, o, "__self__");
 }
 
+static bool is_view_of_values(const PyTypeObject *t) { return t == &PyDictValues_Type || t == &PyDictItems_Type; }
+
+static bool is_own_iterator(wk__frame *f, const wk__recording *r, PyObject *o) {
+  if (wk__reg_find(r, o) < 0) return true;
+  const char *where = wk__is_foreign(r, o) ? "was made outside of the region" : "others can see";
+  return wk__refuse(f, "an iterator that %s (%s)", where, Py_TYPE(o)->tp_name), false;
+}
+
 static bool usable(wk__frame *f, PyObject *o, int depth) {
   wk__recording *r = f->session->recording;
   PyTypeObject *t = Py_TYPE(o);
   const wk__binding *b = f->session->binding;
-  if (PyFloat_CheckExact(o)) wk__specialize(r, o);
+  if (PyFloat_CheckExact(o) || PyLong_CheckExact(o)) wk__specialize(r, o);
   if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
   if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
   if (depth > 8) return true;
@@ -97,10 +105,12 @@ static bool usable(wk__frame *f, PyObject *o, int depth) {
   if (t == &PyList_Type) return items_usable(f, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o), depth + 1);
   if (is_view_of_others(o) && wk__is_foreign(r, o))
     return wk__refuse(f, "a %s that was made outside of the region", t->tp_name), false;
+  if (PyDict_Check(o) || PySlice_Check(o)) wk__settle(r, o);
+  if (is_view_of_values(t)) wk__settle_all(r);
   if (PyDict_Check(o) || PyAnySet_Check(o) || is_harmless(f, o)) return wk__know_bound(f, r, o);
   if (is_builtin_iterator(t)) {
-    if (!wk__is_foreign(r, o)) return true;
-    return wk__refuse(f, "an iterator that was made outside of the region (%s)", t->tp_name), false;
+    if (t != &PyGen_Type) wk__settle_all(r); /* what a generator gives is settled when it gives it */
+    return is_own_iterator(f, r, o);
   }
   if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
   return wk__refuse(f, "C code looks at a %s", t->tp_name), false;
@@ -113,6 +123,45 @@ static bool items_usable(wk__frame *f, PyObject *const *items, Py_ssize_t count,
 }
 
 bool wk__usable(wk__frame *f, PyObject *o) { return usable(f, o, 0); }
+
+static bool touched(wk__frame *f, PyObject *o) {
+  wk__recording *r = f->session->recording;
+  if (wk__touch(r, f->session->binding, o) == 0) return true;
+  return wk__refuse(f, "%s", r->failed), false;
+}
+
+bool wk__passed_on(wk__frame *f, PyObject *o) {
+  if (PyLong_CheckExact(o) || PyFloat_CheckExact(o)) return true;
+  if (PyTuple_Check(o) || PyList_CheckExact(o) || PyDict_CheckExact(o)) return touched(f, o);
+  if (is_builtin_iterator(Py_TYPE(o))) return is_own_iterator(f, f->session->recording, o);
+  if (is_view_of_values(Py_TYPE(o)) && !wk__is_foreign(f->session->recording, o)) return true;
+  return wk__usable(f, o);
+}
+
+bool wk__operand_usable(wk__frame *f, PyObject *o) {
+  if (PyLong_CheckExact(o)) return true;
+  if (!PyTuple_Check(o) && !PyList_CheckExact(o)) return wk__usable(f, o);
+  if (!touched(f, o)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+    if (!wk__operand_usable(f, PySequence_Fast_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+static bool index_part_usable(wk__frame *f, PyObject *key) {
+  if (PyLong_CheckExact(key)) return true;
+  if (!PySlice_Check(key)) return wk__usable(f, key);
+  const PySliceObject *slice = (const PySliceObject *)key;
+  if (wk__reg_find(f->session->recording, key) >= 0) return wk__usable(f, key);
+  return wk__operand_usable(f, slice->start) && wk__operand_usable(f, slice->stop) && wk__usable(f, slice->step);
+}
+
+bool wk__index_usable(wk__frame *f, PyObject *key) {
+  if (!PyTuple_CheckExact(key)) return index_part_usable(f, key);
+  if (!touched(f, key)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(key); i++)
+    if (!index_part_usable(f, PyTuple_GET_ITEM(key, i))) return false;
+  return true;
+}
 
 int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b) {
   (void)f;
@@ -136,6 +185,18 @@ void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObje
   bool tuple = PyTuple_Check(container);
   for (Py_ssize_t i = 0; (tuple || PyList_Check(container)) && i < PySequence_Fast_GET_SIZE(container); i++)
     wk__note_identity(f, r, PySequence_Fast_GET_ITEM(container, i), value);
+}
+
+void wk__tried(wk__frame *f, wk__recording *r, int64_t step, bool worked, bool whole) {
+  if (worked || wk__recording_of(f) != r) return;
+  if (whole) {
+    r->steps[step].undone = true;
+    return;
+  }
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  wk__session_give_up(f->session, "a call that changed something and raised");
+  PyErr_Restore(type, value, traceback);
 }
 
 /* ================================================ attributes ===================================================== */
@@ -199,6 +260,8 @@ static bool is_in(PyObject *name, const char *const *list, size_t count) {
   return false;
 }
 
+static bool is_shape(PyObject *name) { return PyUnicode_CompareWithASCIIString(name, "shape") == 0; }
+
 static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
   wk__reg reg = wk__reg_find(r, owner);
@@ -215,6 +278,8 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
   }
   bool taped = b->tensor_of(owner)->keys & WK__KEY_AUTOGRAD;
   if (!taped && PyUnicode_CompareWithASCIIString(name, "grad_fn") == 0) Py_RETURN_NONE;
+  if (is_shape(name) && b->tensor_of(owner)->flags & WK__TENSOR_SYMBOLIC)
+    return wk__sizes_object(r, b, b->tensor_of(owner));
   PyObject *in_class = _PyType_Lookup(Py_TYPE(owner), name);
   bool method = in_class && (PyFunction_Check(in_class) || Py_TYPE(in_class) == &PyMethodDescr_Type ||
                              Py_TYPE(in_class) == &PyWrapperDescr_Type || Py_TYPE(in_class) == b->operator_type);
@@ -246,6 +311,31 @@ static wk__reg dict_of_instance(wk__frame *f, wk__recording *r, wk__reg reg, PyO
 wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner) {
   PyObject *dict;
   return dict_of_instance(f, r, reg, owner, &dict);
+}
+
+/* A value that may or may not stand in a dictionary from outside. */
+static int note_key(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *dict, PyObject *key) {
+  if (wk__was_written(r, reg, key)) return 0;
+  PyObject *found = PyDict_GetItemWithError(dict, key);
+  if (found) return wk__observe(r, f->session->binding, found, WK__READ_DICT, reg, -1, key);
+  if (PyErr_Occurred()) return -1;
+  wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
+  return 0;
+}
+
+int wk__note_presence(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
+  PyObject *dict = NULL, *in_class = _PyType_Lookup(Py_TYPE(owner), name);
+  if (reg < 0) return 0;
+  if (PyDict_Check(owner)) return note_key(f, r, reg, owner, name);
+  bool slot = in_class && Py_TYPE(in_class) == &PyMemberDescr_Type;
+  if (slot || PyObject_TypeCheck(owner, f->session->binding->module_type))
+    return wk__refuse(f, "attribute %s of a %s is deleted", TEXT(name), Py_TYPE(owner)->tp_name), -1;
+  if (wk__was_written(r, reg, name)) return 0;
+  wk__reg dict_reg = dict_of_instance(f, r, reg, owner, &dict);
+  if (dict) return dict_reg < 0 ? -1 : note_key(f, r, dict_reg, dict, name);
+  wk__check_once(r, WK__CHECK_NO_DICT, reg, 0, name);
+  return 0;
 }
 
 /* An nn.Module's parameters, buffers and submodules stand in dictionaries of their own. */

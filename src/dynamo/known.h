@@ -2,6 +2,7 @@
 #ifndef WICK_DYNAMO_KNOWN_H
 #define WICK_DYNAMO_KNOWN_H
 
+#include "dynamo/numbers.h"
 #include "dynamo/operations.h"
 #include "dynamo/plain.h"
 #include "dynamo/session.h"
@@ -16,6 +17,11 @@ bool wk__is_partial(PyTypeObject *t); /* functools.partial */
 /* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
  * with the reason set. */
 bool wk__usable(wk__frame *f, PyObject *o);
+/* C code takes references out of it and looks at no number: numbers in it stay symbolic. */
+bool wk__passed_on(wk__frame *f, PyObject *o);
+/* An argument of an operator, which takes symbolic integers as they are, alone, in lists and (`index`) in slices. */
+bool wk__operand_usable(wk__frame *f, PyObject *o);
+bool wk__index_usable(wk__frame *f, PyObject *key);
 /* An attribute as the region sees it; NULL with an exception, or refused. */
 PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
 /* The dictionary of an instance from outside becomes known; -1 when there is none (yet), or with r->failed set. */
@@ -28,6 +34,11 @@ void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObje
 int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b);
 /* The forward of an nn.Module whose call does nothing else; refused when there are hooks around it. */
 PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module);  // -> borrowed
+/* A container's item or an instance's attribute is about to be deleted: whether it is there decides what happens. */
+int wk__note_presence(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);
+/* An effect that has been noted as step `step` was tried. One that raised is not repeated: when it changes nothing
+ * before it raises (`whole`) nothing has happened, else the segment ends in front of the instruction from now on. */
+void wk__tried(wk__frame *f, wk__recording *r, int64_t step, bool worked, bool whole);
 /* calls.c */
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *keyword_names);  // -> new

@@ -78,9 +78,13 @@ int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_global(f, name, value));
   PyObject *globals = wk__frame_globals(f), *items[] = {globals, name, value};
   wk__reg reg = globals_register(r, globals);
-  if (reg < 0 || wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
-  wk__mark_written(r, reg, name);
-  return wk__plain_set_global(f, name, value);
+  if (reg < 0 || (!value && wk__note_presence(f, r, globals, name) < 0)) return failed_int(f, r);
+  if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  int status = wk__plain_set_global(f, name, value);
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0) wk__mark_written(r, reg, name);
+  return status;
 }
 
 PyObject *wk__op_name(wk__frame *f, PyObject *name) {
@@ -107,11 +111,10 @@ int wk__op_print(wk__frame *f, PyObject *value) {
 /* ---- cells ---- */
 
 /* A parameter that an inner function uses: from here on it is read through the cell, which is the region's own. */
-PyObject *wk__op_make_cell(wk__frame *f, PyObject *content) {
-  RECORDING(wk__plain_make_cell(f, content));
-  for (int slot = 0; content && slot < wk__frame_slot_count(f); slot++)
-    if (wk__frame_slot(f, slot) == content && wk__op_local(f, slot) < 0) return failed(f, r);
-  return wk__plain_make_cell(f, content);
+PyObject *wk__op_make_cell(wk__frame *f, int slot) {
+  RECORDING(wk__plain_make_cell(f, slot));
+  if (wk__frame_slot(f, slot) && wk__op_local(f, slot) < 0) return failed(f, r);
+  return wk__plain_make_cell(f, slot);
 }
 
 /* A cell that was there before the region began becomes known. */
@@ -219,8 +222,11 @@ static int set_attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *own
     return refused(f, "an attribute of a tensor is set");
   PyObject *items[] = {owner, value == Py_None ? NULL : value};
   if (wk__did(r, BINDING, WK__DO_SET_GRAD, NULL, items, 2, NULL) < 0) return failed_int(f, r);
-  wk__mark_written(r, wk__reg_find(r, owner), name);
-  return wk__plain_set_attr(f, owner, name, value);
+  int64_t step = r->step_count - 1;
+  int status = wk__plain_set_attr(f, owner, name, value);
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0) wk__mark_written(r, wk__reg_find(r, owner), name);
+  return status;
 }
 
 int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
@@ -240,11 +246,18 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   PyObject *items[] = {owner, value};
   wk__reg reg = wk__reg_find(r, owner);
   if (wk__is_foreign(r, owner) && wk__instance_dict(f, r, reg, owner) < 0 && r->failed[0]) return failed_int(f, r);
+  if (!value && wk__note_presence(f, r, owner, name) < 0) return r->failed[0] ? failed_int(f, r) : -1;
   if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
-  wk__mark_written(r, wk__reg_find(r, owner), name);
+  int64_t step = r->step_count - 1;
   PyObject **dict = _PyObject_GetDictPtr(owner);
-  if (dict && *dict && wk__reg_find(r, *dict) >= 0) wk__mark_written(r, wk__reg_find(r, *dict), name);
-  return wk__plain_set_attr(f, owner, name, value);
+  wk__reg dict_reg = dict && *dict ? wk__reg_find(r, *dict) : -1;
+  if (dict_reg >= 0 && wk__keep_before(r, dict_reg) < 0) return -1;
+  int status = wk__plain_set_attr(f, owner, name, value);
+  wk__tried(f, r, step, status == 0, true);
+  if (status < 0 || wk__recording_of(f) != r) return status;
+  wk__mark_written(r, wk__reg_find(r, owner), name);
+  if (dict_reg >= 0) wk__mark_written(r, dict_reg, name);
+  return 0;
 }
 
 /* A dict's item that was there before. */
@@ -270,34 +283,57 @@ static bool has_dict_items(PyObject *o) {
   return PyDict_Check(o) && Py_TYPE(o)->tp_as_mapping &&
          Py_TYPE(o)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
 }
+static bool sets_dict_items(PyObject *o) {
+  if (!PyDict_Check(o) || !Py_TYPE(o)->tp_as_mapping) return false;
+  objobjargproc set = Py_TYPE(o)->tp_as_mapping->mp_ass_subscript;
+  return set == PyDict_Type.tp_as_mapping->mp_ass_subscript || set == PyODict_Type.tp_as_mapping->mp_ass_subscript;
+}
+
+/* Its items are taken out by C code that looks at none of them. */
+static bool takes_references(const wk__frame *f, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return t == &PyList_Type || t == &PyDict_Type || t == BINDING->size_type ||
+         (PyTuple_Check(o) && t->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript);
+}
 
 PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
   RECORDING(wk__plain_item(f, owner, key));
+  if (PyDict_Check(owner)) wk__settle(r, key);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
   if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
-  if (!wk__usable(f, owner) || !wk__usable(f, key)) return NULL;
+  bool tensor = wk__is_tensor_object(f, owner);
+  if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;
+  if (!(tensor ? wk__index_usable(f, key) : wk__usable(f, key))) return NULL;
   return wk__plain_item(f, owner, key);
 }
 
 static int did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *key, PyObject *value) {
   PyObject *items[] = {owner, key, value};
+  bool dict = PyDict_Check(owner);
+  if (!value && dict && wk__note_presence(f, r, owner, key) < 0) return r->failed[0] ? failed_int(f, r) : -1;
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
-  wk__mark_written(r, wk__reg_find(r, owner), PyDict_Check(owner) ? key : NULL);
-  return 0;
+  int64_t step = r->step_count - 1;
+  wk__reg reg = wk__reg_find(r, owner);
+  if (dict && !r->registers[reg].is_globals && wk__keep_before(r, reg) < 0) return -1;
+  int status = wk__plain_set_item(f, owner, key, value);
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0 && wk__recording_of(f) == r) wk__mark_written(r, reg, dict ? key : NULL);
+  return status;
 }
 
 int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *value) {
   RECORDING(wk__plain_set_item(f, owner, key, value));
-  bool builtin = PyDict_Check(owner) || Py_TYPE(owner) == &PyList_Type;
+  bool builtin = sets_dict_items(owner) || Py_TYPE(owner) == &PyList_Type;
   if (wk__is_tensor_object(f, owner)) {
-    if (!wk__usable(f, key) || (value && !wk__usable(f, value))) return -1;
+    if (!wk__index_usable(f, key) || (value && !wk__usable(f, value))) return -1;
     return wk__plain_set_item(f, owner, key, value);
   }
+  wk__settle(r, key);
   if (!builtin && !wk__is_python_instance(owner)) return refused(f, "an item of an object that C code owns is set");
   if (builtin && wk__reg_find(r, owner) >= 0) {
     if (Py_TYPE(owner) == &PyList_Type && !wk__usable(f, owner)) return -1;
-    if (did_set_item(f, r, owner, key, value) < 0) return -1;
+    return did_set_item(f, r, owner, key, value);
   }
   return wk__plain_set_item(f, owner, key, value);
 }
@@ -306,7 +342,8 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
 
 PyObject *wk__op_unary(wk__frame *f, wk__unary kind, PyObject *a) {
   RECORDING(wk__plain_unary(f, kind, a));
-  (void)r;
+  PyObject *number;
+  if (kind != WK__UNARY_INVERT && wk__symbolic_unary(r, kind == WK__UNARY_NEGATIVE, a, &number)) return number;
   return wk__usable(f, a) ? wk__plain_unary(f, kind, a) : NULL;
 }
 
@@ -335,29 +372,51 @@ static int did_method(wk__frame *f, wk__recording *r, PyObject *self, const char
   PyObject *items[] = {method, self, arg};
   int status = wk__reg_constant(r, method) < 0 ? -1 : wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items, 3, NULL);
   Py_DECREF(method);
-  if (status < 0) return failed_int(f, r);
-  wk__mark_written(r, wk__reg_find(r, self), NULL);
-  return 0;
+  return status < 0 ? failed_int(f, r) : 0;
+}
+
+/* Of a method that did_method() noted as the step: iterables may fail on the way. */
+static void method_tried(wk__frame *f, wk__recording *r, int64_t step, PyObject *self, bool worked) {
+  wk__tried(f, r, step, worked, false);
+  if (worked && wk__recording_of(f) == r) wk__mark_written(r, wk__reg_find(r, self), NULL);
+}
+
+/* Operands whose numbers the operation does not look at: of tensors, and of sequences that are joined. */
+static bool operands_usable(wk__frame *f, bool joins, PyObject *a, PyObject *b) {
+  bool tensor = wk__is_tensor_object(f, a) || wk__is_tensor_object(f, b);
+  bool lists = Py_TYPE(a) == &PyList_Type && Py_TYPE(b) == &PyList_Type;
+  if (joins && (lists || (PyTuple_Check(a) && PyTuple_Check(b)))) return wk__passed_on(f, a) && wk__passed_on(f, b);
+  return (tensor && PyLong_CheckExact(a) ? true : wk__usable(f, a)) &&
+         (tensor && PyLong_CheckExact(b) ? true : wk__usable(f, b));
 }
 
 PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
   RECORDING(wk__plain_binary(f, nb_kind, a, b));
+  PyObject *number;
+  if (wk__symbolic_binary(r, nb_kind, a, b, &number)) return number;
+  bool joins = nb_kind == NB_ADD || nb_kind == NB_INPLACE_ADD;
   const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
   bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not hang on what is there */
-  if ((!blind && !wk__usable(f, a)) || !wk__usable(f, b)) return NULL;
+  if (blind ? !wk__passed_on(f, b) : !operands_usable(f, joins, a, b)) return NULL;
   if (blind && wk__keep_before(r, wk__reg_find(r, a)) < 0) return NULL;
   if (method && did_method(f, r, a, method, b) < 0) return NULL;
-  return wk__plain_binary(f, nb_kind, a, b);
+  int64_t step = r->step_count - 1;
+  PyObject *result = wk__plain_binary(f, nb_kind, a, b);
+  if (method) method_tried(f, r, step, a, result);
+  return result;
 }
 
 PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
   RECORDING(wk__plain_compare(f, py_kind, a, b));
-  if (!wk__usable(f, a) || !wk__usable(f, b) || wk__note_identity(f, r, a, b) < 0) return NULL;
+  int known = wk__symbolic_compare(r, py_kind, a, b);
+  if (known >= 0) return Py_NewRef(known ? Py_True : Py_False);
+  if (!operands_usable(f, false, a, b) || wk__note_identity(f, r, a, b) < 0) return NULL;
   return wk__plain_compare(f, py_kind, a, b);
 }
 
 int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
   RECORDING(wk__plain_contains(f, container, value));
+  wk__settle(r, value);
   wk__reg reg = wk__is_foreign(r, container) ? wk__reg_find(r, container) : -1;
   wk__reg key = wk__reg_find(r, value);
   bool fixed_key = wk__is_plain_value(BINDING, value) || (key >= 0 && r->registers[key].fixed);
@@ -369,13 +428,26 @@ int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
       return failed_int(f, r);
     return found;
   }
-  if (!wk__usable(f, container) || !wk__usable(f, value)) return -1;
+  bool only_keys = PyDict_CheckExact(container);
+  if (!(only_keys ? wk__passed_on(f, container) : wk__usable(f, container)) || !wk__usable(f, value)) return -1;
   wk__note_search(f, r, container, value);
   return wk__plain_contains(f, container, value);
 }
 
+/* Small integers are one object each, but for those that stand for symbols. */
+static int is_same_int(wk__recording *r, PyObject *a, PyObject *b) {
+  wk__specialize(r, a);
+  wk__specialize(r, b);
+  PyObject *x = PyNumber_Absolute(a), *y = PyNumber_Absolute(b);
+  int equal = x && y && x == y ? PyObject_RichCompareBool(a, b, Py_EQ) : 0;
+  Py_XDECREF(x);
+  Py_XDECREF(y);
+  return x && y ? equal : -1;
+}
+
 int wk__op_is(wk__frame *f, PyObject *a, PyObject *b) {
   RECORDING(wk__plain_is(f, a, b));
+  if (PyLong_CheckExact(a) && PyLong_CheckExact(b) && a != b) return is_same_int(r, a, b);
   if (wk__note_identity(f, r, a, b) < 0) return -1;
   return wk__plain_is(f, a, b);
 }
@@ -383,6 +455,8 @@ int wk__op_is(wk__frame *f, PyObject *a, PyObject *b) {
 int wk__op_true(wk__frame *f, PyObject *a) {
   RECORDING(wk__plain_true(f, a));
   if (wk__is_tensor_object(f, a)) return refused(f, "a branch on a tensor's value");
+  int known = wk__symbolic_truth(r, a);
+  if (known >= 0) return known;
   wk__reg reg = wk__is_foreign(r, a) ? wk__reg_find(r, a) : -1;
   bool counted = PyDict_Check(a) || PyList_Check(a) || PyAnySet_Check(a);
   if (reg >= 0 && counted) {
@@ -432,7 +506,7 @@ static PyObject *call_spread(wk__frame *f, wk__recording *r, PyObject *callable,
 
 PyObject *wk__op_call_spread(wk__frame *f, PyObject *callable, PyObject *args, PyObject *keywords) {
   RECORDING(wk__plain_call_spread(f, callable, args, keywords));
-  if (!wk__usable(f, args) || (keywords && !wk__usable(f, keywords))) return NULL;
+  if (!wk__passed_on(f, args) || (keywords && !wk__passed_on(f, keywords))) return NULL;
   PyObject *tuple = PyTuple_CheckExact(args) ? Py_NewRef(args) : PySequence_Tuple(args);
   if (!tuple || (keywords && !PyDict_Check(keywords))) {
     Py_XDECREF(tuple);
@@ -446,6 +520,9 @@ PyObject *wk__op_call_spread(wk__frame *f, PyObject *callable, PyObject *args, P
 /* ================================================= making things ================================================= */
 
 PyObject *wk__op_build(wk__frame *f, wk__build kind, PyObject *const *items, Py_ssize_t count) {
+  RECORDING(wk__plain_build(f, kind, items, count));
+  int step = kind == WK__BUILD_SET ? 1 : kind == WK__BUILD_MAP ? 2 : 0; /* sets and dicts look at items and keys */
+  for (Py_ssize_t i = 0; step && i < count; i += step) wk__settle(r, items[i]);
   return wk__plain_build(f, kind, items, count);
 }
 PyObject *wk__op_build_const_map(wk__frame *f, PyObject *keys, PyObject *const *values, Py_ssize_t count) {
@@ -454,15 +531,13 @@ PyObject *wk__op_build_const_map(wk__frame *f, PyObject *keys, PyObject *const *
 PyObject *wk__op_list_to_tuple(wk__frame *f, PyObject *list) { return wk__plain_list_to_tuple(f, list); }
 
 /* A container that another segment began to fill is known, and what is added has to be added again. */
-static int did_fill(wk__frame *f, wk__recording *r, wk__fill kind, PyObject *container, PyObject *a, PyObject *b) {
+static int did_fill(wk__frame *f, wk__recording *r, wk__fill kind, PyObject *container, PyObject *a) {
   PyObject *pair[] = {container, a};
   switch (kind) {
     case WK__FILL_LIST_APPEND:
       return wk__did(r, BINDING, WK__DO_APPEND, NULL, pair, 2, NULL) < 0 ? failed_int(f, r) : 0;
     case WK__FILL_SET_ADD:
       return wk__did(r, BINDING, WK__DO_ADD, NULL, pair, 2, NULL) < 0 ? failed_int(f, r) : 0;
-    case WK__FILL_MAP_ADD:
-      return did_set_item(f, r, container, a, b);
     default:
       return did_method(f, r, container, kind == WK__FILL_LIST_EXTEND ? "extend" : "update", a);
   }
@@ -472,9 +547,16 @@ int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, P
   RECORDING(wk__plain_fill(f, kind, container, a, b, callable));
   bool looks = kind == WK__FILL_LIST_EXTEND || kind == WK__FILL_SET_UPDATE || kind == WK__FILL_DICT_UPDATE ||
                kind == WK__FILL_DICT_MERGE;
-  if (looks && !wk__usable(f, a)) return -1;
-  if (wk__reg_find(r, container) >= 0 && did_fill(f, r, kind, container, a, b) < 0) return -1;
-  return wk__plain_fill(f, kind, container, a, b, callable);
+  if (looks && !(kind == WK__FILL_SET_UPDATE ? wk__usable(f, a) : wk__passed_on(f, a))) return -1;
+  if (kind == WK__FILL_SET_ADD || kind == WK__FILL_MAP_ADD) wk__settle(r, a);
+  if (wk__reg_find(r, container) < 0) return wk__plain_fill(f, kind, container, a, b, callable);
+  if (kind == WK__FILL_MAP_ADD) return did_set_item(f, r, container, a, b);
+  if (did_fill(f, r, kind, container, a) < 0) return -1;
+  int64_t step = r->step_count - 1;
+  int status = wk__plain_fill(f, kind, container, a, b, callable);
+  wk__tried(f, r, step, status == 0, !looks);
+  if (looks && status == 0 && wk__recording_of(f) == r) wk__mark_written(r, wk__reg_find(r, container), NULL);
+  return status;
 }
 
 /* The cells of the closure are the frame's: those that were there before the region began become known. */
@@ -502,27 +584,27 @@ PyObject *wk__op_build_class(wk__frame *f) {
 PyObject *wk__op_iter(wk__frame *f, PyObject *iterable) {
   RECORDING(wk__plain_iter(f, iterable));
   (void)r;
-  return wk__usable(f, iterable) ? wk__plain_iter(f, iterable) : NULL;
+  return wk__passed_on(f, iterable) ? wk__plain_iter(f, iterable) : NULL;
 }
 PyObject *wk__op_yield_from_iter(wk__frame *f, PyObject *iterable) {
   RECORDING(wk__plain_yield_from_iter(f, iterable));
   (void)r;
-  return wk__usable(f, iterable) ? wk__plain_yield_from_iter(f, iterable) : NULL;
+  return wk__passed_on(f, iterable) ? wk__plain_yield_from_iter(f, iterable) : NULL;
 }
 int wk__op_next(wk__frame *f, PyObject *iterator, PyObject **out_item) {
   RECORDING(wk__plain_next(f, iterator, out_item));
   (void)r;
-  return wk__usable(f, iterator) ? wk__plain_next(f, iterator, out_item) : -1;
+  return wk__passed_on(f, iterator) ? wk__plain_next(f, iterator, out_item) : -1;
 }
 int wk__op_send(wk__frame *f, PyObject *receiver, PyObject *value, PyObject **out_item) {
   RECORDING(wk__plain_send(f, receiver, value, out_item));
   (void)r;
-  return wk__usable(f, receiver) ? wk__plain_send(f, receiver, value, out_item) : -1;
+  return wk__passed_on(f, receiver) ? wk__plain_send(f, receiver, value, out_item) : -1;
 }
 int wk__op_unpack(wk__frame *f, PyObject *sequence, int count, int after, PyObject **out_items) {
   RECORDING(wk__plain_unpack(f, sequence, count, after, out_items));
   (void)r;
-  return wk__usable(f, sequence) ? wk__plain_unpack(f, sequence, count, after, out_items) : -1;
+  return wk__passed_on(f, sequence) ? wk__plain_unpack(f, sequence, count, after, out_items) : -1;
 }
 
 /* ========================================== with, match, exceptions ============================================== */
@@ -550,7 +632,7 @@ PyObject *wk__op_exit(wk__frame *f, PyObject *exit, PyObject *type, PyObject *va
 Py_ssize_t wk__op_length(wk__frame *f, PyObject *a) {
   RECORDING(wk__plain_length(f, a));
   (void)r;
-  return wk__usable(f, a) ? wk__plain_length(f, a) : -1;
+  return wk__passed_on(f, a) ? wk__plain_length(f, a) : -1;
 }
 PyObject *wk__op_match_class(wk__frame *f, PyObject *subject, PyObject *type, Py_ssize_t positional,
                              PyObject *keyword_names) {

@@ -15,7 +15,7 @@ PyObject *wk__plain_global(wk__frame *f, PyObject *name);        // -> new
 int wk__plain_set_global(wk__frame *f, PyObject *name, PyObject *value);
 PyObject *wk__plain_name(wk__frame *f, PyObject *name);  // -> new
 int wk__plain_set_name(wk__frame *f, PyObject *name, PyObject *value);
-PyObject *wk__plain_make_cell(wk__frame *f, PyObject *content);    // -> new
+PyObject *wk__plain_make_cell(wk__frame *f, int slot);             // -> new
 PyObject *wk__plain_cell(wk__frame *f, PyObject *cell, int slot);  // -> new
 int wk__plain_set_cell(wk__frame *f, PyObject *cell, PyObject *value);
 PyObject *wk__plain_class_cell(wk__frame *f, PyObject *cell, int slot);                          // -> new

@@ -98,10 +98,7 @@ int wk__plain_set_name(wk__frame *f, PyObject *name, PyObject *value) {
 
 /* ---- cells ---- */
 
-PyObject *wk__plain_make_cell(wk__frame *f, PyObject *content) {
-  (void)f;
-  return PyCell_New(content);
-}
+PyObject *wk__plain_make_cell(wk__frame *f, int slot) { return PyCell_New(wk__frame_slot(f, slot)); }
 
 PyObject *wk__plain_cell(wk__frame *f, PyObject *cell, int slot) {
   PyObject *value = PyCell_GET(cell);

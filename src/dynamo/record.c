@@ -1,7 +1,8 @@
 /* The recording of one segment: which objects are known, where from, and what was done to them.
  * In: what operations.c sees happen. Out: reads and checks, steps, registers. Invariant: an object that has a register
  * is kept alive by it, so that its address stands for it. Tests: tests/python/capture/. */
-#include "dynamo/record.h"
+#include "dynamo/numbers.h"
+#include "dynamo/record_parts.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,6 +30,8 @@ void wk__recording_release(wk__recording *r) {
   wk__free(r->versioned);
   wk__free(r->versions);
   wk__free(r->numbers);
+  wk__free(r->symbols);
+  wk__map_release(&r->expressions);
   wk__map_release(&r->fresh);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
@@ -43,10 +46,6 @@ void wk__record_failed(wk__recording *r, const char *format, ...) {
   vsnprintf(r->failed, sizeof r->failed, format, args);
   va_end(args);
 }
-static wk__reg out_of_memory(wk__recording *r) {
-  wk__record_failed(r, "out of memory");
-  return -1;
-}
 
 /* ================================================ registers ===================================================== */
 
@@ -56,28 +55,28 @@ wk__reg wk__reg_find(const wk__recording *r, PyObject *object) {
   return (wk__reg)(intptr_t)wk__map_get(&r->by_object, key_of(object)) - 1;
 }
 
-static wk__reg new_register(wk__recording *r, wk__reg_kind kind, PyObject *object, bool fixed) {
+wk__reg wk__new_register(wk__recording *r, wk__reg_kind kind, PyObject *object, bool fixed) {
   if (wk__grow(&r->registers, &r->register_capacity, r->register_count + 1, sizeof *r->registers) != WK_OK)
-    return out_of_memory(r);
+    return wk__record_no_memory(r);
   wk__reg reg = (wk__reg)r->register_count++;
   r->registers[reg] =
-      (wk__register){.kind = kind, .fixed = fixed, .input = -1, .output = -1, .object = Py_XNewRef(object)};
+      (wk__register){.kind = kind, .fixed = fixed, .input = -1, .spec = -1, .output = -1, .object = Py_XNewRef(object)};
   r->registers[reg].path = key_of(object);
   if (object && wk__map_set(&r->by_object, key_of(object), (void *)(intptr_t)(reg + 1)) != WK_OK)
-    return out_of_memory(r);
+    return wk__record_no_memory(r);
   return reg;
 }
 
 wk__reg wk__reg_constant(wk__recording *r, PyObject *object) {
   wk__reg known = wk__reg_find(r, object);
-  if (known < 0) return new_register(r, WK__REG_CONSTANT, object, true);
+  if (known < 0) return wk__new_register(r, WK__REG_CONSTANT, object, true);
   /* What was read from outside has turned out to be this very object. */
   if (r->registers[known].kind == WK__REG_READ && !r->registers[known].fixed)
     wk__check_once(r, WK__CHECK_IS, known, 0, object);
   return known;
 }
-wk__reg wk__reg_made(wk__recording *r, PyObject *object) { return new_register(r, WK__REG_MADE, object, false); }
-wk__reg wk__reg_tensor(wk__recording *r, PyObject *object) { return new_register(r, WK__REG_TENSOR, object, false); }
+wk__reg wk__reg_made(wk__recording *r, PyObject *object) { return wk__new_register(r, WK__REG_MADE, object, false); }
+wk__reg wk__reg_tensor(wk__recording *r, PyObject *object) { return wk__new_register(r, WK__REG_TENSOR, object, false); }
 
 bool wk__is_plain_value(const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
@@ -105,7 +104,7 @@ static int keep_version(wk__recording *r, PyObject *object) {
   int64_t count = r->versioned_count + 1;
   if (wk__grow(&r->versioned, &r->versioned_capacity, count, sizeof *r->versioned) != WK_OK ||
       wk__grow(&r->versions, &r->version_capacity, count, sizeof *r->versions) != WK_OK)
-    return out_of_memory(r);
+    return wk__record_no_memory(r);
   r->versions[r->versioned_count] = wk__version_of(object);
   r->versioned[r->versioned_count++] = Py_NewRef(object);
   return 0;
@@ -115,12 +114,12 @@ int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
   if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return 0; /* nobody changes those */
   uint64_t key = key_of(type) | 1;
   if (wk__map_get(&r->read_before, key)) return 0;
-  if (wk__map_set(&r->read_before, key, type) != WK_OK) return out_of_memory(r);
+  if (wk__map_set(&r->read_before, key, type) != WK_OK) return wk__record_no_memory(r);
   return keep_version(r, (PyObject *)type);
 }
 
 void wk__note_made_function(wk__recording *r, PyObject *function) {
-  if (wk__map_set(&r->read_before, key_of(function) | 1, function) != WK_OK) out_of_memory(r);
+  if (wk__map_set(&r->read_before, key_of(function) | 1, function) != WK_OK) wk__record_no_memory(r);
 }
 bool wk__is_made_function(const wk__recording *r, PyObject *function) {
   return wk__map_get(&r->read_before, key_of(function) | 1) != NULL;
@@ -130,7 +129,7 @@ int wk__depend_on_function(wk__recording *r, const wk__binding *b, PyObject *fun
   PyFunctionObject *f = (PyFunctionObject *)function;
   uint64_t hash = key_of(function) | 1;
   if (wk__map_get(&r->read_before, hash)) return 0;
-  if (wk__map_set(&r->read_before, hash, function) != WK_OK || keep_version(r, function) < 0) return out_of_memory(r);
+  if (wk__map_set(&r->read_before, hash, function) != WK_OK || keep_version(r, function) < 0) return wk__record_no_memory(r);
   if (wk__reg_constant(r, f->func_code) < 0) return -1;
   wk__reg defaults = f->func_defaults ? wk__reg_constant(r, f->func_defaults) : -1;
   for (Py_ssize_t i = 0; defaults >= 0 && i < PyTuple_GET_SIZE(f->func_defaults); i++) {
@@ -149,9 +148,9 @@ int wk__depend_on_function(wk__recording *r, const wk__binding *b, PyObject *fun
 
 /* ============================================ reads and their checks ============================================ */
 
-static wk__read *add_read(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
+wk__read *wk__add_read(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
   if (wk__grow(&r->reads, &r->read_capacity, r->read_count + 1, sizeof *r->reads) != WK_OK) {
-    out_of_memory(r);
+    wk__record_no_memory(r);
     return NULL;
   }
   wk__read *read = &r->reads[r->read_count++];
@@ -195,7 +194,7 @@ static void keep_versions_behind(wk__recording *r, wk__read_kind kind, wk__reg a
 }
 
 void wk__check(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
-  wk__read *check = add_read(r, kind, a, b, object);
+  wk__read *check = wk__add_read(r, kind, a, b, object);
   if (!check) return;
   check->fixed = read_is_fixed(r, kind, a, b, object);
   if (check->fixed) keep_versions_behind(r, kind, a);
@@ -209,16 +208,14 @@ static uint64_t hash_of_read(wk__read_kind kind, wk__reg a, int64_t b, PyObject 
 void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
   uint64_t hash = hash_of_read(kind, a, b, object);
   if (wk__map_get(&r->read_before, hash)) return;
-  if (wk__map_set(&r->read_before, hash, r) != WK_OK) out_of_memory(r);
+  if (wk__map_set(&r->read_before, hash, r) != WK_OK) wk__record_no_memory(r);
   wk__check(r, kind, a, b, object);
 }
 
-static int check_tensor(wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *object) {
-  const wk_tensor *t = binding->tensor_of(object);
+static wk__tensor_spec *new_spec(wk__recording *r, PyTypeObject *type, const wk_tensor *t) {
   wk__tensor_spec *spec = wk__arena_alloc(&r->arena, sizeof *spec);
-  if (!spec || wk__grow(&r->specs, &r->spec_capacity, r->spec_count + 1, sizeof *r->specs) != WK_OK)
-    return out_of_memory(r);
-  *spec = (wk__tensor_spec){.type = Py_TYPE(object),
+  if (!spec || wk__grow(&r->specs, &r->spec_capacity, r->spec_count + 1, sizeof *r->specs) != WK_OK) return NULL;
+  *spec = (wk__tensor_spec){.type = type,
                             .dtype = t->dtype,
                             .ndim = t->ndim,
                             .device_type = t->device.type,
@@ -227,9 +224,29 @@ static int check_tensor(wk__recording *r, const wk__binding *binding, wk__reg re
   for (int d = 0; d < t->ndim; d++) {
     spec->dims[d] = t->sizes[d].bits;
     spec->dims[t->ndim + d] = t->strides[d].bits;
+    spec->stride_over[d] = -1;
   }
-  r->specs[r->spec_count] = spec;
-  wk__check(r, WK__CHECK_TENSOR, reg, r->spec_count++, NULL);
+  return r->specs[r->spec_count++] = spec;
+}
+
+/* A tensor whose sizes are to be symbols is an input at once, so that nobody sees the numbers. What cannot be one, or
+ * is one already, keeps them. */
+static void make_symbolic(wk__recording *r, wk_tensor *t, wk__tensor_spec *spec) {
+  if (!spec->dynamic) return;
+  bool is_input = wk__tracer_node(r->tracer, t);
+  if (!is_input) wk_error_clear();
+  if (!is_input && t->flags & WK__TENSOR_SYMBOLIC) wk__record_failed(r, "a tensor that cannot be an input");
+  if (!(t->flags & WK__TENSOR_SYMBOLIC)) spec->dynamic = 0;
+}
+
+static int check_tensor(wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *object) {
+  wk_tensor *t = binding->tensor_of(object);
+  wk__tensor_spec *spec = new_spec(r, Py_TYPE(object), t);
+  if (!spec) return wk__record_no_memory(r);
+  r->registers[reg].spec = (int)r->spec_count - 1;
+  wk__check(r, WK__CHECK_TENSOR, reg, r->spec_count - 1, NULL);
+  spec->dynamic = wk__dynamic_dims(r, binding, reg, object);
+  make_symbolic(r, t, spec);
   return 0;
 }
 
@@ -287,57 +304,14 @@ static void check_again(wk__recording *r, wk__reg reg, wk__reg known) {
     wk__check(r, WK__CHECK_SAME, reg, known, NULL);
 }
 
-/* ---- numbers that change ---- */
-
+/* Where something is found, the same in every capture. */
 static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
   bool of_frame = kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_FUNCTION;
-  uint64_t h = wk__hash_mix((uint64_t)kind + 1, of_frame ? (uint64_t)a : r->registers[a].path);
+  uint64_t h = wk__hash_mix((uint64_t)kind + 1, of_frame ? key_of(r->codes ? r->codes[a] : NULL) : r->registers[a].path);
+  if (of_frame) h = wk__hash_mix(h, (uint64_t)a);
   Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
   h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);
   return h ? h : 1;
-}
-
-/* The region gets a float object of its own, which stands for the read. */
-static int read_changing(wk__recording *r, uint64_t hash, PyObject *number, wk__read_kind kind, wk__reg a, int64_t b,
-                         PyObject *key) {
-  PyObject *fresh = PyFloat_FromDouble(PyFloat_AS_DOUBLE(number));
-  wk__reg reg = fresh ? new_register(r, WK__REG_READ, fresh, false) : -1;
-  Py_XDECREF(fresh); /* the register has it */
-  wk__read *read = reg >= 0 ? add_read(r, kind, a, b, key) : NULL;
-  if (!read || wk__map_set(&r->fresh, hash, fresh) != WK_OK) return out_of_memory(r);
-  read->dest = reg;
-  r->registers[reg].path = path_of(r, kind, a, b, key);
-  r->last_fresh = fresh;
-  wk__check(r, WK__CHECK_TYPE, reg, 0, (PyObject *)&PyFloat_Type);
-  return 0;
-}
-
-PyObject *wk__as_read(wk__recording *r, PyObject *found) {
-  PyObject *object = r->last_fresh && found == r->last_found ? r->last_fresh : found;
-  r->last_fresh = NULL;
-  return Py_NewRef(object);
-}
-
-static wk__reg register_of_number(const wk__recording *r, PyObject *number) {
-  if (!r->fresh.count || !PyFloat_CheckExact(number)) return -1;
-  wk__reg reg = wk__reg_find(r, number);
-  return reg >= 0 && r->registers[reg].kind == WK__REG_READ ? reg : -1;
-}
-
-int wk__number_input(wk__recording *r, PyObject *number) {
-  wk__reg reg = register_of_number(r, number);
-  if (reg < 0) return 0;
-  if (r->registers[reg].input >= 0) return r->registers[reg].input + 1;
-  if (wk__grow(&r->numbers, &r->number_capacity, r->number_count + 1, sizeof *r->numbers) != WK_OK) return 0;
-  r->numbers[r->number_count] = reg;
-  return 1 + (r->registers[reg].input = (int)r->number_count++);
-}
-
-void wk__specialize(wk__recording *r, PyObject *number) {
-  wk__reg reg = register_of_number(r, number);
-  if (reg < 0) return;
-  wk__check_once(r, WK__CHECK_EQUAL, reg, 0, number);
-  wk__map_remove(&r->by_object, key_of(number));
 }
 
 int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
@@ -345,13 +319,11 @@ int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, 
   uint64_t hash = hash_of_read(kind, a, b, key);
   r->last_fresh = r->fresh.count ? wk__map_get(&r->fresh, hash) : NULL;
   r->last_found = object;
+  if (r->keep_numbers && r->last_fresh) wk__specialize(r, r->last_fresh); /* C code sees what is in the container */
   if (wk__map_get(&r->read_before, hash) == object) return 0;
   uint64_t path = path_of(r, kind, a, b, key);
-  bool taken = kind == WK__READ_DICT || kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_CELL;
-  bool changes =
-      taken && r->changing && !r->keep_numbers && PyFloat_CheckExact(object) && wk__map_get(r->changing, path);
-  if (wk__map_set(&r->read_before, hash, object) != WK_OK) return out_of_memory(r);
-  if (changes) return read_changing(r, hash, object, kind, a, b, key);
+  if (wk__map_set(&r->read_before, hash, object) != WK_OK) return wk__record_no_memory(r);
+  if (wk__number_changes(r, object, kind, path)) return wk__read_changing(r, hash, path, object, kind, a, b, key);
   bool plain = wk__is_plain_value(binding, object);
   wk__reg known = plain ? -1 : wk__reg_find(r, object);
   if (known >= 0 && r->registers[known].kind != WK__REG_READ && r->registers[known].kind != WK__REG_CONSTANT) {
@@ -359,8 +331,8 @@ int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, 
     return -1;
   }
   bool fixed = read_is_fixed(r, kind, a, b, key);
-  wk__reg reg = new_register(r, WK__REG_READ, plain || known >= 0 ? NULL : object, fixed);
-  wk__read *read = reg >= 0 ? add_read(r, kind, a, b, key) : NULL;
+  wk__reg reg = wk__new_register(r, WK__REG_READ, plain || known >= 0 ? NULL : object, fixed);
+  wk__read *read = reg >= 0 ? wk__add_read(r, kind, a, b, key) : NULL;
   if (!read) return -1;
   read->dest = reg;
   read->fixed = fixed;
@@ -427,7 +399,7 @@ static int touch_kept_list(wk__recording *r, const wk__binding *b, wk__reg reg, 
       r->registers[known].fixed = true;
       continue;
     }
-    wk__reg item = new_register(r, WK__REG_CONSTANT, o, true);
+    wk__reg item = wk__new_register(r, WK__REG_CONSTANT, o, true);
     if (item < 0) return -1;
     if (PyObject_TypeCheck(o, b->tensor_type) && check_tensor(r, b, item, o) < 0) return -1;
   }
@@ -504,7 +476,7 @@ static wk__do *add_step(wk__recording *r, wk__step_kind kind, wk__reg dest, cons
                         PyObject *object) {
   wk__reg *list = wk__arena_alloc(&r->arena, (size_t)(count + 1) * sizeof *list);
   if (!list || wk__grow(&r->steps, &r->step_capacity, r->step_count + 1, sizeof *r->steps) != WK_OK) {
-    out_of_memory(r);
+    wk__record_no_memory(r);
     return NULL;
   }
   if (count) memcpy(list, items, (size_t)count * sizeof *list);
@@ -516,7 +488,7 @@ static wk__do *add_step(wk__recording *r, wk__step_kind kind, wk__reg dest, cons
 int wk__did(wk__recording *r, const wk__binding *b, wk__step_kind kind, PyObject *dest, PyObject *const *items,
             int count, PyObject *object) {
   wk__reg few[16], *regs = few;
-  if (count > (int)WK_COUNT(few) && !(regs = wk__alloc((size_t)count * sizeof *regs))) return out_of_memory(r);
+  if (count > (int)WK_COUNT(few) && !(regs = wk__alloc((size_t)count * sizeof *regs))) return wk__record_no_memory(r);
   int status = 0;
   for (int i = 0; i < count && status == 0; i++) {
     regs[i] = items[i] ? wk__reg_of(r, b, items[i]) : -1;
@@ -527,187 +499,4 @@ int wk__did(wk__recording *r, const wk__binding *b, wk__step_kind kind, PyObject
   if (status == 0 && !add_step(r, kind, made, regs, count, object)) status = -1;
   if (regs != few) wk__free(regs);
   return status;
-}
-
-/* ---- objects made in the region get their registers when they are first needed, from what they are then ---- */
-
-static wk__reg made_of(wk__recording *r, const wk__binding *b, PyObject *o, wk__step_kind kind, PyObject *const *items,
-                       Py_ssize_t count) {
-  return wk__did(r, b, kind, o, items, (int)count, NULL) < 0 ? -1 : wk__reg_find(r, o);
-}
-
-static wk__reg made_dict(wk__recording *r, const wk__binding *b, PyObject *o) {
-  Py_ssize_t count = 2 * PyDict_GET_SIZE(o), i = 0;
-  PyObject **items = wk__alloc((size_t)(count + 1) * sizeof *items), *key, *value;
-  if (!items) return out_of_memory(r);
-  for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);) {
-    items[i++] = key;
-    items[i++] = value;
-  }
-  wk__reg reg = made_of(r, b, o, WK__DO_MAP, items, count);
-  wk__free(items);
-  return reg;
-}
-
-static wk__reg made_set(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyObject *items = PySequence_Tuple(o);
-  if (!items) return -1;
-  wk__reg reg = made_of(r, b, o, WK__DO_SET, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
-  Py_DECREF(items);
-  return reg;
-}
-
-static wk__reg made_call(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *callable, PyObject *args) {
-  Py_ssize_t count = PyTuple_GET_SIZE(args);
-  PyObject *items[8] = {callable};
-  if (count > 7) {
-    wk__record_failed(r, "a %s of many arguments", Py_TYPE(o)->tp_name);
-    return -1;
-  }
-  for (Py_ssize_t i = 0; i < count; i++) items[i + 1] = PyTuple_GET_ITEM(args, i);
-  return made_of(r, b, o, WK__DO_CALL, items, count + 1);
-}
-
-/* Tuples with names: torch.return_types.max takes one sequence, a namedtuple its fields. */
-static wk__reg made_tuple(wk__recording *r, const wk__binding *b, PyObject *o) {
-  if (PyTuple_CheckExact(o)) return made_of(r, b, o, WK__DO_TUPLE, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
-  PyObject *type = (PyObject *)Py_TYPE(o), *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o)), *args = NULL;
-  if (!plain || wk__reg_constant(r, type) < 0) return -1;
-  bool takes_fields = PyObject_HasAttrString(type, "_fields");
-  args = takes_fields ? Py_NewRef(plain) : PyTuple_Pack(1, plain);
-  wk__reg reg = args ? made_call(r, b, o, type, args) : -1;
-  Py_DECREF(plain);
-  Py_XDECREF(args);
-  return reg;
-}
-
-/* Iterators over known things say themselves how they can be made again: (iter, (list,), position). */
-static wk__reg made_iterator(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyObject *how = PyObject_CallMethod(o, "__reduce__", NULL), *none[2] = {o, NULL};
-  if (!how || !PyTuple_Check(how) || PyTuple_GET_SIZE(how) < 2) {
-    PyErr_Clear();
-    Py_XDECREF(how);
-    wk__record_failed(r, "a live %s", Py_TYPE(o)->tp_name);
-    return -1;
-  }
-  PyObject *callable = PyTuple_GET_ITEM(how, 0);
-  wk__reg reg = wk__reg_constant(r, callable) < 0 ? -1 : made_call(r, b, o, callable, PyTuple_GET_ITEM(how, 1));
-  if (reg >= 0 && PyTuple_GET_SIZE(how) > 2 && PyTuple_GET_ITEM(how, 2) != Py_None) {
-    PyObject *set_state = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__setstate__");
-    none[0] = PyTuple_GET_ITEM(how, 2);
-    PyObject *items[3] = {set_state, o, none[0]};
-    if (!set_state || wk__reg_constant(r, set_state) < 0 || wk__did(r, b, WK__DO_IMPURE_CALL, NULL, items, 3, NULL) < 0)
-      reg = -1;
-    Py_XDECREF(set_state);
-  }
-  Py_DECREF(how);
-  return reg;
-}
-
-static wk__reg made_function(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyFunctionObject *f = (PyFunctionObject *)o;
-  if (!wk__is_made_function(r, o)) {
-    wk__record_failed(r, "a function that came from unknown code");
-    return -1;
-  }
-  PyObject *items[] = {f->func_code,       f->func_globals,     f->func_defaults,
-                       f->func_kwdefaults, f->func_annotations, f->func_closure};
-  if (wk__reg_constant(r, f->func_code) < 0 || wk__reg_constant(r, f->func_globals) < 0) return -1;
-  if (f->func_annotations && wk__reg_constant(r, f->func_annotations) < 0) return -1;
-  return made_of(r, b, o, WK__DO_FUNCTION, items, WK_COUNT(items));
-}
-
-/* list.append of a certain list: getattr(list, "append"). */
-static wk__reg made_builtin_method(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *self) {
-  PyObject *builtins = PyEval_GetBuiltins(), *getter = PyDict_GetItemString(builtins, "getattr");
-  PyObject *name = PyUnicode_InternFromString(((PyCFunctionObject *)o)->m_ml->ml_name);
-  PyObject *items[] = {getter, self, name};
-  wk__reg reg = getter && name && wk__reg_constant(r, getter) >= 0 ? made_of(r, b, o, WK__DO_CALL, items, 3) : -1;
-  Py_XDECREF(name);
-  return reg;
-}
-
-static bool is_iterator_type(PyTypeObject *t) {
-  return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
-         t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyUnicodeIter_Type ||
-         t == &PyListRevIter_Type;
-}
-
-/* An instance of a class written in Python, whose state is its dictionary. */
-static wk__reg made_instance(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyTypeObject *type = Py_TYPE(o);
-  PyObject *items[3] = {(PyObject *)type}, *dict = NULL, *key, *value;
-  if (wk__reg_constant(r, (PyObject *)type) < 0 || made_of(r, b, o, WK__DO_INSTANCE, items, 1) < 0) return -1;
-  wk__reg reg = wk__reg_find(r, o);
-  dict = PyObject_GenericGetDict(o, NULL);
-  if (!dict) {
-    PyErr_Clear();
-    return reg;
-  }
-  for (Py_ssize_t at = 0; reg >= 0 && PyDict_Next(dict, &at, &key, &value);) {
-    PyObject *pair[] = {o, value};
-    if (wk__did(r, b, WK__DO_SET_ATTR, NULL, pair, 2, key) < 0) reg = -1;
-  }
-  Py_DECREF(dict);
-  return reg;
-}
-
-static bool has_python_bases(const PyTypeObject *t) {
-  while (t->tp_base && t->tp_base->tp_flags & Py_TPFLAGS_HEAPTYPE) t = t->tp_base;
-  return t->tp_base == &PyBaseObject_Type;
-}
-
-static bool is_simple_instance(PyObject *o) {
-  PyTypeObject *t = Py_TYPE(o);
-  return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && t->tp_new == PyBaseObject_Type.tp_new && t->tp_dictoffset &&
-         has_python_bases(t) && t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
-}
-
-static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyTypeObject *t = Py_TYPE(o);
-  if (wk__is_plain_value(b, o) || t == &PyRange_Type || PyType_Check(o) || PyCode_Check(o) || PyModule_Check(o) ||
-      t == &PyFrozenSet_Type || t == b->operator_type || b->is_grad_mode(t) || t == &PyMethodDescr_Type ||
-      t == &PyWrapperDescr_Type)
-    return wk__reg_constant(r, o);
-  if (PyObject_TypeCheck(o, b->tensor_type)) {
-    if (b->tensor_of(o)->trace) return wk__reg_tensor(r, o);
-    wk__record_failed(r, "a tensor that came from unknown code");
-    return -1;
-  }
-  if (t == b->size_type) return wk__reg_constant(r, o);
-  if (PyTuple_Check(o)) return made_tuple(r, b, o);
-  if (t == &PyList_Type) return made_of(r, b, o, WK__DO_LIST, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
-  if (t == &PyDict_Type) return made_dict(r, b, o);
-  if (t == &PySet_Type) return made_set(r, b, o);
-  if (t == &PySlice_Type) {
-    PySliceObject *s = (PySliceObject *)o;
-    return made_of(r, b, o, WK__DO_SLICE, (PyObject *[]){s->start, s->stop, s->step}, 3);
-  }
-  if (PyMethod_Check(o))
-    return made_of(r, b, o, WK__DO_METHOD, (PyObject *[]){PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)}, 2);
-  if (PyCell_Check(o)) return made_of(r, b, o, WK__DO_CELL, (PyObject *[]){PyCell_GET(o)}, 1);
-  if (PyFunction_Check(o)) return made_function(r, b, o);
-  if (PyCFunction_Check(o)) {
-    PyObject *self = PyCFunction_GET_SELF(o);
-    if (!self || PyModule_Check(self) || b->is_grad_mode(Py_TYPE(self))) return wk__reg_constant(r, o);
-    return made_builtin_method(r, b, o, self);
-  }
-  if (is_iterator_type(t)) return made_iterator(r, b, o);
-  if (is_simple_instance(o)) return made_instance(r, b, o);
-  wk__record_failed(r, "a %s that was made in the region is still alive", t->tp_name);
-  return -1;
-}
-
-enum { MAX_NESTING = 64 };
-wk__reg wk__reg_of(wk__recording *r, const wk__binding *b, PyObject *o) {
-  wk__reg known = wk__reg_find(r, o);
-  if (known >= 0) return known;
-  if (r->depth > MAX_NESTING) {
-    wk__record_failed(r, "objects that contain each other");
-    return -1;
-  }
-  r->depth++;
-  wk__reg reg = make_register(r, b, o);
-  r->depth--;
-  return reg;
 }

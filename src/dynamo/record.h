@@ -81,23 +81,33 @@ typedef enum wk__step_kind {
 typedef struct wk__do {
   uint8_t kind;
   bool needed; /* somebody can see it */
+  bool undone; /* it raised before it had done anything: there is nothing to repeat */
   wk__reg dest;
   int count;
   wk__reg *items; /* (count) */
   PyObject *object;
 } wk__do;
 
-typedef enum wk__reg_kind { WK__REG_READ, WK__REG_CONSTANT, WK__REG_MADE, WK__REG_TENSOR } wk__reg_kind;
+typedef enum wk__reg_kind {
+  WK__REG_READ,
+  WK__REG_CONSTANT,
+  WK__REG_MADE,
+  WK__REG_TENSOR,
+  WK__REG_NUMBER, /* an integer computed of symbols (numbers.h) */
+} wk__reg_kind;
 typedef struct wk__register {
   uint8_t kind;
   bool fixed;       /* READ: see wk__read; CONSTANT: always */
   bool touched;     /* what its length, type or keys are has been checked */
   bool is_globals;  /* a module's dictionary: it changes all the time, so what is read from it is checked each time */
   bool written;     /* changed by a step: what it holds is no longer what was there at the start */
+  bool symbolic;    /* an integer that stands for `number`; its value is that of this call only */
   int input;        /* position among the graph's inputs, -1 */
   int output;       /* TENSOR: position among the graph's outputs, -1 */
   uint64_t path;    /* READ: hash of where it was found, the same in every capture */
+  int spec;         /* READ of a tensor: its description, -1 */
   bool borrowed;    /* the object is not owned any more: a weak reference of the segment watches it */
+  wk_int number;    /* symbolic: the expression, in the graph's environment */
   PyObject *object; /* owned: the object at capture; after capture only of constants and fixed ones */
   PyObject *names;  /* owned: attributes and keys that steps have written, a set; or NULL */
   PyObject *before; /* owned: what a container held before the first step changed it (keys of a dict, items), a tuple */
@@ -109,8 +119,16 @@ typedef struct wk__tensor_spec {
   uint8_t dtype, ndim, device_type;
   int8_t device_index;
   uint8_t keys;                  /* WK__KEY_AUTOGRAD or 0 */
-  int64_t dims[2 * WK_MAX_DIMS]; /* sizes, strides */
+  uint32_t dynamic;                /* a bit a dim: its size is a symbol, whose range and guards are all that is checked */
+  int8_t stride_over[WK_MAX_DIMS]; /* the stride is the size times the stride of that dim; -1: it is a number */
+  int64_t dims[2 * WK_MAX_DIMS];   /* sizes, strides */
 } wk__tensor_spec;
+
+/* Where the value of a symbol of the graph is found. */
+typedef struct wk__symbol {
+  wk__reg reg;
+  int dim; /* of that tensor; -1: the register is an integer */
+} wk__symbol;
 
 typedef struct wk__recording {
   wk__arena arena;
@@ -126,14 +144,20 @@ typedef struct wk__recording {
   wk__reg *inputs; /* registers of the graph's inputs */
   int64_t input_count, input_capacity;
   /* Numbers that have changed since an earlier capture: inputs of the graph instead of constants. In the region each is
-   * a float object of its own, known by its identity like everything else. */
-  const wk__map *changing; /* borrowed: paths of such numbers; NULL: none */
-  wk__map fresh;           /* hash of a read -> the region's own float object */
+   * an object of its own, known by its identity like everything else. */
+  const wk__map *changing; /* borrowed: paths of such numbers, and of tensors with their dims; NULL: none */
+  wk__map fresh;           /* hash of a read -> the region's own object */
   PyObject *last_fresh;    /* borrowed: of the last read, see wk__as_read */
   PyObject *last_found;    /* borrowed: what last_fresh stands for */
   bool keep_numbers;       /* C code will see the numbers themselves: they are constants */
   wk__reg *numbers;        /* registers of the graph's number inputs */
   int64_t number_count, number_capacity;
+  wk__symbol *symbols; /* in the order of the graph's environment */
+  int64_t symbol_count, symbol_capacity;
+  wk__map expressions;            /* hash of an expression -> the region's own int object */
+  wk__tracer *tracer;             /* borrowed: whose graph has the symbols; NULL: nothing is symbolic */
+  PyCodeObject *const *codes;     /* borrowed: of the frames that it began in */
+  int8_t dynamic;                 /* as wk__compile_options */
   PyObject **versioned; /* owned: dictionaries, types and functions whose versions stand for the fixed reads */
   int64_t versioned_count, versioned_capacity;
   uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
@@ -166,7 +190,7 @@ int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, 
 PyObject *wk__as_read(wk__recording *r, PyObject *found);  // -> new: what the region gets for what was just observed
 /* Position + 1 of a changing number among the graph's number inputs, which it becomes; 0: it is a constant. */
 int wk__number_input(wk__recording *r, PyObject *number);
-void wk__specialize(wk__recording *r, PyObject *number); /* from here on it is a constant, and its value is checked */
+void wk__specialize(wk__recording *r, PyObject *number); /* from here on its value is checked, and so a constant */
 void wk__check(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object);
 void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object); /* if not before */
 /* A container from outside is about to be changed: what it holds now can still become known later. */

@@ -1,337 +1,8 @@
-/* A later call: checking what a segment assumes, running its graph, repeating its steps.
- * In: frames at a position. Out: the same state of the world as capturing left. Invariant: until all guards have held
- * nothing is changed. Tests: tests/python/capture/. */
+/* A later call: running a segment's graph, repeating its steps, putting its state into the frames.
+ * In: a segment whose guards have held, and its registers. Out: the same state of the world as capturing left.
+ * Invariant: a graph that fails has changed nothing. Tests: tests/python/capture/. */
 #include "autograd/autograd.h"
 #include "dynamo/session.h"
-
-/* ==================================================== versions =================================================== */
-
-void wk__segment_note_versions(wk__segment *g, const uint64_t *seen) {
-  for (int64_t i = 0; i < g->recording->versioned_count; i++) {
-    PyObject *o = g->recording->versioned[i];
-    g->versions[i].at = PyDict_Check(o) ? &((PyDictObject *)o)->ma_version_tag : NULL;
-    g->versions[i].seen = seen ? seen[i] : wk__version_of(o);
-  }
-  g->tensor_epoch = atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed);
-}
-
-/* The whole price of an unchanged model: one comparison a dictionary. */
-static bool versions_hold(const wk__segment *g) {
-  const struct wk__version *v = g->versions;
-  for (int64_t i = 0; i < g->recording->versioned_count; i++) {
-    uint64_t now = WK_LIKELY(v[i].at != NULL) ? *v[i].at : wk__version_of(g->recording->versioned[i]);
-    if (WK_UNLIKELY(now != v[i].seen)) return false;
-  }
-  return atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed) == g->tensor_epoch;
-}
-
-/* What was found in a type or function is not read again: it may be another when that has changed. */
-static bool types_hold(const wk__segment *g) {
-  for (int64_t i = 0; i < g->recording->versioned_count; i++) {
-    PyObject *o = g->recording->versioned[i];
-    if (!g->versions[i].at && wk__version_of(o) != g->versions[i].seen) return false;
-  }
-  return true;
-}
-
-/* ===================================================== guards ==================================================== */
-
-typedef struct guard_run {
-  const wk__segment *segment;
-  wk__session *session;
-  wk__activation **frames; /* by depth */
-  PyObject **values;       /* owned where the register is not fixed */
-} guard_run;
-
-static bool tensor_is(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
-  if (Py_TYPE(o) != spec->type) return false;
-  const wk_tensor *t = b->tensor_of(o);
-  if (t->dtype != spec->dtype || t->ndim != spec->ndim || (t->keys & WK__KEY_AUTOGRAD) != spec->keys ||
-      t->device.type != spec->device_type || t->device.index != spec->device_index)
-    return false;
-  for (int d = 0; d < t->ndim; d++)
-    if (t->sizes[d].bits != spec->dims[d] || t->strides[d].bits != spec->dims[t->ndim + d]) return false;
-  return true;
-}
-
-/* Plain values: the same type and value; 0.0 is not -0.0. */
-static bool is_equal(PyObject *a, PyObject *b) {
-  if (a == b) return true;
-  if (Py_TYPE(a) != Py_TYPE(b)) {
-    if (!PyAnySet_Check(a) || !PyAnySet_Check(b)) return false;
-  }
-  if (PyFloat_CheckExact(a)) {
-    double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
-    return memcmp(&x, &y, sizeof x) == 0;
-  }
-  int equal = PyObject_RichCompareBool(a, b, Py_EQ);
-  if (equal < 0) PyErr_Clear();
-  return equal > 0;
-}
-
-static bool keys_are(PyObject *dict, PyObject *keys) {
-  PyObject *key, *value;
-  Py_ssize_t i = 0;
-  if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
-  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); i++)
-    if (key != PyTuple_GET_ITEM(keys, i) && !is_equal(key, PyTuple_GET_ITEM(keys, i))) return false;
-  return true;
-}
-
-static bool items_are(PyObject *list, PyObject *items) {
-  if (!PyList_Check(list) || PyList_GET_SIZE(list) != PyTuple_GET_SIZE(items)) return false;
-  return memcmp(((PyListObject *)list)->ob_item, &PyTuple_GET_ITEM(items, 0),
-                (size_t)PyTuple_GET_SIZE(items) * sizeof(PyObject *)) == 0;
-}
-
-static PyObject *from_dict(PyObject *dict, PyObject *key) {  // -> borrowed
-  if (!dict || !PyDict_Check(dict)) return NULL;
-  PyObject *found = PyDict_GetItemWithError(dict, key);
-  if (!found && PyErr_Occurred()) PyErr_Clear();
-  return found;
-}
-
-static PyObject *instance_dict(PyObject *o) {  // -> borrowed, NULL when there is none
-  PyObject **place = _PyObject_GetDictPtr(o);
-  return place ? *place : NULL;
-}
-
-static PyObject *from_sequence(PyObject *o, int64_t i) {  // -> borrowed
-  if (PyTuple_Check(o)) return i < PyTuple_GET_SIZE(o) ? PyTuple_GET_ITEM(o, i) : NULL;
-  if (PyList_Check(o)) return i < PyList_GET_SIZE(o) ? PyList_GET_ITEM(o, i) : NULL;
-  return NULL;
-}
-
-static Py_ssize_t length_of(PyObject *o) {
-  if (PyTuple_Check(o)) return PyTuple_GET_SIZE(o);
-  if (PyList_Check(o)) return PyList_GET_SIZE(o);
-  if (PyDict_Check(o)) return PyDict_GET_SIZE(o);
-  return PyAnySet_Check(o) ? PySet_GET_SIZE(o) : -1;
-}
-
-static PyObject *from_function(PyObject *o, wk__read_kind kind, int64_t i) {  // -> borrowed
-  if (!PyFunction_Check(o)) return NULL;
-  PyFunctionObject *f = (PyFunctionObject *)o;
-  if (kind == WK__READ_DEFAULTS) return i ? f->func_kwdefaults : f->func_defaults;
-  return f->func_closure && i < PyTuple_GET_SIZE(f->func_closure) ? PyTuple_GET_ITEM(f->func_closure, i) : NULL;
-}
-
-/* What a read finds; NULL with no exception when there is nothing. */
-static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
-  PyObject *a = read->a >= 0 && read->kind > WK__READ_STACK ? g->values[read->a] : NULL;
-  switch (read->kind) {
-    case WK__READ_SLOT:
-      return Py_XNewRef(wk__frame_slot(&g->frames[read->a]->frame, (int)read->b));
-    case WK__READ_STACK:
-      return Py_XNewRef(wk__frame_stack(&g->frames[read->a]->frame, (int)read->b));
-    case WK__READ_FUNCTION:
-      return Py_XNewRef(wk__frame_function(&g->frames[read->a]->frame));
-    case WK__READ_CELL:
-      return PyCell_Check(a) ? Py_XNewRef(PyCell_GET(a)) : NULL;
-    case WK__READ_DICT:
-      return Py_XNewRef(from_dict(a, read->object ? read->object : g->values[read->b]));
-    case WK__READ_ITEM:
-      return Py_XNewRef(from_sequence(a, read->b));
-    case WK__READ_INSTANCE:
-      return Py_XNewRef(instance_dict(a));
-    case WK__READ_CLOSURE:
-    case WK__READ_DEFAULTS:
-      return Py_XNewRef(from_function(a, read->kind, read->b));
-    case WK__READ_GRAD:
-      return PyObject_TypeCheck(a, g->session->binding->tensor_type) ? g->session->binding->grad_of(a) : NULL;
-    case WK__READ_REFERENT:
-      return PyWeakref_Check(a) ? Py_NewRef(PyWeakref_GET_OBJECT(a)) : NULL;
-    case WK__READ_ATTRIBUTE: {
-      PyObject *found = PyObject_GetAttr(a, read->object);
-      if (!found) PyErr_Clear();
-      return found;
-    }
-    default:
-      return NULL;
-  }
-}
-
-static bool unbound(const guard_run *g, const wk__read *check) {
-  if (check->b < 0) return PyCell_Check(g->values[check->a]) && !PyCell_GET(g->values[check->a]);
-  return !wk__frame_slot(&g->frames[check->a]->frame, (int)check->b);
-}
-
-static bool check_holds(const guard_run *g, const wk__read *check) {
-  if (check->kind == WK__CHECK_UNBOUND) return unbound(g, check);
-  PyObject *a = g->values[check->a];
-  const wk__binding *b = g->session->binding;
-  switch (check->kind) {
-    case WK__CHECK_IS:
-      return a == check->object;
-    case WK__CHECK_SAME:
-      return a == g->values[check->b];
-    case WK__CHECK_DIFFERENT:
-      return a != g->values[check->b];
-    case WK__CHECK_EQUAL:
-      return is_equal(a, check->object);
-    case WK__CHECK_CODE: {
-      const PyFunctionObject *f = (const PyFunctionObject *)a;
-      return PyFunction_Check(a) && f->func_code == check->object &&
-             f->func_globals == (PyObject *)(intptr_t)check->b && !f->func_defaults && !f->func_kwdefaults;
-    }
-    case WK__CHECK_TYPE:
-      return (PyObject *)Py_TYPE(a) == check->object;
-    case WK__CHECK_LENGTH:
-      return length_of(a) == check->b;
-    case WK__CHECK_KEYS:
-      return keys_are(a, check->object);
-    case WK__CHECK_ABSENT:
-      return PyDict_Check(a) && !from_dict(a, check->object);
-    case WK__CHECK_NO_DICT:
-      return !from_dict(instance_dict(a), check->object);
-    case WK__CHECK_NO_GRAD: {
-      PyObject *grad = PyObject_TypeCheck(a, b->tensor_type) ? b->grad_of(a) : NULL;
-      Py_XDECREF(grad);
-      return !grad;
-    }
-    case WK__CHECK_TENSOR:
-      return PyObject_TypeCheck(a, b->tensor_type) && tensor_is(b, a, g->segment->recording->specs[check->b]);
-    case WK__CHECK_ITEMS:
-      return items_are(a, check->object);
-    default:
-      return false;
-  }
-}
-
-/* Runs reads and checks; the first one that does not hold, or NULL. Fixed registers have their object already. */
-static const wk__read *first_failing(const guard_run *g, const wk__read *reads, int64_t count) {
-  for (int64_t i = 0; i < count; i++) {
-    const wk__read *read = &reads[i];
-    if (read->dest < 0) {
-      if (!check_holds(g, read)) return read;
-      continue;
-    }
-    PyObject *found = find(g, read);
-    if (!found) return read;
-    if (!g->segment->recording->registers[read->dest].fixed) {
-      Py_XSETREF(g->values[read->dest], found);
-      continue;
-    }
-    bool same = found == g->values[read->dest] || is_equal(found, g->values[read->dest]);
-    Py_DECREF(found);
-    if (!same) return read;
-  }
-  return NULL;
-}
-
-/* Inputs that the graph writes have memory of their own: what was captured did not see a write through another one. */
-static bool written_apart(const guard_run *g) {
-  enum { FEW = 1 << 10 };
-  const wk__segment *s = g->segment;
-  const wk__binding *b = g->session->binding;
-  if (!s->graph || !s->graph->mutation_count || s->inputs_fixed) return true;
-  int64_t count = s->recording->input_count, size = 16;
-  while (size < 2 * count) size *= 2;
-  const wk_storage *few[FEW], **table = few;
-  bool apart = true;
-  if (size > FEW && !(table = PyMem_Malloc((size_t)size * sizeof *table))) return false;
-  memset(table, 0, (size_t)size * sizeof *table);
-  for (int64_t pass = 0; pass < 2; pass++) /* the written ones first */
-    for (int64_t i = 0; i < count && apart; i++) {
-      if (s->input_written[i] != !pass) continue;
-      const wk_storage *storage = b->tensor_of(g->values[s->recording->inputs[i]])->storage;
-      int64_t at = (int64_t)(wk__hash_mix(1, (uint64_t)(uintptr_t)storage) >> 16) & (size - 1);
-      while (table[at] && table[at] != storage) at = (at + 1) & (size - 1);
-      if (table[at]) apart = false;
-      if (!pass) table[at] = storage;
-    }
-  if (table != few) PyMem_Free(table);
-  return apart;
-}
-
-static const wk__read *failing_guard(guard_run *g) {
-  static const wk__read wrong_mode;
-  wk__segment *s = (wk__segment *)g->segment;
-  if (wk__mode.grad_enabled != s->grad_enabled || wk__mode.inference != s->inference ||
-      wk__default_dtype() != s->default_dtype)
-    return &wrong_mode;
-  if (!versions_hold(s)) {
-    if (!types_hold(s)) return &wrong_mode;
-    const wk__read *failing = first_failing(g, s->fixed, s->fixed_count);
-    if (failing) return failing;
-    wk__segment_note_versions(s, NULL);
-  }
-  const wk__read *failing = first_failing(g, s->reads, s->read_count);
-  return failing || written_apart(g) ? failing : &wrong_mode;
-}
-
-/* Borrowed where the register is fixed, else NULL until they are read. */
-static PyObject **make_values(wk__segment *g) {
-  const wk__recording *r = g->recording;
-  PyObject **values = g->idle_values;
-  g->idle_values = NULL;
-  if (values) return values;
-  values = PyMem_Malloc((size_t)(r->register_count + 1) * sizeof *values);
-  for (int64_t i = 0; values && i < r->register_count; i++)
-    values[i] = r->registers[i].fixed ? r->registers[i].object : NULL;
-  return values;
-}
-static void free_values(wk__segment *g, PyObject **values) {
-  for (int64_t i = 0; values && i < g->loose_count; i++) Py_CLEAR(values[g->loose[i]]);
-  if (g->idle_values)
-    PyMem_Free(values);
-  else
-    g->idle_values = values;
-}
-
-static bool is_here(const wk__session *s, const wk__segment *g, wk__activation **frames) {
-  if (g->frame_count != s->innermost->depth + 1) return false;
-  for (wk__activation *a = s->innermost; a; a = a->outer) {
-    int offset = a == s->innermost ? a->frame.next : a->frame.offset;
-    if (g->codes[a->depth] != a->frame.code || g->offsets[a->depth] != offset) return false;
-    frames[a->depth] = a;
-  }
-  return true;
-}
-
-/* A number that is another one this time becomes an input when this is captured again. */
-static void note_changing(wk__session *s, const wk__segment *g, const wk__read *failing) {
-  const wk__recording *r = g->recording;
-  bool number = false;
-  wk__reg reg = -1;
-  if (failing->dest >= 0 && failing->kind < WK__CHECK_IS) { /* a fixed read that gives something else now */
-    reg = failing->dest;
-    number = r->registers[reg].object && PyFloat_CheckExact(r->registers[reg].object);
-  } else if (failing->kind == WK__CHECK_EQUAL) {
-    reg = failing->a;
-    number = PyFloat_CheckExact(failing->object);
-  }
-  if (number && s->compiled->options.dynamic != 0)
-    (void)!wk__map_set(&s->compiled->changing, r->registers[reg].path, (void *)1);
-}
-
-wk__segment *wk__segment_find(wk__session *s, PyObject ***out_values, bool *out_full) {
-  enum { MAX_DEPTH = 128 };
-  wk__activation *frames[MAX_DEPTH];
-  int here = 0;
-  if (s->innermost->depth >= MAX_DEPTH) {
-    *out_full = true;
-    return NULL;
-  }
-  for (wk__segment *g = s->compiled->segments; g; g = g->next) {
-    if (!is_here(s, g, frames)) continue;
-    here++;
-    PyObject **values = make_values(g);
-    if (!values) return NULL;
-    guard_run run = {.segment = g, .session = s, .frames = frames, .values = values};
-    const wk__read *failing = failing_guard(&run);
-    if (!failing) {
-      atomic_fetch_add(&g->references, 1);
-      *out_values = values;
-      return g;
-    }
-    wk__guard_log(s, g, failing);
-    note_changing(s, g, failing);
-    free_values(g, values);
-  }
-  *out_full = here >= s->compiled->options.limit;
-  return NULL;
-}
 
 /* ====================================================== graph ==================================================== */
 
@@ -343,46 +14,96 @@ static wk_status set_spent_history(wk_tensor *t, const char *name) {
   return status;
 }
 
-static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
-  enum { FEW = 32 };
+/* What the graph computes with, and gives; on the stack where it is little. */
+enum { FEW = 32 };
+typedef struct graph_run {
+  wk_tensor *few[FEW], **inputs, **results; /* inputs borrowed but for those of integers; results owned */
+  double few_numbers[FEW], *numbers;
+  int64_t input_count, output_count, number_count;
+} graph_run;
+
+static int prepare_run(graph_run *run, const wk__segment *g) {
+  *run = (graph_run){.inputs = run->few, .numbers = run->few_numbers};
+  run->input_count = g->recording->input_count;
+  run->output_count = g->graph->output_count;
+  run->number_count = g->recording->number_count;
+  size_t tensors = (size_t)(run->input_count + run->output_count), numbers = (size_t)run->number_count;
+  if (tensors > FEW) run->inputs = PyMem_Calloc(tensors, sizeof *run->inputs);
+  if (numbers > FEW) run->numbers = PyMem_Malloc(numbers * sizeof *run->numbers);
+  if (!run->inputs || !run->numbers) return -1;
+  run->results = run->inputs + run->input_count;
+  for (size_t i = 0; i < tensors; i++) run->inputs[i] = NULL;
+  return 0;
+}
+
+/* The tensor without values by which a graph learns an integer. */
+static wk_tensor *tensor_of_int(PyObject *number) {
+  wk__spec spec;
+  wk_int size = wk_int_of(PyLong_AsLongLong(number));
+  wk__spec_contiguous(&spec, WK_UINT8, WK__CPU_DEVICE, 1, &size);
+  return wk__tensor_shape_only(&spec);
+}
+
+static int fill_run(graph_run *run, const wk__binding *b, const wk__recording *r, PyObject *const *values) {
+  for (int64_t i = 0; i < run->input_count; i++) {
+    PyObject *o = values[r->inputs[i]];
+    run->inputs[i] = PyLong_Check(o) ? tensor_of_int(o) : b->tensor_of(o);
+    if (!run->inputs[i]) return -1;
+  }
+  for (int64_t i = 0; i < run->number_count; i++) run->numbers[i] = PyFloat_AS_DOUBLE(values[r->numbers[i]]);
+  return 0;
+}
+
+static void finish_run(graph_run *run, const wk__recording *r, PyObject *const *values) {
+  for (int64_t i = 0; run->inputs && run->results && i < run->input_count; i++)
+    if (PyLong_Check(values[r->inputs[i]])) wk__release(run->inputs[i]);
+  if (run->inputs != run->few) PyMem_Free(run->inputs);
+  if (run->numbers != run->few_numbers) PyMem_Free(run->numbers);
+}
+
+/* Results become registers. */
+static int take_results(graph_run *run, wk__session *s, const wk__segment *g, PyObject **values) {
   const wk__binding *b = s->binding;
-  int64_t inputs = g->recording->input_count, outputs = g->graph->output_count;
-  wk_tensor *few[FEW], **space = few;
-  if (inputs + outputs > FEW && !(space = PyMem_Malloc((size_t)(inputs + outputs) * sizeof *space))) {
-    PyErr_NoMemory();
+  for (int64_t i = 0; i < run->output_count; i++) {
+    bool named = !g->spent[i] || set_spent_history(run->results[i], g->spent[i]) == WK_OK;
+    values[g->outputs[i]] = named ? b->wrap(b->state, run->results[i]) : b->raise(b->state);
+    if (!named) wk__release(run->results[i]);
+    run->results[i] = NULL;
+    if (values[g->outputs[i]]) continue;
+    for (i++; i < run->output_count; i++) wk__release(run->results[i]);
     return -1;
   }
-  wk_tensor **results = space + inputs;
-  for (int64_t i = 0; i < inputs; i++) space[i] = b->tensor_of(values[g->recording->inputs[i]]);
-  for (int64_t i = 0; i < outputs; i++) results[i] = NULL;
-  double few_numbers[FEW], *numbers = few_numbers;
-  int64_t number_count = g->recording->number_count;
-  if (number_count > FEW && !(numbers = PyMem_Malloc((size_t)number_count * sizeof *numbers))) {
-    if (space != few) PyMem_Free(space);
-    PyErr_NoMemory();
-    return -1;
-  }
-  for (int64_t i = 0; i < number_count; i++) numbers[i] = PyFloat_AS_DOUBLE(values[g->recording->numbers[i]]);
-  PyThreadState *thread = g->lets_others_run ? PyEval_SaveThread() : NULL;
-  wk_status status = wk__graph_execute(g->executor, space, numbers, results);
-  if (thread) PyEval_RestoreThread(thread);
-  if (numbers != few_numbers) PyMem_Free(numbers);
-  int result = 0;
-  if (status != WK_OK) {
-    b->raise(b->state);
-    result = -1;
-  }
-  for (int64_t i = 0; i < outputs && result == 0; i++) {
-    if (g->spent[i] && set_spent_history(results[i], g->spent[i]) != WK_OK) {
-      b->raise(b->state);
-      return -1;
+  return 0;
+}
+
+static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
+  graph_run run;
+  int result = prepare_run(&run, g);
+  if (result == 0) result = fill_run(&run, s->binding, g->recording, values);
+  if (result < 0) PyErr_NoMemory();
+  if (result == 0) {
+    PyThreadState *thread = g->lets_others_run ? PyEval_SaveThread() : NULL;
+    wk_status status = wk__compiled_graph_run(g->executor, run.inputs, run.numbers, run.results);
+    if (thread) PyEval_RestoreThread(thread);
+    if (status != WK_OK) {
+      s->binding->raise(s->binding->state);
+      result = -1;
     }
-    PyObject *object = b->wrap(b->state, results[i]);
-    if (!object) result = -1;
-    values[g->outputs[i]] = object;
   }
-  if (space != few) PyMem_Free(space);
+  if (result == 0) result = take_results(&run, s, g, values);
+  finish_run(&run, g->recording, values);
   return result;
+}
+
+/* Integers that the program computed of sizes. */
+static int make_integers(const wk__segment *g, PyObject **values) {
+  for (int64_t i = 0; i < g->integer_count; i++) {
+    wk__reg reg = g->integers[i];
+    int64_t value = wk__segment_evaluate(g, g->recording->registers[reg].number);
+    if (value == INT64_MIN) PyErr_SetString(PyExc_OverflowError, "an integer computed of sizes is too large");
+    if (value == INT64_MIN || !(values[reg] = PyLong_FromLongLong(value))) return -1;
+  }
+  return 0;
 }
 
 static int run_backend(wk__session *s, const wk__segment *g, PyObject **values) {
@@ -535,7 +256,7 @@ static int run_steps(wk__session *s, const wk__segment *g, PyObject **values) {
 /* ==================================================== to the end ================================================= */
 
 void wk__session_drop_target(wk__session *s) {
-  if (s->target) free_values(s->target, s->values);
+  if (s->target) wk__segment_put_values(s->target, s->values);
   wk__segment_release(s->target);
   s->target = NULL;
   s->values = NULL;
@@ -549,7 +270,7 @@ int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **st
   int status = 0;
   if (g->backend_call)
     status = run_backend(s, g, s->values);
-  else if (g->executor && run_graph(s, g, s->values) < 0) {
+  else if (make_integers(g, s->values) < 0 || (g->executor && run_graph(s, g, s->values) < 0)) {
     PyErr_Clear(); /* run plainly it fails where it has to */
     wk__session_drop_target(s);
     return 1;

@@ -1,6 +1,7 @@
-/* From a recording to a segment: what is needed at the end, the graph that computes it, the steps that somebody can
- * see. In: a session whose recording ends here. Out: every tensor real, a segment that later calls replay, or none when
- * something alive cannot be made again. Tests: tests/python/capture/. */
+/* The beginning of a recording, what the tracer and the tape ask while it lasts, and the life of a segment.
+ * In: a session at a position. Out: a recording, which segment_end.c makes a segment of. Tests:
+ * tests/python/capture/. */
+#include "dynamo/numbers.h"
 #include "dynamo/session.h"
 
 #include <stdio.h>
@@ -13,26 +14,33 @@
 static wk_status find_input(void *context, wk_tensor *tensor, const char **out_name, wk_tensor **out_description) {
   wk__session *s = context;
   wk__recording *r = s->recording ? s->recording : s->ending;
-  (void)out_name, (void)out_description;
+  (void)out_name;
   wk__reg reg = tensor->wrapper ? wk__reg_find(r, tensor->wrapper) : -1;
   if (reg < 0 || r->registers[reg].kind == WK__REG_TENSOR)
     return wk_fail(WK_UNSUPPORTED, "a tensor that came from unknown code is used");
   if (wk__grow(&r->inputs, &r->input_capacity, r->input_count + 1, sizeof *r->inputs) != WK_OK) return WK_OUT_OF_MEMORY;
+  wk__tensor_spec *spec = r->registers[reg].spec >= 0 ? r->specs[r->registers[reg].spec] : NULL;
+  if (spec && spec->dynamic) WK_TRY(wk__describe_tensor(r, reg, tensor, spec, out_description));
   r->registers[reg].input = (int)r->input_count;
   r->inputs[r->input_count++] = reg;
   return WK_OK;
 }
 
+/* The line of a frame, with the lines that called it behind it: one object for all nodes of one line. */
+static const wk__graph_place *place_of(wk__graph *graph, wk__activation *a) {
+  if (!a) return NULL;
+  const wk__graph_place *caller = place_of(graph, a->outer);
+  int line = wk__frame_line(&a->frame);
+  if (a->place && a->place->line == line && a->place->caller == caller) return a->place;
+  const char *file = PyUnicode_AsUTF8(a->frame.code->co_filename), *name = PyUnicode_AsUTF8(a->frame.code->co_name);
+  return a->place = wk__graph_place_add(graph, caller, file ? file : "?", name ? name : "?", line);
+}
+
 static const wk__graph_place *place(void *context, wk__graph *graph) {
-  wk__session *s = context;
-  const wk__graph_place *caller = NULL;
-  for (wk__activation *a = s->innermost; a; a = a->outer) {
-    const char *file = PyUnicode_AsUTF8(a->frame.code->co_filename), *name = PyUnicode_AsUTF8(a->frame.code->co_name);
-    caller = wk__graph_place_add(graph, NULL, file ? file : "?", name ? name : "?", wk__frame_line(&a->frame));
-    break; /* the innermost line says most; callers are found from it */
-  }
+  const wk__session *s = context;
+  const wk__graph_place *place = place_of(graph, s->innermost);
   PyErr_Clear();
-  return caller;
+  return place;
 }
 
 static void trace_ended(void *context, const char *reason) { wk__session_give_up(context, reason); }
@@ -78,6 +86,7 @@ void wk__activation_forget_start(wk__activation *a) {
 
 static int note_start(wk__activation *a) {
   wk__activation_forget_start(a);
+  a->place = NULL;
   int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
   a->at_start = PyMem_Calloc((size_t)(slots + depth + 1), sizeof *a->at_start);
   a->seen = PyMem_Calloc((size_t)slots + 1, sizeof *a->seen);
@@ -124,6 +133,15 @@ static int note_position(wk__session *s) {
   return 0;
 }
 
+/* A backend written in Python gets graphs of tensors: their sizes are numbers. */
+static void prepare_recording(const wk__session *s, wk__recording *r) {
+  const wk__compile_options *options = &s->compiled->options;
+  r->changing = &s->compiled->changing;
+  r->codes = s->start_codes;
+  r->dynamic = options->dynamic;
+  r->tracer = options->backend ? NULL : s->tracer;
+}
+
 int wk__segment_begin(wk__session *s) {
   wk__trace_owner owner = {.context = s, .input = find_input, .place = place, .ended = trace_ended};
   if (!s->tracer && !(s->tracer = wk__tracer_create(&owner))) {
@@ -134,23 +152,25 @@ int wk__segment_begin(wk__session *s) {
     PyErr_NoMemory();
     return -1;
   }
-  s->recording->changing = &s->compiled->changing;
   if (note_position(s) < 0) return -1;
+  prepare_recording(s, s->recording);
   s->mode = WK__MODE_CAPTURE;
   s->capture_ended = false;
   s->low = s->start_count;
   s->grad_at_start = wk__mode.grad_enabled;
   Py_XSETREF(s->handled_at_start, PyErr_GetHandledException());
   s->reason[0] = 0;
-  for (wk__activation *a = s->innermost; a; a = a->outer)
-    if (note_start(a) < 0 || observe_stack(s, a) < 0) return -1;
+  for (wk__activation *a = s->innermost; a; a = a->outer) {
+    if (note_start(a) < 0) return -1;
+    if (observe_stack(s, a) < 0 && PyErr_Occurred()) return -1; /* else the recording says why it will not be kept */
+  }
   s->watcher = (wk__grad_watcher){.context = s, .grad_read = grad_read, .grad_written = grad_written};
   wk__mode.grad_watcher = &s->watcher;
   wk__tracer_resume(s->tracer);
   return 0;
 }
 
-static void stop_recording(wk__session *s) {
+void wk__segment_stop_recording(wk__session *s) {
   Py_CLEAR(s->handled_at_start);
   wk__mode.grad_watcher = NULL;
   wk__tracer_pause(s->tracer);
@@ -160,7 +180,7 @@ static void stop_recording(wk__session *s) {
 /* Everything becomes real; nothing is kept. Errors of the graph are not lost: the tensors are poisoned. */
 void wk__segment_discard(wk__session *s) {
   if (!s->recording) return;
-  stop_recording(s);
+  wk__segment_stop_recording(s);
   wk__graph *graph = NULL;
   if (wk__tracer_flush(s->tracer, &graph) != WK_OK) wk_error_clear();
   wk__graph_release(graph);
@@ -168,41 +188,14 @@ void wk__segment_discard(wk__session *s) {
   s->recording = NULL;
 }
 
-/* ==================================================== the end ==================================================== */
-
-static wk__segment *segment_create(wk__session *s, wk__end_kind end) {
-  wk__segment *g = wk__alloc_zeroed(sizeof *g);
-  if (!g) return NULL;
-  atomic_init(&g->references, 1);
-  g->recording = s->recording;
-  s->recording = NULL;
-  g->end = end;
-  g->value = -1;
-  g->grad_after = -1;
-  g->codes = s->start_codes;
-  g->offsets = s->start_offsets;
-  g->frame_count = s->start_count;
-  s->start_codes = NULL;
-  s->start_offsets = NULL;
-  for (int i = 0; i < g->frame_count; i++) Py_INCREF(g->codes[i]);
-  g->grad_enabled = s->grad_at_start;
-  g->inference = wk__mode.inference;
-  g->default_dtype = (uint8_t)wk__default_dtype();
-  snprintf(g->reason, sizeof g->reason, "%s", s->reason);
-  if (s->innermost) {
-    g->file = PyUnicode_AsUTF8(s->innermost->frame.code->co_filename);
-    g->line = wk__frame_line(&s->innermost->frame);
-    PyErr_Clear();
-  }
-  return g;
-}
+/* ==================================================== the life ==================================================== */
 
 void wk__segment_release(wk__segment *g) {
   if (!g || atomic_fetch_sub(&g->references, 1) != 1) return;
   for (int i = 0; i < g->frame_count; i++) Py_DECREF(g->codes[i]);
   PyMem_Free(g->codes);
   PyMem_Free(g->offsets);
-  wk__graph_executor_release(g->executor);
+  wk__compiled_graph_release(g->executor);
   wk__graph_release(g->graph);
   Py_XDECREF(g->backend_call);
   wk__recording_release(g->recording);
@@ -210,466 +203,8 @@ void wk__segment_release(wk__segment *g) {
   wk__free(g->fixed);
   wk__free(g->versions);
   PyMem_Free(g->idle_values);
+  if (g->life) PyCapsule_SetContext(g->life, NULL);
+  Py_XDECREF(g->life);
   Py_XDECREF(g->watchers);
   wk__free(g);
-}
-
-/* ---- the state of the frames ---- */
-
-static int register_of(wk__session *s, wk__recording *r, PyObject *o, wk__reg *out) {
-  *out = o ? wk__reg_of(r, s->binding, o) : -1;
-  return o && *out < 0 ? -1 : 0;
-}
-
-/* returned_into: the call that it stood in at the start is over; unwinding leaves something else on its stack. */
-static int frame_state(wk__session *s, wk__recording *r, wk__activation *a, bool common, bool returned_into,
-                       wk__end_frame *out) {
-  int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
-  *out = (wk__end_frame){.code = a->frame.code, .offset = a->frame.offset, .slot_count = slots, .depth = depth};
-  out->values = wk__arena_alloc(&r->arena, (size_t)(slots + depth + 1) * sizeof *out->values);
-  if (!out->values) return -1;
-  for (int i = 0; i < slots + depth; i++) {
-    PyObject *o = i < slots ? wk__frame_slot(&a->frame, i) : wk__frame_stack(&a->frame, i - slots);
-    bool in_place =
-        (i < slots && a->stored && !a->stored[i]) || (i >= slots && !returned_into && i - slots < a->stack_at_start);
-    bool was_there = common && a->at_start && in_place && a->at_start[i] == o;
-    out->values[i] = WK__KEEP;
-    if (was_there) continue;
-    if (register_of(s, r, o, &out->values[i]) < 0) return -1;
-  }
-  return 0;
-}
-
-static int end_state(wk__session *s, wk__segment *g) {
-  wk__recording *r = g->recording;
-  g->end_count = s->innermost->depth + 1;
-  g->common = s->low < g->end_count ? s->low : g->end_count;
-  g->end_frames = wk__arena_alloc(&r->arena, (size_t)g->end_count * sizeof *g->end_frames);
-  if (!g->end_frames) return -1;
-  for (wk__activation *a = s->innermost; a; a = a->outer) {
-    bool returned_into = a->depth == s->low - 1 && s->low < g->frame_count;
-    if (frame_state(s, r, a, a->depth < g->common, returned_into, &g->end_frames[a->depth]) < 0) return -1;
-  }
-  return 0;
-}
-
-/* ---- which registers and steps are needed ---- */
-
-static bool has_effect_outside(const wk__recording *r, const wk__do *step) {
-  switch (step->kind) {
-    case WK__DO_SET_ATTR:
-    case WK__DO_SET_ITEM:
-    case WK__DO_SET_CELL:
-    case WK__DO_SET_GRAD:
-    case WK__DO_APPEND:
-    case WK__DO_ADD:
-      return r->registers[step->items[0]].kind != WK__REG_MADE && r->registers[step->items[0]].kind != WK__REG_TENSOR;
-    case WK__DO_IMPURE_CALL:
-      return r->registers[step->items[1]].kind != WK__REG_MADE;
-    default:
-      return false;
-  }
-}
-
-static wk__reg target_of(const wk__do *step) {
-  return step->dest >= 0 ? step->dest : step->kind == WK__DO_IMPURE_CALL ? step->items[1] : step->items[0];
-}
-
-static void need(bool *needed, wk__reg reg) {
-  if (reg >= 0) needed[reg] = true;
-}
-
-static void mark_needed(wk__segment *g, bool *needed) {
-  wk__recording *r = g->recording;
-  need(needed, g->value);
-  for (int f = 0; f < g->end_count; f++)
-    for (int i = 0; i < g->end_frames[f].slot_count + g->end_frames[f].depth; i++)
-      need(needed, g->end_frames[f].values[i]);
-  for (bool more = true; more;) { /* again for changes of what an earlier step turns out to give away */
-    more = false;
-    for (int64_t i = r->step_count - 1; i >= 0; i--) {
-      wk__do *step = &r->steps[i];
-      if (step->needed || !(has_effect_outside(r, step) || needed[target_of(step)])) continue;
-      step->needed = more = true;
-      for (int k = 0; k < step->count; k++) need(needed, step->items[k]);
-    }
-  }
-}
-
-/* ---- the graph ---- */
-
-/* Tensors whose tape is alive: their nodes run under autograd when the graph is replayed. */
-typedef struct tape_walk {
-  bool spent; /* a node has been run: so has what hangs on it */
-  wk__map seen;
-  wk_node **stack;
-  int64_t count, capacity;
-} tape_walk;
-
-static wk_status push_node(tape_walk *w, wk_node *n) {
-  bool leaf = n && n->sequence == UINT64_MAX; /* an accumulator */
-  if (n && n->released) w->spent = true;
-  if (!n || leaf || n->released || wk__map_get(&w->seen, n->sequence)) return WK_OK;
-  WK_TRY(wk__map_set(&w->seen, n->sequence, n));
-  WK_TRY(wk__grow(&w->stack, &w->capacity, w->count + 1, sizeof *w->stack));
-  w->stack[w->count++] = n;
-  return WK_OK;
-}
-
-static wk_status walk_tape(tape_walk *w, wk_tensor *t) {
-  wk_node *first = t->autograd || t->base ? wk__grad_fn(t) : NULL;
-  WK_TRY(push_node(w, first));
-  while (w->count) {
-    wk_node *n = w->stack[--w->count];
-    WK_TRY(push_node(w, wk__sliced_function(n)));
-    for (int i = 0; i < n->input_count; i++) WK_TRY(push_node(w, n->edges[i].node));
-  }
-  return WK_OK;
-}
-
-/* A view that was derived again stands beside the tape: it is taped when what it looks at is. */
-static void mark_taped(wk__graph *graph, const tape_walk *w) {
-  for (wk__graph_node *n = graph->first; n; n = n->next) {
-    if (n->kind == WK__GRAPH_ITEM) {
-      n->flags |= n->args[0].node->flags & WK__GRAPH_TAPED;
-      continue;
-    }
-    if (n->kind != WK__GRAPH_CALL) continue;
-    bool derived = !n->tape_sequence && n->op->view && n->args[0].node->flags & WK__GRAPH_TAPED;
-    if (derived || (n->tape_sequence && wk__map_get(&w->seen, n->tape_sequence))) n->flags |= WK__GRAPH_TAPED;
-  }
-}
-
-/* An output's tape: kept for replay when it can still be run, else only the name of its end. */
-static wk_status note_tape(wk__segment *g, tape_walk *all, wk_tensor *t, int64_t output) {
-  tape_walk own = {0};
-  wk_node *grad_fn = t->autograd || t->base ? wk__grad_fn(t) : NULL;
-  wk_status status = walk_tape(&own, t);
-  if (status == WK_OK && own.spent) {
-    wk__string name = {0};
-    wk__node_print_name(&name, grad_fn);
-    g->spent[output] = wk__arena_strdup(&g->recording->arena, name.text ? name.text : "");
-    if (!g->spent[output]) status = WK_OUT_OF_MEMORY;
-    wk__string_release(&name);
-  } else if (status == WK_OK) {
-    status = walk_tape(all, t);
-  }
-  wk__map_release(&own.seen);
-  wk__free(own.stack);
-  return status;
-}
-
-/* The nodes of needed tensors, while the tracer still knows them; their tape as it is now. */
-/* What the program wrote into a real tensor has no tape when the graph writes it again. */
-static wk_status check_written(wk__session *s) {
-  const wk__graph *graph = wk__tracer_graph(s->tracer);
-  for (int64_t i = 0; i < graph->mutation_count; i++)
-    if (wk__grad_fn(wk__tracer_input(s->tracer, graph->mutations[i].input)))
-      return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
-  return WK_OK;
-}
-
-static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *needed, wk__graph_node **nodes,
-                                 tape_walk *w) {
-  wk__recording *r = g->recording;
-  int64_t count = 0;
-  for (wk__reg reg = 0; reg < r->register_count; reg++) {
-    if (r->registers[reg].kind != WK__REG_TENSOR || !needed[reg]) continue;
-    wk_tensor *t = s->binding->tensor_of(r->registers[reg].object);
-    if (wk__tracer_written_under(s->tracer, t)) return wk_fail(WK_UNSUPPORTED, "a view of memory that was written");
-    nodes[count] = wk__tracer_node(s->tracer, t);
-    if (!nodes[count]) return wk_error_category();
-    if (t->autograd && t->autograd->requires_grad && !t->autograd->grad_fn)
-      return wk_fail(WK_UNSUPPORTED, "a leaf that requires grad is made");
-    WK_TRY(note_tape(g, w, t, count));
-    g->outputs[count] = reg;
-    const wk_node *tape = wk__grad_fn(t);
-    g->output_taped[count] = tape && !tape->released; /* after backward() nobody can follow it */
-    r->registers[reg].output = (int)count++;
-  }
-  return check_written(s);
-}
-
-/* Small graphs are over before another thread would have begun; what is taped may call hooks written in Python. */
-static bool lets_others_run(const wk__graph *graph) {
-  enum { WORTH_RELEASING = 1 << 16 };
-  int64_t elements = 0;
-  for (const wk__graph_node *n = graph->first; n; n = n->next) {
-    if (n->flags & WK__GRAPH_TAPED) return false;
-    if (n->value && wk_int_is_known(n->value->numel)) elements += n->value->numel.bits;
-  }
-  return elements >= WORTH_RELEASING;
-}
-
-/* ---- which nodes will require grad when they are replayed ---- */
-
-typedef struct gradient_flow {
-  bool *requires; /* by number */
-  bool any;
-} gradient_flow;
-
-static void follow(void *context, wk__graph_node *arg) {
-  gradient_flow *flow = context;
-  flow->any |= flow->requires[arg->number];
-}
-
-static bool input_requires_grad(const wk__session *s, const wk__segment *g, int64_t input) {
-  PyObject *o = g->recording->registers[g->recording->inputs[input]].object;
-  return o && s->binding->tensor_of(o)->keys & WK__KEY_AUTOGRAD;
-}
-
-/* A history that functional operators cannot make again (a value replaced by one that needs no gradient, a write under
- * no_grad()) is seen here: the output had a tape, its node would have none. */
-static wk_status check_histories(const wk__session *s, const wk__segment *g, wk__graph *graph, wk__graph_node **nodes,
-                                 int64_t count) {
-  wk__graph_number(graph);
-  gradient_flow flow = {.requires = wk__alloc_zeroed((size_t)graph->node_count + 1)};
-  if (!flow.requires) return WK_OUT_OF_MEMORY;
-  for (wk__graph_node *n = graph->first; n; n = n->next) {
-    flow.any = false;
-    wk__graph_each_arg(n, follow, &flow);
-    bool requires = n->kind == WK__GRAPH_INPUT ? input_requires_grad(s, g, n->index) : flow.any;
-    flow.requires[n->number] = requires && (n->kind != WK__GRAPH_CALL || n->flags & WK__GRAPH_TAPED);
-  }
-  bool same = true;
-  for (int64_t i = 0; i < count; i++) same &= !g->output_taped[i] || g->spent[i] || flow.requires[nodes[i]->number];
-  wk__free(flow.requires);
-  return same ? WK_OK : wk_fail(WK_UNSUPPORTED, "a history that replaying would not make again");
-}
-
-static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, wk__graph_node **nodes, int64_t count,
-                              const tape_walk *w) {
-  for (int64_t i = 0; i < count; i++) WK_TRY(wk__graph_output(graph, nodes[i]));
-  g->graph = wk__graph_retain(graph);
-  WK_TRY(wk__graph_run_pass(graph, "remove_dead", wk__graph_remove_dead));
-  mark_taped(graph, w);
-  for (int64_t i = 0; i < graph->mutation_count; i++)
-    if (graph->mutations[i].node->flags & WK__GRAPH_TAPED)
-      return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
-  WK_TRY(check_histories(s, g, graph, nodes, count));
-  WK_TRY(wk__graph_freeze(graph));
-  g->lets_others_run = lets_others_run(graph);
-  if (!graph->output_count && !graph->mutation_count && !graph->node_count) return WK_OK;
-  return wk__graph_executor_create(graph, &g->executor);
-}
-
-/* The backend of compile(): it gets the graph and the tensors of this call, and gives what later calls call. */
-static int call_backend(wk__session *s, wk__segment *g) {
-  const wk__recording *r = g->recording;
-  PyObject *backend = s->compiled->options.backend;
-  if (!backend || !g->executor || !s->binding->graph_module) return 0;
-  wk__mode_kind before = s->mode;
-  s->mode = WK__MODE_OFF; /* the backend is no part of what is captured */
-  PyObject *module = s->binding->graph_module(s->binding->state, g->graph), *inputs = PyList_New(0);
-  int status = module && inputs ? 0 : -1;
-  for (int64_t i = 0; status == 0 && i < r->input_count; i++)
-    status = PyList_Append(inputs, r->registers[r->inputs[i]].object);
-  for (int64_t i = 0; status == 0 && i < r->number_count; i++)
-    status = PyList_Append(inputs, r->registers[r->numbers[i]].object);
-  if (status == 0) g->backend_call = PyObject_CallFunctionObjArgs(backend, module, inputs, NULL);
-  s->mode = before;
-  Py_XDECREF(module);
-  Py_XDECREF(inputs);
-  if (g->backend_call && !PyCallable_Check(g->backend_call)) {
-    PyErr_Format(PyExc_TypeError, "a backend gives a callable, not %R", g->backend_call);
-    return -1;
-  }
-  return g->backend_call ? 0 : -1;
-}
-
-/* ---- guards in the order of replay ---- */
-
-static int split_reads(wk__segment *g) {
-  wk__recording *r = g->recording;
-  g->reads = wk__alloc((size_t)(r->read_count + 1) * sizeof *g->reads);
-  g->fixed = wk__alloc((size_t)(r->read_count + 1) * sizeof *g->fixed);
-  g->versions = wk__alloc_zeroed((size_t)(r->versioned_count + 1) * sizeof *g->versions);
-  if (!g->reads || !g->fixed || !g->versions) return -1;
-  for (int64_t i = 0; i < r->read_count; i++) {
-    if (r->reads[i].fixed)
-      g->fixed[g->fixed_count++] = r->reads[i];
-    else
-      g->reads[g->read_count++] = r->reads[i];
-  }
-  wk__segment_note_versions(g, r->versions);
-  return 0;
-}
-
-/* What replay wants to know of registers and inputs without going through all of them. */
-static int note_registers(wk__segment *g) {
-  wk__recording *r = g->recording;
-  g->loose = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->loose);
-  if (!g->loose) return -1;
-  for (wk__reg reg = 0; reg < r->register_count; reg++)
-    if (!r->registers[reg].fixed) g->loose[g->loose_count++] = reg;
-  g->input_written = wk__arena_alloc(&r->arena, (size_t)r->input_count + 1);
-  if (!g->input_written) return -1;
-  g->inputs_fixed = true;
-  for (int64_t i = 0; i < r->input_count; i++) g->inputs_fixed &= r->registers[r->inputs[i]].fixed;
-  for (int64_t i = 0; g->graph && i < g->graph->mutation_count; i++)
-    g->input_written[g->graph->mutations[i].input] = true;
-  return 0;
-}
-
-static int keep_steps(wk__segment *g) {
-  wk__recording *r = g->recording;
-  g->steps = wk__arena_alloc(&r->arena, (size_t)(r->step_count + 1) * sizeof *g->steps);
-  if (!g->steps) return -1;
-  for (int64_t i = 0; i < r->step_count; i++)
-    if (r->steps[i].needed) g->steps[g->step_count++] = r->steps[i];
-  return 0;
-}
-
-/* Objects stay only where replay takes them from. */
-static void drop_objects(wk__segment *g) {
-  wk__recording *r = g->recording;
-  for (int64_t i = 0; i < r->register_count; i++) {
-    if (!r->registers[i].fixed) Py_CLEAR(r->registers[i].object);
-    Py_CLEAR(r->registers[i].before);
-    Py_CLEAR(r->registers[i].names);
-  }
-  wk__map_release(&r->by_object);
-  wk__map_release(&r->read_before);
-}
-
-/* ---- models that are gone ---- */
-
-static void forget_segment(wk__segment *g) {
-  for (wk__segment **place = &g->owner->segments; *place; place = &(*place)->next) {
-    if (*place != g) continue;
-    *place = g->next;
-    wk__segment_release(g);
-    return;
-  }
-}
-
-/* A module or optimizer that the segment knows has died: it can never be replayed again. */
-static PyObject *model_died(PyObject *capsule, PyObject *reference) {  // -> new
-  (void)reference;
-  forget_segment(PyCapsule_GetPointer(capsule, NULL));
-  Py_RETURN_NONE;
-}
-static PyMethodDef model_died_method = {"model_died", model_died, METH_O, NULL};
-
-static bool is_model(const wk__session *s, PyObject *o) {
-  return PyObject_TypeCheck(o, s->binding->module_type) || s->binding->is_optimizer(s->binding->state, o);
-}
-
-/* Models are watched, not owned: their dictionaries are owned, and keep what is below alive as long as the model is. */
-static int watch_models(wk__session *s, wk__segment *g) {
-  wk__recording *r = g->recording;
-  PyObject *capsule = PyCapsule_New(g, NULL, NULL);
-  PyObject *callback = capsule ? PyCFunction_New(&model_died_method, capsule) : NULL;
-  int status = callback && (g->watchers = PyList_New(0)) ? 0 : -1;
-  for (int64_t i = 0; status == 0 && i < r->register_count; i++) {
-    wk__register *reg = &r->registers[i];
-    if (!reg->fixed || !reg->object || !is_model(s, reg->object)) continue;
-    PyObject *reference = PyWeakref_NewRef(reg->object, callback);
-    status = reference ? PyList_Append(g->watchers, reference) : -1;
-    Py_XDECREF(reference);
-    if (status < 0) break;
-    reg->borrowed = true;
-    Py_DECREF(reg->object);
-  }
-  for (int64_t i = 0; status == 0 && i < r->read_count; i++) {
-    wk__read *check = &r->reads[i];
-    if (check->kind != WK__CHECK_IS || !check->object || !is_model(s, check->object)) continue;
-    check->borrowed = true;
-    Py_DECREF(check->object);
-  }
-  Py_XDECREF(callback);
-  Py_XDECREF(capsule);
-  return status;
-}
-
-static void keep(wk__session *s, wk__segment *g) {
-  g->owner = s->compiled;
-  g->next = s->compiled->segments;
-  s->compiled->segments = g;
-  s->compiled->capture_count++;
-  if (g->end != WK__END_RETURN) s->compiled->break_count++;
-  wk__segment_log(g);
-}
-
-/* Nothing alive that is needed can be lost: a segment that cannot say how its state is made again is not kept, and its
- * instruction is not tried again. */
-static void report_unkept(wk__session *s, wk__segment *g, const char *why) {
-  if (wk__log_on(WK__LOG_BREAKS)) wk__log_print(WK__LOG_BREAKS, "%s:%d: not kept: %s", g->file, g->line, why);
-  wk__compiled *c = s->compiled;
-  c->unkept_count++;
-  struct wk__unkept here = {g->codes[g->frame_count - 1], g->offsets[g->frame_count - 1], 1};
-  for (int64_t i = 0; i < c->unkept_size; i++)
-    if (c->unkept[i].code == here.code && c->unkept[i].offset == here.offset) {
-      c->unkept[i].count++;
-      return;
-    }
-  if (wk__grow(&c->unkept, &c->unkept_capacity, c->unkept_size + 1, sizeof *c->unkept) == WK_OK)
-    c->unkept[c->unkept_size++] = here;
-}
-
-int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
-  wk__segment *g = segment_create(s, end);
-  if (!g) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  wk__recording *r = g->recording;
-  s->ending = r;
-  PyObject *handled = PyErr_GetHandledException();
-  if (handled != s->handled_at_start) wk__record_failed(r, "an except block is entered or left");
-  Py_XDECREF(handled);
-  bool kept = !r->failed[0];
-  if (kept && value) kept = register_of(s, r, value, &g->value) == 0;
-  if (kept && !value) kept = end_state(s, g) == 0;
-  if (wk__mode.grad_enabled != s->grad_at_start) g->grad_after = wk__mode.grad_enabled;
-  bool *needed = wk__alloc_zeroed((size_t)r->register_count + 1);
-  wk__graph_node **nodes = wk__alloc_zeroed((size_t)(r->register_count + 1) * sizeof *nodes);
-  g->outputs = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->outputs);
-  g->output_taped = wk__arena_alloc(&r->arena, (size_t)r->register_count + 1);
-  g->spent = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->spent);
-  tape_walk tape = {0};
-  if (!needed || !nodes || !g->outputs || !g->spent) kept = false;
-  if (kept) mark_needed(g, needed);
-  wk_status status = kept ? collect_outputs(s, g, needed, nodes, &tape) : WK_OK;
-  if (status != WK_OK) {
-    wk__record_failed(r, "%s", wk_error_message());
-    wk_error_clear();
-    kept = false;
-  }
-  PyErr_Clear();
-  int64_t outputs = 0;
-  while (kept && nodes[outputs]) outputs++;
-  stop_recording(s);
-  s->ending = NULL;
-  wk__graph *graph = NULL;
-  status = wk__tracer_flush(s->tracer, &graph);
-  int result = 0;
-  if (status != WK_OK) {
-    s->binding->raise(s->binding->state);
-    result = -1;
-    kept = false;
-  }
-  if (kept && graph && finish_graph(s, g, graph, nodes, outputs, &tape) != WK_OK) {
-    wk__record_failed(r, "%s", wk_error_message());
-    wk_error_clear();
-    kept = false;
-  }
-  if (kept && call_backend(s, g) < 0) {
-    result = -1;
-    kept = false;
-  }
-  if (kept && split_reads(g) == 0 && keep_steps(g) == 0 && note_registers(g) == 0) {
-    drop_objects(g);
-    keep(s, g);
-    if (watch_models(s, g) < 0) PyErr_Clear(); /* what is not watched is owned */
-  } else {
-    if (!result) report_unkept(s, g, r->failed);
-    wk__segment_release(g);
-  }
-  wk__graph_release(graph);
-  wk__free(needed);
-  wk__free(nodes);
-  wk__map_release(&tape.seen);
-  wk__free(tape.stack);
-  return result;
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "dynamo/numbers.h"
 #include "dynamo/plain.h"
 
 static _Thread_local wk__session *current;
@@ -115,6 +116,7 @@ static PyObject *frame_returns(wk__session *s, wk__activation *a) {
   PyObject *result = a->frame.result;
   a->frame.result = NULL;
   if (s->mode == WK__MODE_CAPTURE && a->depth < s->low) s->low = a->depth;
+  if (s->mode == WK__MODE_CAPTURE && a->depth && !a->frame.resumable) wk__settle(s->recording, result);
   if (a->depth || s->mode != WK__MODE_CAPTURE) return result;
   note_endings(s, a);
   int status = wk__segment_end(s, WK__END_RETURN, result);
@@ -184,6 +186,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
     case WK__STEP_YIELD:
       *out_result = a->frame.result;
       a->frame.result = NULL;
+      if (s->mode == WK__MODE_CAPTURE) wk__settle(s->recording, *out_result); /* C code may be who asks */
       return DONE;
     case WK__STEP_RAISE:
       if (wk__frame_unwind(&a->frame)) {
@@ -320,6 +323,10 @@ int wk__dynamo_number(PyObject *number) {
   wk__session *s = current;
   return s && s->mode == WK__MODE_CAPTURE ? wk__number_input(s->recording, number) : 0;
 }
+bool wk__dynamo_int(PyObject *number, wk_int *out) {
+  wk__session *s = current;
+  return s && s->mode == WK__MODE_CAPTURE && wk__symbolic_int(s->recording, number, out);
+}
 void wk__dynamo_specialize(int number) {
   wk__session *s = current;
   if (!s || s->mode != WK__MODE_CAPTURE || number < 1 || number > s->recording->number_count) return;
@@ -345,6 +352,8 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
   current = s.outer;
   wk__session_drop_target(&s);
   wk__tracer_release(s.tracer);
+  PyMem_Free(s.start_codes);
+  PyMem_Free(s.start_offsets);
   Py_DECREF(compiled);
   return result;
 }

@@ -11,6 +11,7 @@
 #ifndef WICK_DYNAMO_SESSION_H
 #define WICK_DYNAMO_SESSION_H
 
+#include "compile/compile.h"
 #include "dynamo/record.h"
 
 typedef struct wk__segment wk__segment;
@@ -35,6 +36,7 @@ typedef struct wk__activation {
   int slots_at_start, stack_at_start;
   bool *stored; /* (slots_at_start) it has been assigned to in this segment, be it the object that was there */
   bool *seen;   /* (slots_at_start) the slot's value has been read from outside in this segment */
+  const wk__graph_place *place; /* where it stood last, in the graph of this segment; NULL */
 } wk__activation;
 
 struct wk__session {
@@ -85,7 +87,7 @@ void wk__session_give_up(wk__session *session, const char *reason);
 
 void wk__activation_forget_start(wk__activation *activation);
 
-/* ---- segments (segment.c) ---- */
+/* ---- segments (segment.c, segment_end.c) ---- */
 typedef enum wk__end_kind {
   WK__END_RETURN, /* the root returns register `value` */
   WK__END_BREAK,  /* the innermost frame's instruction is run plainly */
@@ -102,7 +104,8 @@ typedef struct wk__end_frame {
 struct wk__segment {
   _Atomic int references;
   wk__segment *next;   /* older one of the same compiled function */
-  wk__compiled *owner; /* borrowed */
+  wk__compiled *owner; /* borrowed; NULL: it is forgotten, only a run still holds it */
+  PyObject *life;      /* owned: a capsule whose context is this segment, until it dies */
   PyObject *watchers;  /* owned: weak references to the modules and optimizers that it knows; when one dies so does
                         * the segment */
   wk__recording *recording;
@@ -121,12 +124,16 @@ struct wk__segment {
   wk__reg *loose; /* (loose_count) registers whose objects differ from call to call */
   int64_t loose_count;
   PyObject **idle_values; /* registers of a call that is over, for the next one; NULL while one runs */
+  int64_t *symbol_values; /* (recording->symbol_count) of the call at hand */
+  bool symbols_hold;      /* and they satisfy the guards of the graph's environment */
+  wk__reg *integers;      /* (integer_count) registers that are computed of symbols */
+  int64_t integer_count;
   uint64_t tensor_epoch;
   bool grad_enabled, inference;
   uint8_t default_dtype;
   /* work */
   wk__graph *graph;             /* NULL: nothing to compute */
-  wk__graph_executor *executor; /* owned; NULL with a backend */
+  wk__compiled_graph *executor; /* owned; NULL with a backend */
   bool lets_others_run;         /* long enough, and nothing in it touches Python: the GIL is released around it */
   PyObject *backend_call;       /* owned: what the backend made of it; NULL */
   wk__reg *outputs;             /* (graph->output_count) */
@@ -153,16 +160,23 @@ struct wk__segment {
 int wk__segment_end(wk__session *session, wk__end_kind kind, PyObject *value);
 int wk__segment_begin(wk__session *session); /* 0, or -1 with an exception */
 void wk__segment_discard(wk__session *session);
+void wk__segment_stop_recording(wk__session *session); /* the tracer pauses, the tape is not watched any more */
 void wk__segment_release(wk__segment *segment);
 /* explain.c: what WICK_LOGS asked to see */
 void wk__segment_log(const wk__segment *segment);
 void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__read *failing);
 
-/* ---- guards and replay (replay.c) ---- */
+/* ---- guards (guards.c) ---- */
 /* The segment whose guards hold here, with its registers filled; NULL: none (no exception). */
 wk__segment *wk__segment_find(wk__session *session, PyObject ***out_values, bool *out_full);
+/* Where no single read or check is to blame. */
+extern const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
+/* An expression of the graph's environment for the sizes of the call at hand; INT64_MIN when it has no value. */
+int64_t wk__segment_evaluate(const wk__segment *segment, wk_int x);
+void wk__segment_put_values(wk__segment *segment, PyObject **steal_values); /* registers that are not needed any more */
 /* As they are now, or, given, as they were when they were read. */
 void wk__segment_note_versions(wk__segment *segment, const uint64_t *seen);
+/* ---- replay (replay.c) ---- */
 /* Graph and steps. 0, -1 with an exception, or 1: the graph failed, nothing has been done.
  * Afterwards session->target, values, returned and mode say where to go.
  */

@@ -140,6 +140,9 @@ void wk__graph_erase(wk__graph *graph, wk__graph_node *node); /* has no users */
 void wk__graph_number(wk__graph *graph);
 /* Calls `visit` for every node that `node` uses as argument, in order, repeats included. */
 void wk__graph_each_arg(const wk__graph_node *node, void (*visit)(void *context, wk__graph_node *arg), void *context);
+/* Puts the nodes in an order in which arguments come before users and each stands, where it may, as its `number` says;
+ * random calls keep theirs. For passes that appended nodes. */
+WK_MUST_USE wk_status wk__graph_sort(wk__graph *graph);
 wk__graph *wk__graph_copy(const wk__graph *graph) WK_MUST_USE;
 WK_MUST_USE wk_status wk__graph_freeze(wk__graph *graph); /* verifies in debug builds; after it nothing is changed */
 
@@ -190,5 +193,12 @@ void wk__graph_executor_release(wk__graph_executor *executor);
  * failing node is the one that writes. */
 WK_MUST_USE wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs,
                                         const double *numbers, wk_tensor **out_outputs);
+
+/* ---- runners: whoever turns graphs into code gives one; it runs a graph as wk__graph_execute does ---- */
+typedef struct wk__runner {
+  wk_status (*run)(void *context, wk_tensor *const *inputs, const double *numbers, wk_tensor **out_outputs);
+  void (*release)(void *context); /* NULL: nothing to do */
+  void *context;
+} wk__runner;
 
 #endif

@@ -174,11 +174,11 @@ static wk_status ask_for_input(wk__tracer *t, wk_tensor *tensor, const char **ou
 
 static wk__trace_record *new_input(wk__tracer *t, wk_tensor *tensor) {
   const char *name = NULL;
-  if (ask_for_input(t, tensor, &name) != WK_OK) return NULL;
-  if (wk__grow(&t->inputs, &t->input_capacity, t->input_count + 1, sizeof *t->inputs) != WK_OK) return NULL;
   wk__trace_cell *other = wk__map_get(&t->storages, (uint64_t)(uintptr_t)tensor->storage);
   if (other && other->version)
     return (void)wk_fail(WK_UNSUPPORTED, "memory that was written is seen by another input"), NULL;
+  if (wk__grow(&t->inputs, &t->input_capacity, t->input_count + 1, sizeof *t->inputs) != WK_OK) return NULL;
+  if (ask_for_input(t, tensor, &name) != WK_OK) return NULL;
   wk__graph_node *node = wk__graph_input(t->graph, tensor, name);
   wk__trace_cell *c = node ? new_cell(t, tensor, node) : NULL;
   wk__trace_record *r = c ? new_record(t, tensor, c, node) : NULL;
@@ -263,6 +263,7 @@ wk__graph_node *wk__trace_fresh(wk__trace_record *r) {
     args[0] = (wk__graph_arg){.tag = WK_VALUE_TENSOR, .node = parent};
     wk__graph_node *node = wk__trace_record_call(r->tracer, r->op, args);
     if (!node) return NULL;
+    node->flags |= WK__GRAPH_DERIVED;
     r->node = node;
   }
   r->version = r->cell->version;

@@ -21,6 +21,11 @@
 
 typedef struct wk__tracer wk__tracer;
 
+enum {
+  WK__GRAPH_DERIVED = 128, /* node flag: a view that was made again from a value that has been written since; on the
+                            * tape it is still the one that the program made. Until wk__tape_mark */
+};
+
 /* Who traces. Called from inside operator calls. */
 typedef struct wk__trace_owner {
   void *context;
@@ -48,6 +53,8 @@ wk__graph *wk__tracer_graph(wk__tracer *tracer); /* borrowed; being built */
 /* The symbols of the graph that is being built, and what was assumed of them; made when first asked for. Another one
  * after each flush, because the graph owns it. NULL with the error set. */
 wk__shape_env *wk__tracer_env(wk__tracer *tracer);
+/* An input without values whose one dim is the symbol, for one that is the size of no other input. */
+WK_MUST_USE wk_status wk__tracer_size_input(wk__tracer *tracer, wk_int symbol);
 int wk__tracer_input_count(const wk__tracer *tracer);
 wk_tensor *wk__tracer_input(const wk__tracer *tracer, int index); /* borrowed: the real tensor behind input i */
 

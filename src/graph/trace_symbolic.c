@@ -132,3 +132,21 @@ wk_status wk__trace_describe(wk__tracer *t, wk_tensor *tensor, const wk_tensor *
   spec.device = tensor->device;
   return wk__tensor_set_geometry(tensor, &spec);
 }
+
+wk_status wk__tracer_size_input(wk__tracer *t, wk_int symbol) {
+  wk__spec described, now;
+  wk_int value = wk__symbolic_value(symbol);
+  symbolic = t;
+  wk__spec_contiguous(&described, WK_UINT8, WK__CPU_DEVICE, 1, &symbol);
+  wk__spec_contiguous(&now, WK_UINT8, WK__CPU_DEVICE, 1, &value);
+  WK_TRY(wk__grow(&t->inputs, &t->input_capacity, t->input_count + 1, sizeof *t->inputs));
+  wk_tensor *description = wk__tensor_shape_only(&described), *input = wk__tensor_shape_only(&now);
+  bool made = description && input && wk__graph_input(t->graph, description, "size");
+  wk__release(description);
+  if (!made) {
+    wk__release(input);
+    return wk_error_category();
+  }
+  t->inputs[t->input_count++] = input;
+  return WK_OK;
+}

@@ -123,7 +123,7 @@ static void store_everywhere(wk__lower *l, wk__var value) {
 void wk__lower_ones(wk__lower *l) { store_everywhere(l, wk__k_constant(l->h, 1, l->compute)); }
 void wk__lower_full(wk__lower *l) {
   int value_arg = l->call->op == WK__OP(new_full) ? 2 : 1;
-  store_everywhere(l, wk__k_param(l->h, l->param_of_arg[value_arg], l->compute));
+  store_everywhere(l, wk__in_as(l, value_arg, l->compute));
 }
 
 /* ==================================================== copies ==================================================== */

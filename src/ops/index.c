@@ -177,7 +177,7 @@ static void lower_scatter(wk__lower *l, bool add) {
     wk__access from = wk__access_arg(l, 3, index);
     value = wk__k_load(l->h, &from);
   } else {
-    value = wk__k_param(l->h, l->param_of_arg[3], l->compute);
+    value = wk__in_as(l, 3, l->compute);
   }
   (add ? wk__k_store_add : wk__k_store)(l->h, &to, value);
 }
@@ -313,7 +313,7 @@ void wk__lower_index_add(wk__lower *l) {
   wk__var at = checked_place(l, 2, rank && !scalar_index ? &index[dim] : &first, dim);
   wk__access from = wk__access_arg(l, 3, index), to = redirected(wk__access_result(l, 0, index), dim, at);
   wk__var value = wk__k_load(l->h, &from);
-  wk__k_store_add(l->h, &to, wk__k_mul(l->h, value, wk__k_param(l->h, l->param_of_arg[4], l->compute)));
+  wk__k_store_add(l->h, &to, wk__k_mul(l->h, value, wk__in_as(l, 4, l->compute)));
 }
 
 wk_status wk__vjp_index_add(wk__vjp *v) {

@@ -79,7 +79,7 @@ void wk__lower_layer_norm(wk__lower *l) {
   wk__var mean = wk__k_div(l->h, wk__k_reduce_sum(l->h, x), n);
   wk__var centred = wk__k_sub(l->h, x, mean);
   wk__var variance = wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, centred, centred)), n);
-  wk__var eps = wk__k_param(l->h, l->param_of_arg[4], l->compute);
+  wk__var eps = wk__in_as(l, 4, l->compute);
   wk__var rstd = wk__k_rsqrt(l->h, wk__k_add(l->h, variance, eps));
   wk__var y = wk__k_mul(l->h, centred, rstd), weight = wk__has(l, 2) ? wk__row_in_trailing(l, 2) : 0;
   wk__var bias = wk__has(l, 3) ? wk__row_in_trailing(l, 3) : 0;

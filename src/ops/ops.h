@@ -210,7 +210,7 @@ typedef struct wk__lower {
   uint8_t row_rank;                  /* rows: rank of the argument whose dims the nest has */
   uint32_t row_mask;                 /* rows: its reduction dims */
   wk_int row_index[WK_MAX_DIMS];     /* rows: the loop variable of each of its dims */
-  struct wk__plan *plan;
+  struct wk__lowered *lowered;
   wk__recorder recorder;
 } wk__lower;
 static inline bool wk__has(const wk__lower *l, int arg) { return l->call->args[arg].tag != WK_VALUE_NONE; }

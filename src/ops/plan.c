@@ -103,10 +103,8 @@ static const wk__plan *find(const wk_op *op, const plan_key *key, uint64_t hash)
 /* ---- making ---- */
 
 static void release_plan(wk__plan *plan) {
-  for (int n = 0; n < plan->nest_count; n++) {
-    wk__program_release(plan->programs[n]);
-    wk__nest_release(plan->nests[n]);
-  }
+  for (int n = 0; n < plan->lowered.nest_count; n++) wk__program_release(plan->programs[n]);
+  wk__lowered_release(&plan->lowered);
   if (plan->env) wk__shape_env_release(plan->env);
   wk__free(plan);
 }
@@ -116,7 +114,7 @@ static void add_buffer(wk__nest *nest, const wk_tensor *t, bool pointwise) {
       (wk__nest_buffer){.dtype = t->dtype, .ndim = (uint8_t)(pointwise ? 1 : t->ndim)};
 }
 
-/* Buffers: tensor arguments in order, then results. Every nest of a plan declares them all. */
+/* Buffers: tensor arguments in order, then results. Every nest of a lowering declares them all. */
 static wk__nest *new_nest(const wk__lower *l) {
   const wk__call *c = l->call;
   wk__nest *nest = wk__nest_create();
@@ -133,12 +131,12 @@ static wk__nest *new_nest(const wk__lower *l) {
 }
 
 static wk_status start_nest(wk__lower *l) {
-  wk__plan *plan = l->plan;
-  if (plan->nest_count == WK__PLAN_MAX_NESTS)
+  wk__lowered *lowered = l->lowered;
+  if (lowered->nest_count == WK__PLAN_MAX_NESTS)
     return wk_fail(WK_INTERNAL_ERROR, "operator %s lowers to too many nests", l->call->op->name);
   l->nest = new_nest(l);
   if (!l->nest) return WK_OUT_OF_MEMORY;
-  plan->nests[plan->nest_count++] = l->nest;
+  lowered->nests[lowered->nest_count++] = l->nest;
   wk__recorder_init(&l->recorder, l->nest);
   return WK_OK;
 }
@@ -150,11 +148,12 @@ void wk__next_nest(wk__lower *l) {
   }
 }
 
-static wk_status map_arguments(wk__lower *l) {
+static wk_status map_arguments(wk__lower *l, const bool *is_given) {
   const wk__call *c = l->call;
   int buffers = 0, params = 0;
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
-    bool tensor = c->args[i].tag == WK_VALUE_TENSOR, param = is_param(c->op, i, &c->args[i]);
+    bool tensor = c->args[i].tag == WK_VALUE_TENSOR;
+    bool param = is_param(c->op, i, &c->args[i]) && (!is_given || is_given[i]);
     l->buffer_of_arg[i] = (int8_t)(tensor ? buffers++ : -1);
     l->param_of_arg[i] = (int8_t)(param ? params++ : -1);
   }
@@ -171,29 +170,44 @@ static void log_nest(const wk_op *op, const wk__nest *nest) {
   wk__string_release(&text);
 }
 
-static wk_status lower_into(wk__plan *plan, const wk__call *c) {
+static wk_status check_nests(const wk_op *op, const wk__lowered *lowered) {
+  for (int n = 0; n < lowered->nest_count; n++) {
+#ifdef WICK_DEBUG
+    WK_TRY(wk__nest_verify(lowered->nests[n]));
+#endif
+    if (wk__log_on(WK__LOG_LOOP)) log_nest(op, lowered->nests[n]);
+  }
+  return WK_OK;
+}
+
+wk_status wk__lower_call(const wk__call *c, const bool *is_given, wk__lowered *out) {
   wk__lower l = {.call = c,
-                 .plan = plan,
+                 .lowered = out,
                  .pointwise = c->op->tags & WK__TAG_POINTWISE,
                  .compute = (wk_dtype)wk__dtypes[c->compute_dtype].compute};
   if ((wk_dtype)l.compute == WK_DTYPE_NONE)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name,
                    wk__dtype_legacy((wk_dtype)c->compute_dtype));
-  WK_TRY(wk__cpu_level_check()); /* an impossible WICK_CPU is said by the first call */
-  WK_TRY(map_arguments(&l));
-  memcpy(plan->buffer_of_arg, l.buffer_of_arg, sizeof l.buffer_of_arg);
-  memcpy(plan->buffer_of_result, l.buffer_of_result, sizeof l.buffer_of_result);
-  memcpy(plan->param_of_arg, l.param_of_arg, sizeof l.param_of_arg);
+  WK_TRY(map_arguments(&l, is_given));
+  memcpy(out->buffer_of_arg, l.buffer_of_arg, sizeof l.buffer_of_arg);
+  memcpy(out->buffer_of_result, l.buffer_of_result, sizeof l.buffer_of_result);
+  memcpy(out->param_of_arg, l.param_of_arg, sizeof l.param_of_arg);
   l.h = &l.recorder.handler;
   WK_TRY(start_nest(&l));
   c->op->lower(&l);
   WK_TRY(l.h->status);
-  for (int n = 0; n < plan->nest_count; n++) {
-#ifdef WICK_DEBUG
-    WK_TRY(wk__nest_verify(plan->nests[n]));
-#endif
-    if (wk__log_on(WK__LOG_LOOP)) log_nest(c->op, plan->nests[n]);
-    plan->programs[n] = wk__program_create(plan->nests[n]);
+  return check_nests(c->op, out);
+}
+
+void wk__lowered_release(wk__lowered *lowered) {
+  for (int n = 0; n < lowered->nest_count; n++) wk__nest_release(lowered->nests[n]);
+}
+
+static wk_status lower_into(wk__plan *plan, const wk__call *c) {
+  WK_TRY(wk__cpu_level_check()); /* an impossible WICK_CPU is said by the first call */
+  WK_TRY(wk__lower_call(c, NULL, &plan->lowered));
+  for (int n = 0; n < plan->lowered.nest_count; n++) {
+    plan->programs[n] = wk__program_create(plan->lowered.nests[n]);
     if (!plan->programs[n]) return wk_error_category();
   }
   return WK_OK;
@@ -236,7 +250,7 @@ __attribute__((destructor)) static void release_plans(void) {
 
 static void bind_params(const wk__plan *plan, const wk__call *c, wk__scalar *params) {
   for (int i = 0; i < c->op->schema.parameter_count; i++)
-    if (plan->param_of_arg[i] >= 0) params[plan->param_of_arg[i]] = wk__value_scalar(&c->args[i]);
+    if (plan->lowered.param_of_arg[i] >= 0) params[plan->lowered.param_of_arg[i]] = wk__value_scalar(&c->args[i]);
 }
 
 static void bind_buffer(wk__launch_buffer *b, const wk_tensor *t) {
@@ -251,10 +265,10 @@ static wk_status launch(const wk__plan *plan, const wk__call *c, wk_tensor *cons
   bind_params(plan, c, params);
   l.params = params;
   for (int i = 0; i < c->op->schema.parameter_count; i++)
-    if (plan->buffer_of_arg[i] >= 0) bind_buffer(&l.buffers[plan->buffer_of_arg[i]], c->args[i].tensor);
-  for (int r = 0; r < c->op->schema.result_count; r++) bind_buffer(&l.buffers[plan->buffer_of_result[r]], outputs[r]);
+    if (plan->lowered.buffer_of_arg[i] >= 0) bind_buffer(&l.buffers[plan->lowered.buffer_of_arg[i]], c->args[i].tensor);
+  for (int r = 0; r < c->op->schema.result_count; r++) bind_buffer(&l.buffers[plan->lowered.buffer_of_result[r]], outputs[r]);
   bool copied = c->op->tags & WK__TAG_PLACES && outputs[0] == c->args[0].tensor;
-  for (int n = copied; n < plan->nest_count; n++) WK_TRY(wk__program_run(plan->programs[n], &l));
+  for (int n = copied; n < plan->lowered.nest_count; n++) WK_TRY(wk__program_run(plan->programs[n], &l));
   return WK_OK;
 }
 
@@ -290,7 +304,7 @@ static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_te
   l.ndim = line ? 1 : out->ndim;
   l.sizes = line ? &out->numel.bits : &out->sizes->bits;
   for (int i = 0; i < c->op->schema.parameter_count + c->op->schema.result_count; i++) {
-    int r = i - c->op->schema.parameter_count, b = r < 0 ? plan->buffer_of_arg[i] : plan->buffer_of_result[r];
+    int r = i - c->op->schema.parameter_count, b = r < 0 ? plan->lowered.buffer_of_arg[i] : plan->lowered.buffer_of_result[r];
     if (b < 0) continue;
     const wk_tensor *t = r < 0 ? c->args[i].tensor : outputs[r];
     l.buffers[b].data = wk__data(t);

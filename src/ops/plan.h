@@ -12,16 +12,28 @@ enum { WK__TAG_PLACES = 1 << 20 };
 
 enum { WK__PLAN_MAX_NESTS = 4, WK__PLAN_KEY_WORDS = 40 };
 
+/* What a row's LOWER function says about a call. Compound index expressions belong to the shape environment that was
+ * current. */
+typedef struct wk__lowered {
+  uint8_t nest_count;
+  int8_t buffer_of_arg[WK__MAX_ARGS], buffer_of_result[WK__MAX_RESULTS];
+  int8_t param_of_arg[WK__MAX_ARGS]; /* -1: not a number given at launch */
+  wk__nest *nests[WK__PLAN_MAX_NESTS];
+} wk__lowered;
+
+/* Lowers a call whose outputs are there, as shapes if need be. is_given: by argument, whether a number comes at launch;
+ * the others become constants of the body. NULL: all that may. `out` is zeroed, and released also after an error. */
+WK_MUST_USE wk_status wk__lower_call(const wk__call *call, const bool *is_given, wk__lowered *out);
+void wk__lowered_release(wk__lowered *lowered);
+
 typedef struct wk__plan {
   struct wk__plan *next;
   uint64_t hash;
   uint16_t key_words;
-  uint8_t nest_count;
   uint64_t key[WK__PLAN_KEY_WORDS];
-  wk__nest *nests[WK__PLAN_MAX_NESTS];
+  wk__lowered lowered;
   wk__program *programs[WK__PLAN_MAX_NESTS];
   wk__shape_env *env; /* owns compound index expressions of the nests */
-  int8_t buffer_of_arg[WK__MAX_ARGS], buffer_of_result[WK__MAX_RESULTS], param_of_arg[WK__MAX_ARGS];
 } wk__plan;
 
 #endif

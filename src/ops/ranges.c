@@ -83,8 +83,8 @@ void wk__lower_arange(wk__lower *l) {
   bool has_start = l->call->op != WK__OP(arange), has_step = l->call->op == WK__OP(arange_start_step);
   loop_over_result(l, index);
   wk__var value = wk__k_cast(l->h, wk__k_index(l->h, index[0]), l->compute);
-  if (has_step) value = wk__k_mul(l->h, value, wk__k_param(l->h, l->param_of_arg[2], l->compute));
-  if (has_start) value = wk__k_add(l->h, wk__k_param(l->h, l->param_of_arg[0], l->compute), value);
+  if (has_step) value = wk__k_mul(l->h, value, wk__in_as(l, 2, l->compute));
+  if (has_start) value = wk__k_add(l->h, wk__in_as(l, 0, l->compute), value);
   wk__access a = wk__access_result(l, 0, index);
   wk__k_store(l->h, &a, value);
 }
@@ -108,8 +108,8 @@ static wk__var index_as_compute(wk__lower *l, wk_int x) { return wk__k_cast(l->h
 void wk__lower_linspace(wk__lower *l) {
   wk_int index[WK_MAX_DIMS], n = l->call->args[2].integer, one = wk_int_of(1);
   loop_over_result(l, index);
-  wk__var start = wk__k_param(l->h, l->param_of_arg[0], l->compute),
-          end = wk__k_param(l->h, l->param_of_arg[1], l->compute);
+  wk__var start = wk__in_as(l, 0, l->compute),
+          end = wk__in_as(l, 1, l->compute);
   wk__var gaps = index_as_compute(l, wk_int_max(wk_int_sub(n, one), one));
   wk__var step = wk__k_div(l->h, wk__k_sub(l->h, end, start), gaps);
   wk__var half = wk__k_index(l->h, wk_int_max(wk_int_floordiv(n, wk_int_of(2)), one));

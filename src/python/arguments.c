@@ -4,6 +4,7 @@
 #include "python/python.h"
 
 int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out) {
+  if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE) && wk__dynamo_int(o, out)) return 0;
   if (PyLong_CheckExact(o)) {
     int64_t v = PyLong_AsLongLong(o);
     if (v == -1 && PyErr_Occurred()) return -1;
@@ -76,6 +77,8 @@ int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
     return 0;
   }
   if (PyLong_Check(o)) {
+    *out = (wk_value){.tag = WK_VALUE_INT};
+    if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE) && wk__dynamo_int(o, &out->integer)) return 0;
     int overflow;
     int64_t v = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (overflow) {

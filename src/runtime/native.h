@@ -28,11 +28,11 @@ typedef enum wk__native_mode {
 } wk__native_mode;
 enum { WK__KERNEL_ROWS = 1 << WK__NATIVE_ROWS, WK__KERNEL_COLUMNS = 1 << WK__NATIVE_COLUMNS };
 
-typedef void wk__kernel_fn(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t begin, int64_t end);
+typedef void wk__native_fn(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t begin, int64_t end);
 
 /* What stands for a program. A mode without a function, and launches that tier 0 does better, stay with tier 0. */
 typedef struct wk__native_code {
-  wk__kernel_fn *functions[WK__NATIVE_MODES];
+  wk__native_fn *functions[WK__NATIVE_MODES];
   wk__cpu_level level; /* that it was written for; used while that is the level */
   int kept_count;      /* rows: values of an element that a row keeps */
   int strip_count;     /* columns: strips besides the counters, */

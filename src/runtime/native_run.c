@@ -23,7 +23,7 @@ typedef struct native_run {
   const wk__program *program;
   const wk__native_code *code;
   const geometry *g;
-  wk__kernel_fn *fn;
+  wk__native_fn *fn;
   int64_t m_blocks, n_blocks;
   int64_t strip;    /* columns of a unit */
   uint64_t numbers; /* walkers that are numbers: expressions, and accesses with indirect coordinates */

@@ -11,10 +11,11 @@ from ..compiler import (
 )
 from . import config, exc
 from .explain import ExplainOutput, explain
+from .marks import mark_dynamic, mark_static, maybe_mark_dynamic
 
 __all__ = [
     "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "exc", "explain", "forbid_in_graph",
-    "graph_break", "is_compiling", "list_backends", "optimize",
+    "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "maybe_mark_dynamic", "optimize",
     "register_backend", "reset", "run",
 ]  # fmt: skip
 

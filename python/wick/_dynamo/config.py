@@ -1,4 +1,13 @@
-"""Settings that PyTorch programs set. What has no meaning here is kept and ignored."""
+"""Settings that PyTorch programs set. What has no meaning here is kept and ignored.
+
+recompile_limit: segments a position, for compiled functions that are there and that will be. assume_static_by_default,
+automatic_dynamic_shapes: what compile(dynamic=None) means, for functions that will be compiled: sizes are numbers until
+they are seen to change; or symbols at once (the first is False); or numbers always (the second is False).
+"""
+
+import contextlib
+import sys
+import types
 
 from .. import compiler as _compiler
 
@@ -7,9 +16,38 @@ suppress_errors = False
 assume_static_by_default = True
 automatic_dynamic_shapes = True
 capture_scalar_outputs = False
+accumulated_recompile_limit = 256
+accumulated_cache_size_limit = 256
 
 
-def __getattr__(name):
-    if name in ("cache_size_limit", "recompile_limit", "accumulated_cache_size_limit"):
+def patch(changes=None, **named):
+    """A context manager, or decorator, in which settings have other values: patch(recompile_limit=1)."""
+    return _patch({**(changes or {}), **named})
+
+
+@contextlib.contextmanager
+def _patch(changes):
+    module = sys.modules[__name__]
+    before = {name: getattr(module, name) for name in changes}
+    try:
+        for name, value in changes.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+class _Settings(types.ModuleType):
+    @property
+    def recompile_limit(self):
         return _compiler.limit
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    @recompile_limit.setter
+    def recompile_limit(self, value):
+        _compiler.set_limit(value)
+
+    cache_size_limit = recompile_limit
+
+
+sys.modules[__name__].__class__ = _Settings

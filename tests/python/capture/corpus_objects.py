@@ -626,7 +626,7 @@ def suppressed(x):
     return x
 
 
-@case(captures=2, breaks=1, unkept=6)
+@case(captures=1, unkept=6)
 def exception_state(x):
     try:
         raise ValueError
@@ -805,11 +805,134 @@ def random_module(x):
     return x * k + random.randint(1, 5)
 
 
-@case(xfail="catch_warnings() fails at replay: the module of warnings is written behind breaks")
+@case(captures=7, breaks=6)
 def warning_raised(x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return x + 1
+
+
+# ---- calls that change something and may raise ----
+
+
+@case(captures=2)
+def remove_or_not(x, l, n):
+    for item in (n, 4, 99):
+        try:
+            l.remove(item)
+        except ValueError as e:
+            l.append(str(e))
+    return x + len(l)
+
+
+@case(captures=2)
+def remove_raises_in_callee(x, l):
+    def drop(item):
+        l.remove(item)
+        return 10
+
+    def attempt(item):
+        try:
+            return drop(item)
+        except ValueError:
+            return 1
+        finally:
+            l.append(item)
+
+    return x * attempt(3) + attempt(77)
+
+
+@case(captures=2)
+def pop_or_not(x, d):
+    found = []
+    for key in ("two", "three"):
+        try:
+            found.append(d.pop(key))
+        except KeyError as e:
+            found.append(e.args)
+    return x, found, d.pop("four", None)
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3, 4), {1, 2} if k < 2 else {2, 5}))
+def set_remove_or_not(x, s):
+    for item in (1, 5):
+        try:
+            s.remove(item)
+        except KeyError:
+            x = x * 2
+            s.add(-item)
+    return x
+
+
+@case
+def next_or_not(x, l):
+    it = iter(l)
+    kept = []
+    try:
+        while True:
+            kept.append(next(it))
+    except StopIteration:
+        kept.append(next(it, None))
+    return x + len(kept), kept
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3, 4), Box(a=1) if k < 2 else Box(), {} if k < 2 else {"k": 1}))
+def delete_or_not(x, o, d):
+    try:
+        del o.a
+    except AttributeError:
+        x = x + 1
+    try:
+        del d["k"]
+    except KeyError as e:
+        return x, e.args
+    return x * 2
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3, 4), [1, 2] if k < 2 else [1, 2, 3, 4]))
+def set_item_or_not(x, l):
+    try:
+        l[2] = 5
+    except IndexError:
+        l.append(7)
+    try:
+        del l[3]
+    except IndexError as e:
+        return x, str(e)
+    return x * 2
+
+
+@case(captures=2, unkept=3)
+def extend_fails_halfway(x, l):
+    def items():
+        yield 8
+        raise KeyError("no")
+
+    try:
+        l.extend(items())
+    except KeyError:
+        l.append(9)
+    return x + len(l)
+
+
+@case(captures=2, breaks=1)
+def iterator_seen_by_others(x, l):
+    it = iter(l)
+    G["log"].append(it)
+    next(it)
+    return x + 1
+
+
+class Noisy(dict):
+    def __setitem__(self, key, value):
+        G["log"].append(key)
+        super().__setitem__(key, value)
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3, 4), Noisy(a=1)))
+def set_item_of_dict_class(x, d):
+    d["b"] = x * 2
+    return x + 1
 
 
 @case(captures=2, breaks=1)

@@ -5,7 +5,10 @@
 
 A program is a helper class, helper functions and `f(x, y, n, a, l, d, o, log)`. It does arithmetic, views, writes in
 place, loops, branches on numbers and on values of tensors, breaks (print, item, tolist), try, with, closures, early
-returns. Programs may raise: then both runs have to. All loops are short."""
+returns. Programs may raise: then both runs have to. All loops are short.
+
+Every second program is about sizes: its tensors and its integer have other ones in almost every call, and it does more
+with them: arithmetic, comparisons, views and new tensors of such sizes, sizes in containers, attributes and results."""
 
 # ruff: noqa: E741
 
@@ -70,6 +73,7 @@ class Program:
         self.budget = self.random.randint(6, 18)
         self.in_loop = False
         self.helpers = []
+        self.sizes = seed % 2 == 1
 
     def pick(self, *choices):
         return self.random.choice(choices)
@@ -87,7 +91,24 @@ class Program:
     # ---- expressions ----
 
     def integer(self):
+        if self.sizes and self.chance(0.7):
+            return self.size()
         return self.pick("n", "1", "2", "len(l)", "x.shape[0]", "l[0]", "d['k']", "o.count", "n + 1", "y.dim()")
+
+    def size(self, depth=0):
+        t = self.random.choice(self.tensors)
+        if depth > 1 or self.chance(0.5):
+            return self.pick(
+                f"{t}.shape[0]", f"{t}.size(0)", f"len({t})", f"{t}.numel()", f"{t}.shape[-1]", "n", "n", "x.shape[0]",
+                "3", "len(x.shape)", "x.size()[0]",
+            )  # fmt: skip
+        a, b = self.size(depth + 1), self.size(depth + 1)
+        return self.pick(
+            f"({a} + {b})", f"({a} - {b})", f"{a} * 2", f"{a} // 2", f"{a} % 3", f"(-{a})", f"min({a}, {b})",
+            f"max({a}, {b})", f"sum({t}.shape)", f"int({a})", f"abs({a})", f"({a} if {a} > {b} else {b})",
+            f"[{a}, {b}][{a} % 2]", f"(lambda k: k + {b})({a})", f"({a} and {b})", f"{a} // {b}",
+            f"next(k for k in ({a}, {b}))", f"sum([{a}, {b}])",
+        )  # fmt: skip
 
     def number(self):
         return self.pick("a", "0.5", "-1.25", self.integer(), "a * n", "o.rate", "abs(a)", "max(a, 0.1)")
@@ -112,8 +133,56 @@ class Program:
             lambda: f"{t}.clone()",
         )()
 
+    def about_sizes(self):
+        t, a, b = self.random.choice(self.tensors), self.size(), self.size()
+        self.line(
+            self.pick(
+                lambda: f"{t} = {t}.reshape(-1).view({t}.shape)",
+                lambda: f"{t} = {t}.view({t}.shape[0], -1)",
+                lambda: f"kept.append({t}.reshape({t}.shape[0], 2, -1).transpose(1, 2))",
+                lambda: f"{t} = {t} + wick.arange({t}.shape[0])[:, None]",
+                lambda: f"kept.append({t}[:{a}])",
+                lambda: f"kept.append({t}[{a} // 2 :, :3])",
+                lambda: f"kept.append({t}[:, -1] / {a})",
+                lambda: f"kept.append(wick.zeros({t}.shape[0], abs({a}) % 5))",
+                lambda: f"kept.append({t}.new_ones({t}.shape) * {a})",
+                lambda: f"{t} = {t} * {a}",
+                lambda: f"{t} = {t}.sum() / {t}.shape[0] + {t}",
+                lambda: f"{t} = {t} + wick.full(({t}.shape[0], 1), 0.5)",
+                lambda: f"kept.append({t}.mean(0).expand({t}.shape[0], 4))",
+                lambda: f"kept.append(wick.cat([{t}, {t}]).split({t}.shape[0]))",
+                lambda: f"kept.append({t}.shape)",
+                lambda: f"kept.append([*{t}.shape, {a}])",
+                lambda: f"B, T = {t}.shape; kept.append(({a}, B * T, B))",
+                lambda: f"kept.append({{'size': {a}, {b}: 1}})",
+                lambda: f"kept.append(f'{{{a}}}')",
+                lambda: f"kept.append({a} in (2, 5, 7) or {{{a}}} == {{{b}}})",
+                lambda: f"kept.append({t}.shape == y.shape)",
+                lambda: f"kept.append(sorted([{a}, {b}, 4]))",
+                lambda: f"kept.append([{t}.sum() * k for k in range({a} % 4)])",
+                lambda: f"kept.append(str({{'k': [{a}]}}))",
+                lambda: f"kept.append(sum(k for k in ({a}, {b})))",
+                lambda: f"kept.append(dict(zip('ab', ({a}, {b}))))",
+                lambda: f"kept.append(max(iter([{a}, {b}])))",
+                lambda: f"kept.append(str(ValueError({a})))",
+                lambda: f"kept.append(l[{a} % len(l)])",
+                lambda: f"o.count = {a}",
+                lambda: f"d['k'] = {a}",
+                lambda: f"l.append({a})",
+                lambda: f"kept.append({t}.stride() + ({t}.is_contiguous(), {t}.t().shape))",
+                lambda: f"kept.append(Cell({t}, {a}).step({t}))",
+                lambda: f"kept.append(slice({a}, None).indices({b}) if {b} >= 0 else 0)",
+                lambda: f"{t} = {t}.masked_fill({t} > {a}, 0.5)",
+                lambda: f"kept.append(wick.ones({t}.shape[0], {t}.shape[0])[: {t}.size(0), :2])",
+                lambda: f"kept.append({t}.flatten().unflatten(0, ({t}.shape[0], 4)))",
+                lambda: f"kept.append(wick.Size([{a}, 2]).numel())",
+            )()
+        )
+
     def condition(self):
         t = self.random.choice(self.tensors)
+        if self.sizes and self.chance(0.6):
+            return f"{self.size()} {self.pick('<', '<=', '==', '!=', '>', '>=')} {self.size()}"
         return self.pick(
             f"n > {self.random.randint(0, 3)}",
             "a > 0",
@@ -265,7 +334,8 @@ class Program:
         self.depth += 1
         if self.chance(0.6):
             what = self.pick(
-                "raise ValueError('no')", "d['absent']", "[][n]", "x @ y @ x @ x", "1 // 0", "None.foo", "x[99]"
+                "l.remove(n)", "d.pop('new')", "del d['new']", "del o.extra", "next(iter(l[5:]))", "{1, 2}.remove(n)",
+                "l[3] = 1", "raise ValueError('no')", "d['absent']", "[][n]", "x @ y @ x @ x", "1 // 0", "None.foo", "x[99]"
             )
             self.line(what)
         self.depth -= 1
@@ -344,6 +414,7 @@ class Program:
             (self.generator, 0.5),
             (self.early, 0.7),
             (self.random_numbers, 0.5),
+            (self.about_sizes, 8 if self.sizes else 0),
         )
         kind = self.random.choices([k for k, _ in kinds], [w for _, w in kinds])[0]
         kind()
@@ -374,24 +445,30 @@ def program(seed):
     return Program(seed).text()
 
 
-def inputs(turn, grad):
+def inputs(turn, grad, rows=None, n=None):
     """Other values, other sizes, other numbers; the same memory twice."""
-    rows = 5 if turn == 3 else 4
+    rows = rows or (5 if turn == 3 else 4)
     x = numbers(turn, rows, 4)
     y = x if turn == 2 else numbers(turn, rows, 4, salt=1)
     o = Box(t=numbers(turn, rows, 4, salt=2), count=turn % 2, rate=0.5)
     if grad:
         x = x.requires_grad_() * 1
         y = x if turn == 2 else y
-    n = 2 if turn < 3 else 3
+    n = n or (2 if turn < 3 else 3)
     return x, y, n, 0.5 if turn != 1 else -0.75, [3, 1, 2], {"k": 1, "one": y}, o, []
 
 
-def outcomes(function, grad):
+ROWS = (4, 5, 3, 7, 7, 2, 1, 6, 9, 4, 8)  # of a program about sizes, call by call
+NUMBERS = (2, 3, 5, 5, 4, 2, 7, 1, 3, 2, 9)
+
+
+def outcomes(function, grad, sizes):
     out = []
     wick.manual_seed(5)
-    for turn in (0, 0, 1, 2, 3, 0, 1):
+    for turn in (0, 0, 1, 2, 3, 0, 1) if not sizes else ():
         out.append(call_once(function, inputs(turn, grad), None, grads=False))
+    for call, (rows, n) in enumerate(zip(ROWS, NUMBERS, strict=True) if sizes else ()):
+        out.append(call_once(function, inputs(call % 3, grad, rows, n), None, grads=False))
     arguments = inputs(0, grad)
     for _ in range(3):  # on what the last call left
         out.append(call_once(function, arguments, None, grads=False))
@@ -413,15 +490,15 @@ def without_nodes(description):
 def check(seed):
     """None, or what is wrong with the program of that seed."""
     source = program(seed)
-    grad = seed % 4 == 0
+    grad = seed % 4 == 0 or seed % 32 == 1
 
     def load():
         space = {"wick": wick, "__name__": "fuzzed"}
         exec(compile(source, f"<program {seed}>", "exec"), space)
         return space["f"]
 
-    plain = outcomes(load(), grad)
-    captured = outcomes(Compiled(load()), grad)
+    plain = outcomes(load(), grad, seed % 2 == 1)
+    captured = outcomes(Compiled(load(), dynamic=1 if seed % 8 == 3 else -1), grad, seed % 2 == 1)
     for call, (p, c) in enumerate(zip(plain, captured, strict=True)):
         for name, a, b in zip(NAMES, p, c, strict=True):
             if without_nodes(a) != without_nodes(b):

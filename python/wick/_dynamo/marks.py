@@ -1,0 +1,52 @@
+"""Marks on tensors: which of their sizes a compiled function may see change."""
+
+from ..compiler import is_compiling
+
+
+def _dims(t, index):
+    if isinstance(index, int):
+        return [index]
+    if not isinstance(index, (list, tuple)):
+        raise AssertionError(f"Expected index to be int, list, or tuple, got {type(index)}")
+    return list(index)
+
+
+def _mark(t, attribute, index):
+    if not hasattr(t, attribute):
+        setattr(t, attribute, set())
+    getattr(t, attribute).update(_dims(t, index))
+    t._has_dynamo_dim_marking = True
+
+
+def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
+    """Sizes that become symbols at the first capture, whatever compile(dynamic=...) says; sizes 0 and 1 never do.
+
+    The other arguments are accepted; a size that the program's own code fixes is guarded, which is no error here.
+
+        mark_dynamic(x, 0)          # or [0, 1]
+    """
+    _mark(t, "_dynamo_dynamic_indices", index)
+
+
+def maybe_mark_dynamic(t, index):
+    """The same, unless compile(dynamic=False) says otherwise."""
+    _mark(t, "_dynamo_weak_dynamic_indices", index)
+
+
+def mark_static(t, index=None):
+    """Sizes that stay numbers; without an index all of them. mark_dynamic() comes before it. A class of modules is
+    given back as it is: attributes are part of the guards in any case."""
+    from .._C import Tensor
+    from ..nn import Module
+
+    if isinstance(t, type) and issubclass(t, Module):
+        return t
+    if not isinstance(t, Tensor):
+        raise TypeError(f"mark_static expects a tensor/nn.Module class but received {type(t)}")
+    dims = range(t.dim()) if index is None else _dims(t, index)
+    if is_compiling():
+        for d in dims:
+            range(t.size(d))  # looks at the number
+        return None
+    _mark(t, "_dynamo_static_indices", list(dims))
+    return None

@@ -1,0 +1,145 @@
+/* Ahead-of-time autograd: a captured forward whose backward() is called outside of what was captured.
+ *
+ * In: a frozen functional graph as capture makes it, whose calls with the flag TAPED have derivatives that outlive it.
+ * Out: a forward graph and a backward graph without any tape, and a function that runs them as one node of the tape.
+ *
+ *   joint.c      runs the graph again on shapes under a tracer, with the tape as the flags say, and then the engine:
+ * the derivative rules, what they keep and the order in which gradients are added are those of eager mode partition.c
+ * what the backward graph takes from the forward one: kept, or computed again (flow.c: the minimum cut) split.c both
+ * graphs, and one with the views that the program gets function.c   running it: saved tensors, versions, histories,
+ * later derivatives
+ *
+ * Invariants: outputs and gradients have the bits of eager mode on the CPU. Gradients arrive at a tensor in the order
+ * in which the eager nodes would have sent them: an input that several taped calls use has an edge for each use. A
+ * value that the program can write (an input, an output) is kept only when the eager tape keeps it too, so that what
+ * eager mode forgives is forgiven and what it refuses is refused. What draws random numbers, products, reductions and
+ * gathers are never computed again.
+ *
+ * Tests: tests/c/test_aot.c. */
+#ifndef WICK_AOT_AOT_H
+#define WICK_AOT_AOT_H
+
+#include "autograd/autograd.h"
+#include "graph/graph.h"
+
+/* ================================================ splitting (split.c) ============================================ */
+
+typedef struct wk__aot_options {
+  bool save_all;      /* keep what the derivative rules ask for, compute no value again */
+  int max_chain;      /* calls computed again one behind the other, at most; 0: 8 */
+  const bool *steady; /* by input: nobody writes it between forward and backward (a parameter), so that values may be
+                       * computed again from it although the eager tape would not keep it. Written all the same it is
+                       * reported. NULL: none */
+} wk__aot_options;
+
+typedef enum wk__aot_source {
+  WK__AOT_OWN,     /* output `index` of the forward graph, which the program never sees */
+  WK__AOT_VALUE,   /* output `index` of the forward graph, which the program gets: an alias */
+  WK__AOT_INPUT,   /* input `index` as it is given */
+  WK__AOT_WRITTEN, /* input `index` with the value that the graph writes to it: an alias */
+  WK__AOT_SHAPE,   /* the sizes of input `index`, without a value: they tell symbols */
+} wk__aot_source;
+
+/* A tensor that waits for the backward graph. All but SHAPE are checked for writes. */
+typedef struct wk__aot_saved {
+  uint8_t source; /* wk__aot_source */
+  int32_t index;
+  int32_t node; /* which node of the joint graph; for wk__aot_backward_create */
+} wk__aot_saved;
+
+typedef enum wk__aot_origin {
+  WK__AOT_FROM_FORWARD, /* output `index` of the forward graph */
+  WK__AOT_FROM_INPUT,   /* input `index` itself, with its own history */
+  WK__AOT_FROM_VIEWS,   /* output `index` of the graph of views */
+} wk__aot_origin;
+
+typedef struct wk__aot_output {
+  uint8_t origin; /* wk__aot_origin */
+  int32_t index;
+} wk__aot_output;
+
+/* What the node has a gradient for: an output of the forward graph, or the new value of an input. */
+typedef struct wk__aot_result {
+  int32_t value; /* output of the forward graph; -1: */
+  int32_t input; /* input that is written with something that requires grad */
+} wk__aot_result;
+
+/* The backward graph for the results that have a gradient. Inputs: the saved tensors that it uses, in order, then the
+ * gradients, contiguous and in the results' order. Outputs: a gradient for each edge that gets one, in order. */
+typedef struct wk__aot_backward {
+  wk__graph *graph; /* owned */
+  bool *defined;    /* owned, (result_count) which results have a gradient */
+  bool *uses;       /* in the same memory, (saved_count) */
+  bool *gives;      /* in the same memory, (edge_count) */
+} wk__aot_backward;
+
+/* Immutable; owned by whoever split. */
+typedef struct wk__aot_split {
+  wk__graph *original; /* owned reference */
+  bool *requires_grad; /* (inputs) */
+  wk__graph *forward;  /* inputs and mutations of the original; `value_count` outputs that the program sees, then OWN */
+  /* Views that the program gets are made again by eager calls, so that writes through them are followed. Inputs: those
+   * of the original, after it has run, then the values; calls are taped. NULL: there are none. */
+  wk__graph *views;
+  /* For derivatives of derivatives: from `replay_saved` to the results, in order. Calls are taped as in the original,
+   * numbers that were drawn are inputs. Without mutations. */
+  wk__graph *replay;
+  wk__aot_backward backward; /* for gradients of all results */
+  int64_t value_count, output_count, result_count, edge_count, saved_count, replay_saved_count, number_count;
+  wk__aot_output *outputs;     /* (output_count) of the original */
+  wk__aot_result *results;     /* (result_count) */
+  int32_t *edges;              /* (edge_count) the input that each leads to, in the engine's order */
+  int32_t *edge_uses;          /* in the same memory: the use of an input that each belongs to */
+  wk__aot_saved *saved;        /* (saved_count) */
+  wk__aot_saved *replay_saved; /* (replay_saved_count) the inputs of `replay` */
+  int32_t *replay_inputs;      /* (replay_saved_count) input that it is and that requires grad; -1 */
+  uint64_t *conflicts; /* (result_count) bit r: the tape could not be run for result r (63: and all behind) after it was
+                        * run for this one without retain_graph */
+  wk__aot_options options; /* `steady` is the split's own copy */
+} wk__aot_split;
+
+/* requires_grad: (inputs), as they will be at run time. options: NULL for the defaults. WK_UNSUPPORTED, with the
+ * reason: the graph has to be run as it is by the executor.
+ *   - no output requires grad;
+ *   - the derivative takes the old value of an input that the graph writes (eager mode raises an error for it);
+ *   - an input that requires grad is written under the tape with something that does not;
+ *   - a derivative rule looks at values, or computes with a number input;
+ *   - an operator other than dropout draws numbers for something that requires grad;
+ *   - a constant requires grad; somebody packs saved tensors (wk__saver_active). */
+WK_MUST_USE wk_status wk__aot_split_create(wk__graph *graph, const bool *requires_grad, const wk__aot_options *options,
+                                           wk__aot_split **out_split);
+void wk__aot_split_release(wk__aot_split *split);
+/* For gradients of some results only: eager mode does not run what no gradient reaches. WK_UNSUPPORTED: it needs values
+ * that are not kept. */
+WK_MUST_USE wk_status wk__aot_backward_create(const wk__aot_split *split, const bool *defined, wk__aot_backward *out);
+void wk__aot_backward_release(wk__aot_backward *backward);
+
+/* ================================================ running (function.c) =========================================== */
+
+/* Makes a runner for a graph without tape: compiled, or NULL fields for the executor. Called at creation for the
+ * forward graph, and for a backward graph at the first gradients of its kind, then by whatever thread runs backward().
+ */
+typedef struct wk__aot_maker {
+  wk_status (*make)(void *context, wk__graph *graph, bool backward, wk__runner *out_runner);
+  void (*release)(void *context); /* NULL: nothing to do */
+  void *context;
+} wk__aot_maker;
+
+typedef struct wk__aot_function wk__aot_function;
+
+/* Splits, and makes the runner of the forward graph. maker: NULL for the executor; its context is taken, also on
+ * failure. Fails as wk__aot_split_create does. */
+WK_MUST_USE wk_status wk__aot_function_create(wk__graph *graph, const bool *requires_grad,
+                                              const wk__aot_options *options, const wk__aot_maker *steal_maker,
+                                              wk__aot_function **out_function);
+void wk__aot_function_release(wk__aot_function *function);
+const wk__aot_split *wk__aot_function_split(const wk__aot_function *function); /* borrowed */
+/* As wk__graph_execute, with the histories that it would give. Outputs have one node, CompiledFunctionBackward, behind
+ * them. Inputs whose requires_grad is another than at creation, written inputs that are views, an active saver and
+ * sizes for which a guard of the backward graph does not hold are run by the executor instead. Reentrant. */
+WK_MUST_USE wk_status wk__aot_function_run(wk__aot_function *function, wk_tensor *const *inputs, const double *numbers,
+                                           wk_tensor **out_outputs);
+/* The executor as a runner. */
+WK_MUST_USE wk_status wk__aot_executor_runner(wk__graph *graph, wk__runner *out_runner);
+
+#endif

@@ -1,0 +1,37 @@
+/* The compiler: a graph as fewer, larger kernels.
+ *
+ * In: a frozen functional graph. Out: something that runs like its executor (graph/graph.h), faster. On the way, each a
+ * pass from graph to graph (pipeline.c has the list):
+ *   decompose   composites and simple kernels become operators with loop bodies
+ *   clean up    dead code, common subexpressions, constants
+ *   fuse        operators that go over the same elements become one call of a fused kernel each (wk__fused)
+ * and what comes out is run by the executor. A fused kernel is tier 0's program of a nest at once, and tier 1's native
+ * code as soon as the background compiler has it. The results are the executor's, bit for bit.
+ *
+ * Tests: tests/c/test_compile.c, tests/ops/test_compile.py. */
+#ifndef WICK_COMPILE_COMPILE_H
+#define WICK_COMPILE_COMPILE_H
+
+#include "graph/graph.h"
+
+typedef struct wk__compiled_graph wk__compiled_graph;
+typedef struct wk__kernels wk__kernels; /* the fused kernels of a graph */
+typedef struct wk__fused wk__fused;     /* one of them: kernel.h */
+
+/* Takes a reference of the graph and leaves it as it is. Falls back to the plain executor by itself where a pass cannot
+ * handle it; errors are those of the executor. */
+WK_MUST_USE wk_status wk__compile_graph(wk__graph *graph, wk__compiled_graph **out_compiled);
+void wk__compiled_graph_release(wk__compiled_graph *compiled);
+/* As wk__graph_execute. The second run asks for native code, in the background. */
+WK_MUST_USE wk_status wk__compiled_graph_run(const wk__compiled_graph *compiled, wk_tensor *const *inputs,
+                                             const double *numbers, wk_tensor **out_outputs);
+/* Asks for native code and waits until it is there; false when there is none. */
+bool wk__compiled_graph_wait(const wk__compiled_graph *compiled);
+
+/* ---- reports ---- */
+wk__graph *wk__compiled_graph_final(const wk__compiled_graph *compiled); /* borrowed: what the executor runs */
+int64_t wk__compiled_graph_kernel_count(const wk__compiled_graph *compiled);
+/* Appends its nest and the nodes that it came from. */
+WK_MUST_USE wk_status wk__compiled_graph_print_kernel(const wk__compiled_graph *compiled, int64_t i, wk__string *out);
+
+#endif

@@ -1,0 +1,247 @@
+/* Kernels, shared by text; fused operators; native code for them.
+ * Invariant: the cache holds no reference: a kernel goes when its last fused operator does. Tests: tests/c/test_compile.c
+ */
+#include "compile/kernel.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "codegen/codegen.h"
+
+/* ==================================================== the cache ================================================== */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* the cache, references, kernels' units */
+static pthread_mutex_t submit_lock = PTHREAD_MUTEX_INITIALIZER; /* taken first; units' groups */
+static wk__kernel *cache[1024];
+static _Atomic uint64_t last_number;
+
+static wk__kernel **bucket_of(uint64_t hash) { return &cache[hash % WK_COUNT(cache)]; }
+
+static wk__kernel *find(uint64_t hash, const char *text) {
+  for (wk__kernel *k = *bucket_of(hash); k; k = k->next)
+    if (k->hash == hash && strcmp(k->text, text) == 0) return k;
+  return NULL;
+}
+
+static void destroy(wk__kernel *k) {
+  if (!k) return;
+  wk__program_release(k->program);
+  wk__nest_release(k->nest);
+  if (k->env) wk__shape_env_release(k->env);
+  wk__free(k->text);
+  wk__free(k);
+}
+
+static wk__kernel *create(wk__nest *steal_nest, wk__shape_env *steal_env) {
+  wk__kernel *k = wk__alloc_zeroed(sizeof *k);
+  wk__string text = {0};
+  wk__nest_print(&text, steal_nest);
+  if (!k || text.failed) {
+    wk__free(k);
+    wk__string_release(&text);
+    wk__nest_release(steal_nest);
+    wk__shape_env_release(steal_env);
+    return NULL;
+  }
+  *k = (wk__kernel){.references = 1, .nest = steal_nest, .env = steal_env, .text = text.text};
+  k->hash = wk__hash_bytes(k->text, strlen(k->text), 0);
+  return k;
+}
+
+wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env) {
+  wk__kernel *made = create(steal_nest, steal_env);
+  if (!made) return NULL;
+  pthread_mutex_lock(&lock);
+  wk__kernel *known = find(made->hash, made->text);
+  if (known) known->references++;
+  pthread_mutex_unlock(&lock);
+  if (!known && (made->program = wk__program_create(made->nest))) {
+    pthread_mutex_lock(&lock); /* another thread may have made the same meanwhile: two are harmless */
+    made->next = *bucket_of(made->hash);
+    *bucket_of(made->hash) = made;
+    pthread_mutex_unlock(&lock);
+    return made;
+  }
+  destroy(made);
+  return known;
+}
+
+/* ================================================== native code ================================================= */
+
+/* Kernels that were submitted together. */
+typedef struct wk__native_unit {
+  int64_t references; /* under the lock */
+  wk__native_group *group;
+} native_unit;
+
+static void release_unit(native_unit *unit) {
+  if (!unit || --unit->references) return;
+  wk__native_group_release(unit->group);
+  wk__free(unit);
+}
+
+void wk__kernel_release(wk__kernel *k) {
+  if (!k) return;
+  pthread_mutex_lock(&lock);
+  bool last = --k->references == 0;
+  native_unit *unit = NULL;
+  if (last) {
+    wk__kernel **place = bucket_of(k->hash);
+    while (*place && *place != k) place = &(*place)->next;
+    if (*place) *place = k->next;
+    if (k->unit) {
+      wk__program_set_native(k->program, NULL);
+      if (--k->unit->references == 0) unit = k->unit;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  if (!last) return;
+  if (unit) {
+    unit->references = 1;
+    release_unit(unit);
+  }
+  destroy(k);
+}
+
+static int collect(const wk__kernels *kernels, wk__c_kernel *sources, wk__program **programs, native_unit *unit) {
+  int count = 0;
+  for (int64_t i = 0; i < kernels->count; i++) {
+    wk__fused *f = kernels->items[i];
+    if (!f->kernel || f->kernel->unit) continue;
+    f->kernel->unit = unit;
+    sources[count] = (wk__c_kernel){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin};
+    programs[count++] = f->kernel->program;
+  }
+  return count;
+}
+
+/* Failure leaves tier 0 running: native.h says so once. */
+void wk__kernels_submit(const wk__kernels *kernels) {
+  size_t n = (size_t)kernels->count;
+  if (!n) return;
+  native_unit *unit = wk__alloc_zeroed(sizeof *unit);
+  wk__c_kernel *sources = wk__alloc_zeroed(n * (sizeof *sources + sizeof(wk__program *)));
+  wk__program **programs = (wk__program **)(sources + n);
+  pthread_mutex_lock(&submit_lock);
+  if (unit && sources) {
+    pthread_mutex_lock(&lock);
+    int count = collect(kernels, sources, programs, unit);
+    unit->references = count;
+    pthread_mutex_unlock(&lock);
+    if (count) unit->group = wk__c_compile(sources, programs, count);
+    if (count) unit = NULL;
+  }
+  pthread_mutex_unlock(&submit_lock);
+  wk__free(unit);
+  wk__free(sources);
+}
+
+bool wk__kernels_wait(const wk__kernels *kernels) {
+  bool all = true;
+  pthread_mutex_lock(&submit_lock);
+  for (int64_t i = 0; i < kernels->count; i++) {
+    if (!kernels->items[i]->kernel) continue;
+    native_unit *unit = kernels->items[i]->kernel->unit;
+    all &= unit && unit->group && wk__native_group_wait(unit->group) == WK__NATIVE_READY;
+  }
+  pthread_mutex_unlock(&submit_lock);
+  return all;
+}
+
+/* ================================================ fused operators =============================================== */
+
+static wk__scalar param_of(const wk__fused *f, int i, const wk_value *args) {
+  const wk__fused_param *p = &f->params[i];
+  if (p->argument >= 0) return wk__value_scalar(&args[2 + p->argument]);
+  return (wk__scalar){WK__INTEGER_KIND, .i = args[1].integers[p->number].bits};
+}
+
+static wk_tensor *make_output(const wk__fused_output *o, const wk_int *numbers) {
+  wk__spec spec = {.dtype = o->dtype, .ndim = o->ndim, .device = WK__CPU_DEVICE};
+  memcpy(spec.sizes, numbers + o->sizes, o->ndim * sizeof(wk_int));
+  memcpy(spec.strides, numbers + o->strides, o->ndim * sizeof(wk_int));
+  return wk__tensor_from_spec(&spec);
+}
+
+static wk_status launch(const wk__fused *f, const wk_value *args, wk_tensor *const *outputs) {
+  wk__launch l;
+  wk__scalar params[2 * WK__FUSED_NUMBERS];
+  const int64_t *numbers = &args[1].integers->bits;
+  for (int i = 0; i < f->param_count; i++) params[i] = param_of(f, i, args);
+  for (int b = 0; b < f->buffer_count; b++) {
+    const wk__fused_buffer *from = &f->buffers[b];
+    const wk_tensor *t = from->input >= 0 ? args[0].tensors[from->input] : outputs[-1 - from->input];
+    l.buffers[b].data = (char *)wk__data(t) + numbers[from->offset] * wk__dtypes[t->dtype].size;
+    l.buffers[b].sizes = from->sizes < 0 ? NULL : numbers + from->sizes;
+    l.buffers[b].strides = numbers + from->strides;
+  }
+  l.params = params;
+  l.ndim = f->ndim;
+  l.sizes = f->loop_sizes < 0 ? NULL : numbers + f->loop_sizes;
+  wk_status status = wk__program_run(f->kernel->program, &l);
+  return WK_UNLIKELY(status == WK_INDEX_ERROR) && f->index_op ? wk__explain_bad_index(f->index_op) : status;
+}
+
+static wk_status give(const wk__fused *f, wk_tensor *const *steal_outputs, wk_value *results) {
+  if (f->output_count == 1) {
+    results[0] = wk__v_tensor(steal_outputs[0]);
+    return WK_OK;
+  }
+  wk_tensor **list = wk__alloc((size_t)f->output_count * sizeof *list);
+  if (!list) return WK_OUT_OF_MEMORY;
+  memcpy(list, steal_outputs, (size_t)f->output_count * sizeof *list);
+  results[0] = (wk_value){.tag = WK_VALUE_TENSORS, .count = (uint32_t)f->output_count, .tensors = list};
+  return WK_OK;
+}
+
+static wk_status run_fused(wk__call *call) {
+  const wk__fused *f = (const wk__fused *)call->op;
+  wk_tensor *outputs[WK__NEST_MAX_BUFFERS];
+  int made = 0;
+  wk_status status = WK_OK;
+  for (; made < f->output_count && status == WK_OK; made++) {
+    wk_tensor *destination = call->destinations ? call->destinations[made] : NULL;
+    outputs[made] = destination ? wk__retain(destination)
+                                : make_output(&f->outputs[made], call->args[1].integers);
+    if (!outputs[made]) {
+      status = wk_error_category();
+      break;
+    }
+  }
+  if (status == WK_OK) status = launch(f, call->args, outputs);
+  if (status == WK_OK) status = give(f, outputs, call->results);
+  for (int r = 0; r < made && status != WK_OK; r++) wk__release(outputs[r]);
+  return status;
+}
+
+wk__fused *wk__kernels_add(wk__kernels *kernels, int output_count) {
+  if (wk__grow(&kernels->items, &kernels->capacity, kernels->count + 1, sizeof *kernels->items) != WK_OK) return NULL;
+  wk__fused *f = wk__alloc_zeroed(sizeof *f);
+  if (!f) return NULL;
+  snprintf(f->name, sizeof f->name, "kernel_%llu",
+           (unsigned long long)atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed));
+  int at = snprintf(f->schema_text, sizeof f->schema_text, "%s(Tensor[] inputs, SymInt[] numbers", f->name);
+  for (int i = 0; i < WK__FUSED_NUMBERS; i++)
+    at += snprintf(f->schema_text + at, sizeof f->schema_text - (size_t)at, ", float p%d=0", i);
+  snprintf(f->schema_text + at, sizeof f->schema_text - (size_t)at, ") -> Tensor%s", output_count == 1 ? "" : "[]");
+  f->output_count = output_count;
+  f->op = (wk_op){.name = f->name, .schema_text = f->schema_text, .kernel = run_fused, .number = WK__OP_COUNT};
+  memcpy(f->op.base_name, f->name, sizeof f->name);
+  if (wk__schema_parse(f->schema_text, &f->op.schema) != WK_OK) {
+    wk__free(f);
+    return NULL;
+  }
+  kernels->items[kernels->count++] = f;
+  return f;
+}
+
+void wk__kernels_release(wk__kernels *kernels) {
+  if (!kernels) return;
+  for (int64_t i = 0; i < kernels->count; i++) {
+    wk__kernel_release(kernels->items[i]->kernel);
+    wk__free(kernels->items[i]->origin);
+    wk__free(kernels->items[i]);
+  }
+  wk__free(kernels->items);
+  wk__free(kernels);
+}

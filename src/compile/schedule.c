@@ -1,0 +1,481 @@
+/* Which operators become one kernel.
+ *
+ * In: a graph. Out: the graph with calls of fused kernels in place of what was fused. Operators are taken in program
+ * order; each joins a group that it shares memory with (what the group makes or reads), the largest memory first, where
+ *   - their loops go through that memory together (join.c), and every element that one makes and another reads is made
+ *     by the same step of the loops;
+ *   - nothing between them depends on one and is needed by the other;
+ *   - the kernel stays within the limits of a nest.
+ * Groups meet through a common member as well, so both sides of an addition end in one kernel.
+ * Tests: tests/c/test_compile.c. */
+#include "compile/kernel.h"
+
+enum {
+  MAX_INSTRS = 400,  /* of a kernel's body */
+  MAX_WALKERS = 40,  /* accesses and index expressions */
+  MAX_CANDIDATES = 12,
+  MAX_READERS = 4, /* groups that are remembered as readers of a memory */
+};
+
+/* A call that is fused or not: one for each node by number; those of a group share the first one's. */
+typedef struct unit {
+  wk__group *group; /* NULL: not fused, or joined another unit */
+  int32_t joined;   /* unit that it went into; itself */
+} unit;
+
+typedef struct memory_info {
+  bool escapes;                 /* an output, or the new value of an input */
+  int32_t first_user, user_end; /* units that read it, into `users` */
+  int32_t readers[MAX_READERS]; /* units of groups that read it; -1 */
+} memory_info;
+
+typedef struct scheduler {
+  wk__graph *graph;
+  wk__kernels *kernels;
+  int64_t count; /* nodes */
+  unit *units;
+  memory_info *memories;
+  int32_t *users;
+  uint64_t *before; /* [unit][words] units that have to run before */
+  int64_t words;
+  const wk__group *inside; /* for is_wanted: the group that asks */
+  int32_t inside_unit, inside_other;
+} scheduler;
+
+/* ---- units ---- */
+
+static int32_t unit_of(const scheduler *s, int32_t u) {
+  while (s->units[u].joined != u) u = s->units[u].joined;
+  return u;
+}
+
+static int32_t number_of_call(const wk__graph_node *n) {
+  return (int32_t)(n->kind == WK__GRAPH_ITEM ? n->args[0].node : n)->number;
+}
+
+static uint64_t *row(const scheduler *s, int32_t u) { return s->before + (int64_t)u * s->words; }
+static bool has_bit(const uint64_t *bits, int32_t i) { return bits[i / 64] >> (i % 64) & 1; }
+static void set_bit(uint64_t *bits, int32_t i) { bits[i / 64] |= UINT64_C(1) << (i % 64); }
+static void clear_bit(uint64_t *bits, int32_t i) { bits[i / 64] &= ~(UINT64_C(1) << (i % 64)); }
+
+static void add_before(scheduler *s, int32_t u, int32_t earlier) {
+  if (earlier == u) return;
+  uint64_t *mine = row(s, u), *theirs = row(s, earlier);
+  for (int64_t w = 0; w < s->words; w++) mine[w] |= theirs[w];
+  set_bit(mine, earlier);
+}
+
+/* Something else has to run between the two. */
+static bool is_between(const scheduler *s, int32_t first, int32_t second) {
+  const uint64_t *bits = row(s, second);
+  for (int64_t w = 0; w < s->words; w++)
+    for (uint64_t left = bits[w]; left; left &= left - 1) {
+      int32_t x = (int32_t)(w * 64) + __builtin_ctzll(left);
+      if (x != first && s->units[x].joined == x && has_bit(row(s, x), first)) return true;
+    }
+  return false;
+}
+
+static void join_units(scheduler *s, int32_t into, int32_t other) {
+  uint64_t *mine = row(s, into), *theirs = row(s, other);
+  for (int64_t w = 0; w < s->words; w++) mine[w] |= theirs[w];
+  clear_bit(mine, into);
+  clear_bit(mine, other);
+  s->units[other].joined = into;
+  for (int32_t u = 0; u < s->count; u++) {
+    uint64_t *bits = row(s, u);
+    if (u == into || (!has_bit(bits, into) && !has_bit(bits, other))) continue;
+    for (int64_t w = 0; w < s->words; w++) bits[w] |= mine[w];
+    set_bit(bits, into);
+    clear_bit(bits, other);
+  }
+}
+
+/* ---- who uses what ---- */
+
+typedef void user_visitor(scheduler *s, memory_info *memory, int32_t user);
+
+static void each_use(scheduler *s, user_visitor *visit) {
+  for (wk__graph_node *n = s->graph->first; n; n = n->next) {
+    if (n->kind != WK__GRAPH_CALL || n->op->view) continue;
+    wk__arg_cursor cursor = {0};
+    for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));)
+      visit(s, &s->memories[wk__memory_of(*arg)->number], (int32_t)n->number);
+  }
+}
+
+static void count_use(scheduler *s, memory_info *m, int32_t user) {
+  (void)s, (void)user;
+  m->user_end++;
+}
+static void note_use(scheduler *s, memory_info *m, int32_t user) { s->users[m->user_end++] = user; }
+
+static wk_status find_users(scheduler *s) {
+  each_use(s, count_use);
+  int32_t total = 0;
+  for (int64_t i = 0; i < s->count; i++) {
+    int32_t mine = s->memories[i].user_end;
+    s->memories[i].first_user = s->memories[i].user_end = total;
+    total += mine;
+    for (int k = 0; k < MAX_READERS; k++) s->memories[i].readers[k] = -1;
+  }
+  s->users = wk__alloc((size_t)(total + 1) * sizeof *s->users);
+  if (!s->users) return WK_OUT_OF_MEMORY;
+  each_use(s, note_use);
+  const wk__graph *g = s->graph;
+  for (int64_t i = 0; i < g->output_count; i++) s->memories[wk__memory_of(g->outputs[i])->number].escapes = true;
+  for (int64_t i = 0; i < g->mutation_count; i++)
+    s->memories[wk__memory_of(g->mutations[i].node)->number].escapes = true;
+  return WK_OK;
+}
+
+/* By somebody who is in neither of the units that ask. A result that is not made any more is wanted by nobody. */
+static bool is_wanted(void *context, wk__memory memory) {
+  const scheduler *s = context;
+  const memory_info *m = &s->memories[memory->number];
+  if (m->escapes) return true;
+  for (int32_t i = m->first_user; i < m->user_end; i++) {
+    int32_t u = unit_of(s, s->users[i]);
+    if (u != s->inside_unit && u != s->inside_other) return true;
+  }
+  return false;
+}
+
+/* ---- limits ---- */
+
+static bool is_made_by(const wk__group *g, wk__memory memory) {
+  for (int r = 0; r < g->region_count; r++) {
+    const wk__region *region = g->regions[r];
+    if (memory == region->node || (memory->kind == WK__GRAPH_ITEM && memory->args[0].node == region->node)) return true;
+  }
+  return false;
+}
+
+typedef struct need {
+  int instrs, walkers, buffers;
+} need;
+
+static void add_need(scheduler *s, const wk__group *g, const wk__group *other, need *n) {
+  for (int r = 0; r < g->region_count; r++) {
+    const wk__region *region = g->regions[r];
+    n->instrs += region->instr_count;
+    for (int v = 1; v < region->instr_count; v++) {
+      const wk__instr *i = &region->instrs[v];
+      n->walkers += i->op == WK__LOOP_index || i->op == WK__LOOP_check_index;
+      if (i->op != WK__LOOP_load && i->op != WK__LOOP_store) continue;
+      wk__memory m = region->places[i->extra].memory;
+      bool counts = i->op == WK__LOOP_store ? is_wanted(s, m) : !is_made_by(g, m) && !is_made_by(other, m);
+      n->walkers += counts;
+      n->buffers += counts;
+    }
+  }
+}
+
+static bool fits(scheduler *s, int32_t a, int32_t b) {
+  need n = {0};
+  s->inside_unit = a;
+  s->inside_other = b;
+  add_need(s, s->units[a].group, s->units[b].group, &n);
+  add_need(s, s->units[b].group, s->units[a].group, &n);
+  return n.instrs <= MAX_INSTRS && n.walkers <= MAX_WALKERS && n.buffers <= WK__NEST_MAX_BUFFERS;
+}
+
+/* ---- joining groups ---- */
+
+static const wk__place *place_in(const wk__group *g, wk__memory memory) {
+  const wk__place *found = NULL;
+  for (int r = 0; r < g->region_count; r++)
+    for (int i = 0; i < g->regions[r]->place_count; i++) {
+      const wk__place *p = &g->regions[r]->places[i];
+      if (p->memory == memory && p->indirect_count == 0 && !found) found = p;
+    }
+  return found;
+}
+
+static const wk__place *store_of(const wk__group *g, wk__memory memory, int *out_region) {
+  for (int r = 0; r < g->region_count; r++)
+    for (int v = 1; v < g->regions[r]->instr_count; v++) {
+      const wk__instr *i = &g->regions[r]->instrs[v];
+      if (i->op != WK__LOOP_store || g->regions[r]->places[i->extra].memory != memory) continue;
+      *out_region = r;
+      return &g->regions[r]->places[i->extra];
+    }
+  return NULL;
+}
+
+/* What is read was stored by the same step. */
+static bool is_consistent(const wk__group *g) {
+  for (int r = 0; r < g->region_count; r++)
+    for (int v = 1; v < g->regions[r]->instr_count; v++) {
+      const wk__instr *i = &g->regions[r]->instrs[v];
+      if (i->op != WK__LOOP_load) continue;
+      const wk__place *p = &g->regions[r]->places[i->extra];
+      int by = 0;
+      const wk__place *stored = store_of(g, p->memory, &by);
+      if (!stored) continue;
+      if (by >= r || p->indirect_count || !wk_int_same(p->offset, stored->offset)) return false;
+      for (int l = 0; l < WK__REGION_LOOPS; l++)
+        if (!wk_int_same(p->stride[l], stored->stride[l])) return false;
+    }
+  return true;
+}
+
+static void release_group(wk__group *g) {
+  if (!g) return;
+  for (int r = 0; r < g->region_count; r++) wk__region_release(g->regions[r]);
+  wk__free(g->regions);
+  wk__free(g);
+}
+
+static wk__region *copy_region(const wk__region *from) {
+  wk__region *r = wk__alloc_zeroed(sizeof *r);
+  if (!r) return NULL;
+  *r = *from;
+  r->instrs = wk__alloc((size_t)(from->instr_count + 1) * sizeof *r->instrs);
+  r->places = wk__alloc((size_t)(from->place_count + 1) * sizeof *r->places);
+  if (!r->instrs || !r->places) {
+    wk__region_release(r);
+    return NULL;
+  }
+  memcpy(r->instrs, from->instrs, (size_t)from->instr_count * sizeof *r->instrs);
+  memcpy(r->places, from->places, (size_t)from->place_count * sizeof *r->places);
+  return r;
+}
+
+static wk_status add_region(wk__group *g, wk__region *steal_region) {
+  if (!steal_region) return WK_OUT_OF_MEMORY;
+  int at = g->region_count;
+  g->regions[g->region_count++] = steal_region;
+  for (; at > 0 && g->regions[at - 1]->node->number > steal_region->node->number; at--)
+    g->regions[at] = g->regions[at - 1];
+  g->regions[at] = steal_region;
+  return WK_OK;
+}
+
+static wk_status join_regions(wk__group *g, const wk__group *from, const wk__join *join, bool side_b) {
+  for (int r = 0; r < from->region_count; r++) {
+    wk__region *copy = copy_region(from->regions[r]);
+    if (copy) wk__join_apply(join, side_b, copy);
+    WK_TRY(add_region(g, copy));
+  }
+  return WK_OK;
+}
+
+/* The two as one group in other loops. NULL in `out` when that would be wrong. */
+static wk_status joined_group(const wk__group *a, const wk__group *b, const wk__join *join, wk__group **out) {
+  wk__group *g = wk__alloc_zeroed(sizeof *g);
+  if (!g) return WK_OUT_OF_MEMORY;
+  g->regions = wk__alloc((size_t)(a->region_count + b->region_count) * sizeof *g->regions);
+  wk_status status = g->regions ? join_regions(g, a, join, false) : WK_OUT_OF_MEMORY;
+  if (status == WK_OK) status = join_regions(g, b, join, true);
+  g->has_reduction = a->has_reduction || b->has_reduction;
+  g->loop_count = join->count;
+  for (int l = 0; l < join->count; l++) g->loops[l] = join->loops[l].loop;
+  if (status == WK_OK && is_consistent(g))
+    *out = g;
+  else
+    release_group(g);
+  return status;
+}
+
+/* Rows that do not fit what is kept between phases are computed again in each: not for chains of reductions. */
+static bool is_too_long(const wk__group *a, const wk__group *b, const wk__join *join) {
+  int64_t length = 1;
+  if (!a->has_reduction && !b->has_reduction) return false;
+  for (int l = 0; l < join->count; l++)
+    if (join->loops[l].loop.reduced) length *= wk__hint(join->loops[l].loop.size);
+  return length > WK__KEEP && a->has_reduction && b->has_reduction;
+}
+
+static wk_status try_through(scheduler *s, int32_t a, int32_t b, wk__memory memory, bool *out_done) {
+  wk__group *ga = s->units[a].group, *gb = s->units[b].group, *joined = NULL;
+  const wk__place *pa = place_in(ga, memory), *pb = place_in(gb, memory);
+  wk__join join;
+  if (!pa || !pb || !wk__join_loops(ga->loops, ga->loop_count, pa, gb->loops, gb->loop_count, pb, &join)) return WK_OK;
+  if (is_too_long(ga, gb, &join)) return WK_OK;
+  WK_TRY(joined_group(ga, gb, &join, &joined));
+  if (!joined) return WK_OK;
+  release_group(ga);
+  release_group(gb);
+  s->units[a].group = joined;
+  s->units[b].group = NULL;
+  join_units(s, a, b);
+  *out_done = true;
+  return WK_OK;
+}
+
+typedef struct candidate {
+  int32_t unit;
+  int64_t bytes;
+  wk__memory memory;
+} candidate;
+
+static void add_candidate(const scheduler *s, candidate *list, int *count, int32_t unit, wk__memory memory) {
+  if (unit < 0) return;
+  unit = unit_of(s, unit);
+  if (!s->units[unit].group) return;
+  candidate c = {unit, wk__hint(memory->value->numel) * wk__dtypes[memory->value->dtype].size, memory};
+  for (int i = 0; i < *count; i++)
+    if (list[i].unit == unit && list[i].memory == memory) return;
+  if (*count == MAX_CANDIDATES) {
+    if (list[*count - 1].bytes >= c.bytes) return;
+    --*count;
+  }
+  int at = (*count)++;
+  for (; at > 0 && list[at - 1].bytes < c.bytes; at--) list[at] = list[at - 1];
+  list[at] = c;
+}
+
+static void find_candidates(const scheduler *s, const wk__region *region, candidate *list, int *count) {
+  for (int i = 0; i < region->place_count; i++) {
+    wk__memory m = region->places[i].memory;
+    if (!m) continue;
+    add_candidate(s, list, count, number_of_call(m), m);
+    for (int k = 0; k < MAX_READERS; k++) add_candidate(s, list, count, s->memories[m->number].readers[k], m);
+  }
+}
+
+static void note_reader(scheduler *s, const wk__region *region, int32_t u) {
+  for (int i = 0; i < region->place_count; i++) {
+    wk__memory m = region->places[i].memory;
+    if (!m) continue;
+    int32_t *readers = s->memories[m->number].readers;
+    if (readers[0] == u) continue;
+    memmove(readers + 1, readers, (MAX_READERS - 1) * sizeof *readers);
+    readers[0] = u;
+  }
+}
+
+/* Joins the unit with whatever it can, best first. */
+static wk_status join_candidates(scheduler *s, int32_t u, const candidate *list, int count) {
+  for (int i = 0; i < count; i++) {
+    int32_t a = unit_of(s, list[i].unit), b = unit_of(s, u);
+    bool done = false;
+    if (a == b || !s->units[a].group || is_between(s, a, b) || is_between(s, b, a) || !fits(s, a, b)) continue;
+    WK_TRY(try_through(s, a, b, list[i].memory, &done));
+  }
+  return WK_OK;
+}
+
+/* ---- passing over the graph ---- */
+
+static wk_status make_group(scheduler *s, wk__graph_node *node) {
+  wk__region *region = NULL;
+  wk_status status = wk__region_create(node, &region);
+  if (status == WK_OUT_OF_MEMORY) return status;
+  if (status != WK_OK || !region) return WK_OK; /* whatever it is, the operator itself will say it */
+  wk__group *g = wk__alloc_zeroed(sizeof *g);
+  if (g) g->regions = wk__alloc(sizeof *g->regions);
+  if (!g || !g->regions) {
+    wk__free(g);
+    wk__region_release(region);
+    return WK_OUT_OF_MEMORY;
+  }
+  g->regions[0] = region;
+  g->region_count = 1;
+  g->loop_count = region->loop_count;
+  g->has_reduction = region->has_reduction;
+  memcpy(g->loops, region->loops, sizeof g->loops);
+  s->units[node->number].group = g;
+  return WK_OK;
+}
+
+static wk_status visit_call(scheduler *s, wk__graph_node *node, int32_t *last_random) {
+  int32_t u = (int32_t)node->number;
+  wk__arg_cursor cursor = {0};
+  for (wk__graph_node **arg; (arg = wk__graph_next_arg(node, &cursor));)
+    add_before(s, u, unit_of(s, number_of_call(wk__memory_of(*arg))));
+  if (node->op->tags & WK__TAG_RANDOM) {
+    if (*last_random >= 0) add_before(s, u, unit_of(s, *last_random));
+    *last_random = u;
+  }
+  WK_TRY(make_group(s, node));
+  if (!s->units[u].group) return WK_OK;
+  candidate list[MAX_CANDIDATES];
+  int count = 0;
+  const wk__region *region = s->units[u].group->regions[0];
+  find_candidates(s, region, list, &count);
+  note_reader(s, region, u);
+  return join_candidates(s, u, list, count);
+}
+
+static wk_status make_groups(scheduler *s) {
+  int32_t last_random = -1;
+  for (wk__graph_node *n = s->graph->first; n; n = n->next)
+    if (n->kind == WK__GRAPH_CALL && !n->op->view) WK_TRY(visit_call(s, n, &last_random));
+  return WK_OK;
+}
+
+/* ---- writing the kernels ---- */
+
+/* Where the kernel would like to stand: when the last of its nodes could run. */
+static uint32_t place_of_group(const wk__group *g) { return g->regions[g->region_count - 1]->node->number; }
+
+static void set_numbers(wk__graph_node *node, uint32_t number) {
+  node->number = number;
+  for (int k = 0; k < node->item_count; k++)
+    if (node->item_nodes[k]) node->item_nodes[k]->number = number;
+}
+
+typedef struct written {
+  wk__graph_node *node;
+  uint32_t number;
+} written;
+
+/* Groups in an order in which each comes after those that it reads: the order of their last nodes is none, so each
+ * waits for what is before it. */
+static wk_status emit_after(scheduler *s, int32_t u, wk__graph_node **now, written *list, int64_t *count, bool *done) {
+  wk__graph_node *node = NULL;
+  if (done[u] || !s->units[u].group) return WK_OK;
+  done[u] = true;
+  const uint64_t *bits = row(s, u);
+  for (int64_t w = 0; w < s->words; w++)
+    for (uint64_t left = bits[w]; left; left &= left - 1)
+      WK_TRY(emit_after(s, (int32_t)(w * 64) + __builtin_ctzll(left), now, list, count, done));
+  s->inside_unit = s->inside_other = u;
+  wk_status status = wk__emit_group(s->graph, s->units[u].group, is_wanted, s, s->kernels, now, &node);
+  if (status == WK_UNSUPPORTED) return WK_OK; /* its nodes stay */
+  if (status == WK_OK && node) list[(*count)++] = (written){node, place_of_group(s->units[u].group)};
+  return status;
+}
+
+static wk_status emit_groups(scheduler *s) {
+  size_t n = (size_t)s->count;
+  int64_t count = 0;
+  wk__graph_node **now = wk__alloc_zeroed((n + 1) * (sizeof *now + sizeof(written) + sizeof(bool)));
+  if (!now) return WK_OUT_OF_MEMORY;
+  written *list = (written *)(now + n + 1);
+  bool *done = (bool *)(list + n + 1);
+  wk_status status = WK_OK;
+  for (wk__graph_node *node = s->graph->first; node; node = node->next) now[node->number] = node;
+  for (int32_t u = 0; u < s->count && status == WK_OK; u++)
+    if (s->units[u].joined == u) status = emit_after(s, u, now, list, &count, done);
+  for (int64_t i = 0; i < count; i++) set_numbers(list[i].node, list[i].number);
+  wk__free(now);
+  return status;
+}
+
+static wk_status fuse(scheduler *s) {
+  for (int32_t u = 0; u < s->count; u++) s->units[u].joined = u;
+  WK_TRY(find_users(s));
+  WK_TRY(make_groups(s));
+  WK_TRY(emit_groups(s));
+  WK_TRY(wk__graph_sort(s->graph));
+  return wk__graph_remove_dead(s->graph, NULL);
+}
+
+wk_status wk__fuse(wk__graph *graph, wk__kernels *kernels) {
+  wk__graph_number(graph);
+  size_t n = (size_t)graph->node_count;
+  scheduler s = {.graph = graph, .kernels = kernels, .count = graph->node_count, .words = (int64_t)(n + 63) / 64};
+  s.units = wk__alloc_zeroed((n + 1) * sizeof *s.units);
+  s.memories = wk__alloc_zeroed((n + 1) * sizeof *s.memories);
+  s.before = wk__alloc_zeroed((n + 1) * (size_t)s.words * sizeof *s.before);
+  wk_status status = s.units && s.memories && s.before ? fuse(&s) : WK_OUT_OF_MEMORY;
+  for (int64_t u = 0; s.units && u < s.count; u++) release_group(s.units[u].group);
+  wk__free(s.units);
+  wk__free(s.memories);
+  wk__free(s.users);
+  wk__free(s.before);
+  return status;
+}

@@ -1,0 +1,430 @@
+/* What has to hold before a segment is replayed: versions, reads and checks in the order of the capture.
+ * In: frames at a position. Out: the segment whose guards hold there, its registers filled. Invariant: nothing that a
+ * program can see is changed. Tests: tests/python/capture/test_guards.py. */
+#include "autograd/autograd.h"
+#include "dynamo/session.h"
+
+/* ==================================================== versions =================================================== */
+
+void wk__segment_note_versions(wk__segment *g, const uint64_t *seen) {
+  for (int64_t i = 0; i < g->recording->versioned_count; i++) {
+    PyObject *o = g->recording->versioned[i];
+    g->versions[i].at = PyDict_Check(o) ? &((PyDictObject *)o)->ma_version_tag : NULL;
+    g->versions[i].seen = seen ? seen[i] : wk__version_of(o);
+  }
+  g->tensor_epoch = atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed);
+}
+
+/* The whole price of an unchanged model: one comparison a dictionary. */
+static bool versions_hold(const wk__segment *g) {
+  const struct wk__version *v = g->versions;
+  for (int64_t i = 0; i < g->recording->versioned_count; i++) {
+    uint64_t now = WK_LIKELY(v[i].at != NULL) ? *v[i].at : wk__version_of(g->recording->versioned[i]);
+    if (WK_UNLIKELY(now != v[i].seen)) return false;
+  }
+  return atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed) == g->tensor_epoch;
+}
+
+/* What was found in a type or function is not read again: it may be another when that has changed. */
+static bool types_hold(const wk__segment *g) {
+  for (int64_t i = 0; i < g->recording->versioned_count; i++) {
+    PyObject *o = g->recording->versioned[i];
+    if (!g->versions[i].at && wk__version_of(o) != g->versions[i].seen) return false;
+  }
+  return true;
+}
+
+/* ===================================================== guards ==================================================== */
+
+typedef struct guard_run {
+  const wk__segment *segment;
+  wk__session *session;
+  wk__activation **frames; /* by depth */
+  PyObject **values;       /* owned where the register is not fixed */
+} guard_run;
+
+static bool tensor_is(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
+  if (Py_TYPE(o) != spec->type) return false;
+  const wk_tensor *t = b->tensor_of(o);
+  if (t->dtype != spec->dtype || t->ndim != spec->ndim || (t->keys & WK__KEY_AUTOGRAD) != spec->keys ||
+      t->device.type != spec->device_type || t->device.index != spec->device_index)
+    return false;
+  for (int d = 0; d < t->ndim; d++) {
+    int over = spec->stride_over[d];
+    int64_t stride = over < 0 ? spec->dims[t->ndim + d] : t->strides[over].bits * t->sizes[over].bits;
+    bool same_size = spec->dynamic >> d & 1 || t->sizes[d].bits == spec->dims[d];
+    if (!same_size || t->strides[d].bits != stride) return false;
+  }
+  return true;
+}
+
+/* The dims whose size is another one, of a tensor that differs in nothing else but the strides they make. */
+static uint32_t other_sizes(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
+  if (Py_TYPE(o) != spec->type) return 0;
+  const wk_tensor *t = b->tensor_of(o);
+  bool alike = t->dtype == spec->dtype && t->ndim == spec->ndim && (t->keys & WK__KEY_AUTOGRAD) == spec->keys &&
+               t->device.type == spec->device_type && t->device.index == spec->device_index;
+  uint32_t dims = 0;
+  for (int d = 0; alike && d < t->ndim; d++)
+    if (!(spec->dynamic >> d & 1) && t->sizes[d].bits != spec->dims[d]) dims |= UINT32_C(1) << d;
+  return dims;
+}
+
+/* Plain values: the same type and value; 0.0 is not -0.0. What has an identity is equal to itself alone. */
+static bool is_equal(const wk__binding *binding, PyObject *a, PyObject *b) {
+  if (a == b) return true;
+  if (PyObject_TypeCheck(a, binding->tensor_type) || PyObject_TypeCheck(b, binding->tensor_type)) return false;
+  if (Py_TYPE(a) != Py_TYPE(b)) {
+    if (!PyAnySet_Check(a) || !PyAnySet_Check(b)) return false;
+  }
+  if (PyFloat_CheckExact(a)) {
+    double x = PyFloat_AS_DOUBLE(a), y = PyFloat_AS_DOUBLE(b);
+    return memcmp(&x, &y, sizeof x) == 0;
+  }
+  int equal = PyObject_RichCompareBool(a, b, Py_EQ);
+  if (equal < 0) PyErr_Clear();
+  return equal > 0;
+}
+
+static bool keys_are(const wk__binding *b, PyObject *dict, PyObject *keys) {
+  PyObject *key, *value;
+  Py_ssize_t i = 0;
+  if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); i++)
+    if (key != PyTuple_GET_ITEM(keys, i) && !is_equal(b, key, PyTuple_GET_ITEM(keys, i))) return false;
+  return true;
+}
+
+static bool items_are(PyObject *list, PyObject *items) {
+  if (!PyList_Check(list) || PyList_GET_SIZE(list) != PyTuple_GET_SIZE(items)) return false;
+  return memcmp(((PyListObject *)list)->ob_item, &PyTuple_GET_ITEM(items, 0),
+                (size_t)PyTuple_GET_SIZE(items) * sizeof(PyObject *)) == 0;
+}
+
+static PyObject *from_dict(PyObject *dict, PyObject *key) {  // -> borrowed
+  if (!dict || !PyDict_Check(dict)) return NULL;
+  PyObject *found = PyDict_GetItemWithError(dict, key);
+  if (!found && PyErr_Occurred()) PyErr_Clear();
+  return found;
+}
+
+static PyObject *instance_dict(PyObject *o) {  // -> borrowed, NULL when there is none
+  PyObject **place = _PyObject_GetDictPtr(o);
+  return place ? *place : NULL;
+}
+
+static PyObject *from_sequence(PyObject *o, int64_t i) {  // -> borrowed
+  if (PyTuple_Check(o)) return i < PyTuple_GET_SIZE(o) ? PyTuple_GET_ITEM(o, i) : NULL;
+  if (PyList_Check(o)) return i < PyList_GET_SIZE(o) ? PyList_GET_ITEM(o, i) : NULL;
+  return NULL;
+}
+
+static Py_ssize_t length_of(PyObject *o) {
+  if (PyTuple_Check(o)) return PyTuple_GET_SIZE(o);
+  if (PyList_Check(o)) return PyList_GET_SIZE(o);
+  if (PyDict_Check(o)) return PyDict_GET_SIZE(o);
+  return PyAnySet_Check(o) ? PySet_GET_SIZE(o) : -1;
+}
+
+static PyObject *from_function(PyObject *o, wk__read_kind kind, int64_t i) {  // -> borrowed
+  if (!PyFunction_Check(o)) return NULL;
+  PyFunctionObject *f = (PyFunctionObject *)o;
+  if (kind == WK__READ_DEFAULTS) return i ? f->func_kwdefaults : f->func_defaults;
+  return f->func_closure && i < PyTuple_GET_SIZE(f->func_closure) ? PyTuple_GET_ITEM(f->func_closure, i) : NULL;
+}
+
+/* What a read finds; NULL with no exception when there is nothing. */
+static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
+  PyObject *a = read->a >= 0 && read->kind > WK__READ_STACK ? g->values[read->a] : NULL;
+  switch (read->kind) {
+    case WK__READ_SLOT:
+      return Py_XNewRef(wk__frame_slot(&g->frames[read->a]->frame, (int)read->b));
+    case WK__READ_STACK:
+      return Py_XNewRef(wk__frame_stack(&g->frames[read->a]->frame, (int)read->b));
+    case WK__READ_FUNCTION:
+      return Py_XNewRef(wk__frame_function(&g->frames[read->a]->frame));
+    case WK__READ_CELL:
+      return PyCell_Check(a) ? Py_XNewRef(PyCell_GET(a)) : NULL;
+    case WK__READ_DICT:
+      return Py_XNewRef(from_dict(a, read->object ? read->object : g->values[read->b]));
+    case WK__READ_ITEM:
+      return Py_XNewRef(from_sequence(a, read->b));
+    case WK__READ_INSTANCE:
+      return Py_XNewRef(instance_dict(a));
+    case WK__READ_CLOSURE:
+    case WK__READ_DEFAULTS:
+      return Py_XNewRef(from_function(a, read->kind, read->b));
+    case WK__READ_GRAD:
+      return PyObject_TypeCheck(a, g->session->binding->tensor_type) ? g->session->binding->grad_of(a) : NULL;
+    case WK__READ_REFERENT:
+      return PyWeakref_Check(a) ? Py_NewRef(PyWeakref_GET_OBJECT(a)) : NULL;
+    case WK__READ_ATTRIBUTE: {
+      PyObject *found = PyObject_GetAttr(a, read->object);
+      if (!found) PyErr_Clear();
+      return found;
+    }
+    default:
+      return NULL;
+  }
+}
+
+static bool unbound(const guard_run *g, const wk__read *check) {
+  if (check->b < 0) return PyCell_Check(g->values[check->a]) && !PyCell_GET(g->values[check->a]);
+  return !wk__frame_slot(&g->frames[check->a]->frame, (int)check->b);
+}
+
+static bool check_holds(const guard_run *g, const wk__read *check) {
+  if (check->kind == WK__CHECK_UNBOUND) return unbound(g, check);
+  PyObject *a = g->values[check->a];
+  const wk__binding *b = g->session->binding;
+  switch (check->kind) {
+    case WK__CHECK_IS:
+      return a == check->object;
+    case WK__CHECK_SAME:
+      return a == g->values[check->b];
+    case WK__CHECK_DIFFERENT:
+      return a != g->values[check->b];
+    case WK__CHECK_EQUAL:
+      return is_equal(b, a, check->object);
+    case WK__CHECK_CODE: {
+      const PyFunctionObject *f = (const PyFunctionObject *)a;
+      return PyFunction_Check(a) && f->func_code == check->object &&
+             f->func_globals == (PyObject *)(intptr_t)check->b && !f->func_defaults && !f->func_kwdefaults;
+    }
+    case WK__CHECK_TYPE:
+      return (PyObject *)Py_TYPE(a) == check->object;
+    case WK__CHECK_LENGTH:
+      return length_of(a) == check->b;
+    case WK__CHECK_KEYS:
+      return keys_are(b, a, check->object);
+    case WK__CHECK_ABSENT:
+      return PyDict_Check(a) && !from_dict(a, check->object);
+    case WK__CHECK_NO_DICT:
+      return !from_dict(instance_dict(a), check->object);
+    case WK__CHECK_NO_GRAD: {
+      PyObject *grad = PyObject_TypeCheck(a, b->tensor_type) ? b->grad_of(a) : NULL;
+      Py_XDECREF(grad);
+      return !grad;
+    }
+    case WK__CHECK_TENSOR:
+      return PyObject_TypeCheck(a, b->tensor_type) && tensor_is(b, a, g->segment->recording->specs[check->b]);
+    case WK__CHECK_ITEMS:
+      return items_are(a, check->object);
+    default:
+      return false;
+  }
+}
+
+/* Fixed registers have their object already. */
+static bool read_holds(const guard_run *g, const wk__read *read) {
+  if (read->dest < 0) return check_holds(g, read);
+  PyObject *found = find(g, read);
+  if (!found) return false;
+  if (!g->segment->recording->registers[read->dest].fixed) {
+    Py_XSETREF(g->values[read->dest], found);
+    return true;
+  }
+  bool same = found == g->values[read->dest] || is_equal(g->session->binding, found, g->values[read->dest]);
+  Py_DECREF(found);
+  return same;
+}
+
+/* ---- numbers and sizes that differ this time ---- */
+
+static void mark_changing(wk__session *s, uint64_t path, uint32_t dims) {
+  uintptr_t known = (uintptr_t)wk__map_get(&s->compiled->changing, path);
+  (void)!wk__map_set(&s->compiled->changing, path, (void *)(known | (uintptr_t)dims << 1 | 1));
+}
+
+/* What differs becomes an input or a symbol when this is captured again. False: it is nothing of the kind. */
+static bool note_changing(const guard_run *g, const wk__read *failing) {
+  const wk__recording *r = g->segment->recording;
+  wk__session *s = g->session;
+  if (s->compiled->options.dynamic == 0) return false;
+  bool fixed_read = failing->dest >= 0; /* it gives something else now */
+  wk__reg reg = fixed_read ? failing->dest : failing->a;
+  PyObject *number = fixed_read ? r->registers[reg].object : failing->object;
+  uint32_t dims = 0;
+  if (failing->kind == WK__CHECK_TENSOR && PyObject_TypeCheck(g->values[reg], s->binding->tensor_type))
+    dims = other_sizes(s->binding, g->values[reg], r->specs[failing->b]);
+  bool value = (fixed_read || failing->kind == WK__CHECK_EQUAL) && number &&
+               (PyFloat_CheckExact(number) || PyLong_CheckExact(number));
+  if (!dims && !value) return false;
+  mark_changing(s, r->registers[reg].path, dims);
+  return true;
+}
+
+/* Runs reads and checks; the first one that does not hold, or NULL. Where only a size or a number is another one the
+ * others are looked at, too, so that all of them are known at the next capture. */
+static const wk__read *first_failing(const guard_run *g, const wk__read *reads, int64_t count) {
+  const wk__read *first = NULL;
+  for (int64_t i = 0; i < count; i++) {
+    if (read_holds(g, &reads[i])) continue;
+    if (!first) first = &reads[i];
+    if (!note_changing(g, &reads[i])) break;
+  }
+  return first;
+}
+
+/* ---- symbols ---- */
+
+static bool value_of(const guard_run *g, wk__symbol place, int64_t *out) {
+  PyObject *o = g->values[place.reg];
+  int overflow = 0;
+  *out = place.dim < 0 ? PyLong_AsLongLongAndOverflow(o, &overflow)
+                       : wk__size(g->session->binding->tensor_of(o), place.dim);
+  return !overflow; /* else -1, which is below every symbol's range */
+}
+
+static wk_status value_of_symbol(void *values, wk_int leaf, int64_t *out) {
+  *out = ((const int64_t *)values)[wk__sym_index(leaf)];
+  return WK_OK;
+}
+
+int64_t wk__segment_evaluate(const wk__segment *g, wk_int x) {
+  int64_t value = 0;
+  if (wk__sym_eval(x, value_of_symbol, g->symbol_values, &value) == WK_OK) return value;
+  wk_error_clear();
+  return INT64_MIN;
+}
+
+static bool guard_holds(const wk__segment *s, wk__sym_guard guard) {
+  int64_t left = wk__segment_evaluate(s, guard.left), right = wk__segment_evaluate(s, guard.right);
+  if (left == INT64_MIN || right == INT64_MIN) return false;
+  switch (guard.kind) {
+    case WK__GUARD_EQ:
+      return left == right;
+    case WK__GUARD_NE:
+      return left != right;
+    case WK__GUARD_LT:
+      return left < right;
+    default:
+      return left >= right;
+  }
+}
+
+/* The symbols take their values from tensors and integers that have been read. Equal to the last ones that held: so do
+ * these. */
+static bool sizes_hold(guard_run *g) {
+  wk__segment *s = (wk__segment *)g->segment;
+  const wk__recording *r = s->recording;
+  bool same = s->symbols_hold;
+  for (int64_t i = 0; i < r->symbol_count; i++) {
+    int64_t value = 0;
+    bool known = value_of(g, r->symbols[i], &value);
+    same &= known && s->symbol_values[i] == value;
+    s->symbol_values[i] = value;
+  }
+  if (same) return true;
+  const wk__shape_env *env = s->graph->env;
+  s->symbols_hold = false;
+  for (int64_t i = 0; i < r->symbol_count; i++) {
+    wk__symbol_info info = wk__shape_env_symbol_at(env, i);
+    if (s->symbol_values[i] < info.lo || s->symbol_values[i] > info.hi) return false;
+  }
+  for (int64_t i = 0; i < wk__shape_env_guard_count(env); i++)
+    if (!guard_holds(s, wk__shape_env_guard(env, i))) return false;
+  return s->symbols_hold = true;
+}
+
+/* Inputs that the graph writes have memory of their own: what was captured did not see a write through another one. */
+static bool written_apart(const guard_run *g) {
+  enum { FEW = 1 << 10 };
+  const wk__segment *s = g->segment;
+  const wk__binding *b = g->session->binding;
+  if (!s->graph || !s->graph->mutation_count || s->inputs_fixed) return true;
+  int64_t count = s->recording->input_count, size = 16;
+  while (size < 2 * count) size *= 2;
+  const wk_storage *few[FEW], **table = few;
+  bool apart = true;
+  if (size > FEW && !(table = PyMem_Malloc((size_t)size * sizeof *table))) return false;
+  memset(table, 0, (size_t)size * sizeof *table);
+  for (int64_t pass = 0; pass < 2; pass++) /* the written ones first */
+    for (int64_t i = 0; i < count && apart; i++) {
+      if (s->input_written[i] != !pass) continue;
+      PyObject *input = g->values[s->recording->inputs[i]];
+      const wk_storage *storage = PyLong_Check(input) ? NULL : b->tensor_of(input)->storage;
+      if (!storage) continue; /* the size of a number */
+      int64_t at = (int64_t)(wk__hash_mix(1, (uint64_t)(uintptr_t)storage) >> 16) & (size - 1);
+      while (table[at] && table[at] != storage) at = (at + 1) & (size - 1);
+      if (table[at]) apart = false;
+      if (!pass) table[at] = storage;
+    }
+  if (table != few) PyMem_Free(table);
+  return apart;
+}
+
+const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
+
+static const wk__read *failing_guard(guard_run *g) {
+  wk__segment *s = (wk__segment *)g->segment;
+  if (wk__mode.grad_enabled != s->grad_enabled || wk__mode.inference != s->inference ||
+      wk__default_dtype() != s->default_dtype)
+    return &wk__guard_of_modes;
+  if (!versions_hold(s)) {
+    if (!types_hold(s)) return &wk__guard_of_modes;
+    const wk__read *failing = first_failing(g, s->fixed, s->fixed_count);
+    if (failing) return failing;
+    wk__segment_note_versions(s, NULL);
+  }
+  const wk__read *failing = first_failing(g, s->reads, s->read_count);
+  if (failing) return failing;
+  if (s->recording->symbol_count && !sizes_hold(g)) return &wk__guard_of_sizes;
+  return written_apart(g) ? NULL : &wk__guard_of_memory;
+}
+
+/* Borrowed where the register is fixed, else NULL until they are read. */
+static PyObject **make_values(wk__segment *g) {
+  const wk__recording *r = g->recording;
+  PyObject **values = g->idle_values;
+  g->idle_values = NULL;
+  if (values) return values;
+  values = PyMem_Malloc((size_t)(r->register_count + 1) * sizeof *values);
+  for (int64_t i = 0; values && i < r->register_count; i++)
+    values[i] = r->registers[i].fixed ? r->registers[i].object : NULL;
+  return values;
+}
+void wk__segment_put_values(wk__segment *g, PyObject **values) {
+  for (int64_t i = 0; values && i < g->loose_count; i++) Py_CLEAR(values[g->loose[i]]);
+  if (g->idle_values)
+    PyMem_Free(values);
+  else
+    g->idle_values = values;
+}
+
+static bool is_here(const wk__session *s, const wk__segment *g, wk__activation **frames) {
+  if (g->frame_count != s->innermost->depth + 1) return false;
+  for (wk__activation *a = s->innermost; a; a = a->outer) {
+    int offset = a == s->innermost ? a->frame.next : a->frame.offset;
+    if (g->codes[a->depth] != a->frame.code || g->offsets[a->depth] != offset) return false;
+    frames[a->depth] = a;
+  }
+  return true;
+}
+
+wk__segment *wk__segment_find(wk__session *s, PyObject ***out_values, bool *out_full) {
+  enum { MAX_DEPTH = 128 };
+  wk__activation *frames[MAX_DEPTH];
+  int here = 0;
+  if (s->innermost->depth >= MAX_DEPTH) {
+    *out_full = true;
+    return NULL;
+  }
+  for (wk__segment *g = s->compiled->segments; g; g = g->next) {
+    if (!is_here(s, g, frames)) continue;
+    here++;
+    PyObject **values = make_values(g);
+    if (!values) return NULL;
+    guard_run run = {.segment = g, .session = s, .frames = frames, .values = values};
+    const wk__read *failing = failing_guard(&run);
+    if (!failing) {
+      atomic_fetch_add(&g->references, 1);
+      *out_values = values;
+      return g;
+    }
+    wk__guard_log(s, g, failing);
+    wk__segment_put_values(g, values);
+  }
+  *out_full = here >= s->compiled->options.limit;
+  return NULL;
+}

@@ -1,0 +1,27 @@
+/* Histories of a segment's tensors: noted while the tapes are alive, made again by the nodes that are marked. */
+#ifndef WICK_DYNAMO_HISTORY_H
+#define WICK_DYNAMO_HISTORY_H
+
+#include "autograd/autograd.h"
+#include "dynamo/session.h"
+
+/* Tape nodes that are alive: their graph nodes run under autograd when the graph is replayed. */
+typedef struct wk__tape_walk {
+  bool spent;       /* a node has been run: so has what hangs on it */
+  wk__map seen;     /* sequence -> tape node */
+  wk_node **stack;  /* owned array: nodes to be looked at */
+  int64_t count, capacity;
+} wk__tape_walk;
+void wk__tape_walk_release(wk__tape_walk *walk);
+
+/* An output's tape: kept for replay when it can still be run, else only the name of its end. */
+WK_MUST_USE wk_status wk__tape_note(wk__segment *segment, wk__tape_walk *walk, wk_tensor *tensor, int64_t output);
+/* Graph nodes whose tape nodes were seen. A view that was derived again stands beside the tape: it is marked when what
+ * it looks at is. */
+void wk__tape_mark(wk__graph *graph, const wk__tape_walk *walk);
+/* A history that functional operators cannot make again (a value replaced by one that needs no gradient, a write under
+ * no_grad()) is seen here: the output had a tape, its node would have none. */
+WK_MUST_USE wk_status wk__tape_check(const wk__session *session, const wk__segment *segment, wk__graph *graph,
+                                     wk__graph_node **outputs, int64_t count);
+
+#endif

@@ -1,0 +1,43 @@
+/* Numbers that differ from call to call: floats that become inputs of the graph, and symbolic integers.
+ *
+ * Each is an object of the region's own, known by its identity. A symbolic integer stands for an expression over the
+ * symbols of the graph being traced: sizes of input tensors and integers from outside. Operators take the expression;
+ * arithmetic gives new ones; a comparison records what it assumed. Whoever lets C code look at the number itself
+ * settles it first: its value becomes part of the guards. */
+#ifndef WICK_DYNAMO_NUMBERS_H
+#define WICK_DYNAMO_NUMBERS_H
+
+#include "dynamo/record.h"
+
+/* ---- sizes of tensors ---- */
+/* Which dims of a tensor that has just been read become symbols: those that guards have seen change, all of them with
+ * dynamic=True, and as the program has marked it. A bit a dim. */
+uint32_t wk__dynamic_dims(const wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *tensor);
+/* For the tracer: the tensor by symbols, which join the recording's. NULL in *out where nothing of it is symbolic. */
+WK_MUST_USE wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *tensor,
+                                          wk__tensor_spec *spec, wk_tensor **out);
+
+/* ---- integers ---- */
+bool wk__symbolic_int(const wk__recording *r, PyObject *object, wk_int *out); /* is it one, and which */
+PyObject *wk__int_object(wk__recording *r, wk_int x);                          // -> new; an ordinary one when x is known
+PyObject *wk__sizes_object(wk__recording *r, const wk__binding *binding, const wk_tensor *tensor);  // -> new; a Size
+/* Arithmetic and comparisons of integers, one of which is symbolic. False: they are something else, or of a kind that
+ * needs the numbers; *out is new, or NULL with an exception. */
+bool wk__symbolic_binary(wk__recording *r, int nb_kind, PyObject *a, PyObject *b, PyObject **out);
+bool wk__symbolic_unary(wk__recording *r, int negative, PyObject *a, PyObject **out);
+bool wk__symbolic_extremum(wk__recording *r, bool largest, PyObject *const *args, Py_ssize_t count, PyObject **out);
+/* 1, 0: what holds, assumed from here on; -1: no such integers. Also == and != of tuples that hold some. */
+int wk__symbolic_compare(wk__recording *r, int py_kind, PyObject *a, PyObject *b);
+int wk__symbolic_truth(wk__recording *r, PyObject *a); /* 1, 0; -1: no symbolic integer */
+
+/* ---- an integer or float that a guard saw change ---- */
+bool wk__number_changes(const wk__recording *r, PyObject *object, wk__read_kind kind, uint64_t path);
+/* The region gets an object of its own, which stands for the read. 0, or -1 with r->failed set. */
+int wk__read_changing(wk__recording *r, uint64_t hash, uint64_t path, PyObject *number, wk__read_kind kind, wk__reg a,
+                      int64_t b, PyObject *key);
+
+/* ---- C code will see the number itself: its value is a constant from here on, and checked ---- */
+void wk__settle(wk__recording *r, PyObject *object); /* a number, or numbers in lists, tuples, dicts and sets */
+void wk__settle_all(wk__recording *r);               /* every number: what C code will find cannot be told */
+
+#endif

@@ -1,0 +1,419 @@
+/* From a recording to a segment: what is needed at the end, the graph that computes it, the steps that somebody can
+ * see. In: a session whose recording ends here. Out: every tensor real, a segment that later calls replay, or none when
+ * something alive cannot be made again. Tests: tests/python/capture/. */
+#include "dynamo/history.h"
+
+#include <stdio.h>
+
+/* ================================================== the frames =================================================== */
+
+static wk__segment *segment_create(wk__session *s, wk__end_kind end) {
+  wk__segment *g = wk__alloc_zeroed(sizeof *g);
+  if (!g) return NULL;
+  atomic_init(&g->references, 1);
+  g->recording = s->recording;
+  s->recording = NULL;
+  g->end = end;
+  g->value = -1;
+  g->grad_after = -1;
+  g->codes = s->start_codes;
+  g->offsets = s->start_offsets;
+  g->frame_count = s->start_count;
+  s->start_codes = NULL;
+  s->start_offsets = NULL;
+  for (int i = 0; i < g->frame_count; i++) Py_INCREF(g->codes[i]);
+  g->grad_enabled = s->grad_at_start;
+  g->inference = wk__mode.inference;
+  g->default_dtype = (uint8_t)wk__default_dtype();
+  snprintf(g->reason, sizeof g->reason, "%s", s->reason);
+  if (s->innermost) {
+    g->file = PyUnicode_AsUTF8(s->innermost->frame.code->co_filename);
+    g->line = wk__frame_line(&s->innermost->frame);
+    PyErr_Clear();
+  }
+  return g;
+}
+
+/* ---- their state ---- */
+
+static int register_of(wk__session *s, wk__recording *r, PyObject *o, wk__reg *out) {
+  *out = o ? wk__reg_of(r, s->binding, o) : -1;
+  return o && *out < 0 ? -1 : 0;
+}
+
+/* returned_into: the call that it stood in at the start is over; unwinding leaves something else on its stack. */
+static int frame_state(wk__session *s, wk__recording *r, wk__activation *a, bool common, bool returned_into,
+                       wk__end_frame *out) {
+  int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
+  *out = (wk__end_frame){.code = a->frame.code, .offset = a->frame.offset, .slot_count = slots, .depth = depth};
+  out->values = wk__arena_alloc(&r->arena, (size_t)(slots + depth + 1) * sizeof *out->values);
+  if (!out->values) return -1;
+  for (int i = 0; i < slots + depth; i++) {
+    PyObject *o = i < slots ? wk__frame_slot(&a->frame, i) : wk__frame_stack(&a->frame, i - slots);
+    bool in_place =
+        (i < slots && a->stored && !a->stored[i]) || (i >= slots && !returned_into && i - slots < a->stack_at_start);
+    bool was_there = common && a->at_start && in_place && a->at_start[i] == o;
+    out->values[i] = WK__KEEP;
+    if (was_there) continue;
+    if (register_of(s, r, o, &out->values[i]) < 0) return -1;
+  }
+  return 0;
+}
+
+static int end_state(wk__session *s, wk__segment *g) {
+  wk__recording *r = g->recording;
+  g->end_count = s->innermost->depth + 1;
+  g->common = s->low < g->end_count ? s->low : g->end_count;
+  g->end_frames = wk__arena_alloc(&r->arena, (size_t)g->end_count * sizeof *g->end_frames);
+  if (!g->end_frames) return -1;
+  for (wk__activation *a = s->innermost; a; a = a->outer) {
+    bool returned_into = a->depth == s->low - 1 && s->low < g->frame_count;
+    if (frame_state(s, r, a, a->depth < g->common, returned_into, &g->end_frames[a->depth]) < 0) return -1;
+  }
+  return 0;
+}
+
+/* ---- which registers and steps are needed ---- */
+
+static bool has_effect_outside(const wk__recording *r, const wk__do *step) {
+  switch (step->kind) {
+    case WK__DO_SET_ATTR:
+    case WK__DO_SET_ITEM:
+    case WK__DO_SET_CELL:
+    case WK__DO_SET_GRAD:
+    case WK__DO_APPEND:
+    case WK__DO_ADD:
+      return r->registers[step->items[0]].kind != WK__REG_MADE && r->registers[step->items[0]].kind != WK__REG_TENSOR;
+    case WK__DO_IMPURE_CALL:
+      return r->registers[step->items[1]].kind != WK__REG_MADE;
+    default:
+      return false;
+  }
+}
+
+static wk__reg target_of(const wk__do *step) {
+  return step->dest >= 0 ? step->dest : step->kind == WK__DO_IMPURE_CALL ? step->items[1] : step->items[0];
+}
+
+static void need(bool *needed, wk__reg reg) {
+  if (reg >= 0) needed[reg] = true;
+}
+
+static void mark_needed(wk__segment *g, bool *needed) {
+  wk__recording *r = g->recording;
+  need(needed, g->value);
+  for (int f = 0; f < g->end_count; f++)
+    for (int i = 0; i < g->end_frames[f].slot_count + g->end_frames[f].depth; i++)
+      need(needed, g->end_frames[f].values[i]);
+  for (bool more = true; more;) { /* again for changes of what an earlier step turns out to give away */
+    more = false;
+    for (int64_t i = r->step_count - 1; i >= 0; i--) {
+      wk__do *step = &r->steps[i];
+      if (step->needed || step->undone || !(has_effect_outside(r, step) || needed[target_of(step)])) continue;
+      step->needed = more = true;
+      for (int k = 0; k < step->count; k++) need(needed, step->items[k]);
+    }
+  }
+}
+
+/* ---- the graph ---- */
+
+/* What the program wrote into a real tensor has no tape when the graph writes it again. */
+static wk_status check_written(wk__session *s) {
+  const wk__graph *graph = wk__tracer_graph(s->tracer);
+  for (int64_t i = 0; i < graph->mutation_count; i++)
+    if (wk__grad_fn(wk__tracer_input(s->tracer, graph->mutations[i].input)))
+      return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
+  return WK_OK;
+}
+
+/* The nodes of needed tensors, while the tracer still knows them; their tape as it is now. */
+static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *needed, wk__graph_node **nodes,
+                                 wk__tape_walk *w) {
+  wk__recording *r = g->recording;
+  int64_t count = 0;
+  for (wk__reg reg = 0; reg < r->register_count; reg++) {
+    if (r->registers[reg].kind != WK__REG_TENSOR || !needed[reg]) continue;
+    wk_tensor *t = s->binding->tensor_of(r->registers[reg].object);
+    if (wk__tracer_written_under(s->tracer, t)) return wk_fail(WK_UNSUPPORTED, "a view of memory that was written");
+    nodes[count] = wk__tracer_node(s->tracer, t);
+    if (!nodes[count]) return wk_error_category();
+    if (t->autograd && t->autograd->requires_grad && !t->autograd->grad_fn)
+      return wk_fail(WK_UNSUPPORTED, "a leaf that requires grad is made");
+    WK_TRY(wk__tape_note(g, w, t, count));
+    g->outputs[count] = reg;
+    const wk_node *tape = wk__grad_fn(t);
+    g->output_taped[count] = tape && !tape->released; /* after backward() nobody can follow it */
+    r->registers[reg].output = (int)count++;
+  }
+  return check_written(s);
+}
+
+/* Small graphs are over before another thread would have begun; what is taped may call hooks written in Python. */
+static bool lets_others_run(const wk__graph *graph) {
+  enum { WORTH_RELEASING = 1 << 16 };
+  int64_t elements = 0;
+  for (const wk__graph_node *n = graph->first; n; n = n->next) {
+    if (n->flags & WK__GRAPH_TAPED) return false;
+    wk_int count = n->value ? wk__symbolic_value(n->value->numel) : wk_int_of(0); /* as it was when captured */
+    if (wk_int_is_known(count)) elements += count.bits;
+  }
+  return elements >= WORTH_RELEASING;
+}
+
+static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, wk__graph_node **nodes, int64_t count,
+                              const wk__tape_walk *w) {
+  for (int64_t i = 0; i < count; i++) WK_TRY(wk__graph_output(graph, nodes[i]));
+  g->graph = wk__graph_retain(graph);
+  WK_TRY(wk__graph_run_pass(graph, "remove_dead", wk__graph_remove_dead));
+  wk__tape_mark(graph, w);
+  for (int64_t i = 0; i < graph->mutation_count; i++)
+    if (graph->mutations[i].node->flags & WK__GRAPH_TAPED)
+      return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
+  WK_TRY(wk__tape_check(s, g, graph, nodes, count));
+  WK_TRY(wk__graph_freeze(graph));
+  g->lets_others_run = lets_others_run(graph);
+  if (!graph->output_count && !graph->mutation_count && !graph->node_count) return WK_OK;
+  return wk__compile_graph(graph, &g->executor);
+}
+
+/* The backend of compile(): it gets the graph and the tensors of this call, and gives what later calls call. */
+static int call_backend(wk__session *s, wk__segment *g) {
+  const wk__recording *r = g->recording;
+  PyObject *backend = s->compiled->options.backend;
+  if (!backend || !g->executor || !s->binding->graph_module) return 0;
+  wk__mode_kind before = s->mode;
+  s->mode = WK__MODE_OFF; /* the backend is no part of what is captured */
+  PyObject *module = s->binding->graph_module(s->binding->state, g->graph), *inputs = PyList_New(0);
+  int status = module && inputs ? 0 : -1;
+  for (int64_t i = 0; status == 0 && i < r->input_count; i++)
+    status = PyList_Append(inputs, r->registers[r->inputs[i]].object);
+  for (int64_t i = 0; status == 0 && i < r->number_count; i++)
+    status = PyList_Append(inputs, r->registers[r->numbers[i]].object);
+  if (status == 0) g->backend_call = PyObject_CallFunctionObjArgs(backend, module, inputs, NULL);
+  s->mode = before;
+  Py_XDECREF(module);
+  Py_XDECREF(inputs);
+  if (g->backend_call && !PyCallable_Check(g->backend_call)) {
+    PyErr_Format(PyExc_TypeError, "a backend gives a callable, not %R", g->backend_call);
+    return -1;
+  }
+  return g->backend_call ? 0 : -1;
+}
+
+/* ---- guards in the order of replay ---- */
+
+static int split_reads(wk__segment *g) {
+  wk__recording *r = g->recording;
+  g->reads = wk__alloc((size_t)(r->read_count + 1) * sizeof *g->reads);
+  g->fixed = wk__alloc((size_t)(r->read_count + 1) * sizeof *g->fixed);
+  g->versions = wk__alloc_zeroed((size_t)(r->versioned_count + 1) * sizeof *g->versions);
+  if (!g->reads || !g->fixed || !g->versions) return -1;
+  for (int64_t i = 0; i < r->read_count; i++) {
+    if (r->reads[i].fixed)
+      g->fixed[g->fixed_count++] = r->reads[i];
+    else
+      g->reads[g->read_count++] = r->reads[i];
+  }
+  wk__segment_note_versions(g, r->versions);
+  return 0;
+}
+
+/* What replay wants to know of registers and inputs without going through all of them. */
+static int note_registers(wk__segment *g) {
+  wk__recording *r = g->recording;
+  g->loose = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->loose);
+  if (!g->loose) return -1;
+  for (wk__reg reg = 0; reg < r->register_count; reg++)
+    if (!r->registers[reg].fixed) g->loose[g->loose_count++] = reg;
+  g->input_written = wk__arena_alloc(&r->arena, (size_t)r->input_count + 1);
+  if (!g->input_written) return -1;
+  g->inputs_fixed = true;
+  for (int64_t i = 0; i < r->input_count; i++) g->inputs_fixed &= r->registers[r->inputs[i]].fixed;
+  for (int64_t i = 0; g->graph && i < g->graph->mutation_count; i++)
+    g->input_written[g->graph->mutations[i].input] = true;
+  return 0;
+}
+
+/* Symbols need the graph, whose environment they live in. */
+static int note_symbols(wk__segment *g, const bool *needed) {
+  wk__recording *r = g->recording;
+  r->tracer = NULL;
+  r->codes = NULL;
+  if (!r->symbol_count) return 0;
+  g->symbol_values = wk__arena_alloc(&r->arena, (size_t)r->symbol_count * sizeof *g->symbol_values);
+  g->integers = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->integers);
+  if (!g->symbol_values || !g->integers || !g->graph || !g->graph->env) return -1;
+  for (wk__reg reg = 0; reg < r->register_count; reg++)
+    if (r->registers[reg].kind == WK__REG_NUMBER && needed[reg]) g->integers[g->integer_count++] = reg;
+  return 0;
+}
+
+static int keep_steps(wk__segment *g) {
+  wk__recording *r = g->recording;
+  g->steps = wk__arena_alloc(&r->arena, (size_t)(r->step_count + 1) * sizeof *g->steps);
+  if (!g->steps) return -1;
+  for (int64_t i = 0; i < r->step_count; i++)
+    if (r->steps[i].needed) g->steps[g->step_count++] = r->steps[i];
+  return 0;
+}
+
+/* Objects stay only where replay takes them from. */
+static void drop_objects(wk__segment *g) {
+  wk__recording *r = g->recording;
+  for (int64_t i = 0; i < r->register_count; i++) {
+    if (!r->registers[i].fixed) Py_CLEAR(r->registers[i].object);
+    Py_CLEAR(r->registers[i].before);
+    Py_CLEAR(r->registers[i].names);
+  }
+  wk__map_release(&r->by_object);
+  wk__map_release(&r->read_before);
+  wk__map_release(&r->fresh);
+  wk__map_release(&r->expressions);
+}
+
+/* ---- models that are gone ---- */
+
+static void forget_segment(wk__segment *g) {
+  if (!g->owner) return;
+  for (wk__segment **place = &g->owner->segments; *place; place = &(*place)->next) {
+    if (*place != g) continue;
+    *place = g->next;
+    g->owner = NULL;
+    wk__segment_release(g);
+    return;
+  }
+}
+
+/* A module or optimizer that the segment knows has died: it can never be replayed again. The collector calls back for
+ * everything that it found dead, also when the first call was the segment's end. */
+static PyObject *model_died(PyObject *capsule, PyObject *reference) {  // -> new
+  (void)reference;
+  wk__segment *g = PyCapsule_GetContext(capsule);
+  if (g) forget_segment(g);
+  if (PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE;
+}
+static PyMethodDef model_died_method = {"model_died", model_died, METH_O, NULL};
+
+static bool is_model(const wk__session *s, PyObject *o) {
+  return PyObject_TypeCheck(o, s->binding->module_type) || s->binding->is_optimizer(s->binding->state, o);
+}
+
+/* Models are watched, not owned: their dictionaries are owned, and keep what is below alive as long as the model is. */
+static int watch_models(wk__session *s, wk__segment *g) {
+  wk__recording *r = g->recording;
+  g->life = PyCapsule_New(g, NULL, NULL);
+  PyObject *callback =
+      g->life && PyCapsule_SetContext(g->life, g) == 0 ? PyCFunction_New(&model_died_method, g->life) : NULL;
+  int status = callback && (g->watchers = PyList_New(0)) ? 0 : -1;
+  for (int64_t i = 0; status == 0 && i < r->register_count; i++) {
+    wk__register *reg = &r->registers[i];
+    if (!reg->fixed || !reg->object || !is_model(s, reg->object)) continue;
+    PyObject *reference = PyWeakref_NewRef(reg->object, callback);
+    status = reference ? PyList_Append(g->watchers, reference) : -1;
+    Py_XDECREF(reference);
+    if (status < 0) break;
+    reg->borrowed = true;
+    Py_DECREF(reg->object);
+  }
+  for (int64_t i = 0; status == 0 && i < r->read_count; i++) {
+    wk__read *check = &r->reads[i];
+    if (check->kind != WK__CHECK_IS || !check->object || !is_model(s, check->object)) continue;
+    check->borrowed = true;
+    Py_DECREF(check->object);
+  }
+  Py_XDECREF(callback);
+  return status;
+}
+
+static void keep(wk__session *s, wk__segment *g) {
+  g->owner = s->compiled;
+  g->next = s->compiled->segments;
+  s->compiled->segments = g;
+  s->compiled->capture_count++;
+  if (g->end != WK__END_RETURN) s->compiled->break_count++;
+  wk__segment_log(g);
+}
+
+/* Nothing alive that is needed can be lost: a segment that cannot say how its state is made again is not kept, and its
+ * instruction is not tried again. */
+static void report_unkept(wk__session *s, wk__segment *g, const char *why) {
+  if (wk__log_on(WK__LOG_BREAKS)) wk__log_print(WK__LOG_BREAKS, "%s:%d: not kept: %s", g->file, g->line, why);
+  wk__compiled *c = s->compiled;
+  c->unkept_count++;
+  struct wk__unkept here = {g->codes[g->frame_count - 1], g->offsets[g->frame_count - 1], 1};
+  for (int64_t i = 0; i < c->unkept_size; i++)
+    if (c->unkept[i].code == here.code && c->unkept[i].offset == here.offset) {
+      c->unkept[i].count++;
+      return;
+    }
+  if (wk__grow(&c->unkept, &c->unkept_capacity, c->unkept_size + 1, sizeof *c->unkept) == WK_OK)
+    c->unkept[c->unkept_size++] = here;
+}
+
+int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
+  wk__segment *g = segment_create(s, end);
+  if (!g) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  wk__recording *r = g->recording;
+  s->ending = r;
+  PyObject *handled = PyErr_GetHandledException();
+  if (handled != s->handled_at_start) wk__record_failed(r, "an except block is entered or left");
+  Py_XDECREF(handled);
+  bool kept = !r->failed[0];
+  if (kept && value) kept = register_of(s, r, value, &g->value) == 0;
+  if (kept && !value) kept = end_state(s, g) == 0;
+  if (wk__mode.grad_enabled != s->grad_at_start) g->grad_after = wk__mode.grad_enabled;
+  bool *needed = wk__alloc_zeroed((size_t)r->register_count + 1);
+  wk__graph_node **nodes = wk__alloc_zeroed((size_t)(r->register_count + 1) * sizeof *nodes);
+  g->outputs = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->outputs);
+  g->output_taped = wk__arena_alloc(&r->arena, (size_t)r->register_count + 1);
+  g->spent = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->spent);
+  wk__tape_walk tape = {0};
+  if (!needed || !nodes || !g->outputs || !g->spent) kept = false;
+  if (kept) mark_needed(g, needed);
+  wk_status status = kept ? collect_outputs(s, g, needed, nodes, &tape) : WK_OK;
+  if (status != WK_OK) {
+    wk__record_failed(r, "%s", wk_error_message());
+    wk_error_clear();
+    kept = false;
+  }
+  PyErr_Clear();
+  int64_t outputs = 0;
+  while (kept && nodes[outputs]) outputs++;
+  wk__segment_stop_recording(s);
+  s->ending = NULL;
+  wk__graph *graph = NULL;
+  status = wk__tracer_flush(s->tracer, &graph);
+  int result = 0;
+  if (status != WK_OK) {
+    s->binding->raise(s->binding->state);
+    result = -1;
+    kept = false;
+  }
+  if (kept && graph && finish_graph(s, g, graph, nodes, outputs, &tape) != WK_OK) {
+    wk__record_failed(r, "%s", wk_error_message());
+    wk_error_clear();
+    kept = false;
+  }
+  if (kept && call_backend(s, g) < 0) {
+    result = -1;
+    kept = false;
+  }
+  if (kept && note_symbols(g, needed) == 0 && split_reads(g) == 0 && keep_steps(g) == 0 && note_registers(g) == 0) {
+    drop_objects(g);
+    keep(s, g);
+    if (watch_models(s, g) < 0) PyErr_Clear(); /* what is not watched is owned */
+  } else {
+    if (!result) report_unkept(s, g, r->failed);
+    wk__segment_release(g);
+  }
+  wk__graph_release(graph);
+  wk__free(needed);
+  wk__free(nodes);
+  wk__tape_walk_release(&tape);
+  return result;
+}

@@ -1,0 +1,119 @@
+"""python -m wick.info says what is there, and what is missing is said and fails nothing."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import wick
+from wick import info
+
+START = "void abort(void); __attribute__((constructor)) static void start(void) { "
+
+
+def run(*arguments, **environment):
+    done = subprocess.run(
+        [sys.executable, "-m", "wick.info", *arguments], capture_output=True, text=True, env=os.environ | environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def found():
+    return json.loads(run("--json"))
+
+
+def test_versions(found):
+    assert found["versions"]["wick"] == wick.__version__
+    assert found["versions"]["api"].startswith("2.13")
+    assert found["versions"]["python"] == sys.version.split()[0]
+
+
+def test_cpu(found):
+    assert found["cpu"]["level"] in found["cpu"]["levels"]
+    assert found["cpu"]["levels"][0] == "portable"
+    assert found["cpu"]["cpus"] >= 1 and found["cpu"]["threads"] >= 1
+
+
+def test_the_level_that_is_asked_for():
+    cpu = json.loads(run("--json", WICK_CPU="portable", WICK_NUM_THREADS="3"))["cpu"]
+    assert (cpu["level"], cpu["asked"], cpu["threads"]) == ("portable", "portable", 3)
+
+
+def test_a_level_that_is_impossible():
+    assert "WICK_CPU=nonsense is not possible here" in run(WICK_CPU="nonsense")
+
+
+def test_libraries_are_named_found_or_not(found):
+    assert set(found["libraries"]) == set(info.LIBRARIES)
+    assert all(path is None or isinstance(path, str) for path in found["libraries"].values())
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no cc")
+def test_libraries_that_are_there_and_one_that_ends_its_process(tmp_path):
+    for name, text in (("libdnnl.so.3", "int x;"), ("libmpi.so.40", START + "abort(); }")):
+        command = ["cc", "-shared", "-fPIC", "-xc", "-", "-o", tmp_path / name]
+        subprocess.run(command, input=text, text=True, check=True)
+    found = json.loads(run("--json", LD_LIBRARY_PATH=str(tmp_path)))["libraries"]
+    assert found["libdnnl"] == str(tmp_path / "libdnnl.so.3")
+    assert found["libmpi"] is None
+
+
+def program(folder, name, text):
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_compiler_of_wick_cc(tmp_path, monkeypatch):
+    path = program(tmp_path, "mycc", 'echo "mycc 1.0 $1"')
+    monkeypatch.setenv("WICK_CC", path + " -m64")
+    assert info.compiler() == {"command": path + " -m64", "path": path, "version": "mycc 1.0 -m64"}
+
+
+def test_the_first_compiler_on_path(tmp_path, monkeypatch):
+    monkeypatch.delenv("WICK_CC", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert info.compiler() == {"command": None, "path": None, "version": None}
+    path = program(tmp_path, "clang", "echo clang 19")
+    assert info.compiler() == {"command": "clang", "path": path, "version": "clang 19"}
+    path = program(tmp_path, "gcc", "exit 1")
+    assert info.compiler() == {"command": "gcc", "path": path, "version": None}
+
+
+def test_no_compiler_is_said(tmp_path):
+    assert "no program: compiled code stays on the interpreter tier" in run(WICK_CC=str(tmp_path / "cc"))
+
+
+def test_where_the_cache_is(monkeypatch):
+    monkeypatch.setenv("WICK_CACHE_DIR", "/somewhere")
+    assert info.cache_folder() == "/somewhere"
+    monkeypatch.setenv("WICK_CACHE_DIR", "")
+    assert info.cache_folder() is None
+    monkeypatch.delenv("WICK_CACHE_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/shared")
+    assert info.cache_folder() == "/shared/wick"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", "/home/me")
+    assert info.cache_folder() == "/home/me/.cache/wick"
+
+
+def test_how_large_the_cache_is(tmp_path):
+    (tmp_path / "a").write_bytes(bytes(3000))
+    (tmp_path / "b").write_bytes(bytes(72))
+    found = json.loads(run("--json", WICK_CACHE_DIR=str(tmp_path)))
+    assert found["cache"] == {"folder": str(tmp_path), "files": 2, "bytes": 3072}
+    assert f"{tmp_path}: 2 files, 3 KiB" in run(WICK_CACHE_DIR=str(tmp_path))
+    assert json.loads(run("--json", WICK_CACHE_DIR=str(tmp_path / "none")))["cache"]["files"] == 0
+
+
+def test_the_text_has_a_line_for_each():
+    labels = [line[:14].strip() for line in run().splitlines()]
+    assert labels[:9] == [
+        "wick", "Python", "NumPy", "PyTorch", "CPU", "CPU level", "threads", "C compiler", "kernel cache",
+    ]  # fmt: skip
