@@ -3,11 +3,12 @@
  * In: a frozen functional graph as capture makes it, whose calls with the flag TAPED have derivatives that outlive it.
  * Out: a forward graph and a backward graph without any tape, and a function that runs them as one node of the tape.
  *
- *   joint.c      runs the graph again on shapes under a tracer, with the tape as the flags say, and then the engine:
- * the derivative rules, what they keep and the order in which gradients are added are those of eager mode partition.c
- * what the backward graph takes from the forward one: kept, or computed again (flow.c: the minimum cut) split.c both
- * graphs, and one with the views that the program gets function.c   running it: saved tensors, versions, histories,
- * later derivatives
+ *   - joint.c runs the graph again on shapes under a tracer, with the tape as the flags say, and then the engine: the
+ *     derivative rules, what they keep and the order in which gradients are added are those of eager mode;
+ *   - partition.c decides what the backward graph takes from the forward one: kept, or computed again (flow.c: the
+ *     minimum cut);
+ *   - split.c makes both graphs (build.c: from parts of others), replay.c one for derivatives of derivatives;
+ *   - function.c runs it: saved tensors, versions, histories, later derivatives.
  *
  * Invariants: outputs and gradients have the bits of eager mode on the CPU. Gradients arrive at a tensor in the order
  * in which the eager nodes would have sent them: an input that several taped calls use has an edge for each use. A
@@ -50,7 +51,7 @@ typedef struct wk__aot_saved {
 typedef enum wk__aot_origin {
   WK__AOT_FROM_FORWARD, /* output `index` of the forward graph */
   WK__AOT_FROM_INPUT,   /* input `index` itself, with its own history */
-  WK__AOT_FROM_VIEWS,   /* output `index` of the graph of views */
+  WK__AOT_FROM_NOTHING, /* of a base: there is none */
 } wk__aot_origin;
 
 typedef struct wk__aot_output {
@@ -62,6 +63,7 @@ typedef struct wk__aot_output {
 typedef struct wk__aot_result {
   int32_t value; /* output of the forward graph; -1: */
   int32_t input; /* input that is written with something that requires grad */
+  bool hidden;   /* no output: what an output is a view of. It gets a gradient when that is written */
 } wk__aot_result;
 
 /* The backward graph for the results that have a gradient. Inputs: the saved tensors that it uses, in order, then the
@@ -78,15 +80,15 @@ typedef struct wk__aot_split {
   wk__graph *original; /* owned reference */
   bool *requires_grad; /* (inputs) */
   wk__graph *forward;  /* inputs and mutations of the original; `value_count` outputs that the program sees, then OWN */
-  /* Views that the program gets are made again by eager calls, so that writes through them are followed. Inputs: those
-   * of the original, after it has run, then the values; calls are taped. NULL: there are none. */
-  wk__graph *views;
   /* For derivatives of derivatives: from `replay_saved` to the results, in order. Calls are taped as in the original,
    * numbers that were drawn are inputs. Without mutations. */
   wk__graph *replay;
-  wk__aot_backward backward; /* for gradients of all results */
+  wk__aot_backward backward; /* for gradients of all results that are not hidden */
   int64_t value_count, output_count, result_count, edge_count, saved_count, replay_saved_count, number_count;
-  wk__aot_output *outputs;     /* (output_count) of the original */
+  wk__aot_output *outputs; /* (output_count) of the original */
+  /* (value_count) what it is a view of, made under the tape: writes through either have to be followed. The runner of
+   * the forward graph has to give views as views. */
+  wk__aot_output *bases;
   wk__aot_result *results;     /* (result_count) */
   int32_t *edges;              /* (edge_count) the input that each leads to, in the engine's order */
   int32_t *edge_uses;          /* in the same memory: the use of an input that each belongs to */

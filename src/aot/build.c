@@ -27,8 +27,9 @@ wk_tensor *wk__builder_described(const wk__builder *b, const wk_tensor *value) {
   for (int d = 0; d < spec.ndim; d++) {
     spec.sizes[d] = translate(b, spec.sizes[d]);
     spec.strides[d] = translate(b, spec.strides[d]);
+    if (wk_int_check(spec.sizes[d]) != WK_OK || wk_int_check(spec.strides[d]) != WK_OK) return NULL;
   }
-  return wk__graph_describe(&spec);
+  return wk_int_check(spec.offset) == WK_OK ? wk__graph_describe(&spec) : NULL;
 }
 
 wk__graph_node *wk__builder_node(const wk__builder *b, const wk__graph_node *node) {

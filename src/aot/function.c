@@ -21,7 +21,6 @@ struct wk__aot_function {
   wk__aot_split *split;
   wk__aot_maker maker;
   wk__runner forward;
-  wk__graph_executor *views;              /* NULL: there are none */
   _Atomic(wk__graph_executor *) original; /* made when first needed; and so are these: */
   _Atomic(wk__graph_executor *) replay;
   _Atomic(variant *) variants;
@@ -135,7 +134,6 @@ void wk__aot_function_release(wk__aot_function *f) {
     release_variant(v);
   }
   release_runner(&f->forward);
-  wk__graph_executor_release(f->views);
   wk__graph_executor_release(atomic_load(&f->original));
   wk__graph_executor_release(atomic_load(&f->replay));
   wk__aot_split_release(f->split);
@@ -151,7 +149,6 @@ static wk__aot_function *retain(wk__aot_function *f) {
 static wk_status fill_function(wk__aot_function *f, wk__graph *graph, const bool *requires_grad,
                                const wk__aot_options *options) {
   WK_TRY(wk__aot_split_create(graph, requires_grad, options, &f->split));
-  if (f->split->views) WK_TRY(wk__graph_executor_create(f->split->views, &f->views));
   return make_runner(f, f->split->forward, false, &f->forward);
 }
 
@@ -232,23 +229,36 @@ static void release_saved(wk_node *node) {
   node->released = true;
 }
 
+static int32_t first_edge(const wk__aot_split *split, int32_t input) {
+  for (int64_t e = 0; e < split->edge_count; e++)
+    if (split->edges[e] == input) return (int32_t)e;
+  return -1;
+}
+
+static wk_tensor *alias_of(const wk_tensor *t) {
+  wk__spec spec;
+  wk__spec_of(&spec, t);
+  return wk__tensor_alias(t, &spec);
+}
+
+/* The error for a saved tensor that was written since, which names what had made it. */
+static wk_status was_written(const compiled_node *n, const wk__aot_saved *saved, const kept_tensor *kept) {
+  const wk__aot_split *split = n->function->split;
+  bool value = saved->source == WK__AOT_VALUE;
+  int32_t edge = saved->source == WK__AOT_INPUT ? first_edge(split, saved->index) : -1;
+  if (edge >= 0 && n->node.edges[edge].node && n->node.edges[edge].node->sequence != UINT64_MAX)
+    return wk__saved_tensor_modified(kept->tensor, n->node.edges[edge].node, n->node.edges[edge].input, kept->version);
+  for (int64_t r = 0; r < split->result_count && (value || saved->source == WK__AOT_WRITTEN); r++)
+    if ((value ? split->results[r].value : split->results[r].input) == saved->index)
+      return wk__saved_tensor_modified(kept->tensor, &n->node, (uint32_t)r, kept->version);
+  return wk__saved_tensor_modified(kept->tensor, NULL, 0, kept->version);
+}
+
 static wk_status check_versions(const compiled_node *n, const wk__aot_saved *saved, const kept_tensor *kept,
                                 const bool *uses, int64_t count) {
   for (int64_t i = 0; i < count; i++) {
-    wk_tensor *t = kept[i].tensor;
-    if ((uses && !uses[i]) || saved[i].source == WK__AOT_SHAPE || wk__version(t) == kept[i].version) continue;
-    bool own_result = saved[i].source == WK__AOT_VALUE || saved[i].source == WK__AOT_WRITTEN;
-    if (!own_result) {
-      const wk_node *grad_fn = wk__grad_fn(t); /* the present one, as eager mode names it */
-      return wk__saved_tensor_modified(t, grad_fn, grad_fn ? t->autograd->result : 0, kept[i].version);
-    }
-    const wk__aot_split *split = n->function->split;
-    for (int64_t r = 0; r < split->result_count; r++) {
-      bool value = saved[i].source == WK__AOT_VALUE;
-      if ((value ? split->results[r].value : split->results[r].input) == saved[i].index)
-        return wk__saved_tensor_modified(t, &n->node, (uint32_t)r, kept[i].version);
-    }
-    return wk__saved_tensor_modified(t, NULL, 0, kept[i].version);
+    bool used = (!uses || uses[i]) && saved[i].source != WK__AOT_SHAPE;
+    if (used && wk__version(kept[i].tensor) != kept[i].version) return was_written(n, &saved[i], &kept[i]);
   }
   return WK_OK;
 }
@@ -371,18 +381,6 @@ typedef struct replay {
   wk_tensor **grads;   /* beside them: owned */
   int count;
 } replay;
-
-static int32_t first_edge(const wk__aot_split *split, int32_t input) {
-  for (int64_t e = 0; e < split->edge_count; e++)
-    if (split->edges[e] == input) return (int32_t)e;
-  return -1;
-}
-
-static wk_tensor *alias_of(const wk_tensor *t) {
-  wk__spec spec;
-  wk__spec_of(&spec, t);
-  return wk__tensor_alias(t, &spec);
-}
 
 /* The input with the history that it had, and a node of its own before that, so that the gradient can be taken there
  * and nothing behind it is run. */
@@ -516,7 +514,6 @@ typedef struct call {
   const double *numbers;
   compiled_node *node; /* owned */
   wk_tensor **made;    /* (outputs of the forward graph) owned */
-  wk_tensor **views;   /* (outputs of the views) owned */
 } call;
 
 static wk_status run_original(wk__aot_function *f, wk_tensor *const *inputs, const double *numbers,
@@ -549,12 +546,17 @@ static wk_status check_written(const call *c) {
 
 /* ---- what is kept ---- */
 
+/* An input that can get a history later is kept without: it may lead to the node. */
+static wk_tensor *keep_input(wk_tensor *t) {
+  return wk_is_leaf(t) && wk_requires_grad(t) ? wk__retain(t) : alias_of(t);
+}
+
 static wk_status keep_one(const call *c, const wk__aot_saved *saved, kept_tensor *out) {
   wk_tensor *t = NULL;
   switch (saved->source) {
     case WK__AOT_INPUT:
       WK_TRY(wk__check_saved(c->inputs[saved->index]));
-      t = wk__retain(c->inputs[saved->index]);
+      t = keep_input(c->inputs[saved->index]);
       break;
     case WK__AOT_OWN:
       t = wk__retain(c->made[saved->index]);
@@ -609,35 +611,35 @@ static wk_status own(wk_tensor **place) {
   return WK_OK;
 }
 
+/* A view of the program's knows what it looks at, as if it had been made by the program. */
+static wk_status set_bases(const call *c) {
+  for (int64_t v = 0; v < c->split->value_count; v++) {
+    wk__aot_output o = c->split->bases[v];
+    if (o.origin == WK__AOT_FROM_NOTHING) continue;
+    wk_tensor *t = c->made[v], *base = o.origin == WK__AOT_FROM_INPUT ? c->inputs[o.index] : c->made[o.index];
+    if (t->storage != base->storage || t == base)
+      return wk_fail(WK_INTERNAL_ERROR, "a compiled graph gave a copy where it has to give a view");
+    if (!t->base) t->base = wk__retain(base->base ? base->base : base);
+  }
+  return WK_OK;
+}
+
 static wk_status set_histories(const call *c) {
+  for (int64_t r = 0; r < c->split->result_count; r++)
+    if (c->split->results[r].value >= 0) WK_TRY(own(&c->made[c->split->results[r].value]));
+  WK_TRY(set_bases(c));
   for (int64_t r = 0; r < c->split->result_count; r++) {
     wk__aot_result result = c->split->results[r];
-    if (result.value >= 0) WK_TRY(own(&c->made[result.value]));
     wk_tensor *t = result.value >= 0 ? c->made[result.value] : c->inputs[result.input];
     WK_TRY(wk__set_history(t, &c->node->node, (uint32_t)r));
   }
   return WK_OK;
 }
 
-static wk_status make_views(const call *c) {
-  if (!c->f->views) return WK_OK;
-  int64_t inputs = c->split->original->input_count, values = c->split->value_count;
-  wk_tensor **all = wk__alloc((size_t)(inputs + values + 1) * sizeof *all);
-  if (!all) return WK_OUT_OF_MEMORY;
-  memcpy(all, c->inputs, (size_t)inputs * sizeof *all);
-  memcpy(all + inputs, c->made, (size_t)values * sizeof *all);
-  wk_status status = wk__graph_execute(c->f->views, all, c->numbers, c->views);
-  wk__free(all);
-  return status;
-}
-
 static void give_outputs(const call *c, wk_tensor **out_outputs) {
   for (int64_t i = 0; i < c->split->output_count; i++) {
     wk__aot_output o = c->split->outputs[i];
-    wk_tensor *t = o.origin == WK__AOT_FROM_INPUT   ? c->inputs[o.index]
-                   : o.origin == WK__AOT_FROM_VIEWS ? c->views[o.index]
-                                                    : c->made[o.index];
-    out_outputs[i] = wk__retain(t);
+    out_outputs[i] = wk__retain(o.origin == WK__AOT_FROM_INPUT ? c->inputs[o.index] : c->made[o.index]);
   }
 }
 
@@ -647,7 +649,6 @@ static wk_status run_call(call *c, wk_tensor **out_outputs) {
   WK_TRY(run_below(&c->f->forward, c->inputs, c->numbers, c->made));
   WK_TRY(set_histories(c));
   WK_TRY(keep(c, false));
-  WK_TRY(make_views(c));
   give_outputs(c, out_outputs);
   return WK_OK;
 }
@@ -658,14 +659,12 @@ wk_status wk__aot_function_run(wk__aot_function *f, wk_tensor *const *inputs, co
   call c = {.f = f, .split = f->split, .inputs = inputs, .numbers = numbers};
   if (!fits(&c)) return run_original(f, inputs, numbers, out_outputs);
   wk_tensor *few[FEW] = {NULL}, **space = few;
-  int64_t made = f->split->forward->output_count, views = f->split->views ? f->split->views->output_count : 0;
-  if (made + views > FEW && !(space = wk__alloc_zeroed((size_t)(made + views) * sizeof *space)))
-    return WK_OUT_OF_MEMORY;
+  int64_t made = f->split->forward->output_count;
+  if (made > FEW && !(space = wk__alloc_zeroed((size_t)made * sizeof *space))) return WK_OUT_OF_MEMORY;
   c.made = space;
-  c.views = space + made;
   wk_status status = run_call(&c, out_outputs);
   if (c.node) wk__node_release(&c.node->node);
-  for (int64_t i = 0; i < made + views; i++) wk__release(space[i]);
+  for (int64_t i = 0; i < made; i++) wk__release(space[i]);
   if (space != few) wk__free(space);
   return status;
 }

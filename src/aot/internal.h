@@ -35,6 +35,8 @@ typedef struct wk__joint {
 
   const wk__graph_node **seen; /* (seen_count) original nodes whose values the program gets: the forward's outputs */
   wk__graph_node **seen_nodes; /* the same in the joint graph */
+  wk__aot_output *bases;       /* beside them */
+  bool *hidden;                /* beside them: only what an output looks at */
   int64_t seen_count;
   wk__aot_output *outputs; /* (outputs of the original) */
   wk__aot_result *results; /* (result_count) */
@@ -48,6 +50,7 @@ typedef struct wk__joint {
   uint32_t leaf_count;      /* inputs and constants: the numbers before the first call */
 
   wk_tensor *description; /* of the input that is being made; borrowed */
+  const char *name;       /* of the same */
   bool making_input;
   const wk__graph_node *at; /* the original's node that is being run */
   char ended[200];          /* why the trace could not go on */

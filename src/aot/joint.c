@@ -14,7 +14,8 @@
 
 static wk_status make_input(void *context, wk_tensor *tensor, const char **out_name, wk_tensor **out_description) {
   wk__joint *j = context;
-  (void)tensor, (void)out_name;
+  (void)tensor;
+  *out_name = j->name;
   if (!j->making_input) return wk_fail(WK_UNSUPPORTED, "a derivative rule uses a tensor that is not of the graph");
   *out_description = wk__retain(j->description);
   return WK_OK;
@@ -81,11 +82,13 @@ static wk_tensor *tensor_without_memory(const wk__spec *symbolic) {
 }
 
 /* A tensor that is an input of the joint graph. */
-static wk_status add_input(wk__joint *j, const wk__spec *spec, wk_tensor **out_tensor, wk__graph_node **out_node) {
+static wk_status add_input(wk__joint *j, const wk__spec *spec, const char *name, wk_tensor **out_tensor,
+                           wk__graph_node **out_node) {
   WK__OWNED description = wk__tensor_shape_only(spec);
   *out_tensor = description ? tensor_without_memory(spec) : NULL;
   if (!*out_tensor) return wk_error_category();
   j->description = description;
+  j->name = name;
   j->making_input = true;
   *out_node = wk__tracer_node(j->tracer, *out_tensor);
   j->making_input = false;
@@ -136,7 +139,7 @@ static wk_status make_leaves(wk__joint *j) {
     wk__spec spec;
     wk__graph_node *node;
     spec_of_node(j, j->from->inputs[i], &spec);
-    WK_TRY(add_input(j, &spec, place_of(j, j->from->inputs[i]), &node));
+    WK_TRY(add_input(j, &spec, j->from->inputs[i]->name, place_of(j, j->from->inputs[i]), &node));
   }
   for (const wk__graph_node *n = j->from->first; n; n = n->next) {
     if (n->kind != WK__GRAPH_CONSTANT) continue;
@@ -158,7 +161,7 @@ static wk_status add_use(wk__joint *j, const wk__graph_node *input, const wk__gr
   *use = (wk__joint_use){.input = input->index, .consumer = consumer->number};
   wk__spec spec;
   spec_of_node(j, input, &spec);
-  WK_TRY(add_input(j, &spec, &use->leaf, &use->leaf_node));
+  WK_TRY(add_input(j, &spec, "use", &use->leaf, &use->leaf_node));
   *out = use->leaf;
   return wk_set_requires_grad(use->leaf, true);
 }
@@ -306,43 +309,43 @@ static bool is_written(const wk__joint *j, const wk__graph_node *node) {
 
 static bool is_taped_view(const wk__graph_node *n) {
   if (n->kind == WK__GRAPH_ITEM) return is_taped(n->args[0].node) && n->args[0].node->op->tags & WK__TAG_VIEW;
-  return wk__is_view_call(n) && is_taped(n);
+  return wk__is_view_call(n) && is_taped(n) && n->op != WK__OP(detach); /* which forgets what it looks at */
 }
 static const wk__graph_node *looked_at(const wk__graph_node *view) {
   const wk__graph_node *call = view->kind == WK__GRAPH_ITEM ? view->args[0].node : view;
   return call->args[0].node;
 }
 
-/* The value that has to be there so that the output can be made: itself, or what it is a view of. */
-static const wk__graph_node *needed_for(const wk__joint *j, const wk__graph_node *output) {
+/* What an output is a view of, made under the tape; NULL: nothing. */
+static const wk__graph_node *base_of(const wk__joint *j, const wk__graph_node *output) {
   const wk__graph_node *root = output;
   while (is_taped_view(root)) root = looked_at(root);
-  if (root == output || is_written(j, root)) return output;
-  bool requires = root->kind == WK__GRAPH_INPUT
-                      ? j->requires_grad[root->index]
-                      : root->kind != WK__GRAPH_CONSTANT && wk_requires_grad(wk__joint_value(j, root));
-  return requires ? root : output;
+  return root == output || root->kind == WK__GRAPH_CONSTANT || is_written(j, root) ? NULL : root;
 }
 
-static int32_t add_seen(wk__joint *j, const wk__graph_node *node) {
-  for (int64_t i = 0; i < j->seen_count; i++)
-    if (j->seen[i] == node) return (int32_t)i;
-  j->seen[j->seen_count] = node;
+static int32_t add_seen(wk__joint *j, const wk__graph_node *node, bool hidden) {
+  int64_t i = 0;
+  while (i < j->seen_count && j->seen[i] != node) i++;
+  j->hidden[i] = hidden && (i == j->seen_count || j->hidden[i]);
+  if (i < j->seen_count) return (int32_t)i;
+  j->seen[i] = node;
+  j->bases[i].origin = WK__AOT_FROM_NOTHING;
   return (int32_t)j->seen_count++;
 }
 
 static void place_outputs(wk__joint *j) {
-  int32_t views = 0;
   for (int64_t i = 0; i < j->from->output_count; i++) {
-    const wk__graph_node *node = j->from->outputs[i], *needed = needed_for(j, node);
-    bool input = needed->kind == WK__GRAPH_INPUT && !is_written(j, needed);
-    int32_t seen = input ? -1 : add_seen(j, needed);
-    if (needed != node)
-      j->outputs[i] = (wk__aot_output){WK__AOT_FROM_VIEWS, views++};
-    else if (input)
+    const wk__graph_node *node = j->from->outputs[i], *base = base_of(j, node);
+    if (node->kind == WK__GRAPH_INPUT && !is_written(j, node)) {
       j->outputs[i] = (wk__aot_output){WK__AOT_FROM_INPUT, node->index};
-    else
-      j->outputs[i] = (wk__aot_output){WK__AOT_FROM_FORWARD, seen};
+      continue;
+    }
+    int32_t seen = add_seen(j, node, false);
+    j->outputs[i] = (wk__aot_output){WK__AOT_FROM_FORWARD, seen};
+    if (base && base->kind == WK__GRAPH_INPUT)
+      j->bases[seen] = (wk__aot_output){WK__AOT_FROM_INPUT, base->index};
+    else if (base)
+      j->bases[seen] = (wk__aot_output){WK__AOT_FROM_FORWARD, add_seen(j, base, true)};
   }
 }
 
@@ -354,7 +357,7 @@ static wk_status find_results(wk__joint *j) {
     if (j->seen[i]->kind == WK__GRAPH_CALL || j->seen[i]->kind == WK__GRAPH_ITEM) {
       if (!wk_requires_grad(value)) continue;
       j->roots[j->result_count] = value;
-      j->results[j->result_count++] = (wk__aot_result){(int32_t)i, -1};
+      j->results[j->result_count++] = (wk__aot_result){(int32_t)i, -1, j->hidden[i]};
     }
   }
   for (int64_t i = 0; i < j->from->mutation_count; i++) {
@@ -368,7 +371,7 @@ static wk_status find_results(wk__joint *j) {
       continue;
     }
     j->roots[j->result_count] = value;
-    j->results[j->result_count++] = (wk__aot_result){-1, m->input};
+    j->results[j->result_count++] = (wk__aot_result){-1, m->input, false};
   }
   return WK_OK;
 }
@@ -383,17 +386,20 @@ static wk_status note_written(wk__joint *j) {
 }
 
 static wk_status find_ends(wk__joint *j) {
-  size_t outputs = (size_t)j->from->output_count, ends = outputs + (size_t)j->from->mutation_count + 1;
+  size_t outputs = (size_t)j->from->output_count, seen = 2 * outputs + 1;
+  size_t ends = seen + (size_t)j->from->mutation_count;
   j->written = wk__arena_alloc(&j->arena, (size_t)(j->from->input_count + 1) * sizeof *j->written);
   j->outputs = wk__arena_alloc(&j->arena, (outputs + 1) * sizeof *j->outputs);
-  j->seen = wk__arena_alloc(&j->arena, (outputs + 1) * sizeof *j->seen);
-  j->seen_nodes = wk__arena_alloc(&j->arena, (outputs + 1) * sizeof *j->seen_nodes);
+  j->seen = wk__arena_alloc(&j->arena, seen * sizeof *j->seen);
+  j->seen_nodes = wk__arena_alloc(&j->arena, seen * sizeof *j->seen_nodes);
+  j->bases = wk__arena_alloc(&j->arena, seen * sizeof *j->bases);
+  j->hidden = wk__arena_alloc(&j->arena, seen);
   j->results = wk__arena_alloc(&j->arena, ends * sizeof *j->results);
   j->roots = wk__arena_alloc(&j->arena, ends * sizeof *j->roots);
   j->tangents = wk__arena_alloc(&j->arena, ends * sizeof *j->tangents);
   j->tangent_nodes = wk__arena_alloc(&j->arena, ends * sizeof *j->tangent_nodes);
-  if (!j->written || !j->outputs || !j->seen || !j->seen_nodes || !j->results || !j->roots || !j->tangents ||
-      !j->tangent_nodes)
+  if (!j->written || !j->outputs || !j->seen || !j->seen_nodes || !j->bases || !j->hidden || !j->results || !j->roots ||
+      !j->tangents || !j->tangent_nodes)
     return WK_OUT_OF_MEMORY;
   WK_TRY(note_written(j));
   place_outputs(j);
@@ -408,7 +414,7 @@ static wk_status make_tangents(wk__joint *j) {
     const wk_tensor *root = j->roots[r];
     wk__spec spec;
     wk__spec_contiguous(&spec, (wk_dtype)root->dtype, root->device, root->ndim, root->sizes);
-    WK_TRY(add_input(j, &spec, &j->tangents[r], &j->tangent_nodes[r]));
+    WK_TRY(add_input(j, &spec, "tangent", &j->tangents[r], &j->tangent_nodes[r]));
   }
   return WK_OK;
 }
@@ -460,11 +466,27 @@ static wk_status run_backward(wk__joint *j, const bool *defined) {
   return status;
 }
 
+/* What used a leaf uses the input that it stands for. */
+static wk_status use_inputs(wk__joint *j) {
+  size_t count = (size_t)j->graph->input_count + 1;
+  wk__graph_node **stands_for = wk__arena_alloc(&j->arena, count * sizeof *stands_for); /* by input */
+  if (!stands_for) return WK_OUT_OF_MEMORY;
+  for (int64_t i = 0; i < j->use_count; i++)
+    stands_for[j->uses[i].leaf_node->index] = j->graph->inputs[j->uses[i].input];
+  for (wk__graph_node *n = j->graph->first; n; n = n->next) {
+    wk__arg_cursor cursor = {0};
+    for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));) {
+      wk__graph_node *input = (*place)->kind == WK__GRAPH_INPUT ? stands_for[(*place)->index] : NULL;
+      if (input) WK_TRY(wk__graph_replace_arg(j->graph, n, *place, input));
+    }
+  }
+  return WK_OK;
+}
+
 /* The forward part is numbered alike whatever gradients are given: inputs are, and constants that rules make come
  * behind those of the program; numbers are therefore counted from the first call. */
 static wk_status number_nodes(wk__joint *j, const wk__graph_node *last) {
-  for (int64_t i = 0; i < j->use_count; i++)
-    wk__graph_replace_uses(j->graph, j->uses[i].leaf_node, j->graph->inputs[j->uses[i].input]);
+  WK_TRY(use_inputs(j));
   wk__graph_number(j->graph);
   j->leaf_count = (uint32_t)(j->graph->input_count + j->graph->constant_count);
   j->last_forward = last->number;
@@ -516,12 +538,21 @@ static void release_tensors(wk__joint *j) {
   for (int64_t r = 0; r < j->result_count && j->tangents; r++) wk__release(j->tangents[r]);
 }
 
-/* The tracer runs what draws numbers when it goes, which fails at the graph's first call: that error is nobody's. */
+/* The tracer runs what draws numbers when it goes: nothing is left of it then. */
+static void empty_graph(wk__graph *graph) {
+  for (wk__graph_node *n = graph->last, *previous; n; n = previous) {
+    previous = n->previous;
+    if (n->kind != WK__GRAPH_INPUT) wk__graph_erase(graph, n);
+  }
+}
+
+/* The error that there is stays as it is. */
 void wk__joint_release(wk__joint *j) {
   char text[1024];
   wk_status category = wk_error_category();
   snprintf(text, sizeof text, "%s", category ? wk_error_message() : "");
   release_tensors(j);
+  if (j->tracer) empty_graph(wk__tracer_graph(j->tracer));
   wk__tracer_release(j->tracer);
   wk__arena_release(&j->arena);
   wk__free(j->uses);

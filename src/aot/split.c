@@ -1,4 +1,4 @@
-/* From the joint graph to the graphs that are run: forward, backward, views.
+/* From the joint graph to the graphs that are run: forward and backward.
  * In: a joint graph and what is kept of it. Out: frozen graphs, and what their inputs and outputs stand for.
  * Tests: tests/c/test_aot.c. */
 #include "aot/split.h"
@@ -216,54 +216,6 @@ void wk__aot_backward_release(wk__aot_backward *b) {
   *b = (wk__aot_backward){0};
 }
 
-/* ==================================================== the views ================================================== */
-
-static const wk__graph_node *value_root(const wk__joint *j, const wk__graph_node *n, int64_t *out_value) {
-  for (*out_value = 0; *out_value < j->seen_count; ++*out_value)
-    if (j->seen[*out_value] == n) return n;
-  *out_value = -1;
-  return n->kind == WK__GRAPH_INPUT ? n : NULL;
-}
-
-/* The views between an output and what it looks at. */
-static void mark_views(const wk__joint *j, const wk__graph_node *output, bool *needed) {
-  int64_t value;
-  for (const wk__graph_node *n = output; !value_root(j, n, &value);) {
-    needed[n->number] = true;
-    n = n->args[0].node;
-  }
-}
-
-static wk_status fill_views(wk__splitter *s, wk__builder *b, bool *needed) {
-  const wk__joint *j = s->j;
-  for (int64_t i = 0; i < j->from->input_count; i++) WK_TRY(wk__builder_input(b, j->from->inputs[i]));
-  for (int64_t i = 0; i < j->seen_count; i++) {
-    bool input = j->seen[i]->kind == WK__GRAPH_INPUT; /* the old value of a written one: no output is a view of it */
-    WK_TRY(wk__builder_input(b, input ? s->forward[i] : j->seen[i]));
-  }
-  for (int64_t i = 0; i < j->from->output_count; i++)
-    if (j->outputs[i].origin == WK__AOT_FROM_VIEWS) mark_views(j, j->from->outputs[i], needed);
-  for (const wk__graph_node *n = j->from->first; n; n = n->next)
-    if (needed[n->number]) WK_TRY(wk__builder_copy(b, n, n->flags));
-  for (int64_t i = 0; i < j->from->output_count; i++)
-    if (j->outputs[i].origin == WK__AOT_FROM_VIEWS) WK_TRY(wk__builder_output(b, j->from->outputs[i]));
-  return wk__builder_take(b, &s->split->views);
-}
-
-static wk_status build_views(wk__splitter *s) {
-  bool any = false;
-  for (int64_t i = 0; i < s->j->from->output_count; i++) any |= s->j->outputs[i].origin == WK__AOT_FROM_VIEWS;
-  if (!any) return WK_OK;
-  wk__builder b;
-  bool *needed = wk__alloc_zeroed((size_t)s->j->from->node_count + 1);
-  if (!needed) return WK_OUT_OF_MEMORY;
-  wk_status status = wk__builder_begin(&b, s->j->from->env);
-  if (status == WK_OK) status = fill_views(s, &b, needed);
-  wk__builder_release(&b);
-  wk__free(needed);
-  return status;
-}
-
 /* =============================================== what was computed of numbers ==================================== */
 
 static bool is_taped(const wk__graph_node *n) { return n->flags & WK__GRAPH_TAPED; }
@@ -389,6 +341,7 @@ static wk_status list_ends(wk__splitter *s) {
   split->output_count = j->from->output_count;
   split->result_count = j->result_count;
   WK_TRY(copy_list(j->outputs, j->from->output_count, sizeof *j->outputs, &split->outputs));
+  WK_TRY(copy_list(j->bases, j->seen_count, sizeof *j->bases, &split->bases));
   WK_TRY(copy_list(j->results, j->result_count, sizeof *j->results, &split->results));
   for (int64_t i = 0; i < j->seen_count; i++) {
     WK_TRY(wk__grow(&s->forward, &s->forward_capacity, i + 1, sizeof *s->forward));
@@ -442,6 +395,21 @@ static wk_status take_arguments(wk__aot_split *split, wk__graph *graph, const bo
   return copy_list(options->steady, graph->input_count, sizeof *options->steady, &split->options.steady);
 }
 
+/* The joint graph has gradients of what outputs are views of, too: mostly there are none. */
+static wk_status build_usual(wk__splitter *s) {
+  wk__aot_split *split = s->split;
+  bool hidden = false, *defined = wk__alloc_zeroed((size_t)split->result_count + 1);
+  if (!defined) return WK_OUT_OF_MEMORY;
+  for (int64_t r = 0; r < split->result_count; r++) {
+    defined[r] = !split->results[r].hidden;
+    hidden |= split->results[r].hidden;
+  }
+  wk_status status = hidden ? wk__aot_backward_create(split, defined, &split->backward)
+                            : build_backward(s->j, &s->p, split, NULL, &split->backward);
+  wk__free(defined);
+  return status;
+}
+
 static wk_status split_joint(wk__splitter *s) {
   wk__aot_split *split = s->split;
   bool taped_numbers = false;
@@ -456,13 +424,12 @@ static wk_status split_joint(wk__splitter *s) {
   WK_TRY(find_conflicts(s));
   WK_TRY(wk__split_replay(s));
   WK_TRY(build_forward(s));
-  WK_TRY(build_views(s));
-  return build_backward(s->j, &s->p, split, NULL, &split->backward);
+  return build_usual(s);
 }
 
 static void log_split(const wk__aot_split *split) {
-  const wk__graph *graphs[] = {split->forward, split->backward.graph, split->views, split->replay};
-  static const char *const names[] = {"forward", "backward", "views", "replay"};
+  const wk__graph *graphs[] = {split->forward, split->backward.graph, split->replay};
+  static const char *const names[] = {"forward", "backward", "replay"};
   for (int i = 0; i < (int)WK_COUNT(graphs); i++) {
     wk__string text = {0};
     if (graphs[i] && wk__graph_print(&text, graphs[i], true) == WK_OK)
@@ -499,10 +466,10 @@ void wk__aot_split_release(wk__aot_split *split) {
   wk__aot_backward_release(&split->backward);
   wk__graph_release(split->original);
   wk__graph_release(split->forward);
-  wk__graph_release(split->views);
   wk__graph_release(split->replay);
   wk__free(split->requires_grad);
   wk__free(split->outputs);
+  wk__free(split->bases);
   wk__free(split->results);
   wk__free(split->edges);
   wk__free(split->saved);

@@ -67,16 +67,18 @@ static wk_status check_versions(const op_node *n) {
   return WK_OK;
 }
 
-/* Results get their history back while a derivative of the derivative is recorded. */
+static bool differentiable(const wk_tensor *t) {
+  return wk_dtype_is_floating((wk_dtype)t->dtype) || wk_dtype_is_complex((wk_dtype)t->dtype);
+}
+
+/* Results get their history back while a derivative of the derivative is recorded. out: owned where it differs. */
 static wk_status results_with_history(op_node *n, wk_tensor **out) {
   for (int r = 0; r < n->node.op->schema.result_count; r++) {
-    out[r] = NULL;
-    if (!n->results[r]) continue;
+    if (!n->results[r] || !differentiable(n->results[r])) continue;
     wk__spec spec;
     wk__spec_of(&spec, n->results[r]);
     out[r] = wk__tensor_alias(n->results[r], &spec);
     if (!out[r]) return wk_error_category();
-    wk__scope_add(out[r]);
     WK_TRY(wk__set_history(out[r], &n->node, (uint32_t)r));
   }
   return WK_OK;
@@ -180,6 +182,8 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
   if (status == WK_OK) status = collect_gradients(n, wanted, out_grads);
   if (status != WK_OK) memset(out_grads, 0, node->input_count * sizeof *out_grads);
   wk_scope_end(&scope);
+  for (int r = 0; create_graph && r < node->op->schema.result_count; r++)
+    if (results[r] != n->results[r]) wk__release(results[r]);
   put_back(n, slot_count(n));
   return status;
 }
@@ -447,10 +451,6 @@ static wk_status note_reductions(op_node *n, const wk_value *args, const wk_tens
   }
   n->reduce = reduce;
   return WK_OK;
-}
-
-static bool differentiable(const wk_tensor *t) {
-  return wk_dtype_is_floating((wk_dtype)t->dtype) || wk_dtype_is_complex((wk_dtype)t->dtype);
 }
 
 /* A list: each of its tensors is a result of the node. */

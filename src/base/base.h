@@ -81,6 +81,7 @@ typedef enum wk__log {
   WK__LOG_GUARDS,     /* what has to hold for each segment */
   WK__LOG_RECOMPILES, /* which guard failed when something is captured again */
   WK__LOG_KERNEL,     /* fused kernels: their nests and what they stand for */
+  WK__LOG_PROFILE,    /* what each step of a compiled graph took, when the graph goes */
   WK__LOG_COUNT
 } wk__log;
 extern uint32_t wk__log_mask;

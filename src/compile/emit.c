@@ -12,6 +12,7 @@ enum { MAX_PLACES = WK__NEST_MAX_BUFFERS };
 /* What becomes of one instruction of a region. */
 typedef struct cell {
   bool needed;
+  bool picked; /* load: made again for one element of a row, see emit_picked */
   wk__var var;
   int16_t source_region; /* load: of a value of the group, -1: of memory */
   int32_t source_instr;  /* the store's operand */
@@ -84,11 +85,54 @@ static void need_value(emitter *e, int region, int v) {
   if (v) e->cells[region][v].needed = true;
 }
 
+static bool is_reduction(const wk__instr *i) {
+  return i->op >= WK__LOOP_reduce_sum && i->op <= WK__LOOP_reduce_argmin;
+}
+
+/* The loop that runs along a row. */
+static int row_loop(const emitter *e) {
+  for (int l = 0; l < e->group->loop_count; l++)
+    if (e->group->loops[l].reduced) return l;
+  return -1;
+}
+
+static bool moves_along_row(const emitter *e, int region, const wk__instr *i) {
+  return !wk_int_same(place_of(e, region, i)->stride[row_loop(e)], wk_int_of(0));
+}
+
+/* What emit_picked takes from the row as it is. */
+static void need_picked(emitter *e, int region, int v) {
+  const wk__instr *i = instr_of(e, region, v);
+  cell *c = &e->cells[region][v];
+  if (!v) return;
+  if (i->op == WK__LOOP_load) {
+    if (find_source(e, region, place_of(e, region, i), c)) {
+      need_picked(e, c->source_region, instr_of(e, c->source_region, c->source_instr)->operands[0]);
+    } else if (moves_along_row(e, region, i)) {
+      const wk__place *p = place_of(e, region, i);
+      for (int k = 0; k < p->indirect_count; k++) need_value(e, region, p->indirect[k].value);
+      c->picked = true;
+    } else {
+      c->needed = true;
+    }
+  } else if (is_reduction(i) || wk__loop_ops[i->op].arity == 0) {
+    c->needed = true;
+  } else {
+    for (int k = 0; k < wk__loop_ops[i->op].arity; k++) need_picked(e, region, i->operands[k]);
+  }
+}
+
 static void need_operands(emitter *e, int region, int v) {
   const wk__instr *i = instr_of(e, region, v);
   cell *c = &e->cells[region][v];
   if (i->op == WK__LOOP_load && c->source_region >= 0) {
-    need_value(e, c->source_region, instr_of(e, c->source_region, c->source_instr)->operands[0]);
+    const wk__place *p = place_of(e, region, i);
+    int stored = instr_of(e, c->source_region, c->source_instr)->operands[0];
+    for (int k = 0; k < p->indirect_count; k++) need_value(e, region, p->indirect[k].value);
+    if (p->indirect_count)
+      need_picked(e, c->source_region, stored);
+    else
+      need_value(e, c->source_region, stored);
     return;
   }
   for (int k = 0; k < wk__loop_ops[i->op].arity; k++) need_value(e, region, i->operands[k]);
@@ -98,11 +142,12 @@ static void need_operands(emitter *e, int region, int v) {
 }
 
 static void find_needed(emitter *e) {
+  for (int r = 0; r < e->group->region_count; r++)
+    for (int v = 0; v < e->group->regions[r]->instr_count; v++) e->cells[r][v].source_region = -1;
   for (int r = e->group->region_count - 1; r >= 0; r--)
     for (int v = e->group->regions[r]->instr_count - 1; v > 0; v--) {
       const wk__instr *i = instr_of(e, r, v);
       cell *c = &e->cells[r][v];
-      c->source_region = -1;
       if (i->op == WK__LOOP_store) c->needed = e->is_wanted(e->context, place_of(e, r, i)->memory);
       if (!c->needed) continue;
       if (i->op == WK__LOOP_load) find_source(e, r, place_of(e, r, i), c);
@@ -119,7 +164,7 @@ static bool every_place(const emitter *e, place_test *test, int outer, int inner
     for (int v = 1; v < e->group->regions[r]->instr_count; v++) {
       const wk__instr *i = instr_of(e, r, v);
       const cell *c = &e->cells[r][v];
-      if (!c->needed || !has_place(i) || (i->op == WK__LOOP_load && c->source_region >= 0)) continue;
+      if (!(c->needed || c->picked) || !has_place(i) || (i->op == WK__LOOP_load && c->source_region >= 0)) continue;
       if (!test(e, place_of(e, r, i), outer, inner)) return false;
     }
   return true;
@@ -296,19 +341,74 @@ static wk__var emit_index(emitter *e, const wk__place *place) {
 }
 
 /* A store and a load of the same element: the value after a round trip through the memory's dtype. */
-static wk__var emit_stored(emitter *e, const cell *c, wk_dtype storage) {
-  const wk__instr *store = instr_of(e, c->source_region, c->source_instr);
-  wk__var value = e->cells[c->source_region][store->operands[0]].var;
+static wk__var as_stored(emitter *e, wk__var value, wk_dtype storage) {
   wk_dtype compute = (wk_dtype)wk__dtypes[storage].compute;
   value = wk__k_cast(e->h, value, compute);
   return compute == storage ? value : wk__k_round_to(e->h, value, storage);
+}
+
+/* ---- one element of a row that the kernel makes: its expression, computed again at that index ---- */
+
+static wk__var emit_picked_load(emitter *e, int region, const wk__place *place, wk__var index) {
+  wk__place own = *place;
+  int loop = row_loop(e), k = own.indirect_count++;
+  if (k == WK__REGION_INDIRECTS) {
+    if (!e->h->status) e->h->status = unsupported();
+    return 0;
+  }
+  own.indirect[k].value = 0;
+  own.indirect[k].stride = own.stride[loop];
+  own.indirect[k].size = e->group->loops[loop].size;
+  own.stride[loop] = wk_int_of(0);
+  own.per_element = false;
+  wk__access a = access_of(e, region, &own, false);
+  a.indirect[a.ndim - 1] = index;
+  return wk__k_load(e->h, &a);
+}
+
+static wk__var emit_picked_index(emitter *e, const wk__place *place, wk__var index) {
+  wk__place rest = *place;
+  int loop = row_loop(e);
+  wk_int stride = rest.stride[loop];
+  rest.stride[loop] = wk_int_of(0);
+  if (!wk_int_same(stride, wk_int_of(1))) index = wk__k_mul(e->h, index, emit_integer(e, stride));
+  return wk__k_add(e->h, emit_index(e, &rest), index);
+}
+
+static wk__var emit_picked(emitter *e, int region, int v, wk__var index) {
+  const wk__instr *i = instr_of(e, region, v);
+  const cell *c = &e->cells[region][v];
+  wk__var operands[3] = {0};
+  if (c->needed && (i->op != WK__LOOP_load || c->source_region < 0) && !c->picked &&
+      (is_reduction(i) || wk__loop_ops[i->op].arity == 0) && (!has_place(i) || !moves_along_row(e, region, i)))
+    return c->var;
+  if (i->op == WK__LOOP_load && c->source_region >= 0) {
+    wk__var value = emit_picked(e, c->source_region, instr_of(e, c->source_region, c->source_instr)->operands[0], index);
+    return as_stored(e, value, (wk_dtype)place_of(e, region, i)->dtype);
+  }
+  if (i->op == WK__LOOP_load) return emit_picked_load(e, region, place_of(e, region, i), index);
+  if (i->op == WK__LOOP_index) return emit_picked_index(e, place_of(e, region, i), index);
+  for (int k = 0; k < wk__loop_ops[i->op].arity; k++) operands[k] = emit_picked(e, region, i->operands[k], index);
+  if (i->op == WK__LOOP_cast) return wk__k_cast(e->h, operands[0], (wk_dtype)i->dtype);
+  if (i->op == WK__LOOP_round_to) return wk__k_round_to(e->h, operands[0], (wk_dtype)i->extra);
+  if (i->op == WK__LOOP_check_index) { /* of an index that differs along the row */
+    if (!e->h->status) e->h->status = unsupported();
+    return 0;
+  }
+  return wk__k_op(e->h, (wk__loop_op)i->op, operands[0], operands[1], operands[2]);
 }
 
 static wk__var emit_load(emitter *e, int region, int v) {
   const wk__instr *i = instr_of(e, region, v);
   const cell *c = &e->cells[region][v];
   const wk__place *p = place_of(e, region, i);
-  if (c->source_region >= 0) return emit_stored(e, c, (wk_dtype)p->dtype);
+  if (c->source_region >= 0) {
+    int stored = instr_of(e, c->source_region, c->source_instr)->operands[0];
+    wk__var value = p->indirect_count
+                        ? emit_picked(e, c->source_region, stored, e->cells[region][p->indirect[0].value].var)
+                        : e->cells[c->source_region][stored].var;
+    return as_stored(e, value, (wk_dtype)p->dtype);
+  }
   wk__access a = access_of(e, region, p, false);
   return wk__k_load(e->h, &a);
 }
@@ -443,12 +543,27 @@ static void describe_output(emitter *e, wk__fused *f, int r) {
   for (int d = 0; d < t->ndim; d++) add_number(e, t->strides[d]);
 }
 
+/* An input of the result's layout is read where the result is written, so it may be that one memory. */
+static bool may_write_input(const emitter *e) {
+  const wk__place *out = NULL;
+  if (!e->geometry_free || e->output_count != 1) return false;
+  for (int b = 0; b < e->nest->buffer_count; b++)
+    if (e->written[b]) out = &e->places[b];
+  for (int b = 0; b < e->nest->buffer_count; b++) {
+    const wk__place *p = &e->places[b];
+    bool whole = wk_int_same(p->memory->value->numel, out->memory->value->numel);
+    if (whole && (!same_strides(p, out, e->loop_count) || !wk_int_same(p->offset, out->offset))) return false;
+  }
+  return true;
+}
+
 static wk_status describe(emitter *e, wk__fused *f) {
   f->buffer_count = e->nest->buffer_count;
   f->param_count = e->param_count;
   f->index_op = e->index_op;
   memcpy(f->params, e->params, sizeof f->params);
   f->loop_sizes = -1;
+  if (may_write_input(e)) f->op.tags |= WK__TAG_POINTWISE;
   if (e->geometry_free) {
     f->ndim = wk__max(e->loop_count, 1);
     f->loop_sizes = (int32_t)e->number_count;

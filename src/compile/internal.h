@@ -101,6 +101,9 @@ WK_MUST_USE wk_status wk__emit_group(wk__graph *graph, const wk__group *group, w
                                      void *context, wk__kernels *kernels, wk__graph_node **now,
                                      wk__graph_node **out_node);
 
+/* decompose.c, a pass. */
+WK_MUST_USE wk_status wk__decompose(wk__graph *graph, bool *out_changed);
+
 /* schedule.c: replaces nodes by calls of fused kernels, whose list grows in `kernels`. */
 WK_MUST_USE wk_status wk__fuse(wk__graph *graph, wk__kernels *kernels);
 

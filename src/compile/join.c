@@ -25,10 +25,11 @@ typedef struct side {
 
 static bool is_zero(wk_int x) { return wk_int_same(x, wk_int_of(0)); }
 
-static bool sort_loops(side *s) {
+/* Where the other side picks elements of a row by number, this side's row is no loop of it. */
+static bool sort_loops(side *s, bool other_picks) {
   for (int l = 0; l < s->count; l++) {
     wk_int stride = s->place->stride[l];
-    if (is_zero(stride)) {
+    if (is_zero(stride) || (other_picks && s->loops[l].reduced)) {
       s->still[s->still_count++] = l;
       continue;
     }
@@ -174,7 +175,8 @@ bool wk__join_loops(const wk__region_loop *a, int a_count, const wk__place *a_pl
                     int b_count, const wk__place *b_place, wk__join *out) {
   side sa = {.loops = a, .count = a_count, .place = a_place}, sb = {.loops = b, .count = b_count, .place = b_place};
   out->count = 0;
-  if (!sort_loops(&sa) || !sort_loops(&sb)) return false;
+  bool a_picks = a_place->indirect_count > 0, b_picks = b_place->indirect_count > 0;
+  if (!sort_loops(&sa, b_picks && !a_picks) || !sort_loops(&sb, a_picks && !b_picks)) return false;
   if (!join_digits(&sa, &sb, out) || !join_still(&sa, &sb, out)) return false;
   if (!is_sound(out, &sa, &sb)) return false;
   bool by_b = reduces(&sb) && !reduces(&sa);

@@ -194,23 +194,25 @@ static wk_status give(const wk__fused *f, wk_tensor *const *steal_outputs, wk_va
   return WK_OK;
 }
 
+static wk_status make_outputs(const wk__fused *f, const wk__call *call, wk_tensor **outputs) {
+  for (int r = 0; r < f->output_count; r++) {
+    wk_tensor *destination = call->destinations ? call->destinations[r] : NULL;
+    outputs[r] = destination ? wk__retain(destination) : make_output(&f->outputs[r], call->args[1].integers);
+    if (!outputs[r]) return wk_error_category();
+  }
+  return WK_OK;
+}
+
 static wk_status run_fused(wk__call *call) {
   const wk__fused *f = (const wk__fused *)call->op;
   wk_tensor *outputs[WK__NEST_MAX_BUFFERS];
-  int made = 0;
-  wk_status status = WK_OK;
-  for (; made < f->output_count && status == WK_OK; made++) {
-    wk_tensor *destination = call->destinations ? call->destinations[made] : NULL;
-    outputs[made] = destination ? wk__retain(destination)
-                                : make_output(&f->outputs[made], call->args[1].integers);
-    if (!outputs[made]) {
-      status = wk_error_category();
-      break;
-    }
-  }
+  for (int r = 0; r < f->output_count; r++) outputs[r] = NULL;
+  wk_status status = make_outputs(f, call, outputs);
   if (status == WK_OK) status = launch(f, call->args, outputs);
+  for (int r = 0; r < f->output_count && status == WK_OK && call->destinations; r++)
+    if (call->destinations[r]) wk__version_bump(call->destinations[r]);
   if (status == WK_OK) status = give(f, outputs, call->results);
-  for (int r = 0; r < made && status != WK_OK; r++) wk__release(outputs[r]);
+  for (int r = 0; r < f->output_count && status != WK_OK; r++) wk__release(outputs[r]);
   return status;
 }
 
@@ -225,7 +227,7 @@ wk__fused *wk__kernels_add(wk__kernels *kernels, int output_count) {
     at += snprintf(f->schema_text + at, sizeof f->schema_text - (size_t)at, ", float p%d=0", i);
   snprintf(f->schema_text + at, sizeof f->schema_text - (size_t)at, ") -> Tensor%s", output_count == 1 ? "" : "[]");
   f->output_count = output_count;
-  f->op = (wk_op){.name = f->name, .schema_text = f->schema_text, .kernel = run_fused, .number = WK__OP_COUNT};
+  f->op = (wk_op){.name = f->name, .schema_text = f->schema_text, .tags = WK__TAG_FUSED, .kernel = run_fused, .number = WK__OP_COUNT};
   memcpy(f->op.base_name, f->name, sizeof f->name);
   if (wk__schema_parse(f->schema_text, &f->op.schema) != WK_OK) {
     wk__free(f);

@@ -21,7 +21,8 @@ static wk_status run_passes(wk__graph *graph, wk__kernels *kernels) {
   static const struct {
     const char *name;
     wk__graph_pass_fn *pass;
-  } passes[] = {{"fold", fold},
+  } passes[] = {{"decompose", wk__decompose},
+                {"fold", fold},
                 {"common", wk__graph_merge_common},
                 {"dead", wk__graph_remove_dead}};
   for (size_t i = 0; i < WK_COUNT(passes); i++)
@@ -43,6 +44,13 @@ static void print_kernels(const wk__compiled_graph *c) {
   for (int64_t i = 0; i < c->kernels->count && status == WK_OK; i++)
     status = wk__compiled_graph_print_kernel(c, i, &text);
   wk__log_print(WK__LOG_KERNEL, "%s", text.text ? text.text : "");
+  wk__string_release(&text);
+}
+
+static void print_profile(const wk__compiled_graph *c) {
+  wk__string text = {0};
+  wk_status status = c->executor ? wk__graph_print_profile(c->executor, &text) : WK_OK;
+  if (status == WK_OK && text.text) wk__log_print(WK__LOG_PROFILE, "%s", text.text);
   wk__string_release(&text);
 }
 
@@ -68,6 +76,7 @@ static void forget(wk__compiled_graph *c) {
 
 wk_status wk__compile_graph(wk__graph *graph, wk__compiled_graph **out_compiled) {
   *out_compiled = NULL;
+  if (wk__log_on(WK__LOG_PROFILE)) wk__profiling = true;
   wk__compiled_graph *c = wk__alloc_zeroed(sizeof *c);
   if (!c) return WK_OUT_OF_MEMORY;
   wk_status status = is_for_us(graph) ? compile(c, graph) : WK_UNSUPPORTED;
@@ -87,6 +96,7 @@ wk_status wk__compile_graph(wk__graph *graph, wk__compiled_graph **out_compiled)
 
 void wk__compiled_graph_release(wk__compiled_graph *c) {
   if (!c) return;
+  if (wk__log_on(WK__LOG_PROFILE)) print_profile(c);
   wk__graph_executor_release(c->executor);
   forget(c);
   wk__free(c);

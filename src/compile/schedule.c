@@ -14,6 +14,7 @@ enum {
   MAX_INSTRS = 400,  /* of a kernel's body */
   MAX_WALKERS = 40,  /* accesses and index expressions */
   MAX_CANDIDATES = 12,
+  MAX_PICKED = 40,   /* of a body that is computed again for one element of a row */
   MAX_READERS = 4, /* groups that are remembered as readers of a memory */
 };
 
@@ -187,7 +188,7 @@ static const wk__place *place_in(const wk__group *g, wk__memory memory) {
   for (int r = 0; r < g->region_count; r++)
     for (int i = 0; i < g->regions[r]->place_count; i++) {
       const wk__place *p = &g->regions[r]->places[i];
-      if (p->memory == memory && p->indirect_count == 0 && !found) found = p;
+      if (p->memory == memory && (!found || p->indirect_count < found->indirect_count)) found = p;
     }
   return found;
 }
@@ -203,7 +204,23 @@ static const wk__place *store_of(const wk__group *g, wk__memory memory, int *out
   return NULL;
 }
 
-/* What is read was stored by the same step. */
+/* One element of the row that the group makes: the same place but for one reduced loop, whose number is a value. */
+static bool picks_from_row(const wk__group *g, const wk__place *load, const wk__place *stored) {
+  int loop = -1;
+  if (load->indirect_count != 1 || !wk_int_same(load->offset, stored->offset)) return false;
+  for (int l = 0; l < g->loop_count; l++) {
+    if (g->loops[l].reduced) {
+      if (loop >= 0 || !wk_int_same(load->stride[l], wk_int_of(0))) return false;
+      loop = l;
+    } else if (!wk_int_same(load->stride[l], stored->stride[l])) {
+      return false;
+    }
+  }
+  return loop >= 0 && wk_int_same(load->indirect[0].stride, stored->stride[loop]) &&
+         wk_int_same(load->indirect[0].size, g->loops[loop].size);
+}
+
+/* What is read was stored by the same step, or can be computed again for the element that is wanted. */
 static bool is_consistent(const wk__group *g) {
   for (int r = 0; r < g->region_count; r++)
     for (int v = 1; v < g->regions[r]->instr_count; v++) {
@@ -213,7 +230,9 @@ static bool is_consistent(const wk__group *g) {
       int by = 0;
       const wk__place *stored = store_of(g, p->memory, &by);
       if (!stored) continue;
-      if (by >= r || p->indirect_count || !wk_int_same(p->offset, stored->offset)) return false;
+      if (by >= r) return false;
+      if (picks_from_row(g, p, stored) && g->regions[by]->instr_count <= MAX_PICKED) continue;
+      if (p->indirect_count || !wk_int_same(p->offset, stored->offset)) return false;
       for (int l = 0; l < WK__REGION_LOOPS; l++)
         if (!wk_int_same(p->stride[l], stored->stride[l])) return false;
     }

@@ -248,30 +248,57 @@ static bool is_container(PyObject *o) {
   return Py_TYPE(o) == &PyList_Type || PyDict_Check(o) || Py_TYPE(o) == &PySet_Type;
 }
 
-/* size(), size(dim), numel(), len(): integers that stay symbolic. NULL, with nothing set, for everything else. */
+/* size(), stride(), of one dim, too, numel(), len(): integers that stay symbolic. NULL, with nothing set, for
+ * everything else. */
 static PyObject *symbolic_size(wk__frame *f, const char *name, PyObject *const *args, Py_ssize_t count) {
   wk__recording *r = f->session->recording;
   const wk_tensor *t = BINDING->tensor_of(args[0]);
   if (!(t->flags & WK__TENSOR_SYMBOLIC)) return NULL;
-  if (count == 1 && strcmp(name, "size") == 0) return wk__sizes_object(r, BINDING, t);
+  bool size = strcmp(name, "size") == 0, stride = strcmp(name, "stride") == 0;
+  if (count == 1 && size) return wk__sizes_object(r, BINDING, t);
+  if (count == 1 && stride) return wk__ints_tuple(r, t->strides, t->ndim);
   if (count == 1 && t->ndim && strcmp(name, "__len__") == 0) return wk__int_object(r, t->sizes[0]);
   if (count == 1 && (strcmp(name, "numel") == 0 || strcmp(name, "nelement") == 0)) return wk__int_object(r, t->numel);
-  if (count != 2 || strcmp(name, "size") != 0 || !PyLong_CheckExact(args[1])) return NULL;
+  if (count != 2 || !(size || stride) || !PyLong_CheckExact(args[1])) return NULL;
   wk__settle(r, args[1]);
   int overflow;
   int64_t d = PyLong_AsLongLongAndOverflow(args[1], &overflow);
   if (overflow || d < -t->ndim || d >= t->ndim) return NULL;
-  return wk__int_object(r, t->sizes[d < 0 ? d + t->ndim : d]);
+  return wk__int_object(r, (size ? t->sizes : t->strides)[d < 0 ? d + t->ndim : d]);
 }
 
 static PyObject *tensor_method(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
   bool says_no = count == 2 && !names && args[1] == Py_False && strcmp(name, "requires_grad_") == 0;
   if (says_no && !(BINDING->tensor_of(args[0])->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(args[0]); /* it does not */
-  PyObject *size = names ? NULL : symbolic_size(f, name, args, count);
-  if (size) return size;
+  PyObject *number = names ? NULL : symbolic_size(f, name, args, count);
+  if (number) return number;
   if (!in_list(name, tensor_methods_that_look)) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
+}
+
+/* The sum or product of a sequence some of whose items are symbolic. */
+static bool fold(wk__recording *r, int nb_kind, PyObject *sequence, PyObject **out) {
+  bool list = PyTuple_Check(sequence) || PyList_CheckExact(sequence);
+  PyObject *all = PyLong_FromLong(nb_kind == NB_MULTIPLY);
+  wk_int x;
+  bool symbolic = false;
+  for (Py_ssize_t i = 0; list && all && i < PySequence_Fast_GET_SIZE(sequence); i++) {
+    PyObject *item = PySequence_Fast_GET_ITEM(sequence, i), *next = NULL;
+    bool now = wk__symbolic_int(r, item, &x);
+    if (!now && !PyLong_CheckExact(item)) list = false;
+    symbolic |= now;
+    if (!symbolic && list) next = nb_kind == NB_ADD ? PyNumber_Add(all, item) : PyNumber_Multiply(all, item);
+    if (symbolic && list && !wk__symbolic_binary(r, nb_kind, all, item, &next)) list = false;
+    Py_SETREF(all, next);
+  }
+  if (list && symbolic && all) {
+    *out = all;
+    return true;
+  }
+  Py_XDECREF(all);
+  PyErr_Clear();
+  return false;
 }
 
 /* What an exception is made of may be printed by C code. */
@@ -287,6 +314,9 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   PyTypeObject *t = Py_TYPE(self);
   if (wk__is_tensor_object(f, self)) return tensor_method(f, name, callable, args, count, names);
   if (is_container(self)) return container_method(f, r, self, name, callable, args, count, names, self_is_first);
+  PyObject *product = NULL;
+  bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
+  if (folds && fold(r, NB_MULTIPLY, self, &product)) return product;
   if (wk__is_plain_value(BINDING, self) || PyTuple_Check(self) || t == &PyRange_Type || t == &PyFrozenSet_Type ||
       t == &PySlice_Type)
     return look(f, callable, args, count, names);
@@ -326,36 +356,12 @@ static PyObject *next_call(wk__frame *f, PyObject *const *args, Py_ssize_t count
   return NULL;
 }
 
-/* The sum or product of a sequence some of whose items are symbolic. */
-static bool fold(wk__recording *r, int nb_kind, PyObject *sequence, PyObject **out) {
-  bool list = PyTuple_Check(sequence) || PyList_CheckExact(sequence);
-  PyObject *all = PyLong_FromLong(nb_kind == NB_MULTIPLY);
-  wk_int x;
-  bool symbolic = false;
-  for (Py_ssize_t i = 0; list && all && i < PySequence_Fast_GET_SIZE(sequence); i++) {
-    PyObject *item = PySequence_Fast_GET_ITEM(sequence, i), *next = NULL;
-    bool now = wk__symbolic_int(r, item, &x);
-    if (!now && !PyLong_CheckExact(item)) list = false;
-    symbolic |= now;
-    if (!symbolic && list) next = nb_kind == NB_ADD ? PyNumber_Add(all, item) : PyNumber_Multiply(all, item);
-    if (symbolic && list && !wk__symbolic_binary(r, nb_kind, all, item, &next)) list = false;
-    Py_SETREF(all, next);
-  }
-  if (list && symbolic && all) {
-    *out = all;
-    return true;
-  }
-  Py_XDECREF(all);
-  PyErr_Clear();
-  return false;
-}
-
 /* len, min, max and sum where they need not know the numbers. */
 static bool of_symbols(wk__frame *f, const char *name, PyObject *const *args, Py_ssize_t count, PyObject **out) {
   wk__recording *r = f->session->recording;
   if (!r->symbol_count || !count) return false;
-  if (strcmp(name, "len") == 0 && count == 1 && (PyTuple_CheckExact(args[0]) || PyList_CheckExact(args[0]) ||
-                                                  Py_TYPE(args[0]) == BINDING->size_type)) {
+  if (strcmp(name, "len") == 0 && count == 1 &&
+      (PyTuple_CheckExact(args[0]) || PyList_CheckExact(args[0]) || Py_TYPE(args[0]) == BINDING->size_type)) {
     if (wk__passed_on(f, args[0])) *out = PyLong_FromSsize_t(PySequence_Fast_GET_SIZE(args[0]));
     return true;
   }
@@ -463,7 +469,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (scalar && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "%s() of a tensor's value", t->tp_name);
   wk_int x;
   if (t == &PyLong_Type && count == 1 && !names && wk__symbolic_int(r, args[0], &x)) return Py_NewRef(args[0]);
-  bool passes = t == &PyList_Type || t == &PyTuple_Type || t == &PyEnum_Type || t == &PyZip_Type || t == BINDING->size_type;
+  bool passes = t == &PyList_Type || t == &PyTuple_Type || t == &PyEnum_Type || t == &PyZip_Type ||
+                t == &PySlice_Type || t == BINDING->size_type;
   if (passes && !names) return pass_on(f, callable, args, count);
   if (is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);

@@ -104,6 +104,15 @@ static PyObject *compiled_reset(PyObject *self, PyObject *unused) {  // -> new
   Py_RETURN_NONE;
 }
 
+/* Graphs of what is captured so far; those without a kernel count as being there. */
+static PyObject *compiled_wait_for_native(PyObject *self, PyObject *unused) {  // -> new
+  bool all = true;
+  (void)unused;
+  for (wk__segment *g = ((wk__compiled *)self)->segments; g; g = g->next)
+    if (g->executor) all &= wk__compiled_graph_wait(g->executor);
+  return PyBool_FromLong(all);
+}
+
 static PyMemberDef members[] = {
     {"function", T_OBJECT_EX, offsetof(wk__compiled, function), READONLY, "What was compiled."},
     {"captures", T_LONGLONG, offsetof(wk__compiled, capture_count), READONLY, "Segments captured so far."},
@@ -117,6 +126,8 @@ static PyMemberDef members[] = {
 static PyMethodDef methods[] = {
     {"report", compiled_report, METH_NOARGS, "What was captured: a list of dicts, one a segment."},
     {"reset", compiled_reset, METH_NOARGS, "Forgets everything captured."},
+    {"wait_for_native", compiled_wait_for_native, METH_NOARGS,
+     "Asks for native code for everything captured and waits for it: whether all of it is there."},
     {0}};
 static PyGetSetDef getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {0}};
 static PyType_Slot slots[] = {{Py_tp_new, compiled_new},

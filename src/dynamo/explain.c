@@ -253,11 +253,12 @@ static PyObject *report_of(const wk__segment *g) {  // -> new
   static const char *const ends[] = {"return", "break", "leave"};
   int64_t calls = 0;
   for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; n; n = n->next) calls += n->kind == WK__GRAPH_CALL;
-  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L}", "start", start_of(g), "end", ends[g->end],
-                       "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits",
+  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L}", "start", start_of(g), "end",
+                       ends[g->end], "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits",
                        (long long)g->hits, "operators", (long long)calls, "steps", (long long)g->step_count, "guards",
-                       guards_of(g), "size_guards", size_guards_of(g), "graph", graph_text(g), "inputs", (long long)g->recording->input_count,
-                       "mutations", (long long)(g->graph ? g->graph->mutation_count : 0));
+                       guards_of(g), "size_guards", size_guards_of(g), "graph", graph_text(g), "inputs",
+                       (long long)g->recording->input_count, "mutations",
+                       (long long)(g->graph ? g->graph->mutation_count : 0));
 }
 
 PyObject *wk__compiled_report(const wk__compiled *compiled) {

@@ -55,6 +55,7 @@ wk_status wk__tape_note(wk__segment *g, wk__tape_walk *all, wk_tensor *t, int64_
     wk__string_release(&name);
   } else if (status == WK_OK) {
     status = walk_tape(all, t);
+    g->sliced[output] = grad_fn && wk__sliced_function(grad_fn);
   }
   wk__tape_walk_release(&own);
   return status;
@@ -78,7 +79,7 @@ static bool input_requires_grad(const wk__session *s, const wk__segment *g, int6
 }
 
 wk_status wk__tape_check(const wk__session *s, const wk__segment *g, wk__graph *graph, wk__graph_node **nodes,
-                                 int64_t count) {
+                         int64_t count) {
   wk__graph_number(graph);
   gradient_flow flow = {.requires = wk__alloc_zeroed((size_t)graph->node_count + 1)};
   if (!flow.requires) return WK_OUT_OF_MEMORY;

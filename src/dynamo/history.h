@@ -7,9 +7,9 @@
 
 /* Tape nodes that are alive: their graph nodes run under autograd when the graph is replayed. */
 typedef struct wk__tape_walk {
-  bool spent;       /* a node has been run: so has what hangs on it */
-  wk__map seen;     /* sequence -> tape node */
-  wk_node **stack;  /* owned array: nodes to be looked at */
+  bool spent;      /* a node has been run: so has what hangs on it */
+  wk__map seen;    /* sequence -> tape node */
+  wk_node **stack; /* owned array: nodes to be looked at */
   int64_t count, capacity;
 } wk__tape_walk;
 void wk__tape_walk_release(wk__tape_walk *walk);

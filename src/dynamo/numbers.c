@@ -133,17 +133,22 @@ static PyObject *object_of_expression(wk__recording *r, wk_int x, int64_t value)
 
 PyObject *wk__int_object(wk__recording *r, wk_int x) {
   wk_int value = wk__symbolic_value(x);
-  if (wk_int_is_known(x) || wk_int_is_poisoned(value)) return PyLong_FromLongLong(value.bits);
-  return object_of_expression(r, x, value.bits);
+  if (wk_int_is_poisoned(value)) return PyErr_Format(PyExc_RuntimeError, "a size that cannot be computed");
+  return wk_int_is_known(x) ? PyLong_FromLongLong(value.bits) : object_of_expression(r, x, value.bits);
+}
+
+PyObject *wk__ints_tuple(wk__recording *r, const wk_int *list, int count) {
+  PyObject *tuple = PyTuple_New(count);
+  for (int i = 0; tuple && i < count; i++) {
+    PyObject *item = wk__int_object(r, list[i]);
+    if (!item) Py_CLEAR(tuple);
+    if (tuple) PyTuple_SET_ITEM(tuple, i, item);
+  }
+  return tuple;
 }
 
 PyObject *wk__sizes_object(wk__recording *r, const wk__binding *b, const wk_tensor *t) {
-  PyObject *tuple = PyTuple_New(t->ndim);
-  for (int d = 0; tuple && d < t->ndim; d++) {
-    PyObject *item = wk__int_object(r, t->sizes[d]);
-    if (!item) Py_CLEAR(tuple);
-    if (tuple) PyTuple_SET_ITEM(tuple, d, item);
-  }
+  PyObject *tuple = wk__ints_tuple(r, t->sizes, t->ndim);
   PyObject *size = tuple ? PyObject_CallOneArg((PyObject *)b->size_type, tuple) : NULL;
   Py_XDECREF(tuple);
   return size;
@@ -384,6 +389,12 @@ static void settle(wk__recording *r, PyObject *o, int depth) {
 
 void wk__settle(wk__recording *r, PyObject *o) {
   if (has_numbers(r)) settle(r, o, 0);
+}
+
+void wk__settle_symbols(wk__recording *r) {
+  const wk__shape_env *env = r->symbol_count ? wk__tracer_env(r->tracer) : NULL;
+  for (int64_t i = 0; env && i < r->symbol_count; i++)
+    (void)wk_int_guard_value(wk__shape_env_symbol_at(env, i).value); /* a symbol has its value */
 }
 
 void wk__settle_all(wk__recording *r) {

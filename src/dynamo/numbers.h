@@ -14,12 +14,13 @@
  * dynamic=True, and as the program has marked it. A bit a dim. */
 uint32_t wk__dynamic_dims(const wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *tensor);
 /* For the tracer: the tensor by symbols, which join the recording's. NULL in *out where nothing of it is symbolic. */
-WK_MUST_USE wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *tensor,
-                                          wk__tensor_spec *spec, wk_tensor **out);
+WK_MUST_USE wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *tensor, wk__tensor_spec *spec,
+                                          wk_tensor **out);
 
 /* ---- integers ---- */
 bool wk__symbolic_int(const wk__recording *r, PyObject *object, wk_int *out); /* is it one, and which */
-PyObject *wk__int_object(wk__recording *r, wk_int x);                          // -> new; an ordinary one when x is known
+PyObject *wk__int_object(wk__recording *r, wk_int x);                         // -> new; an ordinary one when x is known
+PyObject *wk__ints_tuple(wk__recording *r, const wk_int *list, int count);    // -> new
 PyObject *wk__sizes_object(wk__recording *r, const wk__binding *binding, const wk_tensor *tensor);  // -> new; a Size
 /* Arithmetic and comparisons of integers, one of which is symbolic. False: they are something else, or of a kind that
  * needs the numbers; *out is new, or NULL with an exception. */
@@ -39,5 +40,6 @@ int wk__read_changing(wk__recording *r, uint64_t hash, uint64_t path, PyObject *
 /* ---- C code will see the number itself: its value is a constant from here on, and checked ---- */
 void wk__settle(wk__recording *r, PyObject *object); /* a number, or numbers in lists, tuples, dicts and sets */
 void wk__settle_all(wk__recording *r);               /* every number: what C code will find cannot be told */
+void wk__settle_symbols(wk__recording *r);           /* every size, too: an error's text may tell it */
 
 #endif

@@ -438,11 +438,11 @@ int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
 static int is_same_int(wk__recording *r, PyObject *a, PyObject *b) {
   wk__specialize(r, a);
   wk__specialize(r, b);
-  PyObject *x = PyNumber_Absolute(a), *y = PyNumber_Absolute(b);
-  int equal = x && y && x == y ? PyObject_RichCompareBool(a, b, Py_EQ) : 0;
-  Py_XDECREF(x);
-  Py_XDECREF(y);
-  return x && y ? equal : -1;
+  enum { FIRST_SMALL = -5, LAST_SMALL = 256 };
+  int overflow;
+  long x = PyLong_AsLongAndOverflow(a, &overflow);
+  bool small = !overflow && x >= FIRST_SMALL && x <= LAST_SMALL;
+  return small && PyLong_AsLongAndOverflow(b, &overflow) == x;
 }
 
 int wk__op_is(wk__frame *f, PyObject *a, PyObject *b) {

@@ -76,7 +76,9 @@ wk__reg wk__reg_constant(wk__recording *r, PyObject *object) {
   return known;
 }
 wk__reg wk__reg_made(wk__recording *r, PyObject *object) { return wk__new_register(r, WK__REG_MADE, object, false); }
-wk__reg wk__reg_tensor(wk__recording *r, PyObject *object) { return wk__new_register(r, WK__REG_TENSOR, object, false); }
+wk__reg wk__reg_tensor(wk__recording *r, PyObject *object) {
+  return wk__new_register(r, WK__REG_TENSOR, object, false);
+}
 
 bool wk__is_plain_value(const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
@@ -129,7 +131,8 @@ int wk__depend_on_function(wk__recording *r, const wk__binding *b, PyObject *fun
   PyFunctionObject *f = (PyFunctionObject *)function;
   uint64_t hash = key_of(function) | 1;
   if (wk__map_get(&r->read_before, hash)) return 0;
-  if (wk__map_set(&r->read_before, hash, function) != WK_OK || keep_version(r, function) < 0) return wk__record_no_memory(r);
+  if (wk__map_set(&r->read_before, hash, function) != WK_OK || keep_version(r, function) < 0)
+    return wk__record_no_memory(r);
   if (wk__reg_constant(r, f->func_code) < 0) return -1;
   wk__reg defaults = f->func_defaults ? wk__reg_constant(r, f->func_defaults) : -1;
   for (Py_ssize_t i = 0; defaults >= 0 && i < PyTuple_GET_SIZE(f->func_defaults); i++) {
@@ -307,7 +310,8 @@ static void check_again(wk__recording *r, wk__reg reg, wk__reg known) {
 /* Where something is found, the same in every capture. */
 static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
   bool of_frame = kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_FUNCTION;
-  uint64_t h = wk__hash_mix((uint64_t)kind + 1, of_frame ? key_of(r->codes ? r->codes[a] : NULL) : r->registers[a].path);
+  uint64_t h =
+      wk__hash_mix((uint64_t)kind + 1, of_frame ? key_of(r->codes ? r->codes[a] : NULL) : r->registers[a].path);
   if (of_frame) h = wk__hash_mix(h, (uint64_t)a);
   Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
   h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);

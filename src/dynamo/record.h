@@ -118,8 +118,8 @@ typedef struct wk__tensor_spec {
   PyTypeObject *type;
   uint8_t dtype, ndim, device_type;
   int8_t device_index;
-  uint8_t keys;                  /* WK__KEY_AUTOGRAD or 0 */
-  uint32_t dynamic;                /* a bit a dim: its size is a symbol, whose range and guards are all that is checked */
+  uint8_t keys;     /* WK__KEY_AUTOGRAD or 0 */
+  uint32_t dynamic; /* a bit a dim: its size is a symbol, whose range and guards are all that is checked */
   int8_t stride_over[WK_MAX_DIMS]; /* the stride is the size times the stride of that dim; -1: it is a number */
   int64_t dims[2 * WK_MAX_DIMS];   /* sizes, strides */
 } wk__tensor_spec;
@@ -154,11 +154,11 @@ typedef struct wk__recording {
   int64_t number_count, number_capacity;
   wk__symbol *symbols; /* in the order of the graph's environment */
   int64_t symbol_count, symbol_capacity;
-  wk__map expressions;            /* hash of an expression -> the region's own int object */
-  wk__tracer *tracer;             /* borrowed: whose graph has the symbols; NULL: nothing is symbolic */
-  PyCodeObject *const *codes;     /* borrowed: of the frames that it began in */
-  int8_t dynamic;                 /* as wk__compile_options */
-  PyObject **versioned; /* owned: dictionaries, types and functions whose versions stand for the fixed reads */
+  wk__map expressions;        /* hash of an expression -> the region's own int object */
+  wk__tracer *tracer;         /* borrowed: whose graph has the symbols; NULL: nothing is symbolic */
+  PyCodeObject *const *codes; /* borrowed: of the frames that it began in */
+  int8_t dynamic;             /* as wk__compile_options */
+  PyObject **versioned;       /* owned: dictionaries, types and functions whose versions stand for the fixed reads */
   int64_t versioned_count, versioned_capacity;
   uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
   int64_t version_capacity;

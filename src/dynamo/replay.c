@@ -61,11 +61,23 @@ static void finish_run(graph_run *run, const wk__recording *r, PyObject *const *
   if (run->numbers != run->few_numbers) PyMem_Free(run->numbers);
 }
 
+/* A write into a view has become functional operators; what the program sees is still the write. */
+static wk_status name_sliced_history(wk_tensor *t) {
+  wk_node *node = wk__grad_fn(t);
+  if (!node || node->name || wk__sliced_function(node)) return WK_OK;
+  return (node->name = wk__strdup("CopySlices")) ? WK_OK : WK_OUT_OF_MEMORY;
+}
+
+static wk_status set_history(const wk__segment *g, int64_t output, wk_tensor *t) {
+  if (g->spent[output]) return set_spent_history(t, g->spent[output]);
+  return g->sliced[output] ? name_sliced_history(t) : WK_OK;
+}
+
 /* Results become registers. */
 static int take_results(graph_run *run, wk__session *s, const wk__segment *g, PyObject **values) {
   const wk__binding *b = s->binding;
   for (int64_t i = 0; i < run->output_count; i++) {
-    bool named = !g->spent[i] || set_spent_history(run->results[i], g->spent[i]) == WK_OK;
+    bool named = set_history(g, i, run->results[i]) == WK_OK;
     values[g->outputs[i]] = named ? b->wrap(b->state, run->results[i]) : b->raise(b->state);
     if (!named) wk__release(run->results[i]);
     run->results[i] = NULL;
@@ -93,6 +105,41 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   if (result == 0) result = take_results(&run, s, g, values);
   finish_run(&run, g->recording, values);
   return result;
+}
+
+/* ---- views of inputs ---- */
+
+static wk_int known(const wk__segment *g, wk_int x) {
+  return wk_int_is_known(x) ? x : wk_int_of(wk__segment_evaluate(g, x));
+}
+
+static wk_status view_of(const wk__segment *g, const wk__input_view *view, wk_tensor *input, wk_value *out) {
+  wk_int sizes[WK_MAX_DIMS], strides[WK_MAX_DIMS];
+  uint32_t ndim = view->spec.ndim;
+  for (uint32_t d = 0; d < ndim; d++) sizes[d] = known(g, view->spec.sizes[d]);
+  for (uint32_t d = 0; d < ndim; d++) strides[d] = known(g, view->spec.strides[d]);
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = input},
+                     {.tag = WK_VALUE_INTS, .count = ndim, .integers = sizes},
+                     {.tag = WK_VALUE_INTS, .count = ndim, .integers = strides},
+                     {.tag = WK_VALUE_INT, .integer = wk_int_add(input->offset, known(g, view->spec.offset))}};
+  bool before = wk__mode.grad_enabled;
+  wk__mode.grad_enabled = view->has_base;
+  wk_status status = wk_call(wk_op_find("as_strided"), args, NULL, out);
+  wk__mode.grad_enabled = before;
+  return status;
+}
+
+static int make_views(wk__session *s, const wk__segment *g, PyObject **values) {
+  const wk__binding *b = s->binding;
+  for (int64_t i = 0; i < g->view_count; i++) {
+    const wk__input_view *view = &g->views[i];
+    wk_tensor *input = b->tensor_of(values[g->recording->inputs[view->input]]);
+    wk_value made = {0};
+    bool viewed = view_of(g, view, input, &made) == WK_OK;
+    values[view->reg] = viewed ? b->wrap(b->state, made.tensor) : b->raise(b->state);
+    if (!values[view->reg]) return -1;
+  }
+  return 0;
 }
 
 /* Integers that the program computed of sizes. */
@@ -275,6 +322,7 @@ int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **st
     wk__session_drop_target(s);
     return 1;
   }
+  if (status == 0) status = make_views(s, g, s->values);
   if (status == 0) status = run_steps(s, g, s->values);
   if (status < 0) {
     wk__session_drop_target(s);

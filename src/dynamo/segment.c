@@ -109,7 +109,10 @@ static int observe_stack(wk__session *s, wk__activation *a) {
     if (!o) continue;
     if (wk__observe(s->recording, s->binding, o, WK__READ_STACK, a->depth, i, NULL) < 0) return -1;
     PyObject *object = wk__as_read(s->recording, o);
-    if (object != o) wk__frame_put(&a->frame, a->slots_at_start + i, object);
+    if (object != o) { /* an equal number that the program puts there is not the one that was there */
+      wk__frame_put(&a->frame, a->slots_at_start + i, object);
+      Py_SETREF(a->at_start[a->slots_at_start + i], Py_NewRef(object));
+    }
     Py_DECREF(object);
   }
   return 0;

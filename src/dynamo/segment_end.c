@@ -127,15 +127,43 @@ static wk_status check_written(wk__session *s) {
   return WK_OK;
 }
 
+/* It shows what the graph has written, or has to be a view for the tape, which sees what is written through it later.
+ */
+static bool is_input_view(const wk__session *s, wk_tensor *t) {
+  if (wk__tracer_written_under(s->tracer, t)) return true;
+  bool history = t->keys & WK__KEY_AUTOGRAD || wk__grad_fn(t);
+  return t->base && !history && wk__tracer_input_under(s->tracer, t) >= 0;
+}
+
+static wk_status note_input_view(wk__session *s, wk__segment *g, wk__reg reg, const wk_tensor *t) {
+  wk__recording *r = g->recording;
+  int input = wk__tracer_input_under(s->tracer, t);
+  const wk_tensor *under = wk__tracer_input(s->tracer, input);
+  if (t->keys & WK__KEY_AUTOGRAD || wk__grad_fn((wk_tensor *)t) || t->dtype != under->dtype)
+    return wk_fail(WK_UNSUPPORTED, "a view of memory that was written, with a history");
+  if (!g->views) g->views = wk__arena_alloc(&r->arena, (size_t)r->register_count * sizeof *g->views);
+  if (!g->views) return WK_OUT_OF_MEMORY;
+  wk__input_view *view = &g->views[g->view_count++];
+  *view = (wk__input_view){.reg = reg, .input = input, .has_base = t->base};
+  wk__spec_of(&view->spec, t);
+  view->spec.offset = wk_int_sub(t->offset, under->offset);
+  return wk_int_check(view->spec.offset);
+}
+
 /* The nodes of needed tensors, while the tracer still knows them; their tape as it is now. */
 static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *needed, wk__graph_node **nodes,
                                  wk__tape_walk *w) {
   wk__recording *r = g->recording;
   int64_t count = 0;
+  if (r->input_count != wk__tracer_input_count(s->tracer)) /* one of them failed for want of memory */
+    return wk_fail(WK_OUT_OF_MEMORY, "an input that is not in the graph");
   for (wk__reg reg = 0; reg < r->register_count; reg++) {
     if (r->registers[reg].kind != WK__REG_TENSOR || !needed[reg]) continue;
     wk_tensor *t = s->binding->tensor_of(r->registers[reg].object);
-    if (wk__tracer_written_under(s->tracer, t)) return wk_fail(WK_UNSUPPORTED, "a view of memory that was written");
+    if (is_input_view(s, t)) {
+      WK_TRY(note_input_view(s, g, reg, t));
+      continue;
+    }
     nodes[count] = wk__tracer_node(s->tracer, t);
     if (!nodes[count]) return wk_error_category();
     if (t->autograd && t->autograd->requires_grad && !t->autograd->grad_fn)
@@ -272,61 +300,6 @@ static void drop_objects(wk__segment *g) {
   wk__map_release(&r->expressions);
 }
 
-/* ---- models that are gone ---- */
-
-static void forget_segment(wk__segment *g) {
-  if (!g->owner) return;
-  for (wk__segment **place = &g->owner->segments; *place; place = &(*place)->next) {
-    if (*place != g) continue;
-    *place = g->next;
-    g->owner = NULL;
-    wk__segment_release(g);
-    return;
-  }
-}
-
-/* A module or optimizer that the segment knows has died: it can never be replayed again. The collector calls back for
- * everything that it found dead, also when the first call was the segment's end. */
-static PyObject *model_died(PyObject *capsule, PyObject *reference) {  // -> new
-  (void)reference;
-  wk__segment *g = PyCapsule_GetContext(capsule);
-  if (g) forget_segment(g);
-  if (PyErr_Occurred()) return NULL;
-  Py_RETURN_NONE;
-}
-static PyMethodDef model_died_method = {"model_died", model_died, METH_O, NULL};
-
-static bool is_model(const wk__session *s, PyObject *o) {
-  return PyObject_TypeCheck(o, s->binding->module_type) || s->binding->is_optimizer(s->binding->state, o);
-}
-
-/* Models are watched, not owned: their dictionaries are owned, and keep what is below alive as long as the model is. */
-static int watch_models(wk__session *s, wk__segment *g) {
-  wk__recording *r = g->recording;
-  g->life = PyCapsule_New(g, NULL, NULL);
-  PyObject *callback =
-      g->life && PyCapsule_SetContext(g->life, g) == 0 ? PyCFunction_New(&model_died_method, g->life) : NULL;
-  int status = callback && (g->watchers = PyList_New(0)) ? 0 : -1;
-  for (int64_t i = 0; status == 0 && i < r->register_count; i++) {
-    wk__register *reg = &r->registers[i];
-    if (!reg->fixed || !reg->object || !is_model(s, reg->object)) continue;
-    PyObject *reference = PyWeakref_NewRef(reg->object, callback);
-    status = reference ? PyList_Append(g->watchers, reference) : -1;
-    Py_XDECREF(reference);
-    if (status < 0) break;
-    reg->borrowed = true;
-    Py_DECREF(reg->object);
-  }
-  for (int64_t i = 0; status == 0 && i < r->read_count; i++) {
-    wk__read *check = &r->reads[i];
-    if (check->kind != WK__CHECK_IS || !check->object || !is_model(s, check->object)) continue;
-    check->borrowed = true;
-    Py_DECREF(check->object);
-  }
-  Py_XDECREF(callback);
-  return status;
-}
-
 static void keep(wk__session *s, wk__segment *g) {
   g->owner = s->compiled;
   g->next = s->compiled->segments;
@@ -352,68 +325,102 @@ static void report_unkept(wk__session *s, wk__segment *g, const char *why) {
     c->unkept[c->unkept_size++] = here;
 }
 
-int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
-  wk__segment *g = segment_create(s, end);
-  if (!g) {
-    PyErr_NoMemory();
-    return -1;
-  }
+/* What is worked out between the last instruction and the kept segment. */
+typedef struct ending {
+  wk__session *session;
+  wk__segment *segment;
+  bool *needed;           /* (registers) owned */
+  wk__graph_node **nodes; /* (output_count) owned array */
+  int64_t output_count;
+  wk__tape_walk tape;
+  bool kept;  /* so far nothing stands against it */
+  int result; /* -1: the graph or the backend raised */
+} ending;
+
+static void not_kept(ending *e) {
+  wk__record_failed(e->segment->recording, "%s", wk_error_message());
+  wk_error_clear();
+  e->kept = false;
+}
+
+static bool make_room(ending *e) {
+  wk__segment *g = e->segment;
+  wk__arena *arena = &g->recording->arena;
+  size_t count = (size_t)g->recording->register_count + 1;
+  e->needed = wk__alloc_zeroed(count);
+  e->nodes = wk__alloc_zeroed(count * sizeof *e->nodes);
+  g->outputs = wk__arena_alloc(arena, count * sizeof *g->outputs);
+  g->output_taped = wk__arena_alloc(arena, count);
+  g->spent = wk__arena_alloc(arena, count * sizeof *g->spent);
+  g->sliced = wk__arena_alloc(arena, count);
+  return e->needed && e->nodes && g->outputs && g->output_taped && g->spent && g->sliced;
+}
+
+/* While the tracer still knows the tensors: where everything comes from that is alive at the end. */
+static void describe_end(ending *e, PyObject *value) {
+  wk__session *s = e->session;
+  wk__segment *g = e->segment;
   wk__recording *r = g->recording;
-  s->ending = r;
   PyObject *handled = PyErr_GetHandledException();
   if (handled != s->handled_at_start) wk__record_failed(r, "an except block is entered or left");
   Py_XDECREF(handled);
-  bool kept = !r->failed[0];
-  if (kept && value) kept = register_of(s, r, value, &g->value) == 0;
-  if (kept && !value) kept = end_state(s, g) == 0;
   if (wk__mode.grad_enabled != s->grad_at_start) g->grad_after = wk__mode.grad_enabled;
-  bool *needed = wk__alloc_zeroed((size_t)r->register_count + 1);
-  wk__graph_node **nodes = wk__alloc_zeroed((size_t)(r->register_count + 1) * sizeof *nodes);
-  g->outputs = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->outputs);
-  g->output_taped = wk__arena_alloc(&r->arena, (size_t)r->register_count + 1);
-  g->spent = wk__arena_alloc(&r->arena, (size_t)(r->register_count + 1) * sizeof *g->spent);
-  wk__tape_walk tape = {0};
-  if (!needed || !nodes || !g->outputs || !g->spent) kept = false;
-  if (kept) mark_needed(g, needed);
-  wk_status status = kept ? collect_outputs(s, g, needed, nodes, &tape) : WK_OK;
-  if (status != WK_OK) {
-    wk__record_failed(r, "%s", wk_error_message());
-    wk_error_clear();
-    kept = false;
+  e->kept = !r->failed[0];
+  if (e->kept) e->kept = (value ? register_of(s, r, value, &g->value) : end_state(s, g)) == 0;
+  if (e->kept) e->kept = make_room(e);
+  if (e->kept) {
+    mark_needed(g, e->needed);
+    if (collect_outputs(s, g, e->needed, e->nodes, &e->tape) != WK_OK) not_kept(e);
   }
   PyErr_Clear();
-  int64_t outputs = 0;
-  while (kept && nodes[outputs]) outputs++;
+  while (e->kept && e->nodes[e->output_count]) e->output_count++;
+}
+
+/* The graph has been run: what later calls run of it. */
+static void take_graph(ending *e, wk__graph *graph) {
+  if (!e->kept) return;
+  if (graph && finish_graph(e->session, e->segment, graph, e->nodes, e->output_count, &e->tape) != WK_OK) not_kept(e);
+  if (!e->kept || call_backend(e->session, e->segment) == 0) return;
+  e->result = -1;
+  e->kept = false;
+}
+
+static void keep_or_release(ending *e) {
+  wk__session *s = e->session;
+  wk__segment *g = e->segment;
+  bool complete =
+      e->kept && note_symbols(g, e->needed) == 0 && split_reads(g) == 0 && keep_steps(g) == 0 && note_registers(g) == 0;
+  if (complete) {
+    drop_objects(g);
+    keep(s, g);
+    if (wk__segment_watch_models(s, g) < 0) PyErr_Clear(); /* what is not watched is owned */
+    return;
+  }
+  if (!e->result) report_unkept(s, g, g->recording->failed);
+  wk__segment_release(g);
+}
+
+int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
+  ending e = {.session = s, .segment = segment_create(s, end)};
+  if (!e.segment) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  s->ending = e.segment->recording;
+  describe_end(&e, value);
   wk__segment_stop_recording(s);
   s->ending = NULL;
   wk__graph *graph = NULL;
-  status = wk__tracer_flush(s->tracer, &graph);
-  int result = 0;
-  if (status != WK_OK) {
+  if (wk__tracer_flush(s->tracer, &graph) != WK_OK) {
     s->binding->raise(s->binding->state);
-    result = -1;
-    kept = false;
+    e.result = -1;
+    e.kept = false;
   }
-  if (kept && graph && finish_graph(s, g, graph, nodes, outputs, &tape) != WK_OK) {
-    wk__record_failed(r, "%s", wk_error_message());
-    wk_error_clear();
-    kept = false;
-  }
-  if (kept && call_backend(s, g) < 0) {
-    result = -1;
-    kept = false;
-  }
-  if (kept && note_symbols(g, needed) == 0 && split_reads(g) == 0 && keep_steps(g) == 0 && note_registers(g) == 0) {
-    drop_objects(g);
-    keep(s, g);
-    if (watch_models(s, g) < 0) PyErr_Clear(); /* what is not watched is owned */
-  } else {
-    if (!result) report_unkept(s, g, r->failed);
-    wk__segment_release(g);
-  }
+  take_graph(&e, graph);
+  keep_or_release(&e);
   wk__graph_release(graph);
-  wk__free(needed);
-  wk__free(nodes);
-  wk__tape_walk_release(&tape);
-  return result;
+  wk__free(e.needed);
+  wk__free(e.nodes);
+  wk__tape_walk_release(&e.tape);
+  return e.result;
 }

@@ -174,6 +174,14 @@ static int arrive(wk__session *s, wk__activation *a) {
 
 typedef enum outcome { GO_ON, DONE } outcome;
 
+/* The text of the exception that is set: operators say in theirs what sizes they were given. */
+static bool may_tell_sizes(void) {
+  PyObject *const kinds[] = {PyExc_RuntimeError, PyExc_IndexError, PyExc_ValueError, PyExc_TypeError};
+  for (size_t i = 0; i < WK_COUNT(kinds); i++)
+    if (PyErr_ExceptionMatches(kinds[i])) return true;
+  return false;
+}
+
 /* After an instruction. */
 static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyObject **out_result) {
   switch (step) {
@@ -189,6 +197,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
       if (s->mode == WK__MODE_CAPTURE) wk__settle(s->recording, *out_result); /* C code may be who asks */
       return DONE;
     case WK__STEP_RAISE:
+      if (s->mode == WK__MODE_CAPTURE && may_tell_sizes()) wk__settle_symbols(s->recording);
       if (wk__frame_unwind(&a->frame)) {
         if (s->mode == WK__MODE_PLAIN) s->mode = all_resumable(s) ? WK__MODE_SEEK : WK__MODE_PLAIN;
         return GO_ON;

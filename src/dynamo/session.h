@@ -101,6 +101,14 @@ typedef struct wk__end_frame {
   wk__reg *values; /* slots, then stack: a register, -1 (empty) or WK__KEEP */
 } wk__end_frame;
 
+/* A tensor that looks at an input: made of it when the graph has written what it writes. */
+typedef struct wk__input_view {
+  wk__reg reg;
+  int input;
+  bool has_base; /* made while recording: the input is its base */
+  wk__spec spec; /* in the graph's symbols; the offset from the input's own */
+} wk__input_view;
+
 struct wk__segment {
   _Atomic int references;
   wk__segment *next;   /* older one of the same compiled function */
@@ -139,8 +147,11 @@ struct wk__segment {
   wk__reg *outputs;             /* (graph->output_count) */
   bool *output_taped;           /* (as outputs) it had a grad_fn */
   const char **spent;           /* (graph->output_count) name of an output's grad_fn whose tape has been run; or NULL */
-  bool *input_written;          /* (input_count) */
-  bool inputs_fixed;            /* all of them: their memory is as it was */
+  bool *sliced;                 /* (graph->output_count) its grad_fn is a CopySlices, whatever replaying makes of it */
+  wk__input_view *views;        /* (view_count) */
+  int64_t view_count;
+  bool *input_written; /* (input_count) */
+  bool inputs_fixed;   /* all of them: their memory is as it was */
   wk__do *steps;
   int64_t step_count;
   /* end */
@@ -162,6 +173,9 @@ int wk__segment_begin(wk__session *session); /* 0, or -1 with an exception */
 void wk__segment_discard(wk__session *session);
 void wk__segment_stop_recording(wk__session *session); /* the tracer pauses, the tape is not watched any more */
 void wk__segment_release(wk__segment *segment);
+/* Models are watched, not owned: their dictionaries are owned, and keep what is below alive as long as the model is.
+ * When one dies the segment goes. 0, or -1 with an exception. (models.c) */
+int wk__segment_watch_models(wk__session *session, wk__segment *segment);
 /* explain.c: what WICK_LOGS asked to see */
 void wk__segment_log(const wk__segment *segment);
 void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__read *failing);

@@ -5,6 +5,7 @@
  * makes it to the last one that reads it. Every argument that is the same in all runs stays in the frame, so that a
  * step costs a few stores and the operator itself. Tests: tests/c/test_graph.c, execute_*. */
 #include <assert.h>
+#include <time.h>
 
 #include "graph/execute.h"
 
@@ -93,6 +94,46 @@ static wk_status resolve_numbers(const wk__graph_executor *e, wk__graph_frame *f
   return WK_OK;
 }
 
+/* ====================================================== times =================================================== */
+
+_Atomic bool wk__profiling;
+
+static int64_t nanoseconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static _Atomic int64_t *profile_of(wk__graph_executor *e) {
+  _Atomic int64_t *times = atomic_load(&e->times), *made = NULL;
+  if (times) return times;
+  made = wk__alloc_zeroed((size_t)(e->step_count + 1) * sizeof *made);
+  if (!made || atomic_compare_exchange_strong(&e->times, &times, made)) return made;
+  wk__free(made); /* another thread's run was first */
+  return times;
+}
+
+/* The longest step that is shorter than `below`, or the next one of equal length; -1: none is left. */
+static int64_t next_longest(const wk__graph_executor *e, const _Atomic int64_t *times, int64_t after) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < e->step_count; i++) {
+    if (after >= 0 && (times[i] > times[after] || (times[i] == times[after] && i <= after))) continue;
+    if (best < 0 || times[i] > times[best]) best = i;
+  }
+  return best;
+}
+
+wk_status wk__graph_print_profile(const wk__graph_executor *e, wk__string *out) {
+  const _Atomic int64_t *times = atomic_load(&e->times);
+  int64_t runs = atomic_load(&e->timed_runs);
+  for (int64_t i = times && runs ? next_longest(e, times, -1) : -1; i >= 0; i = next_longest(e, times, i)) {
+    const wk__graph_step *s = &e->steps[i];
+    wk__string_printf(out, "%10.1f us  %s: %s\n", (double)times[i] / (double)runs * 1e-3,
+                      s->node ? s->node->name : "copy", s->op->name);
+  }
+  return out->failed ? WK_OUT_OF_MEMORY : WK_OK;
+}
+
 /* ====================================================== steps =================================================== */
 
 static void keep(wk__graph_frame *frame, int32_t slot, wk_tensor *steal_tensor) {
@@ -166,12 +207,28 @@ static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_st
   return WK_OK;
 }
 
-static wk_status run_steps(const wk__graph_executor *e, wk__graph_frame *frame) {
+/* The same with a clock beside it. Without memory for the times nothing is noted. */
+static wk_status run_timed(wk__graph_executor *e, wk__graph_frame *frame) {
+  _Atomic int64_t *times = profile_of(e);
+  wk_status status = WK_OK;
+  for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) {
+    int64_t begin = nanoseconds();
+    status = run_step(e, &e->steps[i], frame);
+    if (times) atomic_fetch_add_explicit(&times[i], nanoseconds() - begin, memory_order_relaxed);
+  }
+  atomic_fetch_add_explicit(&e->timed_runs, 1, memory_order_relaxed);
+  return status;
+}
+
+static wk_status run_steps(wk__graph_executor *e, wk__graph_frame *frame) {
   wk__thread_mode before = wk__mode;
   wk_status status = WK_OK;
   wk__mode.grad_enabled = false; /* views keep no base, nothing keeps a tape */
   wk__mode.keys_off = 0xff;
-  for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) status = run_step(e, &e->steps[i], frame);
+  if (WK_UNLIKELY(atomic_load_explicit(&wk__profiling, memory_order_relaxed)))
+    status = run_timed(e, frame);
+  else
+    for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) status = run_step(e, &e->steps[i], frame);
   wk__mode = before;
   return status;
 }
@@ -253,6 +310,7 @@ void wk__graph_executor_release(wk__graph_executor *e) {
   if (!e) return;
   for (int64_t i = 0; e->constants && i < e->constant_count; i++) wk__release(e->constants[i]);
   wk__free(atomic_load(&e->idle));
+  wk__free(atomic_load(&e->times));
   wk__free(e->steps);
   wk__free(e->values);
   wk__free(e->value_lists);

@@ -83,6 +83,8 @@ struct wk__graph_executor {
   int64_t symbol_count;
   size_t values_at, tensors_at, integers_at, symbols_at, frame_bytes; /* layout of a frame; slots come first */
   _Atomic(wk__graph_frame *) idle;                                    /* owned: a frame that waits for the next run */
+  _Atomic(_Atomic int64_t *) times; /* owned, (step_count): nanoseconds while wk__profiling; NULL before */
+  _Atomic int64_t timed_runs;
 };
 
 WK_MUST_USE wk_status wk__graph_plan(wk__graph_executor *executor); /* execute_plan.c: fills everything above */

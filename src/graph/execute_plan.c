@@ -87,9 +87,24 @@ static bool same_layout(const wk_tensor *a, const wk_tensor *b) {
   return true;
 }
 
+static bool same_strides(const wk_tensor *a, const wk_tensor *b) {
+  for (int d = 0; d < a->ndim; d++)
+    if (!wk_int_same(a->strides[d], b->strides[d])) return false;
+  return true;
+}
+
+/* A fused kernel knows its result's strides beforehand. */
+static int destination_of_fused(const planner *p, const wk__graph_node *node) {
+  int input = node->value && node->op->tags & WK__TAG_POINTWISE ? only_for_input(p, node) : -1;
+  if (input < 0) return -1;
+  const wk_tensor *target = p->graph->inputs[input]->value;
+  return same_layout(node->value, target) && same_strides(node->value, target) ? input : -1;
+}
+
 /* The input that the call can compute its value into, or -1. Kernels go through a temporary anyway. */
 static int destination_of(const planner *p, const wk__graph_node *node) {
   const wk_op *op = node->op;
+  if (op->tags & WK__TAG_FUSED) return destination_of_fused(p, node);
   if (!node->value || !op->meta || !op->lower || op->compose || op->tags & WK__TAG_RANDOM) return -1;
   int input = only_for_input(p, node);
   if (input < 0 || !same_layout(node->value, p->graph->inputs[input]->value)) return -1;

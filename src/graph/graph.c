@@ -284,8 +284,9 @@ bool wk__graph_may_alias(const wk_op *op, int arg) {
   if (op->tags & WK__TAG_VIEW) return arg == 0;
   for (int r = 0; r < schema->result_count; r++)
     if (schema->result_alias[r] == arg + 1) return true;
-  /* Kernels make what they return. A composite may give an argument back; one with a derivative only its first. */
-  return op->compose && (arg == 0 || !op->vjp);
+  /* Kernels make what they return, and so do composites with a derivative that are no views. Others may give an
+   * argument back. */
+  return op->compose && !op->vjp;
 }
 
 static wk_status copy_values(wk__graph *graph, wk__graph_node *node, const wk_tensor *const *values, int count) {

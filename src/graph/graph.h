@@ -201,4 +201,9 @@ typedef struct wk__runner {
   void *context;
 } wk__runner;
 
+/* ---- times ---- */
+extern _Atomic bool wk__profiling; /* runs of executors note what their steps take */
+/* Appends a line a step, "name: operator  runs  microseconds a run", the longest first. */
+WK_MUST_USE wk_status wk__graph_print_profile(const wk__graph_executor *executor, wk__string *out);
+
 #endif

@@ -180,14 +180,16 @@ static wk__trace_record *new_input(wk__tracer *t, wk_tensor *tensor) {
   if (wk__grow(&t->inputs, &t->input_capacity, t->input_count + 1, sizeof *t->inputs) != WK_OK) return NULL;
   if (ask_for_input(t, tensor, &name) != WK_OK) return NULL;
   wk__graph_node *node = wk__graph_input(t->graph, tensor, name);
-  wk__trace_cell *c = node ? new_cell(t, tensor, node) : NULL;
+  if (!node) return NULL;
+  int input = (int)t->input_count++;
+  t->inputs[input] = wk__retain(tensor); /* as the graph's, whatever fails below */
+  wk__trace_cell *c = new_cell(t, tensor, node);
   wk__trace_record *r = c ? new_record(t, tensor, c, node) : NULL;
   if (!r || wk__map_set(&t->tensors, (uint64_t)(uintptr_t)tensor, r) != WK_OK) return NULL;
-  c->input = (int)t->input_count;
+  c->input = input;
   if (other) other->shared = c->shared = true;
   if (tensor->storage && !other && wk__map_set(&t->storages, (uint64_t)(uintptr_t)tensor->storage, c) != WK_OK)
     return NULL;
-  t->inputs[t->input_count++] = wk__retain(tensor);
   return r;
 }
 
@@ -385,7 +387,7 @@ static wk_status trace_copy(wk__tracer *t, const wk_value *args, wk_value *resul
   wk_tensor *self = args[0].tensor, *src = args[1].tensor;
   wk__trace_record *r = wk__trace_record_of(t, self);
   wk__graph_node *node = r ? wk__tracer_node(t, src) : NULL;
-  bool whole = r && !r->parent && r->cell->input < 0;
+  bool whole = r && r->cell->input < 0 && wk_int_same(r->shape->numel, r->cell->whole->numel);
   wk__graph_arg clone[] = {{.tag = WK_VALUE_TENSOR, .node = node}, {0}};
   if (node && whole) node = wk__trace_record_call(t, WK__OP(clone), clone); /* two tensors, two memories */
   if (!node) return wk_error_category();

@@ -197,6 +197,7 @@ wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *d
                    .specs = specs,
                    .compute_dtype = WK_DTYPE_NONE};
   if (wk__log_on(WK__LOG_OPS)) log_call(op, args);
+  if (op->tags & WK__TAG_FUSED) return op->kernel(&call);
   if (op->meta && !op->compose) return compute_new(&call);
   if (destinations) return compute_then_copy(&call);
   if (op->view) return compute_view(&call);

@@ -31,7 +31,15 @@ static bool names_a_dim(const wk_op *op) {
   return false;
 }
 
+/* "index 7 is out of bounds ..." as a loss says it. */
+static wk_status bad_target(void) {
+  long long class = 0;
+  (void)sscanf(wk_error_message(), "index %lld", &class);
+  return wk_fail(WK_INDEX_ERROR, "Target %lld is out of bounds.", class);
+}
+
 wk_status wk__explain_bad_index(const wk_op *op) {
+  if (op == WK__OP(nll_rows) || op == WK__OP(nll_loss_backward)) return bad_target();
   if (looks_up_rows(op)) return wk_fail(WK_INDEX_ERROR, "index out of range in self");
   if (!names_a_dim(op)) return WK_INDEX_ERROR;
   char message[256];

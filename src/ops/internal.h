@@ -35,6 +35,9 @@ static inline wk_value wk__v_ints(const wk_int *list, int count) {
   return (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)count, .integers = list};
 }
 
+/* What dropout's kept elements are multiplied with. */
+double wk__dropout_scale(const wk_op *op, double p, wk_dtype dtype);
+
 /* ---- shape rules ---- */
 /* Dims of a reduction as a bit mask: all when the argument is absent or, for `empty_is_all`, empty. */
 WK_MUST_USE wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_is_all, uint32_t *out_mask);

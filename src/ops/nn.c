@@ -24,7 +24,7 @@ static wk_status bad_norm_shape(const wk_tensor *t, const wk_value *shape) {
   wk__string_append(&text, ", expected input with shape [*");
   for (uint32_t d = 0; d < shape->count; d++) {
     wk__string_append(&text, ", ");
-    wk_int_print(&text, shape->integers[d]);
+    wk_int_print(&text, wk__symbolic_value(shape->integers[d]));
   }
   wk__string_append(&text, "], but got input of size");
   wk__print_sizes(&text, t->sizes, t->ndim);
@@ -301,128 +301,7 @@ wk_status wk__compose_mse_loss(wk__call *c) {
   return reduce_loss(c, &scope, wk__squared_difference(c->args[0].tensor, c->args[1].tensor), wk__arg_int(c, 2));
 }
 
-/* ---- nll: input (N, C) or (C), target (N) or () ---- */
-
-static wk_status check_nll(const wk_tensor *x, const wk_tensor *target, const wk_tensor *weight) {
-  if (x->ndim < 1 || x->ndim > 2) return wk_fail(WK_RUNTIME_ERROR, "input tensor should be 1D or 2D");
-  if (target->ndim > 1) return wk_fail(WK_RUNTIME_ERROR, "0D or 1D target tensor expected, multi-target not supported");
-  if (x->ndim == 2 && (target->ndim != 1 || !wk_int_eq(x->sizes[0], target->sizes[0]))) {
-    wk__string text = {0};
-    wk__print_sizes(&text, x->sizes, x->ndim);
-    wk__string_append(&text, ", target: ");
-    wk__print_sizes(&text, target->sizes, target->ndim);
-    wk_status status = wk_fail(WK_RUNTIME_ERROR, "size mismatch (got input: %s)", text.text ? text.text : "?");
-    wk__string_release(&text);
-    return status;
-  }
-  if (target->dtype != WK_INT64)
-    return wk_fail(WK_RUNTIME_ERROR, "expected target dtype to be Long or Byte, but got %s",
-                   wk__dtype_legacy((wk_dtype)target->dtype));
-  if (weight && (weight->ndim != 1 || !wk_int_eq(weight->numel, x->sizes[x->ndim - 1])))
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of "
-                   "shape: [%lld]",
-                   wk__shown(x->sizes[x->ndim - 1]), wk__shown(weight->numel));
-  return WK_OK;
-}
-wk_status wk__meta_nll_loss(wk__call *c) {
-  const wk_tensor *x = c->args[0].tensor;
-  WK_TRY(check_nll(x, c->args[1].tensor, wk__arg_tensor(c, 2)));
-  bool each = wk__arg_int(c, 3) == REDUCE_NONE && x->ndim == 2;
-  wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, each ? 1 : 0, x->sizes);
-  wk__spec_contiguous(&c->specs[1], (wk_dtype)x->dtype, x->device, 0, NULL);
-  c->compute_dtype = x->dtype;
-  return WK_OK;
-}
-
-typedef struct nll { /* one walk over the rows, in f64 */
-  const wk_tensor *x, *target, *weight;
-  int64_t rows, classes, ignore;
-} nll;
-static nll nll_of(const wk_tensor *x, const wk_tensor *target, const wk_tensor *weight, int64_t ignore) {
-  return (nll){x, target, weight, x->ndim == 2 ? wk__size(x, 0) : 1, wk__size(x, x->ndim - 1), ignore};
-}
-static int64_t target_of(const nll *p, int64_t row) {
-  return ((const int64_t *)wk__data(p->target))[p->target->ndim ? row * wk__stride(p->target, 0) : 0];
-}
-static double weight_of(const nll *p, int64_t class) {
-  if (!p->weight) return 1;
-  return wk__scalar_double(
-      wk__element_get(wk__data(p->weight) + class * wk__stride(p->weight, 0) * (int64_t)wk__itemsize(p->weight),
-                      (wk_dtype)p->weight->dtype));
-}
-static wk_status check_class(const nll *p, int64_t class) {
-  if (class >= 0 && class < p->classes) return WK_OK;
-  return wk_fail(WK_INDEX_ERROR, "Target %lld is out of bounds.", (long long)class);
-}
-static int64_t place_in(const wk_tensor *t, int64_t row, int64_t class) {
-  return (t->ndim == 2 ? row * wk__stride(t, 0) : 0) + class * wk__stride(t, t->ndim - 1);
-}
-
-/* A gather of one element a row: scalar work, so that it is no loop nest. Sums run in double. */
-wk_status wk__kernel_nll_loss(wk__call *c) {
-  nll p = nll_of(c->args[0].tensor, c->args[1].tensor, wk__arg_tensor(c, 2), wk__arg_int(c, 4));
-  int64_t reduction = wk__arg_int(c, 3), item = (int64_t)wk__itemsize(p.x);
-  wk_tensor *out = c->outputs[0], *total_out = c->outputs[1];
-  wk_dtype dtype = (wk_dtype)p.x->dtype;
-  bool each = reduction == REDUCE_NONE && p.x->ndim == 2;
-  double sum = 0, total = 0;
-  for (int64_t r = 0; r < p.rows; r++) {
-    int64_t class = target_of(&p, r);
-    double loss = 0;
-    if (class != p.ignore) {
-      WK_TRY(check_class(&p, class));
-      double w = weight_of(&p, class);
-      loss = -w * wk__scalar_double(wk__element_get(wk__data(p.x) + place_in(p.x, r, class) * item, dtype));
-      total += w;
-    }
-    sum += loss;
-    if (each) wk__element_set(wk__data(out) + r * item, dtype, (wk__scalar){WK__FLOAT_KIND, .d = loss});
-  }
-  if (!each)
-    wk__element_set(wk__data(out), dtype,
-                    (wk__scalar){WK__FLOAT_KIND, .d = reduction == REDUCE_MEAN ? sum / total : sum});
-  wk__element_set(wk__data(total_out), dtype, (wk__scalar){WK__FLOAT_KIND, .d = each ? 0 : total});
-  return WK_OK;
-}
-wk_status wk__vjp_nll_loss(wk__vjp *v) {
-  if (!G) return WK_OK;
-  return wk__vjp_set(v, 0,
-                     wk_nll_loss_backward(G, ARG(0), ARG(1), ARG(2), wk_int_guard_value(v->args[3].integer),
-                                          v->args[4].integer, v->results[1]));
-}
-
-wk_status wk__meta_nll_loss_backward(wk__call *c) {
-  const wk_tensor *x = c->args[1].tensor;
-  wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, x->ndim, x->sizes);
-  c->compute_dtype = x->dtype;
-  return WK_OK;
-}
-wk_status wk__kernel_nll_loss_backward(wk__call *c) {
-  const wk_tensor *g = c->args[0].tensor, *total = c->args[6].tensor;
-  wk_tensor *out = c->outputs[0];
-  nll p = nll_of(out, c->args[2].tensor, wk__arg_tensor(c, 3), wk__arg_int(c, 5));
-  wk_dtype dtype = (wk_dtype)out->dtype;
-  int64_t reduction = wk__arg_int(c, 4), item = (int64_t)wk__itemsize(out);
-  bool each = reduction == REDUCE_NONE && out->ndim == 2;
-  double scale = reduction == REDUCE_MEAN ? 1 / wk__scalar_double(wk__element_get(wk__data(total), dtype)) : 1;
-  memset(wk__data(out), 0, (size_t)(wk__numel(out) * item));
-  for (int64_t r = 0; r < p.rows; r++) {
-    int64_t class = target_of(&p, r);
-    if (class == p.ignore) continue;
-    WK_TRY(check_class(&p, class));
-    double upstream = wk__scalar_double(wk__element_get(wk__data(g) + (each ? r * wk__stride(g, 0) * item : 0), dtype));
-    wk__element_set(wk__data(out) + place_in(out, r, class) * item, dtype,
-                    (wk__scalar){WK__FLOAT_KIND, .d = -weight_of(&p, class) * upstream * scale});
-  }
-  return WK_OK;
-}
-/* Linear in grad_output: the forward of the incoming gradient. */
-wk_status wk__vjp_nll_loss_backward(wk__vjp *v) {
-  wk_tensor *results[2];
-  WK_TRY(wk_nll_loss_forward(G, ARG(2), ARG(3), wk_int_guard_value(v->args[4].integer), v->args[5].integer, results));
-  return wk__vjp_set(v, 0, results[0]);
-}
+/* ---- nll over any rank; nll.c has its rows ---- */
 
 /* Classes to the last dim and rows folded: (N, C, d...) -> (N d..., C). */
 static wk_tensor *classes_last(wk_tensor *x) {

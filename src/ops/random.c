@@ -493,7 +493,7 @@ static double rounded_number(double x, wk_dtype dtype) {
 
 /* What kept elements are multiplied with. dropout divides its mask by 1 - p in x's type, whose arithmetic for the small
  * types is f32; native_dropout multiplies with 1 / (1 - p) from double. The two may differ in the last bit. */
-static double dropout_scale(const wk_op *op, double p, wk_dtype dtype) {
+double wk__dropout_scale(const wk_op *op, double p, wk_dtype dtype) {
   double keep = 1 - p;
   if (keep == 0) return 0;
   bool divided = op == WK__OP(dropout_train) && dtype != WK_FLOAT64;
@@ -517,10 +517,25 @@ static bool is_training(const wk_value *args, const wk_op *op) {
   return op == WK__OP(dropout_train) || args[2].tag != WK_VALUE_BOOL || args[2].boolean;
 }
 
+/* The mask alone: what compiled code draws, the rest is a loop body. (size, stride, p) */
+wk_status wk__meta_dropout_mask(wk__call *c) {
+  wk__spec_contiguous(&c->specs[0], WK_BOOL, WK__CPU_DEVICE, (int)c->args[0].count, c->args[0].integers);
+  memcpy(c->specs[0].strides, c->args[1].integers, c->args[1].count * sizeof(wk_int));
+  c->compute_dtype = WK_BOOL;
+  return WK_OK;
+}
+wk_status wk__kernel_dropout_mask(wk__call *c) {
+  fill f = {.generator = wk__generator_default(), .a = 1 - number(&c->args[2])};
+  if (!c->outputs[0]->storage) return WK_OK;
+  WK_TRY(fill_tensor(c->outputs[0], WK_BOOL, draw_bernoulli, f));
+  c->results[0] = wk__v_tensor(c->outputs[0]);
+  return WK_OK;
+}
+
 /* Draws the mask as bytes, then one pass: x * (mask * scale). */
 wk_status wk__kernel_dropout(wk__call *c) {
   wk_tensor *mask = c->outputs[1];
-  double p = number(&c->args[1]), scale = dropout_scale(c->op, p, (wk_dtype)c->args[0].tensor->dtype);
+  double p = number(&c->args[1]), scale = wk__dropout_scale(c->op, p, (wk_dtype)c->args[0].tensor->dtype);
   bool training = is_training(c->args, c->op);
   if (!mask->storage) return WK_OK;
   fill f = {.generator = wk__generator_default(), .a = 1 - p};
@@ -541,7 +556,7 @@ void wk__lower_dropout(wk__lower *l) {
 }
 
 wk_status wk__vjp_dropout(wk__vjp *v) {
-  double p = number(&v->args[1]), scale = G ? dropout_scale(v->op, p, (wk_dtype)G->dtype) : 0;
+  double p = number(&v->args[1]), scale = G ? wk__dropout_scale(v->op, p, (wk_dtype)G->dtype) : 0;
   if (!G) return WK_OK;
   return wk__vjp_set(v, 0, wk_native_dropout_backward(G, v->results[1], is_training(v->args, v->op) ? scale : 1));
 }

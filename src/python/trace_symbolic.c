@@ -2,6 +2,7 @@
  * In: a function and tensors. Out: the graph as text, the guards, and what the graph computes of the same tensors.
  * Every size above 1 becomes a symbol of its own, strides follow from the sizes where they can. Tests:
  * tests/ops/test_symbolic.py. */
+#include "compile/compile.h"
 #include "graph/trace.h"
 #include "python/graph_parts.h"
 
@@ -211,17 +212,53 @@ static PyObject *trace_symbolic(PyObject *module, PyObject *const *args, Py_ssiz
   return all;
 }
 
-/* _run_symbolic(graph, *tensors): the graph that a trace gave, for tensors of other sizes. */
+static void release_compiled(PyObject *capsule) {
+  wk__compiled_graph_release(PyCapsule_GetPointer(capsule, "wick.compiled_graph"));
+}
+
+/* _compile_symbolic(graph, native): compiled once, for _run_symbolic to run at many sizes. native: waits for
+ * native code. */
+static PyObject *compile_symbolic(PyObject *module, PyObject *const *args, Py_ssize_t count) {  // -> new
+  wk__compiled_graph *compiled = NULL;
+  wk__graph *graph = count == 2 ? PyCapsule_GetPointer(args[0], "wick.graph") : NULL;
+  if (!graph) return PyErr_Format(PyExc_TypeError, "a graph, and whether to wait for native code");
+  if (!graph->frozen && wk__graph_freeze(graph) != WK_OK) return wk__raise(wk__state_of_module(module));
+  if (wk__compile_graph(graph, &compiled) != WK_OK) return wk__raise(wk__state_of_module(module));
+  if (args[1] == Py_True && wk__compiled_graph_kernel_count(compiled) && !wk__compiled_graph_wait(compiled)) {
+    wk__compiled_graph_release(compiled);
+    return PyErr_Format(PyExc_RuntimeError, "there is no native code");
+  }
+  return PyCapsule_New(compiled, "wick.compiled_graph", release_compiled);
+}
+
+static PyObject *run_compiled(wk__state *state, const wk__compiled_graph *compiled, wk_tensor *const *inputs) {  // -> new
+  int64_t count = wk__compiled_graph_final(compiled)->output_count;
+  wk_tensor **outputs = PyMem_Calloc((size_t)count + 1, sizeof *outputs);
+  if (!outputs) return PyErr_NoMemory();
+  wk_status status = wk__compiled_graph_run(compiled, inputs, NULL, outputs);
+  PyObject *list = status == WK_OK ? list_of(state, outputs, count) : wk__raise(state);
+  PyMem_Free(outputs);
+  return list;
+}
+
+/* _run_symbolic(graph, *tensors): the graph that a trace gave, or what was compiled of it, for tensors of other sizes. */
 static PyObject *run_symbolic(PyObject *module, PyObject *const *args, Py_ssize_t count) {  // -> new
   wk__state *state = wk__state_of_module(module);
-  wk__graph *graph = count ? PyCapsule_GetPointer(args[0], "wick.graph") : NULL;
+  bool is_compiled = count && PyCapsule_IsValid(args[0], "wick.compiled_graph");
+  wk__compiled_graph *compiled = is_compiled ? PyCapsule_GetPointer(args[0], "wick.compiled_graph") : NULL;
+  wk__graph *graph = compiled ? wk__compiled_graph_final(compiled) : NULL;
+  if (count && !compiled) graph = PyCapsule_GetPointer(args[0], "wick.graph");
   if (!graph || graph->input_count != count - 1) return PyErr_Format(PyExc_TypeError, "a graph and its inputs");
   wk_tensor **inputs = PyMem_Calloc((size_t)count, sizeof *inputs);
   if (!inputs) return PyErr_NoMemory();
   bool tensors = true;
   for (Py_ssize_t i = 1; i < count && tensors; i++)
     if ((tensors = wk__is_tensor(state, args[i]))) inputs[i - 1] = wk__tensor_of(args[i]);
-  PyObject *results = tensors ? run(state, graph, inputs) : PyErr_Format(PyExc_TypeError, "inputs are tensors");
+  PyObject *results = NULL;
+  if (!tensors)
+    PyErr_SetString(PyExc_TypeError, "inputs are tensors");
+  else
+    results = compiled ? run_compiled(state, compiled, inputs) : run(state, graph, inputs);
   PyMem_Free(inputs);
   return results;
 }
@@ -229,8 +266,10 @@ static PyObject *run_symbolic(PyObject *module, PyObject *const *args, Py_ssize_
 static PyMethodDef functions[] = {
     {"_trace_symbolic", (PyCFunction)(void (*)(void))trace_symbolic, METH_FASTCALL,
      "_trace_symbolic(function, *tensors): (text, guards, the graph's results, why it ended early, graph)"},
+    {"_compile_symbolic", (PyCFunction)(void (*)(void))compile_symbolic, METH_FASTCALL,
+     "_compile_symbolic(graph, native): the traced graph compiled, for _run_symbolic"},
     {"_run_symbolic", (PyCFunction)(void (*)(void))run_symbolic, METH_FASTCALL,
-     "_run_symbolic(graph, *tensors): what the traced graph gives for tensors of other sizes"},
+     "_run_symbolic(graph, *tensors): what the traced or compiled graph gives for tensors of other sizes"},
     {0}};
 
 int wk__add_symbolic_tracing(PyObject *module) { return PyModule_AddFunctions(module, functions); }

@@ -2,9 +2,11 @@
  * nothing and touches pages that are already there.
  *
  * Classes: multiples of 64 bytes up to 1 KiB, then eight steps an octave (at most 12.5 % slack). Small blocks wait in a
- * per-thread list, large ones in a shared one. What waits is bounded: per class in a thread, and in all by a quarter of
- * the live bytes or 64 MiB, whichever is more; past that the blocks freed go back to the system. Blocks of 2 MiB and
- * more ask for huge pages. Tests: tests/c/test_tensor.c, tests/fault/. */
+ * per-thread list, large ones in a shared one. What waits is bounded: per class in a thread, and in all by 64 MiB, or
+ * by what makes it and the live bytes the most that has lately been live: a step that is run again and again finds all
+ * its memory waiting, and the process never has more than it needed. "Lately" fades with every large block that is
+ * freed. Past the bound blocks go back to the system. Blocks of 2 MiB and more ask for huge pages.
+ * Tests: tests/c/test_tensor.c, tests/fault/. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@ enum {
   THREAD_LIMIT_BYTES = 1 << 16, /* blocks up to this size wait per thread */
   THREAD_CLASSES = LINEAR_CLASSES + 8 * 7,
   THREAD_DEPTH = 16,
+  FADE = 1024,
 };
 static const int64_t HUGE_PAGE = 2 << 20, CACHE_FLOOR = 64 << 20;
 
@@ -35,6 +38,7 @@ static struct {
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic int64_t live_bytes, peak_bytes;
+static _Atomic int64_t high_water; /* the most that has lately been live; a hint, so races do not matter */
 
 typedef struct thread_cache {
   block *free[THREAD_CLASSES];
@@ -95,9 +99,33 @@ static void *shared_take(int class) {
   return b;
 }
 
+/* How many bytes may wait while so many are live. */
+static int64_t waiting_limit(int64_t live) {
+  return wk__max(CACHE_FLOOR, atomic_load_explicit(&high_water, memory_order_relaxed) - live);
+}
+
+static void fade_high_water(int64_t live) {
+  int64_t high = atomic_load_explicit(&high_water, memory_order_relaxed);
+  if (high > live) atomic_store_explicit(&high_water, high - (high - live) / FADE, memory_order_relaxed);
+}
+
+/* Gives blocks back to the system, the largest first, until no more than `limit` bytes wait. */
+static void trim(int64_t limit) {
+  pthread_mutex_lock(&shared.lock);
+  for (int c = CLASS_COUNT - 1; c >= 0 && shared.cached_bytes > limit; c--)
+    while (shared.free[c] && shared.cached_bytes > limit) {
+      block *b = shared.free[c];
+      shared.free[c] = b->next;
+      shared.cached_bytes -= class_bytes(c);
+      free(b);
+    }
+  pthread_mutex_unlock(&shared.lock);
+}
+
 static bool shared_keep(void *p, int class) {
-  int64_t bytes = class_bytes(class);
-  int64_t limit = wk__max(CACHE_FLOOR, atomic_load_explicit(&live_bytes, memory_order_relaxed) / 4);
+  int64_t bytes = class_bytes(class), live = atomic_load_explicit(&live_bytes, memory_order_relaxed);
+  int64_t limit = waiting_limit(live);
+  if (bytes >= HUGE_PAGE) fade_high_water(live);
   pthread_mutex_lock(&shared.lock);
   bool keep = shared.cached_bytes + bytes <= limit;
   if (keep) {
@@ -111,6 +139,8 @@ static bool shared_keep(void *p, int class) {
 
 static void count_live(int64_t bytes) {
   int64_t live = atomic_fetch_add_explicit(&live_bytes, bytes, memory_order_relaxed) + bytes;
+  if (live > atomic_load_explicit(&high_water, memory_order_relaxed))
+    atomic_store_explicit(&high_water, live, memory_order_relaxed);
   int64_t peak = atomic_load_explicit(&peak_bytes, memory_order_relaxed);
   while (live > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, live)) {
   }
@@ -128,12 +158,17 @@ static void *allocate(int64_t bytes, int64_t *out_capacity) {
   int class = class_of(bytes);
   int64_t capacity = class_bytes(class);
   void *p = NULL;
+  bool is_new = false;
   if (class < THREAD_CLASSES && (p = cache.free[class])) {
     cache.free[class] = ((block *)p)->next;
     cache.depth[class]--;
-  } else if (!(p = shared_take(class)) && !(p = system_allocate(capacity))) {
-    wk__allocator_release_cached();
+  } else if (!(p = shared_take(class))) {
+    is_new = true;
     p = system_allocate(capacity);
+    if (!p) {
+      wk__allocator_release_cached();
+      p = system_allocate(capacity);
+    }
   }
   if (!p) {
     wk_fail(WK_OUT_OF_MEMORY,
@@ -143,6 +178,7 @@ static void *allocate(int64_t bytes, int64_t *out_capacity) {
     return NULL;
   }
   count_live(capacity);
+  if (is_new && capacity >= HUGE_PAGE) trim(waiting_limit(atomic_load_explicit(&live_bytes, memory_order_relaxed)));
   *out_capacity = capacity;
   return p;
 }

@@ -13,11 +13,17 @@ wk_status wk__wrap_dim(int64_t dim, int ndim, int *out_dim) {
   return WK_OK;
 }
 
+/* Users know sizes as numbers: a symbol is shown by its present value, where it has one. */
+static wk_int shown(wk_int size) {
+  wk_int value = wk__symbolic_value(size);
+  return wk_int_is_poisoned(value) ? size : value;
+}
+
 void wk__print_sizes(wk__string *s, const wk_int *sizes, int ndim) {
   wk__string_append(s, "[");
   for (int d = 0; d < ndim; d++) {
     if (d) wk__string_append(s, ", ");
-    wk_int_print(s, sizes[d]);
+    wk_int_print(s, shown(sizes[d]));
   }
   wk__string_append(s, "]");
 }
@@ -71,7 +77,7 @@ static wk_status invalid_dim(const wk_int *shape, int ndim, int d) {
 static wk_status does_not_fit(const wk_int *shape, int ndim, wk_int numel) {
   wk__string after = {0};
   wk__string_append(&after, "' is invalid for input of size ");
-  wk_int_print(&after, numel);
+  wk_int_print(&after, shown(numel));
   wk_status status = fail_with_sizes("shape '", shape, ndim, after.text ? after.text : "?");
   wk__string_release(&after);
   return status;

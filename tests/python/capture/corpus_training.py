@@ -280,7 +280,15 @@ def views_with_grad(g):
     return a * 2, b.sum(), g.view(-1)
 
 
-@case(xfail="the tape of a replay names a write into a view after its functional operator, not CopySlices")
+@case(captures=2, breaks=2, unkept=3)
+def view_written_behind_a_break(g, x):
+    row = x[0]
+    print("row")
+    row += g[0]
+    return x
+
+
+@case
 def in_place_with_grad(g):
     y = g * 2
     y.add_(1)

@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 
+import wick
+
 PAGE = pathlib.Path(__file__).parents[3] / "docs" / "capture.md"
 
 
@@ -22,3 +24,16 @@ def test_worked_example():
         assert graph in said
         for guard in guards.splitlines():
             assert f"[wick:guards] {guard.strip()}\n" in said
+
+
+def test_example_of_sizes():
+    text = PAGE.read_text()
+    program = re.findall(r"```python\n(.*?)```", text, re.S)[1]
+    space = {"torch": wick}
+    exec(program, space)
+    assert space["split"].captures == 2
+    newest = space["split"].report()[-1]
+    guard, graph = re.search(r"```\n(x is .*?)\n\n(graph.*?)```", text, re.S).groups()
+    assert newest["guards"] == [guard]
+    assert newest["size_guards"] == []
+    assert graph == re.sub(r"\s+# .*", "", newest["graph"])

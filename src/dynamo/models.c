@@ -1,0 +1,56 @@
+/* Modules and optimizers that a segment knows: watched, not owned.
+ * In: a segment that has been kept. Out: weak references, whose callback forgets the segment. Tests:
+ * tests/python/capture/test_lifetime.py. */
+#include "dynamo/session.h"
+
+static void forget_segment(wk__segment *g) {
+  if (!g->owner) return;
+  for (wk__segment **place = &g->owner->segments; *place; place = &(*place)->next) {
+    if (*place != g) continue;
+    *place = g->next;
+    g->owner = NULL;
+    wk__segment_release(g);
+    return;
+  }
+}
+
+/* A module or optimizer that the segment knows has died: it can never be replayed again. The collector calls back for
+ * everything that it found dead, also when the first call was the segment's end. */
+static PyObject *model_died(PyObject *capsule, PyObject *reference) {  // -> new
+  (void)reference;
+  wk__segment *g = PyCapsule_GetContext(capsule);
+  if (g) forget_segment(g);
+  if (PyErr_Occurred()) return NULL;
+  Py_RETURN_NONE;
+}
+static PyMethodDef model_died_method = {"model_died", model_died, METH_O, NULL};
+
+static bool is_model(const wk__session *s, PyObject *o) {
+  return PyObject_TypeCheck(o, s->binding->module_type) || s->binding->is_optimizer(s->binding->state, o);
+}
+
+int wk__segment_watch_models(wk__session *s, wk__segment *g) {
+  wk__recording *r = g->recording;
+  g->life = PyCapsule_New(g, NULL, NULL);
+  PyObject *callback =
+      g->life && PyCapsule_SetContext(g->life, g) == 0 ? PyCFunction_New(&model_died_method, g->life) : NULL;
+  int status = callback && (g->watchers = PyList_New(0)) ? 0 : -1;
+  for (int64_t i = 0; status == 0 && i < r->register_count; i++) {
+    wk__register *reg = &r->registers[i];
+    if (!reg->fixed || !reg->object || !is_model(s, reg->object)) continue;
+    PyObject *reference = PyWeakref_NewRef(reg->object, callback);
+    status = reference ? PyList_Append(g->watchers, reference) : -1;
+    Py_XDECREF(reference);
+    if (status < 0) break;
+    reg->borrowed = true;
+    Py_DECREF(reg->object);
+  }
+  for (int64_t i = 0; status == 0 && i < r->read_count; i++) {
+    wk__read *check = &r->reads[i];
+    if (check->kind != WK__CHECK_IS || !check->object || !is_model(s, check->object)) continue;
+    check->borrowed = true;
+    Py_DECREF(check->object);
+  }
+  Py_XDECREF(callback);
+  return status;
+}

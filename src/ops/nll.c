@@ -1,0 +1,172 @@
+/* Negative log likelihood: input (N, C) or (C), target (N) or ().
+ *
+ * The forward is two loops, because the loss of each row is what fuses with the log-softmax before it: `_nll_rows`
+ * gives each row's loss and weight, `_nll_total` adds them up, both in double. Ignored rows have loss and weight zero.
+ * Tests: tests/ops/, tests/python/. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+#define G (v->grads[0])
+#define ARG(i) (v->args[i].tensor)
+
+enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM };
+
+/* ---- checks and shapes ---- */
+
+static wk_status check_nll(const wk_tensor *x, const wk_tensor *target, const wk_tensor *weight) {
+  if (x->ndim < 1 || x->ndim > 2) return wk_fail(WK_RUNTIME_ERROR, "input tensor should be 1D or 2D");
+  if (target->ndim > 1) return wk_fail(WK_RUNTIME_ERROR, "0D or 1D target tensor expected, multi-target not supported");
+  if (x->ndim == 2 && (target->ndim != 1 || !wk_int_eq(x->sizes[0], target->sizes[0]))) {
+    wk__string text = {0};
+    wk__print_sizes(&text, x->sizes, x->ndim);
+    wk__string_append(&text, ", target: ");
+    wk__print_sizes(&text, target->sizes, target->ndim);
+    wk_status status = wk_fail(WK_RUNTIME_ERROR, "size mismatch (got input: %s)", text.text ? text.text : "?");
+    wk__string_release(&text);
+    return status;
+  }
+  if (target->dtype != WK_INT64)
+    return wk_fail(WK_RUNTIME_ERROR, "expected target dtype to be Long or Byte, but got %s",
+                   wk__dtype_legacy((wk_dtype)target->dtype));
+  if (weight && (weight->ndim != 1 || !wk_int_eq(weight->numel, x->sizes[x->ndim - 1])))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "weight tensor should be defined either for all %lld classes or no classes but got weight tensor of "
+                   "shape: [%lld]",
+                   wk__shown(x->sizes[x->ndim - 1]), wk__shown(weight->numel));
+  return WK_OK;
+}
+/* ---- the loss of each row ---- */
+
+/* _nll_rows(self, target, weight, ignore_index): f64 of the target's shape */
+wk_status wk__meta_nll_rows(wk__call *c) {
+  const wk_tensor *target = c->args[1].tensor;
+  WK_TRY(check_nll(c->args[0].tensor, target, wk__arg_tensor(c, 2)));
+  for (int r = 0; r < 2; r++)
+    wk__spec_contiguous(&c->specs[r], WK_FLOAT64, target->device, target->ndim, target->sizes);
+  c->compute_dtype = WK_FLOAT64;
+  return WK_OK;
+}
+
+/* The row's class; zero for an ignored row, whose mask is given. */
+static wk__var class_of_row(wk__lower *l, int target_arg, const wk_int *row, int64_t ignore, wk_int classes,
+                            wk__var *out_ignored) {
+  wk__access at = wk__access_arg(l, target_arg, row);
+  wk__var class = wk__k_load(l->h, &at), zero = wk__k_index(l->h, wk_int_of(0));
+  *out_ignored = wk__k_eq(l->h, class, wk__k_index(l->h, wk_int_of(ignore)));
+  return wk__k_check_place(l->h, wk__k_where(l->h, *out_ignored, zero, class), classes);
+}
+
+static wk__var load_f64(wk__lower *l, wk__access at) { return wk__k_cast(l->h, wk__k_load(l->h, &at), WK_FLOAT64); }
+
+/* The class's weight, one without weights. */
+static wk__var weight_of_class(wk__lower *l, int weight_arg, wk__var class) {
+  wk_int zero = wk_int_of(0);
+  if (!wk__has(l, weight_arg)) return wk__k_constant(l->h, 1, WK_FLOAT64);
+  wk__access at = wk__access_arg(l, weight_arg, &zero);
+  at.indirect[0] = class;
+  return load_f64(l, at);
+}
+
+void wk__lower_nll_rows(wk__lower *l) {
+  int rank = wk__arg_rank(l, 0);
+  wk_int rows = rank == 2 ? wk__size_of_arg(l, 1, 0) : wk_int_of(1), row = wk__loop_i(0), index[2];
+  wk__loop_over(l, rank - 1, 0, &rows);
+  wk__var ignored, none = wk__k_constant(l->h, 0, WK_FLOAT64);
+  wk__var class = class_of_row(l, 1, &row, wk__arg_int(l->call, 3), wk__size_of_arg(l, 0, rank - 1), &ignored);
+  wk__var weight = weight_of_class(l, 2, class);
+  index[0] = rank == 2 ? row : wk_int_of(0);
+  index[rank - 1] = wk_int_of(0);
+  wk__access at = wk__access_arg(l, 0, index);
+  at.indirect[rank - 1] = class;
+  wk__var loss = wk__k_neg(l->h, wk__k_mul(l->h, weight, load_f64(l, at)));
+  wk__access to = wk__access_result(l, 0, &row);
+  wk__k_store(l->h, &to, wk__k_where(l->h, ignored, none, loss));
+  to = wk__access_result(l, 1, &row);
+  wk__k_store(l->h, &to, wk__k_where(l->h, ignored, none, weight));
+}
+
+/* ---- their sum ---- */
+
+/* _nll_total(losses, weights, reduction, dtype): the loss and the weight of all rows */
+wk_status wk__meta_nll_total(wk__call *c) {
+  for (int r = 0; r < 2; r++)
+    wk__spec_contiguous(&c->specs[r], wk__arg_dtype(c, 3, WK_FLOAT64), c->args[0].tensor->device, 0, NULL);
+  c->compute_dtype = WK_FLOAT64;
+  return WK_OK;
+}
+void wk__lower_nll_total(wk__lower *l) {
+  wk__rows_of(l, 0, (1u << wk__arg_rank(l, 0)) - 1);
+  wk__var loss = wk__k_reduce_sum(l->h, wk__row_in(l, 0)), weight = wk__k_reduce_sum(l->h, wk__row_in(l, 1));
+  bool mean = wk__arg_int(l->call, 2) == REDUCE_MEAN;
+  wk__row_out_reduced(l, 0, mean ? wk__k_div(l->h, loss, weight) : loss, false);
+  wk__row_out_reduced(l, 1, weight, false);
+}
+
+/* ---- both ---- */
+
+wk_status wk__compose_nll_loss_forward(wk__call *c) {
+  const wk_tensor *x = c->args[0].tensor;
+  wk_dtype dtype = (wk_dtype)x->dtype;
+  int64_t reduction = wk__arg_int(c, 3);
+  wk_tensor *rows[2], *total[2] = {NULL, NULL};
+  wk_int no_sizes = {0};
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = wk__nll_rows(c->args[0].tensor, c->args[1].tensor, wk__arg_tensor(c, 2), c->args[4].integer, rows);
+  if (status == WK_OK && reduction == REDUCE_NONE && x->ndim == 2) {
+    wk_value convert[3] = {wk__v_tensor(rows[0]), wk__v_dtype(dtype), {0}};
+    total[0] = wk__call_tensor(WK__OP(to_copy), convert);
+    total[1] = wk_zeros(&no_sizes, 0, dtype, (wk_value){.tag = WK_VALUE_DEVICE, .device = x->device});
+    status = total[0] && total[1] ? WK_OK : wk_error_category();
+  } else if (status == WK_OK) {
+    status = wk__nll_total(rows[0], rows[1], reduction, dtype, total);
+  }
+  for (int r = 0; r < 2; r++) c->results[r] = wk__v_tensor(status == WK_OK ? wk_scope_keep(total[r]) : NULL);
+  wk_scope_end(&scope);
+  return status;
+}
+wk_status wk__vjp_nll_loss(wk__vjp *v) {
+  if (!G) return WK_OK;
+  return wk__vjp_set(v, 0,
+                     wk_nll_loss_backward(G, ARG(0), ARG(1), ARG(2), wk_int_guard_value(v->args[3].integer),
+                                          v->args[4].integer, v->results[1]));
+}
+
+/* ---- backward ---- */
+
+wk_status wk__meta_nll_loss_backward(wk__call *c) {
+  const wk_tensor *x = c->args[1].tensor;
+  WK_TRY(check_nll(x, c->args[2].tensor, wk__arg_tensor(c, 3)));
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, x->ndim, x->sizes);
+  c->compute_dtype = x->dtype;
+  return WK_OK;
+}
+
+/* A row of zeros but for its class: what stands there is one value a row. */
+void wk__lower_nll_loss_backward(wk__lower *l) {
+  int rank = wk__arg_rank(l, 1);
+  wk_int row = wk__loop_i(0), class_index = wk__loop_r(0), zero_index = wk_int_of(0), sizes[2], index[2];
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 1, d);
+  wk__loop_over(l, rank - 1, 1, sizes);
+  wk__var ignored, class = class_of_row(l, 2, &row, wk__arg_int(l->call, 5), sizes[rank - 1], &ignored);
+  wk__var slope = wk__k_neg(l->h, weight_of_class(l, 3, class));
+  slope = wk__k_mul(l->h, slope, load_f64(l, wk__access_arg(l, 0, &row)));
+  if (wk__arg_int(l->call, 4) == REDUCE_MEAN) {
+    wk__var total = load_f64(l, wk__access_arg(l, 6, &zero_index)), one = wk__k_constant(l->h, 1, WK_FLOAT64);
+    slope = wk__k_mul(l->h, slope, wk__k_div(l->h, one, total));
+  }
+  wk__var none = wk__k_constant(l->h, 0, l->compute);
+  wk__var there = wk__k_where(l->h, ignored, none, wk__k_cast(l->h, slope, l->compute));
+  wk__var hit = wk__k_eq(l->h, wk__k_index(l->h, class_index), class);
+  index[0] = row;
+  index[rank - 1] = class_index;
+  wk__access to = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &to, wk__k_where(l->h, hit, there, none));
+}
+/* Linear in grad_output: the forward of the incoming gradient. */
+wk_status wk__vjp_nll_loss_backward(wk__vjp *v) {
+  wk_tensor *results[2];
+  WK_TRY(wk_nll_loss_forward(G, ARG(2), ARG(3), wk_int_guard_value(v->args[4].integer), v->args[5].integer, results));
+  return wk__vjp_set(v, 0, results[0]);
+}

@@ -1,0 +1,575 @@
+"""Sizes and integers that differ from call to call: symbols from the second capture on, and what is assumed of them.
+
+Each function is run plain and captured on the same sequence of inputs; everything that a program can see has to be
+equal. Stated are the number of captures in all, and what the newest segment assumes of its symbols."""
+
+# ruff: noqa: E741
+
+import functools
+import gc
+import random
+import sys
+
+import pytest
+from capture_harness import Box, call_once, compare, numbers, reset
+
+import wick
+import wick.nn.functional as F
+from wick import nn
+from wick._C import Compiled
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
+
+CASES = []
+ROWS = [(n, 4) for n in (3, 5, 7, 2, 9, 6)]
+MATRICES = [(3, 4), (5, 6), (7, 8), (2, 9), (9, 2), (6, 6)]
+
+
+def sized(captures, guards=(), *, shapes=ROWS, inputs=None):
+    """guards: of the newest segment. shapes: of the one argument; inputs: all arguments of each call instead."""
+
+    def collect(function):
+        given = inputs or [functools.partial(lambda k, s: (numbers(k, *s),), k, s) for k, s in enumerate(shapes)]
+        CASES.append(pytest.param(function, captures, list(guards), given, id=function.__name__))
+        return function
+
+    return collect
+
+
+def newest(compiled):
+    return compiled.report()[-1]
+
+
+@pytest.mark.parametrize(("function", "captures", "guards", "inputs"), CASES)
+def test_sizes(function, captures, guards, inputs):
+    reset(None)
+    plain = [call_once(function, make(), None) for make in inputs]
+    reset(None)
+    compiled = Compiled(function)
+    for k, make in enumerate(inputs):
+        compare(plain[k], call_once(compiled, make(), None), f"call {k}")
+    assert (compiled.captures, compiled.unkept) == (captures, 0), [s["size_guards"] for s in compiled.report()]
+    assert newest(compiled)["size_guards"] == guards
+
+
+# ==== tensors of such sizes ====
+
+
+@sized(2)
+def pointwise(x):
+    return (x * 2 + 1).relu().sum(1)
+
+
+@sized(2, shapes=MATRICES)
+def both_dims(x):
+    return x.softmax(1), x.t() @ x, x.mean()
+
+
+@sized(2)
+def flattened(x):
+    return x.view(x.shape[0], -1), x.reshape(-1), x.flatten()
+
+
+@sized(2, shapes=[(b, t, 8) for b, t in MATRICES])
+def heads(x):
+    B, T, C = x.shape
+    return x.reshape(B, T, 2, C // 2).transpose(1, 2)
+
+
+@sized(2, shapes=MATRICES)
+def last_column(x):
+    return x[:, -1], x[-1], x[1:], x[:, :1]
+
+
+@sized(2, shapes=MATRICES)
+def positions(x):
+    return x + wick.arange(x.shape[1]), wick.arange(1, x.size(0)), wick.arange(0, x.shape[0] * 2, 2)
+
+
+@sized(2, ["16 >= s0"], shapes=[(t, 3) for t in (3, 5, 16, 2, 9)])
+def slice_of_a_mask(x):
+    mask = wick.ones(16, 16).tril()
+    return mask[: x.shape[0], : x.shape[0]] @ x
+
+
+@sized(2, shapes=MATRICES)
+def new_tensors(x):
+    B, T = x.size()
+    return wick.zeros(B, T), x.new_ones(T), wick.full((B, 1), 0.5), wick.ones(x.shape)
+
+
+@sized(2)
+def number_of_a_tensor(x):
+    return x.sum() / x.shape[0], x * x.shape[0], x.shape[0] * x, x + len(x), x - x.numel(), x > x.shape[0]
+
+
+@sized(2, inputs=[lambda n=n: (numbers(n, n, 4).requires_grad_(),) for n in (3, 5, 7, 2)])
+def number_under_the_tape(g):
+    return (g * g).sum() / g.shape[0] + (g * g.shape[0]).mean()
+
+
+@sized(2, ["s0 == s1"], inputs=[lambda n=n: (numbers(n, n, 4), numbers(n, n, 4, salt=1)) for n in (3, 5, 7, 2)])
+def two_that_agree(x, y):
+    return x + y
+
+
+@sized(2, [], inputs=[lambda n=n: (numbers(n, n, 4), numbers(n, 9 - n, 4, salt=1)) for n in (3, 5, 7, 2)])
+def two_that_do_not(x, y):
+    return wick.cat([x, y]), x.shape[0] + y.shape[0]
+
+
+@sized(2, inputs=[lambda n=n: (numbers(n, 4, n).t(),) for n in (3, 5, 7, 2)])
+def transposed_input(x):
+    return x.contiguous(), x.t() * 2, x.stride(1) > 0
+
+
+@sized(2, inputs=[lambda n=n: (numbers(n, n, 9)[:, :4],) for n in (3, 5, 7, 2)])
+def rows_of_a_wider_one(x):
+    return x * 2, x[1:]
+
+
+@sized(2)
+def written_in_place(x):
+    x[1:] *= 2
+    x[: x.shape[0] - 1] += 1
+    x.add_(x.shape[0])
+    return x.sum()
+
+
+@sized(2, inputs=[lambda n=n: ([numbers(n, n, 4), numbers(n, n + 1, 4)], Box(t=numbers(n, n))) for n in (3, 5, 7, 2)])
+def in_containers(l, o):
+    return l[0].sum(0) + l[1].sum(0), o.t * o.t.shape[0]
+
+
+@sized(3, shapes=[(3, 4), (5, 4), (1, 4), (7, 4), (1, 4), (2, 4)])
+def one_is_another_segment(x):
+    return x * x.shape[0], x.mean(0)
+
+
+@sized(3, shapes=[(3, 4), (5, 4), (0, 4), (7, 4), (0, 4), (2, 4)])
+def none_is_another_segment(x):
+    return x.sum(0), x.shape
+
+
+# ==== integers computed of sizes ====
+
+
+@sized(2, shapes=MATRICES)
+def arithmetic(x):
+    B, T = x.shape
+    return B + T, B - T, B * T, B // 2, T % 3, -B, +T, min(B, T), max(B, 4), sum(x.shape), int(B), B * 2 - T // 3
+
+
+@sized(2, shapes=MATRICES)
+def in_results(x):
+    B = x.shape[0]
+    return x.shape, [B, (B, {"rows": B})], {"n": B * 2}, slice(B), x.shape[1:] + (B,), [*x.shape], wick.Size([B, 2])
+
+
+@sized(2, inputs=[lambda n=n: (numbers(n, n, 4), [1], {"k": 0}, Box(n=0)) for n in (3, 5, 7, 2)])
+def stored(x, l, d, o):
+    l.append(x.shape[0])
+    d["k"] = x.shape[0] * 2
+    o.n = x.shape
+    o.both = (x.shape[0], l)
+    return o.n[0] + d["k"] + l[-1]
+
+
+@sized(2)
+def handed_on(x):
+    def rows(t, *shape, extra=0, **named):
+        return t.view(*shape) + shape[0] + extra + named["k"]
+
+    return rows(x, *x.shape, extra=x.shape[0], **{"k": x.shape[1]})
+
+
+@sized(2)
+def through_closures(x):
+    n = x.shape[0]
+
+    def by(k=n):
+        return n * 2 + k
+
+    return x * by(), (lambda m: m + n)(n)
+
+
+@sized(3, ["4 < s0"], shapes=[(3, 4), (4, 4), (9, 4), (2, 4), (7, 4), (5, 4)])
+def branch(x):
+    return x * 2 if x.shape[0] > 4 else x + 1
+
+
+@sized(3, ["s0%2 != 0"], shapes=[(2, 4), (4, 4), (9, 4), (8, 4), (7, 4), (6, 4)])
+def even_or_odd(x):
+    n = x.shape[0]
+    return x[: n // 2] if n % 2 == 0 else x
+
+
+@sized(2, shapes=MATRICES)
+def decided_by_the_range(x):
+    B, T = x.shape
+    return x if B and T > 1 and B + T >= 4 and not B < 0 and B is not None and isinstance(T, int) else None
+
+
+@sized(3, ["s0 == 2"], shapes=[(3, 4), (4, 4), (3, 4), (2, 4), (2, 4), (4, 4)])
+def loop_over_rows(x):
+    return [x[i] * i for i in range(x.shape[0])]
+
+
+@sized(3, ["s0 == 2"], shapes=[(3, 4), (4, 4), (3, 4), (2, 4), (2, 4), (4, 4)])
+def in_a_text(x):
+    return f"{x.shape[0]} rows"
+
+
+@sized(3, ["s0 == 2"], shapes=[(3, 4), (4, 4), (3, 4), (2, 4), (2, 4), (4, 4)])
+def as_a_key(x):
+    table = {k: k * k for k in range(9)}
+    return table[x.shape[0]]
+
+
+@sized(3, ["s0 == 2"], shapes=[(3, 4), (4, 4), (3, 4), (2, 4), (2, 4), (4, 4)])
+def seen_by_c_code(x):
+    return sorted([x.shape[0], 3]), str({"n": [x.shape[0]]}), max(iter([x.shape[0], 1]))
+
+
+@sized(3, ["s0 == 2", "2*s0 == 4"], shapes=[(3, 4), (4, 4), (3, 4), (2, 4), (2, 4), (4, 4)])
+def given_by_a_generator(x):
+    return sum(k for k in (x.shape[0], 1)), sorted([1, 2], key=lambda k: k * x.shape[0])
+
+
+@sized(3, ["s0 != s1"], shapes=[(3, 3), (4, 4), (5, 5), (3, 4), (5, 6)])
+def compared_shapes(x):
+    return x.shape == x.t().shape
+
+
+@sized(2, ["s0 != 4"], shapes=[(4, 4), (3, 4), (6, 4), (4, 4), (7, 4)])
+def compared_with_numbers(x):
+    return x.shape == (4, 4), x.shape[0] != 4
+
+
+@sized(2, shapes=MATRICES)
+def products(x):
+    import math
+
+    return math.prod(x.shape), x.numel() - math.prod(x.size()), x.shape.numel() - x.numel()
+
+
+# ==== integers from outside ====
+
+
+@sized(2, ["20 >= s0"], inputs=[lambda n=n: (numbers(1, 3, 20), n) for n in (3, 5, 7, 2)])
+def integer_argument(x, n):
+    return x[:, :n], n + 1, x * n
+
+
+@sized(3, inputs=[lambda n=n: (numbers(1, 3, 20), n) for n in (3, 5, 1, 7, 1, 9)])
+def integer_one(x, n):
+    return x * n, n
+
+
+@sized(4, inputs=[lambda n=n: (numbers(1, 3, 20), n) for n in (3, -5, -6, 8, 3)])
+def negative_integers(x, n):
+    return x * n, n
+
+
+@sized(2, inputs=[lambda n=n: (numbers(1, 3, 4), Box(n=n)) for n in (3, 5, 7, 2)])
+def integer_attribute(x, o):
+    o.n += 1
+    return x + o.n, wick.zeros(o.n)
+
+
+@sized(2, inputs=[lambda n=n: (numbers(1, 3, 4), {"n": n, "m": 1}) for n in (3, 5, 7, 2)])
+def integer_in_a_dict(x, d):
+    return x + d["n"]
+
+
+@sized(3, ["s0 == 7"], inputs=[lambda n=n: (numbers(1, 3, 4), {"n": n, "m": 1}) for n in (3, 5, 7, 5)])
+def dict_seen_as_a_whole(x, d):
+    y = x + d["n"]
+    d.pop("m")
+    return y, d["n"] + 1
+
+
+@sized(2, inputs=[lambda n=n: (numbers(1, 3, 4), n, 0.5 * n) for n in (3, 5, 7, 2)])
+def numbers_in_cells(x, n, a):
+    return (lambda k: k + n)(1), (lambda t: wick.mul(t, a))(x)
+
+
+@sized(3, inputs=[lambda n=n: (numbers(1, 3, 4), 0.5 * n) for n in (3, 5, 7, 5)])
+def float_seen_by_c_code(x, a):
+    return x * 2, str({"rate": a}), sum(k for k in (a, 1.0)), str(ValueError(a))
+
+
+@sized(4, ["(4*s0)%s1 == 0"])
+def behind_a_break(x):
+    rows = x.shape[0]
+    print("rows", rows)
+    return x.view(rows, -1), rows
+
+
+@sized(4, ["s0 >= s2 - 1"])
+def break_in_a_callee(x):
+    def inner(t, n):
+        print("inner")
+        return t[: n - 1]
+
+    return inner(x * 2, x.shape[0]).sum(0)
+
+
+# ==== errors ====
+
+
+@sized(4, ["(3*s0)%4 != 0", "s0 == 5"], shapes=[(4, 3), (8, 3), (6, 3), (5, 3), (12, 3), (6, 3)])
+def error_of_some_sizes(x):
+    y = x + 1
+    try:
+        return y.view(4, -1)
+    except RuntimeError as e:
+        return str(e)
+
+
+@pytest.mark.parametrize("sizes", [(3, 4, 9), (9, 3, 4)])
+def test_index_out_of_range(sizes):
+    def f(x):
+        return x[x.shape[0] - 5 :][4]
+
+    compiled = Compiled(f)
+    for n in sizes:
+        reset(None)
+        plain = call_once(f, (numbers(0, n, 2),), None)
+        reset(None)
+        compare(plain, call_once(compiled, (numbers(0, n, 2),), None), n)
+
+
+# ==== settings and marks ====
+
+
+def rows_of(x):
+    return x.view(x.shape[0], -1) * 2
+
+
+def captures(function, *shapes, mark=None, **options):
+    compiled = wick.compile(function, **options)
+    for shape in shapes:
+        x = wick.ones(shape)
+        if mark:
+            mark(x)
+        assert wick.equal(compiled(x), function(x))
+    return compiled
+
+
+def tensor_guard(compiled):
+    return next(g for g in newest(compiled)["guards"] if "is a tensor" in g)
+
+
+def test_dynamic():
+    assert captures(rows_of, (2, 3), (4, 3), (5, 3)).captures == 2
+    assert captures(rows_of, (2, 3), (4, 3), (5, 3), dynamic=False).captures == 3
+    at_once = captures(rows_of, (2, 3), (4, 5), (5, 7), dynamic=True)
+    assert at_once.captures == 1
+    assert tensor_guard(at_once) == "x is a tensor float32[s0, s1] strides [over dim 1, 1]"
+
+
+def test_dynamic_keeps_zero_and_one():
+    compiled = captures(rows_of, (1, 3), (1, 5), (4, 5), (6, 1), (7, 1), dynamic=True)
+    assert compiled.captures == 3
+
+
+def test_dynamic_integer_argument():
+    compiled = wick.compile(lambda x, n: x * n, dynamic=True)
+    for n in (2, 3, 5):
+        assert compiled(wick.ones(2), n).tolist() == [n, n]
+    assert compiled.captures == 1
+
+
+def test_parameters_stay_numbers():
+    p = nn.Parameter(wick.ones(3, 4))
+    compiled = wick.compile(lambda p: p * 2, dynamic=True)
+    compiled(p)
+    assert "float32[3, 4]" in tensor_guard(compiled)
+
+
+def test_a_backend_gets_numbers():
+    compiled = wick.compile(rows_of, backend="eager", dynamic=True)
+    for n in (2, 3, 4):
+        assert wick.equal(compiled(wick.ones(n, 3)), rows_of(wick.ones(n, 3)))
+    assert compiled.captures == 3
+
+
+def test_marks():
+    mark_dynamic = wick._dynamo.mark_dynamic
+    both = captures(rows_of, (2, 3), (4, 5), dynamic=False, mark=lambda x: mark_dynamic(x, [0, 1]))
+    assert both.captures == 1
+    weak = functools.partial(captures, rows_of, (2, 3), (4, 3), mark=lambda x: wick._dynamo.maybe_mark_dynamic(x, 0))
+    assert weak().captures == 1
+    assert weak(dynamic=False).captures == 2
+    static = captures(rows_of, (2, 3), (4, 3), dynamic=True, mark=lambda x: wick._dynamo.mark_static(x, 0))
+    assert static.captures == 2
+    assert tensor_guard(static) == "x is a tensor float32[4, s0] strides [over dim 1, 1]"
+    assert captures(rows_of, (2, 3), (4, 3), dynamic=True, mark=wick._dynamo.mark_static).captures == 2
+
+
+def test_mark_static_inside():
+    def f(x):
+        wick._dynamo.mark_static(x, 0)
+        return x * 2
+
+    compiled = captures(f, (2, 3), (4, 3), (5, 3), dynamic=True)
+    assert newest(compiled)["size_guards"] == ["s0 == 5"]
+
+
+def test_errors_of_marks():
+    with pytest.raises(AssertionError, match="Expected index to be int, list, or tuple, got <class 'str'>"):
+        wick._dynamo.mark_dynamic(wick.ones(2), "0")
+    with pytest.raises(TypeError, match="mark_static expects a tensor/nn.Module class but received"):
+        wick._dynamo.mark_static(3)
+    assert wick._dynamo.mark_static(nn.Linear) is nn.Linear
+
+
+def test_settings():
+    config = wick._dynamo.config
+    with config.patch(assume_static_by_default=False):
+        assert captures(rows_of, (2, 3), (4, 5)).captures == 1
+    with config.patch({"automatic_dynamic_shapes": False}):
+        assert captures(rows_of, (2, 3), (4, 3), (5, 3)).captures == 3
+        assert captures(rows_of, (2, 3), (4, 3), dynamic=True).captures == 1
+    assert config.recompile_limit == config.cache_size_limit == 8
+    compiled = captures(rows_of, (2, 3), dynamic=False)
+    with config.patch(recompile_limit=2):
+        for n in range(3, 9):
+            compiled(wick.ones(n, 3))
+        assert compiled.captures == 2
+    assert compiled.limit == config.recompile_limit == 8
+
+
+# ==== what is left behind ====
+
+
+def test_sizes_are_numbers_again():
+    x = wick.randn(5, 4)
+    kept = []
+
+    def f(x):
+        y = x.t() * 2
+        kept.extend([y, y[1:], x.shape])
+        raise KeyError(x.shape[0])
+
+    compiled = wick.compile(f, dynamic=True)
+    with pytest.raises(KeyError, match="5"):
+        compiled(x)
+    assert (x.shape, x.stride(), kept[0].shape, kept[1].tolist()) == ((5, 4), (4, 1), (4, 5), (x.t() * 2)[1:].tolist())
+
+
+def test_what_is_dropped_is_free():
+    x = wick.randn(5, 4)
+    before = sys.getrefcount(x)
+    compiled = wick.compile(arithmetic, dynamic=True)
+    for n in (5, 6, 1):
+        compiled(wick.randn(n, 4))
+    compiled(x)
+    assert sys.getrefcount(x) == before
+    del compiled
+    gc.collect()
+    assert sys.getrefcount(x) == before
+
+
+def test_a_symbol_of_small_value_is_no_cached_int():
+    compiled = wick.compile(lambda x: (x.shape[0], x.shape[0] is 5, x.shape[0] is x.shape[0]), dynamic=True)  # noqa: F632
+    for n in (5, 6, 5):
+        assert compiled(wick.ones(n)) == (n, n == 5, True)
+
+
+# ==== whole programs ====
+
+
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x):
+        B, T, C = x.shape
+        q, k, v = self.qkv(x).split(C, dim=2)
+        q, k, v = (t.view(B, T, self.heads, C // self.heads).transpose(1, 2) for t in (q, k, v))  # (B, H, T, D)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).contiguous().view(B, T, C))
+
+
+class GPT(nn.Module):
+    def __init__(self, vocabulary=11, context=32, width=8, layers=2):
+        super().__init__()
+        self.token = nn.Embedding(vocabulary, width)
+        self.position = nn.Embedding(context, width)
+        self.blocks = nn.ModuleList([Attention(width, 2) for _ in range(layers)])
+        self.norms = nn.ModuleList([nn.LayerNorm(width) for _ in range(layers)])
+        self.dropout = nn.Dropout(0.1)
+        self.head = nn.Linear(width, vocabulary, bias=False)
+
+    def forward(self, idx):
+        B, T = idx.size()
+        x = self.dropout(self.token(idx) + self.position(wick.arange(T)))
+        for block, norm in zip(self.blocks, self.norms, strict=True):
+            x = x + block(norm(x))
+        return self.head(x)
+
+
+def lengths(count):
+    choose = random.Random(3)
+    return [(3, 7), (2, 9)] + [(choose.randint(2, 9), choose.randint(2, 32)) for _ in range(count)]
+
+
+def test_a_language_model():
+    wick.manual_seed(1)
+    model = GPT().eval()
+    compiled = Compiled(model.forward)
+    for B, T in lengths(200):
+        idx = wick.randint(11, (B, T))
+        with wick.no_grad():
+            assert wick.equal(compiled(idx), model(idx))
+    assert compiled.captures == 2
+    assert newest(compiled)["size_guards"] == []
+
+
+def train(make, loss_of, batch_of, wrap):
+    wick.manual_seed(5)
+    model = make()
+    optimizer = wick.optim.AdamW(model.parameters(), lr=1e-2)
+
+    def step(model, optimizer, *batch):
+        optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(model, *batch)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    step(model, optimizer, *batch_of(2, 2))  # the optimizer makes its state
+    wrapped = wrap(step)
+    losses = [wrapped(model, optimizer, *batch_of(B, T)).item() for B, T in lengths(40)]
+    return losses, [p.detach().numpy().tobytes() for p in model.parameters()], wrapped
+
+
+def language_model_loss(model, x, y):
+    logits = model(x)
+    return F.cross_entropy(logits.view(-1, logits.size(-1)), y.view(-1))
+
+
+def test_training_a_language_model():
+    how = GPT, language_model_loss, lambda B, T: (wick.randint(11, (B, T)), wick.randint(11, (B, T)))
+    plain, captured = train(*how, lambda f: f), train(*how, lambda f: Compiled(f, fullgraph=True))
+    assert captured[:2] == plain[:2]
+    assert captured[2].captures == 2
+
+
+def test_training_a_perceptron():
+    def loss(model, x, y):
+        return ((model(x) - y) ** 2).sum() / x.shape[0]
+
+    how = (
+        lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)),
+        loss,
+        lambda B, T: (wick.randn(B * T, 4), wick.randn(B * T, 3)),
+    )
+    plain, captured = train(*how, lambda f: f), train(*how, lambda f: Compiled(f, fullgraph=True))
+    assert captured[:2] == plain[:2]
+    assert captured[2].captures == 2
