@@ -70,11 +70,15 @@ static wk_status check_versions(const op_node *n) {
 static bool differentiable(const wk_tensor *t) {
   return wk_dtype_is_floating((wk_dtype)t->dtype) || wk_dtype_is_complex((wk_dtype)t->dtype);
 }
+/* Of several results some operators have a derivative for the first only. */
+static bool has_history(const wk_op *op, int r, const wk_tensor *t) {
+  return differentiable(t) && !(r > 0 && op->tags & WK__TAG_FIRST_ONLY);
+}
 
 /* Results get their history back while a derivative of the derivative is recorded. out: owned where it differs. */
 static wk_status results_with_history(op_node *n, wk_tensor **out) {
   for (int r = 0; r < n->node.op->schema.result_count; r++) {
-    if (!n->results[r] || !differentiable(n->results[r])) continue;
+    if (!n->results[r] || !has_history(n->node.op, r, n->results[r])) continue;
     wk__spec spec;
     wk__spec_of(&spec, n->results[r]);
     out[r] = wk__tensor_alias(n->results[r], &spec);
@@ -465,7 +469,7 @@ static wk_status finish_node(op_node *n, const wk_value *results, uint32_t saves
   WK_TRY(save_results(n, results, saves));
   for (int r = 0; r < n->node.result_count; r++) {
     wk_tensor *t = results[r].tensor;
-    if (!t || !differentiable(t) || (r > 0 && n->node.op->tags & WK__TAG_FIRST_ONLY)) continue;
+    if (!t || !has_history(n->node.op, r, t)) continue;
     if (in_place && t->base)
       WK_TRY(wk__rebase_history(t, &n->node));
     else

@@ -424,7 +424,7 @@ static bool size_by_use(emitter *e, int region, int check, wk_int *out) {
   const wk__region *r = e->group->regions[region];
   for (int v = 1; v < r->instr_count; v++) {
     const wk__instr *i = &r->instrs[v];
-    if (i->op != WK__LOOP_load || !e->cells[region][v].needed) continue;
+    if (i->op != WK__LOOP_load || !e->cells[region][v].needed || e->cells[region][v].source_region >= 0) continue;
     const wk__place *p = place_of(e, region, i);
     for (int k = 0; k < p->indirect_count; k++) {
       if (p->indirect[k].value != check || !wk_int_same(p->indirect[k].size, r->instrs[check].expression)) continue;
@@ -437,10 +437,29 @@ static bool size_by_use(emitter *e, int region, int check, wk_int *out) {
   return false;
 }
 
+/* The dim of a buffer that loop `l` goes through; false when none does yet. */
+static bool size_by_loop(const emitter *e, int l, wk_int *out) {
+  for (int b = 0; b < e->nest->buffer_count; b++) {
+    int dim = 0;
+    if (!uses_loop(e, &e->places[b], l)) continue;
+    for (int k = 0; k < l; k++) dim += uses_loop(e, &e->places[b], k);
+    *out = wk_int_buffer_size(b, dim);
+    return true;
+  }
+  return false;
+}
+
+/* An index into a row that the kernel makes itself is checked against the row's length. */
+static bool size_of_row(const emitter *e, wk_int size, wk_int *out) {
+  for (int l = 0; l < e->loop_count; l++)
+    if (e->loops[l].reduced && wk_int_same(e->loops[l].size, size) && size_by_loop(e, l, out)) return true;
+  return false;
+}
+
 static wk__var emit_check(emitter *e, int region, int v) {
   const wk__instr *i = instr_of(e, region, v);
   wk_int size = i->expression;
-  if (!size_by_use(e, region, v, &size) && !wk_int_is_known(size)) {
+  if (!size_by_use(e, region, v, &size) && !size_of_row(e, size, &size) && !wk_int_is_known(size)) {
     if (!e->h->status) e->h->status = unsupported();
     return 0;
   }
@@ -491,14 +510,7 @@ static wk_status emit_loops(emitter *e) {
     for (int l = 0; l < e->loop_count; l++) {
       if (e->loops[l].reduced != reduced) continue;
       wk_int size = e->loops[l].size;
-      bool found = false;
-      for (int b = 0; b < n->buffer_count && !found; b++) {
-        int dim = 0;
-        found = uses_loop(e, &e->places[b], l);
-        for (int k = 0; k < l; k++) dim += uses_loop(e, &e->places[b], k);
-        if (found) size = wk_int_buffer_size(b, dim);
-      }
-      if (!found && !wk_int_is_known(size)) return unsupported();
+      if (!size_by_loop(e, l, &size) && !wk_int_is_known(size)) return unsupported();
       n->sizes[n->pointwise_dims + n->reduction_dims] = size;
       *(reduced ? &n->reduction_dims : &n->pointwise_dims) += 1;
     }

@@ -82,6 +82,7 @@ wk_status wk__compile_graph(wk__graph *graph, wk__compiled_graph **out_compiled)
   wk_status status = is_for_us(graph) ? compile(c, graph) : WK_UNSUPPORTED;
   if (status == WK_OK) status = wk__graph_executor_create(c->graph, &c->executor);
   if (status != WK_OK && status != WK_OUT_OF_MEMORY) {
+    if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "run node by node: %s", wk_error_message());
     forget(c);
     c->graph = wk__graph_retain(graph);
     status = wk__graph_executor_create(graph, &c->executor);

@@ -155,10 +155,18 @@ static bool place_of_pointwise(const maker *m, const wk_tensor *t, wk__place *pl
   return true;
 }
 
+/* What a mutating operator makes has its argument's strides or, where the executor gives it memory of its own, dense
+ * ones: the same only when those are dense. */
+static bool has_known_layout(wk__memory memory) {
+  const wk__graph_node *call = memory->kind == WK__GRAPH_ITEM ? memory->args[0].node : memory;
+  bool written = call->kind == WK__GRAPH_CALL && call->op->tags & WK__TAG_MUTATES;
+  return !written || wk__is_contiguous(memory->value);
+}
+
 static bool place_of_access(const maker *m, const wk__access *access, wk__place *place) {
   const wk_tensor *t = m->tensors[access->buffer];
   *place = (wk__place){.memory = m->memories[access->buffer], .dtype = t->dtype, .per_element = access->per_element};
-  if (!place->memory) return false;
+  if (!place->memory || !has_known_layout(place->memory)) return false;
   place->offset = wk_int_sub(t->offset, place->memory->value->offset);
   if (m->nest->geometry_free) return place_of_pointwise(m, t, place);
   for (int d = 0; d < access->ndim; d++) {

@@ -268,12 +268,21 @@ static const wk__read *first_failing(const guard_run *g, const wk__read *reads, 
 
 /* ---- symbols ---- */
 
-static bool value_of(const guard_run *g, wk__symbol place, int64_t *out) {
-  PyObject *o = g->values[place.reg];
-  int overflow = 0;
-  *out = place.dim < 0 ? PyLong_AsLongLongAndOverflow(o, &overflow)
-                       : wk__size(g->session->binding->tensor_of(o), place.dim);
-  return !overflow; /* else -1, which is below every symbol's range */
+/* -1, which is below every symbol's range, for an integer that is too large. */
+static int64_t value_of(const wk__binding *b, PyObject *o, int dim) {
+  int overflow;
+  return dim < 0 ? PyLong_AsLongLongAndOverflow(o, &overflow) : wk__size(b->tensor_of(o), dim);
+}
+
+bool wk__segment_bind(wk__segment *g, const wk__binding *b, PyObject *const *values) {
+  const wk__recording *r = g->recording;
+  bool same = true;
+  for (int64_t i = 0; i < r->symbol_count; i++) {
+    int64_t value = value_of(b, values[r->symbols[i].reg], r->symbols[i].dim);
+    same &= g->symbol_values[i] == value;
+    g->symbol_values[i] = value;
+  }
+  return same;
 }
 
 static wk_status value_of_symbol(void *values, wk_int leaf, int64_t *out) {
@@ -303,19 +312,11 @@ static bool guard_holds(const wk__segment *s, wk__sym_guard guard) {
   }
 }
 
-/* The symbols take their values from tensors and integers that have been read. Equal to the last ones that held: so do
- * these. */
+/* Of sizes that are the last ones for which they held, they hold. */
 static bool sizes_hold(guard_run *g) {
   wk__segment *s = (wk__segment *)g->segment;
   const wk__recording *r = s->recording;
-  bool same = s->symbols_hold;
-  for (int64_t i = 0; i < r->symbol_count; i++) {
-    int64_t value = 0;
-    bool known = value_of(g, r->symbols[i], &value);
-    same &= known && s->symbol_values[i] == value;
-    s->symbol_values[i] = value;
-  }
-  if (same) return true;
+  if (wk__segment_bind(s, g->session->binding, g->values) && s->symbols_hold) return true;
   const wk__shape_env *env = s->graph->env;
   s->symbols_hold = false;
   for (int64_t i = 0; i < r->symbol_count; i++) {

@@ -135,6 +135,7 @@ static int make_views(wk__session *s, const wk__segment *g, PyObject **values) {
     const wk__input_view *view = &g->views[i];
     wk_tensor *input = b->tensor_of(values[g->recording->inputs[view->input]]);
     wk_value made = {0};
+    (void)wk__segment_bind((wk__segment *)g, b, values);
     bool viewed = view_of(g, view, input, &made) == WK_OK;
     values[view->reg] = viewed ? b->wrap(b->state, made.tensor) : b->raise(b->state);
     if (!values[view->reg]) return -1;

@@ -185,7 +185,10 @@ void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__r
 wk__segment *wk__segment_find(wk__session *session, PyObject ***out_values, bool *out_full);
 /* Where no single read or check is to blame. */
 extern const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
-/* An expression of the graph's environment for the sizes of the call at hand; INT64_MIN when it has no value. */
+/* The symbols take their values from tensors and integers that have been read; whether all have those they had. Another
+ * thread may have given them others whenever Python has run in between. */
+bool wk__segment_bind(wk__segment *segment, const wk__binding *binding, PyObject *const *values);
+/* An expression of the graph's environment for the sizes that are bound; INT64_MIN when it has no value. */
 int64_t wk__segment_evaluate(const wk__segment *segment, wk_int x);
 void wk__segment_put_values(wk__segment *segment, PyObject **steal_values); /* registers that are not needed any more */
 /* As they are now, or, given, as they were when they were read. */
@@ -214,7 +217,7 @@ struct wk__compiled {
     int offset, count;
   } * unkept;
   int64_t unkept_size, unkept_capacity;
-  wk__map changing; /* paths of numbers that guards have seen change */
+  wk__map changing; /* paths of numbers and tensors that guards have seen change: 1, or 1 and two to the dim + 1 */
 };
 
 /* The function behind a Compiled, which a region that calls it runs itself; NULL for other objects. */

