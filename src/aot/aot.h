@@ -67,7 +67,8 @@ typedef struct wk__aot_result {
 } wk__aot_result;
 
 /* The backward graph for the results that have a gradient. Inputs: the saved tensors that it uses, in order, then the
- * gradients, contiguous and in the results' order. Outputs: a gradient for each edge that gets one, in order. */
+ * gradients, contiguous and in the results' order. Outputs: a gradient for each edge that gets one, in order; they may
+ * be inputs of the graph or one value several times. */
 typedef struct wk__aot_backward {
   wk__graph *graph; /* owned */
   bool *defined;    /* owned, (result_count) which results have a gradient */
@@ -119,8 +120,9 @@ void wk__aot_backward_release(wk__aot_backward *backward);
 /* ================================================ running (function.c) =========================================== */
 
 /* Makes a runner for a graph without tape: compiled, or NULL fields for the executor. Called at creation for the
- * forward graph, and for a backward graph at the first gradients of its kind, then by whatever thread runs backward().
- */
+ * forward graph, and for a backward graph at the first gradients of its kind, then by whatever thread runs backward();
+ * two threads may call at once. The graph is frozen and lives as long as the function. WK_UNSUPPORTED for a backward
+ * graph: the replay takes its place. */
 typedef struct wk__aot_maker {
   wk_status (*make)(void *context, wk__graph *graph, bool backward, wk__runner *out_runner);
   void (*release)(void *context); /* NULL: nothing to do */

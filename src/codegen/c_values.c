@@ -155,8 +155,8 @@ static void write_load(const target *t, const wk__instr *i) {
     wk__string_printf(t->out, ", %s)%s", wanted(t), alone(t) ? "))" : "");
   } else if (alone(t)) {
     wk__string_printf(t->out, "%c_one_%s(row_memory(a, t, %d))", letter, name, i->extra);
-  } else if (by_strips(t) && t->body && !moves_with_columns(access)) {
-    wk__string_printf(t->out, "%c_one_%s(v->p%d)", letter, name, i->extra);
+  } else if (by_strips(t) && !moves_with_columns(access)) {
+    wk__string_printf(t->out, "%c_one_%s(%sp%d)", letter, name, values(t), i->extra);
   } else {
     wk__string_printf(t->out, "%c_load_%s(%sp%d, j, n)", letter, name, values(t), i->extra);
   }

@@ -3,12 +3,19 @@
  * In: a graph. Out: a compiled graph. Invariant: a pass that fails for anything but want of memory costs speed, not
  * correctness: the graph as it was is run then. WICK_LOGS=graph prints the graph after each pass, WICK_LOGS=kernel the
  * kernels. Tests: tests/c/test_compile.c. */
+#include <pthread.h>
+
+#include "aot/aot.h"
 #include "compile/kernel.h"
 
 struct wk__compiled_graph {
-  wk__graph *graph;              /* owned: what is run */
-  wk__graph_executor *executor;  /* owned */
-  wk__kernels *kernels;          /* owned: operators of the graph */
+  wk__graph *graph;             /* owned: what is run; as it was captured for a function with a derivative */
+  wk__graph_executor *executor; /* owned; NULL for a function with a derivative */
+  wk__kernels *kernels;         /* owned: operators of the graph; NULL: it runs as it is */
+  wk__aot_function *aot;        /* owned; NULL: no derivative outlives the graph */
+  pthread_mutex_t lock;         /* of the list below */
+  wk__compiled_graph *halves;   /* of `aot`: its forward and backward graphs, newest first; its runners own them */
+  wk__compiled_graph *next_half, *whole;
   _Atomic int64_t runs;
 };
 
@@ -31,11 +38,10 @@ static wk_status run_passes(wk__graph *graph, wk__kernels *kernels) {
   return wk__graph_freeze(graph);
 }
 
-/* What has tape nodes behind it runs as it is. */
-static bool is_for_us(const wk__graph *graph) {
+static bool is_taped(const wk__graph *graph) {
   for (const wk__graph_node *n = graph->first; n; n = n->next)
-    if (n->flags & WK__GRAPH_TAPED) return false;
-  return true;
+    if (n->flags & WK__GRAPH_TAPED) return true;
+  return false;
 }
 
 static void print_kernels(const wk__compiled_graph *c) {
@@ -67,6 +73,47 @@ static wk_status compile(wk__compiled_graph *c, const wk__graph *graph) {
   return status;
 }
 
+/* ---- with a derivative ---- */
+
+static void add_half(wk__compiled_graph *whole, wk__compiled_graph *half) {
+  pthread_mutex_lock(&whole->lock);
+  half->whole = whole;
+  half->next_half = whole->halves;
+  whole->halves = half;
+  pthread_mutex_unlock(&whole->lock);
+}
+
+static void remove_half(wk__compiled_graph *half) {
+  wk__compiled_graph *whole = half->whole;
+  if (!whole) return;
+  pthread_mutex_lock(&whole->lock);
+  wk__compiled_graph **place = &whole->halves;
+  while (*place && *place != half) place = &(*place)->next_half;
+  if (*place) *place = half->next_half;
+  pthread_mutex_unlock(&whole->lock);
+}
+
+static wk_status run_half(void *half, wk_tensor *const *inputs, const double *numbers, wk_tensor **out_outputs) {
+  return wk__compiled_graph_run(half, inputs, numbers, out_outputs);
+}
+static void release_half(void *half) { wk__compiled_graph_release(half); }
+
+static wk_status make_half(void *whole, wk__graph *graph, bool backward, wk__runner *out_runner) {
+  wk__compiled_graph *half = NULL;
+  (void)backward;
+  WK_TRY(wk__compile_graph(graph, NULL, &half));
+  add_half(whole, half);
+  *out_runner = (wk__runner){.run = run_half, .release = release_half, .context = half};
+  return WK_OK;
+}
+
+static wk_status compile_with_derivative(wk__compiled_graph *c, wk__graph *graph, const bool *requires_grad) {
+  const wk__aot_maker maker = {.make = make_half, .context = c};
+  WK_TRY(wk__aot_function_create(graph, requires_grad, NULL, &maker, &c->aot));
+  c->graph = wk__graph_retain(graph);
+  return WK_OK;
+}
+
 static void forget(wk__compiled_graph *c) {
   wk__graph_release(c->graph);
   wk__kernels_release(c->kernels);
@@ -74,13 +121,21 @@ static void forget(wk__compiled_graph *c) {
   c->kernels = NULL;
 }
 
-wk_status wk__compile_graph(wk__graph *graph, wk__compiled_graph **out_compiled) {
+static wk_status compile_either(wk__compiled_graph *c, wk__graph *graph, const bool *requires_grad) {
+  if (is_taped(graph))
+    return requires_grad ? compile_with_derivative(c, graph, requires_grad)
+                         : wk_fail(WK_UNSUPPORTED, "a derivative outlives the graph");
+  WK_TRY(compile(c, graph));
+  return wk__graph_executor_create(c->graph, &c->executor);
+}
+
+wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compiled_graph **out_compiled) {
   *out_compiled = NULL;
   if (wk__log_on(WK__LOG_PROFILE)) wk__profiling = true;
   wk__compiled_graph *c = wk__alloc_zeroed(sizeof *c);
   if (!c) return WK_OUT_OF_MEMORY;
-  wk_status status = is_for_us(graph) ? compile(c, graph) : WK_UNSUPPORTED;
-  if (status == WK_OK) status = wk__graph_executor_create(c->graph, &c->executor);
+  pthread_mutex_init(&c->lock, NULL);
+  wk_status status = compile_either(c, graph, requires_grad);
   if (status != WK_OK && status != WK_OUT_OF_MEMORY) {
     if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "run node by node: %s", wk_error_message());
     forget(c);
@@ -99,23 +154,34 @@ void wk__compiled_graph_release(wk__compiled_graph *c) {
   if (!c) return;
   if (wk__log_on(WK__LOG_PROFILE)) print_profile(c);
   wk__graph_executor_release(c->executor);
+  wk__aot_function_release(c->aot); /* and with it the halves */
+  remove_half(c);
   forget(c);
+  pthread_mutex_destroy(&c->lock);
   wk__free(c);
 }
 
 wk_status wk__compiled_graph_run(const wk__compiled_graph *compiled, wk_tensor *const *inputs, const double *numbers,
                                  wk_tensor **out_outputs) {
   wk__compiled_graph *c = (wk__compiled_graph *)compiled; /* the count of runs is its only changing part */
+  if (c->aot) return wk__aot_function_run(c->aot, inputs, numbers, out_outputs);
   if (WK_UNLIKELY(atomic_load_explicit(&c->runs, memory_order_relaxed) <= RUNS_BEFORE_NATIVE) &&
       atomic_fetch_add_explicit(&c->runs, 1, memory_order_relaxed) == RUNS_BEFORE_NATIVE && c->kernels)
     wk__kernels_submit(c->kernels);
   return wk__graph_execute(c->executor, inputs, numbers, out_outputs);
 }
 
-bool wk__compiled_graph_wait(const wk__compiled_graph *c) {
-  if (!c->kernels) return false;
-  wk__kernels_submit(c->kernels);
-  return wk__kernels_wait(c->kernels);
+bool wk__compiled_graph_wait(const wk__compiled_graph *compiled) {
+  wk__compiled_graph *c = (wk__compiled_graph *)compiled;
+  bool all = c->aot || c->kernels;
+  if (c->kernels) {
+    wk__kernels_submit(c->kernels);
+    all = wk__kernels_wait(c->kernels);
+  }
+  pthread_mutex_lock(&c->lock);
+  for (const wk__compiled_graph *half = c->halves; half; half = half->next_half) all &= wk__compiled_graph_wait(half);
+  pthread_mutex_unlock(&c->lock);
+  return all;
 }
 
 /* ---- reports ---- */

@@ -220,6 +220,14 @@ static bool picks_from_row(const wk__group *g, const wk__place *load, const wk__
          wk_int_same(load->indirect[0].size, g->loops[loop].size);
 }
 
+/* The row's expression is short, and no gather of its own moves along it. */
+static bool can_be_picked(const wk__group *g, int by) {
+  for (int r = 0; r <= by; r++)
+    for (int i = 0; i < g->regions[r]->place_count; i++)
+      if (g->regions[r]->places[i].indirect_count) return false;
+  return g->regions[by]->instr_count <= MAX_PICKED;
+}
+
 /* What is read was stored by the same step, or can be computed again for the element that is wanted. */
 static bool is_consistent(const wk__group *g) {
   for (int r = 0; r < g->region_count; r++)
@@ -231,7 +239,7 @@ static bool is_consistent(const wk__group *g) {
       const wk__place *stored = store_of(g, p->memory, &by);
       if (!stored) continue;
       if (by >= r) return false;
-      if (picks_from_row(g, p, stored) && g->regions[by]->instr_count <= MAX_PICKED) continue;
+      if (picks_from_row(g, p, stored) && can_be_picked(g, by)) continue;
       if (p->indirect_count || !wk_int_same(p->offset, stored->offset)) return false;
       for (int l = 0; l < WK__REGION_LOOPS; l++)
         if (!wk_int_same(p->stride[l], stored->stride[l])) return false;

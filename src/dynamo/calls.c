@@ -160,11 +160,12 @@ static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, P
 }
 
 /* For C code that only hands references on. */
-static PyObject *pass_on(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count) {
-  for (Py_ssize_t i = 0; i < count; i++)
+static PyObject *pass_on(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
     if (!wk__passed_on(f, args[i])) return NULL;
-  if (callable == (PyObject *)&PyEnum_Type && count > 1) wk__settle(f->session->recording, args[1]); /* its start */
-  return wk__plain_call(f, callable, args, count, NULL);
+    if (i && callable == (PyObject *)&PyEnum_Type) wk__specialize(f->session->recording, args[i]); /* its start */
+  }
+  return wk__plain_call(f, callable, args, count, names);
 }
 
 /* =============================================== methods of containers =========================================== */
@@ -189,15 +190,20 @@ static int note_change(wk__frame *f, wk__recording *r, PyObject *self, const cha
   return noted < 0 ? -1 : 0;
 }
 
+/* The method puts the argument, or what it holds, into the container and looks at none of it. */
+static bool stores(PyObject *self, const char *name, PyObject *arg) {
+  if (PyList_CheckExact(self) && (strcmp(name, "append") == 0 || strcmp(name, "extend") == 0)) return true;
+  return PyDict_CheckExact(self) && PyDict_CheckExact(arg) && strcmp(name, "update") == 0;
+}
+
 /* A container's method that changes it: noted when others can see the container. */
 static PyObject *change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                         PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
   bool blind = in_list(name, methods_that_are_blind) && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
   wk__reg reg = wk__reg_find(r, self);
-  bool stores = strcmp(name, "append") == 0 && Py_TYPE(self) == &PyList_Type;
   for (Py_ssize_t i = self_is_first; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
-    if (!(stores && PyLong_CheckExact(args[i])) && !wk__usable(f, args[i])) return NULL;
-  if (!blind && !wk__usable(f, self)) return NULL;
+    if (!(stores(self, name, args[i]) ? wk__passed_on(f, args[i]) : wk__usable(f, args[i]))) return NULL;
+  if (!blind && !(PyDict_Check(self) ? wk__passed_on(f, self) : wk__usable(f, self))) return NULL;
   if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
   if (in_list(name, methods_that_search) && count > self_is_first) wk__note_search(f, r, self, args[self_is_first]);
   if (reg < 0) return wk__plain_call(f, callable, args, count, names);
@@ -374,9 +380,10 @@ static bool of_symbols(wk__frame *f, const char *name, PyObject *const *args, Py
 
 static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *names) {
-  bool number = count == 2 && (PyFloat_CheckExact(args[0]) || PyLong_CheckExact(args[0]));
-  if (number && strcmp(name, "isinstance") == 0) /* its value does not matter */
-    return wk__usable(f, args[1]) ? wk__plain_call(f, callable, args, count, names) : NULL;
+  bool asks_type = strcmp(name, "isinstance") == 0 || strcmp(name, "callable") == 0;
+  if (asks_type && !names) return pass_on(f, callable, args, count, names); /* what it holds does not matter */
+  bool counts = strcmp(name, "len") == 0 && count == 1 && !names && is_container(args[0]);
+  if (counts) return pass_on(f, callable, args, count, names);
   PyObject *computed = NULL;
   if (!names && of_symbols(f, name, args, count, &computed)) return computed;
   if (in_list(name, builtins_that_look)) {
@@ -471,7 +478,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == &PyLong_Type && count == 1 && !names && wk__symbolic_int(r, args[0], &x)) return Py_NewRef(args[0]);
   bool passes = t == &PyList_Type || t == &PyTuple_Type || t == &PyEnum_Type || t == &PyZip_Type ||
                 t == &PySlice_Type || t == BINDING->size_type;
-  if (passes && !names) return pass_on(f, callable, args, count);
+  if (passes) return pass_on(f, callable, args, count, names);
   if (is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type) || PyType_IsSubtype(t, BINDING->module_type);

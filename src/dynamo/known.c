@@ -42,7 +42,8 @@ static bool is_builtin_iterator(PyTypeObject *t) {
          t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyFilter_Type ||
          t == &PyUnicodeIter_Type || t == &PyListRevIter_Type || t == &PyDictIterKey_Type ||
          t == &PyDictIterValue_Type || t == &PyDictIterItem_Type || t == &PyDictRevIterKey_Type ||
-         t == &PySetIter_Type || t == &PyGen_Type || t == &PyBytesIter_Type || t == &PyCallIter_Type;
+         t == &PySetIter_Type || t == &PyGen_Type || t == &PyBytesIter_Type || t == &PyCallIter_Type ||
+         t == &PyLongRangeIter_Type || strcmp(t->tp_name, "str_ascii_iterator") == 0; /* CPython keeps that to itself */
 }
 
 /* Nothing about it can change, and nothing hangs on it that would have to be known. */
@@ -56,8 +57,6 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
          t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) || t == &PyTraceBack_Type ||
          t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type;
 }
-
-static bool items_usable(wk__frame *f, PyObject *const *items, Py_ssize_t count, int depth);
 
 /* Objects that stand for others, which would have to be known. */
 static bool is_view_of_others(PyObject *o) {
@@ -93,49 +92,82 @@ static bool is_own_iterator(wk__frame *f, const wk__recording *r, PyObject *o) {
   return wk__refuse(f, "an iterator that %s (%s)", where, Py_TYPE(o)->tp_name), false;
 }
 
-static bool usable(wk__frame *f, PyObject *o, int depth) {
+/* One question about an object and what can be reached from it. */
+typedef struct inspection {
+  wk__frame *f;
+  bool looks; /* C code may look at numbers and compare what it finds; else it only hands references on */
+  int depth;
+} inspection;
+
+static bool usable(inspection i, PyObject *o);
+
+static bool items_usable(inspection i, PyObject *const *items, Py_ssize_t count) {
+  i.depth++;
+  for (Py_ssize_t k = 0; k < count; k++)
+    if (items[k] && !usable(i, items[k])) return false;
+  return true;
+}
+
+static bool values_usable(inspection i, PyObject *dict) {
+  PyObject *key, *value;
+  i.depth++;
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);)
+    if (!usable(i, value)) return false;
+  return true;
+}
+
+static int visit(PyObject *o, void *context) {
+  inspection i = *(inspection *)context;
+  i.depth++;
+  return !usable(i, o);
+}
+
+/* Iterators and views of dicts: what they hold says what they give. A generator's values are seen when it gives them.
+ */
+static bool held_usable(inspection i, PyObject *o) {
+  bool opaque = !i.looks || PyGen_CheckExact(o) || !Py_TYPE(o)->tp_traverse;
+  return opaque || Py_TYPE(o)->tp_traverse(o, visit, &i) == 0;
+}
+
+static bool container_usable(inspection i, PyObject *o) {
+  wk__recording *r = i.f->session->recording;
+  if (PyTuple_Check(o)) return items_usable(i, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  if (PyList_CheckExact(o)) return items_usable(i, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
+  if (i.looks && PyDict_Check(o) && !values_usable(i, o)) return false;
+  return wk__know_bound(i.f, r, o);
+}
+
+static bool usable(inspection i, PyObject *o) {
+  enum { MAX_NESTING = 8 };
+  wk__frame *f = i.f;
   wk__recording *r = f->session->recording;
   PyTypeObject *t = Py_TYPE(o);
   const wk__binding *b = f->session->binding;
-  if (PyFloat_CheckExact(o) || PyLong_CheckExact(o)) wk__specialize(r, o);
+  if (i.looks && (PyFloat_CheckExact(o) || PyLong_CheckExact(o))) wk__specialize(r, o);
   if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
   if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
-  if (depth > 8) return true;
-  if (PyTuple_Check(o)) return items_usable(f, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o), depth + 1);
-  if (t == &PyList_Type) return items_usable(f, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o), depth + 1);
+  if (i.depth > MAX_NESTING) {
+    if (i.looks) wk__settle_all(r);
+    return true;
+  }
+  if (PyTuple_Check(o) || t == &PyList_Type || PyDict_Check(o) || PyAnySet_Check(o)) return container_usable(i, o);
   if (is_view_of_others(o) && wk__is_foreign(r, o))
     return wk__refuse(f, "a %s that was made outside of the region", t->tp_name), false;
-  if (PyDict_Check(o) || PySlice_Check(o)) wk__settle(r, o);
-  if (is_view_of_values(t)) wk__settle_all(r);
-  if (PyDict_Check(o) || PyAnySet_Check(o) || is_harmless(f, o)) return wk__know_bound(f, r, o);
-  if (is_builtin_iterator(t)) {
-    if (t != &PyGen_Type) wk__settle_all(r); /* what a generator gives is settled when it gives it */
-    return is_own_iterator(f, r, o);
-  }
+  if (i.looks && PySlice_Check(o)) wk__settle(r, o);
+  if (is_view_of_values(t)) return held_usable(i, o);
+  if (is_harmless(f, o)) return wk__know_bound(f, r, o);
+  if (is_builtin_iterator(t)) return is_own_iterator(f, r, o) && held_usable(i, o);
   if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
   return wk__refuse(f, "C code looks at a %s", t->tp_name), false;
 }
 
-static bool items_usable(wk__frame *f, PyObject *const *items, Py_ssize_t count, int depth) {
-  for (Py_ssize_t i = 0; i < count; i++)
-    if (items[i] && !usable(f, items[i], depth)) return false;
-  return true;
-}
-
-bool wk__usable(wk__frame *f, PyObject *o) { return usable(f, o, 0); }
+bool wk__usable(wk__frame *f, PyObject *o) { return usable((inspection){f, true, 0}, o); }
+bool wk__passed_on(wk__frame *f, PyObject *o) { return usable((inspection){f, false, 0}, o); }
 
 static bool touched(wk__frame *f, PyObject *o) {
   wk__recording *r = f->session->recording;
   if (wk__touch(r, f->session->binding, o) == 0) return true;
   return wk__refuse(f, "%s", r->failed), false;
-}
-
-bool wk__passed_on(wk__frame *f, PyObject *o) {
-  if (PyLong_CheckExact(o) || PyFloat_CheckExact(o)) return true;
-  if (PyTuple_Check(o) || PyList_CheckExact(o) || PyDict_CheckExact(o)) return touched(f, o);
-  if (is_builtin_iterator(Py_TYPE(o))) return is_own_iterator(f, f->session->recording, o);
-  if (is_view_of_values(Py_TYPE(o)) && !wk__is_foreign(f->session->recording, o)) return true;
-  return wk__usable(f, o);
 }
 
 bool wk__operand_usable(wk__frame *f, PyObject *o) {

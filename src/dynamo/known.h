@@ -17,7 +17,7 @@ bool wk__is_partial(PyTypeObject *t); /* functools.partial */
 /* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
  * with the reason set. */
 bool wk__usable(wk__frame *f, PyObject *o);
-/* C code takes references out of it and looks at no number: numbers in it stay symbolic. */
+/* C code hands references on and looks at nothing that it finds: numbers stay symbolic. */
 bool wk__passed_on(wk__frame *f, PyObject *o);
 /* An argument of an operator, which takes symbolic integers as they are, alone, in lists and (`index`) in slices. */
 bool wk__operand_usable(wk__frame *f, PyObject *o);

@@ -1,7 +1,7 @@
 /* Floats and integers that differ from call to call, and the sizes of tensors.
  * In: reads of numbers and tensors that guards have seen change. Out: objects that stand for them, number inputs and
  * symbols of the graph, guards over the symbols in the graph's shape environment. Invariant: every use that depends on
- * the value of such a number leaves a guard. Tests: tests/python/capture/test_sizes.py, corpus_sizes.py. */
+ * the value of such a number leaves a guard. Tests: tests/python/capture/test_sizes.py, fuzz.py. */
 #include "dynamo/numbers.h"
 
 #include <opcode.h>
@@ -117,9 +117,9 @@ static PyObject *uncached_int(int64_t value) {  // -> new
   return (PyObject *)made;
 }
 
-/* One object an expression. */
+/* One object an expression; equal expressions are one. */
 static PyObject *object_of_expression(wk__recording *r, wk_int x, int64_t value) {  // -> new
-  uint64_t key = wk__hash_mix(1, (uint64_t)x.bits) | 1;
+  uint64_t key = (uint64_t)x.bits;
   PyObject *known = wk__map_get(&r->expressions, key);
   if (known) return Py_NewRef(known);
   PyObject *made = uncached_int(value);

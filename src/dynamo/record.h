@@ -154,7 +154,7 @@ typedef struct wk__recording {
   int64_t number_count, number_capacity;
   wk__symbol *symbols; /* in the order of the graph's environment */
   int64_t symbol_count, symbol_capacity;
-  wk__map expressions;        /* hash of an expression -> the region's own int object */
+  wk__map expressions;        /* an expression -> the region's own int object */
   wk__tracer *tracer;         /* borrowed: whose graph has the symbols; NULL: nothing is symbolic */
   PyCodeObject *const *codes; /* borrowed: of the frames that it began in */
   int8_t dynamic;             /* as wk__compile_options */

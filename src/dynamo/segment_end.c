@@ -157,6 +157,8 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
   int64_t count = 0;
   if (r->input_count != wk__tracer_input_count(s->tracer)) /* one of them failed for want of memory */
     return wk_fail(WK_OUT_OF_MEMORY, "an input that is not in the graph");
+  for (int i = 0; i < r->input_count; i++)
+    g->requires_grad[i] = wk__tracer_input(s->tracer, i)->keys & WK__KEY_AUTOGRAD;
   for (wk__reg reg = 0; reg < r->register_count; reg++) {
     if (r->registers[reg].kind != WK__REG_TENSOR || !needed[reg]) continue;
     wk_tensor *t = s->binding->tensor_of(r->registers[reg].object);
@@ -202,7 +204,7 @@ static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, 
   WK_TRY(wk__graph_freeze(graph));
   g->lets_others_run = lets_others_run(graph);
   if (!graph->output_count && !graph->mutation_count && !graph->node_count) return WK_OK;
-  return wk__compile_graph(graph, &g->executor);
+  return wk__compile_graph(graph, g->requires_grad, &g->executor);
 }
 
 /* The backend of compile(): it gets the graph and the tensors of this call, and gives what later calls call. */
@@ -353,7 +355,8 @@ static bool make_room(ending *e) {
   g->output_taped = wk__arena_alloc(arena, count);
   g->spent = wk__arena_alloc(arena, count * sizeof *g->spent);
   g->sliced = wk__arena_alloc(arena, count);
-  return e->needed && e->nodes && g->outputs && g->output_taped && g->spent && g->sliced;
+  g->requires_grad = wk__arena_alloc(arena, count);
+  return g->requires_grad && e->needed && e->nodes && g->outputs && g->output_taped && g->spent && g->sliced;
 }
 
 /* While the tracer still knows the tensors: where everything comes from that is alive at the end. */

@@ -141,6 +141,7 @@ struct wk__segment {
   uint8_t default_dtype;
   /* work */
   wk__graph *graph;             /* NULL: nothing to compute */
+  bool *requires_grad;          /* (graph inputs) in the recording's arena */
   wk__compiled_graph *executor; /* owned; NULL with a backend */
   bool lets_others_run;         /* long enough, and nothing in it touches Python: the GIL is released around it */
   PyObject *backend_call;       /* owned: what the backend made of it; NULL */

@@ -1173,6 +1173,33 @@ static wk_status make_counted(void *context, wk__graph *graph, bool backward, wk
 }
 static void maker_released(void *context) { *(int *)context -= 1; }
 
+/* A backward graph that nobody can compile: the gradients come from the replay. */
+static wk_status make_forward_only(void *context, wk__graph *graph, bool backward, wk__runner *out) {
+  *(int *)context += 1;
+  return backward ? wk_fail(WK_UNSUPPORTED, "not this one") : wk__aot_executor_runner(graph, out);
+}
+static void refused_by_the_maker(void **state) {
+  (void)state;
+  int asked = 0;
+  world tape, compiled;
+  outcome wanted, got;
+  const bool flags[MOST] = {true, true};
+  const program *p = &programs[7]; /* with dropout */
+  wk__aot_maker maker = {make_forward_only, NULL, &asked};
+  open_world(&tape, p, BY_TAPE);
+  compiled = (world){.graph = parse(p->text)};
+  assert_ok(wk__aot_function_create(compiled.graph, flags, NULL, &maker, &compiled.function));
+  go(&tape, p, ~0u, &wanted);
+  go(&compiled, p, ~0u, &got);
+  assert_int_equal(asked, 2); /* each graph once */
+  for (int i = 0; i < MOST; i++) assert_close(got.grads[i], wanted.grads[i], "gradient", i, p->text);
+  assert_non_null(got.grads[0]);
+  forget_outcome(&wanted);
+  forget_outcome(&got);
+  close_world(&tape);
+  close_world(&compiled);
+}
+
 /* Everything once, without asserting anything on the way. */
 static wk_status everything(const program *p, uint32_t mask, bool second) {
   static int makers;
@@ -1283,6 +1310,7 @@ int main(void) {
       TEST(flows),
       TEST(random_flows),
       TEST(threads),
+      TEST(refused_by_the_maker),
       TEST(every_allocation_may_fail),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -335,12 +335,23 @@ def check_counts(case, state):
     assert captured == plain, "references are left"
 
 
+AHEAD = "CompiledFunctionBackward"  # the one tape node of a graph whose backward was compiled ahead of time
+
+
+def same(plain, captured):
+    """Equal, but for the names of tape nodes that have become one."""
+    if isinstance(plain, (tuple, list)) and isinstance(captured, (tuple, list)):
+        return len(plain) == len(captured) and all(map(same, plain, captured))
+    named = isinstance(plain, str) and (plain.endswith("Backward0") or plain == "CopySlices")
+    return captured == plain or (named and captured == AHEAD)
+
+
 def compare(plain, captured, what):
     names = ("result", "exception", "arguments", "globals", "output", "modes", "gradients", "random")
     if len(plain) < len(names):
         names = (*names[:6], "random")
     for name, p, c in zip(names, plain, captured, strict=True):
-        assert c == p, f"{what}: {name} differ\n  plain    {p}\n  captured {c}"
+        assert same(p, c), f"{what}: {name} differ\n  plain    {p}\n  captured {c}"
 
 
 def check(case, state=None):

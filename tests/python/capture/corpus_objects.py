@@ -626,7 +626,7 @@ def suppressed(x):
     return x
 
 
-@case(captures=1, unkept=6)
+@case(captures=2, breaks=1, unkept=6)
 def exception_state(x):
     try:
         raise ValueError

@@ -334,8 +334,20 @@ class Program:
         self.depth += 1
         if self.chance(0.6):
             what = self.pick(
-                "l.remove(n)", "d.pop('new')", "del d['new']", "del o.extra", "next(iter(l[5:]))", "{1, 2}.remove(n)",
-                "l[3] = 1", "raise ValueError('no')", "d['absent']", "[][n]", "x @ y @ x @ x", "1 // 0", "None.foo", "x[99]"
+                "l.remove(n)",
+                "d.pop('new')",
+                "del d['new']",
+                "del o.extra",
+                "next(iter(l[5:]))",
+                "{1, 2}.remove(n)",
+                "l[3] = 1",
+                "raise ValueError('no')",
+                "d['absent']",
+                "[][n]",
+                "x @ y @ x @ x",
+                "1 // 0",
+                "None.foo",
+                "x[99]",
             )
             self.line(what)
         self.depth -= 1

@@ -1,0 +1,209 @@
+"""What the compiler gives is what eager gives, bit for bit: random programs (compile_fuzz.py), in both tiers, and graphs
+with symbolic sizes compiled once and run at many sizes."""
+
+import random
+import re
+import time
+
+import compile_fuzz
+import pytest
+
+import wick
+import wick.nn.functional as F  # noqa: N812
+from wick import _C
+
+# ---- random programs ----
+
+
+def test_random_programs():
+    seed = int(time.time()) * 1000 % 2**31
+    print(f"seed {seed}")
+    lines = []
+    assert compile_fuzz.fuzz(seed, 2000, out=lines.append, seconds=40) == 0, "\n".join([f"seed {seed}", *lines])
+
+
+def test_random_programs_in_native_code(monkeypatch):
+    monkeypatch.setenv("WICK_CACHE_DIR", "")
+    seed = int(time.time()) * 1000 % 2**31
+    print(f"seed {seed}")
+    lines = []
+    bad = compile_fuzz.fuzz(seed, 100, native=True, batch=25, out=lines.append, seconds=30)
+    assert bad == 0, "\n".join([f"seed {seed}", *lines])
+
+
+@pytest.mark.parametrize("seed", [101689, 200835, 200983, 203254, 311179, 312048, 418588])
+def test_programs_that_were_wrong(seed):
+    program = compile_fuzz.write(seed)
+    assert compile_fuzz.check(program) is None, program.source()
+
+
+def test_the_checker_sees_differences():
+    """Of a compiler that is wrong."""
+    given = [lambda: [wick.ones(3)] for _ in range(2)]
+    plain = compile_fuzz.outcome(lambda x: [x + 1], given[0])
+    for wrong in (
+        lambda x: [x + 2],
+        lambda x: [(x + 1).double()],
+        lambda x: [(x + 1).expand(1, 3)],
+        lambda x: [x.add_(1)],
+        lambda x: [x + wick.rand(()) * 0 + 1],
+        lambda x: [x[5]],
+    ):
+        assert compile_fuzz.same(plain, compile_fuzz.outcome(wrong, given[1])), wrong
+    assert compile_fuzz.same(plain, compile_fuzz.outcome(lambda x: [1 + x], given[1])) is None
+    nan = compile_fuzz.outcome(lambda x: [x * float("nan"), x * -0.0], given[0])
+    assert compile_fuzz.same(nan, compile_fuzz.outcome(lambda x: [x - float("nan"), x * -0.0], given[1])) is None
+    assert compile_fuzz.same(nan, compile_fuzz.outcome(lambda x: [x - float("nan"), x * 0.0], given[1]))
+
+
+# ---- regressions ----
+
+
+def runs_alike(function, make_inputs):
+    """Eager, captured, replayed, and replayed in native code."""
+    plain = compile_fuzz.outcome(function, make_inputs)
+    compiled = _C.Compiled(function)
+    for run in range(4):
+        if run == 2:
+            compiled.wait_for_native()
+        assert compile_fuzz.same(plain, compile_fuzz.outcome(compiled, make_inputs)) is None, run
+
+
+def numbers(*shape, dtype=wick.float32, seed=1):
+    wick.manual_seed(seed)
+    return wick.randn(shape, dtype=wick.float64).mul(2).to(dtype)
+
+
+def test_bool_filled_with_a_half():
+    runs_alike(lambda m: [m.masked_fill(m > -0.75, 0.5)], lambda: [wick.tensor([True, False])])
+
+
+def test_gather_of_what_a_gather_made():
+    def function(x):
+        made = F.silu(x.gather(0, x.argsort(0)))
+        return [made[..., None].take_along_dim(made.argmax(1, keepdim=True)[..., None], 1)]
+
+    runs_alike(function, lambda: [numbers(3, 16)])
+
+
+def test_scalar_beside_a_reduction_by_columns():
+    runs_alike(lambda x, s: [s * x.argmin(0), s + x.sum(0)], lambda: [numbers(3, 3, 3), numbers(dtype=wick.float64)])
+
+
+def test_written_input_with_gaps():
+    def function(x):
+        x.bernoulli_(0.5)
+        return [x + 0]
+
+    runs_alike(function, lambda: [wick.zeros(2, 10)[:, ::2]])
+
+
+# ---- errors ----
+
+
+def test_index_error_leaves_inputs():
+    def function(w, i, y):
+        e = F.embedding(i, w).exp() + 1
+        y.add_(e)
+        return [e, y * 2]
+
+    compiled = _C.Compiled(function)
+    compiled(numbers(5, 4), wick.tensor([0, 4]), numbers(2, 4))
+    for run in range(3):
+        w, y = numbers(5, 4), numbers(2, 4)
+        with pytest.raises(IndexError) as plain:
+            function(w, wick.tensor([0, 5]), y)
+        with pytest.raises(IndexError) as ours:
+            compiled(w, wick.tensor([0, 5]), y)
+        assert str(plain.value) == str(ours.value)
+        assert wick.equal(y, numbers(2, 4))
+        if run == 1:
+            compiled.wait_for_native()
+    assert compiled.captures == 1
+
+
+def test_division_by_zero():
+    def function(x, y):
+        return [x // y + 1, (x * 2) % y]
+
+    compiled = _C.Compiled(function)
+    compiled(wick.tensor([7, -7]), wick.tensor([2, 2]))
+    for run in range(3):
+        x, y = wick.tensor([7, -7]), wick.tensor([2, 0])
+        with pytest.raises(Exception) as plain:  # noqa: B017
+            function(x, y)
+        with pytest.raises(type(plain.value)) as ours:
+            compiled(x, y)
+        assert str(plain.value) == str(ours.value)
+        if run == 1:
+            compiled.wait_for_native()
+
+
+# ---- one compiled graph, many sizes ----
+
+SHAPES = [(4, 6), (2, 3), (7, 2), (5, 1030), (64, 33), (3, 4099)]
+
+
+FUNCTIONS = {
+    "pointwise": lambda x, y: (x * 2 + y).tanh() * x,
+    "broadcast": lambda x, y: x + y[0] * y[:, :1],
+    "softmax": lambda x, y: (wick.softmax(x * 0.5, -1) * y).relu(),
+    "softmax of columns": lambda x, y: wick.log_softmax(x + y, 0),
+    "normal": lambda x, y: (x - x.mean(1, keepdim=True)) * (x.var(1, keepdim=True) + 1e-5).rsqrt() + y,
+    "reductions": lambda x, y: [(x * y).sum(0), x.amax(1), (x - x.mean(1, keepdim=True)).square().mean()],
+    "variance": lambda x, y: (x.var(1) + y.std(1)).exp(),
+    "flattened": lambda x, y: (x.reshape(-1) * y.reshape(-1)).sin().sum(),
+    "transposed": lambda x, y: (x.t() * 2 + y.t()).exp().sum(1),
+    "product": lambda x, y: ((x * 0.1) @ y.t()).relu() + 1,
+    "parts": lambda x, y: x[1:] * y[:-1],
+    "positions": lambda x, y: (x * 0 + 1).cumsum(1) * y,
+    "rows": lambda x, y: x[(y.sum(1) > 0).to(wick.int64)].exp(),
+    "scan": lambda x, y: (x.cumsum(1) * y).exp(),
+    "joined": lambda x, y: wick.cat([x, y * 2]).neg().sum(0),
+    "best": lambda x, y: [x.argmax(1), (x + y).max(1)[0]],
+    "low": lambda x, y: (x.to(wick.bfloat16) * y.to(wick.bfloat16)).float().sum(-1),
+    "written": lambda x, y: [z := x * 1, z.add_(y), z[0] * 2][2],
+}
+
+
+def specialised(guards):
+    return [g for g in guards if re.match(r"^s\d+ == \d+$", g)]
+
+
+@pytest.mark.parametrize("native", [False, True], ids=["tier0", "native"])
+def test_compiled_for_all_sizes(native, monkeypatch):
+    if native:
+        monkeypatch.setenv("WICK_CACHE_DIR", "")
+
+    def everything(x, y):
+        results = [f(x, y) for f in FUNCTIONS.values()]
+        return [t for r in results for t in (r if isinstance(r, (list, tuple)) else [r])]
+
+    def inputs(shape):
+        return [numbers(*shape, seed=2), numbers(*shape, seed=3)]
+
+    _, guards, _, reason, graph = _C._trace_symbolic(everything, *inputs(SHAPES[0]))
+    assert reason is None and not specialised(guards), guards
+    compiled = _C._compile_symbolic(graph, native)
+    for shape in SHAPES * 2:
+        plain = compile_fuzz.described(everything(*inputs(shape)))
+        ours = compile_fuzz.described(_C._run_symbolic(compiled, *inputs(shape)))
+        for i, (a, b) in enumerate(zip(ours, plain, strict=True)):
+            assert a[:3] == b[:3] and a[-1] == b[-1], (i, shape, guards)
+
+
+def test_compiled_sizes_one_by_one():
+    rng = random.Random(5)
+    for name, function in FUNCTIONS.items():
+        args = [numbers(4, 6, seed=2), numbers(4, 6, seed=3)]
+        _, guards, _, reason, graph = _C._trace_symbolic(function, *args)
+        assert reason is None and not specialised(guards), (name, guards)
+        compiled = _C._compile_symbolic(graph, False)
+        for _ in range(4):
+            shape = (rng.randint(2, 40), rng.randint(2, 1500))
+            given = [numbers(*shape, seed=2), numbers(*shape, seed=3)]
+            expected = function(*given)
+            expected = expected if isinstance(expected, (list, tuple)) else [expected]
+            ours = compile_fuzz.described(_C._run_symbolic(compiled, *given))
+            for a, b in zip(ours, compile_fuzz.described(expected), strict=True):
+                assert a[:3] == b[:3] and a[-1] == b[-1], (name, shape)
