@@ -2,6 +2,7 @@
 # make test     C and Python tests against build-debug/ (debug checks on); SANITIZE=address,undefined uses build-san/
 # make demo     the first compiled model           make parity   against an installed PyTorch, skipped without one
 # make lint     style, static checks, part order   make bench    speed, against PyTorch when there is one
+# make fuzz     100,000 random programs, eager against compiled, with a seed that is printed; SEED=7 and COUNT=500 as well
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,7 +22,7 @@ PYTEST := -m pytest
 existing = $(wildcard $(1))
 
 
-.PHONY: torch build build-tests demo test lint parity bench format clean
+.PHONY: torch build build-tests demo test fuzz lint parity bench format clean
 
 build: $(VENV)/.ready
 	@[ -f build/build.ninja ] || meson setup build -Dtests=disabled
@@ -44,6 +45,13 @@ run_pytest = $(if $(1),$(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python
 test: build-tests
 	meson test -C $(TEST_BUILD) --no-rebuild --print-errorlogs
 	$(call run_pytest,$(call existing,tests/python tests/ops tests/ir tests/fault tests/e2e))
+
+COUNT ?= 100000
+fuzz_with = $(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python $(BIN)/python tests/ops/compile_fuzz.py \
+  $(if $(SEED),--seed $(SEED))
+fuzz: build-tests
+	$(fuzz_with) --count $(COUNT)
+	WICK_CACHE_DIR= $(fuzz_with) --count $$(($(COUNT) / 100)) --native --batch 50
 
 # PyTorch is the oracle and the peer, needed by parity and bench alone; where it cannot be had they say so and go on.
 TORCH_VERSION := 2.13.0

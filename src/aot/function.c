@@ -486,12 +486,20 @@ static wk_status run_with(compiled_node *n, const bool *defined, wk_tensor *cons
   return run_variant(n, v, grads, out_grads);
 }
 
+/* Compiled code looks at bytes: what a tracer has recorded so far is computed first. */
+static wk_status realize_all(wk_tensor *const *tensors, int count) {
+  for (int i = 0; i < count; i++)
+    if (tensors[i]) WK_TRY(wk__realize(tensors[i], "the derivative of a compiled graph"));
+  return WK_OK;
+}
+
 static wk_status run_compiled(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph,
                               wk_tensor **out_grads) {
   enum { FEW = 32 };
   compiled_node *n = (compiled_node *)node;
   bool few[FEW], *defined = few;
   (void)wanted; /* the engine drops what nobody wants */
+  WK_TRY(realize_all(grads, node->result_count));
   if (node->result_count > FEW && !(defined = wk__alloc(node->result_count))) return WK_OUT_OF_MEMORY;
   for (int r = 0; r < node->result_count; r++) defined[r] = grads[r] != NULL;
   wk_status status = run_with(n, defined, grads, create_graph, out_grads);

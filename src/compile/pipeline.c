@@ -2,11 +2,13 @@
  *
  * In: a graph. Out: a compiled graph. Invariant: a pass that fails for anything but want of memory costs speed, not
  * correctness: the graph as it was is run then. WICK_LOGS=graph prints the graph after each pass, WICK_LOGS=kernel the
- * kernels. Tests: tests/c/test_compile.c. */
+ * kernels; WICK_DEBUG_DIR puts both into files (report.h). Tests: tests/c/test_compile.c. */
 #include <pthread.h>
+#include <stdio.h>
 
 #include "aot/aot.h"
 #include "compile/kernel.h"
+#include "compile/report.h"
 
 struct wk__compiled_graph {
   wk__graph *graph;             /* owned: what is run; as it was captured for a function with a derivative */
@@ -17,6 +19,8 @@ struct wk__compiled_graph {
   wk__compiled_graph *halves;   /* of `aot`: its forward and backward graphs, newest first; its runners own them */
   wk__compiled_graph *next_half, *whole;
   _Atomic int64_t runs;
+  int number;    /* of the process, from 1 */
+  bool backward; /* of a half */
 };
 
 enum { RUNS_BEFORE_NATIVE = 1 }; /* a graph that is never run again needs no native code */
@@ -24,7 +28,7 @@ enum { RUNS_BEFORE_NATIVE = 1 }; /* a graph that is never run again needs no nat
 static wk_status fold(wk__graph *graph, bool *out_changed) { return wk__graph_fold_constants(graph, 64, out_changed); }
 
 /* Every pass in order; `kernels` gets what fusing makes. */
-static wk_status run_passes(wk__graph *graph, wk__kernels *kernels) {
+static wk_status run_passes(wk__graph *graph, wk__kernels *kernels, wk__dump *dump) {
   static const struct {
     const char *name;
     wk__graph_pass_fn *pass;
@@ -32,9 +36,13 @@ static wk_status run_passes(wk__graph *graph, wk__kernels *kernels) {
                 {"fold", fold},
                 {"common", wk__graph_merge_common},
                 {"dead", wk__graph_remove_dead}};
-  for (size_t i = 0; i < WK_COUNT(passes); i++)
+  for (size_t i = 0; i < WK_COUNT(passes); i++) {
     WK_TRY(wk__graph_run_pass(graph, passes[i].name, passes[i].pass));
+    wk__dump_graph(dump, passes[i].name, graph);
+  }
   WK_TRY(wk__fuse(graph, kernels));
+  wk__dump_graph(dump, "fuse", graph);
+  wk__dump_kernels(dump, kernels);
   return wk__graph_freeze(graph);
 }
 
@@ -67,7 +75,9 @@ static wk_status compile(wk__compiled_graph *c, const wk__graph *graph) {
   wk__shape_env *env = wk__graph_env(c->graph);
   if (!env) return wk_error_category();
   wk__shape_env *outer = wk__shape_env_set_current(env);
-  wk_status status = run_passes(c->graph, c->kernels);
+  wk__dump dump = wk__dump_begin(c->number);
+  wk__dump_graph(&dump, "captured", c->graph);
+  wk_status status = run_passes(c->graph, c->kernels, &dump);
   wk__shape_env_set_current(outer);
   if (status == WK_OK && wk__log_on(WK__LOG_KERNEL)) print_kernels(c);
   return status;
@@ -93,6 +103,13 @@ static void remove_half(wk__compiled_graph *half) {
   pthread_mutex_unlock(&whole->lock);
 }
 
+static void note_half(const wk__compiled_graph *half) {
+  wk__dump dump = wk__dump_begin(half->whole->number);
+  char line[64];
+  snprintf(line, sizeof line, "%s: graph_%04d", half->backward ? "backward" : "forward", half->number);
+  wk__dump_note(&dump, "derivative.txt", line);
+}
+
 static wk_status run_half(void *half, wk_tensor *const *inputs, const double *numbers, wk_tensor **out_outputs) {
   return wk__compiled_graph_run(half, inputs, numbers, out_outputs);
 }
@@ -100,14 +117,17 @@ static void release_half(void *half) { wk__compiled_graph_release(half); }
 
 static wk_status make_half(void *whole, wk__graph *graph, bool backward, wk__runner *out_runner) {
   wk__compiled_graph *half = NULL;
-  (void)backward;
   WK_TRY(wk__compile_graph(graph, NULL, &half));
+  half->backward = backward;
   add_half(whole, half);
+  note_half(half);
   *out_runner = (wk__runner){.run = run_half, .release = release_half, .context = half};
   return WK_OK;
 }
 
 static wk_status compile_with_derivative(wk__compiled_graph *c, wk__graph *graph, const bool *requires_grad) {
+  wk__dump dump = wk__dump_begin(c->number);
+  wk__dump_graph(&dump, "captured", graph);
   const wk__aot_maker maker = {.make = make_half, .context = c};
   WK_TRY(wk__aot_function_create(graph, requires_grad, NULL, &maker, &c->aot));
   c->graph = wk__graph_retain(graph);
@@ -134,10 +154,14 @@ wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__com
   if (wk__log_on(WK__LOG_PROFILE)) wk__profiling = true;
   wk__compiled_graph *c = wk__alloc_zeroed(sizeof *c);
   if (!c) return WK_OUT_OF_MEMORY;
+  static _Atomic int last_number;
+  c->number = 1 + atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed);
   pthread_mutex_init(&c->lock, NULL);
   wk_status status = compile_either(c, graph, requires_grad);
   if (status != WK_OK && status != WK_OUT_OF_MEMORY) {
     if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "run node by node: %s", wk_error_message());
+    wk__dump dump = wk__dump_begin(c->number);
+    wk__dump_note(&dump, "failed.txt", wk_error_message());
     forget(c);
     c->graph = wk__graph_retain(graph);
     status = wk__graph_executor_create(graph, &c->executor);
@@ -195,4 +219,22 @@ wk_status wk__compiled_graph_print_kernel(const wk__compiled_graph *c, int64_t i
   if (!f->kernel) return WK_OK;
   wk__string_printf(out, "%s:\n%s%s\n", f->name, f->origin, f->kernel->text);
   return out->failed ? WK_OUT_OF_MEMORY : WK_OK;
+}
+
+int wk__compiled_graph_number(const wk__compiled_graph *c) { return c->number; }
+bool wk__compiled_graph_has_derivative(const wk__compiled_graph *c) { return c->aot != NULL; }
+const wk__graph_executor *wk__compiled_graph_executor(const wk__compiled_graph *c) { return c->executor; }
+const wk__kernels *wk__compiled_graph_kernels(const wk__compiled_graph *c) { return c->kernels; }
+
+static int visit_from(const wk__compiled_graph *half, wk__half_fn *visit, void *context) {
+  int result = half ? visit_from(half->next_half, visit, context) : 0; /* the oldest first */
+  return half && result == 0 ? visit(context, half, half->backward) : result;
+}
+
+int wk__compiled_graph_each_half(const wk__compiled_graph *compiled, wk__half_fn *visit, void *context) {
+  wk__compiled_graph *c = (wk__compiled_graph *)compiled;
+  pthread_mutex_lock(&c->lock);
+  int result = visit_from(c->halves, visit, context);
+  pthread_mutex_unlock(&c->lock);
+  return result;
 }

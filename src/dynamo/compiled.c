@@ -98,6 +98,10 @@ static PyObject *compiled_report(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return wk__compiled_report((wk__compiled *)self);
 }
+static PyObject *compiled_kernels(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  return wk__compiled_kernels((wk__compiled *)self);
+}
 static PyObject *compiled_reset(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   forget_segments((wk__compiled *)self);
@@ -125,6 +129,8 @@ static PyMemberDef members[] = {
     {0}};
 static PyMethodDef methods[] = {
     {"report", compiled_report, METH_NOARGS, "What was captured: a list of dicts, one a segment."},
+    {"kernels", compiled_kernels, METH_NOARGS,
+     "What is run: one item a segment, None or a dict with its graph, kernels, steps and their times."},
     {"reset", compiled_reset, METH_NOARGS, "Forgets everything captured."},
     {"wait_for_native", compiled_wait_for_native, METH_NOARGS,
      "Asks for native code for everything captured and waits for it: whether all of it is there."},
@@ -163,7 +169,15 @@ static PyObject *set_disabled(PyObject *module, PyObject *flag) {  // -> new
   return PyBool_FromLong(before);
 }
 
+/* Gives what it was before. */
+static PyObject *set_profiling(PyObject *module, PyObject *flag) {  // -> new
+  (void)module;
+  int value = PyObject_IsTrue(flag);
+  return value < 0 ? NULL : PyBool_FromLong(atomic_exchange(&wk__profiling, value != 0));
+}
+
 static PyMethodDef functions[] = {
+    {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
     {"_set_compile_disabled", set_disabled, METH_O, "Compiled functions run as they are, or not; gives what it was."},
     {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."},
     {0}};

@@ -2,6 +2,7 @@
  * In: segments. Out: text. Tests: tests/python/capture/test_explain.py. */
 #include <stdio.h>
 
+#include "compile/report.h"
 #include "dynamo/explain.h"
 
 static const char *const kind_names[] = {
@@ -249,16 +250,43 @@ static PyObject *start_of(const wk__segment *g) {  // -> new
   return list;
 }
 
+static PyObject *codes_of(const wk__segment *g) {  // -> new
+  PyObject *list = PyList_New(g->frame_count);
+  for (int i = 0; list && i < g->frame_count; i++) PyList_SET_ITEM(list, i, Py_NewRef((PyObject *)g->codes[i]));
+  return list;
+}
+
+static PyObject *place_of(const wk__graph_place *place) {  // -> new
+  return place ? Py_BuildValue("(ssi)", place->file, place->function, place->line) : Py_NewRef(Py_None);
+}
+
+/* Where each operator was called: a list of (file, function, line), the innermost call first. */
+static PyObject *places_of(const wk__segment *g) {  // -> new
+  PyObject *list = PyList_New(0);
+  for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; list && n; n = n->next) {
+    if (n->kind != WK__GRAPH_CALL || !n->place) continue;
+    PyObject *calls = PyList_New(0);
+    for (const wk__graph_place *p = n->place; calls && p; p = p->caller) {
+      PyObject *one = place_of(p);
+      if (!one || PyList_Append(calls, one) < 0) Py_CLEAR(calls);
+      Py_XDECREF(one);
+    }
+    if (!calls || PyList_Append(list, calls) < 0) Py_CLEAR(list);
+    Py_XDECREF(calls);
+  }
+  return list;
+}
+
 static PyObject *report_of(const wk__segment *g) {  // -> new
   static const char *const ends[] = {"return", "break", "leave"};
   int64_t calls = 0;
   for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; n; n = n->next) calls += n->kind == WK__GRAPH_CALL;
-  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L}", "start", start_of(g), "end",
+  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L,s:N,s:N}", "start", start_of(g), "end",
                        ends[g->end], "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits",
                        (long long)g->hits, "operators", (long long)calls, "steps", (long long)g->step_count, "guards",
                        guards_of(g), "size_guards", size_guards_of(g), "graph", graph_text(g), "inputs",
                        (long long)g->recording->input_count, "mutations",
-                       (long long)(g->graph ? g->graph->mutation_count : 0));
+                       (long long)(g->graph ? g->graph->mutation_count : 0), "codes", codes_of(g), "places", places_of(g));
 }
 
 PyObject *wk__compiled_report(const wk__compiled *compiled) {
@@ -268,5 +296,75 @@ PyObject *wk__compiled_report(const wk__compiled *compiled) {
     if (!one || PyList_Insert(list, 0, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
+  return list;
+}
+
+/* ---- kernels and times ---- */
+
+static PyObject *text_of_graph(const wk__graph *graph) {  // -> new
+  wk__string text = {0};
+  if (wk__graph_print(&text, graph, true) != WK_OK) wk_error_clear();
+  PyObject *result = PyUnicode_FromString(text.text ? text.text : "");
+  wk__string_release(&text);
+  return result;
+}
+
+static PyObject *kernels_of(const wk__compiled_graph *c) {  // -> new
+  PyObject *list = PyList_New(0);
+  for (int64_t i = 0; list && i < wk__compiled_graph_kernel_count(c); i++) {
+    wk__kernel_report k;
+    if (!wk__compiled_graph_kernel(c, i, &k)) continue;
+    PyObject *one = Py_BuildValue("{s:s,s:s,s:s}", "name", k.name, "origin", k.origin, "nest", k.nest);
+    if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+  }
+  return list;
+}
+
+static PyObject *steps_of(const wk__compiled_graph *c) {  // -> new
+  PyObject *list = PyList_New(0);
+  for (int64_t i = 0; list && i < wk__compiled_graph_step_count(c); i++) {
+    wk__step_report r;
+    wk__compiled_graph_step(c, i, &r);
+    PyObject *one = Py_BuildValue("{s:s,s:s,s:z,s:N,s:L,s:L,s:d,s:d}", "name", r.name, "op", r.op, "kernel",
+                                  r.kernel, "place", place_of(r.place), "nanoseconds", (long long)r.nanoseconds, "runs",
+                                  (long long)r.runs, "bytes", r.bytes, "flops", r.flops);
+    if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+  }
+  return list;
+}
+
+static PyObject *compiled_graph_of(const wk__compiled_graph *c, const char *kind);  // -> new
+
+static int add_half(void *list, const wk__compiled_graph *half, bool backward) {
+  PyObject *one = compiled_graph_of(half, backward ? "backward" : "forward");
+  int status = one ? PyList_Append(list, one) : -1;
+  Py_XDECREF(one);
+  return status;
+}
+
+static PyObject *halves_of(const wk__compiled_graph *c) {  // -> new
+  PyObject *list = PyList_New(0);
+  if (list && wk__compiled_graph_each_half(c, add_half, list) < 0) Py_CLEAR(list);
+  return list;
+}
+
+static PyObject *compiled_graph_of(const wk__compiled_graph *c, const char *kind) {  // -> new
+  return Py_BuildValue("{s:i,s:s,s:O,s:N,s:N,s:N,s:N}", "number", wk__compiled_graph_number(c), "kind", kind,
+                       "derivative", wk__compiled_graph_has_derivative(c) ? Py_True : Py_False, "graph",
+                       text_of_graph(wk__compiled_graph_final(c)), "kernels", kernels_of(c), "steps", steps_of(c),
+                       "halves", halves_of(c));
+}
+
+PyObject *wk__compiled_kernels(const wk__compiled *compiled) {
+  int collected = PyGC_Disable(); /* halves are looked at under a lock: no finalizer may run and want it */
+  PyObject *list = PyList_New(0);
+  for (const wk__segment *g = compiled->segments; list && g; g = g->next) {
+    PyObject *one = g->executor ? compiled_graph_of(g->executor, "graph") : Py_NewRef(Py_None);
+    if (!one || PyList_Insert(list, 0, one) < 0) Py_CLEAR(list);
+    Py_XDECREF(one);
+  }
+  if (collected) PyGC_Enable();
   return list;
 }

@@ -134,9 +134,13 @@ static int make_views(wk__session *s, const wk__segment *g, PyObject **values) {
   for (int64_t i = 0; i < g->view_count; i++) {
     const wk__input_view *view = &g->views[i];
     wk_tensor *input = b->tensor_of(values[g->recording->inputs[view->input]]);
-    wk_value made = {0};
+    wk_value made = {0}, detached = {0};
     (void)wk__segment_bind((wk__segment *)g, b, values);
-    bool viewed = view_of(g, view, input, &made) == WK_OK;
+    /* None of these views has a history: of an input that has one the program looked at its detach(). */
+    wk_value whole = {.tag = WK_VALUE_TENSOR, .tensor = input};
+    bool viewed = !(input->keys & WK__KEY_AUTOGRAD) || wk_call(wk_op_find("detach"), &whole, NULL, &detached) == WK_OK;
+    viewed = viewed && view_of(g, view, detached.tensor ? detached.tensor : input, &made) == WK_OK;
+    wk_value_release(&detached);
     values[view->reg] = viewed ? b->wrap(b->state, made.tensor) : b->raise(b->state);
     if (!values[view->reg]) return -1;
   }

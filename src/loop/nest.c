@@ -212,8 +212,10 @@ wk__var wk__k_param(wk__loop_handler *h, int number, wk_dtype dtype) {
 
 wk__var wk__k_constant(wk__loop_handler *h, double value, wk_dtype dtype) {
   wk__scalar number = {WK__FLOAT_KIND, .d = value};
-  if (dtype == WK_BOOL) number = (wk__scalar){WK__BOOL_KIND, .i = value != 0};
-  else if (!wk_dtype_is_floating(dtype)) number = (wk__scalar){WK__INTEGER_KIND, .i = (int64_t)value};
+  if (dtype == WK_BOOL)
+    number = (wk__scalar){WK__BOOL_KIND, .i = value != 0};
+  else if (!wk_dtype_is_floating(dtype))
+    number = (wk__scalar){WK__INTEGER_KIND, .i = (int64_t)value};
   return emit(h, (wk__instr){.op = WK__LOOP_constant, .dtype = (uint8_t)dtype, .number = number}, NULL);
 }
 

@@ -156,6 +156,14 @@ wk_tensor *wk__call_tensor(const wk_op *op, const wk_value *args) {
 wk_status wk__vjp_set(wk__vjp *v, int input, wk_tensor *grad) {
   if (!grad)
     return wk_error_category() ? wk_error_category() : wk_fail(WK_INTERNAL_ERROR, "derivative rule gave no gradient");
+  const wk_tensor *self = input < v->op->schema.parameter_count && v->args[input].tag == WK_VALUE_TENSOR
+                              ? v->args[input].tensor
+                              : NULL; /* NULL as well where the rule has no use for it */
+  if (self && self->dtype != grad->dtype && wk_dtype_is_floating((wk_dtype)self->dtype)) {
+    wk_value args[] = {wk__v_tensor(grad), wk__v_dtype((wk_dtype)self->dtype), {0}};
+    grad = wk__call_tensor(WK__OP(to_copy), args);
+    if (!grad) return wk_error_category();
+  }
   v->out_grads[input] = grad;
   return WK_OK;
 }

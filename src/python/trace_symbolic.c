@@ -231,7 +231,8 @@ static PyObject *compile_symbolic(PyObject *module, PyObject *const *args, Py_ss
   return PyCapsule_New(compiled, "wick.compiled_graph", release_compiled);
 }
 
-static PyObject *run_compiled(wk__state *state, const wk__compiled_graph *compiled, wk_tensor *const *inputs) {  // -> new
+static PyObject *run_compiled(wk__state *state, const wk__compiled_graph *compiled,
+                              wk_tensor *const *inputs) {  // -> new
   int64_t count = wk__compiled_graph_final(compiled)->output_count;
   wk_tensor **outputs = PyMem_Calloc((size_t)count + 1, sizeof *outputs);
   if (!outputs) return PyErr_NoMemory();
@@ -241,7 +242,8 @@ static PyObject *run_compiled(wk__state *state, const wk__compiled_graph *compil
   return list;
 }
 
-/* _run_symbolic(graph, *tensors): the graph that a trace gave, or what was compiled of it, for tensors of other sizes. */
+/* _run_symbolic(graph, *tensors): the graph that a trace gave, or what was compiled of it, for tensors of other sizes.
+ */
 static PyObject *run_symbolic(PyObject *module, PyObject *const *args, Py_ssize_t count) {  // -> new
   wk__state *state = wk__state_of_module(module);
   bool is_compiled = count && PyCapsule_IsValid(args[0], "wick.compiled_graph");

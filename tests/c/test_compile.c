@@ -1,6 +1,6 @@
 /* compile/: which nodes become one kernel, for the usual shapes of programs; loops joined through a memory; what a
- * compiled graph gives against the executor, bit for bit, in both tiers; errors; every allocation failing once; threads.
- * Random programs are in tests/ops/compile_fuzz.py. */
+ * compiled graph gives against the executor, bit for bit, in both tiers; errors; every allocation failing once;
+ * threads. Random programs are in tests/ops/compile_fuzz.py. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -700,8 +700,9 @@ static wk_status everything(void) {
   wk__graph *g = NULL;
   wk__compiled_graph *c = NULL;
   wk__string text = {0};
-  wk_tensor *in[4] = {wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){4, 6}), wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){5, 6}),
-                      wk_tensor_create(WK_INT64, 1, (int64_t[]){4}), wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){4, 6})};
+  wk_tensor *in[4] = {wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){4, 6}),
+                      wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){5, 6}), wk_tensor_create(WK_INT64, 1, (int64_t[]){4}),
+                      wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){4, 6})};
   wk_tensor *outputs[2] = {NULL};
   wk_status status = in[0] && in[1] && in[2] && in[3] ? WK_OK : WK_OUT_OF_MEMORY;
   for (int i = 0; i < 4 && status == WK_OK; i++)

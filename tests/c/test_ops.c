@@ -10,6 +10,7 @@
 
 #include "ops/internal.h"
 #include "ops/plan.h"
+#include "symbolic_sizes.h"
 #include "wick/wick.h"
 
 static wk_int k(int64_t value) { return wk_int_of(value); }
@@ -542,7 +543,7 @@ static void assert_shapes(const char *name, const wk_value *args, const char *ex
   if (wk_call(op, args, NULL, results) != WK_OK) fail_msg("%s: %s", name, wk_error_message());
   for (int r = 0; r < op->schema.result_count; r++) {
     wk__string_append(&text, r ? " " : "");
-    wk__print_sizes(&text, results[r].tensor->sizes, results[r].tensor->ndim);
+    print_symbolic_sizes(&text, results[r].tensor->sizes, results[r].tensor->ndim);
     wk_value_release(&results[r]);
   }
   for (int64_t g = guards; g < wk__shape_env_guard_count(env); g++) {

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "symbolic_sizes.h"
 #include "tensor/tensor.h"
 #include "tensor_vectors.h"
 
@@ -177,7 +178,11 @@ static void what_waits_is_bounded(void **state) {
   assert_true(wk__allocator_cached_bytes() == 0);
   for (int i = 0; i < BLOCKS; i++) tensors[i] = bytes_of(4 << 20);
   for (int i = 0; i < BLOCKS; i++) wk_tensor_release(tensors[i]);
-  assert_true(wk__allocator_cached_bytes() > 0 && wk__allocator_cached_bytes() <= 64 << 20);
+  /* What was live together may wait together, and no more: a block of another size takes the place of some. */
+  assert_true(wk__allocator_cached_bytes() > 0 && wk__allocator_cached_bytes() <= BLOCKS * (INT64_C(4) << 20));
+  wk_tensor *other = bytes_of(200 << 20);
+  assert_true(wk__allocator_cached_bytes() <= 64 << 20);
+  wk_tensor_release(other);
   wk__allocator_release_cached();
   assert_true(wk__allocator_cached_bytes() == 0);
 }
@@ -413,7 +418,7 @@ static void assert_broadcast(const wk_int *a, int a_ndim, const wk_int *b, int b
   int ndim;
   if (wk__broadcast(a, a_ndim, b, b_ndim, sizes, &ndim) != WK_OK) fail_msg("%s", wk_error_message());
   wk__string text = {0};
-  wk__print_sizes(&text, sizes, ndim);
+  print_symbolic_sizes(&text, sizes, ndim);
   assert_string_equal(text.text, expected);
   wk__string_release(&text);
 }
@@ -520,7 +525,7 @@ static int tear_down_symbols(void **state) {
 
 static void assert_sizes(const wk_int *sizes, int ndim, const char *expected) {
   wk__string text = {0};
-  wk__print_sizes(&text, sizes, ndim);
+  print_symbolic_sizes(&text, sizes, ndim);
   assert_string_equal(text.text, expected);
   wk__string_release(&text);
 }

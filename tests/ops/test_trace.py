@@ -29,7 +29,7 @@ RUN_PLAIN = {  # what they give hangs on values: the graph breaks there, and the
 
 def described(result):
     if isinstance(result, wick.Tensor):
-        grad = result.grad_fn.name() if result.requires_grad and result.grad_fn else result.requires_grad
+        grad = (result.requires_grad, result.grad_fn is not None)  # its name may be CompiledFunctionBackward
         return (str(result.dtype), tuple(result.shape), tuple(result.stride()), repr(result.tolist()), grad)
     if isinstance(result, (tuple, list)):
         return [described(r) for r in result]

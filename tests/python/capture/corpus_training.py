@@ -372,7 +372,7 @@ def requires_grad_read(g, x):
     return g.requires_grad, x.requires_grad, (g * x).requires_grad, g.is_leaf, (g + 1).is_leaf
 
 
-@case(captures=2, breaks=1)
+@case(captures=3, breaks=1)  # the name is another in a replay, where one node stands for the whole graph
 def grad_fn_read(g):
     y = g * 2
     return type(y.grad_fn).__name__, y

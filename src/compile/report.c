@@ -1,0 +1,274 @@
+/* What was made of a graph, for people.
+ *
+ * In: graphs between passes, kernels, the executor's times. Out: files under WICK_DEBUG_DIR, and numbers a step: time,
+ * bytes, floating-point operations. Invariant: looking changes nothing, and what cannot be written is no error.
+ * Tests: tests/python/test_explain.py, tests/python/test_profiler.py. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "codegen/codegen.h"
+#include "compile/kernel.h"
+#include "compile/report.h"
+#include "graph/execute.h"
+
+/* ===================================================== files ==================================================== */
+
+static void warn_once(const char *path) {
+  static _Atomic bool warned;
+  if (!atomic_exchange(&warned, true)) fprintf(stderr, "[wick] WICK_DEBUG_DIR: %s: %s\n", path, strerror(errno));
+}
+
+/* With the folders above it. */
+static bool make_folder(const char *folder) {
+  struct stat there;
+  char *path = wk__strdup(folder);
+  for (char *p = path ? path + 1 : NULL; p && *p; p++) {
+    if (*p != '/') continue;
+    *p = 0;
+    mkdir(path, 0777);
+    *p = '/';
+  }
+  wk__free(path);
+  return mkdir(folder, 0777) == 0 || (stat(folder, &there) == 0 && S_ISDIR(there.st_mode));
+}
+
+wk__dump wk__dump_begin(int number) {
+  const char *folder = getenv("WICK_DEBUG_DIR");
+  wk__dump dump = {.number = number};
+  if (!folder || !*folder) return dump;
+  bool fits = (size_t)snprintf(dump.folder, sizeof dump.folder, "%s", folder) < sizeof dump.folder;
+  if (!fits) errno = ENAMETOOLONG;
+  if (fits && make_folder(folder)) return dump;
+  warn_once(folder);
+  return (wk__dump){.number = number};
+}
+
+static void write_file(const wk__dump *dump, const char *suffix, const char *mode, const char *text) {
+  wk__string path = {0};
+  wk__string_printf(&path, "%s/graph_%04d.%s", dump->folder, dump->number, suffix);
+  if (path.failed) return wk__string_release(&path);
+  FILE *file = fopen(path.text, mode);
+  bool written = file && fputs(text, file) >= 0;
+  if (file) written &= fclose(file) == 0;
+  if (!written) warn_once(path.text);
+  wk__string_release(&path);
+}
+
+void wk__dump_graph(wk__dump *dump, const char *pass, const wk__graph *graph) {
+  if (!*dump->folder) return;
+  wk__string text = {0};
+  char suffix[64];
+  snprintf(suffix, sizeof suffix, "%d.%s.txt", dump->pass++, pass);
+  if (wk__graph_print(&text, graph, true) == WK_OK) write_file(dump, suffix, "w", text.text);
+  wk__string_release(&text);
+}
+
+void wk__dump_note(const wk__dump *dump, const char *suffix, const char *line) {
+  if (!*dump->folder) return;
+  wk__string text = {0};
+  wk__string_printf(&text, "%s\n", line);
+  if (!text.failed) write_file(dump, suffix, "a", text.text);
+  wk__string_release(&text);
+}
+
+/* Everything in one unit; tier 1 cuts it into a few, and leaves out what other graphs have had compiled. */
+static void write_unit(const wk__dump *dump, const wk__kernels *kernels) {
+  wk__c_kernel *sources = wk__alloc_zeroed((size_t)kernels->count * sizeof *sources);
+  int count = 0;
+  for (int64_t i = 0; sources && i < kernels->count; i++) {
+    const wk__fused *f = kernels->items[i];
+    if (!f->kernel) continue;
+    sources[count++] = (wk__c_kernel){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin};
+  }
+  char *text = count ? wk__c_write(sources, count, wk__cpu_level_get()) : NULL;
+  if (text) write_file(dump, "unit.c", "w", text);
+  if (count && !text) {
+    wk__dump_note(dump, "unit.c", "/* Not compiled, tier 0 runs it:");
+    wk__dump_note(dump, "unit.c", wk_error_message());
+    wk__dump_note(dump, "unit.c", "*/");
+    wk_error_clear();
+  }
+  wk__free(text);
+  wk__free(sources);
+}
+
+void wk__dump_kernels(const wk__dump *dump, const wk__kernels *kernels) {
+  if (!*dump->folder) return;
+  wk__string text = {0};
+  for (int64_t i = 0; i < kernels->count; i++) {
+    const wk__fused *f = kernels->items[i];
+    if (f->kernel) wk__string_printf(&text, "%s:\n%s%s\n", f->name, f->origin, f->kernel->text);
+  }
+  if (!text.failed) write_file(dump, "kernels.txt", "w", text.text ? text.text : "");
+  wk__string_release(&text);
+  if (kernels->count) write_unit(dump, kernels);
+}
+
+/* ================================================ bytes and operations ========================================== */
+
+static double size_of(const wk_tensor *t, int dim) {
+  if (dim < 0) dim += t->ndim;
+  return dim >= 0 && dim < t->ndim ? (double)wk__hint(t->sizes[dim]) : 1;
+}
+
+static double elements_of(const wk_tensor *t) {
+  double count = 1;
+  for (int d = 0; d < t->ndim; d++) count *= size_of(t, d);
+  return count;
+}
+
+/* Elements in memory: an expanded dim has them once. */
+static double bytes_of(const wk_tensor *t) {
+  double count = 1;
+  for (int d = 0; d < t->ndim; d++) count *= wk__hint(t->strides[d]) ? size_of(t, d) : 1;
+  return count * wk__dtypes[t->dtype].size;
+}
+
+/* Elements that a launch reaches through a buffer, or could reach where an index decides. */
+static double elements_of_buffer(const wk__fused *f, int b, const wk_int *numbers) {
+  const wk__fused_buffer *from = &f->buffers[b];
+  int ndim = from->sizes < 0 ? f->ndim : f->kernel->nest->buffers[b].ndim;
+  int32_t sizes = from->sizes < 0 ? f->loop_sizes : from->sizes;
+  double count = 1;
+  for (int d = 0; d < ndim; d++)
+    if (wk__hint(numbers[from->strides + d])) count *= (double)wk__hint(numbers[sizes + d]);
+  return count;
+}
+
+static bool is_gathered(const wk__nest *nest, int b) {
+  for (int64_t i = 0; i < nest->access_count; i++)
+    if (nest->accesses[i].buffer == b && nest->accesses[i].has_indirect) return true;
+  return false;
+}
+
+/* Another buffer reaches the same elements, and more of them or as many. */
+static bool is_repeated(const wk__fused *f, int b, const wk_int *numbers) {
+  const wk__fused_buffer *from = &f->buffers[b], *other = f->buffers;
+  double count = elements_of_buffer(f, b, numbers);
+  for (int k = 0; k < f->buffer_count; k++) {
+    if (k == b || other[k].input != from->input || from->input < 0) continue;
+    if (wk__hint(numbers[other[k].offset]) != wk__hint(numbers[from->offset])) continue;
+    double others = elements_of_buffer(f, k, numbers);
+    if (others > count || (others == count && k < b)) return true;
+  }
+  return false;
+}
+
+/* A gather reads no more than there are elements to go to. */
+static double bytes_of_launch(const wk__fused *f, const wk_int *numbers) {
+  const wk__nest *nest = f->kernel->nest;
+  double most = 0, bytes = 0;
+  for (int b = 0; b < f->buffer_count; b++)
+    if (!is_gathered(nest, b) && elements_of_buffer(f, b, numbers) > most) most = elements_of_buffer(f, b, numbers);
+  for (int b = 0; b < f->buffer_count; b++) {
+    double count = is_repeated(f, b, numbers) ? 0 : elements_of_buffer(f, b, numbers);
+    if (most > 0 && count > most && is_gathered(nest, b)) count = most;
+    bytes += count * wk__dtypes[nest->buffers[b].dtype].size;
+  }
+  return bytes;
+}
+
+typedef struct adder {
+  double sum, most; /* bytes of one argument at most: what the results hold, for gathers */
+  wk__graph_node *seen[WK__MAX_ARGS];
+  int count;
+} adder;
+
+static void add_argument(void *context, wk__graph_node *node) {
+  adder *a = context;
+  for (int i = 0; i < a->count; i++)
+    if (a->seen[i] == node) return;
+  if (a->count < WK__MAX_ARGS) a->seen[a->count++] = node;
+  const wk_tensor *t = wk__value_of(node);
+  double bytes = t ? bytes_of(t) : 0;
+  a->sum += a->most > 0 && bytes > a->most ? a->most : bytes;
+}
+
+static bool is_gather(const char *name) {
+  static const char *const names[] = {"embedding", "index_select", "gather", "index", "take_along_dim"};
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (!strcmp(name, names[i])) return true;
+  return false;
+}
+
+static double bytes_of_node(const wk__graph_node *n) {
+  adder a = {0};
+  if (n->op->tags & WK__TAG_VIEW) return 0;
+  if (n->value) a.sum += bytes_of(n->value);
+  for (int i = 0; i < n->item_count; i++)
+    if (n->items[i]) a.sum += bytes_of(n->items[i]);
+  if (is_gather(n->op->base_name)) a.most = a.sum;
+  wk__graph_each_arg(n, add_argument, &a);
+  return a.sum;
+}
+
+static const wk_tensor *shape(const wk__graph_node *n, int i) {
+  const wk__graph_arg *arg = &n->args[i];
+  return arg->tag == WK_VALUE_TENSOR && arg->node ? wk__value_of(arg->node) : NULL;
+}
+
+static const wk_tensor *first_result(const wk__graph_node *n) {
+  return n->value ? n->value : n->item_count ? n->items[0] : NULL;
+}
+
+/* (B, H, T, D) by (B, H, S, D): products of T with S over D, half of them under a causal mask. */
+static double flops_of_attention(const wk__graph_node *n, int query, double products) {
+  const wk_tensor *q = shape(n, query), *k = shape(n, query + 1);
+  int causal = -1;
+  for (int i = 0; i < n->op->schema.parameter_count; i++)
+    if (!strcmp(n->op->schema.parameters[i].name, "is_causal")) causal = i;
+  if (!q || !k) return 0;
+  double all = 2 * products * elements_of(q) * size_of(k, -2);
+  return causal >= 0 && n->args[causal].tag == WK_VALUE_BOOL && n->args[causal].boolean ? all / 2 : all;
+}
+
+/* A multiplication and an addition for each element of the result and of the dim that is summed over. */
+static double flops_of_node(const wk__graph_node *n) {
+  const wk_tensor *result = first_result(n);
+  const char *name = n->op->base_name;
+  bool backward = strstr(name, "backward") != NULL; /* the gradients' four products, and the scores once more */
+  if (strstr(name, "flash_attention")) return flops_of_attention(n, backward, backward ? 5 : 2);
+  if (!strcmp(name, "scaled_dot_product_attention")) return flops_of_attention(n, 0, 2);
+  bool plain = !strcmp(name, "mm") || !strcmp(name, "bmm") || !strcmp(name, "linear") || !strcmp(name, "matmul");
+  const wk_tensor *left = plain ? shape(n, 0) : !strcmp(name, "addmm") || !strcmp(name, "baddbmm") ? shape(n, 1) : NULL;
+  return result && left ? 2 * elements_of(result) * size_of(left, -1) : 0;
+}
+
+/* ===================================================== steps ==================================================== */
+
+int64_t wk__compiled_graph_step_count(const wk__compiled_graph *c) {
+  const wk__graph_executor *e = wk__compiled_graph_executor(c);
+  return e ? wk__graph_step_count(e) : 0;
+}
+
+static const wk__fused *kernel_of(const wk__compiled_graph *c, const wk_op *op) {
+  const wk__kernels *kernels = wk__compiled_graph_kernels(c);
+  for (int64_t i = 0; kernels && i < kernels->count; i++)
+    if (&kernels->items[i]->op == op && kernels->items[i]->kernel) return kernels->items[i];
+  return NULL;
+}
+
+void wk__compiled_graph_step(const wk__compiled_graph *c, int64_t i, wk__step_report *out) {
+  const wk__graph_executor *e = wk__compiled_graph_executor(c);
+  const wk__graph_step *s = &e->steps[i];
+  const _Atomic int64_t *times = atomic_load(&((wk__graph_executor *)e)->times);
+  const wk__fused *kernel = kernel_of(c, s->op);
+  *out = (wk__step_report){.name = s->node ? s->node->name : "copy",
+                           .op = s->op->name,
+                           .kernel = kernel ? kernel->name : NULL,
+                           .place = s->node ? s->node->place : NULL,
+                           .runs = atomic_load(&e->timed_runs)};
+  if (times) out->nanoseconds = times[i];
+  if (!s->node) return;
+  out->bytes = kernel ? bytes_of_launch(kernel, s->node->args[1].integers) : bytes_of_node(s->node);
+  out->flops = flops_of_node(s->node);
+}
+
+bool wk__compiled_graph_kernel(const wk__compiled_graph *c, int64_t i, wk__kernel_report *out) {
+  const wk__fused *f = wk__compiled_graph_kernels(c)->items[i];
+  if (!f->kernel) return false;
+  *out = (wk__kernel_report){.name = f->name, .origin = f->origin ? f->origin : "", .nest = f->kernel->text};
+  return true;
+}
