@@ -132,7 +132,9 @@ _SORTS = {
     "cpu_time", "cpu_time_total", "self_cpu_time_total", "count", "bytes", "flops", "bytes_per_second",
     "flops_per_second", "device_time", "device_time_total", "self_device_time_total",
 }  # fmt: skip
-_COLUMNS = ("Name", "Self CPU %", "CPU total", "CPU time avg", "# of Calls", "Bytes", "Bytes/s", "FLOPs", "FLOP/s", "Kernel")
+_COLUMNS = (
+    "Name", "Self CPU %", "CPU total", "CPU time avg", "# of Calls", "Bytes", "Bytes/s", "FLOPs", "FLOP/s", "Kernel",
+)  # fmt: skip
 
 
 class EventList(list):
@@ -149,13 +151,16 @@ class EventList(list):
         for event in self:
             key = (event.key, event.nest, event.is_user_annotation)
             if key not in rows:
-                rows[key] = FunctionEventAvg(*key[:1], event.kernel, event.nest, event.origin, key[2])
+                rows[key] = FunctionEventAvg(
+                    event.key, event.kernel, event.nest, event.origin, event.is_user_annotation
+                )
             rows[key].add(event)
         return EventList(rows.values())
 
     def total_average(self):
-        """Everything as one row."""
-        return functools.reduce(FunctionEventAvg.add, self, FunctionEventAvg("Total"))
+        """All steps as one row."""
+        steps = (event for event in self if not event.is_user_annotation)
+        return functools.reduce(FunctionEventAvg.add, steps, FunctionEventAvg("Total"))
 
     def table(self, sort_by=None, row_limit=100, max_name_column_width=55, header=None, **unused):
         """The rows as text: largest `sort_by` first, `row_limit` of them (-1: all). bytes and flops are a call's."""
@@ -301,9 +306,8 @@ class profile:
             return
         if _running is not None:
             raise RuntimeError("Profiler is already enabled on this thread")
+        self._events, self._before = EventList(), _counted()
         _running = self
-        self._events = EventList()
-        self._before = _counted()
         self._profiling_before = _C._set_profiling(True)
 
     def _pause(self):
@@ -312,8 +316,8 @@ class profile:
             return
         _C._set_profiling(self._profiling_before)
         _running = None
-        self._events += _events_since(self._before)
-        self._before = None
+        before, self._before = self._before, None
+        self._events += _events_since(before)
 
     def __enter__(self):
         self.start()

@@ -118,12 +118,17 @@ static void mark_needed(wk__segment *g, bool *needed) {
 
 /* ---- the graph ---- */
 
-/* What the program wrote into a real tensor has no tape when the graph writes it again. */
+static bool has_history(const wk_tensor *t) { return t && t->autograd && t->autograd->grad_fn; }
+
+/* What the program wrote into a real tensor has no tape when the graph writes it again. A view's own history is not
+ * asked for: it would be made now, by an operator that the tracer sees. Its base has it. */
 static wk_status check_written(wk__session *s) {
   const wk__graph *graph = wk__tracer_graph(s->tracer);
-  for (int64_t i = 0; i < graph->mutation_count; i++)
-    if (wk__grad_fn(wk__tracer_input(s->tracer, graph->mutations[i].input)))
+  for (int64_t i = 0; i < graph->mutation_count; i++) {
+    const wk_tensor *t = wk__tracer_input(s->tracer, graph->mutations[i].input);
+    if (has_history(t) || has_history(t->base))
       return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
+  }
   return WK_OK;
 }
 

@@ -636,11 +636,7 @@ KNOWN = (
     ("written [(True, False)]", r"(\w+)(\.copy_\(|\[\S*\] = )\1"),  # x.copy_(x) leaves x's version as it is
     (r"expand(", r"copy_\("),  # another message when the sizes do not fit
     ("'self (Bool) and source", "index_add"),  # of two errors the other one
-    ("gradient", r"dtype=wick.float64"),  # of sum(dtype=): not cast back
     ("strides", r"autograd.grad"),  # of gradients inside: not those of eager
-    ("signal 11", r"gradients\("),  # a tape that goes over a break
-    ("requires_grad [(False, True)]", r"detach\(\)"),  # a view of x.detach() as an output
-    ("memory shared with", r"\["),  # the executor clones results of composites that may be views of what is written
     ("", r"bernoulli_\("),  # on views: drawn in another order
 )
 

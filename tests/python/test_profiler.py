@@ -1,0 +1,166 @@
+"""wick.profiler: rows for what compiled graphs ran while it was on."""
+
+import math
+
+import pytest
+
+import wick
+from wick.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule
+
+
+def model(x, w):
+    return (x @ w).relu() * 2
+
+
+@pytest.fixture
+def step():
+    """A compiled function that was captured before anybody looked."""
+    compiled = wick.compile(model)
+    x, w = wick.ones(2, 3), wick.ones(3, 5)
+
+    def run():
+        compiled(x, w)
+
+    run()
+    yield run
+    compiled.reset()
+
+
+def rows_of(prof):
+    return {row.key: row for row in prof.key_averages()}
+
+
+def test_rows_are_the_steps(step):
+    with profile() as prof:
+        for _ in range(3):
+            step()
+    rows = rows_of(prof)
+    assert set(rows) == {"aten::mm", "fused_relu_mul"}
+    assert all(row.count == 3 and row.cpu_time_total > 0 for row in rows.values())
+    mm, fused = rows["aten::mm"], rows["fused_relu_mul"]
+    assert mm.flops == 3 * 2 * 2 * 3 * 5 and mm.bytes == 3 * 4 * (6 + 15 + 10) and mm.kernel is None
+    assert fused.bytes == 3 * 4 * (10 + 10) and fused.kernel.startswith("kernel_") and "relu" in fused.origin
+    assert math.isclose(mm.cpu_time * 3, mm.cpu_time_total)
+    assert math.isclose(mm.flops_per_second * mm.cpu_time_total * 1e-6, mm.flops)
+    assert math.isclose(fused.bytes_per_second * fused.cpu_time_total * 1e-6, fused.bytes)
+
+
+def test_only_what_ran_meanwhile(step):
+    with profile() as before:
+        step()
+    step()
+    with profile() as nothing:
+        pass
+    with profile() as after:
+        step()
+        step()
+    assert list(nothing.key_averages()) == [] and "Self CPU time total" in str(nothing.key_averages())
+    assert rows_of(before)["aten::mm"].count == 1 and rows_of(after)["aten::mm"].count == 2
+
+
+def test_switched_off_again(step):
+    with pytest.raises(ZeroDivisionError), profile():
+        _ = 1 / 0
+    assert wick._C._set_profiling(False) is False
+    with profile(), pytest.raises(RuntimeError, match="already enabled"), profile():
+        pass
+    with profile() as prof:
+        step()
+        with pytest.raises(RuntimeError, match="didn't finish"):
+            prof.key_averages()
+
+
+def test_derivatives_have_rows():
+    compiled = wick.compile(lambda x, w: (x @ w).exp().sum())
+    x, w = wick.ones(2, 3), wick.ones(3, 5, requires_grad=True)
+    with profile(activities=[ProfilerActivity.CPU]) as prof:
+        compiled(x, w).backward()  # captured: the forward graph is run by the capture
+        compiled(x, w).backward()
+    assert rows_of(prof)["aten::mm"].count == 3
+    compiled.reset()
+
+
+def test_equal_kernels_are_one_row():
+    def layers(x, a, b):
+        return (((x @ a).relu() * 2) @ b).relu() * 2
+
+    compiled = wick.compile(layers)
+    args = wick.ones(2, 3), wick.ones(3, 3), wick.ones(3, 3)
+    compiled(*args)
+    with profile() as prof:
+        compiled(*args)
+    assert rows_of(prof)["fused_relu_mul"].count == 2 and len(prof.events()) == 4
+    total = prof.key_averages().total_average()
+    assert total.count == 4 and math.isclose(total.cpu_time_total, prof.events().self_cpu_time_total)
+    compiled.reset()
+
+
+def test_table(step):
+    with profile() as prof:
+        step()
+    averages = prof.key_averages()
+    lines = averages.table(sort_by="flops", row_limit=1, header="here").splitlines()
+    assert lines[0] == "here" and "Name" in lines[2] and "# of Calls" in lines[2]
+    assert lines[4].split()[0] == "aten::mm" and len(lines) == 7 and lines[-1].startswith("Self CPU time total: ")
+    assert len({len(line) for line in lines[1:-1]}) == 1
+    assert len(averages.table(row_limit=-1).splitlines()) == 4 + len(averages) + 1 - 1
+    with pytest.raises(ValueError, match="sort_by"):
+        averages.table(sort_by="beauty")
+    for name in ("cpu_time", "cpu_time_total", "self_cpu_time_total", "cuda_time_total", "count"):
+        assert "aten::mm" in averages.table(sort_by=name)
+
+
+def test_schedule():
+    actions = [schedule(skip_first=1, wait=1, warmup=1, active=2, repeat=1)(step).name for step in range(7)]
+    assert actions == ["NONE", "NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE", "NONE", "NONE"]
+    assert schedule(wait=0, warmup=0, active=1)(9) is ProfilerAction.RECORD_AND_SAVE
+
+
+def test_scheduled_steps(step):
+    ready = []
+    plan = schedule(wait=1, warmup=1, active=2, repeat=2)
+    with profile(schedule=plan, on_trace_ready=lambda prof: ready.append(rows_of(prof)["aten::mm"].count)) as prof:
+        for _ in range(9):
+            step()
+            prof.step()
+    assert ready == [2, 2] and prof.step_num == 9
+
+
+def test_cycles_without_a_pause(step):
+    ready = []
+    plan = schedule(wait=0, warmup=0, active=1)
+    with profile(schedule=plan, on_trace_ready=lambda prof: ready.append(len(prof.events()))) as prof:
+        for _ in range(2):
+            step()
+            prof.step()
+    assert ready == [2, 2, 0]  # the third cycle was left as it began
+
+
+def test_record_function():
+    @record_function("decorated")
+    def work():
+        return wick.ones(2) + 1
+
+    with record_function("outside"):
+        work()
+    with profile() as prof:
+        for _ in range(2):
+            with record_function("part"):
+                work()
+    rows = rows_of(prof)
+    assert set(rows) == {"part", "decorated"} and rows["part"].count == rows["decorated"].count == 2
+    assert rows["part"].cpu_time_total >= rows["decorated"].cpu_time_total > 0 == rows["part"].self_cpu_time_total
+
+
+def test_record_function_in_captured_code_is_nothing():
+    def marked(x):
+        with record_function("inside"):
+            return x * 2
+
+    compiled = wick.compile(marked, fullgraph=True)
+    with profile() as prof:
+        compiled(wick.ones(2))
+    with profile() as prof:
+        compiled(wick.ones(2))
+    assert set(rows_of(prof)) == {"fused_mul"} and compiled.captures == 1
+    compiled.reset()
