@@ -26,8 +26,14 @@ def _eager(graph_module, example_inputs):
     return graph_module.forward
 
 
-# None: the graph runs node by node on the eager engine, with no Python in between.
-_backends = {"wick": None, "inductor": None, "aot_eager": None, "eager": _eager}
+# How a graph runs that no Python backend gets: node by node, as fused kernels, or these with native code waited for.
+_NODE_BY_NODE, _FUSED, _WAITED_FOR = range(3)
+_backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "eager": _eager}
+# Options of PyTorch's compiler that programs set and that have nothing to say here.
+_IGNORED_OPTIONS = {
+    "coordinate_descent_tuning", "cpp_wrapper", "epilogue_fusion", "fallback_random", "max_autotune", "shape_padding",
+    "trace.enabled", "trace.graph_diagram", "triton.cudagraphs",
+}  # fmt: skip
 
 
 def list_backends(exclude_tags=("debug", "experimental")):
@@ -59,6 +65,22 @@ def _backend_of(backend, options):
     return backend
 
 
+def _own_settings(engine, mode, options):
+    """What _C.Compiled is told about a graph that wick runs itself."""
+    for name in options or ():
+        if name != "wait" and name not in _IGNORED_OPTIONS:
+            known = sorted(_IGNORED_OPTIONS | {"wait"})
+            raise RuntimeError(f"Unexpected optimization option {name}, known options are {known}")
+    waits = (options or {}).get("wait", False) or (mode or "").startswith("max-autotune")
+    return {"mode": _WAITED_FOR if waits and engine == _FUSED else engine}
+
+
+def _settings(backend, mode, options, fullgraph, dynamic):
+    made_by = _backend_of(backend, options)
+    settings = {"backend": made_by} if callable(made_by) else _own_settings(made_by, mode, options)
+    return {**settings, "fullgraph": fullgraph, "dynamic": _sizes(dynamic)}
+
+
 # ---- compile ----
 
 
@@ -81,14 +103,14 @@ def _sizes(dynamic):
     return -1 if config.automatic_dynamic_shapes else 0
 
 
-def _compiled(function, backend, fullgraph, dynamic):
-    made = _C.Compiled(function, backend=backend, fullgraph=fullgraph, dynamic=_sizes(dynamic), limit=limit)
+def _compiled(function, settings):
+    made = _C.Compiled(function, limit=limit, **settings)
     _live.add(made)
     return made
 
 
-def _of_function(function, backend, fullgraph, dynamic):
-    made = _compiled(function, backend, fullgraph, dynamic)
+def _of_function(function, settings):
+    made = _compiled(function, settings)
     functools.update_wrapper(made, function)
     made._wick_original = function
     return made
@@ -113,13 +135,13 @@ def _class_of_compiled(kind):
     return type(kind.__name__, (kind,), members)
 
 
-def _of_module(module, backend, fullgraph, dynamic):
+def _of_module(module, settings):
     """Another module over the same parameters and attributes, of a class that isinstance takes for the same."""
     kind = _class_of_compiled(type(module))
     made = kind.__new__(kind)
     made.__dict__.update(module.__dict__)  # the parts' dictionaries are shared: what changes there changes for both
     made.__dict__["_orig_mod"] = module
-    made.__dict__["_compiled_forward"] = _compiled(module.forward, backend, fullgraph, dynamic)
+    made.__dict__["_compiled_forward"] = _compiled(module.forward, settings)
     return made
 
 
@@ -131,7 +153,8 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
     when it is captured again; True: sizes and integer arguments are symbols at once; False: everything stays a number.
     Sizes 0 and 1 are always numbers, and so are all of them with a backend of one's own.
     backend: a name of compiler.list_backends(), or a callable (graph_module, example_inputs) -> callable.
-    mode: "default", "reduce-overhead" or "max-autotune". disable: gives the model as it is.
+    mode: "default" and "reduce-overhead": nothing waits, native code comes from the background; "max-autotune": the
+    first call of a graph waits for it. options: {"wait": True} does the same. disable: gives the model as it is.
 
         @compile
         def step(x, y): ...
@@ -146,11 +169,11 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
         )
     if disable:
         return model
-    made_by = _backend_of(backend, options)
+    settings = _settings(backend, mode, options, fullgraph, dynamic)
     from .nn import Module
 
     if isinstance(model, Module):
-        return _of_module(model, made_by, fullgraph, dynamic)
+        return _of_module(model, settings)
     if isinstance(model, _C.Compiled):
         model = model.function
     if isinstance(model, type):
@@ -162,7 +185,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
         if not hasattr(call, "__code__"):
             return model  # C code has nothing to capture
         model = call.__get__(model)
-    return _of_function(model, made_by, fullgraph, dynamic)
+    return _of_function(model, settings)
 
 
 # ---- around it ----

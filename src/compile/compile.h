@@ -18,13 +18,19 @@ typedef struct wk__compiled_graph wk__compiled_graph;
 typedef struct wk__kernels wk__kernels; /* the fused kernels of a graph */
 typedef struct wk__fused wk__fused;     /* one of them: kernel.h */
 
+typedef enum wk__compile_mode {
+  WK__COMPILE_NOTHING, /* node by node on the eager engine */
+  WK__COMPILE_LATER,   /* fused kernels at once; native code in the background, asked for by the second run */
+  WK__COMPILE_NOW,     /* does not return before native code is there */
+} wk__compile_mode;
+
 /* Takes a reference of the graph and leaves it as it is. requires_grad: (inputs) as they will be at run time; NULL:
  * none does. A graph whose tape outlives it is split ahead of time (aot/aot.h), and both halves are compiled. Falls
  * back to the plain executor by itself where a pass cannot handle it; errors are those of the executor. */
-WK_MUST_USE wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad,
+WK_MUST_USE wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
                                         wk__compiled_graph **out_compiled);
 void wk__compiled_graph_release(wk__compiled_graph *compiled);
-/* As wk__graph_execute. The second run asks for native code, in the background. */
+/* As wk__graph_execute. */
 WK_MUST_USE wk_status wk__compiled_graph_run(const wk__compiled_graph *compiled, wk_tensor *const *inputs,
                                              const double *numbers, wk_tensor **out_outputs);
 /* Asks for native code and waits until it is there, also for the backward graphs made so far; false when some kernel

@@ -11,6 +11,7 @@
 #include "compile/report.h"
 
 struct wk__compiled_graph {
+  wk__compile_mode mode;
   wk__graph *graph;             /* owned: what is run; as it was captured for a function with a derivative */
   wk__graph_executor *executor; /* owned; NULL for a function with a derivative */
   wk__kernels *kernels;         /* owned: operators of the graph; NULL: it runs as it is */
@@ -117,7 +118,7 @@ static void release_half(void *half) { wk__compiled_graph_release(half); }
 
 static wk_status make_half(void *whole, wk__graph *graph, bool backward, wk__runner *out_runner) {
   wk__compiled_graph *half = NULL;
-  WK_TRY(wk__compile_graph(graph, NULL, &half));
+  WK_TRY(wk__compile_graph(graph, NULL, ((wk__compiled_graph *)whole)->mode, &half));
   half->backward = backward;
   add_half(whole, half);
   note_half(half);
@@ -142,6 +143,7 @@ static void forget(wk__compiled_graph *c) {
 }
 
 static wk_status compile_either(wk__compiled_graph *c, wk__graph *graph, const bool *requires_grad) {
+  if (c->mode == WK__COMPILE_NOTHING) return wk_fail(WK_UNSUPPORTED, "it was asked for");
   if (is_taped(graph))
     return requires_grad ? compile_with_derivative(c, graph, requires_grad)
                          : wk_fail(WK_UNSUPPORTED, "a derivative outlives the graph");
@@ -149,7 +151,8 @@ static wk_status compile_either(wk__compiled_graph *c, wk__graph *graph, const b
   return wk__graph_executor_create(c->graph, &c->executor);
 }
 
-wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compiled_graph **out_compiled) {
+wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
+                            wk__compiled_graph **out_compiled) {
   *out_compiled = NULL;
   if (wk__log_on(WK__LOG_PROFILE)) wk__profiling = true;
   wk__compiled_graph *c = wk__alloc_zeroed(sizeof *c);
@@ -157,6 +160,7 @@ wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__com
   static _Atomic int last_number;
   c->number = 1 + atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed);
   pthread_mutex_init(&c->lock, NULL);
+  c->mode = mode;
   wk_status status = compile_either(c, graph, requires_grad);
   if (status != WK_OK && status != WK_OUT_OF_MEMORY) {
     if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "run node by node: %s", wk_error_message());
@@ -170,6 +174,7 @@ wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__com
     wk__compiled_graph_release(c);
     return status;
   }
+  if (mode == WK__COMPILE_NOW && c->kernels) (void)wk__compiled_graph_wait(c); /* without a compiler tier 0 goes on */
   *out_compiled = c;
   return WK_OK;
 }

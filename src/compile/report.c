@@ -193,6 +193,12 @@ static bool is_gather(const char *name) {
   return false;
 }
 
+/* Of the arguments only the shape is asked for. */
+static bool is_like(const char *name) {
+  size_t length = strlen(name);
+  return length > 5 && !strcmp(name + length - 5, "_like");
+}
+
 static double bytes_of_node(const wk__graph_node *n) {
   adder a = {0};
   if (n->op->tags & WK__TAG_VIEW) return 0;
@@ -200,7 +206,7 @@ static double bytes_of_node(const wk__graph_node *n) {
   for (int i = 0; i < n->item_count; i++)
     if (n->items[i]) a.sum += bytes_of(n->items[i]);
   if (is_gather(n->op->base_name)) a.most = a.sum;
-  wk__graph_each_arg(n, add_argument, &a);
+  if (!is_like(n->op->base_name)) wk__graph_each_arg(n, add_argument, &a);
   return a.sum;
 }
 
@@ -243,6 +249,12 @@ int64_t wk__compiled_graph_step_count(const wk__compiled_graph *c) {
   return e ? wk__graph_step_count(e) : 0;
 }
 
+/* A new value goes to an input. */
+static double bytes_of_copy(const wk__graph_executor *e, const wk__graph_step *s) {
+  int32_t slot = s->patch_count ? e->patches[s->first_patch].slot : -1;
+  return slot >= 0 && slot < e->input_count ? 2 * bytes_of(e->graph->inputs[slot]->value) : 0;
+}
+
 static const wk__fused *kernel_of(const wk__compiled_graph *c, const wk_op *op) {
   const wk__kernels *kernels = wk__compiled_graph_kernels(c);
   for (int64_t i = 0; kernels && i < kernels->count; i++)
@@ -261,7 +273,10 @@ void wk__compiled_graph_step(const wk__compiled_graph *c, int64_t i, wk__step_re
                            .place = s->node ? s->node->place : NULL,
                            .runs = atomic_load(&e->timed_runs)};
   if (times) out->nanoseconds = times[i];
-  if (!s->node) return;
+  if (!s->node) {
+    out->bytes = bytes_of_copy(e, s);
+    return;
+  }
   out->bytes = kernel ? bytes_of_launch(kernel, s->node->args[1].integers) : bytes_of_node(s->node);
   out->flops = flops_of_node(s->node);
 }

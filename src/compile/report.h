@@ -9,12 +9,12 @@
 /* One executed step of a compiled graph. Text is borrowed from the graph. Bytes and operations are those of one run,
  * with the values that symbols had when the graph was captured. */
 typedef struct wk__step_report {
-  const char *name, *op; /* of the node; "copy" for a copy of the executor's own */
-  const char *kernel;      /* its name; NULL: an operator of the table */
+  const char *name, *op;        /* of the node; "copy" for a copy of the executor's own */
+  const char *kernel;           /* its name; NULL: an operator of the table */
   const wk__graph_place *place; /* NULL: not known */
   int64_t nanoseconds, runs;    /* while wk__profiling, all runs together */
-  double bytes; /* read and written, each element that is touched once; 0 for views */
-  double flops; /* of products; 0 where nobody counts */
+  double bytes;                 /* read and written, each element that is touched once; 0 for views */
+  double flops;                 /* of products; 0 where nobody counts */
 } wk__step_report;
 
 int64_t wk__compiled_graph_step_count(const wk__compiled_graph *compiled); /* 0 for one with a derivative */
@@ -43,8 +43,8 @@ typedef struct wk__dump {
 } wk__dump;
 
 wk__dump wk__dump_begin(int number);
-void wk__dump_graph(wk__dump *dump, const char *pass, const wk__graph *graph); /* graph_0001.<n>.<pass>.txt */
-void wk__dump_kernels(const wk__dump *dump, const wk__kernels *kernels); /* graph_0001.kernels.txt and .unit.c */
+void wk__dump_graph(wk__dump *dump, const char *pass, const wk__graph *graph);  /* graph_0001.<n>.<pass>.txt */
+void wk__dump_kernels(const wk__dump *dump, const wk__kernels *kernels);        /* graph_0001.kernels.txt and .unit.c */
 void wk__dump_note(const wk__dump *dump, const char *suffix, const char *line); /* appended to graph_0001.<suffix> */
 
 #endif

@@ -23,11 +23,14 @@ static PyObject *python_code_of(PyObject *callable) {  // -> borrowed, NULL when
 }
 
 static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
-  static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", NULL};
+  static char *names[] = {"function", "backend", "fullgraph", "dynamic", "limit", "mode", NULL};
   PyObject *function, *backend = Py_None;
-  int fullgraph = 0, dynamic = -1, limit = 8;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opii", names, &function, &backend, &fullgraph, &dynamic, &limit))
+  int fullgraph = 0, dynamic = -1, limit = 8, mode = WK__COMPILE_LATER;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiii", names, &function, &backend, &fullgraph, &dynamic, &limit,
+                                   &mode))
     return NULL;
+  if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_NOW)
+    return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1 or 2, not %d", mode);
   if (!python_code_of(function))
     return PyErr_Format(PyExc_TypeError, "a Python function or method is compiled, not %R", function);
   wk__compiled *self = (wk__compiled *)type->tp_alloc(type, 0);
@@ -38,7 +41,8 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   self->options = (wk__compile_options){.backend = backend == Py_None ? NULL : Py_NewRef(backend),
                                         .fullgraph = fullgraph,
                                         .dynamic = (int8_t)dynamic,
-                                        .limit = limit};
+                                        .limit = limit,
+                                        .mode = backend == Py_None ? (wk__compile_mode)mode : WK__COMPILE_NOTHING};
   return (PyObject *)self;
 }
 

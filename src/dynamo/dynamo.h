@@ -12,6 +12,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include "compile/compile.h"
 #include "graph/graph.h"
 
 /* What dynamo has to know of the objects of the extension module, which stands above it. One an interpreter. */
@@ -36,7 +37,8 @@ typedef struct wk__binding {
 } wk__binding;
 
 typedef struct wk__compile_options {
-  PyObject *backend; /* owned; a callable (graph_module, example_inputs) -> callable; NULL: node by node */
+  PyObject *backend; /* owned; a callable (graph_module, example_inputs) -> callable; NULL: as `mode` says */
+  wk__compile_mode mode;
   bool fullgraph;    /* a break is an error */
   int8_t dynamic;    /* -1: sizes that changed become symbolic; 0 never; 1 at once */
   int limit;         /* entries a position; then it runs plain */

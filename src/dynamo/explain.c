@@ -281,12 +281,12 @@ static PyObject *report_of(const wk__segment *g) {  // -> new
   static const char *const ends[] = {"return", "break", "leave"};
   int64_t calls = 0;
   for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; n; n = n->next) calls += n->kind == WK__GRAPH_CALL;
-  return Py_BuildValue("{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L,s:N,s:N}", "start", start_of(g), "end",
-                       ends[g->end], "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits",
-                       (long long)g->hits, "operators", (long long)calls, "steps", (long long)g->step_count, "guards",
-                       guards_of(g), "size_guards", size_guards_of(g), "graph", graph_text(g), "inputs",
-                       (long long)g->recording->input_count, "mutations",
-                       (long long)(g->graph ? g->graph->mutation_count : 0), "codes", codes_of(g), "places", places_of(g));
+  return Py_BuildValue(
+      "{s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L,s:N,s:N}", "start", start_of(g), "end", ends[g->end],
+      "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits", (long long)g->hits, "operators",
+      (long long)calls, "steps", (long long)g->step_count, "guards", guards_of(g), "size_guards", size_guards_of(g),
+      "graph", graph_text(g), "inputs", (long long)g->recording->input_count, "mutations",
+      (long long)(g->graph ? g->graph->mutation_count : 0), "codes", codes_of(g), "places", places_of(g));
 }
 
 PyObject *wk__compiled_report(const wk__compiled *compiled) {
@@ -326,8 +326,8 @@ static PyObject *steps_of(const wk__compiled_graph *c) {  // -> new
   for (int64_t i = 0; list && i < wk__compiled_graph_step_count(c); i++) {
     wk__step_report r;
     wk__compiled_graph_step(c, i, &r);
-    PyObject *one = Py_BuildValue("{s:s,s:s,s:z,s:N,s:L,s:L,s:d,s:d}", "name", r.name, "op", r.op, "kernel",
-                                  r.kernel, "place", place_of(r.place), "nanoseconds", (long long)r.nanoseconds, "runs",
+    PyObject *one = Py_BuildValue("{s:s,s:s,s:z,s:N,s:L,s:L,s:d,s:d}", "name", r.name, "op", r.op, "kernel", r.kernel,
+                                  "place", place_of(r.place), "nanoseconds", (long long)r.nanoseconds, "runs",
                                   (long long)r.runs, "bytes", r.bytes, "flops", r.flops);
     if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);

@@ -209,7 +209,7 @@ static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, 
   WK_TRY(wk__graph_freeze(graph));
   g->lets_others_run = lets_others_run(graph);
   if (!graph->output_count && !graph->mutation_count && !graph->node_count) return WK_OK;
-  return wk__compile_graph(graph, g->requires_grad, &g->executor);
+  return wk__compile_graph(graph, g->requires_grad, s->compiled->options.mode, &g->executor);
 }
 
 /* The backend of compile(): it gets the graph and the tensors of this call, and gives what later calls call. */

@@ -809,7 +809,7 @@ def value_as_input(p, at):
             t = function(*inputs())[0]
     except Exception:
         return None
-    turned = t.permute(*range(t.dim())[::-1])
+    turned = t.permute(tuple(range(t.dim()))[::-1])
     layout = "plain" if t.is_contiguous() else "reversed" if turned.is_contiguous() else "step"
     how = (1, tuple(t.shape), str(t.dtype).split(".")[-1], layout)
     return Program(p.seed, [*p.inputs, Input(name, how)], p.lines[:at] + p.lines[at + 1 :], p.outputs)

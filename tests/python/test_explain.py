@@ -95,6 +95,8 @@ def test_bytes_count_what_is_touched_once():
     x = wick.ones(4, 8)
     assert bytes_of(lambda x: x @ x.t(), x) == 4 * (32 + 32 + 16)  # the view itself is free
     assert bytes_of(lambda x, b: x + b, x, wick.ones(8)) == 4 * (32 + 8 + 32)  # expanded, read once
+    assert bytes_of(lambda x: wick.zeros_like(x), x) == 4 * 32
+    assert bytes_of(lambda x: x.copy_(x.t()), wick.ones(4, 4)) == 2 * 4 * 16
     assert bytes_of(lambda x: (x - x.sum()).exp(), x) == 4 * (32 + 32)  # two passes over one input
     weight, index = wick.ones(1000, 8), wick.tensor([1, 2])
     assert bytes_of(lambda w, i: w[i], weight, index) < 4 * 1000  # a gather does not read the table
@@ -168,6 +170,21 @@ def test_nothing_outlives_the_output():
     del output, function
     gc.collect()
     assert alive() is None
+
+
+@pytest.mark.skipif(not hasattr(wick._C, "_live_allocations"), reason="a release build")
+def test_reports_leave_nothing_behind():
+    counts = []
+    for _ in range(4):
+        output = explain(lambda x: (x @ x).exp().sum())(x := wick.ones(2, 2, requires_grad=True))
+        with wick.profiler.profile() as prof:
+            output.compiled(x).backward()
+        prof.key_averages().table()
+        output.to_html()
+        del output, prof, x
+        gc.collect()
+        counts.append(wick._C._live_allocations())
+    assert counts[2] == counts[3]
 
 
 # ---- the page ----
