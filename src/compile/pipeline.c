@@ -42,6 +42,7 @@ static wk_status run_passes(wk__graph *graph, wk__kernels *kernels, wk__dump *du
     wk__dump_graph(dump, passes[i].name, graph);
   }
   WK_TRY(wk__fuse(graph, kernels));
+  wk__graph_log(graph, "fuse", true);
   wk__dump_graph(dump, "fuse", graph);
   wk__dump_kernels(dump, kernels);
   return wk__graph_freeze(graph);

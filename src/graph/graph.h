@@ -178,6 +178,7 @@ WK_MUST_USE wk_status wk__graph_fold_constants(wk__graph *graph, int64_t max_ele
 typedef wk_status wk__graph_pass_fn(wk__graph *graph, bool *out_changed);
 /* Runs a pass, verifies afterwards in debug builds and prints the graph under WICK_LOGS=graph. */
 WK_MUST_USE wk_status wk__graph_run_pass(wk__graph *graph, const char *name, wk__graph_pass_fn *pass);
+void wk__graph_log(const wk__graph *graph, const char *name, bool changed); /* what it prints */
 
 /* ---- the executor (execute.c): node by node on the eager engine, the reference for every compiler ---- */
 typedef struct wk__graph_executor wk__graph_executor;

@@ -304,8 +304,9 @@ wk_status wk__graph_fold_constants(wk__graph *graph, int64_t max_elements, bool 
 
 /* ================================================== running a pass ============================================== */
 
-static void log_graph(const wk__graph *graph, const char *name, bool changed) {
+void wk__graph_log(const wk__graph *graph, const char *name, bool changed) {
   wk__string text = {0};
+  if (!wk__log_on(WK__LOG_GRAPH)) return;
   if (wk__graph_print(&text, graph, true) == WK_OK)
     wk__log_print(WK__LOG_GRAPH, "after %s%s:\n%s", name, changed ? "" : " (unchanged)", text.text);
   wk__string_release(&text);
@@ -317,6 +318,6 @@ wk_status wk__graph_run_pass(wk__graph *graph, const char *name, wk__graph_pass_
 #ifdef WICK_DEBUG
   WK_TRY(wk__graph_verify(graph));
 #endif
-  if (wk__log_on(WK__LOG_GRAPH)) log_graph(graph, name, changed);
+  wk__graph_log(graph, name, changed);
   return WK_OK;
 }
