@@ -104,12 +104,26 @@ typedef struct chooser {
   uint16_t *chain;    /* calls that are computed again up to here */
 } chooser;
 
+/* Memory that the program can write is kept where the eager tape keeps it, which hangs on the result whose gradient is
+ * taken. With several results nothing is computed from it again: the one that is differentiated may not be the one that
+ * keeps it. */
+static bool reads_what_may_change(const chooser *c, const wk__graph_node *n) {
+  wk__arg_cursor cursor = {0};
+  if (c->j->result_count < 2 || n->op == NULL || n->op->view) return false;
+  for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));) {
+    const wk__graph_node *root = root_of(*place);
+    bool steady = root->kind == WK__GRAPH_INPUT && c->options->steady && c->options->steady[root->index];
+    if (c->exposed[root->number] && !steady) return true;
+  }
+  return false;
+}
+
 /* A chain is cut where it gets too long: the value there counts as one that cannot be computed again. */
 static void limit_chains(chooser *c) {
   int limit = c->options->max_chain > 0 ? c->options->max_chain : 8;
   for (int64_t k = 0; k <= (int64_t)c->j->last_forward; k++) {
     const wk__graph_node *n = c->j->nodes[k];
-    c->fixed[k] = !wk__aot_may_recompute(n);
+    c->fixed[k] = !wk__aot_may_recompute(n) || reads_what_may_change(c, n);
     if (c->fixed[k]) continue;
     wk__arg_cursor cursor = {0};
     int longest = 0;
@@ -224,8 +238,8 @@ wk_status wk__partition_choose(const wk__joint *j, wk__partition *p, const wk__a
     c.fixed = c.useful + count;
     c.exposed = c.fixed + count;
     c.materialized = c.exposed + count;
-    limit_chains(&c);
     mark_exposed(&c);
+    limit_chains(&c);
     mark_materialized(&c);
     mark_useful(&c);
     status = cut(&c, flow);

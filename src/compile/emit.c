@@ -183,8 +183,8 @@ static bool is_free_of_geometry(const emitter *e, const wk__place *p, int outer,
 static void merge_loops(emitter *e) {
   const wk__group *g = e->group;
   for (int l = 0; l < g->loop_count; l++) {
-    wk__region_loop *last = &e->loops[e->loop_count - 1];
-    if (e->loop_count && last->reduced == g->loops[l].reduced && every_place(e, is_even, l - 1, l)) {
+    wk__region_loop *last = e->loop_count ? &e->loops[e->loop_count - 1] : NULL;
+    if (last && last->reduced == g->loops[l].reduced && every_place(e, is_even, l - 1, l)) {
       last->size = wk_int_mul(last->size, g->loops[l].size);
       e->loop_from[e->loop_count - 1] = l;
     } else {

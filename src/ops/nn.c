@@ -63,6 +63,9 @@ wk_status wk__meta_layer_norm(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   const wk_value *shape = &c->args[1];
   WK_TRY(check_norm_shape(t, shape));
+  if (!wk_dtype_is_floating((wk_dtype)t->dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",
+                   wk__dtype_legacy((wk_dtype)t->dtype));
   if (wk__arg_tensor(c, 2)) WK_TRY(check_norm_parameter(c->args[2].tensor, shape, "weight"));
   if (wk__arg_tensor(c, 3)) WK_TRY(check_norm_parameter(c->args[3].tensor, shape, "bias"));
   WK_TRY(wk__meta_like_first(c));

@@ -25,7 +25,7 @@ static wk__graph *parse(const char *text) {
 
 static wk__compiled_graph *compile(wk__graph *graph) {
   wk__compiled_graph *c;
-  if (wk__compile_graph(graph, NULL, &c) != WK_OK) fail_msg("%s", wk_error_message());
+  if (wk__compile_graph(graph, NULL, WK__COMPILE_LATER, &c) != WK_OK) fail_msg("%s", wk_error_message());
   return c;
 }
 
@@ -667,7 +667,7 @@ static void in_threads(void **state) {
 static void *compile_often(void *context) {
   for (int i = 0; i < 40; i++) {
     wk__compiled_graph *c;
-    if (wk__compile_graph(context, NULL, &c) != WK_OK) abort();
+    if (wk__compile_graph(context, NULL, WK__COMPILE_LATER, &c) != WK_OK) abort();
     wk__compiled_graph_release(c);
   }
   return NULL;
@@ -709,7 +709,7 @@ static wk_status everything(void) {
     memset(wk__data(in[i]), 0, (size_t)wk__numel(in[i]) * wk__dtypes[in[i]->dtype].size);
   if (status == WK_OK) status = wk__graph_parse(fault_text, NULL, 0, &g);
   if (status == WK_OK) status = wk__graph_freeze(g);
-  if (status == WK_OK) status = wk__compile_graph(g, NULL, &c);
+  if (status == WK_OK) status = wk__compile_graph(g, NULL, WK__COMPILE_LATER, &c);
   if (status == WK_OK) status = wk__compiled_graph_run(c, in, NULL, outputs);
   if (status == WK_OK && wk__compiled_graph_kernel_count(c)) status = wk__compiled_graph_print_kernel(c, 0, &text);
   for (int i = 0; i < 2; i++) {

@@ -788,7 +788,9 @@ def apart(function, limit=120):
     with os.fdopen(read, "rb") as pipe:
         answer = pipe.read()
     status = os.waitpid(child, 0)[1]
-    return f"ends with signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else pickle.loads(answer)
+    if os.WIFSIGNALED(status):
+        return f"ends with signal {os.WTERMSIG(status)}"
+    return pickle.loads(answer) if answer else f"ends with status {os.WEXITSTATUS(status)}"  # a sanitizer
 
 
 # ---- making a program smaller ----
