@@ -177,7 +177,8 @@ class EventList(list):
         rule = "  ".join("-" * width for width in widths)
         text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
         return "\n".join(
-            ([header] if header else []) + [rule, text[0], rule, *text[1:], rule, f"Self CPU time total: {_time_text(total)}"]
+            ([header] if header else [])
+            + [rule, text[0], rule, *text[1:], rule, f"Self CPU time total: {_time_text(total)}"]
         )
 
     def _cells(self, row, total, width):
@@ -361,3 +362,9 @@ class record_function(contextlib.ContextDecorator):
             event.count, event.cpu_time_total = 1, (time.perf_counter_ns() - self._began) * 1e-3
             _running._events.append(event)
         self._began = None
+
+
+def __getattr__(name):
+    from ._names import missing
+
+    raise missing(__name__, name)

@@ -68,39 +68,42 @@ wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env) {
 
 /* ================================================== native code ================================================= */
 
-/* Kernels that were submitted together. */
+/* Kernels that were submitted together. The group knows their programs until it goes, so they go after it. */
 typedef struct wk__native_unit {
-  int64_t references; /* under the lock */
+  int64_t references; /* by kernels in use; under the lock */
   wk__native_group *group;
+  wk__kernel *gone; /* owned: those that nobody uses any more */
 } native_unit;
 
 static void release_unit(native_unit *unit) {
-  if (!unit || --unit->references) return;
   wk__native_group_release(unit->group);
+  for (wk__kernel *k = unit->gone, *next; k; k = next) {
+    next = k->next;
+    destroy(k);
+  }
   wk__free(unit);
+}
+
+static void leave_cache(wk__kernel *k) {
+  wk__kernel **place = bucket_of(k->hash);
+  while (*place && *place != k) place = &(*place)->next;
+  if (*place) *place = k->next;
 }
 
 void wk__kernel_release(wk__kernel *k) {
   if (!k) return;
   pthread_mutex_lock(&lock);
-  bool last = --k->references == 0;
-  native_unit *unit = NULL;
-  if (last) {
-    wk__kernel **place = bucket_of(k->hash);
-    while (*place && *place != k) place = &(*place)->next;
-    if (*place) *place = k->next;
-    if (k->unit) {
-      wk__program_set_native(k->program, NULL);
-      if (--k->unit->references == 0) unit = k->unit;
-    }
+  bool last = --k->references == 0, unit_goes = false;
+  native_unit *unit = k->unit;
+  if (last) leave_cache(k);
+  if (last && unit) {
+    k->next = unit->gone;
+    unit->gone = k;
+    unit_goes = --unit->references == 0;
   }
   pthread_mutex_unlock(&lock);
-  if (!last) return;
-  if (unit) {
-    unit->references = 1;
-    release_unit(unit);
-  }
-  destroy(k);
+  if (unit_goes) release_unit(unit);
+  if (last && !unit) destroy(k);
 }
 
 static int collect(const wk__kernels *kernels, wk__c_kernel *sources, wk__program **programs, native_unit *unit) {

@@ -88,8 +88,19 @@ static int take_results(graph_run *run, wk__session *s, const wk__segment *g, Py
   return 0;
 }
 
+static int drop_stale_grads(const wk__session *s, const wk__segment *g, PyObject **values) {
+  for (int64_t i = 0; i < g->stale_grad_count; i++) {
+    wk__stale_grad stale = g->stale_grads[i];
+    if (!values[stale.tensor]) continue; /* it is made by this segment */
+    Py_CLEAR(values[stale.grad]);
+    if (PyObject_SetAttr(values[stale.tensor], s->binding->grad_name, Py_None) < 0) return -1;
+  }
+  return 0;
+}
+
 static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   graph_run run;
+  if (drop_stale_grads(s, g, values) < 0) return -1;
   int result = prepare_run(&run, g);
   if (result == 0) result = fill_run(&run, s->binding, g->recording, values);
   if (result < 0) PyErr_NoMemory();

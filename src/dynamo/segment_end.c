@@ -293,6 +293,52 @@ static int keep_steps(wk__segment *g) {
   return 0;
 }
 
+/* ---- gradients that are replaced ---- */
+
+static void mark_used(const wk__segment *g, bool *used) {
+  const wk__recording *r = g->recording;
+  for (int64_t i = 0; i < g->step_count; i++)
+    for (int k = 0; k < g->steps[i].count; k++)
+      if (g->steps[i].items[k] >= 0) used[g->steps[i].items[k]] = true;
+  for (int64_t i = 0; i < r->input_count; i++) used[r->inputs[i]] = true;
+  for (int d = 0; d < g->end_count; d++)
+    for (int k = 0; k < g->end_frames[d].slot_count + g->end_frames[d].depth; k++)
+      if (g->end_frames[d].values[k] >= 0) used[g->end_frames[d].values[k]] = true;
+  if (g->end == WK__END_RETURN && g->value >= 0) used[g->value] = true;
+}
+
+static wk__reg grad_register(const wk__recording *r, wk__reg tensor) {
+  for (int64_t i = 0; i < r->read_count; i++)
+    if (r->reads[i].kind == WK__READ_GRAD && r->reads[i].a == tensor) return r->reads[i].dest;
+  return -1;
+}
+
+static bool is_stale_already(const wk__segment *g, wk__reg tensor) {
+  for (int64_t i = 0; i < g->stale_grad_count; i++)
+    if (g->stale_grads[i].tensor == tensor) return true;
+  return false;
+}
+
+/* Nothing between the start of the segment and the new gradient looks at the old one: what looks is a register's use.
+ */
+static int find_stale_grads(wk__segment *g) {
+  wk__recording *r = g->recording;
+  bool *used = wk__alloc_zeroed((size_t)r->register_count + 1);
+  g->stale_grads = wk__arena_alloc(&r->arena, (size_t)(g->step_count + 1) * sizeof *g->stale_grads);
+  if (!used || !g->stale_grads) {
+    wk__free(used);
+    return -1;
+  }
+  mark_used(g, used);
+  for (int64_t i = 0; i < g->step_count; i++) {
+    if (g->steps[i].kind != WK__DO_SET_GRAD || is_stale_already(g, g->steps[i].items[0])) continue;
+    wk__stale_grad stale = {g->steps[i].items[0], grad_register(r, g->steps[i].items[0])};
+    if (stale.grad >= 0 && !used[stale.grad]) g->stale_grads[g->stale_grad_count++] = stale;
+  }
+  wk__free(used);
+  return 0;
+}
+
 /* Objects stay only where replay takes them from. */
 static void drop_objects(wk__segment *g) {
   wk__recording *r = g->recording;
@@ -397,7 +443,8 @@ static void keep_or_release(ending *e) {
   wk__session *s = e->session;
   wk__segment *g = e->segment;
   bool complete =
-      e->kept && note_symbols(g, e->needed) == 0 && split_reads(g) == 0 && keep_steps(g) == 0 && note_registers(g) == 0;
+      e->kept && note_symbols(g, e->needed) == 0 && split_reads(g) == 0 && keep_steps(g) == 0 &&
+      find_stale_grads(g) == 0 && note_registers(g) == 0;
   if (complete) {
     drop_objects(g);
     keep(s, g);

@@ -109,6 +109,11 @@ typedef struct wk__input_view {
   wk__spec spec; /* in the graph's symbols; the offset from the input's own */
 } wk__input_view;
 
+/* A gradient that the segment replaces unread: it goes before the graph is run, whose memory it would stand beside. */
+typedef struct wk__stale_grad {
+  wk__reg tensor, grad; /* grad: the register that it was read to, -1 */
+} wk__stale_grad;
+
 struct wk__segment {
   _Atomic int references;
   wk__segment *next;   /* older one of the same compiled function */
@@ -142,6 +147,8 @@ struct wk__segment {
   /* work */
   wk__graph *graph;             /* NULL: nothing to compute */
   bool *requires_grad;          /* (graph inputs) in the recording's arena */
+  wk__stale_grad *stale_grads;  /* in the recording's arena */
+  int64_t stale_grad_count;
   wk__compiled_graph *executor; /* owned; NULL with a backend */
   bool lets_others_run;         /* long enough, and nothing in it touches Python: the GIL is released around it */
   PyObject *backend_call;       /* owned: what the backend made of it; NULL */

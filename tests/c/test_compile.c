@@ -521,6 +521,32 @@ static void equal_layers(void **state) {
   wk__graph_release(graph);
 }
 
+/* Native code is made for all kernels of a graph together; one of them stays when the others go. */
+static void kernels_go_apart(void **state) {
+  (void)state;
+  wk__graph *both = parse(
+      "graph(%x: f32[6, 6]) {\n"
+      "  %a: f32[6, 6] = sin(%x)\n"
+      "  %m: f32[6, 6] = mm(%a, %a)\n"
+      "  %b: f32[6, 6] = cos(%m)\n"
+      "  return (%b)\n"
+      "}\n");
+  wk__graph *one = parse("graph(%x: f32[6, 6]) { %b: f32[6, 6] = cos(%x) return (%b) }");
+  wk__compiled_graph *first = compile(both), *second = compile(one);
+  assert_int_equal(wk__compiled_graph_kernel_count(first), 2);
+  assert_true(wk__compiled_graph_wait(first));
+  wk__compiled_graph_release(first);
+  assert_true(wk__compiled_graph_wait(second));
+  check_run(second, one);
+  first = compile(both); /* `sin` anew, `cos` is there */
+  assert_true(wk__compiled_graph_wait(first));
+  wk__compiled_graph_release(second);
+  check_run(first, both);
+  wk__compiled_graph_release(first);
+  wk__graph_release(both);
+  wk__graph_release(one);
+}
+
 /* ================================================= sizes that vary =============================================== */
 
 static void run_at(const wk__compiled_graph *c, wk__graph *graph, int64_t rows, int64_t columns) {
@@ -865,6 +891,7 @@ int main(void) {
       TEST(input_with_gaps),
       TEST(random_order),
       TEST(equal_layers),
+      TEST(kernels_go_apart),
       TEST(sizes_that_vary),
       TEST(index_errors),
       TEST(division_by_zero),

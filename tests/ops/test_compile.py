@@ -92,6 +92,33 @@ def test_written_input_with_gaps():
     runs_alike(function, lambda: [wick.zeros(2, 10)[:, ::2]])
 
 
+def test_tape_over_a_break():
+    def function(x):
+        v = x.clamp(min=-0.75)
+        compile_fuzz.gradients(lambda p: F.gelu(p).t(), x)
+        return [wick.autograd.grad(v.float().sum(), [x], retain_graph=True)[0]]
+
+    runs_alike(function, lambda: [numbers(16, 2).requires_grad_()])
+
+
+def test_written_behind_a_use_that_is_dead():
+    def function(x, y, index):
+        made = x.amax(0) * y
+        index * made  # noqa: B018
+        out = (made / made).gather(0, (index % 17).expand_as(made))
+        index[index > 2] = 7
+        return [out + 1]
+
+    runs_alike(function, lambda: [numbers(17).requires_grad_(), numbers(17, seed=2), wick.tensor(-1)])
+
+
+def test_gradient_of_a_sum_in_another_dtype():
+    def function(x):
+        return [wick.softmax(x, -1).relu().sum((0, 2), keepdim=True, dtype=wick.float64)]
+
+    runs_alike(function, lambda: [numbers(3, 4, 4).requires_grad_()])
+
+
 # ---- errors ----
 
 

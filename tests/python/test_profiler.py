@@ -165,3 +165,8 @@ def test_record_function_in_captured_code_is_nothing():
         compiled(wick.ones(2))
     assert set(rows_of(prof)) == {"fused_mul"} and compiled.captures == 1
     compiled.reset()
+
+
+def test_names_of_pytorch_that_are_not_there_say_so():
+    with pytest.raises(AttributeError, match="tensorboard_trace_handler"):
+        _ = wick.profiler.tensorboard_trace_handler
