@@ -23,10 +23,10 @@ EAGER = [  # wick over PyTorch, both eager
 ]
 
 COMPILED = [  # wick compiled over the faster of PyTorch eager and torch.compile
-    ("char-GPT training step", "chargpt_step", None),
-    ("MLP step, 6 x 128, batch 32", "mlp_step", None),
-    ("LSTM step, 32 x hidden 32", "lstm_step", None),
-    ("call of a function of two operators", "two_op_call", None),
+    ("char-GPT training step", "chargpt_step", 0.75),
+    ("MLP step, 6 x 128, batch 32", "mlp_step", 0.3),
+    ("LSTM step, 32 x hidden 32", "lstm_step", 0.2),
+    ("call of a function of two operators", "two_op_call", 0.1),
 ]
 
 BANDWIDTH = [  # compiled, out of cache; what part of the machine's copy bandwidth is reached
@@ -41,15 +41,15 @@ BANDWIDTH = [  # compiled, out of cache; what part of the machine's copy bandwid
 
 COLD = [  # empty caches: wick's first compiled call over its eager call
     ("function of two operators", "two_op_call", None),
-    ("MLP step, 6 x 128, batch 32", "mlp_step", None),
-    ("char-GPT training step", "chargpt_step", None),
-    ("GPT step, 12 layers of 768", "gpt_step", None),
+    ("MLP step, 6 x 128, batch 32", "mlp_step", 1.5),
+    ("char-GPT training step", "chargpt_step", 1.5),
+    ("GPT step, 12 layers of 768", "gpt_step", 1.5),
 ]
 
 MEMORY = [  # peak of the step: wick compiled over PyTorch eager
-    ("char-GPT training step", "chargpt_step", None),
-    ("MLP step, 6 x 128, batch 32", "mlp_step", None),
-    ("GPT step, 12 layers of 768", "gpt_step", None),
+    ("char-GPT training step", "chargpt_step", 0.8),
+    ("MLP step, 6 x 128, batch 32", "mlp_step", 0.8),
+    ("GPT step, 12 layers of 768", "gpt_step", 0.8),
 ]
 
 CAPTURE = [  # functions of capture.py: wick over PyTorch

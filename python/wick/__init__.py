@@ -10,7 +10,21 @@ __version__ = "0.1.0"
 
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(
-    ("nn", "optim", "utils", "autograd", "serialization", "cuda", "safetensors", "storage", "overrides", "compiler", "_dynamo", "fx", "profiler")
+    (
+        "nn",
+        "optim",
+        "utils",
+        "autograd",
+        "serialization",
+        "cuda",
+        "safetensors",
+        "storage",
+        "overrides",
+        "compiler",
+        "_dynamo",
+        "fx",
+        "profiler",
+    )
 )
 _LAZY = {"save": "serialization", "load": "serialization", "compile": "compiler", "ops": "_ops"}
 

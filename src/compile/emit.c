@@ -85,9 +85,7 @@ static void need_value(emitter *e, int region, int v) {
   if (v) e->cells[region][v].needed = true;
 }
 
-static bool is_reduction(const wk__instr *i) {
-  return i->op >= WK__LOOP_reduce_sum && i->op <= WK__LOOP_reduce_argmin;
-}
+static bool is_reduction(const wk__instr *i) { return i->op >= WK__LOOP_reduce_sum && i->op <= WK__LOOP_reduce_argmin; }
 
 /* The loop that runs along a row. */
 static int row_loop(const emitter *e) {
@@ -383,7 +381,8 @@ static wk__var emit_picked(emitter *e, int region, int v, wk__var index) {
       (is_reduction(i) || wk__loop_ops[i->op].arity == 0) && (!has_place(i) || !moves_along_row(e, region, i)))
     return c->var;
   if (i->op == WK__LOOP_load && c->source_region >= 0) {
-    wk__var value = emit_picked(e, c->source_region, instr_of(e, c->source_region, c->source_instr)->operands[0], index);
+    wk__var value =
+        emit_picked(e, c->source_region, instr_of(e, c->source_region, c->source_instr)->operands[0], index);
     return as_stored(e, value, (wk_dtype)place_of(e, region, i)->dtype);
   }
   if (i->op == WK__LOOP_load) return emit_picked_load(e, region, place_of(e, region, i), index);

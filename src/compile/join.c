@@ -104,9 +104,7 @@ static bool join_digits(side *a, side *b, wk__join *out) {
   return a->digit_count == 0 && b->digit_count == 0;
 }
 
-static digit whole(const side *s, int loop) {
-  return (digit){loop, wk_int_of(0), s->loops[loop].size, wk_int_of(1)};
-}
+static digit whole(const side *s, int loop) { return (digit){loop, wk_int_of(0), s->loops[loop].size, wk_int_of(1)}; }
 
 /* What does not move in the memory: the same sizes in the same order, or loops of one side alone. */
 static bool join_still(const side *a, const side *b, wk__join *out) {

@@ -1,5 +1,6 @@
 /* Kernels, shared by text; fused operators; native code for them.
- * Invariant: the cache holds no reference: a kernel goes when its last fused operator does. Tests: tests/c/test_compile.c
+ * Invariant: the cache holds no reference: a kernel goes when its last fused operator does. Tests:
+ * tests/c/test_compile.c
  */
 #include "compile/kernel.h"
 
@@ -76,7 +77,7 @@ typedef struct wk__native_unit {
 } native_unit;
 
 static void release_unit(native_unit *unit) {
-  wk__native_group_release(unit->group);
+  if (unit->group) wk__native_group_release(unit->group);
   for (wk__kernel *k = unit->gone, *next; k; k = next) {
     next = k->next;
     destroy(k);
@@ -118,25 +119,32 @@ static int collect(const wk__kernels *kernels, wk__c_kernel *sources, wk__progra
   return count;
 }
 
+/* The kernels without native code, as one unit. */
+static void submit(const wk__kernels *kernels, wk__c_kernel *sources, wk__program **programs) {
+  native_unit *unit = wk__alloc_zeroed(sizeof *unit);
+  if (!unit) return;
+  pthread_mutex_lock(&lock);
+  int count = collect(kernels, sources, programs, unit);
+  unit->references = count;
+  pthread_mutex_unlock(&lock);
+  if (count == 0) {
+    wk__free(unit);
+    return;
+  }
+  unit->group = wk__c_compile(sources, programs, count);
+  if (!unit->group) wk_error_clear();
+}
+
 /* Failure leaves tier 0 running: native.h says so once. */
 void wk__kernels_submit(const wk__kernels *kernels) {
   size_t n = (size_t)kernels->count;
-  if (!n) return;
-  native_unit *unit = wk__alloc_zeroed(sizeof *unit);
-  wk__c_kernel *sources = wk__alloc_zeroed(n * (sizeof *sources + sizeof(wk__program *)));
-  wk__program **programs = (wk__program **)(sources + n);
+  wk__c_kernel *sources = wk__alloc_zeroed(n * sizeof *sources + 1);
+  wk__program **programs = wk__alloc_zeroed(n * sizeof *programs + 1);
   pthread_mutex_lock(&submit_lock);
-  if (unit && sources) {
-    pthread_mutex_lock(&lock);
-    int count = collect(kernels, sources, programs, unit);
-    unit->references = count;
-    pthread_mutex_unlock(&lock);
-    if (count) unit->group = wk__c_compile(sources, programs, count);
-    if (count) unit = NULL;
-  }
+  if (sources && programs) submit(kernels, sources, programs);
   pthread_mutex_unlock(&submit_lock);
-  wk__free(unit);
   wk__free(sources);
+  wk__free(programs);
 }
 
 bool wk__kernels_wait(const wk__kernels *kernels) {
@@ -230,7 +238,11 @@ wk__fused *wk__kernels_add(wk__kernels *kernels, int output_count) {
     at += snprintf(f->schema_text + at, sizeof f->schema_text - (size_t)at, ", float p%d=0", i);
   snprintf(f->schema_text + at, sizeof f->schema_text - (size_t)at, ") -> Tensor%s", output_count == 1 ? "" : "[]");
   f->output_count = output_count;
-  f->op = (wk_op){.name = f->name, .schema_text = f->schema_text, .tags = WK__TAG_FUSED, .kernel = run_fused, .number = WK__OP_COUNT};
+  f->op = (wk_op){.name = f->name,
+                  .schema_text = f->schema_text,
+                  .tags = WK__TAG_FUSED,
+                  .kernel = run_fused,
+                  .number = WK__OP_COUNT};
   memcpy(f->op.base_name, f->name, sizeof f->name);
   if (wk__schema_parse(f->schema_text, &f->op.schema) != WK_OK) {
     wk__free(f);

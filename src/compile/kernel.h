@@ -29,8 +29,8 @@ wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env) WK_MU
 void wk__kernel_release(wk__kernel *kernel);
 
 typedef struct wk__fused_buffer {
-  int16_t input;                   /* of the node's inputs; -1 - r: result r */
-  int32_t offset, sizes, strides;  /* places among the numbers; sizes: -1 for a nest that is free of geometry */
+  int16_t input;                  /* of the node's inputs; -1 - r: result r */
+  int32_t offset, sizes, strides; /* places among the numbers; sizes: -1 for a nest that is free of geometry */
 } wk__fused_buffer;
 
 typedef struct wk__fused_output {
@@ -49,7 +49,7 @@ struct wk__fused {
   char *origin; /* owned: the nodes that it stands for, a line each */
   wk__kernel *kernel;
   int buffer_count, output_count, param_count, ndim;
-  int32_t loop_sizes; /* of a nest that is free of geometry: its iteration space among the numbers */
+  int32_t loop_sizes;    /* of a nest that is free of geometry: its iteration space among the numbers */
   const wk_op *index_op; /* an operator of it that checks indices, for the error's text; NULL */
   wk__fused_buffer buffers[WK__NEST_MAX_BUFFERS];
   wk__fused_output outputs[WK__NEST_MAX_BUFFERS];

@@ -102,8 +102,8 @@ static void choose_given(const wk__graph_node *node, bool *is_given) {
     const wk__graph_arg *a = &node->args[i];
     int64_t exact = INT64_C(1) << 53;
     is_given[i] = (a->tag == WK_VALUE_DOUBLE && a->count) ||
-                  (a->tag == WK_VALUE_INT && (!wk_int_is_known(a->integer) || a->integer.bits > exact ||
-                                              a->integer.bits < -exact));
+                  (a->tag == WK_VALUE_INT &&
+                   (!wk_int_is_known(a->integer) || a->integer.bits > exact || a->integer.bits < -exact));
   }
 }
 
@@ -150,8 +150,7 @@ static bool add_affine(const maker *m, wk__place *place, wk_int x, wk_int scale)
 static bool place_of_pointwise(const maker *m, const wk_tensor *t, wk__place *place) {
   int ndim = m->nest->geometry_free ? m->tensors[m->lowered->buffer_of_result[0]]->ndim : 0, skip = ndim - t->ndim;
   for (int d = skip; d < ndim; d++)
-    if (m->loop_of_dim[d] >= 0 && t->sizes[d - skip].bits != 1)
-      place->stride[m->loop_of_dim[d]] = t->strides[d - skip];
+    if (m->loop_of_dim[d] >= 0 && t->sizes[d - skip].bits != 1) place->stride[m->loop_of_dim[d]] = t->strides[d - skip];
   return true;
 }
 

@@ -11,10 +11,10 @@
 #include "compile/kernel.h"
 
 enum {
-  MAX_INSTRS = 400,  /* of a kernel's body */
-  MAX_WALKERS = 40,  /* accesses and index expressions */
+  MAX_INSTRS = 400, /* of a kernel's body */
+  MAX_WALKERS = 40, /* accesses and index expressions */
   MAX_CANDIDATES = 12,
-  MAX_PICKED = 40,   /* of a body that is computed again for one element of a row */
+  MAX_PICKED = 40, /* of a body that is computed again for one element of a row */
   MAX_READERS = 4, /* groups that are remembered as readers of a memory */
 };
 

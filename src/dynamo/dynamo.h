@@ -39,9 +39,9 @@ typedef struct wk__binding {
 typedef struct wk__compile_options {
   PyObject *backend; /* owned; a callable (graph_module, example_inputs) -> callable; NULL: as `mode` says */
   wk__compile_mode mode;
-  bool fullgraph;    /* a break is an error */
-  int8_t dynamic;    /* -1: sizes that changed become symbolic; 0 never; 1 at once */
-  int limit;         /* entries a position; then it runs plain */
+  bool fullgraph; /* a break is an error */
+  int8_t dynamic; /* -1: sizes that changed become symbolic; 0 never; 1 at once */
+  int limit;      /* entries a position; then it runs plain */
 } wk__compile_options;
 
 /* Adds the type Compiled and the functions of `compiler` to the extension module. 0, or -1 with an exception. */

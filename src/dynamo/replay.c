@@ -61,6 +61,10 @@ static void finish_run(graph_run *run, const wk__recording *r, PyObject *const *
   if (run->numbers != run->few_numbers) PyMem_Free(run->numbers);
 }
 
+static wk_int known(const wk__segment *g, wk_int x) {
+  return wk_int_is_known(x) ? x : wk_int_of(wk__segment_evaluate(g, x));
+}
+
 /* A write into a view has become functional operators; what the program sees is still the write. */
 static wk_status name_sliced_history(wk_tensor *t) {
   wk_node *node = wk__grad_fn(t);
@@ -71,6 +75,33 @@ static wk_status name_sliced_history(wk_tensor *t) {
 static wk_status set_history(const wk__segment *g, int64_t output, wk_tensor *t) {
   if (g->spent[output]) return set_spent_history(t, g->spent[output]);
   return g->sliced[output] ? name_sliced_history(t) : WK_OK;
+}
+
+/* The executor's views have no base; those of the program had. */
+static wk_tensor *base_of(const wk__segment *g, const graph_run *run, int64_t i) {  // -> new; NULL with the error set
+  const wk__output_base *b = &g->bases[i];
+  wk_tensor *first = run->results[b->output];
+  if (b->is_output) return wk__retain(first);
+  if (b->output != i && first->base) return wk__retain(first->base);
+  wk__spec spec = b->spec;
+  spec.offset = known(g, spec.offset);
+  for (int d = 0; d < spec.ndim; d++) spec.sizes[d] = known(g, spec.sizes[d]);
+  for (int d = 0; d < spec.ndim; d++) spec.strides[d] = known(g, spec.strides[d]);
+  return wk__tensor_alias(first, &spec);
+}
+
+static wk_status set_bases(const wk__segment *g, const graph_run *run) {
+  for (int64_t i = 0; i < run->output_count; i++) {
+    wk_tensor *t = run->results[i];
+    if (!g->bases[i].tensor || t->base || t->storage != run->results[g->bases[i].output]->storage) continue;
+    wk_tensor *base = base_of(g, run, i);
+    if (!base) return wk_error_category();
+    if (base == t)
+      wk__release(base);
+    else
+      t->base = base;
+  }
+  return WK_OK;
 }
 
 /* Results become registers. */
@@ -108,6 +139,11 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
     PyThreadState *thread = g->lets_others_run ? PyEval_SaveThread() : NULL;
     wk_status status = wk__compiled_graph_run(g->executor, run.inputs, run.numbers, run.results);
     if (thread) PyEval_RestoreThread(thread);
+    if (status == WK_OK) {
+      (void)wk__segment_bind((wk__segment *)g, s->binding, values);
+      status = set_bases(g, &run);
+      for (int64_t i = 0; status != WK_OK && i < run.output_count; i++) wk__release(run.results[i]);
+    }
     if (status != WK_OK) {
       s->binding->raise(s->binding->state);
       result = -1;
@@ -119,10 +155,6 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
 }
 
 /* ---- views of inputs ---- */
-
-static wk_int known(const wk__segment *g, wk_int x) {
-  return wk_int_is_known(x) ? x : wk_int_of(wk__segment_evaluate(g, x));
-}
 
 static wk_status view_of(const wk__segment *g, const wk__input_view *view, wk_tensor *input, wk_value *out) {
   wk_int sizes[WK_MAX_DIMS], strides[WK_MAX_DIMS];

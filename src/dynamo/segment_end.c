@@ -155,6 +155,33 @@ static wk_status note_input_view(wk__session *s, wk__segment *g, wk__reg reg, co
   return wk_int_check(view->spec.offset);
 }
 
+/* The outputs before this one are known, so of several views the first stands for the base that they share. */
+static void note_base(wk__session *s, wk__segment *g, const wk_tensor *t, int64_t output) {
+  const wk__recording *r = g->recording;
+  wk__output_base *own = &g->bases[output];
+  *own = (wk__output_base){.output = output};
+  if (!t->base || t->keys & WK__KEY_AUTOGRAD || g->output_taped[output]) return;
+  own->tensor = t->base;
+  wk__spec_of(&own->spec, t->base);
+  for (int64_t i = 0; i < output; i++)
+    if (own->output == output && g->bases[i].tensor == t->base) own->output = i;
+  for (int64_t i = 0; i < output; i++) {
+    if (s->binding->tensor_of(r->registers[g->outputs[i]].object) != t->base) continue;
+    own->output = i;
+    own->is_output = true;
+  }
+}
+
+/* The base itself may come after its views. */
+static void find_later_bases(wk__session *s, wk__segment *g, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    for (int64_t k = i + 1; k < count && g->bases[i].tensor && !g->bases[i].is_output; k++) {
+      if (s->binding->tensor_of(g->recording->registers[g->outputs[k]].object) != g->bases[i].tensor) continue;
+      g->bases[i].output = k;
+      g->bases[i].is_output = true;
+    }
+}
+
 /* The nodes of needed tensors, while the tracer still knows them; their tape as it is now. */
 static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *needed, wk__graph_node **nodes,
                                  wk__tape_walk *w) {
@@ -179,8 +206,10 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
     g->outputs[count] = reg;
     const wk_node *tape = wk__grad_fn(t);
     g->output_taped[count] = tape && !tape->released; /* after backward() nobody can follow it */
+    note_base(s, g, t, count);
     r->registers[reg].output = (int)count++;
   }
+  find_later_bases(s, g, count);
   return check_written(s);
 }
 
@@ -407,7 +436,9 @@ static bool make_room(ending *e) {
   g->spent = wk__arena_alloc(arena, count * sizeof *g->spent);
   g->sliced = wk__arena_alloc(arena, count);
   g->requires_grad = wk__arena_alloc(arena, count);
-  return g->requires_grad && e->needed && e->nodes && g->outputs && g->output_taped && g->spent && g->sliced;
+  g->bases = wk__arena_alloc(arena, count * sizeof *g->bases);
+  return g->requires_grad && g->bases && e->needed && e->nodes && g->outputs && g->output_taped && g->spent &&
+         g->sliced;
 }
 
 /* While the tracer still knows the tensors: where everything comes from that is alive at the end. */
@@ -442,9 +473,8 @@ static void take_graph(ending *e, wk__graph *graph) {
 static void keep_or_release(ending *e) {
   wk__session *s = e->session;
   wk__segment *g = e->segment;
-  bool complete =
-      e->kept && note_symbols(g, e->needed) == 0 && split_reads(g) == 0 && keep_steps(g) == 0 &&
-      find_stale_grads(g) == 0 && note_registers(g) == 0;
+  bool complete = e->kept && note_symbols(g, e->needed) == 0 && split_reads(g) == 0 && keep_steps(g) == 0 &&
+                  find_stale_grads(g) == 0 && note_registers(g) == 0;
   if (complete) {
     drop_objects(g);
     keep(s, g);

@@ -109,6 +109,14 @@ typedef struct wk__input_view {
   wk__spec spec; /* in the graph's symbols; the offset from the input's own */
 } wk__input_view;
 
+/* What an output without a history is a view of: writes through either are followed by way of it. */
+typedef struct wk__output_base {
+  const wk_tensor *tensor; /* NULL: it is no view; not to be looked at after capture */
+  int64_t output; /* the output that it is, or the first one with the same base; itself: made by the geometry */
+  bool is_output; /* it is that output */
+  wk__spec spec;  /* in the graph's symbols */
+} wk__output_base;
+
 /* A gradient that the segment replaces unread: it goes before the graph is run, whose memory it would stand beside. */
 typedef struct wk__stale_grad {
   wk__reg tensor, grad; /* grad: the register that it was read to, -1 */
@@ -145,9 +153,10 @@ struct wk__segment {
   bool grad_enabled, inference;
   uint8_t default_dtype;
   /* work */
-  wk__graph *graph;             /* NULL: nothing to compute */
-  bool *requires_grad;          /* (graph inputs) in the recording's arena */
-  wk__stale_grad *stale_grads;  /* in the recording's arena */
+  wk__graph *graph;            /* NULL: nothing to compute */
+  bool *requires_grad;         /* (graph inputs) in the recording's arena */
+  wk__output_base *bases;      /* (outputs) the same */
+  wk__stale_grad *stale_grads; /* in the recording's arena */
   int64_t stale_grad_count;
   wk__compiled_graph *executor; /* owned; NULL with a backend */
   bool lets_others_run;         /* long enough, and nothing in it touches Python: the GIL is released around it */

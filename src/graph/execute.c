@@ -113,11 +113,12 @@ static _Atomic int64_t *profile_of(wk__graph_executor *e) {
   return times;
 }
 
-/* The longest step that is shorter than `below`, or the next one of equal length; -1: none is left. */
+/* The longest step that is shorter than step `after`, or the next one of equal length; -1: none is left. */
 static int64_t next_longest(const wk__graph_executor *e, const _Atomic int64_t *times, int64_t after) {
   int64_t best = -1;
   for (int64_t i = 0; i < e->step_count; i++) {
-    if (after >= 0 && (times[i] > times[after] || (times[i] == times[after] && i <= after))) continue;
+    bool given = after >= 0 && (times[i] > times[after] || (i <= after && times[i] == times[after]));
+    if (given) continue;
     if (best < 0 || times[i] > times[best]) best = i;
   }
   return best;

@@ -73,9 +73,9 @@ enum {
   WK__TAG_INTERNAL = 1024,      /* neither: called by rules */
   WK__TAG_FIRST_ONLY = 8192,    /* of several results only the first has a derivative */
   WK__TAG_FIXED_NUMBERS = 4096, /* numbers are part of the body, not given at launch */
-  WK__TAG_FUSED = 1 << 21,      /* a compiled graph's kernel: takes destinations itself. With POINTWISE: a destination may
-                                   be an argument of the same layout */
-  WK__TAG_MUTATES = 2048,       /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
+  WK__TAG_FUSED = 1 << 21, /* a compiled graph's kernel: takes destinations itself. With POINTWISE: a destination may
+                              be an argument of the same layout */
+  WK__TAG_MUTATES = 2048,  /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
 };
 
 typedef struct wk__call wk__call;

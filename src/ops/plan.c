@@ -266,7 +266,8 @@ static wk_status launch(const wk__plan *plan, const wk__call *c, wk_tensor *cons
   l.params = params;
   for (int i = 0; i < c->op->schema.parameter_count; i++)
     if (plan->lowered.buffer_of_arg[i] >= 0) bind_buffer(&l.buffers[plan->lowered.buffer_of_arg[i]], c->args[i].tensor);
-  for (int r = 0; r < c->op->schema.result_count; r++) bind_buffer(&l.buffers[plan->lowered.buffer_of_result[r]], outputs[r]);
+  for (int r = 0; r < c->op->schema.result_count; r++)
+    bind_buffer(&l.buffers[plan->lowered.buffer_of_result[r]], outputs[r]);
   bool copied = c->op->tags & WK__TAG_PLACES && outputs[0] == c->args[0].tensor;
   for (int n = copied; n < plan->lowered.nest_count; n++) WK_TRY(wk__program_run(plan->programs[n], &l));
   return WK_OK;
@@ -304,7 +305,8 @@ static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_te
   l.ndim = line ? 1 : out->ndim;
   l.sizes = line ? &out->numel.bits : &out->sizes->bits;
   for (int i = 0; i < c->op->schema.parameter_count + c->op->schema.result_count; i++) {
-    int r = i - c->op->schema.parameter_count, b = r < 0 ? plan->lowered.buffer_of_arg[i] : plan->lowered.buffer_of_result[r];
+    int r = i - c->op->schema.parameter_count,
+        b = r < 0 ? plan->lowered.buffer_of_arg[i] : plan->lowered.buffer_of_result[r];
     if (b < 0) continue;
     const wk_tensor *t = r < 0 ? c->args[i].tensor : outputs[r];
     l.buffers[b].data = wk__data(t);

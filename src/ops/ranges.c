@@ -108,8 +108,7 @@ static wk__var index_as_compute(wk__lower *l, wk_int x) { return wk__k_cast(l->h
 void wk__lower_linspace(wk__lower *l) {
   wk_int index[WK_MAX_DIMS], n = l->call->args[2].integer, one = wk_int_of(1);
   loop_over_result(l, index);
-  wk__var start = wk__in_as(l, 0, l->compute),
-          end = wk__in_as(l, 1, l->compute);
+  wk__var start = wk__in_as(l, 0, l->compute), end = wk__in_as(l, 1, l->compute);
   wk__var gaps = index_as_compute(l, wk_int_max(wk_int_sub(n, one), one));
   wk__var step = wk__k_div(l->h, wk__k_sub(l->h, end, start), gaps);
   wk__var half = wk__k_index(l->h, wk_int_max(wk_int_floordiv(n, wk_int_of(2)), one));

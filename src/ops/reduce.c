@@ -188,8 +188,7 @@ void wk__lower_var(wk__lower *l) {
   wk__rows_of(l, 0, mask_of(l, 1, true));
   wk__var x = wk__row_in(l, 0), n = wk__row_count(l), zero = wk__k_constant(l->h, 0, l->compute);
   wk__var d = wk__k_sub(l->h, x, wk__k_div(l->h, wk__k_reduce_sum(l->h, x), n));
-  wk__var correction =
-      wk__has(l, 2) ? wk__in_as(l, 2, l->compute) : wk__k_constant(l->h, 1, l->compute);
+  wk__var correction = wk__has(l, 2) ? wk__in_as(l, 2, l->compute) : wk__k_constant(l->h, 1, l->compute);
   wk__var freedom = wk__k_max(l->h, wk__k_sub(l->h, n, correction), zero);
   wk__row_out_reduced(l, 0, wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, d, d)), freedom), keeps(l, 3));
 }

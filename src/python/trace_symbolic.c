@@ -223,7 +223,8 @@ static PyObject *compile_symbolic(PyObject *module, PyObject *const *args, Py_ss
   wk__graph *graph = count == 2 ? PyCapsule_GetPointer(args[0], "wick.graph") : NULL;
   if (!graph) return PyErr_Format(PyExc_TypeError, "a graph, and whether to wait for native code");
   if (!graph->frozen && wk__graph_freeze(graph) != WK_OK) return wk__raise(wk__state_of_module(module));
-  if (wk__compile_graph(graph, NULL, WK__COMPILE_LATER, &compiled) != WK_OK) return wk__raise(wk__state_of_module(module));
+  if (wk__compile_graph(graph, NULL, WK__COMPILE_LATER, &compiled) != WK_OK)
+    return wk__raise(wk__state_of_module(module));
   if (args[1] == Py_True && wk__compiled_graph_kernel_count(compiled) && !wk__compiled_graph_wait(compiled)) {
     wk__compiled_graph_release(compiled);
     return PyErr_Format(PyExc_RuntimeError, "there is no native code");

@@ -95,3 +95,24 @@ def test_parts_that_are_loaded_when_first_used():
     )
     done = subprocess.run([sys.executable, "-m", "wick", "-c", program], capture_output=True, text=True)
     assert done.stdout == "[1.0, 1.0]\n", done.stderr
+
+
+def test_options():
+    def double(x):
+        return x * 2
+
+    x = wick.ones(3)
+    for settings in ({"options": {"wait": True}}, {"mode": "max-autotune"}, {"options": {"shape_padding": True}}):
+        compiled = wick.compile(double, **settings)
+        assert [wick.equal(compiled(x), x * 2) for _ in range(3)] == [True] * 3
+    with pytest.raises(RuntimeError, match="Unexpected optimization option speed, known options are"):
+        wick.compile(double, options={"speed": 11})
+
+
+def test_node_by_node():
+    compiled = wick.compile(lambda x: (x + 1) * 2, backend="aot_eager")
+    assert wick.equal(compiled(wick.ones(2)), wick.full((2,), 4.0))
+    assert compiled.kernels()[0]["kernels"] == []
+    fused = wick.compile(lambda x: (x + 1) * 2)
+    fused(wick.ones(2))
+    assert len(fused.kernels()[0]["kernels"]) == 1

@@ -62,3 +62,51 @@ def test_results_and_arguments_are_not_kept_alive():
         watched = [weakref.ref(o) for o in (x, y, into[0])]
         del x, y, into
         assert [w() for w in watched] == [None] * 3
+
+
+def test_models_of_one_cycle_die_together():
+    """The collector tells of each of them, also after the first has taken the segment with it."""
+
+    @wick.compile
+    def step(model, optimizer, x):
+        optimizer.zero_grad()
+        loss = model(x).sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    model = nn.Linear(4, 1)
+    optimizer = wick.optim.SGD(model.parameters(), lr=0.1)
+    cycle = [model, optimizer]
+    cycle.append(cycle)
+    for _ in range(3):
+        step(model, optimizer, wick.ones(2, 4))
+    watched = [weakref.ref(model), weakref.ref(optimizer)]
+    assert step.report()
+    del model, optimizer, cycle
+    gc.collect()
+    assert [w() for w in watched] == [None, None]
+    assert step.report() == []
+
+
+def test_gradients_that_are_replaced_go_before_the_graph_runs():
+    model = nn.Linear(4, 3)
+    gone = []
+
+    @wick.compile
+    def step(x):
+        model.zero_grad()
+        model(x).pow(2).sum().backward()
+
+    def weigh(x):
+        step(x)
+        return model.weight.grad.clone()
+
+    x = wick.ones(2, 4)
+    first = weigh(x)
+    for _ in range(3):
+        weakref.finalize(model.weight.grad, gone.append, True)
+        assert wick.equal(weigh(x), first)
+    assert gone == [True] * 3
+    kept = model.weight.grad  # somebody else's is left alone
+    assert wick.equal(weigh(x), first) and kept is not model.weight.grad and wick.equal(kept, first)

@@ -253,3 +253,28 @@ def test_evaluation_between_steps():
 
     (plain, _), (captured, captures) = run(lambda f: f), run(Compiled)
     assert captured == plain and captures == 1
+
+
+def test_views_that_outlive_their_segment_follow_writes():
+    """A view and what it looks at leave a segment; a later write through one gives both a history."""
+
+    def run(x):
+        y = x.detach().sin()
+        view, part = y.t(), y[0]
+        view.sub_(0.25)
+        int(x.sum())  # the segment ends
+        y += x * 2
+        part.mul_(3)
+        return y, view, part
+
+    compiled = wick.compile(run)
+    for _ in range(3):
+        results = []
+        for function in (run, compiled):
+            x = wick.arange(9.0).view(3, 3).requires_grad_()
+            made = function(x)
+            assert all(t.requires_grad for t in made)
+            assert made[1]._base is made[0] and made[2]._base is made[0]
+            sum(t.sum() for t in made).backward()
+            results.append([t.detach() for t in made] + [x.grad])
+        assert all(wick.equal(a, b) for a, b in zip(*results, strict=True))
