@@ -680,7 +680,7 @@ static wk_status begin_leaves(planner *p) {
 static void begin_ends(planner *p) {
   for (int64_t i = 0; i < p->graph->mutation_count; i++) {
     const wk__graph_mutation *m = &p->graph->mutations[i];
-    if (m->node != p->graph->inputs[m->input]) p->final[m->input] = m->node; /* else it keeps its value */
+    p->final[m->input] = m->node; /* also its own value: the program counts that as a write */
   }
 }
 

@@ -73,6 +73,14 @@ static bool counts_from_storage(const wk__trace_record *r) {
   return false;
 }
 
+/* Some element of it stands several times in what it looks at: a functional write would write one of them. */
+static bool looks_at_overlap(const wk__trace_record *r) {
+  if (wk__has_internal_overlap(r->cell->whole)) return true;
+  for (r = r->parent; r; r = r->parent)
+    if (wk__has_internal_overlap(r->shape)) return true;
+  return false;
+}
+
 wk_status wk__trace_check_writable(wk__tracer *t, wk_tensor *tensor) {
   wk__trace_record *r = wk__trace_record_of(t, tensor);
   if (!r) return wk_error_category();
@@ -82,6 +90,7 @@ wk_status wk__trace_check_writable(wk__tracer *t, wk_tensor *tensor) {
     return wk_fail(WK_RUNTIME_ERROR,
                    "unsupported operation: more than one element of the written-to tensor refers to a single memory "
                    "location. Please clone() the tensor before performing the operation.");
+  if (looks_at_overlap(r)) return wk_fail(WK_UNSUPPORTED, "a write into memory that overlaps itself");
   return WK_OK;
 }
 

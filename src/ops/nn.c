@@ -187,7 +187,8 @@ void wk__lower_layer_norm_backward_weight(wk__lower *l) {
   wk__access mean = wk__access_arg(l, 2, stats), rstd = wk__access_arg(l, 3, stats);
   wk__var centred = wk__k_sub(l->h, wk__row_in(l, 1), wk__k_cast(l->h, wk__k_load(l->h, &mean), l->compute));
   wk__var xhat = wk__k_mul(l->h, centred, wk__k_cast(l->h, wk__k_load(l->h, &rstd), l->compute));
-  wk__row_out_reduced(l, 0, wk__k_reduce_sum(l->h, wk__k_mul(l->h, wk__row_in(l, 0), xhat)), false);
+  wk__var term = wk__k_mul(l->h, wk__row_in(l, 0), xhat);
+  wk__row_out_reduced(l, 0, rank == dims ? term : wk__k_reduce_sum(l->h, term), false); /* one row: nothing to add up */
 }
 /* By g: G xhat. By x: with u = G g, rstd (u - mean u - xhat mean(u xhat)). */
 wk_status wk__vjp_layer_norm_backward_weight(wk__vjp *v) {

@@ -579,3 +579,10 @@ def test_variable_and_anomaly_mode():
     with wick.autograd.detect_anomaly():
         assert wick.autograd.is_anomaly_enabled()
     assert not wick.autograd.is_anomaly_enabled()
+
+
+def test_layer_norm_of_one_row():
+    """All dims are normalized: the weight's gradient adds up nothing, whatever the strides are."""
+    x = wick.linspace(-1, 2, 12, dtype=wick.float64)[::2].requires_grad_()
+    weight = wick.linspace(0.5, 1.5, 12, dtype=wick.float64)[1::2].requires_grad_()
+    assert wick.autograd.gradcheck(lambda a, w: wick.nn.functional.layer_norm(a, (6,), w), (x, weight))
