@@ -366,6 +366,7 @@ int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **st
   if (g->backend_call)
     status = run_backend(s, g, s->values);
   else if (make_integers(g, s->values) < 0 || (g->executor && run_graph(s, g, s->values) < 0)) {
+    if (wk__log_on(WK__LOG_BREAKS)) wk__log_print(WK__LOG_BREAKS, "run plainly, the graph failed: %s", wk_error_message());
     PyErr_Clear(); /* run plainly it fails where it has to */
     wk__session_drop_target(s);
     return 1;

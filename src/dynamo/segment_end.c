@@ -388,7 +388,10 @@ static void keep(wk__session *s, wk__segment *g) {
   s->compiled->segments = g;
   s->compiled->capture_count++;
   if (g->end != WK__END_RETURN) s->compiled->break_count++;
+  wk__mode_kind before = s->mode;
+  s->mode = WK__MODE_OFF; /* showing objects may run Python code, which is no part of what is captured */
   wk__segment_log(g);
+  s->mode = before;
 }
 
 /* Nothing alive that is needed can be lost: a segment that cannot say how its state is made again is not kept, and its
