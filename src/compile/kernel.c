@@ -168,7 +168,11 @@ static wk__scalar param_of(const wk__fused *f, int i, const wk_value *args) {
 }
 
 static wk_tensor *make_output(const wk__fused_output *o, const wk_int *numbers) {
-  wk__spec spec = {.dtype = o->dtype, .ndim = o->ndim, .device = WK__CPU_DEVICE};
+  wk__spec spec; /* large, and most of it is not looked at */
+  spec.dtype = o->dtype;
+  spec.ndim = o->ndim;
+  spec.device = WK__CPU_DEVICE;
+  spec.offset = wk_int_of(0);
   memcpy(spec.sizes, numbers + o->sizes, o->ndim * sizeof(wk_int));
   memcpy(spec.strides, numbers + o->strides, o->ndim * sizeof(wk_int));
   return wk__tensor_from_spec(&spec);

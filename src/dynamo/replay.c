@@ -139,7 +139,7 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
     PyThreadState *thread = g->lets_others_run ? PyEval_SaveThread() : NULL;
     wk_status status = wk__compiled_graph_run(g->executor, run.inputs, run.numbers, run.results);
     if (thread) PyEval_RestoreThread(thread);
-    if (status == WK_OK) {
+    if (status == WK_OK && g->has_bases) {
       (void)wk__segment_bind((wk__segment *)g, s->binding, values);
       status = set_bases(g, &run);
       for (int64_t i = 0; status != WK_OK && i < run.output_count; i++) wk__release(run.results[i]);
@@ -366,7 +366,8 @@ int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **st
   if (g->backend_call)
     status = run_backend(s, g, s->values);
   else if (make_integers(g, s->values) < 0 || (g->executor && run_graph(s, g, s->values) < 0)) {
-    if (wk__log_on(WK__LOG_BREAKS)) wk__log_print(WK__LOG_BREAKS, "run plainly, the graph failed: %s", wk_error_message());
+    if (wk__log_on(WK__LOG_BREAKS))
+      wk__log_print(WK__LOG_BREAKS, "run plainly, the graph failed: %s", wk_error_message());
     PyErr_Clear(); /* run plainly it fails where it has to */
     wk__session_drop_target(s);
     return 1;

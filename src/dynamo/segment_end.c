@@ -162,6 +162,7 @@ static void note_base(wk__session *s, wk__segment *g, const wk_tensor *t, int64_
   *own = (wk__output_base){.output = output};
   if (!t->base || t->keys & WK__KEY_AUTOGRAD || g->output_taped[output]) return;
   own->tensor = t->base;
+  g->has_bases = true;
   wk__spec_of(&own->spec, t->base);
   for (int64_t i = 0; i < output; i++)
     if (own->output == output && g->bases[i].tensor == t->base) own->output = i;

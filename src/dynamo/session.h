@@ -156,6 +156,7 @@ struct wk__segment {
   wk__graph *graph;            /* NULL: nothing to compute */
   bool *requires_grad;         /* (graph inputs) in the recording's arena */
   wk__output_base *bases;      /* (outputs) the same */
+  bool has_bases;              /* some of them are views */
   wk__stale_grad *stale_grads; /* in the recording's arena */
   int64_t stale_grad_count;
   wk__compiled_graph *executor; /* owned; NULL with a backend */

@@ -633,6 +633,10 @@ def outcome(function, inputs):
 
 # What is wrong outside of the compiler, and known: part of the message, and of the program's text.
 KNOWN = (
+    (
+        "written [(True, False)]",
+        r"(\w+)(\.copy_\(|\[\S*\] = )\1",
+    ),  # x.copy_(x) under a tape leaves x's version as it is
     (r"expand(", r"copy_\("),  # another message when the sizes do not fit
     ("'self (Bool) and source", "index_add"),  # of two errors the other one
     ("strides", r"autograd.grad"),  # of gradients inside: not those of eager
