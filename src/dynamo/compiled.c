@@ -75,6 +75,7 @@ static int compiled_clear(PyObject *o) {
   wk__compiled *self = (wk__compiled *)o;
   wk__free(self->unkept);
   wk__map_release(&self->changing);
+  wk__map_release(&self->learned_breaks);
   self->unkept = NULL;
   self->unkept_size = self->unkept_capacity = 0;
   forget_segments(self);

@@ -316,7 +316,6 @@ static _Thread_local struct {
 static void free_code(void *pointer) {
   wk__code *info = pointer;
   if (!info) return;
-  PyMem_Free(info->learned_breaks);
   PyMem_Free(info);
 }
 

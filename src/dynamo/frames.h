@@ -24,8 +24,6 @@ typedef struct wk__code {
   const uint8_t *units; /* (unit_count * 2) instructions without specialisation, as PyCode_GetCode gives them */
   int unit_count;
   const char *unsupported; /* a reason why no frame of it is evaluated (async, ...); NULL */
-  uint8_t *learned_breaks; /* (unit_count bits, PyMem_Calloc) instructions before which a segment ends in any case; or
-                              NULL */
 } wk__code;
 
 /* One frame being evaluated; lives on the C stack of the hook that got it. Frames that were entered from it through

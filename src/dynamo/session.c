@@ -23,15 +23,18 @@ PyObject *wk__refuse(wk__frame *f, const char *format, ...) {
 
 /* ==================================================== breaks ===================================================== */
 
-static int learn_break(wk__frame *f) {
-  wk__code *info = f->info;
-  if (!info->learned_breaks && !(info->learned_breaks = PyMem_Calloc((size_t)info->unit_count / 8 + 1, 1))) return -1;
-  info->learned_breaks[f->offset / 8] |= (uint8_t)(1 << f->offset % 8);
-  return 0;
+/* Learned for one compiled function: another may well capture the same instruction of a library. Code that has died and
+ * left its address to other code costs a break at worst. */
+static uint64_t place_of_instruction(const wk__frame *f, int offset) {
+  return wk__hash_mix((uintptr_t)f->code, (uint64_t)offset);
 }
-static bool is_learned_break(const wk__frame *f) {
-  const uint8_t *bits = f->info->learned_breaks;
-  return bits && bits[f->next / 8] >> f->next % 8 & 1;
+static void learn_break(wk__session *s, const wk__frame *f) {
+  wk__compiled *c = s->compiled;
+  if (wk__map_set(&c->learned_breaks, place_of_instruction(f, f->offset), c) != WK_OK) wk_error_clear();
+}
+static bool is_learned_break(const wk__session *s, const wk__frame *f) {
+  const wk__map *learned = &s->compiled->learned_breaks;
+  return learned->slots && wk__map_get(learned, place_of_instruction(f, f->next));
 }
 
 /* The instruction that has to be a break of its own: the innermost one that replay can reach. */
@@ -45,7 +48,7 @@ static wk__activation *culprit(wk__session *s) {
 void wk__session_give_up(wk__session *s, const char *reason) {
   if (s->mode != WK__MODE_CAPTURE) return;
   wk__activation *a = culprit(s);
-  if (!a || learn_break(&a->frame) < 0) PyErr_Clear();
+  if (a) learn_break(s, &a->frame);
   if (reason != s->reason) snprintf(s->reason, sizeof s->reason, "%s", reason);
   if (wk__log_on(WK__LOG_BREAKS))
     wk__log_print(WK__LOG_BREAKS, "%s:%d: recording given up: %s", PyUnicode_AsUTF8(a->frame.code->co_filename),
@@ -245,7 +248,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
       case WK__MODE_START:
         return leave(s, a);
       default:
-        if (s->mode == WK__MODE_CAPTURE && is_learned_break(&a->frame)) {
+        if (s->mode == WK__MODE_CAPTURE && is_learned_break(s, &a->frame)) {
           a->frame.offset = a->frame.next;
           if (!s->reason[0]) snprintf(s->reason, sizeof s->reason, "an instruction that could not be captured before");
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;

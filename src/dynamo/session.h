@@ -235,6 +235,7 @@ struct wk__compiled {
     int offset, count;
   } * unkept;
   int64_t unkept_size, unkept_capacity;
+  wk__map learned_breaks; /* instructions before which its segments end in any case: key -> anything */
   wk__map changing; /* paths of numbers and tensors that guards have seen change: 1, or 1 and two to the dim + 1 */
 };
 

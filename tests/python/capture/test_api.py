@@ -116,3 +116,21 @@ def test_node_by_node():
     fused = wick.compile(lambda x: (x + 1) * 2)
     fused(wick.ones(2))
     assert len(fused.kernels()[0]["kernels"]) == 1
+
+
+def test_what_one_function_learned_is_not_the_others_business():
+    def unlike(x):
+        y = (x * 2).sin()
+        int(y.sum())
+        return wick.autograd.grad(y.sum(), [x])[0]  # of a tape that a segment before has left
+
+    def plain(x):
+        return wick.autograd.grad((x * 3).sum(), [x])[0]
+
+    first, second = wick.compile(unlike), wick.compile(plain)
+    x = wick.ones(3, requires_grad=True)
+    for _ in range(3):
+        first(x)
+    for _ in range(3):
+        assert wick.equal(second(x), wick.full((3,), 3.0))
+    assert (second.captures, second.breaks) == (1, 0)
