@@ -7,15 +7,16 @@ import wick
 from wick import nn
 
 
-def test_models_are_not_kept_alive():
-    @wick.compile
-    def step(model, optimizer, x):
-        optimizer.zero_grad()
-        loss = model(x).sum()
-        loss.backward()
-        optimizer.step()
-        return loss
+def training_step(model, optimizer, x):
+    optimizer.zero_grad()
+    loss = model(x).sum()
+    loss.backward()
+    optimizer.step()
+    return loss
 
+
+def test_models_are_not_kept_alive():
+    step = wick.compile(training_step)
     gc.disable()
     try:
         for _ in range(3):
@@ -67,14 +68,7 @@ def test_results_and_arguments_are_not_kept_alive():
 def test_models_of_one_cycle_die_together():
     """The collector tells of each of them, also after the first has taken the segment with it."""
 
-    @wick.compile
-    def step(model, optimizer, x):
-        optimizer.zero_grad()
-        loss = model(x).sum()
-        loss.backward()
-        optimizer.step()
-        return loss
-
+    step = wick.compile(training_step)
     model = nn.Linear(4, 1)
     optimizer = wick.optim.SGD(model.parameters(), lr=0.1)
     cycle = [model, optimizer]
