@@ -604,6 +604,7 @@ static wk_status make_node(call *c) {
   n->has_numbers = c->numbers != NULL;
   if (c->numbers) memcpy(n->numbers, c->numbers, (size_t)split->number_count * sizeof *n->numbers);
   for (int64_t e = 0; e < split->edge_count; e++) WK_TRY(wk__edge_of(c->inputs[split->edges[e]], &n->node.edges[e]));
+  wk__node_put_behind_edges(&n->node);
   return keep(c, true);
 }
 

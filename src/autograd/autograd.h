@@ -80,6 +80,9 @@ struct wk_node {
 /* ---- nodes (node.c) ---- */
 /* Memory of `size` bytes (at least sizeof(wk_node)) followed by the edges. One reference. */
 wk_node *wk__node_create(const wk__node_class *class, size_t size, int inputs, int results) WK_MUST_USE;
+/* The node comes after those that its edges lead to: asking for an edge may have made one, of a view whose base was
+ * written. */
+void wk__node_put_behind_edges(wk_node *node);
 static inline wk_node *wk__node_retain(wk_node *n) {
   if (n) atomic_fetch_add_explicit(&n->references, 1, memory_order_relaxed);
   return n;

@@ -55,6 +55,15 @@ wk_node *wk__node_create(const wk__node_class *class, size_t size, int inputs, i
   return n;
 }
 
+void wk__node_put_behind_edges(wk_node *n) {
+  for (int i = 0; i < n->input_count; i++) {
+    const wk_node *before = n->edges[i].node;
+    if (!before || before->sequence == UINT64_MAX || before->sequence < n->sequence) continue;
+    n->sequence = atomic_fetch_add_explicit(&next_sequence, 1, memory_order_relaxed);
+    return;
+  }
+}
+
 static void release_hooks(wk_node *n) {
   for (int r = 0; n->result_hooks && r < n->result_count; r++) wk__grad_hooks_release(n->result_hooks[r]);
   wk__free(n->result_hooks);

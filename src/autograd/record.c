@@ -435,6 +435,7 @@ static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tens
   n->list_argument = (int16_t)list;
   n->reduce = written ? to_reduce(op, args, written) : 0;
   wk_status status = connect(n, args);
+  wk__node_put_behind_edges(&n->node);
   for (int i = 0; status == WK_OK && i < n->argument_count; i++) status = save_argument(n, i, &args[i], saves, written);
   if (status == WK_OK) status = note_symbolic(n);
   if (status != WK_OK)

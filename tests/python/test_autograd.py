@@ -586,3 +586,13 @@ def test_layer_norm_of_one_row():
     x = wick.linspace(-1, 2, 12, dtype=wick.float64)[::2].requires_grad_()
     weight = wick.linspace(0.5, 1.5, 12, dtype=wick.float64)[1::2].requires_grad_()
     assert wick.autograd.gradcheck(lambda a, w: wick.nn.functional.layer_norm(a, (6,), w), (x, weight))
+
+
+def test_a_view_made_before_its_base_was_written():
+    """Its history is made when an operator first reads it, and comes before that operator's all the same."""
+    w = wick.tensor([2.0], requires_grad=True)
+    base = wick.ones(2, 3)
+    view = base.t()
+    base.copy_(w)
+    (grad,) = wick.autograd.grad(view.log().sum(), [w])
+    assert wick.equal(grad, wick.tensor([3.0]))
