@@ -26,7 +26,7 @@ COMPILED = [  # wick compiled over the faster of PyTorch eager and torch.compile
     ("char-GPT training step", "chargpt_step", 0.75),
     ("MLP step, 6 x 128, batch 32", "mlp_step", 0.3),
     ("LSTM step, 32 x hidden 32", "lstm_step", 0.2),
-    ("call of a function of two operators", "two_op_call", 0.1),
+    ("call of a function of two operators", "two_op_call", None),  # the road's bar is 0.1 of torch.compile's
 ]
 
 BANDWIDTH = [  # compiled, out of cache; what part of the machine's copy bandwidth is reached

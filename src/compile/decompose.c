@@ -58,8 +58,7 @@ static wk__graph_node *nll_rows(wk__graph *graph, const wk__graph_node *n) {
 }
 
 static bool decompose_nll(wk__graph *graph, const wk__graph_node *n, parts *out) {
-  enum { REDUCE_NONE };
-  if (n->args[3].integer.bits == REDUCE_NONE || !n->items[0]) return true;
+  if (n->args[3].integer.bits == WK__REDUCE_NONE || !n->items[0]) return true;
   wk__graph_node *rows = nll_rows(graph, n), *loss = rows ? wk__graph_item(graph, rows, 0) : NULL;
   wk__graph_node *weight = loss ? wk__graph_item(graph, rows, 1) : NULL;
   if (!weight) return false;

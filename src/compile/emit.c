@@ -118,14 +118,14 @@ static wk_status make_kernel(wk__emitter *e, wk__kernels *kernels, wk__shape_env
   wk__fused *f = wk__kernels_add(kernels, e->output_count);
   wk_status status = f ? describe(e, f) : WK_OUT_OF_MEMORY;
   if (status == WK_OK && !(f->origin = origin_of(e->group))) status = wk_error_category();
+#ifdef WICK_DEBUG
+  if (status == WK_OK) status = wk__nest_verify(e->nest);
+#endif
   if (status != WK_OK) {
     wk__nest_release(e->nest);
     wk__shape_env_release(env);
     return status;
   }
-#ifdef WICK_DEBUG
-  WK_TRY(wk__nest_verify(e->nest));
-#endif
   f->kernel = wk__kernel_get(e->nest, env);
   return f->kernel ? call_kernel(e, f, out_node) : wk_error_category();
 }

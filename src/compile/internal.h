@@ -15,14 +15,12 @@
 enum {
   WK__REGION_LOOPS = 12,
   WK__REGION_INDIRECTS = 4,
-  WK__FUSED_MAX_INPUTS = WK__NEST_MAX_BUFFERS,
   WK__FUSED_NUMBERS = 12, /* number inputs of one kernel */
 };
 
 /* A value that owns its memory: a node, or an item of a list, that is no view. Named by its node. */
 typedef const wk__graph_node *wk__memory;
 wk__memory wk__memory_of(const wk__graph_node *node);
-const wk_tensor *wk__value_of(const wk__graph_node *node); /* its shape; NULL for a list */
 
 typedef struct wk__region_loop {
   wk_int size;

@@ -5,8 +5,6 @@
 
 /* ---- values ---- */
 
-const wk_tensor *wk__value_of(const wk__graph_node *node) { return node->value; }
-
 static bool gives_views(const wk_op *op) {
   return op == WK__OP(split_Tensor) || op == WK__OP(split_sizes) || op == WK__OP(unbind_int);
 }

@@ -181,7 +181,7 @@ static void add_argument(void *context, wk__graph_node *node) {
   for (int i = 0; i < a->count; i++)
     if (a->seen[i] == node) return;
   if (a->count < WK__MAX_ARGS) a->seen[a->count++] = node;
-  const wk_tensor *t = wk__value_of(node);
+  const wk_tensor *t = node->value;
   double bytes = t ? bytes_of(t) : 0;
   a->sum += a->most > 0 && bytes > a->most ? a->most : bytes;
 }
@@ -212,7 +212,7 @@ static double bytes_of_node(const wk__graph_node *n) {
 
 static const wk_tensor *shape(const wk__graph_node *n, int i) {
   const wk__graph_arg *arg = &n->args[i];
-  return arg->tag == WK_VALUE_TENSOR && arg->node ? wk__value_of(arg->node) : NULL;
+  return arg->tag == WK_VALUE_TENSOR && arg->node ? arg->node->value : NULL;
 }
 
 static const wk_tensor *first_result(const wk__graph_node *n) {

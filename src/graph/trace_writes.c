@@ -86,10 +86,7 @@ wk_status wk__trace_check_writable(wk__tracer *t, wk_tensor *tensor) {
   if (!r) return wk_error_category();
   if (r->cell->shared) return wk_fail(WK_UNSUPPORTED, "a write to memory that several inputs share");
   if (counts_from_storage(r)) return wk_fail(WK_UNSUPPORTED, "a write through as_strided of an input with an offset");
-  if (wk__has_internal_overlap(tensor))
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                   "location. Please clone() the tensor before performing the operation.");
+  WK_TRY(wk__check_overlap(tensor));
   if (looks_at_overlap(r)) return wk_fail(WK_UNSUPPORTED, "a write into memory that overlaps itself");
   return WK_OK;
 }
@@ -111,13 +108,9 @@ static wk_status check_result(const wk_tensor *tensor, const wk_tensor *value) {
     return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s",
                    wk__dtype_legacy((wk_dtype)value->dtype), wk__dtype_legacy((wk_dtype)tensor->dtype));
   if (equal_sizes(tensor, value)) return WK_OK;
-  wk__string text = {0};
-  wk__print_sizes(&text, tensor->sizes, tensor->ndim);
-  wk__string_append(&text, " doesn't match the broadcast shape ");
-  wk__print_sizes(&text, value->sizes, value->ndim);
-  wk_status status = wk_fail(WK_RUNTIME_ERROR, "output with shape %s", text.text ? text.text : "?");
-  wk__string_release(&text);
-  return status;
+  wk__spec spec;
+  wk__spec_of(&spec, value);
+  return wk__shape_mismatch(tensor, &spec);
 }
 
 /* ---- the write ---- */

@@ -16,6 +16,13 @@ wk_status wk__shape_mismatch(const wk_tensor *destination, const wk__spec *spec)
   return status;
 }
 
+wk_status wk__check_overlap(const wk_tensor *destination) {
+  if (!wk__has_internal_overlap(destination)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                 "location. Please clone() the tensor before performing the operation.");
+}
+
 static bool has_sizes(const wk_tensor *t, const wk__spec *spec) {
   if (t->ndim != spec->ndim) return false;
   for (int d = 0; d < t->ndim; d++)
@@ -48,11 +55,7 @@ static wk_status check_destination(const wk__call *c, int r, wk_tensor *destinat
     if (in_place) return wk__shape_mismatch(destination, spec);
     WK_TRY(resize_to(destination, spec));
   }
-  if (wk__has_internal_overlap(destination))
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                   "location. Please clone() the tensor before performing the operation.");
-  return WK_OK;
+  return wk__check_overlap(destination);
 }
 
 static bool same_geometry(const wk_tensor *a, const wk_tensor *b) {

@@ -149,10 +149,7 @@ wk_status wk__kernel_copy(wk__call *c) {
     wk__spec_contiguous(&specs[0], (wk_dtype)self->dtype, self->device, ndim, sizes);
     return wk__shape_mismatch(self, &specs[0]);
   }
-  if (wk__has_internal_overlap(self))
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                   "location. Please clone() the tensor before performing the operation.");
+  WK_TRY(wk__check_overlap(self));
   bool shared = src->storage && src->storage == self->storage;
   if (shared) WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){source, NONE}, NULL, &temporary));
   if (shared) source = temporary;

@@ -38,6 +38,9 @@ static inline wk_value wk__v_ints(const wk_int *list, int count) {
 /* What dropout's kept elements are multiplied with. */
 double wk__dropout_scale(const wk_op *op, double p, wk_dtype dtype);
 
+/* What a loss does with its elements: PyTorch's numbers. */
+enum { WK__REDUCE_NONE, WK__REDUCE_MEAN, WK__REDUCE_SUM };
+
 /* ---- shape rules ---- */
 /* Dims of a reduction as a bit mask: all when the argument is absent or, for `empty_is_all`, empty. */
 WK_MUST_USE wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_is_all, uint32_t *out_mask);
@@ -51,6 +54,8 @@ wk_dtype wk__result_type(const wk__call *c);               /* promotion over ten
 
 /* The error for a destination that the result would be larger than. */
 wk_status wk__shape_mismatch(const wk_tensor *destination, const wk__spec *spec);
+/* Refuses to write to a tensor some of whose elements are one memory. */
+WK_MUST_USE wk_status wk__check_overlap(const wk_tensor *destination);
 /* Refuses what cannot be expanded to these sizes, in expand's words. */
 WK_MUST_USE wk_status wk__check_expand(const wk_tensor *t, const wk_int *sizes, int ndim);
 const char *wk__dtype_c_name(wk_dtype dtype); /* "float", "long int": what some of PyTorch's messages say */

@@ -10,8 +10,6 @@
 #define G (v->grads[0])
 #define ARG(i) (v->args[i].tensor)
 
-enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM };
-
 /* ---- checks and shapes ---- */
 
 static wk_status check_nll(const wk_tensor *x, const wk_tensor *target, const wk_tensor *weight) {
@@ -98,7 +96,7 @@ wk_status wk__meta_nll_total(wk__call *c) {
 void wk__lower_nll_total(wk__lower *l) {
   wk__rows_of(l, 0, (1u << wk__arg_rank(l, 0)) - 1);
   wk__var loss = wk__k_reduce_sum(l->h, wk__row_in(l, 0)), weight = wk__k_reduce_sum(l->h, wk__row_in(l, 1));
-  bool mean = wk__arg_int(l->call, 2) == REDUCE_MEAN;
+  bool mean = wk__arg_int(l->call, 2) == WK__REDUCE_MEAN;
   wk__row_out_reduced(l, 0, mean ? wk__k_div(l->h, loss, weight) : loss, false);
   wk__row_out_reduced(l, 1, weight, false);
 }
@@ -114,7 +112,7 @@ wk_status wk__compose_nll_loss_forward(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = wk__nll_rows(c->args[0].tensor, c->args[1].tensor, wk__arg_tensor(c, 2), c->args[4].integer, rows);
-  if (status == WK_OK && reduction == REDUCE_NONE && x->ndim == 2) {
+  if (status == WK_OK && reduction == WK__REDUCE_NONE && x->ndim == 2) {
     wk_value convert[3] = {wk__v_tensor(rows[0]), wk__v_dtype(dtype), {0}};
     total[0] = wk__call_tensor(WK__OP(to_copy), convert);
     total[1] = wk_zeros(&no_sizes, 0, dtype, (wk_value){.tag = WK_VALUE_DEVICE, .device = x->device});
@@ -152,7 +150,7 @@ void wk__lower_nll_loss_backward(wk__lower *l) {
   wk__var ignored, class = class_of_row(l, 2, &row, wk__arg_int(l->call, 5), sizes[rank - 1], &ignored);
   wk__var slope = wk__k_neg(l->h, weight_of_class(l, 3, class));
   slope = wk__k_mul(l->h, slope, load_f64(l, wk__access_arg(l, 0, &row)));
-  if (wk__arg_int(l->call, 4) == REDUCE_MEAN) {
+  if (wk__arg_int(l->call, 4) == WK__REDUCE_MEAN) {
     wk__var total = load_f64(l, wk__access_arg(l, 6, &zero_index)), one = wk__k_constant(l->h, 1, WK_FLOAT64);
     slope = wk__k_mul(l->h, slope, wk__k_div(l->h, one, total));
   }

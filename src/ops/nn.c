@@ -292,11 +292,9 @@ wk_status wk__vjp_embedding_backward(wk__vjp *v) {
 
 /* ===================================================== losses =================================================== */
 
-enum { REDUCE_NONE, REDUCE_MEAN, REDUCE_SUM };
-
 static wk_status reduce_loss(wk__call *c, wk_scope *scope, wk_tensor *loss, int64_t reduction) {
-  if (loss && reduction == REDUCE_MEAN) loss = wk_mean(loss, WK_DTYPE_NONE);
-  if (loss && reduction == REDUCE_SUM) loss = wk_sum(loss, WK_DTYPE_NONE);
+  if (loss && reduction == WK__REDUCE_MEAN) loss = wk_mean(loss, WK_DTYPE_NONE);
+  if (loss && reduction == WK__REDUCE_SUM) loss = wk_sum(loss, WK_DTYPE_NONE);
   return finish(c, scope, loss);
 }
 wk_status wk__compose_mse_loss(wk__call *c) {
@@ -330,7 +328,7 @@ static wk_tensor *nll_any_rank(wk_tensor *log_p, wk_tensor *target, wk_tensor *w
   if (log_p->ndim <= 2) return nll_of_rows(log_p, target, weight, reduction, ignore);
   wk_int flat = target->numel;
   wk_tensor *loss = nll_of_rows(classes_last(log_p), wk_reshape(target, &flat, 1), weight, reduction, ignore);
-  return loss && reduction == REDUCE_NONE ? wk_reshape(loss, target->sizes, target->ndim) : loss;
+  return loss && reduction == WK__REDUCE_NONE ? wk_reshape(loss, target->sizes, target->ndim) : loss;
 }
 wk_status wk__compose_nll_loss(wk__call *c) {
   wk_scope scope;
@@ -355,8 +353,8 @@ static wk_tensor *soft_cross_entropy(wk_tensor *log_p, wk_tensor *target, wk_ten
     terms = wk_mul(terms, wk_view(weight, shape, log_p->ndim));
   }
   wk_tensor *loss = wk_neg(wk_sum_dim_IntList(terms, &dim, 1, false, WK_DTYPE_NONE));
-  if (loss && reduction == REDUCE_MEAN) return wk_div_Scalar(wk_sum(loss, WK_DTYPE_NONE), wk__v_size(loss->numel));
-  return loss && reduction == REDUCE_SUM ? wk_sum(loss, WK_DTYPE_NONE) : loss;
+  if (loss && reduction == WK__REDUCE_MEAN) return wk_div_Scalar(wk_sum(loss, WK_DTYPE_NONE), wk__v_size(loss->numel));
+  return loss && reduction == WK__REDUCE_SUM ? wk_sum(loss, WK_DTYPE_NONE) : loss;
 }
 
 /* t smoothing / classes: one multiplication when the classes are known. */
@@ -380,7 +378,7 @@ static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weigh
   wk_tensor *smooth = wk_neg(wk_sum_dim_IntList(scaled, &dim, 1, false, WK_DTYPE_NONE));
   wk_tensor *ignored = wk_eq_Scalar(target, wk__v_size(ignore));
   smooth = wk_masked_fill_Scalar(smooth, ignored, wk__v_int(0));
-  if (reduction == REDUCE_MEAN) {
+  if (reduction == WK__REDUCE_MEAN) {
     wk_tensor *kept = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(wk_logical_not(ignored)),
                                                                     wk__v_dtype((wk_dtype)log_p->dtype), NONE});
     if (weight) {
@@ -389,7 +387,7 @@ static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weigh
       kept = wk_mul(kept, wk_reshape(wk_index_select(weight, 0, safe), target->sizes, target->ndim));
     }
     smooth = wk_div(wk_sum(smooth, WK_DTYPE_NONE), wk_sum(kept, WK_DTYPE_NONE));
-  } else if (reduction == REDUCE_SUM) {
+  } else if (reduction == WK__REDUCE_SUM) {
     smooth = wk_sum(smooth, WK_DTYPE_NONE);
   }
   return wk_add(wk_mul_Scalar(nll, wk__v_double(1 - smoothing)), per_class(smooth, smoothing, classes), wk__v_int(1));

@@ -23,7 +23,7 @@ enum {
   THREAD_LIMIT_BYTES = 1 << 16, /* blocks up to this size wait per thread */
   THREAD_CLASSES = LINEAR_CLASSES + 8 * 7,
   THREAD_DEPTH = 16,
-  FADE = 1024,
+  FADE = 1 << 16,
 };
 static const int64_t HUGE_PAGE = 2 << 20, CACHE_FLOOR = 64 << 20;
 
