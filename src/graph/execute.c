@@ -11,21 +11,15 @@
 
 /* ===================================================== frames =================================================== */
 
-struct wk__graph_frame {
-  wk_tensor *slots[1]; /* and so on: the executor knows the layout */
-};
-
-static void *at(wk__graph_frame *frame, size_t place) { return (char *)frame + place; }
-
 static void put_pointer(wk__graph_frame *frame, uint32_t place, wk_tensor *tensor) {
-  *(wk_tensor **)at(frame, place) = tensor;
+  *(wk_tensor **)wk__frame_at(frame, place) = tensor;
 }
 
 /* Lists of tensors and of numbers with symbols are the frame's own. */
 static void fill_values(const wk__graph_executor *e, wk__graph_frame *frame) {
-  wk_value *values = at(frame, e->values_at);
-  wk_tensor **tensors = at(frame, e->tensors_at);
-  wk_int *integers = at(frame, e->integers_at);
+  wk_value *values = wk__frame_at(frame, e->values_at);
+  wk_tensor **tensors = wk__frame_at(frame, e->tensors_at);
+  wk_int *integers = wk__frame_at(frame, e->integers_at);
   if (e->integer_count) memcpy(integers, e->integers, (size_t)e->integer_count * sizeof *integers);
   for (int64_t i = 0; i < e->value_count; i++) {
     values[i] = e->values[i];
@@ -47,6 +41,11 @@ static wk__graph_frame *create_frame(const wk__graph_executor *e) {
   return frame;
 }
 
+static void free_frame(const wk__graph_executor *e, wk__graph_frame *frame) {
+  if (frame) wk__graph_unbind_memory(e, frame);
+  wk__free(frame);
+}
+
 static wk__graph_frame *take_frame(wk__graph_executor *e) {
   wk__graph_frame *frame = atomic_exchange_explicit(&e->idle, NULL, memory_order_acquire);
   return WK_LIKELY(frame != NULL) ? frame : create_frame(e);
@@ -54,7 +53,7 @@ static wk__graph_frame *take_frame(wk__graph_executor *e) {
 
 static void put_back(wk__graph_executor *e, wk__graph_frame *frame) {
   frame = atomic_exchange_explicit(&e->idle, frame, memory_order_acq_rel);
-  if (WK_UNLIKELY(frame != NULL)) wk__free(frame); /* another thread's run ended meanwhile */
+  if (WK_UNLIKELY(frame != NULL)) free_frame(e, frame); /* another thread's run ended meanwhile */
 }
 
 /* ============================================== numbers with symbols ============================================ */
@@ -66,7 +65,7 @@ static wk_status value_of_symbol(void *symbols, wk_int leaf, int64_t *out) {
 
 /* Symbols take their values from the inputs. Equal to those of the run before: so are the numbers. */
 static bool bind_symbols(const wk__graph_executor *e, wk__graph_frame *frame, wk_tensor *const *inputs) {
-  int64_t *symbols = at(frame, e->symbols_at);
+  int64_t *symbols = wk__frame_at(frame, e->symbols_at);
   bool changed = !symbols[e->symbol_count];
   for (int64_t i = 0; i < e->symbol_count; i++) {
     wk__graph_binding b = e->bindings[i];
@@ -79,17 +78,22 @@ static bool bind_symbols(const wk__graph_executor *e, wk__graph_frame *frame, wk
   return changed;
 }
 
+wk_status wk__frame_value(const wk__graph_executor *e, wk__graph_frame *frame, wk_int x, int64_t *out) {
+  return wk__sym_eval(x, value_of_symbol, wk__frame_at(frame, e->symbols_at), out);
+}
+
 static wk_status resolve_numbers(const wk__graph_executor *e, wk__graph_frame *frame, wk_tensor *const *inputs) {
-  int64_t *symbols = at(frame, e->symbols_at);
+  int64_t *symbols = wk__frame_at(frame, e->symbols_at);
   if (!bind_symbols(e, frame, inputs)) return WK_OK;
+  wk__graph_unbind_memory(e, frame);
   for (int64_t i = 0; i < e->number_count; i++) {
     int64_t value;
-    wk_status status = wk__sym_eval(e->numbers[i].expression, value_of_symbol, symbols, &value);
+    wk_status status = wk__frame_value(e, frame, e->numbers[i].expression, &value);
     if (status != WK_OK) {
       symbols[e->symbol_count] = 0;
       return status;
     }
-    *(wk_int *)at(frame, e->numbers[i].place) = wk_int_of(value);
+    *(wk_int *)wk__frame_at(frame, e->numbers[i].place) = wk_int_of(value);
   }
   return WK_OK;
 }
@@ -190,16 +194,47 @@ static wk_status call(const wk__graph_step *s, const wk_value *args, wk_tensor *
   return wk__compute(s->op, args, destinations, results);
 }
 
-static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_step *s, wk__graph_frame *frame) {
-  const wk__graph_patch *patch = e->patches + s->first_patch;
-  for (int32_t i = 0; i < s->patch_count; i++) put_pointer(frame, patch[i].place, frame->slots[patch[i].slot]);
+static wk_status run_call(const wk__graph_executor *e, const wk__graph_step *s, wk__graph_frame *frame,
+                          const wk_value *args) {
   wk_value results[WK__MAX_RESULTS] = {{0}};
   wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
   bool in_place = s->destination >= 0;
   if (in_place) destinations[0] = frame->slots[s->destination];
-  const wk_value *args = (const wk_value *)at(frame, e->values_at) + s->first_value;
   WK_TRY(call(s, args, in_place ? destinations : NULL, results));
-  WK_TRY(keep_results(e, s, frame, results));
+  return keep_results(e, s, frame, results);
+}
+
+/* Results that leave the run are made anew, the others are there. */
+static wk_status run_into(const wk__graph_executor *e, const wk__graph_step *s, wk__graph_frame *frame,
+                          const wk_value *args) {
+  wk_tensor **made = (wk_tensor **)wk__frame_at(frame, e->made_at) + s->first_made, *outputs[WK__NEST_MAX_BUFFERS];
+  if (WK_LIKELY(s->all_kept)) return wk__compute_into(s->op, args, made);
+  int32_t count = s->result == WK__RESULT_ONE ? 1 : s->result_count, next = 0;
+  wk_status status = WK_OK;
+  for (; next < count && status == WK_OK; next++) {
+    const wk__graph_made *m = &e->made[s->first_made + next];
+    wk__spec spec;
+    if (!m->kept) wk__spec_of(&spec, made[next]);
+    outputs[next] = m->kept ? made[next] : wk__tensor_from_spec(&spec);
+    if (!outputs[next]) status = wk_error_category();
+  }
+  if (status == WK_OK) status = wk__compute_into(s->op, args, outputs);
+  for (int32_t k = 0; k < next; k++) {
+    const wk__graph_made *m = &e->made[s->first_made + k];
+    if (m->kept) continue;
+    if (status == WK_OK && m->slot >= 0)
+      frame->slots[m->slot] = outputs[k];
+    else
+      wk__release(outputs[k]);
+  }
+  return status;
+}
+
+static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_step *s, wk__graph_frame *frame) {
+  const wk__graph_patch *patch = e->patches + s->first_patch;
+  for (int32_t i = 0; i < s->patch_count; i++) put_pointer(frame, patch[i].place, frame->slots[patch[i].slot]);
+  const wk_value *args = (const wk_value *)wk__frame_at(frame, e->values_at) + s->first_value;
+  WK_TRY(WK_LIKELY(s->into) ? run_into(e, s, frame, args) : run_call(e, s, frame, args));
   const int32_t *release = e->releases + s->first_release;
   for (int32_t i = 0; i < s->release_count; i++) {
     wk__release(frame->slots[release[i]]);
@@ -252,19 +287,30 @@ static wk_status check_inputs(const wk__graph_executor *e, wk_tensor *const *inp
 }
 #endif
 
-/* Outputs are taken; whatever is still in a slot of the frame is given back. */
+/* Outputs are taken. */
 static void finish(const wk__graph_executor *e, wk__graph_frame *frame, wk_tensor **out_outputs) {
-  for (int64_t i = 0; out_outputs && i < e->output_count; i++) out_outputs[i] = wk__retain(frame->slots[e->outputs[i]]);
-  for (int64_t i = 0; out_outputs && i < e->output_count; i++) {
+  for (int64_t i = 0; i < e->output_count; i++) out_outputs[i] = wk__retain(frame->slots[e->outputs[i]]);
+  for (int64_t i = 0; i < e->output_count; i++) {
     int32_t slot = e->outputs[i];
     if (slot < e->input_count + e->constant_count) continue;
     wk__release(frame->slots[slot]);
     frame->slots[slot] = NULL; /* the same value may be an output twice */
   }
-  for (int64_t i = e->input_count + e->constant_count; !out_outputs && i < e->slot_count; i++) {
+  if (e->kept_count) wk__graph_give_block(e, frame);
+}
+
+/* Whatever is in a slot is given back. */
+static void give_up(const wk__graph_executor *e, wk__graph_frame *frame) {
+  wk__graph_unbind_memory(e, frame);
+  for (int64_t i = e->input_count + e->constant_count; i < e->slot_count; i++) {
     wk__release(frame->slots[i]);
     frame->slots[i] = NULL;
   }
+}
+
+static wk_status prepare_memory(const wk__graph_executor *e, wk__graph_frame *frame) {
+  if (WK_UNLIKELY(e->made_count && !frame->block)) WK_TRY(wk__graph_bind_memory(e, frame));
+  return e->kept_count ? wk__graph_take_block(e, frame) : WK_OK;
 }
 
 wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs, const double *numbers,
@@ -276,11 +322,15 @@ wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const
   if (e->input_count) memcpy(frame->slots, inputs, (size_t)e->input_count * sizeof *inputs);
   for (int64_t i = 0; i < e->input_number_count; i++) {
     wk__graph_input_number n = e->input_numbers[i];
-    *(double *)at(frame, n.place) = numbers ? numbers[n.index] : n.traced;
+    *(double *)wk__frame_at(frame, n.place) = numbers ? numbers[n.index] : n.traced;
   }
-  wk_status status = e->number_count ? resolve_numbers(e, frame, inputs) : WK_OK;
+  wk_status status = e->symbol_count ? resolve_numbers(e, frame, inputs) : WK_OK;
+  if (status == WK_OK) status = prepare_memory(e, frame);
   if (status == WK_OK) status = run_steps(e, frame);
-  finish(e, frame, status == WK_OK ? out_outputs : NULL);
+  if (status == WK_OK)
+    finish(e, frame, out_outputs);
+  else
+    give_up(e, frame);
   put_back(e, frame);
   return status;
 }
@@ -310,7 +360,7 @@ bool wk__graph_writes_in_place(const wk__graph_executor *e, int input) {
 void wk__graph_executor_release(wk__graph_executor *e) {
   if (!e) return;
   for (int64_t i = 0; e->constants && i < e->constant_count; i++) wk__release(e->constants[i]);
-  wk__free(atomic_load(&e->idle));
+  free_frame(e, atomic_load(&e->idle));
   wk__free(atomic_load(&e->times));
   wk__free(e->steps);
   wk__free(e->values);
@@ -322,6 +372,7 @@ void wk__graph_executor_release(wk__graph_executor *e) {
   wk__free(e->input_numbers);
   wk__free(e->result_slots);
   wk__free(e->releases);
+  wk__free(e->made);
   wk__free(e->outputs);
   wk__free(e->constants);
   wk__free(e->bindings);

@@ -30,11 +30,23 @@ typedef enum wk__graph_result {
   WK__RESULT_DROP, /* what the call returns is one of its arguments */
 } wk__graph_result;
 
+/* A result that is there before its step runs (wk__compute_into). */
+typedef struct wk__graph_made {
+  const wk_tensor *shape; /* borrowed from the graph: its geometry, over symbols */
+  int32_t slot;           /* NO_SLOT: nobody reads it */
+  int32_t shares;         /* kept: the earlier result whose memory it takes over, -1: it has its own */
+  int32_t born, dies;     /* kept: first and last step that its memory is needed for, those who share it included */
+  bool kept;              /* lies in the run's block; else it is made anew in each run */
+} wk__graph_made;
+
 typedef struct wk__graph_step {
   const wk_op *op;
   uint8_t result;      /* wk__graph_result */
   bool taped;          /* runs under autograd */
   bool composite;      /* replaced by its parts */
+  bool into;           /* its results are there before, */
+  bool all_kept;       /* each in the run's block */
+  int32_t first_made;  /* `into`: the first of them */
   int32_t first_value; /* its arguments */
   int32_t first_patch, patch_count;
   int32_t destination;                  /* slot that it writes into, -1: none */
@@ -49,8 +61,14 @@ typedef struct wk__graph_binding {
   int32_t input, dim; /* input -1: the symbol is not needed */
 } wk__graph_binding;
 
-/* Memory of one run. Kept between runs: arguments that never change are written once. */
-typedef struct wk__graph_frame wk__graph_frame;
+/* Memory of one run. Kept between runs: arguments that never change are written once, and so are the results that live
+ * within a run. Those lie in one block, which is taken when a run begins and given back when it ends. */
+typedef struct wk__graph_frame {
+  wk_storage *block; /* owned: of all kept results; without memory between runs; NULL: they have to be bound */
+  int64_t block_bytes;
+  void *bound_to;      /* the memory that the kept results look into now */
+  wk_tensor *slots[1]; /* and so on: the executor knows the layout */
+} wk__graph_frame;
 
 struct wk__graph_executor {
   wk__graph *graph; /* owned reference */
@@ -75,18 +93,44 @@ struct wk__graph_executor {
   int64_t result_slot_count, result_slot_capacity;
   int32_t *releases;
   int64_t release_count, release_capacity;
-  int32_t *outputs; /* (output_count) slots */
+  wk__graph_made *made;
+  int64_t made_count, made_capacity;
+  int64_t kept_count; /* of made */
+  int32_t *outputs;   /* (output_count) slots */
   int64_t output_count;
   int64_t input_count, constant_count, slot_count; /* slots: inputs, constants, then what steps make */
   wk_tensor **constants;                           /* owned */
   wk__graph_binding *bindings;                     /* (symbol_count) */
   int64_t symbol_count;
-  size_t values_at, tensors_at, integers_at, symbols_at, frame_bytes; /* layout of a frame; slots come first */
-  _Atomic(wk__graph_frame *) idle;                                    /* owned: a frame that waits for the next run */
+  size_t values_at, tensors_at, made_at, places_at, integers_at, symbols_at, frame_bytes; /* of a frame, behind slots */
+  _Atomic(wk__graph_frame *) idle;  /* owned: a frame that waits for the next run */
   _Atomic(_Atomic int64_t *) times; /* owned, (step_count): nanoseconds while wk__profiling; NULL before */
   _Atomic int64_t timed_runs;
 };
 
 WK_MUST_USE wk_status wk__graph_plan(wk__graph_executor *executor); /* execute_plan.c: fills everything above */
+
+/* ---- memory (execute_memory.c) ---- */
+
+/* What the planner knows of slots and of the memory in them; classes are numbers below class_count. */
+typedef struct wk__graph_slots {
+  int32_t *class_of; /* by slot: those of one class may look at one memory; -1: an empty slot */
+  bool *stays;       /* by class: an output, an input, or something that a tape may keep */
+  int64_t class_count;
+} wk__graph_slots;
+
+/* Says what each step releases, and which results are kept and share memory. */
+WK_MUST_USE wk_status wk__graph_plan_memory(wk__graph_executor *executor, const wk__graph_slots *slots);
+
+/* The results of steps for the frame's symbols, and places in the block for those that are kept. */
+WK_MUST_USE wk_status wk__graph_bind_memory(const wk__graph_executor *executor, wk__graph_frame *frame);
+void wk__graph_unbind_memory(const wk__graph_executor *executor, wk__graph_frame *frame);
+WK_MUST_USE wk_status wk__graph_take_block(const wk__graph_executor *executor, wk__graph_frame *frame);
+void wk__graph_give_block(const wk__graph_executor *executor, wk__graph_frame *frame);
+
+static inline void *wk__frame_at(wk__graph_frame *frame, size_t place) { return (char *)frame + place; }
+/* The value of a size or stride in a run, by the frame's symbols. */
+WK_MUST_USE wk_status wk__frame_value(const wk__graph_executor *executor, wk__graph_frame *frame, wk_int x,
+                                      int64_t *out);
 
 #endif

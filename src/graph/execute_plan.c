@@ -425,6 +425,27 @@ static wk_status plan_mutating(const planner *p, const wk__graph_node *call) {
 
 /* ================================================== all other calls ============================================= */
 
+/* Its results may be there before it runs: the graph knows what the shape rule will say. */
+static bool runs_into(const planner *p, const wk__graph_node *call) {
+  const wk_op *op = call->op;
+  if (op->tags & WK__TAG_FUSED) return true;
+  for (int k = 0; k < call->item_count; k++)
+    if (!call->items[k]) return false;
+  bool has_rule = op->meta && !op->compose && !op->view && (op->lower || op->kernel);
+  return has_rule && !p->taped && !op->schema.result_is_list && value_count_of(call) <= WK__MAX_RESULTS;
+}
+
+static wk_status add_made(const planner *p, const wk__graph_node *call, wk__graph_step *step) {
+  wk__graph_executor *e = p->e;
+  int count = value_count_of(call);
+  WK_TRY(wk__grow(&e->made, &e->made_capacity, e->made_count + count, sizeof *e->made));
+  step->into = true;
+  step->first_made = (int32_t)e->made_count;
+  for (int k = 0; k < count; k++)
+    e->made[e->made_count++] = (wk__graph_made){.shape = call->value ? call->value : call->items[k]};
+  return WK_OK;
+}
+
 static wk_status plan_functional(const planner *p, const wk__graph_node *call) {
   wk__graph_step *step;
   int written = 0, input = p->put_off[call->number] ? destination_of(p, call) : -1;
@@ -446,7 +467,7 @@ static wk_status plan_functional(const planner *p, const wk__graph_node *call) {
     WK_TRY(slots_of_items(p, call, step));
   }
   end_step(p, step);
-  return WK_OK;
+  return input < 0 && runs_into(p, call) ? add_made(p, call, step) : WK_OK;
 }
 
 static wk_status plan_call(planner *p, const wk__graph_node *call) {
@@ -533,51 +554,44 @@ static wk_status plan_outputs(const planner *p) {
   return WK_OK;
 }
 
-/* =================================================== last readers =============================================== */
+/* ==================================================== memory ==================================================== */
 
-static wk_status add_release(wk__graph_executor *e, int32_t slot) {
-  GROW(release);
-  e->releases[e->release_count++] = slot;
-  return WK_OK;
-}
-
-/* last[slot]: 1 + the last step that has to do with it. A slot that a step makes for nobody is its own last. */
-static void note_last(const wk__graph_executor *e, int32_t *last) {
-  for (int64_t i = 0; i < e->step_count; i++) {
-    const wk__graph_step *s = &e->steps[i];
-    for (int32_t k = 0; k < s->patch_count; k++) last[e->patches[s->first_patch + k].slot] = (int32_t)i + 1;
-    if (s->result == WK__RESULT_ONE) last[s->slot] = (int32_t)i + 1;
-    if (s->result == WK__RESULT_DROP || s->result == WK__RESULT_ONE) continue;
-    for (int32_t k = 0; k < s->result_count; k++)
-      if (e->result_slots[s->slot + k] >= 0) last[e->result_slots[s->slot + k]] = (int32_t)i + 1;
+/* A value that was written over another one in its slot is of its class too. */
+static void unite_in_slots(const planner *p, int32_t *first) {
+  for (int64_t slot = 0; slot < p->e->slot_count; slot++) first[slot] = NO_SLOT;
+  for (int32_t id = 0; id < p->value_count; id++) {
+    int32_t slot = p->values[id].slot;
+    if (slot < 0) continue;
+    if (first[slot] >= 0) unite(p, id, first[slot]);
+    first[slot] = id;
   }
 }
 
-static wk_status plan_releases(wk__graph_executor *e, int32_t *last, int32_t *first_of_step, int32_t *next_of_slot) {
-  int64_t first_own = e->input_count + e->constant_count;
-  note_last(e, last);
-  for (int64_t i = 0; i < e->output_count; i++) last[e->outputs[i]] = 0;
-  for (int64_t i = 0; i < e->step_count; i++) first_of_step[i] = NO_SLOT;
-  for (int64_t slot = e->slot_count - 1; slot >= first_own; slot--) {
-    if (!last[slot]) continue;
-    next_of_slot[slot] = first_of_step[last[slot] - 1];
-    first_of_step[last[slot] - 1] = (int32_t)slot;
+/* Values of one class may look at one memory; which of the classes' memories stay behind the run. */
+static void describe_slots(const planner *p, wk__graph_slots *out) {
+  unite_in_slots(p, out->class_of);
+  for (int32_t id = 0; id < p->value_count; id++) {
+    const value *root = root_of(p, id);
+    if (p->values[id].slot >= 0) out->class_of[p->values[id].slot] = root->parent;
+    out->stays[root->parent] |= root->taped || root->owner != NONE;
   }
-  for (int64_t i = 0; i < e->step_count; i++) {
-    wk__graph_step *s = &e->steps[i];
-    s->first_release = (int32_t)e->release_count;
-    for (int32_t slot = first_of_step[i]; slot >= 0; slot = next_of_slot[slot]) WK_TRY(add_release(e, slot));
-    s->release_count = (int32_t)e->release_count - s->first_release;
+  for (int64_t i = 0; i < p->graph->output_count; i++) {
+    const value *v = &p->values[id_of(p, p->graph->outputs[i])];
+    if (v->end_slot == NO_SLOT) out->stays[class_of(p, p->graph->outputs[i])->parent] = true;
   }
-  return WK_OK;
 }
 
-static wk_status release_early(wk__graph_executor *e) {
-  size_t count = (size_t)(2 * e->slot_count + e->step_count);
-  int32_t *space = wk__alloc_zeroed(count * sizeof *space);
-  if (!space) return WK_OUT_OF_MEMORY;
-  wk_status status = plan_releases(e, space, space + 2 * e->slot_count, space + e->slot_count);
-  wk__free(space);
+static wk_status plan_memory(const planner *p) {
+  wk__graph_slots slots = {.class_count = p->value_count};
+  slots.class_of = wk__alloc((size_t)p->e->slot_count * sizeof *slots.class_of + 1);
+  slots.stays = wk__alloc_zeroed((size_t)p->value_count + 1);
+  wk_status status = slots.class_of && slots.stays ? WK_OK : WK_OUT_OF_MEMORY;
+  if (status == WK_OK) {
+    describe_slots(p, &slots);
+    status = wk__graph_plan_memory(p->e, &slots);
+  }
+  wk__free(slots.class_of);
+  wk__free(slots.stays);
   return status;
 }
 
@@ -600,6 +614,8 @@ static void bind_input(wk__graph_executor *e, const wk__graph_node *input) {
 
 static wk_status check_bindings(const wk__graph_executor *e, bool *needed) {
   for (int64_t i = 0; i < e->number_count; i++) mark_symbols(e, e->numbers[i].expression, needed);
+  for (int64_t k = 0; k < e->made_count; k++)
+    for (int d = 0; d < 2 * e->made[k].shape->ndim; d++) mark_symbols(e, e->made[k].shape->sizes[d], needed);
   for (int64_t i = 0; i < e->symbol_count; i++)
     if (needed[i] && e->bindings[i].input < 0)
       return wk_fail(WK_UNSUPPORTED, "no size of an input tells the symbol %s",
@@ -607,9 +623,16 @@ static wk_status check_bindings(const wk__graph_executor *e, bool *needed) {
   return WK_OK;
 }
 
+static bool has_symbolic_results(const wk__graph_executor *e) {
+  for (int64_t k = 0; k < e->made_count; k++)
+    for (int d = 0; d < 2 * e->made[k].shape->ndim; d++)
+      if (!wk_int_is_known(e->made[k].shape->sizes[d])) return true;
+  return false;
+}
+
 static wk_status plan_symbols(const planner *p) {
   wk__graph_executor *e = p->e;
-  if (!e->number_count) return WK_OK;
+  if (!e->number_count && !has_symbolic_results(e)) return WK_OK;
   if (!p->graph->env) return wk_fail(WK_INTERNAL_ERROR, "a graph with symbolic numbers has no shape environment");
   e->symbol_count = wk__shape_env_symbol_count(p->graph->env);
   e->bindings = wk__alloc((size_t)e->symbol_count * sizeof *e->bindings);
@@ -637,9 +660,11 @@ static uint32_t byte_of(const wk__graph_executor *e, uint32_t where) {
 }
 
 static wk_status plan_layout(wk__graph_executor *e) {
-  e->values_at = (size_t)e->slot_count * sizeof(wk_tensor *);
+  e->values_at = offsetof(wk__graph_frame, slots) + (size_t)e->slot_count * sizeof(wk_tensor *);
   e->tensors_at = e->values_at + (size_t)e->value_count * sizeof(wk_value);
-  e->integers_at = e->tensors_at + (size_t)e->tensor_count * sizeof(wk_tensor *);
+  e->made_at = e->tensors_at + (size_t)e->tensor_count * sizeof(wk_tensor *);
+  e->places_at = e->made_at + (size_t)e->made_count * sizeof(wk_tensor *);
+  e->integers_at = e->places_at + (size_t)e->made_count * sizeof(int64_t);
   e->symbols_at = e->integers_at + (size_t)e->integer_count * sizeof(wk_int);
   e->frame_bytes = e->symbols_at + (size_t)(e->symbol_count + 1) * sizeof(int64_t);
   if (e->frame_bytes >= UINT32_MAX / 4) return wk_fail(WK_INTERNAL_ERROR, "the graph is too large to run");
@@ -699,7 +724,7 @@ static wk_status plan_graph(planner *p) {
   note_ends(p);
   WK_TRY(plan_steps(p));
   WK_TRY(plan_outputs(p));
-  WK_TRY(release_early(p->e));
+  WK_TRY(plan_memory(p));
   WK_TRY(plan_symbols(p));
   return plan_layout(p->e);
 }

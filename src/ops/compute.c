@@ -213,6 +213,38 @@ wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *d
   return status;
 }
 
+#ifdef WICK_DEBUG
+static wk_status check_made(const wk_op *op, const wk_tensor *made, const wk__spec *spec) {
+  bool same = has_sizes(made, spec) && made->dtype == spec->dtype;
+  for (int d = 0; same && d < made->ndim; d++)
+    same = wk_int_eq(made->strides[d], spec->strides[d]) || made->numel.bits == 0 || wk__size(made, d) == 1;
+  if (same) return WK_OK;
+  wk__string text = {0};
+  wk__print_sizes(&text, made->sizes, made->ndim);
+  wk__print_sizes(&text, made->strides, made->ndim);
+  wk__string_append(&text, ", and not for ");
+  wk__print_sizes(&text, spec->sizes, spec->ndim);
+  wk__print_sizes(&text, spec->strides, spec->ndim);
+  wk_status status = wk_fail(WK_INTERNAL_ERROR, "a result of %s was made for %s", op->name, text.text);
+  wk__string_release(&text);
+  return status;
+}
+#endif
+
+wk_status wk__compute_into(const wk_op *op, const wk_value *args, wk_tensor **outputs) {
+  wk__spec specs[WK__MAX_RESULTS];
+  wk__call call = {.op = op, .args = args, .specs = specs, .outputs = outputs, .compute_dtype = WK_DTYPE_NONE};
+  if (wk__log_on(WK__LOG_OPS)) log_call(op, args);
+  if (op->tags & WK__TAG_FUSED) return op->kernel(&call);
+#ifdef WICK_DEBUG
+  WK_TRY(op->meta(&call));
+  for (int r = 0; r < op->schema.result_count; r++) WK_TRY(check_made(op, outputs[r], &specs[r]));
+#else
+  if (op->lower) WK_TRY(op->meta(&call)); /* it says what the body computes in */
+#endif
+  return run_into(&call);
+}
+
 wk_status wk__copy_into(wk_tensor *destination, const wk_tensor *source) {
   wk_value args[3] = {wk__v_tensor(destination), wk__v_tensor((wk_tensor *)source), wk__v_bool(false)}, result = {0};
   WK_TRY(wk__compute(WK__OP(copy_), args, NULL, &result));

@@ -82,7 +82,7 @@ typedef struct wk__call wk__call;
 typedef struct wk__vjp wk__vjp;
 struct wk__lower;
 typedef wk_status wk__meta_fn(wk__call *call);   /* fills call->specs, call->compute_dtype */
-typedef wk_status wk__kernel_fn(wk__call *call); /* sets call->results */
+typedef wk_status wk__kernel_fn(wk__call *call); /* sets call->results; of a row with a shape rule: fills outputs */
 typedef wk_status wk__vjp_fn(wk__vjp *vjp);
 typedef void wk__lower_fn(struct wk__lower *lower);
 
@@ -107,6 +107,8 @@ struct wk_op {
   uint16_t number;
   char base_name[56];             /* "add" */
   struct wk__plan *_Atomic plans; /* cached nests and their programs, newest first */
+  /* of an operator that is not in the table: appends its definition, "kernel {\n...\n}"; NULL otherwise */
+  void (*print)(const wk_op *op, wk__string *out, bool with_places);
 };
 
 /* One call while it is computed; lives on the caller's stack. */
@@ -162,6 +164,9 @@ extern _Thread_local wk__thread_mode wk__mode;
 /* Runs the call below the layers: shape rule, allocation, kernel. */
 WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                   wk_value *results);
+/* The same for a row with a shape rule, or a fused kernel, whose results are there: `outputs` have the geometry that
+ * the rule gives. Nothing of them lies where an argument does, but for POINTWISE operators element on element. */
+WK_MUST_USE wk_status wk__compute_into(const wk_op *op, const wk_value *args, wk_tensor **outputs);
 /* A layer gets the call and goes on with wk__call_below(its own key, ...). Set once, when the parts are linked. */
 typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                wk_value *results);

@@ -527,9 +527,7 @@ wk_status wk__meta_dropout_mask(wk__call *c) {
 wk_status wk__kernel_dropout_mask(wk__call *c) {
   fill f = {.generator = wk__generator_default(), .a = 1 - number(&c->args[2])};
   if (!c->outputs[0]->storage) return WK_OK;
-  WK_TRY(fill_tensor(c->outputs[0], WK_BOOL, draw_bernoulli, f));
-  c->results[0] = wk__v_tensor(c->outputs[0]);
-  return WK_OK;
+  return fill_tensor(c->outputs[0], WK_BOOL, draw_bernoulli, f);
 }
 
 /* Draws the mask as bytes, then one pass: x * (mask * scale). */

@@ -1,0 +1,330 @@
+/* When the memory of a graph's values comes and goes.
+ *
+ * In: the steps of a plan. A value that leaves the run, or that its operator makes by itself, is a tensor of its own,
+ * released behind the last step that reads it. The others are *kept*: their tensors stay from run to run and look into
+ * one block, where two lie on the same bytes unless both are needed at some step. The block is only as large as the
+ * most that is needed at once, and costs a run one allocation. Where a pointwise operator is the last to read a kept
+ * value of its result's layout, the result takes over that value's memory.
+ *
+ * Invariant: a kept value's memory is its own from the step that makes it to the last one that reads it or a view of
+ * it. Tests: tests/c/test_graph.c, memory_*. */
+#include <stdlib.h>
+
+#include "graph/execute.h"
+
+enum { NOBODY = -1, ALIGNMENT = 64 };
+
+/* ================================================== last readers ================================================ */
+
+/* last[slot]: 1 + the last step that has to do with it. A slot that a step makes for nobody is its own last. */
+static void note_last(const wk__graph_executor *e, int32_t *last) {
+  for (int64_t i = 0; i < e->step_count; i++) {
+    const wk__graph_step *s = &e->steps[i];
+    for (int32_t k = 0; k < s->patch_count; k++) last[e->patches[s->first_patch + k].slot] = (int32_t)i + 1;
+    if (s->result == WK__RESULT_ONE) last[s->slot] = (int32_t)i + 1;
+    if (s->result == WK__RESULT_DROP || s->result == WK__RESULT_ONE) continue;
+    for (int32_t k = 0; k < s->result_count; k++)
+      if (e->result_slots[s->slot + k] >= 0) last[e->result_slots[s->slot + k]] = (int32_t)i + 1;
+  }
+}
+
+static wk_status add_release(wk__graph_executor *e, int32_t slot) {
+  WK_TRY(wk__grow(&e->releases, &e->release_capacity, e->release_count + 1, sizeof *e->releases));
+  e->releases[e->release_count++] = slot;
+  return WK_OK;
+}
+
+/* Kept slots and outputs have a last step of 0: nothing releases them. */
+static wk_status plan_releases(wk__graph_executor *e, const int32_t *last, int32_t *first_of_step,
+                               int32_t *next_of_slot) {
+  for (int64_t i = 0; i < e->step_count; i++) first_of_step[i] = NOBODY;
+  for (int64_t slot = e->slot_count - 1; slot >= e->input_count + e->constant_count; slot--) {
+    if (!last[slot]) continue;
+    next_of_slot[slot] = first_of_step[last[slot] - 1];
+    first_of_step[last[slot] - 1] = (int32_t)slot;
+  }
+  for (int64_t i = 0; i < e->step_count; i++) {
+    wk__graph_step *s = &e->steps[i];
+    s->first_release = (int32_t)e->release_count;
+    for (int32_t slot = first_of_step[i]; slot >= 0; slot = next_of_slot[slot]) WK_TRY(add_release(e, slot));
+    s->release_count = (int32_t)e->release_count - s->first_release;
+  }
+  return WK_OK;
+}
+
+/* ================================================= what is kept ================================================= */
+
+static bool has_memory_provider(const wk_tensor *shape) { return shape->device.type == WK_CPU; }
+
+/* The results of step i: where each goes, and for how long its memory is wanted. */
+static void place_results(wk__graph_executor *e, int32_t i, const wk__graph_slots *slots, const int32_t *class_last) {
+  wk__graph_step *s = &e->steps[i];
+  int32_t count = s->result == WK__RESULT_ONE ? 1 : s->result_count;
+  s->all_kept = s->into;
+  for (int32_t k = 0; s->into && k < count; k++) {
+    wk__graph_made *m = &e->made[s->first_made + k];
+    m->slot = s->result == WK__RESULT_ONE ? s->slot : e->result_slots[s->slot + k];
+    m->born = m->dies = i;
+    m->shares = NOBODY;
+    m->kept = has_memory_provider(m->shape);
+    if (m->slot >= 0) {
+      int32_t class = slots->class_of[m->slot];
+      m->dies = class_last[class] - 1;
+      m->kept &= !slots->stays[class];
+    }
+    s->all_kept &= m->kept;
+    e->kept_count += m->kept;
+  }
+}
+
+static bool same_layout(const wk_tensor *a, const wk_tensor *b) {
+  if (a->dtype != b->dtype || a->ndim != b->ndim) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (!wk_int_same(a->sizes[d], b->sizes[d]) || !wk_int_same(a->strides[d], b->strides[d])) return false;
+  return true;
+}
+
+/* Slot `slot` is all that the step reads of its memory, once. */
+static bool reads_only(const wk__graph_executor *e, const wk__graph_step *s, int32_t slot, const int32_t *class_of) {
+  int reads = 0;
+  for (int32_t k = 0; k < s->patch_count; k++) reads += class_of[e->patches[s->first_patch + k].slot] == class_of[slot];
+  return reads == 1;
+}
+
+/* A kept argument of step i that nobody reads later and that has the layout of result `m`; NOBODY. */
+static int32_t dying_argument(const wk__graph_executor *e, int32_t i, const wk__graph_made *m, const int32_t *made_of,
+                              const int32_t *class_of) {
+  const wk__graph_step *s = &e->steps[i];
+  for (int32_t k = 0; k < s->patch_count; k++) {
+    int32_t slot = e->patches[s->first_patch + k].slot, a = made_of[slot];
+    if (a < 0 || !e->made[a].kept || e->made[a].dies != i) continue;
+    if (same_layout(e->made[a].shape, m->shape) && reads_only(e, s, slot, class_of)) return a;
+  }
+  return NOBODY;
+}
+
+/* Whole chains of pointwise results end on the first one's bytes. `dies` of an argument that was taken over moves on,
+ * so that nobody takes it twice. */
+static void share_memory(wk__graph_executor *e, int32_t i, const int32_t *made_of, const int32_t *class_of) {
+  const wk__graph_step *s = &e->steps[i];
+  int32_t count = s->result == WK__RESULT_ONE ? 1 : s->result_count;
+  for (int32_t k = 0; s->into && s->op->tags & WK__TAG_POINTWISE && k < count; k++) {
+    wk__graph_made *m = &e->made[s->first_made + k];
+    int32_t from = m->kept ? dying_argument(e, i, m, made_of, class_of) : NOBODY;
+    if (from < 0) continue;
+    m->shares = e->made[from].shares >= 0 ? e->made[from].shares : from;
+    e->made[from].dies = e->made[m->shares].dies = m->dies;
+  }
+}
+
+/* Memory of the planning itself: by slot, by class and by step. */
+typedef struct space {
+  int32_t *last, *next_of_slot, *made_of, *class_last, *first_of_step;
+} space;
+
+static void choose_kept(wk__graph_executor *e, const wk__graph_slots *slots, space *sp) {
+  for (int64_t slot = 0; slot < e->slot_count; slot++) {
+    int32_t class = slots->class_of[slot];
+    sp->made_of[slot] = NOBODY;
+    if (class >= 0) sp->class_last[class] = (int32_t)wk__max(sp->class_last[class], sp->last[slot]);
+  }
+  for (int32_t i = 0; i < e->step_count; i++) place_results(e, i, slots, sp->class_last);
+  for (int32_t k = 0; k < e->made_count; k++)
+    if (e->made[k].kept && e->made[k].slot >= 0) sp->made_of[e->made[k].slot] = k;
+  for (int32_t i = 0; i < e->step_count; i++) share_memory(e, i, sp->made_of, slots->class_of);
+}
+
+static wk_status plan_memory(wk__graph_executor *e, const wk__graph_slots *slots, space *sp) {
+  note_last(e, sp->last);
+  choose_kept(e, slots, sp);
+  for (int64_t i = 0; i < e->output_count; i++) sp->last[e->outputs[i]] = 0;
+  for (int64_t slot = 0; slot < e->slot_count; slot++)
+    if (sp->made_of[slot] >= 0) sp->last[slot] = 0;
+  return plan_releases(e, sp->last, sp->first_of_step, sp->next_of_slot);
+}
+
+wk_status wk__graph_plan_memory(wk__graph_executor *e, const wk__graph_slots *slots) {
+  size_t n = (size_t)e->slot_count, bytes = (3 * n + (size_t)(slots->class_count + e->step_count)) * sizeof(int32_t);
+  int32_t *memory = wk__alloc_zeroed(bytes);
+  if (!memory) return WK_OUT_OF_MEMORY;
+  space sp = {memory, memory + n, memory + 2 * n, memory + 3 * n, memory + 3 * n + slots->class_count};
+  wk_status status = plan_memory(e, slots, &sp);
+  wk__free(memory);
+  return status;
+}
+
+/* ============================================= places within the block ========================================== */
+
+/* A stretch of the block that a kept value has to itself for some steps. */
+typedef struct stretch {
+  int32_t made, born, dies;
+  int64_t bytes, begin;
+} stretch;
+
+static int larger_first(const void *a, const void *b) {
+  const stretch *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return x->made < y->made ? -1 : 1;
+}
+
+/* The lowest place for `s` besides those that were placed before, which are linked by rising begin. */
+static void place(stretch *all, int32_t *next, int32_t *first, int32_t s) {
+  int64_t begin = 0;
+  int32_t *link = first;
+  for (int32_t other = *first; other >= 0; other = next[other]) {
+    const stretch *o = &all[other];
+    if (o->dies < all[s].born || o->born > all[s].dies) continue;
+    if (o->begin >= begin + all[s].bytes) break;
+    begin = wk__max(begin, o->begin + o->bytes);
+  }
+  all[s].begin = begin;
+  while (*link >= 0 && all[*link].begin <= begin) link = &next[*link];
+  next[s] = *link;
+  *link = s;
+}
+
+/* The largest first, each at the lowest place that is free while it lives. Out: the bytes of the whole. */
+static int64_t place_all(stretch *all, int32_t *next, int64_t count) {
+  int64_t end = 0;
+  int32_t first = NOBODY;
+  qsort(all, (size_t)count, sizeof *all, larger_first);
+  for (int32_t s = 0; s < count; s++) {
+    place(all, next, &first, s);
+    end = wk__max(end, all[s].begin + all[s].bytes);
+  }
+  return end;
+}
+
+/* ===================================================== binding ================================================== */
+
+static wk_status spec_in_run(const wk__graph_executor *e, wk__graph_frame *frame, const wk_tensor *shape,
+                             wk__spec *out) {
+  wk__spec_of(out, shape);
+  out->offset = wk_int_of(0);
+  for (int d = 0; d < 2 * shape->ndim; d++) {
+    wk_int *x = d < shape->ndim ? &out->sizes[d] : &out->strides[d - shape->ndim];
+    if (wk_int_is_known(*x)) continue;
+    int64_t value;
+    WK_TRY(wk__frame_value(e, frame, *x, &value));
+    *x = wk_int_of(value);
+  }
+  return WK_OK;
+}
+
+/* The tensor's bytes, from its first element. */
+static int64_t bytes_of(const wk__spec *spec) {
+  int64_t elements = 1;
+  for (int d = 0; d < spec->ndim; d++) {
+    if (spec->sizes[d].bits == 0) return 0;
+    elements += (spec->sizes[d].bits - 1) * spec->strides[d].bits;
+  }
+  return elements * wk__dtypes[spec->dtype].size;
+}
+
+static wk_tensor **made_of(const wk__graph_executor *e, wk__graph_frame *frame) {
+  return wk__frame_at(frame, e->made_at);
+}
+static int64_t *places_of(const wk__graph_executor *e, wk__graph_frame *frame) {
+  return wk__frame_at(frame, e->places_at);
+}
+
+/* A storage of its own for each: offsets count from its beginning, as as_strided takes them. */
+static wk_tensor *create_kept(const wk__spec *spec, int64_t bytes) {
+  wk_storage *storage = wk__storage_lazy(WK__CPU_DEVICE);
+  if (!storage) return NULL;
+  storage->bytes = bytes;
+  return wk__tensor_over(storage, spec);
+}
+
+static wk_status bind_made(const wk__graph_executor *e, wk__graph_frame *frame, int64_t k, stretch *out) {
+  const wk__graph_made *m = &e->made[k];
+  wk__spec spec;
+  WK_TRY(spec_in_run(e, frame, m->shape, &spec));
+  int64_t bytes = bytes_of(&spec);
+  wk_tensor *t = m->kept ? create_kept(&spec, bytes) : wk__tensor_shape_only(&spec);
+  if (!t) return wk_error_category();
+  made_of(e, frame)[k] = t;
+  if (m->kept && m->slot >= 0) frame->slots[m->slot] = t;
+  if (!m->kept || m->shares >= 0) bytes = 0;
+  *out = (stretch){(int32_t)k, m->born, m->dies, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, 0};
+  return WK_OK;
+}
+
+static wk_status bind_all(const wk__graph_executor *e, wk__graph_frame *frame, stretch *all, int32_t *next) {
+  int64_t *places = places_of(e, frame), count = 0;
+  for (int64_t k = 0; k < e->made_count; k++) {
+    WK_TRY(bind_made(e, frame, k, &all[count]));
+    count += all[count].bytes > 0;
+  }
+  frame->block_bytes = place_all(all, next, count);
+  for (int64_t s = 0; s < count; s++) places[all[s].made] = all[s].begin;
+  for (int64_t k = 0; k < e->made_count; k++)
+    if (e->made[k].shares >= 0) places[k] = places[e->made[k].shares];
+  return WK_OK;
+}
+
+wk_status wk__graph_bind_memory(const wk__graph_executor *e, wk__graph_frame *frame) {
+  wk__graph_unbind_memory(e, frame);
+  stretch *all = wk__alloc((size_t)e->made_count * (sizeof *all + sizeof(int32_t)));
+  frame->block = wk__storage_lazy(WK__CPU_DEVICE);
+  frame->bound_to = NULL;
+  wk_status status = all && frame->block ? WK_OK : WK_OUT_OF_MEMORY;
+  if (status == WK_OK) status = bind_all(e, frame, all, (int32_t *)(all + e->made_count));
+  if (status != WK_OK) wk__graph_unbind_memory(e, frame);
+  wk__free(all);
+  return status;
+}
+
+void wk__graph_unbind_memory(const wk__graph_executor *e, wk__graph_frame *frame) {
+  wk_tensor **made = made_of(e, frame);
+  for (int64_t k = 0; k < e->made_count; k++) {
+    if (e->made[k].kept && e->made[k].slot >= 0) frame->slots[e->made[k].slot] = NULL;
+    wk__release(made[k]);
+    made[k] = NULL;
+  }
+  wk__storage_release(frame->block);
+  frame->block = NULL;
+}
+
+/* ================================================= the block of a run =========================================== */
+
+wk_status wk__graph_take_block(const wk__graph_executor *e, wk__graph_frame *frame) {
+  wk_storage *block = frame->block;
+  block->data = wk__device_provider_get(block->device)->allocate(frame->block_bytes, &block->capacity);
+  if (!block->data) return wk_error_category();
+  if (WK_LIKELY(block->data == frame->bound_to)) return WK_OK; /* what the run before gave back */
+  for (int64_t k = 0; k < e->made_count; k++)
+    if (e->made[k].kept) made_of(e, frame)[k]->storage->data = (char *)block->data + places_of(e, frame)[k];
+  frame->bound_to = block->data;
+  return WK_OK;
+}
+
+static bool is_held(const wk_tensor *t) {
+  return atomic_load_explicit(&t->references, memory_order_acquire) != 1 ||
+         atomic_load_explicit(&t->storage->references, memory_order_acquire) != 1;
+}
+
+static void release_block(void *block) { wk__storage_release(block); }
+
+/* Somebody still looks at kept values: the block goes to them, and the next run binds another. */
+static void leave_block(const wk__graph_executor *e, wk__graph_frame *frame) {
+  for (int64_t k = 0; k < e->made_count; k++) {
+    wk_tensor *t = made_of(e, frame)[k];
+    if (!e->made[k].kept || !is_held(t)) continue;
+    t->storage->context = wk__storage_retain(frame->block);
+    t->storage->release = release_block;
+  }
+  wk__graph_unbind_memory(e, frame);
+}
+
+void wk__graph_give_block(const wk__graph_executor *e, wk__graph_frame *frame) {
+  wk_storage *block = frame->block;
+  for (int64_t k = 0; k < e->made_count; k++)
+    if (WK_UNLIKELY(e->made[k].kept && is_held(made_of(e, frame)[k]))) {
+      leave_block(e, frame);
+      return;
+    }
+  wk__device_provider_get(block->device)->release(block->data, block->capacity);
+  block->data = NULL;
+  block->capacity = 0;
+}
