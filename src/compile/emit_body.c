@@ -61,6 +61,12 @@ static int input_of(wk__emitter *e, wk__memory memory) {
   return e->input_count++;
 }
 
+static void add_output(wk__emitter *e, wk__memory memory) {
+  for (int r = 0; r < e->output_count; r++)
+    if (e->outputs[r] == memory) return;
+  e->outputs[e->output_count++] = memory;
+}
+
 static bool same_buffer(const wk__emitter *e, int b, const wk__place *p, bool written) {
   const wk__place *own = &e->places[b];
   if (own->memory != p->memory || e->written[b] != written || !wk_int_same(own->offset, p->offset)) return false;
@@ -101,7 +107,7 @@ static int buffer_of(wk__emitter *e, const wk__place *merged, bool written) {
       (wk__nest_buffer){.dtype = merged->dtype, .ndim = (uint8_t)dims_of_buffer(e, merged), .written = written};
   e->nest->buffer_count++;
   if (written)
-    e->outputs[e->output_count++] = merged->memory;
+    add_output(e, merged->memory);
   else
     input_of(e, merged->memory);
   return count;

@@ -325,10 +325,91 @@ static wk_status with_outputs(const wk__graph_node *node, wk__call *call, wk__re
   return status;
 }
 
+/* ---- cat: as the parts are made, each goes to its stretch of the whole ---- */
+
+enum { MOST_PARTS = 8 };
+
+static bool same_sizes(const wk_tensor *a, const wk_tensor *b) {
+  if (a->ndim != b->ndim || a->dtype != b->dtype) return false;
+  for (int d = 0; d < a->ndim; d++)
+    if (!wk_int_same(a->sizes[d], b->sizes[d])) return false;
+  return true;
+}
+
+static bool is_cat_of_equal_parts(const wk__graph_node *node) {
+  if (node->op != WK__OP(cat) || node->flags & WK__GRAPH_TAPED || node->args[0].count > MOST_PARTS) return false;
+  const wk_tensor *first = node->args[0].nodes[0]->value, *whole = node->value;
+  if (!is_plain(whole) || first->ndim != whole->ndim || first->dtype != whole->dtype) return false;
+  for (uint32_t k = 0; k < node->args[0].count; k++) {
+    const wk_tensor *part = node->args[0].nodes[k]->value;
+    if (!is_plain(part) || !same_sizes(part, first)) return false;
+  }
+  return true;
+}
+
+/* Part k of the whole, as a view. */
+static wk_tensor *stretch_of(const wk__graph_node *cat, uint32_t k) {
+  const wk_tensor *part = cat->args[0].nodes[k]->value, *whole = cat->value;
+  wk__spec spec;
+  int dim = (int)cat->args[1].integer.bits;
+  if (dim < 0) dim += whole->ndim;
+  wk__spec_of(&spec, whole);
+  memcpy(spec.sizes, part->sizes, part->ndim * sizeof *spec.sizes);
+  wk_int before = wk_int_mul(wk_int_of(k), part->sizes[dim]);
+  spec.offset = wk_int_add(whole->offset, wk_int_mul(before, whole->strides[dim]));
+  return wk__tensor_shape_only(&spec);
+}
+
+static void record_copy(wk__recorder *recorder, int from, int to, int ndim) {
+  wk__access load = {.buffer = (uint8_t)from, .ndim = (uint8_t)ndim}, store;
+  for (int d = 0; d < ndim; d++) load.index[d] = wk__loop_i(d);
+  store = load;
+  store.buffer = (uint8_t)to;
+  wk__k_store(&recorder->handler, &store, wk__k_load(&recorder->handler, &load));
+}
+
+/* Buffers: the parts, then their stretches of the whole. */
+static wk_status record_cat(maker *m, wk__nest *nest, wk_tensor *const *stretches) {
+  const wk__graph_arg *parts = &m->node->args[0];
+  wk__recorder recorder;
+  wk__recorder_init(&recorder, nest);
+  for (uint32_t k = 0; k < parts->count; k++) {
+    m->tensors[k] = parts->nodes[k]->value;
+    m->memories[k] = wk__memory_of(parts->nodes[k]);
+    m->tensors[parts->count + k] = stretches[k];
+    m->memories[parts->count + k] = m->node;
+  }
+  nest->buffer_count = (uint8_t)(2 * parts->count);
+  nest->pointwise_dims = m->tensors[0]->ndim;
+  for (int b = 0; b < nest->buffer_count; b++)
+    nest->buffers[b] = (wk__nest_buffer){.dtype = m->tensors[b]->dtype, .ndim = m->tensors[b]->ndim};
+  for (int d = 0; d < nest->pointwise_dims; d++) nest->sizes[d] = wk_int_buffer_size(0, d);
+  for (uint32_t k = 0; k < parts->count; k++)
+    record_copy(&recorder, (int)k, (int)(parts->count + k), nest->pointwise_dims);
+  return recorder.handler.status;
+}
+
+static wk_status create_cat(const wk__graph_node *node, wk__region **out) {
+  wk_tensor *stretches[MOST_PARTS] = {NULL};
+  wk__nest *nest = wk__nest_create();
+  wk_status status = nest ? WK_OK : WK_OUT_OF_MEMORY;
+  for (uint32_t k = 0; k < node->args[0].count && status == WK_OK; k++) {
+    stretches[k] = stretch_of(node, k);
+    if (!stretches[k]) status = wk_error_category();
+  }
+  maker m = {.node = node, .nest = nest};
+  if (status == WK_OK) status = record_cat(&m, nest, stretches);
+  if (status == WK_OK) status = make_region(&m, out);
+  for (int k = 0; k < MOST_PARTS; k++) wk__release(stretches[k]);
+  wk__nest_release(nest);
+  return status;
+}
+
 wk_status wk__region_create(const wk__graph_node *node, wk__region **out) {
   wk_value args[WK__MAX_ARGS];
   wk__spec specs[WK__MAX_RESULTS];
   *out = NULL;
+  if (is_cat_of_equal_parts(node)) return create_cat(node, out);
   if (!is_candidate(node) || !wk__node_args(node, args)) return WK_OK;
   wk__call call = {.op = body_of(node->op), .args = args, .specs = specs, .compute_dtype = WK_DTYPE_NONE};
   WK_TRY(call.op->meta(&call));

@@ -449,6 +449,9 @@ typedef struct written {
   uint32_t number;
 } written;
 
+/* The operator's own kernel copies whole rows. */
+static bool is_plain_cat(const wk__group *g) { return g->region_count == 1 && g->regions[0]->node->op == WK__OP(cat); }
+
 /* Groups in an order in which each comes after those that it reads: the order of their last nodes is none, so each
  * waits for what is before it. */
 static wk_status emit_after(scheduler *s, int32_t u, wk__graph_node **now, written *list, int64_t *count, bool *done) {
@@ -460,6 +463,7 @@ static wk_status emit_after(scheduler *s, int32_t u, wk__graph_node **now, writt
     for (uint64_t left = bits[w]; left; left &= left - 1)
       WK_TRY(emit_after(s, (int32_t)(w * 64) + __builtin_ctzll(left), now, list, count, done));
   s->inside_unit = s->inside_other = u;
+  if (is_plain_cat(s->units[u].group)) return WK_OK;
   wk_status status = wk__emit_group(s->graph, s->units[u].group, is_wanted, s, s->kernels, now, &node);
   if (status == WK_UNSUPPORTED) return WK_OK; /* its nodes stay */
   if (status == WK_OK && node) list[(*count)++] = (written){node, place_of_group(s->units[u].group)};

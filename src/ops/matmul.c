@@ -307,11 +307,14 @@ static wk_status check_linear(const wk_tensor *x, const wk_tensor *w, const wk_t
   return WK_OK;
 }
 
-static void linear_spec(wk__spec *spec, const wk_tensor *x, const wk_tensor *w) {
+wk_status wk__meta_linear(wk__call *c) {
+  const wk_tensor *x = c->args[0].tensor, *w = c->args[1].tensor;
   wk_int sizes[WK_MAX_DIMS];
+  WK_TRY(check_linear(x, w, wk__arg_tensor(c, 2)));
   memcpy(sizes, x->sizes, x->ndim * sizeof *sizes);
   sizes[x->ndim - 1] = w->sizes[0];
-  wk__spec_contiguous(spec, (wk_dtype)x->dtype, x->device, x->ndim, sizes);
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, x->ndim, sizes);
+  return WK_OK;
 }
 
 static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bias, wk_tensor *out) {
@@ -340,26 +343,13 @@ static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bia
 
 wk_status wk__kernel_linear(wk__call *c) {
   wk_tensor *x = c->args[0].tensor, *w = c->args[1].tensor, *bias = wk__arg_tensor(c, 2);
-  wk__spec spec;
   int64_t row_stride;
-  WK_TRY(check_linear(x, w, bias));
   WK_TRY(refuse_bool(c, x));
-  linear_spec(&spec, x, w);
-  wk_tensor *out = wk__tensor_from_spec(&spec);
-  if (!out) return wk_error_category();
-  wk_value rows = retained(x);
-  wk_status status = WK_OK;
-  if (x->storage && !folds(x, &row_stride)) {
-    wk_value_release(&rows);
-    wk_value format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
-    status = wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, &rows);
-  }
-  if (status == WK_OK && out->storage && wk__numel(out)) status = linear_into(rows.tensor, w, bias, out);
+  if (folds(x, &row_stride)) return linear_into(x, w, bias, c->outputs[0]);
+  wk_value rows = {0}, format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
+  WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, &rows));
+  wk_status status = linear_into(rows.tensor, w, bias, c->outputs[0]);
   wk_value_release(&rows);
-  if (status)
-    wk__release(out);
-  else
-    c->results[0] = wk__v_tensor(out);
   return status;
 }
 

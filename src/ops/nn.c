@@ -230,15 +230,20 @@ wk_status wk__meta_embedding(wk__call *c) {
   return WK_OK;
 }
 
-/* out[i..., j] = weight[indices[i...], j] */
-void wk__lower_embedding(wk__lower *l) {
-  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS];
-  int rank = wk__result_rank(l, 0);
+static void loop_over_all(wk__lower *l, wk_int (*size_of)(const wk__lower *, int, int), int rank, wk_int *out_index) {
+  wk_int sizes[WK_MAX_DIMS];
   for (int d = 0; d < rank; d++) {
-    sizes[d] = wk__size_of_result(l, 0, d);
-    index[d] = wk__loop_i(d);
+    sizes[d] = size_of(l, 0, d);
+    out_index[d] = wk__loop_i(d);
   }
   wk__loop_over(l, rank, 0, sizes);
+}
+
+/* out[i..., j] = weight[indices[i...], j] */
+void wk__lower_embedding(wk__lower *l) {
+  wk_int index[WK_MAX_DIMS];
+  int rank = wk__result_rank(l, 0);
+  loop_over_all(l, wk__size_of_result, rank, index);
   wk__access row = wk__access_arg(l, 1, index);
   wk__access place = wk__access_arg(l, 0, (wk_int[]){wk_int_of(0), index[rank - 1]});
   place.indirect[0] = wk__k_check_place(l->h, wk__k_load(l->h, &row), wk__size_of_arg(l, 0, 0));
@@ -260,24 +265,26 @@ wk_status wk__meta_embedding_backward(wk__call *c) {
   return WK_OK;
 }
 
-/* Rows of the gradient are added to zeros in the order of the indices; the padding row is then cleared. */
-wk_status wk__kernel_embedding_backward(wk__call *c) {
-  wk_tensor *out = c->outputs[0], *g = c->args[0].tensor, *indices = c->args[1].tensor;
-  int64_t padding = wk__arg_int(c, 3);
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  wk_int columns = out->sizes[1], count = indices->numel;
-  wk_tensor *rows = wk_reshape(g, (wk_int[]){count, columns}, 2);
-  wk_tensor *index = wk_expand(wk_unsqueeze(wk_reshape(indices, &count, 1), 1), (wk_int[]){count, columns}, 2, false);
-  wk_tensor *zeros = wk_new_zeros(g, out->sizes, 2, WK_DTYPE_NONE, NONE);
-  wk_tensor *sum = wk_scatter_add(zeros, 0, index, rows);
-  wk_status status = sum ? wk__copy_into(out, sum) : wk_error_category();
-  if (status == WK_OK && padding >= 0) {
-    int64_t item = (int64_t)wk__itemsize(out);
-    memset(wk__data(out) + padding * wk__size(out, 1) * item, 0, (size_t)(wk__size(out, 1) * item));
+/* Zeros; then out[indices[i...], j] += gradient[i..., j] in the order of the indices, and nothing in the padding row.
+ */
+void wk__lower_embedding_backward(wk__lower *l) {
+  wk_int index[WK_MAX_DIMS];
+  loop_over_all(l, wk__size_of_result, 2, index);
+  wk__access zero = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &zero, wk__k_constant(l->h, 0, l->compute));
+  wk__next_nest(l);
+  int rank = wk__arg_rank(l, 0);
+  loop_over_all(l, wk__size_of_arg, rank, index);
+  wk__access row = wk__access_arg(l, 1, index), from = wk__access_arg(l, 0, index);
+  wk__var at = wk__k_load(l->h, &row), value = wk__k_load(l->h, &from);
+  int64_t padding = wk__arg_int(l->call, 3);
+  if (padding >= 0) {
+    wk__var skipped = wk__k_eq(l->h, at, wk__k_constant(l->h, (double)padding, WK_INT64));
+    value = wk__k_where(l->h, skipped, wk__k_constant(l->h, 0, l->compute), value);
   }
-  wk_scope_end(&scope);
-  return status;
+  wk__access to = wk__access_result(l, 0, (wk_int[]){wk_int_of(0), index[rank - 1]});
+  to.indirect[0] = wk__k_check_place(l->h, at, wk__size_of_result(l, 0, 0));
+  wk__k_store_add(l->h, &to, value);
 }
 
 /* Linear in the gradient: rows of G by index, zero where the padding was. */

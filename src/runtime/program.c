@@ -338,14 +338,14 @@ static void find_indices(const builder *b, step_list *list) {
   }
 }
 
-/* No index of a load or store is read in another way as well. */
+/* No index of a load or store, and nothing on the way to one, is read in another way as well. */
 static bool indices_stand_alone(const builder *b, const step_list *list) {
   for (int64_t k = 0; k < list->count; k++) {
     const step *s = &list->steps[k];
     for (int64_t j = 0; j < k; j++) {
       const step *from = &list->steps[j];
-      if (!from->index_only && has_result(from) && reads(b->nest, s, from->value) && !reads_operand(s, from->value))
-        return false;
+      bool as_index = s->index_only || !reads_operand(s, from->value);
+      if (!from->index_only && has_result(from) && reads(b->nest, s, from->value) && as_index) return false;
     }
   }
   return true;

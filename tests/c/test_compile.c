@@ -432,6 +432,38 @@ static void gathers(void **state) {
       "a", "e");
 }
 
+/* Parts go to their places in the whole as they are made; what reads the whole comes after it. A cat of what others
+ * made, or of unequal parts, is the operator's own. */
+static void parts_of_a_whole(void **state) {
+  (void)state;
+  CHECK(
+      "graph(%x: f32[6, 8], %y: f32[6, 8]) {\n"
+      "  %a: f32[6, 8] = mul.Tensor(%x, %y)\n"
+      "  %b: f32[6, 8] = tanh(%a)\n"
+      "  %c: f32[6, 24] = cat([%a, %b, %x], 1)\n"
+      "  %d: f32[24] = sum.dim_IntList(%c, [0])\n"
+      "  return (%c, %d)\n"
+      "}\n",
+      "a b c", "d");
+  CHECK(
+      "graph(%x: f32[6, 8]) {\n"
+      "  %low: f32[6, 4] strides [8, 1] = slice.Tensor(%x, 1, 0, 4)\n"
+      "  %high: f32[6, 4] strides [8, 1] offset 4 = slice.Tensor(%x, 1, 4, 8)\n"
+      "  %n: f32[6, 4] strides [4, 1] = neg(%high)\n"
+      "  %c: f32[6, 8] = cat([%n, %low], -1)\n"
+      "  return (%c)\n"
+      "}\n",
+      "n c");
+  CHECK(
+      "graph(%x: f32[6, 8], %y: f32[6, 5]) {\n"
+      "  %a: f32[6, 8] = tanh(%x)\n"
+      "  %c: f32[6, 13] = cat([%a, %y], 1)\n"
+      "  %d: f32[12, 5] = cat([%y, %y])\n"
+      "  return (%c, %d)\n"
+      "}\n",
+      "a");
+}
+
 static void dtypes_between(void **state) {
   (void)state;
   CHECK(
@@ -886,6 +918,7 @@ int main(void) {
       TEST(around_a_product),
       TEST(no_cycles),
       TEST(gathers),
+      TEST(parts_of_a_whole),
       TEST(dtypes_between),
       TEST(left_alone),
       TEST(input_with_gaps),

@@ -469,6 +469,27 @@ static void gathers_read_rows_and_elements(void **state) {
   end_scene(&s);
 }
 
+/* An index per row that is a value of its elements too. */
+static void indices_are_values(void **state) {
+  (void)state;
+  scene s;
+  start_scene(&s,
+              "nest (i0 < s1_0, i1 < s0_1)\nbuffer 0: float32[2]\nbuffer 1: int64[1]\nbuffer 2: float32[2] written\n"
+              "%1 = load int64 1[i0]\n%2 = check_index int64 %1 < s0_0\n%3 = load float32 0[%2, i1]\n"
+              "%4 = cast float32 %1\n%5 = mul float32 %3 %4\nstore 2[i0, i1] %5\n");
+  static const int64_t shapes[][3] = {{5, 4, 3}, {40, 100, 64}, {7, 3, 3000}};
+  for (size_t k = 0; k < WK_COUNT(shapes); k++) {
+    int64_t table[] = {shapes[k][0], shapes[k][2]}, out[] = {shapes[k][1], shapes[k][2]};
+    s.arrays[0] = make_array(WK_FLOAT32, 2, table, NULL, 0);
+    s.arrays[1] = vector(WK_INT64, out[0]);
+    s.arrays[2] = make_array(WK_FLOAT32, 2, out, NULL, 0);
+    fill_indices(&s.arrays[1], table[0]);
+    check(&s, "gather and index");
+    clear_arrays(&s);
+  }
+  end_scene(&s);
+}
+
 /* A sum over a row that an index per row chooses, and over elements that an index per element chooses. */
 static void gathers_feed_reductions(void **state) {
   (void)state;
@@ -727,6 +748,7 @@ int main(void) {
       TEST(many_values_are_alive),
       TEST(every_dtype_converts_to_every_other),
       TEST(gathers_read_rows_and_elements),
+      TEST(indices_are_values),
       TEST(gathers_feed_reductions),
       TEST(scatter_add_keeps_the_order_of_the_loop),
       TEST(scatter_writes_each_place_once),
