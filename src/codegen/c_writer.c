@@ -284,9 +284,10 @@ static void write_group_loop(writer *w, int phase) {
   wk__string_append(w->out, "          for (; j + 32 <= count; j += 32) {\n");
   for (uint64_t left = w->read & ~w->written; left; left &= left - 1) {
     int k = __builtin_ctzll(left);
-    if (k < (int)w->a.nest->access_count)
-      wk__string_printf(w->out, "            PREFETCH_GROUP(v.p%d, j, %d);\n", k,
-                        (int)wk__dtypes[w->a.nest->buffers[w->a.nest->accesses[k].buffer].dtype].size);
+    if (k >= (int)w->a.nest->access_count) continue;
+    int item = wk__dtypes[w->a.nest->buffers[w->a.nest->accesses[k].buffer].dtype].size;
+    wk__string_printf(w->out, "            PREFETCH_GROUP(v.p%d, j, %d, ", k, item);
+    wk__string_printf(w->out, phase ? "next_row(a, %d));\n" : "READ_AHEAD);\n", item);
   }
   for (int k = 0; k < groups && unrolled; k++) {
     char at[32], number[16];

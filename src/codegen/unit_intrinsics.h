@@ -103,5 +103,7 @@ static inline __attribute__((always_inline)) __m256 _mm512_castps512_ps256(__m51
 #define _mm512_roundscale_pd(a, mode) __builtin_ia32_rndscalepd_mask(a, mode, (__m512d){0}, WK_ALL8, 4)
 #define _mm512_scalef_ps(a, b) __builtin_ia32_scalefps512_mask(a, b, (__m512){0}, WK_ALL16, 4)
 #define _mm512_scalef_pd(a, b) __builtin_ia32_scalefpd512_mask(a, b, (__m512d){0}, WK_ALL8, 4)
+#define _mm512_maskz_scalef_ps(mask, a, b) __builtin_ia32_scalefps512_mask(a, b, (__m512){0}, mask, 4)
+#define _mm512_maskz_scalef_pd(mask, a, b) __builtin_ia32_scalefpd512_mask(a, b, (__m512d){0}, mask, 4)
 #endif
 #endif

@@ -124,11 +124,15 @@ STRIPS(B, b, bool)
   ARG(T, t, argmax, >)                                            \
   ARG(T, t, argmin, <)
 
-/* Asks for the memory of a group some way ahead: the processor's own prefetching stops at the end of a page. */
+/* Asks for the memory of a group some way ahead: the processor's own prefetching stops at the end of a page. Later
+ * phases have their row in the cache and ask for the next one, so that memory is busy while they compute. */
 #define READ_AHEAD 8192
-#define PREFETCH_GROUP(p, j, item)                       \
+#define PREFETCH_GROUP(p, j, item, ahead)                \
   for (int64_t line = 0; line < 32 * (item); line += 64) \
-  __builtin_prefetch((const void *)((uint64_t)(p) + (uint64_t)((j) * (item) + READ_AHEAD + line)))
+  __builtin_prefetch((const void *)((uint64_t)(p) + (uint64_t)((j) * (item) + (ahead) + line)))
+WK_INLINE int64_t next_row(const struct wk__kernel_args *a, int64_t item) {
+  return a->length * item > READ_AHEAD ? a->length * item : READ_AHEAD;
+}
 
 /* Where a value of one row lies, and the elements of a walker from e on, by rows and by columns. */
 WK_INLINE void *row_memory(const struct wk__kernel_args *a, const struct wk__kernel_thread *t, int w) {

@@ -289,7 +289,9 @@ wk_status wk__meta_index_add(wk__call *c) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
   if (index->ndim > 1)
     return wk_fail(WK_INDEX_ERROR, "index_add_(): Index is supposed to be a vector, but got dim: %d", index->ndim);
-  if (!is_index_dtype(index)) return wk_fail(WK_RUNTIME_ERROR, "index_add_(): Expected dtype int32/int64 for index");
+  if (!is_index_dtype(index))
+    return wk_fail(WK_RUNTIME_ERROR, "index_add_(): Expected dtype int32/int64 for index but got: %s",
+                   wk__dtype_legacy((wk_dtype)index->dtype));
   if (self->dtype != source->dtype)
     return wk_fail(WK_RUNTIME_ERROR, "self (%s) and source (%s) must have the same scalar type",
                    wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));

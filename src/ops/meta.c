@@ -218,6 +218,22 @@ wk_status wk__meta_pointwise(wk__call *c) {
   return wk__pointwise_spec(c, &common);
 }
 
+static bool is_floating(const wk_value *v) {
+  return v->tag == WK_VALUE_TENSOR ? wk_dtype_is_floating((wk_dtype)v->tensor->dtype) : v->tag == WK_VALUE_DOUBLE;
+}
+
+/* self, other, alpha: what alpha is has to suit the others. */
+wk_status wk__meta_with_alpha(wk__call *c) {
+  wk_dtype common;
+  uint8_t alpha = c->args[2].tag;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  if (WK_UNLIKELY(alpha == WK_VALUE_BOOL) && common != WK_BOOL)
+    return wk_fail(WK_RUNTIME_ERROR, "Boolean alpha only supported for Boolean results.");
+  if (WK_UNLIKELY(alpha == WK_VALUE_DOUBLE) && !is_floating(&c->args[0]) && !is_floating(&c->args[1]))
+    return wk_fail(WK_RUNTIME_ERROR, "For integral input tensors, argument alpha must not be a floating point number.");
+  return WK_OK;
+}
+
 /* Integers become the default floating dtype. */
 wk_status wk__meta_pointwise_float(wk__call *c) {
   wk_dtype common;
@@ -237,7 +253,6 @@ static bool is_bool(const wk_value *v) {
   return v->tag == WK_VALUE_TENSOR ? v->tensor->dtype == WK_BOOL : v->tag == WK_VALUE_BOOL;
 }
 wk_status wk__meta_no_bool(wk__call *c) {
-  wk_dtype common;
   bool first = is_bool(&c->args[0]), second = is_bool(&c->args[1]);
   if (first && second)
     return wk_fail(WK_RUNTIME_ERROR,
@@ -247,7 +262,7 @@ wk_status wk__meta_no_bool(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR,
                    "Subtraction, the `-` operator, with a bool tensor is not supported. If you are trying to invert a "
                    "mask, use the `~` or `logical_not()` operator instead.");
-  return wk__pointwise_spec(c, &common);
+  return wk__meta_with_alpha(c);
 }
 
 /* Kernels for floating point only: the common dtype must be one. */

@@ -47,9 +47,9 @@ wk_status wk__meta_mean(wk__call *c) {
   if (!wk_dtype_is_floating(dtype))
     return is_var ? wk_fail(WK_RUNTIME_ERROR, "std and var only support floating point and complex dtypes")
                   : wk_fail(WK_RUNTIME_ERROR,
-                            "mean(): could not infer output dtype. Input dtype must be either a floating point or "
-                            "complex dtype. Got: %s",
-                            wk__dtype_legacy(dtype));
+                            "mean(): could not infer output dtype. %s dtype must be either a floating point or complex "
+                            "dtype. Got: %s",
+                            wk__arg_is_none(c, 3) ? "Input" : "Optional", wk__dtype_legacy(dtype));
   return reduced(c, 1, true, wk__arg_bool(c, is_var ? 3 : 2), dtype);
 }
 
@@ -119,8 +119,9 @@ wk_status wk__meta_softmax(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
   if (!wk_dtype_is_floating((wk_dtype)t->dtype))
-    return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_lastdim_kernel_impl\" not implemented for '%s'",
-                   c->op == WK__OP(softmax) ? "softmax" : "log_softmax", wk__dtype_legacy((wk_dtype)t->dtype));
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"%s%s_kernel_impl\" not implemented for '%s'",
+                   c->op == WK__OP(softmax) ? "softmax" : "log_softmax", dim >= t->ndim - 1 ? "_lastdim" : "",
+                   wk__dtype_legacy((wk_dtype)t->dtype));
   return wk__meta_like_first(c);
 }
 wk_status wk__meta_softmax_backward(wk__call *c) {

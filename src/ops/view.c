@@ -250,6 +250,16 @@ static wk_status check_reach(const wk_tensor *t, const wk__spec *spec, wk_int la
   return out_of_storage(t, spec, (wk__symbolic_value(reach).bits + 1) * item);
 }
 
+static wk_status negative_strides(const wk_value *strides) {
+  wk__string text = {0};
+  wk__print_sizes(&text, strides->integers, (int)strides->count);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "as_strided: Negative strides are not supported at the moment, got strides: %s",
+              text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
 wk_status wk__view_as_strided(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
@@ -262,10 +272,7 @@ wk_status wk__view_as_strided(wk__call *c) {
   for (int d = 0; d < spec->ndim; d++) {
     spec->sizes[d] = size->integers[d];
     spec->strides[d] = stride->integers[d];
-    if (wk_int_lt(spec->strides[d], zero))
-      return wk_fail(WK_RUNTIME_ERROR,
-                     "as_strided: Negative strides are not supported at the moment, got strides containing %lld",
-                     wk__shown(spec->strides[d]));
+    if (wk_int_lt(spec->strides[d], zero)) return negative_strides(stride);
     if (wk_int_lt(spec->sizes[d], zero))
       return wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld",
                      wk__shown(spec->sizes[d]));
@@ -621,6 +628,50 @@ static wk_status reshape_to(const wk_value *self, const wk_int *shape, int ndim,
 wk_status wk__compose_reshape(wk__call *c) {
   return reshape_to(&c->args[0], c->args[1].integers, (int)c->args[1].count, c->results);
 }
+/* `product` is that of the sizes but the inferred one, if there is one. */
+static wk_status check_unflatten(const wk_tensor *t, int dim, const wk_value *sizes, int inferred, wk_int product) {
+  bool fits = inferred < 0
+                  ? wk_int_eq(product, t->sizes[dim])
+                  : !wk_int_eq(product, wk_int_of(0)) && wk_int_eq(wk_int_mod(t->sizes[dim], product), wk_int_of(0));
+  if (fits) return WK_OK;
+  wk__string text = {0};
+  wk__print_sizes(&text, sizes->integers, (int)sizes->count);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR,
+              "unflatten: Provided sizes %s don't multiply up to the size of dim %d (%lld) in the input tensor",
+              text.text ? text.text : "?", dim, wk__shown(t->sizes[dim]));
+  wk__string_release(&text);
+  return status;
+}
+
+wk_status wk__compose_unflatten(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  const wk_value *sizes = &c->args[2];
+  wk_int shape[WK_MAX_DIMS], product = one();
+  int dim, n = 0, inferred = -1, count = (int)sizes->count;
+  if (count == 0) return wk_fail(WK_RUNTIME_ERROR, "unflatten: sizes must be non-empty");
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "unflatten got an unexpected error:");
+  if (t->ndim + count - 1 > WK_MAX_DIMS)
+    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  for (int d = 0; d < dim; d++) shape[n++] = t->sizes[d];
+  for (int k = 0; k < count; k++) {
+    wk_int size = sizes->integers[k];
+    bool missing = wk_int_eq(size, wk_int_of(-1));
+    if ((missing && inferred >= 0) || (!missing && wk_int_lt(size, wk_int_of(0))))
+      return wk_fail(WK_RUNTIME_ERROR, "unflatten got an unexpected error:");
+    if (missing)
+      inferred = n;
+    else
+      product = wk_int_mul(product, size);
+    shape[n++] = size;
+  }
+  WK_TRY(check_unflatten(t, dim, sizes, inferred, product));
+  if (inferred >= 0) shape[inferred] = wk_int_floordiv(t->sizes[dim], product);
+  for (int d = dim + 1; d < t->ndim; d++) shape[n++] = t->sizes[d];
+  return call1(WK__OP(view), (wk_value[WK__MAX_ARGS]){c->args[0], wk__v_ints(shape, n)}, c->results);
+}
+
 wk_status wk__compose_flatten(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   int start, end, n = 0;

@@ -1,6 +1,7 @@
 /* Between Python objects and the values of an operator call: numbers, sizes, results.
  * In: objects, borrowed. Out: values that borrow from them. Tests: tests/python/test_arguments.py. */
 #include "dynamo/dynamo.h"
+#include "dynamo/gil.h"
 #include "python/python.h"
 
 int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out) {
@@ -172,9 +173,9 @@ PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *
   memset(results, 0, sizeof results);
   wk_status status;
   if (WK_UNLIKELY(is_large(op, args)) && !(wk__mode.keys_on & WK__KEY_TRACE)) { /* who traces looks at objects */
-    Py_BEGIN_ALLOW_THREADS;
+    wk__gil_give();
     status = wk_call(op, args, destinations, results);
-    Py_END_ALLOW_THREADS;
+    wk__gil_take_back();
   } else {
     status = wk_call(op, args, destinations, results);
   }

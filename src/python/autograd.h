@@ -3,31 +3,8 @@
 #define WICK_PYTHON_AUTOGRAD_H
 
 #include "autograd/autograd.h"
+#include "dynamo/gil.h"
 #include "python/python.h"
-
-/* ---- the interpreter's lock, for callbacks that C code may make without it ---- */
-
-typedef struct wk__gil {
-  bool taken, alive; /* alive: there is an interpreter to call */
-  PyGILState_STATE before;
-} wk__gil;
-
-static inline PyThreadState *wk__thread_state(void) {
-#if PY_VERSION_HEX >= 0x030D0000
-  return PyThreadState_GetUnchecked();
-#else
-  return _PyThreadState_UncheckedGet();
-#endif
-}
-/* Costs one load when this thread has the lock already. */
-static inline wk__gil wk__gil_hold(void) {
-  if (WK_LIKELY(wk__thread_state() != NULL)) return (wk__gil){.alive = true};
-  if (!Py_IsInitialized()) return (wk__gil){0};
-  return (wk__gil){.taken = true, .alive = true, .before = PyGILState_Ensure()};
-}
-static inline void wk__gil_drop(wk__gil gil) {
-  if (gil.taken) PyGILState_Release(gil.before);
-}
 
 /* ---- autograd.c: nodes as objects ---- */
 

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "autograd/autograd.h"
+#include "dynamo/gil.h"
 #include "python/interop.h"
 
 /* ============================================ memory that objects own =========================================== */
@@ -31,10 +32,9 @@ static void owner_clear(owner *o) {
 
 /* A storage ends on any thread. After the interpreter's end its objects are gone: then the memory stays. */
 static void owner_release(void *context) {
-  if (!Py_IsInitialized()) return;
-  PyGILState_STATE gil = PyGILState_Ensure();
-  owner_clear(context);
-  PyGILState_Release(gil);
+  wk__gil gil = wk__gil_hold();
+  if (gil.alive) owner_clear(context);
+  wk__gil_drop(gil);
 }
 
 wk_tensor *wk__tensor_over_memory(void *data, wk_dtype dtype, int ndim, const int64_t *sizes, const int64_t *strides,

@@ -380,13 +380,24 @@ static void raise_missing(const operator_object *o, const wk_op *op, int first) 
   wk__string_release(&names);
 }
 
+/* Of a sequence where ints are wanted, what keeps it from being ints: match_ints looks at the first item. */
+static PyObject *bad_first_item(const wk__parameter *p, PyObject *offender) {  // -> borrowed, NULL: none
+  bool sequence = PyTuple_Check(offender) || PyList_Check(offender);
+  if (strcmp(word_for(p), "tuple of ints") != 0 || !sequence || PySequence_Fast_GET_SIZE(offender) == 0) return NULL;
+  PyObject *item = PySequence_Fast_GET_ITEM(offender, 0);
+  return PyIndex_Check(item) ? NULL : item;
+}
+
 static void raise_misfit(const operator_object *o, const wk__parameter *p, PyObject *offender, int position) {
-  if (position >= 0)
-    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' (position %d) must be %s, not %s", o->name, shown_name(p),
-                 position + !o->is_method, word_for(p), Py_TYPE(offender)->tp_name);
+  PyObject *item = bad_first_item(p, offender);
+  char place[32] = "";
+  if (position >= 0) snprintf(place, sizeof place, " (position %d)", position + !o->is_method);
+  if (item)
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s'%s must be %s, but found element of type %s at pos 0", o->name,
+                 shown_name(p), place, word_for(p), Py_TYPE(item)->tp_name);
   else
-    PyErr_Format(PyExc_TypeError, "%s(): argument '%s' must be %s, not %s", o->name, shown_name(p), word_for(p),
-                 Py_TYPE(offender)->tp_name);
+    PyErr_Format(PyExc_TypeError, "%s(): argument '%s'%s must be %s, not %s", o->name, shown_name(p), place,
+                 word_for(p), Py_TYPE(offender)->tp_name);
 }
 
 static PyObject *keyword_value(const wk__parameter *p, PyObject *const *values, PyObject *keywords) {  // -> borrowed

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dynamo/gil.h"
 #include "python/interop.h"
 #include "tensor/safetensors.h"
 
@@ -240,10 +241,10 @@ static int draft_fill(wk__state *state, PyObject *tensors, PyObject *metadata, d
 }
 
 static wk_status write_file(PyObject *path, draft *d) {
-  wk_status status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = wk__safetensors_save(PyBytes_AS_STRING(path), d->entries, d->count, d->metadata, d->metadata_count);
-  Py_END_ALLOW_THREADS;
+  wk__gil_give();
+  wk_status status =
+      wk__safetensors_save(PyBytes_AS_STRING(path), d->entries, d->count, d->metadata, d->metadata_count);
+  wk__gil_take_back();
   return status;
 }
 

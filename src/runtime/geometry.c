@@ -79,12 +79,26 @@ static wk_status add_affine(const wk__nest *nest, const wk__launch *launch, wk_i
   return WK_OK;
 }
 
+/* An index into a dim without elements is out of range, whatever it is; until that is said, it goes here. */
+static _Alignas(64) char nothing[64];
+
+static bool has_nothing(const wk__access *access, const wk__launch_buffer *buffer) {
+  for (int d = 0; d < access->ndim; d++)
+    if (access->indirect[d] && buffer->sizes[d] == 0) return true;
+  return false;
+}
+
 static wk_status bind_access(const wk__nest *nest, const wk__launch *launch, int number, walker *w, int64_t *stride) {
   const wk__access *access = &nest->accesses[number];
   const wk__launch_buffer *buffer = &launch->buffers[access->buffer];
   w->base = buffer->data;
   w->item = wk__dtypes[nest->buffers[access->buffer].dtype].size;
   w->start = 0;
+  memset(w->indirect, 0, sizeof w->indirect);
+  if (access->has_indirect && has_nothing(access, buffer)) {
+    w->base = nothing;
+    return WK_OK;
+  }
   for (int d = 0; d < access->ndim; d++) {
     w->indirect[d] = buffer->strides[d];
     WK_TRY(add_affine(nest, launch, access->index[d], buffer->strides[d], &w->start, stride));

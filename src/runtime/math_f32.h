@@ -34,13 +34,13 @@
  * 0, set rather than computed: underflow costs x86 some 150 cycles, and a masked softmax asks for e^-infinity all the
  * time. */
 WK_INLINE vf vf_exp(vf x) {
-  vfm vanishes = vf_lt(x, vf_broadcast(-104.0f));
-  x = vf_select(vanishes, vf_broadcast(0.0f), vf_less_or_second(vf_broadcast(89.0f), x));
+  vfm stays = ~vf_lt(x, vf_broadcast(-104.0f)); /* a NaN does */
+  x = vf_less_or_second(vf_broadcast(89.0f), x);
   vf n = vf_fma(x, vf_broadcast(F32_LOG2E), vf_broadcast(F32_ROUND)) - F32_ROUND;
   vf r = vf_fma(n, vf_broadcast(-F32_LN2_HIGH), x);
   r = vf_fma(n, vf_broadcast(-F32_LN2_LOW), r);
   vf p = VF_POLYNOMIAL(r, 1.0f, 1.0f, 0x1p-1f, 0x1.55548ep-3f, 0x1.55545ep-5f, 0x1.123bdep-7f, 0x1.6db4dep-10f);
-  return vf_select(vanishes, vf_broadcast(0.0f), vf_scale(p, n));
+  return vf_scale_where(stays, p, n);
 }
 
 /* e^x - 1 = 2 (s (r + t) + s - 1/2) with s = 2^(n-1), which stays finite, and t = r^2 Q(r) + what r lost to rounding.

@@ -40,11 +40,11 @@ WK_INLINE vd vd_reduce_ln2(vd x, vd *r, vd *lost) {
 
 /* As vf_exp. */
 WK_INLINE vd vd_exp(vd x) {
-  vdm vanishes = vd_lt(x, vd_broadcast(-746.0));
-  x = vd_select(vanishes, vd_broadcast(0.0), vd_less_or_second(vd_broadcast(710.0), x));
+  vdm stays = ~vd_lt(x, vd_broadcast(-746.0)); /* a NaN does */
+  x = vd_less_or_second(vd_broadcast(710.0), x);
   vd r, lost, n = vd_reduce_ln2(x, &r, &lost);
   vd p = vd_fma(vd_fma(vd_exp_tail(r), r, vd_broadcast(1.0)), r, vd_broadcast(1.0));
-  return vd_select(vanishes, vd_broadcast(0.0), vd_scale(p, n));
+  return vd_scale_where(stays, p, n);
 }
 
 /* As vf_expm1. */

@@ -27,7 +27,7 @@ typedef struct unit {
   int kernel_count;
   void *library;
   bool queued, taken, from_cache;
-  _Atomic pid_t compiler; /* its process, while it runs */
+  compiler_process compiler;
 } unit;
 
 struct wk__native_group {
@@ -312,8 +312,7 @@ void wk__native_group_release(wk__native_group *g) {
   for (int k = 0; k < g->unit_count; k++) {
     unit *u = &g->units[k];
     if (u->queued) remove_unit(u), g->unfinished--;
-    pid_t compiler = atomic_load(&u->compiler);
-    if (u->taken && compiler > 0) kill(compiler, SIGTERM);
+    if (u->taken) end_compiler(&u->compiler);
   }
   if (g->unfinished == 0) free_group(g);
   pthread_mutex_unlock(&native.lock);
@@ -360,10 +359,8 @@ __attribute__((destructor)) static void stop_workers(void) {
   pthread_mutex_lock(&native.lock);
   native.stopping = true;
   pthread_cond_broadcast(&native.work);
-  for (int k = 0; k < MOST_WORKERS; k++) {
-    pid_t compiler = native.taken[k] ? atomic_load(&native.taken[k]->compiler) : 0;
-    if (compiler > 0) kill(compiler, SIGTERM);
-  }
+  for (int k = 0; k < MOST_WORKERS; k++)
+    if (native.taken[k]) end_compiler(&native.taken[k]->compiler);
   while (native.workers > 0) pthread_cond_wait(&native.done, &native.lock);
   forget_settings();
   pthread_mutex_unlock(&native.lock);

@@ -1,19 +1,23 @@
 /* The system's C compiler: which one, with which options, and running it.
  *
  * The source goes through a pipe, the shared object comes back through a private folder in memory where there is one,
- * so nothing of a killed process is left but files there. posix_spawn, because a fork of a process with much memory
- * takes longer than compiling. The driver and a shared object rather than `cc1 | as` and a loader of our own: that
- * would save some 15 ms a unit in the background, and know every relocation of every machine.
- * Tests: tests/c/test_native.c. */
+ * so nothing of a killed process is left but files there. A compiler that hangs is ended after a while, with all that
+ * it started. posix_spawn, because a fork of a process with much memory takes longer than compiling. The driver and a
+ * shared object rather than `cc1 | as` and a loader of our own: that would save some 15 ms a unit in the background,
+ * and know every relocation of every machine. Tests: tests/c/test_native.c. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/native_internal.h"
@@ -38,6 +42,10 @@ static const char *const options[] = {"-x",
                                       "-g0",
                                       "-fno-strict-aliasing",
                                       "-fno-asynchronous-unwind-tables",
+#ifdef WK_SANITIZERS
+                                      "-fsanitize=" WK_SANITIZERS,
+                                      "-fno-sanitize-recover=all",
+#endif
                                       "-fno-stack-protector"};
 
 static const char *const level_options[WK__CPU_LEVEL_COUNT][10] = {
@@ -141,7 +149,7 @@ static bool make_folder(job *j) {
   const char *const places[] = {"/dev/shm", temporary && *temporary ? temporary : "/tmp", "/tmp"};
   for (size_t k = 0; k < WK_COUNT(places); k++) {
     if (strlen(places[k]) > 250) continue;
-    snprintf(j->folder, sizeof j->folder, "%s/wick-XXXXXX", places[k]);
+    snprintf(j->folder, sizeof j->folder, "%s/wick-%d-XXXXXX", places[k], (int)getpid());
     if (!mkdtemp(j->folder)) continue;
     snprintf(j->output, sizeof j->output, "%s/unit.so", j->folder);
     snprintf(j->messages, sizeof j->messages, "%s/messages", j->folder);
@@ -150,10 +158,22 @@ static bool make_folder(job *j) {
   return false;
 }
 
-static void remove_folder(const job *j) {
-  unlink(j->output);
+static void empty_folder(const job *j) {
+  DIR *list = opendir(j->folder);
+  for (struct dirent *entry; list && (entry = readdir(list));)
+    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) unlinkat(dirfd(list), entry->d_name, 0);
+  if (list) closedir(list);
+  unlink(j->output); /* without descriptors there is no list */
   unlink(j->messages);
-  rmdir(j->folder); /* stays when the compiler left something: only names that we know are removed */
+}
+
+/* With what a compiler that was ended left there: what it had started may write for a moment yet. */
+static void remove_folder(const job *j) {
+  for (int attempt = 0; attempt < 100; attempt++) {
+    empty_folder(j);
+    if (rmdir(j->folder) == 0 || errno != ENOTEMPTY) return;
+    poll(NULL, 0, 10);
+  }
 }
 
 static void list_arguments(const compiler *c, const job *j, wk__cpu_level level, const char **out) {
@@ -199,7 +219,8 @@ static int spawn(const compiler *c, const job *j, wk__cpu_level level, pid_t *ch
   posix_spawn_file_actions_addopen(&files, 2, j->messages, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   int error = posix_spawn(child, c->path, &files, &attributes, (char *const *)arguments, environment);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
@@ -207,49 +228,123 @@ static int spawn(const compiler *c, const job *j, wk__cpu_level level, pid_t *ch
   return error;
 }
 
+/* ---- a time limit ---- */
+
+enum { LIMIT_SECONDS = 300, GRACE_MILLISECONDS = 1000, SLICE_MILLISECONDS = 100 };
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static int64_t limit(void) {
+  const char *text = getenv("WICK_CC_LIMIT");
+  double seconds = text ? strtod(text, NULL) : 0;
+  return (int64_t)((seconds > 0 && seconds < 1e6 ? seconds : LIMIT_SECONDS) * 1000);
+}
+
+typedef struct watch {
+  compiler_process *process;
+  pid_t id;
+  int64_t deadline, asked; /* asked: when it was told to end; 0: not yet */
+  bool late;
+} watch;
+
+/* It is told to end when it is late or not wanted any more, and ended when that does not help. */
+static void check_time(watch *w) {
+  int64_t t = now();
+  if (!w->asked && (t >= w->deadline || atomic_load(&w->process->unwanted))) {
+    w->late = t >= w->deadline;
+    w->asked = t;
+    kill(-w->id, SIGTERM);
+  }
+  if (w->asked && t >= w->asked + GRACE_MILLISECONDS) kill(-w->id, SIGKILL);
+}
+
+/* A compiler that does not read keeps the pipe full. */
+static bool feed(watch *w, int fd, const char *source) {
+  size_t size = strlen(source);
+  if (fcntl(fd, F_SETFL, O_NONBLOCK) != 0) return false;
+  while (size && !w->asked) {
+    ssize_t n = write(fd, source, size);
+    if (n < 0 && errno == EAGAIN) {
+      poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, SLICE_MILLISECONDS);
+      check_time(w);
+    } else if (n < 0 && errno != EINTR) {
+      return false;
+    } else if (n > 0) {
+      source += n;
+      size -= (size_t)n;
+    }
+  }
+  return size == 0;
+}
+
+/* A moment, or until the process ends where the system can tell. */
+static void pause_for(int process, int milliseconds) {
+  poll(&(struct pollfd){.fd = process, .events = POLLIN}, process >= 0, process >= 0 ? milliseconds : 5);
+}
+
 /* True when it ended well, as far as can be known: a program that waits for all its children may have taken ours. */
-static bool wait_for(pid_t child, int *status) {
+static bool wait_for(watch *w, int *status) {
+  int process = (int)syscall(SYS_pidfd_open, w->id, 0); /* -1 before Linux 5.3 */
+  pid_t ended;
   *status = 0;
-  while (waitpid(child, status, 0) < 0)
-    if (errno != EINTR) return errno == ECHILD;
+  while ((ended = waitpid(w->id, status, WNOHANG)) == 0 || (ended < 0 && errno == EINTR)) {
+    pause_for(process, SLICE_MILLISECONDS);
+    check_time(w);
+  }
+  int error = errno;
+  if (w->asked) kill(-w->id, SIGKILL); /* what it started and did not wait for */
+  if (process >= 0) close(process);
+  if (ended < 0) return error == ECHILD;
   return WIFEXITED(*status) && WEXITSTATUS(*status) == 0;
 }
 
-static void first_message(const job *j, int status, char *why, size_t why_size) {
+void end_compiler(compiler_process *process) {
+  atomic_store(&process->unwanted, true);
+  pid_t id = atomic_load(&process->id);
+  if (id > 0) kill(-id, SIGTERM);
+}
+
+static void first_message(const job *j, const watch *w, int status, char *why, size_t why_size) {
   char text[400] = "";
   int fd = open(j->messages, O_RDONLY | O_CLOEXEC);
   ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
   if (fd >= 0) close(fd);
   text[n > 0 ? n : 0] = 0;
   text[strcspn(text, "\n")] = 0;
-  if (WIFSIGNALED(status))
+  if (w->late)
+    snprintf(why, why_size, "the C compiler took longer than %.3g seconds (WICK_CC_LIMIT)", (double)limit() / 1000);
+  else if (WIFSIGNALED(status))
     snprintf(why, why_size, "the C compiler was ended by signal %d", WTERMSIG(status));
   else
     snprintf(why, why_size, "the C compiler failed (status %d): %s", WEXITSTATUS(status), text);
 }
 
-static bool run_compiler(const compiler *c, const job *j, const char *source, wk__cpu_level level, _Atomic pid_t *child,
-                         char *why, size_t why_size) {
-  pid_t pid;
-  int status, error = spawn(c, j, level, &pid);
+static bool run_compiler(const compiler *c, const job *j, const char *source, wk__cpu_level level,
+                         compiler_process *process, char *why, size_t why_size) {
+  watch w = {.process = process, .deadline = now() + limit()};
+  int status, error = spawn(c, j, level, &w.id);
   close(j->source[0]);
   if (error) {
     close(j->source[1]);
     snprintf(why, why_size, "cannot start %.200s: %s", c->path, strerror(error));
     return false;
   }
-  atomic_store(child, pid);
-  bool written = write_all(j->source[1], source, strlen(source)); /* SIGPIPE is blocked on workers */
+  atomic_store(&process->id, w.id);
+  bool written = feed(&w, j->source[1], source); /* SIGPIPE is blocked on workers */
   close(j->source[1]);
-  bool ended = wait_for(pid, &status);
-  atomic_store(child, 0);
+  bool ended = wait_for(&w, &status);
+  atomic_store(&process->id, 0);
   if (ended && written) return true;
-  first_message(j, status, why, why_size);
+  first_message(j, &w, status, why, why_size);
   return false;
 }
 
-bool compile_source(const compiler *c, const char *source, wk__cpu_level level, _Atomic pid_t *child, object_bytes *out,
-                    char *why, size_t why_size) {
+bool compile_source(const compiler *c, const char *source, wk__cpu_level level, compiler_process *process,
+                    object_bytes *out, char *why, size_t why_size) {
   enum { MOST = 256 << 20 };
   job j;
   *out = (object_bytes){0};
@@ -259,7 +354,7 @@ bool compile_source(const compiler *c, const char *source, wk__cpu_level level, 
   }
   bool ok = pipe2(j.source, O_CLOEXEC) == 0;
   if (!ok) snprintf(why, why_size, "no pipe: %s", strerror(errno));
-  ok = ok && run_compiler(c, &j, source, level, child, why, why_size);
+  ok = ok && run_compiler(c, &j, source, level, process, why, why_size);
   if (ok) {
     int fd = open(j.output, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ok = fd >= 0 && read_file(fd, MOST, out) && out->size > 0;

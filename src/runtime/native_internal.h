@@ -20,13 +20,20 @@ typedef struct compiler {
   char identity[96]; /* changes when the program does */
 } compiler;
 
+/* A compiler that may be running, for who wants to end it. */
+typedef struct compiler_process {
+  _Atomic pid_t id;      /* of its group of processes; 0: none */
+  _Atomic bool unwanted; /* its unit is not needed any more */
+} compiler_process;
+
 /* ---- native_compile.c ---- */
 bool find_compiler(compiler *c, char *why, size_t why_size);
 void release_compiler(compiler *c);
 void hash_request(const compiler *c, const char *source, wk__cpu_level level, uint8_t out[WK__HASH_BYTES]);
-/* Runs it; *child is its process while it runs, for killing. */
-bool compile_source(const compiler *c, const char *source, wk__cpu_level level, _Atomic pid_t *child, object_bytes *out,
-                    char *why, size_t why_size);
+/* Runs it, for WICK_CC_LIMIT seconds at most. */
+bool compile_source(const compiler *c, const char *source, wk__cpu_level level, compiler_process *process,
+                    object_bytes *out, char *why, size_t why_size);
+void end_compiler(compiler_process *process); /* any thread; does not wait */
 
 /* ---- native_cache.c ---- */
 typedef struct cache {

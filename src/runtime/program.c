@@ -1,5 +1,5 @@
 /* From a nest to a program: classes of values, phases, the order of steps, and temporary blocks by liveness.
- * In: a verified nest. Out: step lists that execute.c runs. Invariant: a temporary block is reused only after the last
+ * In: a verified nest. Out: step lists that execute*.c run. Invariant: a temporary block is reused only after the last
  * step that reads it, and all stores of a phase stand behind all its computations, so that a buffer which is read and
  * written in the same place is read first. Tests: tests/c/test_program.c. */
 #include "runtime/program_internal.h"
@@ -393,6 +393,13 @@ static bool only_reads(const wk__program *p) {
   return yes;
 }
 
+/* A store at places that values name: of several elements for one place the last one of the loop stays, so the loop is
+ * run in order by one thread, as for store_add. To tell which loops cannot meet would allow a split along those alone;
+ * a scatter waits for memory, and has no reduction or product beside it that would be worth it. */
+static bool is_store_at_values(const wk__nest *nest, const wk__instr *i) {
+  return i->op == WK__LOOP_store && nest->accesses[i->extra].has_indirect;
+}
+
 static void count_instrs(wk__program *p) {
   int stages = 0;
   for (int v = 1; v < (int)p->nest->instr_count; v++) {
@@ -402,7 +409,7 @@ static void count_instrs(wk__program *p) {
     if (has_expression(i->op)) p->expressions[p->expression_count++] = (wk__var)v;
     p->has_scan |= is_scan(i->op);
     p->has_arg |= is_arg(i->op);
-    p->has_store_add |= i->op == WK__LOOP_store_add;
+    p->has_store_add |= i->op == WK__LOOP_store_add || is_store_at_values(p->nest, i);
     p->may_fault |= i->op == WK__LOOP_check_index || i->op == WK__LOOP_floor_div || i->op == WK__LOOP_trunc_div ||
                     i->op == WK__LOOP_mod || i->op == WK__LOOP_fmod;
   }

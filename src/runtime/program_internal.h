@@ -1,4 +1,4 @@
-/* Shared by program.c (making programs), geometry.c (binding them to sizes and strides) and execute.c (running them).
+/* Shared by program.c (making programs), geometry.c (binding them to sizes and strides) and execute*.c (running them).
  */
 #ifndef WICK_RUNTIME_PROGRAM_INTERNAL_H
 #define WICK_RUNTIME_PROGRAM_INTERNAL_H

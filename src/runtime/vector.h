@@ -338,10 +338,13 @@ WK_INLINE vd vd_trunc(vd a) { return vd_copysign(vd_floor(vd_abs(a)), a); }
 /* ---- Exponents ---- */
 
 /* a * 2^n for a in [1/4, 4) and an integer n within +-250 (f32) or +-2000 (f64): rounded once into the denormals,
- * infinite when too large. Two factors, because 2^n itself may be out of range; the first product is exact. */
+ * infinite when too large. Two factors, because 2^n itself may be out of range; the first product is exact.
+ * `_where`: 0 in the other lanes, whose a and n may be anything; nothing underflows there. */
 #if WK_VECTOR_BYTES == 64
 WK_INLINE vf vf_scale(vf a, vf n) { return (vf)_mm512_scalef_ps((__m512)a, (__m512)n); }
 WK_INLINE vd vd_scale(vd a, vd n) { return (vd)_mm512_scalef_pd((__m512d)a, (__m512d)n); }
+WK_INLINE vf vf_scale_where(vfm where, vf a, vf n) { return (vf)_mm512_maskz_scalef_ps(where, (__m512)a, (__m512)n); }
+WK_INLINE vd vd_scale_where(vdm where, vd a, vd n) { return (vd)_mm512_maskz_scalef_pd(where, (__m512d)a, (__m512d)n); }
 #else
 #define WK_F32_ROUNDER 0x1.8p23f /* added to an integer, leaves it in the low bits of the mantissa */
 #define WK_F64_ROUNDER 0x1.8p52
@@ -355,6 +358,12 @@ WK_INLINE vd vd_scale(vd a, vd n) {
   vd half = vd_rint(n * 0.5), rest = n - half;
   vul low = (vul)(half + (WK_F64_ROUNDER + 1023.0)) << 52, high = (vul)(rest + (WK_F64_ROUNDER + 1023.0)) << 52;
   return a * (vd)low * (vd)high;
+}
+WK_INLINE vf vf_scale_where(vfm where, vf a, vf n) {
+  return vf_select(where, vf_scale(a, vf_select(where, n, vf_broadcast(0.0f))), vf_broadcast(0.0f));
+}
+WK_INLINE vd vd_scale_where(vdm where, vd a, vd n) {
+  return vd_select(where, vd_scale(a, vd_select(where, n, vd_broadcast(0.0))), vd_broadcast(0.0));
 }
 #endif
 

@@ -1,51 +1,32 @@
-/* The CPU generator: mt19937 as PyTorch seeds, steps and serialises it.
+/* The CPU generator: mt19937 as PyTorch seeds and serialises it.
  *
- * In: seeds and states. Out: tempered 32-bit words, states in PyTorch's byte layout. Invariant: next <= 624, and left
- * is 1 for a fresh or used-up state, else 625 - next. Test: tests/c/test_generator.c. */
+ * In: seeds and states. Out: generators, states in PyTorch's byte layout. Invariant: mt19937.c's, of the words.
+ * Test: tests/c/test_generator.c. */
 #include "tensor/generator.h"
 
 #include <sys/random.h>
 #include <time.h>
 
 #include "base/base.h"
-#include "tensor/random_kernels.h"
 #include "wick/tensor.h"
 
 enum { N = WK__MT_WORDS };
-
-/* ---- words ---- */
-
-void wk__generator_draw(wk__generator *generator, uint32_t *out, int64_t n) {
-  const wk__random_kernels *kernels = wk__random_kernels_get();
-  while (n > 0) {
-    if (generator->left == 1) {
-      kernels->twist(generator->state);
-      generator->next = 0;
-      generator->left = N + 1;
-    }
-    int64_t count = wk__min(n, N - generator->next);
-    kernels->temper(generator->state + generator->next, out, count);
-    generator->next += (uint32_t)count;
-    generator->left -= (int32_t)count;
-    out += count;
-    n -= count;
-  }
-}
 
 /* ---- life ---- */
 
 /* Knuth's initialiser of the 2002 reference code. The mutex is held, or nobody else has the generator yet. */
 static void seed_locked(wk__generator *generator, uint64_t seed) {
-  uint32_t *state = generator->state;
+  uint32_t *state = generator->words.state;
   state[0] = (uint32_t)seed;
   for (uint32_t i = 1; i < N; i++) state[i] = 1812433253u * (state[i - 1] ^ (state[i - 1] >> 30)) + i;
   generator->seed = seed;
-  generator->left = 1;
-  generator->next = 0;
+  generator->words.left = 1;
+  generator->words.next = 0;
   generator->has_normal = generator->has_float_normal = false;
 }
 
 static void generator_init(wk__generator *generator, uint64_t seed) {
+  memset(generator, 0, sizeof *generator);
   atomic_init(&generator->references, 1);
   pthread_mutex_init(&generator->mutex, NULL);
   generator->normal = 0;
@@ -54,7 +35,7 @@ static void generator_init(wk__generator *generator, uint64_t seed) {
 }
 
 wk__generator *wk__generator_create(uint64_t seed) {
-  wk__generator *generator = wk__alloc_zeroed(sizeof *generator);
+  wk__generator *generator = wk__alloc_aligned(sizeof *generator, _Alignof(wk__generator));
   if (generator) generator_init(generator, seed);
   return generator;
 }
@@ -138,9 +119,9 @@ void wk__generator_get_state(wk__generator *generator, uint8_t out[WK__GENERATOR
   state_layout layout = {.seeded = 1};
   pthread_mutex_lock(&generator->mutex);
   layout.seed = generator->seed;
-  layout.left = generator->left;
-  layout.next = generator->next;
-  for (int i = 0; i < N; i++) layout.words[i] = generator->state[i];
+  layout.left = generator->words.left;
+  layout.next = generator->words.next;
+  for (int i = 0; i < N; i++) layout.words[i] = generator->words.state[i];
   layout.normal_is_valid = generator->has_normal;
   if (generator->has_normal) layout.normal_y = generator->normal;
   layout.float_normal_is_valid = generator->has_float_normal;
@@ -166,9 +147,9 @@ wk_status wk__generator_set_state(wk__generator *generator, const void *bytes, i
   if (!counters_valid(&layout)) return wk_fail(WK_RUNTIME_ERROR, "Invalid mt19937 state");
   pthread_mutex_lock(&generator->mutex);
   generator->seed = layout.seed;
-  generator->left = layout.left;
-  generator->next = (uint32_t)layout.next;
-  for (int i = 0; i < N; i++) generator->state[i] = (uint32_t)layout.words[i];
+  generator->words.left = layout.left;
+  generator->words.next = (uint32_t)layout.next;
+  for (int i = 0; i < N; i++) generator->words.state[i] = (uint32_t)layout.words[i];
   generator->has_normal = layout.normal_is_valid != 0;
   generator->normal = layout.normal_y;
   generator->has_float_normal = layout.float_normal_is_valid != 0;

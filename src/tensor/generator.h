@@ -2,9 +2,9 @@
  *
  * In: a generator, raw contiguous memory, a count, the distribution's parameters. Out: the values PyTorch 2.13's CPU
  * build on x86 with AVX2 writes from the same state, and the same state afterwards; docs/compatibility.md says what is
- * exact and what hangs on libm. Invariant: values are drawn in order, one fill is one critical section, and a fill of n
- * values followed by one of m gives what PyTorch gives for the same two calls (not for one call of n + m: `normal_`
- * looks at the count).
+ * exact and what hangs on libm. Invariant: a value's words hang on its place alone, one fill is one critical section,
+ * and a fill of n values followed by one of m gives what PyTorch gives for the same two calls (not for one call of n +
+ * m: `normal_` looks at the count).
  *
  * Order in memory: PyTorch fills a tensor whose elements are not in row-major order by walking its dimensions by
  * ascending stride, that is in the order of addresses. Callers do the same and scatter.
@@ -17,26 +17,24 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "tensor/mt19937.h"
 #include "wick/base.h"
 
-#define WK__MT_WORDS 624                   /* words of mt19937's state */
 #define WK__GENERATOR_STATE_BYTES 5056     /* length of torch.get_rng_state() */
 #define WK__DEFAULT_SEED 67280421310721ull /* the seed of torch.Generator() */
 
 /* The fields are for generator.c, random.c and multinomial.c; all others go through the functions. */
 typedef struct wk__generator {
+  wk__mt19937 words;
   atomic_int references;
-  pthread_mutex_t mutex;        /* held for a whole fill */
-  uint64_t seed;                /* as given; only its low 32 bits reach the state, as in PyTorch */
-  uint32_t state[WK__MT_WORDS]; /* mt19937's untempered words */
-  uint32_t next;                /* index of the next word; 0 or 624 when the state must be twisted first */
-  int32_t left;                 /* PyTorch's countdown to the next twist: 1 when fresh, else 625 - next */
+  pthread_mutex_t mutex; /* held for a whole fill */
+  uint64_t seed;         /* as given; only its low 32 bits reach the state, as in PyTorch */
   bool has_normal, has_float_normal;
   double normal;      /* second value of the last scalar Box-Muller pair, when has_normal */
   float float_normal; /* PyTorch's CPU fills never set it; kept so that states survive a round trip */
 } wk__generator;
 
-/* ---- generator.c: the object and its words ---- */
+/* ---- generator.c: the object ---- */
 
 /* A generator with one reference, seeded; NULL with the error set. */
 wk__generator *wk__generator_create(uint64_t seed) WK_MUST_USE;
@@ -53,9 +51,6 @@ uint64_t wk__generator_initial_seed(wk__generator *generator);
  * index outside the words (which PyTorch lets through), is WK_RUNTIME_ERROR and changes nothing. */
 void wk__generator_get_state(wk__generator *generator, uint8_t out[WK__GENERATOR_STATE_BYTES]);
 WK_MUST_USE wk_status wk__generator_set_state(wk__generator *generator, const void *bytes, int64_t size);
-
-/* The next n tempered 32-bit words. The caller holds the mutex. */
-void wk__generator_draw(wk__generator *generator, uint32_t *out, int64_t n);
 
 /* ---- random.c: fills. Errors carry PyTorch's words; a failed check draws nothing. ---- */
 

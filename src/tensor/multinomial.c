@@ -59,7 +59,7 @@ static int64_t search(const double *cumulative, int64_t n, double u) {
 
 static double draw_unit(wk__generator *generator) {
   uint32_t words[2];
-  wk__generator_draw(generator, words, 2);
+  wk__mt_draw(&generator->words, words, 2);
   return wk__unit_f64(wk__word64(words, 0));
 }
 

@@ -4,14 +4,18 @@
  * Invariant: as in random_level.c, a*b + c is one fused operation where PyTorch's compiler made it one. Test:
  * tests/c/test_generator.c.
  *
- * A fill draws words for BLOCK values, has a kernel turn them into BLOCK values, and keeps those wanted. */
+ * A fill draws words for BLOCK values, has a kernel turn them into BLOCK values, and keeps those wanted. Threads share
+ * long ones: each skips to the words of its part. */
 #include <float.h>
 #include <math.h>
 
 #include "base/base.h"
 #include "tensor/random_kernels.h"
 
-enum { BLOCK = WK__RANDOM_BLOCK };
+enum {
+  BLOCK = WK__RANDOM_BLOCK,
+  PART_WORDS = 1 << 22, /* words that are worth a thread's while: skipping costs as much as some 1 << 19 */
+};
 
 static void lock(wk__generator *generator) { pthread_mutex_lock(&generator->mutex); }
 static void unlock(wk__generator *generator) { pthread_mutex_unlock(&generator->mutex); }
@@ -22,15 +26,15 @@ typedef struct block {
   uint32_t words[2 * BLOCK];
 } block;
 
-static int64_t block_draw(wk__generator *generator, block *b, int64_t wanted, bool two_words) {
+static int64_t block_draw(wk__mt19937 *words, block *b, int64_t wanted, bool two_words) {
   int64_t count = wk__min(wanted, BLOCK);
-  wk__generator_draw(generator, b->words, two_words ? 2 * count : count);
+  wk__mt_draw(words, b->words, two_words ? 2 * count : count);
   return count;
 }
 
 static double draw_unit_f64(wk__generator *generator) {
   uint32_t words[2];
-  wk__generator_draw(generator, words, 2);
+  wk__mt_draw(&generator->words, words, 2);
   return wk__unit_f64(wk__word64(words, 0));
 }
 
@@ -49,6 +53,61 @@ const wk__random_kernels *wk__random_kernels_get(void) {
 #endif
 }
 
+/* ---- parts ---- */
+
+/* Values [begin, begin + n) of a fill into how->out; `words` stands at the first of them. */
+typedef struct filling filling;
+typedef void part_fn(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n);
+
+struct filling {
+  void *out;
+  double a, b;                                   /* the distribution's numbers */
+  uint64_t range;                                /* integers: base + word % range */
+  int64_t base;                                  /* integers */
+  bool two_words;                                /* a value */
+  const void *p;                                 /* Bernoulli by a tensor: probabilities */
+  double (*value)(double u, double a, double b); /* distributions drawn in double */
+};
+
+typedef struct parts {
+  part_fn *fn;
+  const filling *how;
+  const wk__mt19937 *start;
+  wk__mt19937 end;   /* set by the last part */
+  int64_t n, length; /* values; of a part */
+} parts;
+
+static void draw_parts(void *context, int64_t begin, int64_t end) {
+  parts *p = context;
+  for (int64_t k = begin; k < end; k++) {
+    int64_t first = k * p->length, count = wk__min(p->length, p->n - first);
+    wk__mt19937 words = *p->start;
+    wk__mt_skip(&words, p->how->two_words ? 2 * first : first);
+    p->fn(&words, p->how, first, count);
+    if (first + count == p->n) p->end = words;
+  }
+}
+
+/* Blocks of a part when `threads` share `words`: few binary digits, since each costs a jump. */
+static int64_t blocks_of_part(int64_t words, int64_t threads) {
+  int64_t blocks = wk__ceil_div(words, threads * WK__MT_WORDS), step = 1;
+  while (blocks / step >= 32) step *= 2;
+  return wk__ceil_div(blocks, step) * step;
+}
+
+/* The caller holds the mutex. */
+static void draw(wk__generator *generator, int64_t n, part_fn *fn, const filling *how) {
+  int64_t each = how->two_words ? 2 : 1, threads = wk__min(wk_get_num_threads(), n * each / PART_WORDS);
+  if (threads <= 1) {
+    fn(&generator->words, how, 0, n);
+    return;
+  }
+  parts p = {.fn = fn, .how = how, .start = &generator->words, .n = n};
+  p.length = blocks_of_part(n * each, threads) * WK__MT_WORDS / each;
+  wk__parallel_for(wk__ceil_div(n, p.length), 1, draw_parts, &p);
+  generator->words = p.end;
+}
+
 /* ---- uniform ---- */
 
 static wk_status uniform_check(double from, double to, double max, const char *type, const char *limits) {
@@ -65,26 +124,26 @@ static wk_status uniform_check(double from, double to, double max, const char *t
   return WK_OK;
 }
 
-static void uniform_locked_f32(wk__generator *generator, float *out, int64_t n, float from, float to) {
+static void uniform_part_f32(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
   const wk__random_kernels *k = wk__random_kernels_get();
+  float *out = (float *)how->out + begin, values[BLOCK];
   block b = {{0}};
-  float values[BLOCK];
   while (n > 0) {
-    int64_t count = block_draw(generator, &b, n, false);
-    k->uniform_f32(b.words, count == BLOCK ? out : values, from, to);
+    int64_t count = block_draw(words, &b, n, false);
+    k->uniform_f32(b.words, count == BLOCK ? out : values, (float)how->a, (float)how->b);
     if (count < BLOCK) memcpy(out, values, (size_t)count * sizeof *out);
     out += count;
     n -= count;
   }
 }
 
-static void uniform_locked_f64(wk__generator *generator, double *out, int64_t n, double from, double to) {
+static void uniform_part_f64(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
   const wk__random_kernels *k = wk__random_kernels_get();
+  double *out = (double *)how->out + begin, values[BLOCK];
   block b = {{0}};
-  double values[BLOCK];
   while (n > 0) {
-    int64_t count = block_draw(generator, &b, n, true);
-    k->uniform_f64(b.words, count == BLOCK ? out : values, from, to);
+    int64_t count = block_draw(words, &b, n, true);
+    k->uniform_f64(b.words, count == BLOCK ? out : values, how->a, how->b);
     if (count < BLOCK) memcpy(out, values, (size_t)count * sizeof *out);
     out += count;
     n -= count;
@@ -94,7 +153,7 @@ static void uniform_locked_f64(wk__generator *generator, double *out, int64_t n,
 wk_status wk__random_uniform_f32(wk__generator *generator, float *out, int64_t n, double from, double to) {
   WK_TRY(uniform_check(from, to, FLT_MAX, "float", "Float"));
   lock(generator);
-  uniform_locked_f32(generator, out, n, (float)from, (float)to);
+  draw(generator, n, uniform_part_f32, &(filling){.out = out, .a = from, .b = to});
   unlock(generator);
   return WK_OK;
 }
@@ -102,7 +161,7 @@ wk_status wk__random_uniform_f32(wk__generator *generator, float *out, int64_t n
 wk_status wk__random_uniform_f64(wk__generator *generator, double *out, int64_t n, double from, double to) {
   WK_TRY(uniform_check(from, to, DBL_MAX, "double", "Double"));
   lock(generator);
-  uniform_locked_f64(generator, out, n, from, to);
+  draw(generator, n, uniform_part_f64, &(filling){.out = out, .a = from, .b = to, .two_words = true});
   unlock(generator);
   return WK_OK;
 }
@@ -140,29 +199,34 @@ static void normal_blocks_f64(double *data, int64_t blocks, double mean, double 
   }
 }
 
+/* Whole blocks of 16 values, in pieces that stay in L1. */
+static void normal_part_f32(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
+  const filling uniform = {.out = how->out, .b = 1};
+  for (int64_t end = begin + n; begin < end; begin += BLOCK) {
+    int64_t count = wk__min(BLOCK, end - begin);
+    uniform_part_f32(words, &uniform, begin, count);
+    wk__random_kernels_get()->normal_f32((float *)how->out + begin, count / 16, (float)how->a, (float)how->b);
+  }
+}
+
+static void normal_part_f64(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
+  const filling uniform = {.out = how->out, .b = 1, .two_words = true};
+  for (int64_t end = begin + n; begin < end; begin += BLOCK) {
+    int64_t count = wk__min(BLOCK, end - begin);
+    uniform_part_f64(words, &uniform, begin, count);
+    normal_blocks_f64((double *)how->out + begin, count / 16, how->a, how->b);
+  }
+}
+
 /* Whole blocks of 16, then, when n is no multiple of 16, the last 16 values again from fresh uniforms, over what was
  * there. `waste` says whether the uniforms of the incomplete block are drawn all the same: PyTorch draws all n first
  * for f32 and f64, block by block for half types. */
-static void normal_fill_f32(wk__generator *generator, float *out, int64_t n, float mean, float std, bool waste) {
-  const wk__random_kernels *k = wk__random_kernels_get();
+static void normal_fill(wk__generator *generator, part_fn *fn, int64_t n, const filling *how, bool waste) {
   int64_t whole = n & ~15ll;
-  for (int64_t done = 0; done < whole; done += BLOCK) { /* in pieces that stay in L1 */
-    int64_t count = wk__min(BLOCK, whole - done);
-    uniform_locked_f32(generator, out + done, count, 0, 1);
-    k->normal_f32(out + done, count / 16, mean, std);
-  }
+  draw(generator, whole, fn, how);
   if (whole == n) return;
-  if (waste) uniform_locked_f32(generator, out + whole, n - whole, 0, 1);
-  uniform_locked_f32(generator, out + n - 16, 16, 0, 1);
-  k->normal_f32(out + n - 16, 1, mean, std);
-}
-
-static void normal_fill_f64(wk__generator *generator, double *out, int64_t n, double mean, double std) {
-  uniform_locked_f64(generator, out, n, 0, 1);
-  normal_blocks_f64(out, n / 16, mean, std);
-  if (n % 16 == 0) return;
-  uniform_locked_f64(generator, out + n - 16, 16, 0, 1);
-  normal_blocks_f64(out + n - 16, 1, mean, std);
+  if (waste) wk__mt_skip(&generator->words, how->two_words ? 2 * (n - whole) : n - whole);
+  fn(&generator->words, how, n - 16, 16);
 }
 
 static wk_status normal_f32(wk__generator *generator, float *out, int64_t n, double mean, double std, bool contiguous,
@@ -170,7 +234,7 @@ static wk_status normal_f32(wk__generator *generator, float *out, int64_t n, dou
   WK_TRY(normal_check(std));
   lock(generator);
   if (contiguous && n >= 16)
-    normal_fill_f32(generator, out, n, (float)mean, (float)std, waste);
+    normal_fill(generator, normal_part_f32, n, &(filling){.out = out, .a = mean, .b = std}, waste);
   else
     for (int64_t i = 0; i < n; i++) out[i] = (float)normal_scalar(generator, mean, std);
   unlock(generator);
@@ -192,7 +256,7 @@ wk_status wk__random_normal_f64(wk__generator *generator, double *out, int64_t n
   WK_TRY(normal_check(std));
   lock(generator);
   if (contiguous && n >= 16)
-    normal_fill_f64(generator, out, n, mean, std);
+    normal_fill(generator, normal_part_f64, n, &(filling){.out = out, .a = mean, .b = std, .two_words = true}, true);
   else
     for (int64_t i = 0; i < n; i++) out[i] = normal_scalar(generator, mean, std);
   unlock(generator);
@@ -202,28 +266,35 @@ wk_status wk__random_normal_f64(wk__generator *generator, double *out, int64_t n
 /* ---- integers ---- */
 
 /* base + word % range, in uint64 so that it wraps; range 0 is 2^64. */
-static void int_fill(wk__generator *generator, int64_t *out, int64_t n, uint64_t range, int64_t base, bool two_words) {
+static void int_part(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
+  int64_t *out = (int64_t *)how->out + begin;
+  uint64_t range = how->range;
   block b;
-  lock(generator);
   while (n > 0) {
-    int64_t count = block_draw(generator, &b, n, two_words);
+    int64_t count = block_draw(words, &b, n, how->two_words);
     for (int64_t i = 0; i < count; i++) {
-      uint64_t word = two_words ? wk__word64(b.words, i) : b.words[i];
+      uint64_t word = how->two_words ? wk__word64(b.words, i) : b.words[i];
       if (range) word = (word | range) >> 32 ? word % range : (uint32_t)word % (uint32_t)range;
-      out[i] = (int64_t)(word + (uint64_t)base);
+      out[i] = (int64_t)(word + (uint64_t)how->base);
     }
     out += count;
     n -= count;
   }
+}
+
+static void int_fill(wk__generator *generator, int64_t n, filling how) {
+  lock(generator);
+  draw(generator, n, int_part, &how);
   unlock(generator);
 }
 
 void wk__random_int(wk__generator *generator, int64_t *out, int64_t n, uint64_t range, int64_t base) {
-  int_fill(generator, out, n, range, base, range == 0 || range >= 1ull << 28);
+  int_fill(generator, n,
+           (filling){.out = out, .range = range, .base = base, .two_words = range == 0 || range >= 1ull << 28});
 }
 
 void wk__random_int_full(wk__generator *generator, int64_t *out, int64_t n, uint64_t modulus, bool two_words) {
-  int_fill(generator, out, n, modulus, 0, two_words);
+  int_fill(generator, n, (filling){.out = out, .range = modulus, .two_words = two_words});
 }
 
 /* The integer nearest to v with at most `digits` significant bits, ties to even. */
@@ -270,7 +341,7 @@ static void permute_small(wk__generator *generator, int64_t *out, int64_t n) {
   block b;
   for (int64_t i = 0; i < n; i++) out[i] = i;
   for (int64_t done = 0; done < n - 1;) {
-    int64_t count = block_draw(generator, &b, n - 1 - done, false);
+    int64_t count = block_draw(&generator->words, &b, n - 1 - done, false);
     for (int64_t i = 0; i < count; i++, done++) swap_int(&out[done], &out[done + b.words[i] % (uint32_t)(n - done)]);
   }
 }
@@ -279,7 +350,7 @@ static void permute_small(wk__generator *generator, int64_t *out, int64_t n) {
 static void permute_large(wk__generator *generator, int64_t *out, int64_t n) {
   block b;
   for (int64_t done = 0; done < n;) {
-    int64_t count = block_draw(generator, &b, n - done, true);
+    int64_t count = block_draw(&generator->words, &b, n - done, true);
     for (int64_t i = 0; i < count; i++, done++) {
       int64_t at = (int64_t)(wk__word64(b.words, i) % (uint64_t)(done + 1));
       out[done] = done;
@@ -299,20 +370,16 @@ void wk__random_permutation(wk__generator *generator, int64_t *out, int64_t n) {
 
 /* ---- bernoulli ---- */
 
+static void bernoulli_part(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
+  wk__mt_draw_below(words, (uint8_t *)how->out + begin, n, how->range);
+}
+
+/* u < p of u in steps of 2^-53 is draw < p 2^53, and of whole numbers draw < ceil(p 2^53). */
 wk_status wk__random_bernoulli(wk__generator *generator, uint8_t *out, int64_t n, double p) {
   if (!(p >= 0 && p <= 1)) return wk_fail(WK_RUNTIME_ERROR, "bernoulli_ expects p to be in [0, 1], but got p=%g", p);
-  const wk__random_kernels *k = wk__random_kernels_get();
-  int64_t threshold = (int64_t)ceil(p * 0x1p53);
-  block b = {{0}};
-  uint8_t values[BLOCK];
+  uint64_t below = (uint64_t)ceil(p * 0x1p53);
   lock(generator);
-  while (n > 0) {
-    int64_t count = block_draw(generator, &b, n, true);
-    k->bernoulli(b.words, values, threshold);
-    memcpy(out, values, (size_t)count);
-    out += count;
-    n -= count;
-  }
+  draw(generator, n, bernoulli_part, &(filling){.out = out, .range = below, .two_words = true});
   unlock(generator);
   return WK_OK;
 }
@@ -336,26 +403,36 @@ static int64_t valid_p64(const double *p, int64_t wanted) {
   return i;
 }
 
-wk_status wk__random_bernoulli_p32(wk__generator *generator, uint8_t *out, int64_t n, const float *p) {
+static void bernoulli_part_p32(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
   block b;
+  for (int64_t done = begin; done < begin + n;) {
+    int64_t count = block_draw(words, &b, begin + n - done, false);
+    for (int64_t i = 0; i < count; i++, done++)
+      ((uint8_t *)how->out)[done] = wk__unit_f32(b.words[i]) < ((const float *)how->p)[done];
+  }
+}
+
+static void bernoulli_part_p64(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
+  block b;
+  for (int64_t done = begin; done < begin + n;) {
+    int64_t count = block_draw(words, &b, begin + n - done, true);
+    for (int64_t i = 0; i < count; i++, done++)
+      ((uint8_t *)how->out)[done] = wk__unit_f64(wk__word64(b.words, i)) < ((const double *)how->p)[done];
+  }
+}
+
+wk_status wk__random_bernoulli_p32(wk__generator *generator, uint8_t *out, int64_t n, const float *p) {
   int64_t valid = valid_p32(p, n);
   lock(generator);
-  for (int64_t done = 0; done < valid;) {
-    int64_t count = block_draw(generator, &b, valid - done, false);
-    for (int64_t i = 0; i < count; i++, done++) out[done] = wk__unit_f32(b.words[i]) < p[done];
-  }
+  draw(generator, valid, bernoulli_part_p32, &(filling){.out = out, .p = p});
   unlock(generator);
   return valid == n ? WK_OK : p_error();
 }
 
 wk_status wk__random_bernoulli_p64(wk__generator *generator, uint8_t *out, int64_t n, const double *p) {
-  block b;
   int64_t valid = valid_p64(p, n);
   lock(generator);
-  for (int64_t done = 0; done < valid;) {
-    int64_t count = block_draw(generator, &b, valid - done, true);
-    for (int64_t i = 0; i < count; i++, done++) out[done] = wk__unit_f64(wk__word64(b.words, i)) < p[done];
-  }
+  draw(generator, valid, bernoulli_part_p64, &(filling){.out = out, .p = p, .two_words = true});
   unlock(generator);
   return valid == n ? WK_OK : p_error();
 }
@@ -374,15 +451,21 @@ static double geometric_value(double u, double log_q, double unused) {
 
 static double cauchy_value(double u, double median, double sigma) { return fma(sigma, tan(M_PI * (u - 0.5)), median); }
 
-/* out[i] = value(u, a, b) with u uniform in [0, 1). */
+/* out[i] = value(u, a, b) with u uniform in [0, 1), in pieces that stay in L1. */
+static void map_part(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
+  const filling uniform = {.out = how->out, .b = 1, .two_words = true};
+  double *out = how->out;
+  for (int64_t done = begin, end = begin + n; done < end;) {
+    int64_t count = wk__min(BLOCK, end - done);
+    uniform_part_f64(words, &uniform, done, count);
+    for (int64_t i = 0; i < count; i++, done++) out[done] = how->value(out[done], how->a, how->b);
+  }
+}
+
 static void map_uniform(wk__generator *generator, double *out, int64_t n, double (*value)(double, double, double),
                         double a, double b) {
   lock(generator);
-  for (int64_t done = 0; done < n;) { /* in pieces that stay in L1 */
-    int64_t count = wk__min(BLOCK, n - done);
-    uniform_locked_f64(generator, out + done, count, 0, 1);
-    for (int64_t i = 0; i < count; i++, done++) out[done] = value(out[done], a, b);
-  }
+  draw(generator, n, map_part, &(filling){.out = out, .a = a, .b = b, .two_words = true, .value = value});
   unlock(generator);
 }
 

@@ -1,12 +1,16 @@
 /* The inner loops of random number generation, compiled once per CPU level from random_level.c. All levels give the
- * same bits. For generator.c, random.c and multinomial.c only. Tested, at every level the machine has, by
+ * same bits. For mt19937.c, random.c and multinomial.c only. Tested, at every level the machine has, by
  * tests/c/test_generator.c. */
 #ifndef WICK_TENSOR_RANDOM_KERNELS_H
 #define WICK_TENSOR_RANDOM_KERNELS_H
 
 #include "tensor/generator.h"
 
-enum { WK__RANDOM_BLOCK = 256 }; /* values per call of a kernel: a fixed count vectorises without a remainder loop */
+enum {
+  WK__RANDOM_BLOCK = 256,        /* values per call of a kernel: a fixed count vectorises without a remainder loop */
+  WK__MT_POLYNOMIAL_WORDS = 312, /* 64-bit words for coefficients 0 to 19967 */
+  WK__MT_SEQUENCE_BLOCKS = 33,   /* mt19937's blocks that hold 19937 + 624 words */
+};
 
 typedef struct wk__random_kernels {
   /* mt19937's next 624 state words, in place. */
@@ -19,8 +23,10 @@ typedef struct wk__random_kernels {
   void (*uniform_f64)(const uint32_t *words, double *out, double from, double to);
   /* Box-Muller in place on blocks of 16 uniforms: values j and j + 8 of a block are a pair. */
   void (*normal_f32)(float *data, int64_t blocks, float mean, float std);
-  /* WK__RANDOM_BLOCK values: 1 where the 53-bit draw is below `threshold`. Two words a value. */
-  void (*bernoulli)(const uint32_t *words, uint8_t *out, int64_t threshold);
+  /* n values from 2n state words: 1 where the draw of 53 bits is below `threshold`. */
+  void (*below)(const uint32_t *words, uint8_t *out, int64_t n, uint64_t threshold);
+  /* out[j] = the sum (exclusive or) of sequence[i + j] over the set coefficients i of a polynomial below t^19937. */
+  void (*sum_words)(const uint32_t *sequence, const uint64_t *polynomial, uint32_t out[WK__MT_WORDS]);
 } wk__random_kernels;
 
 const wk__random_kernels *wk__random_kernels_get(void); /* those of the CPU level in use */

@@ -5,32 +5,43 @@
  * build forbids others, so that all levels agree with them and with each other. Test: tests/c/test_generator.c.
  *
  * mt19937: M. Matsumoto, T. Nishimura, "Mersenne Twister", ACM TOMACS 8(1), 1998. State word i + 624 needs words i,
- * i + 1 and i + 397 only, so 16 can be computed at a time: the nearest dependence is 227 words away. */
+ * i + 1 and i + 397 only, so a vector can be computed at a time: the nearest dependence is 227 words away. */
 #include <math.h>
 #include <string.h>
+#if WK_VECTOR_BYTES > 16
+#include <immintrin.h>
+#endif
 
 #include "tensor/random_kernels.h"
 
-enum { N = WK__MT_WORDS, M = 397, LANES = 16, BLOCK = WK__RANDOM_BLOCK };
+enum {
+  N = WK__MT_WORDS,
+  M = 397,
+  BLOCK = WK__RANDOM_BLOCK,
+  WIDTH = WK_VECTOR_BYTES / 4, /* words of a vector */
+  PAIRS = WIDTH / 2,
+  TILE = 13, /* vectors: divides those of N words at every level */
+};
 
-typedef uint32_t u32x16 __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint64_t draws __attribute__((vector_size(WK_VECTOR_BYTES)));
+typedef uint32_t vector __attribute__((vector_size(WK_VECTOR_BYTES), aligned(4), may_alias));
 
 /* ---- words ---- */
 
 /* From state words i, i + 1 and i + 397 to word i + 624. */
 static inline uint32_t twist_word(uint32_t word, uint32_t following, uint32_t far) {
   uint32_t mixed = (word & 0x80000000u) | (following & 0x7fffffffu);
-  return far ^ (mixed >> 1) ^ (-(following & 1u) & 0x9908b0dfu);
+  return far ^ (mixed >> 1) ^ (-(mixed & 1u) & 0x9908b0dfu);
 }
 
 /* Twists words [first, last); the far word of i is at i + far_offset. */
 static inline void twist_range(uint32_t *state, int first, int last, int far_offset) {
   int i = first;
-  for (; i + LANES <= last; i += LANES) {
-    u32x16 following = *(const u32x16 *)(state + i + 1);
-    u32x16 mixed = (*(const u32x16 *)(state + i) & 0x80000000u) | (following & 0x7fffffffu);
-    u32x16 far = *(const u32x16 *)(state + i + far_offset);
-    *(u32x16 *)(state + i) = far ^ (mixed >> 1) ^ (-(following & 1u) & 0x9908b0dfu);
+  for (; i + WIDTH <= last; i += WIDTH) {
+    vector following = *(const vector *)(state + i + 1);
+    vector mixed = (*(const vector *)(state + i) & 0x80000000u) | (following & 0x7fffffffu);
+    vector far = *(const vector *)(state + i + far_offset);
+    *(vector *)(state + i) = far ^ (mixed >> 1) ^ (-(mixed & 1u) & 0x9908b0dfu);
   }
   for (; i < last; i++) state[i] = twist_word(state[i], state[i + 1], state[i + far_offset]);
 }
@@ -41,17 +52,75 @@ static void twist(uint32_t *state) {
   state[N - 1] = twist_word(state[N - 1], state[0], state[M - 1]);
 }
 
+/* For words and vectors of words. */
+#define TEMPER(y)                 \
+  do {                            \
+    y ^= y >> 11;                 \
+    y ^= (y << 7) & 0x9d2c5680u;  \
+    y ^= (y << 15) & 0xefc60000u; \
+    y ^= y >> 18;                 \
+  } while (0)
+
 static void temper(const uint32_t *restrict words, uint32_t *restrict out, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     uint32_t y = words[i];
-    y ^= y >> 11;
-    y ^= (y << 7) & 0x9d2c5680u;
-    y ^= (y << 15) & 0xefc60000u;
-    out[i] = y ^ (y >> 18);
+    TEMPER(y);
+    out[i] = y;
   }
 }
 
-/* ---- uniform and bernoulli ---- */
+/* ---- 53 bits below a threshold ---- */
+
+/* Of each pair in a vector, whether the draw is below the threshold, a byte each. Compilers find no way from
+ * comparisons to bytes that is near as short. */
+static inline void store_below(draws v, uint64_t threshold, uint8_t *out) {
+#if WK_VECTOR_BYTES == 64
+  __mmask8 bits = _mm512_cmplt_epu64_mask((__m512i)v, _mm512_set1_epi64((long long)threshold));
+  _mm_storel_epi64((__m128i *)out, _mm_maskz_mov_epi8(bits, _mm_set1_epi8(1)));
+#elif WK_VECTOR_BYTES == 32
+  __m256i below = _mm256_cmpgt_epi64(_mm256_set1_epi64x((long long)threshold), (__m256i)v);
+  uint32_t bytes = _pdep_u32((uint32_t)_mm256_movemask_pd((__m256d)below), 0x01010101u);
+  memcpy(out, &bytes, sizeof bytes);
+#else
+  for (int i = 0; i < PAIRS; i++) out[i] = (uint8_t)((v[i] - threshold) >> 63);
+#endif
+}
+
+/* A draw's first word is its upper half, and the lower half of the pair as it is loaded (little-endian). */
+static void below(const uint32_t *restrict words, uint8_t *restrict out, int64_t n, uint64_t threshold) {
+  int64_t i = 0;
+  for (; i + PAIRS <= n; i += PAIRS) {
+    vector y = *(const vector *)(words + 2 * i);
+    TEMPER(y);
+    draws v = (draws)y;
+    store_below((v << 32 | v >> 32) & ((UINT64_C(1) << 53) - 1), threshold, out + i);
+  }
+  for (; i < n; i++) {
+    uint32_t pair[2] = {words[2 * i], words[2 * i + 1]};
+    TEMPER(pair[0]);
+    TEMPER(pair[1]);
+    out[i] = wk__low53(wk__word64(pair, 0)) < threshold;
+  }
+}
+
+/* ---- sums of words ---- */
+
+/* TILE vectors of the sum stay in registers while the polynomial is gone through. */
+static inline void sum_tile(const uint32_t *sequence, const uint64_t *polynomial, uint32_t *out) {
+  vector sums[TILE] = {{0}};
+  for (int k = 0; k < WK__MT_POLYNOMIAL_WORDS; k++)
+    for (uint64_t rest = polynomial[k]; rest; rest &= rest - 1) {
+      const uint32_t *from = sequence + k * 64 + __builtin_ctzll(rest);
+      for (int v = 0; v < TILE; v++) sums[v] ^= *(const vector *)(from + v * WIDTH);
+    }
+  for (int v = 0; v < TILE; v++) *(vector *)(out + v * WIDTH) = sums[v];
+}
+
+static void sum_words(const uint32_t *sequence, const uint64_t *polynomial, uint32_t *out) {
+  for (int j = 0; j < N; j += TILE * WIDTH) sum_tile(sequence + j, polynomial, out + j);
+}
+
+/* ---- uniform ---- */
 
 static void uniform_f32(const uint32_t *restrict words, float *restrict out, float from, float to) {
   float width = to - from;
@@ -67,10 +136,6 @@ static void uniform_f64(const uint32_t *restrict words, double *restrict out, do
     double value = __builtin_fma(wk__unit_f64(wk__word64(words, i)), width, from);
     out[i] = value == to ? from : value;
   }
-}
-
-static void bernoulli(const uint32_t *restrict words, uint8_t *restrict out, int64_t threshold) {
-  for (int i = 0; i < BLOCK; i++) out[i] = (int64_t)wk__low53(wk__word64(words, i)) < threshold;
 }
 
 /* ---- normal ---- */
@@ -151,4 +216,4 @@ static void normal_f32(float *data, int64_t blocks, float mean, float std) {
 #define NAME_(level) wk__random_kernels_##level
 #define NAME(level) NAME_(level)
 extern const wk__random_kernels NAME(WK_LEVEL);
-const wk__random_kernels NAME(WK_LEVEL) = {twist, temper, uniform_f32, uniform_f64, normal_f32, bernoulli};
+const wk__random_kernels NAME(WK_LEVEL) = {twist, temper, uniform_f32, uniform_f64, normal_f32, below, sum_words};

@@ -120,10 +120,11 @@ void wk__allocator_release_cached(void);
 /* Layers around an operator call that a tensor asks for; the bits of wk_tensor.keys. Order = order of the layers. */
 enum {
   WK__KEY_TRACE = 1,      /* its value is a graph node: record */
-  WK__KEY_AUTOGRAD = 2,   /* requires grad or has a grad_fn: keep tape */
-  WK__KEY_AUTOCAST = 4,   /* (thread only) */
-  WK__KEY_PYTHON = 8,     /* reserved: overrides of calls that come from rules. Those of Python: python/override.h */
-  WK__KEY_INFERENCE = 16, /* made under inference_mode: outermost, see autograd/inference.c */
+  WK__KEY_DECOMPOSE = 2,  /* (thread only) calls are taken apart: compile/decompositions.h */
+  WK__KEY_AUTOGRAD = 4,   /* requires grad or has a grad_fn: keep tape */
+  WK__KEY_AUTOCAST = 8,   /* (thread only) */
+  WK__KEY_PYTHON = 16,    /* reserved: overrides of calls that come from rules. Those of Python: python/override.h */
+  WK__KEY_INFERENCE = 32, /* made under inference_mode: outermost, see autograd/inference.c */
 };
 
 enum {

@@ -283,6 +283,135 @@ static void threads_share_a_generator(void **state) {
   wk__generator_release(alone);
 }
 
+/* ---- Words: skipped, compared where they lie, shared among threads ---- */
+
+static wk__mt19937 stream_at(uint64_t seed, int64_t words) {
+  static uint32_t unused[2 * WK__MT_WORDS];
+  wk__generator *g = wk__generator_create(seed);
+  assert_non_null(g);
+  wk__mt_draw(&g->words, unused, words);
+  wk__mt19937 stream = g->words;
+  wk__generator_release(g);
+  return stream;
+}
+
+static void draw_and_drop(wk__mt19937 *stream, int64_t n) {
+  static uint32_t words[1 << 16];
+  for (; n > 0; n -= 1 << 16) wk__mt_draw(stream, words, wk__min(n, 1 << 16));
+}
+
+/* Some are walked, some jumped, some both; a jump's polynomial comes from all those below it. */
+static void skipping_is_drawing(void **state) {
+  (void)state;
+  const int64_t block = WK__MT_WORDS, counts[] = {0,
+                                                  1,
+                                                  2,
+                                                  block - 1,
+                                                  block,
+                                                  block + 1,
+                                                  2 * block - 1,
+                                                  2 * block,
+                                                  2048 * block - 1,
+                                                  2048 * block + 1,
+                                                  2049 * block,
+                                                  2049 * block + 1,
+                                                  3 * 4096 * block + 5,
+                                                  65537 * block};
+  for (int level = 0; level <= (int)wk__cpu_level_max(); level++) {
+    assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
+    for (size_t k = 0; k < WK_COUNT(counts); k++)
+      for (int start = 0; start < 3; start++) {
+        wk__mt19937 drawn = stream_at(k, (int64_t[]){0, 7, block}[start]), skipped = drawn;
+        draw_and_drop(&drawn, counts[k]);
+        wk__mt_skip(&skipped, counts[k]);
+        assert_memory_equal(&drawn, &skipped, sizeof drawn);
+      }
+  }
+}
+
+/* From every place inside a block; an odd one has draws that stand in two blocks. */
+static void draws_below_are_draws(void **state) {
+  (void)state;
+  const uint64_t thresholds[] = {0, 1, 1ull << 52, 0x1ccccccccccccdull, 1ull << 53};
+  static uint32_t words[2000];
+  static uint8_t below[1000];
+  for (int level = 0; level <= (int)wk__cpu_level_max(); level++) {
+    assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
+    for (int place = 0; place <= WK__MT_WORDS; place++) {
+      int64_t n = place * 37 % 1000;
+      uint64_t threshold = thresholds[place % (int)WK_COUNT(thresholds)];
+      wk__mt19937 one = stream_at(5, place), other = one;
+      wk__mt_draw(&one, words, 2 * n);
+      wk__mt_draw_below(&other, below, n, threshold);
+      assert_memory_equal(&one, &other, sizeof one);
+      for (int64_t i = 0; i < n; i++) {
+        uint64_t draw = ((uint64_t)words[2 * i] << 32 | words[2 * i + 1]) & ((1ull << 53) - 1);
+        assert_int_equal(below[i], draw < threshold);
+      }
+    }
+  }
+}
+
+enum { LONG = (1 << 24) + 2345 }; /* words: at least three threads' worth */
+
+static void fill_long(wk__generator *g, enum kind kind, void *out, const float *p) {
+  wk_status status = WK_OK;
+  switch (kind) {
+    case UNIFORM_F32:
+      status = wk__random_uniform_f32(g, out, LONG, -1, 2);
+      break;
+    case UNIFORM_F64:
+      status = wk__random_uniform_f64(g, out, LONG / 2, -1, 2);
+      break;
+    case NORMAL_F32:
+      status = wk__random_normal_f32(g, out, LONG, 1, 2, true);
+      break;
+    case NORMAL_F64:
+      status = wk__random_normal_f64(g, out, LONG / 2, 1, 2, true);
+      break;
+    case RANDINT:
+      wk__random_int(g, out, LONG / 2, 1ull << 30, -5);
+      break;
+    case BERNOULLI:
+      status = wk__random_bernoulli(g, out, LONG / 2, 0.9);
+      break;
+    case BERNOULLI_P32:
+      status = wk__random_bernoulli_p32(g, out, LONG, p);
+      break;
+    default:
+      status = wk__random_exponential(g, out, LONG / 2, 2);
+  }
+  assert_int_equal(status, WK_OK);
+}
+
+/* Any number of threads gives the values and the state of one. */
+static void threads_share_a_long_fill(void **state) {
+  (void)state;
+  const enum kind kinds[] = {UNIFORM_F32, UNIFORM_F64, NORMAL_F32,    NORMAL_F64,
+                             RANDINT,     BERNOULLI,   BERNOULLI_P32, EXPONENTIAL};
+  float *p = malloc(LONG * sizeof *p);
+  char *one = calloc(LONG, 4), *many = calloc(LONG, 4);
+  for (int i = 0; i < LONG; i++) p[i] = (float)(i % 65) / 64;
+  for (size_t k = 0; k < WK_COUNT(kinds); k++) {
+    wk__generator *a = wk__generator_create(k), *b = wk__generator_create(k);
+    double unused[3];
+    int64_t before = k % 4; /* of words: the fill starts at any place */
+    wk__random_int(a, (int64_t *)unused, before, 10, 0);
+    wk__random_int(b, (int64_t *)unused, before, 10, 0);
+    assert_int_equal(wk_set_num_threads(1), WK_OK);
+    fill_long(a, kinds[k], one, p);
+    assert_int_equal(wk_set_num_threads(2 + (int)k % 2), WK_OK);
+    fill_long(b, kinds[k], many, p);
+    assert_memory_equal(one, many, (size_t)LONG * 4);
+    assert_int_equal(state_hash(a), state_hash(b));
+    wk__generator_release(a);
+    wk__generator_release(b);
+  }
+  free(p);
+  free(one);
+  free(many);
+}
+
 /* ---- Bounds and errors ---- */
 
 static void integer_bounds_fit_the_dtype(void **state) {
@@ -360,11 +489,19 @@ static void empty_fills_draw_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_and_states_are_pytorchs), cmocka_unit_test(state_round_trip_continues),
-      cmocka_unit_test(bad_states_are_refused),         cmocka_unit_test(seeding_starts_over),
-      cmocka_unit_test(default_is_one_and_stays),       cmocka_unit_test(threads_share_a_generator),
-      cmocka_unit_test(integer_bounds_fit_the_dtype),   cmocka_unit_test(bad_parameters_draw_nothing),
-      cmocka_unit_test(bad_probability_stops_there),    cmocka_unit_test(empty_fills_draw_nothing),
+      cmocka_unit_test(values_and_states_are_pytorchs),
+      cmocka_unit_test(state_round_trip_continues),
+      cmocka_unit_test(bad_states_are_refused),
+      cmocka_unit_test(seeding_starts_over),
+      cmocka_unit_test(default_is_one_and_stays),
+      cmocka_unit_test(threads_share_a_generator),
+      cmocka_unit_test(integer_bounds_fit_the_dtype),
+      cmocka_unit_test(bad_parameters_draw_nothing),
+      cmocka_unit_test(bad_probability_stops_there),
+      cmocka_unit_test(empty_fills_draw_nothing),
+      cmocka_unit_test(skipping_is_drawing),
+      cmocka_unit_test(draws_below_are_draws),
+      cmocka_unit_test(threads_share_a_long_fill),
   };
   int64_t live = wk__live_allocations();
   int failed = cmocka_run_group_tests(tests, NULL, NULL);

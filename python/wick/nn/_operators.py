@@ -27,6 +27,10 @@ def hardtanh(input, min_val=-1.0, max_val=1.0):
 
 
 def threshold(input, threshold, value):
+    for position, name, number in ((2, "threshold", threshold), (3, "value", value)):
+        if not isinstance(number, (int, float)):
+            kind = type(number).__name__
+            raise TypeError(f"threshold(): argument '{name}' (position {position}) must be Number, not {kind}")
     return _C.where(input <= threshold, value, input)
 
 
@@ -219,11 +223,15 @@ def l1_loss(input, target, reduction=1):
 
 
 def smooth_l1_loss(input, target, reduction=1, beta=1.0):
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     distance = (input - target).abs()
     return _reduced(_C.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta), reduction)
 
 
 def huber_loss(input, target, reduction=1, delta=1.0):
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
     distance = (input - target).abs()
     small, large = 0.5 * distance * distance, delta * (distance - 0.5 * delta)
     return _reduced(_C.where(distance <= delta, small, large), reduction)

@@ -395,10 +395,12 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
 
 
 def pad(input, pad, mode="constant", value=None):
-    """Pads the last len(pad) / 2 dimensions; pad is (before, after) of the last dimension, then of the one before, "
-    "..."""
+    """Pads the last len(pad) / 2 dimensions; `pad` is (before, after) of the last dimension, then of the one before it.
+
+    y = F.pad(wick.randn(2, 4), (1, 2))    # (2, 7), zeros around; mode: "reflect", "replicate", "circular"
+    """
     if _C._overrides and _C._has_torch_function_variadic(input):
-        return _handle(pad, (input, value), input, pad, mode=mode, value=value)
+        return _handle(globals()["pad"], (input,), input, pad, mode=mode, value=value)
     return _ops.pad(input, pad, mode, value)
 
 
