@@ -66,14 +66,26 @@ typedef struct wk__aot_result {
   bool hidden;   /* no output: what an output is a view of. It gets a gradient when that is written */
 } wk__aot_result;
 
+/* A dim's stride: the size times the stride of dim `over`, which is a smaller one, or a number. */
+typedef struct wk__aot_stride {
+  int32_t over; /* -1: */
+  int64_t number;
+} wk__aot_stride;
+/* How a gradient lies in memory; with symbolic sizes, too. Dims of size 1 have any stride. */
+typedef struct wk__aot_layout {
+  bool given; /* false: it is contiguous */
+  wk__aot_stride strides[WK_MAX_DIMS];
+} wk__aot_layout;
+
 /* The backward graph for the results that have a gradient. Inputs: the saved tensors that it uses, in order, then the
- * gradients, contiguous and in the results' order. Outputs: a gradient for each edge that gets one, in order; they may
- * be inputs of the graph or one value several times. */
+ * gradients, laid out as said and in the results' order. Outputs: a gradient for each edge that gets one, in order;
+ * they may be inputs of the graph or one value several times. */
 typedef struct wk__aot_backward {
-  wk__graph *graph; /* owned */
-  bool *defined;    /* owned, (result_count) which results have a gradient */
-  bool *uses;       /* in the same memory, (saved_count) */
-  bool *gives;      /* in the same memory, (edge_count) */
+  wk__graph *graph;        /* owned */
+  bool *defined;           /* owned, (result_count) which results have a gradient */
+  bool *uses;              /* in the same memory, (saved_count) */
+  bool *gives;             /* in the same memory, (edge_count) */
+  wk__aot_layout *layouts; /* owned, (result_count) of the gradients; NULL: all are contiguous */
 } wk__aot_backward;
 
 /* Immutable; owned by whoever split. */
@@ -112,9 +124,12 @@ typedef struct wk__aot_split {
 WK_MUST_USE wk_status wk__aot_split_create(wk__graph *graph, const bool *requires_grad, const wk__aot_options *options,
                                            wk__aot_split **out_split);
 void wk__aot_split_release(wk__aot_split *split);
-/* For gradients of some results only: eager mode does not run what no gradient reaches. WK_UNSUPPORTED: it needs values
- * that are not kept. */
-WK_MUST_USE wk_status wk__aot_backward_create(const wk__aot_split *split, const bool *defined, wk__aot_backward *out);
+/* For gradients of some results only, because eager mode does not run what no gradient reaches, and for other layouts
+ * of them (NULL: contiguous), which gradients of inputs get theirs from. WK_UNSUPPORTED: it needs values that are not
+ * kept.
+ */
+WK_MUST_USE wk_status wk__aot_backward_create(const wk__aot_split *split, const bool *defined,
+                                              const wk__aot_layout *layouts, wk__aot_backward *out);
 void wk__aot_backward_release(wk__aot_backward *backward);
 
 /* ================================================ running (function.c) =========================================== */

@@ -86,35 +86,60 @@ static void release_variant(variant *v) {
   wk__free(v);
 }
 
-static variant *find_variant(const wk__aot_function *f, const bool *defined) {
-  variant *v = atomic_load_explicit(&f->variants, memory_order_acquire);
-  while (v && memcmp(v->backward.defined, defined, (size_t)f->split->result_count) != 0) v = v->next;
-  return v;
+/* What a backward graph is made for: the gradients that there are, and how they lie. */
+typedef struct wanted {
+  const bool *defined;     /* (result_count) */
+  wk_tensor *const *grads; /* (result_count) NULL: all are contiguous */
+  wk__aot_layout *layouts; /* (result_count) of `grads`; NULL: not looked at so far */
+} wanted;
+
+static bool same_layouts(const wk__aot_function *f, const wk__aot_backward *b, const wanted *w) {
+  for (int64_t r = 0; r < f->split->result_count; r++) {
+    const wk__aot_layout *layout = b->layouts ? &b->layouts[r] : NULL;
+    if (!w->defined[r]) continue;
+    if (w->grads ? !wk__aot_layout_fits(layout, w->grads[r]) : layout && layout->given) return false;
+  }
+  return true;
 }
 
-/* That some values are missing is known only when a graph is tried; the flags stay, so that it is tried once. */
-static wk_status fill_variant(const wk__aot_function *f, const bool *defined, variant *v) {
+static variant *find_variant(const wk__aot_function *f, const wanted *w, int *out_count) {
+  variant *v = atomic_load_explicit(&f->variants, memory_order_acquire);
+  size_t bytes = (size_t)f->split->result_count;
+  *out_count = 0;
+  for (; v; v = v->next, ++*out_count)
+    if (memcmp(v->backward.defined, w->defined, bytes) == 0 && same_layouts(f, &v->backward, w)) return v;
+  return NULL;
+}
+
+/* Also of one that is impossible: it is found, and tried once. */
+static wk_status describe_variant(const wk__aot_function *f, const wanted *w, variant *v) {
+  size_t results = (size_t)f->split->result_count;
+  if (!v->backward.defined && !(v->backward.defined = wk__alloc_zeroed(results + 1))) return WK_OUT_OF_MEMORY;
+  memcpy(v->backward.defined, w->defined, results);
+  if (!w->layouts || v->backward.layouts) return WK_OK;
+  if (!(v->backward.layouts = wk__alloc(results * sizeof *w->layouts + 1))) return WK_OUT_OF_MEMORY;
+  memcpy(v->backward.layouts, w->layouts, results * sizeof *w->layouts);
+  return WK_OK;
+}
+
+/* That some values are missing is known only when a graph is tried. */
+static wk_status fill_variant(const wk__aot_function *f, const wanted *w, variant *v) {
   const wk__aot_split *split = f->split;
-  v->borrowed = memcmp(split->backward.defined, defined, (size_t)split->result_count) == 0;
+  v->borrowed = !w->layouts && memcmp(split->backward.defined, w->defined, (size_t)split->result_count) == 0;
   if (v->borrowed) v->backward = split->backward;
-  wk_status status = v->borrowed ? WK_OK : wk__aot_backward_create(split, defined, &v->backward);
+  wk_status status = v->borrowed ? WK_OK : wk__aot_backward_create(split, w->defined, w->layouts, &v->backward);
   if (status == WK_OK) status = make_runner(f, v->backward.graph, true, &v->runner);
   if (status != WK_UNSUPPORTED) return status;
   wk_error_clear();
   v->impossible = true;
-  if (v->backward.defined) return WK_OK;
-  v->backward.defined = wk__alloc_zeroed((size_t)split->result_count + 1);
-  if (!v->backward.defined) return WK_OUT_OF_MEMORY;
-  memcpy(v->backward.defined, defined, (size_t)split->result_count);
-  return WK_OK;
+  return v->borrowed ? WK_OK : describe_variant(f, w, v);
 }
 
 /* Two threads that make the same one waste one. */
-static wk_status variant_of(wk__aot_function *f, const bool *defined, const variant **out) {
-  if ((*out = find_variant(f, defined))) return WK_OK;
+static wk_status make_variant(wk__aot_function *f, const wanted *w, const variant **out) {
   variant *v = wk__alloc_zeroed(sizeof *v);
   if (!v) return WK_OUT_OF_MEMORY;
-  wk_status status = fill_variant(f, defined, v);
+  wk_status status = fill_variant(f, w, v);
   if (status != WK_OK) {
     release_variant(v);
     return status;
@@ -123,6 +148,30 @@ static wk_status variant_of(wk__aot_function *f, const bool *defined, const vari
   while (!atomic_compare_exchange_weak(&f->variants, &v->next, v)) continue;
   *out = v;
   return WK_OK;
+}
+
+static wk_status make_laid_out(wk__aot_function *f, wanted *w, const variant **out) {
+  int64_t results = f->split->result_count;
+  bool all_contiguous = true;
+  for (int64_t r = 0; r < results; r++) all_contiguous &= !w->defined[r] || wk__aot_is_plain(w->grads[r]);
+  if (all_contiguous) return make_variant(f, w, out);
+  if (!(w->layouts = wk__alloc_zeroed((size_t)results * sizeof *w->layouts))) return WK_OUT_OF_MEMORY;
+  for (int64_t r = 0; r < results; r++)
+    if (w->defined[r]) wk__aot_layout_of(w->grads[r], &w->layouts[r]);
+  wk_status status = make_variant(f, w, out);
+  wk__free(w->layouts);
+  return status;
+}
+
+/* Gradients that lie differently time and again become contiguous ones. */
+static wk_status variant_of(wk__aot_function *f, const bool *defined, wk_tensor *const *grads, const variant **out) {
+  enum { MOST_VARIANTS = 16 };
+  wanted w = {.defined = defined, .grads = grads};
+  int count;
+  if ((*out = find_variant(f, &w, &count))) return WK_OK;
+  if (count < MOST_VARIANTS) return make_laid_out(f, &w, out);
+  w.grads = NULL;
+  return (*out = find_variant(f, &w, &count)) ? WK_OK : make_variant(f, &w, out);
 }
 
 /* ==================================================== lifetime =================================================== */
@@ -312,9 +361,10 @@ static bool guards_hold(const wk__graph *graph, wk_tensor *const *inputs) {
 
 /* ================================================== backward, once =============================================== */
 
-static wk_status contiguous(wk_tensor *grad, wk_tensor **out) {
+/* As the graph wants it. */
+static wk_status laid_out(wk_tensor *grad, const wk__aot_layout *layout, wk_tensor **out) {
   *out = NULL;
-  if (wk__is_contiguous(grad)) {
+  if ((layout && layout->given) || wk__is_contiguous(grad)) {
     *out = wk__retain(grad);
     return WK_OK;
   }
@@ -331,7 +381,8 @@ static wk_status gather(const compiled_node *n, const variant *v, wk_tensor *con
     if (v->backward.uses[i]) inputs[(*out_count)++] = wk__retain(n->saved[i].tensor);
   for (int64_t r = 0; r < split->result_count; r++) {
     if (!grads[r]) continue;
-    WK_TRY(contiguous(grads[r], &inputs[*out_count]));
+    const wk__aot_layout *layout = v->backward.layouts ? &v->backward.layouts[r] : NULL;
+    WK_TRY(laid_out(grads[r], layout, &inputs[*out_count]));
     ++*out_count;
   }
   return WK_OK;
@@ -482,7 +533,7 @@ static wk_status run_with(compiled_node *n, const bool *defined, wk_tensor *cons
   if (!n->running) return WK_OK;
   if (create_graph) return run_replay(n, grads, true, out_grads);
   const variant *v;
-  WK_TRY(variant_of(n->function, defined, &v));
+  WK_TRY(variant_of(n->function, defined, grads, &v));
   return run_variant(n, v, grads, out_grads);
 }
 

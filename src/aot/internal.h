@@ -20,8 +20,9 @@ typedef struct wk__joint_use {
 
 typedef struct wk__joint {
   const wk__graph *from;
-  const bool *requires_grad; /* by input */
-  bool other_numbers;        /* number inputs get other values: what is computed of them shows */
+  const bool *requires_grad;     /* by input */
+  bool other_numbers;            /* number inputs get other values: what is computed of them shows */
+  const wk__aot_layout *layouts; /* (result_count) of the tangents; NULL: they are contiguous */
 
   wk__tracer *tracer;
   wk__graph *graph;   /* the tracer's */
@@ -63,6 +64,13 @@ void wk__joint_release(wk__joint *joint);
 /* The node of the joint graph that has the value of the original's. */
 wk__graph_node *wk__joint_node(wk__joint *joint, const wk__graph_node *original);   /* NULL with the error set */
 wk_tensor *wk__joint_value(const wk__joint *joint, const wk__graph_node *original); /* borrowed */
+
+/* ================================================ layouts of gradients (layout.c) ================================ */
+
+bool wk__aot_is_plain(const wk_tensor *grad); /* contiguous, without elements too */
+void wk__aot_layout_of(const wk_tensor *grad, wk__aot_layout *out);
+bool wk__aot_layout_fits(const wk__aot_layout *layout, const wk_tensor *grad); /* NULL: contiguous */
+void wk__aot_layout_apply(const wk__aot_layout *layout, wk__spec *spec);       /* sets strides; `given` only */
 
 /* ================================================= what is kept (partition.c) ==================================== */
 

@@ -414,6 +414,7 @@ static wk_status make_tangents(wk__joint *j) {
     const wk_tensor *root = j->roots[r];
     wk__spec spec;
     wk__spec_contiguous(&spec, (wk_dtype)root->dtype, root->device, root->ndim, root->sizes);
+    if (j->layouts && j->layouts[r].given) wk__aot_layout_apply(&j->layouts[r], &spec);
     WK_TRY(add_input(j, &spec, "tangent", &j->tangents[r], &j->tangent_nodes[r]));
   }
   return WK_OK;

@@ -198,13 +198,23 @@ static wk_status build_backward(const wk__joint *j, const wk__partition *p, cons
   return status;
 }
 
-wk_status wk__aot_backward_create(const wk__aot_split *split, const bool *defined, wk__aot_backward *out) {
-  wk__joint j = {.from = split->original, .requires_grad = split->requires_grad};
+static wk_status keep_layouts(const wk__aot_split *split, const wk__aot_layout *layouts, wk__aot_backward *out) {
+  if (!layouts) return WK_OK;
+  size_t bytes = (size_t)split->result_count * sizeof *layouts;
+  if (!(out->layouts = wk__alloc(bytes + 1))) return WK_OUT_OF_MEMORY;
+  memcpy(out->layouts, layouts, bytes);
+  return WK_OK;
+}
+
+wk_status wk__aot_backward_create(const wk__aot_split *split, const bool *defined, const wk__aot_layout *layouts,
+                                  wk__aot_backward *out) {
+  wk__joint j = {.from = split->original, .requires_grad = split->requires_grad, .layouts = layouts};
   wk__partition p = {0};
   *out = (wk__aot_backward){0};
   wk_status status = wk__joint_trace(&j, defined);
   if (status == WK_OK) status = wk__partition_begin(&j, &p);
   if (status == WK_OK) status = build_backward(&j, &p, split, defined, out);
+  if (status == WK_OK && (status = keep_layouts(split, layouts, out)) != WK_OK) wk__aot_backward_release(out);
   wk__free(p.live);
   wk__joint_release(&j);
   return status;
@@ -213,6 +223,7 @@ wk_status wk__aot_backward_create(const wk__aot_split *split, const bool *define
 void wk__aot_backward_release(wk__aot_backward *b) {
   wk__graph_release(b->graph);
   wk__free(b->defined);
+  wk__free(b->layouts);
   *b = (wk__aot_backward){0};
 }
 
@@ -359,23 +370,26 @@ static bool is_own_constant(const wk__joint *j, const wk__graph_node *n) {
   return n->kind == WK__GRAPH_CONSTANT && n->index < j->from->constant_count;
 }
 
-/* A tape node that kept something runs once: results that both reach a backward node which uses a forward value. */
+/* A tape node that kept something runs once: results that both reach a backward node which uses a forward value, or
+ * what the rule made of forward values alone. */
 static wk_status find_conflicts(wk__splitter *s) {
   const wk__joint *j = s->j;
-  uint64_t *reach = wk__alloc_zeroed((size_t)(s->p.count + 1) * sizeof *reach);
+  uint64_t *reach = wk__alloc_zeroed((size_t)(s->p.count + 1) * (sizeof *reach + 1));
   s->split->conflicts = wk__alloc_zeroed((size_t)(j->result_count + 1) * sizeof *s->split->conflicts);
   if (!reach || !s->split->conflicts) {
     wk__free(reach);
     return WK_OUT_OF_MEMORY;
   }
+  bool *kept = (bool *)(reach + s->p.count + 1);
   for (int64_t r = 0; r < j->result_count; r++) reach[j->tangent_nodes[r]->number] |= bit(r);
   for (int64_t k = (int64_t)j->last_forward + 1; k < s->p.count; k++) {
     wk__arg_cursor cursor = {0};
     bool keeps = false;
     for (wk__graph_node **place; (place = wk__graph_next_arg(j->nodes[k], &cursor));) {
       reach[k] |= reach[(*place)->number];
-      keeps |= s->p.demanded[(*place)->number] || is_own_constant(j, *place);
+      keeps |= s->p.demanded[(*place)->number] || kept[(*place)->number] || is_own_constant(j, *place);
     }
+    kept[k] = keeps && !reach[k];
     for (int64_t r = 0; keeps && s->p.live[k] && r < j->result_count; r++)
       if (reach[k] & bit(r)) s->split->conflicts[r] |= reach[k];
   }
@@ -404,7 +418,7 @@ static wk_status build_usual(wk__splitter *s) {
     defined[r] = !split->results[r].hidden;
     hidden |= split->results[r].hidden;
   }
-  wk_status status = hidden ? wk__aot_backward_create(split, defined, &split->backward)
+  wk_status status = hidden ? wk__aot_backward_create(split, defined, NULL, &split->backward)
                             : build_backward(s->j, &s->p, split, NULL, &split->backward);
   wk__free(defined);
   return status;

@@ -88,8 +88,9 @@ static inline wk_node *wk__node_retain(wk_node *n) {
   return n;
 }
 void wk__node_release(wk_node *node);
-/* What is left of a tape that has been run: it has a name, and running it again is the usual error. */
-wk_node *wk__node_spent(const char *name) WK_MUST_USE;
+/* What is left of a tape that cannot be run any more: it has a name, leads to the leaves and nodes of `inputs`, and
+ * running it is an error with that message; NULL: the usual one, because it has been run. */
+wk_node *wk__node_spent(const char *name, const char *message, wk_tensor *const *inputs, int count) WK_MUST_USE;
 void wk__node_print_name(wk__string *s, const wk_node *node);       /* "AddBackward0" */
 void wk__node_print_full_name(wk__string *s, const wk_node *node);  /* the same, "torch::autograd::CopySlices" */
 void wk__node_print_short_name(wk__string *s, const wk_node *node); /* "Add", as messages have it */
@@ -148,6 +149,9 @@ void wk__detach_in_place(wk_tensor *t);            /* detach_() */
 /* The error for a saved tensor that was written since. grad_fn: what made it when it was saved; NULL for a leaf. */
 wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, uint32_t result, uint32_t expected);
 wk_status wk__saved_tensors_freed(void); /* the error for a second run */
+/* Of an operator's node: whether its run would be an error for a saved tensor that was written, and that error. */
+bool wk__saved_was_written(const wk_node *node);
+wk_status wk__saved_error(const wk_node *node);
 
 /* ---- the engine (engine.c) ---- */
 typedef struct wk__backward {

@@ -365,8 +365,8 @@ static void finish(run *r) {
 }
 
 static wk_status run_all(run *r) {
-  WK_TRY(find_inputs(r));
   WK_TRY(start(r));
+  WK_TRY(find_inputs(r));
   int64_t roots = r->count;
   WK_TRY(discover(r));
   WK_TRY(mark_needed(r));

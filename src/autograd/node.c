@@ -103,7 +103,8 @@ void wk__node_release(wk_node *n) {
   destroying = false;
 }
 
-/* "add.Tensor" -> "AddBackward0", "_log_softmax" -> "LogSoftmaxBackward0": words joined, each with a capital. */
+/* "add.Tensor" -> "AddBackward0", "_log_softmax" -> "LogSoftmaxBackward0", "log1p" -> "Log1PBackward0": words joined,
+ * each with a capital; a word begins behind a digit too. */
 void wk__node_print_name(wk__string *s, const wk_node *n) {
   if (n->name) {
     wk__string_append(s, n->name);
@@ -115,7 +116,7 @@ void wk__node_print_name(wk__string *s, const wk_node *n) {
     if (*c == '_')
       start = true;
     else
-      wk__string_append_n(s, &letter, 1), start = false;
+      wk__string_append_n(s, &letter, 1), start = isdigit((unsigned char)*c) != 0;
   }
   wk__string_append(s, n->class->suffix);
 }
@@ -157,19 +158,33 @@ void wk__node_remove_hook(wk_node *n, uint64_t id) {
 
 /* ---- spent nodes ---- */
 
+typedef struct spent_node {
+  wk_node node;
+  char *message; /* owned; NULL: that it has been run */
+} spent_node;
+
 static wk_status run_spent(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph,
                            wk_tensor **out_grads) {
-  (void)node, (void)grads, (void)wanted, (void)create_graph, (void)out_grads;
-  return wk__saved_tensors_freed();
+  const char *message = ((const spent_node *)node)->message;
+  (void)grads, (void)wanted, (void)create_graph, (void)out_grads;
+  return message ? wk_fail(WK_RUNTIME_ERROR, "%s", message) : wk__saved_tensors_freed();
 }
-static const wk__node_class spent_class = {.suffix = "", .run = run_spent};
+static void destroy_spent(wk_node *node) { wk__free(((spent_node *)node)->message); }
+static const wk__node_class spent_class = {.suffix = "", .run = run_spent, .destroy = destroy_spent};
 
-wk_node *wk__node_spent(const char *name) {
-  wk_node *n = wk__node_create(&spent_class, sizeof *n, 0, 1);
+static wk_status fill_spent(spent_node *n, const char *name, const char *message, wk_tensor *const *inputs, int count) {
+  n->node.released = !message;
+  if (!(n->node.name = wk__strdup(name))) return WK_OUT_OF_MEMORY;
+  if (message && !(n->message = wk__strdup(message))) return WK_OUT_OF_MEMORY;
+  for (int i = 0; i < count; i++) WK_TRY(wk__edge_of(inputs[i], &n->node.edges[i]));
+  wk__node_put_behind_edges(&n->node);
+  return WK_OK;
+}
+
+wk_node *wk__node_spent(const char *name, const char *message, wk_tensor *const *inputs, int count) {
+  spent_node *n = (spent_node *)wk__node_create(&spent_class, sizeof *n, count, 1);
   if (!n) return NULL;
-  n->released = true;
-  n->name = wk__strdup(name);
-  if (n->name) return n;
-  wk__node_release(n);
+  if (fill_spent(n, name, message, inputs, count) == WK_OK) return &n->node;
+  wk__node_release(&n->node);
   return NULL;
 }

@@ -23,6 +23,8 @@ typedef struct op_node {
   uint32_t result_versions[WK__MAX_RESULTS];
   uint32_t reduce;       /* bit i: argument i was broadcast or converted, its gradient has to be brought back */
   uint32_t whole;        /* bit i: argument i is kept whole */
+  uint32_t relatives;    /* bit i: argument i is kept by an alias, see is_relative */
+  uint32_t bases;        /* bit i: and it is the base of what was written */
   bool symbolic;         /* told to the tracer: there are symbolic numbers among the arguments */
   packed_tensor *packed; /* (inputs, then results) when a saver was active; NULL otherwise */
 } op_node;
@@ -31,7 +33,8 @@ static const wk__node_class op_class;
 
 /* ================================================== running ===================================================== */
 
-wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, uint32_t result, uint32_t expected) {
+/* made_by: the name of its history; NULL for a leaf. */
+static wk_status modified(const wk_tensor *t, const char *made_by, uint32_t result, uint32_t expected) {
   wk__string text = {0};
   wk__string_printf(&text,
                     "one of the variables needed for gradient computation has been modified by an inplace "
@@ -39,11 +42,7 @@ wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, 
                     wk__dtype_legacy((wk_dtype)t->dtype));
   wk__print_sizes(&text, t->sizes, t->ndim);
   wk__string_append(&text, "]");
-  if (grad_fn) {
-    wk__string_printf(&text, ", which is output %u of ", result);
-    wk__node_print_short_name(&text, grad_fn);
-    wk__string_append(&text, ",");
-  }
+  if (made_by) wk__string_printf(&text, ", which is output %u of %s,", result, made_by);
   wk__string_printf(&text,
                     " is at version %u; expected version %u instead. Hint: enable anomaly detection to find the "
                     "operation that failed to compute its gradient, with torch.autograd.set_detect_anomaly(True, "
@@ -54,18 +53,52 @@ wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, 
   return wk_error_category();
 }
 
+wk_status wk__saved_tensor_modified(const wk_tensor *t, const wk_node *grad_fn, uint32_t result, uint32_t expected) {
+  wk__string name = {0};
+  if (grad_fn) wk__node_print_short_name(&name, grad_fn);
+  (void)!modified(t, grad_fn ? name.text : NULL, result, expected);
+  wk__string_release(&name);
+  return wk_error_category();
+}
+
+static bool argument_was_written(const op_node *n, int i) {
+  bool kept = n->whole >> i & 1 && n->args[i].tag == WK_VALUE_TENSOR;
+  return kept && wk__version(n->args[i].tensor) != n->versions[i];
+}
+static bool result_was_written(const op_node *n, int r) {
+  return n->results[r] && wk__version(n->results[r]) != n->result_versions[r];
+}
+
+/* PyTorch names the present history, which a view gets when it is asked for. */
+static wk_status argument_modified(const op_node *n, int i) {
+  const wk_tensor *t = n->args[i].tensor;
+  bool view = n->relatives >> i & 1 || (t->base && t->base->keys & WK__KEY_AUTOGRAD);
+  const wk_node *grad_fn = t->autograd ? t->autograd->grad_fn : NULL;
+  if (n->bases >> i & 1) return modified(t, "torch::autograd::CopySlices", 0, n->versions[i]);
+  if (view) return modified(t, "AsStrided", 0, n->versions[i]);
+  return wk__saved_tensor_modified(t, grad_fn, grad_fn ? t->autograd->result : 0, n->versions[i]);
+}
+
 static wk_status check_versions(const op_node *n) {
-  for (int i = 0; i < n->argument_count; i++) {
-    const wk_tensor *t = n->whole >> i & 1 && n->args[i].tag == WK_VALUE_TENSOR ? n->args[i].tensor : NULL;
-    if (!t || wk__version(t) == n->versions[i]) continue;
-    const wk_node *grad_fn = wk__grad_fn(n->args[i].tensor); /* the present one, as PyTorch names it */
-    return wk__saved_tensor_modified(t, grad_fn, grad_fn ? t->autograd->result : 0, n->versions[i]);
-  }
+  for (int i = 0; i < n->argument_count; i++)
+    if (argument_was_written(n, i)) return argument_modified(n, i);
   for (int r = 0; r < n->node.op->schema.result_count; r++)
-    if (n->results[r] && wk__version(n->results[r]) != n->result_versions[r])
+    if (result_was_written(n, r))
       return wk__saved_tensor_modified(n->results[r], &n->node, (uint32_t)r, n->result_versions[r]);
   return WK_OK;
 }
+
+bool wk__saved_was_written(const wk_node *node) {
+  const op_node *n = (const op_node *)node;
+  if (node->class != &op_class) return false;
+  for (int i = 0; i < n->argument_count; i++)
+    if (argument_was_written(n, i)) return true;
+  for (int r = 0; r < node->op->schema.result_count; r++)
+    if (result_was_written(n, r)) return true;
+  return false;
+}
+
+wk_status wk__saved_error(const wk_node *node) { return check_versions((const op_node *)node); }
 
 static bool differentiable(const wk_tensor *t) {
   return wk_dtype_is_floating((wk_dtype)t->dtype) || wk_dtype_is_complex((wk_dtype)t->dtype);
@@ -164,6 +197,16 @@ static wk_status collect_gradients(op_node *n, const bool *wanted, wk_tensor **g
   return WK_OK;
 }
 
+/* A rule may fill a gradient piece by piece: none of that is a write that anybody could have seen. */
+static void forget_writes(wk_tensor *const *grads, int count) {
+  for (int i = 0; i < count; i++) {
+    wk_tensor *t = grads[i];
+    bool alone = t && t->storage && atomic_load_explicit(&t->references, memory_order_relaxed) == 1 &&
+                 atomic_load_explicit(&t->storage->references, memory_order_relaxed) == 1;
+    if (alone) atomic_store_explicit(&t->storage->version, 0, memory_order_relaxed);
+  }
+}
+
 static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph,
                         wk_tensor **out_grads) {
   op_node *n = (op_node *)node;
@@ -189,6 +232,7 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
   for (int r = 0; create_graph && r < node->op->schema.result_count; r++)
     if (results[r] != n->results[r]) wk__release(results[r]);
   put_back(n, slot_count(n));
+  if (!create_graph) forget_writes(out_grads, node->input_count);
   return status;
 }
 
@@ -277,7 +321,37 @@ static wk_tensor *copy_before_write(wk_tensor *t) {
   wk_value_release(&copy);
   return NULL;
 }
-static wk_tensor *whole(wk_tensor *t, bool is_written) { return is_written ? copy_before_write(t) : wk__retain(t); }
+
+static const wk_tensor *root_of(const wk_tensor *t) { return t->base ? t->base : t; }
+
+/* Another tensor over the memory that is written: its base, or it itself, will have a history that leads to the node.
+ * So it is kept by an alias that has the history of now. */
+static bool is_relative(const wk_tensor *t, const wk_tensor *written) {
+  return written && t != written && root_of(t) == root_of(written);
+}
+static wk_tensor *alias_of_relative(wk_tensor *t) {
+  wk__spec spec;
+  wk__edge edge;
+  wk__spec_of(&spec, t);
+  if (wk__edge_of(t, &edge) != WK_OK) return NULL;
+  wk_tensor *alias = wk__tensor_alias(t, &spec);
+  if (alias && edge.node && wk__set_history(alias, edge.node, edge.input) != WK_OK) {
+    wk__release(alias);
+    alias = NULL;
+  }
+  wk__node_release(edge.node);
+  return alias;
+}
+
+static void note_relative(op_node *n, int i, const wk_tensor *t) {
+  n->relatives |= 1u << i;
+  if (!t->base) n->bases |= 1u << i;
+}
+
+static wk_tensor *whole(wk_tensor *t, const wk_tensor *written) {
+  if (t == written) return copy_before_write(t);
+  return is_relative(t, written) ? alias_of_relative(t) : wk__retain(t);
+}
 
 /* Only the shape stays; a saver has the rest. */
 static wk_status save_packed(op_node *n, int slot, wk_tensor *t, wk_tensor **place) {
@@ -302,9 +376,9 @@ static wk_status save_list(op_node *n, int i, const wk_value *from, bool keep, b
   return WK_OK;
 }
 
-static wk_status save_packed_argument(op_node *n, int i, wk_tensor *t, bool is_written) {
+static wk_status save_packed_argument(op_node *n, int i, wk_tensor *t, const wk_tensor *written) {
   wk_value *v = &n->args[i];
-  wk_tensor *before = whole(t, is_written);
+  wk_tensor *before = whole(t, written);
   if (!before) return wk_error_category();
   wk_status status = save_packed(n, i, before, &v->tensor);
   v->tag = v->tensor ? WK_VALUE_TENSOR : WK_VALUE_NONE;
@@ -344,10 +418,10 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
   switch (from->tag) {
     case WK_VALUE_TENSOR:
       if (keep) WK_TRY(wk__check_saved(from->tensor));
-      if (keep && wk__saver_active()) return save_packed_argument(n, i, from->tensor, from->tensor == written);
+      if (keep && wk__saver_active()) return save_packed_argument(n, i, from->tensor, written);
       *v = (wk_value){.tag = keep || shape ? WK_VALUE_TENSOR : WK_VALUE_NONE};
       if (keep)
-        v->tensor = whole(from->tensor, from->tensor == written);
+        v->tensor = whole(from->tensor, written);
       else if (shape)
         v->tensor = wk__tensor_kept_shape(from->tensor);
       if (v->tag == WK_VALUE_TENSOR && !v->tensor) {
@@ -357,6 +431,7 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
       if (keep) {
         n->whole |= 1u << i;
         n->versions[i] = wk__version(v->tensor);
+        if (WK_UNLIKELY(is_relative(from->tensor, written))) note_relative(n, i, from->tensor);
       }
       return WK_OK;
     case WK_VALUE_TENSORS:

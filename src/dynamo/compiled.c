@@ -67,7 +67,8 @@ static int compiled_traverse(PyObject *o, visitproc visit, void *arg) {
     if (atomic_load(&g->references) > 1) continue; /* somebody replays it */
     for (int64_t i = 0; i < g->recording->register_count; i++)
       if (!g->recording->registers[i].borrowed) Py_VISIT(g->recording->registers[i].object);
-    for (int64_t i = 0; i < g->recording->versioned_count; i++) Py_VISIT(g->recording->versioned[i]);
+    for (int64_t i = 0; i < g->recording->versioned_count; i++)
+      if (!g->versions[i].place) Py_VISIT(g->recording->versioned[i]);
   }
   return 0;
 }
@@ -195,6 +196,12 @@ int wk__add_dynamo(PyObject *module, wk__binding *binding) {
       PyErr_NewExceptionWithDoc("wick._dynamo.exc.Unsupported",
                                 "With fullgraph=True: something that would break the graph.", PyExc_RuntimeError, NULL);
   if (!binding->unsupported || PyModule_AddObjectRef(module, "Unsupported", binding->unsupported) < 0) return -1;
+  binding->constraint_violation =
+      PyErr_NewExceptionWithDoc("wick.fx.experimental.symbolic_shapes.ConstraintViolationError",
+                                "A size that mark_dynamic() marked is a constant.", PyExc_RuntimeError, NULL);
+  if (!binding->constraint_violation ||
+      PyModule_AddObjectRef(module, "ConstraintViolationError", binding->constraint_violation) < 0)
+    return -1;
   if (PyModule_AddFunctions(module, functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "Compiled", type);
 }

@@ -32,8 +32,10 @@ typedef struct wk__binding {
   PyObject *new_name;                                       /* "__new__" */
   bool (*is_grad_mode)(PyTypeObject *type);                 /* no_grad, enable_grad, set_grad_enabled, inference_mode */
   bool (*is_optimizer)(void *state, PyObject *object);
-  PyObject *(*graph_module)(void *state, wk__graph *graph);  // -> new: what a backend is given
-  PyObject *unsupported; /* the exception of fullgraph=True; set by wk__add_dynamo */
+  /* What a backend is given. integers: (inputs) those that stand for an integer. */
+  PyObject *(*graph_module)(void *state, wk__graph *graph, const bool *integers);  // -> new
+  PyObject *unsupported;          /* the exception of fullgraph=True; set by wk__add_dynamo, as is this one: */
+  PyObject *constraint_violation; /* a size that mark_dynamic() marked is a constant */
 } wk__binding;
 
 typedef struct wk__compile_options {

@@ -94,6 +94,19 @@ static void print_register(wk__string *out, const wk__segment *g, wk__reg reg, i
   }
 }
 
+void wk__source_print(wk__string *out, const wk__segment *g, wk__reg reg) {
+  static const char globals[] = "globals[";
+  wk__string text = {0};
+  print_register(&text, g, reg, 0);
+  const char *name = text.text ? text.text : "?";
+  size_t length = strcspn(name, ".[");
+  if (strncmp(name, globals, sizeof globals - 1) == 0)
+    wk__string_printf(out, "G%s", name + length);
+  else
+    wk__string_printf(out, "L['%.*s']%s", (int)length, name, name + length);
+  wk__string_release(&text);
+}
+
 /* Symbols by the names that the graph has for them. */
 static void print_size(wk__string *out, const wk__segment *g, wk__reg reg, int d, int64_t size) {
   const wk__recording *r = g->recording;

@@ -6,6 +6,8 @@
 
 void wk__guard_print(wk__string *out, const wk__segment *segment,
                      const wk__read *check); /* "x is a tensor float32[2]" */
+/* Where a register was found, in PyTorch's words: L['x'].weight, G['scale']. */
+void wk__source_print(wk__string *out, const wk__segment *segment, wk__reg reg);
 /* A list of dicts, one a segment, oldest first: end, reason, file, line, hits, operators, guards, graph, ... */
 PyObject *wk__compiled_report(const wk__compiled *compiled);  // -> new
 /* A list, one item a segment, oldest first: None without a compiled graph, else a dict: number (as in the files of

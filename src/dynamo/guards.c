@@ -19,6 +19,7 @@ void wk__segment_note_versions(wk__segment *g, const uint64_t *seen) {
 static bool versions_hold(const wk__segment *g) {
   const struct wk__version *v = g->versions;
   for (int64_t i = 0; i < g->recording->versioned_count; i++) {
+    if (v[i].place && *v[i].place != g->recording->versioned[i]) return false; /* it may be gone */
     uint64_t now = WK_LIKELY(v[i].at != NULL) ? *v[i].at : wk__version_of(g->recording->versioned[i]);
     if (WK_UNLIKELY(now != v[i].seen)) return false;
   }
@@ -224,7 +225,9 @@ static bool read_holds(const guard_run *g, const wk__read *read) {
     Py_XSETREF(g->values[read->dest], found);
     return true;
   }
-  bool same = found == g->values[read->dest] || is_equal(g->session->binding, found, g->values[read->dest]);
+  bool same = found == g->values[read->dest];
+  if (!same && !g->segment->recording->registers[read->dest].borrowed)
+    same = is_equal(g->session->binding, found, g->values[read->dest]);
   Py_DECREF(found);
   return same;
 }

@@ -7,15 +7,17 @@
 
 /* Tape nodes that are alive: their graph nodes run under autograd when the graph is replayed. */
 typedef struct wk__tape_walk {
-  bool spent;      /* a node has been run: so has what hangs on it */
   wk__map seen;    /* sequence -> tape node */
   wk_node **stack; /* owned array: nodes to be looked at */
   int64_t count, capacity;
 } wk__tape_walk;
 void wk__tape_walk_release(wk__tape_walk *walk);
 
-/* An output's tape: kept for replay when it can still be run, else only the name of its end. */
-WK_MUST_USE wk_status wk__tape_note(wk__segment *segment, wk__tape_walk *walk, wk_tensor *tensor, int64_t output);
+/* An output's tape: kept for replay when it can still be run, else only the name of its end, where it leads and why
+ * not.
+ */
+WK_MUST_USE wk_status wk__tape_note(const wk__session *session, wk__segment *segment, wk__tape_walk *walk,
+                                    wk_tensor *tensor, int64_t output);
 /* Graph nodes whose tape nodes were seen. A view that was derived again stands beside the tape: it is marked when what
  * it looks at is. */
 void wk__tape_mark(wk__graph *graph, const wk__tape_walk *walk);

@@ -1,4 +1,4 @@
-/* Modules and optimizers that a segment knows: watched, not owned.
+/* Modules and optimizers that a segment knows: watched, not owned, nor are their dictionaries.
  * In: a segment that has been kept. Out: weak references, whose callback forgets the segment. Tests:
  * tests/python/capture/test_lifetime.py. */
 #include "dynamo/session.h"
@@ -29,6 +29,35 @@ static bool is_model(const wk__session *s, PyObject *o) {
   return PyObject_TypeCheck(o, s->binding->module_type) || s->binding->is_optimizer(s->binding->state, o);
 }
 
+static void borrow_version(wk__segment *g, PyObject *const *place) {
+  wk__recording *r = g->recording;
+  for (int64_t i = 0; i < r->versioned_count; i++) {
+    if (r->versioned[i] != *place || r->versioned_borrowed[i]) continue;
+    r->versioned_borrowed[i] = true;
+    g->versions[i].place = place;
+    Py_DECREF(*place);
+  }
+}
+
+/* The dictionary of a model is the model's: owned, it would keep alive a model that is in one of its own attributes. It
+ * lives as long as the model has it, which is looked at in the model before its count of changes is. */
+static int borrow_dictionaries(wk__segment *g) {
+  wk__recording *r = g->recording;
+  r->versioned_borrowed = wk__arena_alloc(&r->arena, (size_t)r->versioned_count + 1);
+  if (!r->versioned_borrowed) return -1;
+  for (int64_t i = 0; i < r->read_count; i++) {
+    const wk__read *read = &r->reads[i];
+    if (read->kind != WK__READ_INSTANCE || !r->registers[read->a].borrowed) continue;
+    wk__register *reg = &r->registers[read->dest];
+    PyObject **place = _PyObject_GetDictPtr(r->registers[read->a].object);
+    if (!reg->fixed || reg->borrowed || !place || !*place || *place != reg->object) continue;
+    borrow_version(g, place);
+    reg->borrowed = true;
+    Py_DECREF(reg->object);
+  }
+  return 0;
+}
+
 int wk__segment_watch_models(wk__session *s, wk__segment *g) {
   wk__recording *r = g->recording;
   g->life = PyCapsule_New(g, NULL, NULL);
@@ -52,5 +81,5 @@ int wk__segment_watch_models(wk__session *s, wk__segment *g) {
     Py_DECREF(check->object);
   }
   Py_XDECREF(callback);
-  return status;
+  return status == 0 ? borrow_dictionaries(g) : status;
 }

@@ -47,7 +47,7 @@ static wk_int new_symbol(wk__recording *r, wk__reg reg, int dim, int64_t value) 
   wk__shape_env *env = wk__tracer_env(r->tracer);
   if (!env || wk__grow(&r->symbols, &r->symbol_capacity, r->symbol_count + 1, sizeof *r->symbols) != WK_OK)
     return WK_INT_POISONED;
-  r->symbols[r->symbol_count++] = (wk__symbol){reg, dim};
+  r->symbols[r->symbol_count++] = (wk__symbol){.reg = reg, .dim = dim};
   return wk__shape_env_symbol(env, NULL, value, LEAST, LARGEST);
 }
 
@@ -83,18 +83,62 @@ wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *t,
                               wk_tensor **out) {
   wk__spec s;
   wk__spec_of(&s, t);
-  uint32_t wanted = spec->dynamic;
+  uint32_t wanted = spec->dynamic, marked = t->wrapper ? marked_dims(t->wrapper, "_dynamo_dynamic_indices") : 0;
   spec->dynamic = 0;
   for (int d = 0; d < t->ndim; d++) {
     if (!(wanted >> d & 1) || !can_be_symbol(t->sizes[d].bits)) continue;
     s.sizes[d] = new_symbol(r, reg, d, t->sizes[d].bits);
     WK_TRY(wk_int_check(s.sizes[d]));
+    r->symbols[r->symbol_count - 1].marked = marked >> d & 1;
     spec->dynamic |= UINT32_C(1) << d;
   }
   if (!spec->dynamic) return WK_OK;
   describe_strides(t, spec, &s);
   *out = wk__tensor_shape_only(&s);
   return *out ? WK_OK : wk_error_category();
+}
+
+/* ============================================== marked and yet constant ========================================== */
+
+/* Another value of one symbol, tried in a guard. */
+typedef struct other_value {
+  wk_int symbol;
+  int64_t value;
+  bool alone; /* the guard has no other symbol */
+} other_value;
+
+static wk_status value_of_leaf(void *context, wk_int leaf, int64_t *out) {
+  other_value *o = context;
+  *out = o->value;
+  o->alone &= wk_int_same(leaf, o->symbol);
+  return WK_OK;
+}
+
+static bool allows(wk__sym_guard guard, other_value *o, int64_t value) {
+  int64_t left, right;
+  o->value = value;
+  if (value < LEAST) return false;
+  if (wk__sym_eval(guard.left, value_of_leaf, o, &left) == WK_OK &&
+      wk__sym_eval(guard.right, value_of_leaf, o, &right) == WK_OK)
+    return left == right;
+  wk_error_clear();
+  return false;
+}
+
+/* An equation of the symbol alone that no value near by satisfies: s0 == 10, not s0 % 2 == 0. */
+static bool is_fixed_by(wk__sym_guard guard, wk__symbol_info symbol) {
+  enum { NEAR_BY = 128 };
+  other_value o = {.symbol = symbol.value, .alone = true};
+  if (guard.kind != WK__GUARD_EQ || !allows(guard, &o, symbol.hint) || !o.alone) return false;
+  for (int64_t k = 1; k <= NEAR_BY; k++)
+    if (allows(guard, &o, symbol.hint + k) || allows(guard, &o, symbol.hint - k)) return false;
+  return true;
+}
+
+bool wk__symbol_is_fixed(const wk__shape_env *env, int64_t symbol) {
+  for (int64_t i = 0; i < wk__shape_env_guard_count(env); i++)
+    if (is_fixed_by(wk__shape_env_guard(env, i), wk__shape_env_symbol_at(env, symbol))) return true;
+  return false;
 }
 
 /* ================================================ symbolic integers ============================================== */

@@ -17,6 +17,9 @@ uint32_t wk__dynamic_dims(const wk__recording *r, const wk__binding *binding, wk
 WK_MUST_USE wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *tensor, wk__tensor_spec *spec,
                                           wk_tensor **out);
 
+/* The size is a constant, whatever it was meant to be: a guard allows no other value. */
+bool wk__symbol_is_fixed(const wk__shape_env *env, int64_t symbol);
+
 /* ---- integers ---- */
 bool wk__symbolic_int(const wk__recording *r, PyObject *object, wk_int *out); /* is it one, and which */
 PyObject *wk__int_object(wk__recording *r, wk_int x);                         // -> new; an ordinary one when x is known

@@ -21,7 +21,8 @@ void wk__recording_release(wk__recording *r) {
   for (int64_t i = 0; i < r->read_count; i++)
     if (!r->reads[i].borrowed) Py_XDECREF(r->reads[i].object);
   for (int64_t i = 0; i < r->step_count; i++) Py_XDECREF(r->steps[i].object);
-  for (int64_t i = 0; i < r->versioned_count; i++) Py_DECREF(r->versioned[i]);
+  for (int64_t i = 0; i < r->versioned_count; i++)
+    if (!r->versioned_borrowed || !r->versioned_borrowed[i]) Py_DECREF(r->versioned[i]);
   wk__free(r->registers);
   wk__free(r->reads);
   wk__free(r->steps);

@@ -127,7 +127,8 @@ typedef struct wk__tensor_spec {
 /* Where the value of a symbol of the graph is found. */
 typedef struct wk__symbol {
   wk__reg reg;
-  int dim; /* of that tensor; -1: the register is an integer */
+  int dim;     /* of that tensor; -1: the register is an integer */
+  bool marked; /* by mark_dynamic(): that it turns out to be a constant is an error */
 } wk__symbol;
 
 typedef struct wk__recording {
@@ -158,7 +159,9 @@ typedef struct wk__recording {
   wk__tracer *tracer;         /* borrowed: whose graph has the symbols; NULL: nothing is symbolic */
   PyCodeObject *const *codes; /* borrowed: of the frames that it began in */
   int8_t dynamic;             /* as wk__compile_options */
-  PyObject **versioned;       /* owned: dictionaries, types and functions whose versions stand for the fixed reads */
+  PyObject **versioned; /* dictionaries, types and functions whose versions stand for the fixed reads; owned, but for
+                         * the dictionaries of models that are watched */
+  bool *versioned_borrowed; /* (versioned_count) those; NULL: none */
   int64_t versioned_count, versioned_capacity;
   uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
   int64_t version_capacity;

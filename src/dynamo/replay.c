@@ -2,15 +2,20 @@
  * In: a segment whose guards have held, and its registers. Out: the same state of the world as capturing left.
  * Invariant: a graph that fails has changed nothing. Tests: tests/python/capture/. */
 #include "autograd/autograd.h"
+#include "dynamo/gil.h"
 #include "dynamo/session.h"
 
 /* ====================================================== graph ==================================================== */
 
 /* A loss whose backward has been run inside still says that it had one. */
-static wk_status set_spent_history(wk_tensor *t, const char *name) {
-  wk_node *node = wk__node_spent(name);
-  wk_status status = node ? wk__set_history(t, node, 0) : WK_OUT_OF_MEMORY;
+static wk_status set_spent_history(wk_tensor *t, const wk__spent *spent, wk_tensor *const *inputs) {
+  wk_tensor **reached = wk__alloc((size_t)(spent->count + 1) * sizeof *reached);
+  if (!reached) return WK_OUT_OF_MEMORY;
+  for (int i = 0; i < spent->count; i++) reached[i] = inputs[spent->inputs[i]];
+  wk_node *node = wk__node_spent(spent->name, spent->message, reached, spent->count);
+  wk_status status = node ? wk__set_history(t, node, 0) : wk_error_category();
   wk__node_release(node);
+  wk__free(reached);
   return status;
 }
 
@@ -72,8 +77,9 @@ static wk_status name_sliced_history(wk_tensor *t) {
   return (node->name = wk__strdup("CopySlices")) ? WK_OK : WK_OUT_OF_MEMORY;
 }
 
-static wk_status set_history(const wk__segment *g, int64_t output, wk_tensor *t) {
-  if (g->spent[output]) return set_spent_history(t, g->spent[output]);
+static wk_status set_history(const wk__segment *g, const graph_run *run, int64_t output) {
+  wk_tensor *t = run->results[output];
+  if (g->spent[output].name) return set_spent_history(t, &g->spent[output], run->inputs);
   return g->sliced[output] ? name_sliced_history(t) : WK_OK;
 }
 
@@ -108,7 +114,7 @@ static wk_status set_bases(const wk__segment *g, const graph_run *run) {
 static int take_results(graph_run *run, wk__session *s, const wk__segment *g, PyObject **values) {
   const wk__binding *b = s->binding;
   for (int64_t i = 0; i < run->output_count; i++) {
-    bool named = set_history(g, i, run->results[i]) == WK_OK;
+    bool named = set_history(g, run, i) == WK_OK;
     values[g->outputs[i]] = named ? b->wrap(b->state, run->results[i]) : b->raise(b->state);
     if (!named) wk__release(run->results[i]);
     run->results[i] = NULL;
@@ -136,9 +142,9 @@ static int run_graph(wk__session *s, const wk__segment *g, PyObject **values) {
   if (result == 0) result = fill_run(&run, s->binding, g->recording, values);
   if (result < 0) PyErr_NoMemory();
   if (result == 0) {
-    PyThreadState *thread = g->lets_others_run ? PyEval_SaveThread() : NULL;
+    if (g->lets_others_run) wk__gil_give();
     wk_status status = wk__compiled_graph_run(g->executor, run.inputs, run.numbers, run.results);
-    if (thread) PyEval_RestoreThread(thread);
+    if (g->lets_others_run) wk__gil_take_back();
     if (status == WK_OK && g->has_bases) {
       (void)wk__segment_bind((wk__segment *)g, s->binding, values);
       status = set_bases(g, &run);
@@ -201,18 +207,55 @@ static int make_integers(const wk__segment *g, PyObject **values) {
   return 0;
 }
 
-static int run_backend(wk__session *s, const wk__segment *g, PyObject **values) {
-  (void)s;
-  int64_t inputs = g->recording->input_count, numbers = g->recording->number_count, outputs = g->graph->output_count;
-  PyObject **args = PyMem_Malloc((size_t)(inputs + numbers + 1) * sizeof *args);
-  if (!args) {
-    PyErr_NoMemory();
-    return -1;
+/* ---- a backend written in Python ---- */
+
+static PyObject *of_register(const wk__recording *r, PyObject *const *values, wk__reg reg) {  // -> new
+  return Py_NewRef(values ? values[reg] : r->registers[reg].object);
+}
+
+static Py_ssize_t add_sizes(const wk__recording *r, const wk__binding *b, PyObject *tensor, wk__reg reg,
+                            PyObject **args) {
+  Py_ssize_t count = 0;
+  for (int64_t k = 0; k < r->symbol_count; k++) {
+    if (r->symbols[k].reg != reg || r->symbols[k].dim < 0) continue;
+    if (!(args[count] = PyLong_FromLongLong(wk__size(b->tensor_of(tensor), r->symbols[k].dim)))) return -1;
+    count++;
   }
-  for (int64_t i = 0; i < inputs; i++) args[i] = values[g->recording->inputs[i]];
-  for (int64_t i = 0; i < numbers; i++) args[inputs + i] = values[g->recording->numbers[i]];
-  PyObject *made = PyObject_Vectorcall(g->backend_call, args, (size_t)(inputs + numbers), NULL);
+  return count;
+}
+
+static void drop_arguments(PyObject **args, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; i++) Py_XDECREF(args[i]);
   PyMem_Free(args);
+}
+
+Py_ssize_t wk__backend_arguments(const wk__segment *g, const wk__binding *b, PyObject *const *values,
+                                 PyObject ***out_args) {
+  const wk__recording *r = g->recording;
+  Py_ssize_t count = 0, sizes = 0;
+  PyObject **args = PyMem_Calloc((size_t)(r->input_count + r->symbol_count + r->number_count + 1), sizeof *args);
+  *out_args = args;
+  if (!args) PyErr_NoMemory();
+  for (int64_t i = 0; args && i < r->input_count && sizes >= 0; i++) {
+    PyObject *input = of_register(r, values, r->inputs[i]);
+    sizes = PyLong_Check(input) ? 0 : add_sizes(r, b, input, r->inputs[i], args + count);
+    count += sizes < 0 ? 0 : sizes;
+    args[count++] = input;
+  }
+  for (int64_t i = 0; args && i < r->number_count; i++) args[count++] = of_register(r, values, r->numbers[i]);
+  if (args && sizes >= 0) return count;
+  if (args) drop_arguments(args, r->input_count + r->symbol_count + r->number_count);
+  *out_args = NULL;
+  return -1;
+}
+
+static int run_backend(const wk__session *s, const wk__segment *g, PyObject **values) {
+  int64_t outputs = g->graph->output_count;
+  PyObject **args;
+  Py_ssize_t count = wk__backend_arguments(g, s->binding, values, &args);
+  if (count < 0) return -1;
+  PyObject *made = PyObject_Vectorcall(g->backend_call, args, (size_t)count, NULL);
+  drop_arguments(args, count);
   PyObject *list = made ? PySequence_Fast(made, "a backend's function gives a tuple of tensors") : NULL;
   Py_XDECREF(made);
   if (!list) return -1;
@@ -364,7 +407,7 @@ int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **st
   g->hits++;
   int status = 0;
   if (g->backend_call)
-    status = run_backend(s, g, s->values);
+    status = make_integers(g, s->values) < 0 ? -1 : run_backend(s, g, s->values);
   else if (make_integers(g, s->values) < 0 || (g->executor && run_graph(s, g, s->values) < 0)) {
     if (wk__log_on(WK__LOG_BREAKS))
       wk__log_print(WK__LOG_BREAKS, "run plainly, the graph failed: %s", wk_error_message());

@@ -136,17 +136,17 @@ static int note_position(wk__session *s) {
   return 0;
 }
 
-/* A backend written in Python gets graphs of tensors: their sizes are numbers. */
 static void prepare_recording(const wk__session *s, wk__recording *r) {
   const wk__compile_options *options = &s->compiled->options;
   r->changing = &s->compiled->changing;
   r->codes = s->start_codes;
   r->dynamic = options->dynamic;
-  r->tracer = options->backend ? NULL : s->tracer;
+  r->tracer = s->tracer;
 }
 
 int wk__segment_begin(wk__session *s) {
-  wk__trace_owner owner = {.context = s, .input = find_input, .place = place, .ended = trace_ended};
+  wk__trace_owner owner = {
+      .context = s, .input = find_input, .place = place, .ended = trace_ended, .checks_values = true};
   if (!s->tracer && !(s->tracer = wk__tracer_create(&owner))) {
     PyErr_NoMemory();
     return -1;

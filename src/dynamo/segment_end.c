@@ -1,7 +1,9 @@
 /* From a recording to a segment: what is needed at the end, the graph that computes it, the steps that somebody can
  * see. In: a session whose recording ends here. Out: every tensor real, a segment that later calls replay, or none when
  * something alive cannot be made again. Tests: tests/python/capture/. */
+#include "dynamo/explain.h"
 #include "dynamo/history.h"
+#include "dynamo/numbers.h"
 
 #include <stdio.h>
 
@@ -203,7 +205,7 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
     if (!nodes[count]) return wk_error_category();
     if (t->autograd && t->autograd->requires_grad && !t->autograd->grad_fn)
       return wk_fail(WK_UNSUPPORTED, "a leaf that requires grad is made");
-    WK_TRY(wk__tape_note(g, w, t, count));
+    WK_TRY(wk__tape_note(s, g, w, t, count));
     g->outputs[count] = reg;
     const wk_node *tape = wk__grad_fn(t);
     g->output_taped[count] = tape && !tape->released; /* after backward() nobody can follow it */
@@ -242,20 +244,36 @@ static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, 
   return wk__compile_graph(graph, g->requires_grad, s->compiled->options.mode, &g->executor);
 }
 
+static PyObject *module_for_backend(const wk__session *s, const wk__segment *g) {  // -> new
+  const wk__recording *r = g->recording;
+  bool *integers = wk__arena_alloc(&g->recording->arena, (size_t)r->input_count + 1);
+  if (!integers) return PyErr_NoMemory();
+  for (int64_t i = 0; i < r->input_count; i++) integers[i] = PyLong_Check(r->registers[r->inputs[i]].object);
+  return s->binding->graph_module(s->binding->state, g->graph, integers);
+}
+
+static PyObject *example_inputs(const wk__session *s, const wk__segment *g) {  // -> new
+  PyObject **args;
+  Py_ssize_t count = wk__backend_arguments(g, s->binding, NULL, &args);
+  PyObject *list = count < 0 ? NULL : PyList_New(count);
+  for (Py_ssize_t i = 0; i < count; i++) {
+    if (list)
+      PyList_SET_ITEM(list, i, args[i]);
+    else
+      Py_DECREF(args[i]);
+  }
+  if (count >= 0) PyMem_Free(args);
+  return list;
+}
+
 /* The backend of compile(): it gets the graph and the tensors of this call, and gives what later calls call. */
 static int call_backend(wk__session *s, wk__segment *g) {
-  const wk__recording *r = g->recording;
   PyObject *backend = s->compiled->options.backend;
   if (!backend || !g->executor || !s->binding->graph_module) return 0;
   wk__mode_kind before = s->mode;
   s->mode = WK__MODE_OFF; /* the backend is no part of what is captured */
-  PyObject *module = s->binding->graph_module(s->binding->state, g->graph), *inputs = PyList_New(0);
-  int status = module && inputs ? 0 : -1;
-  for (int64_t i = 0; status == 0 && i < r->input_count; i++)
-    status = PyList_Append(inputs, r->registers[r->inputs[i]].object);
-  for (int64_t i = 0; status == 0 && i < r->number_count; i++)
-    status = PyList_Append(inputs, r->registers[r->numbers[i]].object);
-  if (status == 0) g->backend_call = PyObject_CallFunctionObjArgs(backend, module, inputs, NULL);
+  PyObject *module = module_for_backend(s, g), *inputs = module ? example_inputs(s, g) : NULL;
+  if (inputs) g->backend_call = PyObject_CallFunctionObjArgs(backend, module, inputs, NULL);
   s->mode = before;
   Py_XDECREF(module);
   Py_XDECREF(inputs);
@@ -264,6 +282,63 @@ static int call_backend(wk__session *s, wk__segment *g) {
     return -1;
   }
   return g->backend_call ? 0 : -1;
+}
+
+/* ---- sizes that were marked ---- */
+
+static PyObject *name_of_size(const wk__segment *g, wk__symbol symbol) {  // -> new
+  wk__string text = {0};
+  wk__source_print(&text, g, symbol.reg);
+  PyObject *name = PyUnicode_FromFormat("%s.size()[%d]", text.text ? text.text : "?", symbol.dim);
+  wk__string_release(&text);
+  return name;
+}
+
+static void raise_violation(const wk__session *s, PyObject *names, PyObject *lines) {
+  PyObject *comma = PyUnicode_FromString(", "), *newline = PyUnicode_FromString("\n");
+  PyObject *shown = comma && PyList_Sort(names) == 0 ? PyUnicode_Join(comma, names) : NULL;
+  PyObject *text = newline && shown ? PyUnicode_Join(newline, lines) : NULL;
+  if (text)
+    PyErr_Format(s->binding->constraint_violation,
+                 "Constraints violated (%U)! For more information, run with TORCH_LOGS=\"+dynamic\".\n%U", shown, text);
+  Py_XDECREF(comma);
+  Py_XDECREF(newline);
+  Py_XDECREF(shown);
+  Py_XDECREF(text);
+}
+
+static int add_violation(const wk__segment *g, wk__symbol symbol, int64_t value, PyObject *names, PyObject *lines) {
+  PyObject *name = name_of_size(g, symbol);
+  PyObject *line = name ? PyUnicode_FromFormat(
+                              "  - You marked %U as dynamic but your code specialized it to be a constant (%lld). "
+                              "If you're using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're "
+                              "using Dim.DYNAMIC, replace it with either Dim.STATIC or Dim.AUTO.",
+                              name, (long long)value)
+                        : NULL;
+  int status = line && PyList_Append(names, name) == 0 ? PyList_Append(lines, line) : -1;
+  Py_XDECREF(name);
+  Py_XDECREF(line);
+  return status;
+}
+
+/* 0, or -1 with an exception: the program turns a size into a constant that mark_dynamic() was called for. */
+static int check_marks(const wk__session *s, const wk__segment *g, const wk__graph *graph) {
+  const wk__recording *r = g->recording;
+  PyObject *names = NULL, *lines = NULL;
+  int status = 0;
+  for (int64_t i = 0; graph && graph->env && i < r->symbol_count && status == 0; i++) {
+    if (!r->symbols[i].marked || !wk__symbol_is_fixed(graph->env, i)) continue;
+    if (!names && (!(names = PyList_New(0)) || !(lines = PyList_New(0)))) status = -1;
+    if (status == 0)
+      status = add_violation(g, r->symbols[i], wk__shape_env_symbol_at(graph->env, i).hint, names, lines);
+  }
+  if (status == 0 && names) {
+    raise_violation(s, names, lines);
+    status = -1;
+  }
+  Py_XDECREF(names);
+  Py_XDECREF(lines);
+  return status;
 }
 
 /* ---- guards in the order of replay ---- */
@@ -468,6 +543,11 @@ static void describe_end(ending *e, PyObject *value) {
 /* The graph has been run: what later calls run of it. */
 static void take_graph(ending *e, wk__graph *graph) {
   if (!e->kept) return;
+  if (check_marks(e->session, e->segment, graph) < 0) {
+    e->result = -1;
+    e->kept = false;
+    return;
+  }
   if (graph && finish_graph(e->session, e->segment, graph, e->nodes, e->output_count, &e->tape) != WK_OK) not_kept(e);
   if (!e->kept || call_backend(e->session, e->segment) == 0) return;
   e->result = -1;

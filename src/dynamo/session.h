@@ -117,6 +117,15 @@ typedef struct wk__output_base {
   wk__spec spec;  /* in the graph's symbols */
 } wk__output_base;
 
+/* An output whose tape has been run, in part at least, or kept what was written since: nobody can follow it, and
+ * whoever tries is told so. */
+typedef struct wk__spent {
+  const char *name;    /* of its grad_fn; NULL: the tape can still be run */
+  const char *message; /* of the error, with the versions of the capture; NULL: the tape has been run */
+  int *inputs;         /* (count) of the graph, that the tape leads to */
+  int count;
+} wk__spent;
+
 /* A gradient that the segment replaces unread: it goes before the graph is run, whose memory it would stand beside. */
 typedef struct wk__stale_grad {
   wk__reg tensor, grad; /* grad: the register that it was read to, -1 */
@@ -141,6 +150,7 @@ struct wk__segment {
   struct wk__version {  /* (recording->versioned_count) */
     const uint64_t *at; /* a dictionary's own count of its changes; NULL: see wk__version_of */
     uint64_t seen;
+    PyObject *const *place; /* where a watched model has its dictionary, which is not owned; NULL: it is owned */
   } * versions;
   wk__reg *loose; /* (loose_count) registers whose objects differ from call to call */
   int64_t loose_count;
@@ -164,7 +174,7 @@ struct wk__segment {
   PyObject *backend_call;       /* owned: what the backend made of it; NULL */
   wk__reg *outputs;             /* (graph->output_count) */
   bool *output_taped;           /* (as outputs) it had a grad_fn */
-  const char **spent;           /* (graph->output_count) name of an output's grad_fn whose tape has been run; or NULL */
+  wk__spent *spent;             /* (graph->output_count) */
   bool *sliced;                 /* (graph->output_count) its grad_fn is a CopySlices, whatever replaying makes of it */
   wk__input_view *views;        /* (view_count) */
   int64_t view_count;
@@ -191,8 +201,8 @@ int wk__segment_begin(wk__session *session); /* 0, or -1 with an exception */
 void wk__segment_discard(wk__session *session);
 void wk__segment_stop_recording(wk__session *session); /* the tracer pauses, the tape is not watched any more */
 void wk__segment_release(wk__segment *segment);
-/* Models are watched, not owned: their dictionaries are owned, and keep what is below alive as long as the model is.
- * When one dies the segment goes. 0, or -1 with an exception. (models.c) */
+/* Models and their dictionaries are watched, not owned; what hangs in those is owned. When a model dies the segment
+ * goes. 0, or -1 with an exception. (models.c) */
 int wk__segment_watch_models(wk__session *session, wk__segment *segment);
 /* explain.c: what WICK_LOGS asked to see */
 void wk__segment_log(const wk__segment *segment);
@@ -216,6 +226,11 @@ void wk__segment_note_versions(wk__segment *segment, const uint64_t *seen);
  * Afterwards session->target, values, returned and mode say where to go.
  */
 int wk__segment_replay(wk__session *session, wk__segment *steal_segment, PyObject **steal_values);
+/* What a backend's function is called with, in the order of its GraphModule's placeholders: the symbols of an input
+ * before it, numbers behind all. The number of arguments (-1 with an exception), new references in *out_args, which is
+ * PyMem_Free's. `values` by register; NULL: the objects of the capture. */
+Py_ssize_t wk__backend_arguments(const wk__segment *segment, const wk__binding *binding, PyObject *const *values,
+                                 PyObject ***out_args);
 /* Puts the target's state into the frame. 0, or -1 with an exception. */
 int wk__segment_fill(wk__session *session, wk__activation *activation);
 void wk__session_drop_target(wk__session *session);

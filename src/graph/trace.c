@@ -66,6 +66,7 @@ void wk__trace_forget(wk__tracer *t) {
   t->shape_count = t->input_count = 0;
   wk__map_release(&t->tensors);
   wk__map_release(&t->storages);
+  wk__map_release(&t->tried);
   wk__arena_release(&t->arena);
 }
 
@@ -361,6 +362,8 @@ static wk_status trace_into(wk__tracer *t, const wk_op *op, const wk_value *args
   wk_value made[WK__MAX_RESULTS] = {{0}};
   int count = op->schema.result_count;
   bool composed = op->compose && !op->meta;
+  for (int r = 0; r < count && op->tags & WK__TAG_RANDOM; r++)
+    if (destinations[r]) WK_TRY(wk__trace_check_writable(t, destinations[r]));
   WK_TRY(composed ? wk_call(op, args, NULL, made) : trace_new(t, op, args, made));
   wk_status status = WK_OK;
   for (int r = 0; r < count && status == WK_OK; r++) {
@@ -383,13 +386,21 @@ static wk_status trace_into(wk__tracer *t, const wk_op *op, const wk_value *args
 
 /* ---- operators that write their arguments ---- */
 
+/* Two tensors have two memories; and an input that is written has a new value, be it an equal one, because what the
+ * tape kept before the write is not what it keeps behind it. */
+static bool has_to_be_copied(const wk__tracer *t, const wk__trace_record *to, const wk__graph_node *value) {
+  int input = to->cell->input;
+  if (input >= 0) return value == t->graph->inputs[input];
+  return wk_int_same(to->shape->numel, to->cell->whole->numel);
+}
+
 static wk_status trace_copy(wk__tracer *t, const wk_value *args, wk_value *results) {
   wk_tensor *self = args[0].tensor, *src = args[1].tensor;
   wk__trace_record *r = wk__trace_record_of(t, self);
   wk__graph_node *node = r ? wk__tracer_node(t, src) : NULL;
-  bool whole = r && r->cell->input < 0 && wk_int_same(r->shape->numel, r->cell->whole->numel);
+  if (node) WK_TRY(wk__check_copy_sizes(self, src)); /* of inputs described by symbols now */
   wk__graph_arg clone[] = {{.tag = WK_VALUE_TENSOR, .node = node}, {0}};
-  if (node && whole) node = wk__trace_record_call(t, WK__OP(clone), clone); /* two tensors, two memories */
+  if (node && has_to_be_copied(t, r, node)) node = wk__trace_record_call(t, WK__OP(clone), clone);
   if (!node) return wk_error_category();
   WK_TRY(wk__trace_write(t, self, node, src, false));
   results[0] = wk__v_tensor(wk__retain(self));
@@ -403,6 +414,13 @@ static wk_status write_items(wk__tracer *t, wk__graph_node *node, wk_tensor *con
     WK_TRY(wk__trace_write(t, written[i], item, written[i], false));
   }
   return WK_OK;
+}
+
+/* Numbers are drawn in the order of addresses. Functional operators have no memory with gaps: the order would be that
+ * of memory without. */
+static wk_status check_drawn(const wk_op *op, const wk_tensor *written) {
+  if (!(op->tags & WK__TAG_RANDOM) || wk__non_overlapping_and_dense(written)) return WK_OK;
+  return wk_fail(WK_UNSUPPORTED, "random numbers into memory with gaps");
 }
 
 static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
@@ -422,7 +440,10 @@ static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *
   }
   wk__graph_node *node = NULL;
   wk_status status = WK_OK;
-  for (int i = 0; i < count && status == WK_OK; i++) status = wk__trace_check_writable(t, written[i]);
+  for (int i = 0; i < count && status == WK_OK; i++) {
+    status = check_drawn(op, written[i]);
+    if (status == WK_OK) status = wk__trace_check_writable(t, written[i]);
+  }
   if (status == WK_OK && !(node = wk__trace_mutating_call(t, op, args, written, count))) status = wk_error_category();
   if (status == WK_OK) status = write_items(t, node, written, count);
   for (int r = 0; r < op->schema.result_count && status == WK_OK; r++) {

@@ -157,7 +157,7 @@ wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__
 
 wk__graph_node *wk__trace_call(wk__tracer *t, const wk_op *op, const wk_value *values) {
   wk__graph_arg args[WK__MAX_ARGS];
-  if (args_of_values(t, op, values, args) != WK_OK) return NULL;
+  if (args_of_values(t, op, values, args) != WK_OK || wk__trace_check_values(t, op, args) != WK_OK) return NULL;
   return wk__trace_record_call(t, op, args);
 }
 

@@ -44,11 +44,12 @@ struct wk__tracer {
   wk__arena arena;  /* cells and records, until the flush */
   wk__map tensors;  /* real wk_tensor * -> record */
   wk__map storages; /* real wk_storage * -> first cell */
+  wk__map tried;    /* node -> its value, one of `shapes`; see trace_check.c */
   wk__trace_cell *lazy;
   wk__trace_record *records;
   bool uses_symbols;         /* counted in wk__symbolic_traces */
   wk__trace_holder *holders; /* of symbolic integers, which have to become known before the graph goes */
-  wk_tensor **shapes;        /* owned: the geometries of cells and records */
+  wk_tensor **shapes;        /* owned: the geometries of cells and records, values that were tried */
   int64_t shape_count, shape_capacity;
   wk_tensor **inputs; /* owned, as the graph's inputs */
   int64_t input_count, input_capacity;
@@ -72,6 +73,9 @@ wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__
 /* Of an operator that mutates: the node's items are the new values of `written`. */
 wk__graph_node *wk__trace_mutating_call(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *written,
                                         int count);
+
+/* trace_check.c: WK_UNSUPPORTED when the call would fail with the values that its arguments have. */
+WK_MUST_USE wk_status wk__trace_check_values(wk__tracer *t, const wk_op *op, const wk__graph_arg *args);
 
 /* trace_writes.c */
 WK_MUST_USE wk_status wk__trace_check_writable(wk__tracer *t, wk_tensor *tensor);

@@ -31,6 +31,28 @@ static wk__graph_node *permuted_back(wk__tracer *t, wk__graph_node *value, const
   return CALL(permute, of_node(value), of_ints(inverse, (int)dims->count));
 }
 
+static bool has_inverse(const wk_op *op) {
+  switch (op->number) {
+    case WK__OP_alias:
+    case WK__OP_detach:
+    case WK__OP_view:
+    case WK__OP_unsafe_view:
+    case WK__OP_unsqueeze:
+    case WK__OP_squeeze:
+    case WK__OP_squeeze_dim:
+    case WK__OP_permute:
+    case WK__OP_transpose_int:
+    case WK__OP_t:
+    case WK__OP_select_int:
+    case WK__OP_slice_Tensor:
+    case WK__OP_diagonal:
+    case WK__OP_as_strided:
+      return true;
+    default:
+      return false;
+  }
+}
+
 static wk__graph_node *put_back(wk__trace_record *r, wk__graph_node *parent, wk__graph_node *value) {
   wk__tracer *t = r->tracer;
   const wk__graph_arg *a = r->args;
@@ -59,7 +81,7 @@ static wk__graph_node *put_back(wk__trace_record *r, wk__graph_node *parent, wk_
     case WK__OP_as_strided:
       return FOUND(as_strided_scatter, of_node(parent), of_node(value), a[1], a[2], a[3]);
     default:
-      (void)wk_fail(WK_UNSUPPORTED, "a write through %s", r->op->name);
+      (void)wk_fail(WK_INTERNAL_ERROR, "%s has no inverse", r->op->name);
       return NULL;
   }
 }
@@ -81,11 +103,19 @@ static bool looks_at_overlap(const wk__trace_record *r) {
   return false;
 }
 
+/* Asked before anything is recorded: what draws numbers would draw them in the graph and again outside of it. */
+static wk_status check_inverses(const wk__trace_record *r) {
+  for (; r->parent; r = r->parent)
+    if (!has_inverse(r->op)) return wk_fail(WK_UNSUPPORTED, "a write through %s", r->op->name);
+  return WK_OK;
+}
+
 wk_status wk__trace_check_writable(wk__tracer *t, wk_tensor *tensor) {
   wk__trace_record *r = wk__trace_record_of(t, tensor);
   if (!r) return wk_error_category();
   if (r->cell->shared) return wk_fail(WK_UNSUPPORTED, "a write to memory that several inputs share");
   if (counts_from_storage(r)) return wk_fail(WK_UNSUPPORTED, "a write through as_strided of an input with an offset");
+  WK_TRY(check_inverses(r));
   WK_TRY(wk__check_overlap(tensor));
   if (looks_at_overlap(r)) return wk_fail(WK_UNSUPPORTED, "a write into memory that overlaps itself");
   return WK_OK;
@@ -115,6 +145,12 @@ static wk_status check_result(const wk_tensor *tensor, const wk_tensor *value) {
 
 /* ---- the write ---- */
 
+/* A value of the sizes of `old`, with its strides. */
+static wk__graph_node *laid_out(wk__tracer *t, wk__graph_node *node, wk__graph_node *old, const wk_tensor *shape) {
+  return FOUND(as_strided_scatter, of_node(old), of_node(node), of_ints(shape->sizes, shape->ndim),
+               of_ints(shape->strides, shape->ndim), none);
+}
+
 /* `node` with the dtype, sizes and strides of the tensor that it becomes. */
 static wk__graph_node *fitted(wk__trace_record *r, wk__graph_node *node) {
   wk__tracer *t = r->tracer;
@@ -127,9 +163,7 @@ static wk__graph_node *fitted(wk__trace_record *r, wk__graph_node *node) {
     node = CALL(expand, of_node(node), of_ints(shape->sizes, shape->ndim), no);
   if (!node || equal_strides(node->value, shape)) return node;
   wk__graph_node *old = wk__trace_fresh(r); /* for its layout alone */
-  return old ? FOUND(as_strided_scatter, of_node(old), of_node(node), of_ints(shape->sizes, shape->ndim),
-                     of_ints(shape->strides, shape->ndim), none)
-             : NULL;
+  return old ? laid_out(t, node, old, shape) : NULL;
 }
 
 /* A value may be several tensors' at once (x.copy_(y)): later writes make new nodes, so nothing is shared. */
@@ -139,6 +173,9 @@ static wk_status replace(wk__trace_record *r, wk__graph_node *node) {
     wk__graph_node *parent = wk__trace_fresh(v->parent);
     if (!parent || !(value = put_back(v, parent, value))) return wk_error_category();
   }
+  const wk_tensor *whole = r->cell->whole;
+  if (!equal_strides(value->value, whole) && !(value = laid_out(r->tracer, value, r->cell->node, whole)))
+    return wk_error_category(); /* of memory without elements, views have strides of their own */
   r->cell->node = value;
   r->cell->version++;
   if (r->parent) return WK_OK; /* derived again when it is next read: it stays a view of the whole */

@@ -113,6 +113,11 @@ static wk_status run_into(wk__call *c) {
   return WK_UNLIKELY(status == WK_INDEX_ERROR) ? wk__explain_bad_index(c->op) : status;
 }
 
+/* A kernel may fill a new tensor piece by piece: none of that is a write that anybody could have seen. */
+static void forget_writes(const wk_tensor *fresh) {
+  if (fresh->storage) atomic_store_explicit(&fresh->storage->version, 0, memory_order_relaxed);
+}
+
 /* Results that had a destination become that destination. */
 static wk_status finish(const wk__call *c, wk_tensor **outputs, const bool *through_temporary) {
   for (int r = 0; r < c->op->schema.result_count; r++) {
@@ -124,6 +129,7 @@ static wk_status finish(const wk__call *c, wk_tensor **outputs, const bool *thro
     }
     if (destination && !through_temporary[r] && !c->op->kernel)
       wk__version_bump(destination); /* else that has counted */
+    if (!destination && c->op->kernel) forget_writes(outputs[r]);
   }
   for (int r = 0; r < c->op->schema.result_count; r++) c->results[r] = wk__v_tensor(outputs[r]);
   return WK_OK;

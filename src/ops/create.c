@@ -135,20 +135,24 @@ wk_status wk__meta_fill(wk__call *c) {
   return like_as(c, (wk_dtype)c->args[0].tensor->dtype, c->args[0].tensor->device);
 }
 
-/* self takes src's values: broadcast, converted. Overlapping views copy through a temporary. */
-wk_status wk__kernel_copy(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor, *src = c->args[1].tensor, *out;
-  wk_value source = c->args[1], temporary = {0};
-  wk__spec specs[1];
+wk_status wk__check_copy_sizes(const wk_tensor *self, const wk_tensor *src) {
+  wk__spec spec;
   wk_int sizes[WK_MAX_DIMS];
   int ndim;
   WK_TRY(wk__broadcast(self->sizes, self->ndim, src->sizes, src->ndim, sizes, &ndim));
   bool fits = ndim == self->ndim;
   for (int d = 0; fits && d < ndim; d++) fits = wk_int_eq(sizes[d], self->sizes[d]);
-  if (!fits) {
-    wk__spec_contiguous(&specs[0], (wk_dtype)self->dtype, self->device, ndim, sizes);
-    return wk__shape_mismatch(self, &specs[0]);
-  }
+  if (fits) return WK_OK;
+  wk__spec_contiguous(&spec, (wk_dtype)self->dtype, self->device, ndim, sizes);
+  return wk__shape_mismatch(self, &spec);
+}
+
+/* self takes src's values: broadcast, converted. Overlapping views copy through a temporary. */
+wk_status wk__kernel_copy(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *src = c->args[1].tensor, *out;
+  wk_value source = c->args[1], temporary = {0};
+  wk__spec specs[1];
+  WK_TRY(wk__check_copy_sizes(self, src));
   WK_TRY(wk__check_overlap(self));
   bool shared = src->storage && src->storage == self->storage;
   if (shared) WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){source, NONE}, NULL, &temporary));
@@ -254,6 +258,12 @@ wk_status wk__kernel_cat(wk__call *c) {
   return WK_OK;
 }
 
+/* What was promoted for the result goes back. */
+static wk_tensor *in_dtype_of(wk_tensor *g, const wk_tensor *t) {
+  if (!g || g->dtype == t->dtype) return g;
+  return wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(g), wk__v_dtype((wk_dtype)t->dtype), NONE});
+}
+
 wk_status wk__vjp_cat(wk__vjp *v) {
   const wk_value *list = &v->args[0];
   wk_int at = wk_int_of(0);
@@ -266,7 +276,7 @@ wk_status wk__vjp_cat(wk__vjp *v) {
     if (wk__needs(v, wk__list_input(v, k))) {
       wk_tensor *g = skipped ? wk_new_zeros(G, shape->sizes, 1, WK_DTYPE_NONE, NONE)
                              : wk_slice(G, dim, wk__v_size(at), wk__v_size(end), wk_int_of(1));
-      WK_TRY(wk__vjp_set(v, wk__list_input(v, k), g));
+      WK_TRY(wk__vjp_set(v, wk__list_input(v, k), in_dtype_of(g, shape)));
     }
     at = end;
   }

@@ -54,6 +54,8 @@ wk_dtype wk__result_type(const wk__call *c);               /* promotion over ten
 
 /* The error for a destination that the result would be larger than. */
 wk_status wk__shape_mismatch(const wk_tensor *destination, const wk__spec *spec);
+/* copy_ broadcasts src to self's sizes, and never self. */
+WK_MUST_USE wk_status wk__check_copy_sizes(const wk_tensor *self, const wk_tensor *src);
 /* Refuses to write to a tensor some of whose elements are one memory. */
 WK_MUST_USE wk_status wk__check_overlap(const wk_tensor *destination);
 /* Refuses what cannot be expanded to these sizes, in expand's words. */

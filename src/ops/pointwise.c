@@ -355,8 +355,10 @@ wk_status wk__vjp_div_mode(wk__vjp *v) {
   GIVE(1, wk_zero(G));
   return WK_OK;
 }
+/* a - b floor(a / b) */
 wk_status wk__vjp_remainder(wk__vjp *v) {
   GIVE(0, G);
+  if (v->args[1].tag == WK_VALUE_TENSOR) GIVE(1, wk_mul(wk_neg(G), wk_div_Tensor_mode(ARG(0), ARG(1), "floor")));
   return WK_OK;
 }
 

@@ -4,8 +4,8 @@
 #include "python/graph_type.h"
 
 static PyObject *wrap(void *state, wk_tensor *steal_tensor) { return wk__wrap(state, steal_tensor); }  // -> new
-static PyObject *graph_module(void *state, wk__graph *graph) {                                         // -> new
-  return wk__graph_module_create(state, graph);
+static PyObject *graph_module(void *state, wk__graph *graph, const bool *integers) {                   // -> new
+  return graph->env ? wk__graph_module_with_sizes(state, graph, integers) : wk__graph_module_create(state, graph);
 }
 static PyObject *raise_error(void *state) { return wk__raise(state); }
 static wk_tensor *tensor_of(PyObject *o) { return wk__tensor_of(o); }

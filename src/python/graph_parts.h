@@ -39,6 +39,13 @@ typedef struct wk__fx_node {
   bool taped; /* runs under autograd where the graph says which nodes do */
 } wk__fx_node;
 
+/* What argument of a graph with sizes among its arguments is given for: input `input` of the source, or the symbol that
+ * is the size of its dim `dim`. */
+typedef struct wk__fx_argument {
+  int32_t input;
+  int32_t dim; /* -1: the tensor */
+} wk__fx_argument;
+
 struct wk__fx_graph {
   PyObject_HEAD wk__state *state;
   wk__fx_node *root; /* owned: before the first and behind the last node */
@@ -49,16 +56,18 @@ struct wk__fx_graph {
   PyObject *name_counts; /* dict: the stem of a name -> the last number behind it */
   PyObject *owner;       /* weak reference to the GraphModule, or NULL */
   PyObject *weak_references;
-  wk__graph *source;         /* owned, frozen; NULL: made in Python */
-  PyObject *structure;       /* what the source's outputs are put into: wk__fx_output_mark for each; NULL: a tuple */
-  PyObject *input_names;     /* list: of the source's inputs, arguments first, then attributes of the GraphModule */
-  PyObject *constant_names;  /* list: of the attributes that its constants are */
-  Py_ssize_t argument_count; /* tensors, then numbers */
-  Py_ssize_t number_count;   /* of the source: Python numbers that it takes behind the tensors */
-  bool loaded;               /* the source's nodes are made */
-  bool captured;             /* the source says which nodes run under autograd; else all do */
-  uint64_t version;          /* counts edits; 0: the source is what it was */
-  wk__fx_plan *plan;         /* how it is run; NULL: not run yet */
+  wk__graph *source;          /* owned, frozen; NULL: made in Python */
+  PyObject *structure;        /* what the source's outputs are put into: wk__fx_output_mark for each; NULL: a tuple */
+  PyObject *input_names;      /* list: of the source's inputs, arguments first, then attributes of the GraphModule */
+  PyObject *constant_names;   /* list: of the attributes that its constants are */
+  Py_ssize_t argument_count;  /* tensors, then numbers */
+  Py_ssize_t number_count;    /* of the source: Python numbers that it takes behind the tensors */
+  wk__fx_argument *arguments; /* (argument_count - number_count) owned: sizes, each before the first tensor that has it;
+                               * NULL: argument i is input i */
+  bool loaded;                /* the source's nodes are made */
+  bool captured;              /* the source says which nodes run under autograd; else all do */
+  uint64_t version;           /* counts edits; 0: the source is what it was */
+  wk__fx_plan *plan;          /* how it is run; NULL: not run yet */
 };
 
 /* ---- graph_node.c ---- */
@@ -149,6 +158,7 @@ typedef struct wk__fx_input {
   PyObject *path;      /* of an attribute; NULL */
   wk_tensor *fixed;    /* neither: always this one */
   wk_tensor *shape;    /* what it has to look like: no storage */
+  bool is_integer;     /* the argument is a number that the graph takes for the size of a tensor without values */
   bool requires_grad;
 } wk__fx_input;
 struct wk__fx_plan {

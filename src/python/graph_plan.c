@@ -39,6 +39,17 @@ int wk__fx_plan_traverse(wk__fx_plan *plan, visitproc visit, void *arg) {
   return 0;
 }
 
+/* An input without a tensor among the arguments is an integer: its size is what counts. */
+static void place_arguments(const wk__fx_graph *graph, wk__fx_plan *plan) {
+  for (int tensors = 0; tensors < 2; tensors++)
+    for (Py_ssize_t i = 0; i < graph->argument_count - graph->number_count; i++) {
+      wk__fx_argument a = graph->arguments[i];
+      if ((a.dim < 0) != tensors) continue;
+      plan->inputs[a.input].argument = i;
+      plan->inputs[a.input].is_integer = !tensors;
+    }
+}
+
 wk__fx_plan *wk__fx_plan_of_source(wk__fx_graph *graph) {
   const wk__graph *source = graph->source;
   wk__fx_plan *plan = wk__fx_plan_create(graph, source->input_count);
@@ -47,11 +58,12 @@ wk__fx_plan *wk__fx_plan_of_source(wk__fx_graph *graph) {
   plan->taped = graph->captured;
   plan->result = Py_XNewRef(graph->structure);
   for (Py_ssize_t i = 0; i < plan->input_count; i++) {
-    bool argument = i < graph->argument_count - graph->number_count;
+    bool argument = graph->arguments || i < graph->argument_count - graph->number_count;
     plan->inputs[i].argument = argument ? i : -1;
     plan->inputs[i].path = argument ? NULL : Py_NewRef(PyList_GET_ITEM(graph->input_names, i));
     plan->inputs[i].shape = wk__retain(source->inputs[i]->value);
   }
+  if (graph->arguments) place_arguments(graph, plan);
   if (wk__graph_executor_create(graph->source, &plan->executor) == WK_OK) return plan;
   plan->hopeless = true; /* numbers that no input's size gives: the nodes cannot be run either, and will say so */
   wk_error_clear();
@@ -112,11 +124,27 @@ static int constants_fit(const wk__fx_graph *graph, const wk__fx_plan *plan, PyO
   return fit;
 }
 
+/* The tensor without values by which the graph learns an integer. */
+static PyObject *tensor_of_integer(wk__state *state, PyObject *value) {  // -> new; NULL: it is none
+  wk__spec spec;
+  int64_t n = PyLong_Check(value) ? PyLong_AsLongLong(value) : -1;
+  wk_int size = wk_int_of(n);
+  PyErr_Clear();
+  if (n < 0) return NULL;
+  wk__spec_contiguous(&spec, WK_UINT8, WK__CPU_DEVICE, 1, &size);
+  wk_tensor *t = wk__tensor_shape_only(&spec);
+  return t ? wk__wrap(state, t) : wk__raise(state);
+}
+
 /* The tensor of one input; `keep` gets the object that has to live as long as it is used. NULL: does not fit, or an
  * exception. */
 static wk_tensor *input_tensor(const wk__fx_graph *graph, const wk__fx_plan *plan, const wk__fx_input *input,
                                PyObject *module, PyObject *const *values, PyObject **keep) {
   wk_tensor *t = input->fixed;
+  if (input->is_integer) {
+    *keep = tensor_of_integer(graph->state, values[input->argument]);
+    return *keep ? wk__tensor_of(*keep) : NULL;
+  }
   if (!t) {
     *keep = input->path ? wk__fx_attribute(module, input->path) : Py_NewRef(values[input->argument]);
     if (!*keep || !wk__fx_is_plain_tensor(graph->state, *keep)) return NULL;

@@ -139,7 +139,8 @@ static int add(builder *b, const wk__graph_node *source, wk__fx_op op, PyObject 
 
 /* The name is made unique first: it is a placeholder's parameter, or an attribute that is there already. */
 static bool is_argument(const wk__fx_graph *graph, const wk__graph_node *node) {
-  return node->kind == WK__GRAPH_INPUT && node->index < graph->argument_count - graph->number_count;
+  bool all = graph->arguments != NULL;
+  return node->kind == WK__GRAPH_INPUT && (all || node->index < graph->argument_count - graph->number_count);
 }
 
 static int add_input(builder *b, const wk__graph_node *node) {
@@ -149,6 +150,33 @@ static int add_input(builder *b, const wk__graph_node *node) {
     return -1;
   wk__fx_node *made = (wk__fx_node *)b->nodes[node->number];
   if (argument) Py_SETREF(made->target, Py_NewRef(made->name));
+  return 0;
+}
+
+/* A symbol is a placeholder of its own, by its name. */
+static int add_size(builder *b, wk_int symbol) {
+  wk__string text = {0};
+  wk_int_print(&text, symbol);
+  int status = add(b, NULL, WK__FX_PLACEHOLDER, PyUnicode_FromString(text.text ? text.text : "size"), PyTuple_New(0),
+                   NULL, NULL);
+  wk__string_release(&text);
+  if (status < 0) return -1;
+  wk__fx_node *made = b->graph->root->previous;
+  Py_SETREF(made->target, Py_NewRef(made->name));
+  PyObject *key = PyLong_FromLongLong(symbol.bits);
+  status = key ? PyDict_SetItem(b->symbols, key, (PyObject *)made) : -1;
+  Py_XDECREF(key);
+  return status;
+}
+
+/* The placeholders of one input: sizes that are seen for the first time, and the tensor. */
+static int add_input_with_sizes(builder *b, const wk__graph_node *node) {
+  const wk__fx_graph *graph = b->graph;
+  for (Py_ssize_t i = 0; i < graph->argument_count - graph->number_count; i++) {
+    wk__fx_argument a = graph->arguments[i];
+    if (a.input != node->index) continue;
+    if ((a.dim >= 0 ? add_size(b, node->value->sizes[a.dim]) : add_input(b, node)) < 0) return -1;
+  }
   return 0;
 }
 
@@ -177,7 +205,7 @@ static int add_constant(builder *b, const wk__graph_node *node) {
 static int add_node(builder *b, const wk__graph_node *node) {
   switch ((wk__graph_kind)node->kind) {
     case WK__GRAPH_INPUT:
-      return add_input(b, node);
+      return b->graph->arguments ? add_input_with_sizes(b, node) : add_input(b, node);
     case WK__GRAPH_CONSTANT:
       return add_constant(b, node);
     case WK__GRAPH_CALL:
@@ -403,6 +431,48 @@ PyObject *wk__graph_module_create(wk__state *state, wk__graph *source) {  // -> 
   if (!graph) return NULL;
   graph->captured = true;
   PyObject *module = wk__fx_module_over(graph, NULL, NULL);
+  Py_DECREF(graph);
+  return module;
+}
+
+/* ---- sizes among the arguments ---- */
+
+static bool is_listed(const wk__graph *source, const wk__fx_argument *list, Py_ssize_t count, wk_int symbol) {
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (list[i].dim >= 0 && wk_int_same(source->inputs[list[i].input]->value->sizes[list[i].dim], symbol)) return true;
+  return false;
+}
+
+static Py_ssize_t list_arguments(const wk__graph *source, const bool *integers, wk__fx_argument *list) {
+  Py_ssize_t count = 0;
+  for (int64_t i = 0; i < source->input_count; i++) {
+    const wk_tensor *t = source->inputs[i]->value;
+    for (int d = 0; d < t->ndim; d++) {
+      bool symbol = !wk_int_is_known(t->sizes[d]) && wk__sym_kind_of(t->sizes[d]) == WK__SYM_SYMBOL;
+      if (symbol && !is_listed(source, list, count, t->sizes[d])) list[count++] = (wk__fx_argument){(int32_t)i, d};
+    }
+    if (!integers[i]) list[count++] = (wk__fx_argument){(int32_t)i, -1};
+  }
+  return count;
+}
+
+static int take_sizes(wk__fx_graph *graph, const bool *integers) {
+  const wk__graph *source = graph->source;
+  Py_ssize_t room = 1;
+  for (int64_t i = 0; i < source->input_count; i++) room += 1 + source->inputs[i]->value->ndim;
+  if (!(graph->arguments = PyMem_Malloc((size_t)room * sizeof *graph->arguments))) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  graph->argument_count = list_arguments(source, integers, graph->arguments) + graph->number_count;
+  return 0;
+}
+
+PyObject *wk__graph_module_with_sizes(wk__state *state, wk__graph *source, const bool *integers) {  // -> new
+  wk__fx_graph *graph = wk__fx_graph_over(state, source, source->input_count, NULL);
+  if (!graph) return NULL;
+  graph->captured = true;
+  PyObject *module = take_sizes(graph, integers) < 0 ? NULL : wk__fx_module_over(graph, NULL, NULL);
   Py_DECREF(graph);
   return module;
 }

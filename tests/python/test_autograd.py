@@ -1,6 +1,8 @@
 """Gradients through Python: backward and grad, hooks, in-place writes, grad modes, gradcheck."""
 
+import contextlib
 import gc
+import sys
 import threading
 import warnings
 import weakref
@@ -179,6 +181,29 @@ def test_errors(call, kind, text):
         call(leaf(1.0, 2.0, 3.0))
 
 
+def test_remainder():
+    """By both: a - b floor(a / b)."""
+    a, b = leaf(7.5, -7.5, 3.0), leaf(2.0, 2.0, -2.0)
+    (a % b).sum().backward()
+    close(a.grad, [1.0, 1.0, 1.0])
+    close(b.grad, [-3.0, 4.0, 2.0])
+    b.grad = None
+    wick.remainder(wick.tensor([7, -7, 3]), b).sum().backward()
+    close(b.grad, [-3.0, 4.0, 2.0])
+
+
+@pytest.mark.parametrize("join", [wick.cat, wick.stack])
+def test_joined_dtypes(join):
+    """Each gradient in the dtype of its tensor, whatever the result has."""
+    x, y = wick.ones(2, 2, requires_grad=True), wick.ones(2, 2, dtype=wick.float64, requires_grad=True)
+    z = x * 2
+    joined = join([z, y, z])
+    assert joined.dtype == wick.float64
+    (joined * 3).sum().backward()
+    assert x.grad.dtype == wick.float32 and x.grad.tolist() == [[12.0] * 2] * 2
+    assert y.grad.dtype == wick.float64 and y.grad.tolist() == [[3.0] * 2] * 2
+
+
 # ---- attributes ----
 
 
@@ -299,6 +324,50 @@ def test_item_assignment():
     y[1] = x[0] * 10
     y.sum().backward()
     close(x.grad, [11.0, 0.0, 1.0])
+
+
+def multiplied_by_its_view(w):
+    a = w * 1
+    a.mul_(a[:])
+    return a
+
+
+def view_multiplied_by_its_base(w):
+    a = w * 1
+    a[:].mul_(a)
+    return a
+
+
+def view_multiplied_by_a_view(w):
+    a = w * 1
+    a[:2].mul_(a[1:] if w.numel() > 3 else a[:2])
+    return a
+
+
+@pytest.mark.parametrize("write", [multiplied_by_its_view, view_multiplied_by_its_base, view_multiplied_by_a_view])
+@pytest.mark.parametrize("packed", [False, True])
+def test_writes_that_keep_a_relative_make_no_cycle(write, packed):
+    """The memory of the leaf is given back when the results are gone."""
+    hooks = wick.autograd.graph.saved_tensors_hooks
+    memory = bytearray(12)
+    gc.disable()
+    try:
+        before = sys.getrefcount(memory)
+        w = wick.frombuffer(memory, dtype=wick.float32).requires_grad_()
+        with hooks(lambda t: t, lambda t: t) if packed else contextlib.nullcontext():
+            a = write(w)
+        assert sys.getrefcount(memory) > before
+        del w, a
+        assert sys.getrefcount(memory) == before
+    finally:
+        gc.enable()
+
+
+def test_kept_relatives_are_named():
+    w = wick.ones(3, requires_grad=True)
+    for write, name in ((multiplied_by_its_view, "AsStrided"), (view_multiplied_by_its_base, "CopySlices")):
+        with pytest.raises(RuntimeError, match=f"which is output 0 of .*{name}, is at version 1; expected version 0"):
+            write(w).sum().backward()
 
 
 # ---- hooks ----

@@ -19,9 +19,10 @@ def _mark(t, attribute, index):
 
 
 def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
-    """Sizes that become symbols at the first capture, whatever compile(dynamic=...) says; sizes 0 and 1 never do.
+    """Sizes that become symbols at the first capture, whatever compile(dynamic=...) says; sizes 0 and 1 never do. A size
+    that the program's own code fixes is an error, torch.fx.experimental.symbolic_shapes.ConstraintViolationError.
 
-    The other arguments are accepted; a size that the program's own code fixes is guarded, which is no error here.
+    The other arguments are accepted.
 
         mark_dynamic(x, 0)          # or [0, 1]
     """

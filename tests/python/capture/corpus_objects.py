@@ -564,7 +564,7 @@ def shape_error_caught(x, q):
         return x + 1, type(e).__name__, "mat1" in str(e) or "size" in str(e)
 
 
-@case
+@case(captures=2, breaks=1)  # values are wrong: the next capture ends in front of it
 def bad_index_caught(x, i):
     try:
         y = x.index_select(0, i + 100)

@@ -2,6 +2,7 @@
 
     python tests/python/capture/fuzz.py --seed 7 --count 1      repeats one program and prints it
     python tests/python/capture/fuzz.py --count 10000           many, with a seed that is printed
+    python tests/python/capture/fuzz.py --mode 2 --count 100    graphs run node by node (0), compiled later (1), waited for (2)
 
 A program is a helper class, helper functions and `f(x, y, n, a, l, d, o, log)`. It does arithmetic, views, writes in
 place, loops, branches on numbers and on values of tensors, breaks (print, item, tolist), try, with, closures, early
@@ -499,7 +500,7 @@ def without_nodes(description):
     return description
 
 
-def check(seed):
+def check(seed, mode=1):
     """None, or what is wrong with the program of that seed."""
     source = program(seed)
     grad = seed % 4 == 0 or seed % 32 == 1
@@ -510,7 +511,8 @@ def check(seed):
         return space["f"]
 
     plain = outcomes(load(), grad, seed % 2 == 1)
-    captured = outcomes(Compiled(load(), dynamic=1 if seed % 8 == 3 else -1), grad, seed % 2 == 1)
+    compiled = Compiled(load(), dynamic=1 if seed % 8 == 3 else -1, mode=mode)
+    captured = outcomes(compiled, grad, seed % 2 == 1)
     for call, (p, c) in enumerate(zip(plain, captured, strict=True)):
         for name, a, b in zip(NAMES, p, c, strict=True):
             if without_nodes(a) != without_nodes(b):
@@ -527,13 +529,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--count", type=int, default=500)
+    parser.add_argument("--mode", type=int, default=1)
     options = parser.parse_args()
     first = options.seed if options.seed is not None else int(time.time()) * 1000 % 2**31
     print(f"seed {first}", flush=True)
     bad = 0
     for seed in range(first, first + options.count):
         with contextlib.redirect_stdout(io.StringIO()):
-            wrong = check(seed)
+            wrong = check(seed, options.mode)
         if options.count == 1:
             print(program(seed))
         if wrong:

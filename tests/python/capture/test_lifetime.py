@@ -33,6 +33,60 @@ def test_models_are_not_kept_alive():
         gc.enable()
 
 
+def test_a_model_that_holds_itself():
+    """In a plain attribute, in any dictionary of its own."""
+
+    class Holder(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(3, 3)
+            self.scale = 2.0
+            object.__setattr__(self, "me", self)
+            self.others = {"me": self}
+
+        def forward(self, x):
+            return self.inner(x) * self.scale
+
+    call = wick.compile(lambda model, x: model(x))
+    x = wick.ones(2, 3)
+    for _ in range(3):
+        model = Holder()
+        for _ in range(3):
+            assert wick.equal(call(model, x), model(x))
+        watched = weakref.ref(model)
+        assert call.report()
+        del model
+        gc.collect()
+        assert watched() is None
+        assert call.report() == []
+
+
+def test_a_model_gets_another_dictionary():
+    """The one that was captured is gone, and its memory perhaps somebody else's."""
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = 2.0
+
+        def forward(self, x):
+            return x * self.scale
+
+    model = Scaled()
+    call = wick.compile(lambda x: model(x))
+    x = wick.ones(3)
+    for scale in (2.0, 3.0, 5.0, 7.0):
+        model.scale = scale
+        assert call(x).tolist() == [scale] * 3
+        vars_now = dict(model.__dict__, scale=-scale)
+        model.__dict__ = vars_now
+        filler = [{"scale": k} for k in range(50)]
+        assert call(x).tolist() == [-scale] * 3
+        del vars_now, filler
+        assert call(x).tolist() == [-scale] * 3
+        assert call.report()
+
+
 def test_a_compiled_function_is_freed():
     def make():
         model = nn.Linear(3, 3)

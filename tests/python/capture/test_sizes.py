@@ -5,9 +5,11 @@ equal. Stated are the number of captures in all, and what the newest segment ass
 
 # ruff: noqa: E741
 
+import copy
 import functools
 import gc
 import random
+import re
 import sys
 
 import pytest
@@ -388,11 +390,85 @@ def test_parameters_stay_numbers():
     assert "float32[3, 4]" in tensor_guard(compiled)
 
 
-def test_a_backend_gets_numbers():
-    compiled = wick.compile(rows_of, backend="eager", dynamic=True)
-    for n in (2, 3, 4):
-        assert wick.equal(compiled(wick.ones(n, 3)), rows_of(wick.ones(n, 3)))
-    assert compiled.captures == 3
+class Seen:
+    """A backend that notes what it is given and what is called."""
+
+    def __init__(self, change=None):
+        self.examples, self.calls, self.names, self.change = [], [], [], change
+
+    def __call__(self, module, inputs):
+        self.examples.append(shown(inputs))
+        self.names.append([n.name for n in module.graph.nodes if n.op == "placeholder"])
+        if self.change:
+            self.change(module)
+        assert len(module(*inputs)) == len(module.graph.find_nodes(op="output")[0].args[0])
+
+        def run(*args):
+            self.calls.append(shown(args))
+            return module(*args)
+
+        return run
+
+
+def shown(args):
+    return [tuple(a.shape) if isinstance(a, wick.Tensor) else a for a in args]
+
+
+def scaled_rows(x, y, k):
+    return (x @ y).view(-1) * x.shape[0] + k, x.shape[0] * 2
+
+
+def test_a_backend_gets_symbols():
+    """As arguments: each before the first tensor that has it; integers stand for themselves."""
+    backend = Seen()
+    compiled = wick.compile(scaled_rows, backend=backend, dynamic=True)
+    for rows, k in ((3, 7), (4, 8), (6, 2)):
+        args = (numbers(0, rows, rows + 1), numbers(1, rows + 1, 5), k)
+        for ours, theirs in zip(compiled(*args), scaled_rows(*args), strict=True):
+            assert wick.equal(ours, theirs) if isinstance(ours, wick.Tensor) else ours == theirs
+    assert compiled.captures == 1
+    assert backend.names == [["s0", "s1", "input_1", "s2", "s3", "input_2", "s4"]]
+    assert backend.examples == [[3, 4, (3, 4), 4, 5, (4, 5), 7]]
+    assert backend.calls == [[4, 5, (4, 5), 5, 5, (5, 5), 8], [6, 7, (6, 7), 7, 5, (7, 5), 2]]
+
+
+def test_a_backend_gets_symbols_when_sizes_change():
+    backend = Seen()
+    compiled = wick.compile(lambda x: x.relu() * x.shape[0], backend=backend)
+    for rows in (3, 5, 6, 2):
+        assert compiled(wick.ones(rows, 4)).tolist() == [[rows * 1.0] * 4] * rows
+    assert backend.examples == [[(3, 4)], [5, (5, 4)]]
+    assert backend.calls == [[6, (6, 4)], [2, (2, 4)]]
+
+
+def test_a_backend_edits_a_graph_with_symbols():
+    def change(module):
+        for node in module.graph.nodes:
+            if node.name == "relu":
+                node.target = wick.ops.aten.sigmoid.default
+        module.recompile()
+
+    compiled = wick.compile(lambda x, k: x.relu() * x.shape[0] + k, backend=Seen(change), dynamic=True)
+    compiled(numbers(0, 3), 4)  # what is captured has been computed already
+    for rows, k in ((3, 4), (5, 6), (4, 2)):
+        x = numbers(0, rows)
+        assert wick.equal(compiled(x, k), x.sigmoid() * rows + k)
+    assert compiled.captures == 1
+
+
+def test_a_copy_of_a_graph_with_symbols():
+    copies = []
+
+    def backend(module, inputs):
+        copies.append(copy.deepcopy(module))
+        return copies[-1]
+
+    compiled = wick.compile(lambda x, k: x * x.shape[0] + k, backend=backend, dynamic=True)
+    for rows in (3, 5):
+        assert wick.equal(compiled(wick.ones(rows), 7), wick.full((rows,), rows + 7.0))
+    assert len(copies) == 1
+    with pytest.raises(TypeError, match="positional argument"):
+        copies[0](wick.ones(3))
 
 
 def test_marks():
@@ -406,6 +482,64 @@ def test_marks():
     assert static.captures == 2
     assert tensor_guard(static) == "x is a tensor float32[4, s0] strides [over dim 1, 1]"
     assert captures(rows_of, (2, 3), (4, 3), dynamic=True, mark=wick._dynamo.mark_static).captures == 2
+
+
+def violated(function, *args, mark=(0,)):
+    """What a marked size of the first argument is said to be."""
+    from wick.fx.experimental.symbolic_shapes import ConstraintViolationError
+
+    for dim in mark:
+        wick._dynamo.mark_dynamic(args[0], dim)
+    with pytest.raises(ConstraintViolationError) as info:
+        wick.compile(function)(*args)
+    assert isinstance(info.value, RuntimeError)
+    return str(info.value)
+
+
+SAID = (
+    'Constraints violated ({0})! For more information, run with TORCH_LOGS="+dynamic".\n'
+    "  - You marked {0} as dynamic but your code specialized it to be a constant (10). If you're using mark_dynamic, "
+    "either remove it or use maybe_mark_dynamic. If you're using Dim.DYNAMIC, replace it with either Dim.STATIC or "
+    "Dim.AUTO."
+)
+
+
+def test_a_marked_size_that_is_a_constant():
+    ten = wick.ones(10)
+    said = SAID.format("L['x'].size()[0]")
+    assert violated(lambda x: x.view(2, 5) * 2, ten + 0) == said
+    assert violated(lambda x: x + ten, ten + 0) == said
+    assert violated(lambda x: x * 2 if x.shape[0] == 10 else x, ten + 0) == said
+    assert violated(lambda x: x * 2 if x.shape[0] * 2 + 1 == 21 else x, ten + 0) == said
+    assert violated(lambda x: wick.cat([x, x]).view(4, 5), ten + 0) == said
+    assert violated(lambda x: [x for _ in range(x.shape[0])][0] * 2, ten + 0) == said
+    assert violated(lambda x: x @ x, wick.ones(10, 10)) == said
+    both = violated(lambda x: x + wick.ones(10, 3), wick.ones(10, 3), mark=(0, 1))
+    assert both.startswith("Constraints violated (L['x'].size()[0], L['x'].size()[1])!") and both.count("  - You") == 2
+
+    marked = ten + 0
+    wick._dynamo.mark_dynamic(marked, 0)
+    with pytest.raises(RuntimeError, match=re.escape("violated (L['d']['k'][0].size()[0])!")):
+        wick.compile(lambda d: d["k"][0].view(2, 5))({"k": [marked]})
+
+
+def test_a_marked_size_that_is_assumed_of():
+    """Guards that leave more than one size are no violation."""
+    for function, *args in (
+        (lambda x: x * 2, wick.ones(1)),
+        (lambda x: x * 2, wick.ones(0)),
+        (lambda x: x.view(-1, 2) * 2, wick.ones(10)),
+        (lambda x: x * 2 if x.shape[0] > 5 else x, wick.ones(10)),
+        (lambda x, y: x + y, wick.ones(10), wick.ones(1)),
+    ):
+        wick._dynamo.mark_dynamic(args[0], 0)
+        assert wick.equal(wick.compile(function)(*args), function(*args))
+    square = wick.ones(10, 10)
+    wick._dynamo.mark_dynamic(square, [0, 1])
+    assert wick.equal(wick.compile(lambda x: x @ x)(square), square @ square)
+    weak = wick.ones(10)
+    wick._dynamo.maybe_mark_dynamic(weak, 0)
+    assert wick.compile(lambda x: x.view(2, 5))(weak).shape == (2, 5)
 
 
 def test_mark_static_inside():
