@@ -13,7 +13,7 @@ TEST_BUILD := build-san
 SANITIZE_SETUP := -Db_sanitize=$(SANITIZE) -Db_lundef=false
 # Python itself is not instrumented: the sanitizer's runtime has to be there first, and Python's own leaks are not ours.
 SANITIZE_ENV := LD_PRELOAD="$(shell gcc -print-file-name=libasan.so) $(shell gcc -print-file-name=libubsan.so)" \
-  ASAN_OPTIONS=detect_leaks=0
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 else
 TEST_BUILD := build-debug
 endif

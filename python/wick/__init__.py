@@ -22,6 +22,7 @@ _SUBMODULES = frozenset(
         "overrides",
         "compiler",
         "_dynamo",
+        "_decomp",
         "fx",
         "profiler",
     )

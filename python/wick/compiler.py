@@ -5,13 +5,15 @@ y = compiled(x)                      # captured at the first call, replayed at t
 """
 
 import functools
+import os
+import re
 import weakref
 
 from . import _C
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "register_backend", "reset", "set_stance",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "load_graph", "register_backend", "reset", "set_stance",
 ]  # fmt: skip
 
 _live = weakref.WeakSet()  # every Compiled, for reset()
@@ -151,7 +153,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
     model: a function, method or nn.Module; None: gives a decorator. fullgraph: an error instead of a graph break.
     dynamic: None: sizes of tensors and integers that were seen to change become symbols, and floats inputs, of the graph
     when it is captured again; True: sizes and integer arguments are symbols at once; False: everything stays a number.
-    Sizes 0 and 1 are always numbers, and so are all of them with a backend of one's own.
+    Sizes 0 and 1 are always numbers. A backend of one's own gets the others as arguments of its graph.
     backend: a name of compiler.list_backends(), or a callable (graph_module, example_inputs) -> callable.
     mode: "default" and "reduce-overhead": nothing waits, native code comes from the background; "max-autotune": the
     first call of a graph waits for it. options: {"wait": True} does the same. disable: gives the model as it is.
@@ -180,12 +182,38 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
         raise TypeError("a class cannot be compiled: compile its methods")
     if not hasattr(model, "__code__") and not hasattr(model, "__func__"):
         if not callable(model):
-            raise RuntimeError(f"compile() takes a function or a module, not {model!r}")
+            raise AssertionError(f"A callable function is expected, but {type(model)} is provided.")
         call = type(model).__call__  # an object with __call__ written in Python
         if not hasattr(call, "__code__"):
             return model  # C code has nothing to capture
         model = call.__get__(model)
     return _of_function(model, settings)
+
+
+# ---- stages as text ----
+
+
+def load_graph(path, constants=(), compiled=False):
+    """A stage of the compiler from its text, to look at and to run: a file of WICK_DEBUG_DIR, after any pass.
+
+    The graph is called with its inputs as tensors, of the dtypes, sizes and strides that .inputs tells, and gives the
+    tuple of its outputs; inputs that it mutates are written; str() is its text. It runs operator by operator, fused
+    kernels on tier 0. compiled: the passes run over it first, as over a captured graph. Tensors of more than 64 elements
+    that the graph holds are told by hash in the text: they come from the file of constants beside it, and from
+    `constants`.
+
+        graph = compiler.load_graph("stages/graph_0001.4.fuse.txt")
+        outputs = graph(x, w)
+    """
+    path = os.fspath(path)
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    beside = re.sub(r"(graph_\d+)\.\d+\.\w+\.txt$", r"\1.constants.safetensors", path)
+    if beside != path and os.path.exists(beside):
+        from .safetensors import load_file
+
+        constants = [*constants, *load_file(beside).values()]
+    return _C.LoadedGraph(text, constants, compiled)
 
 
 # ---- around it ----

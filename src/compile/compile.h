@@ -37,6 +37,18 @@ WK_MUST_USE wk_status wk__compiled_graph_run(const wk__compiled_graph *compiled,
  * has none. */
 bool wk__compiled_graph_wait(const wk__compiled_graph *compiled);
 
+/* ---- text (text.c): a graph that any pass has left, printed by wk__graph_print, back from it ---- */
+
+/* Parses a graph whose definitions are fused kernels. Constants as for wk__graph_parse. The graph is frozen; it calls
+ * the kernels, which have to outlive it and its executors. Kernels from text check each launch: numbers that would
+ * leave a tensor's memory give WK_VALUE_ERROR. */
+WK_MUST_USE wk_status wk__load_graph(const char *text, wk_tensor *const *constants, int constant_count,
+                                     wk__graph **out_graph, wk__kernels **out_kernels);
+void wk__kernels_release(wk__kernels *kernels);
+/* Native code for those that have none yet, in the background. */
+void wk__kernels_submit(const wk__kernels *kernels);
+bool wk__kernels_wait(const wk__kernels *kernels); /* false: some have none */
+
 /* ---- reports ---- */
 wk__graph *wk__compiled_graph_final(const wk__compiled_graph *compiled); /* borrowed: what the executor runs */
 int64_t wk__compiled_graph_kernel_count(const wk__compiled_graph *compiled);

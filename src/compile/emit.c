@@ -7,12 +7,30 @@
 
 #include <stdio.h>
 
+static int result_of(const wk__emitter *e, wk__memory memory) {
+  int r = 0;
+  while (e->outputs[r] != memory) r++;
+  return r;
+}
+
+/* The product's result is read from where it lies. */
+static int tensor_of_buffer(wk__emitter *e, int b) {
+  wk__memory memory = e->places[b].memory;
+  if (e->written[b]) return -1 - result_of(e, memory);
+  return memory == e->group->product ? -1 - result_of(e, e->group->home) : wk__emit_input(e, memory);
+}
+
+static void describe_product(wk__emitter *e, wk__fused *f) {
+  const wk__graph_node *node = e->group->product;
+  f->product = (wk__fused_product){node->op, {-1, -1, -1}, (int16_t)result_of(e, e->group->home)};
+  for (int i = 0; i < node->op->schema.parameter_count; i++)
+    if (node->args[i].tag == WK_VALUE_TENSOR) f->product.args[i] = (int16_t)wk__emit_input(e, node->args[i].node);
+}
+
 static void describe_buffer(wk__emitter *e, wk__fused *f, int b) {
   const wk__place *p = &e->places[b];
   wk__fused_buffer *out = &f->buffers[b];
-  int position = 0;
-  while ((e->written[b] ? e->outputs[position] : e->inputs[position]) != p->memory) position++;
-  out->input = (int16_t)(e->written[b] ? -1 - position : position);
+  out->input = (int16_t)tensor_of_buffer(e, b);
   out->offset = wk__emit_add_number(e, p->offset);
   out->sizes = e->geometry_free ? -1 : (int32_t)e->number_count;
   for (int l = 0; l < e->loop_count && !e->geometry_free; l++)
@@ -49,12 +67,16 @@ static bool may_write_input(const wk__emitter *e) {
 }
 
 static wk_status describe(wk__emitter *e, wk__fused *f) {
+  e->memory_count = e->input_count;
   f->buffer_count = e->nest->buffer_count;
   f->param_count = e->param_count;
   f->index_op = e->index_op;
   memcpy(f->params, e->params, sizeof f->params);
   f->loop_sizes = -1;
-  if (may_write_input(e)) f->op.tags |= WK__TAG_POINTWISE;
+  if (e->group->product)
+    describe_product(e, f);
+  else if (may_write_input(e))
+    f->op.tags |= WK__TAG_POINTWISE;
   if (e->geometry_free) {
     f->ndim = wk__max(e->loop_count, 1);
     f->loop_sizes = (int32_t)e->number_count;
@@ -70,6 +92,7 @@ static wk_status describe(wk__emitter *e, wk__fused *f) {
 static void name_node(const wk__group *g, char *out, size_t size) {
   int at = snprintf(out, size, "fused");
   const char *last = "";
+  if (g->product) at += snprintf(out + at, size - (size_t)at, "_%.24s", g->product->op->base_name);
   for (int r = 0; r < g->region_count && at < (int)size - 28; r++) {
     const char *name = g->regions[r]->node->op->base_name;
     if (strcmp(name, last)) at += snprintf(out + at, size - (size_t)at, "%s%.24s", *name == '_' ? "" : "_", name);
@@ -77,14 +100,16 @@ static void name_node(const wk__group *g, char *out, size_t size) {
   }
 }
 
+static void append_origin(wk__string *text, const wk__graph_node *n) {
+  wk__string_printf(text, "%%%s = %s", n->name, n->op->name);
+  if (n->place) wk__string_printf(text, "  %s:%d in %s", n->place->file, n->place->line, n->place->function);
+  wk__string_append(text, "\n");
+}
+
 static char *origin_of(const wk__group *g) {
   wk__string text = {0};
-  for (int r = 0; r < g->region_count; r++) {
-    const wk__graph_node *n = g->regions[r]->node;
-    wk__string_printf(&text, "%%%s = %s", n->name, n->op->name);
-    if (n->place) wk__string_printf(&text, "  %s:%d in %s", n->place->file, n->place->line, n->place->function);
-    wk__string_append(&text, "\n");
-  }
+  if (g->product) append_origin(&text, g->product);
+  for (int r = 0; r < g->region_count; r++) append_origin(&text, g->regions[r]->node);
   return wk__string_take(&text);
 }
 
@@ -95,7 +120,7 @@ static wk_status call_kernel(wk__emitter *e, wk__fused *f, wk__graph_node **out_
   char name[96];
   name_node(e->group, name, sizeof name);
   memset(args, 0, sizeof args);
-  for (int i = 0; i < e->input_count; i++) e->inputs[i] = e->now[e->inputs[i]->number];
+  for (int i = 0; i < e->memory_count; i++) e->inputs[i] = e->now[e->inputs[i]->number];
   args[0] = (wk__graph_arg){.tag = WK_VALUE_TENSORS, .count = (uint32_t)e->input_count, .nodes = e->inputs};
   args[1] = (wk__graph_arg){.tag = WK_VALUE_INTS, .count = (uint32_t)e->number_count, .integers = e->numbers};
   for (int i = 0; i < WK__FUSED_NUMBERS; i++)
@@ -115,7 +140,7 @@ static wk_status call_kernel(wk__emitter *e, wk__fused *f, wk__graph_node **out_
 }
 
 static wk_status make_kernel(wk__emitter *e, wk__kernels *kernels, wk__shape_env *env, wk__graph_node **out_node) {
-  wk__fused *f = wk__kernels_add(kernels, e->output_count);
+  wk__fused *f = wk__kernels_add(kernels, NULL, e->output_count);
   wk_status status = f ? describe(e, f) : WK_OUT_OF_MEMORY;
   if (status == WK_OK && !(f->origin = origin_of(e->group))) status = wk_error_category();
 #ifdef WICK_DEBUG

@@ -36,8 +36,8 @@ typedef struct wk__emitter {
   bool written[MAX_PLACES];
   wk_int *numbers;
   int64_t number_count, number_capacity;
-  wk__graph_node *inputs[MAX_PLACES]; /* memories that are read */
-  int input_count;
+  wk__graph_node *inputs[MAX_PLACES]; /* memories that are read, then arguments of the product as they are by now */
+  int input_count, memory_count;
   wk__memory outputs[MAX_PLACES];
   int output_count;
   wk__fused_param params[2 * WK__FUSED_NUMBERS];
@@ -53,7 +53,8 @@ void wk__emit_merge_loops(wk__emitter *e);
 bool wk__emit_is_free_of_geometry(const wk__emitter *e); /* plain accesses and no reduction */
 /* The nest's instructions and sizes; buffers, params and numbers are noted on the way. */
 WK_MUST_USE wk_status wk__emit_body(wk__emitter *e);
-int32_t wk__emit_add_number(wk__emitter *e, wk_int x); /* its place among the numbers */
+int32_t wk__emit_add_number(wk__emitter *e, wk_int x);          /* its place among the numbers */
+int wk__emit_input(wk__emitter *e, const wk__graph_node *node); /* its place among the inputs */
 
 static inline wk_status unsupported(void) { return wk_fail(WK_UNSUPPORTED, "not for a fused kernel"); }
 

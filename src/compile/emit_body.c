@@ -54,10 +54,14 @@ static wk__var emit_number(wk__emitter *e, int region, const wk__instr *instr) {
 
 /* ---- buffers ---- */
 
-static int input_of(wk__emitter *e, wk__memory memory) {
+int wk__emit_input(wk__emitter *e, const wk__graph_node *node) {
   for (int i = 0; i < e->input_count; i++)
-    if (e->inputs[i] == memory) return i;
-  e->inputs[e->input_count] = (wk__graph_node *)memory;
+    if (e->inputs[i] == node) return i;
+  if (e->input_count == MAX_PLACES) {
+    if (!e->h->status) e->h->status = unsupported();
+    return 0;
+  }
+  e->inputs[e->input_count] = (wk__graph_node *)node;
   return e->input_count++;
 }
 
@@ -108,8 +112,8 @@ static int buffer_of(wk__emitter *e, const wk__place *merged, bool written) {
   e->nest->buffer_count++;
   if (written)
     add_output(e, merged->memory);
-  else
-    input_of(e, merged->memory);
+  else if (merged->memory != e->group->product)
+    (void)wk__emit_input(e, merged->memory);
   return count;
 }
 
@@ -335,5 +339,6 @@ wk_status wk__emit_body(wk__emitter *e) {
     for (int v = 1; v < g->regions[r]->instr_count && !e->h->status; v++)
       if (e->cells[r][v].needed) e->cells[r][v].var = emit_instr(e, r, v);
   WK_TRY(e->h->status);
+  if (g->product && g->home == g->product) add_output(e, g->product);
   return emit_loops(e);
 }

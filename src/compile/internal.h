@@ -88,9 +88,17 @@ typedef struct wk__group {
   int loop_count;
   wk__region_loop loops[WK__REGION_LOOPS]; /* of all its regions */
   bool has_reduction;
+  /* a matrix product whose epilogue the group is; else NULL */
+  const wk__graph_node *product;
+  wk__memory home; /* where the product's result lies: its own memory, or that of a result of the group */
+  int column_loop; /* the first of the loops that run along the product's columns */
 } wk__group;
 
 typedef bool wk__is_wanted_fn(void *context, wk__memory memory); /* outside the group */
+
+/* product.c: makes the group the epilogue of a product that it reads. False: it cannot be. */
+bool wk__group_take_product(wk__group *group, const wk__graph_node *product, wk__is_wanted_fn *is_wanted,
+                            void *context);
 
 /* Puts a call of a fused kernel for the group at the end of the graph and lets its results stand for the nodes'; the
  * same in `now`, which says by number what stands for a node. `out_node` is NULL when nothing of it is wanted.

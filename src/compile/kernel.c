@@ -193,6 +193,8 @@ static wk_status launch(const wk__fused *f, const wk_value *args, wk_tensor *con
   l.params = params;
   l.ndim = f->ndim;
   l.sizes = f->loop_sizes < 0 ? NULL : numbers + f->loop_sizes;
+  if (WK_UNLIKELY(f->checked)) WK_TRY(wk__fused_check_launch(f, args, outputs));
+  if (f->product.op) return wk__fused_run_product(f, args, outputs, &l);
   wk_status status = wk__program_run(f->kernel->program, &l);
   return WK_UNLIKELY(status == WK_INDEX_ERROR) && f->index_op ? wk__explain_bad_index(f->index_op) : status;
 }
@@ -232,12 +234,19 @@ static wk_status run_fused(wk__call *call) {
   return status;
 }
 
-wk__fused *wk__kernels_add(wk__kernels *kernels, int output_count) {
+static void name_fused(wk__fused *f, const char *name) {
+  if (name)
+    snprintf(f->name, sizeof f->name, "%s", name);
+  else
+    snprintf(f->name, sizeof f->name, "kernel_%llu",
+             (unsigned long long)atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed));
+}
+
+wk__fused *wk__kernels_add(wk__kernels *kernels, const char *name, int output_count) {
   if (wk__grow(&kernels->items, &kernels->capacity, kernels->count + 1, sizeof *kernels->items) != WK_OK) return NULL;
   wk__fused *f = wk__alloc_zeroed(sizeof *f);
   if (!f) return NULL;
-  snprintf(f->name, sizeof f->name, "kernel_%llu",
-           (unsigned long long)atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed));
+  name_fused(f, name);
   int at = snprintf(f->schema_text, sizeof f->schema_text, "%s(Tensor[] inputs, SymInt[] numbers", f->name);
   for (int i = 0; i < WK__FUSED_NUMBERS; i++)
     at += snprintf(f->schema_text + at, sizeof f->schema_text - (size_t)at, ", float p%d=0", i);
@@ -247,6 +256,7 @@ wk__fused *wk__kernels_add(wk__kernels *kernels, int output_count) {
                   .schema_text = f->schema_text,
                   .tags = WK__TAG_FUSED,
                   .kernel = run_fused,
+                  .print = wk__fused_print,
                   .number = WK__OP_COUNT};
   memcpy(f->op.base_name, f->name, sizeof f->name);
   if (wk__schema_parse(f->schema_text, &f->op.schema) != WK_OK) {

@@ -12,6 +12,7 @@
 #define WICK_COMPILE_KERNEL_H
 
 #include "compile/internal.h"
+#include "ops/product.h"
 
 typedef struct wk__kernel {
   struct wk__kernel *next; /* of the same hash */
@@ -43,10 +44,18 @@ typedef struct wk__fused_param {
   int32_t number;   /* which is this one */
 } wk__fused_param;
 
+/* A matrix product whose epilogue the kernel is (product.c). */
+typedef struct wk__fused_product {
+  const wk_op *op; /* NULL: none */
+  int16_t args[3]; /* the node's input that is its argument i; -1: none */
+  int16_t result;  /* the node's result that its own lies in */
+} wk__fused_product;
+
 struct wk__fused {
   wk_op op; /* first: a call gives it back */
   char name[32], schema_text[320];
   char *origin; /* owned: the nodes that it stands for, a line each */
+  bool checked; /* it comes from text: launches are checked */
   wk__kernel *kernel;
   int buffer_count, output_count, param_count, ndim;
   int32_t loop_sizes;    /* of a nest that is free of geometry: its iteration space among the numbers */
@@ -54,6 +63,7 @@ struct wk__fused {
   wk__fused_buffer buffers[WK__NEST_MAX_BUFFERS];
   wk__fused_output outputs[WK__NEST_MAX_BUFFERS];
   wk__fused_param params[2 * WK__FUSED_NUMBERS];
+  wk__fused_product product;
 };
 
 struct wk__kernels {
@@ -61,11 +71,18 @@ struct wk__kernels {
   int64_t count, capacity;
 };
 
-/* Adds one without buffers; output_count decides its schema. */
-wk__fused *wk__kernels_add(wk__kernels *kernels, int output_count) WK_MUST_USE;
-void wk__kernels_release(wk__kernels *kernels);
-/* Native code for those that have none yet, in the background. */
-void wk__kernels_submit(const wk__kernels *kernels);
-bool wk__kernels_wait(const wk__kernels *kernels); /* false: some have none */
+/* Adds one without buffers; output_count decides its schema. name: NULL: the next number's. */
+wk__fused *wk__kernels_add(wk__kernels *kernels, const char *name, int output_count) WK_MUST_USE;
+
+/* text.c: the definition. */
+void wk__fused_print(const wk_op *op, wk__string *out, bool with_places);
+/* WK_VALUE_ERROR: a call with these arguments and outputs would leave their memory. */
+WK_MUST_USE wk_status wk__fused_check_launch(const wk__fused *fused, const wk_value *args, wk_tensor *const *outputs);
+
+/* The arguments of the product, from those of the fused operator. */
+void wk__fused_product_args(const wk__fused *fused, const wk_value *args, wk_value *out);
+/* product.c: the product, with the kernel that `launch` describes run on each part of the result. */
+WK_MUST_USE wk_status wk__fused_run_product(const wk__fused *fused, const wk_value *args, wk_tensor *const *outputs,
+                                            const wk__launch *launch);
 
 #endif

@@ -12,6 +12,7 @@
 #include "compile/kernel.h"
 #include "compile/report.h"
 #include "graph/execute.h"
+#include "tensor/safetensors.h"
 
 /* ===================================================== files ==================================================== */
 
@@ -56,8 +57,57 @@ static void write_file(const wk__dump *dump, const char *suffix, const char *mod
   wk__string_release(&path);
 }
 
+static bool is_told_by_hash(const wk__graph_node *n) {
+  if (n->kind != WK__GRAPH_CONSTANT || !n->constant->storage || wk__graph_is_spelled_out(n->constant)) return false;
+  return n->constant->device.type == WK_CPU && wk__is_contiguous(n->constant);
+}
+
+static bool is_among(const wk__safetensors_entry *entries, int64_t count, const char *name) {
+  for (int64_t i = 0; i < count; i++)
+    if (strcmp(entries[i].name, name) == 0) return true;
+  return false;
+}
+
+/* Names are hashes as in the text. */
+static int64_t list_constants(const wk__graph *graph, wk__safetensors_entry *entries, char (*names)[24],
+                              int64_t (*shapes)[WK_MAX_DIMS]) {
+  int64_t count = 0;
+  for (const wk__graph_node *n = graph->first; n; n = n->next) {
+    if (!is_told_by_hash(n)) continue;
+    const wk_tensor *t = n->constant;
+    snprintf(names[count], sizeof *names, "0x%016llx", (unsigned long long)wk__graph_hash_elements(t));
+    if (is_among(entries, count, names[count])) continue;
+    for (int d = 0; d < t->ndim; d++) shapes[count][d] = wk__size(t, d);
+    entries[count] = (wk__safetensors_entry){.name = names[count],
+                                             .dtype = wk__dtypes[t->dtype].safetensors,
+                                             .ndim = t->ndim,
+                                             .shape = shapes[count],
+                                             .data = wk__data(t)};
+    count++;
+  }
+  return count;
+}
+
+/* The constants that the text tells by hash, for whoever loads it. */
+static void write_constants(const wk__dump *dump, const wk__graph *graph) {
+  size_t n = (size_t)graph->constant_count;
+  wk__safetensors_entry *entries = wk__alloc_zeroed(n * sizeof *entries + 1);
+  char(*names)[24] = wk__alloc(n * sizeof *names + 1);
+  int64_t(*shapes)[WK_MAX_DIMS] = wk__alloc(n * sizeof *shapes + 1);
+  wk__string path = {0};
+  int64_t count = entries && names && shapes ? list_constants(graph, entries, names, shapes) : 0;
+  wk__string_printf(&path, "%s/graph_%04d.constants.safetensors", dump->folder, dump->number);
+  if (count && !path.failed && wk__safetensors_save(path.text, entries, count, NULL, 0) != WK_OK) warn_once(path.text);
+  wk_error_clear();
+  wk__string_release(&path);
+  wk__free(entries);
+  wk__free(names);
+  wk__free(shapes);
+}
+
 void wk__dump_graph(wk__dump *dump, const char *pass, const wk__graph *graph) {
   if (!*dump->folder) return;
+  if (dump->pass == 0 && graph->constant_count) write_constants(dump, graph);
   wk__string text = {0};
   char suffix[64];
   snprintf(suffix, sizeof suffix, "%d.%s.txt", dump->pass++, pass);
@@ -163,10 +213,27 @@ static double bytes_of_launch(const wk__fused *f, const wk_int *numbers) {
   for (int b = 0; b < f->buffer_count; b++)
     if (!is_gathered(nest, b) && elements_of_buffer(f, b, numbers) > most) most = elements_of_buffer(f, b, numbers);
   for (int b = 0; b < f->buffer_count; b++) {
-    double count = is_repeated(f, b, numbers) ? 0 : elements_of_buffer(f, b, numbers);
+    bool in_cache = f->buffers[b].input < 0 && !nest->buffers[b].written; /* a product's result */
+    double count = in_cache || is_repeated(f, b, numbers) ? 0 : elements_of_buffer(f, b, numbers);
     if (most > 0 && count > most && is_gathered(nest, b)) count = most;
     bytes += count * wk__dtypes[nest->buffers[b].dtype].size;
   }
+  return bytes;
+}
+
+static bool is_written(const wk__fused *f, int result) {
+  for (int b = 0; b < f->buffer_count; b++)
+    if (f->buffers[b].input == -1 - result && f->kernel->nest->buffers[b].written) return true;
+  return false;
+}
+
+/* With the arguments of a product, and its result where that stays. */
+static double bytes_of_fused(const wk__fused *f, const wk__graph_node *n) {
+  const wk__fused_product *p = &f->product;
+  double bytes = bytes_of_launch(f, n->args[1].integers);
+  for (size_t i = 0; p->op && i < WK_COUNT(p->args); i++)
+    if (p->args[i] >= 0) bytes += bytes_of(n->args[0].nodes[p->args[i]]->value);
+  if (p->op && !is_written(f, p->result)) bytes += bytes_of(n->value ? n->value : n->items[p->result]);
   return bytes;
 }
 
@@ -231,15 +298,26 @@ static double flops_of_attention(const wk__graph_node *n, int query, double prod
 }
 
 /* A multiplication and an addition for each element of the result and of the dim that is summed over. */
+static double flops_of_product(const wk_tensor *result, const wk_tensor *left) {
+  return result && left ? 2 * elements_of(result) * size_of(left, -1) : 0;
+}
+
+/* Of the product whose epilogue the kernel is. */
+static double flops_of_fused(const wk__graph_node *n) {
+  const wk__fused_product *p = &((const wk__fused *)n->op)->product;
+  if (!p->op) return 0;
+  return flops_of_product(n->value ? n->value : n->items[p->result], n->args[0].nodes[p->args[0]]->value);
+}
+
 static double flops_of_node(const wk__graph_node *n) {
-  const wk_tensor *result = first_result(n);
+  if (n->op->tags & WK__TAG_FUSED) return flops_of_fused(n);
   const char *name = n->op->base_name;
   bool backward = strstr(name, "backward") != NULL; /* the gradients' four products, and the scores once more */
   if (strstr(name, "flash_attention")) return flops_of_attention(n, backward, backward ? 5 : 2);
   if (!strcmp(name, "scaled_dot_product_attention")) return flops_of_attention(n, 0, 2);
   bool plain = !strcmp(name, "mm") || !strcmp(name, "bmm") || !strcmp(name, "linear") || !strcmp(name, "matmul");
   const wk_tensor *left = plain ? shape(n, 0) : !strcmp(name, "addmm") || !strcmp(name, "baddbmm") ? shape(n, 1) : NULL;
-  return result && left ? 2 * elements_of(result) * size_of(left, -1) : 0;
+  return flops_of_product(first_result(n), left);
 }
 
 /* ===================================================== steps ==================================================== */
@@ -277,7 +355,7 @@ void wk__compiled_graph_step(const wk__compiled_graph *c, int64_t i, wk__step_re
     out->bytes = bytes_of_copy(e, s);
     return;
   }
-  out->bytes = kernel ? bytes_of_launch(kernel, s->node->args[1].integers) : bytes_of_node(s->node);
+  out->bytes = kernel ? bytes_of_fused(kernel, s->node) : bytes_of_node(s->node);
   out->flops = flops_of_node(s->node);
 }
 

@@ -43,7 +43,8 @@ typedef struct wk__dump {
 } wk__dump;
 
 wk__dump wk__dump_begin(int number);
-void wk__dump_graph(wk__dump *dump, const char *pass, const wk__graph *graph);  /* graph_0001.<n>.<pass>.txt */
+/* graph_0001.<n>.<pass>.txt; with the first also graph_0001.constants.safetensors, for wk__load_graph */
+void wk__dump_graph(wk__dump *dump, const char *pass, const wk__graph *graph);
 void wk__dump_kernels(const wk__dump *dump, const wk__kernels *kernels);        /* graph_0001.kernels.txt and .unit.c */
 void wk__dump_note(const wk__dump *dump, const char *suffix, const char *line); /* appended to graph_0001.<suffix> */
 

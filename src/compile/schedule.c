@@ -433,6 +433,37 @@ static wk_status make_groups(scheduler *s) {
   return WK_OK;
 }
 
+/* ---- products ---- */
+
+/* The group of unit u becomes the epilogue of product `node` where nothing has to run between the two. */
+static void try_product(scheduler *s, int32_t u, const wk__graph_node *node) {
+  int32_t p = (int32_t)node->number;
+  if (s->units[p].joined != p || s->units[p].group || is_between(s, p, u)) return;
+  s->inside_unit = u;
+  s->inside_other = p;
+  if (wk__group_take_product(s->units[u].group, node, is_wanted, s)) join_units(s, u, p);
+}
+
+/* Of several products the last is taken: the others are done by then. */
+static void take_product(scheduler *s, int32_t u) {
+  const wk__group *g = s->units[u].group;
+  int32_t best = -1;
+  const wk__graph_node *node = NULL;
+  for (int r = 0; r < g->region_count; r++)
+    for (int i = 0; i < g->regions[r]->place_count; i++) {
+      wk__memory m = g->regions[r]->places[i].memory;
+      if (!m || m->kind != WK__GRAPH_CALL || !wk__is_product(m->op) || (int32_t)m->number <= best) continue;
+      best = (int32_t)m->number;
+      node = m;
+    }
+  if (node) try_product(s, u, node);
+}
+
+static void take_products(scheduler *s) {
+  for (int32_t u = 0; u < s->count; u++)
+    if (s->units[u].joined == u && s->units[u].group && !s->units[u].group->has_reduction) take_product(s, u);
+}
+
 /* ---- writing the kernels ---- */
 
 /* Where the kernel would like to stand: when the last of its nodes could run. */
@@ -450,7 +481,9 @@ typedef struct written {
 } written;
 
 /* The operator's own kernel copies whole rows. */
-static bool is_plain_cat(const wk__group *g) { return g->region_count == 1 && g->regions[0]->node->op == WK__OP(cat); }
+static bool is_plain_cat(const wk__group *g) {
+  return g->region_count == 1 && g->regions[0]->node->op == WK__OP(cat) && !g->product;
+}
 
 /* Groups in an order in which each comes after those that it reads: the order of their last nodes is none, so each
  * waits for what is before it. */
@@ -490,6 +523,7 @@ static wk_status fuse(scheduler *s) {
   for (int32_t u = 0; u < s->count; u++) s->units[u].joined = u;
   WK_TRY(find_users(s));
   WK_TRY(make_groups(s));
+  take_products(s);
   WK_TRY(emit_groups(s));
   WK_TRY(wk__graph_sort(s->graph));
   return wk__graph_remove_dead(s->graph, NULL);

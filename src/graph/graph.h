@@ -165,10 +165,21 @@ WK_MUST_USE wk_status wk__graph_check_shapes(const wk__graph *graph);
  * Arguments are positional as in the schema, trailing defaults left out, keyword-only ones by name. `= taped
  * mul.Tensor(` has the flag; a type may go on with strides, `offset 3` and `on cuda:0`; a result not made is `none`.
  * Generators and the symbols' guards are not told. Constants up to 64 elements are printed with their values; larger
- * ones are printed by shape and content hash and must be given when parsing. ---- */
+ * ones are printed by shape and content hash and must be given when parsing.
+ * Operators that are called and not in the table are defined in front of the graph, each `name = kind {`, lines of its
+ * own form, and `}` alone on the last. What they mean is known to whoever makes them (compile/text.c). ---- */
 WK_MUST_USE wk_status wk__graph_print(wk__string *out, const wk__graph *graph, bool with_places);
 WK_MUST_USE wk_status wk__graph_parse(const char *text, wk_tensor *const *constants, int constant_count,
-                                      wk__graph **out_graph);
+                                      wk__graph **out_graph); /* a text without definitions */
+
+/* Who makes the operators that a text defines. They have to outlive the graph. */
+typedef struct wk__graph_definer {
+  void *context;
+  wk_status (*define)(void *context, const char *name, const char *kind, const char *text); /* between the braces */
+  const wk_op *(*find)(void *context, const char *name);                                    /* NULL: there is none */
+} wk__graph_definer;
+WK_MUST_USE wk_status wk__graph_parse_with(const char *text, wk_tensor *const *constants, int constant_count,
+                                           const wk__graph_definer *definer, wk__graph **out_graph);
 
 /* ---- passes (passes.c). Each keeps results, order of random operators and mutations. `out_changed` may be NULL. ----
  */

@@ -46,7 +46,8 @@ uint64_t wk__graph_hash_args(const wk__graph_node *node, uint64_t h, uint64_t (*
 uint64_t wk__graph_hash_elements(const wk_tensor *tensor); /* of a concrete tensor's contents */
 
 /* ---- text (text.c) ---- */
-enum { WK__GRAPH_PRINTED_ELEMENTS = 64 };                       /* of a constant; larger ones are told by hash */
+enum { WK__GRAPH_PRINTED_ELEMENTS = 64 }; /* of a constant; larger ones are told by hash */
+bool wk__graph_is_spelled_out(const wk_tensor *constant);
 extern const char *const wk__graph_dtype_names[WK_DTYPE_COUNT]; /* "f32" */
 /* Calls `visit` with each element's place, in the order of the indices. */
 typedef wk_status wk__graph_element_fn(void *context, void *element);

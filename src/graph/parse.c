@@ -1,7 +1,8 @@
 /* Graphs from text; the form stands in graph.h, its other way is text.c.
  *
- * In: text, and the constants that it tells by hash. Out: the graph: printed again it gives the same text. Text is not
- * trusted: an error names the line and what was expected there, and what is parsed is verified.
+ * In: text, the constants that it tells by hash, and who knows what its definitions mean. Out: the graph: printed again
+ * it gives the same text. Text is not trusted: an error names the line and what was expected there, and what is parsed
+ * is verified.
  * Tests: tests/c/test_graph.c, text_* and hostile_text; tests/ir/. */
 #include <ctype.h>
 #include <errno.h>
@@ -15,7 +16,8 @@ typedef struct parser {
   int line;
   wk_tensor *const *constants; /* given for those that are told by hash */
   int constant_count;
-  wk__arena scratch; /* lists, until the graph has copied them */
+  const wk__graph_definer *definer; /* NULL: only the table's operators */
+  wk__arena scratch;                /* lists, until the graph has copied them */
 } parser;
 
 static wk_status expected(const parser *p, const char *what) {
@@ -517,7 +519,8 @@ static wk_status parse_call(parser *p, const char *name, const types *values, wk
   char *op_name;
   if (accept_word(p, "item")) return parse_item(p, name, out);
   WK_TRY(parse_word(p, "an operator", &op_name));
-  const wk_op *op = wk_op_find(op_name);
+  const wk_op *op = p->definer ? p->definer->find(p->definer->context, op_name) : NULL;
+  if (!op) op = wk_op_find(op_name);
   if (!op) {
     p->at -= strlen(op_name);
     return expected(p, "the name of an operator");
@@ -578,6 +581,45 @@ static wk_status parse_mutate(parser *p) {
     WK_TRY(wk__graph_mutate(p->graph, input->index, node));
   }
   return WK_OK;
+}
+
+/* ---- definitions ---- */
+
+/* The `}` that stands alone on its line; NULL: there is none. */
+static char *end_of_definition(char *at) {
+  for (char *end = at; (end = strstr(end, "\n}")); end++)
+    if (end[2] == '\n' || end[2] == '\r' || end[2] == 0) return end + 1;
+  return NULL;
+}
+
+static wk_status check_new_operator(const parser *p, const char *name) {
+  bool known = wk_op_find(name) || (p->definer && p->definer->find(p->definer->context, name));
+  if (!known) return WK_OK;
+  return wk_fail(WK_VALUE_ERROR, "graph, line %d: there are two operators %.80s", p->line, name);
+}
+
+static wk_status parse_definition(parser *p) {
+  char *name, *kind, *end;
+  WK_TRY(parse_word(p, "'graph' or a definition", &name));
+  WK_TRY(check_new_operator(p, name));
+  WK_TRY(need(p, '='));
+  WK_TRY(parse_word(p, "what is defined", &kind));
+  WK_TRY(need(p, '{'));
+  if (!(end = end_of_definition(p->at))) return expected(p, "a '}' on a line of its own");
+  if (!p->definer) return expected(p, "no definitions here");
+  *end = 0;
+  WK_TRY(at_line(p, p->definer->define(p->definer->context, name, kind, p->at)));
+  for (; p->at < end; p->at++) p->line += *p->at == '\n';
+  p->at++;
+  return WK_OK;
+}
+
+static wk_status parse_definitions(parser *p) {
+  for (;;) {
+    size_t n = word_length(p);
+    if (n == 0 || (n == 5 && memcmp(p->at, "graph", 5) == 0)) return WK_OK;
+    WK_TRY(parse_definition(p));
+  }
 }
 
 /* ---- the head ---- */
@@ -678,14 +720,20 @@ static wk_status parse_copy(parser *p, const char *text) {
     return WK_OUT_OF_MEMORY;
   }
   p->at = copy;
-  wk_status status = parse_header(p);
+  wk_status status = parse_definitions(p);
+  if (status == WK_OK) status = parse_header(p);
   if (status == WK_OK) status = parse_body(p);
   wk__free(copy);
   return status;
 }
 
-wk_status wk__graph_parse(const char *text, wk_tensor *const *constants, int constant_count, wk__graph **out_graph) {
-  parser p = {.graph = wk__graph_create(), .line = 1, .constants = constants, .constant_count = constant_count};
+wk_status wk__graph_parse_with(const char *text, wk_tensor *const *constants, int constant_count,
+                               const wk__graph_definer *definer, wk__graph **out_graph) {
+  parser p = {.graph = wk__graph_create(),
+              .line = 1,
+              .constants = constants,
+              .constant_count = constant_count,
+              .definer = definer};
   *out_graph = NULL;
   wk_status status = parse_copy(&p, text);
   wk__arena_release(&p.scratch);
@@ -696,4 +744,8 @@ wk_status wk__graph_parse(const char *text, wk_tensor *const *constants, int con
     wk__graph_release(p.graph);
   }
   return status;
+}
+
+wk_status wk__graph_parse(const char *text, wk_tensor *const *constants, int constant_count, wk__graph **out_graph) {
+  return wk__graph_parse_with(text, constants, constant_count, NULL, out_graph);
 }

@@ -1,7 +1,8 @@
 /* Graphs as text; the form stands in graph.h, reading it back in parse.c.
  *
- * In: a graph. Out: text with the same nodes in the same order, names, symbols and flags. Left out are the guards of
- * the symbols and generators, and places but as comments. Tests: tests/c/test_graph.c, text_*; tests/ir/. */
+ * In: a graph. Out: text with the same nodes in the same order, names, symbols and flags, and the definitions of
+ * operators that are not in the table. Left out are the guards of the symbols and generators, and places but as
+ * comments. Tests: tests/c/test_graph.c, text_*; tests/ir/. */
 #include "graph/internal.h"
 
 const char *const wk__graph_dtype_names[WK_DTYPE_COUNT] = {
@@ -157,7 +158,7 @@ static void print_args(wk__string *s, const wk__graph_node *node) {
 
 /* ---- constants ---- */
 
-static bool is_spelled_out(const wk_tensor *t) {
+bool wk__graph_is_spelled_out(const wk_tensor *t) {
   return wk__numel(t) <= WK__GRAPH_PRINTED_ELEMENTS && t->device.type == WK_CPU && t->storage &&
          wk__dtype_category((wk_dtype)t->dtype) != WK__COMPLEX_KIND;
 }
@@ -192,7 +193,7 @@ static void print_constant(wk__string *s, const wk_tensor *t) {
     wk__string_append(s, "constant shape"); /* looked at for its sizes and dtype alone */
     return;
   }
-  if (!is_spelled_out(t)) {
+  if (!wk__graph_is_spelled_out(t)) {
     wk__string_printf(s, "constant 0x%016llx", (unsigned long long)wk__graph_hash_elements(t));
     return;
   }
@@ -262,7 +263,22 @@ static void print_ends(wk__string *s, const wk__graph *graph) {
   wk__string_append(s, graph->mutation_count ? ")\n}\n" : "}\n");
 }
 
+/* Each once, in the order of the first calls. */
+static void print_definitions(wk__string *s, const wk__graph *graph, bool with_places) {
+  wk__map seen = {0};
+  for (const wk__graph_node *n = graph->first; n; n = n->next) {
+    const wk_op *op = n->kind == WK__GRAPH_CALL && n->op->print ? n->op : NULL;
+    if (!op || wk__map_get(&seen, (uintptr_t)op)) continue;
+    if (wk__map_set(&seen, (uintptr_t)op, (void *)op) != WK_OK) s->failed = true;
+    wk__string_printf(s, "%s = ", op->name);
+    op->print(op, s, with_places);
+    wk__string_append(s, "\n");
+  }
+  wk__map_release(&seen);
+}
+
 wk_status wk__graph_print(wk__string *out, const wk__graph *graph, bool with_places) {
+  print_definitions(out, graph, with_places);
   print_header(out, graph);
   for (const wk__graph_node *node = graph->first; node; node = node->next)
     if (node->kind != WK__GRAPH_INPUT) print_node(out, node, with_places);

@@ -371,9 +371,21 @@ enum { HASHED_ELEMENTS = 64 }; /* larger constants are told apart by shape alone
 
 static uint64_t number_of(const wk__graph_node *node) { return node->number + UINT64_C(1); }
 
+/* One that is not in the table is what its definition says, whatever its name. */
+static uint64_t hash_op(uint64_t h, const wk_op *op) {
+  wk__string text = {0};
+  if (op->print)
+    op->print(op, &text, false);
+  else
+    wk__string_append(&text, op->name);
+  if (text.text) h = wk__hash_bytes(text.text, strlen(text.text), h);
+  wk__string_release(&text);
+  return h;
+}
+
 static uint64_t hash_node(uint64_t h, const wk__graph_node *node) {
   h = wk__hash_mix(h, (uint64_t)node->kind << 8 | node->flags);
-  if (node->op) h = wk__hash_bytes(node->op->name, strlen(node->op->name), h);
+  if (node->op) h = hash_op(h, node->op);
   h = wk__graph_hash_args(node, h, number_of);
   if (node->kind == WK__GRAPH_ITEM) h = wk__hash_mix(h, (uint64_t)node->index);
   h = hash_shape(h, node->value);

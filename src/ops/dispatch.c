@@ -79,6 +79,7 @@ wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tens
   }
   if (WK_UNLIKELY(keys & WK__KEY_INFERENCE)) return wk__inference_layer(op, args, destinations, results);
   if (keys & WK__KEY_AUTOGRAD) return wk__autograd_layer(op, args, destinations, results);
+  if (WK_UNLIKELY(keys & WK__KEY_DECOMPOSE)) return wk__mode.decompose(op, args, destinations, results);
   if (WK_UNLIKELY(keys & WK__KEY_TRACE)) return wk__trace_layer(op, args, destinations, results);
   return wk__compute(op, args, destinations, results);
 }

@@ -3,6 +3,7 @@
  * are multiplied in f32, integers in f64 where that is exact and by a plain loop where it may not be.
  * Tests: tests/ops/, tests/c/test_gemm.c, tests/python/test_matmul.py. */
 #include "ops/internal.h"
+#include "ops/product.h"
 #include "ops/rules.h"
 #include "runtime/gemm.h"
 #include "wick/operators.h"
@@ -28,23 +29,36 @@ static wk_status in_gemm_dtype(wk_tensor *t, wk_value *out) {
 typedef struct matrices { /* strides in elements; batch strides 0 where there is one matrix */
   int64_t batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column;
   double alpha, beta;
-  const void *row; /* (n) of out's dtype, added to every row at the end; NULL for none */
+  const void *row;           /* (n) of out's dtype, added to every row at the end; NULL for none */
+  const wk__epilogue *after; /* done behind that; NULL for nothing */
 } matrices;
 
 /* Adds a row of numbers to a finished tile, while it is in the cache. */
-static void add_row_f32(void *context, const wk__gemm_tile *tile) {
-  const float *row = (const float *)context + tile->column;
+static void add_row_f32(const float *row, const wk__gemm_tile *tile) {
+  row += tile->column;
   for (int64_t i = 0; i < tile->rows; i++) {
     float *c = (float *)tile->c + i * tile->c_row;
     for (int64_t j = 0; j < tile->columns; j++) c[j] += row[j];
   }
 }
-static void add_row_f64(void *context, const wk__gemm_tile *tile) {
-  const double *row = (const double *)context + tile->column;
+static void add_row_f64(const double *row, const wk__gemm_tile *tile) {
+  row += tile->column;
   for (int64_t i = 0; i < tile->rows; i++) {
     double *c = (double *)tile->c + i * tile->c_row;
     for (int64_t j = 0; j < tile->columns; j++) c[j] += row[j];
   }
+}
+
+typedef struct ending {
+  const matrices *p;
+  bool is_double;
+} ending;
+
+static void finish_tile(void *context, const wk__gemm_tile *tile) {
+  const ending *e = context;
+  if (e->p->row && e->is_double) add_row_f64(e->p->row, tile);
+  if (e->p->row && !e->is_double) add_row_f32(e->p->row, tile);
+  if (e->p->after) e->p->after->run(e->p->after->context, tile);
 }
 
 /* out, contiguous (batch, m, n), = beta out + alpha a b. */
@@ -67,9 +81,10 @@ static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b,
                 .a_batch = p->a_batch,
                 .b_batch = p->b_batch,
                 .c_batch = p->m * p->n};
-  if (p->row) {
-    g.epilogue = out->dtype == WK_FLOAT64 ? add_row_f64 : add_row_f32;
-    g.epilogue_context = (void *)p->row;
+  ending end = {p, out->dtype == WK_FLOAT64};
+  if (p->row || p->after) {
+    g.epilogue = finish_tile;
+    g.epilogue_context = &end;
   }
   return wk__gemm_run(&g);
 }
@@ -191,15 +206,17 @@ wk_status wk__meta_mm(wk__call *c) {
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, (wk_int[]){a->sizes[0], b->sizes[1]});
   return WK_OK;
 }
-wk_status wk__kernel_mm(wk__call *c) {
+static wk_status run_mm(const wk__call *c, const wk__epilogue *after) {
   WK_TRY(refuse_bool(c, c->args[0].tensor));
   WK__OWNED a_copy = NULL;
   WK__OWNED b_copy = NULL;
   wk_tensor *a = operand(c->args[0].tensor, &a_copy), *b = operand(c->args[1].tensor, &b_copy);
   if (!a || !b) return wk_error_category();
   matrices p = of_matrices(a, b);
+  p.after = after;
   return multiply(&p, a, b, c->outputs[0]);
 }
+wk_status wk__kernel_mm(wk__call *c) { return run_mm(c, NULL); }
 wk_status wk__vjp_mm(wk__vjp *v) {
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_mm(G, wk_t(ARG(1)))));
   if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_mm(wk_t(ARG(0)), G)));
@@ -218,7 +235,7 @@ wk_status wk__meta_bmm(wk__call *c) {
                       (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]});
   return WK_OK;
 }
-wk_status wk__kernel_bmm(wk__call *c) {
+static wk_status run_bmm(const wk__call *c, const wk__epilogue *after) {
   WK_TRY(refuse_bool(c, c->args[0].tensor));
   WK__OWNED a_copy = NULL;
   WK__OWNED b_copy = NULL;
@@ -234,9 +251,11 @@ wk_status wk__kernel_bmm(wk__call *c) {
                 .b_batch = wk__stride(b, 0),
                 .b_row = wk__stride(b, 1),
                 .b_column = wk__stride(b, 2),
-                .alpha = 1};
+                .alpha = 1,
+                .after = after};
   return multiply(&p, a, b, c->outputs[0]);
 }
+wk_status wk__kernel_bmm(wk__call *c) { return run_bmm(c, NULL); }
 wk_status wk__vjp_bmm(wk__vjp *v) {
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_bmm(G, wk_transpose_int(ARG(1), 1, 2))));
   if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_bmm(wk_transpose_int(ARG(0), 1, 2), G)));
@@ -317,7 +336,8 @@ wk_status wk__meta_linear(wk__call *c) {
   return WK_OK;
 }
 
-static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bias, wk_tensor *out) {
+static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bias, wk_tensor *out,
+                             const wk__epilogue *after) {
   WK__OWNED x_copy = NULL;
   WK__OWNED w_copy = NULL;
   wk_tensor *x = operand(input, &x_copy), *w = operand(weight, &w_copy);
@@ -332,7 +352,8 @@ static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bia
                 .a_column = wk__stride(x, x->ndim - 1),
                 .b_row = wk__stride(w, 1),
                 .b_column = wk__stride(w, 0),
-                .alpha = 1};
+                .alpha = 1,
+                .after = after};
   bool in_epilogue =
       bias && bias->ndim == 1 && wk__is_contiguous(bias) && (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64);
   if (in_epilogue) p.row = wk__data(bias);
@@ -341,17 +362,18 @@ static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bia
   return multiply(&p, x, w, out);
 }
 
-wk_status wk__kernel_linear(wk__call *c) {
-  wk_tensor *x = c->args[0].tensor, *w = c->args[1].tensor, *bias = wk__arg_tensor(c, 2);
+static wk_status run_linear(const wk__call *c, const wk__epilogue *after) {
+  wk_tensor *x = c->args[0].tensor, *w = c->args[1].tensor, *bias = wk__arg_tensor(c, 2), *out = c->outputs[0];
   int64_t row_stride;
   WK_TRY(refuse_bool(c, x));
-  if (folds(x, &row_stride)) return linear_into(x, w, bias, c->outputs[0]);
+  if (folds(x, &row_stride)) return linear_into(x, w, bias, out, after);
   wk_value rows = {0}, format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
   WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, &rows));
-  wk_status status = linear_into(rows.tensor, w, bias, c->outputs[0]);
+  wk_status status = linear_into(rows.tensor, w, bias, out, after);
   wk_value_release(&rows);
   return status;
 }
+wk_status wk__kernel_linear(wk__call *c) { return run_linear(c, NULL); }
 
 static wk_tensor *as_rows(wk_tensor *t) {
   wk_int shape[] = {wk_int_of(-1), t->sizes[t->ndim - 1]};
@@ -370,6 +392,16 @@ wk_status wk__vjp_linear(wk__vjp *v) {
   if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_mm(wk_t(as_rows(G)), as_rows(ARG(0)))));
   if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, wk_sum_dim_IntList(as_rows(G), &rows_dim, 1, false, WK_DTYPE_NONE)));
   return WK_OK;
+}
+
+/* =========================================== products with an epilogue ========================================== */
+
+bool wk__is_product(const wk_op *op) { return op == WK__OP(mm) || op == WK__OP(bmm) || op == WK__OP(linear); }
+
+wk_status wk__product_into(const wk_op *op, const wk_value *args, wk_tensor *out, const wk__epilogue *after) {
+  wk__call call = {.op = op, .args = args, .outputs = &out};
+  if (op == WK__OP(mm)) return run_mm(&call, after);
+  return op == WK__OP(bmm) ? run_bmm(&call, after) : run_linear(&call, after);
 }
 
 /* ==================================================== matmul ==================================================== */

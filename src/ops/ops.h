@@ -8,7 +8,7 @@
  *   COMPOSE(fn)    in terms of other operators. Without a derivative of its own it is replaced by its parts at once.
  *
  * A call goes through layers, outermost first, each asked for by one bit (tensor/tensor.h, WK__KEY_*):
- *   inference -> Python override -> autocast -> autograd -> trace -> compute.  */
+ *   inference -> Python override -> autocast -> autograd -> decompose -> trace -> compute.  */
 #ifndef WICK_OPS_OPS_H
 #define WICK_OPS_OPS_H
 
@@ -142,12 +142,17 @@ enum {
 
 /* ---- layers (dispatch.c) ---- */
 
+/* A layer gets the call and goes on with wk__call_below(its own key, ...). Set once, when the parts are linked. */
+typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                               wk_value *results);
+
 /* Per-thread state that layers look at. */
 typedef struct wk__thread_mode {
   uint8_t keys_on;  /* layers that this thread turns on for every call (trace, autocast, Python modes) */
   uint8_t keys_off; /* layers that are switched off here (inside the layer itself, under no_grad) */
   bool grad_enabled;
   bool inference;
+  wk__layer_fn *decompose;               /* set before its key is on */
   uint64_t tape_sequence;                /* of the tape node that is being recorded around this call; 0 */
   struct wk__grad_watcher *grad_watcher; /* who wants to know what the tape does to leaves; NULL */
 } wk__thread_mode;
@@ -167,9 +172,6 @@ WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tens
 /* The same for a row with a shape rule, or a fused kernel, whose results are there: `outputs` have the geometry that
  * the rule gives. Nothing of them lies where an argument does, but for POINTWISE operators element on element. */
 WK_MUST_USE wk_status wk__compute_into(const wk_op *op, const wk_value *args, wk_tensor **outputs);
-/* A layer gets the call and goes on with wk__call_below(its own key, ...). Set once, when the parts are linked. */
-typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
-                               wk_value *results);
 wk__layer_fn wk__inference_layer; /* autograd/inference.c */
 wk__layer_fn wk__autograd_layer;  /* autograd/record.c */
 wk__layer_fn wk__trace_layer;     /* graph/trace.c */

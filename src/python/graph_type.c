@@ -305,7 +305,7 @@ static int copy_with_output(wk__fx_graph *copy, wk__fx_graph *from, PyObject *ma
 }
 
 /* An unedited graph's copy stands for the same source. */
-static void share_source(wk__fx_graph *copy, const wk__fx_graph *from) {
+static int share_source(wk__fx_graph *copy, const wk__fx_graph *from) {
   copy->source = wk__graph_retain(from->source);
   copy->structure = Py_XNewRef(from->structure);
   copy->input_names = Py_XNewRef(from->input_names);
@@ -313,6 +313,14 @@ static void share_source(wk__fx_graph *copy, const wk__fx_graph *from) {
   copy->argument_count = from->argument_count;
   copy->number_count = from->number_count;
   copy->loaded = false;
+  if (!from->arguments) return 0;
+  size_t bytes = (size_t)(from->argument_count - from->number_count) * sizeof *copy->arguments;
+  if (!(copy->arguments = PyMem_Malloc(bytes + 1))) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  memcpy(copy->arguments, from->arguments, bytes);
+  return 0;
 }
 
 static PyObject *deep_copy(PyObject *self, PyObject *memo) {  // -> new
@@ -321,7 +329,7 @@ static PyObject *deep_copy(PyObject *self, PyObject *memo) {  // -> new
   copy->captured = from->captured;
   int status = 0;
   if (from->source && !from->version) {
-    share_source(copy, from);
+    status = share_source(copy, from);
   } else {
     PyObject *map = PyDict_New();
     status = map ? copy_with_output(copy, from, map) : -1;
@@ -550,6 +558,7 @@ static void graph_dealloc(PyObject *self) {
   if (of(self)->weak_references) PyObject_ClearWeakRefs(self);
   (void)graph_clear(self);
   wk__graph_release(of(self)->source);
+  PyMem_Free(of(self)->arguments);
   type->tp_free(self);
   Py_DECREF(type);
 }

@@ -10,10 +10,15 @@
  * forward takes the inputs in order and gives a tuple of the outputs; inputs that the graph mutates are written when it
  * runs. Calls go through the executor as long as nobody edits it, taped nodes under autograd. */
 PyObject *wk__graph_module_create(wk__state *state, wk__graph *graph);  // -> new
+/* The same for a graph with symbols: forward takes their values too, each before the first tensor that has it.
+ * integers: (inputs) those inputs are symbols alone, whatever tensor the graph has in their place. */
+PyObject *wk__graph_module_with_sizes(wk__state *state, wk__graph *graph, const bool *integers);  // -> new
 /* The graph that a GraphModule was made of, NULL without an exception when it is no GraphModule, was edited since, or
  * was made in Python. */
 wk__graph *wk__graph_module_source(wk__state *state, PyObject *module); /* borrowed */
 
 int wk__add_graph_types(PyObject *module, wk__state *state);
+int wk__add_loaded_graph(PyObject *module);   /* loaded_graph.c */
+int wk__add_decompositions(PyObject *module); /* decompositions.c */
 
 #endif

@@ -103,7 +103,9 @@ static int module_exec(PyObject *module) {
   if (wk__add_overrides(module, state) < 0) return -1;
   if (wk__add_operators(module, state) < 0 || wk__add_interop(module, state) < 0) return -1;
   if (wk__add_autograd(module, state) < 0 || wk__add_nn_module(module, state) < 0) return -1;
-  if (wk__add_graph_types(module, state) < 0 || wk__add_dynamo_binding(module, state) < 0) return -1;
+  if (wk__add_graph_types(module, state) < 0 || wk__add_loaded_graph(module) < 0 || wk__add_decompositions(module) < 0)
+    return -1;
+  if (wk__add_dynamo_binding(module, state) < 0) return -1;
   return PyModule_AddFunctions(module, functions) < 0 ? -1 : add_all(module);
 }
 

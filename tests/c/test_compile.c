@@ -372,6 +372,8 @@ static void reductions(void **state) {
       "s", "m");
 }
 
+/* What goes over a product's result is done part by part as the product is made; its other readers do not hinder that.
+ */
 static void around_a_product(void **state) {
   (void)state;
   CHECK(
@@ -383,7 +385,59 @@ static void around_a_product(void **state) {
       "  %d: f32[6, 6] = neg(%c)\n"
       "  return (%d)\n"
       "}\n",
-      "a b", "c d");
+      "a b", "m c d");
+  CHECK(
+      "graph(%x: f32[2, 70, 90], %w: f32[110, 90], %b: f32[110], %r: f32[2, 70, 110] strides [1, 2, 140]) {\n"
+      "  %m: f32[2, 70, 110] = linear(%x, %w, %b)\n"
+      "  %c: f32[2, 70, 110] = gelu(%m)\n"
+      "  %h: bf16[2, 70, 110] = _to_copy(%c, dtype=bf16)\n"
+      "  return (%c, %h, %m)\n"
+      "}\n",
+      "m c h");
+  /* Its own memory is not wanted, and lies where %c will be. */
+  CHECK(
+      "graph(%x: f64[4, 200, 30], %y: f64[4, 30, 50], %b: f64[50]) {\n"
+      "  %m: f64[4, 200, 50] = bmm(%x, %y)\n"
+      "  %a: f64[4, 200, 50] = add.Tensor(%m, %b)\n"
+      "  %c: f64[4, 200, 50] = relu(%a)\n"
+      "  return (%c)\n"
+      "}\n",
+      "m a c");
+  /* The same seen with other dims. */
+  CHECK(
+      "graph(%x: f64[6, 20, 30], %y: f64[6, 30, 50]) {\n"
+      "  %m: f64[6, 20, 50] = bmm(%x, %y)\n"
+      "  %v: f64[2, 3, 20, 50] = view(%m, [2, 3, 20, 50])\n"
+      "  %c: f64[2, 3, 20, 50] = relu(%v)\n"
+      "  return (%c)\n"
+      "}\n",
+      "m c");
+  /* One row; several products, of which the last is taken. */
+  CHECK(
+      "graph(%x: f32[1, 30], %y: f32[30, 50], %z: f32[30, 50]) {\n"
+      "  %m: f32[1, 50] = mm(%x, %y)\n"
+      "  %n: f32[1, 50] = mm(%x, %z)\n"
+      "  %a: f32[1, 50] = add.Tensor(%m, %n)\n"
+      "  return (%a)\n"
+      "}\n",
+      "n a");
+}
+
+/* Rows that are read across, other elements, another dtype, reductions: not as the product is made. */
+static void beside_a_product(void **state) {
+  (void)state;
+  CHECK(
+      "graph(%x: f32[6, 6], %y: f32[6, 6]) {\n"
+      "  %m: f32[6, 6] = mm(%x, %y)\n"
+      "  %t: f32[6, 6] strides [1, 6] = t(%m)\n"
+      "  %a: f32[6, 6] = add.Tensor(%m, %t)\n"
+      "  %n: f32[6, 6] = mm(%y, %x)\n"
+      "  %b: f32[6, 6] = _softmax(%n, 1, False)\n"
+      "  %k: f32[6, 6] = mm(%x, %x)\n"
+      "  %c: bool[6, 6] = gt.Scalar(%k, 0)\n"
+      "  return (%a, %b, %c)\n"
+      "}\n",
+      "a", "b", "c");
 }
 
 /* `c` needs `a` and the product of it: one kernel for both would wait for itself. */
@@ -396,7 +450,7 @@ static void no_cycles(void **state) {
       "  %c: f32[6, 6] = add.Tensor(%a, %m)\n"
       "  return (%c)\n"
       "}\n",
-      "a", "c");
+      "a", "m c");
   /* Two chains, each before a product of the other: one of them may take the sum in, not both. */
   CHECK(
       "graph(%x: f32[6, 6], %y: f32[6, 6]) {\n"
@@ -409,7 +463,7 @@ static void no_cycles(void **state) {
       "  %e: f32[6, 6] = mul.Tensor(%c, %d)\n"
       "  return (%e)\n"
       "}\n",
-      "a c", "b", "d e");
+      "q a c", "b", "p d e");
 }
 
 static void gathers(void **state) {
@@ -534,7 +588,7 @@ static void equal_layers(void **state) {
       "  return (%s)\n"
       "}\n");
   wk__compiled_graph *c = compile(graph), *again = compile(graph);
-  assert_held(c, (const char *const[]){"a r", "c s", NULL});
+  assert_held(c, (const char *const[]){"m a r", "n c s", NULL});
   const wk__kernel *first = NULL;
   int count = 0;
   for (const wk__graph_node *n = wk__compiled_graph_final(c)->first; n; n = n->next)
@@ -916,6 +970,7 @@ int main(void) {
       TEST(other_orders),
       TEST(reductions),
       TEST(around_a_product),
+      TEST(beside_a_product),
       TEST(no_cycles),
       TEST(gathers),
       TEST(parts_of_a_whole),

@@ -505,6 +505,35 @@ static void failures_of_memory_leave_tier_0(void **state) {
   }
 }
 
+/* ---- sanitizers ---- */
+
+#ifdef WK_SANITIZERS
+/* A launch that says more elements than there are. */
+static void read_too_far(void) {
+  enum { N = 100, MORE = 64 };
+  float *x = malloc(N * sizeof *x), *y = malloc((N + MORE) * sizeof *y);
+  int64_t size = N + MORE, stride = 1;
+  wk__scalar params[1] = {{WK__FLOAT_KIND, .d = 3}};
+  wk__launch l = {.params = params, .ndim = 1, .sizes = &size};
+  l.buffers[0] = (wk__launch_buffer){x, NULL, &stride};
+  l.buffers[1] = (wk__launch_buffer){y, NULL, &stride};
+  memset(x, 0, N * sizeof *x);
+  if (!freopen("/dev/null", "w", stderr)) _exit(0);
+  if (wk__program_run(program, &l) != WK_OK) _exit(0);
+  _exit(0);
+}
+
+static void compiled_code_is_checked_too(void **state) {
+  (void)state;
+  wk__c_kernel kernel = {.nest = nest, .name = "checked"};
+  wk__native_group *group = wk__c_compile(&kernel, &program, 1);
+  assert_int_equal(wk__native_group_wait(group), WK__NATIVE_READY);
+  assert_true(run_natively());
+  assert_int_not_equal(in_child(read_too_far), 0);
+  wk__native_group_release(group);
+}
+#endif
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
@@ -524,6 +553,9 @@ int main(void) {
       TEST(a_fork_keeps_pending_groups),
       TEST(code_is_never_writable_and_executable),
       TEST(failures_of_memory_leave_tier_0),
+#ifdef WK_SANITIZERS
+      TEST(compiled_code_is_checked_too),
+#endif
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -589,6 +590,31 @@ static void indices_out_of_range_are_reported(void **state) {
   end_scene(&s);
 }
 
+/* Loads and stores by an index into a dim without elements: the memory that is not there is not touched. */
+static void empty_dims_are_not_touched(void **state) {
+  (void)state;
+  static const char *const bodies[] = {
+      "nest (i0 < s1_0)\nbuffer 0: float32[1]\nbuffer 1: int64[1]\nbuffer 2: float32[1] written\n"
+      "%1 = load int64 1[i0]\n%2 = check_index int64 %1 < s0_0\n%3 = load float32 0[%2]\nstore 2[i0] %3\n",
+      "nest (i0 < s1_0)\nbuffer 0: float32[1] written\nbuffer 1: int64[1]\nbuffer 2: float32[1]\n"
+      "%1 = load int64 1[i0]\n%2 = check_index int64 %1 < s0_0\n%3 = load float32 2[i0]\nstore 0[%2] %3\n"};
+  char *guard = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(guard != MAP_FAILED);
+  for (size_t k = 0; k < WK_COUNT(bodies); k++) {
+    scene s;
+    start_scene(&s, bodies[k]);
+    s.arrays[0] = vector(WK_FLOAT32, 0);
+    s.arrays[1] = vector(WK_INT64, 100);
+    s.arrays[2] = vector(WK_FLOAT32, 100);
+    wk__launch l = launch_of(&s);
+    l.buffers[0].data = guard;
+    wk_error_clear();
+    assert_int_equal(wk__program_run(s.program, &l), WK_INDEX_ERROR);
+    end_scene(&s);
+  }
+  munmap(guard, 1 << 16);
+}
+
 static void places_do_not_wrap(void **state) {
   (void)state;
   scene s;
@@ -753,6 +779,7 @@ int main(void) {
       TEST(scatter_add_keeps_the_order_of_the_loop),
       TEST(scatter_writes_each_place_once),
       TEST(indices_out_of_range_are_reported),
+      TEST(empty_dims_are_not_touched),
       TEST(places_do_not_wrap),
       TEST(integer_division_by_zero_is_reported),
       TEST(division_rounds_as_its_name_says),

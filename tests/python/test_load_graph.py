@@ -1,0 +1,214 @@
+"""compiler.load_graph: stages of the compiler from their text, run from Python; what does not fit is refused, hostile text too."""
+
+import random
+import re
+
+import pytest
+
+import wick
+import wick.nn.functional as F  # noqa: N812
+from wick import _C, compiler
+
+
+def function(x, w, b, labels):
+    y = F.gelu(x @ w + b)
+    x.mul_(2)
+    return F.softmax(y * 0.5, dim=-1), F.cross_entropy(y, labels), y.gather(1, labels[:, None])
+
+
+def inputs():
+    wick.manual_seed(3)
+    return wick.randn(8, 16), wick.randn(16, 32), wick.randn(32), wick.randint(0, 32, (8,))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("stages")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WICK_DEBUG_DIR", str(path))
+        wick.compile(function)(*inputs())
+    return path
+
+
+@pytest.fixture
+def fused(folder):
+    (file,) = folder.glob("*.fuse.txt")
+    return file
+
+
+def results(graph):
+    tensors = inputs()
+    return [repr(t.tolist()) for t in [*graph(*tensors), *tensors]]
+
+
+def test_stages_give_what_the_function_gives(folder):
+    files = sorted(f for f in folder.glob("graph_*.txt") if re.search(r"\.\d\.", f.name))
+    assert [f.name.split(".")[2] for f in files] == ["captured", "decompose", "fold", "common", "dead", "fuse"]
+    for file in files:
+        assert results(compiler.load_graph(file)) == results(function)
+        assert results(compiler.load_graph(file, compiled=True)) == results(function)
+
+
+def test_a_kernel_is_defined_in_front_of_the_graph(fused):
+    text = fused.read_text()
+    assert re.search(
+        r"^kernel_\d+ = kernel \{\n# %add = add.Tensor  .*test_load_graph.py:\d+ in function\n", text, re.M
+    )
+    graph = compiler.load_graph(fused)
+    assert type(graph).__name__ == "LoadedGraph"
+    assert "# %add" not in str(graph) and str(_C.LoadedGraph(str(graph))) == str(graph)
+    assert graph.inputs == [
+        ("input", wick.float32, (8, 16), (16, 1)),
+        ("input_1", wick.float32, (16, 32), (32, 1)),
+        ("input_2", wick.float32, (32,), (1,)),
+        ("input_3", wick.int64, (8,), (1,)),
+    ]
+
+
+def test_inputs_that_do_not_fit_are_refused(fused):
+    graph = compiler.load_graph(fused)
+    x, w, b, labels = inputs()
+    with pytest.raises(TypeError, match="takes 4 tensors but 1 were given"):
+        graph(x)
+    with pytest.raises(TypeError, match="no keyword arguments"):
+        graph(x, w, b, labels=labels)
+    with pytest.raises(TypeError, match="input %input_1 is a Tensor, not int"):
+        graph(x, 3, b, labels)
+    with pytest.raises(ValueError, match="input %input_2: expected float32"):
+        graph(x, w, b.double(), labels)
+    with pytest.raises(ValueError, match="input %input: expected a size of 8, not 7"):
+        graph(x[1:], w, b, labels)
+    with pytest.raises(ValueError, match="input %input_1: expected a stride of 32, not 1"):
+        graph(x, wick.randn(32, 16).t(), b, labels)
+    with pytest.raises(ValueError, match="input %input_2: expected a tensor of 1 dimensions"):
+        graph(x, w, b[None], labels)
+    flat = wick.randn(128 + 512)
+    with pytest.raises(ValueError, match="share memory, and the graph writes inputs"):
+        graph(flat[:128].view(8, 16), flat[128:].view(16, 32), b, labels)
+    with pytest.raises(RuntimeError, match="index 57 is out of bounds"):
+        graph(x, w, b, labels * 0 + 57)
+
+
+def test_symbolic_sizes(tmp_path, monkeypatch):
+    monkeypatch.setenv("WICK_DEBUG_DIR", str(tmp_path))
+
+    def rows(x):
+        return F.softmax(x.t() * x.shape[0], dim=0).sum(0)
+
+    wick.compile(rows, dynamic=True)(wick.randn(5, 7))
+    (file,) = tmp_path.glob("*.fuse.txt")
+    graph = compiler.load_graph(file)
+    assert graph.inputs == [("input", wick.float32, (5, 7), (7, 1))]
+    for shape in ((5, 7), (3, 9), (40, 1000), (2, 2)):
+        x = wick.randn(shape)
+        assert wick.equal(graph(x)[0], rows(x))
+    with pytest.raises(ValueError, match="expected a stride of 5, not 1"):
+        graph(wick.randn(5, 6).t())
+
+
+def test_constants_lie_beside_the_stages(tmp_path, monkeypatch):
+    monkeypatch.setenv("WICK_DEBUG_DIR", str(tmp_path))
+
+    def table(x):
+        return x + wick.tensor([float(i) for i in range(100)]) * wick.tensor([2.0])
+
+    x = wick.randn(3, 100)
+    expected = wick.compile(table)(x)
+    files = sorted(f for f in tmp_path.glob("graph_*.txt") if re.search(r"\.\d\.", f.name))
+    assert (tmp_path / "graph_{}.constants.safetensors".format(files[0].name.split(".")[0][6:])).exists()
+    for file in files:
+        assert wick.equal(compiler.load_graph(file)(x)[0], expected)
+    (file,) = tmp_path.glob("*.captured.txt")
+    alone = tmp_path / "alone.txt"
+    alone.write_text(file.read_text())
+    with pytest.raises(ValueError, match="a constant that was given"):
+        compiler.load_graph(alone)
+    constants = [wick.tensor([float(i) for i in range(100)])]
+    assert wick.equal(compiler.load_graph(alone, constants)(x)[0], expected)
+    with pytest.raises(TypeError, match="constants are Tensors"):
+        compiler.load_graph(alone, [1])
+
+
+NEAR = """{name} = kernel {{
+loops 1 at 0
+bind 0: input 0 offset 1 strides 2
+bind 1: result 0 offset 3 strides 4
+result 0: f32[1] sizes 5 strides 6
+nest free (i0 < s0_0)
+buffer 0: float32[1]
+buffer 1: float32[1] written
+%1 = load float32 0[i0]
+%2 = neg float32 %1
+store 1[i0] %2
+}}
+graph(%x: f32[4]) {{
+  %y: f32[4] = {name}([%x], [4, 0, 1, 0, 1, 4, 1])
+  return (%y)
+}}
+"""
+
+
+def test_a_kernel_by_hand():
+    graph = _C.LoadedGraph(NEAR.format(name="negative"))
+    assert graph(wick.tensor([1.0, 2.0, 3.0, 4.0]))[0].tolist() == [-1, -2, -3, -4]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("negative =", "neg =", "there are two operators neg"),
+        ("= kernel", "= product", "expected a kernel, not 'product'"),
+        ("strides 6\n", "strides 6\nbind\n", "line 5.*expected a smaller number|expected"),
+        ("bind 1: result 0", "bind 1: result 1", "a buffer of a result that there is not"),
+        ("bind 1: result 0", "bind 1: input 0", "results are written, inputs read"),
+        ("loops 1 at 0\n", "", "sizes"),
+        ("nest free", "nest", "`loops` is for a nest that is free of geometry"),
+        ("result 0: f32", "result 0: f64", "another dtype"),
+        ("0[i0]", "0[i0*i0]", "sum of loop variables|coordinate|free"),
+        ("strides 6", "strides 7", "there are not all|described otherwise"),
+        ("sizes 5", "sizes 900", "described otherwise"),
+        ("offset 1", "offset 99", "there are not all numbers"),
+        ("input 0 offset", "input 1 offset", "there are not all inputs"),
+        ("}\ngraph", "graph", "expected a buffer, params, a store or a value"),
+        ("}\ngraph", "} graph", "expected a buffer, params, a store or a value"),
+        ("f32[4] = negative", "f32[5] = negative", "described otherwise"),
+        ("%x: f32[4]", "%x: i64[4]", "another dtype than the buffer"),
+    ],
+)
+def test_kernels_that_do_not_fit_are_refused(old, new, error):
+    text = NEAR.format(name="negative")
+    assert old in text
+    with pytest.raises(ValueError, match=error):
+        _C.LoadedGraph(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("numbers", ["[4, 1, 1, 0, 1, 4, 1]", "[4, -1, 1, 0, 1, 4, 1]", "[4, 0, 2, 0, 1, 4, 1]", "[5, 0, 1, 0, 0, 4, 1]",
+                                     "[4, 0, 1, 1, 1, 4, 1]", "[4, 0, 1, 0, -1, 4, 1]", "[-1, 0, 1, 0, 1, 4, 1]",
+                                     "[4, 0, 4611686018427387904, 0, 1, 4, 1]", "[9223372036854775807, 0, 1, 0, 1, 4, 1]"])  # fmt: skip
+def test_launches_that_leave_memory_are_refused(numbers):
+    graph = _C.LoadedGraph(NEAR.format(name="negative").replace("[4, 0, 1, 0, 1, 4, 1]", numbers))
+    with pytest.raises(ValueError, match="would leave the memory of a tensor"):
+        graph(wick.ones(4))
+
+
+def test_hostile_text(fused):
+    """Changed at random it is refused, or gives something or an error, and nothing worse."""
+    text, chance = str(compiler.load_graph(fused)), random.Random(5)
+    numbers = ["0", "1", "2", "3", "7", "8", "9", "31", "33", "512", "-1", "1000000", "4611686018427387904"]
+    words = sorted({*re.findall(r"[\w.%]+", text), "}", "{", "[", "f64", "i0 + r0", "\n"})
+    loaded = ran = 0
+    for _ in range(1500):
+        changed = text
+        for _ in range(chance.choice((1, 1, 2))):
+            number = chance.random() < 0.8
+            found = chance.choice(list(re.finditer(r"\b\d+\b" if number else r"[\w.%]+|[^\s\w]", changed)))
+            by = chance.choice(numbers) if number else chance.choice(words) if chance.random() < 0.8 else ""
+            changed = changed[: found.start()] + by + changed[found.end() :]
+        try:
+            graph = _C.LoadedGraph(changed)
+            loaded += 1
+            graph(*inputs())
+            ran += 1
+        except (ValueError, RuntimeError, IndexError, TypeError, NotImplementedError, MemoryError):
+            pass
+    assert loaded > 100 and ran > 50
