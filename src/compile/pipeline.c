@@ -11,6 +11,7 @@
 #include "compile/report.h"
 
 struct wk__compiled_graph {
+  _Atomic int32_t references; /* the owner's; the function's with a derivative, which tape nodes keep longer */
   wk__compile_mode mode;
   wk__graph *graph;             /* owned: what is run; as it was captured for a function with a derivative */
   wk__graph_executor *executor; /* owned; NULL for a function with a derivative */
@@ -127,20 +128,31 @@ static wk_status make_half(void *whole, wk__graph *graph, bool backward, wk__run
   return WK_OK;
 }
 
-static wk_status compile_with_derivative(wk__compiled_graph *c, wk__graph *graph, const bool *requires_grad) {
-  wk__dump dump = wk__dump_begin(c->number);
-  wk__dump_graph(&dump, "captured", graph);
-  const wk__aot_maker maker = {.make = make_half, .context = c};
-  WK_TRY(wk__aot_function_create(graph, requires_grad, NULL, &maker, &c->aot));
-  c->graph = wk__graph_retain(graph);
-  return WK_OK;
-}
-
 static void forget(wk__compiled_graph *c) {
   wk__graph_release(c->graph);
   wk__kernels_release(c->kernels);
   c->graph = NULL;
   c->kernels = NULL;
+}
+
+static void drop_reference(void *compiled) {
+  wk__compiled_graph *c = compiled;
+  if (!wk__last_reference(&c->references)) return;
+  wk__graph_executor_release(c->executor);
+  remove_half(c);
+  forget(c);
+  pthread_mutex_destroy(&c->lock);
+  wk__free(c);
+}
+
+static wk_status compile_with_derivative(wk__compiled_graph *c, wk__graph *graph, const bool *requires_grad) {
+  wk__dump dump = wk__dump_begin(c->number);
+  wk__dump_graph(&dump, "captured", graph);
+  const wk__aot_maker maker = {.make = make_half, .release = drop_reference, .context = c};
+  atomic_fetch_add(&c->references, 1);
+  WK_TRY(wk__aot_function_create(graph, requires_grad, NULL, &maker, &c->aot));
+  c->graph = wk__graph_retain(graph);
+  return WK_OK;
 }
 
 static wk_status compile_either(wk__compiled_graph *c, wk__graph *graph, const bool *requires_grad) {
@@ -161,6 +173,7 @@ wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__com
   static _Atomic int last_number;
   c->number = 1 + atomic_fetch_add_explicit(&last_number, 1, memory_order_relaxed);
   pthread_mutex_init(&c->lock, NULL);
+  atomic_init(&c->references, 1);
   c->mode = mode;
   wk_status status = compile_either(c, graph, requires_grad);
   if (status != WK_OK && status != WK_OUT_OF_MEMORY) {
@@ -183,12 +196,8 @@ wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__com
 void wk__compiled_graph_release(wk__compiled_graph *c) {
   if (!c) return;
   if (wk__log_on(WK__LOG_PROFILE)) print_profile(c);
-  wk__graph_executor_release(c->executor);
-  wk__aot_function_release(c->aot); /* and with it the halves */
-  remove_half(c);
-  forget(c);
-  pthread_mutex_destroy(&c->lock);
-  wk__free(c);
+  wk__aot_function_release(c->aot); /* and with it the halves, when no tape node needs them any more */
+  drop_reference(c);
 }
 
 wk_status wk__compiled_graph_run(const wk__compiled_graph *compiled, wk_tensor *const *inputs, const double *numbers,

@@ -540,6 +540,19 @@ static void describe_end(ending *e, PyObject *value) {
   while (e->kept && e->nodes[e->output_count]) e->output_count++;
 }
 
+/* A gradient that nothing behind the start of the region reads: it need not last while the graph is run. */
+static void drop_old_grads(const ending *e) {
+  wk__recording *r = e->segment->recording;
+  for (int64_t i = 0; e->kept && i < r->read_count; i++) {
+    wk__reg reg = r->reads[i].kind == WK__READ_GRAD ? r->reads[i].dest : -1;
+    if (reg < 0 || e->needed[reg]) continue;
+    wk__register *old = &r->registers[reg];
+    if (old->fixed || old->input >= 0 || !old->object) continue;
+    wk__map_remove(&r->by_object, (uintptr_t)old->object);
+    Py_CLEAR(old->object);
+  }
+}
+
 /* The graph has been run: what later calls run of it. */
 static void take_graph(ending *e, wk__graph *graph) {
   if (!e->kept) return;
@@ -579,6 +592,7 @@ int wk__segment_end(wk__session *s, wk__end_kind end, PyObject *value) {
   describe_end(&e, value);
   wk__segment_stop_recording(s);
   s->ending = NULL;
+  drop_old_grads(&e);
   wk__graph *graph = NULL;
   if (wk__tracer_flush(s->tracer, &graph) != WK_OK) {
     s->binding->raise(s->binding->state);

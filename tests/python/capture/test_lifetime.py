@@ -158,3 +158,21 @@ def test_gradients_that_are_replaced_go_before_the_graph_runs():
     assert gone == [True] * 3
     kept = model.weight.grad  # somebody else's is left alone
     assert wick.equal(weigh(x), first) and kept is not model.weight.grad and wick.equal(kept, first)
+
+
+def test_a_tape_node_outlives_its_compiled_function():
+    def f(x, w):
+        return (x @ w).exp().sum()
+
+    x, w = wick.randn(3, 4), wick.randn(4, 5, requires_grad=True)
+    compiled = wick.compile(f)
+    compiled(x, w)
+    y = compiled(x, w)
+    del compiled
+    wick._dynamo.reset()
+    gc.collect()
+    y.backward()  # makes the backward graph now
+    f(x, v := w.detach().clone().requires_grad_()).backward()
+    assert wick.equal(w.grad, v.grad)
+    del y
+    gc.collect()
