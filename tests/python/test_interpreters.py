@@ -53,6 +53,7 @@ PARTS = {
         assert x.grad.tolist() == [2, 2, 2]
     """,
     "training, compiled": """
+        wick.manual_seed(0)
         model = wick.nn.Sequential(wick.nn.Linear(4, 8), wick.nn.GELU(), wick.nn.Linear(8, 2))
         optimizer = wick.optim.AdamW(model.parameters(), lr=0.1)
         before = model[0].weight.detach().clone()

@@ -101,10 +101,12 @@ def import_for_workers():
     import multiprocessing.popen_fork
     import queue
     import random
+    import sys
     import threading
     import traceback
 
-    return multiprocessing, queue, random, threading, traceback
+    numpy_random = getattr(sys.modules.get("numpy"), "random", None)  # numpy imports it when it is first asked for
+    return multiprocessing, queue, random, threading, traceback, numpy_random
 
 
 def _seed(base_seed, worker_id):
