@@ -339,6 +339,5 @@ wk_status wk__emit_body(wk__emitter *e) {
     for (int v = 1; v < g->regions[r]->instr_count && !e->h->status; v++)
       if (e->cells[r][v].needed) e->cells[r][v].var = emit_instr(e, r, v);
   WK_TRY(e->h->status);
-  if (g->product && g->home == g->product) add_output(e, g->product);
   return emit_loops(e);
 }

@@ -90,7 +90,7 @@ typedef struct wk__group {
   bool has_reduction;
   /* a matrix product whose epilogue the group is; else NULL */
   const wk__graph_node *product;
-  wk__memory home; /* where the product's result lies: its own memory, or that of a result of the group */
+  wk__memory home; /* the group's result that the product's lies in */
   int column_loop; /* the first of the loops that run along the product's columns */
 } wk__group;
 

@@ -221,19 +221,12 @@ static double bytes_of_launch(const wk__fused *f, const wk_int *numbers) {
   return bytes;
 }
 
-static bool is_written(const wk__fused *f, int result) {
-  for (int b = 0; b < f->buffer_count; b++)
-    if (f->buffers[b].input == -1 - result && f->kernel->nest->buffers[b].written) return true;
-  return false;
-}
-
-/* With the arguments of a product, and its result where that stays. */
+/* With the arguments of a product. */
 static double bytes_of_fused(const wk__fused *f, const wk__graph_node *n) {
   const wk__fused_product *p = &f->product;
   double bytes = bytes_of_launch(f, n->args[1].integers);
   for (size_t i = 0; p->op && i < WK_COUNT(p->args); i++)
     if (p->args[i] >= 0) bytes += bytes_of(n->args[0].nodes[p->args[i]]->value);
-  if (p->op && !is_written(f, p->result)) bytes += bytes_of(n->value ? n->value : n->items[p->result]);
   return bytes;
 }
 

@@ -269,7 +269,6 @@ static wk_status check_nest(const reader *r, const wk__nest *nest) {
   }
   if (product && (product->result >= f->output_count || !nest->geometry_free || f->ndim > 2))
     return does_not_fit(r, "a product needs a result, and a kernel over its rows and columns");
-  if (product) written[product->result] = true;
   for (int i = 0; i < f->output_count; i++)
     if (!written[i]) return does_not_fit(r, "each result needs a buffer");
   return f->output_count ? check_accesses(r, nest) : does_not_fit(r, "it has no result");

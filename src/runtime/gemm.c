@@ -100,6 +100,15 @@ static void finish_tile(const gemm_run *r, int64_t row, int64_t column, int64_t 
   r->g.epilogue(r->g.epilogue_context, &tile);
 }
 
+/* Neighbouring panels are finished together, as many as stay in the second cache: a part costs its launch, and long
+ * rows are faster. Columns [from, to) are ready; gives the first that is not finished. */
+static int64_t finish_columns(const gemm_run *r, int64_t row, int64_t rows, int64_t from, int64_t to, bool last) {
+  enum { ENOUGH_BYTES = 128 << 10 };
+  if (!last && (to - from) * rows * r->kernels->size < ENOUGH_BYTES) return from;
+  finish_tile(r, row, from, rows, to - from);
+  return to;
+}
+
 /* A panel of B for one block of k. */
 typedef struct panel {
   const void *b;
@@ -178,6 +187,7 @@ static panel make_panel(const gemm_run *r, int64_t rows, int64_t k, int64_t dept
 
 /* A in place, so there is no reason to leave a panel of B before its last k: a transposed B is read in long runs. */
 static void run_strip_direct(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *memory) {
+  int64_t finished = column;
   for (int64_t j = column; j < end; j += r->kernels->columns) {
     int64_t columns = wk__min(r->kernels->columns, end - j);
     for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
@@ -185,19 +195,20 @@ static void run_strip_direct(const gemm_run *r, int64_t row, int64_t rows, int64
       panel p = make_panel(r, rows, k, k_block(r, k), j, columns, memory);
       multiply_direct(r, row, rows, k, k_block(r, k), &p, &how);
     }
-    finish_tile(r, row, j, rows, columns);
+    finished = finish_columns(r, row, rows, finished, j + columns, j + columns == end);
   }
 }
 
 static void run_strip_packed(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *memory) {
   char *packed_a = memory + packed_panel_bytes(r);
+  int64_t finished = column;
   for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
     int64_t depth = k_block(r, k);
     pack_a(r, row, rows, k, depth, packed_a);
     for (int64_t j = column; j < end; j += r->kernels->columns) {
       panel p = make_panel(r, rows, k, depth, j, wk__min(r->kernels->columns, end - j), memory);
       multiply_packed(r, row, rows, depth, packed_a, &p, NULL, how_for(r, k));
-      if (k + depth == r->g.k) finish_tile(r, row, j, rows, p.columns);
+      if (k + depth == r->g.k) finished = finish_columns(r, row, rows, finished, j + p.columns, j + p.columns == end);
     }
   }
 }
@@ -338,12 +349,13 @@ static void pack_b_tasks(void *context, int64_t begin, int64_t end) {
 static void run_block_part(const block *b, int64_t row, int64_t part, const char *packed_a) {
   const gemm_run *r = b->run;
   int64_t rows = wk__min(b->rows, r->g.m - row), width = r->kernels->columns;
-  int64_t end = wk__min((part + 1) * b->part_panels, b->panels);
+  int64_t end = wk__min((part + 1) * b->part_panels, b->panels), finished = b->column + part * b->part_panels * width;
   for (int64_t i = part * b->part_panels; i < end; i++) {
     panel p = {shared_panel(b, i), width, b->column + i * width, wk__min(width, b->columns - i * width)};
     multiply_packed(r, row, rows, b->depth, packed_a, &p, i + 1 < end ? shared_panel(b, i + 1) : NULL,
                     how_for(r, b->k));
-    if (b->k + b->depth == r->g.k) finish_tile(r, row, p.column, rows, p.columns);
+    if (b->k + b->depth == r->g.k)
+      finished = finish_columns(r, row, rows, finished, p.column + p.columns, i + 1 == end);
   }
 }
 

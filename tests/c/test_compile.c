@@ -391,7 +391,7 @@ static void around_a_product(void **state) {
       "  %m: f32[2, 70, 110] = linear(%x, %w, %b)\n"
       "  %c: f32[2, 70, 110] = gelu(%m)\n"
       "  %h: bf16[2, 70, 110] = _to_copy(%c, dtype=bf16)\n"
-      "  return (%c, %h, %m)\n"
+      "  return (%c, %h)\n"
       "}\n",
       "m c h");
   /* Its own memory is not wanted, and lies where %c will be. */
@@ -423,7 +423,7 @@ static void around_a_product(void **state) {
       "n a");
 }
 
-/* Rows that are read across, other elements, another dtype, reductions: not as the product is made. */
+/* Rows that are read across, reductions, another dtype, a result that is wanted too: not as the product is made. */
 static void beside_a_product(void **state) {
   (void)state;
   CHECK(
@@ -435,9 +435,11 @@ static void beside_a_product(void **state) {
       "  %b: f32[6, 6] = _softmax(%n, 1, False)\n"
       "  %k: f32[6, 6] = mm(%x, %x)\n"
       "  %c: bool[6, 6] = gt.Scalar(%k, 0)\n"
-      "  return (%a, %b, %c)\n"
+      "  %l: f32[6, 6] = mm(%y, %y)\n"
+      "  %d: f32[6, 6] = exp(%l)\n"
+      "  return (%a, %b, %c, %d, %l)\n"
       "}\n",
-      "a", "b", "c");
+      "a", "b", "c", "d");
 }
 
 /* `c` needs `a` and the product of it: one kernel for both would wait for itself. */

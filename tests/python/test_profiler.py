@@ -47,13 +47,13 @@ def test_rows_are_the_steps(step):
 
 def test_a_product_with_its_epilogue_is_one_row():
     compiled = wick.compile(lambda x, w: (x @ w).relu() * 2)
-    x, w = wick.ones(128, 64), wick.ones(64, 256)
+    x, w = wick.ones(2048, 4), wick.ones(4, 2048)
     compiled(x, w)
     with profile() as prof:
         compiled(x, w)
     (row,) = prof.key_averages()
     assert row.key == "fused_mm_relu_mul" and "mm" in row.origin and "relu" in row.origin
-    assert row.flops == 2 * 128 * 64 * 256 and row.bytes == 4 * (128 * 64 + 64 * 256 + 128 * 256)
+    assert row.flops == 2 * 2048 * 4 * 2048 and row.bytes == 4 * (2 * 2048 * 4 + 2048 * 2048)
     compiled.reset()
 
 
@@ -98,7 +98,7 @@ def test_equal_kernels_are_one_row():
         return (((x @ a).relu() * 2) @ b).relu() * 2
 
     compiled = wick.compile(layers)
-    args = wick.ones(256, 64), wick.ones(64, 64), wick.ones(64, 64)
+    args = wick.ones(32768, 128), wick.ones(128, 128), wick.ones(128, 128)
     compiled(*args)
     with profile() as prof:
         compiled(*args)
