@@ -3,9 +3,9 @@
  *
  * Classes: multiples of 64 bytes up to 1 KiB, then eight steps an octave (at most 12.5 % slack). Small blocks wait in a
  * per-thread list, large ones in a shared one. What waits is bounded: per class in a thread, and in all by 64 MiB, or
- * by what makes it and the live bytes the most that has lately been live: a step that is run again and again finds all
- * its memory waiting, and the process never has more than it needed. "Lately" fades with every large block that is
- * freed. Past the bound blocks go back to the system. Blocks of 2 MiB and more ask for huge pages.
+ * by what makes it and the live bytes an eighth more than the most that has lately been live: a step that is run again
+ * and again finds all its memory waiting, and the process has little more than it needed. "Lately" fades with every
+ * large block that is freed. Past the bound blocks go back to the system. Blocks of 2 MiB and more ask for huge pages.
  * Tests: tests/c/test_tensor.c, tests/fault/. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -123,9 +123,11 @@ static void *shared_take(int class) {
   return b;
 }
 
-/* How many bytes may wait while so many are live. */
+/* How many bytes may wait while so many are live: an eighth more than the difference from the most, because no two
+ * steps have quite the same, and a large block that just does not fit would come from the system in each of them. */
 static int64_t waiting_limit(int64_t live) {
-  return wk__max(CACHE_FLOOR, atomic_load_explicit(&high_water, memory_order_relaxed) - live);
+  int64_t high = atomic_load_explicit(&high_water, memory_order_relaxed);
+  return wk__max(CACHE_FLOOR, high + high / 8 - live);
 }
 
 static void fade_high_water(int64_t live) {
