@@ -178,10 +178,11 @@ static void what_waits_is_bounded(void **state) {
   assert_true(wk__allocator_cached_bytes() == 0);
   for (int i = 0; i < BLOCKS; i++) tensors[i] = bytes_of(4 << 20);
   for (int i = 0; i < BLOCKS; i++) wk_tensor_release(tensors[i]);
-  /* What was live together may wait together, and no more: a block of another size takes the place of some. */
-  assert_true(wk__allocator_cached_bytes() > 0 && wk__allocator_cached_bytes() <= BLOCKS * (INT64_C(4) << 20));
+  /* What was live together may wait together, and an eighth more: a block of another size takes the place of some. */
+  int64_t most = BLOCKS * (INT64_C(4) << 20);
+  assert_true(wk__allocator_cached_bytes() > 0 && wk__allocator_cached_bytes() <= most);
   wk_tensor *other = bytes_of(200 << 20);
-  assert_true(wk__allocator_cached_bytes() <= 64 << 20);
+  assert_in_range(wk__allocator_cached_bytes(), 0, most + most / 8 - (INT64_C(200) << 20) + (1 << 20));
   wk_tensor_release(other);
   wk__allocator_release_cached();
   assert_true(wk__allocator_cached_bytes() == 0);
