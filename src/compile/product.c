@@ -3,11 +3,11 @@
  * A group that goes over a product's result element by element is run on each part of it that the product finishes,
  * while that part is in the cache; the result has no memory of its own then: it lies where the group puts one of its
  * own results. Measured on two cores with 32 MiB of last cache: worth 5 to 30 % where the result leaves that cache; a
- * little slower than two kernels where it stays there; always slower where the result is wanted too, and is written
- * beside the group's. In: a group and a product that it reads; at run time, the fused operator. Out: whether they go
- * together; the results. Invariant: the kernel's loops are the result's rows and columns, or its columns alone where it
- * has one row, so that a part of the result is a launch with other sizes. Tests: tests/c/test_compile.c,
- * tests/ops/test_compile.py. */
+ * little slower than two kernels where it stays there; always slower where the result is wanted too.
+ *
+ * In: a group and a product that it reads; at run time, the fused operator. Out: whether they go together; the results.
+ * Invariant: the kernel's loops are the result's rows and columns, or its columns alone where it has one row, so that a
+ * part of the result is a launch with other sizes. Tests: tests/c/test_compile.c, tests/ops/test_compile.py. */
 #include <stdatomic.h>
 
 #include "compile/kernel.h"

@@ -209,7 +209,7 @@ static wk_status run_into(const wk__graph_executor *e, const wk__graph_step *s, 
                           const wk_value *args) {
   wk_tensor **made = (wk_tensor **)wk__frame_at(frame, e->made_at) + s->first_made, *outputs[WK__NEST_MAX_BUFFERS];
   if (WK_LIKELY(s->all_kept)) return wk__compute_into(s->op, args, made);
-  int32_t count = s->result == WK__RESULT_ONE ? 1 : s->result_count, next = 0;
+  int32_t count = wk__graph_result_count(s), next = 0;
   wk_status status = WK_OK;
   for (; next < count && status == WK_OK; next++) {
     const wk__graph_made *m = &e->made[s->first_made + next];

@@ -56,6 +56,10 @@ typedef struct wk__graph_step {
   const wk__graph_node *node;           /* for messages; NULL: a copy of the executor's own */
 } wk__graph_step;
 
+static inline int32_t wk__graph_result_count(const wk__graph_step *s) {
+  return s->result == WK__RESULT_ONE ? 1 : s->result_count;
+}
+
 /* Symbol number -> the input dim that tells it. */
 typedef struct wk__graph_binding {
   int32_t input, dim; /* input -1: the symbol is not needed */
@@ -109,6 +113,9 @@ struct wk__graph_executor {
 };
 
 WK_MUST_USE wk_status wk__graph_plan(wk__graph_executor *executor); /* execute_plan.c: fills everything above */
+
+bool wk__graph_same_sizes(const wk_tensor *a, const wk_tensor *b);  /* and dtype and device */
+bool wk__graph_same_layout(const wk_tensor *a, const wk_tensor *b); /* the same, and strides */
 
 /* ---- memory (execute_memory.c) ---- */
 

@@ -54,19 +54,20 @@ static wk_status plan_releases(wk__graph_executor *e, const int32_t *last, int32
 
 /* ================================================= what is kept ================================================= */
 
-static bool has_memory_provider(const wk_tensor *shape) { return shape->device.type == WK_CPU; }
+/* The block is the CPU's; what lies elsewhere is a tensor of its own. */
+static bool is_on_cpu(const wk_tensor *shape) { return shape->device.type == WK_CPU; }
 
 /* The results of step i: where each goes, and for how long its memory is wanted. */
 static void place_results(wk__graph_executor *e, int32_t i, const wk__graph_slots *slots, const int32_t *class_last) {
   wk__graph_step *s = &e->steps[i];
-  int32_t count = s->result == WK__RESULT_ONE ? 1 : s->result_count;
+  int32_t count = wk__graph_result_count(s);
   s->all_kept = s->into;
   for (int32_t k = 0; s->into && k < count; k++) {
     wk__graph_made *m = &e->made[s->first_made + k];
     m->slot = s->result == WK__RESULT_ONE ? s->slot : e->result_slots[s->slot + k];
     m->born = m->dies = i;
     m->shares = NOBODY;
-    m->kept = has_memory_provider(m->shape);
+    m->kept = is_on_cpu(m->shape);
     if (m->slot >= 0) {
       int32_t class = slots->class_of[m->slot];
       m->dies = class_last[class] - 1;
@@ -75,13 +76,6 @@ static void place_results(wk__graph_executor *e, int32_t i, const wk__graph_slot
     s->all_kept &= m->kept;
     e->kept_count += m->kept;
   }
-}
-
-static bool same_layout(const wk_tensor *a, const wk_tensor *b) {
-  if (a->dtype != b->dtype || a->ndim != b->ndim) return false;
-  for (int d = 0; d < a->ndim; d++)
-    if (!wk_int_same(a->sizes[d], b->sizes[d]) || !wk_int_same(a->strides[d], b->strides[d])) return false;
-  return true;
 }
 
 /* Slot `slot` is all that the step reads of its memory, once. */
@@ -98,7 +92,7 @@ static int32_t dying_argument(const wk__graph_executor *e, int32_t i, const wk__
   for (int32_t k = 0; k < s->patch_count; k++) {
     int32_t slot = e->patches[s->first_patch + k].slot, a = made_of[slot];
     if (a < 0 || !e->made[a].kept || e->made[a].dies != i) continue;
-    if (same_layout(e->made[a].shape, m->shape) && reads_only(e, s, slot, class_of)) return a;
+    if (wk__graph_same_layout(e->made[a].shape, m->shape) && reads_only(e, s, slot, class_of)) return a;
   }
   return NOBODY;
 }
@@ -107,10 +101,11 @@ static int32_t dying_argument(const wk__graph_executor *e, int32_t i, const wk__
  * so that nobody takes it twice. */
 static void share_memory(wk__graph_executor *e, int32_t i, const int32_t *made_of, const int32_t *class_of) {
   const wk__graph_step *s = &e->steps[i];
-  int32_t count = s->result == WK__RESULT_ONE ? 1 : s->result_count;
+  int32_t count = wk__graph_result_count(s);
   for (int32_t k = 0; s->into && s->op->tags & WK__TAG_POINTWISE && k < count; k++) {
     wk__graph_made *m = &e->made[s->first_made + k];
-    int32_t from = m->kept ? dying_argument(e, i, m, made_of, class_of) : NOBODY;
+    bool lasts = m->kept && m->dies > i; /* else the argument would still look as if it died here */
+    int32_t from = lasts ? dying_argument(e, i, m, made_of, class_of) : NOBODY;
     if (from < 0) continue;
     m->shares = e->made[from].shares >= 0 ? e->made[from].shares : from;
     e->made[from].dies = e->made[m->shares].dies = m->dies;

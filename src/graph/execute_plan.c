@@ -80,14 +80,15 @@ static int only_for_input(const planner *p, const wk__graph_node *value_node) {
   return -1;
 }
 
-static bool same_layout(const wk_tensor *a, const wk_tensor *b) {
+bool wk__graph_same_sizes(const wk_tensor *a, const wk_tensor *b) {
   if (a->dtype != b->dtype || a->ndim != b->ndim || !wk__device_equal(a->device, b->device)) return false;
   for (int d = 0; d < a->ndim; d++)
     if (!wk_int_same(a->sizes[d], b->sizes[d])) return false;
   return true;
 }
 
-static bool same_strides(const wk_tensor *a, const wk_tensor *b) {
+bool wk__graph_same_layout(const wk_tensor *a, const wk_tensor *b) {
+  if (!wk__graph_same_sizes(a, b)) return false;
   for (int d = 0; d < a->ndim; d++)
     if (!wk_int_same(a->strides[d], b->strides[d])) return false;
   return true;
@@ -98,7 +99,7 @@ static int destination_of_fused(const planner *p, const wk__graph_node *node) {
   int input = node->value && node->op->tags & WK__TAG_POINTWISE ? only_for_input(p, node) : -1;
   if (input < 0) return -1;
   const wk_tensor *target = p->graph->inputs[input]->value;
-  return same_layout(node->value, target) && same_strides(node->value, target) ? input : -1;
+  return wk__graph_same_layout(node->value, target) ? input : -1;
 }
 
 /* The input that the call can compute its value into, or -1. Kernels go through a temporary anyway. */
@@ -107,7 +108,7 @@ static int destination_of(const planner *p, const wk__graph_node *node) {
   if (op->tags & WK__TAG_FUSED) return destination_of_fused(p, node);
   if (!node->value || !op->meta || !op->lower || op->compose || op->tags & WK__TAG_RANDOM) return -1;
   int input = only_for_input(p, node);
-  if (input < 0 || !same_layout(node->value, p->graph->inputs[input]->value)) return -1;
+  if (input < 0 || !wk__graph_same_sizes(node->value, p->graph->inputs[input]->value)) return -1;
   if (!(node->flags & WK__GRAPH_TAPED)) return input;
   bool in_place = node->args[0].tag == WK_VALUE_TENSOR && node->args[0].node == p->graph->inputs[input];
   return in_place && op->tags & (WK__TAG_POINTWISE | WK__TAG_INPLACE) ? input : -1;

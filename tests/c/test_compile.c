@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "compile/kernel.h"
+#include "fault_walk.h"
 
 /* ================================================== small things ================================================= */
 
@@ -810,7 +811,8 @@ static const char *const fault_text =
     "  mutate (%y <- %p)\n"
     "}\n";
 
-static wk_status everything(void) {
+static wk_status everything(void *unused) {
+  (void)unused;
   wk__graph *g = NULL;
   wk__compiled_graph *c = NULL;
   wk__string text = {0};
@@ -839,24 +841,7 @@ static wk_status everything(void) {
 
 static void every_allocation_may_fail(void **state) {
   (void)state;
-  for (int i = 0; i < 3; i++) assert_int_equal(everything(), WK_OK); /* plans are made, free lists filled */
-  live_before = wk__live_allocations();
-  int failures = 0;
-  for (int64_t n = 1; n < 20000; n++) {
-    wk__fault_arm(n);
-    wk_status status = everything();
-    wk__fault_arm(0);
-    if (status == WK_OK && n > 2000) break;
-    failures += status != WK_OK;
-    if (status != WK_OK && status != WK_OUT_OF_MEMORY) fail_msg("allocation %d: %s", (int)n, wk_error_message());
-    if (wk__live_allocations() != live_before)
-      fail_msg("failure of allocation %d: %d blocks left", (int)n, (int)(wk__live_allocations() - live_before));
-  }
-#ifdef WICK_DEBUG
-  assert_true(failures > 100);
-#endif
-  assert_int_equal(everything(), WK_OK);
-  assert_int_equal(wk__live_allocations(), live_before);
+  walk_faults(everything, NULL, 2000, 100);
 }
 
 static void nothing_is_left(void **state) {

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "compile/kernel.h"
+#include "fault_walk.h"
 
 static const char *const source =
     "graph(%x: f32[s0, 6], %w: f32[5, 6], %i: i64[s0], %y: f32[s0, 6]) symbols {s0 = 4 in [2, inf)} {\n"
@@ -118,27 +119,13 @@ static wk_status load_and_run(const char *text) {
   return status;
 }
 
+static wk_status load_and_run_text(void *text) { return load_and_run(text); }
+
 static void every_allocation_may_fail(void **state) {
   (void)state;
   wk__string text = {0};
   assert_int_equal(fused_text(source, &text, NULL), WK_OK);
-  for (int i = 0; i < 3; i++) assert_int_equal(load_and_run(text.text), WK_OK);
-  int64_t before = wk__live_allocations();
-  int failures = 0;
-  for (int64_t n = 1; n < 20000; n++) {
-    wk__fault_arm(n);
-    wk_status status = load_and_run(text.text);
-    wk__fault_arm(0);
-    if (status == WK_OK && n > 1000) break;
-    failures += status != WK_OK;
-    if (status != WK_OK && status != WK_OUT_OF_MEMORY) fail_msg("allocation %d: %s", (int)n, wk_error_message());
-    if (wk__live_allocations() != before)
-      fail_msg("failure of allocation %d: %d blocks left", (int)n, (int)(wk__live_allocations() - before));
-  }
-#ifdef WICK_DEBUG
-  assert_true(failures > 100);
-#endif
-  assert_int_equal(load_and_run(text.text), WK_OK);
+  walk_faults(load_and_run_text, text.text, 1000, 100);
   wk__string_release(&text);
 }
 

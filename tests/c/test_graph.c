@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "autograd/autograd.h"
+#include "fault_walk.h"
 #include "graph/execute.h"
 #include "wick/autograd.h"
 
@@ -1065,7 +1066,8 @@ static const char *const fault_text =
     "  mutate (%y <- %j)\n"
     "}\n";
 
-static wk_status everything(void) {
+static wk_status everything(void *unused) {
+  (void)unused;
   wk__graph *g = NULL, *copy = NULL;
   wk__graph_executor *e = NULL;
   wk__string s = {0};
@@ -1095,24 +1097,7 @@ static wk_status everything(void) {
 
 static void every_allocation_may_fail(void **state) {
   (void)state;
-  for (int i = 0; i < 3; i++) assert_int_equal(everything(), WK_OK); /* plans are made, free lists filled */
-  count_from_here();
-  int failures = 0;
-  for (int64_t n = 1; n < 5000; n++) {
-    wk__fault_arm(n);
-    wk_status status = everything();
-    wk__fault_arm(0);
-    if (status == WK_OK && n > 300) break;
-    failures += status != WK_OK;
-    if (status != WK_OK && status != WK_OUT_OF_MEMORY) fail_msg("allocation %d: %s", (int)n, wk_error_message());
-    if (wk__live_allocations() != live_before)
-      fail_msg("failure of allocation %d: %d blocks left", (int)n, (int)(wk__live_allocations() - live_before));
-  }
-#ifdef WICK_DEBUG
-  assert_true(failures > 50);
-#endif
-  assert_int_equal(everything(), WK_OK);
-  assert_nothing_left();
+  walk_faults(everything, NULL, 300, 50);
 }
 
 int main(void) {

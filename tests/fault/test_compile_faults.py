@@ -336,19 +336,15 @@ def test_no_writable_home(tmp_path):
 pytestmark_debug = pytest.mark.skipif(not hasattr(_C, "_fault_arm"), reason="faults are there in debug builds only")
 
 
-def model_and_data():
+def training(wrap=lambda model: model):
+    """A training step with the model as `wrap` gives it, and its state."""
     wick.manual_seed(0)
     model = wick.nn.Sequential(wick.nn.Linear(4, 8), wick.nn.LayerNorm(8), wick.nn.GELU(), wick.nn.Linear(8, 3))
     optimizer = wick.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    return model, optimizer, wick.randn(5, 4), wick.randint(3, (5,))
-
-
-def training():
-    """A compiled step, its state, and what puts the state back."""
-    model, optimizer, x, y = model_and_data()
+    x, y, forward = wick.randn(5, 4), wick.randint(3, (5,)), wrap(model)
 
     def step():
-        loss = wick.nn.functional.cross_entropy(model(x), y)
+        loss = wick.nn.functional.cross_entropy(forward(x), y)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -369,24 +365,9 @@ def bits(tensors):
 @pytest.mark.parametrize("whole", [True, False], ids=["whole step", "forward alone"])
 def test_every_allocation_of_a_compiled_step(whole):
     """A step that fails raises; put back to where it was, the next gives the bits of a step that nothing happened to."""
-    step, state = training()
+    step, state = training() if whole else training(wick.compile)
     step()
     run_step = wick.compile(step) if whole else step
-    if not whole:
-        model, optimizer, x, y = model_and_data()
-        compiled = wick.compile(model)
-
-        def run_step():
-            loss = wick.nn.functional.cross_entropy(compiled(x), y)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
-        def state():
-            return [p.detach() for p in model.parameters()] + [s["momentum_buffer"] for s in optimizer.state.values()]
-
-        run_step()
     for _ in range(5):
         run_step()  # captured, compiled and replayed
     saved = [t.clone() for t in state()]
