@@ -67,9 +67,11 @@ def declaration(schema):
     return declared, values
 
 
-def c_name(schema):
+def c_name(schema, names):
+    """add.Tensor is wk_add, unless there is an `add` without an overload's name."""
     name = schema[: schema.index("(")]
-    return "wk_" + name.removesuffix(".Tensor").replace(".", "_")
+    plain = name.removesuffix(".Tensor")
+    return "wk_" + (name if plain in names else plain).replace(".", "_")
 
 
 def results(schema):
@@ -102,6 +104,7 @@ def main():
         '#include "ops/ops.h"',
         "",
     ]
+    names = {schema[: schema.index("(")] for _, schema in rows if ".Tensor(" not in schema}
     for symbol, schema in rows:
         count, is_list = results(schema)
         if is_list:
@@ -110,7 +113,7 @@ def main():
         call = f"WK__OP({symbol}), arguments"
         if count > 1:
             declared.append(f"wk_tensor *out_results[{count}]")
-        signature = f"{c_name(schema)}({', '.join(declared) or 'void'})"
+        signature = f"{c_name(schema, names)}({', '.join(declared) or 'void'})"
         kind = "wk_tensor *" if count == 1 else "WK_MUST_USE wk_status "
         header += [f"/* {schema} */", f"WK_API {kind}{signature};"]
         kind = kind.removeprefix("WK_MUST_USE ")

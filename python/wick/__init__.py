@@ -25,6 +25,7 @@ _SUBMODULES = frozenset(
         "_decomp",
         "fx",
         "profiler",
+        "return_types",
     )
 )
 _LAZY = {"save": "serialization", "load": "serialization", "compile": "compiler", "ops": "_ops"}

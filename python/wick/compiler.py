@@ -28,12 +28,14 @@ def _eager(graph_module, example_inputs):
     return graph_module.forward
 
 
-# How a graph runs that no Python backend gets: node by node, as fused kernels, or these with native code waited for.
-_NODE_BY_NODE, _FUSED, _WAITED_FOR = range(3)
+# How a graph runs that no Python backend gets: node by node, as fused kernels, these with native code
+# waited for, or as is fastest of several ways that are timed.
+_NODE_BY_NODE, _FUSED, _WAITED_FOR, _TUNED = range(4)
 _backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "eager": _eager}
+_OPTIONS = {"wait", "max_autotune"}
 # Options of PyTorch's compiler that programs set and that have nothing to say here.
 _IGNORED_OPTIONS = {
-    "coordinate_descent_tuning", "cpp_wrapper", "epilogue_fusion", "fallback_random", "max_autotune", "shape_padding",
+    "coordinate_descent_tuning", "cpp_wrapper", "epilogue_fusion", "fallback_random", "shape_padding",
     "trace.enabled", "trace.graph_diagram", "triton.cudagraphs",
 }  # fmt: skip
 
@@ -70,11 +72,15 @@ def _backend_of(backend, options):
 def _own_settings(engine, mode, options):
     """What _C.Compiled is told about a graph that wick runs itself."""
     for name in options or ():
-        if name != "wait" and name not in _IGNORED_OPTIONS:
-            known = sorted(_IGNORED_OPTIONS | {"wait"})
+        if name not in _OPTIONS | _IGNORED_OPTIONS:
+            known = sorted(_IGNORED_OPTIONS | _OPTIONS)
             raise RuntimeError(f"Unexpected optimization option {name}, known options are {known}")
-    waits = (options or {}).get("wait", False) or (mode or "").startswith("max-autotune")
-    return {"mode": _WAITED_FOR if waits and engine == _FUSED else engine}
+    options = options or {}
+    if engine != _FUSED:
+        return {"mode": engine}
+    if options.get("max_autotune", False) or (mode or "").startswith("max-autotune"):
+        return {"mode": _TUNED}
+    return {"mode": _WAITED_FOR if options.get("wait", False) else _FUSED}
 
 
 def _settings(backend, mode, options, fullgraph, dynamic):
@@ -156,7 +162,9 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
     Sizes 0 and 1 are always numbers. A backend of one's own gets the others as arguments of its graph.
     backend: a name of compiler.list_backends(), or a callable (graph_module, example_inputs) -> callable.
     mode: "default" and "reduce-overhead": nothing waits, native code comes from the background; "max-autotune": the
-    first call of a graph waits for it. options: {"wait": True} does the same. disable: gives the model as it is.
+    first call of a graph compiles it in several ways, times them and keeps the fastest, which is remembered for the next
+    process. options: {"wait": True}: the first call waits for native code; {"max_autotune": True}: as the mode.
+    disable: gives the model as it is.
 
         @compile
         def step(x, y): ...

@@ -338,16 +338,7 @@ static bool holds(wk__sym_guard guard, sizes *s) {
     wk_error_clear();
     return false;
   }
-  switch (guard.kind) {
-    case WK__GUARD_EQ:
-      return left == right;
-    case WK__GUARD_NE:
-      return left != right;
-    case WK__GUARD_LT:
-      return left < right;
-    default:
-      return left >= right;
-  }
+  return wk__guard_compare(guard.kind, left, right);
 }
 
 /* What the trace of the derivative assumed of sizes. */

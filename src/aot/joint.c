@@ -53,7 +53,7 @@ static wk_status refuse_to_run(wk__joint *j) {
 }
 
 static wk_status begin_trace(wk__joint *j) {
-  wk__trace_owner owner = {.context = j, .input = make_input, .place = place, .ended = ended};
+  wk__trace_owner owner = {.context = j, .input = make_input, .place = place, .ended = ended, .has_numbers = true};
   if (!(j->tracer = wk__tracer_create(&owner))) return WK_OUT_OF_MEMORY;
   j->graph = wk__tracer_graph(j->tracer);
   if (!j->from->env) return WK_OK;

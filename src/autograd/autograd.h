@@ -78,6 +78,7 @@ struct wk_node {
 };
 
 /* ---- nodes (node.c) ---- */
+uint64_t wk__node_next_sequence(void); /* all nodes so far have a smaller one, accumulators excepted */
 /* Memory of `size` bytes (at least sizeof(wk_node)) followed by the edges. One reference. */
 wk_node *wk__node_create(const wk__node_class *class, size_t size, int inputs, int results) WK_MUST_USE;
 /* The node comes after those that its edges lead to: asking for an edge may have made one, of a view whose base was

@@ -218,6 +218,8 @@ static wk_status run_inner(run *r, task *t) {
   wk_tensor *space[INLINE_INPUTS] = {NULL}, **grads = space;
   bool wanted_space[INLINE_INPUTS], *wanted = wanted_space;
   if (n->released) return wk__saved_tensors_freed();
+  const wk__grad_watcher *watcher = wk__mode.grad_watcher;
+  if (WK_UNLIKELY(watcher && n->sequence < watcher->first)) watcher->old_node_runs(watcher->context);
   if (n->input_count > INLINE_INPUTS) {
     grads = wk__alloc_zeroed(n->input_count * (sizeof *grads + sizeof *wanted));
     if (!grads) return WK_OUT_OF_MEMORY;

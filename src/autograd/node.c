@@ -55,6 +55,8 @@ wk_node *wk__node_create(const wk__node_class *class, size_t size, int inputs, i
   return n;
 }
 
+uint64_t wk__node_next_sequence(void) { return atomic_load_explicit(&next_sequence, memory_order_relaxed); }
+
 void wk__node_put_behind_edges(wk_node *n) {
   for (int i = 0; i < n->input_count; i++) {
     const wk_node *before = n->edges[i].node;

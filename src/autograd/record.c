@@ -408,6 +408,10 @@ static wk_status note_symbolic(op_node *n) {
   bool found = false;
   for (int i = 0; i < n->argument_count; i++) found |= is_symbolic(&n->args[i]);
   if (WK_LIKELY(!found || n->symbolic)) return WK_OK;
+  if (!wk__symbols_in_use()) {
+    make_known(n);
+    return WK_OK;
+  }
   n->symbolic = true;
   return wk__symbolic_hold(n, make_known);
 }
@@ -576,16 +580,37 @@ static wk_status refuse_out(const wk_op *op) {
                  op->base_name);
 }
 
+/* A composite in place: its parts are recorded on a copy, since they may keep what is written, and then that the first
+ * argument became their result. */
+static wk_status compose_then_copy(const wk_op *op, const wk_value *args, wk_value *results) {
+  wk_value made = {0}, own[WK__MAX_ARGS], clone[] = {args[0], {0}};
+  memcpy(own, args, op->schema.parameter_count * sizeof *own);
+  WK_TRY(wk_call(WK__OP(clone), clone, NULL, &own[0]));
+  wk_status composed = wk_call(op, own, NULL, &made);
+  wk_value_release(&own[0]);
+  WK_TRY(composed);
+  wk__spec spec;
+  wk__spec_of(&spec, made.tensor);
+  wk_status status = wk__same_sizes(args[0].tensor, made.tensor) ? WK_OK : wk__shape_mismatch(args[0].tensor, &spec);
+  wk_value copy[] = {args[0], made, wk__v_bool(false)};
+  if (status == WK_OK) status = wk_call(WK__OP(copy_), copy, NULL, results);
+  wk_value_release(&made);
+  return status;
+}
+
 wk_status wk__autograd_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   wk_tensor *written = written_tensor(op, args, destinations);
+  bool in_place = written && args[0].tag == WK_VALUE_TENSOR && args[0].tensor == written;
   if (!wk__mode.grad_enabled || !any_wanted(op, args)) {
+    bool records = wk__mode.grad_enabled && (op->vjp || op->compose);
+    if (written && !in_place && records && wants(written)) return refuse_out(op);
     if (written) WK_TRY(wk__check_inplace(written));
     return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
   }
-  bool in_place = written && args[0].tag == WK_VALUE_TENSOR && args[0].tensor == written;
   if (written && !in_place) return refuse_out(op);
   if (written) WK_TRY(wk__check_inplace(written));
   if (!op->vjp) {
+    if (in_place && op->compose) return compose_then_copy(op, args, results);
     if (written && differentiable(written) && !(op->tags & (WK__TAG_RANDOM | WK__TAG_COMPARISON)))
       return wk_fail(WK_NOT_IMPLEMENTED, "the derivative for '%s' is not implemented", op->base_name);
     return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);

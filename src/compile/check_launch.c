@@ -96,13 +96,41 @@ static wk_status check_product(const launch *l, const wk_value *args, const wk_t
   return loops[l->f->ndim - 1] == columns && rows * columns == wk__numel(matrix) ? WK_OK : leaves(l);
 }
 
+/* Buffers of random values go over them in order. */
+static wk_status check_drawn(const launch *l, int b) {
+  const int64_t *sizes = l->numbers + l->f->loop_sizes, *strides = l->numbers + l->f->buffers[b].strides;
+  int64_t count = 1;
+  if (l->numbers[l->f->buffers[b].offset] != 0) return leaves(l);
+  for (int d = l->f->ndim - 1; d >= 0; d--)
+    if (sizes[d] < 0 || strides[d] != count || __builtin_mul_overflow(count, sizes[d], &count)) return leaves(l);
+  return WK_OK;
+}
+
+/* What keeps the values has place for all. */
+static wk_status check_draw(const launch *l, wk_tensor *const *outputs) {
+  const wk__fused_draw *d = &l->f->draw;
+  int64_t count = 1;
+  for (int b = 0; b < l->f->buffer_count; b++) {
+    int input = l->f->buffers[b].input;
+    if (input == WK__FUSED_DRAWN || input == -1 - d->result) WK_TRY(check_drawn(l, b));
+  }
+  for (int k = 0; k < l->f->ndim; k++)
+    if (__builtin_mul_overflow(count, l->numbers[l->f->loop_sizes + k], &count) || count < 0) return leaves(l);
+  if (d->result < 0) return WK_OK;
+  const wk_tensor *kept = outputs[d->result];
+  bool fits = kept->dtype == WK_BOOL && wk__numel(kept) == count && wk__non_overlapping_and_dense(kept);
+  return fits ? WK_OK : leaves(l);
+}
+
 wk_status wk__fused_check_launch(const wk__fused *f, const wk_value *args, wk_tensor *const *outputs) {
   launch l = {.f = f, .nest = f->kernel->nest, .numbers = &args[1].integers->bits};
   for (int b = 0; b < f->buffer_count; b++) {
     int input = f->buffers[b].input;
+    if (input == WK__FUSED_DRAWN) continue;
     WK_TRY(check_buffer(&l, b, input >= 0 ? args[0].tensors[input] : outputs[-1 - input]));
   }
   if (f->product.op) WK_TRY(check_product(&l, args, outputs[f->product.result]));
+  if (f->draw.op) WK_TRY(check_draw(&l, outputs));
   if (f->loop_sizes >= 0) return WK_OK;
   WK_TRY(find_loops(&l));
   for (int64_t i = 0; i < l.nest->access_count && !l.empty; i++)

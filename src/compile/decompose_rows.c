@@ -77,8 +77,11 @@ wk_status wk__decompose_min_dim(wk__call *c, wk_tensor **out) { return extremum_
 
 /* How many are so: an extremum would not do for an empty row. */
 static wk_tensor *count(const wk__call *c, wk_tensor *truth) {
-  bool one = c->op == WK__OP(any_dim) || c->op == WK__OP(all_dim);
-  return wk_sum_dim_IntList(truth, one ? &c->args[1].integer : NULL, one, one && wk__arg_bool(c, 2), WK_INT64);
+  bool has_dims = c->op->schema.parameter_count > 1;
+  dims d = {.count = 0};
+  if (has_dims && c->args[1].tag == WK_VALUE_INTS && c->args[1].count == 0) return truth;
+  if (has_dims && !read_dims(c, 1, &d)) return NULL;
+  return wk_sum_dim_IntList(truth, has_dims ? d.list : NULL, d.count, has_dims && wk__arg_bool(c, 2), WK_INT64);
 }
 WK__DECOMPOSE_ONE(any) { return wk_ne_Scalar(count(c, wk__d_truth(ARG(0))), wk__v_int(0)); }
 WK__DECOMPOSE_ONE(all) { return wk_eq_Scalar(count(c, wk_eq_Scalar(ARG(0), wk__v_int(0))), wk__v_int(0)); }

@@ -7,16 +7,18 @@
 
 #include <stdio.h>
 
+/* -1: it is none. */
 static int result_of(const wk__emitter *e, wk__memory memory) {
-  int r = 0;
-  while (e->outputs[r] != memory) r++;
-  return r;
+  for (int r = 0; r < e->output_count; r++)
+    if (e->outputs[r] == memory) return r;
+  return -1;
 }
 
-/* The product's result is read from where it lies. */
+/* The product's result is read from where it lies, and so are drawn values that are kept. */
 static int tensor_of_buffer(wk__emitter *e, int b) {
   wk__memory memory = e->places[b].memory;
   if (e->written[b]) return -1 - result_of(e, memory);
+  if (memory == e->group->draw) return result_of(e, memory) < 0 ? WK__FUSED_DRAWN : -1 - result_of(e, memory);
   return memory == e->group->product ? -1 - result_of(e, e->group->home) : wk__emit_input(e, memory);
 }
 
@@ -25,6 +27,17 @@ static void describe_product(wk__emitter *e, wk__fused *f) {
   f->product = (wk__fused_product){node->op, {-1, -1, -1}, (int16_t)result_of(e, e->group->home)};
   for (int i = 0; i < node->op->schema.parameter_count; i++)
     if (node->args[i].tag == WK_VALUE_TENSOR) f->product.args[i] = (int16_t)wk__emit_input(e, node->args[i].node);
+}
+
+static void describe_draw(wk__emitter *e, wk__fused *f) {
+  const wk__graph_node *node = e->group->draw;
+  if (e->float_count == WK__FUSED_NUMBERS) {
+    e->h->status = unsupported();
+    return;
+  }
+  f->op.tags |= WK__TAG_RANDOM;
+  f->draw = (wk__fused_draw){node->op, (int16_t)e->float_count, (int16_t)result_of(e, node)};
+  e->floats[e->float_count++] = node->args[2];
 }
 
 static void describe_buffer(wk__emitter *e, wk__fused *f, int b) {
@@ -77,6 +90,7 @@ static wk_status describe(wk__emitter *e, wk__fused *f) {
     describe_product(e, f);
   else if (may_write_input(e))
     f->op.tags |= WK__TAG_POINTWISE;
+  if (e->reads_draw) describe_draw(e, f);
   if (e->geometry_free) {
     f->ndim = wk__max(e->loop_count, 1);
     f->loop_sizes = (int32_t)e->number_count;
@@ -93,6 +107,7 @@ static void name_node(const wk__group *g, char *out, size_t size) {
   int at = snprintf(out, size, "fused");
   const char *last = "";
   if (g->product) at += snprintf(out + at, size - (size_t)at, "_%.24s", g->product->op->base_name);
+  if (g->draw) at += snprintf(out + at, size - (size_t)at, "%.24s", g->draw->op->base_name); /* begins with _ */
   for (int r = 0; r < g->region_count && at < (int)size - 28; r++) {
     const char *name = g->regions[r]->node->op->base_name;
     if (strcmp(name, last)) at += snprintf(out + at, size - (size_t)at, "%s%.24s", *name == '_' ? "" : "_", name);
@@ -109,6 +124,7 @@ static void append_origin(wk__string *text, const wk__graph_node *n) {
 static char *origin_of(const wk__group *g) {
   wk__string text = {0};
   if (g->product) append_origin(&text, g->product);
+  if (g->draw) append_origin(&text, g->draw);
   for (int r = 0; r < g->region_count; r++) append_origin(&text, g->regions[r]->node);
   return wk__string_take(&text);
 }
@@ -126,7 +142,9 @@ static wk_status call_kernel(wk__emitter *e, wk__fused *f, wk__graph_node **out_
   for (int i = 0; i < WK__FUSED_NUMBERS; i++)
     args[2 + i] = i < e->float_count ? e->floats[i] : (wk__graph_arg){.tag = WK_VALUE_DOUBLE, .number = 0};
   for (int r = 0; r < e->output_count; r++) values[r] = e->outputs[r]->value;
+  if (e->reads_draw) wk__graph_set_insert_point(e->graph, (wk__graph_node *)e->group->draw); /* in the same order */
   wk__graph_node *node = wk__graph_call(e->graph, &f->op, args, values, e->output_count, name);
+  wk__graph_set_insert_point(e->graph, NULL);
   if (!node) return wk_error_category();
   node->place = e->outputs[0]->kind == WK__GRAPH_ITEM ? e->outputs[0]->args[0].node->place : e->outputs[0]->place;
   for (int r = 0; r < e->output_count; r++) {

@@ -40,6 +40,7 @@ typedef struct wk__emitter {
   int input_count, memory_count;
   wk__memory outputs[MAX_PLACES];
   int output_count;
+  bool reads_draw; /* some needed load is of the group's random values */
   wk__fused_param params[2 * WK__FUSED_NUMBERS];
   wk__graph_arg floats[WK__FUSED_NUMBERS];
   int param_count, float_count;

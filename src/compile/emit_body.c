@@ -71,6 +71,11 @@ static void add_output(wk__emitter *e, wk__memory memory) {
   e->outputs[e->output_count++] = memory;
 }
 
+static void add_draw(wk__emitter *e) {
+  e->reads_draw = true;
+  if (e->is_wanted(e->context, e->group->draw)) add_output(e, e->group->draw);
+}
+
 static bool same_buffer(const wk__emitter *e, int b, const wk__place *p, bool written) {
   const wk__place *own = &e->places[b];
   if (own->memory != p->memory || e->written[b] != written || !wk_int_same(own->offset, p->offset)) return false;
@@ -112,6 +117,8 @@ static int buffer_of(wk__emitter *e, const wk__place *merged, bool written) {
   e->nest->buffer_count++;
   if (written)
     add_output(e, merged->memory);
+  else if (merged->memory == e->group->draw)
+    add_draw(e);
   else if (merged->memory != e->group->product)
     (void)wk__emit_input(e, merged->memory);
   return count;

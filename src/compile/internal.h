@@ -7,6 +7,7 @@
 #ifndef WICK_COMPILE_INTERNAL_H
 #define WICK_COMPILE_INTERNAL_H
 
+#include "compile/choices.h"
 #include "compile/compile.h"
 #include "graph/internal.h"
 #include "ops/plan.h"
@@ -90,15 +91,19 @@ typedef struct wk__group {
   bool has_reduction;
   /* a matrix product whose epilogue the group is; else NULL */
   const wk__graph_node *product;
-  wk__memory home; /* the group's result that the product's lies in */
-  int column_loop; /* the first of the loops that run along the product's columns */
+  wk__memory home;            /* the group's result that the product's lies in */
+  int column_loop;            /* the first of the loops that run along the product's columns */
+  const wk__graph_node *draw; /* of random values that the group reads as they are drawn; else NULL */
 } wk__group;
 
 typedef bool wk__is_wanted_fn(void *context, wk__memory memory); /* outside the group */
 
 /* product.c: makes the group the epilogue of a product that it reads. False: it cannot be. */
-bool wk__group_take_product(wk__group *group, const wk__graph_node *product, wk__is_wanted_fn *is_wanted,
-                            void *context);
+bool wk__group_take_product(wk__group *group, const wk__graph_node *product, const wk__choices *choices,
+                            wk__is_wanted_fn *is_wanted, void *context);
+/* The same for a random draw, which may be wanted outside as well. */
+bool wk__group_take_draw(wk__group *group, const wk__graph_node *draw, const wk__choices *choices,
+                         wk__is_wanted_fn *is_wanted, void *context);
 
 /* Puts a call of a fused kernel for the group at the end of the graph and lets its results stand for the nodes'; the
  * same in `now`, which says by number what stands for a node. `out_node` is NULL when nothing of it is wanted.
@@ -109,6 +114,8 @@ WK_MUST_USE wk_status wk__emit_group(wk__graph *graph, const wk__group *group, w
 
 /* decompose.c, a pass. */
 WK_MUST_USE wk_status wk__decompose(wk__graph *graph, bool *out_changed);
+/* weights.c: for weights with at least so many small products. */
+WK_MUST_USE wk_status wk__lay_out_weights(wk__graph *graph, int64_t fewest_products);
 
 /* schedule.c: replaces nodes by calls of fused kernels, whose list grows in `kernels`. */
 WK_MUST_USE wk_status wk__fuse(wk__graph *graph, wk__kernels *kernels);

@@ -178,6 +178,13 @@ static wk_tensor *make_output(const wk__fused_output *o, const wk_int *numbers) 
   return wk__tensor_from_spec(&spec);
 }
 
+/* NULL for values that are drawn later. */
+static char *data_of(const wk__fused_buffer *from, const wk_value *args, wk_tensor *const *outputs) {
+  if (WK_UNLIKELY(from->input == WK__FUSED_DRAWN)) return NULL;
+  const wk_tensor *t = from->input >= 0 ? args[0].tensors[from->input] : outputs[-1 - from->input];
+  return (char *)wk__data(t) + args[1].integers[from->offset].bits * wk__dtypes[t->dtype].size;
+}
+
 static wk_status launch(const wk__fused *f, const wk_value *args, wk_tensor *const *outputs) {
   wk__launch l;
   wk__scalar params[2 * WK__FUSED_NUMBERS];
@@ -185,8 +192,7 @@ static wk_status launch(const wk__fused *f, const wk_value *args, wk_tensor *con
   for (int i = 0; i < f->param_count; i++) params[i] = param_of(f, i, args);
   for (int b = 0; b < f->buffer_count; b++) {
     const wk__fused_buffer *from = &f->buffers[b];
-    const wk_tensor *t = from->input >= 0 ? args[0].tensors[from->input] : outputs[-1 - from->input];
-    l.buffers[b].data = (char *)wk__data(t) + numbers[from->offset] * wk__dtypes[t->dtype].size;
+    l.buffers[b].data = data_of(from, args, outputs);
     l.buffers[b].sizes = from->sizes < 0 ? NULL : numbers + from->sizes;
     l.buffers[b].strides = numbers + from->strides;
   }
@@ -195,6 +201,7 @@ static wk_status launch(const wk__fused *f, const wk_value *args, wk_tensor *con
   l.sizes = f->loop_sizes < 0 ? NULL : numbers + f->loop_sizes;
   if (WK_UNLIKELY(f->checked)) WK_TRY(wk__fused_check_launch(f, args, outputs));
   if (f->product.op) return wk__fused_run_product(f, args, outputs, &l);
+  if (f->draw.op) return wk__fused_run_draw(f, args, outputs, &l);
   wk_status status = wk__program_run(f->kernel->program, &l);
   return WK_UNLIKELY(status == WK_INDEX_ERROR) && f->index_op ? wk__explain_bad_index(f->index_op) : status;
 }

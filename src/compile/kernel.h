@@ -12,6 +12,7 @@
 #define WICK_COMPILE_KERNEL_H
 
 #include "compile/internal.h"
+#include "ops/draw.h"
 #include "ops/product.h"
 
 typedef struct wk__kernel {
@@ -29,8 +30,10 @@ typedef struct wk__kernel {
 wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env) WK_MUST_USE;
 void wk__kernel_release(wk__kernel *kernel);
 
+enum { WK__FUSED_DRAWN = INT16_MIN }; /* for a buffer's tensor: the values that were just drawn, kept nowhere */
+
 typedef struct wk__fused_buffer {
-  int16_t input;                  /* of the node's inputs; -1 - r: result r */
+  int16_t input;                  /* of the node's inputs; -1 - r: result r; WK__FUSED_DRAWN */
   int32_t offset, sizes, strides; /* places among the numbers; sizes: -1 for a nest that is free of geometry */
 } wk__fused_buffer;
 
@@ -51,6 +54,13 @@ typedef struct wk__fused_product {
   int16_t result;  /* the node's result that its own lies in */
 } wk__fused_product;
 
+/* Random values that the kernel reads as they are drawn (product.c). */
+typedef struct wk__fused_draw {
+  const wk_op *op;  /* NULL: none */
+  int16_t argument; /* the float argument p<i> that is its probability */
+  int16_t result;   /* the node's result that keeps the values; -1: nobody wants them */
+} wk__fused_draw;
+
 struct wk__fused {
   wk_op op; /* first: a call gives it back */
   char name[32], schema_text[320];
@@ -64,10 +74,12 @@ struct wk__fused {
   wk__fused_output outputs[WK__NEST_MAX_BUFFERS];
   wk__fused_param params[2 * WK__FUSED_NUMBERS];
   wk__fused_product product;
+  wk__fused_draw draw;
 };
 
 struct wk__kernels {
-  wk__fused **items; /* owned */
+  wk__choices choices; /* that they are made with */
+  wk__fused **items;   /* owned */
   int64_t count, capacity;
 };
 
@@ -84,5 +96,8 @@ void wk__fused_product_args(const wk__fused *fused, const wk_value *args, wk_val
 /* product.c: the product, with the kernel that `launch` describes run on each part of the result. */
 WK_MUST_USE wk_status wk__fused_run_product(const wk__fused *fused, const wk_value *args, wk_tensor *const *outputs,
                                             const wk__launch *launch);
+/* The same for random values. */
+WK_MUST_USE wk_status wk__fused_run_draw(const wk__fused *fused, const wk_value *args, wk_tensor *const *outputs,
+                                         const wk__launch *launch);
 
 #endif

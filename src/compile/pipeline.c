@@ -9,10 +9,12 @@
 #include "aot/aot.h"
 #include "compile/kernel.h"
 #include "compile/report.h"
+#include "compile/tune.h"
 
 struct wk__compiled_graph {
   _Atomic int32_t references; /* the owner's; the function's with a derivative, which tape nodes keep longer */
   wk__compile_mode mode;
+  wk__choices choices;
   wk__graph *graph;             /* owned: what is run; as it was captured for a function with a derivative */
   wk__graph_executor *executor; /* owned; NULL for a function with a derivative */
   wk__kernels *kernels;         /* owned: operators of the graph; NULL: it runs as it is */
@@ -42,6 +44,9 @@ static wk_status run_passes(wk__graph *graph, wk__kernels *kernels, wk__dump *du
     WK_TRY(wk__graph_run_pass(graph, passes[i].name, passes[i].pass));
     wk__dump_graph(dump, passes[i].name, graph);
   }
+  WK_TRY(wk__lay_out_weights(graph, kernels->choices.fewest_products));
+  wk__graph_log(graph, "weights", true);
+  wk__dump_graph(dump, "weights", graph);
   WK_TRY(wk__fuse(graph, kernels));
   wk__graph_log(graph, "fuse", true);
   wk__dump_graph(dump, "fuse", graph);
@@ -75,6 +80,7 @@ static wk_status compile(wk__compiled_graph *c, const wk__graph *graph) {
   c->graph = wk__graph_copy(graph);
   c->kernels = wk__alloc_zeroed(sizeof *c->kernels);
   if (!c->graph || !c->kernels) return WK_OUT_OF_MEMORY;
+  c->kernels->choices = c->choices;
   wk__shape_env *env = wk__graph_env(c->graph);
   if (!env) return wk_error_category();
   wk__shape_env *outer = wk__shape_env_set_current(env);
@@ -164,8 +170,8 @@ static wk_status compile_either(wk__compiled_graph *c, wk__graph *graph, const b
   return wk__graph_executor_create(c->graph, &c->executor);
 }
 
-wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
-                            wk__compiled_graph **out_compiled) {
+static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
+                            const wk__choices *choices, wk__compiled_graph **out_compiled) {
   *out_compiled = NULL;
   if (wk__log_on(WK__LOG_PROFILE)) wk__profiling = true;
   wk__compiled_graph *c = wk__alloc_zeroed(sizeof *c);
@@ -175,6 +181,7 @@ wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__com
   pthread_mutex_init(&c->lock, NULL);
   atomic_init(&c->references, 1);
   c->mode = mode;
+  c->choices = *choices;
   wk_status status = compile_either(c, graph, requires_grad);
   if (status != WK_OK && status != WK_OUT_OF_MEMORY) {
     if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "run node by node: %s", wk_error_message());
@@ -191,6 +198,17 @@ wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__com
   if (mode == WK__COMPILE_NOW && c->kernels) (void)wk__compiled_graph_wait(c); /* without a compiler tier 0 goes on */
   *out_compiled = c;
   return WK_OK;
+}
+
+wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
+                            wk__compiled_graph **out_compiled) {
+  bool tunes = mode == WK__COMPILE_TUNED && !is_taped(graph); /* else its halves are tuned */
+  if (tunes) return wk__tune(graph, out_compiled);
+  return compile_as(graph, requires_grad, mode, &wk__usual_choices, out_compiled);
+}
+
+wk_status wk__compile_with(wk__graph *graph, const wk__choices *choices, wk__compiled_graph **out_compiled) {
+  return compile_as(graph, NULL, WK__COMPILE_NOW, choices, out_compiled);
 }
 
 void wk__compiled_graph_release(wk__compiled_graph *c) {

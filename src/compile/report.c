@@ -206,6 +206,13 @@ static bool is_repeated(const wk__fused *f, int b, const wk_int *numbers) {
   return false;
 }
 
+/* A product's result, or random values that are not kept. */
+static bool is_in_cache(const wk__fused *f, int b) {
+  int input = f->buffers[b].input;
+  bool kept = f->draw.op && input == -1 - f->draw.result;
+  return input < 0 && !f->kernel->nest->buffers[b].written && !kept;
+}
+
 /* A gather reads no more than there are elements to go to. */
 static double bytes_of_launch(const wk__fused *f, const wk_int *numbers) {
   const wk__nest *nest = f->kernel->nest;
@@ -213,8 +220,7 @@ static double bytes_of_launch(const wk__fused *f, const wk_int *numbers) {
   for (int b = 0; b < f->buffer_count; b++)
     if (!is_gathered(nest, b) && elements_of_buffer(f, b, numbers) > most) most = elements_of_buffer(f, b, numbers);
   for (int b = 0; b < f->buffer_count; b++) {
-    bool in_cache = f->buffers[b].input < 0 && !nest->buffers[b].written; /* a product's result */
-    double count = in_cache || is_repeated(f, b, numbers) ? 0 : elements_of_buffer(f, b, numbers);
+    double count = is_in_cache(f, b) || is_repeated(f, b, numbers) ? 0 : elements_of_buffer(f, b, numbers);
     if (most > 0 && count > most && is_gathered(nest, b)) count = most;
     bytes += count * wk__dtypes[nest->buffers[b].dtype].size;
   }

@@ -12,7 +12,6 @@
 
 enum {
   MAX_INSTRS = 400, /* of a kernel's body */
-  MAX_WALKERS = 40, /* accesses and index expressions */
   MAX_CANDIDATES = 12,
   MAX_PICKED = 40, /* of a body that is computed again for one element of a row */
   MAX_READERS = 4, /* groups that are remembered as readers of a memory */
@@ -178,7 +177,7 @@ static bool fits(scheduler *s, int32_t a, int32_t b) {
   s->inside_other = b;
   add_need(s, s->units[a].group, s->units[b].group, &n);
   add_need(s, s->units[b].group, s->units[a].group, &n);
-  return n.instrs <= MAX_INSTRS && n.walkers <= MAX_WALKERS && n.buffers <= WK__NEST_MAX_BUFFERS;
+  return n.instrs <= MAX_INSTRS && n.walkers <= s->kernels->choices.most_walkers && n.buffers <= WK__NEST_MAX_BUFFERS;
 }
 
 /* ---- joining groups ---- */
@@ -433,35 +432,43 @@ static wk_status make_groups(scheduler *s) {
   return WK_OK;
 }
 
-/* ---- products ---- */
+/* ---- products and random draws ---- */
 
-/* The group of unit u becomes the epilogue of product `node` where nothing has to run between the two. */
-static void try_product(scheduler *s, int32_t u, const wk__graph_node *node) {
+typedef bool is_source_fn(const wk_op *op);
+typedef bool take_fn(wk__group *group, const wk__graph_node *source, const wk__choices *choices,
+                     wk__is_wanted_fn *is_wanted, void *context);
+
+/* The group of unit u is run on what `node` makes as it makes it, where nothing has to run between the two. */
+static void try_source(scheduler *s, int32_t u, const wk__graph_node *node, take_fn *take) {
   int32_t p = (int32_t)node->number;
   if (s->units[p].joined != p || s->units[p].group || is_between(s, p, u)) return;
   s->inside_unit = u;
   s->inside_other = p;
-  if (wk__group_take_product(s->units[u].group, node, is_wanted, s)) join_units(s, u, p);
+  if (take(s->units[u].group, node, &s->kernels->choices, is_wanted, s)) join_units(s, u, p);
 }
 
-/* Of several products the last is taken: the others are done by then. */
-static void take_product(scheduler *s, int32_t u) {
+/* Of several the last is taken: the others are done by then. */
+static void take_source(scheduler *s, int32_t u, is_source_fn *is_source, take_fn *take) {
   const wk__group *g = s->units[u].group;
   int32_t best = -1;
   const wk__graph_node *node = NULL;
   for (int r = 0; r < g->region_count; r++)
     for (int i = 0; i < g->regions[r]->place_count; i++) {
       wk__memory m = g->regions[r]->places[i].memory;
-      if (!m || m->kind != WK__GRAPH_CALL || !wk__is_product(m->op) || (int32_t)m->number <= best) continue;
+      if (!m || m->kind != WK__GRAPH_CALL || !is_source(m->op) || (int32_t)m->number <= best) continue;
       best = (int32_t)m->number;
       node = m;
     }
-  if (node) try_product(s, u, node);
+  if (node) try_source(s, u, node, take);
 }
 
-static void take_products(scheduler *s) {
-  for (int32_t u = 0; u < s->count; u++)
-    if (s->units[u].joined == u && s->units[u].group && !s->units[u].group->has_reduction) take_product(s, u);
+static void take_sources(scheduler *s) {
+  for (int32_t u = 0; u < s->count; u++) {
+    const wk__group *g = s->units[u].joined == u ? s->units[u].group : NULL;
+    if (!g || g->has_reduction) continue;
+    take_source(s, u, wk__is_product, wk__group_take_product);
+    if (!g->product) take_source(s, u, wk__is_draw, wk__group_take_draw);
+  }
 }
 
 /* ---- writing the kernels ---- */
@@ -478,11 +485,20 @@ static void set_numbers(wk__graph_node *node, uint32_t number) {
 typedef struct written {
   wk__graph_node *node;
   uint32_t number;
+  const wk__graph_node *draw; /* that it does; NULL */
 } written;
+
+/* The draw that stands in the kernel is not done again; what still looks at it is dead. */
+static void finish_written(scheduler *s, const written *w) {
+  set_numbers(w->node, w->number);
+  if (!w->draw) return;
+  wk__graph_replace_uses(s->graph, (wk__graph_node *)w->draw, w->node);
+  wk__graph_erase(s->graph, (wk__graph_node *)w->draw);
+}
 
 /* The operator's own kernel copies whole rows. */
 static bool is_plain_cat(const wk__group *g) {
-  return g->region_count == 1 && g->regions[0]->node->op == WK__OP(cat) && !g->product;
+  return g->region_count == 1 && g->regions[0]->node->op == WK__OP(cat) && !g->product && !g->draw;
 }
 
 /* Groups in an order in which each comes after those that it reads: the order of their last nodes is none, so each
@@ -499,8 +515,10 @@ static wk_status emit_after(scheduler *s, int32_t u, wk__graph_node **now, writt
   if (is_plain_cat(s->units[u].group)) return WK_OK;
   wk_status status = wk__emit_group(s->graph, s->units[u].group, is_wanted, s, s->kernels, now, &node);
   if (status == WK_UNSUPPORTED) return WK_OK; /* its nodes stay */
-  if (status == WK_OK && node) list[(*count)++] = (written){node, place_of_group(s->units[u].group)};
-  return status;
+  if (status != WK_OK || !node) return status;
+  const wk__graph_node *draw = node->op->tags & WK__TAG_RANDOM ? s->units[u].group->draw : NULL;
+  list[(*count)++] = (written){node, place_of_group(s->units[u].group), draw};
+  return WK_OK;
 }
 
 static wk_status emit_groups(scheduler *s) {
@@ -514,7 +532,7 @@ static wk_status emit_groups(scheduler *s) {
   for (wk__graph_node *node = s->graph->first; node; node = node->next) now[node->number] = node;
   for (int32_t u = 0; u < s->count && status == WK_OK; u++)
     if (s->units[u].joined == u) status = emit_after(s, u, now, list, &count, done);
-  for (int64_t i = 0; i < count; i++) set_numbers(list[i].node, list[i].number);
+  for (int64_t i = 0; i < count && status == WK_OK; i++) finish_written(s, &list[i]);
   wk__free(now);
   return status;
 }
@@ -523,7 +541,7 @@ static wk_status fuse(scheduler *s) {
   for (int32_t u = 0; u < s->count; u++) s->units[u].joined = u;
   WK_TRY(find_users(s));
   WK_TRY(make_groups(s));
-  take_products(s);
+  take_sources(s);
   WK_TRY(emit_groups(s));
   WK_TRY(wk__graph_sort(s->graph));
   return wk__graph_remove_dead(s->graph, NULL);

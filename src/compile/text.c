@@ -11,6 +11,9 @@
  *     checks index.Tensor                               an operator of it that checks indices
  *     product linear 1 2 - in 0                         the epilogue of a product of these inputs (-: none), whose
  *                                                       result lies in that one, where buffers may read it
+ *     draw _dropout_mask 1 in 0                         random values with probability p1 that result (-: none) keeps,
+ *                                                       which buffers read as they are drawn: from there, or
+ *     bind 0: drawn offset 0 strides 2                  from nowhere
  *     nest (i0 < s0_0)                                  the nest, as loop/text.c has it
  *     ...
  *     }
@@ -34,8 +37,11 @@ static void print_origin(wk__string *s, const char *origin) {
 static void print_buffer(wk__string *s, const wk__fused *f, int b) {
   const wk__fused_buffer *from = &f->buffers[b];
   bool result = from->input < 0;
-  wk__string_printf(s, "bind %d: %s %d offset %d", b, result ? "result" : "input",
-                    result ? -1 - from->input : from->input, from->offset);
+  if (from->input == WK__FUSED_DRAWN)
+    wk__string_printf(s, "bind %d: drawn offset %d", b, from->offset);
+  else
+    wk__string_printf(s, "bind %d: %s %d offset %d", b, result ? "result" : "input",
+                      result ? -1 - from->input : from->input, from->offset);
   if (from->sizes >= 0) wk__string_printf(s, " sizes %d", from->sizes);
   wk__string_printf(s, " strides %d\n", from->strides);
 }
@@ -53,6 +59,11 @@ static void print_product(wk__string *s, const wk__fused_product *p) {
   wk__string_printf(s, " in %d\n", p->result);
 }
 
+static void print_draw(wk__string *s, const wk__fused_draw *d) {
+  wk__string_printf(s, "draw %s %d in ", d->op->name, d->argument);
+  d->result < 0 ? wk__string_append(s, "-\n") : wk__string_printf(s, "%d\n", d->result);
+}
+
 void wk__fused_print(const wk_op *op, wk__string *s, bool with_places) {
   const wk__fused *f = (const wk__fused *)op;
   wk__string_append(s, "kernel {\n");
@@ -66,6 +77,7 @@ void wk__fused_print(const wk_op *op, wk__string *s, bool with_places) {
   if (op->tags & WK__TAG_POINTWISE) wk__string_append(s, "in place\n");
   if (f->index_op) wk__string_printf(s, "checks %s\n", f->index_op->name);
   if (f->product.op) print_product(s, &f->product);
+  if (f->draw.op) print_draw(s, &f->draw);
   wk__string_append(s, f->kernel ? f->kernel->text : "");
   wk__string_append(s, "}");
 }
@@ -120,15 +132,22 @@ static wk_status read_next(reader *r, int limit, int *count) {
   return need(r, ":");
 }
 
-static wk_status read_buffer(reader *r) {
-  wk__fused *f = r->f;
+static wk_status read_tensor(reader *r, wk__fused_buffer *out) {
   int32_t which;
-  WK_TRY(read_next(r, WK__NEST_MAX_BUFFERS, &f->buffer_count));
-  wk__fused_buffer *out = &f->buffers[f->buffer_count - 1];
+  out->input = WK__FUSED_DRAWN;
+  if (accept(r, "drawn")) return WK_OK;
   bool result = accept(r, "result");
   if (!result) WK_TRY(need(r, "input"));
   WK_TRY(read_number(r, WK__NEST_MAX_BUFFERS, &which));
   out->input = (int16_t)(result ? -1 - which : which);
+  return WK_OK;
+}
+
+static wk_status read_buffer(reader *r) {
+  wk__fused *f = r->f;
+  WK_TRY(read_next(r, WK__NEST_MAX_BUFFERS, &f->buffer_count));
+  wk__fused_buffer *out = &f->buffers[f->buffer_count - 1];
+  WK_TRY(read_tensor(r, out));
   out->sizes = -1;
   WK_TRY(read_named(r, "offset", LARGEST_PLACE, &out->offset));
   if (f->loop_sizes < 0) WK_TRY(read_named(r, "sizes", LARGEST_PLACE, &out->sizes));
@@ -196,6 +215,20 @@ static wk_status read_product(reader *r) {
   return WK_OK;
 }
 
+static wk_status read_draw(reader *r) {
+  wk__fused_draw *d = &r->f->draw;
+  int32_t argument, which = -1;
+  WK_TRY(read_operator(r, &d->op));
+  if (!wk__is_draw(d->op)) return expected(r, "a draw of random values before it");
+  WK_TRY(read_number(r, WK__FUSED_NUMBERS, &argument));
+  WK_TRY(need(r, "in"));
+  if (!accept(r, "-")) WK_TRY(read_number(r, WK__NEST_MAX_BUFFERS, &which));
+  d->argument = (int16_t)argument;
+  d->result = (int16_t)which;
+  r->f->op.tags |= WK__TAG_RANDOM;
+  return WK_OK;
+}
+
 static wk_status read_line(reader *r) {
   if (accept(r, "loops")) return read_loops(r);
   if (accept(r, "bind")) return read_buffer(r);
@@ -203,6 +236,7 @@ static wk_status read_line(reader *r) {
   if (accept(r, "param")) return read_param(r);
   if (accept(r, "checks")) return read_operator(r, &r->f->index_op);
   if (accept(r, "product")) return read_product(r);
+  if (accept(r, "draw")) return read_draw(r);
   if (!accept(r, "in place")) return expected(r, "bind, a result, a param or the nest");
   r->f->op.tags |= WK__TAG_POINTWISE;
   return WK_OK;
@@ -249,26 +283,42 @@ static wk_status check_accesses(const reader *r, const wk__nest *nest) {
   return WK_OK;
 }
 
+/* Results are written, inputs read; a product's result and random values are read where they are made. */
+static bool goes_the_right_way(const wk__fused *f, const wk__nest *nest, int b) {
+  int input = f->buffers[b].input, result = -1 - input;
+  bool written = nest->buffers[b].written;
+  if (f->draw.op && input == (f->draw.result < 0 ? WK__FUSED_DRAWN : -1 - f->draw.result))
+    return !written && nest->buffers[b].dtype == WK_BOOL;
+  if (input == WK__FUSED_DRAWN) return false;
+  return written == (result >= 0) || (f->product.op && !written && result == f->product.result);
+}
+
+static wk_status check_source(const reader *r, const wk__nest *nest) {
+  const wk__fused *f = r->f;
+  bool in_parts = nest->geometry_free && f->ndim <= 2;
+  if (f->product.op && (f->product.result >= f->output_count || !in_parts))
+    return does_not_fit(r, "a product needs a result, and a kernel over its rows and columns");
+  if (f->draw.op && (f->draw.result >= f->output_count || !in_parts || f->product.op))
+    return does_not_fit(r, "random values need a kernel over rows and columns, and no product beside them");
+  return WK_OK;
+}
+
 static wk_status check_nest(const reader *r, const wk__nest *nest) {
   const wk__fused *f = r->f;
-  const wk__fused_product *product = f->product.op ? &f->product : NULL;
   bool written[WK__NEST_MAX_BUFFERS] = {false};
   if (f->buffer_count != nest->buffer_count) return does_not_fit(r, "as many buffers as the nest has are needed");
   if (f->param_count != nest->param_count) return does_not_fit(r, "as many params as the nest has are needed");
   if ((f->loop_sizes >= 0) != nest->geometry_free)
     return does_not_fit(r, "`loops` is for a nest that is free of geometry, and needed there");
+  WK_TRY(check_source(r, nest));
   for (int b = 0; b < nest->buffer_count; b++) {
     int result = -1 - f->buffers[b].input;
-    bool reads_product = product && result == product->result && !nest->buffers[b].written;
-    if (nest->buffers[b].written != (result >= 0) && !reads_product)
-      return does_not_fit(r, "results are written, inputs read");
-    if (result < 0) continue;
+    if (!goes_the_right_way(f, nest, b)) return does_not_fit(r, "results are written, inputs read");
+    if (result < 0 || f->buffers[b].input == WK__FUSED_DRAWN) continue;
     if (result >= f->output_count) return does_not_fit(r, "a buffer of a result that there is not");
     if (f->outputs[result].dtype != nest->buffers[b].dtype) return does_not_fit(r, "a result has another dtype");
     written[result] = true;
   }
-  if (product && (product->result >= f->output_count || !nest->geometry_free || f->ndim > 2))
-    return does_not_fit(r, "a product needs a result, and a kernel over its rows and columns");
   for (int i = 0; i < f->output_count; i++)
     if (!written[i]) return does_not_fit(r, "each result needs a buffer");
   return f->output_count ? check_accesses(r, nest) : does_not_fit(r, "it has no result");
@@ -310,6 +360,7 @@ static wk_status define_kernel(wk__kernels *kernels, const char *name, const cha
   f->loop_sizes = read.loop_sizes;
   f->index_op = read.index_op;
   f->product = read.product;
+  f->draw = read.draw;
   memcpy(f->buffers, read.buffers, sizeof f->buffers);
   memcpy(f->outputs, read.outputs, sizeof f->outputs);
   memcpy(f->params, read.params, sizeof f->params);

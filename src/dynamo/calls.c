@@ -159,6 +159,15 @@ static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, P
   return arguments_usable(f, args, count, names) ? wk__plain_call(f, callable, args, count, names) : NULL;
 }
 
+/* The same, but a size that was marked stays one: the call is a break, and looks at it behind that. */
+static PyObject *look_at_values(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                                PyObject *names) {
+  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
+    if (wk__holds_marked_int(f->session->recording, args[i]))
+      return wk__refuse(f, "C code looks at a size that was marked");
+  return look(f, callable, args, count, names);
+}
+
 /* For C code that only hands references on. */
 static PyObject *pass_on(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
@@ -323,6 +332,7 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   PyObject *product = NULL;
   bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
   if (folds && fold(r, NB_MULTIPLY, self, &product)) return product;
+  if (PyUnicode_CheckExact(self)) return look_at_values(f, callable, args, count, names);
   if (wk__is_plain_value(BINDING, self) || PyTuple_Check(self) || t == &PyRange_Type || t == &PyFrozenSet_Type ||
       t == &PySlice_Type)
     return look(f, callable, args, count, names);
@@ -362,7 +372,17 @@ static PyObject *next_call(wk__frame *f, PyObject *const *args, Py_ssize_t count
   return NULL;
 }
 
-/* len, min, max and sum where they need not know the numbers. */
+static bool quotient_and_rest(wk__recording *r, PyObject *const *args, PyObject **out) {
+  PyObject *quotient = NULL, *rest = NULL;
+  bool symbolic = wk__symbolic_binary(r, NB_FLOOR_DIVIDE, args[0], args[1], &quotient) &&
+                  wk__symbolic_binary(r, NB_REMAINDER, args[0], args[1], &rest);
+  if (symbolic) *out = quotient && rest ? PyTuple_Pack(2, quotient, rest) : NULL;
+  Py_XDECREF(quotient);
+  Py_XDECREF(rest);
+  return symbolic;
+}
+
+/* len, min, max, sum, divmod and pow where they need not know the numbers. */
 static bool of_symbols(wk__frame *f, const char *name, PyObject *const *args, Py_ssize_t count, PyObject **out) {
   wk__recording *r = f->session->recording;
   if (!r->symbol_count || !count) return false;
@@ -375,7 +395,19 @@ static bool of_symbols(wk__frame *f, const char *name, PyObject *const *args, Py
     return (*out = symbolic_size(f, "__len__", args, 1)) != NULL;
   bool largest = strcmp(name, "max") == 0;
   if (count > 1 && (largest || strcmp(name, "min") == 0)) return wk__symbolic_extremum(r, largest, args, count, out);
+  if (count == 2 && strcmp(name, "divmod") == 0) return quotient_and_rest(r, args, out);
+  if (count == 2 && strcmp(name, "pow") == 0) return wk__symbolic_binary(r, NB_POWER, args[0], args[1], out);
   return count == 1 && strcmp(name, "sum") == 0 && fold(r, NB_ADD, args[0], out);
+}
+
+/* abs, round, pow, min and max of floats that differ from call to call. */
+static bool of_floats(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                      PyObject **out) {
+  static const char *const functions[] = {"abs", "round", "pow", NULL};
+  wk__recording *r = f->session->recording;
+  if (in_list(name, functions)) return wk__float_call(r, callable, args, count, out);
+  bool largest = strcmp(name, "max") == 0;
+  return (largest || strcmp(name, "min") == 0) && wk__float_extremum(r, largest, args, count, out);
 }
 
 static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
@@ -385,17 +417,20 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
   bool counts = strcmp(name, "len") == 0 && count == 1 && !names && is_container(args[0]);
   if (counts) return pass_on(f, callable, args, count, names);
   PyObject *computed = NULL;
-  if (!names && of_symbols(f, name, args, count, &computed)) return computed;
+  if (!names && (of_symbols(f, name, args, count, &computed) || of_floats(f, name, callable, args, count, &computed)))
+    return computed;
   if (in_list(name, builtins_that_look)) {
     bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
     if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
-    return look(f, callable, args, count, names);
+    return look_at_values(f, callable, args, count, names);
   }
   bool text_second = count >= 2 && !names && PyUnicode_Check(args[1]);
   if (strcmp(name, "getattr") == 0 && text_second) return get_attribute_call(f, args, count, false);
   if (strcmp(name, "hasattr") == 0 && text_second) return get_attribute_call(f, args, count, true);
   if (strcmp(name, "setattr") == 0 && text_second && count == 3)
     return wk__op_set_attr(f, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
+  if (strcmp(name, "hash") == 0 && count == 1 && wk__is_plain_value(BINDING, args[0]))
+    return look(f, callable, args, count, names);
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "next") == 0 && count >= 1) return next_call(f, args, count);
   return wk__refuse(f, "a call of %s()", name);
@@ -404,6 +439,8 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
 /* A tensor made from Python data is the same in every call: a constant of the graph, given out as a copy. */
 static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                                 PyObject *names) {
+  if (count && wk__holds_marked_int(f->session->recording, args[0]))
+    return wk__refuse(f, "a tensor is made from a size that was marked");
   if (!arguments_usable(f, args, count, names)) return NULL;
   for (Py_ssize_t i = 0; i < count; i++)
     if (wk__is_tensor_object(f, args[i])) return wk__refuse(f, "a tensor is made from another one's values");
@@ -449,10 +486,11 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   PyObject *product = NULL;
   bool folds = count == 1 && !names && strcmp(module, "math") == 0 && strcmp(name, "prod") == 0;
   if (folds && fold(r, NB_MULTIPLY, args[0], &product)) return product;
+  if (!names && strcmp(module, "math") == 0 && wk__float_call(r, callable, args, count, &product)) return product;
   bool pure_module = strcmp(module, "math") == 0 || strcmp(module, "cmath") == 0;
   bool plain_operator = strcmp(module, "_operator") == 0 && name[0] != 'i';
   bool reduces = strcmp(module, "_functools") == 0 && strcmp(name, "reduce") == 0;
-  if (pure_module || plain_operator || reduces) return look(f, callable, args, count, names);
+  if (pure_module || plain_operator || reduces) return look_at_values(f, callable, args, count, names);
   return wk__refuse(f, "a call of %s.%s()", module, name);
 }
 
@@ -464,7 +502,7 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == &PyFrozenSet_Type || t == &PyRange_Type || t == &PySlice_Type || t == &PyEnum_Type || t == &PyZip_Type ||
          t == &PyMap_Type || t == &PyFilter_Type || t == &PyReversed_Type || t == &PyBaseObject_Type ||
          t == &PySuper_Type || t == &PyProperty_Type || t == b->size_type || t == b->device_type ||
-         t == b->dtype_type || b->is_grad_mode(t);
+         t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type || b->is_grad_mode(t);
 }
 
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
@@ -476,9 +514,15 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (scalar && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "%s() of a tensor's value", t->tp_name);
   wk_int x;
   if (t == &PyLong_Type && count == 1 && !names && wk__symbolic_int(r, args[0], &x)) return Py_NewRef(args[0]);
+  PyObject *number = NULL;
+  if (t == &PyFloat_Type && count == 1 && !names && wk__float_register(r, args[0]) >= 0) return Py_NewRef(args[0]);
+  if (t == &PyFloat_Type && !names && wk__float_call(r, callable, args, count, &number)) return number;
+  int truth = t == &PyBool_Type && count == 1 && !names ? wk__symbolic_truth(r, args[0]) : -1;
+  if (truth >= 0) return Py_NewRef(truth ? Py_True : Py_False);
   bool passes = t == &PyList_Type || t == &PyTuple_Type || t == &PyEnum_Type || t == &PyZip_Type ||
                 t == &PySlice_Type || t == BINDING->size_type;
   if (passes) return pass_on(f, callable, args, count, names);
+  if (scalar) return look_at_values(f, callable, args, count, names);
   if (is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type) || PyType_IsSubtype(t, BINDING->module_type);

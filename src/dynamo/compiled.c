@@ -29,8 +29,8 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiii", names, &function, &backend, &fullgraph, &dynamic, &limit,
                                    &mode))
     return NULL;
-  if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_NOW)
-    return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1 or 2, not %d", mode);
+  if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED)
+    return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1, 2 or 3, not %d", mode);
   if (!python_code_of(function))
     return PyErr_Format(PyExc_TypeError, "a Python function or method is compiled, not %R", function);
   wk__compiled *self = (wk__compiled *)type->tp_alloc(type, 0);
@@ -189,6 +189,9 @@ static PyMethodDef functions[] = {
     {0}};
 
 int wk__add_dynamo(PyObject *module, wk__binding *binding) {
+  PyObject *operators = PyImport_ImportModule("_operator"); /* numbers.c calls them where no module can be loaded */
+  if (!operators) return -1;
+  Py_DECREF(operators);
   PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
   if (!type) return -1;
   binding->compiled_type = (PyTypeObject *)type;

@@ -48,6 +48,27 @@ void wk__frame_enter(wk__frame *frame, wk__session *session, PyThreadState *thre
   if (WK_UNLIKELY(!link->counted)) frame->throwing = true;  // RecursionError is set: the first step raises it
 }
 
+bool wk__frame_imagine(wk__frame *frame, wk__frame_image *space, wk__session *session, PyObject *function,
+                       PyObject *const *args, Py_ssize_t count) {
+  enum { NOT_SIMPLE = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR };
+  PyFunctionObject *f = (PyFunctionObject *)function;
+  PyCodeObject *code = (PyCodeObject *)f->func_code;
+  real_frame *real = (real_frame *)space->words;
+  Py_ssize_t room = (Py_ssize_t)((sizeof *space - offsetof(real_frame, localsplus)) / sizeof *real->localsplus);
+  if (code->co_argcount != count || code->co_kwonlyargcount || code->co_flags & NOT_SIMPLE ||
+      code->co_nlocalsplus > room)
+    return false;
+  *real = (real_frame){.f_func = f,
+                       .f_globals = f->func_globals,
+                       .f_builtins = f->func_builtins,
+                       .f_code = code,
+                       .prev_instr = _PyCode_CODE(code) - 1,
+                       .stacktop = code->co_nlocalsplus};
+  for (int i = 0; i < code->co_nlocalsplus; i++) real->localsplus[i] = i < count ? args[i] : NULL;
+  *frame = (wk__frame){.session = session, .real = real, .code = code};
+  return true;
+}
+
 void wk__frame_exit(wk__frame *frame) {
   linkage *link = wk__linkage(frame);
   if (!link->linked) return;

@@ -22,6 +22,7 @@ typedef struct wk__binding {
   PyTypeObject **parameter_type; /* set later than the others */
   PyTypeObject *tensor_type, *module_type, *operator_type, *dtype_type, *device_type, *size_type, *memory_format_type,
       *layout_type;
+  PyTypeObject *finfo_type, *iinfo_type;                    /* owned */
   PyTypeObject *compiled_type;                              /* set by wk__add_dynamo */
   const int *disabled;                                      /* not 0: compiled functions run as they are */
   wk_tensor *(*tensor_of)(PyObject *tensor);                /* borrowed */

@@ -18,6 +18,8 @@ static const char *const kind_names[] = {
     [WK__READ_GRAD] = "grad",
     [WK__READ_FUNCTION] = "function",
     [WK__READ_REFERENT] = "referent",
+    [WK__READ_SYMBOLIC] = "symbolic",
+    [WK__READ_COMPUTED] = "computed",
     [WK__CHECK_IS] = "is",
     [WK__CHECK_SAME] = "is",
     [WK__CHECK_DIFFERENT] = "is not",
@@ -59,6 +61,19 @@ static const char *slot_name(const wk__segment *g, const wk__read *read) {
   return name ? name : "?";
 }
 
+static void print_register(wk__string *out, const wk__segment *g, wk__reg reg, int depth);
+
+static void print_computed(wk__string *out, const wk__segment *g, const wk__read *read, int depth) {
+  PyObject *function = read->object;
+  const char *name = PyCFunction_Check(function) ? ((const PyCFunctionObject *)function)->m_ml->ml_name
+                                                 : ((const PyTypeObject *)function)->tp_name;
+  wk__string_printf(out, "%s(", name);
+  print_register(out, g, read->a, depth + 1);
+  if (read->b >= 0) wk__string_append(out, ", ");
+  if (read->b >= 0) print_register(out, g, (wk__reg)read->b, depth + 1);
+  wk__string_append(out, ")");
+}
+
 static void print_register(wk__string *out, const wk__segment *g, wk__reg reg, int depth) {
   const wk__read *read = depth < 12 ? read_of(g->recording, reg) : NULL;
   if (!read) {
@@ -75,6 +90,14 @@ static void print_register(wk__string *out, const wk__segment *g, wk__reg reg, i
   }
   if (read->kind == WK__READ_STACK || read->kind == WK__READ_FUNCTION) {
     wk__string_printf(out, "%s[%lld]", kind_names[read->kind], (long long)read->b);
+    return;
+  }
+  if (read->kind == WK__READ_SYMBOLIC) {
+    wk_int_print(out, (wk_int){read->b});
+    return;
+  }
+  if (read->kind == WK__READ_COMPUTED) {
+    print_computed(out, g, read, depth);
     return;
   }
   print_register(out, g, read->a, depth + 1);

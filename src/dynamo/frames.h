@@ -50,6 +50,15 @@ void wk__frame_enter(wk__frame *frame, wk__session *session, PyThreadState *thre
 /* Unlinks it; the caller of the hook clears what has to be cleared in this version. */
 void wk__frame_exit(wk__frame *frame);
 
+/* Room for a frame that a call would have when it begins: to look at, not to run. */
+typedef struct wk__frame_image {
+  void *words[48];
+} wk__frame_image;
+/* Fills `frame` with what looks like the frame of this call before its first instruction, borrowing the arguments.
+ * False: the call binds its arguments in a less simple way, or has too many variables. */
+bool wk__frame_imagine(wk__frame *frame, wk__frame_image *space, wk__session *session, PyObject *function,
+                       PyObject *const *args, Py_ssize_t count);
+
 /* The record of a code object; NULL with a Python exception. -> borrowed */
 wk__code *wk__code_get(PyCodeObject *code);
 wk__code *wk__code_peek(PyCodeObject *code); /* NULL when there is none yet; no exception */

@@ -134,6 +134,26 @@ static PyObject *from_function(PyObject *o, wk__read_kind kind, int64_t i) {  //
   return f->func_closure && i < PyTuple_GET_SIZE(f->func_closure) ? PyTuple_GET_ITEM(f->func_closure, i) : NULL;
 }
 
+/* -1, which is below every symbol's range, for an integer that is too large. */
+static int64_t value_of(const wk__binding *b, PyObject *o, int dim) {
+  int overflow;
+  return dim < 0 ? PyLong_AsLongLongAndOverflow(o, &overflow) : wk__size(b->tensor_of(o), dim);
+}
+
+static wk_status value_of_read_symbol(void *context, wk_int leaf, int64_t *out) {
+  const guard_run *g = context;
+  wk__symbol symbol = g->segment->recording->symbols[wk__sym_index(leaf)];
+  *out = value_of(g->session->binding, g->values[symbol.reg], symbol.dim); /* read, and of its type, by now */
+  return WK_OK;
+}
+
+static PyObject *int_of_expression(const guard_run *g, wk_int x) {  // -> new
+  int64_t value;
+  if (wk__sym_eval(x, value_of_read_symbol, (void *)g, &value) == WK_OK) return PyLong_FromLongLong(value);
+  wk_error_clear();
+  return NULL;
+}
+
 /* What a read finds; NULL with no exception when there is nothing. */
 static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
   PyObject *a = read->a >= 0 && read->kind > WK__READ_STACK ? g->values[read->a] : NULL;
@@ -163,6 +183,14 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
       PyObject *found = PyObject_GetAttr(a, read->object);
       if (!found) PyErr_Clear();
       return found;
+    }
+    case WK__READ_SYMBOLIC:
+      return int_of_expression(g, (wk_int){read->b});
+    case WK__READ_COMPUTED: {
+      PyObject *made =
+          PyObject_CallFunctionObjArgs(read->object, a, read->b >= 0 ? g->values[read->b] : NULL, (PyObject *)NULL);
+      if (!made) PyErr_Clear();
+      return made;
     }
     default:
       return NULL;
@@ -271,12 +299,6 @@ static const wk__read *first_failing(const guard_run *g, const wk__read *reads, 
 
 /* ---- symbols ---- */
 
-/* -1, which is below every symbol's range, for an integer that is too large. */
-static int64_t value_of(const wk__binding *b, PyObject *o, int dim) {
-  int overflow;
-  return dim < 0 ? PyLong_AsLongLongAndOverflow(o, &overflow) : wk__size(b->tensor_of(o), dim);
-}
-
 bool wk__segment_bind(wk__segment *g, const wk__binding *b, PyObject *const *values) {
   const wk__recording *r = g->recording;
   bool same = true;
@@ -302,17 +324,7 @@ int64_t wk__segment_evaluate(const wk__segment *g, wk_int x) {
 
 static bool guard_holds(const wk__segment *s, wk__sym_guard guard) {
   int64_t left = wk__segment_evaluate(s, guard.left), right = wk__segment_evaluate(s, guard.right);
-  if (left == INT64_MIN || right == INT64_MIN) return false;
-  switch (guard.kind) {
-    case WK__GUARD_EQ:
-      return left == right;
-    case WK__GUARD_NE:
-      return left != right;
-    case WK__GUARD_LT:
-      return left < right;
-    default:
-      return left >= right;
-  }
+  return left != INT64_MIN && right != INT64_MIN && wk__guard_compare(guard.kind, left, right);
 }
 
 /* Of sizes that are the last ones for which they held, they hold. */
@@ -426,7 +438,7 @@ wk__segment *wk__segment_find(wk__session *s, PyObject ***out_values, bool *out_
       *out_values = values;
       return g;
     }
-    wk__guard_log(s, g, failing);
+    if (s->mode == WK__MODE_SEEK) wk__guard_log(s, g, failing); /* else the call is looked up again in its frame */
     wk__segment_put_values(g, values);
   }
   *out_full = here >= s->compiled->options.limit;

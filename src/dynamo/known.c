@@ -493,6 +493,12 @@ static bool is_namespace_of_values(PyObject *o) {
          t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type;
 }
 
+/* A tuple with named fields that C code made, as x.max(dim) gives. */
+static bool is_named_tuple_of_c(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return PyTuple_Check(o) && t->tp_base == &PyTuple_Type && PyDict_GetItemString(t->tp_dict, "n_sequence_fields");
+}
+
 PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
   f->session->reason[0] = 0;
@@ -516,6 +522,7 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
       Py_TYPE(owner) == b->size_type || b->is_grad_mode(Py_TYPE(owner)) || Py_TYPE(owner) == b->operator_type ||
       PyCode_Check(owner))
     return PyObject_GetAttr(owner, name);
+  if (is_named_tuple_of_c(owner)) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner))
     return attribute_of_instance(f, r, owner, name);
   return wk__refuse(f, "attribute %s of a %s", TEXT(name), Py_TYPE(owner)->tp_name);

@@ -16,22 +16,6 @@ static bool can_be_symbol(int64_t value) { return value >= LEAST && value <= LAR
 
 /* ============================================== what becomes a symbol ============================================ */
 
-/* The bits of torch._dynamo.mark_dynamic() and its kind: a set of dims in an attribute of the tensor. */
-static uint32_t marked_dims(PyObject *tensor, const char *attribute) {
-  PyObject **place = _PyObject_GetDictPtr(tensor), *dict = place ? *place : NULL, *item;
-  PyObject *dims = dict ? PyDict_GetItemString(dict, attribute) : NULL;
-  PyObject *iterator = dims ? PyObject_GetIter(dims) : NULL;
-  uint32_t bits = 0;
-  while (iterator && (item = PyIter_Next(iterator))) {
-    long d = PyLong_Check(item) ? PyLong_AsLong(item) : -1;
-    if (d >= 0 && d < WK_MAX_DIMS) bits |= UINT32_C(1) << d;
-    Py_DECREF(item);
-  }
-  Py_XDECREF(iterator);
-  PyErr_Clear();
-  return bits;
-}
-
 uint32_t wk__dynamic_dims(const wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *tensor) {
   const wk__register *g = &r->registers[reg];
   if (!r->tracer || g->kind != WK__REG_READ || g->fixed) return 0;
@@ -39,16 +23,17 @@ uint32_t wk__dynamic_dims(const wk__recording *r, const wk__binding *b, wk__reg 
   uint32_t dims = r->changing ? (uint32_t)(uintptr_t)wk__map_get(r->changing, g->path) >> 1 : 0;
   if (r->dynamic > 0 && !parameter) dims = UINT32_MAX;
   if (r->dynamic == 0) dims = 0;
-  if (r->dynamic != 0) dims |= marked_dims(tensor, "_dynamo_weak_dynamic_indices");
-  return (dims & ~marked_dims(tensor, "_dynamo_static_indices")) | marked_dims(tensor, "_dynamo_dynamic_indices");
+  if (r->dynamic != 0) dims |= wk__marked_dims(tensor, "_dynamo_weak_dynamic_indices");
+  return (dims & ~wk__marked_dims(tensor, "_dynamo_static_indices")) |
+         wk__marked_dims(tensor, "_dynamo_dynamic_indices");
 }
 
-static wk_int new_symbol(wk__recording *r, wk__reg reg, int dim, int64_t value) {
+static wk_int new_symbol(wk__recording *r, wk__symbol symbol, int64_t value, int64_t lo, int64_t hi) {
   wk__shape_env *env = wk__tracer_env(r->tracer);
   if (!env || wk__grow(&r->symbols, &r->symbol_capacity, r->symbol_count + 1, sizeof *r->symbols) != WK_OK)
     return WK_INT_POISONED;
-  r->symbols[r->symbol_count++] = (wk__symbol){.reg = reg, .dim = dim};
-  return wk__shape_env_symbol(env, NULL, value, LEAST, LARGEST);
+  r->symbols[r->symbol_count++] = symbol;
+  return wk__shape_env_symbol(env, NULL, value, lo < LEAST ? LEAST : lo, hi > LARGEST ? LARGEST : hi);
 }
 
 /* ---- strides ---- */
@@ -83,62 +68,23 @@ wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *t,
                               wk_tensor **out) {
   wk__spec s;
   wk__spec_of(&s, t);
-  uint32_t wanted = spec->dynamic, marked = t->wrapper ? marked_dims(t->wrapper, "_dynamo_dynamic_indices") : 0;
+  uint32_t wanted = spec->dynamic, marked = t->wrapper ? wk__marked_dims(t->wrapper, "_dynamo_dynamic_indices") : 0;
   spec->dynamic = 0;
   for (int d = 0; d < t->ndim; d++) {
-    if (!(wanted >> d & 1) || !can_be_symbol(t->sizes[d].bits)) continue;
-    s.sizes[d] = new_symbol(r, reg, d, t->sizes[d].bits);
+    wk__symbol symbol = {.reg = reg, .dim = d, .marked = marked >> d & 1};
+    int64_t lo = LEAST, hi = LARGEST, size = t->sizes[d].bits;
+    symbol.ranged = symbol.marked && wk__marked_range(t->wrapper, d, &lo, &hi);
+    bool possible = can_be_symbol(size) && size >= lo && size <= hi;
+    if (symbol.ranged && !possible && !r->misfit.ranged) r->misfit = symbol, r->misfit_size = size;
+    if (!(wanted >> d & 1) || !possible) continue;
+    s.sizes[d] = new_symbol(r, symbol, size, lo, hi);
     WK_TRY(wk_int_check(s.sizes[d]));
-    r->symbols[r->symbol_count - 1].marked = marked >> d & 1;
     spec->dynamic |= UINT32_C(1) << d;
   }
   if (!spec->dynamic) return WK_OK;
   describe_strides(t, spec, &s);
   *out = wk__tensor_shape_only(&s);
   return *out ? WK_OK : wk_error_category();
-}
-
-/* ============================================== marked and yet constant ========================================== */
-
-/* Another value of one symbol, tried in a guard. */
-typedef struct other_value {
-  wk_int symbol;
-  int64_t value;
-  bool alone; /* the guard has no other symbol */
-} other_value;
-
-static wk_status value_of_leaf(void *context, wk_int leaf, int64_t *out) {
-  other_value *o = context;
-  *out = o->value;
-  o->alone &= wk_int_same(leaf, o->symbol);
-  return WK_OK;
-}
-
-static bool allows(wk__sym_guard guard, other_value *o, int64_t value) {
-  int64_t left, right;
-  o->value = value;
-  if (value < LEAST) return false;
-  if (wk__sym_eval(guard.left, value_of_leaf, o, &left) == WK_OK &&
-      wk__sym_eval(guard.right, value_of_leaf, o, &right) == WK_OK)
-    return left == right;
-  wk_error_clear();
-  return false;
-}
-
-/* An equation of the symbol alone that no value near by satisfies: s0 == 10, not s0 % 2 == 0. */
-static bool is_fixed_by(wk__sym_guard guard, wk__symbol_info symbol) {
-  enum { NEAR_BY = 128 };
-  other_value o = {.symbol = symbol.value, .alone = true};
-  if (guard.kind != WK__GUARD_EQ || !allows(guard, &o, symbol.hint) || !o.alone) return false;
-  for (int64_t k = 1; k <= NEAR_BY; k++)
-    if (allows(guard, &o, symbol.hint + k) || allows(guard, &o, symbol.hint - k)) return false;
-  return true;
-}
-
-bool wk__symbol_is_fixed(const wk__shape_env *env, int64_t symbol) {
-  for (int64_t i = 0; i < wk__shape_env_guard_count(env); i++)
-    if (is_fixed_by(wk__shape_env_guard(env, i), wk__shape_env_symbol_at(env, symbol))) return true;
-  return false;
 }
 
 /* ================================================ symbolic integers ============================================== */
@@ -218,6 +164,14 @@ static bool operands(const wk__recording *r, PyObject *a, PyObject *b, wk_int *x
 
 static bool is_zero(wk_int x) { return wk__symbolic_value(x).bits == 0; }
 
+static wk_int power(wk_int x, wk_int exponent) {
+  enum { MOST = 8 };
+  if (!wk_int_is_known(exponent) || exponent.bits < 1 || exponent.bits > MOST) return WK_INT_POISONED;
+  wk_int result = x;
+  for (int64_t k = 1; k < exponent.bits; k++) result = wk_int_mul(result, x);
+  return result;
+}
+
 static wk_int combined(int nb_kind, wk_int x, wk_int y) {
   switch (nb_kind) {
     case NB_ADD:
@@ -235,6 +189,9 @@ static wk_int combined(int nb_kind, wk_int x, wk_int y) {
     case NB_REMAINDER:
     case NB_INPLACE_REMAINDER:
       return is_zero(y) ? WK_INT_POISONED : wk_int_mod(x, y);
+    case NB_POWER:
+    case NB_INPLACE_POWER:
+      return power(x, y);
     default:
       return WK_INT_POISONED;
   }
@@ -342,7 +299,7 @@ bool wk__number_changes(const wk__recording *r, PyObject *o, wk__read_kind kind,
 
 /* A graph learns its symbols from sizes of inputs: the integer is one of an input without values. */
 static int add_symbol_of_int(wk__recording *r, wk__reg reg, PyObject *number) {
-  wk_int x = new_symbol(r, reg, -1, PyLong_AsLongLong(number));
+  wk_int x = new_symbol(r, (wk__symbol){.reg = reg, .dim = -1}, PyLong_AsLongLong(number), LEAST, LARGEST);
   if (wk_int_is_poisoned(x) || wk__tracer_size_input(r->tracer, x) != WK_OK ||
       wk__grow(&r->inputs, &r->input_capacity, r->input_count + 1, sizeof *r->inputs) != WK_OK) {
     wk_error_clear();
@@ -378,14 +335,14 @@ PyObject *wk__as_read(wk__recording *r, PyObject *found) {
 
 /* ---- floats that are inputs of the graph ---- */
 
-static wk__reg register_of_number(const wk__recording *r, PyObject *number) {
-  if (!r->fresh.count || !PyFloat_CheckExact(number)) return -1;
+wk__reg wk__float_register(const wk__recording *r, PyObject *number) {
+  if (!wk__has_numbers(r) || !PyFloat_CheckExact(number)) return -1;
   wk__reg reg = wk__reg_find(r, number);
   return reg >= 0 && r->registers[reg].kind == WK__REG_READ ? reg : -1;
 }
 
 int wk__number_input(wk__recording *r, PyObject *number) {
-  wk__reg reg = register_of_number(r, number);
+  wk__reg reg = wk__float_register(r, number);
   if (reg < 0) return 0;
   if (r->registers[reg].input >= 0) return r->registers[reg].input + 1;
   if (wk__grow(&r->numbers, &r->number_capacity, r->number_count + 1, sizeof *r->numbers) != WK_OK) return 0;
@@ -401,17 +358,15 @@ void wk__specialize(wk__recording *r, PyObject *number) {
     if (wk_int_guard_value(x) == INT64_MIN) wk__record_failed(r, "an integer that cannot be known");
     return;
   }
-  wk__reg reg = register_of_number(r, number);
+  wk__reg reg = wk__float_register(r, number);
   if (reg < 0) return;
   wk__check_once(r, WK__CHECK_EQUAL, reg, 0, number);
   wk__map_remove(&r->by_object, key_of(number));
 }
 
-static bool has_numbers(const wk__recording *r) { return r->fresh.count || r->symbol_count; }
-
 enum { MAX_NESTING = 16 };
 static void settle(wk__recording *r, PyObject *o, int depth) {
-  if (PyLong_CheckExact(o) || PyFloat_CheckExact(o)) {
+  if (wk__is_number(o)) {
     wk__specialize(r, o);
     return;
   }
@@ -432,7 +387,7 @@ static void settle(wk__recording *r, PyObject *o, int depth) {
 }
 
 void wk__settle(wk__recording *r, PyObject *o) {
-  if (has_numbers(r)) settle(r, o, 0);
+  if (wk__has_numbers(r)) settle(r, o, 0);
 }
 
 void wk__settle_symbols(wk__recording *r) {
@@ -442,9 +397,9 @@ void wk__settle_symbols(wk__recording *r) {
 }
 
 void wk__settle_all(wk__recording *r) {
-  if (!has_numbers(r)) return;
+  if (!wk__has_numbers(r)) return;
   for (int64_t i = 0; i < r->register_count; i++) {
     PyObject *o = r->registers[i].object;
-    if (o && (PyLong_CheckExact(o) || PyFloat_CheckExact(o)) && wk__reg_find(r, o) == i) wk__specialize(r, o);
+    if (o && wk__is_number(o) && wk__reg_find(r, o) == i) wk__specialize(r, o);
   }
 }

@@ -17,8 +17,13 @@ uint32_t wk__dynamic_dims(const wk__recording *r, const wk__binding *binding, wk
 WK_MUST_USE wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *tensor, wk__tensor_spec *spec,
                                           wk_tensor **out);
 
-/* The size is a constant, whatever it was meant to be: a guard allows no other value. */
-bool wk__symbol_is_fixed(const wk__shape_env *env, int64_t symbol);
+/* ---- marks (marks.c) ---- */
+/* The bits of torch._dynamo.mark_dynamic() and its kind: a set of dims in an attribute of the tensor. */
+uint32_t wk__marked_dims(PyObject *tensor, const char *attribute);
+/* The values that mark_dynamic(min=, max=) allows: narrows what is given. Whether there is anything. */
+bool wk__marked_range(PyObject *tensor, int dim, int64_t *lo, int64_t *hi);
+/* An integer whose value hangs on a marked size, or a list or tuple that has one. */
+bool wk__holds_marked_int(const wk__recording *r, PyObject *object);
 
 /* ---- integers ---- */
 bool wk__symbolic_int(const wk__recording *r, PyObject *object, wk_int *out); /* is it one, and which */
@@ -39,6 +44,21 @@ bool wk__number_changes(const wk__recording *r, PyObject *object, wk__read_kind 
 /* The region gets an object of its own, which stands for the read. 0, or -1 with r->failed set. */
 int wk__read_changing(wk__recording *r, uint64_t hash, uint64_t path, PyObject *number, wk__read_kind kind, wk__reg a,
                       int64_t b, PyObject *key);
+
+/* The register of a float that changes, or is computed of numbers that do; -1: it does not. */
+wk__reg wk__float_register(const wk__recording *r, PyObject *object);
+static inline bool wk__is_number(PyObject *o) { return PyLong_CheckExact(o) || PyFloat_CheckExact(o); }
+static inline bool wk__has_numbers(const wk__recording *r) { return r->fresh.count || r->symbol_count; }
+
+/* ---- floats computed of such floats and integers (floats.c): pure functions of C, done again in front of the guards
+ * behind them ---- */
+/* As wk__symbolic_binary and its like. */
+bool wk__float_binary(wk__recording *r, int nb_kind, PyObject *a, PyObject *b, PyObject **out);
+bool wk__float_negative(wk__recording *r, PyObject *a, PyObject **out);
+bool wk__float_extremum(wk__recording *r, bool largest, PyObject *const *args, Py_ssize_t count, PyObject **out);
+bool wk__float_call(wk__recording *r, PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject **out);
+int wk__float_compare(wk__recording *r, int py_kind, PyObject *a, PyObject *b); /* 1, 0: guarded; -1: no such float */
+int wk__float_truth(wk__recording *r, PyObject *a);
 
 /* ---- C code will see the number itself: its value is a constant from here on, and checked ---- */
 void wk__settle(wk__recording *r, PyObject *object); /* a number, or numbers in lists, tuples, dicts and sets */

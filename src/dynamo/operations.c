@@ -344,6 +344,7 @@ PyObject *wk__op_unary(wk__frame *f, wk__unary kind, PyObject *a) {
   RECORDING(wk__plain_unary(f, kind, a));
   PyObject *number;
   if (kind != WK__UNARY_INVERT && wk__symbolic_unary(r, kind == WK__UNARY_NEGATIVE, a, &number)) return number;
+  if (kind == WK__UNARY_NEGATIVE && wk__float_negative(r, a, &number)) return number;
   return wk__usable(f, a) ? wk__plain_unary(f, kind, a) : NULL;
 }
 
@@ -386,14 +387,14 @@ static bool operands_usable(wk__frame *f, bool joins, PyObject *a, PyObject *b) 
   bool tensor = wk__is_tensor_object(f, a) || wk__is_tensor_object(f, b);
   bool lists = Py_TYPE(a) == &PyList_Type && Py_TYPE(b) == &PyList_Type;
   if (joins && (lists || (PyTuple_Check(a) && PyTuple_Check(b)))) return wk__passed_on(f, a) && wk__passed_on(f, b);
-  return (tensor && PyLong_CheckExact(a) ? true : wk__usable(f, a)) &&
-         (tensor && PyLong_CheckExact(b) ? true : wk__usable(f, b));
+  return ((tensor && wk__is_number(a)) || wk__usable(f, a)) && ((tensor && wk__is_number(b)) || wk__usable(f, b));
 }
 
 PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
   RECORDING(wk__plain_binary(f, nb_kind, a, b));
   PyObject *number;
-  if (wk__symbolic_binary(r, nb_kind, a, b, &number)) return number;
+  if (wk__symbolic_binary(r, nb_kind, a, b, &number) || wk__float_binary(r, nb_kind, a, b, &number)) return number;
+  if (PyUnicode_Check(a) && wk__holds_marked_int(r, b)) return wk__refuse(f, "the text of a size that was marked");
   bool joins = nb_kind == NB_ADD || nb_kind == NB_INPLACE_ADD;
   const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
   bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not hang on what is there */
@@ -409,6 +410,7 @@ PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
 PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
   RECORDING(wk__plain_compare(f, py_kind, a, b));
   int known = wk__symbolic_compare(r, py_kind, a, b);
+  if (known < 0) known = wk__float_compare(r, py_kind, a, b);
   if (known >= 0) return Py_NewRef(known ? Py_True : Py_False);
   if (!operands_usable(f, false, a, b) || wk__note_identity(f, r, a, b) < 0) return NULL;
   return wk__plain_compare(f, py_kind, a, b);
@@ -456,6 +458,7 @@ int wk__op_true(wk__frame *f, PyObject *a) {
   RECORDING(wk__plain_true(f, a));
   if (wk__is_tensor_object(f, a)) return refused(f, "a branch on a tensor's value");
   int known = wk__symbolic_truth(r, a);
+  if (known < 0) known = wk__float_truth(r, a);
   if (known >= 0) return known;
   wk__reg reg = wk__is_foreign(r, a) ? wk__reg_find(r, a) : -1;
   bool counted = PyDict_Check(a) || PyList_Check(a) || PyAnySet_Check(a);
@@ -471,7 +474,8 @@ int wk__op_true(wk__frame *f, PyObject *a) {
 
 PyObject *wk__op_format(wk__frame *f, PyObject *value, int conversion, PyObject *spec) {
   RECORDING(wk__plain_format(f, value, conversion, spec));
-  (void)r;
+  if (!PyLong_CheckExact(value) && wk__holds_marked_int(r, value))
+    return wk__refuse(f, "the text of a size that was marked");
   if (wk__is_tensor_object(f, value)) return wk__refuse(f, "a tensor's values are printed");
   return wk__usable(f, value) ? wk__plain_format(f, value, conversion, spec) : NULL;
 }

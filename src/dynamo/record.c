@@ -85,7 +85,8 @@ bool wk__is_plain_value(const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return o == Py_None || t == &PyBool_Type || t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type ||
          t == &PyBytes_Type || t == &PyComplex_Type || t == &PyEllipsis_Type || o == Py_NotImplemented ||
-         t == b->dtype_type || t == b->device_type || t == b->memory_format_type || t == b->layout_type;
+         t == b->dtype_type || t == b->device_type || t == b->memory_format_type || t == b->layout_type ||
+         t == b->finfo_type || t == b->iinfo_type;
 }
 
 /* ================================================= versions ===================================================== */

@@ -31,6 +31,8 @@ typedef enum wk__read_kind {
   WK__READ_GRAD,      /* .grad of tensor a, a tensor */
   WK__READ_FUNCTION,  /* the function object of frame a */
   WK__READ_REFERENT,  /* what weak reference a points at; None when it is gone */
+  WK__READ_SYMBOLIC,  /* the value of the expression b over the symbols that have been read, an int */
+  WK__READ_COMPUTED,  /* what `object`, a pure function of C, gives for a number a, and b unless that is -1 */
   /* checks */
   WK__CHECK_IS,        /* a is `object` */
   WK__CHECK_SAME,      /* a is register b */
@@ -129,6 +131,7 @@ typedef struct wk__symbol {
   wk__reg reg;
   int dim;     /* of that tensor; -1: the register is an integer */
   bool marked; /* by mark_dynamic(): that it turns out to be a constant is an error */
+  bool ranged; /* with min or max: so is that not all of these values are allowed */
 } wk__symbol;
 
 typedef struct wk__recording {
@@ -155,6 +158,8 @@ typedef struct wk__recording {
   int64_t number_count, number_capacity;
   wk__symbol *symbols; /* in the order of the graph's environment */
   int64_t symbol_count, symbol_capacity;
+  wk__symbol misfit;          /* ranged: a marked size that cannot be a symbol in its range, */
+  int64_t misfit_size;        /* and this is it */
   wk__map expressions;        /* an expression -> the region's own int object */
   wk__tracer *tracer;         /* borrowed: whose graph has the symbols; NULL: nothing is symbolic */
   PyCodeObject *const *codes; /* borrowed: of the frames that it began in */

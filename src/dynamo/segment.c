@@ -73,6 +73,9 @@ static void grad_written(void *context, wk_tensor *leaf) {
   Py_XDECREF(grad);
 }
 
+/* Running it spends it, and nothing that is checked tells which operators it stands for. */
+static void old_node_runs(void *context) { wk__session_give_up(context, "backward() of what was recorded before"); }
+
 /* ================================================= beginning ===================================================== */
 
 void wk__activation_forget_start(wk__activation *a) {
@@ -145,8 +148,12 @@ static void prepare_recording(const wk__session *s, wk__recording *r) {
 }
 
 int wk__segment_begin(wk__session *s) {
-  wk__trace_owner owner = {
-      .context = s, .input = find_input, .place = place, .ended = trace_ended, .checks_values = true};
+  wk__trace_owner owner = {.context = s,
+                           .input = find_input,
+                           .place = place,
+                           .ended = trace_ended,
+                           .has_numbers = true,
+                           .checks_values = true};
   if (!s->tracer && !(s->tracer = wk__tracer_create(&owner))) {
     PyErr_NoMemory();
     return -1;
@@ -167,7 +174,11 @@ int wk__segment_begin(wk__session *s) {
     if (note_start(a) < 0) return -1;
     if (observe_stack(s, a) < 0 && PyErr_Occurred()) return -1; /* else the recording says why it will not be kept */
   }
-  s->watcher = (wk__grad_watcher){.context = s, .grad_read = grad_read, .grad_written = grad_written};
+  s->watcher = (wk__grad_watcher){.context = s,
+                                  .first = wk__node_next_sequence(),
+                                  .old_node_runs = old_node_runs,
+                                  .grad_read = grad_read,
+                                  .grad_written = grad_written};
   wk__mode.grad_watcher = &s->watcher;
   wk__tracer_resume(s->tracer);
   return 0;

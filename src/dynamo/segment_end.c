@@ -228,6 +228,13 @@ static bool lets_others_run(const wk__graph *graph) {
   return elements >= WORTH_RELEASING;
 }
 
+/* A tensor whose sizes are symbols is an input, whether or not something is computed with it. */
+static bool computes(const wk__graph *graph) {
+  const wk__graph_node *n = graph->first;
+  while (n && n->kind == WK__GRAPH_INPUT) n = n->next;
+  return n || graph->output_count || graph->mutation_count;
+}
+
 static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, wk__graph_node **nodes, int64_t count,
                               const wk__tape_walk *w) {
   for (int64_t i = 0; i < count; i++) WK_TRY(wk__graph_output(graph, nodes[i]));
@@ -240,7 +247,7 @@ static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, 
   WK_TRY(wk__tape_check(s, g, graph, nodes, count));
   WK_TRY(wk__graph_freeze(graph));
   g->lets_others_run = lets_others_run(graph);
-  if (!graph->output_count && !graph->mutation_count && !graph->node_count) return WK_OK;
+  if (!computes(graph)) return WK_OK;
   return wk__compile_graph(graph, g->requires_grad, s->compiled->options.mode, &g->executor);
 }
 
@@ -282,63 +289,6 @@ static int call_backend(wk__session *s, wk__segment *g) {
     return -1;
   }
   return g->backend_call ? 0 : -1;
-}
-
-/* ---- sizes that were marked ---- */
-
-static PyObject *name_of_size(const wk__segment *g, wk__symbol symbol) {  // -> new
-  wk__string text = {0};
-  wk__source_print(&text, g, symbol.reg);
-  PyObject *name = PyUnicode_FromFormat("%s.size()[%d]", text.text ? text.text : "?", symbol.dim);
-  wk__string_release(&text);
-  return name;
-}
-
-static void raise_violation(const wk__session *s, PyObject *names, PyObject *lines) {
-  PyObject *comma = PyUnicode_FromString(", "), *newline = PyUnicode_FromString("\n");
-  PyObject *shown = comma && PyList_Sort(names) == 0 ? PyUnicode_Join(comma, names) : NULL;
-  PyObject *text = newline && shown ? PyUnicode_Join(newline, lines) : NULL;
-  if (text)
-    PyErr_Format(s->binding->constraint_violation,
-                 "Constraints violated (%U)! For more information, run with TORCH_LOGS=\"+dynamic\".\n%U", shown, text);
-  Py_XDECREF(comma);
-  Py_XDECREF(newline);
-  Py_XDECREF(shown);
-  Py_XDECREF(text);
-}
-
-static int add_violation(const wk__segment *g, wk__symbol symbol, int64_t value, PyObject *names, PyObject *lines) {
-  PyObject *name = name_of_size(g, symbol);
-  PyObject *line = name ? PyUnicode_FromFormat(
-                              "  - You marked %U as dynamic but your code specialized it to be a constant (%lld). "
-                              "If you're using mark_dynamic, either remove it or use maybe_mark_dynamic. If you're "
-                              "using Dim.DYNAMIC, replace it with either Dim.STATIC or Dim.AUTO.",
-                              name, (long long)value)
-                        : NULL;
-  int status = line && PyList_Append(names, name) == 0 ? PyList_Append(lines, line) : -1;
-  Py_XDECREF(name);
-  Py_XDECREF(line);
-  return status;
-}
-
-/* 0, or -1 with an exception: the program turns a size into a constant that mark_dynamic() was called for. */
-static int check_marks(const wk__session *s, const wk__segment *g, const wk__graph *graph) {
-  const wk__recording *r = g->recording;
-  PyObject *names = NULL, *lines = NULL;
-  int status = 0;
-  for (int64_t i = 0; graph && graph->env && i < r->symbol_count && status == 0; i++) {
-    if (!r->symbols[i].marked || !wk__symbol_is_fixed(graph->env, i)) continue;
-    if (!names && (!(names = PyList_New(0)) || !(lines = PyList_New(0)))) status = -1;
-    if (status == 0)
-      status = add_violation(g, r->symbols[i], wk__shape_env_symbol_at(graph->env, i).hint, names, lines);
-  }
-  if (status == 0 && names) {
-    raise_violation(s, names, lines);
-    status = -1;
-  }
-  Py_XDECREF(names);
-  Py_XDECREF(lines);
-  return status;
 }
 
 /* ---- guards in the order of replay ---- */
@@ -556,7 +506,7 @@ static void drop_old_grads(const ending *e) {
 /* The graph has been run: what later calls run of it. */
 static void take_graph(ending *e, wk__graph *graph) {
   if (!e->kept) return;
-  if (check_marks(e->session, e->segment, graph) < 0) {
+  if (wk__check_marks(e->session, e->segment, graph) < 0) {
     e->result = -1;
     e->kept = false;
     return;

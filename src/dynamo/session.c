@@ -227,6 +227,15 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
   return DONE;
 }
 
+static outcome take_step(wk__session *s, wk__activation *a, PyObject **out_result) {
+  wk__step step = wk__frame_step(&a->frame);
+  if (s->capture_ended) {
+    wk__tracer_pause(s->tracer); /* the call in whose middle that happened is over */
+    s->capture_ended = false;
+  }
+  return after_step(s, a, step, out_result);
+}
+
 static PyObject *run(wk__session *s, wk__activation *a) {
   PyObject *result = NULL;
   for (;;) {
@@ -254,7 +263,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
           break;
         }
-        if (after_step(s, a, wk__frame_step(&a->frame), &result) == DONE) return result;
+        if (take_step(s, a, &result) == DONE) return result;
         break;
     }
     if (status < 0) {
@@ -345,6 +354,37 @@ void wk__dynamo_specialize(int number) {
   wk__specialize(s->recording, s->recording->registers[s->recording->numbers[number - 1]].object);
 }
 
+/* ============================================== a call that is a graph ============================================ */
+
+/* The whole call: what it returns comes from a graph of what it is given, and nothing else happens. */
+static bool is_whole_call(const wk__segment *g) {
+  return g->frame_count == 1 && g->offsets[0] == 0 && g->end == WK__END_RETURN && g->executor && g->step_count == 0;
+}
+
+/* Replays such a call without its frame. False: the call has to be made after all. True: *out_result is what it
+ * returns, NULL with an exception. */
+static bool replay_at_once(wk__session *s, PyObject *function, PyObject *const *args, Py_ssize_t count,
+                           PyObject **out_result) {
+  wk__frame_image space;
+  wk__activation a = {.depth = 0};
+  if (!wk__frame_imagine(&a.frame, &space, s, function, args, count)) return false;
+  PyObject **values = NULL;
+  bool full;
+  s->innermost = &a;
+  wk__segment *found = wk__segment_find(s, &values, &full);
+  s->innermost = NULL;
+  if (!found) return false;
+  if (!is_whole_call(found)) {
+    wk__segment_put_values(found, values);
+    wk__segment_release(found);
+    return false;
+  }
+  int status = wk__segment_replay(s, found, values);
+  if (status > 0) s->mode = WK__MODE_OFF; /* the graph failed: made plainly the call fails where it has to */
+  *out_result = status == 0 ? s->returned : NULL;
+  return status <= 0;
+}
+
 PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
                            PyObject *keyword_names) {
   PyObject *python = PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function;
@@ -357,9 +397,15 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
                    .mode = WK__MODE_START};
   PyInterpreterState *interpreter = s.thread->interp;
   Py_INCREF(compiled);
+  PyObject *result;
+  if (compiled->segments && is_whole_call(compiled->segments) && python == function && !keyword_names &&
+      replay_at_once(&s, function, args, PyVectorcall_NARGS(nargsf), &result)) {
+    Py_DECREF(compiled);
+    return result;
+  }
   current = &s;
   wk__hook_install(interpreter, hook);
-  PyObject *result = PyObject_Vectorcall(function, args, nargsf, keyword_names);
+  result = PyObject_Vectorcall(function, args, nargsf, keyword_names);
   wk__hook_remove(interpreter);
   current = s.outer;
   wk__session_drop_target(&s);

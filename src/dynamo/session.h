@@ -204,6 +204,9 @@ void wk__segment_release(wk__segment *segment);
 /* Models and their dictionaries are watched, not owned; what hangs in those is owned. When a model dies the segment
  * goes. 0, or -1 with an exception. (models.c) */
 int wk__segment_watch_models(wk__session *session, wk__segment *segment);
+/* 0, or -1 with an exception: the program fixes a size that mark_dynamic() was called for, or allows less of it than
+ * was said. (marks.c) */
+int wk__check_marks(const wk__session *session, const wk__segment *segment, const wk__graph *graph);
 /* explain.c: what WICK_LOGS asked to see */
 void wk__segment_log(const wk__segment *segment);
 void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__read *failing);

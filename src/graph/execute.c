@@ -208,7 +208,8 @@ static wk_status run_call(const wk__graph_executor *e, const wk__graph_step *s, 
 static wk_status run_into(const wk__graph_executor *e, const wk__graph_step *s, wk__graph_frame *frame,
                           const wk_value *args) {
   wk_tensor **made = (wk_tensor **)wk__frame_at(frame, e->made_at) + s->first_made, *outputs[WK__NEST_MAX_BUFFERS];
-  if (WK_LIKELY(s->all_kept)) return wk__compute_into(s->op, args, made);
+  bool check = e->graph->from_text;
+  if (WK_LIKELY(s->all_kept)) return wk__compute_into(s->op, args, made, check);
   int32_t count = wk__graph_result_count(s), next = 0;
   wk_status status = WK_OK;
   for (; next < count && status == WK_OK; next++) {
@@ -218,7 +219,7 @@ static wk_status run_into(const wk__graph_executor *e, const wk__graph_step *s, 
     outputs[next] = m->kept ? made[next] : wk__tensor_from_spec(&spec);
     if (!outputs[next]) status = wk_error_category();
   }
-  if (status == WK_OK) status = wk__compute_into(s->op, args, outputs);
+  if (status == WK_OK) status = wk__compute_into(s->op, args, outputs, check);
   for (int32_t k = 0; k < next; k++) {
     const wk__graph_made *m = &e->made[s->first_made + k];
     if (m->kept) continue;

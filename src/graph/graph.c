@@ -630,7 +630,10 @@ wk__graph *wk__graph_copy(const wk__graph *from) {
   wk_status status = c.graph ? copy_graph(&c, from) : WK_OUT_OF_MEMORY;
   wk__map_release(&c.nodes);
   wk__map_release(&c.places);
-  if (status == WK_OK) return c.graph;
+  if (status == WK_OK) {
+    c.graph->from_text = from->from_text;
+    return c.graph;
+  }
   wk__graph_release(c.graph);
   return NULL;
 }

@@ -107,6 +107,7 @@ struct wk__graph {
   int64_t mutation_count, mutation_capacity;
   wk__map names; /* hash of a name -> node; hash of a stem -> the next number to try behind it */
   bool frozen;
+  bool from_text; /* nobody vouches for its descriptions: what is to be made is compared with them in each run */
 };
 
 /* ---- building (graph.c). Functions that give a node give NULL with the error set. ---- */

@@ -739,6 +739,7 @@ wk_status wk__graph_parse_with(const char *text, wk_tensor *const *constants, in
   wk__arena_release(&p.scratch);
   if (status == WK_OK) {
     wk__graph_number(p.graph);
+    p.graph->from_text = true;
     *out_graph = p.graph;
   } else {
     wk__graph_release(p.graph);

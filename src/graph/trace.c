@@ -27,6 +27,8 @@ wk__tracer *wk__tracer_create(const wk__trace_owner *owner) {
 }
 
 void wk__tracer_resume(wk__tracer *t) {
+  wk__graph_release(t->ended);
+  t->ended = NULL;
   current = t;
   wk__mode.keys_on |= WK__KEY_TRACE;
 }
@@ -75,8 +77,9 @@ void wk__tracer_release(wk__tracer *t) {
   wk__graph *graph = NULL;
   if (t->lazy || t->graph->node_count) (void)!wk__tracer_flush(t, &graph); /* a failure has poisoned what was lazy */
   wk__graph_release(graph);
-  if (current == t) wk__tracer_pause(t);
+  if (current == t || !current) wk__tracer_pause(t);
   wk__trace_forget(t);
+  wk__graph_release(t->ended);
   wk__graph_release(t->graph);
   wk__free(t->shapes);
   wk__free(t->inputs);
@@ -466,7 +469,8 @@ static wk_status record(wk__tracer *t, const wk_op *op, const wk_value *args, wk
   return trace_new(t, op, args, results);
 }
 
-/* Ends the trace in the middle of a call: everything becomes real, and stays so. */
+/* Ends the trace in the middle of a call: everything becomes real, and stays so. What the call was given may hold
+ * symbols: until the tracer is paused or goes on the layer stays on to give the parts of the call numbers instead. */
 static wk_status end_trace(wk__tracer *t, const char *reason) {
   char text[256];
   snprintf(text, sizeof text, "%s", reason);
@@ -474,14 +478,46 @@ static wk_status end_trace(wk__tracer *t, const char *reason) {
   wk__tracer_pause(t);
   wk__graph *graph = NULL;
   wk_status status = wk__tracer_flush(t, &graph);
-  wk__graph_release(graph);
   t->owner.ended(t->owner.context, text);
+  if (!graph || !graph->env) {
+    wk__graph_release(graph);
+    return status;
+  }
+  wk__graph_release(t->ended);
+  t->ended = graph;
+  wk__mode.keys_on |= WK__KEY_TRACE;
+  return status;
+}
+
+static int64_t integer_count(const wk_op *op, const wk_value *args) {
+  int64_t count = 0;
+  for (int i = 0; i < op->schema.parameter_count; i++) count += args[i].tag == WK_VALUE_INTS ? args[i].count : 0;
+  return count;
+}
+
+static wk_status compute_known(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                               wk_value *results) {
+  wk_value known[WK__MAX_ARGS] = {0};
+  wk_int few[32], *space = few, *at;
+  int64_t count = integer_count(op, args);
+  if (count > (int64_t)WK_COUNT(few) && !(space = wk__alloc((size_t)count * sizeof *space))) return WK_OUT_OF_MEMORY;
+  at = space;
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    known[i] = args[i];
+    if (args[i].tag == WK_VALUE_INT) known[i].integer = wk__symbolic_value(args[i].integer);
+    if (args[i].tag != WK_VALUE_INTS) continue;
+    known[i].integers = at;
+    for (uint32_t k = 0; k < args[i].count; k++) *at++ = wk__symbolic_value(args[i].integers[k]);
+  }
+  wk_status status = wk__compute(op, known, destinations, results);
+  if (space != few) wk__free(space);
   return status;
 }
 
 wk_status wk__trace_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   wk__tracer *t = current;
-  if (!t || t->running) return wk__compute(op, args, destinations, results);
+  if (!t) return compute_known(op, args, destinations, results);
+  if (t->running) return wk__compute(op, args, destinations, results);
   wk_status status = record(t, op, args, destinations, results);
   if (status != WK_UNSUPPORTED) return status;
   WK_TRY(end_trace(t, wk_error_message()));

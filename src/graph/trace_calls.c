@@ -26,6 +26,14 @@ static wk_status arg_of_value(wk__tracer *t, const wk_value *value, wk__graph_ar
       return out->node ? WK_OK : wk_error_category();
     case WK_VALUE_TENSORS:
       return list_of_nodes(t, value, out);
+    case WK_VALUE_INT:
+      out->integer = value->integer;
+      if (wk_int_is_poisoned(value->integer)) return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
+      return WK_OK;
+    case WK_VALUE_DOUBLE:
+      out->number = value->number;
+      if (!t->owner.has_numbers) out->count = 0;
+      return WK_OK;
     default:
       out->integer = value->integer; /* every other member is as wide at most */
       return WK_OK;

@@ -41,6 +41,7 @@ struct wk__trace_record {
 struct wk__tracer {
   wk__trace_owner owner;
   wk__graph *graph;
+  wk__graph *ended; /* owned: the symbols of the call in whose middle the trace was ended; NULL */
   wk__arena arena;  /* cells and records, until the flush */
   wk__map tensors;  /* real wk_tensor * -> record */
   wk__map storages; /* real wk_storage * -> first cell */

@@ -46,6 +46,8 @@ wk_status wk__symbolic_hold(void *object, wk__make_known *make_known) {
   return status;
 }
 
+bool wk__symbols_in_use(void) { return symbolic != NULL; }
+
 static void remove_holder(wk__trace_holder *h) {
   if (h->previous) h->previous->next = h->next;
   if (h->next) h->next->previous = h->previous;

@@ -40,6 +40,7 @@ static bool has_inverse(const wk_op *op) {
     case WK__OP_unsqueeze:
     case WK__OP_squeeze:
     case WK__OP_squeeze_dim:
+    case WK__OP_squeeze_dims:
     case WK__OP_permute:
     case WK__OP_transpose_int:
     case WK__OP_t:
@@ -65,6 +66,7 @@ static wk__graph_node *put_back(wk__trace_record *r, wk__graph_node *parent, wk_
     case WK__OP_unsqueeze:
     case WK__OP_squeeze:
     case WK__OP_squeeze_dim:
+    case WK__OP_squeeze_dims:
       return reshaped(t, value, parent->value);
     case WK__OP_permute:
       return permuted_back(t, value, &a[1]);

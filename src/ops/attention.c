@@ -179,8 +179,26 @@ static bool fits_flash(const wk_tensor *q, const wk_tensor *k, const wk_tensor *
   for (int d = 0; d < 2; d++)
     if (!wk_int_eq(q->sizes[d], k->sizes[d]) || !wk_int_eq(q->sizes[d], value->sizes[d])) return false;
   if (!wk_int_eq(q->sizes[3], k->sizes[3]) || !wk_int_eq(k->sizes[2], value->sizes[2])) return false;
+  for (int back = 3; mask && back <= mask->ndim && back <= 4; back++) { /* a larger mask makes more batches or heads */
+    wk_int size = mask->sizes[mask->ndim - back];
+    if (!wk_int_eq(size, q->sizes[4 - back]) && !wk_int_eq(size, wk_int_of(1))) return false;
+  }
   return !mask ||
          (!(mask->keys & WK__KEY_AUTOGRAD) && mask->ndim <= 4 && (mask->dtype == WK_BOOL || mask->dtype == q->dtype));
+}
+
+/* Batch and head dims of the mask broadcast to the query's, its last two to (T, S). */
+static wk_status check_mask(const wk_tensor *mask, const wk_tensor *q, const wk_tensor *k) {
+  for (int back = 1; back <= mask->ndim && back <= q->ndim; back++) {
+    wk_int size = mask->sizes[mask->ndim - back];
+    wk_int wanted = back == 1 ? k->sizes[k->ndim - 2] : q->sizes[q->ndim - (back == 2 ? 2 : back)];
+    if (wk_int_eq(size, wanted) || wk_int_eq(size, wk_int_of(1)) || (back > 2 && wk_int_eq(wanted, wk_int_of(1))))
+      continue;
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton dimension %d",
+                   wk__shown(wanted), wk__shown(size), q->ndim - back);
+  }
+  return WK_OK;
 }
 
 static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask,
@@ -189,17 +207,24 @@ static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *
     return wk_fail(WK_RUNTIME_ERROR,
                    "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
   if (q->ndim < 2 || k->ndim < 2 || value->ndim < 2)
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "scaled_dot_product_attention: Expected query, key, and value to all be  at least 2 dimensional, "
-                   "but got query, key, and value dimensions: %d, %d, %d instead.",
-                   q->ndim, k->ndim, value->ndim);
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: %d key.dim: %d "
+        "and value.dim: %d instead.",
+        q->ndim, k->ndim, value->ndim);
   if (q->dtype != k->dtype || q->dtype != value->dtype)
     return wk_fail(WK_RUNTIME_ERROR,
                    "Expected query, key, and value to have the same dtype, but got query.dtype: %s key.dtype: %s and "
                    "value.dtype: %s instead.",
-                   wk_dtype_name((wk_dtype)q->dtype), wk_dtype_name((wk_dtype)k->dtype),
-                   wk_dtype_name((wk_dtype)value->dtype));
-  return WK_OK;
+                   wk__dtype_c_name((wk_dtype)q->dtype), wk__dtype_c_name((wk_dtype)k->dtype),
+                   wk__dtype_c_name((wk_dtype)value->dtype));
+  if (!mask) return WK_OK;
+  if (mask->dtype != WK_BOOL && mask->dtype != WK_FLOAT32 && mask->dtype != q->dtype)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: %s "
+                   "and  query.dtype: %s instead.",
+                   wk__dtype_c_name((wk_dtype)mask->dtype), wk__dtype_c_name((wk_dtype)q->dtype));
+  return check_mask(mask, q, k);
 }
 
 wk_status wk__compose_attention(wk__call *c) {

@@ -107,8 +107,27 @@ static bool nothing_to_do(const wk__call *c) {
   return true;
 }
 
+/* Outputs that are empty, or on device meta. */
+static bool is_skipped(const wk__call *c) { return nothing_to_do(c) && !(c->op->tags & WK__TAG_RANDOM); }
+
+/* What computes has to find its arguments' memory. Pointwise shape rules have compared the devices already. */
+static wk_status check_memory(const wk__call *c) {
+  if (c->op->tags & WK__TAG_POINTWISE) return WK_OK;
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
+    bool list = c->args[i].tag == WK_VALUE_TENSORS;
+    if (!list && c->args[i].tag != WK_VALUE_TENSOR) continue;
+    for (uint32_t k = 0; k < (list ? c->args[i].count : 1); k++) {
+      const wk_tensor *t = list ? c->args[i].tensors[k] : c->args[i].tensor;
+      if (t && t->device.type == WK_META)
+        return wk_fail(WK_RUNTIME_ERROR, "Tensor on device meta is not on the expected device cpu!");
+    }
+  }
+  return WK_OK;
+}
+
 static wk_status run_into(wk__call *c) {
-  if (nothing_to_do(c) && !(c->op->tags & WK__TAG_RANDOM)) return WK_OK; /* empty, or on device meta */
+  if (is_skipped(c)) return WK_OK;
+  WK_TRY(check_memory(c));
   wk_status status = c->op->lower ? wk__run_lowered(c, c->outputs) : c->op->kernel(c);
   return WK_UNLIKELY(status == WK_INDEX_ERROR) ? wk__explain_bad_index(c->op) : status;
 }
@@ -127,8 +146,8 @@ static wk_status finish(const wk__call *c, wk_tensor **outputs, const bool *thro
       wk__release(outputs[r]);
       outputs[r] = wk__retain(destination);
     }
-    if (destination && !through_temporary[r] && !c->op->kernel)
-      wk__version_bump(destination); /* else that has counted */
+    bool counted = through_temporary[r] || (c->op->kernel && !is_skipped(c)); /* by what wrote it */
+    if (destination && !counted) wk__version_bump(destination);
     if (!destination && c->op->kernel) forget_writes(outputs[r]);
   }
   for (int r = 0; r < c->op->schema.result_count; r++) c->results[r] = wk__v_tensor(outputs[r]);
@@ -219,7 +238,6 @@ wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *d
   return status;
 }
 
-#ifdef WICK_DEBUG
 static wk_status check_made(const wk_op *op, const wk_tensor *made, const wk__spec *spec) {
   bool same = has_sizes(made, spec) && made->dtype == spec->dtype;
   for (int d = 0; same && d < made->ndim; d++)
@@ -231,23 +249,21 @@ static wk_status check_made(const wk_op *op, const wk_tensor *made, const wk__sp
   wk__string_append(&text, ", and not for ");
   wk__print_sizes(&text, spec->sizes, spec->ndim);
   wk__print_sizes(&text, spec->strides, spec->ndim);
-  wk_status status = wk_fail(WK_INTERNAL_ERROR, "a result of %s was made for %s", op->name, text.text);
+  wk_status status = wk_fail(WK_VALUE_ERROR, "a result of %s was made for %s", op->name, text.text ? text.text : "?");
   wk__string_release(&text);
   return status;
 }
-#endif
 
-wk_status wk__compute_into(const wk_op *op, const wk_value *args, wk_tensor **outputs) {
+wk_status wk__compute_into(const wk_op *op, const wk_value *args, wk_tensor **outputs, bool check) {
   wk__spec specs[WK__MAX_RESULTS];
   wk__call call = {.op = op, .args = args, .specs = specs, .outputs = outputs, .compute_dtype = WK_DTYPE_NONE};
   if (wk__log_on(WK__LOG_OPS)) log_call(op, args);
   if (op->tags & WK__TAG_FUSED) return op->kernel(&call);
 #ifdef WICK_DEBUG
-  WK_TRY(op->meta(&call));
-  for (int r = 0; r < op->schema.result_count; r++) WK_TRY(check_made(op, outputs[r], &specs[r]));
-#else
-  if (op->lower) WK_TRY(op->meta(&call)); /* it says what the body computes in */
+  check = true;
 #endif
+  if (check || op->lower) WK_TRY(op->meta(&call)); /* it says what the body computes in */
+  for (int r = 0; check && r < op->schema.result_count; r++) WK_TRY(check_made(op, outputs[r], &specs[r]));
   return run_into(&call);
 }
 

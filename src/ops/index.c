@@ -287,13 +287,20 @@ wk_status wk__meta_index_add(wk__call *c) {
   const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor, *source = c->args[3].tensor;
   int dim;
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
-  if (index->ndim > 1)
-    return wk_fail(WK_INDEX_ERROR, "index_add_(): Index is supposed to be a vector, but got dim: %d", index->ndim);
+  if (index->ndim > 1) {
+    wk__string sizes = {0};
+    wk__print_sizes(&sizes, index->sizes, index->ndim);
+    wk_status status = wk_fail(
+        WK_INDEX_ERROR, "index_add_(): Index is supposed to be a vector, but got dim: %d with type: %s and size: %s",
+        index->ndim, wk__dtype_legacy((wk_dtype)index->dtype), sizes.text ? sizes.text : "?");
+    wk__string_release(&sizes);
+    return status;
+  }
   if (!is_index_dtype(index))
     return wk_fail(WK_RUNTIME_ERROR, "index_add_(): Expected dtype int32/int64 for index but got: %s",
                    wk__dtype_legacy((wk_dtype)index->dtype));
   if (self->dtype != source->dtype)
-    return wk_fail(WK_RUNTIME_ERROR, "self (%s) and source (%s) must have the same scalar type",
+    return wk_fail(WK_RUNTIME_ERROR, "index_add_(): self (%s) and source (%s) must have the same scalar type",
                    wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
   if (rank_of(source) <= dim || !wk_int_eq(size_at(source, dim), index->numel))
     return wk_fail(WK_RUNTIME_ERROR,

@@ -218,6 +218,35 @@ wk_status wk__meta_pointwise(wk__call *c) {
   return wk__pointwise_spec(c, &common);
 }
 
+/* Rounding and the like: PyTorch has no such kernels for bools. */
+wk_status wk__meta_no_bool_input(wk__call *c) {
+  const char *name = c->op->base_name;
+  if (c->args[0].tensor->dtype != WK_BOOL) return wk__meta_pointwise(c);
+  if (strcmp(name, "relu") == 0) return wk_fail(WK_RUNTIME_ERROR, "Boolean inputs not supported for relu");
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s%s\" not implemented for 'Bool'", name,
+                 strcmp(name, "abs") == 0 ? "_cpu" : "_vml_cpu");
+}
+
+wk_status wk__meta_lerp(wk__call *c) {
+  wk_dtype self = (wk_dtype)c->args[0].tensor->dtype, end = (wk_dtype)c->args[1].tensor->dtype;
+  if (self == end) return wk__meta_pointwise(c);
+  return wk_fail(WK_RUNTIME_ERROR, "expected dtype %s for `end` but got dtype %s", wk__dtype_c_name(self),
+                 wk__dtype_c_name(end));
+}
+
+wk_status wk__meta_addcdiv(wk__call *c) {
+  if (wk_dtype_is_integral((wk_dtype)c->args[1].tensor->dtype, true) &&
+      wk_dtype_is_integral((wk_dtype)c->args[2].tensor->dtype, true))
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform "
+        "a true division of tensor1 and tensor2. The historic addcdiv behavior can be implemented as (input "
+        "+ value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * "
+        "tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: "
+        "(input + value * tensor1 / tensor2), for all dtypes.");
+  return wk__meta_pointwise_float(c);
+}
+
 static bool is_floating(const wk_value *v) {
   return v->tag == WK_VALUE_TENSOR ? wk_dtype_is_floating((wk_dtype)v->tensor->dtype) : v->tag == WK_VALUE_DOUBLE;
 }

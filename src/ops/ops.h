@@ -76,6 +76,8 @@ enum {
   WK__TAG_FUSED = 1 << 21, /* a compiled graph's kernel: takes destinations itself. With POINTWISE: a destination may
                               be an argument of the same layout */
   WK__TAG_MUTATES = 2048,  /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
+  /* The derivative gives numbers to operators of this kind as they are. */
+  WK__TAG_PASSES_NUMBERS = 1 << 22,
 };
 
 typedef struct wk__call wk__call;
@@ -157,9 +159,12 @@ typedef struct wk__thread_mode {
   struct wk__grad_watcher *grad_watcher; /* who wants to know what the tape does to leaves; NULL */
 } wk__thread_mode;
 
-/* Told by the tape when it looks at or sets a leaf's .grad. */
+/* Told by the tape when it looks at or sets a leaf's .grad, and before it runs a node that was recorded before
+ * `first`. */
 typedef struct wk__grad_watcher {
   void *context;
+  uint64_t first; /* sequence of a node */
+  void (*old_node_runs)(void *context);
   void (*grad_read)(void *context, wk_tensor *leaf);
   void (*grad_written)(void *context, wk_tensor *leaf);
 } wk__grad_watcher;
@@ -170,8 +175,9 @@ extern _Thread_local wk__thread_mode wk__mode;
 WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                   wk_value *results);
 /* The same for a row with a shape rule, or a fused kernel, whose results are there: `outputs` have the geometry that
- * the rule gives. Nothing of them lies where an argument does, but for POINTWISE operators element on element. */
-WK_MUST_USE wk_status wk__compute_into(const wk_op *op, const wk_value *args, wk_tensor **outputs);
+ * the rule gives; with `check`, and in debug builds, WK_VALUE_ERROR where they have not. Nothing of them lies where an
+ * argument does, but for POINTWISE operators element on element. */
+WK_MUST_USE wk_status wk__compute_into(const wk_op *op, const wk_value *args, wk_tensor **outputs, bool check);
 wk__layer_fn wk__inference_layer; /* autograd/inference.c */
 wk__layer_fn wk__autograd_layer;  /* autograd/record.c */
 wk__layer_fn wk__trace_layer;     /* graph/trace.c */

@@ -22,7 +22,9 @@ static wk__var constant(wk__lower *l, double value) { return wk__k_constant(l->h
 static wk_tensor *times(wk_tensor *t, const wk_value *factor) {
   return factor->tag == WK_VALUE_TENSOR ? wk_mul(t, factor->tensor) : wk_mul_Scalar(t, *factor);
 }
+/* One that is an input of the graph being captured is another one in the next call. */
 static bool is_one(const wk_value *v) {
+  if (v->tag == WK_VALUE_DOUBLE && v->count) return false;
   if (v->tag == WK_VALUE_INT) return wk_int_eq(v->integer, wk_int_of(1));
   return wk__value_is_number(v) && wk__scalar_double(wk__value_scalar(v)) == 1;
 }
@@ -80,6 +82,10 @@ void wk__lower_fill(wk__lower *l) { wk__out(l, 0, wk__in(l, 1)); }
 wk_status wk__vjp_neg(wk__vjp *v) { return wk__vjp_set(v, 0, wk_neg(G)); }
 wk_status wk__vjp_abs(wk__vjp *v) { return wk__vjp_set(v, 0, wk_mul(G, wk_sign(ARG(0)))); }
 wk_status wk__vjp_zero(wk__vjp *v) { return wk__vjp_set(v, 0, wk_zero(G)); }
+/* PyTorch records these and refuses only when a gradient arrives. */
+wk_status wk__vjp_not_implemented(wk__vjp *v) {
+  return wk_fail(WK_RUNTIME_ERROR, "derivative for aten::%s is not implemented", v->op->base_name);
+}
 wk_status wk__vjp_alias(wk__vjp *v) { return wk__vjp_set(v, 0, G); }
 wk_status wk__vjp_fill(wk__vjp *v) {
   GIVE(0, wk_zero(G));
@@ -494,6 +500,28 @@ static wk_status clamp_between(wk__call *c, wk_value min, wk_value max) {
 wk_status wk__compose_clamp_min(wk__call *c) { return clamp_between(c, c->args[1], (wk_value){0}); }
 wk_status wk__compose_clamp_max(wk__call *c) { return clamp_between(c, (wk_value){0}, c->args[1]); }
 wk_status wk__compose_clip(wk__call *c) { return clamp_between(c, c->args[1], c->args[2]); }
+
+/* x, or the bound where x is beyond it; a NaN of either stays. */
+static wk_tensor *bounded(wk_tensor *x, wk_tensor *bound, bool below) {
+  wk_tensor *beyond = below ? wk_lt(x, bound) : wk_gt(x, bound);
+  return wk_where_self(wk_logical_or(beyond, wk_isnan(bound)), bound, x);
+}
+static wk_status clamp_between_tensors(wk__call *c, wk_tensor *min, wk_tensor *max) {
+  if (!min && !max) return wk_fail(WK_RUNTIME_ERROR, "torch.clamp: At least one of 'min' or 'max' must not be None");
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *y = c->args[0].tensor;
+  if (min) y = bounded(y, min, true);
+  if (y && max) y = bounded(y, max, false);
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  return y ? WK_OK : wk_error_category();
+}
+wk_status wk__compose_clamp_tensors(wk__call *c) {
+  return clamp_between_tensors(c, wk__arg_tensor(c, 1), wk__arg_tensor(c, 2));
+}
+wk_status wk__compose_clamp_min_tensor(wk__call *c) { return clamp_between_tensors(c, wk__arg_tensor(c, 1), NULL); }
+wk_status wk__compose_clamp_max_tensor(wk__call *c) { return clamp_between_tensors(c, NULL, wk__arg_tensor(c, 1)); }
 
 void wk__lower_addcmul(wk__lower *l) {
   wk__var product = wk__k_mul(l->h, wk__k_mul(l->h, wk__in(l, 3), wk__in(l, 1)), wk__in(l, 2));

@@ -7,6 +7,7 @@
  * same way. Tests: tests/c/test_random_ops.c (numbers recorded from PyTorch). */
 #include <math.h>
 
+#include "ops/draw.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "tensor/generator.h"
@@ -528,6 +529,12 @@ wk_status wk__kernel_dropout_mask(wk__call *c) {
   fill f = {.generator = wk__generator_default(), .a = 1 - number(&c->args[2])};
   if (!c->outputs[0]->storage) return WK_OK;
   return fill_tensor(c->outputs[0], WK_BOOL, draw_bernoulli, f);
+}
+
+bool wk__is_draw(const wk_op *op) { return op == WK__OP(dropout_mask); }
+wk_status wk__draw_to(const wk_op *op, double p, uint8_t *out, int64_t n, const wk__random_taker *taker) {
+  (void)op; /* there is one */
+  return wk__random_bernoulli_to(wk__generator_default(), out, n, 1 - p, taker);
 }
 
 /* Draws the mask as bytes, then one pass: x * (mask * scale). */

@@ -125,9 +125,12 @@ wk_status wk__compose_logspace(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_dtype dtype = wk__arg_dtype(c, 4, wk__default_dtype());
+  wk_dtype computed = wk_dtype_is_floating(dtype) ? dtype : WK_FLOAT64; /* integers are cut off at the end */
   wk_tensor *exponent = wk__call_tensor(
-      WK__OP(linspace), (wk_value[]){c->args[0], c->args[1], c->args[2], wk__v_dtype(dtype), c->args[5]});
+      WK__OP(linspace), (wk_value[]){c->args[0], c->args[1], c->args[2], wk__v_dtype(computed), c->args[5]});
   wk_tensor *y = wk_pow_Scalar(c->args[3], exponent);
+  if (y && computed != dtype)
+    y = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(y), wk__v_dtype(dtype), (wk_value){0}});
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
   return y ? WK_OK : wk_error_category();
@@ -161,23 +164,33 @@ void wk__lower_eye(wk__lower *l) {
 
 /* Columns [*out_begin, *out_end) of row `row` that tril_indices or triu_indices lists. */
 static void triangle_row(const wk__call *c, int64_t row, int64_t *out_begin, int64_t *out_end) {
-  int64_t columns = wk__arg_int(c, 1), edge = row + wk__arg_int(c, 2);
+  int64_t columns = wk__arg_int(c, 1), edge;
+  if (__builtin_add_overflow(row, wk__arg_int(c, 2), &edge) || edge == INT64_MAX) edge = INT64_MAX - 1;
   bool below = c->op == WK__OP(tril_indices);
   *out_begin = below ? 0 : wk__min(wk__max(edge, 0), columns);
   *out_end = below ? wk__min(wk__max(edge + 1, 0), columns) : columns;
 }
 
+/* The lower triangle up to diagonal k has min(max(r + 1 + k, 0), columns) places in row r: none, then rising, then all.
+ * The upper one from k has what the lower one up to k - 1 has not. */
+static __int128 triangle_count(const wk__call *c) {
+  bool lower = c->op == WK__OP(tril_indices);
+  __int128 rows = wk__arg_int(c, 0), columns = wk__arg_int(c, 1), shift = (__int128)wk__arg_int(c, 2) + lower;
+  __int128 first = -shift < 0 ? 0 : -shift > rows ? rows : -shift, reach = columns - shift;
+  __int128 full = reach < first ? first : reach > rows ? rows : reach;
+  __int128 below = (full - first) * (first + shift + full - 1 + shift) / 2 + (rows - full) * columns;
+  return lower ? below : rows * columns - below;
+}
+
 wk_status wk__meta_triangle_indices(wk__call *c) {
-  int64_t rows = wk__arg_int(c, 0), count = 0, begin, end;
   for (int d = 0; d < 2; d++)
     if (wk__arg_int(c, d) < 0)
       return wk_fail(WK_RUNTIME_ERROR, "%s must be non-negative, got%lld", d ? "col" : "row",
                      (long long)wk__arg_int(c, d));
-  for (int64_t r = 0; r < rows; r++) {
-    triangle_row(c, r, &begin, &end);
-    count += end - begin;
-  }
-  wk_int sizes[] = {wk_int_of(2), wk_int_of(count)};
+  __int128 count = triangle_count(c);
+  if (count > INT64_MAX / 32)
+    return wk_fail(WK_RUNTIME_ERROR, "%s(): the triangle has too many places", c->op->base_name);
+  wk_int sizes[] = {wk_int_of(2), wk_int_of((int64_t)count)};
   wk_dtype dtype = wk__arg_dtype(c, 3, WK_INT64);
   if (dtype != WK_INT64 && dtype != WK_INT32)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(dtype));
@@ -190,7 +203,8 @@ wk_status wk__kernel_triangle_indices(wk__call *c) {
   int64_t n = wk__size(out, 1), at = 0, begin, end;
   char *data = wk__data(out);
   size_t item = wk__itemsize(out);
-  for (int64_t row = 0; at < n; row++) {
+  int64_t offset = wk__arg_int(c, 2), first = c->op == WK__OP(tril_indices) && offset < 0 ? -offset : 0;
+  for (int64_t row = first; at < n; row++) { /* the rows before have no place */
     triangle_row(c, row, &begin, &end);
     for (int64_t column = begin; column < end; column++, at++) {
       wk__element_set(data + (size_t)at * item, (wk_dtype)out->dtype, (wk__scalar){WK__INTEGER_KIND, .i = row});

@@ -34,7 +34,9 @@ static void lower_triangle(wk__lower *l, bool below) {
   wk_int index[WK_MAX_DIMS];
   int rank = loop_over_result(l, index);
   wk__var offset = wk__k_index(l->h, wk_int_sub(index[rank - 1], index[rank - 2]));
-  wk__var diagonal = wk__k_index(l->h, l->call->args[1].integer);
+  wk_int k = l->call->args[1].integer, far = wk_int_of((int64_t)1 << 48); /* beyond any size: no overflow in the body */
+  if (wk_int_is_known(k)) k = wk_int_max(wk_int_min(k, far), wk_int_neg(far));
+  wk__var diagonal = wk__k_index(l->h, k);
   wk__var keep = below ? wk__k_le(l->h, offset, diagonal) : wk__k_ge(l->h, offset, diagonal);
   wk__access from = wk__access_arg(l, 0, index), to = wk__access_result(l, 0, index);
   wk__k_store(l->h, &to, wk__k_where(l->h, keep, wk__k_load(l->h, &from), wk__k_constant(l->h, 0, l->compute)));
@@ -193,6 +195,7 @@ wk_status wk__compose_repeat_interleave(wk__call *c) {
   wk_tensor *t = c->args[0].tensor, *repeats = c->args[1].tensor;
   wk_int flat = wk_int_of(-1);
   int dim = 0;
+  if (repeats->ndim > 1) return wk_fail(WK_RUNTIME_ERROR, "repeats must be 0-dim or 1-dim tensor");
   if (!wk__arg_is_none(c, 2)) WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
   wk_scope scope;
   wk_scope_begin(&scope);

@@ -83,6 +83,7 @@ wk_status wk__meta_extremum_dim(wk__call *c) {
 wk_status wk__meta_arg(wk__call *c) {
   uint32_t mask;
   const wk_tensor *t = c->args[0].tensor;
+  if (t->dtype == WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "%s(): does not support bool input", c->op->base_name);
   if (wk__arg_is_none(c, 1) && wk_int_eq(t->numel, wk_int_of(0)))
     return wk_fail(WK_INDEX_ERROR, "%s(): Expected reduction dim to be specified for input.numel() == 0.",
                    c->op->base_name);
@@ -97,14 +98,14 @@ wk_status wk__meta_any(wk__call *c) {
   wk_value all = NONE;
   uint32_t mask;
   const wk_tensor *t = c->args[0].tensor;
-  WK_TRY(wk__dims_mask(has_dim ? &c->args[1] : &all, t->ndim, true, &mask));
+  WK_TRY(wk__dims_mask(has_dim ? &c->args[1] : &all, t->ndim, false, &mask));
   wk__spec_reduced(&c->specs[0], t, mask, has_dim && wk__arg_bool(c, 2), t->dtype == WK_UINT8 ? WK_UINT8 : WK_BOOL);
   c->compute_dtype = WK_BOOL;
   return WK_OK;
 }
 wk_status wk__meta_logsumexp(wk__call *c) {
   wk_dtype own = (wk_dtype)c->args[0].tensor->dtype;
-  return reduced(c, 1, false, wk__arg_bool(c, 2), wk_dtype_is_floating(own) ? own : wk__default_dtype());
+  return reduced(c, 1, true, wk__arg_bool(c, 2), wk_dtype_is_floating(own) ? own : wk__default_dtype());
 }
 wk_status wk__meta_cumsum(wk__call *c) {
   int dim;
@@ -177,9 +178,13 @@ void wk__lower_argmin(wk__lower *l) { lower_arg(l, false); }
 
 static void lower_truth(wk__lower *l, bool any) {
   bool has_dim = l->call->op->schema.parameter_count > 1;
-  wk__rows_of(l, 0, has_dim ? mask_of(l, 1, true) : all_dims(l));
+  uint32_t mask = has_dim ? mask_of(l, 1, false) : all_dims(l);
+  wk__rows_of(l, 0, mask);
   wk__var x = wk__row_in(l, 0);
-  wk__row_out_reduced(l, 0, any ? wk__k_reduce_max(l->h, x) : wk__k_reduce_min(l->h, x), has_dim && keeps(l, 2));
+  if (has_dim && !mask) /* an empty list of dims reduces nothing */
+    wk__row_out(l, 0, x);
+  else
+    wk__row_out_reduced(l, 0, any ? wk__k_reduce_max(l->h, x) : wk__k_reduce_min(l->h, x), has_dim && keeps(l, 2));
 }
 void wk__lower_any(wk__lower *l) { lower_truth(l, true); }
 void wk__lower_all(wk__lower *l) { lower_truth(l, false); }
@@ -238,7 +243,7 @@ void wk__lower_log_softmax_backward(wk__lower *l) {
 
 /* max + log(sum(exp(x - max))); an infinite max is not subtracted. */
 void wk__lower_logsumexp(wk__lower *l) {
-  wk__rows_of(l, 0, mask_of(l, 1, false));
+  wk__rows_of(l, 0, mask_of(l, 1, true));
   wk__var x = wk__row_in(l, 0), max = wk__k_reduce_max(l->h, x), zero = wk__k_constant(l->h, 0, l->compute);
   wk__var infinite = wk__k_eq(l->h, wk__k_abs(l->h, max), wk__k_constant(l->h, INFINITY, l->compute));
   wk__var shift = wk__k_where(l->h, infinite, zero, max);
@@ -335,12 +340,39 @@ wk_status wk__vjp_var(wk__vjp *v) {
 }
 wk_status wk__vjp_logsumexp(wk__vjp *v) {
   bool keep = v->args[2].boolean;
-  wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[1], keep, false);
-  wk_tensor *g = unreduced(G, ARG(0), &v->args[1], keep, false);
+  wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[1], keep, true);
+  wk_tensor *g = unreduced(G, ARG(0), &v->args[1], keep, true);
   return wk__vjp_set(v, 0, wk_mul(g, wk_exp(wk_sub(ARG(0), y, wk__v_int(1)))));
 }
 wk_status wk__vjp_cumsum(wk__vjp *v) {
   return wk__vjp_set(v, 0, wk__reverse_cumsum(G, wk_int_guard_value(v->args[1].integer)));
+}
+
+/* y_j = x_0 ... x_j. Of what follows place k, S_k = g_k + x_(k+1) S_(k+1), the gradient is y_(k-1) S_k: no division, so
+ * that zeros need no case of their own. */
+static wk_tensor *cumprod_followers(wk_tensor *g, wk_tensor *x, int dim, int64_t n) {
+  wk_tensor *sum = wk_select_int(g, dim, wk_int_of(n - 1)), **sums = wk__alloc((size_t)n * sizeof *sums);
+  if (!sums) return NULL;
+  sums[n - 1] = sum;
+  for (int64_t k = n - 1; sum && k-- > 0;) {
+    wk_tensor *next = wk_select_int(x, dim, wk_int_of(k + 1));
+    sums[k] = sum = next ? wk_addcmul(wk_select_int(g, dim, wk_int_of(k)), next, sum, wk__v_int(1)) : NULL;
+  }
+  wk_tensor *all = sum ? wk_stack(sums, (int)n, dim) : NULL;
+  wk__free(sums);
+  return all;
+}
+wk_status wk__vjp_cumprod(wk__vjp *v) {
+  wk_tensor *x = ARG(0), *g = G;
+  int dim;
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), x->ndim, &dim));
+  int64_t n = x->ndim ? wk_int_guard_value(x->sizes[dim]) : 1;
+  if (n <= 1) return wk__vjp_set(v, 0, g);
+  wk_tensor *followers = cumprod_followers(g, x, dim, n);
+  wk_tensor *first = wk_ones_like(wk_narrow(x, dim, wk_int_of(0), wk_int_of(1)), WK_DTYPE_NONE, (wk_value){0});
+  wk_tensor *products = wk_cumprod(wk_narrow(x, dim, wk_int_of(0), wk_int_of(n - 1)), dim, WK_DTYPE_NONE);
+  if (!followers || !first || !products) return wk_error_category();
+  return wk__vjp_set(v, 0, wk_mul(wk_cat((wk_tensor *[]){first, products}, 2, dim), followers));
 }
 
 wk_status wk__vjp_softmax(wk__vjp *v) {
@@ -431,9 +463,14 @@ wk_status wk__compose_norm_dim(wk__call *c) {
 /* (sum |x|^p)^(1/p); p = inf, -inf are extremes, p = 0 counts. */
 wk_status wk__compose_vector_norm(wk__call *c) {
   double p = wk__scalar_double(wk__value_scalar(&c->args[1]));
+  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype, dtype = wk__arg_dtype(c, 4, own);
+  if (!wk_dtype_is_floating(own) && !wk_dtype_is_complex(own))
+    return wk_fail(WK_RUNTIME_ERROR, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s",
+                   wk__dtype_legacy(own));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *x = c->args[0].tensor;
+  if (dtype != own) x = wk__call_tensor(WK__OP(to_copy), (wk_value[]){c->args[0], wk__v_dtype(dtype), NONE});
   const wk_value *dims = &c->args[2];
   const wk_int *list = dims->tag == WK_VALUE_INTS ? dims->integers : NULL;
   int n = list ? (int)dims->count : 0;
@@ -445,6 +482,10 @@ wk_status wk__compose_vector_norm(wk__call *c) {
     y = wk_sqrt(wk_sum_dim_IntList(wk_mul(x, x), list, n, keep, WK_DTYPE_NONE));
   else if (p == 1)
     y = wk_sum_dim_IntList(wk_abs(x), list, n, keep, WK_DTYPE_NONE);
+  else if (p == 0) /* a power 0 is 1, and its derivative is 0 */
+    y = wk_sum_dim_IntList(
+        wk_where_ScalarOther(wk_ne_Scalar(x, wk__v_int(0)), wk_pow_Tensor_Scalar(x, wk__v_int(0)), wk__v_double(0)),
+        list, n, keep, WK_DTYPE_NONE);
   else
     y = wk_pow_Tensor_Scalar(
         wk_sum_dim_IntList(wk_pow_Tensor_Scalar(wk_abs(x), wk__v_double(p)), list, n, keep, WK_DTYPE_NONE),

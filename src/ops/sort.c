@@ -223,7 +223,7 @@ static wk_status run(const wk__call *c, int64_t dim_given, int64_t k, bool desce
   job j = {.self = c->args[0].tensor, .values = c->outputs[0], .indices = c->outputs[1], .descending = descending};
   WK_TRY(wk__wrap_dim(dim_given, j.self->ndim, &j.dim));
   j.n = j.self->ndim ? wk__size(j.self, j.dim) : 1;
-  j.k = k < 0 ? j.n : k;
+  j.k = k < 0 || !j.self->ndim ? j.n : k; /* without dims there is one element, whatever k is */
   j.format = format_of((wk_dtype)j.self->dtype);
   if (!j.n) return WK_OK;
   wk__parallel_for(wk__numel(j.self) / j.n, wk__max(1, GRAIN / j.n), sort_rows, &j);

@@ -163,11 +163,11 @@ wk_status wk__view_unsqueeze(wk__call *c) {
 wk_status wk__view_squeeze(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
-  int only = -1;
-  if (c->op->schema.parameter_count > 1) WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &only));
+  uint32_t taken = ~0u;
+  if (c->op->schema.parameter_count > 1) WK_TRY(wk__dims_mask(&c->args[1], t->ndim, false, &taken));
   spec->ndim = 0;
   for (int d = 0; d < t->ndim; d++) {
-    if ((only < 0 || d == only) && wk_int_eq(t->sizes[d], one())) continue;
+    if (taken >> d & 1 && wk_int_eq(t->sizes[d], one())) continue;
     spec->sizes[spec->ndim] = t->sizes[d];
     spec->strides[spec->ndim++] = t->strides[d];
   }

@@ -18,14 +18,13 @@ static void spec_of_whole(wk__spec *spec, const wk_tensor *whole) {
   if (wk__has_internal_overlap(whole)) wk__contiguous_strides(spec->strides, spec->sizes, spec->ndim);
 }
 
-static wk_status wrong_size(const char *name, const wk__spec *place, const wk_tensor *src) {
+static wk_status wrong_size(const wk__spec *place, const wk_tensor *src) {
   wk__string text = {0};
   wk__print_sizes(&text, src->sizes, src->ndim);
   wk__string_append(&text, ", slice size = ");
   wk__print_sizes(&text, place->sizes, place->ndim);
-  wk_status status =
-      wk_fail(WK_RUNTIME_ERROR, "%s(): expected src to have a size equal to the slice of self. src size = %s", name,
-              text.text ? text.text : "?");
+  wk_status status = wk_fail(WK_RUNTIME_ERROR, "expected src to have a size equal to the slice of self. src size = %s",
+                             text.text ? text.text : "?");
   wk__string_release(&text);
   return status;
 }
@@ -47,7 +46,7 @@ static wk_status meta(wk__call *c, const wk_op *view) {
   WK_TRY(place_in(c, self, view, &place));
   bool fits = place.ndim == src->ndim;
   for (int d = 0; fits && d < src->ndim; d++) fits = wk_int_eq(place.sizes[d], src->sizes[d]);
-  if (!fits) return wrong_size(c->op->base_name, &place, src);
+  if (!fits) return wrong_size(&place, src);
   spec_of_whole(&c->specs[0], self);
   c->compute_dtype = self->dtype;
   return WK_OK;

@@ -4,11 +4,18 @@
 #include "dynamo/gil.h"
 #include "python/python.h"
 
+/* PyTorch's error for an int of more than 64 bits. */
+static int too_long(void) {
+  if (PyErr_ExceptionMatches(PyExc_OverflowError))
+    PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
+  return -1;
+}
+
 int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out) {
   if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE) && wk__dynamo_int(o, out)) return 0;
   if (PyLong_CheckExact(o)) {
     int64_t v = PyLong_AsLongLong(o);
-    if (v == -1 && PyErr_Occurred()) return -1;
+    if (v == -1 && PyErr_Occurred()) return too_long();
     *out = wk_int_of(v);
     return 0;
   }
@@ -21,7 +28,7 @@ int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out) {
   if (!index) return -1;
   int64_t v = PyLong_AsLongLong(index);
   Py_DECREF(index);
-  if (v == -1 && PyErr_Occurred()) return -1;
+  if (v == -1 && PyErr_Occurred()) return too_long();
   *out = wk_int_of(v);
   return 0;
 }
@@ -83,7 +90,7 @@ int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
     int overflow;
     int64_t v = PyLong_AsLongLongAndOverflow(o, &overflow);
     if (overflow) {
-      PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking long long");
+      PyErr_SetString(PyExc_OverflowError, "int too big to convert");
       return -1;
     }
     *out = (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of(v)};
@@ -98,6 +105,23 @@ int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
   if (d == -1 && PyErr_Occurred()) return -1;
   *out = (wk_value){.tag = WK_VALUE_DOUBLE, .number = d};
   return 0;
+}
+
+wk_tensor *wk__number_as_tensor(wk__state *state, const wk_value *number, const wk_tensor *beside) {
+  if (number->tag == WK_VALUE_DOUBLE && number->count) wk__dynamo_specialize((int)number->count);
+  wk__scalar s = wk__value_scalar(number);
+  wk_dtype own = s.category == WK__FLOAT_KIND ? wk__default_dtype() : s.category == WK__BOOL_KIND ? WK_BOOL : WK_INT64;
+  wk_dtype dtype = !beside || wk__dtype_category((wk_dtype)beside->dtype) < s.category ? own : (wk_dtype)beside->dtype;
+  wk_tensor *t = wk_tensor_create(dtype, 0, NULL);
+  if (!t) {
+    wk__raise(state);
+    return NULL;
+  }
+  wk__element_set(wk__data(t), dtype, s);
+  if (wk__trace_constant(t) == WK_OK) return t;
+  wk__release(t);
+  wk__raise(state);
+  return NULL;
 }
 
 static PyObject *tensors_to_tuple(wk__state *state, wk_value *list) {  // -> new
@@ -155,6 +179,14 @@ static PyObject *results_to_python(wk__state *state, const wk_op *op, wk_value *
   int count = op->schema.result_count;
   if (count == 1) return wk__value_to_python(state, &results[0]);
   if (count == 0) Py_RETURN_NONE;
+  if (count == 2) {
+    PyObject *first = wk__value_to_python(state, &results[0]);
+    PyObject *second = first ? wk__value_to_python(state, &results[1]) : NULL;
+    if (second) return wk__named_results(state, op, first, second);
+    if (!first) wk_value_release(&results[1]);
+    Py_XDECREF(first);
+    return NULL;
+  }
   PyObject *tuple = PyTuple_New(count);
   for (int r = 0; r < count; r++) {
     PyObject *item = tuple ? wk__value_to_python(state, &results[r]) : NULL;

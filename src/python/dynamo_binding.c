@@ -63,12 +63,16 @@ int wk__add_dynamo_binding(PyObject *module, wk__state *state) {
                      .new_name = PyUnicode_InternFromString("__new__"),
                      .is_grad_mode = is_grad_mode,
                      .is_optimizer = is_optimizer};
-  return b->new_name ? wk__add_dynamo(module, b) : -1;
+  b->finfo_type = (PyTypeObject *)PyObject_GetAttrString(module, "finfo");
+  b->iinfo_type = (PyTypeObject *)PyObject_GetAttrString(module, "iinfo");
+  return b->new_name && b->finfo_type && b->iinfo_type ? wk__add_dynamo(module, b) : -1;
 }
 
 void wk__free_dynamo_binding(wk__state *state) {
   if (!state->binding) return;
   Py_XDECREF(state->binding->new_name);
+  Py_XDECREF(state->binding->finfo_type);
+  Py_XDECREF(state->binding->iinfo_type);
   Py_XDECREF(state->binding->compiled_type);
   Py_XDECREF(state->binding->unsupported);
   PyMem_Free(state->binding);

@@ -68,11 +68,19 @@ static int take_integer(indexing *x, PyObject *key) {
               (wk_value[]){tensor_value(x->view), int_value(x->dim), {.tag = WK_VALUE_INT, .integer = i}});
 }
 
+/* A bound or step far beyond any size says the same as FAR, with which sizes can be counted without overflow. */
+static const int64_t FAR = (int64_t)1 << 62;
+
 static int slice_bound(wk__state *state, PyObject *o, wk_value *out) {
   *out = (wk_value){0};
   if (o == Py_None) return 0;
   out->tag = WK_VALUE_INT;
-  return wk__int_from_python(state, o, &out->integer);
+  if (!PyLong_CheckExact(o)) return wk__int_from_python(state, o, &out->integer);
+  int overflow;
+  int64_t bound = PyLong_AsLongLongAndOverflow(o, &overflow);
+  if (!overflow && bound >= -FAR && bound <= FAR) return wk__int_from_python(state, o, &out->integer);
+  out->integer = wk_int_of(overflow > 0 || bound > FAR ? FAR : -FAR);
+  return 0;
 }
 
 static int take_slice(indexing *x, PyObject *key) {
@@ -187,13 +195,24 @@ static int take_keys(indexing *x, PyObject *const *keys, Py_ssize_t n) {
   return 0;
 }
 
-/* A list of plain integers and the like is one index; a list with slices or None inside is a tuple (PyTorch's old
- * rule). */
+/* A list of plain integers and the like is one index; a short list with sequences, tensors, slices or None inside is a
+ * tuple (PyTorch's old rule). */
+static bool stands_for_tuple(const wk__state *state, PyObject *list) {
+  if (PyList_GET_SIZE(list) >= 32) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+    PyObject *item = PyList_GET_ITEM(list, i);
+    if (wk__is_tensor(state, item) || PySequence_Check(item) || PySlice_Check(item)) return true;
+    if (item == Py_Ellipsis || item == Py_None) return true;
+  }
+  return false;
+}
+
 static int parse(indexing *x, PyObject *self, PyObject *key) {
   x->state = ((wk__python_tensor *)self)->state;
   x->view = wk__retain(wk__tensor_of(self));
   x->original_ndim = x->view->ndim;
-  if (PyTuple_Check(key)) return take_keys(x, &PyTuple_GET_ITEM(key, 0), PyTuple_GET_SIZE(key));
+  if (PyTuple_Check(key) || (PyList_Check(key) && stands_for_tuple(x->state, key)))
+    return take_keys(x, PySequence_Fast_ITEMS(key), PySequence_Fast_GET_SIZE(key));
   return take_keys(x, &key, 1);
 }
 
@@ -227,11 +246,13 @@ PyObject *wk__tensor_get_item(PyObject *self, PyObject *key) {  // -> new
 /* The value as a tensor: itself, or a 0-dim tensor of the destination's dtype. Owned. */
 static wk_tensor *value_tensor(wk__state *state, const wk_tensor *destination, PyObject *value) {
   if (wk__is_tensor(state, value)) return wk__retain(wk__tensor_of(value));
-  if (PyUnicode_Check(value)) {
-    PyErr_Format(PyExc_TypeError, "can't assign a str to a torch.%sTensor",
+  if (!PyNumber_Check(value) || PySequence_Check(value)) {
+    PyErr_Format(PyExc_TypeError, "can't assign a %s to a torch.%sTensor", Py_TYPE(value)->tp_name,
                  wk__dtype_legacy((wk_dtype)destination->dtype));
     return NULL;
   }
+  wk_int checked;
+  if (PyLong_Check(value) && wk__int_from_python(state, value, &checked) < 0) return NULL;
   return wk__tensor_from_python(state, value, (wk_dtype)destination->dtype);
 }
 

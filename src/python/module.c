@@ -102,6 +102,7 @@ static int module_exec(PyObject *module) {
   if (wk__add_small_types(module, state) < 0 || wk__add_tensor_type(module, state) < 0) return -1;
   if (wk__add_overrides(module, state) < 0) return -1;
   if (wk__add_operators(module, state) < 0 || wk__add_interop(module, state) < 0) return -1;
+  if (wk__add_return_types(module, state) < 0 || wk__add_inplace_views(state) < 0) return -1;
   if (wk__add_autograd(module, state) < 0 || wk__add_nn_module(module, state) < 0) return -1;
   if (wk__add_graph_types(module, state) < 0 || wk__add_loaded_graph(module) < 0 || wk__add_decompositions(module) < 0)
     return -1;
@@ -115,7 +116,8 @@ static int module_exec(PyObject *module) {
   VISIT(tensor_type) VISIT(parameter_type) VISIT(module_type) VISIT(dtype_type) VISIT(device_type) \
   VISIT(size_type) VISIT(generator_type) VISIT(storage_type) VISIT(node_type) VISIT(function_type) \
   VISIT(operator_type) VISIT(memory_format_type) VISIT(layout_type) VISIT(exception_out_of_memory) \
-  VISIT(disabled_override) VISIT(graph_type) VISIT(graph_node_type) VISIT(overload_type) VISIT(graph_objects)
+  VISIT(disabled_override) VISIT(graph_type) VISIT(graph_node_type) VISIT(overload_type) VISIT(graph_objects) \
+  VISIT(return_type_objects)
 // clang-format on
 
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
@@ -146,6 +148,7 @@ static void module_free(void *module) {
   wk__free_nn_module(state);
   wk__free_dynamo_binding(state);
   wk__free_tensor_objects(state);
+  PyMem_Free(state->return_types);
   module_clear(module);
 }
 

@@ -7,6 +7,7 @@
 #include "dynamo/dynamo.h"
 #include "python/override.h"
 
+#include <math.h>
 #include <structmember.h>
 
 enum { MAX_OVERLOADS = 6, INT_SPACE = 4 * WK_MAX_DIMS };
@@ -34,6 +35,7 @@ typedef struct match {
   const char *problem; /* why it does not fit: the parameter's name */
   PyObject *offender;  /* borrowed: the argument that does not fit */
   int position;
+  bool in_place; /* the callable writes its first argument, so there is no out= */
 } match;
 
 /* ================================================= one argument ================================================= */
@@ -83,13 +85,25 @@ static int bad_int(const match *m, const wk__parameter *p, PyObject *item, Py_ss
   return -1;
 }
 
+static bool is_real(PyObject *o) { return PyFloat_Check(o) || PyLong_Check(o); }
+
+/* What stands for an int in a list of them: no bool, and of tensors those with one integer. */
+static bool is_size(const wk__state *state, PyObject *o) {
+  if (PyLong_CheckExact(o)) return true;
+  if (PyBool_Check(o) || !PyIndex_Check(o)) return false;
+  if (!wk__is_tensor(state, o)) return true;
+  const wk_tensor *t = wk__tensor_of(o);
+  return wk_dtype_is_integral((wk_dtype)t->dtype, true) && wk_int_eq(t->numel, wk_int_of(1));
+}
+
 static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   bool sequence = PyTuple_Check(o) || PyList_Check(o);
-  if (!sequence && !(p->fixed_count && PyIndex_Check(o) && !PyBool_Check(o))) return 0;
+  if (!sequence && !(p->fixed_count && is_size(state, o))) return 0;
   wk_int *list = m->ints + m->int_count;
   if (m->int_count + WK_MAX_DIMS > INT_SPACE) return 0;
   for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(o); i++)
-    if (!PyIndex_Check(PySequence_Fast_GET_ITEM(o, i))) return i ? bad_int(m, p, PySequence_Fast_GET_ITEM(o, i), i) : 0;
+    if (!is_size(state, PySequence_Fast_GET_ITEM(o, i)))
+      return i ? bad_int(m, p, PySequence_Fast_GET_ITEM(o, i), i) : 0;
   int n = wk__ints_from_python(state, o, list, !sequence);
   if (n < 0) return -1;
   m->int_count += n;
@@ -97,8 +111,20 @@ static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObje
   return 1;
 }
 
+/* A tensor stands for a number only without dims and without history. */
+static bool is_plain_element(const wk_tensor *t) { return t->ndim == 0 && !wk_requires_grad(t); }
+
 static int match_float(wk__state *state, PyObject *o, wk_value *v) {
-  if (!is_number(o)) return 0;
+  if (!is_number(o) || PyComplex_Check(o)) return 0;
+  if (wk__is_tensor(state, o) && !is_plain_element(wk__tensor_of(o))) return 0;
+  if (PyLong_Check(o) && !PyBool_Check(o)) {
+    double exact = PyLong_AsDouble(o);
+    if (exact == -1 && PyErr_Occurred()) return -1;
+    if (fabs(exact) > (double)INT64_MAX / 2) {
+      *v = (wk_value){.tag = WK_VALUE_DOUBLE, .number = exact};
+      return 1;
+    }
+  }
   if (wk__scalar_from_python(state, o, v) < 0) return -1;
   wk__scalar s = wk__value_scalar(v);
   *v = (wk_value){.tag = WK_VALUE_DOUBLE, .number = wk__scalar_double(s)};
@@ -107,8 +133,8 @@ static int match_float(wk__state *state, PyObject *o, wk_value *v) {
 }
 
 static int match_int(wk__state *state, PyObject *o, wk_value *v) {
-  if (PyBool_Check(o) || PyFloat_Check(o) || !PyIndex_Check(o)) return 0;
-  if (!PyLong_Check(o) && wk__is_tensor(state, o) && !wk_int_eq(wk__tensor_of(o)->numel, wk_int_of(1))) return 0;
+  if (PyFloat_Check(o) || !is_size(state, o)) return 0;
+  if (!PyLong_Check(o) && wk__is_tensor(state, o) && wk_requires_grad(wk__tensor_of(o))) return 0;
   v->tag = WK_VALUE_INT;
   return wk__int_from_python(state, o, &v->integer) < 0 ? -1 : 1;
 }
@@ -149,7 +175,7 @@ static int match_device(wk__state *state, PyObject *o, wk_value *v) {
 
 static int match_argument(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   *v = (wk_value){0};
-  if (o == Py_None) return p->optional || p->has_default ? 1 : 0;
+  if (o == Py_None) return p->optional || (p->has_default && p->type == WK__TYPE_INTS);
   switch ((wk__type)p->type) {
     case WK__TYPE_TENSOR:
       if (!wk__is_tensor(state, o)) return 0;
@@ -158,7 +184,7 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       return 1;
     case WK__TYPE_SCALAR:
       if (wk__is_tensor(state, o)) {
-        if (wk__tensor_of(o)->ndim != 0 || wk_requires_grad(wk__tensor_of(o))) return 0;
+        if (!is_plain_element(wk__tensor_of(o))) return 0;
       } else if (!is_number(o)) {
         return 0;
       }
@@ -211,13 +237,66 @@ static int bad_flag(const match *m, PyObject *value) {
   return -1;
 }
 
-/* Keywords that are not in schemas: out=, requires_grad=, and those that say what is so anyway. 1: taken. */
+static bool is_out(PyObject *keyword) { return PyUnicode_CompareWithASCIIString(keyword, "out") == 0; }
+
+/* Any operator that makes new tensors can write them elsewhere; these are the ones for which PyTorch has no out=. */
+static bool takes_out(const wk_op *op) {
+  static const char *const names[] = {"alpha_dropout",
+                                      "as_strided_scatter",
+                                      "clone",
+                                      "constant_pad_nd",
+                                      "diagonal_scatter",
+                                      "dropout",
+                                      "embedding",
+                                      "feature_alpha_dropout",
+                                      "feature_dropout",
+                                      "fill",
+                                      "flip",
+                                      "index_put",
+                                      "isfinite",
+                                      "isinf",
+                                      "isnan",
+                                      "layer_norm",
+                                      "masked_fill",
+                                      "native_dropout",
+                                      "native_layer_norm",
+                                      "relu",
+                                      "repeat_interleave",
+                                      "roll",
+                                      "rsub",
+                                      "scalar_tensor",
+                                      "select_scatter",
+                                      "tril_indices",
+                                      "triu_indices"};
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (strcmp(op->base_name, names[i]) == 0) return false;
+  bool new_like = strstr(op->base_name, "_like") || strncmp(op->base_name, "new_", 4) == 0;
+  return !(op->tags & (WK__TAG_VIEW | WK__TAG_MUTATES)) && !op->schema.result_is_list && !new_like;
+}
+
+/* One tensor, or a tuple of as many as there are results. 1: fits, 0: does not, -1: an exception is set. */
+static int match_out(const wk__state *state, match *m, PyObject *value) {
+  int count = m->op->schema.result_count;
+  m->out = value == Py_None ? NULL : value;
+  if (!m->out || (count == 1 && wk__is_tensor(state, value))) return 1;
+  if (count == 1 || !(PyTuple_Check(value) || PyList_Check(value))) return 0;
+  if (PySequence_Fast_GET_SIZE(value) != count) {
+    PyErr_Format(PyExc_TypeError, "expected tuple of %d elements but got %zd", count, PySequence_Fast_GET_SIZE(value));
+    return -1;
+  }
+  for (int r = 0; r < count; r++) {
+    PyObject *item = PySequence_Fast_GET_ITEM(value, r);
+    if (wk__is_tensor(state, item)) continue;
+    PyErr_Format(PyExc_TypeError, "expected Tensor as element %d in argument %d, but got %s", r,
+                 m->op->schema.parameter_count, Py_TYPE(item)->tp_name);
+    return -1;
+  }
+  return 1;
+}
+
+/* Keywords that are not in schemas: requires_grad=, and those that say what is so anyway. 1: taken. */
 static int take_extra(match *m, PyObject *keyword, PyObject *value) {
   static const char *const ignored[] = {"layout", "pin_memory", "memory_format", "non_blocking", "names"};
-  if (PyUnicode_CompareWithASCIIString(keyword, "out") == 0) {
-    m->out = value == Py_None ? NULL : value;
-    return 1;
-  }
   if (PyUnicode_CompareWithASCIIString(keyword, "requires_grad") == 0) {
     m->requires_grad = value;
     return PyBool_Check(value) || value == Py_None ? 1 : bad_flag(m, value);
@@ -239,7 +318,7 @@ static int match_spread(wk__state *state, match *m, const wk__parameter *p, PyOb
                         wk_value *v) {
   if (n > WK_MAX_DIMS) return 0;
   for (Py_ssize_t k = 0; k < n; k++) {
-    if (!PyIndex_Check(args[k])) return k ? bad_int(m, p, args[k], k) : 0;
+    if (!is_size(state, args[k])) return k ? bad_int(m, p, args[k], k) : 0;
     if (wk__int_from_python(state, args[k], &m->ints[k]) < 0) return -1;
   }
   m->int_count = (int)n;
@@ -257,7 +336,7 @@ static int match_positional(wk__state *state, match *m, const wk_op *op, bool is
     }
     const wk__parameter *p = &s->parameters[i];
     if (p->type == WK__TYPE_INTS && i == (is_method ? 1 : 0) && s->positional_count == i + 1 &&
-        PyIndex_Check(args[i]) && !wk__is_tensor(state, args[i])) {
+        is_size(state, args[i])) {
       int fits = match_spread(state, m, p, args + i, n - i, &m->values[i]);
       return fits ? fits : misfit(m, p, args[i], i);
     }
@@ -281,7 +360,9 @@ static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *
     int fits = match_argument(state, m, &s->parameters[i], value, &m->values[i]);
     return fits ? fits : misfit(m, &s->parameters[i], value, -1);
   }
-  int taken = take_extra(m, keyword, value);
+  if (is_out(keyword) && m->in_place && value == Py_None) return 1; /* as NumPy calls methods */
+  bool out = is_out(keyword) && takes_out(op) && !m->in_place;
+  int taken = out ? match_out(state, m, value) : take_extra(m, keyword, value);
   if (taken) return taken;
   m->problem = NULL;
   m->offender = keyword;
@@ -294,6 +375,7 @@ static int match_overload(operator_object *o, match *m, const wk_op *op, PyObjec
   memset(m->values, 0, s->parameter_count * sizeof *m->values);
   release_lists(m);
   m->op = op;
+  m->in_place = o->in_place || o->is_method;
   m->int_count = 0;
   m->out = m->requires_grad = m->offender = NULL;
   m->problem = "";
@@ -335,7 +417,7 @@ static const char *shown_name(const wk__parameter *p) { return strcmp(p->name, "
 
 /* Parameters that PyTorch's signature has and the schema has not: out=, and what creation takes besides. */
 static int extra_parameters(const operator_object *o, const wk_op *op) {
-  bool has_out = op->tags & (WK__TAG_POINTWISE | WK__TAG_OUT) && !o->is_method && !o->in_place;
+  bool has_out = takes_out(op) && !o->is_method && !o->in_place;
   bool creates = parameter_named(op, "dtype") && parameter_named(op, "device");
   return has_out + (creates ? 4 : 0);
 }
@@ -347,7 +429,9 @@ static bool takes_numbers_as_tensors(const wk_op *op) {
     if (strcmp(op->base_name, names[i]) == 0) return true;
   return false;
 }
-static bool is_hidden(const wk_op *op) { return takes_numbers_as_tensors(op) && strstr(op->name, ".Scalar") != NULL; }
+static bool is_hidden(const wk_op *op) {
+  return takes_numbers_as_tensors(op) && strstr(op->name, ".Scalar") && !strstr(op->name, "_mode");
+}
 
 static int required_count(const operator_object *o, const wk_op *op) {
   int count = 0;
@@ -381,15 +465,16 @@ static void raise_missing(const operator_object *o, const wk_op *op, int first) 
 }
 
 /* Of a sequence where ints are wanted, what keeps it from being ints: match_ints looks at the first item. */
-static PyObject *bad_first_item(const wk__parameter *p, PyObject *offender) {  // -> borrowed, NULL: none
+static PyObject *bad_first_item(const wk__state *state, const wk__parameter *p,
+                                PyObject *offender) {  // -> borrowed, NULL: none
   bool sequence = PyTuple_Check(offender) || PyList_Check(offender);
   if (strcmp(word_for(p), "tuple of ints") != 0 || !sequence || PySequence_Fast_GET_SIZE(offender) == 0) return NULL;
   PyObject *item = PySequence_Fast_GET_ITEM(offender, 0);
-  return PyIndex_Check(item) ? NULL : item;
+  return is_size(state, item) ? NULL : item;
 }
 
 static void raise_misfit(const operator_object *o, const wk__parameter *p, PyObject *offender, int position) {
-  PyObject *item = bad_first_item(p, offender);
+  PyObject *item = bad_first_item(o->state, p, offender);
   char place[32] = "";
   if (position >= 0) snprintf(place, sizeof place, " (position %d)", position + !o->is_method);
   if (item)
@@ -406,13 +491,28 @@ static PyObject *keyword_value(const wk__parameter *p, PyObject *const *values, 
   return NULL;
 }
 
+/* What is wrong with out=, if it is given and taken at all. */
+static bool raise_out(const operator_object *o, const wk_op *op, PyObject *value) {
+  match m = {.op = op};
+  if (o->in_place || o->is_method || !takes_out(op)) return false;
+  if (match_out(o->state, &m, value) == 0)
+    PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %s", o->name,
+                 op->schema.result_count == 1 ? "Tensor" : "tuple of Tensors", Py_TYPE(value)->tp_name);
+  return true;
+}
+
 /* A keyword that no parameter has, or one whose parameter was given by position. */
-static void raise_keyword(const operator_object *o, const wk_op *op, Py_ssize_t n, PyObject *keywords) {
+static void raise_keyword(const operator_object *o, const wk_op *op, PyObject *const *values, Py_ssize_t n,
+                          PyObject *keywords) {
   match unused = {0};
   for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); k++) {
     PyObject *keyword = PyTuple_GET_ITEM(keywords, k);
     int i = 0;
     while (i < op->schema.parameter_count && !names_parameter(keyword, op->schema.parameters[i].name)) i++;
+    if (is_out(keyword) && raise_out(o, op, values[k])) {
+      if (PyErr_Occurred()) return;
+      continue;
+    }
     if (i == op->schema.parameter_count && !take_extra(&unused, keyword, Py_None)) {
       PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", o->name, keyword);
       return;
@@ -448,12 +548,13 @@ static void raise_parse(const operator_object *o, const wk_op *op, match *m, PyO
       raise_missing(o, op, i);
       return;
     }
-    if (!value || (spreads && i == o->is_method && by_position && PyIndex_Check(value))) continue;
+    if (!value || (spreads && i == o->is_method && by_position && is_size(o->state, value))) continue;
+    if (p->type == WK__TYPE_TENSOR && takes_numbers_as_tensors(op) && is_number(value)) continue;
     int fits = match_argument(o->state, m, p, value, &m->values[i]);
     if (fits == 0) raise_misfit(o, p, value, by_position ? i : -1);
     if (fits != 1) return;
   }
-  raise_keyword(o, op, n, keywords);
+  raise_keyword(o, op, args + n, n, keywords);
 }
 
 static void print_default(wk__string *s, const wk_value *v) {
@@ -476,9 +577,18 @@ static void print_signature(wk__string *s, const operator_object *o, const wk_op
     wk__string_printf(s, "%s %s", word_for(p), shown_name(p));
     if (p->has_default) print_default(s, &p->default_value);
   }
-  if (op->tags & (WK__TAG_POINTWISE | WK__TAG_OUT) && !o->is_method && !o->in_place)
+  if (takes_out(op) && !o->is_method && !o->in_place)
     wk__string_append(s, keyword ? ", Tensor out = None" : ", *, Tensor out = None");
   wk__string_append(s, ")");
+}
+
+/* A type as PyTorch's list of what was given has it: types of ours without the module, but for the small ones. */
+static const char *given_type(const wk__state *state, PyObject *value) {
+  PyTypeObject *type = Py_TYPE(value), *small[] = {state->dtype_type, state->device_type, state->size_type,
+                                                   state->memory_format_type, state->layout_type};
+  for (size_t i = 0; i < WK_COUNT(small); i++)
+    if (type == small[i]) return type->tp_name;
+  return value == Py_None ? "NoneType" : _PyType_Name(type);
 }
 
 static void raise_no_overload(const operator_object *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
@@ -488,7 +598,7 @@ static void raise_no_overload(const operator_object *o, PyObject *const *args, P
   for (Py_ssize_t i = o->is_method; i < all; i++) {
     if (i > o->is_method) wk__string_append(&s, ", ");
     if (i >= n) wk__string_printf(&s, "%s=", PyUnicode_AsUTF8(PyTuple_GET_ITEM(keywords, i - n)));
-    wk__string_append(&s, args[i] == Py_None ? "NoneType" : _PyType_Name(Py_TYPE(args[i])));
+    wk__string_append(&s, given_type(o->state, args[i]));
   }
   if (n == o->is_method && all > n) wk__string_append(&s, ", "); /* as PyTorch has it with keywords alone */
   int visible = 0;
@@ -533,24 +643,17 @@ static void raise_mismatch(const operator_object *o, match *m, PyObject *const *
 
 /* ==================================================== calling =================================================== */
 
-static int destinations_of(operator_object *o, const wk_op *op, match *m, wk_tensor **destinations) {
+/* Of arguments that match_out has seen. */
+static bool destinations_of(const operator_object *o, const wk_op *op, const match *m, wk_tensor **destinations) {
   if (o->in_place) {
     destinations[0] = m->values[0].tensor;
-    return 1;
+    return true;
   }
-  if (!m->out) return 0;
-  bool tuple = PyTuple_Check(m->out) || PyList_Check(m->out);
-  for (int r = 0; r < op->schema.result_count; r++) {
-    PyObject *item = tuple && r < PySequence_Fast_GET_SIZE(m->out) ? PySequence_Fast_GET_ITEM(m->out, r)
-                     : tuple                                       ? NULL
-                                                                   : m->out;
-    if (!item || !wk__is_tensor(o->state, item)) {
-      PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be Tensor, not %s", o->name, Py_TYPE(m->out)->tp_name);
-      return -1;
-    }
-    destinations[r] = wk__tensor_of(item);
-  }
-  return 1;
+  if (!m->out) return false;
+  bool tuple = op->schema.result_count > 1;
+  for (int r = 0; r < op->schema.result_count; r++)
+    destinations[r] = wk__tensor_of(tuple ? PySequence_Fast_GET_ITEM(m->out, r) : m->out);
+  return true;
 }
 
 static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject *flag) {  // -> new, takes result
@@ -570,13 +673,13 @@ static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject 
 }
 
 /* Numbers that are inputs of a graph being captured can only go where nothing but a launch looks at them. */
-static void settle_numbers(const wk_op *op, wk_value *values) {
+void wk__settle_numbers(const wk_op *op, wk_value *values) {
   bool launch_only = op->tags & WK__TAG_MUTATES
                          ? op->kernel != NULL
                          : op->lower && op->tags & WK__TAG_POINTWISE && !(op->tags & WK__TAG_FIXED_NUMBERS);
   for (int i = 0; i < op->schema.parameter_count; i++)
     if (values[i].tag == WK_VALUE_TENSOR && wk__mode.grad_enabled && values[i].tensor->keys & WK__KEY_AUTOGRAD)
-      launch_only = false; /* the derivative would keep the number */
+      launch_only &= !op->vjp || op->tags & WK__TAG_PASSES_NUMBERS; /* else the derivative would compute with it */
   for (int i = 0; i < op->schema.parameter_count && !launch_only; i++) {
     if (values[i].tag != WK_VALUE_DOUBLE || !values[i].count) continue;
     wk__dynamo_specialize((int)values[i].count);
@@ -585,12 +688,44 @@ static void settle_numbers(const wk_op *op, wk_value *values) {
 }
 
 static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) {  // -> new
-  if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE)) settle_numbers(op, m->values);
+  if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE)) wk__settle_numbers(op, m->values);
   wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
-  int has = destinations_of(o, op, m, destinations);
-  if (has < 0) return NULL;
+  bool has = destinations_of(o, op, m, destinations);
   return set_requires_grad(o->state, wk__call_to_python(o->state, op, m->values, has ? destinations : NULL),
                            m->requires_grad);
+}
+
+/* mul(2, x), remainder(5, x): the number becomes a tensor of the dtype that the result has. New; NULL where no number
+ * stands for the first tensor, or with an exception. */
+static PyObject *first_number_as_tensor(const operator_object *o, PyObject *const *args, Py_ssize_t n) {  // -> new
+  static const char *const names[] = {"add",       "sub",         "mul",        "div",        "floor_divide",
+                                      "remainder", "bitwise_and", "bitwise_or", "bitwise_xor"};
+  const wk_op *op = o->overloads[0];
+  wk__state *state = o->state;
+  bool takes = false;
+  for (size_t i = 0; i < WK_COUNT(names); i++) takes |= strcmp(op->base_name, names[i]) == 0;
+  if (!takes || o->is_method || o->in_place || n < 2 || !is_real(args[0])) return NULL;
+  bool beside = wk__is_tensor(state, args[1]);
+  if (!beside && !(takes_numbers_as_tensors(op) && is_real(args[1]))) return NULL;
+  wk_value number;
+  if (wk__scalar_from_python(state, args[0], &number) < 0) return NULL;
+  return wk__wrap(state, wk__number_as_tensor(state, &number, beside ? wk__tensor_of(args[1]) : NULL));
+}
+
+static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords);  // -> new
+
+/* The call with its first number as a tensor. False: that is not what it lacks. */
+static bool call_with_tensor(operator_object *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords,
+                             PyObject **out_result) {
+  PyObject *replaced[WK__MAX_ARGS];
+  Py_ssize_t all = n + (keywords ? PyTuple_GET_SIZE(keywords) : 0);
+  PyObject *number = all <= WK__MAX_ARGS ? first_number_as_tensor(o, args, n) : NULL;
+  if (!number) return false;
+  memcpy(replaced, args, (size_t)all * sizeof *args);
+  replaced[0] = number;
+  *out_result = operator_call((PyObject *)o, replaced, (size_t)n, keywords);
+  Py_DECREF(number);
+  return true;
 }
 
 static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords) {  // -> new
@@ -605,6 +740,8 @@ static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nar
     fits = match_overload(o, &m, o->overloads[k], args, n, keywords);
     if (fits == 1) result = call_matched(o, o->overloads[k], &m);
   }
+  if (fits == 0 && call_with_tensor(o, args, n, keywords, &result)) fits = 1;
+  if (fits == 0 && PyErr_Occurred()) fits = -1;
   /* An object that is no tensor may still say what the call means. */
   if (fits == 0 && wk__overridden(o->state, self, args, n, keywords, &result)) fits = 1;
   if (fits == 0) raise_mismatch(o, &m, args, n, keywords);

@@ -30,7 +30,9 @@ typedef struct wk__state {
   PyTypeObject *graph_type, *graph_node_type, *overload_type; /* of fx: graph_parts.h */
   PyObject *graph_objects;                                    /* dict: what fx has looked up or made once */
   PyTypeObject *operator_type; /* wick.add and Tensor.add: one callable per name, all overloads behind it */
-  PyObject *dtypes[32];        /* the dtype singletons, by wk_dtype */
+  PyTypeObject **return_types; /* by an operator's number: the tuple with names of its results, or NULL; owned array */
+  PyObject *return_type_objects;              /* dict: those types */
+  PyObject *dtypes[32];                       /* the dtype singletons, by wk_dtype */
   struct wk__python_tensor *free_tensors[64]; /* objects of dead tensors, to be used again */
   int free_tensor_count;
   bool overrides;              /* some class or mode overrides calls: see override.h */
@@ -95,13 +97,23 @@ int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out_value);
 int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out_value);
 /* Ints from a sequence (or from one int when `single`): at most WK_MAX_DIMS of them. Returns the count, or -1. */
 int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool single);
+/* A number as a tensor without dims, of the dtype that it and `beside` (may be NULL) compute in. Owned; NULL with an
+ * exception. */
+wk_tensor *wk__number_as_tensor(wk__state *state, const wk_value *number, const wk_tensor *beside);
 /* Takes the value. A tensor, a list of tensors as a tuple or list. */
 PyObject *wk__value_to_python(wk__state *state, wk_value *steal_value);  // -> new
 /* Calls an operator from C code of the module; the result as a Python object, errors raised. */
 PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args,
                              wk_tensor *const *destinations);  // -> new
 
+/* ---- return_types.c ---- */
+/* Two results as a tuple, one with names where the schema has them. Takes both. */
+PyObject *wk__named_results(const wk__state *state, const wk_op *op, PyObject *steal_values,
+                            PyObject *steal_indices);  // -> new
+
 /* ---- operators.c ---- */
+/* While a graph is captured: numbers that its operator `op` cannot have as inputs become constants. */
+void wk__settle_numbers(const wk_op *op, wk_value *values);
 /* A callable of one overload, which writes its first argument when in place. */
 PyObject *wk__operator_object(wk__state *state, const wk_op *op, bool in_place);  // -> new
 /* The first overload behind an operator object. */
@@ -119,6 +131,8 @@ void wk__tensor_release_buffer(PyObject *self, Py_buffer *view);
 int wk__add_tensor_type(PyObject *module, wk__state *state);
 void wk__free_tensor_objects(wk__state *state); /* for the module's m_free */
 int wk__add_operators(PyObject *module, wk__state *state);
+int wk__add_return_types(PyObject *module, wk__state *state);
+int wk__add_inplace_views(wk__state *state);
 int wk__add_small_types(PyObject *module, wk__state *state);
 int wk__add_interop(PyObject *module, wk__state *state);
 int wk__add_autograd(PyObject *module, wk__state *state);

@@ -607,6 +607,7 @@ static bool as_operand(wk__state *state, PyObject *o, wk_value *v) {
 static PyObject *call_with_defaults(wk__state *state, const wk_op *op, wk_value *args, int given,
                                     wk_tensor *const *destinations) {  // -> new
   for (int i = given; i < op->schema.parameter_count; i++) args[i] = (wk_value){0};
+  if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE)) wk__settle_numbers(op, args);
   return wk__call_to_python(state, op, args, destinations);
 }
 
@@ -638,7 +639,14 @@ static PyObject *binary(PyObject *a, PyObject *b, const wk_op *tensor_op, const 
     const wk_op *op = args[1].tag == WK_VALUE_TENSOR ? tensor_op : scalar_op;
     return call_with_defaults(state, op, args, 2, NULL);
   }
-  if (!reversed_op) Py_RETURN_NOTIMPLEMENTED;
+  if (!reversed_op) { /* 5 // x, 5 % x */
+    wk_tensor *number = wk__number_as_tensor(state, &args[0], args[1].tensor);
+    if (!number) return NULL;
+    args[0] = (wk_value){.tag = WK_VALUE_TENSOR, .tensor = number};
+    PyObject *made = call_with_defaults(state, tensor_op, args, 2, NULL);
+    wk__release(number);
+    return made;
+  }
   bool scalar_first = reversed_op->schema.parameters[0].type == WK__TYPE_SCALAR;
   if (!scalar_first) {
     wk_value number = args[0];
@@ -674,8 +682,8 @@ static PyObject *in_place(PyObject *a, PyObject *b, const wk_op *tensor_op, cons
 BINARY(number_add, add_Tensor, add_Scalar, WK__OP(add_Scalar), "add", "add")
 BINARY(number_sub, sub_Tensor, sub_Scalar, WK__OP(rsub_Scalar), "sub", "__rsub__")
 BINARY(number_mul, mul_Tensor, mul_Scalar, WK__OP(mul_Scalar), "mul", "mul")
-BINARY(number_mod, remainder_Tensor, remainder_Scalar, NULL, "remainder", NULL)
-BINARY(number_floordiv, floor_divide, floor_divide_Scalar, NULL, "__floordiv__", NULL)
+BINARY(number_mod, remainder_Tensor, remainder_Scalar, NULL, "remainder", "__rmod__")
+BINARY(number_floordiv, floor_divide, floor_divide_Scalar, NULL, "__floordiv__", "__rfloordiv__")
 BINARY(number_and, bitwise_and_Tensor, bitwise_and_Scalar, WK__OP(bitwise_and_Scalar), "__and__", "__rand__")
 BINARY(number_or, bitwise_or_Tensor, bitwise_or_Scalar, WK__OP(bitwise_or_Scalar), "__or__", "__ror__")
 BINARY(number_xor, bitwise_xor_Tensor, bitwise_xor_Scalar, WK__OP(bitwise_xor_Scalar), "__xor__", "__rxor__")

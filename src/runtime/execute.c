@@ -149,13 +149,18 @@ static void run_units(void *context, int64_t begin, int64_t end) {
 wk_status wk__program_run(const wk__program *program, const wk__launch *launch) {
   run r;
   walker walkers[MAX_WALKERS];
+  const wk__native_code *native = atomic_load_explicit(&program->native, memory_order_acquire);
+  if (program->is_short && !native && launch->ndim == 1 && launch->sizes[0] <= line_limit) {
+    if (launch->sizes[0] == 0) return WK_OK;
+    WK_TRY(check_primitives(program, wk__primitives_get()));
+    return run_line(program, launch, wk__primitives_get());
+  }
   begin_run(&r, program, launch);
   WK_TRY(check_primitives(program, r.primitives));
   WK_TRY(bind_geometry(program, launch, &r.g, walkers));
   measure(&r);
   if (r.units == 0) return WK_OK;
   find_row_accesses(&r);
-  const wk__native_code *native = atomic_load_explicit(&program->native, memory_order_acquire);
   wk_status status;
   if (native && run_native(program, native, launch, &r.g, r.row_accesses != 0, &status)) return status;
   find_blocked_stores(&r);

@@ -1,7 +1,8 @@
 /* What the files that run programs share: the state of a launch and of a thread.
  *
  * execute.c prepares launches and shares their units out; execute_worker.c gives a thread its memory; execute_units.c
- * does a unit, block by block; execute_steps.c does a step on a block; execute_split.c cuts few, long rows. */
+ * does a unit, block by block; execute_steps.c does a step on a block; execute_split.c cuts few, long rows;
+ * execute_line.c is the short way for small launches. */
 #ifndef WICK_RUNTIME_EXECUTE_INTERNAL_H
 #define WICK_RUNTIME_EXECUTE_INTERNAL_H
 
@@ -97,6 +98,13 @@ static inline int phase_of(wk__instr i) { return is_scan(i.op) ? i.stage : i.sta
 WK_MUST_USE bool start_worker(worker *w, run *r);
 /* Tells the run what the thread has met. */
 void end_worker(run *r);
+/* The thread's memory for kernels, at least so much; its content is lost. NULL: there is none. */
+char *take_scratch(int64_t bytes);
+
+/* ---- execute_line.c ---- */
+
+/* A launch along one line, of 1 to WK__BLOCK elements, of a program that is_short and whose primitives are checked. */
+WK_MUST_USE wk_status run_line(const wk__program *program, const wk__launch *launch, const wk__primitives *primitives);
 
 /* ---- execute_split.c ---- */
 

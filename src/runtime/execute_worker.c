@@ -64,7 +64,7 @@ static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
 static void free_scratch(void *memory) { wk__free(memory); }
 static void make_scratch_key(void) { (void)pthread_key_create(&scratch_key, free_scratch); }
 
-static char *take_scratch(int64_t bytes) {
+char *take_scratch(int64_t bytes) {
   if (thread_scratch.bytes >= bytes) return thread_scratch.memory;
   char *memory = wk__alloc_aligned((size_t)bytes, 64);
   if (!memory) return NULL;

@@ -19,11 +19,12 @@ enum {
   B_BLOCK_BYTES = 8 << 20,   /* of B, packed, shared */
   STREAM_MAX_ROWS = 12,
   STREAM_MIN_B_BYTES = 256 << 10, /* a smaller B stays in L2, where its order does not matter */
-  STREAM_MAX_COLUMNS = 2048,      /* long runs for the prefetchers, while the chains stay in L2 */
+  STREAM_MAX_COLUMNS = 1024,      /* long runs, while the chains stay in L1 */
   STREAM_MIN_COLUMNS = 256,
-  STREAM_DEPTH = 16,     /* rows of B read side by side: as many streams as prefetchers follow */
-  DIRECT_MAX_PANELS = 4, /* with fewer uses packing A costs more than it saves */
-  DIRECT_MAX_ROWS = 8,   /* fewer than a cache set has ways */
+  STREAM_DEPTH = 8,         /* rows of B read side by side */
+  STREAM_BYTES_AHEAD = 512, /* of each: the hardware does not follow so many runs by itself */
+  DIRECT_MAX_PANELS = 4,    /* with fewer uses packing A costs more than it saves */
+  DIRECT_MAX_ROWS = 8,      /* fewer than a cache set has ways */
   IN_PLACE_MAX_B_BYTES = 128 << 10,
   MIN_PANELS_PER_PACKED_TASK = 8,
   TASKS_PER_THREAD = 2,
@@ -262,6 +263,10 @@ static void run_strip(const gemm_run *r) {
 
 /* ---- Stream: few rows past a large B ---- */
 
+static inline void fetch(const char *from, int64_t bytes) {
+  for (int64_t line = 0; line < bytes; line += CACHE_LINE) __builtin_prefetch(from + line);
+}
+
 /* The chains of C's columns [column, column + columns) after rows [k, k + depth) of B. */
 static void extend_chains(const gemm_run *r, int64_t k, int64_t depth, int64_t column, int64_t columns, char *chains,
                           int64_t chains_row, bool resume) {
@@ -277,6 +282,8 @@ static void extend_chains(const gemm_run *r, int64_t k, int64_t depth, int64_t c
       pack_b(r, k, depth, column + j, width, padded);
       b = padded, b_row = kernels->columns;
     }
+    for (int64_t p = 0; p < depth; p++)
+      fetch(b_at(r, k + p, column + j) + STREAM_BYTES_AHEAD, kernels->columns * kernels->size);
     for (int64_t i = 0; i < r->g.m; i += height) {
       kernels->direct[wk__min(height, r->g.m - i)](depth, a_at(r, i, k), r->g.a_row, r->g.a_column, b, b_row,
                                                    chains + (i * chains_row + j) * kernels->size, chains_row, width,

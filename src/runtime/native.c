@@ -46,6 +46,7 @@ static struct {
   unit *taken[MOST_WORKERS]; /* those that workers are at */
   int workers, idle, busy;
   bool stopping;
+  char **environment; /* of the first thread that submitted, or of the last that reset */
   bool prepared, warned;
   int warnings;
   compiler cc;
@@ -76,14 +77,24 @@ int wk__native_warnings(void) {
 
 /* ---- settings ---- */
 
+/* With the lock; false: no memory. */
+static bool read_environment(void) {
+  char **now = copy_environment();
+  if (!now) return false;
+  wk__free(native.environment);
+  native.environment = now;
+  return true;
+}
+
 /* Once, by the first worker that needs it. */
 static void prepare(void) {
   char why[400] = "";
   pthread_mutex_lock(&native.lock);
   if (!native.prepared) {
     native.prepared = true;
-    native.has_compiler = find_compiler(&native.cc, native.why_no_compiler, sizeof native.why_no_compiler);
-    if (!open_cache(&native.store, why, sizeof why)) warn(*why ? why : "no memory for the cache");
+    native.has_compiler =
+        find_compiler(&native.cc, native.environment, native.why_no_compiler, sizeof native.why_no_compiler);
+    if (!open_cache(&native.store, native.environment, why, sizeof why)) warn(*why ? why : "no memory for the cache");
   }
   pthread_mutex_unlock(&native.lock);
 }
@@ -118,7 +129,7 @@ static bool get_object(unit *u, object_bytes *out, char *why, size_t why_size) {
 static bool make_unit(unit *u, char *why, size_t why_size) {
   object_bytes bytes;
   if (!get_object(u, &bytes, why, why_size)) return false;
-  u->library = load_object(&bytes, why, why_size);
+  u->library = load_object(&bytes, native.environment, why, why_size);
   wk__free(bytes.data);
   for (int k = 0; u->library && k < u->kernel_count; k++) {
     u->kernels[k].code.level = u->group->level;
@@ -280,16 +291,24 @@ static void take_up_again(wk__native_group *g) {
 
 /* ---- interface ---- */
 
+static void free_sources(wk__native_source *sources, int count) {
+  for (int k = 0; k < count; k++) {
+    wk__free(sources[k].text);
+    wk__free(sources[k].kernels);
+  }
+}
+
 wk__native_group *wk__native_submit(wk__native_source *steal_sources, int count, wk__cpu_level level) {
   wk__native_group *g = wk__alloc_zeroed(sizeof *g + (size_t)count * sizeof *g->units);
-  for (int k = 0; k < count && !g; k++) {
-    wk__free(steal_sources[k].text);
-    wk__free(steal_sources[k].kernels);
+  pthread_mutex_lock(&native.lock);
+  if (!g || !(native.environment || read_environment())) {
+    pthread_mutex_unlock(&native.lock);
+    free_sources(steal_sources, count);
+    wk__free(g);
+    return NULL;
   }
-  if (!g) return NULL;
   g->level = level;
   g->unfinished = g->unit_count = count;
-  pthread_mutex_lock(&native.lock);
   for (int k = 0; k < count; k++) {
     unit *u = &g->units[k];
     u->group = g;
@@ -345,10 +364,44 @@ bool wk__native_group_from_cache(const wk__native_group *g) {
   return true;
 }
 
+/* The cache is open, or there is none. */
+static bool opens_cache(void) {
+  pthread_mutex_lock(&native.lock);
+  bool known = native.environment || read_environment();
+  pthread_mutex_unlock(&native.lock);
+  if (known) prepare();
+  return known && native.store.folder >= 0;
+}
+
+static void hash_key(const void *key, size_t size, uint8_t out[WK__HASH_BYTES]) {
+  wk__hasher h;
+  wk__hasher_start(&h, NULL, 0);
+  wk__hasher_add(&h, key, size);
+  wk__hasher_finish(&h, out);
+}
+
+bool wk__native_recall(const void *key, size_t key_size, void *out, size_t size) {
+  uint8_t name[WK__HASH_BYTES];
+  object_bytes bytes = {0};
+  hash_key(key, key_size, name);
+  bool found = opens_cache() && read_entry(&native.store, name, &bytes) && bytes.size == size;
+  if (found) memcpy(out, bytes.data, size);
+  wk__free(bytes.data);
+  return found;
+}
+
+void wk__native_remember(const void *key, size_t key_size, const void *data, size_t size) {
+  uint8_t name[WK__HASH_BYTES];
+  object_bytes bytes = {(char *)data, size};
+  hash_key(key, key_size, name);
+  if (opens_cache()) (void)write_entry(&native.store, name, &bytes);
+}
+
 void wk__native_reset(void) {
   pthread_mutex_lock(&native.lock);
   while (native.busy > 0 || (native.first && native.workers > 0)) pthread_cond_wait(&native.done, &native.lock);
   forget_settings();
+  if (native.environment) (void)read_environment(); /* without memory the last one stays */
   native.warned = false;
   native.warnings = 0;
   pthread_mutex_unlock(&native.lock);
@@ -363,5 +416,7 @@ __attribute__((destructor)) static void stop_workers(void) {
     if (native.taken[k]) end_compiler(&native.taken[k]->compiler);
   while (native.workers > 0) pthread_cond_wait(&native.done, &native.lock);
   forget_settings();
+  wk__free(native.environment);
+  native.environment = NULL;
   pthread_mutex_unlock(&native.lock);
 }

@@ -72,6 +72,11 @@ void wk__program_set_native(wk__program *program, const wk__native_code *code);
 /* Launches of this thread that compiled code ran. */
 extern _Thread_local int64_t wk__native_runs;
 
+/* Small facts beside the native code in the cache folder, authenticated as that is: what was remembered under `key`,
+ * if it has `size` bytes. Without a cache nothing is remembered. */
+bool wk__native_recall(const void *key, size_t key_size, void *out, size_t size);
+void wk__native_remember(const void *key, size_t key_size, const void *data, size_t size);
+
 /* Reads the settings again and forgets the compiler, the cache's key and that a warning was given: for tests. Waits for
  * the worker to be idle. */
 void wk__native_reset(void);

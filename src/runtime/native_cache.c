@@ -80,8 +80,10 @@ static int create_own(const cache *c, char *name, size_t size) {
 
 /* ---- the folder ---- */
 
-static bool folder_path(char *out, size_t size) {
-  const char *own = getenv("WICK_CACHE_DIR"), *shared = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+static bool folder_path(char *const *environment, char *out, size_t size) {
+  const char *own = environment_value(environment, "WICK_CACHE_DIR");
+  const char *shared = environment_value(environment, "XDG_CACHE_HOME");
+  const char *home = environment_value(environment, "HOME");
   int length = 0;
   if (own) /* also an empty one: no cache */
     length = snprintf(out, size, "%s", own);
@@ -141,10 +143,10 @@ static bool make_key(cache *c) {
   return ok && read_key(c);
 }
 
-bool open_cache(cache *c, char *why, size_t why_size) {
+bool open_cache(cache *c, char *const *environment, char *why, size_t why_size) {
   char path[4096];
   *c = (cache){.folder = -1};
-  if (!folder_path(path, sizeof path)) return true;
+  if (!folder_path(environment, path, sizeof path)) return true;
   make_folders(path);
   c->folder = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (c->folder < 0)

@@ -6,9 +6,9 @@
  * shared object rather than `cc1 | as` and a loader of our own: that would save some 15 ms a unit in the background,
  * and know every relocation of every machine. Tests: tests/c/test_native.c. */
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -21,8 +21,6 @@
 #include <unistd.h>
 
 #include "runtime/native_internal.h"
-
-extern char **environ;
 
 /* Bits first: no contraction, nothing reassociated. -O1 with the dearer optimisations is as fast as -O2. */
 static const char *const options[] = {"-x",
@@ -65,9 +63,9 @@ static bool is_program(const char *path) {
 }
 
 /* On PATH, or as it stands when it has a slash. Owned. */
-static char *path_of(const char *name) {
+static char *path_of(char *const *environment, const char *name) {
   if (strchr(name, '/')) return is_program(name) ? wk__strdup(name) : NULL;
-  const char *path = getenv("PATH");
+  const char *path = environment_value(environment, "PATH");
   for (path = path ? path : "/usr/bin:/bin"; *path;) {
     size_t length = strcspn(path, ":");
     char candidate[4096];
@@ -106,12 +104,13 @@ void release_compiler(compiler *c) {
   memset(c, 0, sizeof *c);
 }
 
-bool find_compiler(compiler *c, char *why, size_t why_size) {
-  const char *wanted = getenv("WICK_CC"), *const usual[] = {"cc", "gcc", "clang"};
+bool find_compiler(compiler *c, char *const *environment, char *why, size_t why_size) {
+  const char *wanted = environment_value(environment, "WICK_CC"), *const usual[] = {"cc", "gcc", "clang"};
   memset(c, 0, sizeof *c);
   bool given = wanted && *wanted;
   for (size_t k = 0; k < (given ? 1 : WK_COUNT(usual)); k++) {
-    if (split_words(c, given ? wanted : usual[k]) && (c->path = path_of(c->words[0]))) {
+    if (split_words(c, given ? wanted : usual[k]) && (c->path = path_of(environment, c->words[0]))) {
+      c->environment = environment;
       identify(c);
       return true;
     }
@@ -144,8 +143,8 @@ typedef struct job {
 } job;
 
 /* In memory where the system has such a folder, else where temporary files go. */
-static bool make_folder(job *j) {
-  const char *temporary = getenv("TMPDIR");
+static bool make_folder(const compiler *c, job *j) {
+  const char *temporary = environment_value(c->environment, "TMPDIR");
   const char *const places[] = {"/dev/shm", temporary && *temporary ? temporary : "/tmp", "/tmp"};
   for (size_t k = 0; k < WK_COUNT(places); k++) {
     if (strlen(places[k]) > 250) continue;
@@ -158,19 +157,18 @@ static bool make_folder(job *j) {
   return false;
 }
 
-static void empty_folder(const job *j) {
-  DIR *list = opendir(j->folder);
-  for (struct dirent *entry; list && (entry = readdir(list));)
-    if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) unlinkat(dirfd(list), entry->d_name, 0);
-  if (list) closedir(list);
-  unlink(j->output); /* without descriptors there is no list */
-  unlink(j->messages);
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {
+  (void)status, (void)kind, (void)place;
+  remove(path);
+  return 0; /* what is still written to is taken the next time */
 }
 
-/* With what a compiler that was ended left there: what it had started may write for a moment yet. */
+/* With what a compiler that was ended left there, folders too: what it had started may write for a moment yet. */
 static void remove_folder(const job *j) {
   for (int attempt = 0; attempt < 100; attempt++) {
-    empty_folder(j);
+    nftw(j->folder, remove_entry, 4, FTW_DEPTH | FTW_PHYS);
+    unlink(j->output); /* without descriptors there is no walk */
+    unlink(j->messages);
     if (rmdir(j->folder) == 0 || errno != ENOTEMPTY) return;
     poll(NULL, 0, 10);
   }
@@ -188,13 +186,13 @@ static void list_arguments(const compiler *c, const job *j, wk__cpu_level level,
 }
 
 /* The compiler's environment is ours but for TMPDIR, so that what it writes lies in the private folder. */
-static char **environment_for(const job *j, char *temporary, size_t size) {
+static char **environment_for(const compiler *c, const job *j, char *temporary, size_t size) {
   size_t count = 0, kept = 0;
-  while (environ[count]) count++;
+  while (c->environment[count]) count++;
   char **list = wk__alloc((count + 2) * sizeof *list);
   if (!list) return NULL;
   for (size_t k = 0; k < count; k++)
-    if (strncmp(environ[k], "TMPDIR=", 7) != 0) list[kept++] = environ[k];
+    if (strncmp(c->environment[k], "TMPDIR=", 7) != 0) list[kept++] = c->environment[k];
   snprintf(temporary, size, "TMPDIR=%s", j->folder);
   list[kept++] = temporary;
   list[kept] = NULL;
@@ -204,7 +202,7 @@ static char **environment_for(const job *j, char *temporary, size_t size) {
 static int spawn(const compiler *c, const job *j, wk__cpu_level level, pid_t *child) {
   const char *arguments[64];
   char temporary[320];
-  char **environment = environment_for(j, temporary, sizeof temporary);
+  char **environment = environment_for(c, j, temporary, sizeof temporary);
   if (!environment) return ENOMEM;
   list_arguments(c, j, level, arguments);
   posix_spawn_file_actions_t files;
@@ -238,8 +236,8 @@ static int64_t now(void) {
   return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-static int64_t limit(void) {
-  const char *text = getenv("WICK_CC_LIMIT");
+static int64_t limit(const compiler *c) {
+  const char *text = environment_value(c->environment, "WICK_CC_LIMIT");
   double seconds = text ? strtod(text, NULL) : 0;
   return (int64_t)((seconds > 0 && seconds < 1e6 ? seconds : LIMIT_SECONDS) * 1000);
 }
@@ -247,7 +245,7 @@ static int64_t limit(void) {
 typedef struct watch {
   compiler_process *process;
   pid_t id;
-  int64_t deadline, asked; /* asked: when it was told to end; 0: not yet */
+  int64_t limit, deadline, asked; /* milliseconds; asked: when it was told to end; 0: not yet */
   bool late;
 } watch;
 
@@ -316,7 +314,7 @@ static void first_message(const job *j, const watch *w, int status, char *why, s
   text[n > 0 ? n : 0] = 0;
   text[strcspn(text, "\n")] = 0;
   if (w->late)
-    snprintf(why, why_size, "the C compiler took longer than %.3g seconds (WICK_CC_LIMIT)", (double)limit() / 1000);
+    snprintf(why, why_size, "the C compiler took longer than %.3g seconds (WICK_CC_LIMIT)", (double)w->limit / 1000);
   else if (WIFSIGNALED(status))
     snprintf(why, why_size, "the C compiler was ended by signal %d", WTERMSIG(status));
   else
@@ -325,7 +323,8 @@ static void first_message(const job *j, const watch *w, int status, char *why, s
 
 static bool run_compiler(const compiler *c, const job *j, const char *source, wk__cpu_level level,
                          compiler_process *process, char *why, size_t why_size) {
-  watch w = {.process = process, .deadline = now() + limit()};
+  watch w = {.process = process, .limit = limit(c)};
+  w.deadline = now() + w.limit;
   int status, error = spawn(c, j, level, &w.id);
   close(j->source[0]);
   if (error) {
@@ -348,7 +347,7 @@ bool compile_source(const compiler *c, const char *source, wk__cpu_level level, 
   enum { MOST = 256 << 20 };
   job j;
   *out = (object_bytes){0};
-  if (!make_folder(&j)) {
+  if (!make_folder(c, &j)) {
     snprintf(why, why_size, "no folder for temporary files: %s", strerror(errno));
     return false;
   }

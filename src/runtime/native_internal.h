@@ -1,5 +1,6 @@
-/* Shared by native.c (groups, workers), native_compile.c (the compiler), native_cache.c (the folder) and native_load.c
- * (from bytes to functions). All but native.c runs on workers and says what went wrong as text. */
+/* Shared by native.c (groups, workers), native_environment.c (settings), native_compile.c (the compiler),
+ * native_cache.c (the folder) and native_load.c (from bytes to functions). The last three run on workers and say what
+ * went wrong as text. An `environment` is borrowed from native.c, which has it from copy_environment. */
 #ifndef WICK_RUNTIME_NATIVE_INTERNAL_H
 #define WICK_RUNTIME_NATIVE_INTERNAL_H
 
@@ -13,8 +14,9 @@ typedef struct object_bytes {
   size_t size;
 } object_bytes;
 
-/* Settings, read once and again after a reset. Strings are owned. */
+/* Settings, read once and again after a reset. Its own strings are owned. */
 typedef struct compiler {
+  char *const *environment;
   char *words[16];   /* program and its first arguments; NULL at the end */
   char *path;        /* of the program */
   char identity[96]; /* changes when the program does */
@@ -26,8 +28,12 @@ typedef struct compiler_process {
   _Atomic bool unwanted; /* its unit is not needed any more */
 } compiler_process;
 
+/* ---- native_environment.c ---- */
+char **copy_environment(void); /* one block, for wk__free; NULL: no memory */
+const char *environment_value(char *const *environment, const char *name); /* NULL: not set */
+
 /* ---- native_compile.c ---- */
-bool find_compiler(compiler *c, char *why, size_t why_size);
+bool find_compiler(compiler *c, char *const *environment, char *why, size_t why_size);
 void release_compiler(compiler *c);
 void hash_request(const compiler *c, const char *source, wk__cpu_level level, uint8_t out[WK__HASH_BYTES]);
 /* Runs it, for WICK_CC_LIMIT seconds at most. */
@@ -41,7 +47,7 @@ typedef struct cache {
   uint8_t key[32];
 } cache;
 /* Without WICK_CACHE_DIR= a folder that cannot be used is a reason, else silently none. */
-bool open_cache(cache *c, char *why, size_t why_size);
+bool open_cache(cache *c, char *const *environment, char *why, size_t why_size);
 void close_cache(cache *c);
 bool read_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], object_bytes *out); /* false: a miss */
 bool write_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], const object_bytes *bytes);
@@ -49,7 +55,8 @@ bool write_all(int fd, const void *data, size_t size);
 bool read_file(int fd, size_t most, object_bytes *out);
 
 /* ---- native_load.c ---- */
-void *load_object(const object_bytes *bytes, char *why, size_t why_size); /* for dlclose; NULL: why */
+/* For dlclose; NULL: why. */
+void *load_object(const object_bytes *bytes, char *const *environment, char *why, size_t why_size);
 bool find_functions(void *library, wk__native_kernel *kernel);
 
 #endif

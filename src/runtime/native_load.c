@@ -60,8 +60,8 @@ static void *load_from_memory(const object_bytes *bytes) {
   return library;
 }
 
-static void *load_from_file(const object_bytes *bytes) {
-  const char *folder = getenv("TMPDIR");
+static void *load_from_file(const object_bytes *bytes, char *const *environment) {
+  const char *folder = environment_value(environment, "TMPDIR");
   char path[300];
   snprintf(path, sizeof path, "%.250s/wick-XXXXXX", folder && *folder ? folder : "/tmp");
   int fd = mkostemp(path, O_CLOEXEC); /* mode 0600 */
@@ -72,9 +72,9 @@ static void *load_from_file(const object_bytes *bytes) {
   return library;
 }
 
-void *load_object(const object_bytes *bytes, char *why, size_t why_size) {
+void *load_object(const object_bytes *bytes, char *const *environment, char *why, size_t why_size) {
   void *library = load_from_memory(bytes);
-  if (!library) library = load_from_file(bytes);
+  if (!library) library = load_from_file(bytes, environment);
   void (*start)(const struct wk__kernel_imports *) = NULL;
   if (library) *(void **)&start = dlsym(library, "wk__unit_start");
   if (start) {

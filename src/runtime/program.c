@@ -393,6 +393,17 @@ static bool only_reads(const wk__program *p) {
   return yes;
 }
 
+/* Nothing but numbers that are loaded, computed with and stored element on element, and that cannot fail. */
+static bool is_short(const wk__program *p) {
+  const step_list *list = &p->phases[0].keep;
+  bool yes = p->nest->geometry_free && p->phase_count == 1 && !p->may_fault && !p->has_conflicts;
+  for (int64_t k = 0; k < list->count; k++) {
+    int kind = list->steps[k].kind;
+    yes &= kind == STEP_MAP || kind == STEP_CAST || kind == STEP_ROUND || kind == STEP_LOAD || kind == STEP_STORE;
+  }
+  return yes;
+}
+
 /* A store at places that values name: of several elements for one place the last one of the loop stays, so the loop is
  * run in order by one thread, as for store_add. To tell which loops cannot meet would allow a split along those alone;
  * a scatter waits for memory, and has no reduction or product beside it that would be worth it. */
@@ -434,7 +445,7 @@ static wk_status build(wk__program *p) {
     classify(&b);
     status = p->phases ? build_phases(&b) : WK_OUT_OF_MEMORY;
   }
-  if (status == WK_OK) p->reads_only = only_reads(p);
+  if (status == WK_OK) p->reads_only = only_reads(p), p->is_short = is_short(p);
   if (status == WK_OK && nest->access_count + p->expression_count > MAX_WALKERS)
     status = wk_fail(WK_RUNTIME_ERROR, "a kernel body has too many accesses");
   wk__free(b.needed);

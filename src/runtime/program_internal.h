@@ -91,6 +91,7 @@ struct wk__program {
   bool may_fault;                          /* checks indices or divides integers */
   bool reads_only;                         /* element steps are a load that is reduced, no more */
   bool has_conflicts;                      /* some step's direct store may meet a load that comes later */
+  bool is_short;                           /* a pointwise body of plain steps: execute_line.c may run it */
   _Atomic(const wk__native_code *) native; /* tier 1, when there is any */
   _Atomic uint8_t checked_levels;          /* CPU levels (bits) whose primitives are known to be complete */
 };
@@ -120,6 +121,7 @@ WK_MUST_USE wk_status bind_geometry(const wk__program *program, const wk__launch
 WK_MUST_USE wk_status report_faults(const wk__program *program, const geometry *g, int faults, int64_t bad_index,
                                     int check);
 
+extern int64_t line_limit;   /* for tests: launches of more elements go the long way; at most WK__BLOCK */
 extern int64_t native_grain; /* for tests: units that a thread takes at a time; 0: what is worth its while */
 
 /* native_run.c: false when the launch is tier 0's. `moves_rows`: gathers or scatters go row by row. */

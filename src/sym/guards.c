@@ -165,6 +165,19 @@ int64_t wk__shape_env_guard_count(const wk__shape_env *env) { return env->guard_
 
 wk__sym_guard wk__shape_env_guard(const wk__shape_env *env, int64_t i) { return env->guards[i]; }
 
+bool wk__guard_compare(wk__guard_kind kind, int64_t left, int64_t right) {
+  switch (kind) {
+    case WK__GUARD_EQ:
+      return left == right;
+    case WK__GUARD_NE:
+      return left != right;
+    case WK__GUARD_LT:
+      return left < right;
+    default:
+      return left >= right;
+  }
+}
+
 void wk__sym_guard_print(wk__string *out, wk__sym_guard guard) {
   static const char *const relations[] = {" == ", " != ", " < ", " >= "};
   wk_int_print(out, guard.left);

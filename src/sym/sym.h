@@ -57,6 +57,7 @@ typedef struct wk__sym_guard {
   wk__guard_kind kind;
   wk_int left, right; /* what was assumed: left kind right */
 } wk__sym_guard;
+bool wk__guard_compare(wk__guard_kind kind, int64_t left, int64_t right); /* does it hold of these values */
 int64_t wk__shape_env_guard_count(const wk__shape_env *env);
 wk__sym_guard wk__shape_env_guard(const wk__shape_env *env, int64_t i); /* in the order they were recorded */
 void wk__sym_guard_print(wk__string *out, wk__sym_guard guard);         /* "s0 >= 4" */

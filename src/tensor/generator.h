@@ -83,6 +83,19 @@ void wk__random_permutation(wk__generator *generator, int64_t *out, int64_t n); 
 /* bernoulli_(p) with a number p, for every dtype and for dropout's mask (p is then the probability to keep): two words
  * a value whatever p is. */
 WK_MUST_USE wk_status wk__random_bernoulli(wk__generator *generator, uint8_t *out, int64_t n, double p);
+
+/* Who takes values as they are drawn: gets each once, in pieces that lie in the cache, from several threads. The
+ * generator is locked meanwhile. `prepare` is told a little earlier which values come, and may fetch what goes with
+ * them: drawing leaves the memory idle. */
+typedef struct wk__random_taker {
+  void (*prepare)(void *context, int64_t begin, int64_t n); /* values [begin, begin + n) */
+  void (*take)(void *context, const uint8_t *values, int64_t begin, int64_t n);
+  void *context;
+} wk__random_taker;
+/* The same, taken piece by piece. out: NULL: the values are kept nowhere. */
+WK_MUST_USE wk_status wk__random_bernoulli_to(wk__generator *generator, uint8_t *out, int64_t n, double p,
+                                              const wk__random_taker *taker);
+
 /* bernoulli(p) with a tensor p: one word a value when p is f32 or half, two when it is f64. A p outside [0, 1] fails
  * after the values before it are drawn, as in PyTorch. */
 WK_MUST_USE wk_status wk__random_bernoulli_p32(wk__generator *generator, uint8_t *out, int64_t n, const float *p);

@@ -37,7 +37,7 @@ bool wk__same_sizes(const wk_tensor *a, const wk_tensor *b) {
 
 wk_status wk__broadcast(const wk_int *a, int a_ndim, const wk_int *b, int b_ndim, wk_int *out_sizes, int *out_ndim) {
   int ndim = a_ndim > b_ndim ? a_ndim : b_ndim;
-  for (int d = 0; d < ndim; d++) {
+  for (int d = ndim; d-- > 0;) { /* of several dims that do not fit PyTorch names the last */
     int ia = d - (ndim - a_ndim), ib = d - (ndim - b_ndim);
     wk_int sa = ia < 0 ? wk_int_of(1) : a[ia], sb = ib < 0 ? wk_int_of(1) : b[ib];
     if (wk_int_same(sa, sb) || wk_int_eq(sb, wk_int_of(1)))

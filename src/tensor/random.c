@@ -14,7 +14,9 @@
 
 enum {
   BLOCK = WK__RANDOM_BLOCK,
-  PART_WORDS = 1 << 22, /* words that are worth a thread's while: skipping costs as much as some 1 << 19 */
+  PART_WORDS = 1 << 22,    /* words that are worth a thread's while: skipping costs as much as some 1 << 19 */
+  PIECE = 1 << 14,         /* values that are handed over at once */
+  STEP = WK__MT_WORDS / 2, /* of them that are prepared at once: more would be forgotten on the way */
 };
 
 static void lock(wk__generator *generator) { pthread_mutex_lock(&generator->mutex); }
@@ -66,6 +68,7 @@ struct filling {
   int64_t base;                                  /* integers */
   bool two_words;                                /* a value */
   const void *p;                                 /* Bernoulli by a tensor: probabilities */
+  const wk__random_taker *taker;                 /* Bernoulli in pieces */
   double (*value)(double u, double a, double b); /* distributions drawn in double */
 };
 
@@ -374,14 +377,38 @@ static void bernoulli_part(wk__mt19937 *words, const filling *how, int64_t begin
   wk__mt_draw_below(words, (uint8_t *)how->out + begin, n, how->range);
 }
 
+static void bernoulli_pieces(wk__mt19937 *words, const filling *how, int64_t begin, int64_t n) {
+  uint8_t own[PIECE];
+  for (int64_t end = begin + n, count; begin < end; begin += count) {
+    uint8_t *values = how->out ? (uint8_t *)how->out + begin : own;
+    count = wk__min(PIECE, end - begin);
+    for (int64_t i = 0; i < count; i += STEP) {
+      int64_t step = wk__min(STEP, count - i);
+      how->taker->prepare(how->taker->context, begin + i, step);
+      wk__mt_draw_below(words, values + i, step, how->range);
+    }
+    how->taker->take(how->taker->context, values, begin, count);
+  }
+}
+
 /* u < p of u in steps of 2^-53 is draw < p 2^53, and of whole numbers draw < ceil(p 2^53). */
-wk_status wk__random_bernoulli(wk__generator *generator, uint8_t *out, int64_t n, double p) {
+static wk_status bernoulli(wk__generator *generator, uint8_t *out, int64_t n, double p, part_fn *fn,
+                           const wk__random_taker *taker) {
   if (!(p >= 0 && p <= 1)) return wk_fail(WK_RUNTIME_ERROR, "bernoulli_ expects p to be in [0, 1], but got p=%g", p);
   uint64_t below = (uint64_t)ceil(p * 0x1p53);
   lock(generator);
-  draw(generator, n, bernoulli_part, &(filling){.out = out, .range = below, .two_words = true});
+  draw(generator, n, fn, &(filling){.out = out, .range = below, .two_words = true, .taker = taker});
   unlock(generator);
   return WK_OK;
+}
+
+wk_status wk__random_bernoulli(wk__generator *generator, uint8_t *out, int64_t n, double p) {
+  return bernoulli(generator, out, n, p, bernoulli_part, NULL);
+}
+
+wk_status wk__random_bernoulli_to(wk__generator *generator, uint8_t *out, int64_t n, double p,
+                                  const wk__random_taker *taker) {
+  return bernoulli(generator, out, n, p, bernoulli_pieces, taker);
 }
 
 static wk_status p_error(void) {

@@ -19,12 +19,11 @@ enum {
   M = 397,
   BLOCK = WK__RANDOM_BLOCK,
   WIDTH = WK_VECTOR_BYTES / 4, /* words of a vector */
-  PAIRS = WIDTH / 2,
-  TILE = 13, /* vectors: divides those of N words at every level */
+  TILE = 13,                   /* vectors: divides those of N words at every level */
 };
 
-typedef uint64_t draws __attribute__((vector_size(WK_VECTOR_BYTES)));
 typedef uint32_t vector __attribute__((vector_size(WK_VECTOR_BYTES), aligned(4), may_alias));
+typedef uint8_t bytes __attribute__((vector_size(WIDTH)));
 
 /* ---- words ---- */
 
@@ -34,14 +33,14 @@ static inline uint32_t twist_word(uint32_t word, uint32_t following, uint32_t fa
   return far ^ (mixed >> 1) ^ (-(mixed & 1u) & 0x9908b0dfu);
 }
 
+static inline vector load(const uint32_t *words) { return *(const vector *)words; }
+
 /* Twists words [first, last); the far word of i is at i + far_offset. */
 static inline void twist_range(uint32_t *state, int first, int last, int far_offset) {
   int i = first;
   for (; i + WIDTH <= last; i += WIDTH) {
-    vector following = *(const vector *)(state + i + 1);
-    vector mixed = (*(const vector *)(state + i) & 0x80000000u) | (following & 0x7fffffffu);
-    vector far = *(const vector *)(state + i + far_offset);
-    *(vector *)(state + i) = far ^ (mixed >> 1) ^ (-(mixed & 1u) & 0x9908b0dfu);
+    vector mixed = (load(state + i) & 0x80000000u) | (load(state + i + 1) & 0x7fffffffu);
+    *(vector *)(state + i) = load(state + i + far_offset) ^ (mixed >> 1) ^ (-(mixed & 1u) & 0x9908b0dfu);
   }
   for (; i < last; i++) state[i] = twist_word(state[i], state[i + 1], state[i + far_offset]);
 }
@@ -69,38 +68,68 @@ static void temper(const uint32_t *restrict words, uint32_t *restrict out, int64
   }
 }
 
-/* ---- 53 bits below a threshold ---- */
+/* ---- 53 bits below a threshold ----
+ * A draw's first word has its upper 21 bits. They decide but where they equal the threshold's, which is so rare that a
+ * block with such a draw is done again from both words. */
 
-/* Of each pair in a vector, whether the draw is below the threshold, a byte each. Compilers find no way from
- * comparisons to bytes that is near as short. */
-static inline void store_below(draws v, uint64_t threshold, uint8_t *out) {
-#if WK_VECTOR_BYTES == 64
-  __mmask8 bits = _mm512_cmplt_epu64_mask((__m512i)v, _mm512_set1_epi64((long long)threshold));
-  _mm_storel_epi64((__m128i *)out, _mm_maskz_mov_epi8(bits, _mm_set1_epi8(1)));
-#elif WK_VECTOR_BYTES == 32
-  __m256i below = _mm256_cmpgt_epi64(_mm256_set1_epi64x((long long)threshold), (__m256i)v);
-  uint32_t bytes = _pdep_u32((uint32_t)_mm256_movemask_pd((__m256d)below), 0x01010101u);
-  memcpy(out, &bytes, sizeof bytes);
-#else
-  for (int i = 0; i < PAIRS; i++) out[i] = (uint8_t)((v[i] - threshold) >> 63);
-#endif
-}
+enum { HIGH_BITS = 21 };
 
-/* A draw's first word is its upper half, and the lower half of the pair as it is loaded (little-endian). */
-static void below(const uint32_t *restrict words, uint8_t *restrict out, int64_t n, uint64_t threshold) {
-  int64_t i = 0;
-  for (; i + PAIRS <= n; i += PAIRS) {
-    vector y = *(const vector *)(words + 2 * i);
-    TEMPER(y);
-    draws v = (draws)y;
-    store_below((v << 32 | v >> 32) & ((UINT64_C(1) << 53) - 1), threshold, out + i);
-  }
-  for (; i < n; i++) {
+static void below_exactly(const uint32_t *words, uint8_t *out, int64_t n, uint64_t threshold) {
+  for (int64_t i = 0; i < n; i++) {
     uint32_t pair[2] = {words[2 * i], words[2 * i + 1]};
     TEMPER(pair[0]);
     TEMPER(pair[1]);
     out[i] = wk__low53(wk__word64(pair, 0)) < threshold;
   }
+}
+
+/* The first words of WIDTH draws. */
+static inline vector load_first(const uint32_t *words) {
+  vector a = load(words), b = load(words + WIDTH);
+#if WK_VECTOR_BYTES == 64
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+#elif WK_VECTOR_BYTES == 32
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+#else
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+#endif
+}
+
+/* Whether each is below, a byte each. Out: not zero where one is equal. Compilers find no way from comparisons to bytes
+ * that is near as short. */
+static inline uint32_t store_below(vector y, uint32_t high, uint8_t *out) {
+#if WK_VECTOR_BYTES == 64
+  __m512i limit = _mm512_set1_epi32((int)high);
+  __mmask16 bits = _mm512_cmplt_epi32_mask((__m512i)y, limit);
+  _mm_storeu_si128((__m128i *)out, _mm_maskz_mov_epi8(bits, _mm_set1_epi8(1)));
+  return _mm512_cmpeq_epi32_mask((__m512i)y, limit);
+#elif WK_VECTOR_BYTES == 32
+  __m256i limit = _mm256_set1_epi32((int)high), bits = _mm256_cmpgt_epi32(limit, (__m256i)y);
+  uint64_t bytes = _pdep_u64((uint32_t)_mm256_movemask_ps((__m256)bits), 0x0101010101010101u);
+  memcpy(out, &bytes, sizeof bytes);
+  return (uint32_t)_mm256_movemask_ps((__m256)_mm256_cmpeq_epi32((__m256i)y, limit));
+#else
+  bytes bits = __builtin_convertvector((y - high) >> 31, bytes);
+  uint64_t equal[2];
+  memcpy(out, &bits, sizeof bits);
+  vector same = (vector)(y == high);
+  memcpy(equal, &same, sizeof equal);
+  return (equal[0] | equal[1]) != 0;
+#endif
+}
+
+static inline uint32_t below_vector(const uint32_t *words, uint8_t *out, uint32_t high) {
+  vector y = load_first(words);
+  TEMPER(y);
+  return store_below(y & ((1u << HIGH_BITS) - 1), high, out);
+}
+
+/* The last vector may overlap the one before. */
+static void below(const uint32_t *restrict words, uint8_t *restrict out, int64_t n, uint64_t threshold) {
+  uint32_t high = (uint32_t)(threshold >> 32), equal = n < WIDTH;
+  for (int64_t i = 0; i + WIDTH <= n; i += WIDTH) equal |= below_vector(words + 2 * i, out + i, high);
+  if (n >= WIDTH) equal |= below_vector(words + 2 * (n - WIDTH), out + n - WIDTH, high);
+  if (equal) below_exactly(words, out, n, threshold);
 }
 
 /* ---- sums of words ---- */

@@ -252,6 +252,7 @@ extern _Atomic int32_t wk__symbolic_traces; /* how many tracers use symbols now;
 typedef void wk__make_known(void *object);
 WK_MUST_USE wk_status wk__symbolic_hold(void *object, wk__make_known *make_known); /* again: nothing happens */
 void wk__symbolic_drop(void *object);
+bool wk__symbols_in_use(void); /* this thread's trace has some; false, too, when it was ended in the middle of a call */
 wk__make_known wk__tensor_make_known; /* of a wk_tensor * */
 wk_int wk__symbolic_value(wk_int x);  /* for the symbols' present values; poisoned when one has none */
 /* For code that looks at bytes: gives a traced tensor its value now. `why` is told to whoever traces. */

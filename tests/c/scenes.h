@@ -281,11 +281,11 @@ UNUSED static void random_nest(wk__nest *nest, int p, int r, const int64_t *size
   for (int b = 0; b < inputs; b++) {
     wk__access a = random_access(nest, b);
     for (int d = 0; d < p + r; d++)
-      if (below(6) == 0) a.index[d] = wk_int_of(0); /* broadcast: also makes values per row */
+      if (!nest->geometry_free && below(6) == 0) a.index[d] = wk_int_of(0); /* broadcast: also makes values per row */
     put(&g, wk__k_load(g.h, &a));
   }
   put(&g, wk__k_constant(g.h, (double)below(5) - 1.5, WK_FLOAT32));
-  if (p + r) put(&g, wk__k_index(g.h, random_access(nest, 0).index[below(p + r)]));
+  if (p + r && !nest->geometry_free) put(&g, wk__k_index(g.h, random_access(nest, 0).index[below(p + r)]));
   int operations = 20 + (int)below(11);
   for (int k = 0; k < operations; k++) put(&g, random_operation(&g));
   random_stores(&g, nest, inputs);

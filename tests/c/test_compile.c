@@ -187,11 +187,16 @@ static tensors run_compiled(const wk__compiled_graph *c, tensors *inputs) {
   return out;
 }
 
-/* Outputs and inputs are what the executor leaves. */
+/* Outputs and inputs are what the executor leaves, and so is the generator. */
 static void check_run(const wk__compiled_graph *c, wk__graph *graph) {
+  uint8_t before[WK__GENERATOR_STATE_BYTES], after[WK__GENERATOR_STATE_BYTES];
   tensors ours = inputs_of(graph), theirs = clones_of(&ours);
-  tensors expected = run_executor(graph, &theirs), got = run_compiled(c, &ours);
+  tensors expected = run_executor(graph, &theirs);
+  wk__generator_get_state(wk__generator_default(), before);
+  tensors got = run_compiled(c, &ours);
+  wk__generator_get_state(wk__generator_default(), after);
   assert_all_same(&expected, &got);
+  assert_memory_equal(before, after, sizeof before);
   assert_all_same(&theirs, &ours);
   release(&expected), release(&got), release(&ours), release(&theirs);
 }
@@ -441,6 +446,130 @@ static void beside_a_product(void **state) {
       "  return (%a, %b, %c, %d, %l)\n"
       "}\n",
       "a", "b", "c", "d");
+}
+
+/* What goes over random values is done as they are drawn, whether or not they are kept. */
+static void around_a_draw(void **state) {
+  (void)state;
+  CHECK(
+      "graph(%x: f32[6, 50], %y: f32[6, 50]) {\n"
+      "  %m: bool[6, 50] = _dropout_mask([6, 50], [50, 1], 0.25)\n"
+      "  %a: f32[6, 50] = native_dropout_backward(%x, %m, 1.5)\n"
+      "  %b: f32[6, 50] = add.Tensor(%a, %y)\n"
+      "  return (%b)\n"
+      "}\n",
+      "m a b");
+  /* Wanted, seen with other dims, beside other dtypes. */
+  CHECK(
+      "graph(%x: bf16[2, 3, 50], %y: f64[6, 50]) {\n"
+      "  %m: bool[6, 50] = _dropout_mask([6, 50], [50, 1], 0.5)\n"
+      "  %v: bool[2, 3, 50] = view(%m, [2, 3, 50])\n"
+      "  %a: bf16[2, 3, 50] = native_dropout_backward(%x, %v, 2.0)\n"
+      "  %w: bf16[6, 50] = view(%a, [6, 50])\n"
+      "  %b: f64[6, 50] = add.Tensor(%y, %w)\n"
+      "  return (%a, %m, %b)\n"
+      "}\n",
+      "m a b");
+  /* Rows and columns: a bias, and rows with gaps. */
+  CHECK(
+      "graph(%x: f32[40, 500] strides [700, 1], %b: f32[500], %r: f32[40, 1]) {\n"
+      "  %m: bool[40, 500] = _dropout_mask([40, 500], [500, 1], 0.0)\n"
+      "  %a: f32[40, 500] = add.Tensor(%x, %b)\n"
+      "  %c: f32[40, 500] = native_dropout_backward(%a, %m, 1.0)\n"
+      "  %d: f32[40, 500] = mul.Tensor(%c, %r)\n"
+      "  return (%d)\n"
+      "}\n",
+      "m a c d");
+  CHECK(
+      "graph(%x: i64[7]) {\n"
+      "  %m: bool[7] = _dropout_mask([7], [1], 1.0)\n"
+      "  %a: i64[7] = mul.Tensor(%x, %m)\n"
+      "  return (%a)\n"
+      "}\n",
+      "m a");
+}
+
+/* Values that are needed in another order or for whole rows are drawn before. */
+static void beside_a_draw(void **state) {
+  (void)state;
+  CHECK(
+      "graph(%x: f32[30, 20], %y: f32[20, 30]) {\n"
+      "  %m: bool[30, 20] = _dropout_mask([30, 20], [20, 1], 0.25)\n"
+      "  %t: bool[20, 30] strides [1, 20] = t(%m)\n"
+      "  %a: f32[20, 30] = native_dropout_backward(%y, %t, 1.5)\n"
+      "  %n: bool[30, 20] = _dropout_mask([30, 20], [20, 1], 0.25)\n"
+      "  %b: f32[30, 20] = native_dropout_backward(%x, %n, 1.5)\n"
+      "  %c: f32[30, 20] = _softmax(%b, 1, False)\n"
+      "  return (%a, %c)\n"
+      "}\n",
+      "a", "b c");
+  CHECK(
+      "graph(%x: f32[30, 20] strides [1, 30], %y: f32[0, 5]) {\n"
+      "  %m: bool[30, 20] strides [1, 30] = _dropout_mask([30, 20], [1, 30], 0.5)\n"
+      "  %a: f32[30, 20] strides [1, 30] = native_dropout_backward(%x, %m, 2.0)\n"
+      "  %n: bool[0, 5] = _dropout_mask([0, 5], [5, 1], 0.5)\n"
+      "  return (%a, %n)\n"
+      "}\n",
+      "a");
+}
+
+/* Of two the last is taken. What was drawn behind a draw is drawn behind the kernel that it went into. */
+static void order_of_draws(void **state) {
+  (void)state;
+  CHECK(
+      "graph(%x: f32[6, 50], %y: f32[6, 50]) {\n"
+      "  %m: bool[6, 50] = _dropout_mask([6, 50], [50, 1], 0.25)\n"
+      "  %a: f32[6, 50] = native_dropout_backward(%x, %m, 1.5)\n"
+      "  %r: f32[7] = rand([7])\n"
+      "  %n: bool[6, 50] = _dropout_mask([6, 50], [50, 1], 0.5)\n"
+      "  %b: f32[6, 50] = native_dropout_backward(%a, %n, 2.0)\n"
+      "  %c: f32[6, 50] = add.Tensor(%b, %y)\n"
+      "  %s: f32[7] = rand([7])\n"
+      "  return (%c, %r, %s)\n"
+      "}\n",
+      "n a b c");
+  /* The first kernel could run last by what it reads. */
+  CHECK(
+      "graph(%x: f32[6, 50], %y: f32[8, 8]) {\n"
+      "  %m: bool[6, 50] = _dropout_mask([6, 50], [50, 1], 0.25)\n"
+      "  %n: bool[8, 8] = _dropout_mask([8, 8], [8, 1], 0.5)\n"
+      "  %r: f32[7] = rand([7])\n"
+      "  %b: f32[8, 8] = native_dropout_backward(%y, %n, 2.0)\n"
+      "  %d: f32[8, 8] = mm(%b, %b)\n"
+      "  %e: f32[6, 50] = exp(%x)\n"
+      "  %a: f32[6, 50] = native_dropout_backward(%e, %m, 1.5)\n"
+      "  return (%a, %d, %r)\n"
+      "}\n",
+      "n b", "m e a");
+  /* What draws later is needed by what the first one's kernel would hold. */
+  CHECK(
+      "graph(%x: f32[6, 50]) {\n"
+      "  %m: bool[6, 50] = _dropout_mask([6, 50], [50, 1], 0.25)\n"
+      "  %r: f32[6, 50] = rand([6, 50])\n"
+      "  %a: f32[6, 50] = native_dropout_backward(%x, %m, 1.5)\n"
+      "  %b: f32[6, 50] = add.Tensor(%a, %r)\n"
+      "  return (%b)\n"
+      "}\n",
+      "a b");
+}
+
+/* Threads share it; parts, pieces and blocks of words end inside rows. */
+static void long_draws(void **state) {
+  (void)state;
+  const char *const text =
+      "graph(%x: f32[2503, 2557], %b: f32[2557]) {\n"
+      "  %m: bool[2503, 2557] = _dropout_mask([2503, 2557], [2557, 1], 0.1)\n"
+      "  %a: f32[2503, 2557] = native_dropout_backward(%x, %m, 1.125)\n"
+      "  %c: f32[2503, 2557] = add.Tensor(%a, %b)\n"
+      "  %r: f32[7] = rand([7])\n"
+      "  return (%c, %m, %r)\n"
+      "}\n";
+  int threads = wk_get_num_threads();
+  for (int n = 1; n <= 3; n++) {
+    assert_int_equal(wk_set_num_threads(n), WK_OK);
+    CHECK(text, "m a c");
+  }
+  assert_int_equal(wk_set_num_threads(threads), WK_OK);
 }
 
 /* `c` needs `a` and the product of it: one kernel for both would wait for itself. */
@@ -839,9 +968,36 @@ static wk_status everything(void *unused) {
   return status;
 }
 
+static wk_status draw_and_use(void *text) {
+  wk__graph *g = NULL;
+  wk__compiled_graph *c = NULL;
+  wk_tensor *x = wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){6, 50}), *outputs[2] = {NULL};
+  wk_status status = x ? WK_OK : WK_OUT_OF_MEMORY;
+  if (x) memset(wk__data(x), 0, (size_t)wk__numel(x) * sizeof(float));
+  if (status == WK_OK) status = wk__graph_parse(text, NULL, 0, &g);
+  if (status == WK_OK) status = wk__graph_freeze(g);
+  if (status == WK_OK) status = wk__compile_graph(g, NULL, WK__COMPILE_LATER, &c);
+  if (status == WK_OK) status = wk__compiled_graph_run(c, &x, NULL, outputs);
+  for (int i = 0; i < 2; i++) wk_tensor_release(outputs[i]);
+  wk__compiled_graph_release(c);
+  wk__graph_release(g);
+  wk_tensor_release(x);
+  return status;
+}
+
 static void every_allocation_may_fail(void **state) {
   (void)state;
   walk_faults(everything, NULL, 2000, 100);
+  walk_faults(draw_and_use,
+              "graph(%x: f32[6, 50]) {\n"
+              "  %m: bool[6, 50] = _dropout_mask([6, 50], [50, 1], 0.25)\n"
+              "  %a: f32[6, 50] = native_dropout_backward(%x, %m, 1.5)\n"
+              "  %n: bool[6, 50] = _dropout_mask([6, 50], [50, 1], 0.25)\n"
+              "  %b: f32[6, 50] = native_dropout_backward(%x, %n, 1.5)\n"
+              "  %c: f32[6, 50] = _softmax(%b, 1, False)\n"
+              "  return (%a, %c)\n"
+              "}\n",
+              1000, 50);
 }
 
 static void nothing_is_left(void **state) {
@@ -958,6 +1114,10 @@ int main(void) {
       TEST(reductions),
       TEST(around_a_product),
       TEST(beside_a_product),
+      TEST(around_a_draw),
+      TEST(beside_a_draw),
+      TEST(order_of_draws),
+      TEST(long_draws),
       TEST(no_cycles),
       TEST(gathers),
       TEST(parts_of_a_whole),

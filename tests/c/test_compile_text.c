@@ -64,6 +64,28 @@ static void prints_and_parses(void **state) {
   wk__string_release(&again);
 }
 
+/* Random values that are kept, and that are not. */
+static void prints_and_parses_draws(void **state) {
+  (void)state;
+  const char *const draws =
+      "graph(%x: f32[40, 30], %y: f32[40, 30]) {\n"
+      "  %m: bool[40, 30] = _dropout_mask([40, 30], [30, 1], 0.25)\n"
+      "  %a: f32[40, 30] = native_dropout_backward(%x, %m, 1.5)\n"
+      "  %n: bool[40, 30] = _dropout_mask([40, 30], [30, 1], 0.25)\n"
+      "  %b: f32[40, 30] = native_dropout_backward(%y, %n, 1.5)\n"
+      "  return (%a, %b, %n)\n"
+      "}\n";
+  wk__string text = {0}, again = {0};
+  assert_int_equal(fused_text(draws, &text, NULL), WK_OK);
+  assert_non_null(strstr(text.text, "\ndraw _dropout_mask 0 in -\n"));
+  assert_non_null(strstr(text.text, ": drawn offset "));
+  assert_non_null(strstr(text.text, "\ndraw _dropout_mask 0 in 0\n"));
+  if (reprinted(text.text, &again, NULL) != WK_OK) fail_msg("%s\n%s", wk_error_message(), text.text);
+  assert_string_equal(text.text, again.text);
+  wk__string_release(&text);
+  wk__string_release(&again);
+}
+
 /* Compiled twice the kernels have other numbers; the graph is the same. A kernel that computes something else tells. */
 static void hash_is_of_definitions(void **state) {
   (void)state;
@@ -131,9 +153,8 @@ static void every_allocation_may_fail(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(prints_and_parses),
-      cmocka_unit_test(hash_is_of_definitions),
-      cmocka_unit_test(definitions_are_not_for_everyone),
+      cmocka_unit_test(prints_and_parses),         cmocka_unit_test(prints_and_parses_draws),
+      cmocka_unit_test(hash_is_of_definitions),    cmocka_unit_test(definitions_are_not_for_everyone),
       cmocka_unit_test(every_allocation_may_fail),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

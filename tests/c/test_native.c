@@ -180,6 +180,51 @@ static void a_second_compile_is_a_hit(void **state) {
   assert_int_equal(count_files("new-"), 0);
 }
 
+/* Grows the table of variables, so that it moves, and shrinks it. */
+static void change_environment(void) {
+  char name[40];
+  for (int k = 0; k < 2000; k++) {
+    snprintf(name, sizeof name, "WICK_TEST_%d", k % 1000);
+    if (k < 1000)
+      setenv(name, "text", 1);
+    else
+      unsetenv(name);
+  }
+}
+
+/* The compiler gets the environment of the first submission; a program that changes its own meanwhile disturbs nobody.
+ */
+static void the_environment_may_change_meanwhile(void **state) {
+  (void)state;
+  char seen[300], script[400];
+  snprintf(seen, sizeof seen, "%s/seen", folder);
+  snprintf(script, sizeof script, "%s/cc", folder);
+  FILE *f = fopen(script, "w");
+  assert_non_null(f);
+  fprintf(f, "#!/bin/sh\necho \"$WICK_TEST_MARK\" >> %s\nexec cc \"$@\"\n", seen);
+  fclose(f);
+  assert_int_equal(chmod(script, 0700), 0);
+  setenv("WICK_CC", script, 1);
+  setenv("WICK_TEST_MARK", "before", 1);
+  wk__native_reset();
+  for (int k = 0; k < 2; k++) {
+    wk__c_kernel kernel = {.nest = nest, .name = k ? "second" : "first"};
+    wk__native_group *group = wk__c_compile(&kernel, &program, 1);
+    assert_non_null(group);
+    setenv("WICK_TEST_MARK", "after", 1);
+    while (wk__native_group_state(group) == WK__NATIVE_PENDING) change_environment();
+    assert_int_equal(wk__native_group_wait(group), WK__NATIVE_READY);
+    wk__native_group_release(group);
+  }
+  char text[100] = "";
+  f = fopen(seen, "r");
+  assert_non_null(f);
+  size_t length = fread(text, 1, sizeof text - 1, f);
+  fclose(f);
+  text[length] = 0;
+  assert_string_equal(text, "before\nbefore\n");
+}
+
 static void an_empty_setting_means_no_cache(void **state) {
   (void)state;
   setenv("WICK_CACHE_DIR", "", 1);
@@ -540,6 +585,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(the_hash_is_blake2s),
       TEST(a_second_compile_is_a_hit),
+      TEST(the_environment_may_change_meanwhile),
       TEST(an_empty_setting_means_no_cache),
       TEST(a_damaged_entry_is_a_miss),
       TEST(what_others_could_write_is_a_miss),

@@ -130,6 +130,7 @@ COMPILERS = {
     "makes an empty file": OUTPUT + '; : > "$2"',
     "makes no object": OUTPUT + '; echo this is no object > "$2"',
     "makes a folder": OUTPUT + '; mkdir "$2"; rmdir "$2"',
+    "leaves folders": OUTPUT + '; mkdir -p "$2"/in/folders; : > "$2"/in/a_file',
     "makes half an object": OUTPUT.replace(
         "cat > /dev/null", 'cc -x c -shared -o "$2".whole - && head -c 3000 "$2".whole > "$2"; rm "$2".whole'
     ),  # fmt: skip

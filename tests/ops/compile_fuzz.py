@@ -640,6 +640,7 @@ def outcome(function, inputs):
 
 
 SPENT = "backward through the graph a second time"
+WRITTEN = "modified by an inplace operation"
 INDEX = re.compile(r"(?<=index )-?\d+")  # of several bad ones threads name any
 
 
@@ -659,7 +660,7 @@ def same(plain, compiled):
     if ours[0] != theirs[0]:
         return f"eager {theirs[:2] if theirs[0] != 'gives' else 'works'}, compiled {ours[:2] if ours[0] != 'gives' else 'works'}"
     if ours[0] != "gives":
-        if SPENT in ours[1]:
+        if SPENT in ours[1] or (WRITTEN in ours[1] and theirs[1].startswith("derivative for ")):
             return None  # one node stands for a tape that was run: its error comes before what a derivative would raise
         if untold(ours[1]) != untold(theirs[1]):
             return f"eager says {theirs[1]!r}, compiled {ours[1]!r}"
@@ -679,6 +680,15 @@ def same(plain, compiled):
 # A write through a view is functional operators when it is captured, and their derivatives leave a gradient as it comes
 # (a sum's is one value for all elements) where CopySlices makes a copy that is laid out like the base.
 LAYOUT_ALONE = re.compile(r"(gradient, )?tensor \d+ \(inputs first\): strides \[")
+# The derivative of a rounded quotient is zero: eager keeps the divisor all the same, a compiled backward has no use for
+# it, as PyTorch's, and so does not notice that it was written since.
+KEEPS_NOTHING = re.compile(r"eager \('RuntimeError', 'one of the variables needed.*compiled works", re.DOTALL)
+
+
+def forgiven(program, wrong):
+    if program.writes_views and LAYOUT_ALONE.match(wrong):
+        return True
+    return KEEPS_NOTHING.match(wrong) is not None and any("rounding_mode=" in line for line in program.lines)
 
 
 def values(plain, compiled):
@@ -706,7 +716,7 @@ def check(program, native=False):
             if native and run == 2:
                 compiled.wait_for_native()
             wrong = same(plain, outcome(compiled, inputs))
-            if wrong and not (program.writes_views and LAYOUT_ALONE.match(wrong)):
+            if wrong and not forgiven(program, wrong):
                 return f"{'capture' if run == 0 else f'replay {run}'}: {wrong}"
     STATISTICS["captures"] += compiled.captures
     STATISTICS["breaks"] += compiled.breaks

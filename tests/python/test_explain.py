@@ -252,7 +252,7 @@ def test_page_without_source():
 # ---- WICK_DEBUG_DIR ----
 
 
-PASSES = ["captured", "decompose", "fold", "common", "dead", "fuse"]
+PASSES = ["captured", "decompose", "fold", "common", "dead", "weights", "fuse"]
 
 
 def files_of(folder):

@@ -43,7 +43,15 @@ def results(graph):
 
 def test_stages_give_what_the_function_gives(folder):
     files = sorted(f for f in folder.glob("graph_*.txt") if re.search(r"\.\d\.", f.name))
-    assert [f.name.split(".")[2] for f in files] == ["captured", "decompose", "fold", "common", "dead", "fuse"]
+    assert [f.name.split(".")[2] for f in files] == [
+        "captured",
+        "decompose",
+        "fold",
+        "common",
+        "dead",
+        "weights",
+        "fuse",
+    ]
     for file in files:
         assert results(compiler.load_graph(file)) == results(function)
         assert results(compiler.load_graph(file, compiled=True)) == results(function)
@@ -189,6 +197,96 @@ def test_launches_that_leave_memory_are_refused(numbers):
     graph = _C.LoadedGraph(NEAR.format(name="negative").replace("[4, 0, 1, 0, 1, 4, 1]", numbers))
     with pytest.raises(ValueError, match="would leave the memory of a tensor"):
         graph(wick.ones(4))
+
+
+DRAWN = """dropped = kernel {
+loops 2 at 0
+bind 0: drawn offset 2 strides 3
+bind 1: input 0 offset 5 strides 6
+bind 2: result 0 offset 8 strides 9
+result 0: f32[2] sizes 11 strides 13
+draw _dropout_mask 0 in -
+nest free (i0 < s1_0)
+buffer 0: bool[1]
+buffer 1: float32[1]
+buffer 2: float32[1] written
+%1 = load bool 0[i0]
+%2 = cast float32 %1
+%3 = load float32 1[i0]
+%4 = mul float32 %3 %2
+store 2[i0] %4
+}
+graph(%x: f32[40, 50]) {
+  %y: f32[40, 50] = dropped([%x], [40, 50, 0, 50, 1, 0, 50, 1, 0, 50, 1, 40, 50, 50, 1], 0.25)
+  return (%y)
+}
+"""
+
+
+def kept(text):
+    """With the mask as a second result."""
+    for old, new in (
+        ("drawn", "result 1"),
+        ("in -", "in 1"),
+        ("\ndraw", "\nresult 1: bool[2] sizes 11 strides 13\ndraw"),
+        ("  %y: f32[40, 50] = dropped", "  %l: (f32[40, 50], bool[40, 50]) = dropped"),
+        ("  return (%y)", "  %y: f32[40, 50] = item(%l, 0)\n  %m: bool[40, 50] = item(%l, 1)\n  return (%y, %m)"),
+    ):
+        assert old in text
+        text = text.replace(old, new, 1)
+    return text
+
+
+def test_a_draw_by_hand():
+    x = wick.arange(2000.0).reshape(40, 50)
+    wick.manual_seed(4)
+    mask = wick.empty(40, 50).bernoulli_(0.75)
+    after = wick.rand(3)
+    for text in (DRAWN, kept(DRAWN)):
+        graph = _C.LoadedGraph(text)
+        assert str(_C.LoadedGraph(str(graph))) == str(graph)
+        wick.manual_seed(4)
+        outputs = graph(x)
+        assert wick.equal(outputs[0], x * mask) and wick.equal(wick.rand(3), after)
+        assert all(wick.equal(m, mask.bool()) for m in outputs[1:])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("draw _dropout_mask 0 in -\n", "", "results are written, inputs read"),
+        ("draw _dropout_mask", "draw neg", "expected a draw of random values"),
+        ("draw _dropout_mask", "draw none", "expected the name of an operator"),
+        ("_dropout_mask 0", "_dropout_mask 12", "expected a smaller number"),
+        ("in -", "in 0", "results are written, inputs read"),
+        ("in -", "in 7", "random values need"),
+        ("in -\n", "in -\nproduct mm 0 0 - in 0\n", "no product beside them"),
+        ("bind 2: result 0", "bind 2: drawn", "results are written, inputs read"),
+        ("bind 1: input 0", "bind 1: drawn", "results are written, inputs read"),
+        ("loops 2 at 0", "loops 3 at 0", "random values need"),
+    ],
+)
+def test_draws_that_do_not_fit_are_refused(old, new, error):
+    assert old in DRAWN
+    with pytest.raises(ValueError, match=error):
+        _C.LoadedGraph(DRAWN.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("numbers", ["[40, 50, 1, 50, 1,", "[40, 50, 0, 1, 1,", "[40, 50, 0, 50, 0,", "[40, 50, -1, 50, 1,",
+                                     "[-40, 50, 0, 50, 1,", "[40, 51, 0, 51, 1,", "[4611686018427387904, 4, 0, 4, 1,"])  # fmt: skip
+def test_draws_that_leave_memory_are_refused(numbers):
+    for text in (DRAWN, kept(DRAWN)):
+        graph = _C.LoadedGraph(text.replace("[40, 50, 0, 50, 1,", numbers))
+        with pytest.raises(ValueError, match="would leave the memory of a tensor"):
+            graph(wick.ones(40, 50))
+    graph = _C.LoadedGraph(kept(DRAWN).replace("[40, 50, 0, 50, 1,", "[39, 50, 0, 50, 1,"))
+    with pytest.raises(ValueError, match="would leave the memory of a tensor"):
+        graph(wick.ones(40, 50))
+
+
+def test_probability_of_a_draw_from_text():
+    with pytest.raises(RuntimeError, match=r"p to be in \[0, 1\], but got p=-1"):
+        _C.LoadedGraph(DRAWN.replace("0.25)", "2.0)"))(wick.ones(40, 50))
 
 
 def test_hostile_text(fused):

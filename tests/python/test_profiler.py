@@ -57,6 +57,26 @@ def test_a_product_with_its_epilogue_is_one_row():
     compiled.reset()
 
 
+def test_a_draw_with_its_use_is_one_row():
+    """The mask counts where it is kept, for the derivative."""
+    x, y = wick.ones(2048, 1024), wick.ones(2048, 1024)
+    before = wick.get_num_threads()
+    wick.set_num_threads(1)
+    try:
+        for trains, each in ((False, 12), (True, 13)):
+            x.requires_grad_(trains)
+            compiled = wick.compile(lambda x, y: wick.nn.functional.dropout(x, 0.5) + y)
+            compiled(x, y)
+            with profile() as prof:
+                compiled(x, y)
+            (row,) = prof.key_averages()
+            assert "_dropout_mask" in row.origin and "add" in row.origin
+            assert row.bytes == each * 2048 * 1024
+            compiled.reset()
+    finally:
+        wick.set_num_threads(before)
+
+
 def test_only_what_ran_meanwhile(step):
     with profile() as before:
         step()

@@ -269,3 +269,46 @@ def test_pickle_bombs():
         wick.load(with_pickle(b"\x80\x02cbuiltins\nbytearray\nJ\xff\xff\xff\x7f\x85R."))
     with pytest.raises(pickle.UnpicklingError, match="truncated"):
         wick.load(with_pickle(b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f."))
+
+
+# What the memo names is stored once and can be asked for any number of times: 60 pairs of pairs are 2^60 leaves.
+PAIRS = b"N" + b"".join(b"q\x00h\x00\x86" for _ in range(60))
+COPY = b"h\x00h\x01\x85R"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"}" + PAIRS + b"Ns.",
+        b"\x8f(" + PAIRS + b"\x90.",
+        b"(" + PAIRS + b"\x91.",
+        b"cbuiltins\nset\n](" + PAIRS + b"e\x85R.",
+        PAIRS + b"q\x00h\x00h\x00h\x00\x87q\x00Q.",
+        b"}N" + b"\x85" * 100000 + b"Ns.",
+        b"cbuiltins\nbytearray\nq\x00B" + struct.pack("<I", 100000) + b"a" * 100000 + b"q\x01" + COPY * 30000 + b".",
+        b"cbuiltins\nset\nq\x00](" + b"".join(b"M" + struct.pack("<H", i) for i in range(20000)) + b"eq\x01"
+        + COPY * 30000 + b".",
+        b"ccollections\nOrderedDict\n)R}(" + b"".join(b"M" + struct.pack("<H", i) + b"N" for i in range(20000)) + b"uq\x00b"
+        + b"h\x00b" * 30000 + b".",
+    ],
+    ids=["key", "item", "frozen", "call", "error text", "deep key", "bytes", "set", "state"],
+)  # fmt: skip
+def test_work_and_memory_are_bounded_by_the_size_of_the_file(data):
+    with pytest.raises(pickle.UnpicklingError):
+        wick.load(with_pickle(b"\x80\x02" + data))
+
+
+def test_nested_keys():
+    obj = {((1, (2, "a")), frozenset([(3, 4)])): {(5, (6,))}}
+    assert loaded(obj) == obj
+
+
+def test_mapped_records_that_are_not_aligned(tmp_path):
+    """save() puts storages at multiples of 64; kernels rely on elements being aligned."""
+    path = tmp_path / "file.pt"
+    for shift in range(4):
+        data = tensor_pickle()
+        path.write_bytes(with_pickle(data, {"x" * shift: b"", "data/0": struct.pack("<4f", 1, 2, 3, 4)}).getvalue())
+        x = wick.load(path, mmap=True)
+        assert x.data_ptr() % 16 == 0
+        assert x.tolist() == [1, 2, 3, 4]

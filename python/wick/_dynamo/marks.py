@@ -1,6 +1,14 @@
 """Marks on tensors: which of their sizes a compiled function may see change."""
 
+from typing import NamedTuple
+
 from ..compiler import is_compiling
+
+
+class _DimRange(NamedTuple):
+    dim: int
+    min: int | None
+    max: int | None
 
 
 def _dims(t, index):
@@ -22,11 +30,17 @@ def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize
     """Sizes that become symbols at the first capture, whatever compile(dynamic=...) says; sizes 0 and 1 never do. A size
     that the program's own code fixes is an error, torch.fx.experimental.symbolic_shapes.ConstraintViolationError.
 
-    The other arguments are accepted.
+    With `min` or `max` the graph is for sizes in that range: others are captured again. So is it an error when the
+    tensor's own size is none of them, or the program takes another way for some of them. The other arguments are
+    accepted.
 
         mark_dynamic(x, 0)          # or [0, 1]
+        mark_dynamic(x, 1, max=64)
     """
     _mark(t, "_dynamo_dynamic_indices", index)
+    if not hasattr(t, "_dynamo_dynamic_range"):
+        t._dynamo_dynamic_range = set()
+    t._dynamo_dynamic_range.update(_DimRange(dim, min, max) for dim in _dims(t, index))
 
 
 def maybe_mark_dynamic(t, index):

@@ -1,7 +1,6 @@
 """autograd.Function: operations whose backward is written in Python. The work is done in C: _C._FunctionBase."""
 
 import functools
-import inspect
 
 from .. import _C
 
@@ -126,6 +125,8 @@ class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
     @classmethod
     def _bind_arguments(cls, args, kwargs):
         """forward's arguments in order, defaults filled in (C calls this when apply has keywords or defaults)."""
+        import inspect  # takes as long to load as the rest of this package
+
         before = () if cls._has_setup_context else (None,)
         try:
             bound = inspect.signature(cls.forward).bind(*before, *args, **(kwargs or {}))

@@ -1,7 +1,6 @@
 """Grad modes. Entering and leaving them is C (src/python/grad_mode.c); here is what decorating with one does."""
 
 import functools
-import inspect
 import sys
 
 from .._C import enable_grad, inference_mode, no_grad, set_grad_enabled
@@ -11,9 +10,9 @@ __all__ = ["enable_grad", "inference_mode", "no_grad", "set_grad_enabled", "set_
 
 def decorate(mode, function):
     """The function with each of its calls, or each step of its generators, inside a new object like `mode`."""
-    if inspect.isclass(function):
+    if isinstance(function, type):
         function = _class_as_function(function)
-    elif inspect.isgeneratorfunction(function):
+    elif _makes_generator(function):
         return _decorate_generator(mode, function)
 
     @functools.wraps(function)
@@ -22,6 +21,13 @@ def decorate(mode, function):
             return function(*args, **kwargs)
 
     return decorate_context
+
+
+def _makes_generator(function):
+    """inspect.isgeneratorfunction, which takes longer to load than the rest of this package."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return bool(getattr(getattr(function, "__code__", None), "co_flags", 0) & 0x20)  # CO_GENERATOR
 
 
 def _class_as_function(cls):

@@ -226,7 +226,8 @@ class _Storages:
         from pickle import UnpicklingError
 
         if len(key) != 5 or key[0] != "storage" or not isinstance(key[1], _StorageClass):
-            raise UnpicklingError(f"Unknown typename for persistent_load, expected 'storage' but got {key[:1]}")
+            what = repr(key[0]) if key and isinstance(key[0], str) else f"a {type(key[0] if key else key).__name__}"
+            raise UnpicklingError(f"Unknown typename for persistent_load, expected 'storage' but got {what}")
         _, kind, name, location, count = key
         if not isinstance(name, str) or not isinstance(location, str) or not isinstance(count, int):
             raise UnpicklingError("a storage's description is damaged")
@@ -240,7 +241,9 @@ class _Storages:
         if size != actual:
             raise RuntimeError(f"the storage in {record} should have {size} bytes but the file has {actual}")
         if self._mapped:
-            return _C.UntypedStorage._from_bytes(self._archive.get(record))
+            mapped = _C.UntypedStorage._from_bytes(self._archive.get(record))
+            if mapped.data_ptr() % 16 == 0:  # a file that save() has not made may have it elsewhere
+                return mapped
         storage = _C.UntypedStorage(size)
         if size:
             self._archive.get_into(record, _view(storage))

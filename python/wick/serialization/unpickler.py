@@ -10,6 +10,9 @@ from collections import Counter, OrderedDict
 from pickle import UnpicklingError
 
 _MARK = object()
+_WORK = 64  # what calls and keys may look at, for each byte of the input
+_DEPTH = 100  # of tuples in tuples that are keys: hashing them recurs in C
+_SIZED = (str, bytes, bytearray, tuple, list, dict, set, frozenset)
 
 
 class Allowed:
@@ -67,6 +70,7 @@ class Unpickler:
     def __init__(self, data, find_global, persistent_load):
         self._data = bytes(data)
         self._at = 0
+        self._left = _WORK * (len(self._data) + 64)
         self._find_global = find_global
         self._persistent_load = persistent_load
         self._stack, self._memo = [], {}
@@ -146,6 +150,24 @@ class Unpickler:
         """Globals stand on the stack as Allowed; as data they are their values."""
         return [item.value if isinstance(item, Allowed) else item for item in items]
 
+    # ---- limits: what the memo names is stored once and can be used often ----
+
+    def _charge(self, values):
+        """Counts the work of a function that goes over these values."""
+        self._left -= 1 + sum(len(value) for value in values if isinstance(value, _SIZED))
+        if self._left < 0:
+            raise UnpicklingError("the pickle asks for more work than its size explains")
+
+    def _check_keys(self, keys):
+        """Tuples are hashed whole each time, and recursively."""
+        nested = [(key, 1) for key in keys if isinstance(key, tuple)]
+        while nested:
+            key, depth = nested.pop()
+            if depth > _DEPTH:
+                raise UnpicklingError("a key is nested too deeply")
+            self._charge((key,))
+            nested += [(item, depth + 1) for item in key if isinstance(item, tuple)]
+
     # ---- building ----
 
     def _set_items(self, items):
@@ -153,6 +175,7 @@ class Unpickler:
         items = self._values(items)
         if len(items) % 2:
             raise UnpicklingError("a key without a value")
+        self._check_keys(items[::2])
         for i in range(0, len(items), 2):
             target[items[i]] = items[i + 1]
 
@@ -160,7 +183,12 @@ class Unpickler:
         self._top(list).extend(self._values(items))
 
     def _add_items(self, items):
+        self._check_keys(items)
         self._top(set).update(self._values(items))
+
+    def _frozen_set(self, items):
+        self._check_keys(items)
+        self._push(frozenset(self._values(items)))
 
     def _global(self, module, name):
         if not isinstance(module, str) or not isinstance(name, str):
@@ -174,11 +202,16 @@ class Unpickler:
         if run is None or not isinstance(arguments, tuple):
             raise UnpicklingError("Trying to call an object that may not be called")
         arguments = self._values(arguments)
+        self._charge(arguments)
+        for argument in arguments:
+            if isinstance(argument, (tuple, list)):
+                self._check_keys(argument)
         self._push(run(function.value, *arguments) if kind == "new" else run(*arguments))
 
     def _build(self):
         state = self._pop()
         target = self._checked(self._stack[-1])
+        self._charge((state, *(state if isinstance(state, tuple) else ())))
         self._find_build(target)(target, state)
 
     @staticmethod
@@ -194,7 +227,10 @@ class Unpickler:
         )
 
     def _persistent(self):
-        self._push(self._persistent_load(tuple(self._values(self._pop()))))
+        key = self._pop()
+        if not isinstance(key, tuple) or len(key) > 8:
+            raise UnpicklingError("a persistent id is not a short tuple")
+        self._push(self._persistent_load(tuple(self._values(key))))
 
     def _tuple(self, count):
         if count == 0:
@@ -269,7 +305,7 @@ _HANDLERS = {
         "u": lambda u: u._set_items(u._pop_mark()),  # SETITEMS
         "\x8f": lambda u: u._push(set()),  # EMPTY_SET
         "\x90": lambda u: u._add_items(u._pop_mark()),  # ADDITEMS
-        "\x91": lambda u: u._push(frozenset(u._values(u._pop_mark()))),  # FROZENSET
+        "\x91": lambda u: u._frozen_set(u._pop_mark()),  # FROZENSET
         "q": lambda u: u._put(u._take(1)[0]),  # BINPUT
         "r": lambda u: u._put(u._number("<I")),  # LONG_BINPUT
         "\x94": lambda u: u._put(len(u._memo)),  # MEMOIZE

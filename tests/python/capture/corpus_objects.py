@@ -799,7 +799,7 @@ def c_extension_call(x):
     return y, n.read()
 
 
-@case(captures=13, breaks=11)
+@case(captures=12, breaks=10)
 def random_module(x):
     k = random.random()
     return x * k + random.randint(1, 5)

@@ -112,7 +112,19 @@ class Program:
         )  # fmt: skip
 
     def number(self):
-        return self.pick("a", "0.5", "-1.25", self.integer(), "a * n", "o.rate", "abs(a)", "max(a, 0.1)")
+        return self.pick(
+            "a",
+            "0.5",
+            "-1.25",
+            self.integer(),
+            "a * n",
+            "o.rate",
+            "abs(a)",
+            "max(a, 0.1)",
+            "(1 - a)",
+            "-a / 3",
+            "a ** 2",
+        )
 
     def tensor(self, depth=0):
         t = self.random.choice(self.tensors)
@@ -187,6 +199,7 @@ class Program:
         return self.pick(
             f"n > {self.random.randint(0, 3)}",
             "a > 0",
+            "a * 2 + 1 <= o.rate",
             "len(l) % 2",
             "'k' in d",
             "'new' in d",
@@ -458,7 +471,7 @@ def program(seed):
     return Program(seed).text()
 
 
-def inputs(turn, grad, rows=None, n=None):
+def inputs(turn, grad, rows=None, n=None, a=None):
     """Other values, other sizes, other numbers; the same memory twice."""
     rows = rows or (5 if turn == 3 else 4)
     x = numbers(turn, rows, 4)
@@ -468,11 +481,13 @@ def inputs(turn, grad, rows=None, n=None):
         x = x.requires_grad_() * 1
         y = x if turn == 2 else y
     n = n or (2 if turn < 3 else 3)
-    return x, y, n, 0.5 if turn != 1 else -0.75, [3, 1, 2], {"k": 1, "one": y}, o, []
+    a = (0.5 if turn != 1 else -0.75) if a is None else a
+    return x, y, n, a, [3, 1, 2], {"k": 1, "one": y}, o, []
 
 
 ROWS = (4, 5, 3, 7, 7, 2, 1, 6, 9, 4, 8)  # of a program about sizes, call by call
 NUMBERS = (2, 3, 5, 5, 4, 2, 7, 1, 3, 2, 9)
+RATES = (0.5, -0.75, 1.5, 1.0, 0.25, -0.0, 2.0, 0.125, -3.0, 0.75, 0.5)
 
 
 def outcomes(function, grad, sizes):
@@ -480,8 +495,8 @@ def outcomes(function, grad, sizes):
     wick.manual_seed(5)
     for turn in (0, 0, 1, 2, 3, 0, 1) if not sizes else ():
         out.append(call_once(function, inputs(turn, grad), None, grads=False))
-    for call, (rows, n) in enumerate(zip(ROWS, NUMBERS, strict=True) if sizes else ()):
-        out.append(call_once(function, inputs(call % 3, grad, rows, n), None, grads=False))
+    for call, (rows, n, a) in enumerate(zip(ROWS, NUMBERS, RATES, strict=True) if sizes else ()):
+        out.append(call_once(function, inputs(call % 3, grad, rows, n, a), None, grads=False))
     arguments = inputs(0, grad)
     for _ in range(3):  # on what the last call left
         out.append(call_once(function, arguments, None, grads=False))

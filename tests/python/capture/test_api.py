@@ -1,5 +1,6 @@
 """compile() and what belongs to it, as PyTorch programs use them."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -134,3 +135,58 @@ def test_what_one_function_learned_is_not_the_others_business():
     for _ in range(3):
         assert wick.equal(second(x), wick.full((3,), 3.0))
     assert (second.captures, second.breaks) == (1, 0)
+
+
+def scale(x, by=2.0, *, shift=0.0):
+    return x * by + shift
+
+
+def test_a_call_that_is_a_graph_binds_its_arguments_as_python_does():
+    """Such calls are replayed without a frame, where their arguments are positional."""
+    compiled = wick.compile(scale)
+    x = wick.ones(3)
+    for _ in range(3):
+        assert compiled(x, 2.0).tolist() == compiled(x).tolist() == compiled(x=x, by=2.0).tolist() == [2.0] * 3
+        assert compiled(x, 2.0, shift=1.0).tolist() == [3.0] * 3
+        for wrong in [(), (x, 2.0, 0.0)]:
+            with pytest.raises(TypeError, match=r"scale\(\) (missing|takes)"):
+                compiled(*wrong)
+
+
+def test_a_call_that_is_a_graph_still_has_guards_and_a_traceback():
+    def pick(x, i):
+        return wick.embedding(x, i) + other
+
+    other = wick.ones(2)
+    compiled = wick.compile(pick)
+    x, good, bad = wick.arange(6.0).reshape(3, 2), wick.tensor([2, 0]), wick.tensor([3])
+    references = sys.getrefcount(x), sys.getrefcount(good)
+    for _ in range(3):
+        assert compiled(x, good).tolist() == [[5.0, 6.0], [1.0, 2.0]]
+    assert (sys.getrefcount(x), sys.getrefcount(good)) == references
+    other = wick.zeros(2)
+    assert compiled(x, good).tolist() == [[4.0, 5.0], [0.0, 1.0]]
+    for _ in range(3):
+        with pytest.raises(IndexError) as raised:
+            compiled(x, bad)
+        assert "pick" in [entry.name for entry in raised.traceback]
+    assert compiled(x, good).tolist() == [[4.0, 5.0], [0.0, 1.0]]
+
+
+PROGRAM = """
+import wick
+
+@wick.compile
+def scaled(x, by):
+    return x * by
+
+for by in (2, 2, True):
+    scaled(wick.ones(3), by)
+"""
+
+
+def test_a_failing_guard_is_told_once():
+    env = {**os.environ, "WICK_LOGS": "recompiles"}
+    run = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stderr.count("does not hold: by == 2") == 1

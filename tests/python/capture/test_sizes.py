@@ -8,6 +8,7 @@ equal. Stated are the number of captures in all, and what the newest segment ass
 import copy
 import functools
 import gc
+import math
 import random
 import re
 import sys
@@ -19,6 +20,7 @@ import wick
 import wick.nn.functional as F
 from wick import nn
 from wick._C import Compiled
+from wick.fx.experimental.proxy_tensor import make_fx
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
 
@@ -317,6 +319,103 @@ def break_in_a_callee(x):
     return inner(x * 2, x.shape[0]).sum(0)
 
 
+@sized(2)
+def floats_of_sizes(x):
+    n = x.shape[0]
+    b = float(n) + math.sqrt(n) + n / 2 - 1.0 / n + n**0.5
+    return x * b, max(n, 1.5), b, round(n / 4, 1), (n + 1) / (n - 1)
+
+
+@sized(4, shapes=[(n, 4) for n in (3, 7, 5, 9, 4, 6)])
+def float_of_a_size_decides(x):
+    return x * 2 if x.shape[0] / 2 > 2.75 or x.shape[0] > 4.5 else x - 1
+
+
+@sized(2)
+def integers_of_sizes(x):
+    n = x.shape[0]
+    return n**2, pow(n, 3), divmod(n + 3, 2), bool(n), x.new_zeros(n**2, divmod(n, 2)[0])
+
+
+# ==== floats from outside ====
+
+
+def rates(*values, put=lambda a: a):
+    return [functools.partial(lambda a: (numbers(1, 3, 4), put(a)), a) for a in values or (0.5, 0.75, -1.25, 1.0, 2.5)]
+
+
+@sized(2, inputs=rates())
+def float_in_an_expression(x, a):
+    return x * a, a - x, x / a + a, a / x, x > a, a * 2
+
+
+@sized(2, inputs=rates())
+def float_in_place(x, a):
+    y = x * 1
+    y *= a
+    y[0] += a
+    x -= a
+    return y
+
+
+@sized(2, inputs=rates(put=lambda a: Box(a=a)))
+def float_attribute(x, o):
+    o.a = o.a * 0.5
+    return x * o.a
+
+
+@sized(2, inputs=rates(put=lambda a: {"a": a}))
+def float_in_a_dict(x, d):
+    return (lambda t: t * d["a"])(x)
+
+
+@sized(2, inputs=rates())
+def computed_float(x, a):
+    b = abs(-a * 2 + 1) ** 2 // 1
+    return x * math.sqrt(b) + float(a), b, round(a, 1), x * pow(a, 2) % 3
+
+
+@sized(3, inputs=rates())
+def float_decides(x, a):
+    return x * a if a * 2 > 1 else x - a
+
+
+@sized(3, inputs=rates())
+def largest_float(x, a):
+    return x * max(a, 0.6), max(a, 0.6) is a
+
+
+@sized(3, inputs=rates(0.5, 0.0, 0.75, -1.0, 0.0, -0.0))
+def truth_of_float(x, a):
+    return x / a if a else x * a
+
+
+@sized(3, inputs=rates(4.0, 9.0, -1.0, 2.25, 16.0))
+def error_of_some_floats(x, a):
+    try:
+        return x * math.sqrt(a)
+    except ValueError as e:
+        return x, str(e)
+
+
+@sized(3, inputs=rates(4.0, 9.0, 0.0, 2.25, 16.0))
+def division_by_some_floats(x, a):
+    try:
+        return x * (1.0 / a)
+    except ZeroDivisionError as e:
+        return x, str(e)
+
+
+@sized(3, inputs=rates(0.5, 0.75, 2, 0.25, 3))
+def float_or_integer(x, a):
+    return x * (a * 2)
+
+
+@sized(3, inputs=rates(0.5, 0.75, 1.5, 0.75))
+def exponent(x, a):
+    return x.abs() ** a
+
+
 # ==== errors ====
 
 
@@ -484,12 +583,12 @@ def test_marks():
     assert captures(rows_of, (2, 3), (4, 3), dynamic=True, mark=wick._dynamo.mark_static).captures == 2
 
 
-def violated(function, *args, mark=(0,)):
+def violated(function, *args, mark=(0,), **marks):
     """What a marked size of the first argument is said to be."""
     from wick.fx.experimental.symbolic_shapes import ConstraintViolationError
 
     for dim in mark:
-        wick._dynamo.mark_dynamic(args[0], dim)
+        wick._dynamo.mark_dynamic(args[0], dim, **marks)
     with pytest.raises(ConstraintViolationError) as info:
         wick.compile(function)(*args)
     assert isinstance(info.value, RuntimeError)
@@ -521,6 +620,136 @@ def test_a_marked_size_that_is_a_constant():
     wick._dynamo.mark_dynamic(marked, 0)
     with pytest.raises(RuntimeError, match=re.escape("violated (L['d']['k'][0].size()[0])!")):
         wick.compile(lambda d: d["k"][0].view(2, 5))({"k": [marked]})
+
+
+def test_range_of_a_marked_size():
+    """It is all that the graph is for, and decides comparisons."""
+
+    def function(x):
+        return x * 2 if x.shape[0] < 10 else x * 3
+
+    compiled = Compiled(function)
+    for rows, marks, captures in (
+        (4, {"min": 2, "max": 9}, 1),
+        (9, {}, 1),
+        (2, {}, 1),
+        (10, {}, 2),
+        (8, {"min": 5}, 2),
+    ):
+        x = numbers(rows, rows)
+        if marks:
+            wick._dynamo.mark_dynamic(x, 0, **marks)
+        assert wick.equal(compiled(x), function(x))
+        assert compiled.captures == captures, rows
+    assert [s["size_guards"] for s in compiled.report()] == [[], []]
+    assert "s0 = 4 in [2, 9]" in compiled.report()[0]["graph"]
+
+
+NARROWED = (
+    'Constraints violated ({0})! For more information, run with TORCH_LOGS="+dynamic".\n  - Not all values of {0} = {0} '
+    "in the specified range 5 <= {0} <= 20 satisfy the generated guard {1}"
+)
+
+
+def test_a_marked_size_outside_of_its_range():
+    """Or not for all of it, in PyTorch's words."""
+
+    def said(function, rows, **marks):
+        return violated(function, wick.ones(rows), **marks)
+
+    def double(x):
+        return x * 2
+
+    assert said(double, 4, min=5, max=8) == "4 not in range [5, 8]"
+    assert said(double, 9, min=5, max=8) == "9 not in range [5, 8]"
+    assert said(double, 1, min=2) == "1 not in range [2, int_oo]"
+    name = "L['x'].size()[0]"
+    assert said(double, 1, min=1, max=8) == SAID.format(name).replace("(10)", "(1)")
+    assert said(lambda x: x * 2 if x.shape[0] == 6 else x, 6, min=5, max=20) == SAID.format(name).replace("10", "6")
+    for function, rows, guard in (
+        (lambda x: x * 2 if x.shape[0] < 10 else x, 6, f"5 <= {name} and {name} <= 9"),
+        (lambda x: x * 2 if x.shape[0] >= 7 else x, 9, f"7 <= {name} and {name} <= 20"),
+        (lambda x: x * 2 if 7 <= x.shape[0] < 10 else x, 9, f"7 <= {name} and {name} <= 9"),
+        (lambda x: x * 2 if x.shape[0] != 7 else x, 9, f"{name} != 7."),
+        (lambda x: x.view(2, -1), 6, f"{name}%2 == 0."),
+        (lambda x: x * 2 if x.shape[0] * 2 > 15 else x, 9, f"15 < 2*{name}."),
+    ):
+        assert said(function, rows, min=5, max=20) == NARROWED.format(name, guard)
+    x = wick.ones(6)
+    wick._dynamo.mark_dynamic(x, 0, min=6, max=6)
+    assert wick.compile(lambda x: x.view(2, -1))(x).shape == (2, 3)
+
+
+def marked(rows):
+    x = numbers(rows, rows, 3)
+    wick._dynamo.mark_dynamic(x, 0)
+    return x
+
+
+def test_a_marked_size_as_a_text():
+    """It is a break, and the size stays a symbol; what decides how Python goes on is a constant."""
+    for function in (
+        lambda x: (x * 2, str(x.shape[0])),
+        lambda x: (x * 2, "{} rows".format(x.shape[0])),  # noqa: UP032
+        lambda x: (x * 2, "%d rows" % x.shape[0]),  # noqa: UP031
+        lambda x: (x * 2, repr(x.shape), format(x.shape[0] + 1, "x")),
+        lambda x: (x * 2, f"{x.shape}"),
+        lambda x: (x * 2, wick.tensor(x.shape[0])),
+        lambda x: (x * 2, complex(x.shape[0])),
+    ):
+        compiled = Compiled(function)
+        for rows in (5, 6, 9):
+            assert str(compiled(marked(rows))) == str(function(marked(rows)))
+        first = [s for s in compiled.report() if "mul" in s["graph"]]
+        assert len(first) == 1
+        assert "f32[s0, 3]" in first[0]["graph"]
+        with pytest.raises(wick._dynamo.exc.Unsupported):
+            wick.compile(function, fullgraph=True)(marked(5))
+    name = "L['x'].size()[0]"
+    for function in (
+        lambda x: (x * 2, f"{x.shape[0]}"),
+        lambda x: (x * 2, hash(x.shape[0])),
+        lambda x: (x * 2, {x.shape[0]: 1}),
+        lambda x: (x * 2, {10: 1}.get(x.shape[0])),
+        lambda x: (x * 2, x.shape[0] in {1, 10}),
+        lambda x: x * list(range(20))[x.shape[0]],
+        lambda x: (x * 2, list(range(0, x.shape[0], 2))),
+        lambda x: (x * 2, x.shape[0] & 3),
+    ):
+        assert violated(function, marked(10)) == SAID.format(name)
+        compiled = Compiled(function, dynamic=1)
+        for rows in (5, 6, 5):
+            assert str(compiled(numbers(rows, rows, 3))) == str(function(numbers(rows, rows, 3)))
+        assert (compiled.captures, compiled.breaks) == (2, 0)
+
+
+def test_a_marked_size_that_is_computed_with():
+    for function in (
+        lambda x: x / math.sqrt(x.shape[0]),
+        lambda x: x * (1.0 / x.shape[0]) + float(x.shape[0]),
+        lambda x: x * 2 if x.shape[0] > 2.5 else x,
+        lambda x: x * max(x.shape[0], 2.5) + divmod(x.shape[0], 2)[0] + x.shape[0] ** 2,
+    ):
+        compiled = Compiled(function, fullgraph=True)
+        for rows in (5, 6, 9):
+            assert wick.equal(compiled(marked(rows)), function(marked(rows)))
+        assert compiled.captures == 1
+
+
+def test_a_graph_of_nothing():
+    """A tensor with symbols that nothing is computed with is no reason to call the backend."""
+    given = []
+
+    def backend(module, inputs):
+        given.append(module)
+        return module.forward
+
+    compiled = wick.compile(lambda x: (x, x.shape[0]), backend=backend, dynamic=True)
+    for rows in (3, 4):
+        x = wick.ones(rows)
+        assert compiled(x)[0] is x
+        assert compiled(x)[1] == rows
+    assert not given
 
 
 def test_a_marked_size_that_is_assumed_of():
@@ -683,9 +912,84 @@ def train(make, loss_of, batch_of, wrap):
     return losses, [p.detach().numpy().tobytes() for p in model.parameters()], wrapped
 
 
+def test_gradients_with_a_float_that_changes():
+    """Inside, behind, and of second order; a rate of one is multiplied with as any other."""
+
+    def inside(w, x, a):
+        loss = ((x * w * a - a * 0.5) / a).square().mean() + wick.add(w, w, alpha=a).sum() + (a - w).sum()
+        loss.backward()
+        with wick.no_grad():
+            w.sub_(w.grad, alpha=a)
+        return loss.detach()
+
+    def behind(w, x, a):
+        y = w * 1
+        y *= a
+        return ((x * w * a - y) / a).square().mean() + wick.add(w, w, alpha=a).sum() + (a - w).sum()
+
+    def second(w, x, a):
+        y = (w * a).exp() * a
+        (grad,) = wick.autograd.grad(y.sum(), w, create_graph=True)
+        return (grad * x * a).sum()
+
+    for function in (inside, behind, second):
+        compiled = Compiled(function)
+        for k, a in enumerate((1.0, 0.5, 1.0, 0.25, -1.5, 2.0, 1e-40, float("inf"), -0.0)):
+            seen = []
+            for run in (function, compiled):
+                w, x = numbers(k, 5).requires_grad_(), numbers(k, 5, salt=1)
+                result = run(w, x, a)
+                if result.requires_grad:
+                    result.backward()
+                seen.append([t.detach().numpy().tobytes() for t in (result, w, w.grad)])
+            assert seen[0] == seen[1], (function.__name__, a)
+        assert (compiled.captures, compiled.breaks) == (2, 0)
+
+
+def test_report_of_a_computed_float():
+    compiled = Compiled(lambda x, a: x * (a * 2) if a + 1 > 0 else x)
+    for a in (0.5, 0.25, 0.75):
+        compiled(wick.ones(2), a)
+    assert {"mul(a, 2) type is float", "gt(add(a, 1), 0) is True"} <= set(newest(compiled)["guards"])
+
+
+def test_tape_with_a_float_of_another_graph():
+    """What the tape kept of a captured call is a number in a graph that is traced later."""
+    compiled = Compiled(lambda w, a: w * a)
+    w = wick.ones(3, requires_grad=True)
+    compiled(w, 0.5)
+    made = compiled(w, 0.25)  # captured: its tape is that of the trace
+    graph = make_fx(lambda g: wick.autograd.grad(made, w, g, retain_graph=True)[0])(wick.ones(3))
+    assert graph(wick.full((3,), 2.0)).tolist() == [0.5] * 3
+
+
 def language_model_loss(model, x, y):
     logits = model(x)
     return F.cross_entropy(logits.view(-1, logits.size(-1)), y.view(-1))
+
+
+def test_integer_of_a_call_that_ends_the_trace():
+    """The tape asks for a tensor from outside in the middle of a call that has been given symbols."""
+
+    def written(rows):
+        base = (wick.arange(4.0).view(2, 2) * rows).requires_grad_() * 1
+        view = base.t().t()
+        view.unsqueeze(0).mul_(1.5)
+        return view
+
+    for function in (
+        lambda y, n: y * n,
+        lambda y, n: y.expand(n, 2, 2) * 1,
+        lambda y, n: y.repeat(n, 1),
+        lambda y, n: wick.stack([y] * 2).flatten().unflatten(0, (2, n - n + 4)),
+        lambda y, n: (y + n).sum(),
+    ):
+        compiled = Compiled(function, dynamic=1)
+        for n in (2, 3, 4, 3):
+            ours, plain = compiled(written(n), n), function(written(n), n)
+            assert ours.tolist() == plain.tolist()
+            ours.sum().backward()
+        assert compiled.breaks == 1
 
 
 def test_training_a_language_model():
