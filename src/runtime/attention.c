@@ -99,7 +99,7 @@ static int64_t first_query_block(const attention_run *r, int64_t key_block) {
 
 /* ---- Products ---- */
 
-/* The right operand: panels of kernels->columns columns, `step` elements apart, their rows `row` apart. */
+/* The right operand: panels as wide as the widest tile, `step` elements apart, their rows `row` apart. */
 typedef struct panels {
   const char *data;
   int64_t row, step;
@@ -107,7 +107,7 @@ typedef struct panels {
 
 static panels pack(const attention_run *r, int64_t columns, int64_t depth, const char *source, int64_t column_stride,
                    int64_t depth_stride, char *out) {
-  int64_t width = r->gemm->columns, size = r->gemm->size;
+  int64_t width = r->gemm->wide.columns, size = r->gemm->size;
   for (int64_t j = 0; j < columns; j += width) {
     r->gemm->pack(wk__min(width, columns - j), width, depth, source + j * column_stride * size, column_stride,
                   depth_stride, out + j * depth * size);
@@ -118,7 +118,7 @@ static panels pack(const attention_run *r, int64_t columns, int64_t depth, const
 /* Rows as they stand when they are whole vectors, else packed into `memory`. */
 static panels use_rows(const attention_run *r, const wk__heads *t, rows x, int64_t columns, char *memory) {
   const char *source = row_at(r, t, x);
-  if (columns % r->gemm->lanes == 0) return (panels){source, t->row, r->gemm->columns};
+  if (columns % r->gemm->lanes == 0) return (panels){source, t->row, r->gemm->wide.columns};
   return pack(r, columns, x.count, source, 1, t->row, memory);
 }
 
@@ -135,14 +135,14 @@ typedef struct left {
 /* c (count, columns) = a b, or the chains in c go on: alpha is then 1. */
 static void multiply(const attention_run *r, int64_t count, int64_t columns, int64_t depth, left a, panels b, char *c,
                      int64_t c_row, wk__gemm_how how) {
-  const wk__gemm_kernels *kernels = r->gemm;
-  int64_t height = wk__ceil_div(count, wk__ceil_div(count, kernels->rows)), size = kernels->size;
-  for (int64_t j = 0; j < columns; j += kernels->columns) {
-    const char *panel = b.data + j / kernels->columns * b.step * size;
+  int64_t size = r->gemm->size, width = r->gemm->wide.columns;
+  for (int64_t j = 0; j < columns; j += width) {
+    const char *panel = b.data + j / width * b.step * size;
+    int64_t wide = wk__min(width, columns - j), most = wk__gemm_shape_for(r->gemm, wide).rows;
+    int64_t height = wk__ceil_div(count, wk__ceil_div(count, most));
     for (int64_t i = 0; i < count; i += height) {
-      kernels->direct[wk__min(height, count - i)](depth, a.data + i * a.row * size, a.row, a.column, panel, b.row,
-                                                  c + (i * c_row + j) * size, c_row,
-                                                  wk__min(kernels->columns, columns - j), &how);
+      r->gemm->kernel[wk__min(height, count - i)](depth, a.data + i * a.row * size, a.row, a.column, panel, b.row,
+                                                  c + (i * c_row + j) * size, c_row, wide, &how);
     }
   }
 }
@@ -176,7 +176,7 @@ static void compute_scores(const attention_run *r, rows q, rows k, panels keys, 
 /* ---- Forward ---- */
 
 static int64_t packed_elements(const attention_run *r, int64_t columns, int64_t depth) {
-  int64_t width = r->gemm->columns;
+  int64_t width = r->gemm->wide.columns;
   return wk__ceil_div(columns, width) * width * depth + WK__GEMM_PACK_SLACK;
 }
 
@@ -191,7 +191,7 @@ static panels find_keys(const attention_run *r, rows k, int64_t block, key_cache
   if (!r->cache_keys) return use_transposed(r, &r->a->k, k, r->a->size, memory);
   memory += block * key_block_elements(r) * r->gemm->size;
   if (cache->head != k.head) *cache = (key_cache){k.head, 0};
-  if (block < cache->blocks) return (panels){memory, r->gemm->columns, r->gemm->columns * r->a->size};
+  if (block < cache->blocks) return (panels){memory, r->gemm->wide.columns, r->gemm->wide.columns * r->a->size};
   cache->blocks = block + 1;
   return use_transposed(r, &r->a->k, k, r->a->size, memory);
 }

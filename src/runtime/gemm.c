@@ -4,8 +4,9 @@
  *   stream   few rows, a large row-major B: B is read once, some long rows at a time, and the chains of unfinished
  *            elements wait in scratch memory.
  *   strip    few rows or few columns, or all small: a task owns a part of C and packs for itself, just in time.
- *   blocked  the rest: a block of B is packed by all threads together, then each task takes some rows of A, packed,
- *            which stay in its L2 cache, past a part of it, panel by panel.
+ *   blocked  the rest: a block of B is packed by all threads together, then each task takes some rows of A, which stay
+ *            in its L2 cache, past a part of it, panel by panel.
+ * A transposed A that is used often is packed too.
  *
  * Invariant: paths, tiles and tasks only partition C; no sum crosses them.
  * Tests: tests/c/test_gemm.c. */
@@ -15,22 +16,23 @@
 #include "runtime/workspace.h"
 
 enum {
-  ROW_GROUPS_PER_BLOCK = 16, /* of A, packed: 16 x 14 rows x 384 floats are 344 KB */
-  B_BLOCK_BYTES = 8 << 20,   /* of B, packed, shared */
+  BLOCK_ROWS = 216,        /* of A: 216 rows x 384 floats are 332 KB */
+  B_BLOCK_BYTES = 8 << 20, /* of B, packed, shared */
   STREAM_MAX_ROWS = 12,
   STREAM_MIN_B_BYTES = 256 << 10, /* a smaller B stays in L2, where its order does not matter */
-  STREAM_MAX_COLUMNS = 1024,      /* long runs, while the chains stay in L1 */
+  STREAM_MAX_COLUMNS = 4096,      /* long runs, while the chains stay in L2 */
   STREAM_MIN_COLUMNS = 256,
   STREAM_DEPTH = 8,         /* rows of B read side by side */
   STREAM_BYTES_AHEAD = 512, /* of each: the hardware does not follow so many runs by itself */
-  DIRECT_MAX_PANELS = 4,    /* with fewer uses packing A costs more than it saves */
-  DIRECT_MAX_ROWS = 8,      /* fewer than a cache set has ways */
   IN_PLACE_MAX_B_BYTES = 128 << 10,
-  MIN_PANELS_PER_PACKED_TASK = 8,
+  BLOCKED_MIN_COLUMNS = 129,
+  MIN_COLUMNS_PER_PACKED_TASK = 256,
   TASKS_PER_THREAD = 2,
-  ALIASING_STRIDE = 2048, /* rows this far apart, or a multiple, compete for the same few cache sets */
-  BATCH_PER_THREAD = 4,   /* so many matrices a thread are shared out evenly enough */
-  PANEL_ROW_BYTES = 128,  /* of the widest panel: two vectors */
+  SCATTERED_STRIDE = 4096, /* bytes from row to row of A that cost address translation */
+  SCATTERED_MAX_ROWS = 8,  /* of a scattered A in place */
+  SCATTERED_MAX_USES = 4,  /* and of its elements */
+  BATCH_PER_THREAD = 4,    /* so many matrices a thread are shared out evenly enough */
+  PANEL_ROW_BYTES = 256,   /* of the widest panel: four vectors */
   CACHE_LINE = 64,
 };
 #define PARALLEL_MIN_FLOPS 1e6   /* below, waking threads costs more than they give */
@@ -41,6 +43,8 @@ enum {
 typedef struct gemm_run {
   wk__gemm g; /* batch strides already applied */
   const wk__gemm_kernels *kernels;
+  wk__gemm_shape shape; /* of its tiles */
+  bool packs_a;
   int64_t batch_index;
   int64_t threads; /* that share this product: all, or 1. Asked for once: the number may change at any time */
   wk__slots *slots;
@@ -92,7 +96,7 @@ static int64_t k_block(const gemm_run *r, int64_t k) { return wk__min(WK__GEMM_K
 /* The rows are cut into equal groups rather than full ones and a rest: a small rest would run at the latency of its few
  * chains. */
 static int64_t group_height(const gemm_run *r, int64_t rows) {
-  return wk__ceil_div(rows, wk__ceil_div(rows, r->kernels->rows));
+  return wk__ceil_div(rows, wk__ceil_div(rows, r->shape.rows));
 }
 
 static void finish_tile(const gemm_run *r, int64_t row, int64_t column, int64_t rows, int64_t columns) {
@@ -118,39 +122,40 @@ typedef struct panel {
 } panel;
 
 static void pack_b(const gemm_run *r, int64_t k, int64_t depth, int64_t column, int64_t columns, void *out) {
-  r->kernels->pack(columns, r->kernels->columns, depth, b_at(r, k, column), r->g.b_column, r->g.b_row, out);
+  r->kernels->pack(columns, r->shape.columns, depth, b_at(r, k, column), r->g.b_column, r->g.b_row, out);
 }
 
-static void pack_a(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int64_t depth, char *out) {
+/* Rows of A for one block of k */
+typedef struct left {
+  const char *a;
+  int64_t row, column; /* strides */
+  bool packed;         /* instead of strides: group after group, each as wide as it has rows */
+} left;
+
+static left make_left(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int64_t depth, char *memory) {
+  if (!r->packs_a) return (left){a_at(r, row, k), r->g.a_row, r->g.a_column, false};
   int64_t height = group_height(r, rows);
   for (int64_t i = 0; i < rows; i += height) {
     int64_t count = wk__min(height, rows - i);
     r->kernels->pack(count, count, depth, a_at(r, row + i, k), r->g.a_row, r->g.a_column,
-                     out + i * depth * r->kernels->size);
+                     memory + i * depth * r->kernels->size);
   }
+  return (left){.a = memory, .packed = true};
 }
 
-/* Rows [row, row + rows) of C against one panel, A packed by pack_a. Each group of rows fetches its share of `next`,
+/* Rows [row, row + rows) of C, over one block of k, against one panel. Each group of rows fetches its share of `next`,
  * the panel after this one, or NULL. */
-static void multiply_packed(const gemm_run *r, int64_t row, int64_t rows, int64_t depth, const char *a, const panel *p,
-                            const char *next, wk__gemm_how how) {
-  int64_t height = group_height(r, rows);
-  how.next_step = next ? wk__ceil_div(p->b_row * r->kernels->size, wk__ceil_div(rows, height)) : 0;
-  how.next = next ? next : a;
+static void multiply(const gemm_run *r, int64_t row, int64_t rows, int64_t depth, const left *a, const panel *p,
+                     const char *next, wk__gemm_how how) {
+  int64_t height = group_height(r, rows), size = r->kernels->size;
+  how.next = next;
+  how.next_step = wk__ceil_div(p->b_row * size, wk__ceil_div(rows, height));
   for (int64_t i = 0; i < rows; i += height) {
-    r->kernels->packed[wk__min(height, rows - i)](depth, a + i * depth * r->kernels->size, p->b, p->b_row,
-                                                  c_at(r, row + i, p->column), r->g.c_row, p->columns, &how);
-    how.next += how.next_step * depth;
-  }
-}
-
-/* The same with A in place. */
-static void multiply_direct(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int64_t depth, const panel *p,
-                            const wk__gemm_how *how) {
-  int64_t height = group_height(r, rows);
-  for (int64_t i = 0; i < rows; i += height) {
-    r->kernels->direct[wk__min(height, rows - i)](depth, a_at(r, row + i, k), r->g.a_row, r->g.a_column, p->b, p->b_row,
-                                                  c_at(r, row + i, p->column), r->g.c_row, p->columns, how);
+    int64_t count = wk__min(height, rows - i);
+    r->kernels->kernel[count](depth, a->a + i * (a->packed ? depth : a->row) * size, a->packed ? 1 : a->row,
+                              a->packed ? count : a->column, p->b, p->b_row, c_at(r, row + i, p->column), r->g.c_row,
+                              p->columns, &how);
+    if (next) how.next += how.next_step * depth;
   }
 }
 
@@ -160,7 +165,6 @@ typedef struct strip {
   const gemm_run *run;
   int64_t rows, columns; /* of a task */
   int64_t column_tasks;
-  bool direct; /* A in place */
 } strip;
 
 static size_t packed_a_bytes(const gemm_run *r, int64_t rows) {
@@ -169,46 +173,47 @@ static size_t packed_a_bytes(const gemm_run *r, int64_t rows) {
   return (bytes + CACHE_LINE - 1) & ~(size_t)(CACHE_LINE - 1);
 }
 
-static size_t packed_panel_bytes(const gemm_run *r) { return packed_a_bytes(r, r->kernels->columns); }
+static size_t packed_panel_bytes(const gemm_run *r) { return packed_a_bytes(r, r->shape.columns); }
 
 /* B's rows are used where they stand when they need no padding and do not scatter over too many pages; few rows of A
  * use each only once anyway. */
 static bool may_use_b_in_place(const gemm_run *r, int64_t rows, int64_t columns) {
   if (r->g.b_column != 1 || columns % r->kernels->lanes != 0) return false;
   int64_t span = (r->g.b_row < 0 ? -r->g.b_row : r->g.b_row) * r->g.k * r->kernels->size;
-  return span <= IN_PLACE_MAX_B_BYTES || rows <= r->kernels->rows;
+  return span <= IN_PLACE_MAX_B_BYTES || rows <= r->shape.rows;
 }
 
 static panel make_panel(const gemm_run *r, int64_t rows, int64_t k, int64_t depth, int64_t column, int64_t columns,
                         void *memory) {
   if (may_use_b_in_place(r, rows, columns)) return (panel){b_at(r, k, column), r->g.b_row, column, columns};
   pack_b(r, k, depth, column, columns, memory);
-  return (panel){memory, r->kernels->columns, column, columns};
+  return (panel){memory, r->shape.columns, column, columns};
 }
 
 /* A in place, so there is no reason to leave a panel of B before its last k: a transposed B is read in long runs. */
-static void run_strip_direct(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *memory) {
+static void run_strip_in_place(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end,
+                               char *memory) {
   int64_t finished = column;
-  for (int64_t j = column; j < end; j += r->kernels->columns) {
-    int64_t columns = wk__min(r->kernels->columns, end - j);
+  for (int64_t j = column; j < end; j += r->shape.columns) {
+    int64_t columns = wk__min(r->shape.columns, end - j);
     for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
-      wk__gemm_how how = how_for(r, k);
-      panel p = make_panel(r, rows, k, k_block(r, k), j, columns, memory);
-      multiply_direct(r, row, rows, k, k_block(r, k), &p, &how);
+      int64_t depth = k_block(r, k);
+      left a = make_left(r, row, rows, k, depth, NULL);
+      panel p = make_panel(r, rows, k, depth, j, columns, memory);
+      multiply(r, row, rows, depth, &a, &p, NULL, how_for(r, k));
     }
     finished = finish_columns(r, row, rows, finished, j + columns, j + columns == end);
   }
 }
 
 static void run_strip_packed(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *memory) {
-  char *packed_a = memory + packed_panel_bytes(r);
   int64_t finished = column;
   for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
     int64_t depth = k_block(r, k);
-    pack_a(r, row, rows, k, depth, packed_a);
-    for (int64_t j = column; j < end; j += r->kernels->columns) {
-      panel p = make_panel(r, rows, k, depth, j, wk__min(r->kernels->columns, end - j), memory);
-      multiply_packed(r, row, rows, depth, packed_a, &p, NULL, how_for(r, k));
+    left a = make_left(r, row, rows, k, depth, memory + packed_panel_bytes(r));
+    for (int64_t j = column; j < end; j += r->shape.columns) {
+      panel p = make_panel(r, rows, k, depth, j, wk__min(r->shape.columns, end - j), memory);
+      multiply(r, row, rows, depth, &a, &p, NULL, how_for(r, k));
       if (k + depth == r->g.k) finished = finish_columns(r, row, rows, finished, j + p.columns, j + p.columns == end);
     }
   }
@@ -217,7 +222,7 @@ static void run_strip_packed(const gemm_run *r, int64_t row, int64_t rows, int64
 static void run_strip_part(const strip *s, int64_t row, int64_t column, char *memory) {
   const gemm_run *r = s->run;
   int64_t rows = wk__min(s->rows, r->g.m - row), end = wk__min(column + s->columns, r->g.n);
-  (s->direct ? run_strip_direct : run_strip_packed)(r, row, rows, column, end, memory);
+  (r->packs_a ? run_strip_packed : run_strip_in_place)(r, row, rows, column, end, memory);
 }
 
 static void strip_tasks(void *context, int64_t begin, int64_t end) {
@@ -229,29 +234,27 @@ static void strip_tasks(void *context, int64_t begin, int64_t end) {
   wk__slots_give(s->run->slots, memory);
 }
 
-static int64_t max_block_rows(const gemm_run *r) { return (int64_t)r->kernels->rows * ROW_GROUPS_PER_BLOCK; }
-
-static bool rows_of_a_alias(const gemm_run *r) {
-  return r->g.a_column == 1 && r->g.a_row * r->kernels->size % ALIASING_STRIDE == 0;
+/* Rows of A are read in place where they are runs of memory near each other; else packing pays when there are enough
+ * panels to use them. */
+static bool should_pack_a(const gemm_run *r) {
+  int64_t stride = (r->g.a_row < 0 ? -r->g.a_row : r->g.a_row) * r->kernels->size;
+  if (r->g.a_column == 1 && stride < SCATTERED_STRIDE) return false;
+  return r->g.m > SCATTERED_MAX_ROWS && r->g.n > SCATTERED_MAX_USES * r->shape.columns;
 }
 
-/* Packing A pays when its rows are used by many panels, or when they would push each other out of L1. */
-static bool use_a_in_place(const gemm_run *r, int64_t panels) {
-  if (r->g.m <= DIRECT_MAX_ROWS) return true;
-  return panels <= DIRECT_MAX_PANELS && !(rows_of_a_alias(r) && panels > 1);
-}
+static int64_t max_block_rows(const gemm_run *r) { return BLOCK_ROWS / r->shape.rows * r->shape.rows; }
 
 /* As many tasks as keep the threads busy: first columns are shared out, then rows. */
 static strip plan_strip(const gemm_run *r) {
-  int64_t width = r->kernels->columns, panels = wk__ceil_div(r->g.n, width), wanted = r->threads * TASKS_PER_THREAD;
+  int64_t width = r->shape.columns, panels = wk__ceil_div(r->g.n, width), wanted = r->threads * TASKS_PER_THREAD;
   if (r->threads == 1) wanted = 1;
-  strip s = {.run = r, .direct = use_a_in_place(r, panels)};
-  int64_t least = s.direct ? 1 : MIN_PANELS_PER_PACKED_TASK;
+  strip s = {.run = r};
+  int64_t least = r->packs_a ? MIN_COLUMNS_PER_PACKED_TASK / width : 1;
   int64_t panels_per_task = wk__max(wk__ceil_div(panels, wanted), wk__min(least, wk__ceil_div(panels, r->threads)));
   s.columns = panels_per_task * width;
   s.column_tasks = wk__ceil_div(r->g.n, s.columns);
   int64_t row_tasks = wk__ceil_div(wanted, s.column_tasks);
-  s.rows = wk__ceil_div(wk__ceil_div(r->g.m, row_tasks), r->kernels->rows) * r->kernels->rows;
+  s.rows = wk__ceil_div(wk__ceil_div(r->g.m, row_tasks), r->shape.rows) * r->shape.rows;
   s.rows = wk__min(s.rows, max_block_rows(r));
   return s;
 }
@@ -274,18 +277,18 @@ static void extend_chains(const gemm_run *r, int64_t k, int64_t depth, int64_t c
   const wk__gemm_how how = {.alpha = 1, .beta = 0, .resume = resume};
   char padded[STREAM_DEPTH * PANEL_ROW_BYTES + WK__GEMM_PACK_SLACK] __attribute__((aligned(CACHE_LINE)));
   int64_t height = group_height(r, r->g.m);
-  for (int64_t j = 0; j < columns; j += kernels->columns) {
-    int64_t width = wk__min(kernels->columns, columns - j);
+  for (int64_t j = 0; j < columns; j += r->shape.columns) {
+    int64_t width = wk__min(r->shape.columns, columns - j);
     const void *b = b_at(r, k, column + j);
     int64_t b_row = r->g.b_row;
     if (width % kernels->lanes != 0) {
       pack_b(r, k, depth, column + j, width, padded);
-      b = padded, b_row = kernels->columns;
+      b = padded, b_row = r->shape.columns;
     }
     for (int64_t p = 0; p < depth; p++)
-      fetch(b_at(r, k + p, column + j) + STREAM_BYTES_AHEAD, kernels->columns * kernels->size);
+      fetch(b_at(r, k + p, column + j) + STREAM_BYTES_AHEAD, r->shape.columns * kernels->size);
     for (int64_t i = 0; i < r->g.m; i += height) {
-      kernels->direct[wk__min(height, r->g.m - i)](depth, a_at(r, i, k), r->g.a_row, r->g.a_column, b, b_row,
+      kernels->kernel[wk__min(height, r->g.m - i)](depth, a_at(r, i, k), r->g.a_row, r->g.a_column, b, b_row,
                                                    chains + (i * chains_row + j) * kernels->size, chains_row, width,
                                                    &how);
     }
@@ -294,7 +297,7 @@ static void extend_chains(const gemm_run *r, int64_t k, int64_t depth, int64_t c
 
 /* of a task */
 static int64_t stream_columns(const gemm_run *r) {
-  int64_t width = r->kernels->columns, share = wk__ceil_div(r->g.n, r->threads);
+  int64_t width = r->shape.columns, share = wk__ceil_div(r->g.n, r->threads);
   return wk__ceil_div(wk__max(STREAM_MIN_COLUMNS, wk__min(STREAM_MAX_COLUMNS, share)), width) * width;
 }
 
@@ -325,7 +328,7 @@ static void run_stream(const gemm_run *r) {
 }
 
 static bool is_stream(const gemm_run *r) {
-  return r->g.m <= STREAM_MAX_ROWS && r->g.b_column == 1 && r->g.n >= r->kernels->columns &&
+  return r->g.m <= STREAM_MAX_ROWS && r->g.b_column == 1 && r->g.n >= r->shape.columns &&
          r->g.n * r->g.k * r->kernels->size > STREAM_MIN_B_BYTES;
 }
 
@@ -341,26 +344,25 @@ typedef struct block {
 } block;
 
 static char *shared_panel(const block *b, int64_t index) {
-  const wk__gemm_kernels *kernels = b->run->kernels;
-  return b->run->slots->shared + index * kernels->columns * b->depth * kernels->size;
+  const gemm_run *r = b->run;
+  return r->slots->shared + index * r->shape.columns * b->depth * r->kernels->size;
 }
 
 static void pack_b_tasks(void *context, int64_t begin, int64_t end) {
   const block *b = context;
-  int64_t width = b->run->kernels->columns;
+  int64_t width = b->run->shape.columns;
   for (int64_t i = begin; i < end; i++) {
     pack_b(b->run, b->k, b->depth, b->column + i * width, wk__min(width, b->columns - i * width), shared_panel(b, i));
   }
 }
 
-static void run_block_part(const block *b, int64_t row, int64_t part, const char *packed_a) {
+static void run_block_part(const block *b, int64_t row, int64_t part, const left *a) {
   const gemm_run *r = b->run;
-  int64_t rows = wk__min(b->rows, r->g.m - row), width = r->kernels->columns;
+  int64_t rows = wk__min(b->rows, r->g.m - row), width = r->shape.columns;
   int64_t end = wk__min((part + 1) * b->part_panels, b->panels), finished = b->column + part * b->part_panels * width;
   for (int64_t i = part * b->part_panels; i < end; i++) {
     panel p = {shared_panel(b, i), width, b->column + i * width, wk__min(width, b->columns - i * width)};
-    multiply_packed(r, row, rows, b->depth, packed_a, &p, i + 1 < end ? shared_panel(b, i + 1) : NULL,
-                    how_for(r, b->k));
+    multiply(r, row, rows, b->depth, a, &p, i + 1 < end ? shared_panel(b, i + 1) : NULL, how_for(r, b->k));
     if (b->k + b->depth == r->g.k)
       finished = finish_columns(r, row, rows, finished, p.column + p.columns, i + 1 == end);
   }
@@ -370,18 +372,19 @@ static void run_block_part(const block *b, int64_t row, int64_t part, const char
 static void block_tasks(void *context, int64_t begin, int64_t end) {
   const block *b = context;
   const gemm_run *r = b->run;
-  char *packed_a = wk__slots_take(r->slots);
+  char *memory = wk__slots_take(r->slots);
+  left a = {0};
   for (int64_t t = begin; t < end; t++) {
     int64_t row = t / b->parts * b->rows, part = t % b->parts;
-    if (t == begin || part == 0) pack_a(r, row, wk__min(b->rows, r->g.m - row), b->k, b->depth, packed_a);
-    run_block_part(b, row, part, packed_a);
+    if (t == begin || part == 0) a = make_left(r, row, wk__min(b->rows, r->g.m - row), b->k, b->depth, memory);
+    run_block_part(b, row, part, &a);
   }
-  wk__slots_give(r->slots, packed_a);
+  wk__slots_give(r->slots, memory);
 }
 
 /* Equal blocks of at most B_BLOCK_BYTES */
 static int64_t block_columns(const gemm_run *r) {
-  int64_t width = r->kernels->columns;
+  int64_t width = r->shape.columns;
   int64_t most = B_BLOCK_BYTES / (width * WK__GEMM_K_BLOCK * r->kernels->size) * width;
   return wk__ceil_div(wk__ceil_div(r->g.n, wk__ceil_div(r->g.n, most)), width) * width;
 }
@@ -389,15 +392,16 @@ static int64_t block_columns(const gemm_run *r) {
 /* Equal blocks, a multiple of the threads many */
 static int64_t block_rows(const gemm_run *r) {
   int64_t threads = r->threads, blocks = wk__ceil_div(r->g.m, max_block_rows(r));
-  return wk__max(wk__ceil_div(r->g.m, wk__ceil_div(blocks, threads) * threads), r->kernels->rows);
+  return wk__max(wk__ceil_div(r->g.m, wk__ceil_div(blocks, threads) * threads), r->shape.rows);
 }
 
 static void run_block(block *b) {
   const gemm_run *r = b->run;
   int64_t threads = r->threads, row_tasks = wk__ceil_div(r->g.m, b->rows);
-  b->panels = wk__ceil_div(b->columns, r->kernels->columns);
+  b->panels = wk__ceil_div(b->columns, r->shape.columns);
   int64_t parts = threads == 1 ? 1 : wk__ceil_div(threads * TASKS_PER_THREAD, row_tasks);
-  b->part_panels = wk__max(wk__ceil_div(b->panels, parts), wk__min(MIN_PANELS_PER_PACKED_TASK, b->panels));
+  b->part_panels =
+      wk__max(wk__ceil_div(b->panels, parts), wk__min(MIN_COLUMNS_PER_PACKED_TASK / r->shape.columns, b->panels));
   b->parts = wk__ceil_div(b->panels, b->part_panels);
   run_tasks(r, b->panels, pack_b_tasks, b);
   run_tasks(r, b->parts * row_tasks, block_tasks, b);
@@ -415,9 +419,7 @@ static void run_blocked(const gemm_run *r) {
 }
 
 /* Blocks pay when a packed B is used by several blocks of rows. */
-static bool is_blocked(const gemm_run *r) {
-  return r->g.m > max_block_rows(r) && r->g.n > DIRECT_MAX_PANELS * r->kernels->columns;
-}
+static bool is_blocked(const gemm_run *r) { return r->g.m > max_block_rows(r) && r->g.n >= BLOCKED_MIN_COLUMNS; }
 
 /* ---- C = beta C, for a product of no terms ---- */
 
@@ -479,7 +481,7 @@ static wk__gemm simplify(const wk__gemm *g) {
 
 static size_t slot_bytes(const gemm_run *r) {
   if (is_stream(r)) return (size_t)(r->g.m * stream_columns(r) * r->kernels->size);
-  int64_t rows = wk__min(r->g.m, max_block_rows(r)) + r->kernels->rows;
+  int64_t rows = r->packs_a ? wk__min(r->g.m, max_block_rows(r)) + r->shape.rows : 0;
   return packed_panel_bytes(r) + packed_a_bytes(r, rows);
 }
 
@@ -499,7 +501,10 @@ wk_status wk__gemm_run(const wk__gemm *given) {
   double work = flops(&g) * (double)g.batch;
   int64_t threads = work >= PARALLEL_MIN_FLOPS ? wk_get_num_threads() : 1;
   wk__slots slots;
-  gemm_run r = {.g = g, .kernels = wk__gemm_kernels_get(g.type), .threads = threads, .slots = &slots};
+  const wk__gemm_kernels *kernels = wk__gemm_kernels_get(g.type);
+  gemm_run r = {
+      .g = g, .kernels = kernels, .shape = wk__gemm_shape_for(kernels, g.n), .threads = threads, .slots = &slots};
+  r.packs_a = should_pack_a(&r);
   bool split_batch = threads > 1 && may_share_out_batch(&r);
   if (split_batch) r.threads = 1;
   WK_TRY(wk__slots_init(&slots, WK__WORKSPACE_GEMM, shared_bytes(&r), slot_bytes(&r), threads > 1));

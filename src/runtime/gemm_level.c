@@ -1,7 +1,8 @@
 /* GEMM micro-kernels and packing for one CPU level; gemm_kernels.h says what they do. The source is gemm_level_body.h,
  * once for float and once for double.
  *
- * A tile's accumulators fill the register file: rows x VECTORS of them, VECTORS of B and one broadcast element of A. */
+ * A tile's accumulators fill the register file: rows x vectors of them, as many vectors of B and one broadcast element
+ * of A. */
 #include "runtime/gemm_kernels.h"
 #include "runtime/vector.h"
 
@@ -9,21 +10,25 @@ enum {
   CACHE_LINE = 64,
   ROWS_AHEAD = 8, /* when packing short pieces of long rows: the hardware does not foresee them */
   LINES_AHEAD = 8,
-  A_AHEAD = 16, /* steps of k in a packed panel */
-  B_AHEAD = 8,
 };
 
-/* Instantiates X for every number of rows up to ROWS. */
+enum { MOST_VECTORS = 4, MOST_ROWS = 14 };
+/* Instantiates X(rows, most vectors of such a tile) for every number of rows. */
 #if WK_VECTOR_BYTES == 64
-enum { ROWS = 14, VECTORS = 2 }; /* 28 of 32 registers */
-#define FOR_EACH_ROW_COUNT(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+enum { ROWS = 6, VECTORS = 4, TALL_ROWS = 14, TALL_VECTORS = 2 }; /* 24 and 28 of 32 registers */
+#define FOR_EACH_ROW_COUNT(X) \
+  X(1, 4) X(2, 4) X(3, 4) X(4, 4) X(5, 4) X(6, 4) X(7, 2) X(8, 2) X(9, 2) X(10, 2) X(11, 2) X(12, 2) X(13, 2) X(14, 2)
 #elif WK_VECTOR_BYTES == 32
-enum { ROWS = 6, VECTORS = 2 }; /* 12 of 16 */
-#define FOR_EACH_ROW_COUNT(X) X(1) X(2) X(3) X(4) X(5) X(6)
+enum { ROWS = 6, VECTORS = 2, TALL_ROWS = 6, TALL_VECTORS = 2 }; /* 12 of 16 */
+#define FOR_EACH_ROW_COUNT(X) X(1, 2) X(2, 2) X(3, 2) X(4, 2) X(5, 2) X(6, 2)
 #else
-enum { ROWS = 4, VECTORS = 1 }; /* leaves room for what an emulated multiply-add needs */
-#define FOR_EACH_ROW_COUNT(X) X(1) X(2) X(3) X(4)
+enum { ROWS = 4, VECTORS = 1, TALL_ROWS = 4, TALL_VECTORS = 1 }; /* room for what an emulated multiply-add needs */
+#define FOR_EACH_ROW_COUNT(X) X(1, 1) X(2, 1) X(3, 1) X(4, 1)
 #endif
+
+/* Hides where a value comes from: the compiler would keep an address for every row, far more than there are registers.
+ */
+#define KEEP_IN_REGISTER(x) __asm__("" : "+r"(x))
 
 /* ---- Transposing L vectors of L lanes in log2(L) steps: step S swaps, in each pair of vectors whose indices differ in
  * the bit S, the lanes where that bit disagrees with the vector's. ---- */
@@ -88,26 +93,22 @@ enum { ROWS = 4, VECTORS = 1 }; /* leaves room for what an emulated multiply-add
 
 /* ---- The table ---- */
 
-#define PACKED_F32(rows) [rows] = packed_f32_##rows,
-#define DIRECT_F32(rows) [rows] = direct_f32_##rows,
-#define PACKED_F64(rows) [rows] = packed_f64_##rows,
-#define DIRECT_F64(rows) [rows] = direct_f64_##rows,
+#define KERNEL_F32(rows, vectors) [rows] = kernel_f32_##rows,
+#define KERNEL_F64(rows, vectors) [rows] = kernel_f64_##rows,
 
 const wk__gemm_kernels WK_LEVEL_NAME(gemm_kernels)[2] = {
     [WK__GEMM_F32] = {.size = sizeof(float),
                       .lanes = WK_F32_LANES,
-                      .rows = ROWS,
-                      .columns = VECTORS * WK_F32_LANES,
-                      .packed = {FOR_EACH_ROW_COUNT(PACKED_F32)},
-                      .direct = {FOR_EACH_ROW_COUNT(DIRECT_F32)},
+                      .wide = {ROWS, VECTORS *WK_F32_LANES},
+                      .tall = {TALL_ROWS, TALL_VECTORS *WK_F32_LANES},
+                      .kernel = {FOR_EACH_ROW_COUNT(KERNEL_F32)},
                       .pack = pack_f32,
                       .finish = finish_f32},
     [WK__GEMM_F64] = {.size = sizeof(double),
                       .lanes = WK_F64_LANES,
-                      .rows = ROWS,
-                      .columns = VECTORS * WK_F64_LANES,
-                      .packed = {FOR_EACH_ROW_COUNT(PACKED_F64)},
-                      .direct = {FOR_EACH_ROW_COUNT(DIRECT_F64)},
+                      .wide = {ROWS, VECTORS *WK_F64_LANES},
+                      .tall = {TALL_ROWS, TALL_VECTORS *WK_F64_LANES},
+                      .kernel = {FOR_EACH_ROW_COUNT(KERNEL_F64)},
                       .pack = pack_f64,
                       .finish = finish_f64},
 };

@@ -4,7 +4,7 @@
 
 #define LINE (CACHE_LINE / (int)sizeof(T)) /* elements */
 
-/* ---- The micro-kernel. rows, vectors and in_place are constants wherever this is inlined. ---- */
+/* ---- The micro-kernel. rows and vectors are constants wherever this is inlined. ---- */
 
 /* The first n lanes; n = LANES is the common case and a plain load. */
 WK_INLINE V NAME(load_part)(const T *p, int64_t n) { return n == LANES ? OP(load)(p) : OP(load_n)(p, n); }
@@ -18,13 +18,13 @@ WK_INLINE void NAME(store_part)(T *p, V v, int64_t n) {
 }
 
 /* c = alpha * chain + beta * c. `last` is the number of columns in the tile's last vector. */
-WK_INLINE void NAME(store_tile)(const int rows, const int vectors, V chain[ROWS][VECTORS], T *c, int64_t c_row,
-                                int64_t last, const wk__gemm_how *how) {
+WK_INLINE void NAME(store_tile)(const int rows, const int vectors, V chain[MOST_ROWS][MOST_VECTORS], T *c,
+                                int64_t c_row, int64_t last, const wk__gemm_how *how) {
   V alpha = OP(broadcast)((T)how->alpha), beta = OP(broadcast)((T)how->beta);
   bool overwrite = how->beta == 0;
 #pragma GCC unroll 14
   for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < vectors; j++) {
       T *p = c + i * c_row + j * LANES;
       int64_t n = j == vectors - 1 ? last : LANES;
@@ -34,18 +34,18 @@ WK_INLINE void NAME(store_tile)(const int rows, const int vectors, V chain[ROWS]
   }
 }
 
-/* Chains begin at 0, or go on from what a direct kernel finds in C. */
-WK_INLINE void NAME(start_tile)(const int rows, const int vectors, bool resume, V chain[ROWS][VECTORS], const T *c,
-                                int64_t c_row, int64_t last) {
+/* Chains begin at 0, or go on from what stands in C. */
+WK_INLINE void NAME(start_tile)(const int rows, const int vectors, bool resume, V chain[MOST_ROWS][MOST_VECTORS],
+                                const T *c, int64_t c_row, int64_t last) {
 #pragma GCC unroll 14
   for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < vectors; j++) chain[i][j] = OP(broadcast)(0);
   }
   if (!resume) return;
 #pragma GCC unroll 14
   for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < vectors; j++) {
       chain[i][j] = NAME(load_part)(c + i * c_row + j * LANES, j == vectors - 1 ? last : LANES);
     }
@@ -56,37 +56,44 @@ WK_INLINE void NAME(start_tile)(const int rows, const int vectors, bool resume, 
 WK_INLINE void NAME(fetch_tile)(const int rows, const int vectors, const T *c, int64_t c_row) {
 #pragma GCC unroll 14
   for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = 0; j < vectors; j++) __builtin_prefetch(c + i * c_row + j * LANES, 1);
   }
 }
 
-WK_INLINE void NAME(tile)(const int rows, const int vectors, const bool in_place, int64_t k, const T *a, int64_t a_row,
-                          int64_t a_column, const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns,
-                          const wk__gemm_how *how) {
-  V chain[ROWS][VECTORS];
+WK_INLINE void NAME(tile)(const int rows, const int vectors, int64_t k, const T *a, int64_t a_row, int64_t a_column,
+                          const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns, const wk__gemm_how *how) {
+  V chain[MOST_ROWS][MOST_VECTORS];
   int64_t last = columns - (vectors - 1) * LANES;
-  NAME(start_tile)(rows, vectors, in_place && how->resume, chain, c, c_row, last);
+  NAME(start_tile)(rows, vectors, how->resume, chain, c, c_row, last);
   NAME(fetch_tile)(rows, vectors, c, c_row);
-  const char *next = in_place ? NULL : how->next;
+  const char *next = how->next ? how->next : (const char *)b;
+  int64_t next_step = how->next ? how->next_step : 0;
+  const char *at[(MOST_ROWS + 2) / 3]; /* in A, every third row */
+  int64_t row_bytes = a_row * (int64_t)sizeof(T), k_bytes = a_column * (int64_t)sizeof(T);
+#pragma GCC unroll 5
+  for (int g = 0; g < (rows + 2) / 3; g++) at[g] = (const char *)a + 3 * g * row_bytes;
+#pragma GCC unroll 2
   for (int64_t p = 0; p < k; p++) {
-    V row[VECTORS];
-    if (!in_place) { /* both panels are longer than L1 keeps */
-      __builtin_prefetch(a + (p + A_AHEAD) * a_column);
-#pragma GCC unroll 2
-      for (int j = 0; j < vectors * LANES; j += LINE) __builtin_prefetch(b + (p + B_AHEAD) * b_row + j);
-      __builtin_prefetch(next, 0, 2);
-      next += how->next_step;
-    }
-#pragma GCC unroll 2
-    for (int j = 0; j < vectors; j++) row[j] = OP(load)(b + p * b_row + j * LANES);
+    V row[MOST_VECTORS];
+    __builtin_prefetch(next, 0, 2);
+    next += next_step;
+#pragma GCC unroll 4
+    for (int j = 0; j < vectors; j++) row[j] = OP(load)(b + j * LANES);
+    b += b_row;
 #pragma GCC unroll 14
     for (int i = 0; i < rows; i++) {
-      V x = OP(broadcast)(a[i * a_row + p * a_column]);
-#pragma GCC unroll 2
+      V x = OP(broadcast)(*(const T *)(at[i / 3] + i % 3 * row_bytes));
+#pragma GCC unroll 4
       for (int j = 0; j < vectors; j++) chain[i][j] = OP(fma)(x, row[j], chain[i][j]);
     }
+#pragma GCC unroll 5
+    for (int g = 0; g < (rows + 2) / 3; g++) {
+      at[g] += k_bytes;
+      KEEP_IN_REGISTER(at[g]);
+    }
   }
+  KEEP_IN_REGISTER(c);
   if (last == LANES) {
     NAME(store_tile)(rows, vectors, chain, c, c_row, LANES, how);
   } else {
@@ -94,31 +101,30 @@ WK_INLINE void NAME(tile)(const int rows, const int vectors, const bool in_place
   }
 }
 
-/* One vector of columns, or as many as a tile has. */
-WK_INLINE void NAME(tile_of)(const int rows, const bool in_place, int64_t k, const T *a, int64_t a_row,
-                             int64_t a_column, const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns,
-                             const wk__gemm_how *how) {
-  if (VECTORS == 1 || columns > LANES) {
-    NAME(tile)(rows, VECTORS, in_place, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);
+/* As many vectors of columns as there are: at most `most` */
+WK_INLINE void NAME(tile_of)(const int rows, const int most, int64_t k, const T *a, int64_t a_row, int64_t a_column,
+                             const T *b, int64_t b_row, T *c, int64_t c_row, int64_t columns, const wk__gemm_how *how) {
+  if (most >= 4 && columns > 3 * LANES) {
+    NAME(tile)(rows, 4, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);
+  } else if (most >= 3 && columns > 2 * LANES) {
+    NAME(tile)(rows, 3, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);
+  } else if (most >= 2 && columns > LANES) {
+    NAME(tile)(rows, 2, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);
   } else {
-    NAME(tile)(rows, 1, in_place, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);
+    NAME(tile)(rows, 1, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);
   }
 }
 
 #define PASTE_(x, y) x##_##y
 #define PASTE(x, y) PASTE_(x, y)
-#define DEFINE_KERNELS(rows)                                                                                      \
-  static void PASTE(NAME(packed), rows)(int64_t k, const void *a, const void *b, int64_t b_row, void *c,          \
-                                        int64_t c_row, int64_t columns, const wk__gemm_how *how) {                \
-    NAME(tile_of)(rows, false, k, a, 1, rows, b, b_row, c, c_row, columns, how);                                  \
-  }                                                                                                               \
-  static void PASTE(NAME(direct), rows)(int64_t k, const void *a, int64_t a_row, int64_t a_column, const void *b, \
+#define DEFINE_KERNEL(rows, most)                                                                                 \
+  static void PASTE(NAME(kernel), rows)(int64_t k, const void *a, int64_t a_row, int64_t a_column, const void *b, \
                                         int64_t b_row, void *c, int64_t c_row, int64_t columns,                   \
                                         const wk__gemm_how *how) {                                                \
-    NAME(tile_of)(rows, true, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);                           \
+    NAME(tile_of)(rows, most, k, a, a_row, a_column, b, b_row, c, c_row, columns, how);                           \
   }
-FOR_EACH_ROW_COUNT(DEFINE_KERNELS)
-#undef DEFINE_KERNELS
+FOR_EACH_ROW_COUNT(DEFINE_KERNEL)
+#undef DEFINE_KERNEL
 #undef PASTE
 #undef PASTE_
 
