@@ -28,7 +28,7 @@ _SUBMODULES = frozenset(
         "return_types",
     )
 )
-_LAZY = {"save": "serialization", "load": "serialization", "compile": "compiler", "ops": "_ops"}
+_LAZY = {"save": "serialization", "load": "serialization", "compile": "compiler", "ops": "_ops", "SymInt": "_symint"}
 
 
 def __getattr__(name):

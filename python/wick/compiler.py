@@ -134,20 +134,34 @@ def _class_of_compiled(kind):
     def reduce(self, protocol=None):
         return compile, (self.__dict__["_orig_mod"],)
 
-    def setattr_of_both(self, name, value):
-        kind.__setattr__(self, name, value)
-        kind.__setattr__(self.__dict__["_orig_mod"], name, value)
+    def getattr_of_original(self, name):
+        return getattr(self.__dict__["_orig_mod"], name)
 
-    members = {"forward": forward, "__reduce_ex__": reduce, "__setattr__": setattr_of_both}
+    def setattr_of_original(self, name, value):
+        setattr(self.__dict__["_orig_mod"], name, value)
+
+    def delattr_of_original(self, name):
+        delattr(self.__dict__["_orig_mod"], name)
+
+    members = {"forward": forward, "__reduce_ex__": reduce, "__getattr__": getattr_of_original}
+    members.update(__setattr__=setattr_of_original, __delattr__=delattr_of_original)
     members.update(__module__=kind.__module__, __qualname__=kind.__qualname__)
     return type(kind.__name__, (kind,), members)
+
+
+@functools.lru_cache(maxsize=None)
+def _shared_names():
+    """Parameters, parts and hooks stand in containers that a compiled module has, too; all else it asks the original."""
+    from .nn import Module
+
+    return frozenset(name for name, value in vars(Module()).items() if isinstance(value, (dict, set)))
 
 
 def _of_module(module, settings):
     """Another module over the same parameters and attributes, of a class that isinstance takes for the same."""
     kind = _class_of_compiled(type(module))
     made = kind.__new__(kind)
-    made.__dict__.update(module.__dict__)  # the parts' dictionaries are shared: what changes there changes for both
+    made.__dict__.update((name, module.__dict__[name]) for name in _shared_names() if name in module.__dict__)
     made.__dict__["_orig_mod"] = module
     made.__dict__["_compiled_forward"] = _compiled(module.forward, settings)
     return made

@@ -68,11 +68,17 @@ static const char *const tensor_methods_that_look[] = {"size",
                                                        "__iter__",
                                                        "unbind",
                                                        NULL};
-static const char *const core_functions_that_look[] = {"is_grad_enabled",   "is_inference_mode_enabled",
-                                                       "_set_grad_enabled", "_run_backward",
-                                                       "is_tensor",         "is_floating_point",
-                                                       "is_complex",        "numel",
-                                                       "_is_compiling",     NULL};
+static const char *const core_functions_that_look[] = {"is_grad_enabled",
+                                                       "is_inference_mode_enabled",
+                                                       "_set_grad_enabled",
+                                                       "_run_backward",
+                                                       "is_tensor",
+                                                       "is_floating_point",
+                                                       "is_complex",
+                                                       "numel",
+                                                       "_is_compiling",
+                                                       "_is_torch_function_enabled",
+                                                       NULL};
 static const char *const container_methods_that_look[] = {"copy",
                                                           "index",
                                                           "count",
@@ -323,6 +329,13 @@ static PyObject *made_exception(wk__frame *f, wk__recording *r, PyObject *callab
   return wk__plain_call(f, callable, args, count, names);
 }
 
+/* super().__torch_function__(func, types, args, kwargs): calls func, which C code has found, as the operators do. */
+static PyObject *tensor_torch_function(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count) {
+  for (Py_ssize_t i = 1; i < count; i++)
+    if (!wk__passed_on(f, args[i])) return NULL;
+  return wk__plain_call(f, callable, args, count, NULL);
+}
+
 /* A method that C code implements, of `self`. */
 static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                           PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
@@ -336,9 +349,14 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (wk__is_plain_value(BINDING, self) || PyTuple_Check(self) || t == &PyRange_Type || t == &PyFrozenSet_Type ||
       t == &PySlice_Type)
     return look(f, callable, args, count, names);
-  if (BINDING->is_grad_mode(t)) return wk__plain_call(f, callable, args, count, names);
+  if (BINDING->is_own_mode(t)) return wk__plain_call(f, callable, args, count, names);
   if (t == &PyGen_Type && strcmp(name, "throw") != 0) return look(f, callable, args, count, names);
   if (PyExceptionInstance_Check(self)) return made_exception(f, r, callable, args, count, names);
+  bool chains = PyType_Check(self) && wk__is_itertool((PyTypeObject *)self) && strcmp(name, "from_iterable") == 0;
+  if (chains) return look(f, callable, args, count, names);
+  bool overrides = PyType_Check(self) && strcmp(name, "__torch_function__") == 0 && !self_is_first && !names &&
+                   PyType_IsSubtype((PyTypeObject *)self, BINDING->tensor_type);
+  if (overrides && count == 4) return tensor_torch_function(f, callable, args, count);
   bool sets_own = strcmp(name, "__setattr__") == 0 && wk__is_python_instance(self) && wk__reg_find(r, self) < 0;
   if (sets_own) return wk__plain_call(f, callable, args, count, names); /* of a frozen dataclass, say */
   if ((wk__is_python_instance(self) || PyType_Check(self) || PyObject_TypeCheck(self, BINDING->module_type)) &&
@@ -436,11 +454,24 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
   return wk__refuse(f, "a call of %s()", name);
 }
 
+/* tensor(a) of a float that differs from call to call: an operator's result. NULL: it is something else, or raises. */
+static PyObject *tensor_of_number(wk__frame *f, PyObject *number) {
+  wk_value args[WK__MAX_ARGS] = {{.tag = WK_VALUE_DOUBLE}}, result = {0};
+  int input = wk__number_input(f->session->recording, number);
+  if (!input) return NULL;
+  args[0].number = PyFloat_AS_DOUBLE(number);
+  args[0].count = (uint32_t)input;
+  wk_status status = wk_call(wk_op_find("scalar_tensor"), args, NULL, &result);
+  return status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
+}
+
 /* A tensor made from Python data is the same in every call: a constant of the graph, given out as a copy. */
 static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                                 PyObject *names) {
   if (count && wk__holds_marked_int(f->session->recording, args[0]))
     return wk__refuse(f, "a tensor is made from a size that was marked");
+  PyObject *of_number = count == 1 && !names ? tensor_of_number(f, args[0]) : NULL;
+  if (of_number || PyErr_Occurred()) return of_number;
   if (!arguments_usable(f, args, count, names)) return NULL;
   for (Py_ssize_t i = 0; i < count; i++)
     if (wk__is_tensor_object(f, args[i])) return wk__refuse(f, "a tensor is made from another one's values");
@@ -462,11 +493,33 @@ static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *cons
   return copy;
 }
 
+static const char *const override_questions[] = {"_has_torch_function", "_has_torch_function_variadic",
+                                                 "_dispatch_torch_function", NULL};
+
+/* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
   if (strcmp(name, "tensor") == 0) return tensor_of_data(f, callable, args, count, names);
   if (in_list(name, core_functions_that_look)) return look(f, callable, args, count, names);
+  if (in_list(name, override_questions)) return pass_on(f, callable, args, count, names);
   return wk__refuse(f, "a call of %s()", name);
+}
+
+/* The others change what they are given. */
+static const char *const operators_with_an_i[] = {"index", "indexOf", "inv", "invert", "is_", "is_not", NULL};
+
+/* math.floor and its kind: of integers and their quotients. */
+static bool rounded(wk__recording *r, const char *name, PyObject *a, PyObject **out) {
+  static const char *const names[] = {
+      [WK__ROUND_DOWN] = "floor", [WK__ROUND_UP] = "ceil", [WK__ROUND_TO_ZERO] = "trunc"};
+  wk_int x;
+  for (int k = 0; k < (int)WK_COUNT(names); k++) {
+    if (strcmp(name, names[k]) != 0) continue;
+    if (!wk__symbolic_int(r, a, &x)) return wk__rounded_quotient(r, (wk__rounding)k, a, out);
+    *out = Py_NewRef(a);
+    return true;
+  }
+  return false;
 }
 
 static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
@@ -486,10 +539,13 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   PyObject *product = NULL;
   bool folds = count == 1 && !names && strcmp(module, "math") == 0 && strcmp(name, "prod") == 0;
   if (folds && fold(r, NB_MULTIPLY, args[0], &product)) return product;
-  if (!names && strcmp(module, "math") == 0 && wk__float_call(r, callable, args, count, &product)) return product;
+  bool of_math = !names && strcmp(module, "math") == 0;
+  if (of_math && count == 1 && rounded(r, name, args[0], &product)) return product;
+  if (of_math && wk__float_call(r, callable, args, count, &product)) return product;
   bool pure_module = strcmp(module, "math") == 0 || strcmp(module, "cmath") == 0;
-  bool plain_operator = strcmp(module, "_operator") == 0 && name[0] != 'i';
+  bool plain_operator = strcmp(module, "_operator") == 0 && (name[0] != 'i' || in_list(name, operators_with_an_i));
   bool reduces = strcmp(module, "_functools") == 0 && strcmp(name, "reduce") == 0;
+  reduces |= strcmp(module, "itertools") == 0; /* tee */
   if (pure_module || plain_operator || reduces) return look_at_values(f, callable, args, count, names);
   return wk__refuse(f, "a call of %s.%s()", module, name);
 }
@@ -502,7 +558,7 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == &PyFrozenSet_Type || t == &PyRange_Type || t == &PySlice_Type || t == &PyEnum_Type || t == &PyZip_Type ||
          t == &PyMap_Type || t == &PyFilter_Type || t == &PyReversed_Type || t == &PyBaseObject_Type ||
          t == &PySuper_Type || t == &PyProperty_Type || t == b->size_type || t == b->device_type ||
-         t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type || b->is_grad_mode(t);
+         t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type || b->is_own_mode(t);
 }
 
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
@@ -516,14 +572,20 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == &PyLong_Type && count == 1 && !names && wk__symbolic_int(r, args[0], &x)) return Py_NewRef(args[0]);
   PyObject *number = NULL;
   if (t == &PyFloat_Type && count == 1 && !names && wk__float_register(r, args[0]) >= 0) return Py_NewRef(args[0]);
-  if (t == &PyFloat_Type && !names && wk__float_call(r, callable, args, count, &number)) return number;
+  if (t == &PyFloat_Type && !names && wk__float_call(r, callable, args, count, &number)) {
+    if (count == 1) wk__note_float_of_int(r, args[0], number);
+    return number;
+  }
+  bool to_int = t == &PyLong_Type && count == 1 && !names;
+  if (to_int && wk__rounded_quotient(r, WK__ROUND_TO_ZERO, args[0], &number)) return number;
   int truth = t == &PyBool_Type && count == 1 && !names ? wk__symbolic_truth(r, args[0]) : -1;
   if (truth >= 0) return Py_NewRef(truth ? Py_True : Py_False);
   bool passes = t == &PyList_Type || t == &PyTuple_Type || t == &PyEnum_Type || t == &PyZip_Type ||
                 t == &PySlice_Type || t == BINDING->size_type;
   if (passes) return pass_on(f, callable, args, count, names);
   if (scalar) return look_at_values(f, callable, args, count, names);
-  if (is_value_class(BINDING, t)) return look(f, callable, args, count, names);
+  bool made_of_arguments = t == &PyODict_Type || wk__is_default_dict(t) || wk__is_itertool(t);
+  if (made_of_arguments || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type) || PyType_IsSubtype(t, BINDING->module_type);
   if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);

@@ -12,7 +12,8 @@ PyObject *wk__compiled_function(const wk__binding *b, PyObject *o) {
 
 static PyObject *compiled_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
   wk__compiled *self = (wk__compiled *)o;
-  if (wk__hook_tracing(PyThreadState_Get()) || *self->binding->disabled)
+  const wk__binding *b = self->binding;
+  if (wk__hook_tracing(PyThreadState_Get()) || *b->disabled || b->overrides(b->state) & WK__OVERRIDE_BY_MODE)
     return PyObject_Vectorcall(self->function, args, nargsf, names);
   return wk__session_call(self, self->function, args, nargsf, names);
 }

@@ -15,6 +15,9 @@
 #include "compile/compile.h"
 #include "graph/graph.h"
 
+/* A mode on the thread's stack is asked about every call; subclasses, or nobody, are asked about none. */
+enum { WK__OVERRIDE_BY_MODE = 1, WK__OVERRIDE_NO_SUBCLASS = 2, WK__OVERRIDE_NOTHING = 4 };
+
 /* What dynamo has to know of the objects of the extension module, which stands above it. One an interpreter. */
 typedef struct wk__binding {
   void *state; /* the module's, for the functions below */
@@ -27,14 +30,21 @@ typedef struct wk__binding {
   const int *disabled;                                      /* not 0: compiled functions run as they are */
   wk_tensor *(*tensor_of)(PyObject *tensor);                /* borrowed */
   PyObject *(*wrap)(void *state, wk_tensor *steal_tensor);  // -> new
-  PyObject *(*raise)(void *state);                          /* the thread's wick error as an exception; NULL */
-  PyObject *(*grad_of)(PyObject *tensor);                   // -> new; NULL for None, no exception
-  PyObject *grad_name;                                      /* "grad", interned */
-  PyObject *new_name;                                       /* "__new__" */
-  bool (*is_grad_mode)(PyTypeObject *type);                 /* no_grad, enable_grad, set_grad_enabled, inference_mode */
+  /* The same, as an object of a class that derives from Tensor. */
+  PyObject *(*wrap_as)(void *state, PyTypeObject *type, wk_tensor *steal_tensor);  // -> new
+  PyObject *(*raise)(void *state);         /* the thread's wick error as an exception; NULL */
+  PyObject *(*grad_of)(PyObject *tensor);  // -> new; NULL for None, no exception
+  PyObject *grad_name;                     /* "grad", interned */
+  PyObject *new_name;                      /* "__new__" */
+  /* Context managers that change nothing but this thread's modes: no_grad, ..., DisableTorchFunction. */
+  bool (*is_own_mode)(PyTypeObject *type);
   bool (*is_optimizer)(void *state, PyObject *object);
+  /* The k-th dictionary of hooks of all modules that calls look at; NULL: there are no more. */
+  PyObject *(*module_hooks)(void *state, int k);  // -> borrowed
+  int (*overrides)(void *state); /* what of __torch_function__ this thread asks now: WK__OVERRIDE_... */
   /* What a backend is given. integers: (inputs) those that stand for an integer. */
   PyObject *(*graph_module)(void *state, wk__graph *graph, const bool *integers);  // -> new
+  PyObject *(*size_example)(int64_t value, const char *symbol);                    // -> new: an int that prints so
   PyObject *unsupported;          /* the exception of fullgraph=True; set by wk__add_dynamo, as is this one: */
   PyObject *constraint_violation; /* a size that mark_dynamic() marked is a constant */
 } wk__binding;
@@ -57,6 +67,8 @@ const wk__binding *wk__binding_of_type(PyTypeObject *type);
 int wk__dynamo_number(PyObject *number);
 /* Whether the int is a symbolic one of the region being captured, and which: operators take its expression. */
 bool wk__dynamo_int(PyObject *number, wk_int *out);
+/* Whether it is none of these, which is guarded then. */
+bool wk__dynamo_number_avoids(int number, const double *values, int count);
 void wk__dynamo_specialize(int number); /* it is used in a way that no graph input can be: a constant from here on */
 
 #endif

@@ -107,7 +107,9 @@ static const char *name_of_operator(int nb_kind) {
 }
 
 bool wk__float_binary(wk__recording *r, int nb_kind, PyObject *a, PyObject *b, PyObject **out) {
-  return call_operator(r, name_of_operator(nb_kind), (PyObject *[]){a, b}, 2, out);
+  if (!call_operator(r, name_of_operator(nb_kind), (PyObject *[]){a, b}, 2, out)) return false;
+  wk__note_quotient(r, nb_kind, a, b, *out);
+  return true;
 }
 
 bool wk__float_negative(wk__recording *r, PyObject *a, PyObject **out) { return call_operator(r, "neg", &a, 1, out); }
@@ -134,4 +136,18 @@ bool wk__float_extremum(wk__recording *r, bool largest, PyObject *const *args, P
   int second = wk__float_compare(r, largest ? Py_GT : Py_LT, args[1], args[0]);
   if (second >= 0) *out = Py_NewRef(args[second]);
   return second >= 0;
+}
+
+bool wk__float_avoids(wk__recording *r, PyObject *a, const double *values, int count) {
+  for (int i = 0; i < count; i++)
+    if (PyFloat_AS_DOUBLE(a) == values[i]) return false;
+  for (int i = 0; i < count; i++) {
+    PyObject *value = PyFloat_FromDouble(values[i]);
+    int differs = value ? wk__float_compare(r, Py_NE, a, value) : -1;
+    Py_XDECREF(value);
+    if (differs == 1) continue;
+    PyErr_Clear();
+    return false;
+  }
+  return true;
 }

@@ -87,10 +87,22 @@ static bool is_equal(const wk__binding *binding, PyObject *a, PyObject *b) {
   return equal > 0;
 }
 
+/* An ordered dictionary has an order of its own. */
+static bool ordered_keys_are(const wk__binding *b, PyObject *dict, PyObject *keys) {
+  PyObject *now = PySequence_Tuple(dict);
+  bool same = now && PyTuple_GET_SIZE(now) == PyTuple_GET_SIZE(keys);
+  for (Py_ssize_t i = 0; same && i < PyTuple_GET_SIZE(now); i++)
+    same = is_equal(b, PyTuple_GET_ITEM(now, i), PyTuple_GET_ITEM(keys, i));
+  Py_XDECREF(now);
+  PyErr_Clear();
+  return same;
+}
+
 static bool keys_are(const wk__binding *b, PyObject *dict, PyObject *keys) {
   PyObject *key, *value;
   Py_ssize_t i = 0;
   if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
+  if (PyODict_Check(dict)) return ordered_keys_are(b, dict, keys);
   for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value); i++)
     if (key != PyTuple_GET_ITEM(keys, i) && !is_equal(b, key, PyTuple_GET_ITEM(keys, i))) return false;
   return true;
@@ -374,8 +386,9 @@ const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
 
 static const wk__read *failing_guard(guard_run *g) {
   wk__segment *s = (wk__segment *)g->segment;
+  const wk__binding *b = g->session->binding;
   if (wk__mode.grad_enabled != s->grad_enabled || wk__mode.inference != s->inference ||
-      wk__default_dtype() != s->default_dtype)
+      wk__default_dtype() != s->default_dtype || b->overrides(b->state) != s->overrides)
     return &wk__guard_of_modes;
   if (!versions_hold(s)) {
     if (!types_hold(s)) return &wk__guard_of_modes;

@@ -37,13 +37,29 @@ bool wk__is_python_instance(PyObject *o) {
 
 bool wk__is_partial(PyTypeObject *t) { return strcmp(t->tp_name, "functools.partial") == 0; }
 
+bool wk__is_itertool(PyTypeObject *t) {
+  return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) && strncmp(t->tp_name, "itertools.", 10) == 0;
+}
+
+bool wk__is_default_dict(PyTypeObject *t) {
+  return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) && strcmp(t->tp_name, "collections.defaultdict") == 0;
+}
+
+static bool is_view_of_values(const PyTypeObject *t) {
+  return t == &PyDictValues_Type || t == &PyDictItems_Type || t == &PyODictValues_Type || t == &PyODictItems_Type;
+}
+static bool is_view_of_dict(const PyTypeObject *t) {
+  return is_view_of_values(t) || t == &PyDictKeys_Type || t == &PyODictKeys_Type;
+}
+
 static bool is_builtin_iterator(PyTypeObject *t) {
   return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
          t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyFilter_Type ||
          t == &PyUnicodeIter_Type || t == &PyListRevIter_Type || t == &PyDictIterKey_Type ||
          t == &PyDictIterValue_Type || t == &PyDictIterItem_Type || t == &PyDictRevIterKey_Type ||
          t == &PySetIter_Type || t == &PyGen_Type || t == &PyBytesIter_Type || t == &PyCallIter_Type ||
-         t == &PyLongRangeIter_Type || strcmp(t->tp_name, "str_ascii_iterator") == 0; /* CPython keeps that to itself */
+         t == &PyLongRangeIter_Type || t == &PyODictIter_Type || wk__is_itertool(t) ||
+         strcmp(t->tp_name, "str_ascii_iterator") == 0; /* CPython keeps that to itself */
 }
 
 /* Nothing about it can change, and nothing hangs on it that would have to be known. */
@@ -53,16 +69,15 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
   return t == &PyRange_Type || t == &PySlice_Type || t == &PyFrozenSet_Type || t == b->size_type || PyType_Check(o) ||
          PyFunction_Check(o) || PyCFunction_Check(o) || PyMethod_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
-         t == &PyClassMethod_Type || t == b->operator_type || b->is_grad_mode(t) || t == &PyMethodDescr_Type ||
+         t == &PyClassMethod_Type || t == b->operator_type || b->is_own_mode(t) || t == &PyMethodDescr_Type ||
          t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) || t == &PyTraceBack_Type ||
-         t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type;
+         is_view_of_dict(t);
 }
 
 /* Objects that stand for others, which would have to be known. */
 static bool is_view_of_others(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
-  return t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type || t == &PySuper_Type ||
-         PyCell_Check(o) || PyExceptionInstance_Check(o);
+  return is_view_of_dict(t) || t == &PySuper_Type || PyCell_Check(o) || PyExceptionInstance_Check(o);
 }
 
 static bool know_part(wk__frame *f, wk__recording *r, PyObject *o, const char *text) {
@@ -83,8 +98,6 @@ bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o) {
   PyObject *self = PyCFunction_Check(o) ? PyCFunction_GET_SELF(o) : NULL;
   return !self || PyModule_Check(self) || know_part(f, r, o, "__self__");
 }
-
-static bool is_view_of_values(const PyTypeObject *t) { return t == &PyDictValues_Type || t == &PyDictItems_Type; }
 
 static bool is_own_iterator(wk__frame *f, const wk__recording *r, PyObject *o) {
   if (wk__reg_find(r, o) < 0) return true;
@@ -294,6 +307,16 @@ static bool is_in(PyObject *name, const char *const *list, size_t count) {
 
 static bool is_shape(PyObject *name) { return PyUnicode_CompareWithASCIIString(name, "shape") == 0; }
 
+/* One that the program has given to a tensor, or has not. */
+static PyObject *own_attribute(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name) {
+  if (!wk__is_foreign(r, owner) || wk__was_written(r, reg, name)) return PyObject_GetAttr(owner, name);
+  PyObject **dict = _PyObject_GetDictPtr(owner);
+  if (r->registers[reg].fixed || (dict && *dict && PyDict_GetItemWithError(*dict, name)))
+    return wk__refuse(f, "attribute %s of a tensor", TEXT(name));
+  wk__check_once(r, WK__CHECK_NO_DICT, reg, 0, name);
+  return PyObject_GetAttr(owner, name);
+}
+
 static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
   wk__reg reg = wk__reg_find(r, owner);
@@ -319,7 +342,7 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
     if (method && PyFunction_Check(in_class)) wk__reg_constant(r, in_class);
     return PyObject_GetAttr(owner, name);
   }
-  return wk__refuse(f, "attribute %s of a tensor", TEXT(name));
+  return in_class ? wk__refuse(f, "attribute %s of a tensor", TEXT(name)) : own_attribute(f, r, reg, owner, name);
 }
 
 /* In a type, or through super(): found in classes alone. */
@@ -490,7 +513,15 @@ static bool is_namespace_of_values(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return t == &PyList_Type || t == &PyDict_Type || t == &PySet_Type || t == &PyTuple_Type || t == &PyRange_Type ||
          t == &PySlice_Type || t == &PyFrozenSet_Type || t == &PyGen_Type || PyExceptionInstance_Check(o) ||
-         t == &PyDictKeys_Type || t == &PyDictValues_Type || t == &PyDictItems_Type;
+         is_view_of_dict(t);
+}
+
+/* Instances of these dictionaries can have attributes; their methods are C code's. */
+static bool is_known_of_dict(const wk__recording *r, PyObject *o, PyObject *name) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (t != &PyODict_Type && !wk__is_default_dict(t)) return false;
+  PyObject *in_class = _PyType_Lookup(t, name);
+  return !wk__is_foreign(r, o) || (in_class && Py_TYPE(in_class) == &PyMethodDescr_Type);
 }
 
 /* A tuple with named fields that C code made, as x.max(dim) gives. */
@@ -519,8 +550,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (!wk__know_bound(f, r, owner)) return NULL;
   if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || wk__is_partial(Py_TYPE(owner)) ||
       PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||
-      Py_TYPE(owner) == b->size_type || b->is_grad_mode(Py_TYPE(owner)) || Py_TYPE(owner) == b->operator_type ||
-      PyCode_Check(owner))
+      is_known_of_dict(r, owner, name) || Py_TYPE(owner) == b->size_type || b->is_own_mode(Py_TYPE(owner)) ||
+      Py_TYPE(owner) == b->operator_type || PyCode_Check(owner))
     return PyObject_GetAttr(owner, name);
   if (is_named_tuple_of_c(owner)) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner))
@@ -530,6 +561,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
 
 /* ==================================================== modules ==================================================== */
 
+/* Whether an attribute is there, and holds something: guarded. 0, 1: a dictionary of as many things as now; -1: it is
+ * something else. */
 static int none_or_empty(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg dict_reg, const char *text) {
   PyObject *name = PyUnicode_InternFromString(text), *found = name ? PyDict_GetItemWithError(dict, name) : NULL;
   if (!name) return -1;
@@ -538,18 +571,34 @@ static int none_or_empty(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg
     wk__check_once(r, WK__CHECK_ABSENT, dict_reg, 0, name);
   else if (wk__observe(r, f->session->binding, found, WK__READ_DICT, dict_reg, -1, name) < 0)
     status = -1;
-  else if (PyDict_Check(found) && PyDict_GET_SIZE(found) == 0)
-    wk__check_once(r, WK__CHECK_LENGTH, wk__reg_find(r, found), 0, NULL);
-  else if (found != Py_None)
+  else if (PyDict_Check(found)) {
+    Py_ssize_t size = PyDict_GET_SIZE(found);
+    wk__check_once(r, WK__CHECK_LENGTH, wk__reg_find(r, found), size, NULL);
+    status = size > 0;
+  } else if (found != Py_None)
     status = -1;
   Py_DECREF(name);
   return status;
 }
 
+/* Hooks of all modules: guarded to be none. */
+static bool no_hooks_of_all(wk__frame *f, wk__recording *r) {
+  const wk__binding *b = f->session->binding;
+  PyObject *hooks;
+  for (int k = 0; (hooks = b->module_hooks(b->state, k)); k++) {
+    wk__reg reg = wk__reg_constant(r, hooks);
+    if (reg < 0 || PyDict_GET_SIZE(hooks)) return false;
+    wk__check_once(r, WK__CHECK_LENGTH, reg, 0, NULL);
+  }
+  return true;
+}
+
 PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
+  enum { FORWARD_HOOKS = 2 }; /* Python code runs the first of these */
   static const char *const around[] = {
       "_forward_hooks",      "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
       "_compiled_call_impl", "_call_impl",         "forward"};
+  bool hooked = false;
   wk__reg reg = wk__reg_find(r, module);
   PyObject *dict = NULL, *name = PyUnicode_InternFromString("forward");
   wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, module, &dict) : -1;
@@ -558,12 +607,19 @@ PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
     return wk__refuse(f, "a call of a module that was made in the region");
   }
   for (size_t i = 0; i < WK_COUNT(around); i++) {
-    if (none_or_empty(f, r, dict, dict_reg, around[i]) == 0) continue;
+    int status = none_or_empty(f, r, dict, dict_reg, around[i]);
+    hooked |= status == 1;
+    if (status == 0 || (status == 1 && i < FORWARD_HOOKS)) continue;
     Py_DECREF(name);
     return wk__refuse(f, "a module with %s", around[i]);
   }
-  PyObject *forward = _PyType_Lookup(Py_TYPE(module), name);
-  Py_DECREF(name);
+  if (!no_hooks_of_all(f, r)) {
+    Py_DECREF(name);
+    return wk__refuse(f, "a module call with hooks of all modules");
+  }
+  if (hooked) Py_SETREF(name, PyUnicode_InternFromString("_call_with_hooks"));
+  PyObject *forward = name ? _PyType_Lookup(Py_TYPE(module), name) : NULL;
+  Py_XDECREF(name);
   if (!forward || !PyFunction_Check(forward)) return wk__refuse(f, "a module whose forward is no Python function");
   if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0)
     return wk__refuse(f, "%s", r->failed);

@@ -13,7 +13,9 @@ bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
 /* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
 bool wk__is_python_instance(PyObject *o);
 bool wk__is_python_class(PyTypeObject *t);
-bool wk__is_partial(PyTypeObject *t); /* functools.partial */
+bool wk__is_partial(PyTypeObject *t);      /* functools.partial */
+bool wk__is_itertool(PyTypeObject *t);     /* itertools.chain and its kind */
+bool wk__is_default_dict(PyTypeObject *t); /* collections.defaultdict */
 /* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
  * with the reason set. */
 bool wk__usable(wk__frame *f, PyObject *o);
@@ -32,7 +34,8 @@ bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o);
 void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value);
 /* Two objects are or are not the same; the answer is checked where it could be another one. */
 int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b);
-/* The forward of an nn.Module whose call does nothing else; refused when there are hooks around it. */
+/* The forward of an nn.Module whose call does nothing else, or what calls it between its forward hooks; refused when
+ * there are others. */
 PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module);  // -> borrowed
 /* A container's item or an instance's attribute is about to be deleted: whether it is there decides what happens. */
 int wk__note_presence(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);

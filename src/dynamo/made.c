@@ -1,6 +1,7 @@
 /* Objects that the region made get their registers when they are first needed, from what they are then.
  * In: an object without a register. Out: steps that make it again. What cannot be described fails the recording.
  * Tests: tests/python/capture/corpus_objects.py. */
+#include "dynamo/known.h"
 #include "dynamo/record_parts.h"
 
 static wk__reg made_of(wk__recording *r, const wk__binding *b, PyObject *o, wk__step_kind kind, PyObject *const *items,
@@ -19,6 +20,24 @@ static wk__reg made_dict(wk__recording *r, const wk__binding *b, PyObject *o) {
   wk__reg reg = made_of(r, b, o, WK__DO_MAP, items, count);
   wk__free(items);
   return reg;
+}
+
+/* Empty, and then what is in it in its order. */
+static wk__reg made_dict_of_kind(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *type = (PyObject *)Py_TYPE(o), *keys = PySequence_Tuple(o);
+  PyObject *factory = wk__is_default_dict(Py_TYPE(o)) ? PyObject_GetAttrString(o, "default_factory") : NULL;
+  PyObject *made[] = {type, factory};
+  PyObject **dict = _PyObject_GetDictPtr(o);
+  bool plain = keys && !PyErr_Occurred() && !(dict && *dict && PyDict_GET_SIZE(*dict));
+  plain = plain && wk__reg_constant(r, type) >= 0 && made_of(r, b, o, WK__DO_CALL, made, factory ? 2 : 1) >= 0;
+  for (Py_ssize_t i = 0; plain && i < PyTuple_GET_SIZE(keys); i++) {
+    PyObject *key = PyTuple_GET_ITEM(keys, i), *item[] = {o, key, PyDict_GetItemWithError(o, key)};
+    plain = wk__did(r, b, WK__DO_SET_ITEM, NULL, item, 3, NULL) == 0;
+  }
+  Py_XDECREF(keys);
+  Py_XDECREF(factory);
+  if (!plain) wk__record_failed(r, "a %s that cannot be described", Py_TYPE(o)->tp_name);
+  return plain ? wk__reg_find(r, o) : -1;
 }
 
 static wk__reg made_set(wk__recording *r, const wk__binding *b, PyObject *o) {
@@ -135,20 +154,30 @@ static bool is_simple_instance(PyObject *o) {
          has_python_bases(t) && t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
 }
 
-static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyTypeObject *t = Py_TYPE(o);
-  if (wk__is_plain_value(b, o) || t == &PyRange_Type || PyType_Check(o) || PyCode_Check(o) || PyModule_Check(o) ||
-      t == &PyFrozenSet_Type || t == b->operator_type || b->is_grad_mode(t) || t == &PyMethodDescr_Type ||
-      t == &PyWrapperDescr_Type)
-    return wk__reg_constant(r, o);
-  if (PyObject_TypeCheck(o, b->tensor_type)) {
-    if (b->tensor_of(o)->trace) return wk__reg_tensor(r, o);
+/* One that the graph makes; its class is not the graph's to know. */
+static wk__reg made_tensor(wk__recording *r, const wk__binding *b, PyObject *o) {
+  if (!b->tensor_of(o)->trace) {
     wk__record_failed(r, "a tensor that came from unknown code");
     return -1;
   }
+  wk__reg reg = wk__reg_tensor(r, o);
+  if (reg < 0 || Py_TYPE(o) == b->tensor_type) return reg;
+  if (wk__reg_constant(r, (PyObject *)Py_TYPE(o)) < 0) return -1;
+  r->registers[reg].type = Py_TYPE(o);
+  return reg;
+}
+
+static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (wk__is_plain_value(b, o) || t == &PyRange_Type || PyType_Check(o) || PyCode_Check(o) || PyModule_Check(o) ||
+      t == &PyFrozenSet_Type || t == b->operator_type || b->is_own_mode(t) || t == &PyMethodDescr_Type ||
+      t == &PyWrapperDescr_Type)
+    return wk__reg_constant(r, o);
+  if (PyObject_TypeCheck(o, b->tensor_type)) return made_tensor(r, b, o);
   if (PyTuple_Check(o)) return made_tuple(r, b, o);
   if (t == &PyList_Type) return made_of(r, b, o, WK__DO_LIST, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
   if (t == &PyDict_Type) return made_dict(r, b, o);
+  if (t == &PyODict_Type || wk__is_default_dict(t)) return made_dict_of_kind(r, b, o);
   if (t == &PySet_Type) return made_set(r, b, o);
   if (t == &PySlice_Type) {
     PySliceObject *s = (PySliceObject *)o;
@@ -160,7 +189,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   if (PyFunction_Check(o)) return made_function(r, b, o);
   if (PyCFunction_Check(o)) {
     PyObject *self = PyCFunction_GET_SELF(o);
-    if (!self || PyModule_Check(self) || b->is_grad_mode(Py_TYPE(self))) return wk__reg_constant(r, o);
+    if (!self || PyModule_Check(self) || b->is_own_mode(Py_TYPE(self))) return wk__reg_constant(r, o);
     return made_builtin_method(r, b, o, self);
   }
   if (is_iterator_type(t)) return made_iterator(r, b, o);

@@ -16,10 +16,20 @@ static bool can_be_symbol(int64_t value) { return value >= LEAST && value <= LAR
 
 /* ============================================== what becomes a symbol ============================================ */
 
+/* A class with a __torch_function__ of its own sees who asks for sizes. */
+static bool asks_its_class(const wk__binding *b, PyTypeObject *type) {
+  PyObject *name = PyUnicode_InternFromString("__torch_function__");
+  bool own = !name || _PyType_Lookup(type, name) != _PyType_Lookup(b->tensor_type, name);
+  Py_XDECREF(name);
+  if (PyErr_Occurred()) PyErr_Clear();
+  return own;
+}
+
 uint32_t wk__dynamic_dims(const wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *tensor) {
   const wk__register *g = &r->registers[reg];
   if (!r->tracer || g->kind != WK__REG_READ || g->fixed) return 0;
   bool parameter = *b->parameter_type && PyObject_TypeCheck(tensor, *b->parameter_type);
+  if (!parameter && Py_TYPE(tensor) != b->tensor_type && asks_its_class(b, Py_TYPE(tensor))) return 0;
   uint32_t dims = r->changing ? (uint32_t)(uintptr_t)wk__map_get(r->changing, g->path) >> 1 : 0;
   if (r->dynamic > 0 && !parameter) dims = UINT32_MAX;
   if (r->dynamic == 0) dims = 0;

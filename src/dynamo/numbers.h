@@ -59,6 +59,15 @@ bool wk__float_extremum(wk__recording *r, bool largest, PyObject *const *args, P
 bool wk__float_call(wk__recording *r, PyObject *function, PyObject *const *args, Py_ssize_t count, PyObject **out);
 int wk__float_compare(wk__recording *r, int py_kind, PyObject *a, PyObject *b); /* 1, 0: guarded; -1: no such float */
 int wk__float_truth(wk__recording *r, PyObject *a);
+/* Whether it is none of the values, which is guarded then. */
+bool wk__float_avoids(wk__recording *r, PyObject *a, const double *values, int count);
+
+/* ---- floats that are quotients of integers (quotients.c), until they are made integers again ---- */
+typedef enum wk__rounding { WK__ROUND_DOWN, WK__ROUND_UP, WK__ROUND_TO_ZERO } wk__rounding;
+void wk__note_quotient(wk__recording *r, int nb_kind, PyObject *a, PyObject *b, PyObject *result);
+void wk__note_float_of_int(wk__recording *r, PyObject *number, PyObject *result);
+/* A new integer; false: the float is none of those. */
+bool wk__rounded_quotient(wk__recording *r, wk__rounding rounding, PyObject *a, PyObject **out);
 
 /* ---- C code will see the number itself: its value is a constant from here on, and checked ---- */
 void wk__settle(wk__recording *r, PyObject *object); /* a number, or numbers in lists, tuples, dicts and sets */

@@ -41,7 +41,7 @@ int wk__op_unpack(wk__frame *f, PyObject *sequence, int count, int after, PyObje
 
 PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
   RECORDING(wk__plain_enter(f, manager, out_exit));
-  bool own_mode = BINDING->is_grad_mode(Py_TYPE(manager)) && !wk__is_foreign(r, manager);
+  bool own_mode = BINDING->is_own_mode(Py_TYPE(manager)) && !wk__is_foreign(r, manager);
   if (!own_mode && !wk__is_python_instance(manager))
     return wk__refuse(f, "a context manager of C code (%s)", Py_TYPE(manager)->tp_name);
   if (wk__depend_on_type(r, Py_TYPE(manager)) < 0) return failed(f, r);
@@ -53,7 +53,7 @@ PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
 PyObject *wk__op_exit(wk__frame *f, PyObject *exit, PyObject *type, PyObject *value, PyObject *traceback) {
   RECORDING(wk__plain_exit(f, exit, type, value, traceback));
   bool own_mode = PyCFunction_Check(exit) && PyCFunction_GET_SELF(exit) &&
-                  BINDING->is_grad_mode(Py_TYPE(PyCFunction_GET_SELF(exit)));
+                  BINDING->is_own_mode(Py_TYPE(PyCFunction_GET_SELF(exit)));
   if (!own_mode && !PyMethod_Check(exit) && !PyFunction_Check(exit))
     return wk__refuse(f, "a context manager of C code");
   if (!wk__know_bound(f, r, exit)) return NULL;

@@ -182,8 +182,10 @@ static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a,
     case WK__CHECK_ABSENT:
     case WK__CHECK_NO_DICT:
       return is_fixed(r, a) && !r->registers[a].is_globals;
-    case WK__CHECK_LENGTH:
     case WK__CHECK_KEYS:
+      if (is_fixed(r, a) && PyODict_Check(r->registers[a].object)) return false; /* move_to_end is no new version */
+      return is_fixed(r, a) && (PyDict_Check(r->registers[a].object) || PyTuple_Check(r->registers[a].object));
+    case WK__CHECK_LENGTH:
       return is_fixed(r, a) && (PyDict_Check(r->registers[a].object) || PyTuple_Check(r->registers[a].object));
     case WK__CHECK_SAME:
     case WK__CHECK_DIFFERENT:

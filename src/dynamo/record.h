@@ -99,19 +99,22 @@ typedef enum wk__reg_kind {
 } wk__reg_kind;
 typedef struct wk__register {
   uint8_t kind;
-  bool fixed;       /* READ: see wk__read; CONSTANT: always */
-  bool touched;     /* what its length, type or keys are has been checked */
-  bool is_globals;  /* a module's dictionary: it changes all the time, so what is read from it is checked each time */
-  bool written;     /* changed by a step: what it holds is no longer what was there at the start */
-  bool symbolic;    /* an integer that stands for `number`; its value is that of this call only */
-  int input;        /* position among the graph's inputs, -1 */
-  int output;       /* TENSOR: position among the graph's outputs, -1 */
-  uint64_t path;    /* READ: hash of where it was found, the same in every capture */
-  int spec;         /* READ of a tensor: its description, -1 */
-  bool borrowed;    /* the object is not owned any more: a weak reference of the segment watches it */
-  wk_int number;    /* symbolic: the expression, in the graph's environment */
-  PyObject *object; /* owned: the object at capture; after capture only of constants and fixed ones */
-  PyObject *names;  /* owned: attributes and keys that steps have written, a set; or NULL */
+  bool fixed;      /* READ: see wk__read; CONSTANT: always */
+  bool touched;    /* what its length, type or keys are has been checked */
+  bool is_globals; /* a module's dictionary: it changes all the time, so what is read from it is checked each time */
+  bool written;    /* changed by a step: what it holds is no longer what was there at the start */
+  bool symbolic;   /* an integer that stands for `number`; its value is that of this call only */
+  int input;       /* position among the graph's inputs, -1 */
+  int output;      /* TENSOR: position among the graph's outputs, -1 */
+  uint64_t path;   /* READ: hash of where it was found, the same in every capture */
+  int spec;        /* READ of a tensor: its description, -1 */
+  bool borrowed;   /* the object is not owned any more: a weak reference of the segment watches it */
+  wk_int number;   /* symbolic: the expression, in the graph's environment */
+  wk_int over;     /* is_quotient: the float is number / over, rounded once */
+  bool is_quotient;
+  PyTypeObject *type; /* TENSOR: of a class that derives from Tensor; a constant register owns it; NULL: Tensor */
+  PyObject *object;   /* owned: the object at capture; after capture only of constants and fixed ones */
+  PyObject *names;    /* owned: attributes and keys that steps have written, a set; or NULL */
   PyObject *before; /* owned: what a container held before the first step changed it (keys of a dict, items), a tuple */
 } wk__register;
 

@@ -110,12 +110,17 @@ static wk_status set_bases(const wk__segment *g, const graph_run *run) {
   return WK_OK;
 }
 
+static PyObject *wrap(const wk__binding *b, const wk__segment *g, wk__reg reg, wk_tensor *steal_tensor) {  // -> new
+  PyTypeObject *type = g->recording->registers[reg].type;
+  return type ? b->wrap_as(b->state, type, steal_tensor) : b->wrap(b->state, steal_tensor);
+}
+
 /* Results become registers. */
 static int take_results(graph_run *run, wk__session *s, const wk__segment *g, PyObject **values) {
   const wk__binding *b = s->binding;
   for (int64_t i = 0; i < run->output_count; i++) {
     bool named = set_history(g, run, i) == WK_OK;
-    values[g->outputs[i]] = named ? b->wrap(b->state, run->results[i]) : b->raise(b->state);
+    values[g->outputs[i]] = named ? wrap(b, g, g->outputs[i], run->results[i]) : b->raise(b->state);
     if (!named) wk__release(run->results[i]);
     run->results[i] = NULL;
     if (values[g->outputs[i]]) continue;
@@ -190,7 +195,7 @@ static int make_views(wk__session *s, const wk__segment *g, PyObject **values) {
     bool viewed = !(input->keys & WK__KEY_AUTOGRAD) || wk_call(wk_op_find("detach"), &whole, NULL, &detached) == WK_OK;
     viewed = viewed && view_of(g, view, detached.tensor ? detached.tensor : input, &made) == WK_OK;
     wk_value_release(&detached);
-    values[view->reg] = viewed ? b->wrap(b->state, made.tensor) : b->raise(b->state);
+    values[view->reg] = viewed ? wrap(b, g, view->reg, made.tensor) : b->raise(b->state);
     if (!values[view->reg]) return -1;
   }
   return 0;
@@ -213,15 +218,28 @@ static PyObject *of_register(const wk__recording *r, PyObject *const *values, wk
   return Py_NewRef(values ? values[reg] : r->registers[reg].object);
 }
 
-static Py_ssize_t add_sizes(const wk__recording *r, const wk__binding *b, PyObject *tensor, wk__reg reg,
+/* The arguments of an input: the sizes of a tensor that are symbols, and the tensor; an integer. */
+static Py_ssize_t add_input(const wk__segment *g, const wk__binding *b, PyObject *const *values, wk__reg reg,
                             PyObject **args) {
+  const wk__recording *r = g->recording;
+  PyObject *input = of_register(r, values, reg);
   Py_ssize_t count = 0;
-  for (int64_t k = 0; k < r->symbol_count; k++) {
-    if (r->symbols[k].reg != reg || r->symbols[k].dim < 0) continue;
-    if (!(args[count] = PyLong_FromLongLong(wk__size(b->tensor_of(tensor), r->symbols[k].dim)))) return -1;
-    count++;
+  bool example = !values, integer = PyLong_Check(input), failed = false;
+  for (int64_t k = 0; k < r->symbol_count && !failed; k++) {
+    wk__symbol symbol = r->symbols[k];
+    if (symbol.reg != reg || (integer && !example)) continue;
+    int64_t value = integer ? PyLong_AsLongLong(input) : wk__size(b->tensor_of(input), symbol.dim);
+    args[count] =
+        example ? b->size_example(value, wk__shape_env_symbol_at(g->graph->env, k).name) : PyLong_FromLongLong(value);
+    failed = !args[count];
+    count += !failed;
   }
-  return count;
+  bool stands_already = integer && count;
+  if (stands_already || failed)
+    Py_DECREF(input);
+  else
+    args[count++] = input;
+  return failed ? -1 : count;
 }
 
 static void drop_arguments(PyObject **args, Py_ssize_t count) {
@@ -232,18 +250,16 @@ static void drop_arguments(PyObject **args, Py_ssize_t count) {
 Py_ssize_t wk__backend_arguments(const wk__segment *g, const wk__binding *b, PyObject *const *values,
                                  PyObject ***out_args) {
   const wk__recording *r = g->recording;
-  Py_ssize_t count = 0, sizes = 0;
+  Py_ssize_t count = 0, added = 0;
   PyObject **args = PyMem_Calloc((size_t)(r->input_count + r->symbol_count + r->number_count + 1), sizeof *args);
   *out_args = args;
   if (!args) PyErr_NoMemory();
-  for (int64_t i = 0; args && i < r->input_count && sizes >= 0; i++) {
-    PyObject *input = of_register(r, values, r->inputs[i]);
-    sizes = PyLong_Check(input) ? 0 : add_sizes(r, b, input, r->inputs[i], args + count);
-    count += sizes < 0 ? 0 : sizes;
-    args[count++] = input;
+  for (int64_t i = 0; args && i < r->input_count && added >= 0; i++) {
+    added = add_input(g, b, values, r->inputs[i], args + count);
+    count += added > 0 ? added : 0;
   }
   for (int64_t i = 0; args && i < r->number_count; i++) args[count++] = of_register(r, values, r->numbers[i]);
-  if (args && sizes >= 0) return count;
+  if (args && added >= 0) return count;
   if (args) drop_arguments(args, r->input_count + r->symbol_count + r->number_count);
   *out_args = NULL;
   return -1;

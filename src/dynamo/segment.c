@@ -168,6 +168,7 @@ int wk__segment_begin(wk__session *s) {
   s->capture_ended = false;
   s->low = s->start_count;
   s->grad_at_start = wk__mode.grad_enabled;
+  s->overrides_at_start = s->binding->overrides(s->binding->state);
   Py_XSETREF(s->handled_at_start, PyErr_GetHandledException());
   s->reason[0] = 0;
   for (wk__activation *a = s->innermost; a; a = a->outer) {

@@ -26,6 +26,7 @@ static wk__segment *segment_create(wk__session *s, wk__end_kind end) {
   for (int i = 0; i < g->frame_count; i++) Py_INCREF(g->codes[i]);
   g->grad_enabled = s->grad_at_start;
   g->inference = wk__mode.inference;
+  g->overrides = s->overrides_at_start;
   g->default_dtype = (uint8_t)wk__default_dtype();
   snprintf(g->reason, sizeof g->reason, "%s", s->reason);
   if (s->innermost) {
@@ -478,6 +479,8 @@ static void describe_end(ending *e, PyObject *value) {
   PyObject *handled = PyErr_GetHandledException();
   if (handled != s->handled_at_start) wk__record_failed(r, "an except block is entered or left");
   Py_XDECREF(handled);
+  if (s->binding->overrides(s->binding->state) != s->overrides_at_start)
+    wk__record_failed(r, "a block without __torch_function__ is entered or left");
   if (wk__mode.grad_enabled != s->grad_at_start) g->grad_after = wk__mode.grad_enabled;
   e->kept = !r->failed[0];
   if (e->kept) e->kept = (value ? register_of(s, r, value, &g->value) : end_state(s, g)) == 0;

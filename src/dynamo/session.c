@@ -148,8 +148,13 @@ static bool is_hopeless(const wk__session *s) {
   return false;
 }
 
-/* A segment was found, or not. 0, or -1 with an exception. */
+/* A segment was found, or not. 0, or -1 with an exception. Under a mode, which sees every call, instructions are run
+ * plainly, one after the other, until it is left. */
 static int seek(wk__session *s) {
+  if (s->binding->overrides(s->binding->state) & WK__OVERRIDE_BY_MODE) {
+    s->mode = WK__MODE_PLAIN;
+    return 0;
+  }
   PyObject **values = NULL;
   bool full = false;
   wk__segment *found = wk__segment_find(s, &values, &full);
@@ -348,10 +353,18 @@ bool wk__dynamo_int(PyObject *number, wk_int *out) {
   wk__session *s = current;
   return s && s->mode == WK__MODE_CAPTURE && wk__symbolic_int(s->recording, number, out);
 }
-void wk__dynamo_specialize(int number) {
+static PyObject *object_of_number(int number) {  // -> borrowed; NULL: nothing is captured, or there is no such input
   wk__session *s = current;
-  if (!s || s->mode != WK__MODE_CAPTURE || number < 1 || number > s->recording->number_count) return;
-  wk__specialize(s->recording, s->recording->registers[s->recording->numbers[number - 1]].object);
+  if (!s || s->mode != WK__MODE_CAPTURE || number < 1 || number > s->recording->number_count) return NULL;
+  return s->recording->registers[s->recording->numbers[number - 1]].object;
+}
+bool wk__dynamo_number_avoids(int number, const double *values, int count) {
+  PyObject *object = object_of_number(number);
+  return object && wk__float_avoids(current->recording, object, values, count);
+}
+void wk__dynamo_specialize(int number) {
+  PyObject *object = object_of_number(number);
+  if (object) wk__specialize(current->recording, object);
 }
 
 /* ============================================== a call that is a graph ============================================ */

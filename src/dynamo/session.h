@@ -54,6 +54,7 @@ struct wk__session {
   wk__tracer *tracer;
   int low; /* frames of the segment's start that are still there */
   bool grad_at_start;
+  int overrides_at_start;
   PyObject *handled_at_start; /* owned: the exception in whose `except` block it began; NULL */
   wk__grad_watcher watcher;
   PyCodeObject **start_codes; /* (start_count) borrowed: the position that the segment began at */
@@ -161,6 +162,7 @@ struct wk__segment {
   int64_t integer_count;
   uint64_t tensor_epoch;
   bool grad_enabled, inference;
+  int overrides; /* as the binding says; never by a mode: under one nothing is captured */
   uint8_t default_dtype;
   /* work */
   wk__graph *graph;            /* NULL: nothing to compute */
@@ -231,7 +233,7 @@ void wk__segment_note_versions(wk__segment *segment, const uint64_t *seen);
 int wk__segment_replay(wk__session *session, wk__segment *steal_segment, PyObject **steal_values);
 /* What a backend's function is called with, in the order of its GraphModule's placeholders: the symbols of an input
  * before it, numbers behind all. The number of arguments (-1 with an exception), new references in *out_args, which is
- * PyMem_Free's. `values` by register; NULL: the objects of the capture. */
+ * PyMem_Free's. `values` by register; NULL: the objects of the capture, sizes as examples. */
 Py_ssize_t wk__backend_arguments(const wk__segment *segment, const wk__binding *binding, PyObject *const *values,
                                  PyObject ***out_args);
 /* Puts the target's state into the frame. 0, or -1 with an exception. */

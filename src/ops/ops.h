@@ -64,21 +64,27 @@ enum {
   WK__TAG_CORE = 2,      /* in PyTorch's core ATen set */
   WK__TAG_PRIM = 4,
   WK__TAG_VIEW = 8,
-  WK__TAG_OUT = 16,             /* has an out= form though not pointwise */
-  WK__TAG_INPLACE = 32,         /* has an in-place form though not pointwise */
-  WK__TAG_RANDOM = 64,          /* draws from a generator: never cached, folded or merged */
-  WK__TAG_COMPARISON = 128,     /* pointwise with a bool result; in-place form keeps self's dtype */
-  WK__TAG_METHOD_ONLY = 256,    /* Tensor method, no function */
-  WK__TAG_FUNCTION_ONLY = 512,  /* function, no Tensor method */
-  WK__TAG_INTERNAL = 1024,      /* neither: called by rules */
-  WK__TAG_FIRST_ONLY = 8192,    /* of several results only the first has a derivative */
-  WK__TAG_FIXED_NUMBERS = 4096, /* numbers are part of the body, not given at launch */
+  WK__TAG_OUT = 16,            /* has an out= form though not pointwise */
+  WK__TAG_INPLACE = 32,        /* has an in-place form though not pointwise */
+  WK__TAG_RANDOM = 64,         /* draws from a generator: never cached, folded or merged */
+  WK__TAG_COMPARISON = 128,    /* pointwise with a bool result; in-place form keeps self's dtype */
+  WK__TAG_METHOD_ONLY = 256,   /* Tensor method, no function */
+  WK__TAG_FUNCTION_ONLY = 512, /* function, no Tensor method */
+  WK__TAG_INTERNAL = 1024,     /* neither: called by rules */
+  WK__TAG_FIRST_ONLY = 8192,   /* of several results only the first has a derivative */
+  /* Numbers are part of the body: there are some that have one of their own (wk__fixed_numbers). Others may be given at
+   * launch, in a compiled graph. */
+  WK__TAG_FIXED_NUMBERS = 4096,
   WK__TAG_FUSED = 1 << 21, /* a compiled graph's kernel: takes destinations itself. With POINTWISE: a destination may
                               be an argument of the same layout */
   WK__TAG_MUTATES = 2048,  /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
   /* The derivative gives numbers to operators of this kind as they are. */
   WK__TAG_PASSES_NUMBERS = 1 << 22,
+  WK__TAG_LAUNCH_NUMBERS = 1 << 23, /* not pointwise, but nothing except the launch looks at its numbers */
 };
+
+enum { WK__FIXED_NUMBER_COUNT = 7 };
+extern const double wk__fixed_numbers[WK__FIXED_NUMBER_COUNT];
 
 typedef struct wk__call wk__call;
 typedef struct wk__vjp wk__vjp;

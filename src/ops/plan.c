@@ -148,12 +148,20 @@ void wk__next_nest(wk__lower *l) {
   }
 }
 
+/* is_given NULL: an operator that is run by itself. */
+static bool comes_at_launch(const wk__call *c, int i, const bool *is_given) {
+  const wk_value *v = &c->args[i];
+  bool fixed = c->op->tags & WK__TAG_FIXED_NUMBERS;
+  if (fixed) return is_given && is_given[i] && v->tag == WK_VALUE_DOUBLE;
+  return is_param(c->op, i, v) && (!is_given || is_given[i]);
+}
+
 static wk_status map_arguments(wk__lower *l, const bool *is_given) {
   const wk__call *c = l->call;
   int buffers = 0, params = 0;
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     bool tensor = c->args[i].tag == WK_VALUE_TENSOR;
-    bool param = is_param(c->op, i, &c->args[i]) && (!is_given || is_given[i]);
+    bool param = comes_at_launch(c, i, is_given);
     l->buffer_of_arg[i] = (int8_t)(tensor ? buffers++ : -1);
     l->param_of_arg[i] = (int8_t)(param ? params++ : -1);
   }

@@ -381,6 +381,8 @@ static double exponent_of(const wk_value *v) { return wk__scalar_double(wk__valu
 
 /* Small whole exponents and roots are products and square roots, as in PyTorch: faster than a power function, and what
  * users compare with. The exponent is part of the body (tag FIXED_NUMBERS). */
+const double wk__fixed_numbers[WK__FIXED_NUMBER_COUNT] = {1, 2, 3, 0.5, -0.5, -1, -2};
+
 static wk__var special_power(wk__lower *l, wk__var x, double e) {
   bool floating = wk_dtype_is_floating(l->compute);
   if (e == 1) return x;
@@ -394,7 +396,8 @@ static wk__var special_power(wk__lower *l, wk__var x, double e) {
 }
 void wk__lower_pow(wk__lower *l) {
   const wk_value *exponent = &l->call->args[1];
-  wk__var special = wk__value_is_number(exponent) ? special_power(l, wk__in(l, 0), exponent_of(exponent)) : 0;
+  bool known = wk__value_is_number(exponent) && l->param_of_arg[1] < 0;
+  wk__var special = known ? special_power(l, wk__in(l, 0), exponent_of(exponent)) : 0;
   wk__out(l, 0, special ? special : wk__k_pow(l->h, wk__in(l, 0), wk__in(l, 1)));
 }
 

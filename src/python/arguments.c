@@ -3,6 +3,7 @@
 #include "dynamo/dynamo.h"
 #include "dynamo/gil.h"
 #include "python/python.h"
+#include "wick/operators.h"
 
 /* PyTorch's error for an int of more than 64 bits. */
 static int too_long(void) {
@@ -108,15 +109,16 @@ int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
 }
 
 wk_tensor *wk__number_as_tensor(wk__state *state, const wk_value *number, const wk_tensor *beside) {
-  if (number->tag == WK_VALUE_DOUBLE && number->count) wk__dynamo_specialize((int)number->count);
   wk__scalar s = wk__value_scalar(number);
   wk_dtype own = s.category == WK__FLOAT_KIND ? wk__default_dtype() : s.category == WK__BOOL_KIND ? WK_BOOL : WK_INT64;
   wk_dtype dtype = !beside || wk__dtype_category((wk_dtype)beside->dtype) < s.category ? own : (wk_dtype)beside->dtype;
-  wk_tensor *t = wk_tensor_create(dtype, 0, NULL);
+  bool changes = number->tag == WK_VALUE_DOUBLE && number->count; /* an input of the graph being captured */
+  wk_tensor *t = changes ? wk_scalar_tensor(*number, dtype, (wk_value){0}) : wk_tensor_create(dtype, 0, NULL);
   if (!t) {
     wk__raise(state);
     return NULL;
   }
+  if (changes) return t;
   wk__element_set(wk__data(t), dtype, s);
   if (wk__trace_constant(t) == WK_OK) return t;
   wk__release(t);

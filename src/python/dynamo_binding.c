@@ -2,10 +2,17 @@
 #include "autograd/autograd.h"
 #include "dynamo/dynamo.h"
 #include "python/graph_type.h"
+#include "python/override.h"
 
 static PyObject *wrap(void *state, wk_tensor *steal_tensor) { return wk__wrap(state, steal_tensor); }  // -> new
 static PyObject *graph_module(void *state, wk__graph *graph, const bool *integers) {                   // -> new
   return graph->env ? wk__graph_module_with_sizes(state, graph, integers) : wk__graph_module_create(state, graph);
+}
+static PyObject *size_example(int64_t value, const char *symbol) {  // -> new
+  PyObject *module = PyImport_ImportModule("wick._symint");
+  PyObject *made = module ? PyObject_CallMethod(module, "SymInt", "Ls", (long long)value, symbol) : NULL;
+  Py_XDECREF(module);
+  return made;
 }
 static PyObject *raise_error(void *state) { return wk__raise(state); }
 static wk_tensor *tensor_of(PyObject *o) { return wk__tensor_of(o); }
@@ -18,13 +25,20 @@ static PyObject *grad_of(PyObject *o) {  // -> new
   return grad;
 }
 
-static bool is_grad_mode(PyTypeObject *type) {
-  static const char *const names[] = {"no_grad", "enable_grad", "set_grad_enabled", "inference_mode"};
+static bool is_own_mode(PyTypeObject *type) {
+  static const char *const names[] = {"no_grad",        "enable_grad",          "set_grad_enabled",
+                                      "inference_mode", "DisableTorchFunction", "DisableTorchFunctionSubclass"};
   if (strncmp(type->tp_name, "wick._C.", 8) != 0) return false;
   for (size_t i = 0; i < WK_COUNT(names); i++)
     if (strcmp(type->tp_name + 8, names[i]) == 0) return true;
   return false;
 }
+
+static PyObject *wrap_as(void *state, PyTypeObject *type, wk_tensor *steal_tensor) {  // -> new
+  return wk__wrap_as(state, type, steal_tensor);
+}
+static PyObject *module_hooks(void *state, int k) { return wk__global_call_hooks(state, k); }  // -> borrowed
+static int overrides(void *state) { return wk__override_state(state); }
 
 static bool is_optimizer(void *state, PyObject *o) {
   (void)state;
@@ -56,12 +70,16 @@ int wk__add_dynamo_binding(PyObject *module, wk__state *state) {
                      .disabled = &state->compile_disabled,
                      .tensor_of = tensor_of,
                      .wrap = wrap,
+                     .wrap_as = wrap_as,
+                     .overrides = overrides,
+                     .module_hooks = module_hooks,
                      .raise = raise_error,
                      .graph_module = graph_module,
+                     .size_example = size_example,
                      .grad_of = grad_of,
                      .grad_name = state->name_grad,
                      .new_name = PyUnicode_InternFromString("__new__"),
-                     .is_grad_mode = is_grad_mode,
+                     .is_own_mode = is_own_mode,
                      .is_optimizer = is_optimizer};
   b->finfo_type = (PyTypeObject *)PyObject_GetAttrString(module, "finfo");
   b->iinfo_type = (PyTypeObject *)PyObject_GetAttrString(module, "iinfo");

@@ -720,6 +720,10 @@ static PyObject *set_module_hooks(PyObject *module, PyObject *args) {  // -> new
   return Py_NewRef(Py_None);
 }
 
+PyObject *wk__global_call_hooks(const wk__state *state, int k) {  // -> borrowed
+  return k < GLOBAL_CALL_HOOKS ? state->nn->global_hooks[k] : NULL;
+}
+
 static PyMethodDef functions[] = {
     {"_set_module_hooks", set_module_hooks, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},

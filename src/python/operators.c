@@ -672,16 +672,26 @@ static PyObject *set_requires_grad(wk__state *state, PyObject *result, PyObject 
   return result;
 }
 
+/* Whether nothing but a launch looks at an operator's numbers. */
+static bool takes_numbers_at_launch(const wk_op *op) {
+  if (op->tags & WK__TAG_MUTATES) return op->kernel != NULL;
+  return op->tags & WK__TAG_LAUNCH_NUMBERS || (op->lower && op->tags & WK__TAG_POINTWISE);
+}
+
+static bool can_be_input(const wk_op *op, const wk_value *number) {
+  bool fixed = op->tags & WK__TAG_FIXED_NUMBERS;
+  return !fixed || wk__dynamo_number_avoids((int)number->count, wk__fixed_numbers, WK__FIXED_NUMBER_COUNT);
+}
+
 /* Numbers that are inputs of a graph being captured can only go where nothing but a launch looks at them. */
 void wk__settle_numbers(const wk_op *op, wk_value *values) {
-  bool launch_only = op->tags & WK__TAG_MUTATES
-                         ? op->kernel != NULL
-                         : op->lower && op->tags & WK__TAG_POINTWISE && !(op->tags & WK__TAG_FIXED_NUMBERS);
+  bool launch_only = takes_numbers_at_launch(op);
   for (int i = 0; i < op->schema.parameter_count; i++)
     if (values[i].tag == WK_VALUE_TENSOR && wk__mode.grad_enabled && values[i].tensor->keys & WK__KEY_AUTOGRAD)
       launch_only &= !op->vjp || op->tags & WK__TAG_PASSES_NUMBERS; /* else the derivative would compute with it */
-  for (int i = 0; i < op->schema.parameter_count && !launch_only; i++) {
+  for (int i = 0; i < op->schema.parameter_count; i++) {
     if (values[i].tag != WK_VALUE_DOUBLE || !values[i].count) continue;
+    if (launch_only && can_be_input(op, &values[i])) continue;
     wk__dynamo_specialize((int)values[i].count);
     values[i].count = 0;
   }

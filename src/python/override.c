@@ -7,6 +7,8 @@
  * about the calls that it makes itself. Modes belong to a thread. Tests: tests/python/test_torch_function.py. */
 #include "python/override.h"
 
+#include "dynamo/dynamo.h"
+
 static _Thread_local int subclasses_off, all_off; /* how many such blocks the thread is in */
 
 /* ================================================= who overrides ================================================ */
@@ -75,6 +77,11 @@ static bool mode_is_on(const wk__state *state) {
   if (!state->modes || all_off) return false;
   PyObject *stack = mode_stack(false);
   return stack && PyList_GET_SIZE(stack) > 0;
+}
+
+int wk__override_state(const wk__state *state) {
+  int by_mode = mode_is_on(state) ? WK__OVERRIDE_BY_MODE : 0;
+  return by_mode | (subclasses_off ? WK__OVERRIDE_NO_SUBCLASS : 0) | (all_off ? WK__OVERRIDE_NOTHING : 0);
 }
 
 static PyObject *pop_mode(wk__state *state) {  // -> new

@@ -20,6 +20,10 @@ bool wk__overridden_function(wk__state *state, const char *name, PyObject *const
 bool wk__overridden_attribute(PyObject *self, const char *name, PyObject *value, PyObject **result);
 /* A subclass's object was made: from now on calls look for overrides, unless the class has none. 0 or -1. */
 int wk__note_subclass(wk__state *state, PyTypeObject *type);
+/* What of __torch_function__ the thread asks now: WK__OVERRIDE_... of dynamo.h. */
+int wk__override_state(const wk__state *state);
+/* The object of a tensor, of a subclass: the one that it has, when it is of that class. */
+PyObject *wk__wrap_as(wk__state *state, PyTypeObject *type, wk_tensor *steal_tensor);  // -> new, in tensor_type.c
 /* The same tensor as a new object of a subclass. */
 PyObject *wk__as_subclass(wk__state *state, PyObject *tensor, PyTypeObject *type);  // -> new, in tensor_type.c
 

@@ -129,7 +129,8 @@ void wk__tensor_release_buffer(PyObject *self, Py_buffer *view);
 
 /* ---- each file adds its types and functions when the module is made; 0 or -1 ---- */
 int wk__add_tensor_type(PyObject *module, wk__state *state);
-void wk__free_tensor_objects(wk__state *state); /* for the module's m_free */
+void wk__free_tensor_objects(wk__state *state);                  /* for the module's m_free */
+PyObject *wk__global_call_hooks(const wk__state *state, int k);  // -> borrowed; NULL behind the last dictionary
 int wk__add_operators(PyObject *module, wk__state *state);
 int wk__add_return_types(PyObject *module, wk__state *state);
 int wk__add_inplace_views(wk__state *state);

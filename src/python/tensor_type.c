@@ -72,6 +72,15 @@ PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) {  // -> new
   return (PyObject *)self;
 }
 
+PyObject *wk__wrap_as(wk__state *state, PyTypeObject *type, wk_tensor *steal_tensor) {  // -> new
+  if (!steal_tensor->wrapper) return new_object(state, type, steal_tensor);
+  PyObject *known = wk__wrap(state, steal_tensor);
+  if (Py_IS_TYPE(known, type)) return known;
+  PyObject *made = wk__as_subclass(state, known, type);
+  Py_DECREF(known);
+  return made;
+}
+
 static void tensor_dealloc(PyObject *o) {
   wk__python_tensor *self = (wk__python_tensor *)o;
   PyTypeObject *type = Py_TYPE(o);

@@ -799,7 +799,7 @@ def c_extension_call(x):
     return y, n.read()
 
 
-@case(captures=12, breaks=10)
+@case(captures=9, breaks=7)
 def random_module(x):
     k = random.random()
     return x * k + random.randint(1, 5)

@@ -587,7 +587,7 @@ def type_calls(x, n):
     return type(x) is wick.Tensor, isinstance(n, (int, str)), issubclass(bool, int), callable(x), type(n)(3)
 
 
-@case(captures=2, breaks=1)
+@case
 def getattr_call(x, t):
     return getattr(x, t)(), getattr(x, "missing", 3), hasattr(x, "shape"), getattr(wick, t)(x)
 
@@ -804,7 +804,7 @@ def named_tuple_argument(p):
     return Point(p.x * p.y, p), p[0] + 1
 
 
-@case(captures=3, breaks=2)
+@case
 def ordered_dict(x):
     a = OrderedDict(one=x)
     a["two"] = x + 1
@@ -812,7 +812,7 @@ def ordered_dict(x):
     return list(a), a["two"]
 
 
-@case(captures=3, breaks=2)
+@case
 def default_dict(x):
     a = defaultdict(list)
     a["k"].append(x + 1)

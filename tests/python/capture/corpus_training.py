@@ -171,7 +171,7 @@ def parameter_list(x, m):
     return x
 
 
-@case(captures=2, breaks=1, makes=True)
+@case(makes=True)
 def forward_hook():
     m = module_of(0)
     m.register_forward_hook(lambda module, args, out: out * 2)

@@ -190,3 +190,40 @@ def test_a_failing_guard_is_told_once():
     run = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stderr.count("does not hold: by == 2") == 1
+
+
+def test_a_compiled_module_has_the_attributes_of_its_original():
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.part = nn.Linear(3, 3)
+            self.gain = 2.0
+            self._table = {"a": 1}
+
+        def forward(self, x):
+            return self.part(x) * self.gain * self._table["a"]
+
+        @property
+        def twice(self):
+            return self.gain * 2
+
+    model = Model()
+    compiled, x = wick.compile(model), wick.ones(2, 3)
+    for gain in (2.0, 3.0, 4.0):
+        model.gain = gain
+        assert (compiled.gain, compiled.twice) == (gain, 2 * gain)
+        assert compiled(x).tolist() == model(x).tolist()
+    compiled.gain = 5.0
+    assert model.gain == 5.0
+    model._table = {"a": 7}
+    assert compiled._table == {"a": 7} and compiled(x).tolist() == model(x).tolist()
+    model.eval()
+    assert not compiled.training
+    compiled.train()
+    assert model.training and model.part.training and compiled.training
+    del compiled.gain
+    assert not hasattr(model, "gain")
+    with pytest.raises(AttributeError, match="'Model' object has no attribute 'gain'"):
+        compiled.gain  # noqa: B018
+    compiled.other = nn.Linear(2, 2)
+    assert "other.weight" in model.state_dict() and "other.weight" in compiled.state_dict()

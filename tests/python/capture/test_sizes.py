@@ -9,6 +9,7 @@ import copy
 import functools
 import gc
 import math
+import pickle
 import random
 import re
 import sys
@@ -337,6 +338,31 @@ def integers_of_sizes(x):
     return n**2, pow(n, 3), divmod(n + 3, 2), bool(n), x.new_zeros(n**2, divmod(n, 2)[0])
 
 
+@sized(2, shapes=[(n, 3) for n in (4, 5, 6, 7, 9, 16, 17, 31, 33, 48)])
+def integers_of_quotients(x):
+    n = x.shape[0]
+    half, third = int(n / 2), math.floor(n / 3)
+    convolved = math.floor((n + 2 * 1 - 3) / 2 + 1), int(n * 0.75), math.ceil(float(n) * 1.5), int(n / 2 + 0.5)
+    unchanged = math.floor(n), math.ceil(n), math.trunc(n), int(n)
+    return x.new_zeros(half), x.new_ones(third + 1), convolved, math.ceil(n / 16) * 16, unchanged, half + third
+
+
+@sized(2, ["s0 - 5 >= 0"], shapes=[(n, 3) for n in (5, 6, 7, 12, 9)])
+def quotients_that_may_be_negative(x):
+    n = x.shape[0] - 5
+    return x * 2, math.floor((n - 8) / 2), math.ceil((n - 8) / 2), int(n / 2), math.trunc((-1 - x.shape[0]) / 3)
+
+
+@sized(2, ["s0*s1 < 1125899906842624"], shapes=[(n, n + 1) for n in (4, 5, 7, 9, 12)])
+def quotient_of_a_product(x):
+    return x.sum() * (1.0 / (x.shape[0] * x.shape[1])), int(x.shape[0] * x.shape[1] / 7)
+
+
+@sized(5, shapes=[(n, 3) for n in (4, 5, 7, 9, 33)])
+def quotients_that_are_not_exact(x):
+    return x * 2, int(x.shape[0] * 0.1), int(x.shape[0] / 3 * 3 + 0.25)
+
+
 # ==== floats from outside ====
 
 
@@ -411,9 +437,43 @@ def float_or_integer(x, a):
     return x * (a * 2)
 
 
-@sized(3, inputs=rates(0.5, 0.75, 1.5, 0.75))
+@sized(2, inputs=rates(1.25, 0.75, 2.5, -1.5, 0.0, 7.0))
 def exponent(x, a):
+    whole = (x * 4).to(wick.int64)
+    return x.abs() ** a, x.double().pow(a), (x.abs().half() ** a, whole.abs().pow(a)), a**x
+
+
+@sized(5, inputs=rates(1.25, 0.75, 2.0, 3.5, 0.5, -1.0, 4.5))
+def exponent_with_a_body_of_its_own(x, a):
     return x.abs() ** a
+
+
+@sized(2, inputs=rates())
+def exponent_in_place(x, a):
+    y = x.abs() + 1
+    y **= a * 3.3
+    return y.pow_(a * 1.7)
+
+
+@sized(3, inputs=[lambda a=a: (numbers(1, 3, 4).requires_grad_(), a) for a in (1.25, 0.75, 2.5, 1.25)])
+def exponent_under_the_tape(x, a):
+    return x.abs() ** a
+
+
+@sized(2, inputs=rates(0.5, 0.75, -1.25, 1.0, float("inf")))
+def filled_with_a_float(x, a):
+    full = wick.full((3, 4), a), wick.full_like(x, a), x.new_full((4,), a), wick.full((2,), a, dtype=wick.float64)
+    return full, full[0] * x, wick.tensor(a), wick.maximum(x, wick.tensor(a)), wick.scalar_tensor(a), a % x, a // x
+
+
+@sized(2, inputs=rates(0.5, 7.75, -1.25, 1.0, 3.0))
+def whole_numbers_of_a_float(x, a):
+    return wick.full((3,), a, dtype=wick.int64), wick.full((3,), a, dtype=wick.bool), x.new_full((2,), a * 2)
+
+
+@sized(2, inputs=[lambda n=n: (numbers(n, n, 4), 0.5 * n) for n in (3, 5, 7, 2)])
+def float_and_size_of_a_filling(x, a):
+    return wick.full((x.shape[0], 2), a).sum(1) + x.sum(1) ** 2.0
 
 
 # ==== errors ====
@@ -538,6 +598,37 @@ def test_a_backend_gets_symbols_when_sizes_change():
         assert compiled(wick.ones(rows, 4)).tolist() == [[rows * 1.0] * 4] * rows
     assert backend.examples == [[(3, 4)], [5, (5, 4)]]
     assert backend.calls == [[6, (6, 4)], [2, (2, 4)]]
+
+
+def test_example_inputs_tell_which_integers_are_symbols():
+    """As torch.compile's custom backends find them; later calls are given ints."""
+    seen, types = [], []
+
+    def my_compiler(module, example_inputs):
+        placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
+        assert len(placeholders) == len(example_inputs)
+        symbols = [e for e in example_inputs if isinstance(e, wick.SymInt)]
+        tensors = [e for e in example_inputs if isinstance(e, wick.Tensor)]
+        assert len(symbols) + len(tensors) == len(example_inputs)
+        seen.append(
+            [f"{p.name}: {e}" for p, e in zip(placeholders, example_inputs, strict=True) if type(e) is wick.SymInt]
+        )
+        assert [repr(e) for e in symbols] == [str(e) for e in symbols] == [p.split(": ")[1] for p in seen[-1]]
+        assert (int(symbols[0]), f"{symbols[0]:03d}", pickle.loads(pickle.dumps(symbols[0]))) == (3, "003", 3)
+        assert type(symbols[0] + 1) is int
+        assert [len(t) for t in module(*example_inputs)] == [6]
+
+        def call(*args):
+            types.append([type(a) for a in args])
+            return module(*args)
+
+        return call
+
+    compiled = wick.compile(lambda x, n: (x * n).repeat(2), backend=my_compiler, dynamic=True)
+    for n in (3, 4, 6):
+        assert compiled(wick.ones(n), 2 * n).tolist() == [2.0 * n] * (2 * n)
+    assert seen == [["s0: s0", "s1: s1"]]
+    assert types == [[int, wick.Tensor, int]] * 2 and compiled.captures == 1
 
 
 def test_a_backend_edits_a_graph_with_symbols():
@@ -944,6 +1035,21 @@ def test_gradients_with_a_float_that_changes():
                 seen.append([t.detach().numpy().tobytes() for t in (result, w, w.grad)])
             assert seen[0] == seen[1], (function.__name__, a)
         assert (compiled.captures, compiled.breaks) == (2, 0)
+
+
+@pytest.mark.parametrize("dtype", [wick.float32, wick.float64, wick.float16, wick.bfloat16])
+def test_exponents_and_fillings_in_native_code(dtype):
+    def function(x, a):
+        return (x * 1.5) ** a + wick.full((7, 33), a, dtype=dtype), (x * a).sum(0) ** a, wick.full_like(x, a) * x
+
+    compiled = Compiled(function, mode=2)
+    x = numbers(1, 7, 33).abs().to(dtype)
+    for k, a in enumerate((1.25, 0.75, 2.5, -1.5, 0.0, 7.0, 1e-3, 33.3, float("inf"), float("nan"))):
+        if k == 2:
+            assert compiled.wait_for_native()
+        expected, got = ([t.double().numpy().tobytes() for t in run(x, a)] for run in (function, compiled))
+        assert expected == got, a
+    assert compiled.captures == 2
 
 
 def test_report_of_a_computed_float():

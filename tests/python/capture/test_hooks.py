@@ -1,0 +1,142 @@
+"""Forward hooks are part of what is captured: which there are, in which order, and those of all modules."""
+
+import collections
+import sys
+
+import pytest
+
+import wick
+from wick import nn
+from wick.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
+
+
+def a_model():
+    return nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 2))
+
+
+def check(model, compiled, calls=2):
+    x = wick.arange(6.0).view(2, 3)
+    for _ in range(calls):
+        assert compiled(x).tolist() == model(x).tolist()
+
+
+def test_hooks_come_and_go():
+    model = a_model()
+    compiled = wick.compile(model, fullgraph=True)
+    check(model, compiled)
+    double = model[0].register_forward_hook(lambda module, inputs, output: output * 2)
+    check(model, compiled)
+    more = model[0].register_forward_hook(lambda module, inputs, output: output + 2)
+    check(model, compiled)
+    model[0]._forward_hooks.move_to_end(double.id)
+    check(model, compiled)
+    before = model[2].register_forward_pre_hook(lambda module, inputs: (inputs[0] - 1,))
+    check(model, compiled)
+    double.remove()
+    check(model, compiled)
+    more.remove()
+    before.remove()
+    check(model, compiled)
+    assert compiled._compiled_forward.captures == 6  # the last state is the first one again
+
+
+def test_a_hook_with_keywords_and_one_that_is_always_called():
+    class Scaled(nn.Module):
+        def forward(self, x, scale=1.0):
+            return x * scale
+
+    model, seen = Scaled(), []
+    model.register_forward_pre_hook(lambda m, args, kwargs: (args, {"scale": kwargs["scale"] * 2}), with_kwargs=True)
+    model.register_forward_hook(lambda m, args, output: seen.append(tuple(output.shape)), always_call=True)
+    compiled = wick.compile(lambda x: model(x, scale=3.0), fullgraph=True)
+    for _ in range(3):
+        assert compiled(wick.ones(2)).tolist() == [6.0, 6.0]
+    assert seen == [(2,)] * 3
+
+
+def test_a_hook_keeps_what_it_sees():
+    model, kept = a_model(), {}
+    for name, part in model.named_children():
+        part.register_forward_hook(lambda module, inputs, output, name=name: kept.__setitem__(name, output.detach()))
+    compiled, x = wick.compile(model, fullgraph=True), wick.arange(6.0).view(2, 3)
+    for k in range(3):
+        kept.clear()
+        y = compiled(x + k)
+        assert list(kept) == ["0", "1", "2"]
+        assert kept["2"].tolist() == y.tolist() and kept["1"].tolist() == model[1](model[0](x + k)).tolist()
+
+
+@pytest.mark.parametrize("register", [register_module_forward_hook, register_module_forward_pre_hook])
+def test_hooks_of_all_modules(register):
+    def change(module, inputs, output=None):
+        return output * 2 if output is not None else (inputs[0] * 2,)
+
+    model = a_model()
+    compiled = wick.compile(model)
+    check(model, compiled)
+    hook = register(change)
+    try:
+        check(model, compiled)
+        other = wick.compile(model)
+        check(model, other)
+    finally:
+        hook.remove()
+    check(model, compiled)
+    check(model, other)
+
+
+def test_the_order_of_an_ordered_dictionary_is_guarded():
+    def f(x, d):
+        for key, value in d.items():
+            x = x * value + len(key)
+        return x, list(d), [v for v in d.values()], next(reversed(d))
+
+    compiled, d = wick.compile(f, fullgraph=True), collections.OrderedDict(a=2, bb=3, ccc=4)
+    for key in ("a", "bb", "a", "ccc", "a"):
+        assert compiled(wick.ones(2), d)[0].tolist() == f(wick.ones(2), d)[0].tolist()
+        assert compiled(wick.ones(2), d)[1:] == f(wick.ones(2), d)[1:]
+        d.move_to_end(key)
+
+
+def test_dictionaries_that_are_made_have_their_kind_and_order():
+    def f(x):
+        ordered = collections.OrderedDict([("b", x * 2), ("a", x)])
+        ordered["c"] = x + 1
+        ordered.move_to_end("b")
+        groups = collections.defaultdict(list, z=[x])
+        for k in range(4):
+            groups[k % 2].append(x * k)
+        counts = collections.defaultdict(lambda: 5)
+        counts["n"] += 1
+        return ordered, groups, groups.default_factory, counts["n"], counts["m"], len(counts)
+
+    compiled = wick.compile(f, fullgraph=True)
+    for _ in range(3):
+        ordered, groups, factory, *rest = compiled(wick.ones(2))
+        assert type(ordered) is collections.OrderedDict and list(ordered) == ["a", "c", "b"]
+        assert [v.tolist() for v in ordered.values()] == [[1.0, 1.0], [2.0, 2.0], [2.0, 2.0]]
+        assert type(groups) is collections.defaultdict and groups.default_factory is factory is list
+        assert {k: [t.tolist() for t in v] for k, v in groups.items()} == {
+            "z": [[1.0, 1.0]],
+            0: [[0.0, 0.0], [2.0, 2.0]],
+            1: [[1.0, 1.0], [3.0, 3.0]],
+        }
+        assert rest == [6, 5, 2]
+
+
+def test_attributes_that_a_tensor_does_not_have():
+    def f(x):
+        return x * 2 if hasattr(x, "scale") else x + getattr(x, "offset", 1)
+
+    compiled, x = wick.compile(f), wick.ones(2)
+    for _ in range(2):
+        assert compiled(x).tolist() == [2.0, 2.0]
+    assert (compiled.captures, compiled.breaks) == (1, 0)
+    x.offset = 4
+    assert compiled(x).tolist() == [5.0, 5.0]
+    x.scale = 1
+    assert compiled(x).tolist() == [2.0, 2.0]
+    del x.scale, x.offset
+    assert compiled(x).tolist() == [2.0, 2.0]
