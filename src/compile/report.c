@@ -123,13 +123,19 @@ void wk__dump_note(const wk__dump *dump, const char *suffix, const char *line) {
   wk__string_release(&text);
 }
 
-/* Everything in one unit; tier 1 cuts it into a few, and leaves out what other graphs have had compiled. */
+static bool is_first_of_its_kernel(const wk__kernels *kernels, int64_t index) {
+  for (int64_t i = 0; i < index; i++)
+    if (kernels->items[i]->kernel == kernels->items[index]->kernel) return false;
+  return true;
+}
+
+/* Each kernel once, in one unit; tier 1 cuts it into a few, and leaves out what other graphs have had compiled. */
 static void write_unit(const wk__dump *dump, const wk__kernels *kernels) {
   wk__c_kernel *sources = wk__alloc_zeroed((size_t)kernels->count * sizeof *sources);
   int count = 0;
   for (int64_t i = 0; sources && i < kernels->count; i++) {
     const wk__fused *f = kernels->items[i];
-    if (!f->kernel) continue;
+    if (!f->kernel || !is_first_of_its_kernel(kernels, i)) continue;
     sources[count++] = (wk__c_kernel){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin};
   }
   char *text = count ? wk__c_write(sources, count, wk__cpu_level_get()) : NULL;
