@@ -22,6 +22,8 @@ typedef enum wk_value_tag {
   WK_VALUE_INTS,    /* wk_int[count] */
   WK_VALUE_DOUBLES, /* double[count] */
   WK_VALUE_TENSORS, /* wk_tensor *[count]; an entry may be NULL where the schema says Tensor?[] */
+  WK_VALUE_WIDE,    /* an integer that is a number (Scalar) and lies outside of wk_int: below -2^62, or, with count 1,
+                       2^63 and more, as uint64. No size or dim, and no graph holds one. */
 } wk_value_tag;
 
 /* A tagged argument or result. As an argument everything it points to is borrowed; as a result the tensor (or the array
@@ -32,6 +34,7 @@ typedef struct wk_value {
   union {
     wk_tensor *tensor;
     wk_int integer;
+    int64_t wide; /* the bits of a WK_VALUE_WIDE */
     double number;
     bool boolean;
     uint8_t dtype;

@@ -54,6 +54,17 @@ def equal(input, other):
     return input.shape == other.shape and bool((input == other).all())
 
 
+def nonzero(input, *, as_tuple=False, out=None):
+    """Where the elements are that are not 0: a row for each, or a tuple with a tensor for each dim."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _C._dispatch_torch_function(nonzero, (input,), (input,), {"as_tuple": as_tuple})
+    if as_tuple is not False and as_tuple is not True:
+        raise TypeError(f"nonzero(): argument 'as_tuple' must be bool, not {type(as_tuple).__name__}")
+    if not as_tuple:
+        return _C.nonzero(input) if out is None else _C.nonzero(input, out=out)
+    return _C.where(input)
+
+
 def _where(self, condition, other):
     return _C.where(condition, self, other)
 
@@ -87,3 +98,4 @@ def _reduce(self, protocol):
 
 Tensor.__reduce_ex__ = _reduce
 Tensor.isclose, Tensor.allclose, Tensor.equal, Tensor.where = isclose, allclose, equal, _where
+Tensor.nonzero = nonzero

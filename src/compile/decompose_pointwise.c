@@ -119,6 +119,13 @@ WK__DECOMPOSE_ONE(lerp) {
   return wk__d_sub(ARG(1), wk__d_times(distance, 1 - w));
 }
 
+WK__DECOMPOSE_ONE(lerp_by_tensor) {
+  wk_value one = {.tag = WK_VALUE_INT, .integer = wk_int_of(1)}, half = {.tag = WK_VALUE_DOUBLE, .number = 0.5};
+  wk_tensor *distance = wk__d_sub(ARG(1), ARG(0)), *near = wk__d_add(ARG(0), wk_mul(ARG(2), distance));
+  wk_tensor *far = wk__d_sub(ARG(1), wk_mul(distance, wk_rsub_Scalar(ARG(2), one, one)));
+  return wk_where_self(wk_lt_Scalar(wk_abs(ARG(2)), half), near, far);
+}
+
 /* ---- choices ---- */
 
 WK__DECOMPOSE_ONE(where_number) {

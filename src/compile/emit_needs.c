@@ -119,7 +119,16 @@ void wk__emit_merge_loops(wk__emitter *e) {
   }
 }
 
+/* An index into a 0-dim tensor: checked, though no access depends on it. */
+static bool checks_an_index(const wk__emitter *e) {
+  for (int r = 0; r < e->group->region_count; r++)
+    for (int v = 1; v < e->group->regions[r]->instr_count; v++)
+      if (e->group->regions[r]->instrs[v].op == WK__LOOP_check_index) return true;
+  return false;
+}
+
 bool wk__emit_is_free_of_geometry(const wk__emitter *e) {
+  if (checks_an_index(e)) return false;
   for (int l = 0; l < e->loop_count; l++)
     if (e->loops[l].reduced) return false;
   return every_place(e, has_plain_access, 0, 0);

@@ -30,6 +30,8 @@ static wk_status arg_of_value(wk__tracer *t, const wk_value *value, wk__graph_ar
       out->integer = value->integer;
       if (wk_int_is_poisoned(value->integer)) return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
       return WK_OK;
+    case WK_VALUE_WIDE:
+      return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
     case WK_VALUE_DOUBLE:
       out->number = value->number;
       if (!t->owner.has_numbers) out->count = 0;

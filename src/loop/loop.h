@@ -135,6 +135,7 @@ void wk__k_store(wk__loop_handler *h, const wk__access *access, wk__var value);
 void wk__k_store_add(wk__loop_handler *h, const wk__access *access, wk__var value);
 wk__var wk__k_param(wk__loop_handler *h, int number, wk_dtype dtype);
 wk__var wk__k_constant(wk__loop_handler *h, double value, wk_dtype dtype);
+wk__var wk__k_integer(wk__loop_handler *h, int64_t value); /* an int64 constant, all its digits */
 wk__var wk__k_index(wk__loop_handler *h, wk_int expression);
 wk__var wk__k_cast(wk__loop_handler *h, wk__var value, wk_dtype dtype); /* nothing when it has that dtype */
 wk__var wk__k_round_to(wk__loop_handler *h, wk__var value, wk_dtype dtype);

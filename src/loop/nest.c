@@ -219,6 +219,11 @@ wk__var wk__k_constant(wk__loop_handler *h, double value, wk_dtype dtype) {
   return emit(h, (wk__instr){.op = WK__LOOP_constant, .dtype = (uint8_t)dtype, .number = number}, NULL);
 }
 
+wk__var wk__k_integer(wk__loop_handler *h, int64_t value) {
+  wk__scalar number = {WK__INTEGER_KIND, .i = value};
+  return emit(h, (wk__instr){.op = WK__LOOP_constant, .dtype = WK_INT64, .number = number}, NULL);
+}
+
 wk__var wk__k_index(wk__loop_handler *h, wk_int expression) {
   wk__instr instr = {.op = WK__LOOP_index, .dtype = WK_INT64, .expression = expression};
   instr.per_element = uses_reduction_dim(expression);

@@ -170,7 +170,7 @@ static wk_status compute_view(wk__call *c) {
   WK_TRY(c->op->view(c));
   wk_tensor *result = wk__tensor_alias(c->args[0].tensor, &c->specs[0]);
   if (!result) return wk_error_category();
-  if (wk__mode.grad_enabled && c->op != WK__OP(detach)) {
+  if (wk__mode.grad_enabled && c->op != WK__OP(detach) && c->op != WK__OP(view_dtype)) {
     wk_tensor *self = c->args[0].tensor;
     result->base = wk__retain(self->base ? self->base : self);
   }

@@ -37,10 +37,17 @@ wk_status wk__meta_create(wk__call *c) {
 }
 
 static wk_dtype dtype_of_number(const wk_value *v) {
-  return v->tag == WK_VALUE_BOOL ? WK_BOOL : v->tag == WK_VALUE_INT ? WK_INT64 : wk__default_dtype();
+  return v->tag == WK_VALUE_BOOL ? WK_BOOL : wk__value_is_integer(v) ? WK_INT64 : wk__default_dtype();
+}
+/* On a device without memory nothing is converted. */
+static wk_status check_filling(const wk__call *c, int arg) {
+  const wk__spec *spec = &c->specs[0];
+  return spec->device.type == WK_CPU ? wk__check_number(&c->args[arg], (wk_dtype)spec->dtype) : WK_OK;
 }
 wk_status wk__meta_full(wk__call *c) {
-  return sized(c, &c->args[0], wk__arg_dtype(c, 2, dtype_of_number(&c->args[1])), wk__arg_device(c, 3, WK__CPU_DEVICE));
+  wk_dtype dtype = wk__arg_dtype(c, 2, dtype_of_number(&c->args[1]));
+  WK_TRY(sized(c, &c->args[0], dtype, wk__arg_device(c, 3, WK__CPU_DEVICE)));
+  return check_filling(c, 1);
 }
 
 /* Like another tensor: its strides too when it has no gaps. */
@@ -62,34 +69,80 @@ static wk_status like(wk__call *c, int dtype_arg) {
   return like_as(c, wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype), wk__arg_device(c, dtype_arg + 1, t->device));
 }
 wk_status wk__meta_create_like(wk__call *c) { return like(c, 1); }
-wk_status wk__meta_full_like(wk__call *c) { return like(c, 2); }
+wk_status wk__meta_full_like(wk__call *c) {
+  WK_TRY(like(c, 2));
+  return check_filling(c, 1);
+}
 wk_status wk__meta_to_copy(wk__call *c) { return like(c, 1); }
 
-wk_status wk__meta_clone(wk__call *c) {
-  bool contiguous = c->args[1].tag == WK_VALUE_STRING && strcmp(c->args[1].string, "contiguous_format") == 0;
-  const wk_tensor *t = c->args[0].tensor;
-  c->compute_dtype = t->dtype;
-  if (!contiguous && wk__non_overlapping_and_dense(t)) {
-    wk__spec_of(&c->specs[0], t);
-    c->specs[0].offset = wk_int_of(0);
-  } else {
-    wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
+/* ---- orders of dims in memory ---- */
+
+/* The rank that a format with the channels last is for; 0: another format. */
+static int channels_last_rank(const char *format) {
+  return strcmp(format, "channels_last") == 0 ? 4 : strcmp(format, "channels_last_3d") == 0 ? 5 : 0;
+}
+/* Dim k from the innermost: (N, C, H, W) lies as N, H, W, C. */
+static int channels_last_dim(int k, int ndim) { return k == 0 ? 1 : k == ndim - 1 ? 0 : ndim - k; }
+
+bool wk__is_contiguous_in(const wk_tensor *t, const char *format) {
+  int rank = channels_last_rank(format);
+  wk_int expected = wk_int_of(1), one = wk_int_of(1);
+  if (rank == 0) return wk__is_contiguous(t);
+  if (rank != t->ndim) return false;
+  for (int k = 0; k < rank; k++) {
+    int d = channels_last_dim(k, rank);
+    if (wk_int_eq(t->sizes[d], one)) continue;
+    if (!wk_int_eq(t->strides[d], expected)) return false;
+    expected = wk_int_mul(expected, t->sizes[d]);
+  }
+  return true;
+}
+
+/* A new tensor of t's sizes in a format; none given: t's own strides where it has no gaps. */
+static wk_status spec_in_format(wk__spec *spec, const wk_tensor *t, const wk_value *format) {
+  const char *name = format->tag == WK_VALUE_STRING ? format->string : "preserve_format";
+  int rank = channels_last_rank(name);
+  if (rank && rank != t->ndim) return wk_fail(WK_RUNTIME_ERROR, "required rank %d tensor to use %s format", rank, name);
+  if (!rank && strcmp(name, "contiguous_format") != 0 && wk__non_overlapping_and_dense(t)) {
+    wk__spec_of(spec, t);
+    spec->offset = wk_int_of(0);
+    return WK_OK;
+  }
+  wk__spec_contiguous(spec, (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
+  wk_int stride = wk_int_of(1);
+  for (int k = 0; k < rank; k++) {
+    int d = channels_last_dim(k, rank);
+    spec->strides[d] = stride;
+    stride = wk_int_mul(stride, wk_int_max(t->sizes[d], wk_int_of(1)));
   }
   return WK_OK;
+}
+
+wk_status wk__meta_empty_like(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  WK_TRY(spec_in_format(&c->specs[0], t, &c->args[3]));
+  c->specs[0].dtype = c->compute_dtype = (uint8_t)wk__arg_dtype(c, 1, (wk_dtype)t->dtype);
+  c->specs[0].device = wk__arg_device(c, 2, t->device);
+  return WK_OK;
+}
+wk_status wk__meta_clone(wk__call *c) {
+  c->compute_dtype = c->args[0].tensor->dtype;
+  return spec_in_format(&c->specs[0], c->args[0].tensor, &c->args[1]);
 }
 
 wk_status wk__meta_new(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   int dtype_arg = c->op == WK__OP(new_full) ? 3 : 2;
-  return sized(c, &c->args[1], wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype),
-               wk__arg_device(c, dtype_arg + 1, t->device));
+  WK_TRY(sized(c, &c->args[1], wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype),
+               wk__arg_device(c, dtype_arg + 1, t->device)));
+  return c->op == WK__OP(new_full) ? check_filling(c, 2) : WK_OK;
 }
 
 wk_status wk__meta_scalar_tensor(wk__call *c) {
   wk__spec_contiguous(&c->specs[0], wk__arg_dtype(c, 1, wk__default_dtype()), wk__arg_device(c, 2, WK__CPU_DEVICE), 0,
                       NULL);
   c->compute_dtype = c->specs[0].dtype;
-  return WK_OK;
+  return c->specs[0].device.type == WK_CPU ? wk__check_element(&c->args[0], (wk_dtype)c->specs[0].dtype) : WK_OK;
 }
 
 wk_status wk__kernel_empty(wk__call *c) {
@@ -132,7 +185,8 @@ wk_status wk__meta_fill(wk__call *c) {
   if (c->args[1].tag == WK_VALUE_TENSOR && c->args[1].tensor->ndim != 0)
     return wk_fail(WK_RUNTIME_ERROR, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.",
                    c->args[1].tensor->ndim);
-  return like_as(c, (wk_dtype)c->args[0].tensor->dtype, c->args[0].tensor->device);
+  WK_TRY(like_as(c, (wk_dtype)c->args[0].tensor->dtype, c->args[0].tensor->device));
+  return c->args[1].tag == WK_VALUE_TENSOR ? WK_OK : check_filling(c, 1);
 }
 
 wk_status wk__check_copy_sizes(const wk_tensor *self, const wk_tensor *src) {
@@ -194,12 +248,15 @@ wk_status wk__vjp_to_copy(wk__vjp *v) {
 }
 
 wk_status wk__compose_contiguous(wk__call *c) {
-  if (wk__is_contiguous(c->args[0].tensor)) {
+  const char *format = c->args[1].tag == WK_VALUE_STRING ? c->args[1].string : "contiguous_format";
+  if (wk__is_contiguous_in(c->args[0].tensor, format)) {
     c->results[0] = wk__v_tensor(wk__retain(c->args[0].tensor));
     return WK_OK;
   }
-  wk_value format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
-  return wk_call(WK__OP(clone), (wk_value[]){c->args[0], format}, NULL, c->results);
+  if (strcmp(format, "preserve_format") == 0)
+    return wk_fail(WK_RUNTIME_ERROR, "preserve memory format is unsupported by the contiguous operator");
+  wk_value wanted = {.tag = WK_VALUE_STRING, .string = format};
+  return wk_call(WK__OP(clone), (wk_value[]){c->args[0], wanted}, NULL, c->results);
 }
 
 /* ================================================= concatenation ================================================ */

@@ -20,9 +20,16 @@ wk__scalar wk__value_scalar(const wk_value *v) {
       return (wk__scalar){WK__FLOAT_KIND, .d = v->number};
     case WK_VALUE_BOOL:
       return (wk__scalar){WK__BOOL_KIND, .i = v->boolean};
+    case WK_VALUE_WIDE:
+      return (wk__scalar){WK__INTEGER_KIND, .is_unsigned = v->count, .i = v->wide};
     default:
       return (wk__scalar){WK__INTEGER_KIND, .i = wk_int_guard_value(v->integer)};
   }
+}
+
+wk_value wk__value_of_int(int64_t i) {
+  if (i < WK_INT_LEAST) return (wk_value){.tag = WK_VALUE_WIDE, .wide = i};
+  return (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of(i)};
 }
 
 /* A view of a base that was written with something that requires grad does so too. */

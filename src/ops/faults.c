@@ -44,5 +44,6 @@ wk_status wk__explain_bad_index(const wk_op *op) {
   if (!names_a_dim(op)) return WK_INDEX_ERROR;
   char message[256];
   snprintf(message, sizeof message, "%s", wk_error_message());
-  return wk_fail(WK_RUNTIME_ERROR, "%s", message);
+  bool no_dims = !strstr(message, " for dimension"); /* a 0-dim tensor counts as one element */
+  return wk_fail(WK_RUNTIME_ERROR, "%s%s", message, no_dims ? " for dimension 0 with size 1" : "");
 }

@@ -45,6 +45,13 @@ static wk__var checked_index(wk__lower *l, int arg, const wk_int *index, int dim
   return wk__k_check_index(l->h, load_index(l, arg, index), size_of_self(l, dim));
 }
 
+/* The value, with the index in its history: a 0-dim tensor has one place, so that nothing else would check the index.
+ */
+static wk__var behind_check(wk__lower *l, wk__var place, wk__var value) {
+  if (wk__arg_rank(l, 0)) return value;
+  return wk__k_where(l->h, wk__k_eq(l->h, place, wk__k_integer(l->h, 0)), value, value);
+}
+
 /* Reading place 0 of nothing would be a stray read: an index into an empty dim is refused before the loop. */
 static wk_status refuse_empty_dim(const wk_tensor *self, int dim, const wk_tensor *index) {
   if (is_empty(index) || !self->ndim || !wk_int_eq(self->sizes[dim], wk_int_of(0))) return WK_OK;
@@ -111,9 +118,10 @@ void wk__lower_gather(wk__lower *l) {
   int dim = dim_of(l), rank = wk__result_rank(l, 0);
   for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d);
   loop_over(l, rank, sizes, index);
-  wk__access from = redirected(wk__access_arg(l, 0, index), dim, checked_place(l, 2, index, dim));
+  wk__var place = checked_place(l, 2, index, dim);
+  wk__access from = redirected(wk__access_arg(l, 0, index), dim, place);
   wk__access to = wk__access_result(l, 0, index);
-  wk__k_store(l->h, &to, wk__k_load(l->h, &from));
+  wk__k_store(l->h, &to, behind_check(l, place, wk__k_load(l->h, &from)));
 }
 
 static wk_status check_scatter(const wk_tensor *self, int dim, const wk_tensor *index, const wk_tensor *src) {
@@ -150,6 +158,7 @@ wk_status wk__meta_scatter(wk__call *c) {
   int dim;
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
   WK_TRY(check_scatter(self, dim, c->args[2].tensor, wk__arg_tensor(c, 3)));
+  if (wk__value_is_number(&c->args[3])) WK_TRY(wk__check_number(&c->args[3], (wk_dtype)self->dtype));
   return like_self(c);
 }
 
@@ -171,15 +180,15 @@ static void lower_scatter(wk__lower *l, bool add) {
   if (l->h->status) return;
   for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 2, d);
   loop_over(l, rank, sizes, index);
-  wk__access to = redirected(wk__access_result(l, 0, index), dim, checked_place(l, 2, index, dim));
-  wk__var value;
+  wk__var place = checked_place(l, 2, index, dim), value;
+  wk__access to = redirected(wk__access_result(l, 0, index), dim, place);
   if (l->buffer_of_arg[3] >= 0) {
     wk__access from = wk__access_arg(l, 3, index);
     value = wk__k_load(l->h, &from);
   } else {
     value = wk__in_as(l, 3, l->compute);
   }
-  (add ? wk__k_store_add : wk__k_store)(l->h, &to, value);
+  (add ? wk__k_store_add : wk__k_store)(l->h, &to, behind_check(l, place, value));
 }
 void wk__lower_scatter(wk__lower *l) { lower_scatter(l, false); }
 void wk__lower_scatter_add(wk__lower *l) { lower_scatter(l, true); }

@@ -30,26 +30,47 @@ void wk__loop_over(wk__lower *l, int pointwise_dims, int reduction_dims, const w
 
 /* ---- pointwise ---- */
 
-/* A tensor of another dtype than the common one is converted to it first; for the small floats, which compute in f32,
- * that is a rounding. */
+/* A tensor of another dtype than the common one is converted to it first; for small dtypes, which compute in a larger
+ * one, that is a rounding, or a wrapping around. */
 static wk__var as_common(wk__lower *l, int arg, wk__var value) {
   wk_dtype own = (wk_dtype)l->call->args[arg].tensor->dtype, common = (wk_dtype)l->call->compute_dtype;
   value = wk__k_cast(l->h, value, l->compute);
-  bool small = wk__dtypes[common].compute != common && wk_dtype_is_floating(common);
+  bool small = wk__dtypes[common].compute != common;
   return small && own != common ? wk__k_round_to(l->h, value, common) : value;
+}
+
+/* Beside small floats most operators keep a number's digits, and these do not: what PyTorch's kernels do. */
+static bool rounds_numbers(const wk_op *op) {
+  static const char *const names[] = {"add", "sub", "rsub", "remainder", "pow"};
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (strcmp(op->base_name, names[i]) == 0) return true;
+  return op->tags & WK__TAG_COMPARISON;
+}
+
+/* A number is converted as a tensor is, but for the above. */
+static wk__var number_as_common(wk__lower *l, int arg) {
+  wk_dtype common = (wk_dtype)l->call->compute_dtype;
+  wk__var value = wk__in_as(l, arg, l->compute);
+  bool small = wk__dtypes[common].compute != common && l->call->args[arg].tag != WK_VALUE_BOOL;
+  bool rounds = small && (l->compute == WK_INT64 || rounds_numbers(l->call->op));
+  return rounds ? wk__k_round_to(l->h, value, common) : value;
 }
 
 wk__var wk__in_as(wk__lower *l, int arg, wk_dtype compute) {
   if (l->param_of_arg[arg] >= 0) return wk__k_param(l->h, l->param_of_arg[arg], compute);
-  if (l->buffer_of_arg[arg] < 0)
-    return wk__k_constant(l->h, wk__scalar_double(wk__value_scalar(&l->call->args[arg])), compute);
+  const wk_value *value = &l->call->args[arg];
+  if (l->buffer_of_arg[arg] < 0) {
+    wk__scalar number = wk__value_scalar(value);
+    bool whole = compute == WK_INT64 && number.category == WK__INTEGER_KIND;
+    return whole ? wk__k_integer(l->h, number.i) : wk__k_constant(l->h, wk__scalar_double(number), compute);
+  }
   wk_int i0 = wk__loop_i(0);
   wk__access a = wk__access_arg(l, arg, &i0);
   return wk__k_cast(l->h, wk__k_load(l->h, &a), compute);
 }
 
 wk__var wk__in(wk__lower *l, int arg) {
-  if (l->buffer_of_arg[arg] < 0) return wk__in_as(l, arg, l->compute);
+  if (l->buffer_of_arg[arg] < 0) return number_as_common(l, arg);
   return as_common(l, arg, wk__in_as(l, arg, l->compute));
 }
 

@@ -29,8 +29,9 @@ static wk_status in_gemm_dtype(wk_tensor *t, wk_value *out) {
 typedef struct matrices { /* strides in elements; batch strides 0 where there is one matrix */
   int64_t batch, m, n, k, a_batch, a_row, a_column, b_batch, b_row, b_column;
   double alpha, beta;
-  const void *row;           /* (n) of out's dtype, added to every row at the end; NULL for none */
-  const wk__epilogue *after; /* done behind that; NULL for nothing */
+  int64_t whole_alpha, whole_beta; /* the same for integers, which a double may not hold */
+  const void *row;                 /* (n) of out's dtype, added to every row at the end; NULL for none */
+  const wk__epilogue *after;       /* done behind that; NULL for nothing */
 } matrices;
 
 /* Adds a row of numbers to a finished tile, while it is in the cache. */
@@ -111,7 +112,7 @@ static bool exact_in_f64(const matrices *p, const wk_tensor *a, const wk_tensor 
 /* out, i64, = beta out + alpha a b, modulo 2^64 as machines multiply. */
 static void multiply_integers(const matrices *p, const wk_tensor *a, const wk_tensor *b, wk_tensor *out) {
   const uint64_t *x = (const uint64_t *)wk__data(a), *y = (const uint64_t *)wk__data(b);
-  uint64_t *z = (uint64_t *)wk__data(out), alpha = (uint64_t)(int64_t)p->alpha, beta = (uint64_t)(int64_t)p->beta;
+  uint64_t *z = (uint64_t *)wk__data(out), alpha = (uint64_t)p->whole_alpha, beta = (uint64_t)p->whole_beta;
   for (int64_t g = 0; g < p->batch; g++)
     for (int64_t i = 0; i < p->m; i++, z += p->n) {
       for (int64_t j = 0; j < p->n; j++) z[j] = beta ? z[j] * beta : 0;
@@ -182,7 +183,8 @@ static matrices of_matrices(const wk_tensor *a, const wk_tensor *b) {
                     .a_column = wk__stride(a, 1),
                     .b_row = wk__stride(b, 0),
                     .b_column = wk__stride(b, 1),
-                    .alpha = 1};
+                    .alpha = 1,
+                    .whole_alpha = 1};
 }
 
 static wk_status same_dtype(const wk_tensor *a, const wk_tensor *b) {
@@ -200,11 +202,19 @@ static wk_status check_matrices(const wk_tensor *a, const wk_tensor *b) {
   return same_dtype(a, b);
 }
 
+/* A product is written into its own dtype only. */
+static wk_status check_out(const wk__call *c) {
+  const wk_tensor *out = c->destinations ? c->destinations[0] : NULL;
+  if (!out || out->dtype == c->specs[0].dtype) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "Expected out tensor to have dtype %s, but got %s instead",
+                 wk__dtype_c_name((wk_dtype)c->specs[0].dtype), wk__dtype_c_name((wk_dtype)out->dtype));
+}
+
 wk_status wk__meta_mm(wk__call *c) {
   const wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
   WK_TRY(check_matrices(a, b));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, (wk_int[]){a->sizes[0], b->sizes[1]});
-  return WK_OK;
+  return check_out(c);
 }
 static wk_status run_mm(const wk__call *c, const wk__epilogue *after) {
   WK_TRY(refuse_bool(c, c->args[0].tensor));
@@ -225,15 +235,18 @@ wk_status wk__vjp_mm(wk__vjp *v) {
 
 wk_status wk__meta_bmm(wk__call *c) {
   const wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
-  if (a->ndim != 3 || b->ndim != 3) return wk_fail(WK_RUNTIME_ERROR, "batch1 must be a 3D tensor");
+  if (a->ndim != 3 || b->ndim != 3)
+    return wk_fail(WK_RUNTIME_ERROR, "batch%d must be a 3D tensor", a->ndim == 3 ? 2 : 1);
   if (!wk_int_eq(a->sizes[0], b->sizes[0]) || !wk_int_eq(a->sizes[2], b->sizes[1]))
     return wk_fail(WK_RUNTIME_ERROR,
                    "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but got: [%lld, %lld].",
                    wk__shown(a->sizes[0]), wk__shown(a->sizes[2]), wk__shown(b->sizes[0]), wk__shown(b->sizes[1]));
-  WK_TRY(same_dtype(a, b));
+  if (a->dtype != b->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "expected scalar type %s but found %s", wk__dtype_legacy((wk_dtype)a->dtype),
+                   wk__dtype_legacy((wk_dtype)b->dtype));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 3,
                       (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]});
-  return WK_OK;
+  return check_out(c);
 }
 static wk_status run_bmm(const wk__call *c, const wk__epilogue *after) {
   WK_TRY(refuse_bool(c, c->args[0].tensor));
@@ -252,6 +265,7 @@ static wk_status run_bmm(const wk__call *c, const wk__epilogue *after) {
                 .b_row = wk__stride(b, 1),
                 .b_column = wk__stride(b, 2),
                 .alpha = 1,
+                .whole_alpha = 1,
                 .after = after};
   return multiply(&p, a, b, c->outputs[0]);
 }
@@ -264,14 +278,25 @@ wk_status wk__vjp_bmm(wk__vjp *v) {
 
 /* ---- addmm: beta self + alpha mat1 mat2 ---- */
 
+static wk_status differing(const char *name, const wk_tensor *a, const wk_tensor *b) {
+  return wk_fail(WK_RUNTIME_ERROR, "%s and mat2 must have the same dtype, but got %s and %s", name,
+                 wk__dtype_legacy((wk_dtype)a->dtype), wk__dtype_legacy((wk_dtype)b->dtype));
+}
+
 wk_status wk__meta_addmm(wk__call *c) {
   const wk_tensor *self = c->args[0].tensor, *a = c->args[1].tensor, *b = c->args[2].tensor;
+  if (self->dtype != b->dtype) return differing("self", self, b);
+  if (a->dtype != b->dtype) return differing("mat1", a, b);
+  for (int i = 1; i < 3; i++)
+    if (c->args[i].tensor->ndim != 2)
+      return wk_fail(WK_RUNTIME_ERROR, "mat%d must be a matrix, got %d-D tensor", i, c->args[i].tensor->ndim);
   WK_TRY(check_matrices(a, b));
   wk_int product[] = {a->sizes[0], b->sizes[1]};
   WK_TRY(wk__check_expand(self, product, 2));
-  WK_TRY(same_dtype(self, a));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, product);
-  return WK_OK;
+  WK_TRY(check_out(c));
+  WK_TRY(wk__check_factor(&c->args[3], (wk_dtype)a->dtype));
+  return wk__check_factor(&c->args[4], (wk_dtype)a->dtype);
 }
 static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
 
@@ -282,8 +307,11 @@ wk_status wk__kernel_addmm(wk__call *c) {
   wk_tensor *a = operand(c->args[1].tensor, &a_copy), *b = operand(c->args[2].tensor, &b_copy);
   if (!a || !b) return wk_error_category();
   matrices p = of_matrices(a, b);
-  p.beta = number(&c->args[3]);
-  p.alpha = number(&c->args[4]);
+  bool whole = !wk_dtype_is_floating((wk_dtype)c->outputs[0]->dtype);
+  p.whole_beta = wk__scalar_int(wk__value_scalar(&c->args[3]));
+  p.whole_alpha = wk__scalar_int(wk__value_scalar(&c->args[4]));
+  p.beta = whole ? (double)p.whole_beta : number(&c->args[3]);
+  p.alpha = whole ? (double)p.whole_alpha : number(&c->args[4]);
   if (p.beta != 0) WK_TRY(wk__copy_into(c->outputs[0], c->args[0].tensor));
   return multiply(&p, a, b, c->outputs[0]);
 }
@@ -309,7 +337,10 @@ static bool folds(const wk_tensor *t, int64_t *row_stride) { /* leading dims as 
 }
 
 static wk_status check_linear(const wk_tensor *x, const wk_tensor *w, const wk_tensor *bias) {
-  if (w->ndim != 2 || x->ndim == 0)
+  if (w->ndim == 0 || x->ndim == 0)
+    return wk_fail(WK_RUNTIME_ERROR, "both arguments to linear need to be at least 1D, but they are %dD and %dD",
+                   x->ndim, w->ndim);
+  if (w->ndim != 2)
     return wk_fail(WK_RUNTIME_ERROR, "linear(): argument 'weight' must be 2-D and 'input' at least 1-D");
   wk_int in = x->sizes[x->ndim - 1];
   if (!wk_int_eq(in, w->sizes[1])) {
@@ -353,6 +384,7 @@ static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bia
                 .b_row = wk__stride(w, 1),
                 .b_column = wk__stride(w, 0),
                 .alpha = 1,
+                .whole_alpha = 1,
                 .after = after};
   bool in_epilogue =
       bias && bias->ndim == 1 && wk__is_contiguous(bias) && (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64);
@@ -424,10 +456,10 @@ wk_status wk__compose_dot(wk__call *c) {
   wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
   if (a->ndim != 1 || b->ndim != 1)
     return wk_fail(WK_RUNTIME_ERROR, "1D tensors expected, but got %dD and %dD tensors", a->ndim, b->ndim);
-  WK_TRY(check_vectors(a, b));
   if (a->dtype != b->dtype)
     return wk_fail(WK_RUNTIME_ERROR, "dot : expected both vectors to have same dtype, but found %s and %s",
                    wk__dtype_legacy((wk_dtype)a->dtype), wk__dtype_legacy((wk_dtype)b->dtype));
+  WK_TRY(check_vectors(a, b));
   if (a->dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"dot\" not implemented for 'Bool'");
   wk_scope scope;
   wk_scope_begin(&scope);
@@ -441,6 +473,11 @@ wk_status wk__compose_mv(wk__call *c) {
   if (!wk_int_eq(a->sizes[1], b->sizes[0]))
     return wk_fail(WK_RUNTIME_ERROR, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
                    wk__shown(a->sizes[0]), wk__shown(a->sizes[0]), wk__shown(a->sizes[1]), wk__shown(b->sizes[0]));
+  if (a->dtype != b->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "addmv input tensors must have the same dtype, but got %s, %s, and %s",
+                   wk__dtype_legacy((wk_dtype)b->dtype), wk__dtype_legacy((wk_dtype)a->dtype),
+                   wk__dtype_legacy((wk_dtype)b->dtype));
+  if (a->dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"addmv_impl_cpu\" not implemented for 'Bool'");
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_int shape[] = {a->sizes[0]};
@@ -448,8 +485,10 @@ wk_status wk__compose_mv(wk__call *c) {
 }
 
 wk_status wk__compose_outer(wk__call *c) {
-  if (c->args[0].tensor->ndim != 1 || c->args[1].tensor->ndim != 1)
-    return wk_fail(WK_RUNTIME_ERROR, "outer: Expected 1-D argument self, but got %d-D", c->args[0].tensor->ndim);
+  for (int i = 0; i < 2; i++)
+    if (c->args[i].tensor->ndim != 1)
+      return wk_fail(WK_RUNTIME_ERROR, "outer: Expected 1-D argument %s, but got %d-D", i ? "vec2" : "self",
+                     c->args[i].tensor->ndim);
   wk_scope scope;
   wk_scope_begin(&scope);
   return finish(c, &scope, wk_mul(wk_unsqueeze(c->args[0].tensor, 1), c->args[1].tensor));

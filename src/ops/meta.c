@@ -21,7 +21,7 @@ static void consider_tensor(promotion *p, const wk_tensor *t) {
 }
 
 static void consider_number(promotion *p, const wk_value *v) {
-  wk_dtype dtype = v->tag == WK_VALUE_BOOL ? WK_BOOL : v->tag == WK_VALUE_INT ? WK_INT64 : wk__default_dtype();
+  wk_dtype dtype = v->tag == WK_VALUE_BOOL ? WK_BOOL : wk__value_is_integer(v) ? WK_INT64 : wk__default_dtype();
   p->number = join(p->number, dtype);
 }
 
@@ -40,7 +40,7 @@ wk_dtype wk__result_type(const wk__call *c) {
     else if (v->tag == WK_VALUE_TENSORS)
       for (uint32_t k = 0; k < v->count; k++) consider_tensor(&p, v->tensors[k]);
     else if (wk__value_is_number(v) && c->op->schema.parameters[i].type == WK__TYPE_SCALAR &&
-             !c->op->schema.parameters[i].keyword_only)
+             !c->op->schema.parameters[i].keyword_only && strcmp(c->op->schema.parameters[i].name, "alpha") != 0)
       consider_number(&p, v);
   }
   wk_dtype result = combine(combine(p.dims, p.zero_dim), p.number);
@@ -188,6 +188,17 @@ static bool all_alike(const inputs *in) {
   return true;
 }
 
+/* Integers beyond int64 are uint64, which promotes with no bool; beside the other dtypes they are converted. */
+static wk_status refuse_unsigned(const wk__call *c, const inputs *in, wk_dtype common) {
+  bool bools = common == WK_INT64, unsigned_number = false;
+  for (int i = 0; i < in->count; i++) bools &= in->t[i]->dtype == WK_BOOL;
+  for (int i = 0; i < c->op->schema.parameter_count && bools; i++)
+    unsigned_number |= c->args[i].tag == WK_VALUE_WIDE && c->args[i].count;
+  if (WK_LIKELY(!bools || !unsigned_number)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "Promotion for uint16, uint32, uint64 types is not supported, attempted to promote Bool and UInt64");
+}
+
 wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
   inputs in = {.count = 0};
   wk__spec *spec = &c->specs[0];
@@ -197,7 +208,7 @@ wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
     spec->offset = wk_int_of(0);
     *out_common = wk_dtype_is_floating((wk_dtype)spec->dtype) ? (wk_dtype)spec->dtype : wk__result_type(c);
     spec->dtype = c->compute_dtype = (uint8_t)*out_common;
-    return WK_OK;
+    return refuse_unsigned(c, &in, *out_common);
   }
   spec->offset = wk_int_of(0);
   bool float8 = false;
@@ -208,6 +219,13 @@ wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
   output_strides(&in, spec);
   *out_common = wk__result_type(c);
   spec->dtype = c->compute_dtype = (uint8_t)*out_common;
+  return refuse_unsigned(c, &in, *out_common);
+}
+
+/* Numbers among these arguments that a kernel converts to the dtype that it computes in. */
+static wk_status check_numbers(const wk__call *c, int first, int last) {
+  for (int i = first; i <= last; i++)
+    if (wk__value_is_number(&c->args[i])) WK_TRY(wk__check_number(&c->args[i], (wk_dtype)c->compute_dtype));
   return WK_OK;
 }
 
@@ -229,9 +247,19 @@ wk_status wk__meta_no_bool_input(wk__call *c) {
 
 wk_status wk__meta_lerp(wk__call *c) {
   wk_dtype self = (wk_dtype)c->args[0].tensor->dtype, end = (wk_dtype)c->args[1].tensor->dtype;
-  if (self == end) return wk__meta_pointwise(c);
-  return wk_fail(WK_RUNTIME_ERROR, "expected dtype %s for `end` but got dtype %s", wk__dtype_c_name(self),
-                 wk__dtype_c_name(end));
+  const wk_tensor *weight = wk__arg_tensor(c, 2);
+  if (self != end)
+    return wk_fail(WK_RUNTIME_ERROR, "expected dtype %s for `end` but got dtype %s", wk__dtype_c_name(self),
+                   wk__dtype_c_name(end));
+  if (weight && weight->dtype != self && (weight->ndim || !wk_dtype_is_floating((wk_dtype)weight->dtype)))
+    return wk_fail(WK_RUNTIME_ERROR, "expected dtype %s for `weight` but got dtype %s", wk__dtype_c_name(self),
+                   wk__dtype_c_name((wk_dtype)weight->dtype));
+  WK_TRY(wk__meta_pointwise(c));
+  if (!wk_dtype_is_floating(self))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"lerp_kernel_%s\" not implemented for '%s'", weight ? "tensor" : "scalar",
+                   wk__dtype_legacy(self));
+  c->specs[0].dtype = c->compute_dtype = (uint8_t)self; /* a 0-dim weight is a number */
+  return weight ? WK_OK : wk__check_factor(&c->args[2], self);
 }
 
 wk_status wk__meta_addcdiv(wk__call *c) {
@@ -244,7 +272,13 @@ wk_status wk__meta_addcdiv(wk__call *c) {
         "+ value * torch.trunc(tensor1 / tensor2)).to(input.dtype) for integer inputs and as (input + value * "
         "tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: "
         "(input + value * tensor1 / tensor2), for all dtypes.");
-  return wk__meta_pointwise_float(c);
+  WK_TRY(wk__meta_pointwise_float(c));
+  return wk__check_factor(&c->args[3], (wk_dtype)c->compute_dtype);
+}
+wk_status wk__meta_addcmul(wk__call *c) {
+  WK_TRY(wk__meta_pointwise(c));
+  if (c->compute_dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"addcmul_cpu_out\" not implemented for 'Bool'");
+  return wk__check_factor(&c->args[3], (wk_dtype)c->compute_dtype);
 }
 
 static bool is_floating(const wk_value *v) {
@@ -260,7 +294,10 @@ wk_status wk__meta_with_alpha(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "Boolean alpha only supported for Boolean results.");
   if (WK_UNLIKELY(alpha == WK_VALUE_DOUBLE) && !is_floating(&c->args[0]) && !is_floating(&c->args[1]))
     return wk_fail(WK_RUNTIME_ERROR, "For integral input tensors, argument alpha must not be a floating point number.");
-  return WK_OK;
+  wk_value checked = c->args[2];
+  if (WK_UNLIKELY(alpha == WK_VALUE_WIDE) && strcmp(c->op->base_name, "add") != 0)
+    checked.count = 0; /* the sum of its negative: 2^63 fits */
+  return wk__check_number(&checked, common);
 }
 
 /* Integers become the default floating dtype. */
@@ -315,7 +352,8 @@ wk_status wk__meta_activation(wk__call *c) {
 wk_status wk__meta_clamp(wk__call *c) {
   if (wk__arg_is_none(c, 1) && wk__arg_is_none(c, 2))
     return wk_fail(WK_RUNTIME_ERROR, "torch.clamp: At least one of 'min' or 'max' must not be None");
-  return wk__meta_pointwise(c);
+  WK_TRY(wk__meta_pointwise(c));
+  return check_numbers(c, 1, 2);
 }
 
 wk_status wk__meta_negative(wk__call *c) {
@@ -349,6 +387,8 @@ wk_status wk__meta_where(wk__call *c) {
       consider_number(&p, &c->args[i]);
   }
   c->specs[0].dtype = c->compute_dtype = (uint8_t)combine(combine(p.dims, p.zero_dim), p.number);
+  for (int i = 1; i < 3; i++)
+    if (wk__value_is_number(&c->args[i])) WK_TRY(wk__check_element(&c->args[i], (wk_dtype)c->compute_dtype));
   return WK_OK;
 }
 
@@ -370,7 +410,7 @@ wk_status wk__meta_masked_fill(wk__call *c) {
     return status ? status : wk_error_category();
   }
   c->specs[0].dtype = c->compute_dtype = c->args[0].tensor->dtype;
-  return WK_OK;
+  return check_numbers(c, 2, 2);
 }
 
 /* ================================================== reductions ================================================== */

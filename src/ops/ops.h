@@ -133,10 +133,19 @@ struct wk__call {
 static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) {
   return c->args[i].tag == WK_VALUE_TENSOR ? c->args[i].tensor : NULL;
 }
+static inline bool wk__value_is_integer(const wk_value *v) { return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_WIDE; }
 static inline bool wk__value_is_number(const wk_value *v) {
-  return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_DOUBLE || v->tag == WK_VALUE_BOOL;
+  return wk__value_is_integer(v) || v->tag == WK_VALUE_DOUBLE || v->tag == WK_VALUE_BOOL;
 }
 wk__scalar wk__value_scalar(const wk_value *v); /* of a number */
+wk_value wk__value_of_int(int64_t i);           /* as a number, no size: any int64 */
+/* Refuses a number that PyTorch does not convert to the dtype, in its words: integers have to be in range (uint8: from
+ * -255), floats not to overflow. Elements that are converted, and operands, wrap around instead. */
+WK_MUST_USE wk_status wk__check_number(const wk_value *number, wk_dtype dtype);
+/* The same where a kernel computes with the number, in float for the small floats. */
+WK_MUST_USE wk_status wk__check_factor(const wk_value *number, wk_dtype dtype);
+/* The same where the number becomes a tensor of its own, in which small floats may be infinite. */
+WK_MUST_USE wk_status wk__check_element(const wk_value *number, wk_dtype dtype);
 
 /* The table (table.c). */
 extern struct wk_op wk__op_table[];
@@ -147,6 +156,9 @@ enum {
   WK__OP_COUNT
 };
 #define WK__OP(symbol) (&wk__op_table[WK__OP_##symbol])
+
+/* Whether a tensor's elements lie without gaps in the order of a memory format ("channels_last"; create.c). */
+bool wk__is_contiguous_in(const wk_tensor *t, const char *format);
 
 /* ---- layers (dispatch.c) ---- */
 

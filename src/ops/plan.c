@@ -34,7 +34,16 @@ static uint64_t double_bits(double d) {
 
 /* Of a number given at launch the body may know its kind and whether it is one: see wk__is_one. */
 static bool is_exactly_one(const wk_value *v) {
-  return v->tag == WK_VALUE_INT ? v->integer.bits == 1 : v->tag == WK_VALUE_DOUBLE ? v->number == 1 : v->boolean;
+  switch (v->tag) {
+    case WK_VALUE_INT:
+      return v->integer.bits == 1;
+    case WK_VALUE_DOUBLE:
+      return v->number == 1;
+    case WK_VALUE_WIDE:
+      return false;
+    default:
+      return v->boolean;
+  }
 }
 
 static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwise) {
@@ -50,6 +59,10 @@ static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwi
     case WK_VALUE_INT:
       put(key, (uint64_t)v->integer.bits);
       put(key, head);
+      break;
+    case WK_VALUE_WIDE:
+      put(key, (uint64_t)v->wide);
+      put(key, head | v->count);
       break;
     case WK_VALUE_DOUBLE:
       put(key, double_bits(v->number));

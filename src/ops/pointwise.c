@@ -370,11 +370,13 @@ wk_status wk__vjp_remainder(wk__vjp *v) {
 
 wk_status wk__meta_pow_scalar(wk__call *c) {
   wk_dtype common;
+  const wk_value *exponent = &c->args[1];
   WK_TRY(wk__pointwise_spec(c, &common));
-  if (wk_dtype_is_integral(common, true) && c->args[1].tag == WK_VALUE_INT &&
-      wk_int_lt(c->args[1].integer, wk_int_of(0)))
+  if (!wk_dtype_is_integral(common, true) || !wk__value_is_integer(exponent)) return wk__check_number(exponent, common);
+  WK_TRY(wk__check_number(exponent, WK_INT64));
+  if (exponent->tag == WK_VALUE_WIDE || wk_int_lt(exponent->integer, wk_int_of(0)))
     return wk_fail(WK_RUNTIME_ERROR, "Integers to negative integer powers are not allowed.");
-  return WK_OK;
+  return wk__check_number(exponent, common);
 }
 
 static double exponent_of(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
@@ -471,7 +473,7 @@ wk_status wk__vjp_masked_fill(wk__vjp *v) {
 
 /* where(condition, 1, 2.0): the numbers' common dtype. */
 static wk_tensor *number_tensor(const wk_value *v) {
-  wk_dtype dtype = v->tag == WK_VALUE_BOOL ? WK_BOOL : v->tag == WK_VALUE_INT ? WK_INT64 : wk__default_dtype();
+  wk_dtype dtype = v->tag == WK_VALUE_BOOL ? WK_BOOL : wk__value_is_integer(v) ? WK_INT64 : wk__default_dtype();
   return wk_scalar_tensor(*v, dtype, (wk_value){0});
 }
 wk_status wk__compose_where_numbers(wk__call *c) {
@@ -553,6 +555,13 @@ void wk__lower_lerp(wk__lower *l) {
   wk__var near = wk__k_add(l->h, a, wk__k_mul(l->h, w, d));
   wk__var far = wk__k_sub(l->h, b, wk__k_mul(l->h, d, wk__k_sub(l->h, constant(l, 1), w)));
   wk__out(l, 0, wk__k_where(l->h, wk__k_lt(l->h, wk__k_abs(l->h, w), constant(l, 0.5)), near, far));
+}
+wk_status wk__vjp_lerp_tensor(wk__vjp *v) {
+  wk_value one = wk__v_int(1);
+  GIVE(0, wk_mul(G, wk_rsub_Scalar(ARG(2), one, one)));
+  GIVE(1, wk_mul(G, ARG(2)));
+  GIVE(2, wk_mul(G, wk_sub(ARG(1), ARG(0), one)));
+  return WK_OK;
 }
 wk_status wk__vjp_lerp(wk__vjp *v) {
   GIVE(0, wk_mul_Scalar(G, NUMBER(1 - exponent_of(&v->args[2]))));

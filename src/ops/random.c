@@ -173,6 +173,18 @@ wk_status wk__kernel_normal_sized(wk__call *c) {
 }
 
 /* normal(mean, std) with at least one tensor: standard values, scaled and moved; no gradient flows. */
+/* Elements are looked at where there are some: neither of a meta tensor nor while a graph is traced. */
+static wk_status check_deviations(wk_tensor *std) {
+  if (!std->storage || wk__mode.keys_on & WK__KEY_TRACE || wk_int_eq(std->numel, wk_int_of(0))) return WK_OK;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *good = wk_all(wk_ge_Scalar(wk_detach(std), wk__v_int(0)));
+  bool all = good && wk__element_get(wk__data(good), WK_BOOL).i;
+  wk_scope_end(&scope);
+  if (!good) return wk_error_category();
+  return all ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "normal expects all elements of std >= 0.0");
+}
+
 wk_status wk__compose_normal_tensors(wk__call *c) {
   const wk_value *mean = &c->args[0], *std = &c->args[1];
   wk_tensor *m = wk__arg_tensor(c, 0), *s = wk__arg_tensor(c, 1), *y = NULL;
@@ -183,6 +195,7 @@ wk_status wk__compose_normal_tensors(wk__call *c) {
   if (m && s) WK_TRY(wk__broadcast(m->sizes, m->ndim, s->sizes, s->ndim, sizes, &ndim));
   if (!s && number(std) < 0)
     return wk_fail(WK_RUNTIME_ERROR, "normal expects std >= 0.0, but found std %g", number(std));
+  if (s) WK_TRY(check_deviations(s));
   wk_scope scope;
   wk_scope_begin(&scope);
   y = wk_normal_(wk_new_empty(model, sizes, ndim, WK_DTYPE_NONE, NONE), 0, 1, generator_of(c, 2));
@@ -606,7 +619,7 @@ static wk_tensor *noise(wk_tensor *x, double p, bool by_channel, bool divided) {
   wk_int sizes[WK_MAX_DIMS];
   for (int d = 0; d < x->ndim; d++) sizes[d] = by_channel && d > 1 ? wk_int_of(1) : x->sizes[d];
   wk_tensor *empty =
-      by_channel ? wk_new_empty(x, sizes, x->ndim, WK_DTYPE_NONE, NONE) : wk_empty_like(x, WK_DTYPE_NONE, NONE);
+      by_channel ? wk_new_empty(x, sizes, x->ndim, WK_DTYPE_NONE, NONE) : wk_empty_like(x, WK_DTYPE_NONE, NONE, NULL);
   wk_tensor *mask = wk_bernoulli__float(empty, 1 - p, NULL);
   return divided ? wk_div_Scalar(mask, wk__v_double(1 - p)) : mask;
 }

@@ -20,7 +20,7 @@ static range range_of(const wk__call *c) {
   return (range){a[0], a[1], a[2]};
 }
 
-static bool is_whole(const wk_value *v) { return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_BOOL; }
+static bool is_whole(const wk_value *v) { return wk__value_is_integer(v) || v->tag == WK_VALUE_BOOL; }
 static wk_int whole(const wk_value *v) {
   return v->tag == WK_VALUE_INT ? v->integer : wk_int_of(wk__scalar_int(wk__value_scalar(v)));
 }
@@ -30,8 +30,24 @@ static wk_status wrong_direction(void) {
   return wk_fail(WK_RUNTIME_ERROR, "upper bound and lower bound inconsistent with step sign");
 }
 
+/* The same of known numbers, some of which no wk_int holds. */
+static wk_status wide_length(const range *r, wk_int *out_length) {
+  const wk_value *parts[] = {&r->start, &r->end, &r->step};
+  for (int i = 0; i < 3; i++) WK_TRY(wk__check_number(parts[i], WK_INT64));
+  __int128 start = wk__scalar_int(wk__value_scalar(&r->start)), end = wk__scalar_int(wk__value_scalar(&r->end));
+  __int128 step = wk__scalar_int(wk__value_scalar(&r->step)), distance = step > 0 ? end - start : start - end;
+  if (distance < 0) return wrong_direction();
+  if (step < 0) step = -step;
+  __int128 length = (distance + step - 1) / step;
+  if (length > INT64_MAX / 8) return wk_fail(WK_RUNTIME_ERROR, "invalid size, possible overflow?");
+  *out_length = wk_int_of((int64_t)length);
+  return WK_OK;
+}
+
 /* ceil((end - start) / step), in integers, so that symbolic ends stay symbolic. */
 static wk_status whole_length(const range *r, wk_int *out_length) {
+  if (r->start.tag == WK_VALUE_WIDE || r->end.tag == WK_VALUE_WIDE || r->step.tag == WK_VALUE_WIDE)
+    return wide_length(r, out_length);
   wk_int start = whole(&r->start), end = whole(&r->end), step = whole(&r->step), zero = wk_int_of(0);
   if (wk_int_eq(step, zero)) return wk_fail(WK_VALUE_ERROR, "step must be nonzero");
   bool up = wk_int_gt(step, zero);
@@ -57,7 +73,7 @@ wk_status wk__meta_arange(wk__call *c) {
   int dtype_arg = c->op->schema.parameter_count - 2;
   wk_dtype dtype = wk__arg_dtype(c, dtype_arg, all_whole ? WK_INT64 : wk__default_dtype());
   wk_int length;
-  if (!all_whole || wk_int_is_known(whole(&r.step)))
+  if (!all_whole || r.step.tag != WK_VALUE_INT || wk_int_is_known(r.step.integer))
     if (number(&r.step) == 0) return wk_fail(WK_RUNTIME_ERROR, "step must be nonzero");
   if (dtype == WK_BOOL || wk_dtype_is_complex(dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"arange_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));

@@ -447,6 +447,14 @@ static wk_status then(const wk_op *first, const wk_value *first_args, const wk_o
   wk_value_release(&middle);
   return status;
 }
+wk_status wk__compose_var_dim(wk__call *c) {
+  wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
+  return call1(WK__OP(var_correction), args, c->results);
+}
+wk_status wk__compose_std_dim(wk__call *c) {
+  wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
+  return then(WK__OP(var_correction), args, WK__OP(sqrt), c->results);
+}
 wk_status wk__compose_std(wk__call *c) { return then(WK__OP(var_correction), c->args, WK__OP(sqrt), c->results); }
 wk_status wk__compose_std_all(wk__call *c) {
   return then(WK__OP(var_correction), (wk_value[]){c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE}, WK__OP(sqrt),

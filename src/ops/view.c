@@ -1,6 +1,8 @@
 /* Views: new geometry over the same storage, their derivatives, and what is composed of them.
  * In: a tensor and where to look. Out: a spec with offset; nothing is copied. Tests: tests/ops/,
  * tests/python/test_views.py. */
+#include <stdio.h>
+
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -34,6 +36,60 @@ wk_status wk__view_view(wk__call *c) {
   return wk_fail(WK_RUNTIME_ERROR,
                  "view size is not compatible with input tensor's size and stride (at least one dimension spans across "
                  "two contiguous subspaces). Use .reshape(...) instead.");
+}
+
+static wk_status other_sizes(const wk_tensor *t, wk_dtype dtype, const char *what, int divisor, wk_int got) {
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "self.%s must be divisible by %d to view %s as %s (different element sizes), but got %lld", what,
+                 divisor, wk__dtype_legacy((wk_dtype)t->dtype), wk__dtype_legacy(dtype), wk__shown(got));
+}
+
+/* `ratio` small elements become one. */
+static wk_status widened(const wk_tensor *t, wk_dtype dtype, int ratio, wk__spec *spec) {
+  char what[32];
+  wk_int by = wk_int_of(ratio), zero = wk_int_of(0);
+  int last = t->ndim - 1;
+  if (!wk_int_eq(wk_int_mod(t->sizes[last], by), zero)) return other_sizes(t, dtype, "size(-1)", ratio, t->sizes[last]);
+  if (!wk_int_eq(wk_int_mod(t->offset, by), zero)) return other_sizes(t, dtype, "storage_offset()", ratio, t->offset);
+  for (int d = 0; d < last; d++) {
+    snprintf(what, sizeof what, "stride(%d)", d);
+    if (!wk_int_eq(wk_int_mod(t->strides[d], by), zero)) return other_sizes(t, dtype, what, ratio, t->strides[d]);
+    spec->strides[d] = wk_int_floordiv(t->strides[d], by);
+  }
+  spec->sizes[last] = wk_int_floordiv(t->sizes[last], by);
+  spec->offset = wk_int_floordiv(t->offset, by);
+  return WK_OK;
+}
+
+/* One element becomes `ratio` small ones. */
+static void narrowed(const wk_tensor *t, int ratio, wk__spec *spec) {
+  wk_int by = wk_int_of(ratio);
+  int last = t->ndim - 1;
+  for (int d = 0; d < last; d++) spec->strides[d] = wk_int_mul(t->strides[d], by);
+  spec->sizes[last] = wk_int_mul(t->sizes[last], by);
+  spec->offset = wk_int_mul(t->offset, by);
+}
+
+/* The same bytes as elements of another dtype, of which more or fewer fit into the last dim. A graph has no name for
+ * that: tracing ends. */
+wk_status wk__view_dtype(wk__call *c) {
+  const wk_tensor *t = start_view(c);
+  wk_dtype dtype = (wk_dtype)c->args[1].dtype;
+  int own = (int)wk_dtype_size((wk_dtype)t->dtype), other = (int)wk_dtype_size(dtype);
+  if (wk__mode.keys_on & WK__KEY_TRACE) return wk_fail(WK_UNSUPPORTED, "a view as another dtype");
+  c->specs[0].dtype = (uint8_t)dtype;
+  if (own == other) return WK_OK;
+  const char *from = wk__dtype_legacy((wk_dtype)t->dtype), *to = wk__dtype_legacy(dtype);
+  if (t->ndim == 0)
+    return wk_fail(WK_RUNTIME_ERROR, "self.dim() cannot be 0 to view %s as %s (different element sizes)", from, to);
+  wk_int stride = t->strides[t->ndim - 1];
+  if (!wk_int_eq(stride, one()))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "self.stride(-1) must be 1 to view %s as %s (different element sizes), but got %lld", from, to,
+                   wk__shown(stride));
+  if (own < other) return widened(t, dtype, other / own, &c->specs[0]);
+  narrowed(t, own / other, &c->specs[0]);
+  return WK_OK;
 }
 
 static wk_status too_few_sizes(const wk_tensor *t, const wk_value *size) {
@@ -318,6 +374,8 @@ wk_status wk__view_diagonal(wk__call *c) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 3), t->ndim, &b));
   if (a == b) return wk_fail(WK_RUNTIME_ERROR, "diagonal dimensions cannot be identical %d, %d", a, b);
   wk_int offset = c->args[1].integer, zero = wk_int_of(0);
+  if (wk_int_is_known(offset) && wk_int_is_known(t->sizes[a]) && wk_int_is_known(t->sizes[b]))
+    offset = wk_int_max(wk_int_min(offset, t->sizes[b]), wk_int_neg(t->sizes[a])); /* beyond them all are empty */
   bool below = wk_int_lt(offset, zero);
   wk_int rows = below ? wk_int_add(t->sizes[a], offset) : t->sizes[a];
   wk_int columns = below ? t->sizes[b] : wk_int_sub(t->sizes[b], offset);

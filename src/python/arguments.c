@@ -71,7 +71,19 @@ static int scalar_from_tensor(wk__state *state, PyObject *o, wk_value *out) {
   else if (s.category == WK__BOOL_KIND)
     *out = (wk_value){.tag = WK_VALUE_BOOL, .boolean = s.i != 0};
   else
-    *out = (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of(s.i)};
+    *out = wk__value_of_int(s.i);
+  return 0;
+}
+
+/* Beyond int64 a number is a uint64, as in PyTorch. */
+static int unsigned_from_python(PyObject *o, bool negative, wk_value *out) {
+  uint64_t bits = negative ? UINT64_MAX : PyLong_AsUnsignedLongLong(o);
+  if (negative || (bits == UINT64_MAX && PyErr_Occurred())) {
+    PyErr_SetString(PyExc_OverflowError,
+                    negative ? "can't convert negative int to unsigned" : "int too big to convert");
+    return -1;
+  }
+  *out = (wk_value){.tag = WK_VALUE_WIDE, .count = 1, .wide = (int64_t)bits};
   return 0;
 }
 
@@ -90,11 +102,8 @@ int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
     if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE) && wk__dynamo_int(o, &out->integer)) return 0;
     int overflow;
     int64_t v = PyLong_AsLongLongAndOverflow(o, &overflow);
-    if (overflow) {
-      PyErr_SetString(PyExc_OverflowError, "int too big to convert");
-      return -1;
-    }
-    *out = (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of(v)};
+    if (WK_UNLIKELY(overflow)) return unsigned_from_python(o, overflow < 0, out);
+    *out = wk__value_of_int(v);
     return 0;
   }
   if (wk__is_tensor(state, o)) return scalar_from_tensor(state, o, out);
@@ -149,6 +158,8 @@ PyObject *wk__value_to_python(wk__state *state, wk_value *v) {  // -> new
       return tensors_to_tuple(state, v);
     case WK_VALUE_INT:
       return PyLong_FromLongLong(wk_int_guard_value(v->integer));
+    case WK_VALUE_WIDE:
+      return v->count ? PyLong_FromUnsignedLongLong((uint64_t)v->wide) : PyLong_FromLongLong(v->wide);
     case WK_VALUE_DOUBLE:
       return PyFloat_FromDouble(v->number);
     case WK_VALUE_BOOL:

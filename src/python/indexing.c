@@ -243,6 +243,21 @@ PyObject *wk__tensor_get_item(PyObject *self, PyObject *key) {  // -> new
   return result;
 }
 
+static int check_value(wk__state *state, wk_dtype dtype, PyObject *value) {
+  wk_value number;
+  int overflow = 0;
+  if (!PyLong_Check(value) && !PyFloat_Check(value)) return 0;
+  if (PyLong_Check(value)) (void)PyLong_AsLongLongAndOverflow(value, &overflow);
+  if (overflow) {
+    PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
+    return -1;
+  }
+  if (wk__scalar_from_python(state, value, &number) < 0) return -1;
+  if (wk__check_element(&number, dtype) == WK_OK) return 0;
+  wk__raise(state);
+  return -1;
+}
+
 /* The value as a tensor: itself, or a 0-dim tensor of the destination's dtype. Owned. */
 static wk_tensor *value_tensor(wk__state *state, const wk_tensor *destination, PyObject *value) {
   if (wk__is_tensor(state, value)) return wk__retain(wk__tensor_of(value));
@@ -251,8 +266,7 @@ static wk_tensor *value_tensor(wk__state *state, const wk_tensor *destination, P
                  wk__dtype_legacy((wk_dtype)destination->dtype));
     return NULL;
   }
-  wk_int checked;
-  if (PyLong_Check(value) && wk__int_from_python(state, value, &checked) < 0) return NULL;
+  if (check_value(state, (wk_dtype)destination->dtype, value) < 0) return NULL;
   return wk__tensor_from_python(state, value, (wk_dtype)destination->dtype);
 }
 

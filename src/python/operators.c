@@ -139,6 +139,18 @@ static int match_int(wk__state *state, PyObject *o, wk_value *v) {
   return wk__int_from_python(state, o, &v->integer) < 0 ? -1 : 1;
 }
 
+/* Which diagonal: those far below a matrix are all alike, so what a wk_int cannot hold is the least one. */
+static int match_diagonal(wk__state *state, PyObject *o, wk_value *v) {
+  int overflow, fits = match_int(state, o, v);
+  if (fits == 1 && wk_int_is_poisoned(v->integer) && PyLong_Check(o) &&
+      PyLong_AsLongLongAndOverflow(o, &overflow) < WK_INT_LEAST && !overflow)
+    v->integer = wk_int_of(WK_INT_LEAST);
+  return fits;
+}
+static bool is_diagonal(const wk__parameter *p) {
+  return strcmp(p->name, "diagonal") == 0 || strcmp(p->name, "offset") == 0;
+}
+
 /* torch.contiguous_format and its kind, by the name behind the dot. */
 static int match_memory_format(PyObject *o, wk_value *v) {
   static const char *const names[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
@@ -190,7 +202,7 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       }
       return wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
     case WK__TYPE_INT:
-      return match_int(state, o, v);
+      return is_diagonal(p) ? match_diagonal(state, o, v) : match_int(state, o, v);
     case WK__TYPE_FLOAT:
       return match_float(state, o, v);
     case WK__TYPE_BOOL:

@@ -363,10 +363,26 @@ static PyObject *tensor_storage_offset(PyObject *self, PyObject *unused) {  // -
   (void)unused;
   return PyLong_FromLongLong(wk_int_guard_value(wk__tensor_of(self)->offset));
 }
+/* The name of a memory format. NULL with an exception. */
+static const char *format_name(PyObject *self, PyObject *o, const char *function) {
+  const char *name = wk__named_constant(state_of(self), o);
+  if (!name)
+    PyErr_Format(PyExc_TypeError, "%s(): argument 'memory_format' must be torch.memory_format, not %s", function,
+                 Py_TYPE(o)->tp_name);
+  return name;
+}
+
 static PyObject *tensor_is_contiguous(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                       PyObject *keywords) {  // -> new
-  (void)args, (void)n, (void)keywords;
-  return PyBool_FromLong(wk__is_contiguous(wk__tensor_of(self)));
+  const char *format = "contiguous_format";
+  if (n) return PyErr_Format(PyExc_TypeError, "is_contiguous() takes 0 positional arguments but %zd was given", n);
+  for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); i++) {
+    PyObject *name = PyTuple_GET_ITEM(keywords, i);
+    if (PyUnicode_CompareWithASCIIString(name, "memory_format") != 0)
+      return PyErr_Format(PyExc_TypeError, "is_contiguous() got an unexpected keyword argument '%U'", name);
+    if (!(format = format_name(self, args[i], "is_contiguous"))) return NULL;
+  }
+  return PyBool_FromLong(wk__is_contiguous_in(wk__tensor_of(self), format));
 }
 static PyObject *tensor_is_floating_point(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
@@ -399,6 +415,21 @@ static PyObject *converted(PyObject *self, wk_dtype dtype, wk_device device, boo
   return wk__call_to_python(state_of(self), WK__OP(to_copy), args, NULL);
 }
 
+/* What a conversion gave in the order of dims that was asked for. A copy gets the order; what is the same tensor still
+ * only changes from or to channels last. */
+static PyObject *in_format(PyObject *self, PyObject *steal_result, const char *format) {  // -> new
+  const wk_tensor *t = steal_result ? wk__tensor_of(steal_result) : NULL;
+  bool contiguous = format && strcmp(format, "contiguous_format") == 0, same = steal_result == self;
+  if (!t || !format || strcmp(format, "preserve_format") == 0) return steal_result;
+  if (contiguous && same && !wk__is_contiguous_in(t, "channels_last") && !wk__is_contiguous_in(t, "channels_last_3d"))
+    return steal_result;
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(steal_result)},
+                     {.tag = WK_VALUE_STRING, .string = format}};
+  PyObject *result = wk__call_to_python(state_of(self), WK__OP(contiguous), args, NULL);
+  Py_DECREF(steal_result);
+  return result;
+}
+
 /* 1: understood, 0: not, -1: exception */
 static int conversion_argument(wk__state *state, PyObject *o, wk_dtype *dtype, wk_device *device, bool *copy,
                                int *bools) {
@@ -425,6 +456,7 @@ static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
   wk_dtype dtype = (wk_dtype)t->dtype;
   wk_device device = t->device;
   bool copy = false;
+  const char *format = NULL;
   int bools = 0;
   Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
   for (Py_ssize_t i = 0; i < n + named; i++) {
@@ -433,16 +465,18 @@ static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
       copy = args[i] == Py_True;
       continue;
     }
-    if (name && (PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0 ||
-                 PyUnicode_CompareWithASCIIString(name, "memory_format") == 0))
+    if (name && PyUnicode_CompareWithASCIIString(name, "memory_format") == 0 && args[i] != Py_None) {
+      if (!(format = format_name(self, args[i], "to"))) return NULL;
       continue;
+    }
+    if (name && PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0) continue;
     int known = conversion_argument(state_of(self), args[i], &dtype, &device, &copy, &bools);
     if (known < 0) return NULL;
     if (!known)
       return PyErr_Format(PyExc_TypeError, "to() received an invalid combination of arguments - got (%s)",
                           Py_TYPE(args[i])->tp_name);
   }
-  return converted(self, dtype, device, copy);
+  return in_format(self, converted(self, dtype, device, copy), format);
 }
 
 #define CONVERSION(name, target)                                                  \

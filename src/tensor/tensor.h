@@ -33,12 +33,16 @@ void wk__default_dtype_set(wk_dtype dtype);
 /* A Python-like number. */
 typedef struct wk__scalar {
   uint8_t category; /* bool and integers in i, floats in d */
+  bool is_unsigned; /* i holds the bits of a uint64 */
   union {
     int64_t i;
     double d;
   };
 } wk__scalar;
-static inline double wk__scalar_double(wk__scalar s) { return s.category == WK__FLOAT_KIND ? s.d : (double)s.i; }
+static inline double wk__scalar_double(wk__scalar s) {
+  if (s.category == WK__FLOAT_KIND) return s.d;
+  return WK_UNLIKELY(s.is_unsigned) ? (double)(uint64_t)s.i : (double)s.i;
+}
 /* Float to integer as PyTorch's CPU kernels do it on x86: out of range gives INT64_MIN. */
 static inline int64_t wk__double_to_int(double d) {
   return d >= -9223372036854775808.0 && d < 9223372036854775808.0 ? (int64_t)d : INT64_MIN;

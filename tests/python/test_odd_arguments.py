@@ -161,3 +161,229 @@ def test_triangles_of_many_rows():
         wick.tril_indices(2**62, 4, 1)
     assert wick.tril_indices(2, 2, 2**63 - 1).tolist() == [[0, 0, 1, 1], [0, 1, 0, 1]]
     assert wick.ones(2, 2).triu(-(2**62)).tolist() == [[1, 1], [1, 1]]
+
+
+def test_diagonals_beyond_a_matrix():
+    x = wick.arange(6.0).reshape(2, 3)
+    for k in (-(2**63), -(2**63) + 1, -(2**62) - 1, -(2**62)):
+        assert x.tril(k).tolist() == wick.zeros(2, 3).tolist()
+        assert x.triu(k).tolist() == x.tolist()
+        assert x.clone().tril_(k).tolist() == wick.zeros(2, 3).tolist()
+        assert x.diagonal(k).shape == (0,)
+    for k in (2**62, 2**63 - 1):
+        assert x.tril(k).tolist() == x.tolist()
+        assert x.triu(k).tolist() == wick.zeros(2, 3).tolist()
+        assert x.diagonal(offset=k).shape == (0,)
+    assert wick.arange(-(2**63), -(2**63) + 3).tolist() == [-(2**63), -(2**63) + 1, -(2**63) + 2]
+    assert wick.arange(-(2**63) + 1, -(2**63), -1).tolist() == [-(2**63) + 1]
+
+
+def wrapped(number, bits=64):
+    """An integer as int64 has it, or another signed width."""
+    return (number + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+
+
+ENDS = [-(2**63), -(2**63) + 1, -(2**62) - 1, -(2**62), 2**62, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1]
+WHOLE = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "floordiv": lambda a, b: a // b,
+    "mod": lambda a, b: a % b,
+    "lt": lambda a, b: a < b,
+    "ge": lambda a, b: a >= b,
+    "eq": lambda a, b: a == b,
+}
+
+
+@pytest.mark.parametrize("number", ENDS)
+@pytest.mark.parametrize("name", WHOLE)
+def test_integers_at_the_ends(number, name):
+    f, values = WHOLE[name], [1, 2, -7]
+    x = wick.tensor(values)
+    one = wrapped(number)  # beyond int64 it wraps around beside int64 elements
+    wanted = [wrapped(f(v, one)) if name not in ("lt", "ge", "eq") else f(v, one) for v in values]
+    reverse = [wrapped(f(one, v)) if name not in ("lt", "ge", "eq") else f(one, v) for v in values]
+    assert f(x, number).tolist() == wanted
+    assert f(number, x).tolist() == reverse
+    compiled = wick.compile(lambda x: f(x, number))
+    for _ in range(3):
+        assert compiled(x).tolist() == wanted
+
+
+def test_integers_at_the_ends_in_other_places():
+    x = wick.tensor([1, 2])
+    least = -(2**63)
+    assert x.clone().add_(least + 5).tolist() == [least + 6, least + 7]
+    assert x.clone().fill_(least).tolist() == wick.full((2,), least).tolist() == [least, least]
+    assert wick.where(wick.tensor([True, False]), x, least).tolist() == [1, least]
+    assert wick.where(wick.tensor([True, False]), least, least + 1).tolist() == [least, least + 1]
+    assert x.clamp(max=least + 1).tolist() == [least + 1] * 2 and x.clamp(min=least).tolist() == [1, 2]
+    assert x.masked_fill(wick.tensor([True, False]), least).tolist() == [least, 2]
+    assert wick.add(x, x, alpha=-(2**62) - 1).tolist() == [wrapped(v * -(2**62)) for v in (1, 2)]
+    assert (wick.tensor([1, 2, -7]) ** (2**62 + 1)).tolist() == [1, 0, -7]
+    ones = wick.ones(1, 1).long()
+    assert wick.addmm(ones, ones, ones, alpha=-(2**62) - 1).item() == -(2**62)
+    assert wick.addmm(ones, ones, ones, alpha=1.5).item() == 2
+    x[0] = least
+    assert x.tolist() == [least, 2]
+    assert (wick.tensor([1.0]) + 2**63).item() == 2.0**63 and (wick.tensor([1.0]) * (2**64 - 1)).item() == 2.0**64
+    assert (x.float() - (-(2**62) - 1)).tolist()[1] == 2.0**62
+    assert wick.full((1,), 2**63, dtype=wick.float64).item() == 2.0**63
+    assert wick.full((1,), 2**63, dtype=wick.bool).item() is True
+    assert wick.tensor([1], dtype=wick.int32).add(wick.tensor(least)).item() == 1
+
+
+def test_integers_beside_small_ones_wrap_around():
+    for dtype, bits in ((wick.uint8, 8), (wick.int8, 8), (wick.int16, 16), (wick.int32, 32)):
+        values = [1, 2, 100]
+        x = wick.tensor(values, dtype=dtype)
+        for number in (257, -257, 2**31 + 1, -(2**40) + 3):
+            one = number % 256 if dtype == wick.uint8 else wrapped(number, bits)
+            for other in (number, wick.tensor(number)):
+                assert (x < other).tolist() == [v < one for v in values]
+                assert (x == other).tolist() == [v == one for v in values]
+                assert (x // other).tolist() == [
+                    (v // one) % 2**bits if dtype == wick.uint8 else v // one for v in values
+                ]
+                assert wick.remainder(x, other).tolist() == [v % one for v in values]
+            assert wick.maximum(x, wick.tensor(number)).tolist() == [max(v, one) for v in values]
+        assert (x + 2**40).tolist() == values
+    u = wick.tensor([1, 2, 250], dtype=wick.uint8)
+    assert u.clamp(-5).tolist() == [251, 251, 251]
+    assert u.clamp(wick.tensor(300)).tolist() == [44, 44, 250]
+    assert wick.empty(1, dtype=wick.uint8).fill_(wick.tensor(300)).item() == 44
+
+
+def test_numbers_beside_small_floats():
+    """Sums, comparisons and remainders round the number; products and quotients do not."""
+    for dtype in (wick.float16, wick.bfloat16):
+        x = wick.tensor([0.1, 1000.0, 0.7], dtype=dtype)
+        tenth, exact = wick.tensor(0.1).to(dtype).item(), x.double()
+        assert (x == 0.1).tolist() == [True, False, False] and (x >= 0.1).tolist() == [True, True, True]
+        assert (x < 0.1).tolist() == [False] * 3
+        assert (x - 0.1).tolist() == (exact - tenth).to(dtype).tolist() and (x - 0.1)[0].item() == 0
+        assert (0.1 - x).tolist() == (tenth - exact).to(dtype).tolist()
+        assert wick.add(x, x, alpha=0.1).tolist() == (exact + tenth * exact).to(dtype).tolist()
+        assert (x % 0.1)[0].item() == 0
+        assert (x * 0.1).tolist() == (exact * 0.1).to(dtype).tolist()
+        assert (x / 0.3).tolist() == (exact / 0.3).to(dtype).tolist()
+        compiled = wick.compile(lambda x: (x == 0.1, x - 0.1, x * 0.1))
+        for _ in range(3):
+            assert [y.tolist() for y in compiled(x)] == [(x == 0.1).tolist(), (x - 0.1).tolist(), (x * 0.1).tolist()]
+
+
+def test_values_that_small_floats_take():
+    for value in (70000, math.inf):
+        x = wick.zeros(2).half()
+        x[0] = value
+        assert x.tolist() == [math.inf, 0]
+    assert wick.zeros(1).half().fill_(-math.inf).item() == -math.inf
+    assert wick.zeros(1, dtype=wick.uint8).fill_(-255).item() == 1
+    assert wick.full((2,), 300, dtype=wick.uint8, device="meta").shape == (2,)
+    assert wick.nn.functional.hardtanh(wick.tensor([-3, 0, 3]), -1.5, 2.5).tolist() == [-1, 0, 2]
+    assert wick.nn.functional.relu6(wick.tensor([3, 9], dtype=wick.uint8)).dtype == wick.uint8
+    assert wick.nn.functional.threshold(wick.tensor([1, 5]), 1.5, 2.5).tolist() == [2, 5]
+
+
+def test_nonzero_as_tuple():
+    x = wick.tensor([[0.0, 1.0], [2.0, 0.0]])
+    for places in (wick.nonzero(x, as_tuple=True), x.nonzero(as_tuple=True)):
+        assert [p.tolist() for p in places] == [[0, 1], [1, 0]]
+    assert x.nonzero(as_tuple=False).tolist() == x.nonzero().tolist() == [[0, 1], [1, 0]]
+    assert [p.tolist() for p in wick.tensor(3).nonzero(as_tuple=True)] == [[0]]
+    assert [p.tolist() for p in wick.zeros(0, 2, 3).nonzero(as_tuple=True)] == [[], [], []]
+    assert wick.nonzero(x, out=(y := wick.empty(0, dtype=wick.int64))) is y and y.tolist() == [[0, 1], [1, 0]]
+
+
+def test_view_as_another_dtype():
+    x = wick.tensor([[1.5, -2.0], [0.5, 4.0]])
+    bits = x.view(wick.int32)
+    assert bits.tolist() == [[0x3FC00000, 0xC0000000 - 2**32], [0x3F000000, 0x40800000]]
+    assert x.view(dtype=wick.uint8).tolist()[0] == [0, 0, 0xC0, 0x3F, 0, 0, 0, 0xC0]
+    assert x.view(wick.int16).shape == (2, 4) and x.view(wick.float64).shape == (2, 1)
+    assert x.view(wick.int16).view(wick.float32).tolist() == x.tolist()
+    assert x.t().view(wick.int32).stride() == (1, 2)
+    assert x[1:].view(wick.float64).storage_offset() == 1
+    bits.fill_(0x3F800000)
+    assert x.tolist() == [[1, 1], [1, 1]]
+    y = wick.ones(2, requires_grad=True)
+    assert not y.view(wick.int32).requires_grad
+    f = wick.compile(lambda x: (x * 2).view(wick.int32) + 1)
+    for _ in range(3):
+        assert f(wick.ones(2)).tolist() == [0x40000001] * 2
+
+
+def test_indices_into_0_dim_tensors():
+    x = wick.tensor(2.5)
+    assert x.gather(0, wick.tensor([0, 0])).tolist() == [2.5, 2.5]
+    assert x.scatter(0, wick.tensor(0), 7.0).item() == 7
+    assert x.scatter_add(0, wick.tensor([0, 0]), wick.tensor([1.0, 2.0])).item() == 5.5
+    for index in (1, -1):
+        for call in (
+            lambda i: x.gather(0, i),
+            lambda i: x.scatter(0, i, 1.0),
+            lambda i: x.scatter_add(0, i, wick.tensor(1.0)),
+        ):
+            with pytest.raises(RuntimeError, match=f"^index {index} is out of bounds for dimension 0 with size 1$"):
+                call(wick.tensor(index))
+
+
+def test_lerp_by_a_tensor():
+    a, b = wick.zeros(2, 3, dtype=wick.float64), wick.full((2, 3), 8.0, dtype=wick.float64)
+    w = wick.tensor([0.25, 0.5, 1.0], dtype=wick.float64, requires_grad=True)
+    y = a.requires_grad_().lerp(b, w)
+    assert y.tolist() == [[2, 4, 8]] * 2
+    y.sum().backward()
+    assert a.grad.tolist() == [[0.75, 0.5, 0]] * 2 and w.grad.tolist() == [16, 16, 16]
+    assert wick.lerp(wick.ones(2), wick.full((2,), 3.0), wick.tensor(0.5, dtype=wick.float64)).tolist() == [2, 2]
+    z = wick.ones(2)
+    assert z.lerp_(wick.zeros(2), wick.tensor([1.0, 0.0])) is z and z.tolist() == [0, 1]
+    f = wick.compile(lambda a, b, w: a.lerp(b, w) * 2)
+    for _ in range(3):
+        assert f(a.detach(), b, w.detach()).tolist() == [[4, 8, 16]] * 2
+
+
+def test_channels_last():
+    last, x = wick.channels_last, wick.arange(24.0).reshape(1, 2, 3, 4)
+    strides = (24, 1, 8, 2)
+    for y in (
+        x.contiguous(memory_format=last),
+        x.to(memory_format=last),
+        x.clone(memory_format=last),
+        x.contiguous(memory_format=last).clone(),
+        x.double().to(wick.float32, memory_format=last),
+    ):
+        assert y.stride() == strides and y.tolist() == x.tolist()
+        assert y.is_contiguous(memory_format=last) and not y.is_contiguous()
+        assert y.contiguous(memory_format=last) is y and (y + 1).stride() == strides
+        assert y.contiguous().stride() == y.to(memory_format=wick.contiguous_format).stride() == x.stride()
+    assert not x.is_contiguous(memory_format=last) and not wick.ones(2, 3).is_contiguous(memory_format=last)
+    assert wick.empty_like(x, memory_format=last).stride() == strides
+    assert wick.empty_like(wick.ones(2, 3).t(), memory_format=wick.contiguous_format).stride() == (2, 1)
+    assert wick.ones(1, 2, 3, 4, 5).contiguous(memory_format=wick.channels_last_3d).stride() == (120, 1, 40, 10, 2)
+    assert wick.ones(2, 3, 1, 1).is_contiguous(memory_format=last)
+    leaf = wick.ones(1, 2, 2, 2, requires_grad=True)
+    leaf.contiguous(memory_format=last).mul(3).sum().backward()
+    assert leaf.grad.tolist() == wick.full((1, 2, 2, 2), 3.0).tolist()
+    f = wick.compile(lambda x: x.contiguous(memory_format=last) * 2)
+    for _ in range(3):
+        assert f(x).stride() == strides and f(x).tolist() == (x * 2).tolist()
+
+
+def test_unbiased_beside_dims():
+    x = wick.tensor([[1.0, 3.0], [2.0, 6.0]])
+    for y in (x.var(-1, unbiased=False), x.var(-1, False), wick.var(x, dim=1, unbiased=False)):
+        assert y.tolist() == [1, 4]
+    assert x.std(1, False, True).tolist() == x.std(dim=-1, unbiased=False, keepdim=True).tolist() == [[1], [2]]
+    assert x.var(dim=None, unbiased=False).item() == x.var((0, 1), False).item() == x.var(False).item() == 3.5
+    assert x.var(0).tolist() == x.var(0, True).tolist() == [0.5, 4.5]
+
+
+def test_bools_plus_a_bool():
+    x = wick.tensor([True, False])
+    assert (x + True).tolist() == wick.add(x, True).tolist() == [True, True]
+    assert x.clone().add_(True).dtype == wick.bool and (x + 1).tolist() == [2, 1]

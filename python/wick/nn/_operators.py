@@ -23,6 +23,12 @@ def _in_place(function):
 
 
 def hardtanh(input, min_val=-1.0, max_val=1.0):
+    if not input.is_floating_point():
+        if input.dtype is _C.bool:
+            raise RuntimeError("Bool inputs not supported for hardtanh")
+        if input.dtype is _C.uint8 and min_val < 0:
+            raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
+        min_val, max_val = int(min_val), int(max_val)
     return _C.clamp(input, min_val, max_val)
 
 
@@ -31,6 +37,8 @@ def threshold(input, threshold, value):
         if not isinstance(number, (int, float)):
             kind = type(number).__name__
             raise TypeError(f"threshold(): argument '{name}' (position {position}) must be Number, not {kind}")
+    if not input.is_floating_point():
+        threshold, value = int(threshold), int(value)
     return _C.where(input <= threshold, value, input)
 
 
