@@ -18,10 +18,10 @@ static _Atomic uint64_t last_number;
 
 static wk__kernel **bucket_of(uint64_t hash) { return &cache[hash % WK_COUNT(cache)]; }
 
-static wk__kernel *find(uint64_t hash, const char *text) {
-  for (wk__kernel *k = *bucket_of(hash); k; k = k->next)
-    if (k->hash == hash && strcmp(k->text, text) == 0) return k;
-  return NULL;
+/* With the same text as `like` */
+static wk__kernel *next_equal(wk__kernel *k, const wk__kernel *like) {
+  while (k && (k->hash != like->hash || strcmp(k->text, like->text) != 0)) k = k->next;
+  return k;
 }
 
 static void destroy(wk__kernel *k) {
@@ -46,23 +46,64 @@ static wk__kernel *create(wk__nest *steal_nest, wk__shape_env *steal_env) {
   }
   *k = (wk__kernel){.references = 1, .nest = steal_nest, .env = steal_env, .text = text.text};
   k->hash = wk__hash_bytes(k->text, strlen(k->text), 0);
+  if ((k->program = wk__program_create(k->nest))) return k;
+  destroy(k);
+  return NULL;
+}
+
+/* What a launch of the fused operator looks like; its data are left alone. */
+static void shape_launch(const wk__fused *f, const int64_t *numbers, wk__launch *out) {
+  for (int b = 0; b < f->buffer_count; b++) {
+    const wk__fused_buffer *from = &f->buffers[b];
+    out->buffers[b].sizes = from->sizes < 0 ? NULL : numbers + from->sizes;
+    out->buffers[b].strides = numbers + from->strides;
+  }
+  out->ndim = f->ndim;
+  out->sizes = f->loop_sizes < 0 ? NULL : numbers + f->loop_sizes;
+}
+
+static unsigned modes_of(const wk__kernel *k, const wk__fused *f, const wk_int *numbers, int64_t count) {
+  if (!numbers || k->nest->reduction_dims == 0) return 0;
+  for (int64_t i = 0; i < count; i++)
+    if (!wk_int_is_known(numbers[i])) return 0;
+  wk__launch launch = {.params = NULL}; /* no data */
+  shape_launch(f, &numbers->bits, &launch);
+  return wk__native_mode_of(k->program, &launch);
+}
+
+static bool has_modes(const wk__kernel *k, unsigned modes) { return k->modes == 0 || (modes && !(modes & ~k->modes)); }
+
+/* One whose native code has the modes, or will; else one that nobody has asked native code of yet. */
+static wk__kernel *share(const wk__kernel *like, unsigned modes) {
+  pthread_mutex_lock(&lock);
+  wk__kernel *k = next_equal(*bucket_of(like->hash), like);
+  while (k && !has_modes(k, modes)) k = next_equal(k->next, like);
+  if (!k) {
+    k = next_equal(*bucket_of(like->hash), like);
+    while (k && k->unit) k = next_equal(k->next, like);
+    if (k) k->modes = modes ? k->modes | modes : 0;
+  }
+  if (k) k->references++;
+  pthread_mutex_unlock(&lock);
   return k;
 }
 
-wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env) {
+/* Another thread may have made the same meanwhile: two are harmless. */
+static wk__kernel *enter(wk__kernel *k) {
+  pthread_mutex_lock(&lock);
+  k->next = *bucket_of(k->hash);
+  *bucket_of(k->hash) = k;
+  pthread_mutex_unlock(&lock);
+  return k;
+}
+
+wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env, const wk__fused *fused,
+                           const wk_int *numbers, int64_t count) {
   wk__kernel *made = create(steal_nest, steal_env);
   if (!made) return NULL;
-  pthread_mutex_lock(&lock);
-  wk__kernel *known = find(made->hash, made->text);
-  if (known) known->references++;
-  pthread_mutex_unlock(&lock);
-  if (!known && (made->program = wk__program_create(made->nest))) {
-    pthread_mutex_lock(&lock); /* another thread may have made the same meanwhile: two are harmless */
-    made->next = *bucket_of(made->hash);
-    *bucket_of(made->hash) = made;
-    pthread_mutex_unlock(&lock);
-    return made;
-  }
+  made->modes = modes_of(made, fused, numbers, count);
+  wk__kernel *known = share(made, made->modes);
+  if (!known) return enter(made);
   destroy(made);
   return known;
 }
@@ -113,7 +154,8 @@ static int collect(const wk__kernels *kernels, wk__c_kernel *sources, wk__progra
     wk__fused *f = kernels->items[i];
     if (!f->kernel || f->kernel->unit) continue;
     f->kernel->unit = unit;
-    sources[count] = (wk__c_kernel){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin};
+    sources[count] =
+        (wk__c_kernel){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin, .modes = f->kernel->modes};
     programs[count++] = f->kernel->program;
   }
   return count;
@@ -188,17 +230,10 @@ static char *data_of(const wk__fused_buffer *from, const wk_value *args, wk_tens
 static wk_status launch(const wk__fused *f, const wk_value *args, wk_tensor *const *outputs) {
   wk__launch l;
   wk__scalar params[2 * WK__FUSED_NUMBERS];
-  const int64_t *numbers = &args[1].integers->bits;
   for (int i = 0; i < f->param_count; i++) params[i] = param_of(f, i, args);
-  for (int b = 0; b < f->buffer_count; b++) {
-    const wk__fused_buffer *from = &f->buffers[b];
-    l.buffers[b].data = data_of(from, args, outputs);
-    l.buffers[b].sizes = from->sizes < 0 ? NULL : numbers + from->sizes;
-    l.buffers[b].strides = numbers + from->strides;
-  }
+  shape_launch(f, &args[1].integers->bits, &l);
+  for (int b = 0; b < f->buffer_count; b++) l.buffers[b].data = data_of(&f->buffers[b], args, outputs);
   l.params = params;
-  l.ndim = f->ndim;
-  l.sizes = f->loop_sizes < 0 ? NULL : numbers + f->loop_sizes;
   if (WK_UNLIKELY(f->checked)) WK_TRY(wk__fused_check_launch(f, args, outputs));
   if (f->product.op) return wk__fused_run_product(f, args, outputs, &l);
   if (f->draw.op) return wk__fused_run_draw(f, args, outputs, &l);

@@ -23,11 +23,10 @@ typedef struct wk__kernel {
   wk__nest *nest;
   wk__shape_env *env; /* owns compound expressions of the nest */
   wk__program *program;
+  unsigned modes;               /* WK__KERNEL_...: how launches go through it, and native code does; 0: in any way */
   struct wk__native_unit *unit; /* NULL: nobody has asked for native code */
 } wk__kernel;
 
-/* The kernel of a nest, new or shared. Takes nest and env over, on failure too. */
-wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env) WK_MUST_USE;
 void wk__kernel_release(wk__kernel *kernel);
 
 enum { WK__FUSED_DRAWN = INT16_MIN }; /* for a buffer's tensor: the values that were just drawn, kept nowhere */
@@ -76,6 +75,12 @@ struct wk__fused {
   wk__fused_product product;
   wk__fused_draw draw;
 };
+
+/* The kernel of a nest, new or shared, for launches of the fused operator with these numbers: a function for the other
+ * mode would be half of what the C compiler does. Where numbers are symbolic, or NULL, launches may go in any mode; one
+ * that goes otherwise than is said here stays with tier 0. Takes nest and env over, on failure too. */
+wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env, const wk__fused *fused,
+                           const wk_int *numbers, int64_t count) WK_MUST_USE;
 
 struct wk__kernels {
   wk__choices choices; /* that they are made with */

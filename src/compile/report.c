@@ -136,7 +136,8 @@ static void write_unit(const wk__dump *dump, const wk__kernels *kernels) {
   for (int64_t i = 0; sources && i < kernels->count; i++) {
     const wk__fused *f = kernels->items[i];
     if (!f->kernel || !is_first_of_its_kernel(kernels, i)) continue;
-    sources[count++] = (wk__c_kernel){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin};
+    sources[count++] =
+        (wk__c_kernel){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin, .modes = f->kernel->modes};
   }
   char *text = count ? wk__c_write(sources, count, wk__cpu_level_get()) : NULL;
   if (text) write_file(dump, "unit.c", "w", text);

@@ -336,7 +336,7 @@ static wk_status read_nest(reader *r, wk__kernel **out) {
     wk__shape_env_release(env);
     return status;
   }
-  *out = wk__kernel_get(nest, env);
+  *out = wk__kernel_get(nest, env, r->f, NULL, 0);
   return *out ? WK_OK : wk_error_category();
 }
 

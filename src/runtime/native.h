@@ -66,6 +66,9 @@ wk__native_state wk__native_group_state(const wk__native_group *group); /* one a
 wk__native_state wk__native_group_wait(wk__native_group *group);
 bool wk__native_group_from_cache(const wk__native_group *group); /* of a READY one */
 
+/* The mode of a launch, as a bit; its buffers need no data. 0: it cannot be launched. */
+unsigned wk__native_mode_of(const wk__program *program, const wk__launch *launch);
+
 /* The program's functions from now on; NULL gives it back to tier 0. `code` must stay. */
 void wk__program_set_native(wk__program *program, const wk__native_code *code);
 

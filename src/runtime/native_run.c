@@ -392,6 +392,14 @@ bool run_native(const wk__program *program, const wk__native_code *code, const w
   return true;
 }
 
+unsigned wk__native_mode_of(const wk__program *program, const wk__launch *launch) {
+  geometry g;
+  walker walkers[MAX_WALKERS];
+  if (bind_geometry(program, launch, &g, walkers) == WK_OK) return 1U << g.mode;
+  wk_error_clear();
+  return 0;
+}
+
 void wk__program_set_native(wk__program *program, const wk__native_code *code) {
   atomic_store_explicit(&program->native, code, memory_order_release);
 }

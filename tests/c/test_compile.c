@@ -765,6 +765,50 @@ static void kernels_go_apart(void **state) {
   wk__graph_release(one);
 }
 
+static const wk__kernel *only_kernel(const wk__compiled_graph *c) {
+  for (const wk__graph_node *n = wk__compiled_graph_final(c)->first; n; n = n->next)
+    if (kernel_of(n)) return kernel_of(n);
+  return NULL;
+}
+
+static void run_natively(const wk__compiled_graph *c, wk__graph *graph) {
+  assert_true(wk__compiled_graph_wait(c));
+  int64_t runs = wk__native_runs;
+  check_run(c, graph);
+  assert_true(wk__native_runs > runs);
+}
+
+/* The strides say how launches go through equal nests: native code is made for that mode alone. */
+static void one_mode(void **state) {
+  (void)state;
+  static const char form[] =
+      "graph(%%x: f32[300, 200]%s) { %%a: f32[300, 200]%s = mul.Tensor(%%x, %%x) %%s: f32[300] = sum.dim_IntList(%%a, "
+      "[1]) "
+      "return (%%s) }";
+  char rows_text[300], columns_text[300];
+  snprintf(rows_text, sizeof rows_text, form, "", "");
+  snprintf(columns_text, sizeof columns_text, form, " strides [1, 300]", " strides [1, 300]");
+  wk__graph *by_rows = parse(rows_text), *by_columns = parse(columns_text);
+  wk__compiled_graph *rows = compile(by_rows);
+  run_natively(rows, by_rows);
+  wk__compiled_graph *columns = compile(by_columns), *again = compile(by_rows);
+  run_natively(columns, by_columns);
+  assert_string_equal(only_kernel(rows)->text, only_kernel(columns)->text);
+  assert_int_equal(only_kernel(rows)->modes, WK__KERNEL_ROWS);
+  assert_int_equal(only_kernel(columns)->modes, WK__KERNEL_COLUMNS);
+  assert_ptr_equal(only_kernel(rows), only_kernel(again));
+  wk__compiled_graph *c[] = {rows, columns, again};
+  for (size_t i = 0; i < WK_COUNT(c); i++) wk__compiled_graph_release(c[i]);
+  columns = compile(by_columns), rows = compile(by_rows); /* neither is compiled yet: one kernel for both */
+  assert_ptr_equal(only_kernel(rows), only_kernel(columns));
+  run_natively(columns, by_columns);
+  run_natively(rows, by_rows);
+  wk__compiled_graph_release(columns);
+  wk__compiled_graph_release(rows);
+  wk__graph_release(by_rows);
+  wk__graph_release(by_columns);
+}
+
 /* ================================================= sizes that vary =============================================== */
 
 static void run_at(const wk__compiled_graph *c, wk__graph *graph, int64_t rows, int64_t columns) {
@@ -1127,6 +1171,7 @@ int main(void) {
       TEST(random_order),
       TEST(equal_layers),
       TEST(kernels_go_apart),
+      TEST(one_mode),
       TEST(sizes_that_vary),
       TEST(index_errors),
       TEST(division_by_zero),
