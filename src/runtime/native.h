@@ -7,7 +7,8 @@
  *
  * The compiler is WICK_CC, else the first of cc, gcc and clang on PATH; one that takes longer than WICK_CC_LIMIT
  * seconds (300) for a unit is ended. The cache is the folder WICK_CACHE_DIR, else XDG_CACHE_HOME/wick, else
- * ~/.cache/wick; WICK_CACHE_DIR= (empty) turns it off. It must be ours alone (mode 0700). An entry is a shared object
+ * ~/.cache/wick; WICK_CACHE_DIR= (empty) turns it off. It must be ours alone (mode 0700). Beyond WICK_CACHE_LIMIT MiB
+ * (1024) the entries that were used longest ago go. An entry is a shared object
  * with a keyed hash behind it, over its content and its name, which is the hash of source, CPU level, options and
  * compiler; what does not match is no entry. Entries are renamed into place, so that a process that dies leaves none or
  * a whole one. Memory is never writable and executable: the dynamic loader maps a sealed copy.

@@ -24,6 +24,8 @@ enum {
   TRAILER = sizeof mark + WK__HASH_BYTES,
   MOST_BYTES = 256 << 20,
   STALE_SECONDS = 3600, /* files of processes that died while writing */
+  USED_SECONDS = 86400, /* how exactly it is known when an entry was used */
+  LIMIT_MIB = 1024,
   NAME_SIZE = 2 * WK__HASH_BYTES + 32,
 };
 
@@ -104,10 +106,15 @@ static void make_folders(char *path) {
   mkdir(path, 0700);
 }
 
-static void remove_stale(int folder) {
+static DIR *list_folder(int folder) {
   int copy = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *list = copy < 0 ? NULL : fdopendir(copy);
   if (!list && copy >= 0) close(copy);
+  return list;
+}
+
+static void remove_stale(int folder) {
+  DIR *list = list_folder(folder);
   for (struct dirent *entry; list && (entry = readdir(list));) {
     struct stat s;
     if (strncmp(entry->d_name, "new-", 4) == 0 && fstatat(folder, entry->d_name, &s, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -115,6 +122,12 @@ static void remove_stale(int folder) {
       unlinkat(folder, entry->d_name, 0);
   }
   if (list) closedir(list);
+}
+
+static int64_t limit_of(char *const *environment) {
+  const char *text = environment_value(environment, "WICK_CACHE_LIMIT");
+  double mib = text ? strtod(text, NULL) : 0;
+  return (int64_t)((mib > 0 && mib < 1e9 ? mib : LIMIT_MIB) * (1 << 20));
 }
 
 /* ---- the key ---- */
@@ -157,6 +170,7 @@ bool open_cache(cache *c, char *const *environment, char *why, size_t why_size) 
     snprintf(why, why_size, "cannot keep a key in the cache folder %.200s: %s", path, strerror(errno));
   else {
     remove_stale(c->folder);
+    c->most_bytes = limit_of(environment);
     return true;
   }
   close_cache(c);
@@ -166,6 +180,57 @@ bool open_cache(cache *c, char *const *environment, char *why, size_t why_size) 
 void close_cache(cache *c) {
   if (c->folder >= 0) close(c->folder);
   *c = (cache){.folder = -1};
+}
+
+/* ---- its size ---- */
+
+typedef struct entry {
+  char name[NAME_SIZE];
+  int64_t size;
+  time_t used;
+} entry;
+
+static int by_use(const void *a, const void *b) {
+  time_t x = ((const entry *)a)->used, y = ((const entry *)b)->used;
+  return (x > y) - (x < y);
+}
+
+/* How many there are; *out is owned. Without memory some are missing. */
+static int64_t list_entries(const cache *c, entry **out) {
+  DIR *list = list_folder(c->folder);
+  int64_t count = 0, capacity = 0;
+  struct stat s;
+  *out = NULL;
+  for (struct dirent *file; list && (file = readdir(list));) {
+    size_t length = strlen(file->d_name);
+    if (length < 3 || length >= NAME_SIZE || strcmp(file->d_name + length - 3, ".so") != 0) continue;
+    if (fstatat(c->folder, file->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (wk__grow(out, &capacity, count + 1, sizeof **out) != WK_OK) break;
+    (*out)[count] = (entry){.size = s.st_size, .used = s.st_mtime};
+    strcpy((*out)[count++].name, file->d_name);
+  }
+  if (list) closedir(list);
+  return count;
+}
+
+/* Those that were used longest ago go, down to three quarters. One that a process reads just now it reads to its end.
+ */
+static void keep_in_bounds(const cache *c) {
+  entry *entries;
+  int64_t count = list_entries(c, &entries), total = 0;
+  for (int64_t i = 0; i < count; i++) total += entries[i].size;
+  if (total > c->most_bytes) qsort(entries, (size_t)count, sizeof *entries, by_use);
+  int64_t wanted = total > c->most_bytes ? c->most_bytes - c->most_bytes / 4 : total;
+  for (int64_t i = 0; i < count && total > wanted; i++) {
+    unlinkat(c->folder, entries[i].name, 0);
+    total -= entries[i].size;
+  }
+  wk__free(entries);
+}
+
+static void note_use(int fd) {
+  struct stat s;
+  if (fstat(fd, &s) == 0 && s.st_mtime + USED_SECONDS < time(NULL)) (void)futimens(fd, NULL);
 }
 
 /* ---- entries ---- */
@@ -210,6 +275,7 @@ bool read_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], object_bytes
   int fd = openat(c->folder, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
   bool ok = is_ours(fd, 0022) && read_file(fd, MOST_BYTES, out) && check_entry(c, name, out);
+  if (ok) note_use(fd);
   close(fd);
   if (ok) return true;
   wk__free(out->data);
@@ -230,5 +296,6 @@ bool write_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], const objec
   ok = close(fd) == 0 && ok;
   ok = ok && renameat(c->folder, own, c->folder, file) == 0;
   if (!ok) unlinkat(c->folder, own, 0);
+  if (ok && name[0] == 0) keep_in_bounds(c); /* one in 256: names are hashes */
   return ok;
 }

@@ -6,12 +6,14 @@
  * shared object rather than `cc1 | as` and a loader of our own: that would save some 15 ms a unit in the background,
  * and know every relocation of every machine. Tests: tests/c/test_native.c. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -137,15 +139,48 @@ void hash_request(const compiler *c, const char *source, wk__cpu_level level, ui
 
 /* ---- running ---- */
 
+enum { LEFT_SECONDS = 3600 };
+
 typedef struct job {
   char folder[300], output[320], messages[320];
   int source[2]; /* a pipe */
 } job;
 
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {
+  (void)status, (void)kind, (void)place;
+  remove(path);
+  return 0; /* what is still written to is taken the next time */
+}
+
+static void remove_tree(const char *path) { nftw(path, remove_entry, 4, FTW_DEPTH | FTW_PHYS); }
+
+static const char memory_place[] = "/dev/shm";
+
+/* Folders in memory of processes that were killed, by the process's number in the name. Not the newest: other
+ * containers may show theirs there, too, and their numbers mean nothing to us. */
+static void remove_left_behind(void) {
+  DIR *list = opendir(memory_place);
+  for (struct dirent *entry; list && (entry = readdir(list));) {
+    char path[320];
+    struct stat s;
+    int process = 0, length = 0;
+    if (sscanf(entry->d_name, "wick-%d-%*6[A-Za-z0-9]%n", &process, &length) != 1 || process <= 0) continue;
+    if (!length || entry->d_name[length]) continue;
+    if (fstatat(dirfd(list), entry->d_name, &s, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(s.st_mode)) continue;
+    bool dead = kill(process, 0) != 0 && errno == ESRCH;
+    if (!dead || s.st_uid != geteuid() || s.st_mtime + LEFT_SECONDS > time(NULL)) continue;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", memory_place, entry->d_name) < sizeof path) remove_tree(path);
+  }
+  if (list) closedir(list);
+}
+
+static atomic_flag looked_for_left = ATOMIC_FLAG_INIT;
+
 /* In memory where the system has such a folder, else where temporary files go. */
 static bool make_folder(const compiler *c, job *j) {
   const char *temporary = environment_value(c->environment, "TMPDIR");
-  const char *const places[] = {"/dev/shm", temporary && *temporary ? temporary : "/tmp", "/tmp"};
+  const char *const places[] = {memory_place, temporary && *temporary ? temporary : "/tmp", "/tmp"};
+  if (!atomic_flag_test_and_set(&looked_for_left)) remove_left_behind();
   for (size_t k = 0; k < WK_COUNT(places); k++) {
     if (strlen(places[k]) > 250) continue;
     snprintf(j->folder, sizeof j->folder, "%s/wick-%d-XXXXXX", places[k], (int)getpid());
@@ -157,16 +192,10 @@ static bool make_folder(const compiler *c, job *j) {
   return false;
 }
 
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {
-  (void)status, (void)kind, (void)place;
-  remove(path);
-  return 0; /* what is still written to is taken the next time */
-}
-
 /* With what a compiler that was ended left there, folders too: what it had started may write for a moment yet. */
 static void remove_folder(const job *j) {
   for (int attempt = 0; attempt < 100; attempt++) {
-    nftw(j->folder, remove_entry, 4, FTW_DEPTH | FTW_PHYS);
+    remove_tree(j->folder);
     unlink(j->output); /* without descriptors there is no walk */
     unlink(j->messages);
     if (rmdir(j->folder) == 0 || errno != ENOTEMPTY) return;

@@ -45,6 +45,7 @@ void end_compiler(compiler_process *process); /* any thread; does not wait */
 typedef struct cache {
   int folder; /* -1: none */
   uint8_t key[32];
+  int64_t most_bytes; /* of all entries */
 } cache;
 /* Without WICK_CACHE_DIR= a folder that cannot be used is a reason, else silently none. */
 bool open_cache(cache *c, char *const *environment, char *why, size_t why_size);

@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -233,6 +234,45 @@ static void an_empty_setting_means_no_cache(void **state) {
     outcome o = compile();
     assert_true(o.ready && !o.from_cache && o.warnings == 0);
   }
+}
+
+/* ---- size ---- */
+
+static int64_t bytes_of_entries(void) {
+  int64_t total = 0;
+  DIR *list = opendir(cache_folder);
+  struct stat s;
+  for (struct dirent *entry; list && (entry = readdir(list));)
+    if (strstr(entry->d_name, ".so") && fstatat(dirfd(list), entry->d_name, &s, 0) == 0) total += s.st_size;
+  if (list) closedir(list);
+  return total;
+}
+
+static time_t last_use(const char *path) {
+  struct stat s;
+  assert_int_equal(stat(path, &s), 0);
+  return s.st_mtime;
+}
+
+/* What was used longest ago goes; a use is noted. */
+static void the_folder_keeps_its_size(void **state) {
+  (void)state;
+  enum { FACTS = 3000, SIZE = 1000 };
+  char entry[400], fact[SIZE] = {0};
+  const struct timespec last_week[2] = {{time(NULL) - 604800, 0}, {time(NULL) - 604800, 0}};
+  setenv("WICK_CACHE_LIMIT", "0.25", 1); /* MiB */
+  wk__native_reset();
+  wk__native_remember("old", 3, fact, SIZE);
+  find_entry(entry, sizeof entry);
+  assert_int_equal(utimensat(AT_FDCWD, entry, last_week, 0), 0);
+  assert_true(wk__native_recall("old", 3, fact, SIZE));
+  assert_true(last_use(entry) > last_week[0].tv_sec + 600000);
+  assert_int_equal(utimensat(AT_FDCWD, entry, last_week, 0), 0);
+  for (int i = 0; i < FACTS; i++) wk__native_remember(&i, sizeof i, fact, SIZE);
+  assert_in_range(bytes_of_entries(), 190 << 10, 1 << 20);
+  assert_false(wk__native_recall("old", 3, fact, SIZE));
+  assert_true(wk__native_recall(&(int){FACTS - 1}, sizeof(int), fact, SIZE));
+  unsetenv("WICK_CACHE_LIMIT");
 }
 
 /* ---- damage ---- */
@@ -587,6 +627,7 @@ int main(void) {
       TEST(a_second_compile_is_a_hit),
       TEST(the_environment_may_change_meanwhile),
       TEST(an_empty_setting_means_no_cache),
+      TEST(the_folder_keeps_its_size),
       TEST(a_damaged_entry_is_a_miss),
       TEST(what_others_could_write_is_a_miss),
       TEST(entries_do_not_change_places),
