@@ -25,7 +25,7 @@ enum {
   STREAM_DEPTH = 8,         /* rows of B read side by side */
   STREAM_BYTES_AHEAD = 512, /* of each: the hardware does not follow so many runs by itself */
   IN_PLACE_MAX_B_BYTES = 128 << 10,
-  BLOCKED_MIN_COLUMNS = 129,
+  STRIP_MAX_COLUMNS = 128,
   MIN_COLUMNS_PER_PACKED_TASK = 256,
   TASKS_PER_THREAD = 2,
   SCATTERED_STRIDE = 4096, /* bytes from row to row of A that cost address translation */
@@ -419,7 +419,7 @@ static void run_blocked(const gemm_run *r) {
 }
 
 /* Blocks pay when a packed B is used by several blocks of rows. */
-static bool is_blocked(const gemm_run *r) { return r->g.m > max_block_rows(r) && r->g.n >= BLOCKED_MIN_COLUMNS; }
+static bool is_blocked(const gemm_run *r) { return r->g.m > max_block_rows(r) && r->g.n > STRIP_MAX_COLUMNS; }
 
 /* ---- C = beta C, for a product of no terms ---- */
 
