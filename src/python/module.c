@@ -46,6 +46,11 @@ static PyObject *set_cpu_level(PyObject *module, PyObject *name) {  // -> new
   }
   return PyErr_Format(PyExc_ValueError, "no CPU level '%s'", text);
 }
+static PyObject *use_short_way(PyObject *module, PyObject *use) {  // -> new
+  (void)module;
+  wk__program_use_short_way(use == Py_True);
+  Py_RETURN_NONE;
+}
 static PyObject *memory_stats(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   return Py_BuildValue("{s:L,s:L}", "live", (long long)wk__allocator_live_bytes(), "peak",
@@ -72,6 +77,8 @@ static PyMethodDef functions[] = {
     {"_fault_arm", fault_arm, METH_O, "Debug builds: the n-th allocation from here on fails."},
     {"_live_allocations", live_allocations, METH_NOARGS, "Debug builds: blocks of the core not yet freed."},
 #endif
+    {"_use_short_way", use_short_way, METH_O,
+     "Tests: whether small launches are tier 0's though there is native code."},
     {"_cpu_level", cpu_level, METH_NOARGS, "The CPU level in use: portable, avx2 or avx512."},
     {"_cpu_levels", cpu_levels, METH_NOARGS, "The levels that this machine has, lowest first."},
     {"_set_cpu_level", set_cpu_level, METH_O, "Lowers or restores the CPU level."},

@@ -6,8 +6,9 @@
 #include "runtime/execute_internal.h"
 
 enum {
-  GRAIN = 16384,        /* element steps that are worth a thread's while */
-  SPLIT_LENGTH = 65536, /* rows from here on are cut among threads when there are few of them */
+  GRAIN = 16384,            /* element steps that are worth a thread's while */
+  SPLIT_LENGTH = 65536,     /* rows from here on are cut among threads when there are few of them */
+  LINE_BEFORE_NATIVE = 512, /* elements of a line up to which the short way is the faster one */
 };
 
 /* ============================================ preparing a launch ================================================= */
@@ -150,7 +151,8 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
   run r;
   walker walkers[MAX_WALKERS];
   const wk__native_code *native = atomic_load_explicit(&program->native, memory_order_acquire);
-  if (program->is_short && !native && launch->ndim == 1 && launch->sizes[0] <= line_limit) {
+  if (program->is_short && launch->ndim == 1 &&
+      launch->sizes[0] <= (native ? wk__min(line_limit, LINE_BEFORE_NATIVE) : line_limit)) {
     if (launch->sizes[0] == 0) return WK_OK;
     WK_TRY(check_primitives(program, wk__primitives_get()));
     return run_line(program, launch, wk__primitives_get());

@@ -8,6 +8,8 @@
 
 int64_t line_limit = WK__BLOCK;
 
+void wk__program_use_short_way(bool use) { line_limit = use ? WK__BLOCK : 0; }
+
 typedef struct line {
   const wk__program *program;
   const wk__launch *launch;

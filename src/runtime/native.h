@@ -32,7 +32,8 @@ enum { WK__KERNEL_ROWS = 1 << WK__NATIVE_ROWS, WK__KERNEL_COLUMNS = 1 << WK__NAT
 
 typedef void wk__native_fn(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t begin, int64_t end);
 
-/* What stands for a program. A mode without a function, and launches that tier 0 does better, stay with tier 0. */
+/* What stands for a program. A mode without a function, and launches that tier 0 does better (short ones, too), stay
+ * with tier 0. */
 typedef struct wk__native_code {
   wk__native_fn *functions[WK__NATIVE_MODES];
   wk__cpu_level level; /* that it was written for; used while that is the level */

@@ -65,12 +65,13 @@ static void go_to(const geometry *g, struct wk__kernel_thread *t, int64_t outer,
 static void start_pointwise(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t unit) {
   const native_run *r = run_of(a);
   const geometry *g = r->g;
-  int64_t nb = unit % r->n_blocks, rest = unit / r->n_blocks, mb = rest % r->m_blocks;
+  int64_t nb = 0, mb = 0, rest = 0;
+  if (unit) nb = unit % r->n_blocks, rest = unit / r->n_blocks, mb = rest % r->m_blocks, rest /= r->m_blocks;
   t->n0 = nb * g->n_block;
   t->m0 = mb * g->m_block;
   t->n = wk__min(g->n_block, g->n_size - t->n0);
   t->m = wk__min(g->m_block, g->m_size - t->m0);
-  go_to(g, t, rest / r->m_blocks, t->m0, t->n0);
+  go_to(g, t, rest, t->m0, t->n0);
 }
 
 /* Kernels find the row behind it by themselves. */
@@ -363,6 +364,12 @@ static int64_t elements_of_unit(const native_run *r) {
   return r->args.length * (r->g->mode == LOOP_COLUMNS ? r->strip : 1);
 }
 
+/* Units that are worth a thread. */
+static int64_t grain_of(const native_run *r) {
+  int64_t steps = 1 + r->program->phases[0].keep.count / 8;
+  return native_grain ? native_grain : wk__max(1, GRAIN / wk__max(1, elements_of_unit(r) * steps));
+}
+
 bool run_native(const wk__program *program, const wk__native_code *code, const wk__launch *launch, const geometry *g,
                 bool moves_rows, wk_status *out_status) {
   enum { MOST_PARAMS = 64 };
@@ -378,14 +385,11 @@ bool run_native(const wk__program *program, const wk__native_code *code, const w
   if (suits_tier_0(&r, units, moves_rows) || r.args.kept_bytes * code->kept_count > MOST_KEPT) return false;
   bind_params(&r, launch, numbers);
   find_walkers(&r);
-  int64_t steps = 1 + program->phases[0].keep.count / 8,
-          grain = wk__max(1, GRAIN / wk__max(1, elements_of_unit(&r) * steps));
-  if (native_grain) grain = native_grain;
   wk__native_runs++;
-  if (units <= grain || program->has_store_add)
+  if (units == 1 || program->has_store_add)
     run_units(&r, 0, units);
   else
-    wk__parallel_for(units, grain, run_units, &r);
+    wk__parallel_for(units, grain_of(&r), run_units, &r);
   *out_status = atomic_load(&r.status) ? wk_fail(WK_OUT_OF_MEMORY, "out of memory inside a kernel")
                                        : report_faults(program, g, atomic_load(&r.faults), atomic_load(&r.bad_index),
                                                        atomic_load(&r.bad_check));

@@ -43,6 +43,9 @@ WK_MUST_USE wk_status wk__program_run(const wk__program *program, const wk__laun
 
 /* Runs `count` launches of one program, whose outputs do not overlap, as if one after the other. All their blocks are
  * spread over the threads at once, so many small launches cost one fork and join together. */
+/* For tests: false: small launches along a line go the way of all others, through native code where there is some. Not
+ * while a program runs. */
+void wk__program_use_short_way(bool use);
 WK_MUST_USE wk_status wk__program_run_many(const wk__program *program, const wk__launch *launches, int64_t count);
 
 #endif

@@ -442,7 +442,8 @@ static void most_launches_were_native(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
-  setenv("WICK_CACHE_DIR", "", 1); /* what is compiled here is what is tested */
+  setenv("WICK_CACHE_DIR", "", 1);  /* what is compiled here is what is tested */
+  wk__program_use_short_way(false); /* native code runs small launches, too */
   const struct CMUnitTest tests[] = {
       TEST(row_phases_agree),           TEST(every_operation_agrees),
       TEST(reductions_agree),           TEST(scans_and_several_dims_agree),

@@ -622,6 +622,7 @@ static void compiled_code_is_checked_too(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
+  wk__program_use_short_way(false); /* native code runs small launches, too */
   const struct CMUnitTest tests[] = {
       TEST(the_hash_is_blake2s),
       TEST(a_second_compile_is_a_hit),

@@ -77,9 +77,9 @@ static void check_with(scene *s, const char *what, int most_threads) {
       assert_int_equal(wk_set_num_threads(threads), WK_OK);
       run_and_compare(s, &l, before, expected, what);
     }
-    line_limit = 0; /* what went the short way goes the long way */
+    wk__program_use_short_way(false); /* what went the short way goes the long way */
     run_and_compare(s, &l, before, expected, what);
-    line_limit = WK__BLOCK;
+    wk__program_use_short_way(true);
   }
   drop(s, before);
   drop(s, expected);

@@ -704,10 +704,20 @@ def values(plain, compiled):
     return f"{len(where)} of {len(pair[0])} of {plain[1]} {dtype}: {some}"
 
 
+@contextlib.contextmanager
+def native_everywhere(wanted=True):
+    """Native code runs small launches, too, which are otherwise tier 0's."""
+    wick._C._use_short_way(not wanted)
+    try:
+        yield
+    finally:
+        wick._C._use_short_way(True)
+
+
 def check(program, native=False):
     """None, or how the compiled program differs."""
     function, inputs = program.load()
-    with quiet():
+    with quiet(), native_everywhere(native):
         plain = outcome(function, inputs)
         if plain[0][0] in ("NameError", "SyntaxError"):
             return None
@@ -762,7 +772,7 @@ class Batch:
         if not self.programs:
             return []
         function, inputs = self.load()
-        with quiet():
+        with quiet(), native_everywhere():
             plain = outcome(function, inputs)
             compiled = wick._C.Compiled(function)
             for run in range(1 + REPLAYS):
@@ -874,7 +884,7 @@ def minimise(program, native, seconds=60):
 
 
 def reproducer(program, wrong, native):
-    wait = "c.wait_for_native()\n" if native else ""
+    wait = "c.wait_for_native()\nwick._C._use_short_way(False)\n" if native else ""
     return (
         f"# {wrong}\nimport sys\n\nsys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})\n"
         "from compile_fuzz import F, gradients, make, wick\n\n\n"
