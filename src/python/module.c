@@ -4,6 +4,7 @@
 
 #include "dynamo/evaluate.h"
 #include "python/graph_type.h"
+#include "runtime/program.h"
 
 wk__state *wk__state_of_module(PyObject *module) { return PyModule_GetState(module); }
 
