@@ -359,6 +359,24 @@ static wk_status trace_new(wk__tracer *t, const wk_op *op, const wk_value *args,
   return WK_OK;
 }
 
+static bool requires_grad(const wk_value *v) {
+  if (v->tag == WK_VALUE_TENSOR) return v->tensor->keys & WK__KEY_AUTOGRAD;
+  for (uint32_t k = 0; v->tag == WK_VALUE_TENSORS && k < v->count; k++)
+    if (v->tensors[k] && v->tensors[k]->keys & WK__KEY_AUTOGRAD) return true;
+  return false;
+}
+
+/* What is written into a detached tensor takes its gradient along; derived again from its base it would be detached. */
+static wk_status check_detached(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *written) {
+  bool taped = false;
+  for (int i = 0; i < op->schema.parameter_count && wk__mode.grad_enabled; i++) taped |= requires_grad(&args[i]);
+  const wk__trace_record *r = taped ? wk__trace_record_of(t, written) : NULL;
+  if (taped && !r) return wk_error_category();
+  for (; r && r->parent; r = r->parent)
+    if (r->op == WK__OP(detach)) return wk_fail(WK_UNSUPPORTED, "a gradient is written into a detached tensor");
+  return WK_OK;
+}
+
 /* In place and out=: the functional form, then a write. */
 static wk_status trace_into(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                             wk_value *results) {
@@ -367,6 +385,8 @@ static wk_status trace_into(wk__tracer *t, const wk_op *op, const wk_value *args
   bool composed = op->compose && !op->meta;
   for (int r = 0; r < count && op->tags & WK__TAG_RANDOM; r++)
     if (destinations[r]) WK_TRY(wk__trace_check_writable(t, destinations[r]));
+  for (int r = 0; r < count; r++)
+    if (destinations[r]) WK_TRY(check_detached(t, op, args, destinations[r]));
   WK_TRY(composed ? wk_call(op, args, NULL, made) : trace_new(t, op, args, made));
   wk_status status = WK_OK;
   for (int r = 0; r < count && status == WK_OK; r++) {
@@ -399,6 +419,7 @@ static bool has_to_be_copied(const wk__tracer *t, const wk__trace_record *to, co
 
 static wk_status trace_copy(wk__tracer *t, const wk_value *args, wk_value *results) {
   wk_tensor *self = args[0].tensor, *src = args[1].tensor;
+  WK_TRY(check_detached(t, WK__OP(copy_), args, self));
   wk__trace_record *r = wk__trace_record_of(t, self);
   wk__graph_node *node = r ? wk__tracer_node(t, src) : NULL;
   if (node) WK_TRY(wk__check_copy_sizes(self, src)); /* of inputs described by symbols now */
@@ -445,6 +466,7 @@ static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *
   wk_status status = WK_OK;
   for (int i = 0; i < count && status == WK_OK; i++) {
     status = check_drawn(op, written[i]);
+    if (status == WK_OK) status = check_detached(t, op, args, written[i]);
     if (status == WK_OK) status = wk__trace_check_writable(t, written[i]);
   }
   if (status == WK_OK && !(node = wk__trace_mutating_call(t, op, args, written, count))) status = wk_error_category();

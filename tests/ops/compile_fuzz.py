@@ -685,7 +685,15 @@ LAYOUT_ALONE = re.compile(r"(gradient, )?tensor \d+ \(inputs first\): strides \[
 KEEPS_NOTHING = re.compile(r"eager \('RuntimeError', 'one of the variables needed.*compiled works", re.DOTALL)
 
 
+# Of several variables that were modified, which one the error names: a compiled forward keeps them in an order of its own.
+NAMES_ANOTHER = re.compile(
+    r"eager says '(one of the variables needed for gradient [^\[]*)\[.*?\]\] is .*compiled '\1\[.*?\]\] is "
+)
+
+
 def forgiven(program, wrong):
+    if NAMES_ANOTHER.match(wrong):
+        return True
     if program.writes_views and LAYOUT_ALONE.match(wrong):
         return True
     return KEEPS_NOTHING.match(wrong) is not None and any("rounding_mode=" in line for line in program.lines)

@@ -70,6 +70,34 @@ def runs_alike(function, make_inputs):
             assert compile_fuzz.same(plain, compile_fuzz.outcome(compiled, make_inputs)) is None, run
 
 
+def test_gradients_written_into_detached_tensors():
+    """They are kept, as in eager, which graphs do not know how to: such a write is run between them."""
+
+    def copied(x):
+        y = x * 2
+        z = y.detach()
+        z.copy_(y * 3)
+        return [z * 1, y * 1]
+
+    def added(x):
+        y = x * 2
+        z = y.detach()
+        z.add_(y)
+        return [z, y + 1]
+
+    for function in (copied, added):
+        compiled = _C.Compiled(function)
+        for run in range(4):
+            gradients = []
+            for f in (function, compiled):
+                x = numbers(5).requires_grad_()
+                z, y = f(x)
+                assert z.requires_grad and y.requires_grad, run
+                (z * 2 + y).sum().backward()
+                gradients.append((z.tolist(), y.tolist(), x.grad.tolist()))
+            assert gradients[0] == gradients[1], run
+
+
 def numbers(*shape, dtype=wick.float32, seed=1):
     wick.manual_seed(seed)
     return wick.randn(shape, dtype=wick.float64).mul(2).to(dtype)
