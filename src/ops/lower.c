@@ -39,20 +39,12 @@ static wk__var as_common(wk__lower *l, int arg, wk__var value) {
   return small && own != common ? wk__k_round_to(l->h, value, common) : value;
 }
 
-/* Beside small floats most operators keep a number's digits, and these do not: what PyTorch's kernels do. */
-static bool rounds_numbers(const wk_op *op) {
-  static const char *const names[] = {"add", "sub", "rsub", "remainder", "pow"};
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (strcmp(op->base_name, names[i]) == 0) return true;
-  return op->tags & WK__TAG_COMPARISON;
-}
-
-/* A number is converted as a tensor is, but for the above. */
+/* A number is converted as a tensor is; but beside small floats most operators keep its digits. */
 static wk__var number_as_common(wk__lower *l, int arg) {
   wk_dtype common = (wk_dtype)l->call->compute_dtype;
   wk__var value = wk__in_as(l, arg, l->compute);
   bool small = wk__dtypes[common].compute != common && l->call->args[arg].tag != WK_VALUE_BOOL;
-  bool rounds = small && (l->compute == WK_INT64 || rounds_numbers(l->call->op));
+  bool rounds = small && (l->compute == WK_INT64 || l->call->op->tags & (WK__TAG_ROUNDS_NUMBERS | WK__TAG_COMPARISON));
   return rounds ? wk__k_round_to(l->h, value, common) : value;
 }
 

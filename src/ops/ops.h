@@ -81,6 +81,9 @@ enum {
   /* The derivative gives numbers to operators of this kind as they are. */
   WK__TAG_PASSES_NUMBERS = 1 << 22,
   WK__TAG_LAUNCH_NUMBERS = 1 << 23, /* not pointwise, but nothing except the launch looks at its numbers */
+  /* Beside small floats a number is rounded to them first, as comparisons do it; others keep its digits. As in
+   * PyTorch's kernels. */
+  WK__TAG_ROUNDS_NUMBERS = 1 << 24,
 };
 
 enum { WK__FIXED_NUMBER_COUNT = 7 };

@@ -151,8 +151,8 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
   run r;
   walker walkers[MAX_WALKERS];
   const wk__native_code *native = atomic_load_explicit(&program->native, memory_order_acquire);
-  if (program->is_short && launch->ndim == 1 &&
-      launch->sizes[0] <= (native ? wk__min(line_limit, LINE_BEFORE_NATIVE) : line_limit)) {
+  if (program->is_short && uses_short_way && launch->ndim == 1 &&
+      launch->sizes[0] <= (native ? LINE_BEFORE_NATIVE : WK__BLOCK)) {
     if (launch->sizes[0] == 0) return WK_OK;
     WK_TRY(check_primitives(program, wk__primitives_get()));
     return run_line(program, launch, wk__primitives_get());

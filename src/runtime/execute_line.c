@@ -6,9 +6,9 @@
  * both ways. */
 #include "runtime/execute_internal.h"
 
-int64_t line_limit = WK__BLOCK;
+bool uses_short_way = true;
 
-void wk__program_use_short_way(bool use) { line_limit = use ? WK__BLOCK : 0; }
+void wk__program_use_short_way(bool use) { uses_short_way = use; }
 
 typedef struct line {
   const wk__program *program;

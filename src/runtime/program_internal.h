@@ -121,7 +121,7 @@ WK_MUST_USE wk_status bind_geometry(const wk__program *program, const wk__launch
 WK_MUST_USE wk_status report_faults(const wk__program *program, const geometry *g, int faults, int64_t bad_index,
                                     int check);
 
-extern int64_t line_limit;   /* launches of more elements go the long way */
+extern bool uses_short_way;  /* for tests */
 extern int64_t native_grain; /* for tests: units that a thread takes at a time; 0: what is worth its while */
 
 /* native_run.c: false when the launch is tier 0's. `moves_rows`: gathers or scatters go row by row. */
