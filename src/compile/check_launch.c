@@ -79,21 +79,49 @@ static wk_status check_coordinate(launch *l, const wk__access *a, int d) {
   return lo >= 0 && hi < size ? WK_OK : leaves(l);
 }
 
-/* The product's arguments fit, its result is the matrix that they give, and the loops go over that. */
-static wk_status check_product(const launch *l, const wk_value *args, const wk_tensor *matrix) {
-  const wk_op *op = l->f->product.op;
+/* The loops are the rows and columns of so many elements. */
+static bool go_over(const launch *l, int64_t columns, int64_t count) {
+  const int64_t *loops = l->numbers + l->f->loop_sizes;
+  int64_t rows = l->f->ndim == 2 ? loops[0] : 1, all;
+  return loops[l->f->ndim - 1] == columns && !__builtin_mul_overflow(rows, columns, &all) && all == count;
+}
+
+/* The operand that the kernel makes: none of its buffers gives its size. */
+static wk_status check_made(const launch *l) {
+  const wk__fused_made *m = &l->f->product.made;
+  const int64_t *sizes = l->numbers + m->sizes;
+  int64_t count = 1;
+  for (int d = 0; d < m->ndim; d++)
+    if (sizes[d] < 0 || __builtin_mul_overflow(count, sizes[d], &count)) return leaves(l);
+  if (l->f->product.op == WK__OP(linear) && m->operand == 0 && m->transposed) return leaves(l);
+  return go_over(l, sizes[m->ndim - (m->transposed ? 2 : 1)], count) ? WK_OK : leaves(l);
+}
+
+/* What the product gives for these arguments. */
+static wk_status describe_product(const launch *l, const wk_value *args, wk__spec *out) {
+  const wk__fused_product *p = &l->f->product;
   wk_value product_args[WK__MAX_ARGS];
-  wk__spec spec;
-  if (l->f->product.args[0] < 0 || l->f->product.args[1] < 0) return leaves(l);
+  WK__OWNED made = NULL;
   wk__fused_product_args(l->f, args, product_args);
-  wk__call call = {.op = op, .args = product_args, .specs = &spec, .compute_dtype = WK_DTYPE_NONE};
-  WK_TRY(op->meta(&call));
+  if (p->made.ndim) {
+    WK_TRY(check_made(l));
+    if (!(made = wk__fused_made_shape(l->f, args[1].integers))) return wk_error_category();
+    product_args[p->made.operand] = wk__v_tensor(made);
+  }
+  if (product_args[0].tag != WK_VALUE_TENSOR || product_args[1].tag != WK_VALUE_TENSOR) return leaves(l);
+  wk__call call = {.op = p->op, .args = product_args, .specs = out, .compute_dtype = WK_DTYPE_NONE};
+  return p->op->meta(&call);
+}
+
+/* The product's arguments fit, its result is the matrix that they give, and the loops go over that or the operand. */
+static wk_status check_product(const launch *l, const wk_value *args, const wk_tensor *matrix) {
+  wk__spec spec;
+  WK_TRY(describe_product(l, args, &spec));
   bool fits = matrix->dtype == spec.dtype && (spec.dtype == WK_FLOAT32 || spec.dtype == WK_FLOAT64) &&
               wk_int_same(wk__spec_numel(&spec), matrix->numel) && wk__non_overlapping_and_dense(matrix);
   if (!fits) return leaves(l);
-  const int64_t *loops = l->numbers + l->f->loop_sizes;
-  int64_t columns = spec.sizes[spec.ndim - 1].bits, rows = l->f->ndim == 2 ? loops[0] : 1;
-  return loops[l->f->ndim - 1] == columns && rows * columns == wk__numel(matrix) ? WK_OK : leaves(l);
+  if (l->f->product.made.ndim) return WK_OK;
+  return go_over(l, spec.sizes[spec.ndim - 1].bits, wk__numel(matrix)) ? WK_OK : leaves(l);
 }
 
 /* Buffers of random values go over them in order. */
@@ -126,7 +154,7 @@ wk_status wk__fused_check_launch(const wk__fused *f, const wk_value *args, wk_te
   launch l = {.f = f, .nest = f->kernel->nest, .numbers = &args[1].integers->bits};
   for (int b = 0; b < f->buffer_count; b++) {
     int input = f->buffers[b].input;
-    if (input == WK__FUSED_DRAWN) continue;
+    if (input == WK__FUSED_DRAWN || input == WK__FUSED_MADE) continue;
     WK_TRY(check_buffer(&l, b, input >= 0 ? args[0].tensors[input] : outputs[-1 - input]));
   }
   if (f->product.op) WK_TRY(check_product(&l, args, outputs[f->product.result]));

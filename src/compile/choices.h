@@ -6,23 +6,30 @@
 #include <stdint.h>
 
 typedef struct wk__choices {
-  int64_t product_bytes;   /* results of products from this size on take the pointwise work behind them (product.c) */
-  int64_t drawn_values;    /* random values for each thread from which on they are used as they are drawn (product.c) */
+  int64_t product_bytes; /* results of products from this size on take the pointwise work behind them (product_fit.c) */
+  int64_t operand_bytes; /* operands of products from this size on are made as they are multiplied, */
+  int64_t operand_columns; /* those on the left when so many columns use them */
+  int64_t drawn_values;    /* random values for each thread from which on they are used as they are drawn */
   int64_t fewest_products; /* a weight of so many small products is transposed once (weights.c) */
   int64_t most_walkers;    /* accesses and index expressions of one kernel (schedule.c) */
 } wk__choices;
 
-/* A smaller result of a product is read from the last cache anyway, and of fewer values not all threads draw. Debug
- * builds take every one, so that the small programs of tests come there. */
+/* A smaller result or operand of a product is read from the last cache anyway, rows for few columns are read faster in
+ * long runs, and of fewer values not all threads draw. Debug builds take every one, so that the small programs of tests
+ * come there. */
 #ifdef WICK_DEBUG
-enum { WK__USUAL_PRODUCT_BYTES = 0, WK__USUAL_DRAWN_VALUES = 0 };
+enum { WK__USUAL_PRODUCT_BYTES = 0, WK__USUAL_OPERAND_BYTES = 0, WK__USUAL_OPERAND_COLUMNS = 0 };
+enum { WK__USUAL_DRAWN_VALUES = 0 };
 #else
-enum { WK__USUAL_PRODUCT_BYTES = 16 << 20, WK__USUAL_DRAWN_VALUES = 1 << 21 };
+enum { WK__USUAL_PRODUCT_BYTES = 16 << 20, WK__USUAL_OPERAND_BYTES = 16 << 20, WK__USUAL_OPERAND_COLUMNS = 192 };
+enum { WK__USUAL_DRAWN_VALUES = 1 << 21 };
 #endif
 enum { WK__USUAL_FEWEST_PRODUCTS = 4, WK__USUAL_MOST_WALKERS = 40 };
 
 static const wk__choices wk__usual_choices = {
     .product_bytes = WK__USUAL_PRODUCT_BYTES,
+    .operand_bytes = WK__USUAL_OPERAND_BYTES,
+    .operand_columns = WK__USUAL_OPERAND_COLUMNS,
     .drawn_values = WK__USUAL_DRAWN_VALUES,
     .fewest_products = WK__USUAL_FEWEST_PRODUCTS,
     .most_walkers = WK__USUAL_MOST_WALKERS,

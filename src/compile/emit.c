@@ -17,16 +17,28 @@ static int result_of(const wk__emitter *e, wk__memory memory) {
 /* The product's result is read from where it lies, and so are drawn values that are kept. */
 static int tensor_of_buffer(wk__emitter *e, int b) {
   wk__memory memory = e->places[b].memory;
-  if (e->written[b]) return -1 - result_of(e, memory);
+  if (e->written[b]) return memory == e->group->made ? WK__FUSED_MADE : -1 - result_of(e, memory);
   if (memory == e->group->draw) return result_of(e, memory) < 0 ? WK__FUSED_DRAWN : -1 - result_of(e, memory);
   return memory == e->group->product ? -1 - result_of(e, e->group->home) : wk__emit_input(e, memory);
 }
 
+/* The product's result is the one there is. */
+static void describe_made(wk__emitter *e, wk__fused_made *out) {
+  const wk__group *g = e->group;
+  const wk_tensor *t = g->product->args[g->made_operand].node->value;
+  *out = (wk__fused_made){t->ndim, (uint8_t)g->made_operand, g->made_transposed, (int32_t)e->number_count};
+  for (int d = 0; d < t->ndim; d++) wk__emit_add_number(e, t->sizes[d]);
+  e->outputs[0] = g->product;
+}
+
 static void describe_product(wk__emitter *e, wk__fused *f) {
-  const wk__graph_node *node = e->group->product;
-  f->product = (wk__fused_product){node->op, {-1, -1, -1}, (int16_t)result_of(e, e->group->home)};
+  const wk__group *g = e->group;
+  const wk__graph_node *node = g->product;
+  f->product = (wk__fused_product){node->op, {-1, -1, -1}, (int16_t)(g->made ? 0 : result_of(e, g->home)), {0}};
+  if (g->made) describe_made(e, &f->product.made);
   for (int i = 0; i < node->op->schema.parameter_count; i++)
-    if (node->args[i].tag == WK_VALUE_TENSOR) f->product.args[i] = (int16_t)wk__emit_input(e, node->args[i].node);
+    if (node->args[i].tag == WK_VALUE_TENSOR && !(g->made && i == g->made_operand))
+      f->product.args[i] = (int16_t)wk__emit_input(e, node->args[i].node);
 }
 
 static void describe_draw(wk__emitter *e, wk__fused *f) {
@@ -106,13 +118,14 @@ static wk_status describe(wk__emitter *e, wk__fused *f) {
 static void name_node(const wk__group *g, char *out, size_t size) {
   int at = snprintf(out, size, "fused");
   const char *last = "";
-  if (g->product) at += snprintf(out + at, size - (size_t)at, "_%.24s", g->product->op->base_name);
+  if (g->product && !g->made) at += snprintf(out + at, size - (size_t)at, "_%.24s", g->product->op->base_name);
   if (g->draw) at += snprintf(out + at, size - (size_t)at, "%.24s", g->draw->op->base_name); /* begins with _ */
   for (int r = 0; r < g->region_count && at < (int)size - 28; r++) {
     const char *name = g->regions[r]->node->op->base_name;
     if (strcmp(name, last)) at += snprintf(out + at, size - (size_t)at, "%s%.24s", *name == '_' ? "" : "_", name);
     last = name;
   }
+  if (g->made && at < (int)size - 28) snprintf(out + at, size - (size_t)at, "_%.24s", g->product->op->base_name);
 }
 
 static void append_origin(wk__string *text, const wk__graph_node *n) {
@@ -123,9 +136,10 @@ static void append_origin(wk__string *text, const wk__graph_node *n) {
 
 static char *origin_of(const wk__group *g) {
   wk__string text = {0};
-  if (g->product) append_origin(&text, g->product);
+  if (g->product && !g->made) append_origin(&text, g->product);
   if (g->draw) append_origin(&text, g->draw);
   for (int r = 0; r < g->region_count; r++) append_origin(&text, g->regions[r]->node);
+  if (g->made) append_origin(&text, g->product);
   return wk__string_take(&text);
 }
 

@@ -65,6 +65,10 @@ static void need_operands(wk__emitter *e, int region, int v) {
   for (int k = 0; k < p->indirect_count; k++) need_value(e, region, p->indirect[k].value);
 }
 
+static bool is_stored(const wk__emitter *e, wk__memory memory) {
+  return memory == e->group->made || e->is_wanted(e->context, memory);
+}
+
 void wk__emit_needs(wk__emitter *e) {
   for (int r = 0; r < e->group->region_count; r++)
     for (int v = 0; v < e->group->regions[r]->instr_count; v++) e->cells[r][v].source_region = -1;
@@ -72,7 +76,7 @@ void wk__emit_needs(wk__emitter *e) {
     for (int v = e->group->regions[r]->instr_count - 1; v > 0; v--) {
       const wk__instr *i = instr_of(e, r, v);
       wk__emit_cell *c = &e->cells[r][v];
-      if (i->op == WK__LOOP_store) c->needed = e->is_wanted(e->context, place_of(e, r, i)->memory);
+      if (i->op == WK__LOOP_store) c->needed = is_stored(e, place_of(e, r, i)->memory);
       if (!c->needed) continue;
       if (i->op == WK__LOOP_load) find_source(e, r, place_of(e, r, i), c);
       need_operands(e, r, v);

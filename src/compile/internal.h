@@ -89,19 +89,25 @@ typedef struct wk__group {
   int loop_count;
   wk__region_loop loops[WK__REGION_LOOPS]; /* of all its regions */
   bool has_reduction;
-  /* a matrix product whose epilogue the group is; else NULL */
+  /* a matrix product whose epilogue the group is, or one of whose operands it makes; else NULL */
   const wk__graph_node *product;
-  wk__memory home;            /* the group's result that the product's lies in */
-  int column_loop;            /* the first of the loops that run along the product's columns */
+  wk__memory home;            /* of an epilogue: the group's result that the product's lies in */
+  wk__memory made;            /* of an operand: its memory, which there is none of then; else NULL */
+  int made_operand;           /* which argument of the product */
+  bool made_transposed;       /* its last two dims are those of the memory the other way round */
+  int column_loop;            /* the first of the loops that run along the columns of the result, or of the operand */
   const wk__graph_node *draw; /* of random values that the group reads as they are drawn; else NULL */
 } wk__group;
 
 typedef bool wk__is_wanted_fn(void *context, wk__memory memory); /* outside the group */
 
-/* product.c: makes the group the epilogue of a product that it reads. False: it cannot be. */
+/* product_fit.c: makes the group the epilogue of a product that it reads. False: it cannot be. */
 bool wk__group_take_product(wk__group *group, const wk__graph_node *product, const wk__choices *choices,
                             wk__is_wanted_fn *is_wanted, void *context);
-/* The same for a random draw, which may be wanted outside as well. */
+/* Makes the group what makes an operand of the product that reads its result. False: it cannot be. */
+bool wk__group_make_operand(wk__group *group, const wk__graph_node *product, const wk__choices *choices,
+                            wk__is_wanted_fn *is_wanted, void *context);
+/* The first for a random draw, which may be wanted outside as well. */
 bool wk__group_take_draw(wk__group *group, const wk__graph_node *draw, const wk__choices *choices,
                          wk__is_wanted_fn *is_wanted, void *context);
 

@@ -220,9 +220,9 @@ static wk_tensor *make_output(const wk__fused_output *o, const wk_int *numbers) 
   return wk__tensor_from_spec(&spec);
 }
 
-/* NULL for values that are drawn later. */
+/* NULL for what is drawn or made later. */
 static char *data_of(const wk__fused_buffer *from, const wk_value *args, wk_tensor *const *outputs) {
-  if (WK_UNLIKELY(from->input == WK__FUSED_DRAWN)) return NULL;
+  if (WK_UNLIKELY(from->input == WK__FUSED_DRAWN || from->input == WK__FUSED_MADE)) return NULL;
   const wk_tensor *t = from->input >= 0 ? args[0].tensors[from->input] : outputs[-1 - from->input];
   return (char *)wk__data(t) + args[1].integers[from->offset].bits * wk__dtypes[t->dtype].size;
 }

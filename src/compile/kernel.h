@@ -29,10 +29,13 @@ typedef struct wk__kernel {
 
 void wk__kernel_release(wk__kernel *kernel);
 
-enum { WK__FUSED_DRAWN = INT16_MIN }; /* for a buffer's tensor: the values that were just drawn, kept nowhere */
+enum {                                 /* for a buffer's tensor */
+       WK__FUSED_DRAWN = INT16_MIN,    /* the values that were just drawn, kept nowhere */
+       WK__FUSED_MADE = INT16_MIN + 1, /* the part of an operand that a product is about to use */
+};
 
 typedef struct wk__fused_buffer {
-  int16_t input;                  /* of the node's inputs; -1 - r: result r; WK__FUSED_DRAWN */
+  int16_t input;                  /* of the node's inputs; -1 - r: result r; WK__FUSED_... */
   int32_t offset, sizes, strides; /* places among the numbers; sizes: -1 for a nest that is free of geometry */
 } wk__fused_buffer;
 
@@ -46,14 +49,23 @@ typedef struct wk__fused_param {
   int32_t number;   /* which is this one */
 } wk__fused_param;
 
-/* A matrix product whose epilogue the kernel is (product.c). */
+/* An operand that the kernel makes as the product uses it. */
+typedef struct wk__fused_made {
+  uint8_t ndim; /* 0: there is none */
+  uint8_t operand;
+  bool transposed;
+  int32_t sizes; /* place among the numbers */
+} wk__fused_made;
+
+/* A matrix product whose epilogue or operand the kernel is (product_fit.c). */
 typedef struct wk__fused_product {
   const wk_op *op; /* NULL: none */
   int16_t args[3]; /* the node's input that is its argument i; -1: none */
   int16_t result;  /* the node's result that its own lies in */
+  wk__fused_made made;
 } wk__fused_product;
 
-/* Random values that the kernel reads as they are drawn (product.c). */
+/* Random values that the kernel reads as they are drawn (product_fit.c). */
 typedef struct wk__fused_draw {
   const wk_op *op;  /* NULL: none */
   int16_t argument; /* the float argument p<i> that is its probability */
@@ -96,9 +108,11 @@ void wk__fused_print(const wk_op *op, wk__string *out, bool with_places);
 /* WK_VALUE_ERROR: a call with these arguments and outputs would leave their memory. */
 WK_MUST_USE wk_status wk__fused_check_launch(const wk__fused *fused, const wk_value *args, wk_tensor *const *outputs);
 
-/* The arguments of the product, from those of the fused operator. */
+/* The arguments of the product, from those of the fused operator; none for an operand that is made. */
 void wk__fused_product_args(const wk__fused *fused, const wk_value *args, wk_value *out);
-/* product.c: the product, with the kernel that `launch` describes run on each part of the result. */
+/* That operand, without memory. */
+wk_tensor *wk__fused_made_shape(const wk__fused *fused, const wk_int *numbers) WK_MUST_USE;
+/* product_run.c: the product, with the kernel that `launch` describes run on each part of the result or operand. */
 WK_MUST_USE wk_status wk__fused_run_product(const wk__fused *fused, const wk_value *args, wk_tensor *const *outputs,
                                             const wk__launch *launch);
 /* The same for random values. */

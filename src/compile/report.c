@@ -213,11 +213,11 @@ static bool is_repeated(const wk__fused *f, int b, const wk_int *numbers) {
   return false;
 }
 
-/* A product's result, or random values that are not kept. */
+/* A product's result that is read, its operand that is made, or random values that are not kept. */
 static bool is_in_cache(const wk__fused *f, int b) {
   int input = f->buffers[b].input;
   bool kept = f->draw.op && input == -1 - f->draw.result;
-  return input < 0 && !f->kernel->nest->buffers[b].written && !kept;
+  return input == WK__FUSED_MADE || (input < 0 && !f->kernel->nest->buffers[b].written && !kept);
 }
 
 /* A gather reads no more than there are elements to go to. */
@@ -234,12 +234,13 @@ static double bytes_of_launch(const wk__fused *f, const wk_int *numbers) {
   return bytes;
 }
 
-/* With the arguments of a product. */
+/* With the arguments of a product, and its result unless the kernel writes that. */
 static double bytes_of_fused(const wk__fused *f, const wk__graph_node *n) {
   const wk__fused_product *p = &f->product;
   double bytes = bytes_of_launch(f, n->args[1].integers);
   for (size_t i = 0; p->op && i < WK_COUNT(p->args); i++)
     if (p->args[i] >= 0) bytes += bytes_of(n->args[0].nodes[p->args[i]]->value);
+  if (p->made.ndim) bytes += bytes_of(n->value);
   return bytes;
 }
 
@@ -304,15 +305,18 @@ static double flops_of_attention(const wk__graph_node *n, int query, double prod
 }
 
 /* A multiplication and an addition for each element of the result and of the dim that is summed over. */
-static double flops_of_product(const wk_tensor *result, const wk_tensor *left) {
-  return result && left ? 2 * elements_of(result) * size_of(left, -1) : 0;
+static double flops_of_product(const wk_tensor *result, double depth) {
+  return result ? 2 * elements_of(result) * depth : 0;
 }
 
-/* Of the product whose epilogue the kernel is. */
+/* Of the product whose epilogue or operand the kernel is. */
 static double flops_of_fused(const wk__graph_node *n) {
   const wk__fused_product *p = &((const wk__fused *)n->op)->product;
   if (!p->op) return 0;
-  return flops_of_product(n->value ? n->value : n->items[p->result], n->args[0].nodes[p->args[0]]->value);
+  bool left_is_made = p->made.ndim && p->made.operand == 0;
+  double depth = left_is_made ? (double)wk__hint(n->args[1].integers[p->made.sizes + p->made.ndim - 1])
+                              : size_of(n->args[0].nodes[p->args[0]]->value, -1);
+  return flops_of_product(n->value ? n->value : n->items[p->result], depth);
 }
 
 static double flops_of_node(const wk__graph_node *n) {
@@ -323,7 +327,7 @@ static double flops_of_node(const wk__graph_node *n) {
   if (!strcmp(name, "scaled_dot_product_attention")) return flops_of_attention(n, 0, 2);
   bool plain = !strcmp(name, "mm") || !strcmp(name, "bmm") || !strcmp(name, "linear") || !strcmp(name, "matmul");
   const wk_tensor *left = plain ? shape(n, 0) : !strcmp(name, "addmm") || !strcmp(name, "baddbmm") ? shape(n, 1) : NULL;
-  return flops_of_product(first_result(n), left);
+  return left ? flops_of_product(first_result(n), size_of(left, -1)) : 0;
 }
 
 /* ===================================================== steps ==================================================== */

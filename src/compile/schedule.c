@@ -462,6 +462,26 @@ static void take_source(scheduler *s, int32_t u, is_source_fn *is_source, take_f
   if (node) try_source(s, u, node, take);
 }
 
+/* The group whose result the product reads makes it instead, where nobody else reads it. */
+static void try_operand(scheduler *s, const wk__graph_node *product, const wk__graph_node *operand) {
+  int32_t p = (int32_t)product->number;
+  const memory_info *m = &s->memories[wk__memory_of(operand)->number];
+  int32_t u = unit_of(s, number_of_call(wk__memory_of(operand)));
+  wk__group *g = s->units[u].group;
+  if (!g || g->product || g->draw || m->escapes || m->user_end - m->first_user != 1 || is_between(s, u, p)) return;
+  s->inside_unit = s->inside_other = u;
+  if (wk__group_make_operand(g, product, &s->kernels->choices, is_wanted, s)) join_units(s, u, p);
+}
+
+static void make_operands(scheduler *s) {
+  for (const wk__graph_node *n = s->graph->first; n; n = n->next) {
+    if (n->kind != WK__GRAPH_CALL || !wk__is_product(n->op)) continue;
+    for (int i = 0; i < 2; i++)
+      if (s->units[n->number].joined == (int32_t)n->number && n->args[i].tag == WK_VALUE_TENSOR)
+        try_operand(s, n, n->args[i].node);
+  }
+}
+
 static void take_sources(scheduler *s) {
   for (int32_t u = 0; u < s->count; u++) {
     const wk__group *g = s->units[u].joined == u ? s->units[u].group : NULL;
@@ -474,7 +494,9 @@ static void take_sources(scheduler *s) {
 /* ---- writing the kernels ---- */
 
 /* Where the kernel would like to stand: when the last of its nodes could run. */
-static uint32_t place_of_group(const wk__group *g) { return g->regions[g->region_count - 1]->node->number; }
+static uint32_t place_of_group(const wk__group *g) {
+  return g->made ? g->product->number : g->regions[g->region_count - 1]->node->number;
+}
 
 static void set_numbers(wk__graph_node *node, uint32_t number) {
   node->number = number;
@@ -542,6 +564,7 @@ static wk_status fuse(scheduler *s) {
   WK_TRY(find_users(s));
   WK_TRY(make_groups(s));
   take_sources(s);
+  make_operands(s);
   WK_TRY(emit_groups(s));
   WK_TRY(wk__graph_sort(s->graph));
   return wk__graph_remove_dead(s->graph, NULL);

@@ -11,6 +11,9 @@
  *     checks index.Tensor                               an operator of it that checks indices
  *     product linear 1 2 - in 0                         the epilogue of a product of these inputs (-: none), whose
  *                                                       result lies in that one, where buffers may read it
+ *     made 1: 2 at 12 transposed                        or the product's argument 1 is what the kernel makes, with two
+ *                                                       dims, whose sizes begin there, and its rows as columns:
+ *     bind 1: made offset 3 strides 5                   part by part
  *     draw _dropout_mask 1 in 0                         random values with probability p1 that result (-: none) keeps,
  *                                                       which buffers read as they are drawn: from there, or
  *     bind 0: drawn offset 0 strides 2                  from nowhere
@@ -37,8 +40,8 @@ static void print_origin(wk__string *s, const char *origin) {
 static void print_buffer(wk__string *s, const wk__fused *f, int b) {
   const wk__fused_buffer *from = &f->buffers[b];
   bool result = from->input < 0;
-  if (from->input == WK__FUSED_DRAWN)
-    wk__string_printf(s, "bind %d: drawn offset %d", b, from->offset);
+  if (from->input == WK__FUSED_DRAWN || from->input == WK__FUSED_MADE)
+    wk__string_printf(s, "bind %d: %s offset %d", b, from->input == WK__FUSED_MADE ? "made" : "drawn", from->offset);
   else
     wk__string_printf(s, "bind %d: %s %d offset %d", b, result ? "result" : "input",
                       result ? -1 - from->input : from->input, from->offset);
@@ -57,6 +60,9 @@ static void print_product(wk__string *s, const wk__fused_product *p) {
   for (size_t i = 0; i < WK_COUNT(p->args); i++)
     p->args[i] < 0 ? wk__string_append(s, " -") : wk__string_printf(s, " %d", p->args[i]);
   wk__string_printf(s, " in %d\n", p->result);
+  if (p->made.ndim)
+    wk__string_printf(s, "made %d: %d at %d%s\n", p->made.operand, p->made.ndim, p->made.sizes,
+                      p->made.transposed ? " transposed" : "");
 }
 
 static void print_draw(wk__string *s, const wk__fused_draw *d) {
@@ -136,6 +142,8 @@ static wk_status read_tensor(reader *r, wk__fused_buffer *out) {
   int32_t which;
   out->input = WK__FUSED_DRAWN;
   if (accept(r, "drawn")) return WK_OK;
+  out->input = WK__FUSED_MADE;
+  if (accept(r, "made")) return WK_OK;
   bool result = accept(r, "result");
   if (!result) WK_TRY(need(r, "input"));
   WK_TRY(read_number(r, WK__NEST_MAX_BUFFERS, &which));
@@ -215,6 +223,20 @@ static wk_status read_product(reader *r) {
   return WK_OK;
 }
 
+static wk_status read_made(reader *r) {
+  wk__fused_made *m = &r->f->product.made;
+  int32_t operand, ndim;
+  WK_TRY(read_number(r, 2, &operand));
+  WK_TRY(need(r, ":"));
+  WK_TRY(read_number(r, WK_MAX_DIMS + 1, &ndim));
+  if (ndim < 2) return expected(r, "at least two dims before it");
+  WK_TRY(read_named(r, "at", LARGEST_PLACE, &m->sizes));
+  m->operand = (uint8_t)operand;
+  m->ndim = (uint8_t)ndim;
+  m->transposed = accept(r, "transposed");
+  return WK_OK;
+}
+
 static wk_status read_draw(reader *r) {
   wk__fused_draw *d = &r->f->draw;
   int32_t argument, which = -1;
@@ -236,6 +258,7 @@ static wk_status read_line(reader *r) {
   if (accept(r, "param")) return read_param(r);
   if (accept(r, "checks")) return read_operator(r, &r->f->index_op);
   if (accept(r, "product")) return read_product(r);
+  if (accept(r, "made")) return read_made(r);
   if (accept(r, "draw")) return read_draw(r);
   if (!accept(r, "in place")) return expected(r, "bind, a result, a param or the nest");
   r->f->op.tags |= WK__TAG_POINTWISE;
@@ -290,6 +313,8 @@ static bool goes_the_right_way(const wk__fused *f, const wk__nest *nest, int b) 
   if (f->draw.op && input == (f->draw.result < 0 ? WK__FUSED_DRAWN : -1 - f->draw.result))
     return !written && nest->buffers[b].dtype == WK_BOOL;
   if (input == WK__FUSED_DRAWN) return false;
+  if (f->product.made.ndim && written) return input == WK__FUSED_MADE;
+  if (input == WK__FUSED_MADE) return false;
   return written == (result >= 0) || (f->product.op && !written && result == f->product.result);
 }
 
@@ -298,6 +323,10 @@ static wk_status check_source(const reader *r, const wk__nest *nest) {
   bool in_parts = nest->geometry_free && f->ndim <= 2;
   if (f->product.op && (f->product.result >= f->output_count || !in_parts))
     return does_not_fit(r, "a product needs a result, and a kernel over its rows and columns");
+  if (f->product.made.ndim && (!f->product.op || f->output_count != 1))
+    return does_not_fit(r, "an operand needs a product, whose result is the only one");
+  if (f->product.made.ndim && f->product.args[f->product.made.operand] >= 0)
+    return does_not_fit(r, "an operand that is made is no input");
   if (f->draw.op && (f->draw.result >= f->output_count || !in_parts || f->product.op))
     return does_not_fit(r, "random values need a kernel over rows and columns, and no product beside them");
   return WK_OK;
@@ -314,7 +343,11 @@ static wk_status check_nest(const reader *r, const wk__nest *nest) {
   for (int b = 0; b < nest->buffer_count; b++) {
     int result = -1 - f->buffers[b].input;
     if (!goes_the_right_way(f, nest, b)) return does_not_fit(r, "results are written, inputs read");
-    if (result < 0 || f->buffers[b].input == WK__FUSED_DRAWN) continue;
+    if (f->buffers[b].input == WK__FUSED_MADE) {
+      if (nest->buffers[b].dtype != f->outputs[0].dtype) return does_not_fit(r, "the operand has another dtype");
+      written[0] = true;
+    }
+    if (result < 0 || f->buffers[b].input == WK__FUSED_DRAWN || f->buffers[b].input == WK__FUSED_MADE) continue;
     if (result >= f->output_count) return does_not_fit(r, "a buffer of a result that there is not");
     if (f->outputs[result].dtype != nest->buffers[b].dtype) return does_not_fit(r, "a result has another dtype");
     written[result] = true;
@@ -403,6 +436,8 @@ static wk_status check_call(const wk__graph_node *n) {
   for (int b = 0; b < f->buffer_count; b++) WK_TRY(check_buffer(n, f, b));
   for (size_t i = 0; f->product.op && i < WK_COUNT(f->product.args); i++)
     if (f->product.args[i] >= (int64_t)n->args[0].count) return bad_call(n, "there are not all inputs");
+  if (f->product.made.ndim && f->product.made.sizes + f->product.made.ndim > numbers)
+    return bad_call(n, "there are not all numbers");
   if (f->loop_sizes >= 0 && f->loop_sizes + f->ndim > numbers) return bad_call(n, "there are not all numbers");
   for (int i = 0; i < f->param_count; i++)
     if (f->params[i].argument < 0 && f->params[i].number >= numbers) return bad_call(n, "there are not all numbers");

@@ -27,6 +27,7 @@ enum {
 #define MARGIN 0.98
 
 static const int64_t product_bytes[] = {WK__USUAL_PRODUCT_BYTES, 0, 1 << 20, INT64_MAX};
+static const int64_t operand_bytes[] = {WK__USUAL_OPERAND_BYTES, 0, 1 << 20, INT64_MAX};
 static const int64_t drawn_values[] = {WK__USUAL_DRAWN_VALUES, 1 << 18, INT64_MAX};
 static const int64_t fewest_products[] = {WK__USUAL_FEWEST_PRODUCTS, 1, INT64_MAX};
 static const int64_t most_walkers[] = {WK__USUAL_MOST_WALKERS, 24, 12};
@@ -38,7 +39,8 @@ typedef struct knob {
 } knob;
 #define KNOB(name) \
   { offsetof(wk__choices, name), name, (int)WK_COUNT(name) }
-static const knob knobs[] = {KNOB(most_walkers), KNOB(product_bytes), KNOB(drawn_values), KNOB(fewest_products)};
+static const knob knobs[] = {KNOB(most_walkers), KNOB(product_bytes), KNOB(operand_bytes), KNOB(drawn_values),
+                             KNOB(fewest_products)};
 
 static int64_t *value_of(wk__choices *c, const knob *k) { return (int64_t *)((char *)c + k->offset); }
 
@@ -195,7 +197,7 @@ typedef struct what {
 } what;
 
 static what key_of(const wk__graph *graph) {
-  what key = {"wick tuned 1", wk__graph_hash(graph), 0, wk__cpu_level_get(), wk_get_num_threads()};
+  what key = {"wick tuned 2", wk__graph_hash(graph), 0, wk__cpu_level_get(), wk_get_num_threads()};
   for (int64_t i = 0; i < graph->input_count; i++)
     for (int d = 0; d < graph->inputs[i]->value->ndim; d++)
       key.sizes = wk__hash_mix(key.sizes, (uint64_t)wk__hint(graph->inputs[i]->value->sizes[d]));

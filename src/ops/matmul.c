@@ -31,7 +31,8 @@ typedef struct matrices { /* strides in elements; batch strides 0 where there is
   double alpha, beta;
   int64_t whole_alpha, whole_beta; /* the same for integers, which a double may not hold */
   const void *row;                 /* (n) of out's dtype, added to every row at the end; NULL for none */
-  const wk__epilogue *after;       /* done behind that; NULL for nothing */
+  bool is_linear;                  /* b is a weight, transposed */
+  const wk__product_hooks *hooks;  /* or NULL */
 } matrices;
 
 /* Adds a row of numbers to a finished tile, while it is in the cache. */
@@ -59,8 +60,25 @@ static void finish_tile(void *context, const wk__gemm_tile *tile) {
   const ending *e = context;
   if (e->p->row && e->is_double) add_row_f64(e->p->row, tile);
   if (e->p->row && !e->is_double) add_row_f32(e->p->row, tile);
-  if (e->p->after) e->p->after->run(e->p->after->context, tile);
+  const wk__product_hooks *hooks = e->p->hooks;
+  if (hooks && hooks->after) hooks->after(hooks->context, tile);
 }
+
+/* Puts the function in the operand's place. */
+static void make_operand(const matrices *p, wk__gemm *g, wk__gemm_maker *maker) {
+  const wk__product_hooks *h = p->hooks;
+  *maker = (wk__gemm_maker){h->make, h->context, .transposed = h->transposed != (h->made == 1 && p->is_linear)};
+  if (h->made == 0) {
+    maker->batch_rows = maker->transposed ? g->k : g->m;
+    g->make_a = maker, g->a = NULL, g->a_row = g->a_column = g->a_batch = 0;
+  } else {
+    maker->batch_rows = maker->transposed ? g->n : g->k;
+    g->make_b = maker, g->b = NULL, g->b_row = g->b_column = g->b_batch = 0;
+  }
+}
+
+/* NULL for what will be made */
+static const void *data_of(const wk_tensor *t) { return t->storage ? wk__data(t) : NULL; }
 
 /* out, contiguous (batch, m, n), = beta out + alpha a b. */
 static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b, wk_tensor *out) {
@@ -68,10 +86,10 @@ static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b,
                 .m = p->m,
                 .n = p->n,
                 .k = p->k,
-                .a = wk__data(a),
+                .a = data_of(a),
                 .a_row = p->a_row,
                 .a_column = p->a_column,
-                .b = wk__data(b),
+                .b = data_of(b),
                 .b_row = p->b_row,
                 .b_column = p->b_column,
                 .c = wk__data(out),
@@ -83,7 +101,9 @@ static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b,
                 .b_batch = p->b_batch,
                 .c_batch = p->m * p->n};
   ending end = {p, out->dtype == WK_FLOAT64};
-  if (p->row || p->after) {
+  wk__gemm_maker maker;
+  if (p->hooks && p->hooks->make) make_operand(p, &g, &maker);
+  if (p->row || (p->hooks && p->hooks->after)) {
     g.epilogue = finish_tile;
     g.epilogue_context = &end;
   }
@@ -216,14 +236,14 @@ wk_status wk__meta_mm(wk__call *c) {
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, (wk_int[]){a->sizes[0], b->sizes[1]});
   return check_out(c);
 }
-static wk_status run_mm(const wk__call *c, const wk__epilogue *after) {
+static wk_status run_mm(const wk__call *c, const wk__product_hooks *hooks) {
   WK_TRY(refuse_bool(c, c->args[0].tensor));
   WK__OWNED a_copy = NULL;
   WK__OWNED b_copy = NULL;
   wk_tensor *a = operand(c->args[0].tensor, &a_copy), *b = operand(c->args[1].tensor, &b_copy);
   if (!a || !b) return wk_error_category();
   matrices p = of_matrices(a, b);
-  p.after = after;
+  p.hooks = hooks;
   return multiply(&p, a, b, c->outputs[0]);
 }
 wk_status wk__kernel_mm(wk__call *c) { return run_mm(c, NULL); }
@@ -248,7 +268,7 @@ wk_status wk__meta_bmm(wk__call *c) {
                       (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]});
   return check_out(c);
 }
-static wk_status run_bmm(const wk__call *c, const wk__epilogue *after) {
+static wk_status run_bmm(const wk__call *c, const wk__product_hooks *hooks) {
   WK_TRY(refuse_bool(c, c->args[0].tensor));
   WK__OWNED a_copy = NULL;
   WK__OWNED b_copy = NULL;
@@ -266,7 +286,7 @@ static wk_status run_bmm(const wk__call *c, const wk__epilogue *after) {
                 .b_column = wk__stride(b, 2),
                 .alpha = 1,
                 .whole_alpha = 1,
-                .after = after};
+                .hooks = hooks};
   return multiply(&p, a, b, c->outputs[0]);
 }
 wk_status wk__kernel_bmm(wk__call *c) { return run_bmm(c, NULL); }
@@ -368,7 +388,7 @@ wk_status wk__meta_linear(wk__call *c) {
 }
 
 static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bias, wk_tensor *out,
-                             const wk__epilogue *after) {
+                             const wk__product_hooks *hooks) {
   WK__OWNED x_copy = NULL;
   WK__OWNED w_copy = NULL;
   wk_tensor *x = operand(input, &x_copy), *w = operand(weight, &w_copy);
@@ -385,7 +405,8 @@ static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bia
                 .b_column = wk__stride(w, 0),
                 .alpha = 1,
                 .whole_alpha = 1,
-                .after = after};
+                .is_linear = true,
+                .hooks = hooks};
   bool in_epilogue =
       bias && bias->ndim == 1 && wk__is_contiguous(bias) && (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64);
   if (in_epilogue) p.row = wk__data(bias);
@@ -394,14 +415,14 @@ static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bia
   return multiply(&p, x, w, out);
 }
 
-static wk_status run_linear(const wk__call *c, const wk__epilogue *after) {
+static wk_status run_linear(const wk__call *c, const wk__product_hooks *hooks) {
   wk_tensor *x = c->args[0].tensor, *w = c->args[1].tensor, *bias = wk__arg_tensor(c, 2), *out = c->outputs[0];
   int64_t row_stride;
   WK_TRY(refuse_bool(c, x));
-  if (folds(x, &row_stride)) return linear_into(x, w, bias, out, after);
+  if (folds(x, &row_stride)) return linear_into(x, w, bias, out, hooks);
   wk_value rows = {0}, format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
   WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, &rows));
-  wk_status status = linear_into(rows.tensor, w, bias, out, after);
+  wk_status status = linear_into(rows.tensor, w, bias, out, hooks);
   wk_value_release(&rows);
   return status;
 }
@@ -426,14 +447,14 @@ wk_status wk__vjp_linear(wk__vjp *v) {
   return WK_OK;
 }
 
-/* =========================================== products with an epilogue ========================================== */
+/* =========================================== products with hooks ========================================== */
 
 bool wk__is_product(const wk_op *op) { return op == WK__OP(mm) || op == WK__OP(bmm) || op == WK__OP(linear); }
 
-wk_status wk__product_into(const wk_op *op, const wk_value *args, wk_tensor *out, const wk__epilogue *after) {
+wk_status wk__product_into(const wk_op *op, const wk_value *args, wk_tensor *out, const wk__product_hooks *hooks) {
   wk__call call = {.op = op, .args = args, .outputs = &out};
-  if (op == WK__OP(mm)) return run_mm(&call, after);
-  return op == WK__OP(bmm) ? run_bmm(&call, after) : run_linear(&call, after);
+  if (op == WK__OP(mm)) return run_mm(&call, hooks);
+  return op == WK__OP(bmm) ? run_bmm(&call, hooks) : run_linear(&call, hooks);
 }
 
 /* ==================================================== matmul ==================================================== */

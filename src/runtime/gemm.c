@@ -6,7 +6,8 @@
  *   strip    few rows or few columns, or all small: a task owns a part of C and packs for itself, just in time.
  *   blocked  the rest: a block of B is packed by all threads together, then each task takes some rows of A, which stay
  *            in its L2 cache, past a part of it, panel by panel.
- * A transposed A that is used often is packed too.
+ * A transposed A that is used often is packed too. An operand that is made is made where it would be packed, so the
+ * stream path, which packs nothing, is not for it.
  *
  * Invariant: paths, tiles and tasks only partition C; no sum crosses them.
  * Tests: tests/c/test_gemm.c. */
@@ -121,7 +122,34 @@ typedef struct panel {
   int64_t column, columns; /* where it stands in C */
 } panel;
 
-static void pack_b(const gemm_run *r, int64_t k, int64_t depth, int64_t column, int64_t columns, void *out) {
+/* Rows and columns as they would lie in memory, one row after the other. */
+static void make(const gemm_run *r, const wk__gemm_maker *m, int64_t row, int64_t column, int64_t rows, int64_t columns,
+                 void *out) {
+  m->make(m->context, r->batch_index * m->batch_rows + row, column, rows, columns, out, columns);
+}
+
+/* `scratch`: made_panel_bytes. */
+static void pack_made_b(const gemm_run *r, int64_t k, int64_t depth, int64_t column, int64_t columns, void *out,
+                        void *scratch) {
+  int64_t width = r->shape.columns;
+  const wk__gemm_maker *m = r->g.make_b;
+  if (m->transposed) {
+    make(r, m, column, k, columns, depth, scratch);
+    r->kernels->pack(columns, width, depth, scratch, depth, 1, out);
+  } else if (columns == width) {
+    make(r, m, k, column, depth, columns, out);
+  } else {
+    make(r, m, k, column, depth, columns, scratch);
+    r->kernels->pack(columns, width, depth, scratch, 1, columns, out);
+  }
+}
+
+static void pack_b(const gemm_run *r, int64_t k, int64_t depth, int64_t column, int64_t columns, void *out,
+                   void *scratch) {
+  if (r->g.make_b) {
+    pack_made_b(r, k, depth, column, columns, out, scratch);
+    return;
+  }
   r->kernels->pack(columns, r->shape.columns, depth, b_at(r, k, column), r->g.b_column, r->g.b_row, out);
 }
 
@@ -132,7 +160,19 @@ typedef struct left {
   bool packed;         /* instead of strides: group after group, each as wide as it has rows */
 } left;
 
+/* Not packed: what is made lies together anyway. */
+static left made_left(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int64_t depth, char *memory) {
+  const wk__gemm_maker *m = r->g.make_a;
+  if (m->transposed) {
+    make(r, m, k, row, depth, rows, memory);
+    return (left){memory, 1, rows, false};
+  }
+  make(r, m, row, k, rows, depth, memory);
+  return (left){memory, depth, 1, false};
+}
+
 static left make_left(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int64_t depth, char *memory) {
+  if (r->g.make_a) return made_left(r, row, rows, k, depth, memory);
   if (!r->packs_a) return (left){a_at(r, row, k), r->g.a_row, r->g.a_column, false};
   int64_t height = group_height(r, rows);
   for (int64_t i = 0; i < rows; i += height) {
@@ -174,69 +214,75 @@ static size_t packed_a_bytes(const gemm_run *r, int64_t rows) {
 }
 
 static size_t packed_panel_bytes(const gemm_run *r) { return packed_a_bytes(r, r->shape.columns); }
+static size_t made_panel_bytes(const gemm_run *r) { return r->g.make_b ? packed_panel_bytes(r) : 0; }
+
+/* A slot: what a panel of B is made in, the panel, rows of A. */
+static char *panel_memory(const gemm_run *r, char *slot) { return slot + made_panel_bytes(r); }
+static char *left_memory(const gemm_run *r, char *slot) { return panel_memory(r, slot) + packed_panel_bytes(r); }
 
 /* B's rows are used where they stand when they need no padding and do not scatter over too many pages; few rows of A
  * use each only once anyway. */
 static bool may_use_b_in_place(const gemm_run *r, int64_t rows, int64_t columns) {
-  if (r->g.b_column != 1 || columns % r->kernels->lanes != 0) return false;
+  if (r->g.make_b || r->g.b_column != 1 || columns % r->kernels->lanes != 0) return false;
   int64_t span = (r->g.b_row < 0 ? -r->g.b_row : r->g.b_row) * r->g.k * r->kernels->size;
   return span <= IN_PLACE_MAX_B_BYTES || rows <= r->shape.rows;
 }
 
 static panel make_panel(const gemm_run *r, int64_t rows, int64_t k, int64_t depth, int64_t column, int64_t columns,
-                        void *memory) {
+                        char *slot) {
   if (may_use_b_in_place(r, rows, columns)) return (panel){b_at(r, k, column), r->g.b_row, column, columns};
-  pack_b(r, k, depth, column, columns, memory);
+  char *memory = panel_memory(r, slot);
+  pack_b(r, k, depth, column, columns, memory, slot);
   return (panel){memory, r->shape.columns, column, columns};
 }
 
 /* A in place, so there is no reason to leave a panel of B before its last k: a transposed B is read in long runs. */
-static void run_strip_in_place(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end,
-                               char *memory) {
+static void run_strip_in_place(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *slot) {
   int64_t finished = column;
   for (int64_t j = column; j < end; j += r->shape.columns) {
     int64_t columns = wk__min(r->shape.columns, end - j);
     for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
       int64_t depth = k_block(r, k);
       left a = make_left(r, row, rows, k, depth, NULL);
-      panel p = make_panel(r, rows, k, depth, j, columns, memory);
+      panel p = make_panel(r, rows, k, depth, j, columns, slot);
       multiply(r, row, rows, depth, &a, &p, NULL, how_for(r, k));
     }
     finished = finish_columns(r, row, rows, finished, j + columns, j + columns == end);
   }
 }
 
-static void run_strip_packed(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *memory) {
+static void run_strip_packed(const gemm_run *r, int64_t row, int64_t rows, int64_t column, int64_t end, char *slot) {
   int64_t finished = column;
   for (int64_t k = 0; k < r->g.k; k += WK__GEMM_K_BLOCK) {
     int64_t depth = k_block(r, k);
-    left a = make_left(r, row, rows, k, depth, memory + packed_panel_bytes(r));
+    left a = make_left(r, row, rows, k, depth, left_memory(r, slot));
     for (int64_t j = column; j < end; j += r->shape.columns) {
-      panel p = make_panel(r, rows, k, depth, j, wk__min(r->shape.columns, end - j), memory);
+      panel p = make_panel(r, rows, k, depth, j, wk__min(r->shape.columns, end - j), slot);
       multiply(r, row, rows, depth, &a, &p, NULL, how_for(r, k));
       if (k + depth == r->g.k) finished = finish_columns(r, row, rows, finished, j + p.columns, j + p.columns == end);
     }
   }
 }
 
-static void run_strip_part(const strip *s, int64_t row, int64_t column, char *memory) {
+static void run_strip_part(const strip *s, int64_t row, int64_t column, char *slot) {
   const gemm_run *r = s->run;
   int64_t rows = wk__min(s->rows, r->g.m - row), end = wk__min(column + s->columns, r->g.n);
-  (r->packs_a ? run_strip_packed : run_strip_in_place)(r, row, rows, column, end, memory);
+  (r->packs_a ? run_strip_packed : run_strip_in_place)(r, row, rows, column, end, slot);
 }
 
 static void strip_tasks(void *context, int64_t begin, int64_t end) {
   const strip *s = context;
-  char *memory = wk__slots_take(s->run->slots);
+  char *slot = wk__slots_take(s->run->slots);
   for (int64_t t = begin; t < end; t++) {
-    run_strip_part(s, t / s->column_tasks * s->rows, t % s->column_tasks * s->columns, memory);
+    run_strip_part(s, t / s->column_tasks * s->rows, t % s->column_tasks * s->columns, slot);
   }
-  wk__slots_give(s->run->slots, memory);
+  wk__slots_give(s->run->slots, slot);
 }
 
 /* Rows of A are read in place where they are runs of memory near each other; else packing pays when there are enough
  * panels to use them. */
 static bool should_pack_a(const gemm_run *r) {
+  if (r->g.make_a) return true;
   int64_t stride = (r->g.a_row < 0 ? -r->g.a_row : r->g.a_row) * r->kernels->size;
   if (r->g.a_column == 1 && stride < SCATTERED_STRIDE) return false;
   return r->g.m > SCATTERED_MAX_ROWS && r->g.n > SCATTERED_MAX_USES * r->shape.columns;
@@ -282,7 +328,7 @@ static void extend_chains(const gemm_run *r, int64_t k, int64_t depth, int64_t c
     const void *b = b_at(r, k, column + j);
     int64_t b_row = r->g.b_row;
     if (width % kernels->lanes != 0) {
-      pack_b(r, k, depth, column + j, width, padded);
+      pack_b(r, k, depth, column + j, width, padded, NULL);
       b = padded, b_row = r->shape.columns;
     }
     for (int64_t p = 0; p < depth; p++)
@@ -328,6 +374,7 @@ static void run_stream(const gemm_run *r) {
 }
 
 static bool is_stream(const gemm_run *r) {
+  if (r->g.make_a || r->g.make_b) return false;
   return r->g.m <= STREAM_MAX_ROWS && r->g.b_column == 1 && r->g.n >= r->shape.columns &&
          r->g.n * r->g.k * r->kernels->size > STREAM_MIN_B_BYTES;
 }
@@ -351,9 +398,12 @@ static char *shared_panel(const block *b, int64_t index) {
 static void pack_b_tasks(void *context, int64_t begin, int64_t end) {
   const block *b = context;
   int64_t width = b->run->shape.columns;
+  char *slot = wk__slots_take(b->run->slots);
   for (int64_t i = begin; i < end; i++) {
-    pack_b(b->run, b->k, b->depth, b->column + i * width, wk__min(width, b->columns - i * width), shared_panel(b, i));
+    pack_b(b->run, b->k, b->depth, b->column + i * width, wk__min(width, b->columns - i * width), shared_panel(b, i),
+           slot);
   }
+  wk__slots_give(b->run->slots, slot);
 }
 
 static void run_block_part(const block *b, int64_t row, int64_t part, const left *a) {
@@ -372,14 +422,14 @@ static void run_block_part(const block *b, int64_t row, int64_t part, const left
 static void block_tasks(void *context, int64_t begin, int64_t end) {
   const block *b = context;
   const gemm_run *r = b->run;
-  char *memory = wk__slots_take(r->slots);
+  char *slot = wk__slots_take(r->slots);
   left a = {0};
   for (int64_t t = begin; t < end; t++) {
-    int64_t row = t / b->parts * b->rows, part = t % b->parts;
-    if (t == begin || part == 0) a = make_left(r, row, wk__min(b->rows, r->g.m - row), b->k, b->depth, memory);
+    int64_t row = t / b->parts * b->rows, part = t % b->parts, rows = wk__min(b->rows, r->g.m - row);
+    if (t == begin || part == 0) a = make_left(r, row, rows, b->k, b->depth, left_memory(r, slot));
     run_block_part(b, row, part, &a);
   }
-  wk__slots_give(r->slots, memory);
+  wk__slots_give(r->slots, slot);
 }
 
 /* Equal blocks of at most B_BLOCK_BYTES */
@@ -466,7 +516,7 @@ static void run_matrices(void *context, int64_t begin, int64_t end) {
 /* Turns shapes that differ only in name into the ones that the paths are made for. */
 static wk__gemm simplify(const wk__gemm *g) {
   wk__gemm s = *g;
-  if (s.epilogue) return s;
+  if (s.epilogue || s.make_a || s.make_b) return s;
   if (s.batch > 1 && s.b_batch == 0 && s.a_batch == s.m * s.a_row && s.c_batch == s.m * s.c_row) {
     s.m *= s.batch, s.batch = 1;
   }
@@ -482,7 +532,7 @@ static wk__gemm simplify(const wk__gemm *g) {
 static size_t slot_bytes(const gemm_run *r) {
   if (is_stream(r)) return (size_t)(r->g.m * stream_columns(r) * r->kernels->size);
   int64_t rows = r->packs_a ? wk__min(r->g.m, max_block_rows(r)) + r->shape.rows : 0;
-  return packed_panel_bytes(r) + packed_a_bytes(r, rows);
+  return made_panel_bytes(r) + packed_panel_bytes(r) + packed_a_bytes(r, rows);
 }
 
 static size_t shared_bytes(const gemm_run *r) {

@@ -1,7 +1,8 @@
-/* Matrix products: C = beta C + alpha A B, in float or double, batched, with an epilogue while C is in cache.
+/* Matrix products: C = beta C + alpha A B, in float or double, batched, with an epilogue while C is in cache, and
+ * operands that are made where they are needed.
  *
- * In: A (m, k) and B (k, n) of any strides, so transposed and broadcast operands cost the caller no copy; C (m, n) with
- * contiguous columns. Out: C.
+ * In: A (m, k) and B (k, n) of any strides, so transposed and broadcast operands cost the caller no copy, or one of
+ * them as a function; C (m, n) with contiguous columns. Out: C.
  *
  * What is computed, to the bit: the k products of an element are taken in blocks of WK__GEMM_K_BLOCK. A block is one
  * chain of fused multiply-adds over ascending k that starts at 0. Then, block after block,
@@ -35,6 +36,19 @@ typedef struct wk__gemm_tile {
 } wk__gemm_tile;
 typedef void wk__gemm_epilogue_fn(void *context, const wk__gemm_tile *tile);
 
+/* A function in place of A or B, which has no memory then: writes rows [row, row + rows) of its columns
+ * [column, column + columns) to `out`, where rows lie out_row elements apart. Rows and columns are those of the operand
+ * as it would lie in memory, and a batch's matrices are one below the other, batch_rows apart (0: all are one). From
+ * any thread, several at a time; an element may be asked for more than once. */
+typedef void wk__gemm_make_fn(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns, void *out,
+                              int64_t out_row);
+typedef struct wk__gemm_maker {
+  wk__gemm_make_fn *make;
+  void *context;
+  bool transposed; /* the operand's columns are the rows that are made */
+  int64_t batch_rows;
+} wk__gemm_maker;
+
 /* Strides count elements and may be of any sign, or 0 for A and B. C overlaps neither A nor B, nor itself. */
 typedef struct wk__gemm {
   wk__gemm_type type;
@@ -48,7 +62,8 @@ typedef struct wk__gemm {
   double alpha, beta;
   int64_t batch; /* matrices, each at a multiple of the batch strides; 1 for a single product */
   int64_t a_batch, b_batch, c_batch;
-  wk__gemm_epilogue_fn *epilogue; /* or NULL */
+  const wk__gemm_maker *make_a, *make_b; /* or NULL; the operand and its strides are 0 then */
+  wk__gemm_epilogue_fn *epilogue;        /* or NULL */
   void *epilogue_context;
 } wk__gemm;
 

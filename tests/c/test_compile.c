@@ -448,6 +448,82 @@ static void beside_a_product(void **state) {
       "a", "b", "c", "d");
 }
 
+/* What only a product reads is made as the product multiplies it. */
+static void operands_of_a_product(void **state) {
+  (void)state;
+  CHECK(
+      "graph(%x: f32[6, 7], %y: f32[7, 8]) {\n"
+      "  %a: f32[6, 7] = exp(%x)\n"
+      "  %b: f32[6, 7] = sin(%a)\n"
+      "  %m: f32[6, 8] = mm(%b, %y)\n"
+      "  return (%m)\n"
+      "}\n",
+      "a b m");
+  /* A weight in another dtype, its rows as columns; many rows. */
+  CHECK(
+      "graph(%x: f32[2, 170, 90], %w: bf16[110, 90], %b: f32[110]) {\n"
+      "  %c: f32[110, 90] = _to_copy(%w, dtype=f32)\n"
+      "  %m: f32[2, 170, 110] = linear(%x, %c, %b)\n"
+      "  return (%m)\n"
+      "}\n",
+      "c m");
+  /* The input of a linear, folded to rows; what it is made of is broadcast. */
+  CHECK(
+      "graph(%x: f32[2, 70, 1], %w: f32[110, 90], %r: f32[90]) {\n"
+      "  %c: f32[2, 70, 90] = mul.Tensor(%x, %r)\n"
+      "  %m: f32[2, 70, 110] = linear(%c, %w)\n"
+      "  return (%m)\n"
+      "}\n",
+      "c m");
+  /* Batches, transposed, on either side. */
+  CHECK(
+      "graph(%x: f64[4, 20, 30], %y: f64[4, 50, 30]) {\n"
+      "  %e: f64[4, 50, 30] = relu(%y)\n"
+      "  %t: f64[4, 30, 50] strides [1500, 1, 30] = transpose.int(%e, 1, 2)\n"
+      "  %m: f64[4, 20, 50] = bmm(%x, %t)\n"
+      "  return (%m)\n"
+      "}\n",
+      "e m");
+  CHECK(
+      "graph(%x: f32[400, 230], %y: f32[400, 130]) {\n"
+      "  %e: f32[400, 230] = relu(%x)\n"
+      "  %t: f32[230, 400] strides [1, 230] = t(%e)\n"
+      "  %m: f32[230, 130] = mm(%t, %y)\n"
+      "  return (%m)\n"
+      "}\n",
+      "e m");
+  /* Of two operands one is made, and a product has no operand that is made beside an epilogue. */
+  CHECK(
+      "graph(%x: f32[6, 6], %y: f32[6, 6]) {\n"
+      "  %a: f32[6, 6] = exp(%x)\n"
+      "  %b: f32[6, 6] = sin(%y)\n"
+      "  %m: f32[6, 6] = mm(%a, %b)\n"
+      "  return (%m)\n"
+      "}\n",
+      "a m", "b");
+}
+
+/* Read twice, wanted outside, a reduction, part of a memory, a bias: made before the product. */
+static void not_operands_of_a_product(void **state) {
+  (void)state;
+  CHECK(
+      "graph(%x: f32[6, 6], %y: f32[6, 6], %l: f32[6]) {\n"
+      "  %a: f32[6, 6] = exp(%x)\n"
+      "  %m: f32[6, 6] = mm(%a, %a)\n"
+      "  %b: f32[6, 6] = sin(%y)\n"
+      "  %n: f32[6, 6] = mm(%b, %x)\n"
+      "  %s: f32[6, 6] = _softmax(%m, 1, False)\n"
+      "  %k: f32[6, 6] = mm(%s, %n)\n"
+      "  %c: f32[6, 6] = neg(%k)\n"
+      "  %v: f32[3, 6] = slice.Tensor(%c, 0, 1, 4)\n"
+      "  %o: f32[3, 6] = mm(%v, %y)\n"
+      "  %d: f32[6] = cos(%l)\n"
+      "  %p: f32[6, 6] = linear(%y, %x, %d)\n"
+      "  return (%b, %o, %p)\n"
+      "}\n",
+      "a", "b", "s", "k c", "d");
+}
+
 /* What goes over random values is done as they are drawn, whether or not they are kept. */
 static void around_a_draw(void **state) {
   (void)state;
@@ -1159,6 +1235,8 @@ int main(void) {
       TEST(reductions),
       TEST(around_a_product),
       TEST(beside_a_product),
+      TEST(operands_of_a_product),
+      TEST(not_operands_of_a_product),
       TEST(around_a_draw),
       TEST(beside_a_draw),
       TEST(order_of_draws),

@@ -305,6 +305,60 @@ static void epilogue_sees_each_element_once(void **state) {
   }
 }
 
+/* ---- Operands that are made: the same product ---- */
+
+typedef struct array {
+  const wk__gemm *g;
+  const void *data;
+  int64_t columns;
+} array;
+
+static void copy_part(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns, void *out,
+                      int64_t out_row) {
+  const array *a = context;
+  int64_t size = element_size(a->g);
+  for (int64_t i = 0; i < rows; i++)
+    memcpy((char *)out + i * out_row * size, (const char *)a->data + ((row + i) * a->columns + column) * size,
+           (size_t)(columns * size));
+}
+
+/* With the operand as memory `want` is computed; without it the product is run. */
+static void check_made(wk__gemm g, bool left, bool transposed, int threads) {
+  void *a = random_array(g.type, g.a_batch * g.batch), *b = random_array(g.type, g.b_batch * g.batch);
+  void *c = random_array(g.type, c_size(&g));
+  g.a = a, g.b = b;
+  void *want = promised(&g, c);
+  int64_t rows = left ? g.m : g.k, columns = left ? g.k : g.n;
+  array from = {&g, left ? a : b, transposed ? rows : columns};
+  wk__gemm_maker maker = {copy_part, &from, transposed, transposed ? columns : rows};
+  wk__gemm made = g;
+  if (left)
+    made.make_a = &maker, made.a = NULL, made.a_row = made.a_column = made.a_batch = 0;
+  else
+    made.make_b = &maker, made.b = NULL, made.b_row = made.b_column = made.b_batch = 0;
+  for (int level = 0; level <= (int)wk__cpu_level_max(); level++) {
+    assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
+    run_and_compare(&made, c, want, threads);
+  }
+  assert_int_equal(wk__cpu_level_set(wk__cpu_level_max()), WK_OK);
+  free(a), free(b), free(c), free(want);
+}
+
+static void made_operands(void **state) {
+  (void)state;
+  static const int64_t shapes[][4] = {{1, 5, 7, 9},     {1, 1, 70, 400},    {1, 40, 1, 30},
+                                      {1, 8, 300, 500}, {1, 230, 150, 390}, {1, 300, 40, 100},
+                                      {3, 20, 33, 450}, {2, 220, 130, 20},  {4, 7, 2, 0}};
+  for (size_t s = 0; s < WK_COUNT(shapes); s++)
+    for (int form = 0; form < 8; form++) {
+      bool left = form & 1, transposed = form & 2, is_double = form & 4;
+      wk__gemm g = product(is_double ? WK__GEMM_F64 : WK__GEMM_F32, shapes[s][1], shapes[s][2], shapes[s][3],
+                           left ? transposed : s & 1, left ? s & 1 : transposed);
+      g.batch = shapes[s][0];
+      check_made(g, left, transposed, 1 + (int)(s % 3));
+    }
+}
+
 /* ---- Threads that end leave nothing behind ---- */
 
 static void *multiply_once(void *unused) {
@@ -338,6 +392,7 @@ int main(void) {
       cmocka_unit_test(any_strides),
       cmocka_unit_test(batches),
       cmocka_unit_test(epilogue_sees_each_element_once),
+      cmocka_unit_test(made_operands),
       cmocka_unit_test(ended_threads_free_their_workspace),
   };
   return cmocka_run_group_tests(tests, NULL, restore_threads);

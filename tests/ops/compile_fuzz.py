@@ -685,9 +685,11 @@ LAYOUT_ALONE = re.compile(r"(gradient, )?tensor \d+ \(inputs first\): strides \[
 KEEPS_NOTHING = re.compile(r"eager \('RuntimeError', 'one of the variables needed.*compiled works", re.DOTALL)
 
 
-# Of several variables that were modified, which one the error names: a compiled forward keeps them in an order of its own.
+# Of several variables that were modified, which one the error names: a compiled forward keeps them in an order of its
+# own, and the tensor that a view looks at in place of the view.
 NAMES_ANOTHER = re.compile(
-    r"eager says '(one of the variables needed for gradient [^\[]*)\[.*?\]\] is .*compiled '\1\[.*?\]\] is "
+    r"(?:replay \d+: )?eager says '(one of the variables needed for gradient [^\[]*)\[.*?\]\](?:, which is output \d+ of"
+    r" \w+,)? is .*compiled '\1\[.*?\]\](?:, which is output \d+ of \w+,)? is "
 )
 
 

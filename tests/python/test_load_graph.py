@@ -289,6 +289,65 @@ def test_probability_of_a_draw_from_text():
         _C.LoadedGraph(DRAWN.replace("0.25)", "2.0)"))(wick.ones(40, 50))
 
 
+MADE = """of_exp = kernel {
+loops 2 at 0
+bind 0: input 0 offset 2 strides 3
+bind 1: made offset 5 strides 6
+result 0: f32[2] sizes 8 strides 10
+product mm 1 - - in 0
+made 1: 2 at 12 transposed
+nest free (i0 < s1_0)
+buffer 0: float32[1]
+buffer 1: float32[1] written
+%1 = load float32 0[i0]
+%2 = exp float32 %1
+store 1[i0] %2
+}
+graph(%w: f32[5, 4], %x: f32[3, 4]) {
+  %y: f32[3, 5] = of_exp([%w, %x], [5, 4, 0, 4, 1, 0, 4, 1, 3, 5, 5, 1, 4, 5])
+  return (%y)
+}
+"""
+
+
+def test_an_operand_by_hand():
+    graph, w, x = _C.LoadedGraph(MADE), wick.rand(5, 4), wick.rand(3, 4)
+    assert str(_C.LoadedGraph(str(graph))) == str(graph)
+    assert wick.equal(graph(w, x)[0], x @ w.exp().t())
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("product mm 1 - - in 0\n", "", "an operand needs a product"),
+        ("made 1: 2 at 12 transposed\n", "", "results are written, inputs read"),
+        ("made 1:", "made 0:", "an operand that is made is no input"),
+        ("mm 1 -", "mm 1 0", "an operand that is made is no input"),
+        ("made 1:", "made 2:", "expected a smaller number"),
+        ("made 1: 2", "made 1: 1", "expected at least two dims"),
+        ("at 12", "at 13", "there are not all numbers"),
+        ("bind 1: made", "bind 1: result 0", "results are written, inputs read"),
+        ("bind 0: input 0", "bind 0: made", "results are written, inputs read"),
+        ("loops 2 at 0", "loops 3 at 0", "needs .*a kernel over its rows and columns"),
+        ("in 0", "in 1", "needs a result"),
+    ],
+)
+def test_operands_that_do_not_fit_are_refused(old, new, error):
+    assert old in MADE
+    with pytest.raises(ValueError, match=error):
+        _C.LoadedGraph(MADE.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("old, new", [("transposed", ""), ("mm 1 -", "mm - -"),
+                                      ("4, 5])", "4, 4])"), ("4, 5])", "-4, -5])"), ("4, 5])", "4611686018427387904, 4])"),
+                                      ("[5, 4, 0", "[4, 5, 0"), ("[5, 4, 0", "[5, 4, 1"), ("[5, 4, 0", "[6, 4, 0")])  # fmt: skip
+def test_operands_that_leave_memory_are_refused(old, new):
+    assert old in MADE
+    graph = _C.LoadedGraph(MADE.replace(old, new, 1))
+    with pytest.raises((ValueError, RuntimeError), match="would leave the memory of a tensor|cannot be multiplied"):
+        graph(wick.rand(5, 4), wick.rand(3, 4))
+
+
 def test_hostile_text(fused):
     """Changed at random it is refused, or gives something or an error, and nothing worse."""
     text, chance = str(compiler.load_graph(fused)), random.Random(5)
