@@ -1,10 +1,11 @@
 /* mode="max-autotune": a graph is compiled in several ways, each is run, and the fastest stays.
  *
- * In: a graph without a tape. Out: a compiled graph whose native code is there. One choice after the other is tried
- * (choices.h), the others as they are best so far; a way has to be faster by MARGIN to be taken, because times are
- * noisy. The runs are on inputs made up from the descriptions, on copies of the generators' states, so that the program
- * notices nothing but the time. What was found is kept beside the native code, by the graph, the sizes, the CPU level
- * and the number of threads, so that the next process compiles once.
+ * In: a graph without a tape. Out: a compiled graph whose native code is there. First its products are timed each by
+ * itself (runtime/gemm_ways.h). Then one choice after the other is tried (choices.h), the others as they are best so
+ * far; a way has to be faster by MARGIN to be taken, because times are noisy. The runs are on inputs made up from the
+ * descriptions, on copies of the generators' states, so that the program notices nothing but the time. What was found
+ * is kept beside the native code, by the graph, the sizes, the CPU level and the number of threads, so that the next
+ * process compiles once.
  *
  * Invariant: all ways give the same bits. Tests: tests/ops/test_tune.py. */
 #include "compile/tune.h"
@@ -14,10 +15,12 @@
 #include <unistd.h>
 
 #include "compile/internal.h"
+#include "runtime/gemm_ways.h"
 #include "tensor/generator.h"
 
 enum {
   MOST_NUMBERS = 64,   /* number inputs of a graph */
+  MOST_PRODUCTS = 64,  /* of different sizes; the others are computed as usual */
   FEWEST_RUNS = 3,     /* of a way, after one that warms up */
   PATTERN = 4096,      /* elements that are written one by one */
   MOST_BYTES = 1 << 30 /* of made-up inputs; a graph with more is compiled as usual */
@@ -172,12 +175,31 @@ static wk_status try_way(trial *t, const wk__choices *choices, wk__compiled_grap
   return status;
 }
 
-static wk_status try_all(trial *t, wk__choices *choices, wk__compiled_graph **best) {
+/* What is found out by one, and kept for other processes. */
+typedef struct tuned {
+  wk__choices choices;
+  int64_t product_count;
+  wk__gemm_known products[MOST_PRODUCTS];
+} tuned;
+
+/* The products' own ways; the graph is timed with them. */
+static wk_status time_products(const trial *t, const wk__compiled_graph *c, tuned *out) {
+  double seconds;
+  wk__gemm_timing_begin(out->products, MOST_PRODUCTS);
+  wk_status status = run_once(t, c, &seconds);
+  out->product_count = wk__gemm_timing_end();
+  return status;
+}
+
+static wk_status try_all(trial *t, tuned *found, wk__compiled_graph **best) {
+  wk__choices *choices = &found->choices;
   double seconds = 0;
   bool better;
   for (size_t k = 0; k < WK_COUNT(knobs); k++) t->ways += knobs[k].count - 1;
   t->ways++;
   WK_TRY(try_way(t, choices, best, &seconds, &better));
+  WK_TRY(time_products(t, *best, found));
+  WK_TRY(time_way(t, *best, &seconds));
   for (size_t k = 0; k < WK_COUNT(knobs); k++)
     for (int i = 1; i < knobs[k].count; i++) {
       wk__choices other = *choices;
@@ -204,26 +226,30 @@ static what key_of(const wk__graph *graph) {
   return key;
 }
 
-static wk_status tune(trial *t, const what *key, wk__choices *choices, wk__compiled_graph **out) {
+static wk_status tune(trial *t, const what *key, tuned *found, wk__compiled_graph **out) {
   uint8_t state[WK__GENERATOR_STATE_BYTES];
   WK_TRY(make_inputs(t));
   WK_TRY(find_numbers(t));
   wk__generator_get_state(wk__generator_default(), state);
-  wk_status status = try_all(t, choices, out);
+  wk_status status = try_all(t, found, out);
   wk_status restored = wk__generator_set_state(wk__generator_default(), state, sizeof state);
   if (t->told) fputc('\n', stderr);
-  if (status == WK_OK) wk__native_remember(key, sizeof *key, choices, sizeof *choices);
+  if (status == WK_OK) wk__native_remember(key, sizeof *key, found, sizeof *found);
   return status ? status : restored;
 }
 
+static wk_status compile_as_tuned(wk__graph *graph, const tuned *found, wk__compiled_graph **out_compiled) {
+  for (int64_t i = 0; i < found->product_count && i < MOST_PRODUCTS; i++) wk__gemm_know(&found->products[i]);
+  return wk__compile_with(graph, &found->choices, out_compiled);
+}
+
 static wk_status tune_or_recall(wk__graph *graph, wk__compiled_graph **out_compiled) {
-  wk__choices choices = wk__usual_choices;
+  tuned found = {.choices = wk__usual_choices};
   what key = key_of(graph);
-  if (wk__native_recall(&key, sizeof key, &choices, sizeof choices))
-    return wk__compile_with(graph, &choices, out_compiled);
+  if (wk__native_recall(&key, sizeof key, &found, sizeof found)) return compile_as_tuned(graph, &found, out_compiled);
   trial t = {.graph = graph, .begin = now()};
   t.inputs = wk__alloc_zeroed((size_t)(graph->input_count + 1) * sizeof(wk_tensor *));
-  wk_status status = t.inputs ? tune(&t, &key, &choices, out_compiled) : WK_OUT_OF_MEMORY;
+  wk_status status = t.inputs ? tune(&t, &key, &found, out_compiled) : WK_OUT_OF_MEMORY;
   for (int64_t i = 0; t.inputs && i < graph->input_count; i++) wk__release(t.inputs[i]);
   wk__free(t.inputs);
   if (status == WK_OK) return WK_OK;
@@ -231,8 +257,7 @@ static wk_status tune_or_recall(wk__graph *graph, wk__compiled_graph **out_compi
   *out_compiled = NULL;
   if (status == WK_OUT_OF_MEMORY) return status;
   wk_error_clear(); /* it cannot be run on what was made up: compiled as usual */
-  choices = wk__usual_choices;
-  return wk__compile_with(graph, &choices, out_compiled);
+  return wk__compile_with(graph, &wk__usual_choices, out_compiled);
 }
 
 wk_status wk__tune(wk__graph *graph, wk__compiled_graph **out_compiled) {

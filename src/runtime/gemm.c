@@ -14,6 +14,7 @@
 #include "runtime/gemm.h"
 
 #include "runtime/gemm_kernels.h"
+#include "runtime/gemm_ways.h"
 #include "runtime/workspace.h"
 
 enum {
@@ -44,6 +45,7 @@ enum {
 typedef struct gemm_run {
   wk__gemm g; /* batch strides already applied */
   const wk__gemm_kernels *kernels;
+  wk__gemm_way way;
   wk__gemm_shape shape; /* of its tiles */
   bool packs_a;
   int64_t batch_index;
@@ -283,6 +285,7 @@ static void strip_tasks(void *context, int64_t begin, int64_t end) {
  * panels to use them. */
 static bool should_pack_a(const gemm_run *r) {
   if (r->g.make_a) return true;
+  if (r->way.packs) return r->way.packs == WK__GEMM_PACKS_A;
   int64_t stride = (r->g.a_row < 0 ? -r->g.a_row : r->g.a_row) * r->kernels->size;
   if (r->g.a_column == 1 && stride < SCATTERED_STRIDE) return false;
   return r->g.m > SCATTERED_MAX_ROWS && r->g.n > SCATTERED_MAX_USES * r->shape.columns;
@@ -374,7 +377,7 @@ static void run_stream(const gemm_run *r) {
 }
 
 static bool is_stream(const gemm_run *r) {
-  if (r->g.make_a || r->g.make_b) return false;
+  if (r->g.make_a || r->g.make_b || r->way.path) return false;
   return r->g.m <= STREAM_MAX_ROWS && r->g.b_column == 1 && r->g.n >= r->shape.columns &&
          r->g.n * r->g.k * r->kernels->size > STREAM_MIN_B_BYTES;
 }
@@ -469,7 +472,10 @@ static void run_blocked(const gemm_run *r) {
 }
 
 /* Blocks pay when a packed B is used by several blocks of rows. */
-static bool is_blocked(const gemm_run *r) { return r->g.m > max_block_rows(r) && r->g.n > STRIP_MAX_COLUMNS; }
+static bool is_blocked(const gemm_run *r) {
+  if (r->way.path) return r->way.path == WK__GEMM_BLOCKED;
+  return r->g.m > max_block_rows(r) && r->g.n > STRIP_MAX_COLUMNS;
+}
 
 /* ---- C = beta C, for a product of no terms ---- */
 
@@ -545,15 +551,19 @@ static bool may_share_out_batch(const gemm_run *r) {
   return flops(&r->g) < SPLIT_MATRIX_FLOPS || r->g.batch >= BATCH_PER_THREAD * r->threads;
 }
 
-wk_status wk__gemm_run(const wk__gemm *given) {
-  if (given->m <= 0 || given->n <= 0 || given->batch <= 0) return WK_OK;
+static wk__gemm_shape choose_shape(const wk__gemm_kernels *kernels, int64_t columns, wk__gemm_way way) {
+  if (way.tiles) return way.tiles == WK__GEMM_WIDE ? kernels->wide : kernels->tall;
+  return wk__gemm_shape_for(kernels, columns);
+}
+
+wk_status wk__gemm_run_in(const wk__gemm *given, wk__gemm_way way) {
   wk__gemm g = simplify(given);
   double work = flops(&g) * (double)g.batch;
   int64_t threads = work >= PARALLEL_MIN_FLOPS ? wk_get_num_threads() : 1;
   wk__slots slots;
   const wk__gemm_kernels *kernels = wk__gemm_kernels_get(g.type);
-  gemm_run r = {
-      .g = g, .kernels = kernels, .shape = wk__gemm_shape_for(kernels, g.n), .threads = threads, .slots = &slots};
+  gemm_run r = {.g = g, .kernels = kernels, .way = way, .threads = threads, .slots = &slots};
+  r.shape = choose_shape(kernels, g.n, way);
   r.packs_a = should_pack_a(&r);
   bool split_batch = threads > 1 && may_share_out_batch(&r);
   if (split_batch) r.threads = 1;
@@ -565,4 +575,11 @@ wk_status wk__gemm_run(const wk__gemm *given) {
     run_matrices(&b, 0, g.batch);
   }
   return WK_OK;
+}
+
+wk_status wk__gemm_run(const wk__gemm *g) {
+  wk__gemm_way way = {0};
+  if (g->m <= 0 || g->n <= 0 || g->batch <= 0) return WK_OK;
+  if (WK_UNLIKELY(atomic_load_explicit(&wk__gemm_has_ways, memory_order_relaxed))) way = wk__gemm_choose_way(g);
+  return wk__gemm_run_in(g, way);
 }

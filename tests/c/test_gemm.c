@@ -11,6 +11,7 @@
 
 #include "base/base.h"
 #include "runtime/gemm.h"
+#include "runtime/gemm_ways.h"
 #include "runtime/workspace.h"
 
 enum { MAX_THREADS = 4, RANDOM_SHAPES = 250 };
@@ -359,6 +360,78 @@ static void made_operands(void **state) {
     }
 }
 
+/* ---- Ways: the same bits ---- */
+
+static void check_ways(const wk__gemm *g, const void *c, const void *want) {
+  size_t bytes = (size_t)(c_size(g) * element_size(g));
+  wk__gemm run = *g;
+  run.c = malloc(bytes);
+  for (int way = 0; way < 27; way++) {
+    memcpy(run.c, c, bytes);
+    wk__gemm_way taken = {(uint8_t)(way % 3), (uint8_t)(way / 3 % 3), (uint8_t)(way / 9)};
+    assert_int_equal(wk__gemm_run_in(&run, taken), WK_OK);
+    assert_memory_equal(run.c, want, bytes);
+  }
+  free(run.c);
+}
+
+static void every_way(void **state) {
+  (void)state;
+  static const int64_t shapes[][4] = {
+      {1, 5, 7, 9}, {1, 4, 300, 500}, {1, 40, 30, 2}, {3, 20, 70, 40}, {1, 240, 130, 390}};
+  for (size_t s = 0; s < WK_COUNT(shapes); s++)
+    for (int form = 0; form < 4; form++) {
+      wk__gemm g =
+          product(s == 1 ? WK__GEMM_F64 : WK__GEMM_F32, shapes[s][1], shapes[s][2], shapes[s][3], form & 1, form >> 1);
+      g.batch = shapes[s][0], g.beta = 0.5;
+      void *a = random_array(g.type, g.a_batch * g.batch), *b = random_array(g.type, g.b_batch * g.batch);
+      void *c = random_array(g.type, c_size(&g));
+      g.a = a, g.b = b;
+      void *want = promised(&g, c);
+      for (int level = 0; level <= (int)wk__cpu_level_max(); level++) {
+        assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
+        assert_int_equal(wk_set_num_threads(1 + (int)s % 3), WK_OK);
+        check_ways(&g, c, want);
+      }
+      free(a), free(b), free(c), free(want);
+    }
+  assert_int_equal(wk__cpu_level_set(wk__cpu_level_max()), WK_OK);
+}
+
+/* Timed once, known from then on; C is what it was, the product right. */
+static void timed_products(void **state) {
+  (void)state;
+  wk__gemm_known list[3];
+  wk__gemm g = product(WK__GEMM_F32, 90, 80, 85, false, true), small = product(WK__GEMM_F32, 5, 5, 5, false, false);
+  g.beta = 2;
+  wk__gemm_timing_begin(list, 3);
+  for (int turn = 0; turn < 2; turn++) {
+    void *a = random_array(g.type, g.a_batch), *b = random_array(g.type, g.b_batch), *c = random_array(g.type, 7200);
+    g.a = a, g.b = b;
+    void *want = promised(&g, c);
+    run_and_compare(&g, c, want, 1);
+    free(a), free(b), free(c), free(want);
+  }
+  check_product(small);
+  assert_int_equal(wk__gemm_timing_end(), 1);
+  assert_int_equal(list[0].m, 90);
+  assert_int_equal(wk_set_num_threads(1), WK_OK);
+  wk__gemm_way way = wk__gemm_choose_way(&g);
+  assert_true(way.tiles == list[0].tiles && way.path == list[0].path && way.packs == list[0].packs);
+  /* As a file gives it to another process. */
+  wk__gemm other = product(WK__GEMM_F64, 33, 44, 55, true, true);
+  wk__gemm_know(&(wk__gemm_known){.m = 33,
+                                  .n = 44,
+                                  .k = 55,
+                                  .batch = 1,
+                                  .type = WK__GEMM_F64,
+                                  .threads = 1,
+                                  .level = (uint8_t)wk__cpu_level_get(),
+                                  .tiles = WK__GEMM_TALL});
+  assert_int_equal(wk__gemm_choose_way(&other).tiles, WK__GEMM_TALL);
+  check_product(other);
+}
+
 /* ---- Threads that end leave nothing behind ---- */
 
 static void *multiply_once(void *unused) {
@@ -393,6 +466,8 @@ int main(void) {
       cmocka_unit_test(batches),
       cmocka_unit_test(epilogue_sees_each_element_once),
       cmocka_unit_test(made_operands),
+      cmocka_unit_test(every_way),
+      cmocka_unit_test(timed_products),
       cmocka_unit_test(ended_threads_free_their_workspace),
   };
   return cmocka_run_group_tests(tests, NULL, restore_threads);
