@@ -35,35 +35,6 @@ typedef struct matrices { /* strides in elements; batch strides 0 where there is
   const wk__product_hooks *hooks;  /* or NULL */
 } matrices;
 
-/* Adds a row of numbers to a finished tile, while it is in the cache. */
-static void add_row_f32(const float *row, const wk__gemm_tile *tile) {
-  row += tile->column;
-  for (int64_t i = 0; i < tile->rows; i++) {
-    float *c = (float *)tile->c + i * tile->c_row;
-    for (int64_t j = 0; j < tile->columns; j++) c[j] += row[j];
-  }
-}
-static void add_row_f64(const double *row, const wk__gemm_tile *tile) {
-  row += tile->column;
-  for (int64_t i = 0; i < tile->rows; i++) {
-    double *c = (double *)tile->c + i * tile->c_row;
-    for (int64_t j = 0; j < tile->columns; j++) c[j] += row[j];
-  }
-}
-
-typedef struct ending {
-  const matrices *p;
-  bool is_double;
-} ending;
-
-static void finish_tile(void *context, const wk__gemm_tile *tile) {
-  const ending *e = context;
-  if (e->p->row && e->is_double) add_row_f64(e->p->row, tile);
-  if (e->p->row && !e->is_double) add_row_f32(e->p->row, tile);
-  const wk__product_hooks *hooks = e->p->hooks;
-  if (hooks && hooks->after) hooks->after(hooks->context, tile);
-}
-
 /* Puts the function in the operand's place. */
 static void make_operand(const matrices *p, wk__gemm *g, wk__gemm_maker *maker) {
   const wk__product_hooks *h = p->hooks;
@@ -96,17 +67,14 @@ static wk_status gemm(const matrices *p, const wk_tensor *a, const wk_tensor *b,
                 .c_row = p->n,
                 .alpha = p->alpha,
                 .beta = p->beta,
+                .row = p->row,
                 .batch = p->batch,
                 .a_batch = p->a_batch,
                 .b_batch = p->b_batch,
                 .c_batch = p->m * p->n};
-  ending end = {p, out->dtype == WK_FLOAT64};
   wk__gemm_maker maker;
   if (p->hooks && p->hooks->make) make_operand(p, &g, &maker);
-  if (p->row || (p->hooks && p->hooks->after)) {
-    g.epilogue = finish_tile;
-    g.epilogue_context = &end;
-  }
+  if (p->hooks) g.epilogue = p->hooks->after, g.epilogue_context = p->hooks->context;
   return wk__gemm_run(&g);
 }
 
@@ -407,10 +375,10 @@ static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bia
                 .whole_alpha = 1,
                 .is_linear = true,
                 .hooks = hooks};
-  bool in_epilogue =
+  bool by_row =
       bias && bias->ndim == 1 && wk__is_contiguous(bias) && (out->dtype == WK_FLOAT32 || out->dtype == WK_FLOAT64);
-  if (in_epilogue) p.row = wk__data(bias);
-  p.beta = bias && !in_epilogue;
+  if (by_row) p.row = wk__data(bias);
+  p.beta = bias && !by_row;
   if (p.beta != 0) WK_TRY(wk__copy_into(out, bias));
   return multiply(&p, x, w, out);
 }

@@ -89,12 +89,15 @@ static void run_tasks(const gemm_run *r, int64_t count, wk__range_fn *fn, void *
   }
 }
 
-/* The k-block that begins at `k` is the first one, and only there beta counts. */
-static wk__gemm_how how_for(const gemm_run *r, int64_t k) {
-  return (wk__gemm_how){.alpha = r->g.alpha, .beta = k == 0 ? r->g.beta : 1};
-}
-
 static int64_t k_block(const gemm_run *r, int64_t k) { return wk__min(WK__GEMM_K_BLOCK, r->g.k - k); }
+
+/* Of the k-block that begins at `k`, for tiles from `column` on: beta counts in the first, the row in the last. */
+static wk__gemm_how how_for(const gemm_run *r, int64_t k, int64_t column) {
+  bool last = k + k_block(r, k) == r->g.k && r->g.row;
+  return (wk__gemm_how){.alpha = r->g.alpha,
+                        .beta = k == 0 ? r->g.beta : 1,
+                        .row = last ? (const char *)r->g.row + column * r->kernels->size : NULL};
+}
 
 /* The rows are cut into equal groups rather than full ones and a rest: a small rest would run at the latency of its few
  * chains. */
@@ -247,7 +250,7 @@ static void run_strip_in_place(const gemm_run *r, int64_t row, int64_t rows, int
       int64_t depth = k_block(r, k);
       left a = make_left(r, row, rows, k, depth, NULL);
       panel p = make_panel(r, rows, k, depth, j, columns, slot);
-      multiply(r, row, rows, depth, &a, &p, NULL, how_for(r, k));
+      multiply(r, row, rows, depth, &a, &p, NULL, how_for(r, k, j));
     }
     finished = finish_columns(r, row, rows, finished, j + columns, j + columns == end);
   }
@@ -260,7 +263,7 @@ static void run_strip_packed(const gemm_run *r, int64_t row, int64_t rows, int64
     left a = make_left(r, row, rows, k, depth, left_memory(r, slot));
     for (int64_t j = column; j < end; j += r->shape.columns) {
       panel p = make_panel(r, rows, k, depth, j, wk__min(r->shape.columns, end - j), slot);
-      multiply(r, row, rows, depth, &a, &p, NULL, how_for(r, k));
+      multiply(r, row, rows, depth, &a, &p, NULL, how_for(r, k, j));
       if (k + depth == r->g.k) finished = finish_columns(r, row, rows, finished, j + p.columns, j + p.columns == end);
     }
   }
@@ -357,7 +360,7 @@ static void run_stream_part(const gemm_run *r, int64_t column, char *chains) {
     for (int64_t p = 0; p < depth; p += STREAM_DEPTH) {
       extend_chains(r, k + p, wk__min(STREAM_DEPTH, depth - p), column, columns, chains, c_row, p > 0);
     }
-    wk__gemm_how how = how_for(r, k);
+    wk__gemm_how how = how_for(r, k, column);
     for (int64_t i = 0; i < r->g.m; i++) {
       r->kernels->finish(columns, chains + i * c_row * r->kernels->size, c_at(r, i, column), &how);
     }
@@ -415,7 +418,7 @@ static void run_block_part(const block *b, int64_t row, int64_t part, const left
   int64_t end = wk__min((part + 1) * b->part_panels, b->panels), finished = b->column + part * b->part_panels * width;
   for (int64_t i = part * b->part_panels; i < end; i++) {
     panel p = {shared_panel(b, i), width, b->column + i * width, wk__min(width, b->columns - i * width)};
-    multiply(r, row, rows, b->depth, a, &p, i + 1 < end ? shared_panel(b, i + 1) : NULL, how_for(r, b->k));
+    multiply(r, row, rows, b->depth, a, &p, i + 1 < end ? shared_panel(b, i + 1) : NULL, how_for(r, b->k, p.column));
     if (b->k + b->depth == r->g.k)
       finished = finish_columns(r, row, rows, finished, p.column + p.columns, i + 1 == end);
   }
@@ -480,7 +483,7 @@ static bool is_blocked(const gemm_run *r) {
 /* ---- C = beta C, for a product of no terms ---- */
 
 static void scale_rows(const gemm_run *r) {
-  wk__gemm_how how = how_for(r, 0);
+  wk__gemm_how how = {.beta = r->g.beta, .row = r->g.row};
   for (int64_t i = 0; i < r->g.m; i++) r->kernels->finish(r->g.n, NULL, c_at(r, i, 0), &how);
   finish_tile(r, 0, 0, r->g.m, r->g.n);
 }
@@ -526,7 +529,7 @@ static wk__gemm simplify(const wk__gemm *g) {
   if (s.batch > 1 && s.b_batch == 0 && s.a_batch == s.m * s.a_row && s.c_batch == s.m * s.c_row) {
     s.m *= s.batch, s.batch = 1;
   }
-  if (s.n == 1 && s.c_row == 1 && s.m > 1) { /* a column is the transpose of a row */
+  if (s.n == 1 && s.c_row == 1 && s.m > 1 && !s.row) { /* a column is the transpose of a row */
     const wk__gemm t = s;
     s.a = t.b, s.a_row = t.b_column, s.a_column = t.b_row, s.a_batch = t.b_batch;
     s.b = t.a, s.b_row = t.a_column, s.b_column = t.a_row, s.b_batch = t.a_batch;
@@ -551,9 +554,10 @@ static bool may_share_out_batch(const gemm_run *r) {
   return flops(&r->g) < SPLIT_MATRIX_FLOPS || r->g.batch >= BATCH_PER_THREAD * r->threads;
 }
 
-static wk__gemm_shape choose_shape(const wk__gemm_kernels *kernels, int64_t columns, wk__gemm_way way) {
+/* Tall tiles read more of each line of a transposed A. */
+static wk__gemm_shape choose_shape(const wk__gemm_kernels *kernels, const wk__gemm *g, wk__gemm_way way) {
   if (way.tiles) return way.tiles == WK__GEMM_WIDE ? kernels->wide : kernels->tall;
-  return wk__gemm_shape_for(kernels, columns);
+  return g->a_row == 1 && g->a_column != 1 ? kernels->tall : wk__gemm_shape_for(kernels, g->n);
 }
 
 wk_status wk__gemm_run_in(const wk__gemm *given, wk__gemm_way way) {
@@ -563,7 +567,7 @@ wk_status wk__gemm_run_in(const wk__gemm *given, wk__gemm_way way) {
   wk__slots slots;
   const wk__gemm_kernels *kernels = wk__gemm_kernels_get(g.type);
   gemm_run r = {.g = g, .kernels = kernels, .way = way, .threads = threads, .slots = &slots};
-  r.shape = choose_shape(kernels, g.n, way);
+  r.shape = choose_shape(kernels, &g, way);
   r.packs_a = should_pack_a(&r);
   bool split_batch = threads > 1 && may_share_out_batch(&r);
   if (split_batch) r.threads = 1;

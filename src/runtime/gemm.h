@@ -9,6 +9,7 @@
  *
  *     c = alpha * block + beta * c    (the first block; beta = 0 does not read c)
  *     c = alpha * block + c           (the others)
+ *     c = c + row                     (at the end, where there is a row)
  *
  * with the outer multiply-add fused and beta * c rounded. With k = 0 or alpha = 0 it is beta * c, and A and B are not
  * read.
@@ -60,7 +61,8 @@ typedef struct wk__gemm {
   void *c;
   int64_t c_row; /* C's columns are contiguous */
   double alpha, beta;
-  int64_t batch; /* matrices, each at a multiple of the batch strides; 1 for a single product */
+  const void *row; /* (n) of the type, added to each row of C; or NULL */
+  int64_t batch;   /* matrices, each at a multiple of the batch strides; 1 for a single product */
   int64_t a_batch, b_batch, c_batch;
   const wk__gemm_maker *make_a, *make_b; /* or NULL; the operand and its strides are 0 then */
   wk__gemm_epilogue_fn *epilogue;        /* or NULL */

@@ -14,9 +14,10 @@
 
 enum { WK__GEMM_MAX_ROWS = 14 };
 
-/* How a tile begins and ends: c = alpha * chain + beta * c. */
+/* How a tile begins and ends: c = alpha * chain + beta * c, then + row. */
 typedef struct wk__gemm_how {
   double alpha, beta;
+  const void *row;  /* of the tile's first column; or NULL */
   bool resume;      /* the chain starts at c instead of 0; alpha is 1 and beta 0 */
   const char *next; /* what to bring into L2 meanwhile, next_step bytes for each k; or NULL */
   int64_t next_step;
@@ -32,8 +33,8 @@ typedef void wk__gemm_pack_fn(int64_t count, int64_t width, int64_t k, const voi
                               int64_t k_stride, void *out);
 enum { WK__GEMM_PACK_SLACK = 64 };
 
-/* row[j] = alpha * chain[j] + beta * row[j], as a micro-kernel does it; chain NULL: row[j] = beta * row[j] */
-typedef void wk__gemm_finish_fn(int64_t columns, const void *chain, void *row, const wk__gemm_how *how);
+/* A row of C from its chains, as a micro-kernel does it; chain NULL: c[j] = beta * c[j], then + row. */
+typedef void wk__gemm_finish_fn(int64_t columns, const void *chain, void *c, const wk__gemm_how *how);
 
 typedef struct wk__gemm_shape {
   int rows, columns; /* of the largest tile */

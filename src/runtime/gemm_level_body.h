@@ -17,9 +17,9 @@ WK_INLINE void NAME(store_part)(T *p, V v, int64_t n) {
   }
 }
 
-/* c = alpha * chain + beta * c. `last` is the number of columns in the tile's last vector. */
+/* c = alpha * chain + beta * c, then + row. `last` is the number of columns in the tile's last vector. */
 WK_INLINE void NAME(store_tile)(const int rows, const int vectors, V chain[MOST_ROWS][MOST_VECTORS], T *c,
-                                int64_t c_row, int64_t last, const wk__gemm_how *how) {
+                                int64_t c_row, int64_t last, const T *row, const wk__gemm_how *how) {
   V alpha = OP(broadcast)((T)how->alpha), beta = OP(broadcast)((T)how->beta);
   bool overwrite = how->beta == 0;
 #pragma GCC unroll 14
@@ -29,6 +29,7 @@ WK_INLINE void NAME(store_tile)(const int rows, const int vectors, V chain[MOST_
       T *p = c + i * c_row + j * LANES;
       int64_t n = j == vectors - 1 ? last : LANES;
       V value = overwrite ? chain[i][j] * alpha : OP(fma)(alpha, chain[i][j], beta * NAME(load_part)(p, n));
+      if (row) value += NAME(load_part)(row + j * LANES, n);
       NAME(store_part)(p, value, n);
     }
   }
@@ -94,10 +95,10 @@ WK_INLINE void NAME(tile)(const int rows, const int vectors, int64_t k, const T 
     }
   }
   KEEP_IN_REGISTER(c);
-  if (last == LANES) {
-    NAME(store_tile)(rows, vectors, chain, c, c_row, LANES, how);
+  if (last == LANES && !how->row) {
+    NAME(store_tile)(rows, vectors, chain, c, c_row, LANES, NULL, how);
   } else {
-    NAME(store_tile)(rows, vectors, chain, c, c_row, last, how);
+    NAME(store_tile)(rows, vectors, chain, c, c_row, last, how->row, how);
   }
 }
 
@@ -128,16 +129,18 @@ FOR_EACH_ROW_COUNT(DEFINE_KERNEL)
 #undef PASTE
 #undef PASTE_
 
-static void NAME(finish)(int64_t columns, const void *chain, void *row, const wk__gemm_how *how) {
-  const T *source = chain;
-  T *p = row;
+static void NAME(finish)(int64_t columns, const void *chain, void *c, const wk__gemm_how *how) {
+  const T *source = chain, *row = how->row;
+  T *p = c;
   V alpha = OP(broadcast)((T)how->alpha), beta = OP(broadcast)((T)how->beta);
   for (int64_t j = 0; j < columns; j += LANES) {
     int64_t n = wk__min(LANES, columns - j);
     V old = how->beta == 0 ? OP(broadcast)(0) : beta * NAME(load_part)(p + j, n);
     V sum = source ? NAME(load_part)(source + j, n) : OP(broadcast)(0);
     V value = how->beta == 0 ? sum * alpha : OP(fma)(alpha, sum, old);
-    NAME(store_part)(p + j, source ? value : old, n);
+    if (!source) value = old;
+    if (row) value += NAME(load_part)(row + j, n);
+    NAME(store_part)(p + j, value, n);
   }
 }
 

@@ -55,7 +55,7 @@ static double multiply_add(wk__gemm_type type, double x, double y, double z) {
 
 static double round_to(wk__gemm_type type, double x) { return type == WK__GEMM_F32 ? (double)(float)x : x; }
 
-static double promised_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
+static double product_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
   double alpha = round_to(g->type, g->alpha), beta = round_to(g->type, g->beta);
   double scaled = g->beta == 0 ? 0 : round_to(g->type, beta * c), result = scaled;
   if (g->alpha == 0) return scaled;
@@ -71,13 +71,19 @@ static double promised_element(const wk__gemm *g, int64_t batch, int64_t i, int6
   return result;
 }
 
+static double promised_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
+  double result = product_element(g, batch, i, j, c);
+  return g->row ? round_to(g->type, result + get(g->row, g->type, j)) : result;
+}
+
 static double true_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
   long double sum = 0;
   for (int64_t p = 0; p < g->k; p++) {
     sum += (long double)get(g->a, g->type, batch * g->a_batch + i * g->a_row + p * g->a_column) *
            (long double)get(g->b, g->type, batch * g->b_batch + p * g->b_row + j * g->b_column);
   }
-  return (double)((long double)g->alpha * sum) + (g->beta == 0 ? 0 : g->beta * c);
+  return (double)((long double)g->alpha * sum) + (g->beta == 0 ? 0 : g->beta * c) +
+         (g->row ? get(g->row, g->type, j) : 0);
 }
 
 static int64_t c_size(const wk__gemm *g) { return (g->batch - 1) * g->c_batch + g->m * g->c_row; }
@@ -203,6 +209,25 @@ static void alpha_and_beta(void **state) {
 }
 
 /* beta = 0 overwrites whatever is there; a NaN in A or B must come through. */
+/* Tiles of all widths, several blocks of k, few rows past a large B, no terms at all. */
+static void a_row_is_added(void **state) {
+  (void)state;
+  static const int64_t shapes[][4] = {{1, 5, 7, 9},     {1, 4, 300, 500},   {1, 40, 1, 30},
+                                      {3, 20, 70, 400}, {1, 240, 150, 390}, {2, 3, 33, 0}};
+  for (size_t s = 0; s < WK_COUNT(shapes); s++)
+    for (int form = 0; form < 4; form++) {
+      wk__gemm g =
+          product(form & 1 ? WK__GEMM_F32 : WK__GEMM_F64, shapes[s][1], shapes[s][2], shapes[s][3], false, form >> 1);
+      void *row = random_array(g.type, g.n);
+      g.row = row;
+      g.batch = shapes[s][0];
+      g.beta = s & 1;
+      g.alpha = s == 3 ? 0 : 1;
+      check_product(g);
+      free(row);
+    }
+}
+
 static void nan_in_c_is_overwritten(void **state) {
   (void)state;
   static const int64_t shapes[][3] = {{6, 40, 30}, {2, 3000, 50}, {230, 130, 10}, {30, 20, 0}};
@@ -461,6 +486,7 @@ int main(void) {
       cmocka_unit_test(odd_shapes_in_all_forms),
       cmocka_unit_test(every_path),
       cmocka_unit_test(alpha_and_beta),
+      cmocka_unit_test(a_row_is_added),
       cmocka_unit_test(nan_in_c_is_overwritten),
       cmocka_unit_test(any_strides),
       cmocka_unit_test(batches),
