@@ -118,6 +118,11 @@ static bool alone(const target *t) { return !t->body && !by_strips(t); }
 
 /* ---- memory ---- */
 
+/* Of a walker in the row at hand, the q-th of those that are taken together. */
+static void write_position(const target *t, int walker) {
+  wk__string_printf(t->out, "l_splat(t->at[%d] + q * a->walkers[%d].stride_m)", walker, walker);
+}
+
 /* Elements from the buffer's begin, one integer a lane. */
 static void write_offsets(const target *t, int number) {
   const wk__access *access = &t->a->nest->accesses[number];
@@ -126,7 +131,7 @@ static void write_offsets(const target *t, int number) {
     if (access->indirect[d]) open++;
   for (int d = 0; d < open; d++) wk__string_append(t->out, "l_add(");
   if (alone(t))
-    wk__string_printf(t->out, "l_splat(t->at[%d])", number);
+    write_position(t, number);
   else
     wk__string_printf(t->out, "l_load_i64(%sp%d, j, n)", values(t), number);
   for (int d = 0; d < access->ndim; d++) {
@@ -154,7 +159,7 @@ static void write_load(const target *t, const wk__instr *i) {
     write_offsets(t, i->extra);
     wk__string_printf(t->out, ", %s)%s", wanted(t), alone(t) ? "))" : "");
   } else if (alone(t)) {
-    wk__string_printf(t->out, "%c_one_%s(row_memory(a, t, %d))", letter, name, i->extra);
+    wk__string_printf(t->out, "%c_one_%s(row_memory(a, t, %d, q))", letter, name, i->extra);
   } else if (by_strips(t) && !moves_with_columns(access)) {
     wk__string_printf(t->out, "%c_one_%s(%sp%d)", letter, name, values(t), i->extra);
   } else {
@@ -172,7 +177,7 @@ static void write_store(const target *t, const wk__instr *i) {
     write_offsets(t, i->extra);
     wk__string_append(t->out, ", ");
   } else if (alone(t)) {
-    wk__string_printf(t->out, "%c_store_%s(row_memory(a, t, %d), 0, ", letter, name, i->extra);
+    wk__string_printf(t->out, "%c_store_%s(row_memory(a, t, %d, q), 0, ", letter, name, i->extra);
   } else {
     wk__string_printf(t->out, "%c_store_%s(%sp%d, j, ", letter, name, values(t), i->extra);
   }
@@ -236,7 +241,7 @@ static void write_index(const target *t, wk__var v) {
   if (t->a->place[v] == PLACE_UNIFORM)
     wk__string_printf(t->out, "l_splat(a->walkers[%d].start)", walker);
   else if (alone(t))
-    wk__string_printf(t->out, "l_splat(t->at[%d])", walker);
+    write_position(t, walker);
   else
     wk__string_printf(t->out, "l_load_i64(%sp%d, j, n)", values(t), walker);
 }
@@ -255,11 +260,17 @@ static bool divides_integers(const wk__instr *i, int operand) {
                                  i->op == WK__LOOP_fmod);
 }
 
+static bool has_one_lane(const wk__instr *i, int operand) {
+  return wk_dtype_is_floating((wk_dtype)operand) &&
+         (i->op == WK__LOOP_div || i->op == WK__LOOP_sqrt || i->op == WK__LOOP_rsqrt || i->op == WK__LOOP_reciprocal);
+}
+
 static void write_operation(const target *t, const wk__instr *i) {
   int dtype = operand_dtype(t->a, i);
   bool divides = divides_integers(i, dtype);
   if (divides && alone(t)) wk__string_append(t->out, "l_splat(l_first(");
-  wk__string_printf(t->out, "%c_%s(", letter_of(dtype), wk__loop_ops[i->op].name);
+  const char *one = alone(t) && has_one_lane(i, dtype) ? "one_" : "";
+  wk__string_printf(t->out, "%c_%s%s(", letter_of(dtype), one, wk__loop_ops[i->op].name);
   write_operands(t, i);
   if (divides) wk__string_printf(t->out, ", %s, &t->fault", wanted(t));
   wk__string_append(t->out, divides && alone(t) ? ")))" : ")");

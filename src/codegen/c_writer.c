@@ -59,7 +59,11 @@ static void write_get_blocks(writer *w, const char *indent, const char *e, const
                     (unsigned long long)w->written, e, count);
   for (uint64_t left = w->read; left; left &= left - 1) {
     int k = __builtin_ctzll(left);
-    wk__string_printf(w->out, "%sv.p%d = along_%s(a, t, %d, %s);\n", indent, k, by_columns(w) ? "column" : "row", k, e);
+    wk__string_printf(w->out, "%sv.p%d = along_%s(a, t, %d, %s%s);\n", indent, k, by_columns(w) ? "column" : "row", k,
+                      e,
+                      w->mode == WK__NATIVE_ROWS ? ", q"
+                      : by_columns(w)            ? ""
+                                                 : ", 0");
   }
 }
 
@@ -338,28 +342,70 @@ static void write_row_phase(writer *w, int phase) {
 static void write_kept_pointers(writer *w) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++)
     if (w->a.place[v] == PLACE_KEPT)
-      wk__string_printf(w->out, "  v.kept%d = t->kept + %d * a->kept_bytes;\n", w->a.number[v], w->a.number[v]);
+      wk__string_printf(w->out, "      v.kept%d = t->kept + (%d * a->together + q) * a->kept_bytes;\n", w->a.number[v],
+                        w->a.number[v]);
 }
 
+/* Values of a row that a phase makes, its row steps included. */
+static bool is_made_in(const writer *w, int64_t v, int phase) {
+  if (w->a.place[v] != PLACE_ROW) return false;
+  return is_reduction(instr_at(w, v)->op) ? phase_of(instr_at(w, v)) == phase : is_row_step(w, v, phase);
+}
+
+/* What earlier phases made of the row at hand comes to `v`, or what this one made goes to `rows`. */
+static void write_row_values(writer *w, int phase, bool keeps) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    bool wanted = keeps && is_made_in(w, v, phase);
+    for (int p = 0; p < phase && !keeps; p++) wanted |= is_made_in(w, v, p);
+    if (wanted && keeps)
+      wk__string_printf(w->out, "      rows[q].v%lld = v.v%lld;\n", (long long)v, (long long)v);
+    else if (wanted)
+      wk__string_printf(w->out, "      v.v%lld = rows[q].v%lld;\n", (long long)v, (long long)v);
+  }
+}
+
+static void write_row_struct(writer *w) {
+  wk__string_printf(w->out, "struct k%d_row {\n", w->number);
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (w->a.place[v] == PLACE_ROW)
+      wk__string_printf(w->out, "  %c v%lld;\n", type_of(instr_at(w, v)->dtype), (long long)v);
+  wk__string_append(w->out, "  int none;\n};\n");
+}
+
+/* Short rows go through the phases side by side: what one waits for, the fold of its lanes or a quotient, takes long.
+ */
 static void write_rows(writer *w) {
   target t = target_of(w, 0, false);
+  uint64_t by_blocks = 0;
   write_values_struct(w);
+  write_row_struct(w);
   for (int p = 0; p < w->a.phases; p++) {
     mark_needed(&w->a, p, true);
+    find_walkers(w, p);
+    by_blocks |= w->read;
     if (count_needed(w)) write_body(w, p);
   }
   write_signature(w);
   write_uniform(w);
-  write_kept_pointers(w);
-  wk__string_append(w->out,
-                    "  for (int64_t unit = begin, row = a->rows; unit < end; unit++) {\n"
-                    "    if (++row < a->rows) {\n");
+  wk__string_printf(w->out,
+                    "  struct k%d_row rows[WK__KERNEL_TOGETHER];\n"
+                    "  for (int64_t unit = begin, m = a->rows, together = 0; unit < end; unit += together) {\n"
+                    "    if ((m += together) < a->rows) {\n",
+                    w->number);
   for (int k = 0; k < walker_of(&w->a, (wk__var)w->a.nest->instr_count); k++)
-    wk__string_printf(w->out, "      t->at[%d] += a->walkers[%d].stride_m;\n", k, k);
-  wk__string_append(w->out, "    } else {\n      a->start(a, t, unit);\n      row = t->m0;\n    }\n");
+    wk__string_printf(w->out, "      t->at[%d] += a->walkers[%d].stride_m * together;\n", k, k);
+  wk__string_printf(w->out,
+                    "    } else {\n      a->start(a, t, unit);\n      m = t->m0;\n    }\n"
+                    "    together = rows_together(a, 0x%llx, m, end - unit);\n",
+                    (unsigned long long)by_blocks);
   for (int p = 0; p < w->a.phases; p++) {
+    wk__string_append(w->out, "    for (int64_t q = 0; q < together; q++) {\n");
+    write_kept_pointers(w);
+    write_row_values(w, p, false);
     write_row_steps(w, p, &t);
     write_row_phase(w, p);
+    write_row_values(w, p, true);
+    wk__string_append(w->out, "    }\n");
   }
   wk__string_append(w->out, "  }\n}\n");
 }

@@ -135,13 +135,20 @@ WK_INLINE int64_t next_row(const struct wk__kernel_args *a, int64_t item) {
 }
 
 /* Where a value of one row lies, and the elements of a walker from e on, by rows and by columns. */
-WK_INLINE void *row_memory(const struct wk__kernel_args *a, const struct wk__kernel_thread *t, int w) {
-  const wk__walker *k = &a->walkers[w];
-  return k->base + t->at[w] * k->item;
+/* Rows from number m on that are taken together; those that need blocks one by one. */
+WK_INLINE int64_t rows_together(const struct wk__kernel_args *a, uint64_t walkers, int64_t m, int64_t left) {
+  if (walkers & ~a->adjacent) return 1;
+  left = left < a->rows - m ? left : a->rows - m;
+  return left < a->together ? left : a->together;
 }
-WK_INLINE void *along_row(const struct wk__kernel_args *a, const struct wk__kernel_thread *t, int w, int64_t e) {
+WK_INLINE void *row_memory(const struct wk__kernel_args *a, const struct wk__kernel_thread *t, int w, int64_t q) {
   const wk__walker *k = &a->walkers[w];
-  return a->adjacent >> w & 1 ? k->base + (t->at[w] + e) * k->item : (char *)t->pointer[w];
+  return k->base + (t->at[w] + q * k->stride_m) * k->item;
+}
+WK_INLINE void *along_row(const struct wk__kernel_args *a, const struct wk__kernel_thread *t, int w, int64_t e,
+                          int64_t q) {
+  const wk__walker *k = &a->walkers[w];
+  return a->adjacent >> w & 1 ? k->base + (t->at[w] + q * k->stride_m + e) * k->item : (char *)t->pointer[w];
 }
 WK_INLINE void *along_column(const struct wk__kernel_args *a, const struct wk__kernel_thread *t, int w, int64_t e) {
   const wk__walker *k = &a->walkers[w];

@@ -22,6 +22,7 @@ enum {
   WK__KERNEL_BLOCK = 1024, /* elements of a block */
   WK__KERNEL_STRIP = 256,  /* columns of a unit, at most */
   WK__KERNEL_LEVELS = 48,  /* of the counter that folds chunks */
+  WK__KERNEL_TOGETHER = 4, /* rows */
 };
 
 /* Something that moves with the loops: an access (memory) or an index expression (a number). Walkers are numbered
@@ -49,7 +50,7 @@ struct wk__kernel_thread {
   uint64_t copied;                   /* walkers that point at copies */
   int64_t m0, n0, m, n;              /* pointwise: the block. columns: n0, n are the strip */
   char *copies;                      /* (walkers) blocks of WK__KERNEL_BLOCK * 8 bytes */
-  char *kept;                        /* rows: values of a whole row, a->kept_bytes each */
+  char *kept;                        /* rows: values of a whole row, a->kept_bytes each, a->together of each value */
   char *strips;                      /* columns: values of WK__KERNEL_STRIP columns, 8 bytes each, 64 bytes apart */
 };
 
@@ -64,6 +65,7 @@ struct wk__kernel_args {
   const int64_t *limits; /* by expression: the size that an index is checked against */
   int64_t length;        /* elements of a row; 1 without reductions */
   int64_t rows;          /* by rows: so many units differ by the walkers' stride_m alone; t->m0 is the first's number */
+  int64_t together;      /* by rows: so many, at most WK__KERNEL_TOGETHER, go through the phases side by side */
   int64_t kept_bytes;    /* of a value that a whole row keeps */
   int64_t counters;      /* columns: strips of a reduction's counter */
   uint64_t adjacent;     /* walkers (bits) that may be addressed without asking: see `start`. By columns also those that

@@ -12,6 +12,7 @@ enum {
   MOST_KEPT = 64 << 20, /* bytes that a row may keep */
   COPY_BYTES = WK__KERNEL_BLOCK * 8,
   STRIP_BYTES = WK__KERNEL_STRIP * 8 + 64,
+  TOGETHER_ELEMENTS = 2048, /* of rows that are taken together: what they keep should stay in the first cache */
   TILE = 16,
 };
 
@@ -338,7 +339,10 @@ static int64_t bind_mode(native_run *r) {
   }
   if (g->mode == LOOP_ROWS) {
     r->args.kept_bytes = (r->args.length * 8 + 63) & ~INT64_C(63);
-    r->scratch += (size_t)(r->code->kept_count * r->args.kept_bytes);
+    r->args.together = r->program->has_store_add
+                           ? 1
+                           : wk__max(1, wk__min(WK__KERNEL_TOGETHER, TOGETHER_ELEMENTS / wk__max(1, r->args.length)));
+    r->scratch += (size_t)(r->code->kept_count * r->args.kept_bytes * r->args.together);
     r->args.rows = g->m_size;
     r->args.start = start_row;
     r->args.block = block_row;
