@@ -94,10 +94,14 @@ static wk_status check_made(const launch *l) {
   for (int d = 0; d < m->ndim; d++)
     if (sizes[d] < 0 || __builtin_mul_overflow(count, sizes[d], &count)) return leaves(l);
   if (l->f->product.op == WK__OP(linear) && m->operand == 0 && m->transposed) return leaves(l);
-  return go_over(l, sizes[m->ndim - (m->transposed ? 2 : 1)], count) ? WK_OK : leaves(l);
+  bool attends = wk__is_attention(l->f->product.op);
+  if (attends && (m->ndim != 4 || m->operand != 0)) return leaves(l);
+  int64_t columns = sizes[m->ndim - (m->transposed && !attends ? 2 : 1)];
+  if (attends && m->transposed) columns = count ? columns * sizes[1] : 0;
+  return go_over(l, columns, count) ? WK_OK : leaves(l);
 }
 
-/* What the product gives for these arguments. */
+/* What the product gives for these arguments: two results, for attention. */
 static wk_status describe_product(const launch *l, const wk_value *args, wk__spec *out) {
   const wk__fused_product *p = &l->f->product;
   wk_value product_args[WK__MAX_ARGS];
@@ -108,20 +112,27 @@ static wk_status describe_product(const launch *l, const wk_value *args, wk__spe
     if (!(made = wk__fused_made_shape(l->f, args[1].integers))) return wk_error_category();
     product_args[p->made.operand] = wk__v_tensor(made);
   }
-  if (product_args[0].tag != WK_VALUE_TENSOR || product_args[1].tag != WK_VALUE_TENSOR) return leaves(l);
+  for (int i = 0; i < p->op->schema.parameter_count; i++) {
+    const wk__parameter *parameter = &p->op->schema.parameters[i];
+    bool needed = parameter->type == WK__TYPE_TENSOR && !parameter->optional;
+    if (needed && product_args[i].tag != WK_VALUE_TENSOR) return leaves(l);
+  }
   wk__call call = {.op = p->op, .args = product_args, .specs = out, .compute_dtype = WK_DTYPE_NONE};
   return p->op->meta(&call);
 }
 
 /* The product's arguments fit, its result is the matrix that they give, and the loops go over that or the operand. */
 static wk_status check_product(const launch *l, const wk_value *args, const wk_tensor *matrix) {
-  wk__spec spec;
-  WK_TRY(describe_product(l, args, &spec));
+  wk__spec specs[2], spec;
+  WK_TRY(describe_product(l, args, specs));
+  spec = specs[0];
   bool fits = matrix->dtype == spec.dtype && (spec.dtype == WK_FLOAT32 || spec.dtype == WK_FLOAT64) &&
               wk_int_same(wk__spec_numel(&spec), matrix->numel) && wk__non_overlapping_and_dense(matrix);
   if (!fits) return leaves(l);
   if (l->f->product.made.ndim) return WK_OK;
-  return go_over(l, spec.sizes[spec.ndim - 1].bits, wk__numel(matrix)) ? WK_OK : leaves(l);
+  int64_t columns = spec.sizes[spec.ndim - 1].bits;
+  bool inside = wk__is_attention(l->f->product.op) && spec.strides[1].bits < spec.strides[2].bits;
+  return go_over(l, inside ? columns * spec.sizes[1].bits : columns, wk__numel(matrix)) ? WK_OK : leaves(l);
 }
 
 /* Buffers of random values go over them in order. */

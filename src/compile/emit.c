@@ -19,7 +19,7 @@ static int tensor_of_buffer(wk__emitter *e, int b) {
   wk__memory memory = e->places[b].memory;
   if (e->written[b]) return memory == e->group->made ? WK__FUSED_MADE : -1 - result_of(e, memory);
   if (memory == e->group->draw) return result_of(e, memory) < 0 ? WK__FUSED_DRAWN : -1 - result_of(e, memory);
-  return memory == e->group->product ? -1 - result_of(e, e->group->home) : wk__emit_input(e, memory);
+  return memory == e->group->whole ? -1 - result_of(e, e->group->home) : wk__emit_input(e, memory);
 }
 
 /* The product's result is the one there is. */
@@ -28,17 +28,22 @@ static void describe_made(wk__emitter *e, wk__fused_made *out) {
   const wk_tensor *t = g->product->args[g->made_operand].node->value;
   *out = (wk__fused_made){t->ndim, (uint8_t)g->made_operand, g->made_transposed, (int32_t)e->number_count};
   for (int d = 0; d < t->ndim; d++) wk__emit_add_number(e, t->sizes[d]);
-  e->outputs[0] = g->product;
+  e->outputs[0] = g->whole;
 }
 
 static void describe_product(wk__emitter *e, wk__fused *f) {
   const wk__group *g = e->group;
   const wk__graph_node *node = g->product;
-  f->product = (wk__fused_product){node->op, {-1, -1, -1}, (int16_t)(g->made ? 0 : result_of(e, g->home)), {0}};
-  if (g->made) describe_made(e, &f->product.made);
-  for (int i = 0; i < node->op->schema.parameter_count; i++)
-    if (node->args[i].tag == WK_VALUE_TENSOR && !(g->made && i == g->made_operand))
-      f->product.args[i] = (int16_t)wk__emit_input(e, node->args[i].node);
+  wk__fused_product *p = &f->product;
+  *p = (wk__fused_product){.op = node->op, .result = (int16_t)(g->made ? 0 : result_of(e, g->home))};
+  if (g->made) describe_made(e, &p->made);
+  for (int i = 0; i < WK__PRODUCT_ARGS; i++) {
+    const wk__graph_arg *a = i < node->op->schema.parameter_count ? &node->args[i] : NULL;
+    bool given = a && a->tag == WK_VALUE_TENSOR && !(g->made && i == g->made_operand);
+    p->args[i] = (int16_t)(given ? wk__emit_input(e, a->node) : -1);
+    if (a && a->tag == WK_VALUE_BOOL) p->constants[i] = (wk_value){.tag = WK_VALUE_BOOL, .boolean = a->boolean};
+    if (a && a->tag == WK_VALUE_DOUBLE) p->constants[i] = wk__v_double(a->number);
+  }
 }
 
 static void describe_draw(wk__emitter *e, wk__fused *f) {

@@ -119,7 +119,7 @@ static int buffer_of(wk__emitter *e, const wk__place *merged, bool written) {
     add_output(e, merged->memory);
   else if (merged->memory == e->group->draw)
     add_draw(e);
-  else if (merged->memory != e->group->product)
+  else if (merged->memory != e->group->whole)
     (void)wk__emit_input(e, merged->memory);
   return count;
 }

@@ -91,10 +91,12 @@ typedef struct wk__group {
   bool has_reduction;
   /* a matrix product whose epilogue the group is, or one of whose operands it makes; else NULL */
   const wk__graph_node *product;
+  wk__memory whole;           /* the product's result */
   wk__memory home;            /* of an epilogue: the group's result that the product's lies in */
   wk__memory made;            /* of an operand: its memory, which there is none of then; else NULL */
   int made_operand;           /* which argument of the product */
-  bool made_transposed;       /* its last two dims are those of the memory the other way round */
+  bool made_transposed;       /* its last two dims are those of the memory the other way round; attention's: heads and
+                                 rows */
   int column_loop;            /* the first of the loops that run along the columns of the result, or of the operand */
   const wk__graph_node *draw; /* of random values that the group reads as they are drawn; else NULL */
 } wk__group;
@@ -104,6 +106,8 @@ typedef bool wk__is_wanted_fn(void *context, wk__memory memory); /* outside the 
 /* product_fit.c: makes the group the epilogue of a product that it reads. False: it cannot be. */
 bool wk__group_take_product(wk__group *group, const wk__graph_node *product, const wk__choices *choices,
                             wk__is_wanted_fn *is_wanted, void *context);
+/* What the product gives, as a memory; NULL: nobody looks at it. */
+wk__memory wk__product_result(const wk__graph_node *product);
 /* Makes the group what makes an operand of the product that reads its result. False: it cannot be. */
 bool wk__group_make_operand(wk__group *group, const wk__graph_node *product, const wk__choices *choices,
                             wk__is_wanted_fn *is_wanted, void *context);

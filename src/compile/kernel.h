@@ -57,11 +57,13 @@ typedef struct wk__fused_made {
   int32_t sizes; /* place among the numbers */
 } wk__fused_made;
 
-/* A matrix product whose epilogue or operand the kernel is (product_fit.c). */
+/* A matrix product or attention whose epilogue or operand the kernel is (product_fit.c). */
+enum { WK__PRODUCT_ARGS = 8 };
 typedef struct wk__fused_product {
-  const wk_op *op; /* NULL: none */
-  int16_t args[3]; /* the node's input that is its argument i; -1: none */
-  int16_t result;  /* the node's result that its own lies in */
+  const wk_op *op;                      /* NULL: none */
+  int16_t args[WK__PRODUCT_ARGS];       /* the node's input that is its argument i; -1: none */
+  wk_value constants[WK__PRODUCT_ARGS]; /* of those: bools and floats; else NONE */
+  int16_t result;                       /* the node's result that its own lies in */
   wk__fused_made made;
 } wk__fused_product;
 

@@ -100,24 +100,62 @@ static bool has_plain_bias(const wk__graph_node *linear) {
 
 static int64_t bytes_of(const wk_tensor *t) { return wk__hint(t->numel) * (int64_t)wk__itemsize(t); }
 
-static bool is_plain_product(const wk__graph_node *n) {
-  if (n->kind != WK__GRAPH_CALL || !wk__is_product(n->op) || n->flags & WK__GRAPH_TAPED) return false;
-  if (n->op == WK__OP(linear) && !has_plain_bias(n)) return false;
-  const wk_tensor *t = n->value;
-  return t->device.type == WK_CPU && (t->dtype == WK_FLOAT32 || t->dtype == WK_FLOAT64) && wk__is_contiguous(t);
+/* Tensors, and numbers that are the same in every run. */
+static bool has_plain_args(const wk__graph_node *n) {
+  for (int i = 0; i < n->op->schema.parameter_count; i++) {
+    const wk__graph_arg *a = &n->args[i];
+    bool constant = a->tag == WK_VALUE_BOOL || a->tag == WK_VALUE_NONE || (a->tag == WK_VALUE_DOUBLE && !a->count);
+    if (!constant && a->tag != WK_VALUE_TENSOR) return false;
+  }
+  return n->op->schema.parameter_count <= WK__PRODUCT_ARGS && (n->op != WK__OP(linear) || has_plain_bias(n));
+}
+
+wk__memory wk__product_result(const wk__graph_node *n) { return wk__is_attention(n->op) ? n->item_nodes[0] : n; }
+
+/* Contiguous; transposed: with its last two dims the other way round, or attention's heads and rows. */
+static bool lies_as_matrix(const wk__graph_node *product, const wk_tensor *t, bool transposed) {
+  wk_int step = wk_int_of(1);
+  int first = wk__is_attention(product->op) ? 2 : 1; /* of the two, from the back */
+  if (t->ndim < 2 || !wk_int_same(t->offset, wk_int_of(0))) return false;
+  for (int back = 1; back <= t->ndim; back++) {
+    bool swapped = transposed && (back == first || back == first + 1);
+    int d = t->ndim - (swapped ? 2 * first + 1 - back : back);
+    if (!wk_int_same(t->strides[d], step)) return false;
+    step = wk_int_mul(step, t->sizes[d]);
+  }
+  return true;
+}
+
+/* Of a tensor that lies so. */
+static wk_int columns_of(const wk__graph_node *product, const wk_tensor *t, bool transposed) {
+  if (wk__is_attention(product->op)) return transposed ? wk_int_mul(t->sizes[1], t->sizes[3]) : t->sizes[3];
+  return t->sizes[t->ndim - (transposed ? 2 : 1)];
+}
+
+static bool is_plain_product(const wk__graph_node *n, wk__is_wanted_fn *is_wanted, void *context) {
+  if (n->kind != WK__GRAPH_CALL || !wk__is_product(n->op) || n->flags & WK__GRAPH_TAPED || !has_plain_args(n))
+    return false;
+  bool attends = wk__is_attention(n->op);
+  if (attends && (!n->item_nodes[0] || (n->item_nodes[1] && is_wanted(context, n->item_nodes[1])))) return false;
+  const wk_tensor *t = wk__product_result(n)->value;
+  if (t->device.type != WK_CPU || (t->dtype != WK_FLOAT32 && t->dtype != WK_FLOAT64)) return false;
+  return attends ? lies_as_matrix(n, t, false) || lies_as_matrix(n, t, true) : wk__is_contiguous(t);
 }
 
 bool wk__group_take_product(wk__group *g, const wk__graph_node *product, const wk__choices *choices,
                             wk__is_wanted_fn *is_wanted, void *context) {
-  if (g->has_reduction || !is_plain_product(product)) return false;
-  const wk_tensor *matrix = product->value;
+  if (g->has_reduction || !is_plain_product(product, is_wanted, context)) return false;
+  wk__memory result = wk__product_result(product);
+  const wk_tensor *matrix = result->value;
   if (bytes_of(matrix) < choices->product_bytes) return false;
-  const wk__place *p = only_place(g, product);
-  int columns = loop_of_columns(g, matrix->sizes[matrix->ndim - 1]);
+  const wk__place *p = only_place(g, result);
+  bool inside = wk__is_attention(product->op) && !lies_as_matrix(product, matrix, false);
+  int columns = loop_of_columns(g, columns_of(product, matrix, inside));
   if (!p || columns < 0 || !goes_over(g, p, matrix) || !are_rows_and_columns(g, columns)) return false;
-  g->home = is_wanted(context, product) ? NULL : find_home(g, p, matrix, is_wanted, context);
+  g->home = is_wanted(context, result) ? NULL : find_home(g, p, matrix, is_wanted, context);
   if (!g->home) return false;
   g->product = product;
+  g->whole = result;
   g->column_loop = columns;
   return true;
 }
@@ -137,39 +175,34 @@ static const wk__place *only_result(const wk__group *g, wk__is_wanted_fn *is_wan
   return found;
 }
 
-/* Contiguous, or with its last two dims the other way round. */
-static bool lies_as_matrix(const wk_tensor *t, bool transposed) {
-  wk_int step = wk_int_of(1);
-  if (t->ndim < 2 || !wk_int_same(t->offset, wk_int_of(0))) return false;
-  for (int back = 1; back <= t->ndim; back++) {
-    int d = t->ndim - (transposed && back <= 2 ? 3 - back : back);
-    if (!wk_int_same(t->strides[d], step)) return false;
-    step = wk_int_mul(step, t->sizes[d]);
-  }
-  return true;
-}
-
-/* The argument of the product, an operand, that looks at the memory; -1: none. */
+/* The argument of the product, an operand, that looks at the memory; -1: none. Of attention's it is the query. */
 static int operand_of(const wk__graph_node *product, wk__memory memory) {
-  for (int i = 0; i < 2; i++)
+  for (int i = 0; i < (wk__is_attention(product->op) ? 1 : 2); i++)
     if (product->args[i].tag == WK_VALUE_TENSOR && wk__memory_of(product->args[i].node) == memory) return i;
   return -1;
 }
 
+/* Columns of the result, or keys. */
+static int64_t uses_of_row(const wk__graph_node *product) {
+  if (wk__is_attention(product->op)) return wk__hint(product->args[1].node->value->sizes[2]);
+  return wk__hint(product->value->sizes[product->value->ndim - 1]);
+}
+
 bool wk__group_make_operand(wk__group *g, const wk__graph_node *product, const wk__choices *choices,
                             wk__is_wanted_fn *is_wanted, void *context) {
-  const wk__place *p = g->has_reduction || !is_plain_product(product) ? NULL : only_result(g, is_wanted, context);
+  bool fits = !g->has_reduction && is_plain_product(product, is_wanted, context);
+  const wk__place *p = fits ? only_result(g, is_wanted, context) : NULL;
   int operand = p ? operand_of(product, p->memory) : -1;
   if (operand < 0 || bytes_of(p->memory->value) < choices->operand_bytes) return false;
-  if (operand == 0 && wk__hint(product->value->sizes[product->value->ndim - 1]) < choices->operand_columns)
-    return false;
   const wk_tensor *t = product->args[operand].node->value, *made = p->memory->value;
-  bool folds = product->op == WK__OP(linear) && operand == 0, transposed = !lies_as_matrix(t, false);
+  if (operand == 0 && uses_of_row(product) < choices->operand_columns) return false;
+  bool folds = product->op == WK__OP(linear) && operand == 0, transposed = !lies_as_matrix(product, t, false);
   if (t->dtype != made->dtype || !wk_int_same(t->numel, made->numel)) return false;
-  if (transposed && (folds || !lies_as_matrix(t, true))) return false;
-  int columns = loop_of_columns(g, t->sizes[t->ndim - (transposed ? 2 : 1)]);
+  if (transposed && (folds || !lies_as_matrix(product, t, true))) return false;
+  int columns = loop_of_columns(g, columns_of(product, t, transposed));
   if (columns < 0 || !goes_over(g, p, made) || !are_rows_and_columns(g, columns)) return false;
   g->product = product;
+  g->whole = wk__product_result(product);
   g->made = p->memory;
   g->made_operand = operand;
   g->made_transposed = transposed;

@@ -72,7 +72,7 @@ static void make_part(void *context, int64_t row, int64_t column, int64_t rows, 
 void wk__fused_product_args(const wk__fused *f, const wk_value *args, wk_value *out) {
   for (int i = 0; i < f->product.op->schema.parameter_count; i++) {
     int16_t input = f->product.args[i];
-    out[i] = (wk_value){.tag = WK_VALUE_NONE};
+    out[i] = f->product.constants[i];
     if (input >= 0) out[i] = (wk_value){.tag = WK_VALUE_TENSOR, .tensor = args[0].tensors[input]};
   }
 }
@@ -81,14 +81,14 @@ wk_tensor *wk__fused_made_shape(const wk__fused *f, const wk_int *numbers) {
   const wk__fused_made *m = &f->product.made;
   wk_int sizes[WK_MAX_DIMS];
   wk__spec spec;
-  int rows = m->ndim - 2, columns = m->ndim - 1;
+  int a = m->ndim - (wk__is_attention(f->product.op) ? 3 : 2), b = a + 1; /* dims that may be the other way round */
   memcpy(sizes, numbers + m->sizes, m->ndim * sizeof *sizes);
-  if (m->transposed) sizes[rows] = numbers[m->sizes + columns], sizes[columns] = numbers[m->sizes + rows];
+  if (m->transposed) sizes[a] = numbers[m->sizes + b], sizes[b] = numbers[m->sizes + a];
   wk__spec_contiguous(&spec, (wk_dtype)f->outputs[f->product.result].dtype, WK__CPU_DEVICE, m->ndim, sizes);
   if (m->transposed) {
-    wk_int step = spec.strides[rows];
-    spec.strides[rows] = spec.strides[columns], spec.strides[columns] = step;
-    spec.sizes[rows] = sizes[columns], spec.sizes[columns] = sizes[rows];
+    wk_int step = spec.strides[a];
+    spec.strides[a] = spec.strides[b], spec.strides[b] = step;
+    spec.sizes[a] = sizes[b], spec.sizes[b] = sizes[a];
   }
   return wk__tensor_shape_only(&spec);
 }

@@ -455,9 +455,10 @@ static void take_source(scheduler *s, int32_t u, is_source_fn *is_source, take_f
   for (int r = 0; r < g->region_count; r++)
     for (int i = 0; i < g->regions[r]->place_count; i++) {
       wk__memory m = g->regions[r]->places[i].memory;
-      if (!m || m->kind != WK__GRAPH_CALL || !is_source(m->op) || (int32_t)m->number <= best) continue;
-      best = (int32_t)m->number;
-      node = m;
+      const wk__graph_node *call = m && m->kind == WK__GRAPH_ITEM ? m->args[0].node : m;
+      if (!call || call->kind != WK__GRAPH_CALL || !is_source(call->op) || (int32_t)call->number <= best) continue;
+      best = (int32_t)call->number;
+      node = call;
     }
   if (node) try_source(s, u, node, take);
 }

@@ -9,8 +9,9 @@
  *     param 0: float 2                                  argument p2 of a call; or `integer 8`, one of the numbers
  *     in place                                          the result may be an argument of the same layout
  *     checks index.Tensor                               an operator of it that checks indices
- *     product linear 1 2 - in 0                         the epilogue of a product of these inputs (-: none), whose
- *                                                       result lies in that one, where buffers may read it
+ *     product linear 1 2 - in 0                         the epilogue of a product of these inputs (-: none; true,
+ *                                                       = 0.5: constants), whose result lies in that one, where
+ *                                                       buffers may read it
  *     made 1: 2 at 12 transposed                        or the product's argument 1 is what the kernel makes, with two
  *                                                       dims, whose sizes begin there, and its rows as columns:
  *     bind 1: made offset 3 strides 5                   part by part
@@ -57,8 +58,17 @@ static void print_param(wk__string *s, const wk__fused *f, int i) {
 
 static void print_product(wk__string *s, const wk__fused_product *p) {
   wk__string_printf(s, "product %s", p->op->name);
-  for (size_t i = 0; i < WK_COUNT(p->args); i++)
-    p->args[i] < 0 ? wk__string_append(s, " -") : wk__string_printf(s, " %d", p->args[i]);
+  for (int i = 0; i < p->op->schema.parameter_count; i++) {
+    const wk_value *constant = &p->constants[i];
+    if (p->args[i] >= 0)
+      wk__string_printf(s, " %d", p->args[i]);
+    else if (constant->tag == WK_VALUE_BOOL)
+      wk__string_append(s, constant->boolean ? " true" : " false");
+    else if (constant->tag == WK_VALUE_DOUBLE)
+      wk__string_printf(s, " = %a", constant->number);
+    else
+      wk__string_append(s, " -");
+  }
   wk__string_printf(s, " in %d\n", p->result);
   if (p->made.ndim)
     wk__string_printf(s, "made %d: %d at %d%s\n", p->made.operand, p->made.ndim, p->made.sizes,
@@ -207,16 +217,54 @@ static wk_status read_operator(reader *r, const wk_op **out) {
   return WK_OK;
 }
 
+static wk_status read_float(reader *r, double *out) {
+  char *end;
+  *out = strtod(r->at, &end);
+  if (end == r->at) return expected(r, "a number");
+  r->at = end;
+  return WK_OK;
+}
+
+static wk_status read_product_arg(reader *r, int i) {
+  wk__fused_product *p = &r->f->product;
+  int32_t which;
+  p->args[i] = -1;
+  if (accept(r, "-")) return WK_OK;
+  bool yes = accept(r, "true");
+  if (yes || accept(r, "false")) {
+    p->constants[i] = (wk_value){.tag = WK_VALUE_BOOL, .boolean = yes};
+    return WK_OK;
+  }
+  if (accept(r, "=")) {
+    p->constants[i].tag = WK_VALUE_DOUBLE;
+    return read_float(r, &p->constants[i].number);
+  }
+  WK_TRY(read_number(r, WK__NEST_MAX_BUFFERS, &which));
+  p->args[i] = (int16_t)which;
+  return WK_OK;
+}
+
+/* A constant where the schema has a bool or a float, a tensor where it has one. */
+static bool suits_parameter(const wk__fused_product *p, int i) {
+  switch (p->op->schema.parameters[i].type) {
+    case WK__TYPE_BOOL:
+      return p->args[i] < 0 && p->constants[i].tag == WK_VALUE_BOOL;
+    case WK__TYPE_FLOAT:
+      return p->args[i] < 0 && p->constants[i].tag != WK_VALUE_BOOL;
+    default:
+      return p->constants[i].tag == WK_VALUE_NONE;
+  }
+}
+
 static wk_status read_product(reader *r) {
   wk__fused_product *p = &r->f->product;
   int32_t which;
   WK_TRY(read_operator(r, &p->op));
   if (!wk__is_product(p->op)) return expected(r, "a matrix product before it");
-  for (size_t i = 0; i < WK_COUNT(p->args); i++) {
-    p->args[i] = -1;
-    if (accept(r, "-")) continue;
-    WK_TRY(read_number(r, WK__NEST_MAX_BUFFERS, &which));
-    p->args[i] = (int16_t)which;
+  for (int i = 0; i < WK__PRODUCT_ARGS; i++) p->args[i] = -1;
+  for (int i = 0; i < p->op->schema.parameter_count; i++) {
+    WK_TRY(read_product_arg(r, i));
+    if (!suits_parameter(p, i)) return expected(r, "what the product's parameter takes before it");
   }
   WK_TRY(read_named(r, "in", WK__NEST_MAX_BUFFERS, &which));
   p->result = (int16_t)which;

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "ops/internal.h"
+#include "ops/product.h"
 #include "ops/rules.h"
 #include "runtime/attention.h"
 #include "wick/operators.h"
@@ -29,8 +30,10 @@ static double scale_of(const wk_value *scale, const wk_tensor *query) {
 }
 
 /* (B, H, T, D) laid out in memory like the operand: (B, T, H, D) where its heads lie inside its rows. */
+bool wk__heads_are_inside(const wk_tensor *t) { return wk_int_lt(t->strides[1], t->strides[2]); }
+
 static void spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns) {
-  bool heads_inside = wk_int_lt(like->strides[1], like->strides[2]);
+  bool heads_inside = wk__heads_are_inside(like);
   wk_int plain[] = {like->sizes[0], like->sizes[1], rows, columns},
          sizes[] = {like->sizes[0], rows, like->sizes[1], columns};
   if (!heads_inside) {
@@ -45,17 +48,57 @@ static void spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_in
   spec->sizes[2] = sizes[1];
 }
 
-wk_status wk__meta_flash_attention(wk__call *c) {
-  const wk_tensor *q = c->args[QUERY].tensor, *k = c->args[KEY].tensor, *value = c->args[VALUE].tensor;
+static bool has_sizes(const wk_tensor *t, wk_int a, wk_int b, wk_int c, wk_int d) {
+  return t->ndim == 4 && wk_int_eq(t->sizes[0], a) && wk_int_eq(t->sizes[1], b) && wk_int_eq(t->sizes[2], c) &&
+         wk_int_eq(t->sizes[3], d);
+}
+
+/* Its dims are 1 or those of the scores, (B, H, T, S). */
+static bool fits_scores(const wk_tensor *mask, const wk_tensor *q, const wk_tensor *k) {
+  for (int back = 1; back <= mask->ndim && back <= 4; back++) {
+    wk_int size = mask->sizes[mask->ndim - back];
+    if (!wk_int_eq(size, back == 1 ? k->sizes[2] : q->sizes[4 - back]) && !wk_int_eq(size, wk_int_of(1))) return false;
+  }
+  return mask->ndim <= 4 && (mask->dtype == WK_BOOL || mask->dtype == q->dtype);
+}
+
+/* The kernels rely on it; who calls scaled_dot_product_attention never gets here with others. */
+static wk_status check_operands(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask) {
   if (q->ndim != 4 || k->ndim != 4 || value->ndim != 4)
     return wk_fail(WK_RUNTIME_ERROR,
                    "scaled_dot_product_attention_flash_attention: Accept only 4 dims inputs shape of {B, H, T, K}");
+  if ((q->dtype != WK_FLOAT32 && q->dtype != WK_FLOAT64) || k->dtype != q->dtype || value->dtype != q->dtype)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "scaled_dot_product_attention_flash_attention: Q/K/V should have the same data type");
+  const wk_int *s = q->sizes;
+  if (!has_sizes(k, s[0], s[1], k->sizes[2], s[3]) || !has_sizes(value, s[0], s[1], k->sizes[2], value->sizes[3]))
+    return wk_fail(WK_RUNTIME_ERROR, "scaled_dot_product_attention_flash_attention: Q/K/V should have matching sizes");
+  if (mask && !fits_scores(mask, q, k))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "scaled_dot_product_attention_flash_attention: the attention mask should broadcast to the scores");
+  return WK_OK;
+}
+
+wk_status wk__meta_flash_attention(wk__call *c) {
+  const wk_tensor *q = c->args[QUERY].tensor, *k = c->args[KEY].tensor, *value = c->args[VALUE].tensor;
+  WK_TRY(check_operands(q, k, value, wk__arg_tensor(c, MASK)));
   spec_heads(&c->specs[0], q, q->sizes[2], value->sizes[3]);
   wk__spec_contiguous(&c->specs[1], (wk_dtype)q->dtype, q->device, 3,
                       (wk_int[]){q->sizes[0], q->sizes[1], q->sizes[2]});
   return WK_OK;
 }
 wk_status wk__meta_flash_attention_backward(wk__call *c) {
+  const wk_tensor *q = c->args[BACKWARD_QUERY].tensor, *value = c->args[BACKWARD_QUERY + 2].tensor;
+  const wk_tensor *sums = c->args[BACKWARD_LOGARITHMS].tensor;
+  WK_TRY(check_operands(q, c->args[BACKWARD_QUERY + 1].tensor, value, wk__arg_tensor(c, BACKWARD_MASK)));
+  bool fits = sums->ndim == 3 && sums->dtype == q->dtype && wk__is_contiguous(sums);
+  for (int d = 0; d < 3 && fits; d++) fits = wk_int_eq(sums->sizes[d], q->sizes[d]);
+  for (int i = 0; i <= BACKWARD_OUT; i += BACKWARD_OUT) { /* the gradient and the result */
+    const wk_tensor *t = c->args[i].tensor;
+    fits = fits && t->dtype == q->dtype && has_sizes(t, q->sizes[0], q->sizes[1], q->sizes[2], value->sizes[3]);
+  }
+  if (!fits)
+    return wk_fail(WK_RUNTIME_ERROR, "scaled_dot_product_attention_flash_attention_backward: sizes do not match");
   for (int i = 0; i < 3; i++) {
     const wk_tensor *t = c->args[BACKWARD_QUERY + i].tensor;
     spec_heads(&c->specs[i], t, t->sizes[2], t->sizes[3]);
@@ -65,8 +108,11 @@ wk_status wk__meta_flash_attention_backward(wk__call *c) {
 
 /* ---- kernels ---- */
 
-static wk__heads heads(const wk_tensor *t) {
-  return (wk__heads){.data = wk__data(t), .batch = wk__stride(t, 0), .head = wk__stride(t, 1), .row = wk__stride(t, 2)};
+static wk__heads heads(const wk_tensor *t) { /* without data where it will be made */
+  return (wk__heads){.data = t->storage ? wk__data(t) : NULL,
+                     .batch = wk__stride(t, 0),
+                     .head = wk__stride(t, 1),
+                     .row = wk__stride(t, 2)};
 }
 
 /* The kernels want rows of adjacent elements; a copy where they are not. Registered with the scope. */
@@ -103,19 +149,79 @@ static wk__attention describe(const wk_tensor *q, const wk_tensor *k, const wk_t
   return a;
 }
 
-wk_status wk__kernel_flash_attention(wk__call *c) {
+/* ---- with hooks ---- */
+
+bool wk__is_attention(const wk_op *op) { return op == WK__OP(flash_attention); }
+
+/* Rows of a head as part of the tensor's memory: all heads of a row are side by side, or one head is below the other.
+ */
+typedef struct head_layout {
+  bool inside;
+  int64_t heads, rows, columns; /* of each head */
+} head_layout;
+
+static head_layout layout_of(const wk_tensor *t) {
+  return (head_layout){wk__heads_are_inside(t), wk__size(t, 1), wk__size(t, 2), wk__size(t, 3)};
+}
+
+static wk__gemm_tile part_of(const head_layout *l, int64_t head, int64_t row, int64_t rows) {
+  wk__gemm_tile part = {.row = head * l->rows + row, .rows = rows, .columns = l->columns};
+  if (!l->inside) return part;
+  part.row = head / l->heads * l->rows + row;
+  part.column = head % l->heads * l->columns;
+  return part;
+}
+
+typedef struct hooked {
+  const wk__product_hooks *hooks;
+  head_layout query, out;
+} hooked;
+
+static void make_query(void *context, int64_t head, int64_t row, int64_t rows, void *q) {
+  const hooked *h = context;
+  wk__gemm_tile part = part_of(&h->query, head, row, rows);
+  h->hooks->make(h->hooks->context, part.row, part.column, part.rows, part.columns, q, part.columns);
+}
+
+static void finish_rows(void *context, int64_t head, int64_t row, int64_t rows) {
+  const hooked *h = context;
+  wk__gemm_tile part = part_of(&h->out, head, row, rows);
+  h->hooks->after(h->hooks->context, &part);
+}
+
+static wk_status run_attention(wk__call *c, const wk__product_hooks *hooks) {
+  wk_tensor *query = c->args[QUERY].tensor;
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *q = with_adjacent_rows(c->args[QUERY].tensor), *k = with_adjacent_rows(c->args[KEY].tensor),
+  wk_tensor *q = hooks && hooks->make ? query : with_adjacent_rows(query), *k = with_adjacent_rows(c->args[KEY].tensor),
             *value = with_adjacent_rows(c->args[VALUE].tensor);
   wk_status status = q && k && value ? WK_OK : wk_error_category();
   if (status == WK_OK) {
     wk__attention a =
         describe(q, k, value, wk__arg_tensor(c, MASK), wk__arg_bool(c, CAUSAL), scale_of(&c->args[SCALE], q));
+    hooked h = {hooks, layout_of(q), layout_of(c->outputs[0])};
+    wk__attention_hooks own = {.context = &h};
+    if (hooks) own.make_q = hooks->make ? make_query : NULL, own.finished = hooks->after ? finish_rows : NULL;
+    if (hooks) a.hooks = &own;
     status = wk__attention_forward(&a, heads(c->outputs[0]), wk__data(c->outputs[1]));
   }
   wk_scope_end(&scope);
   return status;
+}
+
+wk_status wk__kernel_flash_attention(wk__call *c) { return run_attention(c, NULL); }
+
+/* The logarithms are for a backward pass, which there is none of. */
+wk_status wk__attention_into(const wk_value *args, wk_tensor *out, const wk__product_hooks *hooks) {
+  wk__spec specs[2];
+  wk__call call = {.op = WK__OP(flash_attention), .args = args, .specs = specs, .compute_dtype = WK_DTYPE_NONE};
+  WK_TRY(wk__meta_flash_attention(&call));
+  specs[0].offset = out->offset;
+  WK__OWNED logarithms = wk__tensor_from_spec(&specs[1]);
+  WK__OWNED shaped = logarithms ? wk__tensor_alias(out, &specs[0]) : NULL; /* the dims that it has as a result */
+  if (!shaped) return wk_error_category();
+  call.outputs = (wk_tensor *[]){shaped, logarithms};
+  return run_attention(&call, hooks);
 }
 
 wk_status wk__kernel_flash_attention_backward(wk__call *c) {

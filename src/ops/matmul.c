@@ -417,10 +417,13 @@ wk_status wk__vjp_linear(wk__vjp *v) {
 
 /* =========================================== products with hooks ========================================== */
 
-bool wk__is_product(const wk_op *op) { return op == WK__OP(mm) || op == WK__OP(bmm) || op == WK__OP(linear); }
+bool wk__is_product(const wk_op *op) {
+  return op == WK__OP(mm) || op == WK__OP(bmm) || op == WK__OP(linear) || wk__is_attention(op);
+}
 
 wk_status wk__product_into(const wk_op *op, const wk_value *args, wk_tensor *out, const wk__product_hooks *hooks) {
   wk__call call = {.op = op, .args = args, .outputs = &out};
+  if (wk__is_attention(op)) return wk__attention_into(args, out, hooks);
   if (op == WK__OP(mm)) return run_mm(&call, hooks);
   return op == WK__OP(bmm) ? run_bmm(&call, hooks) : run_linear(&call, hooks);
 }

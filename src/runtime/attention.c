@@ -167,9 +167,9 @@ static void mask_scores(const attention_run *r, rows q, rows k, char *scores) {
   if (a->causal && visible < k.count) r->steps->hide(scores, q.count, k.count, visible);
 }
 
-static void compute_scores(const attention_run *r, rows q, rows k, panels keys, char *scores) {
+static void compute_scores(const attention_run *r, rows q, left queries, rows k, panels keys, char *scores) {
   wk__gemm_how scaled = {.alpha = r->a->scale};
-  multiply(r, q.count, k.count, r->a->size, rows_of(r, &r->a->q, q), keys, scores, WK__KEY_BLOCK, scaled);
+  multiply(r, q.count, k.count, r->a->size, queries, keys, scores, WK__KEY_BLOCK, scaled);
   mask_scores(r, q, k, scores);
 }
 
@@ -196,18 +196,29 @@ static panels find_keys(const attention_run *r, rows k, int64_t block, key_cache
   return use_transposed(r, &r->a->k, k, r->a->size, memory);
 }
 
+static bool makes_queries(const attention_run *r) { return r->a->hooks && r->a->hooks->make_q; }
+
+static left find_queries(const attention_run *r, rows q, char *memory) {
+  if (!makes_queries(r)) return rows_of(r, &r->a->q, q);
+  r->a->hooks->make_q(r->a->hooks->context, q.head, q.first, q.count, memory);
+  return (left){memory, r->a->size, 1};
+}
+
 static void forward_block(const attention_run *r, rows q, key_cache *cache, const scratch *s) {
   int64_t blocks = visible_key_blocks(r, q), value_size = r->a->value_size;
+  const wk__attention_hooks *hooks = r->a->hooks;
+  left queries = find_queries(r, q, s->operand);
   char *out = row_at(r, &r->out, q);
   for (int64_t block = 0; block < blocks; block++) {
     rows all = key_rows(r, q.head, block), k = visible_keys(r, q, all);
-    compute_scores(r, q, k, find_keys(r, all, block, cache, s->keys), s->scores);
+    compute_scores(r, q, queries, k, find_keys(r, all, block, cache, s->keys), s->scores);
     r->steps->softmax_block(s->scores, q.count, k.count, block == 0, s->maxima, s->sums, out, r->out.row, value_size);
     panels values = use_rows(r, &r->a->v, k, value_size, s->values);
     multiply(r, q.count, value_size, k.count, block_of(s->scores), values, out, r->out.row, go_on(block > 0));
   }
   r->steps->softmax_end(q.count, blocks > 0 ? s->maxima : NULL, s->sums, out, r->out.row, value_size,
                         logarithms_at(r, q));
+  if (hooks && hooks->finished) hooks->finished(hooks->context, q.head, q.first, q.count);
 }
 
 /* The next `elements` of a slot at `memory`, which is NULL when only *used, the slot's size, is asked for. */
@@ -220,6 +231,7 @@ static char *carve(char *memory, size_t *used, int64_t elements, const attention
 static scratch carve_forward(const attention_run *r, char *memory, size_t *used) {
   scratch s = {.keys = carve(memory, used, key_block_elements(r) * (r->cache_keys ? r->key_blocks : 1), r)};
   s.values = carve(memory, used, packed_elements(r, r->a->value_size, WK__KEY_BLOCK), r);
+  s.operand = carve(memory, used, makes_queries(r) ? WK__QUERY_BLOCK * r->a->size : 0, r);
   s.scores = carve(memory, used, WK__QUERY_BLOCK * WK__KEY_BLOCK, r);
   s.maxima = carve(memory, used, WK__QUERY_BLOCK, r);
   s.sums = carve(memory, used, WK__QUERY_BLOCK, r);
@@ -249,7 +261,7 @@ static panels transposed_values(const attention_run *r, rows k, const scratch *s
 
 /* P into s->scores and dS into s->gradient */
 static void recompute_block(const attention_run *r, rows q, rows k, panels keys, panels values, const scratch *s) {
-  compute_scores(r, q, k, keys, s->scores);
+  compute_scores(r, q, rows_of(r, &r->a->q, q), k, keys, s->scores);
   r->steps->probabilities(s->scores, q.count, k.count, logarithms_at(r, q));
   multiply(r, q.count, k.count, r->a->value_size, rows_of(r, &r->dout, q), values, s->gradient, WK__KEY_BLOCK,
            go_on(false));

@@ -32,6 +32,15 @@ typedef struct wk__heads {
   int64_t batch, head, row;
 } wk__heads;
 
+/* What is done to rows [row, row + rows) of one head (batch * heads + head), from any thread, several at a time. */
+typedef struct wk__attention_hooks {
+  void (*make_q)(void *context, int64_t head, int64_t row, int64_t rows,
+                 void *q);                                                  /* or NULL; q: contiguous, in place of
+                                                                              the operand, which has no data */
+  void (*finished)(void *context, int64_t head, int64_t row, int64_t rows); /* or NULL; rows of out are done */
+  void *context;
+} wk__attention_hooks;
+
 typedef struct wk__attention {
   wk__gemm_type type;
   int64_t batch, heads, queries, keys;
@@ -42,6 +51,7 @@ typedef struct wk__attention {
   wk__attention_mask mask_kind;
   const void *mask;
   int64_t mask_batch, mask_head, mask_query, mask_key; /* strides in elements, 0 where broadcast */
+  const wk__attention_hooks *hooks;                    /* of forward; or NULL */
 } wk__attention;
 
 /* Fail only for want of memory. */

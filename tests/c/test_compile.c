@@ -503,6 +503,54 @@ static void operands_of_a_product(void **state) {
       "a m", "b");
 }
 
+/* The same for attention: its query, and its result, whose logarithms nobody wants. */
+static void around_attention(void **state) {
+  (void)state;
+  CHECK(
+      "graph(%x: f32[2, 3, 70, 8], %k: f32[2, 3, 150, 8], %v: f32[2, 3, 150, 5]) {\n"
+      "  %q: f32[2, 3, 70, 8] = exp(%x)\n"
+      "  %a: (f32[2, 3, 70, 5], f32[2, 3, 70]) = _scaled_dot_product_flash_attention_for_cpu(%q, %k, %v, 0.0, False)\n"
+      "  %o: f32[2, 3, 70, 5] = item(%a, 0)\n"
+      "  return (%o)\n"
+      "}\n",
+      "q a");
+  /* Heads inside, as a transformer has them, causal, with another scale. */
+  CHECK(
+      "graph(%x: f32[2, 70, 24], %k: f32[2, 3, 70, 8] strides [1680, 8, 24, 1], %g: f32[2, 70, 3, 8]) {\n"
+      "  %w: f32[2, 70, 3, 8] = view(%x, [2, 70, 3, 8])\n"
+      "  %q: f32[2, 3, 70, 8] strides [1680, 8, 24, 1] = transpose.int(%w, 1, 2)\n"
+      "  %a: (f32[2, 3, 70, 8] strides [1680, 8, 24, 1], f32[2, 3, 70]) = "
+      "_scaled_dot_product_flash_attention_for_cpu(%q, %k, %k, 0.0, True, scale=0.25)\n"
+      "  %o: f32[2, 3, 70, 8] strides [1680, 8, 24, 1] = item(%a, 0)\n"
+      "  %t: f32[2, 70, 3, 8] = transpose.int(%o, 1, 2)\n"
+      "  %c: f32[2, 70, 3, 8] = mul.Tensor(%t, %g)\n"
+      "  return (%c)\n"
+      "}\n",
+      "a c");
+  CHECK(
+      "graph(%x: f64[2, 70, 24], %k: f64[2, 3, 70, 8], %m: bool[70, 70]) {\n"
+      "  %s: f64[2, 70, 24] = mul.Scalar(%x, 0.5)\n"
+      "  %w: f64[2, 70, 3, 8] = view(%s, [2, 70, 3, 8])\n"
+      "  %q: f64[2, 3, 70, 8] strides [1680, 8, 24, 1] = transpose.int(%w, 1, 2)\n"
+      "  %a: (f64[2, 3, 70, 8] strides [1680, 8, 24, 1], f64[2, 3, 70]) = "
+      "_scaled_dot_product_flash_attention_for_cpu(%q, %k, %k, 0.0, False, attn_mask=%m)\n"
+      "  %o: f64[2, 3, 70, 8] strides [1680, 8, 24, 1] = item(%a, 0)\n"
+      "  return (%o)\n"
+      "}\n",
+      "s a");
+  /* The logarithms are wanted: by themselves. */
+  CHECK(
+      "graph(%x: f32[1, 2, 7, 8], %k: f32[1, 2, 9, 8]) {\n"
+      "  %q: f32[1, 2, 7, 8] = exp(%x)\n"
+      "  %a: (f32[1, 2, 7, 8], f32[1, 2, 7]) = _scaled_dot_product_flash_attention_for_cpu(%q, %k, %k, 0.0, False)\n"
+      "  %o: f32[1, 2, 7, 8] = item(%a, 0)\n"
+      "  %l: f32[1, 2, 7] = item(%a, 1)\n"
+      "  %c: f32[1, 2, 7, 8] = neg(%o)\n"
+      "  return (%c, %l)\n"
+      "}\n",
+      "q", "c");
+}
+
 /* Read twice, wanted outside, a reduction, part of a memory, a bias: made before the product. */
 static void not_operands_of_a_product(void **state) {
   (void)state;
@@ -1237,6 +1285,7 @@ int main(void) {
       TEST(beside_a_product),
       TEST(operands_of_a_product),
       TEST(not_operands_of_a_product),
+      TEST(around_attention),
       TEST(around_a_draw),
       TEST(beside_a_draw),
       TEST(order_of_draws),

@@ -260,7 +260,7 @@ def test_a_draw_by_hand():
         ("_dropout_mask 0", "_dropout_mask 12", "expected a smaller number"),
         ("in -", "in 0", "results are written, inputs read"),
         ("in -", "in 7", "random values need"),
-        ("in -\n", "in -\nproduct mm 0 0 - in 0\n", "no product beside them"),
+        ("in -\n", "in -\nproduct mm 0 0 in 0\n", "no product beside them"),
         ("bind 2: result 0", "bind 2: drawn", "results are written, inputs read"),
         ("bind 1: input 0", "bind 1: drawn", "results are written, inputs read"),
         ("loops 2 at 0", "loops 3 at 0", "random values need"),
@@ -294,7 +294,7 @@ loops 2 at 0
 bind 0: input 0 offset 2 strides 3
 bind 1: made offset 5 strides 6
 result 0: f32[2] sizes 8 strides 10
-product mm 1 - - in 0
+product mm 1 - in 0
 made 1: 2 at 12 transposed
 nest free (i0 < s1_0)
 buffer 0: float32[1]
@@ -319,7 +319,7 @@ def test_an_operand_by_hand():
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
-        ("product mm 1 - - in 0\n", "", "an operand needs a product"),
+        ("product mm 1 - in 0\n", "", "an operand needs a product"),
         ("made 1: 2 at 12 transposed\n", "", "results are written, inputs read"),
         ("made 1:", "made 0:", "an operand that is made is no input"),
         ("mm 1 -", "mm 1 0", "an operand that is made is no input"),
@@ -346,6 +346,59 @@ def test_operands_that_leave_memory_are_refused(old, new):
     graph = _C.LoadedGraph(MADE.replace(old, new, 1))
     with pytest.raises((ValueError, RuntimeError), match="would leave the memory of a tensor|cannot be multiplied"):
         graph(wick.rand(5, 4), wick.rand(3, 4))
+
+
+SCORED = """scored = kernel {
+loops 2 at 0
+bind 0: input 0 offset 2 strides 3
+bind 1: made offset 5 strides 6
+result 0: f32[4] sizes 8 strides 12
+product _scaled_dot_product_flash_attention_for_cpu - 1 1 = 0x0p+0 true - = 0x1p-1 in 0
+made 0: 4 at 16
+nest free (i0 < s1_0)
+buffer 0: float32[1]
+buffer 1: float32[1] written
+%1 = load float32 0[i0]
+%2 = exp float32 %1
+store 1[i0] %2
+}
+graph(%x: f32[1, 1, 2, 3], %k: f32[1, 1, 4, 3]) {
+  %y: f32[1, 1, 2, 3] = scored([%x, %k], [2, 3, 0, 3, 1, 0, 3, 1, 1, 1, 2, 3, 6, 6, 3, 1, 1, 1, 2, 3])
+  return (%y)
+}
+"""
+
+
+def test_attention_by_hand():
+    graph, x, k = _C.LoadedGraph(SCORED), wick.rand(1, 1, 2, 3), wick.rand(1, 1, 4, 3)
+    assert str(_C.LoadedGraph(str(graph))) == str(graph)
+    expected = wick.nn.functional.scaled_dot_product_attention(x.exp(), k, k, is_causal=True, scale=0.5)
+    assert wick.equal(graph(x, k)[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "error"),
+    [
+        ("true", "-", "what the product's parameter takes"),
+        ("= 0x1p-1", "false", "what the product's parameter takes"),
+        ("= 0x1p-1", "= x", "expected a number"),
+        ("- 1 1", "- 1 = 1", "what the product's parameter takes"),
+        ("- 1 1", "0 1 1", "an operand that is made is no input"),
+    ],
+)
+def test_attention_that_does_not_fit_is_refused(old, new, error):
+    assert old in SCORED
+    with pytest.raises(ValueError, match=error):
+        _C.LoadedGraph(SCORED.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("old, new", [("made 0: 4 at 16", "made 0: 3 at 17"), ("- 1 1", "- 1 -"), ("2, 3])", "3, 2])"),
+                                      ("1, 1, 2, 3])", "1, 2, 1, 3])"), ("true -", "true 0")])  # fmt: skip
+def test_attention_that_leaves_memory_is_refused(old, new):
+    assert old in SCORED
+    graph = _C.LoadedGraph(SCORED.replace(old, new, 1))
+    with pytest.raises((ValueError, RuntimeError), match="would leave the memory of a tensor|should"):
+        graph(wick.rand(1, 1, 2, 3), wick.rand(1, 1, 4, 3))
 
 
 def test_hostile_text(fused):

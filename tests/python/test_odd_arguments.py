@@ -387,3 +387,30 @@ def test_bools_plus_a_bool():
     x = wick.tensor([True, False])
     assert (x + True).tolist() == wick.add(x, True).tolist() == [True, True]
     assert x.clone().add_(True).dtype == wick.bool and (x + 1).tolist() == [2, 1]
+
+
+def test_operands_of_the_attention_kernel_are_checked():
+    attention = wick.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    q, k = wick.rand(2, 3, 5, 4), wick.rand(2, 3, 7, 4)
+    assert attention(q, k, k)[0].shape == (2, 3, 5, 4)
+    for bad in (k[:1], k[:, :2], k[..., :3], k[0], k.double(), k.long()):
+        with pytest.raises(RuntimeError, match="scaled_dot_product_attention_flash_attention"):
+            attention(q, bad, k)
+    for bad in (k[:, :, :6], k[:1], k.double()):
+        with pytest.raises(RuntimeError, match="scaled_dot_product_attention_flash_attention"):
+            attention(q, k, bad)
+    for mask in (
+        wick.ones(5, 6),
+        wick.ones(3, 7),
+        wick.ones(3, 3, 5, 7),
+        wick.ones(1, 2, 3, 5, 7),
+        wick.ones(5, 7).long(),
+    ):
+        with pytest.raises(RuntimeError, match="mask should broadcast"):
+            attention(q, k, k, attn_mask=mask)
+    out, sums = attention(q, k, k)
+    backward = wick.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    assert len(backward(out, q, k, k, out, sums, 0.0, False)) == 3
+    for grad, bad_sums in ((out[..., :2], sums), (out, sums[:, :2]), (out, sums[..., :4])):
+        with pytest.raises(RuntimeError, match="sizes do not match"):
+            backward(grad, q, k, k, out, bad_sums, 0.0, False)
