@@ -4,7 +4,7 @@ import importlib as _importlib
 
 from . import _C
 from ._C import *  # noqa: F403  operators, dtypes, grad modes: what the core lists in its __all__
-from ._tensor import allclose, equal, isclose, nonzero  # noqa: F401  also gives Tensor its Python methods
+from ._tensor import allclose, equal, isclose, nonzero, norm  # noqa: F401  also gives Tensor its Python methods
 
 __version__ = "0.1.0"
 
@@ -17,6 +17,7 @@ _SUBMODULES = frozenset(
         "autograd",
         "serialization",
         "cuda",
+        "linalg",
         "safetensors",
         "storage",
         "overrides",
@@ -38,7 +39,7 @@ def __getattr__(name):
         value = getattr(_importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
         globals()[name] = value
         return value
-    if not name.startswith("__") and hasattr(_C, name):
+    if name.startswith("_") and not name.startswith("__") and hasattr(_C, name):
         return getattr(_C, name)
     from ._names import missing
 

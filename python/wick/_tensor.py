@@ -65,8 +65,56 @@ def nonzero(input, *, as_tuple=False, out=None):
     return _C.where(input)
 
 
+def _check_matrix_norm(input, order, dims):
+    """Why a norm by name is not that of a vector, or not there."""
+    if order not in ("fro", "nuc"):
+        raise RuntimeError(f"linalg.matrix_norm: Order {order} not supported.")
+    if input.ndim < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
+    if len(dims) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dims))}")
+    if dims[0] % input.ndim == dims[1] % input.ndim:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dims[0]}, {dims[1]})")
+    raise NotImplementedError("torch.norm with p='nuc' exists in PyTorch 2.13 but wick does not have it yet")
+
+
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """(sum |x|^p)^(1/p) over all elements or over `dim`; "fro" and None stand for 2.
+
+    >>> norm(tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        kwargs = {"p": p, "dim": dim, "keepdim": keepdim, "out": out, "dtype": dtype}
+        return _C._dispatch_torch_function(norm, (input,), (input,), kwargs)
+    dims = [dim] if isinstance(dim, int) else dim
+    if isinstance(p, str):
+        if p != "fro" or (dims is not None and len(dims) > 2):
+            _check_matrix_norm(input, p, range(input.ndim) if dims is None else dims)
+        p = 2
+    elif p is None:
+        p = 2
+    if out is None:
+        return _C.linalg_vector_norm(input, p, dims, keepdim, dtype=dtype)
+    return _C.linalg_vector_norm(input, p, dims, keepdim, dtype=dtype, out=out)
+
+
+def _norm(self, p="fro", dim=None, keepdim=False, dtype=None):
+    """See wick.norm."""
+    if _C._overrides and _C._has_torch_function_variadic(self):
+        kwargs = {"p": p, "dim": dim, "keepdim": keepdim, "dtype": dtype}
+        return _C._dispatch_torch_function(Tensor.norm, (self,), (self,), kwargs)
+    return norm(self, p, dim, keepdim, dtype=dtype)
+
+
+_norm.__name__, _norm.__qualname__ = "norm", "Tensor.norm"
+
+
 def _where(self, condition, other):
     return _C.where(condition, self, other)
+
+
+_where.__name__, _where.__qualname__ = "where", "Tensor.where"
 
 
 def _rebuild(kind, data, dtype, size, requires_grad, attributes):
@@ -98,4 +146,4 @@ def _reduce(self, protocol):
 
 Tensor.__reduce_ex__ = _reduce
 Tensor.isclose, Tensor.allclose, Tensor.equal, Tensor.where = isclose, allclose, equal, _where
-Tensor.nonzero = nonzero
+Tensor.nonzero, Tensor.norm = nonzero, _norm

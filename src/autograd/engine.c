@@ -305,7 +305,7 @@ static wk_status first_gradient(wk_tensor *t, wk_tensor *given, int k, wk_tensor
     if (!wk_dtype_is_floating(dtype))
       return wk_fail(WK_RUNTIME_ERROR, "grad can be implicitly created only for real scalar outputs but got torch.%s",
                      wk_dtype_name(dtype));
-    WK_TRY(wk_call(WK__OP(ones_like), (wk_value[]){wk__v_tensor(t), none, none}, NULL, &result));
+    WK_TRY(wk_call(WK__OP(ones_like), (wk_value[]){wk__v_tensor(t), none, none, none}, NULL, &result));
   }
   *out = result.tensor;
   return WK_OK;

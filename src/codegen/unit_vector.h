@@ -208,6 +208,16 @@ WK_INLINE L l_bit_not(L x) { return (L){~x.a, ~x.b}; }
 WK_INLINE L l_sign(L x) {
   return l_where(l_gt(x, l_splat(0)), l_splat(1), l_where(l_lt(x, l_splat(0)), l_splat(-1), l_splat(0)));
 }
+/* Counts outside of 0 to 63 shift every bit out. */
+WK_INLINE B l_shifts_out(L count) { return (B)(l_lt(count, l_splat(0)) | l_gt(count, l_splat(63))); }
+WK_INLINE L l_shift_left(L x, L y) {
+  L shifted = {(vl)((vul)x.a << ((vul)y.a & 63)), (vl)((vul)x.b << ((vul)y.b & 63))};
+  return l_where(l_shifts_out(y), l_splat(0), shifted);
+}
+WK_INLINE L l_shift_right(L x, L y) {
+  L count = l_where(l_shifts_out(y), l_splat(63), y);
+  return (L){x.a >> count.a, x.b >> count.b};
+}
 WK_INLINE B l_logical_not(L x) { return l_eq(x, l_splat(0)); }
 
 typedef union wk_integers {
@@ -238,6 +248,8 @@ DIVIDING(fmod, wk__trunc_div, (int64_t)((uint64_t)u - (uint64_t)w * (uint64_t)v)
 WK_INLINE B b_bit_and(B x, B y) { return (B)(x & y); }
 WK_INLINE B b_bit_or(B x, B y) { return (B)(x | y); }
 WK_INLINE B b_bit_xor(B x, B y) { return (B)(x ^ y); }
+WK_INLINE B b_shift_left(B x, B y) { return (B)(x & ~y); }
+WK_INLINE B b_shift_right(B x, B y) { return (B)(x & ~y); }
 WK_INLINE B b_bit_not(B x) { return (B)~x; }
 WK_INLINE B b_logical_not(B x) { return (B)~x; }
 WK_INLINE B b_abs(B x) { return x; }

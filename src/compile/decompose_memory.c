@@ -118,7 +118,7 @@ WK__DECOMPOSE_ONE(empty) {
   int order[WK_MAX_DIMS];
   wk_int sizes[WK_MAX_DIMS];
   sizes_in_order(spec, order, sizes);
-  wk_tensor *t = wk_empty_memory_format(sizes, spec->ndim, (wk_dtype)spec->dtype, device_of(spec));
+  wk_tensor *t = wk_empty_memory_format(sizes, spec->ndim, (wk_dtype)spec->dtype, device_of(spec), NULL);
   return wk__d_in_order(t, order, spec->ndim, true);
 }
 

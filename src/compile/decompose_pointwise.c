@@ -94,12 +94,23 @@ WK__DECOMPOSE_ONE(isinf) { return wk_eq_Scalar(magnitude(ARG(0)), wk__v_double(I
 
 /* ---- arithmetic ---- */
 
+/* As the body has it. */
+WK__DECOMPOSE_ONE(round_decimals) {
+  int64_t decimals = wk_int_guard_value(VALUE(1).integer);
+  wk_value ten = wk__v_double(pow(10, fabs((double)decimals)));
+  if (decimals == 0) return wk_round(ARG(0));
+  if (decimals < 0) return wk_mul_Scalar(wk_round(wk_div_Scalar(ARG(0), ten)), ten);
+  return wk_div_Scalar(wk_round(wk_mul_Scalar(ARG(0), ten)), ten);
+}
+
 /* other - alpha self */
 WK__DECOMPOSE_ONE(rsub) {
   wk_tensor *self = as_result(c, ARG(0));
   if (number(&VALUE(2)) != 1) self = wk_mul_Scalar(self, VALUE(2));
   return wk_add_Scalar(wk_neg(self), VALUE(1), wk__v_int(1));
 }
+
+WK__DECOMPOSE_ONE(rsub_tensor) { return wk_sub(ARG(1), ARG(0), VALUE(2)); }
 
 WK__DECOMPOSE_ONE(floor_divide) { return wk_div_Tensor_mode(ARG(0), ARG(1), "floor"); }
 WK__DECOMPOSE_ONE(floor_divide_number) { return wk_div_Scalar_mode(ARG(0), VALUE(1), "floor"); }

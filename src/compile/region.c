@@ -76,7 +76,7 @@ static const wk_op *body_of(const wk_op *op) {
 
 static bool is_plain(const wk_tensor *t) {
   if (!t) return true;
-  if (t->device.type != WK_CPU || t->ndim > 8) return false;
+  if (t->device.type != WK_CPU || t->ndim > 8 || wk_dtype_is_complex((wk_dtype)t->dtype)) return false;
   for (int d = 0; d < t->ndim; d++)
     if (t->sizes[d].bits == 0) return false;
   return true;

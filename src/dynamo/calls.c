@@ -271,28 +271,32 @@ static bool is_container(PyObject *o) {
 
 /* size(), stride(), of one dim, too, numel(), len(): integers that stay symbolic. NULL, with nothing set, for
  * everything else. */
-static PyObject *symbolic_size(wk__frame *f, const char *name, PyObject *const *args, Py_ssize_t count) {
+static PyObject *symbolic_size(wk__frame *f, PyObject *self, const char *name, PyObject *const *args,
+                               Py_ssize_t count) {
   wk__recording *r = f->session->recording;
-  const wk_tensor *t = BINDING->tensor_of(args[0]);
+  const wk_tensor *t = BINDING->tensor_of(self);
   if (!(t->flags & WK__TENSOR_SYMBOLIC)) return NULL;
   bool size = strcmp(name, "size") == 0, stride = strcmp(name, "stride") == 0;
-  if (count == 1 && size) return wk__sizes_object(r, BINDING, t);
-  if (count == 1 && stride) return wk__ints_tuple(r, t->strides, t->ndim);
-  if (count == 1 && t->ndim && strcmp(name, "__len__") == 0) return wk__int_object(r, t->sizes[0]);
-  if (count == 1 && (strcmp(name, "numel") == 0 || strcmp(name, "nelement") == 0)) return wk__int_object(r, t->numel);
-  if (count != 2 || !(size || stride) || !PyLong_CheckExact(args[1])) return NULL;
-  wk__settle(r, args[1]);
+  if (count == 0 && size) return wk__sizes_object(r, BINDING, t);
+  if (count == 0 && stride) return wk__ints_tuple(r, t->strides, t->ndim);
+  if (count == 0 && t->ndim && strcmp(name, "__len__") == 0) return wk__int_object(r, t->sizes[0]);
+  if (count == 0 && (strcmp(name, "numel") == 0 || strcmp(name, "nelement") == 0)) return wk__int_object(r, t->numel);
+  if (count != 1 || !(size || stride) || !PyLong_CheckExact(args[0])) return NULL;
+  wk__settle(r, args[0]);
   int overflow;
-  int64_t d = PyLong_AsLongLongAndOverflow(args[1], &overflow);
+  int64_t d = PyLong_AsLongLongAndOverflow(args[0], &overflow);
   if (overflow || d < -t->ndim || d >= t->ndim) return NULL;
   return wk__int_object(r, (size ? t->sizes : t->strides)[d < 0 ? d + t->ndim : d]);
 }
 
-static PyObject *tensor_method(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
-                               Py_ssize_t count, PyObject *names) {
-  bool says_no = count == 2 && !names && args[1] == Py_False && strcmp(name, "requires_grad_") == 0;
-  if (says_no && !(BINDING->tensor_of(args[0])->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(args[0]); /* it does not */
-  PyObject *number = names ? NULL : symbolic_size(f, name, args, count);
+/* The arguments begin with the tensor, but for a slot that is bound to it. */
+static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, PyObject *callable,
+                               PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
+  PyObject *const *rest = args + self_is_first;
+  Py_ssize_t given = count - self_is_first;
+  bool says_no = given == 1 && !names && rest[0] == Py_False && strcmp(name, "requires_grad_") == 0;
+  if (says_no && !(BINDING->tensor_of(self)->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(self); /* it does not */
+  PyObject *number = names ? NULL : symbolic_size(f, self, name, rest, given);
   if (number) return number;
   if (!in_list(name, tensor_methods_that_look)) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
@@ -340,7 +344,7 @@ static PyObject *tensor_torch_function(wk__frame *f, PyObject *callable, PyObjec
 static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                           PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
   PyTypeObject *t = Py_TYPE(self);
-  if (wk__is_tensor_object(f, self)) return tensor_method(f, name, callable, args, count, names);
+  if (wk__is_tensor_object(f, self)) return tensor_method(f, self, name, callable, args, count, names, self_is_first);
   if (is_container(self)) return container_method(f, r, self, name, callable, args, count, names, self_is_first);
   PyObject *product = NULL;
   bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
@@ -410,7 +414,7 @@ static bool of_symbols(wk__frame *f, const char *name, PyObject *const *args, Py
     return true;
   }
   if (strcmp(name, "len") == 0 && count == 1 && wk__is_tensor_object(f, args[0]))
-    return (*out = symbolic_size(f, "__len__", args, 1)) != NULL;
+    return (*out = symbolic_size(f, args[0], "__len__", args + 1, 0)) != NULL;
   bool largest = strcmp(name, "max") == 0;
   if (count > 1 && (largest || strcmp(name, "min") == 0)) return wk__symbolic_extremum(r, largest, args, count, out);
   if (count == 2 && strcmp(name, "divmod") == 0) return quotient_and_rest(r, args, out);

@@ -33,6 +33,7 @@ static const char *const kind_names[] = {
     [WK__CHECK_UNBOUND] = "is unbound",
     [WK__CHECK_NO_GRAD] = "grad is None",
     [WK__CHECK_TENSOR] = "is a tensor",
+    [WK__CHECK_FITS] = "fits",
     [WK__CHECK_ITEMS] = "items are",
 };
 
@@ -181,6 +182,7 @@ void wk__guard_print(wk__string *out, const wk__segment *g, const wk__read *chec
     print_register(out, g, check->a, 0);
   wk__string_printf(out, " %s", kind_names[check->kind]);
   if (check->kind == WK__CHECK_LENGTH) wk__string_printf(out, " %lld", (long long)check->b);
+  if (check->kind == WK__CHECK_FITS) wk__string_printf(out, " %s", wk_dtype_name((wk_dtype)check->b));
   if (check->kind == WK__CHECK_SAME || check->kind == WK__CHECK_DIFFERENT) {
     wk__string_append(out, " ");
     print_register(out, g, (wk__reg)check->b, 0);

@@ -249,6 +249,8 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
     }
     case WK__CHECK_TENSOR:
       return PyObject_TypeCheck(a, b->tensor_type) && tensor_is(b, a, g->segment->recording->specs[check->b]);
+    case WK__CHECK_FITS:
+      return PyFloat_CheckExact(a) && wk__number_fits(PyFloat_AS_DOUBLE(a), (wk_dtype)check->b);
     case WK__CHECK_ITEMS:
       return items_are(a, check->object);
     default:

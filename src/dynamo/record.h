@@ -47,6 +47,7 @@ typedef enum wk__read_kind {
   WK__CHECK_UNBOUND,   /* slot b of frame a, or cell a (b = -1), is empty */
   WK__CHECK_NO_GRAD,   /* tensor a has no .grad */
   WK__CHECK_TENSOR,    /* tensor a is as specs[b] says */
+  WK__CHECK_FITS,      /* float a can be converted to dtype b */
   WK__CHECK_ITEMS,     /* list a has exactly the objects of tuple `object` */
 } wk__read_kind;
 

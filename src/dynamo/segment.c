@@ -45,6 +45,12 @@ static const wk__graph_place *place(void *context, wk__graph *graph) {
 
 static void trace_ended(void *context, const char *reason) { wk__session_give_up(context, reason); }
 
+static void number_fits(void *context, int number, wk_dtype dtype) {
+  wk__recording *r = ((wk__session *)context)->recording;
+  if (!r || number < 1 || number > r->number_count) return;
+  wk__check_once(r, WK__CHECK_FITS, r->numbers[number - 1], dtype, NULL);
+}
+
 /* ---- what the tape does to leaves ---- */
 
 static void grad_read(void *context, wk_tensor *leaf) {
@@ -152,6 +158,7 @@ int wk__segment_begin(wk__session *s) {
                            .input = find_input,
                            .place = place,
                            .ended = trace_ended,
+                           .number_fits = number_fits,
                            .has_numbers = true,
                            .checks_values = true};
   if (!s->tracer && !(s->tracer = wk__tracer_create(&owner))) {

@@ -218,7 +218,8 @@ static wk_status shape_alone(wk__tracer *t, wk_tensor *tensor) {
   if (!(tensor->flags & WK__TENSOR_SYMBOLIC)) return wk__tracer_constant(t, tensor);
   wk__graph_arg args[] = {{.tag = WK_VALUE_INTS, .count = tensor->ndim, .integers = tensor->sizes},
                           {.tag = WK_VALUE_DTYPE, .dtype = tensor->dtype},
-                          {.tag = WK_VALUE_DEVICE, .device = tensor->device}};
+                          {.tag = WK_VALUE_DEVICE, .device = tensor->device},
+                          {.tag = WK_VALUE_NONE}};
   return stands_for(t, tensor, wk__trace_record_call(t, WK__OP(empty), args));
 }
 
@@ -377,6 +378,16 @@ static wk_status check_detached(wk__tracer *t, const wk_op *op, const wk_value *
   return WK_OK;
 }
 
+/* out= of another size or dtype than the result is computed at once: it may be an error, or change the tensor's sizes.
+ * Random numbers must not be drawn before that is known. */
+static wk_status check_out(const wk_op *op, const wk_value *args, const wk_tensor *out, const wk_tensor *made) {
+  if (args[0].tag == WK_VALUE_TENSOR && args[0].tensor == out) return WK_OK;
+  if (!made) return op->tags & WK__TAG_RANDOM ? wk_fail(WK_UNSUPPORTED, "random numbers for out=") : WK_OK;
+  bool same = made->dtype == out->dtype && made->ndim == out->ndim;
+  for (int d = 0; same && d < made->ndim; d++) same = wk_int_eq(made->sizes[d], out->sizes[d]);
+  return same ? WK_OK : wk_fail(WK_UNSUPPORTED, "out= has another dtype or other sizes than the result");
+}
+
 /* In place and out=: the functional form, then a write. */
 static wk_status trace_into(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                             wk_value *results) {
@@ -387,10 +398,13 @@ static wk_status trace_into(wk__tracer *t, const wk_op *op, const wk_value *args
     if (destinations[r]) WK_TRY(wk__trace_check_writable(t, destinations[r]));
   for (int r = 0; r < count; r++)
     if (destinations[r]) WK_TRY(check_detached(t, op, args, destinations[r]));
+  for (int r = 0; r < count; r++)
+    if (destinations[r]) WK_TRY(check_out(op, args, destinations[r], NULL));
   WK_TRY(composed ? wk_call(op, args, NULL, made) : trace_new(t, op, args, made));
   wk_status status = WK_OK;
   for (int r = 0; r < count && status == WK_OK; r++) {
     if (!destinations[r]) continue;
+    if ((status = check_out(op, args, destinations[r], made[r].tensor))) break;
     wk__graph_node *node = wk__tracer_node(t, made[r].tensor);
     status = node ? wk__trace_write(t, destinations[r], node, made[r].tensor, true) : wk_error_category();
     if (status == WK_OK) {
@@ -541,7 +555,8 @@ wk_status wk__trace_layer(const wk_op *op, const wk_value *args, wk_tensor *cons
   if (!t) return compute_known(op, args, destinations, results);
   if (t->running) return wk__compute(op, args, destinations, results);
   wk_status status = record(t, op, args, destinations, results);
-  if (status != WK_UNSUPPORTED) return status;
+  bool order = status == WK_NOT_IMPLEMENTED && destinations; /* the error may be another one in place */
+  if (status != WK_UNSUPPORTED && !order) return status;
   WK_TRY(end_trace(t, wk_error_message()));
   return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
 }

@@ -39,6 +39,8 @@ typedef struct wk__trace_owner {
   const wk__graph_place *(*place)(void *context, wk__graph *graph);
   /* Something could not be recorded; the tracer has been flushed and is not current any more. */
   void (*ended)(void *context, const char *reason);
+  /* A shape rule found that the number input can be converted to the dtype. NULL: nobody wants to know. */
+  void (*number_fits)(void *context, int number, wk_dtype dtype);
   bool has_numbers; /* the graph has number inputs. A tape may still say of its numbers that they were one in another */
   bool checks_values; /* real inputs have the values that the program has now: a call that fails with them is not
                          recorded */

@@ -160,7 +160,11 @@ static wk__graph_node *append(wk__tracer *t, const wk_op *op, const wk__graph_ar
 wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__graph_arg *args) {
   described d = {0};
   wk__graph_node *node = NULL;
-  if (describe(op, args, &d) == WK_OK) node = append(t, op, args, d.values, d.count);
+  const wk__number_watcher watcher = {t->owner.context, t->owner.number_fits}, *outer = wk__number_watch;
+  wk__number_watch = watcher.fits ? &watcher : NULL;
+  wk_status status = describe(op, args, &d);
+  wk__number_watch = outer;
+  if (status == WK_OK) node = append(t, op, args, d.values, d.count);
   release_described(&d);
   return node;
 }

@@ -136,13 +136,8 @@ static bool equal_strides(const wk_tensor *a, const wk_tensor *b) {
 }
 
 static wk_status check_result(const wk_tensor *tensor, const wk_tensor *value) {
-  if (!wk__can_cast((wk_dtype)value->dtype, (wk_dtype)tensor->dtype))
-    return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s",
-                   wk__dtype_legacy((wk_dtype)value->dtype), wk__dtype_legacy((wk_dtype)tensor->dtype));
-  if (equal_sizes(tensor, value)) return WK_OK;
-  wk__spec spec;
-  wk__spec_of(&spec, value);
-  return wk__shape_mismatch(tensor, &spec);
+  bool fits = equal_sizes(tensor, value), casts = wk__can_cast((wk_dtype)value->dtype, (wk_dtype)tensor->dtype);
+  return fits && casts ? WK_OK : wk_fail(WK_UNSUPPORTED, "a result that does not fit the tensor that is written");
 }
 
 /* ---- the write ---- */

@@ -25,6 +25,7 @@ static bool tag_fits(const wk__parameter *p, uint8_t tag) {
     case WK__TYPE_BOOL:
       return tag == WK_VALUE_BOOL || tag == WK_VALUE_INT;
     case WK__TYPE_STRING:
+    case WK__TYPE_MEMORY_FORMAT:
       return tag == WK_VALUE_STRING;
     case WK__TYPE_DTYPE:
       return tag == WK_VALUE_DTYPE;

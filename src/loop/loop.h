@@ -162,7 +162,7 @@ WK__K_UNARY(reduce_prod) WK__K_UNARY(reduce_max) WK__K_UNARY(reduce_min) WK__K_U
 WK__K_UNARY(reduce_argmin) WK__K_UNARY(scan_sum) WK__K_UNARY(scan_prod)
 WK__K_BINARY(add) WK__K_BINARY(sub) WK__K_BINARY(mul) WK__K_BINARY(div) WK__K_BINARY(floor_div)
 WK__K_BINARY(trunc_div) WK__K_BINARY(mod) WK__K_BINARY(fmod) WK__K_BINARY(pow) WK__K_BINARY(max) WK__K_BINARY(min)
-WK__K_BINARY(bit_and) WK__K_BINARY(bit_or) WK__K_BINARY(bit_xor) WK__K_BINARY(eq) WK__K_BINARY(ne) WK__K_BINARY(lt)
+WK__K_BINARY(bit_and) WK__K_BINARY(bit_or) WK__K_BINARY(bit_xor) WK__K_BINARY(shift_left) WK__K_BINARY(shift_right) WK__K_BINARY(eq) WK__K_BINARY(ne) WK__K_BINARY(lt)
 WK__K_BINARY(le) WK__K_BINARY(gt) WK__K_BINARY(ge)
 WK__K_TERNARY(where) WK__K_TERNARY(fma)
 // clang-format on

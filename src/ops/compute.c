@@ -44,15 +44,39 @@ static bool is_written_argument(const wk__call *c, const wk_tensor *destination)
   return c->args[0].tag == WK_VALUE_TENSOR && c->args[0].tensor == destination;
 }
 
+static wk_status bad_size(const wk_tensor *destination, const wk__spec *spec) {
+  wk__string text = {0};
+  wk__print_sizes(&text, destination->sizes, destination->ndim);
+  wk__string_append(&text, " and output tensor size ");
+  wk__print_sizes(&text, spec->sizes, spec->ndim);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "Bad in-place call: input tensor size %s should match", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
+/* Loops convert what they write into their first argument, and look at its sizes first; kernels of their own do not. */
+static wk_status check_in_place(const wk__call *c, const wk__spec *spec, const wk_tensor *destination) {
+  wk_dtype from = (wk_dtype)spec->dtype, to = (wk_dtype)destination->dtype;
+  bool loop = c->op->tags & WK__TAG_POINTWISE || c->op->compose, sized = has_sizes(destination, spec);
+  if (!loop && from != to)
+    return wk_fail(WK_RUNTIME_ERROR, "Bad in-place call: input tensor dtype %s and output tensor dtype %s should match",
+                   wk__dtype_c_name(to), wk__dtype_c_name(from));
+  if (!sized) return loop ? wk__shape_mismatch(destination, spec) : bad_size(destination, spec);
+  if (wk__can_cast(from, to)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s", wk__dtype_legacy(from),
+                 wk__dtype_legacy(to));
+}
+
 static wk_status check_destination(const wk__call *c, int r, wk_tensor *destination) {
   const wk__spec *spec = &c->specs[r];
-  wk_dtype from = (wk_dtype)spec->dtype, to = (wk_dtype)destination->dtype;
-  bool in_place = is_written_argument(c, destination);
-  if (!wk__can_cast(from, to))
-    return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s",
-                   wk__dtype_legacy(from), wk__dtype_legacy(to));
+  if (is_written_argument(c, destination)) {
+    WK_TRY(check_in_place(c, spec, destination));
+    return wk__check_overlap(destination);
+  }
+  WK_TRY(wk__check_out_dtype(c->op, (wk_dtype)spec->dtype, (wk_dtype)destination->dtype));
   if (!has_sizes(destination, spec)) {
-    if (in_place) return wk__shape_mismatch(destination, spec);
+    if (c->op->tags & WK__TAG_POINTWISE) WK_TRY(wk__check_overlap(destination)); /* as it was given */
     WK_TRY(resize_to(destination, spec));
   }
   return wk__check_overlap(destination);
@@ -85,6 +109,8 @@ static bool needs_temporary(const wk__call *c, const wk_tensor *destination) {
 }
 
 /* ---- running ---- */
+
+enum { NO_SPEC = 255 }; /* a rank that no shape rule gives */
 
 static void release_outputs(wk_tensor **outputs, int count) {
   for (int r = 0; r < count; r++) wk__release(outputs[r]);
@@ -154,11 +180,21 @@ static wk_status finish(const wk__call *c, wk_tensor **outputs, const bool *thro
   return WK_OK;
 }
 
+/* That there is no kernel for a dtype is found last: what is wrong with a written argument goes before. */
+static wk_status no_kernel(const wk__call *c) {
+  wk_tensor *destination = c->destinations ? c->destinations[0] : NULL;
+  if (destination && c->specs[0].ndim != NO_SPEC && is_written_argument(c, destination))
+    WK_TRY(check_in_place(c, &c->specs[0], destination));
+  return WK_NOT_IMPLEMENTED;
+}
+
 static wk_status compute_new(wk__call *c) {
   wk_tensor *outputs[WK__MAX_RESULTS] = {NULL};
   bool through_temporary[WK__MAX_RESULTS] = {false};
   c->outputs = outputs;
+  c->specs[0].ndim = NO_SPEC;
   wk_status status = c->op->meta(c);
+  if (WK_UNLIKELY(status == WK_NOT_IMPLEMENTED)) status = no_kernel(c);
   if (status == WK_OK) status = make_outputs(c, outputs, through_temporary);
   if (status == WK_OK) status = run_into(c);
   if (status == WK_OK) status = finish(c, outputs, through_temporary);

@@ -50,31 +50,6 @@ wk_status wk__meta_full(wk__call *c) {
   return check_filling(c, 1);
 }
 
-/* Like another tensor: its strides too when it has no gaps. */
-static wk_status like_as(wk__call *c, wk_dtype dtype, wk_device device) {
-  const wk_tensor *t = c->args[0].tensor;
-  if (wk__non_overlapping_and_dense(t)) {
-    wk__spec_of(&c->specs[0], t);
-    c->specs[0].offset = wk_int_of(0);
-    c->specs[0].dtype = (uint8_t)dtype;
-    c->specs[0].device = device;
-  } else {
-    wk__spec_contiguous(&c->specs[0], dtype, device, t->ndim, t->sizes);
-  }
-  c->compute_dtype = (uint8_t)dtype;
-  return WK_OK;
-}
-static wk_status like(wk__call *c, int dtype_arg) {
-  const wk_tensor *t = c->args[0].tensor;
-  return like_as(c, wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype), wk__arg_device(c, dtype_arg + 1, t->device));
-}
-wk_status wk__meta_create_like(wk__call *c) { return like(c, 1); }
-wk_status wk__meta_full_like(wk__call *c) {
-  WK_TRY(like(c, 2));
-  return check_filling(c, 1);
-}
-wk_status wk__meta_to_copy(wk__call *c) { return like(c, 1); }
-
 /* ---- orders of dims in memory ---- */
 
 /* The rank that a format with the channels last is for; 0: another format. */
@@ -98,36 +73,70 @@ bool wk__is_contiguous_in(const wk_tensor *t, const char *format) {
   return true;
 }
 
-/* A new tensor of t's sizes in a format; none given: t's own strides where it has no gaps. */
+/* A description with strides in a format that names an order of dims. */
+static wk_status lay_out(wk__spec *spec, const char *name) {
+  int rank = channels_last_rank(name);
+  if (rank && rank != spec->ndim)
+    return wk_fail(WK_RUNTIME_ERROR, "required rank %d tensor to use %s format", rank, name);
+  wk_int stride = wk_int_of(1);
+  for (int k = 0; k < rank; k++) {
+    int d = channels_last_dim(k, rank);
+    spec->strides[d] = stride;
+    stride = wk_int_mul(stride, wk_int_max(spec->sizes[d], wk_int_of(1)));
+  }
+  return WK_OK;
+}
+
+/* A new tensor of t's sizes in a format; none given: t's own strides, without gaps. */
 static wk_status spec_in_format(wk__spec *spec, const wk_tensor *t, const wk_value *format) {
   const char *name = format->tag == WK_VALUE_STRING ? format->string : "preserve_format";
-  int rank = channels_last_rank(name);
-  if (rank && rank != t->ndim) return wk_fail(WK_RUNTIME_ERROR, "required rank %d tensor to use %s format", rank, name);
-  if (!rank && strcmp(name, "contiguous_format") != 0 && wk__non_overlapping_and_dense(t)) {
+  bool ordered = channels_last_rank(name) || strcmp(name, "contiguous_format") == 0;
+  if (!ordered && wk__non_overlapping_and_dense(t)) {
     wk__spec_of(spec, t);
     spec->offset = wk_int_of(0);
     return WK_OK;
   }
   wk__spec_contiguous(spec, (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
-  wk_int stride = wk_int_of(1);
-  for (int k = 0; k < rank; k++) {
-    int d = channels_last_dim(k, rank);
-    spec->strides[d] = stride;
-    stride = wk_int_mul(stride, wk_int_max(t->sizes[d], wk_int_of(1)));
-  }
-  return WK_OK;
+  if (!ordered && !wk__is_contiguous(t)) wk__dense_strides(spec, t);
+  return lay_out(spec, name);
 }
 
-wk_status wk__meta_empty_like(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
-  WK_TRY(spec_in_format(&c->specs[0], t, &c->args[3]));
-  c->specs[0].dtype = c->compute_dtype = (uint8_t)wk__arg_dtype(c, 1, (wk_dtype)t->dtype);
-  c->specs[0].device = wk__arg_device(c, 2, t->device);
+static const wk_value *format_argument(const wk__call *c) {
+  static const wk_value none;
+  for (int i = 0; i < c->op->schema.parameter_count; i++)
+    if (c->op->schema.parameters[i].type == WK__TYPE_MEMORY_FORMAT) return &c->args[i];
+  return &none;
+}
+
+/* ---- like another tensor ---- */
+
+static wk_status like_as(wk__call *c, wk_dtype dtype, wk_device device) {
+  WK_TRY(spec_in_format(&c->specs[0], c->args[0].tensor, format_argument(c)));
+  c->specs[0].dtype = c->compute_dtype = (uint8_t)dtype;
+  c->specs[0].device = device;
   return WK_OK;
 }
+static wk_status like(wk__call *c, int dtype_arg) {
+  const wk_tensor *t = c->args[0].tensor;
+  return like_as(c, wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype), wk__arg_device(c, dtype_arg + 1, t->device));
+}
+wk_status wk__meta_create_like(wk__call *c) { return like(c, 1); }
+wk_status wk__meta_full_like(wk__call *c) {
+  WK_TRY(like(c, 2));
+  return check_filling(c, 1);
+}
+wk_status wk__meta_to_copy(wk__call *c) { return like(c, 1); }
 wk_status wk__meta_clone(wk__call *c) {
-  c->compute_dtype = c->args[0].tensor->dtype;
-  return spec_in_format(&c->specs[0], c->args[0].tensor, &c->args[1]);
+  const wk_tensor *t = c->args[0].tensor;
+  return like_as(c, (wk_dtype)t->dtype, t->device);
+}
+wk_status wk__meta_empty(wk__call *c) {
+  const wk_value *format = format_argument(c);
+  WK_TRY(wk__meta_create(c));
+  if (format->tag != WK_VALUE_STRING) return WK_OK;
+  if (strcmp(format->string, "preserve_format") == 0)
+    return wk_fail(WK_RUNTIME_ERROR, "unsupported memory format Preserve");
+  return lay_out(&c->specs[0], format->string);
 }
 
 wk_status wk__meta_new(wk__call *c) {

@@ -4,6 +4,7 @@
 #include "ops/internal.h"
 
 _Thread_local wk__thread_mode wk__mode = {.grad_enabled = true};
+_Thread_local const char *wk__warning;
 
 void wk_value_release(wk_value *value) {
   if (value->tag == WK_VALUE_TENSOR) wk__release(value->tensor);
@@ -91,11 +92,20 @@ wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tens
   return wk__compute(op, args, destinations, results);
 }
 
+static bool is_out_form(const wk_value *args, wk_tensor *const *destinations) {
+  return destinations && destinations[0] && !(args[0].tag == WK_VALUE_TENSOR && args[0].tensor == destinations[0]);
+}
+
 wk_status wk_call(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   wk_value space[WK__MAX_ARGS];
   wk_status status;
   args = complete(op, args, space, &status);
   if (WK_UNLIKELY(status)) return status;
+  if (WK_UNLIKELY(is_out_form(args, destinations))) {
+    if (args != space) memcpy(space, args, op->schema.parameter_count * sizeof *args);
+    args = space;
+    WK_TRY(wk__take_dtype_of_out(op, space, destinations[0]));
+  }
   return wk__call_below(2 * WK__KEY_INFERENCE, op, args, destinations, results);
 }
 

@@ -317,6 +317,7 @@ wk_status wk__meta_index_add(wk__call *c) {
                    wk__shown(index->numel), (long long)(rank_of(source) > dim ? size_at(source, dim).bits : 0), dim);
   WK_TRY(check_slices(self, dim, source));
   WK_TRY(refuse_empty_dim(self, dim, index));
+  WK_TRY(wk__check_number(&c->args[4], (wk_dtype)self->dtype));
   return like_self(c);
 }
 
@@ -346,6 +347,9 @@ wk_status wk__compose_take_along_dim(wk__call *c) {
   wk_int minus_one = wk_int_of(-1), sizes[WK_MAX_DIMS], self_sizes[WK_MAX_DIMS];
   int ndim, dim = 0;
   wk_scope scope;
+  if (c->args[2].tag != WK_VALUE_NONE && index->dtype != WK_INT64)
+    return wk_fail(WK_RUNTIME_ERROR, "torch.take_along_dim(): dtype of indices should be Long but got %s",
+                   wk__dtype_legacy((wk_dtype)index->dtype));
   if (c->args[2].tag != WK_VALUE_NONE && self->ndim != index->ndim)
     return wk_fail(WK_RUNTIME_ERROR,
                    "torch.take_along_dim(): input and indices should have the same number of dimensions, but got %d "

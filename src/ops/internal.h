@@ -48,9 +48,16 @@ WK_MUST_USE wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_i
 void wk__spec_reduced(wk__spec *spec, const wk_tensor *t, uint32_t mask, bool keep, wk_dtype dtype);
 /* Broadcast of all tensor arguments, PyTorch's output strides, dtype promotion. */
 WK_MUST_USE wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common);
+/* Strides without gaps for spec's sizes, which are t's, in the order of t's dims in memory. */
+void wk__dense_strides(wk__spec *spec, const wk_tensor *t);
 wk__meta_fn wk__meta_like_first; /* the result has the first argument's sizes and dtype, contiguous */
 WK_MUST_USE wk_status wk__check_float8(const wk__call *c); /* refuses to promote float8 with another type */
 wk_dtype wk__result_type(const wk__call *c);               /* promotion over tensors, 0-dim tensors and numbers */
+
+/* out= (out_forms.c). Where it decides what the result's dtype is, the argument that names a dtype gets it. */
+WK_MUST_USE wk_status wk__take_dtype_of_out(const wk_op *op, wk_value *args, const wk_tensor *out);
+/* Whether a result may be written into an out of this dtype. */
+WK_MUST_USE wk_status wk__check_out_dtype(const wk_op *op, wk_dtype result, wk_dtype out);
 
 /* The error for a destination that the result would be larger than. */
 wk_status wk__shape_mismatch(const wk_tensor *destination, const wk__spec *spec);

@@ -190,19 +190,11 @@ static wk_status check_matrices(const wk_tensor *a, const wk_tensor *b) {
   return same_dtype(a, b);
 }
 
-/* A product is written into its own dtype only. */
-static wk_status check_out(const wk__call *c) {
-  const wk_tensor *out = c->destinations ? c->destinations[0] : NULL;
-  if (!out || out->dtype == c->specs[0].dtype) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR, "Expected out tensor to have dtype %s, but got %s instead",
-                 wk__dtype_c_name((wk_dtype)c->specs[0].dtype), wk__dtype_c_name((wk_dtype)out->dtype));
-}
-
 wk_status wk__meta_mm(wk__call *c) {
   const wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
   WK_TRY(check_matrices(a, b));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, (wk_int[]){a->sizes[0], b->sizes[1]});
-  return check_out(c);
+  return WK_OK;
 }
 static wk_status run_mm(const wk__call *c, const wk__product_hooks *hooks) {
   WK_TRY(refuse_bool(c, c->args[0].tensor));
@@ -234,7 +226,7 @@ wk_status wk__meta_bmm(wk__call *c) {
                    wk__dtype_legacy((wk_dtype)b->dtype));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 3,
                       (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]});
-  return check_out(c);
+  return WK_OK;
 }
 static wk_status run_bmm(const wk__call *c, const wk__product_hooks *hooks) {
   WK_TRY(refuse_bool(c, c->args[0].tensor));
@@ -282,7 +274,6 @@ wk_status wk__meta_addmm(wk__call *c) {
   wk_int product[] = {a->sizes[0], b->sizes[1]};
   WK_TRY(wk__check_expand(self, product, 2));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, product);
-  WK_TRY(check_out(c));
   WK_TRY(wk__check_factor(&c->args[3], (wk_dtype)a->dtype));
   return wk__check_factor(&c->args[4], (wk_dtype)a->dtype);
 }

@@ -151,6 +151,11 @@ static void permuted_strides(const inputs *in, wk__spec *spec) {
   }
 }
 
+void wk__dense_strides(wk__spec *spec, const wk_tensor *t) {
+  inputs in = {.t = {t}, .count = 1};
+  permuted_strides(&in, spec);
+}
+
 static void output_strides(const inputs *in, wk__spec *spec) {
   bool contiguous = true;
   for (int i = 0; i < in->count; i++) contiguous &= wk__is_contiguous(in->t[i]) || in->t[i]->ndim == 0;
@@ -243,6 +248,13 @@ wk_status wk__meta_no_bool_input(wk__call *c) {
   if (strcmp(name, "relu") == 0) return wk_fail(WK_RUNTIME_ERROR, "Boolean inputs not supported for relu");
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s%s\" not implemented for 'Bool'", name,
                  strcmp(name, "abs") == 0 ? "_cpu" : "_vml_cpu");
+}
+
+wk_status wk__meta_round_decimals(wk__call *c) {
+  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  if (wk_dtype_is_floating(dtype)) return wk__meta_pointwise(c);
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"round_%scpu\" not implemented for '%s'", wk__arg_int(c, 1) ? "" : "vml_",
+                 wk__dtype_legacy(dtype));
 }
 
 wk_status wk__meta_lerp(wk__call *c) {
@@ -370,6 +382,15 @@ wk_status wk__meta_integral(wk__call *c) {
   WK_TRY(wk__pointwise_spec(c, &common));
   if (wk_dtype_is_integral(common, true)) return WK_OK;
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(common));
+}
+
+/* Shifts: integers without bool. PyTorch names its kernels by the operator signs. */
+wk_status wk__meta_shift(wk__call *c) {
+  wk_dtype common;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  if (wk_dtype_is_integral(common, false)) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
+                 strcmp(c->op->base_name, "bitwise_left_shift") == 0 ? "lshift" : "rshift", wk__dtype_legacy(common));
 }
 
 /* (condition, self, other): the condition takes no part in promotion. */

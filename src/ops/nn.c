@@ -59,9 +59,23 @@ static wk_status check_norm_parameter(const wk_tensor *p, const wk_value *shape,
   return status;
 }
 
+/* Weight and bias have the input's dtype; beside a half precision they may be float32. */
+static wk_status check_norm_dtypes(const wk__call *c) {
+  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype;
+  bool mixed = false;
+  for (int i = 2; i < 4; i++) mixed |= wk__arg_tensor(c, i) && wk__arg_tensor(c, i)->dtype != own;
+  if (!mixed) return WK_OK;
+  for (int i = 2; i < 4; i++)
+    if (wk__arg_tensor(c, i) && wk__arg_tensor(c, i)->dtype != WK_FLOAT32)
+      return wk_fail(WK_RUNTIME_ERROR, "mixed dtype (CPU): expect parameter to have scalar type of Float");
+  if (own == WK_BFLOAT16 || own == WK_FLOAT16) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "mixed dtype (CPU): all inputs must share same datatype.");
+}
+
 wk_status wk__meta_layer_norm(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   const wk_value *shape = &c->args[1];
+  WK_TRY(check_norm_dtypes(c));
   WK_TRY(check_norm_shape(t, shape));
   if (!wk_dtype_is_floating((wk_dtype)t->dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",

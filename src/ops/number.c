@@ -50,11 +50,25 @@ wk_status wk__check_element(const wk_value *number, wk_dtype dtype) {
   return small ? WK_OK : wk__check_number(number, dtype);
 }
 
-wk_status wk__check_number(const wk_value *number, wk_dtype dtype) {
+_Thread_local const wk__number_watcher *wk__number_watch;
+
+static bool fits(const wk_value *number, wk_dtype dtype) {
   const limits *l = &limits_of[dtype];
-  bool fits = !l->name || (number->tag == WK_VALUE_DOUBLE ? real_fits(number->number, l, dtype)
-                           : wk__value_is_integer(number) ? integer_fits(number, l)
-                                                          : true);
-  if (WK_LIKELY(fits)) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR, "value cannot be converted to type %s without overflow", l->name);
+  if (!l->name) return true;
+  if (number->tag == WK_VALUE_DOUBLE) return real_fits(number->number, l, dtype);
+  return !wk__value_is_integer(number) || integer_fits(number, l);
+}
+
+bool wk__number_fits(double number, wk_dtype dtype) {
+  return fits(&(wk_value){.tag = WK_VALUE_DOUBLE, .number = number}, dtype);
+}
+
+wk_status wk__check_number(const wk_value *number, wk_dtype dtype) {
+  const char *name = limits_of[dtype].name;
+  if (WK_UNLIKELY(!fits(number, dtype)))
+    return wk_fail(WK_RUNTIME_ERROR, "value cannot be converted to type %s without overflow", name);
+  const wk__number_watcher *watch = wk__number_watch;
+  if (WK_UNLIKELY(watch != NULL) && name && number->tag == WK_VALUE_DOUBLE && number->count)
+    watch->fits(watch->context, (int)number->count, dtype);
+  return WK_OK;
 }

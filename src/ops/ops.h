@@ -34,6 +34,7 @@ typedef enum wk__type {
   WK__TYPE_TENSORS,
   WK__TYPE_INTS,
   WK__TYPE_FLOATS,
+  WK__TYPE_MEMORY_FORMAT, /* its value is a string */
 } wk__type;
 
 typedef struct wk__parameter {
@@ -44,6 +45,7 @@ typedef struct wk__parameter {
   bool has_default;
   bool written;        /* alias mark with `!` */
   bool optional_items; /* Tensor?[] */
+  bool symbolic;       /* SymInt: more kinds of tensors stand for one */
   uint8_t fixed_count; /* int[2]: a single int stands for that many */
   wk_value default_value;
 } wk__parameter;
@@ -84,6 +86,8 @@ enum {
   /* Beside small floats a number is rounded to them first, as comparisons do it; others keep its digits. As in
    * PyTorch's kernels. */
   WK__TAG_ROUNDS_NUMBERS = 1 << 24,
+  WK__TAG_HIDDEN = 1 << 25,      /* a function of the core alone: the package has it in nn.functional or elsewhere */
+  WK__TAG_NOT_INPLACE = 1 << 26, /* pointwise, but there is no method that writes its first argument */
 };
 
 enum { WK__FIXED_NUMBER_COUNT = 7 };
@@ -145,6 +149,13 @@ wk_value wk__value_of_int(int64_t i);           /* as a number, no size: any int
 /* Refuses a number that PyTorch does not convert to the dtype, in its words: integers have to be in range (uint8: from
  * -255), floats not to overflow. Elements that are converted, and operands, wrap around instead. */
 WK_MUST_USE wk_status wk__check_number(const wk_value *number, wk_dtype dtype);
+bool wk__number_fits(double number, wk_dtype dtype);
+/* Told, while a call is recorded, that number input `number` of the graph was found to fit: so it has to later. */
+typedef struct wk__number_watcher {
+  void *context;
+  void (*fits)(void *context, int number, wk_dtype dtype);
+} wk__number_watcher;
+extern _Thread_local const wk__number_watcher *wk__number_watch; /* NULL: nobody */
 /* The same where a kernel computes with the number, in float for the small floats. */
 WK_MUST_USE wk_status wk__check_factor(const wk_value *number, wk_dtype dtype);
 /* The same where the number becomes a tensor of its own, in which small floats may be infinite. */
@@ -191,6 +202,8 @@ typedef struct wk__grad_watcher {
 } wk__grad_watcher;
 
 extern _Thread_local wk__thread_mode wk__mode;
+/* What the last call found odd in its arguments, for whoever made it to say and to clear; NULL. Never freed. */
+extern _Thread_local const char *wk__warning;
 
 /* Runs the call below the layers: shape rule, allocation, kernel. */
 WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,

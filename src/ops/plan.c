@@ -201,14 +201,25 @@ static wk_status check_nests(const wk_op *op, const wk__lowered *lowered) {
   return WK_OK;
 }
 
+/* Complex dtypes are storage only. */
+static wk_status check_computes(const wk__call *c, int dtype) {
+  if (wk__dtypes[dtype].compute != WK_DTYPE_NONE) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name,
+                 wk__dtype_legacy((wk_dtype)dtype));
+}
+static wk_status check_dtypes(const wk__call *c) {
+  WK_TRY(check_computes(c, c->compute_dtype));
+  for (int i = 0; i < c->op->schema.parameter_count; i++)
+    if (c->args[i].tag == WK_VALUE_TENSOR) WK_TRY(check_computes(c, c->args[i].tensor->dtype));
+  return WK_OK;
+}
+
 wk_status wk__lower_call(const wk__call *c, const bool *is_given, wk__lowered *out) {
   wk__lower l = {.call = c,
                  .lowered = out,
                  .pointwise = c->op->tags & WK__TAG_POINTWISE,
                  .compute = (wk_dtype)wk__dtypes[c->compute_dtype].compute};
-  if ((wk_dtype)l.compute == WK_DTYPE_NONE)
-    return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name,
-                   wk__dtype_legacy((wk_dtype)c->compute_dtype));
+  WK_TRY(check_dtypes(c));
   WK_TRY(map_arguments(&l, is_given));
   memcpy(out->buffer_of_arg, l.buffer_of_arg, sizeof l.buffer_of_arg);
   memcpy(out->buffer_of_result, l.buffer_of_result, sizeof l.buffer_of_result);
@@ -234,7 +245,9 @@ static wk_status lower_into(wk__plan *plan, const wk__call *c) {
   return WK_OK;
 }
 
-static wk__plan *make_plan(const wk__call *c, const plan_key *key, uint64_t hash) {
+static wk__plan *make_plan(const wk__call *c, const plan_key *key, uint64_t hash, wk_tensor *const *outputs) {
+  for (int r = 0; r < c->op->schema.result_count; r++)
+    if (check_computes(c, outputs[r]->dtype)) return NULL;
   wk__plan *plan = wk__alloc_zeroed(sizeof *plan);
   if (!plan) return NULL;
   plan->hash = hash;
@@ -347,7 +360,7 @@ wk_status wk__run_lowered(wk__call *c, wk_tensor *const *outputs) {
   const wk__plan *plan = find(c->op, &key, hash);
   wk__plan *own = NULL;
   if (WK_UNLIKELY(!plan)) {
-    plan = own = make_plan(c, &key, hash);
+    plan = own = make_plan(c, &key, hash, outputs);
     if (!own) return wk_error_category();
     if (!key.too_long) publish(c->op, own);
   }

@@ -62,6 +62,15 @@ LOWER_ROUNDING(ceil)
 LOWER_ROUNDING(round)
 LOWER_ROUNDING(trunc)
 
+/* A float with so many decimals: scaled by a power of ten, in the dtype that is computed in, and back. */
+void wk__lower_round_decimals(wk__lower *l) {
+  int64_t decimals = wk__arg_int(l->call, 1);
+  wk__var x = wk__in(l, 0), ten = constant(l, pow(10, fabs((double)decimals)));
+  if (decimals > 0) x = wk__k_div(l->h, wk__k_round(l->h, wk__k_mul(l->h, x, ten)), ten);
+  if (decimals < 0) x = wk__k_mul(l->h, wk__k_round(l->h, wk__k_div(l->h, x, ten)), ten);
+  wk__out(l, 0, decimals ? x : wk__k_round(l->h, x));
+}
+
 void wk__lower_bitwise_not(wk__lower *l) { wk__out(l, 0, wk__k_bit_not(l->h, wk__in(l, 0))); }
 
 static wk__var is_infinite(wk__lower *l, wk__var x) {
@@ -288,7 +297,11 @@ wk_status wk__vjp_sub(wk__vjp *v) {
   GIVE(1, wk_neg(by_alpha(G, &v->args[2])));
   return WK_OK;
 }
-wk_status wk__vjp_rsub(wk__vjp *v) { return wk__vjp_set(v, 0, wk_neg(by_alpha(G, &v->args[2]))); }
+wk_status wk__vjp_rsub(wk__vjp *v) {
+  GIVE(0, wk_neg(by_alpha(G, &v->args[2])));
+  GIVE(1, G);
+  return WK_OK;
+}
 
 #define LOWER_BINARY(name, operation) \
   void wk__lower_##name(wk__lower *l) { wk__out(l, 0, wk__k_##operation(l->h, wk__in(l, 0), wk__in(l, 1))); }
@@ -301,6 +314,8 @@ LOWER_BINARY(minimum, min)
 LOWER_BINARY(bitwise_and, bit_and)
 LOWER_BINARY(bitwise_or, bit_or)
 LOWER_BINARY(bitwise_xor, bit_xor)
+LOWER_BINARY(shift_left, shift_left)
+LOWER_BINARY(shift_right, shift_right)
 LOWER_BINARY(eq, eq)
 LOWER_BINARY(ne, ne)
 LOWER_BINARY(lt, lt)

@@ -304,8 +304,9 @@ wk_status wk__meta_randint(wk__call *c) {
 /* randint_like(self, high), randint_like(self, low, high) */
 wk_status wk__meta_randint_like(wk__call *c) {
   int first = has_low(c) ? 3 : 2;
-  wk_value args[] = {c->args[0], c->args[first], c->args[first + 1]};
+  wk_value args[] = {c->args[0], c->args[first], c->args[first + 1], c->args[first + 2]};
   wk__call inner = *c;
+  inner.op = WK__OP(zeros_like);
   inner.args = args;
   WK_TRY(wk__meta_create_like(&inner));
   c->compute_dtype = inner.compute_dtype;
@@ -641,7 +642,7 @@ wk_status wk__compose_dropout_inplace(wk__call *c) {
   }
   wk_scope scope;
   wk_scope_begin(&scope);
-  factor = p == 1 ? wk_zeros_like(x, WK_DTYPE_NONE, NONE) : noise(x, p, false, true);
+  factor = p == 1 ? wk_zeros_like(x, WK_DTYPE_NONE, NONE, NULL) : noise(x, p, false, true);
   wk_status status = wk_error_category();
   if (factor) status = wk_call(WK__OP(mul_Tensor), (wk_value[]){c->args[0], wk__v_tensor(factor)}, &x, c->results);
   wk_scope_end(&scope);

@@ -96,6 +96,9 @@ wk_status wk__compose_roll(wk__call *c) {
   if (dims->count != shifts->count && !(dims->count == 0 && shifts->count == 1))
     return wk_fail(WK_RUNTIME_ERROR, "shifts and dimensions must align. shifts: %u, dims:%u", shifts->count,
                    dims->count);
+  if (t->ndim == 0 && dims->count)
+    return wk_fail(WK_INDEX_ERROR, "Dimension specified as %lld but tensor has no dimensions",
+                   wk__shown(dims->integers[0]));
   wk_scope scope;
   wk_scope_begin(&scope);
   if (dims->count == 0) {
@@ -158,12 +161,27 @@ wk_status wk__compose_repeat_interleave_int(wk__call *c) {
   else if (!t->ndim)
     t = wk_unsqueeze(t, 0);
   if (!t) return give(c, &scope, NULL);
+  wk_int total = wk_int_mul(t->sizes[dim], repeats);
+  if (!wk__arg_is_none(c, 3) && !wk_int_eq(c->args[3].integer, total)) {
+    wk_scope_end(&scope);
+    return wk_fail(WK_RUNTIME_ERROR, "repeat_interleave: Invalid output_size, expected %lld but got %lld",
+                   wk__shown(total), wk__shown(c->args[3].integer));
+  }
   int n = t->ndim;
   for (int d = 0; d < n; d++) sizes[d < dim + 1 ? d : d + 1] = t->sizes[d];
   sizes[dim + 1] = repeats;
   wk_tensor *view = wk_expand(wk_unsqueeze(t, dim + 1), sizes, n + 1, false);
-  for (int d = 0; d < n; d++) sizes[d] = d == dim ? wk_int_mul(t->sizes[d], repeats) : t->sizes[d];
+  for (int d = 0; d < n; d++) sizes[d] = d == dim ? total : t->sizes[d];
   return give(c, &scope, wk_reshape(wk_clone(view, "contiguous_format"), sizes, n));
+}
+
+/* The caller may say how many there are. */
+static wk_status check_total(const wk_value *said, int64_t total) {
+  int64_t n = said->tag == WK_VALUE_NONE ? total : wk_int_guard_value(said->integer);
+  if (n < 0)
+    return wk_fail(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension %lld: [%lld]", (long long)n,
+                   (long long)n);
+  return n == total ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "allocated size does not match required size");
 }
 
 /* [2, 0, 1] -> [0, 0, 2]: the index that repeats each place as often as it says. */
@@ -182,6 +200,7 @@ wk_status wk__kernel_repeat_places(wk__call *c) {
     if (times < 0) return wk_fail(WK_RUNTIME_ERROR, "repeats can not be negative");
     total += times;
   }
+  WK_TRY(check_total(&c->args[1], total));
   wk_tensor *y = wk_tensor_create(WK_INT64, 1, &total);
   if (!y) return wk_error_category();
   int64_t *out = (int64_t *)wk__data(y);
@@ -212,5 +231,5 @@ wk_status wk__compose_repeat_interleave(wk__call *c) {
         "%lld",
         (long long)wk_int_guard_value(repeats->numel), dim, (long long)wk_int_guard_value(length));
   }
-  return give(c, &scope, wk_index_select(t, dim, wk_repeat_interleave(repeats, NONE)));
+  return give(c, &scope, wk_index_select(t, dim, wk_repeat_interleave(repeats, c->args[3])));
 }

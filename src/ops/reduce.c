@@ -41,6 +41,20 @@ wk_status wk__meta_prod_all(wk__call *c) {
   return WK_OK;
 }
 
+#define FEW_FREEDOMS                                                                                     \
+  "(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor (input " \
+  "numel divided by output numel)."
+
+/* Of var: as many elements as the correction, or fewer. */
+static void check_freedom(const wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  const wk__spec *out = &c->specs[0];
+  wk_int rows = wk__spec_numel(out);
+  double correction = c->args[2].tag == WK_VALUE_NONE ? 1 : wk__scalar_double(wk__value_scalar(&c->args[2]));
+  if (!wk_int_is_known(t->numel) || !wk_int_is_known(rows) || rows.bits == 0) return;
+  if ((double)(t->numel.bits / rows.bits) <= correction) wk__warning = "var" FEW_FREEDOMS;
+}
+
 wk_status wk__meta_mean(wk__call *c) {
   bool is_var = c->op == WK__OP(var_correction);
   wk_dtype own = (wk_dtype)c->args[0].tensor->dtype, dtype = is_var ? own : wk__arg_dtype(c, 3, own);
@@ -50,7 +64,9 @@ wk_status wk__meta_mean(wk__call *c) {
                             "mean(): could not infer output dtype. %s dtype must be either a floating point or complex "
                             "dtype. Got: %s",
                             wk__arg_is_none(c, 3) ? "Input" : "Optional", wk__dtype_legacy(dtype));
-  return reduced(c, 1, true, wk__arg_bool(c, is_var ? 3 : 2), dtype);
+  WK_TRY(reduced(c, 1, true, wk__arg_bool(c, is_var ? 3 : 2), dtype));
+  if (is_var) check_freedom(c);
+  return WK_OK;
 }
 
 static wk_status refuse_empty(const wk__call *c, uint32_t mask) {
@@ -113,7 +129,8 @@ wk_status wk__meta_cumsum(wk__call *c) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
   wk__spec_contiguous(&c->specs[0], accumulation_dtype(c, 2), t->device, t->ndim, t->sizes);
   c->compute_dtype = c->specs[0].dtype;
-  return WK_OK;
+  if (c->compute_dtype != WK_BOOL) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_out_cpu\" not implemented for 'Bool'", c->op->base_name);
 }
 wk_status wk__meta_softmax(wk__call *c) {
   int dim;
@@ -133,9 +150,16 @@ wk_status wk__meta_softmax_backward(wk__call *c) {
 
 /* ---- bodies ---- */
 
+/* Sums and products of truth values are or and and. */
+static wk__var sum_of_row(wk__lower *l, wk__var x) {
+  return l->compute == WK_BOOL ? wk__k_reduce_max(l->h, x) : wk__k_reduce_sum(l->h, x);
+}
+static wk__var product_of_row(wk__lower *l, wk__var x) {
+  return l->compute == WK_BOOL ? wk__k_reduce_min(l->h, x) : wk__k_reduce_prod(l->h, x);
+}
 void wk__lower_sum(wk__lower *l) {
   wk__rows_of(l, 0, mask_of(l, 1, true));
-  wk__row_out_reduced(l, 0, wk__k_reduce_sum(l->h, wk__row_in(l, 0)), keeps(l, 2));
+  wk__row_out_reduced(l, 0, sum_of_row(l, wk__row_in(l, 0)), keeps(l, 2));
 }
 void wk__lower_mean(wk__lower *l) {
   wk__rows_of(l, 0, mask_of(l, 1, true));
@@ -144,12 +168,12 @@ void wk__lower_mean(wk__lower *l) {
 }
 void wk__lower_prod(wk__lower *l) {
   wk__rows_of(l, 0, mask_of(l, 1, true));
-  wk__row_out_reduced(l, 0, wk__k_reduce_prod(l->h, wk__row_in(l, 0)), keeps(l, 2));
+  wk__row_out_reduced(l, 0, product_of_row(l, wk__row_in(l, 0)), keeps(l, 2));
 }
 static uint32_t all_dims(const wk__lower *l) { return (1u << l->call->args[0].tensor->ndim) - 1; }
 void wk__lower_prod_all(wk__lower *l) {
   wk__rows_of(l, 0, all_dims(l));
-  wk__row_out_reduced(l, 0, wk__k_reduce_prod(l->h, wk__row_in(l, 0)), false);
+  wk__row_out_reduced(l, 0, product_of_row(l, wk__row_in(l, 0)), false);
 }
 
 static void lower_extremum(wk__lower *l, bool largest) {
@@ -369,7 +393,7 @@ wk_status wk__vjp_cumprod(wk__vjp *v) {
   int64_t n = x->ndim ? wk_int_guard_value(x->sizes[dim]) : 1;
   if (n <= 1) return wk__vjp_set(v, 0, g);
   wk_tensor *followers = cumprod_followers(g, x, dim, n);
-  wk_tensor *first = wk_ones_like(wk_narrow(x, dim, wk_int_of(0), wk_int_of(1)), WK_DTYPE_NONE, (wk_value){0});
+  wk_tensor *first = wk_ones_like(wk_narrow(x, dim, wk_int_of(0), wk_int_of(1)), WK_DTYPE_NONE, (wk_value){0}, NULL);
   wk_tensor *products = wk_cumprod(wk_narrow(x, dim, wk_int_of(0), wk_int_of(n - 1)), dim, WK_DTYPE_NONE);
   if (!followers || !first || !products) return wk_error_category();
   return wk__vjp_set(v, 0, wk_mul(wk_cat((wk_tensor *[]){first, products}, 2, dim), followers));
@@ -447,18 +471,22 @@ static wk_status then(const wk_op *first, const wk_value *first_args, const wk_o
   wk_value_release(&middle);
   return status;
 }
+static wk_status root_of_var(const wk_value *args, wk_value *result) {
+  wk_status status = then(WK__OP(var_correction), args, WK__OP(sqrt), result);
+  if (wk__warning) wk__warning = "std" FEW_FREEDOMS;
+  return status;
+}
 wk_status wk__compose_var_dim(wk__call *c) {
   wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
   return call1(WK__OP(var_correction), args, c->results);
 }
 wk_status wk__compose_std_dim(wk__call *c) {
   wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
-  return then(WK__OP(var_correction), args, WK__OP(sqrt), c->results);
+  return root_of_var(args, c->results);
 }
-wk_status wk__compose_std(wk__call *c) { return then(WK__OP(var_correction), c->args, WK__OP(sqrt), c->results); }
+wk_status wk__compose_std(wk__call *c) { return root_of_var(c->args, c->results); }
 wk_status wk__compose_std_all(wk__call *c) {
-  return then(WK__OP(var_correction), (wk_value[]){c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE}, WK__OP(sqrt),
-              c->results);
+  return root_of_var((wk_value[]){c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE}, c->results);
 }
 wk_status wk__compose_norm(wk__call *c) {
   return call1(WK__OP(vector_norm), (wk_value[]){c->args[0], c->args[1], NONE, NONE, NONE}, c->results);
@@ -468,36 +496,74 @@ wk_status wk__compose_norm_dim(wk__call *c) {
   return call1(WK__OP(vector_norm), (wk_value[]){c->args[0], p, c->args[2], c->args[3], NONE}, c->results);
 }
 
-/* (sum |x|^p)^(1/p); p = inf, -inf are extremes, p = 0 counts. */
-wk_status wk__compose_vector_norm(wk__call *c) {
-  double p = wk__scalar_double(wk__value_scalar(&c->args[1]));
-  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype, dtype = wk__arg_dtype(c, 4, own);
-  if (!wk_dtype_is_floating(own) && !wk_dtype_is_complex(own))
+/* Orders below 0 and infinite ones say nothing about no elements. */
+static wk_status check_norm_identity(const wk_tensor *x, const wk_value *dims, double p) {
+  uint32_t mask;
+  WK_TRY(wk__dims_mask(dims, x->ndim, true, &mask));
+  if ((p >= 0 && !isinf(p)) || !wk_int_eq(x->numel, wk_int_of(0))) return WK_OK;
+  if (dims->tag != WK_VALUE_INTS || dims->count == 0)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "linalg.vector_norm cannot compute the %g norm on an empty tensor because the operation does not "
+                   "have an identity",
+                   p);
+  for (int d = 0; d < x->ndim; d++)
+    if (mask >> d & 1 && wk_int_eq(x->sizes[d], wk_int_of(0)))
+      return wk_fail(WK_RUNTIME_ERROR,
+                     "linalg.vector_norm cannot compute the %g norm on the dimension %dbecause this dimension is empty "
+                     "and the operation does not have an identity",
+                     p, d);
+  return WK_OK;
+}
+
+static wk_status check_norm_dtypes(wk_dtype own, wk_dtype dtype) {
+  bool floats = wk_dtype_is_floating(own) || wk_dtype_is_complex(own);
+  if (!floats)
     return wk_fail(WK_RUNTIME_ERROR, "linalg.vector_norm: Expected a floating point or complex tensor as input. Got %s",
                    wk__dtype_legacy(own));
+  if (!wk_dtype_is_floating(dtype) && !wk_dtype_is_complex(dtype))
+    return wk_fail(WK_RUNTIME_ERROR, "linalg.vector_norm: dtype should be floating point or complex, but got %s",
+                   wk__dtype_legacy(dtype));
+  if (wk__promote(own, dtype) != dtype)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "linalg.vector_norm: the dtype of the input (%s) should be convertible without narrowing to the "
+                   "specified dtype (%s)",
+                   wk__dtype_legacy(own), wk__dtype_legacy(dtype));
+  return WK_OK;
+}
+
+/* (sum |x|^p)^(1/p); p = inf, -inf are extremes, p = 0 counts. */
+static wk_tensor *norm_of(wk_tensor *x, double p, const wk_int *list, int n, bool keep) {
+  if (isinf(p)) return (p > 0 ? wk_amax : wk_amin)(wk_abs(x), list ? list : (wk_int[]){{0}}, n, keep);
+  if (p == 2) return wk_sqrt(wk_sum_dim_IntList(wk_mul(x, x), list, n, keep, WK_DTYPE_NONE));
+  if (p == 1) return wk_sum_dim_IntList(wk_abs(x), list, n, keep, WK_DTYPE_NONE);
+  if (p == 0) { /* a power 0 is 1, and its derivative is 0 */
+    wk_tensor *ones = wk_pow_Tensor_Scalar(x, wk__v_int(0));
+    wk_tensor *counted = wk_where_ScalarOther(wk_ne_Scalar(x, wk__v_int(0)), ones, wk__v_double(0));
+    return wk_sum_dim_IntList(counted, list, n, keep, WK_DTYPE_NONE);
+  }
+  wk_tensor *size = wk_abs(x), *powers;
+  if (p < 1) { /* beside a zero the slope is infinite, and counted as none */
+    wk_tensor *none_there = wk_eq_Scalar(x, wk__v_int(0));
+    powers = wk_pow_Tensor_Scalar(wk_where_ScalarSelf(none_there, wk__v_double(1), size), wk__v_double(p));
+    powers = wk_where_ScalarSelf(none_there, wk__v_double(p > 0 ? 0 : INFINITY), powers);
+  } else {
+    powers = wk_pow_Tensor_Scalar(size, wk__v_double(p));
+  }
+  return wk_pow_Tensor_Scalar(wk_sum_dim_IntList(powers, list, n, keep, WK_DTYPE_NONE), wk__v_double(1 / p));
+}
+
+wk_status wk__compose_vector_norm(wk__call *c) {
+  double p = wk__scalar_double(wk__value_scalar(&c->args[1]));
+  const wk_value *dims = &c->args[2];
+  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype, dtype = wk__arg_dtype(c, 4, own);
+  WK_TRY(check_norm_dtypes(own, dtype));
+  WK_TRY(check_norm_identity(c->args[0].tensor, dims, p));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *x = c->args[0].tensor;
   if (dtype != own) x = wk__call_tensor(WK__OP(to_copy), (wk_value[]){c->args[0], wk__v_dtype(dtype), NONE});
-  const wk_value *dims = &c->args[2];
   const wk_int *list = dims->tag == WK_VALUE_INTS ? dims->integers : NULL;
-  int n = list ? (int)dims->count : 0;
-  bool keep = wk__arg_bool(c, 3);
-  wk_tensor *y;
-  if (isinf(p))
-    y = (p > 0 ? wk_amax : wk_amin)(wk_abs(x), list ? list : (wk_int[]){{0}}, n, keep);
-  else if (p == 2)
-    y = wk_sqrt(wk_sum_dim_IntList(wk_mul(x, x), list, n, keep, WK_DTYPE_NONE));
-  else if (p == 1)
-    y = wk_sum_dim_IntList(wk_abs(x), list, n, keep, WK_DTYPE_NONE);
-  else if (p == 0) /* a power 0 is 1, and its derivative is 0 */
-    y = wk_sum_dim_IntList(
-        wk_where_ScalarOther(wk_ne_Scalar(x, wk__v_int(0)), wk_pow_Tensor_Scalar(x, wk__v_int(0)), wk__v_double(0)),
-        list, n, keep, WK_DTYPE_NONE);
-  else
-    y = wk_pow_Tensor_Scalar(
-        wk_sum_dim_IntList(wk_pow_Tensor_Scalar(wk_abs(x), wk__v_double(p)), list, n, keep, WK_DTYPE_NONE),
-        wk__v_double(1 / p));
+  wk_tensor *y = norm_of(x, p, list, list ? (int)dims->count : 0, wk__arg_bool(c, 3));
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
   return y ? WK_OK : wk_error_category();

@@ -216,8 +216,9 @@ static wk_tensor *folded(const derivative *d, wk_tensor *self, wk_tensor *src) {
 
 /* Each gradient is shared by the n elements of its mean. */
 static void mean_gradients(derivative *d) {
-  wk_tensor *n = d->include_self ? wk_ones_like(d->g, WK_DTYPE_NONE, NONE) : wk_zeros_like(d->g, WK_DTYPE_NONE, NONE);
-  n = wk_scatter_add(n, d->dim, d->index, wk_ones_like(d->src, WK_DTYPE_NONE, NONE));
+  wk_tensor *n =
+      d->include_self ? wk_ones_like(d->g, WK_DTYPE_NONE, NONE, NULL) : wk_zeros_like(d->g, WK_DTYPE_NONE, NONE, NULL);
+  n = wk_scatter_add(n, d->dim, d->index, wk_ones_like(d->src, WK_DTYPE_NONE, NONE, NULL));
   n = wk_masked_fill_Scalar(n, wk_eq_Scalar(n, wk__v_int(0)), wk__v_int(1));
   d->self_grad = wk_div(d->g, n);
   d->src_grad = at_index(d, d->self_grad);
@@ -227,8 +228,8 @@ static void mean_gradients(derivative *d) {
 static void extremum_gradients(derivative *d) {
   wk_tensor *self_is = like(wk_eq(d->self, d->result), d->g);
   wk_tensor *src_is = like(wk_eq(d->src, at_index(d, d->result)), d->g);
-  wk_tensor *share =
-      wk_scatter_add(d->include_self ? self_is : wk_zeros_like(d->g, WK_DTYPE_NONE, NONE), d->dim, d->index, src_is);
+  wk_tensor *share = wk_scatter_add(d->include_self ? self_is : wk_zeros_like(d->g, WK_DTYPE_NONE, NONE, NULL), d->dim,
+                                    d->index, src_is);
   share = wk_div(d->g, wk_masked_fill_Scalar(share, wk_eq_Scalar(share, wk__v_int(0)), wk__v_int(1)));
   d->self_grad = wk_mul(self_is, share);
   d->src_grad = wk_mul(src_is, at_index(d, share));
@@ -240,7 +241,8 @@ static void product_gradients(derivative *d) {
   wk_tensor *self = wk_masked_fill_Scalar(d->self, wk_eq_Scalar(d->self, wk__v_int(0)), one_value);
   d->self_grad = wk_div(wk_mul(d->g, folded(d, self, d->src)), self);
   wk_tensor *zero = wk_eq_Scalar(d->src, wk__v_int(0));
-  wk_tensor *zeros = wk_scatter_add(wk_zeros_like(d->self, WK_DTYPE_NONE, NONE), d->dim, d->index, like(zero, d->self));
+  wk_tensor *zeros =
+      wk_scatter_add(wk_zeros_like(d->self, WK_DTYPE_NONE, NONE, NULL), d->dim, d->index, like(zero, d->self));
   wk_tensor *only = wk_logical_and(zero, wk_eq_Scalar(at_index(d, zeros), one_value));
   wk_tensor *others = folded(d, d->self, wk_masked_fill_Scalar(d->src, only, one_value));
   wk_tensor *usual = wk_div(at_index(d, wk_mul(d->g, d->result)), wk_masked_fill_Scalar(d->src, zero, one_value));

@@ -45,7 +45,7 @@ static const struct {
              {"ScalarType", WK__TYPE_DTYPE, 0},
              {"Device", WK__TYPE_DEVICE, 0},
              {"Generator", WK__TYPE_GENERATOR, 0},
-             {"MemoryFormat", WK__TYPE_STRING, 0},
+             {"MemoryFormat", WK__TYPE_MEMORY_FORMAT, 0},
              {"Layout", WK__TYPE_STRING, 0}};
 
 /* Alias mark "(a!)" or "(a)"; returns the letter, or 0. */
@@ -66,6 +66,7 @@ static wk_status parse_type(cursor *c, wk__parameter *p, char *alias) {
   while (k < WK_COUNT(types) && strcmp(types[k].word, word) != 0) k++;
   if (k == WK_COUNT(types)) return bad(c, "a type");
   p->type = types[k].type;
+  p->symbolic = strcmp(word, "SymInt") == 0;
   *alias = take_alias(c, &p->written);
   bool optional_item = take(c, "?");
   if (take(c, "[")) {

@@ -791,12 +791,24 @@ wk_status wk__compose_movedim(wk__call *c) {
 }
 
 /* Sums over leading dims and over those where the target has size 1. */
+static wk_status not_expandable(const wk_value *size, const wk_tensor *t) {
+  wk__string text = {0};
+  wk__print_sizes(&text, size->integers, (int)size->count);
+  wk__string_append(&text, "} is not expandable to size {");
+  wk__print_sizes(&text, t->sizes, t->ndim);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR, "size {%s}.", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
 wk_status wk__compose_sum_to_size(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   const wk_value *size = &c->args[1];
   int lead = t->ndim - (int)size->count, n = 0;
   wk_int dims[WK_MAX_DIMS];
-  if (lead < 0) return wk_fail(WK_RUNTIME_ERROR, "size {} is not expandable to the tensor's size");
+  bool fits = lead >= 0;
+  for (int d = 0; fits && d < (int)size->count; d++)
+    fits = wk_int_eq(size->integers[d], one()) || wk_int_eq(size->integers[d], t->sizes[d + lead]);
+  if (!fits) return not_expandable(size, t);
   for (int d = 0; d < t->ndim; d++) {
     bool shrinks = d < lead || (wk_int_eq(size->integers[d - lead], one()) && !wk_int_eq(t->sizes[d], one()));
     if (shrinks) dims[n++] = wk_int_of(d);

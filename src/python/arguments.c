@@ -212,11 +212,20 @@ static PyObject *results_to_python(wk__state *state, const wk_op *op, wk_value *
   return tuple;
 }
 
+static PyObject *warned(PyObject *steal_result) {  // -> new
+  const char *text = wk__warning;
+  wk__warning = NULL;
+  if (PyErr_WarnEx(PyExc_UserWarning, text, 1) == 0) return steal_result;
+  Py_XDECREF(steal_result);
+  return NULL;
+}
+
 PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *args,
                              wk_tensor *const *destinations) {  // -> new
   wk_value results[WK__MAX_RESULTS];
   memset(results, 0, sizeof results);
   wk_status status;
+  wk__warning = NULL; /* what nobody asked for: of a compiled graph, say */
   if (WK_UNLIKELY(is_large(op, args)) && !(wk__mode.keys_on & WK__KEY_TRACE)) { /* who traces looks at objects */
     wk__gil_give();
     status = wk_call(op, args, destinations, results);
@@ -224,5 +233,7 @@ PyObject *wk__call_to_python(wk__state *state, const wk_op *op, const wk_value *
   } else {
     status = wk_call(op, args, destinations, results);
   }
-  return status ? wk__raise(state) : results_to_python(state, op, results);
+  if (status) return wk__raise(state);
+  PyObject *result = results_to_python(state, op, results);
+  return WK_UNLIKELY(wk__warning != NULL) ? warned(result) : result;
 }

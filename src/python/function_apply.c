@@ -13,7 +13,7 @@ static PyObject *gradient_argument(wk__function_node *n, wk_tensor *grad, int re
   if (grad) return wk__wrap(state, wk__retain(grad));
   wk_tensor *shape = n->shapes[n->node.input_count + result];
   if (!shape || !n->context->materialize_grads) return Py_NewRef(Py_None);
-  wk_value zeros = {0}, args[3] = {wk__v_tensor(shape)};
+  wk_value zeros = {0}, args[4] = {wk__v_tensor(shape)};
   if (wk_call(WK__OP(zeros_like), args, NULL, &zeros) != WK_OK) return wk__raise(state);
   return wk__wrap(state, zeros.tensor);
 }

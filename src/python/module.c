@@ -94,7 +94,9 @@ static int add_all(PyObject *module) {
   int status = names && all ? 0 : -1;
   for (Py_ssize_t i = 0; status == 0 && i < PyList_GET_SIZE(names); i++) {
     PyObject *name = PyList_GET_ITEM(names, i);
-    if (PyUnicode_READ_CHAR(name, 0) != '_') status = PyList_Append(all, name);
+    PyObject *value = PyDict_GetItem(PyModule_GetDict(module), name);
+    bool shown = PyUnicode_READ_CHAR(name, 0) != '_' && !wk__is_hidden_operator(wk__state_of_module(module), value);
+    if (shown) status = PyList_Append(all, name);
   }
   if (status == 0) status = PyModule_AddObjectRef(module, "__all__", all);
   Py_XDECREF(names);

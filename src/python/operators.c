@@ -20,6 +20,7 @@ typedef struct operator_object {
   uint8_t overload_count;
   bool in_place;  /* writes its first argument */
   bool is_method; /* bound like a function of the type */
+  bool hidden;    /* a function that PyTorch has not: the core's alone */
 } operator_object;
 
 /* What one attempt at matching made; everything borrows from the Python arguments. */
@@ -132,16 +133,23 @@ static int match_float(wk__state *state, PyObject *o, wk_value *v) {
   return 1;
 }
 
-static int match_int(wk__state *state, PyObject *o, wk_value *v) {
-  if (PyFloat_Check(o) || !is_size(state, o)) return 0;
-  if (!PyLong_Check(o) && wk__is_tensor(state, o) && wk_requires_grad(wk__tensor_of(o))) return 0;
+/* Of tensors, one integer without dims; where it may be symbolic, dims of size one do no harm. */
+static bool is_int(const wk__state *state, PyObject *o, bool symbolic) {
+  if (PyFloat_Check(o) || !is_size(state, o)) return false;
+  if (PyLong_Check(o) || !wk__is_tensor(state, o)) return true;
+  const wk_tensor *t = wk__tensor_of(o);
+  return t->dtype != WK_BOOL && !wk_requires_grad(t) && (symbolic || t->ndim == 0);
+}
+
+static int match_int(wk__state *state, PyObject *o, bool symbolic, wk_value *v) {
+  if (!is_int(state, o, symbolic)) return 0;
   v->tag = WK_VALUE_INT;
   return wk__int_from_python(state, o, &v->integer) < 0 ? -1 : 1;
 }
 
 /* Which diagonal: those far below a matrix are all alike, so what a wk_int cannot hold is the least one. */
 static int match_diagonal(wk__state *state, PyObject *o, wk_value *v) {
-  int overflow, fits = match_int(state, o, v);
+  int overflow, fits = match_int(state, o, true, v);
   if (fits == 1 && wk_int_is_poisoned(v->integer) && PyLong_Check(o) &&
       PyLong_AsLongLongAndOverflow(o, &overflow) < WK_INT_LEAST && !overflow)
     v->integer = wk_int_of(WK_INT_LEAST);
@@ -151,20 +159,14 @@ static bool is_diagonal(const wk__parameter *p) {
   return strcmp(p->name, "diagonal") == 0 || strcmp(p->name, "offset") == 0;
 }
 
-/* torch.contiguous_format and its kind, by the name behind the dot. */
-static int match_memory_format(PyObject *o, wk_value *v) {
-  static const char *const names[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
-  PyObject *text = PyObject_Str(o);
-  const char *name = text ? PyUnicode_AsUTF8(text) : NULL, *dot = name ? strchr(name, '.') : NULL;
-  int fits = name ? 0 : -1;
-  for (size_t i = 0; dot && i < WK_COUNT(names); i++)
-    if (strcmp(dot + 1, names[i]) == 0) *v = (wk_value){.tag = WK_VALUE_STRING, .string = names[i]}, fits = 1;
-  Py_XDECREF(text);
-  return fits;
+static int match_memory_format(wk__state *state, PyObject *o, wk_value *v) {
+  if (!Py_IS_TYPE(o, state->memory_format_type)) return 0;
+  *v = (wk_value){.tag = WK_VALUE_STRING, .string = wk__named_constant(state, o)};
+  return 1;
 }
 
 static int match_string(PyObject *o, wk_value *v) {
-  if (!PyUnicode_Check(o)) return match_memory_format(o, v);
+  if (!PyUnicode_Check(o)) return 0;
   v->tag = WK_VALUE_STRING;
   v->string = PyUnicode_AsUTF8(o);
   return v->string ? 1 : -1;
@@ -202,7 +204,7 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       }
       return wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
     case WK__TYPE_INT:
-      return is_diagonal(p) ? match_diagonal(state, o, v) : match_int(state, o, v);
+      return is_diagonal(p) ? match_diagonal(state, o, v) : match_int(state, o, p->symbolic, v);
     case WK__TYPE_FLOAT:
       return match_float(state, o, v);
     case WK__TYPE_BOOL:
@@ -211,6 +213,8 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       return 1;
     case WK__TYPE_STRING:
       return match_string(o, v);
+    case WK__TYPE_MEMORY_FORMAT:
+      return match_memory_format(state, o, v);
     case WK__TYPE_DTYPE:
       return match_dtype(state, o, v);
     case WK__TYPE_DEVICE:
@@ -234,57 +238,17 @@ static void release_lists(match *m) {
   while (m->list_count) PyMem_Free(m->lists[--m->list_count]);
 }
 
-/* PyTorch's Python names for schema names. */
+/* PyTorch's Python names for schema names, and NumPy's, which PyTorch takes as well. */
 static bool names_parameter(PyObject *keyword, const char *name) {
+  static const char *const others[][2] = {{"self", "input"}, {"self", "x"},           {"self", "a"},  {"self", "x1"},
+                                          {"dim", "axis"},   {"keepdim", "keepdims"}, {"other", "x2"}};
   if (PyUnicode_CompareWithASCIIString(keyword, name) == 0) return true;
-  if (strcmp(name, "self") == 0) return PyUnicode_CompareWithASCIIString(keyword, "input") == 0;
-  if (strcmp(name, "dim") == 0) return PyUnicode_CompareWithASCIIString(keyword, "axis") == 0;
-  if (strcmp(name, "keepdim") == 0) return PyUnicode_CompareWithASCIIString(keyword, "keepdims") == 0;
+  for (size_t i = 0; i < WK_COUNT(others); i++)
+    if (strcmp(name, others[i][0]) == 0 && PyUnicode_CompareWithASCIIString(keyword, others[i][1]) == 0) return true;
   return false;
 }
 
-static int bad_flag(const match *m, PyObject *value) {
-  PyErr_Format(PyExc_TypeError, "%s(): argument 'requires_grad' must be bool, not %s", m->op->base_name,
-               Py_TYPE(value)->tp_name);
-  return -1;
-}
-
 static bool is_out(PyObject *keyword) { return PyUnicode_CompareWithASCIIString(keyword, "out") == 0; }
-
-/* Any operator that makes new tensors can write them elsewhere; these are the ones for which PyTorch has no out=. */
-static bool takes_out(const wk_op *op) {
-  static const char *const names[] = {"alpha_dropout",
-                                      "as_strided_scatter",
-                                      "clone",
-                                      "constant_pad_nd",
-                                      "diagonal_scatter",
-                                      "dropout",
-                                      "embedding",
-                                      "feature_alpha_dropout",
-                                      "feature_dropout",
-                                      "fill",
-                                      "flip",
-                                      "index_put",
-                                      "isfinite",
-                                      "isinf",
-                                      "isnan",
-                                      "layer_norm",
-                                      "masked_fill",
-                                      "native_dropout",
-                                      "native_layer_norm",
-                                      "relu",
-                                      "repeat_interleave",
-                                      "roll",
-                                      "rsub",
-                                      "scalar_tensor",
-                                      "select_scatter",
-                                      "tril_indices",
-                                      "triu_indices"};
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (strcmp(op->base_name, names[i]) == 0) return false;
-  bool new_like = strstr(op->base_name, "_like") || strncmp(op->base_name, "new_", 4) == 0;
-  return !(op->tags & (WK__TAG_VIEW | WK__TAG_MUTATES)) && !op->schema.result_is_list && !new_like;
-}
 
 /* One tensor, or a tuple of as many as there are results. 1: fits, 0: does not, -1: an exception is set. */
 static int match_out(const wk__state *state, match *m, PyObject *value) {
@@ -306,16 +270,39 @@ static int match_out(const wk__state *state, match *m, PyObject *value) {
   return 1;
 }
 
-/* Keywords that are not in schemas: requires_grad=, and those that say what is so anyway. 1: taken. */
-static int take_extra(match *m, PyObject *keyword, PyObject *value) {
-  static const char *const ignored[] = {"layout", "pin_memory", "memory_format", "non_blocking", "names"};
+static int bad_extra(const match *m, PyObject *keyword, const char *wanted, PyObject *value) {
+  PyErr_Format(PyExc_TypeError, "%s(): argument '%U' must be %s, not %s", m->op->base_name, keyword, wanted,
+               Py_TYPE(value)->tp_name);
+  return -1;
+}
+
+static const wk__parameter *parameter_named(const wk_op *op, const char *name) {
+  for (int i = 0; i < op->schema.parameter_count; i++)
+    if (strcmp(op->schema.parameters[i].name, name) == 0) return &op->schema.parameters[i];
+  return NULL;
+}
+
+/* Makes a tensor of a dtype on a device: takes what creation takes besides. */
+static bool creates(const wk_op *op) { return parameter_named(op, "dtype") && parameter_named(op, "device"); }
+
+/* Keywords of creation that are not in schemas: requires_grad=, and those that say what is so anyway. 1: taken. */
+static int take_extra(const wk__state *state, match *m, PyObject *keyword, PyObject *value) {
+  if (!creates(m->op)) return 0;
   if (PyUnicode_CompareWithASCIIString(keyword, "requires_grad") == 0) {
     m->requires_grad = value;
-    return PyBool_Check(value) || value == Py_None ? 1 : bad_flag(m, value);
+    return PyBool_Check(value) || value == Py_None ? 1 : bad_extra(m, keyword, "bool", value);
   }
-  for (size_t i = 0; i < WK_COUNT(ignored); i++)
-    if (PyUnicode_CompareWithASCIIString(keyword, ignored[i]) == 0) return 1;
-  return 0;
+  if (PyUnicode_CompareWithASCIIString(keyword, "pin_memory") == 0)
+    return PyBool_Check(value) || value == Py_None ? 1 : bad_extra(m, keyword, "bool", value);
+  if (PyUnicode_CompareWithASCIIString(keyword, "names") == 0) return value == Py_None;
+  if (PyUnicode_CompareWithASCIIString(keyword, "layout") != 0) return 0;
+  if (value == Py_None) return 1;
+  if (!Py_IS_TYPE(value, state->layout_type)) return bad_extra(m, keyword, "torch.layout", value);
+  const char *layout = wk__named_constant((wk__state *)state, value);
+  if (strcmp(layout, "strided") == 0) return 1;
+  PyErr_Format(PyExc_NotImplementedError,
+               "tensors of layout torch.%s exist in PyTorch 2.13 but wick does not have them yet", layout);
+  return -1;
 }
 
 static int misfit(match *m, const wk__parameter *p, PyObject *o, int position) {
@@ -373,8 +360,8 @@ static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *
     return fits ? fits : misfit(m, &s->parameters[i], value, -1);
   }
   if (is_out(keyword) && m->in_place && value == Py_None) return 1; /* as NumPy calls methods */
-  bool out = is_out(keyword) && takes_out(op) && !m->in_place;
-  int taken = out ? match_out(state, m, value) : take_extra(m, keyword, value);
+  bool out = is_out(keyword) && wk__takes_out(op) && !m->in_place;
+  int taken = out ? match_out(state, m, value) : take_extra(state, m, keyword, value);
   if (taken) return taken;
   m->problem = NULL;
   m->offender = keyword;
@@ -401,7 +388,7 @@ static int match_overload(operator_object *o, match *m, const wk_op *op, PyObjec
     if (fits != 1) return fits;
   }
   for (int i = 0; i < s->parameter_count; i++)
-    if (!(given >> i & 1) && !s->parameters[i].has_default && !s->parameters[i].optional) {
+    if (!(given >> i & 1) && !s->parameters[i].has_default) {
       m->problem = s->parameters[i].name;
       m->offender = NULL;
       return 0;
@@ -412,26 +399,28 @@ static int match_overload(operator_object *o, match *m, const wk_op *op, PyObjec
 /* ==================================================== errors ==================================================== */
 
 static const char *word_for(const wk__parameter *p) {
-  static const char *const words[] = {
-      "Tensor",        "Number",         "int",          "float",           "bool",
-      "str",           "torch.dtype",    "torch.device", "torch.Generator", "tuple of Tensors",
-      "tuple of ints", "tuple of floats"};
+  static const char *const words[] = {"Tensor",
+                                      "Number",
+                                      "int",
+                                      "float",
+                                      "bool",
+                                      "str",
+                                      "torch.dtype",
+                                      "torch.device",
+                                      "torch.Generator",
+                                      "tuple of Tensors",
+                                      "tuple of ints",
+                                      "tuple of floats",
+                                      "torch.memory_format"};
   return words[p->type];
-}
-
-static const wk__parameter *parameter_named(const wk_op *op, const char *name) {
-  for (int i = 0; i < op->schema.parameter_count; i++)
-    if (strcmp(op->schema.parameters[i].name, name) == 0) return &op->schema.parameters[i];
-  return NULL;
 }
 
 static const char *shown_name(const wk__parameter *p) { return strcmp(p->name, "self") == 0 ? "input" : p->name; }
 
 /* Parameters that PyTorch's signature has and the schema has not: out=, and what creation takes besides. */
 static int extra_parameters(const operator_object *o, const wk_op *op) {
-  bool has_out = takes_out(op) && !o->is_method && !o->in_place;
-  bool creates = parameter_named(op, "dtype") && parameter_named(op, "device");
-  return has_out + (creates ? 4 : 0);
+  bool has_out = wk__takes_out(op) && !o->is_method && !o->in_place;
+  return has_out + (creates(op) ? 4 : 0);
 }
 
 /* PyTorch takes numbers for tensors in these, and has no overload for numbers. */
@@ -442,7 +431,8 @@ static bool takes_numbers_as_tensors(const wk_op *op) {
   return false;
 }
 static bool is_hidden(const wk_op *op) {
-  return takes_numbers_as_tensors(op) && strstr(op->name, ".Scalar") && !strstr(op->name, "_mode");
+  bool shown = strstr(op->name, "_mode") || strcmp(op->base_name, "floor_divide") == 0;
+  return takes_numbers_as_tensors(op) && strstr(op->name, ".Scalar") && !shown;
 }
 
 static int required_count(const operator_object *o, const wk_op *op) {
@@ -468,7 +458,7 @@ static void raise_missing(const operator_object *o, const wk_op *op, int first) 
   int count = 0;
   for (int i = first; i < op->schema.parameter_count; i++) {
     const wk__parameter *p = &op->schema.parameters[i];
-    if (p->has_default || p->optional) continue;
+    if (p->has_default) continue;
     wk__string_printf(&names, "%s\"%s\"", count++ ? ", " : "", shown_name(p));
   }
   PyErr_Format(PyExc_TypeError, "%s() missing %d required positional argument%s: %s", o->name, count,
@@ -506,7 +496,7 @@ static PyObject *keyword_value(const wk__parameter *p, PyObject *const *values, 
 /* What is wrong with out=, if it is given and taken at all. */
 static bool raise_out(const operator_object *o, const wk_op *op, PyObject *value) {
   match m = {.op = op};
-  if (o->in_place || o->is_method || !takes_out(op)) return false;
+  if (o->in_place || o->is_method || !wk__takes_out(op)) return false;
   if (match_out(o->state, &m, value) == 0)
     PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %s", o->name,
                  op->schema.result_count == 1 ? "Tensor" : "tuple of Tensors", Py_TYPE(value)->tp_name);
@@ -516,7 +506,7 @@ static bool raise_out(const operator_object *o, const wk_op *op, PyObject *value
 /* A keyword that no parameter has, or one whose parameter was given by position. */
 static void raise_keyword(const operator_object *o, const wk_op *op, PyObject *const *values, Py_ssize_t n,
                           PyObject *keywords) {
-  match unused = {0};
+  match unused = {.op = op};
   for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); k++) {
     PyObject *keyword = PyTuple_GET_ITEM(keywords, k);
     int i = 0;
@@ -525,7 +515,7 @@ static void raise_keyword(const operator_object *o, const wk_op *op, PyObject *c
       if (PyErr_Occurred()) return;
       continue;
     }
-    if (i == op->schema.parameter_count && !take_extra(&unused, keyword, Py_None)) {
+    if (i == op->schema.parameter_count && !take_extra(o->state, &unused, keyword, Py_None)) {
       PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", o->name, keyword);
       return;
     }
@@ -540,7 +530,8 @@ static void raise_keyword(const operator_object *o, const wk_op *op, PyObject *c
 static void raise_parse(const operator_object *o, const wk_op *op, match *m, PyObject *const *args, Py_ssize_t n,
                         PyObject *keywords) {
   const wk__schema *s = &op->schema;
-  bool spreads = s->positional_count == o->is_method + 1 && s->parameters[o->is_method].type == WK__TYPE_INTS;
+  bool spreads = s->positional_count == o->is_method + 1 && s->parameters[o->is_method].type == WK__TYPE_INTS &&
+                 n > o->is_method && is_size(o->state, args[o->is_method]);
   if (n > s->positional_count && !spreads) {
     raise_extra(o, op, n - o->is_method);
     return;
@@ -556,7 +547,7 @@ static void raise_parse(const operator_object *o, const wk_op *op, match *m, PyO
     const wk__parameter *p = &s->parameters[i];
     bool by_position = i < n && !p->keyword_only;
     PyObject *value = by_position ? args[i] : keyword_value(p, args + n, keywords);
-    if (!value && !p->has_default && !p->optional) {
+    if (!value && !p->has_default) {
       raise_missing(o, op, i);
       return;
     }
@@ -589,18 +580,27 @@ static void print_signature(wk__string *s, const operator_object *o, const wk_op
     wk__string_printf(s, "%s %s", word_for(p), shown_name(p));
     if (p->has_default) print_default(s, &p->default_value);
   }
-  if (takes_out(op) && !o->is_method && !o->in_place)
+  if (wk__takes_out(op) && !o->is_method && !o->in_place)
     wk__string_append(s, keyword ? ", Tensor out = None" : ", *, Tensor out = None");
   wk__string_append(s, ")");
 }
 
 /* A type as PyTorch's list of what was given has it: types of ours without the module, but for the small ones. */
-static const char *given_type(const wk__state *state, PyObject *value) {
+const char *wk__given_type(const wk__state *state, PyObject *value) {
   PyTypeObject *type = Py_TYPE(value), *small[] = {state->dtype_type, state->device_type, state->size_type,
                                                    state->memory_format_type, state->layout_type};
   for (size_t i = 0; i < WK_COUNT(small); i++)
     if (type == small[i]) return type->tp_name;
   return value == Py_None ? "NoneType" : _PyType_Name(type);
+}
+
+/* PyTorch has more overloads of these, with as many arguments. */
+static bool has_more_overloads(const operator_object *o) {
+  static const char *const names[] = {"linspace", "logspace", "movedim", "narrow", "rand_like", "randn_like"};
+  const char *name = o->overloads[0]->base_name;
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
 }
 
 static void raise_no_overload(const operator_object *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
@@ -610,11 +610,12 @@ static void raise_no_overload(const operator_object *o, PyObject *const *args, P
   for (Py_ssize_t i = o->is_method; i < all; i++) {
     if (i > o->is_method) wk__string_append(&s, ", ");
     if (i >= n) wk__string_printf(&s, "%s=", PyUnicode_AsUTF8(PyTuple_GET_ITEM(keywords, i - n)));
-    wk__string_append(&s, given_type(o->state, args[i]));
+    wk__string_append(&s, wk__given_type(o->state, args[i]));
   }
   if (n == o->is_method && all > n) wk__string_append(&s, ", "); /* as PyTorch has it with keywords alone */
   int visible = 0;
   for (int k = 0; k < o->overload_count; k++) visible += !is_hidden(o->overloads[k]);
+  visible += has_more_overloads(o);
   wk__string_append(&s, visible == 1 ? "), but expected " : "), but expected one of:\n");
   for (int k = 0; k < o->overload_count; k++) {
     if (is_hidden(o->overloads[k])) continue;
@@ -649,7 +650,7 @@ static void raise_mismatch(const operator_object *o, match *m, PyObject *const *
     if (given >= required_count(o, op) && given <= most) plausible = op, plausible_count++;
   }
   if (visible == 1 && !has_older_form(o)) plausible = only, plausible_count = 1;
-  if (plausible_count == 1) raise_parse(o, plausible, m, args, n, keywords);
+  if (plausible_count == 1 && !has_more_overloads(o)) raise_parse(o, plausible, m, args, n, keywords);
   if (!PyErr_Occurred()) raise_no_overload(o, args, n, keywords);
 }
 
@@ -713,6 +714,10 @@ static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) {  
   if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE)) wk__settle_numbers(op, m->values);
   wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
   bool has = destinations_of(o, op, m, destinations);
+  bool warns = !creates(op) || strcmp(op->base_name, "arange") == 0;
+  if (WK_UNLIKELY(m->out != NULL))
+    return set_requires_grad(o->state, wk__call_with_out(o->state, op, m->values, destinations, warns),
+                             m->requires_grad);
   return set_requires_grad(o->state, wk__call_to_python(o->state, op, m->values, has ? destinations : NULL),
                            m->requires_grad);
 }
@@ -736,17 +741,27 @@ static PyObject *first_number_as_tensor(const operator_object *o, PyObject *cons
 
 static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords);  // -> new
 
-/* The call with its first number as a tensor. False: that is not what it lacks. */
+/* copy_(2): the number as a tensor. New; NULL where it is something else, or with an exception. */
+static PyObject *copied_number(const operator_object *o, PyObject *const *args, Py_ssize_t n) {  // -> new
+  wk_value number;
+  if (strcmp(o->overloads[0]->base_name, "copy_") != 0 || n < 2 || !is_real(args[1])) return NULL;
+  if (wk__scalar_from_python(o->state, args[1], &number) < 0) return NULL;
+  return wk__wrap(o->state, wk__number_as_tensor(o->state, &number, NULL));
+}
+
+/* The call with a number among its first arguments as a tensor. False: that is not what it lacks. */
 static bool call_with_tensor(operator_object *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords,
                              PyObject **out_result) {
   PyObject *replaced[WK__MAX_ARGS];
   Py_ssize_t all = n + (keywords ? PyTuple_GET_SIZE(keywords) : 0);
-  PyObject *number = all <= WK__MAX_ARGS ? first_number_as_tensor(o, args, n) : NULL;
-  if (!number) return false;
+  if (all > WK__MAX_ARGS) return false;
+  PyObject *first = first_number_as_tensor(o, args, n), *second = first ? NULL : copied_number(o, args, n);
+  if (!first && !second) return false;
   memcpy(replaced, args, (size_t)all * sizeof *args);
-  replaced[0] = number;
+  replaced[first ? 0 : 1] = first ? first : second;
   *out_result = operator_call((PyObject *)o, replaced, (size_t)n, keywords);
-  Py_DECREF(number);
+  Py_XDECREF(first);
+  Py_XDECREF(second);
   return true;
 }
 
@@ -836,6 +851,7 @@ static operator_object *new_operator(wk__state *state, const char *name, bool in
   o->overload_count = 0;
   o->in_place = in_place;
   o->is_method = is_method;
+  o->hidden = false;
   return o;
 }
 
@@ -872,24 +888,45 @@ static bool first_is_tensor(const wk_op *op) {
   return op->schema.parameter_count && op->schema.parameters[0].type == WK__TYPE_TENSOR;
 }
 
+/* PyTorch has functions that write their first argument for these; for the others methods alone. */
+static bool has_inplace_function(const char *name) {
+  static const char *const names[] = {"abs",   "ceil",       "clamp",  "clamp_max", "clamp_min", "clip",      "cos",
+                                      "erf",   "exp",        "expm1",  "fill",      "floor",     "index_put", "log",
+                                      "log1p", "neg",        "relu",   "round",     "rsqrt",     "sigmoid",   "sin",
+                                      "sqrt",  "reciprocal", "square", "tanh",      "trunc",     "zero"};
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (strcmp(name, names[i]) == 0) return true;
+  return false;
+}
+
+static void hide(PyObject *functions, const char *name) {
+  ((operator_object *)PyDict_GetItemString(functions, name))->hidden = true;
+}
+
+bool wk__is_hidden_operator(const wk__state *state, PyObject *o) {
+  return Py_IS_TYPE(o, state->operator_type) && ((operator_object *)o)->hidden;
+}
+
+static int add_in_place(wk__state *state, PyObject *functions, PyObject *methods, const wk_op *op) {
+  bool method = !(op->tags & WK__TAG_FUNCTION_ONLY) || strcmp(op->base_name, "fill") == 0;
+  char name[64];
+  snprintf(name, sizeof name, "%s_", op->base_name);
+  if (add_overload(state, functions, name, op, true, false) < 0) return -1;
+  if (!has_inplace_function(op->base_name)) hide(functions, name);
+  return method ? add_overload(state, methods, name, op, true, true) : 0;
+}
+
 static int add_op(wk__state *state, PyObject *functions, PyObject *methods, const wk_op *op) {
   bool internal = op->tags & WK__TAG_INTERNAL;
   const char *name = op->base_name;
-  if (!(op->tags & WK__TAG_METHOD_ONLY) && add_overload(state, functions, name, op, false, false) < 0) return -1;
+  if (!(op->tags & WK__TAG_METHOD_ONLY)) {
+    if (add_overload(state, functions, name, op, false, false) < 0) return -1;
+    if (internal || op->tags & WK__TAG_HIDDEN) hide(functions, name);
+  }
   bool method = first_is_tensor(op) && !internal && !(op->tags & WK__TAG_FUNCTION_ONLY);
   if (method && add_overload(state, methods, name, op, false, true) < 0) return -1;
   if (!(op->tags & (WK__TAG_POINTWISE | WK__TAG_INPLACE)) || !first_is_tensor(op) || internal) return 0;
-  char in_place[64];
-  snprintf(in_place, sizeof in_place, "%s_", name);
-  if (add_overload(state, functions, in_place, op, true, false) < 0) return -1;
-  return add_overload(state, methods, in_place, op, true, true);
-}
-
-/* The internal operator `zero` gives Tensor.zero_ alone. */
-static int add_zero(wk__state *state, PyObject *functions, PyObject *methods) {
-  const wk_op *zero = wk_op_find("zero");
-  if (add_overload(state, functions, "zero_", zero, true, false) < 0) return -1;
-  return add_overload(state, methods, "zero_", zero, true, true);
+  return op->tags & WK__TAG_NOT_INPLACE ? 0 : add_in_place(state, functions, methods, op);
 }
 
 /* ---- the table itself, for tests and documentation ---- */
@@ -928,7 +965,8 @@ int wk__add_operators(PyObject *module, wk__state *state) {
   PyObject *functions = PyModule_GetDict(module), *methods = state->tensor_type->tp_dict;
   for (int i = 0; i < wk_op_count(); i++)
     if (add_op(state, functions, methods, wk_op_at(i)) < 0) return -1;
-  if (add_zero(state, functions, methods) < 0) return -1;
+  /* The internal operator `zero` gives zero_ alone. */
+  if (add_in_place(state, functions, methods, wk_op_find("zero")) < 0) return -1;
   PyType_Modified(state->tensor_type);
   return 0;
 }

@@ -365,7 +365,8 @@ static PyObject *tensor_storage_offset(PyObject *self, PyObject *unused) {  // -
 }
 /* The name of a memory format. NULL with an exception. */
 static const char *format_name(PyObject *self, PyObject *o, const char *function) {
-  const char *name = wk__named_constant(state_of(self), o);
+  bool known = Py_IS_TYPE(o, state_of(self)->memory_format_type);
+  const char *name = known ? wk__named_constant(state_of(self), o) : NULL;
   if (!name)
     PyErr_Format(PyExc_TypeError, "%s(): argument 'memory_format' must be torch.memory_format, not %s", function,
                  Py_TYPE(o)->tp_name);
@@ -423,9 +424,10 @@ static PyObject *in_format(PyObject *self, PyObject *steal_result, const char *f
   if (!t || !format || strcmp(format, "preserve_format") == 0) return steal_result;
   if (contiguous && same && !wk__is_contiguous_in(t, "channels_last") && !wk__is_contiguous_in(t, "channels_last_3d"))
     return steal_result;
+  if (wk__is_contiguous_in(t, format) && (contiguous || !wk__is_contiguous(t))) return steal_result;
   wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(steal_result)},
                      {.tag = WK_VALUE_STRING, .string = format}};
-  PyObject *result = wk__call_to_python(state_of(self), WK__OP(contiguous), args, NULL);
+  PyObject *result = wk__call_to_python(state_of(self), WK__OP(clone), args, NULL);
   Py_DECREF(steal_result);
   return result;
 }
@@ -451,6 +453,28 @@ static int conversion_argument(wk__state *state, PyObject *o, wk_dtype *dtype, w
   return 0;
 }
 
+static PyObject *bad_conversion(wk__state *state, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
+  wk__string given = {0};
+  Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
+  for (Py_ssize_t i = 0; i < n + named; i++) {
+    if (i) wk__string_append(&given, ", ");
+    if (i >= n) wk__string_printf(&given, "%s=", PyUnicode_AsUTF8(PyTuple_GET_ITEM(keywords, i - n)));
+    wk__string_append(&given, wk__given_type(state, args[i]));
+  }
+  PyErr_Format(
+      PyExc_TypeError,
+      "to() received an invalid combination of arguments - got (%s), but expected one of:\n"
+      " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, "
+      "*, torch.memory_format memory_format = None)\n"
+      " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format "
+      "memory_format = None)\n"
+      " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format "
+      "= None)\n",
+      given.text ? given.text : "");
+  wk__string_release(&given);
+  return NULL;
+}
+
 static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
   wk_tensor *t = wk__tensor_of(self);
   wk_dtype dtype = (wk_dtype)t->dtype;
@@ -466,23 +490,39 @@ static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, 
       continue;
     }
     if (name && PyUnicode_CompareWithASCIIString(name, "memory_format") == 0 && args[i] != Py_None) {
-      if (!(format = format_name(self, args[i], "to"))) return NULL;
+      bool known = Py_IS_TYPE(args[i], state_of(self)->memory_format_type);
+      if (!known) return bad_conversion(state_of(self), args, n, keywords);
+      format = wk__named_constant(state_of(self), args[i]);
       continue;
     }
     if (name && PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0) continue;
     int known = conversion_argument(state_of(self), args[i], &dtype, &device, &copy, &bools);
     if (known < 0) return NULL;
-    if (!known)
-      return PyErr_Format(PyExc_TypeError, "to() received an invalid combination of arguments - got (%s)",
-                          Py_TYPE(args[i])->tp_name);
+    if (!known) return bad_conversion(state_of(self), args, n, keywords);
   }
   return in_format(self, converted(self, dtype, device, copy), format);
 }
 
-#define CONVERSION(name, target)                                                  \
-  static PyObject *tensor_##name(PyObject *self, PyObject *unused) { /* -> new */ \
-    (void)unused;                                                                 \
-    return converted(self, target, wk__tensor_of(self)->device, false);           \
+/* x.float() and its kind: a keyword may name the order of dims. */
+static PyObject *converted_to(PyObject *self, wk_dtype dtype, wk_device device, const char *function,
+                              PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
+  const char *format = NULL;
+  if (n)
+    return PyErr_Format(PyExc_TypeError, "%s() takes 0 positional arguments but %zd %s given", function, n,
+                        n == 1 ? "was" : "were");
+  for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); i++) {
+    PyObject *name = PyTuple_GET_ITEM(keywords, i);
+    if (PyUnicode_CompareWithASCIIString(name, "memory_format") != 0)
+      return PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
+    if (args[i] != Py_None && !(format = format_name(self, args[i], function))) return NULL;
+  }
+  return in_format(self, converted(self, dtype, device, false), format);
+}
+
+#define CONVERSION(name, target)                                                              \
+  static PyObject *tensor_##name(PyObject *self, PyObject *const *args, Py_ssize_t n,         \
+                                 PyObject *keywords) { /* -> new */                           \
+    return converted_to(self, target, wk__tensor_of(self)->device, #name, args, n, keywords); \
   }
 CONVERSION(float, WK_FLOAT32)
 CONVERSION(double, WK_FLOAT64)
@@ -494,9 +534,8 @@ CONVERSION(short, WK_INT16)
 CONVERSION(char, WK_INT8)
 CONVERSION(byte, WK_UINT8)
 CONVERSION(bool, WK_BOOL)
-static PyObject *tensor_cpu(PyObject *self, PyObject *unused) {  // -> new
-  (void)unused;
-  return converted(self, (wk_dtype)wk__tensor_of(self)->dtype, WK__CPU_DEVICE, false);
+static PyObject *tensor_cpu(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
+  return converted_to(self, (wk_dtype)wk__tensor_of(self)->dtype, WK__CPU_DEVICE, "cpu", args, n, keywords);
 }
 
 static PyObject *tensor_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
@@ -576,17 +615,17 @@ WK__OVERRIDABLE_ALONE(tensor_is_complex, "is_complex")
 WK__OVERRIDABLE_ALONE(tensor_is_signed, "is_signed")
 WK__OVERRIDABLE(tensor_to, "to")
 WK__OVERRIDABLE(tensor_type, "type")
-WK__OVERRIDABLE_ALONE(tensor_float, "float")
-WK__OVERRIDABLE_ALONE(tensor_double, "double")
-WK__OVERRIDABLE_ALONE(tensor_half, "half")
-WK__OVERRIDABLE_ALONE(tensor_bfloat16, "bfloat16")
-WK__OVERRIDABLE_ALONE(tensor_long, "long")
-WK__OVERRIDABLE_ALONE(tensor_int, "int")
-WK__OVERRIDABLE_ALONE(tensor_short, "short")
-WK__OVERRIDABLE_ALONE(tensor_char, "char")
-WK__OVERRIDABLE_ALONE(tensor_byte, "byte")
-WK__OVERRIDABLE_ALONE(tensor_bool, "bool")
-WK__OVERRIDABLE_ALONE(tensor_cpu, "cpu")
+WK__OVERRIDABLE(tensor_float, "float")
+WK__OVERRIDABLE(tensor_double, "double")
+WK__OVERRIDABLE(tensor_half, "half")
+WK__OVERRIDABLE(tensor_bfloat16, "bfloat16")
+WK__OVERRIDABLE(tensor_long, "long")
+WK__OVERRIDABLE(tensor_int, "int")
+WK__OVERRIDABLE(tensor_short, "short")
+WK__OVERRIDABLE(tensor_char, "char")
+WK__OVERRIDABLE(tensor_byte, "byte")
+WK__OVERRIDABLE(tensor_bool, "bool")
+WK__OVERRIDABLE(tensor_cpu, "cpu")
 WK__OVERRIDABLE_ALONE(tensor_dir_placeholder, "pin_memory")
 WK__OVERRIDABLE(tensor_new_tensor, "new_tensor")
 WK__OVERRIDABLE_ONE(tensor_deepcopy, "__deepcopy__")
@@ -608,17 +647,17 @@ static PyMethodDef tensor_methods[] = {
     {"is_signed", tensor_is_signed_entry, METH_NOARGS, NULL},
     {"to", CALL(tensor_to_entry), FAST, "Converts dtype and device."},
     {"type", CALL(tensor_type_entry), FAST, NULL},
-    {"float", tensor_float_entry, METH_NOARGS, NULL},
-    {"double", tensor_double_entry, METH_NOARGS, NULL},
-    {"half", tensor_half_entry, METH_NOARGS, NULL},
-    {"bfloat16", tensor_bfloat16_entry, METH_NOARGS, NULL},
-    {"long", tensor_long_entry, METH_NOARGS, NULL},
-    {"int", tensor_int_entry, METH_NOARGS, NULL},
-    {"short", tensor_short_entry, METH_NOARGS, NULL},
-    {"char", tensor_char_entry, METH_NOARGS, NULL},
-    {"byte", tensor_byte_entry, METH_NOARGS, NULL},
-    {"bool", tensor_bool_entry, METH_NOARGS, NULL},
-    {"cpu", tensor_cpu_entry, METH_NOARGS, NULL},
+    {"float", CALL(tensor_float_entry), FAST, NULL},
+    {"double", CALL(tensor_double_entry), FAST, NULL},
+    {"half", CALL(tensor_half_entry), FAST, NULL},
+    {"bfloat16", CALL(tensor_bfloat16_entry), FAST, NULL},
+    {"long", CALL(tensor_long_entry), FAST, NULL},
+    {"int", CALL(tensor_int_entry), FAST, NULL},
+    {"short", CALL(tensor_short_entry), FAST, NULL},
+    {"char", CALL(tensor_char_entry), FAST, NULL},
+    {"byte", CALL(tensor_byte_entry), FAST, NULL},
+    {"bool", CALL(tensor_bool_entry), FAST, NULL},
+    {"cpu", CALL(tensor_cpu_entry), FAST, NULL},
     {"pin_memory", tensor_dir_placeholder_entry, METH_NOARGS, "The tensor itself: there is no device to pin for."},
     {"new_tensor", CALL(tensor_new_tensor_entry), FAST, NULL},
     {"__deepcopy__", tensor_deepcopy_entry, METH_O, NULL},
@@ -730,6 +769,10 @@ BINARY(number_floordiv, floor_divide, floor_divide_Scalar, NULL, "__floordiv__",
 BINARY(number_and, bitwise_and_Tensor, bitwise_and_Scalar, WK__OP(bitwise_and_Scalar), "__and__", "__rand__")
 BINARY(number_or, bitwise_or_Tensor, bitwise_or_Scalar, WK__OP(bitwise_or_Scalar), "__or__", "__ror__")
 BINARY(number_xor, bitwise_xor_Tensor, bitwise_xor_Scalar, WK__OP(bitwise_xor_Scalar), "__xor__", "__rxor__")
+BINARY(number_lshift, bitwise_left_shift_Tensor, bitwise_left_shift_Tensor_Scalar,
+       WK__OP(bitwise_left_shift_Scalar_Tensor), "__lshift__", "__rlshift__")
+BINARY(number_rshift, bitwise_right_shift_Tensor, bitwise_right_shift_Tensor_Scalar,
+       WK__OP(bitwise_right_shift_Scalar_Tensor), "__rshift__", "__rrshift__")
 IN_PLACE(inplace_add, add_Tensor, add_Scalar, "add_")
 IN_PLACE(inplace_sub, sub_Tensor, sub_Scalar, "sub_")
 IN_PLACE(inplace_mul, mul_Tensor, mul_Scalar, "mul_")
@@ -739,6 +782,8 @@ IN_PLACE(inplace_floordiv, floor_divide, floor_divide_Scalar, "__ifloordiv__")
 IN_PLACE(inplace_and, bitwise_and_Tensor, bitwise_and_Scalar, "__iand__")
 IN_PLACE(inplace_or, bitwise_or_Tensor, bitwise_or_Scalar, "__ior__")
 IN_PLACE(inplace_xor, bitwise_xor_Tensor, bitwise_xor_Scalar, "__ixor__")
+IN_PLACE(inplace_lshift, bitwise_left_shift_Tensor, bitwise_left_shift_Tensor_Scalar, "__ilshift__")
+IN_PLACE(inplace_rshift, bitwise_right_shift_Tensor, bitwise_right_shift_Tensor_Scalar, "__irshift__")
 
 static PyObject *unary(PyObject *self, const wk_op *op, const char *name) {  // -> new
   PyObject *result;
@@ -948,6 +993,8 @@ static PyType_Slot tensor_slots[] = {
     {Py_nb_and, number_and},
     {Py_nb_or, number_or},
     {Py_nb_xor, number_xor},
+    {Py_nb_lshift, number_lshift},
+    {Py_nb_rshift, number_rshift},
     {Py_nb_bool, tensor_truth},
     {Py_nb_int, number_int},
     {Py_nb_float, number_float},
@@ -962,6 +1009,8 @@ static PyType_Slot tensor_slots[] = {
     {Py_nb_inplace_and, inplace_and},
     {Py_nb_inplace_or, inplace_or},
     {Py_nb_inplace_xor, inplace_xor},
+    {Py_nb_inplace_lshift, inplace_lshift},
+    {Py_nb_inplace_rshift, inplace_rshift},
     {Py_mp_length, tensor_length},
     {Py_mp_subscript, wk__tensor_get_item},
     {Py_mp_ass_subscript, wk__tensor_set_item},

@@ -84,6 +84,9 @@ MAP(min_f64, double, double, ((a < B) | (a != a)) ? a : B)
 MAP(and_i64, int64_t, int64_t, a &B)
 MAP(or_i64, int64_t, int64_t, a | B)
 MAP(xor_i64, int64_t, int64_t, a ^ B)
+MAP(shift_left_i64, int64_t, int64_t, U(B) > 63 ? 0 : U(a) << (B & 63))
+MAP(shift_right_i64, int64_t, int64_t, a >> (U(B) > 63 ? 63 : B))
+MAP(shift_bool, uint8_t, uint8_t, a & !B)
 
 #define COMPARISONS(name, operator)                \
   MAP(name##_bool, uint8_t, uint8_t, a operator B) \
@@ -576,6 +579,8 @@ const wk__primitives WK_LEVEL_NAME(primitives) = {
             [WK__LOOP_bit_and] = {mul_bool, and_i64},
             [WK__LOOP_bit_or] = {add_bool, or_i64},
             [WK__LOOP_bit_xor] = {sub_bool, xor_i64},
+            [WK__LOOP_shift_left] = {shift_bool, shift_left_i64},
+            [WK__LOOP_shift_right] = {shift_bool, shift_right_i64},
             [WK__LOOP_eq] = ALL(eq),
             [WK__LOOP_ne] = ALL(ne),
             [WK__LOOP_lt] = ALL(lt),

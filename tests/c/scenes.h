@@ -223,10 +223,11 @@ UNUSED static wk__var random_operation(generator *g) {
                                           WK__LOOP_fmod, WK__LOOP_mod,   WK__LOOP_pow,  WK__LOOP_lt,    WK__LOOP_eq,
                                           WK__LOOP_ge,   WK__LOOP_isnan, WK__LOOP_fma,  WK__LOOP_where};
   static const wk__loop_op on_integers[] = {
-      WK__LOOP_neg, WK__LOOP_abs,     WK__LOOP_bit_not, WK__LOOP_add, WK__LOOP_sub, WK__LOOP_mul, WK__LOOP_max,
-      WK__LOOP_min, WK__LOOP_bit_and, WK__LOOP_bit_xor, WK__LOOP_lt,  WK__LOOP_eq,  WK__LOOP_pow, WK__LOOP_where};
-  static const wk__loop_op on_bools[] = {WK__LOOP_logical_not, WK__LOOP_bit_and, WK__LOOP_bit_or, WK__LOOP_bit_xor,
-                                         WK__LOOP_where};
+      WK__LOOP_neg, WK__LOOP_abs,   WK__LOOP_bit_not,    WK__LOOP_add,        WK__LOOP_sub, WK__LOOP_mul,
+      WK__LOOP_max, WK__LOOP_min,   WK__LOOP_bit_and,    WK__LOOP_bit_xor,    WK__LOOP_lt,  WK__LOOP_eq,
+      WK__LOOP_pow, WK__LOOP_where, WK__LOOP_shift_left, WK__LOOP_shift_right};
+  static const wk__loop_op on_bools[] = {WK__LOOP_logical_not, WK__LOOP_bit_and,     WK__LOOP_bit_or, WK__LOOP_bit_xor,
+                                         WK__LOOP_shift_left,  WK__LOOP_shift_right, WK__LOOP_where};
   static const wk__loop_op along_rows[] = {WK__LOOP_reduce_sum,    WK__LOOP_reduce_max, WK__LOOP_reduce_min,
                                            WK__LOOP_reduce_argmax, WK__LOOP_scan_sum,   WK__LOOP_reduce_prod};
   wk_dtype dtype = computes[below(WK_COUNT(computes))];

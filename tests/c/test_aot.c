@@ -1234,7 +1234,7 @@ static wk_status everything(const program *p, uint32_t mask, bool second) {
   for (int i = 0; i < count; i++) {
     if (!(mask >> i & 1) || !wk_requires_grad(ends[i])) continue;
     roots[used] = ends[i];
-    wk_value like = {0}, args[] = {wk__v_tensor(ends[i]), {0}, {0}};
+    wk_value like = {0}, args[] = {wk__v_tensor(ends[i]), {0}, {0}, {0}};
     if (status == WK_OK) status = wk_call(WK__OP(ones_like), args, NULL, &like);
     if (status == WK_OK) tangents[used++] = like.tensor;
   }

@@ -279,7 +279,7 @@ class Writer:
             f"{a}.all({one}{keep})", f"{a}.any()", f"{a}.argmax({one}{keep})", f"{a}.argmin({one}{keep})", f"{a}.argmax()",
             f"{a}.max({one}{keep})[{self.pick(0, 1)}]", f"{a}.min({one}{keep})[0]", f"{a}.max()",
             f"{f}.logsumexp({fd}{keep})", f"{f}.norm(2, {one}{keep})", f"{a}.sum({d}{keep}, dtype=wick.float64)",
-            f"{a}.sum_to_size({a}.shape)", f"wick.linalg_vector_norm({f}, 2, {fd}{keep})",
+            f"{a}.sum_to_size({a}.shape)", f"wick.linalg.vector_norm({f}, 2, {fd}{keep})",
         )  # fmt: skip
 
     def rows(self):

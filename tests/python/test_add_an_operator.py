@@ -97,7 +97,7 @@ expected = y / (1 + y.abs())
 assert torch.equal(torch.softsign(y), expected)
 assert torch.softsign(y.to(torch.bfloat16)).dtype is torch.bfloat16
 assert torch.softsign(torch.empty(2, 3, device="meta")).shape == (2, 3)
-torch.softsign_(y)
+torch._C.softsign_(y)
 assert torch.equal(y, expected)
 assert not hasattr(y, "softsign")
 """

@@ -63,7 +63,7 @@ def test_norms():
     assert wick.norm(x, p=0, dim=1).tolist() == [1, 2]
     wick.norm(x, 0).backward()
     assert x.grad.tolist() == [[0, 0], [0, 0]]
-    assert wick.linalg_vector_norm(wick.ones(2), 0, dtype=wick.float64).dtype == wick.float64
+    assert wick.linalg.vector_norm(wick.ones(2), 0, dtype=wick.float64).dtype == wick.float64
 
 
 def test_logspace_of_integers():

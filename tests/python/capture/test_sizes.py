@@ -1117,3 +1117,51 @@ def test_training_a_perceptron():
     plain, captured = train(*how, lambda f: f), train(*how, lambda f: Compiled(f, fullgraph=True))
     assert captured[:2] == plain[:2]
     assert captured[2].captures == 2
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8", "uint8", "int64", "bool"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, v: wick.full((), v, dtype=x.dtype),
+        lambda x, v: wick.full_like(x, v) + 0,
+        lambda x, v: x.clone().fill_(v),
+        lambda x, v: x.clamp(-v, v),
+        lambda x, v: x.masked_fill(x > 0, v),
+        lambda x, v: wick.add(x, x, alpha=v),
+        lambda x, v: wick.where(x > 0, x, v * 2),
+        lambda x, v: x**v,
+    ],
+    ids=["full", "full_like", "fill_", "clamp", "masked_fill", "alpha", "where", "power"],
+)
+def test_a_float_that_changes_is_checked_as_in_eager_mode(function, dtype):
+    """What a dtype cannot hold is an error, also of the graph that was made with numbers that it can hold."""
+    x, compiled = wick.ones(3).to(getattr(wick, dtype)), Compiled(function)
+
+    def outcome(f, v):
+        try:
+            return f(x, v).tolist()
+        except RuntimeError as error:
+            return str(error)
+        except NotImplementedError as error:
+            return type(error)
+
+    for v in (1.5, 2.5, 100.5, 300.0, 7e4, 1e39, float("inf"), -1e39, 3.5):
+        assert str(outcome(compiled, v)) == str(outcome(function, v)), v
+    x = wick.ones(3).to(getattr(wick, dtype))
+    captures = compiled.captures
+    outcome(compiled, 4.5)
+    assert compiled.captures == captures  # a good number is still the graph's
+
+
+def test_slots_that_are_bound_to_a_tensor():
+    def function(x, y):
+        x.__setitem__(0, 2.5)
+        add, size = x.__add__, x.size
+        return add(y), x.__len__(), size(0), size()
+
+    for _ in range(2):
+        compiled = wick.compile(function, dynamic=True)
+        for n in (3, 4, 5):
+            given, wanted = compiled(wick.ones(n), wick.ones(n)), function(wick.ones(n), wick.ones(n))
+            assert given[0].tolist() == wanted[0].tolist() and given[1:] == wanted[1:]

@@ -1,0 +1,72 @@
+"""Strides of what is made like another tensor, and of what is converted: PyTorch's, recorded."""
+
+import pytest
+
+import wick
+
+LIKE = {
+    "empty_like": wick.empty_like,
+    "zeros_like": wick.zeros_like,
+    "ones_like": wick.ones_like,
+    "full_like": lambda x, **k: wick.full_like(x, 2, **k),
+    "rand_like": wick.rand_like,
+    "randn_like": wick.randn_like,
+    "randint_like": lambda x, **k: wick.randint_like(x, 3, **k),
+    "clone": wick.clone,
+    "to": lambda x, **k: x.to(wick.float64, **k),
+    "double": lambda x, **k: x.double(**k),
+    "copy": lambda x, **k: x.to(wick.float32, copy=True, **k),
+}
+
+# What lies how, and the strides of a copy: as it lies, contiguous, channels last.
+TENSORS = {
+    "contiguous": (lambda: wick.zeros(2, 3, 4, 5), (60, 20, 5, 1), (60, 20, 5, 1), (60, 1, 15, 3)),
+    "permuted": (lambda: wick.zeros(2, 3, 4, 5).permute(2, 0, 3, 1), (5, 60, 1, 20), (30, 15, 3, 1), (30, 1, 6, 2)),
+    "gaps": (lambda: wick.zeros(5, 4, 3, 4).permute(3, 2, 1, 0)[::2], (1, 2, 6, 24), (60, 20, 5, 1), (60, 1, 15, 3)),
+    "expanded": (lambda: wick.zeros(1, 3, 1, 1).expand(2, 3, 4, 5), (60, 20, 5, 1), (60, 20, 5, 1), (60, 1, 15, 3)),
+    "one channel": (lambda: wick.zeros(2, 1, 4, 4), (16, 16, 4, 1), (16, 16, 4, 1), (16, 1, 4, 1)),
+}
+
+
+@pytest.mark.parametrize("lies", TENSORS)
+@pytest.mark.parametrize("name", LIKE)
+def test_strides(name, lies):
+    make, preserved, contiguous, channels_last = TENSORS[lies]
+    function, x = LIKE[name], make()
+    assert function(x).stride() == function(x, memory_format=wick.preserve_format).stride() == preserved
+    assert function(x, memory_format=None).stride() == preserved
+    assert function(x, memory_format=wick.contiguous_format).stride() == contiguous
+    made = function(x, memory_format=wick.channels_last)
+    assert made.stride() == channels_last and made.shape == x.shape
+    with pytest.raises(RuntimeError, match="required rank 5 tensor to use channels_last_3d format"):
+        function(x, memory_format=wick.channels_last_3d)
+
+
+def test_values_stay_where_they_are():
+    x = wick.arange(120.0).reshape(2, 3, 4, 5)
+    y = x.permute(3, 0, 1, 2)[1::2]
+    assert y.clone().tolist() == y.double(memory_format=wick.channels_last).tolist() == y.tolist()
+    assert y.clone().stride() == (1, 24, 8, 2) and x.float(memory_format=wick.contiguous_format) is x
+
+
+def test_empty_in_a_format():
+    assert wick.empty(2, 3, 4, 5, memory_format=wick.channels_last).stride() == (60, 1, 15, 3)
+    assert wick.empty((2, 3, 4, 5), memory_format=wick.contiguous_format).stride() == (60, 20, 5, 1)
+    x = wick.empty(1, 2, 3, 4, 5, memory_format=wick.channels_last_3d)
+    assert x.is_contiguous(memory_format=wick.channels_last_3d) and not x.is_contiguous()
+
+
+def test_formats_in_compiled_code():
+    def like(x):
+        y = wick.zeros_like(x, memory_format=wick.channels_last) + 1
+        return y, wick.full_like(x, 2.0, memory_format=wick.contiguous_format), x.clone()
+
+    x = wick.arange(120.0).reshape(2, 3, 4, 5).permute(0, 2, 1, 3)
+    for made, wanted in zip(wick.compile(like)(x), like(x), strict=True):
+        assert made.stride() == wanted.stride() and made.tolist() == wanted.tolist()
+
+
+def test_layouts():
+    assert wick.zeros(2, layout=wick.strided, pin_memory=False).tolist() == [0, 0]
+    with pytest.raises(NotImplementedError, match="torch.sparse_coo"):
+        wick.zeros(2, layout=wick.sparse_coo)
