@@ -30,70 +30,115 @@
 
 /* ---- Exponentials: x = n ln 2 + r with |r| <= ln 2 / 2. ---- */
 
-/* e^x = 2^n (1 + r + r^2 Q(r)); the error of Q is 2^-27.8 of e^r. From 89 on the result is infinite. Below -104 it is
- * 0, set rather than computed: underflow costs x86 some 150 cycles, and a masked softmax asks for e^-infinity all the
- * time. */
-WK_INLINE vf vf_exp(vf x) {
+/* e^x = 2^n (1 + r + r^2 Q(r)) for x < 89.5; the error of Q is 2^-27.8 of e^r. Below -104 it is 0, set rather than
+ * computed: underflow costs x86 some 150 cycles, and a masked softmax asks for e^-infinity all the time. */
+WK_INLINE vf vf_exp_below_89(vf x) {
   vfm stays = ~vf_lt(x, vf_broadcast(-104.0f)); /* a NaN does */
-  x = vf_less_or_second(vf_broadcast(89.0f), x);
-  vf n = vf_fma(x, vf_broadcast(F32_LOG2E), vf_broadcast(F32_ROUND)) - F32_ROUND;
+  vf shifted = vf_fma(x, vf_broadcast(F32_LOG2E), vf_broadcast(WK_F32_SHIFT)), n = shifted - WK_F32_SHIFT;
   vf r = vf_fma(n, vf_broadcast(-F32_LN2_HIGH), x);
   r = vf_fma(n, vf_broadcast(-F32_LN2_LOW), r);
   vf p = VF_POLYNOMIAL(r, 1.0f, 1.0f, 0x1p-1f, 0x1.55548ep-3f, 0x1.55545ep-5f, 0x1.123bdep-7f, 0x1.6db4dep-10f);
-  return vf_scale_where(stays, p, n);
+  return vf_scale_where(stays, p, shifted);
 }
 
+/* From 89 on it is infinite. */
+WK_INLINE vf vf_exp(vf x) { return vf_exp_below_89(vf_less_or_second(vf_broadcast(89.0f), x)); }
+
 /* e^x - 1 = 2 (s (r + t) + s - 1/2) with s = 2^(n-1), which stays finite, and t = r^2 Q(r) + what r lost to rounding.
- * The error of Q is 2^-28.7 of e^r - 1. */
+ * The error of Q is 2^-28.7 of e^r - 1. `shift` leaves the biased exponent of s in the low bits. */
 WK_INLINE vf vf_expm1(vf x) {
+  const float shift = 0x1.8p23f + 126.0f;
   vf c = vf_clamp(x, -20.0f, 89.0f);
-  vf n = vf_fma(c, vf_broadcast(F32_LOG2E), vf_broadcast(F32_ROUND)) - F32_ROUND;
+  vf shifted = vf_fma(c, vf_broadcast(F32_LOG2E), vf_broadcast(shift)), n = shifted - shift;
   vf high = vf_fma(n, vf_broadcast(-F32_LN2_HIGH), c);
   vf r = vf_fma(n, vf_broadcast(-F32_LN2_LOW), high);
   vf lost = vf_fma(n, vf_broadcast(-F32_LN2_LOW), high - r);
   vf q = VF_POLYNOMIAL(r, 0x1p-1f, 0x1.555556p-3f, 0x1.5554aep-5f, 0x1.111090p-7f, 0x1.6d7528p-10f, 0x1.a1a21ap-13f);
   vf t = vf_fma(q, r * r, lost);
-  vf s = vf_scale(vf_broadcast(0.5f), n);
+  vf s = (vf)((vu)shifted << 23);
   vf base = s - 0.5f, y = vf_fma(s, r, base);
   vf rounding = vf_fma(s, r, base - y); /* of y; exact, for |base| >= |s r| or base = 0 */
   y += vf_fma(s, t, rounding);
   return vf_select(vf_lt(vf_abs(x), vf_broadcast(F32_TINY)), x, y + y);
 }
 
-/* x / (a + b), rounded little more than once; |a| >= |b|, finite. One Newton step on the reciprocal takes in what a + b
- * loses. */
-WK_INLINE vf vf_divide_by_sum(vf x, vf a, vf b) {
-  vf sum = a + b, lost = b - (sum - a), reciprocal = 1.0f / sum;
-  vf residual = vf_fma(-lost, reciprocal, vf_fma(-sum, reciprocal, vf_broadcast(1.0f)));
-  return vf_fma(x, reciprocal, x * reciprocal * residual);
-}
-
-/* 1 / (1 + e^-x), through e^-|x| so that nothing overflows and small results keep their precision. */
+/* 1 / (1 + e^-x), through e = e^-|x| so that nothing overflows and small results keep their precision: y = 1 / (1 + e)
+ * or e / (1 + e), less what it exceeds that by, for its own and the sum's rounding: (y (1 + e) - numerator) / (1 + e).
+ * y - numerator is exact; 1 - e / 2 is close enough to 1 / (1 + e) there. */
 WK_INLINE vf vf_sigmoid(vf x) {
-  vf e = vf_exp(vf_neg(vf_abs(x)));
-  vf numerator = vf_select(vf_lt(x, vf_broadcast(0.0f)), e, vf_broadcast(1.0f));
-  return vf_divide_by_sum(numerator, vf_broadcast(1.0f), e);
+  vf e = vf_exp_below_89((vf)((vi)x | WK_F32_SIGN));
+  vf numerator = vf_select(vi_lt((vi)x, vi_broadcast(0)), e, vf_broadcast(1.0f));
+  vf y = numerator / (1.0f + e), excess = vf_fma(y, e, y - numerator);
+  return vf_fma(excess, vf_fma(e, vf_broadcast(0.5f), vf_broadcast(-1.0f)), y);
 }
 
-/* Small: t + t^3 P(t^2), error 2^-28.6. Else 1 - 2 / (e^2t + 1). Both of t = |x|, then given x's sign. */
+/* ---- Piecewise polynomials: |x| up to where the function is constant is cut into eight pieces, of which each has a
+ * column of a table: a centre c, then the coefficients of a polynomial in d = |x| - c. Centres lie where the function,
+ * which is the first coefficient, all but equals a float. At 0, where c is 0, the polynomial is d + d Q(d), so that its
+ * relative error is small; the coefficient there is 0, elsewhere at least d, so the larger of the two comes first. ----
+ */
+
+WK_INLINE vf vf_piecewise(vf t, vi piece, const float (*table)[8], int rows) {
+  vf d = t - vf_lookup8(table[0], piece); /* exact, as c / 2 <= t <= 2 c or c = 0 */
+  vf p = vf_lookup8(table[rows - 1], piece);
+#pragma GCC unroll 16
+  for (int i = rows - 2; i >= 2; i--) p = vf_fma(p, d, vf_lookup8(table[i], piece));
+  return vf_fma(p, d, vf_greater_or_second(vf_lookup8(table[1], piece), d));
+}
+#define VF_PIECEWISE(t, piece, table) vf_piecewise((t), (piece), (table), (int)(sizeof(table) / sizeof((table)[0])))
+
+/* `magnitude`, which is not negative, with x's sign. */
+WK_INLINE vf vf_give_sign(vf magnitude, vf x) { return (vf)((vi)magnitude | ((vi)x & WK_F32_SIGN)); }
+
+/* Pieces end where 4.99 |x| + 3 is 4, 6, 8, 12, 16, 24 and 32: its exponent and the first bit of its mantissa are the
+ * number, 1 for the first piece. Their errors are 0.23 ULP at most. */
+static const float f32_tanh_pieces[9][8] __attribute__((aligned(32))) = {
+    {0x1.0a1914p+3f, 0, 0x1.413170p-2f, 0x1.92d548p-1f, 0x1.3c6c92p+0f, 0x1.0ede42p+1f, 0x1.9ea3aep+1f, 0x1.39eba0p+2f},
+    {0x1.fffffcp-1f, 0, 0x1.370ee4p-2f, 0x1.502ba6p-1f, 0x1.b04ab6p-1f, 0x1.f15878p-1f, 0x1.fe6e08p-1f, 0x1.fff19cp-1f},
+    {0x1.0d5ffap-22f, 0x1.dc0fe6p-36f, 0x1.d0c15ap-1f, 0x1.2346b2p-1f, 0x1.2603c6p-2f, 0x1.ce3af0p-5f, 0x1.915c76p-8f,
+     0x1.cc7d66p-13f},
+    {-0x1.0aa0cap-22f, -0x1.9c6c80p-27f, -0x1.1a5b08p-2f, -0x1.7e7e74p-2f, -0x1.f07c50p-3f, -0x1.c10016p-5f,
+     -0x1.901f50p-8f, -0x1.cc7b62p-13f},
+    {0x1.7edbc8p-24f, -0x1.555518p-2f, -0x1.c0215ap-3f, 0x1.c7a59ep-5f, 0x1.be5a80p-4f, 0x1.1a15b4p-5f, 0x1.08f528p-8f,
+     0x1.32ad4ep-13f},
+    {-0x1.a89348p-24f, -0x1.b88162p-16f, 0x1.447636p-3f, 0x1.687264p-4f, -0x1.6e7eacp-7f, -0x1.f1614cp-7f,
+     -0x1.05ba86p-9f, -0x1.31c2b4p-14f},
+    {0x1.07594ep-23f, 0x1.11c9aep-3f, 0x1.6e9ae6p-5f, -0x1.04c814p-4f, -0x1.4f08c2p-6f, 0x1.2670bcp-8f, 0x1.9df28ap-11f,
+     0x1.f082eep-16f},
+    {0x1.379b96p-24f, -0x1.2deb00p-9f, -0x1.3078fep-4f, 0x1.d10fb0p-9f, 0x1.f6c710p-7f, -0x1.0a17c0p-11f,
+     -0x1.09d0f8p-12f, -0x1.5e3122p-17f},
+    {0x1.c108cep-26f, -0x1.86501ep-5f, 0x1.dfdd36p-7f, 0x1.245c12p-6f, -0x1.2023b6p-8f, -0x1.a89a4cp-13f,
+     0x1.a519a6p-15f, 0x1.490fccp-19f},
+};
+
 WK_INLINE vf vf_tanh(vf x) {
-  vf t = vf_abs(x), s = t * t;
-  vf large = 1.0f - 2.0f / (vf_exp(t + t) + 1.0f);
-  vf p = VF_POLYNOMIAL(s, -0x1.555550p-2f, 0x1.110f4cp-3f, -0x1.b9bae4p-5f, 0x1.617fa4p-6f, -0x1.029c7ap-7f,
-                       0x1.f28bd2p-10f);
-  vf small = vf_fma(s * p, t, t);
-  return vf_copysign(vf_select(vf_gt(t, vf_broadcast(0.7f)), large, small), x);
+  vf t = vf_less_or_second(vf_broadcast(9.0125f), vf_abs(x)); /* from there on it is 1 */
+  vi piece = (vi)((vu)vf_fma(t, vf_broadcast(4.99f), vf_broadcast(3.0f)) >> 22);
+  return vf_give_sign(VF_PIECEWISE(t, piece, f32_tanh_pieces), x);
 }
 
-/* Small: x + x P(x^2), error 2^-25.8. Else 1 - e^-(t + t P(t)), error 2^-30.4; from t = 4 on that is 1. */
+/* The number of a piece is 1.9125 |x|, rounded. Their errors are 0.31 ULP at most. */
+static const float f32_erf_pieces[8][8] __attribute__((aligned(32))) = {
+    {0, 0x1.e7054ep-2f, 0x1.0cc296p+0f, 0x1.90e5d0p+0f, 0x1.0b2078p+1f, 0x1.3eaa0cp+1f, 0x1.80c25ep+1f, 0x1.c3de6cp+1f},
+    {0, 0x1.fec668p-2f, 0x1.b98992p-1f, 0x1.f24984p-1f, 0x1.fe6152p-1f, 0x1.ffc79ap-1f, 0x1.fffd36p-1f, 0x1.ffffecp-1f},
+    {0x1.06eba8p-3f, 0x1.ccc5eap-1f, 0x1.7fc8f4p-2f, 0x1.8de33cp-4f, 0x1.dab704p-7f, 0x1.2cc4eep-9f, 0x1.19cba6p-13f,
+     0x1.24eadcp-18f},
+    {-0x1.255c6ap-21f, -0x1.b64a6cp-2f, -0x1.92ea3cp-2f, -0x1.378c6ep-3f, -0x1.ef598ap-6f, -0x1.766764p-8f,
+     -0x1.a79f14p-12f, -0x1.02a31ap-16f},
+    {-0x1.811e60p-2f, -0x1.5070dap-3f, 0x1.3408c4p-3f, 0x1.02fd02p-3f, 0x1.311abcp-5f, 0x1.1dc1aep-7f, 0x1.91c5d2p-11f,
+     0x1.258a36p-15f},
+    {-0x1.519e10p-11f, 0x1.73e230p-3f, 0x1.abf710p-5f, -0x1.8b771cp-5f, -0x1.d7888ap-6f, -0x1.253f3cp-7f,
+     -0x1.0a3c64p-10f, -0x1.daa3a4p-15f},
+    {0x1.e3ad02p-4f, 0x1.ea8424p-7f, -0x1.0c5748p-4f, -0x1.116e74p-7f, 0x1.9c0694p-7f, 0x1.937022p-8f, 0x1.e62a58p-11f,
+     0x1.075a84p-14f},
+    {-0x1.3d26f0p-6f, -0x1.89d094p-5f, 0x1.13c542p-7f, 0x1.0f9b0cp-6f, -0x1.243558p-10f, -0x1.2c16dap-9f,
+     -0x1.d49e10p-12f, -0x1.285652p-15f},
+};
+
 WK_INLINE vf vf_erf(vf x) {
-  vf t = vf_less_or_second(vf_broadcast(4.0f), vf_abs(x)), s = x * x;
-  vf p = VF_POLYNOMIAL(t, 0x1.077ac8p-3f, 0x1.45308ap-1f, 0x1.b340e8p-4f, -0x1.85b2a6p-6f, 0x1.dee680p-9f,
-                       -0x1.55754ep-12f, 0x1.829286p-17f);
-  vf large = vf_copysign(1.0f - vf_exp(vf_neg(vf_fma(t, p, t))), x);
-  vf q = VF_POLYNOMIAL(s, 0x1.06eba6p-3f, -0x1.8126e8p-2f, 0x1.ce1a88p-4f, -0x1.b689b6p-6f, 0x1.4723dep-8f,
-                       -0x1.398914p-11f);
-  return vf_select(vf_gt(t, vf_broadcast(0.925f)), large, vf_fma(x, q, x));
+  vf t = vf_less_or_second(vf_broadcast(3.921f), vf_abs(x)); /* from there on it is 1 */
+  vi piece = (vi)vf_fma(t, vf_broadcast(1.9125f), vf_broadcast(F32_ROUND));
+  return vf_give_sign(VF_PIECEWISE(t, piece, f32_erf_pieces), x);
 }
 
 /* ---- Logarithms: x = 2^e (1 + f) with 1 + f in [2/3, 4/3). ---- */

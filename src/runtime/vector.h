@@ -8,7 +8,8 @@
  * Invariant: an operation gives the same bits in a lane at every level, whatever the width, save for a NaN's payload.
  * That holds for fused multiply-adds too, which round once also where the machine has none. Needs -ffp-contract=off.
  *
- * Tests: tests/c/test_math.c (fma against libm's, minimum and maximum, rounding, partial loads, level by level). */
+ * Tests: tests/c/test_math.c (fma against libm's, minimum and maximum, rounding, lookups, partial loads, level by
+ * level). */
 #ifndef WICK_RUNTIME_VECTOR_H
 #define WICK_RUNTIME_VECTOR_H
 
@@ -337,33 +338,52 @@ WK_INLINE vd vd_trunc(vd a) { return vd_copysign(vd_floor(vd_abs(a)), a); }
 
 /* ---- Exponents ---- */
 
+/* Added to an integer n within +-250, leaves n + 2 * 127, the sum of two biased exponents, in the low bits. */
+#define WK_F32_SHIFT (0x1.8p23f + 254.0f)
+
 /* a * 2^n for a in [1/4, 4) and an integer n within +-250 (f32) or +-2000 (f64): rounded once into the denormals,
  * infinite when too large. Two factors, because 2^n itself may be out of range; the first product is exact.
- * `_where`: 0 in the other lanes, whose a and n may be anything; nothing underflows there. */
+ * `_where`: 0 in the other lanes, whose a and n may be anything; nothing underflows there. Floats take n as
+ * `shifted`, n + WK_F32_SHIFT, which is how a caller that rounds by adding has it. */
 #if WK_VECTOR_BYTES == 64
-WK_INLINE vf vf_scale(vf a, vf n) { return (vf)_mm512_scalef_ps((__m512)a, (__m512)n); }
 WK_INLINE vd vd_scale(vd a, vd n) { return (vd)_mm512_scalef_pd((__m512d)a, (__m512d)n); }
-WK_INLINE vf vf_scale_where(vfm where, vf a, vf n) { return (vf)_mm512_maskz_scalef_ps(where, (__m512)a, (__m512)n); }
+WK_INLINE vf vf_scale_where(vfm where, vf a, vf shifted) {
+  return (vf)_mm512_maskz_scalef_ps(where, (__m512)a, (__m512)(shifted - WK_F32_SHIFT));
+}
 WK_INLINE vd vd_scale_where(vdm where, vd a, vd n) { return (vd)_mm512_maskz_scalef_pd(where, (__m512d)a, (__m512d)n); }
 #else
-#define WK_F32_ROUNDER 0x1.8p23f /* added to an integer, leaves it in the low bits of the mantissa */
-#define WK_F64_ROUNDER 0x1.8p52
+#define WK_F64_ROUNDER 0x1.8p52 /* added to an integer, leaves it in the low bits of the mantissa */
 
-WK_INLINE vf vf_scale(vf a, vf n) {
-  vi i = (vi)((vu)(n + WK_F32_ROUNDER) - 0x4b400000u);
-  vi half = i >> 1;
-  return a * (vf)((vu)(half + 127) << 23) * (vf)((vu)(i - half + 127) << 23);
-}
 WK_INLINE vd vd_scale(vd a, vd n) {
   vd half = vd_rint(n * 0.5), rest = n - half;
   vul low = (vul)(half + (WK_F64_ROUNDER + 1023.0)) << 52, high = (vul)(rest + (WK_F64_ROUNDER + 1023.0)) << 52;
   return a * (vd)low * (vd)high;
 }
-WK_INLINE vf vf_scale_where(vfm where, vf a, vf n) {
-  return vf_select(where, vf_scale(a, vf_select(where, n, vf_broadcast(0.0f))), vf_broadcast(0.0f));
+WK_INLINE vf vf_scale_where(vfm where, vf a, vf shifted) {
+  vu sum = (vu)vf_select(where, shifted, vf_broadcast(0.0f)), half = sum >> 1;
+  return vf_select(where, a * (vf)(half << 23) * (vf)((sum - half) << 23), vf_broadcast(0.0f));
 }
 WK_INLINE vd vd_scale_where(vdm where, vd a, vd n) {
   return vd_select(where, vd_scale(a, vd_select(where, n, vd_broadcast(0.0))), vd_broadcast(0.0));
+}
+#endif
+
+/* ---- Tables ---- */
+
+/* table[index & 7] in each lane; the table is aligned to 32 bytes. From AVX2 on that is one instruction, and a table
+ * that is constant stays in a register. */
+#if WK_VECTOR_BYTES == 64
+WK_INLINE vf vf_lookup8(const float table[8], vi index) {
+  __m512 twice = _mm512_broadcast_f32x8(*(const __m256 *)table);
+  return (vf)_mm512_permutexvar_ps((__m512i)index, twice);
+}
+#elif WK_VECTOR_BYTES == 32
+WK_INLINE vf vf_lookup8(const float table[8], vi index) {
+  return (vf)_mm256_permutevar8x32_ps((__m256)vf_load(table), (__m256i)index);
+}
+#else
+WK_INLINE vf vf_lookup8(const float table[8], vi index) {
+  return (vf){table[index[0] & 7], table[index[1] & 7], table[index[2] & 7], table[index[3] & 7]};
 }
 #endif
 

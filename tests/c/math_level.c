@@ -37,6 +37,10 @@ static void apply_fma_f64(double *z, const double *x, const double *y, int64_t n
   }
 }
 
+static void lookup8(float *y, const float table[8], const int32_t *index, int64_t n) {
+  for (int64_t i = 0; i < n; i += WK_F32_LANES) vf_store(y + i, vf_lookup8(table, vi_load(index + i)));
+}
+
 static void copy_n(float *y, const float *x, int64_t n) {
   for (int64_t i = 0; i < n; i += WK_F32_LANES) {
     int64_t rest = n - i < WK_F32_LANES ? n - i : WK_F32_LANES;
@@ -54,5 +58,6 @@ const math_level WK_LEVEL_NAME(test_math) = {
     .max = apply_max,
     .fma = apply_fma,
     .fma_f64 = apply_fma_f64,
+    .lookup8 = lookup8,
     .copy_n = copy_n,
 };

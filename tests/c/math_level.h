@@ -31,6 +31,7 @@ typedef struct math_level {
   void (*max)(float *z, const float *x, const float *y, int64_t n);
   void (*fma)(float *z, const float *x, const float *y, int64_t n); /* z = x * y + z */
   void (*fma_f64)(double *z, const double *x, const double *y, int64_t n);
+  void (*lookup8)(float *y, const float table[8], const int32_t *index, int64_t n);
   void (*copy_n)(float *y, const float *x, int64_t n); /* by partial loads and stores; any n */
 } math_level;
 
