@@ -153,6 +153,9 @@ void wk__free_nn_module(wk__state *state);      /* for the module's m_free */
 /* Methods that files other than tensor_type.c give to Tensor. Ended by an entry with a NULL name. */
 extern PyMethodDef wk__tensor_autograd_methods[];
 extern PyMethodDef wk__tensor_interop_methods[];
+extern PyMethodDef wk__tensor_conversion_methods[];
+/* tensor_convert.c: the name of a memory format. NULL with an exception. */
+const char *wk__memory_format_name(wk__state *state, PyObject *o, const char *function);
 extern PyGetSetDef wk__tensor_autograd_getset[];
 
 #endif

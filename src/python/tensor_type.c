@@ -6,6 +6,7 @@
 #include "python/python.h"
 
 #include <structmember.h>
+#include "python/interop.h"
 #include "python/override.h"
 #include "python/tensor_parts.h"
 
@@ -363,16 +364,6 @@ static PyObject *tensor_storage_offset(PyObject *self, PyObject *unused) {  // -
   (void)unused;
   return PyLong_FromLongLong(wk_int_guard_value(wk__tensor_of(self)->offset));
 }
-/* The name of a memory format. NULL with an exception. */
-static const char *format_name(PyObject *self, PyObject *o, const char *function) {
-  bool known = Py_IS_TYPE(o, state_of(self)->memory_format_type);
-  const char *name = known ? wk__named_constant(state_of(self), o) : NULL;
-  if (!name)
-    PyErr_Format(PyExc_TypeError, "%s(): argument 'memory_format' must be torch.memory_format, not %s", function,
-                 Py_TYPE(o)->tp_name);
-  return name;
-}
-
 static PyObject *tensor_is_contiguous(PyObject *self, PyObject *const *args, Py_ssize_t n,
                                       PyObject *keywords) {  // -> new
   const char *format = "contiguous_format";
@@ -381,7 +372,7 @@ static PyObject *tensor_is_contiguous(PyObject *self, PyObject *const *args, Py_
     PyObject *name = PyTuple_GET_ITEM(keywords, i);
     if (PyUnicode_CompareWithASCIIString(name, "memory_format") != 0)
       return PyErr_Format(PyExc_TypeError, "is_contiguous() got an unexpected keyword argument '%U'", name);
-    if (!(format = format_name(self, args[i], "is_contiguous"))) return NULL;
+    if (!(format = wk__memory_format_name(state_of(self), args[i], "is_contiguous"))) return NULL;
   }
   return PyBool_FromLong(wk__is_contiguous_in(wk__tensor_of(self), format));
 }
@@ -397,154 +388,6 @@ static PyObject *tensor_is_signed(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   uint8_t dtype = wk__tensor_of(self)->dtype;
   return PyBool_FromLong(dtype != WK_BOOL && dtype != WK_UINT8);
-}
-
-/* ---- conversion: to(dtype), to(device), to(other), float(), ... ---- */
-
-static PyObject *converted(PyObject *self, wk_dtype dtype, wk_device device, bool copy) {  // -> new
-  wk_tensor *t = wk__tensor_of(self);
-  bool same = t->dtype == dtype && t->device.type == device.type;
-  if (same && !copy) return Py_NewRef(self);
-  if (device.type != t->device.type && device.type == WK_CUDA) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "Found no NVIDIA driver on your system. wick's CUDA provider is not there yet.");
-    return NULL;
-  }
-  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t},
-                     {.tag = WK_VALUE_DTYPE, .dtype = (uint8_t)dtype},
-                     {.tag = WK_VALUE_DEVICE, .device = device}};
-  return wk__call_to_python(state_of(self), WK__OP(to_copy), args, NULL);
-}
-
-/* What a conversion gave in the order of dims that was asked for. A copy gets the order; what is the same tensor still
- * only changes from or to channels last. */
-static PyObject *in_format(PyObject *self, PyObject *steal_result, const char *format) {  // -> new
-  const wk_tensor *t = steal_result ? wk__tensor_of(steal_result) : NULL;
-  bool contiguous = format && strcmp(format, "contiguous_format") == 0, same = steal_result == self;
-  if (!t || !format || strcmp(format, "preserve_format") == 0) return steal_result;
-  if (contiguous && same && !wk__is_contiguous_in(t, "channels_last") && !wk__is_contiguous_in(t, "channels_last_3d"))
-    return steal_result;
-  if (wk__is_contiguous_in(t, format) && (contiguous || !wk__is_contiguous(t))) return steal_result;
-  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(steal_result)},
-                     {.tag = WK_VALUE_STRING, .string = format}};
-  PyObject *result = wk__call_to_python(state_of(self), WK__OP(clone), args, NULL);
-  Py_DECREF(steal_result);
-  return result;
-}
-
-/* 1: understood, 0: not, -1: exception */
-static int conversion_argument(wk__state *state, PyObject *o, wk_dtype *dtype, wk_device *device, bool *copy,
-                               int *bools) {
-  if (o == Py_None) return 1;
-  if (Py_IS_TYPE(o, state->dtype_type) || o == (PyObject *)&PyFloat_Type || o == (PyObject *)&PyLong_Type ||
-      o == (PyObject *)&PyBool_Type)
-    return wk__dtype_from_python(state, o, dtype) < 0 ? -1 : 1;
-  if (PyUnicode_Check(o) || Py_IS_TYPE(o, state->device_type))
-    return wk__device_from_python(state, o, device) < 0 ? -1 : 1;
-  if (wk__is_tensor(state, o)) {
-    *dtype = (wk_dtype)wk__tensor_of(o)->dtype;
-    *device = wk__tensor_of(o)->device;
-    return 1;
-  }
-  if (PyBool_Check(o)) { /* non_blocking, copy */
-    if ((*bools)++ == 1) *copy = o == Py_True;
-    return 1;
-  }
-  return 0;
-}
-
-static PyObject *bad_conversion(wk__state *state, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
-  wk__string given = {0};
-  Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
-  for (Py_ssize_t i = 0; i < n + named; i++) {
-    if (i) wk__string_append(&given, ", ");
-    if (i >= n) wk__string_printf(&given, "%s=", PyUnicode_AsUTF8(PyTuple_GET_ITEM(keywords, i - n)));
-    wk__string_append(&given, wk__given_type(state, args[i]));
-  }
-  PyErr_Format(
-      PyExc_TypeError,
-      "to() received an invalid combination of arguments - got (%s), but expected one of:\n"
-      " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, "
-      "*, torch.memory_format memory_format = None)\n"
-      " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format "
-      "memory_format = None)\n"
-      " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format "
-      "= None)\n",
-      given.text ? given.text : "");
-  wk__string_release(&given);
-  return NULL;
-}
-
-static PyObject *tensor_to(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
-  wk_tensor *t = wk__tensor_of(self);
-  wk_dtype dtype = (wk_dtype)t->dtype;
-  wk_device device = t->device;
-  bool copy = false;
-  const char *format = NULL;
-  int bools = 0;
-  Py_ssize_t named = keywords ? PyTuple_GET_SIZE(keywords) : 0;
-  for (Py_ssize_t i = 0; i < n + named; i++) {
-    PyObject *name = i >= n ? PyTuple_GET_ITEM(keywords, i - n) : NULL;
-    if (name && PyUnicode_CompareWithASCIIString(name, "copy") == 0) {
-      copy = args[i] == Py_True;
-      continue;
-    }
-    if (name && PyUnicode_CompareWithASCIIString(name, "memory_format") == 0 && args[i] != Py_None) {
-      bool known = Py_IS_TYPE(args[i], state_of(self)->memory_format_type);
-      if (!known) return bad_conversion(state_of(self), args, n, keywords);
-      format = wk__named_constant(state_of(self), args[i]);
-      continue;
-    }
-    if (name && PyUnicode_CompareWithASCIIString(name, "non_blocking") == 0) continue;
-    int known = conversion_argument(state_of(self), args[i], &dtype, &device, &copy, &bools);
-    if (known < 0) return NULL;
-    if (!known) return bad_conversion(state_of(self), args, n, keywords);
-  }
-  return in_format(self, converted(self, dtype, device, copy), format);
-}
-
-/* x.float() and its kind: a keyword may name the order of dims. */
-static PyObject *converted_to(PyObject *self, wk_dtype dtype, wk_device device, const char *function,
-                              PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
-  const char *format = NULL;
-  if (n)
-    return PyErr_Format(PyExc_TypeError, "%s() takes 0 positional arguments but %zd %s given", function, n,
-                        n == 1 ? "was" : "were");
-  for (Py_ssize_t i = 0; keywords && i < PyTuple_GET_SIZE(keywords); i++) {
-    PyObject *name = PyTuple_GET_ITEM(keywords, i);
-    if (PyUnicode_CompareWithASCIIString(name, "memory_format") != 0)
-      return PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function, name);
-    if (args[i] != Py_None && !(format = format_name(self, args[i], function))) return NULL;
-  }
-  return in_format(self, converted(self, dtype, device, false), format);
-}
-
-#define CONVERSION(name, target)                                                              \
-  static PyObject *tensor_##name(PyObject *self, PyObject *const *args, Py_ssize_t n,         \
-                                 PyObject *keywords) { /* -> new */                           \
-    return converted_to(self, target, wk__tensor_of(self)->device, #name, args, n, keywords); \
-  }
-CONVERSION(float, WK_FLOAT32)
-CONVERSION(double, WK_FLOAT64)
-CONVERSION(half, WK_FLOAT16)
-CONVERSION(bfloat16, WK_BFLOAT16)
-CONVERSION(long, WK_INT64)
-CONVERSION(int, WK_INT32)
-CONVERSION(short, WK_INT16)
-CONVERSION(char, WK_INT8)
-CONVERSION(byte, WK_UINT8)
-CONVERSION(bool, WK_BOOL)
-static PyObject *tensor_cpu(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
-  return converted_to(self, (wk_dtype)wk__tensor_of(self)->dtype, WK__CPU_DEVICE, "cpu", args, n, keywords);
-}
-
-static PyObject *tensor_type(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
-  wk_tensor *t = wk__tensor_of(self);
-  if (n == 0 && !keywords) return PyUnicode_FromFormat("torch.%sTensor", wk__dtype_legacy((wk_dtype)t->dtype));
-  wk_dtype dtype;
-  if (PyUnicode_Check(args[0])) return PyErr_Format(PyExc_ValueError, "invalid type: %R", args[0]);
-  if (wk__dtype_from_python(state_of(self), args[0], &dtype) < 0) return NULL;
-  return converted(self, dtype, t->device, false);
 }
 
 static PyObject *tensor_new_tensor(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
@@ -601,8 +444,6 @@ static PyObject *tensor_element_size(PyObject *self, PyObject *unused) {  // -> 
   return PyLong_FromSize_t(wk__itemsize(wk__tensor_of(self)));
 }
 
-#define FAST METH_FASTCALL | METH_KEYWORDS
-#define CALL(f) (PyCFunction)(void (*)(void)) f
 WK__OVERRIDABLE(tensor_size, "size")
 WK__OVERRIDABLE(tensor_stride, "stride")
 WK__OVERRIDABLE_ALONE(tensor_dim, "dim")
@@ -613,19 +454,6 @@ WK__OVERRIDABLE(tensor_is_contiguous, "is_contiguous")
 WK__OVERRIDABLE_ALONE(tensor_is_floating_point, "is_floating_point")
 WK__OVERRIDABLE_ALONE(tensor_is_complex, "is_complex")
 WK__OVERRIDABLE_ALONE(tensor_is_signed, "is_signed")
-WK__OVERRIDABLE(tensor_to, "to")
-WK__OVERRIDABLE(tensor_type, "type")
-WK__OVERRIDABLE(tensor_float, "float")
-WK__OVERRIDABLE(tensor_double, "double")
-WK__OVERRIDABLE(tensor_half, "half")
-WK__OVERRIDABLE(tensor_bfloat16, "bfloat16")
-WK__OVERRIDABLE(tensor_long, "long")
-WK__OVERRIDABLE(tensor_int, "int")
-WK__OVERRIDABLE(tensor_short, "short")
-WK__OVERRIDABLE(tensor_char, "char")
-WK__OVERRIDABLE(tensor_byte, "byte")
-WK__OVERRIDABLE(tensor_bool, "bool")
-WK__OVERRIDABLE(tensor_cpu, "cpu")
 WK__OVERRIDABLE_ALONE(tensor_dir_placeholder, "pin_memory")
 WK__OVERRIDABLE(tensor_new_tensor, "new_tensor")
 WK__OVERRIDABLE_ONE(tensor_deepcopy, "__deepcopy__")
@@ -633,37 +461,27 @@ WK__OVERRIDABLE_ALONE(tensor_reversed, "__reversed__")
 WK__OVERRIDABLE_ONE(tensor_format, "__format__")
 
 static PyMethodDef tensor_methods[] = {
-    {"size", CALL(tensor_size_entry), FAST, "The sizes, or the size of one dimension."},
-    {"stride", CALL(tensor_stride_entry), FAST, "The strides in elements, or the stride of one dimension."},
+    {"size", WK__METHOD(tensor_size_entry), WK__FAST_CALL, "The sizes, or the size of one dimension."},
+    {"stride", WK__METHOD(tensor_stride_entry), WK__FAST_CALL,
+     "The strides in elements, or the stride of one dimension."},
     {"dim", tensor_dim_entry, METH_NOARGS, "The number of dimensions."},
     {"ndimension", tensor_dim_entry, METH_NOARGS, "The number of dimensions."},
     {"numel", tensor_numel_entry, METH_NOARGS, "The number of elements."},
     {"nelement", tensor_numel_entry, METH_NOARGS, "The number of elements."},
     {"storage_offset", tensor_storage_offset_entry, METH_NOARGS, "Elements before the first one."},
     {"element_size", tensor_element_size_entry, METH_NOARGS, "Bytes an element."},
-    {"is_contiguous", CALL(tensor_is_contiguous_entry), FAST, "True for row-major elements without gaps."},
+    {"is_contiguous", WK__METHOD(tensor_is_contiguous_entry), WK__FAST_CALL,
+     "True for row-major elements without gaps."},
     {"is_floating_point", tensor_is_floating_point_entry, METH_NOARGS, NULL},
     {"is_complex", tensor_is_complex_entry, METH_NOARGS, NULL},
     {"is_signed", tensor_is_signed_entry, METH_NOARGS, NULL},
-    {"to", CALL(tensor_to_entry), FAST, "Converts dtype and device."},
-    {"type", CALL(tensor_type_entry), FAST, NULL},
-    {"float", CALL(tensor_float_entry), FAST, NULL},
-    {"double", CALL(tensor_double_entry), FAST, NULL},
-    {"half", CALL(tensor_half_entry), FAST, NULL},
-    {"bfloat16", CALL(tensor_bfloat16_entry), FAST, NULL},
-    {"long", CALL(tensor_long_entry), FAST, NULL},
-    {"int", CALL(tensor_int_entry), FAST, NULL},
-    {"short", CALL(tensor_short_entry), FAST, NULL},
-    {"char", CALL(tensor_char_entry), FAST, NULL},
-    {"byte", CALL(tensor_byte_entry), FAST, NULL},
-    {"bool", CALL(tensor_bool_entry), FAST, NULL},
-    {"cpu", CALL(tensor_cpu_entry), FAST, NULL},
     {"pin_memory", tensor_dir_placeholder_entry, METH_NOARGS, "The tensor itself: there is no device to pin for."},
-    {"new_tensor", CALL(tensor_new_tensor_entry), FAST, NULL},
+    {"new_tensor", WK__METHOD(tensor_new_tensor_entry), WK__FAST_CALL, NULL},
     {"__deepcopy__", tensor_deepcopy_entry, METH_O, NULL},
     {"__reversed__", tensor_reversed_entry, METH_NOARGS, NULL},
     {"__format__", tensor_format_entry, METH_O, NULL},
-    {"_make_subclass", CALL(make_subclass), METH_FASTCALL | METH_STATIC, "A tensor of a subclass over the same data."},
+    {"_make_subclass", WK__METHOD(make_subclass), METH_FASTCALL | METH_STATIC,
+     "A tensor of a subclass over the same data."},
     {0}};
 
 /* ================================================== numbers ===================================================== */
@@ -1053,7 +871,9 @@ int wk__add_tensor_type(PyObject *module, wk__state *state) {
   if (!state->tensor_type) return -1;
   PyTypeObject *type = state->tensor_type;
   type->tp_name = "Tensor"; /* what messages say, as in PyTorch; __module__ stays */
-  if (add_method_table(type, wk__tensor_autograd_methods) < 0 || add_method_table(type, wk__tensor_interop_methods) < 0)
+  if (add_method_table(type, wk__tensor_autograd_methods) < 0 ||
+      add_method_table(type, wk__tensor_interop_methods) < 0 ||
+      add_method_table(type, wk__tensor_conversion_methods) < 0)
     return -1;
   if (add_getset_table(type, wk__tensor_autograd_getset) < 0) return -1;
   PyType_Modified(type);
