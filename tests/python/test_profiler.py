@@ -9,7 +9,9 @@ from wick.profiler import ProfilerAction, ProfilerActivity, profile, record_func
 
 
 def model(x, w):
-    return (x.relu() * 2) @ w
+    """Two steps: who wants an operand beside the product gets it from a kernel of its own."""
+    h = x.relu() * 2
+    return h @ w, h
 
 
 @pytest.fixture
@@ -54,6 +56,19 @@ def test_a_product_with_its_epilogue_is_one_row():
     (row,) = prof.key_averages()
     assert row.key == "fused_mm_relu_mul" and "mm" in row.origin and "relu" in row.origin
     assert row.flops == 2 * 2048 * 4 * 2048 and row.bytes == 4 * (2 * 2048 * 4 + 2048 * 2048)
+    compiled.reset()
+
+
+def test_a_product_with_its_prologue_is_one_row():
+    compiled = wick.compile(lambda x, w: (x * 2) @ w)
+    x, w = wick.ones(1100, 4096), wick.ones(4096, 192)
+    with wick.no_grad():
+        compiled(x, w)
+        with profile() as prof:
+            compiled(x, w)
+    (row,) = prof.key_averages()
+    assert row.key == "fused_mul_mm" and "mm" in row.origin and "mul" in row.origin
+    assert row.flops == 2 * 1100 * 4096 * 192 and row.bytes == 4 * (1100 * 4096 + 4096 * 192 + 1100 * 192)
     compiled.reset()
 
 
@@ -104,12 +119,12 @@ def test_switched_off_again(step):
 
 def test_derivatives_have_rows():
     compiled = wick.compile(lambda x, w: (x @ w).exp().sum())
-    x, w = wick.ones(2, 3), wick.ones(3, 5, requires_grad=True)
+    x, w = wick.ones(2, 3, requires_grad=True), wick.ones(3, 5, requires_grad=True)
     with profile(activities=[ProfilerActivity.CPU]) as prof:
         compiled(x, w).backward()  # captured: run by the capture, not by the graph
         compiled(x, w).backward()
     rows = rows_of(prof)
-    assert rows["aten::mm"].count == 2 and {"fused_exp_sum", "fused_mul"} <= set(rows)
+    assert rows["aten::mm"].count == 3 and {"fused_exp_sum", "fused_mul"} <= set(rows)
     compiled.reset()
 
 
