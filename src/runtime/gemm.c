@@ -37,7 +37,7 @@ enum {
   PANEL_ROW_BYTES = 256,   /* of the widest panel: four vectors */
   CACHE_LINE = 64,
 };
-#define PARALLEL_MIN_FLOPS 1e6   /* below, waking threads costs more than they give */
+#define PARALLEL_MIN_FLOPS 1.5e6 /* below, waking threads costs more than they give */
 #define TASK_MIN_FLOPS 2.5e5     /* of a batch's small matrices, so many together are one task */
 #define SPLIT_MATRIX_FLOPS 1.6e7 /* a batch's matrices smaller than this are not split further */
 
