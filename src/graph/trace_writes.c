@@ -148,16 +148,16 @@ static wk__graph_node *laid_out(wk__tracer *t, wk__graph_node *node, wk__graph_n
                of_ints(shape->strides, shape->ndim), none);
 }
 
-/* `node` with the dtype, sizes and strides of the tensor that it becomes. */
+/* `node` with the sizes, dtype and strides of the tensor that it becomes; in this order, so that a gradient is
+ * converted before it is summed, as copy_ has it. */
 static wk__graph_node *fitted(wk__trace_record *r, wk__graph_node *node) {
   wk__tracer *t = r->tracer;
   const wk_tensor *shape = r->shape;
-  if (node->value->dtype != shape->dtype) {
+  if (!equal_sizes(node->value, shape)) node = CALL(expand, of_node(node), of_ints(shape->sizes, shape->ndim), no);
+  if (node && node->value->dtype != shape->dtype) {
     wk__graph_arg dtype = {.tag = WK_VALUE_DTYPE, .dtype = shape->dtype};
     node = CALL(to_copy, of_node(node), dtype, none, none);
   }
-  if (node && !equal_sizes(node->value, shape))
-    node = CALL(expand, of_node(node), of_ints(shape->sizes, shape->ndim), no);
   if (!node || equal_strides(node->value, shape)) return node;
   wk__graph_node *old = wk__trace_fresh(r); /* for its layout alone */
   return old ? laid_out(t, node, old, shape) : NULL;

@@ -487,6 +487,21 @@ def test_weights_of_many_small_products_are_transposed_once(dtype, rows):
     assert text.count("= clone") == (rows <= 32), text
 
 
+def test_a_gradient_through_copy_is_converted_before_it_is_summed():
+    """A sum of float32 would be another one."""
+
+    def function(x):
+        y = wick.full((3, 13), 0.5)
+        y.copy_(wick.log1p(x))
+        return y
+
+    x, grad = wick.tensor(0.3, dtype=wick.float64, requires_grad=True), wick.linspace(0.1, 1.37, 39).view(3, 13)
+    compiled = _C.Compiled(function)
+    for _ in range(3):
+        (given,) = wick.autograd.grad(compiled(x), x, grad)
+        assert given.item() == (grad.double().sum() / (1 + x)).item()
+
+
 # ---- one compiled graph, many sizes ----
 
 SHAPES = [(4, 6), (2, 3), (7, 2), (5, 1030), (64, 33), (3, 4099)]
