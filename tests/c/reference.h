@@ -178,7 +178,7 @@ static cell reference_apply(int op, wk__lane_type lane, cell a, cell b, cell c) 
         for (int64_t k = 0; b.i >= 0 && b.i < 64 && k < b.i; k++) a.i = (int64_t)((uint64_t)a.i * 2);
         return (cell){.i = b.i < 0 || b.i > 63 ? 0 : a.i};
       case WK__LOOP_shift_right:
-        for (int64_t k = 0; k < 63 && (b.i < 0 || k < b.i); k++) a.i = a.i < 0 ? -((1 - a.i) / 2) : a.i / 2;
+        for (int64_t k = 0; k < 63 && (b.i < 0 || k < b.i); k++) a.i = (a.i - (a.i & 1)) / 2;
         return (cell){.i = a.i};
       default:
         break;
