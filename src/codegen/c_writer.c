@@ -60,10 +60,7 @@ static void write_get_blocks(writer *w, const char *indent, const char *e, const
   for (uint64_t left = w->read; left; left &= left - 1) {
     int k = __builtin_ctzll(left);
     wk__string_printf(w->out, "%sv.p%d = along_%s(a, t, %d, %s%s);\n", indent, k, by_columns(w) ? "column" : "row", k,
-                      e,
-                      w->mode == WK__NATIVE_ROWS ? ", q"
-                      : by_columns(w)            ? ""
-                                                 : ", 0");
+                      e, by_columns(w) ? "" : ", q");
   }
 }
 
@@ -201,7 +198,7 @@ static void write_pointwise(writer *w) {
   wk__string_printf(w->out, "  struct k%d_pointwise_0 lanes;\n", w->number);
   wk__string_append(w->out,
                     "  for (int64_t unit = begin; unit < end; unit++) {\n    a->start(a, t, unit);\n"
-                    "    const int64_t e = 0, count = t->m * t->n;\n    int64_t j = 0;\n");
+                    "    const int64_t e = 0, q = 0, count = t->m * t->n;\n    int64_t j = 0;\n");
   write_get_blocks(w, "    ", "0", "count");
   write_plain_loop(w, 0, "    ");
   write_put_blocks(w, "    ", "0", "count");
@@ -352,16 +349,11 @@ static bool is_made_in(const writer *w, int64_t v, int phase) {
   return is_reduction(instr_at(w, v)->op) ? phase_of(instr_at(w, v)) == phase : is_row_step(w, v, phase);
 }
 
-/* What earlier phases made of the row at hand comes to `v`, or what this one made goes to `rows`. */
-static void write_row_values(writer *w, int phase, bool keeps) {
-  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
-    bool wanted = keeps && is_made_in(w, v, phase);
-    for (int p = 0; p < phase && !keeps; p++) wanted |= is_made_in(w, v, p);
-    if (wanted && keeps)
-      wk__string_printf(w->out, "      rows[q].v%lld = v.v%lld;\n", (long long)v, (long long)v);
-    else if (wanted)
-      wk__string_printf(w->out, "      v.v%lld = rows[q].v%lld;\n", (long long)v, (long long)v);
-  }
+/* What a phase made of the row at hand, copied from one struct to the other: kept, or brought back. */
+static void write_row_values(writer *w, int phase, const char *to, const char *from) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (is_made_in(w, v, phase))
+      wk__string_printf(w->out, "      %s.v%lld = %s.v%lld;\n", to, (long long)v, from, (long long)v);
 }
 
 static void write_row_struct(writer *w) {
@@ -401,10 +393,10 @@ static void write_rows(writer *w) {
   for (int p = 0; p < w->a.phases; p++) {
     wk__string_append(w->out, "    for (int64_t q = 0; q < together; q++) {\n");
     write_kept_pointers(w);
-    write_row_values(w, p, false);
+    for (int earlier = 0; earlier < p; earlier++) write_row_values(w, earlier, "v", "rows[q]");
     write_row_steps(w, p, &t);
     write_row_phase(w, p);
-    write_row_values(w, p, true);
+    write_row_values(w, p, "rows[q]", "v");
     wk__string_append(w->out, "    }\n");
   }
   wk__string_append(w->out, "  }\n}\n");

@@ -62,17 +62,23 @@ static bool fits_scores(const wk_tensor *mask, const wk_tensor *q, const wk_tens
   return mask->ndim <= 4 && (mask->dtype == WK_BOOL || mask->dtype == q->dtype);
 }
 
+/* Floats of one dtype and sizes that belong together. */
+static bool operands_fit(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value) {
+  bool floats = (q->dtype == WK_FLOAT32 || q->dtype == WK_FLOAT64) && k->dtype == q->dtype && value->dtype == q->dtype;
+  if (!floats || q->ndim != 4 || k->ndim != 4 || value->ndim != 4) return false;
+  const wk_int *s = q->sizes;
+  return has_sizes(k, s[0], s[1], k->sizes[2], s[3]) && has_sizes(value, s[0], s[1], k->sizes[2], value->sizes[3]);
+}
+
 /* The kernels rely on it; who calls scaled_dot_product_attention never gets here with others. */
 static wk_status check_operands(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask) {
   if (q->ndim != 4 || k->ndim != 4 || value->ndim != 4)
     return wk_fail(WK_RUNTIME_ERROR,
                    "scaled_dot_product_attention_flash_attention: Accept only 4 dims inputs shape of {B, H, T, K}");
-  if ((q->dtype != WK_FLOAT32 && q->dtype != WK_FLOAT64) || k->dtype != q->dtype || value->dtype != q->dtype)
+  if (!operands_fit(q, k, value))
     return wk_fail(WK_RUNTIME_ERROR,
-                   "scaled_dot_product_attention_flash_attention: Q/K/V should have the same data type");
-  const wk_int *s = q->sizes;
-  if (!has_sizes(k, s[0], s[1], k->sizes[2], s[3]) || !has_sizes(value, s[0], s[1], k->sizes[2], value->sizes[3]))
-    return wk_fail(WK_RUNTIME_ERROR, "scaled_dot_product_attention_flash_attention: Q/K/V should have matching sizes");
+                   "scaled_dot_product_attention_flash_attention: Q/K/V should have the same data "
+                   "type, float or double, and matching sizes");
   if (mask && !fits_scores(mask, q, k))
     return wk_fail(WK_RUNTIME_ERROR,
                    "scaled_dot_product_attention_flash_attention: the attention mask should broadcast to the scores");
@@ -278,19 +284,11 @@ static wk_tensor *formula(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *va
   return wk_matmul(weights, value);
 }
 
+/* A mask that requires grad needs the formula's derivative. */
 static bool fits_flash(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask,
                        double dropout) {
-  bool floats = (q->dtype == WK_FLOAT32 || q->dtype == WK_FLOAT64) && k->dtype == q->dtype && value->dtype == q->dtype;
-  if (!floats || dropout != 0 || q->ndim != 4 || k->ndim != 4 || value->ndim != 4) return false;
-  for (int d = 0; d < 2; d++)
-    if (!wk_int_eq(q->sizes[d], k->sizes[d]) || !wk_int_eq(q->sizes[d], value->sizes[d])) return false;
-  if (!wk_int_eq(q->sizes[3], k->sizes[3]) || !wk_int_eq(k->sizes[2], value->sizes[2])) return false;
-  for (int back = 3; mask && back <= mask->ndim && back <= 4; back++) { /* a larger mask makes more batches or heads */
-    wk_int size = mask->sizes[mask->ndim - back];
-    if (!wk_int_eq(size, q->sizes[4 - back]) && !wk_int_eq(size, wk_int_of(1))) return false;
-  }
-  return !mask ||
-         (!(mask->keys & WK__KEY_AUTOGRAD) && mask->ndim <= 4 && (mask->dtype == WK_BOOL || mask->dtype == q->dtype));
+  if (dropout != 0 || !operands_fit(q, k, value)) return false;
+  return !mask || (!(mask->keys & WK__KEY_AUTOGRAD) && fits_scores(mask, q, k));
 }
 
 /* Batch and head dims of the mask broadcast to the query's, its last two to (T, S). */

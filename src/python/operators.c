@@ -714,10 +714,11 @@ static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) {  
   if (WK_UNLIKELY(wk__mode.keys_on & WK__KEY_TRACE)) wk__settle_numbers(op, m->values);
   wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
   bool has = destinations_of(o, op, m, destinations);
-  bool warns = !creates(op) || strcmp(op->base_name, "arange") == 0;
-  if (WK_UNLIKELY(m->out != NULL))
+  if (WK_UNLIKELY(m->out != NULL)) {
+    bool warns = !creates(op) || strcmp(op->base_name, "arange") == 0;
     return set_requires_grad(o->state, wk__call_with_out(o->state, op, m->values, destinations, warns),
                              m->requires_grad);
+  }
   return set_requires_grad(o->state, wk__call_to_python(o->state, op, m->values, has ? destinations : NULL),
                            m->requires_grad);
 }

@@ -32,12 +32,12 @@ typedef struct wk__heads {
   int64_t batch, head, row;
 } wk__heads;
 
-/* What is done to rows [row, row + rows) of one head (batch * heads + head), from any thread, several at a time. */
+/* What is done to rows [row, row + rows) of one head (batch * heads + head), from any thread, several at a time; either
+ * may be NULL. make_q writes them to `q`, contiguous, in place of the operand, which has no data. finished is told when
+ * they are done in out. */
 typedef struct wk__attention_hooks {
-  void (*make_q)(void *context, int64_t head, int64_t row, int64_t rows,
-                 void *q);                                                  /* or NULL; q: contiguous, in place of
-                                                                              the operand, which has no data */
-  void (*finished)(void *context, int64_t head, int64_t row, int64_t rows); /* or NULL; rows of out are done */
+  void (*make_q)(void *context, int64_t head, int64_t row, int64_t rows, void *q);
+  void (*finished)(void *context, int64_t head, int64_t row, int64_t rows);
   void *context;
 } wk__attention_hooks;
 

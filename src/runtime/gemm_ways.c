@@ -1,7 +1,8 @@
 /* Which way of computing a product is the fastest, by time: see gemm_ways.h.
  *
- * In: products, while a thread times them. Out: a table that readers walk without a lock: entries are written before
- * their count, and never change. A full table learns nothing more. Tests: tests/c/test_gemm.c. */
+ * In: products, while a thread times them. Out: a table of those for which it is not the usual one; readers walk it
+ * without a lock: entries are written before their count, and never change. A full table learns nothing more. Tests:
+ * tests/c/test_gemm.c. */
 #include "runtime/gemm_ways.h"
 
 #include <pthread.h>
@@ -38,18 +39,22 @@ static bool is_for(const wk__gemm_known *a, const wk__gemm_known *b) {
          a->level == b->level && a->forms == b->forms && a->threads == b->threads;
 }
 
-static bool find(wk__gemm_known *like) {
-  int count = atomic_load_explicit(&table_count, memory_order_acquire);
+static bool find_in(const wk__gemm_known *list, int count, wk__gemm_known *like) {
   for (int i = 0; i < count; i++) {
-    if (!is_for(&table[i], like)) continue;
-    *like = table[i];
+    if (!is_for(&list[i], like)) continue;
+    *like = list[i];
     return true;
   }
   return false;
 }
 
+static bool find(wk__gemm_known *like) {
+  return find_in(table, atomic_load_explicit(&table_count, memory_order_acquire), like);
+}
+
 void wk__gemm_know(const wk__gemm_known *known) {
   wk__gemm_known already = *known;
+  if (!known->tiles && !known->path && !known->packs) return; /* as usual */
   pthread_mutex_lock(&lock);
   int count = atomic_load_explicit(&table_count, memory_order_relaxed);
   if (count < MOST_KNOWN && !find(&already)) {
@@ -136,22 +141,22 @@ static bool time_product(const wk__gemm *g, wk__gemm_way *out) {
   return true;
 }
 
-static void note(const wk__gemm_known *known) {
-  for (int i = 0; i < timed_count; i++)
-    if (is_for(&timed[i], known)) return;
-  if (timed_count < timed_capacity) timed[timed_count++] = *known;
+static void time_and_note(const wk__gemm *g, wk__gemm_known *known) {
+  wk__gemm_way way;
+  if (!find(known) && time_product(g, &way)) {
+    known->tiles = way.tiles, known->path = way.path, known->packs = way.packs;
+    wk__gemm_know(known);
+  }
+  timed[timed_count++] = *known;
 }
 
 wk__gemm_way wk__gemm_choose_way(const wk__gemm *g) {
-  wk__gemm_known known = describe(g);
-  bool found = find(&known);
   double flops = 2.0 * (double)g->m * (double)g->n * (double)g->k * (double)g->batch;
-  wk__gemm_way way = {known.tiles, known.path, known.packs};
-  if (!timed || flops < LEAST_FLOPS) return way;
-  if (!found && time_product(g, &way)) {
-    known.tiles = way.tiles, known.path = way.path, known.packs = way.packs;
-    wk__gemm_know(&known);
-  }
-  note(&known);
-  return way;
+  if (flops < LEAST_FLOPS) return (wk__gemm_way){0};
+  wk__gemm_known known = describe(g);
+  if (!timed || timed_count == timed_capacity)
+    (void)find(&known);
+  else if (!find_in(timed, timed_count, &known))
+    time_and_note(g, &known);
+  return (wk__gemm_way){known.tiles, known.path, known.packs};
 }

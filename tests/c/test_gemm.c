@@ -444,10 +444,10 @@ static void timed_products(void **state) {
   wk__gemm_way way = wk__gemm_choose_way(&g);
   assert_true(way.tiles == list[0].tiles && way.path == list[0].path && way.packs == list[0].packs);
   /* As a file gives it to another process. */
-  wk__gemm other = product(WK__GEMM_F64, 33, 44, 55, true, true);
-  wk__gemm_know(&(wk__gemm_known){.m = 33,
-                                  .n = 44,
-                                  .k = 55,
+  wk__gemm other = product(WK__GEMM_F64, 66, 88, 99, true, true);
+  wk__gemm_know(&(wk__gemm_known){.m = 66,
+                                  .n = 88,
+                                  .k = 99,
                                   .batch = 1,
                                   .type = WK__GEMM_F64,
                                   .threads = 1,
