@@ -29,10 +29,10 @@ def _eager(graph_module, example_inputs):
 
 
 # How a graph runs that no Python backend gets: node by node, as fused kernels, these with native code
-# waited for, or as is fastest of several ways that are timed.
-_NODE_BY_NODE, _FUSED, _WAITED_FOR, _TUNED = range(4)
+# waited for, or as is fastest of several ways that are timed, a library's products among them or not.
+_NODE_BY_NODE, _FUSED, _WAITED_FOR, _TUNED, _TUNED_WITH_LIBRARY = range(5)
 _backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "eager": _eager}
-_OPTIONS = {"wait", "max_autotune"}
+_OPTIONS = {"wait", "max_autotune", "max_autotune_gemm_backends"}
 # Options of PyTorch's compiler that programs set and that have nothing to say here.
 _IGNORED_OPTIONS = {
     "coordinate_descent_tuning", "cpp_wrapper", "epilogue_fusion", "fallback_random", "shape_padding",
@@ -79,7 +79,8 @@ def _own_settings(engine, mode, options):
     if engine != _FUSED:
         return {"mode": engine}
     if options.get("max_autotune", False) or (mode or "").startswith("max-autotune"):
-        return {"mode": _TUNED}
+        backends = options.get("max_autotune_gemm_backends", "ATEN,CPP").upper().split(",")
+        return {"mode": _TUNED_WITH_LIBRARY if "ATEN" in map(str.strip, backends) else _TUNED}
     return {"mode": _WAITED_FOR if options.get("wait", False) else _FUSED}
 
 
@@ -177,7 +178,9 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
     backend: a name of compiler.list_backends(), or a callable (graph_module, example_inputs) -> callable.
     mode: "default" and "reduce-overhead": nothing waits, native code comes from the background; "max-autotune": the
     first call of a graph compiles it in several ways, times them and keeps the fastest, which is remembered for the next
-    process. options: {"wait": True}: the first call waits for native code; {"max_autotune": True}: as the mode.
+    process. options: {"wait": True}: the first call waits for native code; {"max_autotune": True}: as the mode, whose
+    matrix products may be oneDNN's where it is installed and faster, and then differ in the last bits;
+    {"max_autotune_gemm_backends": "CPP"} beside it: wick's own, with the bits of eager mode.
     disable: gives the model as it is.
 
         @compile

@@ -10,6 +10,7 @@
 #include "compile/kernel.h"
 #include "compile/report.h"
 #include "compile/tune.h"
+#include "runtime/gemm_ways.h"
 
 struct wk__compiled_graph {
   _Atomic int32_t references; /* the owner's; the function's with a derivative, which tape nodes keep longer */
@@ -202,8 +203,8 @@ static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__com
 
 wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
                             wk__compiled_graph **out_compiled) {
-  bool tunes = mode == WK__COMPILE_TUNED && !is_taped(graph); /* else its halves are tuned */
-  if (tunes) return wk__tune(graph, out_compiled);
+  bool tunes = mode >= WK__COMPILE_TUNED && !is_taped(graph); /* else its halves are tuned */
+  if (tunes) return wk__tune(graph, mode == WK__COMPILE_TUNED_WITH_LIBRARY, out_compiled);
   return compile_as(graph, requires_grad, mode, &wk__usual_choices, out_compiled);
 }
 
@@ -225,7 +226,11 @@ wk_status wk__compiled_graph_run(const wk__compiled_graph *compiled, wk_tensor *
   if (WK_UNLIKELY(atomic_load_explicit(&c->runs, memory_order_relaxed) <= RUNS_BEFORE_NATIVE) &&
       atomic_fetch_add_explicit(&c->runs, 1, memory_order_relaxed) == RUNS_BEFORE_NATIVE && c->kernels)
     wk__kernels_submit(c->kernels);
-  return wk__graph_execute(c->executor, inputs, numbers, out_outputs);
+  if (WK_LIKELY(!c->choices.library)) return wk__graph_execute(c->executor, inputs, numbers, out_outputs);
+  bool outer = wk__gemm_allow_library(true);
+  wk_status status = wk__graph_execute(c->executor, inputs, numbers, out_outputs);
+  wk__gemm_allow_library(outer);
+  return status;
 }
 
 bool wk__compiled_graph_wait(const wk__compiled_graph *compiled) {

@@ -7,7 +7,8 @@
  * is kept beside the native code, by the graph, the sizes, the CPU level and the number of threads, so that the next
  * process compiles once.
  *
- * Invariant: all ways give the same bits. Tests: tests/ops/test_tune.py. */
+ * Invariant: all ways give the same bits, but for a library's products, which are tried where they are asked for and
+ * some product is faster with them. Tests: tests/ops/test_tune.py. */
 #include "compile/tune.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@
 
 #include "compile/internal.h"
 #include "runtime/gemm_ways.h"
+#include "runtime/onednn.h"
 #include "tensor/generator.h"
 
 enum {
@@ -33,6 +35,7 @@ static const int64_t product_bytes[] = {WK__USUAL_PRODUCT_BYTES, 0, 1 << 20, INT
 static const int64_t operand_bytes[] = {WK__USUAL_OPERAND_BYTES, 0, 1 << 20, INT64_MAX};
 static const int64_t drawn_values[] = {WK__USUAL_DRAWN_VALUES, 1 << 18, INT64_MAX};
 static const int64_t fewest_products[] = {WK__USUAL_FEWEST_PRODUCTS, 1, INT64_MAX};
+static const int64_t library[] = {0, 1};
 static const int64_t most_walkers[] = {WK__USUAL_MOST_WALKERS, 24, 12};
 
 typedef struct knob {
@@ -42,8 +45,8 @@ typedef struct knob {
 } knob;
 #define KNOB(name) \
   { offsetof(wk__choices, name), name, (int)WK_COUNT(name) }
-static const knob knobs[] = {KNOB(most_walkers), KNOB(product_bytes), KNOB(operand_bytes), KNOB(drawn_values),
-                             KNOB(fewest_products)};
+static const knob knobs[] = {KNOB(most_walkers), KNOB(product_bytes),   KNOB(operand_bytes),
+                             KNOB(drawn_values), KNOB(fewest_products), KNOB(library)};
 
 static int64_t *value_of(wk__choices *c, const knob *k) { return (int64_t *)((char *)c + k->offset); }
 
@@ -61,7 +64,7 @@ typedef struct trial {
   double numbers[MOST_NUMBERS];
   double begin; /* of the tuning */
   int ways, way;
-  bool told;
+  bool told, with_library;
 } trial;
 
 static wk_status hinted_spec(const wk_tensor *shape, wk__spec *out) {
@@ -185,10 +188,19 @@ typedef struct tuned {
 /* The products' own ways; the graph is timed with them. */
 static wk_status time_products(const trial *t, const wk__compiled_graph *c, tuned *out) {
   double seconds;
+  bool outer = wk__gemm_allow_library(t->with_library);
   wk__gemm_timing_begin(out->products, MOST_PRODUCTS);
   wk_status status = run_once(t, c, &seconds);
   out->product_count = wk__gemm_timing_end();
+  wk__gemm_allow_library(outer);
   return status;
+}
+
+static bool makes_sense(const knob *k, const tuned *found) {
+  if (k->values != library) return true;
+  for (int64_t i = 0; i < found->product_count; i++)
+    if (found->products[i].way.library) return true;
+  return false;
 }
 
 static wk_status try_all(trial *t, tuned *found, wk__compiled_graph **best) {
@@ -201,7 +213,7 @@ static wk_status try_all(trial *t, tuned *found, wk__compiled_graph **best) {
   WK_TRY(time_products(t, *best, found));
   WK_TRY(time_way(t, *best, &seconds));
   for (size_t k = 0; k < WK_COUNT(knobs); k++)
-    for (int i = 1; i < knobs[k].count; i++) {
+    for (int i = 1; i < knobs[k].count && makes_sense(&knobs[k], found); i++) {
       wk__choices other = *choices;
       *value_of(&other, &knobs[k]) = knobs[k].values[i];
       WK_TRY(try_way(t, &other, best, &seconds, &better));
@@ -215,11 +227,12 @@ static wk_status try_all(trial *t, tuned *found, wk__compiled_graph **best) {
 typedef struct what {
   char title[16]; /* of the form of what is remembered */
   uint64_t graph, sizes;
-  int64_t level, threads;
+  int64_t level, threads, library; /* of oneDNN's: whether it is tried */
 } what;
 
-static what key_of(const wk__graph *graph) {
-  what key = {"wick tuned 2", wk__graph_hash(graph), 0, wk__cpu_level_get(), wk_get_num_threads()};
+static what key_of(const wk__graph *graph, bool with_library) {
+  what key = {"wick tuned 3",      wk__graph_hash(graph), 0,
+              wk__cpu_level_get(), wk_get_num_threads(),  with_library && wk__onednn_is_there()};
   for (int64_t i = 0; i < graph->input_count; i++)
     for (int d = 0; d < graph->inputs[i]->value->ndim; d++)
       key.sizes = wk__hash_mix(key.sizes, (uint64_t)wk__hint(graph->inputs[i]->value->sizes[d]));
@@ -243,11 +256,11 @@ static wk_status compile_as_tuned(wk__graph *graph, const tuned *found, wk__comp
   return wk__compile_with(graph, &found->choices, out_compiled);
 }
 
-static wk_status tune_or_recall(wk__graph *graph, wk__compiled_graph **out_compiled) {
+static wk_status tune_or_recall(wk__graph *graph, bool with_library, wk__compiled_graph **out_compiled) {
   tuned found = {.choices = wk__usual_choices};
-  what key = key_of(graph);
+  what key = key_of(graph, with_library);
   if (wk__native_recall(&key, sizeof key, &found, sizeof found)) return compile_as_tuned(graph, &found, out_compiled);
-  trial t = {.graph = graph, .begin = now()};
+  trial t = {.graph = graph, .begin = now(), .with_library = with_library};
   t.inputs = wk__alloc_zeroed((size_t)(graph->input_count + 1) * sizeof(wk_tensor *));
   wk_status status = t.inputs ? tune(&t, &key, &found, out_compiled) : WK_OUT_OF_MEMORY;
   for (int64_t i = 0; t.inputs && i < graph->input_count; i++) wk__release(t.inputs[i]);
@@ -260,10 +273,10 @@ static wk_status tune_or_recall(wk__graph *graph, wk__compiled_graph **out_compi
   return wk__compile_with(graph, &wk__usual_choices, out_compiled);
 }
 
-wk_status wk__tune(wk__graph *graph, wk__compiled_graph **out_compiled) {
+wk_status wk__tune(wk__graph *graph, bool with_library, wk__compiled_graph **out_compiled) {
   wk__shape_env *outer = wk__shape_env_set_current(graph->env); /* hints are read there */
   *out_compiled = NULL;
-  wk_status status = tune_or_recall(graph, out_compiled);
+  wk_status status = tune_or_recall(graph, with_library, out_compiled);
   wk__shape_env_set_current(outer);
   return status;
 }

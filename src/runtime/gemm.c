@@ -15,6 +15,7 @@
 
 #include "runtime/gemm_kernels.h"
 #include "runtime/gemm_ways.h"
+#include "runtime/onednn.h"
 #include "runtime/workspace.h"
 
 enum {
@@ -562,6 +563,7 @@ static wk__gemm_shape choose_shape(const wk__gemm_kernels *kernels, const wk__ge
 
 wk_status wk__gemm_run_in(const wk__gemm *given, wk__gemm_way way) {
   wk__gemm g = simplify(given);
+  if (way.library && wk__onednn_takes(&g)) return wk__onednn_run(&g);
   double work = flops(&g) * (double)g.batch;
   int64_t threads = work >= PARALLEL_MIN_FLOPS ? wk_get_num_threads() : 1;
   wk__slots slots;

@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "runtime/onednn.h"
+
 enum { MOST_KNOWN = 512, FEWEST_RUNS = 3 };
 #define LEAST_FLOPS 1e6 /* smaller products take some ten microseconds, of which the way is little */
 #define TURN_SECONDS 0.004
@@ -39,6 +41,8 @@ static bool is_for(const wk__gemm_known *a, const wk__gemm_known *b) {
          a->level == b->level && a->forms == b->forms && a->threads == b->threads;
 }
 
+static bool is_usual(wk__gemm_way way) { return !way.tiles && !way.path && !way.packs && !way.library; }
+
 static bool find_in(const wk__gemm_known *list, int count, wk__gemm_known *like) {
   for (int i = 0; i < count; i++) {
     if (!is_for(&list[i], like)) continue;
@@ -54,7 +58,7 @@ static bool find(wk__gemm_known *like) {
 
 void wk__gemm_know(const wk__gemm_known *known) {
   wk__gemm_known already = *known;
-  if (!known->tiles && !known->path && !known->packs) return; /* as usual */
+  if (is_usual(known->way)) return;
   pthread_mutex_lock(&lock);
   int count = atomic_load_explicit(&table_count, memory_order_relaxed);
   if (count < MOST_KNOWN && !find(&already)) {
@@ -67,6 +71,7 @@ void wk__gemm_know(const wk__gemm_known *known) {
 
 /* ---- timing ---- */
 
+static _Thread_local bool library_allowed;
 static _Thread_local wk__gemm_known *timed;
 static _Thread_local int timed_count, timed_capacity;
 
@@ -80,6 +85,12 @@ void wk__gemm_timing_begin(wk__gemm_known *list, int capacity) {
 int wk__gemm_timing_end(void) {
   timed = NULL;
   return timed_count;
+}
+
+bool wk__gemm_allow_library(bool allowed) {
+  bool before = library_allowed;
+  library_allowed = allowed;
+  return before;
 }
 
 static double now(void) {
@@ -100,7 +111,15 @@ static double time_way(const wk__gemm *g, wk__gemm_way way) {
   return best;
 }
 
-/* One thing after the other is done otherwise, and stays so where that is faster. */
+/* Twice: the machine may have been disturbed when the best one was timed. */
+static void try_way(const wk__gemm *g, wk__gemm_way way, wk__gemm_way *best, double *least) {
+  double seconds = time_way(g, way);
+  if (seconds <= 0 || seconds >= MARGIN * *least || seconds >= MARGIN * time_way(g, *best)) return;
+  *best = way;
+  *least = seconds;
+}
+
+/* One thing after the other is done otherwise, and stays so where that is faster; the library at the end. */
 static wk__gemm_way find_fastest(const wk__gemm *g) {
   static const wk__gemm_way others[] = {{.path = WK__GEMM_STRIP},    {.path = WK__GEMM_BLOCKED},
                                         {.tiles = WK__GEMM_WIDE},    {.tiles = WK__GEMM_TALL},
@@ -112,11 +131,11 @@ static wk__gemm_way find_fastest(const wk__gemm *g) {
     if (others[i].path) way.path = others[i].path;
     if (others[i].tiles) way.tiles = others[i].tiles;
     if (others[i].packs) way.packs = others[i].packs;
-    double seconds = time_way(g, way);
-    if (seconds >= MARGIN * least || seconds >= MARGIN * time_way(g, best)) continue; /* it may have been disturbed */
-    best = way;
-    least = seconds;
+    try_way(g, way, &best, &least);
   }
+  wk__gemm_way with_library = best;
+  with_library.library = true;
+  if (library_allowed && wk__onednn_takes(g) && least > 0) try_way(g, with_library, &best, &least);
   return best;
 }
 
@@ -142,11 +161,7 @@ static bool time_product(const wk__gemm *g, wk__gemm_way *out) {
 }
 
 static void time_and_note(const wk__gemm *g, wk__gemm_known *known) {
-  wk__gemm_way way;
-  if (!find(known) && time_product(g, &way)) {
-    known->tiles = way.tiles, known->path = way.path, known->packs = way.packs;
-    wk__gemm_know(known);
-  }
+  if (!find(known) && time_product(g, &known->way)) wk__gemm_know(known);
   timed[timed_count++] = *known;
 }
 
@@ -158,5 +173,6 @@ wk__gemm_way wk__gemm_choose_way(const wk__gemm *g) {
     (void)find(&known);
   else if (!find_in(timed, timed_count, &known))
     time_and_note(g, &known);
-  return (wk__gemm_way){known.tiles, known.path, known.packs};
+  known.way.library &= library_allowed;
+  return known.way;
 }

@@ -1,5 +1,6 @@
-/* The ways to compute a product, and which is the fastest for products of some sizes on this machine. All give the same
- * bits (gemm.h). The usual way is good on most machines; mode "max-autotune" (compile/tune.c) times the others.
+/* The ways to compute a product, and which is the fastest for products of some sizes on this machine. All but the
+ * library's (onednn.h) give the same bits (gemm.h), so that one is only taken where it is allowed. The usual way is
+ * good on most machines; mode "max-autotune" (compile/tune.c) times the others.
  *
  * What is known holds for the process: for compiled and for eager products, from any thread.
  * Tests: tests/c/test_gemm.c, tests/ops/test_tune.py. */
@@ -13,6 +14,7 @@ typedef struct wk__gemm_way {
   uint8_t tiles; /* WK__GEMM_WIDE, WK__GEMM_TALL */
   uint8_t path;  /* WK__GEMM_STRIP, WK__GEMM_BLOCKED */
   uint8_t packs; /* WK__GEMM_PACKS_A, WK__GEMM_READS_A */
+  bool library;  /* instead of all of these */
 } wk__gemm_way;
 enum { WK__GEMM_WIDE = 1, WK__GEMM_TALL };
 enum { WK__GEMM_STRIP = 1, WK__GEMM_BLOCKED };
@@ -22,12 +24,15 @@ enum { WK__GEMM_PACKS_A = 1, WK__GEMM_READS_A };
 typedef struct wk__gemm_known {
   int64_t m, n, k, batch;
   uint8_t type, level, forms; /* forms: which operands are transposed, made */
-  uint8_t tiles, path, packs; /* the way */
+  wk__gemm_way way;           /* the library's among them where it is the fastest of all */
   uint16_t threads;
 } wk__gemm_known;
 
 /* gemm.c */
 WK_MUST_USE wk_status wk__gemm_run_in(const wk__gemm *g, wk__gemm_way way);
+
+/* Whether products of this thread may be the library's from here on; gives whether they might before. */
+bool wk__gemm_allow_library(bool allowed);
 
 /* Products of this thread, large enough that it matters, are timed in several ways before they are run, until it ends;
  * each is entered in `list` once. Gives how many there are, at most `capacity`. */
@@ -38,7 +43,7 @@ void wk__gemm_know(const wk__gemm_known *known);
 
 /* There is something known, or a thread that times. */
 extern _Atomic bool wk__gemm_has_ways;
-/* The fastest known way. */
+/* The fastest known way of those that are allowed. */
 wk__gemm_way wk__gemm_choose_way(const wk__gemm *g);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/base.h"
 #include "runtime/gemm.h"
 #include "runtime/gemm_ways.h"
+#include "runtime/onednn.h"
 #include "runtime/workspace.h"
 
 enum { MAX_THREADS = 4, RANDOM_SHAPES = 250 };
@@ -393,7 +394,7 @@ static void check_ways(const wk__gemm *g, const void *c, const void *want) {
   run.c = malloc(bytes);
   for (int way = 0; way < 27; way++) {
     memcpy(run.c, c, bytes);
-    wk__gemm_way taken = {(uint8_t)(way % 3), (uint8_t)(way / 3 % 3), (uint8_t)(way / 9)};
+    wk__gemm_way taken = {(uint8_t)(way % 3), (uint8_t)(way / 3 % 3), (uint8_t)(way / 9), false};
     assert_int_equal(wk__gemm_run_in(&run, taken), WK_OK);
     assert_memory_equal(run.c, want, bytes);
   }
@@ -442,7 +443,7 @@ static void timed_products(void **state) {
   assert_int_equal(list[0].m, 90);
   assert_int_equal(wk_set_num_threads(1), WK_OK);
   wk__gemm_way way = wk__gemm_choose_way(&g);
-  assert_true(way.tiles == list[0].tiles && way.path == list[0].path && way.packs == list[0].packs);
+  assert_memory_equal(&way, &list[0].way, sizeof way);
   /* As a file gives it to another process. */
   wk__gemm other = product(WK__GEMM_F64, 66, 88, 99, true, true);
   wk__gemm_know(&(wk__gemm_known){.m = 66,
@@ -452,9 +453,85 @@ static void timed_products(void **state) {
                                   .type = WK__GEMM_F64,
                                   .threads = 1,
                                   .level = (uint8_t)wk__cpu_level_get(),
-                                  .tiles = WK__GEMM_TALL});
+                                  .way = {.tiles = WK__GEMM_TALL}});
   assert_int_equal(wk__gemm_choose_way(&other).tiles, WK__GEMM_TALL);
   check_product(other);
+}
+
+/* ---- A library's products ---- */
+
+/* The root of the mean square error of C. */
+static double error_of(const wk__gemm *g, const void *before, const void *c) {
+  double sum = 0;
+  for (int64_t batch = 0; batch < g->batch; batch++)
+    for (int64_t i = 0; i < g->m; i++)
+      for (int64_t j = 0; j < g->n; j++) {
+        int64_t at = batch * g->c_batch + i * g->c_row + j;
+        double e = get(c, g->type, at) - true_element(g, batch, i, j, get(before, g->type, at));
+        sum += e * e;
+      }
+  return sqrt(sum / (double)(g->batch * g->m * g->n));
+}
+
+static void count_elements(void *context, const wk__gemm_tile *tile) {
+  atomic_fetch_add((_Atomic int64_t *)context, tile->rows * tile->columns);
+}
+
+static void check_library(wk__gemm g) {
+  _Atomic int64_t seen = 0;
+  void *a = random_array(g.type, g.a_batch * g.batch), *b = random_array(g.type, g.b_batch * g.batch);
+  void *c = random_array(g.type, c_size(&g)), *mine = malloc((size_t)c_size(&g) * sizeof(float));
+  g.a = a, g.b = b, g.epilogue = count_elements, g.epilogue_context = &seen;
+  memcpy(mine, c, (size_t)c_size(&g) * sizeof(float));
+  wk__gemm run = g;
+  run.c = mine;
+  assert_int_equal(wk__gemm_run_in(&run, (wk__gemm_way){.library = true}), WK_OK);
+  assert_int_equal(seen, g.m * g.n * g.batch);
+  void *want = promised(&g, c);
+  assert_true(error_of(&g, c, mine) <=
+              1.25 * error_of(&g, c, want)); /* another order of the sum: as good, not the same */
+  free(a), free(b), free(c), free(mine), free(want);
+}
+
+static void library_products(void **state) {
+  (void)state;
+  if (!wk__onednn_is_there()) skip();
+  float bias[130];
+  for (int j = 0; j < 130; j++) bias[j] = (float)j;
+  for (int form = 0; form < 4; form++)
+    for (int threads = 1; threads <= 3; threads++) {
+      assert_int_equal(wk_set_num_threads(threads), WK_OK);
+      wk__gemm g = product(WK__GEMM_F32, 70, 130, 500, form & 1, form >> 1);
+      g.alpha = 0.5, g.row = bias;
+      assert_true(wk__onednn_takes(&g));
+      check_library(g);
+      g.beta = 3, g.batch = form + 1;
+      check_library(g);
+    }
+  wk__gemm other = product(WK__GEMM_F64, 70, 130, 500, false, false);
+  assert_false(wk__onednn_takes(&other));
+}
+
+/* The bits of a product are those of gemm.h, unless this thread allows others. */
+static void a_library_is_taken_where_it_is_allowed(void **state) {
+  (void)state;
+  assert_int_equal(wk_set_num_threads(1), WK_OK);
+  wk__gemm g = product(WK__GEMM_F32, 81, 82, 83, false, false);
+  wk__gemm_know(&(wk__gemm_known){.m = 81,
+                                  .n = 82,
+                                  .k = 83,
+                                  .batch = 1,
+                                  .type = WK__GEMM_F32,
+                                  .forms = 3,
+                                  .threads = 1,
+                                  .level = (uint8_t)wk__cpu_level_get(),
+                                  .way = {.library = true}});
+  assert_false(wk__gemm_choose_way(&g).library);
+  check_product(g);
+  assert_int_equal(wk_set_num_threads(1), WK_OK);
+  assert_false(wk__gemm_allow_library(true));
+  assert_true(wk__gemm_choose_way(&g).library);
+  assert_true(wk__gemm_allow_library(false));
 }
 
 /* ---- Threads that end leave nothing behind ---- */
@@ -494,6 +571,8 @@ int main(void) {
       cmocka_unit_test(made_operands),
       cmocka_unit_test(every_way),
       cmocka_unit_test(timed_products),
+      cmocka_unit_test(library_products),
+      cmocka_unit_test(a_library_is_taken_where_it_is_allowed),
       cmocka_unit_test(ended_threads_free_their_workspace),
   };
   return cmocka_run_group_tests(tests, NULL, restore_threads);
