@@ -31,11 +31,13 @@ enum {
   STRIP_MAX_COLUMNS = 128,
   MIN_COLUMNS_PER_PACKED_TASK = 256,
   TASKS_PER_THREAD = 2,
-  SCATTERED_STRIDE = 4096, /* bytes from row to row of A that cost address translation */
-  SCATTERED_MAX_ROWS = 8,  /* of a scattered A in place */
-  SCATTERED_MAX_USES = 4,  /* and of its elements */
-  BATCH_PER_THREAD = 4,    /* so many matrices a thread are shared out evenly enough */
-  PANEL_ROW_BYTES = 256,   /* of the widest panel: four vectors */
+  SCATTERED_STRIDE = 4096,     /* bytes from row to row of A that cost address translation */
+  SCATTERED_MAX_ROWS = 8,      /* of a scattered A in place */
+  SCATTERED_MAX_COLUMNS = 256, /* that use it */
+  TRANSPOSED_MAX_COLUMNS = 64,
+  SCATTERED_MAX_BYTES = 128 << 10,
+  BATCH_PER_THREAD = 4,  /* so many matrices a thread are shared out evenly enough */
+  PANEL_ROW_BYTES = 256, /* of the widest panel: four vectors */
   CACHE_LINE = 64,
 };
 #define PARALLEL_MIN_FLOPS 1.5e6 /* below, waking threads costs more than they give */
@@ -159,34 +161,28 @@ static void pack_b(const gemm_run *r, int64_t k, int64_t depth, int64_t column, 
   r->kernels->pack(columns, r->shape.columns, depth, b_at(r, k, column), r->g.b_column, r->g.b_row, out);
 }
 
-/* Rows of A for one block of k */
+/* Rows of A for one block of k, with their strides */
 typedef struct left {
   const char *a;
-  int64_t row, column; /* strides */
-  bool packed;         /* instead of strides: group after group, each as wide as it has rows */
+  int64_t row, column;
 } left;
 
-/* Not packed: what is made lies together anyway. */
 static left made_left(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int64_t depth, char *memory) {
   const wk__gemm_maker *m = r->g.make_a;
   if (m->transposed) {
     make(r, m, k, row, depth, rows, memory);
-    return (left){memory, 1, rows, false};
+    return (left){memory, 1, rows};
   }
   make(r, m, row, k, rows, depth, memory);
-  return (left){memory, depth, 1, false};
+  return (left){memory, depth, 1};
 }
 
+/* Packed rows are runs of k, one behind the other. */
 static left make_left(const gemm_run *r, int64_t row, int64_t rows, int64_t k, int64_t depth, char *memory) {
   if (r->g.make_a) return made_left(r, row, rows, k, depth, memory);
-  if (!r->packs_a) return (left){a_at(r, row, k), r->g.a_row, r->g.a_column, false};
-  int64_t height = group_height(r, rows);
-  for (int64_t i = 0; i < rows; i += height) {
-    int64_t count = wk__min(height, rows - i);
-    r->kernels->pack(count, count, depth, a_at(r, row + i, k), r->g.a_row, r->g.a_column,
-                     memory + i * depth * r->kernels->size);
-  }
-  return (left){.a = memory, .packed = true};
+  if (!r->packs_a) return (left){a_at(r, row, k), r->g.a_row, r->g.a_column};
+  r->kernels->pack(depth, depth, rows, a_at(r, row, k), r->g.a_column, r->g.a_row, memory);
+  return (left){memory, depth, 1};
 }
 
 /* Rows [row, row + rows) of C, over one block of k, against one panel. Each group of rows fetches its share of `next`,
@@ -198,9 +194,8 @@ static void multiply(const gemm_run *r, int64_t row, int64_t rows, int64_t depth
   how.next_step = wk__ceil_div(p->b_row * size, wk__ceil_div(rows, height));
   for (int64_t i = 0; i < rows; i += height) {
     int64_t count = wk__min(height, rows - i);
-    r->kernels->kernel[count](depth, a->a + i * (a->packed ? depth : a->row) * size, a->packed ? 1 : a->row,
-                              a->packed ? count : a->column, p->b, p->b_row, c_at(r, row + i, p->column), r->g.c_row,
-                              p->columns, &how);
+    r->kernels->kernel[count](depth, a->a + i * a->row * size, a->row, a->column, p->b, p->b_row,
+                              c_at(r, row + i, p->column), r->g.c_row, p->columns, &how);
     if (next) how.next += how.next_step * depth;
   }
 }
@@ -285,14 +280,15 @@ static void strip_tasks(void *context, int64_t begin, int64_t end) {
   wk__slots_give(s->run->slots, slot);
 }
 
-/* Rows of A are read in place where they are runs of memory near each other; else packing pays when there are enough
- * panels to use them. */
+/* Rows of A are read in place where they are runs of memory near each other; else packing a large A pays when there are
+ * enough columns to use it. */
 static bool should_pack_a(const gemm_run *r) {
   if (r->g.make_a) return true;
   if (r->way.packs) return r->way.packs == WK__GEMM_PACKS_A;
   int64_t stride = (r->g.a_row < 0 ? -r->g.a_row : r->g.a_row) * r->kernels->size;
   if (r->g.a_column == 1 && stride < SCATTERED_STRIDE) return false;
-  return r->g.m > SCATTERED_MAX_ROWS && r->g.n > SCATTERED_MAX_USES * r->shape.columns;
+  int64_t columns = r->g.a_column == 1 ? SCATTERED_MAX_COLUMNS : TRANSPOSED_MAX_COLUMNS;
+  return r->g.m > SCATTERED_MAX_ROWS && r->g.n > columns && r->g.m * r->g.k * r->kernels->size > SCATTERED_MAX_BYTES;
 }
 
 static int64_t max_block_rows(const gemm_run *r) { return BLOCK_ROWS / r->shape.rows * r->shape.rows; }
@@ -555,10 +551,9 @@ static bool may_share_out_batch(const gemm_run *r) {
   return flops(&r->g) < SPLIT_MATRIX_FLOPS || r->g.batch >= BATCH_PER_THREAD * r->threads;
 }
 
-/* Tall tiles read more of each line of a transposed A. */
 static wk__gemm_shape choose_shape(const wk__gemm_kernels *kernels, const wk__gemm *g, wk__gemm_way way) {
   if (way.tiles) return way.tiles == WK__GEMM_WIDE ? kernels->wide : kernels->tall;
-  return g->a_row == 1 && g->a_column != 1 ? kernels->tall : wk__gemm_shape_for(kernels, g->n);
+  return wk__gemm_shape_for(kernels, g->n);
 }
 
 wk_status wk__gemm_run_in(const wk__gemm *given, wk__gemm_way way) {

@@ -30,6 +30,10 @@ enum { ROWS = 4, VECTORS = 1, TALL_ROWS = 4, TALL_VECTORS = 1 }; /* room for wha
  */
 #define KEEP_IN_REGISTER(x) __asm__("" : "+r"(x))
 
+/* Of a tile, every vector (i, j). */
+#define FOR_EACH_VECTOR \
+  _Pragma("GCC unroll 14") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 4") for (int j = 0; j < vectors; j++)
+
 /* ---- Transposing L vectors of L lanes in log2(L) steps: step S swaps, in each pair of vectors whose indices differ in
  * the bit S, the lanes where that bit disagrees with the vector's. ---- */
 

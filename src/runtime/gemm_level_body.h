@@ -21,45 +21,28 @@ WK_INLINE void NAME(store_part)(T *p, V v, int64_t n) {
 WK_INLINE void NAME(store_tile)(const int rows, const int vectors, V chain[MOST_ROWS][MOST_VECTORS], T *c,
                                 int64_t c_row, int64_t last, const T *row, const wk__gemm_how *how) {
   V alpha = OP(broadcast)((T)how->alpha), beta = OP(broadcast)((T)how->beta);
-  bool overwrite = how->beta == 0;
-#pragma GCC unroll 14
-  for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 4
-    for (int j = 0; j < vectors; j++) {
-      T *p = c + i * c_row + j * LANES;
-      int64_t n = j == vectors - 1 ? last : LANES;
-      V value = overwrite ? chain[i][j] * alpha : OP(fma)(alpha, chain[i][j], beta * NAME(load_part)(p, n));
-      if (row) value += NAME(load_part)(row + j * LANES, n);
-      NAME(store_part)(p, value, n);
+  if (how->beta == 0) {
+    FOR_EACH_VECTOR chain[i][j] = chain[i][j] * alpha;
+  } else {
+    FOR_EACH_VECTOR {
+      V old = NAME(load_part)(c + i * c_row + j * LANES, j == vectors - 1 ? last : LANES);
+      chain[i][j] = OP(fma)(alpha, chain[i][j], beta * old);
     }
   }
+  if (row) FOR_EACH_VECTOR chain[i][j] += NAME(load_part)(row + j * LANES, j == vectors - 1 ? last : LANES);
+  FOR_EACH_VECTOR NAME(store_part)(c + i * c_row + j * LANES, chain[i][j], j == vectors - 1 ? last : LANES);
 }
 
 /* Chains begin at 0, or go on from what stands in C. */
 WK_INLINE void NAME(start_tile)(const int rows, const int vectors, bool resume, V chain[MOST_ROWS][MOST_VECTORS],
                                 const T *c, int64_t c_row, int64_t last) {
-#pragma GCC unroll 14
-  for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 4
-    for (int j = 0; j < vectors; j++) chain[i][j] = OP(broadcast)(0);
-  }
-  if (!resume) return;
-#pragma GCC unroll 14
-  for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 4
-    for (int j = 0; j < vectors; j++) {
-      chain[i][j] = NAME(load_part)(c + i * c_row + j * LANES, j == vectors - 1 ? last : LANES);
-    }
-  }
+  FOR_EACH_VECTOR chain[i][j] = OP(broadcast)(0);
+  if (resume) FOR_EACH_VECTOR chain[i][j] = NAME(load_part)(c + i * c_row + j * LANES, j == vectors - 1 ? last : LANES);
 }
 
 /* C is wanted only at the end of a tile; it arrives meanwhile. */
 WK_INLINE void NAME(fetch_tile)(const int rows, const int vectors, const T *c, int64_t c_row) {
-#pragma GCC unroll 14
-  for (int i = 0; i < rows; i++) {
-#pragma GCC unroll 4
-    for (int j = 0; j < vectors; j++) __builtin_prefetch(c + i * c_row + j * LANES, 1);
-  }
+  FOR_EACH_VECTOR __builtin_prefetch(c + i * c_row + j * LANES, 1);
 }
 
 WK_INLINE void NAME(tile)(const int rows, const int vectors, int64_t k, const T *a, int64_t a_row, int64_t a_column,
