@@ -95,9 +95,14 @@ static bool overlaps(const wk_tensor *a, const wk_tensor *b) {
   return a_begin < b_end && b_begin < a_end;
 }
 
+static bool lies_as(const wk_tensor *t, const wk__spec *spec) {
+  return t->dtype == spec->dtype && memcmp(t->strides, spec->strides, spec->ndim * sizeof *spec->strides) == 0;
+}
+
 /* Writing element on element is safe for pointwise bodies, and so is writing places of argument 0 itself; everything
- * else that overlaps goes through a temporary. */
-static bool needs_temporary(const wk__call *c, const wk_tensor *destination) {
+ * else that overlaps goes through a temporary. So does what a kernel writes that knows only the strides of its shape
+ * rule, or that has several results, which may overlap each other. */
+static bool needs_temporary(const wk__call *c, int r, const wk_tensor *destination) {
   bool in_place = c->op->tags & WK__TAG_PLACES && is_written_argument(c, destination);
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     if (c->args[i].tag != WK_VALUE_TENSOR) continue;
@@ -105,7 +110,7 @@ static bool needs_temporary(const wk__call *c, const wk_tensor *destination) {
     if (i == 0 && in_place) continue;
     if (overlaps(t, destination) && !((c->op->tags & WK__TAG_POINTWISE) && same_geometry(t, destination))) return true;
   }
-  return c->op->kernel != NULL && !in_place;
+  return c->op->kernel && !in_place && (c->op->schema.result_count > 1 || !lies_as(destination, &c->specs[r]));
 }
 
 /* ---- running ---- */
@@ -116,12 +121,19 @@ static void release_outputs(wk_tensor **outputs, int count) {
   for (int r = 0; r < count; r++) wk__release(outputs[r]);
 }
 
-static wk_status make_outputs(const wk__call *c, wk_tensor **outputs, bool *through_temporary) {
+/* What becomes of a result that has a destination. */
+typedef struct place {
+  bool through_temporary;
+  uint32_t version; /* of the destination, before */
+} place;
+
+static wk_status make_outputs(const wk__call *c, wk_tensor **outputs, place *places) {
   for (int r = 0; r < c->op->schema.result_count; r++) {
     wk_tensor *destination = c->destinations ? c->destinations[r] : NULL;
     if (destination) WK_TRY(check_destination(c, r, destination));
-    if (destination && needs_temporary(c, destination)) through_temporary[r] = true;
-    outputs[r] = destination && !through_temporary[r] ? wk__retain(destination) : wk__tensor_from_spec(&c->specs[r]);
+    if (destination) places[r] = (place){needs_temporary(c, r, destination), wk__version(destination)};
+    bool direct = destination && !places[r].through_temporary;
+    outputs[r] = direct ? wk__retain(destination) : wk__tensor_from_spec(&c->specs[r]);
     if (!outputs[r]) return wk_error_category();
   }
   return WK_OK;
@@ -164,15 +176,15 @@ static void forget_writes(const wk_tensor *fresh) {
 }
 
 /* Results that had a destination become that destination. */
-static wk_status finish(const wk__call *c, wk_tensor **outputs, const bool *through_temporary) {
+static wk_status finish(const wk__call *c, wk_tensor **outputs, const place *places) {
   for (int r = 0; r < c->op->schema.result_count; r++) {
     wk_tensor *destination = c->destinations ? c->destinations[r] : NULL;
-    if (destination && through_temporary[r]) {
+    if (destination && places[r].through_temporary) {
       WK_TRY(wk__copy_into(destination, outputs[r]));
       wk__release(outputs[r]);
       outputs[r] = wk__retain(destination);
     }
-    bool counted = through_temporary[r] || (c->op->kernel && !is_skipped(c)); /* by what wrote it */
+    bool counted = destination && wk__version(destination) != places[r].version; /* by what wrote it */
     if (destination && !counted) wk__version_bump(destination);
     if (!destination && c->op->kernel) forget_writes(outputs[r]);
   }
@@ -190,14 +202,14 @@ static wk_status no_kernel(const wk__call *c) {
 
 static wk_status compute_new(wk__call *c) {
   wk_tensor *outputs[WK__MAX_RESULTS] = {NULL};
-  bool through_temporary[WK__MAX_RESULTS] = {false};
+  place places[WK__MAX_RESULTS];
   c->outputs = outputs;
   c->specs[0].ndim = NO_SPEC;
   wk_status status = c->op->meta(c);
   if (WK_UNLIKELY(status == WK_NOT_IMPLEMENTED)) status = no_kernel(c);
-  if (status == WK_OK) status = make_outputs(c, outputs, through_temporary);
+  if (status == WK_OK) status = make_outputs(c, outputs, places);
   if (status == WK_OK) status = run_into(c);
-  if (status == WK_OK) status = finish(c, outputs, through_temporary);
+  if (status == WK_OK) status = finish(c, outputs, places);
   if (status != WK_OK) release_outputs(outputs, c->op->schema.result_count);
   return status;
 }
