@@ -5,7 +5,8 @@
  * per-thread list, large ones in a shared one. What waits is bounded: per class in a thread, and in all by 64 MiB, or
  * by what makes it and the live bytes an eighth more than the most that has lately been live: a step that is run again
  * and again finds all its memory waiting, and the process has little more than it needed. "Lately" fades with every
- * large block that is freed. Past the bound blocks go back to the system. Blocks of 2 MiB and more ask for huge pages.
+ * large block that is freed. Past the bound blocks go back to the system, those first whose class has gone unused for
+ * longest: what another part of the program left behind makes room. Blocks of 2 MiB and more ask for huge pages.
  * Tests: tests/c/test_tensor.c, tests/fault/. */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -37,6 +38,8 @@ typedef struct block {
 static struct {
   pthread_mutex_t lock;
   block *free[CLASS_COUNT];
+  uint64_t used[CLASS_COUNT]; /* when a block of the class was last taken or given back, by `uses` */
+  uint64_t uses;
   int64_t cached_bytes;
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -115,6 +118,7 @@ static void register_thread(void) {
 static void *shared_take(int class) {
   pthread_mutex_lock(&shared.lock);
   block *b = shared.free[class];
+  shared.used[class] = ++shared.uses;
   if (b) {
     shared.free[class] = b->next;
     shared.cached_bytes -= class_bytes(class);
@@ -135,17 +139,24 @@ static void fade_high_water(int64_t live) {
   if (high > live) atomic_store_explicit(&high_water, high - (high - live) / FADE, memory_order_relaxed);
 }
 
-/* Gives blocks back to the system, the largest first, until no more than `limit` bytes wait. */
+static int stalest_class(void) {
+  int stalest = -1;
+  for (int c = 0; c < CLASS_COUNT; c++)
+    if (shared.free[c] && (stalest < 0 || shared.used[c] < shared.used[stalest])) stalest = c;
+  return stalest;
+}
+
+/* Gives blocks back to the system until no more than `limit` bytes wait. Under the lock. */
 static void trim(int64_t limit) {
-  pthread_mutex_lock(&shared.lock);
-  for (int c = CLASS_COUNT - 1; c >= 0 && shared.cached_bytes > limit; c--)
+  while (shared.cached_bytes > limit) {
+    int c = stalest_class();
     while (shared.free[c] && shared.cached_bytes > limit) {
       block *b = shared.free[c];
       shared.free[c] = b->next;
       shared.cached_bytes -= class_bytes(c);
       free(b);
     }
-  pthread_mutex_unlock(&shared.lock);
+  }
 }
 
 static bool shared_keep(void *p, int class) {
@@ -153,8 +164,10 @@ static bool shared_keep(void *p, int class) {
   int64_t limit = waiting_limit(live);
   if (bytes >= HUGE_PAGE) fade_high_water(live);
   pthread_mutex_lock(&shared.lock);
-  bool keep = shared.cached_bytes + bytes <= limit;
+  shared.used[class] = ++shared.uses;
+  bool keep = bytes <= limit;
   if (keep) {
+    trim(limit - bytes);
     ((block *)p)->next = shared.free[class];
     shared.free[class] = p;
     shared.cached_bytes += bytes;
@@ -172,6 +185,15 @@ static void count_live(int64_t bytes) {
   }
 }
 
+/* Before the system is asked for a large block: what it gets back it can give again, without looking for other pages.
+ */
+static void make_room(int64_t bytes) {
+  int64_t live = atomic_load_explicit(&live_bytes, memory_order_relaxed) + bytes;
+  pthread_mutex_lock(&shared.lock);
+  trim(waiting_limit(live));
+  pthread_mutex_unlock(&shared.lock);
+}
+
 static void *allocate(int64_t bytes, int64_t *out_capacity) {
   *out_capacity = 0;
   if (bytes < 0 || bytes > INT64_C(1) << 46) {
@@ -184,12 +206,11 @@ static void *allocate(int64_t bytes, int64_t *out_capacity) {
   int class = class_of(bytes);
   int64_t capacity = class_bytes(class);
   void *p = NULL;
-  bool is_new = false;
   if (class < THREAD_CLASSES && (p = cache.free[class])) {
     cache.free[class] = ((block *)p)->next;
     cache.depth[class]--;
   } else if (!(p = shared_take(class))) {
-    is_new = true;
+    if (capacity >= HUGE_PAGE) make_room(capacity);
     p = system_allocate(capacity);
     if (!p) {
       wk__allocator_release_cached();
@@ -205,7 +226,6 @@ static void *allocate(int64_t bytes, int64_t *out_capacity) {
   }
   *out_capacity = hand_out(p, bytes, class);
   count_live(*out_capacity);
-  if (is_new && capacity >= HUGE_PAGE) trim(waiting_limit(atomic_load_explicit(&live_bytes, memory_order_relaxed)));
   return p;
 }
 

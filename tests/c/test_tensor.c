@@ -188,6 +188,25 @@ static void what_waits_is_bounded(void **state) {
   assert_true(wk__allocator_cached_bytes() == 0);
 }
 
+/* Eager steps, then compiled ones, whose values share one block: it waits for the next step. */
+static void what_is_left_behind_makes_room(void **state) {
+  (void)state;
+  enum { BLOCKS = 30 };
+  wk_tensor *tensors[BLOCKS];
+  wk__allocator_release_cached();
+  for (int i = 0; i < BLOCKS; i++) tensors[i] = bytes_of(5 << 20);
+  for (int i = 0; i < BLOCKS; i++) wk_tensor_release(tensors[i]);
+  void *data = NULL;
+  for (int step = 0; step < 2; step++) {
+    wk_tensor *block = bytes_of(144 << 20);
+    if (step) assert_ptr_equal(block->storage->data, data);
+    data = block->storage->data;
+    wk_tensor_release(block);
+    assert_true(wk__allocator_cached_bytes() >= INT64_C(144) << 20);
+  }
+  wk__allocator_release_cached();
+}
+
 static void peak_is_the_most_that_lived(void **state) {
   (void)state;
   wk__allocator_reset_peak();
@@ -637,6 +656,7 @@ int main(void) {
       TEST(blocks_are_aligned_and_not_much_too_large),
       TEST(released_blocks_are_used_again),
       TEST(what_waits_is_bounded),
+      TEST(what_is_left_behind_makes_room),
       TEST(peak_is_the_most_that_lived),
       TEST(tensors_move_between_threads),
       TEST(impossible_sizes_fail),
