@@ -655,8 +655,8 @@ int main(void) {
       TEST(elements_are_set_and_got),
       TEST(blocks_are_aligned_and_not_much_too_large),
       TEST(released_blocks_are_used_again),
+      TEST(what_is_left_behind_makes_room), /* before anything larger has lived */
       TEST(what_waits_is_bounded),
-      TEST(what_is_left_behind_makes_room),
       TEST(peak_is_the_most_that_lived),
       TEST(tensors_move_between_threads),
       TEST(impossible_sizes_fail),
