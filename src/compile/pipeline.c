@@ -37,7 +37,8 @@ static wk_status run_passes(wk__graph *graph, wk__kernels *kernels, wk__dump *du
   static const struct {
     const char *name;
     wk__graph_pass_fn *pass;
-  } passes[] = {{"decompose", wk__decompose},
+  } passes[] = {{"sizes", wk__graph_unify_sizes},
+                {"decompose", wk__decompose},
                 {"fold", fold},
                 {"common", wk__graph_merge_common},
                 {"dead", wk__graph_remove_dead}};

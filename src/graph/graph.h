@@ -187,6 +187,8 @@ WK_MUST_USE wk_status wk__graph_parse_with(const char *text, wk_tensor *const *c
 WK_MUST_USE wk_status wk__graph_remove_dead(wk__graph *graph, bool *out_changed);
 WK_MUST_USE wk_status wk__graph_merge_common(wk__graph *graph, bool *out_changed); /* common subexpressions */
 WK_MUST_USE wk_status wk__graph_fold_constants(wk__graph *graph, int64_t max_elements, bool *out_changed);
+/* sizes.c: equal sizes, as the environment's guards say, become equal expressions. */
+WK_MUST_USE wk_status wk__graph_unify_sizes(wk__graph *graph, bool *out_changed);
 typedef wk_status wk__graph_pass_fn(wk__graph *graph, bool *out_changed);
 /* Runs a pass, verifies afterwards in debug builds and prints the graph under WICK_LOGS=graph. */
 WK_MUST_USE wk_status wk__graph_run_pass(wk__graph *graph, const char *name, wk__graph_pass_fn *pass);

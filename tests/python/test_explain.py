@@ -12,6 +12,7 @@ import weakref
 import pytest
 
 import wick
+import wick.nn.functional as F  # noqa: N812
 from wick._dynamo import ExplainOutput, explain
 from wick._dynamo.explain_hints import hint_of
 
@@ -317,3 +318,33 @@ def test_one_warning_where_nothing_can_be_written(tmp_path):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout == "[3.0] [3.0, 3.0] [3.0, 3.0, 3.0]\n"
     assert done.stderr.count("[wick] WICK_DEBUG_DIR: ") == 1 and len(done.stderr.splitlines()) == 1
+
+
+# ---- sizes that the guards say are equal ----
+
+
+def two_inputs(x, y):
+    return ((x * 2).exp() + (y * 3).exp()).sum(-1)
+
+
+def loss(x, y):
+    return F.cross_entropy(x.view(-1, 7), y.view(-1))
+
+
+@pytest.mark.parametrize(
+    "function,make",
+    [
+        (two_inputs, lambda n: [wick.rand(n, n + 3), wick.rand(n, n + 3)]),
+        (loss, lambda n: [wick.rand(n, n + 1, 7), wick.arange(n * (n + 1)).view(n, n + 1) % 7]),
+    ],
+)
+def test_equal_sizes_of_two_inputs_fuse_as_one(function, make):
+    """The symbols of the second input are those of the first, and their products are."""
+    counts = []
+    for dynamic in (False, True):
+        compiled = wick.compile(function, dynamic=dynamic)
+        for n in (5, 8, 4):
+            args = make(n)
+            assert wick.equal(compiled(*args), function(*args))
+        counts.append([len(graph["kernels"]) for graph in compiled.kernels()])
+    assert len(counts[0]) == 3 and counts[1] == counts[0][:1]

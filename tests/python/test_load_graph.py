@@ -45,6 +45,7 @@ def test_stages_give_what_the_function_gives(folder):
     files = sorted(f for f in folder.glob("graph_*.txt") if re.search(r"\.\d\.", f.name))
     assert [f.name.split(".")[2] for f in files] == [
         "captured",
+        "sizes",
         "decompose",
         "fold",
         "common",
