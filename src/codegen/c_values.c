@@ -102,7 +102,7 @@ void write_operand(const target *t, wk__var v) {
         wk__string_printf(t->out, "%sv%d", values(t), v);
       break;
     default:
-      wk__string_printf(t->out, "v%d", v);
+      wk__string_printf(t->out, "%sv%d", t->put ? "o->" : "", v);
   }
 }
 
@@ -320,10 +320,12 @@ static void end_statement(const target *t, wk__var v) {
   write_comment(t, v);
 }
 
-static void keep(const target *t, wk__var v, const wk__instr *i) {
+void write_keep(const target *t, wk__var v) {
+  int dtype = t->a->nest->instrs[v].dtype;
   if (t->a->place[v] != PLACE_KEPT || by_strips(t)) return;
-  wk__string_printf(t->out, "  %c_store_%s(v->kept%d, e + j, v%d, n);\n", letter_of(i->dtype), memory_name(i->dtype),
-                    t->a->number[v], v);
+  wk__string_printf(t->out, "  %c_store_%s(v->kept%d, e + j, ", letter_of(dtype), memory_name(dtype), t->a->number[v]);
+  write_operand(t, v);
+  wk__string_append(t->out, ", n);\n");
 }
 
 void write_kept_load(const target *t, wk__var v) {
@@ -353,5 +355,4 @@ void write_instr(const target *t, wk__var v) {
     write_expression(t, v, i);
   }
   end_statement(t, v);
-  if (t->body) keep(t, v, i);
 }

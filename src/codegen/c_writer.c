@@ -1,6 +1,7 @@
 /* Units and kernels: a function for each nest and mode, its phases as loops around bodies.
  *
- *     body of a phase      static inline, S elements at j, `n` of them wanted
+ *     body of a phase      static inline, S elements at j, `n` of them wanted; one that is a long chain of operations
+ *                          leaves the storing to a second one, so that four can be computed side by side
  *     pointwise            for each unit: get blocks, whole vectors, the rest
  *     rows                 for each row and phase: values per row; chunks of blocks of groups of 32; fold; the rest
  *     columns              the same with strips of columns in place of values, an element of each at a time
@@ -19,12 +20,18 @@ typedef struct writer {
   wk__cpu_level level;
   wk__native_mode mode;
   uint64_t read, written; /* walkers of the phase at hand */
+  bool abreast;           /* bodies of the phase at hand are computed side by side, */
+  bool puts;              /* and what they store is put by a function of its own */
 } writer;
+
+enum { ABREAST = 4 };
 
 static const char *const mode_names[] = {"pointwise", "rows", "columns"};
 
 static bool by_columns(const writer *w) { return w->mode == WK__NATIVE_COLUMNS; }
-static target target_of(writer *w, int phase, bool body) { return (target){&w->a, w->out, w->mode, phase, body}; }
+static target target_of(writer *w, int phase, bool body) {
+  return (target){&w->a, w->out, w->mode, phase, body, false};
+}
 static const wk__instr *instr_at(const writer *w, int64_t v) { return &w->a.nest->instrs[v]; }
 static int groups_of(const writer *w) { return 32 / (4 << w->level); }
 
@@ -97,6 +104,77 @@ static bool is_row_step(const writer *w, int64_t v, int stage) {
   return placed && i->stage == stage && !is_reduction(i->op);
 }
 
+/* ---- bodies side by side ---- */
+
+/* One instruction after the other, some ten of them, of which each waits for the one before. */
+static bool is_chain(const wk__instr *i) {
+  switch (i->op) {
+    case WK__LOOP_exp:
+    case WK__LOOP_expm1:
+    case WK__LOOP_log:
+    case WK__LOOP_log1p:
+    case WK__LOOP_tanh:
+    case WK__LOOP_sigmoid:
+      return true;
+    default:
+      return i->op == WK__LOOP_erf && i->dtype == WK_FLOAT32;
+  }
+}
+
+/* What has to happen element after element. */
+static bool has_order(const writer *w, const wk__instr *i) {
+  return is_scan(i->op) || is_arg(i->op) || i->op == WK__LOOP_check_index || (is_store(i->op) && !plain_store(w, i));
+}
+
+static bool is_kept_in(const writer *w, int64_t v, int phase) {
+  return w->a.needed[v] && w->a.place[v] == PLACE_KEPT && !by_columns(w) &&
+         !is_loaded_from_kept(&w->a, (wk__var)v, phase);
+}
+
+static bool is_put(const writer *w, int64_t v, int phase) {
+  if (w->a.place[v] < PLACE_ELEMENT) return false;
+  for (int64_t s = v + 1; s < w->a.nest->instr_count; s++)
+    if (w->a.needed[s] && is_store(instr_at(w, s)->op) && instr_at(w, s)->operands[0] == v) return true;
+  return is_kept_in(w, v, phase);
+}
+
+static void choose_abreast(writer *w, int phase) {
+  enum { LONGEST = 40 };
+  bool chain = false;
+  w->abreast = w->puts = false;
+  if (by_columns(w) || count_needed(w) > LONGEST) return;
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    const wk__instr *i = instr_at(w, v);
+    if (!w->a.needed[v]) continue;
+    if (has_order(w, i)) return;
+    chain |= is_chain(i) && w->a.place[v] >= PLACE_ELEMENT && !is_loaded_from_kept(&w->a, (wk__var)v, phase);
+  }
+  w->abreast = chain;
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) w->puts |= chain && is_put(w, v, phase);
+}
+
+static void write_out_struct(writer *w, int phase) {
+  wk__string_printf(w->out, "struct k%d_%s_out_%d {\n", w->number, mode_names[w->mode], phase);
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (is_put(w, v, phase)) wk__string_printf(w->out, "  %c v%lld;\n", type_of(instr_at(w, v)->dtype), (long long)v);
+  wk__string_append(w->out, "  int none;\n};\n");
+}
+
+static void write_put(writer *w, int phase) {
+  target t = target_of(w, phase, true);
+  t.put = true;
+  wk__string_printf(w->out,
+                    "WK_INLINE void k%d_%s_put_%d(const struct k%d_%s_values *v, const struct k%d_%s_out_%d *o,\n"
+                    "    int64_t e, int64_t j, int64_t n) {\n",
+                    w->number, mode_names[w->mode], phase, w->number, mode_names[w->mode], w->number,
+                    mode_names[w->mode], phase);
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    if (is_kept_in(w, v, phase)) write_keep(&t, (wk__var)v);
+    if (w->a.needed[v] && is_store(instr_at(w, v)->op)) write_instr(&t, (wk__var)v);
+  }
+  wk__string_append(w->out, "}\n");
+}
+
 /* ---- the struct of values, the bodies ---- */
 
 static void write_values_struct(writer *w) {
@@ -138,12 +216,16 @@ static void write_state_struct(writer *w, int phase) {
 static void write_body(writer *w, int phase) {
   target t = target_of(w, phase, true);
   write_state_struct(w, phase);
-  wk__string_printf(
-      w->out,
-      "WK_INLINE void k%d_%s_body_%d(const struct wk__kernel_args *a, struct wk__kernel_thread *t,\n"
-      "    const struct k%d_%s_values *v, struct k%d_%s_%d *acc, int64_t e, int64_t j, int64_t n, int k) {\n",
-      w->number, mode_names[w->mode], phase, w->number, mode_names[w->mode], w->number, mode_names[w->mode], phase);
-  for (int stores = 0; stores < 2; stores++)
+  choose_abreast(w, phase);
+  if (w->puts) write_out_struct(w, phase);
+  wk__string_printf(w->out,
+                    "WK_INLINE void k%d_%s_body_%d(const struct wk__kernel_args *a, struct wk__kernel_thread *t,\n"
+                    "    const struct k%d_%s_values *v, struct k%d_%s_%d *acc, int64_t e, int64_t j, int64_t n, int k",
+                    w->number, mode_names[w->mode], phase, w->number, mode_names[w->mode], w->number,
+                    mode_names[w->mode], phase);
+  if (w->puts) wk__string_printf(w->out, ",\n    struct k%d_%s_out_%d *o", w->number, mode_names[w->mode], phase);
+  wk__string_append(w->out, ") {\n");
+  for (int stores = 0; stores < 2 - w->puts; stores++)
     for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
       const wk__instr *i = instr_at(w, v);
       bool simple = w->a.place[v] == PLACE_UNIFORM || i->op == WK__LOOP_constant;
@@ -152,14 +234,57 @@ static void write_body(writer *w, int phase) {
         write_kept_load(&t, (wk__var)v);
       else
         write_instr(&t, (wk__var)v);
+      if (!w->puts && is_kept_in(w, v, phase)) write_keep(&t, (wk__var)v);
     }
+  for (int64_t v = 1; v < w->a.nest->instr_count && w->puts; v++)
+    if (is_put(w, v, phase)) wk__string_printf(w->out, "  o->v%lld = v%lld;\n", (long long)v, (long long)v);
   wk__string_append(w->out, "}\n");
+  if (w->puts) write_put(w, phase);
+}
+
+/* `o`: "", or ", &o" with what the body leaves to be stored. */
+static void write_body_call(writer *w, int phase, const char *acc, const char *at, const char *n, const char *k,
+                            const char *o) {
+  wk__string_printf(w->out, "k%d_%s_body_%d(a, t, &v, &%s, e, %s, %s, %s%s);", w->number, mode_names[w->mode], phase,
+                    acc, at, n, k, o);
+}
+
+static void write_put_call(writer *w, int phase, const char *o, const char *at, const char *n) {
+  wk__string_printf(w->out, "k%d_%s_put_%d(&v, &%s, e, %s, %s);", w->number, mode_names[w->mode], phase, o, at, n);
 }
 
 static void write_call(writer *w, int phase, const char *indent, const char *acc, const char *at, const char *n,
                        const char *k) {
-  wk__string_printf(w->out, "%sk%d_%s_body_%d(a, t, &v, &%s, e, %s, %s, %s);\n", indent, w->number, mode_names[w->mode],
-                    phase, acc, at, n, k);
+  wk__string_append(w->out, indent);
+  if (w->puts) {
+    wk__string_printf(w->out, "{ struct k%d_%s_out_%d o; ", w->number, mode_names[w->mode], phase);
+    write_body_call(w, phase, acc, at, n, k, ", &o");
+    wk__string_append(w->out, " ");
+    write_put_call(w, phase, "o", at, n);
+    wk__string_append(w->out, " }\n");
+  } else {
+    write_body_call(w, phase, acc, at, n, k, "");
+    wk__string_append(w->out, "\n");
+  }
+}
+
+/* So many whole vectors from j on, accumulators by turns. */
+static void write_calls(writer *w, int phase, const char *indent, int count, int accumulators) {
+  if (w->puts)
+    wk__string_printf(w->out, "%sstruct k%d_%s_out_%d o[%d];\n", indent, w->number, mode_names[w->mode], phase, count);
+  for (int part = 0; part < 1 + w->puts; part++)
+    for (int c = 0; c < count; c++) {
+      char at[32], k[16], o[32];
+      snprintf(at, sizeof at, "j + %d * S", c);
+      snprintf(k, sizeof k, "%d", c % accumulators);
+      snprintf(o, sizeof o, part ? "o[%d]" : ", &o[%d]", c);
+      wk__string_append(w->out, indent);
+      if (part)
+        write_put_call(w, phase, o, at, "S");
+      else
+        write_body_call(w, phase, "lanes", at, "S", k, w->puts ? o : "");
+      wk__string_append(w->out, "\n");
+    }
 }
 
 /* ---- the kernel function ---- */
@@ -182,6 +307,11 @@ static void write_signature(writer *w) {
 
 /* Whole vectors, then the rest; no accumulators but scans'. */
 static void write_plain_loop(writer *w, int phase, const char *indent) {
+  if (w->abreast) {
+    wk__string_printf(w->out, "%sfor (; j + %d * S <= count; j += %d * S) {\n", indent, ABREAST, ABREAST);
+    write_calls(w, phase, indent, ABREAST, 1);
+    wk__string_printf(w->out, "%s}\n", indent);
+  }
   wk__string_printf(w->out, "%sfor (; j + S <= count; j += S)\n%s  ", indent, indent);
   write_call(w, phase, "", "lanes", "j", "S", "0");
   wk__string_printf(w->out, "%sif (j < count) ", indent);
@@ -276,32 +406,40 @@ static void write_end_of_phase(writer *w, int phase) {
   }
 }
 
-/* Groups of 32 elements, each lane to its accumulator; the rest through a copy of the accumulators, so that the main
- * loop's stay in registers. */
-static void write_group_loop(writer *w, int phase) {
-  enum { LONG_BODY = 40 };
-  int groups = groups_of(w);
-  bool unrolled = count_needed(w) * groups <= 2 * LONG_BODY;
-  wk__string_append(w->out, "          for (; j + 32 <= count; j += 32) {\n");
+static void write_prefetches(writer *w, int phase, int group) {
   for (uint64_t left = w->read & ~w->written; left; left &= left - 1) {
     int k = __builtin_ctzll(left);
     if (k >= (int)w->a.nest->access_count) continue;
     int item = wk__dtypes[w->a.nest->buffers[w->a.nest->accesses[k].buffer].dtype].size;
-    wk__string_printf(w->out, "            PREFETCH_GROUP(v.p%d, j, %d, ", k, item);
+    wk__string_printf(w->out, "            PREFETCH_GROUP(v.p%d, j + %d, %d, ", k, 32 * group, item);
     wk__string_printf(w->out, phase ? "next_row(a, %d));\n" : "READ_AHEAD);\n", item);
   }
-  for (int k = 0; k < groups && unrolled; k++) {
-    char at[32], number[16];
-    snprintf(at, sizeof at, "j + %d * S", k);
-    snprintf(number, sizeof number, "%d", k);
-    write_call(w, phase, "            ", "lanes", at, "S", number);
-  }
-  if (!unrolled) {
+}
+
+/* `groups` at a time. */
+static void write_whole_groups(writer *w, int phase, int groups, bool unrolled) {
+  wk__string_printf(w->out, "          for (; j + %d <= count; j += %d) {\n", 32 * groups, 32 * groups);
+  for (int g = 0; g < groups; g++) write_prefetches(w, phase, g);
+  if (unrolled) {
+    write_calls(w, phase, "            ", groups * groups_of(w), groups_of(w));
+  } else {
     wk__string_append(w->out, "            for (int k = 0; k < GROUP; k++) ");
     write_call(w, phase, "", "lanes", "j + k * S", "S", "k");
   }
+  wk__string_append(w->out, "          }\n");
+}
+
+/* Groups of 32 elements, each lane to its accumulator; the rest through a copy of the accumulators, so that the main
+ * loop's stay in registers. */
+static void write_group_loop(writer *w, int phase) {
+  enum { LONG_BODY = 40 };
+  int vectors = groups_of(w);
+  bool several = w->abreast && vectors < ABREAST;
+  bool unrolled = count_needed(w) * vectors <= 2 * LONG_BODY || (w->abreast && vectors == ABREAST);
+  if (several) write_whole_groups(w, phase, ABREAST / vectors, true);
+  write_whole_groups(w, phase, 1, unrolled && !several);
   wk__string_printf(w->out,
-                    "          }\n          if (j < count) {\n            struct k%d_rows_%d rest = lanes;\n"
+                    "          if (j < count) {\n            struct k%d_rows_%d rest = lanes;\n"
                     "            for (int k = 0; j < count; j += S, k++) ",
                     w->number, phase);
   write_call(w, phase, "", "rest", "j", "count - j", "k");
@@ -312,6 +450,7 @@ static void write_row_phase(writer *w, int phase) {
   mark_needed(&w->a, phase, true);
   if (count_needed(w) == 0) return;
   find_walkers(w, phase);
+  choose_abreast(w, phase);
   wk__string_printf(w->out, "    { /* phase %d */\n      struct k%d_rows_%d lanes;\n      int64_t chunks = 0;\n", phase,
                     w->number, phase);
   write_start_of_phase(w, phase);
@@ -489,6 +628,7 @@ static void write_column_phase(writer *w, int phase) {
   mark_needed(&w->a, phase, false);
   if (count_needed(w) == 0) return;
   find_walkers(w, phase);
+  w->abreast = false;
   wk__string_printf(w->out, "    { /* phase %d */\n      struct k%d_columns_%d lanes;\n      int64_t chunks = 0;\n",
                     phase, w->number, phase);
   write_start_by_columns(w, phase);

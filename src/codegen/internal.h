@@ -58,6 +58,7 @@ typedef struct target {
   wk__native_mode mode;
   int phase;
   bool body;
+  bool put; /* into the part of a body that stores: values come from the other part */
 } target;
 
 static inline bool by_strips(const target *t) { return t->mode == WK__NATIVE_COLUMNS; }
@@ -70,6 +71,7 @@ void write_identity(wk__string *out, int op, int compute);
 int operand_dtype(const analysis *a, const wk__instr *i); /* of the first; of `where`, of the second */
 void write_operand(const target *t, wk__var v);
 void write_instr(const target *t, wk__var v); /* statements, with the IR's text as a comment */
+void write_keep(const target *t, wk__var v);  /* of a value that rows keep */
 void write_kept_load(const target *t, wk__var v);
 void write_comment(const target *t, wk__var v);
 

@@ -137,6 +137,22 @@ WHERE(where_f64, double)
     for (; i + LANE_COUNT <= count; i += LANE_COUNT) v##_store(o + i, f(v##_load(p + i)));  \
     if (i < count) v##_store_n(o + i, f(v##_load_n(p + i, count - i)), count - i);          \
   }
+/* The same for a function that is a long chain of operations, of which a core sees only a few vectors ahead: four are
+ * computed side by side, and stored last. */
+enum { ABREAST = 4 };
+#define VECTOR_CHAIN(name, type, v, LANE_COUNT, f)                                          \
+  VECTOR_UNARY(name##_rest, type, v, LANE_COUNT, f)                                         \
+  static void name(void *out, const void *a, const void *b, const void *c, int64_t count) { \
+    const type *p = a;                                                                      \
+    type *o = out;                                                                          \
+    int64_t i = 0;                                                                          \
+    for (; i + ABREAST * LANE_COUNT <= count; i += ABREAST * LANE_COUNT) {                  \
+      v y[ABREAST];                                                                         \
+      UNROLL for (int k = 0; k < ABREAST; k++) y[k] = f(v##_load(p + i + k * LANE_COUNT));  \
+      UNROLL for (int k = 0; k < ABREAST; k++) v##_store(o + i + k * LANE_COUNT, y[k]);     \
+    }                                                                                       \
+    name##_rest(o + i, p + i, b, c, count - i);                                             \
+  }
 #define VECTOR_BINARY(name, type, v, LANE_COUNT, f)                                                         \
   static void name(void *out, const void *a, const void *b, const void *c, int64_t count) {                 \
     (void)c;                                                                                                \
@@ -169,15 +185,19 @@ BOTH_UNARY(trunc)
 BOTH_UNARY(rint)
 BOTH_UNARY(sqrt)
 BOTH_UNARY(rsqrt)
-BOTH_UNARY(exp)
-BOTH_UNARY(expm1)
-BOTH_UNARY(log)
-BOTH_UNARY(log1p)
 BOTH_UNARY(sin)
 BOTH_UNARY(cos)
-BOTH_UNARY(tanh)
-BOTH_UNARY(sigmoid)
-BOTH_UNARY(erf)
+#define BOTH_CHAINS(name)                                      \
+  VECTOR_CHAIN(name##_f32, float, vf, WK_F32_LANES, vf_##name) \
+  VECTOR_CHAIN(name##_f64, double, vd, WK_F64_LANES, vd_##name)
+BOTH_CHAINS(exp)
+BOTH_CHAINS(expm1)
+BOTH_CHAINS(log)
+BOTH_CHAINS(log1p)
+BOTH_CHAINS(tanh)
+BOTH_CHAINS(sigmoid)
+VECTOR_CHAIN(erf_f32, float, vf, WK_F32_LANES, vf_erf)
+VECTOR_UNARY(erf_f64, double, vd, WK_F64_LANES, vd_erf)
 VECTOR_BINARY(pow_f32, float, vf, WK_F32_LANES, vf_pow)
 VECTOR_BINARY(pow_f64, double, vd, WK_F64_LANES, vd_pow)
 VECTOR_FMA(fma_f32, float, vf, WK_F32_LANES)
