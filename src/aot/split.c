@@ -365,36 +365,48 @@ static wk_status list_ends(wk__splitter *s) {
 
 static uint64_t bit(int64_t result) { return UINT64_C(1) << (result < 63 ? result : 63); }
 
-/* Of the program, not of a rule. */
-static bool is_own_constant(const wk__joint *j, const wk__graph_node *n) {
-  return n->kind == WK__GRAPH_CONSTANT && n->index < j->from->constant_count;
+/* The tape as the joint run left it: nodes, and for each the results that lead to it. */
+typedef struct tape {
+  wk__map results; /* node -> bits */
+  wk_node **nodes; /* in the order in which they were found, for each result */
+  int64_t count, capacity;
+} tape;
+
+static wk_status reach(tape *t, wk_node *n, uint64_t bits) {
+  uint64_t known = n ? (uintptr_t)wk__map_get(&t->results, (uintptr_t)n) : bits;
+  if ((known & bits) == bits) return WK_OK;
+  WK_TRY(wk__map_set(&t->results, (uintptr_t)n, (void *)(uintptr_t)(known | bits)));
+  WK_TRY(wk__grow(&t->nodes, &t->capacity, t->count + 1, sizeof *t->nodes));
+  t->nodes[t->count++] = n;
+  return WK_OK;
 }
 
-/* A tape node that kept something runs once: results that both reach a backward node which uses a forward value, or
- * what the rule made of forward values alone. */
+static wk_status follow_tape(tape *t, wk_node *first, uint64_t bits) {
+  int64_t open = t->count;
+  WK_TRY(reach(t, first, bits));
+  for (; open < t->count; open++) {
+    wk_node *n = t->nodes[open];
+    for (int i = 0; i < n->input_count; i++) WK_TRY(reach(t, n->edges[i].node, bits));
+  }
+  return WK_OK;
+}
+
+/* A tape node that kept something runs once: results conflict that both lead to one which has none of it left. */
 static wk_status find_conflicts(wk__splitter *s) {
   const wk__joint *j = s->j;
-  uint64_t *reach = wk__alloc_zeroed((size_t)(s->p.count + 1) * (sizeof *reach + 1));
-  s->split->conflicts = wk__alloc_zeroed((size_t)(j->result_count + 1) * sizeof *s->split->conflicts);
-  if (!reach || !s->split->conflicts) {
-    wk__free(reach);
-    return WK_OUT_OF_MEMORY;
+  tape t = {0};
+  uint64_t *conflicts = s->split->conflicts = wk__alloc_zeroed((size_t)(j->result_count + 1) * sizeof *conflicts);
+  wk_status status = conflicts ? WK_OK : WK_OUT_OF_MEMORY;
+  for (int64_t r = 0; r < j->result_count && status == WK_OK; r++)
+    status = follow_tape(&t, wk__grad_fn(j->roots[r]), bit(r));
+  for (int64_t k = 0; k < t.count && status == WK_OK; k++) {
+    uint64_t results = (uintptr_t)wk__map_get(&t.results, (uintptr_t)t.nodes[k]);
+    for (int64_t r = 0; t.nodes[k]->released && r < j->result_count; r++)
+      if (results & bit(r)) conflicts[r] |= results;
   }
-  bool *kept = (bool *)(reach + s->p.count + 1);
-  for (int64_t r = 0; r < j->result_count; r++) reach[j->tangent_nodes[r]->number] |= bit(r);
-  for (int64_t k = (int64_t)j->last_forward + 1; k < s->p.count; k++) {
-    wk__arg_cursor cursor = {0};
-    bool keeps = false;
-    for (wk__graph_node **place; (place = wk__graph_next_arg(j->nodes[k], &cursor));) {
-      reach[k] |= reach[(*place)->number];
-      keeps |= s->p.demanded[(*place)->number] || kept[(*place)->number] || is_own_constant(j, *place);
-    }
-    kept[k] = keeps && !reach[k];
-    for (int64_t r = 0; keeps && s->p.live[k] && r < j->result_count; r++)
-      if (reach[k] & bit(r)) s->split->conflicts[r] |= reach[k];
-  }
-  wk__free(reach);
-  return WK_OK;
+  wk__map_release(&t.results);
+  wk__free(t.nodes);
+  return status;
 }
 
 /* ===================================================== splitting ================================================= */

@@ -359,6 +359,22 @@ def test_tape_that_kept_what_was_written():
     assert "modified by an inplace operation" in compile_fuzz.outcome(function, given)[0][1]
 
 
+def test_second_run_of_what_kept_and_did_not_use():
+    """A truncated quotient keeps both arguments on the tape; its derivative is zero."""
+
+    def function(x, y):
+        q = wick.div(y, x, rounding_mode="trunc")
+        print("", end="")  # the quotient is behind a compiled function's node
+        wick.autograd.grad(q.sum(), [x])
+        return [q * 2]
+
+    def given():
+        return [numbers(5).requires_grad_(), numbers(5, seed=2)]
+
+    runs_alike(function, given)
+    assert "a second time" in compile_fuzz.outcome(function, given)[0][1]
+
+
 def test_layout_of_gradients():
     """Of what is behind a compiled function: as it comes, not contiguous."""
     seen = []
