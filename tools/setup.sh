@@ -16,9 +16,10 @@ python="${PYTHON:-python3}"
 need "$python -c 'import ensurepip'" python3-venv
 need "test -f \$($python -c 'import sysconfig; print(sysconfig.get_path(\"include\"))')/Python.h" python3-dev
 
-# What tests compare with where it is there: nothing fails without it.
+# What is tested where it is there: the other compiler of native code, a library's products. Nothing fails without.
 useful=
-[ -n "$(find /usr/lib /usr/local/lib -name 'libdnnl.so*' 2>/dev/null)" ] || useful=libdnnl-dev
+command -v clang >/dev/null || useful=clang
+[ -n "$(find /usr/lib /usr/local/lib -name 'libdnnl.so*' 2>/dev/null)" ] || useful="$useful libdnnl-dev"
 [ -n "$missing$useful" ] || exit 0
 
 if [ "$(id -u)" -eq 0 ]; then
@@ -40,6 +41,7 @@ install() {
   DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends "$@"
 }
 $as_root apt-get update -qq || [ -z "$missing" ]
-# shellcheck disable=SC2086 # a list of names
+# shellcheck disable=SC2086 # lists of names
 [ -z "$missing" ] || install $missing
-[ -z "$useful" ] || install "$useful" || true
+# shellcheck disable=SC2086
+[ -z "$useful" ] || install $useful || echo "some tests are skipped without:$useful" >&2

@@ -32,7 +32,7 @@ def _eager(graph_module, example_inputs):
 # waited for, or as is fastest of several ways that are timed, a library's products among them or not.
 _NODE_BY_NODE, _FUSED, _WAITED_FOR, _TUNED, _TUNED_WITH_LIBRARY = range(5)
 _backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "eager": _eager}
-_OPTIONS = {"wait", "max_autotune", "max_autotune_gemm_backends"}
+_OPTIONS = {"wait": bool, "max_autotune": bool, "max_autotune_gemm_backends": str}
 # Options of PyTorch's compiler that programs set and that have nothing to say here.
 _IGNORED_OPTIONS = {
     "coordinate_descent_tuning", "cpp_wrapper", "epilogue_fusion", "fallback_random", "shape_padding",
@@ -71,11 +71,16 @@ def _backend_of(backend, options):
 
 def _own_settings(engine, mode, options):
     """What _C.Compiled is told about a graph that wick runs itself."""
-    for name in options or ():
-        if name not in _OPTIONS | _IGNORED_OPTIONS:
-            known = sorted(_IGNORED_OPTIONS | _OPTIONS)
-            raise RuntimeError(f"Unexpected optimization option {name}, known options are {known}")
     options = options or {}
+    for name, value in options.items():
+        if name not in _OPTIONS.keys() | _IGNORED_OPTIONS:
+            known = sorted(_IGNORED_OPTIONS | _OPTIONS.keys())
+            raise RuntimeError(f"Unexpected optimization option {name}, known options are {known}")
+        wanted = _OPTIONS.get(name, type(value))
+        if type(value) is not wanted:
+            raise RuntimeError(
+                f"Unexpected type of attr {name}, got {type(value).__name__} should be {wanted.__name__}"
+            )
     if engine != _FUSED:
         return {"mode": engine}
     if options.get("max_autotune", False) or (mode or "").startswith("max-autotune"):

@@ -118,6 +118,14 @@ def test_nothing_is_wrong(tmp_path):
     assert "/wick-" in (tmp_path / "seen").read_text()
 
 
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_either_compiler_takes_the_options(tmp_path, compiler):
+    if not shutil.which(compiler):
+        pytest.skip(f"no {compiler}")
+    assert run(tmp_path / "cache", WICK_CC=compiler) == []
+    assert entries(tmp_path / "cache")
+
+
 @needs_compiler
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="compilers write elsewhere")
 def test_what_killed_processes_left_goes(tmp_path):

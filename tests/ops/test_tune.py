@@ -89,6 +89,13 @@ def test_whose_products_are_timed(backends):
     assert wick.equal(wick.compile(lambda a: a @ a, options=options)(x), x * 3)
 
 
+@pytest.mark.parametrize("name,value,text", [("max_autotune", 1, "got int should be bool"),
+                                             ("max_autotune_gemm_backends", 3, "got int should be str")])  # fmt: skip
+def test_options_of_another_type(name, value, text):
+    with pytest.raises(RuntimeError, match=f"^Unexpected type of attr {name}, {text}$"):
+        wick.compile(lambda x: x, options={name: value})
+
+
 PROGRAM = """
 import wick
 from test_tune import cell
