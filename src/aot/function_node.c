@@ -186,9 +186,9 @@ typedef struct replay {
   wk_tensor **inputs;  /* (replay_saved_count) owned */
   wk_tensor **outputs; /* (result_count) owned */
   wk_tensor **leaves;  /* borrowed: the inputs that get a gradient */
-  int32_t *edges;      /* beside them: where it goes */
-  wk_tensor **grads;   /* beside them: owned */
+  int32_t *edges;      /* beside them: the first by which it goes on */
   int count;
+  wk_tensor **out_grads; /* by edge */
 } replay;
 
 /* The input with the history that it had, and a node of its own before that, so that the gradient can be taken there
@@ -220,7 +220,21 @@ static wk_status make_inputs(replay *r) {
   return WK_OK;
 }
 
-static wk_status differentiate(replay *r, wk_tensor *const *grads, bool create_graph, wk_tensor **out_grads) {
+/* Each on an edge of its own, as compiled code gives them: what is behind adds them in eager's order to others. */
+static wk_status give_to_edge(void *context, int leaf, wk_tensor *steal_grad) {
+  replay *r = context;
+  int64_t e = r->edges[leaf];
+  int32_t input = r->split->edges[e];
+  while (e < r->split->edge_count && (r->split->edges[e] != input || r->out_grads[e])) e++;
+  if (e < r->split->edge_count) {
+    r->out_grads[e] = steal_grad;
+    return WK_OK;
+  }
+  wk__release(steal_grad);
+  return wk_fail(WK_INTERNAL_ERROR, "a compiled graph's derivative has more parts than when it was traced");
+}
+
+static wk_status differentiate(replay *r, wk_tensor *const *grads, bool create_graph) {
   wk_tensor **roots = wk__alloc_zeroed((size_t)(2 * r->split->result_count + 1) * sizeof *roots);
   if (!roots) return WK_OUT_OF_MEMORY;
   wk_tensor **tangents = roots + r->split->result_count;
@@ -231,22 +245,19 @@ static wk_status differentiate(replay *r, wk_tensor *const *grads, bool create_g
                           .retain_graph = create_graph,
                           .create_graph = create_graph,
                           .allow_unused = true,
-                          .out_grads = r->grads};
+                          .take = give_to_edge,
+                          .take_context = r};
   for (int64_t k = 0; k < r->split->result_count; k++) {
     if (!grads[k] || !wk_requires_grad(r->outputs[k])) continue;
     roots[request.count] = r->outputs[k];
     tangents[request.count++] = grads[k];
   }
   wk_status status = request.count && r->count ? wk__run_backward(&request) : WK_OK;
-  for (int i = 0; i < r->count && status == WK_OK; i++) {
-    out_grads[r->edges[i]] = r->grads[i];
-    r->grads[i] = NULL;
-  }
   wk__free(roots);
   return status;
 }
 
-static wk_status replay_in(replay *r, wk_tensor *const *grads, bool create_graph, wk_tensor **out_grads) {
+static wk_status replay_in(replay *r, wk_tensor *const *grads, bool create_graph) {
   wk__aot_function *f = r->node->function;
   wk__graph_executor *executor;
   WK_TRY(wk__aot_executor_of(&f->replay, f->split->replay, &executor));
@@ -255,24 +266,22 @@ static wk_status replay_in(replay *r, wk_tensor *const *grads, bool create_graph
   wk_set_grad_enabled(before);
   WK_TRY(status);
   WK_TRY(wk__graph_execute(executor, r->inputs, numbers_of(r->node), r->outputs));
-  return differentiate(r, grads, create_graph, out_grads);
+  return differentiate(r, grads, create_graph);
 }
 
 static wk_status run_replay(compiled_node *n, wk_tensor *const *grads, bool create_graph, wk_tensor **out_grads) {
   const wk__aot_split *split = n->function->split;
   int64_t inputs = split->replay_saved_count;
   WK_TRY(check_versions(n, split->replay_saved, n->replay_saved, NULL, inputs));
-  replay r = {.node = n, .split = split};
-  r.inputs = wk__alloc_zeroed((size_t)(4 * inputs + split->result_count + 1) * sizeof *r.inputs);
+  replay r = {.node = n, .split = split, .out_grads = out_grads};
+  r.inputs = wk__alloc_zeroed((size_t)(3 * inputs + split->result_count + 1) * sizeof *r.inputs);
   if (!r.inputs) return WK_OUT_OF_MEMORY;
   r.outputs = r.inputs + inputs;
   r.leaves = r.outputs + split->result_count;
-  r.grads = r.leaves + inputs;
-  r.edges = (int32_t *)(r.grads + inputs);
-  wk_status status = replay_in(&r, grads, create_graph, out_grads);
+  r.edges = (int32_t *)(r.leaves + inputs);
+  wk_status status = replay_in(&r, grads, create_graph);
   for (int64_t i = 0; i < inputs; i++) wk__release(r.inputs[i]);
   for (int64_t k = 0; k < split->result_count; k++) wk__release(r.outputs[k]);
-  for (int i = 0; i < r.count; i++) wk__release(r.grads[i]);
   wk__free(r.inputs);
   return status;
 }

@@ -164,6 +164,10 @@ typedef struct wk__backward {
   bool accumulate_inputs; /* inputs: into their .grad (backward(inputs=...)) instead of out_grads */
   bool retain_graph, create_graph, allow_unused;
   wk_tensor **out_grads; /* (input_count) NULL on entry; owned, on failure too; stay NULL where nothing flowed */
+  /* In place of out_grads, or NULL: gets each gradient of an input by itself, in the order in which they would be
+   * added. Takes the reference. */
+  wk_status (*take)(void *context, int input, wk_tensor *steal_grad);
+  void *take_context;
 } wk__backward;
 WK_MUST_USE wk_status wk__run_backward(const wk__backward *request);
 

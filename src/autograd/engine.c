@@ -23,8 +23,9 @@ typedef struct run {
   int64_t count, capacity;
   int64_t *heap; /* tasks that are ready, latest sequence on top */
   int64_t heap_count, heap_capacity;
-  wk__edge *root_edges;  /* (count) owned: they hold the graph while it runs */
-  wk__edge *input_edges; /* (input_count) owned */
+  wk__edge *root_edges;   /* (count) owned: they hold the graph while it runs */
+  wk_tensor **root_grads; /* (count) owned, until they are sent; in the same memory */
+  wk__edge *input_edges;  /* (input_count) owned */
 } run;
 
 static bool is_accumulator(const wk_node *n) { return n->sequence == UINT64_MAX; }
@@ -124,9 +125,18 @@ static int64_t pop(run *r) {
 
 /* ---- gradients on their way ---- */
 
+/* Which of the request's inputs it is, -1: none. */
+static int input_at(const run *r, const wk_node *n, uint32_t result) {
+  for (int k = 0; k < r->request->input_count; k++)
+    if (r->input_edges[k].node == n && r->input_edges[k].input == result) return k;
+  return -1;
+}
+
 /* Takes the reference. A second gradient is added to the first, in place when nobody else can see it. */
 static wk_status receive(run *r, int64_t t, uint32_t result, wk_tensor *steal_grad) {
   task *task = &r->tasks[t];
+  int input = WK_UNLIKELY(r->request->take) ? input_at(r, task->node, result) : -1;
+  if (input >= 0) return r->request->take(r->request->take_context, input, steal_grad);
   if (!task->grads) {
     task->grads = wk__alloc_zeroed(task->node->result_count * sizeof *task->grads);
     if (!task->grads) {
@@ -311,20 +321,27 @@ static wk_status first_gradient(wk_tensor *t, wk_tensor *given, int k, wk_tensor
   return WK_OK;
 }
 
-static wk_status start(run *r) {
+static wk_status find_roots(run *r) {
   const wk__backward *q = r->request;
-  r->root_edges = wk__alloc_zeroed((size_t)(q->count + 1) * sizeof *r->root_edges);
+  r->root_edges = wk__alloc_zeroed((size_t)(q->count + 1) * (sizeof *r->root_edges + sizeof *r->root_grads));
   if (!r->root_edges) return WK_OUT_OF_MEMORY;
+  r->root_grads = (wk_tensor **)(r->root_edges + q->count + 1);
   for (int k = 0; k < q->count; k++) {
-    wk__edge *edge = &r->root_edges[k];
-    wk_tensor *grad;
-    int64_t t;
-    WK_TRY(wk__edge_of(q->tensors[k], edge));
-    if (!edge->node)
+    WK_TRY(wk__edge_of(q->tensors[k], &r->root_edges[k]));
+    if (!r->root_edges[k].node)
       return wk_fail(WK_RUNTIME_ERROR, "element %d of tensors does not require grad and does not have a grad_fn", k);
-    WK_TRY(add_task(r, edge->node, &t));
-    WK_TRY(first_gradient(q->tensors[k], q->grads ? q->grads[k] : NULL, k, &grad));
-    WK_TRY(receive(r, t, edge->input, grad));
+    WK_TRY(first_gradient(q->tensors[k], q->grads ? q->grads[k] : NULL, k, &r->root_grads[k]));
+  }
+  return WK_OK;
+}
+
+static wk_status start(run *r) {
+  for (int k = 0; k < r->request->count; k++) {
+    wk_tensor *grad = r->root_grads[k];
+    int64_t t;
+    WK_TRY(add_task(r, r->root_edges[k].node, &t));
+    r->root_grads[k] = NULL;
+    WK_TRY(receive(r, t, r->root_edges[k].input, grad));
   }
   return WK_OK;
 }
@@ -358,7 +375,10 @@ static void finish(run *r) {
     wk__free(r->tasks[t].grads);
   }
   for (int k = 0; r->input_edges && k < r->request->input_count; k++) wk__node_release(r->input_edges[k].node);
-  for (int k = 0; r->root_edges && k < r->request->count; k++) wk__node_release(r->root_edges[k].node);
+  for (int k = 0; r->root_edges && k < r->request->count; k++) {
+    wk__node_release(r->root_edges[k].node);
+    wk__release(r->root_grads[k]);
+  }
   wk__free(r->root_edges);
   wk__free(r->input_edges);
   wk__free(r->tasks);
@@ -367,8 +387,9 @@ static void finish(run *r) {
 }
 
 static wk_status run_all(run *r) {
-  WK_TRY(start(r));
+  WK_TRY(find_roots(r));
   WK_TRY(find_inputs(r));
+  WK_TRY(start(r));
   int64_t roots = r->count;
   WK_TRY(discover(r));
   WK_TRY(mark_needed(r));

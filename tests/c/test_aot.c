@@ -557,6 +557,16 @@ static void order_of_sums(void **state) {
 
 /* ================================================ writing to outputs ============================================= */
 
+/* A tensor that is written by what was made of it holds itself, on PyTorch's tape, too, until it is differentiated. */
+static void break_cycles(const world *w) {
+  for (int64_t i = 0; i < w->graph->input_count + w->graph->output_count; i++) {
+    wk_tensor *t = i < w->graph->input_count ? w->inputs[i] : w->outputs[i - w->graph->input_count];
+    if (!t || !t->autograd) continue;
+    wk__node_release(t->autograd->grad_fn);
+    t->autograd->grad_fn = NULL;
+  }
+}
+
 /* What the program writes to an output is seen by the tape as it would be of an eager one. */
 static wk_status write_output(how how, int written, int by, uint32_t mask, wk_tensor **grads) {
   const program p = {
@@ -587,6 +597,7 @@ static wk_status write_output(how how, int written, int by, uint32_t mask, wk_te
   wk_value_release(&result);
   wk_scope_end(&scope);
   if (status == WK_OK) status = backward(&w, mask, false, false, grads);
+  break_cycles(&w);
   close_world(&w);
   return status;
 }

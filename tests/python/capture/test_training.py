@@ -278,3 +278,23 @@ def test_views_that_outlive_their_segment_follow_writes():
             sum(t.sum() for t in made).backward()
             results.append([t.detach() for t in made] + [x.grad])
         assert all(wick.equal(a, b) for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_of_an_input_used_twice_are_added_as_in_eager(create_graph):
+    """Behind a compiled node an input gets a gradient for each use: (other + first) + second, not other + (both)."""
+
+    def run(v, w):
+        return wick.addcmul(v, v, w, value=0.5).tanh()
+
+    def gradient(function):
+        wick.manual_seed(0)
+        x = wick.randn(16, 16).requires_grad_()
+        v = x * 1.0
+        y = function(v, wick.randn(16, 16))
+        ends = [v.double().exp().sum(), y.double().exp().sum()]  # v's other gradient comes first
+        return wick.autograd.grad(ends, [x], create_graph=create_graph)[0]
+
+    compiled = wick.compile(run)
+    for _ in range(3):
+        assert wick.equal(gradient(compiled), gradient(run))
