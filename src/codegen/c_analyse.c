@@ -2,8 +2,9 @@
  * from one phase for a later one.
  *
  * A value that is dear to compute and needed in two phases is kept; the others are computed again, which costs less
- * than memory. Where an early phase stores, an input may be overwritten, so everything is kept, as in tier 0.
- * Tests: tests/c/test_codegen.c. */
+ * than memory. Where an early phase stores, an input may be overwritten, so everything is kept, as in tier 0. What is
+ * kept may wait in the row of an output that is stored when it is needed last: memory that is asked for earlier, and
+ * less of it. Tests: tests/c/test_codegen.c. */
 #include "codegen/internal.h"
 
 static bool is_uniform(const analysis *a, const wk__instr *i) {
@@ -119,6 +120,46 @@ static void find_kept(analysis *a) {
   }
 }
 
+/* Whether anything is read, row by row or by elements, in a later phase. */
+static bool reads_after(analysis *a, int phase) {
+  for (int p = phase + 1; p < a->phases; p++) {
+    mark_needed(a, p, true);
+    for (int64_t v = 1; v < a->nest->instr_count; v++) {
+      const wk__instr *i = &a->nest->instrs[v];
+      if (i->op != WK__LOOP_load) continue;
+      if (a->place[v] == PLACE_ROW ? i->stage == p : a->needed[v] && !is_loaded_from_kept(a, (wk__var)v, p))
+        return true;
+    }
+  }
+  return false;
+}
+
+/* The only access of its buffer, and no other value's home. */
+static bool is_free(const analysis *a, uint16_t access) {
+  for (int64_t k = 0; k < a->nest->access_count; k++)
+    if (k != access && a->nest->accesses[k].buffer == a->nest->accesses[access].buffer) return false;
+  for (int64_t v = 1; v < a->nest->instr_count; v++)
+    if (a->home[v] == access + 1) return false;
+  return true;
+}
+
+static bool can_wait_in(const analysis *a, int64_t v, const wk__instr *store) {
+  int made = first_phase(a, (wk__var)v), last = 63 - __builtin_clzll(a->wanted_in[v]);
+  if (store->op != WK__LOOP_store || !per_block(a, store) || store->stage <= made || store->stage < last) return false;
+  int stored = a->nest->buffers[a->nest->accesses[store->extra].buffer].dtype;
+  return wk__dtypes[stored].size == wk__dtypes[a->nest->instrs[v].dtype].size && is_free(a, store->extra);
+}
+
+/* Where an output lies in an input's memory, element on element (program.h), an early write must leave nothing to read.
+ */
+static void find_homes(analysis *a) {
+  for (int64_t v = 1; v < a->nest->instr_count; v++) {
+    if (a->place[v] != PLACE_KEPT || reads_after(a, first_phase(a, (wk__var)v))) continue;
+    for (int64_t u = 1; u < a->nest->instr_count && !a->home[v]; u++)
+      if (can_wait_in(a, v, &a->nest->instrs[u])) a->home[v] = (uint16_t)(a->nest->instrs[u].extra + 1);
+  }
+}
+
 static void number_reductions(analysis *a) {
   for (int64_t v = 1; v < a->nest->instr_count; v++) {
     int op = a->nest->instrs[v].op;
@@ -137,15 +178,18 @@ wk_status analyse(const wk__nest *nest, analysis *out) {
   *out = (analysis){.nest = nest, .has_rows = nest->reduction_dims > 0, .phases = 1};
   out->wanted_in = wk__alloc_zeroed(n * sizeof *out->wanted_in);
   out->number = wk__alloc_zeroed(n * sizeof *out->number);
+  out->home = wk__alloc_zeroed(n * sizeof *out->home);
   out->reduction = wk__alloc_zeroed(n * sizeof *out->reduction);
   out->place = wk__alloc_zeroed(n * sizeof *out->place);
   out->needed = wk__alloc_zeroed(n * sizeof *out->needed);
-  if (!out->wanted_in || !out->number || !out->reduction || !out->place || !out->needed) return WK_OUT_OF_MEMORY;
+  if (!out->wanted_in || !out->number || !out->home || !out->reduction || !out->place || !out->needed)
+    return WK_OUT_OF_MEMORY;
   find_places(out);
   if (out->phases > 64) return wk_fail(WK_UNSUPPORTED, "a nest of more than 64 phases");
   if (walker_of(out, (wk__var)(n - 1)) + 1 > WK__KERNEL_WALKERS)
     return wk_fail(WK_UNSUPPORTED, "a kernel body has too many accesses");
   if (out->has_rows) find_kept(out);
+  if (out->kept_count) find_homes(out);
   number_reductions(out);
   return WK_OK;
 }
@@ -153,6 +197,7 @@ wk_status analyse(const wk__nest *nest, analysis *out) {
 void release_analysis(analysis *a) {
   wk__free(a->wanted_in);
   wk__free(a->number);
+  wk__free(a->home);
   wk__free(a->reduction);
   wk__free(a->place);
   wk__free(a->needed);

@@ -22,6 +22,8 @@ typedef struct writer {
   uint64_t read, written; /* walkers of the phase at hand */
   bool abreast;           /* bodies of the phase at hand are computed side by side, */
   bool puts;              /* and what they store is put by a function of its own */
+  uint64_t streams;       /* rows: accesses whose next rows phases 0 and 1 ask for; 0: phase 0 asks some way ahead */
+  int quarters[2];        /* of a row that these phases ask for */
 } writer;
 
 enum { ABREAST = 4 };
@@ -406,15 +408,67 @@ static void write_end_of_phase(writer *w, int phase) {
   }
 }
 
-static void write_prefetches(writer *w, int phase, int group) {
-  for (uint64_t left = w->read & ~w->written; left; left &= left - 1) {
+/* ---- memory ahead ---- */
+
+static int item_of(const writer *w, int access) {
+  return wk__dtypes[w->a.nest->buffers[w->a.nest->accesses[access].buffer].dtype].size;
+}
+
+/* Another memory in every row. */
+static bool is_stream(const writer *w, int walker) {
+  if (walker >= (int)w->a.nest->access_count) return false;
+  const wk__access *access = &w->a.nest->accesses[walker];
+  uint32_t vars = 0;
+  for (int d = 0; d < access->ndim; d++) vars |= wk__sym_loop_vars(access->index[d]);
+  return access->per_element && !access->has_indirect && vars & ((UINT32_C(1) << WK__FIRST_R) - 1);
+}
+
+static uint64_t streams_read_in(writer *w, int phase) {
+  uint64_t streams = 0;
+  mark_needed(&w->a, phase, true);
+  find_walkers(w, phase);
+  for (uint64_t left = w->read & ~w->written; left; left &= left - 1)
+    if (is_stream(w, __builtin_ctzll(left))) streams |= left & -left;
+  return streams;
+}
+
+/* A phase that takes longer asks for more. */
+static void choose_shares(writer *w) {
+  bool slow[2];
+  w->streams = 0;
+  if (w->a.phases < 2) return;
+  for (int p = 0; p < 2; p++) {
+    w->streams |= streams_read_in(w, p);
+    choose_abreast(w, p);
+    slow[p] = w->abreast;
+  }
+  w->quarters[0] = 2 + slow[0] - slow[1];
+  w->quarters[1] = 4 - w->quarters[0];
+  if (!phase_has_state(w, 1)) w->streams = 0; /* it goes through its row in no groups */
+}
+
+static void write_next_rows(writer *w, int phase) {
+  for (uint64_t left = phase < 2 ? w->streams : 0; left; left &= left - 1) {
     int k = __builtin_ctzll(left);
-    if (k >= (int)w->a.nest->access_count) continue;
-    int item = wk__dtypes[w->a.nest->buffers[w->a.nest->accesses[k].buffer].dtype].size;
-    wk__string_printf(w->out, "            PREFETCH_GROUP(v.p%d, j + %d, %d, ", k, 32 * group, item);
-    wk__string_printf(w->out, phase ? "next_row(a, %d));\n" : "READ_AHEAD);\n", item);
+    wk__string_printf(w->out, "      const uint64_t next%d = next_rows(a, t, %d, q, %d);\n", k, k,
+                      phase ? w->quarters[0] : 0);
   }
 }
+
+static void write_prefetches(writer *w, int phase, int group) {
+  for (uint64_t left = phase < 2 ? w->streams : 0; left; left &= left - 1) {
+    int k = __builtin_ctzll(left);
+    wk__string_printf(w->out, "            PREFETCH_SHARE(next%d, e + j + %d, %d, %d);\n", k, 32 * group, item_of(w, k),
+                      w->quarters[phase]);
+  }
+  for (uint64_t left = phase || w->streams ? 0 : w->read & ~w->written; left; left &= left - 1) {
+    int k = __builtin_ctzll(left);
+    if (k < (int)w->a.nest->access_count)
+      wk__string_printf(w->out, "            PREFETCH_GROUP(v.p%d, j + %d, %d);\n", k, 32 * group, item_of(w, k));
+  }
+}
+
+/* ---- groups ---- */
 
 /* `groups` at a time. */
 static void write_whole_groups(writer *w, int phase, int groups, bool unrolled) {
@@ -453,6 +507,7 @@ static void write_row_phase(writer *w, int phase) {
   choose_abreast(w, phase);
   wk__string_printf(w->out, "    { /* phase %d */\n      struct k%d_rows_%d lanes;\n      int64_t chunks = 0;\n", phase,
                     w->number, phase);
+  write_next_rows(w, phase);
   write_start_of_phase(w, phase);
   wk__string_append(w->out,
                     "      for (int64_t first = 0; first < a->length; first += 4096, chunks++) {\n"
@@ -476,10 +531,13 @@ static void write_row_phase(writer *w, int phase) {
 }
 
 static void write_kept_pointers(writer *w) {
-  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
-    if (w->a.place[v] == PLACE_KEPT)
-      wk__string_printf(w->out, "      v.kept%d = t->kept + (%d * a->together + q) * a->kept_bytes;\n", w->a.number[v],
-                        w->a.number[v]);
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
+    if (w->a.place[v] != PLACE_KEPT) continue;
+    int number = w->a.number[v], home = w->a.home[v] - 1;
+    wk__string_printf(w->out, "      v.kept%d = ", number);
+    if (home >= 0) wk__string_printf(w->out, "a->adjacent >> %d & 1 ? row_memory(a, t, %d, q) : ", home, home);
+    wk__string_printf(w->out, "t->kept + (%d * a->together + q) * a->kept_bytes;\n", number);
+  }
 }
 
 /* Values of a row that a phase makes, its row steps included. */
@@ -516,6 +574,7 @@ static void write_rows(writer *w) {
     by_blocks |= w->read;
     if (count_needed(w)) write_body(w, p);
   }
+  choose_shares(w);
   write_signature(w);
   write_uniform(w);
   wk__string_printf(w->out,

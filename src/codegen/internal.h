@@ -24,6 +24,7 @@ typedef struct analysis {
   uint16_t *number;    /* among the values of its place */
   uint16_t *reduction; /* of a reduction or scan: among those */
   uint64_t *wanted_in; /* phases (bits) that need it by elements when nothing is kept */
+  uint16_t *home;      /* of a kept value: one more than the access in whose row it is kept; 0: memory of its own */
   bool *needed;        /* what the phase at hand needs; see mark_needed */
   int phases;          /* one more than the stages */
   int row_count;       /* values per row */

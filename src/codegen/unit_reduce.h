@@ -124,23 +124,19 @@ STRIPS(B, b, bool)
   ARG(T, t, argmax, >)                                            \
   ARG(T, t, argmin, <)
 
-/* Asks for the memory of a group some way ahead: the processor's own prefetching stops at the end of a page. Later
- * phases have their row in the cache and ask for the next one, so that memory is busy while they compute. */
+/* Memory is asked for ahead: the processor's own prefetching stops at the end of a page. What goes through its rows
+ * once asks some way on. What goes several times has its row in the cache from the second time on; it asks for the rows
+ * that come next, a share of them each time, so that memory is busy while it computes. */
 #define READ_AHEAD 8192
-#define PREFETCH_GROUP(p, j, item, ahead)                \
+#define PREFETCH_GROUP(p, j, item)                       \
   for (int64_t line = 0; line < 32 * (item); line += 64) \
-  __builtin_prefetch((const void *)((uint64_t)(p) + (uint64_t)((j) * (item) + (ahead) + line)))
-WK_INLINE int64_t next_row(const struct wk__kernel_args *a, int64_t item) {
-  return a->length * item > READ_AHEAD ? a->length * item : READ_AHEAD;
-}
+  __builtin_prefetch((const void *)((uint64_t)(p) + (uint64_t)((j) * (item) + READ_AHEAD + line)))
+/* A group's part of so many quarters of a row, in the second cache. */
+#define PREFETCH_SHARE(next, j, item, quarters)                      \
+  for (int64_t line = 0; line < 8 * (item) * (quarters); line += 64) \
+  __builtin_prefetch((const void *)((next) + (uint64_t)(((j) * (item) * (quarters) >> 2) + line)), 0, 2)
 
 /* Where a value of one row lies, and the elements of a walker from e on, by rows and by columns. */
-/* Rows from number m on that are taken together; those that need blocks one by one. */
-WK_INLINE int64_t rows_together(const struct wk__kernel_args *a, uint64_t walkers, int64_t m, int64_t left) {
-  if (walkers & ~a->adjacent) return 1;
-  left = left < a->rows - m ? left : a->rows - m;
-  return left < a->together ? left : a->together;
-}
 WK_INLINE void *row_memory(const struct wk__kernel_args *a, const struct wk__kernel_thread *t, int w, int64_t q) {
   const wk__walker *k = &a->walkers[w];
   return k->base + (t->at[w] + q * k->stride_m) * k->item;
@@ -153,6 +149,19 @@ WK_INLINE void *along_row(const struct wk__kernel_args *a, const struct wk__kern
 WK_INLINE void *along_column(const struct wk__kernel_args *a, const struct wk__kernel_thread *t, int w, int64_t e) {
   const wk__walker *k = &a->walkers[w];
   return a->adjacent >> w & 1 ? k->base + (t->at[w] + e * k->stride_m) * k->item : (char *)t->pointer[w];
+}
+/* Rows from number m on that are taken together; those that need blocks one by one. */
+WK_INLINE int64_t rows_together(const struct wk__kernel_args *a, uint64_t walkers, int64_t m, int64_t left) {
+  if (walkers & ~a->adjacent) return 1;
+  left = left < a->rows - m ? left : a->rows - m;
+  return left < a->together ? left : a->together;
+}
+/* Behind the rows that are taken together, from a quarter of the q-th on. */
+WK_INLINE uint64_t next_rows(const struct wk__kernel_args *a, const struct wk__kernel_thread *t, int w, int64_t q,
+                             int64_t quarter) {
+  int64_t row = a->length * a->walkers[w].item, ahead = row * a->together;
+  return (uint64_t)row_memory(a, t, w, q) +
+         (uint64_t)((ahead > READ_AHEAD ? ahead : READ_AHEAD) + (row * quarter >> 2));
 }
 /* Asks for the blocks that are not adjacent memory; brings back those that were written to copies. */
 WK_INLINE void get_blocks(const struct wk__kernel_args *a, struct wk__kernel_thread *t, uint64_t wanted,
