@@ -177,6 +177,28 @@ static void submit(const wk__kernels *kernels, wk__c_kernel *sources, wk__progra
   if (!unit->group) wk_error_clear();
 }
 
+/* A unit of its own, which other programs find in the cache. It stays as long as the body. */
+static void submit_body(wk__multi_tensor_body *body) {
+  const wk__c_kernel source = {.nest = body->nest, .name = body->name};
+  if (body->native) return;
+  body->native = wk__c_compile(&source, &body->program, 1);
+  if (!body->native) wk_error_clear();
+}
+
+wk_status wk__kernels_find_bodies(wk__kernels *kernels, const wk__graph *graph) {
+  for (const wk__graph_node *n = graph->first; n; n = n->next) {
+    wk_value args[WK__MAX_ARGS];
+    int room = (int)WK_COUNT(kernels->bodies) - kernels->body_count;
+    if (n->kind != WK__GRAPH_CALL || !(n->op->tags & WK__TAG_MUTATES)) continue;
+    wk_tensor **space = wk__alloc((size_t)(wk__graph_listed(n->op, n->args) + 1) * sizeof *space);
+    if (!space) return WK_OUT_OF_MEMORY;
+    wk__graph_describe_args(n->op, n->args, args, space);
+    kernels->body_count += wk__multi_tensor_bodies(n->op, args, kernels->bodies + kernels->body_count, room);
+    wk__free(space);
+  }
+  return WK_OK;
+}
+
 /* Failure leaves tier 0 running: native.h says so once. */
 void wk__kernels_submit(const wk__kernels *kernels) {
   size_t n = (size_t)kernels->count;
@@ -184,6 +206,7 @@ void wk__kernels_submit(const wk__kernels *kernels) {
   wk__program **programs = wk__alloc_zeroed(n * sizeof *programs + 1);
   pthread_mutex_lock(&submit_lock);
   if (sources && programs) submit(kernels, sources, programs);
+  for (int i = 0; i < kernels->body_count; i++) submit_body(kernels->bodies[i]);
   pthread_mutex_unlock(&submit_lock);
   wk__free(sources);
   wk__free(programs);
@@ -197,6 +220,8 @@ bool wk__kernels_wait(const wk__kernels *kernels) {
     native_unit *unit = kernels->items[i]->kernel->unit;
     all &= unit && unit->group && wk__native_group_wait(unit->group) == WK__NATIVE_READY;
   }
+  for (int i = 0; i < kernels->body_count; i++)
+    all &= kernels->bodies[i]->native && wk__native_group_wait(kernels->bodies[i]->native) == WK__NATIVE_READY;
   pthread_mutex_unlock(&submit_lock);
   return all;
 }

@@ -28,6 +28,11 @@ wk__graph_node *wk__graph_append_item(wk__graph *graph, wk__graph_node *list, in
 /* Takes the symbols that sizes are made of; the graph has none yet. */
 wk__shape_env *wk__graph_env(wk__graph *graph); /* made when absent; NULL with the error set */
 
+/* A call's arguments with descriptions of the nodes in place of tensors; lists are written to `space`, which has room
+ * for as many tensors as wk__graph_listed says. */
+int64_t wk__graph_listed(const wk_op *op, const wk__graph_arg *args);
+void wk__graph_describe_args(const wk_op *op, const wk__graph_arg *args, wk_value *out, wk_tensor **space);
+
 /* A description without storage; NULL with the error set, which a size that has no value is too. */
 wk_tensor *wk__graph_describe(const wk__spec *spec);
 

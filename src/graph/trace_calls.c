@@ -2,6 +2,7 @@
  * In: an operator and arguments, tensors or nodes. Out: a node with the description of its value. Where the table has
  * no shape rule the operator itself is run on tensors of the device "meta", which have no bytes: kernels and composites
  * then make shapes only. Tests: tests/c/test_trace.c; every operator's samples in tests/ops/test_trace.py. */
+#include "graph/internal.h"
 #include "graph/trace_internal.h"
 
 /* ---- arguments ---- */
@@ -60,9 +61,7 @@ static void release_described(described *d) {
   if (d->values != d->few) wk__free(d->values);
 }
 
-/* The arguments as the rule sees them: descriptions of the nodes in place of tensors. Lists are borrowed from `space`.
- */
-static void values_of_args(const wk_op *op, const wk__graph_arg *args, wk_value *out, wk_tensor **space) {
+void wk__graph_describe_args(const wk_op *op, const wk__graph_arg *args, wk_value *out, wk_tensor **space) {
   for (int i = 0; i < op->schema.parameter_count; i++) {
     const wk__graph_arg *a = &args[i];
     out[i] = (wk_value){.tag = a->tag, .count = a->count};
@@ -129,8 +128,8 @@ static wk_status by_running(const wk_op *op, wk_value *args, described *out) {
   return status;
 }
 
-static int64_t list_length(const wk_op *op, const wk__graph_arg *args) {
-  int64_t n = 1;
+int64_t wk__graph_listed(const wk_op *op, const wk__graph_arg *args) {
+  int64_t n = 0;
   for (int i = 0; i < op->schema.parameter_count; i++) n += args[i].tag == WK_VALUE_TENSORS ? args[i].count : 0;
   return n;
 }
@@ -138,9 +137,9 @@ static int64_t list_length(const wk_op *op, const wk__graph_arg *args) {
 static wk_status describe(const wk_op *op, const wk__graph_arg *args, described *out) {
   wk_value values[WK__MAX_ARGS];
   wk_tensor *few[32], **space = few;
-  int64_t needed = list_length(op, args);
+  int64_t needed = wk__graph_listed(op, args);
   if (needed > (int64_t)WK_COUNT(few) && !(space = wk__alloc((size_t)needed * sizeof *space))) return WK_OUT_OF_MEMORY;
-  values_of_args(op, args, values, space);
+  wk__graph_describe_args(op, args, values, space);
   bool has_rule = op->view || (op->meta && !op->compose);
   wk_status status = has_rule ? by_rule(op, values, out) : by_running(op, values, out);
   if (space != few) wk__free(space);

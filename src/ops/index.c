@@ -237,7 +237,8 @@ wk_status wk__meta_index_select(wk__call *c) {
   if (!is_index_dtype(index))
     return wk_fail(WK_RUNTIME_ERROR, "index_select(): Expected dtype int32 or int64 for index");
   if (!self->ndim && !wk_int_eq(index->numel, wk_int_of(1)))
-    return wk_fail(WK_RUNTIME_ERROR, "index_select(): Index to scalar can have only 1 value");
+    return wk_fail(WK_RUNTIME_ERROR, "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
+                   wk__shown(index->numel));
   WK_TRY(refuse_empty_dim(self, dim, index));
   memcpy(sizes, self->sizes, self->ndim * sizeof *sizes);
   if (self->ndim) sizes[dim] = index->numel;
@@ -253,7 +254,7 @@ void wk__lower_index_select(wk__lower *l) {
   loop_over(l, rank, sizes, index);
   wk__var at = checked_place(l, 2, rank ? &index[dim] : &first, dim);
   wk__access from = redirected(wk__access_arg(l, 0, index), dim, at), to = wk__access_result(l, 0, index);
-  wk__k_store(l->h, &to, wk__k_load(l->h, &from));
+  wk__k_store(l->h, &to, behind_check(l, at, wk__k_load(l->h, &from)));
 }
 
 /* A vector of places along `dim` as an index for scatter and gather over `shape`. */
@@ -278,8 +279,8 @@ static wk_status give(wk__call *c, wk_scope *scope, wk_tensor *y) {
 }
 
 static wk_status check_slices(const wk_tensor *self, int dim, const wk_tensor *source) {
-  bool match = rank_of(self) == rank_of(source);
-  for (int d = 0; match && d < rank_of(self); d++) match = d == dim || wk_int_eq(size_at(self, d), size_at(source, d));
+  bool match = self->ndim == source->ndim;
+  for (int d = 0; match && d < self->ndim; d++) match = d == dim || wk_int_eq(size_at(self, d), size_at(source, d));
   if (match) return WK_OK;
   char *a = sizes_text(self), *b = sizes_text(source);
   wk_status status = wk_fail(WK_RUNTIME_ERROR,
@@ -331,7 +332,7 @@ void wk__lower_index_add(wk__lower *l) {
   bool scalar_index = wk__arg_rank(l, 2) == 0;
   wk__var at = checked_place(l, 2, rank && !scalar_index ? &index[dim] : &first, dim);
   wk__access from = wk__access_arg(l, 3, index), to = redirected(wk__access_result(l, 0, index), dim, at);
-  wk__var value = wk__k_load(l->h, &from);
+  wk__var value = behind_check(l, at, wk__k_load(l->h, &from));
   wk__k_store_add(l->h, &to, wk__k_mul(l->h, value, wk__in_as(l, 4, l->compute)));
 }
 

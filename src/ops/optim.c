@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "ops/internal.h"
+#include "ops/multi_tensor.h"
 #include "ops/rules.h"
 #include "runtime/program.h"
 #include "wick/operators.h"
@@ -40,10 +41,9 @@ enum { STEP_SIZE, ROOT_CORRECTION, MOVE, BETA2, REST2, EPSILON, DECAY, SCALE }; 
 enum { RATE = STEP_SIZE, MOMENTUM_FACTOR = MOVE, REST_DAMPENING = REST2, FACTOR = 0 }; /* SGD; list arithmetic */
 
 typedef struct body {
+  wk__multi_tensor_body is; /* first: callers have a pointer to it */
   struct body *next;
   uint64_t key;
-  wk__nest *nest;
-  wk__program *program;
 } body;
 
 typedef struct writer {
@@ -141,15 +141,9 @@ static void write_body(writer *w, family kind, uint32_t options) {
 static body *_Atomic bodies; /* newest first; pushed without a lock, making one twice is harmless */
 
 static void release_body(body *b) {
-  wk__program_release(b->program);
-  wk__nest_release(b->nest);
+  wk__program_release(b->is.program);
+  wk__nest_release(b->is.nest);
   wk__free(b);
-}
-__attribute__((destructor)) static void release_bodies(void) {
-  for (body *b = atomic_exchange(&bodies, NULL), *next; b; b = next) {
-    next = b->next;
-    release_body(b);
-  }
 }
 
 /* The tensors of one launch. */
@@ -164,7 +158,9 @@ static uint64_t key_of(family kind, uint32_t options, const row *r) {
   return key;
 }
 
-static wk_status build(body *b, family kind, uint32_t options, const row *r) {
+static const char *const names[] = {"adam", "sgd", "add", "mul", "mul"}; /* of families */
+
+static wk_status build(wk__multi_tensor_body *b, family kind, uint32_t options, const row *r) {
   writer w = {.compute = (wk_dtype)wk__dtypes[r->tensors[PARAM]->dtype].compute};
   if (w.compute == WK_DTYPE_NONE)
     return wk_fail(WK_NOT_IMPLEMENTED, "multi-tensor operators are not implemented for '%s'",
@@ -178,6 +174,7 @@ static wk_status build(body *b, family kind, uint32_t options, const row *r) {
   wk__recorder_init(&w.recorder, b->nest);
   w.h = &w.recorder.handler;
   write_body(&w, kind, options);
+  b->name = names[kind];
   WK_TRY(w.h->status);
 #ifdef WICK_DEBUG
   WK_TRY(wk__nest_verify(b->nest));
@@ -186,14 +183,14 @@ static wk_status build(body *b, family kind, uint32_t options, const row *r) {
   return b->program ? WK_OK : wk_error_category();
 }
 
-static const body *find_body(family kind, uint32_t options, const row *r) {
+static body *find_body(family kind, uint32_t options, const row *r) {
   uint64_t key = key_of(kind, options, r);
   for (body *b = atomic_load_explicit(&bodies, memory_order_acquire); b; b = b->next)
     if (b->key == key) return b;
   body *made = wk__alloc_zeroed(sizeof *made);
   if (!made) return NULL;
   made->key = key;
-  if (build(made, kind, options, r) != WK_OK) {
+  if (build(&made->is, kind, options, r) != WK_OK) {
     release_body(made);
     return NULL;
   }
@@ -283,7 +280,7 @@ static wk_status run_alike(const step *s, bool *done, int64_t first, wk__launch 
     bump_versions(&r, s->written);
     n++;
   }
-  return wk__program_run_many(b->program, launches, n);
+  return wk__program_run_many(b->is.program, launches, n);
 }
 
 static wk_status run(const step *s) {
@@ -371,20 +368,27 @@ static wk_status adam_numbers(const step *s, int64_t i, double *n) {
   return gradient_scale(c, ADAM_SCALE, &n[SCALE]);
 }
 
-wk_status wk__kernel_fused_adam(wk__call *c) {
-  bool decoupled = c->op == WK__OP(fused_adamw_), amsgrad = wk__arg_bool(c, ADAM_AMSGRAD), skip;
-  step s = {.call = c, .kind = ADAM, .count = c->args[ADAM_SELF].count, .row_of = adam_row, .numbers_of = adam_numbers};
+static wk_status describe_adam(const wk__call *c, step *s) {
+  bool decoupled = c->op == WK__OP(fused_adamw_), amsgrad = wk__arg_bool(c, ADAM_AMSGRAD);
+  *s = (step){
+      .call = c, .kind = ADAM, .count = c->args[ADAM_SELF].count, .row_of = adam_row, .numbers_of = adam_numbers};
   for (int list = ADAM_GRADS; list <= ADAM_STEPS; list++)
     if (list != ADAM_MAX_SQUARES || amsgrad) WK_TRY(same_length(c, list));
+  if (argument(c, ADAM_DECAY) != 0) s->options |= decoupled ? DECAY_PARAMETER : DECAY_GRADIENT;
+  if (amsgrad) s->options |= AMSGRAD;
+  if (wk__arg_bool(c, ADAM_MAXIMIZE)) s->options |= MAXIMIZE;
+  if (!wk__arg_is_none(c, ADAM_SCALE)) s->options |= UNSCALE;
+  if (1 - argument(c, ADAM_BETA1) >= 0.5) s->options |= FAR_LERP;
+  s->written = 1u << PARAM | 1u << AVERAGE | 1u << SQUARE | 1u << MAX_SQUARE | (s->options & UNSCALE ? 1u << GRAD : 0);
+  return WK_OK;
+}
+
+wk_status wk__kernel_fused_adam(wk__call *c) {
+  step s;
+  bool skip;
+  WK_TRY(describe_adam(c, &s));
   WK_TRY(should_skip(c, ADAM_FOUND_INF, &skip));
-  if (skip) return WK_OK;
-  if (argument(c, ADAM_DECAY) != 0) s.options |= decoupled ? DECAY_PARAMETER : DECAY_GRADIENT;
-  if (amsgrad) s.options |= AMSGRAD;
-  if (wk__arg_bool(c, ADAM_MAXIMIZE)) s.options |= MAXIMIZE;
-  if (!wk__arg_is_none(c, ADAM_SCALE)) s.options |= UNSCALE;
-  if (1 - argument(c, ADAM_BETA1) >= 0.5) s.options |= FAR_LERP;
-  s.written = 1u << PARAM | 1u << AVERAGE | 1u << SQUARE | 1u << MAX_SQUARE | (s.options & UNSCALE ? 1u << GRAD : 0);
-  return run(&s);
+  return skip ? WK_OK : run(&s);
 }
 
 /* Arguments of _fused_sgd_. */
@@ -420,21 +424,52 @@ static wk_status sgd_numbers(const step *s, int64_t i, double *n) {
   return gradient_scale(c, SGD_SCALE, &n[SCALE]);
 }
 
-wk_status wk__kernel_fused_sgd(wk__call *c) {
-  step s = {.call = c, .kind = SGD, .count = c->args[SGD_SELF].count, .row_of = sgd_row, .numbers_of = sgd_numbers};
-  bool skip;
-  if (argument(c, SGD_MOMENTUM) != 0) s.options |= MOMENTUM;
+static wk_status describe_sgd(const wk__call *c, step *s) {
+  *s = (step){.call = c, .kind = SGD, .count = c->args[SGD_SELF].count, .row_of = sgd_row, .numbers_of = sgd_numbers};
+  if (argument(c, SGD_MOMENTUM) != 0) s->options |= MOMENTUM;
   WK_TRY(same_length(c, SGD_GRADS));
-  if (s.options & MOMENTUM) WK_TRY(same_length(c, SGD_BUFFERS));
+  if (s->options & MOMENTUM) WK_TRY(same_length(c, SGD_BUFFERS));
+  if (argument(c, SGD_DECAY) != 0) s->options |= DECAY_GRADIENT;
+  if (wk__arg_bool(c, SGD_MAXIMIZE)) s->options |= MAXIMIZE;
+  if (wk__arg_bool(c, SGD_NESTEROV)) s->options |= NESTEROV;
+  if (wk__arg_bool(c, SGD_FIRST)) s->options |= FIRST_STEP;
+  if (!wk__arg_is_none(c, SGD_SCALE)) s->options |= UNSCALE;
+  s->written = 1u << PARAM | 1u << BUFFER | (s->options & UNSCALE ? 1u << GRAD : 0);
+  return WK_OK;
+}
+
+wk_status wk__kernel_fused_sgd(wk__call *c) {
+  step s;
+  bool skip;
+  WK_TRY(describe_sgd(c, &s));
   WK_TRY(should_skip(c, SGD_FOUND_INF, &skip));
-  if (skip) return WK_OK;
-  if (argument(c, SGD_DECAY) != 0) s.options |= DECAY_GRADIENT;
-  if (wk__arg_bool(c, SGD_MAXIMIZE)) s.options |= MAXIMIZE;
-  if (wk__arg_bool(c, SGD_NESTEROV)) s.options |= NESTEROV;
-  if (wk__arg_bool(c, SGD_FIRST)) s.options |= FIRST_STEP;
-  if (!wk__arg_is_none(c, SGD_SCALE)) s.options |= UNSCALE;
-  s.written = 1u << PARAM | 1u << BUFFER | (s.options & UNSCALE ? 1u << GRAD : 0);
-  return run(&s);
+  return skip ? WK_OK : run(&s);
+}
+
+/* ---- their bodies, for native code ---- */
+
+static bool is_optimizer(const wk_op *op) {
+  return op == WK__OP(fused_adam_) || op == WK__OP(fused_adamw_) || op == WK__OP(fused_sgd_);
+}
+
+/* One that cannot be described fails when it is called. */
+int wk__multi_tensor_bodies(const wk_op *op, const wk_value *args, wk__multi_tensor_body **out, int most) {
+  const wk__call call = {.op = op, .args = args};
+  step s = {0};
+  int count = 0;
+  if (!is_optimizer(op)) return 0;
+  bool fails = (op == WK__OP(fused_sgd_) ? describe_sgd : describe_adam)(&call, &s) != WK_OK;
+  for (int64_t i = 0; i < s.count && !fails && count < most; i++) {
+    row r;
+    s.row_of(&s, i, &r);
+    body *b = find_body(s.kind, s.options, &r);
+    int same = 0;
+    while (same < count && out[same] != &b->is) same++;
+    fails = !b;
+    if (b && same == count) out[count++] = &b->is;
+  }
+  if (fails) wk_error_clear();
+  return count;
 }
 
 /* ================================================ list arithmetic =============================================== */

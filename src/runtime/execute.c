@@ -187,26 +187,35 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
 
 typedef struct many {
   run *runs;
-  int64_t *first_unit; /* (count + 1): units are numbered through all launches */
+  int64_t *first_unit;         /* (count + 1): units are numbered through all launches */
+  const geometry **geometries; /* (count) of the runs */
   int64_t count;
 } many;
 
-static int64_t launch_of_unit(const many *m, int64_t unit) {
-  int64_t low = 0, high = m->count;
+static int64_t launch_of_unit(const int64_t *first_unit, int64_t count, int64_t unit) {
+  int64_t low = 0, high = count;
   while (high - low > 1) {
     int64_t middle = (low + high) / 2;
-    *(m->first_unit[middle] <= unit ? &low : &high) = middle;
+    *(first_unit[middle] <= unit ? &low : &high) = middle;
   }
   return low;
 }
 
-static void run_many_units(void *context, int64_t begin, int64_t end) {
-  const many *m = context;
-  for (int64_t i = launch_of_unit(m, begin); begin < end; i++) {
-    int64_t first = m->first_unit[i], stop = wk__min(end, m->first_unit[i + 1]);
-    if (stop > begin) run_units(&m->runs[i], begin - first, stop - first);
+void run_parts(const int64_t *first_unit, int64_t count, int64_t begin, int64_t end, part_fn *part, void *context) {
+  for (int64_t i = launch_of_unit(first_unit, count, begin); begin < end; i++) {
+    int64_t first = first_unit[i], stop = wk__min(end, first_unit[i + 1]);
+    if (stop > begin) part(context, i, begin - first, stop - first);
     begin = wk__max(begin, stop);
   }
+}
+
+static void run_part(void *context, int64_t launch, int64_t begin, int64_t end) {
+  const many *m = context;
+  run_units(&m->runs[launch], begin, end);
+}
+static void run_many_units(void *context, int64_t begin, int64_t end) {
+  const many *m = context;
+  run_parts(m->first_unit, m->count, begin, end, run_part, context);
 }
 
 static wk_status prepare_many(const wk__program *program, const wk__launch *launches, many *m, walker *walkers) {
@@ -218,6 +227,7 @@ static wk_status prepare_many(const wk__program *program, const wk__launch *laun
     begin_run(r, program, &launches[i]);
     WK_TRY(bind_geometry(program, &launches[i], &r->g, walkers + i * per_run));
     measure(r);
+    m->geometries[i] = &r->g;
     if (r->units) find_blocked_stores(r);
     find_fixed_accesses(r);
     m->first_unit[i + 1] = m->first_unit[i] + r->units;
@@ -243,13 +253,17 @@ static wk_status run_prepared(const wk__program *program, many *m) {
 wk_status wk__program_run_many(const wk__program *program, const wk__launch *launches, int64_t count) {
   size_t walkers = (size_t)(program->nest->access_count + program->expression_count), n = (size_t)count;
   if (count == 0) return WK_OK;
-  char *memory = wk__alloc(n * (sizeof(run) + walkers * sizeof(walker)) + (n + 1) * sizeof(int64_t));
+  char *memory =
+      wk__alloc(n * (sizeof(run) + walkers * sizeof(walker) + sizeof(geometry *) + sizeof(int64_t)) + sizeof(int64_t));
   if (!memory) return WK_OUT_OF_MEMORY;
   many m = {.runs = (run *)memory, .count = count};
   walker *first_walker = (walker *)(m.runs + n);
-  m.first_unit = (int64_t *)(first_walker + n * walkers);
+  m.geometries = (const geometry **)(first_walker + n * walkers);
+  m.first_unit = (int64_t *)(m.geometries + n);
+  const wk__native_code *native = atomic_load_explicit(&program->native, memory_order_acquire);
   wk_status status = prepare_many(program, launches, &m, first_walker);
-  if (status == WK_OK) status = run_prepared(program, &m);
+  if (status == WK_OK && !(native && run_native_many(program, native, launches, m.geometries, count, &status)))
+    status = run_prepared(program, &m);
   wk__free(memory);
   return status;
 }

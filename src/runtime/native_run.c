@@ -374,30 +374,94 @@ static int64_t grain_of(const native_run *r) {
   return native_grain ? native_grain : wk__max(1, GRAIN / wk__max(1, elements_of_unit(r) * steps));
 }
 
+enum { MOST_PARAMS = 64 };
+
+/* Describes a launch; false when it is tier 0's. */
+static bool bind_launch(native_run *r, const wk__launch *launch, bool moves_rows, struct wk__kernel_number *numbers,
+                        int64_t *out_units) {
+  const geometry *g = r->g;
+  r->fn = r->code->functions[g->mode];
+  if (!r->fn || r->code->level != wk__cpu_level_get() || r->program->nest->param_count > MOST_PARAMS) return false;
+  r->args = (struct wk__kernel_args){.walkers = g->walkers,
+                                     .params = numbers,
+                                     .limits = g->expression_limit,
+                                     .length = g->reduce_length,
+                                     .geometry = g};
+  *out_units = bind_mode(r);
+  if (suits_tier_0(r, *out_units, moves_rows) || r->args.kept_bytes * r->code->kept_count > MOST_KEPT) return false;
+  bind_params(r, launch, numbers);
+  find_walkers(r);
+  return true;
+}
+
+static wk_status result_of(const native_run *r) {
+  if (atomic_load(&r->status)) return wk_fail(WK_OUT_OF_MEMORY, "out of memory inside a kernel");
+  return report_faults(r->program, r->g, atomic_load(&r->faults), atomic_load(&r->bad_index),
+                       atomic_load(&r->bad_check));
+}
+
 bool run_native(const wk__program *program, const wk__native_code *code, const wk__launch *launch, const geometry *g,
                 bool moves_rows, wk_status *out_status) {
-  enum { MOST_PARAMS = 64 };
   struct wk__kernel_number numbers[MOST_PARAMS];
-  native_run r = {.program = program, .code = code, .g = g, .fn = code->functions[g->mode]};
-  if (!r.fn || code->level != wk__cpu_level_get() || program->nest->param_count > MOST_PARAMS) return false;
-  r.args = (struct wk__kernel_args){.walkers = g->walkers,
-                                    .params = numbers,
-                                    .limits = g->expression_limit,
-                                    .length = g->reduce_length,
-                                    .geometry = g};
-  int64_t units = bind_mode(&r);
-  if (suits_tier_0(&r, units, moves_rows) || r.args.kept_bytes * code->kept_count > MOST_KEPT) return false;
-  bind_params(&r, launch, numbers);
-  find_walkers(&r);
+  native_run r = {.program = program, .code = code, .g = g};
+  int64_t units;
+  if (!bind_launch(&r, launch, moves_rows, numbers, &units)) return false;
   wk__native_runs++;
   if (units == 1 || program->has_store_add)
     run_units(&r, 0, units);
   else
     wk__parallel_for(units, grain_of(&r), run_units, &r);
-  *out_status = atomic_load(&r.status) ? wk_fail(WK_OUT_OF_MEMORY, "out of memory inside a kernel")
-                                       : report_faults(program, g, atomic_load(&r.faults), atomic_load(&r.bad_index),
-                                                       atomic_load(&r.bad_check));
+  *out_status = result_of(&r);
   return true;
+}
+
+/* ---- many launches ---- */
+
+typedef struct many {
+  native_run *runs;
+  int64_t *first_unit;
+  int64_t count;
+} many;
+
+static void run_part(void *context, int64_t launch, int64_t begin, int64_t end) {
+  const many *m = context;
+  run_units(&m->runs[launch], begin, end);
+}
+static void run_many_units(void *context, int64_t begin, int64_t end) {
+  const many *m = context;
+  run_parts(m->first_unit, m->count, begin, end, run_part, context);
+}
+
+static bool bind_many(many *m, const wk__launch *launches, struct wk__kernel_number *numbers) {
+  m->first_unit[0] = 0;
+  for (int64_t i = 0; i < m->count; i++) {
+    native_run *r = &m->runs[i];
+    int64_t units;
+    if (!bind_launch(r, &launches[i], false, numbers + i * r->program->nest->param_count, &units)) return false;
+    m->first_unit[i + 1] = m->first_unit[i] + units;
+  }
+  return true;
+}
+
+bool run_native_many(const wk__program *program, const wk__native_code *code, const wk__launch *launches,
+                     const geometry *const *geometries, int64_t count, wk_status *out_status) {
+  size_t n = (size_t)count, numbers = program->nest->param_count * sizeof(struct wk__kernel_number);
+  char *memory = wk__alloc(n * (sizeof(native_run) + numbers + sizeof(int64_t)) + sizeof(int64_t));
+  if (!memory) return wk_error_clear(), false;
+  many m = {.runs = (native_run *)memory, .count = count};
+  struct wk__kernel_number *first_number = (struct wk__kernel_number *)(m.runs + n);
+  m.first_unit = (int64_t *)((char *)first_number + n * numbers);
+  for (int64_t i = 0; i < count; i++) m.runs[i] = (native_run){.program = program, .code = code, .g = geometries[i]};
+  bool native = bind_many(&m, launches, first_number);
+  if (native) {
+    int64_t units = m.first_unit[count];
+    wk__native_runs++;
+    wk__parallel_for(units, program->has_store_add ? units : grain_of(&m.runs[0]), run_many_units, &m);
+    *out_status = WK_OK;
+    for (int64_t i = 0; i < count && *out_status == WK_OK; i++) *out_status = result_of(&m.runs[i]);
+  }
+  wk__free(memory);
+  return native;
 }
 
 unsigned wk__native_mode_of(const wk__program *program, const wk__launch *launch) {

@@ -127,5 +127,13 @@ extern int64_t native_grain; /* for tests: units that a thread takes at a time; 
 /* native_run.c: false when the launch is tier 0's. `moves_rows`: gathers or scatters go row by row. */
 WK_MUST_USE bool run_native(const wk__program *program, const wk__native_code *code, const wk__launch *launch,
                             const geometry *g, bool moves_rows, wk_status *out_status);
+/* The same for many launches; false when any of them is tier 0's. */
+WK_MUST_USE bool run_native_many(const wk__program *program, const wk__native_code *code, const wk__launch *launches,
+                                 const geometry *const *geometries, int64_t count, wk_status *out_status);
+
+/* execute.c: units of many launches are numbered through all of them; launch i has those from first_unit[i] on. Calls
+ * `part` for each launch that has some of the units [begin, end), with their numbers in it. */
+typedef void part_fn(void *context, int64_t launch, int64_t begin, int64_t end);
+void run_parts(const int64_t *first_unit, int64_t count, int64_t begin, int64_t end, part_fn *part, void *context);
 
 #endif

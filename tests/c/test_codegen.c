@@ -410,6 +410,60 @@ static void gathers_and_scatters_agree(void **state) {
   }
 }
 
+/* ---- many launches at once ---- */
+
+enum { LAUNCHES = 9 };
+
+/* The first one's program runs all. */
+static void compare_many(scene *s[LAUNCHES], const char *what) {
+  char *before[LAUNCHES][MAX_ARRAYS], *expected[LAUNCHES][MAX_ARRAYS];
+  wk__launch launches[LAUNCHES];
+  wk__program *program = s[0]->program;
+  const wk__native_code *code = atomic_load(&program->native);
+  assert_non_null(code);
+  for (int k = 0; k < LAUNCHES; k++) launches[k] = launch_of(s[k]), save(s[k], before[k]);
+  wk__program_set_native(program, NULL);
+  assert_int_equal(wk__program_run_many(program, launches, LAUNCHES), WK_OK);
+  wk__program_set_native(program, code);
+  for (int k = 0; k < LAUNCHES; k++) save(s[k], expected[k]);
+  for (int threads = 1; threads <= 3; threads++) {
+    int64_t runs = wk__native_runs;
+    assert_int_equal(wk_set_num_threads(threads), WK_OK);
+    for (int k = 0; k < LAUNCHES; k++) restore(s[k], before[k]);
+    assert_int_equal(wk__program_run_many(program, launches, LAUNCHES), WK_OK);
+    assert_int_equal(wk__native_runs, runs + 1);
+    for (int k = 0; k < LAUNCHES; k++) assert_same(s[k], expected[k], what);
+  }
+  for (int k = 0; k < LAUNCHES; k++) drop(s[k], before[k]), drop(s[k], expected[k]);
+}
+
+static const char moved_text[] =
+    "nest free (i0 < s0_0)\nbuffer 0: float32[1]\nbuffer 1: float32[1] written\nparams 1\n"
+    "%1 = load float32 0[i0]\n%2 = param float32 0\n%3 = add float32 %1 %2\nstore 1[i0] %3\n";
+
+static void many_launches_agree(void **state) {
+  (void)state;
+  static const int64_t sizes[LAUNCHES] = {3, 5000, 1, 0, 1024, 1025, 70000, 17, 2};
+  for (int level = 0; level <= (int)wk__cpu_level_max(); level++) {
+    scene *moved[LAUNCHES], *softmax[LAUNCHES];
+    assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
+    for (int k = 0; k < LAUNCHES; k++) {
+      int64_t rows[2] = {k, sizes[k] % 3000};
+      moved[k] = new_scene(moved_text);
+      moved[k]->ndim = 1;
+      moved[k]->sizes = &sizes[k];
+      moved[k]->params[0] = (wk__scalar){WK__FLOAT_KIND, .d = k};
+      for (int b = 0; b < 2; b++) moved[k]->arrays[b] = vector(WK_FLOAT32, sizes[k]);
+      softmax[k] = new_scene(softmax_text);
+      for (int b = 0; b < 2; b++) softmax[k]->arrays[b] = make_array(WK_FLOAT32, 2, rows, (const int[]){0, 1}, 0);
+    }
+    compile_scenes();
+    compare_many(moved, "many pointwise launches");
+    compare_many(softmax, "many launches by rows");
+    end_scenes();
+  }
+}
+
 /* ---- random bodies ---- */
 
 static int random_rounds(void) {
@@ -460,7 +514,7 @@ int main(void) {
       TEST(reductions_agree),           TEST(scans_and_several_dims_agree),
       TEST(conversions_agree),          TEST(any_strides_agree),
       TEST(gathers_and_scatters_agree), TEST(random_bodies_agree),
-      TEST(most_launches_were_native),
+      TEST(many_launches_agree),        TEST(most_launches_were_native),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -903,6 +903,36 @@ static void run_natively(const wk__compiled_graph *c, wk__graph *graph) {
 }
 
 /* The strides say how launches go through equal nests: native code is made for that mode alone. */
+/* The loop of an optimizer's step gets native code, too, which the next graph finds. */
+static void optimizers(void **state) {
+  (void)state;
+  for (int time = 0; time < 2; time++) {
+    wk__graph *graph = parse(
+        "graph(%p: f32[40, 65], %g: f32[40, 65], %m: f32[40, 65], %v: f32[40, 65], %s: f32[]) {\n"
+        "  %w: f32[40, 65] = abs(%v)\n"
+        "  %t: f32[] = exp(%s)\n"
+        "  %a: (f32[40, 65], f32[40, 65], f32[40, 65], f32[40, 65]) = _fused_adamw_([%p], [%g], [%m], [%w], [], [%t], "
+        "lr=0.1, beta1=0.9, beta2=0.99, weight_decay=0.01, "
+        "eps=1e-08, amsgrad=False, maximize=False)\n"
+        "  %a_0: f32[40, 65] = item(%a, 0)\n"
+        "  %a_2: f32[40, 65] = item(%a, 2)\n"
+        "  %a_3: f32[40, 65] = item(%a, 3)\n"
+        "  return (%a_0, %a_2, %a_3)\n"
+        "}");
+    wk__compiled_graph *c = compile(graph);
+    tensors inputs = inputs_of(graph), same = clones_of(&inputs);
+    tensors outputs = run_compiled(c, &inputs);
+    assert_true(wk__compiled_graph_wait(c));
+    int64_t runs = wk__native_runs;
+    tensors native = run_compiled(c, &same);
+    assert_true(wk__native_runs >= runs + 1 + wk__compiled_graph_kernel_count(c));
+    assert_all_same(&outputs, &native);
+    release(&inputs), release(&outputs), release(&same), release(&native);
+    wk__compiled_graph_release(c);
+    wk__graph_release(graph);
+  }
+}
+
 static void one_mode(void **state) {
   (void)state;
   static const char form[] =
@@ -1299,6 +1329,7 @@ int main(void) {
       TEST(random_order),
       TEST(equal_layers),
       TEST(kernels_go_apart),
+      TEST(optimizers),
       TEST(one_mode),
       TEST(sizes_that_vary),
       TEST(index_errors),

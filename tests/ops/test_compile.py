@@ -4,6 +4,8 @@ with symbolic sizes compiled once and run at many sizes."""
 import os
 import random
 import re
+import subprocess
+import sys
 import time
 
 import compile_fuzz
@@ -590,3 +592,31 @@ def test_compiled_sizes_one_by_one():
             ours = compile_fuzz.described(_C._run_symbolic(compiled, *given))
             for a, b in zip(ours, compile_fuzz.described(expected), strict=True):
                 assert a[:3] == b[:3] and a[-1] == b[-1], (name, shape)
+
+
+@pytest.mark.parametrize("options", [{"amsgrad": True}, {"weight_decay": 0.1, "betas": (0.4, 0.9)}, {"momentum": 0.9}])
+def test_optimizers_have_native_code(options):
+    """A compiled step's optimizer runs native code with eager's bits; tier 0 is what a fresh process's eager has."""
+    program = f"""
+import sys, wick, hashlib
+def step_of(compiled):
+    wick.manual_seed(0)
+    parameters = [wick.randn(n, 65).to(t).requires_grad_() for n in (1, 300) for t in (wick.float32, wick.bfloat16)]
+    for p in parameters:
+        p.grad = wick.randn_like(p)
+    options = {options!r}
+    optimizer = (wick.optim.SGD if "momentum" in options else wick.optim.AdamW)(parameters, lr=0.1, **options)
+    step = wick._C.Compiled(lambda: optimizer.step()) if compiled else optimizer.step
+    for k in range(6):
+        step()
+        assert k < 2 or not compiled or step.wait_for_native()
+    return hashlib.sha256(b"".join(p.detach().view(-1).view(wick.uint8).numpy().tobytes() for p in parameters)).hexdigest()
+print(step_of(sys.argv[1] == "compiled"))
+"""
+
+    def run(how):
+        return subprocess.run(
+            [sys.executable, "-c", program, how], capture_output=True, text=True, check=True, timeout=300
+        ).stdout
+
+    assert run("eager") == run("compiled")

@@ -97,3 +97,21 @@ def test_float8_promotes_with_nothing_else():
     assert wick.promote_types(wick.float8_e5m2, wick.float8_e5m2) == wick.float8_e5m2
     assert wick.where(wick.tensor([True, False]), eight, eight).dtype == wick.float8_e4m3fn
     assert wick.ones(2).copy_(eight).tolist() == [1, 1]
+
+
+def test_an_index_into_a_number_is_checked():
+    """A tensor of no dims has one place, 0."""
+    x, out = wick.tensor(3.0, requires_grad=True), wick.tensor([2])
+    with pytest.raises(IndexError, match="index out of range in self"):
+        x.index_select(0, out)
+    with pytest.raises(RuntimeError, match="index 2 is out of bounds for dimension 0 with size 1"):
+        x.index_add(0, out, wick.tensor(1.0))
+    with pytest.raises(
+        RuntimeError, match=r"source tensor shape must match .* Got self.shape = \[\] source.shape = \[1\]"
+    ):
+        x.index_add(0, wick.tensor([0]), wick.ones(1))
+    with pytest.raises(RuntimeError, match=r"Index to scalar can have only 1 value, got 2 value\(s\)"):
+        x.index_select(0, wick.tensor([0, 0]))
+    y = x.index_select(0, wick.tensor([0])).index_add(0, wick.tensor(0), x)
+    y.backward()
+    assert (y.item(), x.grad.item()) == (6, 2)
