@@ -447,7 +447,10 @@ bool run_native_many(const wk__program *program, const wk__native_code *code, co
                      const geometry *const *geometries, int64_t count, wk_status *out_status) {
   size_t n = (size_t)count, numbers = program->nest->param_count * sizeof(struct wk__kernel_number);
   char *memory = wk__alloc(n * (sizeof(native_run) + numbers + sizeof(int64_t)) + sizeof(int64_t));
-  if (!memory) return wk_error_clear(), false;
+  if (!memory) {
+    wk_error_clear(); /* tier 0 may do with less */
+    return false;
+  }
   many m = {.runs = (native_run *)memory, .count = count};
   struct wk__kernel_number *first_number = (struct wk__kernel_number *)(m.runs + n);
   m.first_unit = (int64_t *)((char *)first_number + n * numbers);
