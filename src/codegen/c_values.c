@@ -265,12 +265,21 @@ static bool has_one_lane(const wk__instr *i, int operand) {
          (i->op == WK__LOOP_div || i->op == WK__LOOP_sqrt || i->op == WK__LOOP_rsqrt || i->op == WK__LOOP_reciprocal);
 }
 
+/* e^(x - max(x)), of which the part of exp that looks for arguments too large is left out. */
+static bool is_exp_below_max(const analysis *a, const wk__instr *i) {
+  const wk__instr *difference = &a->nest->instrs[i->operands[0]];
+  if (i->op != WK__LOOP_exp || i->dtype != WK_FLOAT32 || difference->op != WK__LOOP_sub) return false;
+  const wk__instr *most = &a->nest->instrs[difference->operands[1]];
+  return most->op == WK__LOOP_reduce_max && most->operands[0] == difference->operands[0];
+}
+
 static void write_operation(const target *t, const wk__instr *i) {
   int dtype = operand_dtype(t->a, i);
   bool divides = divides_integers(i, dtype);
   if (divides && alone(t)) wk__string_append(t->out, "l_splat(l_first(");
   const char *one = alone(t) && has_one_lane(i, dtype) ? "one_" : "";
-  wk__string_printf(t->out, "%c_%s%s(", letter_of(dtype), one, wk__loop_ops[i->op].name);
+  const char *name = is_exp_below_max(t->a, i) ? "exp_below" : wk__loop_ops[i->op].name;
+  wk__string_printf(t->out, "%c_%s%s(", letter_of(dtype), one, name);
   write_operands(t, i);
   if (divides) wk__string_printf(t->out, ", %s, &t->fault", wanted(t));
   wk__string_append(t->out, divides && alone(t) ? ")))" : ")");

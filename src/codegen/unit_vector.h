@@ -104,6 +104,7 @@ BOTH(round, rint)
 BOTH(sqrt, sqrt)
 #ifdef WK_USES_MATH
 BOTH(exp, exp)
+OF_F(exp_below, vf_exp_below_89(x))
 BOTH(expm1, expm1)
 BOTH(log, log)
 BOTH(log1p, log1p)

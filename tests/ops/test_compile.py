@@ -620,3 +620,23 @@ print(step_of(sys.argv[1] == "compiled"))
         ).stdout
 
     assert run("eager") == run("compiled")
+
+
+def test_softmax_of_what_is_no_number():
+    """Native code leaves out what exp does for large arguments where the row's maximum is subtracted."""
+    big, inf, nan = 3e38, float("inf"), float("nan")
+    rows = [
+        [0, inf, 1],
+        [inf, -inf, inf],
+        [nan, 1, 2],
+        [1, nan, inf],
+        [-inf, -inf, -inf],
+        [big, -big, 0],
+        [-inf, 0, -0.0],
+    ]
+    x = wick.tensor(rows).repeat(1, 50)
+    for f in (lambda t: t.softmax(-1), lambda t: t.log_softmax(-1), lambda t: t.softmax(0), lambda t: t.logsumexp(-1)):
+        compiled = wick.compile(f, options={"wait": True})
+        expected = f(x)
+        for _ in range(3):
+            assert wick.allclose(compiled(x), expected, rtol=0, atol=0, equal_nan=True)
