@@ -445,21 +445,23 @@ static void many_launches_agree(void **state) {
   (void)state;
   static const int64_t sizes[LAUNCHES] = {3, 5000, 1, 0, 1024, 1025, 70000, 17, 2};
   for (int level = 0; level <= (int)wk__cpu_level_max(); level++) {
-    scene *moved[LAUNCHES], *softmax[LAUNCHES];
+    scene *moved[LAUNCHES], *softmax[LAUNCHES], others[2][LAUNCHES];
     assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
     for (int k = 0; k < LAUNCHES; k++) {
       int64_t rows[2] = {k, sizes[k] % 3000};
-      moved[k] = new_scene(moved_text);
+      moved[k] = k ? &others[0][k] : new_scene(moved_text);
+      softmax[k] = k ? &others[1][k] : new_scene(softmax_text);
+      if (k) start_scene(moved[k], moved_text), start_scene(softmax[k], softmax_text);
       moved[k]->ndim = 1;
       moved[k]->sizes = &sizes[k];
       moved[k]->params[0] = (wk__scalar){WK__FLOAT_KIND, .d = k};
       for (int b = 0; b < 2; b++) moved[k]->arrays[b] = vector(WK_FLOAT32, sizes[k]);
-      softmax[k] = new_scene(softmax_text);
       for (int b = 0; b < 2; b++) softmax[k]->arrays[b] = make_array(WK_FLOAT32, 2, rows, (const int[]){0, 1}, 0);
     }
     compile_scenes();
     compare_many(moved, "many pointwise launches");
     compare_many(softmax, "many launches by rows");
+    for (int k = 1; k < LAUNCHES; k++) end_scene(moved[k]), end_scene(softmax[k]);
     end_scenes();
   }
 }
