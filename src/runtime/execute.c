@@ -185,49 +185,35 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
 
 /* ================================================ many launches ================================================== */
 
-typedef struct many {
-  run *runs;
-  int64_t *first_unit;         /* (count + 1): units are numbered through all launches */
-  const geometry **geometries; /* (count) of the runs */
-  int64_t count;
-} many;
-
-static int64_t launch_of_unit(const int64_t *first_unit, int64_t count, int64_t unit) {
-  int64_t low = 0, high = count;
+static int64_t launch_of_unit(const many *m, int64_t unit) {
+  int64_t low = 0, high = m->count;
   while (high - low > 1) {
     int64_t middle = (low + high) / 2;
-    *(first_unit[middle] <= unit ? &low : &high) = middle;
+    *(m->first_unit[middle] <= unit ? &low : &high) = middle;
   }
   return low;
 }
 
-void run_parts(const int64_t *first_unit, int64_t count, int64_t begin, int64_t end, part_fn *part, void *context) {
-  for (int64_t i = launch_of_unit(first_unit, count, begin); begin < end; i++) {
-    int64_t first = first_unit[i], stop = wk__min(end, first_unit[i + 1]);
-    if (stop > begin) part(context, i, begin - first, stop - first);
+void run_many_units(void *context, int64_t begin, int64_t end) {
+  const many *m = context;
+  for (int64_t i = launch_of_unit(m, begin); begin < end; i++) {
+    int64_t first = m->first_unit[i], stop = wk__min(end, m->first_unit[i + 1]);
+    if (stop > begin) m->run_units((char *)m->runs + (size_t)i * m->run_size, begin - first, stop - first);
     begin = wk__max(begin, stop);
   }
 }
 
-static void run_part(void *context, int64_t launch, int64_t begin, int64_t end) {
-  const many *m = context;
-  run_units(&m->runs[launch], begin, end);
-}
-static void run_many_units(void *context, int64_t begin, int64_t end) {
-  const many *m = context;
-  run_parts(m->first_unit, m->count, begin, end, run_part, context);
-}
-
-static wk_status prepare_many(const wk__program *program, const wk__launch *launches, many *m, walker *walkers) {
+static wk_status prepare_many(const wk__program *program, const wk__launch *launches, many *m, walker *walkers,
+                              const geometry **geometries) {
   int64_t per_run = program->nest->access_count + program->expression_count;
   WK_TRY(check_primitives(program, wk__primitives_get()));
   m->first_unit[0] = 0;
   for (int64_t i = 0; i < m->count; i++) {
-    run *r = &m->runs[i];
+    run *r = (run *)m->runs + i;
     begin_run(r, program, &launches[i]);
     WK_TRY(bind_geometry(program, &launches[i], &r->g, walkers + i * per_run));
     measure(r);
-    m->geometries[i] = &r->g;
+    geometries[i] = &r->g;
     if (r->units) find_blocked_stores(r);
     find_fixed_accesses(r);
     m->first_unit[i + 1] = m->first_unit[i] + r->units;
@@ -242,11 +228,12 @@ static int64_t elements_of_unit(const run *r) {
 }
 
 static wk_status run_prepared(const wk__program *program, many *m) {
+  const run *runs = m->runs;
   int64_t units = m->first_unit[m->count], elements = 0;
-  for (int64_t i = 0; i < m->count; i++) elements += m->runs[i].units * elements_of_unit(&m->runs[i]);
+  for (int64_t i = 0; i < m->count; i++) elements += runs[i].units * elements_of_unit(&runs[i]);
   int64_t steps = 1 + program->phases[0].keep.count / 4, work = wk__max(1, elements / wk__max(units, 1) * steps);
   wk__parallel_for(units, program->has_store_add ? units : wk__max(1, GRAIN / work), run_many_units, m);
-  for (int64_t i = 0; i < m->count; i++) WK_TRY(report(&m->runs[i]));
+  for (int64_t i = 0; i < m->count; i++) WK_TRY(report(&runs[i]));
   return WK_OK;
 }
 
@@ -256,13 +243,13 @@ wk_status wk__program_run_many(const wk__program *program, const wk__launch *lau
   char *memory =
       wk__alloc(n * (sizeof(run) + walkers * sizeof(walker) + sizeof(geometry *) + sizeof(int64_t)) + sizeof(int64_t));
   if (!memory) return WK_OUT_OF_MEMORY;
-  many m = {.runs = (run *)memory, .count = count};
-  walker *first_walker = (walker *)(m.runs + n);
-  m.geometries = (const geometry **)(first_walker + n * walkers);
-  m.first_unit = (int64_t *)(m.geometries + n);
+  many m = {.runs = memory, .run_size = sizeof(run), .count = count, .run_units = run_units};
+  walker *first_walker = (walker *)((run *)m.runs + n);
+  const geometry **geometries = (const geometry **)(first_walker + n * walkers);
+  m.first_unit = (int64_t *)(geometries + n);
   const wk__native_code *native = atomic_load_explicit(&program->native, memory_order_acquire);
-  wk_status status = prepare_many(program, launches, &m, first_walker);
-  if (status == WK_OK && !(native && run_native_many(program, native, launches, m.geometries, count, &status)))
+  wk_status status = prepare_many(program, launches, &m, first_walker, geometries);
+  if (status == WK_OK && !(native && run_native_many(program, native, launches, geometries, count, &status)))
     status = run_prepared(program, &m);
   wk__free(memory);
   return status;

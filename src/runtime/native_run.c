@@ -417,25 +417,10 @@ bool run_native(const wk__program *program, const wk__native_code *code, const w
 
 /* ---- many launches ---- */
 
-typedef struct many {
-  native_run *runs;
-  int64_t *first_unit;
-  int64_t count;
-} many;
-
-static void run_part(void *context, int64_t launch, int64_t begin, int64_t end) {
-  const many *m = context;
-  run_units(&m->runs[launch], begin, end);
-}
-static void run_many_units(void *context, int64_t begin, int64_t end) {
-  const many *m = context;
-  run_parts(m->first_unit, m->count, begin, end, run_part, context);
-}
-
 static bool bind_many(many *m, const wk__launch *launches, struct wk__kernel_number *numbers) {
   m->first_unit[0] = 0;
   for (int64_t i = 0; i < m->count; i++) {
-    native_run *r = &m->runs[i];
+    native_run *r = (native_run *)m->runs + i;
     int64_t units;
     if (!bind_launch(r, &launches[i], false, numbers + i * r->program->nest->param_count, &units)) return false;
     m->first_unit[i + 1] = m->first_unit[i] + units;
@@ -451,17 +436,18 @@ bool run_native_many(const wk__program *program, const wk__native_code *code, co
     wk_error_clear(); /* tier 0 may do with less */
     return false;
   }
-  many m = {.runs = (native_run *)memory, .count = count};
-  struct wk__kernel_number *first_number = (struct wk__kernel_number *)(m.runs + n);
+  native_run *runs = (native_run *)memory;
+  many m = {.runs = runs, .run_size = sizeof *runs, .count = count, .run_units = run_units};
+  struct wk__kernel_number *first_number = (struct wk__kernel_number *)(runs + n);
   m.first_unit = (int64_t *)((char *)first_number + n * numbers);
-  for (int64_t i = 0; i < count; i++) m.runs[i] = (native_run){.program = program, .code = code, .g = geometries[i]};
+  for (int64_t i = 0; i < count; i++) runs[i] = (native_run){.program = program, .code = code, .g = geometries[i]};
   bool native = bind_many(&m, launches, first_number);
   if (native) {
     int64_t units = m.first_unit[count];
     wk__native_runs++;
-    wk__parallel_for(units, program->has_store_add ? units : grain_of(&m.runs[0]), run_many_units, &m);
+    wk__parallel_for(units, program->has_store_add ? units : grain_of(runs), run_many_units, &m);
     *out_status = WK_OK;
-    for (int64_t i = 0; i < count && *out_status == WK_OK; i++) *out_status = result_of(&m.runs[i]);
+    for (int64_t i = 0; i < count && *out_status == WK_OK; i++) *out_status = result_of(&runs[i]);
   }
   wk__free(memory);
   return native;

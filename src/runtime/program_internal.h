@@ -131,9 +131,14 @@ WK_MUST_USE bool run_native(const wk__program *program, const wk__native_code *c
 WK_MUST_USE bool run_native_many(const wk__program *program, const wk__native_code *code, const wk__launch *launches,
                                  const geometry *const *geometries, int64_t count, wk_status *out_status);
 
-/* execute.c: units of many launches are numbered through all of them; launch i has those from first_unit[i] on. Calls
- * `part` for each launch that has some of the units [begin, end), with their numbers in it. */
-typedef void part_fn(void *context, int64_t launch, int64_t begin, int64_t end);
-void run_parts(const int64_t *first_unit, int64_t count, int64_t begin, int64_t end, part_fn *part, void *context);
+/* Many launches, whose units are numbered through all of them. */
+typedef struct many {
+  void *runs; /* (count) of run_size bytes each */
+  size_t run_size;
+  int64_t count;
+  int64_t *first_unit;                                      /* (count + 1) */
+  void (*run_units)(void *run, int64_t begin, int64_t end); /* by their numbers in the run */
+} many;
+void run_many_units(void *context, int64_t begin, int64_t end); /* execute.c: of a `many`, for wk__parallel_for */
 
 #endif
