@@ -163,8 +163,11 @@ static void mask_scores(const attention_run *r, rows q, rows k, char *scores) {
     r->steps->mask(scores, q.count, k.count, a->mask_kind, (const char *)a->mask + at * size, a->mask_query,
                    a->mask_key);
   }
-  int64_t visible = q.first - k.first + 1; /* to the first row */
-  if (a->causal && visible < k.count) r->steps->hide(scores, q.count, k.count, visible);
+}
+
+/* Keys of a block that the first of the queries sees; each further one sees one more. */
+static int64_t visible_to_first(const attention_run *r, rows q, rows k) {
+  return r->a->causal ? q.first - k.first + 1 : k.count;
 }
 
 static void compute_scores(const attention_run *r, rows q, left queries, rows k, panels keys, char *scores) {
@@ -212,7 +215,8 @@ static void forward_block(const attention_run *r, rows q, key_cache *cache, cons
   for (int64_t block = 0; block < blocks; block++) {
     rows all = key_rows(r, q.head, block), k = visible_keys(r, q, all);
     compute_scores(r, q, queries, k, find_keys(r, all, block, cache, s->keys), s->scores);
-    r->steps->softmax_block(s->scores, q.count, k.count, block == 0, s->maxima, s->sums, out, r->out.row, value_size);
+    r->steps->softmax_block(s->scores, q.count, k.count, visible_to_first(r, q, k), block == 0, s->maxima, s->sums, out,
+                            r->out.row, value_size);
     panels values = use_rows(r, &r->a->v, k, value_size, s->values);
     multiply(r, q.count, value_size, k.count, block_of(s->scores), values, out, r->out.row, go_on(block > 0));
   }
@@ -262,7 +266,7 @@ static panels transposed_values(const attention_run *r, rows k, const scratch *s
 /* P into s->scores and dS into s->gradient */
 static void recompute_block(const attention_run *r, rows q, rows k, panels keys, panels values, const scratch *s) {
   compute_scores(r, q, rows_of(r, &r->a->q, q), k, keys, s->scores);
-  r->steps->probabilities(s->scores, q.count, k.count, logarithms_at(r, q));
+  r->steps->probabilities(s->scores, q.count, k.count, visible_to_first(r, q, k), logarithms_at(r, q));
   multiply(r, q.count, k.count, r->a->value_size, rows_of(r, &r->dout, q), values, s->gradient, WK__KEY_BLOCK,
            go_on(false));
   r->steps->score_gradients(s->gradient, s->scores, q.count, k.count, s->dots + q.first * r->gemm->size, r->a->scale);

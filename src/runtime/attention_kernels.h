@@ -15,20 +15,19 @@ enum {
 typedef void wk__mask_scores_fn(void *scores, int64_t rows, int64_t columns, wk__attention_mask kind, const void *mask,
                                 int64_t mask_row, int64_t mask_column);
 
-/* Row i keeps its first `visible + i` scores (at least 0 of them); the others become -infinity. */
-typedef void wk__hide_scores_fn(void *scores, int64_t rows, int64_t columns, int64_t visible);
-
-/* scores = exp(scores - maximum), with `maxima` and `sums` of the rows so far brought up to date; the rows of `out` are
+/* Row i sees its first `visible + i` scores, at most all `columns`; visible is at least 1. The others count as
+ * -infinity, whose exponential is 0.
+ * scores = exp(scores - maximum), with `maxima` and `sums` of the rows so far brought up to date; the rows of `out` are
  * scaled from the old maximum to the new one, unless `first`. */
-typedef void wk__softmax_block_fn(void *scores, int64_t rows, int64_t columns, bool first, void *maxima, void *sums,
-                                  void *out, int64_t out_row, int64_t out_columns);
+typedef void wk__softmax_block_fn(void *scores, int64_t rows, int64_t columns, int64_t visible, bool first,
+                                  void *maxima, void *sums, void *out, int64_t out_row, int64_t out_columns);
 
 /* out /= sums; logarithms = maxima + ln(sums). Rows without a visible key, all of them when maxima is NULL: 0. */
 typedef void wk__softmax_end_fn(int64_t rows, const void *maxima, const void *sums, void *out, int64_t out_row,
                                 int64_t out_columns, void *logarithms);
 
-/* scores = exp(scores - logarithm of the row) */
-typedef void wk__probabilities_fn(void *scores, int64_t rows, int64_t columns, const void *logarithms);
+/* scores = exp(scores - logarithm of the row), of what the row sees */
+typedef void wk__probabilities_fn(void *scores, int64_t rows, int64_t columns, int64_t visible, const void *logarithms);
 
 /* result = probabilities * (result - dots of the row) * scale; result's rows are WK__KEY_BLOCK apart too. */
 typedef void wk__score_gradients_fn(void *result, const void *probabilities, int64_t rows, int64_t columns,
@@ -40,7 +39,6 @@ typedef void wk__row_dots_fn(int64_t rows, int64_t columns, const void *x, int64
 
 typedef struct wk__attention_kernels {
   wk__mask_scores_fn *mask;
-  wk__hide_scores_fn *hide;
   wk__softmax_block_fn *softmax_block;
   wk__softmax_end_fn *softmax_end;
   wk__probabilities_fn *probabilities;

@@ -71,11 +71,11 @@ enum { STRIP = 16 };
 #endif
 #include "runtime/attention_level_body.h"
 
-#define TABLE(suffix)                                                                      \
-  {                                                                                        \
-    .mask = mask_##suffix, .hide = hide_##suffix, .softmax_block = softmax_block_##suffix, \
-    .softmax_end = softmax_end_##suffix, .probabilities = probabilities_##suffix,          \
-    .score_gradients = score_gradients_##suffix, .row_dots = row_dots_##suffix             \
+#define TABLE(suffix)                                                                                    \
+  {                                                                                                      \
+    .mask = mask_##suffix, .softmax_block = softmax_block_##suffix, .softmax_end = softmax_end_##suffix, \
+    .probabilities = probabilities_##suffix, .score_gradients = score_gradients_##suffix,                \
+    .row_dots = row_dots_##suffix                                                                        \
   }
 const wk__attention_kernels WK_LEVEL_NAME(attention_kernels)[2] = {
     [WK__GEMM_F32] = TABLE(f32), [WK__GEMM_F64] = TABLE(f64)};

@@ -27,14 +27,7 @@ WK_INLINE T NAME(strip_max)(V *strip) {
   return v[0];
 }
 
-/* ---- Hiding and masking ---- */
-
-static void NAME(hide)(void *scores, int64_t rows, int64_t columns, int64_t visible) {
-  for (int64_t i = 0; i < rows; i++) {
-    T *row = (T *)scores + i * WK__KEY_BLOCK;
-    for (int64_t j = wk__max(visible + i, 0); j < columns; j++) row[j] = -INFINITE;
-  }
-}
+/* ---- Masking ---- */
 
 static void NAME(mask)(void *scores, int64_t rows, int64_t columns, wk__attention_mask kind, const void *mask,
                        int64_t mask_row, int64_t mask_column) {
@@ -52,10 +45,16 @@ static void NAME(mask)(void *scores, int64_t rows, int64_t columns, wk__attentio
   }
 }
 
-/* Makes whole strips of a row: what is added is -infinity, whose exponential is 0. */
-WK_INLINE int64_t NAME(pad)(T *row, int64_t columns) {
-  int64_t end = (columns + STRIP - 1) / STRIP * STRIP;
-  for (int64_t j = columns; j < end; j++) row[j] = -INFINITE;
+/* Where the strips end that hold what row i sees. */
+WK_INLINE int64_t NAME(row_end)(int64_t i, int64_t columns, int64_t visible) {
+  return (wk__min(visible + i, columns) + STRIP - 1) / STRIP * STRIP;
+}
+
+/* What fills up the strips becomes -infinity, whose exponential is 0, what lies behind them 0. */
+WK_INLINE int64_t NAME(hide)(T *row, int64_t i, int64_t columns, int64_t visible) {
+  int64_t seen = wk__min(visible + i, columns), end = NAME(row_end)(i, columns, visible);
+  for (int64_t j = seen; j < end; j++) row[j] = -INFINITE;
+  for (int64_t j = end; j < columns; j++) row[j] = 0;
   return end;
 }
 
@@ -90,50 +89,60 @@ WK_INLINE void NAME(scale_row)(T *row, int64_t columns, T factor) {
   if (j < columns) OP(store_n)(row + j, OP(load_n)(row + j, columns - j) * factor, columns - j);
 }
 
-static void NAME(softmax_block)(void *scores, int64_t rows, int64_t columns, bool first, void *maxima, void *sums,
-                                void *out, int64_t out_row, int64_t out_columns) {
+/* Brings a row's maximum up to date, and what was summed up below the old one. */
+WK_INLINE void NAME(raise_maximum)(T highest, bool first, T *maximum, T *sum, T *out, int64_t out_columns) {
+  T before = first ? -INFINITE : *maximum;
+  T now = highest > before || highest != highest ? highest : before; /* NaN stays */
+  *maximum = now;
+  if (first) {
+    *sum = 0;
+  } else if (now != before) {
+    T factor = OP(exp)(OP(broadcast)(before - now))[0];
+    *sum *= factor;
+    NAME(scale_row)(out, out_columns, factor);
+  }
+}
+
+/* All maxima, then all exponentials: the processor works on several rows at a time, where a row's exponentials would
+ * wait for its maximum. */
+static void NAME(softmax_block)(void *scores, int64_t rows, int64_t columns, int64_t visible, bool first, void *maxima,
+                                void *sums, void *out, int64_t out_row, int64_t out_columns) {
+  T *maximum = maxima, *sum = sums;
   for (int64_t i = 0; i < rows; i++) {
-    T *row = (T *)scores + i * WK__KEY_BLOCK, *maximum = (T *)maxima + i, *sum = (T *)sums + i;
-    int64_t end = NAME(pad)(row, columns);
-    T highest = NAME(row_max)(row, end), before = first ? -INFINITE : *maximum;
-    T now = highest > before || highest != highest ? highest : before; /* NaN stays */
-    T base = now == -INFINITE ? 0 : now;                               /* -infinity from itself would be NaN */
-    T block_sum = NAME(exponentials)(row, end, base);
-    if (first) {
-      *sum = block_sum;
-    } else if (now == before) {
-      *sum += block_sum;
-    } else {
-      T factor = OP(exp)(OP(broadcast)(before - base))[0];
-      *sum = *sum * factor + block_sum;
-      NAME(scale_row)((T *)out + i * out_row, out_columns, factor);
-    }
-    *maximum = now;
+    T *row = (T *)scores + i * WK__KEY_BLOCK;
+    int64_t end = NAME(hide)(row, i, columns, visible);
+    NAME(raise_maximum)(NAME(row_max)(row, end), first, &maximum[i], &sum[i], (T *)out + i * out_row, out_columns);
+  }
+  for (int64_t i = 0; i < rows; i++) {
+    T base = maximum[i] == -INFINITE ? 0 : maximum[i]; /* -infinity from itself would be NaN */
+    sum[i] += NAME(exponentials)((T *)scores + i * WK__KEY_BLOCK, NAME(row_end)(i, columns, visible), base);
   }
 }
 
 static void NAME(softmax_end)(int64_t rows, const void *maxima, const void *sums, void *out, int64_t out_row,
                               int64_t out_columns, void *logarithms) {
-  for (int64_t i = 0; i < rows; i++) {
-    T maximum = maxima ? ((const T *)maxima)[i] : -INFINITE, sum = ((const T *)sums)[i];
-    T *row = (T *)out + i * out_row;
-    if (maximum == -INFINITE) {
-      memset(row, 0, (size_t)out_columns * sizeof(T));
-      ((T *)logarithms)[i] = 0;
-    } else {
-      NAME(scale_row)(row, out_columns, 1 / sum);
-      ((T *)logarithms)[i] = maximum + OP(log)(OP(broadcast)(sum))[0];
+  for (int64_t first = 0; first < rows; first += LANES) {
+    int64_t n = wk__min(LANES, rows - first);
+    V maximum = maxima ? OP(load_n)((const T *)maxima + first, n) : OP(broadcast)(-INFINITE);
+    V sum = maxima ? OP(load_n)((const T *)sums + first, n) : OP(broadcast)(1);
+    V factor = 1 / sum, logarithm = maximum + OP(log)(sum);
+    logarithm = OP(select)(OP(eq)(maximum, OP(broadcast)(-INFINITE)), OP(broadcast)(0), logarithm);
+    OP(store_n)((T *)logarithms + first, logarithm, n);
+    for (int64_t i = 0; i < n; i++) {
+      T *row = (T *)out + (first + i) * out_row;
+      NAME(scale_row)(row, out_columns, factor[i]);
+      if (maximum[i] == -INFINITE) memset(row, 0, (size_t)out_columns * sizeof(T));
     }
   }
 }
 
 /* ---- Gradients ---- */
 
-static void NAME(probabilities)(void *scores, int64_t rows, int64_t columns, const void *logarithms) {
+static void NAME(probabilities)(void *scores, int64_t rows, int64_t columns, int64_t visible, const void *logarithms) {
   for (int64_t i = 0; i < rows; i++) {
     T *row = (T *)scores + i * WK__KEY_BLOCK;
     T base = ((const T *)logarithms)[i];
-    int64_t end = NAME(pad)(row, columns);
+    int64_t end = NAME(hide)(row, i, columns, visible);
     for (int64_t j = 0; j < end; j += LANES) OP(store)(row + j, OP(exp)(OP(load)(row + j) - base));
   }
 }
