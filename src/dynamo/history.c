@@ -117,7 +117,12 @@ wk_status wk__tape_note(const wk__session *s, wk__segment *g, wk__tape_walk *all
   return walk_tape(all, t);
 }
 
-void wk__tape_mark(wk__graph *graph, const wk__tape_walk *w) {
+static wk_status other_history(void) {
+  return wk_fail(WK_UNSUPPORTED, "a history that replaying would not make again");
+}
+
+wk_status wk__tape_mark(wk__graph *graph, const wk__tape_walk *w) {
+  bool same = true;
   for (wk__graph_node *n = graph->first; n; n = n->next) {
     if (n->kind == WK__GRAPH_ITEM) {
       n->flags |= n->args[0].node->flags & WK__GRAPH_TAPED;
@@ -125,9 +130,11 @@ void wk__tape_mark(wk__graph *graph, const wk__tape_walk *w) {
     }
     if (n->kind != WK__GRAPH_CALL) continue;
     bool derived = n->flags & WK__GRAPH_DERIVED && !n->tape_sequence && n->args[0].node->flags & WK__GRAPH_TAPED;
-    n->flags &= (uint8_t)~WK__GRAPH_DERIVED;
     if (derived || (n->tape_sequence && wk__map_get(&w->seen, n->tape_sequence))) n->flags |= WK__GRAPH_TAPED;
+    same &= !(n->flags & WK__GRAPH_TAPED && n->flags & WK__GRAPH_BEHIND_TAPE);
+    n->flags &= (uint8_t) ~(WK__GRAPH_DERIVED | WK__GRAPH_BEHIND_TAPE);
   }
+  return same ? WK_OK : other_history();
 }
 
 /* ============================== which nodes will require grad when they are replayed ============================= */
@@ -168,5 +175,5 @@ wk_status wk__tape_check(const wk__session *s, const wk__segment *g, wk__graph *
     same &= wanted == there || g->spent[i].name;
   }
   wk__free(flow.requires);
-  return same ? WK_OK : wk_fail(WK_UNSUPPORTED, "a history that replaying would not make again");
+  return same ? WK_OK : other_history();
 }

@@ -22,8 +22,10 @@
 typedef struct wk__tracer wk__tracer;
 
 enum {
-  WK__GRAPH_DERIVED = 128, /* node flag: a view that was made again from a value that has been written since; on the
-                            * tape it is still the one that the program made. Until wk__tape_mark */
+  WK__GRAPH_DERIVED = 128,    /* node flag: a view that was made again from a value that has been written since; on the
+                               * tape it is still the one that the program made. Until wk__tape_mark */
+  WK__GRAPH_BEHIND_TAPE = 64, /* node flag: an argument requires grad and has been written behind its tape, which the
+                               * graph's values do not lead back to. Until wk__tape_mark */
 };
 
 /* Who traces. Called from inside operator calls. */

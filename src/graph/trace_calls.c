@@ -168,15 +168,31 @@ wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__
   return node;
 }
 
+static bool behind_tape(wk__tracer *t, wk_tensor *tensor) {
+  if (!tensor || !(tensor->keys & WK__KEY_AUTOGRAD)) return false;
+  const wk__trace_record *r = wk__trace_record_of(t, tensor);
+  return r && r->cell->behind_tape;
+}
+static wk__graph_node *mark_behind_tape(wk__tracer *t, const wk_op *op, const wk_value *values, wk__graph_node *node) {
+  bool behind = false;
+  for (int i = 0; node && i < op->schema.parameter_count && wk__mode.grad_enabled; i++) {
+    if (values[i].tag == WK_VALUE_TENSOR) behind |= behind_tape(t, values[i].tensor);
+    for (uint32_t k = 0; values[i].tag == WK_VALUE_TENSORS && k < values[i].count; k++)
+      behind |= behind_tape(t, values[i].tensors[k]);
+  }
+  if (behind) node->flags |= WK__GRAPH_BEHIND_TAPE;
+  return node;
+}
+
 wk__graph_node *wk__trace_call(wk__tracer *t, const wk_op *op, const wk_value *values) {
   wk__graph_arg args[WK__MAX_ARGS];
   if (args_of_values(t, op, values, args) != WK_OK || wk__trace_check_values(t, op, args) != WK_OK) return NULL;
-  return wk__trace_record_call(t, op, args);
+  return mark_behind_tape(t, op, values, wk__trace_record_call(t, op, args));
 }
 
 wk__graph_node *wk__trace_mutating_call(wk__tracer *t, const wk_op *op, const wk_value *values,
                                         wk_tensor *const *written, int count) {
   wk__graph_arg args[WK__MAX_ARGS];
   if (args_of_values(t, op, values, args) != WK_OK) return NULL;
-  return append(t, op, args, written, count);
+  return mark_behind_tape(t, op, values, append(t, op, args, written, count));
 }

@@ -21,6 +21,7 @@ struct wk__trace_cell {
   uint32_t version;          /* writes so far */
   int input;                 /* of a real storage; -1 */
   bool shared;               /* other inputs look at the same storage: it cannot be written */
+  bool behind_tape;          /* written where a tensor's tape does not see it: under no_grad(), or through detach() */
 };
 
 /* What is known of one tensor. */

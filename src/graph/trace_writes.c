@@ -181,6 +181,16 @@ static wk_status replace(wk__trace_record *r, wk__graph_node *node) {
   return WK_OK;
 }
 
+/* A tensor that requires grad keeps its history when it is written like this. The value that it gets in the graph has
+ * none. */
+static bool writes_behind_tape(const wk__trace_record *r) {
+  bool detached = !wk__mode.grad_enabled, requires_grad = false;
+  for (const wk__trace_record *v = r; v->parent; v = v->parent) detached |= v->op == WK__OP(detach);
+  for (const wk__trace_record *v = r->cell->records; v && detached; v = v->in_cell)
+    requires_grad |= v->tensor && v->tensor->keys & WK__KEY_AUTOGRAD;
+  return detached && requires_grad;
+}
+
 wk_status wk__trace_write(wk__tracer *t, wk_tensor *tensor, wk__graph_node *node, const wk_tensor *value,
                           bool in_place) {
   WK_TRY(wk__trace_check_writable(t, tensor));
@@ -188,6 +198,7 @@ wk_status wk__trace_write(wk__tracer *t, wk_tensor *tensor, wk__graph_node *node
   wk__trace_record *r = wk__trace_record_of(t, tensor);
   if (!r || !(node = fitted(r, node))) return wk_error_category();
   WK_TRY(replace(r, node));
+  r->cell->behind_tape |= writes_behind_tape(r);
   if (r->cell->input >= 0) WK_TRY(wk__graph_mutate(t->graph, r->cell->input, r->cell->node));
   wk__version_bump(tensor);
   return WK_OK;

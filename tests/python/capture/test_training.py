@@ -298,3 +298,47 @@ def test_gradients_of_an_input_used_twice_are_added_as_in_eager(create_graph):
     compiled = wick.compile(run)
     for _ in range(3):
         assert wick.equal(gradient(compiled), gradient(run))
+
+
+def written_through_detach(x):
+    total = x.sum()
+    x.detach().mul_(2)
+    return x * x - total
+
+
+def part_written_under_no_grad(x):
+    total = x.sum()
+    with wick.no_grad():
+        x[1:].mul_(2)
+    return x[:2] * 3 - total
+
+
+def view_of_what_was_written(x):
+    part, total = x[1:], x.sum()
+    with wick.no_grad():
+        x.mul_(2)
+    return part * part - total
+
+
+def result_written_through_detach(x):
+    y = x * 1
+    total = y.sum()
+    y.detach().mul_(2)
+    return y * 3 - total
+
+
+@pytest.mark.parametrize(
+    "run",
+    [written_through_detach, part_written_under_no_grad, view_of_what_was_written, result_written_through_detach],
+)
+def test_what_is_written_behind_the_tape_keeps_its_gradient(run):
+    """The graph's new value does not lead back to the tensor, whose history is the old one, before the write and after."""
+
+    def gradient(function):
+        x = wick.arange(1.0, 5.0).requires_grad_()
+        function(x).sum().backward()
+        return x.grad
+
+    compiled = wick.compile(run)
+    for _ in range(3):
+        assert wick.equal(gradient(compiled), gradient(run))
