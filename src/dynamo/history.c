@@ -117,12 +117,7 @@ wk_status wk__tape_note(const wk__session *s, wk__segment *g, wk__tape_walk *all
   return walk_tape(all, t);
 }
 
-static wk_status other_history(void) {
-  return wk_fail(WK_UNSUPPORTED, "a history that replaying would not make again");
-}
-
-wk_status wk__tape_mark(wk__graph *graph, const wk__tape_walk *w) {
-  bool same = true;
+void wk__tape_mark(wk__graph *graph, const wk__tape_walk *w) {
   for (wk__graph_node *n = graph->first; n; n = n->next) {
     if (n->kind == WK__GRAPH_ITEM) {
       n->flags |= n->args[0].node->flags & WK__GRAPH_TAPED;
@@ -130,11 +125,9 @@ wk_status wk__tape_mark(wk__graph *graph, const wk__tape_walk *w) {
     }
     if (n->kind != WK__GRAPH_CALL) continue;
     bool derived = n->flags & WK__GRAPH_DERIVED && !n->tape_sequence && n->args[0].node->flags & WK__GRAPH_TAPED;
+    n->flags &= (uint8_t)~WK__GRAPH_DERIVED;
     if (derived || (n->tape_sequence && wk__map_get(&w->seen, n->tape_sequence))) n->flags |= WK__GRAPH_TAPED;
-    same &= !(n->flags & WK__GRAPH_TAPED && n->flags & WK__GRAPH_BEHIND_TAPE);
-    n->flags &= (uint8_t) ~(WK__GRAPH_DERIVED | WK__GRAPH_BEHIND_TAPE);
   }
-  return same ? WK_OK : other_history();
 }
 
 /* ============================== which nodes will require grad when they are replayed ============================= */
@@ -159,13 +152,15 @@ wk_status wk__tape_check(const wk__session *s, const wk__segment *g, wk__graph *
   wk__graph_number(graph);
   gradient_flow flow = {.requires = wk__alloc_zeroed((size_t)graph->node_count + 1)};
   if (!flow.requires) return WK_OUT_OF_MEMORY;
+  bool same = true;
   for (wk__graph_node *n = graph->first; n; n = n->next) {
+    same &= !(n->flags & WK__GRAPH_TAPED && n->flags & WK__GRAPH_BEHIND_TAPE);
+    n->flags &= (uint8_t)~WK__GRAPH_BEHIND_TAPE;
     flow.any = false;
     wk__graph_each_arg(n, follow, &flow);
     bool requires = n->kind == WK__GRAPH_INPUT ? input_requires_grad(s, g, n->index) : flow.any;
     flow.requires[n->number] = requires && (n->kind != WK__GRAPH_CALL || n->flags & WK__GRAPH_TAPED);
   }
-  bool same = true;
   for (int64_t i = 0; i < count; i++) {
     bool wanted = g->output_taped[i] && !g->spent[i].name, there = flow.requires[nodes[i]->number];
     if (there && !wanted && !g->spent[i].name && nodes[i]->use_count == 1) { /* made under no_grad(), say */
@@ -175,5 +170,5 @@ wk_status wk__tape_check(const wk__session *s, const wk__segment *g, wk__graph *
     same &= wanted == there || g->spent[i].name;
   }
   wk__free(flow.requires);
-  return same ? WK_OK : other_history();
+  return same ? WK_OK : wk_fail(WK_UNSUPPORTED, "a history that replaying would not make again");
 }

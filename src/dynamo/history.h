@@ -19,10 +19,11 @@ void wk__tape_walk_release(wk__tape_walk *walk);
 WK_MUST_USE wk_status wk__tape_note(const wk__session *session, wk__segment *segment, wk__tape_walk *walk,
                                     wk_tensor *tensor, int64_t output);
 /* Graph nodes whose tape nodes were seen. A view that was derived again stands beside the tape: it is marked when what
- * it looks at is. Fails when one of them takes a value that was written behind the tape of what it was. */
-WK_MUST_USE wk_status wk__tape_mark(wk__graph *graph, const wk__tape_walk *walk);
+ * it looks at is. */
+void wk__tape_mark(wk__graph *graph, const wk__tape_walk *walk);
 /* A history that functional operators cannot make again (a value replaced by one that needs no gradient, a write under
- * no_grad()) is seen here: the output had a tape, its node would have none. */
+ * no_grad()) is seen here: the output had a tape, its node would have none; or a node on the tape takes a value that
+ * was written behind it. */
 WK_MUST_USE wk_status wk__tape_check(const wk__session *session, const wk__segment *segment, wk__graph *graph,
                                      wk__graph_node **outputs, int64_t count);
 

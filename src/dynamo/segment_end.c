@@ -241,7 +241,7 @@ static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, 
   for (int64_t i = 0; i < count; i++) WK_TRY(wk__graph_output(graph, nodes[i]));
   g->graph = wk__graph_retain(graph);
   WK_TRY(wk__graph_run_pass(graph, "remove_dead", wk__graph_remove_dead));
-  WK_TRY(wk__tape_mark(graph, w));
+  wk__tape_mark(graph, w);
   for (int64_t i = 0; i < graph->mutation_count; i++)
     if (graph->mutations[i].node->flags & WK__GRAPH_TAPED)
       return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");

@@ -373,9 +373,8 @@ static wk_status check_detached(wk__tracer *t, const wk_op *op, const wk_value *
   for (int i = 0; i < op->schema.parameter_count && wk__mode.grad_enabled; i++) taped |= requires_grad(&args[i]);
   const wk__trace_record *r = taped ? wk__trace_record_of(t, written) : NULL;
   if (taped && !r) return wk_error_category();
-  for (; r && r->parent; r = r->parent)
-    if (r->op == WK__OP(detach)) return wk_fail(WK_UNSUPPORTED, "a gradient is written into a detached tensor");
-  return WK_OK;
+  return r && wk__trace_is_detached(r) ? wk_fail(WK_UNSUPPORTED, "a gradient is written into a detached tensor")
+                                       : WK_OK;
 }
 
 /* out= of another size or dtype than the result is computed at once: it may be an error, or change the tensor's sizes.

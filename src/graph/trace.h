@@ -25,7 +25,7 @@ enum {
   WK__GRAPH_DERIVED = 128,    /* node flag: a view that was made again from a value that has been written since; on the
                                * tape it is still the one that the program made. Until wk__tape_mark */
   WK__GRAPH_BEHIND_TAPE = 64, /* node flag: an argument requires grad and has been written behind its tape, which the
-                               * graph's values do not lead back to. Until wk__tape_mark */
+                               * graph's values do not lead back to. Until wk__tape_check */
 };
 
 /* Who traces. Called from inside operator calls. */

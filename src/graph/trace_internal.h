@@ -81,6 +81,7 @@ WK_MUST_USE wk_status wk__trace_check_values(wk__tracer *t, const wk_op *op, con
 
 /* trace_writes.c */
 WK_MUST_USE wk_status wk__trace_check_writable(wk__tracer *t, wk_tensor *tensor);
+bool wk__trace_is_detached(const wk__trace_record *record); /* a detach() lies between it and the whole */
 /* The tensor gets the value of `node`, converted and broadcast as an in-place operator's result (checked: sizes have to
  * be equal) or as copy_'s source. `value` describes the node. */
 WK_MUST_USE wk_status wk__trace_write(wk__tracer *t, wk_tensor *tensor, wk__graph_node *node, const wk_tensor *value,

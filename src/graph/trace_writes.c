@@ -181,11 +181,16 @@ static wk_status replace(wk__trace_record *r, wk__graph_node *node) {
   return WK_OK;
 }
 
+bool wk__trace_is_detached(const wk__trace_record *r) {
+  for (; r->parent; r = r->parent)
+    if (r->op == WK__OP(detach)) return true;
+  return false;
+}
+
 /* A tensor that requires grad keeps its history when it is written like this. The value that it gets in the graph has
  * none. */
 static bool writes_behind_tape(const wk__trace_record *r) {
-  bool detached = !wk__mode.grad_enabled, requires_grad = false;
-  for (const wk__trace_record *v = r; v->parent; v = v->parent) detached |= v->op == WK__OP(detach);
+  bool detached = !wk__mode.grad_enabled || wk__trace_is_detached(r), requires_grad = false;
   for (const wk__trace_record *v = r->cell->records; v && detached; v = v->in_cell)
     requires_grad |= v->tensor && v->tensor->keys & WK__KEY_AUTOGRAD;
   return detached && requires_grad;
