@@ -199,15 +199,16 @@ void wk__segment_stop_recording(wk__session *s) {
   for (wk__activation *a = s->innermost; a; a = a->outer) wk__activation_forget_start(a);
 }
 
-/* Everything becomes real; nothing is kept. Errors of the graph are not lost: the tensors are poisoned. */
-void wk__segment_discard(wk__session *s) {
-  if (!s->recording) return;
+int wk__segment_discard(wk__session *s) {
+  if (!s->recording) return 0;
   wk__segment_stop_recording(s);
   wk__graph *graph = NULL;
-  if (wk__tracer_flush(s->tracer, &graph) != WK_OK) wk_error_clear();
+  bool failed = wk__tracer_flush(s->tracer, &graph) != WK_OK;
+  if (failed) s->binding->raise(s->binding->state);
   wk__graph_release(graph);
   wk__recording_release(s->recording);
   s->recording = NULL;
+  return failed ? -1 : 0;
 }
 
 /* ==================================================== the life ==================================================== */

@@ -53,7 +53,7 @@ void wk__session_give_up(wk__session *s, const char *reason) {
   if (wk__log_on(WK__LOG_BREAKS))
     wk__log_print(WK__LOG_BREAKS, "%s:%d: recording given up: %s", PyUnicode_AsUTF8(a->frame.code->co_filename),
                   wk__frame_line(&a->frame), reason);
-  wk__segment_discard(s);
+  if (wk__segment_discard(s) < 0) PyErr_Clear(); /* who uses a poisoned tensor gets it */
   s->capture_ended = true;
   s->mode = WK__MODE_PLAIN;
 }
@@ -75,9 +75,9 @@ static int refuse_break(wk__session *s) {
 /* Ends the segment before the instruction that refused. */
 static int end_before_instruction(wk__session *s, wk__end_kind kind) {
   if (s->compiled->options.fullgraph) {
-    wk__segment_discard(s);
+    int status = wk__segment_discard(s);
     s->mode = WK__MODE_OFF;
-    return refuse_break(s);
+    return status < 0 ? status : refuse_break(s);
   }
   if (!all_resumable(s)) {
     wk__session_give_up(s, s->reason);
@@ -90,13 +90,21 @@ static int end_before_instruction(wk__session *s, wk__end_kind kind) {
 
 /* ================================================= one frame ===================================================== */
 
-/* An exception leaves the root: what was recorded cannot be used, everything is real. */
+/* An exception leaves the root: what was recorded cannot be used, everything is real. An operator of the graph that
+ * fails now was called before: the program would not have come to the exception. */
 static void root_raises(wk__session *s) {
+  bool stays = !PyErr_ExceptionMatches(PyExc_Exception); /* somebody stops the program */
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  wk__segment_discard(s);
+  bool failed = wk__segment_discard(s) < 0;
   s->mode = WK__MODE_OFF;
-  PyErr_Restore(type, value, traceback);
+  if (!failed || stays) {
+    PyErr_Restore(type, value, traceback);
+    return;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
 }
 
 /* A generator in a variable of the root is closed behind the end, which may run `finally` blocks: not to be replayed.

@@ -200,7 +200,9 @@ struct wk__segment {
  * were. */
 int wk__segment_end(wk__session *session, wk__end_kind kind, PyObject *value);
 int wk__segment_begin(wk__session *session); /* 0, or -1 with an exception */
-void wk__segment_discard(wk__session *session);
+/* Ends the recording and keeps nothing. Every tensor is real when it is back, or poisoned: 0, or -1 with an exception
+ * (of the graph). */
+int wk__segment_discard(wk__session *session);
 void wk__segment_stop_recording(wk__session *session); /* the tracer pauses, the tape is not watched any more */
 void wk__segment_release(wk__segment *segment);
 /* Models and their dictionaries are watched, not owned; what hangs in those is owned. When a model dies the segment

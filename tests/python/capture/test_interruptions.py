@@ -264,6 +264,26 @@ def test_index_out_of_range_at_capture():
     assert log == []
 
 
+def test_first_of_two_errors():
+    """What only running shows to fail, then what describing shows: the program ends at the first."""
+
+    def f(also_stop):
+        place = wick.rand(1, 2).argmax()
+        nothing = place % (place - place)
+        if also_stop:
+            raise KeyboardInterrupt
+        return nothing.select(0, 0)
+
+    compiled = Compiled(f)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            compiled(False)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(True)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        wick.compile(f, fullgraph=True)(False)
+
+
 def test_bad_values_are_found_where_they_are_used():
     """Also where the index is computed, of floats, in a chain, with sizes that are symbols."""
 
