@@ -202,16 +202,15 @@ static void write_reduction_by_rows(const target *t, wk__var v, const wk__instr 
 
 static void write_reduction_by_columns(const target *t, wk__var v, const wk__instr *i, char letter) {
   if (is_arg(i->op)) {
-    wk__string_printf(t->out, "%c_take_strip_%s(v->s%d, v->s%d + STRIP, j, ", letter,
+    wk__string_printf(t->out, "%c_take_strip_%s(v->s%d, v->s%d + a->strip, j, ", letter,
                       i->op == WK__LOOP_reduce_argmax ? "argmax" : "argmin", v, v);
     write_operand(t, i->operands[0]);
     wk__string_append(t->out, ", e, n)");
     return;
   }
-  wk__string_printf(t->out, "%c_set_strip(v->s%d + e %% 32 * STRIP, j, %c_%s(%c_strip(v->s%d + e %% 32 * STRIP, j), ",
-                    letter, v, letter, combiner_of(i->op), letter, v);
+  wk__string_printf(t->out, "acc->v%d = %c_%s(acc->v%d, ", v, letter, combiner_of(i->op), v);
   write_operand(t, i->operands[0]);
-  wk__string_append(t->out, "))");
+  wk__string_append(t->out, ")");
 }
 
 static void write_scan(const target *t, wk__var v, const wk__instr *i, char letter) {

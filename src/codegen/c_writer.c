@@ -4,7 +4,7 @@
  *                          leaves the storing to a second one, so that four can be computed side by side
  *     pointwise            for each unit: get blocks, whole vectors, the rest
  *     rows                 for each row and phase: values per row; chunks of blocks of groups of 32; fold; the rest
- *     columns              the same with strips of columns in place of values, an element of each at a time
+ *     columns              the same with strips of columns in place of values, a few elements of each at a time
  *
  * In: nests. Out: text. Invariant: whatever the split into units, blocks and vectors, the order of a reduction is that
  * of loop/loop.h. Tests: tests/c/test_codegen.c. */
@@ -62,15 +62,19 @@ static void find_walkers(writer *w, int phase) {
     if (w->a.needed[v] && (by_columns(w) || !is_loaded_from_kept(&w->a, (wk__var)v, phase))) add_walker(w, (wk__var)v);
 }
 
-static void write_get_blocks(writer *w, const char *indent, const char *e, const char *count) {
-  if (!w->read) return;
-  wk__string_printf(w->out, "%sget_blocks(a, t, 0x%llx, 0x%llx, %s, %s);\n", indent, (unsigned long long)w->read,
-                    (unsigned long long)w->written, e, count);
+/* Into which struct of values: "v", "row[k]". */
+static void write_pointers(writer *w, const char *indent, const char *values, const char *e) {
   for (uint64_t left = w->read; left; left &= left - 1) {
     int k = __builtin_ctzll(left);
-    wk__string_printf(w->out, "%sv.p%d = along_%s(a, t, %d, %s%s);\n", indent, k, by_columns(w) ? "column" : "row", k,
-                      e, by_columns(w) ? "" : ", q");
+    wk__string_printf(w->out, "%s%s.p%d = along_%s(a, t, %d, %s%s);\n", indent, values, k,
+                      by_columns(w) ? "column" : "row", k, e, by_columns(w) ? "" : ", q");
   }
+}
+
+static void write_get_blocks(writer *w, const char *indent, const char *e, const char *count) {
+  if (w->read)
+    wk__string_printf(w->out, "%sget_blocks(a, t, 0x%llx, 0x%llx, %s, %s);\n", indent, (unsigned long long)w->read,
+                      (unsigned long long)w->written, e, count);
 }
 
 static void write_put_blocks(writer *w, const char *indent, const char *e, const char *count) {
@@ -87,6 +91,9 @@ static bool reduces_in(const writer *w, int64_t v, int phase) {
 static bool scans_in(const writer *w, int64_t v, int phase) {
   return is_scan(instr_at(w, v)->op) && w->a.needed[v] &&
          (by_columns(w) || !is_loaded_from_kept(&w->a, (wk__var)v, phase));
+}
+static bool has_lanes(const writer *w, int64_t v, int phase) {
+  return reduces_in(w, v, phase) && !is_arg(instr_at(w, v)->op);
 }
 static bool phase_has_state(const writer *w, int phase) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++)
@@ -197,14 +204,16 @@ static void write_values_struct(writer *w) {
   wk__string_append(w->out, "  void *none;\n};\n");
 }
 
-/* Accumulators, one struct a phase. */
+/* Accumulators, one struct a phase; by columns those of one lane. */
 static void write_state_struct(writer *w, int phase) {
   wk__string_printf(w->out, "struct k%d_%s_%d {\n", w->number, mode_names[w->mode], phase);
-  for (int64_t v = 1; v < w->a.nest->instr_count && !by_columns(w); v++) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
-    if (!reduces_in(w, v, phase) && !scans_in(w, v, phase)) continue;
+    if (by_columns(w) ? !has_lanes(w, v, phase) : !reduces_in(w, v, phase) && !scans_in(w, v, phase)) continue;
     int dtype = operand_dtype(&w->a, i);
-    if (is_arg(i->op))
+    if (by_columns(w))
+      wk__string_printf(w->out, "  %c v%lld;\n", type_of(dtype), (long long)v);
+    else if (is_arg(i->op))
       wk__string_printf(w->out, "  %c_%s_state v%lld;\n", letter_of(dtype),
                         i->op == WK__LOOP_reduce_argmax ? "argmax" : "argmin", (long long)v);
     else if (is_scan(i->op))
@@ -332,6 +341,7 @@ static void write_pointwise(writer *w) {
                     "  for (int64_t unit = begin; unit < end; unit++) {\n    a->start(a, t, unit);\n"
                     "    const int64_t e = 0, q = 0, count = t->m * t->n;\n    int64_t j = 0;\n");
   write_get_blocks(w, "    ", "0", "count");
+  write_pointers(w, "    ", "v", "0");
   write_plain_loop(w, 0, "    ");
   write_put_blocks(w, "    ", "0", "count");
   wk__string_append(w->out, "  }\n}\n");
@@ -349,7 +359,7 @@ static void write_row_steps(writer *w, int stage, const target *t) {
 static void write_start_of_chunk(writer *w, int phase) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
-    if (!reduces_in(w, v, phase) || is_arg(i->op)) continue;
+    if (!has_lanes(w, v, phase)) continue;
     for (int k = 0; k < groups_of(w); k++) {
       wk__string_printf(w->out, "        lanes.v%lld[%d] = ", (long long)v, k);
       write_identity(w->out, i->op, operand_dtype(&w->a, i));
@@ -361,7 +371,7 @@ static void write_start_of_chunk(writer *w, int phase) {
 static void write_end_of_chunk(writer *w, int phase) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
-    if (!reduces_in(w, v, phase) || is_arg(i->op)) continue;
+    if (!has_lanes(w, v, phase)) continue;
     char letter = letter_of(operand_dtype(&w->a, i));
     const char *op = combiner_of(i->op);
     wk__string_printf(w->out,
@@ -518,6 +528,7 @@ static void write_row_phase(writer *w, int phase) {
                     "          int64_t j = 0;\n"
                     "          count = stop - e < WK__KERNEL_BLOCK ? stop - e : WK__KERNEL_BLOCK;\n");
   write_get_blocks(w, "          ", "e", "count");
+  write_pointers(w, "          ", "v", "e");
   if (phase_has_state(w, phase))
     write_group_loop(w, phase);
   else
@@ -602,16 +613,56 @@ static void write_rows(writer *w) {
 
 /* ---- columns ---- */
 
+/* Elements of one lane lie 32 rows apart. So many of them are taken at once: their sum stays in a register, and memory
+ * answers for several rows at a time, which matters most where they are written as well. What computes for long gains
+ * nothing, and rows that lie in the same sets of the cache get into each other's way. */
+enum { DEEP = 4 };
+
+static bool goes_by_lanes(const writer *w) {
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (w->a.needed[v] && (has_order(w, instr_at(w, v)) || is_chain(instr_at(w, v)))) return false;
+  return true;
+}
+
+/* Accumulators of a lane, from their strips or back. */
+static void write_lanes(writer *w, int phase, bool back) {
+  for (int64_t i = 1; i < w->a.nest->instr_count; i++) {
+    if (!has_lanes(w, i, phase)) continue;
+    char letter = letter_of(operand_dtype(&w->a, instr_at(w, i)));
+    long long v = i;
+    if (back)
+      wk__string_printf(w->out, "  %c_set_strip(v->s%lld + e %% 32 * a->strip, j, lanes.v%lld);\n", letter, v, v);
+    else
+      wk__string_printf(w->out, "  lanes.v%lld = %c_strip(v->s%lld + e %% 32 * a->strip, j);\n", v, letter, v);
+  }
+}
+
+/* One vector, `rows` elements of a lane. */
+static void write_lane_step(writer *w, int phase) {
+  wk__string_printf(w->out,
+                    "WK_INLINE void k%d_columns_lane_%d(const struct wk__kernel_args *a, struct wk__kernel_thread *t,\n"
+                    "    const struct k%d_columns_values *v, int64_t rows, int64_t e, int64_t j, int64_t n) {\n"
+                    "  struct k%d_columns_%d lanes;\n",
+                    w->number, phase, w->number, w->number, phase);
+  write_lanes(w, phase, false);
+  wk__string_printf(w->out,
+                    "  for (int64_t k = 0; k < rows; k++)\n"
+                    "    k%d_columns_body_%d(a, t, v + k, &lanes, e + 32 * k, j, n, 0);\n",
+                    w->number, phase);
+  write_lanes(w, phase, true);
+  wk__string_append(w->out, "}\n");
+}
+
 static void write_strip_pointers(writer *w) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
     if (w->a.place[v] == PLACE_ROW)
-      wk__string_printf(w->out, "  v.r%lld = t->strips + %d * STRIP;\n", (long long)v, w->a.number[v]);
+      wk__string_printf(w->out, "  v.r%lld = t->strips + %d * a->strip;\n", (long long)v, w->a.number[v]);
     if (is_reduction(i->op) || is_scan(i->op))
-      wk__string_printf(w->out, "  v.s%lld = t->strips + %d * STRIP;\n", (long long)v,
+      wk__string_printf(w->out, "  v.s%lld = t->strips + %d * a->strip;\n", (long long)v,
                         w->a.row_count + w->a.reduction[v] * STATE_STRIPS);
   }
-  wk__string_printf(w->out, "  char *counters = t->strips + %d * STRIP;\n  (void)counters;\n",
+  wk__string_printf(w->out, "  char *counters = t->strips + %d * a->strip;\n  (void)counters;\n",
                     w->a.row_count + w->a.reduction_count * STATE_STRIPS);
 }
 
@@ -624,6 +675,7 @@ static void write_row_steps_by_columns(writer *w, int stage) {
   if (!any) return;
   wk__string_append(w->out, "    {\n");
   write_get_blocks(w, "      ", "0", "t->n");
+  write_pointers(w, "      ", "v", "0");
   wk__string_append(w->out,
                     "      for (int64_t j = 0; j < t->n; j += S) {\n        const int64_t n = t->n - j;\n        "
                     "(void)n;\n");
@@ -636,7 +688,7 @@ static void write_row_steps_by_columns(writer *w, int stage) {
 static void write_fill(writer *w, const char *indent, int64_t v, int op, int dtype, const char *strips) {
   wk__string_printf(w->out, "%s%c_fill_strips(v.s%lld, %s, ", indent, letter_of(dtype), (long long)v, strips);
   write_identity(w->out, op, dtype);
-  wk__string_append(w->out, ", t->n);\n");
+  wk__string_append(w->out, ", t->n, a->strip);\n");
 }
 
 static void write_start_by_columns(writer *w, int phase) {
@@ -644,14 +696,15 @@ static void write_start_by_columns(writer *w, int phase) {
     const wk__instr *i = instr_at(w, v);
     if (scans_in(w, v, phase)) write_fill(w, "      ", v, i->op, i->dtype, "1");
     if (reduces_in(w, v, phase) && is_arg(i->op))
-      wk__string_printf(w->out, "      l_fill_strips(v.s%lld + STRIP, 1, l_splat(-1), t->n);\n", (long long)v);
+      wk__string_printf(w->out, "      l_fill_strips(v.s%lld + a->strip, 1, l_splat(-1), t->n, a->strip);\n",
+                        (long long)v);
   }
 }
 
 static void write_chunk_by_columns(writer *w, int phase, bool begins) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
-    if (!reduces_in(w, v, phase) || is_arg(i->op)) continue;
+    if (!has_lanes(w, v, phase)) continue;
     int dtype = operand_dtype(&w->a, i);
     char letter = letter_of(dtype);
     const char *op = combiner_of(i->op);
@@ -659,10 +712,11 @@ static void write_chunk_by_columns(writer *w, int phase, bool begins) {
       write_fill(w, "        ", v, i->op, dtype, "active");
       continue;
     }
-    wk__string_printf(w->out,
-                      "        %c_fold_strip_%s(v.s%lld, active, t->n);\n"
-                      "        %c_push_strip_%s(counters + %d * a->counters * STRIP, chunks, v.s%lld, t->n);\n",
-                      letter, op, (long long)v, letter, op, w->a.reduction[v], (long long)v);
+    wk__string_printf(
+        w->out,
+        "        %c_fold_strip_%s(v.s%lld, active, t->n, a->strip);\n"
+        "        %c_push_strip_%s(counters + %d * a->counters * a->strip, chunks, v.s%lld, t->n, a->strip);\n",
+        letter, op, (long long)v, letter, op, w->a.reduction[v], (long long)v);
   }
 }
 
@@ -671,38 +725,51 @@ static void write_end_by_columns(writer *w, int phase) {
     const wk__instr *i = instr_at(w, v);
     if (!reduces_in(w, v, phase)) continue;
     if (is_arg(i->op)) {
-      wk__string_printf(w->out, "      __builtin_memcpy(v.r%lld, v.s%lld + STRIP, STRIP);\n", (long long)v,
+      wk__string_printf(w->out, "      __builtin_memcpy(v.r%lld, v.s%lld + a->strip, a->strip);\n", (long long)v,
                         (long long)v);
       continue;
     }
     int dtype = operand_dtype(&w->a, i);
-    wk__string_printf(w->out, "      %c_finish_strip_%s(v.r%lld, counters + %d * a->counters * STRIP, chunks, ",
+    wk__string_printf(w->out, "      %c_finish_strip_%s(v.r%lld, counters + %d * a->counters * a->strip, chunks, ",
                       letter_of(dtype), combiner_of(i->op), (long long)v, w->a.reduction[v]);
     write_identity(w->out, i->op, dtype);
-    wk__string_append(w->out, ", t->n);\n");
+    wk__string_append(w->out, ", t->n, a->strip);\n");
   }
+}
+
+/* Blocks of 32 * `deep` elements, in them one lane after the other. What needs copies is taken element by element. */
+static void write_column_loops(writer *w, int phase) {
+  wk__string_printf(w->out,
+                    "        const int64_t deep = 0x%llx & ~a->adjacent ? 1 : %d, count = t->n;\n"
+                    "        for (int64_t block = first; block < stop; block += 32 * deep)\n"
+                    "        for (int64_t e = block; e < stop && e < block + 32; e++) {\n"
+                    "          const int64_t left = (stop - e + 31) / 32, rows = left < deep ? left : deep;\n"
+                    "          int64_t j = 0;\n",
+                    (unsigned long long)w->read, goes_by_lanes(w) ? DEEP : 1);
+  write_get_blocks(w, "          ", "e", "count");
+  wk__string_append(w->out, "          for (int64_t k = 0; k < rows; k++) {\n");
+  write_pointers(w, "            ", "row[k]", "e + 32 * k");
+  wk__string_printf(w->out,
+                    "          }\n"
+                    "          for (; j + S <= count; j += S) k%d_columns_lane_%d(a, t, row, rows, e, j, S);\n"
+                    "          if (j < count) k%d_columns_lane_%d(a, t, row, rows, e, j, count - j);\n",
+                    w->number, phase, w->number, phase);
+  write_put_blocks(w, "          ", "e", "count");
+  wk__string_append(w->out, "        }\n");
 }
 
 static void write_column_phase(writer *w, int phase) {
   mark_needed(&w->a, phase, false);
   if (count_needed(w) == 0) return;
   find_walkers(w, phase);
-  w->abreast = false;
-  wk__string_printf(w->out, "    { /* phase %d */\n      struct k%d_columns_%d lanes;\n      int64_t chunks = 0;\n",
-                    phase, w->number, phase);
+  wk__string_printf(w->out, "    { /* phase %d */\n      int64_t chunks = 0;\n", phase);
   write_start_by_columns(w, phase);
   wk__string_append(w->out,
                     "      for (int64_t first = 0; first < a->length; first += 4096, chunks++) {\n"
                     "        const int64_t stop = first + 4096 < a->length ? first + 4096 : a->length;\n"
                     "        const int64_t active = stop - first < 32 ? stop - first : 32;\n        (void)active;\n");
   write_chunk_by_columns(w, phase, true);
-  wk__string_append(w->out,
-                    "        for (int64_t e = first; e < stop; e++) {\n"
-                    "          const int64_t count = t->n;\n          int64_t j = 0;\n");
-  write_get_blocks(w, "          ", "e", "count");
-  write_plain_loop(w, phase, "          ");
-  write_put_blocks(w, "          ", "e", "count");
-  wk__string_append(w->out, "        }\n");
+  write_column_loops(w, phase);
   write_chunk_by_columns(w, phase, false);
   wk__string_append(w->out, "      }\n");
   write_end_by_columns(w, phase);
@@ -713,11 +780,15 @@ static void write_columns(writer *w) {
   write_values_struct(w);
   for (int p = 0; p < w->a.phases; p++) {
     mark_needed(&w->a, p, false);
-    if (count_needed(w)) write_body(w, p);
+    if (!count_needed(w)) continue;
+    write_body(w, p);
+    write_lane_step(w, p);
   }
   write_signature(w);
   write_uniform(w);
   write_strip_pointers(w);
+  wk__string_printf(w->out, "  struct k%d_columns_values row[%d];\n  for (int k = 0; k < %d; k++) row[k] = v;\n",
+                    w->number, DEEP, DEEP);
   wk__string_append(w->out, "  for (int64_t unit = begin; unit < end; unit++) {\n    a->start(a, t, unit);\n");
   for (int p = 0; p < w->a.phases; p++) {
     write_row_steps_by_columns(w, p);

@@ -1,66 +1,64 @@
 /* Reductions of generated bodies, in the order that loop/loop.h states. Only ever read as text, behind unit_vector.h.
  * By rows: GROUP values hold the lanes of a chunk; fold makes them one, push adds it to the counter of chunks, finish
- * folds the counter. By columns: lanes, counter and results are strips of WK__KERNEL_STRIP columns of 8 bytes.
+ * folds the counter. By columns: lanes, counter and results are strips of columns, `strip` bytes apart.
  * Tests: tests/c/test_codegen.c. */
 
-#define PARTIALS(T, t, op)                                                                                 \
-  /* The first n lanes of x go to their accumulators. */                                                   \
-  WK_INLINE T t##_take_##op(T lanes, T x, int64_t n) {                                                     \
-    T y = t##_##op(lanes, x);                                                                              \
-    return n >= S ? y : t##_where(b_lanes(n), y, lanes);                                                   \
-  }                                                                                                        \
-  WK_INLINE T t##_fold_##op(const T *lanes) {                                                              \
-    T x[GROUP];                                                                                            \
-    _Pragma("GCC unroll 8") for (int k = 0; k < GROUP; k++) x[k] = lanes[k];                               \
-    _Pragma("GCC unroll 4") for (int half = GROUP / 2; half > 0; half /= 2)                                \
-        _Pragma("GCC unroll 4") for (int k = 0; k < half; k++) x[k] = t##_##op(x[k], x[k + half]);         \
-    _Pragma("GCC unroll 5") for (int half = S / 2; half > 0; half /= 2) x[0] =                             \
-        t##_##op(x[0], t##_lowered(x[0], half));                                                           \
-    return t##_splat(t##_first(x[0]));                                                                     \
-  }                                                                                                        \
-  SLOW void t##_push_##op(T *counter, int64_t chunks, T partial) {                                         \
-    int level = 0;                                                                                         \
-    for (; chunks >> level & 1; level++) partial = t##_##op(counter[level], partial);                      \
-    counter[level] = partial;                                                                              \
-  }                                                                                                        \
-  SLOW T t##_finish_##op(const T *counter, int64_t chunks, T identity) {                                   \
-    if (chunks == 0) return identity;                                                                      \
-    int level = __builtin_ctzll((uint64_t)chunks);                                                         \
-    T x = counter[level];                                                                                  \
-    for (level++; chunks >> level; level++)                                                                \
-      if (chunks >> level & 1) x = t##_##op(counter[level], x);                                            \
-    return x;                                                                                              \
-  }                                                                                                        \
-  SLOW void t##_fold_strip_##op(char *lanes, int64_t active, int64_t n) {                                  \
-    for (int half = 16; half > 0; half /= 2)                                                               \
-      for (int64_t k = 0; k < half && k + half < active; k++)                                              \
-        t##_combine_strip_##op(lanes + k * STRIP, lanes + k * STRIP, lanes + (k + half) * STRIP, n);       \
-  }                                                                                                        \
-  SLOW void t##_push_strip_##op(char *counter, int64_t chunks, const char *partial, int64_t n) {           \
-    int level = 0;                                                                                         \
-    while (chunks >> level & 1) level++;                                                                   \
-    __builtin_memcpy(counter + level * STRIP, partial, STRIP);                                             \
-    for (int l = 0; l < level; l++)                                                                        \
-      t##_combine_strip_##op(counter + level * STRIP, counter + l * STRIP, counter + level * STRIP, n);    \
-  }                                                                                                        \
-  SLOW void t##_finish_strip_##op(char *out, const char *counter, int64_t chunks, T identity, int64_t n) { \
-    if (chunks == 0) {                                                                                     \
-      for (int64_t j = 0; j < n; j += S) t##_set_strip(out, j, identity);                                  \
-      return;                                                                                              \
-    }                                                                                                      \
-    int level = __builtin_ctzll((uint64_t)chunks);                                                         \
-    __builtin_memcpy(out, counter + level * STRIP, STRIP);                                                 \
-    for (level++; chunks >> level; level++)                                                                \
-      if (chunks >> level & 1) t##_combine_strip_##op(out, counter + level * STRIP, out, n);               \
+#define PARTIALS(T, t, op)                                                                                      \
+  /* The first n lanes of x go to their accumulators. */                                                        \
+  WK_INLINE T t##_take_##op(T lanes, T x, int64_t n) {                                                          \
+    T y = t##_##op(lanes, x);                                                                                   \
+    return n >= S ? y : t##_where(b_lanes(n), y, lanes);                                                        \
+  }                                                                                                             \
+  WK_INLINE T t##_fold_##op(const T *lanes) {                                                                   \
+    T x[GROUP];                                                                                                 \
+    _Pragma("GCC unroll 8") for (int k = 0; k < GROUP; k++) x[k] = lanes[k];                                    \
+    _Pragma("GCC unroll 4") for (int half = GROUP / 2; half > 0; half /= 2)                                     \
+        _Pragma("GCC unroll 4") for (int k = 0; k < half; k++) x[k] = t##_##op(x[k], x[k + half]);              \
+    _Pragma("GCC unroll 5") for (int half = S / 2; half > 0; half /= 2) x[0] =                                  \
+        t##_##op(x[0], t##_lowered(x[0], half));                                                                \
+    return t##_splat(t##_first(x[0]));                                                                          \
+  }                                                                                                             \
+  SLOW void t##_push_##op(T *counter, int64_t chunks, T partial) {                                              \
+    int level = 0;                                                                                              \
+    for (; chunks >> level & 1; level++) partial = t##_##op(counter[level], partial);                           \
+    counter[level] = partial;                                                                                   \
+  }                                                                                                             \
+  SLOW T t##_finish_##op(const T *counter, int64_t chunks, T identity) {                                        \
+    if (chunks == 0) return identity;                                                                           \
+    int level = __builtin_ctzll((uint64_t)chunks);                                                              \
+    T x = counter[level];                                                                                       \
+    for (level++; chunks >> level; level++)                                                                     \
+      if (chunks >> level & 1) x = t##_##op(counter[level], x);                                                 \
+    return x;                                                                                                   \
+  }                                                                                                             \
+  SLOW void t##_fold_strip_##op(char *lanes, int64_t active, int64_t n, int64_t strip) {                        \
+    for (int half = 16; half > 0; half /= 2)                                                                    \
+      for (int64_t k = 0; k < half && k + half < active; k++)                                                   \
+        t##_combine_strip_##op(lanes + k * strip, lanes + k * strip, lanes + (k + half) * strip, n);            \
+  }                                                                                                             \
+  SLOW void t##_push_strip_##op(char *counter, int64_t chunks, const char *partial, int64_t n, int64_t strip) { \
+    int level = 0;                                                                                              \
+    while (chunks >> level & 1) level++;                                                                        \
+    __builtin_memcpy(counter + level * strip, partial, strip);                                                  \
+    for (int l = 0; l < level; l++)                                                                             \
+      t##_combine_strip_##op(counter + level * strip, counter + l * strip, counter + level * strip, n);         \
+  }                                                                                                             \
+  SLOW void t##_finish_strip_##op(char *out, const char *counter, int64_t chunks, T identity, int64_t n,        \
+                                  int64_t strip) {                                                              \
+    if (chunks == 0) {                                                                                          \
+      for (int64_t j = 0; j < n; j += S) t##_set_strip(out, j, identity);                                       \
+      return;                                                                                                   \
+    }                                                                                                           \
+    int level = __builtin_ctzll((uint64_t)chunks);                                                              \
+    __builtin_memcpy(out, counter + level * strip, strip);                                                      \
+    for (level++; chunks >> level; level++)                                                                     \
+      if (chunks >> level & 1) t##_combine_strip_##op(out, counter + level * strip, out, n);                    \
   }
 #define COMBINE_STRIPS(T, t, op)                                                                          \
   SLOW void t##_combine_strip_##op(char *out, const char *p, const char *q, int64_t n) {                  \
     for (int64_t j = 0; j < n; j += S) t##_set_strip(out, j, t##_##op(t##_strip(p, j), t##_strip(q, j))); \
   }
 
-/* Strips are whole vectors long, so that no column needs special care. A cache line more, or they would all fall into
- * the same sets of the cache. */
-enum { STRIP = WK__KERNEL_STRIP * 8 + 64 };
 WK_INLINE F f_lowered(F x, int half) { return vf_lowered(x, half); }
 WK_INLINE L l_lowered(L x, int half) { return half == H ? (L){x.b, x.b} : (L){vl_lowered(x.a, half), x.b}; }
 WK_INLINE D d_lowered(D x, int half) {
@@ -76,9 +74,9 @@ WK_INLINE B b_lowered(B x, int half) {
   WK_INLINE T t##_load_##t##_lanes(const t##_lane *p) { return whole_load_##name(p); }                           \
   WK_INLINE T t##_strip(const char *strip, int64_t j) { return whole_load_##name((const t##_lane *)strip + j); } \
   WK_INLINE void t##_set_strip(char *strip, int64_t j, T x) { whole_store_##name((t##_lane *)strip + j, x); }    \
-  SLOW void t##_fill_strips(char *strips, int64_t count, T x, int64_t n) {                                       \
+  SLOW void t##_fill_strips(char *strips, int64_t count, T x, int64_t n, int64_t strip) {                        \
     for (int64_t k = 0; k < count; k++)                                                                          \
-      for (int64_t j = 0; j < n; j += S) t##_set_strip(strips + k * STRIP, j, x);                                \
+      for (int64_t j = 0; j < n; j += S) t##_set_strip(strips + k * strip, j, x);                                \
   }
 STRIPS(F, f, f32)
 STRIPS(D, d, f64)

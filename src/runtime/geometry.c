@@ -303,7 +303,8 @@ static void block_rows(const wk__program *program, const loops *l, geometry *g) 
 /* Columns of a block: all of them where they are few, for long inner loops; shared among the threads. */
 static int64_t column_block(const geometry *g) {
   int64_t share = wk__ceil_div(g->n_size, wk_get_num_threads());
-  return wk__min(g->n_size, wk__max(COLUMN_BLOCK, wk__min(WK__BLOCK, (share + 15) & ~INT64_C(15))));
+  int64_t part = wk__ceil_div(share, wk__max(1, wk__ceil_div(share, WK__BLOCK)));
+  return wk__min(g->n_size, wk__max(COLUMN_BLOCK, (part + 15) & ~INT64_C(15)));
 }
 
 static void block_columns(const wk__program *program, const loops *l, geometry *g, int column) {

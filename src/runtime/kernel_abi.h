@@ -5,7 +5,7 @@
  * computes units [begin, end) of a launch, on one thread, which `t` belongs to. What a unit is depends on the mode:
  *   pointwise: a block of at most WK__KERNEL_BLOCK elements, m rows of n;
  *   rows: one row, all its reduction dims, with all phases of the nest;
- *   columns: at most WK__KERNEL_STRIP adjacent columns, with all phases.
+ *   columns: at most WK__KERNEL_BLOCK adjacent columns, with all phases.
  * Units are numbered through the outer pointwise dims, the last one fastest. Any split of them gives the same bits.
  *
  * A kernel never computes an address itself: it asks for blocks. `start` sets the positions of a unit; `block` makes
@@ -20,7 +20,6 @@ enum {
   WK__KERNEL_DIMS = 16,    /* loops of a nest */
   WK__KERNEL_WALKERS = 64, /* accesses and index expressions */
   WK__KERNEL_BLOCK = 1024, /* elements of a block */
-  WK__KERNEL_STRIP = 256,  /* columns of a unit, at most */
   WK__KERNEL_LEVELS = 48,  /* of the counter that folds chunks */
   WK__KERNEL_TOGETHER = 4, /* rows */
 };
@@ -51,7 +50,7 @@ struct wk__kernel_thread {
   int64_t m0, n0, m, n;              /* pointwise: the block. columns: n0, n are the strip */
   char *copies;                      /* (walkers) blocks of WK__KERNEL_BLOCK * 8 bytes */
   char *kept;                        /* rows: values of a whole row, a->kept_bytes each, a->together of each value */
-  char *strips;                      /* columns: values of WK__KERNEL_STRIP columns, 8 bytes each, 64 bytes apart */
+  char *strips;                      /* columns: values of a unit's columns, a->strip bytes each */
 };
 
 struct wk__kernel_number {
@@ -67,7 +66,9 @@ struct wk__kernel_args {
   int64_t rows;          /* by rows: so many units differ by the walkers' stride_m alone; t->m0 is the first's number */
   int64_t together;      /* by rows: so many, at most WK__KERNEL_TOGETHER, go through the phases side by side */
   int64_t kept_bytes;    /* of a value that a whole row keeps */
-  int64_t counters;      /* columns: strips of a reduction's counter */
+  int64_t counters;      /* columns: strips of a reduction's counter, */
+  int64_t strip;         /* and bytes from strip to strip: whole vectors, so that no column needs special care, and a
+                            cache line more, or they would all fall into the same sets of the cache */
   uint64_t adjacent;     /* walkers (bits) that may be addressed without asking: see `start`. By columns also those that
                             no pointwise dim moves: of them only the first element is read */
   const void *geometry;  /* the runtime's */

@@ -11,7 +11,6 @@ enum {
   SPLIT_LENGTH = 65536, /* as tier 0: few rows from here on are shared among threads */
   MOST_KEPT = 64 << 20, /* bytes that a row may keep */
   COPY_BYTES = WK__KERNEL_BLOCK * 8,
-  STRIP_BYTES = WK__KERNEL_STRIP * 8 + 64,
   TOGETHER_ELEMENTS = 2048, /* of rows that are taken together: what they keep should stay in the first cache */
   TILE = 16,
 };
@@ -309,13 +308,11 @@ static void run_units(void *context, int64_t begin, int64_t end) {
   atomic_store(&r->bad_check, w.t.bad_check);
 }
 
-/* What tier 0 does as well or better: plain sums of what lies in memory as it is wanted, many wide rows summed
- * down, whose pages its wider strips use better, few rows that it cuts among threads, whole rows that it moves by
- * memcpy. */
+/* What tier 0 does as well or better: plain sums of what lies in memory as it is wanted, few rows that it cuts among
+ * threads, whole rows that it moves by memcpy. */
 static bool suits_tier_0(const native_run *r, int64_t units, bool moves_rows) {
   const wk__program *p = r->program;
   if (moves_rows || r->g->in_place) return true;
-  if (r->g->mode == LOOP_COLUMNS && r->args.length > WK__REDUCE_CHUNK && r->g->n_size > r->strip) return true;
   bool splits = !p->has_scan && !p->has_arg && !p->has_store_add;
   int64_t side_by_side = r->g->mode == LOOP_COLUMNS ? r->strip : 1;
   return splits && r->g->mode != LOOP_POINTWISE && units < wk_get_num_threads() &&
@@ -349,10 +346,11 @@ static int64_t bind_mode(native_run *r) {
     return units * g->m_size;
   }
   r->m_blocks = 1;
-  r->strip = wk__max(1, wk__min(g->n_block, WK__KERNEL_STRIP));
+  r->strip = wk__max(1, g->n_block);
   r->n_blocks = wk__ceil_div(g->n_size, r->strip);
   r->args.counters = r->args.length > WK__REDUCE_CHUNK ? WK__KERNEL_LEVELS : 1;
-  r->scratch += (size_t)((r->code->strip_count + r->code->counter_count * r->args.counters) * STRIP_BYTES);
+  r->args.strip = ((r->strip * 8 + 127) & ~INT64_C(127)) + 64;
+  r->scratch += (size_t)((r->code->strip_count + r->code->counter_count * r->args.counters) * r->args.strip);
   r->args.start = start_columns;
   r->args.block = block_columns;
   return units * r->n_blocks;

@@ -205,8 +205,9 @@ static const char weighted_text[] =
 static void row_phases_agree(void **state) {
   (void)state;
   static const int orders[2][2] = {{0, 1}, {1, 0}};
-  static const int64_t shapes[][2] = {{1, 1},    {50, 3},   {7, 64},   {3, 1000},  {2, 1024},  {300, 31}, {130, 33},
-                                      {3, 2000}, {2, 4097}, {1, 9000}, {5, 13000}, {1, 70000}, {0, 4},    {3, 0}};
+  static const int64_t shapes[][2] = {{1, 1},    {50, 3},    {7, 64},     {3, 1000}, {2, 1024},
+                                      {300, 31}, {130, 33},  {1100, 170}, {3, 2000}, {2, 4097},
+                                      {1, 9000}, {5, 13000}, {1, 70000},  {0, 4},    {3, 0}};
   for (int level = 0; level <= (int)wk__cpu_level_max(); level++) {
     assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
     scene *softmax = new_scene(softmax_text), *norm = new_scene(layer_norm_text), *weighted = new_scene(weighted_text);
