@@ -23,6 +23,7 @@ typedef struct writer {
   bool abreast;           /* bodies of the phase at hand are computed side by side, */
   bool puts;              /* and what they store is put by a function of its own */
   uint64_t streams;       /* rows: accesses whose next rows phases 0 and 1 ask for; 0: phase 0 asks some way ahead */
+  uint64_t stored;        /* of them those that are written */
   int quarters[2];        /* of a row that these phases ask for */
 } writer;
 
@@ -433,25 +434,29 @@ static bool is_stream(const writer *w, int walker) {
   return access->per_element && !access->has_indirect && vars & ((UINT32_C(1) << WK__FIRST_R) - 1);
 }
 
-static uint64_t streams_read_in(writer *w, int phase) {
+static uint64_t streams_of(const writer *w, uint64_t walkers) {
   uint64_t streams = 0;
-  mark_needed(&w->a, phase, true);
-  find_walkers(w, phase);
-  for (uint64_t left = w->read & ~w->written; left; left &= left - 1)
+  for (uint64_t left = walkers; left; left &= left - 1)
     if (is_stream(w, __builtin_ctzll(left))) streams |= left & -left;
   return streams;
 }
 
-/* A phase that takes longer asks for more. */
+/* What the first two phases read, and what any phase writes: a store waits for its line as well, and stores behind it
+ * for that one. A phase that takes longer asks for more. */
 static void choose_shares(writer *w) {
   bool slow[2];
-  w->streams = 0;
+  w->streams = w->stored = 0;
   if (w->a.phases < 2) return;
-  for (int p = 0; p < 2; p++) {
-    w->streams |= streams_read_in(w, p);
+  for (int p = 0; p < w->a.phases; p++) {
+    mark_needed(&w->a, p, true);
+    find_walkers(w, p);
+    w->stored |= streams_of(w, w->written);
+    if (p > 1) continue;
+    w->streams |= streams_of(w, w->read);
     choose_abreast(w, p);
     slow[p] = w->abreast;
   }
+  w->streams |= w->stored;
   w->quarters[0] = 2 + slow[0] - slow[1];
   w->quarters[1] = 4 - w->quarters[0];
   if (!phase_has_state(w, 1)) w->streams = 0; /* it goes through its row in no groups */
@@ -465,11 +470,12 @@ static void write_next_rows(writer *w, int phase) {
   }
 }
 
+/* Long rows, which are taken alone, are written fast enough as they are. */
 static void write_prefetches(writer *w, int phase, int group) {
   for (uint64_t left = phase < 2 ? w->streams : 0; left; left &= left - 1) {
     int k = __builtin_ctzll(left);
-    wk__string_printf(w->out, "            PREFETCH_SHARE(next%d, e + j + %d, %d, %d);\n", k, 32 * group, item_of(w, k),
-                      w->quarters[phase]);
+    wk__string_printf(w->out, "            %sPREFETCH_SHARE(next%d, e + j + %d, %d, %d);\n",
+                      w->stored >> k & 1 ? "if (together > 1) " : "", k, 32 * group, item_of(w, k), w->quarters[phase]);
   }
   for (uint64_t left = phase || w->streams ? 0 : w->read & ~w->written; left; left &= left - 1) {
     int k = __builtin_ctzll(left);
