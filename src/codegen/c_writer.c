@@ -441,8 +441,8 @@ static uint64_t streams_of(const writer *w, uint64_t walkers) {
   return streams;
 }
 
-/* What the first two phases read, and what any phase writes: a store waits for its line as well, and stores behind it
- * for that one. A phase that takes longer asks for more. */
+/* What the first two phases read, and what is written in several places: a store waits for its line as well, and stores
+ * behind it for that one; of one place the processor takes care by itself. A phase that takes longer asks for more. */
 static void choose_shares(writer *w) {
   bool slow[2];
   w->streams = w->stored = 0;
@@ -452,10 +452,11 @@ static void choose_shares(writer *w) {
     find_walkers(w, p);
     w->stored |= streams_of(w, w->written);
     if (p > 1) continue;
-    w->streams |= streams_of(w, w->read);
+    w->streams |= streams_of(w, w->read & ~w->written);
     choose_abreast(w, p);
     slow[p] = w->abreast;
   }
+  if (__builtin_popcountll(w->stored) < 2) w->stored = 0;
   w->streams |= w->stored;
   w->quarters[0] = 2 + slow[0] - slow[1];
   w->quarters[1] = 4 - w->quarters[0];
