@@ -571,8 +571,13 @@ static wk_status fuse(scheduler *s) {
   return wk__graph_remove_dead(s->graph, NULL);
 }
 
+/* What has to run before what takes a bit for each two nodes, and time with the cube: a loop of tens of thousands of
+ * steps that was captured runs operator by operator. */
+enum { MOST_NODES = 16384 };
+
 wk_status wk__fuse(wk__graph *graph, wk__kernels *kernels) {
   wk__graph_number(graph);
+  if (graph->node_count > MOST_NODES) return WK_OK;
   size_t n = (size_t)graph->node_count;
   scheduler s = {.graph = graph, .kernels = kernels, .count = graph->node_count, .words = (int64_t)(n + 63) / 64};
   s.units = wk__alloc_zeroed((n + 1) * sizeof *s.units);

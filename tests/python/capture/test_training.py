@@ -342,3 +342,15 @@ def test_what_is_written_behind_the_tape_keeps_its_gradient(run):
     compiled = wick.compile(run)
     for _ in range(3):
         assert wick.equal(gradient(compiled), gradient(run))
+
+
+def test_a_backward_of_tens_of_thousands_of_operators():
+    """More than is fused, which would take the cube of their number: they run one by one."""
+    step = Compiled(lambda x: x.cumprod(0))
+    gradients = []
+    for function in (lambda x: x.cumprod(0), step, step):
+        wick.manual_seed(0)
+        x = (wick.rand(20000) + 0.5).requires_grad_()
+        function(x).sum().backward()
+        gradients.append(x.grad)
+    assert all(wick.equal(g, gradients[0]) for g in gradients)
