@@ -1,6 +1,6 @@
 """Records what PyTorch gives for every sample of the operator table, into tests/ops/expected.json.
 
-    python tools/record_operators.py          # with wick and PyTorch 2.13 importable
+    python tools/record_operators.py          # with PyTorch 2.13 importable
     python tools/record_operators.py --new    # only what is not recorded yet; the rest stays as it is
 
 Only numbers, shapes, dtypes and strides are kept. Operators of wick that PyTorch does not have are computed with the
@@ -15,7 +15,7 @@ import sys
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "ops"))
-from sampling import arguments, samples_of, tensors_in  # noqa: E402
+from sampling import SAMPLES, arguments, tensors_in  # noqa: E402
 
 OWN = {
     "_squared_difference": lambda a, b: (a - b) ** 2,
@@ -54,21 +54,18 @@ def record(name, sample, dtype):
 
 
 def main():
-    from wick import _C
-
     path = pathlib.Path(__file__).parent.parent / "tests" / "ops" / "expected.json"
     known = json.loads(path.read_text()) if "--new" in sys.argv else {}
     expected, missing = {}, []
-    for row in _C._operator_table():
-        for sample in samples_of(row):
-            key = f"{row['name']}({sample})"
-            if key in known:
-                expected[key] = known[key]
-                continue
-            try:
-                expected[key] = {d: record(row["name"], sample, getattr(torch, d)) for d in ("float64", "float32")}
-            except Exception as problem:  # noqa: BLE001  named at the end
-                missing.append(f"{key}: {type(problem).__name__}: {str(problem).splitlines()[0][:100]}")
+    for name, sample in SAMPLES:
+        key = f"{name}({sample})"
+        if key in known:
+            expected[key] = known[key]
+            continue
+        try:
+            expected[key] = {d: record(name, sample, getattr(torch, d)) for d in ("float64", "float32")}
+        except Exception as problem:  # noqa: BLE001  named at the end
+            missing.append(f"{key}: {type(problem).__name__}: {str(problem).splitlines()[0][:100]}")
     path.write_text("{\n" + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in expected.items()) + "\n}\n")
     print(f"{len(expected)} samples recorded; PyTorch could not be asked about {len(missing)}:", *missing, sep="\n  ")
 

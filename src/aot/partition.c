@@ -88,8 +88,8 @@ bool wk__aot_may_recompute(const wk__graph_node *n) {
   if (n->kind != WK__GRAPH_CALL) return n->kind == WK__GRAPH_ITEM;
   if (n->op->tags & (WK__TAG_RANDOM | WK__TAG_MUTATES)) return false;
   if (n->op->view || n->op->tags & (WK__TAG_POINTWISE | WK__TAG_COMPARISON)) return true;
-  if (n->op == WK__OP(clone) || n->op == WK__OP(to_copy)) return true;
-  return !takes_tensors(n) && n->op != WK__OP(empty); /* made of numbers */
+  if (n->op == WK__OP(clone) || n->op == WK__OP(_to_copy)) return true;
+  return !takes_tensors(n) && n->op != WK__OP(empty_memory_format); /* made of numbers */
 }
 
 /* What the partition looks at, by number. */

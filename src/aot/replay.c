@@ -15,7 +15,7 @@ typedef struct replayer {
 
 static bool is_random(const wk__graph_node *n) { return n->kind == WK__GRAPH_CALL && n->op->tags & WK__TAG_RANDOM; }
 static bool is_dropout(const wk__graph_node *n) {
-  return n->kind == WK__GRAPH_CALL && (n->op == WK__OP(native_dropout) || n->op == WK__OP(dropout_train));
+  return n->kind == WK__GRAPH_CALL && (n->op == WK__OP(native_dropout) || n->op == WK__OP(_dropout));
 }
 
 /* ==================================================== dropout ==================================================== */

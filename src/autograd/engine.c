@@ -308,7 +308,7 @@ static wk_status first_gradient(wk_tensor *t, wk_tensor *given, int k, wk_tensor
       return WK_OK;
     }
     wk_value args[] = {wk__v_tensor(given), wk__v_dtype(dtype), none};
-    WK_TRY(wk_call(WK__OP(to_copy), args, NULL, &result));
+    WK_TRY(wk_call(WK__OP(_to_copy), args, NULL, &result));
   } else {
     if (!wk_int_eq(t->numel, wk_int_of(1)))
       return wk_fail(WK_RUNTIME_ERROR, "grad can be implicitly created only for scalar outputs");

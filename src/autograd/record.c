@@ -17,10 +17,10 @@ typedef struct op_node {
   uint8_t argument_count;
   int16_t list_argument; /* the tensor list among the arguments, -1: none */
   int written_input;     /* in-place: the input that the result replaced, or -1 */
-  wk_value args[WK__MAX_ARGS];
-  uint32_t versions[WK__MAX_ARGS];     /* of tensors kept whole */
-  wk_tensor *results[WK__MAX_RESULTS]; /* aliases without history; NULL where not kept */
-  uint32_t result_versions[WK__MAX_RESULTS];
+  wk_value *args;        /* (argument_count), in the room behind the struct, as the next three */
+  wk_tensor **results;   /* aliases without history; NULL where not kept */
+  uint32_t *versions;    /* of tensors kept whole */
+  uint32_t *result_versions;
   uint32_t reduce;       /* bit i: argument i was broadcast or converted, its gradient has to be brought back */
   uint32_t whole;        /* bit i: argument i is kept whole */
   uint32_t relatives;    /* bit i: argument i is kept by an alias, see is_relative */
@@ -178,10 +178,10 @@ static wk_tensor *like_input(wk_tensor *grad, const wk_tensor *shape) {
   if (!grad || !shape) return grad;
   if (!wk__same_sizes(grad, shape)) {
     wk_value args[] = {wk__v_tensor(grad), wk__v_ints(shape->sizes, shape->ndim)};
-    grad = wk__call_tensor(wk_op_find("sum_to_size"), args);
+    grad = wk__call_tensor(WK__OP(sum_to_size), args);
   }
   if (!grad || grad->dtype == shape->dtype) return grad;
-  return wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(grad), wk__v_dtype((wk_dtype)shape->dtype), {0}});
+  return wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(grad), wk__v_dtype((wk_dtype)shape->dtype), {0}});
 }
 
 static wk_status collect_gradients(op_node *n, const bool *wanted, wk_tensor **grads) {
@@ -216,7 +216,7 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = WK_OK;
-  memcpy(results, n->results, sizeof results);
+  memcpy(results, n->results, node->op->schema.result_count * sizeof *results);
   if (create_graph) status = results_with_history(n, results);
   wk__vjp v = {.op = node->op,
                .args = n->args,
@@ -289,12 +289,15 @@ static const wk__node_class op_class = {
 static bool wants(const wk_tensor *t) { return t && wk_requires_grad(t); }
 
 /* What to keep of argument i, when those inputs want gradients. */
-static uint32_t saves_of(const wk_op *op, const wk_value *args) {
-  uint32_t saves = 0;
-  for (int i = 0; i < op->schema.parameter_count && i < (int)WK_COUNT(op->saves); i++) {
+static wk__saves saves_of(const wk_op *op, const wk_value *args) {
+  wk__saves saves = {0};
+  for (int i = 0; i < op->schema.parameter_count; i++) {
     bool wanted = args[i].tag == WK_VALUE_TENSOR && wants(args[i].tensor);
     for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++) wanted |= wants(args[i].tensors[k]);
-    if (wanted) saves |= op->saves[i];
+    if (!wanted) continue;
+    saves.args |= op->saves[i].args;
+    saves.shapes |= op->saves[i].shapes;
+    saves.results |= op->saves[i].results;
   }
   return saves;
 }
@@ -416,9 +419,9 @@ static wk_status note_symbolic(op_node *n) {
   return wk__symbolic_hold(n, make_known);
 }
 
-static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t saves, const wk_tensor *written) {
+static wk_status save_argument(op_node *n, int i, const wk_value *from, wk__saves saves, const wk_tensor *written) {
   wk_value *v = &n->args[i];
-  bool keep = saves & WK__SAVE_ARG(i), shape = saves & WK__SAVE_SHAPE(i) || n->reduce >> i & 1;
+  bool keep = saves.args >> i & 1, shape = (saves.shapes | n->reduce) >> i & 1;
   switch (from->tag) {
     case WK_VALUE_TENSOR:
       if (keep) WK_TRY(wk__check_saved(from->tensor));
@@ -459,9 +462,9 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, uint32_t
   }
 }
 
-static wk_status save_results(op_node *n, const wk_value *results, uint32_t saves) {
+static wk_status save_results(op_node *n, const wk_value *results, wk__saves saves) {
   for (int r = 0; r < n->node.op->schema.result_count; r++) {
-    if (!(saves & WK__SAVE_RESULT(r))) continue;
+    if (!(saves.results >> r & 1)) continue;
     if (wk__saver_active()) {
       WK_TRY(pack_slot(n, n->node.input_count + r, results[r].tensor));
       continue;
@@ -499,15 +502,27 @@ static wk_status connect(op_node *n, const wk_value *args) {
   return WK_OK;
 }
 
+/* With room for what this operator's arguments and results need. */
+static op_node *new_op_node(const wk_op *op, int items) {
+  size_t arguments = op->schema.parameter_count, results = op->schema.result_count;
+  size_t room = arguments * sizeof(wk_value) + results * sizeof(wk_tensor *) + (arguments + results) * sizeof(uint32_t);
+  op_node *n = (op_node *)wk__node_create(&op_class, sizeof *n + room, (int)arguments + items, (int)results);
+  if (!n) return NULL;
+  n->args = (wk_value *)(n + 1);
+  n->results = (wk_tensor **)(n->args + arguments);
+  n->versions = (uint32_t *)(n->results + results);
+  n->result_versions = n->versions + arguments;
+  return n;
+}
+
 /* Before the call, because an in-place call changes what its arguments are. */
-static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tensor *written, uint32_t saves,
+static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tensor *written, wk__saves saves,
                             op_node **out) {
   int list = -1, items = 0;
   *out = NULL;
   for (int i = 0; i < op->schema.parameter_count; i++)
     if (args[i].tag == WK_VALUE_TENSORS) list = i, items = (int)args[i].count;
-  op_node *n =
-      (op_node *)wk__node_create(&op_class, sizeof *n, op->schema.parameter_count + items, op->schema.result_count);
+  op_node *n = new_op_node(op, items);
   if (!n) return WK_OUT_OF_MEMORY;
   n->node.op = op;
   n->argument_count = op->schema.parameter_count;
@@ -544,7 +559,7 @@ static wk_status finish_list_node(op_node *n, const wk_value *list) {
   return WK_OK;
 }
 
-static wk_status finish_node(op_node *n, const wk_value *results, uint32_t saves, bool in_place) {
+static wk_status finish_node(op_node *n, const wk_value *results, wk__saves saves, bool in_place) {
   if (n->node.op->schema.result_is_list) return finish_list_node(n, results);
   WK_TRY(save_results(n, results, saves));
   for (int r = 0; r < n->node.result_count; r++) {
@@ -615,7 +630,7 @@ wk_status wk__autograd_layer(const wk_op *op, const wk_value *args, wk_tensor *c
       return wk_fail(WK_NOT_IMPLEMENTED, "the derivative for '%s' is not implemented", op->base_name);
     return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
   }
-  uint32_t saves = saves_of(op, args);
+  wk__saves saves = saves_of(op, args);
   op_node *n;
   WK_TRY(begin_node(op, args, written, saves, &n));
   uint64_t outer_sequence = wk__mode.tape_sequence;
@@ -650,12 +665,12 @@ static wk_tensor *strided(wk_tensor *t, const wk_tensor *like, wk_int offset) {
 static wk_status run_slice_scoped(slice_node *n, wk_tensor *grad, const bool *wanted, bool create_graph,
                                   wk_tensor **out_grads) {
   wk_value none = {0}, fresh_args[] = {wk__v_tensor(grad), wk__v_ints(n->base->sizes, n->base->ndim), none, none};
-  wk_tensor *whole_grad = wk__call_tensor(wk_op_find("new_zeros"), fresh_args);
+  wk_tensor *whole_grad = wk__call_tensor(WK__OP(new_zeros), fresh_args);
   if (!whole_grad) return wk_error_category();
   if (!wk__is_contiguous(n->base)) {
     wk_int reach = n->base->numel;
     wk_value flat_args[] = {wk__v_tensor(grad), wk__v_ints(&reach, 1), none, none};
-    wk_tensor *flat = wk__call_tensor(wk_op_find("new_zeros"), flat_args);
+    wk_tensor *flat = wk__call_tensor(WK__OP(new_zeros), flat_args);
     if (!flat || !(whole_grad = strided(flat, n->base, wk_int_of(0)))) return wk_error_category();
   }
   wk_tensor *copied = wk__call_tensor(WK__OP(copy_), (wk_value[]){wk__v_tensor(whole_grad), wk__v_tensor(grad), none});

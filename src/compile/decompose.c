@@ -36,7 +36,7 @@ static bool decompose_dropout(wk__graph *graph, const wk__graph_node *n, parts *
   if (!n->items[0] || n->args[1].count) return true; /* a rate that changes is the operator's own business */
   wk__graph_arg mask_args[WK__MAX_ARGS] = {of_sizes(n->items[0]->sizes, x->ndim),
                                            of_sizes(n->items[0]->strides, x->ndim), n->args[1]};
-  wk__graph_node *mask = call_like(graph, WK__OP(dropout_mask), mask_args, n->items[0], WK_BOOL);
+  wk__graph_node *mask = call_like(graph, WK__OP(_dropout_mask), mask_args, n->items[0], WK_BOOL);
   if (!mask) return false;
   wk__graph_arg args[WK__MAX_ARGS] = {n->args[0], of_node(mask),
                                       of_number(wk__dropout_scale(n->op, p, (wk_dtype)x->dtype))};
@@ -52,7 +52,7 @@ static wk__graph_node *nll_rows(wk__graph *graph, const wk__graph_node *n) {
   wk__spec_contiguous(&spec, WK_FLOAT64, WK__CPU_DEVICE, n->args[1].node->value->ndim, n->args[1].node->value->sizes);
   wk_tensor *value = wk__tensor_shape_only(&spec), *values[2] = {value, value};
   wk__graph_node *rows =
-      value ? wk__graph_call(graph, WK__OP(nll_rows), args, (const wk_tensor *const *)values, 2, NULL) : NULL;
+      value ? wk__graph_call(graph, WK__OP(_nll_rows), args, (const wk_tensor *const *)values, 2, NULL) : NULL;
   wk__release(value);
   return rows;
 }
@@ -65,7 +65,7 @@ static bool decompose_nll(wk__graph *graph, const wk__graph_node *n, parts *out)
   wk__graph_arg args[WK__MAX_ARGS] = {
       of_node(loss), of_node(weight), n->args[3], {.tag = WK_VALUE_DTYPE, .dtype = n->items[0]->dtype}};
   const wk_tensor *values[2] = {n->items[0], n->items[0]};
-  wk__graph_node *total = wk__graph_call(graph, WK__OP(nll_total), args, values, 2, NULL);
+  wk__graph_node *total = wk__graph_call(graph, WK__OP(_nll_total), args, values, 2, NULL);
   for (int r = 0; r < 2 && total; r++)
     if (!(out->nodes[r] = wk__graph_item(graph, total, r))) return false;
   return total != NULL;
@@ -75,7 +75,7 @@ typedef bool decompose_fn(wk__graph *graph, const wk__graph_node *node, parts *o
 
 static decompose_fn *rule_of(const wk__graph_node *node) {
   if (node->kind != WK__GRAPH_CALL || node->flags & WK__GRAPH_TAPED) return NULL;
-  if (node->op == WK__OP(dropout_train)) return decompose_dropout;
+  if (node->op == WK__OP(_dropout)) return decompose_dropout;
   if (node->op == WK__OP(nll_loss_forward)) return decompose_nll;
   return NULL;
 }

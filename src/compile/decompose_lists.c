@@ -91,7 +91,7 @@ static wk_tensor *correction(double beta, wk_tensor *step) {
 
 static wk_status adam_step(const wk__call *c, uint32_t i) {
   double lr = number(c, 6), beta1 = number(c, 7), beta2 = number(c, 8), decay = number(c, 9);
-  bool decoupled = c->op == WK__OP(fused_adamw_);
+  bool decoupled = c->op == WK__OP(_fused_adamw_);
   wk_tensor *p = wide(item(c, 0, i)), *g;
   WK_TRY(gradient(c, i, 13, 12, &g));
   if (decay != 0 && decoupled) p = wk__d_times(p, 1 - lr * decay);

@@ -163,7 +163,7 @@ WK__DECOMPOSE_ONE(eye) {
 WK__DECOMPOSE_ONE(randint) {
   const wk__spec *spec = &c->specs[0];
   int order[WK_MAX_DIMS], first = c->op == WK__OP(randint) ? 0 : 1;
-  bool from = c->op == WK__OP(randint_like_low);
+  bool from = c->op == WK__OP(randint_like_low_dtype);
   wk_int sizes[WK_MAX_DIMS], low = from ? VALUE(first).integer : wk_int_of(0);
   sizes_in_order(spec, order, sizes);
   const wk_value *generator = &VALUE(c->op->schema.parameter_count - 1);

@@ -169,7 +169,7 @@ WK__DECOMPOSE_ONE(dropout_backward) {
 
 wk_status wk__decompose_dropout(wk__call *c, wk_tensor **out) {
   double p = number(&VALUE(1));
-  bool train = c->op == WK__OP(dropout_train) || VALUE(2).tag != WK_VALUE_BOOL || VALUE(2).boolean;
+  bool train = c->op == WK__OP(_dropout) || VALUE(2).tag != WK_VALUE_BOOL || VALUE(2).boolean;
   const wk__spec *spec = &c->specs[1];
   wk_tensor *x = ARG(0);
   out[1] = train ? wk__dropout_mask(spec->sizes, spec->ndim, spec->strides, spec->ndim, p)

@@ -6,25 +6,10 @@
 
 #include "wick/operators.h"
 
-typedef struct entry {
-  uint8_t kind; /* wk__decomposition_kind */
-  wk__decompose_fn *rule;
-} entry;
-
-static const entry entries[WK__OP_COUNT] = {
-#define PRIM(symbol) [WK__OP_##symbol] = {WK__DECOMPOSITION_PRIM, NULL},
-#define RULE(symbol, function) [WK__OP_##symbol] = {WK__DECOMPOSITION_RULE, wk__decompose_##function},
-#include "compile/decompositions.def"
-#undef PRIM
-#undef RULE
-};
-
-static entry entry_of(const wk_op *op) {
-  if (op->compose) return (entry){WK__DECOMPOSITION_PARTS, NULL};
-  return op->number < WK__OP_COUNT ? entries[op->number] : (entry){WK__DECOMPOSITION_PRIM, NULL};
+wk__decomposition_kind wk__decomposition_of(const wk_op *op) {
+  if (op->compose) return WK__DECOMPOSITION_PARTS;
+  return op->number < WK__OP_COUNT && wk__decompose_rules[op->number] ? WK__DECOMPOSITION_RULE : WK__DECOMPOSITION_PRIM;
 }
-
-wk__decomposition_kind wk__decomposition_of(const wk_op *op) { return (wk__decomposition_kind)entry_of(op).kind; }
 
 /* ============================================== a call by its rule ============================================== */
 
@@ -87,7 +72,7 @@ static wk_status run_rule(const wk_op *op, const wk_value *args, wk_value *resul
   wk_tensor *made[WK__MAX_RESULTS] = {NULL};
   WK_TRY(describe(&d, args));
   WK_TRY(widen(&d));
-  WK_TRY(entry_of(op).rule(&d.call, made));
+  WK_TRY(wk__decompose_rules[op->number](&d.call, made));
   return give(&d, made, results);
 }
 
@@ -143,9 +128,8 @@ static wk_status with_destinations(const wk_op *op, const wk_value *args, wk_ten
 }
 
 static wk_status layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
-  entry e = entry_of(op);
   uint8_t before = wk__mode.keys_off;
-  if (e.kind == WK__DECOMPOSITION_PRIM || e.kind == WK__DECOMPOSITION_NONE)
+  if (wk__decomposition_of(op) == WK__DECOMPOSITION_PRIM)
     return wk__call_below(WK__KEY_DECOMPOSE, op, args, destinations, results);
   if (once) wk__mode.keys_off |= WK__KEY_DECOMPOSE;
   wk_status status = destinations ? with_destinations(op, args, destinations, results) : decompose(op, args, results);
@@ -171,7 +155,7 @@ wk_tensor *wk__d_times(wk_tensor *a, double x) { return wk_mul_Scalar(a, wk__v_d
 
 wk_tensor *wk__d_cast(wk_tensor *t, wk_dtype dtype) {
   if (!t || t->dtype == dtype) return t;
-  return wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(dtype), WK__NO_VALUE});
+  return wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(dtype), WK__NO_VALUE});
 }
 
 wk_tensor *wk__d_number(wk_value number, wk_dtype dtype, const wk_tensor *like) {

@@ -1,4 +1,4 @@
-/* Operators in terms of a small primitive set (decompositions.def), as calls of operators.
+/* Operators in terms of a small primitive set (rows that are `prim`), as calls of operators.
  *
  * The compiler decomposes by need (decompose.c), because a lowered body fuses better than its parts. The whole table is
  * for backends and exporters that know few operators: a layer of the thread takes each call that is traced apart, rules
@@ -12,7 +12,6 @@
 #include "ops/internal.h"
 
 typedef enum wk__decomposition_kind {
-  WK__DECOMPOSITION_NONE,  /* nobody said */
   WK__DECOMPOSITION_PRIM,  /* of the primitive set */
   WK__DECOMPOSITION_PARTS, /* a composite; one without a derivative is replaced by its parts before it gets to a layer
                             */
@@ -32,11 +31,8 @@ wk__decomposing wk__set_decomposing(wk__decomposing what);
 /* ---- rules: borrowed arguments in, `out` the results, owned by the scope around the call; a list is appended to with
  * wk_call, and an operator that mutates writes its arguments by copy_ ---- */
 typedef wk_status wk__decompose_fn(wk__call *call, wk_tensor **out);
-#define PRIM(symbol)
-#define RULE(symbol, function) wk__decompose_fn wk__decompose_##function;
-#include "compile/decompositions.def"
-#undef PRIM
-#undef RULE
+extern wk__decompose_fn *const wk__decompose_rules[]; /* by operator; NULL where there is none */
+#include "compile/decompose_rules.h"
 
 /* A rule with one result, as an expression over `c`. */
 #define WK__DECOMPOSE_ONE(name)                                  \

@@ -320,13 +320,13 @@ wk__fused *wk__kernels_add(wk__kernels *kernels, const char *name, int output_co
   snprintf(f->schema_text + at, sizeof f->schema_text - (size_t)at, ") -> Tensor%s", output_count == 1 ? "" : "[]");
   f->output_count = output_count;
   f->op = (wk_op){.name = f->name,
+                  .base_name = f->name,
                   .schema_text = f->schema_text,
                   .tags = WK__TAG_FUSED,
                   .kernel = run_fused,
                   .print = wk__fused_print,
                   .number = WK__OP_COUNT};
-  memcpy(f->op.base_name, f->name, sizeof f->name);
-  if (wk__schema_parse(f->schema_text, &f->op.schema) != WK_OK) {
+  if (wk__schema_parse(f->schema_text, f->parameters, WK_COUNT(f->parameters), &f->op.schema) != WK_OK) {
     wk__free(f);
     return NULL;
   }

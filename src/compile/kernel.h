@@ -78,6 +78,7 @@ typedef struct wk__fused_draw {
 struct wk__fused {
   wk_op op; /* first: a call gives it back */
   char name[32], schema_text[320];
+  wk__parameter parameters[2 + WK__FUSED_NUMBERS];
   char *origin; /* owned: the nodes that it stands for, a line each */
   bool checked; /* it comes from text: launches are checked */
   wk__kernel *kernel;

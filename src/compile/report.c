@@ -260,27 +260,14 @@ static void add_argument(void *context, wk__graph_node *node) {
   a->sum += a->most > 0 && bytes > a->most ? a->most : bytes;
 }
 
-static bool is_gather(const char *name) {
-  static const char *const names[] = {"embedding", "index_select", "gather", "index", "take_along_dim"};
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (!strcmp(name, names[i])) return true;
-  return false;
-}
-
-/* Of the arguments only the shape is asked for. */
-static bool is_like(const char *name) {
-  size_t length = strlen(name);
-  return length > 5 && !strcmp(name + length - 5, "_like");
-}
-
 static double bytes_of_node(const wk__graph_node *n) {
   adder a = {0};
   if (n->op->tags & WK__TAG_VIEW) return 0;
   if (n->value) a.sum += bytes_of(n->value);
   for (int i = 0; i < n->item_count; i++)
     if (n->items[i]) a.sum += bytes_of(n->items[i]);
-  if (is_gather(n->op->base_name)) a.most = a.sum;
-  if (!is_like(n->op->base_name)) wk__graph_each_arg(n, add_argument, &a);
+  if (n->op->cost == WK__COST_GATHER) a.most = a.sum;
+  if (n->op->cost != WK__COST_SHAPE) wk__graph_each_arg(n, add_argument, &a);
   return a.sum;
 }
 
@@ -321,12 +308,9 @@ static double flops_of_fused(const wk__graph_node *n) {
 
 static double flops_of_node(const wk__graph_node *n) {
   if (n->op->tags & WK__TAG_FUSED) return flops_of_fused(n);
-  const char *name = n->op->base_name;
-  bool backward = strstr(name, "backward") != NULL; /* the gradients' four products, and the scores once more */
-  if (strstr(name, "flash_attention")) return flops_of_attention(n, backward, backward ? 5 : 2);
-  if (!strcmp(name, "scaled_dot_product_attention")) return flops_of_attention(n, 0, 2);
-  bool plain = !strcmp(name, "mm") || !strcmp(name, "bmm") || !strcmp(name, "linear") || !strcmp(name, "matmul");
-  const wk_tensor *left = plain ? shape(n, 0) : !strcmp(name, "addmm") || !strcmp(name, "baddbmm") ? shape(n, 1) : NULL;
+  const wk_op *op = n->op;
+  if (op->cost == WK__COST_ATTENTION) return flops_of_attention(n, op->cost_arg, op->cost_factor);
+  const wk_tensor *left = op->cost == WK__COST_PRODUCT ? shape(n, op->cost_arg) : NULL;
   return left ? flops_of_product(first_result(n), size_of(left, -1)) : 0;
 }
 

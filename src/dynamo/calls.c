@@ -465,7 +465,7 @@ static PyObject *tensor_of_number(wk__frame *f, PyObject *number) {
   if (!input) return NULL;
   args[0].number = PyFloat_AS_DOUBLE(number);
   args[0].count = (uint32_t)input;
-  wk_status status = wk_call(wk_op_find("scalar_tensor"), args, NULL, &result);
+  wk_status status = wk_call(WK__OP(scalar_tensor), args, NULL, &result);
   return status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
 }
 
@@ -491,7 +491,7 @@ static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *cons
   }
   wk_value args_of_clone[2] = {{.tag = WK_VALUE_TENSOR, .tensor = t}}, result = {0};
   wk_status status = wk__tracer_constant(tracer, t);
-  if (status == WK_OK) status = wk_call(wk_op_find("clone"), args_of_clone, NULL, &result);
+  if (status == WK_OK) status = wk_call(WK__OP(clone), args_of_clone, NULL, &result);
   copy = status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
   Py_DECREF(made);
   return copy;

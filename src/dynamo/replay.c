@@ -178,7 +178,7 @@ static wk_status view_of(const wk__segment *g, const wk__input_view *view, wk_te
                      {.tag = WK_VALUE_INT, .integer = wk_int_add(input->offset, known(g, view->spec.offset))}};
   bool before = wk__mode.grad_enabled;
   wk__mode.grad_enabled = view->has_base;
-  wk_status status = wk_call(wk_op_find("as_strided"), args, NULL, out);
+  wk_status status = wk_call(WK__OP(as_strided), args, NULL, out);
   wk__mode.grad_enabled = before;
   return status;
 }
@@ -192,7 +192,7 @@ static int make_views(wk__session *s, const wk__segment *g, PyObject **values) {
     (void)wk__segment_bind((wk__segment *)g, b, values);
     /* None of these views has a history: of an input that has one the program looked at its detach(). */
     wk_value whole = {.tag = WK_VALUE_TENSOR, .tensor = input};
-    bool viewed = !(input->keys & WK__KEY_AUTOGRAD) || wk_call(wk_op_find("detach"), &whole, NULL, &detached) == WK_OK;
+    bool viewed = !(input->keys & WK__KEY_AUTOGRAD) || wk_call(WK__OP(detach), &whole, NULL, &detached) == WK_OK;
     viewed = viewed && view_of(g, view, detached.tensor ? detached.tensor : input, &made) == WK_OK;
     wk_value_release(&detached);
     values[view->reg] = viewed ? wrap(b, g, view->reg, made.tensor) : b->raise(b->state);

@@ -111,7 +111,7 @@ static int destination_of(const planner *p, const wk__graph_node *node) {
   if (input < 0 || !wk__graph_same_sizes(node->value, p->graph->inputs[input]->value)) return -1;
   if (!(node->flags & WK__GRAPH_TAPED)) return input;
   bool in_place = node->args[0].tag == WK_VALUE_TENSOR && node->args[0].node == p->graph->inputs[input];
-  return in_place && op->tags & (WK__TAG_POINTWISE | WK__TAG_INPLACE) ? input : -1;
+  return in_place && wk__writes_in_place(op) ? input : -1;
 }
 
 /* The tensors that a mutating call writes, in the order of its values. */

@@ -220,7 +220,7 @@ static wk_status shape_alone(wk__tracer *t, wk_tensor *tensor) {
                           {.tag = WK_VALUE_DTYPE, .dtype = tensor->dtype},
                           {.tag = WK_VALUE_DEVICE, .device = tensor->device},
                           {.tag = WK_VALUE_NONE}};
-  return stands_for(t, tensor, wk__trace_record_call(t, WK__OP(empty), args));
+  return stands_for(t, tensor, wk__trace_record_call(t, WK__OP(empty_memory_format), args));
 }
 
 /* A tensor that was made beside the operators (the tape's alias of a saved result, a detached twin) looks at memory

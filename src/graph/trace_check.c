@@ -10,27 +10,13 @@
 
 /* ==================================================== which calls ================================================ */
 
-static bool is_one_of(const char *name, const char *const *names, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (strcmp(name, names[i]) == 0) return true;
-  return false;
-}
-
 static bool is_integral(const wk_tensor *t) { return !wk_dtype_is_floating((wk_dtype)t->dtype); }
 
 static bool divides_integers(const wk_op *op, const wk__graph_arg *args) {
-  static const char *const names[] = {"floor_divide", "remainder", "fmod", "div"};
-  if (!is_one_of(op->base_name, names, WK_COUNT(names))) return false;
+  if (!(op->tags & WK__TAG_RAISES_DIVISION)) return false;
   for (int i = 0; i < 2; i++)
     if (args[i].tag == WK_VALUE_TENSOR && !is_integral(args[i].node->value)) return false;
   return true;
-}
-
-static bool looks_up_places(const wk_op *op) {
-  static const char *const names[] = {"embedding", "gather",         "index_select",    "_index",  "index",
-                                      "index_put", "_index_put",     "index_add",       "scatter", "scatter_add",
-                                      "_nll_rows", "scatter_reduce", "nll_loss_forward"};
-  return is_one_of(op->base_name, names, WK_COUNT(names));
 }
 
 /* ==================================================== computing ================================================== */
@@ -248,7 +234,7 @@ static wk_status try_call(trial *c, const wk_op *op, const wk__graph_arg *args) 
 }
 
 wk_status wk__trace_check_values(wk__tracer *t, const wk_op *op, const wk__graph_arg *args) {
-  if (!t->owner.checks_values || !(looks_up_places(op) || divides_integers(op, args))) return WK_OK;
+  if (!t->owner.checks_values || !(op->tags & WK__TAG_RAISES_INDEX || divides_integers(op, args))) return WK_OK;
   trial c = {.t = t};
   bool outer = t->running;
   t->running = true; /* calls compute */

@@ -11,7 +11,6 @@ static wk__graph_arg of_text(const char *text) { return (wk__graph_arg){.tag = W
 static const wk__graph_arg none, no = {.tag = WK_VALUE_BOOL};
 
 #define CALL(op, ...) wk__trace_record_call(t, WK__OP(op), (wk__graph_arg[]){__VA_ARGS__})
-#define FOUND(op, ...) wk__trace_record_call(t, wk_op_find(#op), (wk__graph_arg[]){__VA_ARGS__})
 
 /* ---- the inverse of a view: its parent with the view's place taken by `value`, which has the view's sizes ---- */
 
@@ -36,7 +35,7 @@ static bool has_inverse(const wk_op *op) {
     case WK__OP_alias:
     case WK__OP_detach:
     case WK__OP_view:
-    case WK__OP_unsafe_view:
+    case WK__OP__unsafe_view:
     case WK__OP_unsqueeze:
     case WK__OP_squeeze:
     case WK__OP_squeeze_dim:
@@ -62,7 +61,7 @@ static wk__graph_node *put_back(wk__trace_record *r, wk__graph_node *parent, wk_
     case WK__OP_detach:
       return value;
     case WK__OP_view:
-    case WK__OP_unsafe_view:
+    case WK__OP__unsafe_view:
     case WK__OP_unsqueeze:
     case WK__OP_squeeze:
     case WK__OP_squeeze_dim:
@@ -75,13 +74,13 @@ static wk__graph_node *put_back(wk__trace_record *r, wk__graph_node *parent, wk_
     case WK__OP_t:
       return CALL(t, of_node(value));
     case WK__OP_select_int:
-      return FOUND(select_scatter, of_node(parent), of_node(value), a[1], a[2]);
+      return CALL(select_scatter, of_node(parent), of_node(value), a[1], a[2]);
     case WK__OP_slice_Tensor:
-      return FOUND(slice_scatter, of_node(parent), of_node(value), a[1], a[2], a[3], a[4]);
+      return CALL(slice_scatter, of_node(parent), of_node(value), a[1], a[2], a[3], a[4]);
     case WK__OP_diagonal:
-      return FOUND(diagonal_scatter, of_node(parent), of_node(value), a[1], a[2], a[3]);
+      return CALL(diagonal_scatter, of_node(parent), of_node(value), a[1], a[2], a[3]);
     case WK__OP_as_strided:
-      return FOUND(as_strided_scatter, of_node(parent), of_node(value), a[1], a[2], a[3]);
+      return CALL(as_strided_scatter, of_node(parent), of_node(value), a[1], a[2], a[3]);
     default:
       (void)wk_fail(WK_INTERNAL_ERROR, "%s has no inverse", r->op->name);
       return NULL;
@@ -144,8 +143,8 @@ static wk_status check_result(const wk_tensor *tensor, const wk_tensor *value) {
 
 /* A value of the sizes of `old`, with its strides. */
 static wk__graph_node *laid_out(wk__tracer *t, wk__graph_node *node, wk__graph_node *old, const wk_tensor *shape) {
-  return FOUND(as_strided_scatter, of_node(old), of_node(node), of_ints(shape->sizes, shape->ndim),
-               of_ints(shape->strides, shape->ndim), none);
+  return CALL(as_strided_scatter, of_node(old), of_node(node), of_ints(shape->sizes, shape->ndim),
+              of_ints(shape->strides, shape->ndim), none);
 }
 
 /* `node` with the sizes, dtype and strides of the tensor that it becomes; in this order, so that a gradient is
@@ -156,7 +155,7 @@ static wk__graph_node *fitted(wk__trace_record *r, wk__graph_node *node) {
   if (!equal_sizes(node->value, shape)) node = CALL(expand, of_node(node), of_ints(shape->sizes, shape->ndim), no);
   if (node && node->value->dtype != shape->dtype) {
     wk__graph_arg dtype = {.tag = WK_VALUE_DTYPE, .dtype = shape->dtype};
-    node = CALL(to_copy, of_node(node), dtype, none, none);
+    node = CALL(_to_copy, of_node(node), dtype, none, none);
   }
   if (!node || equal_strides(node->value, shape)) return node;
   wk__graph_node *old = wk__trace_fresh(r); /* for its layout alone */

@@ -157,7 +157,7 @@ static wk__attention describe(const wk_tensor *q, const wk_tensor *k, const wk_t
 
 /* ---- with hooks ---- */
 
-bool wk__is_attention(const wk_op *op) { return op == WK__OP(flash_attention); }
+bool wk__is_attention(const wk_op *op) { return op == WK__OP(_scaled_dot_product_flash_attention_for_cpu); }
 
 /* Rows of a head as part of the tensor's memory: all heads of a row are side by side, or one head is below the other.
  */
@@ -220,7 +220,10 @@ wk_status wk__kernel_flash_attention(wk__call *c) { return run_attention(c, NULL
 /* The logarithms are for a backward pass, which there is none of. */
 wk_status wk__attention_into(const wk_value *args, wk_tensor *out, const wk__product_hooks *hooks) {
   wk__spec specs[2];
-  wk__call call = {.op = WK__OP(flash_attention), .args = args, .specs = specs, .compute_dtype = WK_DTYPE_NONE};
+  wk__call call = {.op = WK__OP(_scaled_dot_product_flash_attention_for_cpu),
+                   .args = args,
+                   .specs = specs,
+                   .compute_dtype = WK_DTYPE_NONE};
   WK_TRY(wk__meta_flash_attention(&call));
   specs[0].offset = out->offset;
   WK__OWNED logarithms = wk__tensor_from_spec(&specs[1]);

@@ -222,11 +222,8 @@ wk_status wk__kernel_copy(wk__call *c) {
   if (shared) source = temporary;
   wk__spec_of(&specs[0], self);
   out = self;
-  wk__call inner = {.op = WK__OP(copy_lowered),
-                    .args = &source,
-                    .specs = specs,
-                    .outputs = &out,
-                    .compute_dtype = source.tensor->dtype};
+  wk__call inner = {
+      .op = WK__OP(_copy), .args = &source, .specs = specs, .outputs = &out, .compute_dtype = source.tensor->dtype};
   wk_status status =
       self->storage && source.tensor->storage && wk__numel(self) ? wk__run_lowered(&inner, inner.outputs) : WK_OK;
   wk_value_release(&temporary);
@@ -244,7 +241,7 @@ wk_status wk__vjp_copy(wk__vjp *v) {
 /* clone and conversion: outputs[0] has the geometry already. */
 wk_status wk__kernel_clone(wk__call *c) {
   wk_value source = c->args[0];
-  wk__call inner = {.op = WK__OP(copy_lowered),
+  wk__call inner = {.op = WK__OP(_copy),
                     .args = &source,
                     .specs = c->specs,
                     .outputs = c->outputs,
@@ -253,7 +250,7 @@ wk_status wk__kernel_clone(wk__call *c) {
 }
 wk_status wk__vjp_to_copy(wk__vjp *v) {
   wk_value args[] = {wk__v_tensor(G), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE};
-  return wk__vjp_set(v, 0, wk__call_tensor(WK__OP(to_copy), args));
+  return wk__vjp_set(v, 0, wk__call_tensor(WK__OP(_to_copy), args));
 }
 
 wk_status wk__compose_contiguous(wk__call *c) {
@@ -327,7 +324,7 @@ wk_status wk__kernel_cat(wk__call *c) {
 /* What was promoted for the result goes back. */
 static wk_tensor *in_dtype_of(wk_tensor *g, const wk_tensor *t) {
   if (!g || g->dtype == t->dtype) return g;
-  return wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(g), wk__v_dtype((wk_dtype)t->dtype), NONE});
+  return wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(g), wk__v_dtype((wk_dtype)t->dtype), NONE});
 }
 
 wk_status wk__vjp_cat(wk__vjp *v) {

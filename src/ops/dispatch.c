@@ -179,7 +179,7 @@ wk_status wk__vjp_set(wk__vjp *v, int input, wk_tensor *grad) {
                               : NULL; /* NULL as well where the rule has no use for it */
   if (self && self->dtype != grad->dtype && wk_dtype_is_floating((wk_dtype)self->dtype)) {
     wk_value args[] = {wk__v_tensor(grad), wk__v_dtype((wk_dtype)self->dtype), {0}};
-    grad = wk__call_tensor(WK__OP(to_copy), args);
+    grad = wk__call_tensor(WK__OP(_to_copy), args);
     if (!grad) return wk_error_category();
   }
   v->out_grads[input] = grad;

@@ -20,17 +20,6 @@ const char *wk__dtype_c_name(wk_dtype dtype) {
   return names[dtype] ? names[dtype] : wk_dtype_name(dtype);
 }
 
-/* These say which rows of a table they want, and no more. */
-static bool looks_up_rows(const wk_op *op) { return op == WK__OP(embedding) || op == WK__OP(index_select); }
-
-/* Those that name a dim raise RuntimeError; the indices of x[...] stay IndexErrors. */
-static bool names_a_dim(const wk_op *op) {
-  static const char *const names[] = {"gather", "scatter", "scatter_add", "scatter_reduce", "index_add"};
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (strcmp(op->base_name, names[i]) == 0) return true;
-  return false;
-}
-
 /* "index 7 is out of bounds ..." as a loss says it. */
 static wk_status bad_target(void) {
   long long class = 0;
@@ -39,9 +28,9 @@ static wk_status bad_target(void) {
 }
 
 wk_status wk__explain_bad_index(const wk_op *op) {
-  if (op == WK__OP(nll_rows) || op == WK__OP(nll_loss_backward)) return bad_target();
-  if (looks_up_rows(op)) return wk_fail(WK_INDEX_ERROR, "index out of range in self");
-  if (!names_a_dim(op)) return WK_INDEX_ERROR;
+  if (op->bad_index == WK__BAD_INDEX_TARGET) return bad_target();
+  if (op->bad_index == WK__BAD_INDEX_ROW) return wk_fail(WK_INDEX_ERROR, "index out of range in self");
+  if (op->bad_index == WK__BAD_INDEX_PLAIN) return WK_INDEX_ERROR;
   char message[256];
   snprintf(message, sizeof message, "%s", wk_error_message());
   bool no_dims = !strstr(message, " for dimension"); /* a 0-dim tensor counts as one element */

@@ -577,7 +577,7 @@ wk_status wk__compose_index(wk__call *c) {
   if (find_places(&p, self, &c->args[1]) == WK_OK) {
     wk_value args[WK__MAX_ARGS] = {c->args[0], wk__v_ints(p.dims, p.count)};
     for (int k = 0; k < p.count; k++) args[FIRST_INDEX_OF_READ + k] = wk__v_tensor(p.tensors[k]);
-    y = wk__call_tensor(WK__OP(index_loop), args);
+    y = wk__call_tensor(WK__OP(_index), args);
   }
   return give(c, &scope, y);
 }
@@ -627,7 +627,7 @@ static wk_status put(const wk__call *c, const places *p, wk_tensor *values) {
            result = {0};
   if (!values) return wk_error_category();
   for (int k = 0; k < p->count; k++) args[FIRST_INDEX_OF_PUT + k] = wk__v_tensor(p->tensors[k]);
-  WK_TRY(wk__compute(WK__OP(index_put_loop), args, c->outputs, &result));
+  WK_TRY(wk__compute(WK__OP(_index_put), args, c->outputs, &result));
   wk_value_release(&result);
   return WK_OK;
 }
@@ -701,7 +701,7 @@ wk_status wk__compose_where_places(wk__call *c) {
 /* Truth of every element, row-major: a contiguous bool tensor in the caller's scope. */
 static wk_tensor *truth(wk_tensor *t) {
   if (t->dtype != WK_BOOL)
-    t = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(WK_BOOL), NONE});
+    t = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(WK_BOOL), NONE});
   return t ? wk_contiguous(t, NULL) : NULL;
 }
 

@@ -4,7 +4,8 @@
 
 #include "ops/ops.h"
 
-WK_MUST_USE wk_status wk__schema_parse(const char *text, wk__schema *schema);
+/* `parameters` has room for `capacity`, at most WK__MAX_ARGS, and has to live as long as the schema. */
+WK_MUST_USE wk_status wk__schema_parse(const char *text, wk__parameter *parameters, int capacity, wk__schema *schema);
 
 /* ---- reading arguments (call->args are complete: defaults are filled in) ---- */
 /* A number that has to be known, a dim or a count. What may stay symbolic is read as args[i].integer. */

@@ -23,7 +23,7 @@ static wk_status in_gemm_dtype(wk_tensor *t, wk_value *out) {
     return WK_OK;
   }
   wk_dtype wide = wk_dtype_is_floating((wk_dtype)t->dtype) ? WK_FLOAT32 : WK_FLOAT64;
-  return wk__compute(WK__OP(to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(wide), NONE}, NULL, out);
+  return wk__compute(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(wide), NONE}, NULL, out);
 }
 
 typedef struct matrices { /* strides in elements; batch strides 0 where there is one matrix */
@@ -113,7 +113,7 @@ static void multiply_integers(const matrices *p, const wk_tensor *a, const wk_te
 }
 
 static wk_status converted(wk_tensor *t, wk_dtype dtype, wk_value *out) {
-  return wk__compute(WK__OP(to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(dtype), NONE}, NULL, out);
+  return wk__compute(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(dtype), NONE}, NULL, out);
 }
 
 static wk_status multiply_as_integers(const matrices *p, wk_tensor *a, wk_tensor *b, wk_tensor *out) {

@@ -114,7 +114,7 @@ wk_status wk__compose_nll_loss_forward(wk__call *c) {
   wk_status status = wk__nll_rows(c->args[0].tensor, c->args[1].tensor, wk__arg_tensor(c, 2), c->args[4].integer, rows);
   if (status == WK_OK && reduction == WK__REDUCE_NONE && x->ndim == 2) {
     wk_value convert[3] = {wk__v_tensor(rows[0]), wk__v_dtype(dtype), {0}};
-    total[0] = wk__call_tensor(WK__OP(to_copy), convert);
+    total[0] = wk__call_tensor(WK__OP(_to_copy), convert);
     total[1] = wk_zeros(&no_sizes, 0, dtype, (wk_value){.tag = WK_VALUE_DEVICE, .device = x->device});
     status = total[0] && total[1] ? WK_OK : wk_error_category();
   } else if (status == WK_OK) {

@@ -400,8 +400,8 @@ static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weigh
   wk_tensor *ignored = wk_eq_Scalar(target, wk__v_size(ignore));
   smooth = wk_masked_fill_Scalar(smooth, ignored, wk__v_int(0));
   if (reduction == WK__REDUCE_MEAN) {
-    wk_tensor *kept = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(wk_logical_not(ignored)),
-                                                                    wk__v_dtype((wk_dtype)log_p->dtype), NONE});
+    wk_tensor *kept = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(wk_logical_not(ignored)),
+                                                                     wk__v_dtype((wk_dtype)log_p->dtype), NONE});
     if (weight) {
       wk_int flat = target->numel;
       wk_tensor *safe = wk_reshape(wk_masked_fill_Scalar(target, ignored, wk__v_int(0)), &flat, 1);

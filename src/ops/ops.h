@@ -1,5 +1,6 @@
-/* The operator table and the call. One row of ops.def is one operator: schema, shape rule, derivative, and how it is
- * computed. Everything else — argument parsing, in-place and out= forms, tape, tracing, documentation, tests — follows.
+/* The operator table and the call. One row of ops/tables/ is one operator: schema, shape rule, derivative, and how it
+ * is computed. Everything else — argument parsing, in-place and out= forms, tape, tracing, documentation, tests —
+ * follows. tools/ops/ reads the rows and writes them as the constant records below.
  *
  * An operator is computed in one of four ways, by what its row gives:
  *   LOWER(fn)      a loop-IR body; tier 0 runs it, compiled code fuses it
@@ -14,12 +15,13 @@
 
 #include "base/base.h"
 #include "loop/loop.h"
+#include "ops/op_table.h"
 #include "tensor/tensor.h"
 #include "wick/ops.h"
 
-enum { WK__MAX_ARGS = 16, WK__MAX_RESULTS = 4 };
+enum { WK__MAX_ARGS = 32, WK__MAX_RESULTS = 16 };
 
-/* ---- schema (schema.c): PyTorch's schema language, parsed once ---- */
+/* ---- schema: PyTorch's schema language, read by the generator, and by schema.c what is defined at run time ---- */
 
 typedef enum wk__type {
   WK__TYPE_TENSOR,
@@ -51,7 +53,8 @@ typedef struct wk__parameter {
 } wk__parameter;
 
 typedef struct wk__schema {
-  wk__parameter parameters[WK__MAX_ARGS];
+  const wk__parameter *parameters; /* (parameter_count) */
+  const char *const *result_names; /* (result_count); NULL: they have none */
   uint8_t parameter_count;
   uint8_t positional_count; /* before `*` */
   uint8_t result_count;
@@ -61,34 +64,83 @@ typedef struct wk__schema {
 
 /* ---- the call ---- */
 
+/* What a row's fields say, tools/ops/language.py has the words. */
 enum {
-  WK__TAG_POINTWISE = 1, /* one nest dim over broadcast shapes; gets in-place and out= forms */
-  WK__TAG_CORE = 2,      /* in PyTorch's core ATen set */
-  WK__TAG_PRIM = 4,
-  WK__TAG_VIEW = 8,
-  WK__TAG_OUT = 16,            /* has an out= form though not pointwise */
-  WK__TAG_INPLACE = 32,        /* has an in-place form though not pointwise */
-  WK__TAG_RANDOM = 64,         /* draws from a generator: never cached, folded or merged */
-  WK__TAG_COMPARISON = 128,    /* pointwise with a bool result; in-place form keeps self's dtype */
-  WK__TAG_METHOD_ONLY = 256,   /* Tensor method, no function */
-  WK__TAG_FUNCTION_ONLY = 512, /* function, no Tensor method */
-  WK__TAG_INTERNAL = 1024,     /* neither: called by rules */
-  WK__TAG_FIRST_ONLY = 8192,   /* of several results only the first has a derivative */
+  WK__TAG_POINTWISE = 1 << 0, /* one nest dim over broadcast shapes; gets in-place and out= forms */
+  WK__TAG_CORE = 1 << 1,      /* in PyTorch's core ATen set */
+  WK__TAG_PRIM = 1 << 2,      /* of the primitive set (compile/decompositions.h) */
+  WK__TAG_VIEW = 1 << 3,
+  WK__TAG_RANDOM = 1 << 4,     /* draws from a generator: never cached, folded or merged */
+  WK__TAG_COMPARISON = 1 << 5, /* pointwise with a bool result; in-place form keeps self's dtype */
+  WK__TAG_FIRST_ONLY = 1 << 6, /* of several results only the first has a derivative */
+  WK__TAG_MUTATES = 1 << 7,    /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
+  WK__TAG_FUSED = 1 << 8, /* a compiled graph's kernel: takes destinations itself. With POINTWISE: a destination may
+                             be an argument of the same layout */
+  /* The result is argument 0 with some places written. A lowered body's first nest is the copy; in place it is left
+   * out, and nothing but those places is touched. A kernel so tagged counts the write itself. */
+  WK__TAG_PLACES = 1 << 9,
+  /* numbers */
   /* Numbers are part of the body: there are some that have one of their own (wk__fixed_numbers). Others may be given at
    * launch, in a compiled graph. */
-  WK__TAG_FIXED_NUMBERS = 4096,
-  WK__TAG_FUSED = 1 << 21, /* a compiled graph's kernel: takes destinations itself. With POINTWISE: a destination may
-                              be an argument of the same layout */
-  WK__TAG_MUTATES = 2048,  /* writes the arguments marked in the schema (multi-tensor optimizers, copy_) */
-  /* The derivative gives numbers to operators of this kind as they are. */
-  WK__TAG_PASSES_NUMBERS = 1 << 22,
-  WK__TAG_LAUNCH_NUMBERS = 1 << 23, /* not pointwise, but nothing except the launch looks at its numbers */
+  WK__TAG_FIXED_NUMBERS = 1 << 10,
+  WK__TAG_PASSES_NUMBERS = 1 << 11, /* the derivative gives numbers to operators of this kind as they are */
+  WK__TAG_LAUNCH_NUMBERS = 1 << 12, /* not pointwise, but nothing except the launch looks at its numbers */
   /* Beside small floats a number is rounded to them first, as comparisons do it; others keep its digits. As in
    * PyTorch's kernels. */
-  WK__TAG_ROUNDS_NUMBERS = 1 << 24,
-  WK__TAG_HIDDEN = 1 << 25,      /* a function of the core alone: the package has it in nn.functional or elsewhere */
-  WK__TAG_NOT_INPLACE = 1 << 26, /* pointwise, but there is no method that writes its first argument */
+  WK__TAG_ROUNDS_NUMBERS = 1 << 13,
+  /* errors and dtypes */
+  WK__TAG_RAISES_INDEX = 1 << 14,    /* integer arguments say where elements are: they may be out of range */
+  WK__TAG_RAISES_DIVISION = 1 << 15, /* integers may be divided by zero */
+  WK__TAG_DTYPE_FROM_OUT = 1 << 16,  /* an out= gives the dtype that is computed in, unless the call names one */
+  WK__TAG_NAMES_DTYPE = 1 << 17,     /* has the arguments dtype and device: makes tensors */
+  /* Python */
+  WK__TAG_NUMBER_FIRST = 1 << 18,   /* a number may stand for the first tensor: mul(2, x) */
+  WK__TAG_NUMBER_COPIED = 1 << 19,  /* a number may stand for the second tensor: x.copy_(2) */
+  WK__TAG_TAKES_NUMBERS = 1 << 20,  /* PyTorch takes numbers for tensors, and has no overload for them */
+  WK__TAG_UNSHOWN = 1 << 21,        /* such an overload of ours: error texts do not show it */
+  WK__TAG_OLDER_FORM = 1 << 22,     /* PyTorch keeps an older form that error texts do not show */
+  WK__TAG_MORE_OVERLOADS = 1 << 23, /* PyTorch has more overloads with as many arguments */
+  WK__TAG_COUNTS_OUT = 1 << 24,     /* the warning of an out= that is resized counts elements */
 };
+
+/* Where Python sees an operator. */
+enum {
+  WK__FORM_FUNCTION = 1 << 0,
+  WK__FORM_HIDDEN = 1 << 1, /* a function of the core alone: the package has it in nn.functional or elsewhere */
+  WK__FORM_METHOD = 1 << 2,
+  WK__FORM_INPLACE = 1 << 3,          /* a method, and a function of the core alone */
+  WK__FORM_INPLACE_FUNCTION = 1 << 4, /* a function as well */
+  WK__FORM_INPLACE_HIDDEN = 1 << 5,   /* a function of the core alone */
+  WK__FORM_INTERNAL = 1 << 6,         /* called by rules */
+  WK__FORM_ANY_INPLACE = WK__FORM_INPLACE | WK__FORM_INPLACE_FUNCTION | WK__FORM_INPLACE_HIDDEN,
+};
+
+/* Which dtypes an out= may have (out_forms.c). */
+typedef enum wk__out_rule {
+  WK__OUT_NONE,  /* there is no out= */
+  WK__OUT_CAST,  /* whatever the result can be converted to */
+  WK__OUT_EXACT, /* the result's dtype */
+  WK__OUT_ALIKE, /* the same, in the words of loops whose operands all have one dtype */
+  WK__OUT_BOOL,  /* bool, or bytes */
+  WK__OUT_FLOAT, /* any floating dtype */
+} wk__out_rule;
+
+/* The words for an index that is out of range (faults.c). */
+typedef enum wk__bad_index {
+  WK__BAD_INDEX_PLAIN,  /* an IndexError with its dim */
+  WK__BAD_INDEX_TARGET, /* a loss's class */
+  WK__BAD_INDEX_ROW,    /* which rows of a table are wanted, and no more */
+  WK__BAD_INDEX_DIM,    /* a RuntimeError that names the dim */
+} wk__bad_index;
+
+/* What the profiler counts (compile/report.c). */
+typedef enum wk__cost {
+  WK__COST_BYTES,     /* what it reads and writes */
+  WK__COST_PRODUCT,   /* cost_arg: its last dim is summed over */
+  WK__COST_ATTENTION, /* cost_arg: the query, cost_factor: products of its size */
+  WK__COST_GATHER,    /* reads no more of an argument than it gives out */
+  WK__COST_SHAPE,     /* looks at the shapes of its arguments alone */
+} wk__cost;
 
 enum { WK__FIXED_NUMBER_COUNT = 7 };
 extern const double wk__fixed_numbers[WK__FIXED_NUMBER_COUNT];
@@ -101,27 +153,28 @@ typedef wk_status wk__kernel_fn(wk__call *call); /* sets call->results; of a row
 typedef wk_status wk__vjp_fn(wk__vjp *vjp);
 typedef void wk__lower_fn(struct wk__lower *lower);
 
-/* What the tape keeps when argument i requires grad, as bits: the tensor of argument a, only its shape, result r. */
-#define WK__SAVE_ARG(a) (1u << (a))
-#define WK__SAVE_SHAPE(a) (1u << (10 + (a)))
-#define WK__SAVE_RESULT(r) (1u << (20 + (r)))
+/* What the tape keeps when an argument requires grad, as bits: tensors among the arguments, only their shapes, results.
+ */
+typedef struct wk__saves {
+  uint32_t args, shapes, results;
+} wk__saves;
 
+/* A row of the table, or an operator that something made at run time (compile/kernel.h). */
 struct wk_op {
-  /* from the row */
-  const char *name; /* "add.Tensor" */
+  const char *name, *base_name; /* "add.Tensor", "add" */
   const char *schema_text;
-  uint32_t tags;
+  uint16_t number; /* of the row; WK__OP_COUNT: it is not in the table */
+  uint32_t tags;   /* WK__TAG_ */
+  uint8_t forms;   /* WK__FORM_ */
+  uint8_t out;     /* wk__out_rule */
+  uint8_t bad_index, cost, cost_arg, cost_factor;
+  const char *out_words; /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
+  wk__schema schema;
   wk__meta_fn *meta;
   wk__vjp_fn *vjp;
-  uint32_t saves[10]; /* by argument */
+  const wk__saves *saves; /* by argument; NULL without a derivative */
   wk__lower_fn *lower;
   wk__kernel_fn *view, *kernel, *compose;
-  const char *samples; /* inputs for the generated tests: Python argument lists, separated by ';' */
-  /* made at start */
-  wk__schema schema;
-  uint16_t number;
-  char base_name[56];             /* "add" */
-  struct wk__plan *_Atomic plans; /* cached nests and their programs, newest first */
   /* of an operator that is not in the table: appends its definition, "kernel {\n...\n}"; NULL otherwise */
   void (*print)(const wk_op *op, wk__string *out, bool with_places);
 };
@@ -161,15 +214,14 @@ WK_MUST_USE wk_status wk__check_factor(const wk_value *number, wk_dtype dtype);
 /* The same where the number becomes a tensor of its own, in which small floats may be infinite. */
 WK_MUST_USE wk_status wk__check_element(const wk_value *number, wk_dtype dtype);
 
-/* The table (table.c). */
-extern struct wk_op wk__op_table[];
-enum {
-#define OP(symbol, ...) WK__OP_##symbol,
-#include "ops/ops.def"
-#undef OP
-  WK__OP_COUNT
-};
+/* The table, by number. */
+extern const struct wk_op wk__op_table[];
 #define WK__OP(symbol) (&wk__op_table[WK__OP_##symbol])
+/* Whether an operator may write its first argument. */
+static inline bool wk__writes_in_place(const wk_op *op) {
+  return op->tags & WK__TAG_POINTWISE || op->forms & WK__FORM_ANY_INPLACE;
+}
+#define WK__ARG(symbol, name) ((int)WK__ARG_##symbol##_##name) /* the position of an argument */
 
 /* Whether a tensor's elements lie without gaps in the order of a memory format ("channels_last"; create.c). */
 bool wk__is_contiguous_in(const wk_tensor *t, const char *format);

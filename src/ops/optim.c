@@ -369,7 +369,7 @@ static wk_status adam_numbers(const step *s, int64_t i, double *n) {
 }
 
 static wk_status describe_adam(const wk__call *c, step *s) {
-  bool decoupled = c->op == WK__OP(fused_adamw_), amsgrad = wk__arg_bool(c, ADAM_AMSGRAD);
+  bool decoupled = c->op == WK__OP(_fused_adamw_), amsgrad = wk__arg_bool(c, ADAM_AMSGRAD);
   *s = (step){
       .call = c, .kind = ADAM, .count = c->args[ADAM_SELF].count, .row_of = adam_row, .numbers_of = adam_numbers};
   for (int list = ADAM_GRADS; list <= ADAM_STEPS; list++)
@@ -449,7 +449,7 @@ wk_status wk__kernel_fused_sgd(wk__call *c) {
 /* ---- their bodies, for native code ---- */
 
 static bool is_optimizer(const wk_op *op) {
-  return op == WK__OP(fused_adam_) || op == WK__OP(fused_adamw_) || op == WK__OP(fused_sgd_);
+  return op == WK__OP(_fused_adam_) || op == WK__OP(_fused_adamw_) || op == WK__OP(_fused_sgd_);
 }
 
 /* One that cannot be described fails when it is called. */
@@ -458,7 +458,7 @@ int wk__multi_tensor_bodies(const wk_op *op, const wk_value *args, wk__multi_ten
   step s = {0};
   int count = 0;
   if (!is_optimizer(op)) return 0;
-  bool fails = (op == WK__OP(fused_sgd_) ? describe_sgd : describe_adam)(&call, &s) != WK_OK;
+  bool fails = (op == WK__OP(_fused_sgd_) ? describe_sgd : describe_adam)(&call, &s) != WK_OK;
   for (int64_t i = 0; i < s.count && !fails && count < most; i++) {
     row r;
     s.row_of(&s, i, &r);
@@ -522,7 +522,7 @@ wk_status wk__compose_foreach_norm(wk__call *c) {
   c->results[0] = (wk_value){.tag = WK_VALUE_TENSORS, .count = 0, .tensors = norms};
   for (uint32_t i = 0; i < list->count; i++) {
     wk_value norm = {0}, args[] = {wk__v_tensor(list->tensors[i]), c->args[1], {0}, {0}, c->args[2]};
-    wk_status status = wk_call(WK__OP(vector_norm), args, NULL, &norm);
+    wk_status status = wk_call(WK__OP(linalg_vector_norm), args, NULL, &norm);
     if (status) {
       wk_value_release(&c->results[0]);
       return status;

@@ -329,7 +329,7 @@ static const wk_op *pad_operator(const char *mode, int dims) {
   const wk_op *const replicate[] = {WK__OP(replication_pad1d), WK__OP(replication_pad2d), WK__OP(replication_pad3d)};
   if (strcmp(mode, "reflect") == 0) return reflect[dims - 1];
   if (strcmp(mode, "replicate") == 0) return replicate[dims - 1];
-  return WK__OP(pad_circular);
+  return WK__OP(_pad_circular);
 }
 
 wk_status wk__compose_pad(wk__call *c) {

@@ -105,8 +105,10 @@ static uint64_t make_key(plan_key *key, const wk__call *c, wk_tensor *const *out
   return hash;
 }
 
+static wk__plan *_Atomic plans[WK__OP_COUNT]; /* by operator, newest first */
+
 static const wk__plan *find(const wk_op *op, const plan_key *key, uint64_t hash) {
-  for (const wk__plan *p = atomic_load_explicit(&op->plans, memory_order_acquire); p; p = p->next)
+  for (const wk__plan *p = atomic_load_explicit(&plans[op->number], memory_order_acquire); p; p = p->next)
     if (p->hash == hash && p->key_words == key->count &&
         memcmp(p->key, key->words, (size_t)key->count * sizeof *key->words) == 0)
       return p;
@@ -263,17 +265,22 @@ static wk__plan *make_plan(const wk__call *c, const plan_key *key, uint64_t hash
 }
 
 static void publish(const wk_op *op, wk__plan *plan) {
-  wk_op *mutable_op = &wk__op_table[op->number];
-  wk__plan *head = atomic_load_explicit(&mutable_op->plans, memory_order_relaxed);
+  wk__plan *head = atomic_load_explicit(&plans[op->number], memory_order_relaxed);
   do {
     plan->next = head;
-  } while (!atomic_compare_exchange_weak(&mutable_op->plans, &head, plan));
+  } while (!atomic_compare_exchange_weak(&plans[op->number], &head, plan));
+}
+
+int64_t wk__plan_count(const wk_op *op) {
+  int64_t count = 0;
+  for (const wk__plan *p = atomic_load_explicit(&plans[op->number], memory_order_acquire); p; p = p->next) count++;
+  return count;
 }
 
 /* At exit, so that leak checkers see a clean house. */
 __attribute__((destructor)) static void release_plans(void) {
   for (int i = 0; i < WK__OP_COUNT; i++)
-    for (wk__plan *p = atomic_exchange(&wk__op_table[i].plans, NULL); p;) {
+    for (wk__plan *p = atomic_exchange(&plans[i], NULL); p;) {
       wk__plan *next = p->next;
       release_plan(p);
       p = next;

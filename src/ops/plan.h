@@ -6,10 +6,6 @@
 #include "ops/ops.h"
 #include "runtime/program.h"
 
-/* A tag of rows: the result is argument 0 with some places written. The body's first nest is the copy; in place it is
- * left out, and nothing but those places is touched. A kernel so tagged counts the write itself. */
-enum { WK__TAG_PLACES = 1 << 20 };
-
 enum { WK__PLAN_MAX_NESTS = 4, WK__PLAN_KEY_WORDS = 40 };
 
 /* What a row's LOWER function says about a call. Compound index expressions belong to the shape environment that was
@@ -35,5 +31,7 @@ typedef struct wk__plan {
   wk__program *programs[WK__PLAN_MAX_NESTS];
   wk__shape_env *env; /* owns compound index expressions of the nests */
 } wk__plan;
+
+int64_t wk__plan_count(const wk_op *op); /* plans that are kept of an operator */
 
 #endif

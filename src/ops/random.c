@@ -294,7 +294,9 @@ wk_status wk__kernel_random_from(wk__call *c) {
 }
 
 /* randint(high, size), randint(low, high, size) */
-static bool has_low(const wk__call *c) { return c->op == WK__OP(randint_low) || c->op == WK__OP(randint_like_low); }
+static bool has_low(const wk__call *c) {
+  return c->op == WK__OP(randint_low) || c->op == WK__OP(randint_like_low_dtype);
+}
 
 wk_status wk__meta_randint(wk__call *c) {
   int size = has_low(c) ? 2 : 1;
@@ -384,7 +386,7 @@ static wk_tensor *probabilities(const wk_tensor *t, wk_tensor *p) {
   if (!ordered) return NULL;
   wk__scope_add(ordered);
   wk_value args[] = {wk__v_tensor(ordered), wk__v_dtype(dtype), NONE};
-  if (ordered->dtype != dtype) ordered = wk__call_tensor(WK__OP(to_copy), args);
+  if (ordered->dtype != dtype) ordered = wk__call_tensor(WK__OP(_to_copy), args);
   return ordered ? wk_contiguous(ordered, NULL) : NULL;
 }
 
@@ -488,7 +490,7 @@ wk_status wk__kernel_multinomial(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_value args[] = {wk__v_tensor(p), wk__v_dtype(dtype), NONE};
-  if (p->dtype != dtype) p = wk__call_tensor(WK__OP(to_copy), args);
+  if (p->dtype != dtype) p = wk__call_tensor(WK__OP(_to_copy), args);
   if (p) p = wk_contiguous(p, NULL);
   wk_status status = wk_error_category();
   if (p)
@@ -511,7 +513,7 @@ static double rounded_number(double x, wk_dtype dtype) {
 double wk__dropout_scale(const wk_op *op, double p, wk_dtype dtype) {
   double keep = 1 - p;
   if (keep == 0) return 0;
-  bool divided = op == WK__OP(dropout_train) && dtype != WK_FLOAT64;
+  bool divided = op == WK__OP(_dropout) && dtype != WK_FLOAT64;
   return rounded_number(divided ? (double)(1.0f / (float)keep) : 1 / keep, dtype);
 }
 
@@ -529,7 +531,7 @@ wk_status wk__meta_dropout(wk__call *c) {
 }
 
 static bool is_training(const wk_value *args, const wk_op *op) {
-  return op == WK__OP(dropout_train) || args[2].tag != WK_VALUE_BOOL || args[2].boolean;
+  return op == WK__OP(_dropout) || args[2].tag != WK_VALUE_BOOL || args[2].boolean;
 }
 
 /* The mask alone: what compiled code draws, the rest is a loop body. (size, stride, p) */
@@ -545,7 +547,7 @@ wk_status wk__kernel_dropout_mask(wk__call *c) {
   return fill_tensor(c->outputs[0], WK_BOOL, draw_bernoulli, f);
 }
 
-bool wk__is_draw(const wk_op *op) { return op == WK__OP(dropout_mask); }
+bool wk__is_draw(const wk_op *op) { return op == WK__OP(_dropout_mask); }
 wk_status wk__draw_to(const wk_op *op, double p, uint8_t *out, int64_t n, const wk__random_taker *taker) {
   (void)op; /* there is one */
   return wk__random_bernoulli_to(wk__generator_default(), out, n, 1 - p, taker);
@@ -609,7 +611,7 @@ wk_status wk__compose_dropout(wk__call *c) {
   bool done;
   WK_TRY(trivial_dropout(c, &done));
   if (done) return WK_OK;
-  WK_TRY(wk_call(WK__OP(dropout_train), (wk_value[]){c->args[0], c->args[1]}, NULL, results));
+  WK_TRY(wk_call(WK__OP(_dropout), (wk_value[]){c->args[0], c->args[1]}, NULL, results));
   wk_value_release(&results[1]);
   c->results[0] = results[0];
   return WK_OK;

@@ -146,7 +146,7 @@ wk_status wk__compose_logspace(wk__call *c) {
       WK__OP(linspace), (wk_value[]){c->args[0], c->args[1], c->args[2], wk__v_dtype(computed), c->args[5]});
   wk_tensor *y = wk_pow_Scalar(c->args[3], exponent);
   if (y && computed != dtype)
-    y = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(y), wk__v_dtype(dtype), (wk_value){0}});
+    y = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(y), wk__v_dtype(dtype), (wk_value){0}});
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
   return y ? WK_OK : wk_error_category();

@@ -138,7 +138,7 @@ wk_status wk__meta_softmax(wk__call *c) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
   if (!wk_dtype_is_floating((wk_dtype)t->dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"%s%s_kernel_impl\" not implemented for '%s'",
-                   c->op == WK__OP(softmax) ? "softmax" : "log_softmax", dim >= t->ndim - 1 ? "_lastdim" : "",
+                   c->op == WK__OP(_softmax) ? "softmax" : "log_softmax", dim >= t->ndim - 1 ? "_lastdim" : "",
                    wk__dtype_legacy((wk_dtype)t->dtype));
   return wk__meta_like_first(c);
 }
@@ -317,7 +317,7 @@ wk_status wk__vjp_extremum(wk__vjp *v) {
   bool keep = v->args[2].boolean;
   wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[1], keep, true);
   wk_tensor *hit = wk__call_tensor(
-      WK__OP(to_copy), (wk_value[]){wk__v_tensor(wk_eq(ARG(0), y)), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE});
+      WK__OP(_to_copy), (wk_value[]){wk__v_tensor(wk_eq(ARG(0), y)), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE});
   uint32_t mask;
   wk_int list[WK_MAX_DIMS];
   int n = 0;
@@ -444,7 +444,7 @@ wk_status wk__compose_sum_all(wk__call *c) {
 wk_status wk__compose_mean_all(wk__call *c) {
   return call1(WK__OP(mean_dim), (wk_value[]){c->args[0], NONE, NONE, c->args[1]}, c->results);
 }
-wk_status wk__compose_prod_all(wk__call *c) { return call1(WK__OP(prod_all_internal), c->args, c->results); }
+wk_status wk__compose_prod_all(wk__call *c) { return call1(WK__OP(_prod_all), c->args, c->results); }
 static wk_status extremum_of_all(wk__call *c, const wk_op *op) {
   if (wk_int_eq(c->args[0].tensor->numel, wk_int_of(0)))
     return wk_fail(
@@ -489,11 +489,11 @@ wk_status wk__compose_std_all(wk__call *c) {
   return root_of_var((wk_value[]){c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE}, c->results);
 }
 wk_status wk__compose_norm(wk__call *c) {
-  return call1(WK__OP(vector_norm), (wk_value[]){c->args[0], c->args[1], NONE, NONE, NONE}, c->results);
+  return call1(WK__OP(linalg_vector_norm), (wk_value[]){c->args[0], c->args[1], NONE, NONE, NONE}, c->results);
 }
 wk_status wk__compose_norm_dim(wk__call *c) {
   wk_value p = c->args[1].tag == WK_VALUE_NONE ? wk__v_int(2) : c->args[1];
-  return call1(WK__OP(vector_norm), (wk_value[]){c->args[0], p, c->args[2], c->args[3], NONE}, c->results);
+  return call1(WK__OP(linalg_vector_norm), (wk_value[]){c->args[0], p, c->args[2], c->args[3], NONE}, c->results);
 }
 
 /* Orders below 0 and infinite ones say nothing about no elements. */
@@ -561,7 +561,7 @@ wk_status wk__compose_vector_norm(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *x = c->args[0].tensor;
-  if (dtype != own) x = wk__call_tensor(WK__OP(to_copy), (wk_value[]){c->args[0], wk__v_dtype(dtype), NONE});
+  if (dtype != own) x = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){c->args[0], wk__v_dtype(dtype), NONE});
   const wk_int *list = dims->tag == WK_VALUE_INTS ? dims->integers : NULL;
   wk_tensor *y = norm_of(x, p, list, list ? (int)dims->count : 0, wk__arg_bool(c, 3));
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
@@ -588,11 +588,11 @@ static wk_status softmax_of(wk__call *c, const wk_op *op) {
   if (c->args[2].tag != WK_VALUE_DTYPE || c->args[2].dtype == c->args[0].tensor->dtype)
     return call1(op, args, c->results);
   wk_value converted = {0};
-  WK_TRY(call1(WK__OP(to_copy), (wk_value[]){c->args[0], c->args[2], NONE}, &converted));
+  WK_TRY(call1(WK__OP(_to_copy), (wk_value[]){c->args[0], c->args[2], NONE}, &converted));
   args[0] = converted;
   wk_status status = call1(op, args, c->results);
   wk_value_release(&converted);
   return status;
 }
-wk_status wk__compose_softmax(wk__call *c) { return softmax_of(c, WK__OP(softmax)); }
-wk_status wk__compose_log_softmax(wk__call *c) { return softmax_of(c, WK__OP(log_softmax)); }
+wk_status wk__compose_softmax(wk__call *c) { return softmax_of(c, WK__OP(_softmax)); }
+wk_status wk__compose_log_softmax(wk__call *c) { return softmax_of(c, WK__OP(_log_softmax)); }

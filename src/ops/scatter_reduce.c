@@ -157,7 +157,7 @@ static wk_status run(job *j, const wk_tensor *self, const wk_tensor *index, cons
 
 /* A contiguous copy in a dtype to compute in; in the caller's scope. */
 static wk_tensor *wide_copy(wk_tensor *t, wk_dtype dtype) {
-  wk_tensor *copy = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(dtype), NONE});
+  wk_tensor *copy = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(dtype), NONE});
   return copy ? wk_contiguous(copy, NULL) : NULL;
 }
 
@@ -208,7 +208,7 @@ typedef struct derivative {
 
 static wk_tensor *at_index(const derivative *d, wk_tensor *t) { return wk_gather(t, d->dim, d->index, false); }
 static wk_tensor *like(wk_tensor *mask, const wk_tensor *t) {
-  return wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(mask), wk__v_dtype((wk_dtype)t->dtype), NONE});
+  return wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(mask), wk__v_dtype((wk_dtype)t->dtype), NONE});
 }
 static wk_tensor *folded(const derivative *d, wk_tensor *self, wk_tensor *src) {
   return wk_scatter_reduce_two(self, d->dim, d->index, src, d->reduce, d->include_self);

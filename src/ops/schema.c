@@ -1,6 +1,6 @@
 /* PyTorch's schema language: "name.overload(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor".
- * In: a row's text. Out: wk__schema. The texts are ours, so a mistake is an internal error found when the table starts.
- * Tests: tests/c/test_ops.c. */
+ * In: a text. Out: wk__schema. Rows of the table are read by tools/ops/schema.py when wick is built; this reads what is
+ * made at run time. Tests: tests/c/test_ops.c, which holds the two against each other. */
 #include <ctype.h>
 #include <stdlib.h>
 
@@ -137,7 +137,8 @@ static wk_status parse_default(cursor *c, wk__parameter *p) {
   return WK_OK;
 }
 
-static wk_status parse_parameters(cursor *c, wk__schema *schema, char *aliases) {
+static wk_status parse_parameters(cursor *c, wk__parameter *parameters, int capacity, wk__schema *schema,
+                                  char *aliases) {
   bool keyword_only = false;
   if (!take(c, "(")) return bad(c, "(");
   while (!take(c, ")")) {
@@ -146,8 +147,9 @@ static wk_status parse_parameters(cursor *c, wk__schema *schema, char *aliases) 
       keyword_only = true;
       continue;
     }
-    if (schema->parameter_count == WK__MAX_ARGS) return bad(c, "fewer parameters");
-    wk__parameter *p = &schema->parameters[schema->parameter_count];
+    if (schema->parameter_count == capacity) return bad(c, "fewer parameters");
+    wk__parameter *p = &parameters[schema->parameter_count];
+    *p = (wk__parameter){0};
     WK_TRY(parse_type(c, p, &aliases[schema->parameter_count]));
     if (!take_word(c, p->name, sizeof p->name)) return bad(c, "a parameter name");
     p->keyword_only = keyword_only;
@@ -172,13 +174,13 @@ static wk_status parse_result(cursor *c, wk__schema *schema, const char *aliases
   return WK_OK;
 }
 
-wk_status wk__schema_parse(const char *text, wk__schema *schema) {
+wk_status wk__schema_parse(const char *text, wk__parameter *parameters, int capacity, wk__schema *schema) {
   cursor c = {text, text};
   char aliases[WK__MAX_ARGS] = {0};
-  memset(schema, 0, sizeof *schema);
+  *schema = (wk__schema){.parameters = parameters};
   c.at = strchr(text, '(');
   if (!c.at) return wk_fail(WK_INTERNAL_ERROR, "operator schema '%s' has no parameters", text);
-  WK_TRY(parse_parameters(&c, schema, aliases));
+  WK_TRY(parse_parameters(&c, parameters, capacity, schema, aliases));
   if (!take(&c, "->")) return bad(&c, "->");
   if (!take(&c, "(")) return parse_result(&c, schema, aliases);
   while (!take(&c, ")")) {

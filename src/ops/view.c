@@ -679,7 +679,7 @@ static wk_status reshape_to(const wk_value *self, const wk_int *shape, int ndim,
   wk_value copy = {0};
   wk_value contiguous = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
   WK_TRY(call1(WK__OP(clone), (wk_value[]){*self, contiguous}, &copy));
-  wk_status status = call1(WK__OP(unsafe_view), (wk_value[]){copy, size}, result);
+  wk_status status = call1(WK__OP(_unsafe_view), (wk_value[]){copy, size}, result);
   wk_value_release(&copy);
   return status;
 }

@@ -15,7 +15,6 @@ static PyObject *set_decomposing(PyObject *module, PyObject *what) {  // -> new
 
 static PyObject *decompositions(PyObject *module, PyObject *unused) {  // -> new
   static const char *const kinds[] = {
-      [WK__DECOMPOSITION_NONE] = "missing",
       [WK__DECOMPOSITION_PRIM] = "primitive",
       [WK__DECOMPOSITION_PARTS] = "parts",
       [WK__DECOMPOSITION_RULE] = "rule",
@@ -34,6 +33,6 @@ static PyObject *decompositions(PyObject *module, PyObject *unused) {  // -> new
 static PyMethodDef functions[] = {
     {"_set_decomposing", set_decomposing, METH_O,
      "0: calls of this thread are whole, 1: each is decomposed once, 2: down to primitives. Gives what it was."},
-    {"_decompositions", decompositions, METH_NOARGS, "{operator: 'primitive', 'rule', 'parts' or 'missing'}"},
+    {"_decompositions", decompositions, METH_NOARGS, "{operator: 'primitive', 'rule' or 'parts'}"},
     {0}};
 int wk__add_decompositions(PyObject *module) { return PyModule_AddFunctions(module, functions); }

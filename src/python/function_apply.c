@@ -67,7 +67,7 @@ static wk_status fit_gradient(const wk__function_node *n, int input, wk_tensor *
   }
   if (result.tensor->dtype != shape->dtype) {
     wk_value args[] = {result, wk__v_dtype((wk_dtype)shape->dtype), {0}};
-    wk_status status = wk_call(WK__OP(to_copy), args, NULL, &result);
+    wk_status status = wk_call(WK__OP(_to_copy), args, NULL, &result);
     wk_value_release(&args[0]);
     WK_TRY(status);
   }

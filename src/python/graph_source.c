@@ -242,7 +242,7 @@ static int add_mutations(builder *b, const wk__graph *source) {
   for (int64_t i = 0; i < source->mutation_count; i++) {
     const wk__graph_mutation *m = &source->mutations[i];
     PyObject *args = PyTuple_Pack(2, b->nodes[source->inputs[m->input]->number], b->nodes[m->node->number]);
-    PyObject *copy = wk__overload_of(b->graph->state, wk_op_find("copy_"), WK__OVERLOAD_PLAIN);
+    PyObject *copy = wk__overload_of(b->graph->state, WK__OP(copy_), WK__OVERLOAD_PLAIN);
     if (add(b, NULL, WK__FX_CALL_FUNCTION, copy, args, NULL, "copy_") < 0) return -1;
   }
   return 0;

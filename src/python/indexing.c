@@ -229,7 +229,7 @@ PyObject *wk__tensor_get_item(PyObject *self, PyObject *key) {  // -> new
   if (parse(&x, self, key) == 0) {
     if (x.index_count) {
       wk_value args[] = {tensor_value(x.view), index_list(&x)};
-      result = wk__call_to_python(x.state, wk_op_find("index.Tensor"), args, NULL);
+      result = wk__call_to_python(x.state, WK__OP(index_Tensor), args, NULL);
     } else {
       if (x.view == wk__tensor_of(self) && step(&x, WK__OP(alias), (wk_value[]){tensor_value(x.view)}) < 0) {
         release_indexing(&x);
@@ -298,7 +298,7 @@ static int assign(indexing *x, PyObject *value) {
   wk_status status;
   if (x->index_count) {
     wk_value args[] = {tensor_value(x->view), index_list(x), tensor_value(v), {.tag = WK_VALUE_BOOL, .boolean = false}};
-    status = wk_call(wk_op_find("index_put"), args, &x->view, &result);
+    status = wk_call(WK__OP(index_put), args, &x->view, &result);
   } else {
     v = without_leading_ones(v, x->view->ndim);
     status = v ? wk_call(WK__OP(copy_), (wk_value[]){tensor_value(x->view), tensor_value(v), {0}}, NULL, &result)

@@ -13,7 +13,7 @@ static PyObject *converted(wk__state *state, wk_tensor *t, wk_dtype dtype, wk_de
   wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t},
                      {.tag = dtype == WK_DTYPE_NONE ? WK_VALUE_NONE : WK_VALUE_DTYPE, .dtype = (uint8_t)dtype},
                      {.tag = WK_VALUE_DEVICE, .device = device}};
-  return wk__call_to_python(state, WK__OP(to_copy), args, NULL);
+  return wk__call_to_python(state, WK__OP(_to_copy), args, NULL);
 }
 
 /* The bytes can be copied as they are. */

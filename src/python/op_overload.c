@@ -34,7 +34,7 @@ static PyObject *plain_call(PyObject *self, PyObject *const *args, size_t nargsf
 static PyObject *copied(wk__state *state, PyObject *o) {  // -> new
   if (wk__is_tensor(state, o)) {
     wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(o)}, {0}};
-    return wk__call_to_python(state, wk_op_find("clone"), args, NULL);
+    return wk__call_to_python(state, WK__OP(clone), args, NULL);
   }
   PyObject *list = PySequence_List(o);
   for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
@@ -217,7 +217,7 @@ static const wk_op *find_row(const char *packet, const char *name) {
 
 static bool has_in_place_form(const wk_op *op) {
   bool on_tensor = op->schema.parameter_count && op->schema.parameters[0].type == WK__TYPE_TENSOR;
-  return on_tensor && op->tags & (WK__TAG_POINTWISE | WK__TAG_INPLACE);
+  return on_tensor && wk__writes_in_place(op);
 }
 
 /* NULL: there is none, no exception. */

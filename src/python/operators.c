@@ -10,13 +10,13 @@
 #include <math.h>
 #include <structmember.h>
 
-enum { MAX_OVERLOADS = 6, INT_SPACE = 4 * WK_MAX_DIMS };
+enum { INT_SPACE = 4 * WK_MAX_DIMS };
 
 typedef struct operator_object {
   PyObject_HEAD vectorcallfunc vectorcall;
   wk__state *state;
-  const wk_op *overloads[MAX_OVERLOADS];
-  char name[64]; /* as Python sees it: "add", "add_" */
+  const wk_op **overloads; /* (overload_count), owned */
+  char name[64];           /* as Python sees it: "add", "add_" */
   uint8_t overload_count;
   bool in_place;  /* writes its first argument */
   bool is_method; /* bound like a function of the type */
@@ -276,14 +276,8 @@ static int bad_extra(const match *m, PyObject *keyword, const char *wanted, PyOb
   return -1;
 }
 
-static const wk__parameter *parameter_named(const wk_op *op, const char *name) {
-  for (int i = 0; i < op->schema.parameter_count; i++)
-    if (strcmp(op->schema.parameters[i].name, name) == 0) return &op->schema.parameters[i];
-  return NULL;
-}
-
 /* Makes a tensor of a dtype on a device: takes what creation takes besides. */
-static bool creates(const wk_op *op) { return parameter_named(op, "dtype") && parameter_named(op, "device"); }
+static bool creates(const wk_op *op) { return op->tags & WK__TAG_NAMES_DTYPE; }
 
 /* Keywords of creation that are not in schemas: requires_grad=, and those that say what is so anyway. 1: taken. */
 static int take_extra(const wk__state *state, match *m, PyObject *keyword, PyObject *value) {
@@ -360,7 +354,7 @@ static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *
     return fits ? fits : misfit(m, &s->parameters[i], value, -1);
   }
   if (is_out(keyword) && m->in_place && value == Py_None) return 1; /* as NumPy calls methods */
-  bool out = is_out(keyword) && wk__takes_out(op) && !m->in_place;
+  bool out = is_out(keyword) && op->out && !m->in_place;
   int taken = out ? match_out(state, m, value) : take_extra(state, m, keyword, value);
   if (taken) return taken;
   m->problem = NULL;
@@ -419,21 +413,11 @@ static const char *shown_name(const wk__parameter *p) { return strcmp(p->name, "
 
 /* Parameters that PyTorch's signature has and the schema has not: out=, and what creation takes besides. */
 static int extra_parameters(const operator_object *o, const wk_op *op) {
-  bool has_out = wk__takes_out(op) && !o->is_method && !o->in_place;
+  bool has_out = op->out && !o->is_method && !o->in_place;
   return has_out + (creates(op) ? 4 : 0);
 }
 
-/* PyTorch takes numbers for tensors in these, and has no overload for numbers. */
-static bool takes_numbers_as_tensors(const wk_op *op) {
-  static const char *const names[] = {"add", "sub", "mul", "div", "floor_divide"};
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (strcmp(op->base_name, names[i]) == 0) return true;
-  return false;
-}
-static bool is_hidden(const wk_op *op) {
-  bool shown = strstr(op->name, "_mode") || strcmp(op->base_name, "floor_divide") == 0;
-  return takes_numbers_as_tensors(op) && strstr(op->name, ".Scalar") && !shown;
-}
+static bool has_tag(const operator_object *o, uint32_t tag) { return o->overloads[0]->tags & tag; }
 
 static int required_count(const operator_object *o, const wk_op *op) {
   int count = 0;
@@ -496,7 +480,7 @@ static PyObject *keyword_value(const wk__parameter *p, PyObject *const *values, 
 /* What is wrong with out=, if it is given and taken at all. */
 static bool raise_out(const operator_object *o, const wk_op *op, PyObject *value) {
   match m = {.op = op};
-  if (o->in_place || o->is_method || !wk__takes_out(op)) return false;
+  if (o->in_place || o->is_method || !op->out) return false;
   if (match_out(o->state, &m, value) == 0)
     PyErr_Format(PyExc_TypeError, "%s(): argument 'out' must be %s, not %s", o->name,
                  op->schema.result_count == 1 ? "Tensor" : "tuple of Tensors", Py_TYPE(value)->tp_name);
@@ -552,7 +536,7 @@ static void raise_parse(const operator_object *o, const wk_op *op, match *m, PyO
       return;
     }
     if (!value || (spreads && i == o->is_method && by_position && is_size(o->state, value))) continue;
-    if (p->type == WK__TYPE_TENSOR && takes_numbers_as_tensors(op) && is_number(value)) continue;
+    if (p->type == WK__TYPE_TENSOR && op->tags & WK__TAG_TAKES_NUMBERS && is_number(value)) continue;
     int fits = match_argument(o->state, m, p, value, &m->values[i]);
     if (fits == 0) raise_misfit(o, p, value, by_position ? i : -1);
     if (fits != 1) return;
@@ -580,7 +564,7 @@ static void print_signature(wk__string *s, const operator_object *o, const wk_op
     wk__string_printf(s, "%s %s", word_for(p), shown_name(p));
     if (p->has_default) print_default(s, &p->default_value);
   }
-  if (wk__takes_out(op) && !o->is_method && !o->in_place)
+  if (op->out && !o->is_method && !o->in_place)
     wk__string_append(s, keyword ? ", Tensor out = None" : ", *, Tensor out = None");
   wk__string_append(s, ")");
 }
@@ -594,15 +578,6 @@ const char *wk__given_type(const wk__state *state, PyObject *value) {
   return value == Py_None ? "NoneType" : _PyType_Name(type);
 }
 
-/* PyTorch has more overloads of these, with as many arguments. */
-static bool has_more_overloads(const operator_object *o) {
-  static const char *const names[] = {"linspace", "logspace", "movedim", "narrow", "rand_like", "randn_like"};
-  const char *name = o->overloads[0]->base_name;
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (strcmp(name, names[i]) == 0) return true;
-  return false;
-}
-
 static void raise_no_overload(const operator_object *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
   wk__string s = {0};
   wk__string_printf(&s, "%s() received an invalid combination of arguments - got (", o->name);
@@ -614,25 +589,17 @@ static void raise_no_overload(const operator_object *o, PyObject *const *args, P
   }
   if (n == o->is_method && all > n) wk__string_append(&s, ", "); /* as PyTorch has it with keywords alone */
   int visible = 0;
-  for (int k = 0; k < o->overload_count; k++) visible += !is_hidden(o->overloads[k]);
-  visible += has_more_overloads(o);
+  for (int k = 0; k < o->overload_count; k++) visible += !(o->overloads[k]->tags & WK__TAG_UNSHOWN);
+  visible += has_tag(o, WK__TAG_MORE_OVERLOADS);
   wk__string_append(&s, visible == 1 ? "), but expected " : "), but expected one of:\n");
   for (int k = 0; k < o->overload_count; k++) {
-    if (is_hidden(o->overloads[k])) continue;
+    if (o->overloads[k]->tags & WK__TAG_UNSHOWN) continue;
     if (visible > 1) wk__string_append(&s, " * ");
     print_signature(&s, o, o->overloads[k]);
     if (visible > 1) wk__string_append(&s, "\n");
   }
   PyErr_SetString(PyExc_TypeError, s.text ? s.text : o->name);
   wk__string_release(&s);
-}
-
-/* PyTorch keeps an older form of these, which it does not show. */
-static bool has_older_form(const operator_object *o) {
-  static const char *const names[] = {"add", "sub", "addmm", "addcmul", "addcdiv", "baddbmm"};
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (strcmp(o->overloads[0]->base_name, names[i]) == 0) return true;
-  return false;
 }
 
 /* No overload fits. The error is that of the one overload whose number of arguments is right, or tells them all. */
@@ -643,14 +610,14 @@ static void raise_mismatch(const operator_object *o, match *m, PyObject *const *
   int plausible_count = 0, visible = 0;
   for (int k = 0; k < o->overload_count; k++) {
     const wk_op *op = o->overloads[k];
-    if (is_hidden(op)) continue;
+    if (op->tags & WK__TAG_UNSHOWN) continue;
     only = op;
     visible++;
     int most = op->schema.parameter_count - o->is_method + extra_parameters(o, op);
     if (given >= required_count(o, op) && given <= most) plausible = op, plausible_count++;
   }
-  if (visible == 1 && !has_older_form(o)) plausible = only, plausible_count = 1;
-  if (plausible_count == 1 && !has_more_overloads(o)) raise_parse(o, plausible, m, args, n, keywords);
+  if (visible == 1 && !has_tag(o, WK__TAG_OLDER_FORM)) plausible = only, plausible_count = 1;
+  if (plausible_count == 1 && !has_tag(o, WK__TAG_MORE_OVERLOADS)) raise_parse(o, plausible, m, args, n, keywords);
   if (!PyErr_Occurred()) raise_no_overload(o, args, n, keywords);
 }
 
@@ -715,7 +682,7 @@ static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) {  
   wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
   bool has = destinations_of(o, op, m, destinations);
   if (WK_UNLIKELY(m->out != NULL)) {
-    bool warns = !creates(op) || strcmp(op->base_name, "arange") == 0;
+    bool warns = !creates(op) || op->tags & WK__TAG_COUNTS_OUT;
     return set_requires_grad(o->state, wk__call_with_out(o->state, op, m->values, destinations, warns),
                              m->requires_grad);
   }
@@ -726,15 +693,11 @@ static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) {  
 /* mul(2, x), remainder(5, x): the number becomes a tensor of the dtype that the result has. New; NULL where no number
  * stands for the first tensor, or with an exception. */
 static PyObject *first_number_as_tensor(const operator_object *o, PyObject *const *args, Py_ssize_t n) {  // -> new
-  static const char *const names[] = {"add",       "sub",         "mul",        "div",        "floor_divide",
-                                      "remainder", "bitwise_and", "bitwise_or", "bitwise_xor"};
   const wk_op *op = o->overloads[0];
   wk__state *state = o->state;
-  bool takes = false;
-  for (size_t i = 0; i < WK_COUNT(names); i++) takes |= strcmp(op->base_name, names[i]) == 0;
-  if (!takes || o->is_method || o->in_place || n < 2 || !is_real(args[0])) return NULL;
+  if (!(op->tags & WK__TAG_NUMBER_FIRST) || o->is_method || o->in_place || n < 2 || !is_real(args[0])) return NULL;
   bool beside = wk__is_tensor(state, args[1]);
-  if (!beside && !(takes_numbers_as_tensors(op) && is_real(args[1]))) return NULL;
+  if (!beside && !(op->tags & WK__TAG_TAKES_NUMBERS && is_real(args[1]))) return NULL;
   wk_value number;
   if (wk__scalar_from_python(state, args[0], &number) < 0) return NULL;
   return wk__wrap(state, wk__number_as_tensor(state, &number, beside ? wk__tensor_of(args[1]) : NULL));
@@ -745,7 +708,7 @@ static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nar
 /* copy_(2): the number as a tensor. New; NULL where it is something else, or with an exception. */
 static PyObject *copied_number(const operator_object *o, PyObject *const *args, Py_ssize_t n) {  // -> new
   wk_value number;
-  if (strcmp(o->overloads[0]->base_name, "copy_") != 0 || n < 2 || !is_real(args[1])) return NULL;
+  if (!(o->overloads[0]->tags & WK__TAG_NUMBER_COPIED) || n < 2 || !is_real(args[1])) return NULL;
   if (wk__scalar_from_python(o->state, args[1], &number) < 0) return NULL;
   return wk__wrap(o->state, wk__number_as_tensor(o->state, &number, NULL));
 }
@@ -800,6 +763,7 @@ static PyObject *operator_get(PyObject *self, PyObject *instance, PyObject *type
   return PyMethod_New(self, instance);
 }
 static void operator_dealloc(PyObject *self) {
+  PyMem_Free(((operator_object *)self)->overloads);
   PyTypeObject *type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -849,6 +813,7 @@ static operator_object *new_operator(wk__state *state, const char *name, bool in
   o->vectorcall = operator_call;
   o->state = state;
   snprintf(o->name, sizeof o->name, "%s", name);
+  o->overloads = NULL;
   o->overload_count = 0;
   o->in_place = in_place;
   o->is_method = is_method;
@@ -856,11 +821,22 @@ static operator_object *new_operator(wk__state *state, const char *name, bool in
   return o;
 }
 
+static int append_overload(operator_object *o, const wk_op *op) {
+  const wk_op **grown = PyMem_Realloc(o->overloads, (o->overload_count + 1u) * sizeof *grown);
+  if (!grown) {
+    PyErr_NoMemory();
+    return -1;
+  }
+  o->overloads = grown;
+  o->overloads[o->overload_count++] = op;
+  return 0;
+}
+
 PyObject *wk__operator_object(wk__state *state, const wk_op *op, bool in_place) {  // -> new
   char name[64];
   snprintf(name, sizeof name, "%s%s", op->base_name, in_place ? "_" : "");
   operator_object *o = new_operator(state, name, in_place, false);
-  if (o) o->overloads[o->overload_count++] = op;
+  if (o && append_overload(o, op) < 0) Py_CLEAR(o);
   return (PyObject *)o;
 }
 
@@ -879,25 +855,10 @@ static int add_overload(wk__state *state, PyObject *dict, const char *name, cons
   if (known && !o) return 0; /* a method written by hand stands before the table */
   bool fresh = !o;
   if (fresh && !(o = new_operator(state, name, in_place, is_method))) return -1;
-  if (o->overload_count < MAX_OVERLOADS) o->overloads[o->overload_count++] = op;
-  int status = fresh ? PyDict_SetItemString(dict, name, (PyObject *)o) : 0;
+  int status = append_overload(o, op);
+  if (status == 0 && fresh) status = PyDict_SetItemString(dict, name, (PyObject *)o);
   if (fresh) Py_DECREF(o);
   return status;
-}
-
-static bool first_is_tensor(const wk_op *op) {
-  return op->schema.parameter_count && op->schema.parameters[0].type == WK__TYPE_TENSOR;
-}
-
-/* PyTorch has functions that write their first argument for these; for the others methods alone. */
-static bool has_inplace_function(const char *name) {
-  static const char *const names[] = {"abs",   "ceil",       "clamp",  "clamp_max", "clamp_min", "clip",      "cos",
-                                      "erf",   "exp",        "expm1",  "fill",      "floor",     "index_put", "log",
-                                      "log1p", "neg",        "relu",   "round",     "rsqrt",     "sigmoid",   "sin",
-                                      "sqrt",  "reciprocal", "square", "tanh",      "trunc",     "zero"};
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (strcmp(name, names[i]) == 0) return true;
-  return false;
 }
 
 static void hide(PyObject *functions, const char *name) {
@@ -909,42 +870,24 @@ bool wk__is_hidden_operator(const wk__state *state, PyObject *o) {
 }
 
 static int add_in_place(wk__state *state, PyObject *functions, PyObject *methods, const wk_op *op) {
-  bool method = !(op->tags & WK__TAG_FUNCTION_ONLY) || strcmp(op->base_name, "fill") == 0;
   char name[64];
   snprintf(name, sizeof name, "%s_", op->base_name);
   if (add_overload(state, functions, name, op, true, false) < 0) return -1;
-  if (!has_inplace_function(op->base_name)) hide(functions, name);
-  return method ? add_overload(state, methods, name, op, true, true) : 0;
+  if (!(op->forms & WK__FORM_INPLACE_FUNCTION)) hide(functions, name);
+  return op->forms & WK__FORM_INPLACE ? add_overload(state, methods, name, op, true, true) : 0;
 }
 
 static int add_op(wk__state *state, PyObject *functions, PyObject *methods, const wk_op *op) {
-  bool internal = op->tags & WK__TAG_INTERNAL;
   const char *name = op->base_name;
-  if (!(op->tags & WK__TAG_METHOD_ONLY)) {
+  if (op->forms & (WK__FORM_FUNCTION | WK__FORM_HIDDEN | WK__FORM_INTERNAL)) {
     if (add_overload(state, functions, name, op, false, false) < 0) return -1;
-    if (internal || op->tags & WK__TAG_HIDDEN) hide(functions, name);
+    if (!(op->forms & WK__FORM_FUNCTION)) hide(functions, name);
   }
-  bool method = first_is_tensor(op) && !internal && !(op->tags & WK__TAG_FUNCTION_ONLY);
-  if (method && add_overload(state, methods, name, op, false, true) < 0) return -1;
-  if (!(op->tags & (WK__TAG_POINTWISE | WK__TAG_INPLACE)) || !first_is_tensor(op) || internal) return 0;
-  return op->tags & WK__TAG_NOT_INPLACE ? 0 : add_in_place(state, functions, methods, op);
+  if (op->forms & WK__FORM_METHOD && add_overload(state, methods, name, op, false, true) < 0) return -1;
+  return op->forms & WK__FORM_ANY_INPLACE ? add_in_place(state, functions, methods, op) : 0;
 }
 
-/* ---- the table itself, for tests and documentation ---- */
-
-static PyObject *operator_table(PyObject *module, PyObject *unused) {  // -> new
-  (void)module, (void)unused;
-  PyObject *list = PyList_New(0);
-  for (int i = 0; list && i < wk_op_count(); i++) {
-    const wk_op *op = wk_op_at(i);
-    PyObject *row =
-        Py_BuildValue("{s:s,s:s,s:s,s:I,s:O}", "name", op->name, "schema", op->schema_text, "samples", op->samples,
-                      "tags", op->tags, "differentiable", op->vjp || op->compose ? Py_True : Py_False);
-    if (!row || PyList_Append(list, row) < 0) Py_CLEAR(list);
-    Py_XDECREF(row);
-  }
-  return list;
-}
+/* ---- the table itself ---- */
 
 /* One overload by its qualified name, also an internal one. */
 static PyObject *operator_named(PyObject *module, PyObject *name) {  // -> new
@@ -954,10 +897,8 @@ static PyObject *operator_named(PyObject *module, PyObject *name) {  // -> new
   return wk__operator_object(wk__state_of_module(module), op, false);
 }
 
-static PyMethodDef module_functions[] = {
-    {"_operator_table", operator_table, METH_NOARGS, "The rows of the operator table."},
-    {"_operator", operator_named, METH_O, "One overload by its qualified name."},
-    {0}};
+static PyMethodDef module_functions[] = {{"_operator", operator_named, METH_O, "One overload by its qualified name."},
+                                         {0}};
 
 int wk__add_operators(PyObject *module, wk__state *state) {
   if (PyModule_AddFunctions(module, module_functions) < 0) return -1;
@@ -966,8 +907,6 @@ int wk__add_operators(PyObject *module, wk__state *state) {
   PyObject *functions = PyModule_GetDict(module), *methods = state->tensor_type->tp_dict;
   for (int i = 0; i < wk_op_count(); i++)
     if (add_op(state, functions, methods, wk_op_at(i)) < 0) return -1;
-  /* The internal operator `zero` gives zero_ alone. */
-  if (add_in_place(state, functions, methods, wk_op_find("zero")) < 0) return -1;
   PyType_Modified(state->tensor_type);
   return 0;
 }

@@ -1,52 +1,5 @@
-/* out= of operators: which take it, and PyTorch's warnings of outputs that are resized. What dtypes they take is said
- * in ops/out_forms.c. Tests: tests/python/test_out_forms.py. */
+/* out= of operators: PyTorch's warnings of outputs that are resized. What dtypes they take is said in ops/out_forms.c. Tests: tests/python/test_out_forms.py. */
 #include "python/python.h"
-
-/* Any operator that makes new tensors can write them elsewhere; these are the ones for which PyTorch has no out=. */
-bool wk__takes_out(const wk_op *op) {
-  static const char *const names[] = {"alpha_dropout",
-                                      "as_strided_scatter",
-                                      "clone",
-                                      "constant_pad_nd",
-                                      "diagonal_scatter",
-                                      "dropout",
-                                      "embedding",
-                                      "feature_alpha_dropout",
-                                      "feature_dropout",
-                                      "fill",
-                                      "flip",
-                                      "index_put",
-                                      "isfinite",
-                                      "isinf",
-                                      "isnan",
-                                      "layer_norm",
-                                      "masked_fill",
-                                      "native_dropout",
-                                      "native_layer_norm",
-                                      "relu",
-                                      "repeat_interleave",
-                                      "roll",
-                                      "rsub",
-                                      "scalar_tensor",
-                                      "select_scatter",
-                                      "tril_indices",
-                                      "triu_indices"};
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (strcmp(op->base_name, names[i]) == 0) return false;
-  static const char *const overloads[] = {"argsort",
-                                          "bitwise_left_shift.Scalar_Tensor",
-                                          "prod",
-                                          "bitwise_right_shift.Scalar_Tensor",
-                                          "sum",
-                                          "where.Scalar",
-                                          "where.ScalarOther",
-                                          "where.ScalarSelf"};
-  for (size_t i = 0; i < WK_COUNT(overloads); i++)
-    if (strcmp(op->name, overloads[i]) == 0) return false;
-  if (op->schema.result_alias[0]) return false;
-  bool new_like = strstr(op->base_name, "_like") || strncmp(op->base_name, "new_", 4) == 0;
-  return !(op->tags & (WK__TAG_VIEW | WK__TAG_MUTATES)) && !op->schema.result_is_list && !new_like;
-}
 
 typedef struct sizes_before {
   wk_int sizes[WK_MAX_DIMS];
@@ -79,7 +32,7 @@ static int warn_of_resize(const wk_op *op, const wk_tensor *t, const sizes_befor
   const char *from = old.text ? old.text : "?", *to = now.text ? now.text : "?";
   long long count = wk_int_guard_value(t->numel), given = 1;
   for (int d = 0; d < before->ndim; d++) given *= wk_int_guard_value(before->sizes[d]);
-  bool range = strcmp(op->base_name, "arange") == 0;
+  bool range = op->tags & WK__TAG_COUNTS_OUT;
   int status = 0;
   if (range && count != given)
     status = PyErr_WarnFormat(PyExc_UserWarning, 1,

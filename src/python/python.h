@@ -116,8 +116,6 @@ PyObject *wk__named_results(const wk__state *state, const wk_op *op, PyObject *s
 void wk__settle_numbers(const wk_op *op, wk_value *values);
 /* A callable of one overload, which writes its first argument when in place. */
 PyObject *wk__operator_object(wk__state *state, const wk_op *op, bool in_place);  // -> new
-/* Whether PyTorch has an out= form of it (out_form.c). */
-bool wk__takes_out(const wk_op *op);
 /* wk__call_to_python for one; where it warns, of outputs with elements that had another size. */
 PyObject *wk__call_with_out(wk__state *state, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                             bool warns);  // -> new

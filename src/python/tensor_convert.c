@@ -28,7 +28,7 @@ static PyObject *converted(PyObject *self, wk_dtype dtype, wk_device device, boo
   wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t},
                      {.tag = WK_VALUE_DTYPE, .dtype = (uint8_t)dtype},
                      {.tag = WK_VALUE_DEVICE, .device = device}};
-  return wk__call_to_python(state_of(self), WK__OP(to_copy), args, NULL);
+  return wk__call_to_python(state_of(self), WK__OP(_to_copy), args, NULL);
 }
 
 /* What a conversion gave in the order of dims that was asked for. A copy gets the order; what is the same tensor still

@@ -121,13 +121,52 @@ static void every_row_has_a_schema(void **state) {
   assert_null(wk_op_find("no_such_operator"));
 }
 
+static bool same_default(const wk_value *a, const wk_value *b) {
+  if (a->tag != b->tag || a->count != b->count) return false;
+  if (a->tag == WK_VALUE_STRING) return strcmp(a->string, b->string) == 0;
+  if (a->tag == WK_VALUE_INTS) return memcmp(a->integers, b->integers, a->count * sizeof *a->integers) == 0;
+  if (a->tag == WK_VALUE_BOOL) return a->boolean == b->boolean;
+  return memcmp(&a->integer, &b->integer, sizeof a->integer) == 0;
+}
+
+static bool same_parameter(const wk__parameter *a, const wk__parameter *b) {
+  return strcmp(a->name, b->name) == 0 && a->type == b->type && a->optional == b->optional &&
+         a->keyword_only == b->keyword_only && a->has_default == b->has_default && a->written == b->written &&
+         a->optional_items == b->optional_items && a->symbolic == b->symbolic && a->fixed_count == b->fixed_count &&
+         same_default(&a->default_value, &b->default_value);
+}
+
+/* What the build wrote is what the reader of schemas at run time makes of the text. */
+static void records_hold_what_their_schemas_say(void **state) {
+  (void)state;
+  for (int i = 0; i < wk_op_count(); i++) {
+    const wk_op *op = wk_op_at(i);
+    const wk__schema *written = &op->schema;
+    wk__parameter parameters[WK__MAX_ARGS];
+    wk__schema read;
+    assert_int_equal(wk__schema_parse(op->schema_text, parameters, WK__MAX_ARGS, &read), WK_OK);
+    assert_int_equal(read.parameter_count, written->parameter_count);
+    assert_int_equal(read.positional_count, written->positional_count);
+    assert_int_equal(read.result_count, written->result_count);
+    assert_int_equal(read.result_is_list, written->result_is_list);
+    assert_memory_equal(read.result_alias, written->result_alias, sizeof read.result_alias);
+    for (int p = 0; p < read.parameter_count; p++)
+      if (!same_parameter(&read.parameters[p], &written->parameters[p]))
+        fail_msg("%s: %s", op->schema_text, read.parameters[p].name);
+    assert_int_equal(op->number, i);
+    assert_ptr_equal(wk_op_find(op->name), op);
+    assert_true(strncmp(op->base_name, op->name, strlen(op->base_name)) == 0);
+  }
+}
+
 static void a_schema_is_read(void **state) {
   (void)state;
   wk__schema s;
+  wk__parameter parameters[WK__MAX_ARGS];
   assert_int_equal(
       wk__schema_parse("f.over(Tensor(a!) self, Tensor?[] list, int[2] size=1, SymInt[] rest=[], *, str mode='x y', "
                        "float eps=1e-05, Scalar? n=None, bool b=True) -> (Tensor(a!), Tensor second)",
-                       &s),
+                       parameters, WK__MAX_ARGS, &s),
       WK_OK);
   assert_int_equal(s.parameter_count, 8);
   assert_int_equal(s.positional_count, 4);
@@ -154,10 +193,11 @@ static void wrong_schemas_are_refused(void **state) {
                                       "f(Tensor x=) -> Tensor",
                                       "f(Tensor x, Tensor y",
                                       "f(int[ x) -> Tensor",
-                                      "f(Tensor x) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"};
+                                      "f(Tensor x, Tensor y, Tensor z) -> Tensor"};
   for (size_t i = 0; i < WK_COUNT(texts); i++) {
     wk__schema s;
-    if (wk__schema_parse(texts[i], &s) != WK_INTERNAL_ERROR) fail_msg("%s was taken", texts[i]);
+    wk__parameter parameters[2];
+    if (wk__schema_parse(texts[i], parameters, 2, &s) != WK_INTERNAL_ERROR) fail_msg("%s was taken", texts[i]);
     wk_error_clear();
   }
 }
@@ -399,7 +439,7 @@ static void failures_pass_through_nested_calls(void **state) {
 
 static int plans_of(const char *name) {
   int count = 0;
-  for (const struct wk__plan *p = find(name)->plans; p; p = p->next) count++;
+  count = (int)wk__plan_count(find(name));
   return count;
 }
 
@@ -727,6 +767,7 @@ int main(void) {
       TEST(memory_may_run_out_anywhere), /* first, while there are no plans */
 #endif
       TEST(every_row_has_a_schema),
+      TEST(records_hold_what_their_schemas_say),
       TEST(a_schema_is_read),
       TEST(wrong_schemas_are_refused),
       TEST(absent_arguments_take_their_defaults),

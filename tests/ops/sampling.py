@@ -1,10 +1,19 @@
-"""Inputs of the generated operator tests, from the samples column of the operator table.
+"""The operator table's rows, and the inputs of the generated tests from their samples.
 
 A sample is a Python argument list. In it T(2, 3) is a tensor of floats in (-2, 2), P of floats in (0.5, 2), U in (0.1, 0.9),
 I(high, 2, 3) of integers below high, B(2, 3) of bools; dtype names stand for dtypes. Numbers come from a generator of
 our own, so that the same sample is the same in wick, in PyTorch and in the recorded expectations.
 """
 
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+from ops import language  # noqa: E402
+
+ROWS = {row.schema.name: row for row in language.read(sorted((ROOT / "src" / "ops" / "tables").glob("*.ops")))}
+SAMPLES = [(name, sample) for name, row in ROWS.items() for sample in row.samples]
 DTYPES = ("float64", "float32", "int64", "int32", "bool", "float16", "bfloat16", "uint8")
 
 
@@ -53,8 +62,13 @@ def arguments(torch, sample, dtype):
     return eval(f"(lambda *a, **k: (a, k))({sample})", namespace(torch, dtype))
 
 
-def samples_of(row):
-    return [s.strip() for s in row["samples"].split(";") if s.strip()]
+def is_random(name):
+    return "random" in ROWS[name].flags
+
+
+def has_method_in_place(name):
+    """Whether Tensor has a method that writes its first argument."""
+    return "inplace" in ROWS[name].forms
 
 
 def tensors_in(value):

@@ -6,14 +6,11 @@ import pathlib
 import struct
 
 import pytest
-from sampling import arguments, samples_of, tensors_in
+from sampling import ROWS, SAMPLES, arguments, has_method_in_place, is_random, tensors_in
 
 import wick
 from wick import _C
 
-ROWS = {row["name"]: row for row in _C._operator_table()}
-SAMPLES = [(name, sample) for name, row in ROWS.items() for sample in samples_of(row)]
-POINTWISE, OUT, INPLACE, RANDOM = 1, 16, 32, 64
 EXPECTED = json.loads((pathlib.Path(__file__).parent / "expected.json").read_text())
 
 
@@ -25,7 +22,7 @@ def cases(fits):
 
 def draws_nothing(name, sample):
     """Random operators are compared in tests/c/test_generator.c and test_random_ops.c; here only what they do untrained."""
-    return not (ROWS[name]["tags"] & RANDOM and "True" in sample)
+    return not (is_random(name) and "True" in sample)
 
 
 def run(name, sample, dtype=wick.float64, **extra):
@@ -58,16 +55,16 @@ def test_values(name, sample, dtype, tolerance):
         assert close(f[3], w[3], tolerance), (f[3], w[3])
 
 
-NO_GRADIENT = {"detach", "copy_"}  # copy_ writes a leaf: tests/python/test_autograd.py has it
 NO_WEIGHT_GRADIENT = {"cross_entropy_loss(T(5, 4), I(4, 5), P(4), 2)"}  # class weights must not require grad
 
 
 def differentiable(name, sample):
-    if name in NO_GRADIENT or f"{name}({sample})" in NO_WEIGHT_GRADIENT or ROWS[name]["tags"] & RANDOM:
+    if "no_gradient" in ROWS[name].tests or f"{name}({sample})" in NO_WEIGHT_GRADIENT or is_random(name):
         return False
     out, args, kwargs = run(name, sample)
     floats = [t for t in tensors_in([args, kwargs]) if t.dtype == wick.float64]
-    return ROWS[name]["differentiable"] and floats and any(t.dtype == wick.float64 for t in tensors_in(out))
+    has_derivative = ROWS[name].rule["vjp"] or ROWS[name].how == "compose"
+    return has_derivative and floats and any(t.dtype == wick.float64 for t in tensors_in(out))
 
 
 def as_function(name, sample):
@@ -113,7 +110,7 @@ def test_gradients(name, sample):
 
 def has_inplace_form(name, sample):
     args, kwargs = arguments(wick, sample, wick.float64)
-    if not ROWS[name]["tags"] & (POINTWISE | INPLACE) or not hasattr(wick.Tensor, name.split(".")[0] + "_"):
+    if not has_method_in_place(name):
         return False
     if not args or not hasattr(args[0], "tolist"):
         return False
@@ -132,31 +129,18 @@ def test_inplace_form(name, sample):
     assert target._version == 1
 
 
-# PyTorch's functions of these names take no out=.
-WITHOUT_OUT = {
-    "relu",
-    "isnan",
-    "isfinite",
-    "isinf",
-    "rsub",
-    "masked_fill",
-    "fill",
-    "where.ScalarOther",
-    "where.ScalarSelf",
-}
-WITHOUT_OUT |= {"bitwise_left_shift.Scalar_Tensor", "bitwise_right_shift.Scalar_Tensor"}
-
-
 def has_out_form(name, sample):
-    return ROWS[name]["tags"] & (POINTWISE | OUT) and not {name, name.split(".")[0]} & WITHOUT_OUT
+    return ROWS[name].out != "none" and not is_random(name)
 
 
 @cases(has_out_form)
 def test_out_form(name, sample):
     wanted, args, kwargs = run(name, sample)
-    out = wick.empty(wanted.shape, dtype=wanted.dtype)
-    assert _C._operator(name)(*args, **kwargs, out=out) is out
-    assert bits(out) == bits(wanted)
+    results = [wanted] if isinstance(wanted, wick.Tensor) else wanted
+    outs = tuple(wick.empty(r.shape, dtype=r.dtype) for r in results)
+    given = _C._operator(name)(*args, **kwargs, out=outs if len(outs) > 1 else outs[0])
+    assert given is outs[0] if len(outs) == 1 else all(g is o for g, o in zip(given, outs, strict=True))
+    assert bits(list(outs)) == bits(list(results))
 
 
 def strided_copy(t):
@@ -172,7 +156,7 @@ def strided_copy(t):
 ASKS_FOR_STRIDES = ("view", "_unsafe_view", "as_strided", "as_strided_scatter", "view_as")
 
 
-@cases(lambda name, sample: name not in ASKS_FOR_STRIDES and not ROWS[name]["tags"] & RANDOM)
+@cases(lambda name, sample: name not in ASKS_FOR_STRIDES and not is_random(name))
 def test_strided_inputs(name, sample):
     wanted, args, kwargs = run(name, sample)
 
@@ -193,7 +177,7 @@ def test_strided_inputs(name, sample):
         )
 
 
-@cases(lambda name, sample: not ROWS[name]["tags"] & RANDOM)
+@cases(lambda name, sample: not is_random(name))
 def test_same_bits_at_every_level(name, sample):
     best = _C._cpu_level()
     try:
@@ -210,3 +194,10 @@ def test_same_bits_at_every_level(name, sample):
         assert all(f == found[0] for f in found)
     finally:
         _C._set_cpu_level(best)
+
+
+def test_every_row_is_an_overload_of_torch_ops():
+    for row in ROWS.values():
+        name, _, overload = row.schema.name.partition(".")
+        found = getattr(getattr(wick.ops.aten, name), overload or "default")
+        assert str(found) == f"aten.{name}.{overload or 'default'}" and row.schema.text in found._schema

@@ -3,14 +3,11 @@
 import re
 
 import pytest
-from sampling import arguments, samples_of, tensors_in
+from sampling import ROWS, SAMPLES, arguments, is_random, tensors_in
 
 import wick
 from wick import _C
 
-ROWS = {row["name"]: row for row in _C._operator_table()}
-SAMPLES = [(name, sample) for name, row in ROWS.items() for sample in samples_of(row)]
-RANDOM = 64
 NUMBER = re.compile(r"^s\d+ == \d+$")
 
 # Operators that need the number behind a size: how many results there are, a factor that is a float, steps of a
@@ -80,7 +77,7 @@ def eager(function, tensors):
 def draws(graph):
     """A random operator is in it."""
     called = re.findall(r"= (?:taped )?([\w.]+)\(", graph)
-    return any(ROWS[name]["tags"] & RANDOM for name in called if name in ROWS)
+    return any(is_random(name) for name in called if name in ROWS)
 
 
 def specialised(guards):
@@ -153,7 +150,7 @@ def test_symbolic(name, sample, with_grad):
     assert reason is None or "depends on values" in reason, reason
     if reason is not None:
         return
-    random = ROWS[name]["tags"] & RANDOM or draws(text)
+    random = is_random(name) or draws(text)
     assert random or described(results) == expected
     assert not specialised(guards) or name in BY_NUMBER | GIVEN_SIZES, f"{guards}\n{text}"
 

@@ -1,14 +1,10 @@
 """Every operator on tracing tensors: captured and replayed it gives the bits, strides and gradients of the eager call."""
 
 import pytest
-from sampling import arguments, samples_of
+from sampling import ROWS, SAMPLES, arguments, has_method_in_place
 
 import wick
 from wick import _C
-
-ROWS = {row["name"]: row for row in _C._operator_table()}
-SAMPLES = [(name, sample) for name, row in ROWS.items() for sample in samples_of(row)]
-POINTWISE, INPLACE = 1, 32
 
 
 def cases(chosen):
@@ -16,15 +12,10 @@ def cases(chosen):
 
 
 def has_inplace_form(name, sample):
-    if not ROWS[name]["tags"] & (POINTWISE | INPLACE) or not hasattr(wick.Tensor, name.split(".")[0] + "_"):
+    if not has_method_in_place(name):
         return False
     args = arguments(wick, sample, wick.float64)[0]
     return bool(args) and isinstance(args[0], wick.Tensor)
-
-
-RUN_PLAIN = {  # what they give hangs on values: the graph breaks there, and the result is the same
-    "nonzero", "masked_select", "repeat_interleave.Tensor", "repeat_interleave.self_Tensor",
-}  # fmt: skip
 
 
 def described(result):
@@ -71,7 +62,7 @@ def test_captured(name, sample, requires_grad):
         assert outcome(compiled, args) == outcome(function, others)
         assert described(args) == described(others)
     errs = isinstance(outcome(function, inputs_of(sample, requires_grad)[0]), tuple)
-    assert compiled.captures >= 1 or errs or name in RUN_PLAIN
+    assert compiled.captures >= 1 or errs or "breaks" in ROWS[name].tests
 
 
 @cases([case for case in SAMPLES if has_inplace_form(*case)])

@@ -13,15 +13,13 @@ sys.path[:0] = [
 ]
 import wick  # noqa: E402, I001
 from record_operators import oracle  # noqa: E402
-from sampling import arguments, samples_of, tensors_in  # noqa: E402
+from sampling import SAMPLES, arguments, is_random, tensors_in  # noqa: E402
 from wick import _C  # noqa: E402
 
-RANDOM = 64
 CASES = [
-    pytest.param(row["name"], sample, id=f"{row['name']}({sample})")
-    for row in _C._operator_table()
-    for sample in samples_of(row)
-    if not (row["tags"] & RANDOM and "True" in sample)
+    pytest.param(name, sample, id=f"{name}({sample})")
+    for name, sample in SAMPLES
+    if not (is_random(name) and "True" in sample)
 ]
 
 

@@ -1,0 +1,383 @@
+"""Reads .ops files: rows of the operator table and the classes that they are like.
+
+A file holds comments (`# ...`), classes and rows. A row starts at the left margin with its schema; its fields stand below,
+indented by two, one a line, `field value`; a line that is indented further continues the one above it.
+
+    class unary_float
+      is       pointwise
+      shape    pointwise_float
+
+    # sin(pi x) / (pi x), and 1 at 0
+    sinc(Tensor self) -> Tensor
+      like     unary_float
+      lower    sinc
+      vjp      sinc
+      keeps    self: self
+      samples  T(3, 4)
+
+FIELDS below says what each field means. `like` takes over the fields of classes, later ones before earlier ones; `is` adds
+flags to theirs, every other field replaces theirs. A mistake is reported as `file:line: what is wrong (hint)`.
+"""
+
+import difflib
+import re
+from dataclasses import dataclass, field
+
+from . import schema
+from .sampling_words import SAMPLE_WORDS
+
+HOW = ("lower", "view", "kernel", "compose")
+
+FIELDS = {
+    "like": "classes whose fields hold here too",
+    "is": "flags, one or more of FLAGS",
+    "shape": "shape rule, wk__meta_NAME: dtypes, sizes and strides of the results",
+    "lower": "computed by a loop-IR body, wk__lower_NAME",
+    "view": "new geometry over the same storage, wk__view_NAME",
+    "kernel": "code that is no loop, wk__kernel_NAME",
+    "compose": "calls of other operators, wk__compose_NAME",
+    "vjp": "derivative, wk__vjp_NAME, or `none`",
+    "keeps": "what the tape keeps when an argument requires grad: `self: other, shape(self); other: result`",
+    "decompose": "in terms of other operators, wk__decompose_NAME; for rows that are neither `prim` nor composites",
+    "python": "where it is visible, one or more of FORMS; `internal` when it is not",
+    "out": "which dtypes its out= form takes: one of OUT, then an error text where PyTorch has one of its own",
+    "numbers": "what is done with numbers, one or more of NUMBERS",
+    "raises": "values that are wrong: `index`, `division`",
+    "bad_index": "the words for an index that is out of range: `target`, `row`, `dim`",
+    "cost": "what the profiler counts: one of COST and its argument",
+    "tests": "what the generated tests leave out, one or more of TESTS",
+    "samples": "inputs of the generated tests: Python argument lists, separated by ';'",
+}
+
+FLAGS = {
+    "pointwise": "one loop over the broadcast shape of all tensor arguments",
+    "comparison": "pointwise with a bool result; its in-place form keeps self's dtype",
+    "core": "in PyTorch's core ATen set",
+    "prim": "one of the primitives that programs are decomposed into",
+    "view": "gives views (set for `view` rows)",
+    "random": "draws from a generator: never cached, folded or merged",
+    "mutates": "writes the arguments that the schema marks",
+    "places": "gives argument 0 with some places written",
+    "first_only": "of several results only the first has a derivative",
+    "dtype_from_out": "an out= gives the dtype that is computed in",
+    "number_first": "in Python a number may stand for the first tensor: mul(2, x)",
+    "number_copied": "in Python a number may stand for the second tensor: x.copy_(2)",
+    "takes_numbers": "PyTorch takes numbers for tensors here and shows no overload for them",
+    "unshown": "an overload for numbers that PyTorch's error texts do not show",
+    "older_form": "PyTorch keeps an older form that its error texts do not show",
+    "counts_out": "the warning of an out= that is resized counts elements",
+    "more_overloads": "PyTorch has more overloads with as many arguments",
+}
+NUMBERS = {
+    "passes": "the derivative gives numbers to operators of this kind as they are",
+    "rounds": "beside small floats a number is rounded to them first",
+    "launch": "not pointwise, but nothing except the launch looks at its numbers",
+    "fixed": "some numbers have a body of their own (wk__fixed_numbers)",
+}
+FORMS = {
+    "function": "wick.NAME",
+    "hidden": "a function of the core alone: the package has it in nn.functional or elsewhere",
+    "method": "Tensor.NAME",
+    "inplace": "Tensor.NAME_, and NAME_ in the core",
+    "inplace_function": "wick.NAME_",
+    "inplace_hidden": "NAME_ in the core alone",
+    "internal": "called by rules only; the core has it under its name",
+}
+OUT = {
+    "none": "there is no out= form",
+    "cast": "whatever the result can be converted to",
+    "exact": "the result's dtype",
+    "alike": "the result's dtype, in the words of loops whose operands all have one dtype",
+    "bool": "bool or uint8",
+    "float": "any floating dtype",
+}
+COST = {
+    "product": "a matrix product; the argument whose last dim is summed over",
+    "attention": "attention; the query's argument and how many products of its size are made",
+    "gather": "reads no more of an argument than it gives out",
+    "shape": "looks at the shapes of its arguments alone",
+}
+TESTS = {
+    "no_gradient": "derivatives are tested elsewhere",
+    "breaks": "what it gives depends on values, so that capture ends there",
+}
+
+
+class TableError(Exception):
+    """A mistake in a file, with its place."""
+
+
+@dataclass
+class Entry:
+    """A class or a row as it stands in a file: fields by name, each with its line."""
+
+    file: str
+    line: int
+    head: str
+    fields: dict = field(default_factory=dict)
+
+    def fail(self, message, field_name=None):
+        line = self.fields[field_name][1] if field_name in self.fields else self.line
+        raise TableError(f"{self.file}:{line}: {message}")
+
+
+@dataclass
+class Saves:
+    """What the tape keeps when one argument requires grad, as bits by position."""
+
+    args: int = 0
+    shapes: int = 0
+    results: int = 0
+
+
+@dataclass
+class Row:
+    """A row, checked. Empty texts stand for what is not there."""
+
+    schema: schema.Schema
+    where: Entry
+    comment: str
+    flags: set
+    numbers: set
+    forms: set
+    how: str
+    rule: dict  # of shape, lower, view, kernel, compose, vjp, decompose: the name after the field
+    saves: list[Saves]
+    out: str
+    out_words: str
+    dtype_from_out: bool
+    raises: str
+    bad_index: str
+    cost: list
+    tests: set
+    samples: list[str]
+
+    @property
+    def symbol(self):
+        return self.schema.symbol
+
+
+def hint(word, known):
+    near = difflib.get_close_matches(word, list(known), 1)
+    return f" (did you mean '{near[0]}'?)" if near else f" (known: {', '.join(sorted(known))})"
+
+
+# ---- files ----
+
+
+def read_entries(file, text):
+    """Classes by name, rows in order with their comments."""
+    classes, rows, entry, last, comment = {}, [], None, None, []
+    for number, line in enumerate(text.split("\n"), 1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            comment = [*comment, stripped.lstrip("# ")] if stripped else []
+            continue
+        depth = len(line) - len(line.lstrip())
+        if depth == 0:
+            entry, last = Entry(file, number, stripped), None
+            if stripped.startswith("class "):
+                name = stripped.removeprefix("class ").strip()
+                if name in classes:
+                    entry.fail(f"a second class named '{name}'")
+                classes[name] = entry
+            else:
+                rows.append((entry, " ".join(comment)))
+        elif entry is None:
+            raise TableError(f"{file}:{number}: a field before the first row")
+        elif depth > 2 and last:
+            entry.fields[last] = (f"{entry.fields[last][0]} {stripped}", entry.fields[last][1])
+        elif depth > 2:
+            entry.head += " " + stripped
+        else:
+            last, _, value = stripped.partition(" ")
+            if last not in FIELDS:
+                raise TableError(f"{file}:{number}: there is no field '{last}'{hint(last, FIELDS)}")
+            if last in entry.fields:
+                raise TableError(f"{file}:{number}: a second '{last}'")
+            entry.fields[last] = (value.strip(), number)
+        comment = []
+    return classes, rows
+
+
+def inherit(entry, classes, seen=()):
+    """The entry's fields with those of the classes that it is like."""
+    fields = {}
+    for name in entry.fields.get("like", ("", 0))[0].split():
+        if name not in classes or name in seen:
+            entry.fail(f"there is no class '{name}'{hint(name, classes)}", "like")
+        merge(fields, inherit(classes[name], classes, (*seen, name)))
+    own = {k: v[0] for k, v in entry.fields.items() if k != "like"}
+    merge(fields, own)
+    return fields
+
+
+def merge(fields, more):
+    for name, value in more.items():
+        fields[name] = f"{fields[name]} {value}" if name == "is" and name in fields else value
+
+
+# ---- rows ----
+
+
+def words(entry, fields, name, known):
+    found = set(fields.get(name, "").split())
+    for word in sorted(found - set(known)):
+        entry.fail(f"'{word}' is no {name} word{hint(word, known)}", name)
+    return found
+
+
+def rule_names(entry, fields):
+    rules = {}
+    for name in ("shape", "vjp", "decompose", *HOW):
+        value = fields.get(name, "")
+        if value and not re.fullmatch(r"\w+", value):
+            entry.fail(f"expected one name after '{name}', not '{value}'", name)
+        rules[name] = "" if value == "none" else value
+    return rules
+
+
+def parse_keeps(entry, s, text):
+    """`self: other, shape(self); other: result` as a Saves for each argument."""
+    saves = [Saves() for _ in s.parameters]
+    for part in filter(None, (p.strip() for p in text.split(";"))):
+        wanted, colon, kept = part.partition(":")
+        which = s.index(wanted.strip())
+        if which is None or not colon:
+            entry.fail(f"'{wanted.strip()}' is no argument of {s.name}{hint(wanted.strip(), names_of(s))}", "keeps")
+        for item in schema.split_commas(kept):
+            keep_item(entry, s, saves[which], item)
+    return saves
+
+
+def names_of(s):
+    return [p.name for p in s.parameters]
+
+
+def result_index(s, item):
+    """Which result `item` names: "result", "result 1" by position, "result indices" or, of no argument, "indices"."""
+    word = item.removeprefix("result ")
+    if item == "result" and len(s.results) == 1:
+        return 0
+    if word.isdecimal() and int(word) < len(s.results):
+        return int(word)
+    return next((r for r, result in enumerate(s.results) if result.name == word and word), None)
+
+
+def keep_item(entry, s, saves, item):
+    shape = re.fullmatch(r"shape\((\w+)\)", item)
+    argument, result = s.index(shape[1] if shape else item), result_index(s, item)
+    if shape and argument is not None:
+        saves.shapes |= 1 << argument
+    elif result is not None:
+        saves.results |= 1 << result
+    elif argument is not None:
+        saves.args |= 1 << argument
+    else:
+        known = names_of(s) + ["result"] + [r.name for r in s.results if r.name]
+        entry.fail(f"'{item}' is neither an argument nor a result of {s.name}{hint(item, known)}", "keeps")
+
+
+def default_forms(s, flags):
+    takes_self = s.parameters and s.parameters[0].type == "Tensor" and not s.parameters[0].is_list
+    forms = {"function", "method"} if takes_self else {"function"}
+    return forms | ({"inplace"} if "pointwise" in flags else set())
+
+
+def default_out(s, flags):
+    """Whatever makes one or more new tensors has an out= form."""
+    new_like = "_like" in s.base or s.base.startswith("new_")
+    gives_view = "view" in flags or any(r.alias for r in s.results[:1])
+    return "none" if gives_view or "mutates" in flags or s.result_is_list or new_like else "cast"
+
+
+def split_out(entry, text):
+    """`exact "words"` as its rule and its words."""
+    rule, _, said = text.partition(" ")
+    if rule and rule not in OUT:
+        entry.fail(f"'{rule}' is no out word{hint(rule, OUT)}", "out")
+    if said and not re.fullmatch(r'".*"', said.strip()):
+        entry.fail("the error text of out stands in quotes", "out")
+    return rule, said.strip().strip('"')
+
+
+def parse_samples(entry, text):
+    samples = [s.strip() for s in text.split(";") if s.strip()]
+    for sample in samples:
+        try:
+            code = compile(f"f({sample})", "sample", "eval")
+        except SyntaxError as error:
+            entry.fail(f"sample '{sample}' is no argument list: {error.msg}", "samples")
+        for word in sorted(set(code.co_names) - {"f"} - SAMPLE_WORDS):
+            entry.fail(f"sample '{sample}' uses '{word}'{hint(word, SAMPLE_WORDS)}", "samples")
+    return samples
+
+
+def parse_cost(entry, text):
+    cost = text.split()
+    if cost and cost[0] not in COST:
+        entry.fail(f"'{cost[0]}' is no cost word{hint(cost[0], COST)}", "cost")
+    return cost
+
+
+def make_row(entry, comment, classes):
+    fields = inherit(entry, classes)
+    try:
+        s = schema.parse(entry.head)
+    except schema.SchemaError as error:
+        entry.fail(f"{error}, in '{entry.head}'")
+    flags = words(entry, fields, "is", FLAGS)
+    rules = rule_names(entry, fields)
+    how = [name for name in HOW if rules[name]]
+    if len(how) != 1:
+        entry.fail(f"{s.name} has to be computed in one way: {', '.join(HOW)}")
+    if how[0] == "view":
+        flags.add("view")
+    if "comparison" in flags:
+        flags.add("pointwise")
+    if how[0] != "compose" and ("prim" in flags) == bool(rules["decompose"]):
+        entry.fail(f"{s.name} is no composite: it needs 'decompose NAME' or 'is prim', and not both")
+    out, out_words = split_out(entry, fields.get("out", ""))
+    if fields.get("keeps") and not rules["vjp"]:
+        entry.fail(f"{s.name} keeps tensors for a derivative that it does not have", "keeps")
+    return Row(
+        schema=s,
+        where=entry,
+        comment=comment,
+        flags=flags,
+        numbers=words(entry, fields, "numbers", NUMBERS),
+        forms=words(entry, fields, "python", FORMS) or default_forms(s, flags),
+        how=how[0],
+        rule=rules,
+        saves=parse_keeps(entry, s, fields.get("keeps", "")),
+        out=out or default_out(s, flags),
+        out_words=out_words,
+        dtype_from_out="dtype_from_out" in flags,
+        raises=fields.get("raises", ""),
+        bad_index=fields.get("bad_index", ""),
+        cost=parse_cost(entry, fields.get("cost", "")),
+        tests=words(entry, fields, "tests", TESTS),
+        samples=parse_samples(entry, fields.get("samples", "")),
+    )
+
+
+def read(paths):
+    """All rows of the files, in their order. Raises TableError at the first mistake."""
+    classes, entries = {}, []
+    for path in paths:
+        with open(path, encoding="utf-8") as file:
+            more, rows = read_entries(str(path), file.read())
+        for name, entry in more.items():
+            if name in classes:
+                entry.fail(f"a second class named '{name}': the first is in {classes[name].file}")
+            classes[name] = entry
+        entries += rows
+    rows, known = [], {}
+    for entry, comment in entries:
+        row = make_row(entry, comment, classes)
+        if row.schema.name in known:
+            first = known[row.schema.name].where
+            entry.fail(f"a second row named {row.schema.name}: the first is at {first.file}:{first.line}")
+        known[row.schema.name] = row
+        rows.append(row)
+    return rows

@@ -1,0 +1,240 @@
+"""Writes the rows as constant C records: nothing is parsed when the library is loaded.
+
+numbers(rows)    op_table.h: the number of each operator, and the position of each argument by name
+rules(rows)      rules.h: prototypes of every function that rows name, so that a missing one is an error of the linker
+records(rows)    records.c: schemas, records, and the table of names, which wk_op_find looks up
+decompositions   decompose_rules.h and decompose_table.c: what each row is decomposed by
+"""
+
+from . import language
+
+KINDS = {
+    "Tensor": "TENSOR",
+    "Scalar": "SCALAR",
+    "int": "INT",
+    "SymInt": "INT",
+    "float": "FLOAT",
+    "bool": "BOOL",
+    "str": "STRING",
+    "ScalarType": "DTYPE",
+    "Device": "DEVICE",
+    "Generator": "GENERATOR",
+    "MemoryFormat": "MEMORY_FORMAT",
+    "Layout": "STRING",
+}
+LIST_KINDS = {"Tensor": "TENSORS", "int": "INTS", "SymInt": "INTS", "float": "FLOATS"}
+FUNCTION_TYPES = {
+    "shape": ("wk__meta_fn", "wk__meta_"),
+    "vjp": ("wk__vjp_fn", "wk__vjp_"),
+    "lower": ("wk__lower_fn", "wk__lower_"),
+    "view": ("wk__kernel_fn", "wk__view_"),
+    "kernel": ("wk__kernel_fn", "wk__kernel_"),
+    "compose": ("wk__kernel_fn", "wk__compose_"),
+}
+WRITTEN = "/* Generated from src/ops/tables by tools/generate_operators.py. */"
+
+
+def quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def flags_of(prefix, words):
+    return " | ".join(prefix + w.upper() for w in words) or "0"
+
+
+# ---- numbers ----
+
+
+def numbers(rows):
+    out = [WRITTEN, "#ifndef WICK_OPS_TABLE_H", "#define WICK_OPS_TABLE_H", "", "enum {"]
+    out += [f"  WK__OP_{row.symbol}," for row in rows]
+    out += ["  WK__OP_COUNT", "};", ""]
+    out.append("/* WK__ARG(add_Tensor, alpha) is the position of an argument. */")
+    for row in rows:
+        if row.schema.parameters:
+            names = ", ".join(f"WK__ARG_{row.symbol}_{p.name}" for p in row.schema.parameters)
+            out.append(f"enum {{ {names} }};")
+    return "\n".join([*out, "", "#endif", ""])
+
+
+# ---- prototypes ----
+
+
+def rules(rows):
+    out = [WRITTEN, "#ifndef WICK_OPS_RULES_H", "#define WICK_OPS_RULES_H", "", '#include "ops/ops.h"', ""]
+    for name, (function_type, prefix) in FUNCTION_TYPES.items():
+        named = dict.fromkeys(row.rule[name] for row in rows if row.rule[name])
+        out += [f"{function_type} {prefix}{rule};" for rule in named]
+    return "\n".join([*out, "", "#endif", ""])
+
+
+def decompose_rules(rows):
+    named = dict.fromkeys(row.rule["decompose"] for row in rows if row.rule["decompose"])
+    return "\n".join([WRITTEN, *(f"wk__decompose_fn wk__decompose_{rule};" for rule in named), ""])
+
+
+def decompositions(rows):
+    out = [WRITTEN, '#include "compile/decompositions.h"', ""]
+    out.append("wk__decompose_fn *const wk__decompose_rules[WK__OP_COUNT] = {")
+    for row in rows:
+        if row.rule["decompose"]:
+            out.append(f"    [WK__OP_{row.symbol}] = wk__decompose_{row.rule['decompose']},")
+    return "\n".join([*out, "};", ""])
+
+
+# ---- records ----
+
+
+class Shared:
+    """Constant arrays that several records use, each written once."""
+
+    def __init__(self, declaration):
+        self.declaration, self.known, self.lines = declaration, {}, []
+
+    def name(self, items):
+        text = ", ".join(items)
+        if text not in self.known:
+            self.known[text] = self.declaration.rpartition("*")[2].rpartition(" ")[2] + f"_{len(self.known)}"
+            self.lines.append(f"static {self.declaration}_{len(self.known) - 1}[] = {{{text}}};")
+        return self.known[text]
+
+
+def default_value(p):
+    if p.default is None or p.default == "None":
+        return ""
+    if p.default in ("True", "False"):
+        return f".tag = WK_VALUE_BOOL, .boolean = {p.default.lower()}"
+    if p.default == "[]":
+        return ".tag = WK_VALUE_INTS, .integers = unit_list"
+    if p.default == "[1]":
+        return ".tag = WK_VALUE_INTS, .count = 1, .integers = unit_list"
+    if p.default.startswith("'"):
+        return f".tag = WK_VALUE_STRING, .string = {quoted(p.default[1:-1])}"
+    if p.type == "float" or (p.type == "Scalar" and ("." in p.default or "e" in p.default)):
+        return f".tag = WK_VALUE_DOUBLE, .number = {p.default}"
+    return f".tag = WK_VALUE_INT, .integer = {{{p.default}}}"
+
+
+def parameter(p):
+    fields = [f".name = {quoted(p.name)}", f".type = WK__TYPE_{(LIST_KINDS if p.is_list else KINDS)[p.type]}"]
+    marks = {
+        "optional": p.optional,
+        "keyword_only": p.keyword_only,
+        "has_default": p.default is not None,
+        "written": p.written,
+        "optional_items": p.optional_items,
+        "symbolic": p.type == "SymInt",
+    }
+    fields += [f".{name} = true" for name, holds in marks.items() if holds]
+    if p.size:
+        fields.append(f".fixed_count = {p.size}")
+    if default_value(p):
+        fields.append(f".default_value = {{{default_value(p)}}}")
+    return "{" + ", ".join(fields) + "}"
+
+
+def schema_fields(s, parameters, result_names):
+    fields = [f".parameter_count = {len(s.parameters)}", f".positional_count = {s.positional_count}"]
+    fields.append(f".result_count = {len(s.results)}")
+    if s.parameters:
+        fields.append(f".parameters = {parameters.name([parameter(p) for p in s.parameters])}")
+    if s.result_is_list:
+        fields.append(".result_is_list = true")
+    letters = [p.alias for p in s.parameters]
+    aliases = [str(letters.index(r.alias) + 1) if r.alias and r.alias in letters else "0" for r in s.results]
+    if any(a != "0" for a in aliases):
+        fields.append(f".result_alias = {{{', '.join(aliases)}}}")
+    if len(s.results) > 1 and all(r.name for r in s.results):
+        fields.append(f".result_names = {result_names.name([quoted(r.name) for r in s.results])}")
+    return "{" + ", ".join(fields) + "}"
+
+
+def save(s):
+    return f"{{{s.args:#x}, {s.shapes:#x}, {s.results:#x}}}"
+
+
+def tags_of(row):
+    """Flags, what is said of numbers and what values may be wrong with, as bits of one word."""
+    words = sorted(row.flags) + [f"{n}_numbers" for n in sorted(row.numbers)]
+    words += [f"raises_{w}" for w in row.raises.split()]
+    if {"dtype", "device"} <= {p.name for p in row.schema.parameters}:
+        words.append("names_dtype")
+    return flags_of("WK__TAG_", words)
+
+
+def cost_fields(row):
+    if not row.cost:
+        return []
+    kind, *rest = row.cost
+    fields = [f".cost = WK__COST_{kind.upper()}"]
+    if rest:
+        fields.append(f".cost_arg = WK__ARG_{row.symbol}_{rest[0]}")
+    if len(rest) > 1:
+        fields.append(f".cost_factor = {rest[1]}")
+    return fields
+
+
+def record(row, parameters, result_names, saves):
+    s = row.schema
+    fields = [
+        f".name = {quoted(s.name)}",
+        f".base_name = {quoted(s.base)}",
+        f".schema_text = {quoted(s.text)}",
+        f".number = WK__OP_{row.symbol}",
+        f".tags = {tags_of(row)}",
+        f".forms = {flags_of('WK__FORM_', sorted(row.forms))}",
+        f".schema = {schema_fields(s, parameters, result_names)}",
+        f".out = WK__OUT_{row.out.upper()}",
+    ]
+    fields += [
+        f".{'meta' if name == 'shape' else name} = {prefix}{row.rule[name]}"
+        for name, (_, prefix) in FUNCTION_TYPES.items()
+        if row.rule[name]
+    ]
+    if row.rule["vjp"]:
+        fields.append(f".saves = {saves.name([save(x) for x in row.saves])}")
+    if row.out_words:
+        fields.append(f".out_words = {quoted(row.out_words)}")
+    if row.bad_index:
+        fields.append(f".bad_index = WK__BAD_INDEX_{row.bad_index.upper()}")
+    fields += cost_fields(row)
+    return f"    [WK__OP_{row.symbol}] = {{{', '.join(fields)}}},"
+
+
+def hash_name(name):
+    """FNV-1a, as wk_op_find computes it."""
+    h = 0xCBF29CE484222325
+    for byte in name.encode():
+        h = ((h ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return h
+
+
+def names_table(rows):
+    """Open addressing, half full at most: a slot holds 1 + the number of an operator, or 0."""
+    size = 1 << (2 * len(rows) - 1).bit_length()
+    slots = [0] * size
+    for number, row in enumerate(rows):
+        at = hash_name(row.schema.name) % size
+        while slots[at]:
+            at = (at + 1) % size
+        slots[at] = number + 1
+    return [
+        "extern const uint32_t wk__op_name_slots;",
+        "extern const uint16_t wk__op_by_name[];",
+        f"const uint32_t wk__op_name_slots = {size};",
+        f"const uint16_t wk__op_by_name[] = {{{', '.join(map(str, slots))}}};",
+    ]
+
+
+def records(rows):
+    parameters = Shared("const wk__parameter parameters")
+    result_names = Shared("const char *const result_names")
+    saves = Shared("const wk__saves saves")
+    body = [record(row, parameters, result_names, saves) for row in rows]
+    out = [WRITTEN, '#include "ops/rules.h"', "", "static const wk_int unit_list[] = {{1}};", ""]
+    out += parameters.lines + result_names.lines + saves.lines
+    out += ["", "const struct wk_op wk__op_table[WK__OP_COUNT] = {", *body, "};", "", *names_table(rows), ""]
+    return "\n".join(out)
+
+
+assert set(language.HOW) <= set(FUNCTION_TYPES)
