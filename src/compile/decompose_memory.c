@@ -122,12 +122,6 @@ WK__DECOMPOSE_ONE(empty) {
   return wk__d_in_order(t, order, spec->ndim, true);
 }
 
-WK__DECOMPOSE_ONE(copy) { return wk_clone(ARG(0), NULL); }
-WK__DECOMPOSE_ONE(fill_tensor) {
-  wk_tensor *value = wk__d_cast(ARG(1), (wk_dtype)ARG(0)->dtype);
-  return wk_clone(wk_expand(value, ARG(0)->sizes, ARG(0)->ndim, false), "contiguous_format");
-}
-
 WK__DECOMPOSE_ONE(arange) {
   bool from = c->op == WK__OP(arange_start);
   return wk_arange_start_step(from ? VALUE(0) : wk__v_int(0), VALUE(from), wk__v_int(1), (wk_dtype)c->specs[0].dtype,

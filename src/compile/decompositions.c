@@ -8,7 +8,7 @@
 
 wk__decomposition_kind wk__decomposition_of(const wk_op *op) {
   if (op->compose) return WK__DECOMPOSITION_PARTS;
-  return op->number < WK__OP_COUNT && wk__decompose_rules[op->number] ? WK__DECOMPOSITION_RULE : WK__DECOMPOSITION_PRIM;
+  return op->number == WK__OP_COUNT || op->tags & WK__TAG_PRIM ? WK__DECOMPOSITION_PRIM : WK__DECOMPOSITION_RULE;
 }
 
 /* ============================================== a call by its rule ============================================== */
@@ -71,8 +71,9 @@ static wk_status run_rule(const wk_op *op, const wk_value *args, wk_value *resul
   decomposed d = {.small = WK_DTYPE_NONE, .call = {.op = op}};
   wk_tensor *made[WK__MAX_RESULTS] = {NULL};
   WK_TRY(describe(&d, args));
-  WK_TRY(widen(&d));
-  WK_TRY(wk__decompose_rules[op->number](&d.call, made));
+  wk__decompose_fn *rule = wk__decompose_rules[op->number];
+  if (rule) WK_TRY(widen(&d)); /* a body widens by itself */
+  WK_TRY(rule ? rule(&d.call, made) : wk__decompose_body(&d.call, made));
   return give(&d, made, results);
 }
 

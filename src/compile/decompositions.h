@@ -15,7 +15,7 @@ typedef enum wk__decomposition_kind {
   WK__DECOMPOSITION_PRIM,  /* of the primitive set */
   WK__DECOMPOSITION_PARTS, /* a composite; one without a derivative is replaced by its parts before it gets to a layer
                             */
-  WK__DECOMPOSITION_RULE,
+  WK__DECOMPOSITION_RULE,  /* a function of its own, or what its loop body says */
 } wk__decomposition_kind;
 
 wk__decomposition_kind wk__decomposition_of(const wk_op *op);
@@ -31,7 +31,8 @@ wk__decomposing wk__set_decomposing(wk__decomposing what);
 /* ---- rules: borrowed arguments in, `out` the results, owned by the scope around the call; a list is appended to with
  * wk_call, and an operator that mutates writes its arguments by copy_ ---- */
 typedef wk_status wk__decompose_fn(wk__call *call, wk_tensor **out);
-extern wk__decompose_fn *const wk__decompose_rules[]; /* by operator; NULL where there is none */
+extern wk__decompose_fn *const wk__decompose_rules[]; /* by operator; NULL: a primitive, parts, or its body says it */
+wk__decompose_fn wk__decompose_body;                  /* of a pointwise operator that is lowered (decompose_body.c) */
 #include "compile/decompose_rules.h"
 
 /* A rule with one result, as an expression over `c`. */

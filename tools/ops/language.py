@@ -38,7 +38,8 @@ FIELDS = {
     "compose": "calls of other operators, wk__compose_NAME",
     "vjp": "derivative, wk__vjp_NAME, or `none`",
     "keeps": "what the tape keeps when an argument requires grad: `self: other, shape(self); other: result`",
-    "decompose": "in terms of other operators, wk__decompose_NAME; for rows that are neither `prim` nor composites",
+    "decompose": "in terms of other operators, wk__decompose_NAME; for rows that are neither `prim` nor composites nor "
+    "pointwise bodies, which decompose themselves",
     "python": "where it is visible, one or more of FORMS; `internal` when it is not",
     "out": "which dtypes its out= form takes: one of OUT, then an error text where PyTorch has one of its own",
     "numbers": "what is done with numbers, one or more of NUMBERS",
@@ -320,6 +321,15 @@ def parse_cost(entry, text):
     return cost
 
 
+def check_decomposition(entry, s, flags, rules, how):
+    """A composite has its parts and a pointwise body what it does to an element; others say what they are made of."""
+    said = ("prim" in flags) + bool(rules["decompose"])
+    if said > 1 or (said and how == "compose"):
+        entry.fail(f"{s.name} is decomposed in more than one way")
+    if not said and how != "compose" and not (how == "lower" and "pointwise" in flags):
+        entry.fail(f"{s.name} needs 'decompose NAME' or 'is prim': it is neither a composite nor a pointwise body")
+
+
 def make_row(entry, comment, classes):
     fields = inherit(entry, classes)
     try:
@@ -335,8 +345,7 @@ def make_row(entry, comment, classes):
         flags.add("view")
     if "comparison" in flags:
         flags.add("pointwise")
-    if how[0] != "compose" and ("prim" in flags) == bool(rules["decompose"]):
-        entry.fail(f"{s.name} is no composite: it needs 'decompose NAME' or 'is prim', and not both")
+    check_decomposition(entry, s, flags, rules, how[0])
     out, out_words = split_out(entry, fields.get("out", ""))
     if fields.get("keeps") and not rules["vjp"]:
         entry.fail(f"{s.name} keeps tensors for a derivative that it does not have", "keeps")
