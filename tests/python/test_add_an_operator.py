@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 NEEDED = ("src", "include", "python", "tools", "examples", "tests/c/meson.build", "meson.build", "meson.options")
-INSERTION = re.compile(r"In `([^`]+)`, below the line that starts with `([^`]+)`, add\n\n```c\n(.*?)```", re.DOTALL)
+INSERTION = re.compile(r"In `([^`]+)`, below the line that starts with `([^`]+)`, add\n\n```(?:c|ops)\n(.*?)```", re.DOTALL)
 BLOCK = re.compile(r"```(c|python)\n(.*?)```", re.DOTALL)
 
 pytestmark = [
@@ -46,7 +46,7 @@ def build(page, tmp_path_factory):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tree / name)
     insertions = INSERTION.findall(page)
-    assert [file for file, _, _ in insertions] == ["src/ops/ops.def", "src/ops/pointwise.c"]
+    assert len(insertions) == 9
     for file, start, text in insertions:
         insert(tree / file, start, text)
     environment = dict(os.environ, PATH=f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -58,7 +58,7 @@ def build(page, tmp_path_factory):
 
 def example(page, language):
     """The page's program in that language, and what its comments say that it prints."""
-    (code,) = (code for name, code in BLOCK.findall(page) if name == language and "print" in code)
+    (code,) = (code for name, code in BLOCK.findall(page) if name == language and "wick" in code)
     return code, re.findall(r"print.*?(?:/\*|#) (tensor\(.*?\))(?: \*/)?\n", code)
 
 
@@ -82,7 +82,7 @@ def test_from_c(page, build, tmp_path):
 def test_from_python(page, build):
     code, expected = example(page, "python")
     output = run(sys.executable, "-c", code, env=dict(os.environ, PYTHONPATH=str(build / "python")))
-    assert len(expected) == 3 and output.splitlines() == expected
+    assert len(expected) == 5 and output.splitlines() == expected
 
 
 def test_derivatives_and_forms(build):
@@ -90,15 +90,23 @@ def test_derivatives_and_forms(build):
     program = """
 import wick as torch
 x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
-assert torch.autograd.gradcheck(torch.softsign, (x,))
-assert torch.autograd.gradgradcheck(torch.softsign, (x,))
+for f in (torch.smoothstep, lambda x: x.every_other(1), lambda x: torch.hypot3(x, x + 1, x * 2)):
+    assert torch.autograd.gradcheck(f, (x,)) and torch.autograd.gradgradcheck(f, (x,))
+    assert torch.equal(torch.compile(f)(x), f(x))
 y = torch.randn(6, 4)[::2].t()
-expected = y / (1 + y.abs())
-assert torch.equal(torch.softsign(y), expected)
-assert torch.softsign(y.to(torch.bfloat16)).dtype is torch.bfloat16
-assert torch.softsign(torch.empty(2, 3, device="meta")).shape == (2, 3)
-torch._C.softsign_(y)
+expected = y * y * (3 - 2 * y)
+assert torch.equal(torch.smoothstep(y, out=torch.empty(4, 3)), expected)
+assert torch.smoothstep(y.to(torch.bfloat16)).dtype is torch.bfloat16
+assert torch.smoothstep(torch.empty(2, 3, device="meta")).shape == (2, 3)
+y.smoothstep_()
 assert torch.equal(y, expected)
-assert not hasattr(y, "softsign")
+edges = torch.tensor([[0, 1], [1, 7]])
+for call in (torch.components, torch.compile(torch.components)):
+    try:
+        call(edges, 4)
+    except IndexError as error:
+        assert "edge 1" in str(error)
+    else:
+        raise AssertionError("an edge that leads nowhere was taken")
 """
     run(sys.executable, "-c", program, env=dict(os.environ, PYTHONPATH=str(build / "python")))
