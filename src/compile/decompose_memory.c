@@ -88,15 +88,6 @@ wk_status wk__decompose_as_strided_backward(wk__call *c, wk_tensor **out) {
 
 /* =================================================== creation =================================================== */
 
-/* What is filled, by operator: with the value of an argument, with ones, or with zeros. */
-static wk_value fill_of(const wk__call *c) {
-  for (int i = 0; i < c->op->schema.parameter_count; i++) {
-    const char *name = c->op->schema.parameters[i].name;
-    if (!strcmp(name, "fill_value") || !strcmp(name, "value") || !strcmp(name, "s")) return VALUE(i);
-  }
-  return wk__v_int(strstr(c->op->name, "ones") != NULL);
-}
-
 /* Sizes of a description in the order of its memory. */
 static void sizes_in_order(const wk__spec *spec, int *order, wk_int *sizes) {
   wk__d_order(spec, order);
@@ -104,13 +95,22 @@ static void sizes_in_order(const wk__spec *spec, int *order, wk_int *sizes) {
 }
 static wk_value device_of(const wk__spec *spec) { return (wk_value){.tag = WK_VALUE_DEVICE, .device = spec->device}; }
 
-WK__DECOMPOSE_ONE(filled) {
+static wk_tensor *full_of(const wk__call *c, wk_value value) {
   const wk__spec *spec = &c->specs[0];
   int order[WK_MAX_DIMS];
   wk_int sizes[WK_MAX_DIMS];
   sizes_in_order(spec, order, sizes);
-  wk_tensor *t = wk_full(sizes, spec->ndim, fill_of(c), (wk_dtype)spec->dtype, device_of(spec));
+  wk_tensor *t = wk_full(sizes, spec->ndim, value, (wk_dtype)spec->dtype, device_of(spec));
   return wk__d_in_order(t, order, spec->ndim, true);
+}
+
+WK__DECOMPOSE_ONE(zeros) { return full_of(c, wk__v_int(0)); }
+WK__DECOMPOSE_ONE(ones) { return full_of(c, wk__v_int(1)); }
+/* With the number among the arguments. */
+WK__DECOMPOSE_ONE(filled) {
+  int i = 0;
+  while (c->op->schema.parameters[i].type != WK__TYPE_SCALAR) i++;
+  return full_of(c, VALUE(i));
 }
 
 WK__DECOMPOSE_ONE(empty) {

@@ -40,7 +40,7 @@ wk_dtype wk__result_type(const wk__call *c) {
     else if (v->tag == WK_VALUE_TENSORS)
       for (uint32_t k = 0; k < v->count; k++) consider_tensor(&p, v->tensors[k]);
     else if (wk__value_is_number(v) && c->op->schema.parameters[i].type == WK__TYPE_SCALAR &&
-             !c->op->schema.parameters[i].keyword_only && strcmp(c->op->schema.parameters[i].name, "alpha") != 0)
+             !c->op->schema.parameters[i].keyword_only && !c->op->schema.parameters[i].unpromoted)
       consider_number(&p, v);
   }
   wk_dtype result = combine(combine(p.dims, p.zero_dim), p.number);
@@ -58,8 +58,7 @@ wk_status wk__check_float8(const wk__call *c) {
   promotion p = {WK_DTYPE_NONE, WK_DTYPE_NONE, WK_DTYPE_NONE};
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     const wk_value *v = &c->args[i];
-    const char *name = c->op->schema.parameters[i].name;
-    if (strcmp(name, "condition") == 0 || strcmp(name, "mask") == 0) continue;
+    if (c->op->schema.parameters[i].unpromoted) continue;
     if (v->tag == WK_VALUE_TENSOR) WK_TRY(check_joined(&p, v->tensor));
     for (uint32_t k = 0; v->tag == WK_VALUE_TENSORS && k < v->count; k++) WK_TRY(check_joined(&p, v->tensors[k]));
   }
@@ -71,15 +70,14 @@ static bool is_float8(const wk_tensor *t) { return t->dtype == WK_FLOAT8_E4M3 ||
 
 /* ============================================= pointwise output geometry ======================================== */
 
-enum { MAX_INPUTS = 8 };
 typedef struct inputs {
-  const wk_tensor *t[MAX_INPUTS];
+  const wk_tensor *t[WK__MAX_ARGS];
   int count;
 } inputs;
 
 static void collect(const wk__call *c, inputs *in) {
   in->count = 0;
-  for (int i = 0; i < c->op->schema.parameter_count && in->count < MAX_INPUTS; i++)
+  for (int i = 0; i < c->op->schema.parameter_count; i++)
     if (c->args[i].tag == WK_VALUE_TENSOR) in->t[in->count++] = c->args[i].tensor;
 }
 
@@ -241,13 +239,21 @@ wk_status wk__meta_pointwise(wk__call *c) {
   return wk__pointwise_spec(c, &common);
 }
 
+/* PyTorch's words for a dtype that a kernel does not have. It names the kernel: as the row says, or by the operator. */
+static wk_status refuse_dtype(const wk__call *c, const char *suffix, wk_dtype dtype) {
+  bool named = c->op->kernel_name != NULL;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s%s\" not implemented for '%s'", named ? c->op->kernel_name : c->op->base_name,
+                 named ? "" : suffix, wk__dtype_legacy(dtype));
+}
+
 /* Rounding and the like: PyTorch has no such kernels for bools. */
 wk_status wk__meta_no_bool_input(wk__call *c) {
-  const char *name = c->op->base_name;
+  return c->args[0].tensor->dtype == WK_BOOL ? refuse_dtype(c, "_vml_cpu", WK_BOOL) : wk__meta_pointwise(c);
+}
+
+wk_status wk__meta_relu(wk__call *c) {
   if (c->args[0].tensor->dtype != WK_BOOL) return wk__meta_pointwise(c);
-  if (strcmp(name, "relu") == 0) return wk_fail(WK_RUNTIME_ERROR, "Boolean inputs not supported for relu");
-  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s%s\" not implemented for 'Bool'", name,
-                 strcmp(name, "abs") == 0 ? "_cpu" : "_vml_cpu");
+  return wk_fail(WK_RUNTIME_ERROR, "Boolean inputs not supported for relu");
 }
 
 wk_status wk__meta_round_decimals(wk__call *c) {
@@ -307,7 +313,7 @@ wk_status wk__meta_with_alpha(wk__call *c) {
   if (WK_UNLIKELY(alpha == WK_VALUE_DOUBLE) && !is_floating(&c->args[0]) && !is_floating(&c->args[1]))
     return wk_fail(WK_RUNTIME_ERROR, "For integral input tensors, argument alpha must not be a floating point number.");
   wk_value checked = c->args[2];
-  if (WK_UNLIKELY(alpha == WK_VALUE_WIDE) && strcmp(c->op->base_name, "add") != 0)
+  if (WK_UNLIKELY(alpha == WK_VALUE_WIDE) && c->op != WK__OP(add_Tensor) && c->op != WK__OP(add_Scalar))
     checked.count = 0; /* the sum of its negative: 2^63 fits */
   return wk__check_number(&checked, common);
 }
@@ -380,17 +386,14 @@ wk_status wk__meta_negative(wk__call *c) {
 wk_status wk__meta_integral(wk__call *c) {
   wk_dtype common;
   WK_TRY(wk__pointwise_spec(c, &common));
-  if (wk_dtype_is_integral(common, true)) return WK_OK;
-  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(common));
+  return wk_dtype_is_integral(common, true) ? WK_OK : refuse_dtype(c, "_cpu", common);
 }
 
-/* Shifts: integers without bool. PyTorch names its kernels by the operator signs. */
+/* Shifts: integers without bool. */
 wk_status wk__meta_shift(wk__call *c) {
   wk_dtype common;
   WK_TRY(wk__pointwise_spec(c, &common));
-  if (wk_dtype_is_integral(common, false)) return WK_OK;
-  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
-                 strcmp(c->op->base_name, "bitwise_left_shift") == 0 ? "lshift" : "rshift", wk__dtype_legacy(common));
+  return wk_dtype_is_integral(common, false) ? WK_OK : refuse_dtype(c, "_cpu", common);
 }
 
 /* (condition, self, other): the condition takes no part in promotion. */

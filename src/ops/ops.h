@@ -49,6 +49,8 @@ typedef struct wk__parameter {
   bool optional_items; /* Tensor?[] */
   bool symbolic;       /* SymInt: more kinds of tensors stand for one */
   uint8_t fixed_count; /* int[2]: a single int stands for that many */
+  bool unpromoted;     /* a tensor or number that takes no part in promotion: a mask, alpha */
+  bool clamps;         /* an integer below all others is as good as the least one: which diagonal */
   wk_value default_value;
 } wk__parameter;
 
@@ -168,7 +170,8 @@ struct wk_op {
   uint8_t forms;   /* WK__FORM_ */
   uint8_t out;     /* wk__out_rule */
   uint8_t bad_index, cost, cost_arg, cost_factor;
-  const char *out_words; /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
+  const char *kernel_name; /* PyTorch's, for errors about dtypes; NULL: after the operator */
+  const char *out_words;   /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
   wk__schema schema;
   wk__meta_fn *meta;
   wk__vjp_fn *vjp;

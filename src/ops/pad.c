@@ -166,10 +166,6 @@ static wk_status give(wk__call *c, wk_scope *scope, wk_tensor *y) {
   return y ? WK_OK : wk_error_category();
 }
 
-static border border_of(const wk_op *op) {
-  return strncmp(op->base_name, "reflection", strlen("reflection")) == 0 ? REFLECT : REPLICATE;
-}
-
 /* "2D or 3D (batch mode) tensor" and so on: only the batch may be empty. */
 static wk_status check_input(const wk_tensor *t, int dims) {
   bool good = t->ndim == dims + 1 || t->ndim == dims + 2;
@@ -238,26 +234,28 @@ static wk_status check_no_negative(const wk_tensor *t, const wk_value *pad) {
   return status;
 }
 
-static wk_status check_bordered(const wk_op *op, const wk_tensor *t, const wk_value *pad) {
-  int dims = op->base_name[strlen(op->base_name) - 2] - '0'; /* reflection_pad2d */
+static wk_status check_bordered(const wk_op *op, border how, const wk_tensor *t, const wk_value *pad) {
+  int dims = op->schema.parameters[WK__ARG(reflection_pad1d, padding)].fixed_count / 2;
   if ((int)pad->count != 2 * dims)
     return wk_fail(WK_RUNTIME_ERROR, "padding size is expected to be %d, but got: %u", 2 * dims, pad->count);
   WK_TRY(check_input(t, dims));
-  if (border_of(op) == REFLECT) WK_TRY(check_reflection(t, pad));
+  if (how == REFLECT) WK_TRY(check_reflection(t, pad));
   bool empty = true;
   for (int k = 0; k < dims; k++) empty &= wk_int_lt(padded(pad, k, t->sizes[t->ndim - 1 - k]), one());
-  if (empty) return too_small(t, pad, border_of(op));
+  if (empty) return too_small(t, pad, how);
   WK_TRY(check_no_negative(t, pad));
   if (t->dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for 'Bool'", op->base_name);
   return WK_OK;
 }
 
-wk_status wk__compose_border_pad(wk__call *c) {
-  WK_TRY(check_bordered(c->op, c->args[0].tensor, &c->args[1]));
+static wk_status pad_bordered(wk__call *c, border how) {
+  WK_TRY(check_bordered(c->op, how, c->args[0].tensor, &c->args[1]));
   wk_scope scope;
   wk_scope_begin(&scope);
-  return give(c, &scope, bordered(c->args[0].tensor, border_of(c->op), &c->args[1]));
+  return give(c, &scope, bordered(c->args[0].tensor, how, &c->args[1]));
 }
+wk_status wk__compose_reflection_pad(wk__call *c) { return pad_bordered(c, REFLECT); }
+wk_status wk__compose_replication_pad(wk__call *c) { return pad_bordered(c, REPLICATE); }
 
 /* The gradients of a line: those of the elements that stay, and to them the borders'. */
 static wk_tensor *gathered_line(wk_tensor *g, border how, const line *l) {
@@ -279,16 +277,18 @@ static wk_tensor *gathered_line(wk_tensor *g, border how, const line *l) {
 }
 
 /* From the first dim on: what was padded last is taken first. */
-wk_status wk__vjp_border_pad(wk__vjp *v) {
+static wk_status gradient_of_bordered(wk__vjp *v, border how) {
   const wk_tensor *t = v->args[0].tensor;
   const wk_value *pad = &v->args[1];
   wk_tensor *g = G;
   for (int k = (int)pad->count / 2 - 1; g && k >= 0; k--) {
     line l = line_of(t, pad, k);
-    g = gathered_line(g, border_of(v->op), &l);
+    g = gathered_line(g, how, &l);
   }
   return wk__vjp_set(v, 0, g);
 }
+wk_status wk__vjp_reflection_pad(wk__vjp *v) { return gradient_of_bordered(v, REFLECT); }
+wk_status wk__vjp_replication_pad(wk__vjp *v) { return gradient_of_bordered(v, REPLICATE); }
 
 /* ================================================== any of them ================================================= */
 

@@ -155,9 +155,6 @@ static int match_diagonal(wk__state *state, PyObject *o, wk_value *v) {
     v->integer = wk_int_of(WK_INT_LEAST);
   return fits;
 }
-static bool is_diagonal(const wk__parameter *p) {
-  return strcmp(p->name, "diagonal") == 0 || strcmp(p->name, "offset") == 0;
-}
 
 static int match_memory_format(wk__state *state, PyObject *o, wk_value *v) {
   if (!Py_IS_TYPE(o, state->memory_format_type)) return 0;
@@ -204,7 +201,7 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       }
       return wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
     case WK__TYPE_INT:
-      return is_diagonal(p) ? match_diagonal(state, o, v) : match_int(state, o, p->symbolic, v);
+      return p->clamps ? match_diagonal(state, o, v) : match_int(state, o, p->symbolic, v);
     case WK__TYPE_FLOAT:
       return match_float(state, o, v);
     case WK__TYPE_BOOL:

@@ -11,7 +11,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 NEEDED = ("src", "include", "python", "tools", "examples", "tests/c/meson.build", "meson.build", "meson.options")
-INSERTION = re.compile(r"In `([^`]+)`, below the line that starts with `([^`]+)`, add\n\n```(?:c|ops)\n(.*?)```", re.DOTALL)
+INSERTION = re.compile(
+    r"In `([^`]+)`, below the line that starts with `([^`]+)`, add\n\n```(?:c|ops)\n(.*?)```", re.DOTALL
+)
 BLOCK = re.compile(r"```(c|python)\n(.*?)```", re.DOTALL)
 
 pytestmark = [

@@ -40,11 +40,14 @@ FIELDS = {
     "keeps": "what the tape keeps when an argument requires grad: `self: other, shape(self); other: result`",
     "decompose": "in terms of other operators, wk__decompose_NAME; for rows that are neither `prim` nor composites nor "
     "pointwise bodies, which decompose themselves",
+    "unpromoted": "arguments that take no part in promotion",
+    "clamps": "integer arguments for which what is below all integers is as good as the least: which diagonal",
+    "kernel_name": "PyTorch's name of the kernel, in errors about dtypes that it does not have",
     "python": "where it is visible, one or more of FORMS; `internal` when it is not",
     "out": "which dtypes its out= form takes: one of OUT, then an error text where PyTorch has one of its own",
     "numbers": "what is done with numbers, one or more of NUMBERS",
-    "raises": "values that are wrong: `index`, `division`",
-    "bad_index": "the words for an index that is out of range: `target`, `row`, `dim`",
+    "raises": "what values may be wrong with, one or more of RAISES",
+    "bad_index": "the words for an index that is out of range: one of BAD_INDEX",
     "cost": "what the profiler counts: one of COST and its argument",
     "tests": "what the generated tests leave out, one or more of TESTS",
     "samples": "inputs of the generated tests: Python argument lists, separated by ';'",
@@ -91,6 +94,15 @@ OUT = {
     "alike": "the result's dtype, in the words of loops whose operands all have one dtype",
     "bool": "bool or uint8",
     "float": "any floating dtype",
+}
+RAISES = {
+    "index": "integers that say where elements are may be out of range",
+    "division": "integers may be divided by zero",
+}
+BAD_INDEX = {
+    "target": "a loss's class: Target 7 is out of bounds.",
+    "row": "a row of a table: index out of range in self",
+    "dim": "a RuntimeError that names the dim",
 }
 COST = {
     "product": "a matrix product; the argument whose last dim is summed over",
@@ -144,10 +156,13 @@ class Row:
     how: str
     rule: dict  # of shape, lower, view, kernel, compose, vjp, decompose: the name after the field
     saves: list[Saves]
+    unpromoted: set
+    clamps: set
+    kernel_name: str
     out: str
     out_words: str
     dtype_from_out: bool
-    raises: str
+    raises: set
     bad_index: str
     cost: list
     tests: set
@@ -224,8 +239,15 @@ def merge(fields, more):
 def words(entry, fields, name, known):
     found = set(fields.get(name, "").split())
     for word in sorted(found - set(known)):
-        entry.fail(f"'{word}' is no {name} word{hint(word, known)}", name)
+        entry.fail(f"'{word}' is not a word of '{name}'{hint(word, known)}", name)
     return found
+
+
+def one_of(entry, fields, name, known):
+    found = words(entry, fields, name, known)
+    if len(found) > 1:
+        entry.fail(f"expected one word after '{name}'", name)
+    return next(iter(found), "")
 
 
 def rule_names(entry, fields):
@@ -296,7 +318,7 @@ def split_out(entry, text):
     """`exact "words"` as its rule and its words."""
     rule, _, said = text.partition(" ")
     if rule and rule not in OUT:
-        entry.fail(f"'{rule}' is no out word{hint(rule, OUT)}", "out")
+        entry.fail(f"'{rule}' is not a word of 'out'{hint(rule, OUT)}", "out")
     if said and not re.fullmatch(r'".*"', said.strip()):
         entry.fail("the error text of out stands in quotes", "out")
     return rule, said.strip().strip('"')
@@ -317,7 +339,7 @@ def parse_samples(entry, text):
 def parse_cost(entry, text):
     cost = text.split()
     if cost and cost[0] not in COST:
-        entry.fail(f"'{cost[0]}' is no cost word{hint(cost[0], COST)}", "cost")
+        entry.fail(f"'{cost[0]}' is not a word of 'cost'{hint(cost[0], COST)}", "cost")
     return cost
 
 
@@ -359,11 +381,14 @@ def make_row(entry, comment, classes):
         how=how[0],
         rule=rules,
         saves=parse_keeps(entry, s, fields.get("keeps", "")),
+        unpromoted=words(entry, fields, "unpromoted", names_of(s)),
+        clamps=words(entry, fields, "clamps", names_of(s)),
+        kernel_name=fields.get("kernel_name", ""),
         out=out or default_out(s, flags),
         out_words=out_words,
         dtype_from_out="dtype_from_out" in flags,
-        raises=fields.get("raises", ""),
-        bad_index=fields.get("bad_index", ""),
+        raises=words(entry, fields, "raises", RAISES),
+        bad_index=one_of(entry, fields, "bad_index", BAD_INDEX),
         cost=parse_cost(entry, fields.get("cost", "")),
         tests=words(entry, fields, "tests", TESTS),
         samples=parse_samples(entry, fields.get("samples", "")),

@@ -115,7 +115,7 @@ def default_value(p):
     return f".tag = WK_VALUE_INT, .integer = {{{p.default}}}"
 
 
-def parameter(p):
+def parameter(row, p):
     fields = [f".name = {quoted(p.name)}", f".type = WK__TYPE_{(LIST_KINDS if p.is_list else KINDS)[p.type]}"]
     marks = {
         "optional": p.optional,
@@ -124,6 +124,8 @@ def parameter(p):
         "written": p.written,
         "optional_items": p.optional_items,
         "symbolic": p.type == "SymInt",
+        "unpromoted": p.name in row.unpromoted,
+        "clamps": p.name in row.clamps,
     }
     fields += [f".{name} = true" for name, holds in marks.items() if holds]
     if p.size:
@@ -133,11 +135,12 @@ def parameter(p):
     return "{" + ", ".join(fields) + "}"
 
 
-def schema_fields(s, parameters, result_names):
+def schema_fields(row, parameters, result_names):
+    s = row.schema
     fields = [f".parameter_count = {len(s.parameters)}", f".positional_count = {s.positional_count}"]
     fields.append(f".result_count = {len(s.results)}")
     if s.parameters:
-        fields.append(f".parameters = {parameters.name([parameter(p) for p in s.parameters])}")
+        fields.append(f".parameters = {parameters.name([parameter(row, p) for p in s.parameters])}")
     if s.result_is_list:
         fields.append(".result_is_list = true")
     letters = [p.alias for p in s.parameters]
@@ -156,7 +159,7 @@ def save(s):
 def tags_of(row):
     """Flags, what is said of numbers and what values may be wrong with, as bits of one word."""
     words = sorted(row.flags) + [f"{n}_numbers" for n in sorted(row.numbers)]
-    words += [f"raises_{w}" for w in row.raises.split()]
+    words += [f"raises_{w}" for w in sorted(row.raises)]
     if {"dtype", "device"} <= {p.name for p in row.schema.parameters}:
         words.append("names_dtype")
     return flags_of("WK__TAG_", words)
@@ -183,7 +186,7 @@ def record(row, parameters, result_names, saves):
         f".number = WK__OP_{row.symbol}",
         f".tags = {tags_of(row)}",
         f".forms = {flags_of('WK__FORM_', sorted(row.forms))}",
-        f".schema = {schema_fields(s, parameters, result_names)}",
+        f".schema = {schema_fields(row, parameters, result_names)}",
         f".out = WK__OUT_{row.out.upper()}",
     ]
     fields += [
@@ -193,6 +196,8 @@ def record(row, parameters, result_names, saves):
     ]
     if row.rule["vjp"]:
         fields.append(f".saves = {saves.name([save(x) for x in row.saves])}")
+    if row.kernel_name:
+        fields.append(f".kernel_name = {quoted(row.kernel_name)}")
     if row.out_words:
         fields.append(f".out_words = {quoted(row.out_words)}")
     if row.bad_index:

@@ -1,0 +1,85 @@
+"""Mistakes in .ops files end the build with the file, the line, what is wrong and a hint; what is right is read whole."""
+
+import subprocess
+import sys
+
+import pytest
+from sampling import ROOT, language
+
+GOOD = """
+class rounding
+  is          pointwise core
+  shape       pointwise
+  samples     T(3, 4)
+
+# Towards zero.
+chop(Tensor self, *, int
+    digits=0) -> Tensor
+  like        rounding
+  is          prim
+  lower       chop
+  vjp         zero
+  keeps       self: shape(self)
+  out         alike "no {out} beside {result}"
+  samples     T(3, 4);
+              T(2), digits=1
+
+ends(Tensor self, int dim=-1) -> (Tensor first, Tensor last)
+  shape       ends
+  kernel      ends
+  vjp         ends
+  keeps       self: self, first, result 1; dim: shape(self)
+  decompose   ends
+"""
+
+
+def read(tmp_path, text):
+    (tmp_path / "family.ops").write_text(text)
+    return language.read([tmp_path / "family.ops"])
+
+
+def test_rows_are_read_with_what_their_classes_say(tmp_path):
+    chop, ends = read(tmp_path, GOOD)
+    assert chop.comment == "Towards zero." and chop.schema.text == "chop(Tensor self, *, int digits=0) -> Tensor"
+    assert chop.flags == {"pointwise", "core", "prim"} and chop.rule["shape"] == "pointwise" and chop.how == "lower"
+    assert chop.samples == ["T(3, 4)", "T(2), digits=1"] and chop.forms == {"function", "method", "inplace"}
+    assert (chop.out, chop.out_words) == ("alike", "no {out} beside {result}")
+    assert [(s.args, s.shapes, s.results) for s in chop.saves] == [(0, 1, 0), (0, 0, 0)]
+    assert [(s.args, s.shapes, s.results) for s in ends.saves] == [(1, 0, 3), (0, 1, 0)]
+    assert ends.out == "cast" and ends.forms == {"function", "method"}
+
+
+@pytest.mark.parametrize(
+    "old,new,line,message",
+    [
+        ("  vjp         zero", "  vpj         zero", 13, "there is no field 'vpj' (did you mean 'vjp'?)"),
+        ("  is          prim", "  is          prims", 11, "'prims' is not a word of 'is' (did you mean 'prim'?)"),
+        ("like        rounding", "like        roundin", 10, "there is no class 'roundin' (did you mean 'rounding'?)"),
+        ("self: shape(self)", "sefl: shape(self)", 14, "'sefl' is no argument of chop (did you mean 'self'?)"),
+        ("first, result 1", "frist, result 1", 23, "'frist' is neither an argument nor a result of ends (did you mean"),
+        ("T(2), digits=1", "T(2, digits=1", 16, "is no argument list"),
+        ("T(2), digits=1", "Q(2), digits=1", 16, "uses 'Q'"),
+        ("  lower       chop", "  lower       chop\n  kernel      chop", 8, "has to be computed in one way"),
+        ("  lower       chop\n", "", 8, "has to be computed in one way: lower, view, kernel, compose"),
+        ("Tensor self, *", "Tenor self, *", 8, "'Tenor self' does not start with a type"),
+        ("  decompose   ends", "", 19, "needs 'decompose NAME' or 'is prim'"),
+        ("out         alike", "out         alik", 15, "'alik' is not a word of 'out' (did you mean 'alike'?)"),
+        ("  vjp         zero\n", "", 13, "keeps tensors for a derivative that it does not have"),
+        ("ends(Tensor self", "chop(Tensor self", 19, "a second row named chop: the first is at"),
+        ("  shape       ends", "  shape       ends\n  shape       ends", 21, "a second 'shape'"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path, old, new, line, message):
+    assert GOOD.count(old) == 1
+    with pytest.raises(language.TableError) as caught:
+        read(tmp_path, GOOD.replace(old, new))
+    text = str(caught.value)
+    assert text.startswith(f"{tmp_path / 'family.ops'}:{line}: ") and message in text, text
+
+
+def test_the_build_ends_with_the_mistake(tmp_path):
+    (tmp_path / "family.ops").write_text(GOOD.replace("vjp         zero", "vjb         zero"))
+    command = [sys.executable, ROOT / "tools" / "generate_operators.py", f"records={tmp_path / 'out.c'}", "--"]
+    run = subprocess.run([*command, tmp_path / "family.ops"], capture_output=True, text=True)
+    assert run.returncode == 1 and "family.ops:13: there is no field 'vjb'" in run.stderr and "Trace" not in run.stderr
+    assert not (tmp_path / "out.c").exists()
