@@ -661,48 +661,58 @@ static wk_tensor *strided(wk_tensor *t, const wk_tensor *like, wk_int offset) {
   return wk__call_tensor(WK__OP(as_strided), args);
 }
 
-/* A copy of the gradient laid out like the base; the view's place in it is replaced by what f passes on. */
-static wk_status run_slice_scoped(slice_node *n, wk_tensor *grad, const bool *wanted, bool create_graph,
-                                  wk_tensor **out_grads) {
+/* Zeros laid out like the base, with the gradient in them. */
+static wk_tensor *copy_like_base(const slice_node *n, wk_tensor *grad) {
   wk_value none = {0}, fresh_args[] = {wk__v_tensor(grad), wk__v_ints(n->base->sizes, n->base->ndim), none, none};
-  wk_tensor *whole_grad = wk__call_tensor(WK__OP(new_zeros), fresh_args);
-  if (!whole_grad) return wk_error_category();
-  if (!wk__is_contiguous(n->base)) {
+  wk_tensor *whole = wk__call_tensor(WK__OP(new_zeros), fresh_args);
+  if (whole && !wk__is_contiguous(n->base)) {
     wk_int reach = n->base->numel;
     wk_value flat_args[] = {wk__v_tensor(grad), wk__v_ints(&reach, 1), none, none};
     wk_tensor *flat = wk__call_tensor(WK__OP(new_zeros), flat_args);
-    if (!flat || !(whole_grad = strided(flat, n->base, wk_int_of(0)))) return wk_error_category();
+    whole = flat ? strided(flat, n->base, wk_int_of(0)) : NULL;
   }
-  wk_tensor *copied = wk__call_tensor(WK__OP(copy_), (wk_value[]){wk__v_tensor(whole_grad), wk__v_tensor(grad), none});
-  wk_tensor *slice = copied ? strided(whole_grad, n->view, wk_int_sub(n->view->offset, n->base->offset)) : NULL;
-  wk_tensor *slice_grad = wk__call_tensor(WK__OP(clone), (wk_value[]){wk__v_tensor(slice), none});
+  wk_value args[] = {wk__v_tensor(whole), wk__v_tensor(grad), none};
+  return whole && wk__call_tensor(WK__OP(copy_), args) ? whole : NULL;
+}
+
+/* What f passes on takes the view's place in the gradient; zeros when it passes nothing on. */
+static bool put_back_slice(wk_tensor *slice, wk_tensor *passed) {
+  wk_value zero_args[] = {wk__v_tensor(slice)};
+  wk_tensor *value = passed ? passed : wk__call_tensor(WK__OP(zero), zero_args);
+  wk_value args[] = {wk__v_tensor(slice), wk__v_tensor(value), {0}};
+  return value && wk__call_tensor(WK__OP(copy_), args);
+}
+
+/* A copy of the gradient laid out like the base; the view's place in it is replaced by what f passes on.
+ * inner_wanted, inner: room for an entry for each input. */
+static wk_status run_slice_scoped(slice_node *n, wk_tensor *grad, const bool *wanted, bool create_graph,
+                                  bool *inner_wanted, wk_tensor **inner, wk_tensor **out_grads) {
+  wk_tensor *whole_grad = copy_like_base(n, grad);
+  if (!whole_grad) return wk_error_category();
+  wk_tensor *slice = strided(whole_grad, n->view, wk_int_sub(n->view->offset, n->base->offset));
+  wk_tensor *slice_grad = wk__call_tensor(WK__OP(clone), (wk_value[]){wk__v_tensor(slice), {0}});
   if (!slice_grad) return wk_error_category();
-  bool inner_wanted[64];
-  wk_tensor *inner[64] = {NULL};
-  int inputs = n->function->input_count < 64 ? n->function->input_count : 64;
-  for (int i = 0; i < inputs; i++) inner_wanted[i] = i == 0 || wanted[i];
+  for (int i = 0; i < n->function->input_count; i++) inner_wanted[i] = i == 0 || wanted[i];
   WK_TRY(n->function->class->run(n->function, &slice_grad, inner_wanted, create_graph, inner));
-  wk_value replacement = inner[0] ? wk__v_tensor(inner[0]) : none;
-  wk_tensor *done =
-      inner[0]
-          ? wk__call_tensor(WK__OP(copy_), (wk_value[]){wk__v_tensor(slice), replacement, none})
-          : wk__call_tensor(
-                WK__OP(copy_),
-                (wk_value[]){wk__v_tensor(slice),
-                             wk__v_tensor(wk__call_tensor(WK__OP(zero), (wk_value[]){wk__v_tensor(slice)})), none});
+  bool done = put_back_slice(slice, inner[0]);
   wk__release(inner[0]);
   out_grads[0] = done ? wk__retain(whole_grad) : NULL;
-  for (int i = 1; i < inputs; i++) out_grads[i] = inner[i];
+  for (int i = 1; i < n->function->input_count; i++) out_grads[i] = inner[i];
   return done ? WK_OK : wk_error_category();
 }
 
 static wk_status run_slice(wk_node *node, wk_tensor *const *grads, const bool *wanted, bool create_graph,
                            wk_tensor **out_grads) {
+  slice_node *n = (slice_node *)node;
+  size_t inputs = n->function->input_count;
   if (!grads[0]) return WK_OK;
+  wk_tensor **inner = wk__alloc_zeroed(inputs * (sizeof *inner + sizeof(bool)));
+  if (!inner) return WK_OUT_OF_MEMORY;
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = run_slice_scoped((slice_node *)node, grads[0], wanted, create_graph, out_grads);
+  wk_status status = run_slice_scoped(n, grads[0], wanted, create_graph, (bool *)(inner + inputs), inner, out_grads);
   wk_scope_end(&scope);
+  wk__free(inner);
   return status;
 }
 static void release_slice(wk_node *node) {

@@ -330,11 +330,13 @@ static PyObject *make_dict(PyObject *const *values, const wk__do *d) {  // -> ne
 }
 
 static PyObject *do_call(PyObject *const *values, const wk__do *d) {  // -> new
-  PyObject *args[16];
-  if (d->count > 16) return PyErr_Format(PyExc_SystemError, "a replayed call of too many arguments");
+  PyObject *few[16], **args = few;
+  if (d->count > (int)WK_COUNT(few) && !(args = PyMem_Malloc((size_t)d->count * sizeof *args))) return PyErr_NoMemory();
   for (int i = 0; i < d->count; i++) args[i] = values[d->items[i]];
   size_t names = d->object ? (size_t)PyTuple_GET_SIZE(d->object) : 0;
-  return PyObject_Vectorcall(args[0], args + 1, (size_t)d->count - 1 - names, d->object);
+  PyObject *result = PyObject_Vectorcall(args[0], args + 1, (size_t)d->count - 1 - names, d->object);
+  if (args != few) PyMem_Free(args);
+  return result;
 }
 
 /* The object that a step makes. -> new */

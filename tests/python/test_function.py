@@ -196,6 +196,19 @@ def test_dirty_view_has_the_right_gradient():
     close(x.grad, [2 * 3 * 3, 2 * 30 * 5 * 3])
 
 
+@pytest.mark.parametrize("count", [64, 100, 1000])
+def test_a_dirty_view_beside_many_inputs(count):
+    def forward(ctx, v, *others):
+        v.mul_(2)
+        ctx.mark_dirty(v)
+        return v
+
+    base, others = leaf(1.0, 2.0) * 1, [leaf(float(k)) for k in range(count)]
+    function(forward, lambda ctx, g: (g * 2, *(g[:1] * k for k in range(count)))).apply(base[1:], *others)
+    base.sum().backward()
+    assert [o.grad.tolist() for o in others] == [[float(k)] for k in range(count)]
+
+
 @pytest.mark.parametrize(
     ("result", "text"),
     [
