@@ -49,6 +49,8 @@ typedef struct wk__parameter {
   bool optional_items; /* Tensor?[] */
   bool symbolic;       /* SymInt: more kinds of tensors stand for one */
   uint8_t fixed_count; /* int[2]: a single int stands for that many */
+  bool shape_only;     /* integers that only the shape rule looks at: a lowered body serves them all */
+  bool at_launch;      /* an integer that a lowered body is given at launch, as numbers are */
   bool unpromoted;     /* a tensor or number that takes no part in promotion: a mask, alpha */
   bool clamps;         /* an integer below all others is as good as the least one: which diagonal */
   wk_value default_value;

@@ -1,29 +1,30 @@
 /* Finding or making the plan of a call, and launching it. In: a call with outputs. Invariant: everything a lowering may
- * look at is part of the key; sizes, strides and numbers are not, they come at launch.
- * Plans are pushed to the operator's list without a lock; making one twice is harmless. Tests: tests/c/test_ops.c. */
+ * look at is part of the key; sizes, strides and numbers are not, they come at launch. Tests: tests/c/test_ops.c. */
 #include "ops/plan.h"
 
 #include "ops/internal.h"
 
 /* ---- keys ---- */
 
+enum { KEY_WORDS = 96 }; /* of a call with a longer key the plan is not kept */
+
 typedef struct plan_key {
-  uint64_t words[WK__PLAN_KEY_WORDS];
+  uint64_t words[KEY_WORDS];
   int count;
   bool too_long;
 } plan_key;
 
 static void put(plan_key *key, uint64_t word) {
-  if (key->count == WK__PLAN_KEY_WORDS)
+  if (key->count == KEY_WORDS)
     key->too_long = true;
   else
     key->words[key->count++] = word;
 }
 
 static bool is_param(const wk_op *op, int i, const wk_value *v) {
-  int type = op->schema.parameters[i].type;
-  return (type == WK__TYPE_SCALAR || type == WK__TYPE_FLOAT) && wk__value_is_number(v) &&
-         !(op->tags & WK__TAG_FIXED_NUMBERS);
+  const wk__parameter *p = &op->schema.parameters[i];
+  bool number = p->type == WK__TYPE_SCALAR || p->type == WK__TYPE_FLOAT || p->at_launch;
+  return number && wk__value_is_number(v) && !(op->tags & WK__TAG_FIXED_NUMBERS);
 }
 
 static uint64_t double_bits(double d) {
@@ -46,10 +47,20 @@ static bool is_exactly_one(const wk_value *v) {
   }
 }
 
-static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwise) {
+static void put_text(plan_key *key, const char *text) {
+  size_t length = strlen(text);
+  put(key, length);
+  for (size_t at = 0; at < length; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    memcpy(&word, text + at, wk__min(sizeof word, length - at));
+    put(key, word);
+  }
+}
+
+static void put_value(plan_key *key, bool param, bool shape_only, const wk_value *v, bool pointwise) {
   uint64_t head = (uint64_t)v->tag << 56;
-  if (param) {
-    put(key, head | is_exactly_one(v));
+  if (param || shape_only) {
+    put(key, head | (param ? is_exactly_one(v) : v->tag == WK_VALUE_INTS ? v->count : 0));
     return;
   }
   switch (v->tag) {
@@ -75,7 +86,8 @@ static void put_value(plan_key *key, bool param, const wk_value *v, bool pointwi
       put(key, head | v->dtype);
       break;
     case WK_VALUE_STRING:
-      put(key, head ^ wk__hash_bytes(v->string, strlen(v->string), 0));
+      put(key, head);
+      put_text(key, v->string);
       break;
     case WK_VALUE_INTS:
       put(key, head | v->count);
@@ -99,25 +111,16 @@ static uint64_t make_key(plan_key *key, const wk__call *c, wk_tensor *const *out
   for (int r = 0; r < schema->result_count; r++)
     put(key, outputs[r]->dtype | (uint64_t)(pointwise ? 0 : outputs[r]->ndim) << 8);
   for (int i = 0; i < schema->parameter_count; i++)
-    put_value(key, is_param(c->op, i, &c->args[i]), &c->args[i], pointwise);
-  uint64_t hash = 0;
+    put_value(key, is_param(c->op, i, &c->args[i]), schema->parameters[i].shape_only, &c->args[i], pointwise);
+  uint64_t hash = c->op->number;
   for (int i = 0; i < key->count; i++) hash = wk__hash_mix(hash, key->words[i]);
   return hash;
 }
 
-static wk__plan *_Atomic plans[WK__OP_COUNT]; /* by operator, newest first */
-
-static const wk__plan *find(const wk_op *op, const plan_key *key, uint64_t hash) {
-  for (const wk__plan *p = atomic_load_explicit(&plans[op->number], memory_order_acquire); p; p = p->next)
-    if (p->hash == hash && p->key_words == key->count &&
-        memcmp(p->key, key->words, (size_t)key->count * sizeof *key->words) == 0)
-      return p;
-  return NULL;
-}
-
 /* ---- making ---- */
 
-static void release_plan(wk__plan *plan) {
+void wk__plan_release(wk__plan *plan) {
+  if (!plan || atomic_fetch_sub_explicit(&plan->references, 1, memory_order_acq_rel) > 1) return;
   for (int n = 0; n < plan->lowered.nest_count; n++) wk__program_release(plan->programs[n]);
   wk__lowered_release(&plan->lowered);
   if (plan->env) wk__shape_env_release(plan->env);
@@ -216,7 +219,28 @@ static wk_status check_dtypes(const wk__call *c) {
   return WK_OK;
 }
 
+#ifdef WICK_DEBUG
+/* What a row says that only its shape rule looks at is not there for the body. */
+static void hide_shapes(wk__call *seen, wk_value *args) {
+  static const wk_int hidden[WK_MAX_DIMS] = {[0 ... WK_MAX_DIMS - 1] = {INT64_MIN}};
+  const wk__schema *schema = &seen->op->schema;
+  memcpy(args, seen->args, schema->parameter_count * sizeof *args);
+  seen->args = args;
+  for (int i = 0; i < schema->parameter_count; i++) {
+    if (!schema->parameters[i].shape_only) continue;
+    if (args[i].tag == WK_VALUE_INT) args[i].integer = hidden[0];
+    if (args[i].tag == WK_VALUE_INTS && args[i].count <= WK_MAX_DIMS) args[i].integers = hidden;
+  }
+}
+#endif
+
 wk_status wk__lower_call(const wk__call *c, const bool *is_given, wk__lowered *out) {
+#ifdef WICK_DEBUG
+  wk_value args[WK__MAX_ARGS];
+  wk__call seen = *c;
+  hide_shapes(&seen, args);
+  c = &seen;
+#endif
   wk__lower l = {.call = c,
                  .lowered = out,
                  .pointwise = c->op->tags & WK__TAG_POINTWISE,
@@ -250,41 +274,20 @@ static wk_status lower_into(wk__plan *plan, const wk__call *c) {
 static wk__plan *make_plan(const wk__call *c, const plan_key *key, uint64_t hash, wk_tensor *const *outputs) {
   for (int r = 0; r < c->op->schema.result_count; r++)
     if (check_computes(c, outputs[r]->dtype)) return NULL;
-  wk__plan *plan = wk__alloc_zeroed(sizeof *plan);
+  wk__plan *plan = wk__alloc_zeroed(sizeof *plan + (size_t)key->count * sizeof *key->words);
   if (!plan) return NULL;
+  atomic_init(&plan->references, 1);
+  plan->op = c->op;
   plan->hash = hash;
-  plan->key_words = (uint16_t)key->count;
+  plan->key_words = key->count;
   memcpy(plan->key, key->words, (size_t)key->count * sizeof *key->words);
   plan->env = wk__shape_env_create();
   wk__shape_env *outer = wk__shape_env_set_current(plan->env);
   wk_status status = plan->env ? lower_into(plan, c) : WK_OUT_OF_MEMORY;
   wk__shape_env_set_current(outer);
   if (status == WK_OK) return plan;
-  release_plan(plan);
+  wk__plan_release(plan);
   return NULL;
-}
-
-static void publish(const wk_op *op, wk__plan *plan) {
-  wk__plan *head = atomic_load_explicit(&plans[op->number], memory_order_relaxed);
-  do {
-    plan->next = head;
-  } while (!atomic_compare_exchange_weak(&plans[op->number], &head, plan));
-}
-
-int64_t wk__plan_count(const wk_op *op) {
-  int64_t count = 0;
-  for (const wk__plan *p = atomic_load_explicit(&plans[op->number], memory_order_acquire); p; p = p->next) count++;
-  return count;
-}
-
-/* At exit, so that leak checkers see a clean house. */
-__attribute__((destructor)) static void release_plans(void) {
-  for (int i = 0; i < WK__OP_COUNT; i++)
-    for (wk__plan *p = atomic_exchange(&plans[i], NULL); p;) {
-      wk__plan *next = p->next;
-      release_plan(p);
-      p = next;
-    }
 }
 
 /* ---- launching ---- */
@@ -364,14 +367,14 @@ static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_te
 wk_status wk__run_lowered(wk__call *c, wk_tensor *const *outputs) {
   plan_key key;
   uint64_t hash = make_key(&key, c, outputs);
-  const wk__plan *plan = find(c->op, &key, hash);
+  const wk__plan *plan = key.too_long ? NULL : wk__plan_find(c->op, key.words, key.count, hash);
   wk__plan *own = NULL;
   if (WK_UNLIKELY(!plan)) {
-    plan = own = make_plan(c, &key, hash, outputs);
-    if (!own) return wk_error_category();
-    if (!key.too_long) publish(c->op, own);
+    wk__plan *made = make_plan(c, &key, hash, outputs);
+    if (!made) return wk_error_category();
+    plan = key.too_long ? (own = made) : wk__plan_add(made);
   }
   wk_status status = c->op->tags & WK__TAG_POINTWISE ? launch_pointwise(plan, c, outputs) : launch(plan, c, outputs);
-  if (own && key.too_long) release_plan(own);
+  wk__plan_release(own);
   return status;
 }

@@ -6,7 +6,7 @@
 #include "ops/ops.h"
 #include "runtime/program.h"
 
-enum { WK__PLAN_MAX_NESTS = 4, WK__PLAN_KEY_WORDS = 40 };
+enum { WK__PLAN_MAX_NESTS = 4 };
 
 /* What a row's LOWER function says about a call. Compound index expressions belong to the shape environment that was
  * current. */
@@ -23,15 +23,22 @@ WK_MUST_USE wk_status wk__lower_call(const wk__call *call, const bool *is_given,
 void wk__lowered_release(wk__lowered *lowered);
 
 typedef struct wk__plan {
-  struct wk__plan *next;
+  _Atomic int references;
+  bool used; /* asked for since the table last looked for room */
+  const wk_op *op;
   uint64_t hash;
-  uint16_t key_words;
-  uint64_t key[WK__PLAN_KEY_WORDS];
   wk__lowered lowered;
   wk__program *programs[WK__PLAN_MAX_NESTS];
   wk__shape_env *env; /* owns compound index expressions of the nests */
+  int key_words;
+  uint64_t key[];
 } wk__plan;
+void wk__plan_release(wk__plan *plan); /* plan.c; NULL is fine */
 
-int64_t wk__plan_count(const wk_op *op); /* plans that are kept of an operator */
+/* The table of plans (plan_table.c). What it gives lives until the thread asks again. */
+const wk__plan *wk__plan_find(const wk_op *op, const uint64_t *key, int words, uint64_t hash); /* NULL: there is none */
+const wk__plan *wk__plan_add(wk__plan *steal_plan);
+
+int64_t wk__plan_count(const wk_op *op); /* how many are kept, of an operator or, NULL, of all */
 
 #endif

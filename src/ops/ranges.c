@@ -122,7 +122,7 @@ static wk__var index_as_compute(wk__lower *l, wk_int x) { return wk__k_cast(l->h
 
 /* From the start in the first half, from the end in the second, so that both ends are exact. */
 void wk__lower_linspace(wk__lower *l) {
-  wk_int index[WK_MAX_DIMS], n = l->call->args[2].integer, one = wk_int_of(1);
+  wk_int index[WK_MAX_DIMS], n = wk__size_of_result(l, 0, 0), one = wk_int_of(1);
   loop_over_result(l, index);
   wk__var start = wk__in_as(l, 0, l->compute), end = wk__in_as(l, 1, l->compute);
   wk__var gaps = index_as_compute(l, wk_int_max(wk_int_sub(n, one), one));

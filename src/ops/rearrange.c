@@ -34,9 +34,7 @@ static void lower_triangle(wk__lower *l, bool below) {
   wk_int index[WK_MAX_DIMS];
   int rank = loop_over_result(l, index);
   wk__var offset = wk__k_index(l->h, wk_int_sub(index[rank - 1], index[rank - 2]));
-  wk_int k = l->call->args[1].integer, far = wk_int_of((int64_t)1 << 48); /* beyond any size: no overflow in the body */
-  if (wk_int_is_known(k)) k = wk_int_max(wk_int_min(k, far), wk_int_neg(far));
-  wk__var diagonal = wk__k_index(l->h, k);
+  wk__var diagonal = wk__in_as(l, WK__ARG(tril, diagonal), WK_INT64);
   wk__var keep = below ? wk__k_le(l->h, offset, diagonal) : wk__k_ge(l->h, offset, diagonal);
   wk__access from = wk__access_arg(l, 0, index), to = wk__access_result(l, 0, index);
   wk__k_store(l->h, &to, wk__k_where(l->h, keep, wk__k_load(l->h, &from), wk__k_constant(l->h, 0, l->compute)));

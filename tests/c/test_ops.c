@@ -1,6 +1,7 @@
 /* ops/: schemas of every row, the calling convention, in-place and out= forms, scopes, the plan cache, device meta,
  * shape rules on symbolic sizes, and calls in which each allocation fails once. Values of operators: tests/ops/. */
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -437,11 +438,7 @@ static void failures_pass_through_nested_calls(void **state) {
 
 /* ---- the plan cache ---- */
 
-static int plans_of(const char *name) {
-  int count = 0;
-  count = (int)wk__plan_count(find(name));
-  return count;
-}
+static int plans_of(const char *name) { return (int)wk__plan_count(find(name)); }
 
 static void assert_sum(const wk_tensor *x, wk_value alpha, double factor) {
   wk_tensor *sum = call("add.Tensor", (wk_value[3]){tensor((wk_tensor *)x), tensor((wk_tensor *)x), alpha}, NULL);
@@ -508,6 +505,67 @@ static wk_tensor *meta(wk_dtype dtype, const wk_int *sizes, int ndim) {
   wk__spec spec;
   wk__spec_contiguous(&spec, dtype, (wk_device){WK_META, -1}, ndim, sizes);
   return wk__tensor_from_spec(&spec);
+}
+
+/* Sizes, and integers that are numbers to the body, are in no key. */
+static void creation_has_one_plan_for_all_sizes(void **state) {
+  (void)state;
+  for (int64_t n = 1; n <= 200; n++) {
+    wk_int size = k(n), sizes[] = {k(n), k(2)};
+    wk_tensor *made[] = {call("ones", (wk_value[5]){wk__v_ints(&size, 1)}, NULL),
+                         call("full", (wk_value[5]){wk__v_ints(sizes, 2), number((double)n)}, NULL),
+                         call("linspace", (wk_value[5]){number(0), number(1), integer(n)}, NULL),
+                         call("eye", (wk_value[4]){integer(n)}, NULL), matrix(3, 3)};
+    wk_tensor *lower = call("tril", (wk_value[2]){tensor(made[4]), integer(n - 100)}, NULL);
+    assert_true(at(lower, 6) == (n >= 98 ? 6 : 0));
+    for (size_t i = 0; i < WK_COUNT(made); i++) wk_tensor_release(made[i]);
+    wk_tensor_release(lower);
+  }
+  static const char *const names[] = {"ones", "full", "linspace", "eye", "tril"};
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (plans_of(names[i]) > 3) fail_msg("%s: %d plans", names[i], plans_of(names[i])); /* is one, is not one */
+}
+
+/* The exponent is part of the body: each has a plan of its own. */
+static float power(const wk_tensor *x, int exponent) {
+  wk_tensor *y = call("pow.Tensor_Scalar", (wk_value[2]){tensor((wk_tensor *)x), number(1 + exponent / 65536.0)}, NULL);
+  float value = at(y, 2);
+  wk_tensor_release(y);
+  return value;
+}
+
+static void plans_are_bounded(void **state) {
+  (void)state;
+  wk_tensor *x = line(4);
+  float first = power(x, 1), second = power(x, 2);
+  int64_t most = 0;
+  for (int round = 0; round < 3; round++) {
+    for (int e = 1; e <= 5000; e++) (void)power(x, e);
+    if (round == 0) most = wk__plan_count(NULL);
+    assert_int_equal(wk__plan_count(NULL), most);
+    assert_true(power(x, 1) == first && power(x, 2) == second);
+  }
+  assert_true(most < 5000);
+  wk_tensor_release(x);
+}
+
+static void *powers_of_a_thread(void *x) {
+  static const float expected = 2.8284271f; /* 2^1.5 */
+  for (int e = 1; e <= 3000; e++) (void)power(x, e);
+  return power(x, 32768) == expected ? x : NULL;
+}
+
+static void threads_share_plans(void **state) {
+  (void)state;
+  pthread_t threads[4];
+  wk_tensor *x = line(4);
+  for (int t = 0; t < 4; t++) assert_int_equal(pthread_create(&threads[t], NULL, powers_of_a_thread, x), 0);
+  for (int t = 0; t < 4; t++) {
+    void *result = NULL;
+    pthread_join(threads[t], &result);
+    assert_non_null(result);
+  }
+  wk_tensor_release(x);
 }
 
 static void meta_tensors_have_shapes_only(void **state) {
@@ -783,6 +841,9 @@ int main(void) {
       TEST(failures_pass_through_nested_calls),
       TEST(plans_serve_all_sizes_and_numbers),
       TEST(plans_know_what_the_body_depends_on),
+      TEST(creation_has_one_plan_for_all_sizes),
+      TEST(plans_are_bounded),
+      TEST(threads_share_plans),
       TEST(meta_tensors_have_shapes_only),
       SYMBOLIC(shape_rules_take_symbols),
       SYMBOLIC(decisions_become_guards),

@@ -40,6 +40,8 @@ FIELDS = {
     "keeps": "what the tape keeps when an argument requires grad: `self: other, shape(self); other: result`",
     "decompose": "in terms of other operators, wk__decompose_NAME; for rows that are neither `prim` nor composites nor "
     "pointwise bodies, which decompose themselves",
+    "shape_only": "integer arguments that only the shape rule looks at: a lowered body finds sizes in its buffers",
+    "at_launch": "integer arguments that a lowered body is given at launch, as numbers are",
     "unpromoted": "arguments that take no part in promotion",
     "clamps": "integer arguments for which what is below all integers is as good as the least: which diagonal",
     "kernel_name": "PyTorch's name of the kernel, in errors about dtypes that it does not have",
@@ -156,6 +158,8 @@ class Row:
     how: str
     rule: dict  # of shape, lower, view, kernel, compose, vjp, decompose: the name after the field
     saves: list[Saves]
+    shape_only: set
+    at_launch: set
     unpromoted: set
     clamps: set
     kernel_name: str
@@ -381,6 +385,8 @@ def make_row(entry, comment, classes):
         how=how[0],
         rule=rules,
         saves=parse_keeps(entry, s, fields.get("keeps", "")),
+        shape_only=words(entry, fields, "shape_only", names_of(s)),
+        at_launch=words(entry, fields, "at_launch", names_of(s)),
         unpromoted=words(entry, fields, "unpromoted", names_of(s)),
         clamps=words(entry, fields, "clamps", names_of(s)),
         kernel_name=fields.get("kernel_name", ""),

@@ -124,6 +124,8 @@ def parameter(row, p):
         "written": p.written,
         "optional_items": p.optional_items,
         "symbolic": p.type == "SymInt",
+        "shape_only": p.name in row.shape_only,
+        "at_launch": p.name in row.at_launch,
         "unpromoted": p.name in row.unpromoted,
         "clamps": p.name in row.clamps,
     }
