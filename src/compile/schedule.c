@@ -15,6 +15,9 @@ enum {
   MAX_CANDIDATES = 12,
   MAX_PICKED = 40, /* of a body that is computed again for one element of a row */
   MAX_READERS = 4, /* groups that are remembered as readers of a memory */
+  /* Kernels are made of nodes of one window of the program. What has to run before what takes a bit for each two nodes
+   * of a window, and time with the cube of its length; across windows it follows from the order of the program. */
+  WINDOW = 2048,
 };
 
 /* A call that is fused or not: one for each node by number; those of a group share the first one's. */
@@ -36,8 +39,8 @@ typedef struct scheduler {
   unit *units;
   memory_info *memories;
   int32_t *users;
-  uint64_t *before; /* [unit][words] units that have to run before */
-  int64_t words;
+  uint64_t *before;        /* [unit][words] units of the same window that have to run before, by their places in it */
+  int64_t words;           /* for the units of a window */
   const wk__group *inside; /* for is_wanted: the group that asks */
   int32_t inside_unit, inside_other;
 } scheduler;
@@ -54,23 +57,27 @@ static int32_t number_of_call(const wk__graph_node *n) {
 }
 
 static uint64_t *row(const scheduler *s, int32_t u) { return s->before + (int64_t)u * s->words; }
-static bool has_bit(const uint64_t *bits, int32_t i) { return bits[i / 64] >> (i % 64) & 1; }
-static void set_bit(uint64_t *bits, int32_t i) { bits[i / 64] |= UINT64_C(1) << (i % 64); }
-static void clear_bit(uint64_t *bits, int32_t i) { bits[i / 64] &= ~(UINT64_C(1) << (i % 64)); }
+static int32_t window_of(int32_t u) { return u / WINDOW * WINDOW; } /* its first unit */
+static uint64_t bit_of(int32_t u) { return UINT64_C(1) << (u % 64); }
+static uint64_t *word_of(uint64_t *bits, int32_t u) { return &bits[u % WINDOW / 64]; }
+static bool has_bit(uint64_t *bits, int32_t u) { return *word_of(bits, u) & bit_of(u); }
+static void set_bit(uint64_t *bits, int32_t u) { *word_of(bits, u) |= bit_of(u); }
+static void clear_bit(uint64_t *bits, int32_t u) { *word_of(bits, u) &= ~bit_of(u); }
 
 static void add_before(scheduler *s, int32_t u, int32_t earlier) {
-  if (earlier == u) return;
+  if (earlier == u || window_of(earlier) != window_of(u)) return;
   uint64_t *mine = row(s, u), *theirs = row(s, earlier);
   for (int64_t w = 0; w < s->words; w++) mine[w] |= theirs[w];
   set_bit(mine, earlier);
 }
 
-/* Something else has to run between the two. */
+/* Something else has to run between the two, or nobody knows. */
 static bool is_between(const scheduler *s, int32_t first, int32_t second) {
   const uint64_t *bits = row(s, second);
+  if (window_of(first) != window_of(second)) return true;
   for (int64_t w = 0; w < s->words; w++)
     for (uint64_t left = bits[w]; left; left &= left - 1) {
-      int32_t x = (int32_t)(w * 64) + __builtin_ctzll(left);
+      int32_t x = window_of(second) + (int32_t)(w * 64) + __builtin_ctzll(left);
       if (x != first && s->units[x].joined == x && has_bit(row(s, x), first)) return true;
     }
   return false;
@@ -82,7 +89,8 @@ static void join_units(scheduler *s, int32_t into, int32_t other) {
   clear_bit(mine, into);
   clear_bit(mine, other);
   s->units[other].joined = into;
-  for (int32_t u = 0; u < s->count; u++) {
+  int32_t end = (int32_t)wk__min(s->count, window_of(into) + WINDOW);
+  for (int32_t u = window_of(into); u < end; u++) {
     uint64_t *bits = row(s, u);
     if (u == into || (!has_bit(bits, into) && !has_bit(bits, other))) continue;
     for (int64_t w = 0; w < s->words; w++) bits[w] |= mine[w];
@@ -533,7 +541,7 @@ static wk_status emit_after(scheduler *s, int32_t u, wk__graph_node **now, writt
   const uint64_t *bits = row(s, u);
   for (int64_t w = 0; w < s->words; w++)
     for (uint64_t left = bits[w]; left; left &= left - 1)
-      WK_TRY(emit_after(s, (int32_t)(w * 64) + __builtin_ctzll(left), now, list, count, done));
+      WK_TRY(emit_after(s, window_of(u) + (int32_t)(w * 64) + __builtin_ctzll(left), now, list, count, done));
   s->inside_unit = s->inside_other = u;
   if (is_plain_cat(s->units[u].group)) return WK_OK;
   wk_status status = wk__emit_group(s->graph, s->units[u].group, is_wanted, s, s->kernels, now, &node);
@@ -571,15 +579,11 @@ static wk_status fuse(scheduler *s) {
   return wk__graph_remove_dead(s->graph, NULL);
 }
 
-/* What has to run before what takes a bit for each two nodes, and time with the cube: a loop of tens of thousands of
- * steps that was captured runs operator by operator. */
-enum { MOST_NODES = 16384 };
-
 wk_status wk__fuse(wk__graph *graph, wk__kernels *kernels) {
   wk__graph_number(graph);
-  if (graph->node_count > MOST_NODES) return WK_OK;
   size_t n = (size_t)graph->node_count;
-  scheduler s = {.graph = graph, .kernels = kernels, .count = graph->node_count, .words = (int64_t)(n + 63) / 64};
+  scheduler s = {
+      .graph = graph, .kernels = kernels, .count = graph->node_count, .words = (int64_t)(wk__min(n, WINDOW) + 63) / 64};
   s.units = wk__alloc_zeroed((n + 1) * sizeof *s.units);
   s.memories = wk__alloc_zeroed((n + 1) * sizeof *s.memories);
   s.before = wk__alloc_zeroed((n + 1) * (size_t)s.words * sizeof *s.before);

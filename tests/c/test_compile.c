@@ -863,6 +863,36 @@ static void equal_layers(void **state) {
   wk__graph_release(graph);
 }
 
+/* A program of a hundred thousand operators: steps of x = tanh(x * w + b), where each eighth step keeps its sum for the
+ * end. Planning grows with its length and not with its square, and kernels hold many of its nodes. */
+static void long_programs(void **state) {
+  (void)state;
+  enum { STEPS = 33000 };
+  wk__string text = {0};
+  wk__string_append(&text, "graph(%x0: f32[16], %w: f32[16], %b: f32[16], %s0: f32[16]) {\n");
+  int kept = 0;
+  for (int i = 0; i < STEPS; i++) {
+    wk__string_printf(&text, "  %%p%d: f32[16] = mul.Tensor(%%x%d, %%w)\n", i, i);
+    wk__string_printf(&text, "  %%q%d: f32[16] = add.Tensor(%%p%d, %%b)\n", i, i);
+    wk__string_printf(&text, "  %%x%d: f32[16] = tanh(%%q%d)\n", i + 1, i);
+    if (i % 8) continue;
+    wk__string_printf(&text, "  %%s%d: f32[16] = maximum(%%s%d, %%p%d)\n", kept + 1, kept, i);
+    kept++;
+  }
+  wk__string_printf(&text, "  return (%%x%d, %%s%d)\n}\n", STEPS, kept);
+  assert_false(text.failed);
+  wk__graph *graph = parse(text.text);
+  assert_true(graph->node_count > 100000);
+  wk__compiled_graph *c = compile(graph);
+  int64_t left = 0;
+  for (const wk__graph_node *n = wk__compiled_graph_final(c)->first; n; n = n->next) left += n->kind == WK__GRAPH_CALL;
+  assert_in_range(left, 1, 5000);
+  check_run(c, graph);
+  wk__compiled_graph_release(c);
+  wk__graph_release(graph);
+  wk__string_release(&text);
+}
+
 /* Native code is made for all kernels of a graph together; one of them stays when the others go. */
 static void kernels_go_apart(void **state) {
   (void)state;
@@ -1328,6 +1358,7 @@ int main(void) {
       TEST(input_with_gaps),
       TEST(random_order),
       TEST(equal_layers),
+      TEST(long_programs),
       TEST(kernels_go_apart),
       TEST(optimizers),
       TEST(one_mode),

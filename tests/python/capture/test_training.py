@@ -345,7 +345,7 @@ def test_what_is_written_behind_the_tape_keeps_its_gradient(run):
 
 
 def test_a_backward_of_tens_of_thousands_of_operators():
-    """More than is fused, which would take the cube of their number: they run one by one."""
+    """Fused window by window: what has to run before what is not asked of all of them at once."""
     step = Compiled(lambda x: x.cumprod(0))
     gradients = []
     for function in (lambda x: x.cumprod(0), step, step):
