@@ -36,7 +36,7 @@ wk_status wk__aot_run_below(const wk__runner *runner, wk_tensor *const *inputs, 
                             wk_tensor **outputs) {
   wk__thread_mode before = wk__mode;
   wk__mode.grad_enabled = false;
-  wk__mode.keys_off = 0xff;
+  wk__mode.keys_off = (wk__keys)~0;
   wk_status status = runner->run(runner->context, inputs, numbers, outputs);
   wk__mode = before;
   return status;

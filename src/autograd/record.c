@@ -15,11 +15,10 @@ typedef struct packed_tensor {
 typedef struct op_node {
   wk_node node;
   uint8_t argument_count;
-  int16_t list_argument; /* the tensor list among the arguments, -1: none */
-  int written_input;     /* in-place: the input that the result replaced, or -1 */
-  wk_value *args;        /* (argument_count), in the room behind the struct, as the next three */
-  wk_tensor **results;   /* aliases without history; NULL where not kept */
-  uint32_t *versions;    /* of tensors kept whole */
+  int written_input;   /* in-place: the input that the result replaced, or -1 */
+  wk_value *args;      /* (argument_count), in the room behind the struct, as the next three */
+  wk_tensor **results; /* aliases without history; NULL where not kept */
+  uint32_t *versions;  /* of tensors kept whole */
   uint32_t *result_versions;
   uint32_t reduce;       /* bit i: argument i was broadcast or converted, its gradient has to be brought back */
   uint32_t whole;        /* bit i: argument i is kept whole */
@@ -124,9 +123,17 @@ static wk_status results_with_history(op_node *n, wk_tensor **out) {
 /* ---- tensors that a saver keeps ---- */
 
 /* Where input or result `slot` of the node is kept. */
+/* The item of a list that an input stands for. */
+static wk_tensor **item_of(const op_node *n, int input) {
+  int item = input - n->argument_count, i = 0;
+  for (; n->args[i].tag != WK_VALUE_TENSORS || item >= (int)n->args[i].count; i++)
+    if (n->args[i].tag == WK_VALUE_TENSORS) item -= (int)n->args[i].count;
+  return &n->args[i].tensors[item];
+}
+
 static wk_tensor **place_of(op_node *n, int slot) {
   if (slot >= n->node.input_count) return &n->results[slot - n->node.input_count];
-  if (slot >= n->argument_count) return &n->args[n->list_argument].tensors[slot - n->argument_count];
+  if (slot >= n->argument_count) return item_of(n, slot);
   return &n->args[slot].tensor;
 }
 static int slot_count(const op_node *n) { return n->packed ? n->node.input_count + n->node.result_count : 0; }
@@ -170,7 +177,7 @@ static wk_status unpack_all(op_node *n, bool create_graph) {
 /* Which inputs the edges stand for: one an argument, then one an item of the list. */
 static wk_tensor *shape_of_input(const op_node *n, int input) {
   if (input < n->argument_count) return n->args[input].tag == WK_VALUE_TENSOR ? n->args[input].tensor : NULL;
-  return n->args[n->list_argument].tensors[input - n->argument_count];
+  return *item_of(n, input);
 }
 
 /* Sums what was broadcast, converts what was promoted. */
@@ -366,11 +373,12 @@ static wk_status save_list(op_node *n, int i, const wk_value *from, bool keep, b
   wk_tensor **copy = wk__alloc_zeroed((from->count + 1) * sizeof *copy);
   if (!copy) return WK_OUT_OF_MEMORY;
   n->args[i] = (wk_value){.tag = WK_VALUE_TENSORS, .count = from->count, .tensors = copy};
+  int start = wk__list_start(n->node.op, n->args, i);
   for (uint32_t k = 0; k < from->count; k++) {
     if (!from->tensors[k] || (!keep && !shapes)) continue;
     if (keep) WK_TRY(wk__check_saved(from->tensors[k]));
     if (keep && wk__saver_active()) {
-      WK_TRY(save_packed(n, n->argument_count + (int)k, from->tensors[k], &copy[k]));
+      WK_TRY(save_packed(n, start + (int)k, from->tensors[k], &copy[k]));
       continue;
     }
     copy[k] = keep ? wk__retain(from->tensors[k]) : wk__tensor_kept_shape(from->tensors[k]);
@@ -493,12 +501,13 @@ static uint32_t to_reduce(const wk_op *op, const wk_value *args, const wk_tensor
 }
 
 static wk_status connect(op_node *n, const wk_value *args) {
-  for (int i = 0; i < n->argument_count; i++)
-    if (args[i].tag == WK_VALUE_TENSOR && wants(args[i].tensor)) WK_TRY(wk__edge_of(args[i].tensor, &n->node.edges[i]));
-  if (n->list_argument < 0) return WK_OK;
-  const wk_value *list = &args[n->list_argument];
-  for (uint32_t k = 0; k < list->count; k++)
-    if (wants(list->tensors[k])) WK_TRY(wk__edge_of(list->tensors[k], &n->node.edges[n->argument_count + k]));
+  wk__edge *item = n->node.edges + n->argument_count;
+  for (int i = 0; i < n->argument_count; i++) {
+    const wk_value *v = &args[i];
+    if (v->tag == WK_VALUE_TENSOR && wants(v->tensor)) WK_TRY(wk__edge_of(v->tensor, &n->node.edges[i]));
+    for (uint32_t k = 0; v->tag == WK_VALUE_TENSORS && k < v->count; k++, item++)
+      if (wants(v->tensors[k])) WK_TRY(wk__edge_of(v->tensors[k], item));
+  }
   return WK_OK;
 }
 
@@ -518,15 +527,12 @@ static op_node *new_op_node(const wk_op *op, int items) {
 /* Before the call, because an in-place call changes what its arguments are. */
 static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tensor *written, wk__saves saves,
                             op_node **out) {
-  int list = -1, items = 0;
+  int items = wk__list_start(op, args, op->schema.parameter_count) - op->schema.parameter_count;
   *out = NULL;
-  for (int i = 0; i < op->schema.parameter_count; i++)
-    if (args[i].tag == WK_VALUE_TENSORS) list = i, items = (int)args[i].count;
   op_node *n = new_op_node(op, items);
   if (!n) return WK_OUT_OF_MEMORY;
   n->node.op = op;
   n->argument_count = op->schema.parameter_count;
-  n->list_argument = (int16_t)list;
   n->reduce = written ? to_reduce(op, args, written) : 0;
   wk_status status = connect(n, args);
   wk__node_put_behind_edges(&n->node);

@@ -58,7 +58,7 @@ wk_status wk_set_requires_grad(wk_tensor *t, bool requires_grad) {
   if (!a) return WK_OUT_OF_MEMORY;
   if (a->requires_grad != requires_grad) wk__tensor_epoch_bump();
   a->requires_grad = requires_grad;
-  t->keys = (uint8_t)(requires_grad ? t->keys | WK__KEY_AUTOGRAD : t->keys & ~WK__KEY_AUTOGRAD);
+  t->keys = (wk__keys)(requires_grad ? t->keys | WK__KEY_AUTOGRAD : t->keys & ~WK__KEY_AUTOGRAD);
   return WK_OK;
 }
 
@@ -254,7 +254,7 @@ wk_status wk__check_inplace(wk_tensor *t) {
 }
 
 void wk__detach_in_place(wk_tensor *t) {
-  t->keys &= (uint8_t)~WK__KEY_AUTOGRAD;
+  t->keys &= (wk__keys)~WK__KEY_AUTOGRAD;
   if (!t->autograd) return;
   forget_retained(t->autograd);
   t->autograd->retains_grad = false;

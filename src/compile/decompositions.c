@@ -80,7 +80,7 @@ static wk_status run_rule(const wk_op *op, const wk_value *args, wk_value *resul
 /* The tape has seen the call; its parts are not on it. */
 static wk_status decompose(const wk_op *op, const wk_value *args, wk_value *results) {
   wk_scope scope;
-  uint8_t before = wk__mode.keys_off;
+  wk__keys before = wk__mode.keys_off;
   wk__mode.keys_off |= WK__KEY_INFERENCE | WK__KEY_AUTOGRAD;
   wk_scope_begin(&scope);
   wk__call call = {.op = op, .args = args, .results = results};
@@ -129,7 +129,7 @@ static wk_status with_destinations(const wk_op *op, const wk_value *args, wk_ten
 }
 
 static wk_status layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
-  uint8_t before = wk__mode.keys_off;
+  wk__keys before = wk__mode.keys_off;
   if (wk__decomposition_of(op) == WK__DECOMPOSITION_PRIM)
     return wk__call_below(WK__KEY_DECOMPOSE, op, args, destinations, results);
   if (once) wk__mode.keys_off |= WK__KEY_DECOMPOSE;
@@ -142,7 +142,7 @@ wk__decomposing wk__set_decomposing(wk__decomposing what) {
   bool on = wk__mode.keys_on & WK__KEY_DECOMPOSE;
   wk__decomposing before = !on ? WK__DECOMPOSING_NOTHING : once ? WK__DECOMPOSING_ONCE : WK__DECOMPOSING_ALL;
   wk__mode.decompose = layer;
-  wk__mode.keys_on = (uint8_t)(what ? wk__mode.keys_on | WK__KEY_DECOMPOSE : wk__mode.keys_on & ~WK__KEY_DECOMPOSE);
+  wk__mode.keys_on = (wk__keys)(what ? wk__mode.keys_on | WK__KEY_DECOMPOSE : wk__mode.keys_on & ~WK__KEY_DECOMPOSE);
   once = what == WK__DECOMPOSING_ONCE;
   return before;
 }

@@ -124,7 +124,7 @@ typedef struct wk__tensor_spec {
   PyTypeObject *type;
   uint8_t dtype, ndim, device_type;
   int8_t device_index;
-  uint8_t keys;     /* WK__KEY_AUTOGRAD or 0 */
+  wk__keys keys;    /* WK__KEY_AUTOGRAD or 0 */
   uint32_t dynamic; /* a bit a dim: its size is a symbol, whose range and guards are all that is checked */
   int8_t stride_over[WK_MAX_DIMS]; /* the stride is the size times the stride of that dim; -1: it is a number */
   int64_t dims[2 * WK_MAX_DIMS];   /* sizes, strides */

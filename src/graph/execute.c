@@ -180,7 +180,7 @@ static wk_status keep_results(const wk__graph_executor *e, const wk__graph_step 
 static wk_status call_taped(const wk__graph_step *s, const wk_value *args, wk_tensor *const *destinations,
                             wk_value *results) {
   wk__thread_mode below = wk__mode;
-  wk__mode.keys_off = (uint8_t)~WK__KEY_AUTOGRAD;
+  wk__mode.keys_off = (wk__keys)~WK__KEY_AUTOGRAD;
   wk__mode.grad_enabled = true;
   wk_status status = wk_call(s->op, args, destinations, results);
   wk__mode = below;
@@ -261,7 +261,7 @@ static wk_status run_steps(wk__graph_executor *e, wk__graph_frame *frame) {
   wk__thread_mode before = wk__mode;
   wk_status status = WK_OK;
   wk__mode.grad_enabled = false; /* views keep no base, nothing keeps a tape */
-  wk__mode.keys_off = 0xff;
+  wk__mode.keys_off = (wk__keys)~0;
   if (WK_UNLIKELY(atomic_load_explicit(&wk__profiling, memory_order_relaxed)))
     status = run_timed(e, frame);
   else

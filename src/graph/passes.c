@@ -227,7 +227,7 @@ static wk_status compute(const wk__graph_node *node, wk_value *results) {
   }
   wk__thread_mode before = wk__mode;
   wk__mode.grad_enabled = false;
-  wk__mode.keys_off = 0xff;
+  wk__mode.keys_off = (wk__keys)~0;
   wk_status status = wk_call(node->op, args, NULL, results);
   wk__mode = before;
   wk__free(lists);

@@ -35,7 +35,7 @@ void wk__tracer_resume(wk__tracer *t) {
 void wk__tracer_pause(wk__tracer *t) {
   (void)t;
   current = NULL;
-  wk__mode.keys_on &= (uint8_t)~WK__KEY_TRACE;
+  wk__mode.keys_on &= (wk__keys)~WK__KEY_TRACE;
 }
 
 /* A tensor or a lazy storage that tracing made is going away. Its notes stay: views may derive from them. */
@@ -58,7 +58,7 @@ void wk__trace_forget(wk__tracer *t) {
   wk__trace_make_known(t);
   for (wk__trace_record *r = t->records; r; r = r->next) {
     r->tensor->trace = NULL;
-    r->tensor->keys &= (uint8_t)~WK__KEY_TRACE;
+    r->tensor->keys &= (wk__keys)~WK__KEY_TRACE;
   }
   for (wk__trace_cell *c = t->lazy; c; c = c->next) c->storage->trace = NULL;
   for (int64_t i = 0; i < t->shape_count; i++) wk__release(t->shapes[i]);

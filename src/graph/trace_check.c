@@ -123,7 +123,7 @@ static wk_status value_of_arg(trial *c, const wk__graph_arg *arg, wk_value *out)
 
 static wk_status call(const wk_op *op, const wk_value *args, wk_value *results) {
   wk__thread_mode before = wk__mode;
-  wk__mode.keys_off = 0xff;
+  wk__mode.keys_off = (wk__keys)~0;
   wk__mode.grad_enabled = false;
   wk_status status = wk__call_below(WK__KEY_AUTOGRAD, op, args, NULL, results);
   wk__mode = before;

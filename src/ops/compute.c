@@ -279,7 +279,7 @@ wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *d
   if (op->view) return compute_view(&call);
   if (op->kernel) return op->kernel(&call);
   /* A composite with a derivative of its own: its parts leave no trace on the tape. */
-  uint8_t before = wk__mode.keys_off;
+  wk__keys before = wk__mode.keys_off;
   wk__mode.keys_off |= WK__KEY_AUTOGRAD;
   wk_status status = op->compose(&call);
   wk__mode.keys_off = before;

@@ -336,10 +336,10 @@ wk_status wk__vjp_cat(wk__vjp *v) {
     const wk_tensor *shape = list->tensors[k];
     bool skipped = shape && is_skipped(shape);
     wk_int end = shape && !skipped ? wk_int_add(at, shape->sizes[dim]) : at;
-    if (wk__needs(v, wk__list_input(v, k))) {
+    if (wk__needs(v, wk__list_input(v, WK__ARG(cat, tensors), k))) {
       wk_tensor *g = skipped ? wk_new_zeros(G, shape->sizes, 1, WK_DTYPE_NONE, NONE)
                              : wk_slice(G, dim, wk__v_size(at), wk__v_size(end), wk_int_of(1));
-      WK_TRY(wk__vjp_set(v, wk__list_input(v, k), in_dtype_of(g, shape)));
+      WK_TRY(wk__vjp_set(v, wk__list_input(v, WK__ARG(cat, tensors), k), in_dtype_of(g, shape)));
     }
     at = end;
   }

@@ -239,8 +239,8 @@ typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor 
 
 /* Per-thread state that layers look at. */
 typedef struct wk__thread_mode {
-  uint8_t keys_on;  /* layers that this thread turns on for every call (trace, autocast, Python modes) */
-  uint8_t keys_off; /* layers that are switched off here (inside the layer itself, under no_grad) */
+  wk__keys keys_on;  /* layers that this thread turns on for every call (trace, autocast, Python modes) */
+  wk__keys keys_off; /* layers that are switched off here (inside the layer itself, under no_grad) */
   bool grad_enabled;
   bool inference;
   wk__layer_fn *decompose;               /* set before its key is on */
@@ -292,11 +292,19 @@ struct wk__vjp {
   wk_tensor *const *results; /* whole where saved, else NULL */
   wk_tensor *const *grads;   /* one a result (of a list: one an item); NULL where nothing flowed */
   int result_count;
-  const bool *wanted;    /* by input: one an argument, then one an item of the tensor list if there is one */
+  const bool *wanted;    /* by input: one an argument, then one an item of each list of tensors */
   wk_tensor **out_grads; /* by input; set by wk__vjp_set */
 };
 static inline bool wk__needs(const wk__vjp *v, int input) { return v->wanted[input]; }
-static inline int wk__list_input(const wk__vjp *v, int item) { return v->op->schema.parameter_count + item; }
+/* Where the items of a list of tensors, argument `arg`, begin among the inputs: behind the items of lists before it. */
+static inline int wk__list_start(const wk_op *op, const wk_value *args, int arg) {
+  int start = op->schema.parameter_count;
+  for (int i = 0; i < arg; i++) start += args[i].tag == WK_VALUE_TENSORS ? (int)args[i].count : 0;
+  return start;
+}
+static inline int wk__list_input(const wk__vjp *v, int arg, int item) {
+  return wk__list_start(v->op, v->args, arg) + item;
+}
 /* Records a gradient (borrowed; NULL, a failed call, gives the error's status). */
 WK_MUST_USE wk_status wk__vjp_set(wk__vjp *v, int input, wk_tensor *grad);
 

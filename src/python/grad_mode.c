@@ -17,7 +17,7 @@ enum { LEAVE = -1 };
 static void set_inference(bool inference) {
   wk__mode.inference = inference;
   wk__mode.keys_on =
-      (uint8_t)(inference ? wk__mode.keys_on | WK__KEY_INFERENCE : wk__mode.keys_on & ~WK__KEY_INFERENCE);
+      (wk__keys)(inference ? wk__mode.keys_on | WK__KEY_INFERENCE : wk__mode.keys_on & ~WK__KEY_INFERENCE);
 }
 
 static PyObject *mode_enter(PyObject *o, PyObject *unused) {  // -> new

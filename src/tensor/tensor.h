@@ -122,6 +122,7 @@ void wk__allocator_release_cached(void);
 /* =============================================== tensors (tensor.c) ============================================== */
 
 /* Layers around an operator call that a tensor asks for; the bits of wk_tensor.keys. Order = order of the layers. */
+typedef uint16_t wk__keys;
 enum {
   WK__KEY_TRACE = 1,      /* its value is a graph node: record */
   WK__KEY_DECOMPOSE = 2,  /* (thread only) calls are taken apart: compile/decompositions.h */
@@ -150,7 +151,7 @@ struct wk_tensor {
   _Atomic int32_t references;
   uint8_t dtype; /* wk_dtype */
   uint8_t ndim;
-  uint8_t keys;  /* WK__KEY_* */
+  wk__keys keys; /* WK__KEY_* */
   uint8_t flags; /* WK__TENSOR_* */
   wk_device device;
   wk_int offset;          /* elements from the storage's start */
