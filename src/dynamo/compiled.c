@@ -13,6 +13,9 @@ PyObject *wk__compiled_function(const wk__binding *b, PyObject *o) {
 static PyObject *compiled_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
   wk__compiled *self = (wk__compiled *)o;
   const wk__binding *b = self->binding;
+  wk__session *around = wk__session_current();
+  bool captured = around && around->mode == WK__MODE_CAPTURE; /* C code calls it: it is looked through here, too */
+  if (captured || wk__session_refuses_calls(around)) return PyObject_Vectorcall(self->function, args, nargsf, names);
   if (wk__hook_tracing(PyThreadState_Get()) || *b->disabled || b->overrides(b->state) & WK__OVERRIDE_BY_MODE)
     return PyObject_Vectorcall(self->function, args, nargsf, names);
   return wk__session_call(self, self->function, args, nargsf, names);
@@ -119,7 +122,8 @@ static PyObject *compiled_reset(PyObject *self, PyObject *unused) {  // -> new
 static PyObject *compiled_wait_for_native(PyObject *self, PyObject *unused) {  // -> new
   bool all = true;
   (void)unused;
-  for (wk__segment *g = ((wk__compiled *)self)->segments; g; g = g->next)
+  wk__compiled *c = (wk__compiled *)self;
+  for (wk__segment *g = wk__segment_next(c, NULL); g; g = wk__segment_next(c, g))
     if (g->executor) all &= wk__compiled_graph_wait(g->executor);
   return PyBool_FromLong(all);
 }
@@ -186,6 +190,8 @@ static PyObject *set_profiling(PyObject *module, PyObject *flag) {  // -> new
 static PyMethodDef functions[] = {
     {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
     {"_set_compile_disabled", set_disabled, METH_O, "Compiled functions run as they are, or not; gives what it was."},
+    {"_dynamo_probe", wk__dynamo_probe, METH_VARARGS,
+     "_dynamo_probe(n, callback): for tests, calls it in front of the n-th instruction that is evaluated."},
     {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."},
     {0}};
 

@@ -128,10 +128,12 @@ static bool find_handler(PyCodeObject *code, int offset, handler *out_handler) {
 static void pop_to(wk__frame *frame, int depth) {
   real_frame *real = frame->real;
   int bottom = frame->code->co_nlocalsplus + depth;
+  frame->dropping++;
   while (real->stacktop > bottom) {
     PyObject *value = real->localsplus[--real->stacktop];
     Py_XDECREF(value);
   }
+  frame->dropping--;
 }
 
 /* The frame is the thread's current one, so that the thread can be asked for its frame object. */
@@ -225,6 +227,11 @@ bool wk__frame_unwind(wk__frame *frame) {
   real->localsplus[real->stacktop++] = take_exception();
   frame->next = found.target;
   return true;
+}
+
+void wk__frame_stand_before_next(wk__frame *frame) {
+  frame->offset = frame->next;
+  frame->real->prev_instr = _PyCode_CODE(frame->code) + frame->offset;
 }
 
 /* ---- looking and filling ---- */
@@ -433,4 +440,6 @@ PyCodeObject *wk__hook_code(real_frame *real) { return real->f_code; }
 bool wk__hook_makes_generator(real_frame *real) {
   return real->owner == FRAME_OWNED_BY_THREAD && real->f_code->co_flags & CO_GENERATOR;
 }
+bool wk__hook_is_generator(real_frame *real) { return real->f_code->co_flags & CO_GENERATOR; }
+bool wk__hook_collecting(PyThreadState *thread) { return thread->interp->gc.collecting; }
 bool wk__hook_tracing(PyThreadState *thread) { return thread->cframe->use_tracing != 0; }

@@ -327,9 +327,10 @@ static PyObject *report_of(const wk__segment *g) {  // -> new
       (long long)(g->graph ? g->graph->mutation_count : 0), "codes", codes_of(g), "places", places_of(g));
 }
 
-PyObject *wk__compiled_report(const wk__compiled *compiled) {
+PyObject *wk__compiled_report(wk__compiled *compiled) {
   PyObject *list = PyList_New(0);
-  for (const wk__segment *g = compiled->segments; list && g; g = g->next) {
+  for (wk__segment *g = wk__segment_next(compiled, NULL); g; g = wk__segment_next(compiled, g)) {
+    if (!list) continue;
     PyObject *one = report_of(g);
     if (!one || PyList_Insert(list, 0, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
@@ -395,10 +396,11 @@ static PyObject *compiled_graph_of(const wk__compiled_graph *c, const char *kind
                        "halves", halves_of(c));
 }
 
-PyObject *wk__compiled_kernels(const wk__compiled *compiled) {
+PyObject *wk__compiled_kernels(wk__compiled *compiled) {
   int collected = PyGC_Disable(); /* halves are looked at under a lock: no finalizer may run and want it */
   PyObject *list = PyList_New(0);
-  for (const wk__segment *g = compiled->segments; list && g; g = g->next) {
+  for (wk__segment *g = wk__segment_next(compiled, NULL); g; g = wk__segment_next(compiled, g)) {
+    if (!list) continue;
     PyObject *one = g->executor ? compiled_graph_of(g->executor, "graph") : Py_NewRef(Py_None);
     if (!one || PyList_Insert(list, 0, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);

@@ -55,7 +55,9 @@ struct wk__tracer {
   int64_t shape_count, shape_capacity;
   wk_tensor **inputs; /* owned, as the graph's inputs */
   int64_t input_count, input_capacity;
-  bool running; /* inside a flush */
+  bool running;   /* inside a flush */
+  bool suspended; /* calls are computed, */
+  bool may_end;   /* and may end the trace */
 };
 
 /* trace.c */
