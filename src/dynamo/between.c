@@ -108,6 +108,7 @@ PyObject *wk__run_in_between(wk__session *s, PyThreadState *thread, struct _PyIn
 int wk__serve_requests(wk__session *s, PyThreadState *thread) {
   wk__suspension suspension;
   if (!s) return wk__hook_serve_requests(thread);
+  if (s->mode == WK__MODE_UNWIND || s->mode == WK__MODE_ENTER) return 0; /* the frames are not where they seem to be */
   wk__session_suspend(s, true, &suspension);
   int status = wk__hook_serve_requests(thread);
   wk__session_resume(s, &suspension);
