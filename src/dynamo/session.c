@@ -67,11 +67,17 @@ static bool all_resumable(const wk__session *s) {
   return true;
 }
 
-/* An error of fullgraph=True. */
+/* An error of fullgraph=True. The frames are unwound as for any exception, so that what was entered is left; but it is
+ * the caller's error, whatever handlers on the way make of it. */
 static int refuse_break(wk__session *s) {
   wk__frame *f = &s->innermost->frame;
   PyErr_Format(s->binding->unsupported, "fullgraph=True, but the graph breaks here: %s\n  at %U, line %d, in %U",
                s->reason, f->code->co_filename, wk__frame_line(f), f->code->co_name);
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  s->refusal = Py_XNewRef(value);
+  PyErr_Restore(type, value, traceback);
   return -1;
 }
 
@@ -153,7 +159,7 @@ static PyObject *leave(wk__session *s, wk__activation *a) {
   s->mode = WK__MODE_OFF;
   drop_buried(s);
   PyObject *result = wk__frame_continue(&a->frame);
-  if (outer) s->mode = WK__MODE_SEEK;
+  if (outer && !s->refusal) s->mode = WK__MODE_SEEK;
   return result;
 }
 
@@ -237,17 +243,15 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
       a->frame.next = a->frame.offset;
       if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_BREAK) == 0) return GO_ON;
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an operation refused with nothing recorded");
-      if (s->mode == WK__MODE_PLAIN) return after_step(s, a, WK__STEP_RAISE, out_result); /* the graph failed */
-      break;
+      return after_step(s, a, WK__STEP_RAISE, out_result); /* the graph failed, or must not break */
     case WK__STEP_UNKNOWN:
       a->frame.next = a->frame.offset;
       snprintf(s->reason, sizeof s->reason, "%s is left to CPython", wk__frame_opcode_name(&a->frame, a->frame.offset));
-      if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_LEAVE) < 0) break;
+      if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_LEAVE) < 0)
+        return after_step(s, a, WK__STEP_RAISE, out_result);
       *out_result = leave(s, a);
       return DONE;
   }
-  if (a->depth == 0) root_raises(s);
-  *out_result = NULL;
   return DONE;
 }
 
@@ -433,6 +437,17 @@ static bool replay_at_once(wk__session *s, PyObject *function, PyObject *const *
   return status <= 0;
 }
 
+/* fullgraph=True: the error that was raised inside, unless something stops the program. */
+static PyObject *end_refused(wk__session *s, PyObject *result) {  // -> new, NULL with an exception
+  bool stops = !result && !PyErr_ExceptionMatches(PyExc_Exception);
+  if (!stops) {
+    Py_XDECREF(result);
+    PyErr_SetObject((PyObject *)Py_TYPE(s->refusal), s->refusal);
+  }
+  Py_CLEAR(s->refusal);
+  return NULL;
+}
+
 PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
                            PyObject *keyword_names) {
   PyObject *python = PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function;
@@ -461,6 +476,7 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
   PyMem_Free(s.start_codes);
   PyMem_Free(s.start_offsets);
   if (s.buried_count) wk__session_drop_buried(&s);
+  if (WK_UNLIKELY(s.refusal != NULL)) result = end_refused(&s, result);
   Py_DECREF(compiled);
   return result;
 }

@@ -69,6 +69,7 @@ struct wk__session {
   int *start_offsets;
   int start_count;
   char reason[160];   /* why the last operation refused */
+  PyObject *refusal;  /* owned: the error that fullgraph=True has made of that; NULL */
   bool capture_ended; /* recording was given up in the middle of an instruction: see wk__session_give_up */
   int captures;       /* segments captured in this call: a bound against loops that never settle */
   PyObject **buried;  /* (buried_count) owned: what the recorder has let go of, see wk__bury */
