@@ -148,7 +148,7 @@ static char *origin_of(const wk__group *g) {
   return wk__string_take(&text);
 }
 
-/* Results stand for the nodes; where the group's old nodes use them that does not matter, they are going. */
+/* Results stand for the nodes, see `now`. */
 static wk_status call_kernel(wk__emitter *e, wk__fused *f, wk__graph_node **out_node) {
   const wk_tensor *values[MAX_PLACES];
   wk__graph_arg args[2 + WK__FUSED_NUMBERS];
@@ -169,7 +169,6 @@ static wk_status call_kernel(wk__emitter *e, wk__fused *f, wk__graph_node **out_
   for (int r = 0; r < e->output_count; r++) {
     wk__graph_node *by = e->output_count == 1 ? node : wk__graph_item(e->graph, node, r);
     if (!by) return wk_error_category();
-    wk__graph_replace_uses(e->graph, (wk__graph_node *)e->outputs[r], by);
     e->now[e->outputs[r]->number] = by;
   }
   *out_node = node;

@@ -274,6 +274,8 @@ static int keyword_names_before(const wk__code *info, int offset) {
 
 bool wk__frame_may_stop_at(const wk__frame *frame, int offset) { return keyword_names_before(frame->info, offset) < 0; }
 
+bool wk__frame_next_only_moves(const wk__frame *frame) { return wk__opcode_at(frame->info, frame->next) == LOAD_FAST; }
+
 /* What KW_NAMES has said, in a frame that is filled behind it. */
 static PyObject *keyword_names_at(const wk__frame *frame, int offset) {
   int at = keyword_names_before(frame->info, offset), argument = 0;
@@ -441,5 +443,8 @@ bool wk__hook_makes_generator(real_frame *real) {
   return real->owner == FRAME_OWNED_BY_THREAD && real->f_code->co_flags & CO_GENERATOR;
 }
 bool wk__hook_is_generator(real_frame *real) { return real->f_code->co_flags & CO_GENERATOR; }
+bool wk__hook_has_requests(PyThreadState *thread) {
+  return _Py_atomic_load_relaxed(&thread->interp->ceval.eval_breaker) != 0;
+}
 bool wk__hook_collecting(PyThreadState *thread) { return thread->interp->gc.collecting; }
 bool wk__hook_tracing(PyThreadState *thread) { return thread->cframe->use_tracing != 0; }

@@ -105,6 +105,9 @@ bool wk__frame_is_generator(const wk__frame *frame);
 const char *wk__frame_opcode_name(const wk__frame *frame, int offset); /* for reasons and logs */
 bool wk__frame_may_stop_at(const wk__frame *frame, int offset);        /* false between KW_NAMES and CALL */
 
+/* The next instruction takes a variable to the stack, and does nothing else. */
+bool wk__frame_next_only_moves(const wk__frame *frame);
+
 /* Puts an equal value in place of slot `index`, or of the stack's, which are counted behind the slots. */
 void wk__frame_put(wk__frame *frame, int index, PyObject *value);
 
@@ -122,7 +125,8 @@ PyObject *wk__hook_default(PyThreadState *thread, struct _PyInterpreterFrame *re
 PyCodeObject *wk__hook_code(struct _PyInterpreterFrame *real);   // -> borrowed
 bool wk__hook_makes_generator(struct _PyInterpreterFrame *real); /* a call that will only give a generator */
 bool wk__hook_is_generator(struct _PyInterpreterFrame *real);
-bool wk__hook_collecting(PyThreadState *thread);    /* the collector is at work */
+bool wk__hook_collecting(PyThreadState *thread); /* the collector is at work */
+bool wk__hook_has_requests(PyThreadState *thread);
 int wk__hook_serve_requests(PyThreadState *thread); /* signals and all else that threads are asked for: 0 or -1 */
 bool wk__hook_tracing(PyThreadState *thread);       /* a profiler or debugger is on: nothing is evaluated */
 

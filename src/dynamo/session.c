@@ -173,9 +173,19 @@ static bool is_hopeless(const wk__session *s) {
   return false;
 }
 
+/* A loop that goes on and on is captured in pieces: planning takes more than time in proportion, and nobody sees a
+ * value before it is done. What no segment may end in, and what must be one graph, goes on. */
+static bool is_full(const wk__session *s, const wk__activation *a) {
+  enum { MOST_NODES = 10000 };
+  if (wk__tracer_graph(s->tracer)->node_count < MOST_NODES || s->compiled->options.fullgraph) return false;
+  return wk__frame_next_only_moves(&a->frame) && all_resumable(s);
+}
+
 /* A segment was found, or not. 0, or -1 with an exception. Under a mode, which sees every call, instructions are run
  * plainly, one after the other, until it is left. */
 static int seek(wk__session *s) {
+  /* Whole rounds of a loop may be replayed without an instruction that asks for signals. */
+  if (WK_UNLIKELY(wk__hook_has_requests(s->thread)) && wk__serve_requests(s, s->thread) < 0) return -1;
   if (s->binding->overrides(s->binding->state) & WK__OVERRIDE_BY_MODE) {
     s->mode = WK__MODE_PLAIN;
     return 0;
@@ -300,6 +310,12 @@ static PyObject *run(wk__session *s, wk__activation *a) {
         if (s->mode == WK__MODE_CAPTURE && is_learned_break(s, &a->frame)) {
           a->frame.offset = a->frame.next;
           if (!s->reason[0]) snprintf(s->reason, sizeof s->reason, "an instruction that could not be captured before");
+          if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
+          break;
+        }
+        if (s->mode == WK__MODE_CAPTURE && WK_UNLIKELY(is_full(s, a))) {
+          a->frame.offset = a->frame.next;
+          snprintf(s->reason, sizeof s->reason, "a graph of many thousand operators, which goes on in another one");
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
           break;
         }

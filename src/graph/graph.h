@@ -135,6 +135,9 @@ void wk__graph_set_insert_point(wk__graph *graph, wk__graph_node *before); /* ne
 
 /* ---- rewriting ---- */
 void wk__graph_replace_uses(wk__graph *graph, wk__graph_node *old, wk__graph_node *by); /* outputs, mutations too */
+/* The same for many, in one pass: instead of was[i], whose number is i, comes now[i]. */
+void wk__graph_replace_numbered(wk__graph *graph, wk__graph_node *const *was, wk__graph_node *const *now,
+                                int64_t count);
 WK_MUST_USE wk_status wk__graph_replace_arg(wk__graph *graph, wk__graph_node *user, wk__graph_node *old,
                                             wk__graph_node *by);
 void wk__graph_erase(wk__graph *graph, wk__graph_node *node); /* has no users */
