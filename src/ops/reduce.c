@@ -302,15 +302,49 @@ wk_status wk__vjp_mean(wk__vjp *v) {
   wk_tensor *g = wk_div_Scalar(G, wk__v_size(reduced_count(ARG(0), mask)));
   return wk__vjp_set(v, 0, unreduced(g, ARG(0), &v->args[1], v->args[2].boolean, true));
 }
-/* g y / x: right where no element is zero, NaN where one is. */
-static wk_status product_gradient(wk__vjp *v, const wk_value *dims, bool keep) {
-  wk_tensor *gy = unreduced(wk_mul(G, v->results[0]), ARG(0), dims, keep, true);
-  return wk__vjp_set(v, 0, wk_div(gy, ARG(0)));
+static wk_tensor *without(wk_tensor *t, wk_tensor *mask) { return wk_masked_fill_Scalar(t, mask, wk__v_int(0)); }
+static wk_tensor *is_zero(wk_tensor *t) { return wk_eq_Scalar(t, wk__v_int(0)); }
+
+/* The products of what stands before each element along `dim`: 1, x_0, x_0 x_1, ... */
+static wk_tensor *products_before(wk_tensor *x, int dim, wk_int n) {
+  wk_int zero = wk_int_of(0), one = wk_int_of(1);
+  wk_tensor *ones = wk_ones_like(wk_narrow(x, dim, zero, one), WK_DTYPE_NONE, NONE, NULL);
+  wk_tensor *parts[] = {ones, wk_narrow(x, dim, zero, wk_int_sub(n, one))};
+  return parts[0] && parts[1] ? wk_cumprod(wk_cat(parts, 2, dim), dim, WK_DTYPE_NONE) : NULL;
 }
-wk_status wk__vjp_prod(wk__vjp *v) { return product_gradient(v, &v->args[1], v->args[2].boolean); }
+static wk_tensor *products_of_others(wk_tensor *x, int dim, wk_int n) {
+  wk_int d = wk_int_of(dim);
+  wk_tensor *behind = wk_flip(products_before(wk_flip(x, &d, 1), dim, n), &d, 1);
+  return wk_mul(products_before(x, dim, n), behind);
+}
+/* g y / x, or g times the product of the others where x has a zero anywhere: which of them is a matter of the whole
+ * tensor, as in PyTorch. Neither is ever divided by zero, so that the one that is not taken brings no NaN into the
+ * derivative of this. */
+static wk_tensor *product_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, int dim) {
+  if (y->dtype != x->dtype)
+    x = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(x), wk__v_dtype((wk_dtype)y->dtype), NONE});
+  wk_int n = x ? x->sizes[dim] : wk_int_of(0);
+  if (!x || wk_int_lt(n, wk_int_of(2))) return x ? g : NULL;
+  wk_tensor *any = wk_any(is_zero(x));
+  wk_tensor *quotient = wk_div(y, wk_where_ScalarSelf(any, wk__v_int(1), x)), *others = products_of_others(x, dim, n);
+  return wk_mul(g, wk_where_self(any, others, quotient));
+}
+wk_status wk__vjp_prod(wk__vjp *v) {
+  wk_tensor *x = ARG(0);
+  int dim;
+  if (!x->ndim) return wk__vjp_set(v, 0, G);
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), x->ndim, &dim));
+  bool keep = v->args[2].boolean;
+  wk_tensor *g = unreduced(G, x, &v->args[1], keep, true), *y = unreduced(v->results[0], x, &v->args[1], keep, true);
+  return wk__vjp_set(v, 0, g && y ? product_gradient(g, x, y, dim) : NULL);
+}
 wk_status wk__vjp_prod_all(wk__vjp *v) {
-  wk_value all = NONE;
-  return product_gradient(v, &all, false);
+  wk_int flat = wk_int_of(-1), numel = ARG(0)->numel;
+  if (!ARG(0)->ndim) return wk__vjp_set(v, 0, G);
+  if (wk_int_eq(numel, wk_int_of(0))) flat = numel;
+  wk_tensor *x = wk_reshape(ARG(0), &flat, 1), *g = wk_expand(G, &numel, 1, false);
+  wk_tensor *all = x && g ? product_gradient(g, x, v->results[0], 0) : NULL;
+  return wk__vjp_set(v, 0, wk_reshape(all, ARG(0)->sizes, ARG(0)->ndim));
 }
 /* Equal extremes share the gradient. */
 wk_status wk__vjp_extremum(wk__vjp *v) {
@@ -430,6 +464,39 @@ wk_status wk__vjp_log_softmax_backward(wk__vjp *v) {
   if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_sub(G, sum_keep(wk_mul(G, p), dim), wk__v_int(1))));
   if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_neg(wk_mul(wk_mul(G, p), sum_keep(ARG(0), dim)))));
   return WK_OK;
+}
+
+static wk_tensor *power(wk_tensor *t, double p) { return wk_pow_Tensor_Scalar(t, wk__v_double(p)); }
+
+/* The extremes share the gradient; beside NaNs those are the NaNs. */
+static wk_tensor *infinite_norm_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, const wk_value *dims) {
+  wk_tensor *nans = wk_logical_and(wk_isnan(x), wk_isnan(y));
+  wk_tensor *hit = wk_logical_or(wk_eq(wk_abs(x), y), nans);
+  wk_tensor *count = wk_sum_dim_IntList(hit, dims->tag == WK_VALUE_INTS ? dims->integers : NULL,
+                                        dims->tag == WK_VALUE_INTS ? (int)dims->count : 0, true, (wk_dtype)x->dtype);
+  return wk_mul(wk_sign(x), wk_mul(wk_div(hit, count), g));
+}
+/* x |x|^(p - 2) / y^(p - 1) in the order that keeps each p finite longest. At y = 0 there is no slope; 0 is one of the
+ * subgradients for p >= 1. */
+static wk_tensor *norm_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, double p, const wk_value *dims) {
+  if (p == 1) return wk_mul(wk_sign(x), g);
+  if (p == 2) return wk_mul(g, without(wk_div(x, y), is_zero(y)));
+  if (isinf(p)) return infinite_norm_gradient(g, x, y, dims);
+  wk_tensor *size = wk_abs(x);
+  if (p < 1) {
+    wk_tensor *slope = wk_mul(wk_sign(x), without(power(size, p - 1), is_zero(x)));
+    return wk_mul(wk_mul(slope, g), power(y, 1 - p));
+  }
+  wk_tensor *slope = p < 2 ? wk_mul(wk_sign(x), power(size, p - 1)) : wk_mul(x, power(size, p - 2));
+  return wk_mul(slope, without(wk_div(g, power(y, p - 1)), is_zero(y)));
+}
+wk_status wk__vjp_vector_norm(wk__vjp *v) {
+  double p = wk__scalar_double(wk__value_scalar(&v->args[1]));
+  bool keep = v->args[3].boolean;
+  const wk_value *dims = &v->args[2];
+  if (p == 0) return WK_OK;
+  wk_tensor *x = ARG(0), *y = unreduced(v->results[0], x, dims, keep, true), *g = unreduced(G, x, dims, keep, true);
+  return wk__vjp_set(v, 0, y && g ? norm_gradient(g, x, y, p, dims) : NULL);
 }
 
 /* ---- composites ---- */

@@ -483,3 +483,50 @@ def test_missing_names_say_so():
         _ = nn.Transformer
     with pytest.raises(AttributeError, match="module 'wick.nn' has no attribute 'Lineer'"):
         _ = nn.Lineer
+
+
+# (dim, values, gradients): PyTorch 2.13, rounded.
+COSINES = [
+    (
+        -2,
+        [[0.85749, 0.91914, 0.94868]] * 2,
+        [[[0.24212, 0.13583, 0.08433], [-0.06053, -0.05433, -0.04216]]],
+        [[[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]]],
+    ),
+    (
+        -1,
+        [[0.8528, 0.94805], [0.71429, 0.8528]],
+        [[[0.28509, 0.07127, -0.14255], [0.07574, 0.00891, -0.05792]]],
+        [[[-0.05792, 0.00891, 0.07574]], [[-0.14255, 0.07127, 0.28509]]],
+    ),
+    (
+        0,
+        [[0.94868, 0.91914, 0.85749]] * 2,
+        [[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]],
+        [[[-0.04216, -0.05433, -0.06053]], [[0.08433, 0.13583, 0.24212]]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("dim", "values", "first", "second"), COSINES)
+def test_cosine_similarity_of_broadcast_operands(dim, values, first, second):
+    a = wick.arange(1.0, 7).reshape(1, 2, 3).requires_grad_()
+    b = wick.arange(6.0, 0, -1).reshape(2, 1, 3).requires_grad_()
+    similarity = nn.functional.cosine_similarity(a, b, dim=dim)
+    similarity.sum().backward()
+    for found, wanted in ((similarity, values), (a.grad, first), (b.grad, second)):
+        assert wick.allclose(found, wick.tensor(wanted), atol=1e-5)
+
+
+def test_cosine_similarity_of_other_ranks_and_dtypes():
+    similarity = nn.functional.cosine_similarity
+    assert wick.allclose(similarity(wick.ones(3, 1), wick.full((1, 3), 2.0)), wick.ones(3))
+    assert similarity(wick.zeros(2, 3), wick.ones(3), dim=1).tolist() == [0, 0]
+    assert similarity(wick.ones(3), wick.ones(2, 2, 3), dim=-3).shape == (2, 3)
+    assert similarity(wick.ones(3).double(), wick.ones(3), dim=0).dtype == wick.float64
+    assert similarity(wick.ones(3), wick.tensor([1, 2, 3]), dim=0).item() == pytest.approx(0.92582)
+    with pytest.raises(RuntimeError, match="expected common dtype to be floating point, yet common dtype is Long"):
+        similarity(wick.ones(3, dtype=wick.int64), wick.ones(3, dtype=wick.int64), dim=0)
+    x, w = wick.zeros(2, 3, requires_grad=True), wick.ones(3, requires_grad=True)
+    similarity(x, w).sum().backward()
+    assert wick.allclose(x.grad, wick.full((2, 3), 57735028.0)) and w.grad.tolist() == [0, 0, 0]

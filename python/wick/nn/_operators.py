@@ -279,10 +279,20 @@ def kl_div(input, target, reduction=1, log_target=False):
     return _reduced(entropy - target * input, reduction)
 
 
+def _normalized(x, dim, eps):
+    """x over its norm, which counts as eps where it is below; the derivative is the norm's all the same."""
+    norm = _C.linalg_vector_norm(x, 2, dim, True)
+    return x / _C.where(norm < eps, norm - norm.detach() + eps, norm)
+
+
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    dot = (x1 * x2).sum(dim)
-    norms = (x1 * x1).sum(dim).sqrt(), (x2 * x2).sum(dim).sqrt()
-    return dot / (_C.clamp(norms[0], min=eps) * _C.clamp(norms[1], min=eps))
+    dtype = _C.result_type(x1, x2)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        name = str(dtype).rpartition(".")[2]
+        legacy = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {legacy[name]}")
+    x1, x2 = broadcast_tensors(*(x if x.is_floating_point() or x.is_complex() else x.to(dtype) for x in (x1, x2)))
+    return (_normalized(x1, dim, eps) * _normalized(x2, dim, eps)).sum(dim)
 
 
 def one_hot(tensor, num_classes=-1):
