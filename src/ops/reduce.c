@@ -382,7 +382,7 @@ static wk_tensor *var_share(wk_tensor *g, wk_int n, double correction) {
   return wk_div_Scalar(wk_mul_Scalar(g, wk__v_double(2)), wk__v_size(freedom));
 }
 /* 2 g (x - mean) / (n - correction) */
-wk_status wk__vjp_var(wk__vjp *v) {
+static wk_status give_var_gradient(wk__vjp *v, wk_tensor *g) {
   uint32_t mask;
   wk_tensor *x = ARG(0);
   WK_TRY(wk__dims_mask(&v->args[1], x->ndim, true, &mask));
@@ -393,8 +393,14 @@ wk_status wk__vjp_var(wk__vjp *v) {
   for (int d = 0; d < x->ndim; d++)
     if (mask >> d & 1) list[count++] = wk_int_of(d);
   wk_tensor *centred = wk_sub(x, wk_mean_dim(x, list, count, true, WK_DTYPE_NONE), wk__v_int(1));
-  wk_tensor *g = unreduced(G, x, &v->args[1], v->args[3].boolean, true);
-  return wk__vjp_set(v, 0, wk_mul(var_share(g, n, correction), centred));
+  g = g ? unreduced(g, x, &v->args[1], v->args[3].boolean, true) : NULL;
+  return wk__vjp_set(v, 0, g ? wk_mul(var_share(g, n, correction), centred) : NULL);
+}
+wk_status wk__vjp_var(wk__vjp *v) { return give_var_gradient(v, G); }
+/* Through g / (2 y), which is 0 where all elements are equal. */
+wk_status wk__vjp_std(wk__vjp *v) {
+  wk_tensor *y = v->results[0], *g = wk_div(G, wk_mul_Scalar(y, wk__v_double(2)));
+  return give_var_gradient(v, g ? without(g, is_zero(y)) : NULL);
 }
 wk_status wk__vjp_logsumexp(wk__vjp *v) {
   bool keep = v->args[2].boolean;
@@ -549,11 +555,12 @@ wk_status wk__compose_var_dim(wk__call *c) {
 }
 wk_status wk__compose_std_dim(wk__call *c) {
   wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
-  return root_of_var(args, c->results);
+  return call1(WK__OP(std_correction), args, c->results);
 }
 wk_status wk__compose_std(wk__call *c) { return root_of_var(c->args, c->results); }
 wk_status wk__compose_std_all(wk__call *c) {
-  return root_of_var((wk_value[]){c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE}, c->results);
+  wk_value args[] = {c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE};
+  return call1(WK__OP(std_correction), args, c->results);
 }
 wk_status wk__compose_norm(wk__call *c) {
   return call1(WK__OP(vector_norm), (wk_value[]){c->args[0], c->args[1], NONE, NONE, NONE}, c->results);

@@ -749,3 +749,33 @@ def test_norms_beside_nans_and_infinities():
     for dtype in (wick.float32, wick.float64, wick.bfloat16):
         x = wick.tensor([NAN, -2.0, 0.0, 5.0] * 9, dtype=dtype)
         assert x.sign().tolist() == compiled(x).tolist() == compiled(x).tolist() == [0, -1, 0, 1] * 9
+
+
+def test_std_of_equal_elements_has_the_slope_0():
+    for call in (
+        lambda x: x.std(1),
+        lambda x: x.std(1, correction=0),
+        lambda x: x.std(1, False),
+        lambda x: wick.stack([row.std() for row in x]),
+    ):
+        x = wick.tensor([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]], requires_grad=True)
+        call(x).sum().backward()
+        assert x.grad[0].tolist() == [0, 0, 0]
+        assert wick.allclose(x.grad[1] / x.grad[1, 2], wick.tensor([-1.0, 0, 1]))
+    assert type(x.std().grad_fn).__name__ == "StdBackward0"
+    constant = wick.compile(lambda x: x.std(), options={"wait": True})
+    for _ in range(2):
+        x = wick.ones(3, requires_grad=True)
+        constant(x).backward()
+        assert x.grad.tolist() == [0, 0, 0]
+
+
+def test_both_operands_of_maximum_take_the_gradient_beside_a_nan():
+    for pick, gradients in (
+        (wick.maximum, ([0.5, 1, 0, 1], [0.5, 1, 1, 1])),
+        (wick.minimum, ([0.5, 1, 1, 1], [0.5, 1, 0, 1])),
+    ):
+        x = wick.tensor([1.0, NAN, 1.0, 3.0], requires_grad=True)
+        y = wick.tensor([1.0, 2.0, 2.0, NAN], requires_grad=True)
+        pick(x, y).sum().backward()
+        assert (x.grad.tolist(), y.grad.tolist()) == gradients
