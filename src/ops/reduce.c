@@ -321,8 +321,7 @@ static wk_tensor *products_of_others(wk_tensor *x, int dim, wk_int n) {
  * tensor, as in PyTorch. Neither is ever divided by zero, so that the one that is not taken brings no NaN into the
  * derivative of this. */
 static wk_tensor *product_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, int dim) {
-  if (y->dtype != x->dtype)
-    x = wk__call_tensor(WK__OP(to_copy), (wk_value[]){wk__v_tensor(x), wk__v_dtype((wk_dtype)y->dtype), NONE});
+  x = wk__in_dtype(x, (wk_dtype)y->dtype);
   wk_int n = x ? x->sizes[dim] : wk_int_of(0);
   if (!x || wk_int_lt(n, wk_int_of(2))) return x ? g : NULL;
   wk_tensor *any = wk_any(is_zero(x));
@@ -536,18 +535,17 @@ wk_status wk__compose_var_all(wk__call *c) {
   return call1(WK__OP(var_correction), args, c->results);
 }
 
-/* One tensor through two operators. */
-static wk_status then(const wk_op *first, const wk_value *first_args, const wk_op *second, wk_value *result) {
-  wk_value middle = {0};
-  WK_TRY(call1(first, first_args, &middle));
-  wk_status status = call1(second, (wk_value[WK__MAX_ARGS]){middle}, result);
-  wk_value_release(&middle);
-  return status;
-}
 static wk_status root_of_var(const wk_value *args, wk_value *result) {
-  wk_status status = then(WK__OP(var_correction), args, WK__OP(sqrt), result);
+  wk_dtype dtype = (wk_dtype)args[0].tensor->dtype;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *x = wk__in_dtype(args[0].tensor, wk__computed_in(dtype));
+  wk_value wide[] = {wk__v_tensor(x), args[1], args[2], args[3]};
+  wk_tensor *y = x ? wk_sqrt(wk__call_tensor(WK__OP(var_correction), wide)) : NULL;
+  *result = wk__v_tensor(wk_scope_keep(wk__in_dtype(y, dtype)));
+  wk_scope_end(&scope);
   if (wk__warning) wk__warning = "std" FEW_FREEDOMS;
-  return status;
+  return result->tensor ? WK_OK : wk_error_category();
 }
 wk_status wk__compose_var_dim(wk__call *c) {
   wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
@@ -634,13 +632,12 @@ wk_status wk__compose_vector_norm(wk__call *c) {
   WK_TRY(check_norm_identity(c->args[0].tensor, dims, p));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *x = c->args[0].tensor;
-  if (dtype != own) x = wk__call_tensor(WK__OP(to_copy), (wk_value[]){c->args[0], wk__v_dtype(dtype), NONE});
+  wk_tensor *x = wk__in_dtype(c->args[0].tensor, wk__computed_in(dtype));
   const wk_int *list = dims->tag == WK_VALUE_INTS ? dims->integers : NULL;
-  wk_tensor *y = norm_of(x, p, list, list ? (int)dims->count : 0, wk__arg_bool(c, 3));
-  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_tensor *y = x ? norm_of(x, p, list, list ? (int)dims->count : 0, wk__arg_bool(c, 3)) : NULL;
+  c->results[0] = wk__v_tensor(wk_scope_keep(wk__in_dtype(y, dtype)));
   wk_scope_end(&scope);
-  return y ? WK_OK : wk_error_category();
+  return c->results[0].tensor ? WK_OK : wk_error_category();
 }
 
 /* sum - cumsum + x: what follows each element, itself included. */

@@ -159,6 +159,15 @@ dropout_, feature_dropout_, alpha_dropout_, feature_alpha_dropout_ = map(
 # ---- normalisation, shapes ----
 
 
+def _in_float(input):
+    """What several operators go over is rounded once, at the end: a small float is computed with in float32."""
+    return input.float() if input.dtype in (_C.float16, _C.bfloat16) else input
+
+
+def _in_dtype(result, dtype):
+    return result if result.dtype == dtype else result.to(dtype)
+
+
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     dims, shape = tuple(range(-len(normalized_shape), 0)), list(normalized_shape)
     if list(input.shape[-len(shape) :]) != shape:
@@ -166,9 +175,10 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         raise RuntimeError(
             f"Given normalized_shape={shape}, expected input with shape [*{expected}], but got input of size{got}"
         )
-    eps = _C.finfo(input.dtype).eps if eps is None else eps
-    result = input * (input.pow(2).mean(dims, True) + eps).rsqrt()
-    return result if weight is None else result * weight
+    wide = _in_float(input)
+    eps = _C.finfo(wide.dtype).eps if eps is None else eps
+    result = wide * (wide.pow(2).mean(dims, True) + eps).rsqrt()
+    return _in_dtype(result if weight is None else result * weight, input.dtype)
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
@@ -177,11 +187,14 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
         raise RuntimeError(
             f"Expected number of channels in input to be divisible by num_groups, but got input of {shape}"
         )
-    grouped = input.reshape(input.size(0), num_groups, -1)
+    for parameter in (weight, bias):
+        if parameter is not None and parameter.dtype not in (input.dtype, _C.float32):
+            raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+    grouped = _in_float(input).reshape(input.size(0), num_groups, -1)
     result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
     shape = [1, -1] + [1] * (input.dim() - 2)
     result = result if weight is None else result * weight.reshape(shape)
-    return result if bias is None else result + bias.reshape(shape)
+    return _in_dtype(result if bias is None else result + bias.reshape(shape), input.dtype)
 
 
 def broadcast_shapes(*shapes):
