@@ -62,7 +62,7 @@ def test_norms():
     assert wick.norm(x, 0).item() == 3
     assert wick.norm(x, p=0, dim=1).tolist() == [1, 2]
     wick.norm(x, 0).backward()
-    assert x.grad.tolist() == [[0, 0], [0, 0]]
+    assert x.grad is None  # as in PyTorch
     assert wick.linalg.vector_norm(wick.ones(2), 0, dtype=wick.float64).dtype == wick.float64
 
 
@@ -487,3 +487,51 @@ def test_numbers_far_below_any_size():
             x.repeat_interleave(n)
     wick.manual_seed(0)
     assert wick.randint(-(2**63), 2**63 - 1, (2000,)).min() < -(2**62)
+
+
+# ---- ranges of integers: the ends are cut off first, as in PyTorch 2.13 ----
+
+UINT8_STEPS = {(-2, 10): [254, 205, 156, 107, 58, 10], (0, 100): [0, 20, 40, 60, 80, 100]}
+
+
+def test_linspace_of_integers():
+    for dtype in (wick.int64, wick.int32, wick.int16, wick.int8):
+        for arguments, values in [
+            ((0, 10, 4), [0, 3, 6, 10]),
+            ((-2.9, 2.9, 9), [-2, -1, -1, 0, 0, 0, 1, 1, 2]),
+            ((1.5, 9.7, 5), [1, 3, 5, 7, 9]),
+            ((10, 0, 4), [10, 6, 3, 0]),
+            ((-7, 7, 4), [-7, -2, 2, 7]),
+            ((1.9, 5, 1), [1]),
+        ]:
+            result = wick.linspace(*arguments, dtype=dtype)
+            assert (result.dtype, result.tolist()) == (dtype, values)
+            out = wick.linspace(*arguments, out=wick.empty(0, dtype=dtype))
+            assert out.tolist() == values
+            compiled = wick.compile(lambda a=arguments, d=dtype: wick.linspace(*a, dtype=d) + 0, options={"wait": True})
+            assert compiled().tolist() == compiled().tolist() == values
+    for (start, end), values in UINT8_STEPS.items():
+        assert wick.linspace(start, end, 6, dtype=wick.uint8).tolist() == values
+    with pytest.raises(RuntimeError, match="value cannot be converted to type uint8_t without overflow"):
+        wick.linspace(-2.5, 2.5, 6, dtype=wick.uint8)
+    assert wick.linspace(0, 2**62, 3, dtype=wick.int64).tolist() == [0, 2**61, 2**62]
+    assert wick.linspace(3, 3, 1, dtype=wick.bool).tolist() == [True]
+    with pytest.raises(NotImplementedError, match="\"linspace_cpu\" not implemented for 'Bool'"):
+        wick.linspace(0, 1, 2, dtype=wick.bool)
+
+
+def test_logspace_of_integers_cuts_its_ends_off():
+    for arguments, values in [
+        ((1.5, 2, 5), [10, 17, 31, 56, 100]),
+        ((0, 3, 4), [1, 10, 100, 1000]),
+        ((0.5, 2, 5, 3), [1, 1, 3, 5, 9]),
+        ((0, 2, 3, -2), [1, -2, 4]),
+        ((0, 2, 3, 2.7), [1, 2, 7]),
+        ((1.5, 2, 1), [31]),
+        ((1, 2, 0), []),
+    ]:
+        result = wick.logspace(*arguments, dtype=wick.int64)
+        assert (result.dtype, result.tolist()) == (wick.int64, values)
+        assert wick.logspace(*arguments, out=wick.empty(0, dtype=wick.int64)).tolist() == values
+    with pytest.raises(NotImplementedError, match="\"logspace_cpu\" not implemented for 'Bool'"):
+        wick.logspace(0, 1, 3, dtype=wick.bool)
