@@ -826,7 +826,11 @@ wk_status wk__compose_sum_to_size(wk__call *c) {
     bool shrinks = d < lead || (wk_int_eq(size->integers[d - lead], one()) && !wk_int_eq(t->sizes[d], one()));
     if (shrinks) dims[n++] = wk_int_of(d);
   }
-  if (n == 0) return call1(WK__OP(alias), c->args, c->results);
+  if (size->count == 0) return call1(WK__OP(sum), (wk_value[]){c->args[0], NONE}, c->results); /* always a sum */
+  if (n == 0) {
+    c->results[0] = wk__v_tensor(wk__retain(c->args[0].tensor));
+    return WK_OK;
+  }
   wk_value sum = {0};
   WK_TRY(call1(WK__OP(sum_dim_IntList), (wk_value[]){c->args[0], wk__v_ints(dims, n), wk__v_bool(true), NONE}, &sum));
   wk_status status = reshape_to(&sum, size->integers, (int)size->count, c->results);

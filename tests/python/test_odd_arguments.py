@@ -535,3 +535,18 @@ def test_logspace_of_integers_cuts_its_ends_off():
         assert wick.logspace(*arguments, out=wick.empty(0, dtype=wick.int64)).tolist() == values
     with pytest.raises(NotImplementedError, match="\"logspace_cpu\" not implemented for 'Bool'"):
         wick.logspace(0, 1, 3, dtype=wick.bool)
+
+
+def test_sum_to_size_of_one_element_and_of_bools():
+    number = wick.tensor(1.0)
+    total = number.sum_to_size(())
+    total.fill_(9)
+    assert (
+        number.item() == 1
+        and type(wick.tensor(1.0, requires_grad=True).sum_to_size(()).grad_fn).__name__ == "SumBackward0"
+    )
+    assert wick.tensor(True).sum_to_size(()).dtype == wick.int64
+    assert wick.ones(1, dtype=wick.bool).sum_to_size(()).dtype == wick.int64
+    assert wick.ones(2, 3, dtype=wick.bool).sum_to_size(2, 1).tolist() == [[3], [3]]
+    same = wick.ones(2, 3, dtype=wick.bool)
+    assert same.sum_to_size(2, 3) is same and wick.ones(2, 3).sum_to_size(()).item() == 6
