@@ -56,7 +56,7 @@ wk_status wk__meta_constant_pad(wk__call *c) {
   for (int k = 0; k < (int)pad->count / 2; k++) sizes[t->ndim - 1 - k] = padded(pad, k, sizes[t->ndim - 1 - k]);
   wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, sizes);
   c->compute_dtype = t->dtype;
-  return WK_OK;
+  return wk__spec_lay_out_as(&c->specs[0], t);
 }
 
 /* Of `t` the part that the other one has too: of the input what is not taken away, of the result what is not filled. */

@@ -194,7 +194,11 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
     shape = [1, -1] + [1] * (input.dim() - 2)
     result = result if weight is None else result * weight.reshape(shape)
-    return _in_dtype(result if bias is None else result + bias.reshape(shape), input.dtype)
+    result = _in_dtype(result if bias is None else result + bias.reshape(shape), input.dtype)
+    for rank, layout in ((4, _C.channels_last), (5, _C.channels_last_3d)):
+        if input.dim() == rank and not input.is_contiguous() and input.is_contiguous(memory_format=layout):
+            result = result.contiguous(memory_format=layout)
+    return result
 
 
 def broadcast_shapes(*shapes):
