@@ -779,3 +779,19 @@ def test_both_operands_of_maximum_take_the_gradient_beside_a_nan():
         y = wick.tensor([1.0, 2.0, 2.0, NAN], requires_grad=True)
         pick(x, y).sum().backward()
         assert (x.grad.tolist(), y.grad.tolist()) == gradients
+
+
+def test_as_strided_scatter_has_the_gradient_of_what_it_does():
+    """Unlike PyTorch's: docs/compatibility.md."""
+    for sizes, geometry, kept in (
+        ((12,), ((3, 2), (4, 1), 1), [1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1]),
+        ((3, 4), ((2, 2), (4, 1), 0), [0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1]),
+        ((4, 4), ((4,), (5,), 0), [0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0]),
+    ):
+        x = wick.arange(float(wick.Size(sizes).numel()), dtype=wick.float64).view(sizes).requires_grad_()
+        src = wick.ones(geometry[0], dtype=wick.float64, requires_grad=True)
+        weights = (wick.arange(float(x.numel()), dtype=wick.float64) + 1).view(sizes)
+        (wick.as_strided_scatter(x, src, *geometry) * weights).sum().backward()
+        assert x.grad.flatten().tolist() == [k * w for k, w in zip(kept, weights.flatten().tolist(), strict=True)]
+        assert src.grad.tolist() == weights.as_strided(*geometry).tolist()
+        assert wick.autograd.gradcheck(lambda x, src, g=geometry: wick.as_strided_scatter(x, src, *g), (x, src))
