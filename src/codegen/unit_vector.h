@@ -133,13 +133,12 @@ WK_INLINE B d_isnan(D x) { return b_join(vd_is_nan(x.a), vd_is_nan(x.b)); }
 WK_INLINE B l_isnan(L x) { return b_splat(0); }
 WK_INLINE B b_isnan(B x) { return b_splat(0); }
 WK_INLINE F f_sign(F x) {
-  F zero = f_splat(0), y = vf_select(vf_gt(x, zero), f_splat(1), vf_select(vf_lt(x, zero), f_splat(-1), zero));
-  return vf_select(vf_is_nan(x), x, y);
+  F zero = f_splat(0);
+  return vf_select(vf_gt(x, zero), f_splat(1), vf_select(vf_lt(x, zero), f_splat(-1), zero));
 }
 WK_INLINE vd vd_sign(vd x) {
   vd zero = vd_broadcast(0), one = vd_broadcast(1);
-  vd y = vd_select(vd_gt(x, zero), one, vd_select(vd_lt(x, zero), -one, zero));
-  return vd_select(vd_is_nan(x), x, y);
+  return vd_select(vd_gt(x, zero), one, vd_select(vd_lt(x, zero), -one, zero));
 }
 OF_D(sign, vd_sign)
 

@@ -30,13 +30,23 @@ static bool has_sizes(const wk_tensor *t, const wk__spec *spec) {
   return true;
 }
 
+static wk_status too_large(const wk__spec *spec) {
+  wk__string text = {0};
+  wk__print_sizes(&text, spec->sizes, spec->ndim);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed with sizes=%s", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
 static wk_status resize_to(wk_tensor *t, const wk__spec *spec) {
   wk__spec own = *spec;
   own.dtype = t->dtype;
   own.device = t->device;
   own.offset = t->offset;
-  int64_t bytes = (own.offset.bits + wk__spec_numel(&own).bits) * (int64_t)wk__itemsize(t);
-  if (t->storage) WK_TRY(wk__storage_resize(t->storage, bytes));
+  wk_int bytes = wk_int_mul(wk_int_add(own.offset, wk__spec_numel(&own)), wk_int_of((int64_t)wk__itemsize(t)));
+  if (WK_UNLIKELY(wk_int_is_poisoned(bytes))) return too_large(&own);
+  if (t->storage) WK_TRY(wk__storage_resize(t->storage, bytes.bits));
   return wk__tensor_set_geometry(t, &own);
 }
 

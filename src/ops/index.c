@@ -721,7 +721,7 @@ static void write_places(const wk_tensor *t, int64_t *out, int64_t count) {
 static wk_tensor *places_of(const wk_tensor *t) {
   const uint8_t *truths = (const uint8_t *)wk__data(t);
   int64_t count = 0;
-  for (int64_t i = 0; i < wk__numel(t); i++) count += truths[i];
+  for (int64_t i = 0; i < wk__numel(t); i++) count += truths[i] != 0;
   wk__spec spec;
   wk_int sizes[] = {wk_int_of(count), wk_int_of(t->ndim)};
   wk__spec_contiguous(&spec, WK_INT64, t->device, 2, sizes);

@@ -173,6 +173,8 @@ enum {
 
 /* Whether a tensor's elements lie without gaps in the order of a memory format ("channels_last"; create.c). */
 bool wk__is_contiguous_in(const wk_tensor *t, const char *format);
+/* The channels last, as t has them, in a contiguous description of as many dims; else nothing. */
+WK_MUST_USE wk_status wk__spec_lay_out_as(wk__spec *spec, const wk_tensor *t);
 
 /* ---- layers (dispatch.c) ---- */
 

@@ -443,15 +443,15 @@ wk_status wk__vjp_pow_scalar(wk__vjp *v) {
   return wk__vjp_set(v, 1, wk_mul_Scalar(wk_mul(G, RESULT), NUMBER(base == 0 ? 0 : log(base))));
 }
 
-/* The larger takes the gradient; equals share it. */
-static wk_status vjp_pick(wk__vjp *v, wk_tensor *(*better)(wk_tensor *, wk_tensor *)) {
+/* The larger takes the gradient; equals share it. Beside a NaN neither is worse, and both take it. */
+static wk_status vjp_pick(wk__vjp *v, wk_tensor *(*worse)(wk_tensor *, wk_tensor *)) {
   wk_tensor *half = wk_mul_Scalar(G, NUMBER(0.5)), *equal = wk_eq(ARG(0), ARG(1));
-  GIVE(0, wk_where_self(equal, half, wk_where_ScalarOther(better(ARG(0), ARG(1)), G, wk__v_int(0))));
-  GIVE(1, wk_where_self(equal, half, wk_where_ScalarOther(better(ARG(1), ARG(0)), G, wk__v_int(0))));
+  GIVE(0, wk_where_self(equal, half, wk_where_ScalarSelf(worse(ARG(0), ARG(1)), wk__v_int(0), G)));
+  GIVE(1, wk_where_self(equal, half, wk_where_ScalarSelf(worse(ARG(1), ARG(0)), wk__v_int(0), G)));
   return WK_OK;
 }
-wk_status wk__vjp_maximum(wk__vjp *v) { return vjp_pick(v, wk_gt); }
-wk_status wk__vjp_minimum(wk__vjp *v) { return vjp_pick(v, wk_lt); }
+wk_status wk__vjp_maximum(wk__vjp *v) { return vjp_pick(v, wk_lt); }
+wk_status wk__vjp_minimum(wk__vjp *v) { return vjp_pick(v, wk_gt); }
 
 void wk__lower_squared_difference(wk__lower *l) {
   wk__var d = wk__k_sub(l->h, wk__in(l, 0), wk__in(l, 1));

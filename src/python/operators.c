@@ -97,6 +97,17 @@ static bool is_size(const wk__state *state, PyObject *o) {
   return wk_dtype_is_integral((wk_dtype)t->dtype, true) && wk_int_eq(t->numel, wk_int_of(1));
 }
 
+/* A dim that no wk_int holds is refused with all that are out of range; a size has no such check. */
+static int check_sizes(const match *m, const wk__parameter *p, const wk_int *sizes, int n) {
+  for (int i = 0; p->symbolic && i < n; i++) {
+    if (WK_LIKELY(!wk_int_is_poisoned(sizes[i]))) continue;
+    PyErr_Format(PyExc_RuntimeError, "%s(): argument '%s' must not be below %lld (at position %d)", m->op->base_name,
+                 p->name, (long long)WK_INT_LEAST, i + 1);
+    return -1;
+  }
+  return 0;
+}
+
 static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   bool sequence = PyTuple_Check(o) || PyList_Check(o);
   if (!sequence && !(p->fixed_count && is_size(state, o))) return 0;
@@ -106,7 +117,7 @@ static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObje
     if (!is_size(state, PySequence_Fast_GET_ITEM(o, i)))
       return i ? bad_int(m, p, PySequence_Fast_GET_ITEM(o, i), i) : 0;
   int n = wk__ints_from_python(state, o, list, !sequence);
-  if (n < 0) return -1;
+  if (n < 0 || check_sizes(m, p, list, n) < 0) return -1;
   m->int_count += n;
   *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = list};
   return 1;
@@ -147,15 +158,17 @@ static int match_int(wk__state *state, PyObject *o, bool symbolic, wk_value *v) 
   return wk__int_from_python(state, o, &v->integer) < 0 ? -1 : 1;
 }
 
-/* Which diagonal: those far below a matrix are all alike, so what a wk_int cannot hold is the least one. */
-static int match_diagonal(wk__state *state, PyObject *o, wk_value *v) {
+/* Sizes, places, and which diagonal: those far below are all alike, so what a wk_int cannot hold is the least one. The
+ * bounds of random numbers, which are sizes for PyTorch too, are not alike. */
+static int match_size(wk__state *state, PyObject *o, wk_value *v) {
   int overflow, fits = match_int(state, o, true, v);
   if (fits == 1 && wk_int_is_poisoned(v->integer) && PyLong_Check(o) &&
       PyLong_AsLongLongAndOverflow(o, &overflow) < WK_INT_LEAST && !overflow)
     v->integer = wk_int_of(WK_INT_LEAST);
   return fits;
 }
-static bool is_diagonal(const wk__parameter *p) {
+static bool is_size_like(const match *m, const wk__parameter *p) {
+  if (p->symbolic) return !(m->op->tags & WK__TAG_RANDOM);
   return strcmp(p->name, "diagonal") == 0 || strcmp(p->name, "offset") == 0;
 }
 
@@ -204,7 +217,7 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       }
       return wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
     case WK__TYPE_INT:
-      return is_diagonal(p) ? match_diagonal(state, o, v) : match_int(state, o, p->symbolic, v);
+      return is_size_like(m, p) ? match_size(state, o, v) : match_int(state, o, p->symbolic, v);
     case WK__TYPE_FLOAT:
       return match_float(state, o, v);
     case WK__TYPE_BOOL:
@@ -320,6 +333,7 @@ static int match_spread(wk__state *state, match *m, const wk__parameter *p, PyOb
     if (!is_size(state, args[k])) return k ? bad_int(m, p, args[k], k) : 0;
     if (wk__int_from_python(state, args[k], &m->ints[k]) < 0) return -1;
   }
+  if (check_sizes(m, p, m->ints, (int)n) < 0) return -1;
   m->int_count = (int)n;
   *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = m->ints};
   return 1;

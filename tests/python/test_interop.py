@@ -2,6 +2,7 @@
 
 import array
 import copy
+import ctypes
 import gc
 import pickle
 import sys
@@ -540,6 +541,87 @@ def test_dlpack_options():
         wick.from_dlpack(np.arange(3)[::-1])
     with pytest.raises(BufferError, match="Unsupported DLPack dtype"):
         wick.from_dlpack(np.arange(3, dtype=np.uint16))
+
+
+class DlTensor(ctypes.Structure):
+    """DLTensor of dlpack.h, with the device and the dtype as numbers."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_index", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class DlManaged(ctypes.Structure):
+    _fields_ = [("tensor", DlTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class DlVersioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", DlTensor),
+    ]
+
+
+class Capsules:
+    """Capsules over float32 memory of ours, of either form, which say what a test wants them to."""
+
+    def __init__(self, data):
+        self.memory = (ctypes.c_float * max(len(data), 1))(*data)
+        self.kept = []
+
+    def make(self, shape, data=True, versioned=False, flags=0):
+        sizes = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+        address = ctypes.addressof(self.memory) if data else None
+        tensor = DlTensor(address, 1, 0, len(shape), 2, 32, 1, sizes, None, 0)
+        managed = DlVersioned(1, 0, None, None, flags, tensor) if versioned else DlManaged(tensor, None, None)
+        self.kept += [sizes, managed]
+        create = ctypes.pythonapi.PyCapsule_New
+        create.restype, create.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        name = b"dltensor_versioned" if versioned else b"dltensor"
+        self.kept.append(name)
+        return create(ctypes.addressof(managed), name, None)
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_dlpack_without_memory(versioned):
+    capsules = Capsules(range(6))
+    assert wick.from_dlpack(capsules.make((2, 3), versioned=versioned)).tolist() == [[0, 1, 2], [3, 4, 5]]
+    for empty in ((0,), (2, 0, 3)):
+        assert wick.from_dlpack(capsules.make(empty, data=False, versioned=versioned)).shape == empty
+    for shape in ((2, 3), (), (1,)):
+        with pytest.raises(BufferError, match="has elements but no memory"):
+            wick.from_dlpack(capsules.make(shape, data=False, versioned=versioned))
+    with pytest.raises(RuntimeError, match="overflow"):
+        wick.from_dlpack(capsules.make((2**40, 2**40), versioned=versioned))
+
+
+def test_dlpack_of_memory_that_may_not_be_written():
+    capsules = Capsules(range(3))
+    tensor = wick.from_dlpack(capsules.make((3,), versioned=True, flags=1))
+    tensor += 1
+    assert tensor.tolist() == [1, 2, 3] and list(capsules.memory) == [0, 1, 2]
+    with pytest.raises(BufferError, match="read-only"):
+        wick.from_dlpack(capsules.make((3,), versioned=True, flags=1), copy=False)
+    shared = wick.from_dlpack(capsules.make((3,), versioned=True, flags=2))
+    shared += 1
+    assert list(capsules.memory) == [1, 2, 3]
+    exporter = type("Exporter", (), {"__dlpack__": lambda self, **_: capsules.make((3,), versioned=True, flags=1)})()
+    for convert in (wick.from_dlpack, wick.as_tensor, wick.asarray, wick.tensor):
+        convert(exporter).zero_()
+        assert list(capsules.memory) == [1, 2, 3]
 
 
 # ---- storages ----

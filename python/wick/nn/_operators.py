@@ -159,6 +159,15 @@ dropout_, feature_dropout_, alpha_dropout_, feature_alpha_dropout_ = map(
 # ---- normalisation, shapes ----
 
 
+def _in_float(input):
+    """What several operators go over is rounded once, at the end: a small float is computed with in float32."""
+    return input.float() if input.dtype in (_C.float16, _C.bfloat16) else input
+
+
+def _in_dtype(result, dtype):
+    return result if result.dtype == dtype else result.to(dtype)
+
+
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     dims, shape = tuple(range(-len(normalized_shape), 0)), list(normalized_shape)
     if list(input.shape[-len(shape) :]) != shape:
@@ -166,9 +175,10 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         raise RuntimeError(
             f"Given normalized_shape={shape}, expected input with shape [*{expected}], but got input of size{got}"
         )
-    eps = _C.finfo(input.dtype).eps if eps is None else eps
-    result = input * (input.pow(2).mean(dims, True) + eps).rsqrt()
-    return result if weight is None else result * weight
+    wide = _in_float(input)
+    eps = _C.finfo(wide.dtype).eps if eps is None else eps
+    result = wide * (wide.pow(2).mean(dims, True) + eps).rsqrt()
+    return _in_dtype(result if weight is None else result * weight, input.dtype)
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
@@ -177,11 +187,18 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
         raise RuntimeError(
             f"Expected number of channels in input to be divisible by num_groups, but got input of {shape}"
         )
-    grouped = input.reshape(input.size(0), num_groups, -1)
+    for parameter in (weight, bias):
+        if parameter is not None and parameter.dtype not in (input.dtype, _C.float32):
+            raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
+    grouped = _in_float(input).reshape(input.size(0), num_groups, -1)
     result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
     shape = [1, -1] + [1] * (input.dim() - 2)
     result = result if weight is None else result * weight.reshape(shape)
-    return result if bias is None else result + bias.reshape(shape)
+    result = _in_dtype(result if bias is None else result + bias.reshape(shape), input.dtype)
+    for rank, layout in ((4, _C.channels_last), (5, _C.channels_last_3d)):
+        if input.dim() == rank and not input.is_contiguous() and input.is_contiguous(memory_format=layout):
+            result = result.contiguous(memory_format=layout)
+    return result
 
 
 def broadcast_shapes(*shapes):
@@ -279,10 +296,20 @@ def kl_div(input, target, reduction=1, log_target=False):
     return _reduced(entropy - target * input, reduction)
 
 
+def _normalized(x, dim, eps):
+    """x over its norm, which counts as eps where it is below; the derivative is the norm's all the same."""
+    norm = _C.linalg_vector_norm(x, 2, dim, True)
+    return x / _C.where(norm < eps, norm - norm.detach() + eps, norm)
+
+
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    dot = (x1 * x2).sum(dim)
-    norms = (x1 * x1).sum(dim).sqrt(), (x2 * x2).sum(dim).sqrt()
-    return dot / (_C.clamp(norms[0], min=eps) * _C.clamp(norms[1], min=eps))
+    dtype = _C.result_type(x1, x2)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        name = str(dtype).rpartition(".")[2]
+        legacy = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {legacy[name]}")
+    x1, x2 = broadcast_tensors(*(x if x.is_floating_point() or x.is_complex() else x.to(dtype) for x in (x1, x2)))
+    return (_normalized(x1, dim, eps) * _normalized(x2, dim, eps)).sum(dim)
 
 
 def one_hot(tensor, num_classes=-1):
