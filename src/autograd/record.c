@@ -298,6 +298,11 @@ static uint32_t saves_of(const wk_op *op, const wk_value *args) {
   }
   return saves;
 }
+/* In place the argument is gone: where the rule can do with the result, no copy of it is kept. */
+static uint32_t saves_in_place(const wk_op *op, uint32_t saves) {
+  bool by_result = op->tags & WK__TAG_BY_RESULT && saves & WK__SAVE_ARG(0);
+  return by_result ? (saves & ~WK__SAVE_ARG(0)) | WK__SAVE_RESULT(0) : saves;
+}
 
 static wk_status copy_list(wk_value *v, const wk_value *from, size_t item) {
   void *copy = wk__alloc(from->count * item + 1);
@@ -615,7 +620,7 @@ wk_status wk__autograd_layer(const wk_op *op, const wk_value *args, wk_tensor *c
       return wk_fail(WK_NOT_IMPLEMENTED, "the derivative for '%s' is not implemented", op->base_name);
     return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
   }
-  uint32_t saves = saves_of(op, args);
+  uint32_t saves = in_place ? saves_in_place(op, saves_of(op, args)) : saves_of(op, args);
   op_node *n;
   WK_TRY(begin_node(op, args, written, saves, &n));
   uint64_t outer_sequence = wk__mode.tape_sequence;

@@ -162,15 +162,6 @@ wk_status wk__vjp_threshold_backward(wk__vjp *v) {
   return WK_OK;
 }
 
-void wk__lower_leaky_relu(wk__lower *l) {
-  wk__var x = wk__in(l, 0);
-  wk__out(l, 0, wk__k_where(l->h, wk__k_gt(l->h, x, constant(l, 0)), x, wk__k_mul(l->h, x, wk__in(l, 1))));
-}
-wk_status wk__vjp_leaky_relu(wk__vjp *v) {
-  wk_tensor *positive = wk_gt_Scalar(ARG(0), wk__v_int(0));
-  return wk__vjp_set(v, 0, wk_where_self(positive, G, wk_mul_Scalar(G, v->args[1])));
-}
-
 /* ---- gelu ---- */
 
 static bool is_tanh_form(const wk__lower *l, int arg) { return strcmp(l->call->args[arg].string, "tanh") == 0; }

@@ -891,10 +891,11 @@ static bool first_is_tensor(const wk_op *op) {
 
 /* PyTorch has functions that write their first argument for these; for the others methods alone. */
 static bool has_inplace_function(const char *name) {
-  static const char *const names[] = {"abs",   "ceil",       "clamp",  "clamp_max", "clamp_min", "clip",      "cos",
-                                      "erf",   "exp",        "expm1",  "fill",      "floor",     "index_put", "log",
-                                      "log1p", "neg",        "relu",   "round",     "rsqrt",     "sigmoid",   "sin",
-                                      "sqrt",  "reciprocal", "square", "tanh",      "trunc",     "zero"};
+  static const char *const names[] = {"abs",       "ceil",    "celu", "clamp", "clamp_max",  "clamp_min", "clip",
+                                      "cos",       "erf",     "exp",  "expm1", "fill",       "floor",     "index_put",
+                                      "log",       "log1p",   "neg",  "relu",  "round",      "rrelu",     "rsqrt",
+                                      "selu",      "sigmoid", "sin",  "sqrt",  "reciprocal", "square",    "tanh",
+                                      "threshold", "trunc",   "zero"};
   for (size_t i = 0; i < WK_COUNT(names); i++)
     if (strcmp(name, names[i]) == 0) return true;
   return false;

@@ -22,88 +22,12 @@ def _in_place(function):
 # ---- pointwise ----
 
 
-def hardtanh(input, min_val=-1.0, max_val=1.0):
-    if not input.is_floating_point():
-        if input.dtype is _C.bool:
-            raise RuntimeError("Bool inputs not supported for hardtanh")
-        if input.dtype is _C.uint8 and min_val < 0:
-            raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
-        min_val, max_val = int(min_val), int(max_val)
-    return _C.clamp(input, min_val, max_val)
-
-
-def threshold(input, threshold, value):
-    for position, name, number in ((2, "threshold", threshold), (3, "value", value)):
-        if not isinstance(number, (int, float)):
-            kind = type(number).__name__
-            raise TypeError(f"threshold(): argument '{name}' (position {position}) must be Number, not {kind}")
-    if not input.is_floating_point():
-        threshold, value = int(threshold), int(value)
-    return _C.where(input <= threshold, value, input)
-
-
-def elu(input, alpha=1.0, scale=1.0, input_scale=1.0):
-    negative = _C.expm1(input * input_scale) * (alpha * scale)
-    return _C.where(input > 0, input * scale, negative)
-
-
-def celu(input, alpha=1.0):
-    return elu(input, alpha, 1.0, 1.0 / alpha)
-
-
-def selu(input):
-    return elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
-
-
-def leaky_relu(input, negative_slope=0.01):
-    return _C.where(input > 0, input, input * negative_slope)
-
-
-def mish(input):
-    return input * softplus(input).tanh()
-
-
-def softplus(input, beta=1.0, threshold=20.0):
-    return _C.where(input * beta > threshold, input, _C.log1p((input * beta).exp()) / beta)
-
-
-def log_sigmoid(input):
-    return -(_C.log1p((-input.abs()).exp()) - _C.clamp(input, max=0))
-
-
-def hardsigmoid(input):
-    return _C.clamp(input + 3, 0, 6) / 6
-
-
-def hardswish(input):
-    return input * _C.clamp(input + 3, 0, 6) / 6
-
-
-def hardshrink(input, lambd=0.5):
-    return _C.where(input.abs() <= lambd, 0.0, input)
-
-
-def softshrink(input, lambd=0.5):
-    return _C.where(input > lambd, input - lambd, _C.where(input < -lambd, input + lambd, input * 0))
-
-
-def prelu(input, weight):
-    if input.dim() >= 2:
-        weight = weight.reshape([-1] + [1] * (input.dim() - 2))
-    return _C.where(input > 0, input, weight * input)
-
-
 def glu(input, dim=-1):
     size = input.size(dim)
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}")
     first, second = input.chunk(2, dim)
     return first * second.sigmoid()
-
-
-celu_, elu_, hardsigmoid_, hardswish_, hardtanh_, leaky_relu_, mish_, selu_, threshold_ = map(
-    _in_place, (celu, elu, hardsigmoid, hardswish, hardtanh, leaky_relu, mish, selu, threshold)
-)
 
 
 # ---- dropout: one random number an element, or a channel ----
@@ -263,7 +187,7 @@ def binary_cross_entropy(input, target, weight=None, reduction=1):
 
 
 def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, reduction=1):
-    log = log_sigmoid(input)
+    log = _C.log_sigmoid(input)
     if pos_weight is None:
         loss = (1 - target) * input - log
     else:

@@ -65,11 +65,14 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     return (_ops.hardtanh_ if inplace else _ops.hardtanh)(input, min_val, max_val)
 
 
-def threshold(input, threshold, value, inplace=False):
+def _threshold(input, threshold, value, inplace=False):
     """x where it is above the threshold, else value."""
     if _C._overrides and _C._has_torch_function_variadic(input):
-        return _handle(globals()["threshold"], (input,), input, threshold, value, inplace=inplace)
+        return _handle(_threshold, (input,), input, threshold, value, inplace=inplace)
     return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
+
+
+threshold = _threshold
 
 
 def elu(input, alpha=1.0, inplace=False):
