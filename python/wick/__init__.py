@@ -29,7 +29,15 @@ _SUBMODULES = frozenset(
         "return_types",
     )
 )
-_LAZY = {"save": "serialization", "load": "serialization", "compile": "compiler", "ops": "_ops", "SymInt": "_symint"}
+_LAZY = {
+    "save": "serialization",
+    "load": "serialization",
+    "compile": "compiler",
+    "ops": "_ops",
+    "SymInt": "_symint",
+    "is_anomaly_enabled": "autograd.anomaly_mode",
+    "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
+}
 
 
 def __getattr__(name):
