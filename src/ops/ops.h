@@ -88,6 +88,7 @@ enum {
   WK__TAG_ROUNDS_NUMBERS = 1 << 24,
   WK__TAG_HIDDEN = 1 << 25,      /* a function of the core alone: the package has it in nn.functional or elsewhere */
   WK__TAG_NOT_INPLACE = 1 << 26, /* pointwise, but there is no method that writes its first argument */
+  WK__TAG_APART = 1 << 28,       /* out= may share no memory with an argument */
   WK__TAG_BY_RESULT = 1 << 27,   /* in place the derivative is taken from the result, where it asks for argument 0 */
 };
 
