@@ -19,6 +19,7 @@ bool wk__takes_out(const wk_op *op) {
                                       "fill",
                                       "flip",
                                       "index_put",
+                                      "isclose",
                                       "isfinite",
                                       "isinf",
                                       "isnan",

@@ -112,6 +112,16 @@ static int tensor_setattro(PyObject *o, PyObject *name, PyObject *value) {
   return status;
 }
 
+/* Every array of NumPy's has __index__, but only those without dims are integers. */
+static bool is_count(PyObject *o) {
+  if (!PyIndex_Check(o)) return false;
+  if (!PySequence_Check(o) || PySequence_Size(o) < 0) {
+    PyErr_Clear();
+    return true;
+  }
+  return false;
+}
+
 /* Tensor(2, 3) is empty memory, Tensor([1, 2]) data in the default dtype, Tensor(tensor) an alias: PyTorch's old way.
  */
 static wk_tensor *legacy_new(wk__state *state, PyObject *args) {
@@ -122,11 +132,12 @@ static wk_tensor *legacy_new(wk__state *state, PyObject *args) {
     wk__spec_of(&spec, wk__tensor_of(first));
     return wk__tensor_alias(wk__tensor_of(first), &spec);
   }
-  if (n == 1 && PyFloat_Check(first)) {
+  bool counts = n == 1 && is_count(first);
+  if (n == 1 && !counts && PyNumber_Check(first) && !PySequence_Check(first)) {
     PyErr_Format(PyExc_TypeError, "new(): data must be a sequence (got %s)", Py_TYPE(first)->tp_name);
     return NULL;
   }
-  if (n == 1 && !PyIndex_Check(first) && !Py_IS_TYPE(first, state->size_type))
+  if (n == 1 && !counts && !Py_IS_TYPE(first, state->size_type))
     return wk__tensor_from_python(state, first, wk__default_dtype());
   wk_int sizes[WK_MAX_DIMS];
   bool is_size = n == 1 && Py_IS_TYPE(first, state->size_type);

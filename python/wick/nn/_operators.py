@@ -95,21 +95,33 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     return result if weight is None else result * weight
 
 
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+def _check_group_norm(input, num_groups, weight, bias):
+    shape = list(input.shape)
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if input.size(1) % num_groups:
-        shape = f"shape {list(input.shape)} and num_groups={num_groups}"
         raise RuntimeError(
-            f"Expected number of channels in input to be divisible by num_groups, but got input of {shape}"
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            f"shape {shape} and num_groups={num_groups}"
         )
-    grouped = input.reshape(input.size(0), num_groups, -1)
-    result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and (given.dim() != 1 or given.numel() != input.size(1)):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
+                f"shape {list(given.shape)} and input of shape {shape}"
+            )
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    _check_group_norm(input, num_groups, weight, bias)
+    if input.numel():
+        grouped = input.reshape(input.size(0), num_groups, -1)
+        result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
+    else:
+        result = input.clone()
     shape = [1, -1] + [1] * (input.dim() - 2)
     result = result if weight is None else result * weight.reshape(shape)
     return result if bias is None else result + bias.reshape(shape)
-
-
-def broadcast_shapes(*shapes):
-    return _C.Size(_C.broadcast_tensors(*(_C.empty(shape, device="meta") for shape in shapes))[0].shape)
 
 
 def broadcast_tensors(*tensors):
@@ -175,6 +187,8 @@ def nll_loss_nd(input, target, weight=None, reduction=1, ignore_index=-100):
         raise ValueError(f"Expected {sizes}.")
     if input.dim() <= 2:
         return _C.nll_loss(input, target, weight, reduction, ignore_index)
+    if target.dtype == _C.uint8:
+        raise RuntimeError("expected scalar type Long but found Byte")
     classes = input.size(1)
     flat = input.movedim(1, -1).reshape(-1, classes)
     loss = _C.nll_loss(flat, target.reshape(-1), weight, reduction, ignore_index)

@@ -6,6 +6,7 @@ Operators whose arguments need nothing done are taken as they are (see _ALIASES)
 import math
 
 from .. import _C
+from .._tensor import broadcast_shapes
 from ._operators import ops as _ops
 
 # Our name -> the operator's. What the core does not have yet is missing here too, and says so when it is asked for.
@@ -586,7 +587,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
             "deprecated. Please ensure they have the same size."
         )
     if weight is not None:
-        weight = weight.expand(_ops.broadcast_shapes(target.size(), weight.size()))
+        weight = weight.expand(broadcast_shapes(target.size(), weight.size()))
     return _ops.binary_cross_entropy(input, target, weight, reduction)
 
 
