@@ -144,6 +144,19 @@ def _reduce(self, protocol):
     return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, self.__dict__)
 
 
+def _array_wrap(self, array, context=None, return_scalar=False):
+    """What NumPy's functions make of tensors is a tensor again; truth comes as uint8, as in PyTorch."""
+    if _C._overrides and _C._has_torch_function_variadic(self):
+        return _C._dispatch_torch_function(Tensor.__array_wrap__, (self,), (self,), {"array": array})
+    if array.dtype == bool:
+        array = array.astype("uint8")
+    return _C.from_numpy(array)
+
+
+_array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__array_wrap__"
+
 Tensor.__reduce_ex__ = _reduce
+Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float64(2) * tensor is ours to compute
+Tensor.__array_wrap__ = _array_wrap
 Tensor.allclose, Tensor.equal, Tensor.where = allclose, equal, _where
 Tensor.nonzero, Tensor.norm = nonzero, _norm

@@ -510,7 +510,7 @@ static bool as_operand(wk__state *state, PyObject *o, wk_value *v) {
     *v = (wk_value){.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(o)};
     return true;
   }
-  if (!PyFloat_Check(o) && !PyLong_Check(o)) return false;
+  if (!PyFloat_Check(o) && !PyLong_Check(o) && (PyComplex_Check(o) || !wk__is_array_scalar(o))) return false;
   return wk__scalar_from_python(state, o, v) == 0;
 }
 
@@ -665,6 +665,21 @@ static PyObject *number_matmul(PyObject *a, PyObject *b) {  // -> new
   return wk__call_to_python(state, WK__OP(matmul), args, NULL);
 }
 
+/* An array is compared as the tensor over its memory; only == does that, as in PyTorch. */
+static PyObject *equals(PyObject *a, PyObject *b) {  // -> new
+  PyObject *result = binary(a, b, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL, "__eq__", NULL);
+  if (result != Py_NotImplemented || !wk__is_array(b)) return result;
+  PyObject *over = wk__from_numpy(state_of(a)->module, b);
+  if (!over) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return Py_DECREF(result), NULL;
+    PyErr_Clear(); /* of texts, say */
+    return result;
+  }
+  Py_SETREF(result, binary(a, over, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL, "__eq__", NULL));
+  Py_DECREF(over);
+  return result;
+}
+
 static PyObject *tensor_compare(PyObject *a, PyObject *b, int operator) {  // -> new
   switch (operator) {
     case Py_LT:
@@ -672,7 +687,7 @@ static PyObject *tensor_compare(PyObject *a, PyObject *b, int operator) {  // ->
     case Py_LE:
       return binary(a, b, WK__OP(le_Tensor), WK__OP(le_Scalar), NULL, "le", NULL);
     case Py_EQ:
-      return binary(a, b, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL, "__eq__", NULL);
+      return equals(a, b);
     case Py_NE:
       return binary(a, b, WK__OP(ne_Tensor), WK__OP(ne_Scalar), NULL, "ne", NULL);
     case Py_GT:
