@@ -72,6 +72,82 @@ WK__DECOMPOSE_ONE(leaky_relu) {
   return wk_where_self(wk_gt_Scalar(ARG(0), wk__v_int(0)), ARG(0), wk_mul_Scalar(ARG(0), VALUE(1)));
 }
 
+static wk_tensor *zero_like(wk_tensor *t) {
+  return wk__d_number(wk__v_int(0), (wk_dtype)(t ? t->dtype : WK_FLOAT32), t);
+}
+static wk_tensor *minimum_of(wk_tensor *x, double most) {
+  return wk_minimum(x, wk__d_number(wk__v_double(most), (wk_dtype)(x ? x->dtype : WK_FLOAT32), x));
+}
+static wk_tensor *maximum_of(wk_tensor *x, double least) {
+  return wk_maximum(x, wk__d_number(wk__v_double(least), (wk_dtype)(x ? x->dtype : WK_FLOAT32), x));
+}
+
+WK__DECOMPOSE_ONE(leaky_relu_backward) {
+  return wk_where_self(wk_gt_Scalar(ARG(1), wk__v_int(0)), ARG(0), wk_mul_Scalar(ARG(0), VALUE(2)));
+}
+
+WK__DECOMPOSE_ONE(hardtanh) {
+  wk_tensor *low = number_of(c, 1, ARG(0)), *high = number_of(c, 2, ARG(0));
+  return wk_minimum(wk_maximum(ARG(0), low), high);
+}
+WK__DECOMPOSE_ONE(hardtanh_backward) {
+  wk_tensor *outside = wk_bitwise_or(wk_le_Scalar(ARG(1), VALUE(2)), wk_ge_Scalar(ARG(1), VALUE(3)));
+  return wk_where_self(outside, zero_like(ARG(0)), ARG(0));
+}
+WK__DECOMPOSE_ONE(threshold) {
+  wk_tensor *limit = number_of(c, 1, ARG(0)), *value = number_of(c, 2, ARG(0));
+  return wk_where_self(wk_le(ARG(0), limit), value, ARG(0));
+}
+
+WK__DECOMPOSE_ONE(elu) {
+  wk_tensor *soft = wk_expm1(wk_mul_Scalar(ARG(0), VALUE(3)));
+  wk_tensor *negative = wk__d_times(soft, number(&VALUE(1)) * number(&VALUE(2)));
+  return wk_where_self(wk_le_Scalar(ARG(0), wk__v_int(0)), negative, wk_mul_Scalar(ARG(0), VALUE(2)));
+}
+WK__DECOMPOSE_ONE(elu_backward) {
+  double below = number(&VALUE(1)) * number(&VALUE(2)), input_scale = number(&VALUE(3));
+  wk_tensor *x = ARG(5), *slope = VALUE(4).boolean
+                                      ? wk__d_times(wk__d_plus(x, below), input_scale)
+                                      : wk__d_times(wk_exp(wk_mul_Scalar(x, VALUE(3))), input_scale * below);
+  wk_tensor *scale = wk__d_number(VALUE(2), (wk_dtype)(x ? x->dtype : WK_FLOAT32), x);
+  return wk_mul(ARG(0), wk_where_self(wk_le_Scalar(x, wk__v_int(0)), slope, scale));
+}
+
+WK__DECOMPOSE_ONE(mish) { return wk_mul(ARG(0), wk_tanh(wk_log1p(wk_exp(ARG(0))))); }
+
+static wk_tensor *ramp(wk_tensor *x) { return minimum_of(maximum_of(wk__d_plus(x, 3), 0), 6); }
+WK__DECOMPOSE_ONE(hardsigmoid) { return wk_div_Scalar(ramp(ARG(0)), wk__v_int(6)); }
+WK__DECOMPOSE_ONE(hardsigmoid_backward) {
+  wk_value three = wk__v_int(3), minus_three = wk__v_int(-3);
+  wk_tensor *inside = wk_bitwise_and(wk_gt_Scalar(ARG(1), minus_three), wk_lt_Scalar(ARG(1), three));
+  return wk_where_self(inside, wk__d_times(ARG(0), 1.0f / 6.0f), zero_like(ARG(0)));
+}
+WK__DECOMPOSE_ONE(hardswish) { return wk_div_Scalar(wk_mul(ARG(0), ramp(ARG(0))), wk__v_int(6)); }
+WK__DECOMPOSE_ONE(hardswish_backward) {
+  wk_tensor *slope = wk__d_plus(wk_div_Scalar(ARG(1), wk__v_int(3)), 0.5);
+  wk_tensor *rising = wk_where_self(wk_lt_Scalar(ARG(1), wk__v_int(3)), wk_mul(ARG(0), slope), ARG(0));
+  return wk_where_self(wk_le_Scalar(ARG(1), wk__v_int(-3)), zero_like(ARG(0)), rising);
+}
+
+static wk_tensor *is_small(wk_tensor *x, double limit) {
+  wk_value least = wk__v_double(-limit), most = wk__v_double(limit);
+  return wk_bitwise_and(wk_ge_Scalar(x, least), wk_le_Scalar(x, most));
+}
+WK__DECOMPOSE_ONE(hardshrink) { return wk_where_self(is_small(ARG(0), number(&VALUE(1))), zero_like(ARG(0)), ARG(0)); }
+WK__DECOMPOSE_ONE(softshrink) {
+  double limit = number(&VALUE(1));
+  wk_tensor *x = ARG(0), *low = wk_lt_Scalar(x, wk__v_double(-limit));
+  wk_tensor *rest = wk_where_self(low, wk__d_plus(x, limit), wk__d_times(x, 0));
+  return wk_where_self(wk_gt_Scalar(x, VALUE(1)), wk__d_plus(x, -limit), rest);
+}
+WK__DECOMPOSE_ONE(shrink_backward) {
+  return wk_where_self(is_small(ARG(1), number(&VALUE(2))), zero_like(ARG(0)), ARG(0));
+}
+WK__DECOMPOSE_ONE(log_sigmoid) { return wk__d_sub(minimum_of(ARG(0), 0), wk_log1p(wk_exp(wk_neg(wk_abs(ARG(0)))))); }
+WK__DECOMPOSE_ONE(prelu_kernel) {
+  return wk_where_self(wk_gt_Scalar(ARG(0), wk__v_int(0)), ARG(0), wk_mul(ARG(1), ARG(0)));
+}
+
 /* log(1 + exp(beta x)) / beta; linear above the threshold */
 WK__DECOMPOSE_ONE(softplus) {
   wk_tensor *scaled = wk_mul_Scalar(ARG(0), VALUE(1));

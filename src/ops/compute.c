@@ -160,12 +160,14 @@ static bool is_skipped(const wk__call *c) { return nothing_to_do(c) && !(c->op->
 
 /* What computes has to find its arguments' memory. Pointwise shape rules have compared the devices already. */
 static wk_status check_memory(const wk__call *c) {
-  if (c->op->tags & WK__TAG_POINTWISE) return WK_OK;
+  if (c->op->tags & (WK__TAG_POINTWISE | WK__TAG_LIKE)) return WK_OK;
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     bool list = c->args[i].tag == WK_VALUE_TENSORS;
     if (!list && c->args[i].tag != WK_VALUE_TENSOR) continue;
     for (uint32_t k = 0; k < (list ? c->args[i].count : 1); k++) {
       const wk_tensor *t = list ? c->args[i].tensors[k] : c->args[i].tensor;
+      if (t && t->device.type == WK_META && c->op == WK__OP(to_copy))
+        return wk_fail(WK_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
       if (t && t->device.type == WK_META)
         return wk_fail(WK_RUNTIME_ERROR, "Tensor on device meta is not on the expected device cpu!");
     }

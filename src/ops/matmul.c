@@ -388,8 +388,10 @@ static wk_status run_linear(const wk__call *c, const wk__product_hooks *hooks) {
 wk_status wk__kernel_linear(wk__call *c) { return run_linear(c, NULL); }
 
 static wk_tensor *as_rows(wk_tensor *t) {
-  wk_int shape[] = {wk_int_of(-1), t->sizes[t->ndim - 1]};
-  return t->ndim == 2 ? t : wk_reshape(t, shape, 2);
+  wk_int rows = wk_int_of(1);
+  for (int d = 0; d < t->ndim - 1; d++)
+    rows = wk_int_mul(rows, t->sizes[d]); /* -1 says nothing where there is a zero */
+  return t->ndim == 2 ? t : wk_reshape(t, (wk_int[]){rows, t->sizes[t->ndim - 1]}, 2);
 }
 static wk_tensor *input_gradient(wk_tensor *g, wk_tensor *weight) {
   wk_int sizes[WK_MAX_DIMS];

@@ -88,6 +88,10 @@ enum {
   WK__TAG_ROUNDS_NUMBERS = 1 << 24,
   WK__TAG_HIDDEN = 1 << 25,      /* a function of the core alone: the package has it in nn.functional or elsewhere */
   WK__TAG_NOT_INPLACE = 1 << 26, /* pointwise, but there is no method that writes its first argument */
+  WK__TAG_LIKE = 1 << 29,      /* of tensors it looks at the shape, dtype and device: their memory need not be there */
+  WK__TAG_OWN_DTYPE = 1 << 30, /* numbers are converted to argument 0's dtype and do not promote it */
+  WK__TAG_APART = 1 << 28,     /* out= may share no memory with an argument */
+  WK__TAG_BY_RESULT = 1 << 27, /* in place the derivative is taken from the result, where it asks for argument 0 */
 };
 
 enum { WK__FIXED_NUMBER_COUNT = 7 };
@@ -150,6 +154,7 @@ wk_value wk__value_of_int(int64_t i);           /* as a number, no size: any int
  * -255), floats not to overflow. Elements that are converted, and operands, wrap around instead. */
 WK_MUST_USE wk_status wk__check_number(const wk_value *number, wk_dtype dtype);
 bool wk__number_fits(double number, wk_dtype dtype);
+wk_status wk__refuse_complex(wk_dtype dtype); /* the same error, for a number with an imaginary part */
 /* Told, while a call is recorded, that number input `number` of the graph was found to fit: so it has to later. */
 typedef struct wk__number_watcher {
   void *context;

@@ -37,6 +37,10 @@ struct wk_op wk__op_table[WK__OP_COUNT] = {
 #define MUTATES WK__TAG_MUTATES
 #define FIRST_ONLY WK__TAG_FIRST_ONLY
 #define PLACES WK__TAG_PLACES
+#define LIKE WK__TAG_LIKE
+#define OWN_DTYPE WK__TAG_OWN_DTYPE
+#define APART WK__TAG_APART
+#define BY_RESULT WK__TAG_BY_RESULT
 #include "ops/ops.def"
 #undef OP
 };

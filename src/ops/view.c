@@ -790,17 +790,64 @@ wk_status wk__compose_broadcast_to(wk__call *c) {
   return call1(WK__OP(expand), (wk_value[]){c->args[0], c->args[1], NONE}, c->results);
 }
 
+/* What movedim is given, as a list: one dim, or several. */
+static void dims_given(const wk_value *v, wk_value *out) {
+  *out = v->tag == WK_VALUE_INT ? (wk_value){.tag = WK_VALUE_INTS, .count = 1, .integers = &v->integer} : *v;
+}
+static wk_status repeated_dim(const char *which, const wk_value *dims) {
+  wk__string text = {0};
+  wk__print_sizes(&text, dims->integers, (int)dims->count);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "movedim: repeated dim in `%s` (%s)", which, text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+/* Each as an index from the front; a bit a dim. */
+static wk_status wrap_dims(const wk_value *dims, int ndim, int *out, uint32_t *out_mask) {
+  *out_mask = 0;
+  for (uint32_t k = 0; k < dims->count; k++) {
+    WK_TRY(wk__wrap_dim(wk_int_guard_value(dims->integers[k]), ndim, &out[k]));
+    *out_mask |= 1u << out[k];
+  }
+  return WK_OK;
+}
+static wk_status check_moves(const wk_value *from, const wk_value *to) {
+  if (from->count == to->count) return WK_OK;
+  wk__string text = {0};
+  wk__string_append(&text, "source (");
+  wk__print_sizes(&text, from->integers, (int)from->count);
+  wk__string_append(&text, " dims) should contain the same number of dims as destination (");
+  wk__print_sizes(&text, to->integers, (int)to->count);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "movedim: Invalid source or destination dims: %s dims)", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
+/* Dims `from` go to the places `to`; the others keep their order. */
 wk_status wk__compose_movedim(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
-  int from, to, n = 0;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &from));
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &to));
+  int from[WK_MAX_DIMS], to[WK_MAX_DIMS];
+  uint32_t taken, filled;
+  wk_value source, destination;
   wk_int order[WK_MAX_DIMS];
+  dims_given(&c->args[1], &source);
+  dims_given(&c->args[2], &destination);
+  WK_TRY(check_moves(&source, &destination));
+  WK_TRY(wrap_dims(&source, t->ndim, from, &taken));
+  WK_TRY(wrap_dims(&destination, t->ndim, to, &filled));
+  if (__builtin_popcount(taken) != (int)source.count) return repeated_dim("source", &source);
+  if (__builtin_popcount(filled) != (int)source.count) return repeated_dim("destination", &destination);
+  for (uint32_t k = 0; k < source.count; k++) order[to[k]] = wk_int_of(from[k]);
   for (int k = 0, d = 0; k < t->ndim; k++) {
-    if (d == from) d++;
-    order[n++] = wk_int_of(k == to ? from : d++);
+    if (filled >> k & 1) continue;
+    while (taken >> d & 1) d++;
+    order[k] = wk_int_of(d++);
   }
-  return call1(WK__OP(permute), (wk_value[]){c->args[0], wk__v_ints(order, n)}, c->results);
+  return call1(WK__OP(permute), (wk_value[]){c->args[0], wk__v_ints(order, t->ndim)}, c->results);
+}
+wk_status wk__compose_swapaxes(wk__call *c) {
+  return call1(WK__OP(transpose_int), (wk_value[]){c->args[0], c->args[1], c->args[2]}, c->results);
 }
 
 /* Sums over leading dims and over those where the target has size 1. */

@@ -200,6 +200,50 @@ static int match_device(wk__state *state, PyObject *o, wk_value *v) {
   return wk__device_from_python(state, o, &v->device) < 0 ? -1 : 1;
 }
 
+/* A complex number, or a tensor that holds one. */
+static bool is_complex(const wk__state *state, PyObject *o, Py_complex *out) {
+  if (PyComplex_Check(o)) {
+    *out = PyComplex_AsCComplex(o);
+    return true;
+  }
+  const wk_tensor *t = wk__is_tensor(state, o) ? wk__tensor_of(o) : NULL;
+  if (!t || !wk_dtype_is_complex((wk_dtype)t->dtype) || !t->storage) return false;
+  const void *element = wk__data(t);
+  if (t->dtype == WK_COMPLEX128)
+    *out = (Py_complex){((const double *)element)[0], ((const double *)element)[1]};
+  else
+    *out = (Py_complex){((const float *)element)[0], ((const float *)element)[1]};
+  return true;
+}
+
+/* Where only a real number can be kept. 1: taken, 0: it is no complex number, -1: an exception is set. */
+static int match_complex(wk__state *state, const match *m, PyObject *o, wk_value *v) {
+  Py_complex number;
+  if (WK_LIKELY(PyFloat_CheckExact(o) || PyLong_CheckExact(o)) || !is_complex(state, o, &number)) return 0;
+  bool own = m->op->tags & WK__TAG_OWN_DTYPE && m->values[0].tag == WK_VALUE_TENSOR;
+  wk_dtype dtype = own ? (wk_dtype)m->values[0].tensor->dtype : WK_FLOAT64;
+  if (PyComplex_Check(o) && !own) return 0; /* as any object that is no real number */
+  *v = (wk_value){.tag = WK_VALUE_DOUBLE, .number = number.real};
+  if (number.imag == 0) return 1;
+  if (dtype == WK_BOOL) {
+    *v = (wk_value){.tag = WK_VALUE_BOOL, .boolean = true};
+    return 1;
+  }
+  (void)!wk__refuse_complex(dtype);
+  wk__raise(state);
+  return -1;
+}
+
+static int match_scalar(wk__state *state, const match *m, PyObject *o, wk_value *v) {
+  if (wk__is_tensor(state, o)) {
+    if (!is_plain_element(wk__tensor_of(o))) return 0;
+  } else if (!is_number(o)) {
+    return 0;
+  }
+  int complex = match_complex(state, m, o, v);
+  return complex ? complex : wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
+}
+
 static int match_argument(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   *v = (wk_value){0};
   if (o == Py_None) return p->optional || (p->has_default && p->type == WK__TYPE_INTS);
@@ -210,12 +254,7 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       v->tensor = wk__tensor_of(o);
       return 1;
     case WK__TYPE_SCALAR:
-      if (wk__is_tensor(state, o)) {
-        if (!is_plain_element(wk__tensor_of(o))) return 0;
-      } else if (!is_number(o)) {
-        return 0;
-      }
-      return wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
+      return match_scalar(state, m, o, v);
     case WK__TYPE_INT:
       return is_size_like(m, p) ? match_size(state, o, v) : match_int(state, o, p->symbolic, v);
     case WK__TYPE_FLOAT:
@@ -365,10 +404,7 @@ static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *
   const wk__schema *s = &op->schema;
   for (int i = 0; i < s->parameter_count; i++) {
     if (!names_parameter(keyword, s->parameters[i].name)) continue;
-    if (*given >> i & 1) {
-      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%s'", op->base_name, s->parameters[i].name);
-      return -1;
-    }
+    if (*given >> i & 1) return misfit(m, &s->parameters[i], value, -1); /* arange(0, end=3) means another overload */
     *given |= 1u << i;
     int fits = match_argument(state, m, &s->parameters[i], value, &m->values[i]);
     return fits ? fits : misfit(m, &s->parameters[i], value, -1);
@@ -610,7 +646,7 @@ const char *wk__given_type(const wk__state *state, PyObject *value) {
 
 /* PyTorch has more overloads of these, with as many arguments. */
 static bool has_more_overloads(const operator_object *o) {
-  static const char *const names[] = {"linspace", "logspace", "movedim", "narrow", "rand_like", "randn_like"};
+  static const char *const names[] = {"linspace", "logspace", "narrow", "rand_like", "randn_like"};
   const char *name = o->overloads[0]->base_name;
   for (size_t i = 0; i < WK_COUNT(names); i++)
     if (strcmp(name, names[i]) == 0) return true;
@@ -905,10 +941,11 @@ static bool first_is_tensor(const wk_op *op) {
 
 /* PyTorch has functions that write their first argument for these; for the others methods alone. */
 static bool has_inplace_function(const char *name) {
-  static const char *const names[] = {"abs",   "ceil",       "clamp",  "clamp_max", "clamp_min", "clip",      "cos",
-                                      "erf",   "exp",        "expm1",  "fill",      "floor",     "index_put", "log",
-                                      "log1p", "neg",        "relu",   "round",     "rsqrt",     "sigmoid",   "sin",
-                                      "sqrt",  "reciprocal", "square", "tanh",      "trunc",     "zero"};
+  static const char *const names[] = {"abs",       "ceil",    "celu", "clamp", "clamp_max",  "clamp_min", "clip",
+                                      "cos",       "erf",     "exp",  "expm1", "fill",       "floor",     "index_put",
+                                      "log",       "log1p",   "neg",  "relu",  "round",      "rrelu",     "rsqrt",
+                                      "selu",      "sigmoid", "sin",  "sqrt",  "reciprocal", "square",    "tanh",
+                                      "threshold", "trunc",   "zero"};
   for (size_t i = 0; i < WK_COUNT(names); i++)
     if (strcmp(name, names[i]) == 0) return true;
   return false;

@@ -795,3 +795,86 @@ def test_as_strided_scatter_has_the_gradient_of_what_it_does():
         assert x.grad.flatten().tolist() == [k * w for k, w in zip(kept, weights.flatten().tolist(), strict=True)]
         assert src.grad.tolist() == weights.as_strided(*geometry).tolist()
         assert wick.autograd.gradcheck(lambda x, src, g=geometry: wick.as_strided_scatter(x, src, *g), (x, src))
+
+
+# ---- what was written by the call that keeps it ----
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("Mul", lambda y: y.mul_(y)),
+        ("Div", lambda y: y.div_(y)),
+        ("Addcmul", lambda y: y.addcmul_(y, y)),
+        ("Addmm", lambda y: y.addmm_(y, y)),
+    ],
+)
+def test_a_second_argument_that_is_written_has_no_value_from_before(name, call):
+    x = wick.ones(3, 3, requires_grad=True)
+    y = x * 2
+    call(y)
+    with pytest.raises(RuntimeError) as error:
+        y.sum().backward()
+    assert str(error.value).startswith(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[torch.FloatTensor [3, 3]], which is output 0 of {name}, is at version 1; expected version 0 instead."
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "gradient"),
+    [
+        (lambda y: y.add_(y), 4.0),
+        (lambda y: y.sub_(y), 0.0),
+        (lambda y: y.lerp_(y, 0.5), 2.0),
+        (lambda y: y.mul_(y.detach().clone()), 4.0),
+        (lambda y: y.masked_fill_(y > 5, 0.0), 2.0),
+    ],
+)
+def test_what_keeps_nothing_of_it_may_be_given_twice(call, gradient):
+    x = wick.ones(3, requires_grad=True)
+    y = x * 2
+    call(y)
+    y.sum().backward()
+    assert x.grad.tolist() == [gradient] * 3
+
+
+# ---- anomaly detection ----
+
+
+class GivesNan(wick.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * float("nan")
+
+
+@pytest.mark.parametrize(
+    ("node", "output", "call"),
+    [
+        ("DivBackward0", 1, lambda x: (x / x).sum()),
+        ("SqrtBackward0", 0, lambda x: ((x * 0).sqrt() * 0).sum()),
+        ("LogBackward0", 0, lambda x: (x.log() * 0).sum()),
+        ("GivesNanBackward", 0, lambda x: GivesNan.apply(x).sum()),
+        ("MulBackward0", 0, lambda x: (x * float("nan")).sum()),
+    ],
+)
+def test_anomaly_detection_names_the_node_that_gave_a_nan(node, output, call):
+    x = wick.zeros(2, requires_grad=True)
+    with pytest.warns(UserWarning, match="Anomaly Detection has been enabled"), wick.autograd.detect_anomaly():
+        assert wick.is_anomaly_enabled()
+        with pytest.raises(RuntimeError) as error:
+            call(x).backward()
+        assert str(error.value) == f"Function '{node}' returned nan values in its {output}th output."
+        assert wick.autograd.grad((x * 2).sum(), x)[0].tolist() == [2, 2]
+    assert not wick.is_anomaly_enabled()
+    call(x).backward()
+    with wick.autograd.set_detect_anomaly(True, check_nan=False):
+        assert wick.is_anomaly_enabled()
+        assert not wick.is_anomaly_check_nan_enabled()
+        call(x).backward()
+    with wick.autograd.set_detect_anomaly(True), pytest.raises(RuntimeError, match="returned nan values"):
+        wick.autograd.grad(call(x), x)

@@ -716,3 +716,78 @@ def test_rebuild_tensor_arguments():
         wick._C._rebuild_tensor(storage, wick.float32, 0, (1, 2), (1,))
     with pytest.raises(TypeError):
         wick._C._rebuild_tensor(wick.ones(2), wick.float32, 0, (1,), (1,))
+
+
+# ---- operators beside NumPy's arrays and numbers ----
+
+
+@pytest.mark.parametrize("number", [np.float64(2), np.float32(2), np.int64(2), np.float16(2), np.int8(2)])
+def test_numbers_of_numpy_are_numbers(number):
+    t = wick.ones(2)
+    for result, value in (
+        (number * t, 2),
+        (t * number, 2),
+        (number + t, 3),
+        (number - t, 1),
+        (t - number, -1),
+        (number / t, 2),
+        (t / number, 0.5),
+        (number**t, 2),
+        (t**number, 1),
+        (number // t, 2),
+        (number % t, 0),
+    ):
+        assert type(result) is wick.Tensor
+        assert result.dtype == wick.float32
+        assert result.tolist() == [value] * 2
+    assert (number == t).tolist() == (t == number).tolist() == (number < t).tolist() == [False, False]
+    assert (number * t.bfloat16()).dtype == wick.bfloat16
+    t *= number
+    assert t.tolist() == [2, 2]
+
+
+def test_numbers_of_numpy_keep_the_history():
+    x = wick.ones(2, requires_grad=True)
+    (np.float64(3) * x).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    parameter = wick.nn.Parameter(wick.ones(2))
+    assert (np.float64(2) * parameter).requires_grad
+
+
+def test_arrays_on_the_right_give_tensors_and_on_the_left_are_refused():
+    t, array = wick.ones(2), np.array([1.0, 2.0])
+    for result, values in ((t + array, [2, 3]), (t - array, [0, -1]), (t * array, [1, 2]), (array / t, [1, 2])):
+        assert type(result) is wick.Tensor
+        assert result.dtype == wick.float64
+        assert result.tolist() == values
+    for call, words in (
+        (lambda: array * t, "unsupported operand type(s) for *: 'numpy.ndarray' and 'Tensor'"),
+        (lambda: array - t, "unsupported operand type(s) for -: 'numpy.ndarray' and 'Tensor'"),
+        (lambda: array < t, "'<' not supported between instances of 'numpy.ndarray' and 'Tensor'"),
+        (lambda: t < array, "'<' not supported between instances of 'Tensor' and 'numpy.ndarray'"),
+    ):
+        with pytest.raises(TypeError) as error:
+            call()
+        assert str(error.value) == words
+
+
+def test_equality_with_arrays():
+    t, array = wick.ones(2), np.array([1.0, 2.0])
+    assert (t == array).tolist() == (array == t).tolist() == [True, False]
+    assert (t == array).dtype == wick.bool
+    assert (t == np.array(["a", "b"])) is False
+    assert (t != array) is True
+    with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+        _ = t == np.ones(3)
+
+
+def test_what_numpy_makes_of_tensors():
+    t = wick.ones(2)
+    assert wick.Tensor.__array_priority__ == 1000
+    assert not hasattr(wick.Tensor, "__array_ufunc__")
+    for result in (np.add(t, 1), np.sin(t), np.add(1, t), np.maximum(t, np.zeros(2)), np.sqrt(wick.ones(2).long())):
+        assert type(result) is wick.Tensor
+    assert np.isnan(t).dtype == np.greater(t, 0).dtype == wick.uint8
+    assert type(np.concatenate([t, np.zeros(2)])) is np.ndarray
+    with pytest.raises(RuntimeError, match="requires grad"):
+        np.sin(wick.ones(2, requires_grad=True))

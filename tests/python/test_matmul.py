@@ -115,3 +115,22 @@ def test_baddbmm_rounds_once(dtype):
     wick.baddbmm(*wanted, alpha=0.5, beta=2).sum().backward()
     for found, exact in zip(leaves, wanted, strict=True):
         assert found.grad.dtype == dtype and wick.allclose(found.grad.double(), exact.grad, rtol=1e-2, atol=1e-2)
+
+
+def test_products_over_no_elements():
+    ones = wick.ones
+    for a, b, shape in (
+        (ones(5, 5, 0), ones(0, 5), (5, 5, 5)),
+        (ones(5, 5, 0), ones(0), (5, 5)),
+        (ones(0, 5, 3), ones(3, 5), (0, 5, 5)),
+        (ones(2, 0), ones(4, 0, 3), (4, 2, 3)),
+        (ones(0), ones(5, 0, 2), (5, 2)),
+    ):
+        product = wick.matmul(a, b)
+        assert product.shape == shape
+        assert not product.any()
+    x, weight = ones(2, 3, 0, requires_grad=True), ones(4, 0, requires_grad=True)
+    y = wick.nn.functional.linear(x, weight, ones(4))
+    assert y.tolist() == [[[1, 1, 1, 1]] * 3] * 2
+    y.sum().backward()
+    assert (x.grad.shape, weight.grad.shape) == ((2, 3, 0), (4, 0))

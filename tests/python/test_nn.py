@@ -602,3 +602,70 @@ def test_norms_of_small_floats_round_once(dtype):
         functional.group_norm(x, 2, w.double(), b.double())
     tiny = wick.tensor([1e-3, 2e-3, 3e-3, 0.0]).to(dtype)
     assert wick.allclose(functional.rms_norm(tiny, (4,)).float(), wick.tensor([0.525, 1.05, 1.5775, 0]), rtol=4e-3)
+
+
+# ---- odd inputs of functions ----
+
+
+def test_group_norm_of_nothing_and_its_checks():
+    assert F.group_norm(wick.ones(0, 2), 1).shape == (0, 2)
+    assert F.group_norm(wick.ones(0, 2, 3), 1, wick.ones(2), wick.ones(2)).shape == (0, 2, 3)
+    assert F.group_norm(wick.ones(2, 0, 3), 1).shape == (2, 0, 3)
+    channels = "Expected weight to be a vector of size equal to the number of channels in input, but got weight of "
+    for arguments, words in (
+        ((wick.ones(2, 4), 2, wick.ones(3)), channels + "shape [3] and input of shape [2, 4]"),
+        ((wick.ones(2, 4), -1), "Expected num groups to be greater than 0, got -1"),
+        ((wick.ones(0, 4), 3), "but got input of shape [0, 4] and num_groups=3"),
+    ):
+        with pytest.raises(RuntimeError) as error:
+            F.group_norm(*arguments)
+        assert words in str(error.value)
+
+
+def test_classes_as_bytes():
+    log_p = wick.arange(6.0).view(2, 3).log_softmax(1).requires_grad_()
+    target = wick.tensor([0, 1], dtype=wick.uint8)
+    loss = F.nll_loss(log_p, target)
+    assert loss.item() == pytest.approx(1.90761, abs=1e-5)
+    assert F.cross_entropy(log_p, target).item() == pytest.approx(1.90761, abs=1e-5)
+    loss.backward()
+    assert log_p.grad.tolist() == [[-0.5, 0, 0], [0, -0.5, 0]]
+    with pytest.raises(IndexError, match="Target 3 is out of bounds."):
+        F.nll_loss(log_p, target * 3)
+    with pytest.raises(RuntimeError, match="expected scalar type Long but found Byte"):
+        F.nll_loss(wick.ones(2, 3, 2), wick.ones(2, 2, dtype=wick.uint8))
+    with pytest.raises(RuntimeError, match="expected target dtype to be Long or Byte, but got Int"):
+        F.nll_loss(log_p, target.int())
+
+
+def test_weights_of_binary_cross_entropy_are_broadcast():
+    p, target = wick.full((2, 3), 0.3), wick.ones(2, 3)
+    assert F.binary_cross_entropy(p, target, weight=wick.tensor([1.0, 2, 3])).item() == pytest.approx(2.40795, abs=1e-5)
+    loss = F.binary_cross_entropy(p, target, weight=wick.full((2, 1), 3.0), reduction="none")
+    assert wick.allclose(loss, wick.full((2, 3), 3.61192))
+    with pytest.raises(RuntimeError) as error:
+        F.binary_cross_entropy(p, target, weight=wick.ones(4))
+    assert str(error.value) == (
+        "Attempting to broadcast a dimension of length 4 at -1! Mismatching argument at index 1 had torch.Size([4]); "
+        "but expected shape should be broadcastable to [2, 3]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "values"),
+    [
+        ((2, 3), [1.14796, -0.21859, -1.62308, -0.69083, -1.86177, -0.23787]),
+        ((3, 2), [1.06991, -0.33986, -1.51272, 0.68037, -0.75298, -1.84976]),
+        ((2, 2, 2), [1.12307, -0.21385, -1.58788, 0.41427, -0.78120, -1.53620, -0.08174, 1.01150]),
+    ],
+)
+def test_orthogonal(shape, values):
+    wick.manual_seed(0)
+    t = wick.empty(shape)
+    assert nn.init.orthogonal_(t, 2.0) is t
+    assert wick.allclose(t.reshape(-1), wick.tensor(values), atol=2e-5)
+
+
+def test_orthogonal_rows_of_a_larger_matrix():
+    q = nn.init.orthogonal_(wick.empty(60, 97))
+    assert wick.allclose(q @ q.t(), wick.eye(60), atol=1e-5)

@@ -550,3 +550,131 @@ def test_sum_to_size_of_one_element_and_of_bools():
     assert wick.ones(2, 3, dtype=wick.bool).sum_to_size(2, 1).tolist() == [[3], [3]]
     same = wick.ones(2, 3, dtype=wick.bool)
     assert same.sum_to_size(2, 3) is same and wick.ones(2, 3).sum_to_size(()).item() == 6
+
+
+# ---- an argument by position and another by the name that the first overload has for it ----
+
+
+def test_names_that_lead_to_another_overload():
+    assert wick.arange(0, end=3).tolist() == [0, 1, 2]
+    assert wick.arange(0, end=3, step=2).tolist() == [0, 2]
+    assert wick.arange(1, step=2, end=5).tolist() == [1, 3]
+    assert wick.arange(0, end=3, dtype=wick.float32).tolist() == [0.0, 1.0, 2.0]
+    assert wick.randint(0, high=3, size=(2,)).shape == (2,)
+    t = wick.tensor([1, 2])
+    assert wick.repeat_interleave(wick.ones(2, 2), repeats=t, dim=1).shape == (2, 3)
+    with pytest.raises(TypeError, match=r"add\(\) got multiple values for argument 'other'"):
+        wick.add(t, t, other=t)
+
+
+def test_movedim_of_several_dims():
+    t = wick.zeros(2, 3, 4)
+    for move in (t.movedim, t.moveaxis):
+        assert move((0, 1), (1, 2)).shape == (4, 2, 3)
+        assert move([0, -1], [1, 0]).shape == (4, 2, 3)
+        assert move((), ()).shape == (2, 3, 4)
+        assert move(0, 2).shape == (3, 4, 2)
+    assert wick.movedim(t, source=(0, 1), destination=(1, 2)).shape == (4, 2, 3)
+    assert t.swapaxes(0, 1).shape == t.swapdims(1, 0).shape == (3, 2, 4)
+    for source, destination, kind, words in (
+        ((0, 0), (1, 2), RuntimeError, "movedim: repeated dim in `source` ([0, 0])"),
+        ((0, 1), (1, 1), RuntimeError, "movedim: repeated dim in `destination` ([1, 1])"),
+        (
+            (0, 1),
+            (1,),
+            RuntimeError,
+            "movedim: Invalid source or destination dims: source ([0, 1] dims) should contain the same number of dims "
+            "as destination ([1] dims)",
+        ),
+        ((0, 5), (1, 2), IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 5)"),
+        ((0, 1), (1, 5), IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 5)"),
+    ):
+        with pytest.raises(kind) as error:
+            t.movedim(source, destination)
+        assert str(error.value) == words
+
+
+def test_the_old_constructor_takes_arrays():
+    numpy = pytest.importorskip("numpy")
+    assert wick.Tensor(numpy.arange(3)).tolist() == [0.0, 1.0, 2.0]
+    assert wick.Tensor(numpy.ones((2, 2), dtype=numpy.float32)).tolist() == [[1, 1], [1, 1]]
+    assert wick.Tensor(numpy.int64(3)).shape == wick.Tensor(numpy.array(3)).shape == (3,)
+    for number in (3.0, numpy.float32(3)):
+        with pytest.raises(TypeError, match=r"new\(\): data must be a sequence \(got "):
+            wick.Tensor(number)
+
+
+@pytest.mark.parametrize("name", ["empty_like", "zeros_like", "ones_like", "rand_like", "randn_like"])
+def test_like_a_tensor_without_memory(name):
+    t = getattr(wick, name)(wick.empty(3, 2, device="meta").t(), device="cpu")
+    assert (t.shape, t.device.type, t.dtype, t.stride()) == ((2, 3), "cpu", wick.float32, (1, 2))
+    assert len(t.tolist()) == 2
+
+
+def test_more_that_is_made_like_a_tensor_without_memory():
+    meta = wick.empty(2, device="meta")
+    assert wick.full_like(meta, 2.0, device="cpu").tolist() == [2, 2]
+    assert wick.randint_like(meta, 1, device="cpu").tolist() == [0, 0]
+    assert meta.new_zeros(2, device="cpu").tolist() == [0, 0]
+    assert meta.new_full((2,), 3.0, device="cpu").tolist() == [3, 3]
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        meta.to("cpu")
+
+
+def test_isclose():
+    t = wick.tensor
+    assert wick.isclose(t([True, False]), t([True, True])).tolist() == [True, False]
+    assert not wick.allclose(t([True, False]), t([True, True]))
+    assert t([1, 2]).isclose(t([1, 3]), rtol=1.0).tolist() == [True, True]
+    assert wick.isclose(wick.ones(2, 3), wick.ones(3)).all()
+    for arguments, words in (
+        ({"rtol": -1}, "rtol must be greater than or equal to zero, but got -1"),
+        ({"atol": -0.5}, "atol must be greater than or equal to zero, but got -0.5"),
+    ):
+        for function in (wick.isclose, wick.allclose):
+            with pytest.raises(RuntimeError, match=words):
+                function(wick.ones(2), wick.ones(2), **arguments)
+    for a, b, words in (
+        (t([1.0]), t([1]), "Float did not match Long"),
+        (t([True]), t([1.0]), "Bool did not match Float"),
+        (t([1.0]).bfloat16(), t([1.0]).half(), "BFloat16 did not match Half"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            wick.isclose(a, b)
+    with pytest.raises(TypeError, match=r"isclose\(\): argument 'other' \(position 2\) must be Tensor, not float"):
+        wick.isclose(t([1.0]), 1.0)
+
+
+def test_broadcast_shapes():
+    assert wick.broadcast_shapes((2, 1), (3,)) == wick.broadcast_shapes((2, 1), 3) == (2, 3)
+    assert wick.broadcast_shapes() == ()
+    with pytest.raises(RuntimeError) as error:
+        wick.broadcast_shapes((2, 3), (2,))
+    assert str(error.value) == (
+        "Attempting to broadcast a dimension of length 2 at -1! Mismatching argument at index 1 had (2,); but expected "
+        "shape should be broadcastable to [2, 3]"
+    )
+    with pytest.raises(ValueError, match="Attempting to broadcast a dimension with negative length!"):
+        wick.broadcast_shapes((2, -1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [(wick.int64, "int64_t"), (wick.float32, "float"), (wick.float64, "double"), (wick.bfloat16, "c10::BFloat16")],
+)
+def test_complex_numbers_do_not_fit_into_real_tensors(dtype, name):
+    t, mask = wick.ones(3, dtype=dtype), wick.tensor([True, False, True])
+    words = f"value cannot be converted to type {name} without overflow"
+    for call in (
+        lambda: t.masked_fill(mask, 1j),
+        lambda: t.masked_fill_(mask, 1j),
+        lambda: t.masked_fill(mask, wick.tensor(1j)),
+        lambda: t.fill_(1j),
+        lambda: wick.full_like(t, 1j),
+        lambda: t.new_full((2,), 1j),
+        lambda: t.scatter(0, wick.tensor([0]), 1j),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            call()
+    assert t.masked_fill(mask, 2 + 0j).tolist() == t.masked_fill(mask, wick.tensor(2 + 0j)).tolist() == [2, 1, 2]
+    assert t.bool().logical_not().masked_fill(mask, 1j).tolist() == [True, False, True]

@@ -22,88 +22,12 @@ def _in_place(function):
 # ---- pointwise ----
 
 
-def hardtanh(input, min_val=-1.0, max_val=1.0):
-    if not input.is_floating_point():
-        if input.dtype is _C.bool:
-            raise RuntimeError("Bool inputs not supported for hardtanh")
-        if input.dtype is _C.uint8 and min_val < 0:
-            raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
-        min_val, max_val = int(min_val), int(max_val)
-    return _C.clamp(input, min_val, max_val)
-
-
-def threshold(input, threshold, value):
-    for position, name, number in ((2, "threshold", threshold), (3, "value", value)):
-        if not isinstance(number, (int, float)):
-            kind = type(number).__name__
-            raise TypeError(f"threshold(): argument '{name}' (position {position}) must be Number, not {kind}")
-    if not input.is_floating_point():
-        threshold, value = int(threshold), int(value)
-    return _C.where(input <= threshold, value, input)
-
-
-def elu(input, alpha=1.0, scale=1.0, input_scale=1.0):
-    negative = _C.expm1(input * input_scale) * (alpha * scale)
-    return _C.where(input > 0, input * scale, negative)
-
-
-def celu(input, alpha=1.0):
-    return elu(input, alpha, 1.0, 1.0 / alpha)
-
-
-def selu(input):
-    return elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
-
-
-def leaky_relu(input, negative_slope=0.01):
-    return _C.where(input > 0, input, input * negative_slope)
-
-
-def mish(input):
-    return input * softplus(input).tanh()
-
-
-def softplus(input, beta=1.0, threshold=20.0):
-    return _C.where(input * beta > threshold, input, _C.log1p((input * beta).exp()) / beta)
-
-
-def log_sigmoid(input):
-    return -(_C.log1p((-input.abs()).exp()) - _C.clamp(input, max=0))
-
-
-def hardsigmoid(input):
-    return _C.clamp(input + 3, 0, 6) / 6
-
-
-def hardswish(input):
-    return input * _C.clamp(input + 3, 0, 6) / 6
-
-
-def hardshrink(input, lambd=0.5):
-    return _C.where(input.abs() <= lambd, 0.0, input)
-
-
-def softshrink(input, lambd=0.5):
-    return _C.where(input > lambd, input - lambd, _C.where(input < -lambd, input + lambd, input * 0))
-
-
-def prelu(input, weight):
-    if input.dim() >= 2:
-        weight = weight.reshape([-1] + [1] * (input.dim() - 2))
-    return _C.where(input > 0, input, weight * input)
-
-
 def glu(input, dim=-1):
     size = input.size(dim)
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}")
     first, second = input.chunk(2, dim)
     return first * second.sigmoid()
-
-
-celu_, elu_, hardsigmoid_, hardswish_, hardtanh_, leaky_relu_, mish_, selu_, threshold_ = map(
-    _in_place, (celu, elu, hardsigmoid, hardswish, hardtanh, leaky_relu, mish, selu, threshold)
-)
 
 
 # ---- dropout: one random number an element, or a channel ----
@@ -181,17 +105,32 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     return _in_dtype(result if weight is None else result * weight, input.dtype)
 
 
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+def _check_group_norm(input, num_groups, weight, bias):
+    shape = list(input.shape)
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
     if input.size(1) % num_groups:
-        shape = f"shape {list(input.shape)} and num_groups={num_groups}"
         raise RuntimeError(
-            f"Expected number of channels in input to be divisible by num_groups, but got input of {shape}"
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            f"shape {shape} and num_groups={num_groups}"
         )
-    for parameter in (weight, bias):
-        if parameter is not None and parameter.dtype not in (input.dtype, _C.float32):
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and (given.dim() != 1 or given.numel() != input.size(1)):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
+                f"shape {list(given.shape)} and input of shape {shape}"
+            )
+        if given is not None and given.dtype not in (input.dtype, _C.float32):
             raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
-    grouped = _in_float(input).reshape(input.size(0), num_groups, -1)
-    result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
+
+
+def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
+    _check_group_norm(input, num_groups, weight, bias)
+    if input.numel():
+        grouped = _in_float(input).reshape(input.size(0), num_groups, -1)
+        result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
+    else:
+        result = _in_float(input).clone()
     shape = [1, -1] + [1] * (input.dim() - 2)
     result = result if weight is None else result * weight.reshape(shape)
     result = _in_dtype(result if bias is None else result + bias.reshape(shape), input.dtype)
@@ -199,10 +138,6 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
         if input.dim() == rank and not input.is_contiguous() and input.is_contiguous(memory_format=layout):
             result = result.contiguous(memory_format=layout)
     return result
-
-
-def broadcast_shapes(*shapes):
-    return _C.Size(_C.broadcast_tensors(*(_C.empty(shape, device="meta") for shape in shapes))[0].shape)
 
 
 def broadcast_tensors(*tensors):
@@ -268,6 +203,8 @@ def nll_loss_nd(input, target, weight=None, reduction=1, ignore_index=-100):
         raise ValueError(f"Expected {sizes}.")
     if input.dim() <= 2:
         return _C.nll_loss(input, target, weight, reduction, ignore_index)
+    if target.dtype == _C.uint8:
+        raise RuntimeError("expected scalar type Long but found Byte")
     classes = input.size(1)
     flat = input.movedim(1, -1).reshape(-1, classes)
     loss = _C.nll_loss(flat, target.reshape(-1), weight, reduction, ignore_index)
@@ -280,7 +217,7 @@ def binary_cross_entropy(input, target, weight=None, reduction=1):
 
 
 def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, reduction=1):
-    log = log_sigmoid(input)
+    log = _C.log_sigmoid(input)
     if pos_weight is None:
         loss = (1 - target) * input - log
     else:
