@@ -12,8 +12,8 @@ void wk__source_print(wk__string *out, const wk__segment *segment, wk__reg reg);
 PyObject *wk__compiled_report(const wk__compiled *compiled);  // -> new
 /* A list, one item a segment, oldest first: None without a compiled graph, else a dict: number (as in the files of
  * WICK_DEBUG_DIR), executor (the number in _take_timeline()), kind, derivative, graph (its text as it is run), kernels
- * [{name, origin, stacks, nest}], steps [{name, op, kernel, place, stack, nanoseconds, runs, bytes, flops}], halves: the
- * same of the forward and backward graphs. */
+ * [{name, origin, stacks, nest}], steps [{name, op, kernel, place, stack, nanoseconds, runs, bytes, flops}], halves:
+ * the same of the forward and backward graphs. */
 PyObject *wk__compiled_kernels(const wk__compiled *compiled);  // -> new
 
 #endif
