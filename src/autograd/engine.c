@@ -268,7 +268,10 @@ static wk_status run_inner(run *r, task *t) {
   for (int i = 0; i < n->input_count; i++)
     wanted[i] = n->edges[i].node && expected(&r->tasks[find(r, n->edges[i].node)]);
   wk_status status = run_node_hooks(n, false, NULL, t->grads);
+  uint64_t outer_sequence = wk__mode.running_sequence;
+  wk__mode.running_sequence = n->sequence;
   if (status == WK_OK) status = n->class->run(n, t->grads, wanted, q->create_graph, grads);
+  wk__mode.running_sequence = outer_sequence;
   if (WK_UNLIKELY(atomic_load_explicit(&wk__anomaly_finds_nan, memory_order_relaxed)) && status == WK_OK)
     status = refuse_nan(n, grads);
   if (status == WK_OK) status = run_node_hooks(n, true, grads, t->grads);

@@ -154,8 +154,8 @@ OPERATOR(div, /)
   WK_INLINE D d_##name(D x, D y) { return (D){vd_##name(x.a, y.a), vd_##name(x.b, y.b)}; }
 BOTH2(max)
 BOTH2(min)
-WK_INLINE F f_fma(F x, F y, F z) { return vf_fma(x, y, z); }
-WK_INLINE D d_fma(D x, D y, D z) { return (D){vd_fma(x.a, y.a, z.a), vd_fma(x.b, y.b, z.b)}; }
+WK_MATH F f_fma(F x, F y, F z) { return vf_fma(x, y, z); }
+WK_MATH D d_fma(D x, D y, D z) { return (D){vd_fma(x.a, y.a, z.a), vd_fma(x.b, y.b, z.b)}; }
 WK_INLINE F f_trunc_div(F x, F y) { return vf_trunc(x / y); }
 WK_INLINE D d_trunc_div(D x, D y) { return (D){vd_trunc(x.a / y.a), vd_trunc(x.b / y.b)}; }
 

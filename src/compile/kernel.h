@@ -79,6 +79,7 @@ struct wk__fused {
   wk_op op; /* first: a call gives it back */
   char name[32], schema_text[320];
   char *origin; /* owned: the nodes that it stands for, a line each */
+  char *stacks; /* owned: where they were called, a line each, as wk__graph_print_place; empty: not known */
   bool checked; /* it comes from text: launches are checked */
   wk__kernel *kernel;
   int buffer_count, output_count, param_count, ndim;

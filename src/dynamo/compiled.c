@@ -187,7 +187,44 @@ static PyObject *set_profiling(PyObject *module, PyObject *flag) {  // -> new
   return value < 0 ? NULL : PyBool_FromLong(atomic_exchange(&wk__profiling, value != 0));
 }
 
+static PyObject *begin_timeline(PyObject *module, PyObject *most) {  // -> new
+  (void)module;
+  long long words = PyLong_AsLongLong(most);
+  if (words == -1 && PyErr_Occurred()) return NULL;
+  wk__timeline_begin(words);
+  Py_RETURN_NONE;
+}
+
+/* One run of a timeline; `at` stands on its executor's number. */
+static PyObject *run_of(const int64_t *at) {  // -> new
+  PyObject *moments = PyList_New(at[2]);
+  for (int64_t i = 0; moments && i < at[2]; i++) {
+    PyObject *moment = PyLong_FromLongLong(at[3 + i]);
+    if (moment)
+      PyList_SET_ITEM(moments, i, moment);
+    else
+      Py_CLEAR(moments);
+  }
+  return moments ? Py_BuildValue("(LLN)", (long long)at[0], (long long)at[1], moments) : NULL;
+}
+
+static PyObject *take_timeline(PyObject *module, PyObject *none) {  // -> new
+  (void)module, (void)none;
+  int64_t count, lost, *words = wk__timeline_take(&count, &lost);
+  PyObject *runs = PyList_New(0);
+  for (const int64_t *at = words; runs && at < words + count; at += 3 + at[2]) {
+    PyObject *run = run_of(at);
+    if (!run || PyList_Append(runs, run) < 0) Py_CLEAR(runs);
+    Py_XDECREF(run);
+  }
+  wk__free(words);
+  return runs ? Py_BuildValue("(NL)", runs, (long long)lost) : NULL;
+}
+
 static PyMethodDef functions[] = {
+    {"_begin_timeline", begin_timeline, METH_O, "Runs leave when their steps began, in so many words of memory."},
+    {"_take_timeline", take_timeline, METH_NOARGS,
+     "Ends it: [(executor, thread, [nanoseconds of each step's beginning and of the last one's end])], runs lost."},
     {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
     {"_set_compile_disabled", set_disabled, METH_O, "Compiled functions run as they are, or not; gives what it was."},
     {"_dynamo_probe", wk__dynamo_probe, METH_VARARGS,

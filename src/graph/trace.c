@@ -77,6 +77,8 @@ void wk__trace_forget(wk__tracer *t) {
   wk__map_release(&t->tensors);
   wk__map_release(&t->storages);
   wk__map_release(&t->tried);
+  wk__map_release(&t->taped);
+  t->derived = t->derived_from = t->derived_by = NULL;
   wk__arena_release(&t->arena);
 }
 

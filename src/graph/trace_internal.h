@@ -47,6 +47,8 @@ struct wk__tracer {
   wk__map tensors;  /* real wk_tensor * -> record */
   wk__map storages; /* real wk_storage * -> first cell */
   wk__map tried;    /* node -> its value, one of `shapes`; see trace_check.c */
+  wk__map taped;    /* sequence of a tape node -> where the call stands whose derivative it is; see trace_calls.c */
+  const wk__graph_place *derived, *derived_from, *derived_by; /* the last place of a derivative, what it was made of */
   wk__trace_cell *lazy;
   wk__trace_record *records;
   bool uses_symbols;         /* counted in wk__symbolic_traces */

@@ -195,6 +195,7 @@ typedef struct wk__thread_mode {
   bool inference;
   wk__layer_fn *decompose;               /* set before its key is on */
   uint64_t tape_sequence;                /* of the tape node that is being recorded around this call; 0 */
+  uint64_t running_sequence;             /* of the tape node that the engine runs; 0: none */
   struct wk__grad_watcher *grad_watcher; /* who wants to know what the tape does to leaves; NULL */
 } wk__thread_mode;
 
