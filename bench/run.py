@@ -16,6 +16,7 @@ import pathlib
 import statistics
 import sys
 
+from wick._command import run as run_command
 from wick.bench.compare import compare_cases, measure_cold, measure_memory, ratios_of
 from wick.bench.engines import ENGINES, chosen
 from wick.bench.processes import Failed, run_program
@@ -266,4 +267,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 import wick
+from wick._command import run as run_command
 from wick.bench.compare import measure_cold
 from wick.bench.engines import ENGINES, chosen
 from wick.bench.processes import Failed
@@ -163,4 +164,4 @@ def show(engines, options):
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

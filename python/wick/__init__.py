@@ -4,7 +4,7 @@ import importlib as _importlib
 
 from . import _C
 from ._C import *  # noqa: F403  operators, dtypes, grad modes: what the core lists in its __all__
-from ._tensor import allclose, equal, isclose, nonzero, norm  # noqa: F401  also gives Tensor its Python methods
+from ._tensor import allclose, broadcast_shapes, equal, nonzero, norm  # noqa: F401  also gives Tensor its Python methods
 
 __version__ = "0.1.0"
 
@@ -29,7 +29,15 @@ _SUBMODULES = frozenset(
         "return_types",
     )
 )
-_LAZY = {"save": "serialization", "load": "serialization", "compile": "compiler", "ops": "_ops", "SymInt": "_symint"}
+_LAZY = {
+    "save": "serialization",
+    "load": "serialization",
+    "compile": "compiler",
+    "ops": "_ops",
+    "SymInt": "_symint",
+    "is_anomaly_enabled": "autograd.anomaly_mode",
+    "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
+}
 
 
 def __getattr__(name):

@@ -95,6 +95,13 @@ def _find_main(path):
     return PathFinder.find_spec("__main__", [path])
 
 
+def _say(text, status=0):
+    """Prints, and ends the process."""
+    from ._command import run
+
+    run(lambda: print(text) or status)
+
+
 def _prepare(arguments):
     """(code, module to run it in) for the command line."""
     first, *rest = arguments
@@ -105,11 +112,11 @@ def _prepare(arguments):
     if first == "-":
         return _from_stdin(rest)
     if first in ("-V", "--version"):
-        print(f"wick {__version__}, PyTorch API {TORCH_VERSION}")
-        sys.exit(0)
+        _say(f"wick {__version__}, PyTorch API {TORCH_VERSION}")
+    if first in ("-h", "--help"):
+        _say(USAGE)
     if first.startswith("-"):
-        print(USAGE if first in ("-h", "--help") else f"unknown option {first}\n{USAGE}")
-        sys.exit(0 if first in ("-h", "--help") else 2)
+        _say(f"unknown option {first}\n{USAGE}", 2)
     return _from_path(first, rest)
 
 

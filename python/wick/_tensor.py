@@ -4,27 +4,27 @@ from . import _C
 from ._C import Tensor
 
 
-def isclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
-    """Elementwise |input - other| <= atol + rtol |other|; infinities are close to themselves.
+def broadcast_shapes(*shapes):
+    """The shape that tensors of these shapes have beside each other; an int stands for one dim.
 
-    >>> isclose(tensor([1.0]), tensor([1.000001]))
-    tensor([True])
+    >>> broadcast_shapes((2, 1), (3,))
+    torch.Size([2, 3])
     """
-    if _C._overrides and _C._has_torch_function_variadic(input, other):
-        kwargs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
-        return _C._dispatch_torch_function(isclose, (input, other), (input, other), kwargs)
-    if input.dtype != other.dtype:
-        words = (
-            str(t.dtype).split(".")[-1].replace("float32", "Float").replace("float64", "Double") for t in (input, other)
-        )
-        raise RuntimeError("{} did not match {}".format(*words))
-    close = input == other
-    if equal_nan and input.is_floating_point():
-        close = close | (_C.isnan(input) & _C.isnan(other))
-    if rtol == 0 and atol == 0:
-        return close
-    distance = (input - other).abs() if input.is_floating_point() else (input.double() - other.double()).abs()
-    return close | (_C.isfinite(distance) & (distance <= atol + rtol * other.abs()))
+    shapes = [shape if isinstance(shape, (tuple, list)) else (shape,) for shape in shapes]
+    result = [1] * max(map(len, shapes), default=0)
+    for number, shape in enumerate(shapes):
+        for at in range(-1, -1 - len(shape), -1):
+            if shape[at] < 0:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
+            if shape[at] == 1 or shape[at] == result[at]:
+                continue
+            if result[at] != 1:
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {shape[at]} at {at}! Mismatching argument at index "
+                    f"{number} had {shape}; but expected shape should be broadcastable to {result}"
+                )
+            result[at] = shape[at]
+    return _C.Size(result)
 
 
 def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
@@ -36,7 +36,7 @@ def allclose(input, other, rtol=1e-05, atol=1e-08, equal_nan=False):
     if _C._overrides and _C._has_torch_function_variadic(input, other):
         kwargs = {"rtol": rtol, "atol": atol, "equal_nan": equal_nan}
         return _C._dispatch_torch_function(allclose, (input, other), (input, other), kwargs)
-    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+    return bool(_C.isclose(input, other, rtol, atol, equal_nan).all())
 
 
 def equal(input, other):
@@ -144,6 +144,19 @@ def _reduce(self, protocol):
     return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, self.__dict__)
 
 
+def _array_wrap(self, array, context=None, return_scalar=False):
+    """What NumPy's functions make of tensors is a tensor again; truth comes as uint8, as in PyTorch."""
+    if _C._overrides and _C._has_torch_function_variadic(self):
+        return _C._dispatch_torch_function(Tensor.__array_wrap__, (self,), (self,), {"array": array})
+    if array.dtype == bool:
+        array = array.astype("uint8")
+    return _C.from_numpy(array)
+
+
+_array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__array_wrap__"
+
 Tensor.__reduce_ex__ = _reduce
-Tensor.isclose, Tensor.allclose, Tensor.equal, Tensor.where = isclose, allclose, equal, _where
+Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float64(2) * tensor is ours to compute
+Tensor.__array_wrap__ = _array_wrap
+Tensor.allclose, Tensor.equal, Tensor.where = allclose, equal, _where
 Tensor.nonzero, Tensor.norm = nonzero, _norm

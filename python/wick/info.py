@@ -224,4 +224,6 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    main()
+    from ._command import run
+
+    run(main)

@@ -3,6 +3,7 @@
 with wick.profiler.profile() as prof:
     step(x)
 print(prof.key_averages().table(sort_by="cpu_time_total", row_limit=10))
+prof.export_chrome_trace("trace.json")     # for chrome://tracing or https://ui.perfetto.dev
 
 Rows are the steps of compiled graphs: fused kernels, and operators that are calls of their own. The bytes and operations
 of a step follow from its shapes, so a row says what bandwidth and speed it reached. Eager operators have no rows.
@@ -11,16 +12,20 @@ of a step follow from its shapes, so a row says what bandwidth and speed it reac
 import contextlib
 import enum
 import functools
+import os
 import re
+import threading
 import time
 
 from . import _C
 
 __all__ = [
     "ProfilerAction", "ProfilerActivity", "profile", "record_function", "schedule", "supported_activities",
+    "tensorboard_trace_handler",
 ]  # fmt: skip
 
 _running = None  # the profile that records now
+_MOST_MOMENTS = 1 << 23  # of a trace: 64 MiB
 
 
 class ProfilerActivity(enum.Enum):
@@ -223,12 +228,17 @@ def _counted():
     }
 
 
+def _name_of(step, kernel):
+    return re.sub(r"_\d+$", "", step["name"]) if kernel else "aten::" + step["op"].split(".")[0]
+
+
 def _event_of(graph, step, kernels):
     kernel = kernels.get(step["kernel"])
+    name = _name_of(step, kernel)
     if kernel:
-        event = FunctionEventAvg(re.sub(r"_\d+$", "", step["name"]), kernel["name"], kernel["nest"], kernel["origin"])
+        event = FunctionEventAvg(name, kernel["name"], kernel["nest"], kernel["origin"])
     else:
-        event = FunctionEventAvg("aten::" + step["op"].split(".")[0])
+        event = FunctionEventAvg(name)
     event.graphs.add(graph["number"])
     return event
 
@@ -253,6 +263,33 @@ def _events_since(before):
 # ---- the profiler ----
 
 
+class _Trace:
+    """When each step ran, from start() to stop(): what a file of export_chrome_trace shows."""
+
+    def __init__(self):
+        self.base, self.wall = time.monotonic_ns(), time.time_ns()
+        self.annotations, self.runs, self.graphs, self.lost = [], [], {}, 0
+        _C._begin_timeline(_MOST_MOMENTS)
+
+    def annotate(self, category, name, began):
+        """A stretch of this thread that ends now; of one that began before, the part since then."""
+        began = max(began, self.base)
+        self.annotations.append((category, name, threading.get_native_id(), began, time.monotonic_ns()))
+
+    def stop(self):
+        """Takes what has run, and what is known of the graphs, which may go away."""
+        from ._chrome_trace import describe
+
+        self.runs, self.lost = _C._take_timeline()
+        ran = {executor for executor, _, _ in self.runs}
+        self.graphs = {g["executor"]: describe(g, _name_of) for g in _graphs() if g["executor"] in ran}
+
+    def write(self, path):
+        from ._chrome_trace import document, write
+
+        write(path, document(path, self.base, self.wall, self.annotations, self.runs, self.graphs, self.lost))
+
+
 class profile:
     """Notes what the steps of compiled graphs take while it is on. Graphs that go away meanwhile are not seen.
 
@@ -262,7 +299,8 @@ class profile:
             prof.step()
 
     schedule: step number -> ProfilerAction; None: everything. on_trace_ready: called with the profile when a cycle of
-    the schedule, or the whole, is over. The other arguments are accepted; FLOPs are always counted.
+    the schedule, or the whole, is over: print, or tensorboard_trace_handler(folder). The other arguments are accepted;
+    FLOPs are always counted.
     """
 
     def __init__(
@@ -273,7 +311,7 @@ class profile:
         self.schedule, self.on_trace_ready = schedule, on_trace_ready
         self.step_num = 0
         self._events = EventList()
-        self._before = self._profiling_before = None
+        self._before = self._profiling_before = self._trace = self._step_began = None
 
     def start(self):
         """As entering."""
@@ -291,6 +329,7 @@ class profile:
         if not self.schedule:
             self.step_num += 1
             return
+        self._end_step()
         done = self.schedule(self.step_num)
         self.step_num += 1
         if done is ProfilerAction.RECORD_AND_SAVE:
@@ -300,6 +339,7 @@ class profile:
             self._pause()
         else:
             self._go(following)
+            self._step_began = time.monotonic_ns()
 
     def _go(self, action):
         global _running
@@ -308,6 +348,8 @@ class profile:
         if _running is not None:
             raise RuntimeError("Profiler is already enabled on this thread")
         self._events, self._before = EventList(), _counted()
+        self._trace = _Trace()
+        self._step_began = self._trace.base
         _running = self
         self._profiling_before = _C._set_profiling(True)
 
@@ -317,8 +359,16 @@ class profile:
             return
         _C._set_profiling(self._profiling_before)
         _running = None
+        self._end_step()
         before, self._before = self._before, None
+        self._trace.stop()
         self._events += _events_since(before)
+
+    def _end_step(self):
+        """A step of the schedule was recorded to its end."""
+        if self._before is not None and self.schedule and self._step_began is not None:
+            self._trace.annotate("user_annotation", f"ProfilerStep#{self.step_num}", self._step_began)
+            self._step_began = None
 
     def __enter__(self):
         self.start()
@@ -337,6 +387,38 @@ class profile:
         """One row for each operator and kernel. Kernels that are the same code are one row."""
         return self.events().key_averages()
 
+    def export_chrome_trace(self, path, use_python_export=False):
+        """Writes what ran when, of the last cycle of the schedule, for chrome://tracing or https://ui.perfetto.dev.
+
+        prof.export_chrome_trace("trace.json")     # or trace.json.gz
+
+        A click on a step shows the lines of the program that it computes, and its bytes and FLOPs.
+        """
+        if self._trace is None:
+            raise AssertionError("Profiler must be initialized before exporting chrome trace")
+        self.events()
+        self._trace.write(os.fspath(path))
+
+
+def tensorboard_trace_handler(dir_name, worker_name=None, use_gzip=False, use_python_export=False):
+    """For on_trace_ready: each cycle becomes a file dir_name/<worker>.<nanoseconds>.pt.trace.json, or .json.gz.
+
+    profile(schedule=schedule(wait=1, warmup=1, active=3), on_trace_ready=tensorboard_trace_handler("traces"))
+    """
+
+    def handler(prof):
+        import socket
+
+        try:
+            os.makedirs(dir_name, exist_ok=True)
+        except OSError as error:
+            raise RuntimeError("Can't create directory: " + dir_name) from error
+        worker = worker_name or f"{socket.gethostname()}_{os.getpid()}"
+        name = f"{worker}.{time.time_ns()}.pt.trace.json" + (".gz" if use_gzip else "")
+        prof.export_chrome_trace(os.path.join(dir_name, name))
+
+    return handler
+
 
 class record_function(contextlib.ContextDecorator):
     """Gives a stretch of the program a row of its own. Nothing in captured code, whose calls are not its own any more.
@@ -351,7 +433,7 @@ class record_function(contextlib.ContextDecorator):
 
     def __enter__(self):
         if not _C._is_compiling() and _running is not None:
-            self._began = time.perf_counter_ns()
+            self._began = time.monotonic_ns()
         return self
 
     def __exit__(self, *exception):
@@ -359,8 +441,9 @@ class record_function(contextlib.ContextDecorator):
             return
         if _running is not None:
             event = FunctionEventAvg(self.name, is_user_annotation=True)
-            event.count, event.cpu_time_total = 1, (time.perf_counter_ns() - self._began) * 1e-3
+            event.count, event.cpu_time_total = 1, (time.monotonic_ns() - self._began) * 1e-3
             _running._events.append(event)
+            _running._trace.annotate("user_annotation", self.name, self._began)
         self._began = None
 
 

@@ -518,7 +518,7 @@ wk_status wk__joint_trace(wk__joint *j, const bool *defined) {
   wk__tracer *outer = wk__tracer_current();
   wk__mode.keys_on = wk__mode.keys_off = 0;
   wk__mode.inference = false;
-  wk__mode.tape_sequence = 0;
+  wk__mode.tape_sequence = wk__mode.running_sequence = 0;
   wk__mode.grad_watcher = NULL;
   wk_status status = trace(j, defined);
   if (outer)

@@ -170,5 +170,6 @@ typedef struct wk__backward {
   void *take_context;
 } wk__backward;
 WK_MUST_USE wk_status wk__run_backward(const wk__backward *request);
+extern atomic_bool wk__anomaly_finds_nan; /* a NaN in what a node gives is an error; for all threads */
 
 #endif

@@ -220,6 +220,36 @@ wk_status wk__saved_tensors_freed(void) {
       "if you need to access saved tensors after calling backward.");
 }
 
+/* ---- anomaly detection ---- */
+
+atomic_bool wk__anomaly_finds_nan;
+
+static bool has_nan(wk_tensor *grad) {
+  if (!grad || !grad->storage || !wk_dtype_is_floating((wk_dtype)grad->dtype)) return false;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *nan = wk__call_tensor(WK__OP(isnan), (wk_value[]){wk__v_tensor(grad)});
+  wk_tensor *any = wk__call_tensor(WK__OP(any), (wk_value[]){wk__v_tensor(nan)});
+  bool found = any && *(const bool *)wk__data(any);
+  wk_scope_end(&scope);
+  return found;
+}
+
+/* While a graph is traced there are no values to look at. */
+static wk_status refuse_nan(const wk_node *n, wk_tensor *const *grads) {
+  if (wk__mode.keys_on & WK__KEY_TRACE) return WK_OK;
+  for (int i = 0; i < n->input_count; i++) {
+    if (!has_nan(grads[i])) continue;
+    wk__string name = {0};
+    wk__node_print_name(&name, n);
+    wk_status status = wk_fail(WK_RUNTIME_ERROR, "Function '%s' returned nan values in its %dth output.",
+                               name.text ? name.text : "?", i);
+    wk__string_release(&name);
+    return status;
+  }
+  return WK_OK;
+}
+
 enum { INLINE_INPUTS = 24 };
 
 static wk_status run_inner(run *r, task *t) {
@@ -238,7 +268,12 @@ static wk_status run_inner(run *r, task *t) {
   for (int i = 0; i < n->input_count; i++)
     wanted[i] = n->edges[i].node && expected(&r->tasks[find(r, n->edges[i].node)]);
   wk_status status = run_node_hooks(n, false, NULL, t->grads);
+  uint64_t outer_sequence = wk__mode.running_sequence;
+  wk__mode.running_sequence = n->sequence;
   if (status == WK_OK) status = n->class->run(n, t->grads, wanted, q->create_graph, grads);
+  wk__mode.running_sequence = outer_sequence;
+  if (WK_UNLIKELY(atomic_load_explicit(&wk__anomaly_finds_nan, memory_order_relaxed)) && status == WK_OK)
+    status = refuse_nan(n, grads);
   if (status == WK_OK) status = run_node_hooks(n, true, grads, t->grads);
   if (!q->retain_graph && n->class->release_saved) n->class->release_saved(n);
   if (status == WK_OK) {

@@ -24,6 +24,7 @@ typedef struct op_node {
   uint32_t whole;        /* bit i: argument i is kept whole */
   uint32_t relatives;    /* bit i: argument i is kept by an alias, see is_relative */
   uint32_t bases;        /* bit i: and it is the base of what was written */
+  uint32_t written_too;  /* bit i: what was written, in another place than the first */
   bool symbolic;         /* told to the tracer: there are symbolic numbers among the arguments */
   packed_tensor *packed; /* (inputs, then results) when a saver was active; NULL otherwise */
 } op_node;
@@ -73,6 +74,7 @@ static wk_status argument_modified(const op_node *n, int i) {
   const wk_tensor *t = n->args[i].tensor;
   bool view = n->relatives >> i & 1 || (t->base && t->base->keys & WK__KEY_AUTOGRAD);
   const wk_node *grad_fn = t->autograd ? t->autograd->grad_fn : NULL;
+  if (n->written_too >> i & 1) return wk__saved_tensor_modified(t, &n->node, 0, n->versions[i]);
   if (n->bases >> i & 1) return modified(t, "torch::autograd::CopySlices", 0, n->versions[i]);
   if (view) return modified(t, "AsStrided", 0, n->versions[i]);
   return wk__saved_tensor_modified(t, grad_fn, grad_fn ? t->autograd->result : 0, n->versions[i]);
@@ -308,6 +310,14 @@ static wk__saves saves_of(const wk_op *op, const wk_value *args) {
   }
   return saves;
 }
+/* In place the argument is gone: where the rule can do with the result, no copy of it is kept. */
+static wk__saves saves_in_place(const wk_op *op, wk__saves saves) {
+  if (op->tags & WK__TAG_BY_RESULT && saves.args & 1) {
+    saves.args &= ~1u;
+    saves.results |= 1;
+  }
+  return saves;
+}
 
 static wk_status copy_list(wk_value *v, const wk_value *from, size_t item) {
   void *copy = wk__alloc(from->count * item + 1);
@@ -353,14 +363,21 @@ static wk_tensor *alias_of_relative(wk_tensor *t) {
   return alias;
 }
 
-static void note_relative(op_node *n, int i, const wk_tensor *t) {
+static void note_relative(op_node *n, int i, const wk_tensor *t, const wk_tensor *written) {
+  if (t == written) {
+    n->written_too |= 1u << i;
+    return;
+  }
   n->relatives |= 1u << i;
   if (!t->base) n->bases |= 1u << i;
 }
 
-static wk_tensor *whole(wk_tensor *t, const wk_tensor *written) {
-  if (t == written) return copy_before_write(t);
-  return is_relative(t, written) ? alias_of_relative(t) : wk__retain(t);
+/* y.mul_(y): the first argument has the value from before, as in PyTorch, and the second was written. */
+static bool is_written_too(int i, const wk_tensor *t, const wk_tensor *written) { return i > 0 && t == written; }
+
+static wk_tensor *whole(int i, wk_tensor *t, const wk_tensor *written) {
+  if (t == written && i == 0) return copy_before_write(t);
+  return t == written || is_relative(t, written) ? alias_of_relative(t) : wk__retain(t);
 }
 
 /* Only the shape stays; a saver has the rest. */
@@ -389,7 +406,7 @@ static wk_status save_list(op_node *n, int i, const wk_value *from, bool keep, b
 
 static wk_status save_packed_argument(op_node *n, int i, wk_tensor *t, const wk_tensor *written) {
   wk_value *v = &n->args[i];
-  wk_tensor *before = whole(t, written);
+  wk_tensor *before = whole(i, t, written);
   if (!before) return wk_error_category();
   wk_status status = save_packed(n, i, before, &v->tensor);
   v->tag = v->tensor ? WK_VALUE_TENSOR : WK_VALUE_NONE;
@@ -436,7 +453,7 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, wk__save
       if (keep && wk__saver_active()) return save_packed_argument(n, i, from->tensor, written);
       *v = (wk_value){.tag = keep || shape ? WK_VALUE_TENSOR : WK_VALUE_NONE};
       if (keep)
-        v->tensor = whole(from->tensor, written);
+        v->tensor = whole(i, from->tensor, written);
       else if (shape)
         v->tensor = wk__tensor_kept_shape(from->tensor);
       if (v->tag == WK_VALUE_TENSOR && !v->tensor) {
@@ -446,7 +463,8 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, wk__save
       if (keep) {
         n->whole |= 1u << i;
         n->versions[i] = wk__version(v->tensor);
-        if (WK_UNLIKELY(is_relative(from->tensor, written))) note_relative(n, i, from->tensor);
+        if (WK_UNLIKELY(is_relative(from->tensor, written) || is_written_too(i, from->tensor, written)))
+          note_relative(n, i, from->tensor, written);
       }
       return WK_OK;
     case WK_VALUE_TENSORS:
@@ -636,7 +654,7 @@ wk_status wk__autograd_layer(const wk_op *op, const wk_value *args, wk_tensor *c
       return wk_fail(WK_NOT_IMPLEMENTED, "the derivative for '%s' is not implemented", op->base_name);
     return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
   }
-  wk__saves saves = saves_of(op, args);
+  wk__saves saves = in_place ? saves_in_place(op, saves_of(op, args)) : saves_of(op, args);
   op_node *n;
   WK_TRY(begin_node(op, args, written, saves, &n));
   uint64_t outer_sequence = wk__mode.tape_sequence;

@@ -29,9 +29,18 @@ wk_status wk__pack(wk_tensor *t, wk__packed **out_packed) {
   wk__saver *saver = current;
   wk_tensor *alias = without_history(t);
   if (!alias) return wk_error_category();
+  uint32_t version = wk__version(alias);
   current = NULL;
   wk_status status = saver->pack(saver, alias, out_packed);
   current = saver;
+  if (status == WK_OK && wk__version(alias) != version) {
+    wk__packed_release(*out_packed);
+    *out_packed = NULL;
+    status = wk_fail(WK_RUNTIME_ERROR,
+                     "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook "
+                     "cannot be modified by in-place operations as this can lead to unexpected side-effects. Please "
+                     "open an issue if you need to perform in-place operations on the input to a pack hook.");
+  }
   wk__release(alias);
   return status;
 }

@@ -903,6 +903,9 @@ static void write_head(wk__string *out, const uses *u, wk__cpu_level level) {
   wk__string_printf(out,
                     "/* Written by wick for CPU level %s. */\n#define WK_VECTOR_BYTES %d\n#define WK_LEVEL generated\n",
                     wk__cpu_level_name(level), 16 << level);
+  /* Where each fused multiply-add is some fifty instructions, a function inline in every copy of a body would take the
+   * C compiler several times as long, and gain little: a core does not look so far ahead. */
+  if (level == WK__CPU_PORTABLE) wk__string_append(out, "#define WK_MATH static __attribute__((noinline, unused))\n");
   if (u->math) wk__string_append(out, "#define WK_USES_MATH\n");
   const char *const parts[] = {wk__unit_intrinsics, wk__unit_head,    wk__unit_abi,
                                wk__unit_imports,    wk__unit_machine, wk__unit_scalar_math};

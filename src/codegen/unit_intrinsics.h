@@ -12,6 +12,9 @@ typedef short wk_short8 __attribute__((vector_size(16)));
 #define _mm_cvtpd_ps(a) __builtin_ia32_cvtpd2ps(a)
 #define _mm_movehl_ps(a, b) __builtin_ia32_movhlps(a, b)
 #define _mm_movelh_ps(a, b) __builtin_ia32_movlhps(a, b)
+#define _mm_shuffle_ps(a, b, mask) __builtin_ia32_shufps(a, b, mask)
+#define _mm_movemask_ps(a) __builtin_ia32_movmskps(a)
+#define _mm_movemask_pd(a) __builtin_ia32_movmskpd(a)
 #if WK_VECTOR_BYTES >= 32
 typedef float __m256 __attribute__((vector_size(32), may_alias));
 typedef double __m256d __attribute__((vector_size(32), may_alias));

@@ -133,13 +133,12 @@ WK_INLINE B d_isnan(D x) { return b_join(vd_is_nan(x.a), vd_is_nan(x.b)); }
 WK_INLINE B l_isnan(L x) { return b_splat(0); }
 WK_INLINE B b_isnan(B x) { return b_splat(0); }
 WK_INLINE F f_sign(F x) {
-  F zero = f_splat(0), y = vf_select(vf_gt(x, zero), f_splat(1), vf_select(vf_lt(x, zero), f_splat(-1), zero));
-  return vf_select(vf_is_nan(x), x, y);
+  F zero = f_splat(0);
+  return vf_select(vf_gt(x, zero), f_splat(1), vf_select(vf_lt(x, zero), f_splat(-1), zero));
 }
 WK_INLINE vd vd_sign(vd x) {
   vd zero = vd_broadcast(0), one = vd_broadcast(1);
-  vd y = vd_select(vd_gt(x, zero), one, vd_select(vd_lt(x, zero), -one, zero));
-  return vd_select(vd_is_nan(x), x, y);
+  return vd_select(vd_gt(x, zero), one, vd_select(vd_lt(x, zero), -one, zero));
 }
 OF_D(sign, vd_sign)
 
@@ -155,8 +154,8 @@ OPERATOR(div, /)
   WK_INLINE D d_##name(D x, D y) { return (D){vd_##name(x.a, y.a), vd_##name(x.b, y.b)}; }
 BOTH2(max)
 BOTH2(min)
-WK_INLINE F f_fma(F x, F y, F z) { return vf_fma(x, y, z); }
-WK_INLINE D d_fma(D x, D y, D z) { return (D){vd_fma(x.a, y.a, z.a), vd_fma(x.b, y.b, z.b)}; }
+WK_MATH F f_fma(F x, F y, F z) { return vf_fma(x, y, z); }
+WK_MATH D d_fma(D x, D y, D z) { return (D){vd_fma(x.a, y.a, z.a), vd_fma(x.b, y.b, z.b)}; }
 WK_INLINE F f_trunc_div(F x, F y) { return vf_trunc(x / y); }
 WK_INLINE D d_trunc_div(D x, D y) { return (D){vd_trunc(x.a / y.a), vd_trunc(x.b / y.b)}; }
 

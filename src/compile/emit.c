@@ -139,16 +139,22 @@ static void append_origin(wk__string *text, const wk__graph_node *n) {
   wk__string_append(text, "\n");
 }
 
-static char *origin_of(const wk__group *g) {
+static void append_stack(wk__string *text, const wk__graph_node *n) {
+  wk__graph_print_place(text, n->place);
+  wk__string_append(text, "\n");
+}
+
+/* A line for each node that the group stands for. */
+static char *text_of(const wk__group *g, void (*append)(wk__string *text, const wk__graph_node *n)) {
   wk__string text = {0};
-  if (g->product && !g->made) append_origin(&text, g->product);
-  if (g->draw) append_origin(&text, g->draw);
-  for (int r = 0; r < g->region_count; r++) append_origin(&text, g->regions[r]->node);
-  if (g->made) append_origin(&text, g->product);
+  if (g->product && !g->made) append(&text, g->product);
+  if (g->draw) append(&text, g->draw);
+  for (int r = 0; r < g->region_count; r++) append(&text, g->regions[r]->node);
+  if (g->made) append(&text, g->product);
   return wk__string_take(&text);
 }
 
-/* Results stand for the nodes; where the group's old nodes use them that does not matter, they are going. */
+/* Results stand for the nodes, see `now`. */
 static wk_status call_kernel(wk__emitter *e, wk__fused *f, wk__graph_node **out_node) {
   const wk_tensor *values[MAX_PLACES];
   wk__graph_arg args[2 + WK__FUSED_NUMBERS];
@@ -169,7 +175,6 @@ static wk_status call_kernel(wk__emitter *e, wk__fused *f, wk__graph_node **out_
   for (int r = 0; r < e->output_count; r++) {
     wk__graph_node *by = e->output_count == 1 ? node : wk__graph_item(e->graph, node, r);
     if (!by) return wk_error_category();
-    wk__graph_replace_uses(e->graph, (wk__graph_node *)e->outputs[r], by);
     e->now[e->outputs[r]->number] = by;
   }
   *out_node = node;
@@ -179,7 +184,8 @@ static wk_status call_kernel(wk__emitter *e, wk__fused *f, wk__graph_node **out_
 static wk_status make_kernel(wk__emitter *e, wk__kernels *kernels, wk__shape_env *env, wk__graph_node **out_node) {
   wk__fused *f = wk__kernels_add(kernels, NULL, e->output_count);
   wk_status status = f ? describe(e, f) : WK_OUT_OF_MEMORY;
-  if (status == WK_OK && !(f->origin = origin_of(e->group))) status = wk_error_category();
+  if (status == WK_OK && !(f->origin = text_of(e->group, append_origin))) status = wk_error_category();
+  if (status == WK_OK && !(f->stacks = text_of(e->group, append_stack))) status = wk_error_category();
 #ifdef WICK_DEBUG
   if (status == WK_OK) status = wk__nest_verify(e->nest);
 #endif

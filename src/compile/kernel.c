@@ -339,6 +339,7 @@ void wk__kernels_release(wk__kernels *kernels) {
   for (int64_t i = 0; i < kernels->count; i++) {
     wk__kernel_release(kernels->items[i]->kernel);
     wk__free(kernels->items[i]->origin);
+    wk__free(kernels->items[i]->stacks);
     wk__free(kernels->items[i]);
   }
   wk__free(kernels->items);

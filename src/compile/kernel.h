@@ -80,6 +80,7 @@ struct wk__fused {
   char name[32], schema_text[320];
   wk__parameter parameters[2 + WK__FUSED_NUMBERS];
   char *origin; /* owned: the nodes that it stands for, a line each */
+  char *stacks; /* owned: where they were called, a line each, as wk__graph_print_place; empty: not known */
   bool checked; /* it comes from text: launches are checked */
   wk__kernel *kernel;
   int buffer_count, output_count, param_count, ndim;

@@ -356,6 +356,9 @@ void wk__compiled_graph_step(const wk__compiled_graph *c, int64_t i, wk__step_re
 bool wk__compiled_graph_kernel(const wk__compiled_graph *c, int64_t i, wk__kernel_report *out) {
   const wk__fused *f = wk__compiled_graph_kernels(c)->items[i];
   if (!f->kernel) return false;
-  *out = (wk__kernel_report){.name = f->name, .origin = f->origin ? f->origin : "", .nest = f->kernel->text};
+  *out = (wk__kernel_report){.name = f->name,
+                             .origin = f->origin ? f->origin : "",
+                             .nest = f->kernel->text,
+                             .stacks = f->stacks ? f->stacks : ""};
   return true;
 }

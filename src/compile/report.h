@@ -23,6 +23,7 @@ void wk__compiled_graph_step(const wk__compiled_graph *compiled, int64_t i, wk__
 /* A kernel; its text is borrowed from the graph. False: it was given up while it was made. */
 typedef struct wk__kernel_report {
   const char *name, *origin, *nest; /* origin: the nodes that it stands for, a line each */
+  const char *stacks;               /* where those were called, a line each, as wk__graph_print_place */
 } wk__kernel_report;
 bool wk__compiled_graph_kernel(const wk__compiled_graph *compiled, int64_t i, wk__kernel_report *out);
 

@@ -36,6 +36,7 @@ typedef struct scheduler {
   wk__graph *graph;
   wk__kernels *kernels;
   int64_t count; /* nodes */
+  int64_t seen;  /* those of them that have been looked at: the rows behind are empty */
   unit *units;
   memory_info *memories;
   int32_t *users;
@@ -48,7 +49,7 @@ typedef struct scheduler {
 /* ---- units ---- */
 
 static int32_t unit_of(const scheduler *s, int32_t u) {
-  while (s->units[u].joined != u) u = s->units[u].joined;
+  while (s->units[u].joined != u) u = s->units[u].joined = s->units[s->units[u].joined].joined;
   return u;
 }
 
@@ -73,8 +74,9 @@ static void add_before(scheduler *s, int32_t u, int32_t earlier) {
 
 /* Something else has to run between the two, or nobody knows. */
 static bool is_between(const scheduler *s, int32_t first, int32_t second) {
-  const uint64_t *bits = row(s, second);
+  uint64_t *bits = row(s, second);
   if (window_of(first) != window_of(second)) return true;
+  if (!has_bit(bits, first)) return false; /* what is before something is before all that comes after that */
   for (int64_t w = 0; w < s->words; w++)
     for (uint64_t left = bits[w]; left; left &= left - 1) {
       int32_t x = window_of(second) + (int32_t)(w * 64) + __builtin_ctzll(left);
@@ -89,9 +91,10 @@ static void join_units(scheduler *s, int32_t into, int32_t other) {
   clear_bit(mine, into);
   clear_bit(mine, other);
   s->units[other].joined = into;
-  int32_t end = (int32_t)wk__min(s->count, window_of(into) + WINDOW);
+  int32_t end = (int32_t)wk__min(s->seen, window_of(into) + WINDOW);
   for (int32_t u = window_of(into); u < end; u++) {
     uint64_t *bits = row(s, u);
+    if (s->units[u].joined != u) continue; /* nobody asks for its row any more */
     if (u == into || (!has_bit(bits, into) && !has_bit(bits, other))) continue;
     for (int64_t w = 0; w < s->words; w++) bits[w] |= mine[w];
     set_bit(bits, into);
@@ -417,6 +420,7 @@ static wk_status make_group(scheduler *s, wk__graph_node *node) {
 static wk_status visit_call(scheduler *s, wk__graph_node *node, int32_t *last_random) {
   int32_t u = (int32_t)node->number;
   wk__arg_cursor cursor = {0};
+  s->seen = u + 1;
   for (wk__graph_node **arg; (arg = wk__graph_next_arg(node, &cursor));)
     add_before(s, u, unit_of(s, number_of_call(wk__memory_of(*arg))));
   if (node->op->tags & WK__TAG_RANDOM) {
@@ -555,14 +559,16 @@ static wk_status emit_after(scheduler *s, int32_t u, wk__graph_node **now, writt
 static wk_status emit_groups(scheduler *s) {
   size_t n = (size_t)s->count;
   int64_t count = 0;
-  wk__graph_node **now = wk__alloc_zeroed((n + 1) * (sizeof *now + sizeof(written) + sizeof(bool)));
+  wk__graph_node **now = wk__alloc_zeroed((n + 1) * (2 * sizeof *now + sizeof(written) + sizeof(bool)));
   if (!now) return WK_OUT_OF_MEMORY;
-  written *list = (written *)(now + n + 1);
+  wk__graph_node **was = now + n + 1;
+  written *list = (written *)(was + n + 1);
   bool *done = (bool *)(list + n + 1);
   wk_status status = WK_OK;
-  for (wk__graph_node *node = s->graph->first; node; node = node->next) now[node->number] = node;
+  for (wk__graph_node *node = s->graph->first; node; node = node->next) now[node->number] = was[node->number] = node;
   for (int32_t u = 0; u < s->count && status == WK_OK; u++)
     if (s->units[u].joined == u) status = emit_after(s, u, now, list, &count, done);
+  if (status == WK_OK) wk__graph_replace_numbered(s->graph, was, now, s->count);
   for (int64_t i = 0; i < count && status == WK_OK; i++) finish_written(s, &list[i]);
   wk__free(now);
   return status;
@@ -572,6 +578,7 @@ static wk_status fuse(scheduler *s) {
   for (int32_t u = 0; u < s->count; u++) s->units[u].joined = u;
   WK_TRY(find_users(s));
   WK_TRY(make_groups(s));
+  s->seen = s->count;
   take_sources(s);
   make_operands(s);
   WK_TRY(emit_groups(s));

@@ -211,6 +211,14 @@ static bool stores(PyObject *self, const char *name, PyObject *arg) {
   return PyDict_CheckExact(self) && PyDict_CheckExact(arg) && strcmp(name, "update") == 0;
 }
 
+/* No Python code but that of what dies of it: of a class with methods of its own these are the C methods. */
+static bool runs_destructors_alone(PyObject *self, const char *name, PyObject *const *args, Py_ssize_t given) {
+  if (strcmp(name, "clear") == 0) return true;
+  bool sets = strcmp(name, "__setitem__") == 0 || strcmp(name, "__delitem__") == 0;
+  if (sets) return given && (PyUnicode_CheckExact(args[0]) || PyLong_CheckExact(args[0]));
+  return strcmp(name, "update") == 0 && given && PyDict_CheckExact(self) && PyDict_CheckExact(args[0]);
+}
+
 /* A container's method that changes it: noted when others can see the container. */
 static PyObject *change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                         PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
@@ -224,7 +232,10 @@ static PyObject *change(wk__frame *f, wk__recording *r, PyObject *self, const ch
   if (reg < 0) return wk__plain_call(f, callable, args, count, names);
   if (note_change(f, r, self, name, args + self_is_first, count - self_is_first, names) < 0) return NULL;
   int64_t step = r->step_count - 1;
+  int only_lets_go = runs_destructors_alone(self, name, args + self_is_first, count - self_is_first);
+  f->dropping += only_lets_go;
   PyObject *result = wk__plain_call(f, callable, args, count, names);
+  f->dropping -= only_lets_go;
   wk__tried(f, r, step, result, !in_list(name, methods_that_fail_halfway));
   if (result && wk__recording_of(f) == r) wk__mark_written(r, reg, NULL);
   return result;

@@ -13,6 +13,9 @@ PyObject *wk__compiled_function(const wk__binding *b, PyObject *o) {
 static PyObject *compiled_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
   wk__compiled *self = (wk__compiled *)o;
   const wk__binding *b = self->binding;
+  wk__session *around = wk__session_current();
+  bool captured = around && around->mode == WK__MODE_CAPTURE; /* C code calls it: it is looked through here, too */
+  if (captured || wk__session_refuses_calls(around)) return PyObject_Vectorcall(self->function, args, nargsf, names);
   if (wk__hook_tracing(PyThreadState_Get()) || *b->disabled || b->overrides(b->state) & WK__OVERRIDE_BY_MODE)
     return PyObject_Vectorcall(self->function, args, nargsf, names);
   return wk__session_call(self, self->function, args, nargsf, names);
@@ -119,7 +122,8 @@ static PyObject *compiled_reset(PyObject *self, PyObject *unused) {  // -> new
 static PyObject *compiled_wait_for_native(PyObject *self, PyObject *unused) {  // -> new
   bool all = true;
   (void)unused;
-  for (wk__segment *g = ((wk__compiled *)self)->segments; g; g = g->next)
+  wk__compiled *c = (wk__compiled *)self;
+  for (wk__segment *g = wk__segment_next(c, NULL); g; g = wk__segment_next(c, g))
     if (g->executor) all &= wk__compiled_graph_wait(g->executor);
   return PyBool_FromLong(all);
 }
@@ -183,9 +187,48 @@ static PyObject *set_profiling(PyObject *module, PyObject *flag) {  // -> new
   return value < 0 ? NULL : PyBool_FromLong(atomic_exchange(&wk__profiling, value != 0));
 }
 
+static PyObject *begin_timeline(PyObject *module, PyObject *most) {  // -> new
+  (void)module;
+  long long words = PyLong_AsLongLong(most);
+  if (words == -1 && PyErr_Occurred()) return NULL;
+  wk__timeline_begin(words);
+  Py_RETURN_NONE;
+}
+
+/* One run of a timeline; `at` stands on its executor's number. */
+static PyObject *run_of(const int64_t *at) {  // -> new
+  PyObject *moments = PyList_New(at[2]);
+  for (int64_t i = 0; moments && i < at[2]; i++) {
+    PyObject *moment = PyLong_FromLongLong(at[3 + i]);
+    if (moment)
+      PyList_SET_ITEM(moments, i, moment);
+    else
+      Py_CLEAR(moments);
+  }
+  return moments ? Py_BuildValue("(LLN)", (long long)at[0], (long long)at[1], moments) : NULL;
+}
+
+static PyObject *take_timeline(PyObject *module, PyObject *none) {  // -> new
+  (void)module, (void)none;
+  int64_t count, lost, *words = wk__timeline_take(&count, &lost);
+  PyObject *runs = PyList_New(0);
+  for (const int64_t *at = words; runs && at < words + count; at += 3 + at[2]) {
+    PyObject *run = run_of(at);
+    if (!run || PyList_Append(runs, run) < 0) Py_CLEAR(runs);
+    Py_XDECREF(run);
+  }
+  wk__free(words);
+  return runs ? Py_BuildValue("(NL)", runs, (long long)lost) : NULL;
+}
+
 static PyMethodDef functions[] = {
+    {"_begin_timeline", begin_timeline, METH_O, "Runs leave when their steps began, in so many words of memory."},
+    {"_take_timeline", take_timeline, METH_NOARGS,
+     "Ends it: [(executor, thread, [nanoseconds of each step's beginning and of the last one's end])], runs lost."},
     {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
     {"_set_compile_disabled", set_disabled, METH_O, "Compiled functions run as they are, or not; gives what it was."},
+    {"_dynamo_probe", wk__dynamo_probe, METH_VARARGS,
+     "_dynamo_probe(n, callback): for tests, calls it in front of the n-th instruction that is evaluated."},
     {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."},
     {0}};
 

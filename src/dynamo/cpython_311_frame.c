@@ -128,10 +128,12 @@ static bool find_handler(PyCodeObject *code, int offset, handler *out_handler) {
 static void pop_to(wk__frame *frame, int depth) {
   real_frame *real = frame->real;
   int bottom = frame->code->co_nlocalsplus + depth;
+  frame->dropping++;
   while (real->stacktop > bottom) {
     PyObject *value = real->localsplus[--real->stacktop];
     Py_XDECREF(value);
   }
+  frame->dropping--;
 }
 
 /* The frame is the thread's current one, so that the thread can be asked for its frame object. */
@@ -227,6 +229,11 @@ bool wk__frame_unwind(wk__frame *frame) {
   return true;
 }
 
+void wk__frame_stand_before_next(wk__frame *frame) {
+  frame->offset = frame->next;
+  frame->real->prev_instr = _PyCode_CODE(frame->code) + frame->offset;
+}
+
 /* ---- looking and filling ---- */
 
 int wk__frame_slot_count(const wk__frame *frame) { return frame->code->co_nlocalsplus; }
@@ -266,6 +273,8 @@ static int keyword_names_before(const wk__code *info, int offset) {
 }
 
 bool wk__frame_may_stop_at(const wk__frame *frame, int offset) { return keyword_names_before(frame->info, offset) < 0; }
+
+bool wk__frame_next_only_moves(const wk__frame *frame) { return wk__opcode_at(frame->info, frame->next) == LOAD_FAST; }
 
 /* What KW_NAMES has said, in a frame that is filled behind it. */
 static PyObject *keyword_names_at(const wk__frame *frame, int offset) {
@@ -433,4 +442,9 @@ PyCodeObject *wk__hook_code(real_frame *real) { return real->f_code; }
 bool wk__hook_makes_generator(real_frame *real) {
   return real->owner == FRAME_OWNED_BY_THREAD && real->f_code->co_flags & CO_GENERATOR;
 }
+bool wk__hook_is_generator(real_frame *real) { return real->f_code->co_flags & CO_GENERATOR; }
+bool wk__hook_has_requests(PyThreadState *thread) {
+  return _Py_atomic_load_relaxed(&thread->interp->ceval.eval_breaker) != 0;
+}
+bool wk__hook_collecting(PyThreadState *thread) { return thread->interp->gc.collecting; }
 bool wk__hook_tracing(PyThreadState *thread) { return thread->cframe->use_tracing != 0; }

@@ -16,14 +16,18 @@ static inline PyObject **peek(wk__frame *f, int n) { return &f->real->localsplus
 static inline void drop(wk__frame *f, int count) {
   f->real->stacktop -= count;
   PyObject **values = &f->real->localsplus[f->real->stacktop];
+  f->dropping++;
   for (int i = 0; i < count; i++) Py_XDECREF(values[i]);
+  f->dropping--;
 }
 
 static inline void set_slot(wk__frame *f, int slot, PyObject *steal_value) {
   PyObject *old = f->real->localsplus[slot];
   if (f->session) wk__op_stored(f, slot);
   f->real->localsplus[slot] = steal_value;
+  f->dropping++;
   Py_XDECREF(old);
+  f->dropping--;
 }
 
 /* ---- how instructions end ---- */
@@ -58,7 +62,7 @@ static wk__step unbound(wk__frame *f, int slot) {
 
 /* ---- signals, the lock, pending calls, exceptions from other threads ---- */
 
-static __attribute__((noinline)) int handle_requests(PyThreadState *thread) {
+int wk__hook_serve_requests(PyThreadState *thread) {
   if (Py_MakePendingCalls() < 0) return -1;  // signals too
   PyObject *exception = thread->async_exc;
   struct _ceval_state *state = &thread->interp->ceval;
@@ -77,7 +81,7 @@ static __attribute__((noinline)) int handle_requests(PyThreadState *thread) {
 /* After calls and backward jumps: what is requested is done with the instruction already finished. */
 static inline wk__step serve_requests(wk__frame *f) {
   if (WK_LIKELY(!_Py_atomic_load_relaxed(&f->thread->interp->ceval.eval_breaker))) return WK__STEP_NEXT;
-  return handle_requests(f->thread) < 0 ? WK__STEP_RAISE : WK__STEP_NEXT;
+  return wk__serve_requests(f->session, f->thread) < 0 ? WK__STEP_RAISE : WK__STEP_NEXT;
 }
 
 /* ---- groups of instructions ---- */

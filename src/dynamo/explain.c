@@ -327,9 +327,10 @@ static PyObject *report_of(const wk__segment *g) {  // -> new
       (long long)(g->graph ? g->graph->mutation_count : 0), "codes", codes_of(g), "places", places_of(g));
 }
 
-PyObject *wk__compiled_report(const wk__compiled *compiled) {
+PyObject *wk__compiled_report(wk__compiled *compiled) {
   PyObject *list = PyList_New(0);
-  for (const wk__segment *g = compiled->segments; list && g; g = g->next) {
+  for (wk__segment *g = wk__segment_next(compiled, NULL); g; g = wk__segment_next(compiled, g)) {
+    if (!list) continue;
     PyObject *one = report_of(g);
     if (!one || PyList_Insert(list, 0, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
@@ -352,11 +353,20 @@ static PyObject *kernels_of(const wk__compiled_graph *c) {  // -> new
   for (int64_t i = 0; list && i < wk__compiled_graph_kernel_count(c); i++) {
     wk__kernel_report k;
     if (!wk__compiled_graph_kernel(c, i, &k)) continue;
-    PyObject *one = Py_BuildValue("{s:s,s:s,s:s}", "name", k.name, "origin", k.origin, "nest", k.nest);
+    PyObject *one =
+        Py_BuildValue("{s:s,s:s,s:s,s:s}", "name", k.name, "origin", k.origin, "nest", k.nest, "stacks", k.stacks);
     if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
   return list;
+}
+
+static PyObject *stack_of(const wk__graph_place *place) {  // -> new
+  wk__string text = {0};
+  wk__graph_print_place(&text, place);
+  PyObject *result = PyUnicode_FromString(text.text ? text.text : "");
+  wk__string_release(&text);
+  return result;
 }
 
 static PyObject *steps_of(const wk__compiled_graph *c) {  // -> new
@@ -364,9 +374,10 @@ static PyObject *steps_of(const wk__compiled_graph *c) {  // -> new
   for (int64_t i = 0; list && i < wk__compiled_graph_step_count(c); i++) {
     wk__step_report r;
     wk__compiled_graph_step(c, i, &r);
-    PyObject *one = Py_BuildValue("{s:s,s:s,s:z,s:N,s:L,s:L,s:d,s:d}", "name", r.name, "op", r.op, "kernel", r.kernel,
-                                  "place", place_of(r.place), "nanoseconds", (long long)r.nanoseconds, "runs",
-                                  (long long)r.runs, "bytes", r.bytes, "flops", r.flops);
+    PyObject *one =
+        Py_BuildValue("{s:s,s:s,s:z,s:N,s:N,s:L,s:L,s:d,s:d}", "name", r.name, "op", r.op, "kernel", r.kernel, "place",
+                      place_of(r.place), "stack", stack_of(r.place), "nanoseconds", (long long)r.nanoseconds, "runs",
+                      (long long)r.runs, "bytes", r.bytes, "flops", r.flops);
     if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
   }
@@ -389,16 +400,19 @@ static PyObject *halves_of(const wk__compiled_graph *c) {  // -> new
 }
 
 static PyObject *compiled_graph_of(const wk__compiled_graph *c, const char *kind) {  // -> new
-  return Py_BuildValue("{s:i,s:s,s:O,s:N,s:N,s:N,s:N}", "number", wk__compiled_graph_number(c), "kind", kind,
-                       "derivative", wk__compiled_graph_has_derivative(c) ? Py_True : Py_False, "graph",
+  const wk__graph_executor *e = wk__compiled_graph_executor(c);
+  return Py_BuildValue("{s:i,s:L,s:s,s:O,s:N,s:N,s:N,s:N}", "number", wk__compiled_graph_number(c), "executor",
+                       (long long)(e ? wk__graph_executor_number(e) : 0), "kind", kind, "derivative",
+                       wk__compiled_graph_has_derivative(c) ? Py_True : Py_False, "graph",
                        text_of_graph(wk__compiled_graph_final(c)), "kernels", kernels_of(c), "steps", steps_of(c),
                        "halves", halves_of(c));
 }
 
-PyObject *wk__compiled_kernels(const wk__compiled *compiled) {
+PyObject *wk__compiled_kernels(wk__compiled *compiled) {
   int collected = PyGC_Disable(); /* halves are looked at under a lock: no finalizer may run and want it */
   PyObject *list = PyList_New(0);
-  for (const wk__segment *g = compiled->segments; list && g; g = g->next) {
+  for (wk__segment *g = wk__segment_next(compiled, NULL); g; g = wk__segment_next(compiled, g)) {
+    if (!list) continue;
     PyObject *one = g->executor ? compiled_graph_of(g->executor, "graph") : Py_NewRef(Py_None);
     if (!one || PyList_Insert(list, 0, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);

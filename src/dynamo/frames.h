@@ -40,6 +40,8 @@ struct wk__frame {
   PyObject *keyword_names; /* borrowed; set between KW_NAMES and CALL, where no segment ends */
   PyObject *result;        /* owned; after WK__STEP_RETURN and WK__STEP_YIELD */
   bool throwing;           /* entered with an exception to be raised at its resumption */
+  int dropping;            /* not 0: what Python runs now is run by the death of objects */
+  bool returned_into;      /* so it is: the frame that the instruction has entered is over */
   bool resumable;          /* the instruction of `outer` does nothing but enter this frame: replay may do it again */
   void *links[4];          /* cpython_3XX.c's: how the frame hangs in the thread */
 };
@@ -74,11 +76,14 @@ typedef enum wk__step {
 /* Runs the instruction at frame->next. */
 wk__step wk__frame_step(wk__frame *frame);
 /* The signal check, GIL request and pending calls that CPython's loop does at backward jumps and calls are done inside
- * step. */
+ * step: by this, which suspends a session that captures (between.c). 0, or -1 with an exception. */
+int wk__serve_requests(wk__session *session, PyThreadState *thread);
 
 /* After WK__STEP_RAISE: adds the traceback entry, finds the handler of this frame, pops and pushes as CPython does.
  * True: go on at frame->next. False: the exception leaves the frame. */
 bool wk__frame_unwind(wk__frame *frame);
+/* An exception is about to be raised that no instruction has raised: in front of the next one. */
+void wk__frame_stand_before_next(wk__frame *frame);
 /* CPython goes on at frame->next until the frame returns, yields or raises: at most once a frame, after which the
  * wk__frame is only to be exited. -> new */
 PyObject *wk__frame_continue(wk__frame *frame);
@@ -100,6 +105,9 @@ bool wk__frame_is_generator(const wk__frame *frame);
 const char *wk__frame_opcode_name(const wk__frame *frame, int offset); /* for reasons and logs */
 bool wk__frame_may_stop_at(const wk__frame *frame, int offset);        /* false between KW_NAMES and CALL */
 
+/* The next instruction takes a variable to the stack, and does nothing else. */
+bool wk__frame_next_only_moves(const wk__frame *frame);
+
 /* Puts an equal value in place of slot `index`, or of the stack's, which are counted behind the slots. */
 void wk__frame_put(wk__frame *frame, int index, PyObject *value);
 
@@ -116,6 +124,10 @@ void wk__hook_remove(PyInterpreterState *interpreter);
 PyObject *wk__hook_default(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing);
 PyCodeObject *wk__hook_code(struct _PyInterpreterFrame *real);   // -> borrowed
 bool wk__hook_makes_generator(struct _PyInterpreterFrame *real); /* a call that will only give a generator */
-bool wk__hook_tracing(PyThreadState *thread); /* a profiler or debugger is on: nothing is evaluated */
+bool wk__hook_is_generator(struct _PyInterpreterFrame *real);
+bool wk__hook_collecting(PyThreadState *thread); /* the collector is at work */
+bool wk__hook_has_requests(PyThreadState *thread);
+int wk__hook_serve_requests(PyThreadState *thread); /* signals and all else that threads are asked for: 0 or -1 */
+bool wk__hook_tracing(PyThreadState *thread);       /* a profiler or debugger is on: nothing is evaluated */
 
 #endif

@@ -441,17 +441,16 @@ wk__segment *wk__segment_find(wk__session *s, PyObject ***out_values, bool *out_
     *out_full = true;
     return NULL;
   }
-  for (wk__segment *g = s->compiled->segments; g; g = g->next) {
+  for (wk__segment *g = wk__segment_next(s->compiled, NULL); g; g = wk__segment_next(s->compiled, g)) {
     if (!is_here(s, g, frames)) continue;
     here++;
     PyObject **values = make_values(g);
-    if (!values) return NULL;
     guard_run run = {.segment = g, .session = s, .frames = frames, .values = values};
-    const wk__read *failing = failing_guard(&run);
+    const wk__read *failing = values ? failing_guard(&run) : NULL;
     if (!failing) {
-      atomic_fetch_add(&g->references, 1);
+      if (!values) wk__segment_release(g);
       *out_values = values;
-      return g;
+      return values ? g : NULL;
     }
     if (s->mode == WK__MODE_SEEK) wk__guard_log(s, g, failing); /* else the call is looked up again in its frame */
     wk__segment_put_values(g, values);

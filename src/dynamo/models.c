@@ -35,7 +35,7 @@ static void borrow_version(wk__segment *g, PyObject *const *place) {
     if (r->versioned[i] != *place || r->versioned_borrowed[i]) continue;
     r->versioned_borrowed[i] = true;
     g->versions[i].place = place;
-    Py_DECREF(*place);
+    wk__bury(*place);
   }
 }
 
@@ -53,7 +53,7 @@ static int borrow_dictionaries(wk__segment *g) {
     if (!reg->fixed || reg->borrowed || !place || !*place || *place != reg->object) continue;
     borrow_version(g, place);
     reg->borrowed = true;
-    Py_DECREF(reg->object);
+    wk__bury(reg->object);
   }
   return 0;
 }
@@ -72,13 +72,13 @@ int wk__segment_watch_models(wk__session *s, wk__segment *g) {
     Py_XDECREF(reference);
     if (status < 0) break;
     reg->borrowed = true;
-    Py_DECREF(reg->object);
+    wk__bury(reg->object); /* the last reference: it dies, and the segment with it, when all of this is done */
   }
   for (int64_t i = 0; status == 0 && i < r->read_count; i++) {
     wk__read *check = &r->reads[i];
     if (check->kind != WK__CHECK_IS || !check->object || !is_model(s, check->object)) continue;
     check->borrowed = true;
-    Py_DECREF(check->object);
+    wk__bury(check->object);
   }
   Py_XDECREF(callback);
   return status == 0 ? borrow_dictionaries(g) : status;

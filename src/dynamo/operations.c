@@ -12,6 +12,14 @@
   wk__recording *r = wk__recording_of(f); \
   if (!r) return plain
 #define BINDING (f->session->binding)
+/* What replaces or removes objects, and runs no Python code but that of what dies of it: replaying the step does that
+ * again, so it is not recorded. */
+#define LETTING_GO(status, call) \
+  do {                           \
+    f->dropping++;               \
+    (status) = (call);           \
+    f->dropping--;               \
+  } while (0)
 
 static PyObject *failed(wk__frame *f, const wk__recording *r) { return wk__refuse(f, "%s", r->failed); }
 static int failed_int(wk__frame *f, const wk__recording *r) {
@@ -81,7 +89,8 @@ int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
   if (reg < 0 || (!value && wk__note_presence(f, r, globals, name) < 0)) return failed_int(f, r);
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;
-  int status = wk__plain_set_global(f, name, value);
+  int status;
+  LETTING_GO(status, wk__plain_set_global(f, name, value));
   wk__tried(f, r, step, status == 0, true);
   if (status == 0) wk__mark_written(r, reg, name);
   return status;
@@ -159,7 +168,9 @@ int wk__op_set_cell(wk__frame *f, PyObject *cell, PyObject *value) {
     if (wk__did(r, BINDING, WK__DO_SET_CELL, NULL, items, 2, NULL) < 0) return failed_int(f, r);
     wk__mark_written(r, reg, NULL);
   }
-  return wk__plain_set_cell(f, cell, value);
+  int status;
+  LETTING_GO(status, wk__plain_set_cell(f, cell, value));
+  return status;
 }
 
 PyObject *wk__op_class_cell(wk__frame *f, PyObject *cell, int slot) {
@@ -252,7 +263,8 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   PyObject **dict = _PyObject_GetDictPtr(owner);
   wk__reg dict_reg = dict && *dict ? wk__reg_find(r, *dict) : -1;
   if (dict_reg >= 0 && wk__keep_before(r, dict_reg) < 0) return -1;
-  int status = wk__plain_set_attr(f, owner, name, value);
+  int status;
+  LETTING_GO(status, wk__plain_set_attr(f, owner, name, value));
   wk__tried(f, r, step, status == 0, true);
   if (status < 0 || wk__recording_of(f) != r) return status;
   wk__mark_written(r, wk__reg_find(r, owner), name);
@@ -316,7 +328,11 @@ static int did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObjec
   int64_t step = r->step_count - 1;
   wk__reg reg = wk__reg_find(r, owner);
   if (dict && !r->registers[reg].is_globals && wk__keep_before(r, reg) < 0) return -1;
-  int status = wk__plain_set_item(f, owner, key, value);
+  int status;
+  if (wk__is_plain_value(BINDING, key))
+    LETTING_GO(status, wk__plain_set_item(f, owner, key, value));
+  else
+    status = wk__plain_set_item(f, owner, key, value); /* Python code may compare the key, or give the items */
   wk__tried(f, r, step, status == 0, true);
   if (status == 0 && wk__recording_of(f) == r) wk__mark_written(r, reg, dict ? key : NULL);
   return status;

@@ -14,15 +14,15 @@ wk__recording *wk__recording_create(void) { return wk__alloc_zeroed(sizeof(wk__r
 void wk__recording_release(wk__recording *r) {
   if (!r) return;
   for (int64_t i = 0; i < r->register_count; i++) {
-    if (!r->registers[i].borrowed) Py_XDECREF(r->registers[i].object);
-    Py_XDECREF(r->registers[i].names);
-    Py_XDECREF(r->registers[i].before);
+    if (!r->registers[i].borrowed) wk__bury(r->registers[i].object);
+    wk__bury(r->registers[i].names);
+    wk__bury(r->registers[i].before);
   }
   for (int64_t i = 0; i < r->read_count; i++)
-    if (!r->reads[i].borrowed) Py_XDECREF(r->reads[i].object);
-  for (int64_t i = 0; i < r->step_count; i++) Py_XDECREF(r->steps[i].object);
+    if (!r->reads[i].borrowed) wk__bury(r->reads[i].object);
+  for (int64_t i = 0; i < r->step_count; i++) wk__bury(r->steps[i].object);
   for (int64_t i = 0; i < r->versioned_count; i++)
-    if (!r->versioned_borrowed || !r->versioned_borrowed[i]) Py_DECREF(r->versioned[i]);
+    if (!r->versioned_borrowed || !r->versioned_borrowed[i]) wk__bury(r->versioned[i]);
   wk__free(r->registers);
   wk__free(r->reads);
   wk__free(r->steps);

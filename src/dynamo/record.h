@@ -179,6 +179,16 @@ typedef struct wk__recording {
   char failed[160];    /* why this recording cannot be replayed; "" */
 } wk__recording;
 
+/* Drops a reference (or none: NULL) of the recorder's own. Python code that this runs would find the session in the
+ * middle of something, so it waits until nothing is being recorded. (between.c) */
+void wk__bury(PyObject *steal_object);
+#define WK__BURY(place)        \
+  do {                         \
+    PyObject *buried_ = place; \
+    (place) = NULL;            \
+    wk__bury(buried_);         \
+  } while (0)
+
 wk__recording *wk__recording_create(void);
 void wk__recording_release(wk__recording *r);
 

@@ -412,10 +412,12 @@ static int run_steps(wk__session *s, const wk__segment *g, PyObject **values) {
 /* ==================================================== to the end ================================================= */
 
 void wk__session_drop_target(wk__session *s) {
-  if (s->target) wk__segment_put_values(s->target, s->values);
-  wk__segment_release(s->target);
+  wk__segment *target = s->target;
+  PyObject **values = s->values;
   s->target = NULL;
   s->values = NULL;
+  if (target) wk__segment_put_values(target, values); /* what dies of it may run Python code */
+  wk__segment_release(target);
 }
 
 int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **steal_values) {

@@ -85,7 +85,7 @@ static void old_node_runs(void *context) { wk__session_give_up(context, "backwar
 /* ================================================= beginning ===================================================== */
 
 void wk__activation_forget_start(wk__activation *a) {
-  for (int i = 0; a->at_start && i < a->slots_at_start + a->stack_at_start; i++) Py_XDECREF(a->at_start[i]);
+  for (int i = 0; a->at_start && i < a->slots_at_start + a->stack_at_start; i++) wk__bury(a->at_start[i]);
   PyMem_Free(a->at_start);
   PyMem_Free(a->seen);
   PyMem_Free(a->stored);
@@ -176,7 +176,8 @@ int wk__segment_begin(wk__session *s) {
   s->low = s->start_count;
   s->grad_at_start = wk__mode.grad_enabled;
   s->overrides_at_start = s->binding->overrides(s->binding->state);
-  Py_XSETREF(s->handled_at_start, PyErr_GetHandledException());
+  WK__BURY(s->handled_at_start);
+  s->handled_at_start = PyErr_GetHandledException();
   s->reason[0] = 0;
   for (wk__activation *a = s->innermost; a; a = a->outer) {
     if (note_start(a) < 0) return -1;
@@ -193,7 +194,7 @@ int wk__segment_begin(wk__session *s) {
 }
 
 void wk__segment_stop_recording(wk__session *s) {
-  Py_CLEAR(s->handled_at_start);
+  WK__BURY(s->handled_at_start);
   wk__mode.grad_watcher = NULL;
   wk__tracer_pause(s->tracer);
   for (wk__activation *a = s->innermost; a; a = a->outer) wk__activation_forget_start(a);
@@ -213,21 +214,28 @@ int wk__segment_discard(wk__session *s) {
 
 /* ==================================================== the life ==================================================== */
 
+wk__segment *wk__segment_next(wk__compiled *c, wk__segment *g) {
+  wk__segment *next = !g ? c->segments : g->owner ? g->next : NULL;
+  if (next) atomic_fetch_add(&next->references, 1);
+  wk__segment_release(g);
+  return next;
+}
+
 void wk__segment_release(wk__segment *g) {
   if (!g || atomic_fetch_sub(&g->references, 1) != 1) return;
-  for (int i = 0; i < g->frame_count; i++) Py_DECREF(g->codes[i]);
+  if (g->life) PyCapsule_SetContext(g->life, NULL); /* what goes below may tell of a model's death */
+  wk__bury(g->life);
+  wk__bury(g->watchers);
+  for (int i = 0; i < g->frame_count; i++) wk__bury((PyObject *)g->codes[i]);
   PyMem_Free(g->codes);
   PyMem_Free(g->offsets);
   wk__compiled_graph_release(g->executor);
   wk__graph_release(g->graph);
-  Py_XDECREF(g->backend_call);
+  wk__bury(g->backend_call);
   wk__recording_release(g->recording);
   wk__free(g->reads);
   wk__free(g->fixed);
   wk__free(g->versions);
   PyMem_Free(g->idle_values);
-  if (g->life) PyCapsule_SetContext(g->life, NULL);
-  Py_XDECREF(g->life);
-  Py_XDECREF(g->watchers);
   wk__free(g);
 }

@@ -399,9 +399,9 @@ static int find_stale_grads(wk__segment *g) {
 static void drop_objects(wk__segment *g) {
   wk__recording *r = g->recording;
   for (int64_t i = 0; i < r->register_count; i++) {
-    if (!r->registers[i].fixed) Py_CLEAR(r->registers[i].object);
-    Py_CLEAR(r->registers[i].before);
-    Py_CLEAR(r->registers[i].names);
+    if (!r->registers[i].fixed) WK__BURY(r->registers[i].object);
+    WK__BURY(r->registers[i].before);
+    WK__BURY(r->registers[i].names);
   }
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
@@ -478,7 +478,7 @@ static void describe_end(ending *e, PyObject *value) {
   wk__recording *r = g->recording;
   PyObject *handled = PyErr_GetHandledException();
   if (handled != s->handled_at_start) wk__record_failed(r, "an except block is entered or left");
-  Py_XDECREF(handled);
+  wk__bury(handled);
   if (s->binding->overrides(s->binding->state) != s->overrides_at_start)
     wk__record_failed(r, "a block without __torch_function__ is entered or left");
   if (wk__mode.grad_enabled != s->grad_at_start) g->grad_after = wk__mode.grad_enabled;
@@ -502,7 +502,7 @@ static void drop_old_grads(const ending *e) {
     wk__register *old = &r->registers[reg];
     if (old->fixed || old->input >= 0 || !old->object) continue;
     wk__map_remove(&r->by_object, (uintptr_t)old->object);
-    Py_CLEAR(old->object);
+    WK__BURY(old->object);
   }
 }
 
@@ -527,8 +527,10 @@ static void keep_or_release(ending *e) {
                   find_stale_grads(g) == 0 && note_registers(g) == 0;
   if (complete) {
     drop_objects(g);
+    atomic_fetch_add(&g->references, 1); /* a log shows objects, whose code may forget the segment */
     keep(s, g);
-    if (wk__segment_watch_models(s, g) < 0) PyErr_Clear(); /* what is not watched is owned */
+    if (g->owner && wk__segment_watch_models(s, g) < 0) PyErr_Clear(); /* what is not watched is owned */
+    wk__segment_release(g);
     return;
   }
   if (!e->result) report_unkept(s, g, g->recording->failed);

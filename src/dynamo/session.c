@@ -46,16 +46,19 @@ static wk__activation *culprit(wk__session *s) {
 }
 
 void wk__session_give_up(wk__session *s, const char *reason) {
-  if (s->mode != WK__MODE_CAPTURE) return;
+  wk__suspension *suspended = s->mode == WK__MODE_OFF ? s->suspended : NULL;
+  if (s->mode != WK__MODE_CAPTURE && !(suspended && suspended->mode == WK__MODE_CAPTURE)) return;
   wk__activation *a = culprit(s);
   if (a) learn_break(s, &a->frame);
   if (reason != s->reason) snprintf(s->reason, sizeof s->reason, "%s", reason);
   if (wk__log_on(WK__LOG_BREAKS))
     wk__log_print(WK__LOG_BREAKS, "%s:%d: recording given up: %s", PyUnicode_AsUTF8(a->frame.code->co_filename),
                   wk__frame_line(&a->frame), reason);
+  s->mode = WK__MODE_CAPTURE;                    /* what is let go of waits */
   if (wk__segment_discard(s) < 0) PyErr_Clear(); /* who uses a poisoned tensor gets it */
   s->capture_ended = true;
-  s->mode = WK__MODE_PLAIN;
+  s->mode = suspended ? WK__MODE_OFF : WK__MODE_PLAIN;
+  if (suspended) suspended->mode = WK__MODE_PLAIN;
 }
 
 static bool all_resumable(const wk__session *s) {
@@ -64,11 +67,17 @@ static bool all_resumable(const wk__session *s) {
   return true;
 }
 
-/* An error of fullgraph=True. */
+/* An error of fullgraph=True. The frames are unwound as for any exception, so that what was entered is left; but it is
+ * the caller's error, whatever handlers on the way make of it. */
 static int refuse_break(wk__session *s) {
   wk__frame *f = &s->innermost->frame;
   PyErr_Format(s->binding->unsupported, "fullgraph=True, but the graph breaks here: %s\n  at %U, line %d, in %U",
                s->reason, f->code->co_filename, wk__frame_line(f), f->code->co_name);
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  s->refusal = Py_XNewRef(value);
+  PyErr_Restore(type, value, traceback);
   return -1;
 }
 
@@ -90,6 +99,11 @@ static int end_before_instruction(wk__session *s, wk__end_kind kind) {
 
 /* ================================================= one frame ===================================================== */
 
+/* While the frames still have what the program has not let go of. */
+static void drop_buried(wk__session *s) {
+  if (WK_UNLIKELY(s->buried_count) && !s->recording && !s->capture_ended) wk__session_drop_buried(s);
+}
+
 /* An exception leaves the root: what was recorded cannot be used, everything is real. An operator of the graph that
  * fails now was called before: the program would not have come to the exception. */
 static void root_raises(wk__session *s) {
@@ -98,6 +112,7 @@ static void root_raises(wk__session *s) {
   PyErr_Fetch(&type, &value, &traceback);
   bool failed = wk__segment_discard(s) < 0;
   s->mode = WK__MODE_OFF;
+  drop_buried(s);
   if (!failed || stays) {
     PyErr_Restore(type, value, traceback);
     return;
@@ -132,6 +147,7 @@ static PyObject *frame_returns(wk__session *s, wk__activation *a) {
   note_endings(s, a);
   int status = wk__segment_end(s, WK__END_RETURN, result);
   s->mode = WK__MODE_OFF; /* clearing the frame may run code */
+  drop_buried(s);
   if (status == 0) return result;
   Py_DECREF(result);
   return NULL;
@@ -141,8 +157,9 @@ static PyObject *frame_returns(wk__session *s, wk__activation *a) {
 static PyObject *leave(wk__session *s, wk__activation *a) {
   wk__activation *outer = a->outer;
   s->mode = WK__MODE_OFF;
+  drop_buried(s);
   PyObject *result = wk__frame_continue(&a->frame);
-  if (outer) s->mode = WK__MODE_SEEK;
+  if (outer && !s->refusal) s->mode = WK__MODE_SEEK;
   return result;
 }
 
@@ -156,9 +173,19 @@ static bool is_hopeless(const wk__session *s) {
   return false;
 }
 
+/* A loop that goes on and on is captured in pieces: planning takes more than time in proportion, and nobody sees a
+ * value before it is done. What no segment may end in, and what must be one graph, goes on. */
+static bool is_full(const wk__session *s, const wk__activation *a) {
+  enum { MOST_NODES = 10000 };
+  if (wk__tracer_graph(s->tracer)->node_count < MOST_NODES || s->compiled->options.fullgraph) return false;
+  return wk__frame_next_only_moves(&a->frame) && all_resumable(s);
+}
+
 /* A segment was found, or not. 0, or -1 with an exception. Under a mode, which sees every call, instructions are run
  * plainly, one after the other, until it is left. */
 static int seek(wk__session *s) {
+  /* Whole rounds of a loop may be replayed without an instruction that asks for signals. */
+  if (WK_UNLIKELY(wk__hook_has_requests(s->thread)) && wk__serve_requests(s, s->thread) < 0) return -1;
   if (s->binding->overrides(s->binding->state) & WK__OVERRIDE_BY_MODE) {
     s->mode = WK__MODE_PLAIN;
     return 0;
@@ -226,26 +253,35 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
       a->frame.next = a->frame.offset;
       if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_BREAK) == 0) return GO_ON;
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an operation refused with nothing recorded");
-      if (s->mode == WK__MODE_PLAIN) return after_step(s, a, WK__STEP_RAISE, out_result); /* the graph failed */
-      break;
+      return after_step(s, a, WK__STEP_RAISE, out_result); /* the graph failed, or must not break */
     case WK__STEP_UNKNOWN:
       a->frame.next = a->frame.offset;
       snprintf(s->reason, sizeof s->reason, "%s is left to CPython", wk__frame_opcode_name(&a->frame, a->frame.offset));
-      if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_LEAVE) < 0) break;
+      if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_LEAVE) < 0)
+        return after_step(s, a, WK__STEP_RAISE, out_result);
       *out_result = leave(s, a);
       return DONE;
   }
-  if (a->depth == 0) root_raises(s);
-  *out_result = NULL;
   return DONE;
 }
 
+/* The call in whose middle that happened is over. */
+static void leave_capture(wk__session *s) {
+  if (!s->capture_ended) return;
+  wk__tracer_pause(s->tracer);
+  s->capture_ended = false;
+}
+
 static outcome take_step(wk__session *s, wk__activation *a, PyObject **out_result) {
-  wk__step step = wk__frame_step(&a->frame);
-  if (s->capture_ended) {
-    wk__tracer_pause(s->tracer); /* the call in whose middle that happened is over */
-    s->capture_ended = false;
+  a->frame.returned_into = false;
+  if (wk__probe_is_due()) {
+    int status = wk__probe_call(s);
+    leave_capture(s); /* it may have used what was captured */
+    if (status < 0) wk__frame_stand_before_next(&a->frame);
+    if (status < 0) return after_step(s, a, WK__STEP_RAISE, out_result);
   }
+  wk__step step = wk__frame_step(&a->frame);
+  leave_capture(s);
   return after_step(s, a, step, out_result);
 }
 
@@ -253,6 +289,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
   PyObject *result = NULL;
   for (;;) {
     int status = 0;
+    drop_buried(s);
     switch (s->mode) {
       case WK__MODE_SEEK:
         status = seek(s);
@@ -276,10 +313,17 @@ static PyObject *run(wk__session *s, wk__activation *a) {
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
           break;
         }
+        if (s->mode == WK__MODE_CAPTURE && WK_UNLIKELY(is_full(s, a))) {
+          a->frame.offset = a->frame.next;
+          snprintf(s->reason, sizeof s->reason, "a graph of many thousand operators, which goes on in another one");
+          if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
+          break;
+        }
         if (take_step(s, a, &result) == DONE) return result;
         break;
     }
     if (status < 0) {
+      wk__frame_stand_before_next(&a->frame);
       if (!wk__frame_unwind(&a->frame)) {
         if (!a->depth) root_raises(s);
         return NULL;
@@ -317,6 +361,7 @@ static PyObject *evaluate(wk__session *s, PyThreadState *thread, struct _PyInter
   if (s->mode == WK__MODE_CAPTURE) know_function(s, &a.frame);
   PyObject *result = run(s, &a);
   s->innermost = a.outer;
+  if (a.outer && a.frame.resumable) a.outer->frame.returned_into = true;
   wk__activation_forget_start(&a);
   wk__frame_exit(&a.frame);
   return result;
@@ -324,13 +369,14 @@ static PyObject *evaluate(wk__session *s, PyThreadState *thread, struct _PyInter
 
 /* Whether this frame is evaluated: the root, and what it enters while capturing or on the way to a state. */
 static bool is_wanted(const wk__session *s, PyCodeObject *code) {
+  const wk__segment *to = s->target;
   switch (s->mode) {
     case WK__MODE_START:
       return code == s->root_code;
     case WK__MODE_CAPTURE:
       return !(code->co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR));
     case WK__MODE_ENTER:
-      return true;
+      return s->innermost->depth + 1 < to->end_count && code == to->end_frames[s->innermost->depth + 1].code;
     default:
       return false;
   }
@@ -341,6 +387,7 @@ static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, i
   PyCodeObject *code = wk__hook_code(real);
   if (!s || s->thread != thread || !is_wanted(s, code) || wk__hook_tracing(thread))
     return wk__hook_default(thread, real, throwing);
+  if (WK_UNLIKELY(wk__is_in_between(s, thread, real))) return wk__run_in_between(s, thread, real, throwing);
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   wk__code *info = wk__code_get(code);
@@ -406,6 +453,17 @@ static bool replay_at_once(wk__session *s, PyObject *function, PyObject *const *
   return status <= 0;
 }
 
+/* fullgraph=True: the error that was raised inside, unless something stops the program. */
+static PyObject *end_refused(wk__session *s, PyObject *result) {  // -> new, NULL with an exception
+  bool stops = !result && !PyErr_ExceptionMatches(PyExc_Exception);
+  if (!stops) {
+    Py_XDECREF(result);
+    PyErr_SetObject((PyObject *)Py_TYPE(s->refusal), s->refusal);
+  }
+  Py_CLEAR(s->refusal);
+  return NULL;
+}
+
 PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
                            PyObject *keyword_names) {
   PyObject *python = PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function;
@@ -433,6 +491,8 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
   wk__tracer_release(s.tracer);
   PyMem_Free(s.start_codes);
   PyMem_Free(s.start_offsets);
+  if (s.buried_count) wk__session_drop_buried(&s);
+  if (WK_UNLIKELY(s.refusal != NULL)) result = end_refused(&s, result);
   Py_DECREF(compiled);
   return result;
 }

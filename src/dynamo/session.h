@@ -39,6 +39,14 @@ typedef struct wk__activation {
   const wk__graph_place *place; /* where it stood last, in the graph of this segment; NULL */
 } wk__activation;
 
+/* What a suspended session goes back to; on the stack of who has suspended it. */
+typedef struct wk__suspension {
+  struct wk__suspension *outer;
+  wk__mode_kind mode; /* CAPTURE, or PLAIN when the recording has been given up meanwhile */
+  bool entering, may_end;
+  wk__grad_watcher *watcher;
+} wk__suspension;
+
 struct wk__session {
   wk__session *outer; /* the thread's session before this one */
   wk__compiled *compiled;
@@ -61,8 +69,12 @@ struct wk__session {
   int *start_offsets;
   int start_count;
   char reason[160];   /* why the last operation refused */
+  PyObject *refusal;  /* owned: the error that fullgraph=True has made of that; NULL */
   bool capture_ended; /* recording was given up in the middle of an instruction: see wk__session_give_up */
   int captures;       /* segments captured in this call: a bound against loops that never settle */
+  PyObject **buried;  /* (buried_count) owned: what the recorder has let go of, see wk__bury */
+  int64_t buried_count, buried_capacity;
+  wk__suspension *suspended; /* innermost; NULL */
   /* replaying towards a state */
   wk__segment *target; /* owned reference; NULL: none */
   int target_depth;    /* UNWIND: the frame that goes on */
@@ -87,6 +99,26 @@ PyObject *wk__refuse(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
 void wk__session_give_up(wk__session *session, const char *reason);
 
 void wk__activation_forget_start(wk__activation *activation);
+
+/* ---- Python that runs in between (between.c) ---- */
+/* What has been buried goes, in that order: where nothing is being recorded, and every tensor is real. */
+void wk__session_drop_buried(wk__session *session);
+/* A session that captures does not look at what runs until wk__session_resume, which does nothing for another one.
+ * may_end: that code may use values that are not computed yet, which gives the recording up. */
+void wk__session_suspend(wk__session *session, bool may_end, wk__suspension *out);
+void wk__session_resume(wk__session *session, const wk__suspension *suspension);
+/* A compiled function is called: whether by code that runs in between and that may not have a session of its own. */
+bool wk__session_refuses_calls(wk__session *session);
+/* A frame that is entered while something is captured and is no part of it: of a destructor, a callback of a weak
+ * reference, the collector. */
+bool wk__is_in_between(const wk__session *session, PyThreadState *thread, struct _PyInterpreterFrame *real);
+PyObject *wk__run_in_between(wk__session *session, PyThreadState *thread, struct _PyInterpreterFrame *real,
+                             int throwing);  // -> new
+/* For tests: calls something, once, in front of the n-th instruction that this thread's sessions evaluate from then on.
+ * Gives what was left of the probe before; None when that was called. */
+PyObject *wk__dynamo_probe(PyObject *module, PyObject *args);  // -> new
+bool wk__probe_is_due(void);
+int wk__probe_call(wk__session *session); /* 0, or -1 with an exception */
 
 /* ---- segments (segment.c, segment_end.c) ---- */
 typedef enum wk__end_kind {
@@ -205,6 +237,9 @@ int wk__segment_begin(wk__session *session); /* 0, or -1 with an exception */
 int wk__segment_discard(wk__session *session);
 void wk__segment_stop_recording(wk__session *session); /* the tracer pauses, the tape is not watched any more */
 void wk__segment_release(wk__segment *segment);
+/* For loops that may run Python code, which may forget segments: the one behind `steal_segment`, or the first (NULL),
+ * retained; NULL: it was the last, or has been forgotten meanwhile. */
+wk__segment *wk__segment_next(wk__compiled *compiled, wk__segment *steal_segment);
 /* Models and their dictionaries are watched, not owned; what hangs in those is owned. When a model dies the segment
  * goes. 0, or -1 with an exception. (models.c) */
 int wk__segment_watch_models(wk__session *session, wk__segment *segment);

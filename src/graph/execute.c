@@ -247,13 +247,21 @@ static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_st
 /* The same with a clock beside it. Without memory for the times nothing is noted. */
 static wk_status run_timed(wk__graph_executor *e, wk__graph_frame *frame) {
   _Atomic int64_t *times = profile_of(e);
+  int64_t *moments = wk__timeline_moments(e->step_count + 1), now = nanoseconds();
   wk_status status = WK_OK;
   for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) {
-    int64_t begin = nanoseconds();
+    int64_t begin = now;
+    if (moments) moments[i] = begin;
     status = run_step(e, &e->steps[i], frame);
-    if (times) atomic_fetch_add_explicit(&times[i], nanoseconds() - begin, memory_order_relaxed);
+    now = nanoseconds();
+    if (times) atomic_fetch_add_explicit(&times[i], now - begin, memory_order_relaxed);
   }
   atomic_fetch_add_explicit(&e->timed_runs, 1, memory_order_relaxed);
+  if (moments) moments[e->step_count] = now;
+  if (status == WK_OK)
+    wk__timeline_add(e->number, moments, e->step_count + 1);
+  else
+    wk__free(moments);
   return status;
 }
 
@@ -339,6 +347,7 @@ wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const
 /* ==================================================== reports =================================================== */
 
 int64_t wk__graph_step_count(const wk__graph_executor *e) { return e->step_count; }
+int64_t wk__graph_executor_number(const wk__graph_executor *e) { return e->number; }
 
 /* Some step writes the input, and none of the executor's own copies. */
 bool wk__graph_writes_in_place(const wk__graph_executor *e, int input) {
@@ -388,6 +397,8 @@ wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_e
 #endif
   wk__graph_executor *e = wk__alloc_zeroed(sizeof *e);
   if (!e) return WK_OUT_OF_MEMORY;
+  static _Atomic int64_t last_number;
+  e->number = atomic_fetch_add(&last_number, 1) + 1;
   e->graph = wk__graph_retain(graph);
   wk_status status = wk__graph_plan(e);
   if (status != WK_OK) {

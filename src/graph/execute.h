@@ -110,12 +110,17 @@ struct wk__graph_executor {
   _Atomic(wk__graph_frame *) idle;  /* owned: a frame that waits for the next run */
   _Atomic(_Atomic int64_t *) times; /* owned, (step_count): nanoseconds while wk__profiling; NULL before */
   _Atomic int64_t timed_runs;
+  int64_t number; /* of the process's executors */
 };
 
 WK_MUST_USE wk_status wk__graph_plan(wk__graph_executor *executor); /* execute_plan.c: fills everything above */
 
 bool wk__graph_same_sizes(const wk_tensor *a, const wk_tensor *b);  /* and dtype and device */
 bool wk__graph_same_layout(const wk_tensor *a, const wk_tensor *b); /* the same, and strides */
+
+/* ---- the timeline (timeline.c) ---- */
+int64_t *wk__timeline_moments(int64_t count); /* for a run's moments; NULL: nobody wants them, or no memory */
+void wk__timeline_add(int64_t executor, int64_t *steal_moments, int64_t count);
 
 /* ---- memory (execute_memory.c) ---- */
 

@@ -156,38 +156,124 @@ typedef struct stretch {
   int64_t bytes, begin;
 } stretch;
 
-static int larger_first(const void *a, const void *b) {
-  const stretch *x = a, *y = b;
-  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
-  return x->made < y->made ? -1 : 1;
+typedef struct spot {
+  int64_t begin, end;
+} spot;
+typedef struct sized {
+  int64_t bytes;
+  int32_t number;
+} sized;
+
+/* What the places of a block are chosen with. Stretches are numbered as they are born. */
+typedef struct placer {
+  stretch *all;  /* (count) */
+  sized *order;  /* (count) the largest first */
+  spot *found;   /* (MOST_BESIDE + 1) those that were placed before and live at the same time */
+  int32_t *dies; /* (2 * leaves) a tree over the stretches: the last death of those that are placed; -1: none */
+  int64_t *ends; /* (2 * steps) a tree over the steps: where the highest stretch ends that covers a node's steps, */
+  int64_t *ends_below; /* (2 * steps) or some of them */
+  int64_t count, leaves, steps;
+  int32_t found_count;
+} placer;
+
+/* Of more than that the gaps between them are not looked for. */
+enum { MOST_BESIDE = 1024 };
+
+/* Those under tree node `at` that are born by `last` and die at `first` or later. */
+static void find_beside(placer *p, int64_t at, int64_t begin, int64_t width, int32_t first, int32_t last) {
+  if (p->found_count > MOST_BESIDE || p->dies[at] < first || begin >= p->count || p->all[begin].born > last) return;
+  if (width == 1) {
+    p->found[p->found_count++] = (spot){p->all[begin].begin, p->all[begin].begin + p->all[begin].bytes};
+    return;
+  }
+  find_beside(p, 2 * at, begin, width / 2, first, last);
+  find_beside(p, 2 * at + 1, begin + width / 2, width / 2, first, last);
 }
 
-/* The lowest place for `s` besides those that were placed before, which are linked by rising begin. */
-static void place(stretch *all, int32_t *next, int32_t *first, int32_t s) {
+/* Above everything that lives at some step from `first` to `last`. */
+static int64_t top_of(const placer *p, int64_t at, int64_t begin, int64_t width, int32_t first, int32_t last) {
+  if (begin > last || begin + width <= first) return 0;
+  if (begin >= first && begin + width - 1 <= last) return wk__max(p->ends[at], p->ends_below[at]);
+  int64_t left = top_of(p, 2 * at, begin, width / 2, first, last);
+  int64_t right = top_of(p, 2 * at + 1, begin + width / 2, width / 2, first, last);
+  return wk__max(p->ends[at], wk__max(left, right));
+}
+
+static void raise_top(placer *p, int64_t at, int64_t begin, int64_t width, const stretch *s) {
+  int64_t end = s->begin + s->bytes;
+  if (begin > s->dies || begin + width <= s->born) return;
+  if (begin >= s->born && begin + width - 1 <= s->dies) {
+    p->ends[at] = wk__max(p->ends[at], end);
+    return;
+  }
+  p->ends_below[at] = wk__max(p->ends_below[at], end);
+  raise_top(p, 2 * at, begin, width / 2, s);
+  raise_top(p, 2 * at + 1, begin + width / 2, width / 2, s);
+}
+
+/* The lowest gap that is large enough. */
+static int64_t gap_between(placer *p, int64_t bytes) {
   int64_t begin = 0;
-  int32_t *link = first;
-  for (int32_t other = *first; other >= 0; other = next[other]) {
-    const stretch *o = &all[other];
-    if (o->dies < all[s].born || o->born > all[s].dies) continue;
-    if (o->begin >= begin + all[s].bytes) break;
-    begin = wk__max(begin, o->begin + o->bytes);
+  for (int32_t i = 0; i < p->found_count; i++) {
+    if (p->found[i].begin >= begin + bytes) break;
+    begin = wk__max(begin, p->found[i].end);
   }
-  all[s].begin = begin;
-  while (*link >= 0 && all[*link].begin <= begin) link = &next[*link];
-  next[s] = *link;
-  *link = s;
+  return begin;
 }
 
-/* The largest first, each at the lowest place that is free while it lives. Out: the bytes of the whole. */
-static int64_t place_all(stretch *all, int32_t *next, int64_t count) {
-  int64_t end = 0;
-  int32_t first = NOBODY;
-  qsort(all, (size_t)count, sizeof *all, larger_first);
-  for (int32_t s = 0; s < count; s++) {
-    place(all, next, &first, s);
-    end = wk__max(end, all[s].begin + all[s].bytes);
+static int lower_first(const void *a, const void *b) {
+  const spot *x = a, *y = b;
+  return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static void place(placer *p, int32_t number) {
+  stretch *s = &p->all[number];
+  p->found_count = 0;
+  find_beside(p, 1, 0, p->leaves, s->born, s->dies);
+  if (p->found_count <= MOST_BESIDE) {
+    qsort(p->found, (size_t)p->found_count, sizeof *p->found, lower_first);
+    s->begin = gap_between(p, s->bytes);
+  } else {
+    s->begin = top_of(p, 1, 0, p->steps, s->born, s->dies);
   }
-  return end;
+  raise_top(p, 1, 0, p->steps, s);
+  for (int64_t at = p->leaves + number; at; at /= 2) p->dies[at] = (int32_t)wk__max(p->dies[at], s->dies);
+}
+
+static int64_t power_of_two(int64_t n) {
+  int64_t power = 1;
+  while (power < n) power *= 2;
+  return power;
+}
+
+static int larger_first(const void *a, const void *b) {
+  const sized *x = a, *y = b;
+  if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
+  return x->number < y->number ? -1 : 1;
+}
+
+/* The largest first, each at the lowest place that is free while it lives, which takes n log n where few live at a
+ * time. Out: the bytes of the whole. */
+static wk_status place_all(stretch *all, int64_t count, int64_t step_count, int64_t *out_bytes) {
+  placer p = {.all = all, .count = count, .leaves = power_of_two(count), .steps = power_of_two(step_count)};
+  size_t bytes = (size_t)(4 * p.steps) * sizeof *p.ends + (size_t)count * sizeof *p.order +
+                 (MOST_BESIDE + 1) * sizeof *p.found + (size_t)(2 * p.leaves) * sizeof *p.dies;
+  *out_bytes = 0;
+  if (!(p.ends = wk__alloc_zeroed(bytes))) return WK_OUT_OF_MEMORY;
+  p.ends_below = p.ends + 2 * p.steps;
+  p.order = (sized *)(p.ends_below + 2 * p.steps);
+  p.found = (spot *)(p.order + count);
+  p.dies = (int32_t *)(p.found + MOST_BESIDE + 1);
+  for (int64_t i = 0; i < 2 * p.leaves; i++) p.dies[i] = NOBODY;
+  for (int32_t i = 0; i < count; i++) p.order[i] = (sized){all[i].bytes, i};
+  qsort(p.order, (size_t)count, sizeof *p.order, larger_first);
+  for (int64_t i = 0; i < count; i++) {
+    const stretch *s = &all[p.order[i].number];
+    place(&p, p.order[i].number);
+    *out_bytes = wk__max(*out_bytes, s->begin + s->bytes);
+  }
+  wk__free(p.ends);
+  return WK_OK;
 }
 
 /* ===================================================== binding ================================================== */
@@ -245,13 +331,13 @@ static wk_status bind_made(const wk__graph_executor *e, wk__graph_frame *frame, 
   return WK_OK;
 }
 
-static wk_status bind_all(const wk__graph_executor *e, wk__graph_frame *frame, stretch *all, int32_t *next) {
+static wk_status bind_all(const wk__graph_executor *e, wk__graph_frame *frame, stretch *all) {
   int64_t *places = places_of(e, frame), count = 0;
   for (int64_t k = 0; k < e->made_count; k++) {
     WK_TRY(bind_made(e, frame, k, &all[count]));
     count += all[count].bytes > 0;
   }
-  frame->block_bytes = place_all(all, next, count);
+  WK_TRY(place_all(all, count, e->step_count, &frame->block_bytes));
   for (int64_t s = 0; s < count; s++) places[all[s].made] = all[s].begin;
   for (int64_t k = 0; k < e->made_count; k++)
     if (e->made[k].shares >= 0) places[k] = places[e->made[k].shares];
@@ -260,11 +346,11 @@ static wk_status bind_all(const wk__graph_executor *e, wk__graph_frame *frame, s
 
 wk_status wk__graph_bind_memory(const wk__graph_executor *e, wk__graph_frame *frame) {
   wk__graph_unbind_memory(e, frame);
-  stretch *all = wk__alloc((size_t)e->made_count * (sizeof *all + sizeof(int32_t)));
+  stretch *all = wk__alloc((size_t)e->made_count * sizeof *all);
   frame->block = wk__storage_lazy(WK__CPU_DEVICE);
   frame->bound_to = NULL;
   wk_status status = all && frame->block ? WK_OK : WK_OUT_OF_MEMORY;
-  if (status == WK_OK) status = bind_all(e, frame, all, (int32_t *)(all + e->made_count));
+  if (status == WK_OK) status = bind_all(e, frame, all);
   if (status != WK_OK) wk__graph_unbind_memory(e, frame);
   wk__free(all);
   return status;

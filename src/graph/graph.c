@@ -449,10 +449,14 @@ static uint32_t replace_in(wk__graph_node *user, wk__graph_node *old, wk__graph_
   return count;
 }
 
+static void replace_behind(wk__graph_node *first, wk__graph_node *old, wk__graph_node *by) {
+  for (wk__graph_node *user = first; user && old->use_count; user = user->next)
+    if (user != by) (void)replace_in(user, old, by);
+}
+
+/* Users stand behind what they use, mostly close to it, so the search begins there and ends with the last use. */
 void wk__graph_replace_uses(wk__graph *graph, wk__graph_node *old, wk__graph_node *by) {
   assert(!graph->frozen);
-  for (wk__graph_node *user = graph->first; user && old->use_count; user = user->next)
-    if (user != by) (void)replace_in(user, old, by);
   for (int64_t i = 0; i < graph->output_count; i++) {
     if (graph->outputs[i] != old) continue;
     graph->outputs[i] = by;
@@ -463,6 +467,31 @@ void wk__graph_replace_uses(wk__graph *graph, wk__graph_node *old, wk__graph_nod
     graph->mutations[i].node = by;
     old->use_count--, by->use_count++;
   }
+  replace_behind(old->next, old, by);
+  replace_behind(graph->first, old, by); /* while a graph is rewritten its order may be none */
+}
+
+/* What stands in a place now, with the counts of both. */
+static wk__graph_node *moved_use(wk__graph_node *old, wk__graph_node *const *was, wk__graph_node *const *now,
+                                 int64_t count) {
+  if (old->number >= count || was[old->number] != old || now[old->number] == old) return old;
+  old->use_count--;
+  now[old->number]->use_count++;
+  return now[old->number];
+}
+
+void wk__graph_replace_numbered(wk__graph *graph, wk__graph_node *const *was, wk__graph_node *const *now,
+                                int64_t count) {
+  assert(!graph->frozen);
+  for (wk__graph_node *user = graph->first; user; user = user->next) {
+    wk__arg_cursor cursor = {0};
+    if (user->kind == WK__GRAPH_ITEM) continue; /* lists are not replaced */
+    for (wk__graph_node **place; (place = wk__graph_next_arg(user, &cursor));)
+      *place = moved_use(*place, was, now, count);
+  }
+  for (int64_t i = 0; i < graph->output_count; i++) graph->outputs[i] = moved_use(graph->outputs[i], was, now, count);
+  for (int64_t i = 0; i < graph->mutation_count; i++)
+    graph->mutations[i].node = moved_use(graph->mutations[i].node, was, now, count);
 }
 
 wk_status wk__graph_replace_arg(wk__graph *graph, wk__graph_node *user, wk__graph_node *old, wk__graph_node *by) {

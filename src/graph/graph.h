@@ -130,11 +130,16 @@ void wk__graph_clear_outputs(wk__graph *graph);
 WK_MUST_USE wk_status wk__graph_mutate(wk__graph *graph, int input, wk__graph_node *node); /* replaces an earlier one */
 const wk__graph_place *wk__graph_place_add(wk__graph *graph, const wk__graph_place *caller, const char *file,
                                            const char *function, int line);
+void wk__graph_print_place(wk__string *out,
+                           const wk__graph_place *place); /* "file:line in function", tab, its caller */
 void wk__graph_clear_outputs(wk__graph *graph);
 void wk__graph_set_insert_point(wk__graph *graph, wk__graph_node *before); /* new calls go there; NULL: at the end */
 
 /* ---- rewriting ---- */
 void wk__graph_replace_uses(wk__graph *graph, wk__graph_node *old, wk__graph_node *by); /* outputs, mutations too */
+/* The same for many, in one pass: instead of was[i], whose number is i, comes now[i]. */
+void wk__graph_replace_numbered(wk__graph *graph, wk__graph_node *const *was, wk__graph_node *const *now,
+                                int64_t count);
 WK_MUST_USE wk_status wk__graph_replace_arg(wk__graph *graph, wk__graph_node *user, wk__graph_node *old,
                                             wk__graph_node *by);
 void wk__graph_erase(wk__graph *graph, wk__graph_node *node); /* has no users */
@@ -220,5 +225,12 @@ typedef struct wk__runner {
 extern _Atomic bool wk__profiling; /* runs of executors note what their steps take */
 /* Appends a line a step, "name: operator  runs  microseconds a run", the longest first. */
 WK_MUST_USE wk_status wk__graph_print_profile(const wk__graph_executor *executor, wk__string *out);
+/* timeline.c: from now on runs also leave when each of their steps began, in `most` words at most. */
+void wk__timeline_begin(int64_t most);
+/* Ends it and gives what there is, owned; NULL: nothing. Of each whole run: the executor's number, the thread's number
+ * in the system, a count, and so many moments: of each step's beginning and of the last one's end, in nanoseconds of
+ * CLOCK_MONOTONIC. out_lost: runs that there was no room for. */
+int64_t *wk__timeline_take(int64_t *out_count, int64_t *out_lost);
+int64_t wk__graph_executor_number(const wk__graph_executor *executor); /* no other one of the process has it */
 
 #endif

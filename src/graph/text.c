@@ -224,6 +224,11 @@ static void print_node(wk__string *s, const wk__graph_node *node, bool with_plac
   wk__string_append(s, "\n");
 }
 
+void wk__graph_print_place(wk__string *out, const wk__graph_place *place) {
+  for (const wk__graph_place *p = place; p; p = p->caller)
+    wk__string_printf(out, "%s%s:%d in %s", p == place ? "" : "\t", p->file, p->line, p->function);
+}
+
 static void print_symbol(wk__string *s, const wk__symbol_info *symbol) {
   wk__string_append(s, symbol->name);
   if (symbol->hint != WK__NO_HINT) wk__string_printf(s, " = %lld", (long long)symbol->hint);

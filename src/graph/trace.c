@@ -29,13 +29,21 @@ wk__tracer *wk__tracer_create(const wk__trace_owner *owner) {
 void wk__tracer_resume(wk__tracer *t) {
   wk__graph_release(t->ended);
   t->ended = NULL;
-  current = t;
-  wk__mode.keys_on |= WK__KEY_TRACE;
+  wk__tracer_go_on(t);
 }
 void wk__tracer_pause(wk__tracer *t) {
-  (void)t;
+  t->suspended = false;
   current = NULL;
   wk__mode.keys_on &= (wk__keys)~WK__KEY_TRACE;
+}
+void wk__tracer_suspend(wk__tracer *t, bool may_end) {
+  t->suspended = current == t;
+  t->may_end = may_end;
+}
+void wk__tracer_go_on(wk__tracer *t) {
+  t->suspended = false;
+  current = t;
+  wk__mode.keys_on |= WK__KEY_TRACE;
 }
 
 /* A tensor or a lazy storage that tracing made is going away. Its notes stay: views may derive from them. */
@@ -69,6 +77,8 @@ void wk__trace_forget(wk__tracer *t) {
   wk__map_release(&t->tensors);
   wk__map_release(&t->storages);
   wk__map_release(&t->tried);
+  wk__map_release(&t->taped);
+  t->derived = t->derived_from = t->derived_by = NULL;
   wk__arena_release(&t->arena);
 }
 
@@ -549,10 +559,46 @@ static wk_status compute_known(const wk_op *op, const wk_value *args, wk_tensor 
   return status;
 }
 
+/* Its value is still to be computed, or the graph reads it. */
+static bool is_known_to(const wk__tracer *t, const wk_tensor *tensor) {
+  return wk__is_lazy(tensor) || wk__map_get(&t->storages, (uint64_t)(uintptr_t)tensor->storage);
+}
+
+static bool uses_graph(const wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations) {
+  bool uses = false;
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    if (args[i].tag == WK_VALUE_TENSOR) uses |= is_known_to(t, args[i].tensor);
+    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
+      uses |= args[i].tensors[k] && is_known_to(t, args[i].tensors[k]);
+  }
+  for (int r = 0; destinations && r < op->schema.result_count; r++)
+    uses |= destinations[r] && is_known_to(t, destinations[r]);
+  return uses;
+}
+
+static wk_status too_early(void) {
+  return wk_fail(WK_RUNTIME_ERROR, "a tensor that is being captured was used before it has a value");
+}
+
+/* A call of code that runs in between. */
+static wk_status compute_beside(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
+                                wk_value *results) {
+  if (uses_graph(t, op, args, destinations)) {
+    if (!t->may_end) return too_early();
+    WK_TRY(end_trace(t, "code that runs in between uses what is captured"));
+    return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
+  }
+  wk__mode.keys_on &= (uint8_t)~WK__KEY_TRACE;
+  wk_status status = compute_known(op, args, destinations, results);
+  wk__mode.keys_on |= WK__KEY_TRACE;
+  return status;
+}
+
 wk_status wk__trace_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   wk__tracer *t = current;
   if (!t) return compute_known(op, args, destinations, results);
   if (t->running) return wk__compute(op, args, destinations, results);
+  if (WK_UNLIKELY(t->suspended)) return compute_beside(t, op, args, destinations, results);
   wk_status status = record(t, op, args, destinations, results);
   bool order = status == WK_NOT_IMPLEMENTED && destinations; /* the error may be another one in place */
   if (status != WK_UNSUPPORTED && !order) return status;
@@ -561,12 +607,12 @@ wk_status wk__trace_layer(const wk_op *op, const wk_value *args, wk_tensor *cons
 }
 
 wk_status wk__trace_constant(wk_tensor *tensor) {
-  return current && !current->running ? wk__tracer_constant(current, tensor) : WK_OK;
+  return current && !current->running && !current->suspended ? wk__tracer_constant(current, tensor) : WK_OK;
 }
 
 wk_status wk__realize(wk_tensor *tensor, const char *why) {
   wk__tracer *t = current;
   if (!t || t->running) return WK_OK;
-  bool pending = wk__map_get(&t->storages, (uint64_t)(uintptr_t)tensor->storage) || wk__is_lazy(tensor);
-  return pending ? end_trace(t, why) : WK_OK;
+  if (!is_known_to(t, tensor)) return WK_OK;
+  return t->suspended && !t->may_end ? too_early() : end_trace(t, why);
 }

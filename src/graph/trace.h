@@ -55,6 +55,11 @@ void wk__tracer_release(wk__tracer *tracer); /* flushed or abandoned before: liv
 void wk__tracer_resume(wk__tracer *tracer);
 void wk__tracer_pause(wk__tracer *tracer);
 wk__tracer *wk__tracer_current(void);
+/* Between resume and pause: calls of code that is not to be traced are computed until wk__tracer_go_on. One that uses
+ * what the graph stands for (a value that is not there yet, an input that it may change) ends the trace where may_end
+ * allows that, else it fails. */
+void wk__tracer_suspend(wk__tracer *tracer, bool may_end);
+void wk__tracer_go_on(wk__tracer *tracer);
 
 wk__graph *wk__tracer_graph(wk__tracer *tracer); /* borrowed; being built */
 /* The symbols of the graph that is being built, and what was assumed of them; made when first asked for. Another one

@@ -146,13 +146,39 @@ static wk_status describe(const wk_op *op, const wk__graph_arg *args, described 
   return status;
 }
 
+/* ---- where a node was made ---- */
+
+/* `inner` with its callers, called by `outer`. */
+static const wk__graph_place *behind(wk__graph *graph, const wk__graph_place *inner, const wk__graph_place *outer) {
+  const wk__graph_place *caller = inner->caller ? behind(graph, inner->caller, outer) : outer;
+  return caller ? wk__graph_place_add(graph, caller, inner->file, inner->function, inner->line) : NULL;
+}
+
+/* A derivative stands where the call stands that it is the derivative of, whoever asked for the backward pass. */
+static const wk__graph_place *place_of_derivative(wk__tracer *t, const wk__graph_place *asked_by) {
+  const wk__graph_place *call = wk__map_get(&t->taped, wk__mode.running_sequence);
+  if (!call || !asked_by) return call ? call : asked_by;
+  if (t->derived && t->derived_from == call && t->derived_by == asked_by) return t->derived;
+  t->derived_from = call;
+  t->derived_by = asked_by;
+  return t->derived = behind(t->graph, call, asked_by);
+}
+
+static const wk__graph_place *place_of_call(wk__tracer *t) {
+  const wk__graph_place *place = t->owner.place ? t->owner.place(t->owner.context, t->graph) : NULL;
+  if (wk__mode.running_sequence) place = place_of_derivative(t, place);
+  if (place && wk__mode.tape_sequence && wk__map_set(&t->taped, wk__mode.tape_sequence, (void *)place) != WK_OK)
+    wk_error_clear(); /* its derivative will not know */
+  return place;
+}
+
 /* ---- nodes ---- */
 
 static wk__graph_node *append(wk__tracer *t, const wk_op *op, const wk__graph_arg *args, wk_tensor *const *values,
                               int count) {
   wk__graph_node *node = wk__graph_call(t->graph, op, args, (const wk_tensor *const *)values, count, NULL);
   if (node) node->tape_sequence = wk__mode.tape_sequence;
-  if (node && t->owner.place) node->place = t->owner.place(t->owner.context, t->graph);
+  if (node) node->place = place_of_call(t);
   return node;
 }
 

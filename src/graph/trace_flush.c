@@ -28,8 +28,12 @@ static bool laid_out_alike(const wk_tensor *made, const wk_tensor *whole) {
   return true;
 }
 
+/* Tensors on such a device have no storage at all. */
+static bool has_no_bytes(const wk__trace_cell *c) { return c->whole->device.type == WK_META; }
+
 /* The value's bytes become the storage's: as they are when nobody else has them, else copied. */
 static wk_status adopt(wk__trace_cell *c, wk_tensor *made) {
+  if (has_no_bytes(c)) return WK_OK;
   bool alone = atomic_load_explicit(&made->storage->references, memory_order_acquire) == 1 &&
                atomic_load_explicit(&made->references, memory_order_acquire) == 1;
   if (alone && laid_out_alike(made, c->whole)) {
@@ -102,8 +106,19 @@ static void poison_rest(wk__tracer *t) {
   char text[1024];
   snprintf(text, sizeof text, "%s", wk_error_message());
   for (wk__trace_cell *c = t->lazy; c; c = c->next)
-    if (!c->storage->data) poison(c);
+    if (!c->storage->data && !has_no_bytes(c)) poison(c);
   (void)wk_fail(category, "%s", text);
+}
+
+/* What was traced on a device without bytes has waited in a lazy storage like everything else: from now on it has none,
+ * as such tensors have in eager mode. The cells' notes are gone behind this. */
+static void drop_empty_storages(wk__tracer *t) {
+  for (wk__trace_record *r = t->records; r; r = r->next) {
+    wk_storage *storage = r->tensor->storage;
+    if (!storage || !storage->trace || !has_no_bytes(storage->trace)) continue;
+    r->tensor->storage = NULL;
+    wk__storage_release(storage);
+  }
 }
 
 /* Random operators move the generator on, whether or not anybody wants what they draw. */
@@ -135,6 +150,7 @@ wk_status wk__tracer_flush(wk__tracer *t, wk__graph **out_graph) {
   if (status == WK_OK) status = compute_values(t);
   if (status != WK_OK) poison_rest(t);
   t->running = false;
+  drop_empty_storages(t);
   wk__trace_forget(t);
   if (!next) return status;
   wk__graph_clear_outputs(t->graph);

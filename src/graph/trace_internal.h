@@ -47,6 +47,8 @@ struct wk__tracer {
   wk__map tensors;  /* real wk_tensor * -> record */
   wk__map storages; /* real wk_storage * -> first cell */
   wk__map tried;    /* node -> its value, one of `shapes`; see trace_check.c */
+  wk__map taped;    /* sequence of a tape node -> where the call stands whose derivative it is; see trace_calls.c */
+  const wk__graph_place *derived, *derived_from, *derived_by; /* the last place of a derivative, what it was made of */
   wk__trace_cell *lazy;
   wk__trace_record *records;
   bool uses_symbols;         /* counted in wk__symbolic_traces */
@@ -55,7 +57,9 @@ struct wk__tracer {
   int64_t shape_count, shape_capacity;
   wk_tensor **inputs; /* owned, as the graph's inputs */
   int64_t input_count, input_capacity;
-  bool running; /* inside a flush */
+  bool running;   /* inside a flush */
+  bool suspended; /* calls are computed, */
+  bool may_end;   /* and may end the trace */
 };
 
 /* trace.c */

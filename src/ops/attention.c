@@ -341,7 +341,13 @@ wk_status wk__compose_attention(wk__call *c) {
   WK_TRY(check(q, k, value, mask, causal));
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (wk__arg_bool(c, 7) && q->ndim >= 3 &&
+  wk_dtype dtype = (wk_dtype)q->dtype, wide = wk__computed_in(dtype);
+  if (wide != dtype) {
+    q = wk__in_dtype(q, wide), k = wk__in_dtype(k, wide), value = wk__in_dtype(value, wide);
+    if (mask && mask->dtype != WK_BOOL) mask = wk__in_dtype(mask, wide);
+    if (!q || (wk__arg_tensor(c, 3) && !mask)) k = NULL;
+  }
+  if (k && value && wk__arg_bool(c, 7) && q->ndim >= 3 &&
       !wk_int_eq(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3])) { /* grouped heads */
     wk_int repeats = wk_int_floordiv(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3]);
     k = wk_repeat_interleave_self_int(k, repeats, wk__v_int(-3), (wk_value){0});
@@ -354,7 +360,7 @@ wk_status wk__compose_attention(wk__call *c) {
   } else if (k && value) {
     results[0] = formula(c, q, k, value, mask, dropout, causal);
   }
-  c->results[0] = wk__v_tensor(wk_scope_keep(results[0]));
+  c->results[0] = wk__v_tensor(wk_scope_keep(wk__in_dtype(results[0], dtype)));
   wk_scope_end(&scope);
   return c->results[0].tensor ? WK_OK : wk_error_category();
 }

@@ -30,13 +30,23 @@ static bool has_sizes(const wk_tensor *t, const wk__spec *spec) {
   return true;
 }
 
+static wk_status too_large(const wk__spec *spec) {
+  wk__string text = {0};
+  wk__print_sizes(&text, spec->sizes, spec->ndim);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed with sizes=%s", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
 static wk_status resize_to(wk_tensor *t, const wk__spec *spec) {
   wk__spec own = *spec;
   own.dtype = t->dtype;
   own.device = t->device;
   own.offset = t->offset;
-  int64_t bytes = (own.offset.bits + wk__spec_numel(&own).bits) * (int64_t)wk__itemsize(t);
-  if (t->storage) WK_TRY(wk__storage_resize(t->storage, bytes));
+  wk_int bytes = wk_int_mul(wk_int_add(own.offset, wk__spec_numel(&own)), wk_int_of((int64_t)wk__itemsize(t)));
+  if (WK_UNLIKELY(wk_int_is_poisoned(bytes))) return too_large(&own);
+  if (t->storage) WK_TRY(wk__storage_resize(t->storage, bytes.bits));
   return wk__tensor_set_geometry(t, &own);
 }
 
@@ -150,12 +160,14 @@ static bool is_skipped(const wk__call *c) { return nothing_to_do(c) && !(c->op->
 
 /* What computes has to find its arguments' memory. Pointwise shape rules have compared the devices already. */
 static wk_status check_memory(const wk__call *c) {
-  if (c->op->tags & WK__TAG_POINTWISE) return WK_OK;
+  if (c->op->tags & (WK__TAG_POINTWISE | WK__TAG_SHAPES_ONLY)) return WK_OK;
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     bool list = c->args[i].tag == WK_VALUE_TENSORS;
     if (!list && c->args[i].tag != WK_VALUE_TENSOR) continue;
     for (uint32_t k = 0; k < (list ? c->args[i].count : 1); k++) {
       const wk_tensor *t = list ? c->args[i].tensors[k] : c->args[i].tensor;
+      if (t && t->device.type == WK_META && c->op == WK__OP(_to_copy))
+        return wk_fail(WK_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
       if (t && t->device.type == WK_META)
         return wk_fail(WK_RUNTIME_ERROR, "Tensor on device meta is not on the expected device cpu!");
     }

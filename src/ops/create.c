@@ -73,6 +73,20 @@ bool wk__is_contiguous_in(const wk_tensor *t, const char *format) {
   return true;
 }
 
+/* The strides are in the order of a format with the channels last, with gaps or without. Those that could mean either
+ * (all but one dim have one element) mean the plain order, as in PyTorch. */
+static bool has_channels_last(const wk_tensor *t) {
+  wk_int least = wk_int_of(0), one = wk_int_of(1);
+  if ((t->ndim != 4 && t->ndim != 5) || wk__is_contiguous(t) || wk_int_eq(t->strides[1], least)) return false;
+  for (int k = 0; k < t->ndim; k++) {
+    int d = channels_last_dim(k, t->ndim);
+    if (wk_int_eq(t->sizes[d], wk_int_of(0)) || wk_int_lt(t->strides[d], least)) return false;
+    if (d == 0 && wk_int_eq(least, t->strides[1])) return false;
+    least = wk_int_eq(t->sizes[d], one) ? t->strides[d] : wk_int_mul(t->strides[d], t->sizes[d]);
+  }
+  return true;
+}
+
 /* A description with strides in a format that names an order of dims. */
 static wk_status lay_out(wk__spec *spec, const char *name) {
   int rank = channels_last_rank(name);
@@ -85,6 +99,11 @@ static wk_status lay_out(wk__spec *spec, const char *name) {
     stride = wk_int_mul(stride, wk_int_max(spec->sizes[d], wk_int_of(1)));
   }
   return WK_OK;
+}
+
+wk_status wk__spec_lay_out_as(wk__spec *spec, const wk_tensor *t) {
+  if (!has_channels_last(t)) return WK_OK;
+  return lay_out(spec, t->ndim == 4 ? "channels_last" : "channels_last_3d");
 }
 
 /* A new tensor of t's sizes in a format; none given: t's own strides, without gaps. */
@@ -270,6 +289,12 @@ wk_status wk__compose_contiguous(wk__call *c) {
 /* PyTorch lets 1-dim empty tensors stand anywhere. */
 static bool is_skipped(const wk_tensor *t) { return t->ndim == 1 && wk_int_eq(t->sizes[0], wk_int_of(0)); }
 
+static bool all_have_channels_last(const wk_value *list) {
+  bool all = true;
+  for (uint32_t k = 0; all && k < list->count; k++) all = has_channels_last(list->tensors[k]);
+  return all;
+}
+
 wk_status wk__meta_cat(wk__call *c) {
   const wk_value *list = &c->args[0];
   int dim, first = 0;
@@ -299,7 +324,7 @@ wk_status wk__meta_cat(wk__call *c) {
   WK_TRY(wk__check_float8(c));
   wk__spec_contiguous(&c->specs[0], wk__result_type(c), model->device, model->ndim, sizes);
   c->compute_dtype = c->specs[0].dtype;
-  return WK_OK;
+  return all_have_channels_last(list) ? wk__spec_lay_out_as(&c->specs[0], list->tensors[0]) : WK_OK;
 }
 
 wk_status wk__kernel_cat(wk__call *c) {
@@ -346,6 +371,29 @@ wk_status wk__vjp_cat(wk__vjp *v) {
   return WK_OK;
 }
 
+/* One behind the other along the dim, which is then taken apart: so the dims keep their order in memory. */
+static wk_tensor *stacked_before(const wk_value *list, int dim) {
+  const wk_tensor *model = list->tensors[0];
+  wk_int sizes[WK_MAX_DIMS];
+  int n = 0;
+  if (model->ndim == WK_MAX_DIMS) return (void)wk_unsqueeze((wk_tensor *)model, dim), NULL; /* its error */
+  for (int d = 0; d < model->ndim; d++) {
+    if (d == dim) sizes[n++] = wk_int_of(list->count);
+    sizes[n++] = model->sizes[d];
+  }
+  wk_tensor *y = wk_cat(list->tensors, (int)list->count, dim);
+  return y ? wk__unsafe_view(y, sizes, n) : NULL;
+}
+static wk_tensor *stacked_last(const wk_value *list) {
+  wk_tensor **items = wk__alloc(list->count * sizeof *items), *y = NULL;
+  if (!items) return NULL;
+  bool complete = true;
+  for (uint32_t k = 0; k < list->count; k++) complete &= (items[k] = wk_unsqueeze(list->tensors[k], -1)) != NULL;
+  if (complete) y = wk_cat(items, (int)list->count, -1);
+  wk__free(items);
+  return y;
+}
+
 wk_status wk__compose_stack(wk__call *c) {
   const wk_value *list = &c->args[0];
   if (list->count == 0) return wk_fail(WK_RUNTIME_ERROR, "stack expects a non-empty TensorList");
@@ -363,15 +411,10 @@ wk_status wk__compose_stack(wk__call *c) {
     wk__string_release(&text);
     return status;
   }
-  wk_tensor **items = wk__alloc(list->count * sizeof *items);
-  if (!items) return WK_OUT_OF_MEMORY;
   wk_scope scope;
   wk_scope_begin(&scope);
-  bool complete = true;
-  for (uint32_t k = 0; k < list->count; k++) complete &= (items[k] = wk_unsqueeze(list->tensors[k], dim)) != NULL;
-  wk_tensor *y = complete ? wk_cat(items, (int)list->count, dim) : NULL;
+  wk_tensor *y = dim < model->ndim ? stacked_before(list, dim) : stacked_last(list);
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
-  wk__free(items);
   return y ? WK_OK : wk_error_category();
 }

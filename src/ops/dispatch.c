@@ -171,6 +171,11 @@ wk_tensor *wk__call_tensor(const wk_op *op, const wk_value *args) {
   return wk__call_tensors(op, args, &result, 1) == WK_OK ? result : NULL;
 }
 
+wk_tensor *wk__in_dtype(wk_tensor *t, wk_dtype dtype) {
+  if (!t || t->dtype == dtype) return t;
+  return wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(dtype), {0}});
+}
+
 wk_status wk__vjp_set(wk__vjp *v, int input, wk_tensor *grad) {
   if (!grad)
     return wk_error_category() ? wk_error_category() : wk_fail(WK_INTERNAL_ERROR, "derivative rule gave no gradient");

@@ -68,7 +68,8 @@ static bool fits(const wk_tensor *index, const wk_tensor *t, int except) {
 }
 
 static wk_status check_gather(const wk_tensor *self, int dim, const wk_tensor *index) {
-  if (!is_index_dtype(index)) return wk_fail(WK_RUNTIME_ERROR, "gather(): Expected dtype int32/int64 for index");
+  if (!is_index_dtype(index) && !is_empty(index))
+    return wk_fail(WK_RUNTIME_ERROR, "gather(): Expected dtype int32/int64 for index");
   if (is_empty(index)) return WK_OK;
   if (rank_of(self) != rank_of(index))
     return wk_fail(WK_RUNTIME_ERROR, "Index tensor must have the same number of dimensions as input tensor");
@@ -125,7 +126,8 @@ void wk__lower_gather(wk__lower *l) {
 }
 
 static wk_status check_scatter(const wk_tensor *self, int dim, const wk_tensor *index, const wk_tensor *src) {
-  if (!is_index_dtype(index)) return wk_fail(WK_RUNTIME_ERROR, "scatter(): Expected dtype int32/int64 for index");
+  if (!is_index_dtype(index) && !is_empty(index))
+    return wk_fail(WK_RUNTIME_ERROR, "scatter(): Expected dtype int32/int64 for index");
   if (src && src->dtype != self->dtype)
     return wk_fail(WK_RUNTIME_ERROR, "scatter(): Expected self.dtype to be equal to src.dtype");
   if (is_empty(index)) return WK_OK;
@@ -374,7 +376,34 @@ wk_status wk__compose_take_along_dim(wk__call *c) {
   if (ndim) self_sizes[dim] = self->sizes[dim];
   self = wk_expand(self, self_sizes, ndim, false);
   index = wk_expand(index, sizes, ndim, false);
+  if (ndim) index = wk_remainder_Scalar(index, wk__v_size(self_sizes[dim])); /* beyond either end it begins anew */
   return give(c, &scope, wk_gather(self, dim, index, false));
+}
+
+/* ---- scatter(..., reduce=): adds to the places, or multiplies them ---- */
+
+static wk_status scatter_by(wk__call *c, wk_tensor *src, const char *how) {
+  wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor;
+  int64_t dim = wk__arg_int(c, 1);
+  c->results[0] = (wk_value){0};
+  if (!src) return wk_error_category();
+  wk_tensor *y = strcmp(how, "add") == 0 ? wk_scatter_add(self, dim, index, src)
+                                         : wk_scatter_reduce_two(self, dim, index, src, "prod", true);
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  return y ? WK_OK : wk_error_category();
+}
+wk_status wk__compose_scatter_by(wk__call *c) {
+  const char *how = c->args[4].string;
+  wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor, *src = wk__arg_tensor(c, 3);
+  if (strcmp(how, "add") != 0 && strcmp(how, "multiply") != 0)
+    return wk_fail(WK_RUNTIME_ERROR, "reduce argument must be either add or multiply.");
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_value on = {.tag = WK_VALUE_DEVICE, .device = self->device};
+  if (!src) src = wk_full(index->sizes, index->ndim, c->args[3], (wk_dtype)self->dtype, on);
+  wk_status status = scatter_by(c, src, how);
+  wk_scope_end(&scope);
+  return status;
 }
 
 /* ================================================ index, index_put ============================================== */
@@ -721,7 +750,7 @@ static void write_places(const wk_tensor *t, int64_t *out, int64_t count) {
 static wk_tensor *places_of(const wk_tensor *t) {
   const uint8_t *truths = (const uint8_t *)wk__data(t);
   int64_t count = 0;
-  for (int64_t i = 0; i < wk__numel(t); i++) count += truths[i];
+  for (int64_t i = 0; i < wk__numel(t); i++) count += truths[i] != 0;
   wk__spec spec;
   wk_int sizes[] = {wk_int_of(count), wk_int_of(t->ndim)};
   wk__spec_contiguous(&spec, WK_INT64, t->device, 2, sizes);

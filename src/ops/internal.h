@@ -15,6 +15,12 @@ static inline long long wk__shown(wk_int x) { return (long long)wk__symbolic_val
 static inline bool wk__arg_bool(const wk__call *c, int i) {
   return c->args[i].tag == WK_VALUE_BOOL && c->args[i].boolean;
 }
+/* What is computed from several roundings of a small float is computed in f32 and rounded once, as PyTorch has it. */
+static inline wk_dtype wk__computed_in(wk_dtype dtype) {
+  return dtype == WK_FLOAT16 || dtype == WK_BFLOAT16 ? WK_FLOAT32 : dtype;
+}
+wk_tensor *wk__in_dtype(wk_tensor *t,
+                        wk_dtype dtype); /* itself or a conversion, in the caller's scope; NULL for NULL */
 static inline bool wk__arg_is_none(const wk__call *c, int i) { return c->args[i].tag == WK_VALUE_NONE; }
 static inline wk_dtype wk__arg_dtype(const wk__call *c, int i, wk_dtype otherwise) {
   return c->args[i].tag == WK_VALUE_DTYPE ? (wk_dtype)c->args[i].dtype : otherwise;

@@ -388,8 +388,10 @@ static wk_status run_linear(const wk__call *c, const wk__product_hooks *hooks) {
 wk_status wk__kernel_linear(wk__call *c) { return run_linear(c, NULL); }
 
 static wk_tensor *as_rows(wk_tensor *t) {
-  wk_int shape[] = {wk_int_of(-1), t->sizes[t->ndim - 1]};
-  return t->ndim == 2 ? t : wk_reshape(t, shape, 2);
+  wk_int rows = wk_int_of(1);
+  for (int d = 0; d < t->ndim - 1; d++)
+    rows = wk_int_mul(rows, t->sizes[d]); /* -1 says nothing where there is a zero */
+  return t->ndim == 2 ? t : wk_reshape(t, (wk_int[]){rows, t->sizes[t->ndim - 1]}, 2);
 }
 static wk_tensor *input_gradient(wk_tensor *g, wk_tensor *weight) {
   wk_int sizes[WK_MAX_DIMS];
@@ -477,15 +479,42 @@ wk_status wk__compose_outer(wk__call *c) {
   return finish(c, &scope, wk_mul(wk_unsqueeze(c->args[0].tensor, 1), c->args[1].tensor));
 }
 
-wk_status wk__compose_baddbmm(wk__call *c) {
-  const wk_tensor *a = c->args[1].tensor, *b = c->args[2].tensor;
+/* ---- baddbmm: beta self + alpha batch1 batch2 ---- */
+
+static wk_status check_baddbmm(const wk_tensor *self, const wk_tensor *a, const wk_tensor *b) {
   if (a->ndim == 3 && b->ndim == 3)
-    WK_TRY(wk__check_expand(c->args[0].tensor, (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]}, 3));
+    WK_TRY(wk__check_expand(self, (wk_int[]){a->sizes[0], a->sizes[1], b->sizes[2]}, 3));
+  if (self->dtype != a->dtype || self->dtype != b->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "Input dtypes must be the same, got: input %s, batch1: %s, batch2: %s",
+                   wk__dtype_c_name((wk_dtype)self->dtype), wk__dtype_c_name((wk_dtype)a->dtype),
+                   wk__dtype_c_name((wk_dtype)b->dtype));
+  if (self->dtype != WK_BOOL) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"baddbmm\" not implemented for 'Bool'");
+}
+
+/* A factor of integers is an integer, its fraction cut off. */
+static wk_value factor_for(const wk_value *factor, wk_dtype dtype) {
+  bool whole = wk_dtype_is_integral(dtype, true);
+  return whole ? wk__v_int(wk__scalar_int(wk__value_scalar(factor))) : *factor;
+}
+
+wk_status wk__compose_baddbmm(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *a = c->args[1].tensor, *b = c->args[2].tensor;
+  wk_dtype dtype = (wk_dtype)self->dtype, wide = wk__computed_in(dtype);
+  WK_TRY(check_baddbmm(self, a, b));
+  wk_value beta = factor_for(&c->args[3], dtype), alpha = factor_for(&c->args[4], dtype);
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *product = wk_bmm(c->args[1].tensor, c->args[2].tensor);
-  wk_tensor *self = scaled(c->args[0].tensor, &c->args[3]);
-  return finish(c, &scope, wk_add(self, product ? scaled(product, &c->args[4]) : NULL, wk__v_int(1)));
+  wk_tensor *product = wk_bmm(wk__in_dtype(a, wide), wk__in_dtype(b, wide));
+  wk_tensor *y = product ? scaled(product, &alpha) : NULL;
+  if (y && number(&beta) != 0) y = wk_add(scaled(wk__in_dtype(self, wide), &beta), y, wk__v_int(1));
+  return finish(c, &scope, wk__in_dtype(y, dtype));
+}
+wk_status wk__vjp_baddbmm(wk__vjp *v) {
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_sum_to_size(scaled(G, &v->args[3]), ARG(0)->sizes, ARG(0)->ndim)));
+  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, scaled(wk_bmm(G, wk_transpose_int(ARG(2), 1, 2)), &v->args[4])));
+  if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, scaled(wk_bmm(wk_transpose_int(ARG(1), 1, 2), G), &v->args[4])));
+  return WK_OK;
 }
 
 /* (..., m, k) with the batch dims expanded to `batch` and folded into one. */

@@ -362,10 +362,11 @@ wk_status wk__meta_gelu(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "approximate argument must be either none or tanh.");
   return floats_only(c, "GeluKernelImpl");
 }
+/* Of one tensor, whose dtype its numbers do not change. */
 wk_status wk__meta_activation(wk__call *c) {
-  char kernel[72];
-  snprintf(kernel, sizeof kernel, "%s_cpu", c->op->base_name);
-  return floats_only(c, kernel);
+  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  if (!wk_dtype_is_integral(dtype, true)) return wk__meta_pointwise(c);
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(dtype));
 }
 wk_status wk__meta_clamp(wk__call *c) {
   if (wk__arg_is_none(c, 1) && wk__arg_is_none(c, 2))

@@ -24,7 +24,7 @@ static wk_status check_nll(const wk_tensor *x, const wk_tensor *target, const wk
     wk__string_release(&text);
     return status;
   }
-  if (target->dtype != WK_INT64)
+  if (target->dtype != WK_INT64 && target->dtype != WK_UINT8)
     return wk_fail(WK_RUNTIME_ERROR, "expected target dtype to be Long or Byte, but got %s",
                    wk__dtype_legacy((wk_dtype)target->dtype));
   if (weight && (weight->ndim != 1 || !wk_int_eq(weight->numel, x->sizes[x->ndim - 1])))
@@ -50,7 +50,7 @@ wk_status wk__meta_nll_rows(wk__call *c) {
 static wk__var class_of_row(wk__lower *l, int target_arg, const wk_int *row, int64_t ignore, wk_int classes,
                             wk__var *out_ignored) {
   wk__access at = wk__access_arg(l, target_arg, row);
-  wk__var class = wk__k_load(l->h, &at), zero = wk__k_index(l->h, wk_int_of(0));
+  wk__var class = wk__k_cast(l->h, wk__k_load(l->h, &at), WK_INT64), zero = wk__k_index(l->h, wk_int_of(0));
   *out_ignored = wk__k_eq(l->h, class, wk__k_index(l->h, wk_int_of(ignore)));
   return wk__k_check_place(l->h, wk__k_where(l->h, *out_ignored, zero, class), classes);
 }

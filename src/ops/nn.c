@@ -328,8 +328,10 @@ wk_status wk__compose_mse_loss(wk__call *c) {
 
 /* Classes to the last dim and rows folded: (N, C, d...) -> (N d..., C). */
 static wk_tensor *classes_last(wk_tensor *x) {
-  wk_int shape[] = {wk_int_of(-1), x->ndim > 1 ? x->sizes[1] : x->sizes[0]};
-  return x->ndim <= 2 ? x : wk_reshape(wk_movedim_int(x, 1, -1), shape, 2);
+  if (x->ndim <= 2) return x;
+  wk_int rows = x->sizes[0];
+  for (int d = 2; d < x->ndim; d++) rows = wk_int_mul(rows, x->sizes[d]);
+  return wk_reshape(wk_movedim_int(x, 1, -1), (wk_int[]){rows, x->sizes[1]}, 2);
 }
 
 static wk_tensor *nll_of_rows(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction,

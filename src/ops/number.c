@@ -63,10 +63,17 @@ bool wk__number_fits(double number, wk_dtype dtype) {
   return fits(&(wk_value){.tag = WK_VALUE_DOUBLE, .number = number}, dtype);
 }
 
+static wk_status overflow(const char *type) {
+  return wk_fail(WK_RUNTIME_ERROR, "value cannot be converted to type %s without overflow", type);
+}
+wk_status wk__refuse_complex(wk_dtype dtype) {
+  const char *name = limits_of[dtype].name;
+  return overflow(name ? name : "double");
+}
+
 wk_status wk__check_number(const wk_value *number, wk_dtype dtype) {
   const char *name = limits_of[dtype].name;
-  if (WK_UNLIKELY(!fits(number, dtype)))
-    return wk_fail(WK_RUNTIME_ERROR, "value cannot be converted to type %s without overflow", name);
+  if (WK_UNLIKELY(!fits(number, dtype))) return overflow(name);
   const wk__number_watcher *watch = wk__number_watch;
   if (WK_UNLIKELY(watch != NULL) && name && number->tag == WK_VALUE_DOUBLE && number->count)
     watch->fits(watch->context, (int)number->count, dtype);

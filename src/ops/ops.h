@@ -105,6 +105,11 @@ enum {
   WK__TAG_OLDER_FORM = 1 << 22,     /* PyTorch keeps an older form that error texts do not show */
   WK__TAG_MORE_OVERLOADS = 1 << 23, /* PyTorch has more overloads with as many arguments */
   WK__TAG_COUNTS_OUT = 1 << 24,     /* the warning of an out= that is resized counts elements */
+  /* tensors */
+  WK__TAG_SHAPES_ONLY = 1 << 25, /* of tensors it looks at shape, dtype and device: their memory need not be there */
+  WK__TAG_OWN_DTYPE = 1 << 26,   /* numbers are converted to argument 0's dtype and do not promote it */
+  WK__TAG_OUT_APART = 1 << 27,   /* out= may share no memory with an argument */
+  WK__TAG_BY_RESULT = 1 << 28,   /* in place the derivative is taken from the result, where it asks for argument 0 */
 };
 
 /* Where Python sees an operator. */
@@ -208,6 +213,7 @@ wk_value wk__value_of_int(int64_t i);           /* as a number, no size: any int
  * -255), floats not to overflow. Elements that are converted, and operands, wrap around instead. */
 WK_MUST_USE wk_status wk__check_number(const wk_value *number, wk_dtype dtype);
 bool wk__number_fits(double number, wk_dtype dtype);
+wk_status wk__refuse_complex(wk_dtype dtype); /* the same error, for a number with an imaginary part */
 /* Told, while a call is recorded, that number input `number` of the graph was found to fit: so it has to later. */
 typedef struct wk__number_watcher {
   void *context;
@@ -230,6 +236,8 @@ static inline bool wk__writes_in_place(const wk_op *op) {
 
 /* Whether a tensor's elements lie without gaps in the order of a memory format ("channels_last"; create.c). */
 bool wk__is_contiguous_in(const wk_tensor *t, const char *format);
+/* The channels last, as t has them, in a contiguous description of as many dims; else nothing. */
+WK_MUST_USE wk_status wk__spec_lay_out_as(wk__spec *spec, const wk_tensor *t);
 
 /* ---- layers (dispatch.c) ---- */
 
@@ -245,6 +253,7 @@ typedef struct wk__thread_mode {
   bool inference;
   wk__layer_fn *decompose;               /* set before its key is on */
   uint64_t tape_sequence;                /* of the tape node that is being recorded around this call; 0 */
+  uint64_t running_sequence;             /* of the tape node that the engine runs; 0: none */
   struct wk__grad_watcher *grad_watcher; /* who wants to know what the tape does to leaves; NULL */
 } wk__thread_mode;
 

@@ -37,6 +37,12 @@ static wk_status check_constant_pad(const wk_tensor *t, const wk_value *pad) {
     wk_int rest = wk_int_add(t->sizes[t->ndim - 1 - k], negative_part(before(pad, k)));
     if (is_negative(rest) || is_negative(wk_int_add(rest, negative_part(after(pad, k)))))
       return wk_fail(WK_RUNTIME_ERROR, "narrow(): length must be non-negative.");
+    if (WK_UNLIKELY(wk_int_is_poisoned(padded(pad, k, t->sizes[t->ndim - 1 - k]))))
+      return wk_fail(WK_RUNTIME_ERROR,
+                     "The input size %lld, plus negative padding %lld and %lld resulted in a negative output size, "
+                     "which is invalid. Check dimension %d of your input.",
+                     wk__shown(t->sizes[t->ndim - 1 - k]), wk__shown(before(pad, k)), wk__shown(after(pad, k)),
+                     t->ndim - 1 - k);
   }
   return WK_OK;
 }
@@ -50,7 +56,7 @@ wk_status wk__meta_constant_pad(wk__call *c) {
   for (int k = 0; k < (int)pad->count / 2; k++) sizes[t->ndim - 1 - k] = padded(pad, k, sizes[t->ndim - 1 - k]);
   wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, sizes);
   c->compute_dtype = t->dtype;
-  return WK_OK;
+  return wk__spec_lay_out_as(&c->specs[0], t);
 }
 
 /* Of `t` the part that the other one has too: of the input what is not taken away, of the result what is not filled. */

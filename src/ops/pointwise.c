@@ -162,15 +162,6 @@ wk_status wk__vjp_threshold_backward(wk__vjp *v) {
   return WK_OK;
 }
 
-void wk__lower_leaky_relu(wk__lower *l) {
-  wk__var x = wk__in(l, 0);
-  wk__out(l, 0, wk__k_where(l->h, wk__k_gt(l->h, x, constant(l, 0)), x, wk__k_mul(l->h, x, wk__in(l, 1))));
-}
-wk_status wk__vjp_leaky_relu(wk__vjp *v) {
-  wk_tensor *positive = wk_gt_Scalar(ARG(0), wk__v_int(0));
-  return wk__vjp_set(v, 0, wk_where_self(positive, G, wk_mul_Scalar(G, v->args[1])));
-}
-
 /* ---- gelu ---- */
 
 static bool is_tanh_form(const wk__lower *l, int arg) { return strcmp(l->call->args[arg].string, "tanh") == 0; }
@@ -323,6 +314,42 @@ LOWER_BINARY(le, le)
 LOWER_BINARY(gt, gt)
 LOWER_BINARY(ge, ge)
 
+static wk_status check_tolerance(const wk__call *c, int i) {
+  double tolerance = wk__scalar_double(wk__value_scalar(&c->args[i]));
+  if (!(tolerance < 0)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "%s must be greater than or equal to zero, but got %g",
+                 c->op->schema.parameters[i].name, tolerance);
+}
+/* |x - y| <= atol + rtol |y|, where that is finite; integers are compared in the default dtype. */
+static wk_tensor *within(wk_tensor *x, wk_tensor *y, wk_value rtol, wk_value atol) {
+  wk_dtype common = wk__default_dtype();
+  if (x->dtype == WK_BOOL) x = wk__to_copy(x, common, (wk_value){0});
+  if (!wk_dtype_is_floating((wk_dtype)y->dtype)) y = wk__to_copy(y, common, (wk_value){0});
+  if (!x || !y) return NULL;
+  wk_tensor *distance = wk_abs(wk_sub(x, y, wk__v_int(1)));
+  wk_tensor *allowed = wk_add_Scalar(wk_abs(wk_mul_Scalar(y, rtol)), atol, wk__v_int(1));
+  return wk_logical_and(wk_isfinite(distance), wk_le(distance, allowed));
+}
+wk_status wk__compose_isclose(wk__call *c) {
+  wk_tensor *x = c->args[0].tensor, *y = c->args[1].tensor;
+  if (x->dtype != y->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "%s did not match %s", wk__dtype_legacy((wk_dtype)x->dtype),
+                   wk__dtype_legacy((wk_dtype)y->dtype));
+  WK_TRY(check_tolerance(c, 2));
+  WK_TRY(check_tolerance(c, 3));
+  bool exact =
+      wk__scalar_double(wk__value_scalar(&c->args[2])) == 0 && wk__scalar_double(wk__value_scalar(&c->args[3])) == 0;
+  bool nan = wk__arg_bool(c, 4) && wk_dtype_is_floating((wk_dtype)x->dtype);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *close = wk_eq(x, y);
+  if (nan) close = wk_logical_or(close, wk_logical_and(wk_isnan(x), wk_isnan(y)));
+  if (!exact) close = wk_logical_or(close, within(x, y, c->args[2], c->args[3]));
+  c->results[0] = wk__v_tensor(wk_scope_keep(close));
+  wk_scope_end(&scope);
+  return close ? WK_OK : wk_error_category();
+}
+
 static wk__var truth(wk__lower *l, int arg) { return wk__k_cast(l->h, wk__in(l, arg), WK_BOOL); }
 void wk__lower_logical_and(wk__lower *l) { wk__out(l, 0, wk__k_bit_and(l->h, truth(l, 0), truth(l, 1))); }
 void wk__lower_logical_or(wk__lower *l) { wk__out(l, 0, wk__k_bit_or(l->h, truth(l, 0), truth(l, 1))); }
@@ -443,15 +470,15 @@ wk_status wk__vjp_pow_scalar(wk__vjp *v) {
   return wk__vjp_set(v, 1, wk_mul_Scalar(wk_mul(G, RESULT), NUMBER(base == 0 ? 0 : log(base))));
 }
 
-/* The larger takes the gradient; equals share it. */
-static wk_status vjp_pick(wk__vjp *v, wk_tensor *(*better)(wk_tensor *, wk_tensor *)) {
+/* The larger takes the gradient; equals share it. Beside a NaN neither is worse, and both take it. */
+static wk_status vjp_pick(wk__vjp *v, wk_tensor *(*worse)(wk_tensor *, wk_tensor *)) {
   wk_tensor *half = wk_mul_Scalar(G, NUMBER(0.5)), *equal = wk_eq(ARG(0), ARG(1));
-  GIVE(0, wk_where_self(equal, half, wk_where_ScalarOther(better(ARG(0), ARG(1)), G, wk__v_int(0))));
-  GIVE(1, wk_where_self(equal, half, wk_where_ScalarOther(better(ARG(1), ARG(0)), G, wk__v_int(0))));
+  GIVE(0, wk_where_self(equal, half, wk_where_ScalarSelf(worse(ARG(0), ARG(1)), wk__v_int(0), G)));
+  GIVE(1, wk_where_self(equal, half, wk_where_ScalarSelf(worse(ARG(1), ARG(0)), wk__v_int(0), G)));
   return WK_OK;
 }
-wk_status wk__vjp_maximum(wk__vjp *v) { return vjp_pick(v, wk_gt); }
-wk_status wk__vjp_minimum(wk__vjp *v) { return vjp_pick(v, wk_lt); }
+wk_status wk__vjp_maximum(wk__vjp *v) { return vjp_pick(v, wk_lt); }
+wk_status wk__vjp_minimum(wk__vjp *v) { return vjp_pick(v, wk_gt); }
 
 void wk__lower_squared_difference(wk__lower *l) {
   wk__var d = wk__k_sub(l->h, wk__in(l, 0), wk__in(l, 1));

@@ -172,13 +172,15 @@ wk_status wk__kernel_normal_sized(wk__call *c) {
   return fill_normal(c->outputs[0], generator_of(c, last_argument(c)), number(&c->args[0]), number(&c->args[1]));
 }
 
-/* normal(mean, std) with at least one tensor: standard values, scaled and moved; no gradient flows. */
-/* Elements are looked at where there are some: neither of a meta tensor nor while a graph is traced. */
+/* normal(mean, std) with at least one tensor: values drawn in the dtype of the first, with the deviation that is a
+ * number or scaled by the tensor of them, then moved; each step is rounded to the dtype, a mean that is a number too.
+ * Elements are looked at where there are some: neither of a meta tensor nor while
+ * a graph is traced. */
 static wk_status check_deviations(wk_tensor *std) {
   if (!std->storage || wk__mode.keys_on & WK__KEY_TRACE || wk_int_eq(std->numel, wk_int_of(0))) return WK_OK;
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *good = wk_all(wk_ge_Scalar(wk_detach(std), wk__v_int(0)));
+  wk_tensor *good = wk_all(wk_ge_Scalar(std, wk__v_int(0)));
   bool all = good && wk__element_get(wk__data(good), WK_BOOL).i;
   wk_scope_end(&scope);
   if (!good) return wk_error_category();
@@ -189,7 +191,7 @@ wk_status wk__compose_normal_tensors(wk__call *c) {
   const wk_value *mean = &c->args[0], *std = &c->args[1];
   wk_tensor *m = wk__arg_tensor(c, 0), *s = wk__arg_tensor(c, 1), *y = NULL;
   wk_tensor *model = c->args[c->op == WK__OP(normal_float_Tensor) ? 1 : 0].tensor;
-  wk_int sizes[WK_MAX_DIMS];
+  wk_int sizes[WK_MAX_DIMS], no_sizes = {0};
   int ndim = model->ndim;
   memcpy(sizes, model->sizes, (size_t)ndim * sizeof *sizes);
   if (m && s) WK_TRY(wk__broadcast(m->sizes, m->ndim, s->sizes, s->ndim, sizes, &ndim));
@@ -198,12 +200,21 @@ wk_status wk__compose_normal_tensors(wk__call *c) {
   if (s) WK_TRY(check_deviations(s));
   wk_scope scope;
   wk_scope_begin(&scope);
-  y = wk_normal_(wk_new_empty(model, sizes, ndim, WK_DTYPE_NONE, NONE), 0, 1, generator_of(c, 2));
-  y = s ? wk_mul(y, wk_detach(s)) : wk_mul_Scalar(y, *std);
-  y = m ? wk_add(y, wk_detach(m), wk__v_int(1)) : wk_add_Scalar(y, *mean, wk__v_int(1));
+  y = wk_normal_(wk_new_empty(model, sizes, ndim, WK_DTYPE_NONE, NONE), 0, s ? 1 : number(std), generator_of(c, 2));
+  if (s) y = wk__in_dtype(wk_mul(y, s), (wk_dtype)model->dtype);
+  if (!m) m = wk_new_full(model, &no_sizes, 0, *mean, WK_DTYPE_NONE, NONE);
+  y = wk__in_dtype(wk_add(y, m, wk__v_int(1)), (wk_dtype)model->dtype);
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
   return y ? WK_OK : wk_error_category();
+}
+/* PyTorch calls it differentiable, with a derivative of zeros. */
+wk_status wk__vjp_normal(wk__vjp *v) {
+  for (int i = 0; i < 2; i++) {
+    wk_tensor *shape = wk__needs(v, i) ? v->args[i].tensor : NULL;
+    if (shape) WK_TRY(wk__vjp_set(v, i, wk_new_zeros(v->grads[0], shape->sizes, shape->ndim, WK_DTYPE_NONE, NONE)));
+  }
+  return WK_OK;
 }
 
 /* =================================================== integers =================================================== */

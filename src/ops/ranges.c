@@ -111,20 +111,31 @@ wk_status wk__meta_linspace(wk__call *c) {
   wk_dtype dtype = wk__arg_dtype(c, 3, wk__default_dtype());
   if (wk_int_lt(c->args[2].integer, wk_int_of(0)))
     return wk_fail(WK_RUNTIME_ERROR, "number of steps must be non-negative");
-  if (dtype == WK_BOOL || wk_dtype_is_complex(dtype))
+  bool several = wk_int_gt(c->args[2].integer, wk_int_of(1));
+  if (wk_dtype_is_complex(dtype) || (dtype == WK_BOOL && several))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"linspace_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
   wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, 4, WK__CPU_DEVICE), 1, &c->args[2].integer);
   c->compute_dtype = (uint8_t)(wk_dtype_is_floating(dtype) ? dtype : WK_FLOAT64);
-  return WK_OK;
+  if (wk_dtype_is_floating(dtype)) return WK_OK;
+  WK_TRY(wk__check_number(&c->args[0], dtype));
+  return wk__check_number(&c->args[1], dtype);
 }
 
 static wk__var index_as_compute(wk__lower *l, wk_int x) { return wk__k_cast(l->h, wk__k_index(l->h, x), l->compute); }
+
+/* The ends of a range of integers are integers of its dtype, what lies between them is cut off. */
+static wk__var end_of_range(wk__lower *l, int arg) {
+  wk_dtype dtype = wk__arg_dtype(l->call, 3, WK_FLOAT64); /* integers are always asked for */
+  if (wk_dtype_is_floating(dtype)) return wk__in_as(l, arg, l->compute);
+  wk__var whole = wk__in_as(l, arg, WK_INT64);
+  return wk__k_cast(l->h, dtype == WK_INT64 ? whole : wk__k_round_to(l->h, whole, dtype), l->compute);
+}
 
 /* From the start in the first half, from the end in the second, so that both ends are exact. */
 void wk__lower_linspace(wk__lower *l) {
   wk_int index[WK_MAX_DIMS], n = wk__size_of_result(l, 0, 0), one = wk_int_of(1);
   loop_over_result(l, index);
-  wk__var start = wk__in_as(l, 0, l->compute), end = wk__in_as(l, 1, l->compute);
+  wk__var start = end_of_range(l, 0), end = end_of_range(l, 1);
   wk__var gaps = index_as_compute(l, wk_int_max(wk_int_sub(n, one), one));
   wk__var step = wk__k_div(l->h, wk__k_sub(l->h, end, start), gaps);
   wk__var half = wk__k_index(l->h, wk_int_max(wk_int_floordiv(n, wk_int_of(2)), one));
@@ -136,14 +147,28 @@ void wk__lower_linspace(wk__lower *l) {
   wk__k_store(l->h, &a, wk__k_where(l->h, in_first, up, down));
 }
 
-/* base ^ linspace */
+/* A number as an integer dtype holds it. */
+static wk_status cut_off(const wk_value *v, wk_dtype dtype, wk_value *out) {
+  uint64_t element = 0;
+  WK_TRY(wk__check_number(v, dtype));
+  wk__element_set(&element, dtype, wk__value_scalar(v));
+  *out = wk__v_int(wk__element_get(&element, dtype).i);
+  return WK_OK;
+}
+
+/* base ^ linspace. Of integers the ends are cut off first (a single one is not) and the powers at the end. */
 wk_status wk__compose_logspace(wk__call *c) {
+  wk_dtype dtype = wk__arg_dtype(c, 4, wk__default_dtype());
+  bool whole = !wk_dtype_is_floating(dtype), several = wk_int_gt(c->args[2].integer, wk_int_of(1));
+  wk_dtype computed = whole ? WK_FLOAT64 : dtype;
+  wk_value numbers[] = {c->args[0], c->args[1]};
+  if (several && (dtype == WK_BOOL || wk_dtype_is_complex(dtype)))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"logspace_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
+  for (int i = 0; i < 2 && whole && several; i++) WK_TRY(cut_off(&numbers[i], dtype, &numbers[i]));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_dtype dtype = wk__arg_dtype(c, 4, wk__default_dtype());
-  wk_dtype computed = wk_dtype_is_floating(dtype) ? dtype : WK_FLOAT64; /* integers are cut off at the end */
   wk_tensor *exponent = wk__call_tensor(
-      WK__OP(linspace), (wk_value[]){c->args[0], c->args[1], c->args[2], wk__v_dtype(computed), c->args[5]});
+      WK__OP(linspace), (wk_value[]){numbers[0], numbers[1], c->args[2], wk__v_dtype(computed), c->args[5]});
   wk_tensor *y = wk_pow_Scalar(c->args[3], exponent);
   if (y && computed != dtype)
     y = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(y), wk__v_dtype(dtype), (wk_value){0}});

@@ -302,15 +302,48 @@ wk_status wk__vjp_mean(wk__vjp *v) {
   wk_tensor *g = wk_div_Scalar(G, wk__v_size(reduced_count(ARG(0), mask)));
   return wk__vjp_set(v, 0, unreduced(g, ARG(0), &v->args[1], v->args[2].boolean, true));
 }
-/* g y / x: right where no element is zero, NaN where one is. */
-static wk_status product_gradient(wk__vjp *v, const wk_value *dims, bool keep) {
-  wk_tensor *gy = unreduced(wk_mul(G, v->results[0]), ARG(0), dims, keep, true);
-  return wk__vjp_set(v, 0, wk_div(gy, ARG(0)));
+static wk_tensor *without(wk_tensor *t, wk_tensor *mask) { return wk_masked_fill_Scalar(t, mask, wk__v_int(0)); }
+static wk_tensor *is_zero(wk_tensor *t) { return wk_eq_Scalar(t, wk__v_int(0)); }
+
+/* The products of what stands before each element along `dim`: 1, x_0, x_0 x_1, ... */
+static wk_tensor *products_before(wk_tensor *x, int dim, wk_int n) {
+  wk_int zero = wk_int_of(0), one = wk_int_of(1);
+  wk_tensor *ones = wk_ones_like(wk_narrow(x, dim, zero, one), WK_DTYPE_NONE, NONE, NULL);
+  wk_tensor *parts[] = {ones, wk_narrow(x, dim, zero, wk_int_sub(n, one))};
+  return parts[0] && parts[1] ? wk_cumprod(wk_cat(parts, 2, dim), dim, WK_DTYPE_NONE) : NULL;
 }
-wk_status wk__vjp_prod(wk__vjp *v) { return product_gradient(v, &v->args[1], v->args[2].boolean); }
+static wk_tensor *products_of_others(wk_tensor *x, int dim, wk_int n) {
+  wk_int d = wk_int_of(dim);
+  wk_tensor *behind = wk_flip(products_before(wk_flip(x, &d, 1), dim, n), &d, 1);
+  return wk_mul(products_before(x, dim, n), behind);
+}
+/* g y / x, or g times the product of the others where x has a zero anywhere: which of them is a matter of the whole
+ * tensor, as in PyTorch. Neither is ever divided by zero, so that the one that is not taken brings no NaN into the
+ * derivative of this. */
+static wk_tensor *product_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, int dim) {
+  x = wk__in_dtype(x, (wk_dtype)y->dtype);
+  wk_int n = x ? x->sizes[dim] : wk_int_of(0);
+  if (!x || wk_int_lt(n, wk_int_of(2))) return x ? g : NULL;
+  wk_tensor *any = wk_any(is_zero(x));
+  wk_tensor *quotient = wk_div(y, wk_where_ScalarSelf(any, wk__v_int(1), x)), *others = products_of_others(x, dim, n);
+  return wk_mul(g, wk_where_self(any, others, quotient));
+}
+wk_status wk__vjp_prod(wk__vjp *v) {
+  wk_tensor *x = ARG(0);
+  int dim;
+  if (!x->ndim) return wk__vjp_set(v, 0, G);
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), x->ndim, &dim));
+  bool keep = v->args[2].boolean;
+  wk_tensor *g = unreduced(G, x, &v->args[1], keep, true), *y = unreduced(v->results[0], x, &v->args[1], keep, true);
+  return wk__vjp_set(v, 0, g && y ? product_gradient(g, x, y, dim) : NULL);
+}
 wk_status wk__vjp_prod_all(wk__vjp *v) {
-  wk_value all = NONE;
-  return product_gradient(v, &all, false);
+  wk_int flat = wk_int_of(-1), numel = ARG(0)->numel;
+  if (!ARG(0)->ndim) return wk__vjp_set(v, 0, G);
+  if (wk_int_eq(numel, wk_int_of(0))) flat = numel;
+  wk_tensor *x = wk_reshape(ARG(0), &flat, 1), *g = wk_expand(G, &numel, 1, false);
+  wk_tensor *all = x && g ? product_gradient(g, x, v->results[0], 0) : NULL;
+  return wk__vjp_set(v, 0, wk_reshape(all, ARG(0)->sizes, ARG(0)->ndim));
 }
 /* Equal extremes share the gradient. */
 wk_status wk__vjp_extremum(wk__vjp *v) {
@@ -348,7 +381,7 @@ static wk_tensor *var_share(wk_tensor *g, wk_int n, double correction) {
   return wk_div_Scalar(wk_mul_Scalar(g, wk__v_double(2)), wk__v_size(freedom));
 }
 /* 2 g (x - mean) / (n - correction) */
-wk_status wk__vjp_var(wk__vjp *v) {
+static wk_status give_var_gradient(wk__vjp *v, wk_tensor *g) {
   uint32_t mask;
   wk_tensor *x = ARG(0);
   WK_TRY(wk__dims_mask(&v->args[1], x->ndim, true, &mask));
@@ -359,8 +392,14 @@ wk_status wk__vjp_var(wk__vjp *v) {
   for (int d = 0; d < x->ndim; d++)
     if (mask >> d & 1) list[count++] = wk_int_of(d);
   wk_tensor *centred = wk_sub(x, wk_mean_dim(x, list, count, true, WK_DTYPE_NONE), wk__v_int(1));
-  wk_tensor *g = unreduced(G, x, &v->args[1], v->args[3].boolean, true);
-  return wk__vjp_set(v, 0, wk_mul(var_share(g, n, correction), centred));
+  g = g ? unreduced(g, x, &v->args[1], v->args[3].boolean, true) : NULL;
+  return wk__vjp_set(v, 0, g ? wk_mul(var_share(g, n, correction), centred) : NULL);
+}
+wk_status wk__vjp_var(wk__vjp *v) { return give_var_gradient(v, G); }
+/* Through g / (2 y), which is 0 where all elements are equal. */
+wk_status wk__vjp_std(wk__vjp *v) {
+  wk_tensor *y = v->results[0], *g = wk_div(G, wk_mul_Scalar(y, wk__v_double(2)));
+  return give_var_gradient(v, g ? without(g, is_zero(y)) : NULL);
 }
 wk_status wk__vjp_logsumexp(wk__vjp *v) {
   bool keep = v->args[2].boolean;
@@ -432,6 +471,39 @@ wk_status wk__vjp_log_softmax_backward(wk__vjp *v) {
   return WK_OK;
 }
 
+static wk_tensor *power(wk_tensor *t, double p) { return wk_pow_Tensor_Scalar(t, wk__v_double(p)); }
+
+/* The extremes share the gradient; beside NaNs those are the NaNs. */
+static wk_tensor *infinite_norm_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, const wk_value *dims) {
+  wk_tensor *nans = wk_logical_and(wk_isnan(x), wk_isnan(y));
+  wk_tensor *hit = wk_logical_or(wk_eq(wk_abs(x), y), nans);
+  wk_tensor *count = wk_sum_dim_IntList(hit, dims->tag == WK_VALUE_INTS ? dims->integers : NULL,
+                                        dims->tag == WK_VALUE_INTS ? (int)dims->count : 0, true, (wk_dtype)x->dtype);
+  return wk_mul(wk_sign(x), wk_mul(wk_div(hit, count), g));
+}
+/* x |x|^(p - 2) / y^(p - 1) in the order that keeps each p finite longest. At y = 0 there is no slope; 0 is one of the
+ * subgradients for p >= 1. */
+static wk_tensor *norm_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, double p, const wk_value *dims) {
+  if (p == 1) return wk_mul(wk_sign(x), g);
+  if (p == 2) return wk_mul(g, without(wk_div(x, y), is_zero(y)));
+  if (isinf(p)) return infinite_norm_gradient(g, x, y, dims);
+  wk_tensor *size = wk_abs(x);
+  if (p < 1) {
+    wk_tensor *slope = wk_mul(wk_sign(x), without(power(size, p - 1), is_zero(x)));
+    return wk_mul(wk_mul(slope, g), power(y, 1 - p));
+  }
+  wk_tensor *slope = p < 2 ? wk_mul(wk_sign(x), power(size, p - 1)) : wk_mul(x, power(size, p - 2));
+  return wk_mul(slope, without(wk_div(g, power(y, p - 1)), is_zero(y)));
+}
+wk_status wk__vjp_vector_norm(wk__vjp *v) {
+  double p = wk__scalar_double(wk__value_scalar(&v->args[1]));
+  bool keep = v->args[3].boolean;
+  const wk_value *dims = &v->args[2];
+  if (p == 0) return WK_OK;
+  wk_tensor *x = ARG(0), *y = unreduced(v->results[0], x, dims, keep, true), *g = unreduced(G, x, dims, keep, true);
+  return wk__vjp_set(v, 0, y && g ? norm_gradient(g, x, y, p, dims) : NULL);
+}
+
 /* ---- composites ---- */
 
 static wk_status call1(const wk_op *op, const wk_value *args, wk_value *result) {
@@ -463,18 +535,17 @@ wk_status wk__compose_var_all(wk__call *c) {
   return call1(WK__OP(var_correction), args, c->results);
 }
 
-/* One tensor through two operators. */
-static wk_status then(const wk_op *first, const wk_value *first_args, const wk_op *second, wk_value *result) {
-  wk_value middle = {0};
-  WK_TRY(call1(first, first_args, &middle));
-  wk_status status = call1(second, (wk_value[WK__MAX_ARGS]){middle}, result);
-  wk_value_release(&middle);
-  return status;
-}
 static wk_status root_of_var(const wk_value *args, wk_value *result) {
-  wk_status status = then(WK__OP(var_correction), args, WK__OP(sqrt), result);
+  wk_dtype dtype = (wk_dtype)args[0].tensor->dtype;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *x = wk__in_dtype(args[0].tensor, wk__computed_in(dtype));
+  wk_value wide[] = {wk__v_tensor(x), args[1], args[2], args[3]};
+  wk_tensor *y = x ? wk_sqrt(wk__call_tensor(WK__OP(var_correction), wide)) : NULL;
+  *result = wk__v_tensor(wk_scope_keep(wk__in_dtype(y, dtype)));
+  wk_scope_end(&scope);
   if (wk__warning) wk__warning = "std" FEW_FREEDOMS;
-  return status;
+  return result->tensor ? WK_OK : wk_error_category();
 }
 wk_status wk__compose_var_dim(wk__call *c) {
   wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
@@ -482,11 +553,12 @@ wk_status wk__compose_var_dim(wk__call *c) {
 }
 wk_status wk__compose_std_dim(wk__call *c) {
   wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
-  return root_of_var(args, c->results);
+  return call1(WK__OP(std_correction), args, c->results);
 }
 wk_status wk__compose_std(wk__call *c) { return root_of_var(c->args, c->results); }
 wk_status wk__compose_std_all(wk__call *c) {
-  return root_of_var((wk_value[]){c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE}, c->results);
+  wk_value args[] = {c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE};
+  return call1(WK__OP(std_correction), args, c->results);
 }
 wk_status wk__compose_norm(wk__call *c) {
   return call1(WK__OP(linalg_vector_norm), (wk_value[]){c->args[0], c->args[1], NONE, NONE, NONE}, c->results);
@@ -560,13 +632,12 @@ wk_status wk__compose_vector_norm(wk__call *c) {
   WK_TRY(check_norm_identity(c->args[0].tensor, dims, p));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *x = c->args[0].tensor;
-  if (dtype != own) x = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){c->args[0], wk__v_dtype(dtype), NONE});
+  wk_tensor *x = wk__in_dtype(c->args[0].tensor, wk__computed_in(dtype));
   const wk_int *list = dims->tag == WK_VALUE_INTS ? dims->integers : NULL;
-  wk_tensor *y = norm_of(x, p, list, list ? (int)dims->count : 0, wk__arg_bool(c, 3));
-  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_tensor *y = x ? norm_of(x, p, list, list ? (int)dims->count : 0, wk__arg_bool(c, 3)) : NULL;
+  c->results[0] = wk__v_tensor(wk_scope_keep(wk__in_dtype(y, dtype)));
   wk_scope_end(&scope);
-  return y ? WK_OK : wk_error_category();
+  return c->results[0].tensor ? WK_OK : wk_error_category();
 }
 
 /* sum - cumsum + x: what follows each element, itself included. */

@@ -18,13 +18,14 @@ typedef struct item {
 
 typedef struct key_format {
   uint8_t size;
-  bool is_float, is_signed;
+  bool is_float, is_signed, is_bool;
   uint64_t infinity; /* floats: bits of the largest value that is not NaN */
 } key_format;
 
 static key_format format_of(wk_dtype dtype) {
   key_format f = {.size = (uint8_t)wk_dtype_size(dtype), .is_float = wk_dtype_is_floating(dtype)};
-  f.is_signed = dtype != WK_UINT8 && dtype != WK_BOOL;
+  f.is_bool = dtype == WK_BOOL;
+  f.is_signed = dtype != WK_UINT8 && !f.is_bool;
   switch (dtype) {
     case WK_FLOAT8_E4M3:
       f.infinity = 0x7e;
@@ -66,9 +67,11 @@ static inline uint64_t read_bits(const char *p, int size) {
   return bits;
 }
 
-/* A key of 8 * size bits. Floats: sign and magnitude become an order; integers: the sign bit is flipped. */
+/* A key of 8 * size bits. Floats: sign and magnitude become an order; integers: the sign bit is flipped; bools: any
+ * byte but 0 is true. */
 static inline uint64_t key_of(uint64_t bits, key_format f) {
   uint64_t sign = UINT64_C(1) << (8 * f.size - 1), magnitude = bits & (sign - 1);
+  if (f.is_bool) return bits != 0;
   if (!f.is_float) return f.is_signed ? bits ^ sign : bits;
   if (magnitude > f.infinity) return 2 * sign - 1;
   if (magnitude == 0) return sign;

@@ -316,6 +316,17 @@ static wk_status negative_strides(const wk_value *strides) {
   return status;
 }
 
+static wk_status reach_overflow(const wk_value *sizes, const wk_value *strides) {
+  wk__string text = {0};
+  wk__print_sizes(&text, sizes->integers, (int)sizes->count);
+  wk__string_append(&text, " and strides=");
+  wk__print_sizes(&text, strides->integers, (int)strides->count);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed with sizes=%s", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
 wk_status wk__view_as_strided(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
@@ -334,8 +345,8 @@ wk_status wk__view_as_strided(wk__call *c) {
                      wk__shown(spec->sizes[d]));
     empty |= wk_int_eq(spec->sizes[d], zero);
     if (!empty) last = wk_int_add(last, wk_int_mul(wk_int_sub(spec->sizes[d], one()), spec->strides[d]));
-    if (wk_int_is_poisoned(last)) return wk_fail(WK_RUNTIME_ERROR, "Storage size calculation overflowed");
   }
+  if (wk_int_is_poisoned(last)) return reach_overflow(size, stride);
   if (!wk__arg_is_none(c, 3)) spec->offset = c->args[3].integer;
   if (wk_int_lt(spec->offset, zero))
     return wk_fail(WK_RUNTIME_ERROR, "Tensor: invalid storage offset %lld", wk__shown(spec->offset));
@@ -349,15 +360,17 @@ wk_status wk__view_unfold(wk__call *c) {
   wk__spec *spec = &c->specs[0];
   int dim;
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
-  wk_int size = c->args[2].integer, step = c->args[3].integer;
+  int64_t size_given = wk__arg_int(c, 2), step_given = wk__arg_int(c, 3);
   wk_int length = t->ndim ? t->sizes[dim] : one(), stride = t->ndim ? t->strides[dim] : one();
-  if (wk_int_lt(size, wk_int_of(0))) return wk_fail(WK_RUNTIME_ERROR, "size is %lld but must be >= 0", wk__shown(size));
+  if (size_given < 0) return wk_fail(WK_RUNTIME_ERROR, "size is %lld but must be >= 0", (long long)size_given);
+  wk_int size = wk_int_of(size_given);
   if (wk_int_lt(length, size))
     return wk_fail(WK_RUNTIME_ERROR, "maximum size for tensor at dimension %d is %lld but size is %lld", dim,
                    wk__shown(length), wk__shown(size));
-  if (wk_int_lt(step, one())) return wk_fail(WK_RUNTIME_ERROR, "step is %lld but must be > 0", wk__shown(step));
+  if (step_given < 1) return wk_fail(WK_RUNTIME_ERROR, "step is %lld but must be > 0", (long long)step_given);
   if (t->ndim == WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
   if (t->ndim) {
+    wk_int step = wk_int_of(step_given);
     spec->sizes[dim] = wk_int_add(wk_int_floordiv(wk_int_sub(length, size), step), one());
     spec->strides[dim] = wk_int_mul(stride, step);
   }
@@ -777,17 +790,64 @@ wk_status wk__compose_broadcast_to(wk__call *c) {
   return call1(WK__OP(expand), (wk_value[]){c->args[0], c->args[1], NONE}, c->results);
 }
 
+/* What movedim is given, as a list: one dim, or several. */
+static void dims_given(const wk_value *v, wk_value *out) {
+  *out = v->tag == WK_VALUE_INT ? (wk_value){.tag = WK_VALUE_INTS, .count = 1, .integers = &v->integer} : *v;
+}
+static wk_status repeated_dim(const char *which, const wk_value *dims) {
+  wk__string text = {0};
+  wk__print_sizes(&text, dims->integers, (int)dims->count);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "movedim: repeated dim in `%s` (%s)", which, text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+/* Each as an index from the front; a bit a dim. */
+static wk_status wrap_dims(const wk_value *dims, int ndim, int *out, uint32_t *out_mask) {
+  *out_mask = 0;
+  for (uint32_t k = 0; k < dims->count; k++) {
+    WK_TRY(wk__wrap_dim(wk_int_guard_value(dims->integers[k]), ndim, &out[k]));
+    *out_mask |= 1u << out[k];
+  }
+  return WK_OK;
+}
+static wk_status check_moves(const wk_value *from, const wk_value *to) {
+  if (from->count == to->count) return WK_OK;
+  wk__string text = {0};
+  wk__string_append(&text, "source (");
+  wk__print_sizes(&text, from->integers, (int)from->count);
+  wk__string_append(&text, " dims) should contain the same number of dims as destination (");
+  wk__print_sizes(&text, to->integers, (int)to->count);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "movedim: Invalid source or destination dims: %s dims)", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
+/* Dims `from` go to the places `to`; the others keep their order. */
 wk_status wk__compose_movedim(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
-  int from, to, n = 0;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &from));
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &to));
+  int from[WK_MAX_DIMS], to[WK_MAX_DIMS];
+  uint32_t taken, filled;
+  wk_value source, destination;
   wk_int order[WK_MAX_DIMS];
+  dims_given(&c->args[1], &source);
+  dims_given(&c->args[2], &destination);
+  WK_TRY(check_moves(&source, &destination));
+  WK_TRY(wrap_dims(&source, t->ndim, from, &taken));
+  WK_TRY(wrap_dims(&destination, t->ndim, to, &filled));
+  if (__builtin_popcount(taken) != (int)source.count) return repeated_dim("source", &source);
+  if (__builtin_popcount(filled) != (int)source.count) return repeated_dim("destination", &destination);
+  for (uint32_t k = 0; k < source.count; k++) order[to[k]] = wk_int_of(from[k]);
   for (int k = 0, d = 0; k < t->ndim; k++) {
-    if (d == from) d++;
-    order[n++] = wk_int_of(k == to ? from : d++);
+    if (filled >> k & 1) continue;
+    while (taken >> d & 1) d++;
+    order[k] = wk_int_of(d++);
   }
-  return call1(WK__OP(permute), (wk_value[]){c->args[0], wk__v_ints(order, n)}, c->results);
+  return call1(WK__OP(permute), (wk_value[]){c->args[0], wk__v_ints(order, t->ndim)}, c->results);
+}
+wk_status wk__compose_swapaxes(wk__call *c) {
+  return call1(WK__OP(transpose_int), (wk_value[]){c->args[0], c->args[1], c->args[2]}, c->results);
 }
 
 /* Sums over leading dims and over those where the target has size 1. */
@@ -813,7 +873,11 @@ wk_status wk__compose_sum_to_size(wk__call *c) {
     bool shrinks = d < lead || (wk_int_eq(size->integers[d - lead], one()) && !wk_int_eq(t->sizes[d], one()));
     if (shrinks) dims[n++] = wk_int_of(d);
   }
-  if (n == 0) return call1(WK__OP(alias), c->args, c->results);
+  if (size->count == 0) return call1(WK__OP(sum), (wk_value[]){c->args[0], NONE}, c->results); /* always a sum */
+  if (n == 0) {
+    c->results[0] = wk__v_tensor(wk__retain(c->args[0].tensor));
+    return WK_OK;
+  }
   wk_value sum = {0};
   WK_TRY(call1(WK__OP(sum_dim_IntList), (wk_value[]){c->args[0], wk__v_ints(dims, n), wk__v_bool(true), NONE}, &sum));
   wk_status status = reshape_to(&sum, size->integers, (int)size->count, c->results);

@@ -284,6 +284,14 @@ PyObject *wk__backward_from_python(wk__state *state, const wk__backward_argument
   return result;
 }
 
+static PyObject *find_nan(PyObject *module, PyObject *on) {  // -> new
+  (void)module;
+  int truth = PyObject_IsTrue(on);
+  if (truth < 0) return NULL;
+  atomic_store(&wk__anomaly_finds_nan, truth);
+  Py_RETURN_NONE;
+}
+
 /* _run_backward(tensors, grad_tensors, keep_graph, create_graph, inputs, allow_unreachable, accumulate_grad) */
 static PyObject *run_backward(PyObject *module, PyObject *args, PyObject *keywords) {  // -> new
   static char *names[] = {"tensors", "grad_tensors",      "keep_graph",      "create_graph",
@@ -306,6 +314,7 @@ static PyObject *run_backward(PyObject *module, PyObject *args, PyObject *keywor
 /* ================================================== module ====================================================== */
 
 static PyMethodDef functions[] = {
+    {"_find_nan", find_nan, METH_O, "_find_nan(on): whether a NaN that a node of a backward pass gives is an error."},
     {"_run_backward", (PyCFunction)(void (*)(void))run_backward, METH_VARARGS | METH_KEYWORDS,
      "_run_backward(tensors, grad_tensors, keep_graph, create_graph, inputs=None, allow_unreachable=False, "
      "accumulate_grad=False)"},

@@ -10,7 +10,7 @@
 
 enum { DL_CPU = 1, DL_CUDA_HOST = 3 };
 enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_COMPLEX, DL_BOOL, DL_FLOAT8_E4M3FN = 10, DL_FLOAT8_E5M2 = 12 };
-enum { DL_FLAG_COPIED = 2, DL_MAJOR = 1, DL_MINOR = 1 };
+enum { DL_FLAG_READ_ONLY = 1, DL_FLAG_COPIED = 2, DL_MAJOR = 1, DL_MINOR = 1 };
 
 typedef struct dl_device {
   int32_t type, index;
@@ -201,6 +201,7 @@ static void release_versioned(void *managed) {
 
 /* The geometry is what another library says: nothing of it is believed. */
 static int check_foreign(const dl_tensor *t) {
+  bool empty = false;
   if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
     PyErr_Format(PyExc_BufferError, "Unsupported DLPack device type: %d", (int)t->device.type);
   else if (t->ndim < 0 || t->ndim > WK_MAX_DIMS)
@@ -211,7 +212,10 @@ static int check_foreign(const dl_tensor *t) {
     if (t->shape[d] < 0) PyErr_SetString(PyExc_BufferError, "the DLPack tensor has a negative size");
     if (t->strides && t->strides[d] < 0 && t->shape[d] > 1)
       PyErr_SetString(PyExc_BufferError, "tensors with negative strides are not supported; copy the array first");
+    empty |= t->shape[d] == 0;
   }
+  if (!PyErr_Occurred() && !t->data && !empty)
+    PyErr_SetString(PyExc_BufferError, "the DLPack tensor has elements but no memory");
   return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -227,12 +231,13 @@ static wk_tensor *over_foreign(const dl_tensor *t, void (*release)(void *), void
   return tensor;
 }
 
-static wk_tensor *over_capsule(PyObject *capsule) {
+static wk_tensor *over_capsule(PyObject *capsule, bool *out_read_only) {
   wk_tensor *t = NULL;
+  *out_read_only = false;
   if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
     dl_versioned *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
     if (m->major == DL_MAJOR)
-      t = over_foreign(&m->tensor, release_versioned, m);
+      *out_read_only = m->flags & DL_FLAG_READ_ONLY, t = over_foreign(&m->tensor, release_versioned, m);
     else
       PyErr_Format(PyExc_BufferError, "Unsupported DLPack version: %u.%u", (unsigned)m->major, (unsigned)m->minor);
     if (t) PyCapsule_SetName(capsule, "used_dltensor_versioned");
@@ -261,19 +266,25 @@ static PyObject *ask_for_capsule(PyObject *method) {  // -> new
   return capsule;
 }
 
-wk_tensor *wk__tensor_over_dlpack(wk__state *state, PyObject *o) {
-  (void)state;
-  if (PyCapsule_CheckExact(o)) return over_capsule(o);
+static wk_tensor *over_object(PyObject *o, bool *out_read_only) {
+  if (PyCapsule_CheckExact(o)) return over_capsule(o, out_read_only);
   PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
   if (!method) {
     PyErr_Clear();
-    return over_capsule(o); /* its error: not a capsule */
+    return over_capsule(o, out_read_only); /* its error: not a capsule */
   }
   PyObject *capsule = ask_for_capsule(method);
-  wk_tensor *t = capsule ? over_capsule(capsule) : NULL;
+  wk_tensor *t = capsule ? over_capsule(capsule, out_read_only) : NULL;
   Py_XDECREF(capsule);
   Py_DECREF(method);
   return t;
+}
+
+/* Every tensor can be written to, so memory that may not be written is copied. */
+wk_tensor *wk__tensor_over_dlpack(wk__state *state, PyObject *o) {
+  bool read_only;
+  wk_tensor *t = over_object(o, &read_only);
+  return t && read_only ? wk__copied(state, t, WK_DTYPE_NONE, t->device) : t;
 }
 
 /* copy=True copies here rather than in the exporter, which may not know how. */
@@ -284,8 +295,13 @@ PyObject *wk__from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n,
   wk_device device = WK__CPU_DEVICE;
   if (wk__bind(&signature, args, n, keywords, given) < 0 || wk__device_argument(state, given[1], &device) < 0)
     return NULL;
-  wk_tensor *t = wk__tensor_over_dlpack(state, given[0]);
-  if (!t || (given[2] != Py_True && device.type == WK_CPU)) return t ? wk__wrap(state, t) : NULL;
+  bool read_only;
+  wk_tensor *t = over_object(given[0], &read_only);
+  if (t && read_only && given[2] == Py_False) {
+    wk__release(t);
+    return PyErr_Format(PyExc_BufferError, "from_dlpack cannot share memory that is read-only; copy=True copies it");
+  }
+  if (!t || (given[2] != Py_True && !read_only && device.type == WK_CPU)) return t ? wk__wrap(state, t) : NULL;
   t = wk__copied(state, t, WK_DTYPE_NONE, device);
   return t ? wk__wrap(state, t) : NULL;
 }

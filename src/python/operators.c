@@ -97,6 +97,17 @@ static bool is_size(const wk__state *state, PyObject *o) {
   return wk_dtype_is_integral((wk_dtype)t->dtype, true) && wk_int_eq(t->numel, wk_int_of(1));
 }
 
+/* A dim that no wk_int holds is refused with all that are out of range; a size has no such check. */
+static int check_sizes(const match *m, const wk__parameter *p, const wk_int *sizes, int n) {
+  for (int i = 0; p->symbolic && i < n; i++) {
+    if (WK_LIKELY(!wk_int_is_poisoned(sizes[i]))) continue;
+    PyErr_Format(PyExc_RuntimeError, "%s(): argument '%s' must not be below %lld (at position %d)", m->op->base_name,
+                 p->name, (long long)WK_INT_LEAST, i + 1);
+    return -1;
+  }
+  return 0;
+}
+
 static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   bool sequence = PyTuple_Check(o) || PyList_Check(o);
   if (!sequence && !(p->fixed_count && is_size(state, o))) return 0;
@@ -106,7 +117,7 @@ static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObje
     if (!is_size(state, PySequence_Fast_GET_ITEM(o, i)))
       return i ? bad_int(m, p, PySequence_Fast_GET_ITEM(o, i), i) : 0;
   int n = wk__ints_from_python(state, o, list, !sequence);
-  if (n < 0) return -1;
+  if (n < 0 || check_sizes(m, p, list, n) < 0) return -1;
   m->int_count += n;
   *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = list};
   return 1;
@@ -147,13 +158,17 @@ static int match_int(wk__state *state, PyObject *o, bool symbolic, wk_value *v) 
   return wk__int_from_python(state, o, &v->integer) < 0 ? -1 : 1;
 }
 
-/* Which diagonal: those far below a matrix are all alike, so what a wk_int cannot hold is the least one. */
-static int match_diagonal(wk__state *state, PyObject *o, wk_value *v) {
+/* Sizes, places, and which diagonal: those far below are all alike, so what a wk_int cannot hold is the least one. The
+ * bounds of random numbers, which are sizes for PyTorch too, are not alike. */
+static int match_size(wk__state *state, PyObject *o, wk_value *v) {
   int overflow, fits = match_int(state, o, true, v);
   if (fits == 1 && wk_int_is_poisoned(v->integer) && PyLong_Check(o) &&
       PyLong_AsLongLongAndOverflow(o, &overflow) < WK_INT_LEAST && !overflow)
     v->integer = wk_int_of(WK_INT_LEAST);
   return fits;
+}
+static bool is_size_like(const match *m, const wk__parameter *p) {
+  return p->clamps || (p->symbolic && !(m->op->tags & WK__TAG_RANDOM));
 }
 
 static int match_memory_format(wk__state *state, PyObject *o, wk_value *v) {
@@ -184,6 +199,50 @@ static int match_device(wk__state *state, PyObject *o, wk_value *v) {
   return wk__device_from_python(state, o, &v->device) < 0 ? -1 : 1;
 }
 
+/* A complex number, or a tensor that holds one. */
+static bool is_complex(const wk__state *state, PyObject *o, Py_complex *out) {
+  if (PyComplex_Check(o)) {
+    *out = PyComplex_AsCComplex(o);
+    return true;
+  }
+  const wk_tensor *t = wk__is_tensor(state, o) ? wk__tensor_of(o) : NULL;
+  if (!t || !wk_dtype_is_complex((wk_dtype)t->dtype) || !t->storage) return false;
+  const void *element = wk__data(t);
+  if (t->dtype == WK_COMPLEX128)
+    *out = (Py_complex){((const double *)element)[0], ((const double *)element)[1]};
+  else
+    *out = (Py_complex){((const float *)element)[0], ((const float *)element)[1]};
+  return true;
+}
+
+/* Where only a real number can be kept. 1: taken, 0: it is no complex number, -1: an exception is set. */
+static int match_complex(wk__state *state, const match *m, PyObject *o, wk_value *v) {
+  Py_complex number;
+  if (WK_LIKELY(PyFloat_CheckExact(o) || PyLong_CheckExact(o)) || !is_complex(state, o, &number)) return 0;
+  bool own = m->op->tags & WK__TAG_OWN_DTYPE && m->values[0].tag == WK_VALUE_TENSOR;
+  wk_dtype dtype = own ? (wk_dtype)m->values[0].tensor->dtype : WK_FLOAT64;
+  if (PyComplex_Check(o) && !own) return 0; /* as any object that is no real number */
+  *v = (wk_value){.tag = WK_VALUE_DOUBLE, .number = number.real};
+  if (number.imag == 0) return 1;
+  if (dtype == WK_BOOL) {
+    *v = (wk_value){.tag = WK_VALUE_BOOL, .boolean = true};
+    return 1;
+  }
+  (void)!wk__refuse_complex(dtype);
+  wk__raise(state);
+  return -1;
+}
+
+static int match_scalar(wk__state *state, const match *m, PyObject *o, wk_value *v) {
+  if (wk__is_tensor(state, o)) {
+    if (!is_plain_element(wk__tensor_of(o))) return 0;
+  } else if (!is_number(o)) {
+    return 0;
+  }
+  int complex = match_complex(state, m, o, v);
+  return complex ? complex : wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
+}
+
 static int match_argument(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   *v = (wk_value){0};
   if (o == Py_None) return p->optional || (p->has_default && p->type == WK__TYPE_INTS);
@@ -194,14 +253,9 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       v->tensor = wk__tensor_of(o);
       return 1;
     case WK__TYPE_SCALAR:
-      if (wk__is_tensor(state, o)) {
-        if (!is_plain_element(wk__tensor_of(o))) return 0;
-      } else if (!is_number(o)) {
-        return 0;
-      }
-      return wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
+      return match_scalar(state, m, o, v);
     case WK__TYPE_INT:
-      return p->clamps ? match_diagonal(state, o, v) : match_int(state, o, p->symbolic, v);
+      return is_size_like(m, p) ? match_size(state, o, v) : match_int(state, o, p->symbolic, v);
     case WK__TYPE_FLOAT:
       return match_float(state, o, v);
     case WK__TYPE_BOOL:
@@ -311,6 +365,7 @@ static int match_spread(wk__state *state, match *m, const wk__parameter *p, PyOb
     if (!is_size(state, args[k])) return k ? bad_int(m, p, args[k], k) : 0;
     if (wk__int_from_python(state, args[k], &m->ints[k]) < 0) return -1;
   }
+  if (check_sizes(m, p, m->ints, (int)n) < 0) return -1;
   m->int_count = (int)n;
   *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = m->ints};
   return 1;
@@ -342,10 +397,7 @@ static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *
   const wk__schema *s = &op->schema;
   for (int i = 0; i < s->parameter_count; i++) {
     if (!names_parameter(keyword, s->parameters[i].name)) continue;
-    if (*given >> i & 1) {
-      PyErr_Format(PyExc_TypeError, "%s() got multiple values for argument '%s'", op->base_name, s->parameters[i].name);
-      return -1;
-    }
+    if (*given >> i & 1) return misfit(m, &s->parameters[i], value, -1); /* arange(0, end=3) means another overload */
     *given |= 1u << i;
     int fits = match_argument(state, m, &s->parameters[i], value, &m->values[i]);
     return fits ? fits : misfit(m, &s->parameters[i], value, -1);

@@ -1,5 +1,63 @@
-/* out= of operators: PyTorch's warnings of outputs that are resized. What dtypes they take is said in ops/out_forms.c. Tests: tests/python/test_out_forms.py. */
+/* out= of operators: memory that it shares with what is read, and PyTorch's warnings of outputs that are resized. What
+ * dtypes they take is said in ops/out_forms.c. Tests: tests/python/test_out_forms.py. */
+#include "autograd/autograd.h"
 #include "python/python.h"
+
+/* ---- memory that out= shares with what is read: PyTorch refuses it where its kernels would go wrong ---- */
+
+static bool is_told(const wk_tensor *a, const wk_tensor *b) {
+  return a->storage && a->storage == b->storage && wk__non_overlapping_and_dense(a) && wk__non_overlapping_and_dense(b);
+}
+
+/* The same elements are fine for loops that go over them once. */
+static bool meet(const wk_tensor *a, const wk_tensor *b, bool same_is_fine) {
+  int64_t a_begin, a_end, b_begin, b_end;
+  if (a == b) return !same_is_fine;
+  if (!is_told(a, b)) return false;
+  wk__memory_range(a, &a_begin, &a_end);
+  wk__memory_range(b, &b_begin, &b_end);
+  if (a_begin >= b_end || b_begin >= a_end) return false;
+  bool same = a_begin == b_begin && a_end == b_end && a->ndim == b->ndim &&
+              memcmp(a->strides, b->strides, a->ndim * sizeof *a->strides) == 0;
+  return !(same && same_is_fine);
+}
+
+static wk_status check_apart(const wk_op *op, const wk_value *args, const wk_tensor *out) {
+  bool pointwise = op->tags & WK__TAG_POINTWISE;
+  bool other_dtype = args[0].tag == WK_VALUE_TENSOR && args[0].tensor->dtype != out->dtype; /* refused before */
+  if (!pointwise && (!(op->tags & WK__TAG_OUT_APART) || other_dtype)) return WK_OK;
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    bool list = args[i].tag == WK_VALUE_TENSORS;
+    if (!list && args[i].tag != WK_VALUE_TENSOR) continue;
+    for (uint32_t k = 0; k < (list ? args[i].count : 1); k++) {
+      const wk_tensor *t = list ? args[i].tensors[k] : args[i].tensor;
+      if (t && meet(t, out, pointwise))
+        return wk_fail(WK_RUNTIME_ERROR,
+                       "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+                       "single memory location. Please clone() the tensor before performing the operation.");
+    }
+  }
+  return WK_OK;
+}
+
+/* The core takes an out= that is the first argument for the in-place form, which may be recorded. */
+static wk_status check_history(const wk_op *op, const wk_value *args, const wk_tensor *out) {
+  bool recorded = wk__mode.grad_enabled && (op->vjp || op->compose) && args[0].tag == WK_VALUE_TENSOR;
+  if (!recorded || args[0].tensor != out || !wk_requires_grad(out)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "%s(): functions with out=... arguments don't support automatic differentiation, but one of the "
+                 "arguments requires grad.",
+                 op->base_name);
+}
+
+static wk_status check_outputs(const wk_op *op, const wk_value *args, wk_tensor *const *destinations) {
+  if (wk__mode.keys_on & WK__KEY_TRACE) return WK_OK; /* memory is not there yet, and writes are values */
+  for (int r = 0; r < op->schema.result_count; r++) {
+    WK_TRY(check_history(op, args, destinations[r]));
+    WK_TRY(check_apart(op, args, destinations[r]));
+  }
+  return WK_OK;
+}
 
 typedef struct sizes_before {
   wk_int sizes[WK_MAX_DIMS];
@@ -56,6 +114,7 @@ static int warn_of_resize(const wk_op *op, const wk_tensor *t, const sizes_befor
 PyObject *wk__call_with_out(wk__state *state, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                             bool warns) {  // -> new
   sizes_before before[WK__MAX_RESULTS];
+  if (check_outputs(op, args, destinations) != WK_OK) return wk__raise(state);
   note_sizes(destinations, op->schema.result_count, before);
   PyObject *result = wk__call_to_python(state, op, args, destinations);
   warns &= !(op->tags & WK__TAG_RANDOM);

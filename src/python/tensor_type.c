@@ -112,6 +112,16 @@ static int tensor_setattro(PyObject *o, PyObject *name, PyObject *value) {
   return status;
 }
 
+/* Every array of NumPy's has __index__, but only those without dims are integers. */
+static bool is_count(PyObject *o) {
+  if (!PyIndex_Check(o)) return false;
+  if (!PySequence_Check(o) || PySequence_Size(o) < 0) {
+    PyErr_Clear();
+    return true;
+  }
+  return false;
+}
+
 /* Tensor(2, 3) is empty memory, Tensor([1, 2]) data in the default dtype, Tensor(tensor) an alias: PyTorch's old way.
  */
 static wk_tensor *legacy_new(wk__state *state, PyObject *args) {
@@ -122,11 +132,12 @@ static wk_tensor *legacy_new(wk__state *state, PyObject *args) {
     wk__spec_of(&spec, wk__tensor_of(first));
     return wk__tensor_alias(wk__tensor_of(first), &spec);
   }
-  if (n == 1 && PyFloat_Check(first)) {
+  bool counts = n == 1 && is_count(first);
+  if (n == 1 && !counts && PyNumber_Check(first) && !PySequence_Check(first)) {
     PyErr_Format(PyExc_TypeError, "new(): data must be a sequence (got %s)", Py_TYPE(first)->tp_name);
     return NULL;
   }
-  if (n == 1 && !PyIndex_Check(first) && !Py_IS_TYPE(first, state->size_type))
+  if (n == 1 && !counts && !Py_IS_TYPE(first, state->size_type))
     return wk__tensor_from_python(state, first, wk__default_dtype());
   wk_int sizes[WK_MAX_DIMS];
   bool is_size = n == 1 && Py_IS_TYPE(first, state->size_type);
@@ -499,7 +510,7 @@ static bool as_operand(wk__state *state, PyObject *o, wk_value *v) {
     *v = (wk_value){.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(o)};
     return true;
   }
-  if (!PyFloat_Check(o) && !PyLong_Check(o)) return false;
+  if (!PyFloat_Check(o) && !PyLong_Check(o) && (PyComplex_Check(o) || !wk__is_array_scalar(o))) return false;
   return wk__scalar_from_python(state, o, v) == 0;
 }
 
@@ -654,6 +665,21 @@ static PyObject *number_matmul(PyObject *a, PyObject *b) {  // -> new
   return wk__call_to_python(state, WK__OP(matmul), args, NULL);
 }
 
+/* An array is compared as the tensor over its memory; only == does that, as in PyTorch. */
+static PyObject *equals(PyObject *a, PyObject *b) {  // -> new
+  PyObject *result = binary(a, b, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL, "__eq__", NULL);
+  if (result != Py_NotImplemented || !wk__is_array(b)) return result;
+  PyObject *over = wk__from_numpy(state_of(a)->module, b);
+  if (!over) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError)) return Py_DECREF(result), NULL;
+    PyErr_Clear(); /* of texts, say */
+    return result;
+  }
+  Py_SETREF(result, binary(a, over, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL, "__eq__", NULL));
+  Py_DECREF(over);
+  return result;
+}
+
 static PyObject *tensor_compare(PyObject *a, PyObject *b, int operator) {  // -> new
   switch (operator) {
     case Py_LT:
@@ -661,7 +687,7 @@ static PyObject *tensor_compare(PyObject *a, PyObject *b, int operator) {  // ->
     case Py_LE:
       return binary(a, b, WK__OP(le_Tensor), WK__OP(le_Scalar), NULL, "le", NULL);
     case Py_EQ:
-      return binary(a, b, WK__OP(eq_Tensor), WK__OP(eq_Scalar), NULL, "__eq__", NULL);
+      return equals(a, b);
     case Py_NE:
       return binary(a, b, WK__OP(ne_Tensor), WK__OP(ne_Scalar), NULL, "ne", NULL);
     case Py_GT:

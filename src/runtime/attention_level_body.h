@@ -34,7 +34,7 @@ static void NAME(mask)(void *scores, int64_t rows, int64_t columns, wk__attentio
   for (int64_t i = 0; i < rows; i++) {
     T *row = (T *)scores + i * WK__KEY_BLOCK;
     const T *add = (const T *)mask + i * mask_row;
-    const bool *keep = (const bool *)mask + i * mask_row;
+    const uint8_t *keep = (const uint8_t *)mask + i * mask_row; /* any byte but 0 is true */
     if (kind == WK__MASK_KEEP) {
       for (int64_t j = 0; j < columns; j++) row[j] = keep[j * mask_column] ? row[j] : -INFINITE;
     } else if (mask_column == 1) {

@@ -32,7 +32,7 @@
 
 /* e^x = 2^n (1 + r + r^2 Q(r)) for x < 89.5; the error of Q is 2^-27.8 of e^r. Below -104 it is 0, set rather than
  * computed: underflow costs x86 some 150 cycles, and a masked softmax asks for e^-infinity all the time. */
-WK_INLINE vf vf_exp_below_89(vf x) {
+WK_MATH vf vf_exp_below_89(vf x) {
   vfm stays = ~vf_lt(x, vf_broadcast(-104.0f)); /* a NaN does */
   vf shifted = vf_fma(x, vf_broadcast(F32_LOG2E), vf_broadcast(WK_F32_SHIFT)), n = shifted - WK_F32_SHIFT;
   vf r = vf_fma(n, vf_broadcast(-F32_LN2_HIGH), x);
@@ -42,11 +42,11 @@ WK_INLINE vf vf_exp_below_89(vf x) {
 }
 
 /* From 89 on it is infinite. */
-WK_INLINE vf vf_exp(vf x) { return vf_exp_below_89(vf_less_or_second(vf_broadcast(89.0f), x)); }
+WK_MATH vf vf_exp(vf x) { return vf_exp_below_89(vf_less_or_second(vf_broadcast(89.0f), x)); }
 
 /* e^x - 1 = 2 (s (r + t) + s - 1/2) with s = 2^(n-1), which stays finite, and t = r^2 Q(r) + what r lost to rounding.
  * The error of Q is 2^-28.7 of e^r - 1. `shift` leaves the biased exponent of s in the low bits. */
-WK_INLINE vf vf_expm1(vf x) {
+WK_MATH vf vf_expm1(vf x) {
   const float shift = 0x1.8p23f + 126.0f;
   vf c = vf_clamp(x, -20.0f, 89.0f);
   vf shifted = vf_fma(c, vf_broadcast(F32_LOG2E), vf_broadcast(shift)), n = shifted - shift;
@@ -65,7 +65,7 @@ WK_INLINE vf vf_expm1(vf x) {
 /* 1 / (1 + e^-x), through e = e^-|x| so that nothing overflows and small results keep their precision: y = 1 / (1 + e)
  * or e / (1 + e), less what it exceeds that by, for its own and the sum's rounding: (y (1 + e) - numerator) / (1 + e).
  * y - numerator is exact; 1 - e / 2 is close enough to 1 / (1 + e) there. */
-WK_INLINE vf vf_sigmoid(vf x) {
+WK_MATH vf vf_sigmoid(vf x) {
   vf e = vf_exp_below_89((vf)((vi)x | WK_F32_SIGN));
   vf numerator = vf_select(vi_lt((vi)x, vi_broadcast(0)), e, vf_broadcast(1.0f));
   vf y = numerator / (1.0f + e), excess = vf_fma(y, e, y - numerator);
@@ -111,7 +111,7 @@ static const float f32_tanh_pieces[9][8] __attribute__((aligned(32))) = {
      0x1.a519a6p-15f, 0x1.490fccp-19f},
 };
 
-WK_INLINE vf vf_tanh(vf x) {
+WK_MATH vf vf_tanh(vf x) {
   vf t = vf_less_or_second(vf_broadcast(9.0125f), vf_abs(x)); /* from there on it is 1 */
   vi piece = (vi)((vu)vf_fma(t, vf_broadcast(4.99f), vf_broadcast(3.0f)) >> 22);
   return vf_give_sign(VF_PIECEWISE(t, piece, f32_tanh_pieces), x);
@@ -135,7 +135,7 @@ static const float f32_erf_pieces[8][8] __attribute__((aligned(32))) = {
      -0x1.d49e10p-12f, -0x1.285652p-15f},
 };
 
-WK_INLINE vf vf_erf(vf x) {
+WK_MATH vf vf_erf(vf x) {
   vf t = vf_less_or_second(vf_broadcast(3.921f), vf_abs(x)); /* from there on it is 1 */
   vi piece = (vi)vf_fma(t, vf_broadcast(1.9125f), vf_broadcast(F32_ROUND));
   return vf_give_sign(VF_PIECEWISE(t, piece, f32_erf_pieces), x);
@@ -174,19 +174,19 @@ WK_INLINE vf vf_log_special(vf x, vf y) {
   return vf_select(vf_gt(x, zero) & vf_lt(x, vf_broadcast(F32_INFINITY)), y, special);
 }
 
-WK_INLINE vf vf_log(vf x) {
+WK_MATH vf vf_log(vf x) {
   vf e, f = vf_split(x, &e);
   vf y = vf_fma(e, vf_broadcast(F32_LN2_LOW), vf_log_tail(f));
   return vf_log_special(x, vf_fma(e, vf_broadcast(F32_LN2_HIGH), f + y));
 }
 
-WK_INLINE vf vf_log2(vf x) {
+WK_MATH vf vf_log2(vf x) {
   vf e, f = vf_split(x, &e);
   vf y = vf_fma(vf_log_tail(f), vf_broadcast(F32_LOG2E), f * F32_LOG2E_LOW);
   return vf_log_special(x, e + vf_fma(f, vf_broadcast(F32_LOG2E), y));
 }
 
-WK_INLINE vf vf_log10(vf x) {
+WK_MATH vf vf_log10(vf x) {
   vf e, f = vf_split(x, &e);
   vf y = vf_fma(vf_log_tail(f), vf_broadcast(F32_LOG10E), f * F32_LOG10E_LOW);
   y = vf_fma(e, vf_broadcast(F32_LOG10_2_LOW), y);
@@ -195,7 +195,7 @@ WK_INLINE vf vf_log10(vf x) {
 
 /* The exponent is that of 1 + x; f = (1 + x) / 2^e - 1 is formed from x itself, so that 1 + x need not be exact. For a
  * large x the 1 makes no difference. */
-WK_INLINE vf vf_log1p(vf x) {
+WK_MATH vf vf_log1p(vf x) {
   vi exponent = vf_exponent(x + 1.0f);
   vf scale = vf_lower_exponent(vf_broadcast(1.0f), exponent);
   vf f = vf_fma(x, scale, scale - 1.0f);
@@ -244,7 +244,7 @@ static __attribute__((noinline, unused)) vf vf_patch_large(vf x, vf y, float (*f
   return y;
 }
 
-WK_INLINE vf vf_sin(vf x) {
+WK_MATH vf vf_sin(vf x) {
   vi quadrant;
   vf r = vf_reduce_quarter_turns(x, &quadrant);
   vf y = vf_sine_of_quadrant(r, quadrant);
@@ -253,7 +253,7 @@ WK_INLINE vf vf_sin(vf x) {
   return __builtin_expect(vfm_bits(large) != 0, 0) ? vf_patch_large(x, y, wk__sin_large) : y;
 }
 
-WK_INLINE vf vf_cos(vf x) {
+WK_MATH vf vf_cos(vf x) {
   vi quadrant;
   vf r = vf_reduce_quarter_turns(x, &quadrant);
   vf y = vf_sine_of_quadrant(r, quadrant + 1);
@@ -289,7 +289,7 @@ WK_INLINE vf vf_power_of_magnitude(vf magnitude, vf y) {
                         vd_power_of_split(vd_from_high(e), vd_from_high(f), vd_from_high(y)));
 }
 
-WK_INLINE vf vf_pow(vf x, vf y) {
+WK_MATH vf vf_pow(vf x, vf y) {
   vf zero = vf_broadcast(0.0f), one = vf_broadcast(1.0f), infinity = vf_broadcast(F32_INFINITY);
   vf magnitude = vf_abs(x), half = y * 0.5f;
   vfm is_integer = vf_eq(vf_rint(y), y), is_odd = is_integer & vf_ne(vf_rint(half), half);

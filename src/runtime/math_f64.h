@@ -39,7 +39,7 @@ WK_INLINE vd vd_reduce_ln2(vd x, vd *r, vd *lost) {
 }
 
 /* As vf_exp. */
-WK_INLINE vd vd_exp(vd x) {
+WK_MATH vd vd_exp(vd x) {
   vdm stays = ~vd_lt(x, vd_broadcast(-746.0)); /* a NaN does */
   x = vd_less_or_second(vd_broadcast(710.0), x);
   vd r, lost, n = vd_reduce_ln2(x, &r, &lost);
@@ -48,7 +48,7 @@ WK_INLINE vd vd_exp(vd x) {
 }
 
 /* As vf_expm1. */
-WK_INLINE vd vd_expm1(vd x) {
+WK_MATH vd vd_expm1(vd x) {
   vd r, lost, n = vd_reduce_ln2(vd_clamp(x, -40.0, 710.0), &r, &lost);
   vd t = vd_fma(vd_exp_tail(r), r * r, lost);
   vd s = vd_scale(vd_broadcast(0.5), n);
@@ -65,7 +65,7 @@ WK_INLINE vd vd_divide_by_sum(vd x, vd a, vd b) {
   return vd_fma(x, reciprocal, x * reciprocal * residual);
 }
 
-WK_INLINE vd vd_sigmoid(vd x) {
+WK_MATH vd vd_sigmoid(vd x) {
   vd e = vd_exp(vd_neg(vd_abs(x)));
   vd numerator = vd_select(vd_lt(x, vd_broadcast(0.0)), e, vd_broadcast(1.0));
   return vd_divide_by_sum(numerator, vd_broadcast(1.0), e);
@@ -73,7 +73,7 @@ WK_INLINE vd vd_sigmoid(vd x) {
 
 /* (e^2t - 1) / (e^2t + 1) with t = |x|; from t = 20 on that is 1. For a large e the sum's summands are in the wrong
  * order, but its rounding does not matter. */
-WK_INLINE vd vd_tanh(vd x) {
+WK_MATH vd vd_tanh(vd x) {
   vd t = vd_less_or_second(vd_broadcast(20.0), vd_abs(x));
   vd e = vd_expm1(t + t);
   return vd_copysign(vd_divide_by_sum(e, vd_broadcast(2.0), e), x);
@@ -103,7 +103,7 @@ WK_INLINE vd vd_log_special(vd x, vd y) {
   return vd_select(vd_gt(x, zero) & vd_lt(x, vd_broadcast(F64_INFINITY)), y, special);
 }
 
-WK_INLINE vd vd_log(vd x) {
+WK_MATH vd vd_log(vd x) {
   vd e, f = vd_split(x, &e);
   vd s = f / (f + 2.0), z = s * s, half_square = f * f * 0.5;
   vd p = VD_POLYNOMIAL(z, 0x1.5555555555593p-1, 0x1.999999997f9fbp-2, 0x1.249249422a096p-2, 0x1.c71c51d809a3fp-3,
@@ -114,13 +114,13 @@ WK_INLINE vd vd_log(vd x) {
 
 /* ---- libm's ---- */
 
-WK_INLINE vd vd_log2(vd x) { return vd_map(x, log2); }
-WK_INLINE vd vd_log10(vd x) { return vd_map(x, log10); }
-WK_INLINE vd vd_log1p(vd x) { return vd_map(x, log1p); }
-WK_INLINE vd vd_erf(vd x) { return vd_map(x, erf); }
-WK_INLINE vd vd_sin(vd x) { return vd_map(x, sin); }
-WK_INLINE vd vd_cos(vd x) { return vd_map(x, cos); }
-WK_INLINE vd vd_pow(vd x, vd y) {
+WK_MATH vd vd_log2(vd x) { return vd_map(x, log2); }
+WK_MATH vd vd_log10(vd x) { return vd_map(x, log10); }
+WK_MATH vd vd_log1p(vd x) { return vd_map(x, log1p); }
+WK_MATH vd vd_erf(vd x) { return vd_map(x, erf); }
+WK_MATH vd vd_sin(vd x) { return vd_map(x, sin); }
+WK_MATH vd vd_cos(vd x) { return vd_map(x, cos); }
+WK_MATH vd vd_pow(vd x, vd y) {
   for (int i = 0; i < WK_F64_LANES; i++) x[i] = pow(x[i], y[i]);
   return x;
 }

@@ -47,7 +47,8 @@ static struct {
   int workers, idle, busy;
   bool stopping;
   char **environment; /* of the first thread that submitted, or of the last that reset */
-  bool prepared, warned;
+  bool prepared;
+  bool warned[2]; /* by what is lost */
   int warnings;
   compiler cc;
   bool has_compiler;
@@ -60,12 +61,19 @@ static struct {
 
 /* ---- saying so, once ---- */
 
-/* With the lock. */
-static void warn(const char *why) {
-  if (native.warned) return;
-  native.warned = true;
+typedef enum loss { NO_CODE, NOT_KEPT } loss; /* what the program does without */
+
+/* With the lock. Once for each loss: that kernels are not kept says nothing about a compiler that fails later. */
+static void warn(loss what, const char *why) {
+  static const char *const consequences[] = {
+      [NO_CODE] = "kernels go on without compiled code where it is missing",
+      [NOT_KEPT] =
+          "kernels are compiled and used all the same, but not kept on disk: the next process compiles them again",
+  };
+  if (native.warned[what]) return;
+  native.warned[what] = true;
   native.warnings++;
-  fprintf(stderr, "[wick] %s; kernels go on without compiled code where it is missing\n", why);
+  fprintf(stderr, "[wick] %s; %s\n", why, consequences[what]);
 }
 
 int wk__native_warnings(void) {
@@ -94,7 +102,8 @@ static void prepare(void) {
     native.prepared = true;
     native.has_compiler =
         find_compiler(&native.cc, native.environment, native.why_no_compiler, sizeof native.why_no_compiler);
-    if (!open_cache(&native.store, native.environment, why, sizeof why)) warn(*why ? why : "no memory for the cache");
+    if (!open_cache(&native.store, native.environment, why, sizeof why))
+      warn(NOT_KEPT, *why ? why : "no memory for the cache");
   }
   pthread_mutex_unlock(&native.lock);
 }
@@ -120,7 +129,7 @@ static bool get_object(unit *u, object_bytes *out, char *why, size_t why_size) {
   if (!compile_source(&native.cc, u->source, u->group->level, &u->compiler, out, why, why_size)) return false;
   if (native.store.folder >= 0 && !write_entry(&native.store, name, out)) {
     pthread_mutex_lock(&native.lock);
-    warn("a compiled unit cannot be written to the cache folder");
+    warn(NOT_KEPT, "a compiled unit cannot be written to the cache folder");
     pthread_mutex_unlock(&native.lock);
   }
   return true;
@@ -236,7 +245,7 @@ static void *work(void *unused) {
     prepare();
     bool made = make_unit(u, why, sizeof why);
     pthread_mutex_lock(&native.lock);
-    if (!made && !u->group->released && !native.stopping) warn(*why ? why : "out of memory");
+    if (!made && !u->group->released && !native.stopping) warn(NO_CODE, *why ? why : "out of memory");
     finish_unit(u, made);
     native.busy--;
     pthread_cond_broadcast(&native.done);
@@ -402,7 +411,7 @@ void wk__native_reset(void) {
   while (native.busy > 0 || (native.first && native.workers > 0)) pthread_cond_wait(&native.done, &native.lock);
   forget_settings();
   if (native.environment) (void)read_environment(); /* without memory the last one stays */
-  native.warned = false;
+  memset(native.warned, 0, sizeof native.warned);
   native.warnings = 0;
   pthread_mutex_unlock(&native.lock);
 }

@@ -309,14 +309,26 @@ static void find_direct_stores(const builder *b, step_list *list) {
   }
 }
 
-/* A load of adjacent elements is not copied: its value is the memory itself. When it is stored behind another store,
- * that one may have written the memory by then. */
-static void find_copied_loads(step_list *list) {
+/* Takes a bool as memory has it, where every byte but 0 is true; the others want the 0 or 1 of a block. */
+static bool takes_any_byte(const step *s, uint16_t value) {
+  bool condition = s->op == WK__LOOP_where && s->in[1] != value && s->in[2] != value;
+  if (s->kind == STEP_MAP) return condition || s->op == WK__LOOP_logical_not;
+  return s->kind == STEP_CAST || s->kind == STEP_REDUCE || s->kind == STEP_STORE;
+}
+
+/* A load of adjacent elements is not copied: its value is the memory itself. Two do not stay there: one that is stored
+ * behind another store, which may have written the memory by then, and a bool whose reader wants it to be 0 or 1. */
+static void find_copied_loads(const wk__nest *nest, step_list *list) {
   int64_t first_store = 0;
   while (first_store < list->count && !is_store_step(&list->steps[first_store])) first_store++;
-  for (int64_t j = 0; j < first_store; j++)
-    for (int64_t k = first_store + 1; k < list->count && list->steps[j].kind == STEP_LOAD; k++)
-      list->steps[j].copies |= list->steps[k].in[0] == list->steps[j].value;
+  for (int64_t j = 0; j < first_store; j++) {
+    step *load = &list->steps[j];
+    for (int64_t k = j + 1; k < list->count && load->kind == STEP_LOAD; k++) {
+      const step *reader = &list->steps[k];
+      if (!reads(nest, reader, load->value)) continue;
+      load->copies |= k > first_store || (load->out_lane == WK__LANE_BOOL && !takes_any_byte(reader, load->value));
+    }
+  }
 }
 
 /* Reads `value` as an index: a load or store at that place, or a step on the way there. */
@@ -354,7 +366,7 @@ static bool indices_stand_alone(const builder *b, const step_list *list) {
 static wk_status finish_list(builder *b, step_list *list, bool keeping) {
   find_indices(b, list);
   b->program->indices_alone &= indices_stand_alone(b, list);
-  find_copied_loads(list);
+  find_copied_loads(b->nest, list);
   find_direct_stores(b, list);
   return assign_slots(b, list, keeping);
 }

@@ -33,6 +33,9 @@
 #define WK_LEVEL_NAME(name) WK_PASTE_LEVEL(name, WK_LEVEL) /* gemm -> wk__gemm_avx2 */
 
 #define WK_INLINE static inline __attribute__((always_inline, unused))
+#ifndef WK_MATH
+#define WK_MATH WK_INLINE /* of elementary functions: side by side several take little more time than one */
+#endif
 
 typedef float vf __attribute__((vector_size(WK_VECTOR_BYTES)));
 typedef double vd __attribute__((vector_size(WK_VECTOR_BYTES)));
@@ -156,8 +159,13 @@ WK_INLINE vi vi_select(vfm m, vi a, vi b) { return (m & a) | (~m & b); }
 WK_INLINE vl vl_select(vdm m, vl a, vl b) { return (m & a) | (~m & b); }
 WK_INLINE vf vf_select(vfm m, vf a, vf b) { return (vf)vi_select(m, (vi)a, (vi)b); }
 WK_INLINE vd vd_select(vdm m, vd a, vd b) { return (vd)vl_select(m, (vl)a, (vl)b); }
+#ifdef __SSE2__
+WK_INLINE unsigned vfm_bits(vfm m) { return (unsigned)_mm_movemask_ps((__m128)m); }
+WK_INLINE unsigned vdm_bits(vdm m) { return (unsigned)_mm_movemask_pd((__m128d)m); }
+#else
 WK_INLINE unsigned vfm_bits(vfm m) { return (m[0] & 1u) | (m[1] & 2u) | (m[2] & 4u) | (m[3] & 8u); }
 WK_INLINE unsigned vdm_bits(vdm m) { return (unsigned)((m[0] & 1) | (m[1] & 2)); }
+#endif
 #endif
 #endif
 
@@ -211,11 +219,22 @@ WK_INLINE vd vd_from_high(vf a) { return (vd)_mm_cvtps_pd(_mm_movehl_ps((__m128)
 WK_INLINE vf vf_from_halves(vd low, vd high) {
   return (vf)_mm_movelh_ps(_mm_cvtpd_ps((__m128d)low), _mm_cvtpd_ps((__m128d)high));
 }
+/* The halves of the doubles' bits: sign and exponent, and the last of the fraction. */
+WK_INLINE vi vi_first_words(vd low, vd high) { return (vi)_mm_shuffle_ps((__m128)low, (__m128)high, 0xdd); }
+WK_INLINE vi vi_last_words(vd low, vd high) { return (vi)_mm_shuffle_ps((__m128)low, (__m128)high, 0x88); }
 #else
 WK_INLINE vd vd_from_low(vf a) { return (vd){a[0], a[1]}; }
 WK_INLINE vd vd_from_high(vf a) { return (vd){a[2], a[3]}; }
 WK_INLINE vf vf_from_halves(vd low, vd high) {
   return (vf){(float)low[0], (float)low[1], (float)high[0], (float)high[1]};
+}
+WK_INLINE vi vi_first_words(vd low, vd high) {
+  vul l = (vul)low >> 32, h = (vul)high >> 32;
+  return (vi){(int32_t)l[0], (int32_t)l[1], (int32_t)h[0], (int32_t)h[1]};
+}
+WK_INLINE vi vi_last_words(vd low, vd high) {
+  vl l = (vl)low, h = (vl)high;
+  return (vi){(int32_t)l[0], (int32_t)l[1], (int32_t)h[0], (int32_t)h[1]};
 }
 #endif
 
@@ -243,9 +262,21 @@ WK_INLINE vd vd_add_to_odd(vd x, vd y) {
 }
 
 /* A product of floats is exact in double. */
-WK_INLINE vf vf_fma(vf a, vf b, vf c) {
+static __attribute__((noinline, cold, unused)) vf vf_fma_by_odd(vf a, vf b, vf c) {
   vd low = vd_add_to_odd(vd_from_low(a) * vd_from_low(b), vd_from_low(c));
   vd high = vd_add_to_odd(vd_from_high(a) * vd_from_high(b), vd_from_high(c));
+  return vf_from_halves(low, high);
+}
+
+/* The plain sum is rounded twice, to double and to float, which is once unless the double lies in the middle between
+ * two floats (its last 29 bits are 1 and zeros): what the first rounding took away would decide. Between floats smaller
+ * than 2^-126 middles lie elsewhere. Both are rare; zero is not, and exact. */
+WK_INLINE vf vf_fma(vf a, vf b, vf c) {
+  vd low = vd_from_low(a) * vd_from_low(b) + vd_from_low(c);
+  vd high = vd_from_high(a) * vd_from_high(b) + vd_from_high(c);
+  vi last = vi_last_words(low, high), magnitude = vi_first_words(low, high) & 0x7fffffff;
+  vfm doubtful = ((last & 0x1fffffff) == 0x10000000) | ((magnitude < 0x38100000) & (magnitude > 0));
+  if (__builtin_expect(vfm_bits(doubtful) != 0, 0)) return vf_fma_by_odd(a, b, c);
   return vf_from_halves(low, high);
 }
 WK_INLINE vd vd_fma(vd a, vd b, vd c) { return (vd){fma(a[0], b[0], c[0]), fma(a[1], b[1], c[1])}; }

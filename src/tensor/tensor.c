@@ -136,6 +136,13 @@ static bool strides_contiguous(const wk_int *sizes, const wk_int *strides, int n
   return true;
 }
 
+/* The product of the sizes is none that a wk_int can hold, or a size is itself the result of such an operation. */
+static wk_status too_many_elements(const wk__spec *spec) {
+  for (int d = 0; d < spec->ndim; d++)
+    if (wk_int_is_poisoned(spec->sizes[d])) return wk_int_check(spec->sizes[d]);
+  return wk_fail(WK_RUNTIME_ERROR, "numel: integer multiplication overflow");
+}
+
 _Atomic uint64_t wk__tensor_epoch;
 _Atomic int32_t wk__symbolic_traces;
 
@@ -146,6 +153,8 @@ static bool is_symbolic(const wk__spec *spec) {
 }
 
 wk_status wk__tensor_set_geometry(wk_tensor *t, const wk__spec *spec) {
+  wk_int numel = wk__sizes_numel(spec->sizes, spec->ndim);
+  if (WK_UNLIKELY(wk_int_is_poisoned(numel))) return too_many_elements(spec);
   if (t->sizes) wk__tensor_epoch_bump(); /* a new one has none yet */
   int ndim = spec->ndim;
   if (WK_UNLIKELY(ndim > WK__INLINE_DIMS)) {
@@ -164,7 +173,7 @@ wk_status wk__tensor_set_geometry(wk_tensor *t, const wk__spec *spec) {
   t->dtype = spec->dtype;
   t->device = spec->device;
   t->offset = spec->offset;
-  t->numel = wk__sizes_numel(t->sizes, ndim);
+  t->numel = numel;
   bool contiguous = strides_contiguous(t->sizes, t->strides, ndim, t->numel);
   bool symbols_in_use = atomic_load_explicit(&wk__symbolic_traces, memory_order_relaxed);
   bool symbolic = WK_UNLIKELY(symbols_in_use) && is_symbolic(spec);
@@ -231,23 +240,33 @@ static int64_t size_overflow(const wk__spec *spec) {
 /* Bytes of a new tensor; -1 with the error set when sizes are negative or the product overflows. */
 static int64_t spec_bytes(const wk__spec *spec) {
   int64_t extent = 1, numel = 1, bytes;
-  bool overflow = false;
+  bool overflow = false, strides_known = true;
   for (int d = 0; d < spec->ndim; d++) {
     int64_t size = spec->sizes[d].bits, stride = spec->strides[d].bits, reach;
+    if (wk_int_check(spec->sizes[d])) return -1;
     if (size < 0) return negative_size(spec, size);
-    overflow |= !wk_int_is_known(spec->strides[d]) || __builtin_mul_overflow(numel, size, &numel) ||
-                __builtin_mul_overflow(wk__max(size, 1) - 1, stride, &reach) ||
-                __builtin_add_overflow(extent, reach, &extent);
+    strides_known &= wk_int_is_known(spec->strides[d]);
+    overflow |= __builtin_mul_overflow(numel, size, &numel);
+    overflow |= strides_known && (__builtin_mul_overflow(wk__max(size, 1) - 1, stride, &reach) ||
+                                  __builtin_add_overflow(extent, reach, &extent));
   }
+  if (!overflow && !strides_known) return (void)wk_fail(WK_RUNTIME_ERROR, "Stride calculation overflowed"), -1;
   overflow |= __builtin_mul_overflow(extent, (int64_t)wk__dtypes[spec->dtype].size, &bytes);
   if (overflow) return size_overflow(spec);
   return numel == 0 ? 0 : bytes;
 }
 
+static bool sizes_known(const wk__spec *spec) {
+  bool known = true;
+  for (int d = 0; d < spec->ndim; d++) known &= wk_int_is_known(spec->sizes[d]);
+  return known;
+}
+
 wk_tensor *wk__tensor_from_spec(const wk__spec *spec) {
-  if (spec->device.type == WK_META) return wk__tensor_shape_only(spec);
-  int64_t bytes = spec_bytes(spec);
+  bool meta = spec->device.type == WK_META; /* which may have symbolic sizes; others are measured all the same */
+  int64_t bytes = meta && !sizes_known(spec) ? 0 : spec_bytes(spec);
   if (bytes < 0) return NULL;
+  if (meta) return wk__tensor_shape_only(spec);
   wk_storage *storage = wk__storage_create(spec->device, bytes);
   return storage ? wk__tensor_over(storage, spec) : NULL;
 }

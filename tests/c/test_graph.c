@@ -936,7 +936,7 @@ static void execute_taped(void **state) {
 /* An input that has history: the write goes on its tape, in place and by the executor's copy. */
 static void execute_taped_mutations(void **state) {
   (void)state;
-  static const char *const bodies[] = {"%a: f32[2] = taped mul.Tensor(%x, %x) return () mutate (%x <- %a)",
+  static const char *const bodies[] = {"%a: f32[2] = taped mul.Tensor(%x, %w) return () mutate (%x <- %a)",
                                        "%a: f32[2] = taped mul.Tensor(%w, %w) return () mutate (%x <- %a)",
                                        "%a: f32[2] = taped mul.Tensor(%w, %w) %c: f32[2] = taped copy_(%x, %a) "
                                        "return () mutate (%x <- %c)"};

@@ -377,6 +377,39 @@ static void fma_rounds_once(void **state) {
   }
 }
 
+/* Products of 25 bits, which lie in the middle between two floats, and an addend that is nothing, below what a double
+ * keeps beside the product, or just above; where results are usual, below the normal floats, and at the largest. And
+ * sums that look so because a double has lost a part of the product. */
+static void fma_from_the_middle(void **state) {
+  (void)state;
+  static float x[BATCH], y[BATCH], z[BATCH], got[BATCH], want[BATCH];
+  static const int scales[] = {0, -63, -70, 52}, distances[] = {0, 30, 40, 52, 53, 54, 60, 90};
+  int middles = 0;
+  for (int batch = 0; batch < 100; batch++) {
+    for (int i = 0; i < BATCH; i++) {
+      uint64_t bits = random_bits();
+      int scale = scales[bits & 3], distance = distances[bits >> 2 & 7];
+      uint32_t a = (uint32_t)(bits >> 8 & 0xfff) | 0x801, b = (uint32_t)(bits >> 20 & 0x1fff) | 0x1001;
+      float sign = bits >> 5 & 1 ? -1 : 1, other = bits >> 6 & 1 ? -1 : 1;
+      x[i] = sign * ldexpf((float)a, scale);
+      y[i] = ldexpf((float)b, scale);
+      z[i] = distance ? other * ldexpf((float)(bits >> 40 & 0xff), 2 * scale + 20 - distance) : sign * 0.0f;
+      if (bits >> 7 & 1) { /* half of the smallest float and a little less beside a denormal */
+        float little = ldexpf(1, -12 - (int)(bits >> 8 & 7));
+        x[i] = sign * 0x1p-75f * (1 + little), y[i] = 0x1p-75f * (1 - little), z[i] = 0x1p-149f * (float)(bits >> 41);
+      }
+      want[i] = fmaf(x[i], y[i], z[i]);
+      middles += (a * b >> 24 & 1) && distance > 50;
+    }
+    for (int level = 0; level < level_count; level++) {
+      memcpy(got, z, sizeof z);
+      levels[level]->fma(got, x, y, BATCH);
+      assert_same_f32(got, want, x, "fma");
+    }
+  }
+  assert_true(middles > BATCH);
+}
+
 static void fma_of_doubles_rounds_once(void **state) {
   (void)state;
   static double x[BATCH], y[BATCH], z[BATCH], got[BATCH], want[BATCH];
@@ -412,6 +445,7 @@ int main(void) {
       cmocka_unit_test(pow_f32),
       cmocka_unit_test(min_max_f32),
       cmocka_unit_test(fma_rounds_once),
+      cmocka_unit_test(fma_from_the_middle),
       cmocka_unit_test(fma_of_doubles_rounds_once),
       cmocka_unit_test(partial_loads_stay_inside),
   };

@@ -292,6 +292,38 @@ static void assert_a_miss(const char *what) {
   if (!o.ready || !o.native || o.from_cache) fail_msg("%s", what);
 }
 
+/* A softmax of elementary functions, as an object of this level. */
+static int64_t bytes_at(wk__cpu_level level) {
+  static const char many[] =
+      "nest (i0 < s0_0; r0 < s0_1)\nbuffer 0: float32[2]\nbuffer 1: float32[2] written\n%1 = load float32 0[i0, r0]\n"
+      "%2 = tanh float32 %1\n%3 = sigmoid float32 %2\n%4 = erf float32 %3\n%5 = log float32 %4\n"
+      "%6 = reduce_max float32 %5\n%7 = sub float32 %5 %6\n%8 = exp float32 %7\n%9 = reduce_sum float32 %8\n"
+      "%10 = div float32 %8 %9\nstore 1[i0, r0] %10\n";
+  assert_int_equal(wk__cpu_level_set(level), WK_OK);
+  wk__nest *parsed = wk__nest_parse(many);
+  wk__program *made = parsed ? wk__program_create(parsed) : NULL;
+  assert_non_null(made);
+  wk__c_kernel kernel = {.nest = parsed, .name = "many"};
+  int64_t before = bytes_of_entries();
+  wk__native_group *group = wk__c_compile(&kernel, &made, 1);
+  assert_int_equal(wk__native_group_wait(group), WK__NATIVE_READY);
+  wk__native_group_release(group);
+  wk__program_release(made);
+  wk__nest_release(parsed);
+  return bytes_of_entries() - before;
+}
+
+/* What the C compiler makes is what it takes its time for: a level without fused multiply-adds has few copies of them.
+ */
+static void no_level_has_much_larger_code(void **state) {
+  (void)state;
+  if (wk__cpu_level_max() < WK__CPU_AVX2) skip();
+  int64_t portable = bytes_at(WK__CPU_PORTABLE), avx2 = bytes_at(WK__CPU_AVX2);
+  assert_int_equal(wk__cpu_level_set(wk__cpu_level_max()), WK_OK);
+  print_message("portable %lld bytes, AVX2 %lld\n", (long long)portable, (long long)avx2);
+  assert_in_range(portable, 1, 2 * avx2);
+}
+
 static void a_damaged_entry_is_a_miss(void **state) {
   (void)state;
   char entry[400];
@@ -629,6 +661,7 @@ int main(void) {
       TEST(the_environment_may_change_meanwhile),
       TEST(an_empty_setting_means_no_cache),
       TEST(the_folder_keeps_its_size),
+      TEST(no_level_has_much_larger_code),
       TEST(a_damaged_entry_is_a_miss),
       TEST(what_others_could_write_is_a_miss),
       TEST(entries_do_not_change_places),

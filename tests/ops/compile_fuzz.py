@@ -7,21 +7,24 @@
 A program is inputs, each with its shape, dtype and layout, and lines that are tried eagerly while it is written: what an
 operator refuses is left out, now and then it stays as the last line of a program that fails. A program runs eagerly, then
 compiled: captured once and replayed, on fresh inputs each time. Outputs, mutated inputs, which memory is shared, errors
-and the random stream behind the call are compared. What differs is made smaller and printed as Python."""
+and the random stream behind the call are compared. One in eight has destructors, callbacks of weak references and signals
+between its lines, and in front of any of its instructions (between_fuzz.py). What differs is made smaller and printed as Python."""
 
 # ruff: noqa: E741
 
 import argparse
 import contextlib
 import faulthandler
+import gc
 import os
-import pickle
 import random
 import re
-import signal
 import sys
 import time
 import warnings
+
+import between_fuzz
+from apart import apart
 
 import wick
 import wick.nn.functional as F  # noqa: N812
@@ -105,6 +108,7 @@ class Program:
         self.seed = seed
         self.inputs, self.lines, self.outputs = list(inputs), list(lines), list(outputs)
         self.fails = False
+        self.disturbed = False  # see between_fuzz.py
         self.writes_views = False  # under the tape
 
     def function_text(self, name="f"):
@@ -120,9 +124,12 @@ class Program:
         return f"{self.inputs_text()}\n\n{self.function_text()}"
 
     def load(self):
-        """(function, function that makes its inputs)"""
+        """(function, function that makes its inputs); what the function's lines note is in its `events`"""
         space = {"wick": wick, "F": F, "make": make, "gradients": gradients, "__name__": "fuzzed"}
+        events = []
+        space.update(between_fuzz.names(events))
         exec(compile(self.source(), f"<program {self.seed}>", "exec"), space)
+        space["f"].events = events
         return space["f"], space["inputs"]
 
 
@@ -575,9 +582,13 @@ def broadcasts(a, b):
     return all(x == y or x == 1 or y == 1 for x, y in zip(reversed(a.shape), reversed(b.shape), strict=False))
 
 
-def write(seed):
+def write(seed, disturbed=False):
     with quiet():
-        return Writer(seed).write(120)
+        program = Writer(seed).write(120)
+        if disturbed and seed % 8 == 0:
+            between_fuzz.disturb(program, random.Random(seed))
+            program.disturbed = True
+        return program
 
 
 # ---- running ----
@@ -727,17 +738,40 @@ def native_everywhere(wanted=True):
 def check(program, native=False):
     """None, or how the compiled program differs."""
     function, inputs = program.load()
+    noted = function.events
     with quiet(), native_everywhere(native):
+        between_fuzz.note_signals(noted)
         plain = outcome(function, inputs)
+        if program.disturbed:
+            gc.collect()
+        expected = sorted(noted)
         if plain[0][0] in ("NameError", "SyntaxError"):
             return None
-        compiled = wick._C.Compiled(program.load()[0])
+
+        def wrong_with(given, more=()):
+            if program.disturbed:
+                gc.collect()  # cycles
+            seen, wanted = sorted(noted), sorted([*expected, *more])
+            noted.clear()
+            wrong = same(plain, given)
+            if wrong and not forgiven(program, wrong):
+                return wrong
+            return None if seen == wanted else f"eager notes {wanted}, compiled {seen}"
+
+        noted.clear()
+        compiled = wick._C.Compiled(function)
         for run in range(1 + REPLAYS):
             if native and run == 2:
                 compiled.wait_for_native()
-            wrong = same(plain, outcome(compiled, inputs))
-            if wrong and not forgiven(program, wrong):
+            wrong = wrong_with(outcome(compiled, inputs))
+            if wrong:
                 return f"{'capture' if run == 0 else f'replay {run}'}: {wrong}"
+        if program.disturbed:
+            wrong = between_fuzz.in_front_of_instructions(
+                function, random.Random(program.seed), lambda c: outcome(c, inputs), wrong_with, noted
+            )
+            if wrong:
+                return wrong
     STATISTICS["captures"] += compiled.captures
     STATISTICS["breaks"] += compiled.breaks
     STATISTICS["errors"] += plain[0][0] != "gives"
@@ -798,34 +832,6 @@ class Batch:
         return []
 
 
-# ---- in a process of its own, where it may crash ----
-
-
-def apart(function, limit=120):
-    """What function() gives, or what became of the process."""
-    read, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(read)
-        signal.alarm(limit)
-        with open(os.devnull, "w") as null:
-            os.dup2(null.fileno(), 2)
-        try:
-            answer = function()
-        except BaseException as error:
-            answer = f"the checker itself: {type(error).__name__}: {error}"
-        with os.fdopen(write_end, "wb") as pipe:
-            pickle.dump(answer, pipe)
-        os._exit(0)
-    os.close(write_end)
-    with os.fdopen(read, "rb") as pipe:
-        answer = pipe.read()
-    status = os.waitpid(child, 0)[1]
-    if os.WIFSIGNALED(status):
-        return f"ends with signal {os.WTERMSIG(status)}"
-    return pickle.loads(answer) if answer else f"ends with status {os.WEXITSTATUS(status)}"  # a sanitizer
-
-
 # ---- making a program smaller ----
 
 
@@ -843,6 +849,8 @@ def value_as_input(p, at):
         with quiet():
             t = function(*inputs())[0]
     except Exception:
+        return None
+    if not isinstance(t, wick.Tensor):
         return None
     turned = t.permute(tuple(range(t.dim()))[::-1])
     layout = "plain" if t.is_contiguous() else "reversed" if turned.is_contiguous() else "step"
@@ -872,7 +880,7 @@ def smaller(p):
 
 def kind_of(wrong):
     """What stays the same of it in a smaller program."""
-    return re.sub(r"\[.*|[\d]+|replay|capture", "", wrong)
+    return re.sub(r"\[.*|[\d]+|replay|capture", "", wrong, flags=re.DOTALL)
 
 
 def minimise(program, native, seconds=60):
@@ -886,6 +894,7 @@ def minimise(program, native, seconds=60):
         for candidate in smaller(program):
             if time.time() > until:
                 break
+            candidate.disturbed = program.disturbed
             found = apart(lambda c=candidate: check(c, native))
             if found and kind_of(found) == kind:
                 program, wrong, again = candidate, found, True
@@ -913,7 +922,7 @@ def run_chunk(seeds, native, batch, started):
     if not native:
         for seed in seeds:
             started(seed)
-            program = write(seed)
+            program = write(seed, disturbed=True)
             wrong = check(program)
             if wrong:
                 bad.append((seed, wrong))
@@ -960,7 +969,7 @@ def report(seed, wrong, native, batch, out):
     out(f"# seed {seed}: {wrong}")
     crashed = native and "tensor" not in wrong
     for s in range(seed, seed + (batch if crashed else 1)):
-        small, still = minimise(write(s), native)
+        small, still = minimise(write(s, disturbed=not native), native)
         if still:
             out(f"# seed {s}\n{reproducer(small, still, native)}")
 
@@ -976,7 +985,7 @@ def main():
     seed = options.seed if options.seed is not None else int(time.time()) * 1000 % 2**31
     print(f"seed {seed}", flush=True)
     if options.count == 1:
-        print(write(seed).source())
+        print(write(seed, disturbed=not options.native).source())
     bad = fuzz(seed, options.count, options.native, batch=options.batch, out=lambda text: print(text, flush=True))
     sys.exit(bad != 0)
 

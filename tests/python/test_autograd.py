@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import math
 import sys
 import threading
 import warnings
@@ -665,3 +666,215 @@ def test_a_view_made_before_its_base_was_written():
     base.copy_(w)
     (grad,) = wick.autograd.grad(view.log().sum(), [w])
     assert wick.equal(grad, wick.tensor([3.0]))
+
+
+# ---- derivatives at zeros, as PyTorch 2.13 gives them ----
+
+NAN, INF = math.nan, math.inf
+WITH_ZEROS = [[1.0, 0.0, 3.0], [4.0, 5.0, 6.0], [0.0, 0.0, 2.0]]
+
+
+def same_with_nans(found, wanted):
+    return wick.allclose(found, wick.tensor(wanted, dtype=found.dtype), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("data", "dim", "gradient"),
+    [
+        ([1.0, 0.0, 3.0], None, [0, 3, 0]),
+        ([0.0, 0.0, 3.0], None, [0, 0, 0]),
+        ([2.0, 3.0, 4.0], None, [12, 8, 6]),
+        ([0.0, INF, 2.0], None, [INF, 0, NAN]),
+        ([NAN, 0.0, 1.0], None, [0, NAN, NAN]),
+        ([1e30, 1e30, 0.0], None, [0, 0, INF]),
+        (0.0, None, 1),
+        ([0.0], None, [1]),
+        ([], None, []),
+        (WITH_ZEROS, None, [[0, 0, 0], [0, 0, 0], [0, 0, 0]]),
+        (WITH_ZEROS, 0, [[0, 0, 12], [0, 0, 6], [4, 0, 18]]),
+        (WITH_ZEROS, 1, [[0, 3, 0], [30, 24, 20], [0, 0, 0]]),
+    ],
+)
+def test_prod_with_zeros(data, dim, gradient):
+    def run(x, dim=dim):
+        return (x.prod() if dim is None else x.prod(dim)).sum()
+
+    for function in (run, wick.compile(run, options={"wait": True})):
+        for _ in range(2):
+            x = wick.tensor(data, requires_grad=True)
+            function(x).backward()
+            assert same_with_nans(x.grad, gradient)
+
+
+def test_second_derivatives_of_prod_with_zeros():
+    for data, second in (
+        ([1.0, 0.0, 3.0], [6, 6, 2]),
+        ([0.0, 0.0, 3.0], [6, 3, 0]),
+        ([2.0, 3.0, 4.0], [17, 10, 7]),
+    ):
+        x = wick.tensor(data, dtype=wick.float64, requires_grad=True)
+        (first,) = wick.autograd.grad(x.prod(), x, create_graph=True)
+        assert wick.autograd.grad((first * wick.tensor([1.0, 2.0, 3.0])).sum(), x)[0].tolist() == second
+        matrix = wick.tensor(data, dtype=wick.float64).expand(2, 3).clone().requires_grad_()
+        (first,) = wick.autograd.grad(matrix.prod(1).sum(), matrix, create_graph=True)
+        assert wick.autograd.grad((first * wick.tensor([1.0, 2.0, 3.0])).sum(), matrix)[0].tolist() == [second] * 2
+    mixed = wick.tensor([2.0, 0.0, 3.0], requires_grad=True)
+    mixed.prod(dtype=wick.float64).backward()
+    assert mixed.grad.tolist() == [0, 6, 0] and mixed.grad.dtype == wick.float32
+
+
+@pytest.mark.parametrize("p", [2, 1, 3, 1.5, 0.5, 2.5, 4, INF, -INF])
+def test_norm_of_zeros_has_the_slope_0(p):
+    x = wick.tensor([[1.0, 2.0, -3.0], [0.0, 0.0, 0.0]], requires_grad=True)
+    norm = wick.linalg.vector_norm(x, p, 1)
+    assert type(norm.grad_fn).__name__ == "LinalgVectorNormBackward0"
+    norm.sum().backward()
+    assert x.grad[1].tolist() == [0, 0, 0] and bool((x.grad[0] != 0).any())
+
+
+def test_norms_beside_nans_and_infinities():
+    for p, data, gradient in (
+        (2, [3.0, 4.0], [0.6, 0.8]),
+        (2, [INF, 1.0, 2.0], [NAN, 0, 0]),
+        (1, [NAN, 1.0, -2.0], [0, 1, -1]),
+        (INF, [3.0, 3.0, -3.0], [1 / 3, 1 / 3, -1 / 3]),
+        (INF, [NAN, 1.0, 2.0], [0, 0, 0]),
+        (3, [1e-30, 1e-30, 0.0], [0, 0, 0]),
+    ):
+        x = wick.tensor(data, requires_grad=True)
+        x.norm(p).backward()
+        assert same_with_nans(x.grad, gradient), (p, data)
+    assert wick.tensor([NAN, -2.0, 0.0]).sign().tolist() == [0, -1, 0]
+    compiled = wick.compile(lambda x: x.sign() * 1 + 0, options={"wait": True})
+    for dtype in (wick.float32, wick.float64, wick.bfloat16):
+        x = wick.tensor([NAN, -2.0, 0.0, 5.0] * 9, dtype=dtype)
+        assert x.sign().tolist() == compiled(x).tolist() == compiled(x).tolist() == [0, -1, 0, 1] * 9
+
+
+def test_std_of_equal_elements_has_the_slope_0():
+    for call in (
+        lambda x: x.std(1),
+        lambda x: x.std(1, correction=0),
+        lambda x: x.std(1, False),
+        lambda x: wick.stack([row.std() for row in x]),
+    ):
+        x = wick.tensor([[1.0, 1.0, 1.0], [1.0, 2.0, 3.0]], requires_grad=True)
+        call(x).sum().backward()
+        assert x.grad[0].tolist() == [0, 0, 0]
+        assert wick.allclose(x.grad[1] / x.grad[1, 2], wick.tensor([-1.0, 0, 1]))
+    assert type(x.std().grad_fn).__name__ == "StdBackward0"
+    constant = wick.compile(lambda x: x.std(), options={"wait": True})
+    for _ in range(2):
+        x = wick.ones(3, requires_grad=True)
+        constant(x).backward()
+        assert x.grad.tolist() == [0, 0, 0]
+
+
+def test_both_operands_of_maximum_take_the_gradient_beside_a_nan():
+    for pick, gradients in (
+        (wick.maximum, ([0.5, 1, 0, 1], [0.5, 1, 1, 1])),
+        (wick.minimum, ([0.5, 1, 1, 1], [0.5, 1, 0, 1])),
+    ):
+        x = wick.tensor([1.0, NAN, 1.0, 3.0], requires_grad=True)
+        y = wick.tensor([1.0, 2.0, 2.0, NAN], requires_grad=True)
+        pick(x, y).sum().backward()
+        assert (x.grad.tolist(), y.grad.tolist()) == gradients
+
+
+def test_as_strided_scatter_has_the_gradient_of_what_it_does():
+    """Unlike PyTorch's: docs/compatibility.md."""
+    for sizes, geometry, kept in (
+        ((12,), ((3, 2), (4, 1), 1), [1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1]),
+        ((3, 4), ((2, 2), (4, 1), 0), [0, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1]),
+        ((4, 4), ((4,), (5,), 0), [0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0]),
+    ):
+        x = wick.arange(float(wick.Size(sizes).numel()), dtype=wick.float64).view(sizes).requires_grad_()
+        src = wick.ones(geometry[0], dtype=wick.float64, requires_grad=True)
+        weights = (wick.arange(float(x.numel()), dtype=wick.float64) + 1).view(sizes)
+        (wick.as_strided_scatter(x, src, *geometry) * weights).sum().backward()
+        assert x.grad.flatten().tolist() == [k * w for k, w in zip(kept, weights.flatten().tolist(), strict=True)]
+        assert src.grad.tolist() == weights.as_strided(*geometry).tolist()
+        assert wick.autograd.gradcheck(lambda x, src, g=geometry: wick.as_strided_scatter(x, src, *g), (x, src))
+
+
+# ---- what was written by the call that keeps it ----
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("Mul", lambda y: y.mul_(y)),
+        ("Div", lambda y: y.div_(y)),
+        ("Addcmul", lambda y: y.addcmul_(y, y)),
+        ("Addmm", lambda y: y.addmm_(y, y)),
+    ],
+)
+def test_a_second_argument_that_is_written_has_no_value_from_before(name, call):
+    x = wick.ones(3, 3, requires_grad=True)
+    y = x * 2
+    call(y)
+    with pytest.raises(RuntimeError) as error:
+        y.sum().backward()
+    assert str(error.value).startswith(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: "
+        f"[torch.FloatTensor [3, 3]], which is output 0 of {name}, is at version 1; expected version 0 instead."
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "gradient"),
+    [
+        (lambda y: y.add_(y), 4.0),
+        (lambda y: y.sub_(y), 0.0),
+        (lambda y: y.lerp_(y, 0.5), 2.0),
+        (lambda y: y.mul_(y.detach().clone()), 4.0),
+        (lambda y: y.masked_fill_(y > 5, 0.0), 2.0),
+    ],
+)
+def test_what_keeps_nothing_of_it_may_be_given_twice(call, gradient):
+    x = wick.ones(3, requires_grad=True)
+    y = x * 2
+    call(y)
+    y.sum().backward()
+    assert x.grad.tolist() == [gradient] * 3
+
+
+# ---- anomaly detection ----
+
+
+class GivesNan(wick.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * float("nan")
+
+
+@pytest.mark.parametrize(
+    ("node", "output", "call"),
+    [
+        ("DivBackward0", 1, lambda x: (x / x).sum()),
+        ("SqrtBackward0", 0, lambda x: ((x * 0).sqrt() * 0).sum()),
+        ("LogBackward0", 0, lambda x: (x.log() * 0).sum()),
+        ("GivesNanBackward", 0, lambda x: GivesNan.apply(x).sum()),
+        ("MulBackward0", 0, lambda x: (x * float("nan")).sum()),
+    ],
+)
+def test_anomaly_detection_names_the_node_that_gave_a_nan(node, output, call):
+    x = wick.zeros(2, requires_grad=True)
+    with pytest.warns(UserWarning, match="Anomaly Detection has been enabled"), wick.autograd.detect_anomaly():
+        assert wick.is_anomaly_enabled()
+        with pytest.raises(RuntimeError) as error:
+            call(x).backward()
+        assert str(error.value) == f"Function '{node}' returned nan values in its {output}th output."
+        assert wick.autograd.grad((x * 2).sum(), x)[0].tolist() == [2, 2]
+    assert not wick.is_anomaly_enabled()
+    call(x).backward()
+    with wick.autograd.set_detect_anomaly(True, check_nan=False):
+        assert wick.is_anomaly_enabled()
+        assert not wick.is_anomaly_check_nan_enabled()
+        call(x).backward()
+    with wick.autograd.set_detect_anomaly(True), pytest.raises(RuntimeError, match="returned nan values"):
+        wick.autograd.grad(call(x), x)

@@ -1,12 +1,37 @@
-"""docs/compatibility.md lists the names that the package has."""
+"""docs/compatibility.md lists the names that the package has, and the package names nothing that its core has not."""
 
+import ast
+import importlib.util
 import pathlib
 import subprocess
 import sys
 
-TOOL = pathlib.Path(__file__).resolve().parent.parent.parent / "tools" / "list_compatibility.py"
+TOOLS = pathlib.Path(__file__).resolve().parent.parent.parent / "tools"
+TOOL = TOOLS / "list_compatibility.py"
 
 
 def test_the_list_is_current():
     run = subprocess.run([sys.executable, TOOL, "--check"], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
+
+
+def test_python_names_what_the_core_has():
+    built = pathlib.Path(importlib.util.find_spec("wick").origin).parent.parent
+    run = subprocess.run([sys.executable, TOOLS / "check_core_names.py", built], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout
+
+
+def test_a_name_that_is_not_there_is_found(tmp_path):
+    spec = importlib.util.spec_from_file_location("check_core_names", TOOLS / "check_core_names.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    text = "from . import _C\nfrom ._C import Tensor, nope\nfrom .nn._operators import ops as _ops\n_C.no(_ops.never)\n"
+    found = sorted(tool.named(ast.parse(text)))
+    assert found == [("_C", "Tensor", 2), ("_C", "no", 4), ("_C", "nope", 2), ("ops", "never", 4)]
+    (tmp_path / "file.py").write_text(text)
+    tool.ROOT = tool.PACKAGE = tmp_path
+    assert [line.split(": ")[1] for line in tool.missing()] == [
+        "_C.nope is not there",
+        "_C.no is not there",
+        "ops.never is not there",
+    ]

@@ -115,3 +115,44 @@ def test_an_index_into_a_number_is_checked():
     y = x.index_select(0, wick.tensor([0])).index_add(0, wick.tensor(0), x)
     y.backward()
     assert (y.item(), x.grad.item()) == (6, 2)
+
+
+# ---- scatter(..., reduce=), indices that wrap, empty indices ----
+
+
+def test_scatter_that_adds_or_multiplies():
+    t, index, src = wick.ones(3) * 2, wick.tensor([0, 0, 1]), wick.arange(3.0) + 3
+    assert wick.scatter(t, 0, index, src, reduce="add").tolist() == [9, 7, 2]
+    assert wick.scatter(t, 0, index, src, reduce="multiply").tolist() == [24, 10, 2]
+    assert wick.scatter(t, 0, index, 4.0, reduce="add").tolist() == [10, 6, 2]
+    assert t.scatter(0, index, 4.0, reduce="multiply").tolist() == [32, 8, 2]
+    assert t.clone().scatter_(0, index, src, reduce="add").tolist() == [9, 7, 2]
+    written = t.clone()
+    assert written.scatter_(0, index, 4.0, reduce="multiply") is written
+    assert written.tolist() == [32, 8, 2]
+    with pytest.raises(RuntimeError, match="reduce argument must be either add or multiply."):
+        wick.scatter(t, 0, index, src, reduce="sum")
+    x = wick.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match="derivative for aten::scatter is not implemented"):
+        wick.scatter(x * 2, 0, index, src, reduce="add").sum().backward()
+
+
+def test_take_along_dim_begins_anew_beyond_either_end():
+    x = wick.arange(6.0).view(2, 3)
+    assert wick.take_along_dim(x, wick.tensor([[-1, 0], [1, -3]]), 1).tolist() == [[2, 0], [4, 3]]
+    assert wick.take_along_dim(x, wick.tensor([[-1, 0], [1, -4]]), 1).tolist() == [[2, 0], [4, 5]]
+    assert wick.take_along_dim(x, wick.tensor([[-1, 0], [1, 3]]), 1).tolist() == [[2, 0], [4, 3]]
+    with pytest.raises(RuntimeError, match="out of bounds for dimension 0 with size 6"):
+        wick.take_along_dim(x, wick.tensor([-1, 0]))
+
+
+@pytest.mark.parametrize("dtype", [wick.uint8, wick.float32, wick.bool])
+def test_an_empty_index_may_be_of_any_dtype(dtype):
+    x, index = wick.ones(3), wick.zeros(0, dtype=dtype)
+    assert wick.gather(x, 0, index).tolist() == []
+    assert wick.scatter(x, 0, index, 2.0).tolist() == [1, 1, 1]
+    assert wick.scatter(x, 0, index, x).tolist() == [1, 1, 1]
+    assert wick.scatter_add(x, 0, index, x).tolist() == [1, 1, 1]
+    assert wick.scatter_reduce(x, 0, index, x, "sum").tolist() == [1, 1, 1]
+    with pytest.raises(RuntimeError, match="Expected dtype int32/int64 for index"):
+        wick.gather(x, 0, wick.zeros(1, dtype=dtype))

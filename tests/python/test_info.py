@@ -117,3 +117,20 @@ def test_the_text_has_a_line_for_each():
     assert labels[:9] == [
         "wick", "Python", "NumPy", "PyTorch", "CPU", "CPU level", "threads", "C compiler", "kernel cache",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["wick.info", "wick.info --json", "wick.info --help", "wick.bench --list", "wick.bench --help", "wick --version",
+     "wick --help", "wick --nonsense", "wick -m wick.info"],
+)  # fmt: skip
+def test_a_reader_that_goes_away_is_no_error(command):
+    """As in `python -m wick.info | head -1`: what cannot be written any more is dropped, without a traceback."""
+    nobody, pipe = os.pipe()
+    os.close(nobody)
+    with os.fdopen(pipe, "w") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", *command.split()], stdout=output, stderr=subprocess.PIPE, text=True
+        )
+    assert done.stderr == ""  # argparse ends --help with 0, else it is the status of SIGPIPE
+    assert done.returncode == 128 + 13 or (done.returncode == 0 and "--help" in command)

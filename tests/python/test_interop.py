@@ -2,6 +2,7 @@
 
 import array
 import copy
+import ctypes
 import gc
 import pickle
 import sys
@@ -542,6 +543,87 @@ def test_dlpack_options():
         wick.from_dlpack(np.arange(3, dtype=np.uint16))
 
 
+class DlTensor(ctypes.Structure):
+    """DLTensor of dlpack.h, with the device and the dtype as numbers."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_index", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+class DlManaged(ctypes.Structure):
+    _fields_ = [("tensor", DlTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class DlVersioned(ctypes.Structure):
+    _fields_ = [
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", DlTensor),
+    ]
+
+
+class Capsules:
+    """Capsules over float32 memory of ours, of either form, which say what a test wants them to."""
+
+    def __init__(self, data):
+        self.memory = (ctypes.c_float * max(len(data), 1))(*data)
+        self.kept = []
+
+    def make(self, shape, data=True, versioned=False, flags=0):
+        sizes = (ctypes.c_int64 * max(len(shape), 1))(*shape)
+        address = ctypes.addressof(self.memory) if data else None
+        tensor = DlTensor(address, 1, 0, len(shape), 2, 32, 1, sizes, None, 0)
+        managed = DlVersioned(1, 0, None, None, flags, tensor) if versioned else DlManaged(tensor, None, None)
+        self.kept += [sizes, managed]
+        create = ctypes.pythonapi.PyCapsule_New
+        create.restype, create.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        name = b"dltensor_versioned" if versioned else b"dltensor"
+        self.kept.append(name)
+        return create(ctypes.addressof(managed), name, None)
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_dlpack_without_memory(versioned):
+    capsules = Capsules(range(6))
+    assert wick.from_dlpack(capsules.make((2, 3), versioned=versioned)).tolist() == [[0, 1, 2], [3, 4, 5]]
+    for empty in ((0,), (2, 0, 3)):
+        assert wick.from_dlpack(capsules.make(empty, data=False, versioned=versioned)).shape == empty
+    for shape in ((2, 3), (), (1,)):
+        with pytest.raises(BufferError, match="has elements but no memory"):
+            wick.from_dlpack(capsules.make(shape, data=False, versioned=versioned))
+    with pytest.raises(RuntimeError, match="overflow"):
+        wick.from_dlpack(capsules.make((2**40, 2**40), versioned=versioned))
+
+
+def test_dlpack_of_memory_that_may_not_be_written():
+    capsules = Capsules(range(3))
+    tensor = wick.from_dlpack(capsules.make((3,), versioned=True, flags=1))
+    tensor += 1
+    assert tensor.tolist() == [1, 2, 3] and list(capsules.memory) == [0, 1, 2]
+    with pytest.raises(BufferError, match="read-only"):
+        wick.from_dlpack(capsules.make((3,), versioned=True, flags=1), copy=False)
+    shared = wick.from_dlpack(capsules.make((3,), versioned=True, flags=2))
+    shared += 1
+    assert list(capsules.memory) == [1, 2, 3]
+    exporter = type("Exporter", (), {"__dlpack__": lambda self, **_: capsules.make((3,), versioned=True, flags=1)})()
+    for convert in (wick.from_dlpack, wick.as_tensor, wick.asarray, wick.tensor):
+        convert(exporter).zero_()
+        assert list(capsules.memory) == [1, 2, 3]
+
+
 # ---- storages ----
 
 
@@ -634,3 +716,78 @@ def test_rebuild_tensor_arguments():
         wick._C._rebuild_tensor(storage, wick.float32, 0, (1, 2), (1,))
     with pytest.raises(TypeError):
         wick._C._rebuild_tensor(wick.ones(2), wick.float32, 0, (1,), (1,))
+
+
+# ---- operators beside NumPy's arrays and numbers ----
+
+
+@pytest.mark.parametrize("number", [np.float64(2), np.float32(2), np.int64(2), np.float16(2), np.int8(2)])
+def test_numbers_of_numpy_are_numbers(number):
+    t = wick.ones(2)
+    for result, value in (
+        (number * t, 2),
+        (t * number, 2),
+        (number + t, 3),
+        (number - t, 1),
+        (t - number, -1),
+        (number / t, 2),
+        (t / number, 0.5),
+        (number**t, 2),
+        (t**number, 1),
+        (number // t, 2),
+        (number % t, 0),
+    ):
+        assert type(result) is wick.Tensor
+        assert result.dtype == wick.float32
+        assert result.tolist() == [value] * 2
+    assert (number == t).tolist() == (t == number).tolist() == (number < t).tolist() == [False, False]
+    assert (number * t.bfloat16()).dtype == wick.bfloat16
+    t *= number
+    assert t.tolist() == [2, 2]
+
+
+def test_numbers_of_numpy_keep_the_history():
+    x = wick.ones(2, requires_grad=True)
+    (np.float64(3) * x).sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    parameter = wick.nn.Parameter(wick.ones(2))
+    assert (np.float64(2) * parameter).requires_grad
+
+
+def test_arrays_on_the_right_give_tensors_and_on_the_left_are_refused():
+    t, array = wick.ones(2), np.array([1.0, 2.0])
+    for result, values in ((t + array, [2, 3]), (t - array, [0, -1]), (t * array, [1, 2]), (array / t, [1, 2])):
+        assert type(result) is wick.Tensor
+        assert result.dtype == wick.float64
+        assert result.tolist() == values
+    for call, words in (
+        (lambda: array * t, "unsupported operand type(s) for *: 'numpy.ndarray' and 'Tensor'"),
+        (lambda: array - t, "unsupported operand type(s) for -: 'numpy.ndarray' and 'Tensor'"),
+        (lambda: array < t, "'<' not supported between instances of 'numpy.ndarray' and 'Tensor'"),
+        (lambda: t < array, "'<' not supported between instances of 'Tensor' and 'numpy.ndarray'"),
+    ):
+        with pytest.raises(TypeError) as error:
+            call()
+        assert str(error.value) == words
+
+
+def test_equality_with_arrays():
+    t, array = wick.ones(2), np.array([1.0, 2.0])
+    assert (t == array).tolist() == (array == t).tolist() == [True, False]
+    assert (t == array).dtype == wick.bool
+    assert (t == np.array(["a", "b"])) is False
+    assert (t != array) is True
+    with pytest.raises(RuntimeError, match="must match the size of tensor b"):
+        _ = t == np.ones(3)
+
+
+def test_what_numpy_makes_of_tensors():
+    t = wick.ones(2)
+    assert wick.Tensor.__array_priority__ == 1000
+    assert not hasattr(wick.Tensor, "__array_ufunc__")
+    for result in (np.add(t, 1), np.sin(t), np.add(1, t), np.maximum(t, np.zeros(2)), np.sqrt(wick.ones(2).long())):
+        assert type(result) is wick.Tensor
+    assert np.isnan(t).dtype == np.greater(t, 0).dtype == wick.uint8
+    assert type(np.concatenate([t, np.zeros(2)])) is np.ndarray
+    with pytest.raises(RuntimeError, match="requires grad"):
+        np.sin(wick.ones(2, requires_grad=True))

@@ -49,3 +49,88 @@ def test_bool_is_refused():
     mask = wick.ones(2, 2, dtype=wick.bool)
     with pytest.raises(NotImplementedError, match="\"addmm_impl_cpu_\" not implemented for 'Bool'"):
         mask @ mask
+
+
+# ---- baddbmm: values of PyTorch 2.13 ----
+
+
+@pytest.mark.parametrize(
+    ("factors", "values"),
+    [
+        ({"alpha": 1.5, "beta": 2.5}, [[[2, 5], [10, 17]], [[54, 65], [78, 93]]]),
+        ({"alpha": 1.5}, [[[2, 4], [8, 14]], [[50, 60], [72, 86]]]),
+        ({"beta": 0.5}, [[[2, 3], [6, 11]], [[46, 55], [66, 79]]]),
+        ({"alpha": 2.0, "beta": 3.0}, [[[4, 9], [18, 31]], [[104, 125], [150, 179]]]),
+        ({"alpha": False, "beta": True}, [[[0, 1], [2, 3]], [[4, 5], [6, 7]]]),
+    ],
+)
+def test_baddbmm_of_integers_cuts_its_factors_off(factors, values):
+    x = wick.arange(8).view(2, 2, 2)
+    for result in (
+        wick.baddbmm(x, x, x, **factors),
+        x.clone().baddbmm_(x, x, **factors),
+        wick.baddbmm(x, x, x, **factors, out=wick.empty(0, dtype=wick.int64)),
+        wick.compile(lambda x: wick.baddbmm(x, x, x, **factors), options={"wait": True})(x),
+    ):
+        assert (result.dtype, result.tolist()) == (wick.int64, values)
+
+
+def test_baddbmm_looks_at_its_arguments():
+    x = wick.arange(8).view(2, 2, 2)
+    nan = wick.full((2, 2, 2), float("nan"))
+    assert wick.baddbmm(nan, x.float(), x.float(), beta=0).tolist() == (x @ x).tolist()
+    with pytest.raises(RuntimeError, match="must be the same, got: input int, batch1: long int, batch2: long int"):
+        wick.baddbmm(x.int(), x, x)
+    with pytest.raises(NotImplementedError, match="\"baddbmm\" not implemented for 'Bool'"):
+        wick.baddbmm(x.bool(), x.bool(), x.bool())
+
+
+# ---- small floats are rounded once ----
+
+
+def small(*sizes, dtype):
+    n = 1
+    for size in sizes:
+        n *= size
+    return (wick.arange(n) * 37 % 101 / 33 - 1.3).view(sizes).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [wick.bfloat16, wick.float16])
+def test_baddbmm_rounds_once(dtype):
+    a, b, c = small(2, 9, 17, dtype=dtype), small(2, 17, 11, dtype=dtype), small(9, 11, dtype=dtype)
+    for alpha, beta in ((1, 1), (0.7, 1), (2.5, -0.7), (1, 0)):
+
+        def call(c, a, b, alpha=alpha, beta=beta):
+            return wick.baddbmm(c, a, b, alpha=alpha, beta=beta)
+
+        expected = call(c.float(), a.float(), b.float()).to(dtype)
+        compiled = wick.compile(call, options={"wait": True})
+        for result in (call(c, a, b), compiled(c, a, b), compiled(c, a, b)):
+            assert wick.equal(result, expected)
+    leaves = [t.clone().requires_grad_() for t in (c, a, b)]
+    result = wick.baddbmm(*leaves, alpha=0.5, beta=2)
+    assert type(result.grad_fn).__name__ == "BaddbmmBackward0"
+    result.sum().backward()
+    wanted = [t.double().requires_grad_() for t in (c, a, b)]
+    wick.baddbmm(*wanted, alpha=0.5, beta=2).sum().backward()
+    for found, exact in zip(leaves, wanted, strict=True):
+        assert found.grad.dtype == dtype and wick.allclose(found.grad.double(), exact.grad, rtol=1e-2, atol=1e-2)
+
+
+def test_products_over_no_elements():
+    ones = wick.ones
+    for a, b, shape in (
+        (ones(5, 5, 0), ones(0, 5), (5, 5, 5)),
+        (ones(5, 5, 0), ones(0), (5, 5)),
+        (ones(0, 5, 3), ones(3, 5), (0, 5, 5)),
+        (ones(2, 0), ones(4, 0, 3), (4, 2, 3)),
+        (ones(0), ones(5, 0, 2), (5, 2)),
+    ):
+        product = wick.matmul(a, b)
+        assert product.shape == shape
+        assert not product.any()
+    x, weight = ones(2, 3, 0, requires_grad=True), ones(4, 0, requires_grad=True)
+    y = wick.nn.functional.linear(x, weight, ones(4))
+    assert y.tolist() == [[[1, 1, 1, 1]] * 3] * 2
+    y.sum().backward()
+    assert (x.grad.shape, weight.grad.shape) == ((2, 3, 0), (4, 0))

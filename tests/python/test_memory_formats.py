@@ -70,3 +70,69 @@ def test_layouts():
     assert wick.zeros(2, layout=wick.strided, pin_memory=False).tolist() == [0, 0]
     with pytest.raises(NotImplementedError, match="torch.sparse_coo"):
         wick.zeros(2, layout=wick.sparse_coo)
+
+
+# ---- cat, stack and pad: strides of PyTorch 2.13 ----
+
+
+def channels_last(*sizes):
+    numbers = wick.arange(float(wick.Size(sizes).numel())).view(sizes)
+    return numbers.contiguous(memory_format=wick.channels_last if len(sizes) == 4 else wick.channels_last_3d)
+
+
+def plain(*sizes):
+    return wick.arange(float(wick.Size(sizes).numel())).view(sizes)
+
+
+CATS = [
+    (lambda: [channels_last(2, 3, 4, 5)] * 2, 0, (60, 1, 15, 3)),
+    (lambda: [channels_last(2, 3, 4, 5)] * 2, 1, (120, 1, 30, 6)),
+    (lambda: [channels_last(2, 3, 4, 5)] * 2, 2, (120, 1, 15, 3)),
+    (lambda: [channels_last(2, 3, 4, 5)] * 2, 3, (120, 1, 30, 3)),
+    (lambda: [channels_last(2, 3, 4, 5)], 1, (60, 1, 15, 3)),
+    (lambda: [channels_last(2, 3, 4, 5), plain(2, 3, 4, 5)], 1, (120, 20, 5, 1)),
+    (lambda: [plain(2, 3, 4, 5), channels_last(2, 3, 4, 5)], 1, (120, 20, 5, 1)),
+    (lambda: [channels_last(2, 3, 4, 5, 2)] * 2, 1, (240, 1, 60, 12, 6)),
+    (lambda: [channels_last(2, 3, 4, 5)[:, :2], channels_last(2, 3, 4, 5)], 1, (100, 1, 25, 5)),
+    (lambda: [channels_last(2, 3, 4, 5)[:, :, ::2], channels_last(2, 3, 2, 5)], 1, (60, 1, 30, 6)),
+    (lambda: [wick.empty(0), channels_last(2, 3, 4, 5)], 1, (60, 20, 5, 1)),
+    (lambda: [channels_last(2, 3, 1, 1)] * 2, 1, (6, 1, 1, 1)),
+    (lambda: [plain(2, 3).t()] * 2, 0, (2, 1)),
+]
+
+
+@pytest.mark.parametrize(("tensors", "dim", "strides"), CATS)
+def test_cat_keeps_the_channels_last(tensors, dim, strides):
+    tensors = tensors()
+    expected = wick.cat([t.contiguous() for t in tensors], dim)
+    compiled = wick.compile(lambda *tensors: wick.cat(tensors, dim), options={"wait": True})
+    results = [wick.cat(tensors, dim), compiled(*tensors), compiled(*tensors)]
+    results.append(wick.cat(tensors, dim, out=wick.empty(0)))
+    for result in results:
+        assert result.stride() == strides and wick.equal(result, expected)
+    shapes = [t.to("meta") if t.is_contiguous() else t.to(device="meta") for t in tensors]
+    assert wick.cat(shapes, dim).shape == expected.shape
+
+
+@pytest.mark.parametrize(
+    ("dim", "strides"),
+    [(0, (120, 60, 1, 15, 3)), (1, (120, 3, 1, 30, 6)), (3, (120, 1, 30, 15, 3)), (4, (120, 40, 10, 2, 1))],
+)
+def test_stack_keeps_the_channels_last(dim, strides):
+    x, y = channels_last(2, 3, 4, 5), channels_last(2, 3, 4, 5) + 1
+    expected = wick.stack([x.contiguous(), y.contiguous()], dim)
+    compiled = wick.compile(lambda x, y: wick.stack([x, y], dim), options={"wait": True})
+    for result in (wick.stack([x, y], dim), compiled(x, y), compiled(x, y)):
+        assert result.stride() == strides and wick.equal(result, expected)
+
+
+def test_what_is_made_of_cat_keeps_the_channels_last():
+    x = channels_last(2, 3, 4, 5)
+    for call, strides in (
+        (lambda x: wick.roll(x, 1, 2), (60, 1, 15, 3)),
+        (lambda x: wick.nn.functional.pad(x, (1, 1)), (84, 1, 21, 3)),
+        (lambda x: wick.nn.functional.group_norm(x, 3), (60, 1, 15, 3)),
+    ):
+        compiled = wick.compile(call, options={"wait": True})
+        for result in (call(x), compiled(x), compiled(x)):
+            assert result.stride() == strides and wick.equal(result, call(x.contiguous()))

@@ -483,3 +483,189 @@ def test_missing_names_say_so():
         _ = nn.Transformer
     with pytest.raises(AttributeError, match="module 'wick.nn' has no attribute 'Lineer'"):
         _ = nn.Lineer
+
+
+# (dim, values, gradients): PyTorch 2.13, rounded.
+COSINES = [
+    (
+        -2,
+        [[0.85749, 0.91914, 0.94868]] * 2,
+        [[[0.24212, 0.13583, 0.08433], [-0.06053, -0.05433, -0.04216]]],
+        [[[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]]],
+    ),
+    (
+        -1,
+        [[0.8528, 0.94805], [0.71429, 0.8528]],
+        [[[0.28509, 0.07127, -0.14255], [0.07574, 0.00891, -0.05792]]],
+        [[[-0.05792, 0.00891, 0.07574]], [[-0.14255, 0.07127, 0.28509]]],
+    ),
+    (
+        0,
+        [[0.94868, 0.91914, 0.85749]] * 2,
+        [[[0.0, 0.0, 0.0], [0.0, 0.0, 0.0]]],
+        [[[-0.04216, -0.05433, -0.06053]], [[0.08433, 0.13583, 0.24212]]],
+    ),
+]
+
+
+@pytest.mark.parametrize(("dim", "values", "first", "second"), COSINES)
+def test_cosine_similarity_of_broadcast_operands(dim, values, first, second):
+    a = wick.arange(1.0, 7).reshape(1, 2, 3).requires_grad_()
+    b = wick.arange(6.0, 0, -1).reshape(2, 1, 3).requires_grad_()
+    similarity = nn.functional.cosine_similarity(a, b, dim=dim)
+    similarity.sum().backward()
+    for found, wanted in ((similarity, values), (a.grad, first), (b.grad, second)):
+        assert wick.allclose(found, wick.tensor(wanted), atol=1e-5)
+
+
+def test_cosine_similarity_of_other_ranks_and_dtypes():
+    similarity = nn.functional.cosine_similarity
+    assert wick.allclose(similarity(wick.ones(3, 1), wick.full((1, 3), 2.0)), wick.ones(3))
+    assert similarity(wick.zeros(2, 3), wick.ones(3), dim=1).tolist() == [0, 0]
+    assert similarity(wick.ones(3), wick.ones(2, 2, 3), dim=-3).shape == (2, 3)
+    assert similarity(wick.ones(3).double(), wick.ones(3), dim=0).dtype == wick.float64
+    assert similarity(wick.ones(3), wick.tensor([1, 2, 3]), dim=0).item() == pytest.approx(0.92582)
+    with pytest.raises(RuntimeError, match="expected common dtype to be floating point, yet common dtype is Long"):
+        similarity(wick.ones(3, dtype=wick.int64), wick.ones(3, dtype=wick.int64), dim=0)
+    x, w = wick.zeros(2, 3, requires_grad=True), wick.ones(3, requires_grad=True)
+    similarity(x, w).sum().backward()
+    assert wick.allclose(x.grad, wick.full((2, 3), 57735028.0)) and w.grad.tolist() == [0, 0, 0]
+
+
+# ---- small floats are rounded once, at the end ----
+
+
+def small_float(*sizes, dtype):
+    return (wick.arange(math.prod(sizes)) * 37 % 101 / 33 - 1.3).view(sizes).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [wick.bfloat16, wick.float16])
+@pytest.mark.parametrize("kind", ["plain", "causal", "mask", "truths", "scale", "heads", "three", "gradient of mask"])
+def test_attention_of_small_floats_rounds_once(dtype, kind):
+    q, k, v = (small_float(2, 4, 13, 8, dtype=dtype).roll(n) for n in (0, 3, 5))
+    mask, options = small_float(13, 13, dtype=dtype), {}
+    if kind == "causal":
+        options["is_causal"] = True
+    elif kind == "mask":
+        options["attn_mask"] = mask
+    elif kind == "truths":
+        options["attn_mask"] = mask > 0
+    elif kind == "scale":
+        options["scale"] = 0.3
+    elif kind == "heads":
+        k, v, options["enable_gqa"] = k[:, :2], v[:, :2], True
+    elif kind == "three":
+        q, k, v = q[0], k[0], v[0]
+    else:
+        options["attn_mask"] = mask.requires_grad_() if "mask" in kind else None
+    wide = {n: o.detach().float() if hasattr(o, "dtype") and o.dtype == dtype else o for n, o in options.items()}
+    attention = nn.functional.scaled_dot_product_attention
+    if "gradient" in kind:
+        wide["attn_mask"].requires_grad_()
+
+    def call(q, k, v):
+        return attention(q, k, v, **options)
+
+    expected = attention(q.float(), k.float(), v.float(), **wide).to(dtype)
+    assert wick.equal(call(q, k, v), expected)
+    compiled = wick.compile(call, options={"wait": True})
+    for _ in range(2):
+        assert wick.equal(compiled(q, k, v), expected)
+    leaves = [t.detach().clone().requires_grad_() for t in (q, k, v)]
+    exact = [t.detach().float().requires_grad_() for t in (q, k, v)]
+    call(*leaves).float().square().sum().backward()
+    attention(*exact, **wide).to(dtype).float().square().sum().backward()
+    for found, wanted in zip(leaves, exact, strict=True):
+        assert wick.equal(found.grad, wanted.grad.to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [wick.bfloat16, wick.float16])
+def test_norms_of_small_floats_round_once(dtype):
+    x, w, b = small_float(3, 6, 5, dtype=dtype), small_float(6, dtype=dtype), small_float(6, dtype=dtype) + 1
+    functional = nn.functional
+    calls = [
+        lambda x, w, b: functional.group_norm(x, 2, w, b),
+        lambda x, w, b: functional.group_norm(x, 3, w),
+        lambda x, w, b: functional.group_norm(x, 3, w.float(), b.float()),
+        lambda x, w, b: functional.rms_norm(x.transpose(1, 2), (6,), w, eps=1e-5),
+        lambda x, w, b: x.norm(2, 1),
+        lambda x, w, b: x.norm(3, 1),
+        lambda x, w, b: x.std(1),
+        lambda x, w, b: x.std(),
+    ]
+    for call in calls:
+        expected = call(x.float(), w.float(), b.float()).to(dtype)
+        compiled = wick.compile(call, options={"wait": True})
+        for result in (call(x, w, b), compiled(x, w, b), compiled(x, w, b)):
+            assert result.dtype == dtype and wick.equal(result, expected)
+    with pytest.raises(RuntimeError, match=r"mixed dtype \(CPU\): expect parameter to have scalar type of Float"):
+        functional.group_norm(x, 2, w.double(), b.double())
+    tiny = wick.tensor([1e-3, 2e-3, 3e-3, 0.0]).to(dtype)
+    assert wick.allclose(functional.rms_norm(tiny, (4,)).float(), wick.tensor([0.525, 1.05, 1.5775, 0]), rtol=4e-3)
+
+
+# ---- odd inputs of functions ----
+
+
+def test_group_norm_of_nothing_and_its_checks():
+    assert F.group_norm(wick.ones(0, 2), 1).shape == (0, 2)
+    assert F.group_norm(wick.ones(0, 2, 3), 1, wick.ones(2), wick.ones(2)).shape == (0, 2, 3)
+    assert F.group_norm(wick.ones(2, 0, 3), 1).shape == (2, 0, 3)
+    channels = "Expected weight to be a vector of size equal to the number of channels in input, but got weight of "
+    for arguments, words in (
+        ((wick.ones(2, 4), 2, wick.ones(3)), channels + "shape [3] and input of shape [2, 4]"),
+        ((wick.ones(2, 4), -1), "Expected num groups to be greater than 0, got -1"),
+        ((wick.ones(0, 4), 3), "but got input of shape [0, 4] and num_groups=3"),
+    ):
+        with pytest.raises(RuntimeError) as error:
+            F.group_norm(*arguments)
+        assert words in str(error.value)
+
+
+def test_classes_as_bytes():
+    log_p = wick.arange(6.0).view(2, 3).log_softmax(1).requires_grad_()
+    target = wick.tensor([0, 1], dtype=wick.uint8)
+    loss = F.nll_loss(log_p, target)
+    assert loss.item() == pytest.approx(1.90761, abs=1e-5)
+    assert F.cross_entropy(log_p, target).item() == pytest.approx(1.90761, abs=1e-5)
+    loss.backward()
+    assert log_p.grad.tolist() == [[-0.5, 0, 0], [0, -0.5, 0]]
+    with pytest.raises(IndexError, match="Target 3 is out of bounds."):
+        F.nll_loss(log_p, target * 3)
+    with pytest.raises(RuntimeError, match="expected scalar type Long but found Byte"):
+        F.nll_loss(wick.ones(2, 3, 2), wick.ones(2, 2, dtype=wick.uint8))
+    with pytest.raises(RuntimeError, match="expected target dtype to be Long or Byte, but got Int"):
+        F.nll_loss(log_p, target.int())
+
+
+def test_weights_of_binary_cross_entropy_are_broadcast():
+    p, target = wick.full((2, 3), 0.3), wick.ones(2, 3)
+    assert F.binary_cross_entropy(p, target, weight=wick.tensor([1.0, 2, 3])).item() == pytest.approx(2.40795, abs=1e-5)
+    loss = F.binary_cross_entropy(p, target, weight=wick.full((2, 1), 3.0), reduction="none")
+    assert wick.allclose(loss, wick.full((2, 3), 3.61192))
+    with pytest.raises(RuntimeError) as error:
+        F.binary_cross_entropy(p, target, weight=wick.ones(4))
+    assert str(error.value) == (
+        "Attempting to broadcast a dimension of length 4 at -1! Mismatching argument at index 1 had torch.Size([4]); "
+        "but expected shape should be broadcastable to [2, 3]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "values"),
+    [
+        ((2, 3), [1.14796, -0.21859, -1.62308, -0.69083, -1.86177, -0.23787]),
+        ((3, 2), [1.06991, -0.33986, -1.51272, 0.68037, -0.75298, -1.84976]),
+        ((2, 2, 2), [1.12307, -0.21385, -1.58788, 0.41427, -0.78120, -1.53620, -0.08174, 1.01150]),
+    ],
+)
+def test_orthogonal(shape, values):
+    wick.manual_seed(0)
+    t = wick.empty(shape)
+    assert nn.init.orthogonal_(t, 2.0) is t
+    assert wick.allclose(t.reshape(-1), wick.tensor(values), atol=2e-5)
+
+
+def test_orthogonal_rows_of_a_larger_matrix():
+    q = nn.init.orthogonal_(wick.empty(60, 97))
+    assert wick.allclose(q @ q.t(), wick.eye(60), atol=1e-5)

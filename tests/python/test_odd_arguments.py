@@ -62,7 +62,7 @@ def test_norms():
     assert wick.norm(x, 0).item() == 3
     assert wick.norm(x, p=0, dim=1).tolist() == [1, 2]
     wick.norm(x, 0).backward()
-    assert x.grad.tolist() == [[0, 0], [0, 0]]
+    assert x.grad is None  # as in PyTorch
     assert wick.linalg.vector_norm(wick.ones(2), 0, dtype=wick.float64).dtype == wick.float64
 
 
@@ -414,3 +414,267 @@ def test_operands_of_the_attention_kernel_are_checked():
     for grad, bad_sums in ((out[..., :2], sums), (out, sums[:, :2]), (out, sums[..., :4])):
         with pytest.raises(RuntimeError, match="sizes do not match"):
             backward(grad, q, k, k, out, bad_sums, 0.0, False)
+
+
+def refused(call, text, kind=RuntimeError):
+    with pytest.raises(kind) as caught:
+        call()
+    assert str(caught.value) == text
+
+
+# ---- sizes beyond what memory or 64 bits hold; texts of PyTorch 2.13 where it names a number ----
+
+
+@pytest.mark.parametrize("sizes", [(2**32, 2**31), (2**32, 2**32), (2**61, 4), (2**62, 2), (2**32, 2**32, 0)])
+def test_a_tensor_has_fewer_than_2_to_63_elements(sizes):
+    refused(lambda: wick.ones(1).expand(sizes), "numel: integer multiplication overflow")
+    refused(lambda: wick.ones(1).as_strided(sizes, (0,) * len(sizes)), "numel: integer multiplication overflow")
+    text = f"Storage size calculation overflowed with sizes={list(sizes)}"
+    refused(lambda: wick.empty(sizes), text)
+    refused(lambda: wick.zeros(sizes, device="meta"), text)
+
+
+def test_as_many_elements_as_fit():
+    assert wick.ones(1).expand(2**61, 3).numel() == 3 * 2**61
+    assert wick.ones(1).expand(0, 2**32, 2**32).numel() == 0
+    refused(lambda: wick.empty(0, 2**32, 2**32), "Stride calculation overflowed")
+    refused(
+        lambda: wick.ones(2**32, 1, device="meta").add(1).expand(-1, 2**31), "numel: integer multiplication overflow"
+    )
+    large = wick.ones(1).expand(2**62)
+    refused(lambda: large.clone(), f"Storage size calculation overflowed with sizes=[{2**62}]")
+    refused(lambda: wick.add(large, 1, out=wick.empty(0)), f"Storage size calculation overflowed with sizes=[{2**62}]")
+    with pytest.raises(RuntimeError, match="overflow"):
+        wick.cat([large, large, large])
+
+
+def test_texts_show_the_numbers():
+    x = wick.arange(4)
+    text = "The input size 4, plus negative padding %d and %d resulted in a negative output size, which is invalid. "
+    text += "Check dimension 0 of your input."
+    for pad in ((2**62, 2**62), (2**63 - 1, 0)):
+        refused(lambda pad=pad: wick.nn.functional.pad(x, pad), text % pad)
+    for size, stride in ((2**62, 4), (4, 2**62)):
+        text = f"Storage size calculation overflowed with sizes=[{size}] and strides=[{stride}]"
+        refused(lambda size=size, stride=stride: x.as_strided((size,), (stride,)), text)
+    least = -(2**62)
+    for name, argument, call in (
+        ("roll", "shifts", lambda n: x.roll(n)),
+        ("roll", "shifts", lambda n: x.view(2, 2).roll((n, 1), (0, 1))),
+        ("view", "size", lambda n: x.view(n)),
+        ("view", "size", lambda n: x.view((n, 2))),
+        ("expand", "size", lambda n: x.expand(n, 4)),
+        ("repeat", "repeats", lambda n: x.repeat(n)),
+        ("zeros", "size", lambda n: wick.zeros(n)),
+    ):
+        text = f"{name}(): argument '{argument}' must not be below {least} (at position 1)"
+        refused(lambda call=call: call(-(2**63)), text)
+
+
+def test_numbers_far_below_any_size():
+    x = wick.arange(6.0).view(2, 3)
+    for n in (-(2**63), -(2**62) - 1):
+        assert x.tril(n).sum() == 0 and x.triu(n).sum() == 15 and x.diagonal(n).shape == (0,)
+        with pytest.raises(IndexError, match="start out of range"):
+            x.narrow(0, n, 1)
+        with pytest.raises(RuntimeError, match="must be >= 0"):
+            x.unfold(0, n, 1)
+        with pytest.raises(RuntimeError, match="must be > 0"):
+            x.unfold(0, 1, n)
+        with pytest.raises(RuntimeError, match="split_size be non-negative"):
+            x.split(n)
+        with pytest.raises(RuntimeError, match="Repeats must be non-negative"):
+            x.repeat_interleave(n)
+    wick.manual_seed(0)
+    assert wick.randint(-(2**63), 2**63 - 1, (2000,)).min() < -(2**62)
+
+
+# ---- ranges of integers: the ends are cut off first, as in PyTorch 2.13 ----
+
+UINT8_STEPS = {(-2, 10): [254, 205, 156, 107, 58, 10], (0, 100): [0, 20, 40, 60, 80, 100]}
+
+
+def test_linspace_of_integers():
+    for dtype in (wick.int64, wick.int32, wick.int16, wick.int8):
+        for arguments, values in [
+            ((0, 10, 4), [0, 3, 6, 10]),
+            ((-2.9, 2.9, 9), [-2, -1, -1, 0, 0, 0, 1, 1, 2]),
+            ((1.5, 9.7, 5), [1, 3, 5, 7, 9]),
+            ((10, 0, 4), [10, 6, 3, 0]),
+            ((-7, 7, 4), [-7, -2, 2, 7]),
+            ((1.9, 5, 1), [1]),
+        ]:
+            result = wick.linspace(*arguments, dtype=dtype)
+            assert (result.dtype, result.tolist()) == (dtype, values)
+            out = wick.linspace(*arguments, out=wick.empty(0, dtype=dtype))
+            assert out.tolist() == values
+            compiled = wick.compile(lambda a=arguments, d=dtype: wick.linspace(*a, dtype=d) + 0, options={"wait": True})
+            assert compiled().tolist() == compiled().tolist() == values
+    for (start, end), values in UINT8_STEPS.items():
+        assert wick.linspace(start, end, 6, dtype=wick.uint8).tolist() == values
+    with pytest.raises(RuntimeError, match="value cannot be converted to type uint8_t without overflow"):
+        wick.linspace(-2.5, 2.5, 6, dtype=wick.uint8)
+    assert wick.linspace(0, 2**62, 3, dtype=wick.int64).tolist() == [0, 2**61, 2**62]
+    assert wick.linspace(3, 3, 1, dtype=wick.bool).tolist() == [True]
+    with pytest.raises(NotImplementedError, match="\"linspace_cpu\" not implemented for 'Bool'"):
+        wick.linspace(0, 1, 2, dtype=wick.bool)
+
+
+def test_logspace_of_integers_cuts_its_ends_off():
+    for arguments, values in [
+        ((1.5, 2, 5), [10, 17, 31, 56, 100]),
+        ((0, 3, 4), [1, 10, 100, 1000]),
+        ((0.5, 2, 5, 3), [1, 1, 3, 5, 9]),
+        ((0, 2, 3, -2), [1, -2, 4]),
+        ((0, 2, 3, 2.7), [1, 2, 7]),
+        ((1.5, 2, 1), [31]),
+        ((1, 2, 0), []),
+    ]:
+        result = wick.logspace(*arguments, dtype=wick.int64)
+        assert (result.dtype, result.tolist()) == (wick.int64, values)
+        assert wick.logspace(*arguments, out=wick.empty(0, dtype=wick.int64)).tolist() == values
+    with pytest.raises(NotImplementedError, match="\"logspace_cpu\" not implemented for 'Bool'"):
+        wick.logspace(0, 1, 3, dtype=wick.bool)
+
+
+def test_sum_to_size_of_one_element_and_of_bools():
+    number = wick.tensor(1.0)
+    total = number.sum_to_size(())
+    total.fill_(9)
+    assert (
+        number.item() == 1
+        and type(wick.tensor(1.0, requires_grad=True).sum_to_size(()).grad_fn).__name__ == "SumBackward0"
+    )
+    assert wick.tensor(True).sum_to_size(()).dtype == wick.int64
+    assert wick.ones(1, dtype=wick.bool).sum_to_size(()).dtype == wick.int64
+    assert wick.ones(2, 3, dtype=wick.bool).sum_to_size(2, 1).tolist() == [[3], [3]]
+    same = wick.ones(2, 3, dtype=wick.bool)
+    assert same.sum_to_size(2, 3) is same and wick.ones(2, 3).sum_to_size(()).item() == 6
+
+
+# ---- an argument by position and another by the name that the first overload has for it ----
+
+
+def test_names_that_lead_to_another_overload():
+    assert wick.arange(0, end=3).tolist() == [0, 1, 2]
+    assert wick.arange(0, end=3, step=2).tolist() == [0, 2]
+    assert wick.arange(1, step=2, end=5).tolist() == [1, 3]
+    assert wick.arange(0, end=3, dtype=wick.float32).tolist() == [0.0, 1.0, 2.0]
+    assert wick.randint(0, high=3, size=(2,)).shape == (2,)
+    t = wick.tensor([1, 2])
+    assert wick.repeat_interleave(wick.ones(2, 2), repeats=t, dim=1).shape == (2, 3)
+    with pytest.raises(TypeError, match=r"add\(\) got multiple values for argument 'other'"):
+        wick.add(t, t, other=t)
+
+
+def test_movedim_of_several_dims():
+    t = wick.zeros(2, 3, 4)
+    for move in (t.movedim, t.moveaxis):
+        assert move((0, 1), (1, 2)).shape == (4, 2, 3)
+        assert move([0, -1], [1, 0]).shape == (4, 2, 3)
+        assert move((), ()).shape == (2, 3, 4)
+        assert move(0, 2).shape == (3, 4, 2)
+    assert wick.movedim(t, source=(0, 1), destination=(1, 2)).shape == (4, 2, 3)
+    assert t.swapaxes(0, 1).shape == t.swapdims(1, 0).shape == (3, 2, 4)
+    for source, destination, kind, words in (
+        ((0, 0), (1, 2), RuntimeError, "movedim: repeated dim in `source` ([0, 0])"),
+        ((0, 1), (1, 1), RuntimeError, "movedim: repeated dim in `destination` ([1, 1])"),
+        (
+            (0, 1),
+            (1,),
+            RuntimeError,
+            "movedim: Invalid source or destination dims: source ([0, 1] dims) should contain the same number of dims "
+            "as destination ([1] dims)",
+        ),
+        ((0, 5), (1, 2), IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 5)"),
+        ((0, 1), (1, 5), IndexError, "Dimension out of range (expected to be in range of [-3, 2], but got 5)"),
+    ):
+        with pytest.raises(kind) as error:
+            t.movedim(source, destination)
+        assert str(error.value) == words
+
+
+def test_the_old_constructor_takes_arrays():
+    numpy = pytest.importorskip("numpy")
+    assert wick.Tensor(numpy.arange(3)).tolist() == [0.0, 1.0, 2.0]
+    assert wick.Tensor(numpy.ones((2, 2), dtype=numpy.float32)).tolist() == [[1, 1], [1, 1]]
+    assert wick.Tensor(numpy.int64(3)).shape == wick.Tensor(numpy.array(3)).shape == (3,)
+    for number in (3.0, numpy.float32(3)):
+        with pytest.raises(TypeError, match=r"new\(\): data must be a sequence \(got "):
+            wick.Tensor(number)
+
+
+@pytest.mark.parametrize("name", ["empty_like", "zeros_like", "ones_like", "rand_like", "randn_like"])
+def test_like_a_tensor_without_memory(name):
+    t = getattr(wick, name)(wick.empty(3, 2, device="meta").t(), device="cpu")
+    assert (t.shape, t.device.type, t.dtype, t.stride()) == ((2, 3), "cpu", wick.float32, (1, 2))
+    assert len(t.tolist()) == 2
+
+
+def test_more_that_is_made_like_a_tensor_without_memory():
+    meta = wick.empty(2, device="meta")
+    assert wick.full_like(meta, 2.0, device="cpu").tolist() == [2, 2]
+    assert wick.randint_like(meta, 1, device="cpu").tolist() == [0, 0]
+    assert meta.new_zeros(2, device="cpu").tolist() == [0, 0]
+    assert meta.new_full((2,), 3.0, device="cpu").tolist() == [3, 3]
+    with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor; no data!"):
+        meta.to("cpu")
+
+
+def test_isclose():
+    t = wick.tensor
+    assert wick.isclose(t([True, False]), t([True, True])).tolist() == [True, False]
+    assert not wick.allclose(t([True, False]), t([True, True]))
+    assert t([1, 2]).isclose(t([1, 3]), rtol=1.0).tolist() == [True, True]
+    assert wick.isclose(wick.ones(2, 3), wick.ones(3)).all()
+    for arguments, words in (
+        ({"rtol": -1}, "rtol must be greater than or equal to zero, but got -1"),
+        ({"atol": -0.5}, "atol must be greater than or equal to zero, but got -0.5"),
+    ):
+        for function in (wick.isclose, wick.allclose):
+            with pytest.raises(RuntimeError, match=words):
+                function(wick.ones(2), wick.ones(2), **arguments)
+    for a, b, words in (
+        (t([1.0]), t([1]), "Float did not match Long"),
+        (t([True]), t([1.0]), "Bool did not match Float"),
+        (t([1.0]).bfloat16(), t([1.0]).half(), "BFloat16 did not match Half"),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            wick.isclose(a, b)
+    with pytest.raises(TypeError, match=r"isclose\(\): argument 'other' \(position 2\) must be Tensor, not float"):
+        wick.isclose(t([1.0]), 1.0)
+
+
+def test_broadcast_shapes():
+    assert wick.broadcast_shapes((2, 1), (3,)) == wick.broadcast_shapes((2, 1), 3) == (2, 3)
+    assert wick.broadcast_shapes() == ()
+    with pytest.raises(RuntimeError) as error:
+        wick.broadcast_shapes((2, 3), (2,))
+    assert str(error.value) == (
+        "Attempting to broadcast a dimension of length 2 at -1! Mismatching argument at index 1 had (2,); but expected "
+        "shape should be broadcastable to [2, 3]"
+    )
+    with pytest.raises(ValueError, match="Attempting to broadcast a dimension with negative length!"):
+        wick.broadcast_shapes((2, -1))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [(wick.int64, "int64_t"), (wick.float32, "float"), (wick.float64, "double"), (wick.bfloat16, "c10::BFloat16")],
+)
+def test_complex_numbers_do_not_fit_into_real_tensors(dtype, name):
+    t, mask = wick.ones(3, dtype=dtype), wick.tensor([True, False, True])
+    words = f"value cannot be converted to type {name} without overflow"
+    for call in (
+        lambda: t.masked_fill(mask, 1j),
+        lambda: t.masked_fill_(mask, 1j),
+        lambda: t.masked_fill(mask, wick.tensor(1j)),
+        lambda: t.fill_(1j),
+        lambda: wick.full_like(t, 1j),
+        lambda: t.new_full((2,), 1j),
+        lambda: t.scatter(0, wick.tensor([0]), 1j),
+    ):
+        with pytest.raises(RuntimeError, match=words):
+            call()
+    assert t.masked_fill(mask, 2 + 0j).tolist() == t.masked_fill(mask, wick.tensor(2 + 0j)).tolist() == [2, 1, 2]
+    assert t.bool().logical_not().masked_fill(mask, 1j).tolist() == [True, False, True]

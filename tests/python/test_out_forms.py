@@ -163,3 +163,53 @@ def test_few_degrees_of_freedom():
         assert warned(lambda name=name: getattr(wick.ones(2), name)())[1] == []
         assert warned(lambda name=name: getattr(wick.ones(3, 2), name)(0, correction=2))[1] == []
         assert len(warned(lambda name=name: getattr(wick.ones(2, 3), name)(0, correction=2))[1]) == 1
+
+
+SHARED = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+    "location. Please clone() the tensor before performing the operation."
+)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda b: wick.cat([b[:2], b[2:4]], out=b[:4]),
+        lambda b: wick.cat([b[:2], b[2:4]], out=b[1:5]),
+        lambda b: wick.stack([b[:2], b[2:4]], out=b[:4].view(2, 2)),
+        lambda b: wick.masked_select(b, b > 0, out=b),
+        lambda b: wick.masked_select(b[:3], wick.ones(3) > 0, out=b[1:4]),
+        lambda b: wick.index_select(b, 0, wick.tensor([0, 1, 2]), out=b[:3]),
+        lambda b: wick.gather(b, 0, wick.tensor([0, 1, 2]), out=b[:3]),
+        lambda b: wick.take_along_dim(b, wick.tensor([0, 1, 2]), 0, out=b[:3]),
+        lambda b: wick.add(b[:3], 1, out=b[1:4]),
+        lambda b: wick.exp(b[:4].view(2, 2), out=b[:4].view(2, 2).t()),
+    ],
+)
+def test_memory_that_an_argument_shares(call):
+    with pytest.raises(RuntimeError) as error:
+        call(wick.ones(6))
+    assert str(error.value) == SHARED
+
+
+def test_an_index_that_is_written():
+    index = wick.tensor([0, 1, 2])
+    with pytest.raises(RuntimeError) as error:
+        wick.index_select(wick.ones(4, dtype=wick.int64), 0, index, out=index)
+    assert str(error.value) == SHARED
+
+
+def test_memory_that_may_be_shared():
+    b = wick.ones(4)
+    wick.add(b, 1, out=b)
+    wick.sum(b.view(2, 2), 1, out=b[1:3])
+    assert b.tolist() == [2, 4, 4, 2]
+    wick.mm(b.view(2, 2), wick.ones(2, 2), out=b.view(2, 2))
+    assert b.tolist() == [6, 6, 6, 6]
+
+
+def test_an_out_that_is_the_first_argument_has_no_derivative_either():
+    y = wick.ones(3, requires_grad=True) * 2
+    for function in (wick.maximum, wick.add):
+        with pytest.raises(RuntimeError, match="functions with out=... arguments don't support automatic different"):
+            function(y, y, out=y)

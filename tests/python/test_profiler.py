@@ -1,11 +1,24 @@
 """wick.profiler: rows for what compiled graphs ran while it was on."""
 
+import gzip
+import inspect
+import json
 import math
+import os
+import re
+import threading
 
 import pytest
 
 import wick
-from wick.profiler import ProfilerAction, ProfilerActivity, profile, record_function, schedule
+from wick.profiler import (
+    ProfilerAction,
+    ProfilerActivity,
+    profile,
+    record_function,
+    schedule,
+    tensorboard_trace_handler,
+)
 
 
 def model(x, w):
@@ -215,5 +228,153 @@ def test_record_function_in_captured_code_is_nothing():
 
 
 def test_names_of_pytorch_that_are_not_there_say_so():
-    with pytest.raises(AttributeError, match="tensorboard_trace_handler"):
-        _ = wick.profiler.tensorboard_trace_handler
+    with pytest.raises(AttributeError, match="itt"):
+        _ = wick.profiler.itt
+
+
+# ---- traces ----
+
+
+def exported(prof, path):
+    prof.export_chrome_trace(str(path))
+    read = gzip.open if path.suffix == ".gz" else open
+    with read(path, "rt", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def spans_of(trace, category="cpu_op"):
+    return [event for event in trace["traceEvents"] if event["ph"] == "X" and event["cat"] == category]
+
+
+def line_in(function, text):
+    """ "file:line in function" of its line that contains `text`."""
+    lines, first = inspect.getsourcelines(function)
+    (at,) = (first + k for k, line in enumerate(lines) if text in line)
+    return f"{__file__}:{at} in {function.__name__}"
+
+
+def is_within(inner, outer):
+    return outer["ts"] <= inner["ts"] and inner["ts"] + inner["dur"] <= outer["ts"] + outer["dur"] + 1e-3
+
+
+def test_a_trace_has_a_span_for_each_step(step, tmp_path):
+    with profile() as prof:
+        for _ in range(2):
+            with record_function("part"):
+                step()
+    trace = exported(prof, tmp_path / "trace.json")
+    assert trace["schemaVersion"] == 1 and trace["displayTimeUnit"] == "ms" and "runsLeftOut" not in trace
+    steps, runs, parts = (spans_of(trace, c) for c in ("cpu_op", "graph", "user_annotation"))
+    assert [event["name"] for event in steps] == ["fused_relu_mul", "aten::mm"] * 2
+    assert len(runs) == 2 and [event["name"] for event in parts] == ["part"] * 2
+    assert all(is_within(steps[k], runs[k // 2]) and is_within(runs[k // 2], parts[k // 2]) for k in range(4))
+    assert steps[0]["ts"] + steps[0]["dur"] == pytest.approx(steps[1]["ts"], abs=1e-3)
+    assert {event["tid"] for event in trace["traceEvents"]} == {0, threading.get_native_id()}
+    assert {event["pid"] for event in trace["traceEvents"]} == {os.getpid()}
+    names = [event["args"]["name"] for event in trace["traceEvents"] if event["ph"] == "M"]
+    assert len(names) == 2 and names[1] == f"thread {threading.get_native_id()}"
+
+
+def test_steps_of_a_trace_lead_to_their_lines(step, tmp_path):
+    with profile() as prof:
+        step()
+    fused, mm = (event["args"] for event in spans_of(exported(prof, tmp_path / "trace.json.gz")))
+    first, second = line_in(model, "relu"), line_in(model, "@")
+    assert fused["source"] == [first] and fused["kernel"].startswith("kernel_") and fused["bytes"] == 48
+    assert fused["computes"] == [
+        {"node": "%relu = relu", "stack": [first]},
+        {"node": "%mul = mul.Scalar", "stack": [first]},
+    ]
+    assert mm["source"] == mm["stack"] == [second] and mm["flops"] == 60 and mm["node"] == "mm"
+
+
+def words(name):
+    return set(re.split("[:_]+", name))
+
+
+def loss_of(net, x):
+    hidden = net(x)
+    return hidden.exp().sum()
+
+
+def test_the_lines_are_the_programs_and_derivatives_have_them(tmp_path):
+    net = wick.nn.Linear(3, 5)
+    x = wick.ones(2, 3)
+
+    def training(net, x):
+        loss = loss_of(net, x)
+        loss.backward()
+        return loss
+
+    of_net, of_loss = line_in(loss_of, "net(x)"), line_in(loss_of, "exp")
+    whole, forward = wick.compile(training), wick.compile(loss_of)
+    for _ in range(2):
+        whole(net, x), forward(net, x).backward()
+    with profile() as prof:
+        whole(net, x), forward(net, x).backward()
+    trace = exported(prof, tmp_path / "trace.json")
+    named = [event["name"].split(" ")[-1] for event in spans_of(trace, "graph")]
+    assert named[1:] == ["(forward)", "(backward)"] and len(named) == 3
+    lines = {line for event in spans_of(trace) for line in event["args"].get("source", [])}
+    assert {of_net, of_loss} <= lines and all(__file__ in line for line in lines)
+    products = [event["args"] for event in spans_of(trace) if {"mm", "linear"} & words(event["name"])]
+    assert len(products) == 4 and all(product["source"][0] == of_net for product in products)
+    # The derivative in `training` also says who asked for it, and that its sum with the gradient is that one's.
+    asked = line_in(training, "backward()")
+    assert products[1]["source"] == [of_net, asked] and products[1]["computes"][0]["stack"][-1] == asked
+    assert products[3]["source"] == [of_net]
+    whole.reset(), forward.reset()
+
+
+def test_traces_of_other_threads(step, tmp_path):
+    with profile() as prof:
+        thread = threading.Thread(target=step)
+        thread.start()
+        thread.join()
+        step()
+    tids = [event["tid"] for event in spans_of(exported(prof, tmp_path / "trace.json"), "graph")]
+    assert tids[1] == threading.get_native_id() != tids[0]
+
+
+def test_traces_of_cycles(step, tmp_path):
+    folder = tmp_path / "some" / "traces"
+    handler = tensorboard_trace_handler(str(folder), "me", use_gzip=True)
+    with profile(schedule=schedule(wait=1, warmup=1, active=2, repeat=2), on_trace_ready=handler) as prof:
+        for _ in range(9):
+            step()
+            prof.step()
+    first, second = sorted(folder.iterdir())
+    assert first.name.startswith("me.") and first.name.endswith(".pt.trace.json.gz")
+    for path, steps in ((first, (2, 3)), (second, (6, 7))):
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            trace = json.load(file)
+        names = [event["name"] for event in spans_of(trace, "user_annotation")]
+        assert names == [f"ProfilerStep#{k}" for k in steps] and len(spans_of(trace)) == 4
+    assert len(spans_of(exported(prof, tmp_path / "again.json"))) == 4  # of the last cycle
+
+
+def test_a_trace_too_large_says_so(step, tmp_path, monkeypatch):
+    monkeypatch.setattr(wick.profiler, "_MOST_MOMENTS", 2 * (3 + 3))  # of two runs of two steps
+    with profile() as prof:
+        for _ in range(5):
+            step()
+    trace = exported(prof, tmp_path / "trace.json")
+    assert trace["runsLeftOut"] == 3 and len(spans_of(trace, "graph")) == 2
+    assert rows_of(prof)["aten::mm"].count == 5
+
+
+def test_traces_that_cannot_be_written(step, tmp_path):
+    with pytest.raises(AssertionError, match="Profiler must be initialized before exporting chrome trace"):
+        profile().export_chrome_trace(str(tmp_path / "trace.json"))
+    with profile() as prof, pytest.raises(RuntimeError, match="didn't finish"):
+        prof.export_chrome_trace(str(tmp_path / "trace.json"))
+    with pytest.raises(FileNotFoundError):
+        prof.export_chrome_trace(str(tmp_path / "none" / "trace.json"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RuntimeError, match="Can't create directory: "):
+        tensorboard_trace_handler(str(tmp_path / "file" / "traces"))(prof)
+
+
+def test_nothing_is_kept_without_a_profile(step):
+    step()
+    assert wick._C._take_timeline() == ([], 0)

@@ -165,3 +165,26 @@ def test_checkpoint(reentrant):
     calls.clear()
     checkpoint(block, x, use_reentrant=reentrant).sum().backward()
     assert len(calls) == 2 and close(x.grad, expected[0].tolist()) and close(w.grad, expected[1].tolist())
+
+
+def test_a_pack_hook_that_writes_its_input():
+    def pack(t):
+        t.mul_(2)
+        return t
+
+    x = wick.ones(2, requires_grad=True)
+    words = "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot"
+    for call in (lambda: x.exp() * x, lambda: x.exp(), lambda: (x * 2).sin(), lambda: Keeps.apply(x * 1)):
+        with wick.autograd.graph.saved_tensors_hooks(pack, lambda t: t), pytest.raises(RuntimeError, match=words):
+            call()
+
+
+class Keeps(wick.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * ctx.saved_tensors[0]

@@ -312,3 +312,40 @@ def test_mapped_records_that_are_not_aligned(tmp_path):
         x = wick.load(path, mmap=True)
         assert x.data_ptr() % 16 == 0
         assert x.tolist() == [1, 2, 3, 4]
+
+
+def test_what_a_pickle_gives_is_what_it_names():
+    """A global, a type or a storage by itself, not what the reader keeps of it."""
+    head = b"\x80\x02"
+    dtype, size, counted = b"ctorch\nfloat32\n", b"ctorch\nSize\n", b"ccollections\nOrderedDict\n"
+    assert wick.load(with_pickle(head + dtype + b".")) is wick.float32
+    assert wick.load(with_pickle(head + size + b".")) is wick.Size
+    assert wick.load(with_pickle(head + counted + b".")) is OrderedDict
+    assert wick.load(with_pickle(head + b"]" + dtype + b"a.")) == [wick.float32]
+    assert wick.load(with_pickle(head + dtype + b"q\0h\0\x86.")) == (wick.float32, wick.float32)
+    records = {"data/0": struct.pack("<2f", 1, 2)}
+    key = b"(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x02tQ."
+    storage = wick.load(with_pickle(head + key, records))
+    assert isinstance(storage, wick.storage.TypedStorage) and list(storage) == [1, 2]
+    bytes_key = b"(X\x07\0\0\0storagectorch.storage\nUntypedStorage\nX\x01\0\0\x000X\x03\0\0\0cpuK\x08tQ."
+    assert bytes(wick.load(with_pickle(head + bytes_key, records))) == records["data/0"]
+
+
+@pytest.mark.parametrize("lie", [-1, -5, 10**6, None, 2**70, 1.5, "4"])
+def test_a_file_whose_readinto_lies(lie):
+    class Liar(io.BytesIO):
+        def readinto(self, view):
+            count = super().readinto(view)
+            return lie if len(view) > 8 else count
+
+    with pytest.raises(RuntimeError, match="failed reading zip archive"):
+        wick.load(Liar(saved(wick.ones(100)).getvalue()))
+
+
+def test_a_file_that_reads_nothing_and_says_that_it_did():
+    class Lazy(io.BytesIO):
+        def readinto(self, view):
+            return len(view) if len(view) == 400 else super().readinto(view)
+
+    with pytest.raises(RuntimeError, match="checksum"):
+        wick.load(Lazy(saved(wick.ones(100)).getvalue()))

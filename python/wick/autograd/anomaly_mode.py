@@ -1,13 +1,31 @@
-"""Anomaly detection: accepted, and its state can be asked for; wick's errors name the operator without it."""
+"""Anomaly detection: a NaN among the gradients that a node gives is an error, which names the node.
 
-__all__ = ["detect_anomaly", "is_anomaly_enabled", "set_detect_anomaly"]
+The state belongs to the process, as in PyTorch. wick's errors name the operator without it, too.
+"""
 
-_enabled = False
+import warnings
+
+from .. import _C
+
+__all__ = ["detect_anomaly", "is_anomaly_check_nan_enabled", "is_anomaly_enabled", "set_detect_anomaly"]
+
+_enabled, _check_nan = False, True
+
+
+def _set(enabled, check_nan):
+    global _enabled, _check_nan
+    _enabled, _check_nan = bool(enabled), bool(check_nan)
+    _C._find_nan(_enabled and _check_nan)
 
 
 def is_anomaly_enabled():
     """Whether anomaly detection was switched on."""
     return _enabled
+
+
+def is_anomaly_check_nan_enabled():
+    """Whether anomaly detection, when it is on, looks for NaN."""
+    return _check_nan
 
 
 class set_detect_anomaly:
@@ -18,26 +36,31 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode, check_nan=True):
-        global _enabled
-        self.prev, self.check_nan = _enabled, check_nan
-        _enabled = bool(mode)
+        self.prev, self.prev_check_nan = _enabled, _check_nan
+        _set(mode, check_nan)
 
     def __enter__(self):
         pass
 
     def __exit__(self, *exc):
-        global _enabled
-        _enabled = self.prev
+        _set(self.prev, self.prev_check_nan)
 
 
 class detect_anomaly:
     """Anomaly detection for a block: `with detect_anomaly(): loss.backward()`."""
 
     def __init__(self, check_nan=True):
+        self.prev, self.prev_check_nan = _enabled, _check_nan
         self.check_nan = check_nan
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should only be enabled for "
+            "debugging.",
+            stacklevel=2,
+        )
 
     def __enter__(self):
-        self._mode = set_detect_anomaly(True, self.check_nan)
+        self.prev, self.prev_check_nan = _enabled, _check_nan
+        _set(True, self.check_nan)
 
     def __exit__(self, *exc):
-        self._mode.__exit__(*exc)
+        _set(self.prev, self.prev_check_nan)

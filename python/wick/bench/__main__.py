@@ -12,6 +12,7 @@ import json
 import pathlib
 import sys
 
+from .._command import run
 from . import cases, compare, scripts
 from .engines import ENGINES, chosen
 from .processes import Failed
@@ -242,4 +243,4 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(main)

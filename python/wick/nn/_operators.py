@@ -22,88 +22,12 @@ def _in_place(function):
 # ---- pointwise ----
 
 
-def hardtanh(input, min_val=-1.0, max_val=1.0):
-    if not input.is_floating_point():
-        if input.dtype is _C.bool:
-            raise RuntimeError("Bool inputs not supported for hardtanh")
-        if input.dtype is _C.uint8 and min_val < 0:
-            raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
-        min_val, max_val = int(min_val), int(max_val)
-    return _C.clamp(input, min_val, max_val)
-
-
-def threshold(input, threshold, value):
-    for position, name, number in ((2, "threshold", threshold), (3, "value", value)):
-        if not isinstance(number, (int, float)):
-            kind = type(number).__name__
-            raise TypeError(f"threshold(): argument '{name}' (position {position}) must be Number, not {kind}")
-    if not input.is_floating_point():
-        threshold, value = int(threshold), int(value)
-    return _C.where(input <= threshold, value, input)
-
-
-def elu(input, alpha=1.0, scale=1.0, input_scale=1.0):
-    negative = _C.expm1(input * input_scale) * (alpha * scale)
-    return _C.where(input > 0, input * scale, negative)
-
-
-def celu(input, alpha=1.0):
-    return elu(input, alpha, 1.0, 1.0 / alpha)
-
-
-def selu(input):
-    return elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
-
-
-def leaky_relu(input, negative_slope=0.01):
-    return _C.where(input > 0, input, input * negative_slope)
-
-
-def mish(input):
-    return input * softplus(input).tanh()
-
-
-def softplus(input, beta=1.0, threshold=20.0):
-    return _C.where(input * beta > threshold, input, _C.log1p((input * beta).exp()) / beta)
-
-
-def log_sigmoid(input):
-    return -(_C.log1p((-input.abs()).exp()) - _C.clamp(input, max=0))
-
-
-def hardsigmoid(input):
-    return _C.clamp(input + 3, 0, 6) / 6
-
-
-def hardswish(input):
-    return input * _C.clamp(input + 3, 0, 6) / 6
-
-
-def hardshrink(input, lambd=0.5):
-    return _C.where(input.abs() <= lambd, 0.0, input)
-
-
-def softshrink(input, lambd=0.5):
-    return _C.where(input > lambd, input - lambd, _C.where(input < -lambd, input + lambd, input * 0))
-
-
-def prelu(input, weight):
-    if input.dim() >= 2:
-        weight = weight.reshape([-1] + [1] * (input.dim() - 2))
-    return _C.where(input > 0, input, weight * input)
-
-
 def glu(input, dim=-1):
     size = input.size(dim)
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim % input.dim()} is size {size}")
     first, second = input.chunk(2, dim)
     return first * second.sigmoid()
-
-
-celu_, elu_, hardsigmoid_, hardswish_, hardtanh_, leaky_relu_, mish_, selu_, threshold_ = map(
-    _in_place, (celu, elu, hardsigmoid, hardswish, hardtanh, leaky_relu, mish, selu, threshold)
-)
 
 
 # ---- dropout: one random number an element, or a channel ----
@@ -159,6 +83,15 @@ dropout_, feature_dropout_, alpha_dropout_, feature_alpha_dropout_ = map(
 # ---- normalisation, shapes ----
 
 
+def _in_float(input):
+    """What several operators go over is rounded once, at the end: a small float is computed with in float32."""
+    return input.float() if input.dtype in (_C.float16, _C.bfloat16) else input
+
+
+def _in_dtype(result, dtype):
+    return result if result.dtype == dtype else result.to(dtype)
+
+
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     dims, shape = tuple(range(-len(normalized_shape), 0)), list(normalized_shape)
     if list(input.shape[-len(shape) :]) != shape:
@@ -166,26 +99,45 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
         raise RuntimeError(
             f"Given normalized_shape={shape}, expected input with shape [*{expected}], but got input of size{got}"
         )
-    eps = _C.finfo(input.dtype).eps if eps is None else eps
-    result = input * (input.pow(2).mean(dims, True) + eps).rsqrt()
-    return result if weight is None else result * weight
+    wide = _in_float(input)
+    eps = _C.finfo(wide.dtype).eps if eps is None else eps
+    result = wide * (wide.pow(2).mean(dims, True) + eps).rsqrt()
+    return _in_dtype(result if weight is None else result * weight, input.dtype)
+
+
+def _check_group_norm(input, num_groups, weight, bias):
+    shape = list(input.shape)
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
+    if input.size(1) % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            f"shape {shape} and num_groups={num_groups}"
+        )
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is not None and (given.dim() != 1 or given.numel() != input.size(1)):
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
+                f"shape {list(given.shape)} and input of shape {shape}"
+            )
+        if given is not None and given.dtype not in (input.dtype, _C.float32):
+            raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
-    if input.size(1) % num_groups:
-        shape = f"shape {list(input.shape)} and num_groups={num_groups}"
-        raise RuntimeError(
-            f"Expected number of channels in input to be divisible by num_groups, but got input of {shape}"
-        )
-    grouped = input.reshape(input.size(0), num_groups, -1)
-    result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
+    _check_group_norm(input, num_groups, weight, bias)
+    if input.numel():
+        grouped = _in_float(input).reshape(input.size(0), num_groups, -1)
+        result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
+    else:
+        result = _in_float(input).clone()
     shape = [1, -1] + [1] * (input.dim() - 2)
     result = result if weight is None else result * weight.reshape(shape)
-    return result if bias is None else result + bias.reshape(shape)
-
-
-def broadcast_shapes(*shapes):
-    return _C.Size(_C.broadcast_tensors(*(_C.empty(shape, device="meta") for shape in shapes))[0].shape)
+    result = _in_dtype(result if bias is None else result + bias.reshape(shape), input.dtype)
+    for rank, layout in ((4, _C.channels_last), (5, _C.channels_last_3d)):
+        if input.dim() == rank and not input.is_contiguous() and input.is_contiguous(memory_format=layout):
+            result = result.contiguous(memory_format=layout)
+    return result
 
 
 def broadcast_tensors(*tensors):
@@ -251,6 +203,8 @@ def nll_loss_nd(input, target, weight=None, reduction=1, ignore_index=-100):
         raise ValueError(f"Expected {sizes}.")
     if input.dim() <= 2:
         return _C.nll_loss(input, target, weight, reduction, ignore_index)
+    if target.dtype == _C.uint8:
+        raise RuntimeError("expected scalar type Long but found Byte")
     classes = input.size(1)
     flat = input.movedim(1, -1).reshape(-1, classes)
     loss = _C.nll_loss(flat, target.reshape(-1), weight, reduction, ignore_index)
@@ -263,7 +217,7 @@ def binary_cross_entropy(input, target, weight=None, reduction=1):
 
 
 def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, reduction=1):
-    log = log_sigmoid(input)
+    log = _C.log_sigmoid(input)
     if pos_weight is None:
         loss = (1 - target) * input - log
     else:
@@ -279,10 +233,20 @@ def kl_div(input, target, reduction=1, log_target=False):
     return _reduced(entropy - target * input, reduction)
 
 
+def _normalized(x, dim, eps):
+    """x over its norm, which counts as eps where it is below; the derivative is the norm's all the same."""
+    norm = _C.linalg_vector_norm(x, 2, dim, True)
+    return x / _C.where(norm < eps, norm - norm.detach() + eps, norm)
+
+
 def cosine_similarity(x1, x2, dim=1, eps=1e-8):
-    dot = (x1 * x2).sum(dim)
-    norms = (x1 * x1).sum(dim).sqrt(), (x2 * x2).sum(dim).sqrt()
-    return dot / (_C.clamp(norms[0], min=eps) * _C.clamp(norms[1], min=eps))
+    dtype = _C.result_type(x1, x2)
+    if not (dtype.is_floating_point or dtype.is_complex):
+        name = str(dtype).rpartition(".")[2]
+        legacy = {"int64": "Long", "int32": "Int", "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool"}
+        raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {legacy[name]}")
+    x1, x2 = broadcast_tensors(*(x if x.is_floating_point() or x.is_complex() else x.to(dtype) for x in (x1, x2)))
+    return (_normalized(x1, dim, eps) * _normalized(x2, dim, eps)).sum(dim)
 
 
 def one_hot(tensor, num_classes=-1):

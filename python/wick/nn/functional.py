@@ -6,6 +6,7 @@ Operators whose arguments need nothing done are taken as they are (see _ALIASES)
 import math
 
 from .. import _C
+from .._tensor import broadcast_shapes
 from ._operators import ops as _ops
 
 # Our name -> the operator's. What the core does not have yet is missing here too, and says so when it is asked for.
@@ -65,11 +66,14 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
     return (_ops.hardtanh_ if inplace else _ops.hardtanh)(input, min_val, max_val)
 
 
-def threshold(input, threshold, value, inplace=False):
+def _threshold(input, threshold, value, inplace=False):
     """x where it is above the threshold, else value."""
     if _C._overrides and _C._has_torch_function_variadic(input):
-        return _handle(globals()["threshold"], (input,), input, threshold, value, inplace=inplace)
+        return _handle(_threshold, (input,), input, threshold, value, inplace=inplace)
     return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
+
+
+threshold = _threshold
 
 
 def elu(input, alpha=1.0, inplace=False):
@@ -583,7 +587,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
             "deprecated. Please ensure they have the same size."
         )
     if weight is not None:
-        weight = weight.expand(_ops.broadcast_shapes(target.size(), weight.size()))
+        weight = weight.expand(broadcast_shapes(target.size(), weight.size()))
     return _ops.binary_cross_entropy(input, target, weight, reduction)
 
 

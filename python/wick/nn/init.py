@@ -191,21 +191,34 @@ def kaiming_normal_(tensor, a=0, mode="fan_in", nonlinearity="leaky_relu", gener
     return normal_(tensor, 0.0, std, generator)
 
 
+def _orthonormal(matrix):
+    """Q of matrix = Q R where R's diagonal is positive, which makes it unique: (m, n), m >= n, of full rank.
+
+    Gram and Schmidt's way by halves, so that most of it is products; each half is freed of the other twice, which is
+    enough for full precision.
+    """
+    columns = matrix.size(1)
+    if columns == 1:
+        return matrix / matrix.norm()
+    first, rest = _orthonormal(matrix[:, : columns // 2]), matrix[:, columns // 2 :]
+    for _ in range(2):
+        rest = rest - first @ (first.t() @ rest)
+    return _C.cat([first, _orthonormal(rest)], 1)
+
+
 def orthogonal_(tensor, gain=1, generator=None):
     """A (semi-)orthogonal matrix times gain; dimensions after the first count as one (Saxe et al., 2013)."""
     if tensor.ndimension() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
     if tensor.numel() == 0:
         return tensor
-    if not hasattr(_C, "linalg_qr"):
-        raise NotImplementedError("orthogonal_ needs the QR decomposition, which wick does not have yet")
     rows = tensor.size(0)
     columns = tensor.numel() // rows
     flat = tensor.new_empty((rows, columns)).normal_(0, 1, generator=generator)
     if rows < columns:
         flat.t_()
-    q, r = _C.linalg_qr(flat)
-    q *= r.diag().sign()  # makes the result uniform over the orthogonal matrices
+    with _C.no_grad():
+        q = _orthonormal(flat.double()).to(flat.dtype)
     if rows < columns:
         q.t_()
     with _C.no_grad():

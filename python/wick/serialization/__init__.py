@@ -222,8 +222,10 @@ class _Storages:
         self._loaded = {}
 
     def load(self, key):
-        """(storage, dtype) for the persistent id ("storage", storage class, key, location, number of elements)."""
+        """The storage for the persistent id ("storage", storage class, key, location, number of elements)."""
         from pickle import UnpicklingError
+
+        from ..storage import TypedStorage
 
         if len(key) != 5 or key[0] != "storage" or not isinstance(key[1], _StorageClass):
             what = repr(key[0]) if key and isinstance(key[0], str) else f"a {type(key[0] if key else key).__name__}"
@@ -234,7 +236,8 @@ class _Storages:
         if name not in self._loaded:
             size = count * (1 if kind.dtype is None else kind.dtype.itemsize)
             self._loaded[name] = self._placed(self._read(f"data/{name}", size), location)
-        return self._loaded[name], kind.dtype
+        storage = self._loaded[name]
+        return storage if kind.dtype is None else TypedStorage(storage, kind.dtype)
 
     def _read(self, record, size):
         actual = self._archive.size(record)
@@ -288,7 +291,11 @@ def _rebuild_tensor(storage, offset, size, stride, dtype=None):
     import math
     from pickle import UnpicklingError
 
-    if not isinstance(storage, tuple) or len(storage) != 2 or not isinstance(storage[0], _C.UntypedStorage):
+    from ..storage import TypedStorage
+
+    if isinstance(storage, TypedStorage):
+        storage, dtype = storage.untyped(), storage.dtype
+    if not isinstance(storage, _C.UntypedStorage):
         raise UnpicklingError("a tensor's storage is missing")
     numbers = (offset, *size, *stride)
     if (
@@ -297,8 +304,7 @@ def _rebuild_tensor(storage, offset, size, stride, dtype=None):
         or math.prod(size) >= 1 << 63
     ):
         raise UnpicklingError("a tensor's sizes or strides are damaged")
-    storage, own = storage
-    dtype = own if own is not None else dtype if dtype is not None else _C.uint8
+    dtype = _C.uint8 if dtype is None else dtype
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if 0 not in size and (last + 1) * dtype.itemsize > storage.nbytes():
         raise RuntimeError(

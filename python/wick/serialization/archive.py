@@ -97,6 +97,8 @@ class FileSource:
             count = self._file.readinto(view)
             if not count:
                 raise _corrupt("the file has become shorter")
+            if not isinstance(count, int) or not 0 < count <= len(view):
+                raise _corrupt(f"the file object says that it has read {count} of {len(view)} bytes")
             view = view[count:]
 
 

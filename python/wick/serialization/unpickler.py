@@ -83,7 +83,7 @@ class Unpickler:
                 if opcode == 0x2E:  # STOP
                     if len(self._stack) != 1:
                         raise UnpicklingError("objects are left over at the end")
-                    return self._checked(self._stack[0])
+                    return self._values([self._checked(self._stack[0])])[0]
                 handler = _HANDLERS.get(opcode)
                 if handler is None:
                     raise UnpicklingError(f"Unsupported operand {opcode}")

@@ -532,3 +532,27 @@ def integer_arguments(x, y):
 @case(inputs=lambda k: (numbers(k, 2, 3, 4), numbers(k, 2, 4, 2, salt=1)))
 def batched_products(x, y):
     return wick.bmm(x, y), x @ y, wick.matmul(x[0], y)
+
+
+# ==== a device without bytes ====
+
+
+@case
+def without_bytes(x):
+    y = (x + 1).to("meta")
+    z = y.view(-1) * 2
+    return tuple(y.shape), z.shape, str(z.device), z.dtype, (z + 1).sum().shape
+
+
+@case
+def made_without_bytes():
+    t = wick.ones(2, 3)
+    y = t.to("meta")  # noqa: F841
+
+
+@case
+def written_without_bytes(x):
+    y = wick.empty_like(x, device="meta")
+    y.add_(1)
+    y[0] = 2
+    return y.stride(), y.is_meta, y.requires_grad

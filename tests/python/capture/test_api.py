@@ -42,6 +42,63 @@ def test_fullgraph_names_reason_and_line():
         wick.compile(noisy, fullgraph=True)(wick.ones(1))
 
 
+def test_what_was_entered_is_left_when_fullgraph_refuses():
+    """Grad mode and context managers are as before the call; the error is the caller's, whatever the function handles."""
+    log = []
+
+    class Noted:
+        def __enter__(self):
+            log.append("in")
+
+        def __exit__(self, kind, value, traceback):
+            log.append(kind.__name__)
+
+    def inner(x):
+        with Noted(), wick.no_grad():
+            try:
+                y = x + 1
+                print("not to be seen")
+            finally:
+                log.append("finally")
+        return y
+
+    def directly(x):
+        with wick.no_grad():
+            print("not to be seen")
+            return x
+
+    def handles(x):
+        try:
+            return inner(x)
+        except RuntimeError:
+            log.append("handled")
+        return x + 2
+
+    def generates(x):
+        def parts():
+            with Noted():
+                yield x + 1
+                print("not to be seen")
+
+        return list(parts())
+
+    left = ["in", "finally", "Unsupported"]
+    for function, wanted in (
+        (directly, []),
+        (inner, left),
+        (lambda x: inner(x), left),
+        (handles, [*left, "handled"]),
+        (generates, ["in", "Unsupported"]),
+    ):
+        compiled = wick.compile(function, fullgraph=True)
+        for _ in range(2):
+            log.clear()
+            with pytest.raises(RuntimeError, match="fullgraph=True, but the graph breaks here: a call of print"):
+                compiled(wick.ones(2))
+            assert log == wanted
+            assert wick.is_grad_enabled()
+
+
 def test_a_backend_is_given_the_graph_and_the_inputs():
     seen = []
 

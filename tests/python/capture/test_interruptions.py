@@ -310,3 +310,95 @@ def test_bad_values_are_found_where_they_are_used():
                 assert a[1] == b[1]
                 a, b = a[0], b[0]
             assert wick.equal(a, b)
+
+
+# ---- long loops ----
+
+
+def test_a_long_loop_goes_on_in_other_graphs():
+    def adds(x, n):
+        for _ in range(n):
+            x = x + 1
+        return x
+
+    def in_a_function(x, n):
+        y = adds(x, n // 2)
+        with wick.no_grad():
+            y = adds(y, n // 2)
+        return y * 2
+
+    def keeps(x, n):
+        kept = []
+        while len(kept) < n:
+            kept.append(x * len(kept))
+        return kept[n // 2] + kept[-1], len(kept)
+
+    def inside_c_code(x, n):
+        return sorted([2, 1], key=lambda k: adds(x, n)[0].shape), x + 1
+
+    def whole(value):
+        return (
+            [whole(v) for v in value] if isinstance(value, (list, tuple)) else getattr(value, "tolist", lambda: value)()
+        )
+
+    for function in (adds, in_a_function, keeps, inside_c_code):
+        compiled = Compiled(function)
+        for x in (numbers(0, 4), numbers(1, 4)):
+            for _ in range(2):
+                assert whole(compiled(x, 24000)) == whole(function(x, 24000))
+    compiled = Compiled(adds)
+    compiled(numbers(0, 4), 24000)
+    reasons = [r["reason"] for r in compiled.report()]
+    assert len(reasons) > 2
+    assert any("goes on in another" in str(r) for r in reasons)
+    one_graph = Compiled(adds, fullgraph=True)
+    assert wick.equal(one_graph(numbers(0, 4), 24000), adds(numbers(0, 4), 24000))
+    assert len(one_graph.report()) == 1
+
+
+def test_a_loop_without_end_is_interrupted():
+    """While it is captured, while it is planned and while whole rounds of it are replayed."""
+
+    def endless(x):
+        while True:
+            x = x + 1
+
+    def on_a_tape(x):
+        while True:
+            x = x * 1.5
+
+    def raise_it(number, frame):
+        raise KeyboardInterrupt
+
+    saved = signal.signal(signal.SIGALRM, raise_it)
+    try:
+        for function in (endless, on_a_tape):
+            compiled = Compiled(function)
+            for seconds in (0.001, 0.2, 0.7, 0.2, 0.01):
+                x = numbers(0, 3)
+                with pytest.raises(KeyboardInterrupt):
+                    signal.setitimer(signal.ITIMER_REAL, seconds)
+                    compiled(x.requires_grad_() if function is on_a_tape else x)
+                assert wick.is_grad_enabled()
+                assert wick.equal(x, numbers(0, 3))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, saved)
+
+
+def test_many_values_that_live_at_once():
+    """More than the places of a block are looked for between: they are still places of their own."""
+
+    def f(x, many):
+        kept = [x @ x[: k % 3 + 1].t() for k in range(many)]
+        total = x.new_zeros(4, 3)
+        for k, value in enumerate(reversed(kept)):
+            total = total * 0.5 + (value @ value.t())[:, :3] * (k % 7)
+        return total
+
+    x = numbers(0, 4, 4)
+    compiled = Compiled(f)
+    for many in (5, 1300):
+        expected = f(x, many)
+        for _ in range(3):
+            assert wick.equal(compiled(x, many), expected)

@@ -176,3 +176,47 @@ def test_a_tape_node_outlives_its_compiled_function():
     assert wick.equal(w.grad, v.grad)
     del y
     gc.collect()
+
+
+def test_models_that_die_as_their_segment_ends():
+    """The last reference to one is what was recorded of it: its death forgets the segment that has just been kept."""
+
+    def makes_one(x):
+        return nn.ReLU()(x)
+
+    def takes_a_slice(x, modules):
+        for layer in modules[:-1]:
+            x = layer(x)
+        return x
+
+    def lets_one_go(x, box):
+        layer = box.pop()
+        y = layer(x) * layer.scale
+        del layer
+        return y
+
+    class Scaled(nn.Module):
+        scale = 3.0
+
+        def __init__(self):
+            super().__init__()
+            self.parts = {"inner": nn.Linear(4, 4)}
+
+        def forward(self, x):
+            return self.parts["inner"](x).relu()
+
+    x = wick.arange(4) - 1.5
+    modules = nn.Sequential(nn.ReLU(), nn.Tanh(), nn.ReLU())
+    for turn in range(4):
+        if turn % 2 == 0:
+            first, second, third = wick.compile(makes_one), wick.compile(takes_a_slice), wick.compile(lets_one_go)
+        assert first(x).tolist() == [0.0, 0.0, 0.5, 1.5]
+        assert wick.equal(second(x, modules), x.relu().tanh())
+        model = Scaled()
+        expected = model(x) * 3
+        box, watched = [model], weakref.ref(model)
+        del model
+        assert wick.equal(third(x, box), expected)
+        gc.collect()
+        assert watched() is None
+    first.reset()

@@ -1,0 +1,652 @@
+"""Python that runs in the middle of a captured function and is none of its instructions: destructors, callbacks of weak
+references, the collector, signals, compiled functions called from there. At every evaluated instruction of a few
+functions: results are right, nothing runs twice, nothing is recorded that only happened to come in between."""
+
+import _thread
+import functools
+import gc
+import os
+import signal
+import sys
+import weakref
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(__file__))
+
+from capture_harness import Box, module_of, numbers  # noqa: E402
+
+import wick  # noqa: E402
+from wick._C import Compiled, _dynamo_probe  # noqa: E402
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
+
+
+class Noted:
+    """A context manager that says in a list what happens to it."""
+
+    def __init__(self, log, name):
+        self.log, self.name = log, name
+
+    def __enter__(self):
+        self.log.append(f"enter {self.name}")
+        return self
+
+    def __exit__(self, kind, value, traceback):
+        self.log.append(f"exit {self.name}")
+        return False
+
+
+# ---- the functions ----
+
+
+def straight(x, log):
+    y = x * 2
+    log.append("middle")
+    return (y + 1).sum()
+
+
+def helper(x, k):
+    return x.relu() * k
+
+
+def calls(x, log):
+    for k in range(3):
+        x = helper(x, k + 1) + 1
+        log.append(k)
+    return [x, helper(x, 2)]
+
+
+def breaks(x, log):
+    y = x + 1
+    print(end="")
+    log.append("printed")
+    y = helper(y, 3)
+    if y.sum() > -1e9:
+        y = y * 2
+    print(end="")
+    return y
+
+
+def with_blocks(x, log):
+    with Noted(log, "a"):
+        y = x * 2
+        with wick.no_grad(), Noted(log, "b"):
+            y = y + 1
+            print(end="")
+            y = helper(y, 2)
+        y = y.exp()
+    with wick.no_grad():
+        y = y - 1
+    return y
+
+
+def returns_inside(x, log):
+    for k in range(2):
+        with Noted(log, k), wick.no_grad():
+            if k:
+                return helper(x, k) - 1
+            x = x + 1
+    return None
+
+
+def tries(x, log):
+    for k in range(3):
+        try:
+            log.append("enter try")
+            x = x * 2
+            if k == 1:
+                raise ValueError(k)
+            x = x + 1
+        except ValueError:
+            x = x - 1
+        finally:
+            log.append("exit try")
+    return x
+
+
+def broken_inside(x, log):
+    try:
+        log.append("enter try")
+        with Noted(log, "a"):
+            x = inner_break(x, log) + 1
+    finally:
+        log.append("exit try")
+    return x
+
+
+def inner_break(x, log):
+    with wick.no_grad(), Noted(log, "inner"):
+        x = x * 2
+        print(end="")
+        return helper(x, 2)
+
+
+def generators(x, log):
+    def doubled():
+        for k in range(3):
+            log.append(k)
+            yield x * k
+
+    y = x
+    for part in doubled():
+        y = y + part
+    return y + sum(p for p in doubled())
+
+
+def writes(x, log):
+    y = x.clone()
+    y.add_(1)
+    y[0] = 5
+    log.append(y)
+    y.mul_(2)
+    return y.sum() + log[-1][0]
+
+
+def differentiates(x, log):
+    w = x.detach().clone().requires_grad_()
+    loss = (w * w).sum()
+    loss.backward()
+    with wick.no_grad():
+        w -= 0.5 * w.grad
+    log.append("stepped")
+    return w.detach()
+
+
+FUNCTIONS = [
+    straight,
+    calls,
+    breaks,
+    with_blocks,
+    returns_inside,
+    tries,
+    broken_inside,
+    generators,
+    writes,
+    differentiates,
+]
+named = pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.__name__)
+
+
+# ---- what is compared ----
+
+
+def plain(value):
+    if isinstance(value, wick.Tensor):
+        return value.tolist()
+    return [plain(v) for v in value] if isinstance(value, list) else value
+
+
+def outcome(function, turn=0):
+    x, log = numbers(turn, 3), []
+    return plain(function(x, log)), plain(log), x.tolist()
+
+
+def fired():
+    """Whether the probe has been called since it was set; it is not there any more."""
+    return _dynamo_probe(0, None) is None
+
+
+def at_every_instruction(function, check):
+    """check(compiled, arm) for each n; arm(callback) lets it run in front of the n-th instruction of the next call.
+    Until it says that a call was over before."""
+    for n in range(2000):
+        if not check(Compiled(function, limit=64), lambda callback, n=n: _dynamo_probe(n, callback)):
+            return
+    raise AssertionError("it does not end")
+
+
+def same_everywhere(function, prepare):
+    """prepare(): (callback, what has to be seen behind it, a list that sees it)"""
+    expected = [outcome(function, turn) for turn in range(3)]
+
+    def check(compiled, arm):
+        reached = False
+        for turn in (0, 1, 2):
+            callback, wanted, seen = prepare()
+            arm(callback)
+            assert outcome(compiled, turn) == expected[turn]
+            called = fired()
+            reached |= called
+            for again in (0, 1, 2, 0):
+                assert outcome(compiled, again) == expected[again]
+            assert not called or seen == wanted
+            assert wick.is_grad_enabled()
+        return reached
+
+    at_every_instruction(function, check)
+
+
+# ---- objects that die ----
+
+
+class Dying:
+    def __init__(self, seen):
+        self.seen = seen
+
+    def __del__(self):
+        total = 0
+        for k in range(3):
+            total = total + k
+        value = (wick.ones(2) * total).sum().item()
+        self.seen.append(value)
+
+
+@named
+def test_a_destructor_at_every_instruction(function):
+    def prepare():
+        seen = []
+        return [Dying(seen)].clear, [6.0], seen
+
+    same_everywhere(function, prepare)
+
+
+@named
+def test_callbacks_of_weak_references_at_every_instruction(function):
+    def prepare():
+        seen, kept = [], []
+
+        def tell(reference=None):
+            value = wick.arange(3).sum()
+            seen.append((value + 1).item())
+
+        one, other, third = Box(), Box(), Box()
+        kept.append(weakref.ref(one, tell))
+        weakref.finalize(other, tell)
+        mapping = weakref.WeakValueDictionary(a=third)
+        members = weakref.WeakSet([third])
+
+        def die():
+            nonlocal third
+            holder.clear()
+            third = None
+            if len(mapping) or len(members):
+                seen.append("alive")
+            kept.clear()
+
+        holder = [one, other]
+        del one, other
+        return die, [4, 4], seen
+
+    same_everywhere(function, prepare)
+
+
+@named
+def test_the_collector_at_every_instruction(function):
+    def prepare():
+        seen = []
+        cycle = Box(dying=Dying(seen))
+        cycle.me = cycle
+        return functools.partial(gc.collect, 0), [6.0], seen
+
+    gc.collect()
+    gc.freeze()
+    try:
+        same_everywhere(function, prepare)
+    finally:
+        gc.unfreeze()
+
+
+@named
+def test_a_compiled_function_at_every_instruction(function):
+    def prepare():
+        seen = []
+
+        def call():
+            inner = wick.compile(lambda x: helper(x, 2) + 1)
+            for _ in range(2):
+                seen.append(inner(wick.ones(2)).tolist())
+
+        return call, [[3.0, 3.0]] * 2, seen
+
+    same_everywhere(function, prepare)
+
+
+def test_code_in_between_uses_what_is_captured():
+    """A value that has not been computed, an input that is written, a gradient."""
+    kept = []
+
+    def f(x, log):
+        y = x * 2
+        log.append(y)
+        kept[:] = [y, x, log]
+        x.add_(1)
+        z = y + x
+        x.mul_(2)
+        log.append(z)
+        return z.sum() + x
+
+    expected = outcome(f)
+    values = {"y": set(), "x": set()}
+
+    def look():
+        if kept:
+            y, x, log = kept
+            values["y"].add(tuple(y.tolist()))
+            values["x"].add(tuple(x.tolist()))
+            log.append((y + x).shape[0])
+            log.pop()
+
+    def check(compiled, arm):
+        kept.clear()
+        arm(look)
+        assert outcome(compiled) == expected
+        reached = fired()
+        for _ in range(2):
+            assert outcome(compiled) == expected
+        return reached
+
+    at_every_instruction(f, check)
+    x = numbers(0, 3)
+    assert values["y"] == {tuple((x * 2).tolist())}
+    assert values["x"] == {tuple(v.tolist()) for v in (x, x + 1, (x + 1) * 2)}
+
+
+# ---- objects that die where the program lets them go ----
+
+
+class Named:
+    def __init__(self, name, log):
+        self.name, self.log = name, log
+
+    def __del__(self):
+        name = self.name
+        self.log.append(name)
+
+
+def sets_an_item(x, d, box):
+    d["k"] = 1
+    return x + 1
+
+
+def deletes_an_item(x, d, box):
+    del d["k"]
+    return x + 1
+
+
+def sets_an_item_of_a_list(x, d, box):
+    box.items[0] = 5
+    return x + 1
+
+
+def sets_an_attribute(x, d, box):
+    box.held = 1
+    return x + 1
+
+
+def deletes_an_attribute(x, d, box):
+    del box.held
+    return x + 1
+
+
+def clears(x, d, box):
+    d.clear()
+    box.items.clear()
+    return x + 1
+
+
+def updates(x, d, box):
+    d.update({"k": 2})
+    d |= {"other": 3}
+    return x + 1
+
+
+def pops(x, d, box):
+    d.pop("k")
+    return x + 1
+
+
+def lets_an_inner_frame_go(x, d, box):
+    def inner(d):
+        gone = d.pop("k")
+        return gone is None
+
+    return x + inner(d)
+
+
+def sets_a_global(x, d, box):
+    global held
+    held = None
+    return x + 1
+
+
+def makes_its_own(x, d, box):
+    mine = Named("mine", box.log)
+    y = x * 2
+    del mine
+    box.log.append("y")
+    return y
+
+
+held = None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [sets_an_item, deletes_an_item, sets_an_item_of_a_list, sets_an_attribute, deletes_an_attribute, clears, updates, pops,
+     lets_an_inner_frame_go, sets_a_global, makes_its_own],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
+def test_destructors_run_once(function):
+    """When they come again by themselves at each replay, they are not recorded as well. What the region knows of lives
+    until its end."""
+
+    def run(call):
+        global held
+        seen = []
+        for k in range(4):
+            log = []
+            box = Box(held=Named(f"attribute {k}", log), items=[Named(f"item {k}", log), 3], log=log)
+            d = {"k": Named(f"key {k}", log), "other": Named(f"other {k}", log)}
+            held = Named(f"global {k}", log)
+            result = call(wick.ones(2) + k, d, box).tolist()
+            inside = sorted(log)
+            del d, box
+            held = None
+            seen.append((result, inside, sorted(log)))
+        return seen
+
+    assert run(Compiled(function)) == run(function)
+
+
+def test_weak_references_made_inside():
+    seen = []
+
+    def tell(reference):
+        seen.append("gone")
+
+    def by_reference(x):
+        o = Box()
+        r = weakref.ref(o, tell)
+        y = x + 1
+        o = None
+        return y, r() is None
+
+    members, values = weakref.WeakSet(), weakref.WeakValueDictionary()
+
+    def by_containers(x):
+        o, p = Box(), Box()
+        members.add(o)
+        values["p"] = p
+        weakref.finalize(p, tell, None)
+        return x + len(members) + len(values)
+
+    for f in (by_reference, by_containers):
+        seen.clear()
+        f(wick.ones(2))
+        wanted = list(seen)
+        compiled = Compiled(f)
+        for _ in range(4):
+            seen.clear()
+            compiled(wick.ones(2))
+            assert seen == wanted == ["gone"]
+        assert not len(members) and not len(values)
+
+
+def test_a_compiled_function_made_inside():
+    def f(x):
+        inner = wick.compile(lambda y: y * 2)
+        return inner(x) + 1
+
+    def by_c_code(x):
+        return list(map(Compiled(lambda y: y * 2), [x, x + 1]))
+
+    for _ in range(2):
+        for function in (f, by_c_code):
+            compiled = Compiled(function)
+            for k in range(4):
+                x = wick.ones(3) + k
+                assert plain(compiled(x)) == plain(function(x))
+
+
+def test_segments_are_forgotten_while_they_are_looked_at():
+    class Number(int):
+        def __eq__(self, other):
+            if forgets[0]:
+                for compiled in forgets[1:]:
+                    compiled.reset()
+            return int.__eq__(self, other)
+
+        __hash__ = int.__hash__
+
+    forgets = [False]
+
+    def f(x, k):
+        return x * 2 + (1 if k == 3 else 2)
+
+    compiled = Compiled(f, limit=64)
+    forgets.append(compiled)
+    for turn in range(6):
+        for k in range(5):
+            forgets[0] = turn > 1
+            assert (
+                compiled(wick.ones(2) + turn, Number(k)).tolist()
+                == (wick.ones(2) * 2 + 2 * turn + (1 if k == 3 else 2)).tolist()
+            )
+            forgets[0] = False
+
+
+# ---- signals ----
+
+
+def interrupted(function):
+    x, log = numbers(0, 3), []
+    try:
+        result = plain(function(x, log))
+        for _ in range(10):  # one that came with the last instruction
+            pass
+    except KeyboardInterrupt:
+        result = "interrupted"
+    return result, plain(log)
+
+
+def never_left(log):
+    """How much was entered and not left. An interrupt in the middle of `__enter__` or `__exit__` makes that one."""
+    opened, missing = [], 0
+    for line in log:
+        if isinstance(line, str) and line.startswith("enter "):
+            opened.append(line[6:])
+        elif isinstance(line, str) and line.startswith("exit "):
+            while opened and opened[-1] != line[5:]:
+                opened.pop()
+                missing += 1
+            assert opened, f"{line}, but it was not entered"
+            opened.pop()
+    return missing + len(opened)
+
+
+@pytest.fixture
+def alarm():
+    def raise_it(number, frame):
+        raise KeyboardInterrupt
+
+    saved = signal.signal(signal.SIGALRM, raise_it)
+    yield functools.partial(_thread.interrupt_main, signal.SIGALRM)
+    signal.signal(signal.SIGALRM, saved)
+
+
+@named
+@pytest.mark.parametrize("when", ["capture", "replay"])
+def test_a_signal_at_every_instruction(function, when, alarm):
+    expected = interrupted(function)
+    outcomes = set()
+
+    def check(compiled, arm):
+        if when == "replay":
+            assert interrupted(compiled) == expected
+        arm(alarm)
+        result, log = interrupted(compiled)
+        reached = fired()
+        outcomes.add(result == "interrupted")
+        assert result in ("interrupted", expected[0])
+        assert never_left(log) <= (result == "interrupted")
+        assert wick.is_grad_enabled()
+        for _ in range(3):
+            assert interrupted(compiled) == expected
+        return reached
+
+    at_every_instruction(function, check)
+    assert True in outcomes or when == "replay"
+
+
+@named
+def test_a_handler_that_only_looks_at_every_instruction(function):
+    """It is not recorded: a later call does not do it again."""
+    seen = []
+
+    def note(number, frame):
+        value = wick.arange(4)
+        seen.append((value * 2).sum().item())
+
+    saved = signal.signal(signal.SIGALRM, note)
+    send = functools.partial(_thread.interrupt_main, signal.SIGALRM)
+    expected = outcome(function)
+    try:
+
+        def check(compiled, arm):
+            seen.clear()
+            arm(send)
+            assert outcome(compiled) == expected
+            reached = fired()
+            for _ in range(3):
+                assert outcome(compiled) == expected
+            assert seen == ([12] if reached else [])
+            return reached
+
+        at_every_instruction(function, check)
+    finally:
+        signal.signal(signal.SIGALRM, saved)
+
+
+def test_signals_in_a_training_step(alarm):
+    """An exit function was called that was no function: the frame was filled after the exception had changed its stack."""
+
+    def step(model, optimizer, x):
+        optimizer.zero_grad()
+        loss = model(x).pow(2).sum()
+        loss.backward()
+        with wick.no_grad():
+            print(end="")
+            optimizer.step()
+            print(end="")
+        return loss
+
+    model = module_of(0)
+    optimizer = wick.optim.AdamW(model.parameters())
+    x = numbers(0, 3, 4)
+    compiled = Compiled(step, limit=64)
+    for _ in range(4):
+        compiled(model, optimizer, x)
+    for n in range(200):
+        _dynamo_probe(n, alarm)
+        try:
+            compiled(model, optimizer, x)
+            for _ in range(10):
+                pass
+        except KeyboardInterrupt:
+            pass
+        assert wick.is_grad_enabled()
+        if not fired():
+            break
+    assert 0 < n < 199
+    compiled(model, optimizer, x)
