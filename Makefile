@@ -2,6 +2,7 @@
 # make test     C and Python tests against build-debug/ (debug checks on); SANITIZE=address,undefined uses build-san/
 # make demo     the first compiled model           make parity   against an installed PyTorch, skipped without one
 # make lint     style, static checks, part order   make bench    speed, against PyTorch when there is one
+# make docs     the pages that are written from the source
 # make fuzz     100,000 random programs, eager against compiled, with a seed that is printed; SEED=7 and COUNT=500 as well
 PYTHON ?= python3
 VENV := .venv
@@ -22,7 +23,7 @@ PYTEST := -m pytest
 existing = $(wildcard $(1))
 
 
-.PHONY: torch build build-tests demo test fuzz lint parity bench format clean
+.PHONY: torch build build-tests demo test fuzz lint parity bench docs format clean
 
 build: $(VENV)/.ready
 	@[ -f build/build.ninja ] || meson setup build -Dtests=disabled
@@ -74,6 +75,9 @@ bench: build torch
 
 lint: build
 	tools/lint.sh
+
+docs: $(VENV)/.ready
+	$(BIN)/python tools/generate_operators.py page=docs/operators.md -- src/ops/tables/*.ops
 
 format: $(VENV)/.ready
 	git ls-files -co --exclude-standard '*.c' '*.h' | xargs -r clang-format -i

@@ -20,6 +20,7 @@ check cppcheck cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,po
 check ruff ruff check --quiet .
 check includes python tools/check_includes.py
 check operators python tools/check_operator_lists.py
+check operators.md python tools/generate_operators.py page=docs/operators.md --check -- src/ops/tables/*.ops
 check names python tools/check_core_names.py build/python
 check exports python tools/check_exports.py build/python/wick/libwick.so
 exit $status

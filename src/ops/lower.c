@@ -1,4 +1,4 @@
-/* What LOWER functions are written with: arguments and results as loads and stores at this element.
+/* What lower functions are written with: arguments and results as loads and stores at this element.
  * Tests: tests/ops/ run every lowering. */
 #include "ops/internal.h"
 #include "ops/plan.h"

@@ -3,10 +3,10 @@
  * follows. tools/ops/ reads the rows and writes them as the constant records below.
  *
  * An operator is computed in one of four ways, by what its row gives:
- *   LOWER(fn)      a loop-IR body; tier 0 runs it, compiled code fuses it
- *   VIEW(fn)       new geometry over the same storage
- *   KERNEL(fn)     a library kernel or something that is not a loop (mm, randperm, copy of a list)
- *   COMPOSE(fn)    in terms of other operators. Without a derivative of its own it is replaced by its parts at once.
+ *   lower fn       a loop-IR body; tier 0 runs it, compiled code fuses it
+ *   view fn        new geometry over the same storage
+ *   kernel fn      a library kernel or something that is not a loop (mm, randperm, copy of a list)
+ *   compose fn     in terms of other operators. Without a derivative of its own it is replaced by its parts at once.
  *
  * A call goes through layers, outermost first, each asked for by one bit (tensor/tensor.h, WK__KEY_*):
  *   inference -> Python override -> autocast -> autograd -> decompose -> trace -> compute.  */
@@ -319,7 +319,7 @@ WK_MUST_USE wk_status wk__vjp_set(wk__vjp *v, int input, wk_tensor *grad);
 
 /* ---- lowering (lower.c) ---- */
 
-/* What a row's LOWER function sees. It says what happens to each element by calling wk__k_* on `h`. Sizes are symbols
+/* What a row's lower function sees. It says what happens to each element by calling wk__k_* on `h`. Sizes are symbols
  * ("size of buffer b, dim d"), so that one body serves all sizes; ranks, dtypes, int and bool arguments are known. */
 typedef struct wk__lower {
   wk__loop_handler *h;

@@ -8,7 +8,7 @@
 
 enum { WK__PLAN_MAX_NESTS = 4 };
 
-/* What a row's LOWER function says about a call. Compound index expressions belong to the shape environment that was
+/* What a row's lower function says about a call. Compound index expressions belong to the shape environment that was
  * current. */
 typedef struct wk__lowered {
   uint8_t nest_count;
