@@ -3,6 +3,7 @@
 # make demo     the first compiled model           make parity   against an installed PyTorch, skipped without one
 # make lint     style, static checks, part order   make bench    speed, against PyTorch when there is one
 # make docs     the pages that are written from the source
+# make floor    what ../shared/checks gives, where it is there, is not below .ci/floor
 # make fuzz     100,000 random programs, eager against compiled, with a seed that is printed; SEED=7 and COUNT=500 as well
 PYTHON ?= python3
 VENV := .venv
@@ -23,7 +24,7 @@ PYTEST := -m pytest
 existing = $(wildcard $(1))
 
 
-.PHONY: torch build build-tests demo test fuzz lint parity bench docs format clean
+.PHONY: torch pictures build build-tests demo test fuzz lint floor parity bench docs format clean
 
 build: $(VENV)/.ready
 	@[ -f build/build.ninja ] || meson setup build -Dtests=disabled
@@ -64,12 +65,21 @@ torch: $(VENV)/.ready
 parity: build torch
 	$(BIN)/python $(PYTEST) tests/parity
 
-demo: build
+# For the picture of the demo, which goes on without.
+pictures: $(VENV)/.ready
+	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -r examples/requirements.txt || \
+	  echo "matplotlib cannot be installed here: no picture will be drawn"
+
+floor: build
+	$(BIN)/python $(PYTEST) .ci/test_floor.py
+
+demo: build pictures
 	$(BIN)/python examples/demo.py --plot build/demo.png
 
 # All engines where PyTorch is.
 demo_engines = wick wick.compile $(shell $(BIN)/python -c 'import torch' 2>/dev/null && echo torch torch.compile)
-bench: build torch
+bench: build torch pictures
 	$(BIN)/python bench/run.py --json build/bench.json
 	$(BIN)/python examples/demo.py --engines $(demo_engines) --plot build/demo.png
 

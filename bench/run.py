@@ -28,6 +28,9 @@ FOLDER = pathlib.Path(__file__).absolute().parent
 sys.path.insert(0, str(FOLDER))
 import cases  # noqa: E402
 
+# Of the example, as the case chargpt_step has them.
+SCRIPT_SIZES = "--layers 6 --width 192 --heads 6 --context 128 --batch 8".split()
+
 
 class Runner:
     """What the sections share: the engines that take part, and how long to measure."""
@@ -226,7 +229,10 @@ def _import_figures(name, rounds):
 
 def processes(run):
     """Import, size, and the memory of a training."""
-    script, arguments = FOLDER.parent / "examples" / "train_chargpt.py", ["--steps", "8", "--sample", "0"]
+    script, arguments = (
+        FOLDER.parent / "examples" / "train_chargpt.py",
+        [*SCRIPT_SIZES, "--steps", "8", "--sample", "0"],
+    )
     figures, body = [], []
     for name in run.among("wick", "torch"):
         found = {"engine": name, **_import_figures(name, 3 if run.options.tiny else 7)}

@@ -2,8 +2,8 @@
 
 A PyTorch program, run unchanged by either:
 
-    python -m wick examples/train_chargpt.py --seconds 60
-    python examples/train_chargpt.py --seconds 60          # with PyTorch installed
+    python -m wick examples/train_chargpt.py
+    python examples/train_chargpt.py          # with PyTorch installed
 
 With --compile the whole step (forward, loss, zero_grad, backward, optimizer) is one compiled function.
 """
@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import os
+import re
 import sys
 import time
 
@@ -81,15 +82,20 @@ class CharGPT(nn.Module):
         return self.head(self.norm(self.blocks(x)))
 
 
+def with_tabs(text):
+    """Indentation as tabs: one character for what four would say, and a block's depth can be counted within the context."""
+    return re.sub("^(    )+", lambda spaces: "\t" * (len(spaces[0]) // 4), text, flags=re.MULTILINE)
+
+
 def standard_library_text(limit):
-    """The first `limit` ASCII characters of the standard library's modules, in alphabetical order."""
+    """The first `limit` ASCII characters of the standard library's modules, in alphabetical order, with tabs."""
     folder = os.path.dirname(os.__file__)
     parts, size = [], 0
     for name in sorted(os.listdir(folder)):
         if not name.endswith(".py"):
             continue
         with open(os.path.join(folder, name), encoding="utf-8", errors="ignore") as file:
-            text = "".join(c for c in file.read() if c.isascii())
+            text = with_tabs("".join(c for c in file.read() if c.isascii()))
         parts.append(text)
         size += len(text)
         if size >= limit:
@@ -105,13 +111,13 @@ def batch_of(data, batch, context):
 
 
 @torch.no_grad()
-def write(model, start, length, characters):
-    """Continues `start` (a list of character numbers) by sampling."""
+def write(model, start, length, characters, temperature):
+    """Continues `start` (a list of character numbers) by sampling: near 0 what is likely, at 1 as the model says."""
     model.eval()
     for _ in range(length):
-        logits = model(torch.tensor([start[-model.context :]]))[0, -1]
+        logits = model(torch.tensor([start[-model.context :]]))[0, -1] / temperature
         start = start + [int(torch.multinomial(F.softmax(logits, dim=-1), 1))]
-    return "".join(characters[i] for i in start)
+    return "".join(characters[i] for i in start).replace("\t", "    ")
 
 
 def make_step(model, optimizer):
@@ -128,6 +134,12 @@ def make_step(model, optimizer):
     return step
 
 
+def make_rate(steps):
+    """Step number -> part of the learning rate: rising over the first steps, then falling to nothing at the last."""
+    rising = max(1, min(50, steps // 10))
+    return lambda step: min((step + 1) / rising, max(steps - step, 0) / max(steps - rising, 1))
+
+
 def progress(step, loss, rate, done):
     width = 24
     filled = int(width * min(done, 1.0))
@@ -137,20 +149,20 @@ def progress(step, loss, rate, done):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--width", type=int, default=192)
-    parser.add_argument("--heads", type=int, default=6)
-    parser.add_argument("--context", type=int, default=128)
-    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--context", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--dropout", type=float, default=0.0)
-    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--lr", type=float, default=3e-3, help="the highest learning rate")
     parser.add_argument("--seed", type=int, default=1337)
-    parser.add_argument("--steps", type=int, default=None, help="stop after so many steps")
-    parser.add_argument(
-        "--seconds", type=float, default=60.0, help="stop so long after the first step (without --steps)"
-    )
+    parser.add_argument("--steps", type=int, default=1500)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="stop so long after the first step")
     parser.add_argument("--compile", action="store_true", help="compile the training step")
     parser.add_argument("--sample", type=int, default=400, help="characters to write at the end")
+    parser.add_argument("--prompt", default="class Reader:\n    def __init__(self, ", help="the text's beginning")
+    parser.add_argument("--temperature", type=float, default=0.7)
     parser.add_argument("--json", help="write losses and times to this file")
     options = parser.parse_args()
 
@@ -160,7 +172,8 @@ def main():
     number = {c: i for i, c in enumerate(characters)}
     data = torch.tensor([number[c] for c in text], dtype=torch.long)
     model = CharGPT(len(characters), options.context, options.width, options.layers, options.heads, options.dropout)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, weight_decay=0.1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=options.lr, betas=(0.9, 0.95), weight_decay=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, make_rate(options.steps))
     print(
         f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(text):,} characters of {len(characters)} kinds"
     )
@@ -173,10 +186,11 @@ def main():
         start = time.perf_counter()
         x, y = batch_of(data, options.batch, options.context)
         losses.append(step(x, y).item())
+        schedule.step()
         times.append(time.perf_counter() - start)
         began = began or time.perf_counter()
         assert math.isfinite(losses[-1]), "the loss is not finite"
-        done = len(losses) / options.steps if options.steps else (time.perf_counter() - began) / options.seconds
+        done = max(len(losses) / options.steps, (time.perf_counter() - began) / options.seconds)
         if len(losses) % 10 == 0 or done >= 1:
             progress(
                 len(losses),
@@ -190,9 +204,11 @@ def main():
     if options.json:
         with open(options.json, "w", encoding="utf-8") as file:
             json.dump({"losses": losses, "times": times, "tokens": options.batch * options.context}, file)
-    print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f} in {len(losses)} steps")
+    last = losses[-max(1, min(50, len(losses) // 10)) :]  # one batch says little
+    print(f"loss {losses[0]:.4f} -> {sum(last) / len(last):.4f} in {len(losses)} steps")
     if options.sample:
-        print(write(model, [number["\n"]], options.sample, characters))
+        prompt = [number[c] for c in with_tabs(options.prompt)]
+        print(write(model, prompt, options.sample, characters, options.temperature))
 
 
 if __name__ == "__main__":

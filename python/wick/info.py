@@ -13,6 +13,7 @@ import os
 import pathlib
 import platform
 import shutil
+import stat
 import subprocess
 import sys
 
@@ -137,8 +138,20 @@ def cache_folder():
     return os.path.join(home, ".cache", "wick") if home and home.startswith("/") else None
 
 
+def _refusal(folder):
+    """Why the folder is not used, or None: it has to be this user's alone, as it holds code that is run."""
+    try:
+        found = os.lstat(folder)
+    except OSError:
+        return None  # it is made when it is needed
+    if not stat.S_ISDIR(found.st_mode):
+        return "it is no folder"
+    alone = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return None if alone else "it is not this user's alone (mode 0700)"
+
+
 def cache():
-    """{"folder", "files", "bytes"} of the cache of compiled kernels."""
+    """{"folder", "files", "bytes"} of the cache of compiled kernels, and "refused": why it is not used, or None."""
     folder, files, size = cache_folder(), 0, 0
     for place, _, names in os.walk(folder) if folder else ():
         for name in names:
@@ -147,7 +160,7 @@ def cache():
                 files += 1
             except OSError:
                 continue  # another process removed it
-    return {"folder": folder, "files": files, "bytes": size}
+    return {"folder": folder, "files": files, "bytes": size, "refused": _refusal(folder) if folder else None}
 
 
 def libraries():
@@ -202,7 +215,9 @@ def _lines(found):
         yield "C compiler", f"WICK_CC={compiled['command']} is no program: compiled code stays on the interpreter tier"
     else:
         yield "C compiler", "none (cc, gcc, clang) on PATH: compiled code stays on the interpreter tier"
-    if kept["folder"]:
+    if kept["refused"]:
+        yield "kernel cache", f"{kept['folder']}: not used, {kept['refused']}; kernels are compiled in each process"
+    elif kept["folder"]:
         yield "kernel cache", f"{kept['folder']}: {kept['files']} files, {_size_text(kept['bytes'])}"
     else:
         yield "kernel cache", "off"

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import wick
+import wick.bench.__main__ as commands
 from wick.bench import cases, compare, engines, report, scripts
 from wick.bench.__main__ import losses_text
 from wick.bench.__main__ import main as bench
@@ -232,18 +233,88 @@ def test_wrong_command_lines(line, message, capsys):
     assert end.value.code == 2 and message in capsys.readouterr().err
 
 
-@pytest.mark.skipif(report.has_matplotlib(), reason="matplotlib is installed")
-def test_a_plot_needs_matplotlib(capsys):
+def test_a_plot_needs_matplotlib(capsys, monkeypatch):
+    monkeypatch.setattr(commands, "has_matplotlib", lambda: False)
     with pytest.raises(SystemExit):
         bench(["--case", "add", "--plot", "out.png"])
     assert "pip install matplotlib" in capsys.readouterr().err
 
 
+# ---- pictures ----
+
+
+@pytest.fixture
+def pictures(monkeypatch):
+    """What would be drawn: [(path, title, panels, note)]."""
+    saved = []
+    monkeypatch.setattr(commands, "has_matplotlib", lambda: True)
+    monkeypatch.setattr(commands, "save_picture", lambda *picture: saved.append(picture))
+    return saved
+
+
+QUICKLY = ["--tiny", "--rounds", "1", "--seconds", "0.001", "--no-cold", "--no-memory"]
+
+
+def test_a_case_is_a_panel_with_its_ratios(pictures, tmp_path):
+    out = tmp_path / "out.json"
+    line = ["--case", "add", "gemm:m=2", "--threads", "1", "2", "--engines", *WICK, "--json", str(out)]
+    assert bench([*line, *QUICKLY, "--plot", "out.png"]) == 0
+    ((path, title, panels, note),) = pictures
+    assert (path, title) == ("out.png", "Time of a call, relative to wick")
+    assert "Shorter is faster. One round on " in note
+    assert [panel.title for panel in panels] == ["add", "gemm:m=2"]
+    for row in json.loads(out.read_text())["cases"]:
+        (panel,) = (panel for panel in panels if panel.title == row["case"])
+        group = panel.groups[f"{row['threads']} thread" + "s" * (row["threads"] > 1)]
+        assert panel.reference == "wick" and group["wick"] == (1.0, row["seconds"]["wick"])
+        assert group["wick compiled"] == (row["ratios"]["wick.compile"], row["seconds"]["wick.compile"])
+
+
+def test_a_case_that_fails_is_in_the_picture(pictures, tmp_path):
+    path = write(tmp_path, "def make(): return lambda: 1 / 0\n")
+    assert bench([f"{path}:make", "--engines", "wick", *QUICKLY, "--plot", "out.png"]) == 1
+    (panel,) = pictures[0][2]
+    assert panel.title == "mine.py:make" and panel.groups == {"1 thread": {"wick": (None, None)}}
+
+
+def test_a_program_has_wall_time_steps_and_losses(pictures):
+    line = [str(EXAMPLES / "train_mlp.py"), "--engines", *WICK, "--rounds", "1", "--plot", "out.png"]
+    assert bench([*line, "--", "--steps", "4"]) == 0
+    ((_, title, (wall, steps, losses), _),) = pictures
+    assert title == "train_mlp.py, relative to wick" and (wall.title, steps.title) == ("Wall time", "Time of a step")
+    assert wall.groups[""]["wick"][0] == steps.groups[""]["wick"][0] == 1 and steps.groups[""]["wick compiled"][0] > 0
+    assert [len(ys) for _, ys in losses.curves.values()] == [4, 4]
+
+
+def test_a_running_mean_has_as_many_on_either_side():
+    assert report._running_mean([1.0, 2.0, 3.0, 10.0], 1) == [1.0, 2.0, 5.0, 10.0]
+
+
+def test_ratios_have_digits():
+    assert [report.ratio_text(r) for r in (0.0163, 0.5, 1.219, 62.34)] == ["0.016", "0.50", "1.22", "62.3"]
+
+
+GROUPS = {
+    "1 thread": {"wick": (0.44, 26.3e-3), "wick compiled": (None, None), "PyTorch": (1.0, 60.1e-3)},
+    "2 threads": {"wick": (0.39, 13.3e-3), "PyTorch": (1.0, 0.03), "PyTorch compiled": (8.05, 0.24)},
+}
+
+
 @pytest.mark.skipif(not report.has_matplotlib(), reason="matplotlib is not installed")
-def test_plots(tmp_path):
-    report.save_curves(tmp_path / "a.png", [("t", "x", "y", {"a": ([0, 1], [1.0, 2.0])})])
-    report.save_bars(tmp_path / "b.png", "t", "seconds", {"g": {"a": 1.0, "b": 2.0}, "h": {"b": 3.0}})
-    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in ("a.png", "b.png"))
+def test_bars_are_labelled_and_one_is_said_to_be_what(tmp_path):
+    panels = [report.Ratios("softmax", "PyTorch", GROUPS), report.Curves("t", "x", "y", {"a": ([0, 1], [1.0, 2.0])})]
+    figure = report._figure_of("title", panels, "note")
+    bars, curves = figure.axes
+    texts = [text.get_text() for text in bars.texts]
+    assert {"0.44", "26.3 ms", "failed", "-", "0.39", "8.05", "240 ms", "2 threads", "time of a call"} <= set(texts)
+    assert [label.get_text() for label in bars.get_xticklabels()] == ["0", "1 = PyTorch"]
+    names = [label.get_text() for label in bars.get_yticklabels()]
+    assert names == ["wick", "wick compiled", "PyTorch", "wick", "PyTorch", "PyTorch compiled"]
+    widths = [bar.get_width() for bar in bars.patches]
+    assert widths == [0.44, 0, 1.0, 0.39, 1.0, 2.0]  # the last is torn
+    assert (bars.get_title("left"), curves.get_title("left")) == ("softmax", "t")
+    report.save_picture(tmp_path / "a.png", "title", panels * 3, "note")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
 # ---- what is shown ----

@@ -107,9 +107,19 @@ def test_how_large_the_cache_is(tmp_path):
     (tmp_path / "a").write_bytes(bytes(3000))
     (tmp_path / "b").write_bytes(bytes(72))
     found = json.loads(run("--json", WICK_CACHE_DIR=str(tmp_path)))
-    assert found["cache"] == {"folder": str(tmp_path), "files": 2, "bytes": 3072}
+    assert found["cache"] == {"folder": str(tmp_path), "files": 2, "bytes": 3072, "refused": None}
     assert f"{tmp_path}: 2 files, 3 KiB" in run(WICK_CACHE_DIR=str(tmp_path))
     assert json.loads(run("--json", WICK_CACHE_DIR=str(tmp_path / "none")))["cache"]["files"] == 0
+
+
+def test_a_cache_that_is_not_used_says_so(tmp_path):
+    folder, file = tmp_path / "for all", tmp_path / "file"
+    folder.mkdir()
+    folder.chmod(0o777)
+    file.write_text("")
+    text = run(WICK_CACHE_DIR=str(folder))
+    assert f"{folder}: not used, it is not this user's alone (mode 0700); kernels are compiled in each process" in text
+    assert f"{file}: not used, it is no folder; " in run(WICK_CACHE_DIR=str(file))
 
 
 def test_the_text_has_a_line_for_each():

@@ -16,7 +16,18 @@ from .._command import run
 from . import cases, compare, scripts
 from .engines import ENGINES, chosen
 from .processes import Failed
-from .report import NEEDS_MATPLOTLIB, Bar, has_matplotlib, mib_text, save_bars, save_curves, table, time_text
+from .report import (
+    NEEDS_MATPLOTLIB,
+    Bar,
+    Curves,
+    Ratios,
+    has_matplotlib,
+    mib_text,
+    save_picture,
+    table,
+    threads_text,
+    time_text,
+)
 
 
 def _parser():
@@ -151,8 +162,7 @@ def _bench_cases(names, engines, options):
         )  # fmt: skip
     print_rows(rows, engines)
     if options.plot:
-        groups = {f"{r['case']}, {r['threads']}": {_title(n): s for n, s in r["seconds"].items()} for r in rows}
-        save_bars(options.plot, "time of a call", "seconds", groups)
+        _plot_cases(options.plot, rows, engines, options.rounds)
     return {"cases": rows}, any(row["errors"] for row in rows)
 
 
@@ -172,18 +182,60 @@ def _bench_script(path, arguments, engines, options):
         failed |= bool(result["errors"])
         results.append(result)
     if options.plot:
-        _plot_script(options.plot, results[0])
+        _plot_script(options.plot, results, engines, options.rounds)
     return {"scripts": results}, failed
 
 
-def _plot_script(path, result):
-    found = {_title(name): f["losses"] for name, f in result["engines"].items() if "losses" in f}
-    losses = {title: (range(len(values)), values) for title, values in found.items()}
-    if losses:
-        save_curves(path, [("loss", "step", "loss", losses)])
-    else:
-        save_bars(path, "wall time", "seconds",
-                  {result["script"]: {_title(n): f["seconds"] for n, f in result["engines"].items()}})  # fmt: skip
+# ---- pictures ----
+
+
+def _note(rounds):
+    from ..info import cpu
+
+    found = cpu()
+    medians = f"Medians of {rounds} rounds" if rounds > 1 else "One round"
+    return f"Shorter is faster. {medians} on {found['model']}, {found['cpus']} processors."
+
+
+def _plot_cases(path, rows, engines, rounds):
+    """A panel for each case, in it a group for each number of threads."""
+    panels = {}
+    for row in rows:
+        title = pathlib.Path(row["case"]).name
+        panel = panels.setdefault(row["case"], Ratios(title, _title(row["reference"]), {}))
+        panel.groups[threads_text(row["threads"])] = {
+            e.title: (row["ratios"].get(e.name), row["seconds"].get(e.name)) for e in engines
+        }
+    title = f"Time of a call, relative to {_title(rows[0]['reference'])}"
+    save_picture(path, title, list(panels.values()), _note(rounds))
+
+
+def _script_panel(results, engines, title, key, ratios_of_result):
+    reference = _title(results[0]["reference"])
+    panel = Ratios(title, reference, {}, title.lower())
+    for result in results:
+        label = threads_text(result["threads"]) if result["threads"] else ""
+        ratios, figures = ratios_of_result(result), result["engines"]
+        panel.groups[label] = {e.title: (ratios.get(e.name), figures.get(e.name, {}).get(key)) for e in engines}
+    return panel
+
+
+def _step_ratios(result):
+    steps = {name: f["step_seconds"] for name, f in result["engines"].items() if "step_seconds" in f}
+    reference = steps.get(result["reference"])
+    return {name: seconds / reference for name, seconds in steps.items()} if reference else {}
+
+
+def _plot_script(path, results, engines, rounds):
+    """Wall time, and where the program tells them, times of a step and losses."""
+    panels = [_script_panel(results, engines, "Wall time", "seconds", lambda result: result["ratios"])]
+    if _step_ratios(results[0]):
+        panels.append(_script_panel(results, engines, "Time of a step", "step_seconds", _step_ratios))
+    found = {_title(name): f["losses"] for name, f in results[0]["engines"].items() if "losses" in f}
+    if found:
+        panels.append(Curves("Loss", "step", "", {title: (range(len(ys)), ys) for title, ys in found.items()}))
+    script = pathlib.Path(results[0]["script"]).name
+    save_picture(path, f"{script}, relative to {_title(results[0]['reference'])}", panels, _note(rounds))
 
 
 def _print_list():
