@@ -78,6 +78,13 @@ class _NotYet:
         raise AttributeError(not_yet(self._path), obj=self._path)
 
 
+def not_yet_methods():
+    """The names of PyTorch's Tensor that wick's has not."""
+    from ._C import Tensor
+
+    return {name for name in _known().get("torch.Tensor", ()) if not hasattr(Tensor, name)}
+
+
 def mark_missing_methods(tensor_type):
     """Puts a _NotYet into the type for each method of PyTorch's Tensor that it lacks.
 
