@@ -54,6 +54,7 @@ enum {
   RULE_FLOAT,
   RULE_CAT,
   RULE_SAMPLES,
+  RULE_TYPED,
 };
 
 typedef struct out_rule {
@@ -94,7 +95,7 @@ static const out_rule rules[] = {
     {"bmm", RULE_EXACT},
     {"mm", RULE_EXACT},
     {"linalg_vector_norm", RULE_EXACT},
-    {"log_sigmoid", RULE_ALIKE},
+    {"log_sigmoid", RULE_TYPED},
     {"log_softmax", RULE_EXACT},
     {"logsumexp", RULE_FLOAT},
     {"masked_select", RULE_SAME},
@@ -170,6 +171,8 @@ wk_status wk__check_out_dtype(const wk_op *op, wk_dtype result, wk_dtype out) {
     case RULE_CAT:
       if (wk__can_cast(result, out)) return WK_OK;
       return wk_fail(WK_TYPE_ERROR, "torch.cat(): input types can't be cast to the desired output type %s", given);
+    case RULE_TYPED:
+      return wk_fail(WK_RUNTIME_ERROR, "expected scalar type %s but found %s", made, given);
     case RULE_SAMPLES:
       return wk_fail(WK_RUNTIME_ERROR, "multinomial expects Long tensor out, got: %s", given);
     default:
