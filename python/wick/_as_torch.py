@@ -10,7 +10,7 @@ from types import ModuleType
 
 import wick
 
-from ._names import _known, missing
+from ._names import is_known, missing, not_yet
 
 TORCH_VERSION = "2.13.0"
 
@@ -26,6 +26,8 @@ class _Finder:
             return None
         from importlib.machinery import ModuleSpec
 
+        if _find_ours(name) is None and not _is_imported():
+            return None
         return ModuleSpec(name, _Finder, is_package=True)
 
     @staticmethod
@@ -39,16 +41,47 @@ class _Finder:
             if error.name != ours:
                 raise
             text = f"No module named {spec.name!r}"
-            if spec.name in _known():
-                text = f"{spec.name} exists in PyTorch 2.13 but wick does not have it yet"
+            if is_known(spec.name):
+                text = not_yet(spec.name)
             raise ModuleNotFoundError(text, name=spec.name) from None
         spec.loader_state = module.__spec__  # the import system writes its own over it
+        _serve_loaded()
         return module
 
     @staticmethod
     def exec_module(module):
         if module.__name__ != "torch":
             module.__spec__ = module.__spec__.loader_state
+
+
+def _find_ours(name):
+    """The spec of wick's module in the place of torch's, None when there is none; imports its parents at most."""
+    from importlib.util import find_spec
+
+    try:
+        return find_spec("wick" + name.removeprefix("torch"))
+    except (ModuleNotFoundError, ValueError):  # a parent that is not there, or one that is no module
+        return None
+
+
+def _is_imported():
+    """Whether the finder is asked by an import, which is to fail with a text that helps, and not by find_spec()."""
+    frame = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name == "_find_spec":
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == "_find_and_load_unlocked"
+
+
+def _serve_loaded():
+    """Gives wick's modules that are loaded their names below torch: what is found there is not imported again.
+
+    An import puts the module into its parent, over whatever has its name there: autograd.gradcheck is a function.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("wick.") and name not in ("wick.__main__", "wick._as_torch") and module is not None:
+            if "torch" + name.removeprefix("wick") not in sys.modules and not hasattr(module, "__path__"):
+                module.__path__ = []  # so that what is missing below it is looked for, too
+            sys.modules.setdefault("torch" + name.removeprefix("wick"), module)
 
 
 def _make_torch():
@@ -67,7 +100,7 @@ def _make_torch():
             raise missing("wick", name, shown="torch") from None
         setattr(module, name, value)
         if isinstance(value, ModuleType) and value.__name__.startswith("wick."):
-            sys.modules.setdefault("torch" + value.__name__.removeprefix("wick"), value)
+            _serve_loaded()
         return value
 
     module.__getattr__ = __getattr__

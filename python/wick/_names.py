@@ -1,6 +1,7 @@
-"""The error for a name that is not there: says whether PyTorch has it."""
+"""The errors for names that are not there: they say whether PyTorch has them."""
 
 import os
+import sys
 
 _names = None
 
@@ -18,9 +19,83 @@ def _known():
     return _names
 
 
+def is_known(path):
+    """Whether PyTorch has it: "torch.nn", "torch.nn.Linear", "torch.Tensor.add"."""
+    owner, _, name = path.rpartition(".")
+    return path in _known() or name in _known().get(owner, ())
+
+
+def not_yet(path):
+    """What is said of a name that only PyTorch has."""
+    return f"{path} exists in PyTorch 2.13 but wick does not have it yet"
+
+
+def _is_from_import(frame):
+    """Whether the frame is at `from module import name`."""
+    from dis import opmap
+
+    code, at = frame.f_code.co_code, frame.f_lasti
+    return 0 <= at < len(code) and code[at] == opmap["IMPORT_FROM"]
+
+
 def missing(module, name, shown=None):
-    """The AttributeError for `module.name`, where `module` is a wick module; `shown` is its name in a plain message."""
+    """The error for `module.name`, where `module` is a wick module; `shown` is its name in a plain message.
+
+    An AttributeError; for `from module import name`, where Python would drop its text, an ImportError.
+    """
     as_torch = "torch" + module.removeprefix("wick")
-    if name in _known().get(as_torch, ()) or f"{as_torch}.{name}" in _known():
-        return AttributeError(f"{as_torch}.{name} exists in PyTorch 2.13 but wick does not have it yet")
-    return AttributeError(f"module '{shown or module}' has no attribute '{name}'")
+    if not is_known(f"{as_torch}.{name}"):
+        return AttributeError(f"module '{shown or module}' has no attribute '{name}'")
+    text = not_yet(f"{as_torch}.{name}")
+    if _is_from_import(sys._getframe(2)):  # of missing(), of the module's __getattr__, of the program
+        return ImportError(text, name=as_torch)
+    return AttributeError(
+        text, obj=module
+    )  # which is not the object: Python would look there for a name that is like it
+
+
+def getter(module):
+    """A module's __getattr__, for modules that load nothing late: __getattr__ = getter(__name__)."""
+
+    def __getattr__(name):
+        raise missing(module, name)
+
+    return __getattr__
+
+
+# ---- methods ----
+
+
+class _NotYet:
+    """Stands in Tensor for a method that only PyTorch has: whoever asks for it gets an AttributeError that says so."""
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path):
+        self._path = path
+
+    def __get__(self, instance, owner=None):
+        raise AttributeError(not_yet(self._path), obj=self._path)
+
+
+def not_yet_methods():
+    """The names of PyTorch's Tensor that wick's has not."""
+    from ._C import Tensor
+
+    return {name for name in _known().get("torch.Tensor", ()) if not hasattr(Tensor, name)}
+
+
+def mark_missing_methods(tensor_type):
+    """Puts a _NotYet into the type for each method of PyTorch's Tensor that it lacks.
+
+    No __getattr__ and no tp_getattro: those would slow every attribute of every tensor.
+    """
+    for name in _known().get("torch.Tensor", ()):
+        if not hasattr(tensor_type, name):
+            setattr(tensor_type, name, _NotYet(f"torch.Tensor.{name}"))
+
+
+def without_missing(tensor_type, names):
+    """Those of the names that are really there."""
+    missing_names = {name for name, value in vars(tensor_type).items() if isinstance(value, _NotYet)}
+    return sorted(set(names) - missing_names)

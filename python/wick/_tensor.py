@@ -2,6 +2,7 @@
 
 from . import _C
 from ._C import Tensor
+from ._names import mark_missing_methods, without_missing
 
 
 def broadcast_shapes(*shapes):
@@ -160,3 +161,15 @@ Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float
 Tensor.__array_wrap__ = _array_wrap
 Tensor.allclose, Tensor.equal, Tensor.where = allclose, equal, _where
 Tensor.nonzero, Tensor.norm = nonzero, _norm
+
+
+def _dir(self):
+    """The names that are there, without those that only PyTorch has."""
+    if _C._overrides and _C._has_torch_function_variadic(self):
+        return _C._dispatch_torch_function(Tensor.__dir__, (self,), (self,), {})
+    return without_missing(Tensor, object.__dir__(self))
+
+
+_dir.__name__, _dir.__qualname__ = "__dir__", "Tensor.__dir__"
+Tensor.__dir__ = _dir
+mark_missing_methods(Tensor)

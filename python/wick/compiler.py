@@ -10,6 +10,7 @@ import re
 import weakref
 
 from . import _C
+from ._names import getter as _getter
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
@@ -315,3 +316,6 @@ class _Stance:
 
     def __exit__(self, *exception):
         _C._set_compile_disabled(self.before)
+
+
+__getattr__ = _getter(__name__)

@@ -1,5 +1,7 @@
 """What programs ask of torch.cuda before they choose a device. wick has no CUDA provider yet, so there is none to find."""
 
+from ._names import getter as _getter
+
 
 def is_available():
     """Whether a CUDA device can be used: False."""
@@ -20,3 +22,6 @@ manual_seed_all = manual_seed
 
 def empty_cache():
     """Gives cached device memory back; there is none."""
+
+
+__getattr__ = _getter(__name__)

@@ -2,6 +2,7 @@
 
     python -m wick.info
     python -m wick.info --json
+    python -m wick.info script.py    names of PyTorch that the program and its imports need and wick lacks (_needs.py)
 
 Versions, the CPU and the level of the kernels that run on it, threads, the C compiler that compiled code is built with,
 the cache of compiled code, and libraries that are used when they are there. Nothing fails when something is missing.
@@ -230,10 +231,31 @@ def text_of(found):
     return "\n".join(f"{label:14}{text}" for label, text in _lines(found))
 
 
+def _print_needs(script, as_json):
+    """What a program needs of PyTorch that wick lacks; the exit status."""
+    from ._needs import needs
+    from ._needs import text_of as text_of_needs
+
+    try:
+        found = needs(script)
+    except OSError as error:
+        print(f"wick.info: can't open file {script!r}: {error.strerror}", file=sys.stderr)
+        return 2
+    print(json.dumps(found, indent=1) if as_json else text_of_needs(script, found))
+    return 0
+
+
 def main(arguments=None):
-    parser = argparse.ArgumentParser(prog="python -m wick.info", description="What wick finds on this machine.")
+    parser = argparse.ArgumentParser(
+        prog="python -m wick.info",
+        description="What wick finds on this machine; with a script, the names of PyTorch that it and its imports need "
+        "and wick lacks.",
+    )
+    parser.add_argument("script", nargs="?", help="a Python program, which is read and not run")
     parser.add_argument("--json", action="store_true", help="as JSON")
     options = parser.parse_args(arguments)
+    if options.script is not None:
+        return _print_needs(options.script, options.json)
     found = collect()
     print(json.dumps(found, indent=1) if options.json else text_of(found))
 

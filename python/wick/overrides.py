@@ -13,6 +13,7 @@ from . import _C
 from ._C import Tensor
 from ._C import _has_torch_function as has_torch_function
 from ._C import _has_torch_function_variadic as has_torch_function_variadic
+from ._names import getter as _getter
 
 __all__ = [
     "TorchFunctionMode", "get_default_nowrap_functions", "handle_torch_function", "has_torch_function",
@@ -97,3 +98,6 @@ class BaseTorchFunctionMode(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))
+
+
+__getattr__ = _getter(__name__)

@@ -2,6 +2,7 @@
 
 from . import _C
 from ._C import UntypedStorage
+from ._names import getter as _getter
 
 __all__ = ["TypedStorage", "UntypedStorage"]
 
@@ -64,3 +65,6 @@ class TypedStorage:
 
     def is_shared(self):
         return self._untyped_storage.is_shared()
+
+
+__getattr__ = _getter(__name__)

@@ -117,6 +117,21 @@ int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
   return 0;
 }
 
+bool wk__complex_from_python(const wk__state *state, PyObject *o, Py_complex *out) {
+  if (PyComplex_Check(o)) {
+    *out = PyComplex_AsCComplex(o);
+    return true;
+  }
+  const wk_tensor *t = wk__is_tensor(state, o) ? wk__tensor_of(o) : NULL;
+  if (!t || !wk_dtype_is_complex((wk_dtype)t->dtype) || !t->storage) return false;
+  const void *element = wk__data(t);
+  if (t->dtype == WK_COMPLEX128)
+    *out = (Py_complex){((const double *)element)[0], ((const double *)element)[1]};
+  else
+    *out = (Py_complex){((const float *)element)[0], ((const float *)element)[1]};
+  return true;
+}
+
 wk_tensor *wk__number_as_tensor(wk__state *state, const wk_value *number, const wk_tensor *beside) {
   wk__scalar s = wk__value_scalar(number);
   wk_dtype own = s.category == WK__FLOAT_KIND ? wk__default_dtype() : s.category == WK__BOOL_KIND ? WK_BOOL : WK_INT64;

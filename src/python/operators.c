@@ -199,26 +199,10 @@ static int match_device(wk__state *state, PyObject *o, wk_value *v) {
   return wk__device_from_python(state, o, &v->device) < 0 ? -1 : 1;
 }
 
-/* A complex number, or a tensor that holds one. */
-static bool is_complex(const wk__state *state, PyObject *o, Py_complex *out) {
-  if (PyComplex_Check(o)) {
-    *out = PyComplex_AsCComplex(o);
-    return true;
-  }
-  const wk_tensor *t = wk__is_tensor(state, o) ? wk__tensor_of(o) : NULL;
-  if (!t || !wk_dtype_is_complex((wk_dtype)t->dtype) || !t->storage) return false;
-  const void *element = wk__data(t);
-  if (t->dtype == WK_COMPLEX128)
-    *out = (Py_complex){((const double *)element)[0], ((const double *)element)[1]};
-  else
-    *out = (Py_complex){((const float *)element)[0], ((const float *)element)[1]};
-  return true;
-}
-
 /* Where only a real number can be kept. 1: taken, 0: it is no complex number, -1: an exception is set. */
 static int match_complex(wk__state *state, const match *m, PyObject *o, wk_value *v) {
   Py_complex number;
-  if (WK_LIKELY(PyFloat_CheckExact(o) || PyLong_CheckExact(o)) || !is_complex(state, o, &number)) return 0;
+  if (WK_LIKELY(PyFloat_CheckExact(o) || PyLong_CheckExact(o)) || !wk__complex_from_python(state, o, &number)) return 0;
   bool own = m->op->tags & WK__TAG_OWN_DTYPE && m->values[0].tag == WK_VALUE_TENSOR;
   wk_dtype dtype = own ? (wk_dtype)m->values[0].tensor->dtype : WK_FLOAT64;
   if (PyComplex_Check(o) && !own) return 0; /* as any object that is no real number */

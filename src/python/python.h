@@ -94,6 +94,8 @@ const char *wk__named_constant(wk__state *state, PyObject *o);
 /* ---- arguments.c: between Python objects and wk_value, by schema ---- */
 /* A Python number, also a NumPy one or a tensor with one element where `allow_tensor`. 0, or -1 with an exception. */
 int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out_value);
+/* Whether it is a complex number, or a tensor that holds one, and which. */
+bool wk__complex_from_python(const wk__state *state, PyObject *o, Py_complex *out);
 int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out_value);
 /* Ints from a sequence (or from one int when `single`): at most WK_MAX_DIMS of them. Returns the count, or -1. */
 int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool single);

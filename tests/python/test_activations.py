@@ -148,7 +148,10 @@ def test_out(name, value):
     out = wick.zeros(3)
     assert getattr(F, name)(t, out=out) is out
     assert near(out, [[value, value], [value, value]])
-    with pytest.raises(RuntimeError, match="Found dtype Double but expected Float"):
+    words = "Found dtype Double but expected Float"
+    if name == "logsigmoid":
+        words = "expected scalar type Float but found Double"
+    with pytest.raises(RuntimeError, match=words):
         getattr(F, name)(t, out=wick.zeros(2, 2, dtype=wick.float64))
 
 
@@ -230,3 +233,21 @@ def test_compiled(call):
         eager.grad = compiled.grad = None
         assert step(eager).tolist() == graph(compiled).tolist()
         assert eager.grad.tolist() == compiled.grad.tolist()
+
+
+def test_dropout_in_place():
+    x = wick.ones(3, requires_grad=True)
+    for function in (F.dropout, F.alpha_dropout, F.feature_alpha_dropout):
+        assert function(x, 0.0, True, inplace=True) is x  # there is nothing to write
+    with pytest.raises(RuntimeError, match="Feature dropout requires at least 2 dimensions in the input"):
+        with pytest.warns(UserWarning, match="Received a 1-D input to dropout2d"):
+            F.dropout2d(wick.ones(3), inplace=True)
+    for function in (F.dropout, F.alpha_dropout, F.dropout1d):
+        given = [wick.ones(2, 4, requires_grad=True) for _ in range(2)]
+        results = []
+        for t, inplace in zip(given, (False, True), strict=True):
+            wick.manual_seed(5)
+            results.append(function(t * 2, 0.5, True, inplace=inplace))
+            (results[-1] * wick.arange(4.0)).sum().backward()
+        assert results[0].tolist() == results[1].tolist()
+        assert given[0].grad.tolist() == given[1].grad.tolist()

@@ -50,6 +50,73 @@ def test_missing_modules():
     assert ok(code.format("nonsense")).strip() == "No module named 'torch.nonsense'"
 
 
+NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
+
+
+@pytest.mark.parametrize(
+    ("statement", "text"),
+    [
+        ("from torch import onnx", "ImportError torch.onnx" + NOT_YET),
+        ("from torch import nn, eig", "ImportError torch.eig" + NOT_YET),
+        ("from torch.nn import Linear, Transformer", "ImportError torch.nn.Transformer" + NOT_YET),
+        ("from torch.cuda import amp", "ImportError torch.cuda.amp" + NOT_YET),
+        ("import torch.cuda.amp", "ModuleNotFoundError torch.cuda.amp" + NOT_YET),
+        ("import torch.onnx", "ModuleNotFoundError torch.onnx" + NOT_YET),
+        ("from torch import nonsense", "ImportError cannot import name 'nonsense' from 'torch' ("),
+        ("import torch.nonsense", "ModuleNotFoundError No module named 'torch.nonsense'"),
+        ("import torch; torch.ones(2).median()", "AttributeError torch.Tensor.median" + NOT_YET),
+        ("import torch; torch.Tensor.median", "AttributeError torch.Tensor.median" + NOT_YET),
+        ("import torch; torch.ones(2).nonsense", "AttributeError 'Tensor' object has no attribute 'nonsense'"),
+    ],
+)
+def test_what_missing_names_say(statement, text):
+    code = f"try: exec({statement!r})\nexcept Exception as e: print(type(e).__name__, e)"
+    assert ok(code).strip().startswith(text)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["from torch import eig", "import torch; torch.eig", "import torch; torch.ones(2).median"],
+)
+def test_a_name_that_is_not_there_yet_is_not_taken_for_a_slip(statement):
+    _, _, err = run("-c", statement)
+    assert err.strip().endswith(NOT_YET)  # and no "Did you mean"
+
+
+def test_missing_methods_are_seen_nowhere_else():
+    ok(
+        "import torch\nt = torch.ones(2)\n"
+        "assert not hasattr(t, 'median') and not hasattr(torch.Tensor, 'median') and 'median' not in dir(t)\n"
+        "assert getattr(t, 'median', 5) == 5 and 'sum' in dir(t) and hasattr(t, 'sum')\n"
+        "class Own(torch.Tensor):\n    def median(self): return 7\n"
+        "assert t.as_subclass(Own).median() == 7\n"
+        "class Asks(torch.Tensor):\n    def __getattr__(self, name): return name\n"
+        "assert t.as_subclass(Asks).median == 'median'\n"
+        "torch.Tensor.median = lambda self: 8\nassert t.median() == 8\n"
+    )
+
+
+def test_modules_that_are_not_there_have_no_spec():
+    ok(
+        "from importlib.util import find_spec\nimport torch\n"
+        "for name in ('torch', 'torch.nn', 'torch.nn.functional', 'torch.cuda'): assert find_spec(name).name == name\n"
+        "for name in ('torch.anything', 'torch.onnx', 'torch.nn.anything', 'torch.cuda.amp'):\n"
+        "    assert find_spec(name) is None, name\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "first", ["", "import torch", "import torch.autograd", "from torch import nn", "import torch.nn"]
+)
+def test_a_function_stays_where_a_module_has_its_name(first):
+    ok(
+        f"{first}\nfrom torch.autograd.gradcheck import gradgradcheck\nimport torch, torch.autograd.gradcheck\n"
+        "from torch.autograd import gradcheck\n"
+        "assert type(gradcheck).__name__ == type(torch.autograd.gradcheck).__name__ == 'function'\n"
+        "x = torch.ones(2, dtype=torch.float64, requires_grad=True)\nassert gradcheck(lambda x: x * x, (x,))\n"
+    )
+
+
 @pytest.fixture
 def programs(tmp_path):
     (tmp_path / "helper.py").write_text("def boom(): raise ValueError('x')\n")

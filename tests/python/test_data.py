@@ -231,3 +231,23 @@ except KeyError:
     subprocess.run([sys.executable, "-c", program], check=True, cwd=folder)
     imports = (tmp_path / "imports").read_text().split() if (tmp_path / "imports").exists() else []
     assert imports == []
+
+
+class WithChance(Numbers):
+    def __getitem__(self, i):
+        return i, wick.rand(()).item()
+
+
+def test_passes_of_workers_that_stay_draw_as_pytorch():
+    """Their seed is drawn once, at the first pass. Orders and numbers are PyTorch's."""
+    wick.manual_seed(1)
+    loader = data.DataLoader(WithChance(8), batch_size=3, shuffle=True, num_workers=2, persistent_workers=True)
+    passes = [[(i.tolist(), x.tolist()) for i, x in loader] for _ in range(3)]
+    assert [[i for i, _ in batches] for batches in passes] == [
+        [[6, 1, 0], [3, 4, 5], [7, 2]],
+        [[5, 7, 2], [0, 1, 6], [3, 4]],
+        [[0, 5, 2], [6, 3, 4], [1, 7]],
+    ]
+    numbers = [[0.51131, 0.23104, 0.65897], [0.48948, 0.01214, 0.07532], [0.48303, 0.81637, 0.05515]]
+    for batches, expected in zip(passes, numbers, strict=True):
+        assert batches[0][1] == pytest.approx(expected, abs=1e-5)

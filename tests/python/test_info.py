@@ -144,3 +144,81 @@ def test_a_reader_that_goes_away_is_no_error(command):
         )
     assert done.stderr == ""  # argparse ends --help with 0, else it is the status of SIGPIPE
     assert done.returncode == 128 + 13 or (done.returncode == 0 and "--help" in command)
+
+
+# ---- what a program needs ----
+
+TRAIN = """\
+import torch, torch.nn as nn
+import torch.nn.functional as F
+from torch.optim import LBFGS, SGD
+from torch.utils.data import DataLoader
+import json
+from model import Net
+import pack.sub
+try:
+    import torch.onnx
+    torch.onnx.export
+except (ImportError, AttributeError):
+    pass
+lin = torch.linalg
+def f(self, x):
+    nn.ConvTranspose3d(1, 2, 3)(x)
+    F.fold(x, x).cholesky_inverse()
+    self.lgamma, json.lgamma, nn.Linear(2, 3).weight
+    lin.eigvals(x)
+    torch.cuda.amp.autocast(), torch.cuda.amp.GradScaler
+    torch.no_such_name, torch.Tensor.digamma, torch.save, x.sum(), x.no_such_method
+"""
+
+
+@pytest.fixture
+def sources(tmp_path):
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "model.py").write_text("from torch.nn import *\nfrom torch.nn import Module\nLSTMCell(Linear, Own)\n")
+    pack = tmp_path / "pack"
+    pack.mkdir()
+    (pack / "__init__.py").write_text("")
+    (pack / "sub.py").write_text("from . import deep\nfrom .deep import nothing\nraise SystemExit('is not run')\n")
+    (pack / "deep.py").write_text("import torch\ntorch.hub.load\n")
+    (tmp_path / "bad.py").write_text("import torch\ndef f(:\n")
+    return tmp_path
+
+
+def test_needs_of_a_program(sources):
+    found = json.loads(run("--json", str(sources / "train.py")))
+    assert found["missing"] == {
+        "torch.Tensor.digamma": ["train.py:20"],
+        "torch.cuda.amp": ["train.py:19"],
+        "torch.hub": [os.path.join("pack", "deep.py:2")],
+        "torch.linalg.eigvals": ["train.py:18"],
+        "torch.nn.ConvTranspose3d": ["train.py:15"],
+        "torch.nn.LSTMCell": ["model.py:3"],
+        "torch.nn.functional.fold": ["train.py:16"],
+        "torch.optim.LBFGS": ["train.py:3"],
+    }
+    assert found["methods"] == {"cholesky_inverse": ["train.py:16"]}
+    assert found["unread"] == []
+
+
+def test_needs_as_text(sources):
+    text = run(str(sources / "train.py"))
+    assert "needs 8 names that PyTorch 2.13 has and wick has not yet:\n" in text
+    assert "\n  torch.cuda.amp            train.py:19\n" in text
+    assert "methods of PyTorch's tensors that wick's have not yet, if these are called on tensors:\n" in text
+    (sources / "fine.py").write_text("import torch\ntorch.ones(2).sum()\n")
+    assert run(str(sources / "fine.py")) == f"{sources / 'fine.py'} needs nothing that wick lacks\n"
+    assert "not read: bad.py: invalid syntax" in run(str(sources / "bad.py"))
+
+
+def test_needs_of_no_file(tmp_path):
+    done = subprocess.run([sys.executable, "-m", "wick.info", "none.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "wick.info: can't open file 'none.py': No such file or directory\n"
+
+
+def test_examples_need_nothing():
+    examples = os.path.join(os.path.dirname(__file__), "..", "..", "examples")
+    for name in sorted(os.listdir(examples)):
+        if name.endswith(".py"):
+            assert "needs nothing that wick lacks" in run(os.path.join(examples, name))

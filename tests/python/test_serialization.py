@@ -349,3 +349,52 @@ def test_a_file_that_reads_nothing_and_says_that_it_did():
 
     with pytest.raises(RuntimeError, match="checksum"):
         wick.load(Lazy(saved(wick.ones(100)).getvalue()))
+
+
+# ---- device meta ----
+
+
+@pytest.mark.parametrize("where", ["meta", wick.device("meta"), {"cpu": "meta"}])
+def test_loading_to_device_meta(where):
+    base = wick.arange(6.0)
+    file = io.BytesIO()
+    state = {
+        "base": base,
+        "view": base[1:5].view(2, 2).t(),
+        "weight": nn.Parameter(wick.ones(2, 3)),
+        "half": base.half(),
+    }
+    wick.save({**state, "list": [1, base]}, file)
+    for mmap in (None, False):
+        file.seek(0)
+        loaded = wick.load(file, map_location=where, mmap=mmap)
+        for name, t in state.items():
+            other = loaded[name]
+            assert other.device.type == "meta"
+            assert (type(other), other.shape, other.stride(), other.dtype) == (type(t), t.shape, t.stride(), t.dtype)
+            assert (other.storage_offset(), other.requires_grad) == (t.storage_offset(), t.requires_grad)
+            assert other.is_leaf
+            assert other._base is None
+    layer = nn.Linear(3, 2, device="meta")
+    file = io.BytesIO()
+    wick.save(nn.Linear(3, 2).state_dict(), file)
+    file.seek(0)
+    layer.load_state_dict(wick.load(file, map_location=where), assign=True)
+    assert layer.weight.is_meta
+
+
+def test_map_locations_that_are_none():
+    file = io.BytesIO()
+    wick.save(wick.ones(2), file)
+    for where, kind, words in (
+        (
+            "nope",
+            RuntimeError,
+            "don't know how to restore data location of torch.storage.UntypedStorage (tagged with nope)",
+        ),
+        (5, TypeError, "'int' object is not callable"),
+    ):
+        file.seek(0)
+        with pytest.raises(kind) as error:
+            wick.load(file, map_location=where)
+        assert str(error.value) == words

@@ -4,6 +4,7 @@ import abc
 
 from .. import _C
 from .._C import saved_tensors_hooks
+from .._names import getter as _getter
 
 __all__ = ["Node", "save_on_cpu", "saved_tensors_hooks"]
 
@@ -27,3 +28,6 @@ class save_on_cpu(saved_tensors_hooks):
 
     def __new__(cls, pin_memory=False, device_type="cuda"):
         return super().__new__(cls, lambda t: (t.device, t.cpu()), lambda saved: saved[1].to(saved[0]))
+
+
+__getattr__ = _getter(__name__)

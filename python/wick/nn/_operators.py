@@ -10,11 +10,12 @@ from types import ModuleType
 from .. import _C
 
 
-def _in_place(function):
-    """The form that overwrites its input."""
+def _dropout_in_place(function):
+    """The form that overwrites its input, where there is anything to drop."""
 
-    def overwrite(input, *args):
-        return input.copy_(function(input, *args))
+    def overwrite(input, p, train):
+        dropped = function(input, p, train)  # looks at the input, too
+        return input.copy_(dropped) if p != 0 and train and input.numel() else input
 
     return overwrite
 
@@ -30,53 +31,10 @@ def glu(input, dim=-1):
     return first * second.sigmoid()
 
 
-# ---- dropout: one random number an element, or a channel ----
+# ---- dropout ----
 
-
-def _noise(input, p, channels):
-    shape = [*input.shape[:2], *[1] * (input.dim() - 2)] if channels else input.shape
-    return _C.empty(shape, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
-
-
-def _dropout(input, p, train, channels):
-    if p == 0 or not train or input.numel() == 0:
-        return input
-    if p == 1:
-        return input * _C.zeros([], dtype=input.dtype, device=input.device)
-    return input * _noise(input, p, channels).div_(1 - p)
-
-
-def _alpha_dropout(input, p, train, channels):
-    """Dropped values become -alpha', then scale and shift restore mean and variance (Klambauer et al., 2017)."""
-    if p == 0 or not train or input.numel() == 0:
-        return input
-    if p == 1:
-        return input * _C.zeros([], dtype=input.dtype, device=input.device)
-    alpha = 1.7580993408473766
-    scale = 1.0 / math.sqrt((alpha * alpha * p + 1) * (1 - p))
-    noise = _noise(input, p, channels)
-    shift = noise.add(-1).mul_(alpha * scale).add_(alpha * scale * p)
-    return input * noise.mul_(scale) + shift
-
-
-def dropout(input, p, train):
-    return _dropout(input, p, train, False)
-
-
-def feature_dropout(input, p, train):
-    return _dropout(input, p, train, True)
-
-
-def alpha_dropout(input, p, train):
-    return _alpha_dropout(input, p, train, False)
-
-
-def feature_alpha_dropout(input, p, train):
-    return _alpha_dropout(input, p, train, True)
-
-
-dropout_, feature_dropout_, alpha_dropout_, feature_alpha_dropout_ = map(
-    _in_place, (dropout, feature_dropout, alpha_dropout, feature_alpha_dropout)
+feature_dropout_, alpha_dropout_, feature_alpha_dropout_ = map(
+    _dropout_in_place, (_C.feature_dropout, _C.alpha_dropout, _C.feature_alpha_dropout)
 )
 
 
@@ -280,7 +238,7 @@ def scaled_dot_product_attention(
         scores = scores.masked_fill(~attn_mask, -math.inf)
     elif attn_mask is not None:
         scores = scores + attn_mask
-    return dropout(scores.softmax(-1), dropout_p, dropout_p > 0) @ value
+    return _C.dropout(scores.softmax(-1), dropout_p, dropout_p > 0) @ value
 
 
 def bilinear(input1, input2, weight, bias=None):

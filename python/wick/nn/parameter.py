@@ -2,6 +2,7 @@
 
 from .. import _C
 from .._C import Tensor
+from .._names import getter as _getter
 
 __all__ = ["Buffer", "Parameter", "UninitializedParameter", "is_lazy"]
 
@@ -113,3 +114,6 @@ def is_lazy(parameter):
 
 if hasattr(_C, "_set_parameter_type"):
     _C._set_parameter_type(Parameter)
+
+
+__getattr__ = _getter(__name__)

@@ -9,6 +9,7 @@ instead of copying it; and `_rebuild_tensor(storage, dtype, offset, size, stride
 """
 
 from .. import _C
+from .._names import getter as _getter
 
 __all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
 
@@ -195,6 +196,8 @@ def _load(file, map_location, weights_only, mapped):
         raise RuntimeError("this is a TorchScript archive; wick does not load those")
     if "byteorder" in archive and bytes(archive.get("byteorder")) != b"little":
         raise RuntimeError("the file was saved on a big-endian machine; wick reads little-endian files only")
+    if not (callable(map_location) or isinstance(map_location, (str, _C.device, dict, type(None)))):
+        raise TypeError(f"{type(map_location).__name__!r} object is not callable")
     storages = _Storages(archive, map_location, mapped)
     try:
         return Unpickler(archive.get("data.pkl"), _find_global, storages.load).load()
@@ -235,14 +238,11 @@ class _Storages:
             raise UnpicklingError("a storage's description is damaged")
         if name not in self._loaded:
             size = count * (1 if kind.dtype is None else kind.dtype.itemsize)
-            self._loaded[name] = self._placed(self._read(f"data/{name}", size), location)
+            self._loaded[name] = self._placed(f"data/{name}", size, location)
         storage = self._loaded[name]
         return storage if kind.dtype is None else TypedStorage(storage, kind.dtype)
 
     def _read(self, record, size):
-        actual = self._archive.size(record)
-        if size != actual:
-            raise RuntimeError(f"the storage in {record} should have {size} bytes but the file has {actual}")
         if self._mapped:
             mapped = _C.UntypedStorage._from_bytes(self._archive.get(record))
             if mapped.data_ptr() % 16 == 0:  # a file that save() has not made may have it elsewhere
@@ -252,22 +252,50 @@ class _Storages:
             self._archive.get_into(record, _view(storage))
         return storage
 
-    def _placed(self, storage, location):
+    def _placed(self, record, size, location):
         """The storage on the device that map_location says, or that it was saved from."""
-        target = self._map
+        actual = self._archive.size(record)
+        if size != actual:
+            raise RuntimeError(f"the storage in {record} should have {size} bytes but the file has {actual}")
+        target, storage = self._map, None
         if callable(target) and not isinstance(target, _C.device):
+            storage = self._read(record, size)
             result = target(storage, location)
             if result is not None:
                 return result
             target = None
-        if isinstance(target, dict):
+        elif isinstance(target, dict):
             target = target.get(location)
-        device = _C.device(location if target is None else target)
-        if device.type in ("cpu", "meta"):
-            return storage
+        device = _device(location if target is None else target)
+        if device.type == "meta":
+            return _WithoutMemory(size)
         if device.type == "cuda" and not _cuda_available():
             raise RuntimeError(_CUDA_MISSING)
-        return storage.to(device=device)
+        storage = self._read(record, size) if storage is None else storage
+        return storage if device.type == "cpu" else storage.to(device=device)
+
+
+def _device(name):
+    try:
+        return _C.device(name)
+    except RuntimeError:
+        raise RuntimeError(
+            f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {name})"
+        ) from None
+
+
+class _WithoutMemory:
+    """A storage on device meta: its bytes are not read."""
+
+    def __init__(self, size):
+        self._size = size
+
+    def nbytes(self):
+        return self._size
+
+    def tensor(self, dtype, offset, size, stride):
+        with _C.no_grad():  # no view of what stands for the storage
+            return _C.empty(self._size // dtype.itemsize, dtype=dtype, device="meta").as_strided(size, stride, offset)
 
 
 def _cuda_available():
@@ -295,7 +323,7 @@ def _rebuild_tensor(storage, offset, size, stride, dtype=None):
 
     if isinstance(storage, TypedStorage):
         storage, dtype = storage.untyped(), storage.dtype
-    if not isinstance(storage, _C.UntypedStorage):
+    if not isinstance(storage, (_C.UntypedStorage, _WithoutMemory)):
         raise UnpicklingError("a tensor's storage is missing")
     numbers = (offset, *size, *stride)
     if (
@@ -312,6 +340,8 @@ def _rebuild_tensor(storage, offset, size, stride, dtype=None):
             f"{dtype.itemsize} requiring a storage size of {(last + 1) * dtype.itemsize} are out of bounds for storage "
             f"of size {storage.nbytes()}"
         )
+    if isinstance(storage, _WithoutMemory):
+        return storage.tensor(dtype, offset, tuple(size), tuple(stride))
     return _C._rebuild_tensor(storage, dtype, offset, tuple(size), tuple(stride))
 
 
@@ -417,3 +447,6 @@ def _allowed_by_user(value):
 
     allow_building(value, build)
     return Allowed(value, call=value, new=lambda cls, *args: cls.__new__(cls, *args))
+
+
+__getattr__ = _getter(__name__)

@@ -3,6 +3,7 @@
 import contextlib
 
 from .. import _C
+from .._names import getter as _getter
 from ..autograd import Function, backward
 
 __all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop"]
@@ -219,3 +220,6 @@ def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwar
     for i in range(segments - 1):
         input = checkpoint(run(functions[i * size : (i + 1) * size]), input, use_reentrant=use_reentrant, **kwargs)
     return run(functions[(segments - 1) * size :])(input)
+
+
+__getattr__ = _getter(__name__)

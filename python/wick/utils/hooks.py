@@ -4,6 +4,7 @@ import weakref
 from collections import OrderedDict
 
 from .. import _C
+from .._names import getter as _getter
 
 __all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
 
@@ -182,3 +183,6 @@ def _identity_function():
 
         _identity = BackwardHookFunction
     return _identity
+
+
+__getattr__ = _getter(__name__)

@@ -189,13 +189,10 @@ class _Pass:
     """One pass over a loader's batches. It does not hold the loader, which may hold it."""
 
     def __init__(self, loader):
-        self._index_sampler, self._generator = loader._index_sampler, loader.generator
-        self._begin()
-
-    def _begin(self):
+        self._index_sampler = loader._index_sampler
         self._indices = iter(self._index_sampler)
-        # Drawn at every pass, also without workers: PyTorch's place in the stream of random numbers.
-        self._base_seed = _C.empty((), dtype=_C.int64).random_(generator=self._generator).item()
+        # Drawn also without workers, and not again for workers that stay: PyTorch's place in the stream of random numbers.
+        self._base_seed = _C.empty((), dtype=_C.int64).random_(generator=loader.generator).item()
 
     def __iter__(self):
         return self
@@ -264,7 +261,7 @@ class _InWorkers(_Pass):
 
     def reset(self):
         """Begins the next pass: what is still on its way is thrown away."""
-        self._begin()
+        self._indices = iter(self._index_sampler)
         for i in range(len(self._pipes)):
             self._tell(i, RESET)
         waiting = set(range(len(self._pipes)))
