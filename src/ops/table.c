@@ -37,6 +37,7 @@ struct wk_op wk__op_table[WK__OP_COUNT] = {
 #define MUTATES WK__TAG_MUTATES
 #define FIRST_ONLY WK__TAG_FIRST_ONLY
 #define PLACES WK__TAG_PLACES
+#define FILLS WK__TAG_FILLS
 #include "ops/ops.def"
 #undef OP
 };

@@ -334,3 +334,56 @@ def test_print_options():
     finally:
         wick.set_printoptions(profile="default")
     assert repr(value) == "tensor(1.2346)"
+
+
+# ---- tensors: formats, devices, copies; PyTorch 2.13 ----
+
+
+def test_formats_of_tensors():
+    assert (
+        f"{wick.tensor(1.5):.3f}" == "1.500" and f"{wick.tensor(3):>5}" == "    3" and f"{wick.tensor(True)}" == "True"
+    )
+    assert (
+        f"{wick.tensor(1.5)}" == f"{wick.tensor(1.5, requires_grad=True)}" == f"{wick.tensor(1.5).bfloat16()}" == "1.5"
+    )
+    assert f"{wick.ones(2)}" == str(wick.ones(2)) and f"{wick.ones(1)}" == "tensor([1.])"
+    assert f"{wick.nn.Parameter(wick.tensor(2.0))}".startswith("Parameter containing:")
+    assert f"{wick.tensor(2.0, device='meta')}" == str(wick.tensor(2.0, device="meta"))
+    for value in (wick.ones(2), wick.ones(1), wick.ones(0), wick.tensor(2.0, device="meta")):
+        with pytest.raises(TypeError, match="^unsupported format string passed to Tensor.__format__$"):
+            format(value, ".3f")
+    with pytest.raises(TypeError, match="^unsupported format string passed to Parameter.__format__$"):
+        format(wick.nn.Parameter(wick.tensor(2.0)), ".3f")
+    with pytest.raises(ValueError, match="Unknown format code 'd'"):
+        format(wick.tensor(1.5), "d")
+
+
+def test_there_is_one_cpu_and_one_meta():
+    assert str(wick.device("cpu:7")) == "cpu:7" and wick.device("cpu:7") != wick.device("cpu")
+    cpu = wick.device("cpu")
+    for device in ("cpu:7", "cpu:0", wick.device("cpu", 3)):
+        assert wick.ones(2, device=device).device == cpu and wick.ones(2).to(device).device == cpu
+        assert wick.tensor([1.0], device=device).device == cpu and wick.Generator(device=device).device == cpu
+        assert (wick.ones(2, device=device) + wick.ones(2)).device == cpu
+        assert wick.nn.Linear(2, 2, device=device).weight.device == cpu
+    assert wick.empty(2, device="meta:3").device == wick.device("meta")
+
+
+def test_copies_of_tensors_with_history_and_gradients():
+    x = wick.ones(2, requires_grad=True)
+    y = x * 2
+    for copied in (
+        pickle.loads(pickle.dumps(y)),
+        pickle.loads(pickle.dumps([y]))[0],
+        pickle.loads(pickle.dumps(x * 2)),
+    ):
+        assert copied.tolist() == [2, 2] and copied.requires_grad and copied.is_leaf and copied.grad_fn is None
+    assert not pickle.loads(pickle.dumps(y.detach())).requires_grad
+    with pytest.raises(RuntimeError, match="support the deepcopy protocol"):
+        copy.deepcopy(y)
+    x.grad = wick.tensor([3.0, 4.0])
+    copied = copy.deepcopy(x)
+    assert copied.grad.tolist() == [3, 4] and copied.grad is not x.grad and pickle.loads(pickle.dumps(x)).grad is None
+    module = wick.nn.Linear(2, 1)
+    module(wick.ones(2)).sum().backward()
+    assert copy.deepcopy(module).weight.grad is None  # a Parameter's copy begins anew
