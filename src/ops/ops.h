@@ -88,6 +88,7 @@ enum {
   WK__TAG_ROUNDS_NUMBERS = 1 << 24,
   WK__TAG_HIDDEN = 1 << 25,      /* a function of the core alone: the package has it in nn.functional or elsewhere */
   WK__TAG_NOT_INPLACE = 1 << 26, /* pointwise, but there is no method that writes its first argument */
+  WK__TAG_FLOAT8 = 1 << 28,      /* computes with float8 as well; the others only store it, as in PyTorch */
   WK__TAG_FILLS = 1 << 27,       /* pointwise, one value for all elements: may write a tensor that overlaps itself */
 };
 

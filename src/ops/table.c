@@ -38,6 +38,7 @@ struct wk_op wk__op_table[WK__OP_COUNT] = {
 #define FIRST_ONLY WK__TAG_FIRST_ONLY
 #define PLACES WK__TAG_PLACES
 #define FILLS WK__TAG_FILLS
+#define FLOAT8 WK__TAG_FLOAT8
 #include "ops/ops.def"
 #undef OP
 };
