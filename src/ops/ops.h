@@ -92,6 +92,8 @@ enum {
   WK__TAG_OWN_DTYPE = 1 << 30, /* numbers are converted to argument 0's dtype and do not promote it */
   WK__TAG_APART = 1 << 28,     /* out= may share no memory with an argument */
   WK__TAG_BY_RESULT = 1 << 27, /* in place the derivative is taken from the result, where it asks for argument 0 */
+  WK__TAG_FLOAT8 = 1 << 14,      /* computes with float8 as well; the others only store it, as in PyTorch */
+  WK__TAG_FILLS = 1 << 15,       /* pointwise, one value for all elements: may write a tensor that overlaps itself */
 };
 
 enum { WK__FIXED_NUMBER_COUNT = 7 };

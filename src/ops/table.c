@@ -41,6 +41,8 @@ struct wk_op wk__op_table[WK__OP_COUNT] = {
 #define OWN_DTYPE WK__TAG_OWN_DTYPE
 #define APART WK__TAG_APART
 #define BY_RESULT WK__TAG_BY_RESULT
+#define FILLS WK__TAG_FILLS
+#define FLOAT8 WK__TAG_FLOAT8
 #include "ops/ops.def"
 #undef OP
 };
