@@ -136,8 +136,6 @@ def _contiguous(size):
 def _reduce(self, protocol):
     if _C._overrides and _C._has_torch_function_variadic(self):
         return _C._dispatch_torch_function(Tensor.__reduce_ex__, (self,), (self, protocol), {})
-    if self.grad_fn is not None:
-        raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) can be pickled")
     flat = self.detach().contiguous()
     storage, item = flat.untyped_storage(), flat.element_size()
     start = flat.storage_offset() * item

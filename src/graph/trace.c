@@ -408,6 +408,8 @@ static wk_status trace_into(wk__tracer *t, const wk_op *op, const wk_value *args
   for (int r = 0; r < count; r++)
     if (destinations[r]) WK_TRY(check_detached(t, op, args, destinations[r]));
   for (int r = 0; r < count; r++)
+    if (destinations[r]) WK_TRY(wk__check_apart(op, args, destinations[r]));
+  for (int r = 0; r < count; r++)
     if (destinations[r]) WK_TRY(check_out(op, args, destinations[r], NULL));
   WK_TRY(composed ? wk_call(op, args, NULL, made) : trace_new(t, op, args, made));
   wk_status status = WK_OK;
@@ -443,6 +445,7 @@ static bool has_to_be_copied(const wk__tracer *t, const wk__trace_record *to, co
 static wk_status trace_copy(wk__tracer *t, const wk_value *args, wk_value *results) {
   wk_tensor *self = args[0].tensor, *src = args[1].tensor;
   WK_TRY(check_detached(t, WK__OP(copy_), args, self));
+  WK_TRY(wk__check_apart(WK__OP(copy_), args, self));
   wk__trace_record *r = wk__trace_record_of(t, self);
   wk__graph_node *node = r ? wk__tracer_node(t, src) : NULL;
   if (node) WK_TRY(wk__check_copy_sizes(self, src)); /* of inputs described by symbols now */
@@ -490,6 +493,7 @@ static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *
   for (int i = 0; i < count && status == WK_OK; i++) {
     status = check_drawn(op, written[i]);
     if (status == WK_OK) status = check_detached(t, op, args, written[i]);
+    if (status == WK_OK) status = wk__check_apart(op, args, written[i]);
     if (status == WK_OK) status = wk__trace_check_writable(t, written[i]);
   }
   if (status == WK_OK && !(node = wk__trace_mutating_call(t, op, args, written, count))) status = wk_error_category();

@@ -82,7 +82,7 @@ static wk_status check_destination(const wk__call *c, int r, wk_tensor *destinat
   const wk__spec *spec = &c->specs[r];
   if (is_written_argument(c, destination)) {
     WK_TRY(check_in_place(c, spec, destination));
-    return wk__check_overlap(destination);
+    return c->op->tags & WK__TAG_FILLS ? WK_OK : wk__check_overlap(destination);
   }
   WK_TRY(wk__check_out_dtype(c->op, (wk_dtype)spec->dtype, (wk_dtype)destination->dtype));
   if (!has_sizes(destination, spec)) {
@@ -103,6 +103,44 @@ static bool overlaps(const wk_tensor *a, const wk_tensor *b) {
   wk__memory_range(a, &a_begin, &a_end);
   wk__memory_range(b, &b_begin, &b_end);
   return a_begin < b_end && b_begin < a_end;
+}
+
+/* What can be said of two tensors' memory at little cost; of those with gaps or overlaps nothing, as in PyTorch. */
+typedef enum meeting { APART, SAME_ELEMENTS, PARTLY, UNKNOWN } meeting;
+
+static meeting meet(const wk_tensor *a, const wk_tensor *b) {
+  if (a == b) return SAME_ELEMENTS;
+  if (!a->storage || a->storage != b->storage) return APART;
+  if ((a->flags | b->flags) & WK__TENSOR_SYMBOLIC) return UNKNOWN;
+  if (wk__numel(a) == 0 || wk__numel(b) == 0) return APART;
+  if (!wk__non_overlapping_and_dense(a) || !wk__non_overlapping_and_dense(b)) return UNKNOWN;
+  int64_t a_begin, a_end, b_begin, b_end;
+  wk__memory_range(a, &a_begin, &a_end);
+  wk__memory_range(b, &b_begin, &b_end);
+  bool same = a_begin == b_begin && a_end == b_end && a->ndim == b->ndim;
+  if (same && memcmp(a->strides, b->strides, a->ndim * sizeof *a->strides) == 0) return SAME_ELEMENTS;
+  return a_begin < b_end && b_begin < a_end ? PARTLY : APART;
+}
+
+static wk_status check_argument(const wk_op *op, const wk_tensor *destination, const wk_tensor *t) {
+  if (WK_LIKELY(!t || t == destination || t->storage != destination->storage)) return WK_OK;
+  meeting m = meet(destination, t);
+  bool bad = m == PARTLY || (m == SAME_ELEMENTS && op->tags & WK__TAG_PLACES);
+  if (!bad) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                 "memory location. Please clone() the tensor before performing the operation.");
+}
+
+wk_status wk__check_apart(const wk_op *op, const wk_value *args, const wk_tensor *destination) {
+  bool written = args[0].tag == WK_VALUE_TENSOR && args[0].tensor == destination;
+  if (!(op->tags & WK__TAG_POINTWISE) && !(written && op->tags & (WK__TAG_PLACES | WK__TAG_MUTATES))) return WK_OK;
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    if (args[i].tag == WK_VALUE_TENSOR) WK_TRY(check_argument(op, destination, args[i].tensor));
+    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
+      WK_TRY(check_argument(op, destination, args[i].tensors[k]));
+  }
+  return WK_OK;
 }
 
 static bool lies_as(const wk_tensor *t, const wk__spec *spec) {
@@ -141,6 +179,7 @@ static wk_status make_outputs(const wk__call *c, wk_tensor **outputs, place *pla
   for (int r = 0; r < c->op->schema.result_count; r++) {
     wk_tensor *destination = c->destinations ? c->destinations[r] : NULL;
     if (destination) WK_TRY(check_destination(c, r, destination));
+    if (destination) WK_TRY(wk__check_apart(c->op, c->args, destination));
     if (destination) places[r] = (place){needs_temporary(c, r, destination), wk__version(destination)};
     bool direct = destination && !places[r].through_temporary;
     outputs[r] = direct ? wk__retain(destination) : wk__tensor_from_spec(&c->specs[r]);

@@ -236,6 +236,7 @@ wk_status wk__kernel_copy(wk__call *c) {
   wk__spec specs[1];
   WK_TRY(wk__check_copy_sizes(self, src));
   WK_TRY(wk__check_overlap(self));
+  WK_TRY(wk__check_apart(WK__OP(copy_), c->args, self));
   bool shared = src->storage && src->storage == self->storage;
   if (shared) WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){source, NONE}, NULL, &temporary));
   if (shared) source = temporary;

@@ -764,6 +764,9 @@ static wk_tensor *places_of(const wk_tensor *t) {
 /* Places in row-major order. The shape hangs on the values, so there is no shape rule. */
 wk_status wk__kernel_nonzero(wk__call *c) {
   if (!c->args[0].tensor->storage) return wk_fail(WK_NOT_IMPLEMENTED, "nonzero: a meta tensor has no values");
+  if (wk__dtype_is_float8(c->args[0].tensor->dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"nonzero_count_cpu\" not implemented for '%s'",
+                   wk__dtype_legacy((wk_dtype)c->args[0].tensor->dtype));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *t = truth(c->args[0].tensor), *y = t ? places_of(t) : NULL;

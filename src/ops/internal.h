@@ -72,6 +72,8 @@ wk_status wk__shape_mismatch(const wk_tensor *destination, const wk__spec *spec)
 WK_MUST_USE wk_status wk__check_copy_sizes(const wk_tensor *self, const wk_tensor *src);
 /* Refuses to write to a tensor some of whose elements are one memory. */
 WK_MUST_USE wk_status wk__check_overlap(const wk_tensor *destination);
+/* PyTorch's error where another argument shares some of the elements that the operator writes, in another order. */
+WK_MUST_USE wk_status wk__check_apart(const wk_op *op, const wk_value *args, const wk_tensor *destination);
 /* Refuses what cannot be expanded to these sizes, in expand's words. */
 WK_MUST_USE wk_status wk__check_expand(const wk_tensor *t, const wk_int *sizes, int ndim);
 const char *wk__dtype_c_name(wk_dtype dtype); /* "float", "long int": what some of PyTorch's messages say */

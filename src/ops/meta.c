@@ -66,7 +66,7 @@ wk_status wk__check_float8(const wk__call *c) {
                wk__dtype_category(p.zero_dim) > wk__dtype_category(p.dims);
   return joins ? wk__check_promotion(p.dims, p.zero_dim) : WK_OK;
 }
-static bool is_float8(const wk_tensor *t) { return t->dtype == WK_FLOAT8_E4M3 || t->dtype == WK_FLOAT8_E5M2; }
+static bool is_float8(const wk_tensor *t) { return wk__dtype_is_float8(t->dtype); }
 
 /* ============================================= pointwise output geometry ======================================== */
 

@@ -110,6 +110,8 @@ enum {
   WK__TAG_OWN_DTYPE = 1 << 26,   /* numbers are converted to argument 0's dtype and do not promote it */
   WK__TAG_OUT_APART = 1 << 27,   /* out= may share no memory with an argument */
   WK__TAG_BY_RESULT = 1 << 28,   /* in place the derivative is taken from the result, where it asks for argument 0 */
+  WK__TAG_FLOAT8 = 1 << 29,      /* computes with float8 as well; the others only store it, as in PyTorch */
+  WK__TAG_FILLS = 1 << 30,       /* pointwise, one value for all elements: may write a tensor that overlaps itself */
 };
 
 /* Where Python sees an operator. */

@@ -206,8 +206,11 @@ static wk_status check_nests(const wk_op *op, const wk__lowered *lowered) {
   return WK_OK;
 }
 
-/* Complex dtypes are storage only. */
+/* Complex dtypes are storage only, and float8 for most operators. */
 static wk_status check_computes(const wk__call *c, int dtype) {
+  if (wk__dtype_is_float8(dtype) && !(c->op->tags & WK__TAG_FLOAT8))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
+                   c->op->base_name + (*c->op->base_name == '_'), wk__dtype_legacy((wk_dtype)dtype));
   if (wk__dtypes[dtype].compute != WK_DTYPE_NONE) return WK_OK;
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name,
                  wk__dtype_legacy((wk_dtype)dtype));
@@ -271,9 +274,17 @@ static wk_status lower_into(wk__plan *plan, const wk__call *c) {
   return WK_OK;
 }
 
+static bool has_tensors(const wk__call *c) {
+  bool any = false;
+  for (int i = 0; i < c->op->schema.parameter_count; i++) any |= c->args[i].tag == WK_VALUE_TENSOR;
+  return any;
+}
+
 static wk__plan *make_plan(const wk__call *c, const plan_key *key, uint64_t hash, wk_tensor *const *outputs) {
-  for (int r = 0; r < c->op->schema.result_count; r++)
-    if (check_computes(c, outputs[r]->dtype)) return NULL;
+  for (int r = 0; r < c->op->schema.result_count; r++) {
+    bool computed = !wk__dtype_is_float8(outputs[r]->dtype) || !has_tensors(c); /* else converted at the end */
+    if (computed && check_computes(c, outputs[r]->dtype)) return NULL;
+  }
   wk__plan *plan = wk__alloc_zeroed(sizeof *plan + (size_t)key->count * sizeof *key->words);
   if (!plan) return NULL;
   atomic_init(&plan->references, 1);

@@ -86,7 +86,7 @@ static wk_status fill_self(wk__call *c, wk_dtype drawn, fill_fn *fn, fill f) {
 }
 
 static wk_status require_float(const wk_tensor *t, const char *kernel) {
-  if (wk_dtype_is_floating((wk_dtype)t->dtype)) return WK_OK;
+  if (wk_dtype_is_floating((wk_dtype)t->dtype) && !wk__dtype_is_float8(t->dtype)) return WK_OK;
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel, wk__dtype_legacy((wk_dtype)t->dtype));
 }
 

@@ -238,7 +238,7 @@ static wk_status run(const wk__call *c, int64_t dim_given, int64_t k, bool desce
 
 static wk_status refuse_complex(const wk__call *c) {
   wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
-  if (!wk_dtype_is_complex(dtype)) return WK_OK;
+  if (!wk_dtype_is_complex(dtype) && !wk__dtype_is_float8(dtype)) return WK_OK;
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(dtype));
 }
 

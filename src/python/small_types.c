@@ -62,7 +62,7 @@ static int index_from_python(PyObject *o, int8_t *out) {
   return -1;
 }
 
-int wk__device_from_python(wk__state *state, PyObject *o, wk_device *out) {
+static int named_device(wk__state *state, PyObject *o, wk_device *out) {
   if (Py_IS_TYPE(o, state->device_type)) {
     *out = device_of(o);
     return 0;
@@ -79,13 +79,20 @@ int wk__device_from_python(wk__state *state, PyObject *o, wk_device *out) {
   return -1;
 }
 
+/* Where a tensor is to be: of the CPU and of meta there is one, whatever the number. */
+int wk__device_from_python(wk__state *state, PyObject *o, wk_device *out) {
+  if (named_device(state, o, out) < 0) return -1;
+  if (out->type == WK_CPU || out->type == WK_META) out->index = -1;
+  return 0;
+}
+
 static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
   static char *names[] = {"type", "index", NULL};
   PyObject *given, *index = NULL;
   wk_device device;
   wk__state *state = wk__state_of_type(type);
   if (!state || !PyArg_ParseTupleAndKeywords(args, keywords, "O|O:device", names, &given, &index)) return NULL;
-  if (wk__device_from_python(state, given, &device) < 0) return NULL;
+  if (named_device(state, given, &device) < 0) return NULL;
   if (!index || index == Py_None) return make_device(type, device);
   if (device.index >= 0 || !PyUnicode_Check(given))
     return PyErr_Format(PyExc_RuntimeError,

@@ -221,8 +221,11 @@ static PyObject *tensor_repr(PyObject *self) {  // -> new
   return result;
 }
 
+/* A tensor without dims is its number; subclasses, and tensors without memory, are objects. */
 static PyObject *tensor_format(PyObject *self, PyObject *spec) {  // -> new
-  if (wk__tensor_of(self)->ndim != 0 || PyUnicode_GET_LENGTH(spec) == 0) return PyObject_Str(self);
+  const wk_tensor *t = wk__tensor_of(self);
+  if (t->ndim != 0 || t->device.type == WK_META || !Py_IS_TYPE(self, state_of(self)->tensor_type))
+    return PyObject_CallMethod((PyObject *)&PyBaseObject_Type, "__format__", "OO", self, spec);
   PyObject *item = PyObject_CallMethod(self, "item", NULL);
   PyObject *text = item ? PyObject_Format(item, spec) : NULL;
   Py_XDECREF(item);
@@ -413,6 +416,16 @@ static PyObject *tensor_new_tensor(PyObject *self, PyObject *const *args, Py_ssi
   return t ? wk__wrap(state_of(self), t) : NULL;
 }
 
+static int copy_grad(PyObject *self, PyObject *copy, PyObject *memo) {
+  if (!wk_get_grad(wk__tensor_of(self))) return 0;
+  PyObject *grad = PyObject_GetAttrString(self, "grad");
+  PyObject *copied = grad ? PyObject_CallMethod(grad, "__deepcopy__", "O", memo) : NULL;
+  int status = copied ? PyObject_SetAttrString(copy, "grad", copied) : -1;
+  Py_XDECREF(copied);
+  Py_XDECREF(grad);
+  return status;
+}
+
 /* The object of a deep copy: leaves only, as PyTorch says. */
 static PyObject *tensor_deepcopy(PyObject *self, PyObject *memo) {  // -> new
   wk__state *state = state_of(self);
@@ -435,6 +448,7 @@ static PyObject *tensor_deepcopy(PyObject *self, PyObject *memo) {  // -> new
     wk_set_grad_enabled(before);
     if (status == WK_OK && wk_requires_grad(t)) status = wk_set_requires_grad(result.tensor, true);
     copy = status ? wk__raise(state) : new_object(state, Py_TYPE(self), result.tensor);
+    if (copy && copy_grad(self, copy, memo) < 0) Py_CLEAR(copy);
   }
   if (copy && PyDict_SetItem(memo, key, copy) < 0) Py_CLEAR(copy);
   Py_DECREF(key);

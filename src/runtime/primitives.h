@@ -1,8 +1,8 @@
 /* Tier 0's vector primitives: one function per loop operation and compute dtype, over blocks that stay in the L1 cache.
  * Compiled once per CPU level from primitives_level.c; every level gives the same bits. Blocks hold compute dtypes:
- * f32, f64, i64, and bool as bytes 0 or 1. Memory may hold any byte for a bool, true if it is not 0: loads make it 0 or
- * 1, and casts, reductions, logical_not, where's condition and stores take it as it lies. Operands may alias the output
- * exactly, never partly. */
+ * f32, f64, i64, and bool as bytes 0 or 1. Memory may hold any byte for a bool, true if it is not 0: maps, casts,
+ * stores and reductions (not to an index) take it as it lies, loads make it 0 or 1 for the others. Operands may alias
+ * the output exactly, never partly. */
 #ifndef WICK_RUNTIME_PRIMITIVES_H
 #define WICK_RUNTIME_PRIMITIVES_H
 

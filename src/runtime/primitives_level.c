@@ -33,6 +33,9 @@ enum { LANES = WK__REDUCE_LANES };
   }
 #define B pb[i]
 #define C pc[i]
+/* A bool operand may be one as memory has it, any byte; what comes out is 0 or 1. */
+#define TRUE_A (a != 0)
+#define TRUE_B (B != 0)
 
 /* Wrapping integer arithmetic goes through the unsigned type. */
 #define U(x) ((uint64_t)(x))
@@ -42,7 +45,7 @@ MAP(neg_f64, double, double, -a)
 MAP(abs_i64, int64_t, int64_t, a < 0 ? -U(a) : U(a))
 MAP(abs_f32, float, float, __builtin_fabsf(a))
 MAP(abs_f64, double, double, __builtin_fabs(a))
-MAP(sign_bool, uint8_t, uint8_t, a)
+MAP(sign_bool, uint8_t, uint8_t, TRUE_A)
 MAP(sign_i64, int64_t, int64_t, (a > 0) - (a < 0))
 MAP(sign_f32, float, float, (float)((a > 0) - (a < 0)))
 MAP(sign_f64, double, double, (double)((a > 0) - (a < 0)))
@@ -59,25 +62,25 @@ MAP(isnan_i64, int64_t, uint8_t, a & 0)
 MAP(isnan_f32, float, uint8_t, a != a)
 MAP(isnan_f64, double, uint8_t, a != a)
 
-MAP(add_bool, uint8_t, uint8_t, a | B)
+MAP(add_bool, uint8_t, uint8_t, (a | B) != 0)
 MAP(add_i64, int64_t, int64_t, U(a) + U(B))
 MAP(add_f32, float, float, a + B)
 MAP(add_f64, double, double, a + B)
-MAP(sub_bool, uint8_t, uint8_t, a ^ B)
+MAP(sub_bool, uint8_t, uint8_t, TRUE_A ^ TRUE_B)
 MAP(sub_i64, int64_t, int64_t, U(a) - U(B))
 MAP(sub_f32, float, float, a - B)
 MAP(sub_f64, double, double, a - B)
-MAP(mul_bool, uint8_t, uint8_t, a &B)
+MAP(mul_bool, uint8_t, uint8_t, TRUE_A &TRUE_B)
 MAP(mul_i64, int64_t, int64_t, U(a) * U(B))
 MAP(mul_f32, float, float, a *B)
 MAP(mul_f64, double, double, a *B)
 MAP(div_f32, float, float, a / B)
 MAP(div_f64, double, double, a / B)
-MAP(max_bool, uint8_t, uint8_t, a | B)
+MAP(max_bool, uint8_t, uint8_t, (a | B) != 0)
 MAP(max_i64, int64_t, int64_t, a > B ? a : B)
 MAP(max_f32, float, float, ((a > B) | (a != a)) ? a : B)
 MAP(max_f64, double, double, ((a > B) | (a != a)) ? a : B)
-MAP(min_bool, uint8_t, uint8_t, a &B)
+MAP(min_bool, uint8_t, uint8_t, TRUE_A &TRUE_B)
 MAP(min_i64, int64_t, int64_t, a < B ? a : B)
 MAP(min_f32, float, float, ((a < B) | (a != a)) ? a : B)
 MAP(min_f64, double, double, ((a < B) | (a != a)) ? a : B)
@@ -86,12 +89,12 @@ MAP(or_i64, int64_t, int64_t, a | B)
 MAP(xor_i64, int64_t, int64_t, a ^ B)
 MAP(shift_left_i64, int64_t, int64_t, U(B) > 63 ? 0 : U(a) << (B & 63))
 MAP(shift_right_i64, int64_t, int64_t, a >> (U(B) > 63 ? 63 : B))
-MAP(shift_bool, uint8_t, uint8_t, a & !B)
+MAP(shift_bool, uint8_t, uint8_t, TRUE_A & !B)
 
-#define COMPARISONS(name, operator)                \
-  MAP(name##_bool, uint8_t, uint8_t, a operator B) \
-  MAP(name##_i64, int64_t, uint8_t, a operator B)  \
-  MAP(name##_f32, float, uint8_t, a operator B)    \
+#define COMPARISONS(name, operator)                          \
+  MAP(name##_bool, uint8_t, uint8_t, TRUE_A operator TRUE_B) \
+  MAP(name##_i64, int64_t, uint8_t, a operator B)            \
+  MAP(name##_f32, float, uint8_t, a operator B)              \
   MAP(name##_f64, double, uint8_t, a operator B)
 COMPARISONS(eq, ==)
 COMPARISONS(ne, !=)
@@ -113,19 +116,21 @@ MAP(fmod_i64, int64_t, int64_t, U(a) - U(wk__trunc_div(a, B, &wk__kernel_fault))
 MAP(fmod_f32, float, float, fmodf(a, B))
 MAP(fmod_f64, double, double, fmod(a, B))
 MAP(pow_i64, int64_t, int64_t, wk__integer_power(a, B))
-MAP(pow_bool, uint8_t, uint8_t, a | !B)
+MAP(pow_bool, uint8_t, uint8_t, TRUE_A | !B)
 
-#define WHERE(name, type)                                                                      \
+#define SAME(x) (x)
+#define TRUTH(x) ((x) != 0)
+#define WHERE(name, type, from)                                                                \
   static void name(void *out, const void *a_, const void *b_, const void *c_, int64_t count) { \
     type *o = out;                                                                             \
     const uint8_t *mask = a_;                                                                  \
     const type *b = b_, *c = c_;                                                               \
-    VECTORISE for (int64_t i = 0; i < count; i++) o[i] = mask[i] ? b[i] : c[i];                \
+    VECTORISE for (int64_t i = 0; i < count; i++) o[i] = from(mask[i] ? b[i] : c[i]);          \
   }
-WHERE(where_bool, uint8_t)
-WHERE(where_i64, int64_t)
-WHERE(where_f32, float)
-WHERE(where_f64, double)
+WHERE(where_bool, uint8_t, TRUTH)
+WHERE(where_i64, int64_t, SAME)
+WHERE(where_f32, float, SAME)
+WHERE(where_f64, double, SAME)
 
 /* Whole vectors, then the rest through a partial one. */
 #define VECTOR_UNARY(name, type, v, LANE_COUNT, f)                                          \
@@ -232,7 +237,6 @@ static inline float from_e5m2(uint8_t v) { return wk__f8_to_f32(v, WK_FLOAT8_E5M
 static inline uint8_t to_e4m3(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E4M3); }
 static inline uint8_t to_e5m2(float f) { return wk__f32_to_f8(f, WK_FLOAT8_E5M2); }
 static inline uint8_t to_bool(uint8_t v) { return v != 0; }
-#define SAME(x) (x)
 
 enum { TILE = 16 };
 

@@ -310,10 +310,8 @@ static void find_direct_stores(const builder *b, step_list *list) {
 }
 
 /* Takes a bool as memory has it, where every byte but 0 is true; the others want the 0 or 1 of a block. */
-static bool takes_any_byte(const step *s, uint16_t value) {
-  bool condition = s->op == WK__LOOP_where && s->in[1] != value && s->in[2] != value;
-  if (s->kind == STEP_MAP) return condition || s->op == WK__LOOP_logical_not;
-  return s->kind == STEP_CAST || s->kind == STEP_REDUCE || s->kind == STEP_STORE;
+static bool takes_any_byte(const step *s) {
+  return s->kind == STEP_MAP || s->kind == STEP_CAST || s->kind == STEP_REDUCE || s->kind == STEP_STORE;
 }
 
 /* A load of adjacent elements is not copied: its value is the memory itself. Two do not stay there: one that is stored
@@ -326,7 +324,7 @@ static void find_copied_loads(const wk__nest *nest, step_list *list) {
     for (int64_t k = j + 1; k < list->count && load->kind == STEP_LOAD; k++) {
       const step *reader = &list->steps[k];
       if (!reads(nest, reader, load->value)) continue;
-      load->copies |= k > first_store || (load->out_lane == WK__LANE_BOOL && !takes_any_byte(reader, load->value));
+      load->copies |= k > first_store || (load->out_lane == WK__LANE_BOOL && !takes_any_byte(reader));
     }
   }
 }

@@ -136,10 +136,10 @@ static bool strides_contiguous(const wk_int *sizes, const wk_int *strides, int n
   return true;
 }
 
-/* The product of the sizes is none that a wk_int can hold, or a size is itself the result of such an operation. */
-static wk_status too_many_elements(const wk__spec *spec) {
+/* The product of the sizes is none that a wk_int can hold, or one of expressions that could not be made. */
+static wk_status too_many_elements(const wk__spec *spec, wk_int numel) {
   for (int d = 0; d < spec->ndim; d++)
-    if (wk_int_is_poisoned(spec->sizes[d])) return wk_int_check(spec->sizes[d]);
+    if (!wk_int_is_known(spec->sizes[d])) return wk_int_check(numel);
   return wk_fail(WK_RUNTIME_ERROR, "numel: integer multiplication overflow");
 }
 
@@ -154,7 +154,7 @@ static bool is_symbolic(const wk__spec *spec) {
 
 wk_status wk__tensor_set_geometry(wk_tensor *t, const wk__spec *spec) {
   wk_int numel = wk__sizes_numel(spec->sizes, spec->ndim);
-  if (WK_UNLIKELY(wk_int_is_poisoned(numel))) return too_many_elements(spec);
+  if (WK_UNLIKELY(wk_int_is_poisoned(numel))) return too_many_elements(spec, numel);
   if (t->sizes) wk__tensor_epoch_bump(); /* a new one has none yet */
   int ndim = spec->ndim;
   if (WK_UNLIKELY(ndim > WK__INLINE_DIMS)) {

@@ -68,6 +68,7 @@ static inline uint16_t wk__f32_to_bf16(float f) {
   if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
   return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
+static inline bool wk__dtype_is_float8(int dtype) { return dtype == WK_FLOAT8_E4M3 || dtype == WK_FLOAT8_E5M2; }
 float wk__f8_to_f32(uint8_t v, wk_dtype format);
 uint8_t wk__f32_to_f8(float f, wk_dtype format);
 

@@ -69,3 +69,74 @@ def test_captured():
         y = wick.ones(3)
         assert wick.compile(f)(x, y).tolist() == (x * 2 + 1).t().tolist()
         assert y.shape == (1, 3)
+
+
+# ---- memory that is read and written, as PyTorch 2.13 has it ----
+
+SHARED = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
+    "Please clone() the tensor before performing the operation."
+)
+
+
+def square(a):
+    return a[:4].view(2, 2)
+
+
+PARTLY = {
+    "add_": lambda a: a[1:].add_(a[:-1]),
+    "mul_ from the left": lambda a: a[:-1].mul_(a[1:]),
+    "one element": lambda a: a.add_(a[:1]),
+    "no dims": lambda a: a.mul_(a[0]),
+    "copy_": lambda a: a[1:].copy_(a[:-1]),
+    "item": lambda a: a.__setitem__(slice(1, None), a[:-1]),
+    "transposed": lambda a: square(a).add_(square(a).t()),
+    "transposed copy_": lambda a: square(a).copy_(square(a).t()),
+    "addcmul_": lambda a: a[1:].addcmul_(a[:-1], a[1:]),
+    "lerp_": lambda a: a[1:].lerp_(a[:-1], 0.5),
+    "comparison": lambda a: a[1:].eq_(a[:-1]),
+    "out": lambda a: wick.add(a[:-1], 1, out=a[1:]),
+    "clamp out": lambda a: wick.clamp(a[1:], 0, 1, out=a[:-1]),
+    "scatter_": lambda a: a.scatter_(0, wick.tensor([1, 0]), a[:2]),
+    "scatter_add_": lambda a: a.scatter_add_(0, wick.tensor([1, 0]), a[:2]),
+    "index_add_": lambda a: a.index_add_(0, wick.tensor([1, 0]), a[:2]),
+    "index_put_": lambda a: a.index_put_((wick.tensor([1, 0]),), a[:2]),
+}
+
+
+@pytest.mark.parametrize("name", PARTLY)
+def test_partly_shared_memory_is_refused(name):
+    write = PARTLY[name]
+    with pytest.raises(RuntimeError) as caught:
+        write(wick.arange(6.0))
+    assert str(caught.value) == SHARED
+    compiled = wick.compile(lambda a: write(a + 0), options={"wait": True})
+    for _ in range(2):
+        with pytest.raises(RuntimeError) as caught:
+            compiled(wick.arange(6.0))
+        assert SHARED in str(caught.value)
+
+
+def test_shared_memory_that_is_no_harm():
+    a = wick.arange(6.0)
+    assert a.add_(a).tolist() == [0, 2, 4, 6, 8, 10]
+    assert a.add_(a.view(2, 3).view(6)).tolist() == [0, 4, 8, 12, 16, 20]
+    assert a[:3].add_(a[3:]).tolist() == [12, 20, 28]
+    assert a[::2].add_(a[1::2]).tolist() == [32, 40, 36]  # interleaved
+    assert wick.add(a, 1, out=a)[0].item() == 33
+    assert wick.where(a > 100, a, -a, out=a)[0].item() == -33
+    assert a.copy_(a).tolist() == a.tolist() and a.copy_(a.flip(0))[5].item() == -33
+
+
+def test_filling_memory_that_overlaps_itself():
+    for fill, value in (
+        (lambda x: x.zero_(), 0),
+        (lambda x: x.fill_(2), 2),
+        (lambda x: x.fill_(wick.tensor(3.0)), 3),
+    ):
+        compiled = wick.compile(lambda x, fill=fill: fill(x.expand(3)), options={"wait": True})
+        for call in (lambda x, fill=fill: fill(x.expand(3)), compiled, compiled):
+            x = wick.ones(1)
+            assert call(x).tolist() == [value] * 3 and x.item() == value
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        wick.ones(1).expand(3).add_(1)

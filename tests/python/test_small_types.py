@@ -334,3 +334,120 @@ def test_print_options():
     finally:
         wick.set_printoptions(profile="default")
     assert repr(value) == "tensor(1.2346)"
+
+
+# ---- tensors: formats, devices, copies; PyTorch 2.13 ----
+
+
+def test_formats_of_tensors():
+    assert (
+        f"{wick.tensor(1.5):.3f}" == "1.500" and f"{wick.tensor(3):>5}" == "    3" and f"{wick.tensor(True)}" == "True"
+    )
+    assert (
+        f"{wick.tensor(1.5)}" == f"{wick.tensor(1.5, requires_grad=True)}" == f"{wick.tensor(1.5).bfloat16()}" == "1.5"
+    )
+    assert f"{wick.ones(2)}" == str(wick.ones(2)) and f"{wick.ones(1)}" == "tensor([1.])"
+    assert f"{wick.nn.Parameter(wick.tensor(2.0))}".startswith("Parameter containing:")
+    assert f"{wick.tensor(2.0, device='meta')}" == str(wick.tensor(2.0, device="meta"))
+    for value in (wick.ones(2), wick.ones(1), wick.ones(0), wick.tensor(2.0, device="meta")):
+        with pytest.raises(TypeError, match="^unsupported format string passed to Tensor.__format__$"):
+            format(value, ".3f")
+    with pytest.raises(TypeError, match="^unsupported format string passed to Parameter.__format__$"):
+        format(wick.nn.Parameter(wick.tensor(2.0)), ".3f")
+    with pytest.raises(ValueError, match="Unknown format code 'd'"):
+        format(wick.tensor(1.5), "d")
+
+
+def test_there_is_one_cpu_and_one_meta():
+    assert str(wick.device("cpu:7")) == "cpu:7" and wick.device("cpu:7") != wick.device("cpu")
+    cpu = wick.device("cpu")
+    for device in ("cpu:7", "cpu:0", wick.device("cpu", 3)):
+        assert wick.ones(2, device=device).device == cpu and wick.ones(2).to(device).device == cpu
+        assert wick.tensor([1.0], device=device).device == cpu and wick.Generator(device=device).device == cpu
+        assert (wick.ones(2, device=device) + wick.ones(2)).device == cpu
+        assert wick.nn.Linear(2, 2, device=device).weight.device == cpu
+    assert wick.empty(2, device="meta:3").device == wick.device("meta")
+
+
+def test_copies_of_tensors_with_history_and_gradients():
+    x = wick.ones(2, requires_grad=True)
+    y = x * 2
+    for copied in (
+        pickle.loads(pickle.dumps(y)),
+        pickle.loads(pickle.dumps([y]))[0],
+        pickle.loads(pickle.dumps(x * 2)),
+    ):
+        assert copied.tolist() == [2, 2] and copied.requires_grad and copied.is_leaf and copied.grad_fn is None
+    assert not pickle.loads(pickle.dumps(y.detach())).requires_grad
+    with pytest.raises(RuntimeError, match="support the deepcopy protocol"):
+        copy.deepcopy(y)
+    x.grad = wick.tensor([3.0, 4.0])
+    copied = copy.deepcopy(x)
+    assert copied.grad.tolist() == [3, 4] and copied.grad is not x.grad and pickle.loads(pickle.dumps(x)).grad is None
+    module = wick.nn.Linear(2, 1)
+    module(wick.ones(2)).sum().backward()
+    assert copy.deepcopy(module).weight.grad is None  # a Parameter's copy begins anew
+
+
+FLOAT8_REFUSED = {
+    "add": lambda x: x + 1,
+    "add_": lambda x: x.clone().add_(1),
+    "sub": lambda x: 1 - x,
+    "mul by a number": lambda x: x * 2,
+    "div": lambda x: x / x,
+    "neg": lambda x: -x,
+    "exp": lambda x: x.exp(),
+    "relu": lambda x: wick.nn.functional.relu(x),
+    "lt": lambda x: x < x,
+    "sum": lambda x: x.sum(),
+    "mean": lambda x: x.mean(),
+    "amax": lambda x: x.amax(),
+    "argmax": lambda x: x.argmax(),
+    "softmax": lambda x: x.softmax(0),
+    "cumsum": lambda x: x.cumsum(0),
+    "flip": lambda x: x.flip(0),
+    "tril": lambda x: x.view(1, 3).tril(),
+    "gather": lambda x: x.gather(0, wick.tensor([0])),
+    "masked_fill": lambda x: x.masked_fill(wick.tensor([True, False, True]), 2),
+    "sort": lambda x: x.sort(),
+    "nonzero": lambda x: x.nonzero(),
+    "layer_norm": lambda x: wick.nn.functional.layer_norm(x, (3,)),
+    "uniform_": lambda x: x.clone().uniform_(),
+    "normal_": lambda x: x.clone().normal_(),
+    "rand_like": lambda x: wick.rand_like(x),
+    "arange": lambda x: wick.arange(3, dtype=x.dtype),
+}
+
+FLOAT8_COMPUTED = {
+    "mul": (lambda x: x * x, [1, 4, 0]),
+    "eq": (lambda x: x == x, [1, 1, 1]),
+    "ne": (lambda x: x != 1, [0, 1, 1]),
+    "abs": (lambda x: x.abs(), [1, 2, 0]),
+    "isnan": (lambda x: x.isnan(), [0, 0, 0]),
+    "where": (lambda x: wick.where(wick.tensor([True, False, True]), x, x * x), [1, 4, 0]),
+    "any": (lambda x: x.any(), 1),
+    "cat": (lambda x: wick.cat([x, x[:1]]), [1, -2, 0, 1]),
+    "index": (lambda x: x[wick.tensor([1, 1])], [-2, -2]),
+    "index_select": (lambda x: x.index_select(0, wick.tensor([1])), [-2]),
+    "roll": (lambda x: x.roll(1), [0, 1, -2]),
+    "fill_": (lambda x: x.clone().fill_(2), [2, 2, 2]),
+    "full": (lambda x: wick.full((2,), 1.5, dtype=x.dtype), [1.5, 1.5]),
+    "clone": (lambda x: x.view(1, 3).t().clone().flatten(), [1, -2, 0]),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
+def test_float8_is_stored_and_hardly_computed_with(dtype):
+    x = wick.tensor([1.0, -2.0, 0.0]).to(getattr(wick, dtype))
+    name = {"float8_e4m3fn": "Float8_e4m3fn", "float8_e5m2": "Float8_e5m2"}[dtype]
+    for call in FLOAT8_REFUSED.values():
+        for run in (call, wick.compile(call, options={"wait": True})):
+            with pytest.raises(NotImplementedError, match=f"not implemented for '{name}'"):
+                run(x)
+    with pytest.raises(NotImplementedError, match=f"^\"neg_cpu\" not implemented for '{name}'$"):
+        wick.neg(x)
+    for call, expected in FLOAT8_COMPUTED.values():
+        compiled = wick.compile(call, options={"wait": True})
+        for run in (call, compiled, compiled):
+            assert run(x).float().tolist() == expected
+    assert repr(x).startswith("tensor([ 1., -2.,  0.], dtype=torch.float8") and x[1].item() == -2
