@@ -341,7 +341,7 @@ wk_status wk__compose_attention(wk__call *c) {
   WK_TRY(check(q, k, value, mask, causal));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_dtype dtype = (wk_dtype)q->dtype, wide = wk__computed_in(dtype);
+  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype, wide = wk__computed_in(dtype);
   if (wide != dtype) {
     q = wk__in_dtype(q, wide), k = wk__in_dtype(k, wide), value = wk__in_dtype(value, wide);
     if (mask && mask->dtype != WK_BOOL) mask = wk__in_dtype(mask, wide);
