@@ -645,6 +645,10 @@ def test_weights_of_binary_cross_entropy_are_broadcast():
     assert wick.allclose(loss, wick.full((2, 3), 3.61192))
     with pytest.raises(RuntimeError) as error:
         F.binary_cross_entropy(p, target, weight=wick.ones(4))
+    with pytest.raises(
+        RuntimeError, match="'binary_cross_entropy' is not differentiable with respect to argument 'weight'"
+    ):
+        F.binary_cross_entropy(p, target, weight=wick.ones(3, requires_grad=True))
     assert str(error.value) == (
         "Attempting to broadcast a dimension of length 4 at -1! Mismatching argument at index 1 had torch.Size([4]); "
         "but expected shape should be broadcastable to [2, 3]"

@@ -170,6 +170,11 @@ def nll_loss_nd(input, target, weight=None, reduction=1, ignore_index=-100):
 
 
 def binary_cross_entropy(input, target, weight=None, reduction=1):
+    if weight is not None and weight.requires_grad and _C.is_grad_enabled():
+        raise RuntimeError(
+            "The function 'binary_cross_entropy' is not differentiable with respect to argument 'weight'. This input "
+            "cannot have requires_grad True."
+        )
     logs = (target - 1) * _C.clamp(_C.log1p(-input), min=-100) - target * _C.clamp(input.log(), min=-100)
     return _reduced(logs if weight is None else logs * weight, reduction)
 
