@@ -132,7 +132,9 @@ wk_status wk__trace_describe(wk__tracer *t, wk_tensor *tensor, const wk_tensor *
   WK_TRY(wk__symbolic_hold(tensor, wk__tensor_make_known));
   wk__spec_of(&spec, description);
   spec.device = tensor->device;
-  return wk__tensor_set_geometry(tensor, &spec);
+  wk_status status = wk__tensor_set_geometry(tensor, &spec);
+  if (status != WK_OK) wk__symbolic_drop(tensor); /* it has no symbols, so it will not do that itself */
+  return status;
 }
 
 wk_status wk__tracer_size_input(wk__tracer *t, wk_int symbol) {

@@ -6,7 +6,7 @@
 
 /* ---- keys ---- */
 
-enum { KEY_WORDS = 96 }; /* of a call with a longer key the plan is not kept */
+enum { KEY_WORDS = 64 }; /* of a call with a longer key the plan is not kept */
 
 typedef struct plan_key {
   uint64_t words[KEY_WORDS];
@@ -102,7 +102,7 @@ static void put_value(plan_key *key, bool param, bool shape_only, const wk_value
   }
 }
 
-static uint64_t make_key(plan_key *key, const wk__call *c, wk_tensor *const *outputs) {
+static void make_key(plan_key *key, const wk__call *c, wk_tensor *const *outputs) {
   const wk__schema *schema = &c->op->schema;
   bool pointwise = c->op->tags & WK__TAG_POINTWISE;
   key->count = 0;
@@ -112,7 +112,10 @@ static uint64_t make_key(plan_key *key, const wk__call *c, wk_tensor *const *out
     put(key, outputs[r]->dtype | (uint64_t)(pointwise ? 0 : outputs[r]->ndim) << 8);
   for (int i = 0; i < schema->parameter_count; i++)
     put_value(key, is_param(c->op, i, &c->args[i]), schema->parameters[i].shape_only, &c->args[i], pointwise);
-  uint64_t hash = c->op->number;
+}
+
+static uint64_t hash_of(const wk_op *op, const plan_key *key) {
+  uint64_t hash = op->number;
   for (int i = 0; i < key->count; i++) hash = wk__hash_mix(hash, key->words[i]);
   return hash;
 }
@@ -352,7 +355,7 @@ static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_te
   const wk_tensor *out = outputs[0];
   wk__launch l;
   wk__scalar params[WK__MAX_ARGS];
-  int64_t strides[WK__MAX_ARGS + WK__MAX_RESULTS][WK_MAX_DIMS];
+  int64_t strides[WK__NEST_MAX_BUFFERS][WK_MAX_DIMS];
   static const int64_t along = 1, nowhere = 0;
   bool line = is_line(c, out, outputs);
   bind_params(plan, c, params);
@@ -375,16 +378,23 @@ static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_te
   return wk__program_run(plan->programs[0], &l);
 }
 
+/* out_own: a plan that is not kept. */
+static wk_status find_or_make(const wk__call *c, const plan_key *key, wk_tensor *const *outputs,
+                              const wk__plan **out_plan, wk__plan **out_own) {
+  uint64_t hash = hash_of(c->op, key);
+  if (!key->too_long && (*out_plan = wk__plan_find(c->op, key->words, key->count, hash))) return WK_OK;
+  wk__plan *made = make_plan(c, key, hash, outputs);
+  if (!made) return wk_error_category();
+  *out_plan = key->too_long ? (*out_own = made) : wk__plan_add(made);
+  return *out_plan ? WK_OK : wk_error_category();
+}
+
 wk_status wk__run_lowered(wk__call *c, wk_tensor *const *outputs) {
   plan_key key;
-  uint64_t hash = make_key(&key, c, outputs);
-  const wk__plan *plan = key.too_long ? NULL : wk__plan_find(c->op, key.words, key.count, hash);
   wk__plan *own = NULL;
-  if (WK_UNLIKELY(!plan)) {
-    wk__plan *made = make_plan(c, &key, hash, outputs);
-    if (!made) return wk_error_category();
-    plan = key.too_long ? (own = made) : wk__plan_add(made);
-  }
+  make_key(&key, c, outputs);
+  const wk__plan *plan = key.too_long ? NULL : wk__plan_last(c->op, key.words, key.count);
+  if (WK_UNLIKELY(!plan)) WK_TRY(find_or_make(c, &key, outputs, &plan, &own));
   wk_status status = c->op->tags & WK__TAG_POINTWISE ? launch_pointwise(plan, c, outputs) : launch(plan, c, outputs);
   wk__plan_release(own);
   return status;

@@ -36,8 +36,9 @@ typedef struct wk__plan {
 void wk__plan_release(wk__plan *plan); /* plan.c; NULL is fine */
 
 /* The table of plans (plan_table.c). What it gives lives until the thread asks again. */
+const wk__plan *wk__plan_last(const wk_op *op, const uint64_t *key, int words); /* the one that it used last, or NULL */
 const wk__plan *wk__plan_find(const wk_op *op, const uint64_t *key, int words, uint64_t hash); /* NULL: there is none */
-const wk__plan *wk__plan_add(wk__plan *steal_plan);
+const wk__plan *wk__plan_add(wk__plan *steal_plan); /* NULL: there is no memory for what the thread has at hand */
 
 int64_t wk__plan_count(const wk_op *op); /* how many are kept, of an operator or, NULL, of all */
 

@@ -1,5 +1,6 @@
 /* Plans by key. A table of bounded size, which all threads share, and in front of it the plans that a thread used last,
- * which it finds without a lock.
+ * which it finds without a lock: the last one of each operator, and some by hash. The first is found without the key's
+ * hash, so that what follows need not wait for it.
  *
  * In: keys that plan.c makes, and new plans. Out: plans, alive at least until the thread asks for another one.
  * Invariant: each plan is in the table at most once; its references are those of the table and of threads. When the
@@ -20,19 +21,29 @@ static struct {
   int count, hand;        /* the slot that is looked at next when there is no room */
 } table = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static _Thread_local struct {
-  wk__plan *plans[AT_HAND]; /* by hash; each holds a reference */
-  bool registered;
-} thread;
+/* What a thread has at hand; each holds a reference. */
+typedef struct plans_at_hand {
+  wk__plan *last[WK__OP_COUNT]; /* by operator */
+  wk__plan *plans[AT_HAND];     /* by hash */
+} plans_at_hand;
+
+static _Thread_local plans_at_hand *at_hand; /* NULL until the thread's first call */
 
 /* ---- threads ---- */
 
-static void drop_at_hand(void *unused) {
-  (void)unused;
-  for (int i = 0; i < AT_HAND; i++) {
-    wk__plan_release(thread.plans[i]);
-    thread.plans[i] = NULL;
+static void drop_all(wk__plan **plans, int count) {
+  for (int i = 0; i < count; i++) {
+    wk__plan_release(plans[i]);
+    plans[i] = NULL;
   }
+}
+static void drop_at_hand(void *plans) {
+  plans_at_hand *mine = plans;
+  at_hand = NULL;
+  if (!mine) return;
+  drop_all(mine->last, WK__OP_COUNT);
+  drop_all(mine->plans, AT_HAND);
+  wk__free(mine);
 }
 
 static pthread_key_t thread_key;
@@ -43,24 +54,40 @@ static void start(void) {
   pthread_atfork(lock_table, unlock_table, unlock_table);
 }
 
-/* The plan takes the place of another one that is at hand. */
-static void keep_at_hand(wk__plan *plan) {
-  static pthread_once_t once = PTHREAD_ONCE_INIT;
-  if (!thread.registered) {
-    pthread_once(&once, start);
-    thread.registered = pthread_setspecific(thread_key, &thread) == 0;
-  }
-  wk__plan **place = &thread.plans[(plan->hash >> 32) % AT_HAND], *before = *place;
+/* The plan takes the place of another one. */
+static void put(wk__plan **place, wk__plan *plan) {
+  wk__plan *before = *place;
   atomic_fetch_add_explicit(&plan->references, 1, memory_order_relaxed);
   *place = plan;
   wk__plan_release(before);
 }
 
+static void keep_at_hand(wk__plan *plan) {
+  put(&at_hand->plans[(plan->hash >> 32) % AT_HAND], plan);
+  put(&at_hand->last[plan->op->number], plan);
+}
+
+static bool start_thread(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, start);
+  plans_at_hand *mine = wk__alloc_zeroed(sizeof *mine);
+  if (mine && pthread_setspecific(thread_key, mine) == 0) at_hand = mine;
+  if (!at_hand) wk__free(mine);
+  return at_hand;
+}
+
 /* ---- the table; with the lock ---- */
 
+/* Word after word, as the key was written: wider loads would wait for that. */
+static bool same_words(const wk__plan *p, const uint64_t *key, int words) {
+  if (p->key_words != words) return false;
+  for (int w = 0; w < words; w++)
+    if (p->key[w] != key[w]) return false;
+  return true;
+}
+
 static bool has_key(const wk__plan *p, const wk_op *op, const uint64_t *key, int words, uint64_t hash) {
-  return p->hash == hash && p->op == op && p->key_words == words &&
-         memcmp(p->key, key, (size_t)words * sizeof *key) == 0;
+  return p->hash == hash && p->op == op && same_words(p, key, words);
 }
 
 /* The slot that holds the plan, or the empty one where it would be put. */
@@ -99,9 +126,21 @@ static void make_room(void) {
 
 /* ---- for plan.c ---- */
 
+const wk__plan *wk__plan_last(const wk_op *op, const uint64_t *key, int words) {
+  const wk__plan *last = at_hand ? at_hand->last[op->number] : NULL;
+  return last && same_words(last, key, words) ? last : NULL;
+}
+
 const wk__plan *wk__plan_find(const wk_op *op, const uint64_t *key, int words, uint64_t hash) {
-  wk__plan *at_hand = thread.plans[(hash >> 32) % AT_HAND];
-  if (WK_LIKELY(at_hand && has_key(at_hand, op, key, words, hash))) return at_hand;
+  wk__plan *hashed = at_hand ? at_hand->plans[(hash >> 32) % AT_HAND] : NULL;
+  if (hashed && has_key(hashed, op, key, words, hash)) {
+    put(&at_hand->last[op->number], hashed);
+    return hashed;
+  }
+  if (!at_hand && !start_thread()) {
+    wk_error_clear(); /* it is wk__plan_add's to say */
+    return NULL;
+  }
   lock_table();
   wk__plan *known = *slot_of(op, key, words, hash);
   if (known) {
@@ -114,6 +153,10 @@ const wk__plan *wk__plan_find(const wk_op *op, const uint64_t *key, int words, u
 
 const wk__plan *wk__plan_add(wk__plan *steal_plan) {
   wk__plan *plan = steal_plan;
+  if (!at_hand && !start_thread()) {
+    wk__plan_release(plan);
+    return NULL;
+  }
   lock_table();
   make_room();
   wk__plan **slot = slot_of(plan->op, plan->key, plan->key_words, plan->hash);
@@ -139,7 +182,7 @@ int64_t wk__plan_count(const wk_op *op) {
 
 /* At exit, so that leak checkers see a clean house. */
 __attribute__((destructor)) static void release_plans(void) {
-  drop_at_hand(NULL);
+  drop_at_hand(at_hand);
   for (int i = 0; i < SLOTS; i++) {
     wk__plan_release(table.slots[i]);
     table.slots[i] = NULL;

@@ -177,6 +177,7 @@ wk_status wk__tensor_set_geometry(wk_tensor *t, const wk__spec *spec) {
   bool contiguous = strides_contiguous(t->sizes, t->strides, ndim, t->numel);
   bool symbols_in_use = atomic_load_explicit(&wk__symbolic_traces, memory_order_relaxed);
   bool symbolic = WK_UNLIKELY(symbols_in_use) && is_symbolic(spec);
+  if (WK_UNLIKELY(t->flags & WK__TENSOR_SYMBOLIC) && !symbolic) wk__symbolic_drop(t);
   t->flags = (uint8_t)((t->flags & ~(WK__TENSOR_CONTIGUOUS | WK__TENSOR_SYMBOLIC)) |
                        (contiguous ? WK__TENSOR_CONTIGUOUS : 0) | (symbolic ? WK__TENSOR_SYMBOLIC : 0));
   return WK_OK;
