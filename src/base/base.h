@@ -36,6 +36,10 @@ int64_t wk__live_allocations(void); /* blocks not yet freed (debug builds, else 
 /* Makes room for `needed` items of `item` bytes in *array; *capacity is in items. Contents are kept. */
 WK_MUST_USE wk_status wk__grow(void *array, int64_t *capacity, int64_t needed, size_t item);
 
+/* Whether long work should end soon because somebody waits for this thread (Ctrl-C); set by who knows of such things,
+ * NULL: nobody does. */
+extern bool (*wk__is_interrupted)(void);
+
 /* ---- arena.c: memory that lives as long as one compilation; freed all at once. ---- */
 typedef struct wk__arena {
   struct wk__arena_block *head; /* newest block; older ones behind it */

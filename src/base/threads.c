@@ -23,6 +23,8 @@
 
 #include "base/base.h"
 
+bool (*wk__is_interrupted)(void);
+
 enum {
   CHUNKS_PER_THREAD = 4,    /* claimed one by one, so that a thread that is late or slow gets fewer */
   MAX_THREADS = 1024,       /* more are not started, whatever is asked for */

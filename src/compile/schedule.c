@@ -437,9 +437,15 @@ static wk_status visit_call(scheduler *s, wk__graph_node *node, int32_t *last_ra
   return join_candidates(s, u, list, count);
 }
 
+static bool is_interrupted(const scheduler *s) {
+  enum { NODES_BETWEEN = 64 };
+  return s->seen % NODES_BETWEEN == 0 && wk__is_interrupted && wk__is_interrupted();
+}
+
+/* Who interrupts it gets a graph that is fused in part. */
 static wk_status make_groups(scheduler *s) {
   int32_t last_random = -1;
-  for (wk__graph_node *n = s->graph->first; n; n = n->next)
+  for (wk__graph_node *n = s->graph->first; n && !is_interrupted(s); n = n->next)
     if (n->kind == WK__GRAPH_CALL && !n->op->view) WK_TRY(visit_call(s, n, &last_random));
   return WK_OK;
 }

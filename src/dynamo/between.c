@@ -63,13 +63,14 @@ void wk__session_suspend(wk__session *s, bool may_end, wk__suspension *out) {
                           .mode = s->mode,
                           .entering = s->entering,
                           .may_end = may_end,
+                          .traced = s->tracer && wk__tracer_current() == s->tracer,
                           .watcher = wk__mode.grad_watcher};
   if (s->mode != WK__MODE_CAPTURE) return;
   s->suspended = out;
   s->mode = WK__MODE_OFF;
   s->entering = false;
   wk__mode.grad_watcher = NULL;
-  if (s->recording) wk__tracer_suspend(s->tracer, may_end);
+  if (out->traced) wk__tracer_suspend(s->tracer, may_end);
 }
 
 void wk__session_resume(wk__session *s, const wk__suspension *suspension) {
@@ -79,7 +80,7 @@ void wk__session_resume(wk__session *s, const wk__suspension *suspension) {
   s->entering = suspension->entering;
   if (s->mode != WK__MODE_CAPTURE) return; /* it was given up meanwhile */
   wk__mode.grad_watcher = suspension->watcher;
-  if (s->recording) wk__tracer_go_on(s->tracer);
+  if (suspension->traced) wk__tracer_go_on(s->tracer);
 }
 
 /* Two tracers in one thread would not know each other's tensors. */

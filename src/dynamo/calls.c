@@ -480,6 +480,15 @@ static PyObject *tensor_of_number(wk__frame *f, PyObject *number) {
   return status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
 }
 
+static bool holds_tensor(const wk__frame *f, PyObject *o, int depth) {
+  enum { MAX_NESTING = 64 };
+  if (wk__is_tensor_object(f, o) || depth > MAX_NESTING) return true;
+  if (!PyList_Check(o) && !PyTuple_Check(o)) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
+    if (holds_tensor(f, PySequence_Fast_GET_ITEM(o, i), depth + 1)) return true;
+  return false;
+}
+
 /* A tensor made from Python data is the same in every call: a constant of the graph, given out as a copy. */
 static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                                 PyObject *names) {
@@ -489,7 +498,7 @@ static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *cons
   if (of_number || PyErr_Occurred()) return of_number;
   if (!arguments_usable(f, args, count, names)) return NULL;
   for (Py_ssize_t i = 0; i < count; i++)
-    if (wk__is_tensor_object(f, args[i])) return wk__refuse(f, "a tensor is made from another one's values");
+    if (holds_tensor(f, args[i], 0)) return wk__refuse(f, "a tensor is made from another one's values");
   wk__tracer *tracer = f->session->tracer;
   wk__tracer_pause(tracer);
   PyObject *made = wk__plain_call(f, callable, args, count, names), *copy = NULL;

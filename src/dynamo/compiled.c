@@ -233,6 +233,7 @@ static PyMethodDef functions[] = {
     {0}};
 
 int wk__add_dynamo(PyObject *module, wk__binding *binding) {
+  wk__is_interrupted = wk__hook_interrupted;
   PyObject *operators = PyImport_ImportModule("_operator"); /* numbers.c calls them where no module can be loaded */
   if (!operators) return -1;
   Py_DECREF(operators);

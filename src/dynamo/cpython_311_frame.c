@@ -5,6 +5,7 @@
  * While a frame is evaluated its stacktop is always right, unlike in CPython's own loop: the stack may be looked at in
  * any operation, and the garbage collector, which visits the frames of running generators, sees only what they own. */
 #include "dynamo/cpython_311.h"
+#include "dynamo/gil.h"
 
 const uint8_t wk__cache_units[256] = {
     [BINARY_SUBSCR] = INLINE_CACHE_ENTRIES_BINARY_SUBSCR,
@@ -445,6 +446,12 @@ bool wk__hook_makes_generator(real_frame *real) {
 bool wk__hook_is_generator(real_frame *real) { return real->f_code->co_flags & CO_GENERATOR; }
 bool wk__hook_has_requests(PyThreadState *thread) {
   return _Py_atomic_load_relaxed(&thread->interp->ceval.eval_breaker) != 0;
+}
+bool wk__hook_interrupted(void) {
+  if (!_Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) || !wk__gil_is_held() || !PyOS_InterruptOccurred())
+    return false;
+  PyErr_SetInterrupt(); /* asking has taken it back */
+  return true;
 }
 bool wk__hook_collecting(PyThreadState *thread) { return thread->interp->gc.collecting; }
 bool wk__hook_tracing(PyThreadState *thread) { return thread->cframe->use_tracing != 0; }

@@ -126,6 +126,7 @@ PyCodeObject *wk__hook_code(struct _PyInterpreterFrame *real);   // -> borrowed
 bool wk__hook_makes_generator(struct _PyInterpreterFrame *real); /* a call that will only give a generator */
 bool wk__hook_is_generator(struct _PyInterpreterFrame *real);
 bool wk__hook_collecting(PyThreadState *thread); /* the collector is at work */
+bool wk__hook_interrupted(void);                 /* Ctrl-C waits to be served by this thread */
 bool wk__hook_has_requests(PyThreadState *thread);
 int wk__hook_serve_requests(PyThreadState *thread); /* signals and all else that threads are asked for: 0 or -1 */
 bool wk__hook_tracing(PyThreadState *thread);       /* a profiler or debugger is on: nothing is evaluated */

@@ -249,7 +249,8 @@ static wk_status finish_graph(wk__session *s, wk__segment *g, wk__graph *graph, 
   WK_TRY(wk__graph_freeze(graph));
   g->lets_others_run = lets_others_run(graph);
   if (!computes(graph)) return WK_OK;
-  return wk__compile_graph(graph, g->requires_grad, s->compiled->options.mode, &g->executor);
+  WK_TRY(wk__compile_graph(graph, g->requires_grad, s->compiled->options.mode, &g->executor));
+  return wk__hook_interrupted() ? wk_fail(WK_UNSUPPORTED, "Ctrl-C while it was compiled") : WK_OK;
 }
 
 static PyObject *module_for_backend(const wk__session *s, const wk__segment *g) {  // -> new

@@ -42,8 +42,8 @@ typedef struct wk__activation {
 /* What a suspended session goes back to; on the stack of who has suspended it. */
 typedef struct wk__suspension {
   struct wk__suspension *outer;
-  wk__mode_kind mode; /* CAPTURE, or PLAIN when the recording has been given up meanwhile */
-  bool entering, may_end;
+  wk__mode_kind mode;             /* CAPTURE, or PLAIN when the recording has been given up meanwhile */
+  bool entering, may_end, traced; /* traced: calls were recorded */
   wk__grad_watcher *watcher;
 } wk__suspension;
 

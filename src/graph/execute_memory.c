@@ -177,7 +177,7 @@ typedef struct placer {
 } placer;
 
 /* Of more than that the gaps between them are not looked for. */
-enum { MOST_BESIDE = 1024 };
+enum { MOST_BESIDE = 1024, FEW = 200 };
 
 /* Those under tree node `at` that are born by `last` and die at `first` or later. */
 static void find_beside(placer *p, int64_t at, int64_t begin, int64_t width, int32_t first, int32_t last) {
@@ -240,6 +240,23 @@ static void place(placer *p, int32_t number) {
   for (int64_t at = p->leaves + number; at; at /= 2) p->dies[at] = (int32_t)wk__max(p->dies[at], s->dies);
 }
 
+/* Few are looked through one by one: they are linked by rising begin, in `dies`. */
+static void place_among_few(placer *p, int32_t *first, int32_t number) {
+  int64_t begin = 0;
+  int32_t *next = p->dies, *link = first;
+  stretch *s = &p->all[number];
+  for (int32_t other = *first; other >= 0; other = next[other]) {
+    const stretch *o = &p->all[other];
+    if (o->dies < s->born || o->born > s->dies) continue;
+    if (o->begin >= begin + s->bytes) break;
+    begin = wk__max(begin, o->begin + o->bytes);
+  }
+  s->begin = begin;
+  while (*link >= 0 && p->all[*link].begin <= begin) link = &next[*link];
+  next[number] = *link;
+  *link = number;
+}
+
 static int64_t power_of_two(int64_t n) {
   int64_t power = 1;
   while (power < n) power *= 2;
@@ -252,28 +269,43 @@ static int larger_first(const void *a, const void *b) {
   return x->number < y->number ? -1 : 1;
 }
 
+/* One piece of memory for `count` stretches over `steps` steps; NULL with the error set. */
+static stretch *create_placer(placer *p, int64_t count, int64_t step_count) {
+  int64_t most_found = wk__min(count, MOST_BESIDE) + 1;
+  *p = (placer){.leaves = power_of_two(count), .steps = power_of_two(step_count)};
+  size_t ends = (size_t)(2 * p->steps) * sizeof *p->ends, dies = (size_t)(2 * p->leaves) * sizeof *p->dies;
+  size_t order = (size_t)count * sizeof *p->order, found = (size_t)most_found * sizeof *p->found;
+  char *memory = wk__alloc(2 * ends + order + found + (size_t)count * sizeof *p->all + dies);
+  if (!memory) return NULL;
+  p->ends = (int64_t *)memory;
+  p->ends_below = p->ends + 2 * p->steps;
+  p->order = (sized *)(memory + 2 * ends);
+  p->found = (spot *)(memory + 2 * ends + order);
+  p->all = (stretch *)(memory + 2 * ends + order + found);
+  p->dies = (int32_t *)(p->all + count);
+  return p->all;
+}
+static void release_placer(placer *p) { wk__free(p->ends); }
+
 /* The largest first, each at the lowest place that is free while it lives, which takes n log n where few live at a
  * time. Out: the bytes of the whole. */
-static wk_status place_all(stretch *all, int64_t count, int64_t step_count, int64_t *out_bytes) {
-  placer p = {.all = all, .count = count, .leaves = power_of_two(count), .steps = power_of_two(step_count)};
-  size_t bytes = (size_t)(4 * p.steps) * sizeof *p.ends + (size_t)count * sizeof *p.order +
-                 (MOST_BESIDE + 1) * sizeof *p.found + (size_t)(2 * p.leaves) * sizeof *p.dies;
-  *out_bytes = 0;
-  if (!(p.ends = wk__alloc_zeroed(bytes))) return WK_OUT_OF_MEMORY;
-  p.ends_below = p.ends + 2 * p.steps;
-  p.order = (sized *)(p.ends_below + 2 * p.steps);
-  p.found = (spot *)(p.order + count);
-  p.dies = (int32_t *)(p.found + MOST_BESIDE + 1);
-  for (int64_t i = 0; i < 2 * p.leaves; i++) p.dies[i] = NOBODY;
-  for (int32_t i = 0; i < count; i++) p.order[i] = (sized){all[i].bytes, i};
-  qsort(p.order, (size_t)count, sizeof *p.order, larger_first);
-  for (int64_t i = 0; i < count; i++) {
-    const stretch *s = &all[p.order[i].number];
-    place(&p, p.order[i].number);
-    *out_bytes = wk__max(*out_bytes, s->begin + s->bytes);
+static int64_t place_all(placer *p) {
+  int64_t bytes = 0;
+  int32_t first = NOBODY;
+  bool few = p->count <= FEW;
+  if (!few) memset(p->ends, 0, (size_t)(4 * p->steps) * sizeof *p->ends);
+  for (int64_t i = 0; !few && i < 2 * p->leaves; i++) p->dies[i] = NOBODY;
+  for (int32_t i = 0; i < p->count; i++) p->order[i] = (sized){p->all[i].bytes, i};
+  qsort(p->order, (size_t)p->count, sizeof *p->order, larger_first);
+  for (int64_t i = 0; i < p->count; i++) {
+    const stretch *s = &p->all[p->order[i].number];
+    if (few)
+      place_among_few(p, &first, p->order[i].number);
+    else
+      place(p, p->order[i].number);
+    bytes = wk__max(bytes, s->begin + s->bytes);
   }
-  wk__free(p.ends);
-  return WK_OK;
+  return bytes;
 }
 
 /* ===================================================== binding ================================================== */
@@ -331,28 +363,28 @@ static wk_status bind_made(const wk__graph_executor *e, wk__graph_frame *frame, 
   return WK_OK;
 }
 
-static wk_status bind_all(const wk__graph_executor *e, wk__graph_frame *frame, stretch *all) {
-  int64_t *places = places_of(e, frame), count = 0;
+static wk_status bind_all(const wk__graph_executor *e, wk__graph_frame *frame, placer *p) {
+  int64_t *places = places_of(e, frame);
   for (int64_t k = 0; k < e->made_count; k++) {
-    WK_TRY(bind_made(e, frame, k, &all[count]));
-    count += all[count].bytes > 0;
+    WK_TRY(bind_made(e, frame, k, &p->all[p->count]));
+    p->count += p->all[p->count].bytes > 0;
   }
-  WK_TRY(place_all(all, count, e->step_count, &frame->block_bytes));
-  for (int64_t s = 0; s < count; s++) places[all[s].made] = all[s].begin;
+  frame->block_bytes = place_all(p);
+  for (int64_t s = 0; s < p->count; s++) places[p->all[s].made] = p->all[s].begin;
   for (int64_t k = 0; k < e->made_count; k++)
     if (e->made[k].shares >= 0) places[k] = places[e->made[k].shares];
   return WK_OK;
 }
 
 wk_status wk__graph_bind_memory(const wk__graph_executor *e, wk__graph_frame *frame) {
+  placer p;
   wk__graph_unbind_memory(e, frame);
-  stretch *all = wk__alloc((size_t)e->made_count * sizeof *all);
+  bool made = create_placer(&p, e->made_count, e->step_count);
   frame->block = wk__storage_lazy(WK__CPU_DEVICE);
   frame->bound_to = NULL;
-  wk_status status = all && frame->block ? WK_OK : WK_OUT_OF_MEMORY;
-  if (status == WK_OK) status = bind_all(e, frame, all);
+  wk_status status = made && frame->block ? bind_all(e, frame, &p) : WK_OUT_OF_MEMORY;
   if (status != WK_OK) wk__graph_unbind_memory(e, frame);
-  wk__free(all);
+  if (made) release_placer(&p);
   return status;
 }
 

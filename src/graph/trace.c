@@ -576,6 +576,12 @@ static bool uses_graph(const wk__tracer *t, const wk_op *op, const wk_value *arg
   return uses;
 }
 
+/* Nothing is traced in this thread: what has no value yet is another one's. */
+static bool have_values(const wk_op *op, const wk_value *args, wk_tensor *const *destinations) {
+  static const wk__tracer none;
+  return !uses_graph(&none, op, args, destinations);
+}
+
 static wk_status too_early(void) {
   return wk_fail(WK_RUNTIME_ERROR, "a tensor that is being captured was used before it has a value");
 }
@@ -596,6 +602,7 @@ static wk_status compute_beside(wk__tracer *t, const wk_op *op, const wk_value *
 
 wk_status wk__trace_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   wk__tracer *t = current;
+  if (!t && !have_values(op, args, destinations)) return too_early();
   if (!t) return compute_known(op, args, destinations, results);
   if (t->running) return wk__compute(op, args, destinations, results);
   if (WK_UNLIKELY(t->suspended)) return compute_beside(t, op, args, destinations, results);
@@ -612,7 +619,8 @@ wk_status wk__trace_constant(wk_tensor *tensor) {
 
 wk_status wk__realize(wk_tensor *tensor, const char *why) {
   wk__tracer *t = current;
-  if (!t || t->running) return WK_OK;
+  if (!t) return wk__is_lazy(tensor) ? too_early() : WK_OK;
+  if (t->running) return WK_OK;
   if (!is_known_to(t, tensor)) return WK_OK;
   return t->suspended && !t->may_end ? too_early() : end_trace(t, why);
 }

@@ -417,8 +417,8 @@ static void print_tensor(wk__string *s, const wk_tensor *t, const char *prefix, 
 }
 
 wk_status wk__tensor_print(wk__string *s, const wk_tensor *tensor, const char *prefix, const char *suffix) {
-  WK_TRY(check_readable(tensor));
   WK_TRY(wk__realize((wk_tensor *)tensor, "a tensor's values are printed"));
+  WK_TRY(check_readable(tensor));
   locale_t before = use_c_numbers();
   print_tensor(s, tensor, prefix, suffix);
   uselocale(before);

@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 import sys
+import threading
 import weakref
 
 import pytest
@@ -342,6 +343,59 @@ def test_code_in_between_uses_what_is_captured():
     assert values["x"] == {tuple(v.tolist()) for v in (x, x + 1, (x + 1) * 2)}
 
 
+def test_another_thread_uses_what_is_captured():
+    """It is told so: there is no value yet."""
+    shared, wrong, stop = [], [], []
+
+    def read():
+        while not stop:
+            try:
+                t = shared[-1]
+                t.sum().item()
+                str(t)
+            except IndexError:
+                pass
+            except RuntimeError as error:
+                if "before it has a value" not in str(error) and "data is not allocated" not in str(error):
+                    wrong.append(error)
+
+    def f(x):
+        for _ in range(500):
+            x = x + 1
+            shared.append(x)
+        return x
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for _ in range(10):
+            assert Compiled(f)(wick.ones(2)).tolist() == [501.0, 501.0]
+    finally:
+        stop.append(True)
+        reader.join()
+        sys.setswitchinterval(interval)
+    assert not wrong
+    assert [t[0].item() for t in shared[:500]] == [k + 2.0 for k in range(500)]
+
+
+def test_values_are_looked_at_inside_containers():
+    functions = [
+        lambda x: wick.tensor([(x * 2)[0], (x * 2)[1]]),
+        lambda x: wick.tensor([[x[0], 1], (x[1], 2)]),
+        lambda x: repr([x * 2]),
+        lambda x: str((x * 2,)),
+        lambda x: "%s" % (x * 2),
+        lambda x: sorted(x * 2)[0],
+    ]
+    for f in functions:
+        compiled = Compiled(f)
+        for k in range(3):
+            x = wick.arange(3.0) + k
+            assert plain(compiled(x)) == plain(f(x))
+
+
 # ---- objects that die where the program lets them go ----
 
 
@@ -555,14 +609,15 @@ def never_left(log):
     return missing + len(opened)
 
 
-@pytest.fixture
-def alarm():
+@pytest.fixture(params=["SIGALRM", "SIGINT"])
+def alarm(request):
     def raise_it(number, frame):
         raise KeyboardInterrupt
 
-    saved = signal.signal(signal.SIGALRM, raise_it)
-    yield functools.partial(_thread.interrupt_main, signal.SIGALRM)
-    signal.signal(signal.SIGALRM, saved)
+    number = getattr(signal, request.param)
+    saved = signal.signal(number, raise_it)
+    yield functools.partial(_thread.interrupt_main, number)
+    signal.signal(number, saved)
 
 
 @named
