@@ -81,9 +81,10 @@ static int refuse_break(wk__session *s) {
   return -1;
 }
 
-/* Ends the segment before the instruction that refused. */
+/* Ends the segment before the instruction that refused. One that was found out in its middle (a result whose shape
+ * depends on values, C code that looks at them) has been done plainly then, and no error raised: nor is one now. */
 static int end_before_instruction(wk__session *s, wk__end_kind kind) {
-  if (s->compiled->options.fullgraph) {
+  if (s->compiled->options.fullgraph && !is_learned_break(s, &s->innermost->frame)) {
     int status = wk__segment_discard(s);
     s->mode = WK__MODE_OFF;
     return status < 0 ? status : refuse_break(s);
