@@ -143,10 +143,10 @@ static bool arguments_usable(wk__frame *f, PyObject *const *args, Py_ssize_t cou
   return true;
 }
 
-/* Python code goes on in a frame of its own; the instruction does nothing else. */
+/* Python code goes on in a frame of its own; the instruction does nothing else, unless this is a call within one. */
 static PyObject *enter(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   wk__session *s = f->session;
-  s->entering = true;
+  s->entering = !f->within;
   PyObject *result = wk__plain_call(f, callable, args, count, names);
   s->entering = false;
   return result;
@@ -585,9 +585,20 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type || b->is_own_mode(t);
 }
 
+/* super() looks into the frame: at its first variable, which nobody has read yet. */
+static PyObject *super_of_frame(wk__frame *f, PyObject *callable) {
+  PyObject *first = f->code->co_argcount ? wk__frame_slot(f, 0) : NULL, *content = NULL;
+  bool cell = first && PyCell_Check(first);
+  if (cell && !(content = wk__op_cell(f, first, 0))) return NULL;
+  Py_XDECREF(content);
+  if (first && !cell && wk__op_local(f, 0) < 0) return NULL;
+  return wk__plain_call(f, callable, NULL, 0, NULL);
+}
+
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
+  if (t == &PySuper_Type && !count && !names) return super_of_frame(f, callable);
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
@@ -707,4 +718,12 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     return enter(f, callable, args, count, names);
   }
   return wk__refuse(f, "a call of a %s", t->tp_name);
+}
+
+PyObject *wk__called_within(wk__frame *f, wk__recording *r, PyObject *callable) {
+  bool before = f->within;
+  f->within = true;
+  PyObject *result = wk__recorded_call(f, r, callable, NULL, 0, NULL);
+  f->within = before;
+  return result;
 }

@@ -45,5 +45,7 @@ void wk__tried(wk__frame *f, wk__recording *r, int64_t step, bool worked, bool w
 /* calls.c */
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *keyword_names);  // -> new
+/* One without arguments that is a part of what the instruction does. */
+PyObject *wk__called_within(wk__frame *f, wk__recording *r, PyObject *callable);  // -> new
 
 #endif

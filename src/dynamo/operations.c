@@ -272,6 +272,28 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   return 0;
 }
 
+/* What a dictionary does about a key that it has not: guarded to be missing. A defaultdict puts in what its factory
+ * gives; a class with __missing__, or an error, is found by C code. */
+static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  if (!wk__was_written(r, reg, key)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
+  if (!wk__is_default_dict(Py_TYPE(owner))) return PyObject_GetItem(owner, key);
+  PyObject *name = PyUnicode_InternFromString("default_factory"), *item = NULL;
+  PyObject *factory = name ? PyObject_GetAttr(owner, name) : NULL;
+  if (factory && wk__observe(r, BINDING, factory, WK__READ_ATTRIBUTE, reg, 0, name) < 0)
+    item = failed(f, r);
+  else if (factory)
+    item = factory == Py_None ? PyObject_GetItem(owner, key) : wk__called_within(f, r, factory);
+  Py_XDECREF(name);
+  Py_XDECREF(factory);
+  int status = item && factory != Py_None ? wk__op_set_item(f, owner, key, item) : 0;
+  if (status < 0 && !PyErr_Occurred()) { /* the factory has been called, so the instruction cannot be done again */
+    wk__session_give_up(f->session, f->session->reason);
+    status = wk__plain_set_item(f, owner, key, item);
+  }
+  if (status < 0) Py_CLEAR(item);
+  return item;
+}
+
 /* A dict's item that was there before. */
 static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   PyObject *found = PyDict_GetItemWithError(owner, key);
@@ -281,11 +303,7 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
   if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed))
     return wk__refuse(f, "a dict's key that is no plain value");
   bool written = wk__was_written(r, reg, key);
-  if (!found && !PyDict_CheckExact(owner)) return wk__refuse(f, "a missing key of a %s", Py_TYPE(owner)->tp_name);
-  if (!found) {
-    if (!written) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
-    return PyObject_GetItem(owner, key);
-  }
+  if (!found) return missing_item(f, r, reg, owner, key);
   r->last_fresh = NULL;
   if (!written && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return failed(f, r);
   return wk__as_read(r, found);
@@ -295,10 +313,17 @@ static bool has_dict_items(PyObject *o) {
   return PyDict_Check(o) && Py_TYPE(o)->tp_as_mapping &&
          Py_TYPE(o)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
 }
-static bool sets_dict_items(PyObject *o) {
-  if (!PyDict_Check(o) || !Py_TYPE(o)->tp_as_mapping) return false;
-  objobjargproc set = Py_TYPE(o)->tp_as_mapping->mp_ass_subscript;
-  return set == PyDict_Type.tp_as_mapping->mp_ass_subscript || set == PyODict_Type.tp_as_mapping->mp_ass_subscript;
+/* The method that sets or deletes an item is that of a dictionary or list, be it inherited: a class written in Python
+ * may have one of its own, which is evaluated, or only one of the two. */
+static bool sets_items_itself(PyObject *o, bool deletes) {
+  PyTypeObject *const kinds[] = {&PyDict_Type, &PyODict_Type, &PyList_Type};
+  PyObject *name = PyUnicode_InternFromString(deletes ? "__delitem__" : "__setitem__");
+  PyObject *method = name ? _PyType_Lookup(Py_TYPE(o), name) : NULL;
+  bool found = false;
+  for (size_t i = 0; method && i < WK_COUNT(kinds); i++)
+    found |= PyObject_TypeCheck(o, kinds[i]) && method == _PyType_Lookup(kinds[i], name);
+  Py_XDECREF(name);
+  return found;
 }
 
 /* Its items are taken out by C code that looks at none of them. */
@@ -340,7 +365,7 @@ static int did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObjec
 
 int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *value) {
   RECORDING(wk__plain_set_item(f, owner, key, value));
-  bool builtin = sets_dict_items(owner) || Py_TYPE(owner) == &PyList_Type;
+  bool builtin = (PyDict_Check(owner) || PyList_Check(owner)) && sets_items_itself(owner, !value);
   if (wk__is_tensor_object(f, owner)) {
     if (!wk__index_usable(f, key) || (value && !wk__usable(f, value))) return -1;
     return wk__plain_set_item(f, owner, key, value);
@@ -348,7 +373,7 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
   wk__settle(r, key);
   if (!builtin && !wk__is_python_instance(owner)) return refused(f, "an item of an object that C code owns is set");
   if (builtin && wk__reg_find(r, owner) >= 0) {
-    if (Py_TYPE(owner) == &PyList_Type && !wk__usable(f, owner)) return -1;
+    if (PyList_Check(owner) && !wk__usable(f, owner)) return -1;
     return did_set_item(f, r, owner, key, value);
   }
   return wk__plain_set_item(f, owner, key, value);

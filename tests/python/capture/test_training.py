@@ -218,6 +218,25 @@ def test_from_the_first_step_on(optimizer):
     assert run(Compiled) == run(lambda f: f)
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("model", ["perceptron", "characters"])
+def test_the_step_that_makes_the_state_is_one_graph(model, optimizer):
+    """The first step fills `optimizer.state`, a defaultdict, and is as whole as those behind it."""
+
+    def run(wrap):
+        make, batch = MODELS[model]
+        wick.manual_seed(3)
+        network = make()
+        state, step = OPTIMIZERS[optimizer](network.parameters()), wrap(plain_step)
+        losses = [step(network, state, *batch(k)) for k in range(STEPS)]
+        values = [p.detach().numpy().tobytes() for p in network.parameters()]
+        return [loss.item() for loss in losses], values, wick.rand(3).tolist(), getattr(step, "captures", None)
+
+    plain, captured = run(lambda f: f), run(lambda f: Compiled(f, fullgraph=True))
+    assert captured[:3] == plain[:3]
+    assert captured[3] <= 2  # without gradients and state, and with both
+
+
 def test_a_step_with_breaks():
     def step(model, optimizer, x, y):
         loss = logits_loss(model(x), y)

@@ -772,6 +772,37 @@ def abstract_and_super(compiled):
 
 
 @prog
+def subclasses_of_layers(compiled):
+    """The first thing that a method does is to ask super(), which looks at its frame."""
+
+    class Scaled(nn.Linear):
+        def forward(s, x):
+            return super().forward(x) * 2
+
+    class Captured(nn.Linear):
+        def forward(s, x):
+            def bias():
+                return s.bias
+
+            return super().forward(x) + bias()
+
+    class Changing(nn.Linear):
+        def forward(s, x):
+            x, s = s, x
+            return super(Changing, x).forward(s).relu()
+
+    layers = [compiled(kind(3, 3)) for kind in (Scaled, Captured, Changing)]
+    for layer in layers:
+        with torch.no_grad():
+            layer.weight.copy_(ramp(3, 3))
+            layer.bias.copy_(ramp(3))
+    out = [layer(ramp(2, 3)) for _ in range(3) for layer in layers]
+    with torch.no_grad():
+        layers[0].weight.mul_(2)
+    return [*out, layers[0](ramp(2, 3)), layers[1](ramp(4, 3))]
+
+
+@prog
 def module_containers(compiled):
     class M(nn.Module):
         def __init__(s):
