@@ -38,6 +38,7 @@ static const char *const tensor_methods_that_look[] = {"size",
                                                        "float",
                                                        "double",
                                                        "half",
+                                                       "bfloat16",
                                                        "long",
                                                        "int",
                                                        "short",
@@ -45,10 +46,10 @@ static const char *const tensor_methods_that_look[] = {"size",
                                                        "byte",
                                                        "bool",
                                                        "cpu",
-                                                       "__add__",
-                                                       "__radd__",
-                                                       "__sub__",
-                                                       "__mul__",
+                                                       "backward",
+                                                       "unbind",
+                                                       "__iter__",
+                                                       "__reversed__",
                                                        "__getitem__",
                                                        "__setitem__",
                                                        "__eq__",
@@ -57,17 +58,51 @@ static const char *const tensor_methods_that_look[] = {"size",
                                                        "__le__",
                                                        "__gt__",
                                                        "__ge__",
-                                                       "__reversed__",
                                                        "__neg__",
+                                                       "__pos__",
+                                                       "__abs__",
+                                                       "__invert__",
+                                                       "__add__",
+                                                       "__sub__",
+                                                       "__mul__",
                                                        "__truediv__",
-                                                       "__matmul__",
+                                                       "__floordiv__",
+                                                       "__mod__",
                                                        "__pow__",
+                                                       "__matmul__",
+                                                       "__and__",
+                                                       "__or__",
+                                                       "__xor__",
+                                                       "__lshift__",
+                                                       "__rshift__",
+                                                       "__radd__",
                                                        "__rsub__",
                                                        "__rmul__",
-                                                       "backward",
-                                                       "__iter__",
-                                                       "unbind",
+                                                       "__rtruediv__",
+                                                       "__rfloordiv__",
+                                                       "__rmod__",
+                                                       "__rpow__",
+                                                       "__rmatmul__",
+                                                       "__rand__",
+                                                       "__ror__",
+                                                       "__rxor__",
+                                                       "__rlshift__",
+                                                       "__rrshift__",
+                                                       "__iadd__",
+                                                       "__isub__",
+                                                       "__imul__",
+                                                       "__itruediv__",
+                                                       "__ifloordiv__",
+                                                       "__imod__",
+                                                       "__ipow__",
+                                                       "__iand__",
+                                                       "__ior__",
+                                                       "__ixor__",
+                                                       "__ilshift__",
+                                                       "__irshift__",
                                                        NULL};
+/* The tensor itself becomes its view: recorded of one that the region has made. */
+static const char *const methods_that_reshape[] = {"t_", "transpose_", "squeeze_", "unsqueeze_", NULL};
 static const char *const core_functions_that_look[] = {"is_grad_enabled",
                                                        "is_inference_mode_enabled",
                                                        "_set_grad_enabled",
@@ -309,7 +344,11 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
   if (says_no && !(BINDING->tensor_of(self)->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(self); /* it does not */
   PyObject *number = names ? NULL : symbolic_size(f, self, name, rest, given);
   if (number) return number;
-  if (!in_list(name, tensor_methods_that_look)) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
+  bool reshapes = in_list(name, methods_that_reshape);
+  if (reshapes && !wk__is_computed_here(BINDING->tensor_of(self)))
+    return wk__refuse(f, "Tensor.%s() of a tensor from outside", name);
+  if (!reshapes && !in_list(name, tensor_methods_that_look))
+    return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
 }
 
@@ -691,7 +730,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     if (Py_TYPE(function) == BINDING->operator_type) return call_operator(f, callable, args, count, names);
     return wk__refuse(f, "a bound %s", Py_TYPE(function)->tp_name);
   }
-  if (t == BINDING->operator_type) return call_operator(f, callable, args, count, names);
+  if (t == BINDING->operator_type || t == *BINDING->overload_type)
+    return call_operator(f, callable, args, count, names);
   if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type) {
     if (!count) return wk__plain_call(f, callable, args, count, names);
     PyObject *name = PyDescr_NAME(callable);

@@ -69,9 +69,9 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
   return t == &PyRange_Type || t == &PySlice_Type || t == &PyFrozenSet_Type || t == b->size_type || PyType_Check(o) ||
          PyFunction_Check(o) || PyCFunction_Check(o) || PyMethod_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
-         t == &PyClassMethod_Type || t == b->operator_type || b->is_own_mode(t) || t == &PyMethodDescr_Type ||
-         t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) || t == &PyTraceBack_Type ||
-         is_view_of_dict(t);
+         t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
+         t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) ||
+         t == &PyTraceBack_Type || is_view_of_dict(t);
 }
 
 /* Objects that stand for others, which would have to be known. */
@@ -297,7 +297,7 @@ static const char *const tensor_facts[] = {
     "dtype",   "device",    "ndim",         "itemsize", "nbytes",    "layout",        "is_cpu",  "is_meta",
     "is_cuda", "is_sparse", "is_quantized", "is_mps",   "is_nested", "requires_grad", "is_leaf", "shape",
     "names",   "T",         "mT",           "H",        "mH",        "real",          "is_xpu",  "__class__",
-    "__doc__"};
+    "__doc__", "data"};
 
 static bool is_in(PyObject *name, const char *const *list, size_t count) {
   for (size_t i = 0; i < count; i++)
@@ -307,14 +307,26 @@ static bool is_in(PyObject *name, const char *const *list, size_t count) {
 
 static bool is_shape(PyObject *name) { return PyUnicode_CompareWithASCIIString(name, "shape") == 0; }
 
+static wk__reg dict_of_instance(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject **out_dict) {
+  PyObject **place = _PyObject_GetDictPtr(owner);
+  *out_dict = place ? *place : NULL;
+  if (!*out_dict) return -1;
+  if (wk__observe(r, f->session->binding, *out_dict, WK__READ_INSTANCE, reg, 0, NULL) < 0) return -1;
+  return wk__reg_find(r, *out_dict);
+}
+
 /* One that the program has given to a tensor, or has not. */
 static PyObject *own_attribute(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name) {
+  PyObject *dict = NULL;
   if (!wk__is_foreign(r, owner) || wk__was_written(r, reg, name)) return PyObject_GetAttr(owner, name);
-  PyObject **dict = _PyObject_GetDictPtr(owner);
-  if (r->registers[reg].fixed || (dict && *dict && PyDict_GetItemWithError(*dict, name)))
-    return wk__refuse(f, "attribute %s of a tensor", TEXT(name));
-  wk__check_once(r, WK__CHECK_NO_DICT, reg, 0, name);
-  return PyObject_GetAttr(owner, name);
+  wk__reg dict_reg = dict_of_instance(f, r, reg, owner, &dict);
+  if (dict && dict_reg < 0) return failed(f, r);
+  PyObject *found = dict ? PyDict_GetItemWithError(dict, name) : NULL;
+  if (!found && PyErr_Occurred()) return NULL;
+  if (!found) wk__check_once(r, dict ? WK__CHECK_ABSENT : WK__CHECK_NO_DICT, dict ? dict_reg : reg, 0, name);
+  if (!found) return PyObject_GetAttr(owner, name);
+  if (wk__observe(r, f->session->binding, found, WK__READ_DICT, dict_reg, -1, name) < 0) return failed(f, r);
+  return wk__as_read(r, found);
 }
 
 static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
@@ -353,14 +365,6 @@ static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject
   if (!found || was_given_up(f, r)) return found;
   if (PyMethod_Check(found)) wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
   return class_value(f, r, found);
-}
-
-static wk__reg dict_of_instance(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject **out_dict) {
-  PyObject **place = _PyObject_GetDictPtr(owner);
-  *out_dict = place ? *place : NULL;
-  if (!*out_dict) return -1;
-  if (wk__observe(r, f->session->binding, *out_dict, WK__READ_INSTANCE, reg, 0, NULL) < 0) return -1;
-  return wk__reg_find(r, *out_dict);
 }
 
 wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner) {
@@ -450,6 +454,17 @@ static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg,
   return wk__refuse(f, "attribute %s, computed by C code", TEXT(name));
 }
 
+/* In the class and the instance's dictionary; what is in neither a class's own __getattr__ may know, which is
+ * evaluated.
+ */
+static bool finds_attributes_as_usual(PyTypeObject *type) {
+  if (type->tp_getattro == PyObject_GenericGetAttr) return true;
+  PyObject *name = PyUnicode_InternFromString("__getattribute__");
+  bool usual = name && _PyType_Lookup(type, name) == _PyType_Lookup(&PyBaseObject_Type, name);
+  Py_XDECREF(name);
+  return usual;
+}
+
 /* Also for objects of the region's own (reg < 0), where only the class has to stay the same. */
 static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
@@ -459,7 +474,7 @@ static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject 
   PyObject *in_class = _PyType_Lookup(type, name);
   if (is_data_descriptor(in_class)) return through_descriptor(f, r, reg, owner, name, in_class);
   bool module = PyObject_TypeCheck(owner, b->module_type);
-  if (type->tp_getattro != PyObject_GenericGetAttr && !module && reg >= 0)
+  if (!finds_attributes_as_usual(type) && !module && reg >= 0)
     return wk__refuse(f, "attribute %s of a %s, which finds attributes its own way", TEXT(name), type->tp_name);
   PyObject *dict = NULL;
   wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, owner, &dict) : -1;
@@ -551,7 +566,7 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || wk__is_partial(Py_TYPE(owner)) ||
       PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||
       is_known_of_dict(r, owner, name) || Py_TYPE(owner) == b->size_type || b->is_own_mode(Py_TYPE(owner)) ||
-      Py_TYPE(owner) == b->operator_type || PyCode_Check(owner))
+      Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner))
     return PyObject_GetAttr(owner, name);
   if (is_named_tuple_of_c(owner)) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner))

@@ -228,9 +228,28 @@ PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject 
   return function;
 }
 
+/* One that stands in the tensor's dictionary: a region's own tensor gets it again when somebody can see it. */
+static int set_own_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  PyTypeObject *type = Py_TYPE(owner);
+  PyObject *in_class = _PyType_Lookup(type, name), *items[] = {owner, value};
+  bool by_code =
+      (in_class && Py_TYPE(in_class)->tp_descr_set) || type->tp_setattro != BINDING->tensor_type->tp_setattro;
+  if (by_code || !value) return refused(f, "an attribute of a tensor is set by code of its class, or deleted");
+  wk__reg reg = wk__reg_find(r, owner);
+  if (reg < 0) return wk__plain_set_attr(f, owner, name, value);
+  if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  int status;
+  LETTING_GO(status, wk__plain_set_attr(f, owner, name, value));
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0 && wk__recording_of(f) == r) wk__mark_written(r, reg, name);
+  return status;
+}
+
 static int set_attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
-  if (name != BINDING->grad_name || !value || (value != Py_None && !wk__is_tensor_object(f, value)))
-    return refused(f, "an attribute of a tensor is set");
+  if (name != BINDING->grad_name) return set_own_attribute(f, r, owner, name, value);
+  if (!value || (value != Py_None && !wk__is_tensor_object(f, value)))
+    return refused(f, "the gradient of a tensor is deleted, or set to something else");
   PyObject *items[] = {owner, value == Py_None ? NULL : value};
   if (wk__did(r, BINDING, WK__DO_SET_GRAD, NULL, items, 2, NULL) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;

@@ -172,16 +172,18 @@ static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a,
       return is_fixed(r, a) && !r->registers[a].is_globals && (key || is_fixed(r, (wk__reg)b));
     case WK__READ_ITEM:
       return is_fixed(r, a) && PyTuple_Check(r->registers[a].object);
-    case WK__READ_INSTANCE:
     case WK__READ_CLOSURE:
       return is_fixed(r, a);
+    case WK__READ_INSTANCE: /* that a tensor gets a dictionary changes no version */
+      return is_fixed(r, a) && r->registers[a].spec < 0;
     case WK__CHECK_IS:
     case WK__CHECK_EQUAL:
     case WK__CHECK_TYPE:
     case WK__CHECK_TENSOR:
     case WK__CHECK_ABSENT:
-    case WK__CHECK_NO_DICT:
       return is_fixed(r, a) && !r->registers[a].is_globals;
+    case WK__CHECK_NO_DICT:
+      return is_fixed(r, a) && !r->registers[a].is_globals && r->registers[a].spec < 0;
     case WK__CHECK_KEYS:
       if (is_fixed(r, a) && PyODict_Check(r->registers[a].object)) return false; /* move_to_end is no new version */
       return is_fixed(r, a) && (PyDict_Check(r->registers[a].object) || PyTuple_Check(r->registers[a].object));
@@ -263,8 +265,9 @@ static bool by_identity(const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return PyType_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type ||
-         t == &PyStaticMethod_Type || t == &PyClassMethod_Type || t == b->operator_type || t == &PyFrozenSet_Type ||
-         PyObject_TypeCheck(o, b->module_type) || (b->is_optimizer && b->is_optimizer(b->state, o));
+         t == &PyStaticMethod_Type || t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type ||
+         t == &PyFrozenSet_Type || PyObject_TypeCheck(o, b->module_type) ||
+         (b->is_optimizer && b->is_optimizer(b->state, o));
 }
 
 /* Objects whose value is all that C code looks at: ranges, slices, members of an IntEnum, texts of a class of its own.

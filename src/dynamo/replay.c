@@ -79,6 +79,7 @@ static wk_status name_sliced_history(wk_tensor *t) {
 
 static wk_status set_history(const wk__segment *g, const graph_run *run, int64_t output) {
   wk_tensor *t = run->results[output];
+  if (WK_UNLIKELY(g->output_is_data[output])) WK_TRY(wk__version_detach(t, 0));
   if (g->spent[output].name) return set_spent_history(t, &g->spent[output], run->inputs);
   return g->sliced[output] ? name_sliced_history(t) : WK_OK;
 }
@@ -194,6 +195,7 @@ static int make_views(wk__session *s, const wk__segment *g, PyObject **values) {
     wk_value whole = {.tag = WK_VALUE_TENSOR, .tensor = input};
     bool viewed = !(input->keys & WK__KEY_AUTOGRAD) || wk_call(WK__OP(detach), &whole, NULL, &detached) == WK_OK;
     viewed = viewed && view_of(g, view, detached.tensor ? detached.tensor : input, &made) == WK_OK;
+    if (viewed && view->is_data) viewed = wk__version_detach(made.tensor, 0) == WK_OK;
     wk_value_release(&detached);
     values[view->reg] = viewed ? wrap(b, g, view->reg, made.tensor) : b->raise(b->state);
     if (!values[view->reg]) return -1;

@@ -76,6 +76,10 @@ wk__graph_node *wk__tracer_node(wk__tracer *tracer, wk_tensor *tensor);
 /* A real tensor whose value is part of the graph: it must never be written by anybody. */
 WK_MUST_USE wk_status wk__tracer_constant(wk__tracer *tracer, wk_tensor *tensor);
 bool wk__is_lazy(const wk_tensor *tensor); /* its storage has no bytes yet */
+/* Whether its value is one that the present trace computes: it looks at no input. */
+bool wk__is_computed_here(const wk_tensor *tensor);
+/* Such a tensor gets the geometry of `view`, which was made of it, and is that view for whoever asks from now on. */
+WK_MUST_USE wk_status wk__trace_become(wk_tensor *tensor, const wk_tensor *view);
 /* The input whose storage the tensor looks at, or -1: a view of something real is given again by geometry, not by node.
  */
 int wk__tracer_input_under(const wk__tracer *tracer, const wk_tensor *tensor);

@@ -840,6 +840,51 @@ def parameter_becomes_none():
 
 
 @mutation
+def attribute_of_a_tensor_changed():
+    x = x_()
+    x.kind = "even"
+    return (lambda x: x * len(x.kind)), (x,), (x,), lambda: setattr(x, "kind", "an odd one")
+
+
+@mutation
+def attribute_of_a_parameter_appears():
+    p = nn.Parameter(wick.ones(4))
+    m = nn.ParameterList([p])
+    return (lambda x: x * getattr(m[0], "rate", 1.0)), (x_(),), (x_(),), lambda: setattr(p, "rate", 0.5)
+
+
+@mutation
+def attribute_of_a_parameter_goes():
+    p = nn.Parameter(wick.ones(4))
+    p.rate, m = 0.5, nn.ParameterList([p])
+    return (lambda x: x * getattr(m[0], "rate", 1.0)), (x_(),), (x_(),), lambda: delattr(p, "rate")
+
+
+@mutation
+def attribute_of_a_parameter_is_another_tensor():
+    p = nn.Parameter(wick.ones(4))
+    p.mask, m = wick.ones(4), nn.ParameterList([p])
+    return (lambda x: x * m[0].mask), (x_(),), (x_(),), lambda: setattr(p, "mask", wick.zeros(4, dtype=wick.float64))
+
+
+@mutation
+def getattr_of_a_class_changed():
+    kind = type("Kind", (), {"__getattr__": lambda self, name: len(name)})
+    o = kind()
+
+    def change():
+        kind.__getattr__ = lambda self, name: -len(name)
+
+    return (lambda x: x * o.four), (x_(),), (x_(),), change
+
+
+@mutation
+def attribute_appears_before_getattr():
+    o = type("Kind", (), {"__getattr__": lambda self, name: len(name)})()
+    return (lambda x: x * o.four), (x_(),), (x_(),), lambda: setattr(o, "four", 9)
+
+
+@mutation
 def training_mode():
     m = nn.Dropout(0.5)
     return lambda x: m(x), (x_(),), (x_(),), lambda: m.eval()

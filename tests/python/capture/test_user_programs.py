@@ -803,6 +803,29 @@ def subclasses_of_layers(compiled):
 
 
 @prog
+def data_counts_its_own_writes(compiled):
+    """What is written through x.data is in x's memory, and no error for a tape that has kept x."""
+
+    def both(w):
+        y = w.exp()
+        return y, y.data, w.data, y.detach()
+
+    f, out = compiled(both), []
+    for k in range(3):
+        w = (ramp(3) + k).requires_grad_()
+        y, data, whole, detached = f(w)
+        data.mul_(2)
+        whole.add_(1)
+        out += [y._version, w._version, data._version, data is y, whole is w, w, y]
+        y.sum().backward()
+        out.append(w.grad)
+        y = f(w)
+        y[3].zero_()
+        out += [y[0], y[0]._version]
+    return out
+
+
+@prog
 def module_containers(compiled):
     class M(nn.Module):
         def __init__(s):
