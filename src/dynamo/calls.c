@@ -634,6 +634,16 @@ static PyObject *super_of_frame(wk__frame *f, PyObject *callable) {
   return wk__plain_call(f, callable, NULL, 0, NULL);
 }
 
+/* One without parameters of its own is as any object that the region makes. */
+static PyObject *new_module(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  PyTypeObject *t = (PyTypeObject *)callable;
+  bool plain = Py_TYPE(callable) == &PyType_Type && !t->tp_finalize && !t->tp_del;
+  if (!plain || t->tp_new != BINDING->module_type->tp_new || wk__depend_on_type(r, t) < 0)
+    return wk__refuse(f, "a new %s", t->tp_name);
+  return wk__plain_call(f, callable, args, count, names);
+}
+
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
@@ -661,8 +671,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool made_of_arguments = t == &PyODict_Type || wk__is_default_dict(t) || wk__is_itertool(t);
   if (made_of_arguments || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
-  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type) || PyType_IsSubtype(t, BINDING->module_type);
+  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
   if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);
+  if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return look(f, callable, args, count, names);
   if (t->tp_base != &PyBaseObject_Type && !arguments_usable(f, args, count, names)) return NULL; /* C code fills it */
   if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);

@@ -397,22 +397,26 @@ int wk__note_presence(wk__frame *f, wk__recording *r, PyObject *owner, PyObject 
   return 0;
 }
 
-/* An nn.Module's parameters, buffers and submodules stand in dictionaries of their own. */
-static PyObject *attribute_of_parts(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg dict_reg, PyObject *name) {
+/* An nn.Module's parameters, buffers and submodules stand in dictionaries of their own. NULL: there is none. */
+static PyObject *part_of(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg dict_reg, int which, wk__reg *out) {
   static const char *const parts[] = {"_parameters", "_buffers", "_modules"};
-  for (size_t i = 0; i < WK_COUNT(parts); i++) {
-    PyObject *key = PyUnicode_InternFromString(parts[i]), *part = key ? PyDict_GetItemWithError(dict, key) : NULL;
-    if (!part || !PyDict_Check(part)) {
-      Py_XDECREF(key);
-      continue;
-    }
-    int seen = wk__observe(r, f->session->binding, part, WK__READ_DICT, dict_reg, -1, key);
-    Py_DECREF(key);
-    wk__reg reg = wk__reg_find(r, part);
-    if (seen < 0 || reg < 0) return failed(f, r);
-    PyObject *found = PyDict_GetItemWithError(part, name);
+  PyObject *key = PyUnicode_InternFromString(parts[which]), *part = key ? PyDict_GetItemWithError(dict, key) : NULL;
+  bool there = part && PyDict_Check(part);
+  int seen = there ? wk__observe(r, f->session->binding, part, WK__READ_DICT, dict_reg, -1, key) : 0;
+  Py_XDECREF(key);
+  *out = there && seen == 0 ? wk__reg_find(r, part) : -1;
+  if (there && *out < 0) wk__record_failed(r, "the parts of a module");
+  return there ? part : NULL;
+}
+
+static PyObject *attribute_of_parts(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg dict_reg, PyObject *name) {
+  for (int which = 0; which < WK__MODULE_PARTS; which++) {
+    wk__reg reg;
+    PyObject *part = part_of(f, r, dict, dict_reg, which, &reg);
+    if (part && reg < 0) return failed(f, r);
+    PyObject *found = part ? PyDict_GetItemWithError(part, name) : NULL;
     if (!found) {
-      if (!wk__was_written(r, reg, name)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, name);
+      if (part && !wk__was_written(r, reg, name)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, name);
       continue;
     }
     if (!wk__was_written(r, reg, name) && wk__observe(r, f->session->binding, found, WK__READ_DICT, reg, -1, name) < 0)
@@ -420,6 +424,26 @@ static PyObject *attribute_of_parts(wk__frame *f, wk__recording *r, PyObject *di
     return wk__as_read(r, found);
   }
   return NULL;
+}
+
+int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name, wk__reg *out_parts,
+                     int *out_found) {
+  PyObject *dict;
+  wk__reg reg = wk__is_foreign(r, module) ? wk__reg_find(r, module) : -1;
+  wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, module, &dict) : -1;
+  *out_found = -1;
+  if (dict_reg < 0) wk__record_failed(r, "a module without a dictionary");
+  if (dict_reg < 0) return -1;
+  for (int which = 0; which < WK__MODULE_PARTS; which++) {
+    PyObject *part = part_of(f, r, dict, dict_reg, which, &out_parts[which]);
+    if (part && out_parts[which] < 0) return -1;
+    PyObject *found = part ? PyDict_GetItemWithError(part, name) : NULL;
+    if (found && *out_found < 0) *out_found = which;
+    if (!part || wk__was_written(r, out_parts[which], name)) continue;
+    if (!found) wk__check_once(r, WK__CHECK_ABSENT, out_parts[which], 0, name);
+    if (found && wk__observe(r, f->session->binding, found, WK__READ_DICT, out_parts[which], -1, name) < 0) return -1;
+  }
+  return 0;
 }
 
 static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_set; }
@@ -608,18 +632,39 @@ static bool no_hooks_of_all(wk__frame *f, wk__recording *r) {
   return true;
 }
 
+/* What may stand in a module's dictionary and change what its call does; Python code runs the first of these. */
+enum { FORWARD_HOOKS = 2 };
+static const char *const around[] = {
+    "_forward_hooks",      "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
+    "_compiled_call_impl", "_call_impl",         "forward"};
+
+/* Of a module that the region has made: nothing is to be guarded but its class. */
+static PyObject *forward_of_made(wk__frame *f, wk__recording *r, PyObject *module) {
+  PyObject **place = _PyObject_GetDictPtr(module), *dict = place ? *place : NULL;
+  for (size_t i = 0; dict && i < WK_COUNT(around); i++) {
+    PyObject *found = PyDict_GetItemString(dict, around[i]);
+    bool nothing = !found || found == Py_None || (PyDict_Check(found) && !PyDict_GET_SIZE(found));
+    if (!nothing) return wk__refuse(f, "a module made in the region, with %s", around[i]);
+  }
+  PyObject *name = PyUnicode_InternFromString("forward");
+  PyObject *forward = name ? _PyType_Lookup(Py_TYPE(module), name) : NULL;
+  Py_XDECREF(name);
+  if (!dict || !forward || !PyFunction_Check(forward) || !no_hooks_of_all(f, r))
+    return wk__refuse(f, "a module made in the region whose call does more than its forward");
+  if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0)
+    return wk__refuse(f, "%s", r->failed);
+  return forward;
+}
+
 PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
-  enum { FORWARD_HOOKS = 2 }; /* Python code runs the first of these */
-  static const char *const around[] = {
-      "_forward_hooks",      "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
-      "_compiled_call_impl", "_call_impl",         "forward"};
   bool hooked = false;
   wk__reg reg = wk__reg_find(r, module);
+  if (!wk__is_foreign(r, module)) return forward_of_made(f, r, module);
   PyObject *dict = NULL, *name = PyUnicode_InternFromString("forward");
   wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, module, &dict) : -1;
   if (dict_reg < 0 || !name) {
     Py_XDECREF(name);
-    return wk__refuse(f, "a call of a module that was made in the region");
+    return wk__refuse(f, "a call of a module without a dictionary");
   }
   for (size_t i = 0; i < WK_COUNT(around); i++) {
     int status = none_or_empty(f, r, dict, dict_reg, around[i]);

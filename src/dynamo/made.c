@@ -160,6 +160,19 @@ static bool has_python_bases(const PyTypeObject *t) {
   return t->tp_base == &PyBaseObject_Type;
 }
 
+/* What it knows stands in its dictionary. Storing there goes by way of its __setattr__, which registers these. */
+static wk__reg made_module(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject **place = _PyObject_GetDictPtr(o), *key, *value;
+  for (Py_ssize_t at = 0; place && *place && PyDict_Next(*place, &at, &key, &value);)
+    if (PyObject_TypeCheck(value, b->module_type) || PyObject_TypeCheck(value, *b->parameter_type)) {
+      wk__record_failed(r, "a module that holds others beside its parts");
+      return -1;
+    }
+  if (Py_TYPE(o)->tp_new == b->module_type->tp_new) return made_instance(r, b, o);
+  wk__record_failed(r, "a %s that was made in the region is still alive", Py_TYPE(o)->tp_name);
+  return -1;
+}
+
 static bool is_simple_instance(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && t->tp_new == PyBaseObject_Type.tp_new && t->tp_dictoffset &&
@@ -207,6 +220,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   }
   if (t == &_PyMethodWrapper_Type) return made_method_wrapper(r, b, o);
   if (is_iterator_type(t)) return made_iterator(r, b, o);
+  if (PyObject_TypeCheck(o, b->module_type)) return made_module(r, b, o);
   if (is_simple_instance(o)) return made_instance(r, b, o);
   wk__record_failed(r, "a %s that was made in the region is still alive", t->tp_name);
   return -1;

@@ -259,6 +259,23 @@ static int set_attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *own
   return status;
 }
 
+/* Which of a module's dictionaries gets the value is decided by where the name stands: that becomes known. `out_part`:
+ * the register of that dictionary, -1: the module's own. 0, or -1: refused. */
+static int find_part(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value,
+                     wk__reg *out_part) {
+  *out_part = -1;
+  bool tensor = wk__is_tensor_object(f, value);
+  if (PyObject_TypeCheck(value, BINDING->module_type) || (tensor && Py_TYPE(value) != BINDING->tensor_type))
+    return refused(f, "a part of a module is replaced");
+  wk__reg parts[WK__MODULE_PARTS];
+  int found;
+  if (wk__module_parts(f, r, owner, name, parts, &found) < 0) return failed_int(f, r);
+  if (found < 0) return 0;
+  if (found != WK__PART_BUFFERS || (!tensor && value != Py_None)) return refused(f, "a part of a module is replaced");
+  *out_part = parts[found];
+  return 0;
+}
+
 int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_attr(f, owner, name, value));
   PyTypeObject *type = Py_TYPE(owner);
@@ -266,8 +283,9 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   bool module = PyObject_TypeCheck(owner, BINDING->module_type);
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return refused(f, "an attribute of an object that C code owns is set");
-  if (module && value && (wk__is_tensor_object(f, value) || PyObject_TypeCheck(value, BINDING->module_type)))
-    return refused(f, "a part of a module is replaced");
+  if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
+  wk__reg part = -1;
+  if (module && value && find_part(f, r, owner, name, value, &part) < 0) return -1;
   PyObject *in_class = _PyType_Lookup(type, name);
   bool by_python = in_class && Py_TYPE(in_class)->tp_descr_set && Py_TYPE(in_class) != &PyMemberDescr_Type;
   if (by_python || (type->tp_setattro != PyObject_GenericSetAttr && !module))
@@ -288,6 +306,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (status < 0 || wk__recording_of(f) != r) return status;
   wk__mark_written(r, wk__reg_find(r, owner), name);
   if (dict_reg >= 0) wk__mark_written(r, dict_reg, name);
+  if (part >= 0) wk__mark_written(r, part, name);
   return 0;
 }
 

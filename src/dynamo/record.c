@@ -342,13 +342,16 @@ int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, 
     return -1;
   }
   bool fixed = read_is_fixed(r, kind, a, b, key);
+  if (fixed) keep_versions_behind(r, kind, a);
+  /* A tensor that has been replaced there since an earlier capture is looked at in each call. */
+  if (fixed && r->changing && PyObject_TypeCheck(object, binding->tensor_type) && wk__map_get(r->changing, path))
+    fixed = false;
   wk__reg reg = wk__new_register(r, WK__REG_READ, plain || known >= 0 ? NULL : object, fixed);
   wk__read *read = reg >= 0 ? wk__add_read(r, kind, a, b, key) : NULL;
   if (!read) return -1;
   read->dest = reg;
   read->fixed = fixed;
   r->registers[reg].path = path;
-  if (fixed) keep_versions_behind(r, kind, a);
   if (plain || known >= 0) r->registers[reg].object = Py_NewRef(object); /* fixed ones keep it; not found by it */
   if (plain)
     wk__check(r, WK__CHECK_EQUAL, reg, 0, object);

@@ -341,6 +341,13 @@ static PyObject *do_call(PyObject *const *values, const wk__do *d) {  // -> new
   return result;
 }
 
+static PyObject *make_instance(PyTypeObject *type) {  // -> new
+  if (type->tp_new == PyBaseObject_Type.tp_new) return type->tp_alloc(type, 0);
+  PyObject *nothing = PyTuple_New(0), *made = nothing ? type->tp_new(type, nothing, NULL) : NULL;
+  Py_XDECREF(nothing);
+  return made;
+}
+
 /* The object that a step makes. -> new */
 static PyObject *make(PyObject *const *values, const wk__do *d) {
   PyObject *first = d->count && d->items[0] >= 0 ? values[d->items[0]] : NULL;
@@ -361,7 +368,7 @@ static PyObject *make(PyObject *const *values, const wk__do *d) {
     case WK__DO_FUNCTION:
       return make_function(values, d);
     case WK__DO_INSTANCE:
-      return ((PyTypeObject *)first)->tp_alloc((PyTypeObject *)first, 0);
+      return make_instance((PyTypeObject *)first);
     default:
       return do_call(values, d);
   }

@@ -23,6 +23,7 @@ from capture_harness import Box, Net, call_once, module_of, numbers, same  # noq
 import wick  # noqa: E402
 from wick import nn  # noqa: E402
 from wick._C import Compiled  # noqa: E402
+from wick.nn.modules.module import register_module_forward_hook  # noqa: E402
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
 
@@ -882,6 +883,48 @@ def getattr_of_a_class_changed():
 def attribute_appears_before_getattr():
     o = type("Kind", (), {"__getattr__": lambda self, name: len(name)})()
     return (lambda x: x * o.four), (x_(),), (x_(),), lambda: setattr(o, "four", 9)
+
+
+@mutation
+def attribute_becomes_a_buffer():
+    m = nn.Module()
+    m.total = wick.zeros(())
+
+    def f(x):
+        m.total = m.total + x.sum()
+        return x * m.total, "total" in m._buffers
+
+    def change():
+        del m.total
+        m.register_buffer("total", wick.ones(()))
+
+    return f, (x_(),), (x_(),), change
+
+
+@mutation
+def class_of_a_made_module_changed():
+    kind = type("Kind", (nn.Module,), {"forward": lambda self, x: x * 2})
+
+    def change():
+        kind.forward = lambda self, x: x * 3
+
+    return (lambda x: kind()(x)), (x_(),), (x_(),), change
+
+
+@mutation
+def hook_of_all_modules_appears():
+    def change():
+        handles.append(register_module_forward_hook(lambda module, inputs, output: output * 2))
+
+    handles = []
+
+    def f(x):
+        y = nn.ReLU()(x)
+        if handles and len(handles) == 1:
+            handles.append(handles[0].remove())
+        return y + 1
+
+    return f, (x_(),), (x_(),), change
 
 
 @mutation

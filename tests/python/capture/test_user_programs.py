@@ -826,6 +826,74 @@ def data_counts_its_own_writes(compiled):
 
 
 @prog
+def buffers_are_replaced(compiled):
+    """self.total = self.total + x.sum(): a buffer, or an attribute, is another tensor after each call."""
+
+    class Running(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.register_buffer("total", torch.zeros(()))
+            s.register_buffer("largest", None)
+            s.last = torch.zeros(3)
+
+        def forward(s, x):
+            s.total = s.total + x.sum()
+            s.largest = x.max() if s.largest is None else torch.maximum(s.largest, x.max())
+            s.last, before = x * 2, s.last
+            return before + s.total * s.last
+
+    m, out = Running(), []
+    f = compiled(m)
+    for k in range(6):
+        out += [f(ramp(3) + k), m.total, m.largest, m.last]
+    m.total = torch.ones(())
+    m.last = torch.ones(3)
+    out += [f(ramp(3)), f(ramp(3)), list(m.state_dict().items()), "last" in m.__dict__]
+    m.total = m.total.double()
+    out += [f(ramp(3)), f(ramp(3)).dtype]
+    m.largest = None
+    out += [f(ramp(3)), m.largest, [name for name, _ in m.named_buffers()]]
+    return out
+
+
+@prog
+def a_buffer_becomes_nothing(compiled):
+    class Cache(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.register_buffer("kept", torch.zeros(3))
+            s.weight = nn.Parameter(ramp(3))
+
+        def forward(s, x):
+            if s.kept is None:
+                s.kept = x * s.weight.detach()
+                return s.kept
+            y = s.kept + x
+            s.kept = None
+            return y + (s.kept is None)
+
+    m = Cache()
+    f = compiled(m)
+    return [v for k in range(6) for v in (f(ramp(3) + k), m.kept)]
+
+
+@prog(whole=False)
+def wrong_parts(compiled):
+    m = nn.Linear(3, 3)
+    m.register_buffer("seen", torch.zeros(()))
+
+    def f(x, name, value):
+        try:
+            setattr(m, name, value)
+        except TypeError as e:
+            return x, str(e)
+        return x + 1
+
+    c = compiled(f)
+    return [c(ramp(3), *how) for _ in range(2) for how in (("weight", ramp(3, 3)), ("seen", "text"), ("seen", ramp(1)))]
+
+
+@prog
 def module_containers(compiled):
     class M(nn.Module):
         def __init__(s):
