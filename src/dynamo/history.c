@@ -154,7 +154,9 @@ wk_status wk__tape_check(const wk__session *s, const wk__segment *g, wk__graph *
   if (!flow.requires) return WK_OUT_OF_MEMORY;
   bool same = true;
   for (wk__graph_node *n = graph->first; n; n = n->next) {
-    same &= !(n->flags & WK__GRAPH_TAPED && n->flags & WK__GRAPH_BEHIND_TAPE);
+    bool leads_elsewhere = n->flags & WK__GRAPH_TAPED && n->flags & WK__GRAPH_BEHIND_TAPE;
+    if (leads_elsewhere) s->compiled->follows_tape = true; /* the next capture ends a segment there */
+    same &= !leads_elsewhere;
     n->flags &= (uint8_t)~WK__GRAPH_BEHIND_TAPE;
     flow.any = false;
     wk__graph_each_arg(n, follow, &flow);

@@ -108,6 +108,11 @@ static void drop_buried(wk__session *s) {
 /* An exception leaves the root: what was recorded cannot be used, everything is real. An operator of the graph that
  * fails now was called before: the program would not have come to the exception. */
 static void root_raises(wk__session *s) {
+  if (s->recording && wk__log_on(WK__LOG_BREAKS)) {
+    PyObject *raised = PyErr_Occurred();
+    wk__log_print(WK__LOG_BREAKS, "%s: not kept: %s left the function", PyUnicode_AsUTF8(s->root_code->co_qualname),
+                  PyExceptionClass_Check(raised) ? ((PyTypeObject *)raised)->tp_name : "an error");
+  }
   bool stays = !PyErr_ExceptionMatches(PyExc_Exception); /* somebody stops the program */
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);

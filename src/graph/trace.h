@@ -44,6 +44,8 @@ typedef struct wk__trace_owner {
   /* A shape rule found that the number input can be converted to the dtype. NULL: nobody wants to know. */
   void (*number_fits)(void *context, int number, wk_dtype dtype);
   bool has_numbers; /* the graph has number inputs. A tape may still say of its numbers that they were one in another */
+  bool follows_tape;  /* histories of what is recorded go on outside: a call with something that requires grad and was
+                         written where its tape does not see it is not recorded, for the graph's values lead elsewhere */
   bool checks_values; /* real inputs have the values that the program has now: a call that fails with them is not
                          recorded */
 } wk__trace_owner;

@@ -280,6 +280,23 @@ def test_a_failing_guard_is_told_once():
     assert run.stderr.count("does not hold: by == 2") == 1
 
 
+RAISES = """
+import wick
+
+try:
+    wick.compile(lambda x: x.cos_())(wick.ones(3, requires_grad=True))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_the_log_says_why_nothing_is_kept_of_a_function_that_raises():
+    env = {**os.environ, "WICK_LOGS": "graph_breaks"}
+    run = subprocess.run([sys.executable, "-c", RAISES], env=env, capture_output=True, text=True)
+    assert run.stdout == "a leaf Variable that requires grad is being used in an in-place operation.\n"
+    assert "<lambda>: not kept: RuntimeError left the function" in run.stderr
+
+
 def test_a_compiled_module_has_the_attributes_of_its_original():
     class Model(nn.Module):
         def __init__(self):
