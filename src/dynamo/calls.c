@@ -390,6 +390,23 @@ static PyObject *tensor_torch_function(wk__frame *f, PyObject *callable, PyObjec
   return wk__plain_call(f, callable, args, count, NULL);
 }
 
+/* autograd.Function.apply: forward is evaluated, and so is backward where it is run in the region. A graph does not
+ * make the node between them again: when a history with one has gone on outside, the call is a break from then on. */
+static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class, PyObject *callable,
+                                PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  bool taped = false;
+  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
+    if (!wk__usable(f, args[i])) return NULL;
+    taped |= wk__is_tensor_object(f, args[i]) && BINDING->tensor_of(args[i])->keys & WK__KEY_AUTOGRAD;
+  }
+  taped = taped && wk__mode.grad_enabled;
+  if (taped && f->session->compiled->functions_break)
+    return wk__refuse(f, "an autograd.Function, whose history goes on outside");
+  if (wk__depend_on_type(r, (PyTypeObject *)class) < 0) return wk__refuse(f, "%s", r->failed);
+  r->has_functions |= taped;
+  return wk__plain_call(f, callable, args, count, names);
+}
+
 /* A method that C code implements, of `self`. */
 static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                           PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
@@ -408,6 +425,10 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (PyExceptionInstance_Check(self)) return made_exception(f, r, callable, args, count, names);
   bool chains = PyType_Check(self) && wk__is_itertool((PyTypeObject *)self) && strcmp(name, "from_iterable") == 0;
   if (chains) return look(f, callable, args, count, names);
+  bool function = PyType_Check(self) && PyType_IsSubtype((PyTypeObject *)self, *BINDING->function_type);
+  if (function && !self_is_first && strcmp(name, "apply") == 0)
+    return apply_function(f, r, self, callable, args, count, names);
+  if (wk__is_own_context(f, self)) return wk__plain_call(f, callable, args, count, names);
   bool overrides = PyType_Check(self) && strcmp(name, "__torch_function__") == 0 && !self_is_first && !names &&
                    PyType_IsSubtype((PyTypeObject *)self, BINDING->tensor_type);
   if (overrides && count == 4) return tensor_torch_function(f, callable, args, count);

@@ -15,6 +15,11 @@ bool wk__is_tensor_object(const wk__frame *f, PyObject *o) {
   return PyObject_TypeCheck(o, f->session->binding->tensor_type);
 }
 
+bool wk__is_own_context(const wk__frame *f, PyObject *o) {
+  const wk__session *s = f->session;
+  return PyObject_TypeCheck(o, *s->binding->function_type) && wk__reg_find(s->recording, o) < 0;
+}
+
 /* A class that C code made: it has a module of its own, or hands its constructor out as a C function. */
 static bool is_class_of_c(PyTypeObject *t) {
   if (((PyHeapTypeObject *)t)->ht_module) return true;
@@ -158,6 +163,7 @@ static bool usable(inspection i, PyObject *o) {
   const wk__binding *b = f->session->binding;
   if (i.looks && (PyFloat_CheckExact(o) || PyLong_CheckExact(o))) wk__specialize(r, o);
   if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
+  if (wk__is_own_context(f, o)) return true;
   if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
   if (i.depth > MAX_NESTING) {
     if (i.looks) wk__settle_all(r);
@@ -593,6 +599,7 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
       Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner))
     return PyObject_GetAttr(owner, name);
   if (is_named_tuple_of_c(owner)) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
+  if (wk__is_own_context(f, owner)) return PyObject_GetAttr(owner, name);
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner))
     return attribute_of_instance(f, r, owner, name);
   return wk__refuse(f, "attribute %s of a %s", TEXT(name), Py_TYPE(owner)->tp_name);

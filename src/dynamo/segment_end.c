@@ -436,6 +436,7 @@ static void report_unkept(wk__session *s, wk__segment *g, const char *why) {
   if (wk__log_on(WK__LOG_BREAKS)) wk__log_print(WK__LOG_BREAKS, "%s:%d: not kept: %s", g->file, g->line, why);
   wk__compiled *c = s->compiled;
   c->unkept_count++;
+  c->functions_break |= g->recording->has_functions;
   struct wk__unkept here = {g->codes[g->frame_count - 1], g->offsets[g->frame_count - 1], 1};
   for (int64_t i = 0; i < c->unkept_size; i++)
     if (c->unkept[i].code == here.code && c->unkept[i].offset == here.offset) {

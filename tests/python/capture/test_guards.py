@@ -928,6 +928,20 @@ def hook_of_all_modules_appears():
 
 
 @mutation
+def forward_of_a_function_changed():
+    class Twice(wick.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.k = 2
+            return x * ctx.k
+
+    def change():
+        Twice.forward = staticmethod(lambda ctx, x: x * 3)
+
+    return (lambda x: Twice.apply(x)), (x_(),), (x_(),), change
+
+
+@mutation
 def training_mode():
     m = nn.Dropout(0.5)
     return lambda x: m(x), (x_(),), (x_(),), lambda: m.eval()

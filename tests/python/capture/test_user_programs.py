@@ -1051,6 +1051,118 @@ def custom_function(compiled):
     return [x.grad, y]
 
 
+class Scaled(torch.autograd.Function):
+    """Its gradient is not that of what forward computes."""
+
+    @staticmethod
+    def forward(ctx, x, k):
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x * x * k, x > 0
+
+    @staticmethod
+    def backward(ctx, g, unused):
+        (x,) = ctx.saved_tensors
+        return 7 * x * g * ctx.k, None
+
+
+class Doubled(torch.autograd.Function):
+    """In place, and with setup_context."""
+
+    @staticmethod
+    def forward(x):
+        return x.mul_(2)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_dirty(inputs[0])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 5
+
+
+@prog
+def functions_in_a_step(compiled):
+    """forward and backward of a Function are part of the graph where both are run in the region."""
+    w = nn.Parameter(ramp(3))
+    optimizer = torch.optim.Adam([w], lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        y, positive = Scaled.apply(w * x, 2)
+        loss = (Doubled.apply(y * w) * positive + w).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), positive
+
+    f = compiled(step)
+    return [v for k in range(5) for v in (*f(ramp(3) + k), w, w.grad)]
+
+
+@prog
+def functions_without_gradients(compiled):
+    def f(x):
+        y, positive = Scaled.apply(x, 3)
+        return Doubled.apply(y + 1), positive, y.requires_grad
+
+    c, out = compiled(f), []
+    for k in range(3):
+        out += c(ramp(3) + k)
+    with torch.no_grad():
+        out += c(ramp(3).requires_grad_())
+    return out
+
+
+@prog(whole=False)
+def functions_whose_history_goes_outside(compiled):
+    def mixed(x):
+        y, positive = Scaled.apply(x, 3)
+        return (y * x + 1) * positive  # x has a way round the Function, too
+
+    def partly(x, w):
+        y, _ = Scaled.apply(w, 2)
+        y.sum().backward()
+        z, _ = Scaled.apply(x.exp(), 3)
+        return Doubled.apply(z * 1)
+
+    c, d, out = compiled(mixed), compiled(partly), []
+    w = nn.Parameter(ramp(3))
+    for k in range(5):
+        x = (ramp(3) + k).requires_grad_()
+        y = c(x)
+        y.sum().backward()
+        z = d(x, w)
+        (z * z).sum().backward()
+        out += [y, x.grad, z, w.grad]
+    return out
+
+
+@prog(whole=False)
+def a_function_that_looks_at_values(compiled):
+    kept = []
+
+    class Loud(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.largest = x.max().item()
+            kept.append(ctx)
+            return x / ctx.largest
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.largest
+
+    c, out = compiled(lambda x: Loud.apply(x * 2) + 1), []
+    for k in range(4):
+        x = (ramp(3) + k + 1).requires_grad_()
+        y = c(x)
+        y.sum().backward()
+        out += [y, x.grad, kept[-1].largest, len(kept)]
+    return out
+
+
 @prog
 def weight_tying_and_loops(compiled):
     class M(nn.Module):
