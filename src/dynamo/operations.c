@@ -315,7 +315,12 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
  * gives; a class with __missing__, or an error, is found by C code. */
 static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   if (!wk__was_written(r, reg, key)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
-  if (!wk__is_default_dict(Py_TYPE(owner))) return PyObject_GetItem(owner, key);
+  PyObject *hook = PyUnicode_InternFromString("__missing__");
+  PyObject *missing = hook ? _PyType_Lookup(Py_TYPE(owner), hook) : NULL;
+  Py_XDECREF(hook);
+  if (!missing || PyFunction_Check(missing)) return PyObject_GetItem(owner, key);
+  bool by_factory = Py_TYPE(missing) == &PyMethodDescr_Type && wk__is_default_dict(PyDescr_TYPE(missing));
+  if (!by_factory) return wk__refuse(f, "a missing key of a %s", Py_TYPE(owner)->tp_name);
   PyObject *name = PyUnicode_InternFromString("default_factory"), *item = NULL;
   PyObject *factory = name ? PyObject_GetAttr(owner, name) : NULL;
   if (factory && wk__observe(r, BINDING, factory, WK__READ_ATTRIBUTE, reg, 0, name) < 0)
@@ -348,21 +353,19 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
   return wk__as_read(r, found);
 }
 
-static bool has_dict_items(PyObject *o) {
-  return PyDict_Check(o) && Py_TYPE(o)->tp_as_mapping &&
-         Py_TYPE(o)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
-}
-/* The method that sets or deletes an item is that of a dictionary or list, be it inherited: a class written in Python
- * may have one of its own, which is evaluated, or only one of the two. */
-static bool sets_items_itself(PyObject *o, bool deletes) {
+/* The method is that of a dictionary or list, be it inherited: a class written in Python may have one of its own, which
+ * is evaluated. */
+static bool has_builtin_method(PyObject *o, const char *text) {
   PyTypeObject *const kinds[] = {&PyDict_Type, &PyODict_Type, &PyList_Type};
-  PyObject *name = PyUnicode_InternFromString(deletes ? "__delitem__" : "__setitem__");
-  PyObject *method = name ? _PyType_Lookup(Py_TYPE(o), name) : NULL;
+  PyObject *name = PyUnicode_InternFromString(text), *method = name ? _PyType_Lookup(Py_TYPE(o), name) : NULL;
   bool found = false;
   for (size_t i = 0; method && i < WK_COUNT(kinds); i++)
     found |= PyObject_TypeCheck(o, kinds[i]) && method == _PyType_Lookup(kinds[i], name);
   Py_XDECREF(name);
   return found;
+}
+static bool has_dict_items(PyObject *o) {
+  return PyDict_CheckExact(o) || (PyDict_Check(o) && has_builtin_method(o, "__getitem__"));
 }
 
 /* Its items are taken out by C code that looks at none of them. */
@@ -404,7 +407,7 @@ static int did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObjec
 
 int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *value) {
   RECORDING(wk__plain_set_item(f, owner, key, value));
-  bool builtin = (PyDict_Check(owner) || PyList_Check(owner)) && sets_items_itself(owner, !value);
+  bool builtin = has_builtin_method(owner, value ? "__setitem__" : "__delitem__");
   if (wk__is_tensor_object(f, owner)) {
     if (!wk__index_usable(f, key) || (value && !wk__usable(f, value))) return -1;
     return wk__plain_set_item(f, owner, key, value);

@@ -854,6 +854,17 @@ def default_dict_without_a_factory(x, table, other):
         return x, list(table)
 
 
+class Grouped(defaultdict):
+    """Of a class written in Python, with the way of C code to make what is missing."""
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3), Grouped(list)))
+def derived_default_dict(x, table):
+    table["a"].append(x * 2)
+    table["a"].append(1)
+    return len(table["a"]), list(table)
+
+
 class Missing(dict):
     def __missing__(self, key):
         self[key] = len(key)
