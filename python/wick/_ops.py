@@ -23,13 +23,10 @@ class OpOverloadPacket:
         self.__qualname__ = f"aten.{name}"
         self._names = overloads
         self._found = [_C._overload(f"{name}.{overload}") for overload in overloads]
+        self.__dict__.update(zip(overloads, self._found, strict=True))
 
     def __getattr__(self, name):
-        if name.startswith("__") or name not in self._names:
-            raise AttributeError(f"The underlying op of 'aten.{self.__name__}' has no overload name '{name}'")
-        value = _C._overload(f"{self.__name__}.{name}")
-        self.__dict__[name] = value
-        return value
+        raise AttributeError(f"The underlying op of 'aten.{self.__name__}' has no overload name '{name}'")
 
     def __call__(self, *args, **kwargs):
         for overload in self._found[:-1]:

@@ -38,6 +38,7 @@ static const char *const tensor_methods_that_look[] = {"size",
                                                        "float",
                                                        "double",
                                                        "half",
+                                                       "bfloat16",
                                                        "long",
                                                        "int",
                                                        "short",
@@ -45,10 +46,10 @@ static const char *const tensor_methods_that_look[] = {"size",
                                                        "byte",
                                                        "bool",
                                                        "cpu",
-                                                       "__add__",
-                                                       "__radd__",
-                                                       "__sub__",
-                                                       "__mul__",
+                                                       "backward",
+                                                       "unbind",
+                                                       "__iter__",
+                                                       "__reversed__",
                                                        "__getitem__",
                                                        "__setitem__",
                                                        "__eq__",
@@ -57,17 +58,51 @@ static const char *const tensor_methods_that_look[] = {"size",
                                                        "__le__",
                                                        "__gt__",
                                                        "__ge__",
-                                                       "__reversed__",
                                                        "__neg__",
+                                                       "__pos__",
+                                                       "__abs__",
+                                                       "__invert__",
+                                                       "__add__",
+                                                       "__sub__",
+                                                       "__mul__",
                                                        "__truediv__",
-                                                       "__matmul__",
+                                                       "__floordiv__",
+                                                       "__mod__",
                                                        "__pow__",
+                                                       "__matmul__",
+                                                       "__and__",
+                                                       "__or__",
+                                                       "__xor__",
+                                                       "__lshift__",
+                                                       "__rshift__",
+                                                       "__radd__",
                                                        "__rsub__",
                                                        "__rmul__",
-                                                       "backward",
-                                                       "__iter__",
-                                                       "unbind",
+                                                       "__rtruediv__",
+                                                       "__rfloordiv__",
+                                                       "__rmod__",
+                                                       "__rpow__",
+                                                       "__rmatmul__",
+                                                       "__rand__",
+                                                       "__ror__",
+                                                       "__rxor__",
+                                                       "__rlshift__",
+                                                       "__rrshift__",
+                                                       "__iadd__",
+                                                       "__isub__",
+                                                       "__imul__",
+                                                       "__itruediv__",
+                                                       "__ifloordiv__",
+                                                       "__imod__",
+                                                       "__ipow__",
+                                                       "__iand__",
+                                                       "__ior__",
+                                                       "__ixor__",
+                                                       "__ilshift__",
+                                                       "__irshift__",
                                                        NULL};
+/* The tensor itself becomes its view: recorded of one that the region has made. */
+static const char *const methods_that_reshape[] = {"t_", "transpose_", "squeeze_", "unsqueeze_", NULL};
 static const char *const core_functions_that_look[] = {"is_grad_enabled",
                                                        "is_inference_mode_enabled",
                                                        "_set_grad_enabled",
@@ -143,10 +178,10 @@ static bool arguments_usable(wk__frame *f, PyObject *const *args, Py_ssize_t cou
   return true;
 }
 
-/* Python code goes on in a frame of its own; the instruction does nothing else. */
+/* Python code goes on in a frame of its own; the instruction does nothing else, unless this is a call within one. */
 static PyObject *enter(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   wk__session *s = f->session;
-  s->entering = true;
+  s->entering = !f->within;
   PyObject *result = wk__plain_call(f, callable, args, count, names);
   s->entering = false;
   return result;
@@ -309,7 +344,11 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
   if (says_no && !(BINDING->tensor_of(self)->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(self); /* it does not */
   PyObject *number = names ? NULL : symbolic_size(f, self, name, rest, given);
   if (number) return number;
-  if (!in_list(name, tensor_methods_that_look)) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
+  bool reshapes = in_list(name, methods_that_reshape);
+  if (reshapes && !wk__is_computed_here(BINDING->tensor_of(self)))
+    return wk__refuse(f, "Tensor.%s() of a tensor from outside", name);
+  if (!reshapes && !in_list(name, tensor_methods_that_look))
+    return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
 }
 
@@ -351,6 +390,23 @@ static PyObject *tensor_torch_function(wk__frame *f, PyObject *callable, PyObjec
   return wk__plain_call(f, callable, args, count, NULL);
 }
 
+/* autograd.Function.apply: forward is evaluated, and so is backward where it is run in the region. A graph does not
+ * make the node between them again: when a history with one has gone on outside, the call is a break from then on. */
+static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class, PyObject *callable,
+                                PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  bool taped = false;
+  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
+    if (!wk__usable(f, args[i])) return NULL;
+    taped |= wk__is_tensor_object(f, args[i]) && BINDING->tensor_of(args[i])->keys & WK__KEY_AUTOGRAD;
+  }
+  taped = taped && wk__mode.grad_enabled;
+  if (taped && f->session->compiled->functions_break)
+    return wk__refuse(f, "an autograd.Function, whose history goes on outside");
+  if (wk__depend_on_type(r, (PyTypeObject *)class) < 0) return wk__refuse(f, "%s", r->failed);
+  r->has_functions |= taped;
+  return wk__plain_call(f, callable, args, count, names);
+}
+
 /* A method that C code implements, of `self`. */
 static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                           PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
@@ -369,6 +425,10 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (PyExceptionInstance_Check(self)) return made_exception(f, r, callable, args, count, names);
   bool chains = PyType_Check(self) && wk__is_itertool((PyTypeObject *)self) && strcmp(name, "from_iterable") == 0;
   if (chains) return look(f, callable, args, count, names);
+  bool function = PyType_Check(self) && PyType_IsSubtype((PyTypeObject *)self, *BINDING->function_type);
+  if (function && !self_is_first && strcmp(name, "apply") == 0)
+    return apply_function(f, r, self, callable, args, count, names);
+  if (wk__is_own_context(f, self)) return wk__plain_call(f, callable, args, count, names);
   bool overrides = PyType_Check(self) && strcmp(name, "__torch_function__") == 0 && !self_is_first && !names &&
                    PyType_IsSubtype((PyTypeObject *)self, BINDING->tensor_type);
   if (overrides && count == 4) return tensor_torch_function(f, callable, args, count);
@@ -585,9 +645,30 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type || b->is_own_mode(t);
 }
 
+/* super() looks into the frame: at its first variable, which nobody has read yet. */
+static PyObject *super_of_frame(wk__frame *f, PyObject *callable) {
+  PyObject *first = f->code->co_argcount ? wk__frame_slot(f, 0) : NULL, *content = NULL;
+  bool cell = first && PyCell_Check(first);
+  if (cell && !(content = wk__op_cell(f, first, 0))) return NULL;
+  Py_XDECREF(content);
+  if (first && !cell && wk__op_local(f, 0) < 0) return NULL;
+  return wk__plain_call(f, callable, NULL, 0, NULL);
+}
+
+/* One without parameters of its own is as any object that the region makes. */
+static PyObject *new_module(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  PyTypeObject *t = (PyTypeObject *)callable;
+  bool plain = Py_TYPE(callable) == &PyType_Type && !t->tp_finalize && !t->tp_del;
+  if (!plain || t->tp_new != BINDING->module_type->tp_new || wk__depend_on_type(r, t) < 0)
+    return wk__refuse(f, "a new %s", t->tp_name);
+  return wk__plain_call(f, callable, args, count, names);
+}
+
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
+  if (t == &PySuper_Type && !count && !names) return super_of_frame(f, callable);
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
@@ -611,8 +692,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool made_of_arguments = t == &PyODict_Type || wk__is_default_dict(t) || wk__is_itertool(t);
   if (made_of_arguments || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
-  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type) || PyType_IsSubtype(t, BINDING->module_type);
+  bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
   if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);
+  if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return look(f, callable, args, count, names);
   if (t->tp_base != &PyBaseObject_Type && !arguments_usable(f, args, count, names)) return NULL; /* C code fills it */
   if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
@@ -680,7 +762,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     if (Py_TYPE(function) == BINDING->operator_type) return call_operator(f, callable, args, count, names);
     return wk__refuse(f, "a bound %s", Py_TYPE(function)->tp_name);
   }
-  if (t == BINDING->operator_type) return call_operator(f, callable, args, count, names);
+  if (t == BINDING->operator_type || t == *BINDING->overload_type)
+    return call_operator(f, callable, args, count, names);
   if (t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type) {
     if (!count) return wk__plain_call(f, callable, args, count, names);
     PyObject *name = PyDescr_NAME(callable);
@@ -707,4 +790,12 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     return enter(f, callable, args, count, names);
   }
   return wk__refuse(f, "a call of a %s", t->tp_name);
+}
+
+PyObject *wk__called_within(wk__frame *f, wk__recording *r, PyObject *callable) {
+  bool before = f->within;
+  f->within = true;
+  PyObject *result = wk__recorded_call(f, r, callable, NULL, 0, NULL);
+  f->within = before;
+  return result;
 }

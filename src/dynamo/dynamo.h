@@ -22,7 +22,7 @@ enum { WK__OVERRIDE_BY_MODE = 1, WK__OVERRIDE_NO_SUBCLASS = 2, WK__OVERRIDE_NOTH
 typedef struct wk__binding {
   void *state; /* the module's, for the functions below */
   PyObject *module;
-  PyTypeObject **parameter_type; /* set later than the others */
+  PyTypeObject **parameter_type, **overload_type, **function_type; /* set later than the others */
   PyTypeObject *tensor_type, *module_type, *operator_type, *dtype_type, *device_type, *size_type, *memory_format_type,
       *layout_type;
   PyTypeObject *finfo_type, *iinfo_type;                    /* owned */

@@ -42,6 +42,7 @@ struct wk__frame {
   bool throwing;           /* entered with an exception to be raised at its resumption */
   int dropping;            /* not 0: what Python runs now is run by the death of objects */
   bool returned_into;      /* so it is: the frame that the instruction has entered is over */
+  bool within;             /* what it calls is a part of its instruction, which is not to be done again */
   bool resumable;          /* the instruction of `outer` does nothing but enter this frame: replay may do it again */
   void *links[4];          /* cpython_3XX.c's: how the frame hangs in the thread */
 };

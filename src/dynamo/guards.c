@@ -294,7 +294,8 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
     dims = other_sizes(s->binding, g->values[reg], r->specs[failing->b]);
   bool value = (fixed_read || failing->kind == WK__CHECK_EQUAL) && number &&
                (PyFloat_CheckExact(number) || PyLong_CheckExact(number));
-  if (!dims && !value) return false;
+  bool replaced = fixed_read && number && PyObject_TypeCheck(number, s->binding->tensor_type);
+  if (!dims && !value && !replaced) return false;
   mark_changing(s, r->registers[reg].path, dims);
   return true;
 }

@@ -18,11 +18,14 @@ static wk_status push_node(wk__tape_walk *w, wk_node *n) {
   return WK_OK;
 }
 
-static wk_status walk_tape(wk__tape_walk *w, wk_tensor *t) {
+/* first_made: by the region. */
+static wk_status walk_tape(wk__tape_walk *w, wk_tensor *t, uint64_t first_made) {
   wk_node *first = t->autograd || t->base ? wk__grad_fn(t) : NULL;
   WK_TRY(push_node(w, first));
   while (w->count) {
     wk_node *n = w->stack[--w->count];
+    bool by_program = n->class->runs_without_grads && n->sequence >= first_made;
+    if (by_program) return wk_fail(WK_UNSUPPORTED, "a history of an autograd.Function");
     WK_TRY(push_node(w, wk__sliced_function(n)));
     for (int i = 0; i < n->input_count; i++) WK_TRY(push_node(w, n->edges[i].node));
   }
@@ -114,7 +117,7 @@ wk_status wk__tape_note(const wk__session *s, wk__segment *g, wk__tape_walk *all
   wk__free(end.stack);
   if (status != WK_OK || end.spent) return status;
   g->sliced[output] = wk__sliced_function(grad_fn);
-  return walk_tape(all, t);
+  return walk_tape(all, t, s->watcher.first);
 }
 
 void wk__tape_mark(wk__graph *graph, const wk__tape_walk *w) {
@@ -154,7 +157,9 @@ wk_status wk__tape_check(const wk__session *s, const wk__segment *g, wk__graph *
   if (!flow.requires) return WK_OUT_OF_MEMORY;
   bool same = true;
   for (wk__graph_node *n = graph->first; n; n = n->next) {
-    same &= !(n->flags & WK__GRAPH_TAPED && n->flags & WK__GRAPH_BEHIND_TAPE);
+    bool leads_elsewhere = n->flags & WK__GRAPH_TAPED && n->flags & WK__GRAPH_BEHIND_TAPE;
+    if (leads_elsewhere) s->compiled->follows_tape = true; /* the next capture ends a segment there */
+    same &= !leads_elsewhere;
     n->flags &= (uint8_t)~WK__GRAPH_BEHIND_TAPE;
     flow.any = false;
     wk__graph_each_arg(n, follow, &flow);

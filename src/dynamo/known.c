@@ -15,6 +15,11 @@ bool wk__is_tensor_object(const wk__frame *f, PyObject *o) {
   return PyObject_TypeCheck(o, f->session->binding->tensor_type);
 }
 
+bool wk__is_own_context(const wk__frame *f, PyObject *o) {
+  const wk__session *s = f->session;
+  return PyObject_TypeCheck(o, *s->binding->function_type) && wk__reg_find(s->recording, o) < 0;
+}
+
 /* A class that C code made: it has a module of its own, or hands its constructor out as a C function. */
 static bool is_class_of_c(PyTypeObject *t) {
   if (((PyHeapTypeObject *)t)->ht_module) return true;
@@ -69,9 +74,9 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
   return t == &PyRange_Type || t == &PySlice_Type || t == &PyFrozenSet_Type || t == b->size_type || PyType_Check(o) ||
          PyFunction_Check(o) || PyCFunction_Check(o) || PyMethod_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
-         t == &PyClassMethod_Type || t == b->operator_type || b->is_own_mode(t) || t == &PyMethodDescr_Type ||
-         t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) || t == &PyTraceBack_Type ||
-         is_view_of_dict(t);
+         t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
+         t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) ||
+         t == &PyTraceBack_Type || is_view_of_dict(t);
 }
 
 /* Objects that stand for others, which would have to be known. */
@@ -158,6 +163,7 @@ static bool usable(inspection i, PyObject *o) {
   const wk__binding *b = f->session->binding;
   if (i.looks && (PyFloat_CheckExact(o) || PyLong_CheckExact(o))) wk__specialize(r, o);
   if (wk__is_plain_value(b, o) || wk__is_tensor_object(f, o) || PyObject_TypeCheck(o, b->module_type)) return true;
+  if (wk__is_own_context(f, o)) return true;
   if (wk__touch(r, b, o) < 0) return wk__refuse(f, "%s", r->failed), false;
   if (i.depth > MAX_NESTING) {
     if (i.looks) wk__settle_all(r);
@@ -297,7 +303,7 @@ static const char *const tensor_facts[] = {
     "dtype",   "device",    "ndim",         "itemsize", "nbytes",    "layout",        "is_cpu",  "is_meta",
     "is_cuda", "is_sparse", "is_quantized", "is_mps",   "is_nested", "requires_grad", "is_leaf", "shape",
     "names",   "T",         "mT",           "H",        "mH",        "real",          "is_xpu",  "__class__",
-    "__doc__"};
+    "__doc__", "data"};
 
 static bool is_in(PyObject *name, const char *const *list, size_t count) {
   for (size_t i = 0; i < count; i++)
@@ -307,14 +313,26 @@ static bool is_in(PyObject *name, const char *const *list, size_t count) {
 
 static bool is_shape(PyObject *name) { return PyUnicode_CompareWithASCIIString(name, "shape") == 0; }
 
+static wk__reg dict_of_instance(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject **out_dict) {
+  PyObject **place = _PyObject_GetDictPtr(owner);
+  *out_dict = place ? *place : NULL;
+  if (!*out_dict) return -1;
+  if (wk__observe(r, f->session->binding, *out_dict, WK__READ_INSTANCE, reg, 0, NULL) < 0) return -1;
+  return wk__reg_find(r, *out_dict);
+}
+
 /* One that the program has given to a tensor, or has not. */
 static PyObject *own_attribute(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name) {
+  PyObject *dict = NULL;
   if (!wk__is_foreign(r, owner) || wk__was_written(r, reg, name)) return PyObject_GetAttr(owner, name);
-  PyObject **dict = _PyObject_GetDictPtr(owner);
-  if (r->registers[reg].fixed || (dict && *dict && PyDict_GetItemWithError(*dict, name)))
-    return wk__refuse(f, "attribute %s of a tensor", TEXT(name));
-  wk__check_once(r, WK__CHECK_NO_DICT, reg, 0, name);
-  return PyObject_GetAttr(owner, name);
+  wk__reg dict_reg = dict_of_instance(f, r, reg, owner, &dict);
+  if (dict && dict_reg < 0) return failed(f, r);
+  PyObject *found = dict ? PyDict_GetItemWithError(dict, name) : NULL;
+  if (!found && PyErr_Occurred()) return NULL;
+  if (!found) wk__check_once(r, dict ? WK__CHECK_ABSENT : WK__CHECK_NO_DICT, dict ? dict_reg : reg, 0, name);
+  if (!found) return PyObject_GetAttr(owner, name);
+  if (wk__observe(r, f->session->binding, found, WK__READ_DICT, dict_reg, -1, name) < 0) return failed(f, r);
+  return wk__as_read(r, found);
 }
 
 static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
@@ -355,14 +373,6 @@ static PyObject *attribute_of_class(wk__frame *f, wk__recording *r, PyTypeObject
   return class_value(f, r, found);
 }
 
-static wk__reg dict_of_instance(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject **out_dict) {
-  PyObject **place = _PyObject_GetDictPtr(owner);
-  *out_dict = place ? *place : NULL;
-  if (!*out_dict) return -1;
-  if (wk__observe(r, f->session->binding, *out_dict, WK__READ_INSTANCE, reg, 0, NULL) < 0) return -1;
-  return wk__reg_find(r, *out_dict);
-}
-
 wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner) {
   PyObject *dict;
   return dict_of_instance(f, r, reg, owner, &dict);
@@ -393,22 +403,26 @@ int wk__note_presence(wk__frame *f, wk__recording *r, PyObject *owner, PyObject 
   return 0;
 }
 
-/* An nn.Module's parameters, buffers and submodules stand in dictionaries of their own. */
-static PyObject *attribute_of_parts(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg dict_reg, PyObject *name) {
+/* An nn.Module's parameters, buffers and submodules stand in dictionaries of their own. NULL: there is none. */
+static PyObject *part_of(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg dict_reg, int which, wk__reg *out) {
   static const char *const parts[] = {"_parameters", "_buffers", "_modules"};
-  for (size_t i = 0; i < WK_COUNT(parts); i++) {
-    PyObject *key = PyUnicode_InternFromString(parts[i]), *part = key ? PyDict_GetItemWithError(dict, key) : NULL;
-    if (!part || !PyDict_Check(part)) {
-      Py_XDECREF(key);
-      continue;
-    }
-    int seen = wk__observe(r, f->session->binding, part, WK__READ_DICT, dict_reg, -1, key);
-    Py_DECREF(key);
-    wk__reg reg = wk__reg_find(r, part);
-    if (seen < 0 || reg < 0) return failed(f, r);
-    PyObject *found = PyDict_GetItemWithError(part, name);
+  PyObject *key = PyUnicode_InternFromString(parts[which]), *part = key ? PyDict_GetItemWithError(dict, key) : NULL;
+  bool there = part && PyDict_Check(part);
+  int seen = there ? wk__observe(r, f->session->binding, part, WK__READ_DICT, dict_reg, -1, key) : 0;
+  Py_XDECREF(key);
+  *out = there && seen == 0 ? wk__reg_find(r, part) : -1;
+  if (there && *out < 0) wk__record_failed(r, "the parts of a module");
+  return there ? part : NULL;
+}
+
+static PyObject *attribute_of_parts(wk__frame *f, wk__recording *r, PyObject *dict, wk__reg dict_reg, PyObject *name) {
+  for (int which = 0; which < WK__MODULE_PARTS; which++) {
+    wk__reg reg;
+    PyObject *part = part_of(f, r, dict, dict_reg, which, &reg);
+    if (part && reg < 0) return failed(f, r);
+    PyObject *found = part ? PyDict_GetItemWithError(part, name) : NULL;
     if (!found) {
-      if (!wk__was_written(r, reg, name)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, name);
+      if (part && !wk__was_written(r, reg, name)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, name);
       continue;
     }
     if (!wk__was_written(r, reg, name) && wk__observe(r, f->session->binding, found, WK__READ_DICT, reg, -1, name) < 0)
@@ -416,6 +430,26 @@ static PyObject *attribute_of_parts(wk__frame *f, wk__recording *r, PyObject *di
     return wk__as_read(r, found);
   }
   return NULL;
+}
+
+int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name, wk__reg *out_parts,
+                     int *out_found) {
+  PyObject *dict;
+  wk__reg reg = wk__is_foreign(r, module) ? wk__reg_find(r, module) : -1;
+  wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, module, &dict) : -1;
+  *out_found = -1;
+  if (dict_reg < 0) wk__record_failed(r, "a module without a dictionary");
+  if (dict_reg < 0) return -1;
+  for (int which = 0; which < WK__MODULE_PARTS; which++) {
+    PyObject *part = part_of(f, r, dict, dict_reg, which, &out_parts[which]);
+    if (part && out_parts[which] < 0) return -1;
+    PyObject *found = part ? PyDict_GetItemWithError(part, name) : NULL;
+    if (found && *out_found < 0) *out_found = which;
+    if (!part || wk__was_written(r, out_parts[which], name)) continue;
+    if (!found) wk__check_once(r, WK__CHECK_ABSENT, out_parts[which], 0, name);
+    if (found && wk__observe(r, f->session->binding, found, WK__READ_DICT, out_parts[which], -1, name) < 0) return -1;
+  }
+  return 0;
 }
 
 static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_set; }
@@ -450,6 +484,17 @@ static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg,
   return wk__refuse(f, "attribute %s, computed by C code", TEXT(name));
 }
 
+/* In the class and the instance's dictionary; what is in neither a class's own __getattr__ may know, which is
+ * evaluated.
+ */
+static bool finds_attributes_as_usual(PyTypeObject *type) {
+  if (type->tp_getattro == PyObject_GenericGetAttr) return true;
+  PyObject *name = PyUnicode_InternFromString("__getattribute__");
+  bool usual = name && _PyType_Lookup(type, name) == _PyType_Lookup(&PyBaseObject_Type, name);
+  Py_XDECREF(name);
+  return usual;
+}
+
 /* Also for objects of the region's own (reg < 0), where only the class has to stay the same. */
 static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
@@ -459,7 +504,7 @@ static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject 
   PyObject *in_class = _PyType_Lookup(type, name);
   if (is_data_descriptor(in_class)) return through_descriptor(f, r, reg, owner, name, in_class);
   bool module = PyObject_TypeCheck(owner, b->module_type);
-  if (type->tp_getattro != PyObject_GenericGetAttr && !module && reg >= 0)
+  if (!finds_attributes_as_usual(type) && !module && reg >= 0)
     return wk__refuse(f, "attribute %s of a %s, which finds attributes its own way", TEXT(name), type->tp_name);
   PyObject *dict = NULL;
   wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, owner, &dict) : -1;
@@ -551,9 +596,10 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || wk__is_partial(Py_TYPE(owner)) ||
       PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||
       is_known_of_dict(r, owner, name) || Py_TYPE(owner) == b->size_type || b->is_own_mode(Py_TYPE(owner)) ||
-      Py_TYPE(owner) == b->operator_type || PyCode_Check(owner))
+      Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner))
     return PyObject_GetAttr(owner, name);
   if (is_named_tuple_of_c(owner)) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
+  if (wk__is_own_context(f, owner)) return PyObject_GetAttr(owner, name);
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner))
     return attribute_of_instance(f, r, owner, name);
   return wk__refuse(f, "attribute %s of a %s", TEXT(name), Py_TYPE(owner)->tp_name);
@@ -593,18 +639,39 @@ static bool no_hooks_of_all(wk__frame *f, wk__recording *r) {
   return true;
 }
 
+/* What may stand in a module's dictionary and change what its call does; Python code runs the first of these. */
+enum { FORWARD_HOOKS = 2 };
+static const char *const around[] = {
+    "_forward_hooks",      "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
+    "_compiled_call_impl", "_call_impl",         "forward"};
+
+/* Of a module that the region has made: nothing is to be guarded but its class. */
+static PyObject *forward_of_made(wk__frame *f, wk__recording *r, PyObject *module) {
+  PyObject **place = _PyObject_GetDictPtr(module), *dict = place ? *place : NULL;
+  for (size_t i = 0; dict && i < WK_COUNT(around); i++) {
+    PyObject *found = PyDict_GetItemString(dict, around[i]);
+    bool nothing = !found || found == Py_None || (PyDict_Check(found) && !PyDict_GET_SIZE(found));
+    if (!nothing) return wk__refuse(f, "a module made in the region, with %s", around[i]);
+  }
+  PyObject *name = PyUnicode_InternFromString("forward");
+  PyObject *forward = name ? _PyType_Lookup(Py_TYPE(module), name) : NULL;
+  Py_XDECREF(name);
+  if (!dict || !forward || !PyFunction_Check(forward) || !no_hooks_of_all(f, r))
+    return wk__refuse(f, "a module made in the region whose call does more than its forward");
+  if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0)
+    return wk__refuse(f, "%s", r->failed);
+  return forward;
+}
+
 PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
-  enum { FORWARD_HOOKS = 2 }; /* Python code runs the first of these */
-  static const char *const around[] = {
-      "_forward_hooks",      "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
-      "_compiled_call_impl", "_call_impl",         "forward"};
   bool hooked = false;
   wk__reg reg = wk__reg_find(r, module);
+  if (!wk__is_foreign(r, module)) return forward_of_made(f, r, module);
   PyObject *dict = NULL, *name = PyUnicode_InternFromString("forward");
   wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, module, &dict) : -1;
   if (dict_reg < 0 || !name) {
     Py_XDECREF(name);
-    return wk__refuse(f, "a call of a module that was made in the region");
+    return wk__refuse(f, "a call of a module without a dictionary");
   }
   for (size_t i = 0; i < WK_COUNT(around); i++) {
     int status = none_or_empty(f, r, dict, dict_reg, around[i]);

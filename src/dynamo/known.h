@@ -42,8 +42,16 @@ int wk__note_presence(wk__frame *f, wk__recording *r, PyObject *owner, PyObject 
 /* An effect that has been noted as step `step` was tried. One that raised is not repeated: when it changes nothing
  * before it raises (`whole`) nothing has happened, else the segment ends in front of the instruction from now on. */
 void wk__tried(wk__frame *f, wk__recording *r, int64_t step, bool worked, bool whole);
+/* The ctx of an autograd.Function that the region has applied. */
+bool wk__is_own_context(const wk__frame *f, PyObject *o);
+/* A module's dictionaries of parts become known, and in which of them the name stands: `out_found`, -1: in none. */
+enum { WK__PART_PARAMETERS, WK__PART_BUFFERS, WK__PART_MODULES, WK__MODULE_PARTS };
+int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name, wk__reg *out_parts,
+                     int *out_found);
 /* calls.c */
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *keyword_names);  // -> new
+/* One without arguments that is a part of what the instruction does. */
+PyObject *wk__called_within(wk__frame *f, wk__recording *r, PyObject *callable);  // -> new
 
 #endif

@@ -109,11 +109,24 @@ static wk__reg made_function(wk__recording *r, const wk__binding *b, PyObject *o
 }
 
 /* list.append of a certain list: getattr(list, "append"). */
-static wk__reg made_builtin_method(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *self) {
+static wk__reg made_builtin_method(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *self,
+                                   const char *text) {
   PyObject *builtins = PyEval_GetBuiltins(), *getter = PyDict_GetItemString(builtins, "getattr");
-  PyObject *name = PyUnicode_InternFromString(((PyCFunctionObject *)o)->m_ml->ml_name);
+  PyObject *name = PyUnicode_InternFromString(text);
   PyObject *items[] = {getter, self, name};
   wk__reg reg = getter && name && wk__reg_constant(r, getter) >= 0 ? made_of(r, b, o, WK__DO_CALL, items, 3) : -1;
+  Py_XDECREF(name);
+  return reg;
+}
+
+/* tensor.__rand__, a slot of C code that is bound: the same. */
+static wk__reg made_method_wrapper(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *self = PyObject_GetAttrString(o, "__self__"), *name = PyObject_GetAttrString(o, "__name__");
+  const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+  bool tensor = self && PyObject_TypeCheck(self, b->tensor_type); /* others may have found it by way of super() */
+  wk__reg reg = text && tensor ? made_builtin_method(r, b, o, self, text) : -1;
+  if (reg < 0) wk__record_failed(r, "a method-wrapper that was made in the region is still alive");
+  Py_XDECREF(self);
   Py_XDECREF(name);
   return reg;
 }
@@ -124,28 +137,40 @@ static bool is_iterator_type(PyTypeObject *t) {
          t == &PyListRevIter_Type;
 }
 
+/* Those that stand in its dictionary, set again. */
+static bool with_attributes(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject **place = _PyObject_GetDictPtr(o), *dict = place && *place ? PyDict_Copy(*place) : NULL, *key, *value;
+  bool set = true;
+  for (Py_ssize_t at = 0; dict && set && PyDict_Next(dict, &at, &key, &value);)
+    set = wk__did(r, b, WK__DO_SET_ATTR, NULL, (PyObject *[]){o, value}, 2, key) == 0;
+  Py_XDECREF(dict);
+  return set && !PyErr_Occurred();
+}
+
 /* An instance of a class written in Python, whose state is its dictionary. */
 static wk__reg made_instance(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyTypeObject *type = Py_TYPE(o);
-  PyObject *items[3] = {(PyObject *)type}, *dict = NULL, *key, *value;
+  PyObject *items[] = {(PyObject *)type};
   if (wk__reg_constant(r, (PyObject *)type) < 0 || made_of(r, b, o, WK__DO_INSTANCE, items, 1) < 0) return -1;
-  wk__reg reg = wk__reg_find(r, o);
-  dict = PyObject_GenericGetDict(o, NULL);
-  if (!dict) {
-    PyErr_Clear();
-    return reg;
-  }
-  for (Py_ssize_t at = 0; reg >= 0 && PyDict_Next(dict, &at, &key, &value);) {
-    PyObject *pair[] = {o, value};
-    if (wk__did(r, b, WK__DO_SET_ATTR, NULL, pair, 2, key) < 0) reg = -1;
-  }
-  Py_DECREF(dict);
-  return reg;
+  return with_attributes(r, b, o) ? wk__reg_find(r, o) : -1;
 }
 
 static bool has_python_bases(const PyTypeObject *t) {
   while (t->tp_base && t->tp_base->tp_flags & Py_TPFLAGS_HEAPTYPE) t = t->tp_base;
   return t->tp_base == &PyBaseObject_Type;
+}
+
+/* What it knows stands in its dictionary. Storing there goes by way of its __setattr__, which registers these. */
+static wk__reg made_module(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject **place = _PyObject_GetDictPtr(o), *key, *value;
+  for (Py_ssize_t at = 0; place && *place && PyDict_Next(*place, &at, &key, &value);)
+    if (PyObject_TypeCheck(value, b->module_type) || PyObject_TypeCheck(value, *b->parameter_type)) {
+      wk__record_failed(r, "a module that holds others beside its parts");
+      return -1;
+    }
+  if (Py_TYPE(o)->tp_new == b->module_type->tp_new) return made_instance(r, b, o);
+  wk__record_failed(r, "a %s that was made in the region is still alive", Py_TYPE(o)->tp_name);
+  return -1;
 }
 
 static bool is_simple_instance(PyObject *o) {
@@ -161,17 +186,18 @@ static wk__reg made_tensor(wk__recording *r, const wk__binding *b, PyObject *o) 
     return -1;
   }
   wk__reg reg = wk__reg_tensor(r, o);
-  if (reg < 0 || Py_TYPE(o) == b->tensor_type) return reg;
-  if (wk__reg_constant(r, (PyObject *)Py_TYPE(o)) < 0) return -1;
-  r->registers[reg].type = Py_TYPE(o);
-  return reg;
+  if (reg >= 0 && Py_TYPE(o) != b->tensor_type) {
+    if (wk__reg_constant(r, (PyObject *)Py_TYPE(o)) < 0) return -1;
+    r->registers[reg].type = Py_TYPE(o);
+  }
+  return reg < 0 || !with_attributes(r, b, o) ? -1 : reg;
 }
 
 static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (wk__is_plain_value(b, o) || t == &PyRange_Type || PyType_Check(o) || PyCode_Check(o) || PyModule_Check(o) ||
-      t == &PyFrozenSet_Type || t == b->operator_type || b->is_own_mode(t) || t == &PyMethodDescr_Type ||
-      t == &PyWrapperDescr_Type)
+      t == &PyFrozenSet_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
+      t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type)
     return wk__reg_constant(r, o);
   if (PyObject_TypeCheck(o, b->tensor_type)) return made_tensor(r, b, o);
   if (PyTuple_Check(o)) return made_tuple(r, b, o);
@@ -190,9 +216,11 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   if (PyCFunction_Check(o)) {
     PyObject *self = PyCFunction_GET_SELF(o);
     if (!self || PyModule_Check(self) || b->is_own_mode(Py_TYPE(self))) return wk__reg_constant(r, o);
-    return made_builtin_method(r, b, o, self);
+    return made_builtin_method(r, b, o, self, ((PyCFunctionObject *)o)->m_ml->ml_name);
   }
+  if (t == &_PyMethodWrapper_Type) return made_method_wrapper(r, b, o);
   if (is_iterator_type(t)) return made_iterator(r, b, o);
+  if (PyObject_TypeCheck(o, b->module_type)) return made_module(r, b, o);
   if (is_simple_instance(o)) return made_instance(r, b, o);
   wk__record_failed(r, "a %s that was made in the region is still alive", t->tp_name);
   return -1;

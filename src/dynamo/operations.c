@@ -228,9 +228,28 @@ PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject 
   return function;
 }
 
+/* One that stands in the tensor's dictionary: a region's own tensor gets it again when somebody can see it. */
+static int set_own_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  PyTypeObject *type = Py_TYPE(owner);
+  PyObject *in_class = _PyType_Lookup(type, name), *items[] = {owner, value};
+  bool by_code =
+      (in_class && Py_TYPE(in_class)->tp_descr_set) || type->tp_setattro != BINDING->tensor_type->tp_setattro;
+  if (by_code || !value) return refused(f, "an attribute of a tensor is set by code of its class, or deleted");
+  wk__reg reg = wk__reg_find(r, owner);
+  if (reg < 0) return wk__plain_set_attr(f, owner, name, value);
+  if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  int status;
+  LETTING_GO(status, wk__plain_set_attr(f, owner, name, value));
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0 && wk__recording_of(f) == r) wk__mark_written(r, reg, name);
+  return status;
+}
+
 static int set_attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
-  if (name != BINDING->grad_name || !value || (value != Py_None && !wk__is_tensor_object(f, value)))
-    return refused(f, "an attribute of a tensor is set");
+  if (name != BINDING->grad_name) return set_own_attribute(f, r, owner, name, value);
+  if (!value || (value != Py_None && !wk__is_tensor_object(f, value)))
+    return refused(f, "the gradient of a tensor is deleted, or set to something else");
   PyObject *items[] = {owner, value == Py_None ? NULL : value};
   if (wk__did(r, BINDING, WK__DO_SET_GRAD, NULL, items, 2, NULL) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;
@@ -240,15 +259,34 @@ static int set_attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *own
   return status;
 }
 
+/* Which of a module's dictionaries gets the value is decided by where the name stands: that becomes known. `out_part`:
+ * the register of that dictionary, -1: the module's own. 0, or -1: refused. */
+static int find_part(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value,
+                     wk__reg *out_part) {
+  *out_part = -1;
+  bool tensor = wk__is_tensor_object(f, value);
+  if (PyObject_TypeCheck(value, BINDING->module_type) || (tensor && Py_TYPE(value) != BINDING->tensor_type))
+    return refused(f, "a part of a module is replaced");
+  wk__reg parts[WK__MODULE_PARTS];
+  int found;
+  if (wk__module_parts(f, r, owner, name, parts, &found) < 0) return failed_int(f, r);
+  if (found < 0) return 0;
+  if (found != WK__PART_BUFFERS || (!tensor && value != Py_None)) return refused(f, "a part of a module is replaced");
+  *out_part = parts[found];
+  return 0;
+}
+
 int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_attr(f, owner, name, value));
   PyTypeObject *type = Py_TYPE(owner);
   if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
   bool module = PyObject_TypeCheck(owner, BINDING->module_type);
+  if (wk__is_own_context(f, owner)) return wk__plain_set_attr(f, owner, name, value);
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return refused(f, "an attribute of an object that C code owns is set");
-  if (module && value && (wk__is_tensor_object(f, value) || PyObject_TypeCheck(value, BINDING->module_type)))
-    return refused(f, "a part of a module is replaced");
+  if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
+  wk__reg part = -1;
+  if (module && value && find_part(f, r, owner, name, value, &part) < 0) return -1;
   PyObject *in_class = _PyType_Lookup(type, name);
   bool by_python = in_class && Py_TYPE(in_class)->tp_descr_set && Py_TYPE(in_class) != &PyMemberDescr_Type;
   if (by_python || (type->tp_setattro != PyObject_GenericSetAttr && !module))
@@ -269,7 +307,35 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (status < 0 || wk__recording_of(f) != r) return status;
   wk__mark_written(r, wk__reg_find(r, owner), name);
   if (dict_reg >= 0) wk__mark_written(r, dict_reg, name);
+  if (part >= 0) wk__mark_written(r, part, name);
   return 0;
+}
+
+/* What a dictionary does about a key that it has not: guarded to be missing. A defaultdict puts in what its factory
+ * gives; a class with __missing__, or an error, is found by C code. */
+static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  if (!wk__was_written(r, reg, key)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
+  PyObject *hook = PyUnicode_InternFromString("__missing__");
+  PyObject *missing = hook ? _PyType_Lookup(Py_TYPE(owner), hook) : NULL;
+  Py_XDECREF(hook);
+  if (!missing || PyFunction_Check(missing)) return PyObject_GetItem(owner, key);
+  bool by_factory = Py_TYPE(missing) == &PyMethodDescr_Type && wk__is_default_dict(PyDescr_TYPE(missing));
+  if (!by_factory) return wk__refuse(f, "a missing key of a %s", Py_TYPE(owner)->tp_name);
+  PyObject *name = PyUnicode_InternFromString("default_factory"), *item = NULL;
+  PyObject *factory = name ? PyObject_GetAttr(owner, name) : NULL;
+  if (factory && wk__observe(r, BINDING, factory, WK__READ_ATTRIBUTE, reg, 0, name) < 0)
+    item = failed(f, r);
+  else if (factory)
+    item = factory == Py_None ? PyObject_GetItem(owner, key) : wk__called_within(f, r, factory);
+  Py_XDECREF(name);
+  Py_XDECREF(factory);
+  int status = item && factory != Py_None ? wk__op_set_item(f, owner, key, item) : 0;
+  if (status < 0 && !PyErr_Occurred()) { /* the factory has been called, so the instruction cannot be done again */
+    wk__session_give_up(f->session, f->session->reason);
+    status = wk__plain_set_item(f, owner, key, item);
+  }
+  if (status < 0) Py_CLEAR(item);
+  return item;
 }
 
 /* A dict's item that was there before. */
@@ -281,24 +347,25 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
   if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed))
     return wk__refuse(f, "a dict's key that is no plain value");
   bool written = wk__was_written(r, reg, key);
-  if (!found && !PyDict_CheckExact(owner)) return wk__refuse(f, "a missing key of a %s", Py_TYPE(owner)->tp_name);
-  if (!found) {
-    if (!written) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
-    return PyObject_GetItem(owner, key);
-  }
+  if (!found) return missing_item(f, r, reg, owner, key);
   r->last_fresh = NULL;
   if (!written && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return failed(f, r);
   return wk__as_read(r, found);
 }
 
-static bool has_dict_items(PyObject *o) {
-  return PyDict_Check(o) && Py_TYPE(o)->tp_as_mapping &&
-         Py_TYPE(o)->tp_as_mapping->mp_subscript == PyDict_Type.tp_as_mapping->mp_subscript;
+/* The method is that of a dictionary or list, be it inherited: a class written in Python may have one of its own, which
+ * is evaluated. */
+static bool has_builtin_method(PyObject *o, const char *text) {
+  PyTypeObject *const kinds[] = {&PyDict_Type, &PyODict_Type, &PyList_Type};
+  PyObject *name = PyUnicode_InternFromString(text), *method = name ? _PyType_Lookup(Py_TYPE(o), name) : NULL;
+  bool found = false;
+  for (size_t i = 0; method && i < WK_COUNT(kinds); i++)
+    found |= PyObject_TypeCheck(o, kinds[i]) && method == _PyType_Lookup(kinds[i], name);
+  Py_XDECREF(name);
+  return found;
 }
-static bool sets_dict_items(PyObject *o) {
-  if (!PyDict_Check(o) || !Py_TYPE(o)->tp_as_mapping) return false;
-  objobjargproc set = Py_TYPE(o)->tp_as_mapping->mp_ass_subscript;
-  return set == PyDict_Type.tp_as_mapping->mp_ass_subscript || set == PyODict_Type.tp_as_mapping->mp_ass_subscript;
+static bool has_dict_items(PyObject *o) {
+  return PyDict_CheckExact(o) || (PyDict_Check(o) && has_builtin_method(o, "__getitem__"));
 }
 
 /* Its items are taken out by C code that looks at none of them. */
@@ -340,7 +407,7 @@ static int did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObjec
 
 int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *value) {
   RECORDING(wk__plain_set_item(f, owner, key, value));
-  bool builtin = sets_dict_items(owner) || Py_TYPE(owner) == &PyList_Type;
+  bool builtin = has_builtin_method(owner, value ? "__setitem__" : "__delitem__");
   if (wk__is_tensor_object(f, owner)) {
     if (!wk__index_usable(f, key) || (value && !wk__usable(f, value))) return -1;
     return wk__plain_set_item(f, owner, key, value);
@@ -348,7 +415,7 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
   wk__settle(r, key);
   if (!builtin && !wk__is_python_instance(owner)) return refused(f, "an item of an object that C code owns is set");
   if (builtin && wk__reg_find(r, owner) >= 0) {
-    if (Py_TYPE(owner) == &PyList_Type && !wk__usable(f, owner)) return -1;
+    if (PyList_Check(owner) && !wk__usable(f, owner)) return -1;
     return did_set_item(f, r, owner, key, value);
   }
   return wk__plain_set_item(f, owner, key, value);

@@ -172,16 +172,18 @@ static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a,
       return is_fixed(r, a) && !r->registers[a].is_globals && (key || is_fixed(r, (wk__reg)b));
     case WK__READ_ITEM:
       return is_fixed(r, a) && PyTuple_Check(r->registers[a].object);
-    case WK__READ_INSTANCE:
     case WK__READ_CLOSURE:
       return is_fixed(r, a);
+    case WK__READ_INSTANCE: /* that a tensor gets a dictionary changes no version */
+      return is_fixed(r, a) && r->registers[a].spec < 0;
     case WK__CHECK_IS:
     case WK__CHECK_EQUAL:
     case WK__CHECK_TYPE:
     case WK__CHECK_TENSOR:
     case WK__CHECK_ABSENT:
-    case WK__CHECK_NO_DICT:
       return is_fixed(r, a) && !r->registers[a].is_globals;
+    case WK__CHECK_NO_DICT:
+      return is_fixed(r, a) && !r->registers[a].is_globals && r->registers[a].spec < 0;
     case WK__CHECK_KEYS:
       if (is_fixed(r, a) && PyODict_Check(r->registers[a].object)) return false; /* move_to_end is no new version */
       return is_fixed(r, a) && (PyDict_Check(r->registers[a].object) || PyTuple_Check(r->registers[a].object));
@@ -263,8 +265,9 @@ static bool by_identity(const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return PyType_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
          t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type ||
-         t == &PyStaticMethod_Type || t == &PyClassMethod_Type || t == b->operator_type || t == &PyFrozenSet_Type ||
-         PyObject_TypeCheck(o, b->module_type) || (b->is_optimizer && b->is_optimizer(b->state, o));
+         t == &PyStaticMethod_Type || t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type ||
+         t == &PyFrozenSet_Type || PyObject_TypeCheck(o, b->module_type) ||
+         (b->is_optimizer && b->is_optimizer(b->state, o));
 }
 
 /* Objects whose value is all that C code looks at: ranges, slices, members of an IntEnum, texts of a class of its own.
@@ -339,13 +342,16 @@ int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, 
     return -1;
   }
   bool fixed = read_is_fixed(r, kind, a, b, key);
+  if (fixed) keep_versions_behind(r, kind, a);
+  /* A tensor that has been replaced there since an earlier capture is looked at in each call. */
+  if (fixed && r->changing && PyObject_TypeCheck(object, binding->tensor_type) && wk__map_get(r->changing, path))
+    fixed = false;
   wk__reg reg = wk__new_register(r, WK__REG_READ, plain || known >= 0 ? NULL : object, fixed);
   wk__read *read = reg >= 0 ? wk__add_read(r, kind, a, b, key) : NULL;
   if (!read) return -1;
   read->dest = reg;
   read->fixed = fixed;
   r->registers[reg].path = path;
-  if (fixed) keep_versions_behind(r, kind, a);
   if (plain || known >= 0) r->registers[reg].object = Py_NewRef(object); /* fixed ones keep it; not found by it */
   if (plain)
     wk__check(r, WK__CHECK_EQUAL, reg, 0, object);

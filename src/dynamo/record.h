@@ -176,6 +176,7 @@ typedef struct wk__recording {
   int64_t version_capacity;
   wk__map read_before; /* hash of a read -> its object: the same read is made once */
   int depth;           /* of wk__reg_of in itself */
+  bool has_functions;  /* an autograd.Function has left a node on the tape */
   char failed[160];    /* why this recording cannot be replayed; "" */
 } wk__recording;
 

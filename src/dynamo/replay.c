@@ -79,6 +79,7 @@ static wk_status name_sliced_history(wk_tensor *t) {
 
 static wk_status set_history(const wk__segment *g, const graph_run *run, int64_t output) {
   wk_tensor *t = run->results[output];
+  if (WK_UNLIKELY(g->output_is_data[output])) WK_TRY(wk__version_detach(t, 0));
   if (g->spent[output].name) return set_spent_history(t, &g->spent[output], run->inputs);
   return g->sliced[output] ? name_sliced_history(t) : WK_OK;
 }
@@ -194,6 +195,7 @@ static int make_views(wk__session *s, const wk__segment *g, PyObject **values) {
     wk_value whole = {.tag = WK_VALUE_TENSOR, .tensor = input};
     bool viewed = !(input->keys & WK__KEY_AUTOGRAD) || wk_call(WK__OP(detach), &whole, NULL, &detached) == WK_OK;
     viewed = viewed && view_of(g, view, detached.tensor ? detached.tensor : input, &made) == WK_OK;
+    if (viewed && view->is_data) viewed = wk__version_detach(made.tensor, 0) == WK_OK;
     wk_value_release(&detached);
     values[view->reg] = viewed ? wrap(b, g, view->reg, made.tensor) : b->raise(b->state);
     if (!values[view->reg]) return -1;
@@ -339,6 +341,13 @@ static PyObject *do_call(PyObject *const *values, const wk__do *d) {  // -> new
   return result;
 }
 
+static PyObject *make_instance(PyTypeObject *type) {  // -> new
+  if (type->tp_new == PyBaseObject_Type.tp_new) return type->tp_alloc(type, 0);
+  PyObject *nothing = PyTuple_New(0), *made = nothing ? type->tp_new(type, nothing, NULL) : NULL;
+  Py_XDECREF(nothing);
+  return made;
+}
+
 /* The object that a step makes. -> new */
 static PyObject *make(PyObject *const *values, const wk__do *d) {
   PyObject *first = d->count && d->items[0] >= 0 ? values[d->items[0]] : NULL;
@@ -359,7 +368,7 @@ static PyObject *make(PyObject *const *values, const wk__do *d) {
     case WK__DO_FUNCTION:
       return make_function(values, d);
     case WK__DO_INSTANCE:
-      return ((PyTypeObject *)first)->tp_alloc((PyTypeObject *)first, 0);
+      return make_instance((PyTypeObject *)first);
     default:
       return do_call(values, d);
   }

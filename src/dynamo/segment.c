@@ -160,6 +160,7 @@ int wk__segment_begin(wk__session *s) {
                            .ended = trace_ended,
                            .number_fits = number_fits,
                            .has_numbers = true,
+                           .follows_tape = s->compiled->follows_tape,
                            .checks_values = true};
   if (!s->tracer && !(s->tracer = wk__tracer_create(&owner))) {
     PyErr_NoMemory();

@@ -152,7 +152,8 @@ static wk_status note_input_view(wk__session *s, wk__segment *g, wk__reg reg, co
   if (!g->views) g->views = wk__arena_alloc(&r->arena, (size_t)r->register_count * sizeof *g->views);
   if (!g->views) return WK_OUT_OF_MEMORY;
   wk__input_view *view = &g->views[g->view_count++];
-  *view = (wk__input_view){.reg = reg, .input = input, .has_base = t->base};
+  *view = (wk__input_view){
+      .reg = reg, .input = input, .has_base = t->base, .is_data = t->own_version != under->own_version};
   wk__spec_of(&view->spec, t);
   view->spec.offset = wk_int_sub(t->offset, under->offset);
   return wk_int_check(view->spec.offset);
@@ -186,6 +187,12 @@ static void find_later_bases(wk__session *s, wk__segment *g, int64_t count) {
     }
 }
 
+/* Not that of an input from which it has it. */
+static bool has_own_count(const wk__session *s, const wk_tensor *t) {
+  int input = t->own_version ? wk__tracer_input_under(s->tracer, t) : -1;
+  return t->own_version && (input < 0 || wk__tracer_input(s->tracer, input)->own_version != t->own_version);
+}
+
 /* The nodes of needed tensors, while the tracer still knows them; their tape as it is now. */
 static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *needed, wk__graph_node **nodes,
                                  wk__tape_walk *w) {
@@ -210,6 +217,7 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
     g->outputs[count] = reg;
     const wk_node *tape = wk__grad_fn(t);
     g->output_taped[count] = tape && !tape->released; /* after backward() nobody can follow it */
+    g->output_is_data[count] = has_own_count(s, t);
     note_base(s, g, t, count);
     r->registers[reg].output = (int)count++;
   }
@@ -428,6 +436,7 @@ static void report_unkept(wk__session *s, wk__segment *g, const char *why) {
   if (wk__log_on(WK__LOG_BREAKS)) wk__log_print(WK__LOG_BREAKS, "%s:%d: not kept: %s", g->file, g->line, why);
   wk__compiled *c = s->compiled;
   c->unkept_count++;
+  c->functions_break |= g->recording->has_functions;
   struct wk__unkept here = {g->codes[g->frame_count - 1], g->offsets[g->frame_count - 1], 1};
   for (int64_t i = 0; i < c->unkept_size; i++)
     if (c->unkept[i].code == here.code && c->unkept[i].offset == here.offset) {
@@ -464,12 +473,13 @@ static bool make_room(ending *e) {
   e->nodes = wk__alloc_zeroed(count * sizeof *e->nodes);
   g->outputs = wk__arena_alloc(arena, count * sizeof *g->outputs);
   g->output_taped = wk__arena_alloc(arena, count);
+  g->output_is_data = wk__arena_alloc(arena, count);
   g->spent = wk__arena_alloc(arena, count * sizeof *g->spent);
   g->sliced = wk__arena_alloc(arena, count);
   g->requires_grad = wk__arena_alloc(arena, count);
   g->bases = wk__arena_alloc(arena, count * sizeof *g->bases);
-  return g->requires_grad && g->bases && e->needed && e->nodes && g->outputs && g->output_taped && g->spent &&
-         g->sliced;
+  return g->requires_grad && g->bases && e->needed && e->nodes && g->outputs && g->output_taped && g->output_is_data &&
+         g->spent && g->sliced;
 }
 
 /* While the tracer still knows the tensors: where everything comes from that is alive at the end. */

@@ -81,9 +81,10 @@ static int refuse_break(wk__session *s) {
   return -1;
 }
 
-/* Ends the segment before the instruction that refused. */
+/* Ends the segment before the instruction that refused. One that was found out in its middle (a result whose shape
+ * depends on values, C code that looks at them) has been done plainly then, and no error raised: nor is one now. */
 static int end_before_instruction(wk__session *s, wk__end_kind kind) {
-  if (s->compiled->options.fullgraph) {
+  if (s->compiled->options.fullgraph && !is_learned_break(s, &s->innermost->frame)) {
     int status = wk__segment_discard(s);
     s->mode = WK__MODE_OFF;
     return status < 0 ? status : refuse_break(s);
@@ -107,6 +108,11 @@ static void drop_buried(wk__session *s) {
 /* An exception leaves the root: what was recorded cannot be used, everything is real. An operator of the graph that
  * fails now was called before: the program would not have come to the exception. */
 static void root_raises(wk__session *s) {
+  if (s->recording && wk__log_on(WK__LOG_BREAKS)) {
+    PyObject *raised = PyErr_Occurred();
+    wk__log_print(WK__LOG_BREAKS, "%s: not kept: %s left the function", PyUnicode_AsUTF8(s->root_code->co_qualname),
+                  PyExceptionClass_Check(raised) ? ((PyTypeObject *)raised)->tp_name : "an error");
+  }
   bool stays = !PyErr_ExceptionMatches(PyExc_Exception); /* somebody stops the program */
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);

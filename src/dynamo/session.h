@@ -139,6 +139,7 @@ typedef struct wk__input_view {
   wk__reg reg;
   int input;
   bool has_base; /* made while recording: the input is its base */
+  bool is_data;  /* by way of x.data: it counts its writes itself */
   wk__spec spec; /* in the graph's symbols; the offset from the input's own */
 } wk__input_view;
 
@@ -208,6 +209,7 @@ struct wk__segment {
   PyObject *backend_call;       /* owned: what the backend made of it; NULL */
   wk__reg *outputs;             /* (graph->output_count) */
   bool *output_taped;           /* (as outputs) it had a grad_fn */
+  bool *output_is_data;         /* (as outputs) by way of x.data: it counts its writes itself */
   wk__spent *spent;             /* (graph->output_count) */
   bool *sliced;                 /* (graph->output_count) its grad_fn is a CopySlices, whatever replaying makes of it */
   wk__input_view *views;        /* (view_count) */
@@ -293,6 +295,8 @@ struct wk__compiled {
   } * unkept;
   int64_t unkept_size, unkept_capacity;
   wk__map learned_breaks; /* instructions before which its segments end in any case: key -> anything */
+  bool follows_tape;      /* a history went on outside that its graph would not have made again: see wk__trace_owner */
+  bool functions_break;   /* neither would it have made again those of an autograd.Function */
   wk__map changing; /* paths of numbers and tensors that guards have seen change: 1, or 1 and two to the dim + 1 */
 };
 

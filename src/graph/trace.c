@@ -265,6 +265,27 @@ wk__trace_record *wk__trace_record_of(wk__tracer *t, wk_tensor *tensor) {
   return r;
 }
 
+bool wk__is_computed_here(const wk_tensor *tensor) {
+  const wk__trace_record *r = tensor->trace;
+  return r && r->tracer == current && !current->suspended && r->cell->input < 0;
+}
+
+wk_status wk__trace_become(wk_tensor *tensor, const wk_tensor *view) {
+  wk__trace_record *from = view->trace;
+  wk__spec spec;
+  wk__spec_of(&spec, view);
+  WK_TRY(wk__tensor_set_geometry(tensor, &spec));
+  wk__trace_record *r = new_record(current, tensor, from->cell, from->node);
+  if (!r) return wk_error_category();
+  r->parent = from->parent;
+  r->op = from->op;
+  r->args = from->args;
+  r->version = from->version;
+  wk__trace_tensor_dropped(tensor); /* its old notes stay: the view's parent */
+  attach(r);
+  return WK_OK;
+}
+
 /* ================================================== values now =================================================== */
 
 /* Derives a stale view from the value of the whole again. */

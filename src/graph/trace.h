@@ -44,6 +44,8 @@ typedef struct wk__trace_owner {
   /* A shape rule found that the number input can be converted to the dtype. NULL: nobody wants to know. */
   void (*number_fits)(void *context, int number, wk_dtype dtype);
   bool has_numbers; /* the graph has number inputs. A tape may still say of its numbers that they were one in another */
+  bool follows_tape;  /* histories of what is recorded go on outside: a call with something that requires grad and was
+                         written where its tape does not see it is not recorded, for the graph's values lead elsewhere */
   bool checks_values; /* real inputs have the values that the program has now: a call that fails with them is not
                          recorded */
 } wk__trace_owner;
@@ -76,6 +78,10 @@ wk__graph_node *wk__tracer_node(wk__tracer *tracer, wk_tensor *tensor);
 /* A real tensor whose value is part of the graph: it must never be written by anybody. */
 WK_MUST_USE wk_status wk__tracer_constant(wk__tracer *tracer, wk_tensor *tensor);
 bool wk__is_lazy(const wk_tensor *tensor); /* its storage has no bytes yet */
+/* Whether its value is one that the present trace computes: it looks at no input. */
+bool wk__is_computed_here(const wk_tensor *tensor);
+/* Such a tensor gets the geometry of `view`, which was made of it, and is that view for whoever asks from now on. */
+WK_MUST_USE wk_status wk__trace_become(wk_tensor *tensor, const wk_tensor *view);
 /* The input whose storage the tensor looks at, or -1: a view of something real is given again by geometry, not by node.
  */
 int wk__tracer_input_under(const wk__tracer *tracer, const wk_tensor *tensor);

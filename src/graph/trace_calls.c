@@ -199,26 +199,38 @@ static bool behind_tape(wk__tracer *t, wk_tensor *tensor) {
   const wk__trace_record *r = wk__trace_record_of(t, tensor);
   return r && r->cell->behind_tape;
 }
-static wk__graph_node *mark_behind_tape(wk__tracer *t, const wk_op *op, const wk_value *values, wk__graph_node *node) {
+static bool any_behind_tape(wk__tracer *t, const wk_op *op, const wk_value *values) {
   bool behind = false;
-  for (int i = 0; node && i < op->schema.parameter_count && wk__mode.grad_enabled; i++) {
+  for (int i = 0; i < op->schema.parameter_count && wk__mode.grad_enabled; i++) {
     if (values[i].tag == WK_VALUE_TENSOR) behind |= behind_tape(t, values[i].tensor);
     for (uint32_t k = 0; values[i].tag == WK_VALUE_TENSORS && k < values[i].count; k++)
       behind |= behind_tape(t, values[i].tensors[k]);
   }
-  if (behind) node->flags |= WK__GRAPH_BEHIND_TAPE;
+  return behind;
+}
+static wk_status check_behind_tape(wk__tracer *t, const wk_op *op, const wk_value *values, bool *out_behind) {
+  *out_behind = any_behind_tape(t, op, values);
+  if (!*out_behind || !t->owner.follows_tape) return WK_OK;
+  return wk_fail(WK_UNSUPPORTED, "%s of what requires grad and was written where its history does not see it",
+                 op->name);
+}
+static wk__graph_node *mark(wk__graph_node *node, bool behind) {
+  if (node && behind) node->flags |= WK__GRAPH_BEHIND_TAPE;
   return node;
 }
 
 wk__graph_node *wk__trace_call(wk__tracer *t, const wk_op *op, const wk_value *values) {
   wk__graph_arg args[WK__MAX_ARGS];
+  bool behind;
   if (args_of_values(t, op, values, args) != WK_OK || wk__trace_check_values(t, op, args) != WK_OK) return NULL;
-  return mark_behind_tape(t, op, values, wk__trace_record_call(t, op, args));
+  if (check_behind_tape(t, op, values, &behind) != WK_OK) return NULL;
+  return mark(wk__trace_record_call(t, op, args), behind);
 }
 
 wk__graph_node *wk__trace_mutating_call(wk__tracer *t, const wk_op *op, const wk_value *values,
                                         wk_tensor *const *written, int count) {
   wk__graph_arg args[WK__MAX_ARGS];
-  if (args_of_values(t, op, values, args) != WK_OK) return NULL;
-  return mark_behind_tape(t, op, values, append(t, op, args, written, count));
+  bool behind;
+  if (args_of_values(t, op, values, args) != WK_OK || check_behind_tape(t, op, values, &behind) != WK_OK) return NULL;
+  return mark(append(t, op, args, written, count), behind);
 }

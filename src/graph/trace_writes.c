@@ -114,6 +114,8 @@ static wk_status check_inverses(const wk__trace_record *r) {
 wk_status wk__trace_check_writable(wk__tracer *t, wk_tensor *tensor) {
   wk__trace_record *r = wk__trace_record_of(t, tensor);
   if (!r) return wk_error_category();
+  /* x.data: a write through it leaves x's count of writes as it is, and a graph's would not. */
+  if (r->parent && tensor->own_version) return wk_fail(WK_UNSUPPORTED, "a write through x.data");
   if (r->cell->shared) return wk_fail(WK_UNSUPPORTED, "a write to memory that several inputs share");
   if (counts_from_storage(r)) return wk_fail(WK_UNSUPPORTED, "a write through as_strided of an input with an offset");
   WK_TRY(check_inverses(r));

@@ -262,11 +262,21 @@ static int set_hooks(PyObject *self, PyObject *dict, void *unused) {
 
 /* ==================================================== data ====================================================== */
 
+/* While calls are recorded it is one of them. */
+static wk_tensor *recorded_alias(wk_tensor *t) {  // -> new
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}}, result = {0};
+  if (wk_call(WK__OP(detach), args, NULL, &result) != WK_OK) return NULL;
+  wk__release(result.tensor->base);
+  result.tensor->base = NULL;
+  return result.tensor;
+}
+
 static PyObject *get_data(PyObject *self, void *unused) {  // -> new
   (void)unused;
+  wk_tensor *t = wk__tensor_of(self);
   wk__spec spec;
-  wk__spec_of(&spec, wk__tensor_of(self));
-  wk_tensor *alias = wk__tensor_alias(wk__tensor_of(self), &spec);
+  wk__spec_of(&spec, t);
+  wk_tensor *alias = wk__mode.keys_on & WK__KEY_TRACE ? recorded_alias(t) : wk__tensor_alias(t, &spec);
   if (alias && wk__version_detach(alias, 0) != WK_OK) {
     wk__release(alias);
     alias = NULL;

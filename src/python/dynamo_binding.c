@@ -60,6 +60,8 @@ int wk__add_dynamo_binding(PyObject *module, wk__state *state) {
                      .module = module,
                      .tensor_type = state->tensor_type,
                      .parameter_type = &state->parameter_type,
+                     .overload_type = &state->overload_type,
+                     .function_type = &state->function_type,
                      .module_type = state->module_type,
                      .operator_type = state->operator_type,
                      .dtype_type = state->dtype_type,

@@ -2,6 +2,7 @@
  * tape. No memory is written. Arguments and their errors are those of the plain forms.
  * Tests: tests/python/test_inplace_views.py. */
 #include "autograd/autograd.h"
+#include "graph/trace.h"
 #include "python/override.h"
 
 /* A view of a base is derived from it again when it is next asked for; any other tensor becomes what `view`, made of
@@ -23,7 +24,7 @@ static wk_status become(wk_tensor *self, wk_tensor *view) {
   wk__spec spec;
   wk__spec_of(&spec, view);
   WK_TRY(take_history(self, view));
-  WK_TRY(wk__tensor_set_geometry(self, &spec));
+  WK_TRY(wk__is_computed_here(self) ? wk__trace_become(self, view) : wk__tensor_set_geometry(self, &spec));
   if (self->storage) wk__version_bump(self);
   return WK_OK;
 }
@@ -31,8 +32,8 @@ static wk_status become(wk_tensor *self, wk_tensor *view) {
 static PyObject *change(PyObject *self, const char *plain, PyObject *args, PyObject *keywords) {  // -> new
   wk__state *state = ((wk__python_tensor *)self)->state;
   wk_tensor *t = wk__tensor_of(self);
-  if (wk__realize(t, "a tensor's own shape is changed") != WK_OK || wk__check_inplace(t) != WK_OK)
-    return wk__raise(state);
+  bool known = wk__is_computed_here(t) || wk__realize(t, "a tensor's own shape is changed") == WK_OK;
+  if (!known || wk__check_inplace(t) != WK_OK) return wk__raise(state);
   PyObject *method = PyObject_GetAttrString(self, plain);
   PyObject *view = method ? PyObject_Call(method, args, keywords) : NULL;
   Py_XDECREF(method);

@@ -125,9 +125,14 @@ class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
     @classmethod
     def _bind_arguments(cls, args, kwargs):
         """forward's arguments in order, defaults filled in (C calls this when apply has keywords or defaults)."""
+        before = () if cls._has_setup_context else (None,)
+        code, takes_more = getattr(cls.forward, "__code__", None), 4 | 8  # *args, **kwargs
+        if not kwargs and code is not None and not (code.co_flags & takes_more or code.co_kwonlyargcount):
+            if len(before) + len(args) == code.co_argcount:
+                return args
+
         import inspect  # takes as long to load as the rest of this package
 
-        before = () if cls._has_setup_context else (None,)
         try:
             bound = inspect.signature(cls.forward).bind(*before, *args, **(kwargs or {}))
         except TypeError as error:

@@ -1185,3 +1185,59 @@ def sorted_tensors_by_item(ts):
 @case(captures=2, again=False, inputs=lambda k: (Box(t=numbers(k, 3), f=lambda v: v + 1),))
 def function_in_attribute(o):
     return o.f(o.t)
+
+
+# ==== modules made inside ====
+
+
+@case
+def modules_made_inside(x, i):
+    net = wick.nn.Sequential(wick.nn.ReLU(), wick.nn.Softmax(dim=-1))
+    loss = wick.nn.CrossEntropyLoss()(x, i)
+    return net(x), loss, wick.nn.Flatten(0)(x).sum(), len(net), wick.nn.MSELoss(reduction="sum")(x, x * 2)
+
+
+@case
+def a_module_is_returned(x):
+    net = wick.nn.Sequential(wick.nn.Tanh(), wick.nn.ReLU(inplace=True)).eval()
+    return net, net(x), net[1].inplace
+
+
+class Running(wick.nn.Module):
+    def __init__(self, start):
+        super().__init__()
+        self.register_buffer("total", start)
+        self.seen = 0
+        self.last = None
+
+    def forward(self, x):
+        self.seen += 1
+        self.total = self.total + x.sum()
+        self.last = x * 2
+        return self.last + self.total
+
+
+@case
+def a_module_with_state_is_made(x, v):
+    running = Running(v.sum())
+    return running(x), running(x + 1), running.seen, running, [name for name, _ in running.named_buffers()]
+
+
+@case(captures=4, breaks=1)  # each module that is made is another one
+def a_module_lives_behind_a_break(x):
+    loss, net = wick.nn.L1Loss(reduction="none"), Running(x.mean())
+    y = net(x)
+    print("made")
+    return loss.reduction, net.seen, net.total, net.training, y
+
+
+@case(captures=2, breaks=1)
+def a_made_module_with_a_hook(x):
+    net = wick.nn.ReLU()
+    net._forward_hooks[0] = lambda module, inputs, output: output * 2
+    return net(x)
+
+
+@case(raises=True, captures=0, again=False)
+def a_made_module_refuses(x):
+    return wick.nn.ReLU()(x, 1)

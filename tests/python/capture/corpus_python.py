@@ -5,7 +5,7 @@ match, globals and imports."""
 
 import math
 import operator
-from collections import OrderedDict, defaultdict, namedtuple
+from collections import Counter, OrderedDict, defaultdict, namedtuple
 from functools import partial, reduce
 
 from capture_harness import Corpus, numbers
@@ -817,6 +817,105 @@ def default_dict(x):
     a = defaultdict(list)
     a["k"].append(x + 1)
     return a["k"], len(a)
+
+
+def keyed(turn, *factory):
+    table = defaultdict(*factory)
+    table["k"] = [numbers(turn, 3)]
+    return table
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3), keyed(k, list)))
+def default_dict_from_outside(x, table):
+    table["k"].append(x * 2)
+    table["new"].append(x + 1)
+    return table["new"], len(table), list(table), table["k"][0] + x
+
+
+def three_zeros():
+    return wick.zeros(3)
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3), keyed(k, three_zeros)))
+def default_dict_of_tensors(x, table):
+    table["sum"] += x
+    return table["sum"] * 2
+
+
+@case(inputs=lambda k: (numbers(k, 3), keyed(k, None), keyed(k)))
+def default_dict_without_a_factory(x, table, other):
+    try:
+        table["no"]
+    except KeyError as error:
+        x = x + len(str(error))
+    try:
+        return other["no"]
+    except KeyError:
+        return x, list(table)
+
+
+class Grouped(defaultdict):
+    """Of a class written in Python, with the way of C code to make what is missing."""
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3), Grouped(list)))
+def derived_default_dict(x, table):
+    table["a"].append(x * 2)
+    table["a"].append(1)
+    return len(table["a"]), list(table)
+
+
+class Missing(dict):
+    def __missing__(self, key):
+        self[key] = len(key)
+        return self[key] + 1
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3), Missing(), Counter()))
+def dict_with_missing(x, table, counter):
+    counter["a"] += 1
+    counter["a"] += table["four"]
+    return x * counter["a"] * table["four"], counter
+
+
+class Items(list):
+    pass
+
+
+class Shy(dict):
+    """Sets items as any dictionary does, and deletes them its own way."""
+
+    def __delitem__(self, key):
+        self.pop(key, None)
+
+
+@case(captures=2, inputs=lambda k: (numbers(k, 3), Items([1, 2, numbers(k, 2)]), Shy(a=1, b=numbers(k, 3))))
+def items_of_derived_containers(x, items, shy):
+    items[0] = x * 2
+    items[1] = items[2]
+    shy["a"] = shy["b"] + x
+    shy["c"] = 3
+    return items[2] + 1
+
+
+@case(inputs=lambda k: (numbers(k, 3), Shy(b=numbers(k, 3))))
+def deletes_its_own_way(x, shy):
+    del shy["never"]
+    return x * len(shy)
+
+
+def loud_factory(log):
+    def factory():
+        log.append("made")
+        return (k for k in log)
+
+    return defaultdict(factory)
+
+
+@case(captures=4, breaks=2, inputs=lambda k: (numbers(k, 3), *(lambda log: (log, loud_factory(log)))([])))
+def default_dict_of_what_cannot_be_made_again(x, log, table):
+    first = next(table["g"], None)
+    return x * len(log), first, type(table["g"]).__name__
 
 
 @case

@@ -442,7 +442,7 @@ def detached(g):
     return t + 1, t, t.requires_grad
 
 
-@case(captures=2, breaks=1)
+@case
 def data_attribute(x):
     return x.data + 1
 
@@ -556,3 +556,169 @@ def written_without_bytes(x):
     y.add_(1)
     y[0] = 2
     return y.stride(), y.is_meta, y.requires_grad
+
+
+# ==== a tensor becomes its view ====
+
+
+@case
+def becomes_its_view(x, q):
+    y = x * 2
+    y.t_()
+    z = q + 1
+    z.unsqueeze_(0).squeeze_().transpose_(0, 1)
+    return y, z, y.shape, y.stride(), z @ x.T, y.t_() is y
+
+
+@case
+def becomes_a_view_beside_others(x):
+    y = x * 2
+    z = y.view(-1)
+    before = y[0]
+    y.t_()
+    y.mul_(2)
+    z[1] = 7
+    y[0] = before[0]
+    return y, z, before
+
+
+@case
+def a_view_becomes_another(x):
+    y = x + 1
+    z = y[:2]
+    z.t_()
+    z.add_(x[:2].t())
+    z.unsqueeze_(1)
+    return y, z
+
+
+@case
+def becomes_its_view_with_a_history(g, x):
+    y = g * x
+    y.t_()
+    y.unsqueeze_(0)
+    z = y * y
+    z.squeeze_(0)
+    z.mul_(2)
+    return y.sum(), z
+
+
+@case
+def becomes_its_view_and_is_differentiated(g, x):
+    y = (g * x).t_()
+    (slope,) = wick.autograd.grad((y.exp() * y).sum(), [g])
+    return slope
+
+
+@case(breaks=2, captures=4)
+def an_input_becomes_its_view(x):
+    x.t_()
+    return x + 1
+
+
+@case
+def cannot_become_that(x):
+    y = x[None] * 2
+    try:
+        y.t_()
+    except RuntimeError as error:
+        return y, str(error)
+
+
+# ==== conversions and operators by their names ====
+
+
+@case
+def to_bfloat16(x, g):
+    return x.bfloat16() + 1, g.bfloat16().float() * 2
+
+
+@case
+def operators_as_methods(x, i, y):
+    power = (i + 1).__rpow__
+    a = x.__abs__().__add__(1)
+    a = a.__iadd__(2).__imul__(3).__isub__(y).__itruediv__(2)
+    ints = i.__and__(1), i.__rand__(3), i.__or__(4), i.__xor__(1), i.__lshift__(1), i.__rshift__(1), i.__invert__()
+    return a, a.__rtruediv__(2), a.__mod__(2), a.__rmod__(7), a.__floordiv__(2), a.__rfloordiv__(9), power(2), ints
+
+
+@case
+def a_bound_operator_is_kept(i):
+    return i.__rand__, i.__rand__(3)
+
+
+@case
+def operators_of_aten(x, y, q):
+    aten = wick.ops.aten
+    z = aten.mul.Tensor(x, y)
+    aten.add_.Tensor(z, x, alpha=2)
+    return aten.relu.default(z), aten.mm(x, q), aten.sum.dim_IntList(z, [1]), aten.add(z, y), aten.relu.overloads()
+
+
+@case
+def an_operator_of_aten_that_is_not_there(x):
+    try:
+        return wick.ops.aten.relu.nothing(x)
+    except AttributeError as error:
+        return x, str(error)
+
+
+# ==== data ====
+
+
+@case
+def data_is_read(x, g):
+    y = g * 2
+    return x.data + 1, y.data * x, g.data.mean(), y, x.data.requires_grad
+
+
+@case
+def data_is_returned(g, x):
+    y = g * x
+    return y.data, y, y.data is y, g.data, x.data, x.data[0]
+
+
+@case
+def data_sees_what_is_written(x):
+    y = x * 2
+    z = y.data
+    y.add_(1)
+    x.mul_(3)
+    return y, z, x.data
+
+
+# ==== attributes ====
+
+
+@case
+def attributes_of_tensors(x, g):
+    y = x * 2
+    y.name = "y"
+    y.parts = [x, y + 1]
+    z = g * y
+    z.source = y
+    z.count = 1
+    z.count += 1
+    return z, z.source.name, hasattr(y, "no"), getattr(y, "no", 3), z.count
+
+
+@case(captures=2)
+def attributes_of_inputs(x, p):
+    if not hasattr(x, "seen"):
+        x.seen = 0
+    x.seen += 1
+    p.scale = getattr(p, "scale", 1.0) * 2
+    x.last = x * p.scale
+    return x.last + 1, x.seen
+
+
+def tagged(k):
+    x = numbers(k, 3)
+    x.weight = numbers(k, 3, salt=1)
+    x.kind = "even" if k % 2 == 0 else "odd"
+    return (x,)
+
+
+@case(captures=1, inputs=tagged, again=False)
+def attributes_from_outside(x):
+    return x * x.weight if x.kind == "even" else x + x.weight

@@ -85,7 +85,7 @@ def module_parameters(m):
     return sum(p.sum() for p in m.parameters())
 
 
-@case(captures=4, breaks=2)
+@case(captures=2, again=False)
 def module_buffer_written(x, m):
     m.seen += x.sum()
     m.seen.mul_(2)
@@ -98,7 +98,7 @@ def module_attribute_written(x, m):
     return m(x)
 
 
-@case(captures=6, breaks=3, again=False, inputs=seeded(Counts))
+@case(captures=3, again=False, inputs=seeded(Counts))
 def module_counts(x, m):
     return m(x)
 
@@ -355,7 +355,7 @@ class Double(wick.autograd.Function):
         return gradient * 2 + x * 0
 
 
-@case(captures=2, breaks=1)
+@case(captures=2, breaks=1, unkept=1)
 def custom_function(g):
     return Double.apply(g).sum()
 

@@ -42,6 +42,37 @@ def test_fullgraph_names_reason_and_line():
         wick.compile(noisy, fullgraph=True)(wick.ones(1))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[x > 1].sum() + x.sum(),
+        lambda x: (x * 2).nonzero(),
+        lambda x: wick.where(x > 1)[0] * 2,
+        lambda x: wick.masked_select(x, x > 0) * x.sum(),
+        lambda x: wick.repeat_interleave(x * 1, (x * 2).long()) + 1,
+    ],
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_fullgraph_does_plainly_in_every_call_what_it_did_in_the_first(function, dynamic):
+    """What capture finds out in the middle of an instruction was done plainly, without an error."""
+    compiled = wick.compile(function, fullgraph=True, dynamic=dynamic)
+    for k in range(4):
+        x = wick.arange(3.0 + k % 3)
+        assert compiled(x).tolist() == function(x).tolist()
+
+
+def test_fullgraph_still_refuses_behind_that():
+    def late(x):
+        y = x.nonzero()
+        print("here")
+        return y
+
+    compiled = wick.compile(late, fullgraph=True)
+    for _ in range(3):
+        with pytest.raises(wick._dynamo.exc.Unsupported, match="a call of print"):
+            compiled(wick.ones(1))
+
+
 def test_what_was_entered_is_left_when_fullgraph_refuses():
     """Grad mode and context managers are as before the call; the error is the caller's, whatever the function handles."""
     log = []
@@ -247,6 +278,23 @@ def test_a_failing_guard_is_told_once():
     run = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     assert run.stderr.count("does not hold: by == 2") == 1
+
+
+RAISES = """
+import wick
+
+try:
+    wick.compile(lambda x: x.cos_())(wick.ones(3, requires_grad=True))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_the_log_says_why_nothing_is_kept_of_a_function_that_raises():
+    env = {**os.environ, "WICK_LOGS": "graph_breaks"}
+    run = subprocess.run([sys.executable, "-c", RAISES], env=env, capture_output=True, text=True)
+    assert run.stdout == "a leaf Variable that requires grad is being used in an in-place operation.\n"
+    assert "<lambda>: not kept: RuntimeError left the function" in run.stderr
 
 
 def test_a_compiled_module_has_the_attributes_of_its_original():

@@ -23,6 +23,7 @@ from capture_harness import Box, Net, call_once, module_of, numbers, same  # noq
 import wick  # noqa: E402
 from wick import nn  # noqa: E402
 from wick._C import Compiled  # noqa: E402
+from wick.nn.modules.module import register_module_forward_hook  # noqa: E402
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
 
@@ -837,6 +838,107 @@ def buffer_replaced():
 def parameter_becomes_none():
     m = nn.Linear(4, 4)
     return lambda x: m(x), (x_(),), (x_(),), lambda: setattr(m, "bias", None)
+
+
+@mutation
+def attribute_of_a_tensor_changed():
+    x = x_()
+    x.kind = "even"
+    return (lambda x: x * len(x.kind)), (x,), (x,), lambda: setattr(x, "kind", "an odd one")
+
+
+@mutation
+def attribute_of_a_parameter_appears():
+    p = nn.Parameter(wick.ones(4))
+    m = nn.ParameterList([p])
+    return (lambda x: x * getattr(m[0], "rate", 1.0)), (x_(),), (x_(),), lambda: setattr(p, "rate", 0.5)
+
+
+@mutation
+def attribute_of_a_parameter_goes():
+    p = nn.Parameter(wick.ones(4))
+    p.rate, m = 0.5, nn.ParameterList([p])
+    return (lambda x: x * getattr(m[0], "rate", 1.0)), (x_(),), (x_(),), lambda: delattr(p, "rate")
+
+
+@mutation
+def attribute_of_a_parameter_is_another_tensor():
+    p = nn.Parameter(wick.ones(4))
+    p.mask, m = wick.ones(4), nn.ParameterList([p])
+    return (lambda x: x * m[0].mask), (x_(),), (x_(),), lambda: setattr(p, "mask", wick.zeros(4, dtype=wick.float64))
+
+
+@mutation
+def getattr_of_a_class_changed():
+    kind = type("Kind", (), {"__getattr__": lambda self, name: len(name)})
+    o = kind()
+
+    def change():
+        kind.__getattr__ = lambda self, name: -len(name)
+
+    return (lambda x: x * o.four), (x_(),), (x_(),), change
+
+
+@mutation
+def attribute_appears_before_getattr():
+    o = type("Kind", (), {"__getattr__": lambda self, name: len(name)})()
+    return (lambda x: x * o.four), (x_(),), (x_(),), lambda: setattr(o, "four", 9)
+
+
+@mutation
+def attribute_becomes_a_buffer():
+    m = nn.Module()
+    m.total = wick.zeros(())
+
+    def f(x):
+        m.total = m.total + x.sum()
+        return x * m.total, "total" in m._buffers
+
+    def change():
+        del m.total
+        m.register_buffer("total", wick.ones(()))
+
+    return f, (x_(),), (x_(),), change
+
+
+@mutation
+def class_of_a_made_module_changed():
+    kind = type("Kind", (nn.Module,), {"forward": lambda self, x: x * 2})
+
+    def change():
+        kind.forward = lambda self, x: x * 3
+
+    return (lambda x: kind()(x)), (x_(),), (x_(),), change
+
+
+@mutation
+def hook_of_all_modules_appears():
+    def change():
+        handles.append(register_module_forward_hook(lambda module, inputs, output: output * 2))
+
+    handles = []
+
+    def f(x):
+        y = nn.ReLU()(x)
+        if handles and len(handles) == 1:
+            handles.append(handles[0].remove())
+        return y + 1
+
+    return f, (x_(),), (x_(),), change
+
+
+@mutation
+def forward_of_a_function_changed():
+    class Twice(wick.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.k = 2
+            return x * ctx.k
+
+    def change():
+        Twice.forward = staticmethod(lambda ctx, x: x * 3)
+
+    return (lambda x: Twice.apply(x)), (x_(),), (x_(),), change
 
 
 @mutation

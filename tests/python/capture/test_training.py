@@ -218,6 +218,45 @@ def test_from_the_first_step_on(optimizer):
     assert run(Compiled) == run(lambda f: f)
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("model", ["perceptron", "characters"])
+def test_the_step_that_makes_the_state_is_one_graph(model, optimizer):
+    """The first step fills `optimizer.state`, a defaultdict, and is as whole as those behind it."""
+
+    def run(wrap):
+        make, batch = MODELS[model]
+        wick.manual_seed(3)
+        network = make()
+        state, step = OPTIMIZERS[optimizer](network.parameters()), wrap(plain_step)
+        losses = [step(network, state, *batch(k)) for k in range(STEPS)]
+        values = [p.detach().numpy().tobytes() for p in network.parameters()]
+        return [loss.item() for loss in losses], values, wick.rand(3).tolist(), getattr(step, "captures", None)
+
+    plain, captured = run(lambda f: f), run(lambda f: Compiled(f, fullgraph=True))
+    assert captured[:3] == plain[:3]
+    assert captured[3] <= 2  # without gradients and state, and with both
+
+
+def test_a_leaf_that_is_written_and_used_behind_that():
+    """The graph's values would lead back to what was there before the write: a segment ends in between."""
+
+    def f(x, w):
+        with wick.no_grad():
+            w.cos_()
+        return (x * w).sin() + 1
+
+    x, w, v = wick.ones(3), *(wick.arange(3.0).requires_grad_() for _ in range(2))
+    compiled = Compiled(f)
+    for _ in range(5):
+        a, b = f(x, w), compiled(x, v)
+        (a * a).sum().backward()
+        (b * b).sum().backward()
+        assert (a.tolist(), w.tolist(), w.grad.tolist()) == (b.tolist(), v.tolist(), v.grad.tolist())
+    assert (compiled.captures, compiled.unkept) == (2, 1)
+    assert sorted(segment["end"] for segment in compiled.report()) == ["break", "return"]
+    assert all(segment["hits"] >= 2 for segment in compiled.report())
+
+
 def test_a_step_with_breaks():
     def step(model, optimizer, x, y):
         loss = logits_loss(model(x), y)

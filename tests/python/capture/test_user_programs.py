@@ -772,6 +772,128 @@ def abstract_and_super(compiled):
 
 
 @prog
+def subclasses_of_layers(compiled):
+    """The first thing that a method does is to ask super(), which looks at its frame."""
+
+    class Scaled(nn.Linear):
+        def forward(s, x):
+            return super().forward(x) * 2
+
+    class Captured(nn.Linear):
+        def forward(s, x):
+            def bias():
+                return s.bias
+
+            return super().forward(x) + bias()
+
+    class Changing(nn.Linear):
+        def forward(s, x):
+            x, s = s, x
+            return super(Changing, x).forward(s).relu()
+
+    layers = [compiled(kind(3, 3)) for kind in (Scaled, Captured, Changing)]
+    for layer in layers:
+        with torch.no_grad():
+            layer.weight.copy_(ramp(3, 3))
+            layer.bias.copy_(ramp(3))
+    out = [layer(ramp(2, 3)) for _ in range(3) for layer in layers]
+    with torch.no_grad():
+        layers[0].weight.mul_(2)
+    return [*out, layers[0](ramp(2, 3)), layers[1](ramp(4, 3))]
+
+
+@prog
+def data_counts_its_own_writes(compiled):
+    """What is written through x.data is in x's memory, and no error for a tape that has kept x."""
+
+    def both(w):
+        y = w.exp()
+        return y, y.data, w.data, y.detach()
+
+    f, out = compiled(both), []
+    for k in range(3):
+        w = (ramp(3) + k).requires_grad_()
+        y, data, whole, detached = f(w)
+        data.mul_(2)
+        whole.add_(1)
+        out += [y._version, w._version, data._version, data is y, whole is w, w, y]
+        y.sum().backward()
+        out.append(w.grad)
+        y = f(w)
+        y[3].zero_()
+        out += [y[0], y[0]._version]
+    return out
+
+
+@prog
+def buffers_are_replaced(compiled):
+    """self.total = self.total + x.sum(): a buffer, or an attribute, is another tensor after each call."""
+
+    class Running(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.register_buffer("total", torch.zeros(()))
+            s.register_buffer("largest", None)
+            s.last = torch.zeros(3)
+
+        def forward(s, x):
+            s.total = s.total + x.sum()
+            s.largest = x.max() if s.largest is None else torch.maximum(s.largest, x.max())
+            s.last, before = x * 2, s.last
+            return before + s.total * s.last
+
+    m, out = Running(), []
+    f = compiled(m)
+    for k in range(6):
+        out += [f(ramp(3) + k), m.total, m.largest, m.last]
+    m.total = torch.ones(())
+    m.last = torch.ones(3)
+    out += [f(ramp(3)), f(ramp(3)), list(m.state_dict().items()), "last" in m.__dict__]
+    m.total = m.total.double()
+    out += [f(ramp(3)), f(ramp(3)).dtype]
+    m.largest = None
+    out += [f(ramp(3)), m.largest, [name for name, _ in m.named_buffers()]]
+    return out
+
+
+@prog
+def a_buffer_becomes_nothing(compiled):
+    class Cache(nn.Module):
+        def __init__(s):
+            super().__init__()
+            s.register_buffer("kept", torch.zeros(3))
+            s.weight = nn.Parameter(ramp(3))
+
+        def forward(s, x):
+            if s.kept is None:
+                s.kept = x * s.weight.detach()
+                return s.kept
+            y = s.kept + x
+            s.kept = None
+            return y + (s.kept is None)
+
+    m = Cache()
+    f = compiled(m)
+    return [v for k in range(6) for v in (f(ramp(3) + k), m.kept)]
+
+
+@prog(whole=False)
+def wrong_parts(compiled):
+    m = nn.Linear(3, 3)
+    m.register_buffer("seen", torch.zeros(()))
+
+    def f(x, name, value):
+        try:
+            setattr(m, name, value)
+        except TypeError as e:
+            return x, str(e)
+        return x + 1
+
+    c = compiled(f)
+    return [c(ramp(3), *how) for _ in range(2) for how in (("weight", ramp(3, 3)), ("seen", "text"), ("seen", ramp(1)))]
+
+
+@prog
 def module_containers(compiled):
     class M(nn.Module):
         def __init__(s):
@@ -927,6 +1049,118 @@ def custom_function(compiled):
     c(x).sum().backward()
     y = c(x)
     return [x.grad, y]
+
+
+class Scaled(torch.autograd.Function):
+    """Its gradient is not that of what forward computes."""
+
+    @staticmethod
+    def forward(ctx, x, k):
+        ctx.save_for_backward(x)
+        ctx.k = k
+        return x * x * k, x > 0
+
+    @staticmethod
+    def backward(ctx, g, unused):
+        (x,) = ctx.saved_tensors
+        return 7 * x * g * ctx.k, None
+
+
+class Doubled(torch.autograd.Function):
+    """In place, and with setup_context."""
+
+    @staticmethod
+    def forward(x):
+        return x.mul_(2)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.mark_dirty(inputs[0])
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 5
+
+
+@prog
+def functions_in_a_step(compiled):
+    """forward and backward of a Function are part of the graph where both are run in the region."""
+    w = nn.Parameter(ramp(3))
+    optimizer = torch.optim.Adam([w], lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        y, positive = Scaled.apply(w * x, 2)
+        loss = (Doubled.apply(y * w) * positive + w).sum()
+        loss.backward()
+        optimizer.step()
+        return loss.detach(), positive
+
+    f = compiled(step)
+    return [v for k in range(5) for v in (*f(ramp(3) + k), w, w.grad)]
+
+
+@prog
+def functions_without_gradients(compiled):
+    def f(x):
+        y, positive = Scaled.apply(x, 3)
+        return Doubled.apply(y + 1), positive, y.requires_grad
+
+    c, out = compiled(f), []
+    for k in range(3):
+        out += c(ramp(3) + k)
+    with torch.no_grad():
+        out += c(ramp(3).requires_grad_())
+    return out
+
+
+@prog(whole=False)
+def functions_whose_history_goes_outside(compiled):
+    def mixed(x):
+        y, positive = Scaled.apply(x, 3)
+        return (y * x + 1) * positive  # x has a way round the Function, too
+
+    def partly(x, w):
+        y, _ = Scaled.apply(w, 2)
+        y.sum().backward()
+        z, _ = Scaled.apply(x.exp(), 3)
+        return Doubled.apply(z * 1)
+
+    c, d, out = compiled(mixed), compiled(partly), []
+    w = nn.Parameter(ramp(3))
+    for k in range(5):
+        x = (ramp(3) + k).requires_grad_()
+        y = c(x)
+        y.sum().backward()
+        z = d(x, w)
+        (z * z).sum().backward()
+        out += [y, x.grad, z, w.grad]
+    return out
+
+
+@prog(whole=False)
+def a_function_that_looks_at_values(compiled):
+    kept = []
+
+    class Loud(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.largest = x.max().item()
+            kept.append(ctx)
+            return x / ctx.largest
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * ctx.largest
+
+    c, out = compiled(lambda x: Loud.apply(x * 2) + 1), []
+    for k in range(4):
+        x = (ramp(3) + k + 1).requires_grad_()
+        y = c(x)
+        y.sum().backward()
+        out += [y, x.grad, kept[-1].largest, len(kept)]
+    return out
 
 
 @prog
