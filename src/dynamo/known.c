@@ -335,6 +335,12 @@ static PyObject *own_attribute(wk__frame *f, wk__recording *r, wk__reg reg, PyOb
   return wk__as_read(r, found);
 }
 
+/* An attribute of the instance, which stands before what its class has of that name, but for data descriptors. */
+static bool hides_class(PyObject *owner, PyObject *name, PyObject *in_class) {
+  PyObject **dict = _PyObject_GetDictPtr(owner);
+  return !Py_TYPE(in_class)->tp_descr_set && dict && *dict && PyDict_Contains(*dict, name) == 1;
+}
+
 static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
   wk__reg reg = wk__reg_find(r, owner);
@@ -354,6 +360,7 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
   if (is_shape(name) && b->tensor_of(owner)->flags & WK__TENSOR_SYMBOLIC)
     return wk__sizes_object(r, b, b->tensor_of(owner));
   PyObject *in_class = _PyType_Lookup(Py_TYPE(owner), name);
+  if (in_class && hides_class(owner, name, in_class)) return own_attribute(f, r, reg, owner, name);
   bool method = in_class && (PyFunction_Check(in_class) || Py_TYPE(in_class) == &PyMethodDescr_Type ||
                              Py_TYPE(in_class) == &PyWrapperDescr_Type || Py_TYPE(in_class) == b->operator_type);
   if (method || (in_class && is_in(name, tensor_facts, WK_COUNT(tensor_facts)))) {
