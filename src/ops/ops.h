@@ -172,21 +172,24 @@ typedef struct wk__saves {
 
 /* A row of the table, or an operator that something made at run time (compile/kernel.h). */
 struct wk_op {
-  const char *name, *base_name; /* "add.Tensor", "add" */
-  const char *schema_text;
-  uint16_t number; /* of the row; WK__OP_COUNT: it is not in the table */
+  /* what each call looks at, side by side */
   uint32_t tags;   /* WK__TAG_ */
+  uint16_t number; /* of the row; WK__OP_COUNT: it is not in the table */
   uint8_t forms;   /* WK__FORM_ */
   uint8_t out;     /* wk__out_rule */
-  uint8_t bad_index, cost, cost_arg, cost_factor;
+  wk__kernel_fn *compose;
+  wk__vjp_fn *vjp;
+  wk__meta_fn *meta;
+  wk__lower_fn *lower;
+  wk__kernel_fn *view, *kernel;
+  const wk__saves *saves; /* by argument; NULL without a derivative */
+  wk__schema schema;
+  /* names, errors, reports */
+  const char *name, *base_name; /* "add.Tensor", "add" */
+  const char *schema_text;
   const char *kernel_name; /* PyTorch's, for errors about dtypes; NULL: after the operator */
   const char *out_words;   /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
-  wk__schema schema;
-  wk__meta_fn *meta;
-  wk__vjp_fn *vjp;
-  const wk__saves *saves; /* by argument; NULL without a derivative */
-  wk__lower_fn *lower;
-  wk__kernel_fn *view, *kernel, *compose;
+  uint8_t bad_index, cost, cost_arg, cost_factor;
   /* of an operator that is not in the table: appends its definition, "kernel {\n...\n}"; NULL otherwise */
   void (*print)(const wk_op *op, wk__string *out, bool with_places);
 };

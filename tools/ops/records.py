@@ -240,7 +240,7 @@ def records(rows):
     body = [record(row, parameters, result_names, saves) for row in rows]
     out = [WRITTEN, '#include "ops/rules.h"', "", "static const wk_int unit_list[] = {{1}};", ""]
     out += parameters.lines + result_names.lines + saves.lines
-    out += ["", "const struct wk_op wk__op_table[WK__OP_COUNT] = {", *body, "};", "", *names_table(rows), ""]
+    out += ["", "__attribute__((aligned(64))) const struct wk_op wk__op_table[WK__OP_COUNT] = {", *body, "};", "", *names_table(rows), ""]
     return "\n".join(out)
 
 
