@@ -40,7 +40,6 @@ typedef enum wk__type {
 } wk__type;
 
 typedef struct wk__parameter {
-  char name[24];
   uint8_t type;      /* wk__type */
   bool optional;     /* `?`: None is a value */
   bool keyword_only; /* behind `*` */
@@ -54,6 +53,7 @@ typedef struct wk__parameter {
   bool unpromoted;     /* a tensor or number that takes no part in promotion: a mask, alpha */
   bool clamps;         /* an integer below all others is as good as the least one: which diagonal */
   wk_value default_value;
+  char name[24];
 } wk__parameter;
 
 typedef struct wk__schema {
