@@ -105,31 +105,31 @@ static bool overlaps(const wk_tensor *a, const wk_tensor *b) {
   return a_begin < b_end && b_begin < a_end;
 }
 
-/* What can be said of two tensors' memory at little cost; of those with gaps or overlaps nothing, as in PyTorch. */
-typedef enum meeting { APART, SAME_ELEMENTS, PARTLY, UNKNOWN } meeting;
-
-static meeting meet(const wk_tensor *a, const wk_tensor *b) {
-  if (a == b) return SAME_ELEMENTS;
-  if (!a->storage || a->storage != b->storage) return APART;
-  if ((a->flags | b->flags) & WK__TENSOR_SYMBOLIC) return UNKNOWN;
-  if (wk__numel(a) == 0 || wk__numel(b) == 0) return APART;
-  if (!wk__non_overlapping_and_dense(a) || !wk__non_overlapping_and_dense(b)) return UNKNOWN;
+wk__meeting wk__meet(const wk_tensor *a, const wk_tensor *b) {
+  if (a == b) return WK__MEET_ALL;
+  if (!a->storage || a->storage != b->storage) return WK__MEET_NOT;
+  if ((a->flags | b->flags) & WK__TENSOR_SYMBOLIC) return WK__MEET_UNKNOWN;
+  if (wk__numel(a) == 0 || wk__numel(b) == 0) return WK__MEET_NOT;
+  if (!wk__non_overlapping_and_dense(a) || !wk__non_overlapping_and_dense(b)) return WK__MEET_UNKNOWN;
   int64_t a_begin, a_end, b_begin, b_end;
   wk__memory_range(a, &a_begin, &a_end);
   wk__memory_range(b, &b_begin, &b_end);
   bool same = a_begin == b_begin && a_end == b_end && a->ndim == b->ndim;
-  if (same && memcmp(a->strides, b->strides, a->ndim * sizeof *a->strides) == 0) return SAME_ELEMENTS;
-  return a_begin < b_end && b_begin < a_end ? PARTLY : APART;
+  if (same && memcmp(a->strides, b->strides, a->ndim * sizeof *a->strides) == 0) return WK__MEET_ALL;
+  return a_begin < b_end && b_begin < a_end ? WK__MEET_PARTLY : WK__MEET_NOT;
+}
+
+wk_status wk__refuse_shared_memory(void) {
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
+                 "memory location. Please clone() the tensor before performing the operation.");
 }
 
 static wk_status check_argument(const wk_op *op, const wk_tensor *destination, const wk_tensor *t) {
   if (WK_LIKELY(!t || t == destination || t->storage != destination->storage)) return WK_OK;
-  meeting m = meet(destination, t);
-  bool bad = m == PARTLY || (m == SAME_ELEMENTS && op->tags & WK__TAG_PLACES);
-  if (!bad) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR,
-                 "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single "
-                 "memory location. Please clone() the tensor before performing the operation.");
+  wk__meeting m = wk__meet(destination, t);
+  bool bad = m == WK__MEET_PARTLY || (m == WK__MEET_ALL && op->tags & WK__TAG_PLACES);
+  return bad ? wk__refuse_shared_memory() : WK_OK;
 }
 
 wk_status wk__check_apart(const wk_op *op, const wk_value *args, const wk_tensor *destination) {

@@ -239,6 +239,11 @@ static inline bool wk__writes_in_place(const wk_op *op) {
 }
 #define WK__ARG(symbol, name) ((int)WK__ARG_##symbol##_##name) /* the position of an argument */
 
+/* What can be said of two tensors' memory at little cost; of those with gaps or overlaps nothing, as in PyTorch. */
+typedef enum wk__meeting { WK__MEET_NOT, WK__MEET_ALL, WK__MEET_PARTLY, WK__MEET_UNKNOWN } wk__meeting;
+wk__meeting wk__meet(const wk_tensor *a, const wk_tensor *b); /* compute.c */
+wk_status wk__refuse_shared_memory(void);                     /* PyTorch's error for a result that shares memory */
+
 /* Whether a tensor's elements lie without gaps in the order of a memory format ("channels_last"; create.c). */
 bool wk__is_contiguous_in(const wk_tensor *t, const char *format);
 /* The channels last, as t has them, in a contiguous description of as many dims; else nothing. */

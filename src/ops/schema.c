@@ -97,8 +97,7 @@ static wk_status parse_number(cursor *c, wk__parameter *p) {
   return WK_OK;
 }
 
-/* The few texts that are defaults live as long as the table, which is read when the library is loaded: they come from
- * no heap, so that loading cannot fail. */
+/* The few texts that are defaults, each kept once for the life of the process. */
 static const char *keep_text(const char *text, size_t length) {
   static char kept[256];
   static size_t used;

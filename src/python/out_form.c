@@ -5,36 +5,17 @@
 
 /* ---- memory that out= shares with what is read: PyTorch refuses it where its kernels would go wrong ---- */
 
-static bool is_told(const wk_tensor *a, const wk_tensor *b) {
-  return a->storage && a->storage == b->storage && wk__non_overlapping_and_dense(a) && wk__non_overlapping_and_dense(b);
-}
-
-/* The same elements are fine for loops that go over them once. */
-static bool meet(const wk_tensor *a, const wk_tensor *b, bool same_is_fine) {
-  int64_t a_begin, a_end, b_begin, b_end;
-  if (a == b) return !same_is_fine;
-  if (!is_told(a, b)) return false;
-  wk__memory_range(a, &a_begin, &a_end);
-  wk__memory_range(b, &b_begin, &b_end);
-  if (a_begin >= b_end || b_begin >= a_end) return false;
-  bool same = a_begin == b_begin && a_end == b_end && a->ndim == b->ndim &&
-              memcmp(a->strides, b->strides, a->ndim * sizeof *a->strides) == 0;
-  return !(same && same_is_fine);
-}
-
+/* The core's own check has the loops over elements (wk__check_apart); these would go through a temporary there. */
 static wk_status check_apart(const wk_op *op, const wk_value *args, const wk_tensor *out) {
-  bool pointwise = op->tags & WK__TAG_POINTWISE;
   bool other_dtype = args[0].tag == WK_VALUE_TENSOR && args[0].tensor->dtype != out->dtype; /* refused before */
-  if (!pointwise && (!(op->tags & WK__TAG_OUT_APART) || other_dtype)) return WK_OK;
+  if (!(op->tags & WK__TAG_OUT_APART) || other_dtype) return WK_OK;
   for (int i = 0; i < op->schema.parameter_count; i++) {
     bool list = args[i].tag == WK_VALUE_TENSORS;
     if (!list && args[i].tag != WK_VALUE_TENSOR) continue;
     for (uint32_t k = 0; k < (list ? args[i].count : 1); k++) {
       const wk_tensor *t = list ? args[i].tensors[k] : args[i].tensor;
-      if (t && meet(t, out, pointwise))
-        return wk_fail(WK_RUNTIME_ERROR,
-                       "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-                       "single memory location. Please clone() the tensor before performing the operation.");
+      wk__meeting m = t ? wk__meet(t, out) : WK__MEET_NOT;
+      if (m == WK__MEET_ALL || m == WK__MEET_PARTLY) return wk__refuse_shared_memory();
     }
   }
   return WK_OK;

@@ -171,7 +171,6 @@ class Row:
     kernel_name: str
     out: str
     out_words: str
-    dtype_from_out: bool
     raises: set
     bad_index: str
     cost: list
@@ -398,7 +397,6 @@ def make_row(entry, comment, classes):
         kernel_name=fields.get("kernel_name", ""),
         out=out or default_out(s, flags),
         out_words=out_words,
-        dtype_from_out="dtype_from_out" in flags,
         raises=words(entry, fields, "raises", RAISES),
         bad_index=one_of(entry, fields, "bad_index", BAD_INDEX),
         cost=parse_cost(entry, fields.get("cost", "")),
