@@ -1,7 +1,7 @@
 # make build    .venv and build/: wick importable by .venv/bin/python, C tests off
 # make test     C and Python tests against build-debug/ (debug checks on); SANITIZE=address,undefined uses build-san/
 # make demo     the first compiled model           make parity   against an installed PyTorch, skipped without one
-# make lint     style, static checks, part order   make bench    speed, against PyTorch when there is one
+# make lint     style, static checks, part order   make bench    speed, against PyTorch when there is one; draws docs/speed.svg
 # make docs     the pages that are written from the source
 # make floor    what ../shared/checks gives, where it is there, is not below .ci/floor
 # make fuzz     100,000 random programs, eager against compiled, with a seed that is printed; SEED=7 and COUNT=500 as well
@@ -46,7 +46,7 @@ run_pytest = $(if $(1),$(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python
 
 test: build-tests
 	meson test -C $(TEST_BUILD) --no-rebuild --print-errorlogs
-	$(call run_pytest,$(call existing,tests/python tests/ops tests/ir tests/fault tests/e2e))
+	$(call run_pytest,$(call existing,tests/python tests/ops tests/ir tests/fault tests/device tests/e2e))
 
 COUNT ?= 100000
 fuzz_with = $(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python $(BIN)/python tests/ops/compile_fuzz.py \
@@ -81,6 +81,7 @@ demo: build pictures
 demo_engines = wick wick.compile $(shell $(BIN)/python -c 'import torch' 2>/dev/null && echo torch torch.compile)
 bench: build torch pictures
 	$(BIN)/python bench/run.py --json build/bench.json
+	if $(BIN)/python -c 'import torch' 2>/dev/null; then $(BIN)/python bench/picture.py build/bench.json docs/speed.svg; fi
 	$(BIN)/python examples/demo.py --engines $(demo_engines) --plot build/demo.png
 
 lint: build

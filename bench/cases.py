@@ -1,4 +1,4 @@
-"""What README's tables hold: (title, case, bar). Cases are those of `python -m wick.bench`; the bar is the highest
+"""What the tables of docs/benchmarks.md hold: (title, case, bar). Cases are those of `python -m wick.bench`; the bar is the highest
 ratio that the road allows, or None."""
 
 EAGER = [  # wick over PyTorch, both eager

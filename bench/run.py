@@ -1,4 +1,4 @@
-"""README's tables: wick and PyTorch, eager and compiled, by the package wick.bench.
+"""The tables of docs/benchmarks.md: wick and PyTorch, eager and compiled, by the package wick.bench.
 
     make bench
     .venv/bin/python bench/run.py [--sections compiled cold] [--only gemm] [--threads 1 2] [--json out.json]
@@ -9,6 +9,7 @@ alone.
 """
 
 import argparse
+import datetime
 import importlib.util
 import json
 import os
@@ -264,7 +265,7 @@ def main():
     parser.add_argument("--json", help="write the figures to this file, after every section")
     parser.add_argument("--tiny", action="store_true", help="small sizes, to see that all of it runs")
     options = parser.parse_args()
-    run, figures = Runner(options), {"machine": collect()}
+    run, figures = Runner(options), {"date": f"{datetime.date.today()}", "machine": collect()}
     for name in options.sections:
         figures[name] = SECTIONS[name](run)
         print(flush=True)

@@ -4,7 +4,9 @@ import pathlib
 import re
 import sys
 
-ORDER = "base sym tensor loop runtime ops autograd graph codegen aot compile dynamo export dist python".split()
+ORDER = (
+    "base sym device tensor random loop codegen ops graph execute trace autograd cpu host2 decompose aot compile export dynamo dist python"
+).split()
 PYTHON_PARTS = ("dynamo", "python")
 INCLUDE = re.compile(r'^\s*#\s*include\s+[<"]([^>"]+)[>"]', re.MULTILINE)
 
@@ -31,4 +33,5 @@ def main():
     return failures > 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -16,10 +16,11 @@ COMPARED = re.compile(r"\bstr(?:n?cmp|str)\([^;\"]*\bop\w*->(?:base_)?name\b[^;\
 # Other things with such names.
 ELSEWHERE = {
     "src/codegen/c_writer.c",  # how vectors are folded
-    "src/dynamo/calls.c",  # what Python functions and methods do when they are captured
-    "src/dynamo/floats.c",  # comparisons of Python floats
-    "src/ops/optim.c",  # loops over lists of tensors
-    "src/ops/scatter_reduce.c",  # the modes of scatter_reduce
+    "src/dynamo/capture/calls.c",  # what Python functions and methods do when they are captured
+    "src/dynamo/capture/floats.c",  # comparisons of Python floats
+    "src/ops/rules/optim.c",  # loops over lists of tensors
+    "src/cpu/kernels/scatter_reduce.c",  # the modes of scatter_reduce
+    "src/ops/rules/scatter_reduce.c",  # the same
 }
 
 

@@ -16,6 +16,8 @@ WRITERS = {
     "numbers": records.numbers,
     "rules": records.rules,
     "records": records.records,
+    "kernels.h": records.kernels_header,
+    "kernels.c": records.kernels,
     "page": pages.operators,
     "decompose_rules": records.decompose_rules,
     "decompositions": records.decompositions,

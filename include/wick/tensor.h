@@ -29,7 +29,13 @@ typedef enum wk_dtype {
   WK_DTYPE_NONE = 255 /* "not given" */
 } wk_dtype;
 
-typedef enum wk_device_type { WK_CPU, WK_META, WK_CUDA, WK_DEVICE_TYPE_COUNT } wk_device_type;
+typedef enum wk_device_type {
+  WK_CPU,
+  WK_META, /* shapes without memory */
+  WK_CUDA,
+  WK_HOST2, /* of debug builds: tests what is said of devices (docs/add-a-device.md) */
+  WK_DEVICE_TYPE_COUNT
+} wk_device_type;
 
 typedef struct wk_device {
   uint8_t type; /* wk_device_type */

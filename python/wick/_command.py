@@ -1,4 +1,4 @@
-"""How a `python -m wick.*` command ends: with its status, and silently when nobody reads its output any more.
+"""How a `python -m wick.*` command ends: with its status, and silently when the reader of its output has gone.
 
 if __name__ == "__main__":
     run(main)

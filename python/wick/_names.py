@@ -67,7 +67,7 @@ def getter(module):
 
 
 class _NotYet:
-    """Stands in Tensor for a method that only PyTorch has: whoever asks for it gets an AttributeError that says so."""
+    """Stands in Tensor for a method that only PyTorch has: reading it is an AttributeError that says so."""
 
     __slots__ = ("_path",)
 

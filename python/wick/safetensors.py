@@ -44,7 +44,7 @@ def _checked(tensors):
             f"loading them again: {shared}.\nA potential way to correctly save your model is to use `save_model`.\n"
             "More information at https://huggingface.co/docs/safetensors/torch_shared_tensors"
         )
-    return dict(tensors)
+    return {name: tensor.cpu() for name, tensor in tensors.items()}
 
 
 def save_file(tensors, filename, metadata=None):

@@ -21,14 +21,14 @@
 #define WICK_AOT_AOT_H
 
 #include "autograd/autograd.h"
-#include "graph/graph.h"
+#include "execute/execute.h"
 
 /* ================================================ splitting (split.c) ============================================ */
 
 typedef struct wk__aot_options {
   bool save_all;      /* keep what the derivative rules ask for, compute no value again */
   int max_chain;      /* calls computed again one behind the other, at most; 0: 8 */
-  const bool *steady; /* by input: nobody writes it between forward and backward (a parameter), so that values may be
+  const bool *steady; /* by input: it is not written between forward and backward (a parameter), so that values may be
                        * computed again from it although the eager tape would not keep it. Written all the same it is
                        * reported. NULL: none */
 } wk__aot_options;
@@ -51,7 +51,7 @@ typedef struct wk__aot_saved {
 typedef enum wk__aot_origin {
   WK__AOT_FROM_FORWARD, /* output `index` of the forward graph */
   WK__AOT_FROM_INPUT,   /* input `index` itself, with its own history */
-  WK__AOT_FROM_NOTHING, /* of a base: there is none */
+  WK__AOT_FROM_NOTHING, /* of a base: there is no base */
 } wk__aot_origin;
 
 typedef struct wk__aot_output {
@@ -88,7 +88,7 @@ typedef struct wk__aot_backward {
   wk__aot_layout *layouts; /* owned, (result_count) of the gradients; NULL: all are contiguous */
 } wk__aot_backward;
 
-/* Immutable; owned by whoever split. */
+/* Immutable; owned by the caller that split. */
 typedef struct wk__aot_split {
   wk__graph *original; /* owned reference */
   bool *requires_grad; /* (inputs) */
@@ -120,7 +120,7 @@ typedef struct wk__aot_split {
  *   - an input that requires grad is written under the tape with something that does not;
  *   - a derivative rule looks at values, or computes with a number input;
  *   - an operator other than dropout draws numbers for something that requires grad;
- *   - a constant requires grad; somebody packs saved tensors (wk__saver_active). */
+ *   - a constant requires grad; a saver packs saved tensors (wk__saver_active). */
 WK_MUST_USE wk_status wk__aot_split_create(wk__graph *graph, const bool *requires_grad, const wk__aot_options *options,
                                            wk__aot_split **out_split);
 void wk__aot_split_release(wk__aot_split *split);

@@ -89,24 +89,24 @@ static wk_status copy_argument(wk__builder *b, wk__graph_arg *arg) {
   }
 }
 
-/* ---- places ---- */
+/* ---- source lines ---- */
 
-static const wk__graph_place *place_in(wk__graph *graph, const wk__graph_place *place) {
-  if (!place) return NULL;
-  const wk__graph_place *caller = place_in(graph, place->caller);
-  if (place->caller && !caller) return NULL;
-  return wk__graph_place_add(graph, caller, place->file, place->function, place->line);
+static const wk__source_line *source_in(wk__graph *graph, const wk__source_line *source) {
+  if (!source) return NULL;
+  const wk__source_line *caller = source_in(graph, source->caller);
+  if (source->caller && !caller) return NULL;
+  return wk__source_line_add(graph, caller, source->file, source->function, source->line);
 }
 
 /* Neighbours come from one line mostly. */
-static wk_status copy_place(wk__builder *b, wk__graph_node *copy, const wk__graph_node *node) {
-  if (!node->place) return WK_OK;
-  if (b->place_from != node->place) {
-    b->place = place_in(b->graph, node->place);
-    b->place_from = b->place ? node->place : NULL;
+static wk_status copy_source(wk__builder *b, wk__graph_node *copy, const wk__graph_node *node) {
+  if (!node->source) return WK_OK;
+  if (b->source_from != node->source) {
+    b->source = source_in(b->graph, node->source);
+    b->source_from = b->source ? node->source : NULL;
   }
-  copy->place = b->place;
-  return copy->place ? WK_OK : WK_OUT_OF_MEMORY;
+  copy->source = b->source;
+  return copy->source ? WK_OK : WK_OUT_OF_MEMORY;
 }
 
 /* ---- nodes ---- */
@@ -132,7 +132,7 @@ static wk_status copy_call(wk__builder *b, const wk__graph_node *node, uint8_t f
   wk_status status = describe_values(b, node, values, count);
   if (status == WK_OK) {
     copy = wk__graph_call(b->graph, node->op, args, (const wk_tensor *const *)values, count, node->name);
-    status = copy ? copy_place(b, copy, node) : wk_error_category();
+    status = copy ? copy_source(b, copy, node) : wk_error_category();
   }
   for (int i = 0; i < count; i++) wk__release(values[i]);
   wk__free(values);

@@ -34,11 +34,11 @@ static wk_status make_runner(const wk__aot_function *f, wk__graph *graph, bool b
 
 wk_status wk__aot_run_below(const wk__runner *runner, wk_tensor *const *inputs, const double *numbers,
                             wk_tensor **outputs) {
-  wk__thread_mode before = wk__mode;
-  wk__mode.grad_enabled = false;
-  wk__mode.keys_off = (wk__keys)~0;
+  wk__thread_mode before = wk__thread.mode;
+  wk__thread.mode.grad_enabled = false;
+  wk__thread.mode.keys_off = (wk__keys)~0;
   wk_status status = runner->run(runner->context, inputs, numbers, outputs);
-  wk__mode = before;
+  wk__thread.mode = before;
   return status;
 }
 
@@ -89,7 +89,7 @@ static variant *find_variant(const wk__aot_function *f, const wanted *w, int *ou
   return NULL;
 }
 
-/* Also of one that is impossible: it is found, and tried once. */
+/* Impossible ones are kept in the list as well, so that each is tried once. */
 static wk_status describe_variant(const wk__aot_function *f, const wanted *w, variant *v) {
   size_t results = (size_t)f->split->result_count;
   if (!v->backward.defined && !(v->backward.defined = wk__alloc_zeroed(results + 1))) return WK_OUT_OF_MEMORY;
@@ -100,7 +100,7 @@ static wk_status describe_variant(const wk__aot_function *f, const wanted *w, va
   return WK_OK;
 }
 
-/* That some values are missing is known only when a graph is tried. */
+/* Whether values are missing shows only when a graph is built. */
 static wk_status fill_variant(const wk__aot_function *f, const wanted *w, variant *v) {
   const wk__aot_split *split = f->split;
   v->borrowed = !w->layouts && memcmp(split->backward.defined, w->defined, (size_t)split->result_count) == 0;
@@ -141,7 +141,7 @@ static wk_status make_laid_out(wk__aot_function *f, wanted *w, const variant **o
   return status;
 }
 
-/* Gradients that lie differently time and again become contiguous ones. */
+/* After several different layouts gradients are made contiguous. */
 wk_status wk__aot_variant_of(wk__aot_function *f, const bool *defined, wk_tensor *const *grads, const variant **out) {
   enum { MOST_VARIANTS = 16 };
   wanted w = {.defined = defined, .grads = grads};
@@ -241,7 +241,7 @@ static wk_status check_written(const call *c) {
 
 /* ---- what is kept ---- */
 
-/* An input that can get a history later is kept without: it may lead to the node. */
+/* An input that can get a history later is kept without one, since that may lead to the node. */
 static wk_tensor *keep_input(wk_tensor *t) {
   return wk_is_leaf(t) && wk_requires_grad(t) ? wk__retain(t) : wk__aot_alias(t);
 }
@@ -297,7 +297,7 @@ static wk_status make_node(call *c) {
 
 /* ---- what the program gets ---- */
 
-/* A tensor that somebody else holds too may have a history of its own. */
+/* A tensor with other references may have a history of its own. */
 static wk_status own(wk_tensor **place) {
   if (WK_LIKELY(atomic_load_explicit(&(*place)->references, memory_order_acquire) == 1)) return WK_OK;
   wk_tensor *alias = wk__aot_alias(*place);
@@ -307,7 +307,7 @@ static wk_status own(wk_tensor **place) {
   return WK_OK;
 }
 
-/* A view of the program's knows what it looks at, as if it had been made by the program. */
+/* A view that the program gets has its base, as if the program had made it. */
 static wk_status set_bases(const call *c) {
   for (int64_t v = 0; v < c->split->value_count; v++) {
     wk__aot_output o = c->split->bases[v];

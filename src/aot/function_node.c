@@ -34,7 +34,7 @@ static void destroy_compiled(wk_node *node) {
   wk__aot_function_release(n->function);
 }
 
-/* What the eager tape could still run can be run here too. */
+/* What the eager tape could still run has to run here as well. */
 static void release_saved(wk_node *node) {
   compiled_node *n = (compiled_node *)node;
   const wk__aot_split *split = n->function->split;
@@ -316,7 +316,7 @@ static wk_status run_compiled(wk_node *node, wk_tensor *const *grads, const bool
   enum { FEW = 32 };
   compiled_node *n = (compiled_node *)node;
   bool few[FEW], *defined = few;
-  (void)wanted; /* the engine drops what nobody wants */
+  (void)wanted; /* the engine drops gradients that are not wanted */
   WK_TRY(realize_all(grads, node->result_count));
   if (node->result_count > FEW && !(defined = wk__alloc(node->result_count))) return WK_OUT_OF_MEMORY;
   for (int r = 0; r < node->result_count; r++) defined[r] = grads[r] != NULL;

@@ -4,7 +4,7 @@
 
 #include "aot/aot.h"
 #include "graph/internal.h"
-#include "graph/trace.h"
+#include "trace/trace.h"
 
 /* ============================================= the joint graph (joint.c) ========================================= */
 
@@ -14,7 +14,7 @@ typedef struct wk__joint_use {
   uint32_t consumer;         /* number of the call */
   wk_tensor *leaf;           /* owned */
   wk_tensor *grad;           /* owned; NULL: none */
-  wk__graph_node *leaf_node; /* stands for the input; nobody uses it when the trace is done */
+  wk__graph_node *leaf_node; /* stands for the input; it has no users when the trace is done */
   wk__graph_node *grad_node; /* NULL: none */
 } wk__joint_use;
 
@@ -109,14 +109,14 @@ typedef struct wk__builder {
   wk__graph *graph; /* owned until it is taken */
   wk__map nodes;    /* of the other graph -> of this one */
   wk__arena arena;
-  const wk__graph_place *place_from, *place; /* the last one that was copied */
+  const wk__source_line *source_from, *source; /* the last one that was copied */
 } wk__builder;
 
 WK_MUST_USE wk_status wk__builder_begin(wk__builder *builder, const wk__shape_env *env);
 void wk__builder_release(wk__builder *builder);
 /* An input that stands for `node`, described as it. */
 WK_MUST_USE wk_status wk__builder_input(wk__builder *builder, const wk__graph_node *node);
-/* The same for its sizes alone: it stands for nothing. */
+/* The same for its sizes only: it has no original node. */
 WK_MUST_USE wk_status wk__builder_shape(wk__builder *builder, const wk__graph_node *node);
 wk_tensor *wk__builder_described(const wk__builder *builder, const wk_tensor *value); /* in the new symbols; owned */
 /* A constant, a call or an item, whose arguments are there. flags: of the copy. Once more: nothing happens. */

@@ -20,24 +20,25 @@ static wk_status make_input(void *context, wk_tensor *tensor, const char **out_n
   *out_description = wk__retain(j->description);
   return WK_OK;
 }
-static const wk__graph_place *place(void *context, wk__graph *graph) {
+static const wk__source_line *source(void *context, wk__graph *graph) {
   const wk__joint *j = context;
   (void)graph; /* the original lives longer than this one */
-  return j->at ? j->at->place : NULL;
+  return j->at ? j->at->source : NULL;
 }
 static void ended(void *context, const char *reason) {
   wk__joint *j = context;
   snprintf(j->ended, sizeof j->ended, "%s", reason);
 }
 
-/* The tracer runs the graph where it cannot go on. This one asks for two elements of one. */
+/* A tracer runs its graph when it has to end early, which must not happen here: the graph begins with a call that fails
+ * (item() of two elements). */
 static wk_status refuse_to_run(wk__joint *j) {
   int64_t one = 1;
   wk_int two = wk_int_of(2);
   wk_tensor *element = wk_tensor_create(WK_FLOAT32, 1, &one), *pair = NULL;
   wk__spec spec;
   if (!element) return wk_error_category();
-  memset(wk__data(element), 0, sizeof(float));
+  memset(wk__host_data(element), 0, sizeof(float));
   wk__spec_contiguous(&spec, WK_FLOAT32, WK__CPU_DEVICE, 1, &two);
   wk__graph_node *constant = wk__graph_constant(j->graph, element, NULL), *call = NULL;
   if (constant) pair = wk__tensor_shape_only(&spec);
@@ -53,7 +54,7 @@ static wk_status refuse_to_run(wk__joint *j) {
 }
 
 static wk_status begin_trace(wk__joint *j) {
-  wk__trace_owner owner = {.context = j, .input = make_input, .place = place, .ended = ended, .has_numbers = true};
+  wk__trace_owner owner = {.context = j, .input = make_input, .source = source, .ended = ended, .has_numbers = true};
   if (!(j->tracer = wk__tracer_create(&owner))) return WK_OUT_OF_MEMORY;
   j->graph = wk__tracer_graph(j->tracer);
   if (!j->from->env) return WK_OK;
@@ -66,15 +67,11 @@ static wk_status begin_trace(wk__joint *j) {
 
 static wk_int translate(const wk__joint *j, wk_int x) { return j->env ? wk__sym_translate(x, j->env) : x; }
 
-/* spec: in the joint graph's symbols. The memory is said to be endless, because views of an input may reach further
- * than the input does. */
+/* spec: in the joint graph's symbols. The storage claims to be very large, because views of an input may reach beyond
+ * the input. */
 static wk_tensor *tensor_without_memory(const wk__spec *symbolic) {
   wk__spec spec = *symbolic;
-  spec.offset = wk__symbolic_value(spec.offset);
-  for (int d = 0; d < spec.ndim; d++) {
-    spec.sizes[d] = wk__symbolic_value(spec.sizes[d]);
-    spec.strides[d] = wk__symbolic_value(spec.strides[d]);
-  }
+  wk__spec_make_known(&spec);
   wk_storage *storage = wk__storage_from_memory(NULL, INT64_MAX / 16, NULL, NULL);
   if (!storage) return NULL;
   storage->device = spec.device;
@@ -252,7 +249,7 @@ static wk_status run_functional(wk__joint *j, const wk__graph_node *call, const 
   return status;
 }
 
-/* Made for this call alone, by a call that made new memory. */
+/* Made by a call that made new memory, and used by this call only. */
 static bool is_for_this_call(const wk__graph_node *node) {
   return node->kind == WK__GRAPH_CALL && node->use_count == 1 && node->value && !node->op->view && !is_taped(node) &&
          !node->op->compose;
@@ -260,13 +257,13 @@ static bool is_for_this_call(const wk__graph_node *node) {
 
 /* What is written is copied before, so that everybody else sees the old value; the copy is the new value. */
 static wk_status write_to(wk__joint *j, const wk__graph_node *call, const wk__graph_node *node, int index,
-                          wk_tensor **place) {
-  wk_value copy = {0}, args[] = {wk__v_tensor(*place), {0}};
+                          wk_tensor **use) {
+  wk_value copy = {0}, args[] = {wk__v_tensor(*use), {0}};
   if (!is_taped(call) && is_for_this_call(node))
-    copy = wk__v_tensor(wk__retain(*place));
+    copy = wk__v_tensor(wk__retain(*use));
   else
     WK_TRY(wk_call(WK__OP(clone), args, NULL, &copy));
-  *place = copy.tensor;
+  *use = copy.tensor;
   *(call->value ? place_of(j, call) : &j->values[j->first_item[call->number] + index]) = copy.tensor;
   return WK_OK;
 }
@@ -309,7 +306,7 @@ static bool is_written(const wk__joint *j, const wk__graph_node *node) {
 
 static bool is_taped_view(const wk__graph_node *n) {
   if (n->kind == WK__GRAPH_ITEM) return is_taped(n->args[0].node) && n->args[0].node->op->tags & WK__TAG_VIEW;
-  return wk__is_view_call(n) && is_taped(n) && n->op != WK__OP(detach); /* which forgets what it looks at */
+  return wk__is_view_call(n) && is_taped(n) && n->op != WK__OP(detach); /* which drops the history of its base */
 }
 static const wk__graph_node *looked_at(const wk__graph_node *view) {
   const wk__graph_node *call = view->kind == WK__GRAPH_ITEM ? view->args[0].node : view;
@@ -476,9 +473,9 @@ static wk_status use_inputs(wk__joint *j) {
     stands_for[j->uses[i].leaf_node->index] = j->graph->inputs[j->uses[i].input];
   for (wk__graph_node *n = j->graph->first; n; n = n->next) {
     wk__arg_cursor cursor = {0};
-    for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));) {
-      wk__graph_node *input = (*place)->kind == WK__GRAPH_INPUT ? stands_for[(*place)->index] : NULL;
-      if (input) WK_TRY(wk__graph_replace_arg(j->graph, n, *place, input));
+    for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));) {
+      wk__graph_node *input = (*use)->kind == WK__GRAPH_INPUT ? stands_for[(*use)->index] : NULL;
+      if (input) WK_TRY(wk__graph_replace_arg(j->graph, n, *use, input));
     }
   }
   return WK_OK;
@@ -514,18 +511,18 @@ static wk_status trace(wk__joint *j, const bool *defined) {
 
 wk_status wk__joint_trace(wk__joint *j, const bool *defined) {
   if (wk__saver_active()) return wk_fail(WK_UNSUPPORTED, "saved tensors are packed");
-  wk__thread_mode before = wk__mode;
+  wk__thread_mode before = wk__thread.mode;
   wk__tracer *outer = wk__tracer_current();
-  wk__mode.keys_on = wk__mode.keys_off = 0;
-  wk__mode.inference = false;
-  wk__mode.tape_sequence = wk__mode.running_sequence = 0;
-  wk__mode.grad_watcher = NULL;
+  wk__thread.mode.keys_on = wk__thread.mode.keys_off = 0;
+  wk__thread.mode.inference = false;
+  wk__thread.mode.tape_sequence = wk__thread.mode.running_sequence = 0;
+  wk__thread.mode.grad_watcher = NULL;
   wk_status status = trace(j, defined);
   if (outer)
     wk__tracer_resume(outer);
   else if (j->tracer)
     wk__tracer_pause(j->tracer);
-  wk__mode = before;
+  wk__thread.mode = before;
   if (status != WK_OK && j->ended[0]) return wk_fail(WK_UNSUPPORTED, "%s", j->ended);
   return status;
 }
@@ -539,7 +536,7 @@ static void release_tensors(wk__joint *j) {
   for (int64_t r = 0; r < j->result_count && j->tangents; r++) wk__release(j->tangents[r]);
 }
 
-/* The tracer runs what draws numbers when it goes: nothing is left of it then. */
+/* A tracer that is released runs recorded random operators; there are none left here. */
 static void empty_graph(wk__graph *graph) {
   for (wk__graph_node *n = graph->last, *previous; n; n = previous) {
     previous = n->previous;

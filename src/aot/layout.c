@@ -1,5 +1,5 @@
 /* How gradients lie in memory. In: a gradient that arrives. Out: strides that the same tensor has at other sizes.
- * Invariant: what a layout says of a dim hangs on dims of smaller strides only. Tests: tests/ops/test_compile.py. */
+ * Invariant: what a layout says of a dim depends on dims of smaller strides only. Tests: tests/ops/test_compile.py. */
 #include "aot/internal.h"
 
 /* A dim whose size times stride is the stride of dim d; -1: there is none. */
@@ -36,7 +36,7 @@ bool wk__aot_layout_fits(const wk__aot_layout *layout, const wk_tensor *grad) {
   return !wk__aot_is_plain(grad);
 }
 
-/* Strides that hang on others are known when those are: every round settles one more. */
+/* Strides that depend on others are known when those are: every round settles one more. */
 void wk__aot_layout_apply(const wk__aot_layout *layout, wk__spec *spec) {
   bool known[WK_MAX_DIMS];
   for (int d = 0; d < spec->ndim; d++) {

@@ -22,7 +22,7 @@ static void mark_live(const wk__joint *j, wk__partition *p) {
   for (const wk__graph_node *n = j->graph->last; n; n = n->previous) {
     wk__arg_cursor cursor = {0};
     if (!p->live[n->number]) continue;
-    for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));) p->live[(*place)->number] = true;
+    for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));) p->live[(*use)->number] = true;
   }
 }
 
@@ -44,7 +44,7 @@ static void mark_demanded(const wk__joint *j, wk__partition *p) {
   for (int64_t k = (int64_t)j->last_forward + 1; k < p->count; k++) {
     wk__arg_cursor cursor = {0};
     if (!p->live[k]) continue;
-    for (wk__graph_node **place; (place = wk__graph_next_arg(j->nodes[k], &cursor));) demand(j, p, *place);
+    for (wk__graph_node **use; (use = wk__graph_next_arg(j->nodes[k], &cursor));) demand(j, p, *use);
   }
 }
 
@@ -104,14 +104,14 @@ typedef struct chooser {
   uint16_t *chain;    /* calls that are computed again up to here */
 } chooser;
 
-/* Memory that the program can write is kept where the eager tape keeps it, which hangs on the result whose gradient is
- * taken. With several results nothing is computed from it again: the one that is differentiated may not be the one that
- * keeps it. */
+/* Memory that the program can write is kept where the eager tape keeps it, which depends on the result whose gradient
+ * is taken. With several results nothing is computed from it again: the one that is differentiated may not be the one
+ * that keeps it. */
 static bool reads_what_may_change(const chooser *c, const wk__graph_node *n) {
   wk__arg_cursor cursor = {0};
   if (c->j->result_count < 2 || n->op == NULL || n->op->view) return false;
-  for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));) {
-    const wk__graph_node *root = root_of(*place);
+  for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));) {
+    const wk__graph_node *root = root_of(*use);
     bool steady = root->kind == WK__GRAPH_INPUT && c->options->steady && c->options->steady[root->index];
     if (c->exposed[root->number] && !steady) return true;
   }
@@ -127,8 +127,8 @@ static void limit_chains(chooser *c) {
     if (c->fixed[k]) continue;
     wk__arg_cursor cursor = {0};
     int longest = 0;
-    for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));)
-      if (c->chain[(*place)->number] > longest) longest = c->chain[(*place)->number];
+    for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));)
+      if (c->chain[(*use)->number] > longest) longest = c->chain[(*use)->number];
     bool free = n->kind == WK__GRAPH_ITEM || n->op->view;
     c->fixed[k] = !free && longest >= limit;
     if (!c->fixed[k]) c->chain[k] = (uint16_t)(longest + !free);
@@ -144,8 +144,8 @@ static void mark_exposed(const chooser *c) {
     wk__arg_cursor cursor = {0};
     const wk__graph_node *n = j->nodes[k];
     if (!c->exposed[k]) continue;
-    for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));)
-      if (n->kind == WK__GRAPH_ITEM || wk__graph_may_alias(n->op, cursor.arg)) c->exposed[(*place)->number] = true;
+    for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));)
+      if (n->kind == WK__GRAPH_ITEM || wk__graph_may_alias(n->op, cursor.arg)) c->exposed[(*use)->number] = true;
   }
 }
 
@@ -154,8 +154,7 @@ static void mark_materialized(const chooser *c) {
     const wk__graph_node *n = c->j->nodes[k];
     wk__arg_cursor cursor = {0};
     if (n->kind == WK__GRAPH_CALL && n->op->tags & (WK__TAG_POINTWISE | WK__TAG_COMPARISON)) continue;
-    for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));)
-      c->materialized[root_of(*place)->number] = true;
+    for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));) c->materialized[root_of(*use)->number] = true;
   }
   for (int64_t k = 0; k < c->p->count; k++) c->materialized[k] |= c->exposed[k];
 }
@@ -166,7 +165,7 @@ static void mark_useful(const chooser *c) {
     wk__arg_cursor cursor = {0};
     c->useful[k] |= c->p->demanded[k];
     if (!c->useful[k] || c->fixed[k]) continue;
-    for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));) c->useful[(*place)->number] = true;
+    for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));) c->useful[(*use)->number] = true;
   }
 }
 
@@ -201,8 +200,8 @@ static wk_status add_edges(const chooser *c, wk__flow *flow, int64_t k, int64_t 
   if (c->p->demanded[k]) WK_TRY(wk__flow_edge(flow, demands, behind(k), WK__FLOW_INFINITE));
   if (n->kind == WK__GRAPH_INPUT || c->fixed[k]) return wk__flow_edge(flow, before(k), sources, WK__FLOW_INFINITE);
   wk__arg_cursor cursor = {0};
-  for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));)
-    WK_TRY(wk__flow_edge(flow, before(k), behind((*place)->number), WK__FLOW_INFINITE));
+  for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));)
+    WK_TRY(wk__flow_edge(flow, before(k), behind((*use)->number), WK__FLOW_INFINITE));
   return WK_OK;
 }
 

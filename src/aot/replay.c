@@ -69,7 +69,7 @@ static void mark(const replayer *r) {
       if (as_product(r, n)) need(r, n->args[0].node->args[0].node);
       continue;
     }
-    for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));) need(r, *place);
+    for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));) need(r, *use);
   }
 }
 

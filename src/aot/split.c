@@ -5,7 +5,7 @@
 
 /* =================================================== the forward graph =========================================== */
 
-/* Which output of the forward graph a joint node is; appended when it is none. */
+/* Which output of the forward graph a joint node is; appended when it is not one yet. */
 int32_t wk__split_output(wk__splitter *s, wk__graph_node *node) {
   for (int64_t i = 0; i < s->forward_count; i++)
     if (s->forward[i] == node) return (int32_t)i;
@@ -43,7 +43,7 @@ wk_status wk__split_saved(wk__splitter *s, wk__graph_node *n, bool exact, wk__ao
   out->index = exact ? written_with(j, n) : -1;
   out->source = WK__AOT_WRITTEN;
   for (int64_t i = 0; i < s->split->value_count; i++)
-    if (s->forward[i] == n) out->index = -1; /* the program gets it as a tensor of its own */
+    if (s->forward[i] == n) out->index = -1; /* it is also an output of the program */
   if (out->index >= 0) return WK_OK;
   out->index = wk__split_output(s, n);
   out->source = out->index < s->split->value_count ? WK__AOT_VALUE : WK__AOT_OWN;
@@ -52,7 +52,7 @@ wk_status wk__split_saved(wk__splitter *s, wk__graph_node *n, bool exact, wk__ao
 
 static void need_args(const wk__graph_node *n, bool *needed) {
   wk__arg_cursor cursor = {0};
-  for (wk__graph_node **place; (place = wk__graph_next_arg(n, &cursor));) needed[(*place)->number] = true;
+  for (wk__graph_node **use; (use = wk__graph_next_arg(n, &cursor));) needed[(*use)->number] = true;
 }
 
 static wk_status copy_forward(wk__splitter *s, wk__builder *b, bool *needed) {
@@ -138,7 +138,8 @@ static wk_status make_inputs(emitter *e, wk__aot_backward *out) {
   return WK_OK;
 }
 
-/* Copies a node behind whatever it needs and is not there yet: what is computed again is so right before it is used. */
+/* Copies a node after the nodes that it needs and that are not there yet: what is recomputed is so right before its
+ * use. */
 static wk_status emit(emitter *e, int64_t number) {
   int64_t depth = 0;
   WK_TRY(wk__grow(&e->stack, &e->capacity, 1, sizeof *e->stack));
@@ -148,8 +149,8 @@ static wk_status emit(emitter *e, int64_t number) {
     wk__arg_cursor cursor = {0};
     wk__graph_node *missing = NULL;
     if (!wk__builder_node(&e->builder, n))
-      for (wk__graph_node **place; !missing && (place = wk__graph_next_arg(n, &cursor));)
-        if (!wk__builder_node(&e->builder, *place)) missing = *place;
+      for (wk__graph_node **use; !missing && (use = wk__graph_next_arg(n, &cursor));)
+        if (!wk__builder_node(&e->builder, *use)) missing = *use;
     if (missing) {
       WK_TRY(wk__grow(&e->stack, &e->capacity, depth + 1, sizeof *e->stack));
       e->stack[depth++] = missing->number;
@@ -391,7 +392,7 @@ static wk_status follow_tape(tape *t, wk_node *first, uint64_t bits) {
   return WK_OK;
 }
 
-/* A tape node that kept something runs once: results conflict that both lead to one which has none of it left. */
+/* A tape node that kept values runs once: two results conflict when both lead to one whose values are gone. */
 static wk_status find_conflicts(wk__splitter *s) {
   const wk__joint *j = s->j;
   tape t = {0};
@@ -421,7 +422,7 @@ static wk_status take_arguments(wk__aot_split *split, wk__graph *graph, const bo
   return copy_list(options->steady, graph->input_count, sizeof *options->steady, &split->options.steady);
 }
 
-/* The joint graph has gradients of what outputs are views of, too: mostly there are none. */
+/* The joint graph has gradients for the bases of outputs, too; mostly there are none. */
 static wk_status build_usual(wk__splitter *s) {
   wk__aot_split *split = s->split;
   bool hidden = false, *defined = wk__alloc_zeroed((size_t)split->result_count + 1);

@@ -12,7 +12,7 @@ typedef struct wk__splitter {
   int64_t forward_count, forward_capacity;
 } wk__splitter;
 
-/* Which output of the forward graph the joint node is; appended when it is none; -1 with the error set. */
+/* Which output of the forward graph the joint node is; appended when it is not one yet; -1 with the error set. */
 int32_t wk__split_output(wk__splitter *splitter, wk__graph_node *node);
 /* How the value of a joint node is kept. exact: the eager tape keeps it too. */
 WK_MUST_USE wk_status wk__split_saved(wk__splitter *splitter, wk__graph_node *node, bool exact, wk__aot_saved *out);

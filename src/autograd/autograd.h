@@ -66,6 +66,7 @@ struct wk_node {
   _Atomic int32_t references;
   uint16_t input_count, result_count;
   bool released;     /* what it saved is gone: it cannot run again */
+  bool usual_name;   /* see wk_op.grad_fn_arg */
   uint64_t sequence; /* later nodes run first; leaves before all */
   const wk__node_class *class;
   const wk_op *op;              /* NULL when the class alone says what it is */
@@ -89,14 +90,13 @@ static inline wk_node *wk__node_retain(wk_node *n) {
   return n;
 }
 void wk__node_release(wk_node *node);
-/* What is left of a tape that cannot be run any more: it has a name, leads to the leaves and nodes of `inputs`, and
- * running it is an error with that message; NULL: the usual one, because it has been run. */
+/* What remains of a tape that cannot run any more: it has a name and leads to the leaves and nodes of `inputs`; running
+ * it is an error with that message. NULL: the usual message, that it has been run. */
 wk_node *wk__node_spent(const char *name, const char *message, wk_tensor *const *inputs, int count) WK_MUST_USE;
 void wk__node_print_name(wk__string *s, const wk_node *node);       /* "AddBackward0" */
 void wk__node_print_full_name(wk__string *s, const wk_node *node);  /* the same, "torch::autograd::CopySlices" */
 void wk__node_print_short_name(wk__string *s, const wk_node *node); /* "Add", as messages have it */
 wk_status wk__node_add_hook(wk_node *node, wk__node_hook hook);     /* takes the context */
-void wk__node_remove_hook(wk_node *node, uint64_t id);
 
 /* ---- tensors (variable.c) ---- */
 wk__autograd *wk__autograd_get(wk_tensor *t); /* makes it when absent; NULL with the error set */
@@ -170,6 +170,15 @@ typedef struct wk__backward {
   void *take_context;
 } wk__backward;
 WK_MUST_USE wk_status wk__run_backward(const wk__backward *request);
+/* Anomaly detection. `made`: a node has been created, `found`: it has failed with that error, which is given back or
+ * replaced. The embedding language sets both before it is on. */
+extern atomic_bool wk__anomaly_on;
+extern void (*wk__anomaly_made)(wk_node *node);
+extern wk_status (*wk__anomaly_found)(const wk_node *node, wk_status status);
 extern atomic_bool wk__anomaly_finds_nan; /* a NaN in what a node gives is an error; for all threads */
+
+/* ---- what wiring.c gives to the parts above ---- */
+wk__layer_fn wk__inference_layer, wk__autograd_layer; /* inference.c, record.c */
+void wk__autograd_release(wk__autograd *meta);        /* tensor/tensor.h, wk__tensor_upcalls */
 
 #endif

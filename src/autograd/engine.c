@@ -132,7 +132,7 @@ static int input_at(const run *r, const wk_node *n, uint32_t result) {
   return -1;
 }
 
-/* Takes the reference. A second gradient is added to the first, in place when nobody else can see it. */
+/* Takes the reference. A second gradient is added to the first, in place when the engine holds the only reference. */
 static wk_status receive(run *r, int64_t t, uint32_t result, wk_tensor *steal_grad) {
   task *task = &r->tasks[t];
   int input = WK_UNLIKELY(r->request->take) ? input_at(r, task->node, result) : -1;
@@ -222,7 +222,9 @@ wk_status wk__saved_tensors_freed(void) {
 
 /* ---- anomaly detection ---- */
 
-atomic_bool wk__anomaly_finds_nan;
+atomic_bool wk__anomaly_on, wk__anomaly_finds_nan;
+void (*wk__anomaly_made)(wk_node *node);
+wk_status (*wk__anomaly_found)(const wk_node *node, wk_status status);
 
 static bool has_nan(wk_tensor *grad) {
   if (!grad || !grad->storage || !wk_dtype_is_floating((wk_dtype)grad->dtype)) return false;
@@ -230,14 +232,15 @@ static bool has_nan(wk_tensor *grad) {
   wk_scope_begin(&scope);
   wk_tensor *nan = wk__call_tensor(WK__OP(isnan), (wk_value[]){wk__v_tensor(grad)});
   wk_tensor *any = wk__call_tensor(WK__OP(any), (wk_value[]){wk__v_tensor(nan)});
-  bool found = any && *(const bool *)wk__data(any);
+  wk__scalar found = {0};
+  bool read = any && wk__read_element(any, &found) == WK_OK;
   wk_scope_end(&scope);
-  return found;
+  return read && found.i;
 }
 
 /* While a graph is traced there are no values to look at. */
 static wk_status refuse_nan(const wk_node *n, wk_tensor *const *grads) {
-  if (wk__mode.keys_on & WK__KEY_TRACE) return WK_OK;
+  if (wk__thread.mode.keys_on & WK__KEY_TRACE) return WK_OK;
   for (int i = 0; i < n->input_count; i++) {
     if (!has_nan(grads[i])) continue;
     wk__string name = {0};
@@ -258,7 +261,7 @@ static wk_status run_inner(run *r, task *t) {
   wk_tensor *space[INLINE_INPUTS] = {NULL}, **grads = space;
   bool wanted_space[INLINE_INPUTS], *wanted = wanted_space;
   if (n->released) return wk__saved_tensors_freed();
-  const wk__grad_watcher *watcher = wk__mode.grad_watcher;
+  const wk__grad_watcher *watcher = wk__thread.mode.grad_watcher;
   if (WK_UNLIKELY(watcher && n->sequence < watcher->first)) watcher->old_node_runs(watcher->context);
   if (n->input_count > INLINE_INPUTS) {
     grads = wk__alloc_zeroed(n->input_count * (sizeof *grads + sizeof *wanted));
@@ -268,12 +271,13 @@ static wk_status run_inner(run *r, task *t) {
   for (int i = 0; i < n->input_count; i++)
     wanted[i] = n->edges[i].node && expected(&r->tasks[find(r, n->edges[i].node)]);
   wk_status status = run_node_hooks(n, false, NULL, t->grads);
-  uint64_t outer_sequence = wk__mode.running_sequence;
-  wk__mode.running_sequence = n->sequence;
+  uint64_t outer_sequence = wk__thread.mode.running_sequence;
+  wk__thread.mode.running_sequence = n->sequence;
   if (status == WK_OK) status = n->class->run(n, t->grads, wanted, q->create_graph, grads);
-  wk__mode.running_sequence = outer_sequence;
+  wk__thread.mode.running_sequence = outer_sequence;
   if (WK_UNLIKELY(atomic_load_explicit(&wk__anomaly_finds_nan, memory_order_relaxed)) && status == WK_OK)
     status = refuse_nan(n, grads);
+  if (WK_UNLIKELY(status != WK_OK) && atomic_load(&wk__anomaly_on)) status = wk__anomaly_found(n, status);
   if (status == WK_OK) status = run_node_hooks(n, true, grads, t->grads);
   if (!q->retain_graph && n->class->release_saved) n->class->release_saved(n);
   if (status == WK_OK) {
@@ -296,7 +300,7 @@ static wk_status pass_nothing(run *r, const wk_node *n) {
   return status;
 }
 
-/* Hooks see the gradients first, then whoever asked for them, then the node. */
+/* Hooks see the gradients first, then the caller that asked for them, then the node. */
 static wk_status run_with_gradients(run *r, task *t) {
   bool leaf = is_accumulator(t->node);
   WK_TRY(leaf ? run_leaf_hooks(t, wk__accumulator_leaf(t->node)) : run_result_hooks(t, r->request->create_graph));

@@ -2,8 +2,8 @@
  *
  * In: a call made under inference_mode (the thread turns the layer on) or with such a tensor (its key does). Out: the
  * call below; under the mode its new tensors get the key. Views have it from what they look at, so views of ordinary
- * tensors stay ordinary. Outside of the mode nothing may write to an inference tensor, since nobody would notice.
- * Tests: tests/python/test_inference.py. */
+ * tensors stay ordinary. Outside of the mode an inference tensor may not be written, since it has no version that would
+ * show it. Tests: tests/python/test_inference.py. */
 #include "autograd/autograd.h"
 #include "ops/internal.h"
 
@@ -44,15 +44,15 @@ static void mark_results(const wk_op *op, const wk_value *args, wk_tensor *const
 
 wk_status wk__inference_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                               wk_value *results) {
-  if (!wk__mode.inference) WK_TRY(refuse_writes(op, args, destinations));
+  if (!wk__thread.mode.inference) WK_TRY(refuse_writes(op, args, destinations));
   WK_TRY(wk__call_below(WK__KEY_INFERENCE, op, args, destinations, results));
-  if (wk__mode.inference && !(op->tags & (WK__TAG_VIEW | WK__TAG_MUTATES)))
+  if (wk__thread.mode.inference && !(op->tags & (WK__TAG_VIEW | WK__TAG_MUTATES)))
     mark_results(op, args, destinations, results);
   return WK_OK;
 }
 
 void wk__mark_if_inference(wk_tensor *t) {
-  if (t && wk__mode.inference) t->keys |= WK__KEY_INFERENCE;
+  if (t && wk__thread.mode.inference) t->keys |= WK__KEY_INFERENCE;
 }
 
 wk_status wk__check_saved(const wk_tensor *t) {

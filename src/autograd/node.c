@@ -52,6 +52,7 @@ wk_node *wk__node_create(const wk__node_class *class, size_t size, int inputs, i
   n->result_count = (uint16_t)results;
   n->sequence = atomic_fetch_add_explicit(&next_sequence, 1, memory_order_relaxed);
   n->edges = (wk__edge *)((char *)n + size);
+  if (WK_UNLIKELY(atomic_load_explicit(&wk__anomaly_on, memory_order_relaxed))) wk__anomaly_made(n);
   return n;
 }
 
@@ -108,8 +109,9 @@ void wk__node_release(wk_node *n) {
 /* "add.Tensor" -> "AddBackward0", "_log_softmax" -> "LogSoftmaxBackward0", "log1p" -> "Log1PBackward0": words joined,
  * each with a capital; a word begins behind a digit too. */
 void wk__node_print_name(wk__string *s, const wk_node *n) {
-  if (n->name) {
-    wk__string_append(s, n->name);
+  const char *name = n->name ? n->name : n->op && !n->usual_name ? n->op->grad_fn_name : NULL;
+  if (name) {
+    wk__string_append(s, name);
     return;
   }
   bool start = true;
@@ -124,7 +126,9 @@ void wk__node_print_name(wk__string *s, const wk_node *n) {
 }
 
 void wk__node_print_full_name(wk__string *s, const wk_node *n) {
-  if (!n->op && !n->name) wk__string_append(s, "torch::autograd::");
+  const char *of_row = n->op && !n->name ? n->op->grad_fn_name : NULL;
+  bool by_hand = of_row && !isdigit((unsigned char)of_row[strlen(of_row) - 1]); /* PyTorch generates the others */
+  if (by_hand || (!n->op && !n->name)) wk__string_append(s, "torch::autograd::");
   wk__node_print_name(s, n);
 }
 
@@ -145,17 +149,6 @@ wk_status wk__node_add_hook(wk_node *n, wk__node_hook hook) {
   while (*end) end = &(*end)->next;
   *end = h;
   return WK_OK;
-}
-
-void wk__node_remove_hook(wk_node *n, uint64_t id) {
-  for (wk__node_hook **at = &n->hooks; *at; at = &(*at)->next) {
-    if ((*at)->id != id) continue;
-    wk__node_hook *h = *at;
-    *at = h->next;
-    if (h->release) h->release(h->context);
-    wk__free(h);
-    return;
-  }
 }
 
 /* ---- spent nodes ---- */

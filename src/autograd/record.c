@@ -3,11 +3,12 @@
  * strong reference to a tensor whose history leads to it. Tests: tests/c/test_autograd.c, tests/ops/ (gradcheck). */
 #include "autograd/autograd.h"
 #include "ops/internal.h"
+#include "trace/trace.h"
 
 /* A saved tensor that a saver keeps. */
 typedef struct packed_tensor {
   wk__packed *packed; /* owned; NULL: the tensor was kept as it is, or not at all */
-  wk_tensor *shape;   /* what stands in its place; here while the unpacked tensor stands there */
+  wk_tensor *shape;   /* its shape, which takes its place; kept here while the unpacked tensor does */
 } packed_tensor;
 
 /* An operator's node. Arguments are kept as the rule will see them: numbers and lists copied, tensors whole, as shapes,
@@ -206,7 +207,7 @@ static wk_status collect_gradients(op_node *n, const bool *wanted, wk_tensor **g
   return WK_OK;
 }
 
-/* A rule may fill a gradient piece by piece: none of that is a write that anybody could have seen. */
+/* A rule may fill a gradient piece by piece; the program cannot see those writes, so they do not count. */
 static void forget_writes(wk_tensor *const *grads, int count) {
   for (int i = 0; i < count; i++) {
     wk_tensor *t = grads[i];
@@ -310,7 +311,7 @@ static wk__saves saves_of(const wk_op *op, const wk_value *args) {
   }
   return saves;
 }
-/* In place the argument is gone: where the rule can do with the result, no copy of it is kept. */
+/* In place the argument is overwritten. Where the rule can use the result instead, no copy is kept. */
 static wk__saves saves_in_place(const wk_op *op, wk__saves saves) {
   if (op->tags & WK__TAG_BY_RESULT && saves.args & 1) {
     saves.args &= ~1u;
@@ -372,7 +373,7 @@ static void note_relative(op_node *n, int i, const wk_tensor *t, const wk_tensor
   if (!t->base) n->bases |= 1u << i;
 }
 
-/* y.mul_(y): the first argument has the value from before, as in PyTorch, and the second was written. */
+/* y.mul_(y): the first argument keeps the value from before, as in PyTorch; the second counts as written. */
 static bool is_written_too(int i, const wk_tensor *t, const wk_tensor *written) { return i > 0 && t == written; }
 
 static wk_tensor *whole(int i, wk_tensor *t, const wk_tensor *written) {
@@ -436,7 +437,7 @@ static wk_status note_symbolic(op_node *n) {
   bool found = false;
   for (int i = 0; i < n->argument_count; i++) found |= is_symbolic(&n->args[i]);
   if (WK_LIKELY(!found || n->symbolic)) return WK_OK;
-  if (!wk__symbols_in_use()) {
+  if (!wk__trace_has_symbols()) {
     make_known(n);
     return WK_OK;
   }
@@ -550,6 +551,7 @@ static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tens
   op_node *n = new_op_node(op, items);
   if (!n) return WK_OUT_OF_MEMORY;
   n->node.op = op;
+  n->node.usual_name = op->grad_fn_arg && args[op->grad_fn_arg - 1].tag == WK_VALUE_NONE;
   n->argument_count = op->schema.parameter_count;
   n->reduce = written ? to_reduce(op, args, written) : 0;
   wk_status status = connect(n, args);
@@ -640,8 +642,8 @@ static wk_status compose_then_copy(const wk_op *op, const wk_value *args, wk_val
 wk_status wk__autograd_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   wk_tensor *written = written_tensor(op, args, destinations);
   bool in_place = written && args[0].tag == WK_VALUE_TENSOR && args[0].tensor == written;
-  if (!wk__mode.grad_enabled || !any_wanted(op, args)) {
-    bool records = wk__mode.grad_enabled && (op->vjp || op->compose);
+  if (!wk__thread.mode.grad_enabled || !any_wanted(op, args)) {
+    bool records = wk__thread.mode.grad_enabled && (op->vjp || op->compose);
     if (written && !in_place && records && wants(written)) return refuse_out(op);
     if (written) WK_TRY(wk__check_inplace(written));
     return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
@@ -657,10 +659,10 @@ wk_status wk__autograd_layer(const wk_op *op, const wk_value *args, wk_tensor *c
   wk__saves saves = in_place ? saves_in_place(op, saves_of(op, args)) : saves_of(op, args);
   op_node *n;
   WK_TRY(begin_node(op, args, written, saves, &n));
-  uint64_t outer_sequence = wk__mode.tape_sequence;
-  wk__mode.tape_sequence = n->node.sequence;
+  uint64_t outer_sequence = wk__thread.mode.tape_sequence;
+  wk__thread.mode.tape_sequence = n->node.sequence;
   wk_status status = wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
-  wk__mode.tape_sequence = outer_sequence;
+  wk__thread.mode.tape_sequence = outer_sequence;
   if (status == WK_OK) {
     if (!written) status = note_reductions(n, args, results[0].tensor);
     if (status == WK_OK) status = finish_node(n, results, saves, in_place);

@@ -3,20 +3,18 @@
  * saved one had. Tests: tests/c/test_autograd.c, tests/python/test_saved_tensors_hooks.py. */
 #include "autograd/autograd.h"
 
-static _Thread_local wk__saver *current;
-
 void wk__saver_push(wk__saver *saver) {
-  saver->outer = current;
-  current = saver;
+  saver->outer = wk__thread.saver;
+  wk__thread.saver = saver;
 }
 void wk__saver_remove(wk__saver *saver) {
-  for (wk__saver **at = &current; *at; at = &(*at)->outer) {
+  for (wk__saver **at = &wk__thread.saver; *at; at = &(*at)->outer) {
     if (*at != saver) continue;
     *at = saver->outer;
     return;
   }
 }
-bool wk__saver_active(void) { return current != NULL; }
+bool wk__saver_active(void) { return wk__thread.saver != NULL; }
 
 static wk_tensor *without_history(const wk_tensor *t) {
   wk__spec spec;
@@ -26,13 +24,13 @@ static wk_tensor *without_history(const wk_tensor *t) {
 
 wk_status wk__pack(wk_tensor *t, wk__packed **out_packed) {
   *out_packed = NULL;
-  wk__saver *saver = current;
+  wk__saver *saver = wk__thread.saver;
   wk_tensor *alias = without_history(t);
   if (!alias) return wk_error_category();
   uint32_t version = wk__version(alias);
-  current = NULL;
+  wk__thread.saver = NULL;
   wk_status status = saver->pack(saver, alias, out_packed);
-  current = saver;
+  wk__thread.saver = saver;
   if (status == WK_OK && wk__version(alias) != version) {
     wk__packed_release(*out_packed);
     *out_packed = NULL;

@@ -50,7 +50,7 @@ wk_status wk_set_requires_grad(wk_tensor *t, bool requires_grad) {
   }
   if (requires_grad && !wk_dtype_is_floating((wk_dtype)t->dtype) && !wk_dtype_is_complex((wk_dtype)t->dtype))
     return wk_fail(WK_RUNTIME_ERROR, "only Tensors of floating point dtype can require gradients");
-  if (requires_grad && t->keys & WK__KEY_INFERENCE && !wk__mode.inference)
+  if (requires_grad && t->keys & WK__KEY_INFERENCE && !wk__thread.mode.inference)
     return wk_fail(WK_RUNTIME_ERROR,
                    "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
   if (!requires_grad && !t->autograd) return WK_OK;
@@ -77,11 +77,11 @@ wk_status wk_set_grad(wk_tensor *t, wk_tensor *grad) {
 }
 
 bool wk_set_grad_enabled(bool enabled) {
-  bool before = wk__mode.grad_enabled;
-  wk__mode.grad_enabled = enabled;
+  bool before = wk__thread.mode.grad_enabled;
+  wk__thread.mode.grad_enabled = enabled;
   return before;
 }
-bool wk_grad_enabled(void) { return wk__mode.grad_enabled; }
+bool wk_grad_enabled(void) { return wk__thread.mode.grad_enabled; }
 
 /* ---- the end of the tape at a leaf ---- */
 
@@ -90,20 +90,43 @@ typedef struct accumulate_node {
   wk_tensor *leaf; /* owned */
 } accumulate_node;
 
-/* The first gradient is kept itself when nobody else holds it, else copied; later ones are added in place, or out of
+/* A leaf without gaps has gradients that lie as it does, any other one has contiguous ones. */
+static bool lies_as_leaf(const wk_tensor *t, const wk_tensor *grad) {
+  if (!wk__non_overlapping_and_dense(t)) return wk__is_contiguous(grad);
+  for (int d = 0; d < t->ndim; d++)
+    if (!wk_int_same(t->strides[d], grad->strides[d]) && !wk_int_same(t->sizes[d], wk_int_of(1))) return false;
+  return true;
+}
+
+static wk_status copy_as_leaf(wk_tensor *t, wk_tensor *grad, wk_value *out) {
+  bool dense = wk__non_overlapping_and_dense(t), alike = lies_as_leaf(t, grad) && wk__non_overlapping_and_dense(grad);
+  if (!dense || alike) {
+    wk_value format = {0};
+    if (!dense) format = (wk_value){.tag = WK_VALUE_STRING, .string = "contiguous_format"};
+    return wk_call(WK__OP(clone), (wk_value[]){wk__v_tensor(grad), format}, NULL, out);
+  }
+  wk_value made = {0}, as_grad[] = {wk__v_tensor(t), wk__v_dtype((wk_dtype)grad->dtype), {0}, {0}};
+  WK_TRY(wk_call(WK__OP(empty_like), as_grad, NULL, &made));
+  wk_status status = wk_call(WK__OP(copy_), (wk_value[]){made, wk__v_tensor(grad), {0}}, NULL, out);
+  wk_value_release(&made);
+  return status;
+}
+
+/* The first gradient is kept itself when it has no other holder, else copied; later ones are added in place, or out of
  * place when the sum is to be differentiated. */
 static wk_status accumulate(wk_tensor *t, wk_tensor *grad, bool may_steal, bool create_graph) {
   wk__autograd *a = t->autograd;
   wk_value result = {0};
   if (!a->grad) {
     bool alone = may_steal && !create_graph && atomic_load(&grad->references) == 1 && grad->storage &&
-                 atomic_load(&grad->storage->references) == 1 && wk__non_overlapping_and_dense(grad);
+                 atomic_load(&grad->storage->references) == 1 && wk__non_overlapping_and_dense(grad) &&
+                 lies_as_leaf(t, grad);
     if (alone) {
       wk__detach_in_place(grad);
       a->grad = wk__retain(grad);
       return WK_OK;
     }
-    WK_TRY(wk_call(WK__OP(clone), (wk_value[]){wk__v_tensor(grad), {0}}, NULL, &result));
+    WK_TRY(copy_as_leaf(t, grad, &result));
     a->grad = result.tensor;
     return WK_OK;
   }
@@ -124,7 +147,7 @@ static wk_status run_accumulate(wk_node *n, wk_tensor *const *grads, const bool 
   (void)wanted, (void)out_grads;
   wk_tensor *leaf = ((accumulate_node *)n)->leaf;
   if (!grads[0] || !leaf->autograd) return WK_OK;
-  wk__grad_watcher *watcher = wk__mode.grad_watcher;
+  wk__grad_watcher *watcher = wk__thread.mode.grad_watcher;
   if (WK_UNLIKELY(watcher != NULL)) watcher->grad_read(watcher->context, leaf);
   WK_TRY(accumulate(leaf, grads[0], true, create_graph));
   if (WK_UNLIKELY(watcher != NULL)) watcher->grad_written(watcher->context, leaf);
@@ -184,7 +207,7 @@ wk_status wk__set_history(wk_tensor *t, wk_node *node, uint32_t result) {
   return WK_OK;
 }
 
-/* A view whose storage was written after its history was recorded gets a new one: a strided look at the base. */
+/* A view whose storage was written after its history was recorded gets a new history: an as_strided of the base. */
 static wk_status refresh_view(wk_tensor *t) {
   wk_tensor *base = t->base;
   wk__autograd *a = wk__autograd_get(t);
@@ -242,7 +265,7 @@ static wk_status refuse_write(const wk__autograd *a) {
 }
 
 wk_status wk__check_inplace(wk_tensor *t) {
-  if (!wk__mode.grad_enabled) return WK_OK;
+  if (!wk__thread.mode.grad_enabled) return WK_OK;
   const wk__autograd *whole = t->base ? t->base->autograd : t->autograd;
   if (whole && whole->refuses_writes && whole->grad_fn) return refuse_write(whole);
   if (t->base && t->base->autograd && t->base->autograd->requires_grad && !t->base->autograd->grad_fn)

@@ -7,10 +7,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "wick/base.h"
-
-/* Around the declarations of a part's header: the extension module links libwick.so and uses the parts' functions too,
- * so these are visible to it. Headers of one part alone go without. */
 
 #define WK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define WK_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -18,7 +16,7 @@
 
 static inline int64_t wk__min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t wk__max(int64_t a, int64_t b) { return a > b ? a : b; }
-/* Often 1, and a division costs 40 to 90 cycles on many a processor. */
+/* Often 1, and a division costs 40 to 90 cycles on many processors. */
 static inline int64_t wk__ceil_div(int64_t a, int64_t b) { return a > 0 && a <= b ? 1 : (a + b - 1) / b; }
 
 /* ---- memory.c: the one door to the heap. NULL means failure with WK_OUT_OF_MEMORY set. WICK_FAULT=alloc:N (debug
@@ -36,8 +34,8 @@ int64_t wk__live_allocations(void); /* blocks not yet freed (debug builds, else 
 /* Makes room for `needed` items of `item` bytes in *array; *capacity is in items. Contents are kept. */
 WK_MUST_USE wk_status wk__grow(void *array, int64_t *capacity, int64_t needed, size_t item);
 
-/* Whether long work should end soon because somebody waits for this thread (Ctrl-C); set by who knows of such things,
- * NULL: nobody does. */
+/* Whether long work should end soon because the user interrupted it (Ctrl-C). Set by the embedding language; NULL: work
+ * is never interrupted. */
 extern bool (*wk__is_interrupted)(void);
 
 /* ---- arena.c: memory that lives as long as one compilation; freed all at once. ---- */

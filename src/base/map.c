@@ -59,7 +59,7 @@ void wk__map_remove(wk__map *map, uint64_t key) {
   uint32_t mask = map->capacity - 1;
   uint32_t hole = (uint32_t)(found - map->slots);
   for (uint32_t i = (hole + 1) & mask; map->slots[i].key; i = (i + 1) & mask) {
-    /* Slot i may fill the hole when its home is not after the hole, going round. */
+    /* Slot i may fill the hole when its home is not after the hole, in the cyclic order of slots. */
     uint32_t distance_from_home = (i - home(map, map->slots[i].key)) & mask;
     if (distance_from_home < ((i - hole) & mask)) continue;
     map->slots[hole] = map->slots[i];

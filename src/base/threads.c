@@ -4,10 +4,10 @@
  *
  * There is one job at a time, published through `gate`: a generation, odd while the job is open, and the number of
  * workers inside. Workers enter by compare-and-swap only while the gate is open, so that the caller, once it has closed
- * the gate and seen nobody inside, may leave: a worker that wakes late finds the gate closed and has touched nothing.
- * The caller thus waits for the workers that took part, never for one that is asleep.
+ * the gate and seen no worker inside, may leave: a worker that wakes late finds the gate closed and has touched
+ * nothing. The caller thus waits for the workers that took part, never for one that is asleep.
  *
- * Invariant: the job's fields change only while the gate is closed, nobody is inside and `busy` is held.
+ * Invariant: the job's fields change only while the gate is closed, no worker is inside and `busy` is held.
  * Tests: tests/c/test_base.c, threads_* (nesting, two callers, fork, resizing). */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -55,10 +55,7 @@ static struct {
   pthread_t handles[MAX_THREADS];
 } pool;
 
-static _Thread_local int thread_index;
-static _Thread_local bool inside_range;
-
-int wk__thread_index(void) { return thread_index; }
+int wk__thread_index(void) { return wk__thread.worker; }
 
 static void pause_cpu(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -114,11 +111,11 @@ static bool wait_for_news(int index, uint64_t seen_generation) {
 
 static void run_chunks(void) {
   int64_t begin;
-  inside_range = true;
+  wk__thread.inside_parallel_for = true;
   while ((begin = atomic_fetch_add_explicit(&pool.next, pool.chunk, memory_order_relaxed)) < pool.count) {
     pool.fn(pool.context, begin, wk__min(begin + pool.chunk, pool.count));
   }
-  inside_range = false;
+  wk__thread.inside_parallel_for = false;
 }
 
 /* Takes part in the open job, if there is one that is new; *seen_generation becomes that job's. */
@@ -134,7 +131,7 @@ static void join_job(uint64_t *seen_generation, bool wake_others) {
 }
 
 static void *worker_main(void *argument) {
-  int index = thread_index = (int)(intptr_t)argument;
+  int index = wk__thread.worker = (int)(intptr_t)argument;
   uint64_t seen_generation = 0;
   while (index <= atomic_load(&pool.workers)) {
     bool slept = wait_for_news(index, seen_generation);
@@ -239,7 +236,7 @@ static void close_job(void) {
 void wk__parallel_for(int64_t count, int64_t grain, wk__range_fn *fn, void *context) {
   if (count <= 0) return;
   if (grain < 1) grain = 1;
-  int threads = count <= grain || inside_range ? 1 : wk_get_num_threads();
+  int threads = count <= grain || wk__thread.inside_parallel_for ? 1 : wk_get_num_threads();
   if (threads == 1 || atomic_exchange_explicit(&pool.busy, true, memory_order_acquire)) {
     fn(context, 0, count);
     return;

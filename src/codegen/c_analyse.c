@@ -202,3 +202,13 @@ void release_analysis(analysis *a) {
   wk__free(a->place);
   wk__free(a->needed);
 }
+
+wk_status wk__c_memory_of(const wk__nest *nest, wk__c_memory *out) {
+  analysis a;
+  wk_status status = analyse(nest, &a);
+  *out = (wk__c_memory){.kept_count = a.kept_count,
+                        .strip_count = a.row_count + a.reduction_count * STATE_STRIPS,
+                        .counter_count = a.reduction_count};
+  release_analysis(&a);
+  return status;
+}

@@ -142,7 +142,7 @@ static void write_offsets(const target *t, int number) {
   }
 }
 
-/* As runtime/native_run.c has it. */
+/* As cpu/native/run.c has it. */
 static bool moves_with_columns(const wk__access *access) {
   uint32_t vars = 0;
   for (int d = 0; d < access->ndim; d++) vars |= wk__sym_loop_vars(access->index[d]);

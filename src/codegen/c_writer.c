@@ -11,14 +11,13 @@
 #include <stdio.h>
 
 #include "codegen/internal.h"
-#include "runtime/primitives.h"
 
 typedef struct writer {
   analysis a;
   wk__string *out;
   int number; /* of the kernel in its unit */
   wk__cpu_level level;
-  wk__native_mode mode;
+  wk__c_mode mode;
   uint64_t read, written; /* walkers of the phase at hand */
   bool abreast;           /* bodies of the phase at hand are computed side by side, */
   bool puts;              /* and what they store is put by a function of its own */
@@ -31,7 +30,7 @@ enum { ABREAST = 4 };
 
 static const char *const mode_names[] = {"pointwise", "rows", "columns"};
 
-static bool by_columns(const writer *w) { return w->mode == WK__NATIVE_COLUMNS; }
+static bool by_columns(const writer *w) { return w->mode == WK__C_COLUMNS; }
 static target target_of(writer *w, int phase, bool body) {
   return (target){&w->a, w->out, w->mode, phase, body, false};
 }
@@ -303,7 +302,7 @@ static void write_calls(writer *w, int phase, const char *indent, int count, int
 
 static void write_uniform(writer *w) {
   target t = target_of(w, 0, false);
-  t.mode = WK__NATIVE_ROWS; /* computed once, not in strips */
+  t.mode = WK__C_ROWS; /* computed once, not in strips */
   wk__string_printf(w->out, "  struct k%d_%s_values v;\n", w->number, mode_names[w->mode]);
   for (int64_t v = 1; v < w->a.nest->instr_count; v++)
     if (w->a.place[v] == PLACE_UNIFORM) write_instr(&t, (wk__var)v);
@@ -815,7 +814,7 @@ static void write_text_of_comment(wk__string *out, const char *text) {
   }
 }
 
-static void write_heading(wk__string *out, const wk__c_kernel *kernel, int number) {
+static void write_heading(wk__string *out, const wk__code_source *kernel, int number) {
   wk__string text = {0};
   wk__string_append(out, "\n/* ");
   wk__string_printf(&text, "Kernel %d%s%s.\n", number, kernel->name ? ": " : "", kernel->name ? kernel->name : "");
@@ -827,35 +826,15 @@ static void write_heading(wk__string *out, const wk__c_kernel *kernel, int numbe
   wk__string_release(&text);
 }
 
-/* What tier 0 has no primitive for, no tier has. */
-static wk_status check_operations(const analysis *a) {
-  const wk__primitives *p = wk__primitives_get();
-  for (int64_t v = 1; v < a->nest->instr_count; v++) {
-    const wk__instr *i = &a->nest->instrs[v];
-    if (wk__loop_ops[i->op].arity == 0 || is_store(i->op) || i->op == WK__LOOP_check_index || i->op == WK__LOOP_cast ||
-        i->op == WK__LOOP_round_to)
-      continue;
-    wk__lane_type lane = wk__lane_of((wk_dtype)operand_dtype(a, i));
-    bool there = is_arg(i->op)         ? p->arg_rows[i->op][lane] != NULL
-                 : is_reduction(i->op) ? p->accumulate_rows[i->op][lane] != NULL
-                 : is_scan(i->op)      ? p->scan_rows[i->op][lane] != NULL
-                                       : p->map[i->op][lane] != NULL;
-    if (!there) return wk_fail(WK_UNSUPPORTED, "no %s for this dtype", wk__loop_ops[i->op].name);
-  }
-  return WK_OK;
-}
-
-static wk_status write_kernel(wk__string *out, const wk__c_kernel *kernel, int number, wk__cpu_level level) {
+static wk_status write_kernel(wk__string *out, const wk__code_source *kernel, int number, wk__cpu_level level) {
   writer w = {.out = out, .number = number, .level = level};
   wk_status status = analyse(kernel->nest, &w.a);
-  if (status == WK_OK) status = check_operations(&w.a);
   if (status == WK_OK) {
     unsigned modes = kernel->modes ? kernel->modes : WK__KERNEL_ROWS | WK__KERNEL_COLUMNS;
     write_heading(out, kernel, number);
-    if (!w.a.has_rows) w.mode = WK__NATIVE_POINTWISE, write_pointwise(&w);
-    if (w.a.has_rows && modes & WK__KERNEL_ROWS) w.mode = WK__NATIVE_ROWS, write_rows(&w);
-    if (w.a.has_rows && modes & WK__KERNEL_COLUMNS && !w.a.has_store_add)
-      w.mode = WK__NATIVE_COLUMNS, write_columns(&w);
+    if (!w.a.has_rows) w.mode = WK__C_POINTWISE, write_pointwise(&w);
+    if (w.a.has_rows && modes & WK__KERNEL_ROWS) w.mode = WK__C_ROWS, write_rows(&w);
+    if (w.a.has_rows && modes & WK__KERNEL_COLUMNS && !w.a.has_store_add) w.mode = WK__C_COLUMNS, write_columns(&w);
   }
   release_analysis(&w.a);
   return status;
@@ -916,7 +895,7 @@ static void write_head(wk__string *out, const uses *u, wk__cpu_level level) {
   write_reductions(out, u);
 }
 
-char *wk__c_write(const wk__c_kernel *kernels, int count, wk__cpu_level level) {
+char *wk__c_write(const wk__code_source *kernels, int count, wk__cpu_level level) {
   wk__string out = {0};
   uses u = {0};
   for (int k = 0; k < count; k++) find_uses(&u, kernels[k].nest);

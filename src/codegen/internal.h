@@ -56,13 +56,13 @@ enum { STATE_STRIPS = 32 }; /* columns: of a reduction or scan, lanes or less */
 typedef struct target {
   analysis *a;
   wk__string *out;
-  wk__native_mode mode;
+  wk__c_mode mode;
   int phase;
   bool body;
   bool put; /* into the part of a body that stores: values come from the other part */
 } target;
 
-static inline bool by_strips(const target *t) { return t->mode == WK__NATIVE_COLUMNS; }
+static inline bool by_strips(const target *t) { return t->mode == WK__C_COLUMNS; }
 
 char letter_of(int compute);        /* f, d, l, b: of functions */
 char type_of(int compute);          /* F, D, L, B: of values */

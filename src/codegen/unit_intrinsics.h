@@ -1,4 +1,4 @@
-/* What runtime/vector.h asks of a compiler's intrinsics header, which takes longer to read than a kernel to compile.
+/* What cpu/math/vector.h asks of a compiler's intrinsics header, which takes longer to read than a kernel to compile.
  * Only ever read as text, at the head of a generated unit; gcc's names for the instructions (clang reads its own
  * header). Tests: tests/c/test_codegen.c, level by level. */
 #if defined(__clang__) && defined(__x86_64__)

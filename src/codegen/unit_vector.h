@@ -3,7 +3,7 @@
  * f_exp, d_add, l_floor_div, b_where. Conversions between memory and values are T_load_X and T_store_X for every
  * storage dtype X. `n` is how many of the S lanes are wanted; the others hold anything and touch no memory.
  *
- * Only ever read as text, behind runtime/vector.h and the math functions. Invariant: a lane's bits are those of tier
+ * Only ever read as text, behind cpu/math/vector.h and the math functions. Invariant: a lane's bits are those of tier
  * 0's primitive of the same name. Tests: tests/c/test_codegen.c. */
 
 enum { S = WK_F32_LANES, H = WK_F64_LANES, GROUP = 32 / S };
@@ -483,9 +483,8 @@ SLOW L l_check_index(L x, int64_t n, int64_t size, int64_t wrap, int number, str
   for (int64_t i = 0; i < S && i < n; i++) {
     int64_t v = p.lane[i] < 0 ? p.lane[i] + wrap : p.lane[i];
     if ((uint64_t)v >= (uint64_t)size) {
+      if (!(t->fault & WK__KERNEL_INDEX_FAULT)) t->bad_index = p.lane[i], t->bad_check = number;
       t->fault |= WK__KERNEL_INDEX_FAULT;
-      t->bad_index = p.lane[i];
-      t->bad_check = number;
       v = 0;
     }
     p.lane[i] = v;

@@ -1,5 +1,5 @@
 /* What a graph can be compiled with in several ways, which but for the library's give the same bits. Which one is
- * fastest hangs on the machine and on the sizes: the usual choices are good on most, mode "max-autotune" times others
+ * fastest depends on the machine and on the sizes: the usual choices are good on most, mode "max-autotune" times others
  * (tune.c). */
 #ifndef WICK_COMPILE_CHOICES_H
 #define WICK_COMPILE_CHOICES_H
@@ -13,7 +13,7 @@ typedef struct wk__choices {
   int64_t drawn_values;    /* random values for each thread from which on they are used as they are drawn */
   int64_t fewest_products; /* a weight of so many small products is transposed once (weights.c) */
   int64_t most_walkers;    /* accesses and index expressions of one kernel (schedule.c) */
-  int64_t library;         /* 1: its products may be a library's, whose bits are others (runtime/onednn.h) */
+  int64_t library;         /* 1: its products may be a library's, whose bits are others (cpu/gemm/onednn.h) */
 } wk__choices;
 
 /* A smaller result or operand of a product is read from the last cache anyway, rows for few columns are read faster in

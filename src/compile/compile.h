@@ -12,7 +12,7 @@
 #ifndef WICK_COMPILE_COMPILE_H
 #define WICK_COMPILE_COMPILE_H
 
-#include "graph/graph.h"
+#include "execute/execute.h"
 
 typedef struct wk__compiled_graph wk__compiled_graph;
 typedef struct wk__kernels wk__kernels; /* the fused kernels of a graph */

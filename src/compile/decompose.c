@@ -3,7 +3,7 @@
  * In and out: a graph. A rule makes the operators that its own computes with, so that the bits stay; it is there for
  * what is no single loop body and has one inside: dropout (a mask is drawn, the rest is arithmetic), the negative log
  * likelihood (a gather a row, then a sum). Tests: tests/c/test_compile.c, tests/ops/test_compile.py. */
-#include "compile/internal.h"
+#include "compile/fuse/fuse.h"
 
 static wk__graph_arg of_node(wk__graph_node *n) { return (wk__graph_arg){.tag = WK_VALUE_TENSOR, .node = n}; }
 static wk__graph_arg of_number(double x) { return (wk__graph_arg){.tag = WK_VALUE_DOUBLE, .number = x}; }
@@ -36,6 +36,7 @@ static bool decompose_dropout(wk__graph *graph, const wk__graph_node *n, parts *
   if (!n->items[0] || n->args[1].count) return true; /* a rate that changes is the operator's own business */
   wk__graph_arg mask_args[WK__MAX_ARGS] = {of_sizes(n->items[0]->sizes, x->ndim),
                                            of_sizes(n->items[0]->strides, x->ndim), n->args[1]};
+  if (x->device.type != WK_CPU) mask_args[3] = (wk__graph_arg){.tag = WK_VALUE_DEVICE, .device = x->device};
   wk__graph_node *mask = call_like(graph, WK__OP(_dropout_mask), mask_args, n->items[0], WK_BOOL);
   if (!mask) return false;
   wk__graph_arg args[WK__MAX_ARGS] = {n->args[0], of_node(mask),
@@ -49,7 +50,8 @@ static bool decompose_dropout(wk__graph *graph, const wk__graph_node *n, parts *
 static wk__graph_node *nll_rows(wk__graph *graph, const wk__graph_node *n) {
   wk__graph_arg args[WK__MAX_ARGS] = {n->args[0], n->args[1], n->args[2], n->args[4]};
   wk__spec spec;
-  wk__spec_contiguous(&spec, WK_FLOAT64, WK__CPU_DEVICE, n->args[1].node->value->ndim, n->args[1].node->value->sizes);
+  const wk_tensor *target = n->args[1].node->value;
+  wk__spec_contiguous(&spec, WK_FLOAT64, target->device, target->ndim, target->sizes);
   wk_tensor *value = wk__tensor_shape_only(&spec), *values[2] = {value, value};
   wk__graph_node *rows =
       value ? wk__graph_call(graph, WK__OP(_nll_rows), args, (const wk_tensor *const *)values, 2, NULL) : NULL;
@@ -104,7 +106,7 @@ wk_status wk__decompose(wk__graph *graph, bool *out_changed) {
     if (!done) return wk_error_category();
     if (!by.nodes[0]) continue;
     for (wk__graph_node *made = before ? before->next : graph->first; made != n; made = made->next)
-      if (made->kind == WK__GRAPH_CALL) made->place = n->place;
+      if (made->kind == WK__GRAPH_CALL) made->source = n->source;
     replace_items(graph, n, &by);
     if (out_changed) *out_changed = true;
   }

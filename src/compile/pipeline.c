@@ -7,10 +7,10 @@
 #include <stdio.h>
 
 #include "aot/aot.h"
-#include "compile/kernel.h"
+#include "compile/fuse/kernel.h"
 #include "compile/report.h"
 #include "compile/tune.h"
-#include "runtime/gemm_ways.h"
+#include "cpu/gemm/gemm_ways.h"
 
 struct wk__compiled_graph {
   _Atomic int32_t references; /* the owner's; the function's with a derivative, which tape nodes keep longer */

@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #include "codegen/codegen.h"
-#include "compile/kernel.h"
+#include "compile/fuse/kernel.h"
 #include "compile/report.h"
-#include "graph/execute.h"
+#include "execute/internal.h"
 #include "tensor/safetensors.h"
 
 /* ===================================================== files ==================================================== */
@@ -59,7 +59,7 @@ static void write_file(const wk__dump *dump, const char *suffix, const char *mod
 
 static bool is_told_by_hash(const wk__graph_node *n) {
   if (n->kind != WK__GRAPH_CONSTANT || !n->constant->storage || wk__graph_is_spelled_out(n->constant)) return false;
-  return n->constant->device.type == WK_CPU && wk__is_contiguous(n->constant);
+  return wk__host_data(n->constant) && wk__is_contiguous(n->constant);
 }
 
 static bool is_among(const wk__safetensors_entry *entries, int64_t count, const char *name) {
@@ -82,13 +82,13 @@ static int64_t list_constants(const wk__graph *graph, wk__safetensors_entry *ent
                                              .dtype = wk__dtypes[t->dtype].safetensors,
                                              .ndim = t->ndim,
                                              .shape = shapes[count],
-                                             .data = wk__data(t)};
+                                             .data = wk__host_data(t)};
     count++;
   }
   return count;
 }
 
-/* The constants that the text tells by hash, for whoever loads it. */
+/* The constants that the text names by hash, for loading it. */
 static void write_constants(const wk__dump *dump, const wk__graph *graph) {
   size_t n = (size_t)graph->constant_count;
   wk__safetensors_entry *entries = wk__alloc_zeroed(n * sizeof *entries + 1);
@@ -131,13 +131,13 @@ static bool is_first_of_its_kernel(const wk__kernels *kernels, int64_t index) {
 
 /* Each kernel once, in one unit; tier 1 cuts it into a few, and leaves out what other graphs have had compiled. */
 static void write_unit(const wk__dump *dump, const wk__kernels *kernels) {
-  wk__c_kernel *sources = wk__alloc_zeroed((size_t)kernels->count * sizeof *sources);
+  wk__code_source *sources = wk__alloc_zeroed((size_t)kernels->count * sizeof *sources);
   int count = 0;
   for (int64_t i = 0; sources && i < kernels->count; i++) {
     const wk__fused *f = kernels->items[i];
     if (!f->kernel || !is_first_of_its_kernel(kernels, i)) continue;
     sources[count++] =
-        (wk__c_kernel){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin, .modes = f->kernel->modes};
+        (wk__code_source){.nest = f->kernel->nest, .name = f->name, .provenance = f->origin, .modes = f->kernel->modes};
   }
   char *text = count ? wk__c_write(sources, count, wk__cpu_level_get()) : NULL;
   if (text) write_file(dump, "unit.c", "w", text);
@@ -342,7 +342,7 @@ void wk__compiled_graph_step(const wk__compiled_graph *c, int64_t i, wk__step_re
   *out = (wk__step_report){.name = s->node ? s->node->name : "copy",
                            .op = s->op->name,
                            .kernel = kernel ? kernel->name : NULL,
-                           .place = s->node ? s->node->place : NULL,
+                           .source = s->node ? s->node->source : NULL,
                            .runs = atomic_load(&e->timed_runs)};
   if (times) out->nanoseconds = times[i];
   if (!s->node) {

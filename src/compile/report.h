@@ -9,12 +9,12 @@
 /* One executed step of a compiled graph. Text is borrowed from the graph. Bytes and operations are those of one run,
  * with the values that symbols had when the graph was captured. */
 typedef struct wk__step_report {
-  const char *name, *op;        /* of the node; "copy" for a copy of the executor's own */
-  const char *kernel;           /* its name; NULL: an operator of the table */
-  const wk__graph_place *place; /* NULL: not known */
-  int64_t nanoseconds, runs;    /* while wk__profiling, all runs together */
-  double bytes;                 /* read and written, each element that is touched once; 0 for views */
-  double flops;                 /* of products; 0 where nobody counts */
+  const char *name, *op;         /* of the node; "copy" for a copy of the executor's own */
+  const char *kernel;            /* its name; NULL: an operator of the table */
+  const wk__source_line *source; /* NULL: not known */
+  int64_t nanoseconds, runs;     /* while wk__profiling, all runs together */
+  double bytes;                  /* read and written, each element that is touched once; 0 for views */
+  double flops;                  /* of products; 0 where they are not counted */
 } wk__step_report;
 
 int64_t wk__compiled_graph_step_count(const wk__compiled_graph *compiled); /* 0 for one with a derivative */
@@ -23,7 +23,7 @@ void wk__compiled_graph_step(const wk__compiled_graph *compiled, int64_t i, wk__
 /* A kernel; its text is borrowed from the graph. False: it was given up while it was made. */
 typedef struct wk__kernel_report {
   const char *name, *origin, *nest; /* origin: the nodes that it stands for, a line each */
-  const char *stacks;               /* where those were called, a line each, as wk__graph_print_place */
+  const char *stacks;               /* where those were called, a line each, as wk__source_line_print */
 } wk__kernel_report;
 bool wk__compiled_graph_kernel(const wk__compiled_graph *compiled, int64_t i, wk__kernel_report *out);
 

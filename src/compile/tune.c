@@ -1,7 +1,7 @@
 /* mode="max-autotune": a graph is compiled in several ways, each is run, and the fastest stays.
  *
  * In: a graph without a tape. Out: a compiled graph whose native code is there. First its products are timed each by
- * itself (runtime/gemm_ways.h). Then one choice after the other is tried (choices.h), the others as they are best so
+ * itself (cpu/gemm/gemm_ways.h). Then one choice after the other is tried (choices.h), the others as they are best so
  * far; a way has to be faster by MARGIN to be taken, because times are noisy. The runs are on inputs made up from the
  * descriptions, on copies of the generators' states, so that the program notices nothing but the time. What was found
  * is kept beside the native code, by the graph, the sizes, the CPU level and the number of threads, so that the next
@@ -15,10 +15,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "compile/internal.h"
-#include "runtime/gemm_ways.h"
-#include "runtime/onednn.h"
-#include "tensor/generator.h"
+#include "compile/fuse/fuse.h"
+#include "cpu/gemm/gemm_ways.h"
+#include "cpu/gemm/onednn.h"
+#include "cpu/native/native.h"
+#include "random/generator.h"
 
 enum {
   MOST_NUMBERS = 64,   /* number inputs of a graph */
@@ -81,7 +82,7 @@ static wk_status hinted_spec(const wk_tensor *shape, wk__spec *out) {
 /* Floats between zero and one, integers 0, which are indices into anything that has elements. */
 static void fill(wk_tensor *t) {
   int64_t item = (int64_t)wk__itemsize(t), count = t->storage->bytes / item, written = wk__min(count, PATTERN);
-  char *data = t->storage->data;
+  char *data = wk__host_data(t);
   bool floating = wk_dtype_is_floating((wk_dtype)t->dtype);
   for (int64_t k = 0; k < written; k++)
     wk__element_set(data + k * item, (wk_dtype)t->dtype,
@@ -189,9 +190,11 @@ typedef struct tuned {
 static wk_status time_products(const trial *t, const wk__compiled_graph *c, tuned *out) {
   double seconds;
   bool outer = wk__gemm_allow_library(t->with_library);
-  wk__gemm_timing_begin(out->products, MOST_PRODUCTS);
+  wk__gemm_timing timing = {.list = out->products, .capacity = MOST_PRODUCTS};
+  wk__gemm_timing_begin(&timing);
   wk_status status = run_once(t, c, &seconds);
-  out->product_count = wk__gemm_timing_end();
+  wk__gemm_timing_end();
+  out->product_count = timing.count;
   wk__gemm_allow_library(outer);
   return status;
 }

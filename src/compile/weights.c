@@ -4,7 +4,7 @@
  * cell that is stepped through a sequence packs the same weight in each step, for as long as it multiplies. So where a
  * graph uses a weight for several small products, these get it in the layout that needs no packing: the same numbers
  * with other strides, and the same bits. Tests: tests/ops/test_compile.py. */
-#include "compile/internal.h"
+#include "compile/fuse/fuse.h"
 
 enum { MOST_ROWS = 32 /* of the input: with more, packing is a small part */ };
 

@@ -4,6 +4,14 @@
 
 #include <structmember.h>
 
+/* The type keeps the binding that it was added with. NULL with an exception. */
+static const wk__binding *binding_of(PyTypeObject *type) {
+  PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "_binding");
+  const wk__binding *binding = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
+  Py_XDECREF(capsule);
+  return binding;
+}
+
 static PyTypeObject *compiled_type_of(const wk__binding *b) { return b->compiled_type; }
 
 PyObject *wk__compiled_function(const wk__binding *b, PyObject *o) {
@@ -37,11 +45,12 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
     return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1, 2 or 3, not %d", mode);
   if (!python_code_of(function))
     return PyErr_Format(PyExc_TypeError, "a Python function or method is compiled, not %R", function);
-  wk__compiled *self = (wk__compiled *)type->tp_alloc(type, 0);
+  const wk__binding *binding = binding_of(type);
+  wk__compiled *self = binding ? (wk__compiled *)type->tp_alloc(type, 0) : NULL;
   if (!self) return NULL;
   self->function = Py_NewRef(function);
   self->vectorcall = compiled_call;
-  self->binding = wk__binding_of_type(type);
+  self->binding = binding;
   self->options = (wk__compile_options){.backend = backend == Py_None ? NULL : Py_NewRef(backend),
                                         .fullgraph = fullgraph,
                                         .dynamic = (int8_t)dynamic,
@@ -168,15 +177,20 @@ static PyObject *is_compiling(PyObject *module, PyObject *unused) {  // -> new
   wk__session *s = wk__session_current();
   return PyBool_FromLong(s && s->mode == WK__MODE_CAPTURE);
 }
+static PyObject *is_tracing(PyObject *module, PyObject *unused) {  // -> new
+  (void)module, (void)unused;
+  return PyBool_FromLong(wk__thread.mode.keys_on & WK__KEY_TRACE);
+}
 /* Gives what it was before. */
 static PyObject *set_disabled(PyObject *module, PyObject *flag) {  // -> new
   PyObject *type = PyObject_GetAttrString(module, "Compiled");
   if (!type) return NULL;
-  int *disabled = (int *)wk__binding_of_type((PyTypeObject *)type)->disabled, before = *disabled;
+  const wk__binding *binding = binding_of((PyTypeObject *)type);
   Py_DECREF(type);
-  int value = PyObject_IsTrue(flag);
+  int value = binding ? PyObject_IsTrue(flag) : -1;
   if (value < 0) return NULL;
-  *disabled = value;
+  int before = *binding->disabled;
+  *binding->disabled = value;
   return PyBool_FromLong(before);
 }
 
@@ -227,8 +241,7 @@ static PyMethodDef functions[] = {
      "Ends it: [(executor, thread, [nanoseconds of each step's beginning and of the last one's end])], runs lost."},
     {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
     {"_set_compile_disabled", set_disabled, METH_O, "Compiled functions run as they are, or not; gives what it was."},
-    {"_dynamo_probe", wk__dynamo_probe, METH_VARARGS,
-     "_dynamo_probe(n, callback): for tests, calls it in front of the n-th instruction that is evaluated."},
+    {"_is_tracing", is_tracing, METH_NOARGS, "Whether calls are recorded, and tensors have no values."},
     {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."},
     {0}};
 
@@ -240,6 +253,10 @@ int wk__add_dynamo(PyObject *module, wk__binding *binding) {
   PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
   if (!type) return -1;
   binding->compiled_type = (PyTypeObject *)type;
+  PyObject *capsule = PyCapsule_New(binding, NULL, NULL);
+  int kept = capsule ? PyObject_SetAttrString(type, "_binding", capsule) : -1;
+  Py_XDECREF(capsule);
+  if (kept < 0) return -1;
   binding->unsupported =
       PyErr_NewExceptionWithDoc("wick._dynamo.exc.Unsupported",
                                 "With fullgraph=True: something that would break the graph.", PyExc_RuntimeError, NULL);

@@ -15,7 +15,8 @@
 #include "compile/compile.h"
 #include "graph/graph.h"
 
-/* A mode on the thread's stack is asked about every call; subclasses, or nobody, are asked about none. */
+/* A mode on the thread's stack is asked about every call; WK__OVERRIDE_NO_SUBCLASS: subclasses are not asked;
+ * WK__OVERRIDE_NOTHING: nothing is. */
 enum { WK__OVERRIDE_BY_MODE = 1, WK__OVERRIDE_NO_SUBCLASS = 2, WK__OVERRIDE_NOTHING = 4 };
 
 /* What dynamo has to know of the objects of the extension module, which stands above it. One an interpreter. */
@@ -27,7 +28,7 @@ typedef struct wk__binding {
       *layout_type;
   PyTypeObject *finfo_type, *iinfo_type;                    /* owned */
   PyTypeObject *compiled_type;                              /* set by wk__add_dynamo */
-  const int *disabled;                                      /* not 0: compiled functions run as they are */
+  int *disabled;                                            /* not 0: compiled functions run as they are */
   wk_tensor *(*tensor_of)(PyObject *tensor);                /* borrowed */
   PyObject *(*wrap)(void *state, wk_tensor *steal_tensor);  // -> new
   /* The same, as an object of a class that derives from Tensor. */
@@ -57,10 +58,9 @@ typedef struct wk__compile_options {
   int limit;      /* entries a position; then it runs plain */
 } wk__compile_options;
 
-/* Adds the type Compiled and the functions of `compiler` to the extension module. 0, or -1 with an exception. */
+/* Adds the type Compiled and the functions of `compiler` to the extension module, which keeps the binding. 0, or -1
+ * with an exception. */
 int wk__add_dynamo(PyObject *module, wk__binding *binding);
-/* The binding that wk__add_dynamo was given, from the type of a Compiled: the extension module keeps it. */
-const wk__binding *wk__binding_of_type(PyTypeObject *type);
 
 /* For whoever turns Python arguments into values: a float that is a number input of the graph being captured: position
  * + 1; 0: a plain one. */

@@ -29,11 +29,15 @@ static const char *const kind_names[] = {
     [WK__CHECK_LENGTH] = "length ==",
     [WK__CHECK_KEYS] = "keys ==",
     [WK__CHECK_ABSENT] = "has no",
+    [WK__CHECK_PRESENT] = "has",
     [WK__CHECK_NO_DICT] = "has no",
     [WK__CHECK_UNBOUND] = "is unbound",
     [WK__CHECK_NO_GRAD] = "grad is None",
+    [WK__CHECK_COMPUTED] = "is no leaf",
     [WK__CHECK_TENSOR] = "is a tensor",
     [WK__CHECK_FITS] = "fits",
+    [WK__CHECK_QUIET] = "raises nothing as a warning",
+    [WK__CHECK_ADDRESS] = "has the id that it had",
     [WK__CHECK_ITEMS] = "items are",
 };
 
@@ -294,18 +298,18 @@ static PyObject *codes_of(const wk__segment *g) {  // -> new
   return list;
 }
 
-static PyObject *place_of(const wk__graph_place *place) {  // -> new
-  return place ? Py_BuildValue("(ssi)", place->file, place->function, place->line) : Py_NewRef(Py_None);
+static PyObject *line_of(const wk__source_line *source) {  // -> new
+  return source ? Py_BuildValue("(ssi)", source->file, source->function, source->line) : Py_NewRef(Py_None);
 }
 
 /* Where each operator was called: a list of (file, function, line), the innermost call first. */
 static PyObject *places_of(const wk__segment *g) {  // -> new
   PyObject *list = PyList_New(0);
   for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; list && n; n = n->next) {
-    if (n->kind != WK__GRAPH_CALL || !n->place) continue;
+    if (n->kind != WK__GRAPH_CALL || !n->source) continue;
     PyObject *calls = PyList_New(0);
-    for (const wk__graph_place *p = n->place; calls && p; p = p->caller) {
-      PyObject *one = place_of(p);
+    for (const wk__source_line *p = n->source; calls && p; p = p->caller) {
+      PyObject *one = line_of(p);
       if (!one || PyList_Append(calls, one) < 0) Py_CLEAR(calls);
       Py_XDECREF(one);
     }
@@ -361,9 +365,9 @@ static PyObject *kernels_of(const wk__compiled_graph *c) {  // -> new
   return list;
 }
 
-static PyObject *stack_of(const wk__graph_place *place) {  // -> new
+static PyObject *stack_of(const wk__source_line *source) {  // -> new
   wk__string text = {0};
-  wk__graph_print_place(&text, place);
+  wk__source_line_print(&text, source);
   PyObject *result = PyUnicode_FromString(text.text ? text.text : "");
   wk__string_release(&text);
   return result;
@@ -376,7 +380,7 @@ static PyObject *steps_of(const wk__compiled_graph *c) {  // -> new
     wk__compiled_graph_step(c, i, &r);
     PyObject *one =
         Py_BuildValue("{s:s,s:s,s:z,s:N,s:N,s:L,s:L,s:d,s:d}", "name", r.name, "op", r.op, "kernel", r.kernel, "place",
-                      place_of(r.place), "stack", stack_of(r.place), "nanoseconds", (long long)r.nanoseconds, "runs",
+                      line_of(r.source), "stack", stack_of(r.source), "nanoseconds", (long long)r.nanoseconds, "runs",
                       (long long)r.runs, "bytes", r.bytes, "flops", r.flops);
     if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);

@@ -238,6 +238,8 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       return length_of(a) == check->b;
     case WK__CHECK_KEYS:
       return keys_are(b, a, check->object);
+    case WK__CHECK_PRESENT:
+      return PyDict_Check(a) && from_dict(a, check->object);
     case WK__CHECK_ABSENT:
       return PyDict_Check(a) && !from_dict(a, check->object);
     case WK__CHECK_NO_DICT:
@@ -247,10 +249,18 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       Py_XDECREF(grad);
       return !grad;
     }
+    case WK__CHECK_COMPUTED: {
+      const wk_tensor *t = PyObject_TypeCheck(a, b->tensor_type) ? b->tensor_of(a) : NULL;
+      return t && t->autograd && t->autograd->grad_fn && !t->base;
+    }
     case WK__CHECK_TENSOR:
       return PyObject_TypeCheck(a, b->tensor_type) && tensor_is(b, a, g->segment->recording->specs[check->b]);
     case WK__CHECK_FITS:
       return PyFloat_CheckExact(a) && wk__number_fits(PyFloat_AS_DOUBLE(a), (wk_dtype)check->b);
+    case WK__CHECK_QUIET:
+      return !wk__warning_may_raise(a);
+    case WK__CHECK_ADDRESS:
+      return (int64_t)(intptr_t)a == check->b;
     case WK__CHECK_ITEMS:
       return items_are(a, check->object);
     default:
@@ -285,6 +295,10 @@ static void mark_changing(wk__session *s, uint64_t path, uint32_t dims) {
 static bool note_changing(const guard_run *g, const wk__read *failing) {
   const wk__recording *r = g->segment->recording;
   wk__session *s = g->session;
+  if (failing->kind == WK__CHECK_ADDRESS) {
+    mark_changing(s, wk__identity_path(r->registers[failing->a].path), 0);
+    return true;
+  }
   if (s->compiled->options.dynamic == 0) return false;
   bool fixed_read = failing->dest >= 0; /* it gives something else now */
   wk__reg reg = fixed_read ? failing->dest : failing->a;
@@ -390,7 +404,7 @@ const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
 static const wk__read *failing_guard(guard_run *g) {
   wk__segment *s = (wk__segment *)g->segment;
   const wk__binding *b = g->session->binding;
-  if (wk__mode.grad_enabled != s->grad_enabled || wk__mode.inference != s->inference ||
+  if (wk__thread.mode.grad_enabled != s->grad_enabled || wk__thread.mode.inference != s->inference ||
       wk__default_dtype() != s->default_dtype || b->overrides(b->state) != s->overrides)
     return &wk__guard_of_modes;
   if (!versions_hold(s)) {

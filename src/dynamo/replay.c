@@ -2,7 +2,7 @@
  * In: a segment whose guards have held, and its registers. Out: the same state of the world as capturing left.
  * Invariant: a graph that fails has changed nothing. Tests: tests/python/capture/. */
 #include "autograd/autograd.h"
-#include "dynamo/gil.h"
+#include "dynamo/cpython/gil.h"
 #include "dynamo/session.h"
 
 /* ====================================================== graph ==================================================== */
@@ -177,10 +177,10 @@ static wk_status view_of(const wk__segment *g, const wk__input_view *view, wk_te
                      {.tag = WK_VALUE_INTS, .count = ndim, .integers = sizes},
                      {.tag = WK_VALUE_INTS, .count = ndim, .integers = strides},
                      {.tag = WK_VALUE_INT, .integer = wk_int_add(input->offset, known(g, view->spec.offset))}};
-  bool before = wk__mode.grad_enabled;
-  wk__mode.grad_enabled = view->has_base;
+  bool before = wk__thread.mode.grad_enabled;
+  wk__thread.mode.grad_enabled = view->has_base;
   wk_status status = wk_call(WK__OP(as_strided), args, NULL, out);
-  wk__mode.grad_enabled = before;
+  wk__thread.mode.grad_enabled = before;
   return status;
 }
 
@@ -381,7 +381,7 @@ static int set_attribute(const wk__session *s, PyObject *owner, PyObject *name, 
 }
 
 /* An effect. 0, or -1 with an exception. */
-static int apply(wk__session *s, PyObject *const *values, const wk__do *d) {
+static int apply(wk__session *s, const wk__segment *g, PyObject *const *values, const wk__do *d) {
 #define VALUE(i) (d->items[i] >= 0 ? values[d->items[i]] : NULL)
   switch (d->kind) {
     case WK__DO_SET_ATTR:
@@ -396,6 +396,8 @@ static int apply(wk__session *s, PyObject *const *values, const wk__do *d) {
       return PyList_Append(VALUE(0), VALUE(1));
     case WK__DO_ADD:
       return PySet_Add(VALUE(0), VALUE(1));
+    case WK__DO_WARN:
+      return wk__warn_again(g, d->object);
     default: {
       PyObject *result = do_call(values, d);
       Py_XDECREF(result);
@@ -409,12 +411,12 @@ static int run_steps(wk__session *s, const wk__segment *g, PyObject **values) {
   for (int64_t i = 0; i < g->step_count; i++) {
     const wk__do *d = &g->steps[i];
     if (d->dest < 0) {
-      if (apply(s, values, d) < 0) return -1;
+      if (apply(s, g, values, d) < 0) return -1;
     } else if (!(values[d->dest] = make(values, d))) {
       return -1;
     }
   }
-  if (g->grad_after >= 0) wk__mode.grad_enabled = g->grad_after;
+  if (g->grad_after >= 0) wk__thread.mode.grad_enabled = g->grad_after;
   return 0;
 }
 

@@ -1,7 +1,7 @@
 /* The beginning of a recording, what the tracer and the tape ask while it lasts, and the life of a segment.
  * In: a session at a position. Out: a recording, which segment_end.c makes a segment of. Tests:
  * tests/python/capture/. */
-#include "dynamo/numbers.h"
+#include "dynamo/capture/known.h"
 #include "dynamo/session.h"
 
 #include <stdio.h>
@@ -27,20 +27,20 @@ static wk_status find_input(void *context, wk_tensor *tensor, const char **out_n
 }
 
 /* The line of a frame, with the lines that called it behind it: one object for all nodes of one line. */
-static const wk__graph_place *place_of(wk__graph *graph, wk__activation *a) {
+static const wk__source_line *source_of(wk__graph *graph, wk__activation *a) {
   if (!a) return NULL;
-  const wk__graph_place *caller = place_of(graph, a->outer);
+  const wk__source_line *caller = source_of(graph, a->outer);
   int line = wk__frame_line(&a->frame);
-  if (a->place && a->place->line == line && a->place->caller == caller) return a->place;
+  if (a->source && a->source->line == line && a->source->caller == caller) return a->source;
   const char *file = PyUnicode_AsUTF8(a->frame.code->co_filename), *name = PyUnicode_AsUTF8(a->frame.code->co_name);
-  return a->place = wk__graph_place_add(graph, caller, file ? file : "?", name ? name : "?", line);
+  return a->source = wk__source_line_add(graph, caller, file ? file : "?", name ? name : "?", line);
 }
 
-static const wk__graph_place *place(void *context, wk__graph *graph) {
+static const wk__source_line *source(void *context, wk__graph *graph) {
   const wk__session *s = context;
-  const wk__graph_place *place = place_of(graph, s->innermost);
+  const wk__source_line *line = source_of(graph, s->innermost);
   PyErr_Clear();
-  return place;
+  return line;
 }
 
 static void trace_ended(void *context, const char *reason) { wk__session_give_up(context, reason); }
@@ -57,7 +57,7 @@ static void grad_read(void *context, wk_tensor *leaf) {
   wk__session *s = context;
   wk__recording *r = s->recording;
   wk__reg reg = leaf->wrapper && r ? wk__reg_find(r, leaf->wrapper) : -1;
-  if (reg < 0 || r->registers[reg].kind == WK__REG_TENSOR || wk__was_written(r, reg, s->binding->grad_name)) return;
+  if (reg < 0 || !wk__is_foreign(r, leaf->wrapper) || wk__was_written(r, reg, s->binding->grad_name)) return;
   PyObject *grad = s->binding->grad_of(leaf->wrapper);
   if (grad)
     (void)!wk__observe(r, s->binding, grad, WK__READ_GRAD, reg, 0, NULL);
@@ -95,7 +95,7 @@ void wk__activation_forget_start(wk__activation *a) {
 
 static int note_start(wk__activation *a) {
   wk__activation_forget_start(a);
-  a->place = NULL;
+  a->source = NULL;
   int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
   a->at_start = PyMem_Calloc((size_t)(slots + depth + 1), sizeof *a->at_start);
   a->seen = PyMem_Calloc((size_t)slots + 1, sizeof *a->seen);
@@ -156,9 +156,10 @@ static void prepare_recording(const wk__session *s, wk__recording *r) {
 int wk__segment_begin(wk__session *s) {
   wk__trace_owner owner = {.context = s,
                            .input = find_input,
-                           .place = place,
+                           .source = source,
                            .ended = trace_ended,
                            .number_fits = number_fits,
+                           .between_steps = wk__session_between_steps,
                            .has_numbers = true,
                            .follows_tape = s->compiled->follows_tape,
                            .checks_values = true};
@@ -175,7 +176,7 @@ int wk__segment_begin(wk__session *s) {
   s->mode = WK__MODE_CAPTURE;
   s->capture_ended = false;
   s->low = s->start_count;
-  s->grad_at_start = wk__mode.grad_enabled;
+  s->grad_at_start = wk__thread.mode.grad_enabled;
   s->overrides_at_start = s->binding->overrides(s->binding->state);
   WK__BURY(s->handled_at_start);
   s->handled_at_start = PyErr_GetHandledException();
@@ -189,14 +190,14 @@ int wk__segment_begin(wk__session *s) {
                                   .old_node_runs = old_node_runs,
                                   .grad_read = grad_read,
                                   .grad_written = grad_written};
-  wk__mode.grad_watcher = &s->watcher;
+  wk__thread.mode.grad_watcher = &s->watcher;
   wk__tracer_resume(s->tracer);
   return 0;
 }
 
 void wk__segment_stop_recording(wk__session *s) {
   WK__BURY(s->handled_at_start);
-  wk__mode.grad_watcher = NULL;
+  wk__thread.mode.grad_watcher = NULL;
   wk__tracer_pause(s->tracer);
   for (wk__activation *a = s->innermost; a; a = a->outer) wk__activation_forget_start(a);
 }

@@ -1,9 +1,9 @@
 /* From a recording to a segment: what is needed at the end, the graph that computes it, the steps that somebody can
  * see. In: a session whose recording ends here. Out: every tensor real, a segment that later calls replay, or none when
  * something alive cannot be made again. Tests: tests/python/capture/. */
+#include "dynamo/capture/history.h"
+#include "dynamo/capture/numbers.h"
 #include "dynamo/explain.h"
-#include "dynamo/history.h"
-#include "dynamo/numbers.h"
 
 #include <stdio.h>
 
@@ -25,7 +25,7 @@ static wk__segment *segment_create(wk__session *s, wk__end_kind end) {
   s->start_offsets = NULL;
   for (int i = 0; i < g->frame_count; i++) Py_INCREF(g->codes[i]);
   g->grad_enabled = s->grad_at_start;
-  g->inference = wk__mode.inference;
+  g->inference = wk__thread.mode.inference;
   g->overrides = s->overrides_at_start;
   g->default_dtype = (uint8_t)wk__default_dtype();
   snprintf(g->reason, sizeof g->reason, "%s", s->reason);
@@ -87,6 +87,8 @@ static bool has_effect_outside(const wk__recording *r, const wk__do *step) {
     case WK__DO_APPEND:
     case WK__DO_ADD:
       return r->registers[step->items[0]].kind != WK__REG_MADE && r->registers[step->items[0]].kind != WK__REG_TENSOR;
+    case WK__DO_WARN:
+      return true;
     case WK__DO_IMPURE_CALL:
       return r->registers[step->items[1]].kind != WK__REG_MADE;
     default:
@@ -129,6 +131,7 @@ static wk_status check_written(wk__session *s) {
   const wk__graph *graph = wk__tracer_graph(s->tracer);
   for (int64_t i = 0; i < graph->mutation_count; i++) {
     const wk_tensor *t = wk__tracer_input(s->tracer, graph->mutations[i].input);
+    if (!t->autograd) t = wk__tracer_given(s->tracer, graph->mutations[i].input);
     if (has_history(t) || has_history(t->base))
       return wk_fail(WK_UNSUPPORTED, "an input is written with something that requires grad");
   }
@@ -201,10 +204,11 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
   if (r->input_count != wk__tracer_input_count(s->tracer)) /* one of them failed for want of memory */
     return wk_fail(WK_OUT_OF_MEMORY, "an input that is not in the graph");
   for (int i = 0; i < r->input_count; i++)
-    g->requires_grad[i] = wk__tracer_input(s->tracer, i)->keys & WK__KEY_AUTOGRAD;
+    g->requires_grad[i] = wk__tracer_given(s->tracer, i)->keys & WK__KEY_AUTOGRAD;
   for (wk__reg reg = 0; reg < r->register_count; reg++) {
     if (r->registers[reg].kind != WK__REG_TENSOR || !needed[reg]) continue;
     wk_tensor *t = s->binding->tensor_of(r->registers[reg].object);
+    if (wk__tracer_shares_count(s->tracer, t)) return wk_fail(WK_UNSUPPORTED, "a view of a tensor whose data were set");
     if (is_input_view(s, t)) {
       WK_TRY(note_input_view(s, g, reg, t));
       continue;
@@ -216,7 +220,7 @@ static wk_status collect_outputs(wk__session *s, wk__segment *g, const bool *nee
     WK_TRY(wk__tape_note(s, g, w, t, count));
     g->outputs[count] = reg;
     const wk_node *tape = wk__grad_fn(t);
-    g->output_taped[count] = tape && !tape->released; /* after backward() nobody can follow it */
+    g->output_taped[count] = tape && !tape->released; /* after backward() it cannot be followed */
     g->output_is_data[count] = has_own_count(s, t);
     note_base(s, g, t, count);
     r->registers[reg].output = (int)count++;
@@ -492,7 +496,7 @@ static void describe_end(ending *e, PyObject *value) {
   wk__bury(handled);
   if (s->binding->overrides(s->binding->state) != s->overrides_at_start)
     wk__record_failed(r, "a block without __torch_function__ is entered or left");
-  if (wk__mode.grad_enabled != s->grad_at_start) g->grad_after = wk__mode.grad_enabled;
+  if (wk__thread.mode.grad_enabled != s->grad_at_start) g->grad_after = wk__thread.mode.grad_enabled;
   e->kept = !r->failed[0];
   if (e->kept) e->kept = (value ? register_of(s, r, value, &g->value) : end_state(s, g)) == 0;
   if (e->kept) e->kept = make_room(e);

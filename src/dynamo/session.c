@@ -6,18 +6,27 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "dynamo/numbers.h"
-#include "dynamo/plain.h"
+#include "dynamo/capture/numbers.h"
+#include "dynamo/cpython/plain.h"
 
-static _Thread_local wk__session *current;
-wk__session *wk__session_current(void) { return current; }
-
+static PyObject *refuse(wk__frame *f, bool left_over, const char *format, va_list args) {
+  vsnprintf(f->session->reason, sizeof f->session->reason, format, args);
+  f->session->left_over = left_over;
+  PyErr_Clear();
+  return NULL;
+}
 PyObject *wk__refuse(wk__frame *f, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  vsnprintf(f->session->reason, sizeof f->session->reason, format, args);
+  refuse(f, false, format, args);
   va_end(args);
-  PyErr_Clear();
+  return NULL;
+}
+PyObject *wk__refuse_left_over(wk__frame *f, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  refuse(f, true, format, args);
+  va_end(args);
   return NULL;
 }
 
@@ -54,8 +63,10 @@ void wk__session_give_up(wk__session *s, const char *reason) {
   if (wk__log_on(WK__LOG_BREAKS))
     wk__log_print(WK__LOG_BREAKS, "%s:%d: recording given up: %s", PyUnicode_AsUTF8(a->frame.code->co_filename),
                   wk__frame_line(&a->frame), reason);
-  s->mode = WK__MODE_CAPTURE;                    /* what is let go of waits */
+  s->mode = WK__MODE_CAPTURE; /* what is let go of waits */
+  s->giving_up = true;
   if (wk__segment_discard(s) < 0) PyErr_Clear(); /* who uses a poisoned tensor gets it */
+  s->giving_up = false;
   s->capture_ended = true;
   s->mode = suspended ? WK__MODE_OFF : WK__MODE_PLAIN;
   if (suspended) suspended->mode = WK__MODE_PLAIN;
@@ -81,14 +92,8 @@ static int refuse_break(wk__session *s) {
   return -1;
 }
 
-/* Ends the segment before the instruction that refused. One that was found out in its middle (a result whose shape
- * depends on values, C code that looks at them) has been done plainly then, and no error raised: nor is one now. */
-static int end_before_instruction(wk__session *s, wk__end_kind kind) {
-  if (s->compiled->options.fullgraph && !is_learned_break(s, &s->innermost->frame)) {
-    int status = wk__segment_discard(s);
-    s->mode = WK__MODE_OFF;
-    return status < 0 ? status : refuse_break(s);
-  }
+/* Ends the segment before the instruction that comes next. */
+static int end_here(wk__session *s, wk__end_kind kind) {
   if (!all_resumable(s)) {
     wk__session_give_up(s, s->reason);
     return 0;
@@ -96,6 +101,21 @@ static int end_before_instruction(wk__session *s, wk__end_kind kind) {
   int status = wk__segment_end(s, kind, NULL);
   s->mode = WK__MODE_PLAIN;
   return status;
+}
+
+/* Whether fullgraph=True allows an end before the instruction that refused. One that was found out in its middle (a
+ * result whose shape depends on values, C code that looks at them) has been done plainly then, and no error raised: nor
+ * is one now. What lies behind such an end may meet what was made in front of it. */
+static bool may_end_here(const wk__session *s) {
+  bool goes_on = s->start_count > 1 || s->start_offsets[0] > 0;
+  return is_learned_break(s, &s->innermost->frame) || (goes_on && s->left_over);
+}
+
+static int end_before_instruction(wk__session *s, wk__end_kind kind) {
+  if (!s->compiled->options.fullgraph || may_end_here(s)) return end_here(s, kind);
+  int status = wk__segment_discard(s);
+  s->mode = WK__MODE_OFF;
+  return status < 0 ? status : refuse_break(s);
 }
 
 /* ================================================= one frame ===================================================== */
@@ -179,11 +199,13 @@ static bool is_hopeless(const wk__session *s) {
   return false;
 }
 
-/* A loop that goes on and on is captured in pieces: planning takes more than time in proportion, and nobody sees a
- * value before it is done. What no segment may end in, and what must be one graph, goes on. */
+/* A loop that goes on and on is captured in pieces: planning takes more than linear time, and no value is computed
+ * before it is done. What no segment may end in, and what must be one graph, goes on. */
 static bool is_full(const wk__session *s, const wk__activation *a) {
   enum { MOST_NODES = 10000 };
-  if (wk__tracer_graph(s->tracer)->node_count < MOST_NODES || s->compiled->options.fullgraph) return false;
+  const wk__compile_options *options = &s->compiled->options;
+  bool one_graph = options->fullgraph && options->backend; /* Python code was promised to get all of it at once */
+  if (wk__tracer_graph(s->tracer)->node_count < MOST_NODES || one_graph) return false;
   return wk__frame_next_only_moves(&a->frame) && all_resumable(s);
 }
 
@@ -278,14 +300,21 @@ static void leave_capture(wk__session *s) {
   s->capture_ended = false;
 }
 
+#ifdef WICK_TESTS
+static bool probe_raises(wk__session *s, wk__activation *a) {
+  int status = wk__probe_is_due() ? wk__probe_call(s) : 0;
+  leave_capture(s); /* it may have used what was captured */
+  if (status < 0) wk__frame_stand_before_next(&a->frame);
+  return status < 0;
+}
+#endif
+
 static outcome take_step(wk__session *s, wk__activation *a, PyObject **out_result) {
   a->frame.returned_into = false;
-  if (wk__probe_is_due()) {
-    int status = wk__probe_call(s);
-    leave_capture(s); /* it may have used what was captured */
-    if (status < 0) wk__frame_stand_before_next(&a->frame);
-    if (status < 0) return after_step(s, a, WK__STEP_RAISE, out_result);
-  }
+#ifdef WICK_TESTS
+  if (probe_raises(s, a)) return after_step(s, a, WK__STEP_RAISE, out_result);
+#endif
+  s->left_over = false;
   wk__step step = wk__frame_step(&a->frame);
   leave_capture(s);
   return after_step(s, a, step, out_result);
@@ -322,7 +351,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
         if (s->mode == WK__MODE_CAPTURE && WK_UNLIKELY(is_full(s, a))) {
           a->frame.offset = a->frame.next;
           snprintf(s->reason, sizeof s->reason, "a graph of many thousand operators, which goes on in another one");
-          if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
+          if (end_here(s, WK__END_BREAK) < 0 && after_step(s, a, WK__STEP_RAISE, &result) == DONE) return result;
           break;
         }
         if (take_step(s, a, &result) == DONE) return result;
@@ -389,7 +418,7 @@ static bool is_wanted(const wk__session *s, PyCodeObject *code) {
 }
 
 static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {  // -> new
-  wk__session *s = current;
+  wk__session *s = wk__thread.session;
   PyCodeObject *code = wk__hook_code(real);
   if (!s || s->thread != thread || !is_wanted(s, code) || wk__hook_tracing(thread))
     return wk__hook_default(thread, real, throwing);
@@ -407,25 +436,25 @@ static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, i
 }
 
 int wk__dynamo_number(PyObject *number) {
-  wk__session *s = current;
+  wk__session *s = wk__thread.session;
   return s && s->mode == WK__MODE_CAPTURE ? wk__number_input(s->recording, number) : 0;
 }
 bool wk__dynamo_int(PyObject *number, wk_int *out) {
-  wk__session *s = current;
+  wk__session *s = wk__thread.session;
   return s && s->mode == WK__MODE_CAPTURE && wk__symbolic_int(s->recording, number, out);
 }
 static PyObject *object_of_number(int number) {  // -> borrowed; NULL: nothing is captured, or there is no such input
-  wk__session *s = current;
+  wk__session *s = wk__thread.session;
   if (!s || s->mode != WK__MODE_CAPTURE || number < 1 || number > s->recording->number_count) return NULL;
   return s->recording->registers[s->recording->numbers[number - 1]].object;
 }
 bool wk__dynamo_number_avoids(int number, const double *values, int count) {
   PyObject *object = object_of_number(number);
-  return object && wk__float_avoids(current->recording, object, values, count);
+  return object && wk__float_avoids(wk__thread.session->recording, object, values, count);
 }
 void wk__dynamo_specialize(int number) {
   PyObject *object = object_of_number(number);
-  if (object) wk__specialize(current->recording, object);
+  if (object) wk__specialize(wk__thread.session->recording, object);
 }
 
 /* ============================================== a call that is a graph ============================================ */
@@ -474,7 +503,7 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
                            PyObject *keyword_names) {
   PyObject *python = PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function;
   PyObject *code = PyFunction_GET_CODE(python);
-  wk__session s = {.outer = current,
+  wk__session s = {.outer = wk__thread.session,
                    .compiled = compiled,
                    .binding = compiled->binding,
                    .thread = PyThreadState_Get(),
@@ -488,11 +517,11 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
     Py_DECREF(compiled);
     return result;
   }
-  current = &s;
+  wk__thread.session = &s;
   wk__hook_install(interpreter, hook);
   result = PyObject_Vectorcall(function, args, nargsf, keyword_names);
   wk__hook_remove(interpreter);
-  current = s.outer;
+  wk__thread.session = s.outer;
   wk__session_drop_target(&s);
   wk__tracer_release(s.tracer);
   PyMem_Free(s.start_codes);

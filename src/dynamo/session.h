@@ -12,7 +12,7 @@
 #define WICK_DYNAMO_SESSION_H
 
 #include "compile/compile.h"
-#include "dynamo/record.h"
+#include "dynamo/capture/record.h"
 
 typedef struct wk__segment wk__segment;
 typedef struct wk__compiled wk__compiled;
@@ -36,7 +36,7 @@ typedef struct wk__activation {
   int slots_at_start, stack_at_start;
   bool *stored; /* (slots_at_start) it has been assigned to in this segment, be it the object that was there */
   bool *seen;   /* (slots_at_start) the slot's value has been read from outside in this segment */
-  const wk__graph_place *place; /* where it stood last, in the graph of this segment; NULL */
+  const wk__source_line *source; /* where it stood last, in the graph of this segment; NULL */
 } wk__activation;
 
 /* What a suspended session goes back to; on the stack of who has suspended it. */
@@ -69,7 +69,9 @@ struct wk__session {
   int *start_offsets;
   int start_count;
   char reason[160];   /* why the last operation refused */
+  bool left_over;     /* because of an object that was made before the segment began */
   PyObject *refusal;  /* owned: the error that fullgraph=True has made of that; NULL */
+  bool giving_up;     /* everything becomes real whatever comes: signals wait */
   bool capture_ended; /* recording was given up in the middle of an instruction: see wk__session_give_up */
   int captures;       /* segments captured in this call: a bound against loops that never settle */
   PyObject **buried;  /* (buried_count) owned: what the recorder has let go of, see wk__bury */
@@ -90,10 +92,14 @@ static inline wk__recording *wk__recording_of(const wk__frame *f) {
 /* Calls `function` under a new session: the whole of a compiled call. -> new */
 PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
                            PyObject *keyword_names);
-wk__session *wk__session_current(void);
+static inline wk__session *wk__session_current(void) { return wk__thread.session; }
 
 /* For operations that refuse: says why, gives NULL. */
 PyObject *wk__refuse(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
+/* The same because of an object that was made before the recorded region began: an iterator, say. In front of the whole
+ * function that is its caller's; behind an end that fullgraph=True allows it may be the function's own, and is no error
+ * then. */
+PyObject *wk__refuse_left_over(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
 /* Recording cannot go on, in the middle of an instruction that has begun: everything becomes real, the instruction is
  * remembered as one before which segments end, and a new segment begins behind it. */
 void wk__session_give_up(wk__session *session, const char *reason);
@@ -107,6 +113,9 @@ void wk__session_drop_buried(wk__session *session);
  * may_end: that code may use values that are not computed yet, which gives the recording up. */
 void wk__session_suspend(wk__session *session, bool may_end, wk__suspension *out);
 void wk__session_resume(wk__session *session, const wk__suspension *suspension);
+/* Signals are served while a long graph is run at a segment's end, unless the function itself might catch what a
+ * handler raises; WK_INTERRUPTED: one has raised. */
+wk_status wk__session_between_steps(void *session);
 /* A compiled function is called: whether by code that runs in between and that may not have a session of its own. */
 bool wk__session_refuses_calls(wk__session *session);
 /* A frame that is entered while something is captured and is no part of it: of a destructor, a callback of a weak
@@ -114,11 +123,14 @@ bool wk__session_refuses_calls(wk__session *session);
 bool wk__is_in_between(const wk__session *session, PyThreadState *thread, struct _PyInterpreterFrame *real);
 PyObject *wk__run_in_between(wk__session *session, PyThreadState *thread, struct _PyInterpreterFrame *real,
                              int throwing);  // -> new
-/* For tests: calls something, once, in front of the n-th instruction that this thread's sessions evaluate from then on.
- * Gives what was left of the probe before; None when that was called. */
-PyObject *wk__dynamo_probe(PyObject *module, PyObject *args);  // -> new
+#ifdef WICK_TESTS /* tests/ext/probe.c: something to be called in front of the next instruction */
 bool wk__probe_is_due(void);
 int wk__probe_call(wk__session *session); /* 0, or -1 with an exception */
+#endif
+
+/* ---- warnings (warn.c) ---- */
+bool wk__warning_may_raise(PyObject *category); /* some filter turns it into an exception, or may; nothing is raised */
+int wk__warn_again(const wk__segment *segment, PyObject *step); /* 0, or -1 with an exception of what shows it */
 
 /* ---- segments (segment.c, segment_end.c) ---- */
 typedef enum wk__end_kind {
@@ -151,7 +163,7 @@ typedef struct wk__output_base {
   wk__spec spec;  /* in the graph's symbols */
 } wk__output_base;
 
-/* An output whose tape has been run, in part at least, or kept what was written since: nobody can follow it, and
+/* An output whose tape has been run, in part at least, or kept what was written since: it cannot be followed, and
  * whoever tries is told so. */
 typedef struct wk__spent {
   const char *name;    /* of its grad_fn; NULL: the tape can still be run */

@@ -28,7 +28,7 @@ static bool is_free(const wk__graph *graph, const char *name) { return !wk__map_
 
 enum { NAME_ROOM = 24 }; /* for "_<number>" */
 
-/* A copy in which everything that is no letter, digit, '_' or '.' is a '_'; with room for a number behind it. */
+/* A copy in which each character that is no letter, digit, '_' or '.' is a '_', with room for a number at its end. */
 static char *copy_name(wk__graph *graph, const char *name, size_t *out_length) {
   size_t length = strlen(name);
   char *copy = wk__arena_alloc(&graph->arena, length + NAME_ROOM + 1);
@@ -93,7 +93,7 @@ static void unlink_node(wk__graph *graph, wk__graph_node *node) {
   *(node->next ? &node->next->previous : &graph->last) = node->previous;
 }
 
-/* The last step of making a node, the only one behind the allocations. */
+/* The last step of making a node, the only one that happens after all allocations. */
 static wk__graph_node *add_node(wk__graph *graph, wk__graph_node *node, wk__graph_node *previous) {
   if (wk__map_set(&graph->names, key_of_name(node->name), node) != WK_OK) return NULL;
   link_behind(graph, node, previous);
@@ -119,8 +119,8 @@ wk__graph_node **wk__graph_next_arg(const wk__graph_node *node, wk__arg_cursor *
     if (arg->tag == WK_VALUE_TENSOR && cursor->item++ == 0) return &arg->node;
     if (arg->tag != WK_VALUE_TENSORS) continue;
     while (cursor->item < arg->count) {
-      wk__graph_node **place = &arg->nodes[cursor->item++];
-      if (*place) return place;
+      wk__graph_node **use = &arg->nodes[cursor->item++];
+      if (*use) return use;
     }
   }
   return NULL;
@@ -128,12 +128,12 @@ wk__graph_node **wk__graph_next_arg(const wk__graph_node *node, wk__arg_cursor *
 
 void wk__graph_each_arg(const wk__graph_node *node, void (*visit)(void *context, wk__graph_node *arg), void *context) {
   wk__arg_cursor cursor = {0};
-  for (wk__graph_node **place; (place = wk__graph_next_arg(node, &cursor));) visit(context, *place);
+  for (wk__graph_node **use; (use = wk__graph_next_arg(node, &cursor));) visit(context, *use);
 }
 
 static void count_args(const wk__graph_node *node, uint32_t change) {
   wk__arg_cursor cursor = {0};
-  for (wk__graph_node **place; (place = wk__graph_next_arg(node, &cursor));) (*place)->use_count += change;
+  for (wk__graph_node **use; (use = wk__graph_next_arg(node, &cursor));) (*use)->use_count += change;
 }
 
 /* ==================================================== lifetime ================================================== */
@@ -415,16 +415,39 @@ wk_status wk__graph_mutate(wk__graph *graph, int input, wk__graph_node *node) {
   return WK_OK;
 }
 
-const wk__graph_place *wk__graph_place_add(wk__graph *graph, const wk__graph_place *caller, const char *file,
+const wk__source_line *wk__source_line_add(wk__graph *graph, const wk__source_line *caller, const char *file,
                                            const char *function, int line) {
-  wk__graph_place *place = wk__arena_alloc(&graph->arena, sizeof *place);
-  if (!place) return NULL;
-  *place = (wk__graph_place){caller, wk__arena_strdup(&graph->arena, file ? file : ""), NULL, line};
-  place->function = wk__arena_strdup(&graph->arena, function ? function : "");
-  return place->file && place->function ? place : NULL;
+  wk__source_line *source = wk__arena_alloc(&graph->arena, sizeof *source);
+  if (!source) return NULL;
+  *source = (wk__source_line){caller, wk__arena_strdup(&graph->arena, file ? file : ""), NULL, line};
+  source->function = wk__arena_strdup(&graph->arena, function ? function : "");
+  return source->file && source->function ? source : NULL;
 }
 
 void wk__graph_set_insert_point(wk__graph *graph, wk__graph_node *before) { graph->insert_point = before; }
+
+/* ============================================ arguments as descriptions ========================================= */
+
+int64_t wk__graph_listed(const wk_op *op, const wk__graph_arg *args) {
+  int64_t n = 0;
+  for (int i = 0; i < op->schema.parameter_count; i++) n += args[i].tag == WK_VALUE_TENSORS ? args[i].count : 0;
+  return n;
+}
+
+void wk__graph_describe_args(const wk_op *op, const wk__graph_arg *args, wk_value *out, wk_tensor **space) {
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    const wk__graph_arg *a = &args[i];
+    out[i] = (wk_value){.tag = a->tag, .count = a->count};
+    if (a->tag == WK_VALUE_TENSOR) {
+      out[i].tensor = a->node->value;
+    } else if (a->tag == WK_VALUE_TENSORS) {
+      out[i].tensors = space;
+      for (uint32_t k = 0; k < a->count; k++) *space++ = a->nodes[k] ? a->nodes[k]->value : NULL;
+    } else {
+      out[i].integer = a->integer;
+    }
+  }
+}
 
 /* =================================================== rewriting ================================================== */
 
@@ -438,9 +461,9 @@ static void move_item(wk__graph_node *item, wk__graph_node *from, wk__graph_node
 static uint32_t replace_in(wk__graph_node *user, wk__graph_node *old, wk__graph_node *by) {
   wk__arg_cursor cursor = {0};
   uint32_t count = 0;
-  for (wk__graph_node **place; (place = wk__graph_next_arg(user, &cursor));) {
-    if (*place != old) continue;
-    *place = by;
+  for (wk__graph_node **use; (use = wk__graph_next_arg(user, &cursor));) {
+    if (*use != old) continue;
+    *use = by;
     count++;
   }
   if (count && user->kind == WK__GRAPH_ITEM) move_item(user, old, by);
@@ -468,7 +491,7 @@ void wk__graph_replace_uses(wk__graph *graph, wk__graph_node *old, wk__graph_nod
     old->use_count--, by->use_count++;
   }
   replace_behind(old->next, old, by);
-  replace_behind(graph->first, old, by); /* while a graph is rewritten its order may be none */
+  replace_behind(graph->first, old, by); /* while a graph is rewritten its nodes may be in no order */
 }
 
 /* What stands in a place now, with the counts of both. */
@@ -486,8 +509,7 @@ void wk__graph_replace_numbered(wk__graph *graph, wk__graph_node *const *was, wk
   for (wk__graph_node *user = graph->first; user; user = user->next) {
     wk__arg_cursor cursor = {0};
     if (user->kind == WK__GRAPH_ITEM) continue; /* lists are not replaced */
-    for (wk__graph_node **place; (place = wk__graph_next_arg(user, &cursor));)
-      *place = moved_use(*place, was, now, count);
+    for (wk__graph_node **use; (use = wk__graph_next_arg(user, &cursor));) *use = moved_use(*use, was, now, count);
   }
   for (int64_t i = 0; i < graph->output_count; i++) graph->outputs[i] = moved_use(graph->outputs[i], was, now, count);
   for (int64_t i = 0; i < graph->mutation_count; i++)
@@ -540,7 +562,7 @@ wk_status wk__graph_freeze(wk__graph *graph) {
 
 typedef struct copier {
   wk__graph *graph;
-  wk__map nodes, places; /* old -> new */
+  wk__map nodes, sources; /* old -> new */
 } copier;
 
 static wk_int translate(const copier *c, wk_int x) { return c->graph->env ? wk__sym_translate(x, c->graph->env) : x; }
@@ -560,14 +582,14 @@ static wk_status copy_shape(const copier *c, const wk_tensor *from, wk_tensor **
   return *out ? WK_OK : wk_error_category();
 }
 
-static const wk__graph_place *copy_place(copier *c, const wk__graph_place *place) {
-  if (!place) return NULL;
-  const wk__graph_place *known = wk__map_get(&c->places, (uintptr_t)place);
+static const wk__source_line *copy_source(copier *c, const wk__source_line *source) {
+  if (!source) return NULL;
+  const wk__source_line *known = wk__map_get(&c->sources, (uintptr_t)source);
   if (known) return known;
-  const wk__graph_place *caller = copy_place(c, place->caller);
-  if (place->caller && !caller) return NULL;
-  const wk__graph_place *copy = wk__graph_place_add(c->graph, caller, place->file, place->function, place->line);
-  return copy && wk__map_set(&c->places, (uintptr_t)place, (void *)copy) == WK_OK ? copy : NULL;
+  const wk__source_line *caller = copy_source(c, source->caller);
+  if (source->caller && !caller) return NULL;
+  const wk__source_line *copy = wk__source_line_add(c->graph, caller, source->file, source->function, source->line);
+  return copy && wk__map_set(&c->sources, (uintptr_t)source, (void *)copy) == WK_OK ? copy : NULL;
 }
 
 static wk__graph_node *new_of(const copier *c, const wk__graph_node *old) {
@@ -609,8 +631,8 @@ static wk_status fill_node(copier *c, wk__graph_node *copy, const wk__graph_node
   copy->index = node->index;
   copy->op = node->op;
   copy->constant = wk__retain(node->constant);
-  copy->place = copy_place(c, node->place);
-  if (node->place && !copy->place) return wk_error_category();
+  copy->source = copy_source(c, node->source);
+  if (node->source && !copy->source) return wk_error_category();
   WK_TRY(copy_values_of(c, copy, node));
   int count = wk__graph_arg_count(node);
   copy->args = wk__arena_alloc(&c->graph->arena, (size_t)count * sizeof *copy->args);
@@ -658,7 +680,7 @@ wk__graph *wk__graph_copy(const wk__graph *from) {
   copier c = {.graph = wk__graph_create()};
   wk_status status = c.graph ? copy_graph(&c, from) : WK_OUT_OF_MEMORY;
   wk__map_release(&c.nodes);
-  wk__map_release(&c.places);
+  wk__map_release(&c.sources);
   if (status == WK_OK) {
     c.graph->from_text = from->from_text;
     return c.graph;

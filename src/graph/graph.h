@@ -1,6 +1,6 @@
 /* The graph IR: what a traced piece of program computes, as functional operator calls in order.
  *
- * In: built by running operators on tracing tensors (graph/trace.h), by C, by Python or from text. Out: text, a hash,
+ * In: built by running operators on tracing tensors (trace/trace.h), by C, by Python or from text. Out: text, a hash,
  * an executor that runs it node by node on the eager engine, and the input of every later pass.
  *
  * Invariants (wk__graph_verify checks them):
@@ -44,7 +44,7 @@ typedef struct wk__graph_arg {
     uint8_t dtype;
     wk_device device;
     const char *string;
-    void *generator; /* as in wk_value; borrowed: whoever builds the graph keeps it alive */
+    void *generator; /* as in wk_value; borrowed: the builder of the graph keeps it alive */
     const wk_int *integers;
     const double *numbers;
     wk__graph_node **nodes; /* WK_VALUE_TENSORS; an entry may be NULL where the schema says Tensor?[] */
@@ -52,11 +52,11 @@ typedef struct wk__graph_arg {
 } wk__graph_arg;
 
 /* Where in the user's program a node was made: innermost line first. In the arena, shared by nodes of one line. */
-typedef struct wk__graph_place {
-  const struct wk__graph_place *caller;
+typedef struct wk__source_line {
+  const struct wk__source_line *caller;
   const char *file, *function;
   int line;
-} wk__graph_place;
+} wk__source_line;
 
 enum {
   WK__GRAPH_TAPED = 1, /* its derivative is on a tape that outlives the graph: the executor runs it under autograd */
@@ -65,19 +65,19 @@ enum {
 struct wk__graph_node {
   uint8_t kind; /* wk__graph_kind */
   uint8_t flags;
-  uint16_t item_count;          /* tensors of a list value; 0: the value is one tensor */
-  uint32_t number;              /* position in the order; right after wk__graph_number */
-  uint32_t use_count;           /* by arguments, outputs and mutations; kept up to date by the functions below */
-  int32_t index;                /* INPUT: position among the inputs; ITEM: which; CONSTANT: position */
-  const char *name;             /* "add_1", without % */
-  const wk_op *op;              /* CALL */
-  wk__graph_arg *args;          /* CALL: one a schema parameter, defaults filled in; ITEM: args[0] is the list */
-  wk__graph_node **item_nodes;  /* (item_count) the ITEM nodes made of a list; NULL entries: none yet */
-  wk_tensor *value;             /* shape only, owned; NULL for a list */
-  wk_tensor **items;            /* (item_count) shapes of a list's tensors, owned; NULL entries: result not made */
-  wk_tensor *constant;          /* CONSTANT: owned */
-  const wk__graph_place *place; /* NULL: not known */
-  uint64_t tape_sequence;       /* of the tape node that keeps its derivative; 0: none was kept */
+  uint16_t item_count;           /* tensors of a list value; 0: the value is one tensor */
+  uint32_t number;               /* position in the order; right after wk__graph_number */
+  uint32_t use_count;            /* by arguments, outputs and mutations; kept up to date by the functions below */
+  int32_t index;                 /* INPUT: position among the inputs; ITEM: which; CONSTANT: position */
+  const char *name;              /* "add_1", without % */
+  const wk_op *op;               /* CALL */
+  wk__graph_arg *args;           /* CALL: one a schema parameter, defaults filled in; ITEM: args[0] is the list */
+  wk__graph_node **item_nodes;   /* (item_count) the ITEM nodes made of a list; NULL entries: none yet */
+  wk_tensor *value;              /* shape only, owned; NULL for a list */
+  wk_tensor **items;             /* (item_count) shapes of a list's tensors, owned; NULL entries: result not made */
+  wk_tensor *constant;           /* CONSTANT: owned */
+  const wk__source_line *source; /* NULL: not known */
+  uint64_t tape_sequence;        /* of the tape node that keeps its derivative; 0: none was kept */
   wk__graph_node *previous, *next;
 };
 
@@ -107,7 +107,7 @@ struct wk__graph {
   int64_t mutation_count, mutation_capacity;
   wk__map names; /* hash of a name -> node; hash of a stem -> the next number to try behind it */
   bool frozen;
-  bool from_text; /* nobody vouches for its descriptions: what is to be made is compared with them in each run */
+  bool from_text; /* its descriptions are not trusted: each run compares what it makes with them */
 };
 
 /* ---- building (graph.c). Functions that give a node give NULL with the error set. ---- */
@@ -128,11 +128,10 @@ wk__graph_node *wk__graph_item(wk__graph *graph, wk__graph_node *list, int index
 WK_MUST_USE wk_status wk__graph_output(wk__graph *graph, wk__graph_node *node);
 void wk__graph_clear_outputs(wk__graph *graph);
 WK_MUST_USE wk_status wk__graph_mutate(wk__graph *graph, int input, wk__graph_node *node); /* replaces an earlier one */
-const wk__graph_place *wk__graph_place_add(wk__graph *graph, const wk__graph_place *caller, const char *file,
+const wk__source_line *wk__source_line_add(wk__graph *graph, const wk__source_line *caller, const char *file,
                                            const char *function, int line);
-void wk__graph_print_place(wk__string *out,
-                           const wk__graph_place *place); /* "file:line in function", tab, its caller */
-void wk__graph_clear_outputs(wk__graph *graph);
+void wk__source_line_print(wk__string *out,
+                           const wk__source_line *source); /* "file:line in function", tab, its caller */
 void wk__graph_set_insert_point(wk__graph *graph, wk__graph_node *before); /* new calls go there; NULL: at the end */
 
 /* ---- rewriting ---- */
@@ -170,15 +169,15 @@ WK_MUST_USE wk_status wk__graph_check_shapes(const wk__graph *graph);
  *     }
  * Arguments are positional as in the schema, trailing defaults left out, keyword-only ones by name. `= taped
  * mul.Tensor(` has the flag; a type may go on with strides, `offset 3` and `on cuda:0`; a result not made is `none`.
- * Generators and the symbols' guards are not told. Constants up to 64 elements are printed with their values; larger
+ * Generators and the symbols' guards are not printed. Constants up to 64 elements are printed with their values; larger
  * ones are printed by shape and content hash and must be given when parsing.
  * Operators that are called and not in the table are defined in front of the graph, each `name = kind {`, lines of its
- * own form, and `}` alone on the last. What they mean is known to whoever makes them (compile/text.c). ---- */
-WK_MUST_USE wk_status wk__graph_print(wk__string *out, const wk__graph *graph, bool with_places);
+ * own form, and `}` alone on the last. What they mean is up to the part that makes them (compile/fuse/text.c). ---- */
+WK_MUST_USE wk_status wk__graph_print(wk__string *out, const wk__graph *graph, bool with_sources);
 WK_MUST_USE wk_status wk__graph_parse(const char *text, wk_tensor *const *constants, int constant_count,
                                       wk__graph **out_graph); /* a text without definitions */
 
-/* Who makes the operators that a text defines. They have to outlive the graph. */
+/* Makes the operators that a text defines; they have to outlive the graph. */
 typedef struct wk__graph_definer {
   void *context;
   wk_status (*define)(void *context, const char *name, const char *kind, const char *text); /* between the braces */
@@ -198,39 +197,5 @@ typedef wk_status wk__graph_pass_fn(wk__graph *graph, bool *out_changed);
 /* Runs a pass, verifies afterwards in debug builds and prints the graph under WICK_LOGS=graph. */
 WK_MUST_USE wk_status wk__graph_run_pass(wk__graph *graph, const char *name, wk__graph_pass_fn *pass);
 void wk__graph_log(const wk__graph *graph, const char *name, bool changed); /* what it prints */
-
-/* ---- the executor (execute.c): node by node on the eager engine, the reference for every compiler ---- */
-typedef struct wk__graph_executor wk__graph_executor;
-/* Plans slots, last uses, and which mutations can be written in place at once. Keeps a reference of the graph, which
- * must not be changed until the executor is released. WK_UNSUPPORTED: a number depends on a symbol that is not the size
- * of any input's dim. */
-WK_MUST_USE wk_status wk__graph_executor_create(wk__graph *graph, wk__graph_executor **out_executor);
-void wk__graph_executor_release(wk__graph_executor *executor);
-/* inputs: (input_count) borrowed, whose memory does not overlap where one of them is mutated. out_outputs:
- * (output_count) owned, NULL on entry and on failure. Symbols take their values from the inputs' sizes. Nodes with
- * WK__GRAPH_TAPED run under autograd, the others below it; mutations bump versions as the in-place operator would.
- * Reentrant: many threads may run one executor at once. An input is written only when nothing can fail any more, or the
- * failing node is the one that writes. */
-WK_MUST_USE wk_status wk__graph_execute(const wk__graph_executor *executor, wk_tensor *const *inputs,
-                                        const double *numbers, wk_tensor **out_outputs);
-
-/* ---- runners: whoever turns graphs into code gives one; it runs a graph as wk__graph_execute does ---- */
-typedef struct wk__runner {
-  wk_status (*run)(void *context, wk_tensor *const *inputs, const double *numbers, wk_tensor **out_outputs);
-  void (*release)(void *context); /* NULL: nothing to do */
-  void *context;
-} wk__runner;
-
-/* ---- times ---- */
-extern _Atomic bool wk__profiling; /* runs of executors note what their steps take */
-/* Appends a line a step, "name: operator  runs  microseconds a run", the longest first. */
-WK_MUST_USE wk_status wk__graph_print_profile(const wk__graph_executor *executor, wk__string *out);
-/* timeline.c: from now on runs also leave when each of their steps began, in `most` words at most. */
-void wk__timeline_begin(int64_t most);
-/* Ends it and gives what there is, owned; NULL: nothing. Of each whole run: the executor's number, the thread's number
- * in the system, a count, and so many moments: of each step's beginning and of the last one's end, in nanoseconds of
- * CLOCK_MONOTONIC. out_lost: runs that there was no room for. */
-int64_t *wk__timeline_take(int64_t *out_count, int64_t *out_lost);
-int64_t wk__graph_executor_number(const wk__graph_executor *executor); /* no other one of the process has it */
 
 #endif

@@ -51,15 +51,11 @@ uint64_t wk__graph_hash_args(const wk__graph_node *node, uint64_t h, uint64_t (*
 uint64_t wk__graph_hash_elements(const wk_tensor *tensor); /* of a concrete tensor's contents */
 
 /* ---- text (text.c) ---- */
-enum { WK__GRAPH_PRINTED_ELEMENTS = 64 }; /* of a constant; larger ones are told by hash */
+enum { WK__GRAPH_PRINTED_ELEMENTS = 64 }; /* of a constant; larger ones are printed as a hash */
 bool wk__graph_is_spelled_out(const wk_tensor *constant);
 extern const char *const wk__graph_dtype_names[WK_DTYPE_COUNT]; /* "f32" */
 /* Calls `visit` with each element's place, in the order of the indices. */
 typedef wk_status wk__graph_element_fn(void *context, void *element);
 WK_MUST_USE wk_status wk__graph_each_element(const wk_tensor *t, wk__graph_element_fn *visit, void *context);
-
-/* ---- the executor's plan, for tests and reports ---- */
-bool wk__graph_writes_in_place(const wk__graph_executor *executor, int input); /* no copy at the end */
-int64_t wk__graph_step_count(const wk__graph_executor *executor);
 
 #endif

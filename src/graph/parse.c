@@ -1,6 +1,6 @@
 /* Graphs from text; the form stands in graph.h, its other way is text.c.
  *
- * In: text, the constants that it tells by hash, and who knows what its definitions mean. Out: the graph: printed again
+ * In: text, the constants that it names by hash, and who knows what its definitions mean. Out: the graph: printed again
  * it gives the same text. Text is not trusted: an error names the line and what was expected there, and what is parsed
  * is verified.
  * Tests: tests/c/test_graph.c, text_* and hostile_text; tests/ir/. */
@@ -14,7 +14,7 @@ typedef struct parser {
   wk__graph *graph;
   char *at; /* in a copy of the text; pieces are cut out by a zero for a moment */
   int line;
-  wk_tensor *const *constants; /* given for those that are told by hash */
+  wk_tensor *const *constants; /* those that the text names by hash */
   int constant_count;
   const wk__graph_definer *definer; /* NULL: only the table's operators */
   wk__arena scratch;                /* lists, until the graph has copied them */
@@ -443,8 +443,7 @@ static wk_status make_constant(const parser *p, const wk__spec *spec, wk_tensor 
   wk_storage *storage = wk__storage_create(spec->device, (begin + reach + 1) * wk__dtypes[spec->dtype].size);
   *out = storage ? wk__tensor_over(storage, spec) : NULL;
   if (!*out) return wk_error_category();
-  memset(storage->data, 0, (size_t)storage->bytes);
-  return WK_OK;
+  return wk__device_types[WK_CPU]->fill(NULL, storage->data, 0, storage->bytes);
 }
 
 static wk_status parse_elements(parser *p, const wk__spec *spec, wk_tensor **out) {

@@ -1,6 +1,6 @@
 /* Passes over graphs: dead code, common subexpressions, constants.
  *
- * In: a graph that is not frozen. Out: one that gives the same results to whoever runs it, with the same random calls
+ * In: a graph that is not frozen. Out: one that gives the same results, with the same random calls
  * in the same order and the same mutations. Two outputs stay two tensors, and an output never becomes a constant: the
  * program may write what it got. Tests: tests/ir/, tests/c/test_graph.c. */
 #include "graph/internal.h"
@@ -45,9 +45,9 @@ static void mark_escaping(const wk__graph *graph, bool *escapes) {
   for (const wk__graph_node *node = graph->last; node; node = node->previous) {
     wk__arg_cursor cursor = {0};
     if (!escapes[node->number]) continue;
-    for (wk__graph_node **place; (place = wk__graph_next_arg(node, &cursor));) {
+    for (wk__graph_node **use; (use = wk__graph_next_arg(node, &cursor));) {
       bool alias = node->kind == WK__GRAPH_ITEM || wk__graph_may_alias(node->op, cursor.arg);
-      if (alias) escapes[(*place)->number] = true;
+      if (alias) escapes[(*use)->number] = true;
     }
   }
 }
@@ -101,9 +101,9 @@ static wk__graph_node *find_equal(const merger *m, const wk__graph_node *node, u
 
 static wk_status use_replacements(merger *m, wk__graph_node *node) {
   wk__arg_cursor cursor = {0};
-  for (wk__graph_node **place; (place = wk__graph_next_arg(node, &cursor));) {
-    wk__graph_node *by = m->replace[(*place)->number];
-    if (by) WK_TRY(wk__graph_replace_arg(m->graph, node, *place, by));
+  for (wk__graph_node **use; (use = wk__graph_next_arg(node, &cursor));) {
+    wk__graph_node *by = m->replace[(*use)->number];
+    if (by) WK_TRY(wk__graph_replace_arg(m->graph, node, *use, by));
   }
   return WK_OK;
 }
@@ -203,8 +203,8 @@ static bool may_fold(const folder *f, const wk__graph_node *node, uint32_t known
     if (!is_foldable_shape(f, node->items[i])) return false;
   wk__arg_cursor cursor = {0};
   int constants = 0;
-  for (wk__graph_node **place; (place = wk__graph_next_arg(node, &cursor)); constants++)
-    if (!is_readable_constant(*place)) return false;
+  for (wk__graph_node **use; (use = wk__graph_next_arg(node, &cursor)); constants++)
+    if (!is_readable_constant(*use)) return false;
   return constants && has_known_numbers(node);
 }
 
@@ -225,11 +225,11 @@ static wk_status compute(const wk__graph_node *node, wk_value *results) {
     args[i].tensors = lists + used;
     for (uint32_t k = 0; k < arg->count; k++) lists[used++] = arg->nodes[k] ? arg->nodes[k]->constant : NULL;
   }
-  wk__thread_mode before = wk__mode;
-  wk__mode.grad_enabled = false;
-  wk__mode.keys_off = (wk__keys)~0;
+  wk__thread_mode before = wk__thread.mode;
+  wk__thread.mode.grad_enabled = false;
+  wk__thread.mode.keys_off = (wk__keys)~0;
   wk_status status = wk_call(node->op, args, NULL, results);
-  wk__mode = before;
+  wk__thread.mode = before;
   wk__free(lists);
   return status;
 }
@@ -240,7 +240,7 @@ static wk_status replace_by_constant(folder *f, wk__graph_node *node, wk_tensor 
   if (!constant) return wk_error_category();
   wk__graph_swap_names(f->graph, node, constant);
   constant->number = UINT32_MAX; /* made after the marks */
-  constant->place = node->place;
+  constant->source = node->source;
   wk__graph_replace_uses(f->graph, node, constant);
   f->changed = true;
   return WK_OK;

@@ -1,7 +1,7 @@
 /* Sizes that the guards say are equal, written alike: where s2 == s0 was assumed, s2 is s0, and where s0*s1 == s2*s3
  * was, a dim of s2*s3 has s0*s1. What goes over equal sizes then looks so, and can become one kernel.
  *
- * In: a graph whose environment has all its guards, which whoever calls it has checked. Out: the same graph, other
+ * In: a graph whose environment has all its guards, which the caller has checked. Out: the same graph, other
  * expressions. A symbol that is replaced by another one leaves the work to one that is the size of an input's dim,
  * where the executor finds it. Tests: tests/c/test_graph.c. */
 #include "graph/internal.h"
@@ -32,7 +32,8 @@ static wk_int unified(const unifier *u, wk_int x) {
 
 static bool is_symbol(wk_int x) { return wk__sym_kind_of(x) == WK__SYM_SYMBOL; }
 
-/* The lower one stands for the other: numbers, symbols that an input tells, expressions. */
+/* Of two equal expressions the lower one is kept: numbers first, then symbols that are the size of an input, then other
+ * expressions. */
 static int rank(const unifier *u, wk_int x) {
   if (wk_int_is_known(x)) return 0;
   if (!is_symbol(x)) return 2;

@@ -1,8 +1,8 @@
 /* Graphs as text; the form stands in graph.h, reading it back in parse.c.
  *
  * In: a graph. Out: text with the same nodes in the same order, names, symbols and flags, and the definitions of
- * operators that are not in the table. Left out are the guards of the symbols and generators, and places but as
- * comments. Tests: tests/c/test_graph.c, text_*; tests/ir/. */
+ * operators that are not in the table. Left out are generators and the guards of symbols; source lines are comments.
+ * Tests: tests/c/test_graph.c, text_*; tests/ir/. */
 #include "graph/internal.h"
 
 const char *const wk__graph_dtype_names[WK_DTYPE_COUNT] = {
@@ -159,7 +159,7 @@ static void print_args(wk__string *s, const wk__graph_node *node) {
 /* ---- constants ---- */
 
 bool wk__graph_is_spelled_out(const wk_tensor *t) {
-  return wk__numel(t) <= WK__GRAPH_PRINTED_ELEMENTS && t->device.type == WK_CPU && t->storage &&
+  return wk__numel(t) <= WK__GRAPH_PRINTED_ELEMENTS && wk__host_data(t) &&
          wk__dtype_category((wk_dtype)t->dtype) != WK__COMPLEX_KIND;
 }
 
@@ -168,7 +168,7 @@ wk_status wk__graph_each_element(const wk_tensor *t, wk__graph_element_fn *visit
   for (int64_t n = 0; n < count; n++) {
     int64_t offset = 0;
     for (int d = 0; d < t->ndim; d++) offset += index[d] * wk__stride(t, d);
-    WK_TRY(visit(context, wk__data(t) + offset * (int64_t)wk__itemsize(t)));
+    WK_TRY(visit(context, wk__host_data(t) + offset * (int64_t)wk__itemsize(t)));
     for (int d = t->ndim - 1; d >= 0 && ++index[d] == wk__size(t, d); d--) index[d] = 0;
   }
   return WK_OK;
@@ -190,7 +190,7 @@ static wk_status print_element(void *context, void *element) {
 static void print_constant(wk__string *s, const wk_tensor *t) {
   element_printer printer = {s, (wk_dtype)t->dtype, false};
   if (!t->storage) {
-    wk__string_append(s, "constant shape"); /* looked at for its sizes and dtype alone */
+    wk__string_append(s, "constant shape"); /* the text needs its sizes and dtype only */
     return;
   }
   if (!wk__graph_is_spelled_out(t)) {
@@ -204,7 +204,7 @@ static void print_constant(wk__string *s, const wk_tensor *t) {
 
 /* ---- lines ---- */
 
-static void print_node(wk__string *s, const wk__graph_node *node, bool with_places) {
+static void print_node(wk__string *s, const wk__graph_node *node, bool with_sources) {
   wk__string_append(s, "  ");
   print_node_type(s, node);
   wk__string_append(s, node->flags & WK__GRAPH_TAPED ? " = taped " : " = ");
@@ -217,16 +217,16 @@ static void print_node(wk__string *s, const wk__graph_node *node, bool with_plac
     print_args(s, node);
     wk__string_append(s, ")");
   }
-  if (with_places && node->place) {
-    wk__string_printf(s, "  # %s:%d", node->place->file, node->place->line);
-    if (node->place->function[0]) wk__string_printf(s, " in %s", node->place->function);
+  if (with_sources && node->source) {
+    wk__string_printf(s, "  # %s:%d", node->source->file, node->source->line);
+    if (node->source->function[0]) wk__string_printf(s, " in %s", node->source->function);
   }
   wk__string_append(s, "\n");
 }
 
-void wk__graph_print_place(wk__string *out, const wk__graph_place *place) {
-  for (const wk__graph_place *p = place; p; p = p->caller)
-    wk__string_printf(out, "%s%s:%d in %s", p == place ? "" : "\t", p->file, p->line, p->function);
+void wk__source_line_print(wk__string *out, const wk__source_line *source) {
+  for (const wk__source_line *p = source; p; p = p->caller)
+    wk__string_printf(out, "%s%s:%d in %s", p == source ? "" : "\t", p->file, p->line, p->function);
 }
 
 static void print_symbol(wk__string *s, const wk__symbol_info *symbol) {
@@ -269,24 +269,24 @@ static void print_ends(wk__string *s, const wk__graph *graph) {
 }
 
 /* Each once, in the order of the first calls. */
-static void print_definitions(wk__string *s, const wk__graph *graph, bool with_places) {
+static void print_definitions(wk__string *s, const wk__graph *graph, bool with_sources) {
   wk__map seen = {0};
   for (const wk__graph_node *n = graph->first; n; n = n->next) {
     const wk_op *op = n->kind == WK__GRAPH_CALL && n->op->print ? n->op : NULL;
     if (!op || wk__map_get(&seen, (uintptr_t)op)) continue;
     if (wk__map_set(&seen, (uintptr_t)op, (void *)op) != WK_OK) s->failed = true;
     wk__string_printf(s, "%s = ", op->name);
-    op->print(op, s, with_places);
+    op->print(op, s, with_sources);
     wk__string_append(s, "\n");
   }
   wk__map_release(&seen);
 }
 
-wk_status wk__graph_print(wk__string *out, const wk__graph *graph, bool with_places) {
-  print_definitions(out, graph, with_places);
+wk_status wk__graph_print(wk__string *out, const wk__graph *graph, bool with_sources) {
+  print_definitions(out, graph, with_sources);
   print_header(out, graph);
   for (const wk__graph_node *node = graph->first; node; node = node->next)
-    if (node->kind != WK__GRAPH_INPUT) print_node(out, node, with_places);
+    if (node->kind != WK__GRAPH_INPUT) print_node(out, node, with_sources);
   print_ends(out, graph);
   return out->failed ? wk_fail(WK_OUT_OF_MEMORY, "out of memory while a graph was printed") : WK_OK;
 }

@@ -158,8 +158,8 @@ static uint32_t *uses_of(const walk *w, const wk__graph_node *node) {
 
 static wk_status verify_order(walk *w, const wk__graph_node *node) {
   wk__arg_cursor cursor = {0};
-  for (wk__graph_node **place; (place = wk__graph_next_arg(node, &cursor));) {
-    uint32_t *uses = uses_of(w, *place);
+  for (wk__graph_node **use; (use = wk__graph_next_arg(node, &cursor));) {
+    uint32_t *uses = uses_of(w, *use);
     if (!uses) return broken(node, "it uses something that does not come before it");
     ++*uses;
   }
@@ -356,8 +356,8 @@ uint64_t wk__graph_hash_args(const wk__graph_node *node, uint64_t h, uint64_t (*
 uint64_t wk__graph_hash_elements(const wk_tensor *t) {
   uint64_t h = 0;
   int64_t index[WK_MAX_DIMS] = {0}, count = wk__numel(t);
-  const char *data = wk__data(t);
-  if (!data || t->device.type != WK_CPU) return h;
+  const char *data = wk__host_data(t);
+  if (!data) return h;
   if (wk__is_contiguous(t)) return wk__hash_bytes(data, (size_t)count * wk__itemsize(t), h);
   for (int64_t n = 0; n < count; n++) {
     int64_t offset = 0;
@@ -372,7 +372,7 @@ enum { HASHED_ELEMENTS = 64 }; /* larger constants are told apart by shape alone
 
 static uint64_t number_of(const wk__graph_node *node) { return node->number + UINT64_C(1); }
 
-/* One that is not in the table is what its definition says, whatever its name. */
+/* An operator that is not in the table is identified by its definition, not by its name. */
 static uint64_t hash_op(uint64_t h, const wk_op *op) {
   wk__string text = {0};
   if (op->print)
@@ -438,7 +438,7 @@ static wk_status compare_shape(const wk__graph_node *node, const wk__spec *spec,
   bool same = value->dtype == spec->dtype && value->ndim == spec->ndim &&
               (value->device.type == spec->device.type || value->device.type == WK_META);
   for (int d = 0; same && d < spec->ndim; d++) {
-    bool line = wk_int_is_known(spec->sizes[d]) && spec->sizes[d].bits <= 1; /* its stride means nothing */
+    bool line = wk_int_is_known(spec->sizes[d]) && spec->sizes[d].bits <= 1; /* its stride has no meaning */
     same = may_be_equal(value->sizes[d], spec->sizes[d]) &&
            (!strides || line || may_be_equal(value->strides[d], spec->strides[d]));
   }

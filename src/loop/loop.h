@@ -165,6 +165,26 @@ WK__K_BINARY(trunc_div) WK__K_BINARY(mod) WK__K_BINARY(fmod) WK__K_BINARY(pow) W
 WK__K_BINARY(bit_and) WK__K_BINARY(bit_or) WK__K_BINARY(bit_xor) WK__K_BINARY(shift_left) WK__K_BINARY(shift_right) WK__K_BINARY(eq) WK__K_BINARY(ne) WK__K_BINARY(lt)
 WK__K_BINARY(le) WK__K_BINARY(gt) WK__K_BINARY(ge)
 WK__K_TERNARY(where) WK__K_TERNARY(fma)
-// clang-format on
+    // clang-format on
+
+    /* ---- what values are computed in ---- */
+
+    typedef enum wk__lane_type {
+      WK__LANE_BOOL,
+      WK__LANE_I64,
+      WK__LANE_F32,
+      WK__LANE_F64,
+      WK__LANE_COUNT
+    } wk__lane_type;
+
+static inline wk__lane_type wk__lane_of(wk_dtype compute) {
+  return compute == WK_FLOAT32 ? WK__LANE_F32
+         : compute == WK_INT64 ? WK__LANE_I64
+         : compute == WK_BOOL  ? WK__LANE_BOOL
+                               : WK__LANE_F64;
+}
+static inline int64_t wk__lane_size(wk__lane_type lane) {
+  return lane == WK__LANE_BOOL ? 1 : lane == WK__LANE_F32 ? 4 : 8;
+}
 
 #endif

@@ -3,6 +3,7 @@
  * element on element. In: complete arguments. Out: owned results. Tests: tests/c/test_ops.c, tests/ops/. */
 #include "ops/internal.h"
 #include "ops/plan.h"
+#include "random/generator.h"
 
 /* ---- destinations ---- */
 
@@ -158,7 +159,8 @@ static bool needs_temporary(const wk__call *c, int r, const wk_tensor *destinati
     if (i == 0 && in_place) continue;
     if (overlaps(t, destination) && !((c->op->tags & WK__TAG_POINTWISE) && same_geometry(t, destination))) return true;
   }
-  return c->op->kernel && !in_place && (c->op->schema.result_count > 1 || !lies_as(destination, &c->specs[r]));
+  return (c->op->has_kernel || c->op->routine) && !in_place &&
+         (c->op->schema.result_count > 1 || !lies_as(destination, &c->specs[r]));
 }
 
 /* ---- running ---- */
@@ -197,9 +199,24 @@ static bool nothing_to_do(const wk__call *c) {
 /* Outputs that are empty, or on device meta. */
 static bool is_skipped(const wk__call *c) { return nothing_to_do(c) && !(c->op->tags & WK__TAG_RANDOM); }
 
+static bool crosses_devices(const wk_op *op) { return op == WK__OP(_to_copy) || op == WK__OP(copy_); }
+
+static wk_status differing_devices(wk_device a, wk_device b) {
+  wk__string text = {0};
+  wk__device_print(&text, b);
+  wk__string_append(&text, " and ");
+  wk__device_print(&text, a);
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "Expected all tensors to be on the same device, but found at least two devices, %s!",
+              text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
 /* What computes has to find its arguments' memory. Pointwise shape rules have compared the devices already. */
 static wk_status check_memory(const wk__call *c) {
   if (c->op->tags & (WK__TAG_POINTWISE | WK__TAG_SHAPES_ONLY)) return WK_OK;
+  wk_device device = wk__call_device(c);
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     bool list = c->args[i].tag == WK_VALUE_TENSORS;
     if (!list && c->args[i].tag != WK_VALUE_TENSOR) continue;
@@ -208,17 +225,78 @@ static wk_status check_memory(const wk__call *c) {
       if (t && t->device.type == WK_META && c->op == WK__OP(_to_copy))
         return wk_fail(WK_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
       if (t && t->device.type == WK_META)
-        return wk_fail(WK_RUNTIME_ERROR, "Tensor on device meta is not on the expected device cpu!");
+        return wk_fail(WK_RUNTIME_ERROR, "Tensor on device meta is not on the expected device %s!",
+                       wk__device_type_name(device.type));
+      if (t && !wk__device_equal(t->device, device) && !crosses_devices(c->op))
+        return differing_devices(t->device, device);
     }
   }
   return WK_OK;
 }
 
+wk_device wk__call_device(const wk__call *c) {
+  if (c->outputs) return c->outputs[0]->device;
+  for (int i = 0; i < c->op->schema.parameter_count; i++)
+    if (c->args[i].tag == WK_VALUE_TENSOR) return c->args[i].tensor->device;
+  return WK__CPU_DEVICE;
+}
+
+static wk_status check_generators(const wk__call *c, wk_device device) {
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
+    const wk__generator *g = c->args[i].tag == WK_VALUE_GENERATOR ? c->args[i].generator : NULL;
+    if (g && g->device.type != device.type && device.type != WK_META)
+      return wk_fail(WK_RUNTIME_ERROR, "Expected a '%s' device type for generator but found '%s'",
+                     wk__device_type_name(device.type), wk__device_type_name(g->device.type));
+  }
+  return WK_OK;
+}
+
+static wk_status run_code(wk__call *c) {
+  if (c->op->routine) return c->op->routine(c);
+  wk_device device = wk__call_device(c);
+  if (c->op->tags & WK__TAG_RANDOM) WK_TRY(check_generators(c, device));
+  const wk__device_type *type = wk__device_types[device.type == WK_META ? WK_CPU : device.type]; /* it says that */
+  wk__kernel_fn *kernel = type && type->kernels ? type->kernels[c->op->number] : NULL;
+  if (WK_LIKELY(kernel != NULL)) return kernel(c);
+  return wk_fail(WK_NOT_IMPLEMENTED, "Could not run 'aten::%s' with arguments from the '%s' backend.", c->op->name,
+                 wk__device_type_name(device.type));
+}
+
+static wk_status run_here(wk__call *c) {
+  wk_status status = c->op->lower ? wk__run_lowered(c, c->outputs) : run_code(c);
+  return WK_UNLIKELY(status == WK_INDEX_ERROR) ? wk__explain_bad_index(c->op) : status;
+}
+
+/* A tensor of the CPU without dims may stand beside those of any device. */
+static bool is_visitor(const wk_value *v, wk_device device) {
+  return v->tag == WK_VALUE_TENSOR && v->tensor->device.type == WK_CPU && device.type != WK_CPU && v->tensor->ndim == 0;
+}
+
+static wk_status run_with_visitors(wk__call *c, wk_device device) {
+  wk_value args[WK__MAX_ARGS], to = {.tag = WK_VALUE_DEVICE, .device = device};
+  const wk_value *given = c->args;
+  int count = c->op->schema.parameter_count;
+  wk_status status = WK_OK;
+  memcpy(args, given, (size_t)count * sizeof *args);
+  for (int i = 0; i < count && status == WK_OK; i++)
+    if (is_visitor(&given[i], device))
+      status = wk__compute(WK__OP(_to_copy), (wk_value[]){given[i], {0}, to}, NULL, &args[i]);
+  c->args = args;
+  if (status == WK_OK) status = run_here(c);
+  c->args = given;
+  for (int i = 0; i < count; i++)
+    if (is_visitor(&given[i], device) && args[i].tensor != given[i].tensor) wk_value_release(&args[i]);
+  return status;
+}
+
 static wk_status run_into(wk__call *c) {
   if (is_skipped(c)) return WK_OK;
   WK_TRY(check_memory(c));
-  wk_status status = c->op->lower ? wk__run_lowered(c, c->outputs) : c->op->kernel(c);
-  return WK_UNLIKELY(status == WK_INDEX_ERROR) ? wk__explain_bad_index(c->op) : status;
+  wk_device device = c->outputs[0]->device;
+  if (WK_LIKELY(device.type == WK_CPU)) return run_here(c);
+  for (int i = 0; i < c->op->schema.parameter_count; i++)
+    if (c->op->tags & WK__TAG_POINTWISE && is_visitor(&c->args[i], device)) return run_with_visitors(c, device);
+  return run_here(c);
 }
 
 /* A kernel may fill a new tensor piece by piece: none of that is a write that anybody could have seen. */
@@ -237,7 +315,7 @@ static wk_status finish(const wk__call *c, wk_tensor **outputs, const place *pla
     }
     bool counted = destination && wk__version(destination) != places[r].version; /* by what wrote it */
     if (destination && !counted) wk__version_bump(destination);
-    if (!destination && c->op->kernel) forget_writes(outputs[r]);
+    if (!destination && !c->op->lower) forget_writes(outputs[r]);
   }
   for (int r = 0; r < c->op->schema.result_count; r++) c->results[r] = wk__v_tensor(outputs[r]);
   return WK_OK;
@@ -269,7 +347,7 @@ static wk_status compute_view(wk__call *c) {
   WK_TRY(c->op->view(c));
   wk_tensor *result = wk__tensor_alias(c->args[0].tensor, &c->specs[0]);
   if (!result) return wk_error_category();
-  if (wk__mode.grad_enabled && c->op != WK__OP(detach) && c->op != WK__OP(view_dtype)) {
+  if (wk__thread.mode.grad_enabled && c->op != WK__OP(detach) && c->op != WK__OP(view_dtype)) {
     wk_tensor *self = c->args[0].tensor;
     result->base = wk__retain(self->base ? self->base : self);
   }
@@ -324,16 +402,16 @@ wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *d
                    .specs = specs,
                    .compute_dtype = WK_DTYPE_NONE};
   if (wk__log_on(WK__LOG_OPS)) log_call(op, args);
-  if (op->tags & WK__TAG_FUSED) return op->kernel(&call);
+  if (op->tags & WK__TAG_FUSED) return op->routine(&call);
   if (op->meta && !op->compose) return compute_new(&call);
   if (destinations) return compute_then_copy(&call);
   if (op->view) return compute_view(&call);
-  if (op->kernel) return op->kernel(&call);
+  if (op->routine || op->has_kernel) return run_code(&call);
   /* A composite with a derivative of its own: its parts leave no trace on the tape. */
-  wk__keys before = wk__mode.keys_off;
-  wk__mode.keys_off |= WK__KEY_AUTOGRAD;
+  wk__keys before = wk__thread.mode.keys_off;
+  wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;
   wk_status status = op->compose(&call);
-  wk__mode.keys_off = before;
+  wk__thread.mode.keys_off = before;
   return status;
 }
 
@@ -357,7 +435,7 @@ wk_status wk__compute_into(const wk_op *op, const wk_value *args, wk_tensor **ou
   wk__spec specs[WK__MAX_RESULTS];
   wk__call call = {.op = op, .args = args, .specs = specs, .outputs = outputs, .compute_dtype = WK_DTYPE_NONE};
   if (wk__log_on(WK__LOG_OPS)) log_call(op, args);
-  if (op->tags & WK__TAG_FUSED) return op->kernel(&call);
+  if (op->tags & WK__TAG_FUSED) return op->routine(&call);
 #ifdef WICK_DEBUG
   check = true;
 #endif

@@ -3,9 +3,6 @@
  * schema's defaults here, so that no rule has to. Tests: tests/c/test_ops.c. */
 #include "ops/internal.h"
 
-_Thread_local wk__thread_mode wk__mode = {.grad_enabled = true};
-_Thread_local const char *wk__warning;
-
 void wk_value_release(wk_value *value) {
   if (value->tag == WK_VALUE_TENSOR) wk__release(value->tensor);
   if (value->tag == WK_VALUE_TENSORS) {
@@ -74,21 +71,20 @@ static const wk_value *complete(const wk_op *op, const wk_value *args, wk_value 
   return space;
 }
 
+static int highest_bit(int keys) { return 31 - __builtin_clz((unsigned)keys); }
+
 wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                          wk_value *results) {
   int count = op->schema.parameter_count;
-  int keys = (keys_of(args, count) | wk__mode.keys_on) & ~wk__mode.keys_off & (key - 1);
+  int keys = (keys_of(args, count) | wk__thread.mode.keys_on) & ~wk__thread.mode.keys_off & (key - 1);
   for (int d = 0; destinations && d < op->schema.result_count; d++)
-    if (destinations[d]) keys |= destinations[d]->keys & ~wk__mode.keys_off & (key - 1);
+    if (destinations[d]) keys |= destinations[d]->keys & ~wk__thread.mode.keys_off & (key - 1);
   if (op->compose && !op->vjp && !(op->tags & WK__TAG_MUTATES) && !destinations) {
     /* Replaced by its parts, which go through the layers themselves. */
     wk__call call = {.op = op, .args = args, .results = results};
     return op->compose(&call);
   }
-  if (WK_UNLIKELY(keys & WK__KEY_INFERENCE)) return wk__inference_layer(op, args, destinations, results);
-  if (keys & WK__KEY_AUTOGRAD) return wk__autograd_layer(op, args, destinations, results);
-  if (WK_UNLIKELY(keys & WK__KEY_DECOMPOSE)) return wk__mode.decompose(op, args, destinations, results);
-  if (WK_UNLIKELY(keys & WK__KEY_TRACE)) return wk__trace_layer(op, args, destinations, results);
+  if (keys) return wk__layers[highest_bit(keys)](op, args, destinations, results);
   return wk__compute(op, args, destinations, results);
 }
 
@@ -111,15 +107,13 @@ wk_status wk_call(const wk_op *op, const wk_value *args, wk_tensor *const *desti
 
 /* ---- scopes: who owns what nested C calls make ---- */
 
-static _Thread_local wk_scope *current_scope;
-
 void wk_scope_begin(wk_scope *scope) {
-  *scope = (wk_scope){.outer = current_scope};
-  current_scope = scope;
+  *scope = (wk_scope){.outer = wk__thread.scope};
+  wk__thread.scope = scope;
 }
 
 void wk_scope_end(wk_scope *scope) {
-  current_scope = scope->outer;
+  wk__thread.scope = scope->outer;
   for (int64_t i = 0; i < scope->count; i++) wk__release(scope->tensors[i]);
   wk__free(scope->tensors);
   *scope = (wk_scope){0};
@@ -129,7 +123,7 @@ wk_tensor *wk_scope_keep(wk_tensor *tensor) { return wk__retain(tensor); }
 
 /* Without a scope the caller owns the tensor. */
 static wk_tensor *hand_out(wk_tensor *steal_tensor) {
-  wk_scope *scope = current_scope;
+  wk_scope *scope = wk__thread.scope;
   if (!scope) return steal_tensor;
   if (wk__grow(&scope->tensors, &scope->capacity, scope->count + 1, sizeof *scope->tensors) != WK_OK) {
     wk__release(steal_tensor);

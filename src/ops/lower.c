@@ -5,7 +5,10 @@
 
 static wk__access access_to(const wk__lower *l, int buffer, const wk_int *index) {
   wk__access a = {.buffer = (uint8_t)buffer, .ndim = l->nest->buffers[buffer].ndim};
-  for (int d = 0; d < a.ndim; d++) a.index[d] = index[d];
+  for (int d = 0; d < a.ndim; d++) {
+    wk_status status = wk_int_check(a.index[d] = index[d]); /* there was no memory for it */
+    if (status && !l->h->status) l->h->status = status;
+  }
   return a;
 }
 

@@ -50,8 +50,6 @@ wk_status wk__check_element(const wk_value *number, wk_dtype dtype) {
   return small ? WK_OK : wk__check_number(number, dtype);
 }
 
-_Thread_local const wk__number_watcher *wk__number_watch;
-
 static bool fits(const wk_value *number, wk_dtype dtype) {
   const limits *l = &limits_of[dtype];
   if (!l->name) return true;
@@ -74,7 +72,7 @@ wk_status wk__refuse_complex(wk_dtype dtype) {
 wk_status wk__check_number(const wk_value *number, wk_dtype dtype) {
   const char *name = limits_of[dtype].name;
   if (WK_UNLIKELY(!fits(number, dtype))) return overflow(name);
-  const wk__number_watcher *watch = wk__number_watch;
+  const wk__number_watcher *watch = wk__thread.number_watch;
   if (WK_UNLIKELY(watch != NULL) && name && number->tag == WK_VALUE_DOUBLE && number->count)
     watch->fits(watch->context, (int)number->count, dtype);
   return WK_OK;

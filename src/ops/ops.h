@@ -2,10 +2,11 @@
  * is computed. Everything else — argument parsing, in-place and out= forms, tape, tracing, documentation, tests —
  * follows. tools/ops/ reads the rows and writes them as the constant records below.
  *
- * An operator is computed in one of four ways, by what its row gives:
+ * An operator is computed in one of five ways, by what its row gives:
  *   lower fn       a loop-IR body; tier 0 runs it, compiled code fuses it
  *   view fn        new geometry over the same storage
- *   kernel fn      a library kernel or something that is not a loop (mm, randperm, copy of a list)
+ *   routine fn     its results are filled by calls below the layers (cat, copy_, optimizers): the same on every device
+ *   kernel         code that reads or writes memory (mm, sort, randperm): each device has its own (device/device.h)
  *   compose fn     in terms of other operators. Without a derivative of its own it is replaced by its parts at once.
  *
  * A call goes through layers, outermost first, each asked for by one bit (tensor/tensor.h, WK__KEY_*):
@@ -72,7 +73,7 @@ typedef struct wk__schema {
 enum {
   WK__TAG_POINTWISE = 1 << 0, /* one nest dim over broadcast shapes; gets in-place and out= forms */
   WK__TAG_CORE = 1 << 1,      /* in PyTorch's core ATen set */
-  WK__TAG_PRIM = 1 << 2,      /* of the primitive set (compile/decompositions.h) */
+  WK__TAG_PRIM = 1 << 2,      /* of the primitive set (decompose/decompose.h) */
   WK__TAG_VIEW = 1 << 3,
   WK__TAG_RANDOM = 1 << 4,     /* draws from a generator: never cached, folded or merged */
   WK__TAG_COMPARISON = 1 << 5, /* pointwise with a bool result; in-place form keeps self's dtype */
@@ -84,8 +85,8 @@ enum {
    * out, and nothing but those places is touched. A kernel so tagged counts the write itself. */
   WK__TAG_PLACES = 1 << 9,
   /* numbers */
-  /* Numbers are part of the body: there are some that have one of their own (wk__fixed_numbers). Others may be given at
-   * launch, in a compiled graph. */
+  /* The body depends on the number: those of wk__fixed_numbers have a body of their own; any other may be given at
+     launch, in a compiled graph. */
   WK__TAG_FIXED_NUMBERS = 1 << 10,
   WK__TAG_PASSES_NUMBERS = 1 << 11, /* the derivative gives numbers to operators of this kind as they are */
   WK__TAG_LAUNCH_NUMBERS = 1 << 12, /* not pointwise, but nothing except the launch looks at its numbers */
@@ -159,8 +160,7 @@ extern const double wk__fixed_numbers[WK__FIXED_NUMBER_COUNT];
 typedef struct wk__call wk__call;
 typedef struct wk__vjp wk__vjp;
 struct wk__lower;
-typedef wk_status wk__meta_fn(wk__call *call);   /* fills call->specs, call->compute_dtype */
-typedef wk_status wk__kernel_fn(wk__call *call); /* sets call->results; of a row with a shape rule: fills outputs */
+typedef wk_status wk__meta_fn(wk__call *call); /* fills call->specs, call->compute_dtype */
 typedef wk_status wk__vjp_fn(wk__vjp *vjp);
 typedef void wk__lower_fn(struct wk__lower *lower);
 
@@ -170,7 +170,7 @@ typedef struct wk__saves {
   uint32_t args, shapes, results;
 } wk__saves;
 
-/* A row of the table, or an operator that something made at run time (compile/kernel.h). */
+/* A row of the table, or an operator that something made at run time (compile/fuse/kernel.h). */
 struct wk_op {
   /* what each call looks at, side by side */
   uint32_t tags;   /* WK__TAG_ */
@@ -181,17 +181,20 @@ struct wk_op {
   wk__vjp_fn *vjp;
   wk__meta_fn *meta;
   wk__lower_fn *lower;
-  wk__kernel_fn *view, *kernel;
+  wk__kernel_fn *view, *routine;
+  bool has_kernel;        /* each device has code of its own, or none */
   const wk__saves *saves; /* by argument; NULL without a derivative */
   wk__schema schema;
   /* names, errors, reports */
   const char *name, *base_name; /* "add.Tensor", "add" */
   const char *schema_text;
-  const char *kernel_name; /* PyTorch's, for errors about dtypes; NULL: after the operator */
-  const char *out_words;   /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
+  const char *grad_fn_name; /* of the tape's node; NULL: the operator's with Backward0 */
+  const char *kernel_name;  /* PyTorch's, for errors about dtypes; NULL: after the operator */
+  const char *out_words;    /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
   uint8_t bad_index, cost, cost_arg, cost_factor;
+  uint8_t grad_fn_arg; /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */
   /* of an operator that is not in the table: appends its definition, "kernel {\n...\n}"; NULL otherwise */
-  void (*print)(const wk_op *op, wk__string *out, bool with_places);
+  void (*print)(const wk_op *op, wk__string *out, bool with_sources);
 };
 
 /* One call while it is computed; lives on the caller's stack. */
@@ -204,6 +207,9 @@ struct wk__call {
   wk__spec *specs;                /* (WK__MAX_RESULTS), filled by the shape rule */
   wk_tensor **outputs;            /* borrowed, (results): where the kernel writes; made from the specs */
 };
+
+/* Where it is computed: where its results are or, without a shape rule, its first tensor (compute.c). */
+wk_device wk__call_device(const wk__call *call);
 
 static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) {
   return c->args[i].tag == WK_VALUE_TENSOR ? c->args[i].tensor : NULL;
@@ -219,12 +225,12 @@ wk_value wk__value_of_int(int64_t i);           /* as a number, no size: any int
 WK_MUST_USE wk_status wk__check_number(const wk_value *number, wk_dtype dtype);
 bool wk__number_fits(double number, wk_dtype dtype);
 wk_status wk__refuse_complex(wk_dtype dtype); /* the same error, for a number with an imaginary part */
-/* Told, while a call is recorded, that number input `number` of the graph was found to fit: so it has to later. */
+/* wk__thread.number_watch is told, while a call is recorded, that number input `number` of the graph was found to fit:
+ * so it has to later. */
 typedef struct wk__number_watcher {
   void *context;
   void (*fits)(void *context, int number, wk_dtype dtype);
 } wk__number_watcher;
-extern _Thread_local const wk__number_watcher *wk__number_watch; /* NULL: nobody */
 /* The same where a kernel computes with the number, in float for the small floats. */
 WK_MUST_USE wk_status wk__check_factor(const wk_value *number, wk_dtype dtype);
 /* The same where the number becomes a tensor of its own, in which small floats may be infinite. */
@@ -251,24 +257,14 @@ WK_MUST_USE wk_status wk__spec_lay_out_as(wk__spec *spec, const wk_tensor *t);
 
 /* ---- layers (dispatch.c) ---- */
 
-/* A layer gets the call and goes on with wk__call_below(its own key, ...). Set once, when the parts are linked. */
+/* A layer gets the call and goes on with wk__call_below(its own key, ...). The one table of them is in wiring.c; a call
+ * goes to the one of its highest key. */
 typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                wk_value *results);
+extern wk__layer_fn *const wk__layers[WK__KEY_COUNT]; /* by the number of the key's bit; NULL: reserved */
 
-/* Per-thread state that layers look at. */
-typedef struct wk__thread_mode {
-  wk__keys keys_on;  /* layers that this thread turns on for every call (trace, autocast, Python modes) */
-  wk__keys keys_off; /* layers that are switched off here (inside the layer itself, under no_grad) */
-  bool grad_enabled;
-  bool inference;
-  wk__layer_fn *decompose;               /* set before its key is on */
-  uint64_t tape_sequence;                /* of the tape node that is being recorded around this call; 0 */
-  uint64_t running_sequence;             /* of the tape node that the engine runs; 0: none */
-  struct wk__grad_watcher *grad_watcher; /* who wants to know what the tape does to leaves; NULL */
-} wk__thread_mode;
-
-/* Told by the tape when it looks at or sets a leaf's .grad, and before it runs a node that was recorded before
- * `first`. */
+/* wk__thread.mode.grad_watcher is told by the tape when it looks at or sets a leaf's .grad, and before it runs a node
+ * that was recorded before `first`. */
 typedef struct wk__grad_watcher {
   void *context;
   uint64_t first; /* sequence of a node */
@@ -277,10 +273,6 @@ typedef struct wk__grad_watcher {
   void (*grad_written)(void *context, wk_tensor *leaf);
 } wk__grad_watcher;
 
-extern _Thread_local wk__thread_mode wk__mode;
-/* What the last call found odd in its arguments, for whoever made it to say and to clear; NULL. Never freed. */
-extern _Thread_local const char *wk__warning;
-
 /* Runs the call below the layers: shape rule, allocation, kernel. */
 WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                   wk_value *results);
@@ -288,9 +280,6 @@ WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tens
  * the rule gives; with `check`, and in debug builds, WK_VALUE_ERROR where they have not. Nothing of them lies where an
  * argument does, but for POINTWISE operators element on element. */
 WK_MUST_USE wk_status wk__compute_into(const wk_op *op, const wk_value *args, wk_tensor **outputs, bool check);
-wk__layer_fn wk__inference_layer; /* autograd/inference.c */
-wk__layer_fn wk__autograd_layer;  /* autograd/record.c */
-wk__layer_fn wk__trace_layer;     /* graph/trace.c */
 WK_MUST_USE wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                      wk_value *results);
 /* Calls `op` and gives its single tensor result, registered with the thread's scope; NULL on failure. The typed

@@ -107,7 +107,7 @@ static void make_key(plan_key *key, const wk__call *c, wk_tensor *const *outputs
   bool pointwise = c->op->tags & WK__TAG_POINTWISE;
   key->count = 0;
   key->too_long = false;
-  put(key, c->compute_dtype);
+  put(key, c->compute_dtype | (uint64_t)outputs[0]->device.type << 8);
   for (int r = 0; r < schema->result_count; r++)
     put(key, outputs[r]->dtype | (uint64_t)(pointwise ? 0 : outputs[r]->ndim) << 8);
   for (int i = 0; i < schema->parameter_count; i++)
@@ -124,7 +124,8 @@ static uint64_t hash_of(const wk_op *op, const plan_key *key) {
 
 void wk__plan_release(wk__plan *plan) {
   if (!plan || atomic_fetch_sub_explicit(&plan->references, 1, memory_order_acq_rel) > 1) return;
-  for (int n = 0; n < plan->lowered.nest_count; n++) wk__program_release(plan->programs[n]);
+  for (int n = 0; n < plan->lowered.nest_count; n++)
+    if (plan->codes[n]) plan->device->release_code(plan->codes[n]);
   wk__lowered_release(&plan->lowered);
   if (plan->env) wk__shape_env_release(plan->env);
   wk__free(plan);
@@ -271,8 +272,8 @@ static wk_status lower_into(wk__plan *plan, const wk__call *c) {
   WK_TRY(wk__cpu_level_check()); /* an impossible WICK_CPU is said by the first call */
   WK_TRY(wk__lower_call(c, NULL, &plan->lowered));
   for (int n = 0; n < plan->lowered.nest_count; n++) {
-    plan->programs[n] = wk__program_create(plan->lowered.nests[n]);
-    if (!plan->programs[n]) return wk_error_category();
+    plan->codes[n] = plan->device->build(plan->lowered.nests[n]);
+    if (!plan->codes[n]) return wk_error_category();
   }
   return WK_OK;
 }
@@ -292,6 +293,7 @@ static wk__plan *make_plan(const wk__call *c, const plan_key *key, uint64_t hash
   if (!plan) return NULL;
   atomic_init(&plan->references, 1);
   plan->op = c->op;
+  plan->device = wk__device_types[outputs[0]->device.type];
   plan->hash = hash;
   plan->key_words = key->count;
   memcpy(plan->key, key->words, (size_t)key->count * sizeof *key->words);
@@ -312,7 +314,7 @@ static void bind_params(const wk__plan *plan, const wk__call *c, wk__scalar *par
 }
 
 static void bind_buffer(wk__launch_buffer *b, const wk_tensor *t) {
-  b->data = wk__data(t);
+  b->data = wk__address(t);
   b->sizes = &t->sizes->bits;
   b->strides = &t->strides->bits;
 }
@@ -327,7 +329,8 @@ static wk_status launch(const wk__plan *plan, const wk__call *c, wk_tensor *cons
   for (int r = 0; r < c->op->schema.result_count; r++)
     bind_buffer(&l.buffers[plan->lowered.buffer_of_result[r]], outputs[r]);
   bool copied = c->op->tags & WK__TAG_PLACES && outputs[0] == c->args[0].tensor;
-  for (int n = copied; n < plan->lowered.nest_count; n++) WK_TRY(wk__program_run(plan->programs[n], &l));
+  wk__stream *stream = wk__stream_of(outputs[0]->device);
+  for (int n = copied; n < plan->lowered.nest_count; n++) WK_TRY(plan->device->launch(stream, plan->codes[n], &l, 1));
   return WK_OK;
 }
 
@@ -367,7 +370,7 @@ static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_te
         b = r < 0 ? plan->lowered.buffer_of_arg[i] : plan->lowered.buffer_of_result[r];
     if (b < 0) continue;
     const wk_tensor *t = r < 0 ? c->args[i].tensor : outputs[r];
-    l.buffers[b].data = wk__data(t);
+    l.buffers[b].data = wk__address(t);
     l.buffers[b].sizes = NULL;
     l.buffers[b].strides = strides[b];
     if (line)
@@ -375,7 +378,7 @@ static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_te
     else
       broadcast_strides(t, out->ndim, strides[b]);
   }
-  return wk__program_run(plan->programs[0], &l);
+  return plan->device->launch(wk__stream_of(out->device), plan->codes[0], &l, 1);
 }
 
 /* out_own: a plan that is not kept. */

@@ -1,10 +1,11 @@
 /* Plans: a lowering that was done once for an operator with certain dtypes, ranks and structural arguments, kept with
- * its programs so that the next such call only looks it up. */
+ * its code so that the next such call only looks it up. */
 #ifndef WICK_OPS_PLAN_H
 #define WICK_OPS_PLAN_H
 
+#include "device/device.h"
+#include "loop/launch.h"
 #include "ops/ops.h"
-#include "runtime/program.h"
 
 enum { WK__PLAN_MAX_NESTS = 4 };
 
@@ -28,7 +29,8 @@ typedef struct wk__plan {
   const wk_op *op;
   uint64_t hash;
   wk__lowered lowered;
-  wk__program *programs[WK__PLAN_MAX_NESTS];
+  const wk__device_type *device; /* whose codes these are */
+  wk__code *codes[WK__PLAN_MAX_NESTS];
   wk__shape_env *env; /* owns compound index expressions of the nests */
   int key_words;
   uint64_t key[];

@@ -1,10 +1,10 @@
 /* The extension module wick._C: its state, and the list of files that fill it. All Python state is per module, so that
  * several interpreters can load wick side by side. Tests: tests/python/. */
-#include "python/override.h"
+#include "python/calls/override.h"
 
-#include "dynamo/evaluate.h"
-#include "python/graph_type.h"
-#include "runtime/program.h"
+#include "cpu/memory.h"
+#include "cpu/tier0/program.h"
+#include "python/fx/graph_type.h"
 
 wk__state *wk__state_of_module(PyObject *module) { return PyModule_GetState(module); }
 
@@ -21,7 +21,7 @@ static int intern_names(wk__state *state) {
   return 0;
 }
 
-/* ---- the process's settings: CPU level and memory, for tests and measurements ---- */
+/* ---- the process's settings: CPU level and memory, for measurements ---- */
 
 static PyObject *cpu_level(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
@@ -47,45 +47,17 @@ static PyObject *set_cpu_level(PyObject *module, PyObject *name) {  // -> new
   }
   return PyErr_Format(PyExc_ValueError, "no CPU level '%s'", text);
 }
-static PyObject *use_short_way(PyObject *module, PyObject *use) {  // -> new
-  (void)module;
-  wk__program_use_short_way(use == Py_True);
-  Py_RETURN_NONE;
-}
 static PyObject *memory_stats(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   return Py_BuildValue("{s:L,s:L}", "live", (long long)wk__allocator_live_bytes(), "peak",
                        (long long)wk__allocator_peak_bytes());
 }
 
-#ifdef WICK_DEBUG
-/* Lets the n-th allocation from here on fail; 0 lets all succeed. */
-static PyObject *fault_arm(PyObject *module, PyObject *n) {  // -> new
-  (void)module;
-  long long count = PyLong_AsLongLong(n);
-  if (count == -1 && PyErr_Occurred()) return NULL;
-  wk__fault_arm(count);
-  Py_RETURN_NONE;
-}
-static PyObject *live_allocations(PyObject *module, PyObject *unused) {  // -> new
-  (void)module, (void)unused;
-  return PyLong_FromLongLong(wk__live_allocations());
-}
-#endif
-
 static PyMethodDef functions[] = {
-#ifdef WICK_DEBUG
-    {"_fault_arm", fault_arm, METH_O, "Debug builds: the n-th allocation from here on fails."},
-    {"_live_allocations", live_allocations, METH_NOARGS, "Debug builds: blocks of the core not yet freed."},
-#endif
-    {"_use_short_way", use_short_way, METH_O,
-     "Tests: whether small launches are tier 0's though there is native code."},
     {"_cpu_level", cpu_level, METH_NOARGS, "The CPU level in use: portable, avx2 or avx512."},
     {"_cpu_levels", cpu_levels, METH_NOARGS, "The levels that this machine has, lowest first."},
     {"_set_cpu_level", set_cpu_level, METH_O, "Lowers or restores the CPU level."},
     {"_memory_stats", memory_stats, METH_NOARGS, "Bytes of tensor memory in use now and at most."},
-    {"_dynamo_evaluate", (PyCFunction)(void (*)(void))wk__dynamo_evaluate, METH_VARARGS | METH_KEYWORDS,
-     "Calls a function with its frames evaluated by wick, not by Python's own loop: for tests."},
     {0}};
 
 /* Every public name, for `from wick._C import *`. */
@@ -104,6 +76,10 @@ static int add_all(PyObject *module) {
   return status;
 }
 
+#ifdef WICK_TESTS
+int wk__add_test_functions(PyObject *module); /* tests/ext/ext.h */
+#endif
+
 static int module_exec(PyObject *module) {
   wk__state *state = wk__state_of_module(module);
   state->module = module;
@@ -117,6 +93,9 @@ static int module_exec(PyObject *module) {
   if (wk__add_graph_types(module, state) < 0 || wk__add_loaded_graph(module) < 0 || wk__add_decompositions(module) < 0)
     return -1;
   if (wk__add_dynamo_binding(module, state) < 0) return -1;
+#ifdef WICK_TESTS
+  if (wk__add_test_functions(module) < 0) return -1;
+#endif
   return PyModule_AddFunctions(module, functions) < 0 ? -1 : add_all(module);
 }
 

@@ -174,12 +174,6 @@ wk_int wk_int_sub_symbolic(wk_int a, wk_int b) {
   return wk_int_same(a, b) && !wk_int_is_poisoned(a) ? wk_int_of(0) : wk__sym_apply(subtract, a, b);
 }
 
-wk_int wk__sym_scale(wk__shape_env *env, wk_int x, int64_t factor) {
-  wk__sum sum = {.env = env};
-  wk__sum_add(&sum, factor, x);
-  return wk__sum_finish(&sum);
-}
-
 /* ---- Multiplication ---- */
 
 /* The product of two terms: their factors merged in order. */

@@ -37,13 +37,9 @@ wk_int wk_int_buffer_size(int buffer, int dim) {
 
 /* ---- Life of an environment ---- */
 
-static _Thread_local wk__shape_env *current;
-
-wk__shape_env *wk__shape_env_current(void) { return current; }
-
 wk__shape_env *wk__shape_env_set_current(wk__shape_env *env) {
-  wk__shape_env *before = current;
-  current = env;
+  wk__shape_env *before = wk__thread.shape_env;
+  wk__thread.shape_env = env;
   return before;
 }
 
@@ -56,7 +52,7 @@ wk__shape_env *wk__shape_env_create(void) {
 
 void wk__shape_env_release(wk__shape_env *env) {
   if (!env) return;
-  if (current == env) current = NULL;
+  if (wk__thread.shape_env == env) wk__thread.shape_env = NULL;
   wk__arena_release(&env->arena);
   wk__map_release(&env->nodes);
   wk__map_release(&env->guard_index);
@@ -77,7 +73,7 @@ static wk__shape_env *env_for(wk_int a, wk_int b) {
     (void)wk_fail(WK_INTERNAL_ERROR, "an expression over symbols of two shape environments");
     return NULL;
   }
-  wk__shape_env *env = of_a ? of_a : of_b ? of_b : current;
+  wk__shape_env *env = of_a ? of_a : of_b ? of_b : wk__thread.shape_env;
   if (!env) (void)wk_fail(WK_INTERNAL_ERROR, "a symbolic expression needs a current shape environment");
   return env;
 }

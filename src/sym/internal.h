@@ -80,7 +80,6 @@ typedef struct wk__sum_view {
 void wk__sum_view_of(wk_int x, wk__sum_view *view);
 
 wk_int wk__sym_overflow(void); /* poisoned, error set */
-wk_int wk__sym_scale(wk__shape_env *env, wk_int x, int64_t factor);
 
 /* The factors of a term: a PRODUCT's items, or the term alone in *single. */
 const wk__sym_item *wk__sym_factors(wk_int term, wk__sym_item *single, int *count);

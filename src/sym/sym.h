@@ -23,7 +23,7 @@ void wk__shape_env_release(wk__shape_env *env);
 
 /* The environment for expressions whose leaves belong to none (loop variables, buffer sizes). Set returns the one
  * before, for putting back. */
-wk__shape_env *wk__shape_env_current(void);
+static inline wk__shape_env *wk__shape_env_current(void) { return wk__thread.shape_env; }
 wk__shape_env *wk__shape_env_set_current(wk__shape_env *env);
 
 /* The first comparison or value that could not be decided, or WK_OK. Sticky: ask at the end of a trace. */
@@ -116,6 +116,7 @@ WK_MUST_USE wk_status wk__sym_eval(wk_int x, wk__sym_resolver *resolve, void *co
 
 /* The value of x for the symbols' hints. False, with no error set, when a leaf has none. */
 bool wk__sym_hint(wk_int x, int64_t *out);
+wk_int wk__symbolic_value(wk_int x); /* the same as a number; poisoned when there is none */
 
 /* x with every leaf replaced by what `replace` gives (the leaf itself to keep it), simplified again on the way. */
 typedef wk_int wk__sym_replacer(void *context, wk_int leaf);

@@ -147,7 +147,7 @@ static int parse_index(const char **text, int limit) {
   return canonical && n < limit ? n : -1;
 }
 
-/* The static leaf of this name; poisoned, with no error set, when it is none. */
+/* The static leaf of this name; poisoned, with no error set, when it names no leaf. */
 static wk_int static_leaf(const char *name, const char *end) {
   const char *at = name + 1;
   if (*name == 'i' || *name == 'r') {

@@ -77,6 +77,12 @@ static wk_status resolve_hint(void *unused, wk_int leaf, int64_t *out) {
 
 bool wk__sym_hint(wk_int x, int64_t *out) { return wk__sym_eval(x, resolve_hint, NULL, out) == WK_OK; }
 
+wk_int wk__symbolic_value(wk_int x) {
+  int64_t value;
+  if (wk_int_is_known(x)) return x;
+  return wk__sym_hint(x, &value) ? wk_int_of(value) : WK_INT_POISONED;
+}
+
 /* ---- Substitution ---- */
 
 static wk_int substitute_linear(const wk__sym_node *node, wk__sym_replacer *replace, void *context) {

@@ -59,9 +59,8 @@ wk_dtype wk__promote(wk_dtype a, wk_dtype b) {
 
 bool wk__can_cast(wk_dtype from, wk_dtype to) { return wk__dtypes[from].category <= wk__dtypes[to].category; }
 
-static _Thread_local wk_dtype default_dtype = WK_FLOAT32;
-wk_dtype wk__default_dtype(void) { return default_dtype; }
-void wk__default_dtype_set(wk_dtype dtype) { default_dtype = dtype; }
+wk_dtype wk__default_dtype(void) { return (wk_dtype)wk__thread.default_dtype; }
+void wk__default_dtype_set(wk_dtype dtype) { wk__thread.default_dtype = (uint8_t)dtype; }
 
 /* ---- small floats ---- */
 

@@ -13,12 +13,11 @@
 #include "tensor/tensor.h"
 
 static const wk__print_options default_settings = {4, 1000, 3, 80, -1};
-_Thread_local wk__print_options wk__print_settings = {4, 1000, 3, 80, -1};
 const char *wk__print_module_name = "torch";
 
 void wk__print_profile(const char *name) {
   wk__print_options options = default_settings;
-  options.scientific = wk__print_settings.scientific;
+  options.scientific = wk__thread.print.scientific;
   if (strcmp(name, "short") == 0) {
     options.precision = options.edge_items = 2;
   } else if (strcmp(name, "full") == 0) {
@@ -26,7 +25,7 @@ void wk__print_profile(const char *name) {
   } else if (strcmp(name, "default") != 0) {
     return;
   }
-  wk__print_settings = options;
+  wk__thread.print = options;
 }
 
 /* ---- the program around us may have chosen a locale in which numbers have a comma ---- */
@@ -166,22 +165,22 @@ static void format_part(printer *p, const char *element, int part) {
   } else if (print_non_finite(s, value.d)) {
     return;
   } else if (l->scientific) {
-    wk__string_printf(s, "%.*e", wk__print_settings.precision, value.d);
+    wk__string_printf(s, "%.*e", wk__thread.print.precision, value.d);
   } else if (l->integral) {
     wk__string_printf(s, "%.0f.", value.d);
   } else {
-    wk__string_printf(s, "%.*f", wk__print_settings.precision, value.d);
+    wk__string_printf(s, "%.*f", wk__thread.print.precision, value.d);
   }
 }
 
 /* Index i of `dim` is where a summary leaves elements out: all up to the last few. */
 static bool is_gap(const printer *p, int dim, int64_t i) {
-  int64_t edge = wk__print_settings.edge_items;
+  int64_t edge = wk__thread.print.edge_items;
   return p->summarize && i == edge && wk__size(p->tensor, dim) > 2 * edge;
 }
 
 static int64_t before_tail(const printer *p, int dim) {
-  return wk__size(p->tensor, dim) - wk__print_settings.edge_items - 1;
+  return wk__size(p->tensor, dim) - wk__thread.print.edge_items - 1;
 }
 
 static const char *item_at(const printer *p, int dim, const char *at, int64_t i) {
@@ -225,7 +224,7 @@ static void survey_width(printer *p, const char *element) {
 
 static bool choose_scientific(const layout *l) {
   if (l->most == 0) return false;
-  if (wk__print_settings.scientific >= 0) return wk__print_settings.scientific;
+  if (wk__thread.print.scientific >= 0) return wk__thread.print.scientific;
   return l->most / l->least > 1000.0 || l->most > 1e8 || l->least < 1e-4;
 }
 
@@ -255,7 +254,7 @@ static void print_element(printer *p, const char *element) {
 static int64_t elements_per_line(const printer *p, int64_t indent) {
   int64_t length = p->layouts[0].width + 2; /* and ", " */
   if (p->parts == 2) length += p->layouts[1].width + 1;
-  return wk__max(1, (wk__print_settings.line_width - indent) / length);
+  return wk__max(1, (wk__thread.print.line_width - indent) / length);
 }
 
 static void break_line(wk__string *s, int64_t lines, int64_t indent) {
@@ -291,19 +290,19 @@ static wk_dtype part_dtype(wk_dtype dtype) {
   return dtype == WK_COMPLEX64 ? WK_FLOAT32 : dtype == WK_COMPLEX128 ? WK_FLOAT64 : dtype;
 }
 
-static void print_values(wk__string *s, const wk_tensor *t, int64_t indent) {
+static void print_values(wk__string *s, const wk_tensor *t, const char *data, int64_t indent) {
   printer p = {
       .tensor = t,
       .out = s,
       .dtype = part_dtype((wk_dtype)t->dtype),
       .parts = wk_dtype_is_complex((wk_dtype)t->dtype) ? 2 : 1,
-      .summarize = wk__numel(t) > wk__print_settings.threshold,
+      .summarize = wk__numel(t) > wk__thread.print.threshold,
   };
-  choose_layouts(&p, wk__data(t));
+  choose_layouts(&p, data);
   if (t->ndim) {
-    print_items(&p, 0, wk__data(t), indent);
+    print_items(&p, 0, data, indent);
   } else {
-    print_element(&p, wk__data(t));
+    print_element(&p, data);
   }
   s->failed |= p.number.failed;
   wk__string_release(&p.number);
@@ -325,7 +324,7 @@ static int64_t text_width(const char *text) {
 
 static void add_suffix(suffixes *s, const char *text) {
   int64_t width = text_width(text);
-  if (s->column + width + 2 > wk__print_settings.line_width) {
+  if (s->column + width + 2 > wk__thread.print.line_width) {
     break_line(s->out, 1, s->indent);
     s->column = s->indent + width;
   } else {
@@ -379,7 +378,7 @@ static bool is_empty(const wk_tensor *t) { return t->storage && wk__numel(t) == 
 static void add_suffixes(suffixes *s, const wk_tensor *t, const char *suffix) {
   wk_dtype dtype = (wk_dtype)t->dtype;
   bool has_values = t->storage && !is_empty(t);
-  bool shows_size = has_values ? wk__print_settings.edge_items != 0 : is_empty(t) && t->ndim == 1;
+  bool shows_size = has_values ? wk__thread.print.edge_items != 0 : is_empty(t) && t->ndim == 1;
   bool shows_dtype = has_values ? values_show_dtype(dtype) : dtype == wk__default_dtype();
   if (t->device.type != WK_CPU) add_device(s, t->device);
   if (!shows_size) add_size(s, t);
@@ -391,15 +390,13 @@ static void add_suffixes(suffixes *s, const wk_tensor *t, const char *suffix) {
 
 static wk_status check_readable(const wk_tensor *t) {
   if (!t->storage || is_empty(t)) return WK_OK;
-  if (t->storage->device.type != WK_CPU)
-    return wk_fail(WK_NOT_IMPLEMENTED, "the values of a tensor on another device are printed from a copy on the CPU");
   int64_t begin, end;
   wk__memory_range(t, &begin, &end);
   if (begin >= 0 && end <= t->storage->bytes) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR, "The tensor has a non-zero number of elements, but its data is not allocated yet.");
 }
 
-static void print_tensor(wk__string *s, const wk_tensor *t, const char *prefix, const char *suffix) {
+static void print_tensor(wk__string *s, const wk_tensor *t, const char *data, const char *prefix, const char *suffix) {
   int64_t start = s->length, indent = text_width(prefix);
   wk__string_append(s, prefix);
   if (!t->storage) {
@@ -407,7 +404,7 @@ static void print_tensor(wk__string *s, const wk_tensor *t, const char *prefix, 
   } else if (is_empty(t)) {
     wk__string_append(s, "[]");
   } else {
-    print_values(s, t, indent);
+    print_values(s, t, data, indent);
   }
   if (s->failed) return;
   const char *line = strrchr(s->text + start, '\n');
@@ -419,9 +416,12 @@ static void print_tensor(wk__string *s, const wk_tensor *t, const char *prefix, 
 wk_status wk__tensor_print(wk__string *s, const wk_tensor *tensor, const char *prefix, const char *suffix) {
   WK_TRY(wk__realize((wk_tensor *)tensor, "a tensor's values are printed"));
   WK_TRY(check_readable(tensor));
+  wk__host_view view;
+  WK_TRY(wk__to_host(tensor, &view));
   locale_t before = use_c_numbers();
-  print_tensor(s, tensor, prefix, suffix);
+  print_tensor(s, tensor, view.data, prefix, suffix);
   uselocale(before);
+  wk__host_view_release(&view);
   return string_status(s);
 }
 

@@ -1,4 +1,4 @@
-/* Storage: the bytes that tensors share, and devices by name. A storage is freed with its last tensor; memory from
+/* Storage: the bytes that tensors share, in a device's memory. A storage is freed with its last tensor; memory from
  * outside is handed back by its own release function. Tests: tests/c/test_tensor.c. */
 #include <pthread.h>
 #include <stdlib.h>
@@ -30,14 +30,31 @@ static wk_storage *create_empty(wk_device device) {
   return s;
 }
 
+/* The CPU's functions take no stream. */
+static wk_status find_stream(wk_storage *s) {
+  if (WK_LIKELY(s->device.type == WK_CPU)) return WK_OK;
+  s->stream = wk__stream_of(s->device);
+  return s->stream ? WK_OK : wk_error_category();
+}
+
+wk_status wk__storage_allocate(wk_storage *s, int64_t bytes) {
+  const wk__device_type *type = wk__device_type_of(s->device);
+  if (!type || find_stream(s) != WK_OK) return wk_error_category();
+  s->data = type->allocate(s->stream, bytes, &s->capacity);
+  return s->data ? WK_OK : wk_error_category();
+}
+
+void wk__storage_deallocate(wk_storage *s) {
+  wk__device_types[s->device.type]->release(s->stream, s->data, s->capacity);
+  s->data = NULL;
+  s->capacity = 0;
+}
+
 wk_storage *wk__storage_create(wk_device device, int64_t bytes) {
-  const wk__device_provider *provider = wk__device_provider_get(device);
-  if (!provider) return NULL;
   wk_storage *s = create_empty(device);
   if (!s) return NULL;
   s->bytes = bytes;
-  s->data = provider->allocate(bytes, &s->capacity);
-  if (s->data) return s;
+  if (wk__storage_allocate(s, bytes) == WK_OK) return s;
   struct_free(s);
   return NULL;
 }
@@ -58,15 +75,19 @@ static void release_data(wk_storage *s) {
   if (s->release) {
     s->release(s->context);
   } else if (s->capacity) {
-    wk__device_provider_get(s->device)->release(s->data, s->capacity);
+    wk__storage_deallocate(s);
   }
 }
 
 void wk__storage_release(wk_storage *s) {
   if (!s || !wk__last_reference(&s->references)) return;
-  if (WK_UNLIKELY(s->trace != NULL)) wk__trace_storage_dropped(s);
+  if (WK_UNLIKELY(s->trace != NULL)) wk__upcalls.storage_dropped(s);
   release_data(s);
   struct_free(s);
+}
+
+static wk_status copy_bytes(wk_storage *to, const wk_storage *from, int64_t bytes) {
+  return wk__device_types[to->device.type]->copy(to->stream, to->data, from->data, bytes, WK__ON_DEVICE);
 }
 
 wk_status wk__storage_resize(wk_storage *s, int64_t bytes) {
@@ -76,43 +97,18 @@ wk_status wk__storage_resize(wk_storage *s, int64_t bytes) {
   }
   if (s->release || atomic_load_explicit(&s->pins, memory_order_relaxed))
     return wk_fail(WK_RUNTIME_ERROR, "Trying to resize storage that is not resizable");
-  int64_t capacity = 0;
-  void *data = wk__device_provider_get(s->device)->allocate(bytes, &capacity);
-  if (!data) return WK_OUT_OF_MEMORY;
-  if (s->data) memcpy(data, s->data, (size_t)s->bytes);
-  release_data(s);
-  s->data = data;
-  s->bytes = bytes;
-  s->capacity = capacity;
-  return WK_OK;
-}
-
-static const char *const device_names[WK_DEVICE_TYPE_COUNT] = {
-    [WK_CPU] = "cpu", [WK_META] = "meta", [WK_CUDA] = "cuda"};
-
-wk_status wk__device_parse(const char *text, wk_device *out_device) {
-  const char *colon = strchr(text, ':');
-  size_t length = colon ? (size_t)(colon - text) : strlen(text);
-  for (int type = 0; type < WK_DEVICE_TYPE_COUNT; type++) {
-    if (strlen(device_names[type]) != length || memcmp(device_names[type], text, length) != 0) continue;
-    int index = -1;
-    if (colon) {
-      char *end;
-      long value = strtol(colon + 1, &end, 10);
-      if (end == colon + 1 || *end || value < 0 || value > 127)
-        return wk_fail(WK_RUNTIME_ERROR, "Invalid device string: '%s'", text);
-      index = (int)value;
-    }
-    *out_device = (wk_device){(uint8_t)type, (int8_t)index};
-    return WK_OK;
+  wk_storage larger = {.device = s->device};
+  WK_TRY(wk__storage_allocate(&larger, bytes));
+  wk_status status = WK_OK;
+  if (s->data) status = copy_bytes(&larger, s, s->bytes);
+  if (status != WK_OK) {
+    wk__storage_deallocate(&larger);
+    return status;
   }
-  return wk_fail(WK_RUNTIME_ERROR,
-                 "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, "
-                 "vulkan, mps, meta, hpu, mtia, privateuseone device type at start of device string: %.*s",
-                 (int)wk__min((int64_t)length, 60), text);
-}
-
-void wk__device_print(wk__string *s, wk_device device) {
-  wk__string_append(s, device_names[device.type]);
-  if (device.index >= 0) wk__string_printf(s, ":%d", device.index);
+  release_data(s);
+  s->data = larger.data;
+  s->bytes = bytes;
+  s->capacity = larger.capacity;
+  s->stream = larger.stream;
+  return WK_OK;
 }

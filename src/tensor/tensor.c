@@ -1,6 +1,6 @@
-/* Tensor structs: creation, lifetime, geometry facts. A tensor owns its storage and its autograd data; whoever holds a
- * reference owns the tensor. Structs come from a per-thread free list. The contiguous flag and numel are kept right by
- * the one function that sets geometry. Tests: tests/c/test_tensor.c. */
+/* Tensor structs: creation, lifetime, geometry facts. A tensor owns its storage and its autograd data; each reference
+ * owns the tensor. Structs come from a per-thread free list. The contiguous flag and numel are kept right by the one
+ * function that sets geometry. Tests: tests/c/test_tensor.c. */
 #include <pthread.h>
 
 #include "tensor/tensor.h"
@@ -14,7 +14,7 @@ static _Thread_local struct {
   bool registered;
 } free_list;
 
-/* Freed structs do not wait under the address sanitizer, so that it sees their misuse. */
+/* Under the address sanitizer freed structs are not kept, so that it sees their misuse. */
 #ifndef __SANITIZE_ADDRESS__
 static pthread_key_t free_list_key;
 static pthread_once_t free_list_once = PTHREAD_ONCE_INIT;
@@ -90,9 +90,9 @@ static void inherit(wk_tensor *t, const wk_tensor *base) {
 }
 
 void wk__tensor_destroy(wk_tensor *t) {
-  if (WK_UNLIKELY(t->trace != NULL)) wk__trace_tensor_dropped(t);
+  if (WK_UNLIKELY(t->trace != NULL)) wk__upcalls.tensor_dropped(t);
   if (WK_UNLIKELY(t->flags & WK__TENSOR_SYMBOLIC)) wk__symbolic_drop(t);
-  if (t->autograd) wk__autograd_release(t->autograd);
+  if (t->autograd) wk__upcalls.autograd_release(t->autograd);
   if (t->base) wk__release(t->base);
   if (t->storage) wk__storage_release(t->storage);
   if (WK_UNLIKELY(t->own_version != NULL)) release_version(t->own_version);
@@ -136,7 +136,7 @@ static bool strides_contiguous(const wk_int *sizes, const wk_int *strides, int n
   return true;
 }
 
-/* The product of the sizes is none that a wk_int can hold, or one of expressions that could not be made. */
+/* The product of the sizes does not fit a wk_int, or its expression could not be made. */
 static wk_status too_many_elements(const wk__spec *spec, wk_int numel) {
   for (int d = 0; d < spec->ndim; d++)
     if (!wk_int_is_known(spec->sizes[d])) return wk_int_check(numel);
@@ -204,6 +204,23 @@ void wk__spec_of(wk__spec *spec, const wk_tensor *t) {
 }
 
 wk_int wk__spec_numel(const wk__spec *spec) { return wk__sizes_numel(spec->sizes, spec->ndim); }
+
+/* ---- symbols become numbers ---- */
+
+void wk__spec_make_known(wk__spec *spec) {
+  spec->offset = wk__symbolic_value(spec->offset);
+  for (int d = 0; d < spec->ndim; d++) {
+    spec->sizes[d] = wk__symbolic_value(spec->sizes[d]);
+    spec->strides[d] = wk__symbolic_value(spec->strides[d]);
+  }
+}
+
+void wk__tensor_make_known(void *tensor) {
+  wk__spec spec;
+  wk__spec_of(&spec, tensor);
+  wk__spec_make_known(&spec);
+  (void)!wk__tensor_set_geometry(tensor, &spec); /* as many dims as before: fails for none of the usual ranks */
+}
 
 /* ---- creation ---- */
 
@@ -327,7 +344,7 @@ wk_tensor *wk_tensor_from_memory(void *data, wk_dtype dtype, int ndim, const int
 
 wk_tensor *wk_tensor_from_data(const void *data, wk_dtype dtype, int ndim, const int64_t *sizes) {
   wk_tensor *t = wk_tensor_create(dtype, ndim, sizes);
-  if (t && wk__numel(t)) memcpy(wk__data(t), data, (size_t)wk__numel(t) * wk__itemsize(t));
+  if (t && wk__numel(t)) memcpy(wk__host_data(t), data, (size_t)wk__numel(t) * wk__itemsize(t));
   return t;
 }
 
@@ -341,7 +358,7 @@ int64_t wk_tensor_stride(const wk_tensor *t, int dim) { return wk__stride(t, dim
 int64_t wk_tensor_numel(const wk_tensor *t) { return wk__numel(t); }
 bool wk_tensor_is_contiguous(const wk_tensor *t) { return wk__is_contiguous(t); }
 void *wk_tensor_data(const wk_tensor *t) {
-  return wk__realize((wk_tensor *)t, "a tensor's memory is given out") == WK_OK ? wk__data(t) : NULL;
+  return wk__realize((wk_tensor *)t, "a tensor's memory is given out") == WK_OK ? wk__address(t) : NULL;
 }
 
 wk_status wk_tensor_item(const wk_tensor *t, double *out_value) {
@@ -350,6 +367,8 @@ wk_status wk_tensor_item(const wk_tensor *t, double *out_value) {
                    wk_int_is_known(t->numel) ? (long long)t->numel.bits : -1LL);
   if (!t->storage) return wk_fail(WK_RUNTIME_ERROR, "Tensor.item() cannot be called on meta tensors");
   WK_TRY(wk__realize((wk_tensor *)t, "a tensor's value is used as a number"));
-  *out_value = wk__scalar_double(wk__element_get(wk__data(t), (wk_dtype)t->dtype));
+  wk__scalar value;
+  WK_TRY(wk__read_element(t, &value));
+  *out_value = wk__scalar_double(value);
   return WK_OK;
 }

@@ -1,9 +1,10 @@
-/* What the other parts may use of tensor/: the structs, views, scalars, dtype facts, device providers.
+/* What the other parts may use of tensor/: the structs, views, scalars, dtype facts.
  * Sizes and strides are wk_int everywhere, so that the same code serves concrete tensors and tracing ones. */
 #ifndef WICK_TENSOR_TENSOR_H
 #define WICK_TENSOR_TENSOR_H
 
 #include "base/base.h"
+#include "device/device.h"
 #include "sym/sym.h"
 #include "wick/tensor.h"
 
@@ -83,12 +84,16 @@ struct wk_storage {
   int64_t bytes;    /* usable size */
   int64_t capacity; /* the allocator's block; 0 when the memory is not the allocator's */
   wk_device device;
+  wk__stream *stream;             /* that the memory was taken for; NULL: the CPU's */
   void (*release)(void *context); /* for memory that came from outside; NULL otherwise */
   void *context;
   void *trace; /* of a lazy storage, which has no bytes yet: what its value will be, owned by the tracer; else NULL */
 };
 
 wk_storage *wk__storage_create(wk_device device, int64_t bytes) WK_MUST_USE;
+/* The memory alone, for who shares a storage's out in time: a run's block. The storage has none before, or after. */
+WK_MUST_USE wk_status wk__storage_allocate(wk_storage *storage, int64_t bytes);
+void wk__storage_deallocate(wk_storage *storage);
 wk_storage *wk__storage_lazy(wk_device device) WK_MUST_USE; /* without bytes; a tracer gives it its `trace` */
 wk_storage *wk__storage_from_memory(void *data, int64_t bytes, void (*release)(void *), void *context) WK_MUST_USE;
 static inline wk_storage *wk__storage_retain(wk_storage *s) {
@@ -101,36 +106,18 @@ static inline void wk__storage_pin(wk_storage *s) { atomic_fetch_add_explicit(&s
 static inline void wk__storage_unpin(wk_storage *s) { atomic_fetch_sub_explicit(&s->pins, 1, memory_order_relaxed); }
 WK_MUST_USE wk_status wk__storage_resize(wk_storage *storage, int64_t bytes); /* keeps contents; never shrinks memory */
 
-/* Devices are providers: memory here, kernels through ops/. */
-typedef struct wk__device_provider {
-  const char *name;                                        /* "cpu" */
-  void *(*allocate)(int64_t bytes, int64_t *out_capacity); /* 64-byte aligned; NULL with the error set */
-  void (*release)(void *data, int64_t capacity);
-} wk__device_provider;
-const wk__device_provider *wk__device_provider_get(wk_device device); /* NULL with the error set when there is none */
-WK_MUST_USE wk_status wk__device_parse(const char *text, wk_device *out_device); /* "cpu", "cuda:1", PyTorch's errors */
-void wk__device_print(wk__string *s, wk_device device);
-static inline bool wk__device_equal(wk_device a, wk_device b) { return a.type == b.type && a.index == b.index; }
-#define WK__CPU_DEVICE ((wk_device){WK_CPU, -1})
-
-/* CPU allocator (allocator.c): size-class caches; what it keeps is bounded. */
-int64_t wk__allocator_live_bytes(void);
-int64_t wk__allocator_peak_bytes(void);
-int64_t wk__allocator_cached_bytes(void); /* waiting to be used again, beside the threads' short lists */
-void wk__allocator_reset_peak(void);
-void wk__allocator_release_cached(void);
-
 /* =============================================== tensors (tensor.c) ============================================== */
 
 /* Layers around an operator call that a tensor asks for; the bits of wk_tensor.keys. Order = order of the layers. */
 typedef uint16_t wk__keys;
 enum {
-  WK__KEY_TRACE = 1,      /* its value is a graph node: record */
-  WK__KEY_DECOMPOSE = 2,  /* (thread only) calls are taken apart: compile/decompositions.h */
-  WK__KEY_AUTOGRAD = 4,   /* requires grad or has a grad_fn: keep tape */
-  WK__KEY_AUTOCAST = 8,   /* (thread only) */
-  WK__KEY_PYTHON = 16,    /* reserved: overrides of calls that come from rules. Those of Python: python/override.h */
+  WK__KEY_TRACE = 1,     /* its value is a graph node: record */
+  WK__KEY_DECOMPOSE = 2, /* (thread only) calls are taken apart: decompose/decompose.h */
+  WK__KEY_AUTOGRAD = 4,  /* requires grad or has a grad_fn: keep tape */
+  WK__KEY_AUTOCAST = 8,  /* (thread only) */
+  WK__KEY_PYTHON = 16, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
   WK__KEY_INFERENCE = 32, /* made under inference_mode: outermost, see autograd/inference.c */
+  WK__KEY_COUNT = 6,
 };
 
 enum {
@@ -162,7 +149,7 @@ struct wk_tensor {
   wk_storage *storage;    /* owned; NULL for a tensor that only has a shape (device meta, tracing, saved shapes) */
   wk_tensor *base;        /* owned: of a view made while recording, the tensor that it looks at; NULL otherwise */
   wk__autograd *autograd; /* owned; NULL until needed */
-  void *trace;            /* what a tracer knows of a tensor that it made, owned by the tracer; else NULL */
+  void *trace;            /* what the tracer that made it knows of it, owned by the tracer; else NULL */
   void *wrapper;          /* borrowed: the embedding language's object while it lives */
   wk__version_counter *own_version; /* of .data and its views, of a tensor whose .data was set; else NULL */
   wk_int dims[2 * WK__INLINE_DIMS];
@@ -182,6 +169,7 @@ typedef struct wk__spec {
 void wk__spec_contiguous(wk__spec *spec, wk_dtype dtype, wk_device device, int ndim, const wk_int *sizes);
 void wk__spec_of(wk__spec *spec, const wk_tensor *tensor); /* same geometry */
 wk_int wk__spec_numel(const wk__spec *spec);
+void wk__spec_make_known(wk__spec *spec); /* its symbols become their present values */
 
 wk_tensor *wk__tensor_from_spec(const wk__spec *spec) WK_MUST_USE;                    /* with new storage */
 wk_tensor *wk__tensor_shape_only(const wk__spec *spec) WK_MUST_USE;                   /* without storage */
@@ -189,7 +177,7 @@ wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) WK_MUST_USE;            
 wk_tensor *wk__tensor_kept_shape(const wk_tensor *tensor) WK_MUST_USE;                /* the same, to outlive a trace */
 wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) WK_MUST_USE; /* same storage, new geometry */
 wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) WK_MUST_USE;
-/* Counts changes of what a living tensor is like (geometry, requires_grad): while it stands still, what was checked of
+/* Counts changes of what a living tensor is like (geometry, requires_grad): while it is unchanged, what was checked of
  * a tensor still holds. */
 extern _Atomic uint64_t wk__tensor_epoch;
 static inline void wk__tensor_epoch_bump(void) {
@@ -203,7 +191,8 @@ static inline wk_tensor *wk__retain(const wk_tensor *t) {
   return (wk_tensor *)t;
 }
 void wk__tensor_destroy(wk_tensor *tensor);
-/* Drops a reference; true when it was the last. The only owner needs no locked instruction: nobody else can count up.
+/* Drops a reference; true when it was the last. The only owner needs no locked instruction: no other thread can count
+ * up.
  */
 static inline bool wk__last_reference(_Atomic int32_t *references) {
   return atomic_load_explicit(references, memory_order_acquire) == 1 ||
@@ -220,9 +209,50 @@ static inline int64_t wk__stride(const wk_tensor *t, int dim) { return t->stride
 static inline int64_t wk__numel(const wk_tensor *t) { return t->numel.bits; }                  /* concrete only */
 static inline bool wk__is_contiguous(const wk_tensor *t) { return t->flags & WK__TENSOR_CONTIGUOUS; }
 static inline size_t wk__itemsize(const wk_tensor *t) { return wk__dtypes[t->dtype].size; }
-static inline char *wk__data(const wk_tensor *t) {
+/* Where its first element is, in its device's memory: to be computed with and handed to the device. NULL: nowhere. */
+static inline void *wk__address(const wk_tensor *t) {
   return t->storage ? (char *)t->storage->data + t->offset.bits * (int64_t)wk__itemsize(t) : NULL;
 }
+/* The same, to be read and written: only in a device's own folder. */
+static inline char *wk__data(const wk_tensor *t) { return wk__address(t); }
+
+/* ---- a tensor's values on the host (host.c); realised, not symbolic ---- */
+
+/* To be read and written by the host; NULL where it cannot, or there is no memory. */
+static inline char *wk__host_data(const wk_tensor *t) {
+  return t->storage && wk__device_types[t->storage->device.type]->host_reads ? wk__address(t) : NULL;
+}
+/* Memory as the host may read it: itself, or a copy of the part that the tensor uses, with its strides. */
+typedef struct wk__host_view {
+  char *data; /* the first element; NULL: there is no memory */
+  char *copy; /* owned; NULL: there is none */
+} wk__host_view;
+WK_MUST_USE wk_status wk__to_host(const wk_tensor *t, wk__host_view *out);
+WK_MUST_USE wk_status wk__storage_to_host(const wk_storage *storage, wk__host_view *out);
+void wk__host_view_release(wk__host_view *view);
+/* The first element, where there is memory. */
+WK_MUST_USE wk_status wk__read_other(const wk_tensor *t, void *element); /* any device's; of at most 16 bytes */
+static inline wk_status wk__read_element(const wk_tensor *t, wk__scalar *out) {
+  char element[16];
+  const void *at = wk__host_data(t);
+  if (WK_UNLIKELY(!at)) {
+    WK_TRY(wk__read_other(t, element));
+    at = element;
+  }
+  *out = wk__element_get(at, (wk_dtype)t->dtype);
+  return WK_OK;
+}
+WK_MUST_USE wk_status wk__write_element(wk_tensor *t, wk__scalar value); /* the first; nothing on device meta */
+/* Contiguous tensors. */
+WK_MUST_USE wk_status wk__write_from_host(wk_tensor *t, const void *data, int64_t bytes);
+WK_MUST_USE wk_status wk__fill_bytes(wk_tensor *t, int value);
+/* From one device to another; both contiguous, of one dtype and as many elements. */
+WK_MUST_USE wk_status wk__copy_elements(wk_tensor *to, const wk_tensor *from);
+/* Bytes of storages, on any device. */
+WK_MUST_USE wk_status wk__storage_read(const wk_storage *s, int64_t begin, int64_t bytes, void *out);
+WK_MUST_USE wk_status wk__storage_write(wk_storage *s, int64_t begin, int64_t bytes, const void *data);
+WK_MUST_USE wk_status wk__storage_fill(wk_storage *s, int64_t begin, int64_t bytes, int value);
+WK_MUST_USE wk_status wk__storage_copy(wk_storage *to, const wk_storage *from, int64_t bytes); /* they do not overlap */
 /* Gives the tensor a count of its own that begins with `version`; it no longer sees writes through others. */
 WK_MUST_USE wk_status wk__version_detach(wk_tensor *tensor, uint32_t version);
 static inline void wk__version_bump(wk_tensor *t) {
@@ -245,24 +275,39 @@ wk_int wk__sizes_numel(const wk_int *sizes, int ndim);
 void wk__contiguous_strides(wk_int *strides, const wk_int *sizes, int ndim);
 void wk__print_sizes(wk__string *s, const wk_int *sizes, int ndim); /* "[2, 3]" */
 
-/* Defined by the parts below that own these pointers. */
-void wk__autograd_release(wk__autograd *meta);
-void wk__trace_tensor_dropped(wk_tensor *tensor);
-void wk__trace_storage_dropped(wk_storage *storage);
-/* For code that makes tensors from numbers beside the operators: in a trace such a tensor is a constant. */
-WK_MUST_USE wk_status wk__trace_constant(wk_tensor *tensor);
-/* Symbolic integers live as long as the graph that is being traced. What may outlive it, tensors with a storage (which
- * see to it themselves) and what the tape keeps, is told to the tracer: before the graph goes it calls make_known,
- * unless the object was dropped before. */
-extern _Atomic int32_t wk__symbolic_traces; /* how many tracers use symbols now; 0: nobody needs to look for any */
+/* What may outlive the graph whose symbols it holds: see wk__symbolic_hold. */
 typedef void wk__make_known(void *object);
-WK_MUST_USE wk_status wk__symbolic_hold(void *object, wk__make_known *make_known); /* again: nothing happens */
-void wk__symbolic_drop(void *object);
-bool wk__symbols_in_use(void); /* this thread's trace has some; false, too, when it was ended in the middle of a call */
-wk__make_known wk__tensor_make_known; /* of a wk_tensor * */
-wk_int wk__symbolic_value(wk_int x);  /* for the symbols' present values; poisoned when one has none */
-/* For code that looks at bytes: gives a traced tensor its value now. `why` is told to whoever traces. */
-WK_MUST_USE wk_status wk__realize(wk_tensor *tensor, const char *why);
+wk__make_known wk__tensor_make_known;       /* of a wk_tensor *: symbols in its geometry become their present values */
+extern _Atomic int32_t wk__symbolic_traces; /* how many tracers use symbols now; 0: there are none to look for */
+
+/* What tensors need of parts above this one, which own what `trace` and `autograd` point to. The one table of it is in
+ * wiring.c; the functions below call it. */
+typedef struct wk__tensor_upcalls {
+  /* the tracer (trace/trace.h, trace/internal.h) */
+  void (*tensor_dropped)(wk_tensor *tensor);
+  void (*storage_dropped)(wk_storage *storage);
+  wk_status (*realize)(wk_tensor *tensor, const char *why);
+  wk_status (*constant)(wk_tensor *tensor);
+  wk_status (*symbolic_hold)(void *object, wk__make_known *make_known);
+  void (*symbolic_drop)(void *object);
+  /* the tape (autograd/autograd.h) */
+  void (*autograd_release)(wk__autograd *meta);
+} wk__tensor_upcalls;
+extern const wk__tensor_upcalls wk__upcalls;
+
+/* For code that looks at bytes: gives a traced tensor its value now. `why` is the reason that the tracer reports. */
+WK_MUST_USE static inline wk_status wk__realize(wk_tensor *tensor, const char *why) {
+  return wk__upcalls.realize(tensor, why);
+}
+/* For code that makes tensors from numbers beside the operators: in a trace such a tensor is a constant. */
+WK_MUST_USE static inline wk_status wk__trace_constant(wk_tensor *tensor) { return wk__upcalls.constant(tensor); }
+/* Symbolic integers live as long as the graph that is being traced. What may outlive it, tensors with a storage (which
+ * see to it themselves) and what the tape keeps, is registered here: before the graph is released the tracer calls
+ * make_known for it, unless it was dropped before. A second call for the same object does nothing. */
+WK_MUST_USE static inline wk_status wk__symbolic_hold(void *object, wk__make_known *make_known) {
+  return wk__upcalls.symbolic_hold(object, make_known);
+}
+static inline void wk__symbolic_drop(void *object) { wk__upcalls.symbolic_drop(object); }
 
 /* ============================================== geometry (geometry.c) ============================================ */
 
@@ -278,14 +323,6 @@ bool wk__view_strides(const wk_tensor *tensor, const wk_int *sizes, int ndim, wk
 
 /* ================================================ text (print.c) ================================================= */
 
-typedef struct wk__print_options {
-  int precision;     /* digits after the point: 4 */
-  int64_t threshold; /* elements above which a summary is printed: 1000 */
-  int edge_items;    /* of a summary: 3 */
-  int line_width;    /* 80 */
-  int scientific;    /* -1: decide; 0, 1 */
-} wk__print_options;
-extern _Thread_local wk__print_options wk__print_settings;
 void wk__print_profile(const char *name); /* "default", "short" or "full", as torch.set_printoptions; others: nothing */
 extern const char *wk__print_module_name; /* before dtypes, "torch" at the start; set once, before tensors print */
 /* repr: prefix "tensor(" or a subclass's; suffix, such as "grad_fn=<AddBackward0>", may be NULL. The values must be in

@@ -1,8 +1,8 @@
-/* The functions of runtime/math_f32.h and math_f64.h over arrays, for one CPU level. See math_level.h. */
+/* The functions of cpu/math/math_f32.h and math_f64.h over arrays, for one CPU level. See math_level.h. */
 #include "math_level.h"
 
-#include "runtime/math_f32.h"
-#include "runtime/math_f64.h"
+#include "cpu/math/math_f32.h"
+#include "cpu/math/math_f64.h"
 
 #define DEFINE_F32(name)                                                                      \
   static void apply_##name(float *y, const float *x, int64_t n) {                             \

@@ -10,8 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "runtime/primitives.h"
-#include "runtime/program.h"
+#include "cpu/tier0/primitives.h"
+#include "cpu/tier0/program.h"
 
 typedef union cell {
   uint8_t b;

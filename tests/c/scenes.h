@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "runtime/program.h"
+#include "cpu/tier0/program.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -1184,7 +1184,7 @@ static wk_status make_counted(void *context, wk__graph *graph, bool backward, wk
 }
 static void maker_released(void *context) { *(int *)context -= 1; }
 
-/* A backward graph that nobody can compile: the gradients come from the replay. */
+/* A backward graph that cannot be compiled: the gradients come from the replay. */
 static wk_status make_forward_only(void *context, wk__graph *graph, bool backward, wk__runner *out) {
   *(int *)context += 1;
   return backward ? wk_fail(WK_UNSUPPORTED, "not this one") : wk__aot_executor_runner(graph, out);

@@ -1,5 +1,5 @@
-/* runtime/attention: forward and backward against the plain formula in double, for odd sizes, strides, masks and causal
- * rows; the same bits for 1 to 4 threads and at every CPU level of the machine. */
+/* cpu/attention/attention: forward and backward against the plain formula in double, for odd sizes, strides, masks and
+ * causal rows; the same bits for 1 to 4 threads and at every CPU level of the machine. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "runtime/attention.h"
-#include "runtime/workspace.h"
+#include "cpu/attention/attention.h"
+#include "cpu/workspace.h"
 
 enum { MAX_THREADS = 4, ROW_PADDING = 3 };
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
+#include "wick/ops.h"
 
 /* ---- Errors ---- */
 
@@ -302,6 +303,38 @@ static bool covers_once(void) {
   return ok;
 }
 
+static void *start_state(void *unused) {
+  (void)unused;
+  static wk__thread_state seen;
+  seen = wk__thread;
+  return &seen;
+}
+
+/* What one thread sets is not another's; a new one starts with the defaults. */
+static void threads_have_a_state_of_their_own(void **state) {
+  (void)state;
+  wk_scope scope = {0};
+  wk__thread_state before = wk__thread;
+  wk__thread.mode.grad_enabled = false;
+  wk__thread.default_dtype = WK_FLOAT64;
+  wk__thread.scope = &scope;
+  pthread_t thread;
+  void *result;
+  pthread_create(&thread, NULL, start_state, NULL);
+  pthread_join(thread, &result);
+  const wk__thread_state *seen = result;
+  assert_true(seen->mode.grad_enabled);
+  assert_int_equal(seen->mode.keys_on, 0);
+  assert_int_equal(seen->mode.keys_off, 0);
+  assert_int_equal(seen->default_dtype, WK_FLOAT32);
+  assert_int_equal(seen->print.precision, 4);
+  assert_null(seen->tracer);
+  assert_null(seen->session);
+  assert_null(seen->scope);
+  assert_ptr_equal(wk__thread.scope, &scope);
+  wk__thread = before;
+}
+
 static void threads_cover_the_range_once(void **state) {
   (void)state;
   assert_int_equal(wk_set_num_threads(4), WK_OK);
@@ -433,6 +466,7 @@ int main(void) {
       cmocka_unit_test(faults_surface_and_leak_nothing),
       cmocka_unit_test(log_channels_are_off_until_asked_for),
       cmocka_unit_test(cpu_level_can_be_lowered_but_not_raised),
+      cmocka_unit_test(threads_have_a_state_of_their_own),
       cmocka_unit_test(threads_cover_the_range_once),
       cmocka_unit_test(threads_empty_range_calls_nothing),
       cmocka_unit_test(threads_number_can_change),

@@ -1,11 +1,13 @@
 /* codegen: generated C against tier 0, bit for bit, at every CPU level: every operation of the loop IR on every dtype
  * that has it, reductions of all lengths and layouts, scans, bodies of several phases, any strides, aliasing, gathers
  * and scatters, conversions, faults, random bodies; units cut among threads anywhere. */
+#include "cpu/test_switches.h"
 #include "scenes.h"
 
 #include "codegen/codegen.h"
-#include "runtime/primitives.h"
-#include "runtime/program_internal.h"
+#include "cpu/native/native.h"
+#include "cpu/tier0/primitives.h"
+#include "cpu/tier0/program_internal.h"
 
 static wk__shape_env *env;
 
@@ -21,7 +23,7 @@ static int tear_down(void **state) {
   (void)state;
   wk__shape_env_set_current(NULL);
   wk__shape_env_release(env);
-  native_grain = 0;
+  wk__native_grain = 0;
   return wk__cpu_level_set(wk__cpu_level_max());
 }
 
@@ -41,15 +43,12 @@ static scene *new_scene(const char *text) {
 
 /* One group for all scenes, at the present level. */
 static void compile_scenes(void) {
-  wk__c_kernel kernels[MOST_SCENES] = {{0}};
-  wk__program *programs[MOST_SCENES];
-  for (int k = 0; k < scene_count; k++) {
-    kernels[k] = (wk__c_kernel){.nest = scenes[k].nest, .name = "scene"};
-    programs[k] = scenes[k].program;
-  }
-  group = wk__c_compile(kernels, programs, scene_count);
+  wk__code_source kernels[MOST_SCENES] = {{0}};
+  for (int k = 0; k < scene_count; k++)
+    kernels[k] = (wk__code_source){.nest = scenes[k].nest, .name = "scene", .code = wk__code_of(scenes[k].program)};
+  group = wk__native_improve(kernels, scene_count);
   if (!group) fail_msg("%s", wk_error_message());
-  if (wk__native_group_wait(group) != WK__NATIVE_READY) fail_msg("a unit did not compile");
+  if (wk__native_group_wait(group) != WK__CODE_READY) fail_msg("a unit did not compile");
 }
 
 static void end_scenes(void) {
@@ -107,7 +106,7 @@ static void compare(scene *s, const char *what) {
   save(s, expected);
   for (int threads = 1; threads <= 3; threads++) {
     static const int64_t grains[] = {0, 0, 1, 3};
-    native_grain = grains[threads];
+    wk__native_grain = grains[threads];
     assert_int_equal(wk_set_num_threads(threads), WK_OK);
     restore(s, before);
     int64_t runs = wk__native_runs;
@@ -117,7 +116,7 @@ static void compare(scene *s, const char *what) {
     if (status && strcmp(message, wk_error_message()) != 0) fail_msg("%s, tier 0 says %s", wk_error_message(), message);
     if (!status) assert_same(s, expected, what);
   }
-  native_grain = 0;
+  wk__native_grain = 0;
   drop(s, before);
   drop(s, expected);
 }

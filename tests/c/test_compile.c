@@ -11,8 +11,12 @@
 
 #include <cmocka.h>
 
-#include "compile/kernel.h"
+#include "codegen/codegen.h"
+#include "compile/fuse/kernel.h"
+#include "cpu/native/native.h"
+#include "cpu/test_switches.h"
 #include "fault_walk.h"
+#include "random/generator.h"
 
 /* ================================================== small things ================================================= */
 
@@ -503,7 +507,7 @@ static void operands_of_a_product(void **state) {
       "a m", "b");
 }
 
-/* The same for attention: its query, and its result, whose logarithms nobody wants. */
+/* The same for attention: its query, and its result, whose logarithms are not used. */
 static void around_attention(void **state) {
   (void)state;
   CHECK(
@@ -910,7 +914,7 @@ static void kernels_go_apart(void **state) {
   wk__compiled_graph_release(first);
   assert_true(wk__compiled_graph_wait(second));
   check_run(second, one);
-  first = compile(both); /* `sin` anew, `cos` is there */
+  first = compile(both); /* `sin` is compiled, `cos` is there */
   assert_true(wk__compiled_graph_wait(first));
   wk__compiled_graph_release(second);
   check_run(first, both);

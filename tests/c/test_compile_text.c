@@ -1,5 +1,5 @@
-/* Graphs with fused kernels as text (compile/text.c): printed and parsed they are the same graph, by text and by hash;
- * what they give is tests/ops/test_stages.py's. Every allocation failing once. */
+/* Graphs with fused kernels as text (compile/fuse/text.c): printed and parsed they are the same graph, by text and by
+ * hash; what they give is tests/ops/test_stages.py's. Every allocation failing once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "compile/kernel.h"
+#include "compile/fuse/kernel.h"
 #include "fault_walk.h"
 
 static const char *const source =

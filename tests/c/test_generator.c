@@ -1,4 +1,4 @@
-/* tensor/generator.c and random.c: values and states against numbers recorded from PyTorch, at every CPU level; states
+/* random/generator.c and random.c: values and states against numbers recorded from PyTorch, at every CPU level; states
  * across a round trip; what is refused. The numbers are made by tools/record_random.py. */
 #include <math.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "tensor/generator.h"
+#include "random/generator.h"
 
 /* ---- Values and states ---- */
 
@@ -174,7 +174,7 @@ static bool close_by(const reference *r, uint64_t bits, uint64_t expected_bits) 
 
 static void check_reference(const reference *r) {
   static uint64_t values[2 * MOST];
-  wk__generator *g = wk__generator_create(r->seed);
+  wk__generator *g = wk__generator_create(WK__CPU_DEVICE, r->seed);
   assert_non_null(g);
   int64_t count, total = 0;
   for (int turn = 0; turn < 2; turn++, total += count) assert_int_equal(fill(g, r, values + total, &count), WK_OK);
@@ -199,7 +199,7 @@ static void values_and_states_are_pytorchs(void **state) {
 
 static void state_round_trip_continues(void **state) {
   (void)state;
-  wk__generator *a = wk__generator_create(7), *b = wk__generator_create(8);
+  wk__generator *a = wk__generator_create(WK__CPU_DEVICE, 7), *b = wk__generator_create(WK__CPU_DEVICE, 8);
   double x[5], y[5];
   assert_int_equal(wk__random_normal_f64(a, x, 3, 0, 1, true), WK_OK); /* an odd count leaves a cached normal */
   uint8_t bytes[WK__GENERATOR_STATE_BYTES];
@@ -222,7 +222,7 @@ static void refused(wk__generator *g, const uint8_t *bytes, int64_t size, const 
 
 static void bad_states_are_refused(void **state) {
   (void)state;
-  wk__generator *g = wk__generator_create(WK__DEFAULT_SEED);
+  wk__generator *g = wk__generator_create(WK__CPU_DEVICE, WK__DEFAULT_SEED);
   uint8_t bytes[WK__GENERATOR_STATE_BYTES], good[WK__GENERATOR_STATE_BYTES];
   refused(g, bytes, 5, "Expected a CPUGeneratorImplState of size 5056 but found the input RNG state size to be 5");
   wk__generator_get_state(g, good);
@@ -240,7 +240,7 @@ static void bad_states_are_refused(void **state) {
 
 static void seeding_starts_over(void **state) {
   (void)state;
-  wk__generator *g = wk__generator_create(3);
+  wk__generator *g = wk__generator_create(WK__CPU_DEVICE, 3);
   uint64_t fresh = state_hash(g);
   double x;
   assert_int_equal(wk__random_normal_f64(g, &x, 1, 0, 1, true), WK_OK);
@@ -273,7 +273,7 @@ static void *draw_many(void *g) {
 
 static void threads_share_a_generator(void **state) {
   (void)state;
-  wk__generator *shared = wk__generator_create(1), *alone = wk__generator_create(1);
+  wk__generator *shared = wk__generator_create(WK__CPU_DEVICE, 1), *alone = wk__generator_create(WK__CPU_DEVICE, 1);
   pthread_t threads[3];
   for (int i = 0; i < 3; i++) assert_int_equal(pthread_create(&threads[i], NULL, draw_many, shared), 0);
   for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
@@ -287,10 +287,10 @@ static void threads_share_a_generator(void **state) {
 
 static wk__mt19937 stream_at(uint64_t seed, int64_t words) {
   static uint32_t unused[2 * WK__MT_WORDS];
-  wk__generator *g = wk__generator_create(seed);
+  wk__generator *g = wk__generator_create(WK__CPU_DEVICE, seed);
   assert_non_null(g);
-  wk__mt_draw(&g->words, unused, words);
-  wk__mt19937 stream = g->words;
+  wk__mt_draw(&wk__mt_of(g)->words, unused, words);
+  wk__mt19937 stream = wk__mt_of(g)->words;
   wk__generator_release(g);
   return stream;
 }
@@ -396,7 +396,7 @@ static void threads_share_a_long_fill(void **state) {
   char *one = calloc(LONG, 4), *many = calloc(LONG, 4);
   for (int i = 0; i < LONG; i++) p[i] = (float)(i % 65) / 64;
   for (size_t k = 0; k < WK_COUNT(kinds); k++) {
-    wk__generator *a = wk__generator_create(k), *b = wk__generator_create(k);
+    wk__generator *a = wk__generator_create(WK__CPU_DEVICE, k), *b = wk__generator_create(WK__CPU_DEVICE, k);
     double unused[3];
     int64_t before = k % 4; /* of words: the fill starts at any place */
     wk__random_int(a, (int64_t *)unused, before, 10, 0);
@@ -436,7 +436,7 @@ static void integer_bounds_fit_the_dtype(void **state) {
 
 static void bad_parameters_draw_nothing(void **state) {
   (void)state;
-  wk__generator *g = wk__generator_create(0);
+  wk__generator *g = wk__generator_create(WK__CPU_DEVICE, 0);
   uint64_t before = state_hash(g);
   float f[2], weights[2] = {1, -1};
   double d[2];
@@ -470,7 +470,7 @@ static void bad_parameters_draw_nothing(void **state) {
 
 static void bad_probability_stops_there(void **state) {
   (void)state;
-  wk__generator *a = wk__generator_create(0), *b = wk__generator_create(0);
+  wk__generator *a = wk__generator_create(WK__CPU_DEVICE, 0), *b = wk__generator_create(WK__CPU_DEVICE, 0);
   uint8_t x[3];
   assert_int_equal(wk__random_bernoulli_p32(a, x, 3, (float[]){0.5f, 0.5f, 1.5f}), WK_RUNTIME_ERROR);
   assert_int_equal(wk__random_bernoulli_p32(b, x, 2, (float[]){0.5f, 0.5f}), WK_OK);
@@ -481,7 +481,7 @@ static void bad_probability_stops_there(void **state) {
 
 static void empty_fills_draw_nothing(void **state) {
   (void)state;
-  wk__generator *g = wk__generator_create(0);
+  wk__generator *g = wk__generator_create(WK__CPU_DEVICE, 0);
   uint64_t before = state_hash(g);
   assert_int_equal(wk__random_uniform_f32(g, NULL, 0, 0, 1), WK_OK);
   assert_int_equal(wk__random_normal_f64(g, NULL, 0, 0, 1, true), WK_OK);

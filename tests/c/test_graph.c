@@ -11,8 +11,9 @@
 #include <cmocka.h>
 
 #include "autograd/autograd.h"
+#include "cpu/memory.h"
+#include "execute/internal.h"
 #include "fault_walk.h"
-#include "graph/execute.h"
 #include "wick/autograd.h"
 
 #define ARGS(...) ((wk__graph_arg[WK__MAX_ARGS]){__VA_ARGS__})
@@ -253,13 +254,13 @@ static void large_constants(void **state) {
 static void places(void **state) {
   (void)state;
   wk__graph *g = parse("graph(%x: f32[3]) { # nothing\n %a: f32[3] = relu(%x) # (comment\n return (%a) }");
-  const wk__graph_place *outer = wk__graph_place_add(g, NULL, "main.py", "main", 3);
-  g->last->place = wk__graph_place_add(g, outer, "model.py", "forward", 12);
+  const wk__source_line *outer = wk__source_line_add(g, NULL, "main.py", "main", 3);
+  g->last->source = wk__source_line_add(g, outer, "model.py", "forward", 12);
   wk__graph *copy = wk__graph_copy(g);
   wk__string s = {0};
   assert_int_equal(wk__graph_print(&s, copy, true), WK_OK);
   assert_non_null(strstr(s.text, "  %a: f32[3] = relu(%x)  # model.py:12 in forward\n"));
-  assert_string_equal(copy->last->place->caller->file, "main.py");
+  assert_string_equal(copy->last->source->caller->file, "main.py");
   wk__graph *again = parse(s.text);
   wk__string_release(&s);
   wk__graph_release(g);
@@ -879,7 +880,7 @@ static void memory_of_views(void **state) {
   wk__graph_release(g);
 }
 
-/* Other sizes: results, their places and the block anew. */
+/* Other sizes: results, their places and the block are bound again. */
 static void memory_of_symbols(void **state) {
   (void)state;
   wk__graph *g = parse(
@@ -917,7 +918,7 @@ static void execute_taped(void **state) {
   assert_int_equal(wk_set_requires_grad(w, true), WK_OK);
   wk_set_grad_enabled(false); /* the graph's own say counts */
   run(g, (wk_tensor *[]){w, x}, outputs);
-  assert_false(wk__mode.grad_enabled);
+  assert_false(wk__thread.mode.grad_enabled);
   wk_set_grad_enabled(true);
   assert_true(wk_requires_grad(outputs[0]));
   assert_false(wk_requires_grad(outputs[1]));

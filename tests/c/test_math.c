@@ -1,4 +1,4 @@
-/* runtime/vector.h, math_f32.h, math_f64.h: errors in units in the last place against libm in the next wider type,
+/* cpu/math/vector.h, math_f32.h, math_f64.h: errors in units in the last place against libm in the next wider type,
  * special values, and the same bits at every CPU level that this machine has. */
 #include <math.h>
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* runtime/native: the compiler found or missing, the cache on disk (hits, every kind of damage, foreign files, two
+/* cpu/native/native: the compiler found or missing, the cache on disk (hits, every kind of damage, foreign files, two
  * processes, processes that are killed, full disks), groups that are released at any time, forks. Launches must give
  * the same result whatever happens. */
 #define _GNU_SOURCE
@@ -17,9 +17,10 @@
 
 #include <cmocka.h>
 
+#include "base/keyed_hash.h"
 #include "codegen/codegen.h"
-#include "runtime/keyed_hash.h"
-#include "runtime/native.h"
+#include "cpu/native/native.h"
+#include "cpu/test_switches.h"
 
 static char folder[64], cache_folder[80];
 static wk__nest *nest;
@@ -89,10 +90,10 @@ typedef struct outcome {
 } outcome;
 
 static outcome compile_as(const char *name) {
-  wk__c_kernel kernel = {.nest = nest, .name = name};
-  wk__native_group *group = wk__c_compile(&kernel, &program, 1);
+  wk__code_source kernel = {.nest = nest, .name = name, .code = wk__code_of(program)};
+  wk__native_group *group = wk__native_improve(&kernel, 1);
   assert_non_null(group);
-  outcome o = {.ready = wk__native_group_wait(group) == WK__NATIVE_READY};
+  outcome o = {.ready = wk__native_group_wait(group) == WK__CODE_READY};
   o.from_cache = o.ready && wk__native_group_from_cache(group);
   o.native = run_natively();
   o.warnings = wk__native_warnings();
@@ -193,7 +194,7 @@ static void change_environment(void) {
   }
 }
 
-/* The compiler gets the environment of the first submission; a program that changes its own meanwhile disturbs nobody.
+/* The compiler gets the environment of the first submission; a program that changes its own meanwhile has no effect.
  */
 static void the_environment_may_change_meanwhile(void **state) {
   (void)state;
@@ -209,12 +210,12 @@ static void the_environment_may_change_meanwhile(void **state) {
   setenv("WICK_TEST_MARK", "before", 1);
   wk__native_reset();
   for (int k = 0; k < 2; k++) {
-    wk__c_kernel kernel = {.nest = nest, .name = k ? "second" : "first"};
-    wk__native_group *group = wk__c_compile(&kernel, &program, 1);
+    wk__code_source kernel = {.nest = nest, .name = k ? "second" : "first", .code = wk__code_of(program)};
+    wk__native_group *group = wk__native_improve(&kernel, 1);
     assert_non_null(group);
     setenv("WICK_TEST_MARK", "after", 1);
-    while (wk__native_group_state(group) == WK__NATIVE_PENDING) change_environment();
-    assert_int_equal(wk__native_group_wait(group), WK__NATIVE_READY);
+    while (wk__native_group_state(group) == WK__CODE_PENDING) change_environment();
+    assert_int_equal(wk__native_group_wait(group), WK__CODE_READY);
     wk__native_group_release(group);
   }
   char text[100] = "";
@@ -303,10 +304,10 @@ static int64_t bytes_at(wk__cpu_level level) {
   wk__nest *parsed = wk__nest_parse(many);
   wk__program *made = parsed ? wk__program_create(parsed) : NULL;
   assert_non_null(made);
-  wk__c_kernel kernel = {.nest = parsed, .name = "many"};
+  wk__code_source kernel = {.nest = parsed, .name = "many", .code = wk__code_of(made)};
   int64_t before = bytes_of_entries();
-  wk__native_group *group = wk__c_compile(&kernel, &made, 1);
-  assert_int_equal(wk__native_group_wait(group), WK__NATIVE_READY);
+  wk__native_group *group = wk__native_improve(&kernel, 1);
+  assert_int_equal(wk__native_group_wait(group), WK__CODE_READY);
   wk__native_group_release(group);
   wk__program_release(made);
   wk__nest_release(parsed);
@@ -347,7 +348,7 @@ static void a_damaged_entry_is_a_miss(void **state) {
   assert_int_equal(truncate(entry, s.st_size + 100), 0);
   assert_a_miss("a longer entry");
   wk__native_reset();
-  assert_true(compile().from_cache); /* each miss wrote it anew */
+  assert_true(compile().from_cache); /* each miss wrote it again */
 }
 
 static void what_others_could_write_is_a_miss(void **state) {
@@ -545,8 +546,8 @@ static void groups_may_be_released_at_any_time(void **state) {
   for (int k = 0; k < 12; k++) {
     char name[40];
     snprintf(name, sizeof name, "released %d", k);
-    wk__c_kernel kernel = {.nest = nest, .name = name};
-    wk__native_group *group = wk__c_compile(&kernel, &program, 1);
+    wk__code_source kernel = {.nest = nest, .name = name, .code = wk__code_of(program)};
+    wk__native_group *group = wk__native_improve(&kernel, 1);
     assert_non_null(group);
     usleep((useconds_t)(k % 6 * 12000));
     run_natively();
@@ -560,7 +561,7 @@ static void groups_may_be_released_at_any_time(void **state) {
 static wk__native_group *forked_group;
 
 static void wait_in_child(void) {
-  if (wk__native_group_wait(forked_group) != WK__NATIVE_READY || !run_natively()) _exit(1);
+  if (wk__native_group_wait(forked_group) != WK__CODE_READY || !run_natively()) _exit(1);
   wk__native_group_release(forked_group);
   if (!compile_as("in the child").ready) _exit(2);
 }
@@ -571,11 +572,11 @@ static void a_fork_keeps_pending_groups(void **state) {
   for (int k = 0; k < 4; k++) {
     char name[40];
     snprintf(name, sizeof name, "forked %d", k);
-    wk__c_kernel kernel = {.nest = nest, .name = name};
-    forked_group = wk__c_compile(&kernel, &program, 1);
+    wk__code_source kernel = {.nest = nest, .name = name, .code = wk__code_of(program)};
+    forked_group = wk__native_improve(&kernel, 1);
     usleep((useconds_t)(k * 5000));
     assert_int_equal(in_child(wait_in_child), 0);
-    assert_int_equal(wk__native_group_wait(forked_group), WK__NATIVE_READY);
+    assert_int_equal(wk__native_group_wait(forked_group), WK__CODE_READY);
     assert_true(run_natively());
     wk__native_group_release(forked_group);
   }
@@ -583,9 +584,9 @@ static void a_fork_keeps_pending_groups(void **state) {
 
 static void code_is_never_writable_and_executable(void **state) {
   (void)state;
-  wk__c_kernel kernel = {.nest = nest};
-  wk__native_group *group = wk__c_compile(&kernel, &program, 1);
-  assert_int_equal(wk__native_group_wait(group), WK__NATIVE_READY);
+  wk__code_source kernel = {.nest = nest, .code = wk__code_of(program)};
+  wk__native_group *group = wk__native_improve(&kernel, 1);
+  assert_int_equal(wk__native_group_wait(group), WK__CODE_READY);
   FILE *maps = fopen("/proc/self/maps", "r");
   char line[600];
   int ours = 0;
@@ -610,10 +611,10 @@ static void failures_of_memory_leave_tier_0(void **state) {
   for (int n = 1; n < 60; n++) {
     char name[40];
     snprintf(name, sizeof name, "fault %d", n % 2 ? n : 0); /* odd ones are compiled, even ones may be found */
-    wk__c_kernel kernel = {.nest = nest, .name = name};
+    wk__code_source kernel = {.nest = nest, .name = name, .code = wk__code_of(program)};
     wk__fault_arm(n);
-    wk__native_group *group = wk__c_compile(&kernel, &program, 1);
-    bool ready = group && wk__native_group_wait(group) == WK__NATIVE_READY;
+    wk__native_group *group = wk__native_improve(&kernel, 1);
+    bool ready = group && wk__native_group_wait(group) == WK__CODE_READY;
     wk__fault_arm(0);
     assert_int_equal(run_natively(), ready);
     wk__native_group_release(group);
@@ -642,9 +643,9 @@ static void read_too_far(void) {
 
 static void compiled_code_is_checked_too(void **state) {
   (void)state;
-  wk__c_kernel kernel = {.nest = nest, .name = "checked"};
-  wk__native_group *group = wk__c_compile(&kernel, &program, 1);
-  assert_int_equal(wk__native_group_wait(group), WK__NATIVE_READY);
+  wk__code_source kernel = {.nest = nest, .name = "checked", .code = wk__code_of(program)};
+  wk__native_group *group = wk__native_improve(&kernel, 1);
+  assert_int_equal(wk__native_group_wait(group), WK__CODE_READY);
   assert_true(run_natively());
   assert_int_not_equal(in_child(read_too_far), 0);
   wk__native_group_release(group);

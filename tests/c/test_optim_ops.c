@@ -1,5 +1,5 @@
-/* ops/optim.c and wk__program_run_many: optimizer steps against the formulas written out in double, for every option;
- * many tensors at once, on one thread and on several; strided and mixed lists; steps that are left out. */
+/* ops/rules/optim.c and wk__program_run_many: optimizer steps against the formulas written out in double, for every
+ * option; many tensors at once, on one thread and on several; strided and mixed lists; steps that are left out. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

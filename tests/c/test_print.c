@@ -55,7 +55,7 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
   (void)state;
-  wk__print_settings = defaults;
+  wk__thread.print = defaults;
   wk__default_dtype_set(WK_FLOAT32);
   wk__print_module_name = "torch";
   return 0;
@@ -102,7 +102,7 @@ static void recorded_tensors_print_alike(void **state) {
     const tensor_case *c = &tensor_cases[i];
     wk_tensor *t = tensor_of(c);
     wk__string text = {0};
-    wk__print_settings = c->settings;
+    wk__thread.print = c->settings;
     wk__default_dtype_set(c->default_dtype);
     assert_int_equal(wk__tensor_print(&text, t, c->prefix, c->suffix), WK_OK);
     if (strcmp(text.text, c->expected) != 0) fail_msg("case %zu:\n%s\nexpected\n%s", i, text.text, c->expected);
@@ -193,9 +193,9 @@ static void integers_and_truth_print_as_in_python(void **state) {
 }
 
 static void assert_profile_sets(const char *profile, int precision, int64_t threshold, int edge_items) {
-  wk__print_settings = (wk__print_options){9, 9, 9, 9, 1};
+  wk__thread.print = (wk__print_options){9, 9, 9, 9, 1};
   wk__print_profile(profile);
-  const wk__print_options *o = &wk__print_settings;
+  const wk__print_options *o = &wk__thread.print;
   assert_int_equal(o->precision, precision);
   assert_true(o->threshold == threshold);
   assert_int_equal(o->edge_items, edge_items);

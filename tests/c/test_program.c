@@ -1,6 +1,6 @@
-/* runtime/program: tier 0 against the plain reading of a nest in reference.h, bit for bit, at every CPU level and with
- * one to four threads: reductions of all lengths and layouts, scans, bodies of several phases, pointwise loops over any
- * strides, aliasing, gathers and scatters, every dtype, faults, and random bodies over random shapes. */
+/* cpu/tier0/program: tier 0 against the plain reading of a nest in reference.h, bit for bit, at every CPU level and
+ * with one to four threads: reductions of all lengths and layouts, scans, bodies of several phases, pointwise loops
+ * over any strides, aliasing, gathers and scatters, every dtype, faults, and random bodies over random shapes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,8 +10,9 @@
 
 #include <cmocka.h>
 
+#include "cpu/test_switches.h"
+#include "cpu/tier0/program_internal.h"
 #include "reference.h"
-#include "runtime/program_internal.h"
 #include "scenes.h"
 
 static wk__shape_env *env;

@@ -1,5 +1,5 @@
-/* ops/random.c: what each operator draws, against numbers recorded from PyTorch 2.13 with torch.manual_seed(7); tensors
- * that are not contiguous; what is refused; the derivative of dropout. */
+/* ops/rules/random.c: what each operator draws, against numbers recorded from PyTorch 2.13 with torch.manual_seed(7);
+ * tensors that are not contiguous; what is refused; the derivative of dropout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "ops/internal.h"
-#include "tensor/generator.h"
+#include "random/generator.h"
 #include "wick/autograd.h"
 
 #define SHAPE(...) \

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "cpu/memory.h"
 #include "symbolic_sizes.h"
 #include "tensor/tensor.h"
 #include "tensor_vectors.h"

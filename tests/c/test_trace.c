@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "autograd/autograd.h"
-#include "graph/trace.h"
 #include "ops/internal.h"
+#include "trace/trace.h"
 #include "wick/autograd.h"
 #include "wick/operators.h"
 
@@ -76,7 +76,7 @@ static wk_tensor *write_slice_of_view(wk_tensor *x) {
   return wk_mul(x, x);
 }
 
-/* The result hangs on values: the trace ends there, and the rest is computed. */
+/* The result depends on values: the trace ends there, and the rest is computed. */
 static wk_tensor *values_decide(wk_tensor *x) { return wk_nonzero(wk_gt_Scalar(wk_sin(x), wk__v_double(0.1))); }
 
 static wk_tensor *run(program *p, wk_tensor *x) {

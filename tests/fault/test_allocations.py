@@ -81,3 +81,20 @@ def test_nothing_stays_behind():
     step()
     gc.collect()
     assert _C._live_allocations() == before
+
+
+def test_no_memory_for_a_coordinate_is_no_internal_error():
+    """A body is recorded once a kind of call: each of these is another kind."""
+    kinds = [(k, dims) for k in range(2, 6) for dims in ((0, 1), (1,), (0,))]
+    n, messages = 1, set()
+    for dtype in (wick.float32, wick.float64, wick.int64, wick.uint8):
+        for rank, dims in kinds:
+            x, n = wick.ones([2] * rank, dtype=dtype), n + 1
+            _C._fault_arm(n)
+            try:
+                wick.flip(x, dims)
+            except (RuntimeError, MemoryError) as error:
+                messages.add(str(error).split(":")[0])
+            finally:
+                _C._fault_arm(0)
+    assert messages == {"out of memory"}

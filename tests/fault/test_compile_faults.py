@@ -360,14 +360,14 @@ def test_a_refused_folder_hides_no_failing_compiler(tmp_path):
 @root
 def test_no_writable_home(tmp_path):
     """A user whose home is somebody else's: no cache, but native code."""
-    nobody = (
+    as_other_user = (
         "wick.compile(f, backend='eager')(x, w)\n"  # what others may not read is imported by then
         f"os.environ['HOME'] = {str(tmp_path)!r}\n"
         "del os.environ['WICK_CACHE_DIR']\n"
         "os.environ.pop('XDG_CACHE_HOME', None)\n"
         "os.setgid(65534), os.setuid(65534)"
     )
-    (warning,) = run("", before=nobody, more=f"assert not os.access({str(tmp_path)!r}, os.W_OK)")
+    (warning,) = run("", before=as_other_user, more=f"assert not os.access({str(tmp_path)!r}, os.W_OK)")
     assert "cache folder" in warning and NOT_KEPT in warning
 
 

@@ -455,7 +455,7 @@ class Writer:
         return f"gradients(lambda p: {inner}, {a})"
 
     def may_be_written(self, t):
-        """Not where elements share memory: what a write leaves there is nobody's promise. Part of an expanded input is
+        """Not where elements share memory: what a write leaves there is not defined. Part of an expanded input is
         refused when captured, always; eager allows some."""
         reach = 1
         for stride, size in sorted(zip(t.stride(), t.shape, strict=True)):

@@ -60,7 +60,7 @@ def test_rows_are_read_with_what_their_classes_say(tmp_path):
         ("T(2), digits=1", "T(2, digits=1", 16, "is no argument list"),
         ("T(2), digits=1", "Q(2), digits=1", 16, "uses 'Q'"),
         ("  lower       chop", "  lower       chop\n  kernel      chop", 8, "has to be computed in one way"),
-        ("  lower       chop\n", "", 8, "has to be computed in one way: lower, view, kernel, compose"),
+        ("  lower       chop\n", "", 8, "has to be computed in one way: lower, view, routine, kernel, compose"),
         ("Tensor self, *", "Tenor self, *", 8, "'Tenor self' does not start with a type"),
         ("  decompose   ends", "", 19, "needs 'decompose NAME' or 'is prim'"),
         ("out         alike", "out         alik", 15, "'alik' is not a word of 'out' (did you mean 'alike'?)"),

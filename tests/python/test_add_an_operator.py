@@ -48,7 +48,7 @@ def build(page, tmp_path_factory):
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tree / name)
     insertions = INSERTION.findall(page)
-    assert len(insertions) == 9
+    assert len(insertions) == 10
     for file, start, text in insertions:
         insert(tree / file, start, text)
     environment = dict(os.environ, PATH=f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}")

@@ -12,6 +12,7 @@ import pytest
 
 import wick
 from wick.autograd import grad, gradcheck, gradgradcheck
+from wick.nn import functional as F
 
 
 def leaf(*values):
@@ -878,3 +879,108 @@ def test_anomaly_detection_names_the_node_that_gave_a_nan(node, output, call):
         call(x).backward()
     with wick.autograd.set_detect_anomaly(True), pytest.raises(RuntimeError, match="returned nan values"):
         wick.autograd.grad(call(x), x)
+
+
+def test_anomaly_detection_shows_the_forward_call():
+    def forward(x):
+        return x.sqrt().sum()  # this line
+
+    x = wick.tensor([-1.0], requires_grad=True)
+    with wick.autograd.set_detect_anomaly(True):
+        loss = forward(x)
+        with warnings.catch_warnings(record=True) as shown, pytest.raises(RuntimeError, match="returned nan values"):
+            warnings.simplefilter("always")
+            loss.backward()
+        (warning,) = shown
+        text = str(warning.message)
+        assert warning.category is UserWarning
+        assert text.startswith("Error detected in SqrtBackward0. Traceback of forward call that caused the error:\n")
+        assert text.endswith("    return x.sqrt().sum()  # this line\n")
+        assert "loss = forward(x)" in text
+    late = forward(x)
+    with wick.autograd.set_detect_anomaly(True), pytest.raises(RuntimeError, match="returned nan values"):
+        with pytest.warns(UserWarning, match="Error detected in SqrtBackward0. No forward pass information available."):
+            late.backward()
+    with wick.autograd.set_detect_anomaly(True), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="Error detected in SqrtBackward0"):
+            forward(x).backward()
+
+    class Refuses(wick.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, grad):
+            raise ValueError("not today")
+
+    with wick.autograd.set_detect_anomaly(True), pytest.raises(ValueError, match="not today"):
+        with pytest.warns(UserWarning, match=r"(?s)Error detected in RefusesBackward.*Refuses.apply\(x\)"):
+            Refuses.apply(x).backward()
+
+
+def test_first_gradients_lie_as_their_leaf():
+    """Strides of PyTorch 2.13: a leaf without gaps hands its own on, any other has contiguous gradients."""
+    last = wick.ones(2, 3, 4, 5).to(memory_format=wick.channels_last).requires_grad_()
+    (last * wick.ones(2, 3, 4, 5)).sum().backward()
+    assert last.grad.stride() == (60, 1, 15, 3)
+    turned = wick.ones(3, 2).t().requires_grad_()
+    given = wick.arange(6.0).reshape(2, 3)
+    turned.clone(memory_format=wick.contiguous_format).backward(given)
+    assert turned.grad.stride() == (1, 2)
+    assert turned.grad.tolist() == given.tolist()
+    turned.backward(given)
+    assert turned.grad.tolist() == (given * 2).tolist()
+    gaps = wick.ones(2, 6)[:, ::2].requires_grad_()
+    (gaps * wick.arange(6.0).reshape(3, 2).t()).sum().backward()
+    assert gaps.grad.stride() == (3, 1)
+    other = wick.ones(3, 2).t().requires_grad_()
+    step = wick.compile(lambda x, y: (x * y).sum().backward())
+    for _ in range(2):
+        other.grad = None
+        step(other, given)
+        assert (other.grad.stride(), other.grad.tolist()) == ((1, 2), given.tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("RsubBackward1", lambda x: 1 - x),
+        ("DivBackward2", lambda x: x.div(2, rounding_mode="floor")),
+        ("RemainderBackward0", lambda x: x % 2),
+        ("RemainderBackward1", lambda x: x % wick.ones(1, 3)),
+        ("PowBackward0", lambda x: x**2),
+        ("PowBackward1", lambda x: x.pow_(wick.ones(1, 3))),
+        ("PowBackward2", lambda x: 2**x),
+        ("ClampBackward1", lambda x: x.clamp_(0)),
+        ("SumBackward0", lambda x: x.sum()),
+        ("SumBackward1", lambda x: x.sum(0)),
+        ("MeanBackward0", lambda x: x.mean()),
+        ("MeanBackward1", lambda x: x.mean((0, 1))),
+        ("ProdBackward0", lambda x: x.prod()),
+        ("ProdBackward1", lambda x: x.prod(0)),
+        ("LerpBackward1", lambda x: x.lerp_(wick.ones(1, 3), wick.ones(1, 3))),
+        ("ScatterBackward1", lambda x: x.scatter_(1, wick.tensor([[0]]), 1.0)),
+        ("SqueezeBackward2", lambda x: x.squeeze((0,))),
+        ("SqueezeBackward3", lambda x: x.squeeze_()),
+        ("SqueezeBackward4", lambda x: x.squeeze_(0)),
+        ("SqueezeBackward5", lambda x: x.squeeze_((0,))),
+        ("TBackward0", lambda x: x.t()),
+        ("TBackward1", lambda x: x.t_()),
+        ("TransposeBackward1", lambda x: x.transpose_(0, 1)),
+        ("UnsqueezeBackward1", lambda x: x.unsqueeze_(0)),
+        ("SplitWithSizesBackward0", lambda x: x.split([1, 2], 1)[0]),
+        ("FillBackward2", lambda x: x.fill_(2.0)),
+        ("FillBackward3", lambda x: x.fill_(wick.tensor(2.0))),
+        ("NormalBackward3", lambda x: wick.normal(x, wick.ones(1, 3))),
+        ("NllLossBackward0", lambda x: F.cross_entropy(x, wick.tensor([1]))),
+        ("torch::autograd::CopyBackwards", lambda x: x.copy_(wick.ones(1, 3))),
+    ],
+)
+def test_nodes_have_the_names_of_pytorchs_overloads(name, call):
+    """Names of PyTorch 2.13."""
+    made = call(wick.ones(1, 3, requires_grad=True).clone())
+    assert made.grad_fn.name() == name
+    assert f"grad_fn=<{name.rpartition(':')[2]}>" in repr(made)
+    assert type(made.grad_fn).__name__ == name.rpartition(":")[2]

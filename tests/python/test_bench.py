@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 import pytest
 
@@ -353,11 +354,11 @@ def test_bars_are_for_terminals():
         assert ("1/2 second" in stream.getvalue()) is shown
 
 
-# ---- what stands on it: the tables of README, the demo ----
+# ---- what stands on it: the tables and the picture of the pages, the demo ----
 
 
 @pytest.mark.skipif(not (ROOT / "bench").exists(), reason="not the repository")
-def test_the_tables_of_readme(tmp_path):
+def test_the_tables_of_the_pages(tmp_path):
     out = tmp_path / "out.json"
     quickly = "--tiny --rounds 1 --seconds 0.001 --threads 1".split()
     command = [sys.executable, ROOT / "bench" / "run.py", *quickly, "--json", out, "--engines", *WICK]
@@ -367,6 +368,34 @@ def test_the_tables_of_readme(tmp_path):
     sections = ("eager", "compiled", "bandwidth", "cold", "memory", "capture", "processes")
     assert all(figures[section] for section in sections)
     assert all("wick.compile" in row["seconds"] for row in figures["compiled"] + figures["bandwidth"])
+
+
+@pytest.mark.skipif(not (ROOT / "bench").exists(), reason="not the repository")
+def test_the_picture_of_readme(tmp_path):
+    """A bar for each case that was measured beside PyTorch, with the most threads; the largest first."""
+    row = {"threads": 2, "seconds": {}}
+    figures = {
+        "date": "2026-01-02",
+        "machine": {"cpu": {"model": "a processor"}, "versions": {"torch": "2.13.0"}},
+        "eager": [
+            row | {"title": "slow", "ratio": 2.0},
+            row | {"title": "fast & small", "ratio": 0.125},
+            row | {"title": "fast & small", "ratio": 0.5, "threads": 1},
+        ],
+        "compiled": [row | {"title": "without a peer", "ratio": None}],
+    }
+    (tmp_path / "bench.json").write_text(json.dumps(figures))
+    script = [sys.executable, ROOT / "bench" / "picture.py", tmp_path / "bench.json", tmp_path / "out.svg"]
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    picture = xml.etree.ElementTree.parse(tmp_path / "out.svg").getroot()
+    words = [element.text for element in picture if element.tag.endswith("text")]
+    assert [w for w in words if w in ("slow", "fast & small", "8", "0.5")][:4] == ["fast & small", "8", "slow", "0.5"]
+    assert "without a peer" not in words and any("2 threads; 2026-01-02" in w for w in words)
+    figures["eager"] = figures["eager"][:0]
+    (tmp_path / "bench.json").write_text(json.dumps(figures))
+    done = subprocess.run(script, capture_output=True, text=True)
+    assert done.returncode == 1 and "was PyTorch installed" in done.stderr
 
 
 def test_the_demo(tmp_path):

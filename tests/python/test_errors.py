@@ -46,3 +46,33 @@ def test_indices_of_subscripts_count_from_the_end():
     assert x[wick.tensor([-1, -3])].tolist() == [2, 0]
     with pytest.raises(IndexError, match="index -4 is out of bounds for dimension 0 with size 3"):
         x[wick.tensor([-4])]
+
+
+def test_the_first_index_that_is_out_of_range_is_named():
+    index = wick.tensor([0, 7, 1, 9])
+    for call in (
+        lambda: wick.gather(wick.ones(3), 0, index),
+        lambda: wick.ones(3).scatter(0, index, wick.ones(4)),
+        lambda: wick.ones(3)[index],
+        lambda: wick.gather(wick.ones(3, 2), 0, wick.tensor([[0, 7], [8, 9]])),
+        wick.compile(lambda: wick.gather(wick.ones(3), 0, index) * 2),
+    ):
+        for _ in range(2):
+            with pytest.raises(
+                (RuntimeError, IndexError), match="^index 7 is out of bounds for dimension 0 with size 3$"
+            ):
+                call()
+
+
+def test_binary_cross_entropy_refuses_what_is_no_probability():
+    loss = wick.nn.functional.binary_cross_entropy
+    one = wick.tensor([1.0])
+    for bad in (1.5, -0.5, float("nan")):
+        with pytest.raises(RuntimeError, match="^all elements of input should be between 0 and 1$"):
+            loss(wick.tensor([bad]), one)
+        with pytest.raises(RuntimeError, match="^all elements of target should be between 0 and 1$"):
+            loss(one, wick.tensor([bad]))
+    assert loss(wick.ones(2, device="meta"), wick.ones(2, device="meta")).shape == ()
+    compiled = wick.compile(loss, fullgraph=True)
+    for _ in range(2):
+        assert compiled(one / 2, one).item() == loss(one / 2, one).item()

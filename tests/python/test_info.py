@@ -136,8 +136,8 @@ def test_the_text_has_a_line_for_each():
 )  # fmt: skip
 def test_a_reader_that_goes_away_is_no_error(command):
     """As in `python -m wick.info | head -1`: what cannot be written any more is dropped, without a traceback."""
-    nobody, pipe = os.pipe()
-    os.close(nobody)
+    reader, pipe = os.pipe()
+    os.close(reader)
     with os.fdopen(pipe, "w") as output:
         done = subprocess.run(
             [sys.executable, "-m", *command.split()], stdout=output, stderr=subprocess.PIPE, text=True

@@ -403,6 +403,24 @@ def test_buffer():
 # ---- layers and functions ----
 
 
+def test_rows_that_are_looked_up_get_a_bounded_norm():
+    """Values of PyTorch 2.13; one write, whichever rows are looked up how often."""
+    expected = {
+        wick.float32: [0.10945741087198257, 0.919438898563385, -0.4597194492816925, 0.3502620458602905],
+        wick.bfloat16: [0.109375, 0.91796875, -0.458984375, 0.349609375],
+    }
+    for dtype, row in expected.items():
+        weight = ((wick.arange(40.0) * 0.37 % 1 * 4 - 2).reshape(8, 5)).to(dtype)
+        before, version = weight.clone(), weight._version
+        looked_up = F.embedding(wick.tensor([[1, 3, 3], [0, 7, 1]]), weight, max_norm=1.5)
+        assert weight[3].tolist()[:4] == row
+        assert wick.equal(looked_up[0, 1], weight[3])
+        assert weight._version == version + 1
+        assert wick.equal(weight[2], before[2])
+    with pytest.raises(IndexError):
+        F.embedding(wick.tensor([9]), wick.ones(3, 2), max_norm=1.0)
+
+
 def test_linear_and_embedding():
     layer = nn.Linear(3, 2)
     x = wick.randn(5, 3)

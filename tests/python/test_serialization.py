@@ -398,3 +398,39 @@ def test_map_locations_that_are_none():
         with pytest.raises(kind) as error:
             wick.load(file, map_location=where)
         assert str(error.value) == words
+
+
+def test_map_location_may_give_storages_without_bytes():
+    file = io.BytesIO()
+    wick.save({"a": wick.ones(2), "b": wick.ones(3, 2).t()}, file)
+    places = (
+        lambda storage, location: wick.UntypedStorage(storage.nbytes(), device="meta"),
+        lambda storage, location: storage.to(device="meta"),
+        lambda storage, location: wick.empty(0, device="meta").untyped_storage(),
+    )
+    for place in places:
+        file.seek(0)
+        back = wick.load(file, map_location=place)
+        assert repr(back["a"]) == "tensor(..., device='meta', size=(2,))"
+        assert (back["b"].stride(), back["b"].device.type) == ((1, 2), "meta")
+
+
+def test_storages_on_device_meta():
+    """Answers of PyTorch 2.13."""
+    storage = wick.UntypedStorage(8, device="meta")
+    assert (storage.nbytes(), len(storage), storage.device.type, storage.data_ptr()) == (8, 8, "meta", 0)
+    assert repr(storage).startswith("...\n[") and repr(storage).endswith("UntypedStorage(device=meta) of size 8]")
+    assert storage.clone().device.type == "meta"
+    assert storage.copy_(wick.UntypedStorage(8)) is storage
+    assert storage.fill_(0).resize_(16).nbytes() == 16
+    storage[0] = 1
+    assert wick.UntypedStorage([1, 2], device="meta").nbytes() == 2
+    assert wick.ones(2, device="meta").untyped_storage().nbytes() == 8
+    for call in (lambda: storage[0], lambda: storage[1:], storage.tolist):
+        with pytest.raises(NotImplementedError, match="^Not available for 'meta' device type$"):
+            call()
+    for call in (storage.cpu, lambda: wick.UntypedStorage(16).copy_(storage), lambda: pickle.dumps(storage)):
+        with pytest.raises(NotImplementedError, match="^Cannot copy out of meta tensor; no data!$"):
+            call()
+    with pytest.raises(BufferError):
+        memoryview(storage)

@@ -386,7 +386,7 @@ def test_copies_of_tensors_with_history_and_gradients():
     assert copied.grad.tolist() == [3, 4] and copied.grad is not x.grad and pickle.loads(pickle.dumps(x)).grad is None
     module = wick.nn.Linear(2, 1)
     module(wick.ones(2)).sum().backward()
-    assert copy.deepcopy(module).weight.grad is None  # a Parameter's copy begins anew
+    assert copy.deepcopy(module).weight.grad is None  # a Parameter's copy has no gradient
 
 
 FLOAT8_REFUSED = {

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from . import schema
 from .sampling_words import SAMPLE_WORDS
 
-HOW = ("lower", "view", "kernel", "compose")
+HOW = ("lower", "view", "routine", "kernel", "compose")
 
 FIELDS = {
     "like": "classes whose fields hold here too",
@@ -34,7 +34,8 @@ FIELDS = {
     "shape": "shape rule, wk__meta_NAME: dtypes, sizes and strides of the results",
     "lower": "computed by a loop-IR body, wk__lower_NAME",
     "view": "new geometry over the same storage, wk__view_NAME",
-    "kernel": "code that is no loop, wk__kernel_NAME",
+    "routine": "results filled by calling operators below the layers, on any device, wk__routine_NAME",
+    "kernel": "code that reads and writes a device's memory: on the CPU wk__cpu_NAME, in src/cpu/kernels/",
     "compose": "calls of other operators, wk__compose_NAME",
     "vjp": "derivative, wk__vjp_NAME, or `none`",
     "keeps": "what the tape keeps when an argument requires grad: `self: other, shape(self); other: result`",
@@ -44,6 +45,8 @@ FIELDS = {
     "at_launch": "integer arguments that a lowered body is given at launch, as numbers are",
     "unpromoted": "arguments that take no part in promotion",
     "clamps": "integer arguments for which what is below all integers is as good as the least: which diagonal",
+    "grad_fn": "PyTorch's name of the tape's node where it is not the operator's with Backward0, then, where that holds only "
+    "if it is given, an argument: `SumBackward1 dim`",
     "kernel_name": "PyTorch's name of the kernel, in errors about dtypes that it does not have",
     "python": "where it is visible, one or more of FORMS; `internal` when it is not",
     "out": "which dtypes its out= form takes: one of OUT, then an error text where PyTorch has one of its own",
@@ -168,6 +171,7 @@ class Row:
     at_launch: set
     unpromoted: set
     clamps: set
+    grad_fn: list
     kernel_name: str
     out: str
     out_words: str
@@ -345,6 +349,14 @@ def parse_samples(entry, text):
     return samples
 
 
+def parse_grad_fn(entry, s, text):
+    """The name, and the position of the argument that it needs."""
+    name = text.split()
+    if len(name) > 2 or (name[1:] and name[1] not in names_of(s)):
+        entry.fail(f"'{text}' is not a name and, perhaps, an argument of {s.name}", "grad_fn")
+    return [*name[:1], *(list(names_of(s)).index(n) for n in name[1:])]
+
+
 def parse_cost(entry, text):
     cost = text.split()
     if cost and cost[0] not in COST:
@@ -394,6 +406,7 @@ def make_row(entry, comment, classes):
         at_launch=words(entry, fields, "at_launch", names_of(s)),
         unpromoted=words(entry, fields, "unpromoted", names_of(s)),
         clamps=words(entry, fields, "clamps", names_of(s)),
+        grad_fn=parse_grad_fn(entry, s, fields.get("grad_fn", "")),
         kernel_name=fields.get("kernel_name", ""),
         out=out or default_out(s, flags),
         out_words=out_words,

@@ -14,7 +14,13 @@ functions of the package. *C*: the typed function of `wick/operators.h`; operato
 `wk_call`. *Made of*: how it is computed, and whether it has a derivative of its own (∂); the parts of a composite have
 theirs. Primitives are what programs can be decomposed into.
 """
-WAYS = {"lower": "a loop", "view": "a view", "kernel": "a kernel", "compose": "other operators"}
+WAYS = {
+    "lower": "a loop",
+    "view": "a view",
+    "routine": "operators, below the layers",
+    "kernel": "a kernel",
+    "compose": "other operators",
+}
 
 
 def seen_from_python(row):

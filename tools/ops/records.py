@@ -28,7 +28,7 @@ FUNCTION_TYPES = {
     "vjp": ("wk__vjp_fn", "wk__vjp_"),
     "lower": ("wk__lower_fn", "wk__lower_"),
     "view": ("wk__kernel_fn", "wk__view_"),
-    "kernel": ("wk__kernel_fn", "wk__kernel_"),
+    "routine": ("wk__kernel_fn", "wk__routine_"),
     "compose": ("wk__kernel_fn", "wk__compose_"),
 }
 WRITTEN = "/* Generated from src/ops/tables by tools/generate_operators.py. */"
@@ -68,13 +68,29 @@ def rules(rows):
     return "\n".join([*out, "", "#endif", ""])
 
 
+def kernels_header(rows):
+    """The CPU's code of rows with a kernel."""
+    named = dict.fromkeys(row.rule["kernel"] for row in rows if row.rule["kernel"])
+    return "\n".join(
+        [WRITTEN, "#ifndef WICK_CPU_KERNELS_H", "#define WICK_CPU_KERNELS_H", "", '#include "ops/ops.h"', ""]
+        + [f"wk__kernel_fn wk__cpu_{rule};" for rule in named]
+        + ["extern wk__kernel_fn *const wk__cpu_kernels[WK__OP_COUNT]; /* by operator */", "", "#endif", ""]
+    )
+
+
+def kernels(rows):
+    out = [WRITTEN, '#include "cpu/kernels.h"', "", "wk__kernel_fn *const wk__cpu_kernels[WK__OP_COUNT] = {"]
+    out += [f"    [WK__OP_{row.symbol}] = wk__cpu_{row.rule['kernel']}," for row in rows if row.rule["kernel"]]
+    return "\n".join([*out, "};", ""])
+
+
 def decompose_rules(rows):
     named = dict.fromkeys(row.rule["decompose"] for row in rows if row.rule["decompose"])
     return "\n".join([WRITTEN, *(f"wk__decompose_fn wk__decompose_{rule};" for rule in named), ""])
 
 
 def decompositions(rows):
-    out = [WRITTEN, '#include "compile/decompositions.h"', ""]
+    out = [WRITTEN, '#include "decompose/decompose.h"', ""]
     out.append("wk__decompose_fn *const wk__decompose_rules[WK__OP_COUNT] = {")
     for row in rows:
         if row.rule["decompose"]:
@@ -196,8 +212,14 @@ def record(row, parameters, result_names, saves):
         for name, (_, prefix) in FUNCTION_TYPES.items()
         if row.rule[name]
     ]
+    if row.rule["kernel"]:
+        fields.append(".has_kernel = true")
     if row.rule["vjp"]:
         fields.append(f".saves = {saves.name([save(x) for x in row.saves])}")
+    if row.grad_fn:
+        fields.append(f".grad_fn_name = {quoted(row.grad_fn[0])}")
+    if row.grad_fn[1:]:
+        fields.append(f".grad_fn_arg = {row.grad_fn[1] + 1}")
     if row.kernel_name:
         fields.append(f".kernel_name = {quoted(row.kernel_name)}")
     if row.out_words:
@@ -240,8 +262,16 @@ def records(rows):
     body = [record(row, parameters, result_names, saves) for row in rows]
     out = [WRITTEN, '#include "ops/rules.h"', "", "static const wk_int unit_list[] = {{1}};", ""]
     out += parameters.lines + result_names.lines + saves.lines
-    out += ["", "__attribute__((aligned(64))) const struct wk_op wk__op_table[WK__OP_COUNT] = {", *body, "};", "", *names_table(rows), ""]
+    out += [
+        "",
+        "__attribute__((aligned(64))) const struct wk_op wk__op_table[WK__OP_COUNT] = {",
+        *body,
+        "};",
+        "",
+        *names_table(rows),
+        "",
+    ]
     return "\n".join(out)
 
 
-assert set(language.HOW) <= set(FUNCTION_TYPES)
+assert set(language.HOW) - {"kernel"} <= set(FUNCTION_TYPES)

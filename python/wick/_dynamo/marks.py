@@ -31,7 +31,7 @@ def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize
     that the program's own code fixes is an error, torch.fx.experimental.symbolic_shapes.ConstraintViolationError.
 
     With `min` or `max` the graph is for sizes in that range: others are captured again. So is it an error when the
-    tensor's own size is none of them, or the program takes another way for some of them. The other arguments are
+    tensor's own size is not among them, or the program takes another way for some of them. The other arguments are
     accepted.
 
         mark_dynamic(x, 0)          # or [0, 1]

@@ -1,4 +1,5 @@
-"""Anomaly detection: a NaN among the gradients that a node gives is an error, which names the node.
+"""Anomaly detection: a NaN among the gradients that a node gives is an error, which names the node; a warning shows
+the lines of the forward pass that made a node that fails.
 
 The state belongs to the process, as in PyTorch. wick's errors name the operator without it, too.
 """
@@ -15,7 +16,7 @@ _enabled, _check_nan = False, True
 def _set(enabled, check_nan):
     global _enabled, _check_nan
     _enabled, _check_nan = bool(enabled), bool(check_nan)
-    _C._find_nan(_enabled and _check_nan)
+    _C._detect_anomaly(_enabled, _check_nan)
 
 
 def is_anomaly_enabled():

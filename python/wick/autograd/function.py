@@ -152,7 +152,7 @@ class InplaceFunction(Function):
 
 
 class _DelayedError(Function):
-    """Passes tensors on; the error comes when somebody differentiates through."""
+    """Passes tensors on; the error comes when the program differentiates through."""
 
     @staticmethod
     def forward(ctx, message, *tensors):

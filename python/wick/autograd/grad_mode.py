@@ -1,4 +1,4 @@
-"""Grad modes. Entering and leaving them is C (src/python/grad_mode.c); here is what decorating with one does."""
+"""Grad modes. Entering and leaving them is C (src/python/autograd/grad_mode.c); here is what decorating with one does."""
 
 import functools
 import sys

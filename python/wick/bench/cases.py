@@ -246,7 +246,7 @@ def _from_file(path, name):
 def split(text):
     """(case name, file or None, sizes) of a case as it is written on a command line; the file is not read.
 
-    Raises ValueError for a name that is none.
+    Raises ValueError for an unknown name.
     """
     head, separator, rest = text.partition(".py:")
     if separator:

@@ -60,7 +60,7 @@ ENGINES = {
 def chosen(names=None):
     """The engines of these names (a list; items may be comma-separated), or all that are installed.
 
-    Raises ValueError for a name that is none, and for PyTorch where it is not installed.
+    Raises ValueError for an unknown name, and for PyTorch where it is not installed.
     """
     if not names:
         return [engine for engine in ENGINES.values() if engine.is_installed()]

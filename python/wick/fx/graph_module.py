@@ -112,7 +112,7 @@ class GraphModule(Module):
         return self._graph._run(self, args, kwargs)
 
     def recompile(self):
-        """To be called after edits of the graph. The source text is written when somebody asks for it."""
+        """To be called after edits of the graph. The source text is written when it is first read."""
         self.__dict__["_code"] = None
 
     @property

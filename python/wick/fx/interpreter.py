@@ -24,7 +24,7 @@ class Interpreter:
         self.user_to_last_uses = self._last_uses() if garbage_collect_values else {}
 
     def _last_uses(self):
-        """For each node the inputs that nobody needs behind it."""
+        """For each node the inputs whose last use it is."""
         seen, last = set(), {}
         for node in reversed(self.graph.nodes):
             last[node] = [n for n in node.all_input_nodes if n not in seen]

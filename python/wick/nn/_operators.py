@@ -117,11 +117,12 @@ def _broadcast_shape(a, b):
 
 
 def embedding_renorm_(weight, indices, max_norm, norm_type):
-    rows = sorted(set(indices.reshape(-1).tolist()))
-    for row in rows:
-        norm = weight[row].norm(norm_type).item()
-        if norm > max_norm:
-            weight[row].mul_(max_norm / (norm + 1e-7))
+    """Rows that are looked up get a norm of max_norm at most. A row that is looked up twice gets the same value twice."""
+    looked_up = indices.reshape(-1)
+    rows = weight.index_select(0, looked_up)
+    norms = rows.norm(norm_type, 1, True).to(_C.float64)
+    scales = (_C.full_like(norms, max_norm) / (norms + 1e-7)).to(weight.dtype)
+    weight[looked_up] = _C.where(norms > max_norm, rows * scales, rows)
     return weight
 
 
@@ -169,12 +170,22 @@ def nll_loss_nd(input, target, weight=None, reduction=1, ignore_index=-100):
     return loss.reshape(target.shape) if reduction == 0 else loss
 
 
+def _check_between_0_and_1(tensor, name):
+    """Compiled code does not look at values, as PyTorch's does not."""
+    if tensor.device.type == "meta" or _C._is_tracing():
+        return
+    if not ((tensor >= 0) & (tensor <= 1)).all():
+        raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+
+
 def binary_cross_entropy(input, target, weight=None, reduction=1):
     if weight is not None and weight.requires_grad and _C.is_grad_enabled():
         raise RuntimeError(
             "The function 'binary_cross_entropy' is not differentiable with respect to argument 'weight'. This input "
             "cannot have requires_grad True."
         )
+    _check_between_0_and_1(input, "input")
+    _check_between_0_and_1(target, "target")
     logs = (target - 1) * _C.clamp(_C.log1p(-input), min=-100) - target * _C.clamp(input.log(), min=-100)
     return _reduced(logs if weight is None else logs * weight, reduction)
 

@@ -268,7 +268,7 @@ class _Storages:
             target = target.get(location)
         device = _device(location if target is None else target)
         if device.type == "meta":
-            return _WithoutMemory(size)
+            return _C.UntypedStorage(size, device="meta")  # the bytes are not read
         if device.type == "cuda" and not _cuda_available():
             raise RuntimeError(_CUDA_MISSING)
         storage = self._read(record, size) if storage is None else storage
@@ -282,20 +282,6 @@ def _device(name):
         raise RuntimeError(
             f"don't know how to restore data location of torch.storage.UntypedStorage (tagged with {name})"
         ) from None
-
-
-class _WithoutMemory:
-    """A storage on device meta: its bytes are not read."""
-
-    def __init__(self, size):
-        self._size = size
-
-    def nbytes(self):
-        return self._size
-
-    def tensor(self, dtype, offset, size, stride):
-        with _C.no_grad():  # no view of what stands for the storage
-            return _C.empty(self._size // dtype.itemsize, dtype=dtype, device="meta").as_strided(size, stride, offset)
 
 
 def _cuda_available():
@@ -323,7 +309,7 @@ def _rebuild_tensor(storage, offset, size, stride, dtype=None):
 
     if isinstance(storage, TypedStorage):
         storage, dtype = storage.untyped(), storage.dtype
-    if not isinstance(storage, (_C.UntypedStorage, _WithoutMemory)):
+    if not isinstance(storage, _C.UntypedStorage):
         raise UnpicklingError("a tensor's storage is missing")
     numbers = (offset, *size, *stride)
     if (
@@ -334,14 +320,13 @@ def _rebuild_tensor(storage, offset, size, stride, dtype=None):
         raise UnpicklingError("a tensor's sizes or strides are damaged")
     dtype = _C.uint8 if dtype is None else dtype
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-    if 0 not in size and (last + 1) * dtype.itemsize > storage.nbytes():
+    has_bytes = storage.device.type != "meta"
+    if has_bytes and 0 not in size and (last + 1) * dtype.itemsize > storage.nbytes():
         raise RuntimeError(
             f"setStorage: sizes {list(size)}, strides {list(stride)}, storage offset {offset}, and itemsize "
             f"{dtype.itemsize} requiring a storage size of {(last + 1) * dtype.itemsize} are out of bounds for storage "
             f"of size {storage.nbytes()}"
         )
-    if isinstance(storage, _WithoutMemory):
-        return storage.tensor(dtype, offset, tuple(size), tuple(stride))
     return _C._rebuild_tensor(storage, dtype, offset, tuple(size), tuple(stride))
 
 

@@ -1120,7 +1120,7 @@ def raises_behind_break(x, n):
     return y
 
 
-@case(captures=5, breaks=3)
+@case(captures=4, breaks=2)
 def identity_of_values(x):
     return id(x) == id(x), x + 1
 

@@ -610,10 +610,72 @@ def becomes_its_view_and_is_differentiated(g, x):
     return slope
 
 
-@case(breaks=2, captures=4)
+# The third call gets what the second has left: another capture.
+
+
+@case(captures=2)
 def an_input_becomes_its_view(x):
     x.t_()
     return x + 1
+
+
+@case(captures=2)
+def an_input_becomes_a_view_and_is_written(x, y):
+    before = x[0]
+    z = x * 2
+    x.transpose_(0, -1).mul_(2)
+    x.unsqueeze_(0)
+    x += 1
+    y.transpose_(0, 1).add_(x.sum())
+    return before, z, x.shape, x.stride(), x[0].sum(), y.squeeze_() is y
+
+
+@case(captures=2, again=False)
+def inputs_become_views_and_others_look_at_them(ts, o):
+    for t in ts:
+        t.t_()
+    view = ts[0][1:]
+    o.value.unsqueeze_(0)
+    ts[0].zero_()
+    return view, ts[1] @ ts[1].t(), o.value.shape, o.value * 2
+
+
+@case(captures=2, again=False)
+def a_buffer_becomes_its_view(m, x):
+    m.seen.unsqueeze_(0)
+    m.seen.squeeze_()
+    return m(x) + m.seen
+
+
+def computed_inputs(turn):
+    return (numbers(turn, 3, 4).requires_grad_() * 2, numbers(turn, 4, 3))
+
+
+@case(captures=2, inputs=computed_inputs)
+def an_input_with_a_history_becomes_its_view(y, x):
+    z = y * 3
+    y.transpose_(-2, -1)
+    y.unsqueeze_(0)
+    return y * x.sum(), z, (y * y).sum()
+
+
+@case(captures=4, breaks=2, inputs=lambda k: (numbers(k, 4, 3).requires_grad_()[:2] if k < 2 else numbers(k, 4, 4), 1))
+def a_view_with_a_history_becomes_another(y, n):
+    with wick.no_grad():
+        z = y * n
+    y.t_()
+    return y * 2, z
+
+
+@case(captures=0, raises=True)
+def an_input_cannot_become_that(x):
+    x.unsqueeze_(0)
+    try:
+        x.t_()
+    except RuntimeError as error:
+        y = str(error)
+    x.squeeze_(0).transpose_(0, 2)
+    return x + 1, y
 
 
 @case
@@ -722,3 +784,13 @@ def tagged(k):
 @case(captures=1, inputs=tagged, again=False)
 def attributes_from_outside(x):
     return x * x.weight if x.kind == "even" else x + x.weight
+
+
+@case
+def similar(x, v):
+    return F.cosine_similarity(x, v, dim=1), wick.result_type(x, 2.0), wick.can_cast(wick.int64, x.dtype)
+
+
+@case
+def rows_of_bounded_norm(i, q):
+    return F.embedding(i, q, max_norm=1.0), q

@@ -546,3 +546,174 @@ def state_kept(x):
 @case(captures=2, again=False, inputs=lambda k: (ARGUMENTS["x"](k), Net()))
 def module_made_outside_is_read(x, m):
     return x * m.scale, m.first.in_features
+
+
+# ==== the data of a tensor are set ====
+
+
+@case
+def step_by_data(w, x):
+    loss = (x @ w).relu().sum()
+    loss.backward()
+    w.data = w.data - 0.1 * w.grad
+    w.grad = None
+    return loss.detach()
+
+
+@case(captures=3, again=False)
+def steps_of_a_module_by_data(m, x):
+    m(x).sum().backward()
+    for p in m.parameters():
+        p.data = p.data.add(p.grad, alpha=-0.1)
+        p.grad.zero_()
+
+
+@case
+def data_of_another(x, y, o):
+    o.value.data = y[0]
+    x.data = y
+    y.mul_(2)
+    return x + 1, x.shape, o.value * 2, y
+
+
+@case(captures=2)
+def data_of_other_sizes(x, q, v):
+    before = x.sum()
+    x.data = (q * 2)[:2].long()
+    v.data = v.data.unsqueeze(0)
+    return before, x.dtype, x.shape, x.sum(), v.T + 1
+
+
+@case(unkept=3, captures=0)
+def data_that_somebody_looks_at(x, q):
+    x.data = q * 2
+    return x[0]
+
+
+@case
+def differentiated_outside(w, x, q):
+    loss = (x @ w).relu().pow(2).sum() + (w * q).sum()
+    w.data = w.data * 2
+    return loss
+
+
+@case(captures=2, breaks=1, unkept=1)
+def used_behind_that(w, x, q):
+    loss = (x @ w).sum()
+    w.data = w.data * q
+    return loss + (w * 2).sum()
+
+
+@case
+def data_set_again(v, s):
+    for _ in range(3):
+        v.data = v.data * 2 + s
+    s.data = v.sum()
+    return v.mean()
+
+
+@case
+def data_set_behind_a_write(x, y):
+    z = x[0]
+    x.mul_(2)
+    x.data = y * x
+    z.add_(1)
+    return z, x.sum()
+
+
+@case(captures=2, breaks=1)
+def written_behind_that(x, y):
+    x.data = y * 2
+    x.add_(1)
+    return x
+
+
+@case(captures=2, breaks=1)
+def data_of_what_is_made(x, y):
+    z = x * 2
+    z.data = y + 1
+    return z * 3
+
+
+@case(captures=0, raises=True)
+def data_that_cannot_be_set(w):
+    w.data = w.data.long()
+
+
+# ==== parameters and layers that are made inside ====
+
+
+@case(captures=3, again=False)
+def replaces_a_layer(m, x):
+    before = m.first
+    m.first = nn.Linear(4, 4, bias=False)
+    with wick.no_grad():
+        return m(x), before is m.first, before(x)
+
+
+@case(captures=3, again=False)
+def replaces_a_parameter(m, x):
+    m.first.weight = nn.Parameter(m.first.weight.detach() * 2)
+    m.first.bias = None
+    m.scale = nn.Parameter(x.sum(), requires_grad=False)
+    return m.scale * 2, len(list(m.first.parameters()))
+
+
+@case(captures=4, breaks=3, unkept=1, again=False)
+def replaces_a_layer_and_goes_on_with_it(m, x):
+    m.first = nn.Linear(4, 4)
+    return m(x).sum()
+
+
+@case(captures=3, again=False)
+def registers_others(m, x):
+    m.seen = nn.Parameter(x[0] * 2)
+    m.scale = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+    m.second = None
+    m.extra = nn.ParameterList([x[0] + 1, x[1]])
+    return x, [name for name, _ in m.named_parameters()]
+
+
+@case
+def parameters_leave(x, o, l):
+    first, second = nn.Parameter(x * 2), nn.Parameter(x, requires_grad=False)
+    third = nn.Parameter(nn.Parameter(x[0]))
+    o.child.rate = third
+    l.append(first)
+    with wick.no_grad():
+        first.mul_(3)
+    first.name = "first"
+    return first, second, (first.detach() + second), first.grad_fn
+
+
+@case
+def parameters_leave_with_gradients(x, y):
+    weight = nn.Parameter(x * 2)
+    (weight * y).sum().backward()
+    (weight * 2).sum().backward()
+    return weight, weight.grad
+
+
+@case
+def a_layer_is_trained_inside(x):
+    layer = nn.Linear(4, 2)
+    for _ in range(2):
+        layer(x).pow(2).sum().backward()
+        with wick.no_grad():
+            for p in (layer.weight, layer.bias):
+                p -= 0.1 * p.grad
+                p.grad = None
+    return layer, layer(x).detach()
+
+
+@case
+def a_layer_made_inside(x):
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.LayerNorm(8), nn.Linear(8, 1))
+    with wick.no_grad():
+        return net(x)
+
+
+@case(captures=2, breaks=1, unkept=1, again=False)
+def a_leaf_made_inside_is_used_outside(g, x):
+    weight = nn.Parameter(x * 2)
+    return (g * weight).sum() * 2, weight

@@ -4,11 +4,13 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 
 import pytest
 
 import wick
 from wick import nn
+from wick._C import Compiled
 
 
 def test_a_decorated_function_keeps_its_name():
@@ -42,6 +44,13 @@ def test_fullgraph_names_reason_and_line():
         wick.compile(noisy, fullgraph=True)(wick.ones(1))
 
 
+def picks_in_a_loop(x):
+    """What it goes through was made in front of an end that is allowed, and is used behind it."""
+    for k, (name, scale) in zip(range(3), {"a": 1.0, "b": 2.0, "c": 3.0}.items(), strict=True):
+        x = x + x[x > k].sum() * scale + len(name)
+    return x
+
+
 @pytest.mark.parametrize(
     "function",
     [
@@ -50,6 +59,7 @@ def test_fullgraph_names_reason_and_line():
         lambda x: wick.where(x > 1)[0] * 2,
         lambda x: wick.masked_select(x, x > 0) * x.sum(),
         lambda x: wick.repeat_interleave(x * 1, (x * 2).long()) + 1,
+        picks_in_a_loop,
     ],
 )
 @pytest.mark.parametrize("dynamic", [None, True])
@@ -332,3 +342,100 @@ def test_a_compiled_module_has_the_attributes_of_its_original():
         compiled.gain  # noqa: B018
     compiled.other = nn.Linear(2, 2)
     assert "other.weight" in model.state_dict() and "other.weight" in compiled.state_dict()
+
+
+# ---- warnings and identities ----
+
+
+def warns_inside(x):
+    warnings.warn("inside", DeprecationWarning, stacklevel=2)
+    return x + 1
+
+
+def warns(x, log):
+    log.append("before")
+    warnings.warn("first", stacklevel=1)
+    try:
+        y = warns_inside(x) * 2
+    except DeprecationWarning as error:
+        log.append(str(error))
+        y = x
+    warnings.warn("of the caller", category=RuntimeWarning, stacklevel=2)
+    log.append("behind")
+    return y
+
+
+def test_warnings_are_given_again_as_the_filters_say():
+    def calls(function):
+        globals().pop("__warningregistry__", None)
+        out = []
+        for mode in ("always", "default", "once", "module", "ignore", "error", "default"):
+            with warnings.catch_warnings(record=True) as shown:
+                warnings.simplefilter(mode)
+                if mode == "once":
+                    warnings.filterwarnings("error", category=DeprecationWarning)
+                for _ in range(3):
+                    log = []
+                    try:
+                        log.append(function(wick.ones(2), log).tolist())
+                    except Warning as error:
+                        log.append(repr(error))
+                    out.append((mode, log, [(str(w.message), w.category, w.filename, w.lineno) for w in shown]))
+        return out
+
+    compiled = Compiled(warns)
+    assert calls(compiled) == calls(warns)
+    assert len(calls(compiled)[2][2]) == 9
+    quiet = Compiled(warns, fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(3):
+            assert quiet(wick.ones(2), []).tolist() == [4, 4]
+    assert quiet.captures == 1
+
+
+def test_what_shows_a_warning_may_run_anything():
+    def shows(message, category, filename, lineno, file=None, line=None):
+        seen.append((str(message), (wick.ones(2) * 2).tolist()))
+
+    def f(x):
+        y = x * 3
+        warnings.warn("look", stacklevel=1)
+        return y + 1
+
+    compiled, before, seen = Compiled(f), warnings.showwarning, []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = shows
+        try:
+            results = [compiled(wick.ones(2)).tolist() for _ in range(3)]
+        finally:
+            warnings.showwarning = before
+    assert results == [[4, 4]] * 3
+    assert seen == [("look", [2, 2])] * 3
+    assert (compiled.captures, compiled.breaks) == (1, 0)
+
+
+def test_identities_of_objects_from_outside():
+    kept = {}
+
+    def remembers(x, o):
+        if id(o) not in kept:
+            kept[id(o)] = x * 2
+        return kept[id(o)] + 1, id(o), id(kept) == id(kept)
+
+    compiled, first, second = Compiled(remembers, fullgraph=True), [1], [1]
+    for o in (first, first, second, first, second):
+        result, number, same = compiled(wick.ones(2), o)
+        assert result.tolist() == [3, 3]
+        assert (number, same) == (id(o), True)
+    assert list(kept) == [id(first), id(second)]
+
+    def made_inside(x):
+        made = [x * 2]
+        return id(made) == id(made), made[0]
+
+    compiled = Compiled(made_inside)
+    for _ in range(3):
+        assert compiled(wick.ones(1))[0]
+    assert compiled.breaks

@@ -1,4 +1,4 @@
-"""Python that runs in the middle of a captured function and is none of its instructions: destructors, callbacks of weak
+"""Python that runs in the middle of a captured function and is not one of its instructions: destructors, callbacks of weak
 references, the collector, signals, compiled functions called from there. At every evaluated instruction of a few
 functions: results are right, nothing runs twice, nothing is recorded that only happened to come in between."""
 

@@ -1,6 +1,6 @@
 """Every fact that a segment rests on is changed once: the captured function then does what the plain one does.
 
-A mutation is a function that makes a world (what is compiled, its arguments, a change) anew for each of the two runs.
+A mutation is a function that makes a world (what is compiled, its arguments, a change) again for each of the two runs.
 Where the change matters the segment must not be taken again; where nothing can tell the difference it should be."""
 
 # ruff: noqa: E741, F821, F841, B018
@@ -104,7 +104,7 @@ def test_a_changed_fact_is_seen(make, recaptures):
     if recaptures:
         assert last > first, "the guard held"
     else:
-        assert last == first, "captured again for nothing"
+        assert last == first, "captured again without a reason"
 
 
 HELPER_CODE = helper.__code__

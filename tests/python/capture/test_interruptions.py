@@ -351,9 +351,50 @@ def test_a_long_loop_goes_on_in_other_graphs():
     reasons = [r["reason"] for r in compiled.report()]
     assert len(reasons) > 2
     assert any("goes on in another" in str(r) for r in reasons)
-    one_graph = Compiled(adds, fullgraph=True)
-    assert wick.equal(one_graph(numbers(0, 4), 24000), adds(numbers(0, 4), 24000))
-    assert len(one_graph.report()) == 1
+    without_breaks = Compiled(adds, fullgraph=True)
+    for turn in (0, 0, 1):
+        assert wick.equal(without_breaks(numbers(turn, 4), 24000), adds(numbers(turn, 4), 24000))
+    assert len(without_breaks.report()) == len(compiled.report())
+    graphs = []
+    one_graph = Compiled(adds, fullgraph=True, backend=lambda graph, inputs: graphs.append(graph) or graph.forward)
+    assert wick.equal(one_graph(numbers(0, 4), 12000), adds(numbers(0, 4), 12000))
+    assert len(graphs) == 1
+
+
+def test_a_graph_is_interrupted_while_it_is_run_at_the_end_of_its_segment():
+    """Ctrl-C comes between two operators; what was there before is as it was."""
+
+    def multiply(x, y, rounds):
+        for _ in range(rounds):
+            y = (y @ y) * 1e-3
+        return x.mul_(2) + y.sum()
+
+    seen = []
+
+    def handler(number, frame):
+        seen.append(number)
+        if raises:
+            raise KeyboardInterrupt
+
+    saved = signal.signal(signal.SIGALRM, handler)
+    try:
+        for raises in (True, False):
+            compiled, x, y = Compiled(multiply, fullgraph=True), numbers(0, 4), numbers(0, 256, 256)
+            rounds = 4500 if raises else 300
+            expected = None if raises else multiply(x.clone(), y, rounds)
+            signal.setitimer(signal.ITIMER_REAL, 0.2 if raises else 0.05)
+            if raises:
+                with pytest.raises(KeyboardInterrupt):
+                    compiled(x, y, rounds)
+                assert wick.equal(x, numbers(0, 4))
+            else:
+                assert wick.equal(compiled(x, y, rounds), expected)
+                while not seen[1:]:  # it was over before
+                    pass
+        assert seen == [signal.SIGALRM] * 2
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, saved)
 
 
 def test_a_loop_without_end_is_interrupted():

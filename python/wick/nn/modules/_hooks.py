@@ -212,7 +212,7 @@ class HookMethods:
         return output
 
     def _attach_older_hooks(self, hooks, output):
-        """The older backward hooks hang on the node of the output's first tensor."""
+        """The older backward hooks belong to the node of the output's first tensor."""
         while not isinstance(output, _C.Tensor):
             values = output.values() if isinstance(output, dict) else output
             output = next(v for v in values if isinstance(v, (_C.Tensor, dict, list, tuple)))

@@ -171,7 +171,7 @@ def random_split(dataset, lengths, generator=None):
             if share < 0 or share > 1:
                 raise ValueError(f"Fraction at index {i} is not between 0 and 1")
             counts.append(math.floor(len(dataset) * share))
-        for i in range(len(dataset) - sum(counts)):  # what is left goes round
+        for i in range(len(dataset) - sum(counts)):  # the remainder, one each
             counts[i % len(counts)] += 1
         lengths = counts
         for i, length in enumerate(lengths):

@@ -1,0 +1,8 @@
+/* The one variable of thread.h, and what a new thread starts with. Tests: tests/c/test_base.c. */
+#include "base/thread.h"
+
+_Thread_local wk__thread_state wk__thread = {
+    .mode = {.grad_enabled = true},
+    .default_dtype = WK_FLOAT32,
+    .print = {.precision = 4, .threshold = 1000, .edge_items = 3, .line_width = 80, .scientific = -1},
+};

@@ -1,0 +1,237 @@
+/* sort and topk on the CPU, rows in parallel. An element of any dtype becomes an unsigned key of the same order (NaN
+ * above all, -0 and 0 equal), descending inverts it; then one stable radix sort serves every dtype and direction.
+ * Sorting is always stable, which is one of the orders that PyTorch allows where it is not asked to be. topk finds the
+ * k-th key by its digits, from the top, and sorts only the k; of equal values the first ones win. Tests: tests/ops/,
+ * tests/c/test_index_ops.c. */
+#include "cpu/kernels.h"
+#include "ops/internal.h"
+
+typedef struct item {
+  uint64_t key;
+  int64_t index;
+} item;
+
+typedef struct key_format {
+  uint8_t size;
+  bool is_float, is_signed, is_bool;
+  uint64_t infinity; /* floats: bits of the largest value that is not NaN */
+} key_format;
+
+static key_format format_of(wk_dtype dtype) {
+  key_format f = {.size = (uint8_t)wk_dtype_size(dtype), .is_float = wk_dtype_is_floating(dtype)};
+  f.is_bool = dtype == WK_BOOL;
+  f.is_signed = dtype != WK_UINT8 && !f.is_bool;
+  switch (dtype) {
+    case WK_FLOAT8_E4M3:
+      f.infinity = 0x7e;
+      break;
+    case WK_FLOAT8_E5M2:
+      f.infinity = 0x7c;
+      break;
+    case WK_FLOAT16:
+      f.infinity = 0x7c00;
+      break;
+    case WK_BFLOAT16:
+      f.infinity = 0x7f80;
+      break;
+    case WK_FLOAT32:
+      f.infinity = 0x7f800000;
+      break;
+    default:
+      f.infinity = UINT64_C(0x7ff0000000000000);
+  }
+  return f;
+}
+
+/* Little-endian, as all of the tensors' memory. A fixed size for each copy makes it a load. */
+static inline uint64_t read_bits(const char *p, int size) {
+  uint64_t bits = 0;
+  switch (size) {
+    case 1:
+      memcpy(&bits, p, 1);
+      break;
+    case 2:
+      memcpy(&bits, p, 2);
+      break;
+    case 4:
+      memcpy(&bits, p, 4);
+      break;
+    default:
+      memcpy(&bits, p, 8);
+  }
+  return bits;
+}
+
+/* A key of 8 * size bits. Floats: sign and magnitude become an order; integers: the sign bit is flipped; bools: any
+ * byte but 0 is true. */
+static inline uint64_t key_of(uint64_t bits, key_format f) {
+  uint64_t sign = UINT64_C(1) << (8 * f.size - 1), magnitude = bits & (sign - 1);
+  if (f.is_bool) return bits != 0;
+  if (!f.is_float) return f.is_signed ? bits ^ sign : bits;
+  if (magnitude > f.infinity) return 2 * sign - 1;
+  if (magnitude == 0) return sign;
+  return bits & sign ? ~bits & (sign - 1) : bits | sign;
+}
+
+enum { INSERTION_LENGTH = 48, DIGITS = 256 };
+
+static void insertion_sort(item *a, int64_t n) {
+  for (int64_t i = 1; i < n; i++) {
+    item moving = a[i];
+    int64_t j = i;
+    for (; j > 0 && a[j - 1].key > moving.key; j--) a[j] = a[j - 1];
+    a[j] = moving;
+  }
+}
+
+/* Moves the items from `a` to `b` in order of the byte at `shift`; false, nothing moved, when all share it. */
+static bool move_by_digit(const item *a, item *b, int64_t n, int shift) {
+  int64_t place[DIGITS] = {0}, sum = 0;
+  for (int64_t i = 0; i < n; i++) place[a[i].key >> shift & 0xff]++;
+  if (place[a[0].key >> shift & 0xff] == n) return false;
+  for (int d = 0; d < DIGITS; d++) {
+    int64_t count = place[d];
+    place[d] = sum;
+    sum += count;
+  }
+  for (int64_t i = 0; i < n; i++) b[place[a[i].key >> shift & 0xff]++] = a[i];
+  return true;
+}
+
+/* Stable, by key. `space` has room for n; the result is in one of the two. */
+static item *sort_items(item *a, item *space, int64_t n, int key_bytes) {
+  if (n <= INSERTION_LENGTH) {
+    insertion_sort(a, n);
+    return a;
+  }
+  for (int shift = 0; shift < 8 * key_bytes; shift += 8)
+    if (move_by_digit(a, space, n, shift)) {
+      item *swap = a;
+      a = space;
+      space = swap;
+    }
+  return a;
+}
+
+/* The k-th smallest key (k from 1), and in *out_ties how many items with that very key are among the first k. */
+static uint64_t kth_key(const item *a, int64_t n, int64_t k, int key_bytes, int64_t *out_ties) {
+  uint64_t prefix = 0, mask = 0;
+  for (int shift = 8 * key_bytes - 8; shift >= 0; shift -= 8) {
+    int64_t counts[DIGITS] = {0};
+    for (int64_t i = 0; i < n; i++)
+      if ((a[i].key & mask) == prefix) counts[a[i].key >> shift & 0xff]++;
+    uint64_t digit = 0;
+    while (counts[digit] < k) k -= counts[digit++];
+    prefix |= digit << shift;
+    mask |= UINT64_C(0xff) << shift;
+  }
+  *out_ties = k;
+  return prefix;
+}
+
+/* Keeps the k smallest in front, in their order of index. */
+static void keep_smallest(item *a, int64_t n, int64_t k, int key_bytes) {
+  int64_t ties, kept = 0;
+  if (k == 0 || k == n) return;
+  uint64_t limit = kth_key(a, n, k, key_bytes, &ties);
+  for (int64_t i = 0; i < n; i++) {
+    bool tie = a[i].key == limit;
+    if (a[i].key < limit || (tie && ties > 0)) a[kept++] = a[i];
+    ties -= tie;
+  }
+}
+
+/* A row's k smallest, in order of index; `out` has room for the row. Most elements of a long row are read once and seen
+ * to be too large: when the candidates fill their room, the k smallest stay and their largest key is the limit. */
+static void read_smallest(item *out, const char *row, int64_t n, int64_t stride, int64_t k, key_format f,
+                          bool descending) {
+  enum { LEAST_ROOM = 1024 };
+  uint64_t flip = descending ? UINT64_MAX >> (64 - 8 * f.size) : 0, limit = UINT64_MAX;
+  int64_t count = 0, room = wk__min(n, wk__max(4 * k, LEAST_ROOM));
+  bool limited = false;
+  for (int64_t i = 0; i < n && k > 0; i++) {
+    uint64_t key = key_of(read_bits(row + i * stride * f.size, f.size), f) ^ flip;
+    if (limited && key >= limit) continue; /* of equal keys the earlier ones win */
+    out[count++] = (item){key, i};
+    if (count < room || i == n - 1) continue;
+    keep_smallest(out, count, k, f.size);
+    count = k;
+    limit = 0;
+    for (int64_t c = 0; c < k; c++) limit = out[c].key > limit ? out[c].key : limit;
+    limited = true;
+  }
+  keep_smallest(out, count, k, f.size);
+}
+
+typedef struct job {
+  const wk_tensor *self;
+  wk_tensor *values, *indices;
+  int dim;
+  int64_t n, k; /* length of a row, how many of it are wanted */
+  bool descending;
+  key_format format;
+  _Atomic int status;
+} job;
+
+/* Element offset of row `row` of t: the coordinates over all dims but `dim`. */
+static int64_t row_offset(const wk_tensor *t, int dim, int64_t row) {
+  int64_t offset = 0;
+  for (int d = t->ndim - 1; d >= 0; d--) {
+    if (d == dim) continue;
+    offset += row % wk__size(t, d) * wk__stride(t, d);
+    row /= wk__size(t, d);
+  }
+  return offset;
+}
+
+static int64_t stride_along(const wk_tensor *t, int dim) { return t->ndim ? wk__stride(t, dim) : 0; }
+
+static void write_row(const job *j, const item *sorted, const char *source, int64_t row) {
+  int size = j->format.size;
+  char *value = wk__data(j->values) + row_offset(j->values, j->dim, row) * size;
+  int64_t *index = (int64_t *)wk__data(j->indices) + row_offset(j->indices, j->dim, row);
+  int64_t value_step = stride_along(j->values, j->dim) * size, index_step = stride_along(j->indices, j->dim);
+  int64_t source_step = stride_along(j->self, j->dim) * size;
+  for (int64_t i = 0; i < j->k; i++) {
+    memcpy(value + i * value_step, source + sorted[i].index * source_step, (size_t)size);
+    index[i * index_step] = sorted[i].index;
+  }
+}
+
+static void sort_rows(void *context, int64_t begin, int64_t end) {
+  job *j = context;
+  item *items = wk__alloc((size_t)wk__max(2 * j->n, 1) * sizeof *items);
+  if (!items) {
+    atomic_store(&j->status, WK_OUT_OF_MEMORY);
+    return;
+  }
+  for (int64_t row = begin; row < end; row++) {
+    const char *source = wk__data(j->self) + row_offset(j->self, j->dim, row) * j->format.size;
+    read_smallest(items, source, j->n, stride_along(j->self, j->dim), j->k, j->format, j->descending);
+    write_row(j, sort_items(items, items + j->n, j->k, j->format.size), source, row);
+  }
+  wk__free(items);
+}
+
+static wk_status run(const wk__call *c, int64_t dim_given, int64_t k, bool descending) {
+  enum { GRAIN = 4096 }; /* elements that are worth a thread's while */
+  job j = {.self = c->args[0].tensor, .values = c->outputs[0], .indices = c->outputs[1], .descending = descending};
+  WK_TRY(wk__wrap_dim(dim_given, j.self->ndim, &j.dim));
+  j.n = j.self->ndim ? wk__size(j.self, j.dim) : 1;
+  j.k = k < 0 || !j.self->ndim ? j.n : k; /* without dims there is one element, whatever k is */
+  j.format = format_of((wk_dtype)j.self->dtype);
+  if (!j.n) return WK_OK;
+  wk__parallel_for(wk__numel(j.self) / j.n, wk__max(1, GRAIN / j.n), sort_rows, &j);
+  int status = atomic_load(&j.status);
+  return status ? wk_fail((wk_status)status, "out of memory inside a kernel") : WK_OK;
+}
+
+/* sort(self, dim, descending) and sort.stable(self, stable, dim, descending) */
+static int dim_argument(const wk_op *op) { return op == WK__OP(sort_stable) ? 2 : 1; }
+
+wk_status wk__cpu_sort(wk__call *c) {
+  int dim = dim_argument(c->op);
+  return run(c, wk__arg_int(c, dim), -1, wk__arg_bool(c, dim + 1));
+}
+
+wk_status wk__cpu_topk(wk__call *c) { return run(c, wk__arg_int(c, 2), wk__arg_int(c, 1), wk__arg_bool(c, 3)); }

@@ -1,0 +1,464 @@
+/* Running generated kernels: binds a launch as tier 0 does, cuts it into units and serves the blocks that kernels ask
+ * for (kernel_abi.h). In: a program with native code and its geometry. Out: what tier 0 would have computed, or "not
+ * this launch". Invariant: blocks are adjacent elements in the order of the loops, at memory itself where it has that
+ * order. Tests: tests/c/test_codegen.c. */
+#include "cpu/native/native.h"
+#include "cpu/test_switches.h"
+#include "cpu/tier0/program_internal.h"
+#include "cpu/workspace.h"
+
+enum {
+  GRAIN = 16384,        /* element steps that are worth a thread's while */
+  SPLIT_LENGTH = 65536, /* as tier 0: few rows from here on are shared among threads */
+  MOST_KEPT = 64 << 20, /* bytes that a row may keep */
+  COPY_BYTES = WK__KERNEL_BLOCK * 8,
+  TOGETHER_ELEMENTS = 2048, /* of rows that are taken together: what they keep should stay in the first cache */
+  TILE = 16,
+};
+
+typedef struct native_run {
+  struct wk__kernel_args args;
+  const wk__program *program;
+  const wk__native_code *code;
+  const geometry *g;
+  wk__native_fn *fn;
+  int64_t m_blocks, n_blocks;
+  int64_t strip;    /* columns of a unit */
+  uint64_t numbers; /* walkers that are numbers: expressions, and accesses with indirect coordinates */
+  uint64_t fixed;   /* pointwise: copies that serve every block */
+  size_t scratch;
+  _Atomic int faults;
+  _Atomic int64_t bad_index;
+  _Atomic int bad_check;
+  _Atomic int status;
+} native_run;
+
+/* A thread's view, as the kernel sees it and behind that as we do. */
+typedef struct worker {
+  struct wk__kernel_thread t;
+  uint64_t ready; /* fixed copies that are there */
+} worker;
+
+static const native_run *run_of(const struct wk__kernel_args *a) { return (const native_run *)a; }
+
+/* ---- positions ---- */
+
+static void add_outer(const geometry *g, struct wk__kernel_thread *t, int64_t index, int first, int count) {
+  for (int d = first + count - 1; d >= first; d--) {
+    int64_t i = index % g->outer_size[d];
+    index /= g->outer_size[d];
+    if (i == 0) continue;
+    for (int k = 0; k < g->walker_count; k++) t->at[k] += i * g->walkers[k].outer[d];
+  }
+}
+
+static void go_to(const geometry *g, struct wk__kernel_thread *t, int64_t outer, int64_t m0, int64_t n0) {
+  for (int k = 0; k < g->walker_count; k++) {
+    const walker *w = &g->walkers[k];
+    t->at[k] = w->start + m0 * w->stride_m + n0 * w->stride_n;
+  }
+  if (outer) add_outer(g, t, outer, 0, g->outer_p);
+}
+
+static void start_pointwise(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t unit) {
+  const native_run *r = run_of(a);
+  const geometry *g = r->g;
+  int64_t nb = 0, mb = 0, rest = 0;
+  if (unit) nb = unit % r->n_blocks, rest = unit / r->n_blocks, mb = rest % r->m_blocks, rest /= r->m_blocks;
+  t->n0 = nb * g->n_block;
+  t->m0 = mb * g->m_block;
+  t->n = wk__min(g->n_block, g->n_size - t->n0);
+  t->m = wk__min(g->m_block, g->m_size - t->m0);
+  go_to(g, t, rest, t->m0, t->n0);
+}
+
+/* Kernels find the row behind it by themselves. */
+static void start_row(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t unit) {
+  const geometry *g = run_of(a)->g;
+  t->m0 = unit % g->m_size;
+  go_to(g, t, unit / g->m_size, t->m0, 0);
+}
+
+static void start_columns(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t unit) {
+  const native_run *r = run_of(a);
+  t->n0 = unit % r->n_blocks * r->strip;
+  t->n = wk__min(r->strip, r->g->n_size - t->n0);
+  go_to(r->g, t, unit / r->n_blocks, 0, t->n0);
+}
+
+/* ---- copying ---- */
+
+#define COPIES(type)                                                                                             \
+  static void get_##type(void *to, const void *from, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n) { \
+    type *o = to;                                                                                                \
+    const type *p = from;                                                                                        \
+    if (stride_m == 1 && stride_n > 1 && m > 1) {                                                                \
+      for (int64_t j0 = 0; j0 < n; j0 += TILE)                                                                   \
+        for (int64_t i = 0; i < m; i++)                                                                          \
+          for (int64_t j = j0; j < wk__min(n, j0 + TILE); j++) o[i * n + j] = p[i + j * stride_n];               \
+      return;                                                                                                    \
+    }                                                                                                            \
+    for (int64_t i = 0; i < m; i++, p += stride_m, o += n) {                                                     \
+      if (stride_n == 1)                                                                                         \
+        memcpy(o, p, (size_t)n * sizeof(type));                                                                  \
+      else                                                                                                       \
+        for (int64_t j = 0; j < n; j++) o[j] = p[j * stride_n];                                                  \
+    }                                                                                                            \
+  }                                                                                                              \
+  static void put_##type(void *to, const void *from, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n) { \
+    type *o = to;                                                                                                \
+    const type *p = from;                                                                                        \
+    for (int64_t i = 0; i < m; i++, o += stride_m, p += n)                                                       \
+      for (int64_t j = 0; j < n; j++) o[j * stride_n] = p[j];                                                    \
+  }
+COPIES(uint8_t)
+COPIES(uint16_t)
+COPIES(uint32_t)
+COPIES(uint64_t)
+
+typedef void copy_fn(void *to, const void *from, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n);
+static copy_fn *const getters[] = {[1] = get_uint8_t, [2] = get_uint16_t, [4] = get_uint32_t, [8] = get_uint64_t};
+static copy_fn *const putters[] = {[1] = put_uint8_t, [2] = put_uint16_t, [4] = put_uint32_t, [8] = put_uint64_t};
+
+static void count_numbers(int64_t *out, int64_t first, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n) {
+  for (int64_t i = 0; i < m; i++, first += stride_m)
+    for (int64_t j = 0; j < n; j++) *out++ = first + j * stride_n;
+}
+
+/* ---- blocks ---- */
+
+static bool is_dense(const walker *k, int64_t m, int64_t n) {
+  return (k->stride_n == 1 || n == 1) && (m == 1 || k->stride_m == (n == 1 && k->stride_n != 1 ? 1 : n));
+}
+
+static void *copy_of(struct wk__kernel_thread *t, int w) { return t->copies + (int64_t)w * COPY_BYTES; }
+
+/* The first row m times, each copy twice as long as the one before. */
+static void repeat_row(char *block, int64_t m, int64_t row_bytes) {
+  for (int64_t done = 1; done < m; done *= 2)
+    memcpy(block + done * row_bytes, block, (size_t)(wk__min(done, m - done) * row_bytes));
+}
+
+/* m rows of n whose first element lies `offset` elements from the base. */
+static void get_block(const native_run *r, struct wk__kernel_thread *t, int w, bool written, int64_t offset, int64_t m,
+                      int64_t n) {
+  const walker *k = &r->g->walkers[w];
+  if (r->numbers >> w & 1) {
+    t->pointer[w] = copy_of(t, w);
+    count_numbers(t->pointer[w], offset, m, n, k->stride_m, k->stride_n);
+    return;
+  }
+  char *memory = k->base + offset * k->item;
+  if (is_dense(k, m, n)) {
+    t->pointer[w] = memory;
+    return;
+  }
+  t->pointer[w] = copy_of(t, w);
+  t->copied |= UINT64_C(1) << w;
+  if (written) return;
+  bool repeats = k->stride_m == 0;
+  getters[k->item](t->pointer[w], memory, repeats ? 1 : m, n, k->stride_m, k->stride_n);
+  if (repeats) repeat_row(t->pointer[w], m, n * k->item);
+}
+
+static void block_pointwise(const struct wk__kernel_args *a, struct wk__kernel_thread *t, uint64_t wanted,
+                            uint64_t written, int64_t e, int64_t count) {
+  const native_run *r = run_of(a);
+  worker *own = (worker *)t;
+  (void)e, (void)count;
+  t->copied &= ~wanted | r->fixed;
+  for (uint64_t left = wanted & ~(own->ready & r->fixed); left; left &= left - 1) {
+    int w = __builtin_ctzll(left);
+    get_block(r, t, w, written >> w & 1, t->at[w], t->m, t->n);
+  }
+  if (t->m == r->g->m_block) own->ready |= wanted;
+}
+
+/* Elements of a row may run through several outer reduction dims: piece by piece, one for each stretch of the inner. */
+static void get_pieces(const native_run *r, struct wk__kernel_thread *t, int w, bool put, int64_t e, int64_t count) {
+  const geometry *g = r->g;
+  const walker *k = &g->walkers[w];
+  char *copy = copy_of(t, w);
+  for (int64_t done = 0; done < count;) {
+    int64_t inner = (e + done) % g->n_size, outer = (e + done) / g->n_size;
+    int64_t length = wk__min(g->n_size - inner, count - done), offset = t->at[w] + inner * k->stride_n;
+    for (int d = g->outer_p + g->outer_r - 1; d >= g->outer_p; d--) {
+      offset += outer % g->outer_size[d] * k->outer[d];
+      outer /= g->outer_size[d];
+    }
+    char *memory = k->base + offset * k->item;
+    if (r->numbers >> w & 1)
+      count_numbers((int64_t *)copy + done, offset, 1, length, 0, k->stride_n);
+    else if (put)
+      putters[k->item](memory, copy + done * k->item, 1, length, 0, k->stride_n);
+    else
+      getters[k->item](copy + done * k->item, memory, 1, length, 0, k->stride_n);
+    done += length;
+  }
+}
+
+static void block_row(const struct wk__kernel_args *a, struct wk__kernel_thread *t, uint64_t wanted, uint64_t written,
+                      int64_t e, int64_t count) {
+  const native_run *r = run_of(a);
+  t->copied &= ~wanted;
+  for (uint64_t left = wanted; left; left &= left - 1) {
+    int w = __builtin_ctzll(left);
+    if (r->g->outer_r == 0) {
+      get_block(r, t, w, written >> w & 1, t->at[w] + e * r->g->walkers[w].stride_n, 1, count);
+      continue;
+    }
+    t->pointer[w] = copy_of(t, w);
+    if (written >> w & 1) {
+      t->copied |= UINT64_C(1) << w;
+      continue;
+    }
+    get_pieces(r, t, w, false, e, count);
+  }
+}
+
+/* Of a column's element e. */
+static int64_t column_offset(const native_run *r, const struct wk__kernel_thread *t, int w, int64_t e) {
+  const geometry *g = r->g;
+  const walker *k = &g->walkers[w];
+  if (g->m_size == 0) return t->at[w]; /* no elements: of a value per row */
+  int64_t offset = t->at[w] + e % g->m_size * k->stride_m, outer = e / g->m_size;
+  for (int d = g->outer_p + g->outer_r - 1; d >= g->outer_p; d--) {
+    offset += outer % g->outer_size[d] * k->outer[d];
+    outer /= g->outer_size[d];
+  }
+  return offset;
+}
+
+static void block_columns(const struct wk__kernel_args *a, struct wk__kernel_thread *t, uint64_t wanted,
+                          uint64_t written, int64_t e, int64_t count) {
+  const native_run *r = run_of(a);
+  t->copied &= ~wanted;
+  for (uint64_t left = wanted; left; left &= left - 1) {
+    int w = __builtin_ctzll(left);
+    get_block(r, t, w, written >> w & 1, column_offset(r, t, w, e), 1, count);
+  }
+}
+
+static void flush(const struct wk__kernel_args *a, struct wk__kernel_thread *t, uint64_t written, int64_t e,
+                  int64_t count) {
+  const native_run *r = run_of(a);
+  const geometry *g = r->g;
+  for (uint64_t left = written & t->copied; left; left &= left - 1) {
+    int w = __builtin_ctzll(left);
+    const walker *k = &g->walkers[w];
+    if (g->mode == LOOP_ROWS && g->outer_r) {
+      get_pieces(r, t, w, true, e, count);
+      continue;
+    }
+    int64_t offset = g->mode == LOOP_POINTWISE ? t->at[w]
+                     : g->mode == LOOP_ROWS    ? t->at[w] + e * k->stride_n
+                                               : column_offset(r, t, w, e);
+    bool pointwise = g->mode == LOOP_POINTWISE;
+    putters[k->item](k->base + offset * k->item, t->pointer[w], pointwise ? t->m : 1, pointwise ? t->n : count,
+                     k->stride_m, k->stride_n);
+  }
+}
+
+/* ---- a launch ---- */
+
+static bool moves_with_columns(const wk__access *access) {
+  uint32_t vars = 0;
+  for (int d = 0; d < access->ndim; d++) vars |= wk__sym_loop_vars(access->index[d]);
+  return vars & ((1u << WK__FIRST_R) - 1);
+}
+
+static void find_walkers(native_run *r) {
+  const wk__nest *nest = r->program->nest;
+  const geometry *g = r->g;
+  bool straight = g->mode == LOOP_POINTWISE ? g->m_block <= 1 : g->outer_r == 0;
+  for (int w = 0; w < g->walker_count; w++) {
+    const walker *k = &g->walkers[w];
+    uint64_t bit = UINT64_C(1) << w;
+    if (w >= (int)nest->access_count || nest->accesses[w].has_indirect) {
+      r->numbers |= bit;
+      continue;
+    }
+    bool one = g->mode == LOOP_COLUMNS && !moves_with_columns(&nest->accesses[w]);
+    if (straight && (k->stride_n == 1 || one)) r->args.adjacent |= bit;
+    bool still = k->stride_m == 0 && g->n_size <= g->n_block && g->mode == LOOP_POINTWISE;
+    for (int d = 0; d < g->outer_p; d++) still &= k->outer[d] == 0;
+    if (still && !nest->buffers[nest->accesses[w].buffer].written) r->fixed |= bit;
+  }
+}
+
+static void run_units(void *context, int64_t begin, int64_t end) {
+  native_run *r = context;
+  worker w;
+  w.t.fault = 0;
+  w.t.copied = w.ready = 0;
+  char *memory = wk__workspace_get(WK__WORKSPACE_KERNEL, r->scratch);
+  if (!memory) {
+    atomic_store(&r->status, WK_OUT_OF_MEMORY);
+    return;
+  }
+  w.t.copies = memory;
+  w.t.kept = w.t.strips = memory + (int64_t)r->g->walker_count * COPY_BYTES;
+  r->fn(&r->args, &w.t, begin, end);
+  if (WK_LIKELY(!w.t.fault)) return;
+  bool reported = atomic_fetch_or(&r->faults, w.t.fault) & WK__KERNEL_INDEX_FAULT;
+  if (reported || !(w.t.fault & WK__KERNEL_INDEX_FAULT)) return;
+  atomic_store(&r->bad_index, w.t.bad_index);
+  atomic_store(&r->bad_check, w.t.bad_check);
+}
+
+/* What tier 0 does as well or better: plain sums of what lies in memory as it is wanted, few rows that it cuts among
+ * threads, whole rows that it moves by memcpy. */
+static bool suits_tier_0(const native_run *r, int64_t units, bool moves_rows) {
+  const wk__program *p = r->program;
+  if (moves_rows || r->g->in_place) return true;
+  bool splits = !p->has_scan && !p->has_arg && !p->has_store_add;
+  int64_t side_by_side = r->g->mode == LOOP_COLUMNS ? r->strip : 1;
+  return splits && r->g->mode != LOOP_POINTWISE && units < wk_get_num_threads() &&
+         r->args.length * side_by_side >= SPLIT_LENGTH;
+}
+
+static int64_t bind_mode(native_run *r) {
+  const geometry *g = r->g;
+  int64_t units = 1;
+  for (int d = 0; d < g->outer_p; d++) units *= g->outer_size[d];
+  r->m_blocks = g->m_size;
+  r->n_blocks = 1;
+  r->args.flush = flush;
+  r->scratch = (size_t)g->walker_count * COPY_BYTES;
+  if (g->mode == LOOP_POINTWISE) {
+    r->m_blocks = wk__ceil_div(g->m_size, wk__max(g->m_block, 1));
+    r->n_blocks = wk__ceil_div(g->n_size, wk__max(g->n_block, 1));
+    r->args.start = start_pointwise;
+    r->args.block = block_pointwise;
+    return units * r->m_blocks * r->n_blocks;
+  }
+  if (g->mode == LOOP_ROWS) {
+    r->args.kept_bytes = (r->args.length * 8 + 63) & ~INT64_C(63);
+    r->args.together = r->program->has_store_add
+                           ? 1
+                           : wk__max(1, wk__min(WK__KERNEL_TOGETHER, TOGETHER_ELEMENTS / wk__max(1, r->args.length)));
+    r->scratch += (size_t)(r->code->memory.kept_count * r->args.kept_bytes * r->args.together);
+    r->args.rows = g->m_size;
+    r->args.start = start_row;
+    r->args.block = block_row;
+    return units * g->m_size;
+  }
+  r->m_blocks = 1;
+  r->strip = wk__max(1, g->n_block);
+  r->n_blocks = wk__ceil_div(g->n_size, r->strip);
+  r->args.counters = r->args.length > WK__REDUCE_CHUNK ? WK__KERNEL_LEVELS : 1;
+  r->args.strip = ((r->strip * 8 + 127) & ~INT64_C(127)) + 64;
+  r->scratch +=
+      (size_t)((r->code->memory.strip_count + r->code->memory.counter_count * r->args.counters) * r->args.strip);
+  r->args.start = start_columns;
+  r->args.block = block_columns;
+  return units * r->n_blocks;
+}
+
+static void bind_params(const native_run *r, const wk__launch *launch, struct wk__kernel_number *numbers) {
+  for (int k = 0; k < r->program->nest->param_count; k++)
+    numbers[k] = (struct wk__kernel_number){wk__scalar_double(launch->params[k]), wk__scalar_int(launch->params[k])};
+}
+
+static int64_t elements_of_unit(const native_run *r) {
+  if (r->g->mode == LOOP_POINTWISE) return r->g->m_block * r->g->n_block;
+  return r->args.length * (r->g->mode == LOOP_COLUMNS ? r->strip : 1);
+}
+
+/* Units that are worth a thread. */
+static int64_t grain_of(const native_run *r) {
+  int64_t steps = 1 + r->program->phases[0].keep.count / 8;
+  return WK__NATIVE_GRAIN ? WK__NATIVE_GRAIN : wk__max(1, GRAIN / wk__max(1, elements_of_unit(r) * steps));
+}
+
+enum { MOST_PARAMS = 64 };
+
+/* Describes a launch; false when it is tier 0's. */
+static bool bind_launch(native_run *r, const wk__launch *launch, bool moves_rows, struct wk__kernel_number *numbers,
+                        int64_t *out_units) {
+  const geometry *g = r->g;
+  r->fn = r->code->functions[g->mode];
+  if (!r->fn || r->code->level != wk__cpu_level_get() || r->program->nest->param_count > MOST_PARAMS) return false;
+  r->args = (struct wk__kernel_args){.walkers = g->walkers,
+                                     .params = numbers,
+                                     .limits = g->expression_limit,
+                                     .length = g->reduce_length,
+                                     .geometry = g};
+  *out_units = bind_mode(r);
+  if (suits_tier_0(r, *out_units, moves_rows) || r->args.kept_bytes * r->code->memory.kept_count > MOST_KEPT)
+    return false;
+  bind_params(r, launch, numbers);
+  find_walkers(r);
+  return true;
+}
+
+static wk_status result_of(const native_run *r) {
+  if (atomic_load(&r->status)) return wk_fail(WK_OUT_OF_MEMORY, "out of memory inside a kernel");
+  return report_faults(r->program, r->g, atomic_load(&r->faults), atomic_load(&r->bad_index),
+                       atomic_load(&r->bad_check));
+}
+
+bool run_native(const wk__program *program, const wk__native_code *code, const wk__launch *launch, const geometry *g,
+                bool moves_rows, wk_status *out_status) {
+  struct wk__kernel_number numbers[MOST_PARAMS];
+  native_run r = {.program = program, .code = code, .g = g};
+  int64_t units;
+  if (!bind_launch(&r, launch, moves_rows, numbers, &units)) return false;
+  WK__COUNT_NATIVE_RUN();
+  if (units == 1 || program->has_store_add)
+    run_units(&r, 0, units);
+  else
+    wk__parallel_for(units, grain_of(&r), run_units, &r);
+  *out_status = result_of(&r);
+  return true;
+}
+
+/* ---- many launches ---- */
+
+static bool bind_many(many *m, const wk__launch *launches, struct wk__kernel_number *numbers) {
+  m->first_unit[0] = 0;
+  for (int64_t i = 0; i < m->count; i++) {
+    native_run *r = (native_run *)m->runs + i;
+    int64_t units;
+    if (!bind_launch(r, &launches[i], false, numbers + i * r->program->nest->param_count, &units)) return false;
+    m->first_unit[i + 1] = m->first_unit[i] + units;
+  }
+  return true;
+}
+
+bool run_native_many(const wk__program *program, const wk__native_code *code, const wk__launch *launches,
+                     const geometry *const *geometries, int64_t count, wk_status *out_status) {
+  size_t n = (size_t)count, numbers = program->nest->param_count * sizeof(struct wk__kernel_number);
+  char *memory = wk__alloc(n * (sizeof(native_run) + numbers + sizeof(int64_t)) + sizeof(int64_t));
+  if (!memory) {
+    wk_error_clear(); /* tier 0 may do with less */
+    return false;
+  }
+  native_run *runs = (native_run *)memory;
+  many m = {.runs = runs, .run_size = sizeof *runs, .count = count, .run_units = run_units};
+  struct wk__kernel_number *first_number = (struct wk__kernel_number *)(runs + n);
+  m.first_unit = (int64_t *)((char *)first_number + n * numbers);
+  for (int64_t i = 0; i < count; i++) runs[i] = (native_run){.program = program, .code = code, .g = geometries[i]};
+  bool native = bind_many(&m, launches, first_number);
+  if (native) {
+    int64_t units = m.first_unit[count];
+    WK__COUNT_NATIVE_RUN();
+    wk__parallel_for(units, program->has_store_add ? units : grain_of(runs), run_many_units, &m);
+    *out_status = WK_OK;
+    for (int64_t i = 0; i < count && *out_status == WK_OK; i++) *out_status = result_of(&runs[i]);
+  }
+  wk__free(memory);
+  return native;
+}
+
+unsigned wk__native_mode_of(const wk__program *program, const wk__launch *launch) {
+  geometry g;
+  walker walkers[MAX_WALKERS];
+  if (bind_geometry(program, launch, &g, walkers) == WK_OK) return 1U << g.mode;
+  wk_error_clear();
+  return 0;
+}
+
+void wk__program_set_native(wk__program *program, const wk__native_code *code) {
+  atomic_store_explicit(&program->native, code, memory_order_release);
+}

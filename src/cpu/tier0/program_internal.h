@@ -1,0 +1,141 @@
+/* Shared by program.c (making programs), geometry.c (binding them to sizes and strides) and execute*.c (running them).
+ */
+#ifndef WICK_CPU_TIER0_PROGRAM_INTERNAL_H
+#define WICK_CPU_TIER0_PROGRAM_INTERNAL_H
+
+#include "cpu/native/native.h"
+#include "cpu/tier0/primitives.h"
+#include "cpu/tier0/program.h"
+
+typedef enum step_kind {
+  STEP_MAP, /* an elementwise primitive */
+  STEP_CAST,
+  STEP_ROUND,
+  STEP_LOAD,
+  STEP_GATHER, /* a load with indirect coordinates */
+  STEP_STORE,
+  STEP_SCATTER,
+  STEP_SCATTER_ADD,
+  STEP_INDEX,
+  STEP_CHECK_INDEX,
+  STEP_SCAN,
+  STEP_REDUCE, /* a block into the lanes */
+  STEP_ARG,    /* a block into best value and index */
+  STEP_EXPAND, /* a value per row to a block */
+} step_kind;
+
+enum { NO_SLOT = -1, NO_STORE = -1 };
+
+typedef struct step {
+  uint8_t kind;       /* step_kind */
+  uint8_t op;         /* wk__loop_op */
+  uint8_t lane;       /* of the operand that selects the primitive */
+  uint8_t out_lane;   /* of the result */
+  uint16_t value;     /* result: place in the value table */
+  uint16_t in[3];     /* operands: places in the value table */
+  uint16_t extra;     /* LOAD, STORE, ...: access; INDEX, CHECK_INDEX: expression; REDUCE, ARG, SCAN: its state */
+  bool in_block;      /* over a block; otherwise once a row */
+  bool index_only;    /* read as an index, by nothing else */
+  bool copies;        /* LOAD: the value may not stay in the memory that it came from, see find_copied_loads */
+  int16_t slot;       /* temporary block for the result; NO_SLOT where the value has a place of its own */
+  int16_t store;      /* access that this result is stored to and may be computed into; NO_STORE */
+  uint64_t conflicts; /* accesses whose values are read after this step: may not overlap `store` */
+} step;
+
+static inline bool is_store_step(const step *s) {
+  return s->kind == STEP_STORE || s->kind == STEP_SCATTER || s->kind == STEP_SCATTER_ADD;
+}
+
+typedef struct step_list {
+  step *steps;
+  int64_t count, capacity;
+} step_list;
+
+/* What phase p does, in order: row steps, expansions, then for each block the element steps, then it folds. */
+typedef struct phase {
+  step_list rows;   /* values per row that become computable here, their stores */
+  step_list expand; /* not used by purely pointwise programs */
+  step_list keep;   /* element steps when earlier phases' values are kept */
+  step_list again;  /* element steps when they are computed again */
+} phase;
+
+typedef enum value_class {
+  VALUE_NONE,
+  VALUE_UNIFORM, /* the same everywhere: filled once a thread */
+  VALUE_ROW,     /* one a row */
+  VALUE_ELEMENT, /* one an element, a temporary block */
+  VALUE_KEPT,    /* one an element, needed by a later phase: a whole row is kept */
+} value_class;
+
+typedef struct value_info {
+  uint8_t class; /* value_class */
+  uint8_t lane;
+  uint16_t place; /* among the values of its class */
+} value_info;
+
+struct wk__program {
+  const wk__nest *nest;
+  value_info *values; /* instructions first, then expansions */
+  int value_count, uniform_count, row_count, kept_count, slot_count;
+  uint16_t *expansion; /* (instructions) place of a row value's expansion to blocks, or 0 */
+  wk__var *kept;       /* (kept_count) instructions whose values are kept */
+  step_list uniform;   /* maps of uniform values, run once a thread */
+  phase *phases;
+  int phase_count;
+  wk__var *reductions; /* instructions with state: reductions, scans */
+  int reduction_count;
+  wk__var *expressions; /* instructions with an index expression */
+  int expression_count;
+  bool has_scan, has_store_add, has_arg;
+  bool indices_alone;                      /* an index is read as an index only, so one a row of a block may do */
+  bool may_fault;                          /* checks indices or divides integers */
+  bool reads_only;                         /* element steps are a load that is reduced, no more */
+  bool has_conflicts;                      /* some step's direct store may meet a load that comes later */
+  bool is_short;                           /* a pointwise body of plain steps: execute_line.c may run it */
+  _Atomic(const wk__native_code *) native; /* tier 1, when there is any */
+  _Atomic uint8_t checked_levels;          /* CPU levels (bits) whose primitives are known to be complete */
+};
+
+enum { MAX_WALKERS = WK__KERNEL_WALKERS };
+typedef wk__walker walker;
+
+typedef enum loop_mode { LOOP_POINTWISE, LOOP_ROWS, LOOP_COLUMNS } loop_mode;
+
+typedef struct geometry {
+  loop_mode mode;
+  bool in_place; /* what is reduced is read where it lies: blocks need not stay in the L1 cache, nor rows be adjacent */
+  int outer_p, outer_r; /* outer dims of each kind */
+  int64_t outer_size[WK__NEST_MAX_DIMS];
+  int64_t m_size, n_size;                /* the two inner axes */
+  int64_t m_block, n_block;              /* of one block */
+  int64_t reduce_length;                 /* elements of a row; 1 without reductions */
+  int64_t expression_limit[MAX_WALKERS]; /* check_index: the size */
+  int walker_count;
+  walker *walkers;
+} geometry;
+
+/* Binds the program to a launch; `walkers` has room for MAX_WALKERS. */
+WK_MUST_USE wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers);
+
+/* What a launch ran into, as an error. */
+WK_MUST_USE wk_status report_faults(const wk__program *program, const geometry *g, int faults, int64_t bad_index,
+                                    int check);
+
+/* native/run.c: false when the launch is tier 0's. `moves_rows`: gathers or scatters go row by row. */
+WK_MUST_USE bool run_native(const wk__program *program, const wk__native_code *code, const wk__launch *launch,
+                            const geometry *g, bool moves_rows, wk_status *out_status);
+/* The same for many launches; false when any of them is tier 0's. */
+WK_MUST_USE bool run_native_many(const wk__program *program, const wk__native_code *code, const wk__launch *launches,
+                                 const geometry *const *geometries, int64_t count, wk_status *out_status);
+
+/* Many launches, whose units are numbered through all of them. */
+typedef struct many {
+  void *runs; /* (count) of run_size bytes each */
+  size_t run_size;
+  int64_t count;
+  int64_t *first_unit;                                      /* (count + 1) */
+  void (*run_units)(void *run, int64_t begin, int64_t end); /* by their numbers in the run */
+} many;
+void run_many_units(void *context, int64_t begin, int64_t end); /* execute.c: of a `many`, for wk__parallel_for */
+
+#endif

@@ -1,0 +1,313 @@
+/* Decompositions of what goes along rows: reductions, softmax, norms, losses, products, attention.
+ * Tests: tests/ops/test_decompositions.py. */
+#include <math.h>
+
+#include "decompose/decompose.h"
+#include "wick/operators.h"
+
+#define ARG(i) wk__d_arg(c, i)
+#define VALUE(i) (c->args[i])
+
+static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
+
+/* ================================================== reductions ================================================== */
+
+typedef struct dims {
+  wk_int list[WK_MAX_DIMS];
+  int count;
+  wk_int elements; /* of a row */
+} dims;
+
+/* Those of argument i; all when it is absent or empty. */
+static bool read_dims(const wk__call *c, int i, dims *out) {
+  const wk_tensor *t = c->args[0].tensor;
+  uint32_t mask;
+  *out = (dims){.elements = wk_int_of(1)};
+  if (wk__dims_mask(&c->args[i], t->ndim, true, &mask) != WK_OK) return false;
+  for (int d = 0; d < t->ndim; d++) {
+    if (!(mask >> d & 1)) continue;
+    out->list[out->count++] = wk_int_of(d);
+    out->elements = wk_int_mul(out->elements, t->sizes[d]);
+  }
+  return true;
+}
+
+/* A sum over no dims would be one over all. */
+static wk_tensor *sum_over(wk_tensor *t, const dims *d, bool keep) {
+  return d->count ? wk__d_sum(t, d->list, d->count, keep) : t;
+}
+
+/* As the result's dtype, but small floats wide. */
+static wk_tensor *in_compute(const wk__call *c, wk_tensor *t) {
+  return wk__d_cast(t, (wk_dtype)wk__dtypes[c->specs[0].dtype].compute);
+}
+
+WK__DECOMPOSE_ONE(mean) {
+  dims d;
+  if (!read_dims(c, 1, &d)) return NULL;
+  return wk_div_Scalar(sum_over(in_compute(c, ARG(0)), &d, wk__arg_bool(c, 2)), wk__v_size(d.elements));
+}
+
+WK__DECOMPOSE_ONE(prod_all) {
+  wk_int all = wk_int_of(-1);
+  return wk_prod_dim_int(wk__d_reshape(ARG(0), &all, 1), 0, false, (wk_dtype)c->specs[0].dtype);
+}
+
+/* Two passes, the mean first; what is left of the elements is at least zero. */
+WK__DECOMPOSE_ONE(var) {
+  dims d;
+  if (!read_dims(c, 1, &d)) return NULL;
+  wk_tensor *x = in_compute(c, ARG(0)), *count = wk__d_number(wk__v_size(d.elements), (wk_dtype)x->dtype, x);
+  wk_tensor *centred = wk__d_sub(x, wk_div(sum_over(x, &d, true), count));
+  wk_tensor *sum = sum_over(wk_mul(centred, centred), &d, wk__arg_bool(c, 3));
+  double correction = VALUE(2).tag == WK_VALUE_NONE ? 1 : number(&VALUE(2));
+  wk_tensor *freedom = wk__d_plus(count, -correction);
+  return wk_div(sum, wk_maximum(freedom, wk__d_number(wk__v_int(0), (wk_dtype)x->dtype, x)));
+}
+
+static wk_status extremum_dim(wk__call *c, bool largest, wk_tensor **out) {
+  wk_int dim = VALUE(1).integer;
+  bool keep = wk__arg_bool(c, 2);
+  out[0] = largest ? wk_amax(ARG(0), &dim, 1, keep) : wk_amin(ARG(0), &dim, 1, keep);
+  out[1] = largest ? wk_argmax(ARG(0), VALUE(1), keep) : wk_argmin(ARG(0), VALUE(1), keep);
+  return out[0] && out[1] ? WK_OK : wk_error_category();
+}
+wk_status wk__decompose_max_dim(wk__call *c, wk_tensor **out) { return extremum_dim(c, true, out); }
+wk_status wk__decompose_min_dim(wk__call *c, wk_tensor **out) { return extremum_dim(c, false, out); }
+
+/* How many are so: an extremum would not do for an empty row. */
+static wk_tensor *count(const wk__call *c, wk_tensor *truth) {
+  bool has_dims = c->op->schema.parameter_count > 1;
+  dims d = {.count = 0};
+  if (has_dims && c->args[1].tag == WK_VALUE_INTS && c->args[1].count == 0) return truth;
+  if (has_dims && !read_dims(c, 1, &d)) return NULL;
+  return wk_sum_dim_IntList(truth, has_dims ? d.list : NULL, d.count, has_dims && wk__arg_bool(c, 2), WK_INT64);
+}
+WK__DECOMPOSE_ONE(any) { return wk_ne_Scalar(count(c, wk__d_truth(ARG(0))), wk__v_int(0)); }
+WK__DECOMPOSE_ONE(all) { return wk_eq_Scalar(count(c, wk_eq_Scalar(ARG(0), wk__v_int(0))), wk__v_int(0)); }
+
+/* log(sum(exp(x - max))) + max, with zero in place of an infinite max */
+WK__DECOMPOSE_ONE(logsumexp) {
+  dims d;
+  if (!read_dims(c, 1, &d)) return NULL;
+  wk_tensor *x = in_compute(c, ARG(0)), *zero = wk__d_number(wk__v_int(0), (wk_dtype)x->dtype, x);
+  wk_tensor *most = wk_amax(x, d.list, d.count, true);
+  wk_tensor *shift = wk_where_self(wk_eq_Scalar(wk_abs(most), wk__v_double(INFINITY)), zero, most);
+  wk_tensor *y = wk__d_add(wk_log(sum_over(wk_exp(wk__d_sub(x, shift)), &d, true)), shift);
+  return y && !wk__arg_bool(c, 2) ? wk__d_reshape(y, c->specs[0].sizes, c->specs[0].ndim) : y;
+}
+
+/* ==================================================== softmax =================================================== */
+
+/* Rows without elements have no largest one. */
+static wk_tensor *shifted(wk_tensor *x, int64_t dim) {
+  bool empty = x && x->ndim && wk_int_same(x->sizes[dim < 0 ? dim + x->ndim : dim], wk_int_of(0));
+  return empty ? x : wk__d_sub(x, wk__d_amax_dim(x, dim));
+}
+
+WK__DECOMPOSE_ONE(softmax) {
+  int64_t dim = wk__arg_int(c, 1);
+  wk_tensor *e = wk_exp(shifted(in_compute(c, ARG(0)), dim));
+  return wk_mul(e, wk_reciprocal(wk__d_sum_dim(e, dim)));
+}
+
+WK__DECOMPOSE_ONE(log_softmax) {
+  int64_t dim = wk__arg_int(c, 1);
+  wk_tensor *x = shifted(in_compute(c, ARG(0)), dim);
+  return wk__d_sub(x, wk_log(wk__d_sum_dim(wk_exp(x), dim)));
+}
+
+/* y (g - sum(g y)) */
+WK__DECOMPOSE_ONE(softmax_backward) {
+  wk_tensor *product = wk_mul(ARG(0), ARG(1));
+  return wk__d_sub(product, wk_mul(ARG(1), wk__d_sum_dim(product, wk__arg_int(c, 2))));
+}
+
+/* g - exp(y) sum(g) */
+WK__DECOMPOSE_ONE(log_softmax_backward) {
+  return wk__d_sub(ARG(0), wk_mul(wk_exp(ARG(1)), wk__d_sum_dim(ARG(0), wk__arg_int(c, 2))));
+}
+
+/* ================================================== layer norm ================================================== */
+
+wk_status wk__decompose_layer_norm(wk__call *c, wk_tensor **out) {
+  int last = (int)VALUE(1).count;
+  wk_tensor *x = in_compute(c, ARG(0)), *mean = wk__d_mean_last(x, last), *centred = wk__d_sub(x, mean);
+  wk_tensor *variance = wk__d_mean_last(wk_mul(centred, centred), last);
+  wk_tensor *rstd = wk_rsqrt(wk_add_Scalar(variance, VALUE(4), wk__v_int(1)));
+  wk_tensor *y = wk_mul(centred, rstd);
+  if (ARG(2)) y = wk_mul(y, ARG(2));
+  if (ARG(3)) y = wk__d_add(y, ARG(3));
+  out[0] = y;
+  out[1] = mean;
+  out[2] = rstd;
+  return y ? WK_OK : wk_error_category();
+}
+
+static wk_tensor *normalised(const wk__call *c) { return wk_mul(wk__d_sub(ARG(1), ARG(2)), ARG(3)); }
+
+/* rstd (g w - mean(g w) - xhat mean(g w xhat)) */
+WK__DECOMPOSE_ONE(layer_norm_backward_input) {
+  int last = (int)wk__arg_int(c, 5);
+  wk_tensor *xhat = normalised(c), *g = ARG(4) ? wk_mul(ARG(0), ARG(4)) : ARG(0);
+  wk_tensor *along = wk_mul(xhat, wk__d_mean_last(wk_mul(g, xhat), last));
+  return wk_mul(wk__d_sub(g, wk__d_add(along, wk__d_mean_last(g, last))), ARG(3));
+}
+
+WK__DECOMPOSE_ONE(layer_norm_backward_weight) {
+  wk_int lead[WK_MAX_DIMS];
+  int rows = ARG(1)->ndim - (int)wk__arg_int(c, 4);
+  wk_tensor *terms = wk_mul(ARG(0), normalised(c));
+  for (int d = 0; d < rows; d++) lead[d] = wk_int_of(d);
+  return rows ? wk__d_sum(terms, lead, rows, false) : terms;
+}
+
+/* ============================================= negative log likelihood ========================================== */
+
+/* input (N, C) or (C), target (N) or (). Of each row: its class, zero for an ignored one, and the class's weight. */
+typedef struct nll {
+  wk_tensor *ignored, *class, *weight;
+} nll;
+
+static bool read_rows(wk_tensor *target, wk_tensor *weight, wk_value ignore, nll *out) {
+  wk_int flat = target->numel;
+  out->ignored = wk_eq_Scalar(target, ignore);
+  out->class = wk_where_self(out->ignored, wk__d_number(wk__v_int(0), (wk_dtype)target->dtype, target), target);
+  out->weight = NULL;
+  if (weight) {
+    wk_tensor *picked = wk_index_select(weight, 0, wk__d_reshape(out->class, &flat, 1));
+    out->weight = wk__d_cast(wk__d_reshape(picked, target->sizes, target->ndim), WK_FLOAT64);
+  }
+  return out->class && (out->weight || !weight);
+}
+
+wk_status wk__decompose_nll_rows(wk__call *c, wk_tensor **out) {
+  nll rows;
+  if (!read_rows(ARG(1), ARG(2), VALUE(3), &rows)) return wk_error_category();
+  wk_tensor *zero = wk__d_number(wk__v_int(0), WK_FLOAT64, ARG(1));
+  wk_tensor *one = wk__d_number(wk__v_int(1), WK_FLOAT64, ARG(1));
+  wk_tensor *picked = wk_squeeze_dim(wk_gather(ARG(0), -1, wk_unsqueeze(rows.class, -1), false), -1);
+  wk_tensor *loss = wk__d_cast(picked, WK_FLOAT64);
+  if (rows.weight) loss = wk_mul(rows.weight, loss);
+  out[0] = wk_where_self(rows.ignored, zero, wk_neg(loss));
+  out[1] = wk_where_self(rows.ignored, zero, rows.weight ? rows.weight : one);
+  return out[0] && out[1] ? WK_OK : wk_error_category();
+}
+
+wk_status wk__decompose_nll_total(wk__call *c, wk_tensor **out) {
+  wk_tensor *loss = wk__d_sum(ARG(0), NULL, 0, false), *weight = wk__d_sum(ARG(1), NULL, 0, false);
+  out[0] = wk__arg_int(c, 2) == WK__REDUCE_MEAN ? wk_div(loss, weight) : loss;
+  out[1] = weight;
+  return out[0] && out[1] ? WK_OK : wk_error_category();
+}
+
+/* -weight g, by the total weight for a mean, where the class is the row's own */
+WK__DECOMPOSE_ONE(nll_loss_backward) {
+  nll rows;
+  wk_tensor *x = ARG(1), *total = ARG(6);
+  if (!read_rows(ARG(2), ARG(3), VALUE(5), &rows)) return NULL;
+  wk_tensor *slope = wk_neg(wk__d_cast(ARG(0), WK_FLOAT64));
+  if (rows.weight) slope = wk_mul(rows.weight, slope);
+  if (wk__arg_int(c, 4) == WK__REDUCE_MEAN) slope = wk_mul(slope, wk_reciprocal(wk__d_cast(total, WK_FLOAT64)));
+  wk_tensor *zero = wk__d_number(wk__v_int(0), (wk_dtype)x->dtype, x);
+  slope = wk_where_self(rows.ignored, zero, wk__d_cast(slope, (wk_dtype)x->dtype));
+  wk_tensor *classes = wk_arange(wk__v_size(x->sizes[x->ndim - 1]), WK_INT64, wk__d_device(x));
+  wk_tensor *hit = wk_eq(classes, wk_unsqueeze(rows.class, -1));
+  return wk_where_self(hit, wk_unsqueeze(slope, -1), zero);
+}
+
+/* =================================================== products =================================================== */
+
+static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) {
+  return number(factor) == 1 ? t : wk_mul_Scalar(t, *factor);
+}
+
+WK__DECOMPOSE_ONE(addmm) {
+  wk_tensor *product = scaled(wk_mm(ARG(1), ARG(2)), &VALUE(4));
+  if (number(&VALUE(3)) == 0) return product;
+  return wk__d_add(scaled(ARG(0), &VALUE(3)), product);
+}
+
+/* input (..., in), weight (out, in) or (in), bias (out) */
+WK__DECOMPOSE_ONE(linear) {
+  wk_tensor *x = ARG(0), *w = ARG(1);
+  if (x->ndim == 0 || w->ndim != 2) return wk_linear(x, w, ARG(2)); /* says what is wrong, or is a product */
+  wk_int rows[] = {wk_int_floordiv(x->numel, wk_int_max(x->sizes[x->ndim - 1], wk_int_of(1))), x->sizes[x->ndim - 1]};
+  wk_int sizes[WK_MAX_DIMS];
+  memcpy(sizes, x->sizes, x->ndim * sizeof *sizes);
+  sizes[x->ndim - 1] = w->sizes[0];
+  wk_tensor *y = wk_mm(x->ndim == 2 ? x : wk__d_reshape(x, rows, 2), wk_t(w));
+  if (ARG(2)) y = wk__d_add(y, ARG(2));
+  return x->ndim == 2 ? y : wk__d_reshape(y, sizes, x->ndim);
+}
+
+/* ---- attention, as it is written in the paper (Vaswani et al., 2017): (B, H, T, D) by (B, H, S, D) ---- */
+
+typedef struct attention {
+  wk_tensor *q, *k, *v, *mask;
+  bool causal;
+  double scale;
+} attention;
+
+static attention read_attention(const wk__call *c, int query, int causal, int mask, int scale) {
+  attention a = {ARG(query), ARG(query + 1), ARG(query + 2), ARG(mask), wk__arg_bool(c, causal), 0};
+  a.scale =
+      VALUE(scale).tag == WK_VALUE_NONE ? 1 / sqrt((double)wk_int_guard_value(a.q->sizes[3])) : number(&VALUE(scale));
+  return a;
+}
+
+/* (B, H, M, K) by (B, H, K, N): one batch of matrices */
+static wk_tensor *product(wk_tensor *a, wk_tensor *b) {
+  if (!a || !b) return NULL;
+  wk_int heads = wk_int_mul(a->sizes[0], a->sizes[1]), m = a->sizes[2], n = b->sizes[3];
+  wk_tensor *left = wk__d_reshape(a, (wk_int[]){heads, m, a->sizes[3]}, 3);
+  wk_tensor *right = wk__d_reshape(b, (wk_int[]){heads, b->sizes[2], n}, 3);
+  return wk__d_reshape(wk_bmm(left, right), (wk_int[]){a->sizes[0], a->sizes[1], m, n}, 4);
+}
+static wk_tensor *turned(wk_tensor *t) { return wk_transpose_int(t, -2, -1); }
+
+/* Scores (B, H, T, S), -inf where nothing is looked at. */
+static wk_tensor *scores_of(const attention *a) {
+  wk_tensor *scores = wk__d_times(product(a->q, turned(a->k)), a->scale);
+  if (!scores) return NULL;
+  wk_tensor *never = wk__d_number(wk__v_double(-INFINITY), (wk_dtype)scores->dtype, scores);
+  if (a->mask && a->mask->dtype == WK_BOOL)
+    scores = wk_where_self(a->mask, scores, never);
+  else if (a->mask)
+    scores = wk__d_add(scores, a->mask);
+  if (!a->causal) return scores;
+  wk_value device = wk__d_device(scores);
+  wk_tensor *rows = wk_arange(wk__v_size(a->q->sizes[2]), WK_INT64, device);
+  wk_tensor *columns = wk_arange(wk__v_size(a->k->sizes[2]), WK_INT64, device);
+  return wk_where_self(wk_le(columns, wk_unsqueeze(rows, -1)), scores, never);
+}
+
+/* exp(scores - logarithms), zero for a row that looks at nothing */
+static wk_tensor *probabilities(wk_tensor *scores, wk_tensor *logarithms) {
+  wk_tensor *l = wk_unsqueeze(logarithms, -1);
+  if (!scores || !l) return NULL;
+  wk_tensor *zero = wk__d_number(wk__v_int(0), (wk_dtype)scores->dtype, scores);
+  wk_tensor *nothing = wk_eq_Scalar(l, wk__v_double(-INFINITY));
+  return wk_where_self(nothing, zero, wk_exp(wk__d_sub(scores, l)));
+}
+
+wk_status wk__decompose_attention(wk__call *c, wk_tensor **out) {
+  attention a = read_attention(c, 0, 4, 5, 6);
+  wk_int last = wk_int_of(-1);
+  wk_tensor *scores = scores_of(&a);
+  out[1] = wk_logsumexp(scores, &last, 1, false);
+  out[0] = product(probabilities(scores, out[1]), a.v);
+  return out[0] ? WK_OK : wk_error_category();
+}
+
+/* With P the probabilities, O the output: dV = P' dO; dS = P (dO V' - rowsum(dO O)); dQ = dS K; dK = dS' Q, scaled. */
+wk_status wk__decompose_attention_backward(wk__call *c, wk_tensor **out) {
+  attention a = read_attention(c, 1, 7, 8, 9);
+  wk_tensor *g = ARG(0), *p = probabilities(scores_of(&a), ARG(5));
+  wk_tensor *along = wk__d_sum_dim(wk_mul(g, ARG(4)), -1);
+  wk_tensor *slope = wk__d_times(wk_mul(p, wk__d_sub(product(g, turned(a.v)), along)), a.scale);
+  out[0] = product(slope, a.k);
+  out[1] = product(turned(slope), a.q);
+  out[2] = product(turned(p), g);
+  return out[0] && out[1] && out[2] ? WK_OK : wk_error_category();
+}

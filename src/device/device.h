@@ -1,0 +1,169 @@
+/* The device seam: what the rest of wick asks of a device.
+ *
+ * A device type is one constant table of functions; which of its devices is meant, and in which order its work is done,
+ * comes with each call as a stream. Nothing outside a device's own folder reads or writes its memory: addresses are
+ * only computed with, and handed to launch, copy and fill. Values come to the host by wk__to_host and wk__read_element
+ * (tensor/tensor.h). tools/check_devices.py keeps that, and so does the device "host2" of debug builds, whose memory
+ * can be touched only inside a call of its table.
+ *
+ * Work of one stream is done in the order of its calls; a function may return before the work is done, but for copies
+ * to the host, which are finished when they return. Memory that is released may still be used by work that was given to
+ * the same stream before. All functions may be called by any thread. Errors: a status, and the thread's error.
+ *
+ * docs/add-a-device.md walks through a table. Tests: tests/device/, which run on every device that is there. */
+#ifndef WICK_DEVICE_DEVICE_H
+#define WICK_DEVICE_DEVICE_H
+
+#include "base/base.h"
+#include "wick/ops.h"
+
+typedef struct wk__device_type wk__device_type;
+
+/* A queue of one device. Owned by its device and never freed: pointers stay valid while the process lives. */
+typedef struct wk__stream {
+  const wk__device_type *type;
+  wk_device device; /* with its index */
+  void *own;        /* the device's */
+} wk__stream;
+
+/* A point in a stream's work. Owned by whoever created it. */
+typedef struct wk__event wk__event;
+
+typedef enum wk__copy_way { WK__FROM_HOST, WK__TO_HOST, WK__ON_DEVICE, WK__PEER } wk__copy_way;
+
+/* ---- code: nests as a device runs them ---- */
+
+struct wk__nest;   /* loop/loop.h */
+struct wk__launch; /* loop/launch.h */
+struct wk__call;   /* ops/ops.h: one call of an operator with its results made */
+typedef struct wk__code
+    wk__code; /* of one nest; owned by whoever built it; may be launched by several threads at once */
+
+/* A nest whose code is to become faster in the background. */
+typedef struct wk__code_source {
+  const struct wk__nest *nest;
+  const char *name;       /* for people: "softmax"; NULL: none. Need not be unique */
+  const char *provenance; /* lines that become a comment: graph nodes, Python lines; NULL: none */
+  unsigned modes;         /* of wk__device_type.modes_of: which it is needed for; 0: all */
+  wk__code *code;         /* gets it */
+} wk__code_source;
+
+/* Sources that were given together. */
+typedef struct wk__code_group wk__code_group;
+typedef enum wk__code_state { WK__CODE_PENDING, WK__CODE_READY, WK__CODE_FAILED } wk__code_state;
+
+/* A kernel that is run part by part beside an operator that makes or takes the parts: product_fit.c says which go
+ * together. `whole` is its launch over the whole matrix (or line), whose part a device selects by itself. */
+typedef struct wk__fused_launch {
+  const wk__code *code;
+  const struct wk__launch *whole;
+  int ndim; /* loops: 2, or 1 for one row */
+  int buffer_count;
+  const uint8_t *sizes; /* (buffer_count) bytes an element */
+  int own;          /* which buffer is the operator's part: made for it, or drawn by it; -1: it writes its result, and
+                       the kernel runs behind it */
+  uint32_t written; /* which buffers the kernel writes, as bits */
+  int made;         /* of an operand that the kernel makes: which argument; else -1 */
+  bool transposed;  /* what it makes has the argument's last two dims (attention: heads and rows) exchanged */
+} wk__fused_launch;
+
+/* ---- what the compiler asks ---- */
+
+typedef struct wk__fusion_facts {
+  bool compiles;         /* nests are worth fusing here at all */
+  bool fuses_products;   /* run_product and run_draw are there */
+  int64_t kept_elements; /* of a row: longer ones are computed again in each phase, not kept */
+} wk__fusion_facts;
+
+/* ---- random numbers ---- */
+
+typedef struct wk__generator_type wk__generator_type; /* random/generator.h */
+
+/* ---- the table ---- */
+
+typedef wk_status wk__kernel_fn(struct wk__call *call); /* fills call->outputs; see ops/ops.h */
+
+struct wk__device_type {
+  const char *name;      /* "cpu" */
+  bool host_reads;       /* its memory is the host's: addresses may be followed anywhere */
+  bool has_index;        /* "cuda:0"; without, there is one device */
+  const char *no_memory; /* the error for memory that there is not, with %lld for its bytes */
+
+  /* How many there are; 0, with the error set when `why`, says that there is no driver or no device. */
+  int (*count)(bool why);
+  wk__stream *(*default_stream)(int index);     /* NULL: the device cannot be opened (error set) */
+  wk__stream *(*create_stream)(int index);      /* NULL with the error set */
+  wk_status (*synchronize)(wk__stream *stream); /* waits for all its work */
+
+  wk__event *(*create_event)(int index); /* NULL with the error set */
+  void (*release_event)(wk__event *event);
+  wk_status (*record)(wk__event *event, wk__stream *stream);
+  wk_status (*wait)(wk__stream *stream, const wk__event *event); /* the stream's later work runs behind it */
+  bool (*is_done)(const wk__event *event);
+  wk_status (*finish)(const wk__event *event);                     /* the host waits */
+  double (*elapsed)(const wk__event *begin, const wk__event *end); /* milliseconds */
+
+  /* At least `bytes`, aligned for every dtype; NULL with the error set. The stream's earlier releases may be given out
+   * again at once. */
+  void *(*allocate)(wk__stream *stream, int64_t bytes, int64_t *out_capacity);
+  void (*release)(wk__stream *stream, void *memory, int64_t capacity);
+  /* WK__PEER: `from` is memory of another device of this type. */
+  wk_status (*copy)(wk__stream *stream, void *to, const void *from, int64_t bytes, wk__copy_way way);
+  wk_status (*fill)(wk__stream *stream, void *to, int value, int64_t bytes);
+
+  /* Tier 0: must neither wait for a compiler nor fail for want of one. The nest must outlive the code. */
+  wk__code *(*build)(const struct wk__nest *nest);
+  void (*release_code)(wk__code *code); /* not while it runs */
+  /* `count` launches of one code, whose outputs do not overlap, as if one after the other. */
+  wk_status (*launch)(wk__stream *stream, const wk__code *code, const struct wk__launch *launches, int64_t count);
+  /* Tier 1, in the background; from then on launch uses it. NULL with the error set. The functions are NULL where a
+   * device has one tier. */
+  wk__code_group *(*improve)(const wk__code_source *sources, int count);
+  wk__code_state (*await_group)(wk__code_group *group);
+  void (*release_group)(wk__code_group *group); /* its codes fall back to tier 0; none may be running */
+  unsigned (*modes_of)(const wk__code *code, const struct wk__launch *launch); /* bits; 0: any. Needs no data */
+
+  /* KERNEL rows: code by operator number; NULL: this device has none. */
+  wk__kernel_fn *const *kernels;
+  /* A product (or attention) into `out`, or a draw, with a kernel beside it: WK_UNSUPPORTED never comes, since the
+   * facts are asked before. */
+  wk_status (*run_product)(wk__stream *stream, const wk_op *op, const wk_value *args, wk_tensor *out,
+                           const wk__fused_launch *fused);
+  wk_status (*run_draw)(wk__stream *stream, const wk_op *op, double p, wk_tensor *out_or_null, int64_t n,
+                        const wk__fused_launch *fused);
+  const wk__fusion_facts *facts;
+  const wk__generator_type *generator;
+};
+
+/* ---- the registry (registry.c) ---- */
+
+/* Each in its own folder. */
+extern const wk__device_type wk__cpu_device_type;
+#ifdef WICK_DEBUG
+extern const wk__device_type wk__host2_device_type;
+#endif
+extern const wk__device_type
+    *const wk__device_types[WK_DEVICE_TYPE_COUNT]; /* NULL: has no memory (meta), or not built */
+
+/* The table of a device's type; NULL with the error set when it has none, or there is no such device. */
+const wk__device_type *wk__device_type_of(wk_device device);
+/* The device with the index that is meant: the thread's current one where none is given. WK_RUNTIME_ERROR: there is
+ * none with that index, or no driver. */
+WK_MUST_USE wk_status wk__device_resolve(wk_device *device);
+WK_MUST_USE wk_status wk__device_parse(const char *text, wk_device *out_device); /* "cpu", "cuda:1", PyTorch's errors */
+void wk__device_print(wk__string *s, wk_device device);
+const char *wk__device_type_name(int type); /* "cpu" */
+static inline bool wk__device_equal(wk_device a, wk_device b) { return a.type == b.type && a.index == b.index; }
+#define WK__CPU_DEVICE ((wk_device){WK_CPU, -1})
+
+/* The thread's stream of a device, whose index is known; NULL for the CPU, whose functions take none, and, with the
+ * error set, for a device that cannot be opened. */
+wk__stream *wk__stream_find(wk_device device);
+static inline wk__stream *wk__stream_of(wk_device device) {
+  return WK_LIKELY(device.type == WK_CPU) ? NULL : wk__stream_find(device);
+}
+void wk__stream_set_current(wk__stream *stream); /* of its device, for this thread */
+int wk__device_current(int type);                /* index of the thread's current device of the type */
+WK_MUST_USE wk_status wk__device_set_current(wk_device device);
+
+#endif

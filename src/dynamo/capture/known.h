@@ -1,0 +1,60 @@
+/* What the recording operations share: asking whether C code may look at an object, and reading attributes. */
+#ifndef WICK_DYNAMO_CAPTURE_KNOWN_H
+#define WICK_DYNAMO_CAPTURE_KNOWN_H
+
+#include "dynamo/capture/numbers.h"
+#include "dynamo/capture/operations.h"
+#include "dynamo/cpython/plain.h"
+#include "dynamo/session.h"
+
+/* What a recording says of an object: it was found outside (READ, CONSTANT), or it is the region's own. */
+bool wk__is_foreign(const wk__recording *r, PyObject *o);
+bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
+/* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
+bool wk__is_python_instance(PyObject *o);
+bool wk__is_python_class(PyTypeObject *t);
+bool wk__is_partial(PyTypeObject *t);      /* functools.partial */
+bool wk__is_itertool(PyTypeObject *t);     /* itertools.chain and its kind */
+bool wk__is_default_dict(PyTypeObject *t); /* collections.defaultdict */
+/* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
+ * with the reason set. */
+bool wk__usable(wk__frame *f, PyObject *o);
+/* C code hands references on and looks at nothing that it finds: numbers stay symbolic. */
+bool wk__passed_on(wk__frame *f, PyObject *o);
+/* An argument of an operator, which takes symbolic integers as they are, alone, in lists and (`index`) in slices. */
+bool wk__operand_usable(wk__frame *f, PyObject *o);
+bool wk__index_usable(wk__frame *f, PyObject *key);
+/* An attribute as the region sees it; NULL with an exception, or refused. */
+PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
+/* The dictionary of an instance from outside becomes known; -1 when there is none (yet), or with r->failed set. */
+wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner);
+/* Bound methods and partial calls from outside: what they are bound to becomes known. False: refused. */
+bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o);
+/* `value` is looked for among the items of a container: which of them it is has to stay the same. */
+void wk__note_search(wk__frame *f, wk__recording *r, PyObject *container, PyObject *value);
+/* Two objects are or are not the same; the answer is checked where it could be another one. */
+int wk__note_identity(wk__frame *f, wk__recording *r, PyObject *a, PyObject *b);
+/* The forward of an nn.Module whose call does nothing else, or what calls it between its forward hooks; refused when
+ * there are others. */
+PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module);  // -> borrowed
+/* A container's item or an instance's attribute is about to be deleted: whether it is there decides what happens. */
+int wk__note_presence(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);
+/* An effect that has been noted as step `step` was tried. One that raised is not repeated: when it changes nothing
+ * before it raises (`whole`) nothing has happened, else the segment ends in front of the instruction from now on. */
+void wk__tried(wk__frame *f, wk__recording *r, int64_t step, bool worked, bool whole);
+/* The ctx of an autograd.Function that the region has applied. */
+bool wk__is_own_context(const wk__frame *f, PyObject *o);
+/* A module's dictionaries of parts become known, and in which of them the name stands: `out_found`, -1: in none. */
+enum { WK__PART_PARAMETERS, WK__PART_BUFFERS, WK__PART_MODULES, WK__MODULE_PARTS };
+int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject *name, wk__reg *out_parts,
+                     int *out_found);
+/* warnings.warn(...) (warn.c) */
+PyObject *wk__warn_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                        PyObject *keyword_names);  // -> new
+/* calls.c */
+PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *keyword_names);  // -> new
+/* One without arguments that is a part of what the instruction does. */
+PyObject *wk__called_within(wk__frame *f, wk__recording *r, PyObject *callable);  // -> new
+
+#endif

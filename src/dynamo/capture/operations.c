@@ -1,0 +1,700 @@
+/* What instructions do to objects while something is captured: the real thing, and a note of it.
+ * In: an instruction's operands. Out: its result; in the recording, the reads that it depended on and the steps that it
+ * did to objects that others can see. Objects of the region's own need no notes: what they are is looked at when they
+ * are needed. Tests: tests/python/capture/. */
+#include "dynamo/capture/operations.h"
+
+#include <opcode.h>
+
+#include "dynamo/capture/known.h"
+
+#define RECORDING(plain)                  \
+  wk__recording *r = wk__recording_of(f); \
+  if (!r) return plain
+#define BINDING (f->session->binding)
+/* What replaces or removes objects, and runs no Python code but that of what dies of it: replaying the step does that
+ * again, so it is not recorded. */
+#define LETTING_GO(status, call) \
+  do {                           \
+    f->dropping++;               \
+    (status) = (call);           \
+    f->dropping--;               \
+  } while (0)
+
+static PyObject *failed(wk__frame *f, const wk__recording *r) { return wk__refuse(f, "%s", r->failed); }
+static int failed_int(wk__frame *f, const wk__recording *r) {
+  wk__refuse(f, "%s", r->failed);
+  return -1;
+}
+static int refused(wk__frame *f, const char *why) {
+  wk__refuse(f, "%s", why);
+  return -1;
+}
+
+/* ==================================================== names ====================================================== */
+
+int wk__op_local(wk__frame *f, int slot) {
+  RECORDING(wk__plain_local(f, slot));
+  wk__activation *a = wk__activation_of(f);
+  if (!a->at_start || slot >= a->slots_at_start || a->seen[slot]) return 0;
+  PyObject *value = wk__frame_slot(f, slot);
+  if (!value || value != a->at_start[slot]) return 0;
+  a->seen[slot] = true;
+  if (wk__observe(r, BINDING, value, WK__READ_SLOT, a->depth, slot, NULL) < 0) return failed_int(f, r);
+  PyObject *object = wk__as_read(r, value);
+  if (object != value) wk__frame_put(f, slot, object);
+  Py_DECREF(object);
+  return 0;
+}
+
+void wk__op_stored(wk__frame *f, int slot) {
+  wk__activation *a = wk__activation_of(f);
+  if (a->at_start && slot < a->slots_at_start) a->stored[slot] = a->seen[slot] = true;
+}
+
+PyObject *wk__op_constant(wk__frame *f, PyObject *constant) {
+  RECORDING(wk__plain_constant(f, constant));
+  if (!wk__is_plain_value(BINDING, constant)) wk__reg_constant(r, constant);
+  return Py_NewRef(constant);
+}
+
+static wk__reg globals_register(wk__recording *r, PyObject *dict) {
+  wk__reg reg = wk__reg_constant(r, dict);
+  if (reg >= 0) r->registers[reg].is_globals = true;
+  return reg;
+}
+
+PyObject *wk__op_global(wk__frame *f, PyObject *name) {
+  RECORDING(wk__plain_global(f, name));
+  PyObject *globals = wk__frame_globals(f), *builtins = wk__frame_builtins(f);
+  if (!PyDict_CheckExact(globals) || !PyDict_CheckExact(builtins)) return wk__refuse(f, "globals that are no dict");
+  wk__reg reg = globals_register(r, globals);
+  PyObject *found = reg >= 0 ? PyDict_GetItemWithError(globals, name) : NULL;
+  if (!found && reg >= 0 && !PyErr_Occurred()) {
+    if (!wk__was_written(r, reg, name)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, name);
+    reg = globals_register(r, builtins);
+    found = reg >= 0 ? PyDict_GetItemWithError(builtins, name) : NULL;
+  }
+  if (!found) return wk__plain_global(f, name);
+  r->last_fresh = NULL;
+  if (!wk__was_written(r, reg, name) && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, name) < 0)
+    return failed(f, r);
+  return wk__as_read(r, found);
+}
+
+int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
+  RECORDING(wk__plain_set_global(f, name, value));
+  PyObject *globals = wk__frame_globals(f), *items[] = {globals, name, value};
+  wk__reg reg = globals_register(r, globals);
+  if (reg < 0 || (!value && wk__note_presence(f, r, globals, name) < 0)) return failed_int(f, r);
+  if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  int status;
+  LETTING_GO(status, wk__plain_set_global(f, name, value));
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0) wk__mark_written(r, reg, name);
+  return status;
+}
+
+PyObject *wk__op_name(wk__frame *f, PyObject *name) {
+  RECORDING(wk__plain_name(f, name));
+  (void)r;
+  return wk__refuse(f, "a name of a class body or module");
+}
+int wk__op_set_name(wk__frame *f, PyObject *name, PyObject *value) {
+  RECORDING(wk__plain_set_name(f, name, value));
+  (void)r;
+  return refused(f, "a name of a class body or module");
+}
+int wk__op_setup_annotations(wk__frame *f) {
+  RECORDING(wk__plain_setup_annotations(f));
+  (void)r;
+  return refused(f, "annotations of a class body or module");
+}
+int wk__op_print(wk__frame *f, PyObject *value) {
+  RECORDING(wk__plain_print(f, value));
+  (void)r;
+  return refused(f, "an interactive prompt's output");
+}
+
+/* ---- cells ---- */
+
+/* A parameter that an inner function uses: from here on it is read through the cell, which is the region's own. */
+PyObject *wk__op_make_cell(wk__frame *f, int slot) {
+  RECORDING(wk__plain_make_cell(f, slot));
+  if (wk__frame_slot(f, slot) && wk__op_local(f, slot) < 0) return failed(f, r);
+  return wk__plain_make_cell(f, slot);
+}
+
+/* A cell that was there before the region began becomes known. */
+static int find_cell(wk__frame *f, wk__recording *r, PyObject *cell, int slot) {
+  if (wk__reg_find(r, cell) >= 0) return 0;
+  wk__activation *a = wk__activation_of(f);
+  int first_free = f->code->co_nlocalsplus - f->code->co_nfreevars;
+  if (a->at_start && slot < a->slots_at_start && a->at_start[slot] == cell)
+    return wk__observe(r, BINDING, cell, WK__READ_SLOT, a->depth, slot, NULL);
+  if (slot < first_free) return 0; /* made by this frame */
+  PyObject *function = wk__frame_function(f);
+  if (!a->depth && wk__observe(r, BINDING, function, WK__READ_FUNCTION, 0, 0, NULL) < 0) return -1;
+  wk__reg reg = wk__is_foreign(r, function) ? wk__reg_find(r, function) : -1;
+  return reg < 0 ? 0 : wk__observe(r, BINDING, cell, WK__READ_CLOSURE, reg, slot - first_free, NULL);
+}
+
+static int read_cell(wk__frame *f, wk__recording *r, PyObject *cell) {
+  wk__reg reg = wk__is_foreign(r, cell) ? wk__reg_find(r, cell) : -1;
+  if (reg < 0 || r->registers[reg].written) return 0;
+  PyObject *content = PyCell_GET(cell);
+  if (content) return wk__observe(r, BINDING, content, WK__READ_CELL, reg, 0, NULL);
+  wk__check_once(r, WK__CHECK_UNBOUND, reg, -1, NULL);
+  return 0;
+}
+
+PyObject *wk__op_cell(wk__frame *f, PyObject *cell, int slot) {
+  RECORDING(wk__plain_cell(f, cell, slot));
+  if (find_cell(f, r, cell, slot) < 0 || read_cell(f, r, cell) < 0) return failed(f, r);
+  PyObject *value = wk__plain_cell(f, cell, slot), *object = value ? wk__as_read(r, value) : NULL;
+  Py_XDECREF(value);
+  return object;
+}
+
+int wk__op_set_cell(wk__frame *f, PyObject *cell, PyObject *value) {
+  RECORDING(wk__plain_set_cell(f, cell, value));
+  int slot = 0;
+  while (slot < wk__frame_slot_count(f) && wk__frame_slot(f, slot) != cell) slot++;
+  if (find_cell(f, r, cell, slot) < 0) return failed_int(f, r);
+  wk__reg reg = wk__reg_find(r, cell);
+  if (reg >= 0) {
+    PyObject *items[] = {cell, value};
+    if (wk__did(r, BINDING, WK__DO_SET_CELL, NULL, items, 2, NULL) < 0) return failed_int(f, r);
+    wk__mark_written(r, reg, NULL);
+  }
+  int status;
+  LETTING_GO(status, wk__plain_set_cell(f, cell, value));
+  return status;
+}
+
+PyObject *wk__op_class_cell(wk__frame *f, PyObject *cell, int slot) {
+  RECORDING(wk__plain_class_cell(f, cell, slot));
+  (void)r;
+  return wk__refuse(f, "a name of a class body");
+}
+
+/* ---- imports ---- */
+
+PyObject *wk__op_import(wk__frame *f, PyObject *name, PyObject *from_list, PyObject *level) {
+  RECORDING(wk__plain_import(f, name, from_list, level));
+  PyObject *there = PyImport_GetModule(name);
+  bool loaded = there && PyLong_Check(level) && PyLong_AsLong(level) == 0;
+  Py_XDECREF(there);
+  if (!loaded) return wk__refuse(f, "an import that has to load or find a module");
+  PyObject *module = wk__plain_import(f, name, from_list, level);
+  if (module && wk__recording_of(f) == r) wk__reg_constant(r, module); /* finding names may have run Python code */
+  return module;
+}
+
+PyObject *wk__op_import_from(wk__frame *f, PyObject *module, PyObject *name) {
+  RECORDING(wk__plain_import_from(f, module, name));
+  if (!PyModule_Check(module) || !PyDict_Contains(PyModule_GetDict(module), name))
+    return wk__refuse(f, "an import that has to load or find a module");
+  return wk__get_attribute(f, r, module, name);
+}
+int wk__op_import_star(wk__frame *f, PyObject *module) {
+  RECORDING(wk__plain_import_star(f, module));
+  (void)r;
+  return refused(f, "import *");
+}
+
+/* ============================================ attributes and items =============================================== */
+
+PyObject *wk__op_attr(wk__frame *f, PyObject *owner, PyObject *name) {
+  RECORDING(wk__plain_attr(f, owner, name));
+  return wk__get_attribute(f, r, owner, name);
+}
+
+PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject **out_self) {
+  RECORDING(wk__plain_method(f, owner, name, out_self));
+  *out_self = NULL;
+  PyObject *found = wk__get_attribute(f, r, owner, name);
+  PyObject *in_class = found && PyCFunction_Check(found) ? _PyType_Lookup(Py_TYPE(owner), name) : NULL;
+  if (in_class && Py_TYPE(in_class) == &PyMethodDescr_Type && PyCFunction_GET_SELF(found) == owner) {
+    *out_self = Py_NewRef(owner); /* the function and self instead of an object that binds them */
+    Py_DECREF(found);
+    return Py_NewRef(in_class);
+  }
+  if (!found || !PyMethod_Check(found)) return found;
+  PyObject *function = Py_NewRef(PyMethod_GET_FUNCTION(found));
+  *out_self = Py_NewRef(PyMethod_GET_SELF(found));
+  Py_DECREF(found);
+  return function;
+}
+
+/* One that stands in the tensor's dictionary: a region's own tensor gets it again when somebody can see it. */
+static int set_own_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  PyTypeObject *type = Py_TYPE(owner);
+  PyObject *in_class = _PyType_Lookup(type, name), *items[] = {owner, value};
+  bool by_code =
+      (in_class && Py_TYPE(in_class)->tp_descr_set) || type->tp_setattro != BINDING->tensor_type->tp_setattro;
+  if (by_code || !value) return refused(f, "an attribute of a tensor is set by code of its class, or deleted");
+  wk__reg reg = wk__reg_find(r, owner);
+  if (reg < 0) return wk__plain_set_attr(f, owner, name, value);
+  if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  int status;
+  LETTING_GO(status, wk__plain_set_attr(f, owner, name, value));
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0 && wk__recording_of(f) == r) wk__mark_written(r, reg, name);
+  return status;
+}
+
+/* x.data = y: x looks at y's memory from now on, also at replay, where y is what the graph made or found. */
+static int set_data(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  PyObject *items[] = {owner, value};
+  bool plain = Py_TYPE(owner)->tp_setattro == BINDING->tensor_type->tp_setattro && value &&
+               wk__is_tensor_object(f, value) && !f->session->compiled->options.backend;
+  if (!plain || !wk__is_foreign(r, owner) || owner == value)
+    return refused(f, "the data of a tensor that the region has made are set, or deleted");
+  if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  wk__tracer_let_become(f->session->tracer, BINDING->tensor_of(owner));
+  int status = wk__plain_set_attr(f, owner, name, value);
+  wk__tracer_let_become(f->session->tracer, NULL);
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0 && wk__recording_of(f) == r) wk__mark_written(r, wk__reg_find(r, owner), name);
+  return status;
+}
+
+static int set_attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  if (PyUnicode_CompareWithASCIIString(name, "data") == 0) return set_data(f, r, owner, name, value);
+  if (name != BINDING->grad_name) return set_own_attribute(f, r, owner, name, value);
+  if (!value || (value != Py_None && !wk__is_tensor_object(f, value)))
+    return refused(f, "the gradient of a tensor is deleted, or set to something else");
+  PyObject *items[] = {owner, value == Py_None ? NULL : value};
+  if (wk__did(r, BINDING, WK__DO_SET_GRAD, NULL, items, 2, NULL) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  int status = wk__plain_set_attr(f, owner, name, value);
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0) wk__mark_written(r, wk__reg_find(r, owner), name);
+  return status;
+}
+
+/* Of the class itself, or one of its own. */
+static bool registers_as_usual(const wk__frame *f, PyTypeObject *type) {
+  PyObject *name = PyUnicode_InternFromString("register_parameter");
+  PyTypeObject *module = type;
+  while (module && module->tp_base != f->session->binding->module_type) module = module->tp_base;
+  bool usual = name && module && _PyType_Lookup(type, name) == _PyType_Lookup(module, name);
+  Py_XDECREF(name);
+  return usual;
+}
+
+/* Which of a module's dictionaries gets the value is decided by what the value is and by where the name stands: that
+ * becomes known. A part is taken out of the others. `out_written`: (WK__MODULE_PARTS) the registers of dictionaries
+ * that change, -1. 0, or -1: refused. */
+static int find_part(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value,
+                     wk__reg *out_written) {
+  bool tensor = wk__is_tensor_object(f, value), parameter = Py_TYPE(value) == *BINDING->parameter_type;
+  bool part = parameter || PyObject_TypeCheck(value, BINDING->module_type);
+  if (tensor && !parameter && Py_TYPE(value) != BINDING->tensor_type)
+    return refused(f, "a tensor of a class of its own is set in a module");
+  wk__reg parts[WK__MODULE_PARTS];
+  int found;
+  if (wk__module_parts(f, r, owner, name, parts, &found) < 0) return failed_int(f, r);
+  if ((part || found == WK__PART_PARAMETERS) && !registers_as_usual(f, Py_TYPE(owner)))
+    return refused(f, "a module that registers its parameters itself");
+  for (int k = 0; k < WK__MODULE_PARTS; k++) out_written[k] = part || k == found ? parts[k] : -1;
+  return 0;
+}
+
+int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
+  RECORDING(wk__plain_set_attr(f, owner, name, value));
+  PyTypeObject *type = Py_TYPE(owner);
+  if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
+  bool module = PyObject_TypeCheck(owner, BINDING->module_type);
+  if (wk__is_own_context(f, owner)) return wk__plain_set_attr(f, owner, name, value);
+  if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
+    return refused(f, "an attribute of an object that C code owns is set");
+  if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
+  wk__reg written[WK__MODULE_PARTS] = {-1, -1, -1};
+  if (module && value && find_part(f, r, owner, name, value, written) < 0) return -1;
+  PyObject *in_class = _PyType_Lookup(type, name);
+  bool by_python = in_class && Py_TYPE(in_class)->tp_descr_set && Py_TYPE(in_class) != &PyMemberDescr_Type;
+  if (by_python || (type->tp_setattro != PyObject_GenericSetAttr && !module))
+    return wk__plain_set_attr(f, owner, name, value); /* what it does is recorded where it does it */
+  if (!wk__is_foreign(r, owner) && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
+  PyObject *items[] = {owner, value};
+  wk__reg reg = wk__reg_find(r, owner);
+  if (wk__is_foreign(r, owner) && wk__instance_dict(f, r, reg, owner) < 0 && r->failed[0]) return failed_int(f, r);
+  if (!value && wk__note_presence(f, r, owner, name) < 0) return r->failed[0] ? failed_int(f, r) : -1;
+  if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  PyObject **dict = _PyObject_GetDictPtr(owner);
+  wk__reg dict_reg = dict && *dict ? wk__reg_find(r, *dict) : -1;
+  if (dict_reg >= 0 && wk__keep_before(r, dict_reg) < 0) return -1;
+  for (int k = 0; k < WK__MODULE_PARTS; k++)
+    if (written[k] >= 0 && wk__keep_before(r, written[k]) < 0) return -1;
+  int status;
+  LETTING_GO(status, wk__plain_set_attr(f, owner, name, value));
+  wk__tried(f, r, step, status == 0, true);
+  if (status < 0 || wk__recording_of(f) != r) return status;
+  wk__mark_written(r, wk__reg_find(r, owner), name);
+  if (dict_reg >= 0) wk__mark_written(r, dict_reg, name);
+  for (int k = 0; k < WK__MODULE_PARTS; k++)
+    if (written[k] >= 0) wk__mark_written(r, written[k], name);
+  return 0;
+}
+
+/* What a dictionary does about a key that it has not: guarded to be missing. A defaultdict puts in what its factory
+ * gives; a class with __missing__, or an error, is found by C code. */
+static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  if (!wk__was_written(r, reg, key)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
+  PyObject *hook = PyUnicode_InternFromString("__missing__");
+  PyObject *missing = hook ? _PyType_Lookup(Py_TYPE(owner), hook) : NULL;
+  Py_XDECREF(hook);
+  if (!missing || PyFunction_Check(missing)) return PyObject_GetItem(owner, key);
+  bool by_factory = Py_TYPE(missing) == &PyMethodDescr_Type && wk__is_default_dict(PyDescr_TYPE(missing));
+  if (!by_factory) return wk__refuse(f, "a missing key of a %s", Py_TYPE(owner)->tp_name);
+  PyObject *name = PyUnicode_InternFromString("default_factory"), *item = NULL;
+  PyObject *factory = name ? PyObject_GetAttr(owner, name) : NULL;
+  if (factory && wk__observe(r, BINDING, factory, WK__READ_ATTRIBUTE, reg, 0, name) < 0)
+    item = failed(f, r);
+  else if (factory)
+    item = factory == Py_None ? PyObject_GetItem(owner, key) : wk__called_within(f, r, factory);
+  Py_XDECREF(name);
+  Py_XDECREF(factory);
+  int status = item && factory != Py_None ? wk__op_set_item(f, owner, key, item) : 0;
+  if (status < 0 && !PyErr_Occurred()) { /* the factory has been called, so the instruction cannot be done again */
+    wk__session_give_up(f->session, f->session->reason);
+    status = wk__plain_set_item(f, owner, key, item);
+  }
+  if (status < 0) Py_CLEAR(item);
+  return item;
+}
+
+/* A dict's item that was there before. */
+static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
+  PyObject *found = PyDict_GetItemWithError(owner, key);
+  if (!found && PyErr_Occurred()) return NULL;
+  bool plain = wk__is_plain_value(BINDING, key);
+  wk__reg key_reg = plain ? -1 : wk__reg_find(r, key);
+  if (!plain && (key_reg < 0 || !r->registers[key_reg].fixed))
+    return wk__refuse(f, "a dict's key that is no plain value");
+  bool written = wk__was_written(r, reg, key);
+  if (!found) return missing_item(f, r, reg, owner, key);
+  r->last_fresh = NULL;
+  if (!written && wk__observe(r, BINDING, found, WK__READ_DICT, reg, -1, key) < 0) return failed(f, r);
+  return wk__as_read(r, found);
+}
+
+/* The method is that of a dictionary or list, be it inherited: a class written in Python may have one of its own, which
+ * is evaluated. */
+static bool has_builtin_method(PyObject *o, const char *text) {
+  PyTypeObject *const kinds[] = {&PyDict_Type, &PyODict_Type, &PyList_Type};
+  PyObject *name = PyUnicode_InternFromString(text), *method = name ? _PyType_Lookup(Py_TYPE(o), name) : NULL;
+  bool found = false;
+  for (size_t i = 0; method && i < WK_COUNT(kinds); i++)
+    found |= PyObject_TypeCheck(o, kinds[i]) && method == _PyType_Lookup(kinds[i], name);
+  Py_XDECREF(name);
+  return found;
+}
+static bool has_dict_items(PyObject *o) {
+  return PyDict_CheckExact(o) || (PyDict_Check(o) && has_builtin_method(o, "__getitem__"));
+}
+
+/* Its items are taken out by C code that looks at none of them. */
+static bool takes_references(const wk__frame *f, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return t == &PyList_Type || t == &PyDict_Type || t == BINDING->size_type ||
+         (PyTuple_Check(o) && t->tp_as_mapping->mp_subscript == PyTuple_Type.tp_as_mapping->mp_subscript);
+}
+
+PyObject *wk__op_item(wk__frame *f, PyObject *owner, PyObject *key) {
+  RECORDING(wk__plain_item(f, owner, key));
+  if (PyDict_Check(owner)) wk__settle(r, key);
+  wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
+  if (reg >= 0 && has_dict_items(owner)) return item_of_dict(f, r, reg, owner, key);
+  if (PyType_Check(owner)) return wk__plain_item(f, owner, key); /* list[int] */
+  bool tensor = wk__is_tensor_object(f, owner);
+  if (!(takes_references(f, owner) ? wk__passed_on(f, owner) : wk__usable(f, owner))) return NULL;
+  if (!(tensor ? wk__index_usable(f, key) : wk__usable(f, key))) return NULL;
+  return wk__plain_item(f, owner, key);
+}
+
+static int did_set_item(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *key, PyObject *value) {
+  PyObject *items[] = {owner, key, value};
+  bool dict = PyDict_Check(owner);
+  if (!value && dict && wk__note_presence(f, r, owner, key) < 0) return r->failed[0] ? failed_int(f, r) : -1;
+  if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  wk__reg reg = wk__reg_find(r, owner);
+  if (dict && !r->registers[reg].is_globals && wk__keep_before(r, reg) < 0) return -1;
+  int status;
+  if (wk__is_plain_value(BINDING, key))
+    LETTING_GO(status, wk__plain_set_item(f, owner, key, value));
+  else
+    status = wk__plain_set_item(f, owner, key, value); /* Python code may compare the key, or give the items */
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0 && wk__recording_of(f) == r) wk__mark_written(r, reg, dict ? key : NULL);
+  return status;
+}
+
+int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *value) {
+  RECORDING(wk__plain_set_item(f, owner, key, value));
+  bool builtin = has_builtin_method(owner, value ? "__setitem__" : "__delitem__");
+  if (wk__is_tensor_object(f, owner)) {
+    if (!wk__index_usable(f, key) || (value && !wk__usable(f, value))) return -1;
+    return wk__plain_set_item(f, owner, key, value);
+  }
+  wk__settle(r, key);
+  bool by_python = wk__is_python_instance(owner) || PyObject_TypeCheck(owner, BINDING->module_type);
+  if (!builtin && !by_python) return refused(f, "an item of an object that C code owns is set");
+  if (builtin && wk__reg_find(r, owner) >= 0) {
+    if (PyList_Check(owner) && !wk__usable(f, owner)) return -1;
+    return did_set_item(f, r, owner, key, value);
+  }
+  return wk__plain_set_item(f, owner, key, value);
+}
+
+/* =================================================== operators =================================================== */
+
+PyObject *wk__op_unary(wk__frame *f, wk__unary kind, PyObject *a) {
+  RECORDING(wk__plain_unary(f, kind, a));
+  PyObject *number;
+  if (kind != WK__UNARY_INVERT && wk__symbolic_unary(r, kind == WK__UNARY_NEGATIVE, a, &number)) return number;
+  if (kind == WK__UNARY_NEGATIVE && wk__float_negative(r, a, &number)) return number;
+  return wk__usable(f, a) ? wk__plain_unary(f, kind, a) : NULL;
+}
+
+/* `list += x` and its like change the object itself. */
+static const char *in_place_method(int kind, PyObject *a) {
+  if (Py_TYPE(a) == &PyList_Type) return kind == NB_INPLACE_ADD ? "extend" : NULL;
+  if (PyDict_Check(a)) return kind == NB_INPLACE_OR ? "update" : NULL;
+  if (Py_TYPE(a) != &PySet_Type) return NULL;
+  switch (kind) {
+    case NB_INPLACE_OR:
+      return "update";
+    case NB_INPLACE_AND:
+      return "intersection_update";
+    case NB_INPLACE_SUBTRACT:
+      return "difference_update";
+    case NB_INPLACE_XOR:
+      return "symmetric_difference_update";
+    default:
+      return NULL;
+  }
+}
+
+static int did_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *arg) {
+  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(self), name);
+  if (!method) return -1;
+  PyObject *items[] = {method, self, arg};
+  int status = wk__reg_constant(r, method) < 0 ? -1 : wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items, 3, NULL);
+  Py_DECREF(method);
+  return status < 0 ? failed_int(f, r) : 0;
+}
+
+/* Of a method that did_method() noted as the step: iterables may fail on the way. */
+static void method_tried(wk__frame *f, wk__recording *r, int64_t step, PyObject *self, bool worked) {
+  wk__tried(f, r, step, worked, false);
+  if (worked && wk__recording_of(f) == r) wk__mark_written(r, wk__reg_find(r, self), NULL);
+}
+
+/* Operands whose numbers the operation does not look at: of tensors, and of sequences that are joined. */
+static bool operands_usable(wk__frame *f, bool joins, PyObject *a, PyObject *b) {
+  bool tensor = wk__is_tensor_object(f, a) || wk__is_tensor_object(f, b);
+  bool lists = Py_TYPE(a) == &PyList_Type && Py_TYPE(b) == &PyList_Type;
+  if (joins && (lists || (PyTuple_Check(a) && PyTuple_Check(b)))) return wk__passed_on(f, a) && wk__passed_on(f, b);
+  return ((tensor && wk__is_number(a)) || wk__usable(f, a)) && ((tensor && wk__is_number(b)) || wk__usable(f, b));
+}
+
+PyObject *wk__op_binary(wk__frame *f, int nb_kind, PyObject *a, PyObject *b) {
+  RECORDING(wk__plain_binary(f, nb_kind, a, b));
+  PyObject *number;
+  if (wk__symbolic_binary(r, nb_kind, a, b, &number) || wk__float_binary(r, nb_kind, a, b, &number)) return number;
+  if (PyUnicode_Check(a) && wk__holds_marked_int(r, b)) return wk__refuse(f, "the text of a size that was marked");
+  bool joins = nb_kind == NB_ADD || nb_kind == NB_INPLACE_ADD;
+  const char *method = wk__reg_find(r, a) >= 0 ? in_place_method(nb_kind, a) : NULL;
+  bool blind = method && Py_TYPE(a) == &PyList_Type; /* what is added does not depend on what is there */
+  if (blind ? !wk__passed_on(f, b) : !operands_usable(f, joins, a, b)) return NULL;
+  if (blind && wk__keep_before(r, wk__reg_find(r, a)) < 0) return NULL;
+  if (method && did_method(f, r, a, method, b) < 0) return NULL;
+  int64_t step = r->step_count - 1;
+  PyObject *result = wk__plain_binary(f, nb_kind, a, b);
+  if (method) method_tried(f, r, step, a, result);
+  return result;
+}
+
+PyObject *wk__op_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b) {
+  RECORDING(wk__plain_compare(f, py_kind, a, b));
+  int known = wk__symbolic_compare(r, py_kind, a, b);
+  if (known < 0) known = wk__float_compare(r, py_kind, a, b);
+  if (known >= 0) return Py_NewRef(known ? Py_True : Py_False);
+  if (!operands_usable(f, false, a, b) || wk__note_identity(f, r, a, b) < 0) return NULL;
+  return wk__plain_compare(f, py_kind, a, b);
+}
+
+int wk__op_contains(wk__frame *f, PyObject *container, PyObject *value) {
+  RECORDING(wk__plain_contains(f, container, value));
+  wk__settle(r, value);
+  wk__reg reg = wk__is_foreign(r, container) ? wk__reg_find(r, container) : -1;
+  wk__reg key = wk__reg_find(r, value);
+  bool fixed_key = wk__is_plain_value(BINDING, value) || (key >= 0 && r->registers[key].fixed);
+  if (reg >= 0 && PyDict_Check(container) && fixed_key) { /* only that key matters */
+    int found = wk__plain_contains(f, container, value);
+    if (found < 0 || wk__was_written(r, reg, value)) return found;
+    if (!found) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, value);
+    if (found && wk__observe(r, BINDING, PyDict_GetItemWithError(container, value), WK__READ_DICT, reg, -1, value) < 0)
+      return failed_int(f, r);
+    return found;
+  }
+  bool only_keys = PyDict_CheckExact(container);
+  if (!(only_keys ? wk__passed_on(f, container) : wk__usable(f, container)) || !wk__usable(f, value)) return -1;
+  wk__note_search(f, r, container, value);
+  return wk__plain_contains(f, container, value);
+}
+
+/* Small integers are one object each, but for those that stand for symbols. */
+static int is_same_int(wk__recording *r, PyObject *a, PyObject *b) {
+  wk__specialize(r, a);
+  wk__specialize(r, b);
+  enum { FIRST_SMALL = -5, LAST_SMALL = 256 };
+  int overflow;
+  long x = PyLong_AsLongAndOverflow(a, &overflow);
+  bool small = !overflow && x >= FIRST_SMALL && x <= LAST_SMALL;
+  return small && PyLong_AsLongAndOverflow(b, &overflow) == x;
+}
+
+int wk__op_is(wk__frame *f, PyObject *a, PyObject *b) {
+  RECORDING(wk__plain_is(f, a, b));
+  if (PyLong_CheckExact(a) && PyLong_CheckExact(b) && a != b) return is_same_int(r, a, b);
+  if (wk__note_identity(f, r, a, b) < 0) return -1;
+  return wk__plain_is(f, a, b);
+}
+
+int wk__op_true(wk__frame *f, PyObject *a) {
+  RECORDING(wk__plain_true(f, a));
+  if (wk__is_tensor_object(f, a)) return refused(f, "a branch on a tensor's value");
+  int known = wk__symbolic_truth(r, a);
+  if (known < 0) known = wk__float_truth(r, a);
+  if (known >= 0) return known;
+  wk__reg reg = wk__is_foreign(r, a) ? wk__reg_find(r, a) : -1;
+  bool counted = PyDict_Check(a) || PyList_Check(a) || PyAnySet_Check(a);
+  if (reg >= 0 && counted) {
+    bool changed = r->registers[reg].written || r->registers[reg].names || r->registers[reg].before;
+    if (!changed) wk__check_once(r, WK__CHECK_LENGTH, reg, PyObject_Size(a), NULL);
+    if (changed && wk__touch(r, BINDING, a) < 0) return failed_int(f, r);
+    return wk__plain_true(f, a);
+  }
+  if (!wk__usable(f, a)) return -1;
+  return wk__plain_true(f, a);
+}
+
+PyObject *wk__op_format(wk__frame *f, PyObject *value, int conversion, PyObject *spec) {
+  RECORDING(wk__plain_format(f, value, conversion, spec));
+  if (!PyLong_CheckExact(value) && wk__holds_marked_int(r, value))
+    return wk__refuse(f, "the text of a size that was marked");
+  if (wk__is_tensor_object(f, value)) return wk__refuse(f, "a tensor's values are printed");
+  return wk__usable(f, value) ? wk__plain_format(f, value, conversion, spec) : NULL;
+}
+
+/* ==================================================== calls ====================================================== */
+
+PyObject *wk__op_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                      PyObject *keyword_names) {
+  RECORDING(wk__plain_call(f, callable, args, count, keyword_names));
+  return wk__recorded_call(f, r, callable, args, count, keyword_names);
+}
+
+/* f(*args, **keywords) as a call with an array. */
+static PyObject *call_spread(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *args, PyObject *keywords) {
+  Py_ssize_t count = PyTuple_GET_SIZE(args), named = keywords ? PyDict_GET_SIZE(keywords) : 0, i = 0;
+  PyObject **array = PyMem_Malloc((size_t)(count + named + 1) * sizeof *array), *key, *value;
+  PyObject *names = named ? PyTuple_New(named) : NULL;
+  if (!array || (named && !names)) {
+    PyMem_Free(array);
+    return PyErr_NoMemory();
+  }
+  for (; i < count; i++) array[i + 1] = PyTuple_GET_ITEM(args, i);
+  for (Py_ssize_t at = 0; named && PyDict_Next(keywords, &at, &key, &value); i++) {
+    array[i + 1] = value;
+    PyTuple_SET_ITEM(names, i - count, Py_NewRef(key));
+  }
+  PyObject *result = wk__recorded_call(f, r, callable, array + 1, count, names);
+  PyMem_Free(array);
+  Py_XDECREF(names);
+  return result;
+}
+
+PyObject *wk__op_call_spread(wk__frame *f, PyObject *callable, PyObject *args, PyObject *keywords) {
+  RECORDING(wk__plain_call_spread(f, callable, args, keywords));
+  if (!wk__passed_on(f, args) || (keywords && !wk__passed_on(f, keywords))) return NULL;
+  PyObject *tuple = PyTuple_CheckExact(args) ? Py_NewRef(args) : PySequence_Tuple(args);
+  if (!tuple || (keywords && !PyDict_Check(keywords))) {
+    Py_XDECREF(tuple);
+    return PyErr_Occurred() ? NULL : wk__refuse(f, "keywords of a mapping");
+  }
+  PyObject *result = call_spread(f, r, callable, tuple, keywords);
+  Py_DECREF(tuple);
+  return result;
+}
+
+/* ================================================= making things ================================================= */
+
+PyObject *wk__op_build(wk__frame *f, wk__build kind, PyObject *const *items, Py_ssize_t count) {
+  RECORDING(wk__plain_build(f, kind, items, count));
+  int step = kind == WK__BUILD_SET ? 1 : kind == WK__BUILD_MAP ? 2 : 0; /* sets and dicts look at items and keys */
+  for (Py_ssize_t i = 0; step && i < count; i += step) wk__settle(r, items[i]);
+  return wk__plain_build(f, kind, items, count);
+}
+PyObject *wk__op_build_const_map(wk__frame *f, PyObject *keys, PyObject *const *values, Py_ssize_t count) {
+  return wk__plain_build_const_map(f, keys, values, count);
+}
+PyObject *wk__op_list_to_tuple(wk__frame *f, PyObject *list) { return wk__plain_list_to_tuple(f, list); }
+
+/* A container that another segment began to fill is known, and what is added has to be added again. */
+static int did_fill(wk__frame *f, wk__recording *r, wk__fill kind, PyObject *container, PyObject *a) {
+  PyObject *pair[] = {container, a};
+  switch (kind) {
+    case WK__FILL_LIST_APPEND:
+      return wk__did(r, BINDING, WK__DO_APPEND, NULL, pair, 2, NULL) < 0 ? failed_int(f, r) : 0;
+    case WK__FILL_SET_ADD:
+      return wk__did(r, BINDING, WK__DO_ADD, NULL, pair, 2, NULL) < 0 ? failed_int(f, r) : 0;
+    default:
+      return did_method(f, r, container, kind == WK__FILL_LIST_EXTEND ? "extend" : "update", a);
+  }
+}
+
+int wk__op_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a, PyObject *b, PyObject *callable) {
+  RECORDING(wk__plain_fill(f, kind, container, a, b, callable));
+  bool looks = kind == WK__FILL_LIST_EXTEND || kind == WK__FILL_SET_UPDATE || kind == WK__FILL_DICT_UPDATE ||
+               kind == WK__FILL_DICT_MERGE;
+  if (looks && !(kind == WK__FILL_SET_UPDATE ? wk__usable(f, a) : wk__passed_on(f, a))) return -1;
+  if (kind == WK__FILL_SET_ADD || kind == WK__FILL_MAP_ADD) wk__settle(r, a);
+  if (wk__reg_find(r, container) < 0) return wk__plain_fill(f, kind, container, a, b, callable);
+  if (kind == WK__FILL_MAP_ADD) return did_set_item(f, r, container, a, b);
+  if (did_fill(f, r, kind, container, a) < 0) return -1;
+  int64_t step = r->step_count - 1;
+  int status = wk__plain_fill(f, kind, container, a, b, callable);
+  wk__tried(f, r, step, status == 0, !looks);
+  if (looks && status == 0 && wk__recording_of(f) == r) wk__mark_written(r, wk__reg_find(r, container), NULL);
+  return status;
+}
+
+/* The cells of the closure are the frame's: those that were there before the region began become known. */
+PyObject *wk__op_make_function(wk__frame *f, PyObject *code, PyObject *defaults, PyObject *keyword_defaults,
+                               PyObject *annotations, PyObject *closure) {
+  RECORDING(wk__plain_make_function(f, code, defaults, keyword_defaults, annotations, closure));
+  for (Py_ssize_t i = 0; closure && i < PyTuple_GET_SIZE(closure); i++) {
+    PyObject *cell = PyTuple_GET_ITEM(closure, i);
+    int slot = 0;
+    while (slot < wk__frame_slot_count(f) && wk__frame_slot(f, slot) != cell) slot++;
+    if (slot < wk__frame_slot_count(f) && find_cell(f, r, cell, slot) < 0) return failed(f, r);
+  }
+  PyObject *made = wk__plain_make_function(f, code, defaults, keyword_defaults, annotations, closure);
+  if (made) wk__note_made_function(r, made);
+  return made;
+}
+PyObject *wk__op_build_class(wk__frame *f) {
+  RECORDING(wk__plain_build_class(f));
+  (void)r;
+  return wk__refuse(f, "a class is made");
+}

@@ -1,0 +1,92 @@
+/* Iteration, with, match and exceptions while something is captured: the real thing, and a note of it. What is said in
+ * operations.c holds here, too. Tests: tests/python/capture/. */
+#include "dynamo/capture/known.h"
+
+#define RECORDING(plain)                  \
+  wk__recording *r = wk__recording_of(f); \
+  if (!r) return plain
+#define BINDING (f->session->binding)
+
+static PyObject *failed(wk__frame *f, const wk__recording *r) { return wk__refuse(f, "%s", r->failed); }
+
+/* =================================================== iteration =================================================== */
+
+PyObject *wk__op_iter(wk__frame *f, PyObject *iterable) {
+  RECORDING(wk__plain_iter(f, iterable));
+  (void)r;
+  return wk__passed_on(f, iterable) ? wk__plain_iter(f, iterable) : NULL;
+}
+PyObject *wk__op_yield_from_iter(wk__frame *f, PyObject *iterable) {
+  RECORDING(wk__plain_yield_from_iter(f, iterable));
+  (void)r;
+  return wk__passed_on(f, iterable) ? wk__plain_yield_from_iter(f, iterable) : NULL;
+}
+int wk__op_next(wk__frame *f, PyObject *iterator, PyObject **out_item) {
+  RECORDING(wk__plain_next(f, iterator, out_item));
+  (void)r;
+  return wk__passed_on(f, iterator) ? wk__plain_next(f, iterator, out_item) : -1;
+}
+int wk__op_send(wk__frame *f, PyObject *receiver, PyObject *value, PyObject **out_item) {
+  RECORDING(wk__plain_send(f, receiver, value, out_item));
+  (void)r;
+  return wk__passed_on(f, receiver) ? wk__plain_send(f, receiver, value, out_item) : -1;
+}
+int wk__op_unpack(wk__frame *f, PyObject *sequence, int count, int after, PyObject **out_items) {
+  RECORDING(wk__plain_unpack(f, sequence, count, after, out_items));
+  (void)r;
+  return wk__passed_on(f, sequence) ? wk__plain_unpack(f, sequence, count, after, out_items) : -1;
+}
+
+/* ========================================== with, match, exceptions ============================================== */
+
+PyObject *wk__op_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
+  RECORDING(wk__plain_enter(f, manager, out_exit));
+  bool own_mode = BINDING->is_own_mode(Py_TYPE(manager)) && !wk__is_foreign(r, manager);
+  if (!own_mode && !wk__is_python_instance(manager))
+    return wk__refuse(f, "a context manager of C code (%s)", Py_TYPE(manager)->tp_name);
+  if (wk__depend_on_type(r, Py_TYPE(manager)) < 0) return failed(f, r);
+  PyObject *result = wk__plain_enter(f, manager, out_exit);
+  bool bound = result && *out_exit && PyMethod_Check(*out_exit) && wk__recording_of(f) == r;
+  if (bound) wk__reg_constant(r, PyMethod_GET_FUNCTION(*out_exit)); /* found in the class */
+  return result;
+}
+PyObject *wk__op_exit(wk__frame *f, PyObject *exit, PyObject *type, PyObject *value, PyObject *traceback) {
+  RECORDING(wk__plain_exit(f, exit, type, value, traceback));
+  bool own_mode = PyCFunction_Check(exit) && PyCFunction_GET_SELF(exit) &&
+                  BINDING->is_own_mode(Py_TYPE(PyCFunction_GET_SELF(exit)));
+  if (!own_mode && !PyMethod_Check(exit) && !PyFunction_Check(exit))
+    return wk__refuse(f, "a context manager of C code");
+  if (!wk__know_bound(f, r, exit)) return NULL;
+  return wk__plain_exit(f, exit, type, value, traceback);
+}
+Py_ssize_t wk__op_length(wk__frame *f, PyObject *a) {
+  RECORDING(wk__plain_length(f, a));
+  (void)r;
+  return wk__passed_on(f, a) ? wk__plain_length(f, a) : -1;
+}
+PyObject *wk__op_match_class(wk__frame *f, PyObject *subject, PyObject *type, Py_ssize_t positional,
+                             PyObject *keyword_names) {
+  RECORDING(wk__plain_match_class(f, subject, type, positional, keyword_names));
+  if (wk__is_foreign(r, subject) && !wk__is_tensor_object(f, subject) && !PyTuple_Check(subject))
+    return wk__refuse(f, "a class pattern on an object from outside");
+  return wk__plain_match_class(f, subject, type, positional, keyword_names);
+}
+PyObject *wk__op_match_keys(wk__frame *f, PyObject *subject, PyObject *keys) {
+  RECORDING(wk__plain_match_keys(f, subject, keys));
+  (void)r;
+  return wk__usable(f, subject) ? wk__plain_match_keys(f, subject, keys) : NULL;
+}
+int wk__op_exception_matches(wk__frame *f, PyObject *exception, PyObject *type) {
+  return wk__plain_exception_matches(f, exception, type);
+}
+int wk__op_raise(wk__frame *f, PyObject *exception, PyObject *cause) { return wk__plain_raise(f, exception, cause); }
+int wk__op_assertion(wk__frame *f, PyObject **out_type) { return wk__plain_assertion(f, out_type); }
+int wk__op_match_group(wk__frame *f, PyObject *exception, PyObject *type, PyObject **out_match, PyObject **out_rest) {
+  return wk__plain_match_group(f, exception, type, out_match, out_rest);
+}
+PyObject *wk__op_join_groups(wk__frame *f, PyObject *original, PyObject *raised) {
+  return wk__plain_join_groups(f, original, raised);
+}
+int wk__op_match_kind(wk__frame *f, wk__pattern kind, PyObject *subject) {
+  return wk__plain_match_kind(f, kind, subject);
+}

@@ -1,0 +1,268 @@
+/* Objects that the region made get their registers when they are first needed, from what they are then.
+ * In: an object without a register. Out: steps that make it again. What cannot be described fails the recording.
+ * Tests: tests/python/capture/corpus_objects.py. */
+#include "autograd/autograd.h"
+#include "dynamo/capture/known.h"
+#include "dynamo/capture/record_parts.h"
+
+static wk__reg made_of(wk__recording *r, const wk__binding *b, PyObject *o, wk__step_kind kind, PyObject *const *items,
+                       Py_ssize_t count) {
+  return wk__did(r, b, kind, o, items, (int)count, NULL) < 0 ? -1 : wk__reg_find(r, o);
+}
+
+static wk__reg made_dict(wk__recording *r, const wk__binding *b, PyObject *o) {
+  Py_ssize_t count = 2 * PyDict_GET_SIZE(o), i = 0;
+  PyObject **items = wk__alloc((size_t)(count + 1) * sizeof *items), *key, *value;
+  if (!items) return wk__record_no_memory(r);
+  for (Py_ssize_t at = 0; PyDict_Next(o, &at, &key, &value);) {
+    items[i++] = key;
+    items[i++] = value;
+  }
+  wk__reg reg = made_of(r, b, o, WK__DO_MAP, items, count);
+  wk__free(items);
+  return reg;
+}
+
+/* Empty, and then what is in it in its order. */
+static wk__reg made_dict_of_kind(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *type = (PyObject *)Py_TYPE(o), *keys = PySequence_Tuple(o);
+  PyObject *factory = wk__is_default_dict(Py_TYPE(o)) ? PyObject_GetAttrString(o, "default_factory") : NULL;
+  PyObject *made[] = {type, factory};
+  PyObject **dict = _PyObject_GetDictPtr(o);
+  bool plain = keys && !PyErr_Occurred() && !(dict && *dict && PyDict_GET_SIZE(*dict));
+  plain = plain && wk__reg_constant(r, type) >= 0 && made_of(r, b, o, WK__DO_CALL, made, factory ? 2 : 1) >= 0;
+  for (Py_ssize_t i = 0; plain && i < PyTuple_GET_SIZE(keys); i++) {
+    PyObject *key = PyTuple_GET_ITEM(keys, i), *item[] = {o, key, PyDict_GetItemWithError(o, key)};
+    plain = wk__did(r, b, WK__DO_SET_ITEM, NULL, item, 3, NULL) == 0;
+  }
+  Py_XDECREF(keys);
+  Py_XDECREF(factory);
+  if (!plain) wk__record_failed(r, "a %s that cannot be described", Py_TYPE(o)->tp_name);
+  return plain ? wk__reg_find(r, o) : -1;
+}
+
+static wk__reg made_set(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *items = PySequence_Tuple(o);
+  if (!items) return -1;
+  wk__reg reg = made_of(r, b, o, WK__DO_SET, &PyTuple_GET_ITEM(items, 0), PyTuple_GET_SIZE(items));
+  Py_DECREF(items);
+  return reg;
+}
+
+static wk__reg made_call(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *callable, PyObject *args) {
+  Py_ssize_t count = PyTuple_GET_SIZE(args);
+  PyObject *items[8] = {callable};
+  if (count > 7) {
+    wk__record_failed(r, "a %s of many arguments", Py_TYPE(o)->tp_name);
+    return -1;
+  }
+  for (Py_ssize_t i = 0; i < count; i++) items[i + 1] = PyTuple_GET_ITEM(args, i);
+  return made_of(r, b, o, WK__DO_CALL, items, count + 1);
+}
+
+/* Tuples with names: torch.return_types.max takes one sequence, a namedtuple its fields. */
+static wk__reg made_tuple(wk__recording *r, const wk__binding *b, PyObject *o) {
+  if (PyTuple_CheckExact(o)) return made_of(r, b, o, WK__DO_TUPLE, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  PyObject *type = (PyObject *)Py_TYPE(o), *plain = PyTuple_GetSlice(o, 0, PyTuple_GET_SIZE(o)), *args = NULL;
+  if (!plain || wk__reg_constant(r, type) < 0) return -1;
+  bool takes_fields = PyObject_HasAttrString(type, "_fields");
+  args = takes_fields ? Py_NewRef(plain) : PyTuple_Pack(1, plain);
+  wk__reg reg = args ? made_call(r, b, o, type, args) : -1;
+  Py_DECREF(plain);
+  Py_XDECREF(args);
+  return reg;
+}
+
+/* Iterators over known things say themselves how they can be made again: (iter, (list,), position). */
+static wk__reg made_iterator(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *how = PyObject_CallMethod(o, "__reduce__", NULL), *none[2] = {o, NULL};
+  if (!how || !PyTuple_Check(how) || PyTuple_GET_SIZE(how) < 2) {
+    PyErr_Clear();
+    Py_XDECREF(how);
+    wk__record_failed(r, "a live %s", Py_TYPE(o)->tp_name);
+    return -1;
+  }
+  PyObject *callable = PyTuple_GET_ITEM(how, 0);
+  wk__reg reg = wk__reg_constant(r, callable) < 0 ? -1 : made_call(r, b, o, callable, PyTuple_GET_ITEM(how, 1));
+  if (reg >= 0 && PyTuple_GET_SIZE(how) > 2 && PyTuple_GET_ITEM(how, 2) != Py_None) {
+    PyObject *set_state = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "__setstate__");
+    none[0] = PyTuple_GET_ITEM(how, 2);
+    PyObject *items[3] = {set_state, o, none[0]};
+    if (!set_state || wk__reg_constant(r, set_state) < 0 || wk__did(r, b, WK__DO_IMPURE_CALL, NULL, items, 3, NULL) < 0)
+      reg = -1;
+    Py_XDECREF(set_state);
+  }
+  Py_DECREF(how);
+  return reg;
+}
+
+static wk__reg made_function(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyFunctionObject *f = (PyFunctionObject *)o;
+  if (!wk__is_made_function(r, o)) {
+    wk__record_failed(r, "a function that came from unknown code");
+    return -1;
+  }
+  PyObject *items[] = {f->func_code,       f->func_globals,     f->func_defaults,
+                       f->func_kwdefaults, f->func_annotations, f->func_closure};
+  if (wk__reg_constant(r, f->func_code) < 0 || wk__reg_constant(r, f->func_globals) < 0) return -1;
+  if (f->func_annotations && wk__reg_constant(r, f->func_annotations) < 0) return -1;
+  return made_of(r, b, o, WK__DO_FUNCTION, items, WK_COUNT(items));
+}
+
+/* list.append of a certain list: getattr(list, "append"). */
+static wk__reg made_builtin_method(wk__recording *r, const wk__binding *b, PyObject *o, PyObject *self,
+                                   const char *text) {
+  PyObject *builtins = PyEval_GetBuiltins(), *getter = PyDict_GetItemString(builtins, "getattr");
+  PyObject *name = PyUnicode_InternFromString(text);
+  PyObject *items[] = {getter, self, name};
+  wk__reg reg = getter && name && wk__reg_constant(r, getter) >= 0 ? made_of(r, b, o, WK__DO_CALL, items, 3) : -1;
+  Py_XDECREF(name);
+  return reg;
+}
+
+/* tensor.__rand__, a slot of C code that is bound: the same. */
+static wk__reg made_method_wrapper(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *self = PyObject_GetAttrString(o, "__self__"), *name = PyObject_GetAttrString(o, "__name__");
+  const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+  bool tensor = self && PyObject_TypeCheck(self, b->tensor_type); /* others may have found it by way of super() */
+  wk__reg reg = text && tensor ? made_builtin_method(r, b, o, self, text) : -1;
+  if (reg < 0) wk__record_failed(r, "a method-wrapper that was made in the region is still alive");
+  Py_XDECREF(self);
+  Py_XDECREF(name);
+  return reg;
+}
+
+static bool is_iterator_type(PyTypeObject *t) {
+  return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
+         t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyUnicodeIter_Type ||
+         t == &PyListRevIter_Type;
+}
+
+/* Those that stand in its dictionary, set again. */
+static bool with_attributes(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject **place = _PyObject_GetDictPtr(o), *dict = place && *place ? PyDict_Copy(*place) : NULL, *key, *value;
+  bool set = true;
+  for (Py_ssize_t at = 0; dict && set && PyDict_Next(dict, &at, &key, &value);)
+    set = wk__did(r, b, WK__DO_SET_ATTR, NULL, (PyObject *[]){o, value}, 2, key) == 0;
+  Py_XDECREF(dict);
+  return set && !PyErr_Occurred();
+}
+
+/* An instance of a class written in Python, whose state is its dictionary. */
+static wk__reg made_instance(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyTypeObject *type = Py_TYPE(o);
+  PyObject *items[] = {(PyObject *)type};
+  if (wk__reg_constant(r, (PyObject *)type) < 0 || made_of(r, b, o, WK__DO_INSTANCE, items, 1) < 0) return -1;
+  return with_attributes(r, b, o) ? wk__reg_find(r, o) : -1;
+}
+
+static bool has_python_bases(const PyTypeObject *t) {
+  while (t->tp_base && t->tp_base->tp_flags & Py_TPFLAGS_HEAPTYPE) t = t->tp_base;
+  return t->tp_base == &PyBaseObject_Type;
+}
+
+/* What it knows stands in its dictionary. Storing there goes by way of its __setattr__, which registers these. */
+static wk__reg made_module(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject **place = _PyObject_GetDictPtr(o), *key, *value;
+  for (Py_ssize_t at = 0; place && *place && PyDict_Next(*place, &at, &key, &value);)
+    if (PyObject_TypeCheck(value, b->module_type) || PyObject_TypeCheck(value, *b->parameter_type)) {
+      wk__record_failed(r, "a module that holds others beside its parts");
+      return -1;
+    }
+  if (Py_TYPE(o)->tp_new == b->module_type->tp_new) return made_instance(r, b, o);
+  wk__record_failed(r, "a %s that was made in the region is still alive", Py_TYPE(o)->tp_name);
+  return -1;
+}
+
+static bool is_simple_instance(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && t->tp_new == PyBaseObject_Type.tp_new && t->tp_dictoffset &&
+         has_python_bases(t) && t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
+}
+
+/* The value alone, which the graph makes. */
+static PyObject *detached(const wk__binding *b, PyObject *o) {  // -> new
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = b->tensor_of(o)}}, result = {0};
+  bool before = wk__thread.mode.grad_enabled;
+  wk__thread.mode.grad_enabled = false;
+  wk_status status = wk_call(WK__OP(detach), args, NULL, &result);
+  wk__thread.mode.grad_enabled = before;
+  return status == WK_OK ? b->wrap(b->state, result.tensor) : b->raise(b->state);
+}
+
+/* A leaf of the region's own is no value of the graph, which would have no gradient: it is made of one. */
+static wk__reg made_parameter(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *make = PyObject_GetAttrString((PyObject *)b->tensor_type, "_make_subclass"), *data = detached(b, o);
+  PyObject *flag = PyBool_FromLong(b->tensor_of(o)->keys & WK__KEY_AUTOGRAD), *grad = b->grad_of(o);
+  PyObject *items[] = {make, (PyObject *)Py_TYPE(o), data, flag};
+  bool made = make && data && flag && wk__reg_constant(r, make) >= 0 && wk__reg_constant(r, items[1]) >= 0 &&
+              made_of(r, b, o, WK__DO_CALL, items, 4) >= 0;
+  if (made && grad) made = wk__did(r, b, WK__DO_SET_GRAD, NULL, (PyObject *[]){o, grad}, 2, NULL) == 0;
+  Py_XDECREF(make);
+  Py_XDECREF(data);
+  Py_XDECREF(flag);
+  Py_XDECREF(grad);
+  return made && with_attributes(r, b, o) ? wk__reg_find(r, o) : -1;
+}
+
+/* One that the graph makes; its class is not the graph's to know. */
+static wk__reg made_tensor(wk__recording *r, const wk__binding *b, PyObject *o) {
+  if (!b->tensor_of(o)->trace) {
+    wk__record_failed(r, "a tensor that came from unknown code");
+    return -1;
+  }
+  if (Py_TYPE(o) == *b->parameter_type && !wk__grad_fn(b->tensor_of(o))) return made_parameter(r, b, o);
+  wk__reg reg = wk__reg_tensor(r, o);
+  if (reg >= 0 && Py_TYPE(o) != b->tensor_type) {
+    if (wk__reg_constant(r, (PyObject *)Py_TYPE(o)) < 0) return -1;
+    r->registers[reg].type = Py_TYPE(o);
+  }
+  return reg < 0 || !with_attributes(r, b, o) ? -1 : reg;
+}
+
+static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  if (wk__is_plain_value(b, o) || t == &PyRange_Type || PyType_Check(o) || PyCode_Check(o) || PyModule_Check(o) ||
+      t == &PyFrozenSet_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
+      t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type)
+    return wk__reg_constant(r, o);
+  if (PyObject_TypeCheck(o, b->tensor_type)) return made_tensor(r, b, o);
+  if (PyTuple_Check(o)) return made_tuple(r, b, o);
+  if (t == &PyList_Type) return made_of(r, b, o, WK__DO_LIST, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
+  if (t == &PyDict_Type) return made_dict(r, b, o);
+  if (t == &PyODict_Type || wk__is_default_dict(t)) return made_dict_of_kind(r, b, o);
+  if (t == &PySet_Type) return made_set(r, b, o);
+  if (t == &PySlice_Type) {
+    PySliceObject *s = (PySliceObject *)o;
+    return made_of(r, b, o, WK__DO_SLICE, (PyObject *[]){s->start, s->stop, s->step}, 3);
+  }
+  if (PyMethod_Check(o))
+    return made_of(r, b, o, WK__DO_METHOD, (PyObject *[]){PyMethod_GET_FUNCTION(o), PyMethod_GET_SELF(o)}, 2);
+  if (PyCell_Check(o)) return made_of(r, b, o, WK__DO_CELL, (PyObject *[]){PyCell_GET(o)}, 1);
+  if (PyFunction_Check(o)) return made_function(r, b, o);
+  if (PyCFunction_Check(o)) {
+    PyObject *self = PyCFunction_GET_SELF(o);
+    if (!self || PyModule_Check(self) || b->is_own_mode(Py_TYPE(self))) return wk__reg_constant(r, o);
+    return made_builtin_method(r, b, o, self, ((PyCFunctionObject *)o)->m_ml->ml_name);
+  }
+  if (t == &_PyMethodWrapper_Type) return made_method_wrapper(r, b, o);
+  if (is_iterator_type(t)) return made_iterator(r, b, o);
+  if (PyObject_TypeCheck(o, b->module_type)) return made_module(r, b, o);
+  if (is_simple_instance(o)) return made_instance(r, b, o);
+  wk__record_failed(r, "a %s that was made in the region is still alive", t->tp_name);
+  return -1;
+}
+
+enum { MAX_NESTING = 64 };
+wk__reg wk__reg_of(wk__recording *r, const wk__binding *b, PyObject *o) {
+  wk__reg known = wk__reg_find(r, o);
+  if (known >= 0) return known;
+  if (r->depth > MAX_NESTING) {
+    wk__record_failed(r, "objects that contain each other");
+    return -1;
+  }
+  r->depth++;
+  wk__reg reg = make_register(r, b, o);
+  r->depth--;
+  return reg;
+}

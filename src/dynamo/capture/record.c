@@ -1,0 +1,518 @@
+/* The recording of one segment: which objects are known, where from, and what was done to them.
+ * In: what operations.c sees happen. Out: reads and checks, steps, registers. Invariant: an object that has a register
+ * is kept alive by it, so that its address stands for it. Tests: tests/python/capture/. */
+#include "dynamo/capture/numbers.h"
+#include "dynamo/capture/record_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* ================================================== life ======================================================== */
+
+wk__recording *wk__recording_create(void) { return wk__alloc_zeroed(sizeof(wk__recording)); }
+
+void wk__recording_release(wk__recording *r) {
+  if (!r) return;
+  for (int64_t i = 0; i < r->register_count; i++) {
+    if (!r->registers[i].borrowed) wk__bury(r->registers[i].object);
+    wk__bury(r->registers[i].names);
+    wk__bury(r->registers[i].before);
+  }
+  for (int64_t i = 0; i < r->read_count; i++)
+    if (!r->reads[i].borrowed) wk__bury(r->reads[i].object);
+  for (int64_t i = 0; i < r->step_count; i++) wk__bury(r->steps[i].object);
+  for (int64_t i = 0; i < r->versioned_count; i++)
+    if (!r->versioned_borrowed || !r->versioned_borrowed[i]) wk__bury(r->versioned[i]);
+  wk__free(r->registers);
+  wk__free(r->reads);
+  wk__free(r->steps);
+  wk__free(r->specs);
+  wk__free(r->inputs);
+  wk__free(r->versioned);
+  wk__free(r->versions);
+  wk__free(r->numbers);
+  wk__free(r->symbols);
+  wk__map_release(&r->expressions);
+  wk__map_release(&r->fresh);
+  wk__map_release(&r->by_object);
+  wk__map_release(&r->read_before);
+  wk__arena_release(&r->arena);
+  wk__free(r);
+}
+
+void wk__record_failed(wk__recording *r, const char *format, ...) {
+  if (r->failed[0]) return;
+  va_list args;
+  va_start(args, format);
+  vsnprintf(r->failed, sizeof r->failed, format, args);
+  va_end(args);
+}
+
+/* ================================================ registers ===================================================== */
+
+static uint64_t key_of(const void *p) { return (uint64_t)(uintptr_t)p; }
+
+wk__reg wk__reg_find(const wk__recording *r, PyObject *object) {
+  return (wk__reg)(intptr_t)wk__map_get(&r->by_object, key_of(object)) - 1;
+}
+
+wk__reg wk__new_register(wk__recording *r, wk__reg_kind kind, PyObject *object, bool fixed) {
+  if (wk__grow(&r->registers, &r->register_capacity, r->register_count + 1, sizeof *r->registers) != WK_OK)
+    return wk__record_no_memory(r);
+  wk__reg reg = (wk__reg)r->register_count++;
+  r->registers[reg] =
+      (wk__register){.kind = kind, .fixed = fixed, .input = -1, .spec = -1, .output = -1, .object = Py_XNewRef(object)};
+  r->registers[reg].path = key_of(object);
+  if (object && wk__map_set(&r->by_object, key_of(object), (void *)(intptr_t)(reg + 1)) != WK_OK)
+    return wk__record_no_memory(r);
+  return reg;
+}
+
+wk__reg wk__reg_constant(wk__recording *r, PyObject *object) {
+  wk__reg known = wk__reg_find(r, object);
+  if (known < 0) return wk__new_register(r, WK__REG_CONSTANT, object, true);
+  /* What was read from outside has turned out to be this very object. */
+  if (r->registers[known].kind == WK__REG_READ && !r->registers[known].fixed)
+    wk__check_once(r, WK__CHECK_IS, known, 0, object);
+  return known;
+}
+wk__reg wk__reg_made(wk__recording *r, PyObject *object) { return wk__new_register(r, WK__REG_MADE, object, false); }
+wk__reg wk__reg_tensor(wk__recording *r, PyObject *object) {
+  return wk__new_register(r, WK__REG_TENSOR, object, false);
+}
+
+bool wk__is_plain_value(const wk__binding *b, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return o == Py_None || t == &PyBool_Type || t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type ||
+         t == &PyBytes_Type || t == &PyComplex_Type || t == &PyEllipsis_Type || o == Py_NotImplemented ||
+         t == b->dtype_type || t == b->device_type || t == b->memory_format_type || t == b->layout_type ||
+         t == b->finfo_type || t == b->iinfo_type;
+}
+
+/* ================================================= versions ===================================================== */
+
+uint64_t wk__version_of(PyObject *o) {
+  if (PyDict_Check(o)) return ((PyDictObject *)o)->ma_version_tag;
+  if (!PyFunction_Check(o)) {
+    PyTypeObject *t = (PyTypeObject *)o;
+    if (!t->tp_version_tag) (void)_PyType_Lookup(t, ((PyHeapTypeObject *)t)->ht_name); /* gives it a version */
+    return t->tp_version_tag;
+  }
+  const PyFunctionObject *f = (PyFunctionObject *)o; /* a recording keeps these alive */
+  return wk__hash_mix(wk__hash_mix(key_of(f->func_code), key_of(f->func_defaults)), key_of(f->func_kwdefaults));
+}
+
+static int keep_version(wk__recording *r, PyObject *object) {
+  for (int64_t i = r->versioned_count - 1; i >= 0; i--)
+    if (r->versioned[i] == object) return 0;
+  int64_t count = r->versioned_count + 1;
+  if (wk__grow(&r->versioned, &r->versioned_capacity, count, sizeof *r->versioned) != WK_OK ||
+      wk__grow(&r->versions, &r->version_capacity, count, sizeof *r->versions) != WK_OK)
+    return wk__record_no_memory(r);
+  r->versions[r->versioned_count] = wk__version_of(object);
+  r->versioned[r->versioned_count++] = Py_NewRef(object);
+  return 0;
+}
+
+int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
+  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return 0; /* those do not change */
+  uint64_t key = key_of(type) | 1;
+  if (wk__map_get(&r->read_before, key)) return 0;
+  if (wk__map_set(&r->read_before, key, type) != WK_OK) return wk__record_no_memory(r);
+  return keep_version(r, (PyObject *)type);
+}
+
+void wk__note_made_function(wk__recording *r, PyObject *function) {
+  if (wk__map_set(&r->read_before, key_of(function) | 1, function) != WK_OK) wk__record_no_memory(r);
+}
+bool wk__is_made_function(const wk__recording *r, PyObject *function) {
+  return wk__map_get(&r->read_before, key_of(function) | 1) != NULL;
+}
+
+int wk__depend_on_function(wk__recording *r, const wk__binding *b, PyObject *function) {
+  PyFunctionObject *f = (PyFunctionObject *)function;
+  uint64_t hash = key_of(function) | 1;
+  if (wk__map_get(&r->read_before, hash)) return 0;
+  if (wk__map_set(&r->read_before, hash, function) != WK_OK || keep_version(r, function) < 0)
+    return wk__record_no_memory(r);
+  if (wk__reg_constant(r, f->func_code) < 0) return -1;
+  wk__reg defaults = f->func_defaults ? wk__reg_constant(r, f->func_defaults) : -1;
+  for (Py_ssize_t i = 0; defaults >= 0 && i < PyTuple_GET_SIZE(f->func_defaults); i++) {
+    PyObject *value = PyTuple_GET_ITEM(f->func_defaults, i);
+    if (!wk__is_plain_value(b, value) && wk__observe(r, b, value, WK__READ_ITEM, defaults, i, NULL) < 0) return -1;
+  }
+  bool before = r->keep_numbers;
+  r->keep_numbers = true;
+  wk__reg named = f->func_kwdefaults ? wk__reg_constant(r, f->func_kwdefaults) : -1;
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; named >= 0 && PyDict_Next(f->func_kwdefaults, &at, &key, &value);)
+    if (wk__observe(r, b, value, WK__READ_DICT, named, -1, key) < 0) return -1;
+  r->keep_numbers = before;
+  return 0;
+}
+
+/* ============================================ reads and their checks ============================================ */
+
+wk__read *wk__add_read(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
+  if (wk__grow(&r->reads, &r->read_capacity, r->read_count + 1, sizeof *r->reads) != WK_OK) {
+    wk__record_no_memory(r);
+    return NULL;
+  }
+  wk__read *read = &r->reads[r->read_count++];
+  *read = (wk__read){.kind = (uint8_t)kind, .dest = -1, .a = a, .b = b, .object = Py_XNewRef(object)};
+  return read;
+}
+
+static bool is_fixed(const wk__recording *r, wk__reg reg) { return reg >= 0 && r->registers[reg].fixed; }
+
+/* Whether what the read finds can only change together with a version that is checked. */
+static bool read_is_fixed(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
+  switch (kind) {
+    case WK__READ_DICT:
+      return is_fixed(r, a) && !r->registers[a].is_globals && (key || is_fixed(r, (wk__reg)b));
+    case WK__READ_ITEM:
+      return is_fixed(r, a) && PyTuple_Check(r->registers[a].object);
+    case WK__READ_CLOSURE:
+      return is_fixed(r, a);
+    case WK__READ_INSTANCE: /* that a tensor gets a dictionary changes no version */
+      return is_fixed(r, a) && r->registers[a].spec < 0;
+    case WK__CHECK_IS:
+    case WK__CHECK_EQUAL:
+    case WK__CHECK_TYPE:
+    case WK__CHECK_TENSOR:
+    case WK__CHECK_ABSENT:
+    case WK__CHECK_PRESENT:
+      return is_fixed(r, a) && !r->registers[a].is_globals;
+    case WK__CHECK_NO_DICT:
+      return is_fixed(r, a) && !r->registers[a].is_globals && r->registers[a].spec < 0;
+    case WK__CHECK_KEYS:
+      if (is_fixed(r, a) && PyODict_Check(r->registers[a].object)) return false; /* move_to_end is no new version */
+      return is_fixed(r, a) && (PyDict_Check(r->registers[a].object) || PyTuple_Check(r->registers[a].object));
+    case WK__CHECK_LENGTH:
+      return is_fixed(r, a) && (PyDict_Check(r->registers[a].object) || PyTuple_Check(r->registers[a].object));
+    case WK__CHECK_SAME:
+    case WK__CHECK_DIFFERENT:
+      return is_fixed(r, a) && is_fixed(r, (wk__reg)b);
+    default:
+      return false;
+  }
+}
+
+static void keep_versions_behind(wk__recording *r, wk__read_kind kind, wk__reg a) {
+  PyObject *o = a >= 0 ? r->registers[a].object : NULL;
+  if (o && PyDict_Check(o) && kind != WK__CHECK_TYPE && kind != WK__CHECK_IS) keep_version(r, o);
+}
+
+void wk__check(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
+  wk__read *check = wk__add_read(r, kind, a, b, object);
+  if (!check) return;
+  check->fixed = read_is_fixed(r, kind, a, b, object);
+  if (check->fixed) keep_versions_behind(r, kind, a);
+}
+
+static uint64_t hash_of_read(wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
+  uint64_t h = wk__hash_mix(wk__hash_mix(wk__hash_mix((uint64_t)kind + 1, (uint64_t)a), (uint64_t)b), key_of(key));
+  return h << 1 ? h & ~UINT64_C(1) : 2; /* even: odd keys are types */
+}
+
+void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object) {
+  uint64_t hash = hash_of_read(kind, a, b, object);
+  if (wk__map_get(&r->read_before, hash)) return;
+  if (wk__map_set(&r->read_before, hash, r) != WK_OK) wk__record_no_memory(r);
+  wk__check(r, kind, a, b, object);
+}
+
+static wk__tensor_spec *new_spec(wk__recording *r, PyTypeObject *type, const wk_tensor *t) {
+  wk__tensor_spec *spec = wk__arena_alloc(&r->arena, sizeof *spec);
+  if (!spec || wk__grow(&r->specs, &r->spec_capacity, r->spec_count + 1, sizeof *r->specs) != WK_OK) return NULL;
+  *spec = (wk__tensor_spec){.type = type,
+                            .dtype = t->dtype,
+                            .ndim = t->ndim,
+                            .device_type = t->device.type,
+                            .device_index = t->device.index,
+                            .keys = t->keys & WK__KEY_AUTOGRAD};
+  for (int d = 0; d < t->ndim; d++) {
+    spec->dims[d] = t->sizes[d].bits;
+    spec->dims[t->ndim + d] = t->strides[d].bits;
+    spec->stride_over[d] = -1;
+  }
+  return r->specs[r->spec_count++] = spec;
+}
+
+/* A tensor whose sizes are to be symbols is an input at once, so that the program never sees the numbers. What cannot
+ * be one, or is one already, keeps them. */
+static void make_symbolic(wk__recording *r, wk_tensor *t, wk__tensor_spec *spec) {
+  if (!spec->dynamic) return;
+  bool is_input = wk__tracer_node(r->tracer, t);
+  if (!is_input) wk_error_clear();
+  if (!is_input && t->flags & WK__TENSOR_SYMBOLIC) wk__record_failed(r, "a tensor that cannot be an input");
+  if (!(t->flags & WK__TENSOR_SYMBOLIC)) spec->dynamic = 0;
+}
+
+static int check_tensor(wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *object) {
+  wk_tensor *t = binding->tensor_of(object);
+  wk__tensor_spec *spec = new_spec(r, Py_TYPE(object), t);
+  if (!spec) return wk__record_no_memory(r);
+  r->registers[reg].spec = (int)r->spec_count - 1;
+  wk__check(r, WK__CHECK_TENSOR, reg, r->spec_count - 1, NULL);
+  spec->dynamic = wk__dynamic_dims(r, binding, reg, object);
+  make_symbolic(r, t, spec);
+  return 0;
+}
+
+/* Objects that programs do not replace by equal ones: they are checked by identity, and what is reached through them by
+ * version.
+ */
+static bool by_identity(const wk__binding *b, PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return PyType_Check(o) || PyFunction_Check(o) || PyCFunction_Check(o) || PyModule_Check(o) || PyCode_Check(o) ||
+         t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || t == &PyClassMethodDescr_Type ||
+         t == &PyStaticMethod_Type || t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type ||
+         t == &PyFrozenSet_Type || PyObject_TypeCheck(o, b->module_type) ||
+         (b->is_optimizer && b->is_optimizer(b->state, o));
+}
+
+/* Objects whose value is all that C code looks at: ranges, slices, members of an IntEnum, texts of a class of its own.
+ */
+static bool by_value(PyObject *o) {
+  return PyRange_Check(o) || PySlice_Check(o) || PyLong_Check(o) || PyUnicode_Check(o) || PyFloat_Check(o) ||
+         PyBytes_Check(o) || PyComplex_Check(o);
+}
+
+/* A function that is made again for each call (a comprehension's, a lambda in an argument) is known by its code. */
+static bool is_made_each_time(const wk__recording *r, wk__reg reg, PyObject *o) {
+  const wk__read *read = &r->reads[r->read_count - 1];
+  if (!PyFunction_Check(o) || read->dest != reg || (read->kind != WK__READ_SLOT && read->kind != WK__READ_STACK))
+    return false;
+  return !((PyFunctionObject *)o)->func_defaults && !((PyFunctionObject *)o)->func_kwdefaults;
+}
+
+static int check_kind(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *o) {
+  wk__register *g = &r->registers[reg];
+  if (is_made_each_time(r, reg, o)) {
+    wk__check(r, WK__CHECK_CODE, reg, (int64_t)(intptr_t)PyFunction_GET_GLOBALS(o), PyFunction_GET_CODE(o));
+    return 0;
+  }
+  if (by_identity(b, o)) {
+    wk__check(r, WK__CHECK_IS, reg, 0, o);
+    g->fixed = true;
+    return PyType_Check(o) ? 0 : wk__depend_on_type(r, Py_TYPE(o));
+  }
+  if (PyObject_TypeCheck(o, b->tensor_type)) return check_tensor(r, b, reg, o);
+  wk__check(r, by_value(o) ? WK__CHECK_EQUAL : WK__CHECK_TYPE, reg, 0, by_value(o) ? o : (PyObject *)Py_TYPE(o));
+  if (PyTuple_Check(o)) {
+    wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(o), NULL);
+    r->registers[reg].touched = PyTuple_GET_SIZE(o) == 0;
+  }
+  return wk__depend_on_type(r, Py_TYPE(o));
+}
+
+/* Checks of a thing that has been read into `reg` and has a register already. */
+static void check_again(wk__recording *r, wk__reg reg, wk__reg known) {
+  wk__register *k = &r->registers[known];
+  if (k->fixed)
+    wk__check(r, WK__CHECK_IS, reg, 0, k->object);
+  else
+    wk__check(r, WK__CHECK_SAME, reg, known, NULL);
+}
+
+/* Where something is found, the same in every capture. */
+static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
+  bool of_frame = kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_FUNCTION;
+  uint64_t h =
+      wk__hash_mix((uint64_t)kind + 1, of_frame ? key_of(r->codes ? r->codes[a] : NULL) : r->registers[a].path);
+  if (of_frame) h = wk__hash_mix(h, (uint64_t)a);
+  Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
+  h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);
+  return h ? h : 1;
+}
+
+int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
+                int64_t b, PyObject *key) {
+  uint64_t hash = hash_of_read(kind, a, b, key);
+  r->last_fresh = r->fresh.count ? wk__map_get(&r->fresh, hash) : NULL;
+  r->last_found = object;
+  if (r->keep_numbers && r->last_fresh) wk__specialize(r, r->last_fresh); /* C code sees what is in the container */
+  if (wk__map_get(&r->read_before, hash) == object) return 0;
+  uint64_t path = path_of(r, kind, a, b, key);
+  if (wk__map_set(&r->read_before, hash, object) != WK_OK) return wk__record_no_memory(r);
+  if (wk__number_changes(r, object, kind, path)) return wk__read_changing(r, hash, path, object, kind, a, b, key);
+  bool plain = wk__is_plain_value(binding, object);
+  wk__reg known = plain ? -1 : wk__reg_find(r, object);
+  if (known >= 0 && r->registers[known].kind != WK__REG_READ && r->registers[known].kind != WK__REG_CONSTANT) {
+    wk__record_failed(r, "an object made in the region was found outside");
+    return -1;
+  }
+  bool fixed = read_is_fixed(r, kind, a, b, key);
+  if (fixed) keep_versions_behind(r, kind, a);
+  /* A tensor that has been replaced there since an earlier capture is looked at in each call. */
+  if (fixed && r->changing && PyObject_TypeCheck(object, binding->tensor_type) && wk__map_get(r->changing, path))
+    fixed = false;
+  wk__reg reg = wk__new_register(r, WK__REG_READ, plain || known >= 0 ? NULL : object, fixed);
+  wk__read *read = reg >= 0 ? wk__add_read(r, kind, a, b, key) : NULL;
+  if (!read) return -1;
+  read->dest = reg;
+  read->fixed = fixed;
+  r->registers[reg].path = path;
+  if (plain || known >= 0) r->registers[reg].object = Py_NewRef(object); /* fixed ones keep it; not found by it */
+  if (plain)
+    wk__check(r, WK__CHECK_EQUAL, reg, 0, object);
+  else if (known >= 0)
+    check_again(r, reg, known);
+  else
+    return check_kind(r, binding, reg, object);
+  return 0;
+}
+
+/* ---- all of a container ---- */
+
+static int touch_items(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *const *items, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (wk__observe(r, b, items[i], WK__READ_ITEM, reg, i, NULL) < 0) return -1;
+  return 0;
+}
+
+static int touch_dict(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *dict) {
+  PyObject *before = r->registers[reg].before, *key, *value;
+  PyObject *keys = before ? Py_NewRef(before) : PySequence_Tuple(dict);
+  if (!keys) return -1;
+  wk__check(r, WK__CHECK_KEYS, reg, 0, keys);
+  Py_DECREF(keys);
+  for (Py_ssize_t at = 0; PyDict_Next(dict, &at, &key, &value);) {
+    if (wk__was_written(r, reg, key)) continue;
+    if (wk__is_plain_value(b, key)) {
+      if (wk__observe(r, b, value, WK__READ_DICT, reg, -1, key) < 0) return -1;
+      continue;
+    }
+    if (wk__reg_find(r, key) < 0) wk__reg_constant(r, key); /* CHECK_KEYS compares keys by identity or value */
+    if (wk__observe(r, b, value, WK__READ_DICT, reg, -1, key) < 0) return -1;
+  }
+  return 0;
+}
+
+static bool is_kept_list(const wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *list) {
+  if (!r->registers[reg].fixed || !PyList_GET_SIZE(list)) return false;
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+    PyObject *o = PyList_GET_ITEM(list, i);
+    bool stays =
+        PyDict_CheckExact(o) || PyObject_TypeCheck(o, *b->parameter_type) || PyObject_TypeCheck(o, b->module_type);
+    if (!stays) return false;
+  }
+  return true;
+}
+
+/* A fixed list of parameters or parameter groups: the same objects, so they are fixed too. */
+static int touch_kept_list(wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *list) {
+  PyObject *items = PyList_AsTuple(list);
+  if (!items) return -1;
+  wk__check(r, WK__CHECK_ITEMS, reg, 0, items);
+  Py_DECREF(items);
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+    PyObject *o = PyList_GET_ITEM(list, i);
+    if (wk__reg_find(r, o) >= 0) {
+      wk__reg known = wk__reg_find(r, o);
+      if (!r->registers[known].fixed) wk__check(r, WK__CHECK_IS, known, 0, o);
+      r->registers[known].fixed = true;
+      continue;
+    }
+    wk__reg item = wk__new_register(r, WK__REG_CONSTANT, o, true);
+    if (item < 0) return -1;
+    if (PyObject_TypeCheck(o, b->tensor_type) && check_tensor(r, b, item, o) < 0) return -1;
+  }
+  return 0;
+}
+
+static int touch(wk__recording *r, const wk__binding *b, PyObject *o) {
+  wk__reg reg = wk__reg_find(r, o);
+  if (reg < 0 || r->registers[reg].kind != WK__REG_READ || r->registers[reg].touched) return 0;
+  PyObject *before = r->registers[reg].before;
+  r->registers[reg].touched = true;
+  if (before && PyList_Check(o)) {
+    wk__check(r, WK__CHECK_LENGTH, reg, PyTuple_GET_SIZE(before), NULL);
+    return touch_items(r, b, reg, &PyTuple_GET_ITEM(before, 0), PyTuple_GET_SIZE(before));
+  }
+  if (r->registers[reg].written && !before) return 0; /* it became known before it was written */
+  if (PyTuple_Check(o)) return touch_items(r, b, reg, &PyTuple_GET_ITEM(o, 0), PyTuple_GET_SIZE(o));
+  if (PyDict_Check(o)) return touch_dict(r, b, reg, o);
+  if (PyList_Check(o)) {
+    if (is_kept_list(r, b, reg, o)) return touch_kept_list(r, b, reg, o);
+    wk__check(r, WK__CHECK_LENGTH, reg, PyList_GET_SIZE(o), NULL);
+    return touch_items(r, b, reg, ((PyListObject *)o)->ob_item, PyList_GET_SIZE(o));
+  }
+  if (PyAnySet_Check(o)) {
+    PyObject *copy = PyFrozenSet_New(before ? before : o);
+    if (!copy) return -1;
+    wk__check(r, WK__CHECK_EQUAL, reg, 0, copy);
+    Py_DECREF(copy);
+  }
+  return 0;
+}
+
+int wk__touch(wk__recording *r, const wk__binding *b, PyObject *o) {
+  r->keep_numbers = true;
+  int status = touch(r, b, o);
+  r->keep_numbers = false;
+  return status;
+}
+
+/* ================================================== steps ======================================================= */
+
+int wk__keep_before(wk__recording *r, wk__reg reg) {
+  wk__register *g = &r->registers[reg];
+  bool container = PyDict_Check(g->object) || PyList_Check(g->object) || PyAnySet_Check(g->object);
+  if (g->kind != WK__REG_READ || g->touched || g->before || g->written || g->names || !container) return 0;
+  if (!(g->before = PySequence_Tuple(g->object))) return -1;
+  return 0;
+}
+
+void wk__mark_written(wk__recording *r, wk__reg reg, PyObject *name) {
+  wk__register *g = &r->registers[reg];
+  if (name && !g->is_globals && g->object && PyDict_Check(g->object) && wk__keep_before(r, reg) < 0) PyErr_Clear();
+  if (!name) {
+    g->written = true;
+    return;
+  }
+  if (!g->names && !(g->names = PySet_New(NULL))) PyErr_Clear();
+  if (!g->names || PySet_Add(g->names, name) < 0) {
+    PyErr_Clear(); /* an unhashable name: all of it */
+    g->written = true;
+  }
+}
+
+bool wk__was_written(const wk__recording *r, wk__reg reg, PyObject *name) {
+  const wk__register *g = &r->registers[reg];
+  if (g->written) return true;
+  if (!g->names) return false;
+  int found = PySet_Contains(g->names, name);
+  if (found < 0) PyErr_Clear();
+  return found != 0;
+}
+
+static wk__do *add_step(wk__recording *r, wk__step_kind kind, wk__reg dest, const wk__reg *items, int count,
+                        PyObject *object) {
+  wk__reg *list = wk__arena_alloc(&r->arena, (size_t)(count + 1) * sizeof *list);
+  if (!list || wk__grow(&r->steps, &r->step_capacity, r->step_count + 1, sizeof *r->steps) != WK_OK) {
+    wk__record_no_memory(r);
+    return NULL;
+  }
+  if (count) memcpy(list, items, (size_t)count * sizeof *list);
+  wk__do *step = &r->steps[r->step_count++];
+  *step = (wk__do){.kind = (uint8_t)kind, .dest = dest, .count = count, .items = list, .object = Py_XNewRef(object)};
+  return step;
+}
+
+int wk__did(wk__recording *r, const wk__binding *b, wk__step_kind kind, PyObject *dest, PyObject *const *items,
+            int count, PyObject *object) {
+  wk__reg few[16], *regs = few;
+  if (count > (int)WK_COUNT(few) && !(regs = wk__alloc((size_t)count * sizeof *regs))) return wk__record_no_memory(r);
+  int status = 0;
+  for (int i = 0; i < count && status == 0; i++) {
+    regs[i] = items[i] ? wk__reg_of(r, b, items[i]) : -1;
+    if (items[i] && regs[i] < 0) status = -1;
+  }
+  wk__reg made = -1;
+  if (status == 0 && dest && (made = wk__reg_made(r, dest)) < 0) status = -1;
+  if (status == 0 && !add_step(r, kind, made, regs, count, object)) status = -1;
+  if (regs != few) wk__free(regs);
+  return status;
+}

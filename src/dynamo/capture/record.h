@@ -1,0 +1,249 @@
+/* What one segment knows and will do: a recording while it is captured, the same arrays when it is replayed.
+ *
+ * Registers hold Python objects. A *read* finds an object from outside again and puts it into a register (slot of a
+ * frame, global, attribute, item of another register); a *check* says what has to hold of a register. Both stand in one
+ * list, in the order in which the program asked. A *step* does to objects what the program did: makes them, stores,
+ * calls. Constants and tensors that the graph makes are registers too.
+ *
+ * Which register an object is, is known by its identity; the recording keeps every object that it knows alive. Numbers,
+ * strings and other values without identity have no register: reading one from outside adds a check of its value, after
+ * which it is a constant. */
+#ifndef WICK_DYNAMO_CAPTURE_RECORD_H
+#define WICK_DYNAMO_CAPTURE_RECORD_H
+
+#include "dynamo/cpython/frames.h"
+#include "dynamo/dynamo.h"
+#include "trace/trace.h"
+
+typedef int wk__reg; /* index of a register; -1: none, with a Python exception or a reason set */
+
+typedef enum wk__read_kind {
+  /* reads: registers[dest] = ... */
+  WK__READ_SLOT,      /* slot b of frame a (0: root); absent: the guard fails */
+  WK__READ_STACK,     /* value b of frame a's stack */
+  WK__READ_CELL,      /* contents of cell a */
+  WK__READ_DICT,      /* item `object` of dict a */
+  WK__READ_ITEM,      /* item b of list or tuple a */
+  WK__READ_ATTRIBUTE, /* attribute `object` of a, by a C descriptor of its type that only looks */
+  WK__READ_INSTANCE,  /* instance dictionary of a */
+  WK__READ_CLOSURE,   /* cell b of function a */
+  WK__READ_DEFAULTS,  /* __defaults__ (b = 0) or __kwdefaults__ (1) of function a */
+  WK__READ_GRAD,      /* .grad of tensor a, a tensor */
+  WK__READ_FUNCTION,  /* the function object of frame a */
+  WK__READ_REFERENT,  /* what weak reference a points at; None when it is gone */
+  WK__READ_SYMBOLIC,  /* the value of the expression b over the symbols that have been read, an int */
+  WK__READ_COMPUTED,  /* what `object`, a pure function of C, gives for a number a, and b unless that is -1 */
+  /* checks */
+  WK__CHECK_IS,        /* a is `object` */
+  WK__CHECK_SAME,      /* a is register b */
+  WK__CHECK_DIFFERENT, /* a is not register b */
+  WK__CHECK_EQUAL,     /* a has the type and value of `object` */
+  WK__CHECK_CODE,      /* function a has code `object`, globals at address b, and no defaults */
+  WK__CHECK_TYPE,      /* type(a) is `object`, at version b */
+  WK__CHECK_LENGTH,    /* list, tuple, dict or set a has b items */
+  WK__CHECK_KEYS,      /* dict a has the keys of tuple `object`, in that order */
+  WK__CHECK_ABSENT,    /* dict a has no key `object` */
+  WK__CHECK_PRESENT,   /* dict a has it, whatever the value */
+  WK__CHECK_NO_DICT,   /* a has no instance dictionary entry `object` (and perhaps no dictionary) */
+  WK__CHECK_UNBOUND,   /* slot b of frame a, or cell a (b = -1), is empty */
+  WK__CHECK_NO_GRAD,   /* tensor a has no .grad */
+  WK__CHECK_COMPUTED,  /* tensor a has a grad_fn, and is no view */
+  WK__CHECK_TENSOR,    /* tensor a is as specs[b] says */
+  WK__CHECK_FITS,      /* float a can be converted to dtype b */
+  WK__CHECK_QUIET,     /* no filter turns warnings of class a into errors */
+  WK__CHECK_ADDRESS,   /* a is at address b */
+  WK__CHECK_ITEMS,     /* list a has exactly the objects of tuple `object` */
+} wk__read_kind;
+
+typedef struct wk__read {
+  uint8_t kind;
+  bool fixed; /* depends on constants and dictionary versions alone: skipped while those are unchanged */
+  wk__reg dest, a;
+  int64_t b;
+  bool borrowed;    /* the object is a model that is watched, not owned */
+  PyObject *object; /* owned or NULL */
+} wk__read;
+
+typedef enum wk__step_kind {
+  WK__DO_CALL,  /* dest = items[0](*items[1:]), `object` keyword names or NULL */
+  WK__DO_TUPLE, /* dest = tuple of items */
+  WK__DO_LIST,
+  WK__DO_SET,
+  WK__DO_MAP, /* items: key, value, ... */
+  WK__DO_SLICE,
+  WK__DO_METHOD,      /* dest = bound method items[0] of items[1] */
+  WK__DO_CELL,        /* dest = cell of items[0] (-1: empty) */
+  WK__DO_FUNCTION,    /* dest = function; items: code, globals, defaults, kwdefaults, annotations, closure; -1: none */
+  WK__DO_INSTANCE,    /* dest = object.__new__ of type items[0] */
+  WK__DO_SET_ATTR,    /* items: owner, value (-1: delete); `object` the name */
+  WK__DO_SET_ITEM,    /* items: owner, key, value (-1: delete) */
+  WK__DO_SET_CELL,    /* items: cell, value (-1: empty) */
+  WK__DO_SET_GRAD,    /* items: tensor, value (-1: None) */
+  WK__DO_APPEND,      /* items: list, value */
+  WK__DO_ADD,         /* items: set, value */
+  WK__DO_IMPURE_CALL, /* as CALL, for its effect on items[1], a container that the program knows */
+  WK__DO_WARN,        /* a warning, as `object` says; see warn.c */
+  WK__DO_GRAD_MODE,   /* the thread's grad mode becomes `count` (0, 1) */
+} wk__step_kind;
+
+typedef struct wk__do {
+  uint8_t kind;
+  bool needed; /* somebody can see it */
+  bool undone; /* it raised before it had done anything: there is nothing to repeat */
+  wk__reg dest;
+  int count;
+  wk__reg *items; /* (count) */
+  PyObject *object;
+} wk__do;
+
+typedef enum wk__reg_kind {
+  WK__REG_READ,
+  WK__REG_CONSTANT,
+  WK__REG_MADE,
+  WK__REG_TENSOR,
+  WK__REG_NUMBER, /* an integer computed of symbols (numbers.h) */
+} wk__reg_kind;
+typedef struct wk__register {
+  uint8_t kind;
+  bool fixed;      /* READ: see wk__read; CONSTANT: always */
+  bool touched;    /* what its length, type or keys are has been checked */
+  bool is_globals; /* a module's dictionary: it changes all the time, so what is read from it is checked each time */
+  bool written;    /* changed by a step: what it holds is no longer what was there at the start */
+  bool symbolic;   /* an integer that stands for `number`; its value is that of this call only */
+  int input;       /* position among the graph's inputs, -1 */
+  int output;      /* TENSOR: position among the graph's outputs, -1 */
+  uint64_t path;   /* READ: hash of where it was found, the same in every capture */
+  int spec;        /* READ of a tensor: its description, -1 */
+  bool borrowed;   /* the object is not owned any more: a weak reference of the segment watches it */
+  wk_int number;   /* symbolic: the expression, in the graph's environment */
+  wk_int over;     /* is_quotient: the float is number / over, rounded once */
+  bool is_quotient;
+  PyTypeObject *type; /* TENSOR: of a class that derives from Tensor; a constant register owns it; NULL: Tensor */
+  PyObject *object;   /* owned: the object at capture; after capture only of constants and fixed ones */
+  PyObject *names;    /* owned: attributes and keys that steps have written, a set; or NULL */
+  PyObject *before; /* owned: what a container held before the first step changed it (keys of a dict, items), a tuple */
+} wk__register;
+
+/* What a captured tensor has to be like. */
+typedef struct wk__tensor_spec {
+  PyTypeObject *type;
+  uint8_t dtype, ndim, device_type;
+  int8_t device_index;
+  wk__keys keys;    /* WK__KEY_AUTOGRAD or 0 */
+  uint32_t dynamic; /* a bit a dim: its size is a symbol, whose range and guards are all that is checked */
+  int8_t stride_over[WK_MAX_DIMS]; /* the stride is the size times the stride of that dim; -1: it is a number */
+  int64_t dims[2 * WK_MAX_DIMS];   /* sizes, strides */
+} wk__tensor_spec;
+
+/* Where the value of a symbol of the graph is found. */
+typedef struct wk__symbol {
+  wk__reg reg;
+  int dim;     /* of that tensor; -1: the register is an integer */
+  bool marked; /* by mark_dynamic(): that it turns out to be a constant is an error */
+  bool ranged; /* with min or max: so is that not all of these values are allowed */
+} wk__symbol;
+
+typedef struct wk__recording {
+  wk__arena arena;
+  wk__register *registers;
+  int64_t register_count, register_capacity;
+  wk__map by_object; /* PyObject * -> register + 1 */
+  wk__read *reads;
+  int64_t read_count, read_capacity;
+  wk__do *steps;
+  int64_t step_count, step_capacity;
+  wk__tensor_spec **specs;
+  int64_t spec_count, spec_capacity;
+  wk__reg *inputs; /* registers of the graph's inputs */
+  int64_t input_count, input_capacity;
+  /* Numbers that have changed since an earlier capture: inputs of the graph instead of constants. In the region each is
+   * an object of its own, known by its identity like everything else. */
+  const wk__map *changing; /* borrowed: paths of such numbers, and of tensors with their dims; NULL: none */
+  wk__map fresh;           /* hash of a read -> the region's own object */
+  PyObject *last_fresh;    /* borrowed: of the last read, see wk__as_read */
+  PyObject *last_found;    /* borrowed: what last_fresh stands for */
+  bool keep_numbers;       /* C code will see the numbers themselves: they are constants */
+  wk__reg *numbers;        /* registers of the graph's number inputs */
+  int64_t number_count, number_capacity;
+  wk__symbol *symbols; /* in the order of the graph's environment */
+  int64_t symbol_count, symbol_capacity;
+  wk__symbol misfit;          /* ranged: a marked size that cannot be a symbol in its range, */
+  int64_t misfit_size;        /* and this is it */
+  wk__map expressions;        /* an expression -> the region's own int object */
+  wk__tracer *tracer;         /* borrowed: whose graph has the symbols; NULL: nothing is symbolic */
+  PyCodeObject *const *codes; /* borrowed: of the frames that it began in */
+  int8_t dynamic;             /* as wk__compile_options */
+  PyObject **versioned; /* dictionaries, types and functions whose versions stand for the fixed reads; owned, but for
+                         * the dictionaries of models that are watched */
+  bool *versioned_borrowed; /* (versioned_count) those; NULL: none */
+  int64_t versioned_count, versioned_capacity;
+  uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
+  int64_t version_capacity;
+  wk__map read_before; /* hash of a read -> its object: the same read is made once */
+  int depth;           /* of wk__reg_of in itself */
+  bool has_functions;  /* an autograd.Function has left a node on the tape */
+  char failed[160];    /* why this recording cannot be replayed; "" */
+} wk__recording;
+
+/* Drops a reference (or none: NULL) of the recorder's own. Python code that this runs would find the session in the
+ * middle of something, so it waits until nothing is being recorded. (between.c) */
+void wk__bury(PyObject *steal_object);
+#define WK__BURY(place)        \
+  do {                         \
+    PyObject *buried_ = place; \
+    (place) = NULL;            \
+    wk__bury(buried_);         \
+  } while (0)
+
+/* Under which `changing` remembers that another object was found at a path, whose id() the program had asked for. */
+static inline uint64_t wk__identity_path(uint64_t path) { return wk__hash_mix(path, 0x1d); }
+
+wk__recording *wk__recording_create(void);
+void wk__recording_release(wk__recording *r);
+
+/* ---- registers ---- */
+wk__reg wk__reg_find(const wk__recording *r, PyObject *object); /* -1 when it has none; sets nothing */
+wk__reg wk__reg_constant(wk__recording *r, PyObject *object);   /* an object that is the same in every call */
+wk__reg wk__reg_made(wk__recording *r, PyObject *object);
+/* The register from which `object` can be had at replay, made from what it consists of when it has none (numbers,
+ * tuples of known things, bound methods, traced tensors). -1 with r->failed set when its origin is not known.
+ */
+wk__reg wk__reg_of(wk__recording *r, const wk__binding *binding, PyObject *object);
+wk__reg wk__reg_tensor(wk__recording *r, PyObject *tensor); /* one that the graph makes */
+/* A value without identity: number, string, None, dtype, ... */
+bool wk__is_plain_value(const wk__binding *binding, PyObject *object);
+
+/* ---- reading from outside ---- */
+/* An object that has just been read as `kind` says becomes known, with the check that its kind asks for. 0, or -1 with
+ * r->failed set. */
+int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
+                int64_t b, PyObject *key);
+PyObject *wk__as_read(wk__recording *r, PyObject *found);  // -> new: what the region gets for what was just observed
+/* Position + 1 of a changing number among the graph's number inputs, which it becomes; 0: it is a constant. */
+int wk__number_input(wk__recording *r, PyObject *number);
+void wk__specialize(wk__recording *r, PyObject *number); /* from here on its value is checked, and so a constant */
+void wk__check(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object);
+void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object); /* if not before */
+/* A container from outside is about to be changed: what it holds now can still become known later. */
+int wk__keep_before(wk__recording *r, wk__reg reg);
+/* The function's code and defaults are the same in every call; what the defaults hold becomes known. 0 or -1. */
+/* One that the region itself has made needs none of that. */
+void wk__note_made_function(wk__recording *r, PyObject *function);
+bool wk__is_made_function(const wk__recording *r, PyObject *function); /* or one that is known already */
+int wk__depend_on_function(wk__recording *r, const wk__binding *binding, PyObject *function);
+/* Its items become known (list, tuple: with length; dict: with keys and order). For C code that looks at all of it. */
+int wk__touch(wk__recording *r, const wk__binding *binding, PyObject *container);
+
+/* ---- doing ---- */
+/* Appends a step. `dest`: the object that it makes, or NULL. Items are objects. 0, or -1 with r->failed set. */
+int wk__did(wk__recording *r, const wk__binding *binding, wk__step_kind kind, PyObject *dest, PyObject *const *items,
+            int count, PyObject *object);
+/* Of a dictionary, type or function: another one when it has been changed. */
+uint64_t wk__version_of(PyObject *o);
+/* What is found in a type's dictionaries is the same as long as the type's version is. */
+int wk__depend_on_type(wk__recording *r, PyTypeObject *type);
+void wk__record_failed(wk__recording *r, const char *format, ...) WK_PRINTF(2, 3);
+void wk__mark_written(wk__recording *r, wk__reg reg, PyObject *name); /* name NULL: all of it */
+bool wk__was_written(const wk__recording *r, wk__reg reg, PyObject *name);
+
+#endif

@@ -1,0 +1,15 @@
+/* What the files of a recording share: record.c (registers, reads, steps), numbers.c, reconstruct.c. */
+#ifndef WICK_DYNAMO_CAPTURE_RECORD_PARTS_H
+#define WICK_DYNAMO_CAPTURE_RECORD_PARTS_H
+
+#include "dynamo/capture/record.h"
+
+static inline int wk__record_no_memory(wk__recording *r) {
+  wk__record_failed(r, "out of memory");
+  return -1;
+}
+/* `object` NULL: nothing is found by it. */
+wk__reg wk__new_register(wk__recording *r, wk__reg_kind kind, PyObject *object, bool fixed);
+wk__read *wk__add_read(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object); /* NULL: failed */
+
+#endif

@@ -1,0 +1,347 @@
+/* Activations: what happens to each element, and the derivative of that. Where the slope is given in pieces the
+ * backward pass is an operator of its own, linear in the gradient, whose derivative by the input is zero, as in
+ * PyTorch. Rows tagged BY_RESULT keep the result on the tape instead of the argument when they are called in place: a
+ * rule finds whichever it is by `kept`. Tests: tests/ops/ (values, finite differences, forms),
+ * tests/python/test_activations.py. */
+#include <float.h>
+
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "random/generator.h"
+#include "wick/operators.h"
+
+#define G (v->grads[0])
+#define ARG(i) (v->args[i].tensor)
+#define GIVE(i, gradient)                                     \
+  do {                                                        \
+    if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, gradient)); \
+  } while (0)
+
+static wk__var constant(wk__lower *l, double value) { return wk__k_constant(l->h, value, l->compute); }
+static bool is_result(const wk__vjp *v) { return v->args[0].tag != WK_VALUE_TENSOR; }
+static wk_tensor *kept(const wk__vjp *v) { return is_result(v) ? v->results[0] : ARG(0); }
+static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
+
+/* ---- numbers that do not promote ---- */
+
+/* The result has the first argument's dtype, and numbers are converted to it. */
+static wk_status in_own_dtype(wk__call *c) {
+  wk_dtype common;
+  WK_TRY(wk__pointwise_spec(c, &common));
+  c->specs[0].dtype = c->compute_dtype = c->args[0].tensor->dtype;
+  for (int i = 1; i < c->op->schema.parameter_count; i++)
+    if (wk__value_is_number(&c->args[i])) WK_TRY(wk__check_factor(&c->args[i], (wk_dtype)c->compute_dtype));
+  return WK_OK;
+}
+
+wk_status wk__meta_hardtanh(wk__call *c) {
+  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  if (dtype == WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "Bool inputs not supported for hardtanh");
+  if (dtype == WK_UINT8 && (number(&c->args[1]) <= -1 || number(&c->args[2]) <= -1))
+    return wk_fail(WK_RUNTIME_ERROR, "cannot do hardtanh on an unsigned type with negative limits");
+  return in_own_dtype(c);
+}
+
+wk_status wk__meta_threshold(wk__call *c) {
+  if (c->args[0].tensor->dtype == WK_BOOL)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"threshold_cpu\" not implemented for 'Bool'");
+  return in_own_dtype(c);
+}
+
+wk_status wk__meta_softshrink(wk__call *c) {
+  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  double lambd = number(&c->args[1]);
+  WK_TRY(wk__meta_activation(c));
+  if (lambd >= 0 && wk__number_fits(lambd, dtype)) return WK_OK;
+  double most = dtype == WK_FLOAT64    ? DBL_MAX
+                : dtype == WK_FLOAT16  ? 65504
+                : dtype == WK_BFLOAT16 ? 0x1.fep127
+                                       : FLT_MAX;
+  return wk_fail(WK_RUNTIME_ERROR, "lambda must be in range [0, %g] for input dtype %s, but found %g", most,
+                 wk__dtype_legacy(dtype), lambd);
+}
+
+/* ---- hardtanh, threshold, shrinking: the gradient passes or does not ---- */
+
+/* Not at the limits themselves. */
+void wk__lower_hardtanh_backward(wk__lower *l) {
+  wk__var g = wk__in(l, 0), x = wk__in(l, 1);
+  wk__var outside = wk__k_bit_or(l->h, wk__k_le(l->h, x, wk__in(l, 2)), wk__k_ge(l->h, x, wk__in(l, 3)));
+  wk__out(l, 0, wk__k_where(l->h, outside, constant(l, 0), g));
+}
+wk_status wk__vjp_hardtanh(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk_hardtanh_backward(G, kept(v), v->args[1], v->args[2]));
+}
+wk_status wk__vjp_hardtanh_backward(wk__vjp *v) {
+  GIVE(0, wk_hardtanh_backward(G, ARG(1), v->args[2], v->args[3]));
+  GIVE(1, wk_zero(G));
+  return WK_OK;
+}
+
+void wk__lower_threshold(wk__lower *l) {
+  wk__var x = wk__in(l, 0);
+  wk__out(l, 0, wk__k_where(l->h, wk__k_le(l->h, x, wk__in(l, 1)), wk__in(l, 2), x));
+}
+wk_status wk__vjp_threshold(wk__vjp *v) { return wk__vjp_set(v, 0, wk_threshold_backward(G, ARG(0), v->args[1])); }
+
+static wk__var is_small(wk__lower *l, wk__var x, wk__var limit) {
+  return wk__k_bit_and(l->h, wk__k_ge(l->h, x, wk__k_neg(l->h, limit)), wk__k_le(l->h, x, limit));
+}
+void wk__lower_hardshrink(wk__lower *l) {
+  wk__var x = wk__in(l, 0);
+  wk__out(l, 0, wk__k_where(l->h, is_small(l, x, wk__in(l, 1)), constant(l, 0), x));
+}
+void wk__lower_softshrink(wk__lower *l) {
+  wk__var x = wk__in(l, 0), limit = wk__in(l, 1), zero = constant(l, 0);
+  wk__var up = wk__k_add(l->h, x, limit), down = wk__k_sub(l->h, x, limit);
+  wk__var low = wk__k_where(l->h, wk__k_lt(l->h, x, wk__k_neg(l->h, limit)), up, wk__k_mul(l->h, x, zero));
+  wk__out(l, 0, wk__k_where(l->h, wk__k_gt(l->h, x, limit), down, low));
+}
+void wk__lower_shrink_backward(wk__lower *l) {
+  wk__var g = wk__in(l, 0);
+  wk__out(l, 0, wk__k_where(l->h, is_small(l, wk__in(l, 1), wk__in(l, 2)), constant(l, 0), g));
+}
+wk_status wk__vjp_hardshrink(wk__vjp *v) { return wk__vjp_set(v, 0, wk_hardshrink_backward(G, ARG(0), v->args[1])); }
+wk_status wk__vjp_softshrink(wk__vjp *v) { return wk__vjp_set(v, 0, wk_softshrink_backward(G, ARG(0), v->args[1])); }
+wk_status wk__vjp_shrink_backward(wk__vjp *v) {
+  GIVE(0, wk_softshrink_backward(G, ARG(1), v->args[2]));
+  GIVE(1, wk_zero(G));
+  return WK_OK;
+}
+
+/* ---- leaky_relu, rrelu, prelu ---- */
+
+void wk__lower_leaky_relu(wk__lower *l) {
+  wk__var x = wk__in(l, 0);
+  wk__out(l, 0, wk__k_where(l->h, wk__k_gt(l->h, x, constant(l, 0)), x, wk__k_mul(l->h, x, wk__in(l, 1))));
+}
+void wk__lower_leaky_relu_backward(wk__lower *l) {
+  wk__var g = wk__in(l, 0), x = wk__in(l, 1);
+  wk__out(l, 0, wk__k_where(l->h, wk__k_gt(l->h, x, constant(l, 0)), g, wk__k_mul(l->h, g, wk__in(l, 2))));
+}
+wk_status wk__vjp_leaky_relu(wk__vjp *v) {
+  if (is_result(v) && number(&v->args[1]) < 0)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "In-place leakyReLu backward calculation is triggered with a negative slope which is not supported. "
+                   "This is caused by calling in-place forward function with a negative slope, please call "
+                   "out-of-place version instead. File an issue at https://github.com/pytorch/pytorch if you do "
+                   "require supporting in-place leakRelu backward calculation with negative slope");
+  return wk__vjp_set(v, 0, wk_leaky_relu_backward(G, kept(v), v->args[1], is_result(v)));
+}
+wk_status wk__vjp_leaky_relu_backward(wk__vjp *v) {
+  GIVE(0, wk_leaky_relu_backward(G, ARG(1), v->args[2], v->args[3].boolean));
+  GIVE(1, wk_zero(G));
+  return WK_OK;
+}
+
+void wk__lower_prelu(wk__lower *l) {
+  wk__var x = wk__in(l, 0);
+  wk__out(l, 0, wk__k_where(l->h, wk__k_gt(l->h, x, constant(l, 0)), x, wk__k_mul(l->h, wk__in(l, 1), x)));
+}
+wk_status wk__vjp_prelu(wk__vjp *v) {
+  wk_tensor *positive = wk_gt_Scalar(ARG(0), wk__v_int(0));
+  GIVE(0, wk_where_self(positive, G, wk_mul(ARG(1), G)));
+  GIVE(1, wk_where_ScalarSelf(positive, wk__v_int(0), wk_mul(ARG(0), G)));
+  return WK_OK;
+}
+
+static wk_status check_prelu(const wk_tensor *x, const wk_tensor *weight) {
+  if (x->dtype != weight->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "prelu: Type promoting not supported. Got %s and %s",
+                   wk__dtype_legacy((wk_dtype)x->dtype), wk__dtype_legacy((wk_dtype)weight->dtype));
+  if (!wk_int_eq(weight->numel, wk_int_of(1))) {
+    wk_int channels = x->ndim > 1 ? x->sizes[1] : wk_int_of(1);
+    if (x->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "Not allow zero-dim input tensor.");
+    if (!wk_int_eq(channels, weight->numel))
+      return wk_fail(WK_RUNTIME_ERROR,
+                     "Mismatch of parameter numbers and input channel size. Found parameter numbers = %lld and channel "
+                     "size = %lld.",
+                     wk__shown(weight->numel), wk__shown(channels));
+  }
+  if (weight->ndim <= 1) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = %d",
+                 weight->ndim);
+}
+
+/* One weight, or one a channel: brought to dim 1 of as many dims as the input has. */
+wk_status wk__compose_prelu(wk__call *c) {
+  wk_tensor *x = c->args[0].tensor, *weight = c->args[1].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  WK_TRY(check_prelu(x, weight));
+  for (int d = 0; d < x->ndim; d++) sizes[d] = d == 1 ? weight->numel : wk_int_of(1);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (x->ndim != weight->ndim) weight = wk_reshape(weight, sizes, x->ndim);
+  wk_tensor *y = weight ? wk__prelu_kernel(x, weight) : NULL;
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  return y ? WK_OK : wk_error_category();
+}
+
+/* ---- elu, celu, selu ---- */
+
+/* x scale, or alpha scale (exp(x input_scale) - 1) below zero: Clevert et al., 2015. */
+void wk__lower_elu(wk__lower *l) {
+  wk__var x = wk__in(l, 0), scale = wk__in(l, 2);
+  wk__var soft = wk__k_expm1(l->h, wk__k_mul(l->h, x, wk__in(l, 3)));
+  wk__var negative = wk__k_mul(l->h, soft, wk__k_mul(l->h, wk__in(l, 1), scale));
+  wk__out(l, 0, wk__k_where(l->h, wk__k_le(l->h, x, constant(l, 0)), negative, wk__k_mul(l->h, x, scale)));
+}
+
+/* (grad, alpha, scale, input_scale, is_result, self or result). Of the result y: exp(..) alpha scale = y + alpha scale
+ */
+void wk__lower_elu_backward(wk__lower *l) {
+  wk__var g = wk__in(l, 0), scale = wk__in(l, 2), input_scale = wk__in(l, 3), x = wk__in(l, 5);
+  wk__var below = wk__k_mul(l->h, wk__in(l, 1), scale);
+  wk__var slope = l->call->args[4].boolean ? wk__k_mul(l->h, input_scale, wk__k_add(l->h, x, below))
+                                           : wk__k_mul(l->h, wk__k_mul(l->h, input_scale, below),
+                                                       wk__k_exp(l->h, wk__k_mul(l->h, x, input_scale)));
+  slope = wk__k_where(l->h, wk__k_le(l->h, x, constant(l, 0)), slope, scale);
+  wk__out(l, 0, wk__k_mul(l->h, g, slope));
+}
+
+static wk_status elu_gradient(wk__vjp *v, wk_value scale, wk_value input_scale) {
+  if (is_result(v) && number(&v->args[1]) < 0)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "In-place elu backward calculation is triggered with a negative slope which is not supported. This "
+                   "is caused by calling in-place forward function with a negative slope, please call out-of-place "
+                   "version instead.");
+  return wk__vjp_set(v, 0, wk_elu_backward(G, v->args[1], scale, input_scale, is_result(v), kept(v)));
+}
+wk_status wk__vjp_elu(wk__vjp *v) { return elu_gradient(v, v->args[2], v->args[3]); }
+wk_status wk__vjp_celu(wk__vjp *v) { return elu_gradient(v, wk__v_int(1), wk__v_double(1 / number(&v->args[1]))); }
+
+/* By the input below zero: once more the slope times input_scale, or input_scale itself where the slope is of the
+ * result. */
+wk_status wk__vjp_elu_backward(wk__vjp *v) {
+  bool result = v->args[4].boolean;
+  GIVE(0, wk_elu_backward(G, v->args[1], v->args[2], v->args[3], result, ARG(5)));
+  if (!wk__needs(v, 5)) return WK_OK;
+  wk_tensor *both = wk_mul_Scalar(wk_mul(G, ARG(0)), v->args[3]);
+  if (!result) both = wk_elu_backward(both, v->args[1], v->args[2], v->args[3], false, ARG(5));
+  return wk__vjp_set(v, 5, wk_where_ScalarOther(wk_lt_Scalar(ARG(5), wk__v_int(0)), both, wk__v_int(0)));
+}
+
+wk_status wk__compose_celu(wk__call *c) {
+  double alpha = number(&c->args[1]);
+  if (alpha == 0) return wk_fail(WK_RUNTIME_ERROR, "ZeroDivisionError: alpha cannot be 0 for CELU");
+  return wk_call(WK__OP(elu), (wk_value[]){c->args[0], c->args[1], wk__v_int(1), wk__v_double(1 / alpha)}, NULL,
+                 c->results);
+}
+
+/* The numbers make mean 0 and variance 1 a fixed point: Klambauer et al., 2017. */
+wk_status wk__compose_selu(wk__call *c) {
+  wk_value alpha = wk__v_double(1.6732632423543772848170429916717);
+  wk_value scale = wk__v_double(1.0507009873554804934193349852946);
+  return wk_call(WK__OP(elu), (wk_value[]){c->args[0], alpha, scale, wk__v_int(1)}, NULL, c->results);
+}
+
+/* ---- mish, hardsigmoid, hardswish, log_sigmoid ---- */
+
+/* x tanh(log(1 + exp(x))): Misra, 2019. */
+void wk__lower_mish(wk__lower *l) {
+  wk__var x = wk__in(l, 0);
+  wk__out(l, 0, wk__k_mul(l->h, x, wk__k_tanh(l->h, wk__k_log1p(l->h, wk__k_exp(l->h, x)))));
+}
+/* t + x s (1 - t^2) with t = tanh(softplus(x)), s = sigmoid(x) */
+wk_status wk__vjp_mish(wk__vjp *v) {
+  wk_value one = wk__v_int(1);
+  wk_tensor *t = wk_tanh(wk_softplus(ARG(0), one, wk__v_int(20)));
+  wk_tensor *rest = wk_mul(wk_mul(ARG(0), wk_sigmoid(ARG(0))), wk_rsub_Scalar(wk_mul(t, t), one, one));
+  return wk__vjp_set(v, 0, wk_mul(G, wk_add(t, rest, one)));
+}
+
+/* min(max(x + 3, 0), 6) */
+static wk__var ramp(wk__lower *l, wk__var x) {
+  wk__var raised = wk__k_max(l->h, wk__k_add(l->h, x, constant(l, 3)), constant(l, 0));
+  return wk__k_min(l->h, raised, constant(l, 6));
+}
+static wk__var on_ramp(wk__lower *l, wk__var x) {
+  return wk__k_bit_and(l->h, wk__k_gt(l->h, x, constant(l, -3)), wk__k_lt(l->h, x, constant(l, 3)));
+}
+void wk__lower_hardsigmoid(wk__lower *l) { wk__out(l, 0, wk__k_div(l->h, ramp(l, wk__in(l, 0)), constant(l, 6))); }
+void wk__lower_hardsigmoid_backward(wk__lower *l) {
+  wk__var g = wk__in(l, 0),
+          sixth = wk__k_mul(l->h, g, constant(l, 1.0f / 6.0f)); /* as PyTorch has it in float64, too */
+  wk__out(l, 0, wk__k_where(l->h, on_ramp(l, wk__in(l, 1)), sixth, constant(l, 0)));
+}
+wk_status wk__vjp_hardsigmoid(wk__vjp *v) { return wk__vjp_set(v, 0, wk_hardsigmoid_backward(G, ARG(0))); }
+wk_status wk__vjp_hardsigmoid_backward(wk__vjp *v) {
+  GIVE(0, wk_hardsigmoid_backward(G, ARG(1)));
+  GIVE(1, wk_zero(G));
+  return WK_OK;
+}
+
+void wk__lower_hardswish(wk__lower *l) {
+  wk__var x = wk__in(l, 0);
+  wk__out(l, 0, wk__k_div(l->h, wk__k_mul(l->h, x, ramp(l, x)), constant(l, 6)));
+}
+void wk__lower_hardswish_backward(wk__lower *l) {
+  wk__var g = wk__in(l, 0), x = wk__in(l, 1);
+  wk__var slope = wk__k_add(l->h, wk__k_div(l->h, x, constant(l, 3)), constant(l, 0.5));
+  wk__var rising = wk__k_where(l->h, wk__k_lt(l->h, x, constant(l, 3)), wk__k_mul(l->h, g, slope), g);
+  wk__out(l, 0, wk__k_where(l->h, wk__k_le(l->h, x, constant(l, -3)), constant(l, 0), rising));
+}
+wk_status wk__vjp_hardswish(wk__vjp *v) { return wk__vjp_set(v, 0, wk_hardswish_backward(G, ARG(0))); }
+wk_status wk__vjp_hardswish_backward(wk__vjp *v) {
+  wk_value three = wk__v_int(3);
+  GIVE(0, wk_hardswish_backward(G, ARG(1)));
+  if (!wk__needs(v, 1)) return WK_OK;
+  wk_tensor *inside = wk_lt_Scalar(wk_abs(ARG(1)), three);
+  return wk__vjp_set(v, 1, wk_where_ScalarOther(inside, wk_mul(wk_div_Scalar(ARG(0), three), G), wk__v_int(0)));
+}
+
+/* min(0, x) - log(1 + exp(-|x|)) */
+void wk__lower_log_sigmoid(wk__lower *l) {
+  wk__var x = wk__in(l, 0);
+  wk__var rest = wk__k_log1p(l->h, wk__k_exp(l->h, wk__k_neg(l->h, wk__k_abs(l->h, x))));
+  wk__out(l, 0, wk__k_sub(l->h, wk__k_min(l->h, x, constant(l, 0)), rest));
+}
+wk_status wk__vjp_log_sigmoid(wk__vjp *v) { return wk__vjp_set(v, 0, wk_mul(G, wk_sigmoid(wk_neg(ARG(0))))); }
+
+/* ---- rrelu: leaky_relu with slopes that are drawn ---- */
+
+wk_status wk__meta_rrelu(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  if (!wk_dtype_is_floating((wk_dtype)t->dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"rrelu_with_noise_out_cpu\" not implemented for '%s'",
+                   wk__dtype_legacy((wk_dtype)t->dtype));
+  WK_TRY(wk__meta_like_first(c));
+  c->specs[1] = c->specs[0];
+  return WK_OK;
+}
+
+wk_status wk__vjp_rrelu(wk__vjp *v) { return wk__vjp_set(v, 0, wk_mul(G, v->results[1])); }
+
+static wk_status check_slopes(const wk__call *c) {
+  double lower = number(&c->args[1]), upper = number(&c->args[2]);
+  if (lower <= upper) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "Lower bound should be less than or equal to the upper bound");
+}
+static wk_value middle_slope(const wk__call *c) {
+  return wk__v_double((number(&c->args[1]) + number(&c->args[2])) / 2);
+}
+static wk_status drawn_relu(wk__call *c, wk_value *out) {
+  wk_value both[2] = {{0}}, lower = wk__v_double(number(&c->args[1])), upper = wk__v_double(number(&c->args[2]));
+  WK_TRY(wk_call(WK__OP(_rrelu_with_noise), (wk_value[]){c->args[0], lower, upper, c->args[4]}, NULL, both));
+  wk_value_release(&both[1]);
+  *out = both[0];
+  return WK_OK;
+}
+
+wk_status wk__compose_rrelu(wk__call *c) {
+  WK_TRY(check_slopes(c));
+  if (wk__arg_bool(c, 3)) return drawn_relu(c, c->results);
+  return wk_call(WK__OP(leaky_relu), (wk_value[]){c->args[0], middle_slope(c)}, NULL, c->results);
+}
+wk_status wk__compose_rrelu_inplace(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor;
+  wk_value made = {0};
+  WK_TRY(check_slopes(c));
+  if (!wk__arg_bool(c, 3))
+    return wk_call(WK__OP(leaky_relu), (wk_value[]){c->args[0], middle_slope(c)}, &self, c->results);
+  WK_TRY(drawn_relu(c, &made));
+  wk_status status = wk_call(WK__OP(copy_), (wk_value[]){c->args[0], made, wk__v_bool(false)}, NULL, c->results);
+  wk_value_release(&made);
+  return status;
+}

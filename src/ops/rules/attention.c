@@ -1,0 +1,233 @@
+/* Scaled dot product attention: the flash kernels where they fit, else the formula out of matrix products.
+ * In: query (..., T, D), key (..., S, D), value (..., S, Dv). Results of the kernels lie in memory like the
+ * query, so that the transposition that follows attention in every transformer costs nothing. Tests: tests/ops/,
+ * tests/c/test_attention.c. */
+#include <math.h>
+
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "ops/rules/product.h"
+#include "wick/operators.h"
+
+#define G (v->grads[0])
+#define ARG(i) (v->args[i].tensor)
+
+enum { QUERY, KEY, VALUE, DROPOUT, CAUSAL, MASK, SCALE }; /* arguments of the forward kernel */
+enum {
+  BACKWARD_QUERY = 1,
+  BACKWARD_OUT = 4,
+  BACKWARD_LOGARITHMS,
+  BACKWARD_DROPOUT,
+  BACKWARD_CAUSAL,
+  BACKWARD_MASK,
+  BACKWARD_SCALE
+};
+
+static double scale_of(const wk_value *scale, const wk_tensor *query) {
+  return scale->tag == WK_VALUE_DOUBLE ? scale->number
+                                       : 1 / sqrt((double)wk_int_guard_value(query->sizes[query->ndim - 1]));
+}
+
+/* (B, H, T, D) laid out in memory like the operand: (B, T, H, D) where its heads lie inside its rows. */
+bool wk__heads_are_inside(const wk_tensor *t) { return wk_int_lt(t->strides[1], t->strides[2]); }
+
+static void spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns) {
+  bool heads_inside = wk__heads_are_inside(like);
+  wk_int plain[] = {like->sizes[0], like->sizes[1], rows, columns},
+         sizes[] = {like->sizes[0], rows, like->sizes[1], columns};
+  if (!heads_inside) {
+    wk__spec_contiguous(spec, (wk_dtype)like->dtype, like->device, 4, plain);
+    return;
+  }
+  wk__spec_contiguous(spec, (wk_dtype)like->dtype, like->device, 4, sizes);
+  wk_int stride = spec->strides[1];
+  spec->strides[1] = spec->strides[2];
+  spec->strides[2] = stride;
+  spec->sizes[1] = sizes[2];
+  spec->sizes[2] = sizes[1];
+}
+
+static bool has_sizes(const wk_tensor *t, wk_int a, wk_int b, wk_int c, wk_int d) {
+  return t->ndim == 4 && wk_int_eq(t->sizes[0], a) && wk_int_eq(t->sizes[1], b) && wk_int_eq(t->sizes[2], c) &&
+         wk_int_eq(t->sizes[3], d);
+}
+
+/* Its dims are 1 or those of the scores, (B, H, T, S). */
+static bool fits_scores(const wk_tensor *mask, const wk_tensor *q, const wk_tensor *k) {
+  for (int back = 1; back <= mask->ndim && back <= 4; back++) {
+    wk_int size = mask->sizes[mask->ndim - back];
+    if (!wk_int_eq(size, back == 1 ? k->sizes[2] : q->sizes[4 - back]) && !wk_int_eq(size, wk_int_of(1))) return false;
+  }
+  return mask->ndim <= 4 && (mask->dtype == WK_BOOL || mask->dtype == q->dtype);
+}
+
+/* Floats of one dtype and sizes that belong together. */
+static bool operands_fit(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value) {
+  bool floats = (q->dtype == WK_FLOAT32 || q->dtype == WK_FLOAT64) && k->dtype == q->dtype && value->dtype == q->dtype;
+  if (!floats || q->ndim != 4 || k->ndim != 4 || value->ndim != 4) return false;
+  const wk_int *s = q->sizes;
+  return has_sizes(k, s[0], s[1], k->sizes[2], s[3]) && has_sizes(value, s[0], s[1], k->sizes[2], value->sizes[3]);
+}
+
+/* The kernels rely on it; who calls scaled_dot_product_attention never gets here with others. */
+static wk_status check_operands(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask) {
+  if (q->ndim != 4 || k->ndim != 4 || value->ndim != 4)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "scaled_dot_product_attention_flash_attention: Accept only 4 dims inputs shape of {B, H, T, K}");
+  if (!operands_fit(q, k, value))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "scaled_dot_product_attention_flash_attention: Q/K/V should have the same data "
+                   "type, float or double, and matching sizes");
+  if (mask && !fits_scores(mask, q, k))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "scaled_dot_product_attention_flash_attention: the attention mask should broadcast to the scores");
+  return WK_OK;
+}
+
+wk_status wk__meta_flash_attention(wk__call *c) {
+  const wk_tensor *q = c->args[QUERY].tensor, *k = c->args[KEY].tensor, *value = c->args[VALUE].tensor;
+  WK_TRY(check_operands(q, k, value, wk__arg_tensor(c, MASK)));
+  spec_heads(&c->specs[0], q, q->sizes[2], value->sizes[3]);
+  wk__spec_contiguous(&c->specs[1], (wk_dtype)q->dtype, q->device, 3,
+                      (wk_int[]){q->sizes[0], q->sizes[1], q->sizes[2]});
+  return WK_OK;
+}
+wk_status wk__meta_flash_attention_backward(wk__call *c) {
+  const wk_tensor *q = c->args[BACKWARD_QUERY].tensor, *value = c->args[BACKWARD_QUERY + 2].tensor;
+  const wk_tensor *sums = c->args[BACKWARD_LOGARITHMS].tensor;
+  WK_TRY(check_operands(q, c->args[BACKWARD_QUERY + 1].tensor, value, wk__arg_tensor(c, BACKWARD_MASK)));
+  bool fits = sums->ndim == 3 && sums->dtype == q->dtype && wk__is_contiguous(sums);
+  for (int d = 0; d < 3 && fits; d++) fits = wk_int_eq(sums->sizes[d], q->sizes[d]);
+  for (int i = 0; i <= BACKWARD_OUT; i += BACKWARD_OUT) { /* the gradient and the result */
+    const wk_tensor *t = c->args[i].tensor;
+    fits = fits && t->dtype == q->dtype && has_sizes(t, q->sizes[0], q->sizes[1], q->sizes[2], value->sizes[3]);
+  }
+  if (!fits)
+    return wk_fail(WK_RUNTIME_ERROR, "scaled_dot_product_attention_flash_attention_backward: sizes do not match");
+  for (int i = 0; i < 3; i++) {
+    const wk_tensor *t = c->args[BACKWARD_QUERY + i].tensor;
+    spec_heads(&c->specs[i], t, t->sizes[2], t->sizes[3]);
+  }
+  return WK_OK;
+}
+
+/* ---- kernels ---- */
+
+/* ---- with hooks ---- */
+
+bool wk__is_attention(const wk_op *op) { return op == WK__OP(_scaled_dot_product_flash_attention_for_cpu); }
+
+wk_status wk__vjp_flash_attention(wk__vjp *v) {
+  wk_tensor *grads[3];
+  if (!G) return WK_OK;
+  WK_TRY(wk__scaled_dot_product_flash_attention_for_cpu_backward(G, ARG(QUERY), ARG(KEY), ARG(VALUE), v->results[0],
+                                                                 v->results[1], 0, v->args[CAUSAL].boolean, ARG(MASK),
+                                                                 v->args[SCALE], grads));
+  for (int i = 0; i < 3; i++)
+    if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, grads[i]));
+  return WK_OK;
+}
+
+/* ---- the formula: softmax(scale q k^T + mask) v ---- */
+
+/* A bool mask as numbers to add: 0 and minus infinity. */
+static wk_tensor *additive(wk_tensor *mask, const wk_tensor *like) {
+  wk_int shape[1];
+  if (!mask || mask->dtype != WK_BOOL) return mask;
+  wk_tensor *zero = wk_new_zeros((wk_tensor *)like, shape, 0, WK_DTYPE_NONE, (wk_value){0});
+  return wk_where_ScalarOther(mask, zero, wk__v_double(-INFINITY));
+}
+static wk_tensor *causal_mask(const wk_tensor *q, const wk_tensor *k) {
+  wk_int sizes[] = {q->sizes[q->ndim - 2], k->sizes[k->ndim - 2]};
+  return wk_tril(wk_ones(sizes, 2, WK_BOOL, (wk_value){0}), 0);
+}
+
+static wk_tensor *formula(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *value, wk_tensor *mask, double dropout,
+                          bool causal) {
+  double root = sqrt(scale_of(&c->args[6], q));
+  if (causal) mask = causal_mask(q, k);
+  wk_tensor *scores =
+      wk_matmul(wk_mul_Scalar(q, wk__v_double(root)), wk_mul_Scalar(wk_transpose_int(k, -2, -1), wk__v_double(root)));
+  if (mask) scores = wk_add(scores, additive(mask, q), wk__v_int(1));
+  wk_tensor *weights = scores ? wk_softmax_int(scores, -1, WK_DTYPE_NONE) : NULL;
+  if (weights && dropout > 0) weights = wk_dropout(weights, dropout, true);
+  return wk_matmul(weights, value);
+}
+
+/* A mask that requires grad needs the formula's derivative. */
+static bool fits_flash(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask,
+                       double dropout) {
+  if (dropout != 0 || !operands_fit(q, k, value)) return false;
+  return !mask || (!(mask->keys & WK__KEY_AUTOGRAD) && fits_scores(mask, q, k));
+}
+
+/* Batch and head dims of the mask broadcast to the query's, its last two to (T, S). */
+static wk_status check_mask(const wk_tensor *mask, const wk_tensor *q, const wk_tensor *k) {
+  for (int back = 1; back <= mask->ndim && back <= q->ndim; back++) {
+    wk_int size = mask->sizes[mask->ndim - back];
+    wk_int wanted = back == 1 ? k->sizes[k->ndim - 2] : q->sizes[q->ndim - (back == 2 ? 2 : back)];
+    if (wk_int_eq(size, wanted) || wk_int_eq(size, wk_int_of(1)) || (back > 2 && wk_int_eq(wanted, wk_int_of(1))))
+      continue;
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "The size of tensor a (%lld) must match the size of tensor b (%lld) at non-singleton dimension %d",
+                   wk__shown(wanted), wk__shown(size), q->ndim - back);
+  }
+  return WK_OK;
+}
+
+static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask,
+                       bool causal) {
+  if (mask && causal)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True");
+  if (q->ndim < 2 || k->ndim < 2 || value->ndim < 2)
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "Expected query, key, and value to all be  at least 2 dimensional, but got query.dim: %d key.dim: %d "
+        "and value.dim: %d instead.",
+        q->ndim, k->ndim, value->ndim);
+  if (q->dtype != k->dtype || q->dtype != value->dtype)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected query, key, and value to have the same dtype, but got query.dtype: %s key.dtype: %s and "
+                   "value.dtype: %s instead.",
+                   wk__dtype_c_name((wk_dtype)q->dtype), wk__dtype_c_name((wk_dtype)k->dtype),
+                   wk__dtype_c_name((wk_dtype)value->dtype));
+  if (!mask) return WK_OK;
+  if (mask->dtype != WK_BOOL && mask->dtype != WK_FLOAT32 && mask->dtype != q->dtype)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "Expected attn_mask dtype to be bool or float or to match query dtype, but got attn_mask.dtype: %s "
+                   "and  query.dtype: %s instead.",
+                   wk__dtype_c_name((wk_dtype)mask->dtype), wk__dtype_c_name((wk_dtype)q->dtype));
+  return check_mask(mask, q, k);
+}
+
+wk_status wk__compose_attention(wk__call *c) {
+  wk_tensor *q = c->args[0].tensor, *k = c->args[1].tensor, *value = c->args[2].tensor, *mask = wk__arg_tensor(c, 3);
+  double dropout = c->args[4].number;
+  bool causal = wk__arg_bool(c, 5);
+  WK_TRY(check(q, k, value, mask, causal));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype, wide = wk__computed_in(dtype);
+  if (wide != dtype) {
+    q = wk__in_dtype(q, wide), k = wk__in_dtype(k, wide), value = wk__in_dtype(value, wide);
+    if (mask && mask->dtype != WK_BOOL) mask = wk__in_dtype(mask, wide);
+    if (!q || (wk__arg_tensor(c, 3) && !mask)) k = NULL;
+  }
+  if (k && value && wk__arg_bool(c, 7) && q->ndim >= 3 &&
+      !wk_int_eq(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3])) { /* grouped heads */
+    wk_int repeats = wk_int_floordiv(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3]);
+    k = wk_repeat_interleave_self_int(k, repeats, wk__v_int(-3), (wk_value){0});
+    value = wk_repeat_interleave_self_int(value, repeats, wk__v_int(-3), (wk_value){0});
+  }
+  wk_tensor *results[2] = {NULL};
+  if (k && value && fits_flash(q, k, value, mask, dropout)) {
+    if (wk__scaled_dot_product_flash_attention_for_cpu(q, k, value, 0, causal, mask, c->args[6], results) != WK_OK)
+      results[0] = NULL;
+  } else if (k && value) {
+    results[0] = formula(c, q, k, value, mask, dropout, causal);
+  }
+  c->results[0] = wk__v_tensor(wk_scope_keep(wk__in_dtype(results[0], dtype)));
+  wk_scope_end(&scope);
+  return c->results[0].tensor ? WK_OK : wk_error_category();
+}

@@ -1,0 +1,161 @@
+/* Batch normalisation. batch_norm checks, takes the statistics of the batch or those that run along, and updates the
+ * latter; _native_batch_norm is the map itself, one node on the tape, and its derivative counts in that mean and
+ * variance are the input's own in training (Ioffe and Szegedy, 2015). Both are written with other operators, so that
+ * compiled code fuses them. Statistics are those of channels: dim 1 of (N, C, ...). Half precision is computed in
+ * float. Tests: tests/python/test_batch_norm.py. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+#define NONE ((wk_value){0})
+
+static wk_dtype wide(const wk_tensor *t) { return t->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_FLOAT32; }
+static wk_tensor *in_dtype(wk_tensor *t, wk_dtype dtype) {
+  return t && t->dtype != dtype ? wk__to_copy(t, dtype, NONE) : t;
+}
+static wk_tensor *plus(wk_tensor *a, wk_tensor *b) { return wk_add(a, b, wk__v_int(1)); }
+static wk_tensor *minus(wk_tensor *a, wk_tensor *b) { return wk_sub(a, b, wk__v_int(1)); }
+
+/* All dims but the channels'. */
+static int other_dims(const wk_tensor *x, wk_int *dims) {
+  int count = 0;
+  for (int d = 0; d < x->ndim; d++)
+    if (d != 1) dims[count++] = wk_int_of(d);
+  return count;
+}
+static wk_tensor *mean_of(wk_tensor *x) {
+  wk_int dims[WK_MAX_DIMS];
+  return x ? wk_mean_dim(x, dims, other_dims(x, dims), false, WK_DTYPE_NONE) : NULL;
+}
+static wk_tensor *var_of(wk_tensor *x, int correction) {
+  wk_int dims[WK_MAX_DIMS];
+  return x ? wk_var_correction(x, dims, other_dims(x, dims), wk__v_int(correction), false) : NULL;
+}
+
+/* (C) as (C, 1, ...), which broadcasts to x; in the dtype that is computed in. */
+static wk_tensor *beside(wk_tensor *per_channel, const wk_tensor *x) {
+  wk_int sizes[WK_MAX_DIMS];
+  if (!per_channel || x->ndim == 2) return in_dtype(per_channel, wide(x));
+  for (int d = 0; d < x->ndim - 1; d++) sizes[d] = d ? wk_int_of(1) : per_channel->sizes[0];
+  return in_dtype(wk_reshape(per_channel, sizes, x->ndim - 1), wide(x));
+}
+static wk_tensor *inverse_deviation(wk_tensor *var, wk_value eps) {
+  return wk_rsqrt(wk_add_Scalar(var, eps, wk__v_int(1)));
+}
+
+/* ================================================== the map ===================================================== */
+
+enum { INPUT, WEIGHT, BIAS, MEAN, VAR, TRAINING, EPS };
+
+/* (x - mean) / sqrt(var + eps) weight + bias */
+wk_status wk__compose_native_batch_norm(wk__call *c) {
+  wk_tensor *x = c->args[INPUT].tensor, *weight = wk__arg_tensor(c, WEIGHT), *bias = wk__arg_tensor(c, BIAS);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *factor = inverse_deviation(beside(c->args[VAR].tensor, x), c->args[EPS]);
+  if (weight) factor = wk_mul(factor, beside(weight, x));
+  wk_tensor *y = wk_mul(minus(in_dtype(x, wide(x)), beside(c->args[MEAN].tensor, x)), factor);
+  if (bias) y = plus(y, beside(bias, x));
+  y = in_dtype(y, (wk_dtype)x->dtype);
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  return y ? WK_OK : wk_error_category();
+}
+
+/* The input's gradient, with h = g weight and x' the normalised input: h / deviation, and in training
+ * (h - mean(h) - x' mean(h x')) / deviation. */
+wk_status wk__vjp_native_batch_norm(wk__vjp *v) {
+  wk_tensor *x = in_dtype(v->args[INPUT].tensor, wide(v->args[INPUT].tensor));
+  wk_tensor *g = in_dtype(v->grads[0], wide(v->args[INPUT].tensor));
+  wk_tensor *mean = v->args[MEAN].tensor, *var = v->args[VAR].tensor;
+  bool training = v->args[TRAINING].boolean;
+  wk_int dims[WK_MAX_DIMS];
+  if (!x || !g) return wk_error_category();
+  if (training && wk__thread.mode.grad_enabled) mean = mean_of(x), var = var_of(x, 0); /* to be differentiated again */
+  wk_tensor *inverse = inverse_deviation(beside(var, x), v->args[EPS]);
+  wk_tensor *normal = wk_mul(minus(x, beside(mean, x)), inverse);
+  int count = other_dims(x, dims);
+  if (wk__needs(v, INPUT)) {
+    wk_tensor *h = v->args[WEIGHT].tag == WK_VALUE_TENSOR ? wk_mul(g, beside(v->args[WEIGHT].tensor, x)) : g, *sum = h;
+    if (training) sum = minus(minus(h, beside(mean_of(h), x)), wk_mul(normal, beside(mean_of(wk_mul(h, normal)), x)));
+    WK_TRY(wk__vjp_set(v, INPUT, wk_mul(sum, inverse)));
+  }
+  if (wk__needs(v, WEIGHT))
+    WK_TRY(wk__vjp_set(v, WEIGHT, wk_sum_dim_IntList(wk_mul(g, normal), dims, count, false, WK_DTYPE_NONE)));
+  if (wk__needs(v, BIAS)) WK_TRY(wk__vjp_set(v, BIAS, wk_sum_dim_IntList(g, dims, count, false, WK_DTYPE_NONE)));
+  return WK_OK;
+}
+
+/* ============================================= what programs call =============================================== */
+
+enum { RUNNING_MEAN = 3, RUNNING_VAR = 4, MOMENTUM = 6, BATCH_EPS = 7 };
+
+static wk_status check_statistics(const wk__call *c) {
+  static const uint8_t order[] = {RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS};
+  const wk_tensor *x = c->args[INPUT].tensor;
+  wk_int channels = x->ndim > 1 ? x->sizes[1] : wk_int_of(0);
+  for (size_t k = 0; k < WK_COUNT(order); k++) {
+    const wk_tensor *t = wk__arg_tensor(c, order[k]);
+    const char *name = c->op->schema.parameters[order[k]].name;
+    if (!t && order[k] >= RUNNING_MEAN && !wk__arg_bool(c, TRAINING))
+      return wk_fail(WK_RUNTIME_ERROR, "%s must be defined in evaluation mode", name);
+    if (t && !wk_int_eq(t->numel, channels))
+      return wk_fail(WK_RUNTIME_ERROR, "%s should contain %lld elements not %lld", name, wk__shown(channels),
+                     wk__shown(t->numel));
+  }
+  if (!wk__arg_tensor(c, RUNNING_MEAN) != !wk__arg_tensor(c, RUNNING_VAR))
+    return wk_fail(WK_VALUE_ERROR, "running_mean and running_var must either both be None or neither be None");
+  if (x->ndim < 2)
+    return wk_fail(WK_INDEX_ERROR, "Dimension out of range (expected to be in range of [-1, 0], but got 1)");
+  if (wk_dtype_is_floating((wk_dtype)x->dtype)) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"batch_norm\" not implemented for '%s'", wk__dtype_legacy((wk_dtype)x->dtype));
+}
+
+/* running = (1 - momentum) running + momentum batch, in place. */
+static wk_status update(wk_tensor *running, wk_tensor *batch, double momentum) {
+  wk_value scaled = {0}, sum = {0};
+  wk_value scale[] = {wk__v_tensor(running), wk__v_double(1 - momentum)};
+  if (!batch) return wk_error_category();
+  WK_TRY(wk_call(WK__OP(mul_Scalar), scale, &running, &scaled));
+  wk_value_release(&scaled);
+  wk_value add[] = {wk__v_tensor(running), wk__v_tensor(batch), wk__v_double(momentum)};
+  WK_TRY(wk_call(WK__OP(add_Tensor), add, &running, &sum));
+  wk_value_release(&sum);
+  return WK_OK;
+}
+
+/* PyTorch's way for no elements: nothing is measured. */
+static wk_status of_nothing(wk__call *c) {
+  wk_tensor *x = c->args[INPUT].tensor, *y = wk_clone(x, NULL);
+  wk_tensor *weight = wk__arg_tensor(c, WEIGHT), *bias = wk__arg_tensor(c, BIAS);
+  if (y && weight) y = wk_mul(y, wk_select_int(weight, 0, wk_int_of(0)));
+  if (y && bias) y = plus(y, wk_select_int(bias, 0, wk_int_of(0)));
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  return y ? WK_OK : wk_error_category();
+}
+
+static wk_status normalise(wk__call *c) {
+  wk_tensor *x = c->args[INPUT].tensor, *running_mean = wk__arg_tensor(c, RUNNING_MEAN);
+  wk_tensor *mean = running_mean, *var = wk__arg_tensor(c, RUNNING_VAR);
+  double momentum = wk__scalar_double(wk__value_scalar(&c->args[MOMENTUM]));
+  if (wk_int_eq(x->numel, wk_int_of(0))) return of_nothing(c);
+  if (wk__arg_bool(c, TRAINING)) {
+    wk_tensor *measured = in_dtype(wk_detach(x), wide(x)), *running_var = var;
+    mean = mean_of(measured);
+    var = var_of(measured, 0);
+    if (running_mean) WK_TRY(update(running_mean, mean, momentum));
+    if (running_mean) WK_TRY(update(running_var, var_of(measured, 1), momentum));
+  }
+  wk_value args[] = {c->args[INPUT],    c->args[WEIGHT],   c->args[BIAS],     wk__v_tensor(mean),
+                     wk__v_tensor(var), c->args[TRAINING], c->args[BATCH_EPS]};
+  return mean && var ? wk_call(WK__OP(_native_batch_norm), args, NULL, c->results) : wk_error_category();
+}
+
+wk_status wk__compose_batch_norm(wk__call *c) {
+  WK_TRY(check_statistics(c));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = normalise(c);
+  wk_scope_end(&scope);
+  return status;
+}

@@ -1,0 +1,753 @@
+/* Reading and writing at places that tensors say.
+ *
+ * In: a tensor and index tensors. Out: loop nests with indirect coordinates, checked as they run. The operators that
+ * write some elements of a copy of `self` (scatter, index_put) are two nests over the same buffers: the first copies
+ * self, the second writes. Run in place (the tag PLACES) the first is left out. Adding goes in the order of the loop,
+ * so repeated places give the same sum every time. Tests: tests/ops/, tests/c/test_index_ops.c. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+#define G (v->grads[0])
+#define ARG(i) (v->args[i].tensor)
+#define NONE ((wk_value){0})
+
+/* A 0-dim tensor counts as one of a single element, as in PyTorch. */
+static int rank_of(const wk_tensor *t) { return t->ndim ? t->ndim : 1; }
+static wk_int size_at(const wk_tensor *t, int d) { return t->ndim ? t->sizes[d] : wk_int_of(1); }
+static bool is_empty(const wk_tensor *t) { return wk_int_eq(t->numel, wk_int_of(0)); }
+static bool is_index_dtype(const wk_tensor *t) { return t->dtype == WK_INT64 || t->dtype == WK_INT32; }
+
+static char *sizes_text(const wk_tensor *t) {
+  wk__string s = {0};
+  wk__print_sizes(&s, t->sizes, t->ndim);
+  return wk__string_take(&s);
+}
+
+static void loop_over(wk__lower *l, int rank, const wk_int *sizes, wk_int *index) {
+  for (int d = 0; d < rank; d++) index[d] = wk__loop_i(d);
+  wk__loop_over(l, rank, 0, sizes);
+}
+
+static wk__var load_index(wk__lower *l, int arg, const wk_int *index) {
+  wk__access a = wk__access_arg(l, arg, index);
+  return wk__k_cast(l->h, wk__k_load(l->h, &a), WK_INT64);
+}
+static wk_int size_of_self(wk__lower *l, int dim) {
+  return wk__arg_rank(l, 0) ? wk__size_of_arg(l, 0, dim) : wk_int_of(1);
+}
+/* The index in argument `arg` at this place, checked against dim `dim` of argument 0. Operators that name a dim take
+ * no negative indices; those of x[...] count from the end. */
+static wk__var checked_place(wk__lower *l, int arg, const wk_int *index, int dim) {
+  return wk__k_check_place(l->h, load_index(l, arg, index), size_of_self(l, dim));
+}
+static wk__var checked_index(wk__lower *l, int arg, const wk_int *index, int dim) {
+  return wk__k_check_index(l->h, load_index(l, arg, index), size_of_self(l, dim));
+}
+
+/* The value, with the index in its history: a 0-dim tensor has one place, so that nothing else would check the index.
+ */
+static wk__var behind_check(wk__lower *l, wk__var place, wk__var value) {
+  if (wk__arg_rank(l, 0)) return value;
+  return wk__k_where(l->h, wk__k_eq(l->h, place, wk__k_integer(l->h, 0)), value, value);
+}
+
+/* Reading place 0 of nothing would be a stray read: an index into an empty dim is refused before the loop. */
+static wk_status refuse_empty_dim(const wk_tensor *self, int dim, const wk_tensor *index) {
+  if (is_empty(index) || !self->ndim || !wk_int_eq(self->sizes[dim], wk_int_of(0))) return WK_OK;
+  return wk_fail(WK_INDEX_ERROR, "index is out of bounds for dimension with size 0");
+}
+
+/* ================================================ gather, scatter =============================================== */
+
+/* index is no larger than t, apart from dim `except`. */
+static bool fits(const wk_tensor *index, const wk_tensor *t, int except) {
+  for (int d = 0; d < rank_of(index); d++)
+    if (d != except && wk_int_lt(size_at(t, d), size_at(index, d))) return false;
+  return true;
+}
+
+static wk_status check_gather(const wk_tensor *self, int dim, const wk_tensor *index) {
+  if (!is_index_dtype(index) && !is_empty(index))
+    return wk_fail(WK_RUNTIME_ERROR, "gather(): Expected dtype int32/int64 for index");
+  if (is_empty(index)) return WK_OK;
+  if (rank_of(self) != rank_of(index))
+    return wk_fail(WK_RUNTIME_ERROR, "Index tensor must have the same number of dimensions as input tensor");
+  WK_TRY(refuse_empty_dim(self, dim, index));
+  for (int d = 0; d < rank_of(index); d++) {
+    if (d == dim || !wk_int_lt(size_at(self, d), size_at(index, d))) continue;
+    char *a = sizes_text(index), *b = sizes_text(self);
+    wk_status status =
+        wk_fail(WK_RUNTIME_ERROR,
+                "Size does not match at dimension %d expected index %s to be no larger than self %s apart "
+                "from dimension %d",
+                d, a ? a : "?", b ? b : "?", dim);
+    wk__free(a);
+    wk__free(b);
+    return status;
+  }
+  return WK_OK;
+}
+
+wk_status wk__meta_gather(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor;
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
+  WK_TRY(check_gather(self, dim, index));
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, index->ndim, index->sizes);
+  c->compute_dtype = self->dtype;
+  return WK_OK;
+}
+
+/* The dim that an operator (self, dim, ...) works on; its checks were made by the shape rule. */
+static int dim_of(const wk__lower *l) {
+  int64_t dim = l->call->args[1].integer.bits;
+  return (int)(dim < 0 ? dim + rank_of(l->call->args[0].tensor) : dim);
+}
+
+/* The place in argument 0 or result 0 that has the coordinates of this loop but, along `dim`, the value `at`. */
+static wk__access redirected(wk__access a, int dim, wk__var at) {
+  if (a.ndim) {
+    a.index[dim] = wk_int_of(0);
+    a.indirect[dim] = at;
+  }
+  return a;
+}
+
+void wk__lower_gather(wk__lower *l) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS];
+  int dim = dim_of(l), rank = wk__result_rank(l, 0);
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d);
+  loop_over(l, rank, sizes, index);
+  wk__var place = checked_place(l, 2, index, dim);
+  wk__access from = redirected(wk__access_arg(l, 0, index), dim, place);
+  wk__access to = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &to, behind_check(l, place, wk__k_load(l->h, &from)));
+}
+
+static wk_status check_scatter(const wk_tensor *self, int dim, const wk_tensor *index, const wk_tensor *src) {
+  if (!is_index_dtype(index) && !is_empty(index))
+    return wk_fail(WK_RUNTIME_ERROR, "scatter(): Expected dtype int32/int64 for index");
+  if (src && src->dtype != self->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "scatter(): Expected self.dtype to be equal to src.dtype");
+  if (is_empty(index)) return WK_OK;
+  if (rank_of(self) != rank_of(index))
+    return wk_fail(WK_RUNTIME_ERROR, "Index tensor must have the same number of dimensions as self tensor");
+  if (src && rank_of(src) != rank_of(index))
+    return wk_fail(WK_RUNTIME_ERROR, "Index tensor must have the same number of dimensions as src tensor");
+  WK_TRY(refuse_empty_dim(self, dim, index));
+  if (fits(index, self, dim) && (!src || fits(index, src, -1))) return WK_OK;
+  char *a = sizes_text(index), *b = sizes_text(self), *s = src ? sizes_text(src) : NULL;
+  wk_status status =
+      wk_fail(WK_RUNTIME_ERROR, "Expected index %s to be no larger than self %s apart from dimension %d%s%s",
+              a ? a : "?", b ? b : "?", dim, src ? " and to be no larger size than src " : "", s ? s : "");
+  wk__free(a);
+  wk__free(b);
+  wk__free(s);
+  return status;
+}
+
+static wk_status like_self(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor;
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, self->ndim, self->sizes);
+  c->compute_dtype = self->dtype;
+  return WK_OK;
+}
+
+/* (self, dim, index, src or number) */
+wk_status wk__meta_scatter(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor;
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
+  WK_TRY(check_scatter(self, dim, c->args[2].tensor, wk__arg_tensor(c, 3)));
+  if (wk__value_is_number(&c->args[3])) WK_TRY(wk__check_number(&c->args[3], (wk_dtype)self->dtype));
+  return like_self(c);
+}
+
+/* The first nest of an operator that writes into a copy of its argument 0. */
+static void copy_self(wk__lower *l) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS];
+  int rank = wk__result_rank(l, 0);
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d);
+  loop_over(l, rank, sizes, index);
+  wk__access from = wk__access_arg(l, 0, index), to = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &to, wk__k_load(l->h, &from));
+  wk__next_nest(l);
+}
+
+static void lower_scatter(wk__lower *l, bool add) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS];
+  int dim = dim_of(l), rank = wk__arg_rank(l, 2);
+  copy_self(l);
+  if (l->h->status) return;
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 2, d);
+  loop_over(l, rank, sizes, index);
+  wk__var place = checked_place(l, 2, index, dim), value;
+  wk__access to = redirected(wk__access_result(l, 0, index), dim, place);
+  if (l->buffer_of_arg[3] >= 0) {
+    wk__access from = wk__access_arg(l, 3, index);
+    value = wk__k_load(l->h, &from);
+  } else {
+    value = wk__in_as(l, 3, l->compute);
+  }
+  (add ? wk__k_store_add : wk__k_store)(l->h, &to, behind_check(l, place, value));
+}
+void wk__lower_scatter(wk__lower *l) { lower_scatter(l, false); }
+void wk__lower_scatter_add(wk__lower *l) { lower_scatter(l, true); }
+
+static wk_tensor *zeros_of(wk_tensor *like, const wk_tensor *shape) {
+  return wk_new_zeros(like, shape->sizes, shape->ndim, WK_DTYPE_NONE, NONE);
+}
+
+/* src may be larger than index: what was not read has gradient zero. */
+static wk_tensor *source_gradient(wk_tensor *g, int64_t dim, wk_tensor *index, const wk_tensor *src) {
+  wk_tensor *y = wk_gather(g, dim, index, false);
+  for (int d = 0; y && d < y->ndim; d++) {
+    if (wk_int_eq(y->sizes[d], src->sizes[d])) continue;
+    wk_int sizes[WK_MAX_DIMS];
+    memcpy(sizes, y->sizes, y->ndim * sizeof *sizes);
+    sizes[d] = src->sizes[d];
+    y = wk_slice_backward(y, sizes, y->ndim, d, wk__v_int(0), wk__v_size(y->sizes[d]), wk_int_of(1));
+  }
+  return y;
+}
+
+wk_status wk__vjp_gather(wk__vjp *v) {
+  return wk__vjp_set(v, 0, wk_scatter_add(zeros_of(G, ARG(0)), wk_int_guard_value(v->args[1].integer), ARG(2), G));
+}
+wk_status wk__vjp_scatter(wk__vjp *v) {
+  int64_t dim = wk_int_guard_value(v->args[1].integer);
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_scatter_value(G, dim, ARG(2), wk__v_int(0))));
+  if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, source_gradient(G, dim, ARG(2), ARG(3))));
+  return WK_OK;
+}
+wk_status wk__vjp_scatter_add(wk__vjp *v) {
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, G));
+  if (wk__needs(v, 3))
+    WK_TRY(wk__vjp_set(v, 3, source_gradient(G, wk_int_guard_value(v->args[1].integer), ARG(2), ARG(3))));
+  return WK_OK;
+}
+
+/* =================================================== one dimension ============================================== */
+
+wk_status wk__meta_index_select(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
+  if (index->ndim > 1) return wk_fail(WK_INDEX_ERROR, "index_select(): Index is supposed to be a vector");
+  if (!is_index_dtype(index))
+    return wk_fail(WK_RUNTIME_ERROR, "index_select(): Expected dtype int32 or int64 for index");
+  if (!self->ndim && !wk_int_eq(index->numel, wk_int_of(1)))
+    return wk_fail(WK_RUNTIME_ERROR, "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
+                   wk__shown(index->numel));
+  WK_TRY(refuse_empty_dim(self, dim, index));
+  memcpy(sizes, self->sizes, self->ndim * sizeof *sizes);
+  if (self->ndim) sizes[dim] = index->numel;
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, self->ndim, sizes);
+  c->compute_dtype = self->dtype;
+  return WK_OK;
+}
+
+void wk__lower_index_select(wk__lower *l) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS], first = wk_int_of(0);
+  int dim = dim_of(l), rank = wk__result_rank(l, 0);
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d);
+  loop_over(l, rank, sizes, index);
+  wk__var at = checked_place(l, 2, rank ? &index[dim] : &first, dim);
+  wk__access from = redirected(wk__access_arg(l, 0, index), dim, at), to = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &to, behind_check(l, at, wk__k_load(l->h, &from)));
+}
+
+/* A vector of places along `dim` as an index for scatter and gather over `shape`. */
+static wk_tensor *along(wk_tensor *index, int64_t dim, const wk_tensor *shape) {
+  wk_int sizes[WK_MAX_DIMS];
+  int wrapped;
+  if (wk__wrap_dim(dim, shape->ndim, &wrapped)) return NULL;
+  for (int d = 0; d < shape->ndim; d++) sizes[d] = d == wrapped ? index->numel : wk_int_of(1);
+  return wk_expand(wk_reshape(index, sizes, shape->ndim), shape->sizes, shape->ndim, false);
+}
+
+wk_status wk__vjp_index_select(wk__vjp *v) {
+  int64_t dim = wk_int_guard_value(v->args[1].integer);
+  return wk__vjp_set(v, 0, wk_scatter_add(zeros_of(G, ARG(0)), dim, along(ARG(2), dim, G), G));
+}
+
+/* A composite's single result: kept beyond the scope, or the error of the call that failed. */
+static wk_status give(wk__call *c, wk_scope *scope, wk_tensor *y) {
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(scope);
+  return y ? WK_OK : wk_error_category();
+}
+
+static wk_status check_slices(const wk_tensor *self, int dim, const wk_tensor *source) {
+  bool match = self->ndim == source->ndim;
+  for (int d = 0; match && d < self->ndim; d++) match = d == dim || wk_int_eq(size_at(self, d), size_at(source, d));
+  if (match) return WK_OK;
+  char *a = sizes_text(self), *b = sizes_text(source);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR,
+                             "source tensor shape must match self tensor shape, excluding the specified dimension. "
+                             "Got self.shape = %s source.shape = %s",
+                             a ? a : "?", b ? b : "?");
+  wk__free(a);
+  wk__free(b);
+  return status;
+}
+
+/* (self, dim, index, source, alpha): self with alpha * source added to the slices that index names. */
+wk_status wk__meta_index_add(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor, *source = c->args[3].tensor;
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
+  if (index->ndim > 1) {
+    wk__string sizes = {0};
+    wk__print_sizes(&sizes, index->sizes, index->ndim);
+    wk_status status = wk_fail(
+        WK_INDEX_ERROR, "index_add_(): Index is supposed to be a vector, but got dim: %d with type: %s and size: %s",
+        index->ndim, wk__dtype_legacy((wk_dtype)index->dtype), sizes.text ? sizes.text : "?");
+    wk__string_release(&sizes);
+    return status;
+  }
+  if (!is_index_dtype(index))
+    return wk_fail(WK_RUNTIME_ERROR, "index_add_(): Expected dtype int32/int64 for index but got: %s",
+                   wk__dtype_legacy((wk_dtype)index->dtype));
+  if (self->dtype != source->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "index_add_(): self (%s) and source (%s) must have the same scalar type",
+                   wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
+  if (rank_of(source) <= dim || !wk_int_eq(size_at(source, dim), index->numel))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "index_add_(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d",
+                   wk__shown(index->numel), (long long)(rank_of(source) > dim ? size_at(source, dim).bits : 0), dim);
+  WK_TRY(check_slices(self, dim, source));
+  WK_TRY(refuse_empty_dim(self, dim, index));
+  WK_TRY(wk__check_number(&c->args[4], (wk_dtype)self->dtype));
+  return like_self(c);
+}
+
+void wk__lower_index_add(wk__lower *l) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS], first = wk_int_of(0);
+  int dim = dim_of(l), rank = wk__arg_rank(l, 3);
+  copy_self(l);
+  if (l->h->status) return;
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 3, d);
+  loop_over(l, rank, sizes, index);
+  bool scalar_index = wk__arg_rank(l, 2) == 0;
+  wk__var at = checked_place(l, 2, rank && !scalar_index ? &index[dim] : &first, dim);
+  wk__access from = wk__access_arg(l, 3, index), to = redirected(wk__access_result(l, 0, index), dim, at);
+  wk__var value = behind_check(l, at, wk__k_load(l->h, &from));
+  wk__k_store_add(l->h, &to, wk__k_mul(l->h, value, wk__in_as(l, 4, l->compute)));
+}
+
+wk_status wk__vjp_index_add(wk__vjp *v) {
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, G));
+  if (!wk__needs(v, 3)) return WK_OK;
+  wk_tensor *g = wk_mul_Scalar(wk_index_select(G, wk_int_guard_value(v->args[1].integer), ARG(2)), v->args[4]);
+  return wk__vjp_set(v, 3, wk_reshape(g, ARG(3)->sizes, ARG(3)->ndim));
+}
+
+wk_status wk__compose_take_along_dim(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *index = c->args[1].tensor;
+  wk_int minus_one = wk_int_of(-1), sizes[WK_MAX_DIMS], self_sizes[WK_MAX_DIMS];
+  int ndim, dim = 0;
+  wk_scope scope;
+  if (c->args[2].tag != WK_VALUE_NONE && index->dtype != WK_INT64)
+    return wk_fail(WK_RUNTIME_ERROR, "torch.take_along_dim(): dtype of indices should be Long but got %s",
+                   wk__dtype_legacy((wk_dtype)index->dtype));
+  if (c->args[2].tag != WK_VALUE_NONE && self->ndim != index->ndim)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "torch.take_along_dim(): input and indices should have the same number of dimensions, but got %d "
+                   "dimensions for input, and %d dimensions for indices",
+                   self->ndim, index->ndim);
+  if (c->args[2].tag != WK_VALUE_NONE) WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), self->ndim, &dim));
+  wk_scope_begin(&scope);
+  if (c->args[2].tag == WK_VALUE_NONE) {
+    self = wk_reshape(self, &minus_one, 1);
+    index = wk_reshape(index, &minus_one, 1);
+    return give(c, &scope, wk_gather(self, 0, index, false));
+  }
+  memcpy(self_sizes, self->sizes, self->ndim * sizeof *sizes);
+  if (self->ndim) self_sizes[dim] = index->sizes[dim];
+  wk_status status = wk__broadcast(self_sizes, self->ndim, index->sizes, index->ndim, sizes, &ndim);
+  if (status) {
+    wk_scope_end(&scope);
+    return status;
+  }
+  memcpy(self_sizes, sizes, (size_t)ndim * sizeof *sizes);
+  if (ndim) self_sizes[dim] = self->sizes[dim];
+  self = wk_expand(self, self_sizes, ndim, false);
+  index = wk_expand(index, sizes, ndim, false);
+  if (ndim) index = wk_remainder_Scalar(index, wk__v_size(self_sizes[dim])); /* beyond either end it wraps around */
+  return give(c, &scope, wk_gather(self, dim, index, false));
+}
+
+/* ---- scatter(..., reduce=): adds to the places, or multiplies them ---- */
+
+static wk_status scatter_by(wk__call *c, wk_tensor *src, const char *how) {
+  wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor;
+  int64_t dim = wk__arg_int(c, 1);
+  c->results[0] = (wk_value){0};
+  if (!src) return wk_error_category();
+  wk_tensor *y = strcmp(how, "add") == 0 ? wk_scatter_add(self, dim, index, src)
+                                         : wk_scatter_reduce_two(self, dim, index, src, "prod", true);
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  return y ? WK_OK : wk_error_category();
+}
+wk_status wk__compose_scatter_by(wk__call *c) {
+  const char *how = c->args[4].string;
+  wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor, *src = wk__arg_tensor(c, 3);
+  if (strcmp(how, "add") != 0 && strcmp(how, "multiply") != 0)
+    return wk_fail(WK_RUNTIME_ERROR, "reduce argument must be either add or multiply.");
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_value on = {.tag = WK_VALUE_DEVICE, .device = self->device};
+  if (!src) src = wk_full(index->sizes, index->ndim, c->args[3], (wk_dtype)self->dtype, on);
+  wk_status status = scatter_by(c, src, how);
+  wk_scope_end(&scope);
+  return status;
+}
+
+/* ================================================ index, index_put ============================================== */
+
+/* x[i, :, j]: the index tensors, as integers, with the dims of x that they stand for. Masks count as the columns of
+ * their nonzero places. Tensors belong to the caller's scope and have one common shape. */
+enum { MAX_INDICES = 8 };
+typedef struct places {
+  int count, ndim;
+  wk_int dims[MAX_INDICES];
+  wk_tensor *tensors[MAX_INDICES];
+  wk_int sizes[WK_MAX_DIMS]; /* (ndim) the common shape */
+} places;
+
+static bool is_mask(const wk_tensor *t) { return t->dtype == WK_BOOL || t->dtype == WK_UINT8; }
+
+static wk_status too_many(const wk_tensor *self, int got) {
+  return wk_fail(WK_INDEX_ERROR, "too many indices for tensor of dimension %d (got %d)", self->ndim, got);
+}
+
+static wk_status add_place(places *p, int dim, wk_tensor *t) {
+  if (!t) return wk_error_category();
+  if (p->count == MAX_INDICES)
+    return wk_fail(WK_NOT_IMPLEMENTED, "indexing with more than %d index tensors", MAX_INDICES);
+  p->dims[p->count] = wk_int_of(dim);
+  p->tensors[p->count++] = t;
+  return WK_OK;
+}
+
+static wk_status check_mask(const wk_tensor *self, int dim, const wk_tensor *mask) {
+  if (dim + mask->ndim > self->ndim) return too_many(self, dim + mask->ndim);
+  for (int j = 0; j < mask->ndim; j++) {
+    if (wk_int_eq(mask->sizes[j], self->sizes[dim + j])) continue;
+    char *a = sizes_text(mask), *b = sizes_text(self);
+    wk_status status = wk_fail(WK_INDEX_ERROR,
+                               "The shape of the mask %s at index %d does not match the shape of the indexed tensor %s "
+                               "at index %d",
+                               a ? a : "?", j, b ? b : "?", dim + j);
+    wk__free(a);
+    wk__free(b);
+    return status;
+  }
+  return WK_OK;
+}
+
+static wk_status add_mask(places *p, const wk_tensor *self, int dim, wk_tensor *mask) {
+  WK_TRY(check_mask(self, dim, mask));
+  wk_tensor *where = wk_nonzero(mask);
+  if (!where) return wk_error_category();
+  for (int j = 0; j < mask->ndim; j++) WK_TRY(add_place(p, dim + j, wk_select_int(where, 1, wk_int_of(j))));
+  return WK_OK;
+}
+
+/* Indices on the CPU may stand beside a tensor of any device. */
+static wk_tensor *brought_to(wk_tensor *index, wk_device device) {
+  wk_value to = {.tag = WK_VALUE_DEVICE, .device = device};
+  if (!index || index->device.type != WK_CPU || device.type == WK_CPU || device.type == WK_META) return index;
+  return wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(index), NONE, to});
+}
+
+static wk_status collect(places *p, const wk_tensor *self, const wk_value *list) {
+  int dim = 0;
+  p->count = 0;
+  for (uint32_t k = 0; k < list->count; k++) {
+    wk_tensor *t = brought_to(list->tensors[k], self->device);
+    if (list->tensors[k] && !t) return wk_error_category();
+    if (t && !is_mask(t) && !is_index_dtype(t))
+      return wk_fail(WK_INDEX_ERROR, "tensors used as indices must be long, int, byte or bool tensors");
+    if (t && is_mask(t)) {
+      WK_TRY(add_mask(p, self, dim, t));
+      dim += t->ndim;
+    } else {
+      if (t) WK_TRY(add_place(p, dim, t));
+      dim++;
+    }
+  }
+  if (dim > self->ndim) return too_many(self, dim);
+  return p->count ? WK_OK : wk_fail(WK_INDEX_ERROR, "at least one index must be provided");
+}
+
+static wk_status cannot_broadcast(const places *p) {
+  wk__string s = {0};
+  for (int k = 0; k < p->count; k++) {
+    if (k) wk__string_append(&s, ", ");
+    wk__print_sizes(&s, p->tensors[k]->sizes, p->tensors[k]->ndim);
+  }
+  wk_status status =
+      wk_fail(WK_INDEX_ERROR, "shape mismatch: indexing tensors could not be broadcast together with shapes %s",
+              s.text ? s.text : "?");
+  wk__string_release(&s);
+  return status;
+}
+
+static wk_status to_common_shape(places *p) {
+  p->ndim = 0;
+  for (int k = 0; k < p->count; k++) {
+    wk_int joined[WK_MAX_DIMS];
+    int ndim;
+    if (wk__broadcast(p->sizes, p->ndim, p->tensors[k]->sizes, p->tensors[k]->ndim, joined, &ndim))
+      return cannot_broadcast(p);
+    memcpy(p->sizes, joined, (size_t)ndim * sizeof *joined);
+    p->ndim = ndim;
+  }
+  for (int k = 0; k < p->count; k++) {
+    p->tensors[k] = wk_expand(p->tensors[k], p->sizes, p->ndim, false);
+    if (!p->tensors[k]) return wk_error_category();
+  }
+  return WK_OK;
+}
+
+static wk_status find_places(places *p, const wk_tensor *self, const wk_value *list) {
+  WK_TRY(collect(p, self, list));
+  WK_TRY(to_common_shape(p));
+  for (int k = 0; k < p->count; k++) WK_TRY(refuse_empty_dim(self, (int)p->dims[k].bits, p->tensors[k]));
+  return WK_OK;
+}
+
+/* ---- where the dims of x[...] come from ---- */
+
+/* The result has the dims of self that no index stands for, in order, and the indices' common dims in place of the
+ * first indexed dim when the indexed dims are neighbours, else in front. */
+typedef struct layout {
+  int rank;                  /* of the result */
+  int first, common;         /* dims [first, first + common) are the indices' */
+  int self_dim[WK_MAX_DIMS]; /* of the other dims */
+} layout;
+
+static wk_status lay_out(layout *l, const wk_value *dims, int self_rank, int common) {
+  int count = (int)dims->count, position = 0;
+  uint32_t indexed = 0;
+  bool neighbours = true;
+  for (int k = 0; k < count; k++) {
+    indexed |= 1u << dims->integers[k].bits;
+    neighbours &= k == 0 || dims->integers[k].bits == dims->integers[k - 1].bits + 1;
+  }
+  l->rank = self_rank - count + common;
+  l->first = neighbours ? (int)dims->integers[0].bits : 0;
+  l->common = common;
+  if (l->rank > WK_MAX_DIMS)
+    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, l->rank);
+  for (int d = 0; d < self_rank; d++) {
+    if (indexed >> d & 1) continue;
+    if (position == l->first) position += common;
+    l->self_dim[position++] = d;
+  }
+  return WK_OK;
+}
+
+static bool is_common(const layout *l, int d) { return d >= l->first && d < l->first + l->common; }
+
+static void layout_sizes(const layout *l, const wk_int *self_sizes, const wk_int *common_sizes, wk_int *sizes) {
+  for (int d = 0; d < l->rank; d++)
+    sizes[d] = is_common(l, d) ? common_sizes[d - l->first] : self_sizes[l->self_dim[d]];
+}
+
+enum { FIRST_INDEX_OF_READ = 2, FIRST_INDEX_OF_PUT = 4 }; /* arguments of _index, _index_put */
+
+/* ---- _index(self, dims, i0, i1, ...): self[..., i0, i1, ...] ---- */
+
+wk_status wk__meta_index(wk__call *c) {
+  const wk_tensor *self = c->args[0].tensor, *i0 = c->args[FIRST_INDEX_OF_READ].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  layout l;
+  WK_TRY(lay_out(&l, &c->args[1], self->ndim, i0->ndim));
+  layout_sizes(&l, self->sizes, i0->sizes, sizes);
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, l.rank, sizes);
+  c->compute_dtype = self->dtype;
+  return WK_OK;
+}
+
+/* The place in `self` (argument or result: an access to it) for this element of the layout. */
+static wk__access indexed(wk__lower *l, const layout *at, wk__access self, int first_arg, const wk_int *index) {
+  const wk_value *dims = &l->call->args[1];
+  for (int d = 0; d < at->rank; d++)
+    if (!is_common(at, d)) self.index[at->self_dim[d]] = index[d];
+  for (int k = 0; k < (int)dims->count; k++) {
+    int dim = (int)dims->integers[k].bits;
+    self.index[dim] = wk_int_of(0);
+    self.indirect[dim] = checked_index(l, first_arg + k, index + at->first, dim);
+  }
+  return self;
+}
+
+static void loop_over_layout(wk__lower *l, layout *at, int first_arg, wk_int *index) {
+  wk_int self_sizes[WK_MAX_DIMS], common_sizes[WK_MAX_DIMS], sizes[WK_MAX_DIMS];
+  int self_rank = wk__arg_rank(l, 0), common = wk__arg_rank(l, first_arg);
+  if (lay_out(at, &l->call->args[1], self_rank, common)) l->h->status = wk_error_category();
+  for (int d = 0; d < self_rank; d++) self_sizes[d] = wk__size_of_arg(l, 0, d);
+  for (int d = 0; d < common; d++) common_sizes[d] = wk__size_of_arg(l, first_arg, d);
+  layout_sizes(at, self_sizes, common_sizes, sizes);
+  loop_over(l, at->rank, sizes, index);
+}
+
+void wk__lower_index(wk__lower *l) {
+  wk_int index[WK_MAX_DIMS], none[WK_MAX_DIMS] = {{0}};
+  layout at;
+  loop_over_layout(l, &at, FIRST_INDEX_OF_READ, index);
+  wk__access from = indexed(l, &at, wk__access_arg(l, 0, none), FIRST_INDEX_OF_READ, index);
+  wk__access to = wk__access_result(l, 0, index);
+  wk__k_store(l->h, &to, wk__k_load(l->h, &from));
+}
+
+wk_status wk__compose_index(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *y = NULL;
+  places p;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (find_places(&p, self, &c->args[1]) == WK_OK) {
+    wk_value args[WK__MAX_ARGS] = {c->args[0], wk__v_ints(p.dims, p.count)};
+    for (int k = 0; k < p.count; k++) args[FIRST_INDEX_OF_READ + k] = wk__v_tensor(p.tensors[k]);
+    y = wk__call_tensor(WK__OP(_index), args);
+  }
+  return give(c, &scope, y);
+}
+
+wk_status wk__vjp_index(wk__vjp *v) {
+  const wk_value *list = &v->args[1];
+  return wk__vjp_set(v, 0, wk_index_put(zeros_of(G, ARG(0)), list->tensors, (int)list->count, G, true));
+}
+
+/* ---- _index_put(self, dims, values, accumulate, i0, i1, ...): values have the layout's shape ---- */
+
+wk_status wk__meta_index_put(wk__call *c) { return like_self(c); }
+
+void wk__lower_index_put(wk__lower *l) {
+  wk_int index[WK_MAX_DIMS], none[WK_MAX_DIMS] = {{0}};
+  layout at;
+  copy_self(l);
+  if (l->h->status) return;
+  loop_over_layout(l, &at, FIRST_INDEX_OF_PUT, index);
+  wk__access to = indexed(l, &at, wk__access_result(l, 0, none), FIRST_INDEX_OF_PUT, index);
+  wk__access from = wk__access_arg(l, 2, index);
+  (wk__arg_bool(l->call, 3) ? wk__k_store_add : wk__k_store)(l->h, &to, wk__k_load(l->h, &from));
+}
+
+static wk_tensor *expanded_values(const places *p, const wk_tensor *self, wk_tensor *values) {
+  wk_int sizes[WK_MAX_DIMS], joined[WK_MAX_DIMS];
+  wk_value dims = wk__v_ints(p->dims, p->count);
+  layout l;
+  int ndim;
+  if (lay_out(&l, &dims, self->ndim, p->ndim)) return NULL;
+  layout_sizes(&l, self->sizes, p->sizes, sizes);
+  wk_int count = wk__sizes_numel(sizes, l.rank);
+  bool fits_in = values->ndim <= l.rank && !wk__broadcast(values->sizes, values->ndim, sizes, l.rank, joined, &ndim) &&
+                 wk_int_eq(wk__sizes_numel(joined, ndim), count);
+  if (fits_in) return wk_expand(values, sizes, l.rank, false);
+  wk__string s = {0};
+  wk__print_sizes(&s, values->sizes, values->ndim);
+  wk__string_append(&s, " cannot be broadcast to indexing result of shape ");
+  wk__print_sizes(&s, sizes, l.rank);
+  (void)!wk_fail(WK_RUNTIME_ERROR, "shape mismatch: value tensor of shape %s", s.text ? s.text : "?");
+  wk__string_release(&s);
+  return NULL;
+}
+
+static wk_status put(const wk__call *c, const places *p, wk_tensor *values) {
+  wk_value args[WK__MAX_ARGS] = {c->args[0], wk__v_ints(p->dims, p->count), wk__v_tensor(values), c->args[3]},
+           result = {0};
+  if (!values) return wk_error_category();
+  for (int k = 0; k < p->count; k++) args[FIRST_INDEX_OF_PUT + k] = wk__v_tensor(p->tensors[k]);
+  WK_TRY(wk__compute(WK__OP(_index_put), args, c->outputs, &result));
+  wk_value_release(&result);
+  return WK_OK;
+}
+
+wk_status wk__routine_index_put(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *values = c->args[2].tensor;
+  if (values->dtype != self->dtype)
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "Index put requires the source and destination dtypes match, got %s for the destination and %s for the "
+        "source.",
+        wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)values->dtype));
+  places p;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = find_places(&p, self, &c->args[1]);
+  if (status == WK_OK) status = put(c, &p, expanded_values(&p, self, values));
+  wk_scope_end(&scope);
+  return status;
+}
+
+wk_status wk__vjp_index_put(wk__vjp *v) {
+  const wk_value *list = &v->args[1];
+  int count = (int)list->count;
+  if (wk__needs(v, 0)) {
+    wk_int no_size = wk_int_of(0);
+    wk_tensor *zero = wk_new_zeros(G, &no_size, 0, WK_DTYPE_NONE, NONE);
+    wk_tensor *g = v->args[3].boolean ? G : wk_index_put(G, list->tensors, count, zero, false);
+    WK_TRY(wk__vjp_set(v, 0, g));
+  }
+  if (!wk__needs(v, 2)) return WK_OK;
+  return wk__vjp_set(v, 2, wk_sum_to_size(wk_index(G, list->tensors, count), ARG(2)->sizes, ARG(2)->ndim));
+}
+
+/* An element of unfold's argument gets the sum over the windows that it is in: places along the dim, unfolded alike,
+ * say where each gradient goes. */
+wk_status wk__vjp_unfold(wk__vjp *v) {
+  const wk_tensor *t = ARG(0);
+  wk_int line = t->ndim ? wk_int_of(0) : wk_int_of(1), sizes[WK_MAX_DIMS + 1], minus_one = wk_int_of(-1);
+  int dim, ndim = t->ndim ? t->ndim : 1;
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), t->ndim, &dim));
+  if (t->ndim) line = t->sizes[dim];
+  wk_tensor *places =
+      wk_unfold(wk_arange(wk__v_size(line), WK_INT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = G->device}), 0,
+                wk_int_guard_value(v->args[2].integer), wk_int_guard_value(v->args[3].integer));
+  wk_tensor *windows = t->ndim ? wk_movedim_int(G, -1, dim + 1) : G;
+  memcpy(sizes, t->sizes, t->ndim * sizeof *sizes);
+  sizes[dim] = places ? places->numel : minus_one;
+  windows = wk_reshape(windows, sizes, ndim);
+  sizes[dim] = line;
+  wk_tensor *sum = wk_index_add(wk_new_zeros(G, sizes, ndim, WK_DTYPE_NONE, NONE), dim,
+                                wk_reshape(places, &minus_one, 1), windows, wk__v_int(1));
+  return wk__vjp_set(v, 0, wk_reshape(sum, t->sizes, t->ndim));
+}
+
+/* where(condition): a tensor of indices a dim. */
+wk_status wk__compose_where_places(wk__call *c) {
+  wk_tensor *condition = c->args[0].tensor;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *places = wk_nonzero(condition->ndim ? condition : wk_unsqueeze(condition, 0));
+  wk_status status =
+      places ? wk_call(WK__OP(unbind_int), (wk_value[]){wk__v_tensor(places), wk__v_int(1)}, NULL, c->results)
+             : wk_error_category();
+  wk_scope_end(&scope);
+  return status;
+}
+
+/* ============================================ nonzero, masked_select ============================================ */
+
+wk_status wk__compose_masked_select(wk__call *c) {
+  wk_tensor *self = c->args[0].tensor, *mask = c->args[1].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  int ndim;
+  if (mask->dtype != WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "masked_select: expected BoolTensor for mask");
+  WK_TRY(wk__broadcast(mask->sizes, mask->ndim, self->sizes, self->ndim, sizes, &ndim));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (ndim == 0) { /* a 0-dim mask has no dim to select along */
+    self = wk_unsqueeze(self, 0);
+    sizes[ndim++] = wk_int_of(1);
+  }
+  self = wk_expand(self, sizes, ndim, false);
+  mask = wk_expand(mask, sizes, ndim, false);
+  return give(c, &scope, self && mask ? wk_index(self, &mask, 1) : NULL);
+}

@@ -1,0 +1,288 @@
+/* torch.ops.aten.add.Tensor: one overload of an operator as a callable with PyTorch's names.
+ *
+ * In: names in PyTorch's form. Out: one object for each overload, so that programs compare targets with `is`. An
+ * overload is the row itself, its in-place form (add_.Tensor), or, of a row that mutates, the functional twin that
+ * graphs hold (_fused_sgd.default): it gives the new values of what the row would write. The namespaces around it are
+ * Python, wick/_ops.py. Tests: tests/python/test_fx.py. */
+#include "python/fx/graph_parts.h"
+
+#include <structmember.h>
+
+typedef struct op_overload {
+  PyObject_HEAD vectorcallfunc vectorcall;
+  wk__state *state;
+  const wk_op *op;
+  PyObject *callable; /* owned: the operator, in place where this is */
+  uint8_t form;       /* wk__overload_form */
+  char packet[64];    /* "add_" */
+  char name[64];      /* "Tensor" */
+} op_overload;
+
+bool wk__is_overload(const wk__state *state, PyObject *o) { return Py_IS_TYPE(o, state->overload_type); }
+const wk_op *wk__overload_op(PyObject *o, wk__overload_form *out_form) {
+  *out_form = (wk__overload_form)((op_overload *)o)->form;
+  return ((op_overload *)o)->op;
+}
+
+/* ==================================================== calling =================================================== */
+
+static PyObject *plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
+  return PyObject_Vectorcall(((op_overload *)self)->callable, args, nargsf, names);
+}
+
+/* A copy of a tensor, or of a list of them. */
+static PyObject *copied(wk__state *state, PyObject *o) {  // -> new
+  if (wk__is_tensor(state, o)) {
+    wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(o)}, {0}};
+    return wk__call_to_python(state, WK__OP(clone), args, NULL);
+  }
+  PyObject *list = PySequence_List(o);
+  for (Py_ssize_t i = 0; list && i < PyList_GET_SIZE(list); i++) {
+    PyObject *item = copied(state, PyList_GET_ITEM(list, i));
+    if (!item || PyList_SetItem(list, i, item) < 0) Py_CLEAR(list);
+  }
+  return list;
+}
+
+static int add_written(PyObject *results, PyObject *o) {
+  if (!PyList_Check(o)) return PyList_Append(results, o);
+  return PyList_SetSlice(results, PyList_GET_SIZE(results), PyList_GET_SIZE(results), o);
+}
+
+/* Calls the row on copies of what it writes; those are the result, one alone when the row gives one tensor. */
+static PyObject *call_on_copies(op_overload *o, PyObject **space, size_t n, PyObject *names) {  // -> new
+  const wk__schema *schema = &o->op->schema;
+  PyObject *results = PyList_New(0);
+  size_t copies = 0;
+  int status = results ? 0 : -1;
+  for (; copies < n && copies < schema->parameter_count && status == 0; copies++) {
+    bool written = schema->parameters[copies].written && space[copies] != Py_None;
+    PyObject *item = written ? copied(o->state, space[copies]) : Py_NewRef(space[copies]);
+    if (!item) break;
+    space[copies] = item;
+    if (written) status = add_written(results, item);
+  }
+  PyObject *done = status == 0 && !PyErr_Occurred() ? PyObject_Vectorcall(o->callable, space, n, names) : NULL;
+  for (size_t i = 0; i < copies; i++) Py_DECREF(space[i]);
+  if (!done) Py_CLEAR(results);
+  Py_XDECREF(done);
+  if (!results) return NULL;
+  bool one = schema->result_count == 1 && PyList_GET_SIZE(results) == 1;
+  PyObject *result = one ? Py_NewRef(PyList_GET_ITEM(results, 0)) : PyList_AsTuple(results);
+  Py_DECREF(results);
+  return result;
+}
+
+static PyObject *functional_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
+  size_t n = (size_t)PyVectorcall_NARGS(nargsf), all = n + (names ? (size_t)PyTuple_GET_SIZE(names) : 0);
+  PyObject **space = PyMem_Malloc((all + 1) * sizeof *space);
+  if (!space) return PyErr_NoMemory();
+  memcpy(space, args, all * sizeof *space);
+  PyObject *result = call_on_copies((op_overload *)self, space, n, names);
+  PyMem_Free(space);
+  return result;
+}
+
+/* ==================================================== the type ================================================== */
+
+static op_overload *of(PyObject *self) { return (op_overload *)self; }
+
+static PyObject *overload_str(PyObject *self) {  // -> new
+  return PyUnicode_FromFormat("aten.%s.%s", of(self)->packet, of(self)->name);
+}
+static PyObject *overload_repr(PyObject *self) {  // -> new
+  return PyUnicode_FromFormat("<OpOverload(op='aten.%s', overload='%s')>", of(self)->packet, of(self)->name);
+}
+static PyObject *overload_name(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  return PyUnicode_FromFormat("%s.%s", of(self)->packet, of(self)->name);
+}
+static PyObject *overload_qualified(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  bool plain = strcmp(of(self)->name, "default") == 0;
+  return plain ? PyUnicode_FromFormat("aten::%s", of(self)->packet)
+               : PyUnicode_FromFormat("aten::%s.%s", of(self)->packet, of(self)->name);
+}
+static PyObject *overload_schema(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  return PyUnicode_FromFormat("aten::%s", of(self)->op->schema_text);
+}
+static PyObject *overload_packet(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  PyObject *find = wk__fx_object(of(self)->state, "wick._ops", "packet");
+  return find ? PyObject_CallFunction(find, "s", of(self)->packet) : NULL;
+}
+static PyObject *overload_reduce(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  PyObject *find = wk__fx_object(of(self)->state, "wick._C", "_overload");
+  return find ? Py_BuildValue("O(N)", find, overload_name(self, NULL)) : NULL;
+}
+static PyObject *overload_copy(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  return Py_NewRef(self);
+}
+static PyObject *text_constant(PyObject *self, void *text) {  // -> new
+  (void)self;
+  return PyUnicode_FromString(text);
+}
+
+static int overload_traverse(PyObject *self, visitproc visit, void *arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(of(self)->callable);
+  return 0;
+}
+static void overload_dealloc(PyObject *self) {
+  PyTypeObject *type = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  Py_CLEAR(of(self)->callable);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+static PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(op_overload, vectorcall), READONLY, NULL},
+    {"_opname", T_STRING_INPLACE, offsetof(op_overload, packet), READONLY, "\"add_\""},
+    {"_overloadname", T_STRING_INPLACE, offsetof(op_overload, name), READONLY, "\"Tensor\""},
+    {0}};
+static PyGetSetDef getset[] = {{"__name__", overload_name, NULL, NULL, NULL},
+                               {"__qualname__", overload_name, NULL, NULL, NULL},
+                               {"__module__", text_constant, NULL, NULL, "torch._ops.aten"},
+                               {"namespace", text_constant, NULL, "\"aten\"", "aten"},
+                               {"_schema", overload_schema, NULL, "The schema as text.", NULL},
+                               {"overloadpacket", overload_packet, NULL, "The callable over all overloads.", NULL},
+                               {0}};
+static PyMethodDef methods[] = {{"name", overload_qualified, METH_NOARGS, "\"aten::add.Tensor\""},
+                                {"__reduce__", overload_reduce, METH_NOARGS, NULL},
+                                {"__copy__", overload_copy, METH_NOARGS, NULL},
+                                {"__deepcopy__", overload_copy, METH_O, NULL},
+                                {0}};
+static PyType_Slot slots[] = {{Py_tp_doc, "One overload of an operator: torch.ops.aten.add.Tensor(x, 1)"},
+                              {Py_tp_dealloc, overload_dealloc},
+                              {Py_tp_traverse, overload_traverse},
+                              {Py_tp_repr, overload_repr},
+                              {Py_tp_str, overload_str},
+                              {Py_tp_call, PyVectorcall_Call},
+                              {Py_tp_members, members},
+                              {Py_tp_getset, getset},
+                              {Py_tp_methods, methods},
+                              {0, NULL}};
+static PyType_Spec spec = {
+    .name = "wick._C.OpOverload",
+    .basicsize = sizeof(op_overload),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = slots};
+
+/* =================================================== the names ================================================== */
+
+/* "add_", "Tensor": the row's own names with the form's ending. */
+static void name_parts(const wk_op *op, wk__overload_form form, char *packet, char *name, size_t room) {
+  const char *dot = strchr(op->name, '.');
+  snprintf(packet, room, "%s%s", op->base_name, form == WK__OVERLOAD_IN_PLACE ? "_" : "");
+  if (form == WK__OVERLOAD_FUNCTIONAL) packet[strlen(packet) - 1] = 0; /* mutating rows end in '_' */
+  snprintf(name, room, "%s", dot ? dot + 1 : "default");
+}
+
+static PyObject *make(wk__state *state, const wk_op *op, wk__overload_form form) {  // -> new
+  PyTypeObject *type = state->overload_type;
+  op_overload *o = (op_overload *)type->tp_alloc(type, 0);
+  if (!o) return NULL;
+  o->vectorcall = form == WK__OVERLOAD_FUNCTIONAL ? functional_call : plain_call;
+  o->state = state;
+  o->op = op;
+  o->form = (uint8_t)form;
+  name_parts(op, form, o->packet, o->name, sizeof o->packet);
+  o->callable = wk__operator_object(state, op, form == WK__OVERLOAD_IN_PLACE);
+  if (o->callable) return (PyObject *)o;
+  Py_DECREF(o);
+  return NULL;
+}
+
+PyObject *wk__overload_of(wk__state *state, const wk_op *op, wk__overload_form form) {  // -> new
+  PyObject *key = Py_BuildValue("ii", (int)op->number, (int)form);
+  PyObject *known = key ? Py_XNewRef(PyDict_GetItemWithError(state->graph_objects, key)) : NULL;
+  if (key && !known && !PyErr_Occurred()) {
+    known = make(state, op, form);
+    if (known && PyDict_SetItem(state->graph_objects, key, known) < 0) Py_CLEAR(known);
+  }
+  Py_XDECREF(key);
+  return known;
+}
+
+static const wk_op *find_row(const char *packet, const char *name) {
+  char text[136];
+  bool plain = strcmp(name, "default") == 0;
+  snprintf(text, sizeof text, plain ? "%s" : "%s.%s", packet, name);
+  return wk_op_find(text);
+}
+
+static bool has_in_place_form(const wk_op *op) {
+  bool on_tensor = op->schema.parameter_count && op->schema.parameters[0].type == WK__TYPE_TENSOR;
+  return on_tensor && wk__writes_in_place(op);
+}
+
+/* NULL: there is none, no exception. */
+static const wk_op *find_form(const char *packet, const char *name, wk__overload_form *out_form) {
+  char other[64];
+  size_t length = strlen(packet);
+  const wk_op *op = find_row(packet, name);
+  *out_form = WK__OVERLOAD_PLAIN;
+  if (op || length + 2 > sizeof other) return op;
+  if (length && packet[length - 1] == '_') {
+    snprintf(other, sizeof other, "%.*s", (int)length - 1, packet);
+    *out_form = WK__OVERLOAD_IN_PLACE;
+    op = find_row(other, name);
+    return op && has_in_place_form(op) ? op : NULL;
+  }
+  snprintf(other, sizeof other, "%s_", packet);
+  *out_form = WK__OVERLOAD_FUNCTIONAL;
+  op = find_row(other, name);
+  return op && op->tags & WK__TAG_MUTATES ? op : NULL;
+}
+
+/* _overload("add.Tensor"), _overload("relu.default") */
+static PyObject *overload(PyObject *module, PyObject *qualified) {  // -> new
+  char packet[64];
+  const char *text = PyUnicode_AsUTF8(qualified), *dot = text ? strchr(text, '.') : NULL;
+  if (!text) return NULL;
+  wk__overload_form form;
+  snprintf(packet, sizeof packet, "%.*s", dot ? (int)(dot - text) : (int)strlen(text), text);
+  const wk_op *op = find_form(packet, dot ? dot + 1 : "default", &form);
+  return op ? wk__overload_of(wk__state_of_module(module), op, form) : PyErr_Format(PyExc_KeyError, "%s", text);
+}
+
+static int add_name(PyObject *list, const char *name) {
+  PyObject *text = PyUnicode_FromString(name);
+  int status = text ? PyList_Append(list, text) : -1;
+  Py_XDECREF(text);
+  return status;
+}
+
+/* The names of the overloads of "add_": empty when there is no such operator. */
+static PyObject *overload_names(PyObject *module, PyObject *packet) {  // -> new
+  (void)module;
+  const char *text = PyUnicode_AsUTF8(packet);
+  PyObject *list = text ? PyList_New(0) : NULL;
+  char own_packet[64], name[64];
+  for (int i = 0; list && i < wk_op_count(); i++) {
+    const wk_op *op = wk_op_at(i);
+    for (int form = 0; list && form <= WK__OVERLOAD_FUNCTIONAL; form++) {
+      if (form == WK__OVERLOAD_IN_PLACE && !has_in_place_form(op)) continue;
+      if (form == WK__OVERLOAD_FUNCTIONAL && !(op->tags & WK__TAG_MUTATES)) continue;
+      name_parts(op, (wk__overload_form)form, own_packet, name, sizeof name);
+      wk__overload_form found;
+      if (strcmp(own_packet, text) != 0 || find_form(own_packet, name, &found) != op || (int)found != form) continue;
+      if (add_name(list, name) < 0) Py_CLEAR(list);
+    }
+  }
+  return list;
+}
+
+static PyMethodDef functions[] = {
+    {"_overload", overload, METH_O, "One overload by its name: _overload('add.Tensor')"},
+    {"_overload_names", overload_names, METH_O, "The overloads' names: _overload_names('add')"},
+    {0}};
+
+int wk__add_overloads(PyObject *module, wk__state *state) {
+  state->overload_type = wk__add_type(module, &spec, NULL, "OpOverload");
+  return state->overload_type ? PyModule_AddFunctions(module, functions) : -1;
+}

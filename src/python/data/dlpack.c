@@ -1,0 +1,307 @@
+/* DLPack: memory shared with other array libraries, both ways, in the old capsules and in those of version 1.
+ *
+ * In: capsules, or objects with __dlpack__. Out: tensors over their memory; capsules over ours. Invariant: a capsule is
+ * used up by the consumer that takes its memory, and frees it otherwise; our exports hold the storage and need no
+ * interpreter to be freed, so a consumer may do that on any thread. Tests: tests/python/test_interop.py. */
+#include "python/data/interop.h"
+#include "wick/autograd.h"
+
+/* ---- the ABI: dlpack.h of DLPack 1.1 ---- */
+
+enum { DL_CPU = 1, DL_CUDA_HOST = 3 };
+enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_COMPLEX, DL_BOOL, DL_FLOAT8_E4M3FN = 10, DL_FLOAT8_E5M2 = 12 };
+enum { DL_FLAG_READ_ONLY = 1, DL_FLAG_COPIED = 2, DL_MAJOR = 1, DL_MINOR = 1 };
+
+typedef struct dl_device {
+  int32_t type, index;
+} dl_device;
+typedef struct dl_dtype {
+  uint8_t code, bits;
+  uint16_t lanes;
+} dl_dtype;
+typedef struct dl_tensor {
+  void *data;
+  dl_device device;
+  int32_t ndim;
+  dl_dtype dtype;
+  int64_t *shape;
+  int64_t *strides; /* in elements; NULL: row-major */
+  uint64_t byte_offset;
+} dl_tensor;
+typedef struct dl_managed {
+  dl_tensor tensor;
+  void *context;
+  void (*deleter)(struct dl_managed *self);
+} dl_managed;
+typedef struct dl_versioned {
+  uint32_t major, minor;
+  void *context;
+  void (*deleter)(struct dl_versioned *self);
+  uint64_t flags;
+  dl_tensor tensor;
+} dl_versioned;
+
+static const dl_dtype dl_dtypes[WK_DTYPE_COUNT] = {
+    [WK_BOOL] = {DL_BOOL, 8, 1},
+    [WK_UINT8] = {DL_UINT, 8, 1},
+    [WK_INT8] = {DL_INT, 8, 1},
+    [WK_INT16] = {DL_INT, 16, 1},
+    [WK_INT32] = {DL_INT, 32, 1},
+    [WK_INT64] = {DL_INT, 64, 1},
+    [WK_FLOAT8_E4M3] = {DL_FLOAT8_E4M3FN, 8, 1},
+    [WK_FLOAT8_E5M2] = {DL_FLOAT8_E5M2, 8, 1},
+    [WK_FLOAT16] = {DL_FLOAT, 16, 1},
+    [WK_BFLOAT16] = {DL_BFLOAT, 16, 1},
+    [WK_FLOAT32] = {DL_FLOAT, 32, 1},
+    [WK_FLOAT64] = {DL_FLOAT, 64, 1},
+    [WK_COMPLEX64] = {DL_COMPLEX, 64, 1},
+    [WK_COMPLEX128] = {DL_COMPLEX, 128, 1},
+};
+
+static wk_dtype dtype_from_dl(dl_dtype dtype) {
+  for (int d = 0; d < WK_DTYPE_COUNT; d++)
+    if (memcmp(&dl_dtypes[d], &dtype, sizeof dtype) == 0) return (wk_dtype)d;
+  PyErr_Format(PyExc_BufferError, "Unsupported DLPack dtype: code %d, %d bits, %d lanes", dtype.code, dtype.bits,
+               dtype.lanes);
+  return WK_DTYPE_NONE;
+}
+
+/* ==================================================== exporting ================================================= */
+
+/* What a capsule points to, in either form, and what it holds. */
+typedef struct exported {
+  union {
+    dl_managed plain;
+    dl_versioned versioned;
+  };
+  wk_storage *storage;           /* owned, pinned */
+  int64_t dims[2 * WK_MAX_DIMS]; /* sizes, then strides */
+} exported;
+
+static void exported_free(exported *e) {
+  wk__storage_unpin(e->storage);
+  wk__storage_release(e->storage);
+  wk__free(e);
+}
+static void delete_plain(dl_managed *self) { exported_free(self->context); }
+static void delete_versioned(dl_versioned *self) { exported_free(self->context); }
+
+/* A capsule whose memory no consumer has taken. */
+static void destroy_plain(PyObject *capsule) {
+  dl_managed *m = PyCapsule_IsValid(capsule, "dltensor") ? PyCapsule_GetPointer(capsule, "dltensor") : NULL;
+  if (m) m->deleter(m);
+}
+static void destroy_versioned(PyObject *capsule) {
+  const char *name = "dltensor_versioned";
+  dl_versioned *m = PyCapsule_IsValid(capsule, name) ? PyCapsule_GetPointer(capsule, name) : NULL;
+  if (m) m->deleter(m);
+}
+
+/* Strides of dims with at most one element do not matter; 1 is what consumers expect there. */
+static dl_tensor describe(const wk_tensor *t, int64_t *dims) {
+  for (int d = 0; d < t->ndim; d++) {
+    dims[d] = wk__size(t, d);
+    dims[t->ndim + d] = dims[d] <= 1 ? 1 : wk__stride(t, d);
+  }
+  return (dl_tensor){.data = wk__numel(t) ? wk__host_data(t) : NULL,
+                     .device = {DL_CPU, 0},
+                     .ndim = t->ndim,
+                     .dtype = dl_dtypes[t->dtype],
+                     .shape = dims,
+                     .strides = dims + t->ndim};
+}
+
+static PyObject *export(const wk_tensor *t, bool versioned, bool copied) {  // -> new
+  exported *e = wk__alloc_zeroed(sizeof *e);
+  if (!e || wk__realize((wk_tensor *)t, "a tensor's memory is given out") != WK_OK) {
+    wk__free(e);
+    return wk__raise(NULL);
+  }
+  e->storage = wk__storage_retain(t->storage);
+  wk__storage_pin(e->storage);
+  dl_tensor tensor = describe(t, e->dims);
+  PyObject *capsule;
+  if (versioned) {
+    e->versioned = (dl_versioned){DL_MAJOR, DL_MINOR, e, delete_versioned, copied ? DL_FLAG_COPIED : 0, tensor};
+    capsule = PyCapsule_New(e, "dltensor_versioned", destroy_versioned);
+  } else {
+    e->plain = (dl_managed){tensor, e, delete_plain};
+    capsule = PyCapsule_New(e, "dltensor", destroy_plain);
+  }
+  if (!capsule) exported_free(e);
+  return capsule;
+}
+
+static const char *not_exportable(const wk_tensor *t) {
+  if (wk_requires_grad(t)) return "Can't export tensors that require gradient, use tensor.detach()";
+  return t->storage && t->device.type == WK_CPU ? NULL : "Cannot pack tensors on meta";
+}
+
+/* Whether `version`, a tuple or None, allows capsules of version 1. -1 with an exception. */
+static int accepts_versioned(PyObject *version) {
+  if (!version || version == Py_None) return 0;
+  PyObject *major = PySequence_GetItem(version, 0);
+  long value = major ? PyLong_AsLong(major) : -1;
+  Py_XDECREF(major);
+  return value == -1 && PyErr_Occurred() ? -1 : value >= DL_MAJOR;
+}
+
+/* Where the consumer wants the memory: the CPU, or wherever it is. -1 with an exception. */
+static int check_target(PyObject *device) {
+  if (!device || device == Py_None) return 0;
+  PyObject *type = PySequence_GetItem(device, 0);
+  long value = type ? PyLong_AsLong(type) : -1;
+  Py_XDECREF(type);
+  if (value != DL_CPU && !PyErr_Occurred())
+    PyErr_Format(PyExc_BufferError, "cannot export a tensor in the CPU's memory to DLPack device type %ld", value);
+  return value == DL_CPU ? 0 : -1;
+}
+
+static PyObject *export_copy(wk__state *state, wk_tensor *t, bool versioned) {  // -> new
+  wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {0}}, result = {0};
+  if (wk_call(WK__OP(clone), args, NULL, &result) != WK_OK) return wk__raise(state);
+  PyObject *capsule = export(result.tensor, versioned, true);
+  wk_value_release(&result);
+  return capsule;
+}
+
+PyObject *wk__tensor_dlpack(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
+  static const wk__signature signature = {"__dlpack__", 0, 0, {"stream", "max_version", "dl_device", "copy"}};
+  enum { STREAM, MAX_VERSION, DEVICE, COPY, COUNT };
+  PyObject *given[COUNT];
+  if (wk__bind(&signature, args, n, keywords, given) < 0) return NULL;
+  wk_tensor *t = wk__tensor_of(self);
+  const char *problem = not_exportable(t);
+  if (problem) return PyErr_Format(PyExc_BufferError, "%s", problem);
+  if (given[STREAM] && given[STREAM] != Py_None)
+    return PyErr_Format(PyExc_AssertionError, "stream should be None on cpu.");
+  int versioned = accepts_versioned(given[MAX_VERSION]);
+  if (versioned < 0 || check_target(given[DEVICE]) < 0) return NULL;
+  if (given[COPY] == Py_True) return export_copy(((wk__python_tensor *)self)->state, t, versioned);
+  return export(t, versioned, false);
+}
+
+PyObject *wk__tensor_dlpack_device(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  const wk_tensor *t = wk__tensor_of(self);
+  if (t->device.type == WK_CPU) return Py_BuildValue("(ii)", DL_CPU, 0);
+  return PyErr_Format(PyExc_ValueError, "Unknown device type meta for Dlpack");
+}
+
+/* ==================================================== importing ================================================= */
+
+static void release_plain(void *managed) {
+  dl_managed *m = managed;
+  if (m->deleter) m->deleter(m);
+}
+static void release_versioned(void *managed) {
+  dl_versioned *m = managed;
+  if (m->deleter) m->deleter(m);
+}
+
+/* The geometry is what another library says: nothing of it is believed. */
+static int check_foreign(const dl_tensor *t) {
+  bool empty = false;
+  if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
+    PyErr_Format(PyExc_BufferError, "Unsupported DLPack device type: %d", (int)t->device.type);
+  else if (t->ndim < 0 || t->ndim > WK_MAX_DIMS)
+    PyErr_Format(PyExc_BufferError, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, (int)t->ndim);
+  else if (t->ndim && !t->shape)
+    PyErr_SetString(PyExc_BufferError, "the DLPack tensor has no shape");
+  for (int d = 0; !PyErr_Occurred() && d < t->ndim; d++) {
+    if (t->shape[d] < 0) PyErr_SetString(PyExc_BufferError, "the DLPack tensor has a negative size");
+    if (t->strides && t->strides[d] < 0 && t->shape[d] > 1)
+      PyErr_SetString(PyExc_BufferError, "tensors with negative strides are not supported; copy the array first");
+    empty |= t->shape[d] == 0;
+  }
+  if (!PyErr_Occurred() && !t->data && !empty)
+    PyErr_SetString(PyExc_BufferError, "the DLPack tensor has elements but no memory");
+  return PyErr_Occurred() ? -1 : 0;
+}
+
+static wk_tensor *over_foreign(const dl_tensor *t, void (*release)(void *), void *managed) {
+  wk_dtype dtype = dtype_from_dl(t->dtype);
+  if (dtype == WK_DTYPE_NONE || check_foreign(t) < 0) return NULL;
+  int64_t strides[WK_MAX_DIMS];
+  for (int d = 0; t->strides && d < t->ndim; d++) strides[d] = t->strides[d] < 0 ? 1 : t->strides[d];
+  char *data = t->data ? (char *)t->data + t->byte_offset : NULL;
+  wk_tensor *tensor =
+      wk__tensor_over_memory(data, dtype, t->ndim, t->shape, t->strides ? strides : NULL, release, managed);
+  if (!tensor) wk__raise(NULL);
+  return tensor;
+}
+
+static wk_tensor *over_capsule(PyObject *capsule, bool *out_read_only) {
+  wk_tensor *t = NULL;
+  *out_read_only = false;
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    dl_versioned *m = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    if (m->major == DL_MAJOR)
+      *out_read_only = m->flags & DL_FLAG_READ_ONLY, t = over_foreign(&m->tensor, release_versioned, m);
+    else
+      PyErr_Format(PyExc_BufferError, "Unsupported DLPack version: %u.%u", (unsigned)m->major, (unsigned)m->minor);
+    if (t) PyCapsule_SetName(capsule, "used_dltensor_versioned");
+  } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+    dl_managed *m = PyCapsule_GetPointer(capsule, "dltensor");
+    t = over_foreign(&m->tensor, release_plain, m);
+    if (t) PyCapsule_SetName(capsule, "used_dltensor");
+  } else {
+    PyErr_SetString(PyExc_RuntimeError,
+                    "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed "
+                    "only once, so you might have already constructed a tensor from it once.");
+  }
+  return t;
+}
+
+/* The object's capsule, of version 1 if it knows of versions. */
+static PyObject *ask_for_capsule(PyObject *method) {  // -> new
+  PyObject *none = PyTuple_New(0), *keywords = Py_BuildValue("{s(ii)}", "max_version", DL_MAJOR, DL_MINOR);
+  PyObject *capsule = none && keywords ? PyObject_Call(method, none, keywords) : NULL;
+  if (!capsule && none && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    PyErr_Clear();
+    capsule = PyObject_Call(method, none, NULL);
+  }
+  Py_XDECREF(keywords);
+  Py_XDECREF(none);
+  return capsule;
+}
+
+static wk_tensor *over_object(PyObject *o, bool *out_read_only) {
+  if (PyCapsule_CheckExact(o)) return over_capsule(o, out_read_only);
+  PyObject *method = PyObject_GetAttrString(o, "__dlpack__");
+  if (!method) {
+    PyErr_Clear();
+    return over_capsule(o, out_read_only); /* its error: not a capsule */
+  }
+  PyObject *capsule = ask_for_capsule(method);
+  wk_tensor *t = capsule ? over_capsule(capsule, out_read_only) : NULL;
+  Py_XDECREF(capsule);
+  Py_DECREF(method);
+  return t;
+}
+
+/* Every tensor can be written to, so memory that may not be written is copied. */
+wk_tensor *wk__tensor_over_dlpack(wk__state *state, PyObject *o) {
+  bool read_only;
+  wk_tensor *t = over_object(o, &read_only);
+  return t && read_only ? wk__copied(state, t, WK_DTYPE_NONE, t->device) : t;
+}
+
+/* copy=True copies here rather than in the exporter, which may not know how. */
+PyObject *wk__from_dlpack(PyObject *module, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
+  static const wk__signature signature = {"from_dlpack", 1, 1, {"ext_tensor", "device", "copy"}};
+  PyObject *given[3];
+  wk__state *state = wk__state_of_module(module);
+  wk_device device = WK__CPU_DEVICE;
+  if (wk__bind(&signature, args, n, keywords, given) < 0 || wk__device_argument(state, given[1], &device) < 0)
+    return NULL;
+  bool read_only;
+  wk_tensor *t = over_object(given[0], &read_only);
+  if (t && read_only && given[2] == Py_False) {
+    wk__release(t);
+    return PyErr_Format(PyExc_BufferError, "from_dlpack cannot share memory that is read-only; copy=True copies it");
+  }
+  if (!t || (given[2] != Py_True && !read_only && device.type == WK_CPU)) return t ? wk__wrap(state, t) : NULL;
+  t = wk__copied(state, t, WK_DTYPE_NONE, device);
+  return t ? wk__wrap(state, t) : NULL;
+}

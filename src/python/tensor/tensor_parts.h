@@ -1,0 +1,11 @@
+/* The slots of wick.Tensor that stand in files of their own. */
+#ifndef WICK_PYTHON_TENSOR_TENSOR_PARTS_H
+#define WICK_PYTHON_TENSOR_TENSOR_PARTS_H
+
+#include "python/python.h"
+
+/* indexing.c */
+PyObject *wk__tensor_get_item(PyObject *self, PyObject *key);  // -> new
+int wk__tensor_set_item(PyObject *self, PyObject *key, PyObject *value);
+
+#endif

@@ -1,0 +1,39 @@
+/* What lower parts call of upper ones. All of it is here: elsewhere each part calls only the parts above it in the
+ * table of docs/design.md, which tools/check_calls.py checks in the objects.
+ *
+ * The tables are constants that the dynamic linker completes when it loads the library: there is nothing to set up and
+ * nothing that can be missing. */
+#include "autograd/autograd.h"
+#include "decompose/decompose.h"
+#include "device/device.h"
+#include "trace/trace.h"
+
+/* Layers of an operator call, outermost last (ops/ops.h). Autocast and overrides of calls that come from rules have a
+ * key each and no layer yet. */
+wk__layer_fn *const wk__layers[WK__KEY_COUNT] = {
+    wk__trace_layer,     /* WK__KEY_TRACE */
+    wk__decompose_layer, /* WK__KEY_DECOMPOSE */
+    wk__autograd_layer,  /* WK__KEY_AUTOGRAD */
+    NULL,                /* WK__KEY_AUTOCAST */
+    NULL,                /* WK__KEY_PYTHON */
+    wk__inference_layer, /* WK__KEY_INFERENCE */
+};
+
+/* What a tensor's `trace` and `autograd` belong to (tensor/tensor.h). */
+const wk__tensor_upcalls wk__upcalls = {
+    .tensor_dropped = wk__trace_tensor_dropped,
+    .storage_dropped = wk__trace_storage_dropped,
+    .realize = wk__trace_realize,
+    .constant = wk__trace_add_constant,
+    .symbolic_hold = wk__trace_symbolic_hold,
+    .symbolic_drop = wk__trace_symbolic_drop,
+    .autograd_release = wk__autograd_release,
+};
+
+/* The types of devices that there are (device/device.h). */
+const wk__device_type *const wk__device_types[WK_DEVICE_TYPE_COUNT] = {
+    [WK_CPU] = &wk__cpu_device_type,
+#ifdef WICK_DEBUG
+    [WK_HOST2] = &wk__host2_device_type,
+#endif
+};

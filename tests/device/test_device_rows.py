@@ -1,0 +1,163 @@
+"""Every row of the operator table on each device, by its samples: results, gradients, in-place and out= forms, captured and
+compiled code are the CPU's, bit for bit, and stay on the device. A device whose arithmetic differs states its tolerance
+in TOLERANCE."""
+
+import pytest
+from sampling import ROWS, SAMPLES, arguments, has_method_in_place, is_random, tensors_in
+
+import wick
+from wick import _C
+
+TOLERANCE = {}  # device type: relative; others are exact
+
+# A row without tensor arguments is told its device; one that cannot be is the host's.
+STAYS_ON_HOST = set()
+
+
+def moved(value, device):
+    """The same arguments with tensors on the device."""
+    if hasattr(value, "dtype") and hasattr(value, "tolist"):
+        return value.to(device)
+    if isinstance(value, (tuple, list)):
+        return type(value)(moved(item, device) for item in value)
+    if isinstance(value, dict):
+        return {key: moved(item, device) for key, item in value.items()}
+    return value
+
+
+def on(device, name, sample, dtype, **extra):
+    args, kwargs = arguments(wick, sample, dtype)
+    takes_device = any(p.name == "device" for p in ROWS[name].schema.parameters)
+    if device != "cpu":
+        args, kwargs = moved(args, device), moved(kwargs, device)
+        if takes_device and "device" not in kwargs and not list(tensors_in([args, kwargs])):
+            kwargs["device"] = device
+    wick.manual_seed(1)
+    return _C._operator(name)(*args, **kwargs, **extra), args, kwargs
+
+
+def facts(value):
+    """What a result is but for its device: values by their text, so that nan is nan."""
+    return [(tuple(t.shape), t.stride(), str(t.dtype), repr(t.tolist())) for t in tensors_in(value)]
+
+
+def compare(found, wanted, device):
+    tolerance = TOLERANCE.get(device.split(":")[0])
+    if tolerance is None:
+        assert facts(found) == facts(wanted)
+        return
+    for f, w in zip(tensors_in(found), tensors_in(wanted), strict=True):
+        assert (f.shape, f.stride(), f.dtype) == (w.shape, w.stride(), w.dtype)
+        assert wick.allclose(f.cpu().double(), w.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def places(value):
+    return {t.device.type for t in tensors_in(value)}
+
+
+PARAMETERS = pytest.mark.parametrize("name,sample", [pytest.param(*c, id=f"{c[0]}({c[1]})") for c in SAMPLES])
+
+
+@PARAMETERS
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_results(device, name, sample, dtype):
+    try:
+        wanted, wanted_args, _ = on("cpu", name, sample, getattr(wick, dtype))
+    except Exception as error:
+        with pytest.raises(type(error)):
+            on(device, name, sample, getattr(wick, dtype))
+        return
+    found, args, _ = on(device, name, sample, getattr(wick, dtype))
+    compare([found, args], [wanted, wanted_args], device)
+    if name not in STAYS_ON_HOST and "device" not in sample:
+        assert places(found) <= {device.split(":")[0]}
+
+
+def leaves(args, kwargs):
+    return [t.requires_grad_() for t in tensors_in([args, kwargs]) if t.dtype == wick.float64]
+
+
+def gradients(device, name, sample):
+    args, kwargs = arguments(wick, sample, wick.float64)
+    args, kwargs = moved(args, device), moved(kwargs, device)
+    inputs = leaves(args, kwargs)
+    out = _C._operator(name)(*args, **kwargs)
+    results = [t for t in tensors_in(out) if t.requires_grad and t.dtype == wick.float64]
+    if not results or not inputs:
+        return None
+    wick.autograd.backward(results, [wick.ones_like(t) for t in results])
+    return [t.grad for t in inputs if t.grad is not None]
+
+
+def has_gradient(name):
+    return not is_random(name) and (ROWS[name].rule["vjp"] or ROWS[name].how == "compose")
+
+
+@pytest.mark.parametrize("name,sample", [pytest.param(*c, id=f"{c[0]}({c[1]})") for c in SAMPLES if has_gradient(c[0])])
+def test_gradients(device, name, sample):
+    try:
+        wanted = gradients("cpu", name, sample)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            gradients(device, name, sample)
+        return
+    found = gradients(device, name, sample)
+    assert (found is None) == (wanted is None)
+    compare(found or [], wanted or [], device)
+
+
+@pytest.mark.parametrize(
+    "name,sample", [pytest.param(*c, id=f"{c[0]}({c[1]})") for c in SAMPLES if has_method_in_place(c[0])]
+)
+def test_in_place(device, name, sample):
+    def run(where):
+        args, kwargs = arguments(wick, sample, wick.float32)
+        args, kwargs = moved(args, where), moved(kwargs, where)
+        wick.manual_seed(1)
+        result = getattr(args[0], ROWS[name].schema.base.rstrip("_") + "_")(*args[1:], **kwargs)
+        assert result is args[0]
+        return result
+
+    try:
+        wanted = run("cpu")
+    except Exception as error:
+        with pytest.raises(type(error)):
+            run(device)
+        return
+    compare([run(device)], [wanted], device)
+
+
+def without_host_values(name):
+    return not ({"values_decide", "run_plain"} & set(ROWS[name].tests))
+
+
+@pytest.mark.parametrize(
+    "name,sample", [pytest.param(*c, id=f"{c[0]}({c[1]})") for c in SAMPLES if without_host_values(c[0])]
+)
+def test_compiled(device, name, sample):
+    """Captured, replayed, replayed in native code."""
+    operator = _C._operator(name)
+
+    def plain(*args, **kwargs):
+        out = operator(*args, **kwargs)
+        return [t * 1 if t.dtype == wick.float32 else t for t in tensors_in(out)]
+
+    def inputs():
+        args, kwargs = arguments(wick, sample, wick.float32)
+        args, kwargs = moved(args, device), moved(kwargs, device)
+        wick.manual_seed(1)
+        return args, kwargs
+
+    def outcome(function):
+        args, kwargs = inputs()
+        return facts([function(*args, **kwargs), args])
+
+    try:
+        wanted = outcome(plain)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            outcome(_C.Compiled(plain))
+        return
+    compiled = _C.Compiled(plain)
+    for _ in range(3):
+        assert outcome(compiled) == wanted
