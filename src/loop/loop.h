@@ -53,7 +53,8 @@ extern const wk__loop_op_info wk__loop_ops[WK__LOOP_COUNT];
 
 typedef uint16_t wk__var; /* an instruction's number in its body; 0 is none */
 
-enum { WK__NEST_MAX_DIMS = WK_MAX_DIMS, WK__NEST_MAX_BUFFERS = 24 };
+/* Tensors may have more dims (WK_MAX_DIMS): ops/many_dims.c makes fewer of them before anything is lowered. */
+enum { WK__NEST_MAX_DIMS = 16, WK__NEST_MAX_BUFFERS = 24 };
 
 /* Where a load or store goes: one index expression per dim of the buffer. An expression is over the nest's loop
  * variables and sizes; `indirect[d]`, when set, is an i64 value that is added to it (a gather). */
@@ -62,8 +63,8 @@ typedef struct wk__access {
   uint8_t ndim;
   bool per_element; /* some coordinate uses a reduction dim, or an indirect value does */
   bool has_indirect;
-  wk_int index[WK_MAX_DIMS];
-  wk__var indirect[WK_MAX_DIMS];
+  wk_int index[WK__NEST_MAX_DIMS];
+  wk__var indirect[WK__NEST_MAX_DIMS];
 } wk__access;
 
 typedef struct wk__instr {

@@ -70,7 +70,8 @@ static wk_status verify_buffers(const wk__nest *nest) {
     return wk_fail(WK_INTERNAL_ERROR, "a loop nest of %d buffers", nest->buffer_count);
   for (int b = 0; b < nest->buffer_count; b++) {
     const wk__nest_buffer *buffer = &nest->buffers[b];
-    if (buffer->ndim > WK_MAX_DIMS) return wk_fail(WK_INTERNAL_ERROR, "loop buffer %d has %d dims", b, buffer->ndim);
+    if (buffer->ndim > WK__NEST_MAX_DIMS)
+      return wk_fail(WK_INTERNAL_ERROR, "loop buffer %d has %d dims", b, buffer->ndim);
     if (buffer->dtype >= WK_DTYPE_COUNT || !is_compute(wk__dtypes[buffer->dtype].compute))
       return wk_fail(WK_INTERNAL_ERROR, "loop buffer %d: kernels do not compute with its dtype", b);
   }

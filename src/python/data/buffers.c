@@ -139,7 +139,7 @@ static int array_geometry(const array_struct *a, geometry *g) {
                     "given numpy array has byte order different from the native byte order. Conversion between byte "
                     "orders is currently not supported.");
   else if (a->ndim > WK_MAX_DIMS)
-    PyErr_Format(PyExc_ValueError, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, a->ndim);
+    PyErr_Format(PyExc_ValueError, "only tensors with up to %d dims are supported", WK_MAX_DIMS);
   for (int d = 0; d < a->ndim && !PyErr_Occurred(); d++) {
     g->sizes[d] = a->shape[d];
     g->strides[d] = a->strides[d] / a->itemsize;

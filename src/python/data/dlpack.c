@@ -205,7 +205,7 @@ static int check_foreign(const dl_tensor *t) {
   if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
     PyErr_Format(PyExc_BufferError, "Unsupported DLPack device type: %d", (int)t->device.type);
   else if (t->ndim < 0 || t->ndim > WK_MAX_DIMS)
-    PyErr_Format(PyExc_BufferError, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, (int)t->ndim);
+    PyErr_Format(PyExc_BufferError, "only tensors with up to %d dims are supported", WK_MAX_DIMS);
   else if (t->ndim && !t->shape)
     PyErr_SetString(PyExc_BufferError, "the DLPack tensor has no shape");
   for (int d = 0; !PyErr_Occurred() && d < t->ndim; d++) {
