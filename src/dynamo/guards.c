@@ -286,6 +286,7 @@ static bool read_holds(const guard_run *g, const wk__read *read) {
 
 /* ---- numbers and sizes that differ this time ---- */
 
+/* One bit of the word is taken: a size of dim 63 that changes is a constant of each capture. */
 static void mark_changing(wk__session *s, uint64_t path, uint64_t dims) {
   uintptr_t known = (uintptr_t)wk__map_get(&s->compiled->changing, path);
   (void)!wk__map_set(&s->compiled->changing, path, (void *)(known | (uintptr_t)dims << 1 | 1));

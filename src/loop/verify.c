@@ -5,6 +5,9 @@
  * more on purpose, apart from the code that makes nests. Test: tests/c/test_loop.c breaks each rule. */
 #include "loop/loop.h"
 
+_Static_assert(WK__NEST_MAX_DIMS <= WK__FIRST_R && WK__NEST_MAX_DIMS <= WK__BUFFER_DIMS,
+               "leaves for every loop and dim");
+
 static bool is_reduction(int op) { return op >= WK__LOOP_reduce_sum && op <= WK__LOOP_reduce_argmin; }
 static bool is_scan(int op) { return op == WK__LOOP_scan_sum || op == WK__LOOP_scan_prod; }
 static bool is_store(int op) { return op == WK__LOOP_store || op == WK__LOOP_store_add; }

@@ -74,8 +74,8 @@ typedef struct exported {
     dl_managed plain;
     dl_versioned versioned;
   };
-  wk_storage *storage;           /* owned, pinned */
-  int64_t dims[2 * WK_MAX_DIMS]; /* sizes, then strides */
+  wk_storage *storage; /* owned, pinned */
+  int64_t dims[];      /* (2 ndim) sizes, then strides */
 } exported;
 
 static void exported_free(exported *e) {
@@ -112,7 +112,7 @@ static dl_tensor describe(const wk_tensor *t, int64_t *dims) {
 }
 
 static PyObject *export(const wk_tensor *t, bool versioned, bool copied) {  // -> new
-  exported *e = wk__alloc_zeroed(sizeof *e);
+  exported *e = wk__alloc_zeroed(sizeof *e + 2 * t->ndim * sizeof *e->dims);
   if (!e || wk__realize((wk_tensor *)t, "a tensor's memory is given out") != WK_OK) {
     wk__free(e);
     return wk__raise(NULL);
