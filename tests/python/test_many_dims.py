@@ -325,3 +325,12 @@ def test_optimizers():
     p.grad = p.grad.permute(*reversed(range(18))).contiguous().permute(*reversed(range(18)))
     torch.optim.Adam([p, q]).step()
     assert torch.equal(p.reshape(-1), q)
+
+
+def test_keys_of_an_index_that_add_dims():
+    x = torch.arange(3)
+    assert x[True].tolist() == x[(True,) * 5].tolist() == [[0, 1, 2]]
+    assert x[(True, None, False)].shape == (0, 1, 3)
+    assert x[(None,) * 63].dim() == 64
+    with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
+        x[(torch.tensor(True),) * 65]

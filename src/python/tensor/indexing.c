@@ -46,10 +46,11 @@ static int too_many(const indexing *x) {
   return -1;
 }
 
-/* Dims that are taken whole. */
+/* Dims that are taken whole; back over one, if negative. */
 static void skip_dims(indexing *x, int count) {
+  for (int k = 0; k < count; k++) x->indices[x->entry + k] = NULL;
   x->dim += count;
-  while (count-- > 0) x->indices[x->entry++] = NULL;
+  x->entry += count;
 }
 
 static int take_integer(indexing *x, PyObject *key) {
@@ -119,6 +120,10 @@ static int take_tensor(indexing *x, wk_tensor *steal_index) {
   if (x->dim + covers > x->view->ndim) {
     wk__release(steal_index);
     return too_many(x);
+  }
+  if (x->entry == WK_MAX_DIMS) { /* masks without dims */
+    wk__release(steal_index);
+    return wk__too_many_dims();
   }
   x->indices[x->entry++] = steal_index;
   x->dim += covers;
