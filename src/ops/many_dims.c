@@ -9,7 +9,7 @@
  * neighbours, since a row's elements keep their order. Then the same call runs on these tensors.
  *
  * In: a call with outputs, in memory. Out: the outputs, filled, bit for bit what more loops would give.
- * Tests: tests/python/test_many_dims.py. */
+ * Tests: tests/python/test_many_dims.py, tests/c/test_many_dims.c. */
 #include "ops/many_dims.h"
 
 #include <stdio.h>
