@@ -53,6 +53,7 @@ typedef struct wk__parameter {
   bool at_launch;      /* an integer that a lowered body is given at launch, as numbers are */
   bool unpromoted;     /* a tensor or number that takes no part in promotion: a mask, alpha */
   bool clamps;         /* an integer below all others is as good as the least one: which diagonal */
+  bool long_list;      /* integers, perhaps more than a tensor has dims */
   wk_value default_value;
   char name[24];
 } wk__parameter;

@@ -334,3 +334,17 @@ def test_keys_of_an_index_that_add_dims():
     assert x[(None,) * 63].dim() == 64
     with pytest.raises(RuntimeError, match="only tensors with up to 64 dims are supported"):
         x[(torch.tensor(True),) * 65]
+
+
+def test_lists_may_be_longer_than_a_tensor_has_dims():
+    x = torch.arange(100.0, requires_grad=True)
+    run = torch.compile(lambda t: [part * k for k, part in enumerate(t.split([1] * 98 + [2]))])
+    for parts in ([part * k for k, part in enumerate(x.split([1] * 98 + [2]))], run(x), run(x)):
+        assert [p.tolist() for p in parts] == [[k * k] for k in range(98)] + [[98 * 98, 98 * 99]]
+        x.grad = None
+        torch.cat(parts).sum().backward()
+        assert x.grad.tolist() == [*range(99), 98]
+    assert [part.shape for part in torch.zeros(0, 3).chunk(70)] == [(0, 3)] * 70
+    assert F.pad(torch.ones((1,) * 40), (0, 0) * 39 + (1, 0)).shape == (2, *[1] * 39)
+    with pytest.raises(RuntimeError, match="split_with_sizes expects split_sizes to sum exactly to 100"):
+        x.split([1] * 99)

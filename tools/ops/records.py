@@ -144,6 +144,7 @@ def parameter(row, p):
         "at_launch": p.name in row.at_launch,
         "unpromoted": p.name in row.unpromoted,
         "clamps": p.name in row.clamps,
+        "long_list": p.name in row.long_lists,
     }
     fields += [f".{name} = true" for name, holds in marks.items() if holds]
     if p.size:

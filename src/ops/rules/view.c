@@ -626,11 +626,13 @@ wk_status wk__compose_chunk(wk__call *c) {
   wk_int size = ceil_div(t->sizes[dim], wk_int_of(chunks));
   if (!wk_int_eq(size, wk_int_of(0)))
     return call1(WK__OP(split_Tensor), (wk_value[]){c->args[0], wk__v_size(size), wk__v_int(dim)}, c->results);
-  wk_int none[WK_MAX_DIMS] = {{0}};
-  if (chunks > WK_MAX_DIMS)
-    return wk_fail(WK_NOT_IMPLEMENTED, "chunk of an empty dimension into more than %d parts", WK_MAX_DIMS);
-  return call1(WK__OP(split_sizes), (wk_value[]){c->args[0], wk__v_ints(none, (int)chunks), wk__v_int(dim)},
-               c->results);
+  if (chunks > INT32_MAX) return wk_fail(WK_OUT_OF_MEMORY, "%lld parts", (long long)chunks);
+  wk_int *none = wk__alloc_zeroed((size_t)chunks * sizeof *none);
+  if (!none) return WK_OUT_OF_MEMORY;
+  wk_value args[] = {c->args[0], wk__v_ints(none, (int)chunks), wk__v_int(dim)};
+  wk_status status = call1(WK__OP(split_sizes), args, c->results);
+  wk__free(none);
+  return status;
 }
 
 static wk_status sized_part(const wk__call *c, int64_t i, wk_value *result) {

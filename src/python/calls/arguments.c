@@ -40,11 +40,15 @@ int wk__too_many_dims(void) {
 }
 
 int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool single) {
+  return wk__ints_up_to(state, o, out_list, single, WK_MAX_DIMS);
+}
+
+int wk__ints_up_to(wk__state *state, PyObject *o, wk_int *out_list, bool single, Py_ssize_t most) {
   if (single && !PyTuple_Check(o) && !PyList_Check(o)) return wk__int_from_python(state, o, out_list) < 0 ? -1 : 1;
   PyObject *fast = PySequence_Fast(o, "expected a sequence of integers");
   if (!fast) return -1;
   Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
-  if (n > WK_MAX_DIMS) {
+  if (n > most) {
     Py_DECREF(fast);
     return wk__too_many_dims();
   }

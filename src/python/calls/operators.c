@@ -29,7 +29,7 @@ typedef struct match {
   wk_value values[WK__MAX_ARGS];
   wk_int ints[INT_SPACE];
   int int_count;
-  wk_tensor **lists[WK__MAX_ARGS]; /* of tensors; freed after the call */
+  void *lists[WK__MAX_ARGS]; /* of tensors or many integers; freed after the call */
   int list_count;
   PyObject *out; /* borrowed: the out= argument */
   PyObject *requires_grad;
@@ -108,17 +108,29 @@ static int check_sizes(const match *m, const wk__parameter *p, const wk_int *siz
   return 0;
 }
 
+/* Of a list that is longer than most. */
+static wk_int *room_for(match *m, Py_ssize_t count) {
+  wk_int *list = PyMem_Malloc((size_t)count * sizeof *list);
+  if (list)
+    m->lists[m->list_count++] = list;
+  else
+    PyErr_NoMemory();
+  return list;
+}
+
 static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   bool sequence = PyTuple_Check(o) || PyList_Check(o);
   if (!sequence && !(p->fixed_count && is_size(state, o))) return 0;
-  wk_int *list = m->ints + m->int_count;
-  if (m->int_count + WK_MAX_DIMS > INT_SPACE) return 0;
+  bool is_long = p->long_list && sequence && PySequence_Fast_GET_SIZE(o) > WK_MAX_DIMS;
+  if (!is_long && m->int_count + WK_MAX_DIMS > INT_SPACE) return 0;
   for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(o); i++)
     if (!is_size(state, PySequence_Fast_GET_ITEM(o, i)))
       return i ? bad_int(m, p, PySequence_Fast_GET_ITEM(o, i), i) : 0;
-  int n = wk__ints_from_python(state, o, list, !sequence);
+  Py_ssize_t most = is_long ? PySequence_Fast_GET_SIZE(o) : WK_MAX_DIMS;
+  wk_int *list = is_long ? room_for(m, most) : m->ints + m->int_count;
+  int n = list ? wk__ints_up_to(state, o, list, !sequence, most) : -1;
   if (n < 0 || check_sizes(m, p, list, n) < 0) return -1;
-  m->int_count += n;
+  m->int_count += is_long ? 0 : n;
   *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = list};
   return 1;
 }
