@@ -348,3 +348,21 @@ def test_lists_may_be_longer_than_a_tensor_has_dims():
     assert F.pad(torch.ones((1,) * 40), (0, 0) * 39 + (1, 0)).shape == (2, *[1] * 39)
     with pytest.raises(RuntimeError, match="split_with_sizes expects split_sizes to sum exactly to 100"):
         x.split([1] * 99)
+
+
+def test_the_text_of_a_graph(tmp_path, monkeypatch):
+    monkeypatch.setenv("WICK_DEBUG_DIR", str(tmp_path))
+    (a, _), (b, _) = pairs(MOST)
+
+    def run(x, y):
+        return (x + y).sum((3, 10), keepdim=True) * 2
+
+    expected = torch.compile(run)(a, b)
+    files = sorted(tmp_path.glob("graph_*.[0-9].*.txt"))
+    assert files
+    for file in files:
+        assert torch.equal(torch.compiler.load_graph(file)(a, b)[0], expected)
+    text = files[0].read_text()
+    (tmp_path / "more.txt").write_text(text.replace("f32[1, ", "f32[1, 1, ", 1))
+    with pytest.raises(ValueError, match="at most 64 dimensions"):
+        torch.compiler.load_graph(tmp_path / "more.txt")
