@@ -295,6 +295,15 @@ static bool names_parameter(PyObject *keyword, const char *name) {
   return false;
 }
 
+/* The parameter that a keyword names; the count of parameters: there is none. Most keywords are names of the schema. */
+static int parameter_named(const wk__schema *s, PyObject *keyword) {
+  for (int i = 0; i < s->parameter_count; i++)
+    if (PyUnicode_CompareWithASCIIString(keyword, s->parameters[i].name) == 0) return i;
+  int i = 0;
+  while (i < s->parameter_count && !names_parameter(keyword, s->parameters[i].name)) i++;
+  return i;
+}
+
 static bool is_out(PyObject *keyword) { return PyUnicode_CompareWithASCIIString(keyword, "out") == 0; }
 
 /* One tensor, or a tuple of as many as there are results. 1: fits, 0: does not, -1: an exception is set. */
@@ -391,8 +400,8 @@ static int match_positional(wk__state *state, match *m, const wk_op *op, bool is
 static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *keyword, PyObject *value,
                          uint32_t *given) {
   const wk__schema *s = &op->schema;
-  for (int i = 0; i < s->parameter_count; i++) {
-    if (!names_parameter(keyword, s->parameters[i].name)) continue;
+  int i = parameter_named(s, keyword);
+  if (i < s->parameter_count) {
     if (*given >> i & 1) return misfit(m, &s->parameters[i], value, -1); /* arange(0, end=3) means another overload */
     *given |= 1u << i;
     int fits = match_argument(state, m, &s->parameters[i], value, &m->values[i]);
@@ -538,8 +547,7 @@ static void raise_keyword(const operator_object *o, const wk_op *op, PyObject *c
   match unused = {.op = op};
   for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); k++) {
     PyObject *keyword = PyTuple_GET_ITEM(keywords, k);
-    int i = 0;
-    while (i < op->schema.parameter_count && !names_parameter(keyword, op->schema.parameters[i].name)) i++;
+    int i = parameter_named(&op->schema, keyword);
     if (is_out(keyword) && raise_out(o, op, values[k])) {
       if (PyErr_Occurred()) return;
       continue;
