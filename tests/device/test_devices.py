@@ -107,6 +107,22 @@ def test_mixing(device):
             call()
 
 
+def test_more_dims_than_loops(device):
+    x = wick.rand((2,) * 18)
+    places = wick.randint(0, 2, (2, 1) * 9)
+    calls = [
+        lambda t, p: t + t.permute(*reversed(range(18))),
+        lambda t, p: t.sum(tuple(range(0, 18, 2))),
+        lambda t, p: t.scatter_add(3, p.expand((2,) * 18), t),
+        lambda t, p: t[:, p.flatten()[:3]],
+        lambda t, p: t[t > 0.5],
+    ]
+    for call in calls:
+        result = call(x.to(device), places.to(device))
+        assert result.device.type == device
+        assert wick.equal(result.cpu(), call(x, places))
+
+
 def test_two_of_a_type(device):
     try:
         x = wick.ones(3, device=f"{device}:1")
