@@ -19,8 +19,6 @@
 
 #include "loop/loop.h"
 
-static bool is_store(int op) { return op == WK__LOOP_store || op == WK__LOOP_store_add; }
-
 /* ---- printing ---- */
 
 static void print_header(wk__string *s, const wk__nest *nest) {
@@ -102,12 +100,12 @@ static void print_payload(wk__string *s, const wk__instr *instr) {
 void wk__instr_print(wk__string *s, const wk__nest *nest, int64_t v) {
   const wk__instr *instr = &nest->instrs[v];
   const wk__loop_op_info *op = &wk__loop_ops[instr->op];
-  if (is_store(instr->op)) {
+  if (wk__loop_is_store(instr->op)) {
     wk__string_append(s, op->name);
   } else {
     wk__string_printf(s, "%%%lld = %s %s", (long long)v, op->name, wk_dtype_name((wk_dtype)instr->dtype));
   }
-  if (instr->op == WK__LOOP_load || is_store(instr->op)) print_access(s, nest, &nest->accesses[instr->extra]);
+  if (wk__loop_has_access(instr->op)) print_access(s, nest, &nest->accesses[instr->extra]);
   for (int i = 0; i < op->arity; i++) wk__string_printf(s, " %%%d", instr->operands[i]);
   print_payload(s, instr);
 }
@@ -195,7 +193,7 @@ static wk_status parse_value(parser *p, wk__var *out) {
   int number;
   WK_TRY(need(p, '%'));
   WK_TRY(parse_number(p, (int)p->nest->instr_count, "the number of a value above", &number));
-  if (number == 0 || is_store(p->nest->instrs[number].op)) return expected(p, "the number of a value above");
+  if (number == 0 || wk__loop_is_store(p->nest->instrs[number].op)) return expected(p, "the number of a value above");
   *out = (wk__var)number;
   return WK_OK;
 }
@@ -418,7 +416,7 @@ static wk_status parse_operation(parser *p, wk__loop_op op, wk_dtype dtype) {
 static wk_status parse_op(parser *p, wk__loop_op *out) {
   for (int op = 1; op < WK__LOOP_COUNT; op++) {
     *out = (wk__loop_op)op;
-    if (!is_store(op) && accept_word(p, wk__loop_ops[op].name)) return WK_OK;
+    if (!wk__loop_is_store(op) && accept_word(p, wk__loop_ops[op].name)) return WK_OK;
   }
   return expected(p, "an operation that has a result");
 }

@@ -5,10 +5,6 @@
  * more on purpose, apart from the code that makes nests. Test: tests/c/test_loop.c breaks each rule. */
 #include "loop/loop.h"
 
-static bool is_reduction(int op) { return op >= WK__LOOP_reduce_sum && op <= WK__LOOP_reduce_argmin; }
-static bool is_scan(int op) { return op == WK__LOOP_scan_sum || op == WK__LOOP_scan_prod; }
-static bool is_store(int op) { return op == WK__LOOP_store || op == WK__LOOP_store_add; }
-static bool has_access(int op) { return op == WK__LOOP_load || is_store(op); }
 static bool is_float(int dtype) { return dtype == WK_FLOAT32 || dtype == WK_FLOAT64; }
 static bool is_compute(int dtype) { return is_float(dtype) || dtype == WK_INT64 || dtype == WK_BOOL; }
 
@@ -81,7 +77,7 @@ static wk_status verify_buffers(const wk__nest *nest) {
 
 /* `value` is one that instruction v may use. */
 static bool is_defined(const wk__nest *nest, int64_t v, wk__var value) {
-  return value > 0 && value < v && !is_store(nest->instrs[value].op);
+  return value > 0 && value < v && !wk__loop_is_store(nest->instrs[value].op);
 }
 
 static wk_status verify_operands(const wk__nest *nest, int64_t v) {
@@ -126,13 +122,13 @@ static bool is_plain(const wk__access *access) {
 
 static wk_status verify_access(const wk__nest *nest, int64_t v) {
   const wk__instr *instr = &nest->instrs[v];
-  if (!has_access(instr->op)) return WK_OK;
+  if (!wk__loop_has_access(instr->op)) return WK_OK;
   if (instr->extra >= nest->access_count) return broken(nest, v, "there is no such access");
   const wk__access *access = &nest->accesses[instr->extra];
   if (access->buffer >= nest->buffer_count) return broken(nest, v, "there is no such buffer");
   const wk__nest_buffer *buffer = &nest->buffers[access->buffer];
   if (access->ndim != buffer->ndim) return broken(nest, v, "the rank is not the buffer's");
-  if (is_store(instr->op) && !buffer->written) return broken(nest, v, "the buffer is not marked as written");
+  if (wk__loop_is_store(instr->op) && !buffer->written) return broken(nest, v, "the buffer is not marked as written");
   WK_TRY(verify_coordinates(nest, v, access));
   if (nest->geometry_free && !is_plain(access))
     return broken(nest, v, "the nest is free of geometry, the access is not");
@@ -245,17 +241,17 @@ static void add_access(place *p, const wk__nest *nest, const wk__access *access)
 static place place_of(const wk__nest *nest, const wk__instr *instr) {
   place p = {false, 0};
   for (int i = 0; i < wk__loop_ops[instr->op].arity; i++) add_operand(&p, operand(nest, instr, i));
-  if (has_access(instr->op)) add_access(&p, nest, &nest->accesses[instr->extra]);
+  if (wk__loop_has_access(instr->op)) add_access(&p, nest, &nest->accesses[instr->extra]);
   if (instr->op == WK__LOOP_index) p.per_element = uses_loop_vars(instr->expression, WK__FIRST_R);
-  if (is_scan(instr->op)) p.per_element = true;
-  if (is_reduction(instr->op)) p = (place){false, p.stage + 1};
+  if (wk__loop_is_scan(instr->op)) p.per_element = true;
+  if (wk__loop_is_reduction(instr->op)) p = (place){false, p.stage + 1};
   return p;
 }
 
 static wk_status verify_place(const wk__nest *nest, int64_t v) {
   const wk__instr *instr = &nest->instrs[v];
   place p = place_of(nest, instr);
-  if (nest->reduction_dims == 0 && (is_reduction(instr->op) || is_scan(instr->op)))
+  if (nest->reduction_dims == 0 && (wk__loop_is_reduction(instr->op) || wk__loop_is_scan(instr->op)))
     return broken(nest, v, "the nest has no reduction dims");
   if (nest->reduction_dims == 0 && p.per_element) return broken(nest, v, "per element, but the nest has no rows");
   if (instr->per_element != p.per_element) return broken(nest, v, "per_element does not follow from its operands");

@@ -76,10 +76,6 @@ static inline bool same_strides(const wk__place *a, const wk__place *b, int loop
   return true;
 }
 
-static inline bool is_reduction(const wk__instr *i) {
-  return i->op >= WK__LOOP_reduce_sum && i->op <= WK__LOOP_reduce_argmin;
-}
-
 /* The loop that runs along a row. */
 static inline int row_loop(const wk__emitter *e) {
   for (int l = 0; l < e->group->loop_count; l++)

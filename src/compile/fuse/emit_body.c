@@ -202,7 +202,8 @@ static wk__var emit_picked(wk__emitter *e, int region, int v, wk__var index) {
   const wk__emit_cell *c = &e->cells[region][v];
   wk__var operands[3] = {0};
   if (c->needed && (i->op != WK__LOOP_load || c->source_region < 0) && !c->picked &&
-      (is_reduction(i) || wk__loop_ops[i->op].arity == 0) && (!has_place(i) || !moves_along_row(e, region, i)))
+      (wk__loop_is_reduction(i->op) || wk__loop_ops[i->op].arity == 0) &&
+      (!has_place(i) || !moves_along_row(e, region, i)))
     return c->var;
   if (i->op == WK__LOOP_load && c->source_region >= 0) {
     wk__var value =

@@ -39,7 +39,7 @@ static void need_picked(wk__emitter *e, int region, int v) {
     } else {
       c->needed = true;
     }
-  } else if (is_reduction(i) || wk__loop_ops[i->op].arity == 0) {
+  } else if (wk__loop_is_reduction(i->op) || wk__loop_ops[i->op].arity == 0) {
     c->needed = true;
   } else {
     for (int k = 0; k < wk__loop_ops[i->op].arity; k++) need_picked(e, region, i->operands[k]);

@@ -215,7 +215,7 @@ static bool make_instr(maker *m, wk__instr *instr) {
       instr->expression = in_sizes(m, instr->expression);
       return true;
     default:
-      m->region->has_reduction |= instr->op >= WK__LOOP_reduce_sum && instr->op <= WK__LOOP_reduce_argmin;
+      m->region->has_reduction |= wk__loop_is_reduction(instr->op);
       return true;
   }
   instr->extra = (uint16_t)m->region->place_count++;

@@ -38,7 +38,7 @@ static bool may_overlap(const run *r, int a, int b) {
 static bool same_along_n(const run *r, wk__var v) {
   const wk__nest *nest = r->program->nest;
   const wk__instr *i = &nest->instrs[v];
-  if (i->op == WK__LOOP_param || i->op == WK__LOOP_constant) return true;
+  if (wk__loop_is_number(i->op)) return true;
   if (i->op == WK__LOOP_load) return !nest->accesses[i->extra].has_indirect && r->g.walkers[i->extra].stride_n == 0;
   bool derived = i->op == WK__LOOP_check_index || i->op == WK__LOOP_cast;
   return derived && same_along_n(r, i->operands[0]);

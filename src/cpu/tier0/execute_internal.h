@@ -86,11 +86,9 @@ void run_chunk(worker *w, int phase, int64_t begin, int64_t end); /* elements of
 void push_partial(const worker *w, int k, const char *partial);   /* a chunk's result, in the chunks' order */
 void finish_reduction(worker *w, int k);                          /* the result of reduction k to its row value */
 
-static inline wk__instr reduction_instr(const worker *w, int k) {
-  return w->r->program->nest->instrs[w->r->program->reductions[k]];
+static inline const wk__instr *reduction_instr(const worker *w, int k) {
+  return &w->r->program->nest->instrs[w->r->program->reductions[k]];
 }
-static inline bool is_scan(int op) { return op == WK__LOOP_scan_sum || op == WK__LOOP_scan_prod; }
-static inline int phase_of(wk__instr i) { return is_scan(i.op) ? i.stage : i.stage - 1; }
 
 /* ---- execute_worker.c ---- */
 
