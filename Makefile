@@ -19,6 +19,8 @@ SANITIZE_ENV := LD_PRELOAD="$(shell gcc -print-file-name=libasan.so) $(shell gcc
 else
 TEST_BUILD := build-debug
 endif
+# A call passes through a dozen files: optimised as one they cost a tenth less. Clang needs a plugin of the linker for that.
+RELEASE_SETUP := -Dtests=disabled $(if $(findstring clang,$(CC)),,-Db_lto=true -Db_lto_threads=2)
 DEBUG_SETUP := -Dtests=enabled -Dbuildtype=debugoptimized -Ddebug_checks=true $(SANITIZE_SETUP)
 PYTEST := -m pytest
 existing = $(wildcard $(1))
@@ -27,7 +29,7 @@ existing = $(wildcard $(1))
 .PHONY: torch pictures build build-tests demo test fuzz lint floor parity bench docs format clean
 
 build: $(VENV)/.ready
-	@[ -f build/build.ninja ] || meson setup build -Dtests=disabled
+	@[ -f build/build.ninja ] || meson setup build $(RELEASE_SETUP)
 	@meson compile -C build
 	@echo "$(CURDIR)/build/python" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wick.pth"
 
