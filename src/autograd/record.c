@@ -687,12 +687,21 @@ static wk_tensor *strided(wk_tensor *t, const wk_tensor *like, wk_int offset) {
   return wk__call_tensor(WK__OP(as_strided), args);
 }
 
+/* Elements from the first to behind the last, those between rows among them. */
+static wk_int elements_under(const wk_tensor *t) {
+  wk_int reach = wk_int_of(1);
+  if (wk_int_eq(t->numel, wk_int_of(0))) return wk_int_of(0);
+  for (int d = 0; d < t->ndim; d++)
+    reach = wk_int_add(reach, wk_int_mul(wk_int_sub(t->sizes[d], wk_int_of(1)), t->strides[d]));
+  return reach;
+}
+
 /* Zeros laid out like the base, with the gradient in them. */
 static wk_tensor *copy_like_base(const slice_node *n, wk_tensor *grad) {
   wk_value none = {0}, fresh_args[] = {wk__v_tensor(grad), wk__v_ints(n->base->sizes, n->base->ndim), none, none};
   wk_tensor *whole = wk__call_tensor(WK__OP(new_zeros), fresh_args);
   if (whole && !wk__is_contiguous(n->base)) {
-    wk_int reach = n->base->numel;
+    wk_int reach = elements_under(n->base);
     wk_value flat_args[] = {wk__v_tensor(grad), wk__v_ints(&reach, 1), none, none};
     wk_tensor *flat = wk__call_tensor(WK__OP(new_zeros), flat_args);
     whole = flat ? strided(flat, n->base, wk_int_of(0)) : NULL;
