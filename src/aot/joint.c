@@ -191,9 +191,9 @@ static wk_status integers_argument(wk__joint *j, const wk__graph_arg *arg, wk_va
   return WK_OK;
 }
 
-/* A number input keeps its count on the way through rules and into the graph; computed with, it does not. */
+/* A number input stays one on the way through rules and into the graph; computed with, it does not. */
 static wk_status plain_argument(const wk__joint *j, const wk__graph_arg *arg, wk_value *out) {
-  if (arg->tag == WK_VALUE_DOUBLE && arg->count && j->other_numbers) out->number = arg->number * 1.25 + 0.3125;
+  if (arg->tag == WK_VALUE_INPUT && j->other_numbers) out->number = arg->number * 1.25 + 0.3125;
   if (arg->tag != WK_VALUE_INT) return WK_OK;
   out->integer = translate(j, arg->integer);
   return wk_int_check(out->integer);

@@ -117,7 +117,7 @@ wk__graph_node **wk__graph_next_arg(const wk__graph_node *node, wk__arg_cursor *
   for (int count = wk__graph_arg_count(node); cursor->arg < count; cursor->arg++, cursor->item = 0) {
     wk__node_span nodes = wk__graph_arg_nodes(&node->args[cursor->arg]);
     while (cursor->item < nodes.count) {
-      wk__graph_node **use = &nodes.items[cursor->item++];
+      wk__graph_node **use = nodes.items + cursor->item++;
       if (*use) return use;
     }
   }

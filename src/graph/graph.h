@@ -42,7 +42,7 @@ typedef union wk__graph_arg {
     union {
       wk__graph_node *node; /* WK_VALUE_TENSOR */
       wk_int integer;
-      double number; /* WK_VALUE_DOUBLE: with count k > 0 it is number input k - 1, and this its value when traced */
+      double number; /* also of a WK_VALUE_INPUT, whose value it was when traced */
       bool boolean;
       uint8_t dtype;
       wk_device device;

@@ -283,7 +283,8 @@ static wk_status parse_number(parser *p, const char *stops, wk__graph_arg *out) 
   unsigned long index = strtoul(p->at + 1, &end, 10);
   if (end == p->at + 1 || index >= UINT32_MAX) return expected(p, "a number input behind @");
   p->at = end;
-  out->count = (uint32_t)index + 1;
+  out->tag = WK_VALUE_INPUT;
+  out->count = (uint32_t)index;
   return WK_OK;
 }
 

@@ -183,9 +183,11 @@ static bool is_readable_constant(const wk__graph_node *node) {
   return node->kind == WK__GRAPH_CONSTANT && node->constant->storage && !node->constant->keys;
 }
 
+/* Numbers that the graph is given are as little known as symbols. */
 static bool has_known_numbers(const wk__graph_node *node) {
   for (int i = 0; i < wk__graph_arg_count(node); i++) {
     wk__integer_span integers = wk__graph_arg_integers(&node->args[i]);
+    if (node->args[i].tag == WK_VALUE_INPUT) return false;
     for (uint32_t k = 0; k < integers.count; k++)
       if (!wk_int_is_known(integers.items[k])) return false;
   }

@@ -113,7 +113,10 @@ static void print_arg(wk__string *s, const wk__graph_arg *arg) {
       break;
     case WK_VALUE_DOUBLE:
       print_double(s, arg->number);
-      if (arg->count) wk__string_printf(s, " @%u", arg->count - 1); /* number input */
+      break;
+    case WK_VALUE_INPUT:
+      print_double(s, arg->number);
+      wk__string_printf(s, " @%u", arg->count);
       break;
     case WK_VALUE_BOOL:
       wk__string_append(s, arg->boolean ? "True" : "False");

@@ -6,6 +6,7 @@
 wk__scalar wk__value_scalar(const wk_value *v) {
   switch (v->tag) {
     case WK_VALUE_DOUBLE:
+    case WK_VALUE_INPUT:
       return (wk__scalar){WK__FLOAT_KIND, .d = v->number};
     case WK_VALUE_BOOL:
       return (wk__scalar){WK__BOOL_KIND, .i = v->boolean};

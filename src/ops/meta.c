@@ -296,7 +296,7 @@ wk_status wk__meta_addcmul(wk__call *c) {
 }
 
 static bool is_floating(const wk_value *v) {
-  return v->tag == WK_VALUE_TENSOR ? wk_dtype_is_floating((wk_dtype)v->tensor->dtype) : v->tag == WK_VALUE_DOUBLE;
+  return v->tag == WK_VALUE_TENSOR ? wk_dtype_is_floating((wk_dtype)v->tensor->dtype) : wk__value_is_real(v);
 }
 
 /* self, other, alpha: what alpha is has to suit the others. */
@@ -306,7 +306,7 @@ wk_status wk__meta_with_alpha(wk__call *c) {
   WK_TRY(wk__pointwise_spec(c, &common));
   if (WK_UNLIKELY(alpha == WK_VALUE_BOOL) && common != WK_BOOL)
     return wk_fail(WK_RUNTIME_ERROR, "Boolean alpha only supported for Boolean results.");
-  if (WK_UNLIKELY(alpha == WK_VALUE_DOUBLE) && !is_floating(&c->args[0]) && !is_floating(&c->args[1]))
+  if (WK_UNLIKELY(wk__value_is_real(&c->args[2])) && !is_floating(&c->args[0]) && !is_floating(&c->args[1]))
     return wk_fail(WK_RUNTIME_ERROR, "For integral input tensors, argument alpha must not be a floating point number.");
   wk_value checked = c->args[2];
   if (WK_UNLIKELY(alpha == WK_VALUE_WIDE) && c->op != WK__OP(add_Tensor) && c->op != WK__OP(add_Scalar))

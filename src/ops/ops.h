@@ -221,8 +221,12 @@ static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) {
   return c->args[i].tag == WK_VALUE_TENSOR ? c->args[i].tensor : NULL;
 }
 static inline bool wk__value_is_integer(const wk_value *v) { return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_WIDE; }
+/* A float, or one that a captured graph is given in each run: `number` is its value now. */
+static inline bool wk__value_is_real(const wk_value *v) {
+  return v->tag == WK_VALUE_DOUBLE || v->tag == WK_VALUE_INPUT;
+}
 static inline bool wk__value_is_number(const wk_value *v) {
-  return wk__value_is_integer(v) || v->tag == WK_VALUE_DOUBLE || v->tag == WK_VALUE_BOOL;
+  return wk__value_is_integer(v) || wk__value_is_real(v) || v->tag == WK_VALUE_BOOL;
 }
 wk__scalar wk__value_scalar(const wk_value *v); /* of a number */
 wk_value wk__value_of_int(int64_t i);           /* as a number, no size: any int64 */

@@ -35,6 +35,7 @@ static bool is_exactly_one(const wk_value *v) {
     case WK_VALUE_DOUBLE:
       return v->number == 1;
     case WK_VALUE_WIDE:
+    case WK_VALUE_INPUT: /* may be another in the next run */
       return false;
     default:
       return v->boolean;
@@ -154,7 +155,7 @@ void wk__next_nest(wk__lower *l) {
 static bool comes_at_launch(const wk__call *c, int i, const bool *is_given) {
   const wk_value *v = &c->args[i];
   bool fixed = c->op->tags & WK__TAG_FIXED_NUMBERS;
-  if (fixed) return is_given && is_given[i] && v->tag == WK_VALUE_DOUBLE;
+  if (fixed) return is_given && is_given[i] && wk__value_is_real(v);
   return is_param(c->op, i, v) && (!is_given || is_given[i]);
 }
 

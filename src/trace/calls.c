@@ -32,8 +32,8 @@ static wk_status arg_of_value(wk__tracer *t, const wk_value *value, wk__graph_ar
       return WK_OK;
     case WK_VALUE_WIDE:
       return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
-    case WK_VALUE_DOUBLE:
-      if (!t->owner.has_numbers) out->count = 0;
+    case WK_VALUE_INPUT:
+      if (!t->owner.has_numbers) out->value = wk__v_double(value->number);
       return WK_OK;
     default:
       return WK_OK;

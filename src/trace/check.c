@@ -107,8 +107,8 @@ static wk_status value_of_arg(trial *c, const wk__graph_arg *arg, wk_value *out)
     case WK_VALUE_INT:
       out->integer = wk__symbolic_value(arg->integer);
       return WK_OK;
-    case WK_VALUE_DOUBLE:
-      out->count = 0; /* which says which of the graph's number inputs it is */
+    case WK_VALUE_INPUT:
+      *out = wk__v_double(arg->number);
       return WK_OK;
     default:
       return WK_OK;

@@ -51,6 +51,8 @@ static pair pair_of(int kind, wk_tensor *const *tensors) {
     case WK_VALUE_BOOLS:
       return (pair){{.tag = WK_VALUE_BOOLS, .count = 2, .booleans = few_bools},
                     {.tag = WK_VALUE_BOOLS, .count = 2, .booleans = few_bools + 1}};
+    case WK_VALUE_INPUT:
+      return (pair){{.tag = WK_VALUE_INPUT, .number = 2}, {.tag = WK_VALUE_INPUT, .count = 1, .number = 2}};
     default:
       fail_msg("kind %d has no values in this test", kind);
       return (pair){{0}, {0}};

@@ -89,6 +89,35 @@ def test_what_is_no_list_of_bools(value, message):
     assert str(caught.value) == message
 
 
+# ---- numbers that a graph is given ----
+
+
+def test_a_changing_number_beside_constants_is_no_constant():
+    """What is made of a constant and of a number that changed from call to call is computed in each run."""
+    table = [1.0, 2.0, 3.0]
+
+    def scaled(x, factor):
+        return x + torch.tensor(table) * factor
+
+    compiled, x = torch.compile(scaled, fullgraph=True), torch.ones(3)
+    for factor in (2.0, 3.0, 1.0, 0.5, -7.25, 1.0):
+        assert compiled(x, factor).tolist() == [1 + t * factor for t in table]
+
+
+def test_a_changing_number_in_a_derivative():
+    def loss(x, y, alpha):
+        return torch.add(x, y, alpha=alpha).square().sum()
+
+    compiled = torch.compile(loss)
+    for alpha in (2.0, 3.0, 1.0, 0.5):
+        grads = []
+        for f in (loss, compiled):
+            x, y = pair(requires_grad=True)
+            f(x, y, alpha).backward()
+            grads.append((x.grad.tolist(), y.grad.tolist()))
+        assert grads[0] == grads[1]
+
+
 # ---- graphs as text ----
 
 TEXT = """graph(%x: f32[3], %y: f32[3]) {{
@@ -113,6 +142,13 @@ def test_a_graph_with_it_prints_and_parses_back(call, wanted):
     assert _C._parse_graph(text)(x, y)[0].tolist() == wanted
 
 
+def test_a_graph_with_a_number_input_prints_and_parses_back():
+    x, y = pair()
+    text = TEXT.format(call="add.Tensor(%x, %y, alpha=2.0 @0)")
+    assert _C._graph_text(text) == text
+    assert _C._parse_graph(text)(x, y, 3.0)[0].tolist() == [31.0, 62.0, 93.0]
+
+
 @pytest.mark.parametrize(
     "call,message",
     [
@@ -120,6 +156,7 @@ def test_a_graph_with_it_prints_and_parses_back(call, wanted):
         ("_test_choose(%x, %y, [True, %x])", "expected an item of the list's kind before it"),
         ("_test_choose(%x, %y, [True)", "expected"),
         ("_test_choose(%x, [%y], [True, False])", "expected no list"),
+        ("_test_choose(%x, %y, [1.0 @0, True])", "expected an item of the list's kind before it"),
     ],
 )
 def test_text_with_another_kind_in_it_is_refused(call, message):

@@ -30,8 +30,8 @@ bool wk__node_args(const wk__graph_node *node, wk_value *args) {
     args[i] = from->value;
     if (from->tag == WK_VALUE_TENSORS) return false;
     if (from->tag == WK_VALUE_TENSOR) args[i].tensor = from->node->value;
-    if (from->tag != WK_VALUE_DOUBLE || !from->count) continue;
-    args[i] = wk__v_double(2); /* a number input may have any value: none that a body could be made for */
+    if (from->tag == WK_VALUE_INPUT)
+      args[i] = wk__v_double(2); /* a number input may have any value: none that a body could be made for */
   }
   return true;
 }
@@ -84,7 +84,7 @@ static void choose_given(const wk__graph_node *node, bool *is_given) {
   for (int i = 0; i < node->op->schema.parameter_count; i++) {
     const wk__graph_arg *a = &node->args[i];
     int64_t exact = INT64_C(1) << 53;
-    is_given[i] = (a->tag == WK_VALUE_DOUBLE && a->count) ||
+    is_given[i] = a->tag == WK_VALUE_INPUT ||
                   (a->tag == WK_VALUE_INT &&
                    (!wk_int_is_known(a->integer) || a->integer.bits > exact || a->integer.bits < -exact));
   }

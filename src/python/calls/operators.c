@@ -156,7 +156,7 @@ static int match_float(wk__state *state, PyObject *o, wk_value *v) {
   if (wk__scalar_from_python(state, o, v) < 0) return -1;
   wk__scalar s = wk__value_scalar(v);
   *v = (wk_value){.tag = WK_VALUE_DOUBLE, .number = wk__scalar_double(s)};
-  if (WK_UNLIKELY(wk__thread.mode.keys_on & WK__KEY_TRACE)) v->count = (uint32_t)wk__dynamo_number(o);
+  if (WK_UNLIKELY(wk__thread.mode.keys_on & WK__KEY_TRACE)) wk__dynamo_number(o, v);
   return 1;
 }
 
@@ -745,7 +745,7 @@ static bool takes_numbers_at_launch(const wk_op *op) {
 
 static bool can_be_input(const wk_op *op, const wk_value *number) {
   bool fixed = op->tags & WK__TAG_FIXED_NUMBERS;
-  return !fixed || wk__dynamo_number_avoids((int)number->count, wk__fixed_numbers, WK__FIXED_NUMBER_COUNT);
+  return !fixed || wk__dynamo_number_avoids(number, wk__fixed_numbers, WK__FIXED_NUMBER_COUNT);
 }
 
 /* Numbers that are inputs of a graph being captured can only go where nothing but a launch looks at them. */
@@ -755,10 +755,8 @@ void wk__settle_numbers(const wk_op *op, wk_value *values) {
     if (values[i].tag == WK_VALUE_TENSOR && wk__thread.mode.grad_enabled && values[i].tensor->keys & WK__KEY_AUTOGRAD)
       launch_only &= !op->vjp || op->tags & WK__TAG_PASSES_NUMBERS; /* else the derivative would compute with it */
   for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (values[i].tag != WK_VALUE_DOUBLE || !values[i].count) continue;
-    if (launch_only && can_be_input(op, &values[i])) continue;
-    wk__dynamo_specialize((int)values[i].count);
-    values[i].count = 0;
+    if (values[i].tag != WK_VALUE_INPUT || (launch_only && can_be_input(op, &values[i]))) continue;
+    wk__dynamo_specialize(&values[i]);
   }
 }
 

@@ -55,8 +55,9 @@ static PyObject *arg_object(const builder *b, const wk__parameter *p, const wk__
       return node_of(b, arg->node);
     case WK_VALUE_INT:
       return int_object(b, arg->integer);
+    case WK_VALUE_INPUT:
+      return b->numbers ? Py_NewRef(b->numbers[arg->count]) : PyFloat_FromDouble(arg->number);
     case WK_VALUE_DOUBLE:
-      if (arg->count && b->numbers) return Py_NewRef(b->numbers[arg->count - 1]);
       return PyFloat_FromDouble(arg->number);
     case WK_VALUE_BOOL:
       return PyBool_FromLong(arg->boolean);
@@ -373,7 +374,7 @@ static Py_ssize_t count_numbers(const wk__graph *source) {
   Py_ssize_t count = 0;
   for (const wk__graph_node *n = source->first; n; n = n->next)
     for (int i = 0; n->kind == WK__GRAPH_CALL && i < n->op->schema.parameter_count; i++)
-      if (n->args[i].tag == WK_VALUE_DOUBLE && (Py_ssize_t)n->args[i].count > count) count = n->args[i].count;
+      if (n->args[i].tag == WK_VALUE_INPUT) count = wk__max(count, (int64_t)n->args[i].count + 1);
   return count;
 }
 
