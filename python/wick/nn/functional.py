@@ -24,6 +24,7 @@ globals().update({name: getattr(_ops, operator) for name, operator in _ALIASES.i
 
 # The file of functions/, then what it has: loaded when one of the names is first asked for.
 _LAZY = {
+    "attention": "multi_head_attention_forward",
     "norm": "instance_norm local_response_norm",
 }
 _FILE_OF = {name: file for file, names in _LAZY.items() for name in names.split()}

@@ -45,7 +45,7 @@ wk_status wk__check_norm_shape(const wk_tensor *t, const wk_value *shape, const 
   return WK_OK;
 }
 
-static wk_status check_norm_parameter(const wk_tensor *p, const wk_value *shape, const char *name) {
+wk_status wk__check_norm_parameter(const wk_tensor *p, const wk_value *shape, const char *name) {
   bool same = p->ndim == shape->count;
   for (uint32_t d = 0; same && d < shape->count; d++) same = wk_int_eq(p->sizes[d], shape->integers[d]);
   if (same) return WK_OK;
@@ -81,8 +81,8 @@ wk_status wk__meta_layer_norm(wk__call *c) {
   if (!wk_dtype_is_floating((wk_dtype)t->dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",
                    wk__dtype_legacy((wk_dtype)t->dtype));
-  if (wk__arg_tensor(c, 2)) WK_TRY(check_norm_parameter(c->args[2].tensor, shape, "weight"));
-  if (wk__arg_tensor(c, 3)) WK_TRY(check_norm_parameter(c->args[3].tensor, shape, "bias"));
+  if (wk__arg_tensor(c, 2)) WK_TRY(wk__check_norm_parameter(c->args[2].tensor, shape, "weight"));
+  if (wk__arg_tensor(c, 3)) WK_TRY(wk__check_norm_parameter(c->args[3].tensor, shape, "bias"));
   WK_TRY(wk__meta_like_first(c));
   wk__spec_reduced(&c->specs[1], t, last_dims(t->ndim, (int)shape->count), true, (wk_dtype)t->dtype);
   c->specs[2] = c->specs[1];

@@ -32,6 +32,7 @@ wk_status wk__compose_rms_norm(wk__call *c) {
   wk_int dims[WK_MAX_DIMS];
   WK_TRY(wk__check_norm_shape(x, shape, ""));
   WK_TRY(check_floating(x, "rms_norm"));
+  if (weight) WK_TRY(wk__check_norm_parameter(weight, shape, "weight"));
   for (uint32_t d = 0; d < shape->count; d++) dims[d] = wk_int_of((int64_t)d - shape->count);
   wk_scope scope;
   wk_scope_begin(&scope);

@@ -16,9 +16,11 @@ from .sparse import *  # noqa: F403
 
 # The file's name, then the classes that it gives to torch.nn.
 _LAZY = {
+    "attention": "MultiheadAttention",
     "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d SyncBatchNorm",
     "instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d",
     "lazy": "LazyModuleMixin",
+    "transformer": "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
 }
 _FILE_OF = {name: file for file, names in _LAZY.items() for name in names.split()}
 

@@ -60,6 +60,10 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
+class NonDynamicallyQuantizableLinear(Linear):
+    """Linear under the name that PyTorch gives to attention's last one."""
+
+
 class LazyLinear(LazyModuleMixin, Linear):
     """Linear with the features of its first input.
 
