@@ -77,6 +77,33 @@ static void step_load(worker *w, const step *s, int64_t m, int64_t n, int64_t m0
   w->at[s->value] = out;
 }
 
+/* The value does not stay in memory: part of it may not be there. */
+static void step_masked_load(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
+  const run *r = w->r;
+  const geometry *g = &r->g;
+  const walker *k = &g->walkers[s->extra];
+  wk__load_fn *load = r->primitives->load[access_dtype(w, s->extra)];
+  int bounds = bounds_of(r->program, s->extra);
+  int64_t at[MAX_BOUNDS], pitch = n * wk__lane_size((wk__lane_type)s->out_lane), lo, hi, lane = pitch / wk__max(n, 1);
+  char *out = w->at[s->value] = destination(w, s), *source = address(w, s->extra, m0, n0);
+  for (int b = 0; b < bounds; b++) {
+    int number = walker_of_bound(r->program, s->extra, b);
+    at[b] = w->position[number] + m0 * g->walkers[number].stride_m + n0 * g->walkers[number].stride_n;
+  }
+  if (is_all_inside(r->program, g, s->extra, at, m, n)) {
+    load(out, source, m, n, k->stride_m, k->stride_n);
+    return;
+  }
+  int64_t other = find_outside(r->program, r->launch, s->value);
+  for (int64_t i = 0; i < m; i++, out += pitch, source += k->stride_m * k->item) {
+    find_inside(r->program, g, s->extra, at, n, &lo, &hi);
+    if (lo) load(out, &other, 1, lo, 0, 0);
+    if (hi > lo) load(out + lo * lane, source + lo * k->stride_n * k->item, 1, hi - lo, 0, k->stride_n);
+    if (hi < n) load(out + hi * lane, &other, 1, n - hi, 0, 0);
+    for (int b = 0; b < bounds; b++) at[b] += g->walkers[walker_of_bound(r->program, s->extra, b)].stride_m;
+  }
+}
+
 static void step_store(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
   const walker *k = &w->r->g.walkers[s->extra];
   char *target = address(w, s->extra, m0, n0);
@@ -223,6 +250,9 @@ void run_step(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_
       break;
     case STEP_LOAD:
       step_load(w, s, m, n, m0, n0);
+      break;
+    case STEP_MASKED_LOAD:
+      step_masked_load(w, s, m, n, m0, n0);
       break;
     case STEP_GATHER:
       step_gather(w, s, m, n, m0, n0);
