@@ -156,31 +156,39 @@ static void repeat_row(char *block, int64_t m, int64_t row_bytes) {
     memcpy(block + done * row_bytes, block, (size_t)(wk__min(done, m - done) * row_bytes));
 }
 
-static void repeat(char *to, const int64_t *element, int64_t n, int64_t item) {
-  if (n <= 0) return;
-  memcpy(to, element, (size_t)item);
-  repeat_row(to, n, item);
+/* A box of a block of rows of n elements. */
+static void get_box(const walker *k, char *copy, const char *memory, int64_t n, const box *b) {
+  int64_t rows = b->bottom - b->top, columns = b->right - b->left;
+  copy += (b->top * n + b->left) * k->item;
+  memory += (b->top * k->stride_m + b->left * k->stride_n) * k->item;
+  if (columns == n) {
+    if (rows) getters[k->item](copy, memory, rows, n, k->stride_m, k->stride_n);
+    return;
+  }
+  for (int64_t i = 0; i < rows; i++, copy += n * k->item, memory += k->stride_m * k->item)
+    getters[k->item](copy, memory, 1, columns, 0, k->stride_n);
 }
 
 /* m rows of n from element e on, those that lie outside of the buffer filled. */
-static void get_masked(const native_run *r, struct wk__kernel_thread *t, int w, char *copy, int64_t e, int64_t m,
+static void get_masked(const native_run *r, const struct wk__kernel_thread *t, int w, char *copy, int64_t e, int64_t m,
                        int64_t n) {
   const walker *k = &r->g->walkers[w];
-  int64_t at[MAX_BOUNDS], lo, hi;
-  int bounds = bounds_of(r->program, w);
+  int64_t at[MAX_BOUNDS];
+  box inside;
   const char *memory = k->base + offset_of(r, t, w, e) * k->item;
-  for (int b = 0; b < bounds; b++) at[b] = offset_of(r, t, walker_of_bound(r->program, w, b), e);
-  if (is_all_inside(r->program, r->g, w, at, m, n)) {
-    getters[k->item](copy, memory, m, n, k->stride_m, k->stride_n);
+  for (int b = 0; b < bounds_of(r->program, w); b++) at[b] = offset_of(r, t, walker_of_bound(r->program, w, b), e);
+  bool one_box = find_box(r->program, r->g, w, at, m, n, &inside);
+  if (!one_box || inside.bottom - inside.top < m || inside.right - inside.left < n) {
+    memcpy(copy, &r->outside[w], (size_t)k->item);
+    repeat_row(copy, m * n, k->item);
+  }
+  if (one_box) {
+    get_box(k, copy, memory, n, &inside);
     return;
   }
-  for (int64_t i = 0; i < m; i++, copy += n * k->item, memory += k->stride_m * k->item) {
-    find_inside(r->program, r->g, w, at, n, &lo, &hi);
-    repeat(copy, &r->outside[w], lo, k->item);
-    if (hi > lo) getters[k->item](copy + lo * k->item, memory + lo * k->stride_n * k->item, 1, hi - lo, 0, k->stride_n);
-    repeat(copy + hi * k->item, &r->outside[w], n - hi, k->item);
-    for (int b = 0; b < bounds; b++) at[b] += r->g->walkers[walker_of_bound(r->program, w, b)].stride_m;
-  }
+  for (int64_t i = 0; i < m; i++, next_row(r->program, r->g, w, at))
+    if (find_box(r->program, r->g, w, at, 1, n, &inside))
+      get_box(k, copy + i * n * k->item, memory + i * k->stride_m * k->item, n, &inside);
 }
 
 /* m rows of n from element e on. */

@@ -1,7 +1,8 @@
 /* Which elements of a masked load lie inside of its buffer.
  *
  * In: where each coordinate that may leave its buffer stands (a *bound*, a walker behind the expressions). Out: the
- * stretch of a row that is loaded. Invariant: coordinates are affine, so what lies inside of a row is one stretch.
+ * part of a block that is loaded. Invariant: coordinates are affine, so what lies inside of a row is one stretch, and
+ * where none moves along rows and columns at once, what lies inside of a block is a box.
  * Tests: tests/c/test_program.c, tests/c/test_codegen.c. */
 #include "cpu/tier0/program_internal.h"
 
@@ -22,24 +23,24 @@ static void clip(int64_t at, int64_t step, int64_t limit, int64_t *lo, int64_t *
   *hi = wk__min(*hi, end);
 }
 
-void find_inside(const wk__program *program, const geometry *g, int access, const int64_t *at, int64_t n, int64_t *lo,
-                 int64_t *hi) {
-  *lo = 0;
-  *hi = n;
-  for (int b = 0; b < bounds_of(program, access); b++)
-    clip(at[b], g->walkers[walker_of_bound(program, access, b)].stride_n, limit_of(program, g, access, b), lo, hi);
-  if (*hi <= *lo) *lo = *hi = 0;
-}
-
-bool is_all_inside(const wk__program *program, const geometry *g, int access, const int64_t *at, int64_t m, int64_t n) {
+bool find_box(const wk__program *program, const geometry *g, int access, const int64_t *at, int64_t m, int64_t n,
+              box *out) {
+  *out = (box){0, m, 0, n};
   for (int b = 0; b < bounds_of(program, access); b++) {
     const walker *k = &g->walkers[walker_of_bound(program, access, b)];
-    int64_t along_m = (m - 1) * k->stride_m, along_n = (n - 1) * k->stride_n;
-    int64_t least = at[b] + wk__min(along_m, 0) + wk__min(along_n, 0);
-    int64_t most = at[b] + wk__max(along_m, 0) + wk__max(along_n, 0);
-    if (least < 0 || most >= limit_of(program, g, access, b)) return false;
+    if (k->stride_m && k->stride_n && m > 1) return false;
+    if (k->stride_n)
+      clip(at[b], k->stride_n, limit_of(program, g, access, b), &out->left, &out->right);
+    else
+      clip(at[b], k->stride_m, limit_of(program, g, access, b), &out->top, &out->bottom);
   }
+  if (out->bottom <= out->top || out->right <= out->left) *out = (box){0, 0, 0, n};
   return true;
+}
+
+void next_row(const wk__program *program, const geometry *g, int access, int64_t *at) {
+  for (int b = 0; b < bounds_of(program, access); b++)
+    at[b] += g->walkers[walker_of_bound(program, access, b)].stride_m;
 }
 
 int64_t find_outside(const wk__program *program, const wk__launch *launch, int v) {

@@ -120,12 +120,15 @@ typedef struct geometry {
 /* Binds the program to a launch; `walkers` has room for MAX_WALKERS. */
 WK_MUST_USE wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers);
 
-/* masked.c: of n elements, those [*lo, *hi) that lie inside of the buffer of a masked access, by the position of each
- * of its bounds at the first of them. */
-void find_inside(const wk__program *program, const geometry *g, int access, const int64_t *at, int64_t n, int64_t *lo,
-                 int64_t *hi);
-/* All of m rows of n do. */
-bool is_all_inside(const wk__program *program, const geometry *g, int access, const int64_t *at, int64_t m, int64_t n);
+/* masked.c: what of a block of m rows of n lies inside of the buffer of a masked access: rows [top, bottom), and of
+ * them columns [left, right). */
+typedef struct box {
+  int64_t top, bottom, left, right;
+} box;
+/* By the position of each of its bounds at the block's first element. False: it is no box; rows are, one by one. */
+bool find_box(const wk__program *program, const geometry *g, int access, const int64_t *at, int64_t m, int64_t n,
+              box *out);
+void next_row(const wk__program *program, const geometry *g, int access, int64_t *at); /* positions of the bounds */
 /* What stands for the others in the masked load that is instruction v, as the buffer's dtype holds it. */
 int64_t find_outside(const wk__program *program, const wk__launch *launch, int v);
 enum { MAX_BOUNDS = WK_MAX_DIMS }; /* of an access */
