@@ -38,7 +38,7 @@ static bool is_root(const analysis *a, const wk__instr *i) {
 }
 
 static bool is_dear(const analysis *a, const wk__instr *i) {
-  if (i->op == WK__LOOP_load) return a->nest->accesses[i->extra].has_indirect;
+  if (wk__loop_is_load(i->op)) return a->nest->accesses[i->extra].has_indirect;
   if (i->op >= WK__LOOP_sqrt && i->op <= WK__LOOP_erf) return true;
   if (i->op >= WK__LOOP_div && i->op <= WK__LOOP_pow) return true;
   return i->op == WK__LOOP_check_index || wk__loop_is_scan(i->op);
@@ -109,7 +109,7 @@ static void find_kept(analysis *a) {
     mark_needed(a, p, true);
     for (int64_t v = a->nest->instr_count - 1; v > 0; v--) {
       const wk__instr *i = &a->nest->instrs[v];
-      bool plain_load = i->op == WK__LOOP_load && !a->nest->accesses[i->extra].has_indirect;
+      bool plain_load = wk__loop_is_load(i->op) && !a->nest->accesses[i->extra].has_indirect;
       if (!a->needed[v] || a->place[v] != PLACE_ELEMENT || first_phase(a, (wk__var)v) >= p) continue;
       if (plain_load || !(all || is_dear(a, i))) continue;
       a->place[v] = PLACE_KEPT;
@@ -125,7 +125,7 @@ static bool reads_after(analysis *a, int phase) {
     mark_needed(a, p, true);
     for (int64_t v = 1; v < a->nest->instr_count; v++) {
       const wk__instr *i = &a->nest->instrs[v];
-      if (i->op != WK__LOOP_load) continue;
+      if (!wk__loop_is_load(i->op)) continue;
       if (a->place[v] == PLACE_ROW ? i->stage == p : a->needed[v] && !is_loaded_from_kept(a, (wk__var)v, p))
         return true;
     }
@@ -174,6 +174,10 @@ int walker_of(const analysis *a, wk__var v) {
   return number;
 }
 
+int walker_count(const analysis *a) {
+  return walker_of(a, (wk__var)a->nest->instr_count) + wk__nest_bound_count(a->nest);
+}
+
 wk_status analyse(const wk__nest *nest, analysis *out) {
   size_t n = (size_t)nest->instr_count;
   *out = (analysis){.nest = nest, .has_rows = nest->reduction_dims > 0, .phases = 1};
@@ -187,8 +191,7 @@ wk_status analyse(const wk__nest *nest, analysis *out) {
     return WK_OUT_OF_MEMORY;
   find_places(out);
   if (out->phases > 64) return wk_fail(WK_UNSUPPORTED, "a nest of more than 64 phases");
-  if (walker_of(out, (wk__var)(n - 1)) + 1 > WK__KERNEL_WALKERS)
-    return wk_fail(WK_UNSUPPORTED, "a kernel body has too many accesses");
+  if (walker_count(out) > WK__KERNEL_WALKERS) return wk_fail(WK_UNSUPPORTED, "a kernel body has too many accesses");
   if (out->has_rows) find_kept(out);
   if (out->kept_count) find_homes(out);
   number_reductions(out);

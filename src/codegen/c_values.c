@@ -159,7 +159,8 @@ static void write_load(const target *t, const wk__instr *i) {
     write_offsets(t, i->extra);
     wk__string_printf(t->out, ", %s)%s", wanted(t), alone(t) ? "))" : "");
   } else if (alone(t)) {
-    wk__string_printf(t->out, "%c_one_%s(row_memory(a, t, %d, q))", letter, name, i->extra);
+    wk__string_printf(t->out, "%c_one_%s(%s_memory(a, t, %d, q))", letter, name, access->may_leave ? "block" : "row",
+                      i->extra);
   } else if (by_strips(t) && !moves_with_columns(access)) {
     wk__string_printf(t->out, "%c_one_%s(%sp%d)", letter, name, values(t), i->extra);
   } else {
@@ -287,6 +288,7 @@ static void write_operation(const target *t, const wk__instr *i) {
 static void write_expression(const target *t, wk__var v, const wk__instr *i) {
   switch (i->op) {
     case WK__LOOP_load:
+    case WK__LOOP_masked_load:
       write_load(t, i);
       break;
     case WK__LOOP_param:

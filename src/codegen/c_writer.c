@@ -432,7 +432,8 @@ static bool is_stream(const writer *w, int walker) {
   const wk__access *access = &w->a.nest->accesses[walker];
   uint32_t vars = 0;
   for (int d = 0; d < access->ndim; d++) vars |= wk__sym_loop_vars(access->index[d]);
-  return access->per_element && !access->has_indirect && vars & ((UINT32_C(1) << WK__FIRST_R) - 1);
+  return access->per_element && !access->has_indirect && !access->may_leave &&
+         vars & ((UINT32_C(1) << WK__FIRST_R) - 1);
 }
 
 static uint64_t streams_of(const writer *w, uint64_t walkers) {
@@ -581,6 +582,15 @@ static void write_row_struct(writer *w) {
   wk__string_append(w->out, "  int none;\n};\n");
 }
 
+/* Values per row that are loaded by blocks of one element. */
+static uint64_t masked_rows(const writer *w) {
+  uint64_t walkers = 0;
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (instr_at(w, v)->op == WK__LOOP_masked_load && w->a.place[v] == PLACE_ROW)
+      walkers |= bit_of_walker(w, (wk__var)v);
+  return walkers;
+}
+
 /* Short rows go through the phases side by side: what one waits for, the fold of its lanes or a quotient, takes long.
  */
 static void write_rows(writer *w) {
@@ -591,7 +601,7 @@ static void write_rows(writer *w) {
   for (int p = 0; p < w->a.phases; p++) {
     mark_needed(&w->a, p, true);
     find_walkers(w, p);
-    by_blocks |= w->read;
+    by_blocks |= w->read | masked_rows(w);
     if (count_needed(w)) write_body(w, p);
   }
   choose_shares(w);
@@ -602,7 +612,7 @@ static void write_rows(writer *w) {
                     "  for (int64_t unit = begin, m = a->rows, together = 0; unit < end; unit += together) {\n"
                     "    if ((m += together) < a->rows) {\n",
                     w->number);
-  for (int k = 0; k < walker_of(&w->a, (wk__var)w->a.nest->instr_count); k++)
+  for (int k = 0; k < walker_count(&w->a); k++)
     wk__string_printf(w->out, "      t->at[%d] += a->walkers[%d].stride_m * together;\n", k, k);
   wk__string_printf(w->out,
                     "    } else {\n      a->start(a, t, unit);\n      m = t->m0;\n    }\n"

@@ -39,6 +39,7 @@ void release_analysis(analysis *a);
  * they were computed from is not. */
 void mark_needed(analysis *a, int phase, bool keeping);
 int walker_of(const analysis *a, wk__var v); /* of an instruction with an expression */
+int walker_count(const analysis *a);         /* bounds of masked loads included */
 bool is_loaded_from_kept(const analysis *a, wk__var v, int phase);
 
 enum { STATE_STRIPS = 32 }; /* columns: of a reduction or scan, lanes or less */

@@ -88,6 +88,7 @@ typedef struct wk__access {
   uint8_t ndim;
   bool per_element; /* some coordinate uses a reduction dim, or an indirect value does */
   bool has_indirect;
+  uint16_t may_leave; /* dims (bits) whose coordinate may lie outside of the buffer: of a masked_load */
   wk_int index[WK_MAX_DIMS];
   wk__var indirect[WK_MAX_DIMS];
 } wk__access;
@@ -133,6 +134,13 @@ static inline bool wk__instr_per_element(const wk__nest *nest, const wk__instr *
   return nest->reduction_dims == 0 || i->per_element;
 }
 
+/* Coordinates that are compared with the buffer's size, of all accesses. */
+static inline int wk__nest_bound_count(const wk__nest *nest) {
+  int count = 0;
+  for (int64_t a = 0; a < nest->access_count; a++) count += __builtin_popcount(nest->accesses[a].may_leave);
+  return count;
+}
+
 wk__nest *wk__nest_create(void) WK_MUST_USE;
 void wk__nest_release(wk__nest *nest);
 WK_MUST_USE wk_status wk__nest_verify(const wk__nest *nest);
@@ -164,6 +172,7 @@ static inline wk_int wk__loop_r(int dim) { return wk_int_loop_var(WK__FIRST_R + 
 
 wk__var wk__k_op(wk__loop_handler *h, wk__loop_op op, wk__var a, wk__var b, wk__var c);
 wk__var wk__k_load(wk__loop_handler *h, const wk__access *access);
+wk__var wk__k_masked_load(wk__loop_handler *h, const wk__access *access, wk__var other); /* a param or constant */
 void wk__k_store(wk__loop_handler *h, const wk__access *access, wk__var value);
 void wk__k_store_add(wk__loop_handler *h, const wk__access *access, wk__var value);
 wk__var wk__k_param(wk__loop_handler *h, int number, wk_dtype dtype);

@@ -32,7 +32,7 @@ void wk__nest_release(wk__nest *nest) {
 /* ---- the recorder ---- */
 
 static bool same_access(const wk__access *a, const wk__access *b) {
-  if (a->buffer != b->buffer || a->ndim != b->ndim) return false;
+  if (a->buffer != b->buffer || a->ndim != b->ndim || a->may_leave != b->may_leave) return false;
   for (int d = 0; d < a->ndim; d++)
     if (!wk_int_same(a->index[d], b->index[d]) || a->indirect[d] != b->indirect[d]) return false;
   return true;
@@ -42,6 +42,7 @@ static bool same_instr(const wk__nest *nest, const wk__instr *a, const wk__instr
   if (a->op != b->op || a->dtype != b->dtype || memcmp(a->operands, b->operands, sizeof a->operands) != 0) return false;
   switch (a->op) {
     case WK__LOOP_load:
+    case WK__LOOP_masked_load:
       return same_access(&nest->accesses[a->extra], b_access);
     case WK__LOOP_param:
     case WK__LOOP_round_to:
@@ -183,6 +184,15 @@ wk__var wk__k_load(wk__loop_handler *h, const wk__access *access) {
   wk__access own = *access;
   wk__instr instr = access_instr(h, WK__LOOP_load, &own, 0);
   instr.dtype = wk__dtypes[h->buffer_dtype(h, own.buffer)].compute;
+  return emit(h, instr, &own);
+}
+
+wk__var wk__k_masked_load(wk__loop_handler *h, const wk__access *access, wk__var other) {
+  if (h->status) return 0;
+  wk__access own = *access;
+  wk_dtype loaded = (wk_dtype)wk__dtypes[h->buffer_dtype(h, own.buffer)].compute;
+  wk__instr instr = access_instr(h, WK__LOOP_masked_load, &own, other);
+  instr.dtype = (uint8_t)loaded;
   return emit(h, instr, &own);
 }
 

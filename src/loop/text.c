@@ -8,7 +8,8 @@
  * operands %2 = reduce_max float32 %1 %3 = param float32 0 %4 = sub float32 %1 %2 store 1[i0, r0] %4 counts as
  * instruction 5
  *
- * A coordinate may have an indirect part, `0[i0 + %5]`. `0[] per_element` is a row of one. A `#` starts a comment.
+ * A coordinate may have an indirect part, `0[i0 + %5]`, or, of a masked_load, lie outside of the buffer, `0[i0 - 1 ?]`.
+ * `0[] per_element` is a row of one. A `#` starts a comment.
  *
  * In: a nest, or text. Out: text, or the nest. Invariant: parse(print(nest)) has the same fields, as far as the
  * verifier lets a nest have them; what is parsed is verified. Accesses are numbered in the order of the instructions.
@@ -60,6 +61,7 @@ static void print_access(wk__string *s, const wk__nest *nest, const wk__access *
   for (int d = 0; d < access->ndim; d++) {
     if (d) wk__string_append(s, ", ");
     print_coordinate(s, access->index[d], access->indirect[d]);
+    if (access->may_leave >> d & 1) wk__string_append(s, " ?");
   }
   wk__string_append(s, shows_per_element(nest, access) ? "]" : "] per_element");
 }
@@ -221,7 +223,7 @@ static wk_status parse_expression(parser *p, const char *stops, wk_int *out) {
 static wk_status parse_coordinate(parser *p, wk_int *index, wk__var *indirect) {
   *index = wk_int_of(0);
   if (next_is(p, '%')) return parse_value(p, indirect);
-  WK_TRY(parse_expression(p, ",]", index));
+  WK_TRY(parse_expression(p, ",]?", index));
   return accept(p, '+') ? parse_value(p, indirect) : WK_OK;
 }
 
@@ -235,6 +237,7 @@ static wk_status parse_access(parser *p, wk__access *out) {
     if (out->ndim) WK_TRY(need(p, ','));
     if (out->ndim == WK_MAX_DIMS) return expected(p, "fewer coordinates");
     WK_TRY(parse_coordinate(p, &out->index[out->ndim], &out->indirect[out->ndim]));
+    if (accept(p, '?')) out->may_leave |= (uint16_t)(1u << out->ndim);
     out->ndim++;
   }
   out->per_element = accept_word(p, "per_element");
@@ -321,6 +324,15 @@ static wk_status parse_load(parser *p) {
   return WK_OK;
 }
 
+static wk_status parse_masked_load(parser *p) {
+  wk__access access;
+  wk__var other;
+  WK_TRY(parse_access(p, &access));
+  WK_TRY(parse_value(p, &other));
+  wk__k_masked_load(&p->handler, &access, other);
+  return WK_OK;
+}
+
 static wk_status parse_store(parser *p, wk__loop_op op) {
   wk__access access;
   wk__var value;
@@ -396,6 +408,8 @@ static wk_status parse_operation(parser *p, wk__loop_op op, wk_dtype dtype) {
   switch (op) {
     case WK__LOOP_load:
       return parse_load(p);
+    case WK__LOOP_masked_load:
+      return parse_masked_load(p);
     case WK__LOOP_param:
       return parse_param(p, dtype);
     case WK__LOOP_constant:

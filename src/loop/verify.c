@@ -120,6 +120,17 @@ static bool is_plain(const wk__access *access) {
   return access->ndim == 1 && wk_int_same(access->index[0], wk__loop_i(0)) && !access->has_indirect;
 }
 
+/* What lies outside of a buffer is known before the loop runs, so that a back end may fill memory with it. */
+static wk_status verify_mask(const wk__nest *nest, int64_t v, const wk__access *access) {
+  const wk__instr *instr = &nest->instrs[v];
+  if (instr->op != WK__LOOP_masked_load)
+    return access->may_leave ? broken(nest, v, "only a masked_load may leave its buffer") : WK_OK;
+  if (access->may_leave == 0 || access->may_leave >> access->ndim) return broken(nest, v, "no coordinate is marked");
+  if (access->has_indirect) return broken(nest, v, "an indirect coordinate is checked, not masked");
+  if (!wk__loop_is_number(operand(nest, instr, 0)->op)) return broken(nest, v, "what lies outside is not a number");
+  return WK_OK;
+}
+
 static wk_status verify_access(const wk__nest *nest, int64_t v) {
   const wk__instr *instr = &nest->instrs[v];
   if (!wk__loop_has_access(instr->op)) return WK_OK;
@@ -130,6 +141,7 @@ static wk_status verify_access(const wk__nest *nest, int64_t v) {
   if (access->ndim != buffer->ndim) return broken(nest, v, "the rank is not the buffer's");
   if (wk__loop_is_store(instr->op) && !buffer->written) return broken(nest, v, "the buffer is not marked as written");
   WK_TRY(verify_coordinates(nest, v, access));
+  WK_TRY(verify_mask(nest, v, access));
   if (nest->geometry_free && !is_plain(access))
     return broken(nest, v, "the nest is free of geometry, the access is not");
   return WK_OK;
@@ -153,6 +165,7 @@ static bool special_dtypes_agree(const wk__nest *nest, const wk__instr *instr) {
   int first = wk__loop_ops[instr->op].arity ? operand_dtype(nest, instr, 0) : instr->dtype;
   switch (instr->op) {
     case WK__LOOP_load:
+    case WK__LOOP_masked_load:
     case WK__LOOP_store:
     case WK__LOOP_store_add:
       return instr->dtype == buffer_compute(nest, instr) && first == instr->dtype;

@@ -23,7 +23,7 @@
 static bool same_place(const wk__place *a, const wk__place *b) {
   for (int l = 0; l < WK__REGION_LOOPS; l++)
     if (!wk_int_same(a->stride[l], b->stride[l])) return false;
-  return a->indirect_count == 0 && b->indirect_count == 0 && wk_int_same(a->offset, b->offset);
+  return wk__place_is_plain(a) && wk__place_is_plain(b) && wk_int_same(a->offset, b->offset);
 }
 
 /* The one way in which the group reads the memory; NULL: there are several. */
@@ -33,7 +33,7 @@ static const wk__place *only_place(const wk__group *g, wk__memory memory) {
     for (int i = 0; i < g->regions[r]->place_count; i++) {
       const wk__place *p = &g->regions[r]->places[i];
       if (p->memory != memory) continue;
-      if (p->indirect_count || (found && !same_place(found, p))) return NULL;
+      if (!wk__place_is_plain(p) || (found && !same_place(found, p))) return NULL;
       found = p;
     }
   return found;
@@ -64,7 +64,7 @@ static bool are_one_loop(const wk__group *g, int first, int end) {
   for (int r = 0; r < g->region_count; r++)
     for (int i = 0; i < g->regions[r]->place_count; i++) {
       const wk__place *p = &g->regions[r]->places[i];
-      if (!p->memory || p->indirect_count) return false; /* an index, or a gather */
+      if (!p->memory || !wk__place_is_plain(p)) return false; /* an index, or a gather */
       for (int l = first; l + 1 < end; l++)
         if (!wk_int_same(p->stride[l], wk_int_mul(p->stride[l + 1], g->loops[l + 1].size))) return false;
     }
@@ -169,7 +169,7 @@ static const wk__place *only_result(const wk__group *g, wk__is_wanted_fn *is_wan
     for (int v = 1; v < region->instr_count; v++) {
       const wk__place *p = &region->places[region->instrs[v].extra];
       if (region->instrs[v].op != WK__LOOP_store || !is_wanted(context, p->memory)) continue;
-      if (found || p->indirect_count) return NULL;
+      if (found || !wk__place_is_plain(p)) return NULL;
       found = p;
     }
   }

@@ -117,15 +117,15 @@ static int loop_of_variable(const maker *m, int variable) {
   return m->loop_of_dim[variable < WK__FIRST_R ? variable : m->nest->pointwise_dims + variable - WK__FIRST_R];
 }
 
-/* Adds scale * x to the place. False: not affine. */
-static bool add_affine(const maker *m, wk__place *place, wk_int x, wk_int scale) {
+/* Adds scale * x to an offset and a stride for each loop. False: not affine. */
+static bool add_affine(const maker *m, wk_int x, wk_int scale, wk_int *offset, wk_int *stride) {
   wk_int constant, coefficient[WK__LOOP_VARS];
   if (!wk__sym_affine(in_sizes(m, x), &constant, coefficient)) return false;
-  place->offset = wk_int_add(place->offset, wk_int_mul(scale, constant));
+  *offset = wk_int_add(*offset, wk_int_mul(scale, constant));
   for (int v = 0; v < WK__LOOP_VARS; v++) {
     if (wk_int_same(coefficient[v], wk_int_of(0))) continue;
     int l = loop_of_variable(m, v);
-    if (l >= 0) place->stride[l] = wk_int_add(place->stride[l], wk_int_mul(scale, coefficient[v]));
+    if (l >= 0) stride[l] = wk_int_add(stride[l], wk_int_mul(scale, coefficient[v]));
   }
   return true;
 }
@@ -145,6 +145,14 @@ static bool has_known_layout(wk__memory memory) {
   return !written || wk__is_contiguous(memory->value);
 }
 
+static bool add_bound(const maker *m, wk__place *place, wk_int index, wk_int size, wk_int stride) {
+  if (place->bound_count == WK__REGION_BOUNDS) return false;
+  wk__bound *b = &place->bounds[place->bound_count++];
+  b->size = size;
+  b->stride = stride;
+  return add_affine(m, index, wk_int_of(1), &b->start, b->step);
+}
+
 static bool place_of_access(const maker *m, const wk__access *access, wk__place *place) {
   const wk_tensor *t = m->tensors[access->buffer];
   *place = (wk__place){.memory = m->memories[access->buffer], .dtype = t->dtype, .per_element = access->per_element};
@@ -152,7 +160,11 @@ static bool place_of_access(const maker *m, const wk__access *access, wk__place 
   place->offset = wk_int_sub(t->offset, place->memory->value->offset);
   if (m->nest->geometry_free) return place_of_pointwise(m, t, place);
   for (int d = 0; d < access->ndim; d++) {
-    if (!add_affine(m, place, access->index[d], t->strides[d])) return false;
+    if (access->may_leave >> d & 1) {
+      if (!add_bound(m, place, access->index[d], t->sizes[d], t->strides[d])) return false;
+      continue;
+    }
+    if (!add_affine(m, access->index[d], t->strides[d], &place->offset, place->stride)) return false;
     if (!access->indirect[d]) continue;
     if (place->indirect_count == WK__REGION_INDIRECTS) return false;
     int k = place->indirect_count++;
@@ -173,13 +185,14 @@ static bool make_instr(maker *m, wk__instr *instr) {
     case WK__LOOP_scan_prod:
       return false;
     case WK__LOOP_load:
+    case WK__LOOP_masked_load:
     case WK__LOOP_store:
       if (!place_of_access(m, &m->nest->accesses[instr->extra], place)) return is_store(instr) && !place->memory;
       if (is_store(instr) && place->indirect_count) return false;
       break;
     case WK__LOOP_index:
       *place = (wk__place){.dtype = WK_INT64, .per_element = instr->per_element};
-      if (!add_affine(m, place, instr->expression, wk_int_of(1))) return false;
+      if (!add_affine(m, instr->expression, wk_int_of(1), &place->offset, place->stride)) return false;
       break;
     case WK__LOOP_check_index:
       instr->expression = in_sizes(m, instr->expression);

@@ -52,7 +52,9 @@ typedef struct worker {
   int64_t m, n, m0, n0;          /* the block: extent and origin on the inner axes */
   int64_t width;                 /* rows or columns side by side */
   int64_t element;               /* linear reduction index of the block's first element, for lanes */
-  int64_t along;        /* elements of a row (rows of a column) that values per row are expanded to; 0: not yet */
+  int64_t along;      /* elements of a row (rows of a column) that values per row are expanded to; 0: not yet */
+  const step *masked; /* the masked load that came last, and what stands for elements outside of its buffer */
+  int64_t outside;
   int64_t pitch;        /* elements between the rows of a value that is reduced where it lies */
   bool whole_chunk;     /* the block is all of a chunk: reductions fold it at once, no lanes are kept */
   bool hold_row_stores; /* values per row are computed, but not stored */

@@ -89,6 +89,7 @@ static void fill_uniform(worker *w) {
 bool start_worker(worker *w, run *r) {
   w->r = r;
   w->hold_row_stores = false;
+  w->masked = NULL;
   scratch s = {take_scratch(memory_bound(r)), 0};
   if (!s.memory) {
     atomic_store(&r->status, WK_OUT_OF_MEMORY);

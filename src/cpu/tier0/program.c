@@ -26,7 +26,7 @@ static bool is_uniform_op(const builder *b, const wk__instr *i) {
 /* An element value that an element step of a later phase reads, other than a plain load (which is loaded again). */
 static bool crosses_phases(const builder *b, int v) {
   const wk__instr *i = instr_of(b, v);
-  if (i->op == WK__LOOP_load && !b->nest->accesses[i->extra].has_indirect) return false;
+  if (wk__loop_is_load(i->op) && !b->nest->accesses[i->extra].has_indirect) return false;
   for (int64_t u = v + 1; u < b->nest->instr_count; u++) {
     const wk__instr *user = instr_of(b, (int)u);
     int user_phase = wk__instr_phase(user);
@@ -70,6 +70,8 @@ static uint8_t kind_of(const wk__nest *nest, const wk__instr *i) {
   switch (i->op) {
     case WK__LOOP_load:
       return nest->accesses[i->extra].has_indirect ? STEP_GATHER : STEP_LOAD;
+    case WK__LOOP_masked_load:
+      return STEP_MASKED_LOAD;
     case WK__LOOP_store:
       return nest->accesses[i->extra].has_indirect ? STEP_SCATTER : STEP_STORE;
     case WK__LOOP_store_add:
@@ -288,6 +290,8 @@ static wk_status assign_slots(builder *b, step_list *list, bool keeping) {
   return WK_OK;
 }
 
+static bool is_load_step(const step *s) { return s->kind == STEP_LOAD || s->kind == STEP_MASKED_LOAD; }
+
 /* A result whose block goes straight to memory is computed there, unless that memory is still to be read. */
 static void find_direct_stores(const builder *b, step_list *list) {
   for (int64_t k = 0; k < list->count; k++) {
@@ -299,7 +303,7 @@ static void find_direct_stores(const builder *b, step_list *list) {
       if (producer->kind == STEP_CHECK_INDEX || b->program->values[producer->value].class == VALUE_KEPT) continue;
       producer->store = (int16_t)s->extra;
       for (int64_t l = 0; l < list->count; l++)
-        if (list->steps[l].kind == STEP_LOAD && last_read(b->nest, list, l) > j) {
+        if (is_load_step(&list->steps[l]) && last_read(b->nest, list, l) > j) {
           producer->conflicts |= UINT64_C(1) << (list->steps[l].extra & 63);
           b->program->has_conflicts = true;
         }
@@ -435,6 +439,13 @@ static void count_instrs(wk__program *p) {
   p->phase_count = stages + 1;
 }
 
+static void number_bounds(wk__program *p) {
+  for (int64_t a = 0; a < p->nest->access_count; a++) {
+    p->first_bound[a] = (uint16_t)p->bound_count;
+    p->bound_count += __builtin_popcount(p->nest->accesses[a].may_leave);
+  }
+}
+
 static wk_status build(wk__program *p) {
   const wk__nest *nest = p->nest;
   size_t n = (size_t)nest->instr_count;
@@ -444,9 +455,11 @@ static wk_status build(wk__program *p) {
   p->expressions = wk__alloc_zeroed(n * sizeof *p->expressions);
   p->expansion = wk__alloc_zeroed(n * sizeof *p->expansion);
   p->kept = wk__alloc_zeroed(n * sizeof *p->kept);
+  p->first_bound = wk__alloc_zeroed(((size_t)nest->access_count + 1) * sizeof *p->first_bound);
   b.needed = wk__alloc_zeroed(n * sizeof *b.needed);
   wk_status status = WK_OUT_OF_MEMORY;
-  if (p->values && p->reductions && p->expressions && p->expansion && p->kept && b.needed) {
+  if (p->values && p->reductions && p->expressions && p->expansion && p->kept && p->first_bound && b.needed) {
+    number_bounds(p);
     count_instrs(p);
     p->value_count = (int)n;
     p->phases = wk__alloc_zeroed((size_t)p->phase_count * sizeof *p->phases);
@@ -454,7 +467,7 @@ static wk_status build(wk__program *p) {
     status = p->phases ? build_phases(&b) : WK_OUT_OF_MEMORY;
   }
   if (status == WK_OK) p->reads_only = only_reads(p), p->is_short = is_short(p);
-  if (status == WK_OK && nest->access_count + p->expression_count > MAX_WALKERS)
+  if (status == WK_OK && nest->access_count + p->expression_count + p->bound_count > MAX_WALKERS)
     status = wk_fail(WK_RUNTIME_ERROR, "a kernel body has too many accesses");
   wk__free(b.needed);
   return status;
@@ -482,6 +495,7 @@ void wk__program_release(wk__program *p) {
   wk__free(p->values);
   wk__free(p->expansion);
   wk__free(p->kept);
+  wk__free(p->first_bound);
   wk__free(p->reductions);
   wk__free(p->expressions);
   wk__free(p);
