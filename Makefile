@@ -4,7 +4,8 @@
 # make lint     style, static checks, part order   make bench    speed, against PyTorch when there is one; draws docs/speed.svg
 # make docs     the pages that are written from the source
 # make floor    what ../shared/checks gives, where it is there, is not below .ci/floor
-# make fuzz     100,000 random programs, eager against compiled, with a seed that is printed; SEED=7 and COUNT=500 as well
+# make fuzz     100,000 random programs, eager against compiled and plain against captured, other ones each time;
+#               SEED=7 and COUNT=500 as well
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,6 +57,8 @@ fuzz_with = $(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python $(BIN)/pyt
 fuzz: build-tests
 	$(fuzz_with) --count $(COUNT)
 	WICK_CACHE_DIR= $(fuzz_with) --count $$(($(COUNT) / 100)) --native --batch 50
+	$(SANITIZE_ENV) WICK_FUZZ_COUNT=$$(($(COUNT) / 20)) WICK_FUZZ_SEED=$(or $(SEED),$$(date +%s)) \
+	  PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python $(BIN)/python $(PYTEST) -s tests/python/capture/test_fuzz.py
 
 # PyTorch is the oracle and the peer, needed by parity and bench alone; where it cannot be had they say so and go on.
 TORCH_VERSION := 2.13.0

@@ -304,7 +304,9 @@ def close(a, b, tolerance):
 def gradients_differ(ours, theirs, dtypes):
     if ours is None or theirs is None or isinstance(ours, str) or isinstance(theirs, str):
         return ours != theirs
-    tolerance = 4 * max([TOLERANCE.get(d, 0) for d in dtypes] + [TOLERANCE.get(g[1], 0) for g in theirs if g], default=0)
+    tolerance = 4 * max(
+        [TOLERANCE.get(d, 0) for d in dtypes] + [TOLERANCE.get(g[1], 0) for g in theirs if g], default=0
+    )
     for o, t in zip(ours, theirs, strict=True):
         if (o is None) != (t is None):
             if any((o or t)[2]):  # zeros and None mean the same to whoever adds them up
@@ -377,7 +379,9 @@ def try_operator(name, seed, number, texts):
         theirs = outcome(torch, theirs_fn, copy.deepcopy(call), random_values)
         kind = difference(ours, theirs, public, texts)
         if kind:
-            shown = [{k: v for k, v in side.items() if k in (kind, "error", "text", "dtype")} for side in (ours, theirs)]
+            shown = [
+                {k: v for k, v in side.items() if k in (kind, "error", "text", "dtype")} for side in (ours, theirs)
+            ]
             print(json.dumps([kind, repr(call), *shown], default=str), flush=True)
 
 
@@ -422,7 +426,11 @@ def main():
     for name in names:
         found, tried = in_process(name, options)
         calls += tried
-        new = [f for f in found if (name, f[0].replace(" ", "_")) not in known and ("*", f[0].replace(" ", "_")) not in known]
+        new = [
+            f
+            for f in found
+            if (name, f[0].replace(" ", "_")) not in known and ("*", f[0].replace(" ", "_")) not in known
+        ]
         for kind, call, ours, theirs in new:
             kinds[kind] += 1
             if report:
