@@ -285,8 +285,7 @@ static wk_status add_argument(const planner *p, const wk__graph_node *call, int 
   if (a->tag == WK_VALUE_TENSORS) return add_tensors(p, call, arg, written);
   for (uint32_t k = 0; a->tag == WK_VALUE_INTS && k < a->count; k++) symbolic |= !wk_int_is_known(a->integers[k]);
   if (symbolic) return add_integers(p, a);
-  wk_value v = {.tag = a->tag, .count = a->count};
-  memcpy(&v.integer, &a->integer, sizeof a->integer);
+  wk_value v = a->value;
   if (a->tag == WK_VALUE_DOUBLE && a->count) {
     wk__graph_executor *e = p->e;
     GROW(input_number);

@@ -3,15 +3,6 @@
  * schema's defaults here, so that no rule has to. Tests: tests/c/test_ops.c. */
 #include "ops/internal.h"
 
-void wk_value_release(wk_value *value) {
-  if (value->tag == WK_VALUE_TENSOR) wk__release(value->tensor);
-  if (value->tag == WK_VALUE_TENSORS) {
-    for (uint32_t i = 0; i < value->count; i++) wk__release(value->tensors[i]);
-    wk__free(value->tensors);
-  }
-  *value = (wk_value){0};
-}
-
 wk__scalar wk__value_scalar(const wk_value *v) {
   switch (v->tag) {
     case WK_VALUE_DOUBLE:
@@ -35,14 +26,7 @@ static int keys_of_tensor(const wk_tensor *t) { return t->base ? t->keys | t->ba
 
 static int keys_of(const wk_value *args, int count) {
   int keys = 0;
-  for (int i = 0; i < count; i++) {
-    if (args[i].tag == WK_VALUE_TENSOR) {
-      keys |= keys_of_tensor(args[i].tensor);
-    } else if (args[i].tag == WK_VALUE_TENSORS) {
-      for (uint32_t k = 0; k < args[i].count; k++)
-        if (args[i].tensors[k]) keys |= keys_of_tensor(args[i].tensors[k]);
-    }
-  }
+  WK__EACH_TENSOR(tensor, args, count) keys |= keys_of_tensor(tensor);
   return keys;
 }
 

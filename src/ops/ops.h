@@ -17,6 +17,7 @@
 #include "base/base.h"
 #include "loop/loop.h"
 #include "ops/op_table.h"
+#include "ops/value.h"
 #include "tensor/tensor.h"
 #include "wick/ops.h"
 
@@ -25,20 +26,25 @@ enum { WK__MAX_ARGS = 32, WK__MAX_RESULTS = 16 };
 /* ---- schema: PyTorch's schema language, read by the generator, and by schema.c what is defined at run time ---- */
 
 typedef enum wk__type {
-  WK__TYPE_TENSOR,
-  WK__TYPE_SCALAR, /* int, float or bool number */
-  WK__TYPE_INT,
-  WK__TYPE_FLOAT,
-  WK__TYPE_BOOL,
-  WK__TYPE_STRING,
-  WK__TYPE_DTYPE,
-  WK__TYPE_DEVICE,
-  WK__TYPE_GENERATOR,
-  WK__TYPE_TENSORS,
-  WK__TYPE_INTS,
-  WK__TYPE_FLOATS,
-  WK__TYPE_MEMORY_FORMAT, /* its value is a string */
+#define TYPE(type, word, shown, kinds) WK__TYPE_##type,
+#define TYPE_AS(type, word)
+#define LIST_TYPE(type, item, shown, kinds) WK__TYPE_##type,
+#include "ops/value_types.def"
+#undef TYPE
+#undef TYPE_AS
+#undef LIST_TYPE
+  WK__TYPE_COUNT,
 } wk__type;
+
+typedef struct wk__type_row {
+  const char *shown; /* in Python's errors */
+  uint8_t item;      /* of a list: the wk__type of its items; else the type itself */
+  uint32_t kinds;    /* which WK_VALUE_ fit, as bits; none fits what is optional besides */
+} wk__type_row;
+extern const wk__type_row wk__types[WK__TYPE_COUNT]; /* schema.c */
+/* Of a type of lists: the kind that its values are of. */
+static inline uint8_t wk__list_kind(uint8_t type) { return (uint8_t)__builtin_ctz(wk__types[type].kinds); }
+static inline bool wk__type_fits(uint8_t type, const wk_value *v) { return wk__types[type].kinds >> v->tag & 1; }
 
 typedef struct wk__parameter {
   uint8_t type;      /* wk__type */

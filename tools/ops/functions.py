@@ -28,6 +28,7 @@ LISTS = {
     "int": ("const wk_int *", "INTS", "integers"),
     "SymInt": ("const wk_int *", "INTS", "integers"),
     "float": ("const double *", "DOUBLES", "numbers"),
+    "bool": ("const bool *", "BOOLS", "booleans"),
 }
 KEYWORDS = {"default", "register"}  # C's, as names of arguments
 

@@ -6,7 +6,7 @@ records(rows)    records.c: schemas, records, and the table of names, which wk_o
 decompositions   decompose_rules.h and decompose_table.c: what each row is decomposed by
 """
 
-from . import language
+from . import functions, language
 
 KINDS = {
     "Tensor": "TENSOR",
@@ -22,7 +22,7 @@ KINDS = {
     "MemoryFormat": "MEMORY_FORMAT",
     "Layout": "STRING",
 }
-LIST_KINDS = {"Tensor": "TENSORS", "int": "INTS", "SymInt": "INTS", "float": "FLOATS"}
+LIST_KINDS = {"Tensor": "TENSORS", "int": "INTS", "SymInt": "INTS", "float": "FLOATS", "bool": "BOOLS"}
 FUNCTION_TYPES = {
     "shape": ("wk__meta_fn", "wk__meta_"),
     "vjp": ("wk__vjp_fn", "wk__vjp_"),
@@ -115,15 +115,21 @@ class Shared:
         return self.known[text]
 
 
+def default_list(p):
+    """A list has an address also when it is empty."""
+    pointer, tag, member = functions.LISTS[p.type]
+    items = [f"{{{item}}}" if tag == "INTS" else item.lower() for item in p.default_items]
+    array = f"({pointer.removesuffix('*').strip()}[]){{{', '.join(items or ['{0}'])}}}"
+    return f".tag = WK_VALUE_{tag}, .count = {len(items)}, .{member} = {array}"
+
+
 def default_value(p):
     if p.default is None or p.default == "None":
         return ""
+    if p.default_items is not None:
+        return default_list(p)
     if p.default in ("True", "False"):
         return f".tag = WK_VALUE_BOOL, .boolean = {p.default.lower()}"
-    if p.default == "[]":
-        return ".tag = WK_VALUE_INTS, .integers = unit_list"
-    if p.default == "[1]":
-        return ".tag = WK_VALUE_INTS, .count = 1, .integers = unit_list"
     if p.default.startswith("'"):
         return f".tag = WK_VALUE_STRING, .string = {quoted(p.default[1:-1])}"
     if p.type == "float" or (p.type == "Scalar" and ("." in p.default or "e" in p.default)):
@@ -260,7 +266,7 @@ def records(rows):
     result_names = Shared("const char *const result_names")
     saves = Shared("const wk__saves saves")
     body = [record(row, parameters, result_names, saves) for row in rows]
-    out = [WRITTEN, '#include "ops/rules.h"', "", "static const wk_int unit_list[] = {{1}};", ""]
+    out = [WRITTEN, '#include "ops/rules.h"', "", ""]
     out += parameters.lines + result_names.lines + saves.lines
     out += [
         "",

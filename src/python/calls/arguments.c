@@ -200,11 +200,7 @@ static int64_t elements_of(const wk_tensor *t) { return t && wk_int_is_known(t->
 
 static bool is_large(const wk_op *op, const wk_value *args) {
   int64_t elements = 0;
-  for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (args[i].tag == WK_VALUE_TENSOR) elements += elements_of(args[i].tensor);
-    if (args[i].tag == WK_VALUE_TENSORS)
-      for (uint32_t k = 0; k < args[i].count; k++) elements += elements_of(args[i].tensors[k]);
-  }
+  WK__EACH_TENSOR(tensor, args, op->schema.parameter_count) elements += elements_of(tensor);
   return elements >= WORTH_RELEASING;
 }
 

@@ -29,15 +29,12 @@ static PyObject *int_object(const builder *b, wk_int x) {  // -> new
   return wk__fx_symbol_value(b->graph, b->nodes, b->symbols, x);
 }
 
-static PyObject *list_item(const builder *b, const wk__graph_arg *arg, uint32_t i) {  // -> new
-  if (arg->tag == WK_VALUE_INTS) return int_object(b, arg->integers[i]);
-  if (arg->tag == WK_VALUE_DOUBLES) return PyFloat_FromDouble(arg->numbers[i]);
-  return node_of(b, arg->nodes[i]);
-}
-static PyObject *list_object(const builder *b, const wk__graph_arg *arg) {  // -> new
+static PyObject *arg_object(const builder *b, const wk__parameter *p, const wk__graph_arg *arg);  // -> new
+
+static PyObject *list_object(const builder *b, const wk__parameter *p, const wk__graph_arg *arg) {  // -> new
   PyObject *list = PyList_New((Py_ssize_t)arg->count);
   for (uint32_t i = 0; list && i < arg->count; i++) {
-    PyObject *item = list_item(b, arg, i);
+    PyObject *item = arg_object(b, p, &(wk__graph_arg){.value = wk__value_item(&arg->value, i)});
     if (item)
       PyList_SET_ITEM(list, (Py_ssize_t)i, item);
     else
@@ -71,20 +68,16 @@ static PyObject *arg_object(const builder *b, const wk__parameter *p, const wk__
       return string_object(state, p, arg->string);
     case WK_VALUE_GENERATOR:
       return generator_of(state, arg->generator);
-    case WK_VALUE_INTS:
-    case WK_VALUE_DOUBLES:
-    case WK_VALUE_TENSORS:
-      return list_object(b, arg);
-    default:
+    case WK_VALUE_NONE:
       Py_RETURN_NONE;
+    default:
+      return list_object(b, p, arg);
   }
 }
 
 /* A default has no tensors, so that the two kinds of value agree in what counts. */
 static PyObject *default_object(const builder *b, const wk__parameter *p) {  // -> new
-  wk__graph_arg arg = {.tag = p->default_value.tag, .count = p->default_value.count};
-  memcpy(&arg.integer, &p->default_value.integer, sizeof arg.integer);
-  return arg_object(b, p, &arg);
+  return arg_object(b, p, &(wk__graph_arg){.value = p->default_value});
 }
 
 /* 1: what the call would get anyway. -1 with an exception. */
