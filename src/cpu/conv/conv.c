@@ -35,7 +35,7 @@ const wk__conv_kernels *wk__conv_kernels_get(wk__gemm_type type) {
 
 bool wk__conv_is_plain(const wk__conv *c) {
   for (int d = 0; d < WK__CONV_DIMS; d++)
-    if (c->kernel[d] != 1 || c->stride[d] != 1 || c->padding[d] != 0) return false;
+    if (c->kernel[d] != 1 || c->stride[d] != 1 || c->padding[d] != 0 || c->in[d] != c->out[d]) return false;
   return true;
 }
 

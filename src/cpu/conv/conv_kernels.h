@@ -20,9 +20,10 @@ typedef struct wk__conv_tap {
 } wk__conv_tap;
 
 typedef struct wk__conv_kernels {
-  /* Elements of a channel at the tap below the runs, zeros where it is outside: `width` elements from `out` on. */
-  void (*gather)(const wk__conv *c, const wk__conv_run *runs, int count, const wk__conv_tap *tap, const void *channel,
-                 void *out, int64_t width);
+  /* Elements of a channel at the tap below the runs, zeros where it is outside: `width` elements from `out` on.
+   * zero_first: some tap is outside of the image at some place. */
+  void (*gather)(const wk__conv *c, bool zero_first, const wk__conv_run *runs, int count, const wk__conv_tap *tap,
+                 const void *channel, void *out, int64_t width);
   /* count elements that are `stride` apart; what fits into the last vector behind them may become zero, but no more
    * than `room` is written. */
   void (*copy)(const void *from, int64_t stride, int64_t count, void *to, int64_t room);

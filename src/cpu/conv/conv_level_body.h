@@ -44,12 +44,10 @@ static void NAME(copy)(const void *from, int64_t stride, int64_t count, void *to
   NAME(copy_apart)(from, stride, count, to, room);
 }
 
-static void NAME(gather)(const wk__conv *c, const wk__conv_run *runs, int count, const wk__conv_tap *tap,
-                         const void *channel, void *out, int64_t width) {
+static void NAME(gather)(const wk__conv *c, bool zero_first, const wk__conv_run *runs, int count,
+                         const wk__conv_tap *tap, const void *channel, void *out, int64_t width) {
   T *row = out;
-  bool padded = c->padding[0] > 0 || c->padding[1] > 0 || c->padding[2] > 0;
-  padded |= c->padding[0] < 0 || c->padding[1] < 0 || c->padding[2] < 0; /* then the far end may be padded */
-  for (int64_t i = 0; padded && i < width; i += LANES) NAME(store_first)(row + i, OP(broadcast)(0), width - i);
+  for (int64_t i = 0; zero_first && i < width; i += LANES) NAME(store_first)(row + i, OP(broadcast)(0), width - i);
   for (int i = 0; i < count; i++) {
     const wk__conv_run *r = &runs[i];
     int64_t d = r->d + tap->d, h = r->h + tap->h;
@@ -86,15 +84,12 @@ static void NAME(weigh)(int64_t rows, int64_t columns, int64_t row_step, const v
     const T *from = (const T *)plane + j;
     T *to = (T *)out + j;
     int64_t i = 0;
-    for (; i + ROWS <= rows; i += ROWS)
-      NAME(weigh_block)
-      (ROWS, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
-    for (; i + 2 <= rows; i += 2)
-      NAME(weigh_block)
-      (2, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
-    if (i < rows)
-      NAME(weigh_block)
-      (1, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
+    for (; i + ROWS <= rows; i += ROWS) NAME(weigh_block)
+    (ROWS, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
+    for (; i + 2 <= rows; i += 2) NAME(weigh_block)
+    (2, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
+    if (i < rows) NAME(weigh_block)
+    (1, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
   }
 }
 

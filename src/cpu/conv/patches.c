@@ -46,15 +46,24 @@ typedef struct part {
   int64_t place, places;
 } part;
 
+static bool sees_outside(const wk__conv *c) {
+  for (int d = 0; d < WK__CONV_DIMS; d++) {
+    int64_t last = (c->out[d] - 1) * c->stride[d] + (c->kernel[d] - 1) * c->dilation[d] - c->padding[d];
+    if (c->padding[d] > 0 || last >= c->in[d]) return true;
+  }
+  return false;
+}
+
 static void make_taps(const wk__patches *p, const part *t, char *out) {
   const wk__conv *c = p->c;
   const wk__conv_kernels *kernels = wk__conv_kernels_get(c->type);
   int64_t taps = wk__conv_count(c->kernel), size = wk__conv_element(c), plane = wk__conv_count(c->in) * size;
   wk__conv_run runs[MOST_RUNS];
   int count = find_runs(c, t->place, t->places, runs);
+  bool outside = sees_outside(c);
   for (int64_t r = t->row; r < t->row + t->rows; r++, out += t->out_row * size) {
     wk__conv_tap tap = tap_at(c, r % taps);
-    kernels->gather(c, runs, count, &tap, p->image + r / taps * plane, out, t->places);
+    kernels->gather(c, outside, runs, count, &tap, p->image + r / taps * plane, out, t->places);
   }
 }
 

@@ -128,19 +128,22 @@ static wk_tensor *whole(wk_tensor *t) {
 
 static wk_status run_integers(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
   int64_t kernel[WK__CONV_DIMS];
-  wk_tensor *sums = wk_zeros(out->sizes, out->ndim, WK_INT64, (wk_value){0});
+  wk_value device = {.tag = WK_VALUE_DEVICE, .device = out->device};
+  wk_tensor *sums = wk_zeros(out->sizes, out->ndim, WK_INT64, device);
   for (int d = 0; d < p->dims; d++) kernel[d] = wk__size(w, d + 2);
   x = whole(x), w = whole(w);
   if (!sums || !x || !w) return wk_error_category();
+  if (bias) {
+    wk_int sizes[WK__CONV_DIMS + 1] = {wk_int_of(-1), wk_int_of(1), wk_int_of(1), wk_int_of(1)};
+    bias = wk_reshape(bias, sizes, p->dims + 1);
+    if (!bias) return wk_error_category();
+    WK_TRY(wk__copy_into(sums, bias));
+  }
   integers i = {.transposed = p->transposed};
   i.c = p->transposed ? describe(p, sums, x, kernel) : describe(p, x, sums, kernel);
   i.image = (const uint64_t *)wk__data(x), i.weight = (const uint64_t *)wk__data(w), i.out = (uint64_t *)wk__data(sums);
   add_all_products(&i);
-  if (bias) {
-    wk_int sizes[WK__CONV_DIMS + 1] = {wk_int_of(-1), wk_int_of(1), wk_int_of(1), wk_int_of(1)};
-    sums = wk_add(sums, wk_reshape(whole(bias), sizes, p->dims + 1), wk__v_int(1));
-  }
-  return sums ? wk__copy_into(out, sums) : wk_error_category();
+  return wk__copy_into(out, sums);
 }
 
 /* ---- the operators ---- */

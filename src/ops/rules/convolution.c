@@ -348,6 +348,14 @@ wk_status wk__meta_convolution_backward_weight(wk__call *c) {
 
 static wk_value list_of(const wk_int *list, int count) { return wk__v_ints(list, count); }
 
+/* The first lines of each image, in the same layout. */
+static wk_tensor *first_lines(wk_tensor *y, int dim, wk_int size) {
+  const char *format = !wk__has_channels_last(y) ? "contiguous_format"
+                       : y->ndim == 4            ? "channels_last"
+                                                 : "channels_last_3d";
+  return wk_contiguous(wk_slice(y, dim, wk__v_int(0), wk__v_size(size), one()), format);
+}
+
 /* The convolution of x by w that has images of these sizes: rows that no tap reaches are zero, rows too many are left
  * out. */
 static wk_tensor *convolve_to(wk__convolution p, wk_tensor *x, wk_tensor *w, const wk_int *sizes) {
@@ -366,7 +374,7 @@ static wk_tensor *convolve_to(wk__convolution p, wk_tensor *x, wk_tensor *w, con
   };
   wk_tensor *y = wk__call_tensor(WK__OP(convolution), args);
   for (int d = 0; y && d < p.dims; d++)
-    if (!wk_int_eq(y->sizes[d + 2], sizes[d])) y = wk_slice(y, d + 2, wk__v_int(0), wk__v_size(sizes[d]), one());
+    if (!wk_int_eq(y->sizes[d + 2], sizes[d])) y = first_lines(y, d + 2, sizes[d]);
   return y;
 }
 

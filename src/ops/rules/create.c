@@ -77,7 +77,7 @@ bool wk__is_contiguous_in(const wk_tensor *t, const char *format) {
  * (all but one dim have one element) mean the plain order, as in PyTorch. */
 bool wk__has_channels_last(const wk_tensor *t) {
   wk_int least = wk_int_of(0), one = wk_int_of(1);
-  if ((t->ndim != 4 && t->ndim != 5) || wk__is_contiguous(t) || wk_int_eq(t->strides[1], least)) return false;
+  if ((t->ndim != 4 && t->ndim != 5) || wk_int_eq(t->strides[1], least)) return false;
   for (int k = 0; k < t->ndim; k++) {
     int d = channels_last_dim(k, t->ndim);
     if (wk_int_eq(t->sizes[d], wk_int_of(0)) || wk_int_lt(t->strides[d], least)) return false;
