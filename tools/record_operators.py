@@ -26,6 +26,10 @@ OWN = {
     "copy_": lambda x, y: x.copy_(y),
     "add.Scalar": torch.add,
     "sub.Scalar": torch.sub,
+} | {  # a number stands for a list there
+    f"conv{form}{d}d{overload}": getattr(torch, f"conv{form}{d}d")
+    for d in (1, 2, 3)
+    for form, overload in (("", ""), ("", ".padding"), ("_transpose", "" if d == 1 else ".input"))
 }
 
 

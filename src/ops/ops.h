@@ -262,6 +262,8 @@ wk_status wk__refuse_shared_memory(void);                     /* PyTorch's error
 
 /* Whether a tensor's elements lie without gaps in the order of a memory format ("channels_last"; create.c). */
 bool wk__is_contiguous_in(const wk_tensor *t, const char *format);
+/* Whether the order of t's strides is one with the channels last, of 4 or 5 dims. */
+bool wk__has_channels_last(const wk_tensor *t);
 /* The channels last, as t has them, in a contiguous description of as many dims; else nothing. */
 WK_MUST_USE wk_status wk__spec_lay_out_as(wk__spec *spec, const wk_tensor *t);
 
