@@ -1,5 +1,6 @@
 """The layers, each in the file that PyTorch users expect it in."""
 
+from ..._names import late as _late
 from .activation import *  # noqa: F403
 from .container import *  # noqa: F403
 from .dropout import *  # noqa: F403
@@ -11,8 +12,4 @@ from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .sparse import *  # noqa: F403
 
-
-def __getattr__(name):
-    from ..._names import missing
-
-    raise missing(__name__, name)
+__getattr__ = _late(__name__, ("utils",))
