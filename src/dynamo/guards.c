@@ -405,7 +405,8 @@ static const wk__read *failing_guard(guard_run *g) {
   wk__segment *s = (wk__segment *)g->segment;
   const wk__binding *b = g->session->binding;
   if (wk__thread.mode.grad_enabled != s->grad_enabled || wk__thread.mode.inference != s->inference ||
-      wk__default_dtype() != s->default_dtype || b->overrides(b->state) != s->overrides)
+      wk__default_dtype() != s->default_dtype || wk__autocast_mode() != s->autocast ||
+      !wk__device_equal(wk__thread.default_device, s->default_device) || b->overrides(b->state) != s->overrides)
     return &wk__guard_of_modes;
   if (!versions_hold(s)) {
     if (!types_hold(s)) return &wk__guard_of_modes;

@@ -209,6 +209,8 @@ struct wk__segment {
   bool grad_enabled, inference;
   int overrides; /* as the binding says; never by a mode: under one nothing is captured */
   uint8_t default_dtype;
+  int autocast; /* wk__autocast_mode() */
+  wk_device default_device;
   /* work */
   wk__graph *graph;            /* NULL: nothing to compute */
   bool *requires_grad;         /* (graph inputs) in the recording's arena */

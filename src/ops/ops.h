@@ -163,6 +163,14 @@ typedef enum wk__cost {
 enum { WK__FIXED_NUMBER_COUNT = 7 };
 extern const double wk__fixed_numbers[WK__FIXED_NUMBER_COUNT];
 
+/* What autocast does with an operator's floating arguments (autocast.c). */
+typedef enum wk__autocast_rule {
+  WK__AUTOCAST_NONE,    /* as they are */
+  WK__AUTOCAST_LOWER,   /* to the small dtype that was asked for: products */
+  WK__AUTOCAST_FLOAT32, /* to float32: what needs its range or its digits */
+  WK__AUTOCAST_WIDEST,  /* to the widest among them */
+} wk__autocast_rule;
+
 typedef struct wk__call wk__call;
 typedef struct wk__vjp wk__vjp;
 struct wk__lower;
@@ -197,6 +205,7 @@ struct wk_op {
   const char *grad_fn_name; /* of the tape's node; NULL: the operator's with Backward0 */
   const char *kernel_name;  /* PyTorch's, for errors about dtypes; NULL: after the operator */
   const char *out_words;    /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
+  uint8_t autocast;         /* wk__autocast_rule */
   uint8_t bad_index, cost, cost_arg, cost_factor;
   uint8_t grad_fn_arg; /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */
   /* of an operator that is not in the table: appends its definition, "kernel {\n...\n}"; NULL otherwise */
@@ -284,6 +293,12 @@ typedef struct wk__grad_watcher {
   void (*grad_read)(void *context, wk_tensor *leaf);
   void (*grad_written)(void *context, wk_tensor *leaf);
 } wk__grad_watcher;
+
+wk__layer_fn wk__autocast_layer; /* autocast.c */
+/* All that autocast asks of the thread, as one number: 0 when it is off. Captured code depends on it. */
+static inline int wk__autocast_mode(void) {
+  return wk__thread.mode.keys_on & WK__KEY_AUTOCAST ? 1 + wk__thread.mode.autocast_dtype : 0;
+}
 
 /* Runs the call below the layers: shape rule, allocation, kernel. */
 WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,

@@ -53,6 +53,7 @@ FIELDS = {
     "numbers": "what is done with numbers, one or more of NUMBERS",
     "raises": "what values may be wrong with, one or more of RAISES",
     "bad_index": "the words for an index that is out of range: one of BAD_INDEX",
+    "autocast": "what autocast does with floating arguments: one of AUTOCAST",
     "cost": "what the profiler counts: one of COST and its argument",
     "tests": "what the generated tests leave out, one or more of TESTS",
     "samples": "inputs of the generated tests: Python argument lists, separated by ';'",
@@ -114,6 +115,11 @@ BAD_INDEX = {
     "target": "a loss's class: Target 7 is out of bounds.",
     "row": "a row of a table: index out of range in self",
     "dim": "a RuntimeError that names the dim",
+}
+AUTOCAST = {
+    "lower": "to the small dtype that the program asked for: products",
+    "float32": "to float32: what needs its range or its digits",
+    "widest": "to the widest among them",
 }
 COST = {
     "product": "a matrix product; the argument whose last dim is summed over",
@@ -177,6 +183,7 @@ class Row:
     out_words: str
     raises: set
     bad_index: str
+    autocast: str
     cost: list
     tests: set
     samples: list[str]
@@ -412,6 +419,7 @@ def make_row(entry, comment, classes):
         out_words=out_words,
         raises=words(entry, fields, "raises", RAISES),
         bad_index=one_of(entry, fields, "bad_index", BAD_INDEX),
+        autocast=one_of(entry, fields, "autocast", AUTOCAST),
         cost=parse_cost(entry, fields.get("cost", "")),
         tests=words(entry, fields, "tests", TESTS),
         samples=parse_samples(entry, fields.get("samples", "")),

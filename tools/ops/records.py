@@ -230,6 +230,8 @@ def record(row, parameters, result_names, saves):
         fields.append(f".kernel_name = {quoted(row.kernel_name)}")
     if row.out_words:
         fields.append(f".out_words = {quoted(row.out_words)}")
+    if row.autocast:
+        fields.append(f".autocast = WK__AUTOCAST_{row.autocast.upper()}")
     if row.bad_index:
         fields.append(f".bad_index = WK__BAD_INDEX_{row.bad_index.upper()}")
     fields += cost_fields(row)

@@ -6,6 +6,8 @@ Operators whose arguments need nothing done are taken as they are (see _ALIASES)
 import math
 
 from .. import _C
+from .._names import files_of as _files_of
+from .._names import late as _late
 from .._tensor import broadcast_shapes
 from ._operators import ops as _ops
 
@@ -23,22 +25,13 @@ _ALIASES = {
 globals().update({name: getattr(_ops, operator) for name, operator in _ALIASES.items() if hasattr(_ops, operator)})
 
 # The file of functions/, then what it has: loaded when one of the names is first asked for.
-_LAZY = {
+_LATE = {
     "attention": "multi_head_attention_forward",
     "norm": "instance_norm local_response_norm",
 }
-_FILE_OF = {name: file for file, names in _LAZY.items() for name in names.split()}
+_FILE_OF = _files_of(_LATE)
 
-
-def __getattr__(name):
-    if name in _FILE_OF:
-        from importlib import import_module
-
-        value = globals()[name] = getattr(import_module(f"{__package__}.functions.{_FILE_OF[name]}"), name)
-        return value
-    from .._names import missing
-
-    raise missing(__name__, name)
+__getattr__ = _late(__name__, names=_FILE_OF, beside=f"{__package__}.functions")
 
 
 def _warn(message, category=UserWarning, stacklevel=3):

@@ -760,8 +760,19 @@ void wk__settle_numbers(const wk_op *op, wk_value *values) {
   }
 }
 
+/* New tensors go to the thread's default device, unless the call names one or has a tensor to be like. */
+static void fill_device(const wk_op *op, wk_value *values) {
+  const wk__schema *schema = &op->schema;
+  for (int i = 0; i < schema->parameter_count; i++) {
+    if (values[i].tag == WK_VALUE_TENSOR) return;
+    if (schema->parameters[i].type == WK__TYPE_DEVICE && values[i].tag == WK_VALUE_NONE)
+      values[i] = (wk_value){.tag = WK_VALUE_DEVICE, .device = wk__thread.default_device};
+  }
+}
+
 static PyObject *call_matched(operator_object *o, const wk_op *op, match *m) {  // -> new
   if (WK_UNLIKELY(wk__thread.mode.keys_on & WK__KEY_TRACE)) wk__settle_numbers(op, m->values);
+  if (WK_UNLIKELY(wk__thread.default_device.type != WK_CPU) && creates(op) && !m->out) fill_device(op, m->values);
   wk_tensor *destinations[WK__MAX_RESULTS] = {NULL};
   bool has = destinations_of(o, op, m, destinations);
   if (WK_UNLIKELY(m->out != NULL)) {

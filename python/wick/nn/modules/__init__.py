@@ -1,8 +1,10 @@
 """The layers, each in the file that PyTorch users expect it in.
 
-Those that most models use are imported with the package; the files of _LAZY when one of their names is first asked for.
+Those that most models use are imported with the package; the files of _LATE when one of their names is first asked for.
 """
 
+from ..._names import files_of as _files_of
+from ..._names import late as _late
 from .activation import *  # noqa: F403
 from .container import *  # noqa: F403
 from .dropout import *  # noqa: F403
@@ -15,28 +17,17 @@ from .padding import *  # noqa: F403
 from .sparse import *  # noqa: F403
 
 # The file's name, then the classes that it gives to torch.nn.
-_LAZY = {
+_LATE = {
     "attention": "MultiheadAttention",
     "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d SyncBatchNorm",
     "instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d",
     "lazy": "LazyModuleMixin",
     "transformer": "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
 }
-_FILE_OF = {name: file for file, names in _LAZY.items() for name in names.split()}
+_FILE_OF = _files_of(_LATE)
 
-
-def __getattr__(name):
-    from importlib import import_module
-
-    if name in _LAZY:
-        return import_module(f"{__name__}.{name}")
-    if name in _FILE_OF:
-        value = globals()[name] = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
-        return value
-    from ..._names import missing
-
-    raise missing(__name__, name)
+__getattr__ = _late(__name__, ("utils", *_LATE), _FILE_OF)
 
 
 def __dir__():
-    return sorted({*globals(), *_LAZY, *_FILE_OF})
+    return sorted({*globals(), *_LATE, *_FILE_OF})
