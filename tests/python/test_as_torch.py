@@ -36,7 +36,10 @@ def test_torch_is_wick():
     ("expression", "text"),
     [
         ("torch.package", "torch.package exists in PyTorch 2.13 but wick does not have it yet"),
-        ("torch.nn.Transformer", "torch.nn.Transformer exists in PyTorch 2.13 but wick does not have it yet"),
+        (
+            "torch.nn.AdaptiveLogSoftmaxWithLoss",
+            "torch.nn.AdaptiveLogSoftmaxWithLoss exists in PyTorch 2.13 but wick does not have it yet",
+        ),
         ("torch.nonsense", "module 'torch' has no attribute 'nonsense'"),
     ],
 )
