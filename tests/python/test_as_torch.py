@@ -61,7 +61,10 @@ NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
     [
         ("from torch import package", "ImportError torch.package" + NOT_YET),
         ("from torch import nn, eig", "ImportError torch.eig" + NOT_YET),
-        ("from torch.nn import Linear, Transformer", "ImportError torch.nn.Transformer" + NOT_YET),
+        (
+            "from torch.nn import Linear, AdaptiveLogSoftmaxWithLoss",
+            "ImportError torch.nn.AdaptiveLogSoftmaxWithLoss" + NOT_YET,
+        ),
         ("from torch.distributed import pipelining", "ImportError torch.distributed.pipelining" + NOT_YET),
         ("import torch.distributed.pipelining", "ModuleNotFoundError torch.distributed.pipelining" + NOT_YET),
         ("import torch.package", "ModuleNotFoundError torch.package" + NOT_YET),
