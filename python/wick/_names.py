@@ -47,7 +47,10 @@ def missing(module, name, shown=None):
     if not is_known(f"{as_torch}.{name}"):
         return AttributeError(f"module '{shown or module}' has no attribute '{name}'")
     text = not_yet(f"{as_torch}.{name}")
-    if _is_from_import(sys._getframe(2)):  # of missing(), of the module's __getattr__, of the program
+    frame = sys._getframe(1)
+    while frame.f_code.co_name == "__getattr__":  # the module's, and one that it asks in turn
+        frame = frame.f_back
+    if _is_from_import(frame):
         return ImportError(text, name=as_torch)
     return AttributeError(
         text, obj=module
