@@ -51,6 +51,7 @@ typedef union wk__graph_arg {
       const wk_int *integers;
       const double *numbers;
       const bool *booleans;
+      const wk_value *scalars;
       wk__graph_node **nodes; /* WK_VALUE_TENSORS; an entry may be NULL where the schema says Tensor?[] */
     };
   };

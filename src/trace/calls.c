@@ -32,6 +32,11 @@ static wk_status arg_of_value(wk__tracer *t, const wk_value *value, wk__graph_ar
       return WK_OK;
     case WK_VALUE_WIDE:
       return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
+    case WK_VALUE_SCALARS:
+      for (uint32_t k = 0; k < value->count; k++)
+        if (value->scalars[k].tag == WK_VALUE_WIDE)
+          return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
+      return WK_OK;
     case WK_VALUE_INPUT:
       if (!t->owner.has_numbers) out->value = wk__v_double(value->number);
       return WK_OK;
