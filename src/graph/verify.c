@@ -368,7 +368,7 @@ static wk_status compare_written(const wk__graph_node *node, const wk_tensor *ar
 }
 
 static wk_status check_mutating(const shape_call *s, const wk__graph_node *node) {
-  int position = 0;
+  int position = wk__made_beside_writes(node->op);
   for (int i = 0; i < node->op->schema.parameter_count; i++) {
     if (!wk__graph_is_written(node->op, i)) continue;
     wk__tensor_span tensors = wk__value_tensors(&s->args[i]);
@@ -384,9 +384,8 @@ static wk_status check_shapes_of(const wk__graph_node *node) {
   s.call = (wk__call){.op = op, .args = s.args, .specs = s.specs, .compute_dtype = WK_DTYPE_NONE};
   wk_status status = make_args(&s, node);
   bool mutates = op->tags & WK__TAG_MUTATES, by_rule = op->meta && !op->compose;
-  if (status == WK_OK && mutates) {
-    status = check_mutating(&s, node);
-  } else if (status == WK_OK && (by_rule || op->view)) {
+  if (status == WK_OK && mutates) status = check_mutating(&s, node);
+  if (status == WK_OK && (by_rule || op->view) && (!mutates || wk__made_beside_writes(op))) {
     status = by_rule ? op->meta(&s.call) : op->view(&s.call);
     if (status == WK_OK) status = compare_results(&s, node);
   }

@@ -256,6 +256,10 @@ extern const struct wk_op wk__op_table[];
 static inline bool wk__writes_in_place(const wk_op *op) {
   return op->tags & WK__TAG_POINTWISE || op->forms & WK__FORM_ANY_INPLACE;
 }
+/* Of an operator that mutates: how many of its results are new tensors, and not what it has written. All, or none. */
+static inline int wk__made_beside_writes(const wk_op *op) {
+  return op->schema.result_count && !op->schema.result_alias[0] ? op->schema.result_count : 0;
+}
 #define WK__ARG(symbol, name) ((int)WK__ARG_##symbol##_##name) /* the position of an argument */
 
 /* What can be said of two tensors' memory at little cost; of those with gaps or overlaps nothing, as in PyTorch. */

@@ -177,3 +177,54 @@ wk_status wk__vjp_test_many(wk__vjp *v) {
   }
   return WK_OK;
 }
+
+/* ---- results and written arguments ---- */
+
+#define TRACK(name) WK__ARG(_test_track, name)
+wk_status wk__meta_test_track(wk__call *c) {
+  for (int r = 0; r < 2; r++) {
+    const wk_tensor *input = c->args[TRACK(input)].tensor;
+    wk__spec_contiguous(&c->specs[r], (wk_dtype)input->dtype, input->device, input->ndim, input->sizes);
+  }
+  return WK_OK;
+}
+/* to = x * factor + y */
+static wk_status write_sum(wk_tensor *to, wk_tensor *x, double factor, wk_tensor *y) {
+  wk_value scaled = {0}, sum = {0};
+  wk_value scale[] = {wk__v_tensor(x), wk__v_double(factor)};
+  WK_TRY(wk__compute(WK__OP(mul_Scalar), scale, NULL, &scaled));
+  wk_value add[] = {scaled, wk__v_tensor(y), wk__v_int(1)};
+  wk_status status = wk__compute(WK__OP(add_Tensor), add, &to, &sum);
+  wk_value_release(&scaled);
+  wk_value_release(&sum);
+  return status;
+}
+wk_status wk__routine_test_track(wk__call *c) {
+  wk_tensor *x = c->args[TRACK(input)].tensor, *running = wk__arg_tensor(c, TRACK(running));
+  wk_value one[] = {wk__v_tensor(x), wk__v_int(1), wk__v_int(1)}, made = {0};
+  WK_TRY(write_sum(c->outputs[0], x, running ? 2 : 1, running ? running : x));
+  WK_TRY(wk__compute(WK__OP(add_Scalar), one, &c->outputs[1], &made));
+  wk_value_release(&made);
+  if (running) WK_TRY(write_sum(running, running, c->args[TRACK(momentum)].number, x));
+  if (c->args[TRACK(training)].boolean)
+    WK__EACH_TENSOR(other, &c->args[TRACK(others)], 1) WK_TRY(write_sum(other, other, 1, x));
+  return WK_OK;
+}
+wk_status wk__vjp_test_track(wk__vjp *v) {
+  wk_tensor *sum = v->grads[0] ? times(v->grads[0], wk__v_int(2)) : NULL;
+  if (v->grads[1]) sum = plus(sum, v->grads[1]);
+  return wk__vjp_set(v, TRACK(input), sum);
+}
+
+wk_status wk__compose_test_count(wk__call *c) {
+  wk_tensor *x = c->args[WK__ARG(_test_count, input)].tensor, *total = c->args[WK__ARG(_test_count, total)].tensor;
+  wk_value triple[] = {wk__v_tensor(x), wk__v_int(3)}, add[] = {wk__v_tensor(total), wk__v_tensor(x), wk__v_int(1)};
+  wk_value written = {0};
+  WK_TRY(wk_call(WK__OP(mul_Scalar), triple, NULL, &c->results[0]));
+  wk_status status = wk_call(WK__OP(add_Tensor), add, &total, &written);
+  wk_value_release(status == WK_OK ? &written : &c->results[0]);
+  return status;
+}
+wk_status wk__vjp_test_count(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(_test_count, input), times(v->grads[0], wk__v_int(3)));
+}

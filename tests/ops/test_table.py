@@ -95,6 +95,26 @@ def test_how_many_arguments_and_results_a_row_may_have(tmp_path, arguments, resu
 
 
 @pytest.mark.parametrize(
+    "head,flags,message",
+    [
+        ("f(Tensor(a!) x, Tensor y) -> Tensor", "prim", "is not flagged 'mutates'"),
+        ("f(Tensor x, Tensor y) -> Tensor", "prim mutates", "marks no argument as written"),
+        ("f(Tensor(a!) x, Tensor y) -> (Tensor(a!), Tensor)", "prim mutates", "beside new tensors"),
+        ("f(Tensor(a!) x, Tensor y) -> (Tensor, Tensor)", "prim mutates", None),
+        ("f(Tensor(a!)[] x, Tensor y) -> ()", "prim mutates", None),
+        ("f(Tensor(a!) x, Tensor y) -> Tensor(a!)", "prim mutates", None),
+    ],
+)
+def test_what_a_row_that_writes_may_give(tmp_path, head, flags, message):
+    text = f"{head}\n  is          {flags}\n  routine     f\n"
+    if not message:
+        assert len(read(tmp_path, text)) == 1
+    else:
+        with pytest.raises(language.TableError, match=message):
+            read(tmp_path, text)
+
+
+@pytest.mark.parametrize(
     "declared,items",
     [
         ("int[2] stride=1", ["1", "1"]),

@@ -6,8 +6,9 @@ import pytest
 import wick as torch
 from wick import _C
 
-CHOOSE, MULTIPLES, COMBINE, SCALE_EACH, TURN, MANY = (
-    _C._operator("_test_" + name) for name in ("choose", "multiples", "combine", "scale_each", "turn", "many")
+CHOOSE, MULTIPLES, COMBINE, SCALE_EACH, TURN, MANY, TRACK, COUNT = (
+    _C._operator("_test_" + name)
+    for name in ("choose", "multiples", "combine", "scale_each", "turn", "many", "track", "count")
 )
 
 
@@ -235,6 +236,111 @@ def test_the_last_of_32_arguments_is_required():
         MANY(*[torch.ones(1)] * 16)
     with pytest.raises(TypeError, match="multiple values for argument 't3'"):
         MANY(*[torch.ones(1)] * 16, last=[], t3=torch.ones(1))
+
+
+# ---- results and written arguments in one call ----
+
+
+def track(x, running, others, training):
+    """The same in operators that either give or write."""
+    doubled = 2 * x + (running if running is not None else -x)
+    more = x + 1
+    if running is not None:
+        running.mul_(0.5).add_(x.detach())
+    for other in others if training else []:
+        other.add_(x.detach())
+    return doubled, more
+
+
+def steps(call, count, has_running, other_count, training):
+    """Everything that can be seen of some calls: results, gradients, what was written."""
+    seen = []
+    running = torch.tensor([1.0, -1.0, 0.5]) if has_running else None
+    others = [torch.full((3,), float(k)) for k in range(other_count)]
+    for step in range(count):
+        x = torch.tensor([1.0, 2.0, 3.0 + step], requires_grad=True)
+        a, b = call(x, running, others, training)
+        (a * a + b).sum().backward()
+        seen.append([t.tolist() for t in (a, b, x.grad, *others, *([running] if has_running else []))])
+    return seen
+
+
+@pytest.mark.parametrize("has_running,other_count,training", [(True, 2, True), (True, 0, False), (False, 1, True)])
+def test_a_row_that_gives_and_writes(has_running, other_count, training):
+    def call(x, running, others, training):
+        return TRACK(x, running, others, training)
+
+    wanted = steps(track, 3, has_running, other_count, training)
+    if not has_running:  # then the first result is 2 x alone, and so is its slope
+        wanted = steps(lambda x, r, o, t: (2 * x, track(x, r, o, t)[1]), 3, has_running, other_count, training)
+    assert steps(call, 3, has_running, other_count, training) == wanted
+    compiled = torch.compile(call, fullgraph=True)
+    assert steps(compiled, 3, has_running, other_count, training) == wanted
+    assert steps(compiled, 3, has_running, other_count, training) == wanted
+
+
+def test_what_it_writes_may_be_used_behind_it():
+    def run(x, running):
+        before = running * 1
+        a, b = TRACK(x, running, [], True)
+        again = TRACK(a, running, [], False)[0]
+        return before, a, b, again, running + 0
+
+    found = []
+    for f in (run, torch.compile(run, fullgraph=True)):
+        x, running = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, 5.0, 6.0])
+        found.append([t.tolist() for t in (*f(x, running), running)])
+    assert found[0] == found[1]
+    assert found[0][1] == [6.0, 9.0, 12.0] and found[0][5] == [7.5, 11.25, 15.0]
+
+
+def test_a_composite_that_gives_and_writes():
+    def run(x, total):
+        y = COUNT(x, total=total)
+        return y * COUNT(y, total=total)
+
+    for f in (run, torch.compile(run, fullgraph=True)):
+        x, total = torch.tensor([1.0, 2.0], requires_grad=True), torch.zeros(2)
+        y = f(x, total)
+        y.sum().backward()
+        assert y.tolist() == [27.0, 108.0] and total.tolist() == [4.0, 8.0] and x.grad.tolist() == [54.0, 108.0]
+
+
+def test_the_tape_sees_that_an_argument_was_written():
+    x, running = torch.ones(3, requires_grad=True), torch.ones(3)
+    y = x * running
+    TRACK(torch.ones(3), running, [], True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_results_in_inference_mode_beside_written_tensors():
+    running = torch.ones(3)
+    with torch.inference_mode():
+        a, b = TRACK(torch.ones(3), running, [], True)
+    assert a.is_inference() and b.is_inference() and not running.is_inference()
+
+
+def test_its_functional_twin_gives_results_and_new_values():
+    text = """graph(%x: f32[2], %t: f32[2]) {
+  %c: (f32[2], f32[2]) = _test_count(%x, total=%t)
+  %y: f32[2] = item(%c, 0)
+  %n: f32[2] = item(%c, 1)
+  return (%y, %n)
+}
+"""
+    assert _C._graph_text(text) == text
+    module = _C._parse_graph(text)
+    x, t = torch.tensor([1.0, 2.0]), torch.tensor([10.0, 10.0])
+    assert [r.tolist() for r in module(x, t)] == [[3.0, 6.0], [11.0, 12.0]]
+    target = next(n.target for n in module.graph.nodes if n.op == "call_function")
+    assert str(target) == "aten._test_count_functional.default"
+    assert _C._overload("_test_count_functional.default") is target
+    assert [r.tolist() for r in target(x, total=t)] == [[3.0, 6.0], [11.0, 12.0]]
+    assert t.tolist() == [10.0, 10.0]
+    single = "graph(%x: f32[2], %t: f32[2]) {\n  %c: f32[2] = _test_count(%x, total=%t)\n  return (%c)\n}\n"
+    with pytest.raises(ValueError, match="its value should be a list"):
+        _C._graph_text(single)
 
 
 # ---- numbers that a graph is given ----

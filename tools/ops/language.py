@@ -375,6 +375,18 @@ def check_decomposition(entry, s, flags, rules, how):
         entry.fail(f"{s.name} needs 'decompose NAME' or 'is prim': it is neither a composite nor a pointwise body")
 
 
+def check_mutating(entry, s, flags, how):
+    """What a row that mutates gives is what it has written, or new: graphs hold one of the two kinds for it. The parts of
+    a composite say themselves what they write."""
+    written = any(p.written for p in s.parameters)
+    if written and "mutates" not in flags and how != "compose":
+        entry.fail(f"{s.name} marks an argument as written and is not flagged 'mutates'")
+    if "mutates" in flags and not written:
+        entry.fail(f"{s.name} is flagged 'mutates' and marks no argument as written")
+    if "mutates" in flags and len({bool(r.alias) for r in s.results}) > 1:
+        entry.fail(f"{s.name} gives arguments that it has written beside new tensors")
+
+
 def make_row(entry, comment, classes):
     fields = inherit(entry, classes)
     try:
@@ -391,6 +403,7 @@ def make_row(entry, comment, classes):
     if "comparison" in flags:
         flags.add("pointwise")
     check_decomposition(entry, s, flags, rules, how[0])
+    check_mutating(entry, s, flags, how[0])
     out, out_words = split_out(entry, fields.get("out", ""))
     if fields.get("keeps") and not rules["vjp"]:
         entry.fail(f"{s.name} keeps tensors for a derivative that it does not have", "keeps")
