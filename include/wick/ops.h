@@ -27,6 +27,8 @@ typedef enum wk_value_tag {
   WK_VALUE_BOOLS,   /* bool[count] */
   WK_VALUE_INPUT, /* inside of wick: a number that a captured graph is given in each run, as its input `count`; `number`
                      is what it was when it was captured */
+  WK_VALUE_SCALARS, /* wk_value[count], each a number (Scalar[]) */
+  WK_VALUE_COMPLEX, /* a complex number (Scalar): numbers[0] + numbers[1] i; only rows that say so take one */
   WK_VALUE_KIND_COUNT,
 } wk_value_tag;
 
@@ -48,6 +50,7 @@ typedef struct wk_value {
     const wk_int *integers;
     const double *numbers;
     const bool *booleans;
+    const struct wk_value *scalars;
     wk_tensor **tensors;
   };
 } wk_value;

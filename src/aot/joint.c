@@ -267,8 +267,14 @@ static wk_status write_to(wk__joint *j, const wk__graph_node *call, const wk__gr
   return WK_OK;
 }
 
+/* The values of a call that makes tensors and writes others begin with what it makes. */
+static void keep_made(wk__joint *j, const wk__graph_node *call, const wk_value *results) {
+  wk_tensor **place = call->value ? place_of(j, call) : &j->values[j->first_item[call->number]];
+  for (int r = 0; r < wk__made_beside_writes(call->op); r++) place[r] = wk__retain(results[r].tensor);
+}
+
 static wk_status run_mutating(wk__joint *j, const wk__graph_node *call, wk_value *args) {
-  int index = 0;
+  int index = wk__made_beside_writes(call->op);
   for (int i = 0; i < call->op->schema.parameter_count; i++) {
     const wk__graph_arg *arg = &call->args[i];
     if (!wk__graph_is_written(call->op, i)) continue;
@@ -278,6 +284,7 @@ static wk_status run_mutating(wk__joint *j, const wk__graph_node *call, wk_value
   }
   wk_value results[WK__MAX_RESULTS] = {{0}};
   WK_TRY(wk_call(call->op, args, NULL, results));
+  keep_made(j, call, results);
   for (int r = 0; r < call->op->schema.result_count; r++) wk_value_release(&results[r]);
   return WK_OK;
 }

@@ -44,8 +44,7 @@ wk_status wk__inference_layer(const wk_op *op, const wk_value *args, wk_tensor *
                               wk_value *results) {
   if (!wk__thread.mode.inference) WK_TRY(refuse_writes(op, args, destinations));
   WK_TRY(wk__call_below(WK__KEY_INFERENCE, op, args, destinations, results));
-  if (wk__thread.mode.inference && !(op->tags & (WK__TAG_VIEW | WK__TAG_MUTATES)))
-    mark_results(op, args, destinations, results);
+  if (wk__thread.mode.inference && !(op->tags & WK__TAG_VIEW)) mark_results(op, args, destinations, results);
   return WK_OK;
 }
 

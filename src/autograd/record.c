@@ -463,10 +463,13 @@ static wk_status save_results(op_node *n, const wk_value *results, wk__saves sav
   return WK_OK;
 }
 
+/* By its schema; in-place forms write it by a destination. */
+static bool writes_first(const wk_op *op) { return op->tags & WK__TAG_MUTATES && op->schema.parameters[0].written; }
+
 /* Pointwise rules ignore broadcasting and promotion: the node remembers whose gradient needs fitting. */
 static uint32_t to_reduce(const wk_op *op, const wk_value *args, const wk_tensor *result) {
   uint32_t reduce = 0;
-  if (!(op->tags & (WK__TAG_POINTWISE | WK__TAG_MUTATES))) return 0;
+  if (!(op->tags & WK__TAG_POINTWISE) && !writes_first(op)) return 0;
   for (int i = 0; i < op->schema.parameter_count; i++) {
     const wk_tensor *t = args[i].tag == WK_VALUE_TENSOR ? args[i].tensor : NULL;
     if (!t || !wants(t)) continue;
@@ -528,7 +531,7 @@ static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tens
 /* Shapes of arguments that turned out to be broadcast, now that the result is known. */
 static wk_status note_reductions(op_node *n, const wk_value *args, const wk_tensor *result) {
   uint32_t reduce = to_reduce(n->node.op, args, result);
-  for (int i = 0; reduce >> i; i++) {
+  for (int i = 0; reduce && i < n->argument_count; i++) {
     if (!(reduce >> i & 1) || n->args[i].tag == WK_VALUE_TENSOR) continue;
     wk_tensor *shape = wk__tensor_kept_shape(args[i].tensor);
     if (!shape) return wk_error_category();
@@ -569,7 +572,7 @@ static bool any_wanted(const wk_op *op, const wk_value *args) {
 /* The tensor that the call writes: the first argument, by the in-place form or by a schema that says so. */
 static wk_tensor *written_tensor(const wk_op *op, const wk_value *args, wk_tensor *const *destinations) {
   if (destinations && destinations[0]) return destinations[0];
-  return op->tags & WK__TAG_MUTATES && args[0].tag == WK_VALUE_TENSOR ? args[0].tensor : NULL;
+  return writes_first(op) && args[0].tag == WK_VALUE_TENSOR ? args[0].tensor : NULL;
 }
 
 static wk_status refuse_out(const wk_op *op) {

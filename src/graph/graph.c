@@ -235,7 +235,7 @@ bool wk__graph_is_written(const wk_op *op, int arg) {
 }
 
 int wk__graph_value_count(const wk_op *op, const wk__graph_arg *args) {
-  int count = 0;
+  int count = wk__made_beside_writes(op);
   if (!(op->tags & WK__TAG_MUTATES)) return op->schema.result_is_list ? -1 : op->schema.result_count;
   for (int i = 0; i < op->schema.parameter_count; i++)
     if (wk__graph_is_written(op, i)) count += (int)wk__graph_arg_nodes(&args[i]).count;

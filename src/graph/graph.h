@@ -6,8 +6,8 @@
  * Invariants (wk__graph_verify checks them):
  *   - every node has one value: a tensor, or a list of tensors that ITEM nodes pick from;
  *   - nothing is written in place: a node never changes the value of another. An operator that mutates (tag MUTATES)
- *     stands for its functional twin: its value is the list of the new values of the tensors that it writes, in the
- *     order of the schema, whatever it returns otherwise;
+ *     stands for its functional twin: its value is the list of the tensors that it makes, if it makes any, and then of
+ *     the new values of those that it writes, in the order of the schema;
  *   - random operators stay in program order, each draws from its generator once: never merged, dropped or moved past
  *     one another;
  *   - arguments come before users; names are unique.
@@ -51,6 +51,7 @@ typedef union wk__graph_arg {
       const wk_int *integers;
       const double *numbers;
       const bool *booleans;
+      const wk_value *scalars;
       wk__graph_node **nodes; /* WK_VALUE_TENSORS; an entry may be NULL where the schema says Tensor?[] */
     };
   };

@@ -297,18 +297,19 @@ static size_t list_room(const parser *p) {
 
 static wk_status parse_one(parser *p, uint8_t type, const char *stops, wk__graph_arg *out);
 
-/* Whole floats may be written as integers. */
-static wk_status check_item(const parser *p, uint8_t wanted, wk__graph_arg *item) {
-  bool whole = item->tag == WK_VALUE_INT && wk_int_is_known(item->integer);
-  if (wanted == WK_VALUE_DOUBLE && whole)
+/* Whole floats may be written as integers. A list of numbers has those that are the same in every run. */
+static wk_status check_item(const parser *p, uint8_t wanted, uint8_t type, wk__graph_arg *item) {
+  bool known = item->tag != WK_VALUE_INPUT && (item->tag != WK_VALUE_INT || wk_int_is_known(item->integer));
+  if (wanted == WK_VALUE_DOUBLE && item->tag == WK_VALUE_INT && known)
     *item = (wk__graph_arg){.tag = WK_VALUE_DOUBLE, .number = (double)item->integer.bits};
-  return item->tag == wanted ? WK_OK : expected(p, "an item of the list's kind before it");
+  bool fits = wanted == WK_VALUE_NONE ? known && wk__type_fits(type, &item->value) : item->tag == wanted;
+  return fits ? WK_OK : expected(p, "an item of the list's kind before it");
 }
 
 static wk_status parse_item_of(parser *p, uint8_t kind, uint8_t type, wk__graph_arg *out) {
   if (kind == WK_VALUE_TENSORS && accept_word(p, "None")) return WK_OK;
   WK_TRY(parse_one(p, type, ",]", out));
-  return check_item(p, wk__value_kinds[kind].item_tag, out);
+  return check_item(p, wk__value_kinds[kind].item_tag, type, out);
 }
 
 static wk_status parse_list(parser *p, const wk__parameter *parameter, wk__graph_arg *out) {
@@ -334,6 +335,17 @@ static wk_status parse_dtype_arg(parser *p, wk__graph_arg *out) {
   return WK_OK;
 }
 
+static wk_status parse_complex(parser *p, wk__graph_arg *out) {
+  double *parts = wk__arena_alloc(&p->scratch, 2 * sizeof *parts);
+  if (!parts) return WK_OUT_OF_MEMORY;
+  WK_TRY(need(p, '('));
+  WK_TRY(parse_double(p, &parts[0]));
+  WK_TRY(need(p, ','));
+  WK_TRY(parse_double(p, &parts[1]));
+  *out = (wk__graph_arg){.tag = WK_VALUE_COMPLEX, .numbers = parts};
+  return need(p, ')');
+}
+
 /* A value that is no list. */
 static wk_status parse_one(parser *p, uint8_t type, const char *stops, wk__graph_arg *out) {
   if (next_is(p, '%')) {
@@ -347,6 +359,7 @@ static wk_status parse_one(parser *p, uint8_t type, const char *stops, wk__graph
     out->tag = WK_VALUE_DEVICE;
     return parse_device(p, &out->device);
   }
+  if (accept_word(p, "complex")) return parse_complex(p, out);
   bool is_true = accept_word(p, "True");
   if (!is_true && !accept_word(p, "False")) return parse_number(p, stops, out);
   *out = (wk__graph_arg){.tag = WK_VALUE_BOOL, .boolean = is_true};

@@ -114,6 +114,13 @@ static void print_arg(wk__string *s, const wk__graph_arg *arg) {
     case WK_VALUE_DOUBLE:
       print_double(s, arg->number);
       break;
+    case WK_VALUE_COMPLEX:
+      wk__string_append(s, "complex(");
+      print_double(s, arg->numbers[0]);
+      wk__string_append(s, ", ");
+      print_double(s, arg->numbers[1]);
+      wk__string_append(s, ")");
+      break;
     case WK_VALUE_INPUT:
       print_double(s, arg->number);
       wk__string_printf(s, " @%u", arg->count);

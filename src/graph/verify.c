@@ -24,6 +24,18 @@ static wk_status verify_numbers(const wk__graph_node *node, const wk__parameter 
   return WK_OK;
 }
 
+/* The numbers of a list are the same in every run. */
+static wk_status verify_number_list(const wk__graph_node *node, const wk__parameter *p, const wk_value *list) {
+  for (uint32_t k = 0; k < list->count; k++) {
+    const wk_value *item = &list->scalars[k];
+    bool known = item->tag != WK_VALUE_INPUT && (item->tag != WK_VALUE_INT || wk_int_is_known(item->integer));
+    bool fits = item->tag < WK_VALUE_KIND_COUNT && wk__type_fits(WK__TYPE_SCALAR, item) && known;
+    if (!fits || (item->tag == WK_VALUE_COMPLEX && !p->complex))
+      return bad_argument(node, p, "has an item that cannot be");
+  }
+  return WK_OK;
+}
+
 static wk_status verify_node_list(const wk__graph_node *node, const wk__parameter *p, const wk__graph_arg *arg) {
   for (uint32_t k = 0; k < arg->count; k++) {
     if (!arg->nodes[k] && !p->optional_items) return bad_argument(node, p, "has an empty place");
@@ -41,6 +53,8 @@ static wk_status verify_argument(const wk__graph_node *node, const wk__parameter
     return bad_argument(node, p, "has a value of another kind than the schema says");
   if (arg->tag == WK_VALUE_TENSOR && wk__graph_is_list(arg->node)) return bad_argument(node, p, "is a list");
   if (arg->tag == WK_VALUE_TENSORS) return verify_node_list(node, p, arg);
+  if (arg->tag == WK_VALUE_SCALARS) return verify_number_list(node, p, &arg->value);
+  if (arg->tag == WK_VALUE_COMPLEX && !p->complex) return bad_argument(node, p, "is complex");
   return verify_numbers(node, p, arg);
 }
 
@@ -354,7 +368,7 @@ static wk_status compare_written(const wk__graph_node *node, const wk_tensor *ar
 }
 
 static wk_status check_mutating(const shape_call *s, const wk__graph_node *node) {
-  int position = 0;
+  int position = wk__made_beside_writes(node->op);
   for (int i = 0; i < node->op->schema.parameter_count; i++) {
     if (!wk__graph_is_written(node->op, i)) continue;
     wk__tensor_span tensors = wk__value_tensors(&s->args[i]);
@@ -370,9 +384,8 @@ static wk_status check_shapes_of(const wk__graph_node *node) {
   s.call = (wk__call){.op = op, .args = s.args, .specs = s.specs, .compute_dtype = WK_DTYPE_NONE};
   wk_status status = make_args(&s, node);
   bool mutates = op->tags & WK__TAG_MUTATES, by_rule = op->meta && !op->compose;
-  if (status == WK_OK && mutates) {
-    status = check_mutating(&s, node);
-  } else if (status == WK_OK && (by_rule || op->view)) {
+  if (status == WK_OK && mutates) status = check_mutating(&s, node);
+  if (status == WK_OK && (by_rule || op->view) && (!mutates || wk__made_beside_writes(op))) {
     status = by_rule ? op->meta(&s.call) : op->view(&s.call);
     if (status == WK_OK) status = compare_results(&s, node);
   }

@@ -35,23 +35,36 @@ static wk_status missing_argument(const wk_op *op, const wk__parameter *p) {
   return wk_fail(WK_TYPE_ERROR, "%s() missing 1 required positional arguments: \"%s\"", op->base_name, p->name);
 }
 
+/* Complex numbers are kept and computed with where a row says so. */
+static wk_status check_complex(const wk__parameter *p, const wk_value *v) {
+  if (p->complex) return WK_OK;
+  if (v->tag == WK_VALUE_COMPLEX) return wk__refuse_complex(WK_FLOAT64);
+  for (uint32_t k = 0; v->tag == WK_VALUE_SCALARS && k < v->count; k++)
+    if (v->scalars[k].tag == WK_VALUE_COMPLEX) return wk__refuse_complex(WK_FLOAT64);
+  return WK_OK;
+}
+
+/* Kinds of values that cannot be passed on unseen. */
+enum { LOOKED_AT = 1 << WK_VALUE_NONE | 1 << WK_VALUE_COMPLEX | 1 << WK_VALUE_SCALARS };
+static bool is_plain(const wk_value *v) { return !(LOOKED_AT >> v->tag & 1); }
+
 /* Fills absent arguments from the schema. Returns args itself when nothing is missing. */
 static const wk_value *complete(const wk_op *op, const wk_value *args, wk_value *space, wk_status *status) {
   const wk__schema *schema = &op->schema;
   *status = WK_OK;
   int first = 0;
-  while (first < schema->parameter_count && args[first].tag != WK_VALUE_NONE) first++;
+  while (first < schema->parameter_count && is_plain(&args[first])) first++;
   if (WK_LIKELY(first == schema->parameter_count)) return args;
   for (int i = 0; i < schema->parameter_count; i++) {
     const wk__parameter *p = &schema->parameters[i];
     space[i] = args[i];
-    if (args[i].tag != WK_VALUE_NONE) continue;
-    if (p->has_default)
+    if (args[i].tag != WK_VALUE_NONE)
+      *status = is_plain(&args[i]) ? WK_OK : check_complex(p, &args[i]);
+    else if (p->has_default)
       space[i] = p->default_value;
-    else if (!p->optional) {
+    else if (!p->optional)
       *status = missing_argument(op, p);
-      return NULL;
-    }
+    if (*status != WK_OK) return NULL;
   }
   return space;
 }

@@ -22,6 +22,7 @@
 #include "wick/ops.h"
 
 enum { WK__MAX_ARGS = 32, WK__MAX_RESULTS = 16 };
+_Static_assert(WK__MAX_ARGS <= 32 && WK__MAX_RESULTS <= 32, "arguments and results are bits of a wk__saves");
 
 /* ---- schema: PyTorch's schema language, read by the generator, and by schema.c what is defined at run time ---- */
 
@@ -45,6 +46,7 @@ extern const wk__type_row wk__types[WK__TYPE_COUNT]; /* schema.c */
 /* Of a type of lists: the kind that its values are of. */
 static inline uint8_t wk__list_kind(uint8_t type) { return (uint8_t)__builtin_ctz(wk__types[type].kinds); }
 static inline bool wk__type_fits(uint8_t type, const wk_value *v) { return wk__types[type].kinds >> v->tag & 1; }
+static inline bool wk__type_is_list(uint8_t type) { return wk__types[type].item != type; }
 
 typedef struct wk__parameter {
   uint8_t type;      /* wk__type */
@@ -58,6 +60,7 @@ typedef struct wk__parameter {
   bool shape_only;     /* integers that only the shape rule looks at: a lowered body serves them all */
   bool at_launch;      /* an integer that a lowered body is given at launch, as numbers are */
   bool unpromoted;     /* a tensor or number that takes no part in promotion: a mask, alpha */
+  bool complex;        /* a number, or list of them, that may be complex */
   bool clamps;         /* an integer below all others is as good as the least one: which diagonal */
   wk_value default_value;
   char name[24];
@@ -261,6 +264,10 @@ extern const struct wk_op wk__op_table[];
 /* Whether an operator may write its first argument. */
 static inline bool wk__writes_in_place(const wk_op *op) {
   return op->tags & WK__TAG_POINTWISE || op->forms & WK__FORM_ANY_INPLACE;
+}
+/* Of an operator that mutates: how many of its results are new tensors, and not what it has written. All, or none. */
+static inline int wk__made_beside_writes(const wk_op *op) {
+  return op->schema.result_count && !op->schema.result_alias[0] ? op->schema.result_count : 0;
 }
 #define WK__ARG(symbol, name) ((int)WK__ARG_##symbol##_##name) /* the position of an argument */
 

@@ -57,6 +57,13 @@ static void put_behind(plan_key *key, uint64_t head, const wk_value *v) {
   put_bytes(key, v->string, size);
 }
 
+static void put_value(plan_key *key, bool param, bool shape_only, const wk_value *v, bool pointwise);
+
+static void put_items(plan_key *key, uint64_t head, const wk_value *list) {
+  put(key, head | list->count);
+  for (uint32_t k = 0; k < list->count; k++) put_value(key, false, false, &list->scalars[k], false);
+}
+
 static void put_value(plan_key *key, bool param, bool shape_only, const wk_value *v, bool pointwise) {
   uint64_t head = (uint64_t)v->tag << 56;
   if (param || shape_only) {
@@ -74,12 +81,14 @@ static void put_value(plan_key *key, bool param, bool shape_only, const wk_value
       put(key, head | v->tensor->dtype | (uint64_t)(pointwise ? 0 : v->tensor->ndim) << 8);
       break;
     default:
-      if (wk__value_points(v)) {
+      if (v->tag == WK_VALUE_SCALARS) {
+        put_items(key, head, v);
+      } else if (wk__value_points(v)) {
         put_behind(key, head, v);
-        break;
+      } else {
+        put(key, wk__value_bits(v));
+        put(key, head | v->count);
       }
-      put(key, wk__value_bits(v));
-      put(key, head | v->count);
   }
 }
 

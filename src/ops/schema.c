@@ -169,7 +169,7 @@ static wk_status parse_list(cursor *c, const wk__parameter *p, wk_value *out) {
 static wk_status parse_default(cursor *c, wk__parameter *p) {
   p->has_default = true;
   if (take(c, "None")) return WK_OK;
-  if (wk__types[p->type].item != p->type) return parse_list(c, p, &p->default_value);
+  if (wk__type_is_list(p->type)) return parse_list(c, p, &p->default_value);
   return take(c, "'") ? parse_text(c, &p->default_value) : parse_plain(c, p->type, &p->default_value);
 }
 

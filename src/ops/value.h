@@ -17,13 +17,15 @@ typedef enum wk__value_form {
   WK__VALUE_IS_REFERENCE,
   WK__VALUE_IS_TEXT,
   WK__VALUE_IS_LIST,
+  WK__VALUE_IS_VALUES,
+  WK__VALUE_IS_PAIR,
 } wk__value_form;
 
 /* A row of the table. */
 typedef struct wk__value_kind {
   uint8_t form;      /* wk__value_form */
-  uint8_t item_tag;  /* of a list: what an item by itself is; else the kind itself */
-  uint8_t item_size; /* of a list, in bytes; else 0 */
+  uint8_t item_tag;  /* of a list: what an item by itself is, NONE if it says so itself; else the kind itself */
+  uint8_t item_size; /* of what is behind its pointer, in bytes; else 0 */
   uint64_t mask;     /* the bits of `integer` that the value has; the others mean nothing */
 } wk__value_kind;
 extern const wk__value_kind wk__value_kinds[WK_VALUE_KIND_COUNT];
@@ -33,10 +35,11 @@ static inline uint64_t wk__value_bits(const wk_value *v) {
   return (uint64_t)v->integer.bits & wk__value_kinds[v->tag].mask;
 }
 
-/* It points to something that is neither tensor nor object: a list or characters. */
-static inline bool wk__value_points(const wk_value *v) {
+/* It points to something that is neither tensor nor object: a list, characters. */
+static inline bool wk__value_points(const wk_value *v) { return wk__value_kinds[v->tag].form >= WK__VALUE_IS_TEXT; }
+static inline bool wk__value_has_items(const wk_value *v) {
   uint8_t form = wk__value_kinds[v->tag].form;
-  return form == WK__VALUE_IS_LIST || form == WK__VALUE_IS_TEXT;
+  return form == WK__VALUE_IS_LIST || form == WK__VALUE_IS_VALUES;
 }
 
 /* ---- its parts ---- */
@@ -78,7 +81,8 @@ size_t wk__value_extent(const wk_value *v);
 
 /* Where copies of what a value points to come from; NULL with the error set. */
 typedef void *wk__value_alloc(void *context, size_t bytes);
-/* *out is *from with a list or string of its own. Tensors are the same ones, and no reference is taken. */
+/* *out is *from with a list or string of its own. Tensors are the same ones, and no reference is taken. After a failure
+ * it may be released all the same. */
 WK_MUST_USE wk_status wk__value_copy(wk_value *out, const wk_value *from, wk__value_alloc *alloc, void *context);
 void *wk__value_on_heap(void *unused, size_t bytes); /* wk_value_release frees such a copy */
 void *wk__value_in_arena(void *arena, size_t bytes);

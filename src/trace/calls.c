@@ -32,6 +32,11 @@ static wk_status arg_of_value(wk__tracer *t, const wk_value *value, wk__graph_ar
       return WK_OK;
     case WK_VALUE_WIDE:
       return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
+    case WK_VALUE_SCALARS:
+      for (uint32_t k = 0; k < value->count; k++)
+        if (value->scalars[k].tag == WK_VALUE_WIDE)
+          return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
+      return WK_OK;
     case WK_VALUE_INPUT:
       if (!t->owner.has_numbers) out->value = wk__v_double(value->number);
       return WK_OK;
@@ -189,6 +194,23 @@ wk__graph_node *wk__trace_record_call(wk__tracer *t, const wk_op *op, const wk__
   return node;
 }
 
+/* The values of an operator that writes and makes: what it makes, then what it writes. */
+static wk__graph_node *record_made_and_written(wk__tracer *t, const wk_op *op, const wk__graph_arg *args,
+                                               wk_tensor *const *written, int count) {
+  described d = {0};
+  wk__graph_node *node = NULL;
+  wk_tensor **values = NULL;
+  if (describe(op, args, &d) == WK_OK) values = wk__alloc((size_t)(d.count + count) * sizeof *values);
+  if (values) {
+    memcpy(values, d.values, (size_t)d.count * sizeof *values);
+    memcpy(values + d.count, written, (size_t)count * sizeof *values);
+    node = append(t, op, args, values, d.count + count);
+  }
+  wk__free(values);
+  release_described(&d);
+  return node;
+}
+
 static bool behind_tape(wk__tracer *t, wk_tensor *tensor) {
   if (!tensor || !(tensor->keys & WK__KEY_AUTOGRAD)) return false;
   const wk__trace_record *r = wk__trace_record_of(t, tensor);
@@ -224,5 +246,6 @@ wk__graph_node *wk__trace_mutating_call(wk__tracer *t, const wk_op *op, const wk
   wk__graph_arg args[WK__MAX_ARGS];
   bool behind;
   if (args_of_values(t, op, values, args) != WK_OK || check_behind_tape(t, op, values, &behind) != WK_OK) return NULL;
-  return mark(append(t, op, args, written, count), behind);
+  if (!wk__made_beside_writes(op)) return mark(append(t, op, args, written, count), behind);
+  return mark(record_made_and_written(t, op, args, written, count), behind);
 }

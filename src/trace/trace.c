@@ -438,12 +438,10 @@ static wk_status list_results(wk__tracer *t, wk__graph_node *node, wk_value *out
   return WK_OK;
 }
 
-static wk_status trace_new(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
-  wk__graph_node *node = wk__trace_call(t, op, args);
-  if (!node) return wk_error_category();
-  if (op->schema.result_is_list) return list_results(t, node, &results[0]);
+/* The first `count` values of a call that gives several, or its one value. */
+static wk_status new_results(wk__tracer *t, wk__graph_node *node, int count, wk_value *results) {
   if (!node->item_count) return one_result(t, node, node->value, &results[0]);
-  for (int r = 0; r < node->item_count; r++) {
+  for (int r = 0; r < count; r++) {
     wk__graph_node *item = node->items[r] ? wk__graph_item(t->graph, node, r) : NULL;
     if (!node->items[r]) continue;
     if (item && one_result(t, item, node->items[r], &results[r]) == WK_OK) continue;
@@ -451,6 +449,13 @@ static wk_status trace_new(wk__tracer *t, const wk_op *op, const wk_value *args,
     return wk_error_category();
   }
   return WK_OK;
+}
+
+static wk_status trace_new(wk__tracer *t, const wk_op *op, const wk_value *args, wk_value *results) {
+  wk__graph_node *node = wk__trace_call(t, op, args);
+  if (!node) return wk_error_category();
+  return op->schema.result_is_list ? list_results(t, node, &results[0])
+                                   : new_results(t, node, node->item_count, results);
 }
 
 static bool requires_grad(const wk_value *v) {
@@ -541,11 +546,21 @@ static wk_status trace_copy(wk__tracer *t, const wk_value *args, wk_value *resul
 }
 
 static wk_status write_items(wk__tracer *t, wk__graph_node *node, wk_tensor *const *written, int count) {
+  int made = wk__made_beside_writes(node->op);
   for (int i = 0; i < count; i++) {
-    wk__graph_node *item = node->item_count ? wk__graph_item(t->graph, node, i) : node;
+    wk__graph_node *item = node->item_count ? wk__graph_item(t->graph, node, made + i) : node;
     if (!item) return wk_error_category();
     WK_TRY(wk__trace_write(t, written[i], item, written[i], false));
   }
+  return WK_OK;
+}
+
+/* What the call gives: arguments that it has written, or new tensors, the first of the node's values. */
+static wk_status results_of_mutating(wk__tracer *t, const wk_op *op, const wk_value *args, wk__graph_node *node,
+                                     wk_value *results) {
+  if (wk__made_beside_writes(op)) return new_results(t, node, op->schema.result_count, results);
+  for (int r = 0; r < op->schema.result_count; r++)
+    results[r] = wk__v_tensor(wk__retain(args[op->schema.result_alias[r] - 1].tensor));
   return WK_OK;
 }
 
@@ -579,10 +594,7 @@ static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *
   }
   if (status == WK_OK && !(node = wk__trace_mutating_call(t, op, args, written, count))) status = wk_error_category();
   if (status == WK_OK) status = write_items(t, node, written, count);
-  for (int r = 0; r < op->schema.result_count && status == WK_OK; r++) {
-    int from = op->schema.result_alias[r] - 1;
-    results[r] = from >= 0 ? wk__v_tensor(wk__retain(args[from].tensor)) : (wk_value){0};
-  }
+  if (status == WK_OK) status = results_of_mutating(t, op, args, node, results);
   wk__free(written);
   return status;
 }

@@ -117,7 +117,11 @@ static void every_row_has_a_schema(void **state) {
     for (int r = 0; r < op->schema.result_count; r++)
       if ((op->tags & WK__TAG_VIEW) && op->schema.result_alias[r] != 1 && strcmp(op->name, "_unsafe_view") != 0)
         fail_msg("%s: a view of its first argument", text);
-    if (op->tags & WK__TAG_MUTATES) assert_true(op->schema.parameters[0].written);
+    bool writes = false;
+    for (int p = 0; p < count; p++) writes |= op->schema.parameters[p].written;
+    if (op->tags & WK__TAG_MUTATES) assert_true(writes);
+    for (int r = 1; op->tags & WK__TAG_MUTATES && r < op->schema.result_count; r++)
+      if (!op->schema.result_alias[r] != !op->schema.result_alias[0]) fail_msg("%s: makes some results", text);
     if (op->lower) assert_true(op->meta);
     if (!op->lower && !op->view && !op->compose) assert_true(op->routine || op->has_kernel);
   }

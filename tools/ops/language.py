@@ -45,6 +45,7 @@ FIELDS = {
     "at_launch": "integer arguments that a lowered body is given at launch, as numbers are",
     "unpromoted": "arguments that take no part in promotion",
     "clamps": "integer arguments for which what is below all integers is as good as the least: which diagonal",
+    "complex": "number arguments, and lists of numbers, that may be complex",
     "grad_fn": "PyTorch's name of the tape's node where it is not the operator's with Backward0, then, where that holds only "
     "if it is given, an argument: `SumBackward1 dim`",
     "kernel_name": "PyTorch's name of the kernel, in errors about dtypes that it does not have",
@@ -177,6 +178,7 @@ class Row:
     at_launch: set
     unpromoted: set
     clamps: set
+    complex: set
     grad_fn: list
     kernel_name: str
     out: str
@@ -380,6 +382,18 @@ def check_decomposition(entry, s, flags, rules, how):
         entry.fail(f"{s.name} needs 'decompose NAME' or 'is prim': it is neither a composite nor a pointwise body")
 
 
+def check_mutating(entry, s, flags, how):
+    """What a row that mutates gives is what it has written, or new: graphs hold one of the two kinds for it. The parts of
+    a composite say themselves what they write."""
+    written = any(p.written for p in s.parameters)
+    if written and "mutates" not in flags and how != "compose":
+        entry.fail(f"{s.name} marks an argument as written and is not flagged 'mutates'")
+    if "mutates" in flags and not written:
+        entry.fail(f"{s.name} is flagged 'mutates' and marks no argument as written")
+    if "mutates" in flags and len({bool(r.alias) for r in s.results}) > 1:
+        entry.fail(f"{s.name} gives arguments that it has written beside new tensors")
+
+
 def make_row(entry, comment, classes):
     fields = inherit(entry, classes)
     try:
@@ -396,6 +410,7 @@ def make_row(entry, comment, classes):
     if "comparison" in flags:
         flags.add("pointwise")
     check_decomposition(entry, s, flags, rules, how[0])
+    check_mutating(entry, s, flags, how[0])
     out, out_words = split_out(entry, fields.get("out", ""))
     if fields.get("keeps") and not rules["vjp"]:
         entry.fail(f"{s.name} keeps tensors for a derivative that it does not have", "keeps")
@@ -413,6 +428,7 @@ def make_row(entry, comment, classes):
         at_launch=words(entry, fields, "at_launch", names_of(s)),
         unpromoted=words(entry, fields, "unpromoted", names_of(s)),
         clamps=words(entry, fields, "clamps", names_of(s)),
+        complex=words(entry, fields, "complex", names_of(s)),
         grad_fn=parse_grad_fn(entry, s, fields.get("grad_fn", "")),
         kernel_name=fields.get("kernel_name", ""),
         out=out or default_out(s, flags),

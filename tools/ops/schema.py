@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 MAX_PARAMETERS, MAX_RESULTS, MAX_NAME = 32, 16, 63
 
 TYPES = "Tensor Scalar int SymInt float bool str ScalarType Device Generator MemoryFormat Layout".split()
-LISTS = {"Tensor", "int", "SymInt", "float", "bool"}  # types that a list may hold
+LISTS = {"Tensor", "int", "SymInt", "float", "bool", "Scalar"}  # types that a list may hold
 
 
 class SchemaError(Exception):

@@ -183,6 +183,8 @@ PyObject *wk__value_to_python(wk__state *state, wk_value *v) {  // -> new
     case WK_VALUE_DOUBLE:
     case WK_VALUE_INPUT:
       return PyFloat_FromDouble(v->number);
+    case WK_VALUE_COMPLEX:
+      return PyComplex_FromDoubles(v->numbers[0], v->numbers[1]);
     case WK_VALUE_BOOL:
       return PyBool_FromLong(v->boolean);
     case WK_VALUE_DTYPE:

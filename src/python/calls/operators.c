@@ -23,15 +23,19 @@ typedef struct operator_object {
   bool hidden;    /* a function that PyTorch has not: the core's alone */
 } operator_object;
 
+typedef struct list_block {
+  struct list_block *next;
+  wk_int items[];
+} list_block;
+
 /* What one attempt at matching made; everything borrows from the Python arguments. */
 typedef struct match {
   const wk_op *op; /* the overload that is tried */
   wk_value values[WK__MAX_ARGS];
   _Alignas(wk_int) char space[LIST_SPACE]; /* what lists hold, as long as there is room */
   size_t used;
-  void *lists[WK__MAX_ARGS]; /* those that found none; freed after the call */
-  int list_count;
-  PyObject *out; /* borrowed: the out= argument */
+  list_block *blocks; /* those that found none; freed after the call */
+  PyObject *out;      /* borrowed: the out= argument */
   PyObject *requires_grad;
   const char *problem; /* why it does not fit: the parameter's name */
   PyObject *offender;  /* borrowed: the argument that does not fit */
@@ -51,12 +55,11 @@ static void *list_room(match *m, size_t bytes) {
   m->used += rounded;
   if (m->used <= sizeof m->space) return m->space + m->used - rounded;
   m->used -= rounded;
-  void *room = PyMem_Malloc(rounded);
-  if (room)
-    m->lists[m->list_count++] = room;
-  else
-    PyErr_NoMemory();
-  return room;
+  list_block *block = PyMem_Malloc(sizeof *block + rounded);
+  if (!block) return PyErr_NoMemory();
+  block->next = m->blocks;
+  m->blocks = block;
+  return block->items;
 }
 
 /* A list with something else in it is an error at once, as in PyTorch, and not tried as another overload's. */
@@ -233,13 +236,24 @@ static int match_complex(wk__state *state, const match *m, PyObject *o, wk_value
   return -1;
 }
 
-static int match_scalar(wk__state *state, const match *m, PyObject *o, wk_value *v) {
+/* Where a complex number can be kept. 1: taken, 0: it is no complex number, -1: an exception is set. */
+static int keep_complex(wk__state *state, match *m, PyObject *o, wk_value *v) {
+  Py_complex number;
+  if (!wk__complex_from_python(state, o, &number)) return 0;
+  double *parts = list_room(m, 2 * sizeof *parts);
+  if (!parts) return -1;
+  parts[0] = number.real, parts[1] = number.imag;
+  *v = (wk_value){.tag = WK_VALUE_COMPLEX, .numbers = parts};
+  return 1;
+}
+
+static int match_scalar(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   if (wk__is_tensor(state, o)) {
     if (!is_plain_element(wk__tensor_of(o))) return 0;
   } else if (!is_number(o)) {
     return 0;
   }
-  int complex = match_complex(state, m, o, v);
+  int complex = WK_UNLIKELY(p->complex) ? keep_complex(state, m, o, v) : match_complex(state, m, o, v);
   return complex ? complex : wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
 }
 
@@ -251,22 +265,32 @@ static int match_listed_bool(PyObject *o, wk_value *v) {
   return truth < 0 ? -1 : 1;
 }
 
-static int match_item(wk__state *state, uint8_t type, PyObject *o, wk_value *v) {
-  return type == WK__TYPE_BOOL ? match_listed_bool(o, v) : match_float(state, o, v);
+/* In lists numbers are constants of a graph that is captured. */
+static void settle_item(wk_value *v) {
+  if (v->tag == WK_VALUE_INPUT) wk__dynamo_specialize(v);
+  if (v->tag == WK_VALUE_INT) v->integer = wk_int_of(wk_int_guard_value(v->integer));
 }
 
-/* Lists of what is no tensor and no int. */
+static int match_item(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
+  uint8_t type = wk__types[p->type].item;
+  if (type == WK__TYPE_BOOL) return match_listed_bool(o, v);
+  int fits = type == WK__TYPE_SCALAR ? match_scalar(state, m, p, o, v) : match_float(state, o, v);
+  settle_item(v);
+  return fits;
+}
+
+/* Lists of what is no tensor and no int. Of numbers PyTorch looks at all before it takes the overload. */
 static int match_list(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   if (!(PyTuple_Check(o) || PyList_Check(o))) return 0;
-  uint8_t kind = wk__list_kind(p->type), item_type = wk__types[p->type].item;
+  uint8_t kind = wk__list_kind(p->type);
   Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
   void *list = list_room(m, (size_t)n * wk__value_kinds[kind].item_size);
   if (!list) return -1;
   for (Py_ssize_t i = 0; i < n; i++) {
     wk_value item = {0};
     PyObject *object = PySequence_Fast_GET_ITEM(o, i);
-    int fits = match_item(state, item_type, object, &item);
-    if (fits == 0 && i > 0) return bad_listed(m, p, object, i);
+    int fits = match_item(state, m, p, object, &item);
+    if (fits == 0 && i > 0 && p->type != WK__TYPE_SCALARS) return bad_listed(m, p, object, i);
     if (fits != 1) return fits;
     wk__value_put_item(kind, list, (uint32_t)i, &item);
   }
@@ -284,7 +308,7 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       v->tensor = wk__tensor_of(o);
       return 1;
     case WK__TYPE_SCALAR:
-      return match_scalar(state, m, o, v);
+      return match_scalar(state, m, p, o, v);
     case WK__TYPE_INT:
       return is_size_like(m, p) ? match_size(state, o, v) : match_int(state, o, p->symbolic, v);
     case WK__TYPE_FLOAT:
@@ -311,6 +335,7 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       return match_ints(state, m, p, o, v);
     case WK__TYPE_FLOATS:
     case WK__TYPE_BOOLS:
+    case WK__TYPE_SCALARS:
       return match_list(state, m, p, o, v);
     default:
       return 0;
@@ -320,7 +345,11 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
 /* ================================================== all arguments =============================================== */
 
 static void release_lists(match *m) {
-  while (m->list_count) PyMem_Free(m->lists[--m->list_count]);
+  while (m->blocks) {
+    list_block *next = m->blocks->next;
+    PyMem_Free(m->blocks);
+    m->blocks = next;
+  }
   m->used = 0;
 }
 
@@ -624,8 +653,7 @@ static bool is_repeated(const wk_value *list) {
 
 /* A list of as many alike items is shown as one of them, which is how it is written. */
 static void print_default(wk__string *s, const wk_value *v) {
-  bool list = wk__value_kinds[v->tag].form == WK__VALUE_IS_LIST;
-  wk_value item = list && is_repeated(v) ? wk__value_item(v, 0) : (wk_value){0};
+  wk_value item = wk__value_has_items(v) && is_repeated(v) ? wk__value_item(v, 0) : (wk_value){0};
   if (item.tag)
     print_default(s, &item);
   else if (v->tag == WK_VALUE_STRING)
@@ -827,7 +855,7 @@ static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nar
   operator_object *o = (operator_object *)self;
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   match m;
-  m.list_count = 0;
+  m.blocks = NULL;
   m.used = 0;
   PyObject *result = NULL;
   if (WK_UNLIKELY(o->state->overrides) && wk__overridden(o->state, self, args, n, keywords, &result)) return result;

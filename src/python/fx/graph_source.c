@@ -59,6 +59,8 @@ static PyObject *arg_object(const builder *b, const wk__parameter *p, const wk__
       return b->numbers ? Py_NewRef(b->numbers[arg->count]) : PyFloat_FromDouble(arg->number);
     case WK_VALUE_DOUBLE:
       return PyFloat_FromDouble(arg->number);
+    case WK_VALUE_COMPLEX:
+      return PyComplex_FromDoubles(arg->numbers[0], arg->numbers[1]);
     case WK_VALUE_BOOL:
       return PyBool_FromLong(arg->boolean);
     case WK_VALUE_DTYPE:
