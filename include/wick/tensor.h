@@ -42,7 +42,7 @@ typedef struct wk_device {
   int8_t index; /* -1: the current one */
 } wk_device;
 
-enum { WK_MAX_DIMS = 16 };
+enum { WK_MAX_DIMS = 64 };
 
 typedef struct wk_tensor wk_tensor;   /* shared by reference count; any thread may hold one */
 typedef struct wk_storage wk_storage; /* the bytes behind one or more tensors */

@@ -70,7 +70,8 @@ static wk_int translate(const wk__joint *j, wk_int x) { return j->env ? wk__sym_
 /* spec: in the joint graph's symbols. The storage claims to be very large, because views of an input may reach beyond
  * the input. */
 static wk_tensor *tensor_without_memory(const wk__spec *symbolic) {
-  wk__spec spec = *symbolic;
+  wk__spec spec;
+  wk__spec_copy(&spec, symbolic);
   wk__spec_make_known(&spec);
   wk_storage *storage = wk__storage_from_memory(NULL, INT64_MAX / 16, NULL, NULL);
   if (!storage) return NULL;

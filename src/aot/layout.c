@@ -21,7 +21,7 @@ bool wk__aot_is_plain(const wk_tensor *grad) {
 }
 
 void wk__aot_layout_of(const wk_tensor *grad, wk__aot_layout *out) {
-  *out = (wk__aot_layout){.given = !wk__aot_is_plain(grad)};
+  out->given = !wk__aot_is_plain(grad); /* without them the strides are not looked at */
   for (int d = 0; d < grad->ndim && out->given; d++)
     out->strides[d] = (wk__aot_stride){dim_below(grad, d), wk__stride(grad, d)};
 }

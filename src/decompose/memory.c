@@ -34,7 +34,7 @@ WK__DECOMPOSE_ONE(t) {
 
 WK__DECOMPOSE_ONE(squeeze) {
   wk_tensor *t = wk_alias(ARG(0));
-  uint32_t taken = ~0u;
+  uint64_t taken = UINT64_MAX;
   bool all = c->op->schema.parameter_count == 1;
   if (!all && wk__dims_mask(&c->args[1], ARG(0)->ndim, false, &taken) != WK_OK) return NULL;
   for (int d = ARG(0)->ndim - 1; d >= 0; d--)

@@ -21,7 +21,7 @@ typedef struct dims {
 /* Those of argument i; all when it is absent or empty. */
 static bool read_dims(const wk__call *c, int i, dims *out) {
   const wk_tensor *t = c->args[0].tensor;
-  uint32_t mask;
+  uint64_t mask;
   *out = (dims){.elements = wk_int_of(1)};
   if (wk__dims_mask(&c->args[i], t->ndim, true, &mask) != WK_OK) return false;
   for (int d = 0; d < t->ndim; d++) {

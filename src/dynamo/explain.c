@@ -150,15 +150,15 @@ static void print_tensor_spec(wk__string *out, const wk__segment *g, wk__reg reg
   wk__string_printf(out, " %s[", wk__dtypes[s->dtype].name);
   for (int d = 0; d < s->ndim; d++) {
     wk__string_append(out, d ? ", " : "");
-    print_size(out, g, reg, d, s->dims[d]);
+    print_size(out, g, reg, d, s->dims[d].size);
   }
   wk__string_append(out, "] strides [");
   for (int d = 0; d < s->ndim; d++) {
     wk__string_append(out, d ? ", " : "");
-    if (s->stride_over[d] >= 0)
-      wk__string_printf(out, "over dim %d", s->stride_over[d]);
+    if (s->dims[d].over >= 0)
+      wk__string_printf(out, "over dim %d", s->dims[d].over);
     else
-      wk__string_printf(out, "%lld", (long long)s->dims[s->ndim + d]);
+      wk__string_printf(out, "%lld", (long long)s->dims[d].stride);
   }
   wk__string_append(out, s->keys ? "] requires grad" : "]");
 }

@@ -51,23 +51,23 @@ static bool tensor_is(const wk__binding *b, PyObject *o, const wk__tensor_spec *
       t->device.type != spec->device_type || t->device.index != spec->device_index)
     return false;
   for (int d = 0; d < t->ndim; d++) {
-    int over = spec->stride_over[d];
-    int64_t stride = over < 0 ? spec->dims[t->ndim + d] : t->strides[over].bits * t->sizes[over].bits;
-    bool same_size = spec->dynamic >> d & 1 || t->sizes[d].bits == spec->dims[d];
+    int over = spec->dims[d].over;
+    int64_t stride = over < 0 ? spec->dims[d].stride : t->strides[over].bits * t->sizes[over].bits;
+    bool same_size = spec->dynamic >> d & 1 || t->sizes[d].bits == spec->dims[d].size;
     if (!same_size || t->strides[d].bits != stride) return false;
   }
   return true;
 }
 
 /* The dims whose size is another one, of a tensor that differs in nothing else but the strides they make. */
-static uint32_t other_sizes(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
+static uint64_t other_sizes(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
   if (Py_TYPE(o) != spec->type) return 0;
   const wk_tensor *t = b->tensor_of(o);
   bool alike = t->dtype == spec->dtype && t->ndim == spec->ndim && (t->keys & WK__KEY_AUTOGRAD) == spec->keys &&
                t->device.type == spec->device_type && t->device.index == spec->device_index;
-  uint32_t dims = 0;
+  uint64_t dims = 0;
   for (int d = 0; alike && d < t->ndim; d++)
-    if (!(spec->dynamic >> d & 1) && t->sizes[d].bits != spec->dims[d]) dims |= UINT32_C(1) << d;
+    if (!(spec->dynamic >> d & 1) && t->sizes[d].bits != spec->dims[d].size) dims |= wk__dim_bit(d);
   return dims;
 }
 
@@ -286,7 +286,8 @@ static bool read_holds(const guard_run *g, const wk__read *read) {
 
 /* ---- numbers and sizes that differ this time ---- */
 
-static void mark_changing(wk__session *s, uint64_t path, uint32_t dims) {
+/* One bit of the word is taken: a size of dim 63 that changes is a constant of each capture. */
+static void mark_changing(wk__session *s, uint64_t path, uint64_t dims) {
   uintptr_t known = (uintptr_t)wk__map_get(&s->compiled->changing, path);
   (void)!wk__map_set(&s->compiled->changing, path, (void *)(known | (uintptr_t)dims << 1 | 1));
 }
@@ -303,7 +304,7 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
   bool fixed_read = failing->dest >= 0; /* it gives something else now */
   wk__reg reg = fixed_read ? failing->dest : failing->a;
   PyObject *number = fixed_read ? r->registers[reg].object : failing->object;
-  uint32_t dims = 0;
+  uint64_t dims = 0;
   if (failing->kind == WK__CHECK_TENSOR && PyObject_TypeCheck(g->values[reg], s->binding->tensor_type))
     dims = other_sizes(s->binding, g->values[reg], r->specs[failing->b]);
   bool value = (fixed_read || failing->kind == WK__CHECK_EQUAL) && number &&

@@ -90,7 +90,8 @@ static wk_tensor *base_of(const wk__segment *g, const graph_run *run, int64_t i)
   wk_tensor *first = run->results[b->output];
   if (b->is_output) return wk__retain(first);
   if (b->output != i && first->base) return wk__retain(first->base);
-  wk__spec spec = b->spec;
+  wk__spec spec;
+  wk__spec_copy(&spec, &b->spec);
   spec.offset = known(g, spec.offset);
   for (int d = 0; d < spec.ndim; d++) spec.sizes[d] = known(g, spec.sizes[d]);
   for (int d = 0; d < spec.ndim; d++) spec.strides[d] = known(g, spec.strides[d]);

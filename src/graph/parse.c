@@ -138,7 +138,7 @@ static wk_status parse_dims(parser *p, wk_int *dims, int *out_count) {
   WK_TRY(need(p, '['));
   while (!accept(p, ']')) {
     if (*out_count) WK_TRY(need(p, ','));
-    if (*out_count == WK_MAX_DIMS) return expected(p, "at most 16 dimensions");
+    if (*out_count == WK_MAX_DIMS) return expected(p, "at most 64 dimensions");
     WK_TRY(parse_expression(p, ",]", &dims[*out_count]));
     ++*out_count;
   }

@@ -79,7 +79,8 @@ static inline bool wk__loop_is_reduction(int op) {
 
 typedef uint16_t wk__var; /* an instruction's number in its body; 0 is none */
 
-enum { WK__NEST_MAX_DIMS = WK_MAX_DIMS, WK__NEST_MAX_BUFFERS = 24 };
+/* Tensors may have more dims (WK_MAX_DIMS): ops/many_dims.c makes fewer of them before anything is lowered. */
+enum { WK__NEST_MAX_DIMS = 16, WK__NEST_MAX_BUFFERS = 24 };
 
 /* Where a load or store goes: one index expression per dim of the buffer. An expression is over the nest's loop
  * variables and sizes; `indirect[d]`, when set, is an i64 value that is added to it (a gather). */
@@ -89,8 +90,8 @@ typedef struct wk__access {
   bool per_element; /* some coordinate uses a reduction dim, or an indirect value does */
   bool has_indirect;
   uint16_t may_leave; /* dims (bits) whose coordinate may lie outside of the buffer: of a masked_load */
-  wk_int index[WK_MAX_DIMS];
-  wk__var indirect[WK_MAX_DIMS];
+  wk_int index[WK__NEST_MAX_DIMS];
+  wk__var indirect[WK__NEST_MAX_DIMS];
 } wk__access;
 
 typedef struct wk__instr {

@@ -235,7 +235,7 @@ static wk_status parse_access(parser *p, wk__access *out) {
   WK_TRY(need(p, '['));
   while (!accept(p, ']')) {
     if (out->ndim) WK_TRY(need(p, ','));
-    if (out->ndim == WK_MAX_DIMS) return expected(p, "fewer coordinates");
+    if (out->ndim == WK__NEST_MAX_DIMS) return expected(p, "fewer coordinates");
     WK_TRY(parse_coordinate(p, &out->index[out->ndim], &out->indirect[out->ndim]));
     if (accept(p, '?')) out->may_leave |= (uint16_t)(1u << out->ndim);
     out->ndim++;
@@ -486,7 +486,7 @@ static wk_status parse_buffer(parser *p) {
   WK_TRY(need(p, ':'));
   WK_TRY(parse_dtype(p, &dtype));
   WK_TRY(need(p, '['));
-  WK_TRY(parse_number(p, WK_MAX_DIMS + 1, "a rank", &ndim));
+  WK_TRY(parse_number(p, WK__NEST_MAX_DIMS + 1, "a rank", &ndim));
   WK_TRY(need(p, ']'));
   wk__nest_buffer *buffer = &p->nest->buffers[p->nest->buffer_count++];
   *buffer = (wk__nest_buffer){(uint8_t)dtype, (uint8_t)ndim, accept_word(p, "written")};

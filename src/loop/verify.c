@@ -5,6 +5,9 @@
  * more on purpose, apart from the code that makes nests. Test: tests/c/test_loop.c breaks each rule. */
 #include "loop/loop.h"
 
+_Static_assert(WK__NEST_MAX_DIMS <= WK__FIRST_R && WK__NEST_MAX_DIMS <= WK__BUFFER_DIMS,
+               "leaves for every loop and dim");
+
 static bool is_float(int dtype) { return dtype == WK_FLOAT32 || dtype == WK_FLOAT64; }
 static bool is_compute(int dtype) { return is_float(dtype) || dtype == WK_INT64 || dtype == WK_BOOL; }
 
@@ -66,7 +69,8 @@ static wk_status verify_buffers(const wk__nest *nest) {
     return wk_fail(WK_INTERNAL_ERROR, "a loop nest of %d buffers", nest->buffer_count);
   for (int b = 0; b < nest->buffer_count; b++) {
     const wk__nest_buffer *buffer = &nest->buffers[b];
-    if (buffer->ndim > WK_MAX_DIMS) return wk_fail(WK_INTERNAL_ERROR, "loop buffer %d has %d dims", b, buffer->ndim);
+    if (buffer->ndim > WK__NEST_MAX_DIMS)
+      return wk_fail(WK_INTERNAL_ERROR, "loop buffer %d has %d dims", b, buffer->ndim);
     if (buffer->dtype >= WK_DTYPE_COUNT || !is_compute(wk__dtypes[buffer->dtype].compute))
       return wk_fail(WK_INTERNAL_ERROR, "loop buffer %d: kernels do not compute with its dtype", b);
   }

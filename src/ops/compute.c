@@ -41,7 +41,8 @@ static wk_status too_large(const wk__spec *spec) {
 }
 
 static wk_status resize_to(wk_tensor *t, const wk__spec *spec) {
-  wk__spec own = *spec;
+  wk__spec own;
+  wk__spec_copy(&own, spec);
   own.dtype = t->dtype;
   own.device = t->device;
   own.offset = t->offset;
@@ -352,10 +353,8 @@ static wk_status compute_then_copy(wk__call *c) {
   WK_TRY(wk_call(c->op, c->args, NULL, made));
   wk_status status = WK_OK;
   for (int r = 0; r < c->op->schema.result_count && status == WK_OK; r++) {
-    wk__spec spec;
     if (!destinations[r]) continue;
-    wk__spec_of(&spec, made[r].tensor);
-    c->specs[r] = spec;
+    wk__spec_of(&c->specs[r], made[r].tensor);
     status = check_destination(c, r, destinations[r]);
     if (status == WK_OK) status = wk__copy_into(destinations[r], made[r].tensor);
   }

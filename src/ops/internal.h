@@ -50,9 +50,9 @@ enum { WK__REDUCE_NONE, WK__REDUCE_MEAN, WK__REDUCE_SUM };
 
 /* ---- shape rules ---- */
 /* Dims of a reduction as a bit mask: all when the argument is absent or, for `empty_is_all`, empty. */
-WK_MUST_USE wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_is_all, uint32_t *out_mask);
+WK_MUST_USE wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_is_all, uint64_t *out_mask);
 /* The output of reducing `t` over `mask`. */
-void wk__spec_reduced(wk__spec *spec, const wk_tensor *t, uint32_t mask, bool keep, wk_dtype dtype);
+void wk__spec_reduced(wk__spec *spec, const wk_tensor *t, uint64_t mask, bool keep, wk_dtype dtype);
 /* Broadcast of all tensor arguments, PyTorch's output strides, dtype promotion. */
 WK_MUST_USE wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common);
 /* Strides without gaps for spec's sizes, which are t's, in the order of t's dims in memory. */

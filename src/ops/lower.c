@@ -77,9 +77,9 @@ void wk__out(wk__lower *l, int result, wk__var value) {
 
 /* ---- rows ---- */
 
-void wk__rows_of(wk__lower *l, int arg, uint32_t mask) {
+void wk__rows_of(wk__lower *l, int arg, uint64_t mask) {
   int rank = wk__arg_rank(l, arg), p = 0, r = 0;
-  wk_int pointwise[WK_MAX_DIMS + 1], reduction[WK_MAX_DIMS] = {{1}};
+  wk_int pointwise[WK__NEST_MAX_DIMS + 1], reduction[WK__NEST_MAX_DIMS] = {{1}};
   l->row_rank = (uint8_t)rank;
   l->row_mask = mask;
   for (int d = 0; d < rank; d++) {
@@ -118,14 +118,14 @@ static void reduced_index(const wk__lower *l, bool keep, wk_int *index) {
 }
 
 wk__var wk__row_in_reduced(wk__lower *l, int arg, bool keep) {
-  wk_int index[WK_MAX_DIMS];
+  wk_int index[WK__NEST_MAX_DIMS];
   reduced_index(l, keep, index);
   wk__access a = wk__access_arg(l, arg, index);
   return load_as_compute(l, &a);
 }
 
 void wk__row_out_reduced(wk__lower *l, int result, wk__var value, bool keep) {
-  wk_int index[WK_MAX_DIMS];
+  wk_int index[WK__NEST_MAX_DIMS];
   reduced_index(l, keep, index);
   wk__access a = wk__access_result(l, result, index);
   wk__k_store(l->h, &a, value);

@@ -436,8 +436,8 @@ wk_status wk__meta_masked_fill(wk__call *c) {
 
 /* ================================================== reductions ================================================== */
 
-wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_is_all, uint32_t *out_mask) {
-  uint32_t all = ndim ? (1u << ndim) - 1 : 0;
+wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_is_all, uint64_t *out_mask) {
+  uint64_t all = wk__all_dims(ndim);
   *out_mask = all;
   if (dims->tag == WK_VALUE_NONE || (dims->tag == WK_VALUE_INTS && dims->count == 0 && empty_is_all)) return WK_OK;
   const wk_int *list = dims->tag == WK_VALUE_INT ? &dims->integer : dims->integers;
@@ -447,12 +447,12 @@ wk_status wk__dims_mask(const wk_value *dims, int ndim, bool empty_is_all, uint3
     WK_TRY(wk__wrap_dim(wk_int_guard_value(list[i]), ndim, &dim));
     if (*out_mask >> dim & 1)
       return wk_fail(WK_RUNTIME_ERROR, "dim %d appears multiple times in the list of dims", dim);
-    *out_mask |= 1u << dim;
+    *out_mask |= wk__dim_bit(dim);
   }
   return WK_OK;
 }
 
-void wk__spec_reduced(wk__spec *spec, const wk_tensor *t, uint32_t mask, bool keep, wk_dtype dtype) {
+void wk__spec_reduced(wk__spec *spec, const wk_tensor *t, uint64_t mask, bool keep, wk_dtype dtype) {
   wk_int sizes[WK_MAX_DIMS];
   int n = 0;
   for (int d = 0; d < t->ndim; d++) {

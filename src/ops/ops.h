@@ -163,6 +163,16 @@ typedef enum wk__cost {
   WK__COST_SHAPE,     /* looks at the shapes of its arguments alone */
 } wk__cost;
 
+/* Which dims of its tensors a lowered body that is not pointwise tells from the others (many_dims.c). */
+typedef enum wk__dims_rule {
+  WK__DIMS_OWN,      /* it is for the row alone to say */
+  WK__DIMS_ALIKE,    /* none: it goes over all elements in a row */
+  WK__DIMS_ALONG,    /* dims_arg: those that it names */
+  WK__DIMS_LAST,     /* dims_arg: the last, as many as it says or as it has sizes */
+  WK__DIMS_LAST_TWO, /* those, and each from the other */
+  WK__DIMS_ROWS      /* the last of the largest tensor; the others say which row, and a table of rows has two dims */
+} wk__dims_rule;
+
 enum { WK__FIXED_NUMBER_COUNT = 7 };
 extern const double wk__fixed_numbers[WK__FIXED_NUMBER_COUNT];
 
@@ -210,7 +220,8 @@ struct wk_op {
   const char *out_words;    /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
   uint8_t autocast;         /* wk__autocast_rule */
   uint8_t bad_index, cost, cost_arg, cost_factor;
-  uint8_t grad_fn_arg; /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */
+  uint8_t dims_rule, dims_arg; /* wk__dims_rule, an argument */
+  uint8_t grad_fn_arg;         /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */
   /* of an operator that is not in the table: appends its definition, "kernel {\n...\n}"; NULL otherwise */
   void (*print)(const wk_op *op, wk__string *out, bool with_sources);
 };
@@ -362,10 +373,10 @@ typedef struct wk__lower {
   bool pointwise;                     /* geometry-free: every access is [i0] */
   int8_t buffer_of_arg[WK__MAX_ARGS]; /* -1: not a tensor */
   int8_t buffer_of_result[WK__MAX_RESULTS];
-  int8_t param_of_arg[WK__MAX_ARGS]; /* -1: not a number that is given at launch */
-  uint8_t row_rank;                  /* rows: rank of the argument whose dims the nest has */
-  uint32_t row_mask;                 /* rows: its reduction dims */
-  wk_int row_index[WK_MAX_DIMS];     /* rows: the loop variable of each of its dims */
+  int8_t param_of_arg[WK__MAX_ARGS];   /* -1: not a number that is given at launch */
+  uint8_t row_rank;                    /* rows: rank of the argument whose dims the nest has */
+  uint64_t row_mask;                   /* rows: its reduction dims */
+  wk_int row_index[WK__NEST_MAX_DIMS]; /* rows: the loop variable of each of its dims */
   struct wk__lowered *lowered;
   wk__recorder recorder;
 } wk__lower;
@@ -385,7 +396,7 @@ wk__var wk__in_as(wk__lower *l, int arg, wk_dtype compute); /* in another comput
 void wk__out(wk__lower *l, int result, wk__var value);
 
 /* Rows: the dims of argument `arg` become the nest, those in `mask` as reduction dims. */
-void wk__rows_of(wk__lower *l, int arg, uint32_t mask);
+void wk__rows_of(wk__lower *l, int arg, uint64_t mask);
 wk__var wk__row_in(wk__lower *l, int arg);                    /* a tensor of the same rank, at the same place */
 void wk__row_out(wk__lower *l, int result, wk__var value);    /* the same */
 wk__var wk__row_in_reduced(wk__lower *l, int arg, bool keep); /* one a row; keep: reduction dims are there, size 1 */

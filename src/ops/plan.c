@@ -3,6 +3,7 @@
 #include "ops/plan.h"
 
 #include "ops/internal.h"
+#include "ops/many_dims.h"
 
 /* ---- keys ---- */
 
@@ -344,13 +345,34 @@ static bool is_line(const wk__call *c, const wk_tensor *out, wk_tensor *const *o
   return true;
 }
 
+static wk_status launch_many_dims(const wk__plan *plan, const wk__call *c, wk_tensor *const *outputs) {
+  const wk_tensor *out = outputs[0];
+  int parameters = c->op->schema.parameter_count, buffers = 0;
+  wk__launch l;
+  wk__loops loops = {.ndim = out->ndim};
+  wk__scalar params[WK__MAX_ARGS];
+  bind_params(plan, c, params);
+  l.params = params;
+  for (int d = 0; d < out->ndim; d++) loops.sizes[d] = wk__size(out, d);
+  for (int i = 0; i < parameters + c->op->schema.result_count; i++) {
+    const wk_tensor *t = i < parameters ? wk__arg_tensor(c, i) : outputs[i - parameters];
+    if (!t) continue;
+    l.buffers[buffers].data = wk__address(t);
+    broadcast_strides(t, out->ndim, loops.strides[buffers++]);
+  }
+  loops.count = buffers;
+  wk__many_code code = {plan->device, plan->codes[0], plan->lowered.nests[0]};
+  return wk__launch_many(&code, wk__stream_of(out->device), &l, &loops, plan->lowered.buffer_of_result[0]);
+}
+
 static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_tensor *const *outputs) {
   const wk_tensor *out = outputs[0];
   wk__launch l;
   wk__scalar params[WK__MAX_ARGS];
-  int64_t strides[WK__NEST_MAX_BUFFERS][WK_MAX_DIMS];
+  int64_t strides[WK__NEST_MAX_BUFFERS][WK__NEST_MAX_DIMS];
   static const int64_t along = 1, nowhere = 0;
   bool line = is_line(c, out, outputs);
+  if (WK_UNLIKELY(out->ndim > WK__NEST_MAX_DIMS) && !line) return launch_many_dims(plan, c, outputs);
   bind_params(plan, c, params);
   l.params = params;
   l.ndim = line ? 1 : out->ndim;
@@ -371,11 +393,12 @@ static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_te
   return plan->device->launch(wk__stream_of(out->device), plan->codes[0], &l, 1);
 }
 
-/* out_own: a plan that is not kept. */
+/* out_own: a plan that is not kept. No plan: there is none for so many dims. */
 static wk_status find_or_make(const wk__call *c, const plan_key *key, wk_tensor *const *outputs,
                               const wk__plan **out_plan, wk__plan **out_own) {
   uint64_t hash = hash_of(c->op, key);
   if (!key->too_long && (*out_plan = wk__plan_find(c->op, key->words, key->count, hash))) return WK_OK;
+  if (!(c->op->tags & WK__TAG_POINTWISE) && wk__has_many_dims(c, outputs)) return WK_OK;
   wk__plan *made = make_plan(c, key, hash, outputs);
   if (!made) return wk_error_category();
   *out_plan = key->too_long ? (*out_own = made) : wk__plan_add(made);
@@ -388,6 +411,7 @@ wk_status wk__run_lowered(wk__call *c, wk_tensor *const *outputs) {
   make_key(&key, c, outputs);
   const wk__plan *plan = key.too_long ? NULL : wk__plan_last(c->op, key.words, key.count);
   if (WK_UNLIKELY(!plan)) WK_TRY(find_or_make(c, &key, outputs, &plan, &own));
+  if (WK_UNLIKELY(!plan)) return wk__run_many_dims(c, outputs);
   wk_status status = c->op->tags & WK__TAG_POINTWISE ? launch_pointwise(plan, c, outputs) : launch(plan, c, outputs);
   wk__plan_release(own);
   return status;

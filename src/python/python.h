@@ -99,6 +99,7 @@ bool wk__complex_from_python(const wk__state *state, PyObject *o, Py_complex *ou
 int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out_value);
 /* Ints from a sequence (or from one int when `single`): at most WK_MAX_DIMS of them. Returns the count, or -1. */
 int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool single);
+int wk__too_many_dims(void); /* raises what is said of more than WK_MAX_DIMS; -1 */
 /* A number as a tensor without dims, of the dtype that it and `beside` (may be NULL) compute in. Owned; NULL with an
  * exception. */
 wk_tensor *wk__number_as_tensor(wk__state *state, const wk_value *number, const wk_tensor *beside);

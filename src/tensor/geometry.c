@@ -4,6 +4,11 @@
 
 #include "tensor/tensor.h"
 
+wk_status wk__check_ndim(int64_t ndim) {
+  if (WK_LIKELY(ndim <= WK_MAX_DIMS)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "only tensors with up to %d dims are supported", WK_MAX_DIMS);
+}
+
 wk_status wk__wrap_dim(int64_t dim, int ndim, int *out_dim) {
   int64_t range = ndim ? ndim : 1;
   if (dim < -range || dim >= range)

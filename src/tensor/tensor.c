@@ -203,6 +203,15 @@ void wk__spec_of(wk__spec *spec, const wk_tensor *t) {
   }
 }
 
+void wk__spec_copy(wk__spec *to, const wk__spec *from) {
+  to->dtype = from->dtype;
+  to->device = from->device;
+  to->ndim = from->ndim;
+  to->offset = from->offset;
+  memcpy(to->sizes, from->sizes, from->ndim * sizeof *from->sizes);
+  memcpy(to->strides, from->strides, from->ndim * sizeof *from->strides);
+}
+
 wk_int wk__spec_numel(const wk__spec *spec) { return wk__sizes_numel(spec->sizes, spec->ndim); }
 
 /* ---- symbols become numbers ---- */
@@ -315,8 +324,8 @@ wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) {
 
 static wk_status spec_from_ints(wk__spec *spec, wk_dtype dtype, int ndim, const int64_t *sizes) {
   if (dtype >= WK_DTYPE_COUNT) return wk_fail(WK_TYPE_ERROR, "invalid dtype %d", (int)dtype);
-  if (ndim < 0 || ndim > WK_MAX_DIMS)
-    return wk_fail(WK_VALUE_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
+  if (ndim < 0) return wk_fail(WK_VALUE_ERROR, "a tensor cannot have %d dimensions", ndim);
+  WK_TRY(wk__check_ndim(ndim));
   wk_int dims[WK_MAX_DIMS];
   for (int d = 0; d < ndim; d++) dims[d] = wk_int_of(sizes[d]);
   wk__spec_contiguous(spec, dtype, WK__CPU_DEVICE, ndim, dims);

@@ -168,6 +168,7 @@ typedef struct wk__spec {
 /* Sets dtype, device, ndim, sizes and contiguous strides. */
 void wk__spec_contiguous(wk__spec *spec, wk_dtype dtype, wk_device device, int ndim, const wk_int *sizes);
 void wk__spec_of(wk__spec *spec, const wk_tensor *tensor); /* same geometry */
+void wk__spec_copy(wk__spec *to, const wk__spec *from);    /* its dims alone: an assignment copies room for all */
 wk_int wk__spec_numel(const wk__spec *spec);
 void wk__spec_make_known(wk__spec *spec); /* its symbols become their present values */
 
@@ -313,6 +314,10 @@ static inline void wk__symbolic_drop(void *object) { wk__upcalls.symbolic_drop(o
 
 /* Maps -ndim..ndim-1 to 0..ndim-1 (a 0-dim tensor takes -1 and 0); else PyTorch's IndexError. */
 WK_MUST_USE wk_status wk__wrap_dim(int64_t dim, int ndim, int *out_dim);
+WK_MUST_USE wk_status wk__check_ndim(int64_t ndim); /* no more than a tensor may have */
+/* Sets of dims: a bit a dim. */
+static inline uint64_t wk__dim_bit(int dim) { return UINT64_C(1) << dim; }
+static inline uint64_t wk__all_dims(int ndim) { return ndim ? UINT64_MAX >> (WK_MAX_DIMS - ndim) : 0; }
 /* Broadcast shape of two shapes; out may alias neither. */
 WK_MUST_USE wk_status wk__broadcast(const wk_int *a, int a_ndim, const wk_int *b, int b_ndim, wk_int *out_sizes,
                                     int *out_ndim);

@@ -254,7 +254,7 @@ static void impossible_sizes_fail(void **state) {
   assert_null(wk_tensor_create(WK_FLOAT32, 2, (int64_t[]){3, -1}));
   assert_error(WK_RUNTIME_ERROR, "Trying to create tensor with negative dimension -1: [3, -1]");
   assert_null(wk_tensor_create(WK_FLOAT32, WK_MAX_DIMS + 1, (int64_t[WK_MAX_DIMS + 1]){0}));
-  assert_error(WK_VALUE_ERROR, "at most 16 dimensions");
+  assert_error(WK_RUNTIME_ERROR, "only tensors with up to 64 dims are supported");
   assert_null(wk_tensor_create((wk_dtype)99, 0, NULL));
   assert_error(WK_TYPE_ERROR, "invalid dtype");
   assert_int_equal(wk__live_allocations(), before);
@@ -379,7 +379,7 @@ static void views_share_storage_and_version(void **state) {
 static void geometry_of_many_dims(void **state) {
   (void)state;
   int64_t before = wk__live_allocations(), sizes[WK_MAX_DIMS];
-  for (int d = 0; d < WK_MAX_DIMS; d++) sizes[d] = 1 + d % 2;
+  for (int d = 0; d < WK_MAX_DIMS; d++) sizes[d] = d % 8 == 7 ? 2 : 1;
   wk_tensor *t = make(WK_INT16, WK_MAX_DIMS, sizes);
   assert_int_equal(wk_tensor_numel(t), 256);
   assert_int_equal(wk_tensor_stride(t, 0), 256);

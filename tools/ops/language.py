@@ -41,6 +41,8 @@ FIELDS = {
     "keeps": "what the tape keeps when an argument requires grad: `self: other, shape(self); other: result`",
     "decompose": "in terms of other operators, wk__decompose_NAME; for rows that are neither `prim` nor composites nor "
     "pointwise bodies, which decompose themselves",
+    "dims": "which dims a lowered body that is not pointwise tells from the others: one of DIMS and its argument. Without it "
+    "those that an argument `dim` or `dims` names, or it is `own`",
     "shape_only": "integer arguments that only the shape rule looks at: a lowered body finds sizes in its buffers",
     "at_launch": "integer arguments that a lowered body is given at launch, as numbers are",
     "unpromoted": "arguments that take no part in promotion",
@@ -128,6 +130,14 @@ COST = {
     "gather": "reads no more of an argument than it gives out",
     "shape": "looks at the shapes of its arguments alone",
 }
+DIMS = {
+    "own": "it is for the row alone to say: its tensors may have no more dims than a nest",
+    "alike": "none: it goes over all elements one after the other",
+    "along": "those that the argument names",
+    "last": "the last, as many as the argument says or as it has sizes",
+    "last_two": "the last two",
+    "rows": "the last of the largest tensor; the others say which row, and a table of rows has two dims",
+}
 TESTS = {
     "no_gradient": "derivatives are tested elsewhere",
     "breaks": "what it gives depends on values, so that capture ends there",
@@ -174,6 +184,7 @@ class Row:
     how: str
     rule: dict  # of shape, lower, view, kernel, compose, vjp, decompose: the name after the field
     saves: list[Saves]
+    dims: list
     shape_only: set
     at_launch: set
     unpromoted: set
@@ -373,6 +384,19 @@ def parse_cost(entry, text):
     return cost
 
 
+def parse_dims(entry, s, how, flags, text):
+    """A word of DIMS and the argument that it is about."""
+    dims = text.split()
+    if dims and dims[0] not in DIMS:
+        entry.fail(f"'{dims[0]}' is not a word of 'dims'{hint(dims[0], DIMS)}", "dims")
+    if dims[1:] and dims[1] not in names_of(s):
+        entry.fail(f"{s.name} has no argument '{dims[1]}'{hint(dims[1], names_of(s))}", "dims")
+    if how != "lower" or "pointwise" in flags:
+        return ["own"]
+    named = [name for name in names_of(s) if name in ("dim", "dims")]
+    return dims or (["along", named[0]] if named else ["own"])
+
+
 def check_decomposition(entry, s, flags, rules, how):
     """A composite has its parts and a pointwise body what it does to an element; others say what they are made of."""
     said = ("prim" in flags) + bool(rules["decompose"])
@@ -423,6 +447,7 @@ def make_row(entry, comment, classes):
         forms=words(entry, fields, "python", FORMS) or default_forms(s, flags),
         how=how[0],
         rule=rules,
+        dims=parse_dims(entry, s, how[0], flags, fields.get("dims", "")),
         saves=parse_keeps(entry, s, fields.get("keeps", "")),
         shape_only=words(entry, fields, "shape_only", names_of(s)),
         at_launch=words(entry, fields, "at_launch", names_of(s)),

@@ -211,6 +211,14 @@ def cost_fields(row):
     return fields
 
 
+def dims_fields(row):
+    rule, *argument = row.dims
+    if rule == "own":
+        return []
+    fields = [f".dims_rule = WK__DIMS_{rule.upper()}"]
+    return fields + [f".dims_arg = WK__ARG_{row.symbol}_{name}" for name in argument]
+
+
 def record(row, parameters, result_names, saves):
     s = row.schema
     fields = [
@@ -244,7 +252,7 @@ def record(row, parameters, result_names, saves):
         fields.append(f".autocast = WK__AUTOCAST_{row.autocast.upper()}")
     if row.bad_index:
         fields.append(f".bad_index = WK__BAD_INDEX_{row.bad_index.upper()}")
-    fields += cost_fields(row)
+    fields += cost_fields(row) + dims_fields(row)
     return f"    [WK__OP_{row.symbol}] = {{{', '.join(fields)}}},"
 
 

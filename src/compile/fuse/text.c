@@ -209,7 +209,7 @@ static wk_status read_param(reader *r) {
 static wk_status read_loops(reader *r) {
   int32_t ndim;
   if (r->f->buffer_count) return expected(r, "the loops before the buffers");
-  WK_TRY(read_number(r, WK_MAX_DIMS + 1, &ndim));
+  WK_TRY(read_number(r, WK__NEST_MAX_DIMS + 1, &ndim));
   if (ndim == 0) return expected(r, "at least one loop before it");
   r->f->ndim = ndim;
   return read_named(r, "at", LARGEST_PLACE, &r->f->loop_sizes);

@@ -16,12 +16,12 @@ static PyObject *iterate_mark(PyObject *tensor, const char *attribute) {  // -> 
   return set ? PyObject_GetIter(set) : NULL;
 }
 
-uint32_t wk__marked_dims(PyObject *tensor, const char *attribute) {
+uint64_t wk__marked_dims(PyObject *tensor, const char *attribute) {
   PyObject *iterator = iterate_mark(tensor, attribute), *item;
-  uint32_t bits = 0;
+  uint64_t bits = 0;
   while (iterator && (item = PyIter_Next(iterator))) {
     long d = PyLong_Check(item) ? PyLong_AsLong(item) : -1;
-    if (d >= 0 && d < WK_MAX_DIMS) bits |= UINT32_C(1) << d;
+    if (d >= 0 && d < WK_MAX_DIMS) bits |= wk__dim_bit((int)d);
     Py_DECREF(item);
   }
   Py_XDECREF(iterator);

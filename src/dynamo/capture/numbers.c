@@ -25,13 +25,13 @@ static bool asks_its_class(const wk__binding *b, PyTypeObject *type) {
   return own;
 }
 
-uint32_t wk__dynamic_dims(const wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *tensor) {
+uint64_t wk__dynamic_dims(const wk__recording *r, const wk__binding *b, wk__reg reg, PyObject *tensor) {
   const wk__register *g = &r->registers[reg];
   if (!r->tracer || g->kind != WK__REG_READ || g->fixed) return 0;
   bool parameter = *b->parameter_type && PyObject_TypeCheck(tensor, *b->parameter_type);
   if (!parameter && Py_TYPE(tensor) != b->tensor_type && asks_its_class(b, Py_TYPE(tensor))) return 0;
-  uint32_t dims = r->changing ? (uint32_t)(uintptr_t)wk__map_get(r->changing, g->path) >> 1 : 0;
-  if (r->dynamic > 0 && !parameter) dims = UINT32_MAX;
+  uint64_t dims = r->changing ? (uint64_t)(uintptr_t)wk__map_get(r->changing, g->path) >> 1 : 0;
+  if (r->dynamic > 0 && !parameter) dims = UINT64_MAX;
   if (r->dynamic == 0) dims = 0;
   if (r->dynamic != 0) dims |= wk__marked_dims(tensor, "_dynamo_weak_dynamic_indices");
   return (dims & ~wk__marked_dims(tensor, "_dynamo_static_indices")) |
@@ -48,7 +48,7 @@ static wk_int new_symbol(wk__recording *r, wk__symbol symbol, int64_t value, int
 
 /* ---- strides ---- */
 
-static int next_by_stride(const wk_tensor *t, uint32_t done) {
+static int next_by_stride(const wk_tensor *t, uint64_t done) {
   int next = -1;
   for (int d = t->ndim - 1; d >= 0; d--)
     if (!(done >> d & 1) && (next < 0 || t->strides[d].bits < t->strides[next].bits)) next = d;
@@ -56,7 +56,7 @@ static int next_by_stride(const wk_tensor *t, uint32_t done) {
 }
 
 /* The dim whose reach is this one's stride, as in a contiguous tensor or a permuted one; -1: the stride is a number. */
-static int stride_over(const wk_tensor *t, const wk__spec *s, uint32_t done, int d) {
+static int stride_over(const wk_tensor *t, const wk__spec *s, uint64_t done, int d) {
   for (int k = t->ndim - 1; k >= 0 && t->strides[d].bits > 1; k--) {
     bool reaches = done >> k & 1 && t->strides[k].bits * t->sizes[k].bits == t->strides[d].bits;
     if (reaches && !(wk_int_is_known(s->sizes[k]) && wk_int_is_known(s->strides[k]))) return k;
@@ -65,12 +65,12 @@ static int stride_over(const wk_tensor *t, const wk__spec *s, uint32_t done, int
 }
 
 static void describe_strides(const wk_tensor *t, wk__tensor_spec *spec, wk__spec *s) {
-  uint32_t done = 0;
+  uint64_t done = 0;
   for (int n = 0; n < t->ndim; n++) {
     int d = next_by_stride(t, done), k = stride_over(t, s, done, d);
-    spec->stride_over[d] = (int8_t)k;
+    spec->dims[d].over = k;
     if (k >= 0) s->strides[d] = wk_int_mul(s->strides[k], s->sizes[k]);
-    done |= UINT32_C(1) << d;
+    done |= wk__dim_bit(d);
   }
 }
 
@@ -78,7 +78,7 @@ wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *t,
                               wk_tensor **out) {
   wk__spec s;
   wk__spec_of(&s, t);
-  uint32_t wanted = spec->dynamic, marked = t->wrapper ? wk__marked_dims(t->wrapper, "_dynamo_dynamic_indices") : 0;
+  uint64_t wanted = spec->dynamic, marked = t->wrapper ? wk__marked_dims(t->wrapper, "_dynamo_dynamic_indices") : 0;
   spec->dynamic = 0;
   for (int d = 0; d < t->ndim; d++) {
     wk__symbol symbol = {.reg = reg, .dim = d, .marked = marked >> d & 1};
@@ -89,7 +89,7 @@ wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *t,
     if (!(wanted >> d & 1) || !possible) continue;
     s.sizes[d] = new_symbol(r, symbol, size, lo, hi);
     WK_TRY(wk_int_check(s.sizes[d]));
-    spec->dynamic |= UINT32_C(1) << d;
+    spec->dynamic |= wk__dim_bit(d);
   }
   if (!spec->dynamic) return WK_OK;
   describe_strides(t, spec, &s);

@@ -12,14 +12,14 @@
 /* ---- sizes of tensors ---- */
 /* Which dims of a tensor that has just been read become symbols: those that guards have seen change, all of them with
  * dynamic=True, and as the program has marked it. A bit a dim. */
-uint32_t wk__dynamic_dims(const wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *tensor);
+uint64_t wk__dynamic_dims(const wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *tensor);
 /* For the tracer: the tensor by symbols, which join the recording's. NULL in *out where nothing of it is symbolic. */
 WK_MUST_USE wk_status wk__describe_tensor(wk__recording *r, wk__reg reg, const wk_tensor *tensor, wk__tensor_spec *spec,
                                           wk_tensor **out);
 
 /* ---- marks (marks.c) ---- */
 /* The bits of torch._dynamo.mark_dynamic() and its kind: a set of dims in an attribute of the tensor. */
-uint32_t wk__marked_dims(PyObject *tensor, const char *attribute);
+uint64_t wk__marked_dims(PyObject *tensor, const char *attribute);
 /* The values that mark_dynamic(min=, max=) allows: narrows what is given. Whether there is anything. */
 bool wk__marked_range(PyObject *tensor, int dim, int64_t *lo, int64_t *hi);
 /* An integer whose value depends on a marked size, or a list or tuple that has one. */

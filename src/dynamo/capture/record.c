@@ -223,7 +223,7 @@ void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, 
 }
 
 static wk__tensor_spec *new_spec(wk__recording *r, PyTypeObject *type, const wk_tensor *t) {
-  wk__tensor_spec *spec = wk__arena_alloc(&r->arena, sizeof *spec);
+  wk__tensor_spec *spec = wk__arena_alloc(&r->arena, sizeof *spec + t->ndim * sizeof *spec->dims);
   if (!spec || wk__grow(&r->specs, &r->spec_capacity, r->spec_count + 1, sizeof *r->specs) != WK_OK) return NULL;
   *spec = (wk__tensor_spec){.type = type,
                             .dtype = t->dtype,
@@ -232,9 +232,9 @@ static wk__tensor_spec *new_spec(wk__recording *r, PyTypeObject *type, const wk_
                             .device_index = t->device.index,
                             .keys = t->keys & WK__KEY_AUTOGRAD};
   for (int d = 0; d < t->ndim; d++) {
-    spec->dims[d] = t->sizes[d].bits;
-    spec->dims[t->ndim + d] = t->strides[d].bits;
-    spec->stride_over[d] = -1;
+    spec->dims[d].size = t->sizes[d].bits;
+    spec->dims[d].stride = t->strides[d].bits;
+    spec->dims[d].over = -1;
   }
   return r->specs[r->spec_count++] = spec;
 }

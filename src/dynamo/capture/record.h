@@ -130,9 +130,11 @@ typedef struct wk__tensor_spec {
   uint8_t dtype, ndim, device_type;
   int8_t device_index;
   wk__keys keys;    /* WK__KEY_AUTOGRAD or 0 */
-  uint32_t dynamic; /* a bit a dim: its size is a symbol, whose range and guards are all that is checked */
-  int8_t stride_over[WK_MAX_DIMS]; /* the stride is the size times the stride of that dim; -1: it is a number */
-  int64_t dims[2 * WK_MAX_DIMS];   /* sizes, strides */
+  uint64_t dynamic; /* a bit a dim: its size is a symbol, whose range and guards are all that is checked */
+  struct {
+    int64_t size, stride;
+    int over; /* the stride is the size times the stride of that dim; -1: it is the number */
+  } dims[];   /* (ndim) */
 } wk__tensor_spec;
 
 /* Where the value of a symbol of the graph is found. */

@@ -307,7 +307,7 @@ wk_status wk__meta_rrelu(wk__call *c) {
     return wk_fail(WK_NOT_IMPLEMENTED, "\"rrelu_with_noise_out_cpu\" not implemented for '%s'",
                    wk__dtype_legacy((wk_dtype)t->dtype));
   WK_TRY(wk__meta_like_first(c));
-  c->specs[1] = c->specs[0];
+  wk__spec_copy(&c->specs[1], &c->specs[0]);
   return WK_OK;
 }
 

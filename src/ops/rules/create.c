@@ -23,8 +23,7 @@ static wk_status negative_dimension(const wk__call *c, const wk_value *size, int
 }
 
 static wk_status sized(wk__call *c, const wk_value *size, wk_dtype dtype, wk_device device) {
-  if (size->count > WK_MAX_DIMS)
-    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, (int)size->count);
+  WK_TRY(wk__check_ndim(size->count));
   for (uint32_t d = 0; d < size->count; d++)
     if (wk_int_is_known(size->integers[d]) && size->integers[d].bits < 0) return negative_dimension(c, size, (int)d);
   wk__spec_contiguous(&c->specs[0], dtype, device, (int)size->count, size->integers);

@@ -5,6 +5,7 @@
  * self, the second writes. Run in place (the tag PLACES) the first is left out. Adding goes in the order of the loop,
  * so repeated places give the same sum every time. Tests: tests/ops/, tests/c/test_index_ops.c. */
 #include "ops/internal.h"
+#include "ops/many_dims.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
 
@@ -415,6 +416,7 @@ typedef struct places {
   int count, ndim;
   wk_int dims[MAX_INDICES];
   wk_tensor *tensors[MAX_INDICES];
+  int extents[MAX_INDICES];  /* dims that each stands for: of a mask of many dims the places are numbers of elements */
   wk_int sizes[WK_MAX_DIMS]; /* (ndim) the common shape */
 } places;
 
@@ -424,11 +426,12 @@ static wk_status too_many(const wk_tensor *self, int got) {
   return wk_fail(WK_INDEX_ERROR, "too many indices for tensor of dimension %d (got %d)", self->ndim, got);
 }
 
-static wk_status add_place(places *p, int dim, wk_tensor *t) {
+static wk_status add_place(places *p, int dim, int extent, wk_tensor *t) {
   if (!t) return wk_error_category();
   if (p->count == MAX_INDICES)
     return wk_fail(WK_NOT_IMPLEMENTED, "indexing with more than %d index tensors", MAX_INDICES);
   p->dims[p->count] = wk_int_of(dim);
+  p->extents[p->count] = extent;
   p->tensors[p->count++] = t;
   return WK_OK;
 }
@@ -451,9 +454,12 @@ static wk_status check_mask(const wk_tensor *self, int dim, const wk_tensor *mas
 
 static wk_status add_mask(places *p, const wk_tensor *self, int dim, wk_tensor *mask) {
   WK_TRY(check_mask(self, dim, mask));
+  wk_int zero = wk_int_of(0), line = wk_int_of(-1);
+  if (p->count + mask->ndim > MAX_INDICES)
+    return add_place(p, dim, mask->ndim, wk_select_int(wk_nonzero(wk_reshape(mask, &line, 1)), 1, zero));
   wk_tensor *where = wk_nonzero(mask);
   if (!where) return wk_error_category();
-  for (int j = 0; j < mask->ndim; j++) WK_TRY(add_place(p, dim + j, wk_select_int(where, 1, wk_int_of(j))));
+  for (int j = 0; j < mask->ndim; j++) WK_TRY(add_place(p, dim + j, 1, wk_select_int(where, 1, wk_int_of(j))));
   return WK_OK;
 }
 
@@ -476,7 +482,7 @@ static wk_status collect(places *p, const wk_tensor *self, const wk_value *list)
       WK_TRY(add_mask(p, self, dim, t));
       dim += t->ndim;
     } else {
-      if (t) WK_TRY(add_place(p, dim, t));
+      if (t) WK_TRY(add_place(p, dim, 1, t));
       dim++;
     }
   }
@@ -533,17 +539,16 @@ typedef struct layout {
 
 static wk_status lay_out(layout *l, const wk_value *dims, int self_rank, int common) {
   int count = (int)dims->count, position = 0;
-  uint32_t indexed = 0;
+  uint64_t indexed = 0;
   bool neighbours = true;
   for (int k = 0; k < count; k++) {
-    indexed |= 1u << dims->integers[k].bits;
+    indexed |= wk__dim_bit((int)dims->integers[k].bits);
     neighbours &= k == 0 || dims->integers[k].bits == dims->integers[k - 1].bits + 1;
   }
   l->rank = self_rank - count + common;
   l->first = neighbours ? (int)dims->integers[0].bits : 0;
   l->common = common;
-  if (l->rank > WK_MAX_DIMS)
-    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, l->rank);
+  WK_TRY(wk__check_ndim(l->rank));
   for (int d = 0; d < self_rank; d++) {
     if (indexed >> d & 1) continue;
     if (position == l->first) position += common;
@@ -606,6 +611,106 @@ void wk__lower_index(wk__lower *l) {
   wk__k_store(l->h, &to, wk__k_load(l->h, &from));
 }
 
+/* ---- more dims than a nest has: the dims that indices stand for go in front, the others become one behind them ----
+ */
+
+typedef struct folding {
+  layout l;
+  wk_int order[WK_MAX_DIMS]; /* dims that indices stand for, then the others */
+  wk_int back[WK_MAX_DIMS];  /* of the result's dims, which come as (common, others) */
+  wk_int numbers[MAX_INDICES], sizes[MAX_INDICES + 1];
+} folding;
+
+static bool needs_folding(const places *p, const wk_tensor *self) {
+  bool wide = self->ndim > WK__NEST_MAX_DIMS || self->ndim - p->count + p->ndim > WK__NEST_MAX_DIMS;
+  for (int k = 0; k < p->count; k++) wide |= p->extents[k] > 1;
+  return wide;
+}
+
+/* The dims that indices stand for, each by its number; how many. */
+static int indexed_dims(const places *p, wk_int *out) {
+  int n = 0;
+  for (int k = 0; k < p->count; k++)
+    for (int j = 0; j < p->extents[k]; j++) out[n++] = wk_int_of(p->dims[k].bits + j);
+  return n;
+}
+
+static wk_status lay_out_places(layout *l, const places *p, const wk_tensor *self) {
+  wk_int list[WK_MAX_DIMS];
+  wk_value dims = wk__v_ints(list, indexed_dims(p, list));
+  return lay_out(l, &dims, self->ndim, p->ndim);
+}
+
+static wk_status find_folding(const places *p, const wk_tensor *self, folding *f) {
+  int n = indexed_dims(p, f->order), others = 0;
+  WK_TRY(lay_out_places(&f->l, p, self));
+  for (int k = 0; k < p->count; k++) {
+    f->numbers[k] = wk_int_of(k);
+    f->sizes[k] = wk__sizes_numel(self->sizes + p->dims[k].bits, p->extents[k]);
+  }
+  f->sizes[p->count] = wk_int_of(1);
+  for (int d = 0; d < f->l.rank; d++) {
+    bool common = is_common(&f->l, d);
+    f->back[d] = wk_int_of(common ? d - f->l.first : p->ndim + others);
+    if (common) continue;
+    f->order[n + others++] = wk_int_of(f->l.self_dim[d]);
+    f->sizes[p->count] = wk_int_mul(f->sizes[p->count], self->sizes[f->l.self_dim[d]]);
+  }
+  return WK_OK;
+}
+
+static wk_tensor *inverse_permute(wk_tensor *t, const wk_int *order) {
+  wk_int inverse[WK_MAX_DIMS];
+  for (int d = 0; t && d < t->ndim; d++) inverse[order[d].bits] = wk_int_of(d);
+  return t ? wk_permute(t, inverse, t->ndim) : NULL;
+}
+
+/* (indexed dims, others): one dim an index, and one for all others. */
+static wk_tensor *folded_self(const places *p, const folding *f, wk_tensor *self) {
+  return wk_reshape(wk_permute(self, f->order, self->ndim), f->sizes, p->count + 1);
+}
+
+static wk_status call_folded(const wk_op *op, const places *p, const folding *f, wk_value *args, int first_index,
+                             wk_tensor **out) {
+  wk_int line = wk_int_of(-1);
+  int dims[MAX_INDICES];
+  args[1] = wk__v_ints(f->numbers, p->count);
+  for (int k = 0; k < p->count; k++) {
+    args[first_index + k] = wk__v_tensor(wk_reshape(p->tensors[k], &line, 1));
+    dims[k] = (int)p->dims[k].bits;
+  }
+  *out = wk__call_tensor(op, args);
+  if (*out) return WK_OK;
+  return wk_error_category() == WK_INDEX_ERROR ? wk__rename_bad_dim(dims) : wk_error_category();
+}
+
+static wk_tensor *index_folded(const places *p, wk_tensor *self) {
+  folding f;
+  wk_int sizes[WK_MAX_DIMS];
+  wk_tensor *y;
+  if (find_folding(p, self, &f)) return NULL;
+  wk_value args[WK__MAX_ARGS] = {wk__v_tensor(folded_self(p, &f, self))};
+  if (call_folded(WK__OP(_index), p, &f, args, FIRST_INDEX_OF_READ, &y)) return NULL;
+  for (int d = 0; d < f.l.rank; d++)
+    sizes[f.back[d].bits] = is_common(&f.l, d) ? p->sizes[d - f.l.first] : self->sizes[f.l.self_dim[d]];
+  return wk_contiguous(wk_permute(wk_reshape(y, sizes, f.l.rank), f.back, f.l.rank), NULL);
+}
+
+/* values: of the layout's shape. */
+static wk_tensor *put_folded(const places *p, wk_tensor *self, wk_tensor *values, wk_value accumulate) {
+  folding f;
+  wk_int sizes[WK_MAX_DIMS], rows[2] = {wk_int_of(-1)};
+  wk_tensor *y;
+  if (!values || find_folding(p, self, &f)) return NULL;
+  rows[0] = wk__sizes_numel(p->sizes, p->ndim);
+  rows[1] = f.sizes[p->count];
+  wk_tensor *lines = wk_reshape(inverse_permute(values, f.back), rows, 2);
+  wk_value args[WK__MAX_ARGS] = {wk__v_tensor(folded_self(p, &f, self)), NONE, wk__v_tensor(lines), accumulate};
+  if (call_folded(WK__OP(_index_put), p, &f, args, FIRST_INDEX_OF_PUT, &y)) return NULL;
+  for (int d = 0; d < self->ndim; d++) sizes[d] = self->sizes[f.order[d].bits];
+  return inverse_permute(wk_reshape(y, sizes, self->ndim), f.order);
+}
+
 wk_status wk__compose_index(wk__call *c) {
   wk_tensor *self = c->args[0].tensor, *y = NULL;
   places p;
@@ -614,7 +719,7 @@ wk_status wk__compose_index(wk__call *c) {
   if (find_places(&p, self, &c->args[1]) == WK_OK) {
     wk_value args[WK__MAX_ARGS] = {c->args[0], wk__v_ints(p.dims, p.count)};
     for (int k = 0; k < p.count; k++) args[FIRST_INDEX_OF_READ + k] = wk__v_tensor(p.tensors[k]);
-    y = wk__call_tensor(WK__OP(_index), args);
+    y = needs_folding(&p, self) ? index_folded(&p, self) : wk__call_tensor(WK__OP(_index), args);
   }
   return give(c, &scope, y);
 }
@@ -641,10 +746,9 @@ void wk__lower_index_put(wk__lower *l) {
 
 static wk_tensor *expanded_values(const places *p, const wk_tensor *self, wk_tensor *values) {
   wk_int sizes[WK_MAX_DIMS], joined[WK_MAX_DIMS];
-  wk_value dims = wk__v_ints(p->dims, p->count);
   layout l;
   int ndim;
-  if (lay_out(&l, &dims, self->ndim, p->ndim)) return NULL;
+  if (lay_out_places(&l, p, self)) return NULL;
   layout_sizes(&l, self->sizes, p->sizes, sizes);
   wk_int count = wk__sizes_numel(sizes, l.rank);
   bool fits_in = values->ndim <= l.rank && !wk__broadcast(values->sizes, values->ndim, sizes, l.rank, joined, &ndim) &&
@@ -663,6 +767,10 @@ static wk_status put(const wk__call *c, const places *p, wk_tensor *values) {
   wk_value args[WK__MAX_ARGS] = {c->args[0], wk__v_ints(p->dims, p->count), wk__v_tensor(values), c->args[3]},
            result = {0};
   if (!values) return wk_error_category();
+  if (needs_folding(p, c->args[0].tensor)) {
+    wk_tensor *y = put_folded(p, c->args[0].tensor, values, c->args[3]);
+    return y ? wk__copy_into(c->outputs[0], y) : wk_error_category();
+  }
   for (int k = 0; k < p->count; k++) args[FIRST_INDEX_OF_PUT + k] = wk__v_tensor(p->tensors[k]);
   WK_TRY(wk__compute(WK__OP(_index_put), args, c->outputs, &result));
   wk_value_release(&result);

@@ -94,7 +94,7 @@ wk_status wk__meta_nll_total(wk__call *c) {
   return WK_OK;
 }
 void wk__lower_nll_total(wk__lower *l) {
-  wk__rows_of(l, 0, (1u << wk__arg_rank(l, 0)) - 1);
+  wk__rows_of(l, 0, wk__all_dims(wk__arg_rank(l, 0)));
   wk__var loss = wk__k_reduce_sum(l->h, wk__row_in(l, 0)), weight = wk__k_reduce_sum(l->h, wk__row_in(l, 1));
   bool mean = wk__arg_int(l->call, 2) == WK__REDUCE_MEAN;
   wk__row_out_reduced(l, 0, mean ? wk__k_div(l->h, loss, weight) : loss, false);

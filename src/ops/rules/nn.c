@@ -16,7 +16,7 @@ static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
 
 /* =================================================== layer norm ================================================= */
 
-static uint32_t last_dims(int rank, int count) { return ((1u << rank) - 1) & ~((1u << (rank - count)) - 1); }
+static uint64_t last_dims(int rank, int count) { return wk__all_dims(rank) & ~wk__all_dims(rank - count); }
 
 /* `first`: what stands between the star and the first size. */
 static wk_status bad_norm_shape(const wk_tensor *t, const wk_value *shape, const char *first) {
@@ -85,7 +85,7 @@ wk_status wk__meta_layer_norm(wk__call *c) {
   if (wk__arg_tensor(c, 3)) WK_TRY(wk__check_norm_parameter(c->args[3].tensor, shape, "bias"));
   WK_TRY(wk__meta_like_first(c));
   wk__spec_reduced(&c->specs[1], t, last_dims(t->ndim, (int)shape->count), true, (wk_dtype)t->dtype);
-  c->specs[2] = c->specs[1];
+  wk__spec_copy(&c->specs[2], &c->specs[1]);
   return WK_OK;
 }
 
@@ -196,7 +196,7 @@ wk_status wk__meta_layer_norm_backward_weight(wk__call *c) {
 }
 void wk__lower_layer_norm_backward_weight(wk__lower *l) {
   int rank = wk__arg_rank(l, 1), dims = (int)wk__arg_int(l->call, 4);
-  wk__rows_of(l, 1, ((1u << rank) - 1) & ~last_dims(rank, dims));
+  wk__rows_of(l, 1, wk__all_dims(rank) & ~last_dims(rank, dims));
   wk_int stats[WK_MAX_DIMS];
   for (int d = 0; d < rank; d++) stats[d] = d < rank - dims ? l->row_index[d] : wk_int_of(0);
   wk__access mean = wk__access_arg(l, 2, stats), rstd = wk__access_arg(l, 3, stats);
@@ -236,7 +236,7 @@ wk_status wk__meta_embedding(wk__call *c) {
                    "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
                    "but got torch.%sTensor instead (while checking arguments for embedding)",
                    wk__dtype_legacy((wk_dtype)i->dtype));
-  if (i->ndim + 1 > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  WK_TRY(wk__check_ndim(i->ndim + 1));
   wk_int sizes[WK_MAX_DIMS];
   memcpy(sizes, i->sizes, i->ndim * sizeof *sizes);
   sizes[i->ndim] = w->sizes[1];

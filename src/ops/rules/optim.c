@@ -10,6 +10,7 @@
 
 #include "loop/launch.h"
 #include "ops/internal.h"
+#include "ops/many_dims.h"
 #include "ops/rules.h"
 #include "ops/rules/multi_tensor.h"
 #include "wick/operators.h"
@@ -217,7 +218,7 @@ typedef struct step {
 /* What a launch points to. */
 typedef struct launch_data {
   wk__scalar numbers[MAX_NUMBERS];
-  int64_t line, strides[MAX_ROLES][WK_MAX_DIMS];
+  int64_t line, strides[MAX_ROLES][WK__NEST_MAX_DIMS];
 } launch_data;
 
 static wk_status check_row(const row *r) {
@@ -257,6 +258,22 @@ static void bind(const row *r, wk__launch *l, launch_data *d) {
   }
 }
 
+/* Tensors of more dims than a nest, which lie in different orders. */
+static bool has_many_dims(const row *r) { return r->tensors[PARAM]->ndim > WK__NEST_MAX_DIMS && !is_line(r); }
+
+static wk_status launch_many_dims(const row *r, const body *b, const launch_data *d) {
+  const wk_tensor *p = r->tensors[PARAM];
+  wk__launch l = {.params = d->numbers};
+  wk__loops loops = {.ndim = p->ndim, .count = r->roles};
+  for (int k = 0; k < p->ndim; k++) loops.sizes[k] = wk__size(p, k);
+  for (int i = 0; i < r->roles; i++) {
+    l.buffers[i].data = wk__address(r->tensors[i]);
+    for (int k = 0; k < r->tensors[i]->ndim; k++) loops.strides[i][k] = wk__stride(r->tensors[i], k);
+  }
+  return wk__launch_many(&(wk__many_code){b->is.device, b->is.code, b->is.nest}, wk__stream_of(p->device), &l, &loops,
+                         PARAM);
+}
+
 static void bump_versions(const row *r, uint32_t written) {
   for (int i = 0; i < r->roles; i++)
     if (written >> i & 1) wk__version_bump(r->tensors[i]);
@@ -279,9 +296,13 @@ static wk_status run_alike(const step *s, bool *done, int64_t first, wk__launch 
     if (!r.tensors[PARAM]->storage || wk__numel(r.tensors[PARAM]) == 0) continue;
     WK_TRY(s->numbers_of(s, i, numbers));
     for (int k = 0; k < MAX_NUMBERS; k++) data[n].numbers[k] = (wk__scalar){WK__FLOAT_KIND, .d = numbers[k]};
+    bump_versions(&r, s->written);
+    if (WK_UNLIKELY(has_many_dims(&r))) {
+      WK_TRY(launch_many_dims(&r, b, &data[n]));
+      continue;
+    }
     bind(&r, &launches[n], &data[n]);
     launched_on = wk__stream_of(r.tensors[PARAM]->device);
-    bump_versions(&r, s->written);
     n++;
   }
   return n ? b->is.device->launch(launched_on, b->is.code, launches, n) : WK_OK;

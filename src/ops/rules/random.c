@@ -200,7 +200,7 @@ wk_status wk__meta_dropout(wk__call *c) {
                    wk__dtype_legacy(wk__default_dtype()), wk__dtype_legacy((wk_dtype)t->dtype));
   WK_TRY(wk__meta_like_first(c));
   if (wk__non_overlapping_and_dense(t)) memcpy(c->specs[0].strides, t->strides, t->ndim * sizeof *t->strides);
-  c->specs[1] = c->specs[0];
+  wk__spec_copy(&c->specs[1], &c->specs[0]);
   c->specs[1].dtype = WK_BOOL;
   return WK_OK;
 }

@@ -48,7 +48,7 @@ wk_status wk__vjp_triu(wk__vjp *v) { return wk__vjp_set(v, 0, wk_triu(G, wk_int_
 
 wk_status wk__meta_flip(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
-  uint32_t mask;
+  uint64_t mask;
   WK_TRY(wk__dims_mask(&c->args[1], t->ndim, false, &mask));
   WK_TRY(wk__meta_like_first(c));
   if (wk__non_overlapping_and_dense(t)) memcpy(c->specs[0].strides, t->strides, t->ndim * sizeof *t->strides);
@@ -57,7 +57,7 @@ wk_status wk__meta_flip(wk__call *c) {
 
 void wk__lower_flip(wk__lower *l) {
   wk_int index[WK_MAX_DIMS], mirrored[WK_MAX_DIMS], one = wk_int_of(1);
-  uint32_t mask = 0;
+  uint64_t mask = 0;
   int rank = loop_over_result(l, index);
   wk_status status = wk__dims_mask(&l->call->args[1], rank, false, &mask);
   if (status) l->h->status = status;
@@ -127,17 +127,20 @@ wk_status wk__compose_repeat(wk__call *c) {
   if (lead < 0)
     return wk_fail(WK_RUNTIME_ERROR,
                    "Number of dimensions of repeat dims can not be smaller than number of dimensions of tensor");
-  if (ndim > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  WK_TRY(wk__check_ndim(ndim));
   for (int d = 0; d < ndim; d++) {
     wk_int times = repeats->integers[d], size = d < lead ? one : t->sizes[d - lead];
     result[d] = wk_int_mul(times, size);
     if (wk_int_lt(times, wk_int_of(0)) && negative < 0) negative = d;
-    if (!wk_int_same(times, one)) inserted[n] = one, spread[n++] = times;
+    bool repeated = !wk_int_same(times, one), single = wk_int_same(size, one);
+    if (repeated) inserted[n] = one, spread[n++] = times;
+    if (single && (repeated || ndim > WK__NEST_MAX_DIMS)) continue;
     inserted[n] = spread[n] = size;
     n++;
   }
   if (negative >= 0) return negative_repeat(result, ndim, negative);
-  if (n > WK_MAX_DIMS) return wk_fail(WK_NOT_IMPLEMENTED, "repeat of a tensor with this many dimensions");
+  if (n > WK_MAX_DIMS)
+    return wk_fail(WK_NOT_IMPLEMENTED, "repeat of a tensor to more than %d dims of its parts", WK_MAX_DIMS);
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *view = wk_expand(wk_reshape(t, inserted, n), spread, n, false);

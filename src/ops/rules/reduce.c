@@ -10,8 +10,8 @@
 #define ARG(i) (v->args[i].tensor)
 #define NONE ((wk_value){0})
 
-static uint32_t mask_of(const wk__lower *l, int arg, bool empty_is_all) {
-  uint32_t mask = 0;
+static uint64_t mask_of(const wk__lower *l, int arg, bool empty_is_all) {
+  uint64_t mask = 0;
   wk_status status = wk__dims_mask(&l->call->args[arg], l->call->args[0].tensor->ndim, empty_is_all, &mask);
   if (status) l->h->status = status;
   return mask;
@@ -26,7 +26,7 @@ static wk_dtype accumulation_dtype(const wk__call *c, int dtype_arg) {
 }
 
 static wk_status reduced(wk__call *c, int dim_arg, bool empty_is_all, bool keep, wk_dtype dtype) {
-  uint32_t mask;
+  uint64_t mask;
   const wk_tensor *t = c->args[0].tensor;
   WK_TRY(wk__dims_mask(&c->args[dim_arg], t->ndim, empty_is_all, &mask));
   wk__spec_reduced(&c->specs[0], t, mask, keep, dtype);
@@ -69,7 +69,7 @@ wk_status wk__meta_mean(wk__call *c) {
   return WK_OK;
 }
 
-static wk_status refuse_empty(const wk__call *c, uint32_t mask) {
+static wk_status refuse_empty(const wk__call *c, uint64_t mask) {
   const wk_tensor *t = c->args[0].tensor;
   for (int d = 0; d < t->ndim; d++)
     if (mask >> d & 1 && wk_int_eq(t->sizes[d], wk_int_of(0)))
@@ -78,7 +78,7 @@ static wk_status refuse_empty(const wk__call *c, uint32_t mask) {
 }
 
 wk_status wk__meta_extremum(wk__call *c) {
-  uint32_t mask;
+  uint64_t mask;
   bool all = c->args[1].tag == WK_VALUE_NONE || (c->args[1].tag == WK_VALUE_INTS && c->args[1].count == 0);
   if (all && wk_int_eq(c->args[0].tensor->numel, wk_int_of(0)))
     return wk_fail(
@@ -92,12 +92,12 @@ wk_status wk__meta_extremum(wk__call *c) {
 }
 wk_status wk__meta_extremum_dim(wk__call *c) {
   WK_TRY(wk__meta_extremum(c));
-  c->specs[1] = c->specs[0];
+  wk__spec_copy(&c->specs[1], &c->specs[0]);
   c->specs[1].dtype = WK_INT64;
   return WK_OK;
 }
 wk_status wk__meta_arg(wk__call *c) {
-  uint32_t mask;
+  uint64_t mask;
   const wk_tensor *t = c->args[0].tensor;
   if (t->dtype == WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "%s(): does not support bool input", c->op->base_name);
   if (wk__arg_is_none(c, 1) && wk_int_eq(t->numel, wk_int_of(0)))
@@ -112,7 +112,7 @@ wk_status wk__meta_arg(wk__call *c) {
 wk_status wk__meta_any(wk__call *c) {
   bool has_dim = c->op->schema.parameter_count > 1;
   wk_value all = NONE;
-  uint32_t mask;
+  uint64_t mask;
   const wk_tensor *t = c->args[0].tensor;
   WK_TRY(wk__dims_mask(has_dim ? &c->args[1] : &all, t->ndim, false, &mask));
   wk__spec_reduced(&c->specs[0], t, mask, has_dim && wk__arg_bool(c, 2), t->dtype == WK_UINT8 ? WK_UINT8 : WK_BOOL);
@@ -170,7 +170,7 @@ void wk__lower_prod(wk__lower *l) {
   wk__rows_of(l, 0, mask_of(l, 1, true));
   wk__row_out_reduced(l, 0, product_of_row(l, wk__row_in(l, 0)), keeps(l, 2));
 }
-static uint32_t all_dims(const wk__lower *l) { return (1u << l->call->args[0].tensor->ndim) - 1; }
+static uint64_t all_dims(const wk__lower *l) { return wk__all_dims(l->call->args[0].tensor->ndim); }
 void wk__lower_prod_all(wk__lower *l) {
   wk__rows_of(l, 0, all_dims(l));
   wk__row_out_reduced(l, 0, product_of_row(l, wk__row_in(l, 0)), false);
@@ -202,7 +202,7 @@ void wk__lower_argmin(wk__lower *l) { lower_arg(l, false); }
 
 static void lower_truth(wk__lower *l, bool any) {
   bool has_dim = l->call->op->schema.parameter_count > 1;
-  uint32_t mask = has_dim ? mask_of(l, 1, false) : all_dims(l);
+  uint64_t mask = has_dim ? mask_of(l, 1, false) : all_dims(l);
   wk__rows_of(l, 0, mask);
   wk__var x = wk__row_in(l, 0);
   if (has_dim && !mask) /* an empty list of dims reduces nothing */
@@ -223,10 +223,10 @@ void wk__lower_var(wk__lower *l) {
   wk__row_out_reduced(l, 0, wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, d, d)), freedom), keeps(l, 3));
 }
 
-static uint32_t one_dim(const wk__lower *l, int arg) {
+static uint64_t one_dim(const wk__lower *l, int arg) {
   int rank = l->call->args[0].tensor->ndim;
   int64_t dim = l->call->args[arg].integer.bits;
-  return rank ? 1u << (dim < 0 ? dim + rank : dim) : 0;
+  return rank ? wk__dim_bit((int)(dim < 0 ? dim + rank : dim)) : 0;
 }
 
 /* Sums of small floats run in double, so that a long scan does not drift. */
@@ -279,14 +279,14 @@ void wk__lower_logsumexp(wk__lower *l) {
 
 /* A reduced tensor, seen with its reduction dims as size 1, expanded to the argument's sizes. */
 static wk_tensor *unreduced(wk_tensor *t, const wk_tensor *shape, const wk_value *dims, bool keep, bool empty_is_all) {
-  uint32_t mask;
+  uint64_t mask;
   if (wk__dims_mask(dims, shape->ndim, empty_is_all, &mask)) return NULL;
   for (int d = 0; !keep && d < shape->ndim; d++)
     if (mask >> d & 1) t = wk_unsqueeze(t, d);
   return wk_expand(t, shape->sizes, shape->ndim, false);
 }
 
-static wk_int reduced_count(const wk_tensor *shape, uint32_t mask) {
+static wk_int reduced_count(const wk_tensor *shape, uint64_t mask) {
   wk_int n = wk_int_of(1);
   for (int d = 0; d < shape->ndim; d++)
     if (mask >> d & 1) n = wk_int_mul(n, shape->sizes[d]);
@@ -297,7 +297,7 @@ wk_status wk__vjp_sum(wk__vjp *v) {
   return wk__vjp_set(v, 0, unreduced(G, ARG(0), &v->args[1], v->args[2].boolean, true));
 }
 wk_status wk__vjp_mean(wk__vjp *v) {
-  uint32_t mask;
+  uint64_t mask;
   WK_TRY(wk__dims_mask(&v->args[1], ARG(0)->ndim, true, &mask));
   wk_tensor *g = wk_div_Scalar(G, wk__v_size(reduced_count(ARG(0), mask)));
   return wk__vjp_set(v, 0, unreduced(g, ARG(0), &v->args[1], v->args[2].boolean, true));
@@ -351,7 +351,7 @@ wk_status wk__vjp_extremum(wk__vjp *v) {
   wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[1], keep, true);
   wk_tensor *hit = wk__call_tensor(
       WK__OP(_to_copy), (wk_value[]){wk__v_tensor(wk_eq(ARG(0), y)), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE});
-  uint32_t mask;
+  uint64_t mask;
   wk_int list[WK_MAX_DIMS];
   int n = 0;
   WK_TRY(wk__dims_mask(&v->args[1], ARG(0)->ndim, true, &mask));
@@ -382,7 +382,7 @@ static wk_tensor *var_share(wk_tensor *g, wk_int n, double correction) {
 }
 /* 2 g (x - mean) / (n - correction) */
 static wk_status give_var_gradient(wk__vjp *v, wk_tensor *g) {
-  uint32_t mask;
+  uint64_t mask;
   wk_tensor *x = ARG(0);
   WK_TRY(wk__dims_mask(&v->args[1], x->ndim, true, &mask));
   double correction = v->args[2].tag == WK_VALUE_NONE ? 1 : wk__scalar_double(wk__value_scalar(&v->args[2]));
@@ -570,7 +570,7 @@ wk_status wk__compose_norm_dim(wk__call *c) {
 
 /* Orders below 0 and infinite ones say nothing about no elements. */
 static wk_status check_norm_identity(const wk_tensor *x, const wk_value *dims, double p) {
-  uint32_t mask;
+  uint64_t mask;
   WK_TRY(wk__dims_mask(dims, x->ndim, true, &mask));
   if ((p >= 0 && !isinf(p)) || !wk_int_eq(x->numel, wk_int_of(0))) return WK_OK;
   if (dims->tag != WK_VALUE_INTS || dims->count == 0)

@@ -33,7 +33,7 @@ wk_status wk__meta_sort(wk__call *c) {
   WK_TRY(refuse_complex(c));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
   if (wk__non_overlapping_and_dense(t)) memcpy(c->specs[0].strides, t->strides, t->ndim * sizeof *t->strides);
-  c->specs[1] = c->specs[0];
+  wk__spec_copy(&c->specs[1], &c->specs[0]);
   c->specs[1].dtype = WK_INT64;
   return WK_OK;
 }

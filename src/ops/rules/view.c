@@ -28,8 +28,7 @@ wk_status wk__view_view(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
   int ndim = (int)c->args[1].count;
-  if (ndim > WK_MAX_DIMS)
-    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
+  WK_TRY(wk__check_ndim(ndim));
   WK_TRY(wk__infer_size(c->args[1].integers, ndim, t->numel, spec->sizes));
   spec->ndim = (uint8_t)ndim;
   if (wk__view_strides(t, spec->sizes, ndim, spec->strides)) return WK_OK;
@@ -160,7 +159,7 @@ wk_status wk__view_expand(wk__call *c) {
 wk_status wk__view_permute(wk__call *c) {
   const wk_tensor *t = start_view(c);
   const wk_value *dims = &c->args[1];
-  uint32_t seen = 0;
+  uint64_t seen = 0;
   if ((int)dims->count != t->ndim)
     return wk_fail(WK_RUNTIME_ERROR,
                    "permute(sparse_coo): number of dimensions in the tensor input does not match the length of the "
@@ -170,7 +169,7 @@ wk_status wk__view_permute(wk__call *c) {
     int d;
     WK_TRY(wk__wrap_dim(wk_int_guard_value(dims->integers[k]), t->ndim, &d));
     if (seen >> d & 1) return wk_fail(WK_RUNTIME_ERROR, "permute(): duplicate dims are not allowed.");
-    seen |= 1u << d;
+    seen |= wk__dim_bit(d);
     c->specs[0].sizes[k] = t->sizes[d];
     c->specs[0].strides[k] = t->strides[d];
   }
@@ -205,7 +204,7 @@ wk_status wk__view_unsqueeze(wk__call *c) {
   wk__spec *spec = &c->specs[0];
   int dim;
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim + 1, &dim));
-  if (t->ndim == WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  WK_TRY(wk__check_ndim(t->ndim + 1));
   for (int d = t->ndim; d > dim; d--) {
     spec->sizes[d] = spec->sizes[d - 1];
     spec->strides[d] = spec->strides[d - 1];
@@ -219,7 +218,7 @@ wk_status wk__view_unsqueeze(wk__call *c) {
 wk_status wk__view_squeeze(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
-  uint32_t taken = ~0u;
+  uint64_t taken = UINT64_MAX;
   if (c->op->schema.parameter_count > 1) WK_TRY(wk__dims_mask(&c->args[1], t->ndim, false, &taken));
   spec->ndim = 0;
   for (int d = 0; d < t->ndim; d++) {
@@ -332,7 +331,7 @@ wk_status wk__view_as_strided(wk__call *c) {
   wk__spec *spec = &c->specs[0];
   const wk_value *size = &c->args[1], *stride = &c->args[2];
   if (size->count != stride->count) return wk_fail(WK_RUNTIME_ERROR, "mismatch in length of strides and shape");
-  if (size->count > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  WK_TRY(wk__check_ndim(size->count));
   spec->ndim = (uint8_t)size->count;
   wk_int last = wk_int_of(0), zero = wk_int_of(0);
   bool empty = false;
@@ -368,7 +367,7 @@ wk_status wk__view_unfold(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "maximum size for tensor at dimension %d is %lld but size is %lld", dim,
                    wk__shown(length), wk__shown(size));
   if (step_given < 1) return wk_fail(WK_RUNTIME_ERROR, "step is %lld but must be > 0", (long long)step_given);
-  if (t->ndim == WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  WK_TRY(wk__check_ndim(t->ndim + 1));
   if (t->ndim) {
     wk_int step = wk_int_of(step_given);
     spec->sizes[dim] = wk_int_add(wk_int_floordiv(wk_int_sub(length, size), step), one());
@@ -684,8 +683,7 @@ wk_status wk__compose_unbind(wk__call *c) {
 static wk_status reshape_to(const wk_value *self, const wk_int *shape, int ndim, wk_value *result) {
   const wk_tensor *t = self->tensor;
   wk_int sizes[WK_MAX_DIMS], strides[WK_MAX_DIMS];
-  if (ndim > WK_MAX_DIMS)
-    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, ndim);
+  WK_TRY(wk__check_ndim(ndim));
   WK_TRY(wk__infer_size(shape, ndim, t->numel, sizes));
   wk_value size = wk__v_ints(sizes, ndim);
   if (wk__view_strides(t, sizes, ndim, strides)) return call1(WK__OP(view), (wk_value[]){*self, size}, result);
@@ -723,8 +721,7 @@ wk_status wk__compose_unflatten(wk__call *c) {
   if (count == 0) return wk_fail(WK_RUNTIME_ERROR, "unflatten: sizes must be non-empty");
   WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "unflatten got an unexpected error:");
-  if (t->ndim + count - 1 > WK_MAX_DIMS)
-    return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  WK_TRY(wk__check_ndim(t->ndim + count - 1));
   for (int d = 0; d < dim; d++) shape[n++] = t->sizes[d];
   for (int k = 0; k < count; k++) {
     wk_int size = sizes->integers[k];
@@ -803,11 +800,11 @@ static wk_status repeated_dim(const char *which, const wk_value *dims) {
   return status;
 }
 /* Each as an index from the front; a bit a dim. */
-static wk_status wrap_dims(const wk_value *dims, int ndim, int *out, uint32_t *out_mask) {
+static wk_status wrap_dims(const wk_value *dims, int ndim, int *out, uint64_t *out_mask) {
   *out_mask = 0;
   for (uint32_t k = 0; k < dims->count; k++) {
     WK_TRY(wk__wrap_dim(wk_int_guard_value(dims->integers[k]), ndim, &out[k]));
-    *out_mask |= 1u << out[k];
+    *out_mask |= wk__dim_bit(out[k]);
   }
   return WK_OK;
 }
@@ -828,7 +825,7 @@ static wk_status check_moves(const wk_value *from, const wk_value *to) {
 wk_status wk__compose_movedim(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   int from[WK_MAX_DIMS], to[WK_MAX_DIMS];
-  uint32_t taken, filled;
+  uint64_t taken, filled;
   wk_value source, destination;
   wk_int order[WK_MAX_DIMS];
   dims_given(&c->args[1], &source);
@@ -836,8 +833,8 @@ wk_status wk__compose_movedim(wk__call *c) {
   WK_TRY(check_moves(&source, &destination));
   WK_TRY(wrap_dims(&source, t->ndim, from, &taken));
   WK_TRY(wrap_dims(&destination, t->ndim, to, &filled));
-  if (__builtin_popcount(taken) != (int)source.count) return repeated_dim("source", &source);
-  if (__builtin_popcount(filled) != (int)source.count) return repeated_dim("destination", &destination);
+  if (__builtin_popcountll(taken) != (int)source.count) return repeated_dim("source", &source);
+  if (__builtin_popcountll(filled) != (int)source.count) return repeated_dim("destination", &destination);
   for (uint32_t k = 0; k < source.count; k++) order[to[k]] = wk_int_of(from[k]);
   for (int k = 0, d = 0; k < t->ndim; k++) {
     if (filled >> k & 1) continue;

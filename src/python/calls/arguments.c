@@ -34,15 +34,19 @@ int wk__int_from_python(wk__state *state, PyObject *o, wk_int *out) {
   return 0;
 }
 
+int wk__too_many_dims(void) {
+  PyErr_Format(PyExc_RuntimeError, "only tensors with up to %d dims are supported", WK_MAX_DIMS);
+  return -1;
+}
+
 int wk__ints_from_python(wk__state *state, PyObject *o, wk_int *out_list, bool single) {
   if (single && !PyTuple_Check(o) && !PyList_Check(o)) return wk__int_from_python(state, o, out_list) < 0 ? -1 : 1;
   PyObject *fast = PySequence_Fast(o, "expected a sequence of integers");
   if (!fast) return -1;
   Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
   if (n > WK_MAX_DIMS) {
-    PyErr_Format(PyExc_RuntimeError, "a tensor has at most %d dimensions, got %zd", WK_MAX_DIMS, n);
     Py_DECREF(fast);
-    return -1;
+    return wk__too_many_dims();
   }
   for (Py_ssize_t i = 0; i < n; i++)
     if (wk__int_from_python(state, PySequence_Fast_GET_ITEM(fast, i), &out_list[i]) < 0) {

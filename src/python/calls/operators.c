@@ -424,7 +424,7 @@ static int misfit(match *m, const wk__parameter *p, PyObject *o, int position) {
 /* One list parameter may be spread over the positions: view(2, 3), zeros(2, 3). */
 static int match_spread(wk__state *state, match *m, const wk__parameter *p, PyObject *const *args, Py_ssize_t n,
                         wk_value *v) {
-  if (n > WK_MAX_DIMS) return 0;
+  if (WK_UNLIKELY(n > WK_MAX_DIMS)) return is_size(state, args[0]) ? wk__too_many_dims() : 0;
   wk_int *list = list_room(m, (size_t)n * sizeof *list);
   if (!list) return -1;
   for (Py_ssize_t k = 0; k < n; k++) {

@@ -139,7 +139,7 @@ static int array_geometry(const array_struct *a, geometry *g) {
                     "given numpy array has byte order different from the native byte order. Conversion between byte "
                     "orders is currently not supported.");
   else if (a->ndim > WK_MAX_DIMS)
-    PyErr_Format(PyExc_ValueError, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, a->ndim);
+    PyErr_Format(PyExc_ValueError, "only tensors with up to %d dims are supported", WK_MAX_DIMS);
   for (int d = 0; d < a->ndim && !PyErr_Occurred(); d++) {
     g->sizes[d] = a->shape[d];
     g->strides[d] = a->strides[d] / a->itemsize;
@@ -319,8 +319,8 @@ PyObject *wk__from_buffer(PyObject *module, PyObject *const *args, Py_ssize_t n,
 
 /* What a buffer of ours holds. */
 typedef struct exported {
-  wk_storage *storage;              /* owned, pinned */
-  Py_ssize_t dims[2 * WK_MAX_DIMS]; /* sizes, then strides in bytes */
+  wk_storage *storage; /* owned, pinned */
+  Py_ssize_t dims[];   /* (2 ndim) sizes, then strides in bytes */
 } exported;
 
 /* The struct module's codes; 'l' because NumPy's int64 is a long. NULL: no other library has the dtype. */
@@ -332,7 +332,7 @@ static const char *const formats[WK_DTYPE_COUNT] = {
 #define NUMPY_OF_GRAD "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
 
 static exported *export_create(const wk_tensor *t) {
-  exported *e = PyMem_Malloc(sizeof *e);
+  exported *e = PyMem_Malloc(sizeof *e + 2 * t->ndim * sizeof *e->dims);
   if (!e) {
     PyErr_NoMemory();
     return NULL;

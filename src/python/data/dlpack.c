@@ -74,8 +74,8 @@ typedef struct exported {
     dl_managed plain;
     dl_versioned versioned;
   };
-  wk_storage *storage;           /* owned, pinned */
-  int64_t dims[2 * WK_MAX_DIMS]; /* sizes, then strides */
+  wk_storage *storage; /* owned, pinned */
+  int64_t dims[];      /* (2 ndim) sizes, then strides */
 } exported;
 
 static void exported_free(exported *e) {
@@ -112,7 +112,7 @@ static dl_tensor describe(const wk_tensor *t, int64_t *dims) {
 }
 
 static PyObject *export(const wk_tensor *t, bool versioned, bool copied) {  // -> new
-  exported *e = wk__alloc_zeroed(sizeof *e);
+  exported *e = wk__alloc_zeroed(sizeof *e + 2 * t->ndim * sizeof *e->dims);
   if (!e || wk__realize((wk_tensor *)t, "a tensor's memory is given out") != WK_OK) {
     wk__free(e);
     return wk__raise(NULL);
@@ -205,7 +205,7 @@ static int check_foreign(const dl_tensor *t) {
   if (t->device.type != DL_CPU && t->device.type != DL_CUDA_HOST)
     PyErr_Format(PyExc_BufferError, "Unsupported DLPack device type: %d", (int)t->device.type);
   else if (t->ndim < 0 || t->ndim > WK_MAX_DIMS)
-    PyErr_Format(PyExc_BufferError, "a tensor has at most %d dimensions, got %d", WK_MAX_DIMS, (int)t->ndim);
+    PyErr_Format(PyExc_BufferError, "only tensors with up to %d dims are supported", WK_MAX_DIMS);
   else if (t->ndim && !t->shape)
     PyErr_SetString(PyExc_BufferError, "the DLPack tensor has no shape");
   for (int d = 0; !PyErr_Occurred() && d < t->ndim; d++) {

@@ -18,9 +18,15 @@ typedef struct indexing {
 static wk_value tensor_value(wk_tensor *t) { return (wk_value){.tag = WK_VALUE_TENSOR, .tensor = t}; }
 static wk_value int_value(int64_t i) { return (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of(i)}; }
 
+/* Not `= {0}`: most of the indices are never looked at. */
+static void start_indexing(indexing *x) {
+  x->view = NULL;
+  x->dim = x->entry = x->index_count = 0;
+}
+
 static void release_indexing(indexing *x) {
   wk__release(x->view);
-  for (int d = 0; d < WK_MAX_DIMS; d++) wk__release(x->indices[d]);
+  for (int d = 0; d < x->entry; d++) wk__release(x->indices[d]);
 }
 
 /* Replaces the view by what the operator makes of it. */
@@ -43,7 +49,7 @@ static int too_many(const indexing *x) {
 /* Dims that are taken whole. */
 static void skip_dims(indexing *x, int count) {
   x->dim += count;
-  x->entry += count;
+  while (count-- > 0) x->indices[x->entry++] = NULL;
 }
 
 static int take_integer(indexing *x, PyObject *key) {
@@ -223,11 +229,12 @@ static wk_value index_list(indexing *x) {
 }
 
 PyObject *wk__tensor_get_item(PyObject *self, PyObject *key) {  // -> new
-  indexing x = {0};
+  indexing x;
   PyObject *result = NULL;
   if (WK_UNLIKELY(wk__overrides(self)) && wk__overridden_method(((wk__python_tensor *)self)->state, "__getitem__",
                                                                 (PyObject *[]){self, key}, 2, NULL, &result))
     return result;
+  start_indexing(&x);
   if (parse(&x, self, key) == 0) {
     if (x.index_count) {
       wk_value args[] = {tensor_value(x.view), index_list(&x)};
@@ -327,7 +334,8 @@ int wk__tensor_set_item(PyObject *self, PyObject *key, PyObject *value) {
     Py_XDECREF(result);
     return result ? 0 : -1;
   }
-  indexing x = {0};
+  indexing x;
+  start_indexing(&x);
   int status = parse(&x, self, key) == 0 ? assign(&x, value) : -1;
   release_indexing(&x);
   return status;
