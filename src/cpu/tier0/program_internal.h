@@ -131,7 +131,7 @@ bool find_box(const wk__program *program, const geometry *g, int access, const i
 void next_row(const wk__program *program, const geometry *g, int access, int64_t *at); /* positions of the bounds */
 /* What stands for the others in the masked load that is instruction v, as the buffer's dtype holds it. */
 int64_t find_outside(const wk__program *program, const wk__launch *launch, int v);
-enum { MAX_BOUNDS = WK_MAX_DIMS }; /* of an access */
+enum { MAX_BOUNDS = WK__NEST_MAX_DIMS }; /* of an access */
 static inline int bounds_of(const wk__program *p, int access) {
   return __builtin_popcount(p->nest->accesses[access].may_leave);
 }
