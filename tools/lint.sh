@@ -23,6 +23,7 @@ check calls python tools/check_calls.py build
 check words python tools/check_words.py
 check pages python tools/check_pages.py
 check devices python tools/check_devices.py
+check private python tools/check_private.py
 check operators python tools/check_operator_lists.py
 check operators.md python tools/generate_operators.py page=docs/operators.md --check -- src/ops/tables/*.ops
 check names python tools/check_core_names.py build/python

@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
 
@@ -849,13 +850,13 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     PyObject *function = wk__module_forward(f, r, callable);
     return function ? enter(f, callable, args, count, names) : NULL;
   }
-  if (t == &_PyWeakref_RefType && !count && !names && wk__is_foreign(r, callable)) {
+  if (t == wk__weak_reference_type() && !count && !names && wk__is_foreign(r, callable)) {
     PyObject *referent = Py_NewRef(PyWeakref_GET_OBJECT(callable));
     if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, callable), 0, NULL) == 0) return referent;
     Py_DECREF(referent);
     return wk__refuse(f, "%s", r->failed);
   }
-  if (t == &_PyMethodWrapper_Type) return method_wrapper(f, r, callable, args, count, names);
+  if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);

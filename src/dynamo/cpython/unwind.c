@@ -1,0 +1,100 @@
+/* Exceptions in a frame: the traceback entry, the handler of the frame, and what CPython's loop does to the stack on
+ * the way there. Tests: tests/python/capture/test_evaluator.py. */
+#include "dynamo/cpython/version.h"
+
+#include "dynamo/cpython/unwind.h"
+
+typedef struct handler {
+  int target, depth;
+  bool push_last; /* where the exception came from goes onto the stack, for RERAISE */
+} handler;
+
+static const uint8_t *read_varint(const uint8_t *p, int *out_value) {
+  int value = *p & 63;
+  while (*p++ & 64) value = (value << 6) | (*p & 63);
+  *out_value = value;
+  return p;
+}
+
+/* The table has (start, size, target, depth * 2 + push_last), sorted by start, disjoint. */
+static bool find_handler(PyCodeObject *code, int offset, handler *out_handler) {
+  const uint8_t *p = (const uint8_t *)PyBytes_AS_STRING(code->co_exceptiontable);
+  const uint8_t *end = p + PyBytes_GET_SIZE(code->co_exceptiontable);
+  while (p < end) {
+    int start, size, depth;
+    p = read_varint(p, &start);
+    p = read_varint(p, &size);
+    p = read_varint(p, &out_handler->target);
+    p = read_varint(p, &depth);
+    if (start > offset) return false;
+    if (offset >= start + size) continue;
+    out_handler->depth = depth >> 1;
+    out_handler->push_last = depth & 1;
+    return true;
+  }
+  return false;
+}
+
+void wk__frame_pop_to(wk__frame *frame, int depth) {
+  real_frame *real = frame->real;
+  int bottom = frame->code->co_nlocalsplus + depth;
+  frame->dropping++;
+  while (real->stacktop > bottom) {
+    PyObject *value = real->localsplus[--real->stacktop];
+    Py_XDECREF(value);
+  }
+  frame->dropping--;
+}
+
+/* The frame is the thread's current one, so that the thread can be asked for its frame object. */
+static void add_traceback(wk__frame *frame) {
+  if (_PyFrame_IsIncomplete(frame->real)) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyFrameObject *object = PyThreadState_GetFrame(frame->thread);
+  PyErr_Restore(type, value, traceback);
+  if (object) PyTraceBack_Here(object);
+  Py_XDECREF(object);
+}
+
+/* Takes the exception that is set, with its traceback. -> new */
+static PyObject *take_exception(void) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyException_SetTraceback(value, traceback ? traceback : Py_None);
+  Py_XDECREF(type);
+  Py_XDECREF(traceback);
+  return value;
+}
+
+bool wk__frame_unwind(wk__frame *frame) {
+  wk__linkage *link = wk__linkage_of(frame);
+  real_frame *real = frame->real;
+  frame->keyword_names = NULL;
+  if (!link->counted) return false;  // it was never entered
+  bool traced = wk__thread_traced(frame->thread);
+  if (!link->reraising) {
+    add_traceback(frame);
+    if (WK_UNLIKELY(traced)) wk__version_tell(frame, WK__TOLD_RAISE);
+  }
+  link->reraising = false;
+  handler found;
+  if (!find_handler(frame->code, frame->offset, &found)) {
+    wk__frame_pop_to(frame, 0);
+    if (WK_UNLIKELY(traced)) wk__version_tell(frame, WK__TOLD_EXIT);
+    return false;
+  }
+  wk__frame_pop_to(frame, found.depth);
+  if (found.push_last) {
+    PyObject *last = PyLong_FromLong(_PyInterpreterFrame_LASTI(real));
+    if (!last) {
+      link->reraising = true;
+      return wk__frame_unwind(frame);
+    }
+    real->localsplus[real->stacktop++] = last;
+  }
+  real->localsplus[real->stacktop++] = take_exception();
+  frame->next = found.target;
+  return true;
+}
