@@ -191,7 +191,7 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
     case WK__READ_GRAD:
       return PyObject_TypeCheck(a, g->session->binding->tensor_type) ? g->session->binding->grad_of(a) : NULL;
     case WK__READ_REFERENT:
-      return PyWeakref_Check(a) ? Py_NewRef(PyWeakref_GET_OBJECT(a)) : NULL;
+      return PyWeakref_Check(a) ? wk__weak_referent(a) : NULL;
     case WK__READ_ATTRIBUTE: {
       PyObject *found = PyObject_GetAttr(a, read->object);
       if (!found) PyErr_Clear();

@@ -7,7 +7,8 @@ import textwrap
 
 import pytest
 
-interpreters = pytest.importorskip("_xxsubinterpreters")
+INTERPRETERS = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+interpreters = pytest.importorskip(INTERPRETERS)
 
 PREAMBLE = f"import sys\nsys.path[:0] = {sys.path!r}\nimport wick\n"
 
@@ -80,7 +81,7 @@ def run(code, timeout=60):
 
 def in_interpreters(*codes):
     """Runs each code in an interpreter of its own, all alive together, then ends them one by one."""
-    lines = ["import _xxsubinterpreters as interpreters", f"codes = {codes!r}"]
+    lines = [f"import {INTERPRETERS} as interpreters", f"codes = {codes!r}"]
     lines += ["made = [interpreters.create() for _ in codes]"]
     lines += ["for i, code in zip(made, codes): interpreters.run_string(i, code)"]
     lines += ["for i in made: interpreters.destroy(i)"]

@@ -851,7 +851,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     return function ? enter(f, callable, args, count, names) : NULL;
   }
   if (t == wk__weak_reference_type() && !count && !names && wk__is_foreign(r, callable)) {
-    PyObject *referent = Py_NewRef(PyWeakref_GET_OBJECT(callable));
+    PyObject *referent = wk__weak_referent(callable);
     if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, callable), 0, NULL) == 0) return referent;
     Py_DECREF(referent);
     return wk__refuse(f, "%s", r->failed);

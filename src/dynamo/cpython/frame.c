@@ -6,8 +6,6 @@
  * any operation, and the garbage collector, which visits the frames of running generators, sees only what they own. */
 #include "dynamo/cpython/version.h"
 
-#include "dynamo/cpython/unwind.h"
-
 /* ---- entering and leaving ---- */
 
 void wk__frame_enter(wk__frame *frame, wk__session *session, PyThreadState *thread, real_frame *real, wk__code *info,

@@ -23,6 +23,7 @@ typedef struct wk__session wk__session; /* what this thread is doing: capturing 
 typedef struct wk__code {
   const struct wk__instruction *code; /* (unit_count) in the normal form (normal.h) */
   int unit_count;
+  int exit; /* an instruction that returns, maybe another constant than the program's; -1: there is none */
   const char *unsupported; /* a reason why no frame of it is evaluated (async, ...); NULL */
 } wk__code;
 

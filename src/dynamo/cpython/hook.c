@@ -70,6 +70,12 @@ static const char *why_unsupported(PyCodeObject *code) {
   return NULL;
 }
 
+static int find_exit(const wk__instruction *code, int count) {
+  int i = count - 1;
+  while (i >= 0 && code[i].kind != WK__I_RETURN && code[i].kind != WK__I_RETURN_CONST) i--;
+  return i;
+}
+
 wk__code *wk__code_get(PyCodeObject *code) {
   wk__code *info = wk__code_peek(code);
   if (info) return info;
@@ -83,6 +89,7 @@ wk__code *wk__code_get(PyCodeObject *code) {
     info->code = code_units = (wk__instruction *)(info + 1);
     wk__decode((const uint8_t *)PyBytes_AS_STRING(bytes), count, code_units);
     info->unit_count = count;
+    info->exit = find_exit(code_units, count);
     info->unsupported = why_unsupported(code);
   } else {
     PyErr_NoMemory();

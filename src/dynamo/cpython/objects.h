@@ -32,7 +32,6 @@ PyAPI_FUNC(PyObject *) _PyList_Extend(PyListObject *list, PyObject *iterable);
 PyAPI_FUNC(int) _PyDict_MergeEx(PyObject *dict, PyObject *other, int override);
 PyAPI_FUNC(int) _PySet_Update(PyObject *set, PyObject *iterable);
 PyAPI_FUNC(PyObject *) _PyUnicode_JoinArray(PyObject *separator, PyObject *const *items, Py_ssize_t count);
-PyAPI_DATA(PyTypeObject) _PyMethodWrapper_Type;
 #endif
 
 /* ---- types ---- */
@@ -73,8 +72,8 @@ static inline PyObject *wk__type_dict(PyTypeObject *type) {  // -> borrowed
   return type->tp_dict;
 #endif
 }
-/* Of `object.method` where the method is written in C, and of weak references. */
-static inline PyTypeObject *wk__method_wrapper_type(void) { return &_PyMethodWrapper_Type; }
+/* Of `1 .__add__`, which newer versions do not export; of weak references. */
+PyTypeObject *wk__method_wrapper_type(void);
 static inline PyTypeObject *wk__weak_reference_type(void) { return &_PyWeakref_RefType; }
 
 /* ---- attributes ---- */
@@ -170,6 +169,17 @@ static inline bool wk__is_ascii_iterator_type(const PyTypeObject *type) {
   return strcmp(type->tp_name, "str_ascii_iterator") == 0;
 }
 
+/* ---- weak references ---- */
+/* What it refers to, None when that is gone. */
+static inline PyObject *wk__weak_referent(PyObject *reference) {  // -> new
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject *referent;
+  return PyWeakref_GetRef(reference, &referent) > 0 ? referent : Py_NewRef(Py_None);
+#else
+  return Py_NewRef(PyWeakref_GET_OBJECT(reference));
+#endif
+}
+
 /* ---- generators ---- */
 static inline PyCodeObject *wk__generator_code(PyObject *generator) {  // -> new
 #if PY_VERSION_HEX >= 0x030C0000
@@ -179,9 +189,16 @@ static inline PyCodeObject *wk__generator_code(PyObject *generator) {  // -> new
 #endif
 }
 
-/* ---- classes that match patterns by themselves ---- */
+/* ---- classes in patterns ---- */
+/* The one pattern of such a class is for the subject itself. */
 static inline bool wk__type_matches_itself(PyTypeObject *type) {
   return PyType_HasFeature(type, _Py_TPFLAGS_MATCH_SELF);
 }
+
+#if PY_VERSION_HEX >= 0x030C0000
+#define WK__CLASS_PATTERN_ERROR "called match pattern must be a class"
+#else
+#define WK__CLASS_PATTERN_ERROR "called match pattern must be a type"
+#endif
 
 #endif

@@ -155,11 +155,13 @@ static void explain_keywords(PyObject *callable, PyObject *keywords) {
   if (!PyErr_ExceptionMatches(PyExc_KeyError)) return;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  if (!value || !PyTuple_Check(value) || PyTuple_GET_SIZE(value) != 1) {
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject *args = ((PyBaseExceptionObject *)value)->args;
+  if (PyTuple_GET_SIZE(args) != 1) {
     PyErr_Restore(type, value, traceback);
     return;
   }
-  raise_about_call(callable, "%U got multiple values for keyword argument '%S'", PyTuple_GET_ITEM(value, 0), NULL);
+  raise_about_call(callable, "%U got multiple values for keyword argument '%S'", PyTuple_GET_ITEM(args, 0), NULL);
   Py_XDECREF(type);
   Py_DECREF(value);
   Py_XDECREF(traceback);

@@ -120,7 +120,7 @@ PyObject *wk__plain_match_class(wk__frame *f, PyObject *subject, PyObject *type,
                                 PyObject *keyword_names) {
   (void)f;
   if (!PyType_Check(type)) {
-    PyErr_SetString(PyExc_TypeError, "called match pattern must be a type");
+    PyErr_SetString(PyExc_TypeError, WK__CLASS_PATTERN_ERROR);
     return NULL;
   }
   int status = PyObject_IsInstance(subject, type);

@@ -380,7 +380,7 @@ static wk__step match_group(wk__frame *f) {
 }
 
 /* `raise` alone gives the handled exception no new traceback entry. */
-static wk__step raise(wk__frame *f, int count) {
+static wk__step raise_exception(wk__frame *f, int count) {
   PyObject *handled = count == 0 ? PyErr_GetHandledException() : NULL;
   bool again = handled != NULL;
   Py_XDECREF(handled);
@@ -618,7 +618,7 @@ wk__step wk__frame_step(wk__frame *f) {
 
     /* ---- exceptions ---- */
     case WK__I_LOAD_ASSERTION_ERROR: return load_assertion_error(f);
-    case WK__I_RAISE: return raise(f, argument);
+    case WK__I_RAISE: return raise_exception(f, argument);
     case WK__I_RERAISE: return raise_again(f, argument);
     case WK__I_PUSH_EXC_INFO: return push_exception(f);
     case WK__I_POP_EXCEPT: return pop_exception(f);

@@ -2,8 +2,6 @@
  * the way there. Tests: tests/python/capture/test_evaluator.py. */
 #include "dynamo/cpython/version.h"
 
-#include "dynamo/cpython/unwind.h"
-
 typedef struct handler {
   int target, depth;
   bool push_last; /* where the exception came from goes onto the stack, for RERAISE */
@@ -68,6 +66,46 @@ static PyObject *take_exception(void) {
   return value;
 }
 
+/* ---- a tracer or profiler that was turned on while the frame was evaluated is told of what its exceptions do ---- */
+
+/* With the exception put aside; one of the tracer's own takes its place. */
+static void tell(wk__frame *frame, Py_tracefunc tracer, PyObject *owner, int event) {
+  PyThreadState *thread = frame->thread;
+  if (!tracer || thread->tracing) return;
+  PyObject *type, *value, *traceback, *argument = NULL;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (event == PyTrace_EXCEPTION) argument = PyTuple_Pack(3, type, value, traceback ? traceback : Py_None);
+  PyFrameObject *object = PyThreadState_GetFrame(thread);
+  int *current_event = wk__thread_event(thread), outer_event = *current_event, status = -1;
+  if (object && (argument || event != PyTrace_EXCEPTION)) {
+    *current_event = event;
+    PyThreadState_EnterTracing(thread);
+    object->f_lineno = PyFrame_GetLineNumber(object);
+    status = tracer(owner, object, event, argument);
+    object->f_lineno = 0;
+    PyThreadState_LeaveTracing(thread);
+    *current_event = outer_event;
+  }
+  Py_XDECREF(object);
+  Py_XDECREF(argument);
+  if (status == 0) {
+    PyErr_Restore(type, value, traceback);
+  } else {
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+  }
+}
+
+static void tell_of_raise(wk__frame *frame) {
+  tell(frame, frame->thread->c_tracefunc, frame->thread->c_traceobj, PyTrace_EXCEPTION);
+}
+static void tell_of_exit(wk__frame *frame) {
+  tell(frame, frame->thread->c_tracefunc, frame->thread->c_traceobj, PyTrace_RETURN);
+  tell(frame, frame->thread->c_profilefunc, frame->thread->c_profileobj, PyTrace_RETURN);
+}
+
 bool wk__frame_unwind(wk__frame *frame) {
   wk__linkage *link = wk__linkage_of(frame);
   real_frame *real = frame->real;
@@ -76,13 +114,13 @@ bool wk__frame_unwind(wk__frame *frame) {
   bool traced = wk__thread_traced(frame->thread);
   if (!link->reraising) {
     add_traceback(frame);
-    if (WK_UNLIKELY(traced)) wk__version_tell(frame, WK__TOLD_RAISE);
+    if (WK_UNLIKELY(traced)) tell_of_raise(frame);
   }
   link->reraising = false;
   handler found;
   if (!find_handler(frame->code, frame->offset, &found)) {
     wk__frame_pop_to(frame, 0);
-    if (WK_UNLIKELY(traced)) wk__version_tell(frame, WK__TOLD_EXIT);
+    if (WK_UNLIKELY(traced)) tell_of_exit(frame);
     return false;
   }
   wk__frame_pop_to(frame, found.depth);

@@ -10,6 +10,7 @@
 #define Py_BUILD_CORE_MODULE 1
 #endif
 #include "dynamo/cpython/normal.h"
+#include "dynamo/cpython/unwind.h"
 // The internal headers come after Python.h.
 #include <internal/pycore_ceval.h>
 #include <internal/pycore_code.h>
@@ -45,9 +46,6 @@ static inline wk__linkage *wk__linkage_of(wk__frame *frame) { return (wk__linkag
 /* The frame, which is linked no more, is over: what it holds is let go of, with the exception that is set, if one is.
  * `steal_result` (NULL: none) is given back. From 3.12 on CPython's caller leaves that to the hook. */
 PyObject *wk__version_clear(wk__frame *frame, PyObject *steal_result);  // -> new
-/* What a tracer that was turned on while the frame was evaluated is told of an exception in it. */
-typedef enum wk__told { WK__TOLD_RAISE, WK__TOLD_EXIT } wk__told;
-void wk__version_tell(wk__frame *frame, wk__told what);
 /* Signals, pending calls, exceptions from other threads, the lock, garbage: 0, or -1 with an exception. */
 int wk__version_serve_requests(PyThreadState *thread);
 

@@ -8,6 +8,7 @@
 #define WK__OPCODES "dynamo/cpython/opcodes_311.def"
 enum { WK__CALLABLE_FIRST = 0 };   /* what is called lies on the stack as NULL, callable: not as callable, NULL */
 enum { WK__JUMPS_WANT_BOOLS = 0 }; /* a conditional jump of CPython's loop takes True and False alone */
+enum { WK__HOOK_COUNTS = 0 };      /* what CPython's loop counts once more under a hook */
 enum { WK__NOTHING_HANDLED_IS_NULL = 0 }; /* else None, when POP_EXCEPT puts it back */
 
 struct wk__linkage {
@@ -64,8 +65,6 @@ static inline void wk__thread_unlink(wk__frame *frame) {
 /* False: RecursionError is set. */
 static inline bool wk__thread_count(PyThreadState *thread) { return _Py_EnterRecursiveCallTstate(thread, "") == 0; }
 static inline void wk__thread_uncount(PyThreadState *thread) { _Py_LeaveRecursiveCallTstate(thread); }
-/* The calls of CPython's loop that a hook makes count once more than without the hook: by so many units. */
-enum { WK__HOOK_COUNTS = 0 };
 static inline void wk__thread_uncount_hook(PyThreadState *thread, int units) { (void)thread, (void)units; }
 
 static inline bool wk__thread_has_requests(PyThreadState *thread) {
@@ -76,6 +75,8 @@ static inline bool wk__signals_wait(void) {
   return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) && wk__gil_is_held();
 }
 static inline bool wk__thread_traced(PyThreadState *thread) { return thread->cframe->use_tracing != 0; }
+static inline int *wk__thread_event(PyThreadState *thread) { return &thread->tracing_what; }
+
 /* A generator's frame gives a value. */
 static inline void wk__real_suspend(wk__frame *f, int argument) {
   (void)argument;

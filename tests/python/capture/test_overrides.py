@@ -10,7 +10,6 @@ from wick import _C, Tensor, nn
 from wick.nn import functional as F
 from wick.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
 
 
 class Plain(Tensor):

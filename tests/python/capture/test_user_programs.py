@@ -21,7 +21,6 @@ import wick as torch
 import wick.nn.functional as F
 from wick import nn
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
 
 PROGRAMS = []
 
