@@ -158,7 +158,7 @@ static void note_endings(wk__session *s, wk__activation *a) {
     if (!o || !PyGen_CheckExact(o)) continue;
     PyObject *suspended = PyObject_GetAttrString(o, "gi_suspended");
     PyCodeObject *code = wk__generator_code(o);
-    if (suspended != Py_False && PyBytes_GET_SIZE(code->co_exceptiontable))
+    if (suspended != Py_False && wk__code_has_handlers(code))
       wk__record_failed(s->recording, "a generator that is not finished");
     PyErr_Clear();
     Py_DECREF(code);

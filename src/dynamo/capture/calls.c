@@ -249,7 +249,7 @@ static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObj
 static int note_change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *const *args,
                        Py_ssize_t count, PyObject *names) {
   PyTypeObject *type = Py_TYPE(self);
-  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  while (!wk__type_is_fixed(type)) type = type->tp_base;
   return note_method(f, r, type, self, name, args, count, names);
 }
 
@@ -768,9 +768,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   if (t == *BINDING->parameter_type) return look(f, callable, args, count, names); /* its __new__ is evaluated */
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
-  if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);
-  if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return look(f, callable, args, count, names);
+  if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
+  if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   if (t->tp_base != &PyBaseObject_Type && !arguments_usable(f, args, count, names)) return NULL; /* C code fills it */
   if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
   if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);

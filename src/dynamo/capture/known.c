@@ -44,12 +44,10 @@ bool wk__is_python_instance(PyObject *o) {
 
 bool wk__is_partial(PyTypeObject *t) { return strcmp(t->tp_name, "functools.partial") == 0; }
 
-bool wk__is_itertool(PyTypeObject *t) {
-  return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) && strncmp(t->tp_name, "itertools.", 10) == 0;
-}
+bool wk__is_itertool(PyTypeObject *t) { return wk__type_is_fixed(t) && strncmp(t->tp_name, "itertools.", 10) == 0; }
 
 bool wk__is_default_dict(PyTypeObject *t) {
-  return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) && strcmp(t->tp_name, "collections.defaultdict") == 0;
+  return wk__type_is_fixed(t) && strcmp(t->tp_name, "collections.defaultdict") == 0;
 }
 
 static bool is_view_of_values(const PyTypeObject *t) {
@@ -466,13 +464,13 @@ static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_s
 static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name,
                                     PyObject *descriptor) {
   PyTypeObject *t = Py_TYPE(descriptor);
-  if (t == &PyProperty_Type || t->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+  if (t == &PyProperty_Type || !wk__type_is_fixed(t)) {
     f->session->entering = t == &PyProperty_Type;
     PyObject *found = PyObject_GetAttr(owner, name);
     f->session->entering = false;
     return found;
   }
-  bool field = strcmp(t->tp_name, "_collections._tuplegetter") == 0;
+  bool field = strcmp(wk__type_name(t), "_tuplegetter") == 0; /* its module differs by version */
   if (field) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (t == &PyMemberDescr_Type) {
     PyObject *found = PyObject_GetAttr(owner, name);

@@ -116,7 +116,7 @@ static int keep_version(wk__recording *r, PyObject *object) {
 }
 
 int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
-  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return 0; /* those do not change */
+  if (wk__type_is_fixed(type)) return 0;
   uint64_t key = key_of(type) | 1;
   if (wk__map_get(&r->read_before, key)) return 0;
   if (wk__map_set(&r->read_before, key, type) != WK_OK) return wk__record_no_memory(r);

@@ -67,6 +67,9 @@ bool wk__frame_imagine(wk__frame *frame, wk__frame_image *space, wk__session *se
 wk__code *wk__code_get(PyCodeObject *code);
 wk__code *wk__code_peek(PyCodeObject *code); /* NULL when there is none yet; no exception */
 
+/* It catches exceptions, or has something to do on their way; not what CPython puts around every generator. */
+bool wk__code_has_handlers(PyCodeObject *code);
+
 typedef enum wk__step {
   WK__STEP_NEXT,    /* done; frame->next says where to go on */
   WK__STEP_RETURN,  /* frame->result is what the function returns */

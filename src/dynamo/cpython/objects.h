@@ -62,6 +62,8 @@ static inline unsigned wk__type_version(PyTypeObject *type) {
 #endif
   return wk__type_version_now(type);
 }
+/* No program changes it: it is written in C. Newer versions make many of them as they make Python's classes. */
+static inline bool wk__type_is_fixed(const PyTypeObject *type) { return type->tp_flags & Py_TPFLAGS_IMMUTABLETYPE; }
 /* What a class itself has, without its bases. */
 static inline PyObject *wk__type_dict(PyTypeObject *type) {  // -> borrowed
 #if PY_VERSION_HEX >= 0x030C0000

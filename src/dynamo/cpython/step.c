@@ -85,17 +85,24 @@ static inline wk__step jump(wk__frame *f, int distance) {
   return WK__STEP_NEXT;
 }
 
+/* Newer versions write a conditional jump back as two: both are done, so that a round of a loop begins in one place. */
+static inline wk__step fall_through(wk__frame *f) {
+  const wk__instruction *next = &f->info->code[f->next];
+  if (WK_LIKELY(next->kind != WK__I_JUMP_AND_SERVE)) return WK__STEP_NEXT;
+  f->next += next->width;
+  return jump(f, next->argument);
+}
 static inline wk__step pop_and_jump_if(wk__frame *f, bool wanted, int distance) {
   int truth = wk__op_true(f, *peek(f, 1));
   if (WK_UNLIKELY(truth < 0)) return failed(f);
   drop(f, 1);
-  return truth == wanted ? jump(f, distance) : WK__STEP_NEXT;
+  return truth == wanted ? jump(f, distance) : fall_through(f);
 }
 static inline wk__step pop_and_jump_if_none(wk__frame *f, bool wanted, int distance) {
   int none = wk__op_is(f, *peek(f, 1), Py_None);
   if (WK_UNLIKELY(none < 0)) return failed(f);
   drop(f, 1);
-  return none == wanted ? jump(f, distance) : WK__STEP_NEXT;
+  return none == wanted ? jump(f, distance) : fall_through(f);
 }
 static wk__step jump_if_or_pop(wk__frame *f, bool wanted, int distance) {
   int truth = wk__op_true(f, *peek(f, 1));

@@ -14,21 +14,52 @@ static const uint8_t *read_varint(const uint8_t *p, int *out_value) {
   return p;
 }
 
-/* The table has (start, size, target, depth * 2 + push_last), sorted by start, disjoint. */
-static bool find_handler(PyCodeObject *code, int offset, handler *out_handler) {
+/* The entries of the table are sorted by start and disjoint. */
+typedef struct entry {
+  int start, size;
+  handler handler;
+} entry;
+
+static const uint8_t *read_entry(const uint8_t *p, entry *out) {
+  int depth;
+  p = read_varint(p, &out->start);
+  p = read_varint(p, &out->size);
+  p = read_varint(p, &out->handler.target);
+  p = read_varint(p, &depth);
+  out->handler.depth = depth >> 1;
+  out->handler.push_last = depth & 1;
+  return p;
+}
+static const uint8_t *table_of(PyCodeObject *code, const uint8_t **out_end) {
   const uint8_t *p = (const uint8_t *)PyBytes_AS_STRING(code->co_exceptiontable);
-  const uint8_t *end = p + PyBytes_GET_SIZE(code->co_exceptiontable);
+  *out_end = p + PyBytes_GET_SIZE(code->co_exceptiontable);
+  return p;
+}
+
+static bool find_handler(PyCodeObject *code, int offset, handler *out_handler) {
+  const uint8_t *end, *p = table_of(code, &end);
+  entry e;
   while (p < end) {
-    int start, size, depth;
-    p = read_varint(p, &start);
-    p = read_varint(p, &size);
-    p = read_varint(p, &out_handler->target);
-    p = read_varint(p, &depth);
-    if (start > offset) return false;
-    if (offset >= start + size) continue;
-    out_handler->depth = depth >> 1;
-    out_handler->push_last = depth & 1;
+    p = read_entry(p, &e);
+    if (e.start > offset) return false;
+    if (offset >= e.start + e.size) continue;
+    *out_handler = e.handler;
     return true;
+  }
+  return false;
+}
+
+bool wk__code_has_handlers(PyCodeObject *code) {
+  const uint8_t *end, *p = table_of(code, &end);
+  if (p == end) return false;
+  wk__code *info = wk__code_get(code);
+  PyErr_Clear();
+  if (!info) return true;
+  entry e;
+  while (p < end) {
+    p = read_entry(p, &e);
+    int kind = info->code[e.handler.target].kind;
+    if (kind != WK__I_STOP_ITERATION_ERROR && kind != WK__I_CLEANUP_THROW) return true;
   }
   return false;
 }
