@@ -119,6 +119,9 @@ int wk__frame_line(const wk__frame *frame) {
   return PyCode_Addr2Line(frame->code, frame->offset * (int)sizeof(_Py_CODEUNIT));
 }
 bool wk__frame_is_generator(const wk__frame *frame) { return frame->code->co_flags & CO_GENERATOR; }
+bool wk__frame_is_shown(const wk__frame *frame) {
+  return wk__linkage_of((wk__frame *)frame)->linked && !_PyFrame_IsIncomplete(frame->real);
+}
 const char *wk__frame_opcode_name(const wk__frame *frame, int offset) {
   return wk__opcode_name(frame->info->code[offset].opcode);
 }

@@ -107,6 +107,7 @@ PyObject *wk__frame_locals(const wk__frame *frame);    // -> borrowed, the mappi
 PyObject *wk__frame_function(const wk__frame *frame);  // -> borrowed
 int wk__frame_line(const wk__frame *frame);            /* of frame->offset */
 bool wk__frame_is_generator(const wk__frame *frame);
+bool wk__frame_is_shown(const wk__frame *frame); /* to sys._getframe: it is linked, and has begun */
 const char *wk__frame_opcode_name(const wk__frame *frame, int offset); /* for reasons and logs */
 bool wk__frame_may_stop_at(const wk__frame *frame, int offset);        /* false between KW_NAMES and CALL */
 

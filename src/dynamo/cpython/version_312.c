@@ -4,13 +4,18 @@
 /* CPython clears frames in its loop alone, by functions that it does not export: so the loop is given one more
  * instruction of the frame, one that returns, or, in code without any, an exception. */
 
+/* What is on the stack dies after the variables, so it stays there; what has to make room for the None that is
+ * returned, after those. */
 static void clear_by_returning(wk__frame *frame) {
   real_frame *real = frame->real;
-  wk__frame_pop_to(frame, 0);
-  if (frame->info->code[frame->info->exit].kind == WK__I_RETURN)
+  PyObject *top = NULL;
+  if (frame->info->code[frame->info->exit].kind == WK__I_RETURN) {
+    if (real->stacktop > frame->code->co_nlocalsplus) top = real->localsplus[--real->stacktop];
     real->localsplus[real->stacktop++] = Py_NewRef(Py_None);
+  }
   wk__real_go_on_at(frame, frame->info->exit);
   Py_XDECREF(_PyEval_EvalFrameDefault(frame->thread, real, 0));
+  Py_XDECREF(top);
 }
 
 /* In front of the first instruction there is no handler. */

@@ -28,7 +28,6 @@ from evaluator_corpus import Tracker, boom  # noqa: E402
 from wick._C import _dynamo_evaluate as evaluate  # noqa: E402
 
 
-
 @pytest.fixture(autouse=True, scope="module")
 def few_objects_for_the_collector():
     gc.collect()
@@ -639,10 +638,7 @@ def test_a_second_interpreter(tmp_path):
     script.write_text(
         textwrap.dedent(
             """
-            try:
-                import _interpreters as interpreters
-            except ImportError:
-                import _xxsubinterpreters as interpreters
+            import subinterpreters as interpreters
             source = '''
             import wick._C as C
             def f(n):
@@ -663,5 +659,7 @@ def test_a_second_interpreter(tmp_path):
             """
         )
     )
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120)
+    path = os.pathsep.join([os.path.dirname(os.path.dirname(__file__)), *sys.path])
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, env=environment)
     assert done.stdout == "fine\n", done.stderr
