@@ -15,7 +15,8 @@ check format clang-format --dry-run --Werror $files
 check cppcheck cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr \
   --suppress=missingInclude --suppress=unknownMacro --suppress=legacyUninitvar --suppress=invalidPointerCast \
   --suppress=duplicateAssignExpression '-DPy_RETURN_NONE=return 0' \
-  '-DPy_RETURN_TRUE=return 0' '-DPy_RETURN_FALSE=return 0' '-DPy_RETURN_NOTIMPLEMENTED=return 0' -DWK_LEVEL=portable -DWK_VECTOR_BYTES=16 '-DWK_VERSION=""' \
+  '-DPy_RETURN_TRUE=return 0' '-DPy_RETURN_FALSE=return 0' '-DPy_RETURN_NOTIMPLEMENTED=return 0' -DPY_MAJOR_VERSION=3 -DPY_MINOR_VERSION=11 \
+  -DPY_VERSION_HEX=0x030B0000 -DWK_LEVEL=portable -DWK_VECTOR_BYTES=16 '-DWK_VERSION=""' \
   -I include -I src -j 2 src
 check ruff ruff check --quiet .
 check includes python tools/check_includes.py

@@ -21,7 +21,6 @@ import wick  # noqa: E402
 from wick._C import Compiled, _dynamo_probe  # noqa: E402
 
 
-
 class Noted:
     """A context manager that says in a list what happens to it."""
 

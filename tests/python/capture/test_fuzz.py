@@ -10,7 +10,6 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 import fuzz  # noqa: E402
 
-
 COUNT = int(os.environ.get("WICK_FUZZ_COUNT", "500"))
 BATCH = 50
 

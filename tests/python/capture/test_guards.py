@@ -25,7 +25,6 @@ from wick import nn  # noqa: E402
 from wick._C import Compiled  # noqa: E402
 from wick.nn.modules.module import register_module_forward_hook  # noqa: E402
 
-
 MUTATIONS = []
 NUMBER = 2
 TEXT = "a"

@@ -1,14 +1,12 @@
 """Forward hooks are part of what is captured: which there are, in which order, and those of all modules."""
 
 import collections
-import sys
 
 import pytest
 
 import wick
 from wick import nn
 from wick.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-
 
 
 def a_model():

@@ -15,7 +15,6 @@ import wick  # noqa: E402
 from wick._C import Compiled  # noqa: E402
 
 
-
 def in_threads(work, count=4):
     failures = []
 

@@ -23,7 +23,6 @@ from wick import nn
 from wick._C import Compiled
 from wick.fx.experimental.proxy_tensor import make_fx
 
-
 CASES = []
 ROWS = [(n, 4) for n in (3, 5, 7, 2, 9, 6)]
 MATRICES = [(3, 4), (5, 6), (7, 8), (2, 9), (9, 2), (6, 6)]

@@ -12,7 +12,6 @@ from wick import nn  # noqa: E402
 from wick._C import Compiled  # noqa: E402
 from wick.nn import functional as F  # noqa: E402
 
-
 STEPS = 10
 
 

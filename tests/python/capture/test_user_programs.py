@@ -11,7 +11,6 @@ import enum
 import functools
 import itertools
 import math
-import sys
 import typing
 from typing import Any
 
@@ -20,7 +19,6 @@ import pytest
 import wick as torch
 import wick.nn.functional as F
 from wick import nn
-
 
 PROGRAMS = []
 
