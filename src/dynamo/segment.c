@@ -115,7 +115,10 @@ static int note_start(wk__activation *a) {
 static int observe_stack(wk__session *s, wk__activation *a) {
   for (int i = 0; i < a->stack_at_start; i++) {
     PyObject *o = a->at_start[a->slots_at_start + i];
-    if (!o) continue;
+    if (!o) { /* a variable that waits there for the end of an inlined comprehension may be bound or not */
+      wk__check(s->recording, WK__CHECK_UNBOUND, a->depth, a->slots_at_start + i, NULL);
+      continue;
+    }
     if (wk__observe(s->recording, s->binding, o, WK__READ_STACK, a->depth, i, NULL) < 0) return -1;
     PyObject *object = wk__as_read(s->recording, o);
     if (object != o) { /* an equal number that the program puts there is not the one that was there */

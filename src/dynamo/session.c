@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "dynamo/capture/numbers.h"
+#include "dynamo/cpython/objects.h"
 #include "dynamo/cpython/plain.h"
 
 static PyObject *refuse(wk__frame *f, bool left_over, const char *format, va_list args) {
@@ -156,10 +157,11 @@ static void note_endings(wk__session *s, wk__activation *a) {
     if (o && PyCell_Check(o)) o = PyCell_GET(o);
     if (!o || !PyGen_CheckExact(o)) continue;
     PyObject *suspended = PyObject_GetAttrString(o, "gi_suspended");
-    PyCodeObject *code = ((PyGenObject *)o)->gi_code;
-    if (suspended != Py_False && PyBytes_GET_SIZE(code->co_exceptiontable))
+    PyCodeObject *code = wk__generator_code(o);
+    if (suspended != Py_False && wk__code_has_handlers(code))
       wk__record_failed(s->recording, "a generator that is not finished");
     PyErr_Clear();
+    Py_DECREF(code);
     Py_XDECREF(suspended);
   }
 }
@@ -398,8 +400,7 @@ static PyObject *evaluate(wk__session *s, PyThreadState *thread, struct _PyInter
   s->innermost = a.outer;
   if (a.outer && a.frame.resumable) a.outer->frame.returned_into = true;
   wk__activation_forget_start(&a);
-  wk__frame_exit(&a.frame);
-  return result;
+  return wk__frame_exit(&a.frame, result);
 }
 
 /* Whether this frame is evaluated: the root, and what it enters while capturing or on the way to a state. */

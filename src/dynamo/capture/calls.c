@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
 
@@ -255,7 +256,7 @@ static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObj
 static int note_change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *const *args,
                        Py_ssize_t count, PyObject *names) {
   PyTypeObject *type = Py_TYPE(self);
-  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  while (!wk__type_is_fixed(type)) type = type->tp_base;
   return note_method(f, r, type, self, name, args, count, names);
 }
 
@@ -773,9 +774,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   if (t == *BINDING->parameter_type) return look(f, callable, args, count, names); /* its __new__ is evaluated */
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
-  if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);
-  if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return look(f, callable, args, count, names);
+  if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
+  if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   if (t->tp_base != &PyBaseObject_Type && !arguments_usable(f, args, count, names)) return NULL; /* C code fills it */
   if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
   if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
@@ -855,13 +856,13 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     PyObject *function = wk__module_forward(f, r, callable);
     return function ? enter(f, callable, args, count, names) : NULL;
   }
-  if (t == &_PyWeakref_RefType && !count && !names && wk__is_foreign(r, callable)) {
-    PyObject *referent = Py_NewRef(PyWeakref_GET_OBJECT(callable));
+  if (t == wk__weak_reference_type() && !count && !names && wk__is_foreign(r, callable)) {
+    PyObject *referent = wk__weak_referent(callable);
     if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, callable), 0, NULL) == 0) return referent;
     Py_DECREF(referent);
     return wk__refuse(f, "%s", r->failed);
   }
-  if (t == &_PyMethodWrapper_Type) return method_wrapper(f, r, callable, args, count, names);
+  if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);

@@ -4,6 +4,7 @@
  * tests/python/test_arguments.py. */
 
 #include "autograd/autograd.h"
+#include "dynamo/cpython/objects.h"
 #include "dynamo/dynamo.h"
 #include "python/calls/override.h"
 
@@ -688,7 +689,7 @@ const char *wk__given_type(const wk__state *state, PyObject *value) {
                                                    state->memory_format_type, state->layout_type};
   for (size_t i = 0; i < WK_COUNT(small); i++)
     if (type == small[i]) return type->tp_name;
-  return value == Py_None ? "NoneType" : _PyType_Name(type);
+  return value == Py_None ? "NoneType" : wk__type_name(type);
 }
 
 static void raise_no_overload(const operator_object *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
@@ -1027,7 +1028,7 @@ int wk__add_operators(PyObject *module, wk__state *state) {
   if (PyModule_AddFunctions(module, module_functions) < 0) return -1;
   state->operator_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &operator_spec, NULL);
   if (!state->operator_type) return -1;
-  PyObject *functions = PyModule_GetDict(module), *methods = state->tensor_type->tp_dict;
+  PyObject *functions = PyModule_GetDict(module), *methods = wk__type_dict(state->tensor_type);
   for (int i = 0; i < wk_op_count(); i++)
     if (add_op(state, functions, methods, wk_op_at(i)) < 0) return -1;
   PyType_Modified(state->tensor_type);
