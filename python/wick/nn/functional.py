@@ -28,6 +28,7 @@ globals().update({name: getattr(_ops, operator) for name, operator in _ALIASES.i
 _LATE = {
     "attention": "multi_head_attention_forward",
     "norm": "instance_norm local_response_norm",
+    "resample": "affine_grid grid_sample interpolate upsample upsample_bilinear upsample_nearest",
 }
 _FILE_OF = _files_of(_LATE)
 
