@@ -22,8 +22,20 @@ _ALIASES = {
 } | {"logsigmoid": "log_sigmoid"}  # fmt: skip
 globals().update({name: getattr(_ops, operator) for name, operator in _ALIASES.items() if hasattr(_ops, operator)})
 
+# The file of functions/, then what it has: loaded when one of the names is first asked for.
+_LAZY = {
+    "attention": "multi_head_attention_forward",
+    "norm": "instance_norm local_response_norm",
+}
+_FILE_OF = {name: file for file, names in _LAZY.items() for name in names.split()}
+
 
 def __getattr__(name):
+    if name in _FILE_OF:
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(f"{__package__}.functions.{_FILE_OF[name]}"), name)
+        return value
     from .._names import missing
 
     raise missing(__name__, name)

@@ -1,4 +1,7 @@
-"""The layers, each in the file that PyTorch users expect it in."""
+"""The layers, each in the file that PyTorch users expect it in.
+
+Those that most models use are imported with the package; the files of _LAZY when one of their names is first asked for.
+"""
 
 from .activation import *  # noqa: F403
 from .container import *  # noqa: F403
@@ -11,8 +14,29 @@ from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .sparse import *  # noqa: F403
 
+# The file's name, then the classes that it gives to torch.nn.
+_LAZY = {
+    "attention": "MultiheadAttention",
+    "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d SyncBatchNorm",
+    "instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d",
+    "lazy": "LazyModuleMixin",
+    "transformer": "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
+}
+_FILE_OF = {name: file for file, names in _LAZY.items() for name in names.split()}
+
 
 def __getattr__(name):
+    from importlib import import_module
+
+    if name in _LAZY:
+        return import_module(f"{__name__}.{name}")
+    if name in _FILE_OF:
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_FILE_OF[name]}"), name)
+        return value
     from ..._names import missing
 
     raise missing(__name__, name)
+
+
+def __dir__():
+    return sorted({*globals(), *_LAZY, *_FILE_OF})
