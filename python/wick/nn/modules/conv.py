@@ -10,9 +10,7 @@ from .lazy import LazyModuleMixin, materialize, uninitialized
 from .module import Module
 from .utils import _ntuple, _reverse_repeat_tuple
 
-__all__ = [
-    f"{lazy}{kind}{dims}d" for lazy in ("", "Lazy") for kind in ("Conv", "ConvTranspose") for dims in (1, 2, 3)
-]
+__all__ = [f"{lazy}{kind}{dims}d" for lazy in ("", "Lazy") for kind in ("Conv", "ConvTranspose") for dims in (1, 2, 3)]
 
 _PADDING_WORDS = {"same", "valid"}
 _PADDING_MODES = {"zeros", "reflect", "replicate", "circular"}
@@ -221,7 +219,9 @@ class _ConvTransposeNd(_ConvNd):
         rest = self._output_padding(
             input, output_size, self.stride, self.padding, self.kernel_size, self._dims, self.dilation
         )
-        return self._function(input, self.weight, self.bias, self.stride, self.padding, rest, self.groups, self.dilation)
+        return self._function(
+            input, self.weight, self.bias, self.stride, self.padding, rest, self.groups, self.dilation
+        )
 
 
 class ConvTranspose1d(_ConvTransposeNd):
