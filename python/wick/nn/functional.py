@@ -46,6 +46,31 @@ def _handle(function, relevant, *args, **kwargs):
     return _C._dispatch_torch_function(function, relevant, args, kwargs)
 
 
+# ---- patches ----
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """The patches of images as columns: (N, C, H, W) -> (N, C * elements of the kernel, places)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(
+            unfold, (input,), input, kernel_size, dilation=dilation, padding=padding, stride=stride
+        )  # fmt: skip
+    return _ops.im2col(input, *map(_pair, (kernel_size, dilation, padding, stride)))
+
+
+def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    """Columns of patches added up to images: (N, C * elements of the kernel, places) -> (N, C, *output_size)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(
+            fold, (input,), input, output_size, kernel_size, dilation=dilation, padding=padding, stride=stride
+        )  # fmt: skip
+    return _ops.col2im(input, *map(_pair, (output_size, kernel_size, dilation, padding, stride)))
+
+
+def _pair(x):
+    return (x, x) if isinstance(x, int) else x
+
+
 # ---- activations: any shape; inplace overwrites the input ----
 
 

@@ -8,7 +8,7 @@
  * How: as a matrix product whose operand, a row for each tap of the kernel and a column for each place of the result,
  * is made panel by panel as the GEMM packs it (patches.c), so that it never exists as a whole. A kernel of one element
  * needs no such operand. Where each channel is a group of its own, vectors go over the image instead (depthwise.c).
- * Strided kernels' input gradients are a product whose result is added up where the taps were (conv.c).
+ * Strided kernels' input gradients are a product whose result is added up where the taps were (gradient.c).
  *
  * Invariant: an element is a sum in an order that depends on the sizes and the layout alone: not on the thread count,
  * nor on the CPU level. Tests: tests/c/test_conv.c, tests/ops/, tests/python/test_convolution.py. */
@@ -43,5 +43,7 @@ WK_MUST_USE wk_status wk__conv_input_gradient(const wk__conv *c, const void *gra
                                               void *grad_input);
 WK_MUST_USE wk_status wk__conv_weight_gradient(const wk__conv *c, const void *grad, const void *input,
                                                void *grad_weight);
+/* Images of planes from what each tap gives: columns (N, C, taps, places of the result), added up; one group. */
+void wk__conv_add_columns(const wk__conv *c, const void *columns, void *images);
 
 #endif

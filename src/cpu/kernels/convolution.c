@@ -44,14 +44,18 @@ static wk_tensor *operand(wk_tensor *t, const char *format) {
   return wide ? wk_contiguous(wide, t->ndim < 4 ? "contiguous_format" : format) : NULL;
 }
 
-/* Where the result is computed: itself, or f32 of its geometry. Owned. */
-static wk_tensor *wide_result(wk_tensor *out) {
-  if (!is_small(out)) return wk__retain(out);
+/* A result itself, or another of its geometry in the dtype that is computed in. Owned. */
+static wk_tensor *in_dtype(wk_tensor *out, wk_dtype dtype) {
+  if (out->dtype == dtype) return wk__retain(out);
   wk__spec spec;
   wk__spec_of(&spec, out);
-  spec.dtype = WK_FLOAT32;
+  spec.dtype = (uint8_t)dtype;
   spec.offset = wk_int_of(0);
   return wk__tensor_from_spec(&spec);
+}
+
+static wk_tensor *wide_result(wk_tensor *out) {
+  return in_dtype(out, is_small(out) ? WK_FLOAT32 : (wk_dtype)out->dtype);
 }
 
 static wk_status store_result(wk_tensor *out, const wk_tensor *wide) {
@@ -186,6 +190,40 @@ wk_status wk__cpu_convolution_backward_weight(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = weight_gradient(c);
+  wk_scope_end(&scope);
+  return status;
+}
+
+/* ---- columns ---- */
+
+#define COLUMNS(name) WK__ARG(col2im, name)
+
+static wk_status add_columns(const wk__call *c) {
+  wk_tensor *out = c->outputs[0], *columns = c->args[COLUMNS(self)].tensor;
+  wk_dtype dtype = out->dtype == WK_FLOAT64 ? WK_FLOAT64 : WK_FLOAT32;
+  wk__conv conv = {.type = dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32, .groups = 1};
+  conv.batch = out->ndim == 4 ? wk__size(out, 0) : 1, conv.in_channels = wk__size(out, out->ndim - 3);
+  conv.kernel[0] = conv.stride[0] = conv.dilation[0] = conv.in[0] = conv.out[0] = 1;
+  for (int d = 0; d < 2; d++) {
+    conv.kernel[d + 1] = c->args[COLUMNS(kernel_size)].integers[d].bits;
+    conv.stride[d + 1] = c->args[COLUMNS(stride)].integers[d].bits;
+    conv.dilation[d + 1] = c->args[COLUMNS(dilation)].integers[d].bits;
+    conv.padding[d + 1] = c->args[COLUMNS(padding)].integers[d].bits;
+    conv.in[d + 1] = wk__size(out, out->ndim - 2 + d);
+    int64_t span = conv.dilation[d + 1] * (conv.kernel[d + 1] - 1) + 1;
+    conv.out[d + 1] = (conv.in[d + 1] + 2 * conv.padding[d + 1] - span) / conv.stride[d + 1] + 1;
+  }
+  columns = wk_contiguous(wk__in_dtype(columns, dtype), "contiguous_format");
+  WK__OWNED wide = columns ? in_dtype(out, dtype) : NULL;
+  if (!wide) return wk_error_category();
+  wk__conv_add_columns(&conv, wk__data(columns), wk__data(wide));
+  return store_result(out, wide);
+}
+
+wk_status wk__cpu_col2im(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = add_columns(c);
   wk_scope_end(&scope);
   return status;
 }

@@ -211,11 +211,14 @@ static void print_type(wk__string *text, const wk_tensor *t) {
   wk__string_printf(text, plain ? "torch.%sTensor" : "CPU%sType", wk__dtype_legacy((wk_dtype)t->dtype));
 }
 
+static wk_status check_bias_dtype(const wk_tensor *x, const wk_tensor *bias) {
+  if (!bias || bias->dtype == x->dtype) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "Input type (%s) and bias type (%s) should be the same",
+                 wk__dtype_c_name((wk_dtype)x->dtype), wk__dtype_c_name((wk_dtype)bias->dtype));
+}
+
 /* PyTorch has other words where its library kernels take the input. */
-static wk_status check_dtypes(const wk_tensor *x, const wk_tensor *w, const wk_tensor *bias) {
-  if (bias && bias->dtype != x->dtype)
-    return wk_fail(WK_RUNTIME_ERROR, "Input type (%s) and bias type (%s) should be the same",
-                   wk__dtype_c_name((wk_dtype)x->dtype), wk__dtype_c_name((wk_dtype)bias->dtype));
+static wk_status check_weight_dtype(const wk_tensor *x, const wk_tensor *w) {
   if (x->dtype == w->dtype) return WK_OK;
   if (x->dtype != WK_FLOAT32 && x->dtype != WK_BFLOAT16)
     return wk_fail(WK_RUNTIME_ERROR, "expected scalar type %s but found %s", wk__dtype_legacy((wk_dtype)x->dtype),
@@ -302,6 +305,7 @@ static wk_status check_operands(const wk__call *c, wk__convolution *p) {
   if (w->ndim < 3) return wk_fail(WK_RUNTIME_ERROR, "weight should have at least three dimensions");
   if (w->ndim > WK__CONVOLUTION_DIMS + 2) return wk_fail(WK_RUNTIME_ERROR, "unsupported ConvNd parameters");
   if (wk__arg_int(c, A(groups)) <= 0) return wk_fail(WK_RUNTIME_ERROR, "non-positive groups is not supported");
+  WK_TRY(check_bias_dtype(x, bias));
   WK_TRY(wk__read_convolution(c, w->ndim - 2, p));
   WK_TRY(check_numbers(p));
   WK_TRY(check_ranks(x, w));
@@ -310,7 +314,7 @@ static wk_status check_operands(const wk__call *c, wk__convolution *p) {
   WK_TRY(check_bias(p, w, bias));
   WK_TRY(check_kernel(p, x, w));
   WK_TRY(check_images(p, x, w));
-  WK_TRY(check_dtypes(x, w, bias));
+  WK_TRY(check_weight_dtype(x, w));
   return check_output_padding(p);
 }
 

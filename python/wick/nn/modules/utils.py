@@ -1,24 +1,26 @@
-"""One number for several: _pair(3) is (3, 3)."""
+"""Arguments that are one number or one number a dimension."""
 
 from collections.abc import Iterable
-from itertools import repeat
+
+__all__ = []  # of `from .utils import *`
 
 
-def _ntuple(n, name="parse"):
+def _ntuple(count, name="parse"):
     def parse(x):
-        return tuple(x) if isinstance(x, Iterable) else tuple(repeat(x, n))
+        """A sequence as a tuple; one value as that many."""
+        return tuple(x) if isinstance(x, Iterable) else (x,) * count
 
     parse.__name__ = name
     return parse
 
 
-_single, _pair, _triple, _quadruple = (_ntuple(n, f"_{name}") for n, name in enumerate(
-    ("single", "pair", "triple", "quadruple"), 1))  # fmt: skip
+_single, _pair = _ntuple(1, "_single"), _ntuple(2, "_pair")
+_triple, _quadruple = _ntuple(3, "_triple"), _ntuple(4, "_quadruple")
 
 
-def _reverse_repeat_tuple(t, n):
-    """(3, 2, 2, 1, 1, 0, 0) style: each item n times, the last one first."""
-    return tuple(x for x in reversed(t) for _ in range(n))
+def _reverse_repeat_tuple(t, count):
+    """(1, 2), 2 -> (2, 2, 1, 1): what F.pad takes for a padding that is the same on both sides."""
+    return tuple(x for x in reversed(t) for _ in range(count))
 
 
 def _list_with_default(out_size, defaults):
