@@ -386,8 +386,9 @@ wk_status wk__run_many_dims(const wk__call *c, wk_tensor *const *outputs) {
   if (goes_over_nothing(c)) return WK_OK;
   WK_TRY(find_folding(c, outputs, &f));
   int parameters = c->op->schema.parameter_count, tensors = parameters + c->op->schema.result_count;
-  folded *args = wk__alloc_zeroed((size_t)tensors * sizeof *args), *results = args + parameters;
+  folded *args = wk__alloc_zeroed((size_t)tensors * sizeof *args);
   if (!args) return WK_OUT_OF_MEMORY;
+  folded *results = args + parameters;
   wk_status status = fold_all(c, &f, outputs, args, results);
   if (status == WK_OK) status = in_dims_of_call(&f, run_folded(c, &f, args, results));
   if (status == WK_OK) status = put_back(c, results);
