@@ -6,6 +6,7 @@
 # make floor    what ../shared/checks gives, where it is there, is not below .ci/floor
 # make fuzz     100,000 random programs, eager against compiled and plain against captured, other ones each time;
 #               SEED=7 and COUNT=500 as well
+# make parity-full   parity, and 500 random calls of every operator with both
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,7 +28,7 @@ PYTEST := -m pytest
 existing = $(wildcard $(1))
 
 
-.PHONY: torch pictures build build-tests demo test fuzz lint floor parity bench docs format clean
+.PHONY: torch pictures build build-tests demo test fuzz lint floor parity parity-full bench docs format clean
 
 build: $(VENV)/.ready
 	@[ -f build/build.ninja ] || meson setup build $(RELEASE_SETUP)
@@ -75,6 +76,9 @@ pictures: $(VENV)/.ready
 	@$(BIN)/python -c 'import matplotlib' 2>/dev/null || \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -r examples/requirements.txt || \
 	  echo "matplotlib cannot be installed here: no picture will be drawn"
+
+parity-full: parity
+	$(BIN)/python tests/parity/random_calls.py --count 500 --jobs 2 --report build/random_calls.txt
 
 floor: build
 	$(BIN)/python $(PYTEST) .ci/test_floor.py

@@ -8,13 +8,15 @@ shared, what was written, gradients, errors.
 A call begins as one of the row's samples. Some of these things are then done to it: other dtypes, another layout of a
 tensor's memory, another size wherever that size occurs (0 among them), a tensor that does not fit, another number, an
 argument left out, a wrong type. What both refuse counts as equal when the error's type is; `--texts` compares the first
-line as well. Each operator is tried in a process of its own, so that a crash is a finding like any other.
+line as well. Operators are tried in other processes, so that a crash is a finding like any other.
 
 The differences that are meant are in random_calls.txt: operator, kind of difference, reason."""
 
 import argparse
 import collections
+import concurrent.futures
 import copy
+import itertools
 import json
 import math
 import pathlib
@@ -410,20 +412,33 @@ def try_operator(name, seed, number, texts):
             print(json.dumps([kind, repr(call), *shown], default=str), flush=True)
 
 
-def in_process(name, options):
-    """(differences, calls tried) of one operator."""
-    command = [sys.executable, __file__, "--one", name, "--seed", str(options.seed), "--count", str(options.count)]
-    done = subprocess.run(command + ["--texts"] * options.texts, capture_output=True, text=True, timeout=600)
-    found, last, tried = [], None, 0
+def in_process(names, options):
+    """[(operator, its differences, calls tried)]; behind a crash another process goes on with the next operator."""
+    command = [
+        sys.executable,
+        __file__,
+        "--one",
+        ",".join(names),
+        "--seed",
+        str(options.seed),
+        "--count",
+        str(options.count),
+    ]
+    done = subprocess.run(command + ["--texts"] * options.texts, capture_output=True, text=True)
+    results, last = [], None
     for line in done.stdout.splitlines():
-        entry = json.loads(line)
-        if entry[0] == "at":
-            last, tried = entry[1], tried + 1
+        kind, *rest = json.loads(line)
+        if kind == "operator":
+            results.append([rest[0], [], 0])
+        elif kind == "at":
+            last = rest[0]
+            results[-1][2] += 1
         else:
-            found.append(entry)
-    if done.returncode:
-        found.append(["crash", last, {"error": done.returncode}, {"text": done.stderr[-300:]}])
-    return found, tried
+            results[-1][1].append([kind, *rest])
+    if done.returncode and results:
+        results[-1][1].append(["crash", last, {"error": done.returncode}, {"text": done.stderr[-300:]}])
+        return results + (in_process(names[len(results) :], options) if names[len(results) :] else [])
+    return results
 
 
 def meant():
@@ -438,18 +453,23 @@ def main():
     parser.add_argument("--seed", default=None)
     parser.add_argument("--only", default="", help="operators, with commas between")
     parser.add_argument("--report", help="a file for every difference")
+    parser.add_argument("--jobs", type=int, default=1, help="operators at a time")
     parser.add_argument("--texts", action="store_true", help="compare the errors' first lines")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.seed = options.seed or random.randrange(10**9)
     if options.one:
-        return try_operator(options.one, options.seed, options.count, options.texts)
+        for name in options.one.split(","):
+            print(json.dumps(["operator", name]), flush=True)
+            try_operator(name, options.seed, options.count, options.texts)
+        return 0
     names = options.only.split(",") if options.only else sorted(ROWS)
     kinds, calls, known = collections.Counter(), 0, meant()
     report = open(options.report, "w") if options.report else None
     print(f"seed {options.seed}")
-    for name in names:
-        found, tried = in_process(name, options)
+    pool = concurrent.futures.ThreadPoolExecutor(options.jobs)
+    parts = [names[k : k + 25] for k in range(0, len(names), 25)]
+    for name, found, tried in itertools.chain.from_iterable(pool.map(lambda part: in_process(part, options), parts)):
         calls += tried
         new = [
             f
