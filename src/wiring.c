@@ -6,15 +6,16 @@
 #include "autograd/autograd.h"
 #include "decompose/decompose.h"
 #include "device/device.h"
+#include "ops/ops.h"
 #include "trace/trace.h"
 
-/* Layers of an operator call, outermost last (ops/ops.h). Autocast and overrides of calls that come from rules have a
- * key each and no layer yet. */
+/* Layers of an operator call, outermost last (ops/ops.h). Overrides of calls that come from rules have a key and no
+ * layer yet. */
 wk__layer_fn *const wk__layers[WK__KEY_COUNT] = {
     wk__trace_layer,     /* WK__KEY_TRACE */
     wk__decompose_layer, /* WK__KEY_DECOMPOSE */
     wk__autograd_layer,  /* WK__KEY_AUTOGRAD */
-    NULL,                /* WK__KEY_AUTOCAST */
+    wk__autocast_layer,  /* WK__KEY_AUTOCAST */
     NULL,                /* WK__KEY_PYTHON */
     wk__inference_layer, /* WK__KEY_INFERENCE */
 };

@@ -17,7 +17,25 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "tests" / "ops"))
 from sampling import SAMPLES, arguments, tensors_in  # noqa: E402
 
+
+def resample(x, dim, size, scale, mode, align_corners):
+    """Along one dim, as that of an image of one row."""
+    kind, _, antialias = mode.partition("-")
+    rows = x.movedim(dim, -1)
+    image = rows.reshape(1, -1, 1, rows.size(-1))
+    options = {"linear": "bilinear", "cubic": "bicubic"}
+    if mode == "nearest-exact":
+        kind, antialias = mode, ""
+    corners = {} if kind not in options else {"align_corners": align_corners}
+    size = {"size": (1, size)} if scale is None else {"scale_factor": (1.0, scale)}
+    image = torch.nn.functional.interpolate(
+        image, **size, mode=options.get(kind, kind), antialias=bool(antialias), **corners
+    )
+    return image.reshape(*rows.shape[:-1], -1).movedim(-1, dim).contiguous()
+
+
 OWN = {
+    "_resample": resample,
     "_squared_difference": lambda a, b: (a - b) ** 2,
     "_prod_all": torch.prod,
     "_reverse_cumsum": lambda x, dim: x.flip(dim).cumsum(dim).flip(dim),
@@ -26,6 +44,10 @@ OWN = {
     "copy_": lambda x, y: x.copy_(y),
     "add.Scalar": torch.add,
     "sub.Scalar": torch.sub,
+} | {  # a number stands for a list there
+    f"conv{form}{d}d{overload}": getattr(torch, f"conv{form}{d}d")
+    for d in (1, 2, 3)
+    for form, overload in (("", ""), ("", ".padding"), ("_transpose", "" if d == 1 else ".input"))
 }
 
 

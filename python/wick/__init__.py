@@ -11,23 +11,10 @@ __version__ = "0.1.0"
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(
     (
-        "nn",
-        "optim",
-        "utils",
-        "autograd",
-        "serialization",
-        "cuda",
-        "linalg",
-        "safetensors",
-        "storage",
-        "overrides",
-        "compiler",
-        "_dynamo",
-        "_decomp",
-        "fx",
-        "profiler",
-        "return_types",
-    )
+        "_C _custom_ops _decomp _dynamo _jit_internal _subclasses _utils accelerator amp ao autograd backends compiler cpu "
+        "cuda distributed functional fx hub jit library linalg mps multiprocessing nn onnx optim overrides "
+        "profiler quantization return_types safetensors serialization storage testing types utils version xpu"
+    ).split()
 )
 _LAZY = {
     "save": "serialization",
@@ -37,7 +24,34 @@ _LAZY = {
     "SymInt": "_symint",
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
+    "autocast": "amp.autocast_mode",
+    "AcceleratorError": "cuda",
+    "OutOfMemoryError": "cuda",
+    **dict.fromkeys(("Stream", "Event"), "cuda"),
 }
+_TENSOR_TYPES = frozenset("Float Double Half BFloat16 Byte Char Short Int Long Bool".split())
+pi, inf, nan, e, newaxis = 3.141592653589793, 1e999, 1e999 - 1e999, 2.718281828459045, None
+
+
+def _assert(condition, message):
+    """assert as a function, which captured code keeps as one."""
+    if type(condition) is not Tensor and _C._overrides and _C._has_torch_function_variadic(condition):  # noqa: F405
+        return _C._dispatch_torch_function(_assert, (condition,), (condition, message), {})
+    assert condition, message
+
+
+def typename(obj):
+    """ "torch.LongTensor", or the name of an object's class with its module.
+
+    >>> typename([])
+    'list'
+    """
+    if isinstance(obj, Tensor):  # noqa: F405
+        return obj.type()
+    module, name = getattr(obj, "__module__", "") or "", getattr(obj, "__qualname__", "")
+    if not name:
+        module, name = type(obj).__module__, type(obj).__qualname__
+    return name if module in ("", "builtins") else f"{module}.{name}"
 
 
 def __getattr__(name):
@@ -47,11 +61,28 @@ def __getattr__(name):
         value = getattr(_importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
         globals()[name] = value
         return value
-    if name.startswith("_") and not name.startswith("__") and hasattr(_C, name):
+    if name.endswith("Tensor") and name[:-6] in _TENSOR_TYPES:
+        from ._tensor_types import make
+
+        return globals().setdefault(name, make(f"torch.{name}"))
+    if name.startswith("_") and not name.startswith("__") and name in vars(_C):
         return getattr(_C, name)
     from ._names import missing
 
     raise missing(__name__, name)
+
+
+def _name_of_the_core(name):
+    """_C.__getattr__: names that libraries read of PyTorch's extension module and that are Python here."""
+    _core_names = _importlib.import_module("._core_names", __name__)
+
+    try:
+        return getattr(_core_names, name)
+    except AttributeError:
+        raise AttributeError(f"module 'wick._C' has no attribute '{name}'") from None
+
+
+_C.__getattr__ = _name_of_the_core
 
 
 def __dir__():

@@ -47,7 +47,10 @@ def missing(module, name, shown=None):
     if not is_known(f"{as_torch}.{name}"):
         return AttributeError(f"module '{shown or module}' has no attribute '{name}'")
     text = not_yet(f"{as_torch}.{name}")
-    if _is_from_import(sys._getframe(2)):  # of missing(), of the module's __getattr__, of the program
+    frame = sys._getframe(1)
+    while frame.f_code.co_name == "__getattr__":  # the module's, and one that it asks in turn
+        frame = frame.f_back
+    if _is_from_import(frame):
         return ImportError(text, name=as_torch)
     return AttributeError(
         text, obj=module
@@ -99,3 +102,55 @@ def without_missing(tensor_type, names):
     """Those of the names that are really there."""
     missing_names = {name for name, value in vars(tensor_type).items() if isinstance(value, _NotYet)}
     return sorted(set(names) - missing_names)
+
+
+# ---- packages that load their parts late ----
+
+
+def files_of(names):
+    """{"file": "A B"} as {"A": "file", "B": "file"}, for late()."""
+    return {name: file for file, listed in names.items() for name in listed.split()}
+
+
+def late(package, submodules=(), names=None, beside=None):
+    """A package's __getattr__ that imports submodules, and takes `names` {name: submodule}, when they are first used.
+
+    The submodules are those of `beside`, another package, where that is given."""
+    names, home = names or {}, beside or package
+
+    def __getattr__(name):
+        from importlib import import_module
+
+        if name in names:
+            value = getattr(import_module(f"{home}.{names[name]}"), name)
+            sys.modules[package].__dict__[name] = value
+            return value
+        if name in submodules:
+            return import_module(f"{home}.{name}")
+        raise missing(package, name)
+
+    return __getattr__
+
+
+# ---- names that are there so that programs can be imported, and cannot work ----
+
+
+def cannot(path, why):
+    """A function that says why `path` cannot be called."""
+
+    def refuse(*args, **kwargs):
+        raise NotImplementedError(f"{path} is not available: {why}")
+
+    refuse.__name__ = path.rpartition(".")[2]
+    refuse.__qualname__ = refuse.__name__
+    return refuse
+
+
+def cannot_be_made(path, why, bases=()):
+    """A class for isinstance() and annotations whose instances cannot be made."""
+
+    def __new__(cls, *args, **kwargs):
+        raise NotImplementedError(f"{path} is not available: {why}")
+
+    owner, _, name = path.rpartition(".")
+    return type(name, tuple(bases), {"__new__": __new__, "__module__": owner, "__doc__": f"Cannot be made: {why}."})

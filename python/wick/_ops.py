@@ -3,6 +3,7 @@
 >>> wick.ops.aten.add.Tensor(x, 1)
 """
 
+import sys
 from types import ModuleType, SimpleNamespace
 
 from . import _C
@@ -75,18 +76,25 @@ _sym_size.__name__, _sym_size.__module__ = "int", f"{__package__}.ops.aten.sym_s
 
 
 class _OpNamespace(ModuleType):
-    """torch.ops.aten; other namespaces are empty."""
+    """torch.ops.aten; other namespaces have what programs define (torch.library)."""
 
     def __init__(self, name):
         super().__init__(f"torch.ops.{name}")
         self.name = name
 
     def __getattr__(self, name):
-        found = packet(name) if self.__dict__["name"] == "aten" and not name.startswith("__") else None
+        found = None
+        if self.__dict__["name"] == "aten" and not name.startswith("__"):
+            found = packet(name)
+        elif (library := sys.modules.get(f"{__package__}.library")) is not None:  # else nothing was defined
+            return library.lookup(self.__dict__["name"], name) or self._missing(name)
         if found is None:
-            raise AttributeError(f"'_OpNamespace' '{self.__dict__['name']}' object has no attribute '{name}'")
+            self._missing(name)
         self.__dict__[name] = found
         return found
+
+    def _missing(self, name):
+        raise AttributeError(f"'_OpNamespace' '{self.__dict__['name']}' object has no attribute '{name}'")
 
 
 class _Ops(ModuleType):
@@ -96,6 +104,11 @@ class _Ops(ModuleType):
         namespace = _OpNamespace(name)
         self.__dict__[name] = namespace
         return namespace
+
+    @staticmethod
+    def load_library(path):
+        """PyTorch's operators of a C++ library: OSError, since such a library needs PyTorch's own."""
+        raise OSError(f"Could not load this library: {path}")
 
 
 ops = _Ops("torch.ops")

@@ -192,10 +192,9 @@ static wk_status integers_argument(wk__joint *j, const wk__graph_arg *arg, wk_va
   return WK_OK;
 }
 
-/* A number input keeps its count on the way through rules and into the graph; computed with, it does not. */
+/* A number input stays one on the way through rules and into the graph; computed with, it does not. */
 static wk_status plain_argument(const wk__joint *j, const wk__graph_arg *arg, wk_value *out) {
-  memcpy(&out->integer, &arg->integer, sizeof arg->integer);
-  if (arg->tag == WK_VALUE_DOUBLE && arg->count && j->other_numbers) out->number = arg->number * 1.25 + 0.3125;
+  if (arg->tag == WK_VALUE_INPUT && j->other_numbers) out->number = arg->number * 1.25 + 0.3125;
   if (arg->tag != WK_VALUE_INT) return WK_OK;
   out->integer = translate(j, arg->integer);
   return wk_int_check(out->integer);
@@ -206,7 +205,7 @@ static wk_status make_arguments(wk__joint *j, const wk__graph_node *call, wk_val
   int count = call->op->schema.parameter_count;
   for (int i = 0; i < count; i++) {
     const wk__graph_arg *arg = &call->args[i];
-    args[i] = (wk_value){.tag = arg->tag, .count = arg->count};
+    args[i] = arg->value;
     if (arg->tag == WK_VALUE_TENSOR)
       WK_TRY(tensor_argument(j, call, arg->node, &args[i].tensor));
     else if (arg->tag == WK_VALUE_INTS)
@@ -269,8 +268,14 @@ static wk_status write_to(wk__joint *j, const wk__graph_node *call, const wk__gr
   return WK_OK;
 }
 
+/* The values of a call that makes tensors and writes others begin with what it makes. */
+static void keep_made(wk__joint *j, const wk__graph_node *call, const wk_value *results) {
+  wk_tensor **place = call->value ? place_of(j, call) : &j->values[j->first_item[call->number]];
+  for (int r = 0; r < wk__made_beside_writes(call->op); r++) place[r] = wk__retain(results[r].tensor);
+}
+
 static wk_status run_mutating(wk__joint *j, const wk__graph_node *call, wk_value *args) {
-  int index = 0;
+  int index = wk__made_beside_writes(call->op);
   for (int i = 0; i < call->op->schema.parameter_count; i++) {
     const wk__graph_arg *arg = &call->args[i];
     if (!wk__graph_is_written(call->op, i)) continue;
@@ -280,6 +285,7 @@ static wk_status run_mutating(wk__joint *j, const wk__graph_node *call, wk_value
   }
   wk_value results[WK__MAX_RESULTS] = {{0}};
   WK_TRY(wk_call(call->op, args, NULL, results));
+  keep_made(j, call, results);
   for (int r = 0; r < call->op->schema.result_count; r++) wk_value_release(&results[r]);
   return WK_OK;
 }

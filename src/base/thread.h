@@ -26,6 +26,8 @@ typedef struct wk__thread_mode {
   uint16_t keys_off;                     /* layers that are switched off here: inside the layer itself, under no_grad */
   bool grad_enabled;                     /* true at the start */
   bool inference;                        /* what is made is an inference tensor (autograd/inference.c) */
+  bool autocast_caches;                  /* ops/autocast.c: what the program has set; nothing is cached */
+  uint8_t autocast_dtype;                /* ops/autocast.c: wk_dtype that products are computed in; bfloat16 at first */
   bool decompose_once;                   /* what a call is decomposed into stays whole (decompose/table.c) */
   uint64_t tape_sequence;                /* of the tape node that is being recorded around this call; 0 */
   uint64_t running_sequence;             /* of the tape node that the engine runs; 0: none */
@@ -61,6 +63,7 @@ typedef struct wk__thread_state {
   int worker;                                /* base/threads.c: wk__thread_index */
   bool inside_parallel_for;                  /* base/threads.c: another one runs inline */
   bool gemm_library;                         /* cpu/gemm/: oneDNN's products may be taken */
+  wk_device default_device;                  /* python/: of new tensors whose call names none; WK_CPU at the start */
   uint8_t default_dtype;                     /* wk_dtype of floats that name none; WK_FLOAT32 at the start */
   wk__print_options print;
   /* device/registry.c, by type of device: which one is current, and of each the stream that gets its work; NULL: its

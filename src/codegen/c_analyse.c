@@ -8,10 +8,9 @@
 #include "codegen/internal.h"
 
 static bool is_uniform(const analysis *a, const wk__instr *i) {
-  if (i->op == WK__LOOP_param || i->op == WK__LOOP_constant) return true;
+  if (wk__loop_is_number(i->op)) return true;
   if (i->op == WK__LOOP_index) return wk__sym_loop_vars(i->expression) == 0;
-  if (i->op == WK__LOOP_load || is_store(i->op) || i->op == WK__LOOP_check_index || i->op >= WK__LOOP_reduce_sum)
-    return false;
+  if (wk__loop_class_of(i->op) != WK__CLASS_MAP) return false;
   for (int k = 0; k < wk__loop_ops[i->op].arity; k++) {
     int from = a->place[i->operands[k]];
     bool constant = a->nest->instrs[i->operands[k]].op == WK__LOOP_constant;
@@ -23,10 +22,10 @@ static bool is_uniform(const analysis *a, const wk__instr *i) {
 static void find_places(analysis *a) {
   for (int64_t v = 1; v < a->nest->instr_count; v++) {
     const wk__instr *i = &a->nest->instrs[v];
-    a->place[v] = is_store(i->op) || i->op == WK__LOOP_constant ? PLACE_NONE
-                  : is_uniform(a, i)                            ? PLACE_UNIFORM
-                  : per_block(a, i)                             ? PLACE_ELEMENT
-                                                                : PLACE_ROW;
+    a->place[v] = wk__loop_is_store(i->op) || i->op == WK__LOOP_constant ? PLACE_NONE
+                  : is_uniform(a, i)                                     ? PLACE_UNIFORM
+                  : wk__instr_per_element(a->nest, i)                    ? PLACE_ELEMENT
+                                                                         : PLACE_ROW;
     if (a->place[v] == PLACE_ROW) a->number[v] = (uint16_t)a->row_count++;
     a->has_store_add |= i->op == WK__LOOP_store_add;
     a->phases = (int)wk__max(a->phases, i->stage + 1);
@@ -35,20 +34,20 @@ static void find_places(analysis *a) {
 
 /* By elements: reductions, whatever they make, and what is stored. */
 static bool is_root(const analysis *a, const wk__instr *i) {
-  return is_reduction(i->op) || (is_store(i->op) && per_block(a, i));
+  return wk__loop_is_reduction(i->op) || (wk__loop_is_store(i->op) && wk__instr_per_element(a->nest, i));
 }
 
 static bool is_dear(const analysis *a, const wk__instr *i) {
-  if (i->op == WK__LOOP_load) return a->nest->accesses[i->extra].has_indirect;
+  if (wk__loop_is_load(i->op)) return a->nest->accesses[i->extra].has_indirect;
   if (i->op >= WK__LOOP_sqrt && i->op <= WK__LOOP_erf) return true;
   if (i->op >= WK__LOOP_div && i->op <= WK__LOOP_pow) return true;
-  return i->op == WK__LOOP_check_index || is_scan(i->op);
+  return i->op == WK__LOOP_check_index || wk__loop_is_scan(i->op);
 }
 
 static bool stores_early(const analysis *a) {
   for (int64_t v = 1; v < a->nest->instr_count; v++) {
     const wk__instr *i = &a->nest->instrs[v];
-    if (is_store(i->op) && i->stage < a->phases - 1) return true;
+    if (wk__loop_is_store(i->op) && i->stage < a->phases - 1) return true;
   }
   return false;
 }
@@ -60,7 +59,7 @@ static void visit_operands(analysis *a, wk__var v, int phase, visit_fn *visit) {
   const wk__instr *i = &a->nest->instrs[v];
   for (int k = 0; k < wk__loop_ops[i->op].arity; k++)
     if (a->place[i->operands[k]] >= PLACE_ELEMENT) visit(a, i->operands[k], phase);
-  if (i->op != WK__LOOP_load && !is_store(i->op)) return;
+  if (!wk__loop_has_access(i->op)) return;
   const wk__access *access = &a->nest->accesses[i->extra];
   for (int d = 0; d < access->ndim; d++)
     if (access->indirect[d] && a->place[access->indirect[d]] >= PLACE_ELEMENT) visit(a, access->indirect[d], phase);
@@ -95,7 +94,7 @@ void mark_needed(analysis *a, int phase, bool keeping) {
   for (int64_t v = 1; v < a->nest->instr_count; v++) {
     const wk__instr *i = &a->nest->instrs[v];
     bool kept = keeping && a->place[v] == PLACE_KEPT && first_phase(a, (wk__var)v) == phase;
-    if (kept || (is_root(a, i) && phase_of(i) == phase)) (keeping ? need : need_again)(a, (wk__var)v, phase);
+    if (kept || (is_root(a, i) && wk__instr_phase(i) == phase)) (keeping ? need : need_again)(a, (wk__var)v, phase);
   }
 }
 
@@ -104,13 +103,13 @@ static void find_kept(analysis *a) {
   bool all = stores_early(a);
   for (int64_t v = 1; v < a->nest->instr_count; v++) {
     const wk__instr *i = &a->nest->instrs[v];
-    if (is_root(a, i)) want(a, (wk__var)v, phase_of(i));
+    if (is_root(a, i)) want(a, (wk__var)v, wk__instr_phase(i));
   }
   for (int p = a->phases - 1; p > 0; p--) {
     mark_needed(a, p, true);
     for (int64_t v = a->nest->instr_count - 1; v > 0; v--) {
       const wk__instr *i = &a->nest->instrs[v];
-      bool plain_load = i->op == WK__LOOP_load && !a->nest->accesses[i->extra].has_indirect;
+      bool plain_load = wk__loop_is_load(i->op) && !a->nest->accesses[i->extra].has_indirect;
       if (!a->needed[v] || a->place[v] != PLACE_ELEMENT || first_phase(a, (wk__var)v) >= p) continue;
       if (plain_load || !(all || is_dear(a, i))) continue;
       a->place[v] = PLACE_KEPT;
@@ -126,7 +125,7 @@ static bool reads_after(analysis *a, int phase) {
     mark_needed(a, p, true);
     for (int64_t v = 1; v < a->nest->instr_count; v++) {
       const wk__instr *i = &a->nest->instrs[v];
-      if (i->op != WK__LOOP_load) continue;
+      if (!wk__loop_is_load(i->op)) continue;
       if (a->place[v] == PLACE_ROW ? i->stage == p : a->needed[v] && !is_loaded_from_kept(a, (wk__var)v, p))
         return true;
     }
@@ -145,7 +144,9 @@ static bool is_free(const analysis *a, uint16_t access) {
 
 static bool can_wait_in(const analysis *a, int64_t v, const wk__instr *store) {
   int made = first_phase(a, (wk__var)v), last = 63 - __builtin_clzll(a->wanted_in[v]);
-  if (store->op != WK__LOOP_store || !per_block(a, store) || store->stage <= made || store->stage < last) return false;
+  if (store->op != WK__LOOP_store || !wk__instr_per_element(a->nest, store) || store->stage <= made ||
+      store->stage < last)
+    return false;
   int stored = a->nest->buffers[a->nest->accesses[store->extra].buffer].dtype;
   return wk__dtypes[stored].size == wk__dtypes[a->nest->instrs[v].dtype].size && is_free(a, store->extra);
 }
@@ -163,14 +164,18 @@ static void find_homes(analysis *a) {
 static void number_reductions(analysis *a) {
   for (int64_t v = 1; v < a->nest->instr_count; v++) {
     int op = a->nest->instrs[v].op;
-    if (is_reduction(op) || is_scan(op)) a->reduction[v] = (uint16_t)a->reduction_count++;
+    if (wk__loop_is_reduction(op) || wk__loop_is_scan(op)) a->reduction[v] = (uint16_t)a->reduction_count++;
   }
 }
 
 int walker_of(const analysis *a, wk__var v) {
   int number = (int)a->nest->access_count;
-  for (wk__var u = 1; u < v; u++) number += has_expression(a->nest->instrs[u].op);
+  for (wk__var u = 1; u < v; u++) number += wk__loop_has_expression(a->nest->instrs[u].op);
   return number;
+}
+
+int walker_count(const analysis *a) {
+  return walker_of(a, (wk__var)a->nest->instr_count) + wk__nest_bound_count(a->nest);
 }
 
 wk_status analyse(const wk__nest *nest, analysis *out) {
@@ -186,8 +191,7 @@ wk_status analyse(const wk__nest *nest, analysis *out) {
     return WK_OUT_OF_MEMORY;
   find_places(out);
   if (out->phases > 64) return wk_fail(WK_UNSUPPORTED, "a nest of more than 64 phases");
-  if (walker_of(out, (wk__var)(n - 1)) + 1 > WK__KERNEL_WALKERS)
-    return wk_fail(WK_UNSUPPORTED, "a kernel body has too many accesses");
+  if (walker_count(out) > WK__KERNEL_WALKERS) return wk_fail(WK_UNSUPPORTED, "a kernel body has too many accesses");
   if (out->has_rows) find_kept(out);
   if (out->kept_count) find_homes(out);
   number_reductions(out);

@@ -159,7 +159,8 @@ static void write_load(const target *t, const wk__instr *i) {
     write_offsets(t, i->extra);
     wk__string_printf(t->out, ", %s)%s", wanted(t), alone(t) ? "))" : "");
   } else if (alone(t)) {
-    wk__string_printf(t->out, "%c_one_%s(row_memory(a, t, %d, q))", letter, name, i->extra);
+    wk__string_printf(t->out, "%c_one_%s(%s_memory(a, t, %d, q))", letter, name, access->may_leave ? "block" : "row",
+                      i->extra);
   } else if (by_strips(t) && !moves_with_columns(access)) {
     wk__string_printf(t->out, "%c_one_%s(%sp%d)", letter, name, values(t), i->extra);
   } else {
@@ -188,7 +189,7 @@ static void write_store(const target *t, const wk__instr *i) {
 /* ---- reductions and scans ---- */
 
 static void write_reduction_by_rows(const target *t, wk__var v, const wk__instr *i, char letter) {
-  if (is_arg(i->op)) {
+  if (wk__loop_is_arg(i->op)) {
     wk__string_printf(t->out, "%c_take_%s(&acc->v%d, ", letter, i->op == WK__LOOP_reduce_argmax ? "argmax" : "argmin",
                       v);
     write_operand(t, i->operands[0]);
@@ -201,7 +202,7 @@ static void write_reduction_by_rows(const target *t, wk__var v, const wk__instr 
 }
 
 static void write_reduction_by_columns(const target *t, wk__var v, const wk__instr *i, char letter) {
-  if (is_arg(i->op)) {
+  if (wk__loop_is_arg(i->op)) {
     wk__string_printf(t->out, "%c_take_strip_%s(v->s%d, v->s%d + a->strip, j, ", letter,
                       i->op == WK__LOOP_reduce_argmax ? "argmax" : "argmin", v, v);
     write_operand(t, i->operands[0]);
@@ -287,6 +288,7 @@ static void write_operation(const target *t, const wk__instr *i) {
 static void write_expression(const target *t, wk__var v, const wk__instr *i) {
   switch (i->op) {
     case WK__LOOP_load:
+    case WK__LOOP_masked_load:
       write_load(t, i);
       break;
     case WK__LOOP_param:
@@ -347,9 +349,9 @@ void write_instr(const target *t, wk__var v) {
   const wk__instr *i = &t->a->nest->instrs[v];
   char letter = letter_of(operand_dtype(t->a, i));
   wk__string_append(t->out, "  ");
-  if (is_store(i->op)) {
+  if (wk__loop_is_store(i->op)) {
     write_store(t, i);
-  } else if (is_reduction(i->op)) {
+  } else if (wk__loop_is_reduction(i->op)) {
     (by_strips(t) ? write_reduction_by_columns : write_reduction_by_rows)(t, v, i, letter);
   } else if (t->a->place[v] == PLACE_ROW && by_strips(t)) {
     wk__string_printf(t->out, "%c_set_strip(v.r%d, j, ", letter_of(i->dtype), v);

@@ -41,7 +41,7 @@ static int groups_of(const writer *w) { return 32 / (4 << w->level); }
 
 static uint64_t bit_of_walker(const writer *w, wk__var v) {
   const wk__instr *i = instr_at(w, v);
-  if (i->op == WK__LOOP_load || is_store(i->op)) return UINT64_C(1) << i->extra;
+  if (wk__loop_has_access(i->op)) return UINT64_C(1) << i->extra;
   if (i->op == WK__LOOP_index && w->a.place[v] != PLACE_UNIFORM) return UINT64_C(1) << walker_of(&w->a, v);
   return 0;
 }
@@ -86,14 +86,14 @@ static void write_put_blocks(writer *w, const char *indent, const char *e, const
 /* ---- which instructions ---- */
 
 static bool reduces_in(const writer *w, int64_t v, int phase) {
-  return is_reduction(instr_at(w, v)->op) && phase_of(instr_at(w, v)) == phase;
+  return wk__loop_is_reduction(instr_at(w, v)->op) && wk__instr_phase(instr_at(w, v)) == phase;
 }
 static bool scans_in(const writer *w, int64_t v, int phase) {
-  return is_scan(instr_at(w, v)->op) && w->a.needed[v] &&
+  return wk__loop_is_scan(instr_at(w, v)->op) && w->a.needed[v] &&
          (by_columns(w) || !is_loaded_from_kept(&w->a, (wk__var)v, phase));
 }
 static bool has_lanes(const writer *w, int64_t v, int phase) {
-  return reduces_in(w, v, phase) && !is_arg(instr_at(w, v)->op);
+  return reduces_in(w, v, phase) && !wk__loop_is_arg(instr_at(w, v)->op);
 }
 static bool phase_has_state(const writer *w, int phase) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++)
@@ -109,8 +109,8 @@ static int count_needed(const writer *w) {
 /* Values per row of one stage, but for those that reductions make. */
 static bool is_row_step(const writer *w, int64_t v, int stage) {
   const wk__instr *i = instr_at(w, v);
-  bool placed = w->a.place[v] == PLACE_ROW || (is_store(i->op) && !per_block(&w->a, i));
-  return placed && i->stage == stage && !is_reduction(i->op);
+  bool placed = w->a.place[v] == PLACE_ROW || (wk__loop_is_store(i->op) && !wk__instr_per_element(w->a.nest, i));
+  return placed && i->stage == stage && !wk__loop_is_reduction(i->op);
 }
 
 /* ---- bodies side by side ---- */
@@ -132,7 +132,8 @@ static bool is_chain(const wk__instr *i) {
 
 /* What has to happen element after element. */
 static bool has_order(const writer *w, const wk__instr *i) {
-  return is_scan(i->op) || is_arg(i->op) || i->op == WK__LOOP_check_index || (is_store(i->op) && !plain_store(w, i));
+  return wk__loop_is_scan(i->op) || wk__loop_is_arg(i->op) || i->op == WK__LOOP_check_index ||
+         (wk__loop_is_store(i->op) && !plain_store(w, i));
 }
 
 static bool is_kept_in(const writer *w, int64_t v, int phase) {
@@ -143,7 +144,7 @@ static bool is_kept_in(const writer *w, int64_t v, int phase) {
 static bool is_put(const writer *w, int64_t v, int phase) {
   if (w->a.place[v] < PLACE_ELEMENT) return false;
   for (int64_t s = v + 1; s < w->a.nest->instr_count; s++)
-    if (w->a.needed[s] && is_store(instr_at(w, s)->op) && instr_at(w, s)->operands[0] == v) return true;
+    if (w->a.needed[s] && wk__loop_is_store(instr_at(w, s)->op) && instr_at(w, s)->operands[0] == v) return true;
   return is_kept_in(w, v, phase);
 }
 
@@ -179,7 +180,7 @@ static void write_put(writer *w, int phase) {
                     mode_names[w->mode], phase);
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     if (is_kept_in(w, v, phase)) write_keep(&t, (wk__var)v);
-    if (w->a.needed[v] && is_store(instr_at(w, v)->op)) write_instr(&t, (wk__var)v);
+    if (w->a.needed[v] && wk__loop_is_store(instr_at(w, v)->op)) write_instr(&t, (wk__var)v);
   }
   wk__string_append(w->out, "}\n");
 }
@@ -196,9 +197,9 @@ static void write_values_struct(writer *w) {
     else if (w->a.place[v] == PLACE_ROW)
       wk__string_printf(w->out, "  char *r%lld;\n", (long long)v);
     if (w->a.place[v] == PLACE_KEPT && !by_columns(w)) wk__string_printf(w->out, "  char *kept%d;\n", w->a.number[v]);
-    if (by_columns(w) && (is_reduction(i->op) || is_scan(i->op)))
+    if (by_columns(w) && (wk__loop_is_reduction(i->op) || wk__loop_is_scan(i->op)))
       wk__string_printf(w->out, "  char *s%lld;\n", (long long)v);
-    if (i->op == WK__LOOP_load || is_store(i->op)) wk__string_printf(w->out, "  void *p%d;\n", i->extra);
+    if (wk__loop_has_access(i->op)) wk__string_printf(w->out, "  void *p%d;\n", i->extra);
     if (i->op == WK__LOOP_index) wk__string_printf(w->out, "  void *p%d;\n", walker_of(&w->a, (wk__var)v));
   }
   wk__string_append(w->out, "  void *none;\n};\n");
@@ -213,10 +214,10 @@ static void write_state_struct(writer *w, int phase) {
     int dtype = operand_dtype(&w->a, i);
     if (by_columns(w))
       wk__string_printf(w->out, "  %c v%lld;\n", type_of(dtype), (long long)v);
-    else if (is_arg(i->op))
+    else if (wk__loop_is_arg(i->op))
       wk__string_printf(w->out, "  %c_%s_state v%lld;\n", letter_of(dtype),
                         i->op == WK__LOOP_reduce_argmax ? "argmax" : "argmin", (long long)v);
-    else if (is_scan(i->op))
+    else if (wk__loop_is_scan(i->op))
       wk__string_printf(w->out, "  %c_lane v%lld;\n", letter_of(dtype), (long long)v);
     else
       wk__string_printf(w->out, "  %c v%lld[GROUP];\n", type_of(dtype), (long long)v);
@@ -240,7 +241,7 @@ static void write_body(writer *w, int phase) {
     for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
       const wk__instr *i = instr_at(w, v);
       bool simple = w->a.place[v] == PLACE_UNIFORM || i->op == WK__LOOP_constant;
-      if (!w->a.needed[v] || simple || is_store(i->op) != (stores == 1)) continue;
+      if (!w->a.needed[v] || simple || wk__loop_is_store(i->op) != (stores == 1)) continue;
       if (!by_columns(w) && is_loaded_from_kept(&w->a, (wk__var)v, phase))
         write_kept_load(&t, (wk__var)v);
       else
@@ -353,7 +354,8 @@ static void write_pointwise(writer *w) {
 static void write_row_steps(writer *w, int stage, const target *t) {
   for (int stores = 0; stores < 2; stores++)
     for (int64_t v = 1; v < w->a.nest->instr_count; v++)
-      if (is_row_step(w, v, stage) && is_store(instr_at(w, v)->op) == (stores == 1)) write_instr(t, (wk__var)v);
+      if (is_row_step(w, v, stage) && wk__loop_is_store(instr_at(w, v)->op) == (stores == 1))
+        write_instr(t, (wk__var)v);
 }
 
 static void write_start_of_chunk(writer *w, int phase) {
@@ -392,7 +394,7 @@ static void write_start_of_phase(writer *w, int phase) {
       wk__string_append(w->out, ");\n");
     }
     if (!reduces_in(w, v, phase)) continue;
-    if (is_arg(i->op)) {
+    if (wk__loop_is_arg(i->op)) {
       wk__string_printf(w->out, "      lanes.v%lld.at = -1, lanes.v%lld.best = 0;\n", (long long)v, (long long)v);
       continue;
     }
@@ -408,7 +410,7 @@ static void write_end_of_phase(writer *w, int phase) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
     if (!reduces_in(w, v, phase)) continue;
-    if (is_arg(i->op)) {
+    if (wk__loop_is_arg(i->op)) {
       wk__string_printf(w->out, "      v.v%lld = l_splat(lanes.v%lld.at);\n", (long long)v, (long long)v);
       continue;
     }
@@ -430,7 +432,8 @@ static bool is_stream(const writer *w, int walker) {
   const wk__access *access = &w->a.nest->accesses[walker];
   uint32_t vars = 0;
   for (int d = 0; d < access->ndim; d++) vars |= wk__sym_loop_vars(access->index[d]);
-  return access->per_element && !access->has_indirect && vars & ((UINT32_C(1) << WK__FIRST_R) - 1);
+  return access->per_element && !access->has_indirect && !access->may_leave &&
+         vars & ((UINT32_C(1) << WK__FIRST_R) - 1);
 }
 
 static uint64_t streams_of(const writer *w, uint64_t walkers) {
@@ -560,7 +563,8 @@ static void write_kept_pointers(writer *w) {
 /* Values of a row that a phase makes, its row steps included. */
 static bool is_made_in(const writer *w, int64_t v, int phase) {
   if (w->a.place[v] != PLACE_ROW) return false;
-  return is_reduction(instr_at(w, v)->op) ? phase_of(instr_at(w, v)) == phase : is_row_step(w, v, phase);
+  return wk__loop_is_reduction(instr_at(w, v)->op) ? wk__instr_phase(instr_at(w, v)) == phase
+                                                   : is_row_step(w, v, phase);
 }
 
 /* What a phase made of the row at hand, copied from one struct to the other: kept, or brought back. */
@@ -578,6 +582,15 @@ static void write_row_struct(writer *w) {
   wk__string_append(w->out, "  int none;\n};\n");
 }
 
+/* Values per row that are loaded by blocks of one element. */
+static uint64_t masked_rows(const writer *w) {
+  uint64_t walkers = 0;
+  for (int64_t v = 1; v < w->a.nest->instr_count; v++)
+    if (instr_at(w, v)->op == WK__LOOP_masked_load && w->a.place[v] == PLACE_ROW)
+      walkers |= bit_of_walker(w, (wk__var)v);
+  return walkers;
+}
+
 /* Short rows go through the phases side by side: what one waits for, the fold of its lanes or a quotient, takes long.
  */
 static void write_rows(writer *w) {
@@ -588,7 +601,7 @@ static void write_rows(writer *w) {
   for (int p = 0; p < w->a.phases; p++) {
     mark_needed(&w->a, p, true);
     find_walkers(w, p);
-    by_blocks |= w->read;
+    by_blocks |= w->read | masked_rows(w);
     if (count_needed(w)) write_body(w, p);
   }
   choose_shares(w);
@@ -599,7 +612,7 @@ static void write_rows(writer *w) {
                     "  for (int64_t unit = begin, m = a->rows, together = 0; unit < end; unit += together) {\n"
                     "    if ((m += together) < a->rows) {\n",
                     w->number);
-  for (int k = 0; k < walker_of(&w->a, (wk__var)w->a.nest->instr_count); k++)
+  for (int k = 0; k < walker_count(&w->a); k++)
     wk__string_printf(w->out, "      t->at[%d] += a->walkers[%d].stride_m * together;\n", k, k);
   wk__string_printf(w->out,
                     "    } else {\n      a->start(a, t, unit);\n      m = t->m0;\n    }\n"
@@ -664,7 +677,7 @@ static void write_strip_pointers(writer *w) {
     const wk__instr *i = instr_at(w, v);
     if (w->a.place[v] == PLACE_ROW)
       wk__string_printf(w->out, "  v.r%lld = t->strips + %d * a->strip;\n", (long long)v, w->a.number[v]);
-    if (is_reduction(i->op) || is_scan(i->op))
+    if (wk__loop_is_reduction(i->op) || wk__loop_is_scan(i->op))
       wk__string_printf(w->out, "  v.s%lld = t->strips + %d * a->strip;\n", (long long)v,
                         w->a.row_count + w->a.reduction[v] * STATE_STRIPS);
   }
@@ -701,7 +714,7 @@ static void write_start_by_columns(writer *w, int phase) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
     if (scans_in(w, v, phase)) write_fill(w, "      ", v, i->op, i->dtype, "1");
-    if (reduces_in(w, v, phase) && is_arg(i->op))
+    if (reduces_in(w, v, phase) && wk__loop_is_arg(i->op))
       wk__string_printf(w->out, "      l_fill_strips(v.s%lld + a->strip, 1, l_splat(-1), t->n, a->strip);\n",
                         (long long)v);
   }
@@ -730,7 +743,7 @@ static void write_end_by_columns(writer *w, int phase) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
     if (!reduces_in(w, v, phase)) continue;
-    if (is_arg(i->op)) {
+    if (wk__loop_is_arg(i->op)) {
       wk__string_printf(w->out, "      __builtin_memcpy(v.r%lld, v.s%lld + a->strip, a->strip);\n", (long long)v,
                         (long long)v);
       continue;
@@ -855,11 +868,11 @@ static void find_uses(uses *u, const wk__nest *nest) {
     const wk__instr *i = &nest->instrs[v];
     wk__lane_type lane = wk__lane_of((wk_dtype)nest->instrs[i->operands[0]].dtype);
     u->math |= (i->op >= WK__LOOP_exp && i->op <= WK__LOOP_erf) || i->op == WK__LOOP_pow;
-    if (is_arg(i->op))
+    if (wk__loop_is_arg(i->op))
       u->arg[lane] = true;
-    else if (is_reduction(i->op))
+    else if (wk__loop_is_reduction(i->op))
       u->combined[lane][combiner_number(i->op)] = true;
-    else if (is_scan(i->op))
+    else if (wk__loop_is_scan(i->op))
       u->scanned[lane][combiner_number(i->op)] = true;
   }
 }

@@ -39,15 +39,8 @@ void release_analysis(analysis *a);
  * they were computed from is not. */
 void mark_needed(analysis *a, int phase, bool keeping);
 int walker_of(const analysis *a, wk__var v); /* of an instruction with an expression */
+int walker_count(const analysis *a);         /* bounds of masked loads included */
 bool is_loaded_from_kept(const analysis *a, wk__var v, int phase);
-
-static inline bool is_reduction(int op) { return op >= WK__LOOP_reduce_sum && op <= WK__LOOP_reduce_argmin; }
-static inline bool is_arg(int op) { return op == WK__LOOP_reduce_argmax || op == WK__LOOP_reduce_argmin; }
-static inline bool is_scan(int op) { return op == WK__LOOP_scan_sum || op == WK__LOOP_scan_prod; }
-static inline bool is_store(int op) { return op == WK__LOOP_store || op == WK__LOOP_store_add; }
-static inline bool has_expression(int op) { return op == WK__LOOP_index || op == WK__LOOP_check_index; }
-static inline bool per_block(const analysis *a, const wk__instr *i) { return !a->has_rows || i->per_element; }
-static inline int phase_of(const wk__instr *i) { return is_reduction(i->op) ? i->stage - 1 : i->stage; }
 
 enum { STATE_STRIPS = 32 }; /* columns: of a reduction or scan, lanes or less */
 

@@ -161,6 +161,12 @@ WK_INLINE uint64_t next_rows(const struct wk__kernel_args *a, const struct wk__k
   return (uint64_t)row_memory(a, t, w, q) +
          (uint64_t)((ahead > READ_AHEAD ? ahead : READ_AHEAD) + (row * quarter >> 2));
 }
+/* The q-th row's one element of a walker that may lie nowhere: rows with such walkers are taken one by one. */
+WK_INLINE const void *block_memory(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int w, int64_t q) {
+  (void)q;
+  a->block(a, t, (uint64_t)1 << w, 0, 0, 1);
+  return t->pointer[w];
+}
 /* Asks for the blocks that are not adjacent memory; brings back those that were written to copies. */
 WK_INLINE void get_blocks(const struct wk__kernel_args *a, struct wk__kernel_thread *t, uint64_t wanted,
                           uint64_t written, int64_t e, int64_t count) {

@@ -15,6 +15,7 @@
 typedef enum wk__workspace_purpose {
   WK__WORKSPACE_GEMM,
   WK__WORKSPACE_ATTENTION,
+  WK__WORKSPACE_CONV,
   WK__WORKSPACE_KERNEL,
   WK__WORKSPACE_COUNT
 } wk__workspace_purpose;

@@ -2,6 +2,7 @@
  * In: frames at a position. Out: the segment whose guards hold there, its registers filled. Invariant: nothing that a
  * program can see is changed. Tests: tests/python/capture/test_guards.py. */
 #include "autograd/autograd.h"
+#include "dynamo/cpython/objects.h"
 #include "dynamo/session.h"
 
 /* ==================================================== versions =================================================== */
@@ -9,7 +10,7 @@
 void wk__segment_note_versions(wk__segment *g, const uint64_t *seen) {
   for (int64_t i = 0; i < g->recording->versioned_count; i++) {
     PyObject *o = g->recording->versioned[i];
-    g->versions[i].at = PyDict_Check(o) ? &((PyDictObject *)o)->ma_version_tag : NULL;
+    g->versions[i].at = PyDict_Check(o) ? wk__dict_version_place(o) : NULL;
     g->versions[i].seen = seen ? seen[i] : wk__version_of(o);
   }
   g->tensor_epoch = atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed);
@@ -20,7 +21,7 @@ static bool versions_hold(const wk__segment *g) {
   const struct wk__version *v = g->versions;
   for (int64_t i = 0; i < g->recording->versioned_count; i++) {
     if (v[i].place && *v[i].place != g->recording->versioned[i]) return false; /* it may be gone */
-    uint64_t now = WK_LIKELY(v[i].at != NULL) ? *v[i].at : wk__version_of(g->recording->versioned[i]);
+    uint64_t now = WK_LIKELY(v[i].at != NULL) ? WK__DICT_VERSION(*v[i].at) : wk__version_of(g->recording->versioned[i]);
     if (WK_UNLIKELY(now != v[i].seen)) return false;
   }
   return atomic_load_explicit(&wk__tensor_epoch, memory_order_relaxed) == g->tensor_epoch;
@@ -122,7 +123,7 @@ static PyObject *from_dict(PyObject *dict, PyObject *key) {  // -> borrowed
 }
 
 static PyObject *instance_dict(PyObject *o) {  // -> borrowed, NULL when there is none
-  PyObject **place = _PyObject_GetDictPtr(o);
+  PyObject **place = wk__instance_dict_place(o);
   return place ? *place : NULL;
 }
 
@@ -190,7 +191,7 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
     case WK__READ_GRAD:
       return PyObject_TypeCheck(a, g->session->binding->tensor_type) ? g->session->binding->grad_of(a) : NULL;
     case WK__READ_REFERENT:
-      return PyWeakref_Check(a) ? Py_NewRef(PyWeakref_GET_OBJECT(a)) : NULL;
+      return PyWeakref_Check(a) ? wk__weak_referent(a) : NULL;
     case WK__READ_ATTRIBUTE: {
       PyObject *found = PyObject_GetAttr(a, read->object);
       if (!found) PyErr_Clear();
@@ -406,7 +407,8 @@ static const wk__read *failing_guard(guard_run *g) {
   wk__segment *s = (wk__segment *)g->segment;
   const wk__binding *b = g->session->binding;
   if (wk__thread.mode.grad_enabled != s->grad_enabled || wk__thread.mode.inference != s->inference ||
-      wk__default_dtype() != s->default_dtype || b->overrides(b->state) != s->overrides)
+      wk__default_dtype() != s->default_dtype || wk__autocast_mode() != s->autocast ||
+      !wk__device_equal(wk__thread.default_device, s->default_device) || b->overrides(b->state) != s->overrides)
     return &wk__guard_of_modes;
   if (!versions_hold(s)) {
     if (!types_hold(s)) return &wk__guard_of_modes;

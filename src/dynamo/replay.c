@@ -398,7 +398,7 @@ static int apply(wk__session *s, const wk__segment *g, PyObject *const *values, 
     case WK__DO_ADD:
       return PySet_Add(VALUE(0), VALUE(1));
     case WK__DO_WARN:
-      return wk__warn_again(g, d->object);
+      return wk__warn_again(s, d->object);
     default: {
       PyObject *result = do_call(values, d);
       Py_XDECREF(result);

@@ -47,8 +47,8 @@ static void trace_ended(void *context, const char *reason) { wk__session_give_up
 
 static void number_fits(void *context, int number, wk_dtype dtype) {
   wk__recording *r = ((wk__session *)context)->recording;
-  if (!r || number < 1 || number > r->number_count) return;
-  wk__check_once(r, WK__CHECK_FITS, r->numbers[number - 1], dtype, NULL);
+  if (!r || number >= r->number_count) return;
+  wk__check_once(r, WK__CHECK_FITS, r->numbers[number], dtype, NULL);
 }
 
 /* ---- what the tape does to leaves ---- */
@@ -115,7 +115,10 @@ static int note_start(wk__activation *a) {
 static int observe_stack(wk__session *s, wk__activation *a) {
   for (int i = 0; i < a->stack_at_start; i++) {
     PyObject *o = a->at_start[a->slots_at_start + i];
-    if (!o) continue;
+    if (!o) { /* a variable that waits there for the end of an inlined comprehension may be bound or not */
+      wk__check(s->recording, WK__CHECK_UNBOUND, a->depth, a->slots_at_start + i, NULL);
+      continue;
+    }
     if (wk__observe(s->recording, s->binding, o, WK__READ_STACK, a->depth, i, NULL) < 0) return -1;
     PyObject *object = wk__as_read(s->recording, o);
     if (object != o) { /* an equal number that the program puts there is not the one that was there */

@@ -28,6 +28,8 @@ static wk__segment *segment_create(wk__session *s, wk__end_kind end) {
   g->inference = wk__thread.mode.inference;
   g->overrides = s->overrides_at_start;
   g->default_dtype = (uint8_t)wk__default_dtype();
+  g->autocast = wk__autocast_mode();
+  g->default_device = wk__thread.default_device;
   snprintf(g->reason, sizeof g->reason, "%s", s->reason);
   if (s->innermost) {
     g->file = PyUnicode_AsUTF8(s->innermost->frame.code->co_filename);

@@ -130,7 +130,7 @@ int wk__probe_call(wk__session *session); /* 0, or -1 with an exception */
 
 /* ---- warnings (warn.c) ---- */
 bool wk__warning_may_raise(PyObject *category); /* some filter turns it into an exception, or may; nothing is raised */
-int wk__warn_again(const wk__segment *segment, PyObject *step); /* 0, or -1 with an exception of what shows it */
+int wk__warn_again(const wk__session *session, PyObject *step); /* 0, or -1 with an exception of what shows it */
 
 /* ---- segments (segment.c, segment_end.c) ---- */
 typedef enum wk__end_kind {
@@ -209,6 +209,8 @@ struct wk__segment {
   bool grad_enabled, inference;
   int overrides; /* as the binding says; never by a mode: under one nothing is captured */
   uint8_t default_dtype;
+  int autocast; /* wk__autocast_mode() */
+  wk_device default_device;
   /* work */
   wk__graph *graph;            /* NULL: nothing to compute */
   bool *requires_grad;         /* (graph inputs) in the recording's arena */

@@ -114,11 +114,14 @@ static int destination_of(const planner *p, const wk__graph_node *node) {
   return in_place && wk__writes_in_place(op) ? input : -1;
 }
 
-/* The tensors that a mutating call writes, in the order of its values. */
+/* The tensors that a mutating call writes, in the order of its values, which come behind those of what it makes. */
 typedef struct written_cursor {
   wk__arg_cursor at;
-  int index;
+  int index; /* among the call's values */
 } written_cursor;
+static written_cursor before_written(const wk__graph_node *call) {
+  return (written_cursor){.index = wk__made_beside_writes(call->op) - 1};
+}
 static wk__graph_node **next_written(const wk__graph_node *node, written_cursor *c) {
   for (wk__graph_node **use; (use = wk__graph_next_arg(node, &c->at));) {
     if (!wk__graph_is_written(node->op, c->at.arg)) continue;
@@ -140,7 +143,7 @@ static int written_input(const planner *p, const wk__graph_node *call, const wk_
 
 static bool writes_inputs(const planner *p, const wk__graph_node *node) {
   if (!(node->op->tags & WK__TAG_MUTATES)) return destination_of(p, node) >= 0;
-  written_cursor c = {.index = -1};
+  written_cursor c = before_written(node);
   for (wk__graph_node **use; (use = next_written(node, &c));)
     if (written_input(p, node, *use, c.index) >= 0) return true;
   return false;
@@ -285,14 +288,13 @@ static wk_status add_argument(const planner *p, const wk__graph_node *call, int 
   if (a->tag == WK_VALUE_TENSORS) return add_tensors(p, call, arg, written);
   for (uint32_t k = 0; a->tag == WK_VALUE_INTS && k < a->count; k++) symbolic |= !wk_int_is_known(a->integers[k]);
   if (symbolic) return add_integers(p, a);
-  wk_value v = {.tag = a->tag, .count = a->count};
-  memcpy(&v.integer, &a->integer, sizeof a->integer);
-  if (a->tag == WK_VALUE_DOUBLE && a->count) {
+  wk_value v = a->value;
+  if (a->tag == WK_VALUE_INPUT) {
     wk__graph_executor *e = p->e;
     GROW(input_number);
     e->input_numbers[e->input_number_count++] =
-        (wk__graph_input_number){place(IN_VALUES, e->value_count), a->count - 1, a->number};
-    v.count = 0;
+        (wk__graph_input_number){place(IN_VALUES, e->value_count), a->count, a->number};
+    v = wk__v_double(a->number);
   }
   if (a->tag == WK_VALUE_INT) WK_TRY(add_number(p, place(IN_VALUES, p->e->value_count), a->integer));
   return add_value(p, &v, -1);
@@ -344,18 +346,30 @@ static wk_status add_copy(const planner *p, int32_t to, int32_t from) {
 
 /* ==================================================== results =================================================== */
 
-static wk_status slots_of_items(const planner *p, const wk__graph_node *call, wk__graph_step *step) {
+static wk_status slots_of_items(const planner *p, const wk__graph_node *call, int count, wk__graph_step *step) {
   wk__graph_executor *e = p->e;
   int64_t first = e->result_slot_count;
-  WK_TRY(wk__grow(&e->result_slots, &e->result_slot_capacity, first + call->item_count, sizeof *e->result_slots));
-  for (int k = 0; k < call->item_count; k++) {
+  WK_TRY(wk__grow(&e->result_slots, &e->result_slot_capacity, first + count, sizeof *e->result_slots));
+  for (int k = 0; k < count; k++) {
     value *v = &p->values[p->items[call->number] + k];
     v->slot = v->slot == WANTED ? new_slot(p) : NO_SLOT;
     e->result_slots[e->result_slot_count++] = v->slot;
   }
   step->result = call->op->schema.result_is_list ? WK__RESULT_LIST : WK__RESULT_MANY;
   step->slot = (int32_t)first;
-  step->result_count = call->item_count;
+  step->result_count = count;
+  return WK_OK;
+}
+
+static void slot_of_value(const planner *p, const wk__graph_node *call, wk__graph_step *step) {
+  step->result = WK__RESULT_ONE;
+  step->slot = p->values[call->number].slot = new_slot(p);
+}
+
+/* Of a call that writes: the first of its values, or its only one, are what it makes. */
+static wk_status slots_of_made(const planner *p, const wk__graph_node *call, int made, wk__graph_step *step) {
+  if (!call->value) return slots_of_items(p, call, made, step);
+  slot_of_value(p, call, step);
   return WK_OK;
 }
 
@@ -408,7 +422,7 @@ static wk_status place_written(const planner *p, const wk__graph_node *call, con
 }
 
 static wk_status plan_mutating(const planner *p, const wk__graph_node *call) {
-  written_cursor c = {.index = -1};
+  written_cursor c = before_written(call);
   wk_status status = WK_OK;
   count_classes(p, call, 1);
   for (wk__graph_node **use; status == WK_OK && (use = next_written(call, &c));)
@@ -416,10 +430,11 @@ static wk_status plan_mutating(const planner *p, const wk__graph_node *call) {
   count_classes(p, call, -1);
   WK_TRY(status);
   wk__graph_step *step;
-  int written = 0;
+  int made = wk__made_beside_writes(call->op), written = made;
   WK_TRY(begin_step(p, call->op, call, &step));
   for (int i = 0; i < call->op->schema.parameter_count; i++) WK_TRY(add_argument(p, call, i, &written));
   step->result = WK__RESULT_DROP;
+  if (made) WK_TRY(slots_of_made(p, call, made, step));
   end_step(p, step);
   return WK_OK;
 }
@@ -462,10 +477,9 @@ static wk_status plan_functional(const planner *p, const wk__graph_node *call) {
     p->values[call->number].slot = input;
     p->written[input] = true;
   } else if (call->value) {
-    step->result = WK__RESULT_ONE;
-    step->slot = p->values[call->number].slot = new_slot(p);
+    slot_of_value(p, call, step);
   } else {
-    WK_TRY(slots_of_items(p, call, step));
+    WK_TRY(slots_of_items(p, call, call->item_count, step));
   }
   end_step(p, step);
   return input < 0 && runs_into(p, call) ? add_made(p, call, step) : WK_OK;

@@ -28,7 +28,7 @@ enum { WK__REDUCE_LANES = 32, WK__REDUCE_CHUNK = 4096 };
 
 typedef enum wk__loop_op {
   WK__LOOP_NONE,
-#define LOOP(name, arity, rule) WK__LOOP_##name,
+#define LOOP(name, arity, rule, class) WK__LOOP_##name,
 #include "loop/loop_ops.def"
 #undef LOOP
   WK__LOOP_COUNT
@@ -44,12 +44,38 @@ typedef enum wk__loop_rule {
   WK__RULE_SPECIAL
 } wk__loop_rule;
 
+/* What an operation is in a loop, see loop_ops.def. */
+typedef enum wk__loop_class {
+  WK__CLASS_NONE,
+  WK__CLASS_LOAD,
+  WK__CLASS_STORE,
+  WK__CLASS_NUMBER,
+  WK__CLASS_INDEX,
+  WK__CLASS_MAP,
+  WK__CLASS_REDUCTION,
+  WK__CLASS_ARG,
+  WK__CLASS_SCAN
+} wk__loop_class;
+
 typedef struct wk__loop_op_info {
   const char *name;
   uint8_t arity;
-  uint8_t rule; /* wk__loop_rule */
+  uint8_t rule;     /* wk__loop_rule */
+  uint8_t op_class; /* wk__loop_class */
 } wk__loop_op_info;
 extern const wk__loop_op_info wk__loop_ops[WK__LOOP_COUNT];
+
+static inline wk__loop_class wk__loop_class_of(int op) { return (wk__loop_class)wk__loop_ops[op].op_class; }
+static inline bool wk__loop_is_load(int op) { return wk__loop_class_of(op) == WK__CLASS_LOAD; }
+static inline bool wk__loop_is_store(int op) { return wk__loop_class_of(op) == WK__CLASS_STORE; }
+static inline bool wk__loop_has_access(int op) { return wk__loop_is_load(op) || wk__loop_is_store(op); }
+static inline bool wk__loop_has_expression(int op) { return wk__loop_class_of(op) == WK__CLASS_INDEX; }
+static inline bool wk__loop_is_number(int op) { return wk__loop_class_of(op) == WK__CLASS_NUMBER; }
+static inline bool wk__loop_is_scan(int op) { return wk__loop_class_of(op) == WK__CLASS_SCAN; }
+static inline bool wk__loop_is_arg(int op) { return wk__loop_class_of(op) == WK__CLASS_ARG; }
+static inline bool wk__loop_is_reduction(int op) {
+  return wk__loop_class_of(op) == WK__CLASS_REDUCTION || wk__loop_is_arg(op);
+}
 
 typedef uint16_t wk__var; /* an instruction's number in its body; 0 is none */
 
@@ -63,6 +89,7 @@ typedef struct wk__access {
   uint8_t ndim;
   bool per_element; /* some coordinate uses a reduction dim, or an indirect value does */
   bool has_indirect;
+  uint16_t may_leave; /* dims (bits) whose coordinate may lie outside of the buffer: of a masked_load */
   wk_int index[WK__NEST_MAX_DIMS];
   wk__var indirect[WK__NEST_MAX_DIMS];
 } wk__access;
@@ -101,6 +128,20 @@ typedef struct wk__nest {
   int64_t access_count, access_capacity;
 } wk__nest;
 
+/* The phase, one more than the last that has to be complete, in which an instruction is computed. */
+static inline int wk__instr_phase(const wk__instr *i) { return wk__loop_is_reduction(i->op) ? i->stage - 1 : i->stage; }
+/* It has a value for each element: all of a nest without rows, element values of one with. */
+static inline bool wk__instr_per_element(const wk__nest *nest, const wk__instr *i) {
+  return nest->reduction_dims == 0 || i->per_element;
+}
+
+/* Coordinates that are compared with the buffer's size, of all accesses. */
+static inline int wk__nest_bound_count(const wk__nest *nest) {
+  int count = 0;
+  for (int64_t a = 0; a < nest->access_count; a++) count += __builtin_popcount(nest->accesses[a].may_leave);
+  return count;
+}
+
 wk__nest *wk__nest_create(void) WK_MUST_USE;
 void wk__nest_release(wk__nest *nest);
 WK_MUST_USE wk_status wk__nest_verify(const wk__nest *nest);
@@ -132,6 +173,7 @@ static inline wk_int wk__loop_r(int dim) { return wk_int_loop_var(WK__FIRST_R + 
 
 wk__var wk__k_op(wk__loop_handler *h, wk__loop_op op, wk__var a, wk__var b, wk__var c);
 wk__var wk__k_load(wk__loop_handler *h, const wk__access *access);
+wk__var wk__k_masked_load(wk__loop_handler *h, const wk__access *access, wk__var other); /* a param or constant */
 void wk__k_store(wk__loop_handler *h, const wk__access *access, wk__var value);
 void wk__k_store_add(wk__loop_handler *h, const wk__access *access, wk__var value);
 wk__var wk__k_param(wk__loop_handler *h, int number, wk_dtype dtype);

@@ -4,8 +4,8 @@
 #include "loop/loop.h"
 
 const wk__loop_op_info wk__loop_ops[WK__LOOP_COUNT] = {
-    [WK__LOOP_NONE] = {"none", 0, WK__RULE_SPECIAL},
-#define LOOP(name, arity, rule) [WK__LOOP_##name] = {#name, arity, WK__RULE_##rule},
+    [WK__LOOP_NONE] = {"none", 0, WK__RULE_SPECIAL, WK__CLASS_NONE},
+#define LOOP(name, arity, rule, class) [WK__LOOP_##name] = {#name, arity, WK__RULE_##rule, WK__CLASS_##class},
 #include "loop/loop_ops.def"
 #undef LOOP
 };
@@ -32,7 +32,7 @@ void wk__nest_release(wk__nest *nest) {
 /* ---- the recorder ---- */
 
 static bool same_access(const wk__access *a, const wk__access *b) {
-  if (a->buffer != b->buffer || a->ndim != b->ndim) return false;
+  if (a->buffer != b->buffer || a->ndim != b->ndim || a->may_leave != b->may_leave) return false;
   for (int d = 0; d < a->ndim; d++)
     if (!wk_int_same(a->index[d], b->index[d]) || a->indirect[d] != b->indirect[d]) return false;
   return true;
@@ -42,6 +42,7 @@ static bool same_instr(const wk__nest *nest, const wk__instr *a, const wk__instr
   if (a->op != b->op || a->dtype != b->dtype || memcmp(a->operands, b->operands, sizeof a->operands) != 0) return false;
   switch (a->op) {
     case WK__LOOP_load:
+    case WK__LOOP_masked_load:
       return same_access(&nest->accesses[a->extra], b_access);
     case WK__LOOP_param:
     case WK__LOOP_round_to:
@@ -56,10 +57,8 @@ static bool same_instr(const wk__nest *nest, const wk__instr *a, const wk__instr
   }
 }
 
-static bool is_store(int op) { return op == WK__LOOP_store || op == WK__LOOP_store_add; }
-
 static wk__var find_equal(const wk__nest *nest, const wk__instr *instr, const wk__access *access) {
-  if (is_store(instr->op)) return 0;
+  if (wk__loop_is_store(instr->op)) return 0;
   for (int64_t v = nest->instr_count - 1; v > 0; v--)
     if (same_instr(nest, &nest->instrs[v], instr, access)) return (wk__var)v;
   return 0;
@@ -74,7 +73,7 @@ static wk_status append(wk__nest *nest, const wk__instr *instr, const wk__access
     WK_TRY(wk__grow(&nest->accesses, &nest->access_capacity, nest->access_count + 1, sizeof *nest->accesses));
     slot->extra = (uint16_t)nest->access_count;
     nest->accesses[nest->access_count++] = *access;
-    if (is_store(instr->op)) nest->buffers[access->buffer].written = true;
+    if (wk__loop_is_store(instr->op)) nest->buffers[access->buffer].written = true;
   }
   nest->instr_count++;
   return WK_OK;
@@ -125,8 +124,6 @@ wk_dtype wk__k_dtype(wk__loop_handler *h, wk__var value) {
   return value && !h->status ? (wk_dtype)h->get(h, value)->dtype : WK_FLOAT32;
 }
 
-static bool is_reduction(wk__loop_op op) { return op >= WK__LOOP_reduce_sum && op <= WK__LOOP_reduce_argmin; }
-
 static wk_dtype result_dtype(wk__loop_op op, wk_dtype operand, wk_dtype second) {
   switch (wk__loop_ops[op].rule) {
     case WK__RULE_COMPARE:
@@ -159,8 +156,8 @@ wk__var wk__k_op(wk__loop_handler *h, wk__loop_op op, wk__var a, wk__var b, wk__
     return 0;
   }
   wk__instr instr = {.op = (uint8_t)op, .dtype = (uint8_t)result_dtype(op, first, second), .operands = {a, b, c}};
-  instr.per_element = op == WK__LOOP_scan_sum || op == WK__LOOP_scan_prod;
-  if (!is_reduction(op)) return emit(h, instr, NULL);
+  instr.per_element = wk__loop_is_scan(op);
+  if (!wk__loop_is_reduction(op)) return emit(h, instr, NULL);
   const wk__instr *operand = h->get(h, a);
   instr.stage = (uint8_t)(operand->stage + 1);
   return h->emit(h, &instr, NULL); /* a row value, whatever its operand is */
@@ -187,6 +184,15 @@ wk__var wk__k_load(wk__loop_handler *h, const wk__access *access) {
   wk__access own = *access;
   wk__instr instr = access_instr(h, WK__LOOP_load, &own, 0);
   instr.dtype = wk__dtypes[h->buffer_dtype(h, own.buffer)].compute;
+  return emit(h, instr, &own);
+}
+
+wk__var wk__k_masked_load(wk__loop_handler *h, const wk__access *access, wk__var other) {
+  if (h->status) return 0;
+  wk__access own = *access;
+  wk_dtype loaded = (wk_dtype)wk__dtypes[h->buffer_dtype(h, own.buffer)].compute;
+  wk__instr instr = access_instr(h, WK__LOOP_masked_load, &own, other);
+  instr.dtype = (uint8_t)loaded;
   return emit(h, instr, &own);
 }
 

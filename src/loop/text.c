@@ -8,7 +8,8 @@
  * operands %2 = reduce_max float32 %1 %3 = param float32 0 %4 = sub float32 %1 %2 store 1[i0, r0] %4 counts as
  * instruction 5
  *
- * A coordinate may have an indirect part, `0[i0 + %5]`. `0[] per_element` is a row of one. A `#` starts a comment.
+ * A coordinate may have an indirect part, `0[i0 + %5]`, or, of a masked_load, lie outside of the buffer, `0[i0 - 1 ?]`.
+ * `0[] per_element` is a row of one. A `#` starts a comment.
  *
  * In: a nest, or text. Out: text, or the nest. Invariant: parse(print(nest)) has the same fields, as far as the
  * verifier lets a nest have them; what is parsed is verified. Accesses are numbered in the order of the instructions.
@@ -18,8 +19,6 @@
 #include <stdlib.h>
 
 #include "loop/loop.h"
-
-static bool is_store(int op) { return op == WK__LOOP_store || op == WK__LOOP_store_add; }
 
 /* ---- printing ---- */
 
@@ -62,6 +61,7 @@ static void print_access(wk__string *s, const wk__nest *nest, const wk__access *
   for (int d = 0; d < access->ndim; d++) {
     if (d) wk__string_append(s, ", ");
     print_coordinate(s, access->index[d], access->indirect[d]);
+    if (access->may_leave >> d & 1) wk__string_append(s, " ?");
   }
   wk__string_append(s, shows_per_element(nest, access) ? "]" : "] per_element");
 }
@@ -102,12 +102,12 @@ static void print_payload(wk__string *s, const wk__instr *instr) {
 void wk__instr_print(wk__string *s, const wk__nest *nest, int64_t v) {
   const wk__instr *instr = &nest->instrs[v];
   const wk__loop_op_info *op = &wk__loop_ops[instr->op];
-  if (is_store(instr->op)) {
+  if (wk__loop_is_store(instr->op)) {
     wk__string_append(s, op->name);
   } else {
     wk__string_printf(s, "%%%lld = %s %s", (long long)v, op->name, wk_dtype_name((wk_dtype)instr->dtype));
   }
-  if (instr->op == WK__LOOP_load || is_store(instr->op)) print_access(s, nest, &nest->accesses[instr->extra]);
+  if (wk__loop_has_access(instr->op)) print_access(s, nest, &nest->accesses[instr->extra]);
   for (int i = 0; i < op->arity; i++) wk__string_printf(s, " %%%d", instr->operands[i]);
   print_payload(s, instr);
 }
@@ -195,7 +195,7 @@ static wk_status parse_value(parser *p, wk__var *out) {
   int number;
   WK_TRY(need(p, '%'));
   WK_TRY(parse_number(p, (int)p->nest->instr_count, "the number of a value above", &number));
-  if (number == 0 || is_store(p->nest->instrs[number].op)) return expected(p, "the number of a value above");
+  if (number == 0 || wk__loop_is_store(p->nest->instrs[number].op)) return expected(p, "the number of a value above");
   *out = (wk__var)number;
   return WK_OK;
 }
@@ -223,7 +223,7 @@ static wk_status parse_expression(parser *p, const char *stops, wk_int *out) {
 static wk_status parse_coordinate(parser *p, wk_int *index, wk__var *indirect) {
   *index = wk_int_of(0);
   if (next_is(p, '%')) return parse_value(p, indirect);
-  WK_TRY(parse_expression(p, ",]", index));
+  WK_TRY(parse_expression(p, ",]?", index));
   return accept(p, '+') ? parse_value(p, indirect) : WK_OK;
 }
 
@@ -237,6 +237,7 @@ static wk_status parse_access(parser *p, wk__access *out) {
     if (out->ndim) WK_TRY(need(p, ','));
     if (out->ndim == WK__NEST_MAX_DIMS) return expected(p, "fewer coordinates");
     WK_TRY(parse_coordinate(p, &out->index[out->ndim], &out->indirect[out->ndim]));
+    if (accept(p, '?')) out->may_leave |= (uint16_t)(1u << out->ndim);
     out->ndim++;
   }
   out->per_element = accept_word(p, "per_element");
@@ -323,6 +324,15 @@ static wk_status parse_load(parser *p) {
   return WK_OK;
 }
 
+static wk_status parse_masked_load(parser *p) {
+  wk__access access;
+  wk__var other;
+  WK_TRY(parse_access(p, &access));
+  WK_TRY(parse_value(p, &other));
+  wk__k_masked_load(&p->handler, &access, other);
+  return WK_OK;
+}
+
 static wk_status parse_store(parser *p, wk__loop_op op) {
   wk__access access;
   wk__var value;
@@ -398,6 +408,8 @@ static wk_status parse_operation(parser *p, wk__loop_op op, wk_dtype dtype) {
   switch (op) {
     case WK__LOOP_load:
       return parse_load(p);
+    case WK__LOOP_masked_load:
+      return parse_masked_load(p);
     case WK__LOOP_param:
       return parse_param(p, dtype);
     case WK__LOOP_constant:
@@ -418,7 +430,7 @@ static wk_status parse_operation(parser *p, wk__loop_op op, wk_dtype dtype) {
 static wk_status parse_op(parser *p, wk__loop_op *out) {
   for (int op = 1; op < WK__LOOP_COUNT; op++) {
     *out = (wk__loop_op)op;
-    if (!is_store(op) && accept_word(p, wk__loop_ops[op].name)) return WK_OK;
+    if (!wk__loop_is_store(op) && accept_word(p, wk__loop_ops[op].name)) return WK_OK;
   }
   return expected(p, "an operation that has a result");
 }

@@ -8,10 +8,6 @@
 _Static_assert(WK__NEST_MAX_DIMS <= WK__FIRST_R && WK__NEST_MAX_DIMS <= WK__BUFFER_DIMS,
                "leaves for every loop and dim");
 
-static bool is_reduction(int op) { return op >= WK__LOOP_reduce_sum && op <= WK__LOOP_reduce_argmin; }
-static bool is_scan(int op) { return op == WK__LOOP_scan_sum || op == WK__LOOP_scan_prod; }
-static bool is_store(int op) { return op == WK__LOOP_store || op == WK__LOOP_store_add; }
-static bool has_access(int op) { return op == WK__LOOP_load || is_store(op); }
 static bool is_float(int dtype) { return dtype == WK_FLOAT32 || dtype == WK_FLOAT64; }
 static bool is_compute(int dtype) { return is_float(dtype) || dtype == WK_INT64 || dtype == WK_BOOL; }
 
@@ -85,7 +81,7 @@ static wk_status verify_buffers(const wk__nest *nest) {
 
 /* `value` is one that instruction v may use. */
 static bool is_defined(const wk__nest *nest, int64_t v, wk__var value) {
-  return value > 0 && value < v && !is_store(nest->instrs[value].op);
+  return value > 0 && value < v && !wk__loop_is_store(nest->instrs[value].op);
 }
 
 static wk_status verify_operands(const wk__nest *nest, int64_t v) {
@@ -128,16 +124,28 @@ static bool is_plain(const wk__access *access) {
   return access->ndim == 1 && wk_int_same(access->index[0], wk__loop_i(0)) && !access->has_indirect;
 }
 
+/* What lies outside of a buffer is known before the loop runs, so that a back end may fill memory with it. */
+static wk_status verify_mask(const wk__nest *nest, int64_t v, const wk__access *access) {
+  const wk__instr *instr = &nest->instrs[v];
+  if (instr->op != WK__LOOP_masked_load)
+    return access->may_leave ? broken(nest, v, "only a masked_load may leave its buffer") : WK_OK;
+  if (access->may_leave == 0 || access->may_leave >> access->ndim) return broken(nest, v, "no coordinate is marked");
+  if (access->has_indirect) return broken(nest, v, "an indirect coordinate is checked, not masked");
+  if (!wk__loop_is_number(operand(nest, instr, 0)->op)) return broken(nest, v, "what lies outside is not a number");
+  return WK_OK;
+}
+
 static wk_status verify_access(const wk__nest *nest, int64_t v) {
   const wk__instr *instr = &nest->instrs[v];
-  if (!has_access(instr->op)) return WK_OK;
+  if (!wk__loop_has_access(instr->op)) return WK_OK;
   if (instr->extra >= nest->access_count) return broken(nest, v, "there is no such access");
   const wk__access *access = &nest->accesses[instr->extra];
   if (access->buffer >= nest->buffer_count) return broken(nest, v, "there is no such buffer");
   const wk__nest_buffer *buffer = &nest->buffers[access->buffer];
   if (access->ndim != buffer->ndim) return broken(nest, v, "the rank is not the buffer's");
-  if (is_store(instr->op) && !buffer->written) return broken(nest, v, "the buffer is not marked as written");
+  if (wk__loop_is_store(instr->op) && !buffer->written) return broken(nest, v, "the buffer is not marked as written");
   WK_TRY(verify_coordinates(nest, v, access));
+  WK_TRY(verify_mask(nest, v, access));
   if (nest->geometry_free && !is_plain(access))
     return broken(nest, v, "the nest is free of geometry, the access is not");
   return WK_OK;
@@ -161,6 +169,7 @@ static bool special_dtypes_agree(const wk__nest *nest, const wk__instr *instr) {
   int first = wk__loop_ops[instr->op].arity ? operand_dtype(nest, instr, 0) : instr->dtype;
   switch (instr->op) {
     case WK__LOOP_load:
+    case WK__LOOP_masked_load:
     case WK__LOOP_store:
     case WK__LOOP_store_add:
       return instr->dtype == buffer_compute(nest, instr) && first == instr->dtype;
@@ -249,17 +258,17 @@ static void add_access(place *p, const wk__nest *nest, const wk__access *access)
 static place place_of(const wk__nest *nest, const wk__instr *instr) {
   place p = {false, 0};
   for (int i = 0; i < wk__loop_ops[instr->op].arity; i++) add_operand(&p, operand(nest, instr, i));
-  if (has_access(instr->op)) add_access(&p, nest, &nest->accesses[instr->extra]);
+  if (wk__loop_has_access(instr->op)) add_access(&p, nest, &nest->accesses[instr->extra]);
   if (instr->op == WK__LOOP_index) p.per_element = uses_loop_vars(instr->expression, WK__FIRST_R);
-  if (is_scan(instr->op)) p.per_element = true;
-  if (is_reduction(instr->op)) p = (place){false, p.stage + 1};
+  if (wk__loop_is_scan(instr->op)) p.per_element = true;
+  if (wk__loop_is_reduction(instr->op)) p = (place){false, p.stage + 1};
   return p;
 }
 
 static wk_status verify_place(const wk__nest *nest, int64_t v) {
   const wk__instr *instr = &nest->instrs[v];
   place p = place_of(nest, instr);
-  if (nest->reduction_dims == 0 && (is_reduction(instr->op) || is_scan(instr->op)))
+  if (nest->reduction_dims == 0 && (wk__loop_is_reduction(instr->op) || wk__loop_is_scan(instr->op)))
     return broken(nest, v, "the nest has no reduction dims");
   if (nest->reduction_dims == 0 && p.per_element) return broken(nest, v, "per element, but the nest has no rows");
   if (instr->per_element != p.per_element) return broken(nest, v, "per_element does not follow from its operands");

@@ -78,6 +78,11 @@ WK_MUST_USE wk_status wk__check_apart(const wk_op *op, const wk_value *args, con
 WK_MUST_USE wk_status wk__check_expand(const wk_tensor *t, const wk_int *sizes, int ndim);
 const char *wk__dtype_c_name(wk_dtype dtype); /* "float", "long int": what some of PyTorch's messages say */
 
+/* Refuses a normalized_shape that is not that of t's last dims (nn.c); `first` stands before its first size. */
+WK_MUST_USE wk_status wk__check_norm_shape(const wk_tensor *t, const wk_value *shape, const char *first);
+/* The same for a weight or bias of that shape. */
+WK_MUST_USE wk_status wk__check_norm_parameter(const wk_tensor *p, const wk_value *shape, const char *name);
+
 /* ---- computing ---- */
 /* The thread's error is a kernel's IndexError: puts it into the operator's own words. */
 wk_status wk__explain_bad_index(const wk_op *op);

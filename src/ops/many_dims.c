@@ -135,6 +135,10 @@ static wk_status find_told(const wk__call *c, wk_tensor *const *outputs, folding
     case WK__DIMS_LAST:
       last = arg->tag == WK_VALUE_INTS ? (int)arg->count : (int)arg->integer.bits;
       break;
+    case WK__DIMS_PAIRS:
+      for (uint32_t k = 0; k < arg->count; k++)
+        if (arg->integers[k].bits) f->told |= wk__dim_bit(f->rank - 1 - (int)k / 2);
+      return WK_OK;
     case WK__DIMS_ROWS:
       last = 1;
       break;
@@ -182,7 +186,8 @@ static wk_status find_folding(const wk__call *c, wk_tensor *const *outputs, fold
   if (c->op->dims_rule == WK__DIMS_ROWS && outputs[0]->ndim > model->ndim) model = outputs[0];
   f->rank = model->ndim;
   WK_TRY(find_told(c, outputs, f));
-  order_dims(f, c->op->dims_rule == WK__DIMS_LAST_TWO);
+  order_dims(f, c->op->dims_rule == WK__DIMS_LAST_TWO || c->op->dims_rule == WK__DIMS_PAIRS);
+  if (f->count > WK__NEST_MAX_DIMS) return refuse(c);
   memcpy(f->shared, model->sizes, model->ndim * sizeof *model->sizes);
   for (int i = 0; i < c->op->schema.parameter_count; i++)
     if (c->args[i].tag == WK_VALUE_TENSOR) take_least(f, c->args[i].tensor);
@@ -296,11 +301,22 @@ static wk_status fold_tensor(const wk__call *c, const folding *f, wk_tensor *t, 
 
 /* ==================================================== the call =================================================== */
 
+/* The pairs of the runs, from the last on. */
+static wk_value fold_pairs(const wk_value *pairs, const folding *f, wk_int *space) {
+  int n = 0;
+  for (int g = f->count - 1; g >= 0; g--) {
+    int d = f->order[f->ends[g] - 1], k = 2 * (f->rank - 1 - d);
+    for (int j = 0; j < 2; j++) space[n++] = is_told(f, d) ? pairs->integers[k + j] : wk_int_of(0);
+  }
+  return wk__v_ints(space, n);
+}
+
 /* The numbers of the runs that are told apart, for an argument that names dims; how many, for one that counts them. */
 static wk_value fold_dims(const wk__call *c, const folding *f, wk_int *space) {
   wk_value arg = c->args[c->op->dims_arg];
   int n = 0;
   wk_int size = wk_int_of(1);
+  if (c->op->dims_rule == WK__DIMS_PAIRS) return fold_pairs(&arg, f, space);
   for (int d = 0; d < f->rank; d++)
     if (is_told(f, d)) size = wk_int_of(size.bits * f->shared[d].bits);
   if (c->op->dims_rule == WK__DIMS_LAST) {
@@ -336,7 +352,7 @@ static wk_status run_folded(const wk__call *c, const folding *f, folded *args, f
     if (values[i].tag == WK_VALUE_TENSOR) values[i].tensor = args[i].view;
   for (int r = 0; r < c->op->schema.result_count; r++) outputs[r] = results[r].view;
   if (c->op->tags & WK__TAG_PLACES) values[0].tensor = outputs[0];
-  if (c->op->dims_rule == WK__DIMS_ALONG || c->op->dims_rule == WK__DIMS_LAST)
+  if (c->op->dims_rule >= WK__DIMS_ALONG && c->op->dims_rule <= WK__DIMS_PAIRS)
     values[c->op->dims_arg] = fold_dims(c, f, dims);
   inner.args = values;
   inner.outputs = outputs;

@@ -17,28 +17,36 @@
 #include "base/base.h"
 #include "loop/loop.h"
 #include "ops/op_table.h"
+#include "ops/value.h"
 #include "tensor/tensor.h"
 #include "wick/ops.h"
 
 enum { WK__MAX_ARGS = 32, WK__MAX_RESULTS = 16 };
+_Static_assert(WK__MAX_ARGS <= 32 && WK__MAX_RESULTS <= 32, "arguments and results are bits of a wk__saves");
 
 /* ---- schema: PyTorch's schema language, read by the generator, and by schema.c what is defined at run time ---- */
 
 typedef enum wk__type {
-  WK__TYPE_TENSOR,
-  WK__TYPE_SCALAR, /* int, float or bool number */
-  WK__TYPE_INT,
-  WK__TYPE_FLOAT,
-  WK__TYPE_BOOL,
-  WK__TYPE_STRING,
-  WK__TYPE_DTYPE,
-  WK__TYPE_DEVICE,
-  WK__TYPE_GENERATOR,
-  WK__TYPE_TENSORS,
-  WK__TYPE_INTS,
-  WK__TYPE_FLOATS,
-  WK__TYPE_MEMORY_FORMAT, /* its value is a string */
+#define TYPE(type, word, shown, kinds) WK__TYPE_##type,
+#define TYPE_AS(type, word)
+#define LIST_TYPE(type, item, shown, kinds) WK__TYPE_##type,
+#include "ops/value_types.def"
+#undef TYPE
+#undef TYPE_AS
+#undef LIST_TYPE
+  WK__TYPE_COUNT,
 } wk__type;
+
+typedef struct wk__type_row {
+  const char *shown; /* in Python's errors */
+  uint8_t item;      /* of a list: the wk__type of its items; else the type itself */
+  uint32_t kinds;    /* which WK_VALUE_ fit, as bits; none fits what is optional besides */
+} wk__type_row;
+extern const wk__type_row wk__types[WK__TYPE_COUNT]; /* schema.c */
+/* Of a type of lists: the kind that its values are of. */
+static inline uint8_t wk__list_kind(uint8_t type) { return (uint8_t)__builtin_ctz(wk__types[type].kinds); }
+static inline bool wk__type_fits(uint8_t type, const wk_value *v) { return wk__types[type].kinds >> v->tag & 1; }
+static inline bool wk__type_is_list(uint8_t type) { return wk__types[type].item != type; }
 
 typedef struct wk__parameter {
   uint8_t type;      /* wk__type */
@@ -52,6 +60,7 @@ typedef struct wk__parameter {
   bool shape_only;     /* integers that only the shape rule looks at: a lowered body serves them all */
   bool at_launch;      /* an integer that a lowered body is given at launch, as numbers are */
   bool unpromoted;     /* a tensor or number that takes no part in promotion: a mask, alpha */
+  bool complex;        /* a number, or list of them, that may be complex */
   bool clamps;         /* an integer below all others is as good as the least one: which diagonal */
   bool long_list;      /* integers, perhaps more than a tensor has dims */
   wk_value default_value;
@@ -161,12 +170,21 @@ typedef enum wk__dims_rule {
   WK__DIMS_ALIKE,    /* none: it goes over all elements in a row */
   WK__DIMS_ALONG,    /* dims_arg: those that it names */
   WK__DIMS_LAST,     /* dims_arg: the last, as many as it says or as it has sizes */
+  WK__DIMS_PAIRS,    /* dims_arg: those with a pair of numbers that are not 0, from the last on; each from the others */
   WK__DIMS_LAST_TWO, /* those, and each from the other */
   WK__DIMS_ROWS      /* the last of the largest tensor; the others say which row, and a table of rows has two dims */
 } wk__dims_rule;
 
 enum { WK__FIXED_NUMBER_COUNT = 7 };
 extern const double wk__fixed_numbers[WK__FIXED_NUMBER_COUNT];
+
+/* What autocast does with an operator's floating arguments (autocast.c). */
+typedef enum wk__autocast_rule {
+  WK__AUTOCAST_NONE,    /* as they are */
+  WK__AUTOCAST_LOWER,   /* to the small dtype that was asked for: products */
+  WK__AUTOCAST_FLOAT32, /* to float32: what needs its range or its digits */
+  WK__AUTOCAST_WIDEST,  /* to the widest among them */
+} wk__autocast_rule;
 
 typedef struct wk__call wk__call;
 typedef struct wk__vjp wk__vjp;
@@ -202,6 +220,7 @@ struct wk_op {
   const char *grad_fn_name; /* of the tape's node; NULL: the operator's with Backward0 */
   const char *kernel_name;  /* PyTorch's, for errors about dtypes; NULL: after the operator */
   const char *out_words;    /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
+  uint8_t autocast;         /* wk__autocast_rule */
   uint8_t bad_index, cost, cost_arg, cost_factor;
   uint8_t dims_rule, dims_arg; /* wk__dims_rule, an argument */
   uint8_t grad_fn_arg;         /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */
@@ -227,8 +246,12 @@ static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) {
   return c->args[i].tag == WK_VALUE_TENSOR ? c->args[i].tensor : NULL;
 }
 static inline bool wk__value_is_integer(const wk_value *v) { return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_WIDE; }
+/* A float, or one that a captured graph is given in each run: `number` is its value now. */
+static inline bool wk__value_is_real(const wk_value *v) {
+  return v->tag == WK_VALUE_DOUBLE || v->tag == WK_VALUE_INPUT;
+}
 static inline bool wk__value_is_number(const wk_value *v) {
-  return wk__value_is_integer(v) || v->tag == WK_VALUE_DOUBLE || v->tag == WK_VALUE_BOOL;
+  return wk__value_is_integer(v) || wk__value_is_real(v) || v->tag == WK_VALUE_BOOL;
 }
 wk__scalar wk__value_scalar(const wk_value *v); /* of a number */
 wk_value wk__value_of_int(int64_t i);           /* as a number, no size: any int64 */
@@ -255,6 +278,10 @@ extern const struct wk_op wk__op_table[];
 static inline bool wk__writes_in_place(const wk_op *op) {
   return op->tags & WK__TAG_POINTWISE || op->forms & WK__FORM_ANY_INPLACE;
 }
+/* Of an operator that mutates: how many of its results are new tensors, and not what it has written. All, or none. */
+static inline int wk__made_beside_writes(const wk_op *op) {
+  return op->schema.result_count && !op->schema.result_alias[0] ? op->schema.result_count : 0;
+}
 #define WK__ARG(symbol, name) ((int)WK__ARG_##symbol##_##name) /* the position of an argument */
 
 /* What can be said of two tensors' memory at little cost; of those with gaps or overlaps nothing, as in PyTorch. */
@@ -264,6 +291,8 @@ wk_status wk__refuse_shared_memory(void);                     /* PyTorch's error
 
 /* Whether a tensor's elements lie without gaps in the order of a memory format ("channels_last"; create.c). */
 bool wk__is_contiguous_in(const wk_tensor *t, const char *format);
+/* Whether the order of t's strides is one with the channels last, of 4 or 5 dims. */
+bool wk__has_channels_last(const wk_tensor *t);
 /* The channels last, as t has them, in a contiguous description of as many dims; else nothing. */
 WK_MUST_USE wk_status wk__spec_lay_out_as(wk__spec *spec, const wk_tensor *t);
 
@@ -284,6 +313,12 @@ typedef struct wk__grad_watcher {
   void (*grad_read)(void *context, wk_tensor *leaf);
   void (*grad_written)(void *context, wk_tensor *leaf);
 } wk__grad_watcher;
+
+wk__layer_fn wk__autocast_layer; /* autocast.c */
+/* All that autocast asks of the thread, as one number: 0 when it is off. Captured code depends on it. */
+static inline int wk__autocast_mode(void) {
+  return wk__thread.mode.keys_on & WK__KEY_AUTOCAST ? 1 + wk__thread.mode.autocast_dtype : 0;
+}
 
 /* Runs the call below the layers: shape rule, allocation, kernel. */
 WK_MUST_USE wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,

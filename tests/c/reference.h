@@ -322,6 +322,19 @@ static cell reference_value(reference *r, const wk__instr *instr, int64_t point)
       const wk__access *access = &nest->accesses[instr->extra];
       return reference_get(reference_address(r, access, &p, point), (wk_dtype)nest->buffers[access->buffer].dtype);
     }
+    case WK__LOOP_masked_load: {
+      const wk__access *access = &nest->accesses[instr->extra];
+      wk_dtype dtype = (wk_dtype)nest->buffers[access->buffer].dtype;
+      char element[16];
+      for (int d = 0; d < access->ndim; d++) {
+        int64_t index = reference_index(&p, access->index[d]);
+        bool outside = index < 0 || index >= r->launch->buffers[access->buffer].sizes[d];
+        if (!outside || !(access->may_leave >> d & 1)) continue;
+        wk__element_set(element, dtype, reference_scalar(a, (wk_dtype)first->dtype));
+        return reference_get(element, dtype);
+      }
+      return reference_get(reference_address(r, access, &p, point), dtype);
+    }
     case WK__LOOP_param:
       return reference_number(r->launch->params[instr->extra], (wk_dtype)instr->dtype);
     case WK__LOOP_constant:

@@ -254,6 +254,22 @@ UNUSED static wk__access random_access(const wk__nest *nest, int buffer) {
   return a;
 }
 
+/* A load of a window: coordinates that go beside the buffer here and there. */
+UNUSED static wk__var random_window(generator *g, const wk__nest *nest, int buffer) {
+  static const int64_t steps[] = {1, 1, 2, -1, 0};
+  wk__access a = random_access(nest, buffer);
+  for (int d = 0; d < a.ndim; d++) {
+    if (below(2)) continue;
+    wk_int along = wk_int_mul(wk_int_of(steps[below(WK_COUNT(steps))]), a.index[d]);
+    if (below(3) == 0) along = wk_int_add(along, random_access(nest, buffer).index[below(a.ndim)]);
+    a.index[d] = wk_int_add(along, wk_int_of((int64_t)below(9) - 4));
+    a.may_leave |= (uint16_t)(1u << d);
+  }
+  if (!a.may_leave) return wk__k_load(g->h, &a);
+  wk_dtype compute = (wk_dtype)wk__dtypes[nest->buffers[buffer].dtype].compute;
+  return wk__k_masked_load(g->h, &a, wk__k_constant(g->h, below(2) ? 0 : (double)below(9) + 1.3, compute));
+}
+
 UNUSED static void random_stores(generator *g, wk__nest *nest, int first_output) {
   for (int b = first_output; b < nest->buffer_count; b++) {
     wk__var value = g->pool[g->count - 1 - below(wk__min(g->count, 6))];
@@ -283,7 +299,7 @@ UNUSED static void random_nest(wk__nest *nest, int p, int r, const int64_t *size
     wk__access a = random_access(nest, b);
     for (int d = 0; d < p + r; d++)
       if (!nest->geometry_free && below(6) == 0) a.index[d] = wk_int_of(0); /* broadcast: also makes values per row */
-    put(&g, wk__k_load(g.h, &a));
+    put(&g, !nest->geometry_free && below(3) == 0 ? random_window(&g, nest, b) : wk__k_load(g.h, &a));
   }
   put(&g, wk__k_constant(g.h, (double)below(5) - 1.5, WK_FLOAT32));
   if (p + r && !nest->geometry_free) put(&g, wk__k_index(g.h, random_access(nest, 0).index[below(p + r)]));

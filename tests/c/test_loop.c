@@ -139,6 +139,7 @@ static void assert_same_access(const wk__access *a, const wk__access *b) {
     assert_true(wk_int_same(a->index[d], b->index[d]));
     assert_int_equal(a->indirect[d], b->indirect[d]);
   }
+  assert_int_equal(a->may_leave, b->may_leave);
 }
 
 static void assert_same_instr(const wk__instr *a, const wk__instr *b) {
@@ -252,6 +253,32 @@ static void softmax_is_text(void **state) {
   record_softmax();
   assert_recorded();
   assert_prints(softmax_text);
+}
+
+static const char pad_text[] =
+    "nest (i0 < s0_0, i1 < s0_1 + 3)\n"
+    "buffer 0: uint8[2]\n"
+    "buffer 1: uint8[2] written\n"
+    "params 1\n"
+    "%1 = param int64 0\n"
+    "%2 = masked_load int64 0[i0, i1 - 1 ?] %1\n"
+    "store 1[i0, i1] %2\n";
+
+static void record_pad(void) {
+  set_dims(2, 0, (wk_int[]){wk_int_buffer_size(0, 0), wk_int_add(wk_int_buffer_size(0, 1), wk_int_of(3))});
+  add_buffer(WK_UINT8, 2);
+  add_buffer(WK_UINT8, 2);
+  wk__access in = at(0, 2, wk__loop_i(0), wk_int_sub(wk__loop_i(1), wk_int_of(1)));
+  wk__access out = at(1, 2, wk__loop_i(0), wk__loop_i(1));
+  in.may_leave = 2;
+  wk__k_store(h, &out, wk__k_masked_load(h, &in, wk__k_param(h, 0, WK_INT64)));
+}
+
+static void pad_is_text(void **state) {
+  (void)state;
+  record_pad();
+  assert_recorded();
+  assert_prints(pad_text);
 }
 
 static void gather_is_text(void **state) {
@@ -387,6 +414,19 @@ static void broken_frames_are_found(void **state) {
   ASSERT_BROKEN(nest->buffers[0].dtype, WK_COMPLEX64, "do not compute");
   ASSERT_BROKEN(nest->buffers[0].dtype, WK_DTYPE_NONE, "do not compute");
   ASSERT_BROKEN(nest->buffers[0].ndim, 17, "17 dims");
+}
+
+static void masks_are_checked(void **state) {
+  (void)state;
+  record_pad();
+  wk__access *load = &nest->accesses[0], *store = &nest->accesses[1];
+  ASSERT_BROKEN(load->may_leave, 0, "no coordinate is marked");
+  ASSERT_BROKEN(load->may_leave, 6, "no coordinate is marked");
+  ASSERT_BROKEN(store->may_leave, 1, "only a masked_load");
+  ASSERT_BROKEN(nest->instrs[1].op, WK__LOOP_index, "not a number");
+  ASSERT_BROKEN(nest->instrs[2].dtype, WK_FLOAT32, "the dtypes do not agree");
+  assert_refused("nest (i0 < 4)\nbuffer 0: float32[1]\n%1 = load float32 0[i0 ?]\n", "only a masked_load");
+  assert_refused("nest (i0 < 4)\nbuffer 0: float32[1]\n%1 = masked_load float32 0[i0 ?]\n", "expected '%'");
 }
 
 static void broken_instructions_are_found(void **state) {
@@ -575,6 +615,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       TEST(softmax_is_text),
       TEST(layer_norm_is_text),
+      TEST(pad_is_text),
+      TEST(masks_are_checked),
       TEST(gather_is_text),
       TEST(cumsum_is_text),
       TEST(row_of_one_is_text),

@@ -123,8 +123,7 @@ static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, i
   wk__frame frame;
   wk__frame_enter(&frame, NULL, thread, real, info, throwing);
   PyObject *result = counted && now->saved ? run_saved(now, &frame) : run(now, &frame, counted);
-  wk__frame_exit(&frame);
-  return result;
+  return wk__frame_exit(&frame, result);
 }
 
 /* _dynamo_evaluate(function, args, kwargs={}, switch_after=-1, *, nested=False, code=None, refill=False)

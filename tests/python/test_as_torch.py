@@ -35,8 +35,11 @@ def test_torch_is_wick():
 @pytest.mark.parametrize(
     ("expression", "text"),
     [
-        ("torch.onnx", "torch.onnx exists in PyTorch 2.13 but wick does not have it yet"),
-        ("torch.nn.Transformer", "torch.nn.Transformer exists in PyTorch 2.13 but wick does not have it yet"),
+        ("torch.package", "torch.package exists in PyTorch 2.13 but wick does not have it yet"),
+        (
+            "torch.nn.AdaptiveLogSoftmaxWithLoss",
+            "torch.nn.AdaptiveLogSoftmaxWithLoss exists in PyTorch 2.13 but wick does not have it yet",
+        ),
         ("torch.nonsense", "module 'torch' has no attribute 'nonsense'"),
     ],
 )
@@ -46,7 +49,7 @@ def test_missing_names(expression, text):
 
 def test_missing_modules():
     code = "import torch\ntry: import torch.{}\nexcept ModuleNotFoundError as e: print(e)"
-    assert "exists in PyTorch 2.13 but wick does not have it yet" in ok(code.format("onnx"))
+    assert "exists in PyTorch 2.13 but wick does not have it yet" in ok(code.format("package"))
     assert ok(code.format("nonsense")).strip() == "No module named 'torch.nonsense'"
 
 
@@ -56,12 +59,15 @@ NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
 @pytest.mark.parametrize(
     ("statement", "text"),
     [
-        ("from torch import onnx", "ImportError torch.onnx" + NOT_YET),
+        ("from torch import package", "ImportError torch.package" + NOT_YET),
         ("from torch import nn, eig", "ImportError torch.eig" + NOT_YET),
-        ("from torch.nn import Linear, Transformer", "ImportError torch.nn.Transformer" + NOT_YET),
-        ("from torch.cuda import amp", "ImportError torch.cuda.amp" + NOT_YET),
-        ("import torch.cuda.amp", "ModuleNotFoundError torch.cuda.amp" + NOT_YET),
-        ("import torch.onnx", "ModuleNotFoundError torch.onnx" + NOT_YET),
+        (
+            "from torch.nn import Linear, AdaptiveLogSoftmaxWithLoss",
+            "ImportError torch.nn.AdaptiveLogSoftmaxWithLoss" + NOT_YET,
+        ),
+        ("from torch.distributed import pipelining", "ImportError torch.distributed.pipelining" + NOT_YET),
+        ("import torch.distributed.pipelining", "ModuleNotFoundError torch.distributed.pipelining" + NOT_YET),
+        ("import torch.package", "ModuleNotFoundError torch.package" + NOT_YET),
         ("from torch import nonsense", "ImportError cannot import name 'nonsense' from 'torch' ("),
         ("import torch.nonsense", "ModuleNotFoundError No module named 'torch.nonsense'"),
         ("import torch; torch.ones(2).median()", "AttributeError torch.Tensor.median" + NOT_YET),
@@ -100,7 +106,7 @@ def test_modules_that_are_not_there_have_no_spec():
     ok(
         "from importlib.util import find_spec\nimport torch\n"
         "for name in ('torch', 'torch.nn', 'torch.nn.functional', 'torch.cuda'): assert find_spec(name).name == name\n"
-        "for name in ('torch.anything', 'torch.onnx', 'torch.nn.anything', 'torch.cuda.amp'):\n"
+        "for name in ('torch.anything', 'torch.package', 'torch.nn.anything', 'torch.distributed.pipelining'):\n"
         "    assert find_spec(name) is None, name\n"
     )
 

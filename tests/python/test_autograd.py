@@ -289,6 +289,19 @@ def test_versions():
         total.backward()
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_write_through_a_view_of_rows_with_gaps_between(columns, compiled):
+    def loss(x, w):
+        base = x[:, :columns].detach()
+        base[..., ::2].sub_(w[:, : (columns + 1) // 2], alpha=2)
+        return (base.narrow(-1, 0, 1) * wick.arange(1.0, 6.0)[:, None]).sum()
+
+    x, w = wick.ones(5, 4), wick.ones(5, 2, requires_grad=True)
+    (wick.compile(loss) if compiled else loss)(x, w).backward()
+    assert w.grad[:, 0].tolist() == [-2.0, -4.0, -6.0, -8.0, -10.0] and not w.grad[:, 1].any()
+
+
 def test_write_through_a_view():
     x, w = leaf(1.0, 2.0, 3.0), leaf(5.0, 7.0)
     base = x * 2

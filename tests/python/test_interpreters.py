@@ -1,13 +1,16 @@
 """Several interpreters in one process, and callbacks of threads that gave the interpreter's lock away. Each test runs in a
 process of its own, because what it guards against is a deadlock or a crash."""
 
+import os
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
-interpreters = pytest.importorskip("_xxsubinterpreters")
+sys.path.insert(0, os.path.dirname(__file__))
+
+interpreters = pytest.importorskip("subinterpreters")
 
 PREAMBLE = f"import sys\nsys.path[:0] = {sys.path!r}\nimport wick\n"
 
@@ -80,7 +83,8 @@ def run(code, timeout=60):
 
 def in_interpreters(*codes):
     """Runs each code in an interpreter of its own, all alive together, then ends them one by one."""
-    lines = ["import _xxsubinterpreters as interpreters", f"codes = {codes!r}"]
+    lines = [f"import sys; sys.path[:0] = {sys.path!r}"]
+    lines += ["import subinterpreters as interpreters", f"codes = {codes!r}"]
     lines += ["made = [interpreters.create() for _ in codes]"]
     lines += ["for i, code in zip(made, codes): interpreters.run_string(i, code)"]
     lines += ["for i in made: interpreters.destroy(i)"]

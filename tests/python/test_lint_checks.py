@@ -77,3 +77,20 @@ def test_odd_phrases_are_found_and_plain_ones_are_not(monkeypatch):
         "many times",
     ):
         assert not odd(line), line
+
+
+@pytest.mark.parametrize(
+    "code, private",
+    [
+        ("return _PyType_Lookup(type, name);", "_PyType_Lookup"),
+        ("return ((PyDictObject *)d)->ma_version_tag;", "->ma_version_tag"),
+        ("#if PY_VERSION_HEX >= 0x030D0000", "PY_VERSION_HEX"),
+        ("#include <internal/pycore_frame.h>", "internal/pycore_frame"),
+        ("/* _PyType_Lookup\n does it */ struct _PyInterpreterFrame *real;  // _PyFrame", None),
+    ],
+)
+def test_private_names_are_behind_the_door(monkeypatch, code, private):
+    check = load("check_private", monkeypatch)
+    assert [problem.split()[0] for _, problem in check.problems(code)] == ([private] if private else [])
+    assert check.may("src/dynamo/cpython/objects.h") and not check.may("src/dynamo/guards.c")
+    assert not check.may("src/dynamo/cpython/plain.c")

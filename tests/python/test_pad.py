@@ -167,3 +167,27 @@ def test_compiled_with_sizes_that_change(mode):
         assert y.tolist() == z.tolist()
         (a,), (b,) = torch.autograd.grad(y.sum(), x), torch.autograd.grad(z.sum(), x)
         assert a.tolist() == b.tolist()
+
+
+@pytest.mark.parametrize(
+    "pad, value", [((1, 2), 0), ((2, -1, 0, 3), 1.5), ((-1, -1), 0), ((0, 0, 1, 1, 2, 0), -float("inf"))]
+)
+def test_constant_padding_is_part_of_the_kernels_around_it(pad, value):
+    def program(x):
+        return torch.softmax(F.pad(x, pad, value=value) * 2, -1)
+
+    compiled = torch.compile(program, options={"wait": True})
+    for sizes in ((2, 5, 7), (2, 6, 9), (3, 2, 40)):
+        for dtype in (torch.float32, torch.bfloat16):
+            x = torch.randn(sizes).to(dtype)
+            expected = program(x)
+            assert torch.equal(compiled(x), expected) or bool(expected.isnan().any())
+            assert torch.equal(compiled(x.transpose(0, 1)), program(x.transpose(0, 1))) or bool(expected.isnan().any())
+    assert all(len(graph["kernels"]) == 1 and not graph["steps"][1:] for graph in compiled.kernels() if graph)
+
+
+def test_a_padding_value_that_the_dtype_cannot_hold():
+    with pytest.raises(RuntimeError, match="value cannot be converted to type uint8_t without overflow"):
+        F.pad(torch.zeros(3, dtype=torch.uint8), (1, 1), value=300)
+    assert F.pad(torch.ones(2, dtype=torch.int32), (1, 0), value=2.7).tolist() == [2, 1, 1]
+    assert F.pad(torch.ones(2, dtype=torch.bool), (1, 0), value=3).tolist() == [True, True, True]

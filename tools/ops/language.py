@@ -47,6 +47,7 @@ FIELDS = {
     "at_launch": "integer arguments that a lowered body is given at launch, as numbers are",
     "unpromoted": "arguments that take no part in promotion",
     "clamps": "integer arguments for which what is below all integers is as good as the least: which diagonal",
+    "complex": "number arguments, and lists of numbers, that may be complex",
     "long_lists": "lists of integers that may be longer than a tensor has dims",
     "grad_fn": "PyTorch's name of the tape's node where it is not the operator's with Backward0, then, where that holds only "
     "if it is given, an argument: `SumBackward1 dim`",
@@ -56,6 +57,7 @@ FIELDS = {
     "numbers": "what is done with numbers, one or more of NUMBERS",
     "raises": "what values may be wrong with, one or more of RAISES",
     "bad_index": "the words for an index that is out of range: one of BAD_INDEX",
+    "autocast": "what autocast does with floating arguments: one of AUTOCAST",
     "cost": "what the profiler counts: one of COST and its argument",
     "tests": "what the generated tests leave out, one or more of TESTS",
     "samples": "inputs of the generated tests: Python argument lists, separated by ';'",
@@ -118,6 +120,11 @@ BAD_INDEX = {
     "row": "a row of a table: index out of range in self",
     "dim": "a RuntimeError that names the dim",
 }
+AUTOCAST = {
+    "lower": "to the small dtype that the program asked for: products",
+    "float32": "to float32: what needs its range or its digits",
+    "widest": "to the widest among them",
+}
 COST = {
     "product": "a matrix product; the argument whose last dim is summed over",
     "attention": "attention; the query's argument and how many products of its size are made",
@@ -129,6 +136,7 @@ DIMS = {
     "alike": "none: it goes over all elements one after the other",
     "along": "those that the argument names",
     "last": "the last, as many as the argument says or as it has sizes",
+    "pairs": "those with a pair of numbers in the argument that are not 0, from the last on",
     "last_two": "the last two",
     "rows": "the last of the largest tensor; the others say which row, and a table of rows has two dims",
 }
@@ -183,6 +191,7 @@ class Row:
     at_launch: set
     unpromoted: set
     clamps: set
+    complex: set
     long_lists: set
     grad_fn: list
     kernel_name: str
@@ -190,6 +199,7 @@ class Row:
     out_words: str
     raises: set
     bad_index: str
+    autocast: str
     cost: list
     tests: set
     samples: list[str]
@@ -399,6 +409,18 @@ def check_decomposition(entry, s, flags, rules, how):
         entry.fail(f"{s.name} needs 'decompose NAME' or 'is prim': it is neither a composite nor a pointwise body")
 
 
+def check_mutating(entry, s, flags, how):
+    """What a row that mutates gives is what it has written, or new: graphs hold one of the two kinds for it. The parts of
+    a composite say themselves what they write."""
+    written = any(p.written for p in s.parameters)
+    if written and "mutates" not in flags and how != "compose":
+        entry.fail(f"{s.name} marks an argument as written and is not flagged 'mutates'")
+    if "mutates" in flags and not written:
+        entry.fail(f"{s.name} is flagged 'mutates' and marks no argument as written")
+    if "mutates" in flags and len({bool(r.alias) for r in s.results}) > 1:
+        entry.fail(f"{s.name} gives arguments that it has written beside new tensors")
+
+
 def make_row(entry, comment, classes):
     fields = inherit(entry, classes)
     try:
@@ -415,6 +437,7 @@ def make_row(entry, comment, classes):
     if "comparison" in flags:
         flags.add("pointwise")
     check_decomposition(entry, s, flags, rules, how[0])
+    check_mutating(entry, s, flags, how[0])
     out, out_words = split_out(entry, fields.get("out", ""))
     if fields.get("keeps") and not rules["vjp"]:
         entry.fail(f"{s.name} keeps tensors for a derivative that it does not have", "keeps")
@@ -433,6 +456,7 @@ def make_row(entry, comment, classes):
         at_launch=words(entry, fields, "at_launch", names_of(s)),
         unpromoted=words(entry, fields, "unpromoted", names_of(s)),
         clamps=words(entry, fields, "clamps", names_of(s)),
+        complex=words(entry, fields, "complex", names_of(s)),
         long_lists=words(entry, fields, "long_lists", names_of(s)),
         grad_fn=parse_grad_fn(entry, s, fields.get("grad_fn", "")),
         kernel_name=fields.get("kernel_name", ""),
@@ -440,6 +464,7 @@ def make_row(entry, comment, classes):
         out_words=out_words,
         raises=words(entry, fields, "raises", RAISES),
         bad_index=one_of(entry, fields, "bad_index", BAD_INDEX),
+        autocast=one_of(entry, fields, "autocast", AUTOCAST),
         cost=parse_cost(entry, fields.get("cost", "")),
         tests=words(entry, fields, "tests", TESTS),
         samples=parse_samples(entry, fields.get("samples", "")),

@@ -9,6 +9,23 @@ from .node import Node, map_aggregate
 
 __all__ = ["GraphModule"]
 
+_USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+
+
+class _CodeOnlyModule(Module):
+    """A module that is only what its source text says."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.__dict__ = body
+
+
+def _copy_attr(from_module, to_module, target):
+    """Gives to_module what from_module has at the path."""
+    found, value = _lookup(from_module, target)
+    if found:
+        _assign(to_module, target, value)
+
 
 def _find(root, path):
     for name in path.split("."):

@@ -48,3 +48,12 @@ def make_graph(function, **options):
         )  # fmt: skip
 
     return traced
+
+
+def __getattr__(name):
+    from .._names import missing
+    from . import _symbolic_trace
+
+    if name in ("Attribute", "Proxy", "TraceError", "Tracer", "TracerBase"):
+        return getattr(_symbolic_trace, name)
+    raise missing(__name__, name)

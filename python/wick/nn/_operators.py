@@ -38,64 +38,7 @@ feature_dropout_, alpha_dropout_, feature_alpha_dropout_ = map(
 )
 
 
-# ---- normalisation, shapes ----
-
-
-def _in_float(input):
-    """What several operators go over is rounded once, at the end: a small float is computed with in float32."""
-    return input.float() if input.dtype in (_C.float16, _C.bfloat16) else input
-
-
-def _in_dtype(result, dtype):
-    return result if result.dtype == dtype else result.to(dtype)
-
-
-def rms_norm(input, normalized_shape, weight=None, eps=None):
-    dims, shape = tuple(range(-len(normalized_shape), 0)), list(normalized_shape)
-    if list(input.shape[-len(shape) :]) != shape:
-        expected, got = ", ".join(map(str, shape)), list(input.shape)
-        raise RuntimeError(
-            f"Given normalized_shape={shape}, expected input with shape [*{expected}], but got input of size{got}"
-        )
-    wide = _in_float(input)
-    eps = _C.finfo(wide.dtype).eps if eps is None else eps
-    result = wide * (wide.pow(2).mean(dims, True) + eps).rsqrt()
-    return _in_dtype(result if weight is None else result * weight, input.dtype)
-
-
-def _check_group_norm(input, num_groups, weight, bias):
-    shape = list(input.shape)
-    if num_groups <= 0:
-        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
-    if input.size(1) % num_groups:
-        raise RuntimeError(
-            "Expected number of channels in input to be divisible by num_groups, but got input of "
-            f"shape {shape} and num_groups={num_groups}"
-        )
-    for name, given in (("weight", weight), ("bias", bias)):
-        if given is not None and (given.dim() != 1 or given.numel() != input.size(1)):
-            raise RuntimeError(
-                f"Expected {name} to be a vector of size equal to the number of channels in input, but got {name} of "
-                f"shape {list(given.shape)} and input of shape {shape}"
-            )
-        if given is not None and given.dtype not in (input.dtype, _C.float32):
-            raise RuntimeError("mixed dtype (CPU): expect parameter to have scalar type of Float")
-
-
-def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
-    _check_group_norm(input, num_groups, weight, bias)
-    if input.numel():
-        grouped = _in_float(input).reshape(input.size(0), num_groups, -1)
-        result = _C.layer_norm(grouped, grouped.shape[2:], None, None, eps).reshape(input.shape)
-    else:
-        result = _in_float(input).clone()
-    shape = [1, -1] + [1] * (input.dim() - 2)
-    result = result if weight is None else result * weight.reshape(shape)
-    result = _in_dtype(result if bias is None else result + bias.reshape(shape), input.dtype)
-    for rank, layout in ((4, _C.channels_last), (5, _C.channels_last_3d)):
-        if input.dim() == rank and not input.is_contiguous() and input.is_contiguous(memory_format=layout):
-            result = result.contiguous(memory_format=layout)
-    return result
+# ---- shapes ----
 
 
 def broadcast_tensors(*tensors):

@@ -6,6 +6,8 @@ Operators whose arguments need nothing done are taken as they are (see _ALIASES)
 import math
 
 from .. import _C
+from .._names import files_of as _files_of
+from .._names import late as _late
 from .._tensor import broadcast_shapes
 from ._operators import ops as _ops
 
@@ -22,11 +24,15 @@ _ALIASES = {
 } | {"logsigmoid": "log_sigmoid"}  # fmt: skip
 globals().update({name: getattr(_ops, operator) for name, operator in _ALIASES.items() if hasattr(_ops, operator)})
 
+# The file of functions/, then what it has: loaded when one of the names is first asked for.
+_LATE = {
+    "attention": "multi_head_attention_forward",
+    "norm": "instance_norm local_response_norm",
+    "resample": "affine_grid grid_sample interpolate upsample upsample_bilinear upsample_nearest",
+}
+_FILE_OF = _files_of(_LATE)
 
-def __getattr__(name):
-    from .._names import missing
-
-    raise missing(__name__, name)
+__getattr__ = _late(__name__, names=_FILE_OF, beside=f"{__package__}.functions")
 
 
 def _warn(message, category=UserWarning, stacklevel=3):
@@ -38,6 +44,31 @@ def _warn(message, category=UserWarning, stacklevel=3):
 def _handle(function, relevant, *args, **kwargs):
     """The call as the overriding class or mode has it. Asked for only while there is one (_C._overrides)."""
     return _C._dispatch_torch_function(function, relevant, args, kwargs)
+
+
+# ---- patches ----
+
+
+def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
+    """The patches of images as columns: (N, C, H, W) -> (N, C * elements of the kernel, places)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(
+            unfold, (input,), input, kernel_size, dilation=dilation, padding=padding, stride=stride
+        )  # fmt: skip
+    return _ops.im2col(input, *map(_pair, (kernel_size, dilation, padding, stride)))
+
+
+def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
+    """Columns of patches added up to images: (N, C * elements of the kernel, places) -> (N, C, *output_size)."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(
+            fold, (input,), input, output_size, kernel_size, dilation=dilation, padding=padding, stride=stride
+        )  # fmt: skip
+    return _ops.col2im(input, *map(_pair, (output_size, kernel_size, dilation, padding, stride)))
+
+
+def _pair(x):
+    return (x, x) if isinstance(x, int) else x
 
 
 # ---- activations: any shape; inplace overwrites the input ----

@@ -2,9 +2,8 @@
 
 from .. import _C
 from .._C import Tensor
-from .._names import getter as _getter
 
-__all__ = ["Buffer", "Parameter", "UninitializedParameter", "is_lazy"]
+__all__ = ["Buffer", "Parameter", "is_lazy"]
 
 
 def _rebuild_parameter(data, requires_grad, backward_hooks):
@@ -100,20 +99,20 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         return buffer
 
 
-class UninitializedParameter:
-    """The name that lazy modules are tested against. wick has no lazy modules."""
-
-    def __init__(self, *args, **kwargs):
-        raise NotImplementedError("wick has no lazy modules; give the sizes")
-
-
 def is_lazy(parameter):
-    """Whether a parameter still waits for its shape: never."""
-    return False
+    """Whether a parameter or buffer still waits for its shape (uninitialized.py)."""
+    return getattr(parameter, "_is_uninitialized", False)
 
 
 if hasattr(_C, "_set_parameter_type"):
     _C._set_parameter_type(Parameter)
 
 
-__getattr__ = _getter(__name__)
+def __getattr__(name):
+    if name in ("UninitializedBuffer", "UninitializedParameter", "UninitializedTensorMixin"):
+        from . import uninitialized
+
+        return getattr(uninitialized, name)
+    from .._names import missing
+
+    raise missing(__name__, name)

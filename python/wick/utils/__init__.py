@@ -1,13 +1,10 @@
-"""Tools around the core: data loading, checkpointing, hooks, saving."""
+"""Tools around the core: data loading, checkpointing, hooks, containers of tensors."""
 
-import importlib
+from .._names import late as _late
 
-_SUBMODULES = ("checkpoint", "data", "hooks")
+_PARTS = (
+    "_pytree", "_python_dispatch", "checkpoint", "collect_env", "cpp_extension",
+    "data", "dlpack", "hooks", "mobile_optimizer", "model_zoo", "tensorboard",
+)  # fmt: skip
 
-
-def __getattr__(name):
-    if name in _SUBMODULES:
-        return importlib.import_module(f"{__name__}.{name}")
-    from .._names import missing
-
-    raise missing(__name__, name)
+__getattr__ = _late(__name__, _PARTS, {"set_module": "_set_module"})

@@ -66,10 +66,12 @@ static void describe_buffer(wk__emitter *e, wk__fused *f, int b) {
   for (int l = 0; l < e->loop_count && !e->geometry_free; l++)
     if (uses_loop(e, p, l)) wk__emit_add_number(e, e->loops[l].size);
   for (int k = 0; k < p->indirect_count; k++) wk__emit_add_number(e, p->indirect[k].size);
+  for (int k = 0; k < p->bound_count; k++) wk__emit_add_number(e, p->bounds[k].size);
   out->strides = (int32_t)e->number_count;
   for (int l = 0; l < e->loop_count; l++)
     if (uses_loop(e, p, l)) wk__emit_add_number(e, p->stride[l]);
   for (int k = 0; k < p->indirect_count; k++) wk__emit_add_number(e, p->indirect[k].stride);
+  for (int k = 0; k < p->bound_count; k++) wk__emit_add_number(e, p->bounds[k].stride);
   if (e->geometry_free && e->loop_count == 0) wk__emit_add_number(e, wk_int_of(0));
 }
 

@@ -63,8 +63,7 @@ static inline const wk__instr *instr_of(const wk__emitter *e, int region, int v)
   return &e->group->regions[region]->instrs[v];
 }
 
-static inline bool is_access(const wk__instr *i) { return i->op == WK__LOOP_load || i->op == WK__LOOP_store; }
-static inline bool has_place(const wk__instr *i) { return is_access(i) || i->op == WK__LOOP_index; }
+static inline bool has_place(const wk__instr *i) { return wk__loop_has_access(i->op) || i->op == WK__LOOP_index; }
 
 static inline wk__place *place_of(const wk__emitter *e, int region, const wk__instr *instr) {
   return &e->group->regions[region]->places[instr->extra];
@@ -74,10 +73,6 @@ static inline bool same_strides(const wk__place *a, const wk__place *b, int loop
   for (int l = 0; l < loops; l++)
     if (!wk_int_same(a->stride[l], b->stride[l])) return false;
   return true;
-}
-
-static inline bool is_reduction(const wk__instr *i) {
-  return i->op >= WK__LOOP_reduce_sum && i->op <= WK__LOOP_reduce_argmin;
 }
 
 /* The loop that runs along a row. */

@@ -42,7 +42,7 @@ static wk__var emit_number(wk__emitter *e, int region, const wk__instr *instr) {
   if (arg->tag == WK_VALUE_INT)
     return emit_param(e, (wk__fused_param){-1, wk__emit_add_number(e, arg->integer)}, (wk_dtype)instr->dtype);
   for (int i = 0; i < e->float_count; i++)
-    if (e->floats[i].count == arg->count)
+    if (wk__graph_same_arg(&e->floats[i], arg))
       return emit_param(e, (wk__fused_param){(int16_t)i, 0}, (wk_dtype)instr->dtype);
   if (e->float_count == WK__FUSED_NUMBERS) {
     e->h->status = unsupported();
@@ -76,10 +76,20 @@ static void add_draw(wk__emitter *e) {
   if (e->is_wanted(e->context, e->group->draw)) add_output(e, e->group->draw);
 }
 
+/* Of the memory, along the coordinates that may leave it. */
+static bool same_bounds(const wk__place *a, const wk__place *b) {
+  if (a->bound_count != b->bound_count) return false;
+  for (int k = 0; k < a->bound_count; k++)
+    if (!wk_int_same(a->bounds[k].size, b->bounds[k].size) || !wk_int_same(a->bounds[k].stride, b->bounds[k].stride))
+      return false;
+  return true;
+}
+
 static bool same_buffer(const wk__emitter *e, int b, const wk__place *p, bool written) {
   const wk__place *own = &e->places[b];
   if (own->memory != p->memory || e->written[b] != written || !wk_int_same(own->offset, p->offset)) return false;
-  if (!same_strides(own, p, e->loop_count) || own->indirect_count != p->indirect_count) return false;
+  if (!same_strides(own, p, e->loop_count) || own->indirect_count != p->indirect_count || !same_bounds(own, p))
+    return false;
   for (int k = 0; k < p->indirect_count; k++)
     if (!wk_int_same(own->indirect[k].stride, p->indirect[k].stride) ||
         !wk_int_same(own->indirect[k].size, p->indirect[k].size))
@@ -91,14 +101,18 @@ static int dims_of_buffer(const wk__emitter *e, const wk__place *p) {
   int dims = 0;
   if (e->geometry_free) return 1;
   for (int l = 0; l < e->loop_count; l++) dims += uses_loop(e, p, l);
-  return dims + p->indirect_count;
+  return dims + p->indirect_count + p->bound_count;
 }
 
 /* Where the place's memory lies over the loops after merging. */
 static wk__place merged_place(const wk__emitter *e, const wk__place *p) {
   wk__place merged = *p;
-  for (int l = 0; l < WK__REGION_LOOPS; l++)
-    merged.stride[l] = l < e->loop_count ? p->stride[e->loop_from[l]] : wk_int_of(0);
+  for (int l = 0; l < WK__REGION_LOOPS; l++) {
+    bool is_there = l < e->loop_count;
+    merged.stride[l] = is_there ? p->stride[e->loop_from[l]] : wk_int_of(0);
+    for (int b = 0; b < p->bound_count; b++)
+      merged.bounds[b].step[l] = is_there ? p->bounds[b].step[e->loop_from[l]] : wk_int_of(0);
+  }
   return merged;
 }
 
@@ -124,6 +138,18 @@ static int buffer_of(wk__emitter *e, const wk__place *merged, bool written) {
   return count;
 }
 
+/* A coordinate is part of the body: a start or a step that is a symbol has no place there. */
+static wk_int coordinate_of(wk__emitter *e, const wk__bound *bound) {
+  wk_int index = bound->start;
+  bool known = wk_int_is_known(bound->start);
+  for (int l = 0; l < e->loop_count; l++) {
+    known &= wk_int_is_known(bound->step[l]);
+    if (known) index = wk_int_add(index, wk_int_mul(bound->step[l], loop_variable(e, l)));
+  }
+  if (!known && !e->h->status) e->h->status = unsupported();
+  return known ? index : wk_int_of(0);
+}
+
 static wk__access access_of(wk__emitter *e, int region, const wk__place *place, bool written) {
   wk__place merged = merged_place(e, place);
   wk__access a = {.buffer = (uint8_t)buffer_of(e, &merged, written), .per_element = place->per_element};
@@ -137,6 +163,10 @@ static wk__access access_of(wk__emitter *e, int region, const wk__place *place, 
   for (int k = 0; k < place->indirect_count; k++) {
     a.indirect[a.ndim] = e->cells[region][place->indirect[k].value].var;
     a.index[a.ndim++] = wk_int_of(0);
+  }
+  for (int k = 0; k < merged.bound_count; k++) {
+    a.may_leave |= (uint16_t)(1u << a.ndim);
+    a.index[a.ndim++] = coordinate_of(e, &merged.bounds[k]);
   }
   return a;
 }
@@ -174,7 +204,7 @@ static wk__var as_stored(wk__emitter *e, wk__var value, wk_dtype storage) {
 static wk__var emit_picked_load(wk__emitter *e, int region, const wk__place *place, wk__var index) {
   wk__place own = *place;
   int loop = row_loop(e), k = own.indirect_count++;
-  if (k == WK__REGION_INDIRECTS) {
+  if (k == WK__REGION_INDIRECTS || own.bound_count) {
     if (!e->h->status) e->h->status = unsupported();
     return 0;
   }
@@ -201,15 +231,16 @@ static wk__var emit_picked(wk__emitter *e, int region, int v, wk__var index) {
   const wk__instr *i = instr_of(e, region, v);
   const wk__emit_cell *c = &e->cells[region][v];
   wk__var operands[3] = {0};
-  if (c->needed && (i->op != WK__LOOP_load || c->source_region < 0) && !c->picked &&
-      (is_reduction(i) || wk__loop_ops[i->op].arity == 0) && (!has_place(i) || !moves_along_row(e, region, i)))
+  if (c->needed && (!wk__loop_is_load(i->op) || c->source_region < 0) && !c->picked &&
+      (wk__loop_is_reduction(i->op) || wk__loop_ops[i->op].arity == 0) &&
+      (!has_place(i) || !moves_along_row(e, region, i)))
     return c->var;
-  if (i->op == WK__LOOP_load && c->source_region >= 0) {
+  if (wk__loop_is_load(i->op) && c->source_region >= 0) {
     wk__var value =
         emit_picked(e, c->source_region, instr_of(e, c->source_region, c->source_instr)->operands[0], index);
     return as_stored(e, value, (wk_dtype)place_of(e, region, i)->dtype);
   }
-  if (i->op == WK__LOOP_load) return emit_picked_load(e, region, place_of(e, region, i), index);
+  if (wk__loop_is_load(i->op)) return emit_picked_load(e, region, place_of(e, region, i), index);
   if (i->op == WK__LOOP_index) return emit_picked_index(e, place_of(e, region, i), index);
   for (int k = 0; k < wk__loop_ops[i->op].arity; k++) operands[k] = emit_picked(e, region, i->operands[k], index);
   if (i->op == WK__LOOP_cast) return wk__k_cast(e->h, operands[0], (wk_dtype)i->dtype);
@@ -233,6 +264,7 @@ static wk__var emit_load(wk__emitter *e, int region, int v) {
     return as_stored(e, value, (wk_dtype)p->dtype);
   }
   wk__access a = access_of(e, region, p, false);
+  if (i->op == WK__LOOP_masked_load) return wk__k_masked_load(e->h, &a, e->cells[region][i->operands[0]].var);
   return wk__k_load(e->h, &a);
 }
 
@@ -297,6 +329,7 @@ static wk__var emit_instr(wk__emitter *e, int region, int v) {
   wk__var a = cells[i->operands[0]].var, b = cells[i->operands[1]].var, c = cells[i->operands[2]].var;
   switch (i->op) {
     case WK__LOOP_load:
+    case WK__LOOP_masked_load:
       return emit_load(e, region, v);
     case WK__LOOP_store:
       emit_store(e, region, v);

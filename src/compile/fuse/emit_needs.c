@@ -29,7 +29,7 @@ static void need_picked(wk__emitter *e, int region, int v) {
   const wk__instr *i = instr_of(e, region, v);
   wk__emit_cell *c = &e->cells[region][v];
   if (!v) return;
-  if (i->op == WK__LOOP_load) {
+  if (wk__loop_is_load(i->op)) {
     if (find_source(e, region, place_of(e, region, i), c)) {
       need_picked(e, c->source_region, instr_of(e, c->source_region, c->source_instr)->operands[0]);
     } else if (moves_along_row(e, region, i)) {
@@ -39,7 +39,7 @@ static void need_picked(wk__emitter *e, int region, int v) {
     } else {
       c->needed = true;
     }
-  } else if (is_reduction(i) || wk__loop_ops[i->op].arity == 0) {
+  } else if (wk__loop_is_reduction(i->op) || wk__loop_ops[i->op].arity == 0) {
     c->needed = true;
   } else {
     for (int k = 0; k < wk__loop_ops[i->op].arity; k++) need_picked(e, region, i->operands[k]);
@@ -49,7 +49,7 @@ static void need_picked(wk__emitter *e, int region, int v) {
 static void need_operands(wk__emitter *e, int region, int v) {
   const wk__instr *i = instr_of(e, region, v);
   wk__emit_cell *c = &e->cells[region][v];
-  if (i->op == WK__LOOP_load && c->source_region >= 0) {
+  if (wk__loop_is_load(i->op) && c->source_region >= 0) {
     const wk__place *p = place_of(e, region, i);
     int stored = instr_of(e, c->source_region, c->source_instr)->operands[0];
     for (int k = 0; k < p->indirect_count; k++) need_value(e, region, p->indirect[k].value);
@@ -60,7 +60,7 @@ static void need_operands(wk__emitter *e, int region, int v) {
     return;
   }
   for (int k = 0; k < wk__loop_ops[i->op].arity; k++) need_value(e, region, i->operands[k]);
-  if (!is_access(i)) return;
+  if (!wk__loop_has_access(i->op)) return;
   const wk__place *p = place_of(e, region, i);
   for (int k = 0; k < p->indirect_count; k++) need_value(e, region, p->indirect[k].value);
 }
@@ -78,7 +78,7 @@ void wk__emit_needs(wk__emitter *e) {
       wk__emit_cell *c = &e->cells[r][v];
       if (i->op == WK__LOOP_store) c->needed = is_stored(e, place_of(e, r, i)->memory);
       if (!c->needed) continue;
-      if (i->op == WK__LOOP_load) find_source(e, r, place_of(e, r, i), c);
+      if (wk__loop_is_load(i->op)) find_source(e, r, place_of(e, r, i), c);
       need_operands(e, r, v);
     }
 }
@@ -92,19 +92,23 @@ static bool every_place(const wk__emitter *e, place_test *test, int outer, int i
     for (int v = 1; v < e->group->regions[r]->instr_count; v++) {
       const wk__instr *i = instr_of(e, r, v);
       const wk__emit_cell *c = &e->cells[r][v];
-      if (!(c->needed || c->picked) || !has_place(i) || (i->op == WK__LOOP_load && c->source_region >= 0)) continue;
+      if (!(c->needed || c->picked) || !has_place(i) || (wk__loop_is_load(i->op) && c->source_region >= 0)) continue;
       if (!test(e, place_of(e, r, i), outer, inner)) return false;
     }
   return true;
 }
 
 static bool is_even(const wk__emitter *e, const wk__place *p, int outer, int inner) {
-  return wk_int_same(p->stride[outer], wk_int_mul(p->stride[inner], e->group->loops[inner].size));
+  wk_int size = e->group->loops[inner].size;
+  bool even = wk_int_same(p->stride[outer], wk_int_mul(p->stride[inner], size));
+  for (int b = 0; b < p->bound_count; b++)
+    even &= wk_int_same(p->bounds[b].step[outer], wk_int_mul(p->bounds[b].step[inner], size));
+  return even;
 }
 
 static bool has_plain_access(const wk__emitter *e, const wk__place *p, int outer, int inner) {
   (void)e, (void)outer, (void)inner;
-  return p->memory && p->indirect_count == 0;
+  return p->memory && wk__place_is_plain(p);
 }
 
 void wk__emit_merge_loops(wk__emitter *e) {

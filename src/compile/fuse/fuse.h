@@ -16,6 +16,7 @@
 enum {
   WK__REGION_LOOPS = 12,
   WK__REGION_INDIRECTS = 4,
+  WK__REGION_BOUNDS = 4,
   WK__FUSED_NUMBERS = 12, /* number inputs of one kernel */
 };
 
@@ -28,19 +29,28 @@ typedef struct wk__region_loop {
   bool reduced;
 } wk__region_loop;
 
+typedef struct wk__bound { /* a coordinate that may leave the memory: start + sum of step * loop, in [0, size) inside */
+  wk_int start, step[WK__REGION_LOOPS];
+  wk_int size, stride; /* of the memory along it; `stride` of the place has none of it */
+} wk__bound;
+
 /* Where an access goes, in elements from the memory's first, or what an index expression is (memory NULL). */
 typedef struct wk__place {
   wk__memory memory;
   uint8_t dtype; /* of the memory */
   bool per_element;
-  uint8_t indirect_count;
+  uint8_t indirect_count, bound_count;
   wk_int offset;
   wk_int stride[WK__REGION_LOOPS]; /* by loop */
   struct {
     uint16_t value; /* instruction that is added, scaled: */
     wk_int stride, size;
   } indirect[WK__REGION_INDIRECTS];
+  wk__bound bounds[WK__REGION_BOUNDS]; /* of a masked load */
 } wk__place;
+
+/* The loops alone say where it goes. */
+static inline bool wk__place_is_plain(const wk__place *p) { return p->indirect_count == 0 && p->bound_count == 0; }
 
 /* One node's body over its loops. Instructions are those of its nest; `extra` of a load, store or index is the number
  * of a place, of a param the argument that it comes from. */

@@ -184,16 +184,21 @@ bool wk__join_loops(const wk__region_loop *a, int a_count, const wk__place *a_pl
 
 /* ---- rewriting a region ---- */
 
-static void apply_to_place(const wk__join *join, bool side_b, wk__place *place) {
+static void apply_to_strides(const wk__join *join, bool side_b, wk_int *stride) {
   wk_int old[WK__REGION_LOOPS];
-  memcpy(old, place->stride, sizeof old);
+  memcpy(old, stride, sizeof old);
   for (int k = 0; k < WK__REGION_LOOPS; k++) {
-    place->stride[k] = wk_int_of(0);
+    stride[k] = wk_int_of(0);
     if (k >= join->count) continue;
     const wk__joined_loop *l = &join->loops[k];
     int loop = side_b ? l->b : l->a;
-    if (loop >= 0) place->stride[k] = wk_int_mul(old[loop], side_b ? l->b_step : l->a_step);
+    if (loop >= 0) stride[k] = wk_int_mul(old[loop], side_b ? l->b_step : l->a_step);
   }
+}
+
+static void apply_to_place(const wk__join *join, bool side_b, wk__place *place) {
+  apply_to_strides(join, side_b, place->stride);
+  for (int b = 0; b < place->bound_count; b++) apply_to_strides(join, side_b, place->bounds[b].step);
 }
 
 void wk__join_apply(const wk__join *join, bool side_b, wk__region *region) {

@@ -23,7 +23,7 @@
 static bool same_place(const wk__place *a, const wk__place *b) {
   for (int l = 0; l < WK__REGION_LOOPS; l++)
     if (!wk_int_same(a->stride[l], b->stride[l])) return false;
-  return a->indirect_count == 0 && b->indirect_count == 0 && wk_int_same(a->offset, b->offset);
+  return wk__place_is_plain(a) && wk__place_is_plain(b) && wk_int_same(a->offset, b->offset);
 }
 
 /* The one way in which the group reads the memory; NULL: there are several. */
@@ -33,7 +33,7 @@ static const wk__place *only_place(const wk__group *g, wk__memory memory) {
     for (int i = 0; i < g->regions[r]->place_count; i++) {
       const wk__place *p = &g->regions[r]->places[i];
       if (p->memory != memory) continue;
-      if (p->indirect_count || (found && !same_place(found, p))) return NULL;
+      if (!wk__place_is_plain(p) || (found && !same_place(found, p))) return NULL;
       found = p;
     }
   return found;
@@ -64,7 +64,7 @@ static bool are_one_loop(const wk__group *g, int first, int end) {
   for (int r = 0; r < g->region_count; r++)
     for (int i = 0; i < g->regions[r]->place_count; i++) {
       const wk__place *p = &g->regions[r]->places[i];
-      if (!p->memory || p->indirect_count) return false; /* an index, or a gather */
+      if (!p->memory || !wk__place_is_plain(p)) return false; /* an index, or a gather */
       for (int l = first; l + 1 < end; l++)
         if (!wk_int_same(p->stride[l], wk_int_mul(p->stride[l + 1], g->loops[l + 1].size))) return false;
     }
@@ -104,7 +104,7 @@ static int64_t bytes_of(const wk_tensor *t) { return wk__hint(t->numel) * (int64
 static bool has_plain_args(const wk__graph_node *n) {
   for (int i = 0; i < n->op->schema.parameter_count; i++) {
     const wk__graph_arg *a = &n->args[i];
-    bool constant = a->tag == WK_VALUE_BOOL || a->tag == WK_VALUE_NONE || (a->tag == WK_VALUE_DOUBLE && !a->count);
+    bool constant = a->tag == WK_VALUE_BOOL || a->tag == WK_VALUE_NONE || a->tag == WK_VALUE_DOUBLE;
     if (!constant && a->tag != WK_VALUE_TENSOR) return false;
   }
   return n->op->schema.parameter_count <= WK__PRODUCT_ARGS && (n->op != WK__OP(linear) || has_plain_bias(n));
@@ -169,7 +169,7 @@ static const wk__place *only_result(const wk__group *g, wk__is_wanted_fn *is_wan
     for (int v = 1; v < region->instr_count; v++) {
       const wk__place *p = &region->places[region->instrs[v].extra];
       if (region->instrs[v].op != WK__LOOP_store || !is_wanted(context, p->memory)) continue;
-      if (found || p->indirect_count) return NULL;
+      if (found || !wk__place_is_plain(p)) return NULL;
       found = p;
     }
   }
@@ -213,7 +213,8 @@ bool wk__group_make_operand(wk__group *g, const wk__graph_node *product, const w
 
 static bool is_plain_draw(const wk__graph_node *n, const wk__choices *choices) {
   if (n->kind != WK__GRAPH_CALL || !wk__is_draw(n->op) || n->flags & WK__GRAPH_TAPED) return false;
-  return n->args[2].tag == WK_VALUE_DOUBLE && wk__hint(n->value->numel) / wk_get_num_threads() >= choices->drawn_values;
+  return wk__value_is_real(&n->args[2].value) &&
+         wk__hint(n->value->numel) / wk_get_num_threads() >= choices->drawn_values;
 }
 
 bool wk__group_take_draw(wk__group *g, const wk__graph_node *draw, const wk__choices *choices,

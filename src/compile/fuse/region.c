@@ -27,41 +27,11 @@ int64_t wk__hint(wk_int x) {
 bool wk__node_args(const wk__graph_node *node, wk_value *args) {
   for (int i = 0; i < node->op->schema.parameter_count; i++) {
     const wk__graph_arg *from = &node->args[i];
-    args[i] = (wk_value){.tag = from->tag, .count = from->count};
-    switch (from->tag) {
-      case WK_VALUE_TENSOR:
-        args[i].tensor = from->node->value;
-        break;
-      case WK_VALUE_TENSORS:
-        return false;
-      case WK_VALUE_DOUBLE: /* a number input may have any value: none that a body could be made for */
-        args[i].number = from->count ? 2.0 : from->number;
-        args[i].count = 0;
-        break;
-      case WK_VALUE_INT:
-        args[i].integer = from->integer;
-        break;
-      case WK_VALUE_BOOL:
-        args[i].boolean = from->boolean;
-        break;
-      case WK_VALUE_DTYPE:
-        args[i].dtype = from->dtype;
-        break;
-      case WK_VALUE_DEVICE:
-        args[i].device = from->device;
-        break;
-      case WK_VALUE_STRING:
-        args[i].string = from->string;
-        break;
-      case WK_VALUE_INTS:
-        args[i].integers = from->integers;
-        break;
-      case WK_VALUE_DOUBLES:
-        args[i].numbers = from->numbers;
-        break;
-      default:
-        break;
-    }
+    args[i] = from->value;
+    if (from->tag == WK_VALUE_TENSORS) return false;
+    if (from->tag == WK_VALUE_TENSOR) args[i].tensor = from->node->value;
+    if (from->tag == WK_VALUE_INPUT)
+      args[i] = wk__v_double(2); /* a number input may have any value: none that a body could be made for */
   }
   return true;
 }
@@ -114,7 +84,7 @@ static void choose_given(const wk__graph_node *node, bool *is_given) {
   for (int i = 0; i < node->op->schema.parameter_count; i++) {
     const wk__graph_arg *a = &node->args[i];
     int64_t exact = INT64_C(1) << 53;
-    is_given[i] = (a->tag == WK_VALUE_DOUBLE && a->count) ||
+    is_given[i] = a->tag == WK_VALUE_INPUT ||
                   (a->tag == WK_VALUE_INT &&
                    (!wk_int_is_known(a->integer) || a->integer.bits > exact || a->integer.bits < -exact));
   }
@@ -147,15 +117,15 @@ static int loop_of_variable(const maker *m, int variable) {
   return m->loop_of_dim[variable < WK__FIRST_R ? variable : m->nest->pointwise_dims + variable - WK__FIRST_R];
 }
 
-/* Adds scale * x to the place. False: not affine. */
-static bool add_affine(const maker *m, wk__place *place, wk_int x, wk_int scale) {
+/* Adds scale * x to an offset and a stride for each loop. False: not affine. */
+static bool add_affine(const maker *m, wk_int x, wk_int scale, wk_int *offset, wk_int *stride) {
   wk_int constant, coefficient[WK__LOOP_VARS];
   if (!wk__sym_affine(in_sizes(m, x), &constant, coefficient)) return false;
-  place->offset = wk_int_add(place->offset, wk_int_mul(scale, constant));
+  *offset = wk_int_add(*offset, wk_int_mul(scale, constant));
   for (int v = 0; v < WK__LOOP_VARS; v++) {
     if (wk_int_same(coefficient[v], wk_int_of(0))) continue;
     int l = loop_of_variable(m, v);
-    if (l >= 0) place->stride[l] = wk_int_add(place->stride[l], wk_int_mul(scale, coefficient[v]));
+    if (l >= 0) stride[l] = wk_int_add(stride[l], wk_int_mul(scale, coefficient[v]));
   }
   return true;
 }
@@ -175,6 +145,14 @@ static bool has_known_layout(wk__memory memory) {
   return !written || wk__is_contiguous(memory->value);
 }
 
+static bool add_bound(const maker *m, wk__place *place, wk_int index, wk_int size, wk_int stride) {
+  if (place->bound_count == WK__REGION_BOUNDS) return false;
+  wk__bound *b = &place->bounds[place->bound_count++];
+  b->size = size;
+  b->stride = stride;
+  return add_affine(m, index, wk_int_of(1), &b->start, b->step);
+}
+
 static bool place_of_access(const maker *m, const wk__access *access, wk__place *place) {
   const wk_tensor *t = m->tensors[access->buffer];
   *place = (wk__place){.memory = m->memories[access->buffer], .dtype = t->dtype, .per_element = access->per_element};
@@ -182,7 +160,11 @@ static bool place_of_access(const maker *m, const wk__access *access, wk__place 
   place->offset = wk_int_sub(t->offset, place->memory->value->offset);
   if (m->nest->geometry_free) return place_of_pointwise(m, t, place);
   for (int d = 0; d < access->ndim; d++) {
-    if (!add_affine(m, place, access->index[d], t->strides[d])) return false;
+    if (access->may_leave >> d & 1) {
+      if (!add_bound(m, place, access->index[d], t->sizes[d], t->strides[d])) return false;
+      continue;
+    }
+    if (!add_affine(m, access->index[d], t->strides[d], &place->offset, place->stride)) return false;
     if (!access->indirect[d]) continue;
     if (place->indirect_count == WK__REGION_INDIRECTS) return false;
     int k = place->indirect_count++;
@@ -203,19 +185,20 @@ static bool make_instr(maker *m, wk__instr *instr) {
     case WK__LOOP_scan_prod:
       return false;
     case WK__LOOP_load:
+    case WK__LOOP_masked_load:
     case WK__LOOP_store:
       if (!place_of_access(m, &m->nest->accesses[instr->extra], place)) return is_store(instr) && !place->memory;
       if (is_store(instr) && place->indirect_count) return false;
       break;
     case WK__LOOP_index:
       *place = (wk__place){.dtype = WK_INT64, .per_element = instr->per_element};
-      if (!add_affine(m, place, instr->expression, wk_int_of(1))) return false;
+      if (!add_affine(m, instr->expression, wk_int_of(1), &place->offset, place->stride)) return false;
       break;
     case WK__LOOP_check_index:
       instr->expression = in_sizes(m, instr->expression);
       return true;
     default:
-      m->region->has_reduction |= instr->op >= WK__LOOP_reduce_sum && instr->op <= WK__LOOP_reduce_argmin;
+      m->region->has_reduction |= wk__loop_is_reduction(instr->op);
       return true;
   }
   instr->extra = (uint16_t)m->region->place_count++;

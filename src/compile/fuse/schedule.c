@@ -173,7 +173,8 @@ static void add_need(scheduler *s, const wk__group *g, const wk__group *other, n
     for (int v = 1; v < region->instr_count; v++) {
       const wk__instr *i = &region->instrs[v];
       n->walkers += i->op == WK__LOOP_index || i->op == WK__LOOP_check_index;
-      if (i->op != WK__LOOP_load && i->op != WK__LOOP_store) continue;
+      if (!wk__loop_has_access(i->op)) continue;
+      n->walkers += region->places[i->extra].bound_count;
       wk__memory m = region->places[i->extra].memory;
       bool counts = i->op == WK__LOOP_store ? is_wanted(s, m) : !is_made_by(g, m) && !is_made_by(other, m);
       n->walkers += counts;
@@ -193,12 +194,15 @@ static bool fits(scheduler *s, int32_t a, int32_t b) {
 
 /* ---- joining groups ---- */
 
+/* What the loops alone do not say of where it goes. */
+static int steps_aside(const wk__place *p) { return p->indirect_count + p->bound_count; }
+
 static const wk__place *place_in(const wk__group *g, wk__memory memory) {
   const wk__place *found = NULL;
   for (int r = 0; r < g->region_count; r++)
     for (int i = 0; i < g->regions[r]->place_count; i++) {
       const wk__place *p = &g->regions[r]->places[i];
-      if (p->memory == memory && (!found || p->indirect_count < found->indirect_count)) found = p;
+      if (p->memory == memory && (!found || steps_aside(p) < steps_aside(found))) found = p;
     }
   return found;
 }
@@ -217,7 +221,7 @@ static const wk__place *store_of(const wk__group *g, wk__memory memory, int *out
 /* One element of the row that the group makes: the same place but for one reduced loop, whose number is a value. */
 static bool picks_from_row(const wk__group *g, const wk__place *load, const wk__place *stored) {
   int loop = -1;
-  if (load->indirect_count != 1 || !wk_int_same(load->offset, stored->offset)) return false;
+  if (load->indirect_count != 1 || load->bound_count || !wk_int_same(load->offset, stored->offset)) return false;
   for (int l = 0; l < g->loop_count; l++) {
     if (g->loops[l].reduced) {
       if (loop >= 0 || !wk_int_same(load->stride[l], wk_int_of(0))) return false;
@@ -234,7 +238,7 @@ static bool picks_from_row(const wk__group *g, const wk__place *load, const wk__
 static bool can_be_picked(const wk__group *g, int by) {
   for (int r = 0; r <= by; r++)
     for (int i = 0; i < g->regions[r]->place_count; i++)
-      if (g->regions[r]->places[i].indirect_count) return false;
+      if (!wk__place_is_plain(&g->regions[r]->places[i])) return false;
   return g->regions[by]->instr_count <= MAX_PICKED;
 }
 
@@ -243,14 +247,14 @@ static bool is_consistent(const wk__group *g) {
   for (int r = 0; r < g->region_count; r++)
     for (int v = 1; v < g->regions[r]->instr_count; v++) {
       const wk__instr *i = &g->regions[r]->instrs[v];
-      if (i->op != WK__LOOP_load) continue;
+      if (!wk__loop_is_load(i->op)) continue;
       const wk__place *p = &g->regions[r]->places[i->extra];
       int by = 0;
       const wk__place *stored = store_of(g, p->memory, &by);
       if (!stored) continue;
       if (by >= r) return false;
       if (picks_from_row(g, p, stored) && can_be_picked(g, by)) continue;
-      if (p->indirect_count || !wk_int_same(p->offset, stored->offset)) return false;
+      if (!wk__place_is_plain(p) || !wk_int_same(p->offset, stored->offset)) return false;
       for (int l = 0; l < WK__REGION_LOOPS; l++)
         if (!wk_int_same(p->stride[l], stored->stride[l])) return false;
     }
@@ -328,7 +332,9 @@ static wk_status try_through(scheduler *s, int32_t a, int32_t b, wk__memory memo
   wk__group *ga = s->units[a].group, *gb = s->units[b].group, *joined = NULL;
   const wk__place *pa = place_in(ga, memory), *pb = place_in(gb, memory);
   wk__join join;
-  if (!pa || !pb || !wk__join_loops(ga->loops, ga->loop_count, pa, gb->loops, gb->loop_count, pb, &join)) return WK_OK;
+  if (!pa || !pb || pa->bound_count || pb->bound_count ||
+      !wk__join_loops(ga->loops, ga->loop_count, pa, gb->loops, gb->loop_count, pb, &join))
+    return WK_OK;
   if (is_too_long(ga, gb, &join)) return WK_OK;
   WK_TRY(joined_group(ga, gb, &join, &joined));
   if (!joined) return WK_OK;

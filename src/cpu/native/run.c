@@ -26,6 +26,8 @@ typedef struct native_run {
   int64_t strip;    /* columns of a unit */
   uint64_t numbers; /* walkers that are numbers: expressions, and accesses with indirect coordinates */
   uint64_t fixed;   /* pointwise: copies that serve every block */
+  uint64_t masked;  /* walkers whose elements may lie outside of their buffers, */
+  int64_t *outside; /* and by walker what stands for those: room for MAX_WALKERS where the program has bounds */
   size_t scratch;
   _Atomic int faults;
   _Atomic int64_t bad_index;
@@ -131,6 +133,21 @@ static bool is_dense(const walker *k, int64_t m, int64_t n) {
   return (k->stride_n == 1 || n == 1) && (m == 1 || k->stride_m == (n == 1 && k->stride_n != 1 ? 1 : n));
 }
 
+/* Of a walker at element e of a row or column, or at a pointwise block's first. */
+static int64_t offset_of(const native_run *r, const struct wk__kernel_thread *t, int w, int64_t e) {
+  const geometry *g = r->g;
+  const walker *k = &g->walkers[w];
+  bool columns = g->mode == LOOP_COLUMNS;
+  int64_t inner = columns ? g->m_size : g->n_size;
+  if (g->mode == LOOP_POINTWISE || inner == 0) return t->at[w]; /* no elements: of a value per row */
+  int64_t offset = t->at[w] + e % inner * (columns ? k->stride_m : k->stride_n), outer = e / inner;
+  for (int d = g->outer_p + g->outer_r - 1; d >= g->outer_p; d--) {
+    offset += outer % g->outer_size[d] * k->outer[d];
+    outer /= g->outer_size[d];
+  }
+  return offset;
+}
+
 static void *copy_of(struct wk__kernel_thread *t, int w) { return t->copies + (int64_t)w * COPY_BYTES; }
 
 /* The first row m times, each copy twice as long as the one before. */
@@ -139,10 +156,51 @@ static void repeat_row(char *block, int64_t m, int64_t row_bytes) {
     memcpy(block + done * row_bytes, block, (size_t)(wk__min(done, m - done) * row_bytes));
 }
 
-/* m rows of n whose first element lies `offset` elements from the base. */
-static void get_block(const native_run *r, struct wk__kernel_thread *t, int w, bool written, int64_t offset, int64_t m,
+/* A box of a block of rows of n elements. */
+static void get_box(const walker *k, char *copy, const char *memory, int64_t n, const box *b) {
+  int64_t rows = b->bottom - b->top, columns = b->right - b->left;
+  copy += (b->top * n + b->left) * k->item;
+  memory += (b->top * k->stride_m + b->left * k->stride_n) * k->item;
+  if (columns == n) {
+    if (rows) getters[k->item](copy, memory, rows, n, k->stride_m, k->stride_n);
+    return;
+  }
+  for (int64_t i = 0; i < rows; i++, copy += n * k->item, memory += k->stride_m * k->item)
+    getters[k->item](copy, memory, 1, columns, 0, k->stride_n);
+}
+
+/* m rows of n from element e on, those that lie outside of the buffer filled. */
+static void get_masked(const native_run *r, const struct wk__kernel_thread *t, int w, char *copy, int64_t e, int64_t m,
+                       int64_t n) {
+  const walker *k = &r->g->walkers[w];
+  int64_t at[MAX_BOUNDS];
+  box inside;
+  const char *memory = k->base + offset_of(r, t, w, e) * k->item;
+  for (int b = 0; b < bounds_of(r->program, w); b++) at[b] = offset_of(r, t, walker_of_bound(r->program, w, b), e);
+  bool one_box = find_box(r->program, r->g, w, at, m, n, &inside);
+  if (!one_box || inside.bottom - inside.top < m || inside.right - inside.left < n) {
+    memcpy(copy, &r->outside[w], (size_t)k->item);
+    repeat_row(copy, m * n, k->item);
+  }
+  if (one_box) {
+    get_box(k, copy, memory, n, &inside);
+    return;
+  }
+  for (int64_t i = 0; i < m; i++, next_row(r->program, r->g, w, at))
+    if (find_box(r->program, r->g, w, at, 1, n, &inside))
+      get_box(k, copy + i * n * k->item, memory + i * k->stride_m * k->item, n, &inside);
+}
+
+/* m rows of n from element e on. */
+static void get_block(const native_run *r, struct wk__kernel_thread *t, int w, bool written, int64_t e, int64_t m,
                       int64_t n) {
   const walker *k = &r->g->walkers[w];
+  if (r->masked >> w & 1) {
+    t->pointer[w] = copy_of(t, w);
+    get_masked(r, t, w, t->pointer[w], e, m, n);
+    return;
+  }
+  int64_t offset = offset_of(r, t, w, e);
   if (r->numbers >> w & 1) {
     t->pointer[w] = copy_of(t, w);
     count_numbers(t->pointer[w], offset, m, n, k->stride_m, k->stride_n);
@@ -169,7 +227,7 @@ static void block_pointwise(const struct wk__kernel_args *a, struct wk__kernel_t
   t->copied &= ~wanted | r->fixed;
   for (uint64_t left = wanted & ~(own->ready & r->fixed); left; left &= left - 1) {
     int w = __builtin_ctzll(left);
-    get_block(r, t, w, written >> w & 1, t->at[w], t->m, t->n);
+    get_block(r, t, w, written >> w & 1, 0, t->m, t->n);
   }
   if (t->m == r->g->m_block) own->ready |= wanted;
 }
@@ -180,14 +238,12 @@ static void get_pieces(const native_run *r, struct wk__kernel_thread *t, int w, 
   const walker *k = &g->walkers[w];
   char *copy = copy_of(t, w);
   for (int64_t done = 0; done < count;) {
-    int64_t inner = (e + done) % g->n_size, outer = (e + done) / g->n_size;
-    int64_t length = wk__min(g->n_size - inner, count - done), offset = t->at[w] + inner * k->stride_n;
-    for (int d = g->outer_p + g->outer_r - 1; d >= g->outer_p; d--) {
-      offset += outer % g->outer_size[d] * k->outer[d];
-      outer /= g->outer_size[d];
-    }
+    int64_t inner = (e + done) % g->n_size, length = wk__min(g->n_size - inner, count - done);
+    int64_t offset = offset_of(r, t, w, e + done);
     char *memory = k->base + offset * k->item;
-    if (r->numbers >> w & 1)
+    if (r->masked >> w & 1)
+      get_masked(r, t, w, copy + done * k->item, e + done, 1, length);
+    else if (r->numbers >> w & 1)
       count_numbers((int64_t *)copy + done, offset, 1, length, 0, k->stride_n);
     else if (put)
       putters[k->item](memory, copy + done * k->item, 1, length, 0, k->stride_n);
@@ -204,7 +260,7 @@ static void block_row(const struct wk__kernel_args *a, struct wk__kernel_thread 
   for (uint64_t left = wanted; left; left &= left - 1) {
     int w = __builtin_ctzll(left);
     if (r->g->outer_r == 0) {
-      get_block(r, t, w, written >> w & 1, t->at[w] + e * r->g->walkers[w].stride_n, 1, count);
+      get_block(r, t, w, written >> w & 1, e, 1, count);
       continue;
     }
     t->pointer[w] = copy_of(t, w);
@@ -216,26 +272,13 @@ static void block_row(const struct wk__kernel_args *a, struct wk__kernel_thread 
   }
 }
 
-/* Of a column's element e. */
-static int64_t column_offset(const native_run *r, const struct wk__kernel_thread *t, int w, int64_t e) {
-  const geometry *g = r->g;
-  const walker *k = &g->walkers[w];
-  if (g->m_size == 0) return t->at[w]; /* no elements: of a value per row */
-  int64_t offset = t->at[w] + e % g->m_size * k->stride_m, outer = e / g->m_size;
-  for (int d = g->outer_p + g->outer_r - 1; d >= g->outer_p; d--) {
-    offset += outer % g->outer_size[d] * k->outer[d];
-    outer /= g->outer_size[d];
-  }
-  return offset;
-}
-
 static void block_columns(const struct wk__kernel_args *a, struct wk__kernel_thread *t, uint64_t wanted,
                           uint64_t written, int64_t e, int64_t count) {
   const native_run *r = run_of(a);
   t->copied &= ~wanted;
   for (uint64_t left = wanted; left; left &= left - 1) {
     int w = __builtin_ctzll(left);
-    get_block(r, t, w, written >> w & 1, column_offset(r, t, w, e), 1, count);
+    get_block(r, t, w, written >> w & 1, e, 1, count);
   }
 }
 
@@ -250,9 +293,7 @@ static void flush(const struct wk__kernel_args *a, struct wk__kernel_thread *t, 
       get_pieces(r, t, w, true, e, count);
       continue;
     }
-    int64_t offset = g->mode == LOOP_POINTWISE ? t->at[w]
-                     : g->mode == LOOP_ROWS    ? t->at[w] + e * k->stride_n
-                                               : column_offset(r, t, w, e);
+    int64_t offset = offset_of(r, t, w, e);
     bool pointwise = g->mode == LOOP_POINTWISE;
     putters[k->item](k->base + offset * k->item, t->pointer[w], pointwise ? t->m : 1, pointwise ? t->n : count,
                      k->stride_m, k->stride_n);
@@ -276,6 +317,10 @@ static void find_walkers(native_run *r) {
     uint64_t bit = UINT64_C(1) << w;
     if (w >= (int)nest->access_count || nest->accesses[w].has_indirect) {
       r->numbers |= bit;
+      continue;
+    }
+    if (nest->accesses[w].may_leave) {
+      r->masked |= bit;
       continue;
     }
     bool one = g->mode == LOOP_COLUMNS && !moves_with_columns(&nest->accesses[w]);
@@ -355,6 +400,13 @@ static int64_t bind_mode(native_run *r) {
   return units * r->n_blocks;
 }
 
+static void bind_masks(native_run *r, const wk__launch *launch) {
+  const wk__nest *nest = r->program->nest;
+  for (int64_t v = 1; r->masked && v < nest->instr_count; v++)
+    if (nest->instrs[v].op == WK__LOOP_masked_load)
+      r->outside[nest->instrs[v].extra] = find_outside(r->program, launch, (int)v);
+}
+
 static void bind_params(const native_run *r, const wk__launch *launch, struct wk__kernel_number *numbers) {
   for (int k = 0; k < r->program->nest->param_count; k++)
     numbers[k] = (struct wk__kernel_number){wk__scalar_double(launch->params[k]), wk__scalar_int(launch->params[k])};
@@ -389,6 +441,7 @@ static bool bind_launch(native_run *r, const wk__launch *launch, bool moves_rows
     return false;
   bind_params(r, launch, numbers);
   find_walkers(r);
+  bind_masks(r, launch);
   return true;
 }
 
@@ -401,7 +454,8 @@ static wk_status result_of(const native_run *r) {
 bool run_native(const wk__program *program, const wk__native_code *code, const wk__launch *launch, const geometry *g,
                 bool moves_rows, wk_status *out_status) {
   struct wk__kernel_number numbers[MOST_PARAMS];
-  native_run r = {.program = program, .code = code, .g = g};
+  int64_t outside[MAX_WALKERS];
+  native_run r = {.program = program, .code = code, .g = g, .outside = outside};
   int64_t units;
   if (!bind_launch(&r, launch, moves_rows, numbers, &units)) return false;
   WK__COUNT_NATIVE_RUN();
@@ -429,7 +483,8 @@ static bool bind_many(many *m, const wk__launch *launches, struct wk__kernel_num
 bool run_native_many(const wk__program *program, const wk__native_code *code, const wk__launch *launches,
                      const geometry *const *geometries, int64_t count, wk_status *out_status) {
   size_t n = (size_t)count, numbers = program->nest->param_count * sizeof(struct wk__kernel_number);
-  char *memory = wk__alloc(n * (sizeof(native_run) + numbers + sizeof(int64_t)) + sizeof(int64_t));
+  size_t outside = program->bound_count ? MAX_WALKERS : 0;
+  char *memory = wk__alloc(n * (sizeof(native_run) + numbers + (1 + outside) * sizeof(int64_t)) + sizeof(int64_t));
   if (!memory) {
     wk_error_clear(); /* tier 0 may do with less */
     return false;
@@ -438,7 +493,10 @@ bool run_native_many(const wk__program *program, const wk__native_code *code, co
   many m = {.runs = runs, .run_size = sizeof *runs, .count = count, .run_units = run_units};
   struct wk__kernel_number *first_number = (struct wk__kernel_number *)(runs + n);
   m.first_unit = (int64_t *)((char *)first_number + n * numbers);
-  for (int64_t i = 0; i < count; i++) runs[i] = (native_run){.program = program, .code = code, .g = geometries[i]};
+  int64_t *first_outside = m.first_unit + n + 1;
+  for (int64_t i = 0; i < count; i++)
+    runs[i] = (native_run){
+        .program = program, .code = code, .g = geometries[i], .outside = first_outside + (size_t)i * outside};
   bool native = bind_many(&m, launches, first_number);
   if (native) {
     int64_t units = m.first_unit[count];

@@ -38,7 +38,7 @@ static bool may_overlap(const run *r, int a, int b) {
 static bool same_along_n(const run *r, wk__var v) {
   const wk__nest *nest = r->program->nest;
   const wk__instr *i = &nest->instrs[v];
-  if (i->op == WK__LOOP_param || i->op == WK__LOOP_constant) return true;
+  if (wk__loop_is_number(i->op)) return true;
   if (i->op == WK__LOOP_load) return !nest->accesses[i->extra].has_indirect && r->g.walkers[i->extra].stride_n == 0;
   bool derived = i->op == WK__LOOP_check_index || i->op == WK__LOOP_cast;
   return derived && same_along_n(r, i->operands[0]);
@@ -74,8 +74,8 @@ static void find_fixed_accesses(run *r) {
   const wk__nest *nest = r->program->nest;
   if (r->units <= 1 || r->g.mode == LOOP_COLUMNS || r->g.in_place) return;
   for (int a = 0; a < (int)nest->access_count; a++)
-    if (!nest->accesses[a].has_indirect && !nest->buffers[nest->accesses[a].buffer].written &&
-        is_fixed(r, &r->g.walkers[a]))
+    if (!nest->accesses[a].has_indirect && !nest->accesses[a].may_leave &&
+        !nest->buffers[nest->accesses[a].buffer].written && is_fixed(r, &r->g.walkers[a]))
       r->fixed_accesses |= UINT64_C(1) << a;
 }
 
@@ -206,7 +206,7 @@ void run_many_units(void *context, int64_t begin, int64_t end) {
 
 static wk_status prepare_many(const wk__program *program, const wk__launch *launches, many *m, walker *walkers,
                               const geometry **geometries) {
-  int64_t per_run = program->nest->access_count + program->expression_count;
+  int64_t per_run = program->nest->access_count + program->expression_count + program->bound_count;
   WK_TRY(check_primitives(program, wk__primitives_get()));
   m->first_unit[0] = 0;
   for (int64_t i = 0; i < m->count; i++) {
@@ -239,7 +239,8 @@ static wk_status run_prepared(const wk__program *program, many *m) {
 }
 
 wk_status wk__program_run_many(const wk__program *program, const wk__launch *launches, int64_t count) {
-  size_t walkers = (size_t)(program->nest->access_count + program->expression_count), n = (size_t)count;
+  size_t walkers = (size_t)(program->nest->access_count + program->expression_count + program->bound_count);
+  size_t n = (size_t)count;
   if (count == 0) return WK_OK;
   char *memory =
       wk__alloc(n * (sizeof(run) + walkers * sizeof(walker) + sizeof(geometry *) + sizeof(int64_t)) + sizeof(int64_t));

@@ -52,7 +52,9 @@ typedef struct worker {
   int64_t m, n, m0, n0;          /* the block: extent and origin on the inner axes */
   int64_t width;                 /* rows or columns side by side */
   int64_t element;               /* linear reduction index of the block's first element, for lanes */
-  int64_t along;        /* elements of a row (rows of a column) that values per row are expanded to; 0: not yet */
+  int64_t along;      /* elements of a row (rows of a column) that values per row are expanded to; 0: not yet */
+  const step *masked; /* the masked load that came last, and what stands for elements outside of its buffer */
+  int64_t outside;
   int64_t pitch;        /* elements between the rows of a value that is reduced where it lies */
   bool whole_chunk;     /* the block is all of a chunk: reductions fold it at once, no lanes are kept */
   bool hold_row_stores; /* values per row are computed, but not stored */
@@ -86,11 +88,9 @@ void run_chunk(worker *w, int phase, int64_t begin, int64_t end); /* elements of
 void push_partial(const worker *w, int k, const char *partial);   /* a chunk's result, in the chunks' order */
 void finish_reduction(worker *w, int k);                          /* the result of reduction k to its row value */
 
-static inline wk__instr reduction_instr(const worker *w, int k) {
-  return w->r->program->nest->instrs[w->r->program->reductions[k]];
+static inline const wk__instr *reduction_instr(const worker *w, int k) {
+  return &w->r->program->nest->instrs[w->r->program->reductions[k]];
 }
-static inline bool is_scan(int op) { return op == WK__LOOP_scan_sum || op == WK__LOOP_scan_prod; }
-static inline int phase_of(wk__instr i) { return is_scan(i.op) ? i.stage : i.stage - 1; }
 
 /* ---- execute_worker.c ---- */
 

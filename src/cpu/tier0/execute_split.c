@@ -23,7 +23,7 @@ static void restore_results(worker *w, const split *s) {
   w->hold_row_stores = true;
   for (int p = 0; p <= s->phase; p++) {
     for (int k = 0; p && k < w->r->program->reduction_count; k++)
-      if (phase_of(reduction_instr(w, k)) == p - 1)
+      if (wk__instr_phase(reduction_instr(w, k)) == p - 1)
         memcpy(w->at[w->r->program->reductions[k]], s->results + k * s->width * 8, (size_t)s->width * 8);
     run_row_steps(w, p);
   }
@@ -39,7 +39,7 @@ static void split_chunks(void *context, int64_t begin, int64_t end) {
     int64_t first = c * WK__REDUCE_CHUNK;
     run_chunk(&w, s->phase, first, wk__min(first + WK__REDUCE_CHUNK, s->r->g.reduce_length));
     for (int k = 0; k < s->r->program->reduction_count; k++)
-      if (phase_of(reduction_instr(&w, k)) == s->phase)
+      if (wk__instr_phase(reduction_instr(&w, k)) == s->phase)
         memcpy(partial_of(s, k, c), w.reductions[k].partial, (size_t)w.width * 8);
   }
   end_worker(s->r);
@@ -50,7 +50,7 @@ static bool fold_split(split *s) {
   if (!start_worker(&w, s->r)) return false;
   start_unit(&w, s->unit);
   for (int k = 0; k < s->r->program->reduction_count; k++) {
-    if (phase_of(reduction_instr(&w, k)) != s->phase) continue;
+    if (wk__instr_phase(reduction_instr(&w, k)) != s->phase) continue;
     w.reductions[k].chunks = 0;
     for (int64_t c = 0; c < s->chunks; c++) push_partial(&w, k, partial_of(s, k, c));
     finish_reduction(&w, k);

@@ -77,6 +77,69 @@ static void step_load(worker *w, const step *s, int64_t m, int64_t n, int64_t m0
   w->at[s->value] = out;
 }
 
+/* The box of a block of rows of n elements, of which the first is wanted from `source`. */
+static void load_box(const worker *w, const step *s, char *out, const char *source, int64_t n, const box *b) {
+  const walker *k = &w->r->g.walkers[s->extra];
+  wk_dtype dtype = access_dtype(w, s->extra);
+  wk__load_fn *load = w->r->primitives->load[dtype];
+  int64_t lane = wk__lane_size((wk__lane_type)s->out_lane), rows = b->bottom - b->top, columns = b->right - b->left;
+  int64_t pitch = n * lane, step_m = k->stride_m * k->item;
+  out += b->top * pitch + b->left * lane;
+  source += b->top * step_m + b->left * k->stride_n * k->item;
+  if (columns == n) {
+    if (rows) load(out, source, rows, n, k->stride_m, k->stride_n);
+  } else if (k->stride_n == 1 && same_in_memory(dtype) && dtype != WK_BOOL) {
+    for (int64_t i = 0; i < rows; i++) memcpy(out + i * pitch, source + i * step_m, (size_t)(columns * lane));
+  } else {
+    for (int64_t i = 0; i < rows; i++) load(out + i * pitch, source + i * step_m, 1, columns, 0, k->stride_n);
+  }
+}
+
+/* What lies around the box of a block of m rows: all of short rows, which costs less than to tell the parts apart. */
+static void fill_around(worker *w, const step *s, char *out, int64_t m, int64_t n, const box *b) {
+  enum { SHORT_ROW = 64 };
+  wk__load_fn *load = w->r->primitives->load[access_dtype(w, s->extra)];
+  int64_t lane = wk__lane_size((wk__lane_type)s->out_lane), pitch = n * lane;
+  if (w->masked != s) w->masked = s, w->outside = find_outside(w->r->program, w->r->launch, s->value);
+  if (n < SHORT_ROW) {
+    load(out, &w->outside, 1, m * n, 0, 0);
+    return;
+  }
+  if (b->top) load(out, &w->outside, 1, b->top * n, 0, 0);
+  for (int64_t i = b->top; i < b->bottom; i++) {
+    if (b->left) load(out + i * pitch, &w->outside, 1, b->left, 0, 0);
+    if (b->right < n) load(out + i * pitch + b->right * lane, &w->outside, 1, n - b->right, 0, 0);
+  }
+  if (b->bottom < m) load(out + b->bottom * pitch, &w->outside, 1, (m - b->bottom) * n, 0, 0);
+}
+
+static void load_masked(worker *w, const step *s, char *out, const char *source, int64_t m, int64_t n, const box *b) {
+  bool whole = b->top == 0 && b->bottom == m && b->left == 0 && b->right == n;
+  if (!whole) fill_around(w, s, out, m, n, b);
+  load_box(w, s, out, source, n, b);
+}
+
+/* The value does not stay in memory: part of it may not be there. */
+static void step_masked_load(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
+  const wk__program *p = w->r->program;
+  const geometry *g = &w->r->g;
+  int64_t at[MAX_BOUNDS], pitch = n * wk__lane_size((wk__lane_type)s->out_lane);
+  int64_t step_m = g->walkers[s->extra].stride_m * g->walkers[s->extra].item;
+  char *out = w->at[s->value] = destination(w, s), *source = address(w, s->extra, m0, n0);
+  box inside;
+  for (int b = 0; b < bounds_of(p, s->extra); b++) {
+    int number = walker_of_bound(p, s->extra, b);
+    at[b] = w->position[number] + m0 * g->walkers[number].stride_m + n0 * g->walkers[number].stride_n;
+  }
+  if (find_box(p, g, s->extra, at, m, n, &inside)) {
+    load_masked(w, s, out, source, m, n, &inside);
+    return;
+  }
+  for (int64_t i = 0; i < m; i++, next_row(p, g, s->extra, at))
+    if (find_box(p, g, s->extra, at, 1, n, &inside))
+      load_masked(w, s, out + i * pitch, source + i * step_m, 1, n, &inside);
+}
+
 static void step_store(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
   const walker *k = &w->r->g.walkers[s->extra];
   char *target = address(w, s->extra, m0, n0);
@@ -223,6 +286,9 @@ void run_step(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_
       break;
     case STEP_LOAD:
       step_load(w, s, m, n, m0, n0);
+      break;
+    case STEP_MASKED_LOAD:
+      step_masked_load(w, s, m, n, m0, n0);
       break;
     case STEP_GATHER:
       step_gather(w, s, m, n, m0, n0);

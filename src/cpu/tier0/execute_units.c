@@ -39,18 +39,17 @@ static void pointwise_unit(worker *w, int64_t unit) {
 
 /* =============================================== reductions ====================================================== */
 
-static wk__lane_type operand_lane(const worker *w, wk__instr i) {
-  return (wk__lane_type)w->r->program->values[i.operands[0]].lane;
+static wk__lane_type operand_lane(const worker *w, const wk__instr *i) {
+  return (wk__lane_type)w->r->program->values[i->operands[0]].lane;
 }
-static bool is_arg(int op) { return op == WK__LOOP_reduce_argmax || op == WK__LOOP_reduce_argmin; }
 
 static void start_reductions(worker *w, int phase) {
   for (int k = 0; k < w->r->program->reduction_count; k++) {
-    wk__instr i = reduction_instr(w, k);
+    const wk__instr *i = reduction_instr(w, k);
     reduction *state = &w->reductions[k];
-    if (is_scan(i.op)) /* scans run again in every phase that needs them */
-      wk__identity_fill(state->lanes, i.op, operand_lane(w, i), w->width);
-    if (is_arg(i.op) && phase_of(i) == phase)
+    if (wk__loop_is_scan(i->op)) /* scans run again in every phase that needs them */
+      wk__identity_fill(state->lanes, i->op, operand_lane(w, i), w->width);
+    if (wk__loop_is_arg(i->op) && wk__instr_phase(i) == phase)
       for (int64_t j = 0; j < w->width; j++) state->index[j] = -1;
     state->chunks = 0;
   }
@@ -60,9 +59,9 @@ static void start_reductions(worker *w, int phase) {
 static void clear_lanes(worker *w, int phase, int64_t elements) {
   int64_t lanes = w->r->g.mode == LOOP_COLUMNS ? wk__min(elements, WK__REDUCE_LANES) : WK__REDUCE_LANES;
   for (int k = 0; k < w->r->program->reduction_count; k++) {
-    wk__instr i = reduction_instr(w, k);
-    if (is_scan(i.op) || is_arg(i.op) || phase_of(i) != phase) continue;
-    wk__identity_fill(w->reductions[k].lanes, i.op, operand_lane(w, i), w->width * lanes);
+    const wk__instr *i = reduction_instr(w, k);
+    if (wk__loop_is_scan(i->op) || wk__loop_is_arg(i->op) || wk__instr_phase(i) != phase) continue;
+    wk__identity_fill(w->reductions[k].lanes, i->op, operand_lane(w, i), w->width * lanes);
   }
 }
 
@@ -117,20 +116,20 @@ void run_chunk(worker *w, int phase_number, int64_t begin, int64_t end) {
   }
   if (g->outer_r) memcpy(w->position, saved, (size_t)g->walker_count * sizeof *saved);
   for (int k = 0; k < r->program->reduction_count && !w->whole_chunk; k++) {
-    wk__instr i = reduction_instr(w, k);
-    if (is_scan(i.op) || is_arg(i.op) || phase_of(i) != phase_number) continue;
-    (columns ? r->primitives->fold_columns : r->primitives->fold_rows)[i.op][operand_lane(w, i)](
+    const wk__instr *i = reduction_instr(w, k);
+    if (wk__loop_is_scan(i->op) || wk__loop_is_arg(i->op) || wk__instr_phase(i) != phase_number) continue;
+    (columns ? r->primitives->fold_columns : r->primitives->fold_rows)[i->op][operand_lane(w, i)](
         w->reductions[k].partial, w->reductions[k].lanes, w->width, wk__min(end - begin, WK__REDUCE_LANES));
   }
 }
 
 /* Adds a chunk's result to the counter of partial results: equal weights combine, like carries. */
 void push_partial(const worker *w, int k, const char *partial) {
-  wk__instr i = reduction_instr(w, k);
+  const wk__instr *i = reduction_instr(w, k);
   reduction *state = &w->reductions[k];
   wk__lane_type lane = operand_lane(w, i);
   int64_t bytes = w->width * wk__lane_size(lane);
-  wk__map_fn *combine = w->r->primitives->combine[i.op][lane];
+  wk__map_fn *combine = w->r->primitives->combine[i->op][lane];
   int level = 0;
   while (state->chunks >> level & 1) level++;
   char *place = state->stack + level * bytes;
@@ -141,37 +140,38 @@ void push_partial(const worker *w, int k, const char *partial) {
 
 static void push_partials(worker *w, int phase) {
   for (int k = 0; k < w->r->program->reduction_count; k++) {
-    wk__instr i = reduction_instr(w, k);
-    if (!is_scan(i.op) && !is_arg(i.op) && phase_of(i) == phase) push_partial(w, k, w->reductions[k].partial);
+    const wk__instr *i = reduction_instr(w, k);
+    if (!wk__loop_is_scan(i->op) && !wk__loop_is_arg(i->op) && wk__instr_phase(i) == phase)
+      push_partial(w, k, w->reductions[k].partial);
   }
 }
 
 /* The result of a reduction goes to its row value. */
 void finish_reduction(worker *w, int k) {
-  wk__instr i = reduction_instr(w, k);
+  const wk__instr *i = reduction_instr(w, k);
   reduction *state = &w->reductions[k];
   char *out = w->at[w->r->program->reductions[k]];
   wk__lane_type lane = operand_lane(w, i);
   int64_t bytes = w->width * wk__lane_size(lane);
-  if (is_arg(i.op)) {
+  if (wk__loop_is_arg(i->op)) {
     memcpy(out, state->index, (size_t)w->width * sizeof(int64_t));
     return;
   }
   if (state->chunks == 0) {
-    wk__identity_fill(out, i.op, lane, w->width);
+    wk__identity_fill(out, i->op, lane, w->width);
     return;
   }
   int level = __builtin_ctzll(state->chunks);
   memcpy(out, state->stack + level * bytes, (size_t)bytes);
   for (level++; state->chunks >> level; level++)
     if (state->chunks >> level & 1)
-      w->r->primitives->combine[i.op][lane](out, state->stack + level * bytes, out, NULL, w->width);
+      w->r->primitives->combine[i->op][lane](out, state->stack + level * bytes, out, NULL, w->width);
 }
 
 static void finish_reductions(worker *w, int phase) {
   for (int k = 0; k < w->r->program->reduction_count; k++) {
-    wk__instr i = reduction_instr(w, k);
-    if (!is_scan(i.op) && phase_of(i) == phase) finish_reduction(w, k);
+    const wk__instr *i = reduction_instr(w, k);
+    if (!wk__loop_is_scan(i->op) && wk__instr_phase(i) == phase) finish_reduction(w, k);
   }
 }
 

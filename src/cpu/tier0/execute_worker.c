@@ -79,7 +79,7 @@ static void fill_uniform(worker *w) {
   const wk__program *p = w->r->program;
   for (int v = 1; v < (int)p->nest->instr_count; v++) {
     const wk__instr *i = &p->nest->instrs[v];
-    if (i->op != WK__LOOP_param && i->op != WK__LOOP_constant) continue;
+    if (!wk__loop_is_number(i->op)) continue;
     wk__scalar number = i->op == WK__LOOP_param ? w->r->launch->params[i->extra] : i->number;
     wk__number_fill(w->at[v], number, (wk__lane_type)p->values[v].lane, w->r->block_elements);
   }
@@ -89,6 +89,7 @@ static void fill_uniform(worker *w) {
 bool start_worker(worker *w, run *r) {
   w->r = r;
   w->hold_row_stores = false;
+  w->masked = NULL;
   scratch s = {take_scratch(memory_bound(r)), 0};
   if (!s.memory) {
     atomic_store(&r->status, WK_OUT_OF_MEMORY);

@@ -106,11 +106,28 @@ static wk_status bind_access(const wk__nest *nest, const wk__launch *launch, int
   return WK_OK;
 }
 
+/* Coordinates that may leave their buffers. */
+static wk_status bind_bounds(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers,
+                             loops *l) {
+  int k = (int)program->nest->access_count + program->expression_count, limit = program->expression_count;
+  for (int a = 0; a < (int)program->nest->access_count; a++) {
+    const wk__access *access = &program->nest->accesses[a];
+    for (unsigned left = access->may_leave; left; left &= left - 1, k++) {
+      int d = __builtin_ctz(left);
+      memset(l->stride[k], 0, sizeof l->stride[k]);
+      walkers[k].start = 0;
+      g->expression_limit[limit++] = launch->buffers[access->buffer].sizes[d];
+      WK_TRY(add_affine(program->nest, launch, access->index[d], 1, &walkers[k].start, l->stride[k]));
+    }
+  }
+  return WK_OK;
+}
+
 static wk_status bind_loops(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers,
                             loops *l) {
   const wk__nest *nest = program->nest;
   int accesses = (int)nest->access_count;
-  l->walkers = accesses + program->expression_count;
+  l->walkers = accesses + program->expression_count + program->bound_count;
   if (nest->geometry_free) {
     l->p = launch->ndim;
     l->r = 0;
@@ -141,7 +158,7 @@ static wk_status bind_loops(const wk__program *program, const wk__launch *launch
     else
       WK_TRY(add_affine(nest, launch, instr->expression, 1, &w->start, l->stride[accesses + e]));
   }
-  return WK_OK;
+  return bind_bounds(program, launch, g, walkers, l);
 }
 
 /* ---- arranging ---- */

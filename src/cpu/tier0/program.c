@@ -11,22 +11,13 @@ typedef struct builder {
   bool *needed;  /* scratch for one phase */
 } builder;
 
-static bool is_reduction(int op) { return op >= WK__LOOP_reduce_sum && op <= WK__LOOP_reduce_argmin; }
-static bool is_arg(int op) { return op == WK__LOOP_reduce_argmax || op == WK__LOOP_reduce_argmin; }
-static bool is_scan(int op) { return op == WK__LOOP_scan_sum || op == WK__LOOP_scan_prod; }
-static bool is_store(int op) { return op == WK__LOOP_store || op == WK__LOOP_store_add; }
-static bool has_expression(int op) { return op == WK__LOOP_index || op == WK__LOOP_check_index; }
-
 static const wk__instr *instr_of(const builder *b, int v) { return &b->nest->instrs[v]; }
-
-/* Values beside blocks: everything of a pointwise nest, element values of one with reductions. */
-static bool per_block(const builder *b, const wk__instr *i) { return !b->has_rows || i->per_element; }
 
 /* ---- values ---- */
 
 static bool is_uniform_op(const builder *b, const wk__instr *i) {
-  if (i->op == WK__LOOP_param || i->op == WK__LOOP_constant) return true;
-  if (i->op == WK__LOOP_load || is_store(i->op) || has_expression(i->op) || i->op >= WK__LOOP_reduce_sum) return false;
+  if (wk__loop_is_number(i->op)) return true;
+  if (wk__loop_class_of(i->op) != WK__CLASS_MAP) return false;
   for (int k = 0; k < wk__loop_ops[i->op].arity; k++)
     if (b->program->values[i->operands[k]].class != VALUE_UNIFORM) return false;
   return true;
@@ -35,11 +26,11 @@ static bool is_uniform_op(const builder *b, const wk__instr *i) {
 /* An element value that an element step of a later phase reads, other than a plain load (which is loaded again). */
 static bool crosses_phases(const builder *b, int v) {
   const wk__instr *i = instr_of(b, v);
-  if (i->op == WK__LOOP_load && !b->nest->accesses[i->extra].has_indirect) return false;
+  if (wk__loop_is_load(i->op) && !b->nest->accesses[i->extra].has_indirect) return false;
   for (int64_t u = v + 1; u < b->nest->instr_count; u++) {
     const wk__instr *user = instr_of(b, (int)u);
-    int user_phase = is_reduction(user->op) ? user->stage - 1 : user->stage;
-    if (user_phase <= i->stage || !(user->per_element || is_reduction(user->op))) continue;
+    int user_phase = wk__instr_phase(user);
+    if (user_phase <= i->stage || !(user->per_element || wk__loop_is_reduction(user->op))) continue;
     for (int k = 0; k < wk__loop_ops[user->op].arity; k++)
       if (user->operands[k] == v) return true;
   }
@@ -52,11 +43,11 @@ static void classify(builder *b) {
     const wk__instr *i = instr_of(b, v);
     value_info *info = &p->values[v];
     info->lane = (uint8_t)wk__lane_of((wk_dtype)i->dtype);
-    if (is_store(i->op)) {
+    if (wk__loop_is_store(i->op)) {
       info->class = VALUE_NONE;
     } else if (is_uniform_op(b, i)) {
       *info = (value_info){VALUE_UNIFORM, info->lane, (uint16_t)p->uniform_count++};
-    } else if (!per_block(b, i)) {
+    } else if (!wk__instr_per_element(b->nest, i)) {
       *info = (value_info){VALUE_ROW, info->lane, (uint16_t)p->row_count++};
     } else if (b->has_rows && crosses_phases(b, v)) {
       p->kept[p->kept_count] = (wk__var)v;
@@ -79,6 +70,8 @@ static uint8_t kind_of(const wk__nest *nest, const wk__instr *i) {
   switch (i->op) {
     case WK__LOOP_load:
       return nest->accesses[i->extra].has_indirect ? STEP_GATHER : STEP_LOAD;
+    case WK__LOOP_masked_load:
+      return STEP_MASKED_LOAD;
     case WK__LOOP_store:
       return nest->accesses[i->extra].has_indirect ? STEP_SCATTER : STEP_STORE;
     case WK__LOOP_store_add:
@@ -92,7 +85,10 @@ static uint8_t kind_of(const wk__nest *nest, const wk__instr *i) {
     case WK__LOOP_round_to:
       return STEP_ROUND;
     default:
-      return is_arg(i->op) ? STEP_ARG : is_reduction(i->op) ? STEP_REDUCE : is_scan(i->op) ? STEP_SCAN : STEP_MAP;
+      return wk__loop_is_arg(i->op)         ? STEP_ARG
+             : wk__loop_is_reduction(i->op) ? STEP_REDUCE
+             : wk__loop_is_scan(i->op)      ? STEP_SCAN
+                                            : STEP_MAP;
   }
 }
 
@@ -116,7 +112,7 @@ static step step_for(const builder *b, int v) {
             .slot = NO_SLOT,
             .store = NO_STORE};
   s.lane = has_operand ? p->values[i->operands[selector]].lane : s.out_lane;
-  if (has_expression(i->op)) s.extra = number_in(p->expressions, p->expression_count, v);
+  if (wk__loop_has_expression(i->op)) s.extra = number_in(p->expressions, p->expression_count, v);
   if (s.kind == STEP_REDUCE || s.kind == STEP_ARG || s.kind == STEP_SCAN)
     s.extra = number_in(p->reductions, p->reduction_count, v);
   return s;
@@ -155,9 +151,9 @@ static wk_status add_expansion(builder *b, int v) {
 static wk_status expand_operands(builder *b) {
   for (int u = 1; b->has_rows && u < (int)b->nest->instr_count; u++) {
     const wk__instr *user = instr_of(b, u);
-    if (!user->per_element && !is_reduction(user->op)) continue;
+    if (!user->per_element && !wk__loop_is_reduction(user->op)) continue;
     for (int k = 0; k < wk__loop_ops[user->op].arity; k++) WK_TRY(add_expansion(b, user->operands[k]));
-    if (user->op != WK__LOOP_load && !is_store(user->op)) continue;
+    if (!wk__loop_has_access(user->op)) continue;
     const wk__access *access = &b->nest->accesses[user->extra];
     for (int d = 0; d < access->ndim; d++)
       if (access->indirect[d]) WK_TRY(add_expansion(b, access->indirect[d]));
@@ -167,20 +163,23 @@ static wk_status expand_operands(builder *b) {
 
 /* ---- phases ---- */
 
-static int phase_of(const wk__instr *i) { return is_reduction(i->op) ? i->stage - 1 : i->stage; }
-static bool in_blocks(const builder *b, const wk__instr *i) { return per_block(b, i) || is_reduction(i->op); }
+static bool in_blocks(const builder *b, const wk__instr *i) {
+  return wk__instr_per_element(b->nest, i) || wk__loop_is_reduction(i->op);
+}
 
 static void need(builder *b, int v) {
   const wk__instr *i = instr_of(b, v);
   if (b->needed[v]) return;
   b->needed[v] = true;
   for (int k = 0; k < wk__loop_ops[i->op].arity; k++)
-    if (per_block(b, instr_of(b, i->operands[k])) && b->program->values[i->operands[k]].class != VALUE_UNIFORM)
+    if (wk__instr_per_element(b->nest, instr_of(b, i->operands[k])) &&
+        b->program->values[i->operands[k]].class != VALUE_UNIFORM)
       need(b, i->operands[k]);
-  if (i->op != WK__LOOP_load && !is_store(i->op)) return;
+  if (!wk__loop_has_access(i->op)) return;
   const wk__access *access = &b->nest->accesses[i->extra];
   for (int d = 0; d < access->ndim; d++)
-    if (access->indirect[d] && per_block(b, instr_of(b, access->indirect[d]))) need(b, access->indirect[d]);
+    if (access->indirect[d] && wk__instr_per_element(b->nest, instr_of(b, access->indirect[d])))
+      need(b, access->indirect[d]);
 }
 
 /* Marks what phase p computes by blocks: its reductions and stores, and all that they need. */
@@ -188,9 +187,9 @@ static void mark_needed(builder *b, int p) {
   memset(b->needed, 0, (size_t)b->nest->instr_count * sizeof *b->needed);
   for (int v = 1; v < (int)b->nest->instr_count; v++) {
     const wk__instr *i = instr_of(b, v);
-    bool root =
-        is_reduction(i->op) || (is_store(i->op) && per_block(b, i)) || (b->program->values[v].class == VALUE_KEPT);
-    if (root && phase_of(i) == p) need(b, v);
+    bool root = wk__loop_is_reduction(i->op) || (wk__loop_is_store(i->op) && wk__instr_per_element(b->nest, i)) ||
+                (b->program->values[v].class == VALUE_KEPT);
+    if (root && wk__instr_phase(i) == p) need(b, v);
   }
 }
 
@@ -208,14 +207,14 @@ static void mark_needed_keeping(builder *b, int p) {
     changed = false;
     for (int v = 1; v < (int)b->nest->instr_count; v++) {
       const wk__instr *i = instr_of(b, v);
-      bool root = is_reduction(i->op) || is_store(i->op) || b->program->values[v].class == VALUE_KEPT;
-      if (!b->needed[v] || (root && phase_of(i) == p)) continue;
+      bool root = wk__loop_is_reduction(i->op) || wk__loop_is_store(i->op) || b->program->values[v].class == VALUE_KEPT;
+      if (!b->needed[v] || (root && wk__instr_phase(i) == p)) continue;
       bool used = false;
       for (int u = v + 1; u < (int)b->nest->instr_count && !used; u++) {
         if (!b->needed[u]) continue;
         const wk__instr *user = instr_of(b, u);
         for (int k = 0; k < wk__loop_ops[user->op].arity; k++) used |= user->operands[k] == v;
-        if (user->op != WK__LOOP_load && !is_store(user->op)) continue;
+        if (!wk__loop_has_access(user->op)) continue;
         const wk__access *access = &b->nest->accesses[user->extra];
         for (int d = 0; d < access->ndim; d++) used |= access->indirect[d] == v;
       }
@@ -228,7 +227,8 @@ static void mark_needed_keeping(builder *b, int p) {
 static wk_status list_needed(builder *b, step_list *list) {
   for (int stores = 0; stores < 2; stores++)
     for (int v = 1; v < (int)b->nest->instr_count; v++)
-      if (b->needed[v] && b->program->values[v].class != VALUE_UNIFORM && is_store(instr_of(b, v)->op) == (stores == 1))
+      if (b->needed[v] && b->program->values[v].class != VALUE_UNIFORM &&
+          wk__loop_is_store(instr_of(b, v)->op) == (stores == 1))
         WK_TRY(append(list, element_step(b, v)));
   return WK_OK;
 }
@@ -238,7 +238,7 @@ static wk_status list_rows(builder *b, int p) {
     for (int v = 1; v < (int)b->nest->instr_count; v++) {
       const wk__instr *i = instr_of(b, v);
       if (i->stage != p || in_blocks(b, i) || b->program->values[v].class == VALUE_UNIFORM) continue;
-      if (is_store(i->op) == (stores == 1)) WK_TRY(append(&b->program->phases[p].rows, step_for(b, v)));
+      if (wk__loop_is_store(i->op) == (stores == 1)) WK_TRY(append(&b->program->phases[p].rows, step_for(b, v)));
     }
   return WK_OK;
 }
@@ -290,6 +290,8 @@ static wk_status assign_slots(builder *b, step_list *list, bool keeping) {
   return WK_OK;
 }
 
+static bool is_load_step(const step *s) { return s->kind == STEP_LOAD || s->kind == STEP_MASKED_LOAD; }
+
 /* A result whose block goes straight to memory is computed there, unless that memory is still to be read. */
 static void find_direct_stores(const builder *b, step_list *list) {
   for (int64_t k = 0; k < list->count; k++) {
@@ -301,7 +303,7 @@ static void find_direct_stores(const builder *b, step_list *list) {
       if (producer->kind == STEP_CHECK_INDEX || b->program->values[producer->value].class == VALUE_KEPT) continue;
       producer->store = (int16_t)s->extra;
       for (int64_t l = 0; l < list->count; l++)
-        if (list->steps[l].kind == STEP_LOAD && last_read(b->nest, list, l) > j) {
+        if (is_load_step(&list->steps[l]) && last_read(b->nest, list, l) > j) {
           producer->conflicts |= UINT64_C(1) << (list->steps[l].extra & 63);
           b->program->has_conflicts = true;
         }
@@ -426,15 +428,22 @@ static void count_instrs(wk__program *p) {
   for (int v = 1; v < (int)p->nest->instr_count; v++) {
     const wk__instr *i = &p->nest->instrs[v];
     if (i->stage > stages) stages = i->stage;
-    if (is_reduction(i->op) || is_scan(i->op)) p->reductions[p->reduction_count++] = (wk__var)v;
-    if (has_expression(i->op)) p->expressions[p->expression_count++] = (wk__var)v;
-    p->has_scan |= is_scan(i->op);
-    p->has_arg |= is_arg(i->op);
+    if (wk__loop_is_reduction(i->op) || wk__loop_is_scan(i->op)) p->reductions[p->reduction_count++] = (wk__var)v;
+    if (wk__loop_has_expression(i->op)) p->expressions[p->expression_count++] = (wk__var)v;
+    p->has_scan |= wk__loop_is_scan(i->op);
+    p->has_arg |= wk__loop_is_arg(i->op);
     p->has_store_add |= i->op == WK__LOOP_store_add || is_store_at_values(p->nest, i);
     p->may_fault |= i->op == WK__LOOP_check_index || i->op == WK__LOOP_floor_div || i->op == WK__LOOP_trunc_div ||
                     i->op == WK__LOOP_mod || i->op == WK__LOOP_fmod;
   }
   p->phase_count = stages + 1;
+}
+
+static void number_bounds(wk__program *p) {
+  for (int64_t a = 0; a < p->nest->access_count; a++) {
+    p->first_bound[a] = (uint16_t)p->bound_count;
+    p->bound_count += __builtin_popcount(p->nest->accesses[a].may_leave);
+  }
 }
 
 static wk_status build(wk__program *p) {
@@ -446,9 +455,11 @@ static wk_status build(wk__program *p) {
   p->expressions = wk__alloc_zeroed(n * sizeof *p->expressions);
   p->expansion = wk__alloc_zeroed(n * sizeof *p->expansion);
   p->kept = wk__alloc_zeroed(n * sizeof *p->kept);
+  p->first_bound = wk__alloc_zeroed(((size_t)nest->access_count + 1) * sizeof *p->first_bound);
   b.needed = wk__alloc_zeroed(n * sizeof *b.needed);
   wk_status status = WK_OUT_OF_MEMORY;
-  if (p->values && p->reductions && p->expressions && p->expansion && p->kept && b.needed) {
+  if (p->values && p->reductions && p->expressions && p->expansion && p->kept && p->first_bound && b.needed) {
+    number_bounds(p);
     count_instrs(p);
     p->value_count = (int)n;
     p->phases = wk__alloc_zeroed((size_t)p->phase_count * sizeof *p->phases);
@@ -456,7 +467,7 @@ static wk_status build(wk__program *p) {
     status = p->phases ? build_phases(&b) : WK_OUT_OF_MEMORY;
   }
   if (status == WK_OK) p->reads_only = only_reads(p), p->is_short = is_short(p);
-  if (status == WK_OK && nest->access_count + p->expression_count > MAX_WALKERS)
+  if (status == WK_OK && nest->access_count + p->expression_count + p->bound_count > MAX_WALKERS)
     status = wk_fail(WK_RUNTIME_ERROR, "a kernel body has too many accesses");
   wk__free(b.needed);
   return status;
@@ -484,6 +495,7 @@ void wk__program_release(wk__program *p) {
   wk__free(p->values);
   wk__free(p->expansion);
   wk__free(p->kept);
+  wk__free(p->first_bound);
   wk__free(p->reductions);
   wk__free(p->expressions);
   wk__free(p);

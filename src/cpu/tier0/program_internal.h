@@ -12,6 +12,7 @@ typedef enum step_kind {
   STEP_CAST,
   STEP_ROUND,
   STEP_LOAD,
+  STEP_MASKED_LOAD,
   STEP_GATHER, /* a load with indirect coordinates */
   STEP_STORE,
   STEP_SCATTER,
@@ -86,6 +87,8 @@ struct wk__program {
   int reduction_count;
   wk__var *expressions; /* instructions with an index expression */
   int expression_count;
+  uint16_t *first_bound; /* (accesses) the first of its bounds; they lie in a row, a coordinate that may leave each */
+  int bound_count;
   bool has_scan, has_store_add, has_arg;
   bool indices_alone;                      /* an index is read as an index only, so one a row of a block may do */
   bool may_fault;                          /* checks indices or divides integers */
@@ -109,13 +112,32 @@ typedef struct geometry {
   int64_t m_size, n_size;                /* the two inner axes */
   int64_t m_block, n_block;              /* of one block */
   int64_t reduce_length;                 /* elements of a row; 1 without reductions */
-  int64_t expression_limit[MAX_WALKERS]; /* check_index: the size */
+  int64_t expression_limit[MAX_WALKERS]; /* check_index: the size; behind the expressions: of a bound the buffer's */
   int walker_count;
   walker *walkers;
 } geometry;
 
 /* Binds the program to a launch; `walkers` has room for MAX_WALKERS. */
 WK_MUST_USE wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers);
+
+/* masked.c: what of a block of m rows of n lies inside of the buffer of a masked access: rows [top, bottom), and of
+ * them columns [left, right). */
+typedef struct box {
+  int64_t top, bottom, left, right;
+} box;
+/* By the position of each of its bounds at the block's first element. False: it is no box; rows are, one by one. */
+bool find_box(const wk__program *program, const geometry *g, int access, const int64_t *at, int64_t m, int64_t n,
+              box *out);
+void next_row(const wk__program *program, const geometry *g, int access, int64_t *at); /* positions of the bounds */
+/* What stands for the others in the masked load that is instruction v, as the buffer's dtype holds it. */
+int64_t find_outside(const wk__program *program, const wk__launch *launch, int v);
+enum { MAX_BOUNDS = WK__NEST_MAX_DIMS }; /* of an access */
+static inline int bounds_of(const wk__program *p, int access) {
+  return __builtin_popcount(p->nest->accesses[access].may_leave);
+}
+static inline int walker_of_bound(const wk__program *p, int access, int bound) {
+  return (int)p->nest->access_count + p->expression_count + p->first_bound[access] + bound;
+}
 
 /* What a launch ran into, as an error. */
 WK_MUST_USE wk_status report_faults(const wk__program *program, const geometry *g, int faults, int64_t bad_index,

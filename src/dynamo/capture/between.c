@@ -8,6 +8,7 @@
  *
  * In: objects; a session in any mode. Out: the session as it was, or with its recording given up because that code used
  * a value that had not been computed. Tests: tests/python/capture/test_between.py. */
+#include "dynamo/cpython/objects.h"
 #include "dynamo/session.h"
 
 /* ================================================= what is let go of ============================================= */
@@ -21,7 +22,7 @@ static bool dies_quietly(const wk__binding *b, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   if (t == &PyLong_Type || t == &PyFloat_Type || t == &PyUnicode_Type || t == &PyBytes_Type) return true;
   if (t != b->tensor_type || has_weak_references(o)) return false;
-  PyObject **dict = _PyObject_GetDictPtr(o);
+  PyObject **dict = wk__instance_dict_place(o);
   return !(dict && *dict) && !b->tensor_of(o)->autograd;
 }
 

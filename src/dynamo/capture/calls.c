@@ -6,6 +6,7 @@
 
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
 
@@ -113,6 +114,13 @@ static const char *const core_functions_that_look[] = {"is_grad_enabled",
                                                        "promote_types",
                                                        "can_cast",
                                                        "get_default_dtype",
+                                                       "get_default_device",
+                                                       "is_autocast_enabled",
+                                                       "is_autocast_cpu_enabled",
+                                                       "get_autocast_dtype",
+                                                       "get_autocast_cpu_dtype",
+                                                       "get_autocast_gpu_dtype",
+                                                       "is_autocast_cache_enabled",
                                                        "is_floating_point",
                                                        "is_complex",
                                                        "numel",
@@ -248,7 +256,7 @@ static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObj
 static int note_change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *const *args,
                        Py_ssize_t count, PyObject *names) {
   PyTypeObject *type = Py_TYPE(self);
-  while (type->tp_flags & Py_TPFLAGS_HEAPTYPE) type = type->tp_base;
+  while (!wk__type_is_fixed(type)) type = type->tp_base;
   return note_method(f, r, type, self, name, args, count, names);
 }
 
@@ -599,11 +607,10 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
 
 /* tensor(a) of a float that differs from call to call: an operator's result. NULL: it is something else, or raises. */
 static PyObject *tensor_of_number(wk__frame *f, PyObject *number) {
-  wk_value args[WK__MAX_ARGS] = {{.tag = WK_VALUE_DOUBLE}}, result = {0};
+  wk_value args[WK__MAX_ARGS] = {{0}}, result = {0};
   int input = wk__number_input(f->session->recording, number);
-  if (!input) return NULL;
-  args[0].number = PyFloat_AS_DOUBLE(number);
-  args[0].count = (uint32_t)input;
+  if (input < 0) return NULL;
+  args[0] = (wk_value){.tag = WK_VALUE_INPUT, .count = (uint32_t)input, .number = PyFloat_AS_DOUBLE(number)};
   wk_status status = wk_call(WK__OP(scalar_tensor), args, NULL, &result);
   return status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
 }
@@ -767,9 +774,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   if (t == *BINDING->parameter_type) return look(f, callable, args, count, names); /* its __new__ is evaluated */
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
-  if (tensors || !(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return wk__refuse(f, "a new %s", t->tp_name);
-  if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return look(f, callable, args, count, names);
+  if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
+  if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
   if (t->tp_base != &PyBaseObject_Type && !arguments_usable(f, args, count, names)) return NULL; /* C code fills it */
   if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
   if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
@@ -849,13 +856,13 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     PyObject *function = wk__module_forward(f, r, callable);
     return function ? enter(f, callable, args, count, names) : NULL;
   }
-  if (t == &_PyWeakref_RefType && !count && !names && wk__is_foreign(r, callable)) {
-    PyObject *referent = Py_NewRef(PyWeakref_GET_OBJECT(callable));
+  if (t == wk__weak_reference_type() && !count && !names && wk__is_foreign(r, callable)) {
+    PyObject *referent = wk__weak_referent(callable);
     if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, callable), 0, NULL) == 0) return referent;
     Py_DECREF(referent);
     return wk__refuse(f, "%s", r->failed);
   }
-  if (t == &_PyMethodWrapper_Type) return method_wrapper(f, r, callable, args, count, names);
+  if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);

@@ -3,6 +3,7 @@
  * Tests: tests/python/capture/test_guards.py. */
 #include "dynamo/capture/known.h"
 #include "autograd/autograd.h"
+#include "dynamo/cpython/objects.h"
 
 #define TEXT(name) PyUnicode_AsUTF8(name)
 
@@ -24,7 +25,7 @@ bool wk__is_own_context(const wk__frame *f, PyObject *o) {
 /* A class that C code made: it has a module of its own, or hands its constructor out as a C function. */
 static bool is_class_of_c(PyTypeObject *t) {
   if (((PyHeapTypeObject *)t)->ht_module) return true;
-  PyObject *maker = PyDict_GetItemString(t->tp_dict, "__new__");
+  PyObject *maker = PyDict_GetItemString(wk__type_dict(t), "__new__");
   return maker && PyCFunction_Check(maker);
 }
 
@@ -43,12 +44,10 @@ bool wk__is_python_instance(PyObject *o) {
 
 bool wk__is_partial(PyTypeObject *t) { return strcmp(t->tp_name, "functools.partial") == 0; }
 
-bool wk__is_itertool(PyTypeObject *t) {
-  return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) && strncmp(t->tp_name, "itertools.", 10) == 0;
-}
+bool wk__is_itertool(PyTypeObject *t) { return wk__type_is_fixed(t) && strncmp(t->tp_name, "itertools.", 10) == 0; }
 
 bool wk__is_default_dict(PyTypeObject *t) {
-  return !(t->tp_flags & Py_TPFLAGS_HEAPTYPE) && strcmp(t->tp_name, "collections.defaultdict") == 0;
+  return wk__type_is_fixed(t) && strcmp(t->tp_name, "collections.defaultdict") == 0;
 }
 
 static bool is_view_of_values(const PyTypeObject *t) {
@@ -64,8 +63,7 @@ static bool is_builtin_iterator(PyTypeObject *t) {
          t == &PyUnicodeIter_Type || t == &PyListRevIter_Type || t == &PyDictIterKey_Type ||
          t == &PyDictIterValue_Type || t == &PyDictIterItem_Type || t == &PyDictRevIterKey_Type ||
          t == &PySetIter_Type || t == &PyGen_Type || t == &PyBytesIter_Type || t == &PyCallIter_Type ||
-         t == &PyLongRangeIter_Type || t == &PyODictIter_Type || wk__is_itertool(t) ||
-         strcmp(t->tp_name, "str_ascii_iterator") == 0; /* CPython keeps that to itself */
+         t == &PyLongRangeIter_Type || t == &PyODictIter_Type || wk__is_itertool(t) || wk__is_ascii_iterator_type(t);
 }
 
 /* Nothing about it can change, and nothing is reached through it that would have to be known. */
@@ -264,7 +262,7 @@ static bool was_given_up(const wk__frame *f, const wk__recording *r) {
 /* An object found in a class: the same as long as the class's version is. */
 static PyObject *class_value(wk__frame *f, wk__recording *r, PyObject *found) {
   if (!wk__is_plain_value(f->session->binding, found) && !PyMethod_Check(found) && !PyCFunction_Check(found) &&
-      Py_TYPE(found) != &PySuper_Type && Py_TYPE(found) != &_PyMethodWrapper_Type)
+      Py_TYPE(found) != &PySuper_Type && Py_TYPE(found) != wk__method_wrapper_type())
     wk__reg_constant(r, found);
   return found;
 }
@@ -316,7 +314,7 @@ static bool is_in(PyObject *name, const char *const *list, size_t count) {
 static bool is_shape(PyObject *name) { return PyUnicode_CompareWithASCIIString(name, "shape") == 0; }
 
 static wk__reg dict_of_instance(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject **out_dict) {
-  PyObject **place = _PyObject_GetDictPtr(owner);
+  PyObject **place = wk__instance_dict_place(owner);
   *out_dict = place ? *place : NULL;
   if (!*out_dict) return -1;
   if (wk__observe(r, f->session->binding, *out_dict, WK__READ_INSTANCE, reg, 0, NULL) < 0) return -1;
@@ -339,7 +337,7 @@ static PyObject *own_attribute(wk__frame *f, wk__recording *r, wk__reg reg, PyOb
 
 /* An attribute of the instance, which stands before what its class has of that name, but for data descriptors. */
 static bool hides_class(PyObject *owner, PyObject *name, PyObject *in_class) {
-  PyObject **dict = _PyObject_GetDictPtr(owner);
+  PyObject **dict = wk__instance_dict_place(owner);
   return !Py_TYPE(in_class)->tp_descr_set && dict && *dict && PyDict_Contains(*dict, name) == 1;
 }
 
@@ -361,7 +359,7 @@ static PyObject *attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *o
   if (!taped && PyUnicode_CompareWithASCIIString(name, "grad_fn") == 0) Py_RETURN_NONE;
   if (is_shape(name) && b->tensor_of(owner)->flags & WK__TENSOR_SYMBOLIC)
     return wk__sizes_object(r, b, b->tensor_of(owner));
-  PyObject *in_class = _PyType_Lookup(Py_TYPE(owner), name);
+  PyObject *in_class = wk__type_attribute(Py_TYPE(owner), name);
   if (in_class && hides_class(owner, name, in_class)) return own_attribute(f, r, reg, owner, name);
   bool method = in_class && (PyFunction_Check(in_class) || Py_TYPE(in_class) == &PyMethodDescr_Type ||
                              Py_TYPE(in_class) == &PyWrapperDescr_Type || Py_TYPE(in_class) == b->operator_type);
@@ -399,7 +397,7 @@ static int note_key(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *dict,
 
 int wk__note_presence(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
-  PyObject *dict = NULL, *in_class = _PyType_Lookup(Py_TYPE(owner), name);
+  PyObject *dict = NULL, *in_class = wk__type_attribute(Py_TYPE(owner), name);
   if (reg < 0) return 0;
   if (PyDict_Check(owner)) return note_key(f, r, reg, owner, name);
   bool slot = in_class && Py_TYPE(in_class) == &PyMemberDescr_Type;
@@ -466,13 +464,13 @@ static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_s
 static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name,
                                     PyObject *descriptor) {
   PyTypeObject *t = Py_TYPE(descriptor);
-  if (t == &PyProperty_Type || t->tp_flags & Py_TPFLAGS_HEAPTYPE) {
+  if (t == &PyProperty_Type || !wk__type_is_fixed(t)) {
     f->session->entering = t == &PyProperty_Type;
     PyObject *found = PyObject_GetAttr(owner, name);
     f->session->entering = false;
     return found;
   }
-  bool field = strcmp(t->tp_name, "_collections._tuplegetter") == 0;
+  bool field = strcmp(wk__type_name(t), "_tuplegetter") == 0; /* its module differs by version */
   if (field) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (t == &PyMemberDescr_Type) {
     PyObject *found = PyObject_GetAttr(owner, name);
@@ -498,7 +496,7 @@ static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg,
 static bool finds_attributes_as_usual(PyTypeObject *type) {
   if (type->tp_getattro == PyObject_GenericGetAttr) return true;
   PyObject *name = PyUnicode_InternFromString("__getattribute__");
-  bool usual = name && _PyType_Lookup(type, name) == _PyType_Lookup(&PyBaseObject_Type, name);
+  bool usual = name && wk__type_attribute(type, name) == wk__type_attribute(&PyBaseObject_Type, name);
   Py_XDECREF(name);
   return usual;
 }
@@ -509,7 +507,7 @@ static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject 
   PyTypeObject *type = Py_TYPE(owner);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   if (wk__depend_on_type(r, type) < 0) return failed(f, r);
-  PyObject *in_class = _PyType_Lookup(type, name);
+  PyObject *in_class = wk__type_attribute(type, name);
   if (is_data_descriptor(in_class)) return through_descriptor(f, r, reg, owner, name, in_class);
   bool module = PyObject_TypeCheck(owner, b->module_type);
   if (!finds_attributes_as_usual(type) && !module && reg >= 0)
@@ -546,7 +544,7 @@ static PyObject *attribute_of_function(wk__frame *f, wk__recording *r, PyObject 
   const wk__binding *b = f->session->binding;
   wk__reg reg = wk__reg_find(r, owner);
   PyObject *dict = NULL;
-  if (_PyType_Lookup(Py_TYPE(owner), name)) {
+  if (wk__type_attribute(Py_TYPE(owner), name)) {
     bool all = PyUnicode_CompareWithASCIIString(name, "__dict__") == 0;
     if (all ? dict_of_instance(f, r, reg, owner, &dict) < 0 : wk__depend_on_function(r, b, owner) < 0)
       return wk__refuse(f, "attribute %s of a function", TEXT(name));
@@ -573,14 +571,14 @@ static bool is_namespace_of_values(PyObject *o) {
 static bool is_known_of_dict(const wk__recording *r, PyObject *o, PyObject *name) {
   PyTypeObject *t = Py_TYPE(o);
   if (t != &PyODict_Type && !wk__is_default_dict(t)) return false;
-  PyObject *in_class = _PyType_Lookup(t, name);
+  PyObject *in_class = wk__type_attribute(t, name);
   return !wk__is_foreign(r, o) || (in_class && Py_TYPE(in_class) == &PyMethodDescr_Type);
 }
 
 /* A tuple with named fields that C code made, as x.max(dim) gives. */
 static bool is_named_tuple_of_c(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
-  return PyTuple_Check(o) && t->tp_base == &PyTuple_Type && PyDict_GetItemString(t->tp_dict, "n_sequence_fields");
+  return PyTuple_Check(o) && t->tp_base == &PyTuple_Type && PyDict_GetItemString(wk__type_dict(t), "n_sequence_fields");
 }
 
 PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
@@ -655,14 +653,14 @@ static const char *const around[] = {
 
 /* Of a module that the region has made: nothing is to be guarded but its class. */
 static PyObject *forward_of_made(wk__frame *f, wk__recording *r, PyObject *module) {
-  PyObject **place = _PyObject_GetDictPtr(module), *dict = place ? *place : NULL;
+  PyObject **place = wk__instance_dict_place(module), *dict = place ? *place : NULL;
   for (size_t i = 0; dict && i < WK_COUNT(around); i++) {
     PyObject *found = PyDict_GetItemString(dict, around[i]);
     bool nothing = !found || found == Py_None || (PyDict_Check(found) && !PyDict_GET_SIZE(found));
     if (!nothing) return wk__refuse(f, "a module made in the region, with %s", around[i]);
   }
   PyObject *name = PyUnicode_InternFromString("forward");
-  PyObject *forward = name ? _PyType_Lookup(Py_TYPE(module), name) : NULL;
+  PyObject *forward = name ? wk__type_attribute(Py_TYPE(module), name) : NULL;
   Py_XDECREF(name);
   if (!dict || !forward || !PyFunction_Check(forward) || !no_hooks_of_all(f, r))
     return wk__refuse(f, "a module made in the region whose call does more than its forward");
@@ -693,7 +691,7 @@ PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
     return wk__refuse(f, "a module call with hooks of all modules");
   }
   if (hooked) Py_SETREF(name, PyUnicode_InternFromString("_call_with_hooks"));
-  PyObject *forward = name ? _PyType_Lookup(Py_TYPE(module), name) : NULL;
+  PyObject *forward = name ? wk__type_attribute(Py_TYPE(module), name) : NULL;
   Py_XDECREF(name);
   if (!forward || !PyFunction_Check(forward)) return wk__refuse(f, "a module whose forward is no Python function");
   if (wk__depend_on_type(r, Py_TYPE(module)) < 0 || wk__reg_constant(r, forward) < 0)

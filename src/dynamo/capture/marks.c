@@ -5,13 +5,14 @@
 #include <stdio.h>
 
 #include "dynamo/capture/numbers.h"
+#include "dynamo/cpython/objects.h"
 #include "dynamo/explain.h"
 #include "dynamo/session.h"
 
 /* ==================================================== the marks ================================================== */
 
 static PyObject *iterate_mark(PyObject *tensor, const char *attribute) {  // -> new, NULL when there is none
-  PyObject **place = _PyObject_GetDictPtr(tensor), *dict = place ? *place : NULL;
+  PyObject **place = wk__instance_dict_place(tensor), *dict = place ? *place : NULL;
   PyObject *set = dict ? PyDict_GetItemString(dict, attribute) : NULL;
   return set ? PyObject_GetIter(set) : NULL;
 }

@@ -1,6 +1,7 @@
 /* Modules and optimizers that a segment knows: watched, not owned, nor are their dictionaries.
  * In: a segment that has been kept. Out: weak references, whose callback forgets the segment. Tests:
  * tests/python/capture/test_lifetime.py. */
+#include "dynamo/cpython/objects.h"
 #include "dynamo/session.h"
 
 static void forget_segment(wk__segment *g) {
@@ -49,7 +50,7 @@ static int borrow_dictionaries(wk__segment *g) {
     const wk__read *read = &r->reads[i];
     if (read->kind != WK__READ_INSTANCE || !r->registers[read->a].borrowed) continue;
     wk__register *reg = &r->registers[read->dest];
-    PyObject **place = _PyObject_GetDictPtr(r->registers[read->a].object);
+    PyObject **place = wk__instance_dict_place(r->registers[read->a].object);
     if (!reg->fixed || reg->borrowed || !place || !*place || *place != reg->object) continue;
     borrow_version(g, place);
     reg->borrowed = true;

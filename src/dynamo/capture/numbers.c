@@ -7,6 +7,7 @@
 #include <opcode.h>
 
 #include "dynamo/capture/record_parts.h"
+#include "dynamo/cpython/objects.h"
 
 /* Sizes 0 and 1 stay numbers, as in PyTorch: rules treat them in ways of their own. */
 enum { LEAST = 2, LARGEST = 1 << 30 };
@@ -19,7 +20,7 @@ static bool can_be_symbol(int64_t value) { return value >= LEAST && value <= LAR
 /* A class with a __torch_function__ of its own sees who asks for sizes. */
 static bool asks_its_class(const wk__binding *b, PyTypeObject *type) {
   PyObject *name = PyUnicode_InternFromString("__torch_function__");
-  bool own = !name || _PyType_Lookup(type, name) != _PyType_Lookup(b->tensor_type, name);
+  bool own = !name || wk__type_attribute(type, name) != wk__type_attribute(b->tensor_type, name);
   Py_XDECREF(name);
   if (PyErr_Occurred()) PyErr_Clear();
   return own;
@@ -109,12 +110,7 @@ bool wk__symbolic_int(const wk__recording *r, PyObject *o, wk_int *out) {
 
 /* Small integers are one object each; this one has to be told from them. */
 static PyObject *uncached_int(int64_t value) {  // -> new
-  int64_t size = value < 0 ? -value : value;
-  if (size > 256) return PyLong_FromLongLong(value);
-  PyLongObject *made = _PyLong_New(size != 0);
-  if (made && size) made->ob_digit[0] = (digit)size;
-  if (made && value < 0) Py_SET_SIZE(made, -1);
-  return (PyObject *)made;
+  return value < -256 || value > 256 ? PyLong_FromLongLong(value) : wk__uncached_int((int)value);
 }
 
 /* One object an expression; equal expressions are one. */
@@ -353,11 +349,10 @@ wk__reg wk__float_register(const wk__recording *r, PyObject *number) {
 
 int wk__number_input(wk__recording *r, PyObject *number) {
   wk__reg reg = wk__float_register(r, number);
-  if (reg < 0) return 0;
-  if (r->registers[reg].input >= 0) return r->registers[reg].input + 1;
-  if (wk__grow(&r->numbers, &r->number_capacity, r->number_count + 1, sizeof *r->numbers) != WK_OK) return 0;
+  if (reg < 0 || r->registers[reg].input >= 0) return reg < 0 ? -1 : r->registers[reg].input;
+  if (wk__grow(&r->numbers, &r->number_capacity, r->number_count + 1, sizeof *r->numbers) != WK_OK) return -1;
   r->numbers[r->number_count] = reg;
-  return 1 + (r->registers[reg].input = (int)r->number_count++);
+  return r->registers[reg].input = (int)r->number_count++;
 }
 
 /* ==================================================== settling =================================================== */

@@ -7,6 +7,7 @@
 #include <opcode.h>
 
 #include "dynamo/capture/known.h"
+#include "dynamo/cpython/objects.h"
 
 #define RECORDING(plain)                  \
   wk__recording *r = wk__recording_of(f); \
@@ -38,8 +39,12 @@ int wk__op_local(wk__frame *f, int slot) {
   wk__activation *a = wk__activation_of(f);
   if (!a->at_start || slot >= a->slots_at_start || a->seen[slot]) return 0;
   PyObject *value = wk__frame_slot(f, slot);
-  if (!value || value != a->at_start[slot]) return 0;
+  if (value != a->at_start[slot]) return 0;
   a->seen[slot] = true;
+  if (!value) {
+    wk__check(r, WK__CHECK_UNBOUND, a->depth, slot, NULL);
+    return 0;
+  }
   if (wk__observe(r, BINDING, value, WK__READ_SLOT, a->depth, slot, NULL) < 0) return failed_int(f, r);
   PyObject *object = wk__as_read(r, value);
   if (object != value) wk__frame_put(f, slot, object);
@@ -215,7 +220,7 @@ PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject 
   RECORDING(wk__plain_method(f, owner, name, out_self));
   *out_self = NULL;
   PyObject *found = wk__get_attribute(f, r, owner, name);
-  PyObject *in_class = found && PyCFunction_Check(found) ? _PyType_Lookup(Py_TYPE(owner), name) : NULL;
+  PyObject *in_class = found && PyCFunction_Check(found) ? wk__type_attribute(Py_TYPE(owner), name) : NULL;
   if (in_class && Py_TYPE(in_class) == &PyMethodDescr_Type && PyCFunction_GET_SELF(found) == owner) {
     *out_self = Py_NewRef(owner); /* the function and self instead of an object that binds them */
     Py_DECREF(found);
@@ -231,7 +236,7 @@ PyObject *wk__op_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject 
 /* One that stands in the tensor's dictionary: a region's own tensor gets it again when somebody can see it. */
 static int set_own_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
   PyTypeObject *type = Py_TYPE(owner);
-  PyObject *in_class = _PyType_Lookup(type, name), *items[] = {owner, value};
+  PyObject *in_class = wk__type_attribute(type, name), *items[] = {owner, value};
   bool by_code =
       (in_class && Py_TYPE(in_class)->tp_descr_set) || type->tp_setattro != BINDING->tensor_type->tp_setattro;
   if (by_code || !value) return refused(f, "an attribute of a tensor is set by code of its class, or deleted");
@@ -282,7 +287,7 @@ static bool registers_as_usual(const wk__frame *f, PyTypeObject *type) {
   PyObject *name = PyUnicode_InternFromString("register_parameter");
   PyTypeObject *module = type;
   while (module && module->tp_base != f->session->binding->module_type) module = module->tp_base;
-  bool usual = name && module && _PyType_Lookup(type, name) == _PyType_Lookup(module, name);
+  bool usual = name && module && wk__type_attribute(type, name) == wk__type_attribute(module, name);
   Py_XDECREF(name);
   return usual;
 }
@@ -316,7 +321,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
   wk__reg written[WK__MODULE_PARTS] = {-1, -1, -1};
   if (module && value && find_part(f, r, owner, name, value, written) < 0) return -1;
-  PyObject *in_class = _PyType_Lookup(type, name);
+  PyObject *in_class = wk__type_attribute(type, name);
   bool by_python = in_class && Py_TYPE(in_class)->tp_descr_set && Py_TYPE(in_class) != &PyMemberDescr_Type;
   if (by_python || (type->tp_setattro != PyObject_GenericSetAttr && !module))
     return wk__plain_set_attr(f, owner, name, value); /* what it does is recorded where it does it */
@@ -327,7 +332,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (!value && wk__note_presence(f, r, owner, name) < 0) return r->failed[0] ? failed_int(f, r) : -1;
   if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, items, 2, name) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;
-  PyObject **dict = _PyObject_GetDictPtr(owner);
+  PyObject **dict = wk__instance_dict_place(owner);
   wk__reg dict_reg = dict && *dict ? wk__reg_find(r, *dict) : -1;
   if (dict_reg >= 0 && wk__keep_before(r, dict_reg) < 0) return -1;
   for (int k = 0; k < WK__MODULE_PARTS; k++)
@@ -348,7 +353,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
 static PyObject *missing_item(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *key) {
   if (!wk__was_written(r, reg, key)) wk__check_once(r, WK__CHECK_ABSENT, reg, 0, key);
   PyObject *hook = PyUnicode_InternFromString("__missing__");
-  PyObject *missing = hook ? _PyType_Lookup(Py_TYPE(owner), hook) : NULL;
+  PyObject *missing = hook ? wk__type_attribute(Py_TYPE(owner), hook) : NULL;
   Py_XDECREF(hook);
   if (!missing || PyFunction_Check(missing)) return PyObject_GetItem(owner, key);
   bool by_factory = Py_TYPE(missing) == &PyMethodDescr_Type && wk__is_default_dict(PyDescr_TYPE(missing));
@@ -389,10 +394,10 @@ static PyObject *item_of_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObj
  * is evaluated. */
 static bool has_builtin_method(PyObject *o, const char *text) {
   PyTypeObject *const kinds[] = {&PyDict_Type, &PyODict_Type, &PyList_Type};
-  PyObject *name = PyUnicode_InternFromString(text), *method = name ? _PyType_Lookup(Py_TYPE(o), name) : NULL;
+  PyObject *name = PyUnicode_InternFromString(text), *method = name ? wk__type_attribute(Py_TYPE(o), name) : NULL;
   bool found = false;
   for (size_t i = 0; method && i < WK_COUNT(kinds); i++)
-    found |= PyObject_TypeCheck(o, kinds[i]) && method == _PyType_Lookup(kinds[i], name);
+    found |= PyObject_TypeCheck(o, kinds[i]) && method == wk__type_attribute(kinds[i], name);
   Py_XDECREF(name);
   return found;
 }
@@ -588,12 +593,19 @@ int wk__op_true(wk__frame *f, PyObject *a) {
   return wk__plain_true(f, a);
 }
 
-PyObject *wk__op_format(wk__frame *f, PyObject *value, int conversion, PyObject *spec) {
-  RECORDING(wk__plain_format(f, value, conversion, spec));
+static bool may_be_text(wk__frame *f, wk__recording *r, PyObject *value) {
   if (!PyLong_CheckExact(value) && wk__holds_marked_int(r, value))
     return wk__refuse(f, "the text of a size that was marked");
   if (wk__is_tensor_object(f, value)) return wk__refuse(f, "a tensor's values are printed");
-  return wk__usable(f, value) ? wk__plain_format(f, value, conversion, spec) : NULL;
+  return wk__usable(f, value);
+}
+PyObject *wk__op_format(wk__frame *f, PyObject *value, int conversion, PyObject *spec) {
+  RECORDING(wk__plain_format(f, value, conversion, spec));
+  return may_be_text(f, r, value) ? wk__plain_format(f, value, conversion, spec) : NULL;
+}
+PyObject *wk__op_convert(wk__frame *f, PyObject *value, int conversion) {
+  RECORDING(wk__plain_convert(f, value, conversion));
+  return may_be_text(f, r, value) ? wk__plain_convert(f, value, conversion) : NULL;
 }
 
 /* ==================================================== calls ====================================================== */

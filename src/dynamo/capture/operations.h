@@ -1,4 +1,4 @@
-/* What instructions do to objects. cpython_3XX.c calls these; they do it for real, and, while something is being
+/* What instructions do to objects. cpython/step.c calls these; they do it for real, and, while something is being
  * captured, they also record it, guard what it read, or refuse.
  *
  * Every function that gives an object gives a new reference, or NULL: with a Python exception set it is raised; with
@@ -11,7 +11,7 @@
 #include "dynamo/cpython/frames.h"
 
 /* ---- names ---- */
-int wk__op_local(wk__frame *f, int slot);                             /* a bound slot is about to be read; 0 or -1 */
+int wk__op_local(wk__frame *f, int slot);                             /* a slot is about to be read; 0 or -1 */
 void wk__op_stored(wk__frame *f, int slot);                           /* a slot has got another value, or none */
 PyObject *wk__op_constant(wk__frame *f, PyObject *constant);          // -> new
 PyObject *wk__op_global(wk__frame *f, PyObject *name);                // -> new; NameError as CPython's
@@ -46,6 +46,8 @@ int wk__op_is(wk__frame *f, PyObject *a, PyObject *b);                          
 int wk__op_true(wk__frame *f, PyObject *a);                                     /* 1, 0: for jumps and `not` */
 PyObject *wk__op_format(wk__frame *f, PyObject *value, int conversion,
                         PyObject *spec);  // -> new; 's' 'r' 'a' 0; spec or NULL
+
+PyObject *wk__op_convert(wk__frame *f, PyObject *value, int conversion);  // -> new; the same without formatting
 
 /* ---- calls. args: (count) positional ones, then one for each name; args[-1] may be overwritten for the time of the
  * call, as with PY_VECTORCALL_ARGUMENTS_OFFSET. ---- */

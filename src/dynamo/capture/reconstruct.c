@@ -4,6 +4,7 @@
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/capture/record_parts.h"
+#include "dynamo/cpython/objects.h"
 
 static wk__reg made_of(wk__recording *r, const wk__binding *b, PyObject *o, wk__step_kind kind, PyObject *const *items,
                        Py_ssize_t count) {
@@ -28,7 +29,7 @@ static wk__reg made_dict_of_kind(wk__recording *r, const wk__binding *b, PyObjec
   PyObject *type = (PyObject *)Py_TYPE(o), *keys = PySequence_Tuple(o);
   PyObject *factory = wk__is_default_dict(Py_TYPE(o)) ? PyObject_GetAttrString(o, "default_factory") : NULL;
   PyObject *made[] = {type, factory};
-  PyObject **dict = _PyObject_GetDictPtr(o);
+  PyObject **dict = wk__instance_dict_place(o);
   bool plain = keys && !PyErr_Occurred() && !(dict && *dict && PyDict_GET_SIZE(*dict));
   plain = plain && wk__reg_constant(r, type) >= 0 && made_of(r, b, o, WK__DO_CALL, made, factory ? 2 : 1) >= 0;
   for (Py_ssize_t i = 0; plain && i < PyTuple_GET_SIZE(keys); i++) {
@@ -140,7 +141,7 @@ static bool is_iterator_type(PyTypeObject *t) {
 
 /* Those that stand in its dictionary, set again. */
 static bool with_attributes(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyObject **place = _PyObject_GetDictPtr(o), *dict = place && *place ? PyDict_Copy(*place) : NULL, *key, *value;
+  PyObject **place = wk__instance_dict_place(o), *dict = place && *place ? PyDict_Copy(*place) : NULL, *key, *value;
   bool set = true;
   for (Py_ssize_t at = 0; dict && set && PyDict_Next(dict, &at, &key, &value);)
     set = wk__did(r, b, WK__DO_SET_ATTR, NULL, (PyObject *[]){o, value}, 2, key) == 0;
@@ -163,7 +164,7 @@ static bool has_python_bases(const PyTypeObject *t) {
 
 /* What it knows stands in its dictionary. Storing there goes by way of its __setattr__, which registers these. */
 static wk__reg made_module(wk__recording *r, const wk__binding *b, PyObject *o) {
-  PyObject **place = _PyObject_GetDictPtr(o), *key, *value;
+  PyObject **place = wk__instance_dict_place(o), *key, *value;
   for (Py_ssize_t at = 0; place && *place && PyDict_Next(*place, &at, &key, &value);)
     if (PyObject_TypeCheck(value, b->module_type) || PyObject_TypeCheck(value, *b->parameter_type)) {
       wk__record_failed(r, "a module that holds others beside its parts");
@@ -245,7 +246,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
     if (!self || PyModule_Check(self) || b->is_own_mode(Py_TYPE(self))) return wk__reg_constant(r, o);
     return made_builtin_method(r, b, o, self, ((PyCFunctionObject *)o)->m_ml->ml_name);
   }
-  if (t == &_PyMethodWrapper_Type) return made_method_wrapper(r, b, o);
+  if (t == wk__method_wrapper_type()) return made_method_wrapper(r, b, o);
   if (is_iterator_type(t)) return made_iterator(r, b, o);
   if (PyObject_TypeCheck(o, b->module_type)) return made_module(r, b, o);
   if (is_simple_instance(o)) return made_instance(r, b, o);

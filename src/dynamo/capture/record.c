@@ -3,6 +3,7 @@
  * is kept alive by it, so that its address stands for it. Tests: tests/python/capture/. */
 #include "dynamo/capture/numbers.h"
 #include "dynamo/capture/record_parts.h"
+#include "dynamo/cpython/objects.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,11 +93,11 @@ bool wk__is_plain_value(const wk__binding *b, PyObject *o) {
 /* ================================================= versions ===================================================== */
 
 uint64_t wk__version_of(PyObject *o) {
-  if (PyDict_Check(o)) return ((PyDictObject *)o)->ma_version_tag;
+  if (PyDict_Check(o)) return wk__dict_version(o);
   if (!PyFunction_Check(o)) {
-    PyTypeObject *t = (PyTypeObject *)o;
-    if (!t->tp_version_tag) (void)_PyType_Lookup(t, ((PyHeapTypeObject *)t)->ht_name); /* gives it a version */
-    return t->tp_version_tag;
+    static _Atomic uint64_t without = UINT64_C(1) << 32; /* a type that gets no more versions is never the same */
+    unsigned version = wk__type_version((PyTypeObject *)o);
+    return version ? version : atomic_fetch_add_explicit(&without, 1, memory_order_relaxed);
   }
   const PyFunctionObject *f = (PyFunctionObject *)o; /* a recording keeps these alive */
   return wk__hash_mix(wk__hash_mix(key_of(f->func_code), key_of(f->func_defaults)), key_of(f->func_kwdefaults));
@@ -115,7 +116,7 @@ static int keep_version(wk__recording *r, PyObject *object) {
 }
 
 int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
-  if (!(type->tp_flags & Py_TPFLAGS_HEAPTYPE)) return 0; /* those do not change */
+  if (wk__type_is_fixed(type)) return 0;
   uint64_t key = key_of(type) | 1;
   if (wk__map_get(&r->read_before, key)) return 0;
   if (wk__map_set(&r->read_before, key, type) != WK_OK) return wk__record_no_memory(r);

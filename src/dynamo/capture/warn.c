@@ -104,14 +104,14 @@ static int warn_from(PyObject *text, PyObject *category, PyFrameObject *frame) {
 /* The step's object: text, category, and either file, line and globals or how many frames behind the root. */
 enum { STEP_TEXT, STEP_CATEGORY, STEP_FILE, STEP_LINE, STEP_GLOBALS };
 
-int wk__warn_again(const wk__segment *g, PyObject *step) {
+int wk__warn_again(const wk__session *s, PyObject *step) {
   PyObject *text = PyTuple_GET_ITEM(step, STEP_TEXT), *category = PyTuple_GET_ITEM(step, STEP_CATEGORY);
   PyObject *file = PyTuple_GET_ITEM(step, STEP_FILE), *globals = PyTuple_GET_ITEM(step, STEP_GLOBALS);
   int line = (int)PyLong_AsLong(PyTuple_GET_ITEM(step, STEP_LINE));
   if (file != Py_None) return warn_at(text, category, file, line, globals);
-  bool entered = g->offsets[g->frame_count - 1] > 0; /* CPython shows no frame that has not begun */
   PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
-  for (int i = entered ? 0 : 1; frame && i < g->frame_count; i++) frame = caller_of(frame);
+  for (const wk__activation *a = s->innermost; frame && a; a = a->outer)
+    if (wk__frame_is_shown(&a->frame)) frame = caller_of(frame);
   for (int i = 1; frame && i < line; i++) frame = caller_of(frame);
   int status = warn_from(text, category, frame);
   Py_XDECREF(frame);

@@ -1,9 +1,9 @@
 /* A Python frame as the rest of dynamo sees it, and one instruction of it at a time.
  *
- * All that knows CPython's layout, opcodes or calling details stands behind this header, in one file a minor version
- * (cpython_311.c, later cpython_312.c, ...). It reads bytecode, moves values between the frame's slots and its stack,
- * follows jumps, unwinds exceptions; what an instruction *means* for objects is done by the functions of operations.h,
- * so that recording, guards and breaks know nothing of bytecode.
+ * All that knows CPython's layout, opcodes or calling details stands behind this header: what differs between minor
+ * versions in opcodes_3XX.def and version_3XX.h (docs/add-a-cpython.md). It reads bytecode, moves values between the
+ * frame's slots and its stack, follows jumps, unwinds exceptions; what an instruction *means* for objects is done by
+ * the functions of operations.h, so that recording, guards and breaks know nothing of bytecode.
  *
  * The frame is CPython's own: its slots and stack are the real ones, so that at any instruction CPython can go on from
  * here (wk__frame_continue), and a saved state can be put into a fresh frame (wk__frame_fill). */
@@ -21,8 +21,9 @@ typedef struct wk__session wk__session; /* what this thread is doing: capturing 
 
 /* What is kept of a code object, made at its first evaluation, freed with it. */
 typedef struct wk__code {
-  const uint8_t *units; /* (unit_count * 2) instructions without specialisation, as PyCode_GetCode gives them */
+  const struct wk__instruction *code; /* (unit_count) in the normal form (normal.h) */
   int unit_count;
+  int exit; /* an instruction that returns, maybe another constant than the program's; -1: there is none */
   const char *unsupported; /* a reason why no frame of it is evaluated (async, ...); NULL */
 } wk__code;
 
@@ -44,14 +45,14 @@ struct wk__frame {
   bool returned_into;      /* so it is: the frame that the instruction has entered is over */
   bool within;             /* what it calls is a part of its instruction, which is not to be done again */
   bool resumable;          /* the instruction of `outer` does nothing but enter this frame: replay may do it again */
-  void *links[4];          /* cpython_3XX.c's: how the frame hangs in the thread */
+  void *links[4];          /* version_3XX.h's: how the frame hangs in the thread */
 };
 
 /* A call of a Python function in progress reaches the hook, which makes a wk__frame. `real` is not linked yet. */
 void wk__frame_enter(wk__frame *frame, wk__session *session, PyThreadState *thread, struct _PyInterpreterFrame *real,
                      wk__code *info, bool throwing);
-/* Unlinks it; the caller of the hook clears what has to be cleared in this version. */
-void wk__frame_exit(wk__frame *frame);
+/* Unlinks it, and clears it where the caller of the hook does not. Gives the result back. */
+PyObject *wk__frame_exit(wk__frame *frame, PyObject *steal_result);  // -> new, NULL with the exception that is set
 
 /* Room for a frame that a call would have when it begins: to look at, not to run. */
 typedef struct wk__frame_image {
@@ -65,6 +66,9 @@ bool wk__frame_imagine(wk__frame *frame, wk__frame_image *space, wk__session *se
 /* The record of a code object; NULL with a Python exception. -> borrowed */
 wk__code *wk__code_get(PyCodeObject *code);
 wk__code *wk__code_peek(PyCodeObject *code); /* NULL when there is none yet; no exception */
+
+/* It catches exceptions, or has something to do on their way; not what CPython puts around every generator. */
+bool wk__code_has_handlers(PyCodeObject *code);
 
 typedef enum wk__step {
   WK__STEP_NEXT,    /* done; frame->next says where to go on */
@@ -103,6 +107,7 @@ PyObject *wk__frame_locals(const wk__frame *frame);    // -> borrowed, the mappi
 PyObject *wk__frame_function(const wk__frame *frame);  // -> borrowed
 int wk__frame_line(const wk__frame *frame);            /* of frame->offset */
 bool wk__frame_is_generator(const wk__frame *frame);
+bool wk__frame_is_shown(const wk__frame *frame); /* to sys._getframe: it is linked, and has begun */
 const char *wk__frame_opcode_name(const wk__frame *frame, int offset); /* for reasons and logs */
 bool wk__frame_may_stop_at(const wk__frame *frame, int offset);        /* false between KW_NAMES and CALL */
 

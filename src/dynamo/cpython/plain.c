@@ -5,6 +5,8 @@
 
 #include <opcode.h>
 
+#include "dynamo/cpython/objects.h"
+
 /* The `f` of an operation that needs nothing of the frame. */
 #define UNUSED_FRAME (void)f
 
@@ -18,7 +20,7 @@ PyObject *wk__plain_attr(wk__frame *f, PyObject *owner, PyObject *name) {
 PyObject *wk__plain_method(wk__frame *f, PyObject *owner, PyObject *name, PyObject **out_self) {
   UNUSED_FRAME;
   PyObject *callable = NULL;
-  bool unbound = _PyObject_GetMethod(owner, name, &callable);
+  bool unbound = wk__get_method(owner, name, &callable);
   *out_self = callable && unbound ? Py_NewRef(owner) : NULL;
   return callable;
 }
@@ -102,7 +104,8 @@ int wk__plain_true(wk__frame *f, PyObject *a) {
   return PyObject_IsTrue(a);
 }
 
-static PyObject *convert(PyObject *value, int conversion) {  // -> new
+PyObject *wk__plain_convert(wk__frame *f, PyObject *value, int conversion) {
+  UNUSED_FRAME;
   switch (conversion) {
     case 's':
       return PyObject_Str(value);
@@ -116,8 +119,7 @@ static PyObject *convert(PyObject *value, int conversion) {  // -> new
 }
 
 PyObject *wk__plain_format(wk__frame *f, PyObject *value, int conversion, PyObject *spec) {
-  UNUSED_FRAME;
-  PyObject *converted = convert(value, conversion);
+  PyObject *converted = wk__plain_convert(f, value, conversion);
   if (!converted || (PyUnicode_CheckExact(converted) && !spec)) return converted;
   PyObject *result = PyObject_Format(converted, spec);
   Py_DECREF(converted);
@@ -138,7 +140,7 @@ PyObject *wk__plain_call(wk__frame *f, PyObject *callable, PyObject *const *args
 /* "f() " before what is wrong with its arguments. */
 static void raise_about_call(PyObject *callable, const char *format, PyObject *detail, const char *detail_text) {
   PyErr_Clear();
-  PyObject *name = _PyObject_FunctionStr(callable);
+  PyObject *name = wk__text_of_call(callable);
   if (name && detail) PyErr_Format(PyExc_TypeError, format, name, detail);
   if (name && !detail) PyErr_Format(PyExc_TypeError, format, name, detail_text);
   Py_XDECREF(name);
@@ -153,18 +155,20 @@ static void explain_keywords(PyObject *callable, PyObject *keywords) {
   if (!PyErr_ExceptionMatches(PyExc_KeyError)) return;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  if (!value || !PyTuple_Check(value) || PyTuple_GET_SIZE(value) != 1) {
+  PyErr_NormalizeException(&type, &value, &traceback);
+  PyObject *args = ((PyBaseExceptionObject *)value)->args;
+  if (PyTuple_GET_SIZE(args) != 1) {
     PyErr_Restore(type, value, traceback);
     return;
   }
-  raise_about_call(callable, "%U got multiple values for keyword argument '%S'", PyTuple_GET_ITEM(value, 0), NULL);
+  raise_about_call(callable, "%U got multiple values for keyword argument '%S'", PyTuple_GET_ITEM(args, 0), NULL);
   Py_XDECREF(type);
   Py_DECREF(value);
   Py_XDECREF(traceback);
 }
 
 static int merge_keywords(PyObject *dict, PyObject *keywords, PyObject *callable) {
-  if (_PyDict_MergeEx(dict, keywords, 2) == 0) return 0;
+  if (wk__dict_merge_new(dict, keywords) == 0) return 0;
   explain_keywords(callable, keywords);
   return -1;
 }
@@ -209,7 +213,7 @@ static PyObject *build_set(PyObject *const *items, Py_ssize_t count) {  // -> ne
 }
 static PyObject *build_string(PyObject *const *items, Py_ssize_t count) {  // -> new
   PyObject *empty = PyUnicode_New(0, 0);
-  PyObject *string = empty ? _PyUnicode_JoinArray(empty, items, count) : NULL;
+  PyObject *string = empty ? wk__join_strings(empty, items, count) : NULL;
   Py_XDECREF(empty);
   return string;
 }
@@ -253,9 +257,7 @@ PyObject *wk__plain_list_to_tuple(wk__frame *f, PyObject *list) {
 }
 
 static int extend_list(PyObject *list, PyObject *iterable) {
-  PyObject *none = _PyList_Extend((PyListObject *)list, iterable);
-  Py_XDECREF(none);
-  if (none) return 0;
+  if (wk__list_extend(list, iterable) == 0) return 0;
   if (PyErr_ExceptionMatches(PyExc_TypeError) && !Py_TYPE(iterable)->tp_iter && !PySequence_Check(iterable)) {
     PyErr_Clear();
     PyErr_Format(PyExc_TypeError, "Value after * must be an iterable, not %.200s", Py_TYPE(iterable)->tp_name);
@@ -280,7 +282,7 @@ int wk__plain_fill(wk__frame *f, wk__fill kind, PyObject *container, PyObject *a
     case WK__FILL_SET_ADD:
       return PySet_Add(container, a);
     case WK__FILL_SET_UPDATE:
-      return _PySet_Update(container, a);
+      return wk__set_update(container, a);
     case WK__FILL_MAP_ADD:
       return PyDict_SetItem(container, a, b);
     case WK__FILL_DICT_UPDATE:

@@ -39,6 +39,7 @@ PyObject *wk__plain_compare(wk__frame *f, int py_kind, PyObject *a, PyObject *b)
 int wk__plain_contains(wk__frame *f, PyObject *container, PyObject *value);
 int wk__plain_is(wk__frame *f, PyObject *a, PyObject *b);
 int wk__plain_true(wk__frame *f, PyObject *a);
+PyObject *wk__plain_convert(wk__frame *f, PyObject *value, int conversion);                 // -> new
 PyObject *wk__plain_format(wk__frame *f, PyObject *value, int conversion, PyObject *spec);  // -> new
 
 /* ---- calls ---- */
@@ -75,5 +76,7 @@ int wk__plain_match_group(wk__frame *f, PyObject *exception, PyObject *type, PyO
 PyObject *wk__plain_join_groups(wk__frame *f, PyObject *original, PyObject *raised);  // -> new
 int wk__plain_raise(wk__frame *f, PyObject *exception, PyObject *cause);
 int wk__plain_assertion(wk__frame *f, PyObject **out_type);
+/* What leaves a generator: a StopIteration of its own becomes the cause of a RuntimeError. */
+PyObject *wk__plain_stop_iteration_error(wk__frame *f, PyObject *exception);  // -> new
 
 #endif

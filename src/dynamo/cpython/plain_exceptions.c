@@ -1,24 +1,23 @@
 /* What instructions of with, match and exception handling do when nothing is recorded. Tests:
  * tests/python/capture/test_evaluator.py. */
+#include "dynamo/cpython/objects.h"
 #include "dynamo/cpython/plain.h"
 
 /* ---- with ---- */
 
 /* A special method, looked up on the type and bound. -> new */
-static PyObject *special(PyObject *owner, _Py_Identifier *name, const char *missing) {
-  PyObject *method = _PyObject_LookupSpecialId(owner, name);
+static PyObject *special(PyObject *owner, const char *name, const char *missing) {
+  PyObject *method = wk__get_special(owner, name);
   if (!method && !PyErr_Occurred()) PyErr_Format(PyExc_TypeError, missing, Py_TYPE(owner)->tp_name);
   return method;
 }
 
 PyObject *wk__plain_enter(wk__frame *f, PyObject *manager, PyObject **out_exit) {
-  _Py_IDENTIFIER(__enter__);
-  _Py_IDENTIFIER(__exit__);
   (void)f;
   *out_exit = NULL;
-  PyObject *enter = special(manager, &PyId___enter__, "'%.200s' object does not support the context manager protocol");
+  PyObject *enter = special(manager, "__enter__", "'%.200s' object does not support the context manager protocol");
   if (!enter) return NULL;
-  PyObject *exit = special(manager, &PyId___exit__,
+  PyObject *exit = special(manager, "__exit__",
                            "'%.200s' object does not support the context manager protocol (missed __exit__ method)");
   PyObject *entered = exit ? PyObject_CallNoArgs(enter) : NULL;
   Py_DECREF(enter);
@@ -84,7 +83,7 @@ static PyObject *positional_names(PyObject *type, bool *out_self) {
   } else if (!names && PyErr_ExceptionMatches(PyExc_AttributeError)) {
     PyErr_Clear();
     names = PyTuple_New(0);
-    *out_self = PyType_HasFeature((PyTypeObject *)type, _Py_TPFLAGS_MATCH_SELF);
+    *out_self = wk__type_matches_itself((PyTypeObject *)type);
   }
   return names;
 }
@@ -121,7 +120,7 @@ PyObject *wk__plain_match_class(wk__frame *f, PyObject *subject, PyObject *type,
                                 PyObject *keyword_names) {
   (void)f;
   if (!PyType_Check(type)) {
-    PyErr_SetString(PyExc_TypeError, "called match pattern must be a type");
+    PyErr_SetString(PyExc_TypeError, WK__CLASS_PATTERN_ERROR);
     return NULL;
   }
   int status = PyObject_IsInstance(subject, type);
@@ -246,6 +245,23 @@ int wk__plain_raise(wk__frame *f, PyObject *exception, PyObject *cause) {
   return -1;
 }
 
+PyObject *wk__plain_stop_iteration_error(wk__frame *f, PyObject *exception) {
+  bool of_async = f->code->co_flags & CO_ASYNC_GENERATOR;
+  const char *raised = PyErr_GivenExceptionMatches(exception, PyExc_StopIteration) ? "StopIteration"
+                       : of_async && PyErr_GivenExceptionMatches(exception, PyExc_StopAsyncIteration)
+                           ? "StopAsyncIteration"
+                           : NULL;
+  if (!raised) return Py_NewRef(exception);
+  const char *kind = of_async ? "async generator" : f->code->co_flags & CO_COROUTINE ? "coroutine" : "generator";
+  PyObject *text = PyUnicode_FromFormat("%s raised %s", kind, raised);
+  PyObject *error = text ? PyObject_CallOneArg(PyExc_RuntimeError, text) : NULL;
+  Py_XDECREF(text);
+  if (!error) return NULL;
+  PyException_SetCause(error, Py_NewRef(exception));
+  PyException_SetContext(error, Py_NewRef(exception));
+  return error;
+}
+
 int wk__plain_assertion(wk__frame *f, PyObject **out_type) {
   (void)f;
   *out_type = Py_NewRef(PyExc_AssertionError);
@@ -321,10 +337,10 @@ static int add_leaves(PyObject *exception, PyObject *leaves) {
 }
 
 static int copy_notes(PyObject *from, PyObject *to) {
-  PyObject *notes;
-  _Py_IDENTIFIER(__notes__);
-  if (_PyObject_LookupAttrId(from, &PyId___notes__, &notes) < 0) return -1;
-  if (!notes) return 0;
+  PyObject *notes = NULL, *name = PyUnicode_InternFromString("__notes__");
+  int found = name ? wk__get_optional_attribute(from, name, &notes) : -1;
+  Py_XDECREF(name);
+  if (found <= 0) return found;
   PyObject *copy = PySequence_Check(notes) ? PySequence_List(notes) : Py_NewRef(Py_None);
   Py_DECREF(notes);
   int status = copy ? 0 : -1;

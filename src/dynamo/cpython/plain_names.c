@@ -1,5 +1,6 @@
 /* What instructions do to names and cells, and imports, when nothing is recorded. Tests:
  * tests/python/capture/test_evaluator.py. */
+#include "dynamo/cpython/objects.h"
 #include "dynamo/cpython/plain.h"
 
 /* ---- errors ---- */
@@ -184,9 +185,12 @@ PyObject *wk__plain_import(wk__frame *f, PyObject *name, PyObject *from_list, Py
 
 static bool is_initializing(PyObject *module) {
   PyObject *spec = PyObject_GetAttrString(module, "__spec__");
-  bool result = _PyModuleSpec_IsInitializing(spec);
+  PyObject *value = spec ? PyObject_GetAttrString(spec, "_initializing") : NULL;
+  int result = value ? PyObject_IsTrue(value) : 0;
+  Py_XDECREF(value);
   Py_XDECREF(spec);
-  return result;
+  PyErr_Clear();
+  return result > 0;
 }
 
 /* `package` is the module's name, NULL when it has none. */
@@ -221,7 +225,7 @@ static PyObject *loaded_submodule(PyObject *package, PyObject *name) {  // -> ne
 PyObject *wk__plain_import_from(wk__frame *f, PyObject *module, PyObject *name) {
   (void)f;
   PyObject *value;
-  if (_PyObject_LookupAttr(module, name, &value) != 0) return value;
+  if (wk__get_optional_attribute(module, name, &value) != 0) return value;
   PyObject *package = PyObject_GetAttrString(module, "__name__");
   if (package && !PyUnicode_Check(package)) Py_CLEAR(package);
   if (package) value = loaded_submodule(package, name);
@@ -234,12 +238,12 @@ PyObject *wk__plain_import_from(wk__frame *f, PyObject *module, PyObject *name) 
 static PyObject *public_names(PyObject *module, bool *out_skip_private) {
   PyObject *names, *dict;
   PyObject *key = PyUnicode_InternFromString("__all__");
-  int found = key ? _PyObject_LookupAttr(module, key, &names) : -1;
+  int found = key ? wk__get_optional_attribute(module, key, &names) : -1;
   Py_XDECREF(key);
   *out_skip_private = found == 0;
   if (found != 0) return found < 0 ? NULL : names;
   key = PyUnicode_InternFromString("__dict__");
-  found = key ? _PyObject_LookupAttr(module, key, &dict) : -1;
+  found = key ? wk__get_optional_attribute(module, key, &dict) : -1;
   Py_XDECREF(key);
   if (found < 0) return NULL;
   if (found == 0) {

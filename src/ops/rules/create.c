@@ -74,9 +74,9 @@ bool wk__is_contiguous_in(const wk_tensor *t, const char *format) {
 
 /* The strides are in the order of a format with the channels last, with gaps or without. Those that could mean either
  * (all but one dim have one element) mean the plain order, as in PyTorch. */
-static bool has_channels_last(const wk_tensor *t) {
+bool wk__has_channels_last(const wk_tensor *t) {
   wk_int least = wk_int_of(0), one = wk_int_of(1);
-  if ((t->ndim != 4 && t->ndim != 5) || wk__is_contiguous(t) || wk_int_eq(t->strides[1], least)) return false;
+  if ((t->ndim != 4 && t->ndim != 5) || wk_int_eq(t->strides[1], least)) return false;
   for (int k = 0; k < t->ndim; k++) {
     int d = channels_last_dim(k, t->ndim);
     if (wk_int_eq(t->sizes[d], wk_int_of(0)) || wk_int_lt(t->strides[d], least)) return false;
@@ -101,7 +101,7 @@ static wk_status lay_out(wk__spec *spec, const char *name) {
 }
 
 wk_status wk__spec_lay_out_as(wk__spec *spec, const wk_tensor *t) {
-  if (!has_channels_last(t)) return WK_OK;
+  if (!wk__has_channels_last(t)) return WK_OK;
   return lay_out(spec, t->ndim == 4 ? "channels_last" : "channels_last_3d");
 }
 
@@ -325,7 +325,7 @@ static bool is_skipped(const wk_tensor *t) { return t->ndim == 1 && wk_int_eq(t-
 
 static bool all_have_channels_last(const wk_value *list) {
   bool all = true;
-  for (uint32_t k = 0; all && k < list->count; k++) all = has_channels_last(list->tensors[k]);
+  for (uint32_t k = 0; all && k < list->count; k++) all = wk__has_channels_last(list->tensors[k]);
   return all;
 }
 

@@ -18,12 +18,13 @@ static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
 
 static uint64_t last_dims(int rank, int count) { return wk__all_dims(rank) & ~wk__all_dims(rank - count); }
 
-static wk_status bad_norm_shape(const wk_tensor *t, const wk_value *shape) {
+/* `first`: what stands between the star and the first size. */
+static wk_status bad_norm_shape(const wk_tensor *t, const wk_value *shape, const char *first) {
   wk__string text = {0};
   wk__print_sizes(&text, shape->integers, (int)shape->count);
   wk__string_append(&text, ", expected input with shape [*");
   for (uint32_t d = 0; d < shape->count; d++) {
-    wk__string_append(&text, ", ");
+    wk__string_append(&text, d ? ", " : first);
     wk_int_print(&text, wk__symbolic_value(shape->integers[d]));
   }
   wk__string_append(&text, "], but got input of size");
@@ -33,18 +34,18 @@ static wk_status bad_norm_shape(const wk_tensor *t, const wk_value *shape) {
   return status;
 }
 
-static wk_status check_norm_shape(const wk_tensor *t, const wk_value *shape) {
+wk_status wk__check_norm_shape(const wk_tensor *t, const wk_value *shape, const char *first) {
   int skip = t->ndim - (int)shape->count;
   if (shape->count == 0)
     return wk_fail(WK_RUNTIME_ERROR,
                    "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but "
                    "got normalized_shape = []");
   for (uint32_t d = 0; d < shape->count; d++)
-    if (skip < 0 || !wk_int_eq(t->sizes[skip + (int)d], shape->integers[d])) return bad_norm_shape(t, shape);
+    if (skip < 0 || !wk_int_eq(t->sizes[skip + (int)d], shape->integers[d])) return bad_norm_shape(t, shape, first);
   return WK_OK;
 }
 
-static wk_status check_norm_parameter(const wk_tensor *p, const wk_value *shape, const char *name) {
+wk_status wk__check_norm_parameter(const wk_tensor *p, const wk_value *shape, const char *name) {
   bool same = p->ndim == shape->count;
   for (uint32_t d = 0; same && d < shape->count; d++) same = wk_int_eq(p->sizes[d], shape->integers[d]);
   if (same) return WK_OK;
@@ -76,12 +77,12 @@ wk_status wk__meta_layer_norm(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   const wk_value *shape = &c->args[1];
   WK_TRY(check_norm_dtypes(c));
-  WK_TRY(check_norm_shape(t, shape));
+  WK_TRY(wk__check_norm_shape(t, shape, ", "));
   if (!wk_dtype_is_floating((wk_dtype)t->dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",
                    wk__dtype_legacy((wk_dtype)t->dtype));
-  if (wk__arg_tensor(c, 2)) WK_TRY(check_norm_parameter(c->args[2].tensor, shape, "weight"));
-  if (wk__arg_tensor(c, 3)) WK_TRY(check_norm_parameter(c->args[3].tensor, shape, "bias"));
+  if (wk__arg_tensor(c, 2)) WK_TRY(wk__check_norm_parameter(c->args[2].tensor, shape, "weight"));
+  if (wk__arg_tensor(c, 3)) WK_TRY(wk__check_norm_parameter(c->args[3].tensor, shape, "bias"));
   WK_TRY(wk__meta_like_first(c));
   wk__spec_reduced(&c->specs[1], t, last_dims(t->ndim, (int)shape->count), true, (wk_dtype)t->dtype);
   wk__spec_copy(&c->specs[2], &c->specs[1]);

@@ -1,7 +1,7 @@
 /* Padding: by a constant, and by the tensor's own elements (reflected, repeated at the edge, in a circle).
  *
  * In: a tensor, lists of (before, after) from the last dim on, as PyTorch has them; negative numbers take away. Out:
- * the constant is one filling and one copy. The other ways give an index along each dim, from which elements are
+ * the constant is one loop of masked loads. The other ways give an index along each dim, from which elements are
  * selected and to which gradients are added: a dim after the other, the last one first. Tests: tests/ops/,
  * tests/python/test_pad.py. */
 #include "ops/internal.h"
@@ -24,6 +24,9 @@ static wk_int padded(const wk_value *pad, int from_last, wk_int size) {
 }
 
 /* ================================================== a constant ================================================== */
+
+/* Adds elements, or may: a symbol does not say. */
+static bool takes_in(wk_int pad) { return !wk_int_is_known(pad) || wk_int_value(pad) > 0; }
 
 static wk_status check_constant_pad(const wk_tensor *t, const wk_value *pad) {
   if (pad->count % 2)
@@ -56,35 +59,30 @@ wk_status wk__meta_constant_pad(wk__call *c) {
   for (int k = 0; k < (int)pad->count / 2; k++) sizes[t->ndim - 1 - k] = padded(pad, k, sizes[t->ndim - 1 - k]);
   wk__spec_contiguous(&c->specs[0], (wk_dtype)t->dtype, t->device, t->ndim, sizes);
   c->compute_dtype = t->dtype;
+  WK_TRY(wk__check_element(&c->args[WK__ARG(constant_pad_nd, value)], (wk_dtype)t->dtype));
   return wk__spec_lay_out_as(&c->specs[0], t);
 }
 
-/* Of `t` the part that the other one has too: of the input what is not taken away, of the result what is not filled. */
-static wk_tensor *shared_part(const wk_tensor *t, const wk_value *pad, int sign) {
-  wk__spec spec;
-  wk__spec_of(&spec, t);
-  for (int k = 0; k < (int)pad->count / 2; k++) {
-    int d = t->ndim - 1 - k;
-    wk_int front = before(pad, k), back = after(pad, k);
-    if (sign < 0) front = wk_int_neg(front), back = wk_int_neg(back);
-    front = positive_part(front), back = positive_part(back);
-    spec.offset = wk_int_add(spec.offset, wk_int_mul(front, spec.strides[d]));
-    spec.sizes[d] = wk_int_sub(spec.sizes[d], wk_int_add(front, back));
+/* An element of the result is the input's, `before` back from it, or the number where there is none. */
+void wk__lower_constant_pad(wk__lower *l) {
+  const wk_value *pad = &l->call->args[WK__ARG(constant_pad_nd, pad)];
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS], from[WK_MAX_DIMS];
+  int rank = wk__result_rank(l, 0);
+  unsigned may_leave = 0;
+  for (int d = 0; d < rank; d++) {
+    sizes[d] = wk__size_of_result(l, 0, d);
+    from[d] = index[d] = wk__loop_i(d);
   }
-  return wk__tensor_alias(t, &spec);
-}
-
-wk_status wk__routine_constant_pad(wk__call *c) {
-  wk_tensor *out = c->outputs[0];
-  const wk_value *pad = &c->args[1];
-  if (!out->storage) return WK_OK;
-  wk_value filled = {0};
-  WK_TRY(wk__compute(WK__OP(fill_Scalar), (wk_value[]){wk__v_tensor(out), c->args[2]}, c->outputs, &filled));
-  wk_value_release(&filled);
-  WK__OWNED target = shared_part(out, pad, 1);
-  WK__OWNED source = shared_part(c->args[0].tensor, pad, -1);
-  if (!target || !source) return wk_error_category();
-  return wk__copy_into(target, source);
+  for (int k = 0; k < (int)pad->count / 2; k++) {
+    int d = rank - 1 - k;
+    from[d] = wk_int_sub(index[d], before(pad, k));
+    if (takes_in(before(pad, k)) || takes_in(after(pad, k))) may_leave |= 1u << d;
+  }
+  wk__loop_over(l, rank, 0, sizes);
+  wk__access load = wk__access_arg(l, WK__ARG(constant_pad_nd, self), from), store = wk__access_result(l, 0, index);
+  load.may_leave = (uint16_t)may_leave;
+  wk__var value = wk__in_as(l, WK__ARG(constant_pad_nd, value), l->compute);
+  wk__k_store(l->h, &store, may_leave ? wk__k_masked_load(l->h, &load, value) : wk__k_load(l->h, &load));
 }
 
 wk_status wk__vjp_constant_pad(wk__vjp *v) {

@@ -3,6 +3,7 @@
  * A node's object has a type of its own named after the node, as programs print and compare type names.
  * Tests: tests/python/test_autograd.py, tests/parity/test_autograd_parity.py. */
 #include "python/autograd/autograd.h"
+#include "dynamo/cpython/objects.h"
 
 #include <structmember.h>
 
@@ -120,7 +121,7 @@ static PyObject *node_metadata(PyObject *self, void *unused) {  // -> new
 static PyObject *node_variable(PyObject *self, void *unused) {  // -> new
   (void)unused;
   if (node_of(self)->sequence != UINT64_MAX)
-    return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'", _PyType_Name(Py_TYPE(self)));
+    return PyErr_Format(PyExc_AttributeError, "'%s' object has no attribute 'variable'", wk__type_name(Py_TYPE(self)));
   return wk__wrap(((python_node *)self)->state, wk__retain(wk__accumulator_leaf(node_of(self))));
 }
 static PyObject *node_true(PyObject *self, void *unused) {  // -> new
@@ -142,7 +143,7 @@ static PyObject *node_register_prehook(PyObject *self, PyObject *hook) {  // -> 
   return wk__node_add_python_hook(((python_node *)self)->state, node_of(self), hook, false);
 }
 static PyObject *node_repr(PyObject *self) {  // -> new
-  return PyUnicode_FromFormat("<%s object at %p>", _PyType_Name(Py_TYPE(self)), self);
+  return PyUnicode_FromFormat("<%s object at %p>", wk__type_name(Py_TYPE(self)), self);
 }
 
 static PyMethodDef node_methods[] = {
@@ -198,7 +199,7 @@ static PyObject *wrong_item(int which, PyObject *item) {
   static const char *const texts[] = {"all elements of tensors have to be Tensors, but got %s",
                                       "gradients can be either Tensors or None, but got %s",
                                       "all inputs have to be Tensors or GradientEdges, but got %s"};
-  PyErr_Format(which == INPUTS ? PyExc_RuntimeError : PyExc_TypeError, texts[which], _PyType_Name(Py_TYPE(item)));
+  PyErr_Format(which == INPUTS ? PyExc_RuntimeError : PyExc_TypeError, texts[which], wk__type_name(Py_TYPE(item)));
   return NULL;
 }
 
@@ -331,6 +332,8 @@ static int add_node_type(PyObject *module, wk__state *state) {
 
 int wk__add_autograd(PyObject *module, wk__state *state) {
   if (add_node_type(module, state) < 0 || wk__add_function_type(module, state) < 0) return -1;
-  if (wk__add_grad_modes(module, state) < 0 || wk__add_saved_tensors_hooks(module, state) < 0) return -1;
+  if (wk__add_autocast(module, state) < 0 || wk__add_grad_modes(module, state) < 0 ||
+      wk__add_saved_tensors_hooks(module, state) < 0)
+    return -1;
   return PyModule_AddFunctions(module, functions);
 }

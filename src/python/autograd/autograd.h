@@ -84,6 +84,7 @@ int wk__function_node_traverse(wk_node *node, visitproc visit, void *arg);
 int wk__add_saved_tensors_hooks(PyObject *module, wk__state *state);
 
 /* ---- grad_mode.c: no_grad, enable_grad, set_grad_enabled, inference_mode ---- */
+int wk__add_autocast(PyObject *module, wk__state *state);
 int wk__add_grad_modes(PyObject *module, wk__state *state);
 
 #endif

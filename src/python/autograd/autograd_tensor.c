@@ -1,5 +1,6 @@
 /* Tensor's methods and attributes that concern gradients; tensor_type.c puts the two tables into the type.
  * In: what programs pass, checked as PyTorch checks it. Tests: tests/python/test_autograd.py. */
+#include "dynamo/cpython/objects.h"
 #include "python/autograd/autograd.h"
 #include "python/calls/override.h"
 #include "trace/trace.h"
@@ -55,7 +56,7 @@ static PyObject *tensor_requires_grad_(PyObject *self, PyObject *args, PyObject 
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "|O:requires_grad_", names, &value)) return NULL;
   if (!PyBool_Check(value))
     return PyErr_Format(PyExc_TypeError, "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not %s",
-                        _PyType_Name(Py_TYPE(value)));
+                        wk__type_name(Py_TYPE(value)));
   return self_or_raise(self, wk_set_requires_grad(wk__tensor_of(self), value == Py_True));
 }
 
@@ -176,7 +177,7 @@ static int set_grad(PyObject *self, PyObject *value, void *unused) {
   if (!value || value == Py_None) return zero_or_raise(self, wk_set_grad(t, NULL));
   if (!wk__is_tensor(state_of(self), value)) {
     PyErr_Format(PyExc_TypeError, "assigned grad expected to be a Tensor or None but got grad of type %s",
-                 _PyType_Name(Py_TYPE(value)));
+                 wk__type_name(Py_TYPE(value)));
     return -1;
   }
   wk_tensor *grad = wk__tensor_of(value);
@@ -320,7 +321,7 @@ static int set_data(PyObject *self, PyObject *value, void *unused) {
     return -1;
   }
   if (!wk__is_tensor(state_of(self), value)) {
-    PyErr_Format(PyExc_TypeError, "Variable data has to be a tensor, but got %s", _PyType_Name(Py_TYPE(value)));
+    PyErr_Format(PyExc_TypeError, "Variable data has to be a tensor, but got %s", wk__type_name(Py_TYPE(value)));
     return -1;
   }
   wk_tensor *other = wk__tensor_of(value);

@@ -2,6 +2,7 @@
  * Who owns whom: result -> node -> context -> saved inputs. The context does not own its node, and saved results are
  * aliases that get their history back when they are read, so nothing here makes a cycle; one that a program makes by
  * storing a result on ctx is found by the collector. Tests: tests/python/test_function.py. */
+#include "dynamo/cpython/objects.h"
 #include "python/autograd/autograd.h"
 
 #include <structmember.h>
@@ -56,7 +57,7 @@ static wk_status save_one(wk__python_function *c, PyObject *o, wk__saved_tensor 
 wk_status wk__function_save(wk__python_function *c) {
   if (c->to_save && !PyTuple_Check(c->to_save)) {
     PyErr_Format(PyExc_TypeError, "saved tensors argument is expected to be a tuple, but is a %s",
-                 _PyType_Name(Py_TYPE(c->to_save)));
+                 wk__type_name(Py_TYPE(c->to_save)));
     return wk__status_from_python();
   }
   Py_ssize_t count = c->to_save ? PyTuple_GET_SIZE(c->to_save) : 0;
@@ -66,7 +67,7 @@ wk_status wk__function_save(wk__python_function *c) {
     PyObject *o = PyTuple_GET_ITEM(c->to_save, i);
     if (o != Py_None && !wk__is_tensor(c->state, o)) {
       PyErr_Format(PyExc_TypeError, "save_for_backward can only save variables, but argument %zd is of type %s", i,
-                   _PyType_Name(Py_TYPE(o)));
+                   wk__type_name(Py_TYPE(o)));
       return wk__status_from_python();
     }
     c->saved_count = (int)i + 1;
@@ -160,7 +161,7 @@ static void function_dealloc(PyObject *o) {
   Py_DECREF(type);
 }
 static PyObject *function_repr(PyObject *o) {  // -> new
-  return PyUnicode_FromFormat("<torch.autograd.function.%s object at %p>", _PyType_Name(Py_TYPE(o)), o);
+  return PyUnicode_FromFormat("<torch.autograd.function.%s object at %p>", wk__type_name(Py_TYPE(o)), o);
 }
 
 /* ---- what forward asks for ---- */
@@ -220,7 +221,7 @@ static PyObject *get_needs_input_grad(PyObject *o, void *unused) {  // -> new
 }
 static PyObject *function_name(PyObject *o, PyObject *unused) {  // -> new
   (void)unused;
-  return PyUnicode_FromString(_PyType_Name(Py_TYPE(o)));
+  return PyUnicode_FromString(wk__type_name(Py_TYPE(o)));
 }
 static PyObject *function_sequence(PyObject *o, PyObject *unused) {  // -> new
   (void)unused;

@@ -3,6 +3,7 @@
  * function_class as history, whose run calls backward. forward runs without recording; an input that it returns
  * untouched becomes an alias, an input that it wrote (mark_dirty) gets the node as its new history. Tests:
  * tests/python/test_function.py, tests/parity/test_autograd_parity.py. */
+#include "dynamo/cpython/objects.h"
 #include "ops/internal.h"
 #include "python/autograd/autograd.h"
 
@@ -37,7 +38,7 @@ static wk_status runtime_error(const char *format, ...) {
   va_end(args);
   return wk__status_from_python();
 }
-static const char *name_of(const wk__function_node *n) { return _PyType_Name(Py_TYPE(n->context)); }
+static const char *name_of(const wk__function_node *n) { return wk__type_name(Py_TYPE(n->context)); }
 
 static wk_status wrong_shape(const wk__function_node *n, int input, const wk_tensor *grad) {
   wk__string got = {0}, wanted = {0};
@@ -98,7 +99,7 @@ static wk_status take_gradient(const wk__function_node *n, int i, int input, PyO
         "input was not a Variable",
         name_of(n), i + 1);
   if (!wk__is_tensor(n->context->state, item))
-    return runtime_error("expected Variable or None (got %s)", _PyType_Name(Py_TYPE(item)));
+    return runtime_error("expected Variable or None (got %s)", wk__type_name(Py_TYPE(item)));
   return wanted[input] ? fit_gradient(n, input, wk__tensor_of(item), &out_grads[input]) : WK_OK;
 }
 
@@ -257,7 +258,7 @@ static wk_status make_node(call *c, PyObject *outputs) {
   c->is_tensor = NULL;
   memcpy(n->node.edges, c->edges, (size_t)c->input_count * sizeof *c->edges);
   memset(c->edges, 0, (size_t)c->input_count * sizeof *c->edges);
-  n->node.name = wk__strdup(_PyType_Name(Py_TYPE(c->context)));
+  n->node.name = wk__strdup(wk__type_name(Py_TYPE(c->context)));
   n->shapes = wk__alloc_zeroed((size_t)(c->input_count + results) * sizeof *n->shapes);
   if (!n->node.name || !n->shapes) return WK_OUT_OF_MEMORY;
   for (int i = 0; i < c->input_count + results; i++) {
@@ -286,10 +287,10 @@ static bool is_input(const call *c, const wk_tensor *t) {
 }
 
 static wk_status check_marks(const call *c, PyObject *tuple, const char *format) {
-  if (tuple && !PyTuple_Check(tuple)) return runtime_error(format, _PyType_Name(Py_TYPE(tuple)));
+  if (tuple && !PyTuple_Check(tuple)) return runtime_error(format, wk__type_name(Py_TYPE(tuple)));
   for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++) {
     PyObject *o = PyTuple_GET_ITEM(tuple, i);
-    if (!wk__is_tensor(c->state, o)) return runtime_error(format, _PyType_Name(Py_TYPE(o)));
+    if (!wk__is_tensor(c->state, o)) return runtime_error(format, wk__type_name(Py_TYPE(o)));
   }
   return WK_OK;
 }

@@ -1,6 +1,7 @@
 /* no_grad, enable_grad, set_grad_enabled, inference_mode: the thread's grad mode for a block or for a function's calls.
  * Each object remembers the mode that it replaced, so leaving restores it. Entering and leaving are C; decorating,
  * which knows about generators, is wick/autograd/grad_mode.py. Tests: tests/python/test_autograd.py. */
+#include "dynamo/cpython/objects.h"
 #include "python/autograd/autograd.h"
 
 #include <structmember.h>
@@ -96,7 +97,7 @@ static PyObject *plain_vectorcall(PyObject *type, PyObject *const *args, size_t 
                                   bool grad) {  // -> new
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   if (n > 1 || names)
-    return PyErr_Format(PyExc_TypeError, "%s() takes at most one argument", _PyType_Name((PyTypeObject *)type));
+    return PyErr_Format(PyExc_TypeError, "%s() takes at most one argument", wk__type_name((PyTypeObject *)type));
   return maybe_decorate(new_mode((PyTypeObject *)type, grad, LEAVE), n ? args[0] : NULL);
 }
 static PyObject *no_grad_vectorcall(PyObject *type, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
@@ -115,7 +116,7 @@ static PyObject *set_grad_enabled_new(PyTypeObject *type, PyObject *args, PyObje
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "O:set_grad_enabled", names, &mode)) return NULL;
   if (!PyBool_Check(mode))
     return PyErr_Format(PyExc_TypeError, "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not %s",
-                        _PyType_Name(Py_TYPE(mode)));
+                        wk__type_name(Py_TYPE(mode)));
   grad_mode *self = new_mode(type, mode == Py_True, LEAVE);
   if (self) wk__thread.mode.grad_enabled = self->grad;
   return (PyObject *)self;
@@ -194,7 +195,7 @@ static PyObject *set_enabled(PyObject *module, PyObject *enabled) {  // -> new
   (void)module;
   if (!PyBool_Check(enabled))
     return PyErr_Format(PyExc_TypeError, "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not %s",
-                        _PyType_Name(Py_TYPE(enabled)));
+                        wk__type_name(Py_TYPE(enabled)));
   wk_set_grad_enabled(enabled == Py_True);
   Py_RETURN_NONE;
 }

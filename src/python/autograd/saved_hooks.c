@@ -2,6 +2,7 @@
  * In: pack(tensor) -> anything, when it is saved. Out: unpack(anything) -> tensor, each time backward reads it.
  * The packed form keeps unpack alive; it does not keep the context manager. Tests:
  * tests/python/test_saved_tensors_hooks.py. */
+#include "dynamo/cpython/objects.h"
 #include "python/autograd/autograd.h"
 
 /* While the saver is active, the object holds a reference to itself. */
@@ -44,7 +45,7 @@ static wk_status unpack_with_gil(const packed_object *p, wk_tensor **out_tensor)
   if (tensor)
     PyErr_Format(PyExc_TypeError,
                  "Output of saved tensor unpack_hook expected to be a Tensor but got result of type %s",
-                 _PyType_Name(Py_TYPE(tensor)));
+                 wk__type_name(Py_TYPE(tensor)));
   Py_XDECREF(tensor);
   return wk__status_from_python();
 }

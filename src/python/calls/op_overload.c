@@ -2,8 +2,8 @@
  *
  * In: names in PyTorch's form. Out: one object for each overload, so that programs compare targets with `is`. An
  * overload is the row itself, its in-place form (add_.Tensor), or, of a row that mutates, the functional twin that
- * graphs hold (_fused_sgd.default): it gives the new values of what the row would write. The namespaces around it are
- * Python, wick/_ops.py. Tests: tests/python/test_fx.py. */
+ * graphs hold (_fused_sgd.default): it gives what the row makes and the new values of what the row would write. The
+ * namespaces around it are Python, wick/_ops.py. Tests: tests/python/test_fx.py. */
 #include "python/fx/graph_parts.h"
 
 #include <structmember.h>
@@ -49,27 +49,51 @@ static int add_written(PyObject *results, PyObject *o) {
   return PyList_SetSlice(results, PyList_GET_SIZE(results), PyList_GET_SIZE(results), o);
 }
 
-/* Calls the row on copies of what it writes; those are the result, one alone when the row gives one tensor. */
-static PyObject *call_on_copies(op_overload *o, PyObject **space, size_t n, PyObject *names) {  // -> new
+/* What the row makes stands in front of what it has written. */
+static int add_made(PyObject *results, const wk_op *op, PyObject *done) {
+  int made = wk__made_beside_writes(op);
+  if (!made) return 0;
+  return made == 1 ? PyList_Insert(results, 0, done) : PyList_SetSlice(results, 0, 0, done);
+}
+
+/* Where the call has argument `i`; NULL: it has not. */
+static PyObject **argument_at(const wk__schema *schema, PyObject **args, size_t n, PyObject *names, size_t i) {
+  if (i < n) return &args[i];
+  for (Py_ssize_t k = 0; names && k < PyTuple_GET_SIZE(names); k++)
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, k), schema->parameters[i].name) == 0)
+      return &args[n + (size_t)k];
+  return NULL;
+}
+
+/* Puts copies in the place of what is written; `kept` owns them, and the tensors among them are `results`. */
+static int copy_written(const op_overload *o, PyObject **args, size_t n, PyObject *names, PyObject *kept,
+                        PyObject *results) {
   const wk__schema *schema = &o->op->schema;
-  PyObject *results = PyList_New(0);
-  size_t copies = 0;
-  int status = results ? 0 : -1;
-  for (; copies < n && copies < schema->parameter_count && status == 0; copies++) {
-    bool written = schema->parameters[copies].written && space[copies] != Py_None;
-    PyObject *item = written ? copied(o->state, space[copies]) : Py_NewRef(space[copies]);
-    if (!item) break;
-    space[copies] = item;
-    if (written) status = add_written(results, item);
+  for (size_t i = 0; i < schema->parameter_count; i++) {
+    PyObject **place = schema->parameters[i].written ? argument_at(schema, args, n, names, i) : NULL;
+    if (!place || *place == Py_None) continue;
+    PyObject *copy = copied(o->state, *place);
+    int status = copy ? PyList_Append(kept, copy) : -1;
+    Py_XDECREF(copy);
+    if (status < 0 || add_written(results, copy) < 0) return -1;
+    *place = copy;
   }
-  PyObject *done = status == 0 && !PyErr_Occurred() ? PyObject_Vectorcall(o->callable, space, n, names) : NULL;
-  for (size_t i = 0; i < copies; i++) Py_DECREF(space[i]);
-  if (!done) Py_CLEAR(results);
+  return 0;
+}
+
+/* Calls the row on copies of what it writes; those are the result, behind what it makes. One tensor is given alone when
+ * the row gives one. */
+static PyObject *call_on_copies(op_overload *o, PyObject **args, size_t n, PyObject *names) {  // -> new
+  PyObject *results = PyList_New(0), *kept = PyList_New(0), *done = NULL, *result = NULL;
+  if (results && kept && copy_written(o, args, n, names, kept, results) == 0)
+    done = PyObject_Vectorcall(o->callable, args, n, names);
+  if (done && add_made(results, o->op, done) == 0) {
+    bool one = o->op->schema.result_count == 1 && PyList_GET_SIZE(results) == 1;
+    result = one ? Py_NewRef(PyList_GET_ITEM(results, 0)) : PyList_AsTuple(results);
+  }
   Py_XDECREF(done);
-  if (!results) return NULL;
-  bool one = schema->result_count == 1 && PyList_GET_SIZE(results) == 1;
-  PyObject *result = one ? Py_NewRef(PyList_GET_ITEM(results, 0)) : PyList_AsTuple(results);
-  Py_DECREF(results);
+  Py_XDECREF(results);
+  Py_XDECREF(kept);
   return result;
 }
 
@@ -174,11 +198,20 @@ static PyType_Spec spec = {
 
 /* =================================================== the names ================================================== */
 
+/* "copy" of the row "copy_"; rows that make results beside what they write need not end so. */
+static void name_functional(char *packet, size_t room) {
+  size_t length = strlen(packet);
+  if (packet[length - 1] == '_')
+    packet[length - 1] = 0;
+  else
+    snprintf(packet + length, room - length, "_functional");
+}
+
 /* "add_", "Tensor": the row's own names with the form's ending. */
 static void name_parts(const wk_op *op, wk__overload_form form, char *packet, char *name, size_t room) {
   const char *dot = strchr(op->name, '.');
   snprintf(packet, room, "%s%s", op->base_name, form == WK__OVERLOAD_IN_PLACE ? "_" : "");
-  if (form == WK__OVERLOAD_FUNCTIONAL) packet[strlen(packet) - 1] = 0; /* mutating rows end in '_' */
+  if (form == WK__OVERLOAD_FUNCTIONAL) name_functional(packet, room);
   snprintf(name, room, "%s", dot ? dot + 1 : "default");
 }
 
@@ -233,8 +266,12 @@ static const wk_op *find_form(const char *packet, const char *name, wk__overload
     op = find_row(other, name);
     return op && has_in_place_form(op) ? op : NULL;
   }
-  snprintf(other, sizeof other, "%s_", packet);
   *out_form = WK__OVERLOAD_FUNCTIONAL;
+  const char *ending = strstr(packet, "_functional");
+  if (ending && !ending[strlen("_functional")])
+    snprintf(other, sizeof other, "%.*s", (int)(ending - packet), packet);
+  else
+    snprintf(other, sizeof other, "%s_", packet);
   op = find_row(other, name);
   return op && op->tags & WK__TAG_MUTATES ? op : NULL;
 }

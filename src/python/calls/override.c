@@ -8,6 +8,7 @@
  * tests/python/test_torch_function.py. */
 #include "python/calls/override.h"
 
+#include "dynamo/cpython/objects.h"
 #include "dynamo/dynamo.h"
 
 /* ================================================= who overrides ================================================ */
@@ -24,7 +25,7 @@ static PyObject *override_of(wk__state *state, PyTypeObject *type) {  // -> borr
   if (type == &PyLong_Type || type == &PyFloat_Type || type == &PyBool_Type || type == &PyUnicode_Type ||
       type == Py_TYPE(Py_None) || type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type)
     return NULL;
-  PyObject *found = _PyType_Lookup(type, state->name___torch_function__);
+  PyObject *found = wk__type_attribute(type, state->name___torch_function__);
   return found == state->disabled_override ? NULL : found;
 }
 
@@ -234,7 +235,7 @@ bool wk__overridden_attribute(PyObject *self, const char *name, PyObject *value,
   if (wk__thread.overrides_off ||
       (!mode_is_on(state) && (wk__thread.subclass_overrides_off || !override_of(state, Py_TYPE(self)))))
     return false;
-  PyObject *descriptor = PyDict_GetItemString(state->tensor_type->tp_dict, name);
+  PyObject *descriptor = PyDict_GetItemString(wk__type_dict(state->tensor_type), name);
   PyObject *func = descriptor ? PyObject_GetAttrString(descriptor, value ? "__set__" : "__get__") : NULL;
   if (!func) return descriptor != NULL;
   PyObject *args[] = {self, value};
@@ -252,7 +253,7 @@ int wk__note_subclass(wk__state *state, PyTypeObject *type) {
 
 /* The results of these stay as they are: a gradient need not be of the tensor's class. */
 static bool keeps_class(PyObject *func) {
-  PyObject *descriptor = Py_IS_TYPE(func, &_PyMethodWrapper_Type) ? PyObject_GetAttrString(func, "__self__") : NULL;
+  PyObject *descriptor = Py_IS_TYPE(func, wk__method_wrapper_type()) ? PyObject_GetAttrString(func, "__self__") : NULL;
   PyObject *name = descriptor ? PyObject_GetAttrString(descriptor, "__name__") : NULL;
   bool keeps =
       name && PyUnicode_Check(name) &&
@@ -462,7 +463,7 @@ int wk__add_overrides(PyObject *module, wk__state *state) {
   PyTypeObject *type = state->tensor_type;
   for (PyMethodDef *m = tensor_methods; m->ml_name; m++) {
     PyObject *descriptor = m->ml_flags & METH_CLASS ? PyDescr_NewClassMethod(type, m) : PyDescr_NewMethod(type, m);
-    int status = descriptor ? PyDict_SetItemString(type->tp_dict, m->ml_name, descriptor) : -1;
+    int status = descriptor ? PyDict_SetItemString(wk__type_dict(type), m->ml_name, descriptor) : -1;
     Py_XDECREF(descriptor);
     if (status < 0) return -1;
   }

@@ -112,7 +112,7 @@ static PyObject *tensor(PyObject *module, PyObject *const *args, Py_ssize_t n, P
   bool requires_grad = false;
   if (wk__bind(&signature, args, n, keywords, given) < 0) return NULL;
   bool from_tensor = wk__is_tensor(state, given[DATA]);
-  wk_device device = from_tensor ? wk__tensor_of(given[DATA])->device : WK__CPU_DEVICE;
+  wk_device device = from_tensor ? wk__tensor_of(given[DATA])->device : wk__thread.default_device;
   if (wk__dtype_argument(state, "tensor", "dtype", given[DTYPE], &dtype) < 0 ||
       wk__device_argument(state, given[DEVICE], &device) < 0 ||
       wk__bool_argument("tensor", "requires_grad", given[REQUIRES_GRAD], &requires_grad) < 0)
@@ -160,7 +160,7 @@ static PyObject *as_tensor(PyObject *module, PyObject *const *args, Py_ssize_t n
   if (WK_UNLIKELY(state->overrides) && wk__overridden_function(state, "as_tensor", args, n, keywords, &handed))
     return handed;
   wk_dtype dtype = WK_DTYPE_NONE;
-  wk_device device = WK__CPU_DEVICE;
+  wk_device device = wk__thread.default_device;
   if (wk__bind(&signature, args, n, keywords, given) < 0 ||
       wk__dtype_argument(state, "as_tensor", "dtype", given[1], &dtype) < 0 ||
       wk__device_argument(state, given[2], &device) < 0)

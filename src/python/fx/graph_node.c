@@ -2,6 +2,7 @@
  * In: targets and arguments as programs give them. Out: nodes in a doubly linked list around the graph's root.
  * Invariant: `inputs` are the nodes among the arguments, each once; a node is among the users of exactly its inputs.
  * Tests: tests/python/test_fx.py. */
+#include "dynamo/cpython/objects.h"
 #include "python/fx/graph_parts.h"
 
 #include <structmember.h>
@@ -479,7 +480,7 @@ static PyObject *node_compare(PyObject *a, PyObject *b, int comparison) {  // ->
       return PyBool_FromLong(less ? stands_before(of(a), of(b)) : stands_before(of(b), of(a)));
   }
 }
-static Py_hash_t node_hash(PyObject *self) { return _Py_HashPointer(self); }
+static Py_hash_t node_hash(PyObject *self) { return wk__hash_of_address(self); }
 
 #define KEYWORDS(f) ((PyCFunction)(void (*)(void))(f)), METH_VARARGS | METH_KEYWORDS
 static PyMethodDef methods[] = {

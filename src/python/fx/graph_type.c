@@ -2,6 +2,7 @@
  * In: calls that make, move and erase nodes. Out: the list, checked by lint(), as text (graph_code.c), run
  * (graph_run.c). Invariant: names are unique; the nodes between root->next and root are the graph's, none is erased.
  * Tests: tests/python/test_fx.py. */
+#include "dynamo/cpython/objects.h"
 #include "python/fx/graph_parts.h"
 
 #include <structmember.h>
@@ -94,7 +95,8 @@ static PyObject *output(PyObject *self, PyObject *args, PyObject *keywords) {  /
 /* ---- attributes of the owner ---- */
 
 static PyObject *owner_of(const wk__fx_graph *graph) {  // -> borrowed, NULL without an exception
-  PyObject *owner = graph->owner ? PyWeakref_GetObject(graph->owner) : NULL;
+  PyObject *owner = graph->owner ? wk__weak_referent(graph->owner) : NULL;
+  Py_XDECREF(owner); /* who calls holds it */
   return owner == Py_None ? NULL : owner;
 }
 

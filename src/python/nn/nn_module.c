@@ -11,6 +11,7 @@
  * AttributeError was raised and caught; here it is one C function. A subclass with its own __getattr__ or
  * __getattribute__ gets the two steps separately again, because then Python puts a dispatching slot into the subclass.
  */
+#include "dynamo/cpython/objects.h"
 #include "python/python.h"
 
 #include <structmember.h>
@@ -71,49 +72,20 @@ static PyObject *module_vectorcall(PyObject *o, PyObject *const *args, size_t na
 
 /* ================================================= small lookups ================================================== */
 
-static unsigned type_version(PyTypeObject *type) {
-#if PY_VERSION_HEX < 0x030D0000
-  if (!(type->tp_flags & Py_TPFLAGS_VALID_VERSION_TAG)) return 0;
-#endif
-  return type->tp_version_tag;
-}
-
 /* The type's attribute without binding it, or NULL without an exception. Borrowed. `name` is an exact str. */
 static PyObject *type_lookup_slow(PyTypeObject *type, PyObject *name) {  // -> borrowed
   PyObject *mro = type->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(mro); i++) {
     PyTypeObject *base = (PyTypeObject *)PyTuple_GET_ITEM(mro, i);
-#if PY_VERSION_HEX >= 0x030C0000
-    PyObject *dict = PyType_GetDict(base);
-    PyObject *value = dict ? PyDict_GetItemWithError(dict, name) : NULL;
-    Py_XDECREF(dict); /* the type keeps it */
-#else
-    PyObject *value = PyDict_GetItemWithError(base->tp_dict, name);
-#endif
+    PyObject *dict = wk__type_dict(base), *value = dict ? PyDict_GetItemWithError(dict, name) : NULL;
     if (value) return value;
   }
   PyErr_Clear();
   return NULL;
 }
 
-/* Types get their version tag from Python's own attribute lookup, which this file bypasses. */
-static void assign_version(struct wk__nn_state *nn, PyTypeObject *type) {
-#if PY_VERSION_HEX >= 0x030C0000
-  (void)nn;
-  PyUnstable_Type_AssignVersionTag(type);
-#else
-  PyObject *any = PyObject_GetAttr((PyObject *)type, nn->name___init__);
-  if (!any) PyErr_Clear();
-  Py_XDECREF(any);
-#endif
-}
-
 static PyObject *type_lookup(struct wk__nn_state *nn, PyTypeObject *type, PyObject *name) {  // -> borrowed
-  unsigned version = type_version(type);
-  if (__builtin_expect(version == 0, 0)) {
-    assign_version(nn, type);
-    version = type_version(type);
-  }
+  unsigned version = wk__type_version(type);
   type_attribute *entry = &nn->cache[(version * 31 ^ ((uintptr_t)name >> 4)) % CACHE_SIZE];
   if (entry->version == version && entry->name == name && version != 0) return entry->value;
   PyObject *value = type_lookup_slow(type, name);
@@ -402,22 +374,13 @@ static PyObject *module_delattr(PyObject *o, PyObject *name) {  // -> new
 
 /* ==================================================== calling ===================================================== */
 
-static uint64_t dict_version(PyObject *dict) {
-#if PY_VERSION_HEX < 0x030C0000
-  return ((PyDictObject *)dict)->ma_version_tag;
-#else
-  (void)dict;
-  return 0;
-#endif
-}
-
 static const call_facts *facts_of(nn_module *self) {
   call_facts *facts = &self->facts;
   if (!self->dict) {
     *facts = (call_facts){0};
     return facts;
   }
-  uint64_t version = dict_version(self->dict);
+  uint64_t version = wk__dict_version(self->dict);
   if (version != 0 && version == facts->version) return facts;
   wk__state *state = self->state;
   PyObject *names[] = {state->name__forward_hooks, state->name__forward_pre_hooks, state->name__backward_hooks,

@@ -2,6 +2,7 @@
  * tape. No memory is written. Arguments and their errors are those of the plain forms.
  * Tests: tests/python/test_inplace_views.py. */
 #include "autograd/autograd.h"
+#include "dynamo/cpython/objects.h"
 #include "python/calls/override.h"
 #include "trace/trace.h"
 
@@ -76,7 +77,7 @@ static PyMethodDef methods[] = {METHOD(t_, "t_() -> self, transposed."),
                                 {0}};
 
 int wk__add_inplace_views(wk__state *state) {
-  PyObject *dict = state->tensor_type->tp_dict;
+  PyObject *dict = wk__type_dict(state->tensor_type);
   for (PyMethodDef *m = methods; m->ml_name; m++) {
     PyObject *method = PyDescr_NewMethod(state->tensor_type, m);
     if (!method || PyDict_SetItemString(dict, m->ml_name, method) < 0) {

@@ -146,7 +146,57 @@ static PyObject *device_compare(PyObject *a, PyObject *b, int comparison) {  // 
 }
 static Py_hash_t device_hash(PyObject *self) { return device_of(self).type * 1000 + device_of(self).index + 1; }
 
-static PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, NULL}, {0}};
+/* ---- the device of new tensors: `with device("meta"):` and set_default_device ---- */
+
+enum { MOST_DEVICES_DEEP = 64 };
+static _Thread_local wk_device devices_before[MOST_DEVICES_DEEP];
+static _Thread_local int devices_deep;
+
+static PyObject *device_enter(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  wk_device device = device_of(self);
+  if (devices_deep == MOST_DEVICES_DEEP) return PyErr_Format(PyExc_RuntimeError, "too many default devices at once");
+  wk__state *state = wk__state_of_type(Py_TYPE(self));
+  if (wk__device_resolve(&device) != WK_OK) return wk__raise(state);
+  devices_before[devices_deep++] = wk__thread.default_device;
+  wk__thread.default_device = device;
+  return Py_NewRef(self);
+}
+static PyObject *device_exit(PyObject *self, PyObject *args) {  // -> new
+  (void)self, (void)args;
+  if (devices_deep) wk__thread.default_device = devices_before[--devices_deep];
+  Py_RETURN_NONE;
+}
+/* As a decorator: each call of the function inside the device's block. */
+static PyObject *device_call(PyObject *self, PyObject *args, PyObject *keywords) {  // -> new
+  PyObject *function;
+  static char *names[] = {"func", NULL};
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O", names, &function)) return NULL;
+  PyObject *module = PyImport_ImportModule("wick._default_device");
+  PyObject *result = module ? PyObject_CallMethod(module, "decorate", "OO", self, function) : NULL;
+  Py_XDECREF(module);
+  return result;
+}
+
+static PyObject *get_default_device(PyObject *module, PyObject *unused) {  // -> new
+  (void)unused;
+  return make_device(wk__state_of_module(module)->device_type, wk__thread.default_device);
+}
+static PyObject *set_default_device(PyObject *module, PyObject *o) {  // -> new
+  wk_device device = WK__CPU_DEVICE;
+  if (o != Py_None && wk__device_from_python(wk__state_of_module(module), o, &device) < 0) return NULL;
+  wk__thread.default_device = device;
+  Py_RETURN_NONE;
+}
+static PyMethodDef device_functions[] = {
+    {"get_default_device", get_default_device, METH_NOARGS, "The device of new tensors whose call names none."},
+    {"set_default_device", set_default_device, METH_O, "set_default_device('meta'); None: the CPU."},
+    {0}};
+
+static PyMethodDef device_methods[] = {{"__reduce__", device_reduce, METH_NOARGS, NULL},
+                                       {"__enter__", device_enter, METH_NOARGS, "New tensors are made there."},
+                                       {"__exit__", device_exit, METH_VARARGS, NULL},
+                                       {0}};
 static PyGetSetDef device_getset[] = {{"type", device_type, NULL, "'cpu', 'cuda' or 'meta'.", NULL},
                                       {"index", device_index, NULL, "Which of them; None for the current one.", NULL},
                                       {0}};
@@ -157,6 +207,7 @@ static PyType_Slot device_slots[] = {{Py_tp_doc, "Where a tensor's memory is: de
                                      {Py_tp_str, device_str},
                                      {Py_tp_richcompare, device_compare},
                                      {Py_tp_hash, device_hash},
+                                     {Py_tp_call, device_call},
                                      {Py_tp_methods, device_methods},
                                      {Py_tp_getset, device_getset},
                                      {0, NULL}};
@@ -414,6 +465,6 @@ int wk__add_small_types(PyObject *module, wk__state *state) {
   if (!state->layout_type || add_constants(module, state->memory_format_type, memory_formats) < 0 ||
       add_constants(module, state->layout_type, layouts) < 0)
     return -1;
-  if (PyModule_AddFunctions(module, functions) < 0) return -1;
+  if (PyModule_AddFunctions(module, functions) < 0 || PyModule_AddFunctions(module, device_functions) < 0) return -1;
   return wk__add_dtypes(module, state) < 0 ? -1 : wk__add_generators(module, state);
 }

@@ -6,6 +6,7 @@
 #include "python/python.h"
 
 #include <structmember.h>
+#include "dynamo/cpython/objects.h"
 #include "python/calls/override.h"
 #include "python/data/interop.h"
 #include "python/tensor/tensor_parts.h"
@@ -213,7 +214,7 @@ static PyObject *tensor_repr(PyObject *self) {  // -> new
   wk__string text = {0}, suffix = {0}, prefix = {0};
   append_suffix(&suffix, t);
   bool plain = Py_IS_TYPE(self, state_of(self)->tensor_type) || Py_IS_TYPE(self, state_of(self)->parameter_type);
-  wk__string_printf(&prefix, "%s(", plain ? "tensor" : _PyType_Name(Py_TYPE(self)));
+  wk__string_printf(&prefix, "%s(", plain ? "tensor" : wk__type_name(Py_TYPE(self)));
   wk_status status = wk__tensor_print(&text, t, prefix.text ? prefix.text : "tensor(", suffix.text);
   result = status ? wk__raise(state_of(self)) : PyUnicode_FromStringAndSize(text.text, text.length);
   wk__string_release(&text);
@@ -711,7 +712,7 @@ static PyObject *tensor_compare(PyObject *a, PyObject *b, int operator) {  // ->
       return binary(a, b, WK__OP(ge_Tensor), WK__OP(ge_Scalar), NULL, "ge", NULL);
   }
 }
-static Py_hash_t tensor_hash(PyObject *self) { return _Py_HashPointer(self); }
+static Py_hash_t tensor_hash(PyObject *self) { return wk__hash_of_address(self); }
 
 /* ---- the one element as a Python number ---- */
 
@@ -891,7 +892,7 @@ static PyMethodDef module_functions[] = {{"_set_parameter_type", set_parameter_t
 static int add_method_table(PyTypeObject *type, PyMethodDef *table) {
   for (PyMethodDef *m = table; m->ml_name; m++) {
     PyObject *descriptor = m->ml_flags & METH_STATIC ? PyCFunction_New(m, NULL) : PyDescr_NewMethod(type, m);
-    int status = descriptor ? PyDict_SetItemString(type->tp_dict, m->ml_name, descriptor) : -1;
+    int status = descriptor ? PyDict_SetItemString(wk__type_dict(type), m->ml_name, descriptor) : -1;
     Py_XDECREF(descriptor);
     if (status < 0) return -1;
   }
@@ -901,7 +902,7 @@ static int add_method_table(PyTypeObject *type, PyMethodDef *table) {
 static int add_getset_table(PyTypeObject *type, PyGetSetDef *table) {
   for (PyGetSetDef *g = table; g->name; g++) {
     PyObject *descriptor = PyDescr_NewGetSet(type, g);
-    int status = descriptor ? PyDict_SetItemString(type->tp_dict, g->name, descriptor) : -1;
+    int status = descriptor ? PyDict_SetItemString(wk__type_dict(type), g->name, descriptor) : -1;
     Py_XDECREF(descriptor);
     if (status < 0) return -1;
   }

@@ -20,8 +20,6 @@ from capture_harness import Box, module_of, numbers  # noqa: E402
 import wick  # noqa: E402
 from wick._C import Compiled, _dynamo_probe  # noqa: E402
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
-
 
 class Noted:
     """A context manager that says in a list what happens to it."""

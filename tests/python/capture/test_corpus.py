@@ -13,8 +13,6 @@ from capture_harness import check, check_counts, check_switching  # noqa: E402
 
 from wick._C import _dynamo_evaluate as evaluate  # noqa: E402
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
-
 FILES = sorted(f[:-3] for f in os.listdir(os.path.dirname(__file__)) if f.startswith("corpus_") and f.endswith(".py"))
 MODULES = [importlib.import_module(name) for name in FILES]
 

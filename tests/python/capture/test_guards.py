@@ -25,8 +25,6 @@ from wick import nn  # noqa: E402
 from wick._C import Compiled  # noqa: E402
 from wick.nn.modules.module import register_module_forward_hook  # noqa: E402
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
-
 MUTATIONS = []
 NUMBER = 2
 TEXT = "a"

@@ -1,15 +1,12 @@
 """Forward hooks are part of what is captured: which there are, in which order, and those of all modules."""
 
 import collections
-import sys
 
 import pytest
 
 import wick
 from wick import nn
 from wick.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
 
 
 def a_model():

@@ -14,8 +14,6 @@ from capture_harness import module_of, numbers  # noqa: E402
 import wick  # noqa: E402
 from wick._C import Compiled  # noqa: E402
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
-
 
 def in_threads(work, count=4):
     failures = []

@@ -1,16 +1,12 @@
 """__torch_function__ and capture: subclasses are known calls, their results keep their class, and what of it the thread
 asks is part of what a segment assumes. Modes see every call of a compiled function, as they do of a plain one."""
 
-import sys
-
 import pytest
 
 import wick
 from wick import _C, Tensor, nn
 from wick.nn import functional as F
 from wick.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
-
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
 
 
 class Plain(Tensor):

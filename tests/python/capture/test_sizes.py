@@ -23,8 +23,6 @@ from wick import nn
 from wick._C import Compiled
 from wick.fx.experimental.proxy_tensor import make_fx
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
-
 CASES = []
 ROWS = [(n, 4) for n in (3, 5, 7, 2, 9, 6)]
 MATRICES = [(3, 4), (5, 6), (7, 8), (2, 9), (9, 2), (6, 6)]

@@ -12,8 +12,6 @@ from wick import nn  # noqa: E402
 from wick._C import Compiled  # noqa: E402
 from wick.nn import functional as F  # noqa: E402
 
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
-
 STEPS = 10
 
 

@@ -11,7 +11,6 @@ import enum
 import functools
 import itertools
 import math
-import sys
 import typing
 from typing import Any
 
@@ -20,8 +19,6 @@ import pytest
 import wick as torch
 import wick.nn.functional as F
 from wick import nn
-
-pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the evaluator is for CPython 3.11")
 
 PROGRAMS = []
 

@@ -1,5 +1,10 @@
-"""The layers, each in the file that PyTorch users expect it in."""
+"""The layers, each in the file that PyTorch users expect it in.
 
+Those that most models use are imported with the package; the files of _LATE when one of their names is first asked for.
+"""
+
+from ..._names import files_of as _files_of
+from ..._names import late as _late
 from .activation import *  # noqa: F403
 from .container import *  # noqa: F403
 from .dropout import *  # noqa: F403
@@ -11,8 +16,23 @@ from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
 from .sparse import *  # noqa: F403
 
+# The file's name, then the classes that it gives to torch.nn.
+_LATE = {
+    "attention": "MultiheadAttention",
+    "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d SyncBatchNorm",
+    "conv": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d "
+    "LazyConvTranspose1d LazyConvTranspose2d LazyConvTranspose3d",
+    "fold": "Fold Unfold",
+    "instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d",
+    "lazy": "LazyModuleMixin",
+    "pixelshuffle": "ChannelShuffle PixelShuffle PixelUnshuffle",
+    "transformer": "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
+    "upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
+}
+_FILE_OF = _files_of(_LATE)
 
-def __getattr__(name):
-    from ..._names import missing
+__getattr__ = _late(__name__, ("utils", *_LATE), _FILE_OF)
 
-    raise missing(__name__, name)
+
+def __dir__():
+    return sorted({*globals(), *_LATE, *_FILE_OF})

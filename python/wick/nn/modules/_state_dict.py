@@ -8,7 +8,7 @@ from collections import OrderedDict, namedtuple
 
 from ... import _C
 from ...utils.hooks import RemovableHandle
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 
 _EXTRA_STATE = "_extra_state"
 
@@ -251,7 +251,7 @@ class StateDictMethods:
             return
         if target.dim() == 0 and value.dim() == 1 and len(value) == 1:
             value = value[0]  # files older than 0-dim tensors
-        if value.shape != target.shape:
+        if not is_lazy(target) and value.shape != target.shape:
             error_msgs.append(
                 f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "
                 f"the shape in current model is {target.shape}."

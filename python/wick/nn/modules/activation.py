@@ -388,3 +388,13 @@ class LogSoftmax(_AlongDim):
 
     def forward(self, input):
         return F.log_softmax(input, self.dim, _stacklevel=5)
+
+
+def __getattr__(name):
+    if name == "MultiheadAttention":  # where PyTorch has it
+        from .attention import MultiheadAttention
+
+        return MultiheadAttention
+    from ..._names import missing
+
+    raise missing(__name__, name)

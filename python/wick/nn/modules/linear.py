@@ -6,9 +6,10 @@ from ... import _C
 from .. import functional as F
 from .. import init
 from ..parameter import Parameter
+from .lazy import LazyModuleMixin, materialize, uninitialized
 from .module import Module
 
-__all__ = ["Bilinear", "Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
@@ -57,6 +58,40 @@ class Linear(Module):
 
     def extra_repr(self):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
+
+
+class NonDynamicallyQuantizableLinear(Linear):
+    """Linear under the name that PyTorch gives to attention's last one."""
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    """Linear with the features of its first input.
+
+    y = nn.LazyLinear(2)(wick.randn(8, 4))
+    """
+
+    cls_to_become = Linear
+
+    def __init__(self, out_features, bias=True, device=None, dtype=None):
+        super().__init__(0, 0, False, device, dtype)  # of no size: nothing is drawn
+        self.weight = uninitialized(device, dtype)
+        self.out_features = out_features
+        if bias:
+            self.bias = uninitialized(device, dtype)
+
+    def reset_parameters(self):
+        """Nothing while there are no sizes."""
+        if not self.has_uninitialized_params() and self.in_features != 0:
+            super().reset_parameters()
+
+    def initialize_parameters(self, input):
+        """Sizes from the input's last dimension."""
+        if self.has_uninitialized_params():
+            self.in_features = input.shape[-1]
+            materialize(self, weight=(self.out_features, self.in_features), bias=(self.out_features,))
+            self.reset_parameters()
+        if self.in_features == 0:
+            self.in_features = self.weight.shape[-1]
 
 
 class Bilinear(Module):

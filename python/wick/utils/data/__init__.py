@@ -1,5 +1,6 @@
 """Data sets, samplers and the loader that makes batches of them."""
 
+from ..._names import late as _late
 from .collate import default_collate, default_convert
 from .dataloader import DataLoader, get_worker_info
 from .dataset import (
@@ -28,7 +29,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name):
-    from ..._names import missing
-
-    raise missing(__name__, name)
+__getattr__ = _late(__name__, ("distributed",), {"DistributedSampler": "distributed"})

@@ -1,0 +1,1 @@
+"""torch.ao.nn: layers of quantized models."""

@@ -1,0 +1,58 @@
+"""torch.backends.cuda: settings that programs make; there is no CUDA."""
+
+import contextlib
+
+from .._names import getter as _getter
+
+
+def is_built():
+    """Whether there is CUDA code: False."""
+    return False
+
+
+class _Matmul:
+    allow_tf32 = False
+    allow_fp16_reduced_precision_reduction = True
+    allow_bf16_reduced_precision_reduction = True
+    allow_fp16_accumulation = False
+    fp32_precision = "none"
+
+
+matmul = _Matmul()
+_enabled = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True, "reduced": False}
+
+
+def _switch(key):
+    def enabled():
+        return _enabled[key]
+
+    def enable(enabled):
+        _enabled[key] = bool(enabled)
+
+    return enabled, enable
+
+
+flash_sdp_enabled, enable_flash_sdp = _switch("flash")
+mem_efficient_sdp_enabled, enable_mem_efficient_sdp = _switch("mem_efficient")
+math_sdp_enabled, enable_math_sdp = _switch("math")
+cudnn_sdp_enabled, enable_cudnn_sdp = _switch("cudnn")
+fp16_bf16_reduction_math_sdp_allowed, allow_fp16_bf16_reduction_math_sdp = _switch("reduced")
+
+
+@contextlib.contextmanager
+def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
+    """Which ways of attention CUDA would choose from, inside a `with`."""
+    before = dict(_enabled)
+    _enabled.update(flash=enable_flash, math=enable_math, mem_efficient=enable_mem_efficient, cudnn=enable_cudnn)
+    try:
+        yield {}
+    finally:
+        _enabled.update(before)
+
+
+def is_flash_attention_available():
+    """Whether there is a kernel of CUDA's: False."""
+    return False
+
+
+__getattr__ = _getter(__name__)

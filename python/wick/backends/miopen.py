@@ -1,0 +1,3 @@
+"""torch.backends.miopen: a setting that programs make; there is no MIOpen."""
+
+immediate = False

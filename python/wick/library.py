@@ -1,0 +1,388 @@
+"""torch.library: operators of the program's own, which are then torch.ops.NAMESPACE.NAME.
+
+>>> @custom_op("mylib::twice", mutates_args=())
+... def twice(x: wick.Tensor) -> wick.Tensor:
+...     return x * 2
+>>> wick.ops.mylib.twice(wick.ones(2))
+tensor([2., 2.])
+
+An operator is a schema and Python functions: one a device, one for tensors on the device meta, one for its derivative.
+Compiled code captures these functions like any others. Tests: tests/python/test_library.py.
+"""
+
+import functools
+import inspect
+import re
+import typing
+
+from . import _C
+from ._names import cannot as _cannot
+from ._names import getter as _getter
+from .autograd import Function
+
+__all__ = [
+    "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract",
+    "infer_schema", "register_autocast", "register_autograd", "register_fake", "register_kernel",
+]  # fmt: skip
+
+_operators = {}  # "namespace::name" -> CustomOpDef
+_KEYS = {
+    "CPU": "cpu",
+    "CUDA": "cuda",
+    "Meta": "meta",
+    "": None,
+    "CompositeExplicitAutograd": None,
+    "CompositeImplicitAutograd": None,
+    "default": None,
+}  # fmt: skip  dispatch key -> device
+_TYPES = {
+    _C.Tensor: "Tensor", int: "SymInt", float: "float", bool: "bool", str: "str", _C.dtype: "ScalarType",
+    _C.device: "Device", int | float | bool: "Scalar", int | float: "Scalar",
+}  # fmt: skip
+
+
+# ---- schemas ----
+
+
+def _type_name(annotation):
+    """ "Tensor?", "SymInt[]", ... for an annotation."""
+    if annotation in _TYPES:
+        return _TYPES[annotation]
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if type(None) in parts:
+        rest = [part for part in parts if part is not type(None)]
+        if len(rest) == 1:
+            return _type_name(rest[0]) + "?"
+        if set(rest) <= {int, float, bool}:
+            return "Scalar?"
+    if origin in (list, typing.Sequence) or getattr(origin, "__name__", "") == "Sequence":
+        return _type_name(parts[0]) + "[]"
+    if origin is typing.Union or type(annotation).__name__ == "UnionType":
+        if set(parts) <= {int, float, bool}:
+            return "Scalar"
+    raise ValueError(f"infer_schema(func): unsupported type {annotation}")
+
+
+def _default_text(value):
+    return f'"{value}"' if isinstance(value, str) else str(value).removeprefix("torch.").removeprefix("wick.")
+
+
+def _result_text(annotation):
+    if annotation is None or annotation is type(None):
+        return "()"
+    if typing.get_origin(annotation) is tuple:
+        return f"({', '.join(map(_type_name, typing.get_args(annotation)))})"
+    return _type_name(annotation)
+
+
+def infer_schema(prototype_function, /, *, mutates_args, op_name=None, tags=()):
+    """The schema that a function's annotations say: "(Tensor x, SymInt n=2) -> Tensor"."""
+    hints = typing.get_type_hints(prototype_function)
+    parameters, keywords = [], False
+    for number, p in enumerate(inspect.signature(prototype_function).parameters.values()):
+        if p.name not in hints:
+            raise ValueError(f"infer_schema(func): Parameter {p.name} must have a type annotation")
+        name = _type_name(hints[p.name])
+        if mutates_args == "unknown" or p.name in mutates_args:
+            name = name.replace("Tensor", f"Tensor(a{number}!)", 1)
+        if p.kind is p.KEYWORD_ONLY and not keywords:
+            parameters.append("*")
+            keywords = True
+        parameters.append(f"{name} {p.name}" + ("" if p.default is p.empty else f"={_default_text(p.default)}"))
+    result = _result_text(hints.get("return"))
+    return f"{op_name or ''}({', '.join(parameters)}) -> {result}"
+
+
+def _literal(text):
+    words = {"None": None, "True": True, "False": False}
+    if text in words:
+        return words[text]
+    if text[0] in "\"'":
+        return text[1:-1]
+    if text.startswith("["):
+        return [_literal(part.strip()) for part in text[1:-1].split(",") if part.strip()]
+    try:
+        return float(text) if re.search(r"[.e]|inf|nan", text) else int(text)
+    except ValueError:
+        return text
+
+
+def _signature_of(schema):
+    """An inspect.Signature with a schema's names and defaults."""
+    inner, kind = schema[schema.index("(") + 1 : schema.rindex("->")].rstrip()[:-1], None
+    kind, parameters = inspect.Parameter.POSITIONAL_OR_KEYWORD, []
+    for part in re.split(r",(?![^\[]*\])", re.sub(r"\([^)]*\)", "", inner)):
+        part = part.strip()
+        if part == "*":
+            kind = inspect.Parameter.KEYWORD_ONLY
+        elif part:
+            name, _, default = part.split()[-1].partition("=")
+            given = _literal(default) if default else inspect.Parameter.empty
+            parameters.append(inspect.Parameter(name, kind, default=given))
+    return inspect.Signature(parameters)
+
+
+# ---- operators ----
+
+
+class CustomOpDef:
+    """An operator: call it, or torch.ops.NAMESPACE.NAME. What it does is registered with it."""
+
+    def __init__(self, qualname, schema):
+        self._qualname, self._schema = qualname, schema
+        self._namespace, self._name = qualname.split("::")
+        self.__name__ = self.__qualname__ = self._name.split(".")[0]
+        self._by_device, self._fake, self._backward, self._setup = {}, None, None, None
+        self._autocast, self._signature = None, _signature_of(schema)
+        self.default = self  # torch.ops.mylib.op.default
+
+    def __repr__(self):
+        return f"<CustomOpDef({self._qualname})>"
+
+    def __call__(self, *args, **kwargs):
+        if self._backward is None or not _C.is_grad_enabled():
+            return self._compute(args, kwargs)
+        if kwargs or len(args) < len(self._signature.parameters):
+            args, kwargs = self._complete(args, kwargs)
+        return _Recorded.apply(self, kwargs, *args)
+
+    def _complete(self, args, kwargs):
+        """All arguments, defaults filled in; those that are keyword only apart."""
+        bound = self._signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return bound.args, bound.kwargs
+
+    def _device_of(self, args, kwargs):
+        for value in (*args, *kwargs.values()):
+            for item in value if isinstance(value, (list, tuple)) else (value,):
+                if isinstance(item, _C.Tensor):
+                    return item.device.type
+        return "cpu"
+
+    def _compute(self, args, kwargs):
+        device = self._device_of(args, kwargs)
+        kernel = self._by_device.get(device) or self._by_device.get(None)
+        if device == "meta" and "meta" not in self._by_device and self._fake is not None:
+            kernel = self._fake
+        if kernel is None:
+            raise NotImplementedError(
+                f"Could not run '{self._qualname}' with arguments from the '{device.upper()}' backend: "
+                "no implementation is registered for it."
+            )
+        return kernel(*args, **kwargs)
+
+    # ---- what is registered ----
+
+    def register_kernel(self, device_types, func=None, /):
+        """What the operator does on a device, on several, or (None) on all."""
+        if func is None:
+            return functools.partial(self.register_kernel, device_types)
+        for device in [device_types] if device_types is None or isinstance(device_types, str) else device_types:
+            self._by_device[device] = func
+        return func
+
+    def register_fake(self, fn, /):
+        """What results it has for tensors without memory."""
+        self._fake = fn
+        return fn
+
+    def register_autograd(self, backward, /, *, setup_context=None):
+        """Its derivative: backward(ctx, *grads), after setup_context(ctx, inputs, output)."""
+        self._backward, self._setup = backward, setup_context
+
+    def register_autocast(self, device_type, cast_inputs):
+        """The dtype that autocast would convert its arguments to: kept."""
+        self._autocast = (device_type, cast_inputs)
+
+    def register_vmap(self, func=None, /):
+        """What it does under vmap: kept out, since there is no vmap of custom operators."""
+        return func
+
+    def set_kernel_enabled(self, device_type, enabled=True):
+        """Accepted for compatibility."""
+
+
+class _Recorded(Function):
+    """The tape's node of an operator that has a derivative."""
+
+    @staticmethod
+    def forward(ctx, operator, kwargs, *args):
+        output = operator._compute(args, kwargs)
+        ctx._operator, ctx._count = operator, len(args)
+        if operator._setup is not None:
+            names = tuple(inspect.signature(operator._setup).parameters)
+            given = {"keyword_only_inputs": kwargs} if "keyword_only_inputs" in names else {}
+            operator._setup(ctx=ctx, inputs=args, output=output, **given)
+        return output
+
+    @staticmethod
+    def backward(ctx, *grads):
+        given = ctx._operator._backward(ctx, *grads)
+        given = given if isinstance(given, tuple) else (given,)
+        return None, None, *given
+
+
+def _check_name(name):
+    if name.count("::") != 1:
+        raise ValueError(f"Expected `namespace::name`, got {name}")
+
+
+def _find(op):
+    """The operator of a name, of torch.ops or of custom_op."""
+    if isinstance(op, CustomOpDef):
+        return op
+    name = str(op).removesuffix(".default")
+    if name not in _operators:
+        raise RuntimeError(f"operator {name} does not exist")
+    return _operators[name]
+
+
+_waiting = {}  # name -> functions for tensors without memory of operators that are not defined yet
+
+
+def _added(operator):
+    _operators[operator._qualname] = operator
+    for fake in _waiting.pop(operator._qualname, ()):
+        operator.register_fake(fake)
+    return operator
+
+
+def lookup(namespace, name):
+    """What torch.ops.NAMESPACE.NAME is, or None."""
+    return _operators.get(f"{namespace}::{name}")
+
+
+def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None, tags=None):
+    """A function as an operator. mutates_args: the names of arguments that it writes."""
+    if fn is None:
+        return functools.partial(
+            custom_op, name, mutates_args=mutates_args, device_types=device_types, schema=schema, tags=tags
+        )
+    _check_name(name)
+    operator = CustomOpDef(name, schema or infer_schema(fn, mutates_args=mutates_args))
+    operator.__doc__, operator.__wrapped__ = fn.__doc__, fn
+    operator.register_kernel(device_types, fn)
+    return _added(operator)
+
+
+def define(qualname, schema, *, lib=None, tags=()):
+    """An operator that does nothing yet: define("mylib::op", "(Tensor x) -> Tensor")."""
+    _check_name(qualname)
+    if not re.match(r"^\(.*\)\s*->", schema):
+        raise ValueError(
+            f'define(qualname, schema, ...): expected schema to look like e.g. "(Tensor x) -> Tensor" but got '
+            f'"{schema}"'
+        )
+    _added(CustomOpDef(qualname, schema))
+
+
+def impl(qualname, types, func=None, *, lib=None):
+    """What an operator does on a device: impl("mylib::op", "cpu")(f), or impl(library, "op", "CPU")(f)."""
+    if isinstance(qualname, Library):
+        library, name, key = qualname, types, func or ""
+
+        def older_form(function):
+            library.impl(name, function, key)
+            return function
+
+        return older_form
+    if func is None:
+        return functools.partial(impl, qualname, types, lib=lib)
+    for kind in [types] if isinstance(types, str) else types:
+        _find(qualname).register_kernel(_KEYS.get(kind, kind), func)
+
+
+def register_kernel(op, device_types, func=None, /, *, lib=None):
+    """What an operator does on devices."""
+    if func is None:
+        return functools.partial(register_kernel, op, device_types, lib=lib)
+    return _find(op).register_kernel(device_types, func)
+
+
+def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=False):
+    """What results an operator has for tensors without memory.
+
+    For an operator that is not defined, of a C++ library that cannot be loaded, it is kept until it is.
+    """
+    if func is None:
+        return functools.partial(register_fake, op, lib=lib)
+    if isinstance(op, str) and op not in _operators:
+        _check_name(op)
+        _waiting.setdefault(op, []).append(func)
+        return func
+    return _find(op).register_fake(func)
+
+
+impl_abstract = register_fake
+
+
+def register_autograd(op, backward, /, *, setup_context=None, lib=None):
+    """An operator's derivative."""
+    _find(op).register_autograd(backward, setup_context=setup_context)
+
+
+def register_autocast(op, device_type, cast_inputs, /, *, lib=None):
+    """The dtype that autocast would convert an operator's arguments to."""
+    _find(op).register_autocast(device_type, cast_inputs)
+
+
+def register_vmap(op, func=None, /, *, lib=None):
+    """What an operator does under vmap."""
+    return functools.partial(register_vmap, op) if func is None else _find(op).register_vmap(func)
+
+
+def fallthrough_kernel():
+    """A mark: go on with the next implementation."""
+    raise NotImplementedError("fallthrough_kernel() should never be called.")
+
+
+def get_ctx():
+    """What a function for tensors without memory asks for new sizes."""
+    raise RuntimeError("sizes that depend on values have no symbol here")
+
+
+opcheck = _cannot("torch.library.opcheck", "wick has no checks of custom operators yet")
+triton_op = _cannot("torch.library.triton_op", "wick has no Triton")
+wrap_triton = _cannot("torch.library.wrap_triton", "wick has no Triton")
+
+
+class Library:
+    """A namespace that operators are defined in: Library("mylib", "DEF")."""
+
+    def __init__(self, ns, kind, dispatch_key=""):
+        if kind not in ("DEF", "IMPL", "FRAGMENT"):
+            raise ValueError(f"Unsupported kind: {kind}")
+        self.ns, self.kind, self.dispatch_key, self._made = ns, kind, dispatch_key, []
+
+    def __repr__(self):
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={self.dispatch_key})>"
+
+    def define(self, schema, alias_analysis="", *, tags=()):
+        """Defines an operator by its schema; gives its name."""
+        name = schema.split("(")[0].strip()
+        _added(CustomOpDef(f"{self.ns}::{name}", schema))
+        self._made.append(f"{self.ns}::{name}")
+        return name
+
+    def _find(self, op_name):
+        name = str(op_name).removesuffix(".default")
+        return _find(name if "::" in name else f"{self.ns}::{name}")
+
+    def impl(self, op_name, fn, dispatch_key="", *, with_keyset=False, allow_override=False):
+        """What an operator does under a dispatch key: a device's, or none."""
+        key = dispatch_key or self.dispatch_key
+        if fn is fallthrough_kernel:
+            return
+        if key.startswith("Autograd"):
+            raise NotImplementedError("wick takes an operator's derivative from register_autograd()")
+        self._find(op_name).register_kernel(_KEYS.get(key, key.lower()), fn)
+
+    def _register_fake(self, op_name, fn, _stacklevel=1, *, allow_override=False):
+        self._find(op_name).register_fake(fn)
+
+    def _destroy(self):
+        for name in self._made:
+            _operators.pop(name, None)
+
+
+__getattr__ = _getter(__name__)

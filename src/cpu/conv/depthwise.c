@@ -1,0 +1,371 @@
+/* Convolutions whose every channel is a group of its own, in two dims: vectors go over a plane, or over the channels of
+ * a pixel.
+ *
+ * In: a job where wk__conv_is_depthwise. Out: its result. Planes are copied one by one to memory with padding around
+ * them, in which elements a stride apart are side by side (plane_of): then each tap sees adjacent elements, without a
+ * test. Pixels need no copy: a list says which taps of a place are inside of the image.
+ *
+ * Invariant: tasks are planes, channels, or lines of pixels, and no sum crosses them. The sums of a weight's gradient
+ * have as many lanes at every CPU level.
+ * Tests: tests/c/test_conv.c. */
+#include <stdatomic.h>
+
+#include "cpu/conv/conv_internal.h"
+#include "cpu/conv/conv_kernels.h"
+
+enum {
+  SUM_BYTES = 64,     /* of a tap's lanes */
+  SLACK = 16,         /* elements behind a line, for the last vector */
+  CHANNEL_BLOCK = 16, /* of a task */
+};
+
+typedef struct depthwise {
+  const wk__conv_job *job;
+  const wk__conv *c;
+  const wk__conv_kernels *kernels;
+  int64_t element, taps, places, pixels;
+  /* planes: (height, phases, width) */
+  int64_t height, width, row_step;
+  int64_t *at;  /* (taps) where a tap begins */
+  char *weight; /* channels last: (taps, channels) */
+  _Atomic bool failed;
+} depthwise;
+
+static wk_status prepare(depthwise *d, const wk__conv_job *job) {
+  const wk__conv *c = job->c;
+  *d = (depthwise){.job = job, .c = c, .kernels = wk__conv_kernels_get(c->type), .element = wk__conv_element(c)};
+  d->taps = wk__conv_count(c->kernel), d->places = wk__conv_count(c->out), d->pixels = wk__conv_count(c->in);
+  int64_t columns = (c->out[2] - 1) * c->stride[2] + (c->kernel[2] - 1) * c->dilation[2] + 1;
+  d->height = (c->out[1] - 1) * c->stride[1] + (c->kernel[1] - 1) * c->dilation[1] + 1;
+  d->width = wk__ceil_div(columns, c->stride[2]) + SLACK;
+  d->row_step = c->stride[1] * c->stride[2] * d->width;
+  d->at = wk__alloc((size_t)d->taps * sizeof *d->at);
+  if (!d->at) return WK_OUT_OF_MEMORY;
+  for (int64_t t = 0; t < d->taps; t++) {
+    int64_t h = t / c->kernel[2] * c->dilation[1], w = t % c->kernel[2] * c->dilation[2];
+    d->at[t] = (h * c->stride[2] + w % c->stride[2]) * d->width + w / c->stride[2];
+  }
+  return WK_OK;
+}
+
+static wk_status run(depthwise *d, int64_t tasks, wk__range_fn *fn) {
+  wk__parallel_for(tasks, 1, fn, d);
+  wk__free(d->at);
+  wk__free(d->weight);
+  return atomic_load(&d->failed) ? wk_fail(WK_OUT_OF_MEMORY, "convolution: out of memory") : WK_OK;
+}
+
+/* ---- planes ---- */
+
+static int64_t plane_bytes(const depthwise *d) { return d->height * d->c->stride[2] * d->width * d->element; }
+
+/* A plane of zeros, and `more` bytes behind it. */
+static char *plane_memory(depthwise *d, int64_t more) {
+  char *plane = wk__workspace_get(WK__WORKSPACE_CONV, (size_t)(plane_bytes(d) + more));
+  if (!plane) {
+    atomic_store(&d->failed, true);
+    return NULL;
+  }
+  memset(plane, 0, (size_t)plane_bytes(d));
+  return plane;
+}
+
+/* A line of the image in a plane, for one phase: pixels first, first + stride, ... below `end`. */
+typedef struct phase {
+  int64_t first, count;
+  char *line;
+} phase;
+
+static phase phase_of(const depthwise *d, char *plane, int64_t row, int64_t index) {
+  const wk__conv *c = d->c;
+  int64_t stride = c->stride[2], reach = (d->width - SLACK) * stride - c->padding[2];
+  int64_t end = wk__min(c->in[2], reach), least = wk__max(0, -c->padding[2]);
+  phase p = {.first = least + (index - (least + c->padding[2]) % stride + stride) % stride};
+  p.count = p.first < end ? wk__ceil_div(end - p.first, stride) : 0;
+  p.line = plane + ((row * stride + index) * d->width + (p.first + c->padding[2]) / stride) * d->element;
+  return p;
+}
+
+/* Rows of the image that have a place in the plane. */
+static int64_t first_row(const wk__conv *c) { return wk__max(0, -c->padding[1]); }
+static int64_t end_row(const depthwise *d) { return wk__min(d->c->in[1], d->height - d->c->padding[1]); }
+
+static void enter_plane(const depthwise *d, const char *image, char *plane) {
+  const wk__conv *c = d->c;
+  for (int64_t h = first_row(c); h < end_row(d); h++)
+    for (int64_t i = 0; i < c->stride[2]; i++) {
+      phase p = phase_of(d, plane, h + c->padding[1], i);
+      const char *from = image + (h * c->in[2] + p.first) * d->element;
+      d->kernels->copy(from, c->stride[2], p.count, p.line, p.count);
+    }
+}
+
+#define DEFINE_LEAVE(T)                                                                      \
+  static void leave_##T(const T *line, int64_t count, T *out, int64_t step, const T *bias) { \
+    for (int64_t i = 0; i < count; i++) out[i * step] = line[i] + (bias ? *bias : 0);        \
+  }                                                                                          \
+  static void fill_##T(T *out, int64_t count, const T *bias) {                               \
+    for (int64_t i = 0; i < count; i++) out[i] = bias ? *bias : 0;                           \
+  }
+DEFINE_LEAVE(float)
+DEFINE_LEAVE(double)
+
+static void leave_plane(const depthwise *d, char *plane, const char *bias, char *image) {
+  const wk__conv *c = d->c;
+  bool wide = c->type == WK__GEMM_F64;
+  if (wide) {
+    fill_double((double *)image, d->pixels, (const double *)bias);
+  } else {
+    fill_float((float *)image, d->pixels, (const float *)bias);
+  }
+  for (int64_t h = first_row(c); h < end_row(d); h++)
+    for (int64_t i = 0; i < c->stride[2]; i++) {
+      phase p = phase_of(d, plane, h + c->padding[1], i);
+      char *to = image + (h * c->in[2] + p.first) * d->element;
+      if (wide) {
+        leave_double((const double *)p.line, p.count, (double *)to, c->stride[2], (const double *)bias);
+      } else {
+        leave_float((const float *)p.line, p.count, (float *)to, c->stride[2], (const float *)bias);
+      }
+    }
+}
+
+static const char *bias_of(const depthwise *d, int64_t channel) {
+  return d->job->bias ? (const char *)d->job->bias + channel * d->element : NULL;
+}
+
+static void forward_planes(void *context, int64_t begin, int64_t end) {
+  depthwise *d = context;
+  const wk__conv *c = d->c;
+  char *plane = plane_memory(d, 0);
+  for (int64_t i = begin; i < end && plane; i++) {
+    int64_t channel = i % c->groups;
+    enter_plane(d, (const char *)d->job->in + i * d->pixels * d->element, plane);
+    d->kernels->weigh(c->out[1], c->out[2], d->row_step, plane, (int)d->taps, d->at,
+                      (const char *)d->job->weight + channel * d->taps * d->element, bias_of(d, channel),
+                      (char *)d->job->out + i * d->places * d->element);
+  }
+}
+
+static void gradient_planes(void *context, int64_t begin, int64_t end) {
+  depthwise *d = context;
+  const wk__conv *c = d->c;
+  char *plane = plane_memory(d, 0);
+  for (int64_t i = begin; i < end && plane; i++) {
+    int64_t channel = i % c->groups;
+    if (i > begin) memset(plane, 0, (size_t)plane_bytes(d));
+    d->kernels->spread(c->out[1], c->out[2], d->row_step, plane, (int)d->taps, d->at,
+                       (const char *)d->job->weight + channel * d->taps * d->element,
+                       (const char *)d->job->in + i * d->places * d->element);
+    leave_plane(d, plane, bias_of(d, channel), (char *)d->job->out + i * d->pixels * d->element);
+  }
+}
+
+/* The lanes of each tap, in pairs. */
+#define DEFINE_FOLD(T)                                      \
+  static void fold_##T(T *sums, int64_t taps, T *out) {     \
+    enum { LANES = SUM_BYTES / sizeof(T) };                 \
+    for (int64_t t = 0; t < taps; t++, sums += LANES) {     \
+      for (int n = LANES / 2; n > 0; n /= 2)                \
+        for (int i = 0; i < n; i++) sums[i] += sums[i + n]; \
+      out[t] = sums[0];                                     \
+    }                                                       \
+  }
+DEFINE_FOLD(float)
+DEFINE_FOLD(double)
+
+static void weight_planes(void *context, int64_t begin, int64_t end) {
+  depthwise *d = context;
+  const wk__conv *c = d->c;
+  char *plane = plane_memory(d, d->taps * SUM_BYTES), *sums = plane ? plane + plane_bytes(d) : NULL;
+  for (int64_t channel = begin; channel < end && plane; channel++) {
+    memset(sums, 0, (size_t)(d->taps * SUM_BYTES));
+    for (int64_t n = 0; n < c->batch; n++) {
+      int64_t i = n * c->groups + channel;
+      enter_plane(d, (const char *)d->job->weight + i * d->pixels * d->element, plane);
+      d->kernels->correlate(c->out[1], c->out[2], d->row_step, plane, (int)d->taps, d->at,
+                            (const char *)d->job->in + i * d->places * d->element, sums);
+    }
+    char *out = (char *)d->job->out + channel * d->taps * d->element;
+    if (c->type == WK__GEMM_F64) {
+      fold_double((double *)sums, d->taps, (double *)out);
+    } else {
+      fold_float((float *)sums, d->taps, (float *)out);
+    }
+  }
+}
+
+/* ---- channels last ---- */
+
+/* (channels, taps) to (taps, channels), or back */
+static void transpose(const depthwise *d, const char *from, int64_t rows, int64_t columns, char *to) {
+  for (int64_t i = 0; i < columns; i++)
+    for (int64_t j = 0; j < rows; j++, to += d->element)
+      memcpy(to, from + (j * columns + i) * d->element, (size_t)d->element);
+}
+
+static wk_status prepare_weight(depthwise *d) {
+  d->weight = wk__alloc((size_t)(d->taps * d->c->groups * d->element));
+  if (!d->weight) return WK_OUT_OF_MEMORY;
+  transpose(d, d->job->weight, d->c->groups, d->taps, d->weight);
+  return WK_OK;
+}
+
+/* Which pixels are weighed for one of the result, and by which taps. */
+typedef struct terms {
+  const void **x, **w; /* (taps) */
+  int count;
+} terms;
+
+static bool terms_memory(depthwise *d, terms *t) {
+  t->x = wk__workspace_get(WK__WORKSPACE_CONV, (size_t)d->taps * 2 * sizeof *t->x);
+  if (!t->x) {
+    atomic_store(&d->failed, true);
+    return false;
+  }
+  t->w = t->x + d->taps;
+  return true;
+}
+
+/* Along one dim: the pixel that a tap sees from a place. */
+static int64_t seen(const wk__conv *c, int dim, int64_t place, int64_t tap) {
+  return place * c->stride[dim] - c->padding[dim] + tap * c->dilation[dim];
+}
+
+static void find_terms(const depthwise *d, int64_t h, int64_t w, const char *image, terms *t) {
+  const wk__conv *c = d->c;
+  t->count = 0;
+  for (int64_t kh = 0; kh < c->kernel[1]; kh++) {
+    int64_t y = seen(c, 1, h, kh);
+    if (y < 0 || y >= c->in[1]) continue;
+    for (int64_t kw = 0; kw < c->kernel[2]; kw++) {
+      int64_t x = seen(c, 2, w, kw);
+      if (x < 0 || x >= c->in[2]) continue;
+      t->x[t->count] = image + (y * c->in[2] + x) * c->groups * d->element;
+      t->w[t->count++] = d->weight + (kh * c->kernel[2] + kw) * c->groups * d->element;
+    }
+  }
+}
+
+/* A task is a line of the result. */
+static void forward_pixels(void *context, int64_t begin, int64_t end) {
+  depthwise *d = context;
+  const wk__conv *c = d->c;
+  terms t;
+  if (!terms_memory(d, &t)) return;
+  for (int64_t line = begin; line < end; line++) {
+    const char *image = (const char *)d->job->in + line / c->out[1] * d->pixels * c->groups * d->element;
+    for (int64_t w = 0; w < c->out[2]; w++) {
+      find_terms(d, line % c->out[1], w, image, &t);
+      d->kernels->weigh_pixels(t.count, t.x, t.w, c->groups, d->job->bias,
+                               (char *)d->job->out + (line * c->out[2] + w) * c->groups * d->element);
+    }
+  }
+}
+
+/* The place that sees a pixel by a tap; -1: none. */
+static int64_t seen_from(const wk__conv *c, int dim, int64_t pixel, int64_t tap) {
+  int64_t from = pixel + c->padding[dim] - tap * c->dilation[dim];
+  return from < 0 || from % c->stride[dim] || from / c->stride[dim] >= c->out[dim] ? -1 : from / c->stride[dim];
+}
+
+static void find_gradient_terms(const depthwise *d, int64_t h, int64_t w, const char *grad, terms *t) {
+  const wk__conv *c = d->c;
+  t->count = 0;
+  for (int64_t kh = 0; kh < c->kernel[1]; kh++) {
+    int64_t y = seen_from(c, 1, h, kh);
+    for (int64_t kw = 0; kw < c->kernel[2] && y >= 0; kw++) {
+      int64_t x = seen_from(c, 2, w, kw);
+      if (x < 0) continue;
+      t->x[t->count] = grad + (y * c->out[2] + x) * c->groups * d->element;
+      t->w[t->count++] = d->weight + (kh * c->kernel[2] + kw) * c->groups * d->element;
+    }
+  }
+}
+
+/* A task is a line of the input. */
+static void gradient_pixels(void *context, int64_t begin, int64_t end) {
+  depthwise *d = context;
+  const wk__conv *c = d->c;
+  terms t;
+  if (!terms_memory(d, &t)) return;
+  for (int64_t line = begin; line < end; line++) {
+    const char *grad = (const char *)d->job->in + line / c->in[1] * d->places * c->groups * d->element;
+    for (int64_t w = 0; w < c->in[2]; w++) {
+      find_gradient_terms(d, line % c->in[1], w, grad, &t);
+      d->kernels->weigh_pixels(t.count, t.x, t.w, c->groups, d->job->bias,
+                               (char *)d->job->out + (line * c->in[2] + w) * c->groups * d->element);
+    }
+  }
+}
+
+/* One line of places, a block of channels: every tap. */
+static void correlate_line(const depthwise *d, int64_t image, int64_t h, int64_t channel, int64_t channels,
+                           char *sums) {
+  const wk__conv *c = d->c;
+  const char *x = (const char *)d->job->weight + (image * d->pixels * c->groups + channel) * d->element;
+  const char *g = (const char *)d->job->in + ((image * c->out[1] + h) * c->out[2] * c->groups + channel) * d->element;
+  for (int64_t t = 0; t < d->taps; t++, sums += CHANNEL_BLOCK * d->element) {
+    int64_t y = seen(c, 1, h, t / c->kernel[2]), w = seen(c, 2, 0, t % c->kernel[2]), stride = c->stride[2];
+    int64_t first = w < 0 ? wk__ceil_div(-w, stride) : 0;
+    int64_t end = c->in[2] > w ? wk__min(c->out[2], wk__ceil_div(c->in[2] - w, stride)) : 0;
+    if (y < 0 || y >= c->in[1] || first >= end) continue;
+    const char *from = x + (y * c->in[2] + w + first * stride) * c->groups * d->element;
+    d->kernels->correlate_pixels(end - first, from, stride * c->groups, g + first * c->groups * d->element, c->groups,
+                                 channels, sums);
+  }
+}
+
+/* A task is a block of channels. */
+static void weight_pixels(void *context, int64_t begin, int64_t end) {
+  depthwise *d = context;
+  const wk__conv *c = d->c;
+  size_t bytes = (size_t)(d->taps * CHANNEL_BLOCK * d->element);
+  char *sums = wk__workspace_get(WK__WORKSPACE_CONV, bytes);
+  if (!sums) {
+    atomic_store(&d->failed, true);
+    return;
+  }
+  for (int64_t block = begin; block < end; block++) {
+    int64_t channel = block * CHANNEL_BLOCK, channels = wk__min(CHANNEL_BLOCK, c->groups - channel);
+    memset(sums, 0, bytes);
+    for (int64_t line = 0; line < c->batch * c->out[1]; line++)
+      correlate_line(d, line / c->out[1], line % c->out[1], channel, channels, sums);
+    for (int64_t i = 0; i < channels; i++)
+      for (int64_t t = 0; t < d->taps; t++)
+        memcpy((char *)d->job->out + ((channel + i) * d->taps + t) * d->element,
+               sums + (t * CHANNEL_BLOCK + i) * d->element, (size_t)d->element);
+  }
+}
+
+/* ---- the calls ---- */
+
+static wk_status run_weighing(const wk__conv_job *job, int64_t tasks, wk__range_fn *fn) {
+  depthwise d;
+  WK_TRY(prepare(&d, job));
+  if (job->c->channels_last && prepare_weight(&d) != WK_OK) {
+    wk__free(d.at);
+    return WK_OUT_OF_MEMORY;
+  }
+  return run(&d, tasks, fn);
+}
+
+wk_status wk__depthwise_forward(const wk__conv_job *job) {
+  const wk__conv *c = job->c;
+  if (c->channels_last) return run_weighing(job, c->batch * c->out[1], forward_pixels);
+  return run_weighing(job, c->batch * c->groups, forward_planes);
+}
+
+wk_status wk__depthwise_input_gradient(const wk__conv_job *job) {
+  const wk__conv *c = job->c;
+  if (c->channels_last) return run_weighing(job, c->batch * c->in[1], gradient_pixels);
+  return run_weighing(job, c->batch * c->groups, gradient_planes);
+}
+
+wk_status wk__depthwise_weight_gradient(const wk__conv_job *job) {
+  const wk__conv *c = job->c;
+  depthwise d;
+  WK_TRY(prepare(&d, job));
+  if (c->channels_last) return run(&d, wk__ceil_div(c->groups, CHANNEL_BLOCK), weight_pixels);
+  return run(&d, c->groups, weight_planes);
+}

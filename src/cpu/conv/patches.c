@@ -1,0 +1,139 @@
+/* Parts of the operand that a convolution is a product with: patches.h.
+ *
+ * In: a part's rows and columns. Out: the part. Places of the result that are side by side see elements that are a
+ * stride apart, so a row is copied in runs, one for each line of the result that the columns cross.
+ * Tests: tests/c/test_conv.c. */
+#include "cpu/conv/patches.h"
+
+#include <assert.h>
+
+#include "cpu/conv/conv_kernels.h"
+
+enum { MOST_RUNS = WK__GEMM_K_BLOCK }; /* the GEMM asks for no more columns at a time */
+
+static int64_t image_elements(const wk__conv *c) { return c->groups * c->in_channels * wk__conv_count(c->in); }
+
+/* ---- planes ---- */
+
+/* The runs of places [place, place + count), at most MOST_RUNS of each. */
+static int find_runs(const wk__conv *c, int64_t place, int64_t count, wk__conv_run *runs) {
+  int64_t line = place / c->out[2], w = place % c->out[2];
+  int n = 0;
+  for (int64_t done = 0; done < count; n++, line++, w = 0) {
+    int64_t h = line % c->out[1], d = line / c->out[1] % c->out[0], image = line / c->out[1] / c->out[0];
+    wk__conv_run *r = &runs[n];
+    *r = (wk__conv_run){.to = done, .count = wk__min(c->out[2] - w, count - done), .w = w};
+    r->image = image * image_elements(c);
+    r->d = d * c->stride[0] - c->padding[0];
+    r->h = h * c->stride[1] - c->padding[1];
+    done += r->count;
+  }
+  return n;
+}
+
+static int64_t ceil_div_signed(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : -(-a / b); }
+
+static wk__conv_tap tap_at(const wk__conv *c, int64_t index) {
+  int64_t w = index % c->kernel[2], h = index / c->kernel[2] % c->kernel[1], d = index / c->kernel[2] / c->kernel[1];
+  wk__conv_tap t = {.d = d * c->dilation[0], .h = h * c->dilation[1], .w = w * c->dilation[2] - c->padding[2]};
+  t.w_first = wk__max(0, ceil_div_signed(-t.w, c->stride[2]));
+  t.w_end = wk__max(0, ceil_div_signed(c->in[2] - t.w, c->stride[2]));
+  return t;
+}
+
+typedef struct part {
+  int64_t row, rows, out_row; /* row: (channel, tap) */
+  int64_t place, places;
+} part;
+
+static bool sees_outside(const wk__conv *c) {
+  for (int d = 0; d < WK__CONV_DIMS; d++) {
+    int64_t last = (c->out[d] - 1) * c->stride[d] + (c->kernel[d] - 1) * c->dilation[d] - c->padding[d];
+    if (c->padding[d] > 0 || last >= c->in[d]) return true;
+  }
+  return false;
+}
+
+static void make_taps(const wk__patches *p, const part *t, char *out) {
+  const wk__conv *c = p->c;
+  const wk__conv_kernels *kernels = wk__conv_kernels_get(c->type);
+  int64_t taps = wk__conv_count(c->kernel), size = wk__conv_element(c), plane = wk__conv_count(c->in) * size;
+  wk__conv_run runs[MOST_RUNS];
+  int count = find_runs(c, t->place, t->places, runs);
+  bool outside = sees_outside(c);
+  for (int64_t r = t->row; r < t->row + t->rows; r++, out += t->out_row * size) {
+    wk__conv_tap tap = tap_at(c, r % taps);
+    kernels->gather(c, outside, runs, count, &tap, p->image + r / taps * plane, out, t->places);
+  }
+}
+
+void wk__patches_by_tap(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns, void *out,
+                        int64_t out_row) {
+  const wk__patches *p = context;
+  int64_t all = p->c->in_channels * wk__conv_count(p->c->kernel), places = wk__conv_count(p->c->out);
+  part t = {row % all, rows, out_row, row / all * places + column, columns};
+  assert(columns <= MOST_RUNS);
+  make_taps(p, &t, out);
+}
+
+/* ---- channels last ---- */
+
+/* A line of the kernel: taps side by side. Where the image's pixels below them are side by side too, and hold nothing
+ * but this group, they are one run; else each tap is one. */
+typedef struct lines {
+  const wk__patches *p;
+  const wk__conv_kernels *kernels;
+  int64_t size, pixel;       /* bytes of an element; elements of a pixel, all groups */
+  int64_t at[WK__CONV_DIMS]; /* the input below the first tap; at[0] counts from the image */
+  const char *image;
+} lines;
+
+static void zero(char *out, int64_t bytes) { memset(out, 0, (size_t)bytes); }
+
+/* Elements [from, from + count) of one line, which is (kernel W, channels); the row that is made has `room`. */
+static void make_line(const lines *l, int64_t d, int64_t h, int64_t from, int64_t count, char *out, int64_t room) {
+  const wk__conv *c = l->p->c;
+  bool inside = d >= 0 && d < c->in[0] && h >= 0 && h < c->in[1];
+  bool together = c->dilation[2] == 1 && c->groups == 1;
+  const char *line = l->image + (d * c->in[1] + h) * c->in[2] * l->pixel * l->size;
+  while (count > 0) {
+    int64_t tap = from / c->in_channels, channel = from % c->in_channels, w = l->at[2] + tap * c->dilation[2];
+    int64_t n = wk__min(count, c->in_channels - channel);
+    bool there = inside && w >= 0 && w < c->in[2];
+    if (there && together) n = wk__min(count, (c->in[2] - w) * c->in_channels - channel);
+    if (there) {
+      l->kernels->copy(line + (w * l->pixel + channel) * l->size, 1, n, out, room);
+    } else {
+      zero(out, n * l->size);
+    }
+    out += n * l->size, from += n, count -= n, room -= n;
+  }
+}
+
+/* Elements [column, column + columns) of one place: (kernel D, kernel H, line). */
+static void make_place(const lines *l, int64_t column, int64_t columns, char *out) {
+  const wk__conv *c = l->p->c;
+  int64_t whole = c->kernel[2] * c->in_channels;
+  while (columns > 0) {
+    int64_t line = column / whole, from = column % whole, n = wk__min(columns, whole - from);
+    int64_t d = l->at[0] + line / c->kernel[1] * c->dilation[0], h = l->at[1] + line % c->kernel[1] * c->dilation[1];
+    make_line(l, d, h, from, n, out, columns);
+    out += n * l->size, column += n, columns -= n;
+  }
+}
+
+void wk__patches_by_place(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns, void *out,
+                          int64_t out_row) {
+  const wk__patches *p = context;
+  const wk__conv *c = p->c;
+  lines l = {.p = p, .kernels = wk__conv_kernels_get(c->type), .size = wk__conv_element(c)};
+  l.pixel = c->groups * c->in_channels;
+  for (int64_t r = row; r < row + rows; r++) {
+    int64_t w = r % c->out[2], h = r / c->out[2] % c->out[1], d = r / c->out[2] / c->out[1] % c->out[0];
+    l.image = p->image + r / wk__conv_count(c->out) * image_elements(c) * l.size;
+    l.at[0] = d * c->stride[0] - c->padding[0];
+    l.at[1] = h * c->stride[1] - c->padding[1];
+    l.at[2] = w * c->stride[2] - c->padding[2];
+    make_place(&l, column, columns, (char *)out + (r - row) * out_row * l.size);
+  }
+}

@@ -1,0 +1,160 @@
+/* A frame's place in its thread; looking into frames and filling them. What differs between versions of CPython is in
+ * version_3XX.h, the instructions are in step.c, exceptions in unwind.c, the hook of PEP 523 in hook.c. Tests:
+ * tests/python/capture/test_evaluator.py.
+ *
+ * While a frame is evaluated its stacktop is always right, unlike in CPython's own loop: the stack may be looked at in
+ * any operation, and the garbage collector, which visits the frames of running generators, sees only what they own. */
+#include "dynamo/cpython/version.h"
+
+/* ---- entering and leaving ---- */
+
+void wk__frame_enter(wk__frame *frame, wk__session *session, PyThreadState *thread, real_frame *real, wk__code *info,
+                     bool throwing) {
+  *frame = (wk__frame){.session = session,
+                       .real = real,
+                       .thread = thread,
+                       .code = wk__real_code(real),
+                       .info = info,
+                       .throwing = throwing};
+  wk__real_position(real, throwing, &frame->offset, &frame->next);
+  wk__linkage *link = wk__linkage_of(frame);
+  wk__thread_link(frame);
+  link->linked = true;
+  link->counted = wk__thread_count(thread);
+  if (WK_UNLIKELY(!link->counted)) frame->throwing = true;  // RecursionError is set: the first step raises it
+}
+
+bool wk__frame_imagine(wk__frame *frame, wk__frame_image *space, wk__session *session, PyObject *function,
+                       PyObject *const *args, Py_ssize_t count) {
+  enum { NOT_SIMPLE = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR };
+  PyFunctionObject *f = (PyFunctionObject *)function;
+  PyCodeObject *code = (PyCodeObject *)f->func_code;
+  real_frame *real = (real_frame *)space->words;
+  Py_ssize_t room = (Py_ssize_t)((sizeof *space - offsetof(real_frame, localsplus)) / sizeof *real->localsplus);
+  if (code->co_argcount != count || code->co_kwonlyargcount || code->co_flags & NOT_SIMPLE ||
+      code->co_nlocalsplus > room)
+    return false;
+  wk__real_imagine(real, f, code);
+  for (int i = 0; i < code->co_nlocalsplus; i++) real->localsplus[i] = i < count ? args[i] : NULL;
+  *frame = (wk__frame){.session = session, .real = real, .code = code};
+  return true;
+}
+
+static void unlink_frame(wk__frame *frame) {
+  wk__linkage *link = wk__linkage_of(frame);
+  link->linked = false;
+  if (link->counted) wk__thread_uncount(frame->thread);
+  wk__thread_unlink(frame);
+}
+
+PyObject *wk__frame_exit(wk__frame *frame, PyObject *steal_result) {
+  wk__linkage *link = wk__linkage_of(frame);
+  if (!link->linked) return steal_result;  // CPython has gone on with it, to its end
+  unlink_frame(frame);
+  if (!link->yielded) return wk__version_clear(frame, steal_result);
+  wk__real_suspended(frame);
+  return steal_result;
+}
+
+static PyObject *go_on(wk__frame *frame) {  // -> new
+  unlink_frame(frame);
+  wk__thread_uncount_hook(frame->thread, WK__HOOK_COUNTS);
+  PyObject *result = _PyEval_EvalFrameDefault(frame->thread, frame->real, frame->throwing);
+  wk__thread_uncount_hook(frame->thread, -WK__HOOK_COUNTS);
+  return result;
+}
+
+/* The jump that comes next was to be given a bool, and has what its comparison gave. */
+static bool wants_bool(const wk__frame *frame) {
+  int kind = frame->info->code[frame->next].kind;
+  return kind == WK__I_POP_JUMP_IF_FALSE || kind == WK__I_POP_JUMP_IF_TRUE;
+}
+static int make_bool(wk__frame *frame) {
+  PyObject **top = &frame->real->localsplus[frame->real->stacktop - 1], *value = *top;
+  if (PyBool_Check(value)) return 0;
+  int truth = PyObject_IsTrue(value);
+  if (truth < 0) return -1;
+  *top = Py_NewRef(truth ? Py_True : Py_False);
+  Py_DECREF(value);
+  return 0;
+}
+
+PyObject *wk__frame_continue(wk__frame *frame) {
+  if (!wk__linkage_of(frame)->counted) return wk__frame_exit(frame, NULL);
+  if (frame->throwing) return go_on(frame);
+  if (WK__JUMPS_WANT_BOOLS && wants_bool(frame) && make_bool(frame) < 0) {
+    wk__frame_stand_before_next(frame);
+    return wk__frame_continue_raising(frame);
+  }
+  wk__real_go_on_at(frame, frame->next);
+  return go_on(frame);
+}
+
+/* CPython's own way in with an exception adds a traceback entry, which is one too many after a re-raise. */
+PyObject *wk__frame_continue_raising(wk__frame *frame) {
+  return wk__frame_unwind(frame) ? wk__frame_continue(frame) : wk__frame_exit(frame, NULL);
+}
+
+void wk__frame_stand_before_next(wk__frame *frame) {
+  frame->offset = frame->next;
+  wk__real_stand_at(frame, frame->offset);
+}
+
+/* ---- looking and filling ---- */
+
+int wk__frame_slot_count(const wk__frame *frame) { return frame->code->co_nlocalsplus; }
+PyObject *wk__frame_slot(const wk__frame *frame, int slot) { return frame->real->localsplus[slot]; }
+int wk__frame_depth(const wk__frame *frame) { return frame->real->stacktop - frame->code->co_nlocalsplus; }
+PyObject *wk__frame_stack(const wk__frame *frame, int from_bottom) {
+  return frame->real->localsplus[frame->code->co_nlocalsplus + from_bottom];
+}
+void wk__frame_put(wk__frame *frame, int index, PyObject *value) {
+  Py_XSETREF(frame->real->localsplus[index], Py_NewRef(value));
+}
+PyObject *wk__frame_globals(const wk__frame *frame) { return frame->real->f_globals; }
+PyObject *wk__frame_builtins(const wk__frame *frame) { return frame->real->f_builtins; }
+PyObject *wk__frame_locals(const wk__frame *frame) { return frame->real->f_locals; }
+PyObject *wk__frame_function(const wk__frame *frame) { return (PyObject *)wk__real_function(frame->real); }
+int wk__frame_line(const wk__frame *frame) {
+  return PyCode_Addr2Line(frame->code, frame->offset * (int)sizeof(_Py_CODEUNIT));
+}
+bool wk__frame_is_generator(const wk__frame *frame) { return frame->code->co_flags & CO_GENERATOR; }
+bool wk__frame_is_shown(const wk__frame *frame) {
+  return wk__linkage_of((wk__frame *)frame)->linked && !_PyFrame_IsIncomplete(frame->real);
+}
+const char *wk__frame_opcode_name(const wk__frame *frame, int offset) {
+  return wk__opcode_name(frame->info->code[offset].opcode);
+}
+
+/* Where the KW_NAMES stands whose call is made of the instruction at `offset`; -1. */
+static int keyword_names_before(const wk__instruction *code, int offset) {
+  if (code[offset].kind != WK__I_CALL && code[offset].kind != WK__I_PRECALL) return -1;
+  while (offset > 0 && code[offset - 1].kind == WK__I_PRECALL) offset--;
+  return offset > 0 && code[offset - 1].kind == WK__I_KW_NAMES ? offset - 1 : -1;
+}
+
+bool wk__frame_may_stop_at(const wk__frame *frame, int offset) {
+  return keyword_names_before(frame->info->code, offset) < 0;
+}
+
+bool wk__frame_next_only_moves(const wk__frame *frame) {
+  int kind = frame->info->code[frame->next].kind;
+  return kind == WK__I_LOAD_FAST || kind == WK__I_LOAD_FAST_OR_CELL || kind == WK__I_LOAD_FAST_2;
+}
+
+/* What KW_NAMES has said, in a frame that is filled behind it. */
+static PyObject *keyword_names_at(const wk__frame *frame, int offset) {
+  const wk__instruction *code = frame->info->code;
+  int at = keyword_names_before(code, offset);
+  return at < 0 ? NULL : PyTuple_GET_ITEM(frame->code->co_consts, code[at].argument);
+}
+
+void wk__frame_fill(wk__frame *frame, int offset, PyObject **steal_slots, PyObject **steal_stack, int depth) {
+  real_frame *real = frame->real;
+  wk__frame_pop_to(frame, 0);
+  for (int slot = 0; slot < frame->code->co_nlocalsplus; slot++) Py_XSETREF(real->localsplus[slot], steal_slots[slot]);
+  for (int i = 0; i < depth; i++) real->localsplus[real->stacktop++] = steal_stack[i];
+  frame->offset = frame->next = offset;
+  frame->keyword_names = keyword_names_at(frame, offset);
+  wk__real_go_on_at(frame, offset);  // complete from here on, for sys._getframe
+}

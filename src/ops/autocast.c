@@ -1,0 +1,76 @@
+/* Autocast: the layer that gives operators their arguments in another floating dtype.
+ *
+ * In: a call while autocast is on in the thread. Out: the call below, its floating arguments (float64 apart) converted
+ * as the row's field `autocast` says: products in the small dtype that the program asked for, what needs the range or
+ * the digits of float32 in float32, concatenation in the widest dtype of its parts. Conversions go through the layers
+ * below, so that they are on the tape and in captured graphs. A call that is told where to write, or writes in place,
+ * gets its arguments as they are, as in PyTorch. Calls made inside of one that was converted are not looked at again.
+ * The lists are those of PyTorch's CPU. Tests: tests/python/test_autocast.py. */
+#include "ops/internal.h"
+#include "wick/operators.h"
+
+static bool is_castable(const wk_tensor *t) {
+  return t && wk_dtype_is_floating((wk_dtype)t->dtype) && t->dtype != WK_FLOAT64 && !wk__dtype_is_float8(t->dtype);
+}
+
+static wk_dtype wider(wk_dtype dtype, const wk_tensor *t) {
+  return is_castable(t) && t->dtype == WK_FLOAT32 ? WK_FLOAT32 : dtype;
+}
+
+/* The widest of the small dtype and what the arguments have. */
+static wk_dtype widest(const wk_op *op, const wk_value *args) {
+  wk_dtype dtype = (wk_dtype)wk__thread.mode.autocast_dtype;
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    if (args[i].tag == WK_VALUE_TENSOR) dtype = wider(dtype, args[i].tensor);
+    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
+      dtype = wider(dtype, args[i].tensors[k]);
+  }
+  return dtype;
+}
+
+static wk_dtype wanted_dtype(const wk_op *op, const wk_value *args) {
+  if (op->autocast == WK__AUTOCAST_LOWER) return (wk_dtype)wk__thread.mode.autocast_dtype;
+  return op->autocast == WK__AUTOCAST_FLOAT32 ? WK_FLOAT32 : widest(op, args);
+}
+
+/* The tensor in the dtype, in the caller's scope; NULL on failure. */
+static wk_tensor *converted(wk_tensor *t, wk_dtype dtype) {
+  return is_castable(t) && t->dtype != dtype ? wk__to_copy(t, dtype, (wk_value){0}) : t;
+}
+
+/* Copies of the arguments with converted tensors; lists get `space` from the arena of this call. */
+static wk_status convert(const wk_op *op, const wk_value *args, wk_dtype dtype, wk_value *out_args,
+                         wk_tensor ***out_lists) {
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    out_args[i] = args[i];
+    if (args[i].tag == WK_VALUE_TENSOR && !(out_args[i].tensor = converted(args[i].tensor, dtype)))
+      return wk_error_category();
+    if (args[i].tag != WK_VALUE_TENSORS) continue;
+    wk_tensor **list = out_lists[i] = wk__alloc((args[i].count + 1) * sizeof *list);
+    if (!list) return WK_OUT_OF_MEMORY;
+    for (uint32_t k = 0; k < args[i].count; k++) {
+      list[k] = converted(args[i].tensors[k], dtype);
+      if (args[i].tensors[k] && !list[k]) return wk_error_category();
+    }
+    out_args[i].tensors = list;
+  }
+  return WK_OK;
+}
+
+wk_status wk__autocast_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
+  bool writes = op->tags & WK__TAG_MUTATES || (destinations && destinations[0]);
+  if (op->autocast == WK__AUTOCAST_NONE || writes)
+    return wk__call_below(WK__KEY_AUTOCAST, op, args, destinations, results);
+  wk_value converted_args[WK__MAX_ARGS];
+  wk_tensor **lists[WK__MAX_ARGS] = {NULL};
+  wk_scope scope;
+  uint16_t off = wk__thread.mode.keys_off;
+  wk__thread.mode.keys_off = (uint16_t)(off | WK__KEY_AUTOCAST);
+  wk_scope_begin(&scope);
+  wk_status status = convert(op, args, wanted_dtype(op, args), converted_args, lists);
+  if (!status) status = wk__call_below(WK__KEY_AUTOCAST, op, converted_args, destinations, results);
+  wk_scope_end(&scope);
+  wk__thread.mode.keys_off = off;
+  for (int i = 0; i < op->schema.parameter_count; i++) wk__free(lists[i]);
+  return status;
+}

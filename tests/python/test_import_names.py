@@ -1,0 +1,179 @@
+"""Names that programs import and ask before they start: they are there, answer as PyTorch's CPU build does, and what
+cannot work says so when it is called."""
+
+import pytest
+
+import wick
+
+MODULES = """
+    accelerator amp ao.nn.quantized ao.quantization backends.cpu backends.cuda backends.cudnn backends.mkl
+    backends.mkldnn backends.mps backends.openmp backends.opt_einsum cpu.amp cuda.amp cuda.nvtx distributed
+    distributed.device_mesh distributed.fsdp distributed.tensor distributed.tensor.placement_types functional fx.proxy hub
+    jit jit.annotations library mps multiprocessing nn.attention.bias nn.attention.flex_attention nn.modules.utils
+    nn.parallel nn.parallel.scatter_gather nn.quantized onnx onnx.symbolic_helper onnx.symbolic_opset11 quantization
+    quantization.quantize_fx testing types utils._pytree utils._python_dispatch utils.collect_env utils.cpp_extension
+    utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
+    _subclasses _utils
+""".split()
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_module_is_there(name):
+    import importlib
+
+    assert importlib.import_module(f"wick.{name}") is not None
+
+
+def test_questions_about_devices():
+    assert not wick.cuda.is_available() and wick.cuda.device_count() == 0
+    assert not wick.xpu.is_available() and not wick.mps.is_available() and not wick.backends.mps.is_available()
+    assert wick.accelerator.current_accelerator() is None
+    with pytest.raises(AssertionError, match="Torch not compiled with CUDA enabled"):
+        wick.cuda.current_device()
+    with pytest.raises(RuntimeError, match="dummy base class"):
+        wick.cuda.Stream()
+    with wick.cuda.stream(None):
+        pass
+    assert wick.cuda.memory_allocated() == 0
+
+
+def test_distributed_is_one_process():
+    assert not wick.distributed.is_available() and not wick.distributed.is_initialized()
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        wick.distributed.get_rank()
+    with pytest.raises(NotImplementedError, match="init_process_group"):
+        wick.distributed.init_process_group("gloo")
+    with pytest.raises(NotImplementedError, match="DistributedDataParallel"):
+        wick.nn.parallel.DistributedDataParallel(wick.nn.Linear(2, 2))
+
+
+def test_what_cannot_work_says_so():
+    for call in (
+        lambda: wick.jit.load("x"),
+        lambda: wick.onnx.export(None, None, "x"),
+        lambda: wick.ao.quantization.prepare(None),
+        lambda: wick.utils.cpp_extension.load("x", []),
+        lambda: wick._subclasses.FakeTensor(),
+    ):
+        with pytest.raises(NotImplementedError, match="not available"):
+            call()
+
+
+def test_script_and_trace_give_what_they_get():
+    @wick.jit.script
+    def f(x):
+        return x + 1
+
+    module = wick.nn.Linear(2, 2)
+    assert f(wick.ones(1)).item() == 2
+    assert wick.jit.script(module) is module and wick.jit.trace(module, wick.ones(2)) is module
+    assert not wick.jit.is_scripting() and not wick.jit.is_tracing()
+
+    @wick.jit.ignore
+    def g():
+        return 3
+
+    @wick.jit.ignore(drop=True)
+    def h():
+        return 4
+
+    assert g() == 3 and h() == 4
+    assert wick.jit.wait(wick.jit.fork(f, wick.ones(1))).item() == 2
+    assert wick.jit.isinstance([1], list[int])
+    with pytest.raises(RuntimeError):
+        wick.jit.trace(module, wick.ones(3))
+
+
+def test_tensor_types_by_name():
+    assert wick.FloatTensor(2, 3).shape == (2, 3)
+    assert wick.LongTensor([1, 2]).tolist() == [1, 2] and wick.LongTensor([1]).dtype == wick.int64
+    assert isinstance(wick.ones(1), wick.FloatTensor) and not isinstance(wick.ones(1), wick.LongTensor)
+    with pytest.raises(TypeError, match="not available"):
+        wick.cuda.FloatTensor(2)
+
+
+def test_default_device():
+    assert wick.get_default_device() == wick.device("cpu")
+    with wick.device("meta"):
+        assert wick.ones(2).is_meta and wick.tensor([1.0]).is_meta and wick.nn.Linear(2, 3).weight.is_meta
+        assert wick.ones(2, device="cpu").device.type == "cpu"
+        assert wick.ones_like(wick.ones(1, device="cpu")).device.type == "cpu"
+        with wick.device("cpu"):
+            assert not wick.zeros(2).is_meta
+        assert wick.arange(3).is_meta
+    assert not wick.ones(2).is_meta
+
+    @wick.device("meta")
+    def make():
+        return wick.ones(3)
+
+    assert make().is_meta
+    wick.set_default_device("meta")
+    try:
+        assert wick.empty(2).is_meta
+    finally:
+        wick.set_default_device(None)
+
+
+def test_default_device_is_a_guard():
+    compiled = wick.compile(lambda x: x + wick.ones(2))
+    assert compiled(wick.ones(2)).tolist() == [2, 2]
+    with wick.device("meta"):
+        assert compiled(wick.ones(2, device="meta")).is_meta
+    assert compiled(wick.ones(2)).tolist() == [2, 2]
+
+
+def test_data_parallel_runs_the_module():
+    module = wick.nn.DataParallel(wick.nn.Linear(2, 3))
+    assert module(wick.ones(4, 2)).shape == (4, 3)
+    assert list(module.state_dict()) == ["module.weight", "module.bias"]
+
+
+def test_settings_are_read_back():
+    assert not wick.backends.cudnn.benchmark
+    with wick.backends.cudnn.flags(enabled=True, benchmark=True):
+        assert wick.backends.cudnn.benchmark
+    assert not wick.backends.cudnn.benchmark
+
+
+def test_pytree():
+    tree = wick.utils._pytree
+    leaves, spec = tree.tree_flatten({"a": 1, "b": [2, (3, None)]})
+    assert leaves == [1, 2, 3, None] and tree.tree_unflatten(leaves, spec) == {"a": 1, "b": [2, (3, None)]}
+    assert tree.tree_map(lambda x, y: x + y, [1, 2], [10, 20]) == [11, 22]
+    assert [tree.keystr(path) for path, _ in tree.tree_leaves_with_path({"a": [1, 2]})] == ["['a'][0]", "['a'][1]"]
+    with pytest.raises(ValueError):
+        spec.unflatten([1])
+
+
+def test_distributed_sampler():
+    sampler = wick.utils.data.DistributedSampler(range(10), num_replicas=3, rank=1, shuffle=False)
+    assert list(sampler) == [1, 4, 7, 0] and len(sampler) == 4
+    shuffled = wick.utils.data.DistributedSampler(range(10), num_replicas=2, rank=0, seed=3)
+    assert len(set(shuffled)) == 5 and list(shuffled) == list(shuffled)
+
+
+def test_assert_close():
+    wick.testing.assert_close(wick.ones(2), wick.ones(2) + 1e-7)
+    with pytest.raises(AssertionError, match="Mismatched elements: 1 / 2"):
+        wick.testing.assert_close(wick.tensor([1.0, 2.0]), wick.tensor([1.0, 3.0]))
+    with pytest.raises(AssertionError, match="'dtype'"):
+        wick.testing.assert_close(wick.ones(2), wick.ones(2, dtype=wick.float64))
+
+
+def test_flex_attention_is_attention():
+    wick.manual_seed(0)
+    q, k, v = (wick.randn(2, 3, 8, 4) for _ in range(3))
+    flex = wick.nn.attention.flex_attention
+    plain = wick.nn.functional.scaled_dot_product_attention(q, k, v)
+    wick.testing.assert_close(flex.flex_attention(q, k, v), plain)
+    mask = flex.create_block_mask(lambda b, h, q_idx, kv_idx: q_idx >= kv_idx, None, None, 8, 8, device="cpu")
+    causal = wick.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    wick.testing.assert_close(flex.flex_attention(q, k, v, block_mask=mask), causal)
+
+
+def test_fork_free_loading_of_a_local_hub(tmp_path):
+    (tmp_path / "hubconf.py").write_text("def model(n):\n    return n + 1\n")
+    assert wick.hub.load(str(tmp_path), "model", 2, source="local") == 3
+    with pytest.raises(RuntimeError, match="Cannot find callable"):
+        wick.hub.load(str(tmp_path), "other", source="local")
