@@ -29,7 +29,7 @@ bool wk__frame_imagine(wk__frame *frame, wk__frame_image *space, wk__session *se
   enum { NOT_SIMPLE = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR };
   PyFunctionObject *f = (PyFunctionObject *)function;
   PyCodeObject *code = (PyCodeObject *)f->func_code;
-  real_frame *real = (real_frame *)space->words;
+  real_frame *real = (real_frame *)space->words;  // cppcheck-suppress ctuuninitvar
   Py_ssize_t room = (Py_ssize_t)((sizeof *space - offsetof(real_frame, localsplus)) / sizeof *real->localsplus);
   if (code->co_argcount != count || code->co_kwonlyargcount || code->co_flags & NOT_SIMPLE ||
       code->co_nlocalsplus > room)
