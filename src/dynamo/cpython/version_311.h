@@ -75,6 +75,7 @@ static inline bool wk__signals_wait(void) {
   return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) && wk__gil_is_held();
 }
 static inline bool wk__thread_traced(PyThreadState *thread) { return thread->cframe->use_tracing != 0; }
+static inline bool wk__code_watched(PyCodeObject *code) { return (void)code, false; }
 static inline int *wk__thread_event(PyThreadState *thread) { return &thread->tracing_what; }
 
 /* A generator's frame gives a value. */

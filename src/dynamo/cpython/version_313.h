@@ -89,6 +89,13 @@ static inline bool wk__thread_traced(PyThreadState *thread) {
   memcpy(&others, tools + sizeof thread->interp->monitors.tools - 8, 8);
   return (some | others) && !thread->tracing;
 }
+/* For its code alone. */
+static inline bool wk__code_watched(PyCodeObject *code) {
+  const _PyCoMonitoringData *data = code->_co_monitoring;
+  bool any = false;
+  for (size_t i = 0; data && i < sizeof data->local_monitors.tools; i++) any |= data->local_monitors.tools[i] != 0;
+  return any;
+}
 static inline int *wk__thread_event(PyThreadState *thread) { return &thread->what_event; }
 /* A generator's frame gives a value. CPython points at the instruction behind the YIELD_VALUE. */
 static inline void wk__real_suspend(wk__frame *f, int argument) {
