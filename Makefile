@@ -26,10 +26,13 @@ SANITIZE_SETUP := -Db_sanitize=$(SANITIZE) -Db_lundef=false
 # Python itself is not instrumented: the sanitizer's runtime has to be there first, and Python's own leaks are not ours.
 SANITIZE_ENV := LD_PRELOAD="$(shell gcc -print-file-name=libasan.so) $(shell gcc -print-file-name=libubsan.so)" \
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+else ifdef QUICK
+TEST_BUILD := build-quick$(VERSION)
+QUICK_SETUP := -Doptimization=0
 else
 TEST_BUILD := build-debug$(VERSION)
 endif
-DEBUG_SETUP := -Dtests=enabled -Dbuildtype=debugoptimized -Ddebug_checks=true $(SANITIZE_SETUP)
+DEBUG_SETUP := -Dtests=enabled -Dbuildtype=debugoptimized -Ddebug_checks=true $(SANITIZE_SETUP) $(QUICK_SETUP)
 PYTEST := -m pytest
 existing = $(wildcard $(1))
 

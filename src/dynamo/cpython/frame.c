@@ -64,10 +64,10 @@ static PyObject *go_on(wk__frame *frame) {  // -> new
   return result;
 }
 
-/* The jump that comes next was to be given a bool, and has what its comparison gave. */
+/* What comes next was to be given a bool, and has what the comparison in front of it gave. */
 static bool wants_bool(const wk__frame *frame) {
   int kind = frame->info->code[frame->next].kind;
-  return kind == WK__I_POP_JUMP_IF_FALSE || kind == WK__I_POP_JUMP_IF_TRUE;
+  return kind == WK__I_POP_JUMP_IF_FALSE || kind == WK__I_POP_JUMP_IF_TRUE || kind == WK__I_UNARY_NOT;
 }
 static int make_bool(wk__frame *frame) {
   PyObject **top = &frame->real->localsplus[frame->real->stacktop - 1], *value = *top;

@@ -9,7 +9,7 @@
 
 #define WK__OPCODES "dynamo/cpython/opcodes_312.def"
 enum { WK__CALLABLE_FIRST = 0 };   /* what is called lies on the stack as NULL, callable: not as callable, NULL */
-enum { WK__JUMPS_WANT_BOOLS = 0 }; /* a conditional jump of CPython's loop takes True and False alone */
+enum { WK__JUMPS_WANT_BOOLS = 0 }; /* CPython's conditional jumps and `not` take True and False alone */
 enum { WK__NOTHING_HANDLED_IS_NULL = 0 }; /* else None, when POP_EXCEPT puts it back */
 enum { WK__HOOK_COUNTS = 1 };             /* what CPython's loop counts once more under a hook */
 

@@ -9,7 +9,7 @@
 
 #define WK__OPCODES "dynamo/cpython/opcodes_313.def"
 enum { WK__CALLABLE_FIRST = 1 };   /* what is called lies on the stack as callable, NULL: not as NULL, callable */
-enum { WK__JUMPS_WANT_BOOLS = 1 }; /* a conditional jump of CPython's loop takes True and False alone */
+enum { WK__JUMPS_WANT_BOOLS = 1 }; /* CPython's conditional jumps and `not` take True and False alone */
 enum { WK__NOTHING_HANDLED_IS_NULL = 1 }; /* else None, when POP_EXCEPT puts it back */
 enum { WK__HOOK_COUNTS = 0 };             /* what CPython's loop counts once more under a hook */
 
