@@ -1,5 +1,7 @@
 # make build    .venv and build/: wick importable by .venv/bin/python, C tests off
 # make test     C and Python tests against build-debug/ (debug checks on); SANITIZE=address,undefined uses build-san/
+# make test-capture   the capture half of the Python tests under the other CPythons that are found (3.12, 3.13)
+# make ... PYTHON=python3.13   the same for that CPython, in .venv-313/, build-313/, build-debug-313/
 # make demo     the first compiled model           make parity   against an installed PyTorch, skipped without one
 # make lint     style, static checks, part order   make bench    speed, against PyTorch when there is one; draws docs/speed.svg
 # make docs     the pages that are written from the source
@@ -8,39 +10,55 @@
 #               SEED=7 and COUNT=500 as well
 # make parity-full   parity, and 500 random calls of every operator with both
 PYTHON ?= python3
-VENV := .venv
+# A PYTHON that is asked for by name has folders of its own, so that several versions are built side by side.
+ifeq ($(origin PYTHON),file)
+VERSION :=
+else
+VERSION := $(shell $(PYTHON) -c 'import sys; print("-%d%d" % sys.version_info[:2])')
+$(if $(VERSION),,$(error PYTHON=$(PYTHON) does not run))
+endif
+VENV := .venv$(VERSION)
+BUILD := build$(VERSION)
 BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 ifdef SANITIZE
-TEST_BUILD := build-san
+TEST_BUILD := build-san$(VERSION)
 SANITIZE_SETUP := -Db_sanitize=$(SANITIZE) -Db_lundef=false
 # Python itself is not instrumented: the sanitizer's runtime has to be there first, and Python's own leaks are not ours.
 SANITIZE_ENV := LD_PRELOAD="$(shell gcc -print-file-name=libasan.so) $(shell gcc -print-file-name=libubsan.so)" \
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
+else ifdef QUICK
+TEST_BUILD := build-quick$(VERSION)
+QUICK_SETUP := -Doptimization=0
 else
-TEST_BUILD := build-debug
+TEST_BUILD := build-debug$(VERSION)
 endif
 # A call passes through a dozen files: optimised as one they cost a tenth less. Clang needs a plugin of the linker for that.
 RELEASE_SETUP := -Dtests=disabled $(if $(findstring clang,$(CC)),,-Db_lto=true -Db_lto_threads=2)
-DEBUG_SETUP := -Dtests=enabled -Dbuildtype=debugoptimized -Ddebug_checks=true $(SANITIZE_SETUP)
+DEBUG_SETUP := -Dtests=enabled -Dbuildtype=debugoptimized -Ddebug_checks=true $(SANITIZE_SETUP) $(QUICK_SETUP)
 PYTEST := -m pytest
 existing = $(wildcard $(1))
 
 
-.PHONY: torch pictures build build-tests demo test fuzz lint floor parity parity-full bench docs format clean
+.PHONY: torch pictures build build-tests demo test test-capture test-files build-python fuzz lint floor parity parity-full bench docs format clean
 
 build: $(VENV)/.ready
-	@[ -f build/build.ninja ] || meson setup build $(RELEASE_SETUP)
-	@meson compile -C build
-	@echo "$(CURDIR)/build/python" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wick.pth"
+	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD) $(RELEASE_SETUP)
+	@meson compile -C $(BUILD)
+	@echo "$(CURDIR)/$(BUILD)/python" > "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/wick.pth"
 
 build-tests: $(VENV)/.ready
 	@[ -f $(TEST_BUILD)/build.ninja ] || meson setup $(TEST_BUILD) $(DEBUG_SETUP)
 	@meson compile -C $(TEST_BUILD)
 
+# What Python's tests need: not the C tests, which know nothing of Python.
+build-python: $(VENV)/.ready
+	@[ -f $(TEST_BUILD)/build.ninja ] || meson setup $(TEST_BUILD) $(DEBUG_SETUP)
+	@ninja -C $(TEST_BUILD) --quiet package
+
 $(VENV)/.ready: tools/requirements.txt tools/setup.sh
-	tools/setup.sh
+	PYTHON=$(PYTHON) tools/setup.sh
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r tools/requirements.txt
 	@touch $@
@@ -51,6 +69,15 @@ run_pytest = $(if $(1),$(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python
 test: build-tests
 	meson test -C $(TEST_BUILD) --no-rebuild --print-errorlogs
 	$(call run_pytest,$(call existing,tests/python tests/ops tests/ir tests/fault tests/device tests/e2e))
+
+# What differs between versions of CPython is capture: its tests run under each, and what they import of the rest.
+CAPTURE_TESTS := tests/python/capture tests/python/test_interpreters.py tests/python/test_nn.py tests/python/test_torch_function.py
+test-capture:
+	tools/test_capture.sh $(CAPTURE_TESTS)
+
+FILES ?= tests/python
+test-files: build-python
+	$(call run_pytest,$(FILES))
 
 COUNT ?= 100000
 fuzz_with = $(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python $(BIN)/python tests/ops/compile_fuzz.py \
@@ -78,20 +105,20 @@ pictures: $(VENV)/.ready
 	  echo "matplotlib cannot be installed here: no picture will be drawn"
 
 parity-full: parity
-	$(BIN)/python tests/parity/random_calls.py --count 500 --jobs 2 --report build/random_calls.txt
+	$(BIN)/python tests/parity/random_calls.py --count 500 --jobs 2 --report $(BUILD)/random_calls.txt
 
 floor: build
 	$(BIN)/python $(PYTEST) .ci/test_floor.py
 
 demo: build pictures
-	$(BIN)/python examples/demo.py --plot build/demo.png
+	$(BIN)/python examples/demo.py --plot $(BUILD)/demo.png
 
 # All engines where PyTorch is.
 demo_engines = wick wick.compile $(shell $(BIN)/python -c 'import torch' 2>/dev/null && echo torch torch.compile)
 bench: build torch pictures
-	$(BIN)/python bench/run.py --json build/bench.json
-	if $(BIN)/python -c 'import torch' 2>/dev/null; then $(BIN)/python bench/picture.py build/bench.json docs/speed.svg; fi
-	$(BIN)/python examples/demo.py --engines $(demo_engines) --plot build/demo.png
+	$(BIN)/python bench/run.py --json $(BUILD)/bench.json
+	if $(BIN)/python -c 'import torch' 2>/dev/null; then $(BIN)/python bench/picture.py $(BUILD)/bench.json docs/speed.svg; fi
+	$(BIN)/python examples/demo.py --engines $(demo_engines) --plot $(BUILD)/demo.png
 
 lint: build
 	tools/lint.sh
@@ -104,4 +131,4 @@ format: $(VENV)/.ready
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
 clean:
-	rm -rf build build-debug build-san
+	rm -rf build build-* # of all versions

@@ -382,7 +382,7 @@ static int set_attribute(const wk__session *s, PyObject *owner, PyObject *name, 
 }
 
 /* An effect. 0, or -1 with an exception. */
-static int apply(wk__session *s, const wk__segment *g, PyObject *const *values, const wk__do *d) {
+static int apply(wk__session *s, PyObject *const *values, const wk__do *d) {
 #define VALUE(i) (d->items[i] >= 0 ? values[d->items[i]] : NULL)
   switch (d->kind) {
     case WK__DO_SET_ATTR:
@@ -412,7 +412,7 @@ static int run_steps(wk__session *s, const wk__segment *g, PyObject **values) {
   for (int64_t i = 0; i < g->step_count; i++) {
     const wk__do *d = &g->steps[i];
     if (d->dest < 0) {
-      if (apply(s, g, values, d) < 0) return -1;
+      if (apply(s, values, d) < 0) return -1;
     } else if (!(values[d->dest] = make(values, d))) {
       return -1;
     }

@@ -429,7 +429,7 @@ static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, i
   wk__code *info = wk__code_get(code);
   if (!info) PyErr_Clear();
   PyErr_Restore(type, value, traceback);
-  if (!info || info->unsupported || wk__hook_makes_generator(real)) {
+  if (!info || info->unsupported || wk__hook_makes_generator(real) || wk__hook_watched(code)) {
     s->entering = false;
     return wk__hook_default(thread, real, throwing);
   }
@@ -517,7 +517,7 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
   Py_INCREF(compiled);
   PyObject *result;
   if (compiled->segments && is_whole_call(compiled->segments) && python == function && !keyword_names &&
-      replay_at_once(&s, function, args, PyVectorcall_NARGS(nargsf), &result)) {
+      !wk__hook_watched(s.root_code) && replay_at_once(&s, function, args, PyVectorcall_NARGS(nargsf), &result)) {
     Py_DECREF(compiled);
     return result;
   }

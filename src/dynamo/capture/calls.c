@@ -783,6 +783,27 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   return wk__plain_call(f, callable, args, count, names);
 }
 
+/* ================================================= weak references ================================================ */
+
+/* A variable had it when the segment began and has it no more: the recording may be all that keeps it alive. */
+static bool was_let_go(const wk__session *s, PyObject *o) {
+  for (const wk__activation *a = s->innermost; a; a = a->outer)
+    for (int i = 0; a->at_start && i < a->slots_at_start; i++)
+      if (a->at_start[i] == o && a->stored[i]) return true;
+  return false;
+}
+
+static PyObject *referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {  // -> new
+  PyObject *referent = wk__weak_referent(reference);
+  if (referent != Py_None && was_let_go(f->session, referent)) {
+    Py_DECREF(referent);
+    return wk__refuse(f, "a weak reference to what was let go of");
+  }
+  if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, reference), 0, NULL) == 0) return referent;
+  Py_DECREF(referent);
+  return wk__refuse(f, "%s", r->failed);
+}
+
 /* =================================================== every call ================================================== */
 
 static bool is_disabled(PyObject *function) {
@@ -856,12 +877,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     PyObject *function = wk__module_forward(f, r, callable);
     return function ? enter(f, callable, args, count, names) : NULL;
   }
-  if (t == wk__weak_reference_type() && !count && !names && wk__is_foreign(r, callable)) {
-    PyObject *referent = wk__weak_referent(callable);
-    if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, callable), 0, NULL) == 0) return referent;
-    Py_DECREF(referent);
-    return wk__refuse(f, "%s", r->failed);
-  }
+  if (t == wk__weak_reference_type() && !count && !names && wk__is_foreign(r, callable))
+    return referent_of(f, r, callable);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);

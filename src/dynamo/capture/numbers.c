@@ -168,7 +168,9 @@ static bool operands(const wk__recording *r, PyObject *a, PyObject *b, wk_int *x
   return !wk_int_is_known(*x) || !wk_int_is_known(*y);
 }
 
-static bool is_zero(wk_int x) { return wk__symbolic_value(x).bits == 0; }
+/* Whether a divisor is 0 now. Where it is not, but may be, that it is not is guarded: an expression simplifies as if no
+ * divisor ever were, so nothing of the division may be left to fail. */
+static bool is_zero(wk_int x) { return wk__symbolic_value(x).bits == 0 || wk_int_eq(x, wk_int_of(0)); }
 
 static wk_int power(wk_int x, wk_int exponent) {
   enum { MOST = 8 };

@@ -29,7 +29,7 @@ bool wk__frame_imagine(wk__frame *frame, wk__frame_image *space, wk__session *se
   enum { NOT_SIMPLE = CO_VARARGS | CO_VARKEYWORDS | CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR };
   PyFunctionObject *f = (PyFunctionObject *)function;
   PyCodeObject *code = (PyCodeObject *)f->func_code;
-  real_frame *real = (real_frame *)space->words;
+  real_frame *real = (real_frame *)space->words;  // cppcheck-suppress ctuuninitvar
   Py_ssize_t room = (Py_ssize_t)((sizeof *space - offsetof(real_frame, localsplus)) / sizeof *real->localsplus);
   if (code->co_argcount != count || code->co_kwonlyargcount || code->co_flags & NOT_SIMPLE ||
       code->co_nlocalsplus > room)
@@ -64,10 +64,10 @@ static PyObject *go_on(wk__frame *frame) {  // -> new
   return result;
 }
 
-/* The jump that comes next was to be given a bool, and has what its comparison gave. */
+/* What comes next was to be given a bool, and has what the comparison in front of it gave. */
 static bool wants_bool(const wk__frame *frame) {
   int kind = frame->info->code[frame->next].kind;
-  return kind == WK__I_POP_JUMP_IF_FALSE || kind == WK__I_POP_JUMP_IF_TRUE;
+  return kind == WK__I_POP_JUMP_IF_FALSE || kind == WK__I_POP_JUMP_IF_TRUE || kind == WK__I_UNARY_NOT;
 }
 static int make_bool(wk__frame *frame) {
   PyObject **top = &frame->real->localsplus[frame->real->stacktop - 1], *value = *top;

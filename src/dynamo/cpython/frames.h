@@ -136,5 +136,6 @@ bool wk__hook_interrupted(void);                 /* Ctrl-C waits to be served by
 bool wk__hook_has_requests(PyThreadState *thread);
 int wk__hook_serve_requests(PyThreadState *thread); /* signals and all else that threads are asked for: 0 or -1 */
 bool wk__hook_tracing(PyThreadState *thread);       /* a profiler or debugger is on: nothing is evaluated */
+bool wk__hook_watched(PyCodeObject *code);          /* a tool of sys.monitoring is on for this code alone */
 
 #endif

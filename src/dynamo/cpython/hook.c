@@ -139,4 +139,5 @@ bool wk__hook_interrupted(void) {
   return true;
 }
 bool wk__hook_collecting(PyThreadState *thread) { return thread->interp->gc.collecting; }
+bool wk__hook_watched(PyCodeObject *code) { return wk__code_watched(code); }
 bool wk__hook_tracing(PyThreadState *thread) { return wk__thread_traced(thread); }

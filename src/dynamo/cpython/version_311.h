@@ -7,7 +7,7 @@
 
 #define WK__OPCODES "dynamo/cpython/opcodes_311.def"
 enum { WK__CALLABLE_FIRST = 0 };   /* what is called lies on the stack as NULL, callable: not as callable, NULL */
-enum { WK__JUMPS_WANT_BOOLS = 0 }; /* a conditional jump of CPython's loop takes True and False alone */
+enum { WK__JUMPS_WANT_BOOLS = 0 }; /* CPython's conditional jumps and `not` take True and False alone */
 enum { WK__HOOK_COUNTS = 0 };      /* what CPython's loop counts once more under a hook */
 enum { WK__NOTHING_HANDLED_IS_NULL = 0 }; /* else None, when POP_EXCEPT puts it back */
 
@@ -75,6 +75,7 @@ static inline bool wk__signals_wait(void) {
   return _Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) && wk__gil_is_held();
 }
 static inline bool wk__thread_traced(PyThreadState *thread) { return thread->cframe->use_tracing != 0; }
+static inline bool wk__code_watched(PyCodeObject *code) { return (void)code, false; }
 static inline int *wk__thread_event(PyThreadState *thread) { return &thread->tracing_what; }
 
 /* A generator's frame gives a value. */

@@ -9,7 +9,7 @@
 
 #define WK__OPCODES "dynamo/cpython/opcodes_312.def"
 enum { WK__CALLABLE_FIRST = 0 };   /* what is called lies on the stack as NULL, callable: not as callable, NULL */
-enum { WK__JUMPS_WANT_BOOLS = 0 }; /* a conditional jump of CPython's loop takes True and False alone */
+enum { WK__JUMPS_WANT_BOOLS = 0 }; /* CPython's conditional jumps and `not` take True and False alone */
 enum { WK__NOTHING_HANDLED_IS_NULL = 0 }; /* else None, when POP_EXCEPT puts it back */
 enum { WK__HOOK_COUNTS = 1 };             /* what CPython's loop counts once more under a hook */
 
@@ -93,6 +93,13 @@ static inline bool wk__thread_traced(PyThreadState *thread) {
   memcpy(&some, tools, 8);
   memcpy(&others, tools + sizeof thread->interp->monitors.tools - 8, 8);
   return (some | others) && !thread->tracing;
+}
+/* For its code alone. */
+static inline bool wk__code_watched(PyCodeObject *code) {
+  const _PyCoMonitoringData *data = code->_co_monitoring;
+  bool any = false;
+  for (size_t i = 0; data && i < sizeof data->local_monitors.tools; i++) any |= data->local_monitors.tools[i] != 0;
+  return any;
 }
 static inline int *wk__thread_event(PyThreadState *thread) { return &thread->what_event; }
 /* A generator's frame gives a value. */

@@ -751,6 +751,12 @@ def branches_on_value(x, y):
     return x * y
 
 
+@case(captures=2, breaks=1)
+def not_of_a_comparison(x):
+    flag = not (x.sum() > 0.5)
+    return x + 1, flag
+
+
 @case(captures=3, breaks=2, again=False)
 def while_on_value(x):
     while x.abs().max() > 0.3:

@@ -416,6 +416,51 @@ def call_errors(x):
     return out
 
 
+class Truth:
+    """What a comparison gives: asked for its truth it says so."""
+
+    def __init__(self, log, truth):
+        self.log, self.truth = log, truth
+
+    def __bool__(self):
+        self.log.append(self.truth)
+        if self.truth is None:
+            raise OverflowError("neither")
+        return self.truth
+
+
+class Compared:
+    def __init__(self, log):
+        self.log = log
+
+    def __lt__(self, truth):
+        self.log.append("compared")
+        return Truth(self.log, truth)
+
+
+@case()
+def comparisons_that_give_objects(x):
+    log, out = [], []
+    c = Compared(log)
+    for truth in (True, False, None):
+        try:
+            if c < truth:
+                out.append("if")
+            out.append(not (c < truth))
+            while c < truth:
+                out.append("while")
+                break
+            out.append((c < truth) and 3)
+            out.append((c < truth) or 4)
+        except OverflowError as e:
+            out.append(str(e))
+    try:
+        not_ = not (c < None)
+    except OverflowError as e:
+        not_ = str(e)
+    return [o if isinstance(o, (int, str)) else type(o).__name__ for o in out], log, not_
+
+
 class Mapping:
     def keys(self):
         return ["a", "b"]

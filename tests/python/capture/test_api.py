@@ -439,3 +439,39 @@ def test_identities_of_objects_from_outside():
     for _ in range(3):
         assert compiled(wick.ones(1))[0]
     assert compiled.breaks
+
+
+@pytest.mark.skipif(not hasattr(sys, "monitoring"), reason="sys.monitoring is new in 3.12")
+def test_tools_of_sys_monitoring_see_what_they_watch():
+    def inner(x):
+        return x + 1
+
+    def outer(x):
+        return inner(x) * 2
+
+    monitoring, seen = sys.monitoring, []
+    tool, event = monitoring.DEBUGGER_ID, monitoring.events.PY_RETURN
+    compiled = Compiled(outer)
+    for _ in range(3):
+        assert compiled(wick.ones(2)).tolist() == [4, 4]
+    monitoring.use_tool_id(tool, "test")
+    try:
+        monitoring.register_callback(tool, event, lambda code, offset, value: seen.append(code.co_name))
+        monitoring.set_local_events(tool, outer.__code__, event)
+        assert compiled(wick.ones(2)).tolist() == [4, 4]
+        assert seen == ["outer"]
+        fresh = Compiled(lambda x: outer(x) - 1)
+        for _ in range(3):
+            assert fresh(wick.ones(2)).tolist() == [3, 3]
+        assert seen == ["outer"] * 4
+        monitoring.set_local_events(tool, outer.__code__, 0)
+        monitoring.set_events(tool, event)
+        assert compiled(wick.ones(2)).tolist() == [4, 4]
+        assert seen[4:6] == ["inner", "outer"]
+        monitoring.set_events(tool, 0)
+    finally:
+        monitoring.free_tool_id(tool)
+    seen.clear()
+    for _ in range(3):
+        assert compiled(wick.ones(2)).tolist() == [4, 4]
+    assert not seen and compiled.captures == 1

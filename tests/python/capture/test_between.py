@@ -525,13 +525,14 @@ def test_weak_references_made_inside():
 
     for f in (by_reference, by_containers):
         seen.clear()
-        f(wick.ones(2))
+        plain = f(wick.ones(2))
         wanted = list(seen)
         compiled = Compiled(f)
         for _ in range(4):
             seen.clear()
-            compiled(wick.ones(2))
+            result = compiled(wick.ones(2))
             assert seen == wanted == ["gone"]
+            assert not isinstance(plain, tuple) or result[1] is plain[1]
         assert not len(members) and not len(values)
 
 

@@ -1163,3 +1163,16 @@ def test_slots_that_are_bound_to_a_tensor():
         for n in (3, 4, 5):
             given, wanted = compiled(wick.ones(n), wick.ones(n)), function(wick.ones(n), wick.ones(n))
             assert given[0].tolist() == wanted[0].tolist() and given[1:] == wanted[1:]
+
+
+@pytest.mark.parametrize("operator", ["//", "%", "/"])
+def test_a_division_by_a_difference_that_becomes_zero_fails(operator):
+    space = {}
+    exec(f"def f(x):\n    n, s = x.shape\n    return x + (n - s) {operator} (s - n)", space)
+    compiled = wick.compile(space["f"], dynamic=True)
+    for shape in ((3, 4), (5, 2)):
+        assert compiled(wick.ones(shape)).equal(space["f"](wick.ones(shape)))
+    for shape in ((4, 4), (6, 6)):
+        for function in (space["f"], compiled):
+            with pytest.raises(ZeroDivisionError):
+                function(wick.ones(shape))
