@@ -5,7 +5,7 @@ symbolic sizes too."""
 import re
 
 import pytest
-from sampling import ROWS, SAMPLES, arguments, tensors_in
+from sampling import ROWS, SAMPLES, TEST_ROWS, arguments, tensors_in
 from test_symbolic import BY_NUMBER, operation
 
 import wick
@@ -75,7 +75,7 @@ def check_alike(plain, taken_apart, oracle, units=4):
 
 
 def test_every_operator_is_one_of_them():
-    assert set(KINDS) == set(ROWS)
+    assert set(KINDS) - TEST_ROWS == set(ROWS)
     assert len(PRIMITIVES) < 140
 
 

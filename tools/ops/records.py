@@ -53,7 +53,8 @@ def numbers(rows):
     for row in rows:
         if row.schema.parameters:
             names = ", ".join(f"WK__ARG_{row.symbol}_{p.name}" for p in row.schema.parameters)
-            out.append(f"enum {{ {names} }};")
+            short = ", ".join(f"A_{p.name}" for p in row.schema.parameters)
+            out += [f"enum {{ {names} }};", f"#define WK__ARGS_{row.symbol} enum {{ {short} }}"]
     return "\n".join([*out, "", "#endif", ""])
 
 
