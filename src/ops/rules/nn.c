@@ -313,17 +313,6 @@ wk_status wk__vjp_embedding_backward(wk__vjp *v) {
 
 /* ===================================================== losses =================================================== */
 
-static wk_status reduce_loss(wk__call *c, wk_scope *scope, wk_tensor *loss, int64_t reduction) {
-  if (loss && reduction == WK__REDUCE_MEAN) loss = wk_mean(loss, WK_DTYPE_NONE);
-  if (loss && reduction == WK__REDUCE_SUM) loss = wk_sum(loss, WK_DTYPE_NONE);
-  return finish(c, scope, loss);
-}
-wk_status wk__compose_mse_loss(wk__call *c) {
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  return reduce_loss(c, &scope, wk__squared_difference(c->args[0].tensor, c->args[1].tensor), wk__arg_int(c, 2));
-}
-
 /* ---- nll over any rank; nll.c has its rows ---- */
 
 /* Classes to the last dim and rows folded: (N, C, d...) -> (N d..., C). */
