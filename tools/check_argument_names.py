@@ -65,7 +65,7 @@ def functions_of(file, text):
 
 def handed_to(function, text):
     """Names of the functions that are handed the call."""
-    call = rf"\b(\w+)\((?:[^();]*, )?{function.context}(?:->call)?[,)]"
+    call = rf"\b(\w+)\(\s*(?:[^();]*,\s*)?{function.context}(?:->call)?[,)]"
     return set(re.findall(call, text[function.begin : function.end]))
 
 
@@ -102,8 +102,8 @@ def numbers_in(text, function):
     c = function.context
     patterns = [
         rf"\b{c}(?:->call)?->args\[(\d+)\]",
-        r"\b(?:ARG|GIVE|NEEDS)\((\d+)[,)]",
-        rf"\b(?:{BY_FUNCTION})\({c}(?:->call)?, (\d+)[,)]",
+        r"\b(?:ARG|GIVE|NEEDS)\(\s*(\d+)[,)]",
+        rf"\b(?:{BY_FUNCTION})\(\s*{c}(?:->call)?,\s*(\d+)[,)]",
     ]
     for pattern in patterns:
         for m in re.compile(pattern).finditer(text, function.begin, function.end):

@@ -24,6 +24,7 @@ check words python tools/check_words.py
 check pages python tools/check_pages.py
 check devices python tools/check_devices.py
 check operators python tools/check_operator_lists.py
+check 'names of arguments' python tools/check_argument_names.py
 check operators.md python tools/generate_operators.py page=docs/operators.md --check -- src/ops/tables/*.ops
 check names python tools/check_core_names.py build/python
 check exports python tools/check_exports.py build/python/wick/libwick.so
