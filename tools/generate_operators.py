@@ -8,7 +8,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from ops import functions, language, pages, records  # noqa: E402
+from ops import functions, language, pages, records, stubs  # noqa: E402
 
 WRITERS = {
     "functions.h": functions.header,
@@ -19,6 +19,7 @@ WRITERS = {
     "kernels.h": records.kernels_header,
     "kernels.c": records.kernels,
     "page": pages.operators,
+    "stub": stubs.stub,
     "decompose_rules": records.decompose_rules,
     "decompositions": records.decompositions,
 }

@@ -32,8 +32,9 @@ static wk_status check_lists(const wk__call *c, int last, int left_out) {
 
 wk_status wk__decompose_foreach_add(wk__call *c, wk_tensor **out) {
   (void)out;
-  for (uint32_t i = 0; i < c->args[0].count; i++)
-    WK_TRY(write(c, -1, item(c, 0, i), wk_add_Scalar(item(c, 0, i), c->args[1], wk__v_int(1))));
+  for (uint32_t i = 0; i < c->args[WK__ARG(_foreach_add__Scalar, self)].count; i++)
+    WK_TRY(write(c, -1, item(c, 0, i),
+                 wk_add_Scalar(item(c, 0, i), c->args[WK__ARG(_foreach_add__Scalar, scalar)], wk__v_int(1))));
   return WK_OK;
 }
 
@@ -67,9 +68,10 @@ static wk_status sgd_step(const wk__call *c, uint32_t i) {
   if (decay != 0) g = wk__d_add(g, wk__d_times(p, decay));
   if (momentum != 0) {
     wk_tensor *b = g;
-    if (!wk__arg_bool(c, 9)) b = wk__d_add(wk__d_times(wide(item(c, 2, i)), momentum), wk__d_times(g, rest));
+    if (!wk__arg_bool(c, WK__ARG(_fused_sgd_, is_first_step)))
+      b = wk__d_add(wk__d_times(wide(item(c, 2, i)), momentum), wk__d_times(g, rest));
     WK_TRY(write(c, 11, item(c, 2, i), b));
-    g = wk__arg_bool(c, 7) ? wk__d_add(g, wk__d_times(b, momentum)) : b;
+    g = wk__arg_bool(c, WK__ARG(_fused_sgd_, nesterov)) ? wk__d_add(g, wk__d_times(b, momentum)) : b;
   }
   return write(c, 11, item(c, 0, i), wk__d_sub(p, wk__d_times(g, number(c, 5))));
 }
@@ -77,7 +79,7 @@ static wk_status sgd_step(const wk__call *c, uint32_t i) {
 wk_status wk__decompose_fused_sgd(wk__call *c, wk_tensor **out) {
   (void)out;
   WK_TRY(check_lists(c, 2, number(c, 4) == 0 ? 2 : -1));
-  for (uint32_t i = 0; i < c->args[0].count; i++) WK_TRY(sgd_step(c, i));
+  for (uint32_t i = 0; i < c->args[WK__ARG(_fused_sgd_, self)].count; i++) WK_TRY(sgd_step(c, i));
   return WK_OK;
 }
 
@@ -101,7 +103,7 @@ static wk_status adam_step(const wk__call *c, uint32_t i) {
   v = wk__d_add(wk__d_times(v, beta2), wk_mul(wk__d_times(g, 1 - beta2), g));
   WK_TRY(write(c, 14, item(c, 2, i), m));
   WK_TRY(write(c, 14, item(c, 3, i), v));
-  if (wk__arg_bool(c, 11)) {
+  if (wk__arg_bool(c, WK__ARG(_fused_adam_, amsgrad))) {
     v = wk_maximum(wide(item(c, 4, i)), v);
     WK_TRY(write(c, 14, item(c, 4, i), v));
   }
@@ -113,7 +115,7 @@ static wk_status adam_step(const wk__call *c, uint32_t i) {
 
 wk_status wk__decompose_fused_adam(wk__call *c, wk_tensor **out) {
   (void)out;
-  WK_TRY(check_lists(c, 5, wk__arg_bool(c, 11) ? -1 : 4));
+  WK_TRY(check_lists(c, 5, wk__arg_bool(c, WK__ARG(_fused_adam_, amsgrad)) ? -1 : 4));
   for (uint32_t i = 0; i < c->args[0].count; i++) WK_TRY(adam_step(c, i));
   return WK_OK;
 }

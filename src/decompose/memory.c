@@ -24,12 +24,16 @@ static wk_tensor *swapped(wk_tensor *t, int a, int b) {
   return t->ndim ? wk_permute(t, dims, t->ndim) : wk_alias(t);
 }
 WK__DECOMPOSE_ONE(transpose) {
-  int ndim = ARG(0)->ndim;
-  return check_view(c) ? swapped(ARG(0), wrapped(wk__arg_int(c, 1), ndim), wrapped(wk__arg_int(c, 2), ndim)) : NULL;
+  WK__ARGS(transpose_int);
+  int ndim = ARG(A_self)->ndim;
+  return check_view(c)
+             ? swapped(ARG(A_self), wrapped(wk__arg_int(c, A_dim0), ndim), wrapped(wk__arg_int(c, A_dim1), ndim))
+             : NULL;
 }
 WK__DECOMPOSE_ONE(t) {
+  WK__ARGS(t);
   if (!check_view(c)) return NULL;
-  return ARG(0)->ndim == 2 ? swapped(ARG(0), 0, 1) : wk_alias(ARG(0));
+  return ARG(A_self)->ndim == 2 ? swapped(ARG(A_self), 0, 1) : wk_alias(ARG(A_self));
 }
 
 WK__DECOMPOSE_ONE(squeeze) {
@@ -47,13 +51,16 @@ static wk_int from_front(wk_int index, wk_int size) {
   return wk_int_lt(index, wk_int_of(0)) ? wk_int_add(index, size) : index;
 }
 WK__DECOMPOSE_ONE(select) {
+  WK__ARGS(select_int);
   if (!check_view(c)) return NULL;
-  int dim = wrapped(wk__arg_int(c, 1), ARG(0)->ndim);
-  wk_int at = from_front(VALUE(2).integer, ARG(0)->sizes[dim]), one = wk_int_of(1);
-  return wk_squeeze_dim(wk_slice(ARG(0), dim, wk__v_size(at), wk__v_size(wk_int_add(at, one)), one), dim);
+  int dim = wrapped(wk__arg_int(c, A_dim), ARG(A_self)->ndim);
+  wk_int at = from_front(VALUE(2).integer, ARG(A_self)->sizes[dim]), one = wk_int_of(1);
+  return wk_squeeze_dim(wk_slice(ARG(A_self), dim, wk__v_size(at), wk__v_size(wk_int_add(at, one)), one), dim);
 }
 
-WK__DECOMPOSE_ONE(unsafe_view) { return wk_view(ARG(0), VALUE(1).integers, (int)VALUE(1).count); }
+WK__DECOMPOSE_ONE(unsafe_view) {
+  return wk_view(ARG(WK__ARG(_unsafe_view, self)), VALUE(1).integers, (int)VALUE(1).count);
+}
 
 /* ---- wholes with a part put in ---- */
 
@@ -70,10 +77,17 @@ static wk_tensor *zeros_of(const wk__call *c, int sizes) {
                  wk__d_device(ARG(0)));
 }
 
-WK__DECOMPOSE_ONE(select_backward) { return put_one(zeros_of(c, 1), ARG(0), wk__arg_int(c, 2), VALUE(3).integer); }
-WK__DECOMPOSE_ONE(select_scatter) { return put_one(ARG(0), ARG(1), wk__arg_int(c, 2), VALUE(3).integer); }
+WK__DECOMPOSE_ONE(select_backward) {
+  return put_one(zeros_of(c, 1), ARG(WK__ARG(select_backward, grad_output)),
+                 wk__arg_int(c, WK__ARG(select_backward, dim)), VALUE(3).integer);
+}
+WK__DECOMPOSE_ONE(select_scatter) {
+  return put_one(ARG(WK__ARG(select_scatter, self)), ARG(WK__ARG(select_scatter, src)),
+                 wk__arg_int(c, WK__ARG(select_scatter, dim)), VALUE(3).integer);
+}
 WK__DECOMPOSE_ONE(slice_backward) {
-  return wk_slice_scatter(zeros_of(c, 1), ARG(0), wk__arg_int(c, 2), VALUE(3), VALUE(4), VALUE(5).integer);
+  return wk_slice_scatter(zeros_of(c, 1), ARG(WK__ARG(slice_backward, grad_output)),
+                          wk__arg_int(c, WK__ARG(slice_backward, dim)), VALUE(3), VALUE(4), VALUE(5).integer);
 }
 
 /* Its routine is made of operators. */
@@ -136,7 +150,7 @@ static wk_tensor *counted(wk_int n, wk_dtype dtype, const wk__spec *like) {
 /* From the nearer end: start + step i in the first half, end - step (n - 1 - i) in the second. */
 WK__DECOMPOSE_ONE(linspace) {
   const wk__spec *spec = &c->specs[0];
-  int64_t n = wk__arg_int(c, 2), gaps = wk__max(n - 1, 1), half = wk__max(n / 2, 1);
+  int64_t n = wk__arg_int(c, WK__ARG(linspace, steps)), gaps = wk__max(n - 1, 1), half = wk__max(n / 2, 1);
   wk_dtype compute = (wk_dtype)wk__dtypes[spec->dtype].compute;
   if (!wk_dtype_is_floating(compute)) compute = WK_FLOAT64;
   wk_tensor *i = counted(wk_int_of(n), WK_INT64, spec);
@@ -170,15 +184,16 @@ WK__DECOMPOSE_ONE(randint) {
 
 /* weight (V, D), indices (...): rows, (..., D) */
 WK__DECOMPOSE_ONE(embedding) {
-  wk_tensor *indices = ARG(1);
-  wk_tensor *rows = wk_index_select(ARG(0), 0, wk__d_reshape(indices, &indices->numel, 1));
+  wk_tensor *indices = ARG(WK__ARG(embedding, indices));
+  wk_tensor *rows = wk_index_select(ARG(WK__ARG(embedding, weight)), 0, wk__d_reshape(indices, &indices->numel, 1));
   return wk__d_reshape(rows, c->specs[0].sizes, c->specs[0].ndim);
 }
 
 /* Rows of the gradient to where they came from; nothing to the padding row. */
 WK__DECOMPOSE_ONE(embedding_backward) {
   const wk__spec *spec = &c->specs[0];
-  wk_tensor *g = ARG(0), *indices = ARG(1);
+  wk_tensor *g = ARG(WK__ARG(embedding_dense_backward, grad_output)),
+            *indices = ARG(WK__ARG(embedding_dense_backward, indices));
   wk_int count = indices->numel, rows[] = {count, spec->sizes[1]};
   wk_tensor *index = wk_unsqueeze(wk__d_reshape(indices, &count, 1), 1);
   wk_tensor *terms = wk__d_reshape(g, rows, 2), *zero = wk__d_number(wk__v_int(0), (wk_dtype)g->dtype, g);
@@ -188,15 +203,18 @@ WK__DECOMPOSE_ONE(embedding_backward) {
 }
 
 WK__DECOMPOSE_ONE(scatter_value) {
-  wk_tensor *index = ARG(2);
-  wk_tensor *value = wk_full(index->sizes, index->ndim, VALUE(3), (wk_dtype)ARG(0)->dtype, wk__d_device(ARG(0)));
-  return wk_scatter_src(ARG(0), wk__arg_int(c, 1), index, value);
+  WK__ARGS(scatter_value);
+  wk_tensor *index = ARG(A_index);
+  wk_tensor *value =
+      wk_full(index->sizes, index->ndim, VALUE(3), (wk_dtype)ARG(A_self)->dtype, wk__d_device(ARG(A_self)));
+  return wk_scatter_src(ARG(A_self), wk__arg_int(c, A_dim), index, value);
 }
 
 /* The index of a dim for every element of the source. */
 WK__DECOMPOSE_ONE(index_add) {
-  wk_tensor *self = ARG(0), *index = ARG(2), *source = ARG(3);
-  int ndim = self->ndim, dim = wrapped(wk__arg_int(c, 1), ndim);
+  WK__ARGS(index_add);
+  wk_tensor *self = ARG(A_self), *index = ARG(A_index), *source = ARG(A_source);
+  int ndim = self->ndim, dim = wrapped(wk__arg_int(c, A_dim), ndim);
   wk_int shape[WK_MAX_DIMS], one = wk_int_of(1);
   if (ndim == 0 || source->ndim != ndim) { /* one element, or a source without dims */
     wk_tensor *line = ndim ? self : wk__d_reshape(self, &one, 1);
@@ -232,7 +250,7 @@ static wk_tensor *layered(wk_tensor *t, int dim, wk_int count, bool behind, wk_v
 
 /* Pairs of (before, after) from the last dim on; negative numbers take away. */
 WK__DECOMPOSE_ONE(constant_pad) {
-  wk_tensor *t = ARG(0);
+  wk_tensor *t = ARG(WK__ARG(constant_pad_nd, self));
   wk_int none = wk_int_of(0);
   for (int k = 0; t && k < (int)VALUE(1).count / 2; k++) {
     int dim = t->ndim - 1 - k;
@@ -242,9 +260,10 @@ WK__DECOMPOSE_ONE(constant_pad) {
       t = wk_slice(t, dim, wk__v_int(0), wk__v_size(wk_int_add(t->sizes[dim], after)), wk_int_of(1));
     t = layered(layered(t, dim, before, false, VALUE(2)), dim, after, true, VALUE(2));
   }
-  return t == ARG(0) ? wk_clone(t, "contiguous_format") : t;
+  return t == ARG(WK__ARG(constant_pad_nd, self)) ? wk_clone(t, "contiguous_format") : t;
 }
 
 wk_status wk__decompose_sort(wk__call *c, wk_tensor **out) {
-  return wk_sort_stable(ARG(0), WK__NO_VALUE, wk__arg_int(c, 1), wk__arg_bool(c, 2), out);
+  WK__ARGS(sort);
+  return wk_sort_stable(ARG(A_self), WK__NO_VALUE, wk__arg_int(c, A_dim), wk__arg_bool(c, A_descending), out);
 }

@@ -45,21 +45,24 @@ static wk_tensor *in_compute(const wk__call *c, wk_tensor *t) {
 WK__DECOMPOSE_ONE(mean) {
   dims d;
   if (!read_dims(c, 1, &d)) return NULL;
-  return wk_div_Scalar(sum_over(in_compute(c, ARG(0)), &d, wk__arg_bool(c, 2)), wk__v_size(d.elements));
+  return wk_div_Scalar(
+      sum_over(in_compute(c, ARG(WK__ARG(mean_dim, self))), &d, wk__arg_bool(c, WK__ARG(mean_dim, keepdim))),
+      wk__v_size(d.elements));
 }
 
 WK__DECOMPOSE_ONE(prod_all) {
   wk_int all = wk_int_of(-1);
-  return wk_prod_dim_int(wk__d_reshape(ARG(0), &all, 1), 0, false, (wk_dtype)c->specs[0].dtype);
+  return wk_prod_dim_int(wk__d_reshape(ARG(WK__ARG(_prod_all, self)), &all, 1), 0, false, (wk_dtype)c->specs[0].dtype);
 }
 
 /* Two passes, the mean first; what is left of the elements is at least zero. */
 WK__DECOMPOSE_ONE(var) {
   dims d;
   if (!read_dims(c, 1, &d)) return NULL;
-  wk_tensor *x = in_compute(c, ARG(0)), *count = wk__d_number(wk__v_size(d.elements), (wk_dtype)x->dtype, x);
+  wk_tensor *x = in_compute(c, ARG(WK__ARG(var_correction, self))),
+            *count = wk__d_number(wk__v_size(d.elements), (wk_dtype)x->dtype, x);
   wk_tensor *centred = wk__d_sub(x, wk_div(sum_over(x, &d, true), count));
-  wk_tensor *sum = sum_over(wk_mul(centred, centred), &d, wk__arg_bool(c, 3));
+  wk_tensor *sum = sum_over(wk_mul(centred, centred), &d, wk__arg_bool(c, WK__ARG(var_correction, keepdim)));
   double correction = VALUE(2).tag == WK_VALUE_NONE ? 1 : number(&VALUE(2));
   wk_tensor *freedom = wk__d_plus(count, -correction);
   return wk_div(sum, wk_maximum(freedom, wk__d_number(wk__v_int(0), (wk_dtype)x->dtype, x)));
@@ -67,7 +70,7 @@ WK__DECOMPOSE_ONE(var) {
 
 static wk_status extremum_dim(wk__call *c, bool largest, wk_tensor **out) {
   wk_int dim = VALUE(1).integer;
-  bool keep = wk__arg_bool(c, 2);
+  bool keep = wk__arg_bool(c, WK__ARG(max_dim, keepdim));
   out[0] = largest ? wk_amax(ARG(0), &dim, 1, keep) : wk_amin(ARG(0), &dim, 1, keep);
   out[1] = largest ? wk_argmax(ARG(0), VALUE(1), keep) : wk_argmin(ARG(0), VALUE(1), keep);
   return out[0] && out[1] ? WK_OK : wk_error_category();
@@ -90,11 +93,12 @@ WK__DECOMPOSE_ONE(all) { return wk_eq_Scalar(count(c, wk_eq_Scalar(ARG(0), wk__v
 WK__DECOMPOSE_ONE(logsumexp) {
   dims d;
   if (!read_dims(c, 1, &d)) return NULL;
-  wk_tensor *x = in_compute(c, ARG(0)), *zero = wk__d_number(wk__v_int(0), (wk_dtype)x->dtype, x);
+  wk_tensor *x = in_compute(c, ARG(WK__ARG(logsumexp, self))),
+            *zero = wk__d_number(wk__v_int(0), (wk_dtype)x->dtype, x);
   wk_tensor *most = wk_amax(x, d.list, d.count, true);
   wk_tensor *shift = wk_where_self(wk_eq_Scalar(wk_abs(most), wk__v_double(INFINITY)), zero, most);
   wk_tensor *y = wk__d_add(wk_log(sum_over(wk_exp(wk__d_sub(x, shift)), &d, true)), shift);
-  return y && !wk__arg_bool(c, 2) ? wk__d_reshape(y, c->specs[0].sizes, c->specs[0].ndim) : y;
+  return y && !wk__arg_bool(c, WK__ARG(logsumexp, keepdim)) ? wk__d_reshape(y, c->specs[0].sizes, c->specs[0].ndim) : y;
 }
 
 /* ==================================================== softmax =================================================== */
@@ -106,58 +110,68 @@ static wk_tensor *shifted(wk_tensor *x, int64_t dim) {
 }
 
 WK__DECOMPOSE_ONE(softmax) {
-  int64_t dim = wk__arg_int(c, 1);
-  wk_tensor *e = wk_exp(shifted(in_compute(c, ARG(0)), dim));
+  int64_t dim = wk__arg_int(c, WK__ARG(_softmax, dim));
+  wk_tensor *e = wk_exp(shifted(in_compute(c, ARG(WK__ARG(_softmax, self))), dim));
   return wk_mul(e, wk_reciprocal(wk__d_sum_dim(e, dim)));
 }
 
 WK__DECOMPOSE_ONE(log_softmax) {
-  int64_t dim = wk__arg_int(c, 1);
-  wk_tensor *x = shifted(in_compute(c, ARG(0)), dim);
+  int64_t dim = wk__arg_int(c, WK__ARG(_log_softmax, dim));
+  wk_tensor *x = shifted(in_compute(c, ARG(WK__ARG(_log_softmax, self))), dim);
   return wk__d_sub(x, wk_log(wk__d_sum_dim(wk_exp(x), dim)));
 }
 
 /* y (g - sum(g y)) */
 WK__DECOMPOSE_ONE(softmax_backward) {
-  wk_tensor *product = wk_mul(ARG(0), ARG(1));
-  return wk__d_sub(product, wk_mul(ARG(1), wk__d_sum_dim(product, wk__arg_int(c, 2))));
+  WK__ARGS(_softmax_backward_data);
+  wk_tensor *product = wk_mul(ARG(A_grad_output), ARG(A_output));
+  return wk__d_sub(product, wk_mul(ARG(A_output), wk__d_sum_dim(product, wk__arg_int(c, A_dim))));
 }
 
 /* g - exp(y) sum(g) */
 WK__DECOMPOSE_ONE(log_softmax_backward) {
-  return wk__d_sub(ARG(0), wk_mul(wk_exp(ARG(1)), wk__d_sum_dim(ARG(0), wk__arg_int(c, 2))));
+  WK__ARGS(_log_softmax_backward_data);
+  return wk__d_sub(ARG(A_grad_output),
+                   wk_mul(wk_exp(ARG(A_output)), wk__d_sum_dim(ARG(A_grad_output), wk__arg_int(c, A_dim))));
 }
 
 /* ================================================== layer norm ================================================== */
 
 wk_status wk__decompose_layer_norm(wk__call *c, wk_tensor **out) {
+  WK__ARGS(native_layer_norm);
   int last = (int)VALUE(1).count;
-  wk_tensor *x = in_compute(c, ARG(0)), *mean = wk__d_mean_last(x, last), *centred = wk__d_sub(x, mean);
+  wk_tensor *x = in_compute(c, ARG(A_input)), *mean = wk__d_mean_last(x, last), *centred = wk__d_sub(x, mean);
   wk_tensor *variance = wk__d_mean_last(wk_mul(centred, centred), last);
   wk_tensor *rstd = wk_rsqrt(wk_add_Scalar(variance, VALUE(4), wk__v_int(1)));
   wk_tensor *y = wk_mul(centred, rstd);
-  if (ARG(2)) y = wk_mul(y, ARG(2));
-  if (ARG(3)) y = wk__d_add(y, ARG(3));
+  if (ARG(A_weight)) y = wk_mul(y, ARG(A_weight));
+  if (ARG(A_bias)) y = wk__d_add(y, ARG(A_bias));
   out[0] = y;
   out[1] = mean;
   out[2] = rstd;
   return y ? WK_OK : wk_error_category();
 }
 
-static wk_tensor *normalised(const wk__call *c) { return wk_mul(wk__d_sub(ARG(1), ARG(2)), ARG(3)); }
+static wk_tensor *normalised(const wk__call *c) {
+  return wk_mul(
+      wk__d_sub(ARG(WK__ARG(_layer_norm_backward_input, input)), ARG(WK__ARG(_layer_norm_backward_input, mean))),
+      ARG(WK__ARG(_layer_norm_backward_input, rstd)));
+}
 
 /* rstd (g w - mean(g w) - xhat mean(g w xhat)) */
 WK__DECOMPOSE_ONE(layer_norm_backward_input) {
-  int last = (int)wk__arg_int(c, 5);
-  wk_tensor *xhat = normalised(c), *g = ARG(4) ? wk_mul(ARG(0), ARG(4)) : ARG(0);
+  WK__ARGS(_layer_norm_backward_input);
+  int last = (int)wk__arg_int(c, A_dims);
+  wk_tensor *xhat = normalised(c), *g = ARG(A_weight) ? wk_mul(ARG(A_grad_out), ARG(A_weight)) : ARG(A_grad_out);
   wk_tensor *along = wk_mul(xhat, wk__d_mean_last(wk_mul(g, xhat), last));
-  return wk_mul(wk__d_sub(g, wk__d_add(along, wk__d_mean_last(g, last))), ARG(3));
+  return wk_mul(wk__d_sub(g, wk__d_add(along, wk__d_mean_last(g, last))), ARG(A_rstd));
 }
 
 WK__DECOMPOSE_ONE(layer_norm_backward_weight) {
+  WK__ARGS(_layer_norm_backward_weight);
   wk_int lead[WK_MAX_DIMS];
-  int rows = ARG(1)->ndim - (int)wk__arg_int(c, 4);
-  wk_tensor *terms = wk_mul(ARG(0), normalised(c));
+  int rows = ARG(A_input)->ndim - (int)wk__arg_int(c, A_dims);
+  wk_tensor *terms = wk_mul(ARG(A_grad_out), normalised(c));
   for (int d = 0; d < rows; d++) lead[d] = wk_int_of(d);
   return rows ? wk__d_sum(terms, lead, rows, false) : terms;
 }
@@ -182,11 +196,12 @@ static bool read_rows(wk_tensor *target, wk_tensor *weight, wk_value ignore, nll
 }
 
 wk_status wk__decompose_nll_rows(wk__call *c, wk_tensor **out) {
+  WK__ARGS(_nll_rows);
   nll rows;
-  if (!read_rows(ARG(1), ARG(2), VALUE(3), &rows)) return wk_error_category();
-  wk_tensor *zero = wk__d_number(wk__v_int(0), WK_FLOAT64, ARG(1));
-  wk_tensor *one = wk__d_number(wk__v_int(1), WK_FLOAT64, ARG(1));
-  wk_tensor *picked = wk_squeeze_dim(wk_gather(ARG(0), -1, wk_unsqueeze(rows.class, -1), false), -1);
+  if (!read_rows(ARG(A_target), ARG(A_weight), VALUE(3), &rows)) return wk_error_category();
+  wk_tensor *zero = wk__d_number(wk__v_int(0), WK_FLOAT64, ARG(A_target));
+  wk_tensor *one = wk__d_number(wk__v_int(1), WK_FLOAT64, ARG(A_target));
+  wk_tensor *picked = wk_squeeze_dim(wk_gather(ARG(A_self), -1, wk_unsqueeze(rows.class, -1), false), -1);
   wk_tensor *loss = wk__d_cast(picked, WK_FLOAT64);
   if (rows.weight) loss = wk_mul(rows.weight, loss);
   out[0] = wk_where_self(rows.ignored, zero, wk_neg(loss));
@@ -195,20 +210,23 @@ wk_status wk__decompose_nll_rows(wk__call *c, wk_tensor **out) {
 }
 
 wk_status wk__decompose_nll_total(wk__call *c, wk_tensor **out) {
-  wk_tensor *loss = wk__d_sum(ARG(0), NULL, 0, false), *weight = wk__d_sum(ARG(1), NULL, 0, false);
-  out[0] = wk__arg_int(c, 2) == WK__REDUCE_MEAN ? wk_div(loss, weight) : loss;
+  WK__ARGS(_nll_total);
+  wk_tensor *loss = wk__d_sum(ARG(A_losses), NULL, 0, false), *weight = wk__d_sum(ARG(A_weights), NULL, 0, false);
+  out[0] = wk__arg_int(c, A_reduction) == WK__REDUCE_MEAN ? wk_div(loss, weight) : loss;
   out[1] = weight;
   return out[0] && out[1] ? WK_OK : wk_error_category();
 }
 
 /* -weight g, by the total weight for a mean, where the class is the row's own */
 WK__DECOMPOSE_ONE(nll_loss_backward) {
+  WK__ARGS(nll_loss_backward);
   nll rows;
-  wk_tensor *x = ARG(1), *total = ARG(6);
-  if (!read_rows(ARG(2), ARG(3), VALUE(5), &rows)) return NULL;
-  wk_tensor *slope = wk_neg(wk__d_cast(ARG(0), WK_FLOAT64));
+  wk_tensor *x = ARG(A_self), *total = ARG(A_total_weight);
+  if (!read_rows(ARG(A_target), ARG(A_weight), VALUE(5), &rows)) return NULL;
+  wk_tensor *slope = wk_neg(wk__d_cast(ARG(A_grad_output), WK_FLOAT64));
   if (rows.weight) slope = wk_mul(rows.weight, slope);
-  if (wk__arg_int(c, 4) == WK__REDUCE_MEAN) slope = wk_mul(slope, wk_reciprocal(wk__d_cast(total, WK_FLOAT64)));
+  if (wk__arg_int(c, A_reduction) == WK__REDUCE_MEAN)
+    slope = wk_mul(slope, wk_reciprocal(wk__d_cast(total, WK_FLOAT64)));
   wk_tensor *zero = wk__d_number(wk__v_int(0), (wk_dtype)x->dtype, x);
   slope = wk_where_self(rows.ignored, zero, wk__d_cast(slope, (wk_dtype)x->dtype));
   wk_tensor *classes = wk_arange(wk__v_size(x->sizes[x->ndim - 1]), WK_INT64, wk__d_device(x));
@@ -223,21 +241,23 @@ static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) {
 }
 
 WK__DECOMPOSE_ONE(addmm) {
-  wk_tensor *product = scaled(wk_mm(ARG(1), ARG(2)), &VALUE(4));
+  WK__ARGS(addmm);
+  wk_tensor *product = scaled(wk_mm(ARG(A_mat1), ARG(A_mat2)), &VALUE(4));
   if (number(&VALUE(3)) == 0) return product;
-  return wk__d_add(scaled(ARG(0), &VALUE(3)), product);
+  return wk__d_add(scaled(ARG(A_self), &VALUE(3)), product);
 }
 
 /* input (..., in), weight (out, in) or (in), bias (out) */
 WK__DECOMPOSE_ONE(linear) {
-  wk_tensor *x = ARG(0), *w = ARG(1);
-  if (x->ndim == 0 || w->ndim != 2) return wk_linear(x, w, ARG(2)); /* says what is wrong, or is a product */
+  WK__ARGS(linear);
+  wk_tensor *x = ARG(A_input), *w = ARG(A_weight);
+  if (x->ndim == 0 || w->ndim != 2) return wk_linear(x, w, ARG(A_bias)); /* says what is wrong, or is a product */
   wk_int rows[] = {wk_int_floordiv(x->numel, wk_int_max(x->sizes[x->ndim - 1], wk_int_of(1))), x->sizes[x->ndim - 1]};
   wk_int sizes[WK_MAX_DIMS];
   memcpy(sizes, x->sizes, x->ndim * sizeof *sizes);
   sizes[x->ndim - 1] = w->sizes[0];
   wk_tensor *y = wk_mm(x->ndim == 2 ? x : wk__d_reshape(x, rows, 2), wk_t(w));
-  if (ARG(2)) y = wk__d_add(y, ARG(2));
+  if (ARG(A_bias)) y = wk__d_add(y, ARG(A_bias));
   return x->ndim == 2 ? y : wk__d_reshape(y, sizes, x->ndim);
 }
 
@@ -302,9 +322,10 @@ wk_status wk__decompose_attention(wk__call *c, wk_tensor **out) {
 
 /* With P the probabilities, O the output: dV = P' dO; dS = P (dO V' - rowsum(dO O)); dQ = dS K; dK = dS' Q, scaled. */
 wk_status wk__decompose_attention_backward(wk__call *c, wk_tensor **out) {
+  WK__ARGS(_scaled_dot_product_flash_attention_for_cpu_backward);
   attention a = read_attention(c, 1, 7, 8, 9);
-  wk_tensor *g = ARG(0), *p = probabilities(scores_of(&a), ARG(5));
-  wk_tensor *along = wk__d_sum_dim(wk_mul(g, ARG(4)), -1);
+  wk_tensor *g = ARG(A_grad_out), *p = probabilities(scores_of(&a), ARG(A_logsumexp));
+  wk_tensor *along = wk__d_sum_dim(wk_mul(g, ARG(A_out)), -1);
   wk_tensor *slope = wk__d_times(wk_mul(p, wk__d_sub(product(g, turned(a.v)), along)), a.scale);
   out[0] = product(slope, a.k);
   out[1] = product(turned(slope), a.q);

@@ -248,20 +248,21 @@ wk_status wk__meta_no_bool_input(wk__call *c) {
 }
 
 wk_status wk__meta_relu(wk__call *c) {
-  if (c->args[0].tensor->dtype != WK_BOOL) return wk__meta_pointwise(c);
+  if (c->args[WK__ARG(relu, self)].tensor->dtype != WK_BOOL) return wk__meta_pointwise(c);
   return wk_fail(WK_RUNTIME_ERROR, "Boolean inputs not supported for relu");
 }
 
 wk_status wk__meta_round_decimals(wk__call *c) {
-  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  wk_dtype dtype = (wk_dtype)c->args[WK__ARG(round_decimals, self)].tensor->dtype;
   if (wk_dtype_is_floating(dtype)) return wk__meta_pointwise(c);
-  return wk_fail(WK_NOT_IMPLEMENTED, "\"round_%scpu\" not implemented for '%s'", wk__arg_int(c, 1) ? "" : "vml_",
-                 wk__dtype_legacy(dtype));
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"round_%scpu\" not implemented for '%s'",
+                 wk__arg_int(c, WK__ARG(round_decimals, decimals)) ? "" : "vml_", wk__dtype_legacy(dtype));
 }
 
 wk_status wk__meta_lerp(wk__call *c) {
-  wk_dtype self = (wk_dtype)c->args[0].tensor->dtype, end = (wk_dtype)c->args[1].tensor->dtype;
-  const wk_tensor *weight = wk__arg_tensor(c, 2);
+  WK__ARGS(lerp_Scalar);
+  wk_dtype self = (wk_dtype)c->args[0].tensor->dtype, end = (wk_dtype)c->args[A_end].tensor->dtype;
+  const wk_tensor *weight = wk__arg_tensor(c, A_weight);
   if (self != end)
     return wk_fail(WK_RUNTIME_ERROR, "expected dtype %s for `end` but got dtype %s", wk__dtype_c_name(self),
                    wk__dtype_c_name(end));
@@ -273,12 +274,13 @@ wk_status wk__meta_lerp(wk__call *c) {
     return wk_fail(WK_NOT_IMPLEMENTED, "\"lerp_kernel_%s\" not implemented for '%s'", weight ? "tensor" : "scalar",
                    wk__dtype_legacy(self));
   c->specs[0].dtype = c->compute_dtype = (uint8_t)self; /* a 0-dim weight is a number */
-  return weight ? WK_OK : wk__check_factor(&c->args[2], self);
+  return weight ? WK_OK : wk__check_factor(&c->args[A_weight], self);
 }
 
 wk_status wk__meta_addcdiv(wk__call *c) {
-  if (wk_dtype_is_integral((wk_dtype)c->args[1].tensor->dtype, true) &&
-      wk_dtype_is_integral((wk_dtype)c->args[2].tensor->dtype, true))
+  WK__ARGS(addcdiv);
+  if (wk_dtype_is_integral((wk_dtype)c->args[A_tensor1].tensor->dtype, true) &&
+      wk_dtype_is_integral((wk_dtype)c->args[A_tensor2].tensor->dtype, true))
     return wk_fail(
         WK_RUNTIME_ERROR,
         "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will perform "
@@ -287,12 +289,12 @@ wk_status wk__meta_addcdiv(wk__call *c) {
         "tensor1 / tensor2) for float inputs. The future addcdiv behavior is just the latter implementation: "
         "(input + value * tensor1 / tensor2), for all dtypes.");
   WK_TRY(wk__meta_pointwise_float(c));
-  return wk__check_factor(&c->args[3], (wk_dtype)c->compute_dtype);
+  return wk__check_factor(&c->args[A_value], (wk_dtype)c->compute_dtype);
 }
 wk_status wk__meta_addcmul(wk__call *c) {
   WK_TRY(wk__meta_pointwise(c));
   if (c->compute_dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"addcmul_cpu_out\" not implemented for 'Bool'");
-  return wk__check_factor(&c->args[3], (wk_dtype)c->compute_dtype);
+  return wk__check_factor(&c->args[WK__ARG(addcmul, value)], (wk_dtype)c->compute_dtype);
 }
 
 static bool is_floating(const wk_value *v) {
@@ -301,14 +303,15 @@ static bool is_floating(const wk_value *v) {
 
 /* self, other, alpha: what alpha is has to suit the others. */
 wk_status wk__meta_with_alpha(wk__call *c) {
+  WK__ARGS(add_Scalar);
   wk_dtype common;
-  uint8_t alpha = c->args[2].tag;
+  uint8_t alpha = c->args[A_alpha].tag;
   WK_TRY(wk__pointwise_spec(c, &common));
   if (WK_UNLIKELY(alpha == WK_VALUE_BOOL) && common != WK_BOOL)
     return wk_fail(WK_RUNTIME_ERROR, "Boolean alpha only supported for Boolean results.");
-  if (WK_UNLIKELY(wk__value_is_real(&c->args[2])) && !is_floating(&c->args[0]) && !is_floating(&c->args[1]))
+  if (WK_UNLIKELY(wk__value_is_real(&c->args[A_alpha])) && !is_floating(&c->args[0]) && !is_floating(&c->args[A_other]))
     return wk_fail(WK_RUNTIME_ERROR, "For integral input tensors, argument alpha must not be a floating point number.");
-  wk_value checked = c->args[2];
+  wk_value checked = c->args[A_alpha];
   if (WK_UNLIKELY(alpha == WK_VALUE_WIDE) && c->op != WK__OP(add_Tensor) && c->op != WK__OP(add_Scalar))
     checked.count = 0; /* the sum of its negative: 2^63 fits */
   return wk__check_number(&checked, common);
@@ -333,7 +336,7 @@ static bool is_bool(const wk_value *v) {
   return v->tag == WK_VALUE_TENSOR ? v->tensor->dtype == WK_BOOL : v->tag == WK_VALUE_BOOL;
 }
 wk_status wk__meta_no_bool(wk__call *c) {
-  bool first = is_bool(&c->args[0]), second = is_bool(&c->args[1]);
+  bool first = is_bool(&c->args[0]), second = is_bool(&c->args[WK__ARG(sub_Scalar, other)]);
   if (first && second)
     return wk_fail(WK_RUNTIME_ERROR,
                    "Subtraction, the `-` operator, with two bool tensors is not supported. Use the `^` or "
@@ -353,7 +356,8 @@ static wk_status floats_only(wk__call *c, const char *kernel) {
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel, wk__dtype_legacy(common));
 }
 wk_status wk__meta_gelu(wk__call *c) {
-  const char *how = c->args[1].tag == WK_VALUE_STRING ? c->args[1].string : "none";
+  const char *how =
+      c->args[WK__ARG(gelu, approximate)].tag == WK_VALUE_STRING ? c->args[WK__ARG(gelu, approximate)].string : "none";
   if (strcmp(how, "none") != 0 && strcmp(how, "tanh") != 0)
     return wk_fail(WK_RUNTIME_ERROR, "approximate argument must be either none or tanh.");
   return floats_only(c, "GeluKernelImpl");
@@ -365,7 +369,7 @@ wk_status wk__meta_activation(wk__call *c) {
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(dtype));
 }
 wk_status wk__meta_clamp(wk__call *c) {
-  if (wk__arg_is_none(c, 1) && wk__arg_is_none(c, 2))
+  if (wk__arg_is_none(c, WK__ARG(clamp, min)) && wk__arg_is_none(c, WK__ARG(clamp, max)))
     return wk_fail(WK_RUNTIME_ERROR, "torch.clamp: At least one of 'min' or 'max' must not be None");
   WK_TRY(wk__meta_pointwise(c));
   return check_numbers(c, 1, 2);
@@ -415,17 +419,18 @@ wk_status wk__meta_where(wk__call *c) {
 
 /* (self, mask, value): self's dtype. */
 wk_status wk__meta_masked_fill(wk__call *c) {
+  WK__ARGS(masked_fill_Scalar);
   wk_dtype common;
-  if (c->args[1].tensor->dtype != WK_BOOL)
+  if (c->args[A_mask].tensor->dtype != WK_BOOL)
     return wk_fail(WK_RUNTIME_ERROR, "masked_fill_ only supports boolean masks, but got mask with dtype %s",
-                   wk__dtype_c_name((wk_dtype)c->args[1].tensor->dtype));
-  if (c->args[2].tag == WK_VALUE_TENSOR && c->args[2].tensor->ndim)
+                   wk__dtype_c_name((wk_dtype)c->args[A_mask].tensor->dtype));
+  if (c->args[A_value].tag == WK_VALUE_TENSOR && c->args[A_value].tensor->ndim)
     return wk_fail(WK_RUNTIME_ERROR,
                    "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with %d dimension(s).",
-                   c->args[2].tensor->ndim);
+                   c->args[A_value].tensor->ndim);
   if (wk__pointwise_spec(c, &common)) {
     wk_int sizes[WK_MAX_DIMS]; /* PyTorch names the mask's size first */
-    const wk_tensor *self = c->args[0].tensor, *mask = c->args[1].tensor;
+    const wk_tensor *self = c->args[0].tensor, *mask = c->args[A_mask].tensor;
     int ndim;
     wk_status status = wk__broadcast(mask->sizes, mask->ndim, self->sizes, self->ndim, sizes, &ndim);
     return status ? status : wk_error_category();

@@ -283,6 +283,8 @@ static inline int wk__made_beside_writes(const wk_op *op) {
   return op->schema.result_count && !op->schema.result_alias[0] ? op->schema.result_count : 0;
 }
 #define WK__ARG(symbol, name) ((int)WK__ARG_##symbol##_##name) /* the position of an argument */
+/* In a function: the positions of a row's arguments as A_self, A_dim, ... */
+#define WK__ARGS(symbol) WK__ARGS_##symbol
 
 /* What can be said of two tensors' memory at little cost; of those with gaps or overlaps nothing, as in PyTorch. */
 typedef enum wk__meeting { WK__MEET_NOT, WK__MEET_ALL, WK__MEET_PARTLY, WK__MEET_UNKNOWN } wk__meeting;

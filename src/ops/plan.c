@@ -58,39 +58,39 @@ static void put_behind(plan_key *key, uint64_t head, const wk_value *v) {
   put_bytes(key, v->string, size);
 }
 
-static void put_value(plan_key *key, bool param, bool shape_only, const wk_value *v, bool pointwise);
-
-static void put_items(plan_key *key, uint64_t head, const wk_value *list) {
-  put(key, head | list->count);
-  for (uint32_t k = 0; k < list->count; k++) put_value(key, false, false, &list->scalars[k], false);
-}
-
-static void put_value(plan_key *key, bool param, bool shape_only, const wk_value *v, bool pointwise) {
+/* Anything but tensors, which rules look at by dtype and rank. */
+static void put_structure(plan_key *key, const wk_value *v) {
   uint64_t head = (uint64_t)v->tag << 56;
-  if (param || shape_only) {
-    put(key, head | (param ? is_exactly_one(v) : v->tag == WK_VALUE_INTS ? v->count : 0));
-    return;
-  }
   switch (v->tag) {
-    case WK_VALUE_NONE:
     case WK_VALUE_TENSORS:
     case WK_VALUE_GENERATOR:
     case WK_VALUE_DEVICE: /* of the results */
       put(key, head);
       break;
-    case WK_VALUE_TENSOR:
-      put(key, head | v->tensor->dtype | (uint64_t)(pointwise ? 0 : v->tensor->ndim) << 8);
+    case WK_VALUE_SCALARS:
+      put(key, head | v->count);
+      for (uint32_t k = 0; k < v->count; k++) put_structure(key, &v->scalars[k]);
       break;
     default:
-      if (v->tag == WK_VALUE_SCALARS) {
-        put_items(key, head, v);
-      } else if (wk__value_points(v)) {
+      if (wk__value_points(v)) {
         put_behind(key, head, v);
       } else {
         put(key, wk__value_bits(v));
         put(key, head | v->count);
       }
   }
+}
+
+static void put_value(plan_key *key, bool param, bool shape_only, const wk_value *v, bool pointwise) {
+  uint64_t head = (uint64_t)v->tag << 56;
+  if (param || shape_only)
+    put(key, head | (param ? is_exactly_one(v) : v->tag == WK_VALUE_INTS ? v->count : 0));
+  else if (v->tag == WK_VALUE_TENSOR)
+    put(key, head | v->tensor->dtype | (uint64_t)(pointwise ? 0 : v->tensor->ndim) << 8);
+  else if (v->tag == WK_VALUE_NONE)
+    put(key, head);
+  else
+    put_structure(key, v);
 }
 
 static void make_key(plan_key *key, const wk__call *c, wk_tensor *const *outputs) {

@@ -6,6 +6,9 @@
 
 #include <cmocka.h>
 
+#include "autograd/autograd.h"
+#include "fault_walk.h"
+#include "graph/graph.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -171,11 +174,85 @@ static void c_programs_give_lists_of_bools(void **state) {
   wk_tensor_release(y);
 }
 
+static void complex_numbers_are_taken_where_the_row_says_so(void **state) {
+  (void)state;
+  static const double i[] = {2, 1};
+  const wk_value both[] = {wk__v_int(1), {.tag = WK_VALUE_COMPLEX, .numbers = i}};
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *x = number(3);
+  assert_int_equal(element(wk__test_turn(x, both[1], both, 2)), 8); /* 3 * 2 + 1 + 1 */
+  assert_null(wk_mul_Scalar(x, both[1]));
+  assert_non_null(strstr(wk_error_message(), "value cannot be converted to type"));
+  wk_error_clear();
+  wk_value list[] = {{.tag = WK_VALUE_TENSORS, .count = 1, .tensors = &x},
+                     {.tag = WK_VALUE_SCALARS, .count = 2, .scalars = both}};
+  wk_value result = {0};
+  assert_int_equal(wk_call(wk_op_find("_test_scale_each"), list, NULL, &result), WK_RUNTIME_ERROR);
+  wk_error_clear();
+  wk_scope_end(&scope);
+  wk_tensor_release(x);
+}
+
+/* ---- each allocation fails once ---- */
+
+/* A call whose arguments are copied for the tape, and its derivative. */
+static wk_status differentiate(void *context) {
+  static const double i[] = {2, 1};
+  static const wk_value numbers[] = {{.tag = WK_VALUE_INT, .integer = {1}}, {.tag = WK_VALUE_COMPLEX, .numbers = i}};
+  wk_tensor *x = context;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *y = wk__test_choose(x, x, few_bools, 2, few_bools + 1, 2);
+  wk_tensor *z = y ? wk__test_turn(y, numbers[1], numbers, 2) : NULL;
+  wk_status status = z ? wk_backward(z, NULL) : wk_error_category();
+  wk_scope_end(&scope);
+  (void)!wk_set_grad(x, NULL);
+  return status;
+}
+static void kept_values_are_given_back(void **state) {
+  (void)state;
+  wk_tensor *x = number(3);
+  assert_int_equal(wk_set_requires_grad(x, true), WK_OK);
+  walk_faults(differentiate, x, 10, 5);
+  wk_tensor_release(x);
+}
+
+/* A graph with every kind of list: read, copied, compared by its text. */
+static wk_status read_and_copy(void *text) {
+  wk__graph *graph = NULL, *copy = NULL;
+  wk__string printed = {0};
+  wk_status status = wk__graph_parse(text, NULL, 0, &graph);
+  if (status == WK_OK && !(copy = wk__graph_copy(graph))) status = wk_error_category();
+  if (status == WK_OK) status = wk__graph_print(&printed, copy, false);
+  if (status == WK_OK) assert_string_equal(printed.text, text);
+  wk__string_release(&printed);
+  wk__graph_release(copy);
+  wk__graph_release(graph);
+  return status;
+}
+static void graphs_hold_every_kind_of_list(void **state) {
+  (void)state;
+  walk_faults(read_and_copy,
+              "graph(%x: f32[3], %y: f32[3]) {\n"
+              "  %a: f32[3] = _test_choose(%x, %y, [False, True], negative=[True, True])\n"
+              "  %b: f32[3] = _test_combine([%x, %a], [2, 0.5], [None, %y], which=[1], shifts=[1.5], scale=-2.5)\n"
+              "  %c: f32[3] = _test_turn(%b, complex(1.0, -0.0), [True, complex(inf, 2.5), 3])\n"
+              "  return (%c)\n"
+              "}\n",
+              10, 10);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(values_compare_by_what_counts),  cmocka_unit_test(copies_have_memory_of_their_own),
-      cmocka_unit_test(lists_are_their_items),          cmocka_unit_test(types_agree_with_kinds),
+      cmocka_unit_test(values_compare_by_what_counts),
+      cmocka_unit_test(copies_have_memory_of_their_own),
+      cmocka_unit_test(lists_are_their_items),
+      cmocka_unit_test(types_agree_with_kinds),
       cmocka_unit_test(c_programs_give_lists_of_bools),
+      cmocka_unit_test(complex_numbers_are_taken_where_the_row_says_so),
+      cmocka_unit_test(kept_values_are_given_back),
+      cmocka_unit_test(graphs_hold_every_kind_of_list),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

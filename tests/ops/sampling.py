@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 from ops import language  # noqa: E402
 
 ROWS = {row.schema.name: row for row in language.read(sorted((ROOT / "src" / "ops" / "tables").glob("*.ops")))}
+TEST_ROWS = {row.schema.name for row in language.read(sorted((ROOT / "tests" / "ops" / "rows").glob("*.ops")))}
 SAMPLES = [(name, sample) for name, row in ROWS.items() for sample in row.samples]
 DTYPES = ("float64", "float32", "int64", "int32", "bool", "float16", "bfloat16", "uint8")
 

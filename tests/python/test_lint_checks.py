@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import subprocess
 import sys
 
 import pytest
@@ -94,3 +95,56 @@ def test_private_names_are_behind_the_door(monkeypatch, code, private):
     assert [problem.split()[0] for _, problem in check.problems(code)] == ([private] if private else [])
     assert check.may("src/dynamo/cpython/objects.h") and not check.may("src/dynamo/guards.c")
     assert not check.may("src/dynamo/cpython/plain.c")
+ROWS = """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
+  is          pointwise
+  shape       both
+  lower       add
+  vjp         add
+
+sub.Tensor(Tensor self, Tensor other, *, Scalar beta=1) -> Tensor
+  is          pointwise
+  shape       both
+  lower       sub
+"""
+RULES = """static wk_int helped(const wk__call *c, int i) { return c->args[2].integer; }
+wk_status wk__meta_both(wk__call *c) {
+  wk__spec *spec = of(c->args[0].tensor, c->args[1].tensor);
+  return spec ? WK_OK : fail(c->args[2].tag);
+}
+void wk__lower_add(wk__lower *l) {
+  wk__var a = wk__in(l, 0), b = wk__in(l, 1);
+  wk__out(l, 0, wk__k_add(l->h, a, wk__k_mul(l->h, b, wk__in(l, 2))));
+}
+wk_status wk__vjp_add(wk__vjp *v) { return wk__vjp_set(v, 1, wk_mul(v->grads[0], ARG(1))); }
+static int elsewhere(const wk__call *c) { return c->args[1].tag; }
+"""
+NAMED = """static wk_int helped(const wk__call *c, int i) { return c->args[2].integer; }
+wk_status wk__meta_both(wk__call *c) {
+  wk__spec *spec = of(c->args[0].tensor, c->args[WK__ARG(add_Tensor, other)].tensor);
+  return spec ? WK_OK : fail(c->args[2].tag);
+}
+void wk__lower_add(wk__lower *l) {
+  WK__ARGS(add_Tensor);
+  wk__var a = wk__in(l, A_self), b = wk__in(l, A_other);
+  wk__out(l, 0, wk__k_add(l->h, a, wk__k_mul(l->h, b, wk__in(l, A_alpha))));
+}
+wk_status wk__vjp_add(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(add_Tensor, other), wk_mul(v->grads[0], ARG(WK__ARG(add_Tensor, other)))); }
+static int elsewhere(const wk__call *c) { return c->args[1].tag; }
+"""
+
+
+def test_arguments_that_are_read_by_number(tmp_path):
+    """Found and named where all rows that get to a function agree, and left alone elsewhere."""
+    rules = tmp_path / "src" / "ops" / "rules"
+    (tmp_path / "src" / "ops" / "tables").mkdir(parents=True)
+    rules.mkdir()
+    (tmp_path / "src" / "ops" / "tables" / "binary.ops").write_text(ROWS)
+    (rules / "binary.c").write_text(RULES)
+    command = [sys.executable, ROOT / "tools" / "check_argument_names.py", tmp_path]
+    before = subprocess.run(command, capture_output=True, text=True)
+    assert before.returncode == 1 and "6 arguments are read by number" in before.stderr
+    assert "src/ops/rules/binary.c:3: argument 1 is other" in before.stdout
+    assert subprocess.run([*command, "--fix"]).returncode == 0
+    assert (rules / "binary.c").read_text() == NAMED
+    after = subprocess.run(command, capture_output=True, text=True)
+    assert after.returncode == 0 and not after.stdout

@@ -53,7 +53,8 @@ def numbers(rows):
     for row in rows:
         if row.schema.parameters:
             names = ", ".join(f"WK__ARG_{row.symbol}_{p.name}" for p in row.schema.parameters)
-            out.append(f"enum {{ {names} }};")
+            short = ", ".join(f"A_{p.name}" for p in row.schema.parameters)
+            out += [f"enum {{ {names} }};", f"#define WK__ARGS_{row.symbol} enum {{ {short} }}"]
     return "\n".join([*out, "", "#endif", ""])
 
 
@@ -119,7 +120,7 @@ def default_list(p):
     """A list has an address also when it is empty."""
     pointer, tag, member = functions.LISTS[p.type]
     items = [default_item(p.type, item) for item in p.default_items]
-    array = f"({pointer.removesuffix('*').strip()}[]){{{', '.join(items or ['0'])}}}"
+    array = f"({pointer.removesuffix('*').strip()}[{len(items) or 1}]){{{', '.join(items)}}}"
     return f".tag = WK_VALUE_{tag}, .count = {len(items)}, .{member} = {array}"
 
 

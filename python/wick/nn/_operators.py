@@ -76,29 +76,6 @@ def _reduced(loss, reduction):
     return loss if reduction == 0 else loss.mean() if reduction == 1 else loss.sum()
 
 
-def mse_loss(input, target, reduction=1):
-    return _reduced((input - target).pow(2), reduction)
-
-
-def l1_loss(input, target, reduction=1):
-    return _reduced((input - target).abs(), reduction)
-
-
-def smooth_l1_loss(input, target, reduction=1, beta=1.0):
-    if beta < 0:
-        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
-    distance = (input - target).abs()
-    return _reduced(_C.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta), reduction)
-
-
-def huber_loss(input, target, reduction=1, delta=1.0):
-    if delta <= 0:
-        raise RuntimeError("huber_loss does not support non-positive values for delta.")
-    distance = (input - target).abs()
-    small, large = 0.5 * distance * distance, delta * (distance - 0.5 * delta)
-    return _reduced(_C.where(distance <= delta, small, large), reduction)
-
-
 def nll_loss_nd(input, target, weight=None, reduction=1, ignore_index=-100):
     if 1 <= target.dim() and 2 <= input.dim() and input.size(0) != target.size(0):
         sizes = f"input batch_size ({input.size(0)}) to match target batch_size ({target.size(0)})"
@@ -131,23 +108,6 @@ def binary_cross_entropy(input, target, weight=None, reduction=1):
     _check_between_0_and_1(target, "target")
     logs = (target - 1) * _C.clamp(_C.log1p(-input), min=-100) - target * _C.clamp(input.log(), min=-100)
     return _reduced(logs if weight is None else logs * weight, reduction)
-
-
-def binary_cross_entropy_with_logits(input, target, weight=None, pos_weight=None, reduction=1):
-    log = _C.log_sigmoid(input)
-    if pos_weight is None:
-        loss = (1 - target) * input - log
-    else:
-        loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * log
-    return _reduced(loss if weight is None else loss * weight, reduction)
-
-
-def kl_div(input, target, reduction=1, log_target=False):
-    if log_target:
-        return _reduced(target.exp() * (target - input), reduction)
-    # target log(target), which is 0 where target is 0
-    entropy = _C.where(target == 0, target * 0, target * _C.where(target == 0, 1.0, target).log())
-    return _reduced(entropy - target * input, reduction)
 
 
 def _normalized(x, dim, eps):

@@ -142,10 +142,11 @@ wk_status wk__attention_into(const wk_value *args, wk_tensor *out, const wk__pro
 }
 
 wk_status wk__cpu_flash_attention_backward(wk__call *c) {
+  WK__ARGS(_scaled_dot_product_flash_attention_for_cpu_backward);
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *g = with_adjacent_rows(c->args[0].tensor), *q = with_adjacent_rows(c->args[1].tensor),
-            *k = with_adjacent_rows(c->args[2].tensor), *value = with_adjacent_rows(c->args[3].tensor),
+  wk_tensor *g = with_adjacent_rows(c->args[A_grad_out].tensor), *q = with_adjacent_rows(c->args[A_query].tensor),
+            *k = with_adjacent_rows(c->args[A_key].tensor), *value = with_adjacent_rows(c->args[A_value].tensor),
             *out = with_adjacent_rows(c->args[BACKWARD_OUT].tensor);
   wk_status status = g && q && k && value && out ? WK_OK : wk_error_category();
   if (status == WK_OK) {

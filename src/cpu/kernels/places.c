@@ -42,13 +42,14 @@ static wk_tensor *places_of(const wk_tensor *t) {
 
 /* Places in row-major order. The shape depends on the values, so there is no shape rule. */
 wk_status wk__cpu_nonzero(wk__call *c) {
-  if (!c->args[0].tensor->storage) return wk_fail(WK_NOT_IMPLEMENTED, "nonzero: a meta tensor has no values");
-  if (wk__dtype_is_float8(c->args[0].tensor->dtype))
+  WK__ARGS(nonzero);
+  if (!c->args[A_self].tensor->storage) return wk_fail(WK_NOT_IMPLEMENTED, "nonzero: a meta tensor has no values");
+  if (wk__dtype_is_float8(c->args[A_self].tensor->dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"nonzero_count_cpu\" not implemented for '%s'",
-                   wk__dtype_legacy((wk_dtype)c->args[0].tensor->dtype));
+                   wk__dtype_legacy((wk_dtype)c->args[A_self].tensor->dtype));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *t = truth(c->args[0].tensor), *y = t ? places_of(t) : NULL;
+  wk_tensor *t = truth(c->args[A_self].tensor), *y = t ? places_of(t) : NULL;
   wk_scope_end(&scope);
   c->results[0] = wk__v_tensor(y);
   return y ? WK_OK : wk_error_category();
@@ -65,7 +66,7 @@ static wk_status check_total(const wk_value *said, int64_t total) {
 
 /* [2, 0, 1] -> [0, 0, 2]: the index that repeats each place as often as it says. */
 wk_status wk__cpu_repeat_places(wk__call *c) {
-  const wk_tensor *repeats = c->args[0].tensor;
+  const wk_tensor *repeats = c->args[WK__ARG(repeat_interleave_Tensor, repeats)].tensor;
   if (!repeats->storage) return wk_fail(WK_NOT_IMPLEMENTED, "repeat_interleave: a meta tensor has no values");
   if (repeats->ndim != 1) return wk_fail(WK_RUNTIME_ERROR, "repeat_interleave only accept 1D vector as repeat");
   if (repeats->dtype != WK_INT64 && repeats->dtype != WK_INT32)
@@ -79,7 +80,7 @@ wk_status wk__cpu_repeat_places(wk__call *c) {
     if (times < 0) return wk_fail(WK_RUNTIME_ERROR, "repeats can not be negative");
     total += times;
   }
-  WK_TRY(check_total(&c->args[1], total));
+  WK_TRY(check_total(&c->args[WK__ARG(repeat_interleave_Tensor, output_size)], total));
   wk__spec spec;
   wk_int length = wk_int_of(total);
   wk__spec_contiguous(&spec, WK_INT64, repeats->device, 1, &length);
@@ -94,8 +95,9 @@ wk_status wk__cpu_repeat_places(wk__call *c) {
 
 /* Columns [*out_begin, *out_end) of row `row` that tril_indices or triu_indices lists. */
 static void triangle_row(const wk__call *c, int64_t row, int64_t *out_begin, int64_t *out_end) {
-  int64_t columns = wk__arg_int(c, 1), edge;
-  if (__builtin_add_overflow(row, wk__arg_int(c, 2), &edge) || edge == INT64_MAX) edge = INT64_MAX - 1;
+  int64_t columns = wk__arg_int(c, WK__ARG(tril_indices, col)), edge;
+  if (__builtin_add_overflow(row, wk__arg_int(c, WK__ARG(tril_indices, offset)), &edge) || edge == INT64_MAX)
+    edge = INT64_MAX - 1;
   bool below = c->op == WK__OP(tril_indices);
   *out_begin = below ? 0 : wk__min(wk__max(edge, 0), columns);
   *out_end = below ? wk__min(wk__max(edge + 1, 0), columns) : columns;
@@ -106,7 +108,8 @@ wk_status wk__cpu_triangle_indices(wk__call *c) {
   int64_t n = wk__size(out, 1), at = 0, begin, end;
   char *data = wk__data(out);
   size_t item = wk__itemsize(out);
-  int64_t offset = wk__arg_int(c, 2), first = c->op == WK__OP(tril_indices) && offset < 0 ? -offset : 0;
+  int64_t offset = wk__arg_int(c, WK__ARG(tril_indices, offset)),
+          first = c->op == WK__OP(tril_indices) && offset < 0 ? -offset : 0;
   for (int64_t row = first; at < n; row++) { /* the rows before have no place */
     triangle_row(c, row, &begin, &end);
     for (int64_t column = begin; column < end; column++, at++) {

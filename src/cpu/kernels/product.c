@@ -170,10 +170,11 @@ static matrices of_matrices(const wk_tensor *a, const wk_tensor *b) {
 }
 
 static wk_status run_mm(const wk__call *c, const wk__product_hooks *hooks) {
-  WK_TRY(refuse_bool(c, c->args[0].tensor));
+  WK__ARGS(mm);
+  WK_TRY(refuse_bool(c, c->args[A_self].tensor));
   WK__OWNED a_copy = NULL;
   WK__OWNED b_copy = NULL;
-  wk_tensor *a = operand(c->args[0].tensor, &a_copy), *b = operand(c->args[1].tensor, &b_copy);
+  wk_tensor *a = operand(c->args[A_self].tensor, &a_copy), *b = operand(c->args[A_mat2].tensor, &b_copy);
   if (!a || !b) return wk_error_category();
   matrices p = of_matrices(a, b);
   p.hooks = hooks;
@@ -183,10 +184,11 @@ static wk_status run_mm(const wk__call *c, const wk__product_hooks *hooks) {
 wk_status wk__cpu_mm(wk__call *c) { return run_mm(c, NULL); }
 
 static wk_status run_bmm(const wk__call *c, const wk__product_hooks *hooks) {
-  WK_TRY(refuse_bool(c, c->args[0].tensor));
+  WK__ARGS(bmm);
+  WK_TRY(refuse_bool(c, c->args[A_self].tensor));
   WK__OWNED a_copy = NULL;
   WK__OWNED b_copy = NULL;
-  wk_tensor *a = operand(c->args[0].tensor, &a_copy), *b = operand(c->args[1].tensor, &b_copy);
+  wk_tensor *a = operand(c->args[A_self].tensor, &a_copy), *b = operand(c->args[A_mat2].tensor, &b_copy);
   if (!a || !b) return wk_error_category();
   matrices p = {.batch = wk__size(a, 0),
                 .m = wk__size(a, 1),
@@ -209,18 +211,19 @@ wk_status wk__cpu_bmm(wk__call *c) { return run_bmm(c, NULL); }
 static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
 
 wk_status wk__cpu_addmm(wk__call *c) {
-  WK_TRY(refuse_bool(c, c->args[1].tensor));
+  WK__ARGS(addmm);
+  WK_TRY(refuse_bool(c, c->args[A_mat1].tensor));
   WK__OWNED a_copy = NULL;
   WK__OWNED b_copy = NULL;
-  wk_tensor *a = operand(c->args[1].tensor, &a_copy), *b = operand(c->args[2].tensor, &b_copy);
+  wk_tensor *a = operand(c->args[A_mat1].tensor, &a_copy), *b = operand(c->args[A_mat2].tensor, &b_copy);
   if (!a || !b) return wk_error_category();
   matrices p = of_matrices(a, b);
   bool whole = !wk_dtype_is_floating((wk_dtype)c->outputs[0]->dtype);
-  p.whole_beta = wk__scalar_int(wk__value_scalar(&c->args[3]));
-  p.whole_alpha = wk__scalar_int(wk__value_scalar(&c->args[4]));
-  p.beta = whole ? (double)p.whole_beta : number(&c->args[3]);
-  p.alpha = whole ? (double)p.whole_alpha : number(&c->args[4]);
-  if (p.beta != 0) WK_TRY(wk__copy_into(c->outputs[0], c->args[0].tensor));
+  p.whole_beta = wk__scalar_int(wk__value_scalar(&c->args[A_beta]));
+  p.whole_alpha = wk__scalar_int(wk__value_scalar(&c->args[A_alpha]));
+  p.beta = whole ? (double)p.whole_beta : number(&c->args[A_beta]);
+  p.alpha = whole ? (double)p.whole_alpha : number(&c->args[A_alpha]);
+  if (p.beta != 0) WK_TRY(wk__copy_into(c->outputs[0], c->args[A_self].tensor));
   return multiply(&p, a, b, c->outputs[0]);
 }
 
@@ -262,7 +265,9 @@ static wk_status linear_into(wk_tensor *input, wk_tensor *weight, wk_tensor *bia
 }
 
 static wk_status run_linear(const wk__call *c, const wk__product_hooks *hooks) {
-  wk_tensor *x = c->args[0].tensor, *w = c->args[1].tensor, *bias = wk__arg_tensor(c, 2), *out = c->outputs[0];
+  WK__ARGS(linear);
+  wk_tensor *x = c->args[A_input].tensor, *w = c->args[A_weight].tensor, *bias = wk__arg_tensor(c, A_bias),
+            *out = c->outputs[0];
   int64_t row_stride;
   WK_TRY(refuse_bool(c, x));
   if (folds(x, &row_stride)) return linear_into(x, w, bias, out, hooks);

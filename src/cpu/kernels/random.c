@@ -110,10 +110,11 @@ static wk_status draw_uniform(const fill *f, void *out, int64_t n) {
 }
 
 wk_status wk__cpu_uniform(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor;
+  WK__ARGS(uniform_);
+  wk_tensor *self = c->args[A_self].tensor;
   WK_TRY(require_float(self, "check_uniform_bounds"));
   return fill_self(c, drawn_float(self), draw_uniform,
-                   (fill){.generator = generator_of(c, 3), .a = number(&c->args[1]), .b = number(&c->args[2])});
+                   (fill){.generator = generator_of(c, 3), .a = number(&c->args[A_from]), .b = number(&c->args[A_to])});
 }
 
 static int last_argument(const wk__call *c) { return c->op->schema.parameter_count - 1; }
@@ -137,17 +138,21 @@ static wk_status fill_normal(wk_tensor *t, wk__generator *generator, double mean
 }
 
 wk_status wk__cpu_normal(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor;
+  WK__ARGS(normal_);
+  wk_tensor *self = c->args[A_self].tensor;
   WK_TRY(require_float(self, "normal_kernel_cpu"));
-  return fill_self(c, drawn_float(self), draw_normal,
-                   (fill){.generator = generator_of(c, 3), .a = number(&c->args[1]), .b = number(&c->args[2])});
+  return fill_self(
+      c, drawn_float(self), draw_normal,
+      (fill){.generator = generator_of(c, 3), .a = number(&c->args[A_mean]), .b = number(&c->args[A_std])});
 }
 
 /* randn, randn_like */
 wk_status wk__cpu_randn(wk__call *c) { return fill_normal(c->outputs[0], generator_of(c, last_argument(c)), 0, 1); }
 
 wk_status wk__cpu_normal_sized(wk__call *c) {
-  return fill_normal(c->outputs[0], generator_of(c, last_argument(c)), number(&c->args[0]), number(&c->args[1]));
+  return fill_normal(c->outputs[0], generator_of(c, last_argument(c)),
+                     number(&c->args[WK__ARG(normal_float_float, mean)]),
+                     number(&c->args[WK__ARG(normal_float_float, std)]));
 }
 
 static wk_status draw_int(const fill *f, void *out, int64_t n) {
@@ -182,25 +187,27 @@ static wk_status int_fill(fill *f, int64_t from, int64_t to, wk_dtype dtype) {
 
 wk_status wk__cpu_random(wk__call *c) {
   const wk__int_limits *l;
-  WK_TRY(wk__int_limits_of((wk_dtype)c->args[0].tensor->dtype, &l));
+  WK_TRY(wk__int_limits_of((wk_dtype)c->args[WK__ARG(random_, self)].tensor->dtype, &l));
   return fill_self(c, WK_INT64, draw_int_full,
                    (fill){.generator = generator_of(c, 1), .range = l->modulus, .two_words = l->two_words});
 }
 
 wk_status wk__cpu_random_to(wk__call *c) {
   fill f = {.generator = generator_of(c, 2)};
-  WK_TRY(int_fill(&f, 0, wk__arg_int(c, 1), (wk_dtype)c->args[0].tensor->dtype));
+  WK_TRY(int_fill(&f, 0, wk__arg_int(c, WK__ARG(random__to, to)),
+                  (wk_dtype)c->args[WK__ARG(random__to, self)].tensor->dtype));
   return fill_self(c, WK_INT64, draw_int, f);
 }
 
 /* random_(from, to): without `to`, up to the dtype's largest value, that included. */
 wk_status wk__cpu_random_from(wk__call *c) {
-  fill f = {.generator = generator_of(c, 3), .base = wk__arg_int(c, 1)};
-  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  WK__ARGS(random__from);
+  fill f = {.generator = generator_of(c, 3), .base = wk__arg_int(c, A_from)};
+  wk_dtype dtype = (wk_dtype)c->args[A_self].tensor->dtype;
   const wk__int_limits *l;
   WK_TRY(wk__int_limits_of(dtype, &l));
-  if (!wk__arg_is_none(c, 2)) {
-    WK_TRY(int_fill(&f, f.base, wk__arg_int(c, 2), dtype));
+  if (!wk__arg_is_none(c, A_to)) {
+    WK_TRY(int_fill(&f, f.base, wk__arg_int(c, A_to), dtype));
   } else {
     int64_t most = l->digits ? INT64_C(1) << l->digits : l->most;
     f.range = (uint64_t)most - (uint64_t)f.base + 1;
@@ -244,13 +251,14 @@ static wk_status draw_bernoulli_p64(const fill *f, void *out, int64_t n) {
 }
 
 wk_status wk__cpu_bernoulli_number(wk__call *c) {
-  return fill_self(c, WK_BOOL, draw_bernoulli, (fill){.generator = generator_of(c, 2), .a = number(&c->args[1])});
+  return fill_self(c, WK_BOOL, draw_bernoulli,
+                   (fill){.generator = generator_of(c, 2), .a = number(&c->args[WK__ARG(bernoulli__float, p)])});
 }
 
 /* bernoulli(self, p): a new tensor of self's shape; self's values do not matter. */
 wk_status wk__cpu_bernoulli_p(wk__call *c) {
   return fill_tensor(c->outputs[0], WK_BOOL, draw_bernoulli,
-                     (fill){.generator = generator_of(c, 2), .a = number(&c->args[1])});
+                     (fill){.generator = generator_of(c, 2), .a = number(&c->args[WK__ARG(bernoulli_p, p)])});
 }
 
 /* Probabilities in the order in which `t` is filled: contiguous, f64 or f32. */
@@ -271,11 +279,11 @@ static fill_fn *bernoulli_by(const wk_tensor *p) {
 }
 
 wk_status wk__cpu_bernoulli_tensor(wk__call *c) {
-  wk_tensor *p = c->args[1].tensor;
+  wk_tensor *p = c->args[WK__ARG(bernoulli__Tensor, p)].tensor;
   WK_TRY(require_float(p, "bernoulli_tensor_cpu_p_"));
   wk_scope scope;
   wk_scope_begin(&scope);
-  p = probabilities(c->args[0].tensor, p);
+  p = probabilities(c->args[WK__ARG(bernoulli__Tensor, self)].tensor, p);
   wk_status status = wk_error_category();
   if (p) status = fill_self(c, WK_BOOL, bernoulli_by(p), (fill){.generator = generator_of(c, 2), .p = wk__data(p)});
   wk_scope_end(&scope);
@@ -283,7 +291,7 @@ wk_status wk__cpu_bernoulli_tensor(wk__call *c) {
 }
 
 wk_status wk__cpu_bernoulli(wk__call *c) {
-  wk_tensor *p = c->args[0].tensor;
+  wk_tensor *p = c->args[WK__ARG(bernoulli, self)].tensor;
   WK_TRY(require_float(p, "bernoulli_tensor_cpu_p_"));
   wk_scope scope;
   wk_scope_begin(&scope);
@@ -323,29 +331,36 @@ static wk_status require_continuous(const wk__call *c, const char *distribution)
 
 wk_status wk__cpu_exponential(wk__call *c) {
   WK_TRY(require_continuous(c, "Exponential"));
-  return fill_self(c, WK_FLOAT64, draw_exponential, (fill){.generator = generator_of(c, 2), .a = number(&c->args[1])});
+  return fill_self(c, WK_FLOAT64, draw_exponential,
+                   (fill){.generator = generator_of(c, 2), .a = number(&c->args[WK__ARG(exponential_, lambd)])});
 }
 
 wk_status wk__cpu_geometric(wk__call *c) {
-  if (c->args[0].tensor->dtype == WK_BOOL)
+  if (c->args[WK__ARG(geometric_, self)].tensor->dtype == WK_BOOL)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"geometric_cpu\" not implemented for 'Bool'");
-  return fill_self(c, WK_FLOAT64, draw_geometric, (fill){.generator = generator_of(c, 2), .a = number(&c->args[1])});
+  return fill_self(c, WK_FLOAT64, draw_geometric,
+                   (fill){.generator = generator_of(c, 2), .a = number(&c->args[WK__ARG(geometric_, p)])});
 }
 
 wk_status wk__cpu_cauchy(wk__call *c) {
   WK_TRY(require_continuous(c, "Cauchy"));
   return fill_self(c, WK_FLOAT64, draw_cauchy,
-                   (fill){.generator = generator_of(c, 3), .a = number(&c->args[1]), .b = number(&c->args[2])});
+                   (fill){.generator = generator_of(c, 3),
+                          .a = number(&c->args[WK__ARG(cauchy_, median)]),
+                          .b = number(&c->args[WK__ARG(cauchy_, sigma)])});
 }
 
 wk_status wk__cpu_log_normal(wk__call *c) {
-  WK_TRY(require_float(c->args[0].tensor, "log_normal_cpu"));
-  return fill_self(c, WK_FLOAT64, draw_log_normal,
-                   (fill){.generator = generator_of(c, 3), .a = number(&c->args[1]), .b = number(&c->args[2])});
+  WK__ARGS(log_normal_);
+  WK_TRY(require_float(c->args[A_self].tensor, "log_normal_cpu"));
+  return fill_self(
+      c, WK_FLOAT64, draw_log_normal,
+      (fill){.generator = generator_of(c, 3), .a = number(&c->args[A_mean]), .b = number(&c->args[A_std])});
 }
 
 wk_status wk__cpu_multinomial(wk__call *c) {
-  wk_tensor *p = c->args[0].tensor, *out = c->outputs[0];
+  WK__ARGS(multinomial);
+  wk_tensor *p = c->args[A_self].tensor, *out = c->outputs[0];
   if (!out->storage) return WK_OK;
   int64_t rows = p->ndim == 2 ? wk__size(p, 0) : 1, categories = wk__size(p, p->ndim - 1);
   wk_dtype dtype = drawn_float(p);
@@ -356,8 +371,9 @@ wk_status wk__cpu_multinomial(wk__call *c) {
   if (p) p = wk_contiguous(p, NULL);
   wk_status status = wk_error_category();
   if (p)
-    status = wk__random_multinomial(generator_of(c, 3), wk__data(p), dtype == WK_FLOAT64, rows, categories,
-                                    wk__arg_int(c, 1), wk__arg_bool(c, 2), (int64_t *)wk__data(out));
+    status =
+        wk__random_multinomial(generator_of(c, 3), wk__data(p), dtype == WK_FLOAT64, rows, categories,
+                               wk__arg_int(c, A_num_samples), wk__arg_bool(c, A_replacement), (int64_t *)wk__data(out));
   wk_scope_end(&scope);
   return status;
 }
@@ -367,7 +383,8 @@ static bool is_training(const wk_value *args, const wk_op *op) {
 }
 
 wk_status wk__cpu_dropout_mask(wk__call *c) {
-  fill f = {.generator = wk__generator_default_of(wk__call_device(c)), .a = 1 - number(&c->args[2])};
+  fill f = {.generator = wk__generator_default_of(wk__call_device(c)),
+            .a = 1 - number(&c->args[WK__ARG(_dropout_mask, p)])};
   if (!c->outputs[0]->storage) return WK_OK;
   return fill_tensor(c->outputs[0], WK_BOOL, draw_bernoulli, f);
 }
@@ -381,7 +398,8 @@ wk_status wk__draw_to(const wk_op *op, wk__generator *generator, double p, uint8
 /* Draws the mask as bytes, then one pass: x * (mask * scale). */
 wk_status wk__cpu_dropout(wk__call *c) {
   wk_tensor *mask = c->outputs[1];
-  double p = number(&c->args[1]), scale = wk__dropout_scale(c->op, p, (wk_dtype)c->args[0].tensor->dtype);
+  double p = number(&c->args[WK__ARG(_dropout, p)]),
+         scale = wk__dropout_scale(c->op, p, (wk_dtype)c->args[0].tensor->dtype);
   bool training = is_training(c->args, c->op);
   if (!mask->storage) return WK_OK;
   fill f = {.generator = wk__generator_default_of(wk__call_device(c)), .a = 1 - p};
@@ -415,7 +433,8 @@ static wk_status draw_slopes(wk__generator *generator, double *x, double *noise,
 
 /* (self, lower, upper, generator) -> what is left of self, and the factors */
 wk_status wk__cpu_rrelu(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor;
+  WK__ARGS(_rrelu_with_noise);
+  wk_tensor *self = c->args[A_self].tensor;
   wk__generator *generator = generator_of(c, 3);
   wk_scope scope;
   if (!self->storage) return WK_OK;
@@ -425,8 +444,8 @@ wk_status wk__cpu_rrelu(wk__call *c) {
   wk_tensor *noise = wk_empty_memory_format(self->sizes, self->ndim, WK_FLOAT64, device, NULL);
   wk_status status = x && noise ? wk__copy_into(x, self) : wk_error_category();
   if (status == WK_OK)
-    status = draw_slopes(generator, (double *)wk__data(x), (double *)wk__data(noise), wk__numel(x), number(&c->args[1]),
-                         number(&c->args[2]), self->dtype == WK_FLOAT64);
+    status = draw_slopes(generator, (double *)wk__data(x), (double *)wk__data(noise), wk__numel(x),
+                         number(&c->args[A_lower]), number(&c->args[A_upper]), self->dtype == WK_FLOAT64);
   if (status == WK_OK) status = wk__copy_into(c->outputs[0], x);
   if (status == WK_OK) status = wk__copy_into(c->outputs[1], noise);
   wk_scope_end(&scope);

@@ -149,15 +149,16 @@ static wk_tensor *wide_copy(wk_tensor *t, wk_dtype dtype) {
 }
 
 wk_status wk__cpu_scatter_reduce(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor;
-  job j = {.reduce = reduction_named(c->args[4].string), .include_self = wk__arg_bool(c, 5)};
+  WK__ARGS(scatter_reduce_two);
+  wk_tensor *self = c->args[A_self].tensor;
+  job j = {.reduce = reduction_named(c->args[A_reduce].string), .include_self = wk__arg_bool(c, A_include_self)};
   wk_dtype compute = (wk_dtype)wk__dtypes[self->dtype].compute;
   if (compute == WK_BOOL) compute = WK_INT64;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &j.dim));
-  if (!wk__numel(c->args[2].tensor)) return wk__copy_into(c->outputs[0], self);
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), self->ndim, &j.dim));
+  if (!wk__numel(c->args[A_index].tensor)) return wk__copy_into(c->outputs[0], self);
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *index = wide_copy(c->args[2].tensor, WK_INT64), *src = wide_copy(c->args[3].tensor, compute);
+  wk_tensor *index = wide_copy(c->args[A_index].tensor, WK_INT64), *src = wide_copy(c->args[A_src].tensor, compute);
   wk_tensor *out = wide_copy(self, compute);
   wk_status status = index && src && out ? run(&j, self, index, src, out) : wk_error_category();
   if (status == WK_OK) status = wk__copy_into(c->outputs[0], out);

@@ -234,4 +234,7 @@ wk_status wk__cpu_sort(wk__call *c) {
   return run(c, wk__arg_int(c, dim), -1, wk__arg_bool(c, dim + 1));
 }
 
-wk_status wk__cpu_topk(wk__call *c) { return run(c, wk__arg_int(c, 2), wk__arg_int(c, 1), wk__arg_bool(c, 3)); }
+wk_status wk__cpu_topk(wk__call *c) {
+  return run(c, wk__arg_int(c, WK__ARG(topk, dim)), wk__arg_int(c, WK__ARG(topk, k)),
+             wk__arg_bool(c, WK__ARG(topk, largest)));
+}

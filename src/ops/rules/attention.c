@@ -143,7 +143,7 @@ static wk_tensor *causal_mask(const wk_tensor *q, const wk_tensor *k) {
 
 static wk_tensor *formula(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *value, wk_tensor *mask, double dropout,
                           bool causal) {
-  double root = sqrt(scale_of(&c->args[6], q));
+  double root = sqrt(scale_of(&c->args[WK__ARG(scaled_dot_product_attention, scale)], q));
   if (causal) mask = causal_mask(q, k);
   wk_tensor *scores =
       wk_matmul(wk_mul_Scalar(q, wk__v_double(root)), wk_mul_Scalar(wk_transpose_int(k, -2, -1), wk__v_double(root)));
@@ -201,19 +201,21 @@ static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *
 }
 
 wk_status wk__compose_attention(wk__call *c) {
-  wk_tensor *q = c->args[0].tensor, *k = c->args[1].tensor, *value = c->args[2].tensor, *mask = wk__arg_tensor(c, 3);
-  double dropout = c->args[4].number;
-  bool causal = wk__arg_bool(c, 5);
+  WK__ARGS(scaled_dot_product_attention);
+  wk_tensor *q = c->args[A_query].tensor, *k = c->args[A_key].tensor, *value = c->args[A_value].tensor,
+            *mask = wk__arg_tensor(c, A_attn_mask);
+  double dropout = c->args[A_dropout_p].number;
+  bool causal = wk__arg_bool(c, A_is_causal);
   WK_TRY(check(q, k, value, mask, causal));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype, wide = wk__computed_in(dtype);
+  wk_dtype dtype = (wk_dtype)c->args[A_query].tensor->dtype, wide = wk__computed_in(dtype);
   if (wide != dtype) {
     q = wk__in_dtype(q, wide), k = wk__in_dtype(k, wide), value = wk__in_dtype(value, wide);
     if (mask && mask->dtype != WK_BOOL) mask = wk__in_dtype(mask, wide);
-    if (!q || (wk__arg_tensor(c, 3) && !mask)) k = NULL;
+    if (!q || (wk__arg_tensor(c, A_attn_mask) && !mask)) k = NULL;
   }
-  if (k && value && wk__arg_bool(c, 7) && q->ndim >= 3 &&
+  if (k && value && wk__arg_bool(c, A_enable_gqa) && q->ndim >= 3 &&
       !wk_int_eq(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3])) { /* grouped heads */
     wk_int repeats = wk_int_floordiv(q->sizes[q->ndim - 3], k->sizes[k->ndim - 3]);
     k = wk_repeat_interleave_self_int(k, repeats, wk__v_int(-3), (wk_value){0});
@@ -221,7 +223,8 @@ wk_status wk__compose_attention(wk__call *c) {
   }
   wk_tensor *results[2] = {NULL};
   if (k && value && fits_flash(q, k, value, mask, dropout)) {
-    if (wk__scaled_dot_product_flash_attention_for_cpu(q, k, value, 0, causal, mask, c->args[6], results) != WK_OK)
+    if (wk__scaled_dot_product_flash_attention_for_cpu(q, k, value, 0, causal, mask, c->args[A_scale], results) !=
+        WK_OK)
       results[0] = NULL;
   } else if (k && value) {
     results[0] = formula(c, q, k, value, mask, dropout, causal);

@@ -32,7 +32,8 @@ static wk_status sized(wk__call *c, const wk_value *size, wk_dtype dtype, wk_dev
 }
 
 wk_status wk__meta_create(wk__call *c) {
-  return sized(c, &c->args[0], wk__arg_dtype(c, 1, wk__default_dtype()), wk__arg_device(c, 2, WK__CPU_DEVICE));
+  return sized(c, &c->args[0], wk__arg_dtype(c, WK__ARG(ones, dtype), wk__default_dtype()),
+               wk__arg_device(c, WK__ARG(ones, device), WK__CPU_DEVICE));
 }
 
 static wk_dtype dtype_of_number(const wk_value *v) {
@@ -44,8 +45,9 @@ static wk_status check_filling(const wk__call *c, int arg) {
   return spec->device.type == WK_CPU ? wk__check_number(&c->args[arg], (wk_dtype)spec->dtype) : WK_OK;
 }
 wk_status wk__meta_full(wk__call *c) {
-  wk_dtype dtype = wk__arg_dtype(c, 2, dtype_of_number(&c->args[1]));
-  WK_TRY(sized(c, &c->args[0], dtype, wk__arg_device(c, 3, WK__CPU_DEVICE)));
+  WK__ARGS(full);
+  wk_dtype dtype = wk__arg_dtype(c, A_dtype, dtype_of_number(&c->args[A_fill_value]));
+  WK_TRY(sized(c, &c->args[A_size], dtype, wk__arg_device(c, A_device, WK__CPU_DEVICE)));
   return check_filling(c, 1);
 }
 
@@ -145,7 +147,7 @@ wk_status wk__meta_full_like(wk__call *c) {
 }
 wk_status wk__meta_to_copy(wk__call *c) { return like(c, 1); }
 wk_status wk__meta_clone(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
+  const wk_tensor *t = c->args[WK__ARG(clone, self)].tensor;
   return like_as(c, (wk_dtype)t->dtype, t->device);
 }
 wk_status wk__meta_empty(wk__call *c) {
@@ -160,16 +162,17 @@ wk_status wk__meta_empty(wk__call *c) {
 wk_status wk__meta_new(wk__call *c) {
   const wk_tensor *t = c->args[0].tensor;
   int dtype_arg = c->op == WK__OP(new_full) ? 3 : 2;
-  WK_TRY(sized(c, &c->args[1], wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype),
+  WK_TRY(sized(c, &c->args[WK__ARG(new_full, size)], wk__arg_dtype(c, dtype_arg, (wk_dtype)t->dtype),
                wk__arg_device(c, dtype_arg + 1, t->device)));
   return c->op == WK__OP(new_full) ? check_filling(c, 2) : WK_OK;
 }
 
 wk_status wk__meta_scalar_tensor(wk__call *c) {
-  wk__spec_contiguous(&c->specs[0], wk__arg_dtype(c, 1, wk__default_dtype()), wk__arg_device(c, 2, WK__CPU_DEVICE), 0,
-                      NULL);
+  WK__ARGS(scalar_tensor);
+  wk__spec_contiguous(&c->specs[0], wk__arg_dtype(c, A_dtype, wk__default_dtype()),
+                      wk__arg_device(c, A_device, WK__CPU_DEVICE), 0, NULL);
   c->compute_dtype = c->specs[0].dtype;
-  return c->specs[0].device.type == WK_CPU ? wk__check_element(&c->args[0], (wk_dtype)c->specs[0].dtype) : WK_OK;
+  return c->specs[0].device.type == WK_CPU ? wk__check_element(&c->args[A_s], (wk_dtype)c->specs[0].dtype) : WK_OK;
 }
 
 wk_status wk__routine_empty(wk__call *c) {
@@ -180,7 +183,7 @@ wk_status wk__routine_empty(wk__call *c) {
 wk_status wk__routine_zeros(wk__call *c) { return wk__fill_bytes(c->outputs[0], 0); }
 
 wk_status wk__routine_scalar_tensor(wk__call *c) {
-  return wk__write_element(c->outputs[0], wk__value_scalar(&c->args[0]));
+  return wk__write_element(c->outputs[0], wk__value_scalar(&c->args[WK__ARG(scalar_tensor, s)]));
 }
 
 /* The same number in every element of the result. */
@@ -204,11 +207,12 @@ void wk__lower_full(wk__lower *l) {
 /* ==================================================== copies ==================================================== */
 
 wk_status wk__meta_fill(wk__call *c) {
-  if (c->args[1].tag == WK_VALUE_TENSOR && c->args[1].tensor->ndim != 0)
+  WK__ARGS(fill_Scalar);
+  if (c->args[A_value].tag == WK_VALUE_TENSOR && c->args[A_value].tensor->ndim != 0)
     return wk_fail(WK_RUNTIME_ERROR, "fill_ only supports 0-dimension value tensor but got tensor with %d dimensions.",
-                   c->args[1].tensor->ndim);
+                   c->args[A_value].tensor->ndim);
   WK_TRY(like_as(c, (wk_dtype)c->args[0].tensor->dtype, c->args[0].tensor->device));
-  return c->args[1].tag == WK_VALUE_TENSOR ? WK_OK : check_filling(c, 1);
+  return c->args[A_value].tag == WK_VALUE_TENSOR ? WK_OK : check_filling(c, 1);
 }
 
 wk_status wk__check_copy_sizes(const wk_tensor *self, const wk_tensor *src) {
@@ -256,8 +260,9 @@ static wk_status copy_across(wk_tensor *to, wk_tensor *from) {
 
 /* self takes src's values: broadcast, converted. Overlapping views copy through a temporary. */
 wk_status wk__routine_copy(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor, *src = c->args[1].tensor, *out;
-  wk_value source = c->args[1], temporary = {0};
+  WK__ARGS(copy_);
+  wk_tensor *self = c->args[A_self].tensor, *src = c->args[A_other].tensor, *out;
+  wk_value source = c->args[A_other], temporary = {0};
   wk__spec specs[1];
   WK_TRY(wk__check_copy_sizes(self, src));
   WK_TRY(wk__check_overlap(self));
@@ -284,8 +289,10 @@ wk_status wk__routine_copy(wk__call *c) {
   return WK_OK;
 }
 wk_status wk__vjp_copy(wk__vjp *v) {
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_zero(G)));
-  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, G)); /* the tape sums and converts it to src's own shape and dtype */
+  WK__ARGS(copy_);
+  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, wk_zero(G)));
+  if (wk__needs(v, A_other))
+    WK_TRY(wk__vjp_set(v, A_other, G)); /* the tape sums and converts it to src's own shape and dtype */
   return WK_OK;
 }
 
@@ -302,20 +309,22 @@ wk_status wk__routine_clone(wk__call *c) {
   return source.tensor->storage ? wk__run_lowered(&inner, c->outputs) : WK_OK;
 }
 wk_status wk__vjp_to_copy(wk__vjp *v) {
-  wk_value args[] = {wk__v_tensor(G), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE};
-  return wk__vjp_set(v, 0, wk__call_tensor(WK__OP(_to_copy), args));
+  wk_value args[] = {wk__v_tensor(G), wk__v_dtype((wk_dtype)ARG(WK__ARG(_to_copy, self))->dtype), NONE};
+  return wk__vjp_set(v, WK__ARG(_to_copy, self), wk__call_tensor(WK__OP(_to_copy), args));
 }
 
 wk_status wk__compose_contiguous(wk__call *c) {
-  const char *format = c->args[1].tag == WK_VALUE_STRING ? c->args[1].string : "contiguous_format";
-  if (wk__is_contiguous_in(c->args[0].tensor, format)) {
-    c->results[0] = wk__v_tensor(wk__retain(c->args[0].tensor));
+  WK__ARGS(contiguous);
+  const char *format =
+      c->args[A_memory_format].tag == WK_VALUE_STRING ? c->args[A_memory_format].string : "contiguous_format";
+  if (wk__is_contiguous_in(c->args[A_self].tensor, format)) {
+    c->results[0] = wk__v_tensor(wk__retain(c->args[A_self].tensor));
     return WK_OK;
   }
   if (strcmp(format, "preserve_format") == 0)
     return wk_fail(WK_RUNTIME_ERROR, "preserve memory format is unsupported by the contiguous operator");
   wk_value wanted = {.tag = WK_VALUE_STRING, .string = format};
-  return wk_call(WK__OP(clone), (wk_value[]){c->args[0], wanted}, NULL, c->results);
+  return wk_call(WK__OP(clone), (wk_value[]){c->args[A_self], wanted}, NULL, c->results);
 }
 
 /* ================================================= concatenation ================================================ */
@@ -330,14 +339,14 @@ static bool all_have_channels_last(const wk_value *list) {
 }
 
 wk_status wk__meta_cat(wk__call *c) {
-  const wk_value *list = &c->args[0];
+  const wk_value *list = &c->args[WK__ARG(cat, tensors)];
   int dim, first = 0;
   if (list->count == 0) return wk_fail(WK_VALUE_ERROR, "torch.cat(): expected a non-empty list of Tensors");
   while (first < (int)list->count - 1 && is_skipped(list->tensors[first])) first++;
   const wk_tensor *model = list->tensors[first];
   if (model->ndim == 0)
     return wk_fail(WK_RUNTIME_ERROR, "zero-dimensional tensor (at position %d) cannot be concatenated", first);
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), model->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(cat, dim)), model->ndim, &dim));
   wk_int sizes[WK_MAX_DIMS], length = wk_int_of(0);
   memcpy(sizes, model->sizes, model->ndim * sizeof *sizes);
   for (uint32_t k = 0; k < list->count; k++) {
@@ -362,12 +371,13 @@ wk_status wk__meta_cat(wk__call *c) {
 }
 
 wk_status wk__routine_cat(wk__call *c) {
+  WK__ARGS(cat);
   wk_tensor *out = c->outputs[0];
   int dim;
   int64_t at = 0;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), out->ndim, &dim));
-  for (uint32_t k = 0; k < c->args[0].count; k++) {
-    wk_tensor *t = c->args[0].tensors[k];
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), out->ndim, &dim));
+  for (uint32_t k = 0; k < c->args[A_tensors].count; k++) {
+    wk_tensor *t = c->args[A_tensors].tensors[k];
     if (is_skipped(t)) continue;
     wk_value place = {0}, args[] = {wk__v_tensor(out), wk__v_int(dim), wk__v_int(at), wk__v_int(at + wk__size(t, dim)),
                                     wk__v_int(1)};
@@ -387,10 +397,10 @@ static wk_tensor *in_dtype_of(wk_tensor *g, const wk_tensor *t) {
 }
 
 wk_status wk__vjp_cat(wk__vjp *v) {
-  const wk_value *list = &v->args[0];
+  const wk_value *list = &v->args[WK__ARG(cat, tensors)];
   wk_int at = wk_int_of(0);
   int dim;
-  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), G->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[WK__ARG(cat, dim)].integer), G->ndim, &dim));
   for (int k = 0; k < (int)list->count; k++) {
     const wk_tensor *shape = list->tensors[k];
     bool skipped = shape && is_skipped(shape);
@@ -429,11 +439,11 @@ static wk_tensor *stacked_last(const wk_value *list) {
 }
 
 wk_status wk__compose_stack(wk__call *c) {
-  const wk_value *list = &c->args[0];
+  const wk_value *list = &c->args[WK__ARG(stack, tensors)];
   if (list->count == 0) return wk_fail(WK_RUNTIME_ERROR, "stack expects a non-empty TensorList");
   const wk_tensor *model = list->tensors[0];
   int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), model->ndim + 1, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(stack, dim)), model->ndim + 1, &dim));
   for (uint32_t k = 1; k < list->count; k++) {
     if (wk__same_sizes(model, list->tensors[k])) continue;
     wk__string text = {0};

@@ -91,9 +91,10 @@ static wk_status check_gather(const wk_tensor *self, int dim, const wk_tensor *i
 }
 
 wk_status wk__meta_gather(wk__call *c) {
-  const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor;
+  WK__ARGS(gather);
+  const wk_tensor *self = c->args[A_self].tensor, *index = c->args[A_index].tensor;
   int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), self->ndim, &dim));
   WK_TRY(check_gather(self, dim, index));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, index->ndim, index->sizes);
   c->compute_dtype = self->dtype;
@@ -102,7 +103,7 @@ wk_status wk__meta_gather(wk__call *c) {
 
 /* The dim that an operator (self, dim, ...) works on; its checks were made by the shape rule. */
 static int dim_of(const wk__lower *l) {
-  int64_t dim = l->call->args[1].integer.bits;
+  int64_t dim = l->call->args[WK__ARG(gather, dim)].integer.bits;
   return (int)(dim < 0 ? dim + rank_of(l->call->args[0].tensor) : dim);
 }
 
@@ -121,7 +122,7 @@ void wk__lower_gather(wk__lower *l) {
   for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d);
   loop_over(l, rank, sizes, index);
   wk__var place = checked_place(l, 2, index, dim);
-  wk__access from = redirected(wk__access_arg(l, 0, index), dim, place);
+  wk__access from = redirected(wk__access_arg(l, WK__ARG(gather, self), index), dim, place);
   wk__access to = wk__access_result(l, 0, index);
   wk__k_store(l->h, &to, behind_check(l, place, wk__k_load(l->h, &from)));
 }
@@ -159,8 +160,8 @@ static wk_status like_self(wk__call *c) {
 wk_status wk__meta_scatter(wk__call *c) {
   const wk_tensor *self = c->args[0].tensor;
   int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
-  WK_TRY(check_scatter(self, dim, c->args[2].tensor, wk__arg_tensor(c, 3)));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(scatter_add, dim)), self->ndim, &dim));
+  WK_TRY(check_scatter(self, dim, c->args[WK__ARG(scatter_add, index)].tensor, wk__arg_tensor(c, 3)));
   if (wk__value_is_number(&c->args[3])) WK_TRY(wk__check_number(&c->args[3], (wk_dtype)self->dtype));
   return like_self(c);
 }
@@ -178,10 +179,10 @@ static void copy_self(wk__lower *l) {
 
 static void lower_scatter(wk__lower *l, bool add) {
   wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS];
-  int dim = dim_of(l), rank = wk__arg_rank(l, 2);
+  int dim = dim_of(l), rank = wk__arg_rank(l, WK__ARG(scatter_add, index));
   copy_self(l);
   if (l->h->status) return;
-  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 2, d);
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, WK__ARG(scatter_add, index), d);
   loop_over(l, rank, sizes, index);
   wk__var place = checked_place(l, 2, index, dim), value;
   wk__access to = redirected(wk__access_result(l, 0, index), dim, place);
@@ -214,28 +215,34 @@ static wk_tensor *source_gradient(wk_tensor *g, int64_t dim, wk_tensor *index, c
 }
 
 wk_status wk__vjp_gather(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk_scatter_add(zeros_of(G, ARG(0)), wk_int_guard_value(v->args[1].integer), ARG(2), G));
+  WK__ARGS(gather);
+  return wk__vjp_set(
+      v, A_self, wk_scatter_add(zeros_of(G, ARG(A_self)), wk_int_guard_value(v->args[A_dim].integer), ARG(A_index), G));
 }
 wk_status wk__vjp_scatter(wk__vjp *v) {
-  int64_t dim = wk_int_guard_value(v->args[1].integer);
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_scatter_value(G, dim, ARG(2), wk__v_int(0))));
-  if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, source_gradient(G, dim, ARG(2), ARG(3))));
+  WK__ARGS(scatter_src);
+  int64_t dim = wk_int_guard_value(v->args[A_dim].integer);
+  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_scatter_value(G, dim, ARG(A_index), wk__v_int(0))));
+  if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, source_gradient(G, dim, ARG(A_index), ARG(3))));
   return WK_OK;
 }
 wk_status wk__vjp_scatter_add(wk__vjp *v) {
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, G));
-  if (wk__needs(v, 3))
-    WK_TRY(wk__vjp_set(v, 3, source_gradient(G, wk_int_guard_value(v->args[1].integer), ARG(2), ARG(3))));
+  WK__ARGS(scatter_add);
+  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, G));
+  if (wk__needs(v, A_src))
+    WK_TRY(wk__vjp_set(v, A_src,
+                       source_gradient(G, wk_int_guard_value(v->args[A_dim].integer), ARG(A_index), ARG(A_src))));
   return WK_OK;
 }
 
 /* =================================================== one dimension ============================================== */
 
 wk_status wk__meta_index_select(wk__call *c) {
-  const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor;
+  WK__ARGS(index_select);
+  const wk_tensor *self = c->args[A_self].tensor, *index = c->args[A_index].tensor;
   wk_int sizes[WK_MAX_DIMS];
   int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), self->ndim, &dim));
   if (index->ndim > 1) return wk_fail(WK_INDEX_ERROR, "index_select(): Index is supposed to be a vector");
   if (!is_index_dtype(index))
     return wk_fail(WK_RUNTIME_ERROR, "index_select(): Expected dtype int32 or int64 for index");
@@ -256,7 +263,8 @@ void wk__lower_index_select(wk__lower *l) {
   for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d);
   loop_over(l, rank, sizes, index);
   wk__var at = checked_place(l, 2, rank ? &index[dim] : &first, dim);
-  wk__access from = redirected(wk__access_arg(l, 0, index), dim, at), to = wk__access_result(l, 0, index);
+  wk__access from = redirected(wk__access_arg(l, WK__ARG(index_select, self), index), dim, at),
+             to = wk__access_result(l, 0, index);
   wk__k_store(l->h, &to, behind_check(l, at, wk__k_load(l->h, &from)));
 }
 
@@ -270,8 +278,9 @@ static wk_tensor *along(wk_tensor *index, int64_t dim, const wk_tensor *shape) {
 }
 
 wk_status wk__vjp_index_select(wk__vjp *v) {
-  int64_t dim = wk_int_guard_value(v->args[1].integer);
-  return wk__vjp_set(v, 0, wk_scatter_add(zeros_of(G, ARG(0)), dim, along(ARG(2), dim, G), G));
+  WK__ARGS(index_select);
+  int64_t dim = wk_int_guard_value(v->args[A_dim].integer);
+  return wk__vjp_set(v, A_self, wk_scatter_add(zeros_of(G, ARG(A_self)), dim, along(ARG(A_index), dim, G), G));
 }
 
 /* A composite's single result: kept beyond the scope, or the error of the call that failed. */
@@ -297,9 +306,10 @@ static wk_status check_slices(const wk_tensor *self, int dim, const wk_tensor *s
 
 /* (self, dim, index, source, alpha): self with alpha * source added to the slices that index names. */
 wk_status wk__meta_index_add(wk__call *c) {
-  const wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor, *source = c->args[3].tensor;
+  WK__ARGS(index_add);
+  const wk_tensor *self = c->args[A_self].tensor, *index = c->args[A_index].tensor, *source = c->args[A_source].tensor;
   int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), self->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), self->ndim, &dim));
   if (index->ndim > 1) {
     wk__string sizes = {0};
     wk__print_sizes(&sizes, index->sizes, index->ndim);
@@ -321,47 +331,51 @@ wk_status wk__meta_index_add(wk__call *c) {
                    wk__shown(index->numel), (long long)(rank_of(source) > dim ? size_at(source, dim).bits : 0), dim);
   WK_TRY(check_slices(self, dim, source));
   WK_TRY(refuse_empty_dim(self, dim, index));
-  WK_TRY(wk__check_number(&c->args[4], (wk_dtype)self->dtype));
+  WK_TRY(wk__check_number(&c->args[A_alpha], (wk_dtype)self->dtype));
   return like_self(c);
 }
 
 void wk__lower_index_add(wk__lower *l) {
+  WK__ARGS(index_add);
   wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS], first = wk_int_of(0);
-  int dim = dim_of(l), rank = wk__arg_rank(l, 3);
+  int dim = dim_of(l), rank = wk__arg_rank(l, A_source);
   copy_self(l);
   if (l->h->status) return;
-  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 3, d);
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, A_source, d);
   loop_over(l, rank, sizes, index);
-  bool scalar_index = wk__arg_rank(l, 2) == 0;
+  bool scalar_index = wk__arg_rank(l, A_index) == 0;
   wk__var at = checked_place(l, 2, rank && !scalar_index ? &index[dim] : &first, dim);
-  wk__access from = wk__access_arg(l, 3, index), to = redirected(wk__access_result(l, 0, index), dim, at);
+  wk__access from = wk__access_arg(l, A_source, index), to = redirected(wk__access_result(l, 0, index), dim, at);
   wk__var value = behind_check(l, at, wk__k_load(l->h, &from));
-  wk__k_store_add(l->h, &to, wk__k_mul(l->h, value, wk__in_as(l, 4, l->compute)));
+  wk__k_store_add(l->h, &to, wk__k_mul(l->h, value, wk__in_as(l, A_alpha, l->compute)));
 }
 
 wk_status wk__vjp_index_add(wk__vjp *v) {
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, G));
-  if (!wk__needs(v, 3)) return WK_OK;
-  wk_tensor *g = wk_mul_Scalar(wk_index_select(G, wk_int_guard_value(v->args[1].integer), ARG(2)), v->args[4]);
-  return wk__vjp_set(v, 3, wk_reshape(g, ARG(3)->sizes, ARG(3)->ndim));
+  WK__ARGS(index_add);
+  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, G));
+  if (!wk__needs(v, A_source)) return WK_OK;
+  wk_tensor *g =
+      wk_mul_Scalar(wk_index_select(G, wk_int_guard_value(v->args[A_dim].integer), ARG(A_index)), v->args[A_alpha]);
+  return wk__vjp_set(v, A_source, wk_reshape(g, ARG(A_source)->sizes, ARG(A_source)->ndim));
 }
 
 wk_status wk__compose_take_along_dim(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor, *index = c->args[1].tensor;
+  WK__ARGS(take_along_dim);
+  wk_tensor *self = c->args[A_self].tensor, *index = c->args[A_indices].tensor;
   wk_int minus_one = wk_int_of(-1), sizes[WK_MAX_DIMS], self_sizes[WK_MAX_DIMS];
   int ndim, dim = 0;
   wk_scope scope;
-  if (c->args[2].tag != WK_VALUE_NONE && index->dtype != WK_INT64)
+  if (c->args[A_dim].tag != WK_VALUE_NONE && index->dtype != WK_INT64)
     return wk_fail(WK_RUNTIME_ERROR, "torch.take_along_dim(): dtype of indices should be Long but got %s",
                    wk__dtype_legacy((wk_dtype)index->dtype));
-  if (c->args[2].tag != WK_VALUE_NONE && self->ndim != index->ndim)
+  if (c->args[A_dim].tag != WK_VALUE_NONE && self->ndim != index->ndim)
     return wk_fail(WK_RUNTIME_ERROR,
                    "torch.take_along_dim(): input and indices should have the same number of dimensions, but got %d "
                    "dimensions for input, and %d dimensions for indices",
                    self->ndim, index->ndim);
-  if (c->args[2].tag != WK_VALUE_NONE) WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), self->ndim, &dim));
+  if (c->args[A_dim].tag != WK_VALUE_NONE) WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), self->ndim, &dim));
   wk_scope_begin(&scope);
-  if (c->args[2].tag == WK_VALUE_NONE) {
+  if (c->args[A_dim].tag == WK_VALUE_NONE) {
     self = wk_reshape(self, &minus_one, 1);
     index = wk_reshape(index, &minus_one, 1);
     return give(c, &scope, wk_gather(self, 0, index, false));
@@ -384,8 +398,8 @@ wk_status wk__compose_take_along_dim(wk__call *c) {
 /* ---- scatter(..., reduce=): adds to the places, or multiplies them ---- */
 
 static wk_status scatter_by(wk__call *c, wk_tensor *src, const char *how) {
-  wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor;
-  int64_t dim = wk__arg_int(c, 1);
+  wk_tensor *self = c->args[0].tensor, *index = c->args[WK__ARG(scatter_reduce, index)].tensor;
+  int64_t dim = wk__arg_int(c, WK__ARG(scatter_reduce, dim));
   c->results[0] = (wk_value){0};
   if (!src) return wk_error_category();
   wk_tensor *y = strcmp(how, "add") == 0 ? wk_scatter_add(self, dim, index, src)
@@ -394,8 +408,9 @@ static wk_status scatter_by(wk__call *c, wk_tensor *src, const char *how) {
   return y ? WK_OK : wk_error_category();
 }
 wk_status wk__compose_scatter_by(wk__call *c) {
-  const char *how = c->args[4].string;
-  wk_tensor *self = c->args[0].tensor, *index = c->args[2].tensor, *src = wk__arg_tensor(c, 3);
+  const char *how = c->args[WK__ARG(scatter_reduce, reduce)].string;
+  wk_tensor *self = c->args[0].tensor, *index = c->args[WK__ARG(scatter_reduce, index)].tensor,
+            *src = wk__arg_tensor(c, 3);
   if (strcmp(how, "add") != 0 && strcmp(how, "multiply") != 0)
     return wk_fail(WK_RUNTIME_ERROR, "reduce argument must be either add or multiply.");
   wk_scope scope;
@@ -569,10 +584,10 @@ enum { FIRST_INDEX_OF_READ = 2, FIRST_INDEX_OF_PUT = 4 }; /* arguments of _index
 /* ---- _index(self, dims, i0, i1, ...): self[..., i0, i1, ...] ---- */
 
 wk_status wk__meta_index(wk__call *c) {
-  const wk_tensor *self = c->args[0].tensor, *i0 = c->args[FIRST_INDEX_OF_READ].tensor;
+  const wk_tensor *self = c->args[WK__ARG(_index, self)].tensor, *i0 = c->args[FIRST_INDEX_OF_READ].tensor;
   wk_int sizes[WK_MAX_DIMS];
   layout l;
-  WK_TRY(lay_out(&l, &c->args[1], self->ndim, i0->ndim));
+  WK_TRY(lay_out(&l, &c->args[WK__ARG(_index, dims)], self->ndim, i0->ndim));
   layout_sizes(&l, self->sizes, i0->sizes, sizes);
   wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, l.rank, sizes);
   c->compute_dtype = self->dtype;
@@ -581,7 +596,7 @@ wk_status wk__meta_index(wk__call *c) {
 
 /* The place in `self` (argument or result: an access to it) for this element of the layout. */
 static wk__access indexed(wk__lower *l, const layout *at, wk__access self, int first_arg, const wk_int *index) {
-  const wk_value *dims = &l->call->args[1];
+  const wk_value *dims = &l->call->args[WK__ARG(_index, dims)];
   for (int d = 0; d < at->rank; d++)
     if (!is_common(at, d)) self.index[at->self_dim[d]] = index[d];
   for (int k = 0; k < (int)dims->count; k++) {
@@ -595,7 +610,7 @@ static wk__access indexed(wk__lower *l, const layout *at, wk__access self, int f
 static void loop_over_layout(wk__lower *l, layout *at, int first_arg, wk_int *index) {
   wk_int self_sizes[WK_MAX_DIMS], common_sizes[WK_MAX_DIMS], sizes[WK_MAX_DIMS];
   int self_rank = wk__arg_rank(l, 0), common = wk__arg_rank(l, first_arg);
-  if (lay_out(at, &l->call->args[1], self_rank, common)) l->h->status = wk_error_category();
+  if (lay_out(at, &l->call->args[WK__ARG(_index, dims)], self_rank, common)) l->h->status = wk_error_category();
   for (int d = 0; d < self_rank; d++) self_sizes[d] = wk__size_of_arg(l, 0, d);
   for (int d = 0; d < common; d++) common_sizes[d] = wk__size_of_arg(l, first_arg, d);
   layout_sizes(at, self_sizes, common_sizes, sizes);
@@ -606,7 +621,7 @@ void wk__lower_index(wk__lower *l) {
   wk_int index[WK_MAX_DIMS], none[WK_MAX_DIMS] = {{0}};
   layout at;
   loop_over_layout(l, &at, FIRST_INDEX_OF_READ, index);
-  wk__access from = indexed(l, &at, wk__access_arg(l, 0, none), FIRST_INDEX_OF_READ, index);
+  wk__access from = indexed(l, &at, wk__access_arg(l, WK__ARG(_index, self), none), FIRST_INDEX_OF_READ, index);
   wk__access to = wk__access_result(l, 0, index);
   wk__k_store(l->h, &to, wk__k_load(l->h, &from));
 }
@@ -712,12 +727,13 @@ static wk_tensor *put_folded(const places *p, wk_tensor *self, wk_tensor *values
 }
 
 wk_status wk__compose_index(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor, *y = NULL;
+  WK__ARGS(index_Tensor);
+  wk_tensor *self = c->args[A_self].tensor, *y = NULL;
   places p;
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (find_places(&p, self, &c->args[1]) == WK_OK) {
-    wk_value args[WK__MAX_ARGS] = {c->args[0], wk__v_ints(p.dims, p.count)};
+  if (find_places(&p, self, &c->args[A_indices]) == WK_OK) {
+    wk_value args[WK__MAX_ARGS] = {c->args[A_self], wk__v_ints(p.dims, p.count)};
     for (int k = 0; k < p.count; k++) args[FIRST_INDEX_OF_READ + k] = wk__v_tensor(p.tensors[k]);
     y = needs_folding(&p, self) ? index_folded(&p, self) : wk__call_tensor(WK__OP(_index), args);
   }
@@ -725,8 +741,9 @@ wk_status wk__compose_index(wk__call *c) {
 }
 
 wk_status wk__vjp_index(wk__vjp *v) {
-  const wk_value *list = &v->args[1];
-  return wk__vjp_set(v, 0, wk_index_put(zeros_of(G, ARG(0)), list->tensors, (int)list->count, G, true));
+  WK__ARGS(index_Tensor);
+  const wk_value *list = &v->args[A_indices];
+  return wk__vjp_set(v, A_self, wk_index_put(zeros_of(G, ARG(A_self)), list->tensors, (int)list->count, G, true));
 }
 
 /* ---- _index_put(self, dims, values, accumulate, i0, i1, ...): values have the layout's shape ---- */
@@ -740,8 +757,9 @@ void wk__lower_index_put(wk__lower *l) {
   if (l->h->status) return;
   loop_over_layout(l, &at, FIRST_INDEX_OF_PUT, index);
   wk__access to = indexed(l, &at, wk__access_result(l, 0, none), FIRST_INDEX_OF_PUT, index);
-  wk__access from = wk__access_arg(l, 2, index);
-  (wk__arg_bool(l->call, 3) ? wk__k_store_add : wk__k_store)(l->h, &to, wk__k_load(l->h, &from));
+  wk__access from = wk__access_arg(l, WK__ARG(_index_put, values), index);
+  (wk__arg_bool(l->call, WK__ARG(_index_put, accumulate)) ? wk__k_store_add : wk__k_store)(l->h, &to,
+                                                                                           wk__k_load(l->h, &from));
 }
 
 static wk_tensor *expanded_values(const places *p, const wk_tensor *self, wk_tensor *values) {
@@ -764,11 +782,13 @@ static wk_tensor *expanded_values(const places *p, const wk_tensor *self, wk_ten
 }
 
 static wk_status put(const wk__call *c, const places *p, wk_tensor *values) {
-  wk_value args[WK__MAX_ARGS] = {c->args[0], wk__v_ints(p->dims, p->count), wk__v_tensor(values), c->args[3]},
+  WK__ARGS(index_put);
+  wk_value args[WK__MAX_ARGS] = {c->args[WK__ARG(index_put, self)], wk__v_ints(p->dims, p->count), wk__v_tensor(values),
+                                 c->args[WK__ARG(index_put, accumulate)]},
            result = {0};
   if (!values) return wk_error_category();
-  if (needs_folding(p, c->args[0].tensor)) {
-    wk_tensor *y = put_folded(p, c->args[0].tensor, values, c->args[3]);
+  if (needs_folding(p, c->args[A_self].tensor)) {
+    wk_tensor *y = put_folded(p, c->args[A_self].tensor, values, c->args[A_accumulate]);
     return y ? wk__copy_into(c->outputs[0], y) : wk_error_category();
   }
   for (int k = 0; k < p->count; k++) args[FIRST_INDEX_OF_PUT + k] = wk__v_tensor(p->tensors[k]);
@@ -778,7 +798,8 @@ static wk_status put(const wk__call *c, const places *p, wk_tensor *values) {
 }
 
 wk_status wk__routine_index_put(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor, *values = c->args[2].tensor;
+  WK__ARGS(index_put);
+  wk_tensor *self = c->args[A_self].tensor, *values = c->args[A_values].tensor;
   if (values->dtype != self->dtype)
     return wk_fail(
         WK_RUNTIME_ERROR,
@@ -788,36 +809,39 @@ wk_status wk__routine_index_put(wk__call *c) {
   places p;
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = find_places(&p, self, &c->args[1]);
+  wk_status status = find_places(&p, self, &c->args[A_indices]);
   if (status == WK_OK) status = put(c, &p, expanded_values(&p, self, values));
   wk_scope_end(&scope);
   return status;
 }
 
 wk_status wk__vjp_index_put(wk__vjp *v) {
-  const wk_value *list = &v->args[1];
+  WK__ARGS(index_put);
+  const wk_value *list = &v->args[A_indices];
   int count = (int)list->count;
-  if (wk__needs(v, 0)) {
+  if (wk__needs(v, A_self)) {
     wk_int no_size = wk_int_of(0);
     wk_tensor *zero = wk_new_zeros(G, &no_size, 0, WK_DTYPE_NONE, NONE);
-    wk_tensor *g = v->args[3].boolean ? G : wk_index_put(G, list->tensors, count, zero, false);
-    WK_TRY(wk__vjp_set(v, 0, g));
+    wk_tensor *g = v->args[A_accumulate].boolean ? G : wk_index_put(G, list->tensors, count, zero, false);
+    WK_TRY(wk__vjp_set(v, A_self, g));
   }
-  if (!wk__needs(v, 2)) return WK_OK;
-  return wk__vjp_set(v, 2, wk_sum_to_size(wk_index(G, list->tensors, count), ARG(2)->sizes, ARG(2)->ndim));
+  if (!wk__needs(v, A_values)) return WK_OK;
+  return wk__vjp_set(v, A_values,
+                     wk_sum_to_size(wk_index(G, list->tensors, count), ARG(A_values)->sizes, ARG(A_values)->ndim));
 }
 
 /* An element of unfold's argument gets the sum over the windows that it is in: places along the dim, unfolded alike,
  * say where each gradient goes. */
 wk_status wk__vjp_unfold(wk__vjp *v) {
-  const wk_tensor *t = ARG(0);
+  WK__ARGS(unfold);
+  const wk_tensor *t = ARG(A_self);
   wk_int line = t->ndim ? wk_int_of(0) : wk_int_of(1), sizes[WK_MAX_DIMS + 1], minus_one = wk_int_of(-1);
   int dim, ndim = t->ndim ? t->ndim : 1;
-  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), t->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[A_dimension].integer), t->ndim, &dim));
   if (t->ndim) line = t->sizes[dim];
   wk_tensor *places =
       wk_unfold(wk_arange(wk__v_size(line), WK_INT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = G->device}), 0,
-                wk_int_guard_value(v->args[2].integer), wk_int_guard_value(v->args[3].integer));
+                wk_int_guard_value(v->args[A_size].integer), wk_int_guard_value(v->args[A_step].integer));
   wk_tensor *windows = t->ndim ? wk_movedim_int(G, -1, dim + 1) : G;
   memcpy(sizes, t->sizes, t->ndim * sizeof *sizes);
   sizes[dim] = places ? places->numel : minus_one;
@@ -825,12 +849,12 @@ wk_status wk__vjp_unfold(wk__vjp *v) {
   sizes[dim] = line;
   wk_tensor *sum = wk_index_add(wk_new_zeros(G, sizes, ndim, WK_DTYPE_NONE, NONE), dim,
                                 wk_reshape(places, &minus_one, 1), windows, wk__v_int(1));
-  return wk__vjp_set(v, 0, wk_reshape(sum, t->sizes, t->ndim));
+  return wk__vjp_set(v, A_self, wk_reshape(sum, t->sizes, t->ndim));
 }
 
 /* where(condition): a tensor of indices a dim. */
 wk_status wk__compose_where_places(wk__call *c) {
-  wk_tensor *condition = c->args[0].tensor;
+  wk_tensor *condition = c->args[WK__ARG(where, condition)].tensor;
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *places = wk_nonzero(condition->ndim ? condition : wk_unsqueeze(condition, 0));
@@ -844,7 +868,7 @@ wk_status wk__compose_where_places(wk__call *c) {
 /* ============================================ nonzero, masked_select ============================================ */
 
 wk_status wk__compose_masked_select(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor, *mask = c->args[1].tensor;
+  wk_tensor *self = c->args[WK__ARG(masked_select, self)].tensor, *mask = c->args[WK__ARG(masked_select, mask)].tensor;
   wk_int sizes[WK_MAX_DIMS];
   int ndim;
   if (mask->dtype != WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "masked_select: expected BoolTensor for mask");

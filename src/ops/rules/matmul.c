@@ -31,19 +31,20 @@ static wk_status check_matrices(const wk_tensor *a, const wk_tensor *b) {
 }
 
 wk_status wk__meta_mm(wk__call *c) {
-  const wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  const wk_tensor *a = c->args[WK__ARG(mm, self)].tensor, *b = c->args[WK__ARG(mm, mat2)].tensor;
   WK_TRY(check_matrices(a, b));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, (wk_int[]){a->sizes[0], b->sizes[1]});
   return WK_OK;
 }
 wk_status wk__vjp_mm(wk__vjp *v) {
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_mm(G, wk_t(ARG(1)))));
-  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_mm(wk_t(ARG(0)), G)));
+  WK__ARGS(mm);
+  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, wk_mm(G, wk_t(ARG(A_mat2)))));
+  if (wk__needs(v, A_mat2)) WK_TRY(wk__vjp_set(v, A_mat2, wk_mm(wk_t(ARG(A_self)), G)));
   return WK_OK;
 }
 
 wk_status wk__meta_bmm(wk__call *c) {
-  const wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  const wk_tensor *a = c->args[WK__ARG(bmm, self)].tensor, *b = c->args[WK__ARG(bmm, mat2)].tensor;
   if (a->ndim != 3 || b->ndim != 3)
     return wk_fail(WK_RUNTIME_ERROR, "batch%d must be a 3D tensor", a->ndim == 3 ? 2 : 1);
   if (!wk_int_eq(a->sizes[0], b->sizes[0]) || !wk_int_eq(a->sizes[2], b->sizes[1]))
@@ -58,8 +59,9 @@ wk_status wk__meta_bmm(wk__call *c) {
   return WK_OK;
 }
 wk_status wk__vjp_bmm(wk__vjp *v) {
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_bmm(G, wk_transpose_int(ARG(1), 1, 2))));
-  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_bmm(wk_transpose_int(ARG(0), 1, 2), G)));
+  WK__ARGS(bmm);
+  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, wk_bmm(G, wk_transpose_int(ARG(A_mat2), 1, 2))));
+  if (wk__needs(v, A_mat2)) WK_TRY(wk__vjp_set(v, A_mat2, wk_bmm(wk_transpose_int(ARG(A_self), 1, 2), G)));
   return WK_OK;
 }
 
@@ -71,7 +73,8 @@ static wk_status differing(const char *name, const wk_tensor *a, const wk_tensor
 }
 
 wk_status wk__meta_addmm(wk__call *c) {
-  const wk_tensor *self = c->args[0].tensor, *a = c->args[1].tensor, *b = c->args[2].tensor;
+  WK__ARGS(addmm);
+  const wk_tensor *self = c->args[A_self].tensor, *a = c->args[A_mat1].tensor, *b = c->args[A_mat2].tensor;
   if (self->dtype != b->dtype) return differing("self", self, b);
   if (a->dtype != b->dtype) return differing("mat1", a, b);
   for (int i = 1; i < 3; i++)
@@ -81,8 +84,8 @@ wk_status wk__meta_addmm(wk__call *c) {
   wk_int product[] = {a->sizes[0], b->sizes[1]};
   WK_TRY(wk__check_expand(self, product, 2));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)a->dtype, a->device, 2, product);
-  WK_TRY(wk__check_factor(&c->args[3], (wk_dtype)a->dtype));
-  return wk__check_factor(&c->args[4], (wk_dtype)a->dtype);
+  WK_TRY(wk__check_factor(&c->args[A_beta], (wk_dtype)a->dtype));
+  return wk__check_factor(&c->args[A_alpha], (wk_dtype)a->dtype);
 }
 static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
 
@@ -90,9 +93,11 @@ static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) {
   return number(factor) == 1 ? t : wk_mul_Scalar(t, *factor);
 }
 wk_status wk__vjp_addmm(wk__vjp *v) {
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_sum_to_size(scaled(G, &v->args[3]), ARG(0)->sizes, ARG(0)->ndim)));
-  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, scaled(wk_mm(G, wk_t(ARG(2))), &v->args[4])));
-  if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, scaled(wk_mm(wk_t(ARG(1)), G), &v->args[4])));
+  WK__ARGS(addmm);
+  if (wk__needs(v, A_self))
+    WK_TRY(wk__vjp_set(v, A_self, wk_sum_to_size(scaled(G, &v->args[A_beta]), ARG(A_self)->sizes, ARG(A_self)->ndim)));
+  if (wk__needs(v, A_mat1)) WK_TRY(wk__vjp_set(v, A_mat1, scaled(wk_mm(G, wk_t(ARG(A_mat2))), &v->args[A_alpha])));
+  if (wk__needs(v, A_mat2)) WK_TRY(wk__vjp_set(v, A_mat2, scaled(wk_mm(wk_t(ARG(A_mat1)), G), &v->args[A_alpha])));
   return WK_OK;
 }
 
@@ -120,9 +125,10 @@ static wk_status check_linear(const wk_tensor *x, const wk_tensor *w, const wk_t
 }
 
 wk_status wk__meta_linear(wk__call *c) {
-  const wk_tensor *x = c->args[0].tensor, *w = c->args[1].tensor;
+  WK__ARGS(linear);
+  const wk_tensor *x = c->args[A_input].tensor, *w = c->args[A_weight].tensor;
   wk_int sizes[WK_MAX_DIMS];
-  WK_TRY(check_linear(x, w, wk__arg_tensor(c, 2)));
+  WK_TRY(check_linear(x, w, wk__arg_tensor(c, A_bias)));
   memcpy(sizes, x->sizes, x->ndim * sizeof *sizes);
   sizes[x->ndim - 1] = w->sizes[0];
   wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, x->ndim, sizes);
@@ -143,10 +149,12 @@ static wk_tensor *input_gradient(wk_tensor *g, wk_tensor *weight) {
   return wk_reshape(wk_mm(as_rows(g), weight), sizes, g->ndim);
 }
 wk_status wk__vjp_linear(wk__vjp *v) {
+  WK__ARGS(linear);
   wk_int rows_dim = wk_int_of(0);
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, input_gradient(G, ARG(1))));
-  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_mm(wk_t(as_rows(G)), as_rows(ARG(0)))));
-  if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, wk_sum_dim_IntList(as_rows(G), &rows_dim, 1, false, WK_DTYPE_NONE)));
+  if (wk__needs(v, A_input)) WK_TRY(wk__vjp_set(v, A_input, input_gradient(G, ARG(A_weight))));
+  if (wk__needs(v, A_weight)) WK_TRY(wk__vjp_set(v, A_weight, wk_mm(wk_t(as_rows(G)), as_rows(ARG(A_input)))));
+  if (wk__needs(v, A_bias))
+    WK_TRY(wk__vjp_set(v, A_bias, wk_sum_dim_IntList(as_rows(G), &rows_dim, 1, false, WK_DTYPE_NONE)));
   return WK_OK;
 }
 
@@ -173,7 +181,7 @@ static wk_status check_vectors(const wk_tensor *a, const wk_tensor *b) {
 }
 
 wk_status wk__compose_dot(wk__call *c) {
-  wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  wk_tensor *a = c->args[WK__ARG(dot, self)].tensor, *b = c->args[WK__ARG(dot, tensor)].tensor;
   if (a->ndim != 1 || b->ndim != 1)
     return wk_fail(WK_RUNTIME_ERROR, "1D tensors expected, but got %dD and %dD tensors", a->ndim, b->ndim);
   if (a->dtype != b->dtype)
@@ -187,7 +195,7 @@ wk_status wk__compose_dot(wk__call *c) {
 }
 
 wk_status wk__compose_mv(wk__call *c) {
-  wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  wk_tensor *a = c->args[WK__ARG(mv, self)].tensor, *b = c->args[WK__ARG(mv, vec)].tensor;
   if (a->ndim != 2 || b->ndim != 1)
     return wk_fail(WK_RUNTIME_ERROR, "vector + matrix @ vector expected, got 1, %d, %d", a->ndim, b->ndim);
   if (!wk_int_eq(a->sizes[1], b->sizes[0]))
@@ -211,7 +219,8 @@ wk_status wk__compose_outer(wk__call *c) {
                      c->args[i].tensor->ndim);
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, wk_mul(wk_unsqueeze(c->args[0].tensor, 1), c->args[1].tensor));
+  return finish(c, &scope,
+                wk_mul(wk_unsqueeze(c->args[WK__ARG(outer, self)].tensor, 1), c->args[WK__ARG(outer, vec2)].tensor));
 }
 
 /* ---- baddbmm: beta self + alpha batch1 batch2 ---- */
@@ -234,10 +243,11 @@ static wk_value factor_for(const wk_value *factor, wk_dtype dtype) {
 }
 
 wk_status wk__compose_baddbmm(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor, *a = c->args[1].tensor, *b = c->args[2].tensor;
+  WK__ARGS(baddbmm);
+  wk_tensor *self = c->args[A_self].tensor, *a = c->args[A_batch1].tensor, *b = c->args[A_batch2].tensor;
   wk_dtype dtype = (wk_dtype)self->dtype, wide = wk__computed_in(dtype);
   WK_TRY(check_baddbmm(self, a, b));
-  wk_value beta = factor_for(&c->args[3], dtype), alpha = factor_for(&c->args[4], dtype);
+  wk_value beta = factor_for(&c->args[A_beta], dtype), alpha = factor_for(&c->args[A_alpha], dtype);
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *product = wk_bmm(wk__in_dtype(a, wide), wk__in_dtype(b, wide));
@@ -246,9 +256,13 @@ wk_status wk__compose_baddbmm(wk__call *c) {
   return finish(c, &scope, wk__in_dtype(y, dtype));
 }
 wk_status wk__vjp_baddbmm(wk__vjp *v) {
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_sum_to_size(scaled(G, &v->args[3]), ARG(0)->sizes, ARG(0)->ndim)));
-  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, scaled(wk_bmm(G, wk_transpose_int(ARG(2), 1, 2)), &v->args[4])));
-  if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, scaled(wk_bmm(wk_transpose_int(ARG(1), 1, 2), G), &v->args[4])));
+  WK__ARGS(baddbmm);
+  if (wk__needs(v, A_self))
+    WK_TRY(wk__vjp_set(v, A_self, wk_sum_to_size(scaled(G, &v->args[A_beta]), ARG(A_self)->sizes, ARG(A_self)->ndim)));
+  if (wk__needs(v, A_batch1))
+    WK_TRY(wk__vjp_set(v, A_batch1, scaled(wk_bmm(G, wk_transpose_int(ARG(A_batch2), 1, 2)), &v->args[A_alpha])));
+  if (wk__needs(v, A_batch2))
+    WK_TRY(wk__vjp_set(v, A_batch2, scaled(wk_bmm(wk_transpose_int(ARG(A_batch1), 1, 2), G), &v->args[A_alpha])));
   return WK_OK;
 }
 
@@ -286,7 +300,7 @@ static wk_tensor *many_dims(wk_tensor *a, wk_tensor *b) {
 }
 
 wk_status wk__compose_matmul(wk__call *c) {
-  wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  wk_tensor *a = c->args[WK__ARG(matmul, self)].tensor, *b = c->args[WK__ARG(matmul, other)].tensor;
   if (a->ndim == 0 || b->ndim == 0)
     return wk_fail(WK_RUNTIME_ERROR, "both arguments to matmul need to be at least 1D, but they are %dD and %dD",
                    a->ndim, b->ndim);

@@ -38,8 +38,9 @@ static wk_status check_nll(const wk_tensor *x, const wk_tensor *target, const wk
 
 /* _nll_rows(self, target, weight, ignore_index): f64 of the target's shape */
 wk_status wk__meta_nll_rows(wk__call *c) {
-  const wk_tensor *target = c->args[1].tensor;
-  WK_TRY(check_nll(c->args[0].tensor, target, wk__arg_tensor(c, 2)));
+  WK__ARGS(_nll_rows);
+  const wk_tensor *target = c->args[A_target].tensor;
+  WK_TRY(check_nll(c->args[A_self].tensor, target, wk__arg_tensor(c, A_weight)));
   for (int r = 0; r < 2; r++)
     wk__spec_contiguous(&c->specs[r], WK_FLOAT64, target->device, target->ndim, target->sizes);
   c->compute_dtype = WK_FLOAT64;
@@ -67,15 +68,17 @@ static wk__var weight_of_class(wk__lower *l, int weight_arg, wk__var class) {
 }
 
 void wk__lower_nll_rows(wk__lower *l) {
-  int rank = wk__arg_rank(l, 0);
-  wk_int rows = rank == 2 ? wk__size_of_arg(l, 1, 0) : wk_int_of(1), row = wk__loop_i(0), index[2];
+  WK__ARGS(_nll_rows);
+  int rank = wk__arg_rank(l, A_self);
+  wk_int rows = rank == 2 ? wk__size_of_arg(l, A_target, 0) : wk_int_of(1), row = wk__loop_i(0), index[2];
   wk__loop_over(l, rank - 1, 0, &rows);
   wk__var ignored, none = wk__k_constant(l->h, 0, WK_FLOAT64);
-  wk__var class = class_of_row(l, 1, &row, wk__arg_int(l->call, 3), wk__size_of_arg(l, 0, rank - 1), &ignored);
+  wk__var class =
+      class_of_row(l, 1, &row, wk__arg_int(l->call, A_ignore_index), wk__size_of_arg(l, A_self, rank - 1), &ignored);
   wk__var weight = weight_of_class(l, 2, class);
   index[0] = rank == 2 ? row : wk_int_of(0);
   index[rank - 1] = wk_int_of(0);
-  wk__access at = wk__access_arg(l, 0, index);
+  wk__access at = wk__access_arg(l, A_self, index);
   at.indirect[rank - 1] = class;
   wk__var loss = wk__k_neg(l->h, wk__k_mul(l->h, weight, load_f64(l, at)));
   wk__access to = wk__access_result(l, 0, &row);
@@ -89,14 +92,17 @@ void wk__lower_nll_rows(wk__lower *l) {
 /* _nll_total(losses, weights, reduction, dtype): the loss and the weight of all rows */
 wk_status wk__meta_nll_total(wk__call *c) {
   for (int r = 0; r < 2; r++)
-    wk__spec_contiguous(&c->specs[r], wk__arg_dtype(c, 3, WK_FLOAT64), c->args[0].tensor->device, 0, NULL);
+    wk__spec_contiguous(&c->specs[r], wk__arg_dtype(c, WK__ARG(_nll_total, dtype), WK_FLOAT64),
+                        c->args[WK__ARG(_nll_total, losses)].tensor->device, 0, NULL);
   c->compute_dtype = WK_FLOAT64;
   return WK_OK;
 }
 void wk__lower_nll_total(wk__lower *l) {
-  wk__rows_of(l, 0, wk__all_dims(wk__arg_rank(l, 0)));
-  wk__var loss = wk__k_reduce_sum(l->h, wk__row_in(l, 0)), weight = wk__k_reduce_sum(l->h, wk__row_in(l, 1));
-  bool mean = wk__arg_int(l->call, 2) == WK__REDUCE_MEAN;
+  WK__ARGS(_nll_total);
+  wk__rows_of(l, A_losses, wk__all_dims(wk__arg_rank(l, A_losses)));
+  wk__var loss = wk__k_reduce_sum(l->h, wk__row_in(l, A_losses)),
+          weight = wk__k_reduce_sum(l->h, wk__row_in(l, A_weights));
+  bool mean = wk__arg_int(l->call, A_reduction) == WK__REDUCE_MEAN;
   wk__row_out_reduced(l, 0, mean ? wk__k_div(l->h, loss, weight) : loss, false);
   wk__row_out_reduced(l, 1, weight, false);
 }
@@ -104,14 +110,16 @@ void wk__lower_nll_total(wk__lower *l) {
 /* ---- both ---- */
 
 wk_status wk__compose_nll_loss_forward(wk__call *c) {
-  const wk_tensor *x = c->args[0].tensor;
+  WK__ARGS(nll_loss_forward);
+  const wk_tensor *x = c->args[A_self].tensor;
   wk_dtype dtype = (wk_dtype)x->dtype;
-  int64_t reduction = wk__arg_int(c, 3);
+  int64_t reduction = wk__arg_int(c, A_reduction);
   wk_tensor *rows[2], *total[2] = {NULL, NULL};
   wk_int no_sizes = {0};
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = wk__nll_rows(c->args[0].tensor, c->args[1].tensor, wk__arg_tensor(c, 2), c->args[4].integer, rows);
+  wk_status status = wk__nll_rows(c->args[A_self].tensor, c->args[A_target].tensor, wk__arg_tensor(c, A_weight),
+                                  c->args[A_ignore_index].integer, rows);
   if (status == WK_OK && reduction == WK__REDUCE_NONE && x->ndim == 2) {
     wk_value convert[3] = {wk__v_tensor(rows[0]), wk__v_dtype(dtype), {0}};
     total[0] = wk__call_tensor(WK__OP(_to_copy), convert);
@@ -125,17 +133,20 @@ wk_status wk__compose_nll_loss_forward(wk__call *c) {
   return status;
 }
 wk_status wk__vjp_nll_loss(wk__vjp *v) {
+  WK__ARGS(nll_loss_forward);
   if (!G) return WK_OK;
-  return wk__vjp_set(v, 0,
-                     wk_nll_loss_backward(G, ARG(0), ARG(1), ARG(2), wk_int_guard_value(v->args[3].integer),
-                                          v->args[4].integer, v->results[1]));
+  return wk__vjp_set(v, A_self,
+                     wk_nll_loss_backward(G, ARG(A_self), ARG(A_target), ARG(A_weight),
+                                          wk_int_guard_value(v->args[A_reduction].integer),
+                                          v->args[A_ignore_index].integer, v->results[1]));
 }
 
 /* ---- backward ---- */
 
 wk_status wk__meta_nll_loss_backward(wk__call *c) {
-  const wk_tensor *x = c->args[1].tensor;
-  WK_TRY(check_nll(x, c->args[2].tensor, wk__arg_tensor(c, 3)));
+  WK__ARGS(nll_loss_backward);
+  const wk_tensor *x = c->args[A_self].tensor;
+  WK_TRY(check_nll(x, c->args[A_target].tensor, wk__arg_tensor(c, A_weight)));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, x->ndim, x->sizes);
   c->compute_dtype = x->dtype;
   return WK_OK;
@@ -143,15 +154,17 @@ wk_status wk__meta_nll_loss_backward(wk__call *c) {
 
 /* A row of zeros but for its class: what stands there is one value a row. */
 void wk__lower_nll_loss_backward(wk__lower *l) {
-  int rank = wk__arg_rank(l, 1);
+  WK__ARGS(nll_loss_backward);
+  int rank = wk__arg_rank(l, A_self);
   wk_int row = wk__loop_i(0), class_index = wk__loop_r(0), zero_index = wk_int_of(0), sizes[2], index[2];
-  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 1, d);
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, A_self, d);
   wk__loop_over(l, rank - 1, 1, sizes);
-  wk__var ignored, class = class_of_row(l, 2, &row, wk__arg_int(l->call, 5), sizes[rank - 1], &ignored);
+  wk__var ignored, class = class_of_row(l, 2, &row, wk__arg_int(l->call, A_ignore_index), sizes[rank - 1], &ignored);
   wk__var slope = wk__k_neg(l->h, weight_of_class(l, 3, class));
-  slope = wk__k_mul(l->h, slope, load_f64(l, wk__access_arg(l, 0, &row)));
-  if (wk__arg_int(l->call, 4) == WK__REDUCE_MEAN) {
-    wk__var total = load_f64(l, wk__access_arg(l, 6, &zero_index)), one = wk__k_constant(l->h, 1, WK_FLOAT64);
+  slope = wk__k_mul(l->h, slope, load_f64(l, wk__access_arg(l, A_grad_output, &row)));
+  if (wk__arg_int(l->call, A_reduction) == WK__REDUCE_MEAN) {
+    wk__var total = load_f64(l, wk__access_arg(l, A_total_weight, &zero_index)),
+            one = wk__k_constant(l->h, 1, WK_FLOAT64);
     slope = wk__k_mul(l->h, slope, wk__k_div(l->h, one, total));
   }
   wk__var none = wk__k_constant(l->h, 0, l->compute);
@@ -164,7 +177,9 @@ void wk__lower_nll_loss_backward(wk__lower *l) {
 }
 /* Linear in grad_output: the forward of the incoming gradient. */
 wk_status wk__vjp_nll_loss_backward(wk__vjp *v) {
+  WK__ARGS(nll_loss_backward);
   wk_tensor *results[2];
-  WK_TRY(wk_nll_loss_forward(G, ARG(2), ARG(3), wk_int_guard_value(v->args[4].integer), v->args[5].integer, results));
-  return wk__vjp_set(v, 0, results[0]);
+  WK_TRY(wk_nll_loss_forward(G, ARG(A_target), ARG(A_weight), wk_int_guard_value(v->args[A_reduction].integer),
+                             v->args[A_ignore_index].integer, results));
+  return wk__vjp_set(v, A_grad_output, results[0]);
 }

@@ -62,7 +62,7 @@ wk_status wk__check_norm_parameter(const wk_tensor *p, const wk_value *shape, co
 
 /* Weight and bias have the input's dtype; beside a half precision they may be float32. */
 static wk_status check_norm_dtypes(const wk__call *c) {
-  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype;
+  wk_dtype own = (wk_dtype)c->args[WK__ARG(native_layer_norm, input)].tensor->dtype;
   bool mixed = false;
   for (int i = 2; i < 4; i++) mixed |= wk__arg_tensor(c, i) && wk__arg_tensor(c, i)->dtype != own;
   if (!mixed) return WK_OK;
@@ -74,15 +74,16 @@ static wk_status check_norm_dtypes(const wk__call *c) {
 }
 
 wk_status wk__meta_layer_norm(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
-  const wk_value *shape = &c->args[1];
+  WK__ARGS(native_layer_norm);
+  const wk_tensor *t = c->args[A_input].tensor;
+  const wk_value *shape = &c->args[A_normalized_shape];
   WK_TRY(check_norm_dtypes(c));
   WK_TRY(wk__check_norm_shape(t, shape, ", "));
   if (!wk_dtype_is_floating((wk_dtype)t->dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"LayerNormKernelImpl\" not implemented for '%s'",
                    wk__dtype_legacy((wk_dtype)t->dtype));
-  if (wk__arg_tensor(c, 2)) WK_TRY(wk__check_norm_parameter(c->args[2].tensor, shape, "weight"));
-  if (wk__arg_tensor(c, 3)) WK_TRY(wk__check_norm_parameter(c->args[3].tensor, shape, "bias"));
+  if (wk__arg_tensor(c, A_weight)) WK_TRY(wk__check_norm_parameter(c->args[A_weight].tensor, shape, "weight"));
+  if (wk__arg_tensor(c, A_bias)) WK_TRY(wk__check_norm_parameter(c->args[A_bias].tensor, shape, "bias"));
   WK_TRY(wk__meta_like_first(c));
   wk__spec_reduced(&c->specs[1], t, last_dims(t->ndim, (int)shape->count), true, (wk_dtype)t->dtype);
   wk__spec_copy(&c->specs[2], &c->specs[1]);
@@ -91,16 +92,17 @@ wk_status wk__meta_layer_norm(wk__call *c) {
 
 /* (x - mean) rstd w + b, with the variance from the centred values. */
 void wk__lower_layer_norm(wk__lower *l) {
-  const wk_value *shape = &l->call->args[1];
-  wk__rows_of(l, 0, last_dims(wk__arg_rank(l, 0), (int)shape->count));
-  wk__var x = wk__row_in(l, 0), n = wk__row_count(l);
+  WK__ARGS(native_layer_norm);
+  const wk_value *shape = &l->call->args[A_normalized_shape];
+  wk__rows_of(l, A_input, last_dims(wk__arg_rank(l, A_input), (int)shape->count));
+  wk__var x = wk__row_in(l, A_input), n = wk__row_count(l);
   wk__var mean = wk__k_div(l->h, wk__k_reduce_sum(l->h, x), n);
   wk__var centred = wk__k_sub(l->h, x, mean);
   wk__var variance = wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, centred, centred)), n);
-  wk__var eps = wk__in_as(l, 4, l->compute);
+  wk__var eps = wk__in_as(l, A_eps, l->compute);
   wk__var rstd = wk__k_rsqrt(l->h, wk__k_add(l->h, variance, eps));
-  wk__var y = wk__k_mul(l->h, centred, rstd), weight = wk__has(l, 2) ? wk__row_in_trailing(l, 2) : 0;
-  wk__var bias = wk__has(l, 3) ? wk__row_in_trailing(l, 3) : 0;
+  wk__var y = wk__k_mul(l->h, centred, rstd), weight = wk__has(l, A_weight) ? wk__row_in_trailing(l, A_weight) : 0;
+  wk__var bias = wk__has(l, A_bias) ? wk__row_in_trailing(l, A_bias) : 0;
   if (weight && bias)
     y = wk__k_fma(l->h, y, weight, bias);
   else if (weight)
@@ -113,15 +115,18 @@ void wk__lower_layer_norm(wk__lower *l) {
 }
 
 wk_status wk__vjp_layer_norm(wk__vjp *v) {
-  int dims = (int)v->args[1].count;
-  wk_tensor *x = ARG(0), *mean = v->results[1], *rstd = v->results[2];
+  WK__ARGS(native_layer_norm);
+  int dims = (int)v->args[A_normalized_shape].count;
+  wk_tensor *x = ARG(A_input), *mean = v->results[1], *rstd = v->results[2];
   if (!G) return WK_OK; /* mean and rstd are not differentiated: PyTorch's layer_norm does not give them out either */
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk__layer_norm_backward_input(G, x, mean, rstd, ARG(2), dims)));
-  if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, wk__layer_norm_backward_weight(G, x, mean, rstd, dims)));
-  if (wk__needs(v, 3)) {
+  if (wk__needs(v, A_input))
+    WK_TRY(wk__vjp_set(v, A_input, wk__layer_norm_backward_input(G, x, mean, rstd, ARG(A_weight), dims)));
+  if (wk__needs(v, A_weight)) WK_TRY(wk__vjp_set(v, A_weight, wk__layer_norm_backward_weight(G, x, mean, rstd, dims)));
+  if (wk__needs(v, A_bias)) {
     wk_int lead[WK_MAX_DIMS];
     for (int d = 0; d < x->ndim - dims; d++) lead[d] = wk_int_of(d);
-    WK_TRY(wk__vjp_set(v, 3, x->ndim > dims ? wk_sum_dim_IntList(G, lead, x->ndim - dims, false, WK_DTYPE_NONE) : G));
+    WK_TRY(
+        wk__vjp_set(v, A_bias, x->ndim > dims ? wk_sum_dim_IntList(G, lead, x->ndim - dims, false, WK_DTYPE_NONE) : G));
   }
   return WK_OK;
 }
@@ -129,23 +134,25 @@ wk_status wk__vjp_layer_norm(wk__vjp *v) {
 /* ---- dx = rstd (g w - mean(g w) - xhat mean(g w xhat)) ---- */
 
 wk_status wk__meta_layer_norm_backward_input(wk__call *c) {
-  const wk_tensor *x = c->args[1].tensor;
+  const wk_tensor *x = c->args[WK__ARG(_layer_norm_backward_input, input)].tensor;
   wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, x->ndim, x->sizes);
   c->compute_dtype = x->dtype;
   return WK_OK;
 }
 static wk__var normalised(wk__lower *l) {
-  return wk__k_mul(l->h, wk__k_sub(l->h, wk__row_in(l, 1), wk__row_in_reduced(l, 2, true)),
-                   wk__row_in_reduced(l, 3, true));
+  WK__ARGS(_layer_norm_backward_input);
+  return wk__k_mul(l->h, wk__k_sub(l->h, wk__row_in(l, A_input), wk__row_in_reduced(l, A_mean, true)),
+                   wk__row_in_reduced(l, A_rstd, true));
 }
 void wk__lower_layer_norm_backward_input(wk__lower *l) {
-  wk__rows_of(l, 1, last_dims(wk__arg_rank(l, 1), (int)wk__arg_int(l->call, 5)));
-  wk__var g = wk__row_in(l, 0), n = wk__row_count(l), xhat = normalised(l);
-  if (wk__has(l, 4)) g = wk__k_mul(l->h, g, wk__row_in_trailing(l, 4));
+  WK__ARGS(_layer_norm_backward_input);
+  wk__rows_of(l, A_input, last_dims(wk__arg_rank(l, A_input), (int)wk__arg_int(l->call, A_dims)));
+  wk__var g = wk__row_in(l, A_grad_out), n = wk__row_count(l), xhat = normalised(l);
+  if (wk__has(l, A_weight)) g = wk__k_mul(l->h, g, wk__row_in_trailing(l, A_weight));
   wk__var mean_g = wk__k_div(l->h, wk__k_reduce_sum(l->h, g), n);
   wk__var mean_gx = wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, g, xhat)), n);
   wk__var inner = wk__k_sub(l->h, g, wk__k_fma(l->h, xhat, mean_gx, mean_g));
-  wk__row_out(l, 0, wk__k_mul(l->h, inner, wk__row_in_reduced(l, 3, true)));
+  wk__row_out(l, 0, wk__k_mul(l->h, inner, wk__row_in_reduced(l, A_rstd, true)));
 }
 
 /* Second derivatives go through the formula written with operators, from the input alone: mean and rstd are functions
@@ -171,54 +178,64 @@ static wk_tensor *second_by_input(wk_tensor *z, wk_tensor *h, wk_tensor *xhat, w
   return minus(wk_mul(rstd, through), wk_mul(wk_mul(wk_mul(rstd, rstd), xhat), by_rstd));
 }
 wk_status wk__vjp_layer_norm_backward_input(wk__vjp *v) {
-  int dims = (int)wk_int_guard_value(v->args[5].integer);
-  wk_tensor *g = ARG(0), *x = ARG(1), *mean = ARG(2), *rstd = ARG(3), *w = ARG(4);
+  WK__ARGS(_layer_norm_backward_input);
+  int dims = (int)wk_int_guard_value(v->args[A_dims].integer);
+  wk_tensor *g = ARG(A_grad_out), *x = ARG(A_input), *mean = ARG(A_mean), *rstd = ARG(A_rstd), *w = ARG(A_weight);
   wk_tensor *xhat = wk_mul(minus(x, mean), rstd), *h = w ? wk_mul(g, w) : g;
   wk_tensor *by_h = wk__layer_norm_backward_input(G, x, mean, rstd, NULL, dims);
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, w ? wk_mul(by_h, w) : by_h));
-  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, second_by_input(G, h, xhat, rstd, dims)));
-  if (wk__needs(v, 2))
-    WK_TRY(wk__vjp_set(v, 2, wk_new_zeros(G, mean ? mean->sizes : NULL, mean ? mean->ndim : 0, WK_DTYPE_NONE, NONE)));
-  if (wk__needs(v, 3))
-    WK_TRY(wk__vjp_set(v, 3, wk_new_zeros(G, rstd ? rstd->sizes : NULL, rstd ? rstd->ndim : 0, WK_DTYPE_NONE, NONE)));
-  if (w && wk__needs(v, 4)) WK_TRY(wk__vjp_set(v, 4, wk_sum_to_size(wk_mul(by_h, g), w->sizes, w->ndim)));
+  if (wk__needs(v, A_grad_out)) WK_TRY(wk__vjp_set(v, A_grad_out, w ? wk_mul(by_h, w) : by_h));
+  if (wk__needs(v, A_input)) WK_TRY(wk__vjp_set(v, A_input, second_by_input(G, h, xhat, rstd, dims)));
+  if (wk__needs(v, A_mean))
+    WK_TRY(
+        wk__vjp_set(v, A_mean, wk_new_zeros(G, mean ? mean->sizes : NULL, mean ? mean->ndim : 0, WK_DTYPE_NONE, NONE)));
+  if (wk__needs(v, A_rstd))
+    WK_TRY(
+        wk__vjp_set(v, A_rstd, wk_new_zeros(G, rstd ? rstd->sizes : NULL, rstd ? rstd->ndim : 0, WK_DTYPE_NONE, NONE)));
+  if (w && wk__needs(v, A_weight)) WK_TRY(wk__vjp_set(v, A_weight, wk_sum_to_size(wk_mul(by_h, g), w->sizes, w->ndim)));
   return WK_OK;
 }
 
 /* ---- dw = sum over rows of g xhat ---- */
 
 wk_status wk__meta_layer_norm_backward_weight(wk__call *c) {
-  const wk_tensor *x = c->args[1].tensor;
-  int dims = (int)wk__arg_int(c, 4);
+  const wk_tensor *x = c->args[WK__ARG(_layer_norm_backward_weight, input)].tensor;
+  int dims = (int)wk__arg_int(c, WK__ARG(_layer_norm_backward_weight, dims));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, dims, x->sizes + x->ndim - dims);
   c->compute_dtype = x->dtype;
   return WK_OK;
 }
 void wk__lower_layer_norm_backward_weight(wk__lower *l) {
-  int rank = wk__arg_rank(l, 1), dims = (int)wk__arg_int(l->call, 4);
-  wk__rows_of(l, 1, wk__all_dims(rank) & ~last_dims(rank, dims));
+  WK__ARGS(_layer_norm_backward_weight);
+  int rank = wk__arg_rank(l, A_input), dims = (int)wk__arg_int(l->call, A_dims);
+  wk__rows_of(l, A_input, wk__all_dims(rank) & ~last_dims(rank, dims));
   wk_int stats[WK_MAX_DIMS];
   for (int d = 0; d < rank; d++) stats[d] = d < rank - dims ? l->row_index[d] : wk_int_of(0);
-  wk__access mean = wk__access_arg(l, 2, stats), rstd = wk__access_arg(l, 3, stats);
-  wk__var centred = wk__k_sub(l->h, wk__row_in(l, 1), wk__k_cast(l->h, wk__k_load(l->h, &mean), l->compute));
+  wk__access mean = wk__access_arg(l, A_mean, stats), rstd = wk__access_arg(l, A_rstd, stats);
+  wk__var centred = wk__k_sub(l->h, wk__row_in(l, A_input), wk__k_cast(l->h, wk__k_load(l->h, &mean), l->compute));
   wk__var xhat = wk__k_mul(l->h, centred, wk__k_cast(l->h, wk__k_load(l->h, &rstd), l->compute));
-  wk__var term = wk__k_mul(l->h, wk__row_in(l, 0), xhat);
+  wk__var term = wk__k_mul(l->h, wk__row_in(l, A_grad_out), xhat);
   wk__row_out_reduced(l, 0, rank == dims ? term : wk__k_reduce_sum(l->h, term), false); /* one row: nothing to add up */
 }
 /* By g: G xhat. By x: with u = G g, rstd (u - mean u - xhat mean(u xhat)). */
 wk_status wk__vjp_layer_norm_backward_weight(wk__vjp *v) {
-  int dims = (int)wk_int_guard_value(v->args[4].integer);
-  wk_tensor *x = ARG(1), *mean = ARG(2), *rstd = ARG(3);
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_mul(G, wk_mul(minus(x, mean), rstd))));
-  if (wk__needs(v, 1))
-    WK_TRY(wk__vjp_set(v, 1, wk__layer_norm_backward_input(wk_mul(G, ARG(0)), x, mean, rstd, NULL, dims)));
-  if (wk__needs(v, 2)) WK_TRY(wk__vjp_set(v, 2, wk_new_zeros(G, mean->sizes, mean->ndim, WK_DTYPE_NONE, NONE)));
-  if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, wk_new_zeros(G, rstd->sizes, rstd->ndim, WK_DTYPE_NONE, NONE)));
+  WK__ARGS(_layer_norm_backward_weight);
+  int dims = (int)wk_int_guard_value(v->args[A_dims].integer);
+  wk_tensor *x = ARG(A_input), *mean = ARG(A_mean), *rstd = ARG(A_rstd);
+  if (wk__needs(v, A_grad_out)) WK_TRY(wk__vjp_set(v, A_grad_out, wk_mul(G, wk_mul(minus(x, mean), rstd))));
+  if (wk__needs(v, A_input))
+    WK_TRY(
+        wk__vjp_set(v, A_input, wk__layer_norm_backward_input(wk_mul(G, ARG(A_grad_out)), x, mean, rstd, NULL, dims)));
+  if (wk__needs(v, A_mean))
+    WK_TRY(wk__vjp_set(v, A_mean, wk_new_zeros(G, mean->sizes, mean->ndim, WK_DTYPE_NONE, NONE)));
+  if (wk__needs(v, A_rstd))
+    WK_TRY(wk__vjp_set(v, A_rstd, wk_new_zeros(G, rstd->sizes, rstd->ndim, WK_DTYPE_NONE, NONE)));
   return WK_OK;
 }
 
 wk_status wk__compose_layer_norm(wk__call *c) {
-  wk_value args[] = {c->args[0], c->args[1], c->args[2], c->args[3], c->args[4]}, results[3] = {{0}};
+  WK__ARGS(layer_norm);
+  wk_value args[] = {c->args[A_input], c->args[A_normalized_shape], c->args[A_weight], c->args[A_bias], c->args[A_eps]},
+           results[3] = {{0}};
   WK_TRY(wk_call(WK__OP(native_layer_norm), args, NULL, results));
   c->results[0] = results[0];
   wk_value_release(&results[1]);
@@ -229,7 +246,7 @@ wk_status wk__compose_layer_norm(wk__call *c) {
 /* =================================================== embedding ================================================== */
 
 wk_status wk__meta_embedding(wk__call *c) {
-  const wk_tensor *w = c->args[0].tensor, *i = c->args[1].tensor;
+  const wk_tensor *w = c->args[WK__ARG(embedding, weight)].tensor, *i = c->args[WK__ARG(embedding, indices)].tensor;
   if (w->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "'weight' must be 2-D");
   if (i->dtype != WK_INT64 && i->dtype != WK_INT32)
     return wk_fail(WK_RUNTIME_ERROR,
@@ -256,43 +273,50 @@ static void loop_over_all(wk__lower *l, wk_int (*size_of)(const wk__lower *, int
 
 /* out[i..., j] = weight[indices[i...], j] */
 void wk__lower_embedding(wk__lower *l) {
+  WK__ARGS(embedding);
   wk_int index[WK_MAX_DIMS];
   int rank = wk__result_rank(l, 0);
   loop_over_all(l, wk__size_of_result, rank, index);
-  wk__access row = wk__access_arg(l, 1, index);
-  wk__access place = wk__access_arg(l, 0, (wk_int[]){wk_int_of(0), index[rank - 1]});
-  place.indirect[0] = wk__k_check_place(l->h, wk__k_load(l->h, &row), wk__size_of_arg(l, 0, 0));
+  wk__access row = wk__access_arg(l, A_indices, index);
+  wk__access place = wk__access_arg(l, A_weight, (wk_int[]){wk_int_of(0), index[rank - 1]});
+  place.indirect[0] = wk__k_check_place(l->h, wk__k_load(l->h, &row), wk__size_of_arg(l, A_weight, 0));
   wk__access out = wk__access_result(l, 0, index);
   wk__k_store(l->h, &out, wk__k_load(l->h, &place));
 }
 wk_status wk__vjp_embedding(wk__vjp *v) {
-  if (v->args[4].boolean) return wk_fail(WK_NOT_IMPLEMENTED, "embedding: sparse gradients are not there yet");
-  return wk__vjp_set(v, 0,
-                     wk_embedding_dense_backward(G, ARG(1), ARG(0)->sizes[0], v->args[2].integer, v->args[3].boolean));
+  WK__ARGS(embedding);
+  if (v->args[A_sparse].boolean) return wk_fail(WK_NOT_IMPLEMENTED, "embedding: sparse gradients are not there yet");
+  return wk__vjp_set(
+      v, A_weight,
+      wk_embedding_dense_backward(G, ARG(A_indices), ARG(A_weight)->sizes[0], v->args[A_padding_idx].integer,
+                                  v->args[A_scale_grad_by_freq].boolean));
 }
 
 wk_status wk__meta_embedding_backward(wk__call *c) {
-  const wk_tensor *g = c->args[0].tensor;
-  wk_int sizes[] = {c->args[2].integer, g->sizes[g->ndim - 1]};
+  WK__ARGS(embedding_dense_backward);
+  const wk_tensor *g = c->args[A_grad_output].tensor;
+  wk_int sizes[] = {c->args[A_num_weights].integer, g->sizes[g->ndim - 1]};
   wk__spec_contiguous(&c->specs[0], (wk_dtype)g->dtype, g->device, 2, sizes);
   c->compute_dtype = g->dtype;
-  if (c->args[4].boolean) return wk_fail(WK_NOT_IMPLEMENTED, "embedding: scale_grad_by_freq is not there yet");
+  if (c->args[A_scale_grad_by_freq].boolean)
+    return wk_fail(WK_NOT_IMPLEMENTED, "embedding: scale_grad_by_freq is not there yet");
   return WK_OK;
 }
 
 /* Zeros; then out[indices[i...], j] += gradient[i..., j] in the order of the indices, and nothing in the padding row.
  */
 void wk__lower_embedding_backward(wk__lower *l) {
+  WK__ARGS(embedding_dense_backward);
   wk_int index[WK_MAX_DIMS];
   loop_over_all(l, wk__size_of_result, 2, index);
   wk__access zero = wk__access_result(l, 0, index);
   wk__k_store(l->h, &zero, wk__k_constant(l->h, 0, l->compute));
   wk__next_nest(l);
-  int rank = wk__arg_rank(l, 0);
+  int rank = wk__arg_rank(l, A_grad_output);
   loop_over_all(l, wk__size_of_arg, rank, index);
-  wk__access row = wk__access_arg(l, 1, index), from = wk__access_arg(l, 0, index);
+  wk__access row = wk__access_arg(l, A_indices, index), from = wk__access_arg(l, A_grad_output, index);
   wk__var at = wk__k_load(l->h, &row), value = wk__k_load(l->h, &from);
-  int64_t padding = wk__arg_int(l->call, 3);
+  int64_t padding = wk__arg_int(l->call, A_padding_idx);
   if (padding >= 0) {
     wk__var skipped = wk__k_eq(l->h, at, wk__k_constant(l->h, (double)padding, WK_INT64));
     value = wk__k_where(l->h, skipped, wk__k_constant(l->h, 0, l->compute), value);
@@ -304,26 +328,16 @@ void wk__lower_embedding_backward(wk__lower *l) {
 
 /* Linear in the gradient: rows of G by index, zero where the padding was. */
 wk_status wk__vjp_embedding_backward(wk__vjp *v) {
-  wk_tensor *indices = ARG(1), *rows = wk_embedding(G, indices, wk_int_of(-1), false, false);
-  bool has_padding = wk_int_guard_value(v->args[3].integer) >= 0;
+  WK__ARGS(embedding_dense_backward);
+  wk_tensor *indices = ARG(A_indices), *rows = wk_embedding(G, indices, wk_int_of(-1), false, false);
+  bool has_padding = wk_int_guard_value(v->args[A_padding_idx].integer) >= 0;
   if (has_padding)
-    rows = wk_masked_fill_Scalar(rows, wk_unsqueeze(wk_eq_Scalar(indices, wk__v_size(v->args[3].integer)), -1),
-                                 wk__v_int(0));
-  return wk__vjp_set(v, 0, rows);
+    rows = wk_masked_fill_Scalar(
+        rows, wk_unsqueeze(wk_eq_Scalar(indices, wk__v_size(v->args[A_padding_idx].integer)), -1), wk__v_int(0));
+  return wk__vjp_set(v, A_grad_output, rows);
 }
 
 /* ===================================================== losses =================================================== */
-
-static wk_status reduce_loss(wk__call *c, wk_scope *scope, wk_tensor *loss, int64_t reduction) {
-  if (loss && reduction == WK__REDUCE_MEAN) loss = wk_mean(loss, WK_DTYPE_NONE);
-  if (loss && reduction == WK__REDUCE_SUM) loss = wk_sum(loss, WK_DTYPE_NONE);
-  return finish(c, scope, loss);
-}
-wk_status wk__compose_mse_loss(wk__call *c) {
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  return reduce_loss(c, &scope, wk__squared_difference(c->args[0].tensor, c->args[1].tensor), wk__arg_int(c, 2));
-}
 
 /* ---- nll over any rank; nll.c has its rows ---- */
 
@@ -355,11 +369,12 @@ static wk_tensor *nll_any_rank(wk_tensor *log_p, wk_tensor *target, wk_tensor *w
   return loss && reduction == WK__REDUCE_NONE ? wk_reshape(loss, target->sizes, target->ndim) : loss;
 }
 wk_status wk__compose_nll_loss(wk__call *c) {
+  WK__ARGS(nll_loss);
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(
-      c, &scope,
-      nll_any_rank(c->args[0].tensor, c->args[1].tensor, wk__arg_tensor(c, 2), wk__arg_int(c, 3), c->args[4].integer));
+  return finish(c, &scope,
+                nll_any_rank(c->args[A_self].tensor, c->args[A_target].tensor, wk__arg_tensor(c, A_weight),
+                             wk__arg_int(c, A_reduction), c->args[A_ignore_index].integer));
 }
 
 /* Targets that are probabilities: -sum(w target log_p), the mean over rows. */
@@ -418,9 +433,10 @@ static wk_tensor *smoothed(wk_tensor *log_p, wk_tensor *target, wk_tensor *weigh
 }
 
 wk_status wk__compose_cross_entropy(wk__call *c) {
-  wk_tensor *x = c->args[0].tensor, *target = c->args[1].tensor, *weight = wk__arg_tensor(c, 2);
-  int64_t reduction = wk__arg_int(c, 3);
-  double smoothing = c->args[5].number;
+  WK__ARGS(cross_entropy_loss);
+  wk_tensor *x = c->args[A_self].tensor, *target = c->args[A_target].tensor, *weight = wk__arg_tensor(c, A_weight);
+  int64_t reduction = wk__arg_int(c, A_reduction);
+  double smoothing = c->args[A_label_smoothing].number;
   if (x->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "cross_entropy expects an input with classes");
   int class_dim = x->ndim == 1 ? 0 : 1;
   bool soft = wk__same_sizes(x, target);
@@ -435,10 +451,10 @@ wk_status wk__compose_cross_entropy(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *log_p = wk_log_softmax_int(x, class_dim, WK_DTYPE_NONE);
-  wk_tensor *loss = !log_p ? NULL
-                    : soft ? soft_cross_entropy(log_p, target, weight, reduction, smoothing, class_dim)
-                    : smoothing > 0
-                        ? smoothed(log_p, target, weight, reduction, c->args[4].integer, smoothing, class_dim)
-                        : nll_any_rank(log_p, target, weight, reduction, c->args[4].integer);
+  wk_tensor *loss = !log_p          ? NULL
+                    : soft          ? soft_cross_entropy(log_p, target, weight, reduction, smoothing, class_dim)
+                    : smoothing > 0 ? smoothed(log_p, target, weight, reduction, c->args[A_ignore_index].integer,
+                                               smoothing, class_dim)
+                                    : nll_any_rank(log_p, target, weight, reduction, c->args[A_ignore_index].integer);
   return finish(c, &scope, loss);
 }

@@ -526,13 +526,13 @@ wk_status wk__routine_foreach_add_scalar(wk__call *c) { return on_list(c, SCALAR
 wk_status wk__routine_foreach_mul_scalar(wk__call *c) { return on_list(c, SCALAR_MUL); }
 
 wk_status wk__routine_foreach_mul_tensor(wk__call *c) {
-  const wk_tensor *other = c->args[1].tensor;
+  const wk_tensor *other = c->args[WK__ARG(_foreach_mul__Tensor, other)].tensor;
   if (other->ndim != 0)
     return wk_fail(WK_RUNTIME_ERROR, "scalar tensor expected to be 0 dim but it has %d dimensions and %lld elements.",
                    other->ndim, (long long)wk__numel(other));
   step s = {.call = c,
             .kind = TENSOR_MUL,
-            .count = c->args[0].count,
+            .count = c->args[WK__ARG(_foreach_mul__Tensor, self)].count,
             .row_of = self_and_other_row,
             .numbers_of = no_numbers,
             .written = 1u << PARAM};
@@ -541,12 +541,13 @@ wk_status wk__routine_foreach_mul_tensor(wk__call *c) {
 
 /* The norm of each tensor; every one is a reduction of its own, large ones shared among threads. */
 wk_status wk__compose_foreach_norm(wk__call *c) {
-  const wk_value *list = &c->args[0];
+  WK__ARGS(_foreach_norm_Scalar);
+  const wk_value *list = &c->args[A_self];
   wk_tensor **norms = wk__alloc((list->count + 1) * sizeof *norms);
   if (!norms) return WK_OUT_OF_MEMORY;
   c->results[0] = (wk_value){.tag = WK_VALUE_TENSORS, .count = 0, .tensors = norms};
   for (uint32_t i = 0; i < list->count; i++) {
-    wk_value norm = {0}, args[] = {wk__v_tensor(list->tensors[i]), c->args[1], {0}, {0}, c->args[2]};
+    wk_value norm = {0}, args[] = {wk__v_tensor(list->tensors[i]), c->args[A_ord], {0}, {0}, c->args[A_dtype]};
     wk_status status = wk_call(WK__OP(linalg_vector_norm), args, NULL, &norm);
     if (status) {
       wk_value_release(&c->results[0]);

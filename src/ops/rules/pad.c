@@ -51,8 +51,8 @@ static wk_status check_constant_pad(const wk_tensor *t, const wk_value *pad) {
 }
 
 wk_status wk__meta_constant_pad(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
-  const wk_value *pad = &c->args[1];
+  const wk_tensor *t = c->args[WK__ARG(constant_pad_nd, self)].tensor;
+  const wk_value *pad = &c->args[WK__ARG(constant_pad_nd, pad)];
   wk_int sizes[WK_MAX_DIMS];
   WK_TRY(check_constant_pad(t, pad));
   memcpy(sizes, t->sizes, t->ndim * sizeof *sizes);
@@ -86,10 +86,11 @@ void wk__lower_constant_pad(wk__lower *l) {
 }
 
 wk_status wk__vjp_constant_pad(wk__vjp *v) {
+  WK__ARGS(constant_pad_nd);
   wk_int back[2 * WK_MAX_DIMS];
-  int count = (int)v->args[1].count;
-  for (int k = 0; k < count; k++) back[k] = wk_int_neg(v->args[1].integers[k]);
-  return wk__vjp_set(v, 0, wk_constant_pad_nd(G, back, count, wk__v_int(0)));
+  int count = (int)v->args[A_pad].count;
+  for (int k = 0; k < count; k++) back[k] = wk_int_neg(v->args[A_pad].integers[k]);
+  return wk__vjp_set(v, A_self, wk_constant_pad_nd(G, back, count, wk__v_int(0)));
 }
 
 /* =============================================== the tensor's own =============================================== */
@@ -253,10 +254,10 @@ static wk_status check_bordered(const wk_op *op, border how, const wk_tensor *t,
 }
 
 static wk_status pad_bordered(wk__call *c, border how) {
-  WK_TRY(check_bordered(c->op, how, c->args[0].tensor, &c->args[1]));
+  WK_TRY(check_bordered(c->op, how, c->args[0].tensor, &c->args[WK__ARG(reflection_pad1d, padding)]));
   wk_scope scope;
   wk_scope_begin(&scope);
-  return give(c, &scope, bordered(c->args[0].tensor, how, &c->args[1]));
+  return give(c, &scope, bordered(c->args[0].tensor, how, &c->args[WK__ARG(reflection_pad1d, padding)]));
 }
 wk_status wk__compose_reflection_pad(wk__call *c) { return pad_bordered(c, REFLECT); }
 wk_status wk__compose_replication_pad(wk__call *c) { return pad_bordered(c, REPLICATE); }
@@ -283,7 +284,7 @@ static wk_tensor *gathered_line(wk_tensor *g, border how, const line *l) {
 /* From the first dim on: what was padded last is taken first. */
 static wk_status gradient_of_bordered(wk__vjp *v, border how) {
   const wk_tensor *t = v->args[0].tensor;
-  const wk_value *pad = &v->args[1];
+  const wk_value *pad = &v->args[WK__ARG(reflection_pad1d, padding)];
   wk_tensor *g = G;
   for (int k = (int)pad->count / 2 - 1; g && k >= 0; k--) {
     line l = line_of(t, pad, k);
@@ -311,10 +312,11 @@ static wk_status check_circle(const wk_tensor *t, const wk_value *pad) {
 }
 
 wk_status wk__compose_pad_circular(wk__call *c) {
-  WK_TRY(check_circle(c->args[0].tensor, &c->args[1]));
+  WK__ARGS(_pad_circular);
+  WK_TRY(check_circle(c->args[A_self].tensor, &c->args[A_pad]));
   wk_scope scope;
   wk_scope_begin(&scope);
-  return give(c, &scope, bordered(c->args[0].tensor, CIRCLE, &c->args[1]));
+  return give(c, &scope, bordered(c->args[A_self].tensor, CIRCLE, &c->args[A_pad]));
 }
 
 static wk_status unsupported(const wk_value *pad, int ndim) {
@@ -337,9 +339,10 @@ static const wk_op *pad_operator(const char *mode, int dims) {
 }
 
 wk_status wk__compose_pad(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
-  const wk_value *pad = &c->args[1], *value = &c->args[3];
-  const char *mode = c->args[2].string;
+  WK__ARGS(pad);
+  const wk_tensor *t = c->args[A_self].tensor;
+  const wk_value *pad = &c->args[A_pad], *value = &c->args[A_value];
+  const char *mode = c->args[A_mode].string;
   bool constant = strcmp(mode, "constant") == 0;
   if (!constant && strcmp(mode, "reflect") && strcmp(mode, "replicate") && strcmp(mode, "circular"))
     return wk_fail(WK_NOT_IMPLEMENTED, "Unrecognised padding mode %s", mode);
@@ -352,11 +355,11 @@ wk_status wk__compose_pad(wk__call *c) {
         pad->count, t->ndim);
   bool given = value->tag != WK_VALUE_NONE;
   if (constant)
-    return wk_call(WK__OP(constant_pad_nd), (wk_value[]){c->args[0], *pad, given ? *value : wk__v_double(0)}, NULL,
+    return wk_call(WK__OP(constant_pad_nd), (wk_value[]){c->args[A_self], *pad, given ? *value : wk__v_double(0)}, NULL,
                    c->results);
   if (given && wk__scalar_double(wk__value_scalar(value)) != 0)
     return wk_fail(WK_RUNTIME_ERROR, "Padding mode \"%s\" doesn't take in value argument", mode);
   int dims = (int)pad->count / 2;
   if (dims < 1 || dims > 3 || (t->ndim != dims + 1 && t->ndim != dims + 2)) return unsupported(pad, t->ndim);
-  return wk_call(pad_operator(mode, dims), (wk_value[]){c->args[0], *pad}, NULL, c->results);
+  return wk_call(pad_operator(mode, dims), (wk_value[]){c->args[A_self], *pad}, NULL, c->results);
 }

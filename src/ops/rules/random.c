@@ -39,7 +39,9 @@ static wk_status create_like(wk__call *c, const wk_value *size, int dtype_arg, w
 /* ==================================================== normal ==================================================== */
 
 /* normal(float mean, float std, size) */
-wk_status wk__meta_normal_sized(wk__call *c) { return create_like(c, &c->args[2], 3, wk__default_dtype()); }
+wk_status wk__meta_normal_sized(wk__call *c) {
+  return create_like(c, &c->args[WK__ARG(normal_float_float, size)], 3, wk__default_dtype());
+}
 
 /* normal(mean, std) with at least one tensor: values are drawn in the dtype of the first one with the deviation std
  * (scaled by it where it is a tensor), then mean is added; each step is rounded to that dtype, as is a mean that is a
@@ -58,8 +60,8 @@ static wk_status check_deviations(wk_tensor *std) {
 }
 
 wk_status wk__compose_normal_tensors(wk__call *c) {
-  const wk_value *mean = &c->args[0], *std = &c->args[1];
-  wk_tensor *m = wk__arg_tensor(c, 0), *s = wk__arg_tensor(c, 1), *y = NULL;
+  const wk_value *mean = &c->args[0], *std = &c->args[WK__ARG(normal_Tensor_float, std)];
+  wk_tensor *m = wk__arg_tensor(c, 0), *s = wk__arg_tensor(c, WK__ARG(normal_Tensor_float, std)), *y = NULL;
   wk_tensor *model = c->args[c->op == WK__OP(normal_float_Tensor) ? 1 : 0].tensor;
   wk_int sizes[WK_MAX_DIMS], no_sizes = {0};
   int ndim = model->ndim;
@@ -137,8 +139,8 @@ static const char *c_type_name(wk_dtype d) {
 }
 
 wk_status wk__meta_randperm(wk__call *c) {
-  wk_dtype dtype = wk__arg_dtype(c, 1, WK_INT64);
-  wk_int n = c->args[0].integer;
+  wk_dtype dtype = wk__arg_dtype(c, WK__ARG(randperm, dtype), WK_INT64);
+  wk_int n = c->args[WK__ARG(randperm, n)].integer;
   wk_value size = wk__v_ints(&n, 1);
   const wk__int_limits *l = &limits_of[dtype];
   WK_TRY(create_like(c, &size, 1, WK_INT64));
@@ -160,14 +162,15 @@ wk_status wk__meta_randperm(wk__call *c) {
 /* ---- multinomial: weights (rows, categories) or (categories) to indices (rows, samples) or (samples) ---- */
 
 wk_status wk__meta_multinomial(wk__call *c) {
-  const wk_tensor *p = c->args[0].tensor;
-  wk_int samples = c->args[1].integer, sizes[2];
+  WK__ARGS(multinomial);
+  const wk_tensor *p = c->args[A_self].tensor;
+  wk_int samples = c->args[A_num_samples].integer, sizes[2];
   if (!wk_dtype_is_floating((wk_dtype)p->dtype))
     return wk_fail(WK_RUNTIME_ERROR, "multinomial only supports floating-point dtypes for input, got: %s",
                    wk__dtype_legacy((wk_dtype)p->dtype));
   if (p->ndim != 1 && p->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "prob_dist must be 1 or 2 dim");
   if (wk_int_lt(samples, wk_int_of(1))) return wk_fail(WK_RUNTIME_ERROR, "cannot sample n_sample <= 0 samples");
-  if (!wk__arg_bool(c, 2) && wk_int_lt(p->sizes[p->ndim - 1], samples))
+  if (!wk__arg_bool(c, A_replacement) && wk_int_lt(p->sizes[p->ndim - 1], samples))
     return wk_fail(WK_RUNTIME_ERROR, "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
   memcpy(sizes, p->sizes, p->ndim * sizeof *sizes);
   sizes[p->ndim - 1] = samples;
@@ -211,9 +214,10 @@ static bool is_training(const wk_value *args, const wk_op *op) {
 
 /* The mask alone: what compiled code draws, the rest is a loop body. (size, stride, p) */
 wk_status wk__meta_dropout_mask(wk__call *c) {
+  WK__ARGS(_dropout_mask);
   wk__spec_contiguous(&c->specs[0], WK_BOOL, wk__arg_device(c, WK__ARG(_dropout_mask, device), WK__CPU_DEVICE),
-                      (int)c->args[0].count, c->args[0].integers);
-  memcpy(c->specs[0].strides, c->args[1].integers, c->args[1].count * sizeof(wk_int));
+                      (int)c->args[A_size].count, c->args[A_size].integers);
+  memcpy(c->specs[0].strides, c->args[A_stride].integers, c->args[A_stride].count * sizeof(wk_int));
   c->compute_dtype = WK_BOOL;
   return WK_OK;
 }
@@ -222,21 +226,24 @@ bool wk__is_draw(const wk_op *op) { return op == WK__OP(_dropout_mask); }
 
 /* Forward and derivative are the same map. */
 void wk__lower_dropout(wk__lower *l) {
-  wk__var factor = wk__k_mul(l->h, wk__in(l, 1), wk__in(l, 2));
-  wk__out(l, 0, wk__k_mul(l->h, wk__in(l, 0), factor));
+  WK__ARGS(native_dropout_backward);
+  wk__var factor = wk__k_mul(l->h, wk__in(l, A_mask), wk__in(l, A_scale));
+  wk__out(l, 0, wk__k_mul(l->h, wk__in(l, A_grad_output), factor));
 }
 
 wk_status wk__vjp_dropout(wk__vjp *v) {
-  double p = number(&v->args[1]), scale = G ? wk__dropout_scale(v->op, p, (wk_dtype)G->dtype) : 0;
+  double p = number(&v->args[WK__ARG(_dropout, p)]), scale = G ? wk__dropout_scale(v->op, p, (wk_dtype)G->dtype) : 0;
   if (!G) return WK_OK;
   return wk__vjp_set(v, 0, wk_native_dropout_backward(G, v->results[1], is_training(v->args, v->op) ? scale : 1));
 }
 wk_status wk__vjp_dropout_backward(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk_native_dropout_backward(G, v->args[1].tensor, number(&v->args[2])));
+  WK__ARGS(native_dropout_backward);
+  return wk__vjp_set(v, A_grad_output,
+                     wk_native_dropout_backward(G, v->args[A_mask].tensor, number(&v->args[A_scale])));
 }
 
 static wk_status check_dropout(const wk__call *c) {
-  double p = number(&c->args[1]);
+  double p = number(&c->args[WK__ARG(dropout, p)]);
   if (p >= 0 && p <= 1) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR, "dropout probability has to be between 0 and 1, but got %g", p);
 }
@@ -244,10 +251,10 @@ static wk_status check_dropout(const wk__call *c) {
 /* Nothing to drop, or everything: no draw. Sets *out_done. */
 static wk_status trivial_dropout(wk__call *c, bool *out_done) {
   WK_TRY(check_dropout(c));
-  double p = number(&c->args[1]);
+  double p = number(&c->args[WK__ARG(dropout, p)]);
   wk_tensor *x = c->args[0].tensor;
   *out_done = true;
-  if (p == 0 || !wk__arg_bool(c, 2) || wk_int_eq(x->numel, wk_int_of(0))) {
+  if (p == 0 || !wk__arg_bool(c, WK__ARG(dropout, train)) || wk_int_eq(x->numel, wk_int_of(0))) {
     c->results[0] = wk__v_tensor(wk__retain(x));
     return WK_OK;
   }
@@ -261,7 +268,8 @@ wk_status wk__compose_dropout(wk__call *c) {
   bool done;
   WK_TRY(trivial_dropout(c, &done));
   if (done) return WK_OK;
-  WK_TRY(wk_call(WK__OP(_dropout), (wk_value[]){c->args[0], c->args[1]}, NULL, results));
+  WK_TRY(wk_call(WK__OP(_dropout), (wk_value[]){c->args[WK__ARG(dropout, input)], c->args[WK__ARG(dropout, p)]}, NULL,
+                 results));
   wk_value_release(&results[1]);
   c->results[0] = results[0];
   return WK_OK;
@@ -285,10 +293,11 @@ static wk_status give(wk__call *c, wk_scope *scope, wk_tensor *y) {
 
 /* In terms of mul_, so that the tape sees a product that was written in place. */
 wk_status wk__compose_dropout_inplace(wk__call *c) {
-  wk_tensor *x = c->args[0].tensor, *factor = NULL;
-  double p = number(&c->args[1]);
+  WK__ARGS(dropout_);
+  wk_tensor *x = c->args[A_self].tensor, *factor = NULL;
+  double p = number(&c->args[A_p]);
   WK_TRY(check_dropout(c));
-  if (p == 0 || !wk__arg_bool(c, 2)) {
+  if (p == 0 || !wk__arg_bool(c, A_train)) {
     c->results[0] = wk__v_tensor(wk__retain(x));
     return WK_OK;
   }
@@ -296,20 +305,20 @@ wk_status wk__compose_dropout_inplace(wk__call *c) {
   wk_scope_begin(&scope);
   factor = p == 1 ? wk_zeros_like(x, WK_DTYPE_NONE, NONE, NULL) : noise(x, p, false, true);
   wk_status status = wk_error_category();
-  if (factor) status = wk_call(WK__OP(mul_Tensor), (wk_value[]){c->args[0], wk__v_tensor(factor)}, &x, c->results);
+  if (factor) status = wk_call(WK__OP(mul_Tensor), (wk_value[]){c->args[A_self], wk__v_tensor(factor)}, &x, c->results);
   wk_scope_end(&scope);
   return status;
 }
 
 wk_status wk__compose_feature_dropout(wk__call *c) {
-  wk_tensor *x = c->args[0].tensor;
+  wk_tensor *x = c->args[WK__ARG(feature_dropout, input)].tensor;
   bool done;
   WK_TRY(trivial_dropout(c, &done));
   if (done) return WK_OK;
   if (x->ndim < 2) return wk_fail(WK_RUNTIME_ERROR, "Feature dropout requires at least 2 dimensions in the input");
   wk_scope scope;
   wk_scope_begin(&scope);
-  return give(c, &scope, wk_mul(x, noise(x, number(&c->args[1]), true, true)));
+  return give(c, &scope, wk_mul(x, noise(x, number(&c->args[WK__ARG(feature_dropout, p)]), true, true)));
 }
 
 /* Klambauer et al., Self-Normalizing Neural Networks (2017): dropped elements become -alpha' = -1.7580993, and an
@@ -318,7 +327,7 @@ wk_status wk__compose_feature_dropout(wk__call *c) {
 wk_status wk__compose_alpha_dropout(wk__call *c) {
   const double alpha = 1.7580993408473766;
   wk_tensor *x = c->args[0].tensor;
-  double p = number(&c->args[1]), a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
+  double p = number(&c->args[WK__ARG(alpha_dropout, p)]), a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
   wk_value one = wk__v_int(1);
   bool done;
   WK_TRY(trivial_dropout(c, &done));

@@ -108,24 +108,25 @@ void wk__lower_arange(wk__lower *l) {
 /* ================================================ linspace, logspace ============================================ */
 
 wk_status wk__meta_linspace(wk__call *c) {
-  wk_dtype dtype = wk__arg_dtype(c, 3, wk__default_dtype());
-  if (wk_int_lt(c->args[2].integer, wk_int_of(0)))
+  WK__ARGS(linspace);
+  wk_dtype dtype = wk__arg_dtype(c, A_dtype, wk__default_dtype());
+  if (wk_int_lt(c->args[A_steps].integer, wk_int_of(0)))
     return wk_fail(WK_RUNTIME_ERROR, "number of steps must be non-negative");
-  bool several = wk_int_gt(c->args[2].integer, wk_int_of(1));
+  bool several = wk_int_gt(c->args[A_steps].integer, wk_int_of(1));
   if (wk_dtype_is_complex(dtype) || (dtype == WK_BOOL && several))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"linspace_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
-  wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, 4, WK__CPU_DEVICE), 1, &c->args[2].integer);
+  wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, A_device, WK__CPU_DEVICE), 1, &c->args[A_steps].integer);
   c->compute_dtype = (uint8_t)(wk_dtype_is_floating(dtype) ? dtype : WK_FLOAT64);
   if (wk_dtype_is_floating(dtype)) return WK_OK;
-  WK_TRY(wk__check_number(&c->args[0], dtype));
-  return wk__check_number(&c->args[1], dtype);
+  WK_TRY(wk__check_number(&c->args[A_start], dtype));
+  return wk__check_number(&c->args[A_end], dtype);
 }
 
 static wk__var index_as_compute(wk__lower *l, wk_int x) { return wk__k_cast(l->h, wk__k_index(l->h, x), l->compute); }
 
 /* The ends of a range of integers are integers of its dtype, what lies between them is cut off. */
 static wk__var end_of_range(wk__lower *l, int arg) {
-  wk_dtype dtype = wk__arg_dtype(l->call, 3, WK_FLOAT64); /* integers are always asked for */
+  wk_dtype dtype = wk__arg_dtype(l->call, WK__ARG(linspace, dtype), WK_FLOAT64); /* integers are always asked for */
   if (wk_dtype_is_floating(dtype)) return wk__in_as(l, arg, l->compute);
   wk__var whole = wk__in_as(l, arg, WK_INT64);
   return wk__k_cast(l->h, dtype == WK_INT64 ? whole : wk__k_round_to(l->h, whole, dtype), l->compute);
@@ -158,18 +159,19 @@ static wk_status cut_off(const wk_value *v, wk_dtype dtype, wk_value *out) {
 
 /* base ^ linspace. Of integers the ends are cut off first (a single one is not) and the powers at the end. */
 wk_status wk__compose_logspace(wk__call *c) {
-  wk_dtype dtype = wk__arg_dtype(c, 4, wk__default_dtype());
-  bool whole = !wk_dtype_is_floating(dtype), several = wk_int_gt(c->args[2].integer, wk_int_of(1));
+  WK__ARGS(logspace);
+  wk_dtype dtype = wk__arg_dtype(c, A_dtype, wk__default_dtype());
+  bool whole = !wk_dtype_is_floating(dtype), several = wk_int_gt(c->args[A_steps].integer, wk_int_of(1));
   wk_dtype computed = whole ? WK_FLOAT64 : dtype;
-  wk_value numbers[] = {c->args[0], c->args[1]};
+  wk_value numbers[] = {c->args[A_start], c->args[A_end]};
   if (several && (dtype == WK_BOOL || wk_dtype_is_complex(dtype)))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"logspace_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
   for (int i = 0; i < 2 && whole && several; i++) WK_TRY(cut_off(&numbers[i], dtype, &numbers[i]));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *exponent = wk__call_tensor(
-      WK__OP(linspace), (wk_value[]){numbers[0], numbers[1], c->args[2], wk__v_dtype(computed), c->args[5]});
-  wk_tensor *y = wk_pow_Scalar(c->args[3], exponent);
+  wk_tensor *exponent = wk__call_tensor(WK__OP(linspace), (wk_value[]){numbers[0], numbers[1], c->args[A_steps],
+                                                                       wk__v_dtype(computed), c->args[A_device]});
+  wk_tensor *y = wk_pow_Scalar(c->args[A_base], exponent);
   if (y && computed != dtype)
     y = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(y), wk__v_dtype(dtype), (wk_value){0}});
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
@@ -207,7 +209,8 @@ void wk__lower_eye(wk__lower *l) {
  * The upper one from k has what the lower one up to k - 1 has not. */
 static __int128 triangle_count(const wk__call *c) {
   bool lower = c->op == WK__OP(tril_indices);
-  __int128 rows = wk__arg_int(c, 0), columns = wk__arg_int(c, 1), shift = (__int128)wk__arg_int(c, 2) + lower;
+  __int128 rows = wk__arg_int(c, 0), columns = wk__arg_int(c, WK__ARG(tril_indices, col)),
+           shift = (__int128)wk__arg_int(c, WK__ARG(tril_indices, offset)) + lower;
   __int128 first = -shift < 0 ? 0 : -shift > rows ? rows : -shift, reach = columns - shift;
   __int128 full = reach < first ? first : reach > rows ? rows : reach;
   __int128 below = (full - first) * (first + shift + full - 1 + shift) / 2 + (rows - full) * columns;
@@ -223,9 +226,9 @@ wk_status wk__meta_triangle_indices(wk__call *c) {
   if (count > INT64_MAX / 32)
     return wk_fail(WK_RUNTIME_ERROR, "%s(): the triangle has too many places", c->op->base_name);
   wk_int sizes[] = {wk_int_of(2), wk_int_of((int64_t)count)};
-  wk_dtype dtype = wk__arg_dtype(c, 3, WK_INT64);
+  wk_dtype dtype = wk__arg_dtype(c, WK__ARG(tril_indices, dtype), WK_INT64);
   if (dtype != WK_INT64 && dtype != WK_INT32)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(dtype));
-  wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, 4, WK__CPU_DEVICE), 2, sizes);
+  wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, WK__ARG(tril_indices, device), WK__CPU_DEVICE), 2, sizes);
   return WK_OK;
 }

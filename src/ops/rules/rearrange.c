@@ -41,32 +41,40 @@ static void lower_triangle(wk__lower *l, bool below) {
 }
 void wk__lower_tril(wk__lower *l) { lower_triangle(l, true); }
 void wk__lower_triu(wk__lower *l) { lower_triangle(l, false); }
-wk_status wk__vjp_tril(wk__vjp *v) { return wk__vjp_set(v, 0, wk_tril(G, wk_int_guard_value(v->args[1].integer))); }
-wk_status wk__vjp_triu(wk__vjp *v) { return wk__vjp_set(v, 0, wk_triu(G, wk_int_guard_value(v->args[1].integer))); }
+wk_status wk__vjp_tril(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(tril, self), wk_tril(G, wk_int_guard_value(v->args[WK__ARG(tril, diagonal)].integer)));
+}
+wk_status wk__vjp_triu(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(triu, self), wk_triu(G, wk_int_guard_value(v->args[WK__ARG(triu, diagonal)].integer)));
+}
 
 /* ===================================================== flip ===================================================== */
 
 wk_status wk__meta_flip(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
+  const wk_tensor *t = c->args[WK__ARG(flip, self)].tensor;
   uint64_t mask;
-  WK_TRY(wk__dims_mask(&c->args[1], t->ndim, false, &mask));
+  WK_TRY(wk__dims_mask(&c->args[WK__ARG(flip, dims)], t->ndim, false, &mask));
   WK_TRY(wk__meta_like_first(c));
   if (wk__non_overlapping_and_dense(t)) memcpy(c->specs[0].strides, t->strides, t->ndim * sizeof *t->strides);
   return WK_OK;
 }
 
 void wk__lower_flip(wk__lower *l) {
+  WK__ARGS(flip);
   wk_int index[WK_MAX_DIMS], mirrored[WK_MAX_DIMS], one = wk_int_of(1);
   uint64_t mask = 0;
   int rank = loop_over_result(l, index);
-  wk_status status = wk__dims_mask(&l->call->args[1], rank, false, &mask);
+  wk_status status = wk__dims_mask(&l->call->args[A_dims], rank, false, &mask);
   if (status) l->h->status = status;
   for (int d = 0; d < rank; d++)
-    mirrored[d] = mask >> d & 1 ? wk_int_sub(wk_int_sub(wk__size_of_arg(l, 0, d), one), index[d]) : index[d];
-  wk__access from = wk__access_arg(l, 0, mirrored), to = wk__access_result(l, 0, index);
+    mirrored[d] = mask >> d & 1 ? wk_int_sub(wk_int_sub(wk__size_of_arg(l, A_self, d), one), index[d]) : index[d];
+  wk__access from = wk__access_arg(l, A_self, mirrored), to = wk__access_result(l, 0, index);
   wk__k_store(l->h, &to, wk__k_load(l->h, &from));
 }
-wk_status wk__vjp_flip(wk__vjp *v) { return wk__vjp_set(v, 0, wk_flip(G, v->args[1].integers, (int)v->args[1].count)); }
+wk_status wk__vjp_flip(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(flip, self),
+                     wk_flip(G, v->args[WK__ARG(flip, dims)].integers, (int)v->args[WK__ARG(flip, dims)].count));
+}
 
 /* ================================================== composites ================================================== */
 
@@ -88,8 +96,9 @@ static wk_tensor *rolled(wk_tensor *t, int64_t shift, int64_t dim_given) {
 }
 
 wk_status wk__compose_roll(wk__call *c) {
-  wk_tensor *t = c->args[0].tensor;
-  const wk_value *shifts = &c->args[1], *dims = &c->args[2];
+  WK__ARGS(roll);
+  wk_tensor *t = c->args[A_self].tensor;
+  const wk_value *shifts = &c->args[A_shifts], *dims = &c->args[A_dims];
   if (shifts->count == 0) return wk_fail(WK_RUNTIME_ERROR, "`shifts` required");
   if (dims->count != shifts->count && !(dims->count == 0 && shifts->count == 1))
     return wk_fail(WK_RUNTIME_ERROR, "shifts and dimensions must align. shifts: %u, dims:%u", shifts->count,
@@ -120,8 +129,8 @@ static wk_status negative_repeat(const wk_int *sizes, int ndim, int d) {
 }
 
 wk_status wk__compose_repeat(wk__call *c) {
-  wk_tensor *t = c->args[0].tensor;
-  const wk_value *repeats = &c->args[1];
+  wk_tensor *t = c->args[WK__ARG(repeat, self)].tensor;
+  const wk_value *repeats = &c->args[WK__ARG(repeat, repeats)];
   int ndim = (int)repeats->count, lead = ndim - t->ndim, n = 0, negative = -1;
   wk_int inserted[2 * WK_MAX_DIMS], spread[2 * WK_MAX_DIMS], result[WK_MAX_DIMS], one = wk_int_of(1);
   if (lead < 0)
@@ -149,24 +158,25 @@ wk_status wk__compose_repeat(wk__call *c) {
 
 /* Every element along `dim` that many times in a row. */
 wk_status wk__compose_repeat_interleave_int(wk__call *c) {
-  wk_tensor *t = c->args[0].tensor;
-  wk_int repeats = c->args[1].integer, sizes[WK_MAX_DIMS + 1], flat = wk_int_of(-1);
+  WK__ARGS(repeat_interleave_self_int);
+  wk_tensor *t = c->args[A_self].tensor;
+  wk_int repeats = c->args[A_repeats].integer, sizes[WK_MAX_DIMS + 1], flat = wk_int_of(-1);
   int dim = 0;
   if (wk_int_lt(repeats, wk_int_of(0))) return wk_fail(WK_RUNTIME_ERROR, "Repeats must be non-negative");
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (wk__arg_is_none(c, 2))
+  if (wk__arg_is_none(c, A_dim))
     t = wk_reshape(t, &flat, 1);
-  else if (wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim))
+  else if (wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim))
     t = NULL;
   else if (!t->ndim)
     t = wk_unsqueeze(t, 0);
   if (!t) return give(c, &scope, NULL);
   wk_int total = wk_int_mul(t->sizes[dim], repeats);
-  if (!wk__arg_is_none(c, 3) && !wk_int_eq(c->args[3].integer, total)) {
+  if (!wk__arg_is_none(c, A_output_size) && !wk_int_eq(c->args[A_output_size].integer, total)) {
     wk_scope_end(&scope);
     return wk_fail(WK_RUNTIME_ERROR, "repeat_interleave: Invalid output_size, expected %lld but got %lld",
-                   wk__shown(total), wk__shown(c->args[3].integer));
+                   wk__shown(total), wk__shown(c->args[A_output_size].integer));
   }
   int n = t->ndim;
   for (int d = 0; d < n; d++) sizes[d < dim + 1 ? d : d + 1] = t->sizes[d];
@@ -177,14 +187,15 @@ wk_status wk__compose_repeat_interleave_int(wk__call *c) {
 }
 
 wk_status wk__compose_repeat_interleave(wk__call *c) {
-  wk_tensor *t = c->args[0].tensor, *repeats = c->args[1].tensor;
+  WK__ARGS(repeat_interleave_self_Tensor);
+  wk_tensor *t = c->args[A_self].tensor, *repeats = c->args[A_repeats].tensor;
   wk_int flat = wk_int_of(-1);
   int dim = 0;
   if (repeats->ndim > 1) return wk_fail(WK_RUNTIME_ERROR, "repeats must be 0-dim or 1-dim tensor");
-  if (!wk__arg_is_none(c, 2)) WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
+  if (!wk__arg_is_none(c, A_dim)) WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (wk__arg_is_none(c, 2)) t = wk_reshape(t, &flat, 1);
+  if (wk__arg_is_none(c, A_dim)) t = wk_reshape(t, &flat, 1);
   if (!t) return give(c, &scope, NULL);
   wk_int length = t->ndim ? t->sizes[dim] : wk_int_of(1);
   if (repeats->ndim == 0 || wk_int_eq(repeats->numel, wk_int_of(1)))
@@ -197,5 +208,5 @@ wk_status wk__compose_repeat_interleave(wk__call *c) {
         "%lld",
         (long long)wk_int_guard_value(repeats->numel), dim, (long long)wk_int_guard_value(length));
   }
-  return give(c, &scope, wk_index_select(t, dim, wk_repeat_interleave(repeats, c->args[3])));
+  return give(c, &scope, wk_index_select(t, dim, wk_repeat_interleave(repeats, c->args[A_output_size])));
 }

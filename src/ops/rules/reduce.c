@@ -34,9 +34,12 @@ static wk_status reduced(wk__call *c, int dim_arg, bool empty_is_all, bool keep,
   return WK_OK;
 }
 
-wk_status wk__meta_sum(wk__call *c) { return reduced(c, 1, true, wk__arg_bool(c, 2), accumulation_dtype(c, 3)); }
+wk_status wk__meta_sum(wk__call *c) {
+  return reduced(c, 1, true, wk__arg_bool(c, WK__ARG(sum_dim_IntList, keepdim)), accumulation_dtype(c, 3));
+}
 wk_status wk__meta_prod_all(wk__call *c) {
-  wk__spec_contiguous(&c->specs[0], accumulation_dtype(c, 1), c->args[0].tensor->device, 0, NULL);
+  wk__spec_contiguous(&c->specs[0], accumulation_dtype(c, 1), c->args[WK__ARG(_prod_all, self)].tensor->device, 0,
+                      NULL);
   c->compute_dtype = c->specs[0].dtype;
   return WK_OK;
 }
@@ -78,17 +81,18 @@ static wk_status refuse_empty(const wk__call *c, uint64_t mask) {
 }
 
 wk_status wk__meta_extremum(wk__call *c) {
+  WK__ARGS(amax);
   uint64_t mask;
-  bool all = c->args[1].tag == WK_VALUE_NONE || (c->args[1].tag == WK_VALUE_INTS && c->args[1].count == 0);
+  bool all = c->args[A_dim].tag == WK_VALUE_NONE || (c->args[A_dim].tag == WK_VALUE_INTS && c->args[A_dim].count == 0);
   if (all && wk_int_eq(c->args[0].tensor->numel, wk_int_of(0)))
     return wk_fail(
         WK_RUNTIME_ERROR,
         "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
         "the 'dim' argument.",
         c->op->base_name);
-  WK_TRY(wk__dims_mask(&c->args[1], c->args[0].tensor->ndim, true, &mask));
+  WK_TRY(wk__dims_mask(&c->args[A_dim], c->args[0].tensor->ndim, true, &mask));
   WK_TRY(refuse_empty(c, mask));
-  return reduced(c, 1, true, wk__arg_bool(c, 2), (wk_dtype)c->args[0].tensor->dtype);
+  return reduced(c, 1, true, wk__arg_bool(c, A_keepdim), (wk_dtype)c->args[0].tensor->dtype);
 }
 wk_status wk__meta_extremum_dim(wk__call *c) {
   WK_TRY(wk__meta_extremum(c));
@@ -97,15 +101,16 @@ wk_status wk__meta_extremum_dim(wk__call *c) {
   return WK_OK;
 }
 wk_status wk__meta_arg(wk__call *c) {
+  WK__ARGS(argmax);
   uint64_t mask;
   const wk_tensor *t = c->args[0].tensor;
   if (t->dtype == WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "%s(): does not support bool input", c->op->base_name);
-  if (wk__arg_is_none(c, 1) && wk_int_eq(t->numel, wk_int_of(0)))
+  if (wk__arg_is_none(c, A_dim) && wk_int_eq(t->numel, wk_int_of(0)))
     return wk_fail(WK_INDEX_ERROR, "%s(): Expected reduction dim to be specified for input.numel() == 0.",
                    c->op->base_name);
-  WK_TRY(wk__dims_mask(&c->args[1], t->ndim, true, &mask));
+  WK_TRY(wk__dims_mask(&c->args[A_dim], t->ndim, true, &mask));
   WK_TRY(refuse_empty(c, mask));
-  wk__spec_reduced(&c->specs[0], t, mask, wk__arg_bool(c, 2), WK_INT64);
+  wk__spec_reduced(&c->specs[0], t, mask, wk__arg_bool(c, A_keepdim), WK_INT64);
   c->compute_dtype = t->dtype;
   return WK_OK;
 }
@@ -120,13 +125,14 @@ wk_status wk__meta_any(wk__call *c) {
   return WK_OK;
 }
 wk_status wk__meta_logsumexp(wk__call *c) {
-  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype;
-  return reduced(c, 1, true, wk__arg_bool(c, 2), wk_dtype_is_floating(own) ? own : wk__default_dtype());
+  wk_dtype own = (wk_dtype)c->args[WK__ARG(logsumexp, self)].tensor->dtype;
+  return reduced(c, 1, true, wk__arg_bool(c, WK__ARG(logsumexp, keepdim)),
+                 wk_dtype_is_floating(own) ? own : wk__default_dtype());
 }
 wk_status wk__meta_cumsum(wk__call *c) {
   int dim;
   const wk_tensor *t = c->args[0].tensor;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(cumsum, dim)), t->ndim, &dim));
   wk__spec_contiguous(&c->specs[0], accumulation_dtype(c, 2), t->device, t->ndim, t->sizes);
   c->compute_dtype = c->specs[0].dtype;
   if (c->compute_dtype != WK_BOOL) return WK_OK;
@@ -135,7 +141,7 @@ wk_status wk__meta_cumsum(wk__call *c) {
 wk_status wk__meta_softmax(wk__call *c) {
   int dim;
   const wk_tensor *t = c->args[0].tensor;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(_softmax, dim)), t->ndim, &dim));
   if (!wk_dtype_is_floating((wk_dtype)t->dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"%s%s_kernel_impl\" not implemented for '%s'",
                    c->op == WK__OP(_softmax) ? "softmax" : "log_softmax", dim >= t->ndim - 1 ? "_lastdim" : "",
@@ -144,7 +150,7 @@ wk_status wk__meta_softmax(wk__call *c) {
 }
 wk_status wk__meta_softmax_backward(wk__call *c) {
   WK_TRY(wk__meta_like_first(c));
-  c->specs[0].dtype = c->args[3].dtype;
+  c->specs[0].dtype = c->args[WK__ARG(_softmax_backward_data, input_dtype)].dtype;
   return WK_OK;
 }
 
@@ -158,22 +164,22 @@ static wk__var product_of_row(wk__lower *l, wk__var x) {
   return l->compute == WK_BOOL ? wk__k_reduce_min(l->h, x) : wk__k_reduce_prod(l->h, x);
 }
 void wk__lower_sum(wk__lower *l) {
-  wk__rows_of(l, 0, mask_of(l, 1, true));
-  wk__row_out_reduced(l, 0, sum_of_row(l, wk__row_in(l, 0)), keeps(l, 2));
+  wk__rows_of(l, WK__ARG(sum_dim_IntList, self), mask_of(l, 1, true));
+  wk__row_out_reduced(l, 0, sum_of_row(l, wk__row_in(l, WK__ARG(sum_dim_IntList, self))), keeps(l, 2));
 }
 void wk__lower_mean(wk__lower *l) {
-  wk__rows_of(l, 0, mask_of(l, 1, true));
-  wk__var sum = wk__k_reduce_sum(l->h, wk__row_in(l, 0));
+  wk__rows_of(l, WK__ARG(mean_dim, self), mask_of(l, 1, true));
+  wk__var sum = wk__k_reduce_sum(l->h, wk__row_in(l, WK__ARG(mean_dim, self)));
   wk__row_out_reduced(l, 0, wk__k_div(l->h, sum, wk__row_count(l)), keeps(l, 2));
 }
 void wk__lower_prod(wk__lower *l) {
-  wk__rows_of(l, 0, mask_of(l, 1, true));
-  wk__row_out_reduced(l, 0, product_of_row(l, wk__row_in(l, 0)), keeps(l, 2));
+  wk__rows_of(l, WK__ARG(prod_dim_int, self), mask_of(l, 1, true));
+  wk__row_out_reduced(l, 0, product_of_row(l, wk__row_in(l, WK__ARG(prod_dim_int, self))), keeps(l, 2));
 }
 static uint64_t all_dims(const wk__lower *l) { return wk__all_dims(l->call->args[0].tensor->ndim); }
 void wk__lower_prod_all(wk__lower *l) {
-  wk__rows_of(l, 0, all_dims(l));
-  wk__row_out_reduced(l, 0, product_of_row(l, wk__row_in(l, 0)), false);
+  wk__rows_of(l, WK__ARG(_prod_all, self), all_dims(l));
+  wk__row_out_reduced(l, 0, product_of_row(l, wk__row_in(l, WK__ARG(_prod_all, self))), false);
 }
 
 static void lower_extremum(wk__lower *l, bool largest) {
@@ -215,10 +221,12 @@ void wk__lower_all(wk__lower *l) { lower_truth(l, false); }
 
 /* Two passes: the mean, then the squared distances from it. */
 void wk__lower_var(wk__lower *l) {
-  wk__rows_of(l, 0, mask_of(l, 1, true));
-  wk__var x = wk__row_in(l, 0), n = wk__row_count(l), zero = wk__k_constant(l->h, 0, l->compute);
+  WK__ARGS(var_correction);
+  wk__rows_of(l, A_self, mask_of(l, 1, true));
+  wk__var x = wk__row_in(l, A_self), n = wk__row_count(l), zero = wk__k_constant(l->h, 0, l->compute);
   wk__var d = wk__k_sub(l->h, x, wk__k_div(l->h, wk__k_reduce_sum(l->h, x), n));
-  wk__var correction = wk__has(l, 2) ? wk__in_as(l, 2, l->compute) : wk__k_constant(l->h, 1, l->compute);
+  wk__var correction =
+      wk__has(l, A_correction) ? wk__in_as(l, A_correction, l->compute) : wk__k_constant(l->h, 1, l->compute);
   wk__var freedom = wk__k_max(l->h, wk__k_sub(l->h, n, correction), zero);
   wk__row_out_reduced(l, 0, wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, d, d)), freedom), keeps(l, 3));
 }
@@ -243,32 +251,35 @@ void wk__lower_cumprod(wk__lower *l) { lower_scan(l, true); }
 static wk__var shifted(wk__lower *l, wk__var x) { return wk__k_sub(l->h, x, wk__k_reduce_max(l->h, x)); }
 
 void wk__lower_softmax(wk__lower *l) {
-  wk__rows_of(l, 0, one_dim(l, 1));
-  wk__var e = wk__k_exp(l->h, shifted(l, wk__row_in(l, 0)));
+  wk__rows_of(l, WK__ARG(_softmax, self), one_dim(l, 1));
+  wk__var e = wk__k_exp(l->h, shifted(l, wk__row_in(l, WK__ARG(_softmax, self))));
   wk__row_out(l, 0, wk__k_mul(l->h, e, wk__k_reciprocal(l->h, wk__k_reduce_sum(l->h, e))));
 }
 void wk__lower_log_softmax(wk__lower *l) {
-  wk__rows_of(l, 0, one_dim(l, 1));
-  wk__var x = shifted(l, wk__row_in(l, 0));
+  wk__rows_of(l, WK__ARG(_log_softmax, self), one_dim(l, 1));
+  wk__var x = shifted(l, wk__row_in(l, WK__ARG(_log_softmax, self)));
   wk__row_out(l, 0, wk__k_sub(l->h, x, wk__k_log(l->h, wk__k_reduce_sum(l->h, wk__k_exp(l->h, x)))));
 }
 /* y (g - sum(g y)) and g - exp(y) sum(g) */
 void wk__lower_softmax_backward(wk__lower *l) {
-  wk__rows_of(l, 0, one_dim(l, 2));
-  wk__var g = wk__row_in(l, 0), y = wk__row_in(l, 1);
+  WK__ARGS(_softmax_backward_data);
+  wk__rows_of(l, A_grad_output, one_dim(l, 2));
+  wk__var g = wk__row_in(l, A_grad_output), y = wk__row_in(l, A_output);
   wk__var sum = wk__k_reduce_sum(l->h, wk__k_mul(l->h, g, y));
   wk__row_out(l, 0, wk__k_mul(l->h, y, wk__k_sub(l->h, g, sum)));
 }
 void wk__lower_log_softmax_backward(wk__lower *l) {
-  wk__rows_of(l, 0, one_dim(l, 2));
-  wk__var g = wk__row_in(l, 0), y = wk__row_in(l, 1);
+  WK__ARGS(_log_softmax_backward_data);
+  wk__rows_of(l, A_grad_output, one_dim(l, 2));
+  wk__var g = wk__row_in(l, A_grad_output), y = wk__row_in(l, A_output);
   wk__row_out(l, 0, wk__k_sub(l->h, g, wk__k_mul(l->h, wk__k_exp(l->h, y), wk__k_reduce_sum(l->h, g))));
 }
 
 /* max + log(sum(exp(x - max))); an infinite max is not subtracted. */
 void wk__lower_logsumexp(wk__lower *l) {
-  wk__rows_of(l, 0, mask_of(l, 1, true));
-  wk__var x = wk__row_in(l, 0), max = wk__k_reduce_max(l->h, x), zero = wk__k_constant(l->h, 0, l->compute);
+  wk__rows_of(l, WK__ARG(logsumexp, self), mask_of(l, 1, true));
+  wk__var x = wk__row_in(l, WK__ARG(logsumexp, self)), max = wk__k_reduce_max(l->h, x),
+          zero = wk__k_constant(l->h, 0, l->compute);
   wk__var infinite = wk__k_eq(l->h, wk__k_abs(l->h, max), wk__k_constant(l->h, INFINITY, l->compute));
   wk__var shift = wk__k_where(l->h, infinite, zero, max);
   wk__var sum = wk__k_reduce_sum(l->h, wk__k_exp(l->h, wk__k_sub(l->h, x, shift)));
@@ -294,13 +305,15 @@ static wk_int reduced_count(const wk_tensor *shape, uint64_t mask) {
 }
 
 wk_status wk__vjp_sum(wk__vjp *v) {
-  return wk__vjp_set(v, 0, unreduced(G, ARG(0), &v->args[1], v->args[2].boolean, true));
+  WK__ARGS(sum_dim_IntList);
+  return wk__vjp_set(v, A_self, unreduced(G, ARG(A_self), &v->args[A_dim], v->args[A_keepdim].boolean, true));
 }
 wk_status wk__vjp_mean(wk__vjp *v) {
+  WK__ARGS(mean_dim);
   uint64_t mask;
-  WK_TRY(wk__dims_mask(&v->args[1], ARG(0)->ndim, true, &mask));
-  wk_tensor *g = wk_div_Scalar(G, wk__v_size(reduced_count(ARG(0), mask)));
-  return wk__vjp_set(v, 0, unreduced(g, ARG(0), &v->args[1], v->args[2].boolean, true));
+  WK_TRY(wk__dims_mask(&v->args[A_dim], ARG(A_self)->ndim, true, &mask));
+  wk_tensor *g = wk_div_Scalar(G, wk__v_size(reduced_count(ARG(A_self), mask)));
+  return wk__vjp_set(v, A_self, unreduced(g, ARG(A_self), &v->args[A_dim], v->args[A_keepdim].boolean, true));
 }
 static wk_tensor *without(wk_tensor *t, wk_tensor *mask) { return wk_masked_fill_Scalar(t, mask, wk__v_int(0)); }
 static wk_tensor *is_zero(wk_tensor *t) { return wk_eq_Scalar(t, wk__v_int(0)); }
@@ -329,41 +342,45 @@ static wk_tensor *product_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, int
   return wk_mul(g, wk_where_self(any, others, quotient));
 }
 wk_status wk__vjp_prod(wk__vjp *v) {
-  wk_tensor *x = ARG(0);
+  WK__ARGS(prod_dim_int);
+  wk_tensor *x = ARG(A_self);
   int dim;
-  if (!x->ndim) return wk__vjp_set(v, 0, G);
-  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), x->ndim, &dim));
-  bool keep = v->args[2].boolean;
-  wk_tensor *g = unreduced(G, x, &v->args[1], keep, true), *y = unreduced(v->results[0], x, &v->args[1], keep, true);
-  return wk__vjp_set(v, 0, g && y ? product_gradient(g, x, y, dim) : NULL);
+  if (!x->ndim) return wk__vjp_set(v, A_self, G);
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[A_dim].integer), x->ndim, &dim));
+  bool keep = v->args[A_keepdim].boolean;
+  wk_tensor *g = unreduced(G, x, &v->args[A_dim], keep, true),
+            *y = unreduced(v->results[0], x, &v->args[A_dim], keep, true);
+  return wk__vjp_set(v, A_self, g && y ? product_gradient(g, x, y, dim) : NULL);
 }
 wk_status wk__vjp_prod_all(wk__vjp *v) {
-  wk_int flat = wk_int_of(-1), numel = ARG(0)->numel;
-  if (!ARG(0)->ndim) return wk__vjp_set(v, 0, G);
+  WK__ARGS(_prod_all);
+  wk_int flat = wk_int_of(-1), numel = ARG(A_self)->numel;
+  if (!ARG(A_self)->ndim) return wk__vjp_set(v, A_self, G);
   if (wk_int_eq(numel, wk_int_of(0))) flat = numel;
-  wk_tensor *x = wk_reshape(ARG(0), &flat, 1), *g = wk_expand(G, &numel, 1, false);
+  wk_tensor *x = wk_reshape(ARG(A_self), &flat, 1), *g = wk_expand(G, &numel, 1, false);
   wk_tensor *all = x && g ? product_gradient(g, x, v->results[0], 0) : NULL;
-  return wk__vjp_set(v, 0, wk_reshape(all, ARG(0)->sizes, ARG(0)->ndim));
+  return wk__vjp_set(v, A_self, wk_reshape(all, ARG(A_self)->sizes, ARG(A_self)->ndim));
 }
 /* Equal extremes share the gradient. */
 wk_status wk__vjp_extremum(wk__vjp *v) {
-  bool keep = v->args[2].boolean;
-  wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[1], keep, true);
+  WK__ARGS(amax);
+  bool keep = v->args[A_keepdim].boolean;
+  wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[A_dim], keep, true);
   wk_tensor *hit = wk__call_tensor(
       WK__OP(_to_copy), (wk_value[]){wk__v_tensor(wk_eq(ARG(0), y)), wk__v_dtype((wk_dtype)ARG(0)->dtype), NONE});
   uint64_t mask;
   wk_int list[WK_MAX_DIMS];
   int n = 0;
-  WK_TRY(wk__dims_mask(&v->args[1], ARG(0)->ndim, true, &mask));
+  WK_TRY(wk__dims_mask(&v->args[A_dim], ARG(0)->ndim, true, &mask));
   for (int d = 0; d < ARG(0)->ndim; d++)
     if (mask >> d & 1) list[n++] = wk_int_of(d);
   wk_tensor *share = wk_div(hit, wk_sum_dim_IntList(hit, list, n, true, WK_DTYPE_NONE));
-  return wk__vjp_set(v, 0, wk_mul(share, unreduced(G, ARG(0), &v->args[1], keep, true)));
+  return wk__vjp_set(v, 0, wk_mul(share, unreduced(G, ARG(0), &v->args[A_dim], keep, true)));
 }
 wk_status wk__vjp_extremum_dim(wk__vjp *v) {
-  bool keep = v->args[2].boolean;
+  bool keep = v->args[WK__ARG(max_dim, keepdim)].boolean;
   const wk_tensor *shape = ARG(0);
-  int64_t dim = wk_int_guard_value(v->args[1].integer);
+  int64_t dim = wk_int_guard_value(v->args[WK__ARG(max_dim, dim)].integer);
   if (!G) return WK_OK;
   wk_tensor *g = G, *index = v->results[1];
   if (!keep && shape->ndim) g = wk_unsqueeze(g, dim), index = wk_unsqueeze(index, dim);
@@ -382,17 +399,19 @@ static wk_tensor *var_share(wk_tensor *g, wk_int n, double correction) {
 }
 /* 2 g (x - mean) / (n - correction) */
 static wk_status give_var_gradient(wk__vjp *v, wk_tensor *g) {
+  WK__ARGS(var_correction);
   uint64_t mask;
   wk_tensor *x = ARG(0);
-  WK_TRY(wk__dims_mask(&v->args[1], x->ndim, true, &mask));
-  double correction = v->args[2].tag == WK_VALUE_NONE ? 1 : wk__scalar_double(wk__value_scalar(&v->args[2]));
+  WK_TRY(wk__dims_mask(&v->args[A_dim], x->ndim, true, &mask));
+  double correction =
+      v->args[A_correction].tag == WK_VALUE_NONE ? 1 : wk__scalar_double(wk__value_scalar(&v->args[A_correction]));
   wk_int n = reduced_count(x, mask);
   wk_int list[WK_MAX_DIMS];
   int count = 0;
   for (int d = 0; d < x->ndim; d++)
     if (mask >> d & 1) list[count++] = wk_int_of(d);
   wk_tensor *centred = wk_sub(x, wk_mean_dim(x, list, count, true, WK_DTYPE_NONE), wk__v_int(1));
-  g = g ? unreduced(g, x, &v->args[1], v->args[3].boolean, true) : NULL;
+  g = g ? unreduced(g, x, &v->args[A_dim], v->args[A_keepdim].boolean, true) : NULL;
   return wk__vjp_set(v, 0, g ? wk_mul(var_share(g, n, correction), centred) : NULL);
 }
 wk_status wk__vjp_var(wk__vjp *v) { return give_var_gradient(v, G); }
@@ -402,13 +421,15 @@ wk_status wk__vjp_std(wk__vjp *v) {
   return give_var_gradient(v, g ? without(g, is_zero(y)) : NULL);
 }
 wk_status wk__vjp_logsumexp(wk__vjp *v) {
-  bool keep = v->args[2].boolean;
-  wk_tensor *y = unreduced(v->results[0], ARG(0), &v->args[1], keep, true);
-  wk_tensor *g = unreduced(G, ARG(0), &v->args[1], keep, true);
-  return wk__vjp_set(v, 0, wk_mul(g, wk_exp(wk_sub(ARG(0), y, wk__v_int(1)))));
+  WK__ARGS(logsumexp);
+  bool keep = v->args[A_keepdim].boolean;
+  wk_tensor *y = unreduced(v->results[0], ARG(A_self), &v->args[A_dim], keep, true);
+  wk_tensor *g = unreduced(G, ARG(A_self), &v->args[A_dim], keep, true);
+  return wk__vjp_set(v, A_self, wk_mul(g, wk_exp(wk_sub(ARG(A_self), y, wk__v_int(1)))));
 }
 wk_status wk__vjp_cumsum(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk__reverse_cumsum(G, wk_int_guard_value(v->args[1].integer)));
+  return wk__vjp_set(v, WK__ARG(cumsum, self),
+                     wk__reverse_cumsum(G, wk_int_guard_value(v->args[WK__ARG(cumsum, dim)].integer)));
 }
 
 /* y_j = x_0 ... x_j. Of what follows place k, S_k = g_k + x_(k+1) S_(k+1), the gradient is y_(k-1) S_k: no division, so
@@ -426,27 +447,30 @@ static wk_tensor *cumprod_followers(wk_tensor *g, wk_tensor *x, int dim, int64_t
   return all;
 }
 wk_status wk__vjp_cumprod(wk__vjp *v) {
-  wk_tensor *x = ARG(0), *g = G;
+  WK__ARGS(cumprod);
+  wk_tensor *x = ARG(A_self), *g = G;
   int dim;
-  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[1].integer), x->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[A_dim].integer), x->ndim, &dim));
   int64_t n = x->ndim ? wk_int_guard_value(x->sizes[dim]) : 1;
-  if (n <= 1) return wk__vjp_set(v, 0, g);
+  if (n <= 1) return wk__vjp_set(v, A_self, g);
   wk_tensor *followers = cumprod_followers(g, x, dim, n);
   wk_tensor *first = wk_ones_like(wk_narrow(x, dim, wk_int_of(0), wk_int_of(1)), WK_DTYPE_NONE, (wk_value){0}, NULL);
   wk_tensor *products = wk_cumprod(wk_narrow(x, dim, wk_int_of(0), wk_int_of(n - 1)), dim, WK_DTYPE_NONE);
   if (!followers || !first || !products) return wk_error_category();
-  return wk__vjp_set(v, 0, wk_mul(wk_cat((wk_tensor *[]){first, products}, 2, dim), followers));
+  return wk__vjp_set(v, A_self, wk_mul(wk_cat((wk_tensor *[]){first, products}, 2, dim), followers));
 }
 
 wk_status wk__vjp_softmax(wk__vjp *v) {
-  return wk__vjp_set(v, 0,
-                     wk__softmax_backward_data(G, v->results[0], wk_int_guard_value(v->args[1].integer),
-                                               (wk_dtype)v->results[0]->dtype));
+  return wk__vjp_set(
+      v, WK__ARG(_softmax, self),
+      wk__softmax_backward_data(G, v->results[0], wk_int_guard_value(v->args[WK__ARG(_softmax, dim)].integer),
+                                (wk_dtype)v->results[0]->dtype));
 }
 wk_status wk__vjp_log_softmax(wk__vjp *v) {
-  return wk__vjp_set(v, 0,
-                     wk__log_softmax_backward_data(G, v->results[0], wk_int_guard_value(v->args[1].integer),
-                                                   (wk_dtype)v->results[0]->dtype));
+  return wk__vjp_set(
+      v, WK__ARG(_log_softmax, self),
+      wk__log_softmax_backward_data(G, v->results[0], wk_int_guard_value(v->args[WK__ARG(_log_softmax, dim)].integer),
+                                    (wk_dtype)v->results[0]->dtype));
 }
 static wk_tensor *sum_keep(wk_tensor *t, int64_t dim) {
   wk_int d = wk_int_of(dim);
@@ -454,20 +478,25 @@ static wk_tensor *sum_keep(wk_tensor *t, int64_t dim) {
 }
 /* z = y (g - s), s = sum(g y). By g: the same map of G. By y: G (g - s) - g sum(G y). */
 wk_status wk__vjp_softmax_backward(wk__vjp *v) {
-  int64_t dim = wk_int_guard_value(v->args[2].integer);
-  wk_tensor *y = ARG(1), *g = ARG(0);
+  WK__ARGS(_softmax_backward_data);
+  int64_t dim = wk_int_guard_value(v->args[A_dim].integer);
+  wk_tensor *y = ARG(A_output), *g = ARG(A_grad_output);
   wk_value one = wk__v_int(1);
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk__softmax_backward_data(G, y, dim, (wk_dtype)y->dtype)));
-  if (!wk__needs(v, 1)) return WK_OK;
+  if (wk__needs(v, A_grad_output))
+    WK_TRY(wk__vjp_set(v, A_grad_output, wk__softmax_backward_data(G, y, dim, (wk_dtype)y->dtype)));
+  if (!wk__needs(v, A_output)) return WK_OK;
   wk_tensor *direct = wk_mul(G, wk_sub(g, sum_keep(wk_mul(g, y), dim), one));
-  return wk__vjp_set(v, 1, wk_sub(direct, wk_mul(g, sum_keep(wk_mul(G, y), dim)), one));
+  return wk__vjp_set(v, A_output, wk_sub(direct, wk_mul(g, sum_keep(wk_mul(G, y), dim)), one));
 }
 /* z = g - exp(y) sum(g). By g: G - sum(G exp(y)). By y: -G exp(y) sum(g). */
 wk_status wk__vjp_log_softmax_backward(wk__vjp *v) {
-  int64_t dim = wk_int_guard_value(v->args[2].integer);
-  wk_tensor *p = wk_exp(ARG(1));
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, wk_sub(G, sum_keep(wk_mul(G, p), dim), wk__v_int(1))));
-  if (wk__needs(v, 1)) WK_TRY(wk__vjp_set(v, 1, wk_neg(wk_mul(wk_mul(G, p), sum_keep(ARG(0), dim)))));
+  WK__ARGS(_log_softmax_backward_data);
+  int64_t dim = wk_int_guard_value(v->args[A_dim].integer);
+  wk_tensor *p = wk_exp(ARG(A_output));
+  if (wk__needs(v, A_grad_output))
+    WK_TRY(wk__vjp_set(v, A_grad_output, wk_sub(G, sum_keep(wk_mul(G, p), dim), wk__v_int(1))));
+  if (wk__needs(v, A_output))
+    WK_TRY(wk__vjp_set(v, A_output, wk_neg(wk_mul(wk_mul(G, p), sum_keep(ARG(A_grad_output), dim)))));
   return WK_OK;
 }
 
@@ -496,12 +525,14 @@ static wk_tensor *norm_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, double
   return wk_mul(slope, without(wk_div(g, power(y, p - 1)), is_zero(y)));
 }
 wk_status wk__vjp_vector_norm(wk__vjp *v) {
-  double p = wk__scalar_double(wk__value_scalar(&v->args[1]));
-  bool keep = v->args[3].boolean;
-  const wk_value *dims = &v->args[2];
+  WK__ARGS(linalg_vector_norm);
+  double p = wk__scalar_double(wk__value_scalar(&v->args[A_ord]));
+  bool keep = v->args[A_keepdim].boolean;
+  const wk_value *dims = &v->args[A_dim];
   if (p == 0) return WK_OK;
-  wk_tensor *x = ARG(0), *y = unreduced(v->results[0], x, dims, keep, true), *g = unreduced(G, x, dims, keep, true);
-  return wk__vjp_set(v, 0, y && g ? norm_gradient(g, x, y, p, dims) : NULL);
+  wk_tensor *x = ARG(A_self), *y = unreduced(v->results[0], x, dims, keep, true),
+            *g = unreduced(G, x, dims, keep, true);
+  return wk__vjp_set(v, A_self, y && g ? norm_gradient(g, x, y, p, dims) : NULL);
 }
 
 /* ---- composites ---- */
@@ -511,10 +542,12 @@ static wk_status call1(const wk_op *op, const wk_value *args, wk_value *result) 
 }
 
 wk_status wk__compose_sum_all(wk__call *c) {
-  return call1(WK__OP(sum_dim_IntList), (wk_value[]){c->args[0], NONE, NONE, c->args[1]}, c->results);
+  return call1(WK__OP(sum_dim_IntList),
+               (wk_value[]){c->args[WK__ARG(sum, self)], NONE, NONE, c->args[WK__ARG(sum, dtype)]}, c->results);
 }
 wk_status wk__compose_mean_all(wk__call *c) {
-  return call1(WK__OP(mean_dim), (wk_value[]){c->args[0], NONE, NONE, c->args[1]}, c->results);
+  return call1(WK__OP(mean_dim), (wk_value[]){c->args[WK__ARG(mean, self)], NONE, NONE, c->args[WK__ARG(mean, dtype)]},
+               c->results);
 }
 wk_status wk__compose_prod_all(wk__call *c) { return call1(WK__OP(_prod_all), c->args, c->results); }
 static wk_status extremum_of_all(wk__call *c, const wk_op *op) {
@@ -531,7 +564,7 @@ wk_status wk__compose_min_all(wk__call *c) { return extremum_of_all(c, WK__OP(am
 wk_status wk__compose_max_other(wk__call *c) { return call1(WK__OP(maximum), c->args, c->results); }
 wk_status wk__compose_min_other(wk__call *c) { return call1(WK__OP(minimum), c->args, c->results); }
 wk_status wk__compose_var_all(wk__call *c) {
-  wk_value args[] = {c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE};
+  wk_value args[] = {c->args[WK__ARG(var, self)], NONE, wk__v_int(wk__arg_bool(c, WK__ARG(var, unbiased))), NONE};
   return call1(WK__OP(var_correction), args, c->results);
 }
 
@@ -548,24 +581,30 @@ static wk_status root_of_var(const wk_value *args, wk_value *result) {
   return result->tensor ? WK_OK : wk_error_category();
 }
 wk_status wk__compose_var_dim(wk__call *c) {
-  wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
+  WK__ARGS(var_dim);
+  wk_value args[] = {c->args[A_self], c->args[A_dim], wk__v_int(wk__arg_bool(c, A_unbiased)), c->args[A_keepdim]};
   return call1(WK__OP(var_correction), args, c->results);
 }
 wk_status wk__compose_std_dim(wk__call *c) {
-  wk_value args[] = {c->args[0], c->args[1], wk__v_int(wk__arg_bool(c, 2)), c->args[3]};
+  WK__ARGS(std_dim);
+  wk_value args[] = {c->args[A_self], c->args[A_dim], wk__v_int(wk__arg_bool(c, A_unbiased)), c->args[A_keepdim]};
   return call1(WK__OP(std_correction), args, c->results);
 }
 wk_status wk__compose_std(wk__call *c) { return root_of_var(c->args, c->results); }
 wk_status wk__compose_std_all(wk__call *c) {
-  wk_value args[] = {c->args[0], NONE, wk__v_int(wk__arg_bool(c, 1)), NONE};
+  wk_value args[] = {c->args[WK__ARG(std, self)], NONE, wk__v_int(wk__arg_bool(c, WK__ARG(std, unbiased))), NONE};
   return call1(WK__OP(std_correction), args, c->results);
 }
 wk_status wk__compose_norm(wk__call *c) {
-  return call1(WK__OP(linalg_vector_norm), (wk_value[]){c->args[0], c->args[1], NONE, NONE, NONE}, c->results);
+  return call1(WK__OP(linalg_vector_norm),
+               (wk_value[]){c->args[WK__ARG(norm_Scalar, self)], c->args[WK__ARG(norm_Scalar, p)], NONE, NONE, NONE},
+               c->results);
 }
 wk_status wk__compose_norm_dim(wk__call *c) {
-  wk_value p = c->args[1].tag == WK_VALUE_NONE ? wk__v_int(2) : c->args[1];
-  return call1(WK__OP(linalg_vector_norm), (wk_value[]){c->args[0], p, c->args[2], c->args[3], NONE}, c->results);
+  WK__ARGS(norm_ScalarOpt_dim);
+  wk_value p = c->args[A_p].tag == WK_VALUE_NONE ? wk__v_int(2) : c->args[A_p];
+  return call1(WK__OP(linalg_vector_norm), (wk_value[]){c->args[A_self], p, c->args[A_dim], c->args[A_keepdim], NONE},
+               c->results);
 }
 
 /* Orders below 0 and infinite ones say nothing about no elements. */
@@ -625,16 +664,17 @@ static wk_tensor *norm_of(wk_tensor *x, double p, const wk_int *list, int n, boo
 }
 
 wk_status wk__compose_vector_norm(wk__call *c) {
-  double p = wk__scalar_double(wk__value_scalar(&c->args[1]));
-  const wk_value *dims = &c->args[2];
-  wk_dtype own = (wk_dtype)c->args[0].tensor->dtype, dtype = wk__arg_dtype(c, 4, own);
+  WK__ARGS(linalg_vector_norm);
+  double p = wk__scalar_double(wk__value_scalar(&c->args[A_ord]));
+  const wk_value *dims = &c->args[A_dim];
+  wk_dtype own = (wk_dtype)c->args[A_self].tensor->dtype, dtype = wk__arg_dtype(c, A_dtype, own);
   WK_TRY(check_norm_dtypes(own, dtype));
-  WK_TRY(check_norm_identity(c->args[0].tensor, dims, p));
+  WK_TRY(check_norm_identity(c->args[A_self].tensor, dims, p));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *x = wk__in_dtype(c->args[0].tensor, wk__computed_in(dtype));
+  wk_tensor *x = wk__in_dtype(c->args[A_self].tensor, wk__computed_in(dtype));
   const wk_int *list = dims->tag == WK_VALUE_INTS ? dims->integers : NULL;
-  wk_tensor *y = x ? norm_of(x, p, list, list ? (int)dims->count : 0, wk__arg_bool(c, 3)) : NULL;
+  wk_tensor *y = x ? norm_of(x, p, list, list ? (int)dims->count : 0, wk__arg_bool(c, A_keepdim)) : NULL;
   c->results[0] = wk__v_tensor(wk_scope_keep(wk__in_dtype(y, dtype)));
   wk_scope_end(&scope);
   return c->results[0].tensor ? WK_OK : wk_error_category();
@@ -644,8 +684,8 @@ wk_status wk__compose_vector_norm(wk__call *c) {
 wk_status wk__compose_reverse_cumsum(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *x = c->args[0].tensor;
-  int64_t dim = wk__arg_int(c, 1);
+  wk_tensor *x = c->args[WK__ARG(_reverse_cumsum, self)].tensor;
+  int64_t dim = wk__arg_int(c, WK__ARG(_reverse_cumsum, dim));
   wk_value one = wk__v_int(1);
   wk_tensor *rest = wk_sub(sum_keep(x, dim), wk_cumsum(x, dim, WK_DTYPE_NONE), one);
   wk_tensor *y = x->ndim ? wk_add(rest, x, one) : x;
@@ -655,11 +695,12 @@ wk_status wk__compose_reverse_cumsum(wk__call *c) {
 }
 
 static wk_status softmax_of(wk__call *c, const wk_op *op) {
-  wk_value args[] = {c->args[0], c->args[1], wk__v_bool(false)};
-  if (c->args[2].tag != WK_VALUE_DTYPE || c->args[2].dtype == c->args[0].tensor->dtype)
+  WK__ARGS(softmax_int);
+  wk_value args[] = {c->args[0], c->args[A_dim], wk__v_bool(false)};
+  if (c->args[A_dtype].tag != WK_VALUE_DTYPE || c->args[A_dtype].dtype == c->args[0].tensor->dtype)
     return call1(op, args, c->results);
   wk_value converted = {0};
-  WK_TRY(call1(WK__OP(_to_copy), (wk_value[]){c->args[0], c->args[2], NONE}, &converted));
+  WK_TRY(call1(WK__OP(_to_copy), (wk_value[]){c->args[0], c->args[A_dtype], NONE}, &converted));
   args[0] = converted;
   wk_status status = call1(op, args, c->results);
   wk_value_release(&converted);

@@ -27,9 +27,9 @@ static reduction reduction_named(const char *name) {
 }
 
 wk_status wk__meta_scatter_reduce(wk__call *c) {
-  if (reduction_named(c->args[4].string) == REDUCTIONS)
+  if (reduction_named(c->args[WK__ARG(scatter_reduce_two, reduce)].string) == REDUCTIONS)
     return wk_fail(WK_RUNTIME_ERROR, "reduce argument must be either sum, prod, mean, amax or amin, got %s",
-                   c->args[4].string);
+                   c->args[WK__ARG(scatter_reduce_two, reduce)].string);
   return wk__meta_scatter(c);
 }
 
@@ -107,14 +107,15 @@ static void product_gradients(derivative *d) {
 }
 
 wk_status wk__vjp_scatter_reduce(wk__vjp *v) {
+  WK__ARGS(scatter_reduce_two);
   derivative d = {G,
-                  ARG(0),
-                  ARG(2),
-                  read_part(ARG(3), ARG(2)),
+                  ARG(A_self),
+                  ARG(A_index),
+                  read_part(ARG(A_src), ARG(A_index)),
                   v->results[0],
-                  wk_int_guard_value(v->args[1].integer),
-                  v->args[4].string,
-                  v->args[5].boolean,
+                  wk_int_guard_value(v->args[A_dim].integer),
+                  v->args[A_reduce].string,
+                  v->args[A_include_self].boolean,
                   G,
                   NULL};
   reduction reduce = reduction_named(d.reduce);
@@ -128,7 +129,7 @@ wk_status wk__vjp_scatter_reduce(wk__vjp *v) {
   else
     extremum_gradients(&d);
   if (!d.include_self) d.self_grad = wk_scatter_value(d.self_grad, d.dim, d.index, wk__v_int(0));
-  if (wk__needs(v, 0)) WK_TRY(wk__vjp_set(v, 0, d.self_grad));
-  if (wk__needs(v, 3)) WK_TRY(wk__vjp_set(v, 3, whole_gradient(d.src_grad, ARG(3))));
+  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, d.self_grad));
+  if (wk__needs(v, A_src)) WK_TRY(wk__vjp_set(v, A_src, whole_gradient(d.src_grad, ARG(A_src))));
   return WK_OK;
 }

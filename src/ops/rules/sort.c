@@ -39,10 +39,11 @@ wk_status wk__meta_sort(wk__call *c) {
 }
 
 wk_status wk__meta_topk(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
-  wk_int sizes[WK_MAX_DIMS], k = c->args[1].integer;
+  WK__ARGS(topk);
+  const wk_tensor *t = c->args[A_self].tensor;
+  wk_int sizes[WK_MAX_DIMS], k = c->args[A_k].integer;
   int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
   if (wk_int_lt(k, wk_int_of(0)) || wk_int_lt(t->ndim ? t->sizes[dim] : wk_int_of(1), k))
     return wk_fail(WK_RUNTIME_ERROR, "selected index k out of range");
   if (t->dtype == WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "topk does not support bool dtypes on CPU");
@@ -65,7 +66,8 @@ wk_status wk__compose_argsort(wk__call *c) {
 
 wk_status wk__compose_msort(wk__call *c) {
   wk_value sorted[2] = {{0}};
-  WK_TRY(wk_call(WK__OP(sort), (wk_value[]){c->args[0], wk__v_int(0), wk__v_bool(false)}, NULL, sorted));
+  WK_TRY(wk_call(WK__OP(sort), (wk_value[]){c->args[WK__ARG(msort, self)], wk__v_int(0), wk__v_bool(false)}, NULL,
+                 sorted));
   wk_value_release(&sorted[1]);
   c->results[0] = sorted[0];
   return WK_OK;
@@ -80,4 +82,4 @@ static wk_status to_places(wk__vjp *v, int64_t dim) {
   return wk__vjp_set(v, 0, wk_scatter_src(zeros, dim, v->results[1], g));
 }
 wk_status wk__vjp_sort(wk__vjp *v) { return to_places(v, wk_int_guard_value(v->args[dim_argument(v->op)].integer)); }
-wk_status wk__vjp_topk(wk__vjp *v) { return to_places(v, wk_int_guard_value(v->args[2].integer)); }
+wk_status wk__vjp_topk(wk__vjp *v) { return to_places(v, wk_int_guard_value(v->args[WK__ARG(topk, dim)].integer)); }

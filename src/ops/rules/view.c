@@ -27,9 +27,9 @@ wk_status wk__view_alias(wk__call *c) {
 wk_status wk__view_view(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
-  int ndim = (int)c->args[1].count;
+  int ndim = (int)c->args[WK__ARG(view, size)].count;
   WK_TRY(wk__check_ndim(ndim));
-  WK_TRY(wk__infer_size(c->args[1].integers, ndim, t->numel, spec->sizes));
+  WK_TRY(wk__infer_size(c->args[WK__ARG(view, size)].integers, ndim, t->numel, spec->sizes));
   spec->ndim = (uint8_t)ndim;
   if (wk__view_strides(t, spec->sizes, ndim, spec->strides)) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR,
@@ -73,7 +73,7 @@ static void narrowed(const wk_tensor *t, int ratio, wk__spec *spec) {
  * that: tracing ends. */
 wk_status wk__view_dtype(wk__call *c) {
   const wk_tensor *t = start_view(c);
-  wk_dtype dtype = (wk_dtype)c->args[1].dtype;
+  wk_dtype dtype = (wk_dtype)c->args[WK__ARG(view_dtype, dtype)].dtype;
   int own = (int)wk_dtype_size((wk_dtype)t->dtype), other = (int)wk_dtype_size(dtype);
   if (wk__thread.mode.keys_on & WK__KEY_TRACE) return wk_fail(WK_UNSUPPORTED, "a view as another dtype");
   c->specs[0].dtype = (uint8_t)dtype;
@@ -128,7 +128,7 @@ wk_status wk__check_expand(const wk_tensor *t, const wk_int *sizes, int ndim) {
 wk_status wk__view_expand(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
-  const wk_value *size = &c->args[1];
+  const wk_value *size = &c->args[WK__ARG(expand, size)];
   int ndim = (int)size->count, skip = ndim - t->ndim;
   if (skip < 0) return too_few_sizes(t, size);
   spec->ndim = (uint8_t)ndim;
@@ -158,7 +158,7 @@ wk_status wk__view_expand(wk__call *c) {
 
 wk_status wk__view_permute(wk__call *c) {
   const wk_tensor *t = start_view(c);
-  const wk_value *dims = &c->args[1];
+  const wk_value *dims = &c->args[WK__ARG(permute, dims)];
   uint64_t seen = 0;
   if ((int)dims->count != t->ndim)
     return wk_fail(WK_RUNTIME_ERROR,
@@ -186,8 +186,8 @@ static void swap_dims(wk__spec *spec, int a, int b) {
 wk_status wk__view_transpose(wk__call *c) {
   const wk_tensor *t = start_view(c);
   int a, b;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &a));
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &b));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(transpose_int, dim0)), t->ndim, &a));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(transpose_int, dim1)), t->ndim, &b));
   if (t->ndim) swap_dims(&c->specs[0], a, b);
   return WK_OK;
 }
@@ -203,7 +203,7 @@ wk_status wk__view_unsqueeze(wk__call *c) {
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
   int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim + 1, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(unsqueeze, dim)), t->ndim + 1, &dim));
   WK_TRY(wk__check_ndim(t->ndim + 1));
   for (int d = t->ndim; d > dim; d--) {
     spec->sizes[d] = spec->sizes[d - 1];
@@ -243,8 +243,8 @@ wk_status wk__view_select(wk__call *c) {
   wk__spec *spec = &c->specs[0];
   int dim;
   if (t->ndim == 0) return wk_fail(WK_INDEX_ERROR, "select() cannot be applied to a 0-dim tensor.");
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
-  wk_int index = c->args[2].integer, size = t->sizes[dim], zero = wk_int_of(0);
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(select_int, dim)), t->ndim, &dim));
+  wk_int index = c->args[WK__ARG(select_int, index)].integer, size = t->sizes[dim], zero = wk_int_of(0);
   if (wk_int_lt(index, wk_int_neg(size)) || !wk_int_lt(index, size)) return out_of_select(t, dim, index);
   if (wk_int_lt(index, zero)) index = wk_int_add(index, size);
   spec->offset = wk_int_add(spec->offset, wk_int_mul(index, t->strides[dim]));
@@ -263,15 +263,16 @@ static wk_int clamp_index(wk_int index, wk_int size) {
   return wk_int_lt(size, index) ? size : index;
 }
 wk_status wk__view_slice(wk__call *c) {
+  WK__ARGS(slice_Tensor);
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
   int dim;
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "slice() cannot be applied to a 0-dim tensor.");
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
-  wk_int step = c->args[4].integer, size = t->sizes[dim];
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
+  wk_int step = c->args[A_step].integer, size = t->sizes[dim];
   if (wk_int_lt(step, one())) return wk_fail(WK_RUNTIME_ERROR, "slice step must be positive");
-  wk_int start = wk__arg_is_none(c, 2) ? wk_int_of(0) : clamp_index(c->args[2].integer, size);
-  wk_int end = wk__arg_is_none(c, 3) ? size : clamp_index(c->args[3].integer, size);
+  wk_int start = wk__arg_is_none(c, A_start) ? wk_int_of(0) : clamp_index(c->args[A_start].integer, size);
+  wk_int end = wk__arg_is_none(c, A_end) ? size : clamp_index(c->args[A_end].integer, size);
   if (wk_int_lt(end, start)) end = start;
   spec->offset = wk_int_add(spec->offset, wk_int_mul(start, t->strides[dim]));
   wk_int length = wk_int_sub(end, start);
@@ -327,9 +328,10 @@ static wk_status reach_overflow(const wk_value *sizes, const wk_value *strides) 
 }
 
 wk_status wk__view_as_strided(wk__call *c) {
+  WK__ARGS(as_strided);
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
-  const wk_value *size = &c->args[1], *stride = &c->args[2];
+  const wk_value *size = &c->args[A_size], *stride = &c->args[A_stride];
   if (size->count != stride->count) return wk_fail(WK_RUNTIME_ERROR, "mismatch in length of strides and shape");
   WK_TRY(wk__check_ndim(size->count));
   spec->ndim = (uint8_t)size->count;
@@ -346,7 +348,7 @@ wk_status wk__view_as_strided(wk__call *c) {
     if (!empty) last = wk_int_add(last, wk_int_mul(wk_int_sub(spec->sizes[d], one()), spec->strides[d]));
   }
   if (wk_int_is_poisoned(last)) return reach_overflow(size, stride);
-  if (!wk__arg_is_none(c, 3)) spec->offset = c->args[3].integer;
+  if (!wk__arg_is_none(c, A_storage_offset)) spec->offset = c->args[A_storage_offset].integer;
   if (wk_int_lt(spec->offset, zero))
     return wk_fail(WK_RUNTIME_ERROR, "Tensor: invalid storage offset %lld", wk__shown(spec->offset));
   return empty ? WK_OK : check_reach(t, spec, last);
@@ -355,11 +357,12 @@ wk_status wk__view_as_strided(wk__call *c) {
 /* Windows of `size` elements, `step` apart, along a dim: the windows take its place, their elements become a last dim.
  */
 wk_status wk__view_unfold(wk__call *c) {
+  WK__ARGS(unfold);
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
   int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
-  int64_t size_given = wk__arg_int(c, 2), step_given = wk__arg_int(c, 3);
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dimension), t->ndim, &dim));
+  int64_t size_given = wk__arg_int(c, A_size), step_given = wk__arg_int(c, A_step);
   wk_int length = t->ndim ? t->sizes[dim] : one(), stride = t->ndim ? t->strides[dim] : one();
   if (size_given < 0) return wk_fail(WK_RUNTIME_ERROR, "size is %lld but must be >= 0", (long long)size_given);
   wk_int size = wk_int_of(size_given);
@@ -379,13 +382,14 @@ wk_status wk__view_unfold(wk__call *c) {
 }
 
 wk_status wk__view_diagonal(wk__call *c) {
+  WK__ARGS(diagonal);
   const wk_tensor *t = start_view(c);
   wk__spec *spec = &c->specs[0];
   int a, b, n = 0;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &a));
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 3), t->ndim, &b));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim1), t->ndim, &a));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim2), t->ndim, &b));
   if (a == b) return wk_fail(WK_RUNTIME_ERROR, "diagonal dimensions cannot be identical %d, %d", a, b);
-  wk_int offset = c->args[1].integer, zero = wk_int_of(0);
+  wk_int offset = c->args[A_offset].integer, zero = wk_int_of(0);
   if (wk_int_is_known(offset) && wk_int_is_known(t->sizes[a]) && wk_int_is_known(t->sizes[b]))
     offset = wk_int_max(wk_int_min(offset, t->sizes[b]), wk_int_neg(t->sizes[a])); /* beyond them all are empty */
   bool below = wk_int_lt(offset, zero);
@@ -408,53 +412,67 @@ wk_status wk__view_diagonal(wk__call *c) {
 /* ================================================ derivatives =================================================== */
 
 wk_status wk__vjp_view(wk__vjp *v) { return wk__vjp_set(v, 0, wk_reshape(G, ARG(0)->sizes, ARG(0)->ndim)); }
-wk_status wk__vjp_expand(wk__vjp *v) { return wk__vjp_set(v, 0, wk_sum_to_size(G, ARG(0)->sizes, ARG(0)->ndim)); }
+wk_status wk__vjp_expand(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(expand, self),
+                     wk_sum_to_size(G, ARG(WK__ARG(expand, self))->sizes, ARG(WK__ARG(expand, self))->ndim));
+}
 wk_status wk__vjp_permute(wk__vjp *v) {
   wk_int inverse[WK_MAX_DIMS];
   int ndim = G->ndim;
   for (int k = 0; k < ndim; k++) {
-    int64_t d = wk_int_guard_value(v->args[1].integers[k]);
+    int64_t d = wk_int_guard_value(v->args[WK__ARG(permute, dims)].integers[k]);
     inverse[d < 0 ? d + ndim : d] = wk_int_of(k);
   }
-  return wk__vjp_set(v, 0, wk_permute(G, inverse, ndim));
+  return wk__vjp_set(v, WK__ARG(permute, self), wk_permute(G, inverse, ndim));
 }
 wk_status wk__vjp_transpose(wk__vjp *v) {
-  return wk__vjp_set(
-      v, 0, wk_transpose_int(G, wk_int_guard_value(v->args[1].integer), wk_int_guard_value(v->args[2].integer)));
+  return wk__vjp_set(v, WK__ARG(transpose_int, self),
+                     wk_transpose_int(G, wk_int_guard_value(v->args[WK__ARG(transpose_int, dim0)].integer),
+                                      wk_int_guard_value(v->args[WK__ARG(transpose_int, dim1)].integer)));
 }
-wk_status wk__vjp_t(wk__vjp *v) { return wk__vjp_set(v, 0, wk_t(G)); }
+wk_status wk__vjp_t(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(t, self), wk_t(G)); }
 wk_status wk__vjp_select(wk__vjp *v) {
-  return wk__vjp_set(
-      v, 0,
-      wk_select_backward(G, ARG(0)->sizes, ARG(0)->ndim, wk_int_guard_value(v->args[1].integer), v->args[2].integer));
+  WK__ARGS(select_int);
+  return wk__vjp_set(v, A_self,
+                     wk_select_backward(G, ARG(A_self)->sizes, ARG(A_self)->ndim,
+                                        wk_int_guard_value(v->args[A_dim].integer), v->args[A_index].integer));
 }
 wk_status wk__vjp_select_backward(wk__vjp *v) {
-  return wk__vjp_set(v, 0, wk_select_int(G, wk_int_guard_value(v->args[2].integer), v->args[3].integer));
+  WK__ARGS(select_backward);
+  return wk__vjp_set(v, A_grad_output,
+                     wk_select_int(G, wk_int_guard_value(v->args[A_dim].integer), v->args[A_index].integer));
 }
 wk_status wk__vjp_slice(wk__vjp *v) {
-  return wk__vjp_set(v, 0,
-                     wk_slice_backward(G, ARG(0)->sizes, ARG(0)->ndim, wk_int_guard_value(v->args[1].integer),
-                                       v->args[2], v->args[3], v->args[4].integer));
+  WK__ARGS(slice_Tensor);
+  return wk__vjp_set(
+      v, A_self,
+      wk_slice_backward(G, ARG(A_self)->sizes, ARG(A_self)->ndim, wk_int_guard_value(v->args[A_dim].integer),
+                        v->args[A_start], v->args[A_end], v->args[A_step].integer));
 }
 wk_status wk__vjp_slice_backward(wk__vjp *v) {
-  return wk__vjp_set(v, 0,
-                     wk_slice(G, wk_int_guard_value(v->args[2].integer), v->args[3], v->args[4], v->args[5].integer));
+  WK__ARGS(slice_backward);
+  return wk__vjp_set(v, A_grad_output,
+                     wk_slice(G, wk_int_guard_value(v->args[A_dim].integer), v->args[A_start], v->args[A_end],
+                              v->args[A_step].integer));
 }
 wk_status wk__vjp_diagonal(wk__vjp *v) {
-  wk_tensor *zeros = wk_new_zeros(G, ARG(0)->sizes, ARG(0)->ndim, WK_DTYPE_NONE, NONE);
-  wk_tensor *place = wk_diagonal(zeros, wk_int_guard_value(v->args[1].integer), wk_int_guard_value(v->args[2].integer),
-                                 wk_int_guard_value(v->args[3].integer));
-  return wk__vjp_set(v, 0, wk_copy_(place, G, false) ? zeros : NULL);
+  WK__ARGS(diagonal);
+  wk_tensor *zeros = wk_new_zeros(G, ARG(A_self)->sizes, ARG(A_self)->ndim, WK_DTYPE_NONE, NONE);
+  wk_tensor *place =
+      wk_diagonal(zeros, wk_int_guard_value(v->args[A_offset].integer), wk_int_guard_value(v->args[A_dim1].integer),
+                  wk_int_guard_value(v->args[A_dim2].integer));
+  return wk__vjp_set(v, A_self, wk_copy_(place, G, false) ? zeros : NULL);
 }
 /* The gradient of a view with any strides, as PyTorch does it: elements are added into a storage-shaped buffer, which
  * is then viewed like the argument. */
 wk_status wk__vjp_as_strided(wk__vjp *v) {
-  const wk_tensor *shape = ARG(0);
-  wk_int offset = v->args[3].tag == WK_VALUE_NONE ? shape->offset : v->args[3].integer;
-  return wk__vjp_set(v, 0,
+  WK__ARGS(as_strided);
+  const wk_tensor *shape = ARG(A_self);
+  wk_int offset = v->args[A_storage_offset].tag == WK_VALUE_NONE ? shape->offset : v->args[A_storage_offset].integer;
+  return wk__vjp_set(v, A_self,
                      wk__as_strided_backward(G, shape->sizes, shape->ndim, shape->strides, shape->ndim, shape->offset,
-                                             v->args[1].integers, (int)v->args[1].count, v->args[2].integers,
-                                             (int)v->args[2].count, offset));
+                                             v->args[A_size].integers, (int)v->args[A_size].count,
+                                             v->args[A_stride].integers, (int)v->args[A_stride].count, offset));
 }
 
 /* ---- zeros with the gradient written where the view was ---- */
@@ -462,7 +480,8 @@ wk_status wk__vjp_as_strided(wk__vjp *v) {
 static wk_status zeros_with(wk__call *c, wk_tensor *(*place)(wk_tensor *zeros, const wk__call *c)) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *zeros = wk_new_zeros(c->args[0].tensor, c->args[1].integers, (int)c->args[1].count, WK_DTYPE_NONE, NONE);
+  wk_tensor *zeros = wk_new_zeros(c->args[0].tensor, c->args[WK__ARG(slice_backward, input_sizes)].integers,
+                                  (int)c->args[WK__ARG(slice_backward, input_sizes)].count, WK_DTYPE_NONE, NONE);
   wk_tensor *target = zeros ? place(zeros, c) : NULL;
   wk_status status = target ? wk__copy_into(target, c->args[0].tensor) : wk_error_category();
   if (status == WK_OK) c->results[0] = wk__v_tensor(wk_scope_keep(zeros));
@@ -488,14 +507,17 @@ static wk_int reach_of(const wk_value *sizes, const wk_value *strides, wk_int of
 }
 
 wk_status wk__routine_as_strided_backward(wk__call *c) {
-  const wk_value *input_sizes = &c->args[1], *input_strides = &c->args[2], *size = &c->args[4], *stride = &c->args[5];
-  wk_int input_offset = c->args[3].integer, offset = c->args[6].integer, base = wk_int_min(input_offset, offset);
+  WK__ARGS(_as_strided_backward);
+  const wk_value *input_sizes = &c->args[A_input_sizes], *input_strides = &c->args[A_input_strides],
+                 *size = &c->args[A_size], *stride = &c->args[A_stride];
+  wk_int input_offset = c->args[A_input_offset].integer, offset = c->args[A_storage_offset].integer,
+         base = wk_int_min(input_offset, offset);
   input_offset = wk_int_sub(input_offset, base);
   offset = wk_int_sub(offset, base);
   wk_int reach = wk_int_max(reach_of(input_sizes, input_strides, input_offset), reach_of(size, stride, offset));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *g = c->args[0].tensor;
+  wk_tensor *g = c->args[A_grad_output].tensor;
   wk_int count = g->numel;
   wk_tensor *buffer = wk_new_zeros(g, &reach, 1, WK_DTYPE_NONE, NONE);
   wk_tensor *places = wk_arange(wk__v_size(reach), WK_INT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = g->device});
@@ -536,7 +558,7 @@ static wk_status list_of(wk__call *c, int64_t count,
 }
 
 static wk_status slice_of(const wk__call *c, int64_t dim, wk_int start, wk_int end, wk_value *result) {
-  wk_value args[] = {c->args[0], wk__v_int(dim), wk__v_size(start), wk__v_size(end), wk__v_int(1)};
+  wk_value args[] = {c->args[WK__ARG(narrow, self)], wk__v_int(dim), wk__v_size(start), wk__v_size(end), wk__v_int(1)};
   return call1(WK__OP(slice_Tensor), args, result);
 }
 
@@ -578,7 +600,7 @@ wk_status wk__vjp_split_sizes(wk__vjp *v) { return join_parts(v, dim_of(v, 2), l
 
 /* Gradients of the slices, stacked. */
 wk_status wk__vjp_unbind(wk__vjp *v) {
-  const wk_tensor *shape = ARG(0), *model = NULL;
+  const wk_tensor *shape = ARG(WK__ARG(unbind_int, self)), *model = NULL;
   int dim = dim_of(v, 1), n = 0;
   wk_int sizes[WK_MAX_DIMS];
   for (int d = 0; d < shape->ndim; d++)
@@ -591,7 +613,8 @@ wk_status wk__vjp_unbind(wk__vjp *v) {
     parts[k] = v->grads[k] ? v->grads[k] : wk_new_zeros((wk_tensor *)model, sizes, n, WK_DTYPE_NONE, NONE);
     complete &= parts[k] != NULL;
   }
-  wk_status status = complete ? wk__vjp_set(v, 0, wk_stack(parts, v->result_count, dim)) : wk_error_category();
+  wk_status status =
+      complete ? wk__vjp_set(v, WK__ARG(unbind_int, self), wk_stack(parts, v->result_count, dim)) : wk_error_category();
   wk__free(parts);
   return status;
 }
@@ -600,11 +623,12 @@ static wk_int ceil_div(wk_int a, wk_int b) { return wk_int_floordiv(wk_int_add(a
 
 /* How many parts there are has to be known, how long they are does not. */
 wk_status wk__compose_split(wk__call *c) {
+  WK__ARGS(split_Tensor);
   int dim;
-  const wk_tensor *t = c->args[0].tensor;
-  wk_int size = c->args[1].integer, zero = wk_int_of(0);
+  const wk_tensor *t = c->args[A_self].tensor;
+  wk_int size = c->args[A_split_size].integer, zero = wk_int_of(0);
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "split expects at least a 1-dimensional tensor");
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
   wk_int length = t->sizes[dim];
   if (wk_int_lt(size, zero))
     return wk_fail(WK_RUNTIME_ERROR, "split expects split_size be non-negative, but got split_size=%lld",
@@ -616,20 +640,21 @@ wk_status wk__compose_split(wk__call *c) {
   return list_of(c, no_size ? 1 : wk__max(1, wk_int_guard_value(ceil_div(length, size))), split_part);
 }
 wk_status wk__compose_chunk(wk__call *c) {
+  WK__ARGS(chunk);
   int dim;
-  const wk_tensor *t = c->args[0].tensor;
-  int64_t chunks = wk__arg_int(c, 1);
+  const wk_tensor *t = c->args[A_self].tensor;
+  int64_t chunks = wk__arg_int(c, A_chunks);
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "chunk expects at least a 1-dimensional tensor");
   if (chunks <= 0)
     return wk_fail(WK_RUNTIME_ERROR, "chunk expects `chunks` to be greater than 0, got: %lld", (long long)chunks);
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
   wk_int size = ceil_div(t->sizes[dim], wk_int_of(chunks));
   if (!wk_int_eq(size, wk_int_of(0)))
-    return call1(WK__OP(split_Tensor), (wk_value[]){c->args[0], wk__v_size(size), wk__v_int(dim)}, c->results);
+    return call1(WK__OP(split_Tensor), (wk_value[]){c->args[A_self], wk__v_size(size), wk__v_int(dim)}, c->results);
   if (chunks > INT32_MAX) return wk_fail(WK_OUT_OF_MEMORY, "%lld parts", (long long)chunks);
   wk_int *none = wk__alloc_zeroed((size_t)chunks * sizeof *none);
   if (!none) return WK_OUT_OF_MEMORY;
-  wk_value args[] = {c->args[0], wk__v_ints(none, (int)chunks), wk__v_int(dim)};
+  wk_value args[] = {c->args[A_self], wk__v_ints(none, (int)chunks), wk__v_int(dim)};
   wk_status status = call1(WK__OP(split_sizes), args, c->results);
   wk__free(none);
   return status;
@@ -653,31 +678,33 @@ static wk_status bad_split(const wk_value *sizes, int dim, wk_int length) {
 }
 
 wk_status wk__compose_split_sizes(wk__call *c) {
+  WK__ARGS(split_sizes);
   int dim;
   wk_int sum = wk_int_of(0);
-  const wk_tensor *t = c->args[0].tensor;
+  const wk_tensor *t = c->args[A_self].tensor;
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects at least a 1-dimensional tensor");
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &dim));
-  for (uint32_t k = 0; k < c->args[1].count; k++) {
-    if (wk_int_lt(c->args[1].integers[k], wk_int_of(0)))
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
+  for (uint32_t k = 0; k < c->args[A_split_size].count; k++) {
+    if (wk_int_lt(c->args[A_split_size].integers[k], wk_int_of(0)))
       return wk_fail(WK_RUNTIME_ERROR, "split_with_sizes expects split_sizes have only non-negative entries");
-    sum = wk_int_add(sum, c->args[1].integers[k]);
+    sum = wk_int_add(sum, c->args[A_split_size].integers[k]);
   }
   wk_int length = t->sizes[dim];
-  if (!wk_int_eq(sum, length)) return bad_split(&c->args[1], dim, length);
-  return list_of(c, c->args[1].count, sized_part);
+  if (!wk_int_eq(sum, length)) return bad_split(&c->args[A_split_size], dim, length);
+  return list_of(c, c->args[A_split_size].count, sized_part);
 }
 
 static wk_status unbound(const wk__call *c, int64_t i, wk_value *result) {
   return call1(WK__OP(select_int), (wk_value[]){c->args[0], c->args[1], wk__v_int(i)}, result);
 }
 wk_status wk__compose_unbind(wk__call *c) {
+  WK__ARGS(unbind_int);
   int dim;
-  const wk_tensor *t = c->args[0].tensor;
+  const wk_tensor *t = c->args[A_self].tensor;
   if (t->ndim == 0)
     return wk_fail(WK_INDEX_ERROR, "Dimension specified as %lld but tensor has no dimensions",
-                   (long long)wk__arg_int(c, 1));
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+                   (long long)wk__arg_int(c, A_dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
   return list_of(c, wk_int_guard_value(t->sizes[dim]), unbound);
 }
 
@@ -697,7 +724,8 @@ static wk_status reshape_to(const wk_value *self, const wk_int *shape, int ndim,
   return status;
 }
 wk_status wk__compose_reshape(wk__call *c) {
-  return reshape_to(&c->args[0], c->args[1].integers, (int)c->args[1].count, c->results);
+  WK__ARGS(reshape);
+  return reshape_to(&c->args[A_self], c->args[A_shape].integers, (int)c->args[A_shape].count, c->results);
 }
 /* `product` is that of the sizes but the inferred one, if there is one. */
 static wk_status check_unflatten(const wk_tensor *t, int dim, const wk_value *sizes, int inferred, wk_int product) {
@@ -716,12 +744,13 @@ static wk_status check_unflatten(const wk_tensor *t, int dim, const wk_value *si
 }
 
 wk_status wk__compose_unflatten(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
-  const wk_value *sizes = &c->args[2];
+  WK__ARGS(unflatten_int);
+  const wk_tensor *t = c->args[A_self].tensor;
+  const wk_value *sizes = &c->args[A_sizes];
   wk_int shape[WK_MAX_DIMS], product = one();
   int dim, n = 0, inferred = -1, count = (int)sizes->count;
   if (count == 0) return wk_fail(WK_RUNTIME_ERROR, "unflatten: sizes must be non-empty");
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "unflatten got an unexpected error:");
   WK_TRY(wk__check_ndim(t->ndim + count - 1));
   for (int d = 0; d < dim; d++) shape[n++] = t->sizes[d];
@@ -739,14 +768,15 @@ wk_status wk__compose_unflatten(wk__call *c) {
   WK_TRY(check_unflatten(t, dim, sizes, inferred, product));
   if (inferred >= 0) shape[inferred] = wk_int_floordiv(t->sizes[dim], product);
   for (int d = dim + 1; d < t->ndim; d++) shape[n++] = t->sizes[d];
-  return call1(WK__OP(view), (wk_value[WK__MAX_ARGS]){c->args[0], wk__v_ints(shape, n)}, c->results);
+  return call1(WK__OP(view), (wk_value[WK__MAX_ARGS]){c->args[A_self], wk__v_ints(shape, n)}, c->results);
 }
 
 wk_status wk__compose_flatten(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
+  WK__ARGS(flatten_using_ints);
+  const wk_tensor *t = c->args[A_self].tensor;
   int start, end, n = 0;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &start));
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 2), t->ndim, &end));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_start_dim), t->ndim, &start));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_end_dim), t->ndim, &end));
   if (start > end) return wk_fail(WK_RUNTIME_ERROR, "flatten() has invalid args: start_dim cannot come after end_dim");
   if (start == end && t->ndim) return call1(WK__OP(alias), c->args, c->results);
   wk_int shape[WK_MAX_DIMS], run = one();
@@ -758,14 +788,16 @@ wk_status wk__compose_flatten(wk__call *c) {
     if (d == end) shape[n++] = run;
   }
   if (t->ndim == 0) shape[n++] = one();
-  return reshape_to(&c->args[0], shape, n, c->results);
+  return reshape_to(&c->args[A_self], shape, n, c->results);
 }
 wk_status wk__compose_narrow(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
+  WK__ARGS(narrow);
+  const wk_tensor *t = c->args[A_self].tensor;
   int dim;
   if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "narrow() cannot be applied to a 0-dim tensor.");
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, 1), t->ndim, &dim));
-  wk_int start = c->args[2].integer, length = c->args[3].integer, size = t->sizes[dim], zero = wk_int_of(0);
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), t->ndim, &dim));
+  wk_int start = c->args[A_start].integer, length = c->args[A_length].integer, size = t->sizes[dim],
+         zero = wk_int_of(0);
   if (wk_int_lt(length, zero)) return wk_fail(WK_RUNTIME_ERROR, "narrow(): length must be non-negative.");
   if (wk_int_lt(start, wk_int_neg(size)) || wk_int_lt(size, start))
     return wk_fail(WK_INDEX_ERROR, "start out of range (expected to be in range of [%lld, %lld], but got %lld)",
@@ -779,14 +811,16 @@ wk_status wk__compose_narrow(wk__call *c) {
 }
 
 static wk_status like_other(wk__call *c, const wk_op *op) {
-  const wk_tensor *other = c->args[1].tensor;
+  const wk_tensor *other = c->args[WK__ARG(view_as, other)].tensor;
   return call1(op, (wk_value[WK__MAX_ARGS]){c->args[0], wk__v_ints(other->sizes, other->ndim)}, c->results);
 }
 wk_status wk__compose_view_as(wk__call *c) { return like_other(c, WK__OP(view)); }
 wk_status wk__compose_expand_as(wk__call *c) { return like_other(c, WK__OP(expand)); }
 wk_status wk__compose_reshape_as(wk__call *c) { return like_other(c, WK__OP(reshape)); }
 wk_status wk__compose_broadcast_to(wk__call *c) {
-  return call1(WK__OP(expand), (wk_value[]){c->args[0], c->args[1], NONE}, c->results);
+  return call1(WK__OP(expand),
+               (wk_value[]){c->args[WK__ARG(broadcast_to, self)], c->args[WK__ARG(broadcast_to, size)], NONE},
+               c->results);
 }
 
 /* What movedim is given, as a list: one dim, or several. */
@@ -830,8 +864,8 @@ wk_status wk__compose_movedim(wk__call *c) {
   uint64_t taken, filled;
   wk_value source, destination;
   wk_int order[WK_MAX_DIMS];
-  dims_given(&c->args[1], &source);
-  dims_given(&c->args[2], &destination);
+  dims_given(&c->args[WK__ARG(movedim_int, source)], &source);
+  dims_given(&c->args[WK__ARG(movedim_int, destination)], &destination);
   WK_TRY(check_moves(&source, &destination));
   WK_TRY(wrap_dims(&source, t->ndim, from, &taken));
   WK_TRY(wrap_dims(&destination, t->ndim, to, &filled));
@@ -860,8 +894,9 @@ static wk_status not_expandable(const wk_value *size, const wk_tensor *t) {
   return status;
 }
 wk_status wk__compose_sum_to_size(wk__call *c) {
-  const wk_tensor *t = c->args[0].tensor;
-  const wk_value *size = &c->args[1];
+  WK__ARGS(sum_to_size);
+  const wk_tensor *t = c->args[A_self].tensor;
+  const wk_value *size = &c->args[A_size];
   int lead = t->ndim - (int)size->count, n = 0;
   wk_int dims[WK_MAX_DIMS];
   bool fits = lead >= 0;
@@ -872,13 +907,14 @@ wk_status wk__compose_sum_to_size(wk__call *c) {
     bool shrinks = d < lead || (wk_int_eq(size->integers[d - lead], one()) && !wk_int_eq(t->sizes[d], one()));
     if (shrinks) dims[n++] = wk_int_of(d);
   }
-  if (size->count == 0) return call1(WK__OP(sum), (wk_value[]){c->args[0], NONE}, c->results); /* always a sum */
+  if (size->count == 0) return call1(WK__OP(sum), (wk_value[]){c->args[A_self], NONE}, c->results); /* always a sum */
   if (n == 0) {
-    c->results[0] = wk__v_tensor(wk__retain(c->args[0].tensor));
+    c->results[0] = wk__v_tensor(wk__retain(c->args[A_self].tensor));
     return WK_OK;
   }
   wk_value sum = {0};
-  WK_TRY(call1(WK__OP(sum_dim_IntList), (wk_value[]){c->args[0], wk__v_ints(dims, n), wk__v_bool(true), NONE}, &sum));
+  WK_TRY(
+      call1(WK__OP(sum_dim_IntList), (wk_value[]){c->args[A_self], wk__v_ints(dims, n), wk__v_bool(true), NONE}, &sum));
   wk_status status = reshape_to(&sum, size->integers, (int)size->count, c->results);
   wk_value_release(&sum);
   return status;

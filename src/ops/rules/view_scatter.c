@@ -41,7 +41,7 @@ static wk_status place_in(const wk__call *c, wk_tensor *whole, const wk_op *view
 }
 
 static wk_status meta(wk__call *c, const wk_op *view) {
-  wk_tensor *self = c->args[0].tensor, *src = c->args[1].tensor;
+  wk_tensor *self = c->args[0].tensor, *src = c->args[WK__ARG(slice_scatter, src)].tensor;
   wk__spec place;
   WK_TRY(place_in(c, self, view, &place));
   bool fits = place.ndim == src->ndim;
@@ -58,7 +58,7 @@ static wk_status compute(wk__call *c, const wk_op *view) {
   WK_TRY(wk__copy_into(whole, c->args[0].tensor));
   WK_TRY(place_in(c, whole, view, &place));
   WK__OWNED slice = wk__tensor_alias(whole, &place);
-  return slice ? wk__copy_into(slice, c->args[1].tensor) : wk_error_category();
+  return slice ? wk__copy_into(slice, c->args[WK__ARG(slice_scatter, src)].tensor) : wk_error_category();
 }
 
 wk_status wk__meta_select_scatter(wk__call *c) { return meta(c, WK__OP(select_int)); }
@@ -74,16 +74,17 @@ wk_status wk__routine_as_strided_scatter(wk__call *c) { return compute(c, WK__OP
 
 /* The whole's gradient has nothing where the values went, theirs is what stands there. */
 static wk_status pass_on(wk__vjp *v, const wk_op *scatter, const wk_op *view) {
+  WK__ARGS(slice_scatter);
   wk_value args[WK__MAX_ARGS];
   memcpy(args, v->args, scatter->schema.parameter_count * sizeof *args);
   args[0] = wk__v_tensor(G);
   if (wk__needs(v, 0)) {
-    args[1] = wk__v_tensor(wk_new_zeros(G, ARG(1)->sizes, ARG(1)->ndim, WK_DTYPE_NONE, NONE));
+    args[1] = wk__v_tensor(wk_new_zeros(G, ARG(A_src)->sizes, ARG(A_src)->ndim, WK_DTYPE_NONE, NONE));
     WK_TRY(wk__vjp_set(v, 0, wk__call_tensor(scatter, args)));
   }
-  if (!wk__needs(v, 1)) return WK_OK;
+  if (!wk__needs(v, A_src)) return WK_OK;
   memmove(&args[1], &v->args[2], (scatter->schema.parameter_count - 2u) * sizeof *args);
-  return wk__vjp_set(v, 1, wk__call_tensor(view, args));
+  return wk__vjp_set(v, A_src, wk__call_tensor(view, args));
 }
 wk_status wk__vjp_select_scatter(wk__vjp *v) { return pass_on(v, v->op, WK__OP(select_int)); }
 wk_status wk__vjp_slice_scatter(wk__vjp *v) { return pass_on(v, v->op, WK__OP(slice_Tensor)); }
@@ -99,23 +100,25 @@ static wk_int extent_of(const wk__spec *spec) {
 /* Where an element lies depends on the whole's strides, which the gradient need not have: it is first laid out in a
  * line like the whole. */
 wk_status wk__vjp_as_strided_scatter(wk__vjp *v) {
+  WK__ARGS(as_strided_scatter);
   wk__spec whole;
-  spec_of_whole(&whole, ARG(0));
+  spec_of_whole(&whole, ARG(A_self));
   wk_int extent = extent_of(&whole);
-  const wk_value *size = &v->args[2], *stride = &v->args[3];
+  const wk_value *size = &v->args[A_size], *stride = &v->args[A_stride];
   wk_value begin = wk__v_int(0), offset = begin;
-  if (v->args[4].tag != WK_VALUE_NONE) offset = wk__v_size(wk_int_sub(v->args[4].integer, ARG(0)->offset));
+  if (v->args[A_storage_offset].tag != WK_VALUE_NONE)
+    offset = wk__v_size(wk_int_sub(v->args[A_storage_offset].integer, ARG(A_self)->offset));
   wk_tensor *line = wk_as_strided_scatter(wk_new_zeros(G, &extent, 1, WK_DTYPE_NONE, NONE), G, whole.sizes, whole.ndim,
                                           whole.strides, whole.ndim, begin);
   if (!line) return wk_error_category();
-  if (wk__needs(v, 0)) {
-    wk_tensor *zeros = wk_new_zeros(G, ARG(1)->sizes, ARG(1)->ndim, WK_DTYPE_NONE, NONE);
+  if (wk__needs(v, A_self)) {
+    wk_tensor *zeros = wk_new_zeros(G, ARG(A_src)->sizes, ARG(A_src)->ndim, WK_DTYPE_NONE, NONE);
     wk_tensor *rest = wk_as_strided_scatter(line, zeros, size->integers, (int)size->count, stride->integers,
                                             (int)stride->count, offset);
-    WK_TRY(wk__vjp_set(v, 0,
+    WK_TRY(wk__vjp_set(v, A_self,
                        rest ? wk_as_strided(rest, whole.sizes, whole.ndim, whole.strides, whole.ndim, begin) : NULL));
   }
-  if (!wk__needs(v, 1)) return WK_OK;
+  if (!wk__needs(v, A_src)) return WK_OK;
   return wk__vjp_set(
-      v, 1, wk_as_strided(line, size->integers, (int)size->count, stride->integers, (int)stride->count, offset));
+      v, A_src, wk_as_strided(line, size->integers, (int)size->count, stride->integers, (int)stride->count, offset));
 }

@@ -1,0 +1,91 @@
+/* Losses that are composed of other operators. In: an input, a target of a shape that broadcasts with it, and how the
+ * elements become the loss. Out: PyTorch's formulas in its order of operations, so that values agree; derivatives are
+ * those of the parts. Tests: tests/ops/, tests/python/test_nn.py. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+static wk_tensor *reduced(wk_tensor *loss, int64_t reduction) {
+  if (!loss || reduction == WK__REDUCE_NONE) return loss;
+  return reduction == WK__REDUCE_MEAN ? wk_mean(loss, WK_DTYPE_NONE) : wk_sum(loss, WK_DTYPE_NONE);
+}
+
+/* The elements of a loss, from a call's arguments; the reduction is argument `reduction`. */
+static wk_status give(wk__call *c, wk_tensor *(*elements)(const wk__call *c), int reduction) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *loss = reduced(elements(c), wk__arg_int(c, reduction));
+  c->results[0] = wk__v_tensor(wk_scope_keep(loss));
+  wk_scope_end(&scope);
+  return loss ? WK_OK : wk_error_category();
+}
+
+static double number(const wk__call *c, int arg) { return wk__scalar_double(wk__value_scalar(&c->args[arg])); }
+static wk_tensor *times(wk_tensor *t, double factor) { return wk_mul_Scalar(t, wk__v_double(factor)); }
+static wk_tensor *minus(wk_tensor *a, wk_tensor *b) { return wk_sub(a, b, wk__v_int(1)); }
+static wk_tensor *minus_number(wk_tensor *t, wk_value number) { return wk_sub_Scalar(t, number, wk__v_int(1)); }
+static wk_tensor *one_minus(wk_tensor *t) { return wk_rsub_Scalar(t, wk__v_int(1), wk__v_int(1)); }
+
+/* ---- of the distance ---- */
+
+static wk_tensor *squares(const wk__call *c) {
+  return wk__squared_difference(c->args[WK__ARG(mse_loss, self)].tensor, c->args[WK__ARG(mse_loss, target)].tensor);
+}
+wk_status wk__compose_mse_loss(wk__call *c) { return give(c, squares, WK__ARG(mse_loss, reduction)); }
+
+static wk_tensor *distances(const wk__call *c) { return wk_abs(minus(c->args[0].tensor, c->args[1].tensor)); }
+wk_status wk__compose_l1_loss(wk__call *c) { return give(c, distances, WK__ARG(l1_loss, reduction)); }
+
+static wk_tensor *half_squares(wk_tensor *distance) { return wk_mul(times(distance, 0.5), distance); }
+
+static wk_tensor *smooth_distances(const wk__call *c) {
+  double beta = number(c, WK__ARG(smooth_l1_loss, beta));
+  wk_tensor *d = distances(c), *near = wk_div_Scalar(half_squares(d), wk__v_double(beta));
+  return wk_where_self(wk_lt_Scalar(d, wk__v_double(beta)), near, minus_number(d, wk__v_double(0.5 * beta)));
+}
+wk_status wk__compose_smooth_l1_loss(wk__call *c) {
+  if (number(c, WK__ARG(smooth_l1_loss, beta)) < 0)
+    return wk_fail(WK_RUNTIME_ERROR, "smooth_l1_loss does not support negative values for beta.");
+  return give(c, smooth_distances, WK__ARG(smooth_l1_loss, reduction));
+}
+
+static wk_tensor *huber_elements(const wk__call *c) {
+  double delta = number(c, WK__ARG(huber_loss, delta));
+  wk_tensor *d = distances(c), *far = times(minus_number(d, wk__v_double(0.5 * delta)), delta);
+  return wk_where_self(wk_le_Scalar(d, wk__v_double(delta)), half_squares(d), far);
+}
+wk_status wk__compose_huber_loss(wk__call *c) {
+  if (number(c, WK__ARG(huber_loss, delta)) <= 0)
+    return wk_fail(WK_RUNTIME_ERROR, "huber_loss does not support non-positive values for delta.");
+  return give(c, huber_elements, WK__ARG(huber_loss, reduction));
+}
+
+/* ---- of probabilities ---- */
+
+/* (1 - t) x - ((p - 1) t + 1) log(sigmoid(x)) */
+static wk_tensor *logit_entropies(const wk__call *c) {
+  WK__ARGS(binary_cross_entropy_with_logits);
+  wk_tensor *x = c->args[A_self].tensor, *target = c->args[A_target].tensor;
+  wk_tensor *weight = wk__arg_tensor(c, A_weight), *positive = wk__arg_tensor(c, A_pos_weight);
+  wk_tensor *log = wk_log_sigmoid(x), *loss = wk_mul(one_minus(target), x);
+  if (positive) {
+    wk_tensor *factor = wk_mul(minus_number(positive, wk__v_int(1)), target);
+    log = wk_mul(wk_add_Scalar(factor, wk__v_int(1), wk__v_int(1)), log);
+  }
+  loss = minus(loss, log);
+  return weight ? wk_mul(loss, weight) : loss;
+}
+wk_status wk__compose_binary_cross_entropy_with_logits(wk__call *c) {
+  return give(c, logit_entropies, WK__ARG(binary_cross_entropy_with_logits, reduction));
+}
+
+static wk_tensor *divergences(const wk__call *c) {
+  WK__ARGS(kl_div);
+  wk_tensor *x = c->args[A_self].tensor, *target = c->args[A_target].tensor;
+  if (wk__arg_bool(c, A_log_target)) return wk_mul(wk_exp(target), minus(target, x));
+  wk_tensor *zero = wk_eq_Scalar(target, wk__v_int(0));
+  wk_tensor *safe = wk_where_ScalarSelf(zero, wk__v_double(1), target);
+  wk_tensor *entropy = wk_where_self(zero, wk_mul_Scalar(target, wk__v_int(0)), wk_mul(target, wk_log(safe)));
+  return minus(entropy, wk_mul(target, x));
+}
+wk_status wk__compose_kl_div(wk__call *c) { return give(c, divergences, WK__ARG(kl_div, reduction)); }
