@@ -24,6 +24,12 @@ typedef enum wk_value_tag {
   WK_VALUE_TENSORS, /* wk_tensor *[count]; an entry may be NULL where the schema says Tensor?[] */
   WK_VALUE_WIDE,    /* an integer that is a number (Scalar) and lies outside of wk_int: below -2^62, or, with count 1,
                        2^63 and more, as uint64. No size or dim, and no graph holds one. */
+  WK_VALUE_BOOLS,   /* bool[count] */
+  WK_VALUE_INPUT, /* inside of wick: a number that a captured graph is given in each run, as its input `count`; `number`
+                     is what it was when it was captured */
+  WK_VALUE_SCALARS, /* wk_value[count], each a number (Scalar[]) */
+  WK_VALUE_COMPLEX, /* a complex number (Scalar): numbers[0] + numbers[1] i; only rows that say so take one */
+  WK_VALUE_KIND_COUNT,
 } wk_value_tag;
 
 /* A tagged argument or result. As an argument everything it points to is borrowed; as a result the tensor (or the array
@@ -43,6 +49,8 @@ typedef struct wk_value {
     void *generator;
     const wk_int *integers;
     const double *numbers;
+    const bool *booleans;
+    const struct wk_value *scalars;
     wk_tensor **tensors;
   };
 } wk_value;

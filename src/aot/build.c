@@ -61,32 +61,25 @@ static wk_status copy_nodes(wk__builder *b, wk__graph_arg *arg) {
   return WK_OK;
 }
 
-static wk_status copy_integers(wk__builder *b, wk__graph_arg *arg) {
-  wk_int *integers = wk__arena_alloc(&b->arena, (arg->count + 1) * sizeof *integers);
-  if (!integers) return WK_OUT_OF_MEMORY;
-  for (uint32_t k = 0; k < arg->count; k++) {
-    integers[k] = translate(b, arg->integers[k]);
-    WK_TRY(wk_int_check(integers[k]));
+static wk_status translate_integers(wk__builder *b, wk__graph_arg *arg) {
+  wk__integer_span integers = wk__graph_arg_integers(arg);
+  for (uint32_t k = 0; k < integers.count; k++) {
+    integers.items[k] = translate(b, integers.items[k]);
+    WK_TRY(wk_int_check(integers.items[k]));
   }
-  arg->integers = integers;
   return WK_OK;
 }
 
+/* Its lists are copied, as what is in them is translated. */
 static wk_status copy_argument(wk__builder *b, wk__graph_arg *arg) {
-  switch (arg->tag) {
-    case WK_VALUE_TENSOR:
-      arg->node = wk__builder_node(b, arg->node);
-      return arg->node ? WK_OK : wk_fail(WK_INTERNAL_ERROR, "a part of a graph lacks an argument");
-    case WK_VALUE_TENSORS:
-      return copy_nodes(b, arg);
-    case WK_VALUE_INT:
-      arg->integer = translate(b, arg->integer);
-      return wk_int_check(arg->integer);
-    case WK_VALUE_INTS:
-      return copy_integers(b, arg);
-    default:
-      return WK_OK;
+  if (arg->tag == WK_VALUE_TENSORS) return copy_nodes(b, arg);
+  if (arg->tag != WK_VALUE_TENSOR) {
+    wk_value from = arg->value;
+    WK_TRY(wk__value_copy(&arg->value, &from, wk__value_in_arena, &b->arena));
+    return translate_integers(b, arg);
   }
+  arg->node = wk__builder_node(b, arg->node);
+  return arg->node ? WK_OK : wk_fail(WK_INTERNAL_ERROR, "a part of a graph lacks an argument");
 }
 
 /* ---- source lines ---- */

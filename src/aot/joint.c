@@ -191,10 +191,9 @@ static wk_status integers_argument(wk__joint *j, const wk__graph_arg *arg, wk_va
   return WK_OK;
 }
 
-/* A number input keeps its count on the way through rules and into the graph; computed with, it does not. */
+/* A number input stays one on the way through rules and into the graph; computed with, it does not. */
 static wk_status plain_argument(const wk__joint *j, const wk__graph_arg *arg, wk_value *out) {
-  memcpy(&out->integer, &arg->integer, sizeof arg->integer);
-  if (arg->tag == WK_VALUE_DOUBLE && arg->count && j->other_numbers) out->number = arg->number * 1.25 + 0.3125;
+  if (arg->tag == WK_VALUE_INPUT && j->other_numbers) out->number = arg->number * 1.25 + 0.3125;
   if (arg->tag != WK_VALUE_INT) return WK_OK;
   out->integer = translate(j, arg->integer);
   return wk_int_check(out->integer);
@@ -205,7 +204,7 @@ static wk_status make_arguments(wk__joint *j, const wk__graph_node *call, wk_val
   int count = call->op->schema.parameter_count;
   for (int i = 0; i < count; i++) {
     const wk__graph_arg *arg = &call->args[i];
-    args[i] = (wk_value){.tag = arg->tag, .count = arg->count};
+    args[i] = arg->value;
     if (arg->tag == WK_VALUE_TENSOR)
       WK_TRY(tensor_argument(j, call, arg->node, &args[i].tensor));
     else if (arg->tag == WK_VALUE_INTS)

@@ -236,8 +236,8 @@ static void count_numbers(const wk__graph *graph, int64_t *out_count, bool *out_
   for (const wk__graph_node *n = graph->first; n; n = n->next) {
     if (n->kind != WK__GRAPH_CALL) continue;
     for (int i = 0; i < n->op->schema.parameter_count; i++) {
-      if (n->args[i].tag != WK_VALUE_DOUBLE || !n->args[i].count) continue;
-      *out_count = wk__max(*out_count, n->args[i].count);
+      if (n->args[i].tag != WK_VALUE_INPUT) continue;
+      *out_count = wk__max(*out_count, (int64_t)n->args[i].count + 1);
       *out_taped |= is_taped(n);
     }
   }
@@ -247,7 +247,7 @@ static void count_numbers(const wk__graph *graph, int64_t *out_count, bool *out_
 static bool same_argument(const wk__graph_arg *a, const wk__graph_arg *b) {
   if (a->tag != b->tag || a->count != b->count) return false;
   if (a->tag == WK_VALUE_TENSOR) return a->node->number == b->node->number;
-  if (a->tag == WK_VALUE_DOUBLE && a->count) return true;
+  if (a->tag == WK_VALUE_INPUT) return true;
   if (a->tag != WK_VALUE_TENSORS) return wk__graph_same_arg(a, b);
   for (uint32_t k = 0; k < a->count; k++) {
     if (!a->nodes[k] != !b->nodes[k]) return false;

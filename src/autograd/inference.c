@@ -19,9 +19,7 @@ static wk_status refuse_writes(const wk_op *op, const wk_value *args, wk_tensor 
   for (int r = 0; destinations && r < op->schema.result_count; r++) WK_TRY(refuse_write(destinations[r]));
   for (int i = 0; i < op->schema.parameter_count; i++) {
     if (!op->schema.parameters[i].written) continue;
-    if (args[i].tag == WK_VALUE_TENSOR) WK_TRY(refuse_write(args[i].tensor));
-    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
-      WK_TRY(refuse_write(args[i].tensors[k]));
+    WK__EACH_TENSOR(tensor, &args[i], 1) WK_TRY(refuse_write(tensor));
   }
   return WK_OK;
 }

@@ -246,35 +246,13 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
   return status;
 }
 
-static void release_value(wk_value *v) {
-  switch (v->tag) {
-    case WK_VALUE_TENSOR:
-      wk__release(v->tensor);
-      break;
-    case WK_VALUE_TENSORS:
-      for (uint32_t k = 0; k < v->count; k++) wk__release(v->tensors[k]);
-      wk__free(v->tensors);
-      break;
-    case WK_VALUE_INTS:
-    case WK_VALUE_DOUBLES:
-      wk__free((void *)v->integers);
-      break;
-    case WK_VALUE_STRING:
-      wk__free((void *)v->string);
-      break;
-    default:
-      break;
-  }
-  *v = (wk_value){0};
-}
-
 static void destroy_op(wk_node *node) {
   op_node *n = (op_node *)node;
   if (WK_UNLIKELY(n->symbolic)) wk__symbolic_drop(n);
   for (int slot = 0; slot < slot_count(n); slot++) wk__packed_release(n->packed[slot].packed);
   wk__free(n->packed);
   n->packed = NULL;
-  for (int i = 0; i < n->argument_count; i++) release_value(&n->args[i]);
+  for (int i = 0; i < n->argument_count; i++) wk_value_release(&n->args[i]);
   for (int r = 0; r < node->op->schema.result_count; r++) {
     wk__release(n->results[r]);
     n->results[r] = NULL;
@@ -302,8 +280,8 @@ static bool wants(const wk_tensor *t) { return t && wk_requires_grad(t); }
 static wk__saves saves_of(const wk_op *op, const wk_value *args) {
   wk__saves saves = {0};
   for (int i = 0; i < op->schema.parameter_count; i++) {
-    bool wanted = args[i].tag == WK_VALUE_TENSOR && wants(args[i].tensor);
-    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++) wanted |= wants(args[i].tensors[k]);
+    bool wanted = false;
+    WK__EACH_TENSOR(tensor, &args[i], 1) wanted |= wants(tensor);
     if (!wanted) continue;
     saves.args |= op->saves[i].args;
     saves.shapes |= op->saves[i].shapes;
@@ -318,15 +296,6 @@ static wk__saves saves_in_place(const wk_op *op, wk__saves saves) {
     saves.results |= 1;
   }
   return saves;
-}
-
-static wk_status copy_list(wk_value *v, const wk_value *from, size_t item) {
-  void *copy = wk__alloc(from->count * item + 1);
-  if (!copy) return WK_OUT_OF_MEMORY;
-  memcpy(copy, from->integers, from->count * item);
-  *v = *from;
-  v->integers = copy;
-  return WK_OK;
 }
 
 /* A kept tensor that the call writes into is copied before it, with the history that it has now. */
@@ -418,9 +387,8 @@ static wk_status save_packed_argument(op_node *n, int i, wk_tensor *t, const wk_
 /* ---- symbolic sizes: the tape may outlive the graph whose symbols it kept ---- */
 
 static void known_value(wk_value *v) {
-  if (v->tag == WK_VALUE_INT) v->integer = wk__symbolic_value(v->integer);
-  for (uint32_t k = 0; v->tag == WK_VALUE_INTS && k < v->count; k++)
-    ((wk_int *)v->integers)[k] = wk__symbolic_value(v->integers[k]);
+  wk__integer_span integers = wk__value_integers(v);
+  for (uint32_t k = 0; k < integers.count; k++) integers.items[k] = wk__symbolic_value(integers.items[k]);
 }
 static void make_known(void *node) {
   op_node *n = node;
@@ -429,8 +397,9 @@ static void make_known(void *node) {
 }
 
 static bool is_symbolic(const wk_value *v) {
-  bool found = v->tag == WK_VALUE_INT && !wk_int_is_known(v->integer);
-  for (uint32_t k = 0; v->tag == WK_VALUE_INTS && k < v->count; k++) found |= !wk_int_is_known(v->integers[k]);
+  wk__integer_span integers = wk__value_integers(v);
+  bool found = false;
+  for (uint32_t k = 0; k < integers.count; k++) found |= !wk_int_is_known(integers.items[k]);
   return found;
 }
 static wk_status note_symbolic(op_node *n) {
@@ -471,21 +440,10 @@ static wk_status save_argument(op_node *n, int i, const wk_value *from, wk__save
     case WK_VALUE_TENSORS:
       n->whole |= keep && !wk__saver_active() ? 1u << i : 0;
       return save_list(n, i, from, keep, shape);
-    case WK_VALUE_INTS:
-      return copy_list(v, from, sizeof(wk_int));
-    case WK_VALUE_DOUBLES:
-      return copy_list(v, from, sizeof(double));
-    case WK_VALUE_STRING: {
-      char *copy = wk__strdup(from->string);
-      if (!copy) return WK_OUT_OF_MEMORY;
-      *v = (wk_value){.tag = WK_VALUE_STRING, .string = copy};
-      return WK_OK;
-    }
-    case WK_VALUE_GENERATOR:
+    case WK_VALUE_GENERATOR: /* no rule draws again */
       return WK_OK;
     default:
-      *v = *from;
-      return WK_OK;
+      return wk__value_copy(v, from, wk__value_on_heap, NULL);
   }
 }
 
@@ -522,10 +480,12 @@ static uint32_t to_reduce(const wk_op *op, const wk_value *args, const wk_tensor
 static wk_status connect(op_node *n, const wk_value *args) {
   wk__edge *item = n->node.edges + n->argument_count;
   for (int i = 0; i < n->argument_count; i++) {
-    const wk_value *v = &args[i];
-    if (v->tag == WK_VALUE_TENSOR && wants(v->tensor)) WK_TRY(wk__edge_of(v->tensor, &n->node.edges[i]));
-    for (uint32_t k = 0; v->tag == WK_VALUE_TENSORS && k < v->count; k++, item++)
-      if (wants(v->tensors[k])) WK_TRY(wk__edge_of(v->tensors[k], item));
+    bool list = args[i].tag == WK_VALUE_TENSORS;
+    wk__tensor_span tensors = wk__value_tensors(&args[i]);
+    for (uint32_t k = 0; k < tensors.count; k++) {
+      wk__edge *edge = list ? item++ : &n->node.edges[i];
+      if (wants(tensors.items[k])) WK_TRY(wk__edge_of(tensors.items[k], edge));
+    }
   }
   return WK_OK;
 }
@@ -600,10 +560,8 @@ static wk_status finish_node(op_node *n, const wk_value *results, wk__saves save
 }
 
 static bool any_wanted(const wk_op *op, const wk_value *args) {
-  for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (args[i].tag == WK_VALUE_TENSOR && wants(args[i].tensor)) return true;
-    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
-      if (wants(args[i].tensors[k])) return true;
+  WK__EACH_TENSOR(tensor, args, op->schema.parameter_count) {
+    if (wants(tensor)) return true;
   }
   return false;
 }

@@ -111,9 +111,9 @@ static wk_status find_numbers(trial *t) {
     for (int i = 0; n->kind == WK__GRAPH_CALL && i < n->op->schema.parameter_count; i++) {
       const wk__graph_arg *a = &n->args[i];
       if (a->tag == WK_VALUE_GENERATOR && a->generator) return wk_fail(WK_UNSUPPORTED, "it draws from a generator");
-      if (a->tag != WK_VALUE_DOUBLE || !a->count) continue;
-      if (a->count > MOST_NUMBERS) return wk_fail(WK_UNSUPPORTED, "it has too many numbers");
-      t->numbers[a->count - 1] = a->number;
+      if (a->tag != WK_VALUE_INPUT) continue;
+      if (a->count >= MOST_NUMBERS) return wk_fail(WK_UNSUPPORTED, "it has too many numbers");
+      t->numbers[a->count] = a->number;
     }
   return WK_OK;
 }

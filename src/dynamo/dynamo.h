@@ -62,13 +62,14 @@ typedef struct wk__compile_options {
  * with an exception. */
 int wk__add_dynamo(PyObject *module, wk__binding *binding);
 
-/* For whoever turns Python arguments into values: a float that is a number input of the graph being captured: position
- * + 1; 0: a plain one. */
-int wk__dynamo_number(PyObject *number);
+/* For whoever turns Python arguments into values: a float's value becomes a WK_VALUE_INPUT if the graph being captured
+ * has the float as an input. */
+void wk__dynamo_number(PyObject *number, wk_value *value);
 /* Whether the int is a symbolic one of the region being captured, and which: operators take its expression. */
 bool wk__dynamo_int(PyObject *number, wk_int *out);
-/* Whether it is none of these, which is guarded then. */
-bool wk__dynamo_number_avoids(int number, const double *values, int count);
-void wk__dynamo_specialize(int number); /* it is used in a way that no graph input can be: a constant from here on */
+/* Whether an input is none of these, which is guarded then. */
+bool wk__dynamo_number_avoids(const wk_value *input, const double *values, int count);
+/* It is used in a way that no graph input can be: a constant from here on, and no input any more. */
+void wk__dynamo_specialize(wk_value *input);
 
 #endif

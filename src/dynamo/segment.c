@@ -47,8 +47,8 @@ static void trace_ended(void *context, const char *reason) { wk__session_give_up
 
 static void number_fits(void *context, int number, wk_dtype dtype) {
   wk__recording *r = ((wk__session *)context)->recording;
-  if (!r || number < 1 || number > r->number_count) return;
-  wk__check_once(r, WK__CHECK_FITS, r->numbers[number - 1], dtype, NULL);
+  if (!r || number >= r->number_count) return;
+  wk__check_once(r, WK__CHECK_FITS, r->numbers[number], dtype, NULL);
 }
 
 /* ---- what the tape does to leaves ---- */

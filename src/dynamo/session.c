@@ -435,26 +435,29 @@ static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, i
   return evaluate(s, thread, real, info, throwing);
 }
 
-int wk__dynamo_number(PyObject *number) {
+void wk__dynamo_number(PyObject *number, wk_value *value) {
   wk__session *s = wk__thread.session;
-  return s && s->mode == WK__MODE_CAPTURE ? wk__number_input(s->recording, number) : 0;
+  int input = s && s->mode == WK__MODE_CAPTURE ? wk__number_input(s->recording, number) : -1;
+  if (input >= 0) *value = (wk_value){.tag = WK_VALUE_INPUT, .count = (uint32_t)input, .number = value->number};
 }
 bool wk__dynamo_int(PyObject *number, wk_int *out) {
   wk__session *s = wk__thread.session;
   return s && s->mode == WK__MODE_CAPTURE && wk__symbolic_int(s->recording, number, out);
 }
-static PyObject *object_of_number(int number) {  // -> borrowed; NULL: nothing is captured, or there is no such input
+/* NULL: nothing is captured, or there is no such input. */
+static PyObject *object_of_number(const wk_value *input) {  // -> borrowed
   wk__session *s = wk__thread.session;
-  if (!s || s->mode != WK__MODE_CAPTURE || number < 1 || number > s->recording->number_count) return NULL;
-  return s->recording->registers[s->recording->numbers[number - 1]].object;
+  if (!s || s->mode != WK__MODE_CAPTURE || input->count >= s->recording->number_count) return NULL;
+  return s->recording->registers[s->recording->numbers[input->count]].object;
 }
-bool wk__dynamo_number_avoids(int number, const double *values, int count) {
-  PyObject *object = object_of_number(number);
+bool wk__dynamo_number_avoids(const wk_value *input, const double *values, int count) {
+  PyObject *object = object_of_number(input);
   return object && wk__float_avoids(wk__thread.session->recording, object, values, count);
 }
-void wk__dynamo_specialize(int number) {
-  PyObject *object = object_of_number(number);
+void wk__dynamo_specialize(wk_value *input) {
+  PyObject *object = object_of_number(input);
   if (object) wk__specialize(wk__thread.session->recording, object);
+  *input = (wk_value){.tag = WK_VALUE_DOUBLE, .number = input->number};
 }
 
 /* ============================================== a call that is a graph ============================================ */

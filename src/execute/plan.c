@@ -285,14 +285,13 @@ static wk_status add_argument(const planner *p, const wk__graph_node *call, int 
   if (a->tag == WK_VALUE_TENSORS) return add_tensors(p, call, arg, written);
   for (uint32_t k = 0; a->tag == WK_VALUE_INTS && k < a->count; k++) symbolic |= !wk_int_is_known(a->integers[k]);
   if (symbolic) return add_integers(p, a);
-  wk_value v = {.tag = a->tag, .count = a->count};
-  memcpy(&v.integer, &a->integer, sizeof a->integer);
-  if (a->tag == WK_VALUE_DOUBLE && a->count) {
+  wk_value v = a->value;
+  if (a->tag == WK_VALUE_INPUT) {
     wk__graph_executor *e = p->e;
     GROW(input_number);
     e->input_numbers[e->input_number_count++] =
-        (wk__graph_input_number){place(IN_VALUES, e->value_count), a->count - 1, a->number};
-    v.count = 0;
+        (wk__graph_input_number){place(IN_VALUES, e->value_count), a->count, a->number};
+    v = wk__v_double(a->number);
   }
   if (a->tag == WK_VALUE_INT) WK_TRY(add_number(p, place(IN_VALUES, p->e->value_count), a->integer));
   return add_value(p, &v, -1);

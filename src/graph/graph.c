@@ -115,11 +115,9 @@ static void release_contents(wk__graph_node *node) {
 
 wk__graph_node **wk__graph_next_arg(const wk__graph_node *node, wk__arg_cursor *cursor) {
   for (int count = wk__graph_arg_count(node); cursor->arg < count; cursor->arg++, cursor->item = 0) {
-    wk__graph_arg *arg = &node->args[cursor->arg];
-    if (arg->tag == WK_VALUE_TENSOR && cursor->item++ == 0) return &arg->node;
-    if (arg->tag != WK_VALUE_TENSORS) continue;
-    while (cursor->item < arg->count) {
-      wk__graph_node **use = &arg->nodes[cursor->item++];
+    wk__node_span nodes = wk__graph_arg_nodes(&node->args[cursor->arg]);
+    while (cursor->item < nodes.count) {
+      wk__graph_node **use = nodes.items + cursor->item++;
       if (*use) return use;
     }
   }
@@ -212,40 +210,10 @@ wk__graph_node *wk__graph_constant(wk__graph *graph, wk_tensor *tensor, const ch
 
 /* ===================================================== calls ==================================================== */
 
-static wk_status copy_memory(wk__graph *graph, const void *from, size_t bytes, const void *out_pointer) {
-  void *copy = wk__arena_alloc(&graph->arena, bytes);
-  if (!copy) return WK_OUT_OF_MEMORY;
-  if (bytes) memcpy(copy, from, bytes);
-  memcpy((void *)out_pointer, &copy, sizeof copy);
-  return WK_OK;
-}
-
 static wk_status copy_arg(wk__graph *graph, wk__graph_arg *out, const wk__graph_arg *from) {
-  *out = *from;
-  switch (from->tag) {
-    case WK_VALUE_TENSOR:
-      if (!from->node) *out = (wk__graph_arg){0};
-      return WK_OK;
-    case WK_VALUE_STRING:
-      out->string = wk__arena_strdup(&graph->arena, from->string);
-      return out->string ? WK_OK : WK_OUT_OF_MEMORY;
-    case WK_VALUE_INTS:
-      return copy_memory(graph, from->integers, from->count * sizeof *from->integers, &out->integers);
-    case WK_VALUE_DOUBLES:
-      return copy_memory(graph, from->numbers, from->count * sizeof *from->numbers, &out->numbers);
-    case WK_VALUE_TENSORS:
-      return copy_memory(graph, from->nodes, from->count * sizeof *from->nodes, &out->nodes);
-    default:
-      return WK_OK;
-  }
-}
-
-/* A default holds no tensors, so the two kinds of value have the same layout in what counts. */
-static wk__graph_arg default_of(const wk__parameter *p) {
-  const wk_value *v = &p->default_value;
-  wk__graph_arg arg = {.tag = v->tag, .count = v->count};
-  memcpy(&arg.integer, &v->integer, sizeof v->integer);
-  return arg;
+  bool nothing = from->tag == WK_VALUE_TENSOR && !from->node;
+  *out = (wk__graph_arg){0};
+  return nothing ? WK_OK : wk__value_copy(&out->value, &from->value, wk__value_in_arena, &graph->arena);
 }
 
 static wk_status copy_args(wk__graph *graph, wk__graph_node *node, const wk__graph_arg *args) {
@@ -255,7 +223,7 @@ static wk_status copy_args(wk__graph *graph, wk__graph_node *node, const wk__gra
   for (int i = 0; i < schema->parameter_count; i++) {
     const wk__parameter *p = &schema->parameters[i];
     if (args[i].tag == WK_VALUE_NONE && p->has_default)
-      node->args[i] = default_of(p);
+      node->args[i].value = p->default_value; /* holds no tensors */
     else
       WK_TRY(copy_arg(graph, &node->args[i], &args[i]));
   }
@@ -269,11 +237,8 @@ bool wk__graph_is_written(const wk_op *op, int arg) {
 int wk__graph_value_count(const wk_op *op, const wk__graph_arg *args) {
   int count = 0;
   if (!(op->tags & WK__TAG_MUTATES)) return op->schema.result_is_list ? -1 : op->schema.result_count;
-  for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (!wk__graph_is_written(op, i)) continue;
-    if (args[i].tag == WK_VALUE_TENSOR) count++;
-    if (args[i].tag == WK_VALUE_TENSORS) count += (int)args[i].count;
-  }
+  for (int i = 0; i < op->schema.parameter_count; i++)
+    if (wk__graph_is_written(op, i)) count += (int)wk__graph_arg_nodes(&args[i]).count;
   return count;
 }
 
@@ -434,19 +399,21 @@ int64_t wk__graph_listed(const wk_op *op, const wk__graph_arg *args) {
   return n;
 }
 
-void wk__graph_describe_args(const wk_op *op, const wk__graph_arg *args, wk_value *out, wk_tensor **space) {
+static wk_tensor *description_of(const wk__graph_node *node) { return node ? node->value : NULL; }
+
+void wk__graph_place_args(const wk_op *op, const wk__graph_arg *args, wk__graph_tensor_fn *tensor_of, wk_value *out,
+                          wk_tensor **space) {
   for (int i = 0; i < op->schema.parameter_count; i++) {
-    const wk__graph_arg *a = &args[i];
-    out[i] = (wk_value){.tag = a->tag, .count = a->count};
-    if (a->tag == WK_VALUE_TENSOR) {
-      out[i].tensor = a->node->value;
-    } else if (a->tag == WK_VALUE_TENSORS) {
-      out[i].tensors = space;
-      for (uint32_t k = 0; k < a->count; k++) *space++ = a->nodes[k] ? a->nodes[k]->value : NULL;
-    } else {
-      out[i].integer = a->integer;
-    }
+    out[i] = args[i].value;
+    if (args[i].tag == WK_VALUE_TENSOR) out[i].tensor = tensor_of(args[i].node);
+    if (args[i].tag != WK_VALUE_TENSORS) continue;
+    out[i].tensors = space;
+    for (uint32_t k = 0; k < args[i].count; k++) *space++ = tensor_of(args[i].nodes[k]);
   }
+}
+
+void wk__graph_describe_args(const wk_op *op, const wk__graph_arg *args, wk_value *out, wk_tensor **space) {
+  wk__graph_place_args(op, args, description_of, out, space);
 }
 
 /* =================================================== rewriting ================================================== */
@@ -599,17 +566,12 @@ static wk__graph_node *new_of(const copier *c, const wk__graph_node *old) {
 /* A copied call still has the old graph's nodes and symbols. */
 static wk_status translate_args(const copier *c, const wk__graph_node *node) {
   for (int i = 0; i < wk__graph_arg_count(node); i++) {
-    wk__graph_arg *arg = &node->args[i];
-    if (arg->tag == WK_VALUE_TENSOR) arg->node = new_of(c, arg->node);
-    for (uint32_t k = 0; arg->tag == WK_VALUE_TENSORS && k < arg->count; k++) arg->nodes[k] = new_of(c, arg->nodes[k]);
-    if (arg->tag == WK_VALUE_INT) {
-      arg->integer = translate(c, arg->integer);
-      WK_TRY(wk_int_check(arg->integer));
-    }
-    for (uint32_t k = 0; arg->tag == WK_VALUE_INTS && k < arg->count; k++) {
-      wk_int x = translate(c, arg->integers[k]);
-      ((wk_int *)arg->integers)[k] = x;
-      WK_TRY(wk_int_check(x));
+    wk__node_span nodes = wk__graph_arg_nodes(&node->args[i]);
+    wk__integer_span integers = wk__graph_arg_integers(&node->args[i]);
+    for (uint32_t k = 0; k < nodes.count; k++) nodes.items[k] = new_of(c, nodes.items[k]);
+    for (uint32_t k = 0; k < integers.count; k++) {
+      integers.items[k] = translate(c, integers.items[k]);
+      WK_TRY(wk_int_check(integers.items[k]));
     }
   }
   return WK_OK;

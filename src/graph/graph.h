@@ -32,24 +32,42 @@ typedef enum wk__graph_kind {
   WK__GRAPH_ITEM,     /* one tensor of a call that gives several: "call_function" of getitem */
 } wk__graph_kind;
 
-/* An argument of a call: as wk_value, with nodes where that has tensors. Lists live in the graph's arena. */
-typedef struct wk__graph_arg {
-  uint8_t tag;    /* wk_value_tag */
-  uint32_t count; /* of a list */
-  union {
-    wk__graph_node *node; /* WK_VALUE_TENSOR */
-    wk_int integer;
-    double number; /* WK_VALUE_DOUBLE: with count k > 0 it is number input k - 1, and this its value when traced */
-    bool boolean;
-    uint8_t dtype;
-    wk_device device;
-    const char *string;
-    void *generator; /* as in wk_value; borrowed: the builder of the graph keeps it alive */
-    const wk_int *integers;
-    const double *numbers;
-    wk__graph_node **nodes; /* WK_VALUE_TENSORS; an entry may be NULL where the schema says Tensor?[] */
+/* An argument of a call: a wk_value with nodes in the place of tensors, so that what goes by the kinds of values
+ * (ops/value.h) serves both. Lists live in the graph's arena. */
+typedef union wk__graph_arg {
+  wk_value value;
+  struct {
+    uint8_t tag;    /* wk_value_tag */
+    uint32_t count; /* of a list */
+    union {
+      wk__graph_node *node; /* WK_VALUE_TENSOR */
+      wk_int integer;
+      double number; /* also of a WK_VALUE_INPUT, whose value it was when traced */
+      bool boolean;
+      uint8_t dtype;
+      wk_device device;
+      const char *string;
+      void *generator; /* borrowed: the builder of the graph keeps it alive */
+      const wk_int *integers;
+      const double *numbers;
+      const bool *booleans;
+      const wk_value *scalars;
+      wk__graph_node **nodes; /* WK_VALUE_TENSORS; an entry may be NULL where the schema says Tensor?[] */
+    };
   };
 } wk__graph_arg;
+_Static_assert(sizeof(wk__graph_arg) == sizeof(wk_value), "the same value with other pointers");
+
+/* The nodes of an argument: none, itself, or those of its list, where NULL stands for none. */
+typedef struct wk__node_span {
+  wk__graph_node **items;
+  uint32_t count;
+} wk__node_span;
+static inline wk__node_span wk__graph_arg_nodes(const wk__graph_arg *a) {
+  if (a->tag == WK_VALUE_TENSOR) return (wk__node_span){(wk__graph_node **)&a->node, 1};
+  return a->tag == WK_VALUE_TENSORS ? (wk__node_span){a->nodes, a->count} : (wk__node_span){NULL, 0};
+}
+static inline wk__integer_span wk__graph_arg_integers(const wk__graph_arg *a) { return wk__value_integers(&a->value); }
 
 /* Where in the user's program a node was made: innermost line first. In the arena, shared by nodes of one line. */
 typedef struct wk__source_line {

@@ -31,6 +31,10 @@ wk__shape_env *wk__graph_env(wk__graph *graph); /* made when absent; NULL with t
 /* A call's arguments with descriptions of the nodes in place of tensors; lists are written to `space`, which has room
  * for as many tensors as wk__graph_listed says. */
 int64_t wk__graph_listed(const wk_op *op, const wk__graph_arg *args);
+/* The same with tensors that a function has for nodes; of an empty place in a list it is asked for NULL. */
+typedef wk_tensor *wk__graph_tensor_fn(const wk__graph_node *node);
+void wk__graph_place_args(const wk_op *op, const wk__graph_arg *args, wk__graph_tensor_fn *tensor_of, wk_value *out,
+                          wk_tensor **space);
 void wk__graph_describe_args(const wk_op *op, const wk__graph_arg *args, wk_value *out, wk_tensor **space);
 
 /* A description without storage; NULL with the error set, which a size that has no value is too. */
@@ -47,7 +51,8 @@ bool wk__graph_may_alias(const wk_op *op, int arg);
 /* ---- comparing (verify.c) ---- */
 bool wk__graph_same_arg(const wk__graph_arg *a, const wk__graph_arg *b);
 bool wk__graph_is_default(const wk__graph_arg *arg, const wk__parameter *parameter);
-uint64_t wk__graph_hash_args(const wk__graph_node *node, uint64_t h, uint64_t (*of_node)(const wk__graph_node *node));
+typedef uint64_t wk__graph_number_fn(const void *node); /* what stands for a node in a hash */
+uint64_t wk__graph_hash_args(const wk__graph_node *node, uint64_t h, wk__graph_number_fn *of_node);
 uint64_t wk__graph_hash_elements(const wk_tensor *tensor); /* of a concrete tensor's contents */
 
 /* ---- text (text.c) ---- */

@@ -283,7 +283,8 @@ static wk_status parse_number(parser *p, const char *stops, wk__graph_arg *out) 
   unsigned long index = strtoul(p->at + 1, &end, 10);
   if (end == p->at + 1 || index >= UINT32_MAX) return expected(p, "a number input behind @");
   p->at = end;
-  out->count = (uint32_t)index + 1;
+  out->tag = WK_VALUE_INPUT;
+  out->count = (uint32_t)index;
   return WK_OK;
 }
 
@@ -294,46 +295,37 @@ static size_t list_room(const parser *p) {
   return room;
 }
 
-static wk_status parse_nodes(parser *p, wk__graph_arg *out) {
-  wk__graph_node **nodes = wk__arena_alloc(&p->scratch, list_room(p) * sizeof *nodes);
-  if (!nodes) return WK_OUT_OF_MEMORY;
-  *out = (wk__graph_arg){.tag = WK_VALUE_TENSORS, .nodes = nodes};
-  while (!accept(p, ']')) {
-    if (out->count) WK_TRY(need(p, ','));
-    if (!accept_word(p, "None")) WK_TRY(parse_node(p, &nodes[out->count]));
-    out->count++;
-  }
-  return WK_OK;
+static wk_status parse_one(parser *p, uint8_t type, const char *stops, wk__graph_arg *out);
+
+/* Whole floats may be written as integers. A list of numbers has those that are the same in every run. */
+static wk_status check_item(const parser *p, uint8_t wanted, uint8_t type, wk__graph_arg *item) {
+  bool known = item->tag != WK_VALUE_INPUT && (item->tag != WK_VALUE_INT || wk_int_is_known(item->integer));
+  if (wanted == WK_VALUE_DOUBLE && item->tag == WK_VALUE_INT && known)
+    *item = (wk__graph_arg){.tag = WK_VALUE_DOUBLE, .number = (double)item->integer.bits};
+  bool fits = wanted == WK_VALUE_NONE ? known && wk__type_fits(type, &item->value) : item->tag == wanted;
+  return fits ? WK_OK : expected(p, "an item of the list's kind before it");
 }
 
-static wk_status parse_doubles(parser *p, wk__graph_arg *out) {
-  double *numbers = wk__arena_alloc(&p->scratch, list_room(p) * sizeof *numbers);
-  if (!numbers) return WK_OUT_OF_MEMORY;
-  *out = (wk__graph_arg){.tag = WK_VALUE_DOUBLES, .numbers = numbers};
-  while (!accept(p, ']')) {
-    if (out->count) WK_TRY(need(p, ','));
-    WK_TRY(parse_double(p, &numbers[out->count]));
-    out->count++;
-  }
-  return WK_OK;
-}
-
-static wk_status parse_ints(parser *p, wk__graph_arg *out) {
-  wk_int *integers = wk__arena_alloc(&p->scratch, list_room(p) * sizeof *integers);
-  if (!integers) return WK_OUT_OF_MEMORY;
-  *out = (wk__graph_arg){.tag = WK_VALUE_INTS, .integers = integers};
-  while (!accept(p, ']')) {
-    if (out->count) WK_TRY(need(p, ','));
-    WK_TRY(parse_expression(p, ",]", &integers[out->count]));
-    out->count++;
-  }
-  return WK_OK;
+static wk_status parse_item_of(parser *p, uint8_t kind, uint8_t type, wk__graph_arg *out) {
+  if (kind == WK_VALUE_TENSORS && accept_word(p, "None")) return WK_OK;
+  WK_TRY(parse_one(p, type, ",]", out));
+  return check_item(p, wk__value_kinds[kind].item_tag, type, out);
 }
 
 static wk_status parse_list(parser *p, const wk__parameter *parameter, wk__graph_arg *out) {
+  uint8_t kind = wk__list_kind(parameter->type), item_type = wk__types[parameter->type].item;
+  if (item_type == parameter->type) return expected(p, "no list");
   p->at++;
-  if (parameter->type == WK__TYPE_TENSORS) return parse_nodes(p, out);
-  return parameter->type == WK__TYPE_FLOATS ? parse_doubles(p, out) : parse_ints(p, out);
+  void *items = wk__arena_alloc(&p->scratch, list_room(p) * sizeof(wk_value));
+  if (!items) return WK_OUT_OF_MEMORY;
+  *out = (wk__graph_arg){.tag = kind, .string = items};
+  while (!accept(p, ']')) {
+    wk__graph_arg item = {0};
+    if (out->count) WK_TRY(need(p, ','));
+    WK_TRY(parse_item_of(p, kind, item_type, &item));
+    wk__value_put_item(kind, items, out->count++, &item.value);
+  }
+  return WK_OK;
 }
 
 static wk_status parse_dtype_arg(parser *p, wk__graph_arg *out) {
@@ -343,25 +335,41 @@ static wk_status parse_dtype_arg(parser *p, wk__graph_arg *out) {
   return WK_OK;
 }
 
-static wk_status parse_arg(parser *p, const wk__parameter *parameter, wk__graph_arg *out) {
-  *out = (wk__graph_arg){0};
-  if (accept_word(p, "None")) return WK_OK;
+static wk_status parse_complex(parser *p, wk__graph_arg *out) {
+  double *parts = wk__arena_alloc(&p->scratch, 2 * sizeof *parts);
+  if (!parts) return WK_OUT_OF_MEMORY;
+  WK_TRY(need(p, '('));
+  WK_TRY(parse_double(p, &parts[0]));
+  WK_TRY(need(p, ','));
+  WK_TRY(parse_double(p, &parts[1]));
+  *out = (wk__graph_arg){.tag = WK_VALUE_COMPLEX, .numbers = parts};
+  return need(p, ')');
+}
+
+/* A value that is no list. */
+static wk_status parse_one(parser *p, uint8_t type, const char *stops, wk__graph_arg *out) {
   if (next_is(p, '%')) {
     out->tag = WK_VALUE_TENSOR;
     return parse_node(p, &out->node);
   }
-  if (next_is(p, '[')) return parse_list(p, parameter, out);
   if (next_is(p, '\'')) return parse_string(p, out);
   if (next_is(p, '<')) return expected(p, "no generator: it cannot be told by text");
-  if (parameter->type == WK__TYPE_DTYPE) return parse_dtype_arg(p, out);
-  if (parameter->type == WK__TYPE_DEVICE) {
+  if (type == WK__TYPE_DTYPE) return parse_dtype_arg(p, out);
+  if (type == WK__TYPE_DEVICE) {
     out->tag = WK_VALUE_DEVICE;
     return parse_device(p, &out->device);
   }
+  if (accept_word(p, "complex")) return parse_complex(p, out);
   bool is_true = accept_word(p, "True");
-  if (!is_true && !accept_word(p, "False")) return parse_number(p, ",)", out);
+  if (!is_true && !accept_word(p, "False")) return parse_number(p, stops, out);
   *out = (wk__graph_arg){.tag = WK_VALUE_BOOL, .boolean = is_true};
   return WK_OK;
+}
+
+static wk_status parse_arg(parser *p, const wk__parameter *parameter, wk__graph_arg *out) {
+  *out = (wk__graph_arg){0};
+  if (accept_word(p, "None")) return WK_OK;
+  return next_is(p, '[') ? parse_list(p, parameter, out) : parse_one(p, parameter->type, ",)", out);
 }
 
 /* `name=`, moved over; -1 and nothing moved when there is none. */
@@ -514,7 +522,7 @@ static wk_status parse_item(parser *p, const char *name, wk__graph_node **out) {
 }
 
 static wk_status parse_call(parser *p, const char *name, const types *values, wk__graph_node **out) {
-  wk__graph_arg args[WK__MAX_ARGS] = {{0}};
+  wk__graph_arg args[WK__MAX_ARGS] = {{.tag = WK_VALUE_NONE}};
   char *op_name;
   if (accept_word(p, "item")) return parse_item(p, name, out);
   WK_TRY(parse_word(p, "an operator", &op_name));

@@ -69,7 +69,7 @@ static bool may_merge(const wk__graph_node *node) {
   return node->kind != WK__GRAPH_CALL || !(node->op->tags & (WK__TAG_RANDOM | WK__TAG_MUTATES));
 }
 
-static uint64_t number_of(const wk__graph_node *node) { return node->number + UINT64_C(1); }
+static uint64_t number_of(const void *node) { return ((const wk__graph_node *)node)->number + UINT64_C(1); }
 
 static uint64_t hash_of(const wk__graph_node *node) {
   uint64_t h = wk__hash_mix(node->kind, node->kind == WK__GRAPH_ITEM ? (uint64_t)node->index : 0);
@@ -183,12 +183,13 @@ static bool is_readable_constant(const wk__graph_node *node) {
   return node->kind == WK__GRAPH_CONSTANT && node->constant->storage && !node->constant->keys;
 }
 
+/* Numbers that the graph is given are as little known as symbols. */
 static bool has_known_numbers(const wk__graph_node *node) {
   for (int i = 0; i < wk__graph_arg_count(node); i++) {
-    const wk__graph_arg *arg = &node->args[i];
-    if (arg->tag == WK_VALUE_INT && !wk_int_is_known(arg->integer)) return false;
-    for (uint32_t k = 0; arg->tag == WK_VALUE_INTS && k < arg->count; k++)
-      if (!wk_int_is_known(arg->integers[k])) return false;
+    wk__integer_span integers = wk__graph_arg_integers(&node->args[i]);
+    if (node->args[i].tag == WK_VALUE_INPUT) return false;
+    for (uint32_t k = 0; k < integers.count; k++)
+      if (!wk_int_is_known(integers.items[k])) return false;
   }
   return true;
 }
@@ -208,23 +209,14 @@ static bool may_fold(const folder *f, const wk__graph_node *node, uint32_t known
   return constants && has_known_numbers(node);
 }
 
+static wk_tensor *constant_of(const wk__graph_node *node) { return node ? node->constant : NULL; }
+
 /* Runs a call on its constants. */
 static wk_status compute(const wk__graph_node *node, wk_value *results) {
   wk_value args[WK__MAX_ARGS];
-  uint32_t total = 0, used = 0;
-  for (int i = 0; i < wk__graph_arg_count(node); i++)
-    total += node->args[i].tag == WK_VALUE_TENSORS ? node->args[i].count : 0;
-  wk_tensor **lists = wk__alloc((total + 1) * sizeof *lists);
+  wk_tensor **lists = wk__alloc((size_t)(wk__graph_listed(node->op, node->args) + 1) * sizeof *lists);
   if (!lists) return WK_OUT_OF_MEMORY;
-  for (int i = 0; i < wk__graph_arg_count(node); i++) {
-    const wk__graph_arg *arg = &node->args[i];
-    args[i] = (wk_value){.tag = arg->tag, .count = arg->count};
-    memcpy(&args[i].integer, &arg->integer, sizeof arg->integer);
-    if (arg->tag == WK_VALUE_TENSOR) args[i].tensor = arg->node->constant;
-    if (arg->tag != WK_VALUE_TENSORS) continue;
-    args[i].tensors = lists + used;
-    for (uint32_t k = 0; k < arg->count; k++) lists[used++] = arg->nodes[k] ? arg->nodes[k]->constant : NULL;
-  }
+  wk__graph_place_args(node->op, node->args, constant_of, args, lists);
   wk__thread_mode before = wk__thread.mode;
   wk__thread.mode.grad_enabled = false;
   wk__thread.mode.keys_off = (wk__keys)~0;

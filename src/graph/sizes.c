@@ -111,10 +111,8 @@ static wk_status unify_shape(unifier *u, wk_tensor **value) {
 
 static wk_status unify_args(unifier *u, wk__graph_node *node) {
   for (int i = 0; i < wk__graph_arg_count(node); i++) {
-    wk__graph_arg *arg = &node->args[i];
-    if (arg->tag == WK_VALUE_INT) WK_TRY(unify_int(u, &arg->integer));
-    for (uint32_t k = 0; arg->tag == WK_VALUE_INTS && k < arg->count; k++)
-      WK_TRY(unify_int(u, &((wk_int *)arg->integers)[k]));
+    wk__integer_span integers = wk__graph_arg_integers(&node->args[i]);
+    for (uint32_t k = 0; k < integers.count; k++) WK_TRY(unify_int(u, &integers.items[k]));
   }
   return WK_OK;
 }

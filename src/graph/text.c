@@ -87,16 +87,15 @@ static void print_double(wk__string *s, double number) {
   if (wk__scalar_print(s, (wk__scalar){WK__FLOAT_KIND, .d = number})) s->failed = true;
 }
 
-static void print_list(wk__string *s, const wk__graph_arg *arg) {
+static void print_arg(wk__string *s, const wk__graph_arg *arg);
+
+static void print_list(wk__string *s, const wk__graph_arg *list) {
   wk__string_append(s, "[");
-  for (uint32_t k = 0; k < arg->count; k++) {
+  for (uint32_t k = 0; k < list->count; k++) {
     if (k) wk__string_append(s, ", ");
-    if (arg->tag == WK_VALUE_DOUBLES)
-      print_double(s, arg->numbers[k]);
-    else if (arg->nodes[k])
-      wk__string_printf(s, "%%%s", arg->nodes[k]->name);
-    else
-      wk__string_append(s, "None");
+    wk__graph_arg item = {.value = wk__value_item(&list->value, k)};
+    if (item.tag == WK_VALUE_TENSOR && !item.node) item.tag = WK_VALUE_NONE;
+    print_arg(s, &item);
   }
   wk__string_append(s, "]");
 }
@@ -114,7 +113,17 @@ static void print_arg(wk__string *s, const wk__graph_arg *arg) {
       break;
     case WK_VALUE_DOUBLE:
       print_double(s, arg->number);
-      if (arg->count) wk__string_printf(s, " @%u", arg->count - 1); /* number input */
+      break;
+    case WK_VALUE_COMPLEX:
+      wk__string_append(s, "complex(");
+      print_double(s, arg->numbers[0]);
+      wk__string_append(s, ", ");
+      print_double(s, arg->numbers[1]);
+      wk__string_append(s, ")");
+      break;
+    case WK_VALUE_INPUT:
+      print_double(s, arg->number);
+      wk__string_printf(s, " @%u", arg->count);
       break;
     case WK_VALUE_BOOL:
       wk__string_append(s, arg->boolean ? "True" : "False");
@@ -130,9 +139,6 @@ static void print_arg(wk__string *s, const wk__graph_arg *arg) {
       break;
     case WK_VALUE_GENERATOR: /* belongs to one process: cannot be read back */
       wk__string_append(s, "<generator>");
-      break;
-    case WK_VALUE_INTS:
-      print_ints(s, arg->integers, arg->count);
       break;
     default:
       print_list(s, arg);

@@ -11,37 +11,6 @@ static wk_status broken(const wk__graph_node *node, const char *what) {
 
 /* ================================================ one node's arguments ========================================== */
 
-static bool is_number(uint8_t tag) { return tag == WK_VALUE_INT || tag == WK_VALUE_DOUBLE || tag == WK_VALUE_BOOL; }
-
-static bool tag_fits(const wk__parameter *p, uint8_t tag) {
-  switch (p->type) {
-    case WK__TYPE_TENSOR:
-      return tag == WK_VALUE_TENSOR;
-    case WK__TYPE_SCALAR:
-    case WK__TYPE_FLOAT:
-      return is_number(tag);
-    case WK__TYPE_INT:
-      return tag == WK_VALUE_INT || tag == WK_VALUE_BOOL;
-    case WK__TYPE_BOOL:
-      return tag == WK_VALUE_BOOL || tag == WK_VALUE_INT;
-    case WK__TYPE_STRING:
-    case WK__TYPE_MEMORY_FORMAT:
-      return tag == WK_VALUE_STRING;
-    case WK__TYPE_DTYPE:
-      return tag == WK_VALUE_DTYPE;
-    case WK__TYPE_DEVICE:
-      return tag == WK_VALUE_DEVICE;
-    case WK__TYPE_GENERATOR:
-      return tag == WK_VALUE_GENERATOR;
-    case WK__TYPE_TENSORS:
-      return tag == WK_VALUE_TENSORS;
-    case WK__TYPE_INTS:
-      return tag == WK_VALUE_INTS;
-    default:
-      return tag == WK_VALUE_DOUBLES;
-  }
-}
-
 static wk_status bad_argument(const wk__graph_node *node, const wk__parameter *p, const char *what) {
   return wk_fail(WK_INTERNAL_ERROR, "graph node %%%s: argument %s of %s %s", node->name, p->name, node->op->name, what);
 }
@@ -49,9 +18,21 @@ static wk_status bad_argument(const wk__graph_node *node, const wk__parameter *p
 static wk_status verify_numbers(const wk__graph_node *node, const wk__parameter *p, const wk__graph_arg *arg) {
   if (arg->tag == WK_VALUE_DTYPE && arg->dtype >= WK_DTYPE_COUNT) return bad_argument(node, p, "is no dtype");
   if (arg->tag == WK_VALUE_STRING && !arg->string) return bad_argument(node, p, "is no string");
-  if (arg->tag == WK_VALUE_INT && wk_int_is_poisoned(arg->integer)) return bad_argument(node, p, "has no value");
-  for (uint32_t k = 0; arg->tag == WK_VALUE_INTS && k < arg->count; k++)
-    if (wk_int_is_poisoned(arg->integers[k])) return bad_argument(node, p, "has a number without value");
+  wk__integer_span integers = wk__graph_arg_integers(arg);
+  for (uint32_t k = 0; k < integers.count; k++)
+    if (wk_int_is_poisoned(integers.items[k])) return bad_argument(node, p, "has a number without value");
+  return WK_OK;
+}
+
+/* The numbers of a list are the same in every run. */
+static wk_status verify_number_list(const wk__graph_node *node, const wk__parameter *p, const wk_value *list) {
+  for (uint32_t k = 0; k < list->count; k++) {
+    const wk_value *item = &list->scalars[k];
+    bool known = item->tag != WK_VALUE_INPUT && (item->tag != WK_VALUE_INT || wk_int_is_known(item->integer));
+    bool fits = item->tag < WK_VALUE_KIND_COUNT && wk__type_fits(WK__TYPE_SCALAR, item) && known;
+    if (!fits || (item->tag == WK_VALUE_COMPLEX && !p->complex))
+      return bad_argument(node, p, "has an item that cannot be");
+  }
   return WK_OK;
 }
 
@@ -68,9 +49,12 @@ static wk_status verify_argument(const wk__graph_node *node, const wk__parameter
     bool may_be_none = p->optional || (p->has_default && p->default_value.tag == WK_VALUE_NONE);
     return may_be_none ? WK_OK : bad_argument(node, p, "is missing");
   }
-  if (!tag_fits(p, arg->tag)) return bad_argument(node, p, "has a value of another kind than the schema says");
+  if (arg->tag >= WK_VALUE_KIND_COUNT || !wk__type_fits(p->type, &arg->value))
+    return bad_argument(node, p, "has a value of another kind than the schema says");
   if (arg->tag == WK_VALUE_TENSOR && wk__graph_is_list(arg->node)) return bad_argument(node, p, "is a list");
   if (arg->tag == WK_VALUE_TENSORS) return verify_node_list(node, p, arg);
+  if (arg->tag == WK_VALUE_SCALARS) return verify_number_list(node, p, &arg->value);
+  if (arg->tag == WK_VALUE_COMPLEX && !p->complex) return bad_argument(node, p, "is complex");
   return verify_numbers(node, p, arg);
 }
 
@@ -238,45 +222,10 @@ wk_status wk__graph_verify(const wk__graph *graph) {
 
 /* ================================================== comparing arguments ========================================= */
 
-static bool same_bits(double a, double b) { return memcmp(&a, &b, sizeof a) == 0; }
-
-bool wk__graph_same_arg(const wk__graph_arg *a, const wk__graph_arg *b) {
-  if (a->tag != b->tag) return false;
-  bool list = a->tag == WK_VALUE_INTS || a->tag == WK_VALUE_DOUBLES || a->tag == WK_VALUE_TENSORS;
-  if (list && a->count != b->count) return false;
-  switch (a->tag) {
-    case WK_VALUE_NONE:
-      return true;
-    case WK_VALUE_TENSOR:
-      return a->node == b->node;
-    case WK_VALUE_INT:
-      return wk_int_same(a->integer, b->integer);
-    case WK_VALUE_DOUBLE:
-      return same_bits(a->number, b->number) && a->count == b->count;
-    case WK_VALUE_BOOL:
-      return a->boolean == b->boolean;
-    case WK_VALUE_DTYPE:
-      return a->dtype == b->dtype;
-    case WK_VALUE_DEVICE:
-      return wk__device_equal(a->device, b->device);
-    case WK_VALUE_STRING:
-      return strcmp(a->string, b->string) == 0;
-    case WK_VALUE_GENERATOR:
-      return a->generator == b->generator;
-    case WK_VALUE_INTS:
-      return a->count == 0 || memcmp(a->integers, b->integers, a->count * sizeof *a->integers) == 0;
-    case WK_VALUE_DOUBLES:
-      return a->count == 0 || memcmp(a->numbers, b->numbers, a->count * sizeof *a->numbers) == 0;
-    default:
-      return a->count == 0 || memcmp(a->nodes, b->nodes, a->count * sizeof *a->nodes) == 0;
-  }
-}
+bool wk__graph_same_arg(const wk__graph_arg *a, const wk__graph_arg *b) { return wk__value_same(&a->value, &b->value); }
 
 bool wk__graph_is_default(const wk__graph_arg *arg, const wk__parameter *p) {
-  if (!p->has_default) return false;
-  wk__graph_arg other = {.tag = p->default_value.tag, .count = p->default_value.count};
-  memcpy(&other.integer, &p->default_value.integer, sizeof other.integer);
-  return wk__graph_same_arg(arg, &other);
+  return p->has_default && wk__value_same(&arg->value, &p->default_value);
 }
 
 /* ====================================================== hashing ================================================= */
@@ -303,52 +252,9 @@ static uint64_t hash_shape(uint64_t h, const wk_tensor *t) {
   return hash_int(h, t->offset);
 }
 
-static uint64_t hash_scalar(uint64_t h, const wk__graph_arg *arg) {
-  uint64_t bits = 0;
-  switch (arg->tag) {
-    case WK_VALUE_INT:
-      return hash_int(h, arg->integer);
-    case WK_VALUE_DOUBLE:
-      memcpy(&bits, &arg->number, sizeof bits);
-      h = wk__hash_mix(h, arg->count);
-      break;
-    case WK_VALUE_BOOL:
-      bits = arg->boolean;
-      break;
-    case WK_VALUE_DTYPE:
-      bits = arg->dtype;
-      break;
-    case WK_VALUE_DEVICE:
-      bits = (uint64_t)arg->device.type << 8 | (uint8_t)arg->device.index;
-      break;
-    case WK_VALUE_STRING:
-      return wk__hash_bytes(arg->string, strlen(arg->string), h);
-    default: /* a generator's address says nothing in another process */
-      break;
-  }
-  return wk__hash_mix(h, bits);
-}
-
-static uint64_t hash_arg(const wk__graph_arg *arg, uint64_t h, uint64_t (*of_node)(const wk__graph_node *node)) {
-  h = wk__hash_mix(h, arg->tag);
-  switch (arg->tag) {
-    case WK_VALUE_TENSOR:
-      return wk__hash_mix(h, of_node(arg->node));
-    case WK_VALUE_TENSORS:
-      for (uint32_t k = 0; k < arg->count; k++) h = wk__hash_mix(h, arg->nodes[k] ? of_node(arg->nodes[k]) : 0);
-      return wk__hash_mix(h, arg->count);
-    case WK_VALUE_INTS:
-      for (uint32_t k = 0; k < arg->count; k++) h = hash_int(h, arg->integers[k]);
-      return wk__hash_mix(h, arg->count);
-    case WK_VALUE_DOUBLES:
-      return wk__hash_bytes(arg->numbers, arg->count * sizeof *arg->numbers, h);
-    default:
-      return hash_scalar(h, arg);
-  }
-}
-
-uint64_t wk__graph_hash_args(const wk__graph_node *node, uint64_t h, uint64_t (*of_node)(const wk__graph_node *node)) {
-  for (int i = 0; i < wk__graph_arg_count(node); i++) h = hash_arg(&node->args[i], h, of_node);
+uint64_t wk__graph_hash_args(const wk__graph_node *node, uint64_t h, wk__graph_number_fn *of_node) {
+  const wk__value_hasher hasher = {of_node, hash_int};
+  for (int i = 0; i < wk__graph_arg_count(node); i++) h = wk__value_hash(h, &node->args[i].value, &hasher);
   return h;
 }
 
@@ -370,7 +276,7 @@ uint64_t wk__graph_hash_elements(const wk_tensor *t) {
 
 enum { HASHED_ELEMENTS = 64 }; /* larger constants are told apart by shape alone: hashing weights takes too long */
 
-static uint64_t number_of(const wk__graph_node *node) { return node->number + UINT64_C(1); }
+static uint64_t number_of(const void *node) { return ((const wk__graph_node *)node)->number + UINT64_C(1); }
 
 /* An operator that is not in the table is identified by its definition, not by its name. */
 static uint64_t hash_op(uint64_t h, const wk_op *op) {
@@ -417,20 +323,9 @@ typedef struct shape_call {
 } shape_call;
 
 static wk_status make_args(shape_call *s, const wk__graph_node *node) {
-  int64_t total = 0, used = 0;
-  for (int i = 0; i < node->op->schema.parameter_count; i++)
-    total += node->args[i].tag == WK_VALUE_TENSORS ? node->args[i].count : 0;
-  s->list = wk__alloc((size_t)total * sizeof *s->list);
+  s->list = wk__alloc((size_t)(wk__graph_listed(node->op, node->args) + 1) * sizeof *s->list);
   if (!s->list) return WK_OUT_OF_MEMORY;
-  for (int i = 0; i < node->op->schema.parameter_count; i++) {
-    const wk__graph_arg *arg = &node->args[i];
-    s->args[i] = (wk_value){.tag = arg->tag, .count = arg->count};
-    memcpy(&s->args[i].integer, &arg->integer, sizeof arg->integer);
-    if (arg->tag == WK_VALUE_TENSOR) s->args[i].tensor = arg->node->value;
-    if (arg->tag != WK_VALUE_TENSORS) continue;
-    s->args[i].tensors = s->list + used;
-    for (uint32_t k = 0; k < arg->count; k++) s->list[used++] = arg->nodes[k] ? arg->nodes[k]->value : NULL;
-  }
+  wk__graph_describe_args(node->op, node->args, s->args, s->list);
   return WK_OK;
 }
 
@@ -476,9 +371,8 @@ static wk_status check_mutating(const shape_call *s, const wk__graph_node *node)
   int position = 0;
   for (int i = 0; i < node->op->schema.parameter_count; i++) {
     if (!wk__graph_is_written(node->op, i)) continue;
-    if (s->args[i].tag == WK_VALUE_TENSOR) WK_TRY(compare_written(node, s->args[i].tensor, &position));
-    for (uint32_t k = 0; s->args[i].tag == WK_VALUE_TENSORS && k < s->args[i].count; k++)
-      WK_TRY(compare_written(node, s->args[i].tensors[k], &position));
+    wk__tensor_span tensors = wk__value_tensors(&s->args[i]);
+    for (uint32_t k = 0; k < tensors.count; k++) WK_TRY(compare_written(node, tensors.items[k], &position));
   }
   return WK_OK;
 }

@@ -136,11 +136,7 @@ static wk_status check_argument(const wk_op *op, const wk_tensor *destination, c
 wk_status wk__check_apart(const wk_op *op, const wk_value *args, const wk_tensor *destination) {
   bool written = args[0].tag == WK_VALUE_TENSOR && args[0].tensor == destination;
   if (!(op->tags & WK__TAG_POINTWISE) && !(written && op->tags & (WK__TAG_PLACES | WK__TAG_MUTATES))) return WK_OK;
-  for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (args[i].tag == WK_VALUE_TENSOR) WK_TRY(check_argument(op, destination, args[i].tensor));
-    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
-      WK_TRY(check_argument(op, destination, args[i].tensors[k]));
-  }
+  WK__EACH_TENSOR(tensor, args, op->schema.parameter_count) WK_TRY(check_argument(op, destination, tensor));
   return WK_OK;
 }
 
@@ -217,19 +213,13 @@ static wk_status differing_devices(wk_device a, wk_device b) {
 static wk_status check_memory(const wk__call *c) {
   if (c->op->tags & (WK__TAG_POINTWISE | WK__TAG_SHAPES_ONLY)) return WK_OK;
   wk_device device = wk__call_device(c);
-  for (int i = 0; i < c->op->schema.parameter_count; i++) {
-    bool list = c->args[i].tag == WK_VALUE_TENSORS;
-    if (!list && c->args[i].tag != WK_VALUE_TENSOR) continue;
-    for (uint32_t k = 0; k < (list ? c->args[i].count : 1); k++) {
-      const wk_tensor *t = list ? c->args[i].tensors[k] : c->args[i].tensor;
-      if (t && t->device.type == WK_META && c->op == WK__OP(_to_copy))
-        return wk_fail(WK_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
-      if (t && t->device.type == WK_META)
-        return wk_fail(WK_RUNTIME_ERROR, "Tensor on device meta is not on the expected device %s!",
-                       wk__device_type_name(device.type));
-      if (t && !wk__device_equal(t->device, device) && !crosses_devices(c->op))
-        return differing_devices(t->device, device);
-    }
+  WK__EACH_TENSOR(t, c->args, c->op->schema.parameter_count) {
+    if (t->device.type == WK_META && c->op == WK__OP(_to_copy))
+      return wk_fail(WK_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
+    if (t->device.type == WK_META)
+      return wk_fail(WK_RUNTIME_ERROR, "Tensor on device meta is not on the expected device %s!",
+                     wk__device_type_name(device.type));
+    if (!wk__device_equal(t->device, device) && !crosses_devices(c->op)) return differing_devices(t->device, device);
   }
   return WK_OK;
 }

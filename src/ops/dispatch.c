@@ -3,18 +3,10 @@
  * schema's defaults here, so that no rule has to. Tests: tests/c/test_ops.c. */
 #include "ops/internal.h"
 
-void wk_value_release(wk_value *value) {
-  if (value->tag == WK_VALUE_TENSOR) wk__release(value->tensor);
-  if (value->tag == WK_VALUE_TENSORS) {
-    for (uint32_t i = 0; i < value->count; i++) wk__release(value->tensors[i]);
-    wk__free(value->tensors);
-  }
-  *value = (wk_value){0};
-}
-
 wk__scalar wk__value_scalar(const wk_value *v) {
   switch (v->tag) {
     case WK_VALUE_DOUBLE:
+    case WK_VALUE_INPUT:
       return (wk__scalar){WK__FLOAT_KIND, .d = v->number};
     case WK_VALUE_BOOL:
       return (wk__scalar){WK__BOOL_KIND, .i = v->boolean};
@@ -35,14 +27,7 @@ static int keys_of_tensor(const wk_tensor *t) { return t->base ? t->keys | t->ba
 
 static int keys_of(const wk_value *args, int count) {
   int keys = 0;
-  for (int i = 0; i < count; i++) {
-    if (args[i].tag == WK_VALUE_TENSOR) {
-      keys |= keys_of_tensor(args[i].tensor);
-    } else if (args[i].tag == WK_VALUE_TENSORS) {
-      for (uint32_t k = 0; k < args[i].count; k++)
-        if (args[i].tensors[k]) keys |= keys_of_tensor(args[i].tensors[k]);
-    }
-  }
+  WK__EACH_TENSOR(tensor, args, count) keys |= keys_of_tensor(tensor);
   return keys;
 }
 
@@ -50,23 +35,36 @@ static wk_status missing_argument(const wk_op *op, const wk__parameter *p) {
   return wk_fail(WK_TYPE_ERROR, "%s() missing 1 required positional arguments: \"%s\"", op->base_name, p->name);
 }
 
+/* Complex numbers are kept and computed with where a row says so. */
+static wk_status check_complex(const wk__parameter *p, const wk_value *v) {
+  if (p->complex) return WK_OK;
+  if (v->tag == WK_VALUE_COMPLEX) return wk__refuse_complex(WK_FLOAT64);
+  for (uint32_t k = 0; v->tag == WK_VALUE_SCALARS && k < v->count; k++)
+    if (v->scalars[k].tag == WK_VALUE_COMPLEX) return wk__refuse_complex(WK_FLOAT64);
+  return WK_OK;
+}
+
+/* Kinds of values that cannot be passed on unseen. */
+enum { LOOKED_AT = 1 << WK_VALUE_NONE | 1 << WK_VALUE_COMPLEX | 1 << WK_VALUE_SCALARS };
+static bool is_plain(const wk_value *v) { return !(LOOKED_AT >> v->tag & 1); }
+
 /* Fills absent arguments from the schema. Returns args itself when nothing is missing. */
 static const wk_value *complete(const wk_op *op, const wk_value *args, wk_value *space, wk_status *status) {
   const wk__schema *schema = &op->schema;
   *status = WK_OK;
   int first = 0;
-  while (first < schema->parameter_count && args[first].tag != WK_VALUE_NONE) first++;
+  while (first < schema->parameter_count && is_plain(&args[first])) first++;
   if (WK_LIKELY(first == schema->parameter_count)) return args;
   for (int i = 0; i < schema->parameter_count; i++) {
     const wk__parameter *p = &schema->parameters[i];
     space[i] = args[i];
-    if (args[i].tag != WK_VALUE_NONE) continue;
-    if (p->has_default)
+    if (args[i].tag != WK_VALUE_NONE)
+      *status = is_plain(&args[i]) ? WK_OK : check_complex(p, &args[i]);
+    else if (p->has_default)
       space[i] = p->default_value;
-    else if (!p->optional) {
+    else if (!p->optional)
       *status = missing_argument(op, p);
-      return NULL;
-    }
+    if (*status != WK_OK) return NULL;
   }
   return space;
 }

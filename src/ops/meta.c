@@ -35,12 +35,9 @@ wk_dtype wk__result_type(const wk__call *c) {
   promotion p = {WK_DTYPE_NONE, WK_DTYPE_NONE, WK_DTYPE_NONE};
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     const wk_value *v = &c->args[i];
-    if (v->tag == WK_VALUE_TENSOR)
-      consider_tensor(&p, v->tensor);
-    else if (v->tag == WK_VALUE_TENSORS)
-      for (uint32_t k = 0; k < v->count; k++) consider_tensor(&p, v->tensors[k]);
-    else if (wk__value_is_number(v) && c->op->schema.parameters[i].type == WK__TYPE_SCALAR &&
-             !c->op->schema.parameters[i].keyword_only && !c->op->schema.parameters[i].unpromoted)
+    WK__EACH_TENSOR(tensor, v, 1) consider_tensor(&p, tensor);
+    if (wk__value_is_number(v) && c->op->schema.parameters[i].type == WK__TYPE_SCALAR &&
+        !c->op->schema.parameters[i].keyword_only && !c->op->schema.parameters[i].unpromoted)
       consider_number(&p, v);
   }
   wk_dtype result = combine(combine(p.dims, p.zero_dim), p.number);
@@ -59,8 +56,7 @@ wk_status wk__check_float8(const wk__call *c) {
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     const wk_value *v = &c->args[i];
     if (c->op->schema.parameters[i].unpromoted) continue;
-    if (v->tag == WK_VALUE_TENSOR) WK_TRY(check_joined(&p, v->tensor));
-    for (uint32_t k = 0; v->tag == WK_VALUE_TENSORS && k < v->count; k++) WK_TRY(check_joined(&p, v->tensors[k]));
+    WK__EACH_TENSOR(tensor, v, 1) WK_TRY(check_joined(&p, tensor));
   }
   bool joins = p.dims != WK_DTYPE_NONE && p.zero_dim != WK_DTYPE_NONE &&
                wk__dtype_category(p.zero_dim) > wk__dtype_category(p.dims);
@@ -300,7 +296,7 @@ wk_status wk__meta_addcmul(wk__call *c) {
 }
 
 static bool is_floating(const wk_value *v) {
-  return v->tag == WK_VALUE_TENSOR ? wk_dtype_is_floating((wk_dtype)v->tensor->dtype) : v->tag == WK_VALUE_DOUBLE;
+  return v->tag == WK_VALUE_TENSOR ? wk_dtype_is_floating((wk_dtype)v->tensor->dtype) : wk__value_is_real(v);
 }
 
 /* self, other, alpha: what alpha is has to suit the others. */
@@ -310,7 +306,7 @@ wk_status wk__meta_with_alpha(wk__call *c) {
   WK_TRY(wk__pointwise_spec(c, &common));
   if (WK_UNLIKELY(alpha == WK_VALUE_BOOL) && common != WK_BOOL)
     return wk_fail(WK_RUNTIME_ERROR, "Boolean alpha only supported for Boolean results.");
-  if (WK_UNLIKELY(alpha == WK_VALUE_DOUBLE) && !is_floating(&c->args[0]) && !is_floating(&c->args[1]))
+  if (WK_UNLIKELY(wk__value_is_real(&c->args[2])) && !is_floating(&c->args[0]) && !is_floating(&c->args[1]))
     return wk_fail(WK_RUNTIME_ERROR, "For integral input tensors, argument alpha must not be a floating point number.");
   wk_value checked = c->args[2];
   if (WK_UNLIKELY(alpha == WK_VALUE_WIDE) && c->op != WK__OP(add_Tensor) && c->op != WK__OP(add_Scalar))

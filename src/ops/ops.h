@@ -17,28 +17,36 @@
 #include "base/base.h"
 #include "loop/loop.h"
 #include "ops/op_table.h"
+#include "ops/value.h"
 #include "tensor/tensor.h"
 #include "wick/ops.h"
 
 enum { WK__MAX_ARGS = 32, WK__MAX_RESULTS = 16 };
+_Static_assert(WK__MAX_ARGS <= 32 && WK__MAX_RESULTS <= 32, "arguments and results are bits of a wk__saves");
 
 /* ---- schema: PyTorch's schema language, read by the generator, and by schema.c what is defined at run time ---- */
 
 typedef enum wk__type {
-  WK__TYPE_TENSOR,
-  WK__TYPE_SCALAR, /* int, float or bool number */
-  WK__TYPE_INT,
-  WK__TYPE_FLOAT,
-  WK__TYPE_BOOL,
-  WK__TYPE_STRING,
-  WK__TYPE_DTYPE,
-  WK__TYPE_DEVICE,
-  WK__TYPE_GENERATOR,
-  WK__TYPE_TENSORS,
-  WK__TYPE_INTS,
-  WK__TYPE_FLOATS,
-  WK__TYPE_MEMORY_FORMAT, /* its value is a string */
+#define TYPE(type, word, shown, kinds) WK__TYPE_##type,
+#define TYPE_AS(type, word)
+#define LIST_TYPE(type, item, shown, kinds) WK__TYPE_##type,
+#include "ops/value_types.def"
+#undef TYPE
+#undef TYPE_AS
+#undef LIST_TYPE
+  WK__TYPE_COUNT,
 } wk__type;
+
+typedef struct wk__type_row {
+  const char *shown; /* in Python's errors */
+  uint8_t item;      /* of a list: the wk__type of its items; else the type itself */
+  uint32_t kinds;    /* which WK_VALUE_ fit, as bits; none fits what is optional besides */
+} wk__type_row;
+extern const wk__type_row wk__types[WK__TYPE_COUNT]; /* schema.c */
+/* Of a type of lists: the kind that its values are of. */
+static inline uint8_t wk__list_kind(uint8_t type) { return (uint8_t)__builtin_ctz(wk__types[type].kinds); }
+static inline bool wk__type_fits(uint8_t type, const wk_value *v) { return wk__types[type].kinds >> v->tag & 1; }
+static inline bool wk__type_is_list(uint8_t type) { return wk__types[type].item != type; }
 
 typedef struct wk__parameter {
   uint8_t type;      /* wk__type */
@@ -52,6 +60,7 @@ typedef struct wk__parameter {
   bool shape_only;     /* integers that only the shape rule looks at: a lowered body serves them all */
   bool at_launch;      /* an integer that a lowered body is given at launch, as numbers are */
   bool unpromoted;     /* a tensor or number that takes no part in promotion: a mask, alpha */
+  bool complex;        /* a number, or list of them, that may be complex */
   bool clamps;         /* an integer below all others is as good as the least one: which diagonal */
   wk_value default_value;
   char name[24];
@@ -215,8 +224,12 @@ static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) {
   return c->args[i].tag == WK_VALUE_TENSOR ? c->args[i].tensor : NULL;
 }
 static inline bool wk__value_is_integer(const wk_value *v) { return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_WIDE; }
+/* A float, or one that a captured graph is given in each run: `number` is its value now. */
+static inline bool wk__value_is_real(const wk_value *v) {
+  return v->tag == WK_VALUE_DOUBLE || v->tag == WK_VALUE_INPUT;
+}
 static inline bool wk__value_is_number(const wk_value *v) {
-  return wk__value_is_integer(v) || v->tag == WK_VALUE_DOUBLE || v->tag == WK_VALUE_BOOL;
+  return wk__value_is_integer(v) || wk__value_is_real(v) || v->tag == WK_VALUE_BOOL;
 }
 wk__scalar wk__value_scalar(const wk_value *v); /* of a number */
 wk_value wk__value_of_int(int64_t i);           /* as a number, no size: any int64 */

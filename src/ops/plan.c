@@ -27,12 +27,6 @@ static bool is_param(const wk_op *op, int i, const wk_value *v) {
   return number && wk__value_is_number(v) && !(op->tags & WK__TAG_FIXED_NUMBERS);
 }
 
-static uint64_t double_bits(double d) {
-  uint64_t bits;
-  memcpy(&bits, &d, sizeof bits);
-  return bits;
-}
-
 /* Of a number given at launch the body may know its kind and whether it is one: see wk__is_one. */
 static bool is_exactly_one(const wk_value *v) {
   switch (v->tag) {
@@ -41,20 +35,33 @@ static bool is_exactly_one(const wk_value *v) {
     case WK_VALUE_DOUBLE:
       return v->number == 1;
     case WK_VALUE_WIDE:
+    case WK_VALUE_INPUT: /* may be another in the next run */
       return false;
     default:
       return v->boolean;
   }
 }
 
-static void put_text(plan_key *key, const char *text) {
-  size_t length = strlen(text);
-  put(key, length);
-  for (size_t at = 0; at < length; at += sizeof(uint64_t)) {
+static void put_bytes(plan_key *key, const void *bytes, size_t size) {
+  for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
     uint64_t word = 0;
-    memcpy(&word, text + at, wk__min(sizeof word, length - at));
+    memcpy(&word, (const char *)bytes + at, wk__min(sizeof word, size - at));
     put(key, word);
   }
+}
+
+/* An item has no padding, so its bytes are its value. */
+static void put_behind(plan_key *key, uint64_t head, const wk_value *v) {
+  size_t size = wk__value_extent(v);
+  put(key, head | size);
+  put_bytes(key, v->string, size);
+}
+
+static void put_value(plan_key *key, bool param, bool shape_only, const wk_value *v, bool pointwise);
+
+static void put_items(plan_key *key, uint64_t head, const wk_value *list) {
+  put(key, head | list->count);
+  for (uint32_t k = 0; k < list->count; k++) put_value(key, false, false, &list->scalars[k], false);
 }
 
 static void put_value(plan_key *key, bool param, bool shape_only, const wk_value *v, bool pointwise) {
@@ -64,41 +71,24 @@ static void put_value(plan_key *key, bool param, bool shape_only, const wk_value
     return;
   }
   switch (v->tag) {
+    case WK_VALUE_NONE:
+    case WK_VALUE_TENSORS:
+    case WK_VALUE_GENERATOR:
+    case WK_VALUE_DEVICE: /* of the results */
+      put(key, head);
+      break;
     case WK_VALUE_TENSOR:
       put(key, head | v->tensor->dtype | (uint64_t)(pointwise ? 0 : v->tensor->ndim) << 8);
       break;
-    case WK_VALUE_INT:
-      put(key, (uint64_t)v->integer.bits);
-      put(key, head);
-      break;
-    case WK_VALUE_WIDE:
-      put(key, (uint64_t)v->wide);
-      put(key, head | v->count);
-      break;
-    case WK_VALUE_DOUBLE:
-      put(key, double_bits(v->number));
-      put(key, head);
-      break;
-    case WK_VALUE_BOOL:
-      put(key, head | v->boolean);
-      break;
-    case WK_VALUE_DTYPE:
-      put(key, head | v->dtype);
-      break;
-    case WK_VALUE_STRING:
-      put(key, head);
-      put_text(key, v->string);
-      break;
-    case WK_VALUE_INTS:
-      put(key, head | v->count);
-      for (uint32_t i = 0; i < v->count; i++) put(key, (uint64_t)v->integers[i].bits);
-      break;
-    case WK_VALUE_DOUBLES:
-      put(key, head | v->count);
-      for (uint32_t i = 0; i < v->count; i++) put(key, double_bits(v->numbers[i]));
-      break;
     default:
-      put(key, head);
+      if (v->tag == WK_VALUE_SCALARS) {
+        put_items(key, head, v);
+      } else if (wk__value_points(v)) {
+        put_behind(key, head, v);
+      } else {
+        put(key, wk__value_bits(v));
+        put(key, head | v->count);
+      }
   }
 }
 
@@ -174,7 +164,7 @@ void wk__next_nest(wk__lower *l) {
 static bool comes_at_launch(const wk__call *c, int i, const bool *is_given) {
   const wk_value *v = &c->args[i];
   bool fixed = c->op->tags & WK__TAG_FIXED_NUMBERS;
-  if (fixed) return is_given && is_given[i] && v->tag == WK_VALUE_DOUBLE;
+  if (fixed) return is_given && is_given[i] && wk__value_is_real(v);
   return is_param(c->op, i, v) && (!is_given || is_given[i]);
 }
 

@@ -32,21 +32,33 @@ static int take_word(cursor *c, char *out, int capacity) {
   return n;
 }
 
+#define KIND(kind) (1u << WK_VALUE_##kind)
+const wk__type_row wk__types[WK__TYPE_COUNT] = {
+#define TYPE(type, word, shown, kinds) [WK__TYPE_##type] = {shown, WK__TYPE_##type, kinds},
+#define TYPE_AS(type, word)
+#define LIST_TYPE(type, item, shown, kinds) [WK__TYPE_##type] = {shown, WK__TYPE_##item, kinds},
+#include "ops/value_types.def"
+#undef TYPE
+#undef TYPE_AS
+#undef LIST_TYPE
+};
+
 static const struct {
   const char *word;
-  uint8_t type, list;
-} types[] = {{"Tensor", WK__TYPE_TENSOR, WK__TYPE_TENSORS},
-             {"Scalar", WK__TYPE_SCALAR, 0},
-             {"int", WK__TYPE_INT, WK__TYPE_INTS},
-             {"SymInt", WK__TYPE_INT, WK__TYPE_INTS},
-             {"float", WK__TYPE_FLOAT, WK__TYPE_FLOATS},
-             {"bool", WK__TYPE_BOOL, 0},
-             {"str", WK__TYPE_STRING, 0},
-             {"ScalarType", WK__TYPE_DTYPE, 0},
-             {"Device", WK__TYPE_DEVICE, 0},
-             {"Generator", WK__TYPE_GENERATOR, 0},
-             {"MemoryFormat", WK__TYPE_MEMORY_FORMAT, 0},
-             {"Layout", WK__TYPE_STRING, 0}};
+  uint8_t type;
+} words[] = {
+#define TYPE(type, word, shown, kinds) {word, WK__TYPE_##type},
+#define TYPE_AS(type, word) {word, WK__TYPE_##type},
+#define LIST_TYPE(type, item, shown, kinds)
+#include "ops/value_types.def"
+};
+
+/* The type of lists of `item`; `item` itself: there are none. */
+static uint8_t list_of(uint8_t item) {
+  for (int t = 0; t < WK__TYPE_COUNT; t++)
+    if (t != item && wk__types[t].item == item) return (uint8_t)t;
+  return item;
+}
 
 /* Alias mark "(a!)" or "(a)"; returns the letter, or 0. */
 static char take_alias(cursor *c, bool *written) {
@@ -63,14 +75,15 @@ static wk_status parse_type(cursor *c, wk__parameter *p, char *alias) {
   char word[16];
   take_word(c, word, sizeof word);
   size_t k = 0;
-  while (k < WK_COUNT(types) && strcmp(types[k].word, word) != 0) k++;
-  if (k == WK_COUNT(types)) return bad(c, "a type");
-  p->type = types[k].type;
+  while (k < WK_COUNT(words) && strcmp(words[k].word, word) != 0) k++;
+  if (k == WK_COUNT(words)) return bad(c, "a type");
+  p->type = words[k].type;
   p->symbolic = strcmp(word, "SymInt") == 0;
   *alias = take_alias(c, &p->written);
   bool optional_item = take(c, "?");
   if (take(c, "[")) {
-    p->type = types[k].list;
+    p->type = list_of(words[k].type);
+    if (p->type == words[k].type) return bad(c, "a type that there are lists of");
     p->optional_items = optional_item;
     optional_item = false;
     p->fixed_count = (uint8_t)strtol(c->at, (char **)&c->at, 10);
@@ -84,56 +97,80 @@ static wk_status parse_type(cursor *c, wk__parameter *p, char *alias) {
   return WK_OK;
 }
 
-static wk_status parse_number(cursor *c, wk__parameter *p) {
+static wk_status parse_number(cursor *c, uint8_t type, wk_value *out) {
   char *end;
   double number = strtod(c->at, &end);
   if (end == c->at) return bad(c, "a default value");
   bool is_float = memchr(c->at, '.', (size_t)(end - c->at)) || memchr(c->at, 'e', (size_t)(end - c->at));
   c->at = end;
-  if (p->type == WK__TYPE_FLOAT || (p->type == WK__TYPE_SCALAR && is_float))
-    p->default_value = (wk_value){.tag = WK_VALUE_DOUBLE, .number = number};
+  if (type == WK__TYPE_FLOAT || (type == WK__TYPE_SCALAR && is_float))
+    *out = (wk_value){.tag = WK_VALUE_DOUBLE, .number = number};
   else
-    p->default_value = (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of((int64_t)number)};
+    *out = (wk_value){.tag = WK_VALUE_INT, .integer = wk_int_of((int64_t)number)};
   return WK_OK;
 }
 
-/* The few texts that are defaults, each kept once for the life of the process. */
-static const char *keep_text(const char *text, size_t length) {
-  static char kept[256];
+/* What the few defaults point to, each kept once for the life of the process. NULL: there is no room. */
+static void *keep(void *unused, size_t size) {
+  static _Alignas(8) char kept[1024];
   static size_t used;
-  for (const char *known = kept; known < kept + used; known += strlen(known) + 1)
-    if (strlen(known) == length && memcmp(known, text, length) == 0) return known;
-  if (used + length + 1 > sizeof kept) return NULL;
-  char *copy = memcpy(kept + used, text, length);
-  used += length + 1;
-  return copy; /* ends with one of the zeros that the array is made of */
+  (void)unused;
+  if (used + size > sizeof kept) return NULL;
+  void *place = kept + used;
+  used += (size + 7) / 8 * 8;
+  return place;
+}
+static wk_status keep_value(const cursor *c, wk_value *value) {
+  static wk_value known[32];
+  for (size_t i = 0; i < WK_COUNT(known); i++) {
+    if (known[i].tag == WK_VALUE_NONE && wk__value_copy(&known[i], value, keep, NULL) != WK_OK) break;
+    if (!wk__value_same(&known[i], value)) continue;
+    *value = known[i];
+    return WK_OK;
+  }
+  return bad(c, "a default that fits");
 }
 
-static wk_status parse_text(cursor *c, wk__parameter *p) {
-  const char *end = strchr(c->at, '\''), *text = end ? keep_text(c->at, (size_t)(end - c->at)) : NULL;
-  if (!text) return bad(c, "a default text that fits");
-  p->default_value = (wk_value){.tag = WK_VALUE_STRING, .string = text};
+static wk_status parse_text(cursor *c, wk_value *out) {
+  char text[64] = "";
+  const char *end = strchr(c->at, '\'');
+  if (!end || end - c->at >= (int)sizeof text) return bad(c, "a default text that fits");
+  memcpy(text, c->at, (size_t)(end - c->at));
+  *out = (wk_value){.tag = WK_VALUE_STRING, .string = text};
   c->at = end + 1;
+  return keep_value(c, out);
+}
+
+static wk_status parse_plain(cursor *c, uint8_t type, wk_value *out) {
+  bool is_true = take(c, "True");
+  if (!is_true && !take(c, "False")) return parse_number(c, type, out);
+  *out = (wk_value){.tag = WK_VALUE_BOOL, .boolean = is_true};
   return WK_OK;
+}
+
+/* `[1, 2]`, or one item that stands for as many as the list has. */
+static wk_status parse_list(cursor *c, const wk__parameter *p, wk_value *out) {
+  enum { MOST = 8 };
+  wk_value item, items[MOST];
+  uint8_t kind = wk__list_kind(p->type), type = wk__types[p->type].item;
+  bool bracket = take(c, "[");
+  *out = (wk_value){.tag = kind, .string = (char *)items};
+  while (!bracket || !take(c, "]")) {
+    if (out->count && bracket && !take(c, ",")) return bad(c, "a comma");
+    if (out->count == MOST) return bad(c, "fewer items");
+    WK_TRY(parse_plain(c, type, &item));
+    wk__value_put_item(kind, items, out->count++, &item);
+    while (!bracket && out->count < p->fixed_count) wk__value_put_item(kind, items, out->count++, &item);
+    if (!bracket) break;
+  }
+  return keep_value(c, out);
 }
 
 static wk_status parse_default(cursor *c, wk__parameter *p) {
-  static const wk_int zero_list[1], unit_list[1] = {{1}};
   p->has_default = true;
   if (take(c, "None")) return WK_OK;
-  if (take(c, "True"))
-    p->default_value = (wk_value){.tag = WK_VALUE_BOOL, .boolean = true};
-  else if (take(c, "False"))
-    p->default_value = (wk_value){.tag = WK_VALUE_BOOL, .boolean = false};
-  else if (take(c, "[]"))
-    p->default_value = (wk_value){.tag = WK_VALUE_INTS, .count = 0, .integers = zero_list};
-  else if (take(c, "[1]"))
-    p->default_value = (wk_value){.tag = WK_VALUE_INTS, .count = 1, .integers = unit_list};
-  else if (take(c, "'"))
-    return parse_text(c, p);
-  else
-    return parse_number(c, p);
-  return WK_OK;
+  if (wk__type_is_list(p->type)) return parse_list(c, p, &p->default_value);
+  return take(c, "'") ? parse_text(c, &p->default_value) : parse_plain(c, p->type, &p->default_value);
 }
 
 static wk_status parse_parameters(cursor *c, wk__parameter *parameters, int capacity, wk__schema *schema,

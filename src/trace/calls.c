@@ -20,7 +20,7 @@ static wk_status list_of_nodes(wk__tracer *t, const wk_value *value, wk__graph_a
 }
 
 static wk_status arg_of_value(wk__tracer *t, const wk_value *value, wk__graph_arg *out) {
-  *out = (wk__graph_arg){.tag = value->tag, .count = value->count};
+  *out = (wk__graph_arg){.value = *value};
   switch (value->tag) {
     case WK_VALUE_TENSOR:
       out->node = wk__tracer_node(t, value->tensor);
@@ -28,17 +28,19 @@ static wk_status arg_of_value(wk__tracer *t, const wk_value *value, wk__graph_ar
     case WK_VALUE_TENSORS:
       return list_of_nodes(t, value, out);
     case WK_VALUE_INT:
-      out->integer = value->integer;
       if (wk_int_is_poisoned(value->integer)) return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
       return WK_OK;
     case WK_VALUE_WIDE:
       return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
-    case WK_VALUE_DOUBLE:
-      out->number = value->number;
-      if (!t->owner.has_numbers) out->count = 0;
+    case WK_VALUE_SCALARS:
+      for (uint32_t k = 0; k < value->count; k++)
+        if (value->scalars[k].tag == WK_VALUE_WIDE)
+          return wk_fail(WK_UNSUPPORTED, "an integer that a graph cannot hold");
+      return WK_OK;
+    case WK_VALUE_INPUT:
+      if (!t->owner.has_numbers) out->value = wk__v_double(value->number);
       return WK_OK;
     default:
-      out->integer = value->integer; /* every other member is as wide at most */
       return WK_OK;
   }
 }
@@ -76,9 +78,7 @@ static wk_status by_rule(const wk_op *op, const wk_value *args, described *out) 
 
 /* Where an argument is: of a list, its first tensor, as they all are. */
 static wk_device home_of(const wk_value *v) {
-  if (v->tag == WK_VALUE_TENSOR) return v->tensor->device;
-  for (uint32_t k = 0; v->tag == WK_VALUE_TENSORS && k < v->count; k++)
-    if (v->tensors[k]) return v->tensors[k]->device;
+  WK__EACH_TENSOR(tensor, v, 1) return tensor->device;
   return WK__CPU_DEVICE;
 }
 
@@ -95,6 +95,10 @@ static wk_device device_of(const wk_op *op, const wk_value *args) {
   return found;
 }
 
+static void move_to(const wk_value *described, wk_device device) {
+  WK__EACH_TENSOR(tensor, described, 1) tensor->device = device;
+}
+
 /* Runs the operator on descriptions that say device meta; `back` is where the results will be. */
 static wk_status by_running(const wk_op *op, wk_value *args, described *out) {
   wk_value results[WK__MAX_RESULTS] = {{0}};
@@ -103,19 +107,13 @@ static wk_status by_running(const wk_op *op, wk_value *args, described *out) {
     const wk__parameter *p = &op->schema.parameters[i];
     homes[i] = home_of(&args[i]);
     if (p->type == WK__TYPE_DEVICE) args[i] = (wk_value){.tag = WK_VALUE_DEVICE, .device = meta};
-    if (args[i].tag == WK_VALUE_TENSOR) args[i].tensor->device = meta;
-    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
-      if (args[i].tensors[k]) args[i].tensors[k]->device = meta;
+    move_to(&args[i], meta);
   }
   wk__thread_mode before = wk__thread.mode;
   wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD | WK__KEY_TRACE;
   wk_status status = wk__call_below(WK__KEY_AUTOGRAD, op, args, NULL, results);
   wk__thread.mode = before;
-  for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (args[i].tag == WK_VALUE_TENSOR) args[i].tensor->device = homes[i];
-    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
-      if (args[i].tensors[k]) args[i].tensors[k]->device = homes[i];
-  }
+  for (int i = 0; i < op->schema.parameter_count; i++) move_to(&args[i], homes[i]);
   if (status == WK_NOT_IMPLEMENTED)
     return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
   if (status) return status;
@@ -203,11 +201,8 @@ static bool behind_tape(wk__tracer *t, wk_tensor *tensor) {
 }
 static bool any_behind_tape(wk__tracer *t, const wk_op *op, const wk_value *values) {
   bool behind = false;
-  for (int i = 0; i < op->schema.parameter_count && wk__thread.mode.grad_enabled; i++) {
-    if (values[i].tag == WK_VALUE_TENSOR) behind |= behind_tape(t, values[i].tensor);
-    for (uint32_t k = 0; values[i].tag == WK_VALUE_TENSORS && k < values[i].count; k++)
-      behind |= behind_tape(t, values[i].tensors[k]);
-  }
+  if (!wk__thread.mode.grad_enabled) return false;
+  WK__EACH_TENSOR(tensor, values, op->schema.parameter_count) behind |= behind_tape(t, tensor);
   return behind;
 }
 static wk_status check_behind_tape(wk__tracer *t, const wk_op *op, const wk_value *values, bool *out_behind) {

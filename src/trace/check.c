@@ -95,7 +95,7 @@ static wk_status tensors_of(trial *c, const wk__graph_arg *arg, wk_value *out) {
 }
 
 static wk_status value_of_arg(trial *c, const wk__graph_arg *arg, wk_value *out) {
-  *out = (wk_value){.tag = arg->tag, .count = arg->count};
+  *out = arg->value;
   switch (arg->tag) {
     case WK_VALUE_TENSOR:
       out->tensor = value_of(c, arg->node);
@@ -107,14 +107,12 @@ static wk_status value_of_arg(trial *c, const wk__graph_arg *arg, wk_value *out)
     case WK_VALUE_INT:
       out->integer = wk__symbolic_value(arg->integer);
       return WK_OK;
-    case WK_VALUE_DOUBLE:
-      out->count = 0; /* which says which of the graph's number inputs it is */
-      break;
+    case WK_VALUE_INPUT:
+      *out = wk__v_double(arg->number);
+      return WK_OK;
     default:
-      break;
+      return WK_OK;
   }
-  memcpy(&out->integer, &arg->integer, sizeof arg->integer);
-  return WK_OK;
 }
 
 static wk_status call(const wk_op *op, const wk_value *args, wk_value *results) {
@@ -206,10 +204,9 @@ static wk_status prepare(trial *c, wk__graph_node *node) {
 static wk_status prepare_all(trial *c, const wk_op *op, const wk__graph_arg *args) {
   for (int floats = 0; floats < 2; floats++)
     for (int i = 0; i < op->schema.parameter_count; i++) {
-      const wk__graph_arg *a = &args[i];
-      if (a->tag == WK_VALUE_TENSOR && is_integral(a->node->value) == !floats) WK_TRY(prepare(c, a->node));
-      for (uint32_t k = 0; a->tag == WK_VALUE_TENSORS && k < a->count; k++)
-        if (a->nodes[k] && is_integral(a->nodes[k]->value) == !floats) WK_TRY(prepare(c, a->nodes[k]));
+      wk__node_span nodes = wk__graph_arg_nodes(&args[i]);
+      for (uint32_t k = 0; k < nodes.count; k++)
+        if (nodes.items[k] && is_integral(nodes.items[k]->value) == !floats) WK_TRY(prepare(c, nodes.items[k]));
     }
   return WK_OK;
 }

@@ -454,9 +454,9 @@ static wk_status trace_new(wk__tracer *t, const wk_op *op, const wk_value *args,
 }
 
 static bool requires_grad(const wk_value *v) {
-  if (v->tag == WK_VALUE_TENSOR) return v->tensor->keys & WK__KEY_AUTOGRAD;
-  for (uint32_t k = 0; v->tag == WK_VALUE_TENSORS && k < v->count; k++)
-    if (v->tensors[k] && v->tensors[k]->keys & WK__KEY_AUTOGRAD) return true;
+  WK__EACH_TENSOR(tensor, v, 1) {
+    if (tensor->keys & WK__KEY_AUTOGRAD) return true;
+  }
   return false;
 }
 
@@ -532,7 +532,7 @@ static wk_status trace_copy(wk__tracer *t, const wk_value *args, wk_value *resul
   wk__trace_record *r = wk__trace_record_of(t, self);
   wk__graph_node *node = r ? wk__tracer_node(t, src) : NULL;
   if (node) WK_TRY(wk__check_copy_sizes(self, src)); /* of inputs described by symbols now */
-  wk__graph_arg clone[] = {{.tag = WK_VALUE_TENSOR, .node = node}, {0}};
+  wk__graph_arg clone[] = {{.tag = WK_VALUE_TENSOR, .node = node}, {.tag = WK_VALUE_NONE}};
   if (node && has_to_be_copied(t, r, node)) node = wk__trace_record_call(t, WK__OP(clone), clone);
   if (!node) return wk_error_category();
   WK_TRY(wk__trace_write(t, self, node, src, false));
@@ -560,16 +560,14 @@ static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *
   if (op == WK__OP(copy_)) return trace_copy(t, args, results);
   int count = 0;
   for (int i = 0; i < op->schema.parameter_count; i++)
-    if (op->schema.parameters[i].written)
-      count += args[i].tag == WK_VALUE_TENSORS ? (int)args[i].count : args[i].tag == WK_VALUE_TENSOR;
+    if (op->schema.parameters[i].written) count += (int)wk__value_tensors(&args[i]).count;
   wk_tensor **written = wk__alloc((size_t)(count + 1) * sizeof *written);
   if (!written) return WK_OUT_OF_MEMORY;
   count = 0;
   for (int i = 0; i < op->schema.parameter_count; i++) {
+    wk__tensor_span tensors = wk__value_tensors(&args[i]);
     if (!op->schema.parameters[i].written) continue;
-    if (args[i].tag == WK_VALUE_TENSOR) written[count++] = args[i].tensor;
-    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
-      written[count++] = args[i].tensors[k];
+    for (uint32_t k = 0; k < tensors.count; k++) written[count++] = tensors.items[k];
   }
   wk__graph_node *node = NULL;
   wk_status status = WK_OK;
@@ -636,10 +634,12 @@ static wk_status compute_known(const wk_op *op, const wk_value *args, wk_tensor 
   at = space;
   for (int i = 0; i < op->schema.parameter_count; i++) {
     known[i] = args[i];
-    if (args[i].tag == WK_VALUE_INT) known[i].integer = wk__symbolic_value(args[i].integer);
-    if (args[i].tag != WK_VALUE_INTS) continue;
-    known[i].integers = at;
-    for (uint32_t k = 0; k < args[i].count; k++) *at++ = wk__symbolic_value(args[i].integers[k]);
+    if (args[i].tag == WK_VALUE_INTS) {
+      known[i].integers = memcpy(at, args[i].integers, args[i].count * sizeof *at);
+      at += args[i].count;
+    }
+    wk__integer_span integers = wk__value_integers(&known[i]);
+    for (uint32_t k = 0; k < integers.count; k++) integers.items[k] = wk__symbolic_value(integers.items[k]);
   }
   wk_status status = wk__compute(op, known, destinations, results);
   if (space != few) wk__free(space);
@@ -653,11 +653,7 @@ static bool is_known_to(const wk__tracer *t, const wk_tensor *tensor) {
 
 static bool uses_graph(const wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations) {
   bool uses = false;
-  for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (args[i].tag == WK_VALUE_TENSOR) uses |= is_known_to(t, args[i].tensor);
-    for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
-      uses |= args[i].tensors[k] && is_known_to(t, args[i].tensors[k]);
-  }
+  WK__EACH_TENSOR(tensor, args, op->schema.parameter_count) uses |= is_known_to(t, tensor);
   for (int r = 0; destinations && r < op->schema.result_count; r++)
     uses |= destinations[r] && is_known_to(t, destinations[r]);
   return uses;

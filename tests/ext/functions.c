@@ -35,12 +35,28 @@ static PyObject *parse_graph(PyObject *module, PyObject *text) {  // -> new
   return result;
 }
 
+/* What the text of a graph says when it has been read and is printed again. */
+static PyObject *graph_text(PyObject *module, PyObject *text) {  // -> new
+  const char *source_text = PyUnicode_AsUTF8(text);
+  wk__graph *graph = NULL;
+  wk__string printed = {0};
+  if (!source_text) return NULL;
+  wk_status status = wk__graph_parse(source_text, NULL, 0, &graph);
+  if (status == WK_OK) status = wk__graph_freeze(graph);
+  if (status == WK_OK) status = wk__graph_print(&printed, graph, false);
+  PyObject *result = status == WK_OK ? PyUnicode_FromString(printed.text) : wk__raise(wk__state_of_module(module));
+  wk__string_release(&printed);
+  wk__graph_release(graph);
+  return result;
+}
+
 static PyMethodDef functions[] = {
 #ifdef WICK_DEBUG
     {"_fault_arm", fault_arm, METH_O, "The n-th allocation from here on fails."},
     {"_live_allocations", live_allocations, METH_NOARGS, "Blocks of the core not yet freed."},
 #endif
     {"_use_short_way", use_short_way, METH_O, "Whether small launches are tier 0's though there is native code."},
+    {"_graph_text", graph_text, METH_O, "A graph's text as it is printed after it was read."},
     {"_parse_graph", parse_graph, METH_O, "A GraphModule of a graph in the IR's text form."},
     {0}};
 

@@ -6,6 +6,8 @@ import sys
 import pytest
 from sampling import ROOT, language
 
+from ops import schema
+
 GOOD = """
 class rounding
   is          pointwise core
@@ -75,6 +77,39 @@ def test_a_mistake_is_named_with_its_line(tmp_path, old, new, line, message):
         read(tmp_path, GOOD.replace(old, new))
     text = str(caught.value)
     assert text.startswith(f"{tmp_path / 'family.ops'}:{line}: ") and message in text, text
+
+
+def row_of(arguments, results):
+    parameters = ", ".join(f"Tensor t{i}" for i in range(arguments))
+    return f"many({parameters}) -> ({', '.join(['Tensor'] * results)})\n  is          prim\n  routine     many\n"
+
+
+@pytest.mark.parametrize("arguments,results,fits", [(32, 16, True), (33, 16, False), (32, 17, False)])
+def test_how_many_arguments_and_results_a_row_may_have(tmp_path, arguments, results, fits):
+    if fits:
+        (row,) = read(tmp_path, row_of(arguments, results))
+        assert len(row.schema.parameters) == 32 and len(row.schema.results) == 16
+    else:
+        with pytest.raises(language.TableError, match="at most 32 parameters and 16 results"):
+            read(tmp_path, row_of(arguments, results))
+
+
+@pytest.mark.parametrize(
+    "declared,items",
+    [
+        ("int[2] stride=1", ["1", "1"]),
+        ("int[] x=[]", []),
+        ("SymInt[] x=[1, -2]", ["1", "-2"]),
+        ("bool[3] mask=True", ["True"] * 3),
+        ("float[] f=[0.5, 1e-3]", ["0.5", "1e-3"]),
+        ("Scalar[] s=[2, 0.5, True]", ["2", "0.5", "True"]),
+        ("int[]? x=None", None),
+        ("int x=1", None),
+    ],
+)
+def test_defaults_of_lists(declared, items):
+    (parameter,) = schema.parse(f"f({declared}) -> Tensor").parameters
+    assert parameter.default_items == items
 
 
 def test_the_build_ends_with_the_mistake(tmp_path):

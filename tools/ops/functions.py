@@ -28,6 +28,8 @@ LISTS = {
     "int": ("const wk_int *", "INTS", "integers"),
     "SymInt": ("const wk_int *", "INTS", "integers"),
     "float": ("const double *", "DOUBLES", "numbers"),
+    "bool": ("const bool *", "BOOLS", "booleans"),
+    "Scalar": ("const wk_value *", "SCALARS", "scalars"),
 }
 KEYWORDS = {"default", "register"}  # C's, as names of arguments
 

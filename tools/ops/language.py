@@ -45,6 +45,7 @@ FIELDS = {
     "at_launch": "integer arguments that a lowered body is given at launch, as numbers are",
     "unpromoted": "arguments that take no part in promotion",
     "clamps": "integer arguments for which what is below all integers is as good as the least: which diagonal",
+    "complex": "number arguments, and lists of numbers, that may be complex",
     "grad_fn": "PyTorch's name of the tape's node where it is not the operator's with Backward0, then, where that holds only "
     "if it is given, an argument: `SumBackward1 dim`",
     "kernel_name": "PyTorch's name of the kernel, in errors about dtypes that it does not have",
@@ -171,6 +172,7 @@ class Row:
     at_launch: set
     unpromoted: set
     clamps: set
+    complex: set
     grad_fn: list
     kernel_name: str
     out: str
@@ -406,6 +408,7 @@ def make_row(entry, comment, classes):
         at_launch=words(entry, fields, "at_launch", names_of(s)),
         unpromoted=words(entry, fields, "unpromoted", names_of(s)),
         clamps=words(entry, fields, "clamps", names_of(s)),
+        complex=words(entry, fields, "complex", names_of(s)),
         grad_fn=parse_grad_fn(entry, s, fields.get("grad_fn", "")),
         kernel_name=fields.get("kernel_name", ""),
         out=out or default_out(s, flags),

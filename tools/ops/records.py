@@ -6,7 +6,7 @@ records(rows)    records.c: schemas, records, and the table of names, which wk_o
 decompositions   decompose_rules.h and decompose_table.c: what each row is decomposed by
 """
 
-from . import language
+from . import functions, language, schema
 
 KINDS = {
     "Tensor": "TENSOR",
@@ -22,7 +22,7 @@ KINDS = {
     "MemoryFormat": "MEMORY_FORMAT",
     "Layout": "STRING",
 }
-LIST_KINDS = {"Tensor": "TENSORS", "int": "INTS", "SymInt": "INTS", "float": "FLOATS"}
+LIST_KINDS = {"Tensor": "TENSORS", "int": "INTS", "SymInt": "INTS", "float": "FLOATS", "bool": "BOOLS", "Scalar": "SCALARS"}
 FUNCTION_TYPES = {
     "shape": ("wk__meta_fn", "wk__meta_"),
     "vjp": ("wk__vjp_fn", "wk__vjp_"),
@@ -115,20 +115,35 @@ class Shared:
         return self.known[text]
 
 
+def default_list(p):
+    """A list has an address also when it is empty."""
+    pointer, tag, member = functions.LISTS[p.type]
+    items = [default_item(p.type, item) for item in p.default_items]
+    array = f"({pointer.removesuffix('*').strip()}[]){{{', '.join(items or ['0'])}}}"
+    return f".tag = WK_VALUE_{tag}, .count = {len(items)}, .{member} = {array}"
+
+
+def default_item(kind, text):
+    if kind == "Scalar":
+        return f"{{{plain_default(kind, text)}}}"
+    return f"{{{text}}}" if kind in ("int", "SymInt") else text.lower()
+
+
+def plain_default(kind, text):
+    """The initialiser of one thing."""
+    if text in ("True", "False"):
+        return f".tag = WK_VALUE_BOOL, .boolean = {text.lower()}"
+    if text.startswith("'"):
+        return f".tag = WK_VALUE_STRING, .string = {quoted(text[1:-1])}"
+    if kind == "float" or (kind == "Scalar" and ("." in text or "e" in text)):
+        return f".tag = WK_VALUE_DOUBLE, .number = {text}"
+    return f".tag = WK_VALUE_INT, .integer = {{{text}}}"
+
+
 def default_value(p):
     if p.default is None or p.default == "None":
         return ""
-    if p.default in ("True", "False"):
-        return f".tag = WK_VALUE_BOOL, .boolean = {p.default.lower()}"
-    if p.default == "[]":
-        return ".tag = WK_VALUE_INTS, .integers = unit_list"
-    if p.default == "[1]":
-        return ".tag = WK_VALUE_INTS, .count = 1, .integers = unit_list"
-    if p.default.startswith("'"):
-        return f".tag = WK_VALUE_STRING, .string = {quoted(p.default[1:-1])}"
-    if p.type == "float" or (p.type == "Scalar" and ("." in p.default or "e" in p.default)):
-        return f".tag = WK_VALUE_DOUBLE, .number = {p.default}"
-    return f".tag = WK_VALUE_INT, .integer = {{{p.default}}}"
+    return plain_default(p.type, p.default) if p.default_items is None else default_list(p)
 
 
 def parameter(row, p):
@@ -144,6 +159,7 @@ def parameter(row, p):
         "at_launch": p.name in row.at_launch,
         "unpromoted": p.name in row.unpromoted,
         "clamps": p.name in row.clamps,
+        "complex": p.name in row.complex,
     }
     fields += [f".{name} = true" for name, holds in marks.items() if holds]
     if p.size:
@@ -260,7 +276,9 @@ def records(rows):
     result_names = Shared("const char *const result_names")
     saves = Shared("const wk__saves saves")
     body = [record(row, parameters, result_names, saves) for row in rows]
-    out = [WRITTEN, '#include "ops/rules.h"', "", "static const wk_int unit_list[] = {{1}};", ""]
+    out = [WRITTEN, '#include "ops/rules.h"', "", ""]
+    limits = f"WK__MAX_ARGS == {schema.MAX_PARAMETERS} && WK__MAX_RESULTS == {schema.MAX_RESULTS}"
+    out += [f'_Static_assert({limits}, "tools/ops/schema.py has other limits");', ""]
     out += parameters.lines + result_names.lines + saves.lines
     out += [
         "",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 MAX_PARAMETERS, MAX_RESULTS, MAX_NAME = 32, 16, 63
 
 TYPES = "Tensor Scalar int SymInt float bool str ScalarType Device Generator MemoryFormat Layout".split()
-LISTS = {"Tensor", "int", "SymInt", "float"}  # types that a list may hold
+LISTS = {"Tensor", "int", "SymInt", "float", "bool", "Scalar"}  # types that a list may hold
 
 
 class SchemaError(Exception):
@@ -31,6 +31,15 @@ class Parameter:
     default: str | None = None
     alias: str = ""
     written: bool = False
+
+    @property
+    def default_items(self):
+        """Of a list's default, as texts; `int[2] stride=1` stands for two ones. None: the default is no list."""
+        if not self.is_list or self.default in (None, "None"):
+            return None
+        if self.default.startswith("["):
+            return split_commas(self.default[1:-1])
+        return [self.default] * max(self.size, 1)
 
 
 @dataclass
@@ -73,7 +82,8 @@ class Schema:
 TYPE = re.compile(
     r"(?P<type>\w+)(?P<alias>\([^)]*\))?(?P<item>\?)?(?P<list>\[(?P<size>\d*)\])?(?P<list_alias>\([^)]*\))?(?P<optional>\?)?"
 )
-DEFAULT = re.compile(r"None|True|False|\[\]|\[1\]|'[^']*'|-?[0-9.]+(e-?[0-9]+)?")
+PLAIN_DEFAULT = r"(True|False|-?[0-9.]+(e-?[0-9]+)?)"
+DEFAULT = re.compile(rf"None|'[^']*'|{PLAIN_DEFAULT}|\[({PLAIN_DEFAULT}(, {PLAIN_DEFAULT})*)?\]")
 
 
 def split_commas(text):

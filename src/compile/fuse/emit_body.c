@@ -42,7 +42,7 @@ static wk__var emit_number(wk__emitter *e, int region, const wk__instr *instr) {
   if (arg->tag == WK_VALUE_INT)
     return emit_param(e, (wk__fused_param){-1, wk__emit_add_number(e, arg->integer)}, (wk_dtype)instr->dtype);
   for (int i = 0; i < e->float_count; i++)
-    if (e->floats[i].count == arg->count)
+    if (wk__graph_same_arg(&e->floats[i], arg))
       return emit_param(e, (wk__fused_param){(int16_t)i, 0}, (wk_dtype)instr->dtype);
   if (e->float_count == WK__FUSED_NUMBERS) {
     e->h->status = unsupported();

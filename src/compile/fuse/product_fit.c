@@ -104,7 +104,7 @@ static int64_t bytes_of(const wk_tensor *t) { return wk__hint(t->numel) * (int64
 static bool has_plain_args(const wk__graph_node *n) {
   for (int i = 0; i < n->op->schema.parameter_count; i++) {
     const wk__graph_arg *a = &n->args[i];
-    bool constant = a->tag == WK_VALUE_BOOL || a->tag == WK_VALUE_NONE || (a->tag == WK_VALUE_DOUBLE && !a->count);
+    bool constant = a->tag == WK_VALUE_BOOL || a->tag == WK_VALUE_NONE || a->tag == WK_VALUE_DOUBLE;
     if (!constant && a->tag != WK_VALUE_TENSOR) return false;
   }
   return n->op->schema.parameter_count <= WK__PRODUCT_ARGS && (n->op != WK__OP(linear) || has_plain_bias(n));
@@ -213,7 +213,8 @@ bool wk__group_make_operand(wk__group *g, const wk__graph_node *product, const w
 
 static bool is_plain_draw(const wk__graph_node *n, const wk__choices *choices) {
   if (n->kind != WK__GRAPH_CALL || !wk__is_draw(n->op) || n->flags & WK__GRAPH_TAPED) return false;
-  return n->args[2].tag == WK_VALUE_DOUBLE && wk__hint(n->value->numel) / wk_get_num_threads() >= choices->drawn_values;
+  return wk__value_is_real(&n->args[2].value) &&
+         wk__hint(n->value->numel) / wk_get_num_threads() >= choices->drawn_values;
 }
 
 bool wk__group_take_draw(wk__group *g, const wk__graph_node *draw, const wk__choices *choices,

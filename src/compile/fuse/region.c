@@ -27,41 +27,11 @@ int64_t wk__hint(wk_int x) {
 bool wk__node_args(const wk__graph_node *node, wk_value *args) {
   for (int i = 0; i < node->op->schema.parameter_count; i++) {
     const wk__graph_arg *from = &node->args[i];
-    args[i] = (wk_value){.tag = from->tag, .count = from->count};
-    switch (from->tag) {
-      case WK_VALUE_TENSOR:
-        args[i].tensor = from->node->value;
-        break;
-      case WK_VALUE_TENSORS:
-        return false;
-      case WK_VALUE_DOUBLE: /* a number input may have any value: none that a body could be made for */
-        args[i].number = from->count ? 2.0 : from->number;
-        args[i].count = 0;
-        break;
-      case WK_VALUE_INT:
-        args[i].integer = from->integer;
-        break;
-      case WK_VALUE_BOOL:
-        args[i].boolean = from->boolean;
-        break;
-      case WK_VALUE_DTYPE:
-        args[i].dtype = from->dtype;
-        break;
-      case WK_VALUE_DEVICE:
-        args[i].device = from->device;
-        break;
-      case WK_VALUE_STRING:
-        args[i].string = from->string;
-        break;
-      case WK_VALUE_INTS:
-        args[i].integers = from->integers;
-        break;
-      case WK_VALUE_DOUBLES:
-        args[i].numbers = from->numbers;
-        break;
-      default:
-        break;
-    }
+    args[i] = from->value;
+    if (from->tag == WK_VALUE_TENSORS) return false;
+    if (from->tag == WK_VALUE_TENSOR) args[i].tensor = from->node->value;
+    if (from->tag == WK_VALUE_INPUT)
+      args[i] = wk__v_double(2); /* a number input may have any value: none that a body could be made for */
   }
   return true;
 }
@@ -114,7 +84,7 @@ static void choose_given(const wk__graph_node *node, bool *is_given) {
   for (int i = 0; i < node->op->schema.parameter_count; i++) {
     const wk__graph_arg *a = &node->args[i];
     int64_t exact = INT64_C(1) << 53;
-    is_given[i] = (a->tag == WK_VALUE_DOUBLE && a->count) ||
+    is_given[i] = a->tag == WK_VALUE_INPUT ||
                   (a->tag == WK_VALUE_INT &&
                    (!wk_int_is_known(a->integer) || a->integer.bits > exact || a->integer.bits < -exact));
   }

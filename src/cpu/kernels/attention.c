@@ -23,8 +23,7 @@ enum {
 };
 
 static double scale_of(const wk_value *scale, const wk_tensor *query) {
-  return scale->tag == WK_VALUE_DOUBLE ? scale->number
-                                       : 1 / sqrt((double)wk_int_guard_value(query->sizes[query->ndim - 1]));
+  return wk__value_is_real(scale) ? scale->number : 1 / sqrt((double)wk_int_guard_value(query->sizes[query->ndim - 1]));
 }
 
 static wk__heads heads(const wk_tensor *t) { /* without data where it will be made */

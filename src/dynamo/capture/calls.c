@@ -599,11 +599,10 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
 
 /* tensor(a) of a float that differs from call to call: an operator's result. NULL: it is something else, or raises. */
 static PyObject *tensor_of_number(wk__frame *f, PyObject *number) {
-  wk_value args[WK__MAX_ARGS] = {{.tag = WK_VALUE_DOUBLE}}, result = {0};
+  wk_value args[WK__MAX_ARGS] = {{0}}, result = {0};
   int input = wk__number_input(f->session->recording, number);
-  if (!input) return NULL;
-  args[0].number = PyFloat_AS_DOUBLE(number);
-  args[0].count = (uint32_t)input;
+  if (input < 0) return NULL;
+  args[0] = (wk_value){.tag = WK_VALUE_INPUT, .count = (uint32_t)input, .number = PyFloat_AS_DOUBLE(number)};
   wk_status status = wk_call(WK__OP(scalar_tensor), args, NULL, &result);
   return status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
 }

@@ -353,11 +353,10 @@ wk__reg wk__float_register(const wk__recording *r, PyObject *number) {
 
 int wk__number_input(wk__recording *r, PyObject *number) {
   wk__reg reg = wk__float_register(r, number);
-  if (reg < 0) return 0;
-  if (r->registers[reg].input >= 0) return r->registers[reg].input + 1;
-  if (wk__grow(&r->numbers, &r->number_capacity, r->number_count + 1, sizeof *r->numbers) != WK_OK) return 0;
+  if (reg < 0 || r->registers[reg].input >= 0) return reg < 0 ? -1 : r->registers[reg].input;
+  if (wk__grow(&r->numbers, &r->number_capacity, r->number_count + 1, sizeof *r->numbers) != WK_OK) return -1;
   r->numbers[r->number_count] = reg;
-  return 1 + (r->registers[reg].input = (int)r->number_count++);
+  return r->registers[reg].input = (int)r->number_count++;
 }
 
 /* ==================================================== settling =================================================== */

@@ -219,7 +219,7 @@ bool wk__is_plain_value(const wk__binding *binding, PyObject *object);
 int wk__observe(wk__recording *r, const wk__binding *binding, PyObject *object, wk__read_kind kind, wk__reg a,
                 int64_t b, PyObject *key);
 PyObject *wk__as_read(wk__recording *r, PyObject *found);  // -> new: what the region gets for what was just observed
-/* Position + 1 of a changing number among the graph's number inputs, which it becomes; 0: it is a constant. */
+/* Position of a changing number among the graph's number inputs, which it becomes; -1: it is a constant. */
 int wk__number_input(wk__recording *r, PyObject *number);
 void wk__specialize(wk__recording *r, PyObject *number); /* from here on its value is checked, and so a constant */
 void wk__check(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *object);

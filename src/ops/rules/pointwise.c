@@ -25,7 +25,7 @@ static wk_tensor *times(wk_tensor *t, const wk_value *factor) {
 /* Whether a number is exactly one. A number input of the graph being captured is not: it may be another in the next
  * call. */
 static bool is_one(const wk_value *v) {
-  if (v->tag == WK_VALUE_DOUBLE && v->count) return false;
+  if (v->tag == WK_VALUE_INPUT) return false;
   if (v->tag == WK_VALUE_INT) return wk_int_eq(v->integer, wk_int_of(1));
   return wk__value_is_number(v) && wk__scalar_double(wk__value_scalar(v)) == 1;
 }

@@ -94,7 +94,7 @@ static int unsigned_from_python(PyObject *o, bool negative, wk_value *out) {
 int wk__scalar_from_python(wk__state *state, PyObject *o, wk_value *out) {
   if (PyFloat_Check(o)) {
     *out = (wk_value){.tag = WK_VALUE_DOUBLE, .number = PyFloat_AS_DOUBLE(o)};
-    if (WK_UNLIKELY(wk__thread.mode.keys_on & WK__KEY_TRACE)) out->count = (uint32_t)wk__dynamo_number(o);
+    if (WK_UNLIKELY(wk__thread.mode.keys_on & WK__KEY_TRACE)) wk__dynamo_number(o, out);
     return 0;
   }
   if (PyBool_Check(o)) {
@@ -141,7 +141,7 @@ wk_tensor *wk__number_as_tensor(wk__state *state, const wk_value *number, const 
   wk__scalar s = wk__value_scalar(number);
   wk_dtype own = s.category == WK__FLOAT_KIND ? wk__default_dtype() : s.category == WK__BOOL_KIND ? WK_BOOL : WK_INT64;
   wk_dtype dtype = !beside || wk__dtype_category((wk_dtype)beside->dtype) < s.category ? own : (wk_dtype)beside->dtype;
-  bool changes = number->tag == WK_VALUE_DOUBLE && number->count; /* an input of the graph being captured */
+  bool changes = number->tag == WK_VALUE_INPUT; /* an input of the graph being captured */
   wk_tensor *t = changes ? wk_scalar_tensor(*number, dtype, (wk_value){0}) : wk_tensor_create(dtype, 0, NULL);
   if (!t) {
     wk__raise(state);
@@ -181,7 +181,10 @@ PyObject *wk__value_to_python(wk__state *state, wk_value *v) {  // -> new
     case WK_VALUE_WIDE:
       return v->count ? PyLong_FromUnsignedLongLong((uint64_t)v->wide) : PyLong_FromLongLong(v->wide);
     case WK_VALUE_DOUBLE:
+    case WK_VALUE_INPUT:
       return PyFloat_FromDouble(v->number);
+    case WK_VALUE_COMPLEX:
+      return PyComplex_FromDoubles(v->numbers[0], v->numbers[1]);
     case WK_VALUE_BOOL:
       return PyBool_FromLong(v->boolean);
     case WK_VALUE_DTYPE:
@@ -200,11 +203,7 @@ static int64_t elements_of(const wk_tensor *t) { return t && wk_int_is_known(t->
 
 static bool is_large(const wk_op *op, const wk_value *args) {
   int64_t elements = 0;
-  for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (args[i].tag == WK_VALUE_TENSOR) elements += elements_of(args[i].tensor);
-    if (args[i].tag == WK_VALUE_TENSORS)
-      for (uint32_t k = 0; k < args[i].count; k++) elements += elements_of(args[i].tensors[k]);
-  }
+  WK__EACH_TENSOR(tensor, args, op->schema.parameter_count) elements += elements_of(tensor);
   return elements >= WORTH_RELEASING;
 }
 

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <structmember.h>
 
-enum { INT_SPACE = 4 * WK_MAX_DIMS };
+enum { LIST_SPACE = 4 * WK_MAX_DIMS * (int)sizeof(wk_int) }; /* bytes */
 
 typedef struct operator_object {
   PyObject_HEAD vectorcallfunc vectorcall;
@@ -23,15 +23,19 @@ typedef struct operator_object {
   bool hidden;    /* a function that PyTorch has not: the core's alone */
 } operator_object;
 
+typedef struct list_block {
+  struct list_block *next;
+  wk_int items[];
+} list_block;
+
 /* What one attempt at matching made; everything borrows from the Python arguments. */
 typedef struct match {
   const wk_op *op; /* the overload that is tried */
   wk_value values[WK__MAX_ARGS];
-  wk_int ints[INT_SPACE];
-  int int_count;
-  wk_tensor **lists[WK__MAX_ARGS]; /* of tensors; freed after the call */
-  int list_count;
-  PyObject *out; /* borrowed: the out= argument */
+  _Alignas(wk_int) char space[LIST_SPACE]; /* what lists hold, as long as there is room */
+  size_t used;
+  list_block *blocks; /* those that found none; freed after the call */
+  PyObject *out;      /* borrowed: the out= argument */
   PyObject *requires_grad;
   const char *problem; /* why it does not fit: the parameter's name */
   PyObject *offender;  /* borrowed: the argument that does not fit */
@@ -43,6 +47,19 @@ typedef struct match {
 
 static bool is_number(PyObject *o) {
   return PyFloat_Check(o) || PyLong_Check(o) || (PyNumber_Check(o) && !PySequence_Check(o) && !PyUnicode_Check(o));
+}
+
+/* Memory for a list until the call is over; NULL with an exception. */
+static void *list_room(match *m, size_t bytes) {
+  size_t rounded = (bytes + sizeof(wk_int)) / sizeof(wk_int) * sizeof(wk_int);
+  m->used += rounded;
+  if (m->used <= sizeof m->space) return m->space + m->used - rounded;
+  m->used -= rounded;
+  list_block *block = PyMem_Malloc(sizeof *block + rounded);
+  if (!block) return PyErr_NoMemory();
+  block->next = m->blocks;
+  m->blocks = block;
+  return block->items;
 }
 
 /* A list with something else in it is an error at once, as in PyTorch, and not tried as another overload's. */
@@ -63,12 +80,8 @@ static int match_tensors(wk__state *state, match *m, const wk__parameter *p, PyO
   if (!(PyTuple_Check(o) || PyList_Check(o))) return 0;
   if (!all_tensors(state, m, p, o)) return -1;
   Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
-  wk_tensor **list = PyMem_Malloc((size_t)(n + 1) * sizeof *list);
-  if (!list) {
-    PyErr_NoMemory();
-    return -1;
-  }
-  m->lists[m->list_count++] = list;
+  wk_tensor **list = list_room(m, (size_t)n * sizeof *list);
+  if (!list) return -1;
   for (Py_ssize_t i = 0; i < n; i++) {
     PyObject *item = PySequence_Fast_GET_ITEM(o, i);
     list[i] = item == Py_None ? NULL : wk__tensor_of(item);
@@ -83,6 +96,13 @@ static int bad_int(const match *m, const wk__parameter *p, PyObject *item, Py_ss
                "%s(): argument '%s' failed to unpack the object at pos %zd with error \"type must be tuple of ints,but "
                "got %s\"",
                m->op->base_name, p->name, at + 1, Py_TYPE(item)->tp_name);
+  return -1;
+}
+
+/* Of other lists PyTorch looks at the first item as well; positions of what follows are counted from one. */
+static int bad_listed(const match *m, const wk__parameter *p, PyObject *item, Py_ssize_t at) {
+  PyErr_Format(PyExc_TypeError, "%s(): argument '%s' must be %s, but found element of type %s at pos %zd",
+               m->op->base_name, p->name, wk__types[p->type].shown, Py_TYPE(item)->tp_name, at + 1);
   return -1;
 }
 
@@ -111,14 +131,13 @@ static int check_sizes(const match *m, const wk__parameter *p, const wk_int *siz
 static int match_ints(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   bool sequence = PyTuple_Check(o) || PyList_Check(o);
   if (!sequence && !(p->fixed_count && is_size(state, o))) return 0;
-  wk_int *list = m->ints + m->int_count;
-  if (m->int_count + WK_MAX_DIMS > INT_SPACE) return 0;
   for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(o); i++)
     if (!is_size(state, PySequence_Fast_GET_ITEM(o, i)))
       return i ? bad_int(m, p, PySequence_Fast_GET_ITEM(o, i), i) : 0;
-  int n = wk__ints_from_python(state, o, list, !sequence);
+  wk_int *list = list_room(m, WK_MAX_DIMS * sizeof *list);
+  int n = list ? wk__ints_from_python(state, o, list, !sequence) : -1;
   if (n < 0 || check_sizes(m, p, list, n) < 0) return -1;
-  m->int_count += n;
+  while (!sequence && n < p->fixed_count) list[n++] = list[0];
   *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = list};
   return 1;
 }
@@ -140,7 +159,7 @@ static int match_float(wk__state *state, PyObject *o, wk_value *v) {
   if (wk__scalar_from_python(state, o, v) < 0) return -1;
   wk__scalar s = wk__value_scalar(v);
   *v = (wk_value){.tag = WK_VALUE_DOUBLE, .number = wk__scalar_double(s)};
-  if (WK_UNLIKELY(wk__thread.mode.keys_on & WK__KEY_TRACE)) v->count = (uint32_t)wk__dynamo_number(o);
+  if (WK_UNLIKELY(wk__thread.mode.keys_on & WK__KEY_TRACE)) wk__dynamo_number(o, v);
   return 1;
 }
 
@@ -217,14 +236,66 @@ static int match_complex(wk__state *state, const match *m, PyObject *o, wk_value
   return -1;
 }
 
-static int match_scalar(wk__state *state, const match *m, PyObject *o, wk_value *v) {
+/* Where a complex number can be kept. 1: taken, 0: it is no complex number, -1: an exception is set. */
+static int keep_complex(wk__state *state, match *m, PyObject *o, wk_value *v) {
+  Py_complex number;
+  if (!wk__complex_from_python(state, o, &number)) return 0;
+  double *parts = list_room(m, 2 * sizeof *parts);
+  if (!parts) return -1;
+  parts[0] = number.real, parts[1] = number.imag;
+  *v = (wk_value){.tag = WK_VALUE_COMPLEX, .numbers = parts};
+  return 1;
+}
+
+static int match_scalar(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   if (wk__is_tensor(state, o)) {
     if (!is_plain_element(wk__tensor_of(o))) return 0;
   } else if (!is_number(o)) {
     return 0;
   }
-  int complex = match_complex(state, m, o, v);
+  int complex = WK_UNLIKELY(p->complex) ? keep_complex(state, m, o, v) : match_complex(state, m, o, v);
   return complex ? complex : wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
+}
+
+/* In lists an int stands for a bool, as it does where PyTorch takes such lists. */
+static int match_listed_bool(PyObject *o, wk_value *v) {
+  if (!PyLong_Check(o)) return 0;
+  int truth = PyObject_IsTrue(o);
+  *v = (wk_value){.tag = WK_VALUE_BOOL, .boolean = truth > 0};
+  return truth < 0 ? -1 : 1;
+}
+
+/* In lists numbers are constants of a graph that is captured. */
+static void settle_item(wk_value *v) {
+  if (v->tag == WK_VALUE_INPUT) wk__dynamo_specialize(v);
+  if (v->tag == WK_VALUE_INT) v->integer = wk_int_of(wk_int_guard_value(v->integer));
+}
+
+static int match_item(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
+  uint8_t type = wk__types[p->type].item;
+  if (type == WK__TYPE_BOOL) return match_listed_bool(o, v);
+  int fits = type == WK__TYPE_SCALAR ? match_scalar(state, m, p, o, v) : match_float(state, o, v);
+  settle_item(v);
+  return fits;
+}
+
+/* Lists of what is no tensor and no int. Of numbers PyTorch looks at all before it takes the overload. */
+static int match_list(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
+  if (!(PyTuple_Check(o) || PyList_Check(o))) return 0;
+  uint8_t kind = wk__list_kind(p->type);
+  Py_ssize_t n = PySequence_Fast_GET_SIZE(o);
+  void *list = list_room(m, (size_t)n * wk__value_kinds[kind].item_size);
+  if (!list) return -1;
+  for (Py_ssize_t i = 0; i < n; i++) {
+    wk_value item = {0};
+    PyObject *object = PySequence_Fast_GET_ITEM(o, i);
+    int fits = match_item(state, m, p, object, &item);
+    if (fits == 0 && i > 0 && p->type != WK__TYPE_SCALARS) return bad_listed(m, p, object, i);
+    if (fits != 1) return fits;
+    wk__value_put_item(kind, list, (uint32_t)i, &item);
+  }
+  *v = (wk_value){.tag = kind, .count = (uint32_t)n, .string = list};
+  return 1;
 }
 
 static int match_argument(wk__state *state, match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
@@ -237,7 +308,7 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       v->tensor = wk__tensor_of(o);
       return 1;
     case WK__TYPE_SCALAR:
-      return match_scalar(state, m, o, v);
+      return match_scalar(state, m, p, o, v);
     case WK__TYPE_INT:
       return is_size_like(m, p) ? match_size(state, o, v) : match_int(state, o, p->symbolic, v);
     case WK__TYPE_FLOAT:
@@ -262,6 +333,10 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
       return match_tensors(state, m, p, o, v);
     case WK__TYPE_INTS:
       return match_ints(state, m, p, o, v);
+    case WK__TYPE_FLOATS:
+    case WK__TYPE_BOOLS:
+    case WK__TYPE_SCALARS:
+      return match_list(state, m, p, o, v);
     default:
       return 0;
   }
@@ -270,7 +345,12 @@ static int match_argument(wk__state *state, match *m, const wk__parameter *p, Py
 /* ================================================== all arguments =============================================== */
 
 static void release_lists(match *m) {
-  while (m->list_count) PyMem_Free(m->lists[--m->list_count]);
+  while (m->blocks) {
+    list_block *next = m->blocks->next;
+    PyMem_Free(m->blocks);
+    m->blocks = next;
+  }
+  m->used = 0;
 }
 
 /* PyTorch's Python names for schema names, and NumPy's, which PyTorch takes as well. */
@@ -345,13 +425,14 @@ static int misfit(match *m, const wk__parameter *p, PyObject *o, int position) {
 static int match_spread(wk__state *state, match *m, const wk__parameter *p, PyObject *const *args, Py_ssize_t n,
                         wk_value *v) {
   if (n > WK_MAX_DIMS) return 0;
+  wk_int *list = list_room(m, (size_t)n * sizeof *list);
+  if (!list) return -1;
   for (Py_ssize_t k = 0; k < n; k++) {
     if (!is_size(state, args[k])) return k ? bad_int(m, p, args[k], k) : 0;
-    if (wk__int_from_python(state, args[k], &m->ints[k]) < 0) return -1;
+    if (wk__int_from_python(state, args[k], &list[k]) < 0) return -1;
   }
-  if (check_sizes(m, p, m->ints, (int)n) < 0) return -1;
-  m->int_count = (int)n;
-  *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = m->ints};
+  if (check_sizes(m, p, list, (int)n) < 0) return -1;
+  *v = (wk_value){.tag = WK_VALUE_INTS, .count = (uint32_t)n, .integers = list};
   return 1;
 }
 
@@ -395,6 +476,9 @@ static int match_keyword(wk__state *state, match *m, const wk_op *op, PyObject *
   return 0;
 }
 
+/* Bits of the first `n` arguments, which may be all that there are bits for. */
+static uint32_t first_arguments(int64_t n) { return (uint32_t)((UINT64_C(1) << n) - 1); }
+
 static int match_overload(operator_object *o, match *m, const wk_op *op, PyObject *const *args, Py_ssize_t n,
                           PyObject *keywords) {
   const wk__schema *s = &op->schema;
@@ -402,14 +486,12 @@ static int match_overload(operator_object *o, match *m, const wk_op *op, PyObjec
   release_lists(m);
   m->op = op;
   m->in_place = o->in_place || o->is_method;
-  m->int_count = 0;
   m->out = m->requires_grad = m->offender = NULL;
   m->problem = "";
   m->position = -1;
   int fits = match_positional(o->state, m, op, o->is_method, args, n);
   if (fits != 1) return fits;
-  uint32_t given = n ? (1u << n) - 1 : 0;
-  if (n > s->positional_count) given = (1u << s->positional_count) - 1;
+  uint32_t given = first_arguments(wk__min(n, s->positional_count));
   for (Py_ssize_t k = 0; keywords && k < PyTuple_GET_SIZE(keywords); k++) {
     fits = match_keyword(o->state, m, op, PyTuple_GET_ITEM(keywords, k), args[n + k], &given);
     if (fits != 1) return fits;
@@ -425,22 +507,7 @@ static int match_overload(operator_object *o, match *m, const wk_op *op, PyObjec
 
 /* ==================================================== errors ==================================================== */
 
-static const char *word_for(const wk__parameter *p) {
-  static const char *const words[] = {"Tensor",
-                                      "Number",
-                                      "int",
-                                      "float",
-                                      "bool",
-                                      "str",
-                                      "torch.dtype",
-                                      "torch.device",
-                                      "torch.Generator",
-                                      "tuple of Tensors",
-                                      "tuple of ints",
-                                      "tuple of floats",
-                                      "torch.memory_format"};
-  return words[p->type];
-}
+static const char *word_for(const wk__parameter *p) { return wk__types[p->type].shown; }
 
 static const char *shown_name(const wk__parameter *p) { return strcmp(p->name, "self") == 0 ? "input" : p->name; }
 
@@ -487,7 +554,7 @@ static void raise_missing(const operator_object *o, const wk_op *op, int first) 
 static PyObject *bad_first_item(const wk__state *state, const wk__parameter *p,
                                 PyObject *offender) {  // -> borrowed, NULL: none
   bool sequence = PyTuple_Check(offender) || PyList_Check(offender);
-  if (strcmp(word_for(p), "tuple of ints") != 0 || !sequence || PySequence_Fast_GET_SIZE(offender) == 0) return NULL;
+  if (p->type != WK__TYPE_INTS || !sequence || PySequence_Fast_GET_SIZE(offender) == 0) return NULL;
   PyObject *item = PySequence_Fast_GET_ITEM(offender, 0);
   return is_size(state, item) ? NULL : item;
 }
@@ -559,7 +626,6 @@ static void raise_parse(const operator_object *o, const wk_op *op, match *m, PyO
   }
   release_lists(m);
   m->op = op;
-  m->int_count = 0;
   for (int i = 0; i < s->parameter_count; i++) {
     const wk__parameter *p = &s->parameters[i];
     bool by_position = i < n && !p->keyword_only;
@@ -577,8 +643,22 @@ static void raise_parse(const operator_object *o, const wk_op *op, match *m, PyO
   raise_keyword(o, op, args + n, n, keywords);
 }
 
+static bool is_repeated(const wk_value *list) {
+  for (uint32_t k = 1; k < list->count; k++) {
+    wk_value item = wk__value_item(list, k), first = wk__value_item(list, 0);
+    if (!wk__value_same(&item, &first)) return false;
+  }
+  return list->count > 0;
+}
+
+/* A list of as many alike items is shown as one of them, which is how it is written. */
 static void print_default(wk__string *s, const wk_value *v) {
-  if (v->tag == WK_VALUE_INT)
+  wk_value item = wk__value_has_items(v) && is_repeated(v) ? wk__value_item(v, 0) : (wk_value){0};
+  if (item.tag)
+    print_default(s, &item);
+  else if (v->tag == WK_VALUE_STRING)
+    wk__string_printf(s, " = \"%s\"", v->string);
+  else if (v->tag == WK_VALUE_INT)
     wk__string_printf(s, " = %lld", (long long)v->integer.bits);
   else if (v->tag == WK_VALUE_BOOL)
     wk__string_append(s, v->boolean ? " = True" : " = False");
@@ -693,7 +773,7 @@ static bool takes_numbers_at_launch(const wk_op *op) {
 
 static bool can_be_input(const wk_op *op, const wk_value *number) {
   bool fixed = op->tags & WK__TAG_FIXED_NUMBERS;
-  return !fixed || wk__dynamo_number_avoids((int)number->count, wk__fixed_numbers, WK__FIXED_NUMBER_COUNT);
+  return !fixed || wk__dynamo_number_avoids(number, wk__fixed_numbers, WK__FIXED_NUMBER_COUNT);
 }
 
 /* Numbers that are inputs of a graph being captured can only go where nothing but a launch looks at them. */
@@ -703,10 +783,8 @@ void wk__settle_numbers(const wk_op *op, wk_value *values) {
     if (values[i].tag == WK_VALUE_TENSOR && wk__thread.mode.grad_enabled && values[i].tensor->keys & WK__KEY_AUTOGRAD)
       launch_only &= !op->vjp || op->tags & WK__TAG_PASSES_NUMBERS; /* else the derivative would compute with it */
   for (int i = 0; i < op->schema.parameter_count; i++) {
-    if (values[i].tag != WK_VALUE_DOUBLE || !values[i].count) continue;
-    if (launch_only && can_be_input(op, &values[i])) continue;
-    wk__dynamo_specialize((int)values[i].count);
-    values[i].count = 0;
+    if (values[i].tag != WK_VALUE_INPUT || (launch_only && can_be_input(op, &values[i]))) continue;
+    wk__dynamo_specialize(&values[i]);
   }
 }
 
@@ -766,7 +844,8 @@ static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nar
   operator_object *o = (operator_object *)self;
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
   match m;
-  m.list_count = 0;
+  m.blocks = NULL;
+  m.used = 0;
   PyObject *result = NULL;
   if (WK_UNLIKELY(o->state->overrides) && wk__overridden(o->state, self, args, n, keywords, &result)) return result;
   int fits = 0;

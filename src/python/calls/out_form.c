@@ -9,14 +9,9 @@
 static wk_status check_apart(const wk_op *op, const wk_value *args, const wk_tensor *out) {
   bool other_dtype = args[0].tag == WK_VALUE_TENSOR && args[0].tensor->dtype != out->dtype; /* refused before */
   if (!(op->tags & WK__TAG_OUT_APART) || other_dtype) return WK_OK;
-  for (int i = 0; i < op->schema.parameter_count; i++) {
-    bool list = args[i].tag == WK_VALUE_TENSORS;
-    if (!list && args[i].tag != WK_VALUE_TENSOR) continue;
-    for (uint32_t k = 0; k < (list ? args[i].count : 1); k++) {
-      const wk_tensor *t = list ? args[i].tensors[k] : args[i].tensor;
-      wk__meeting m = t ? wk__meet(t, out) : WK__MEET_NOT;
-      if (m == WK__MEET_ALL || m == WK__MEET_PARTLY) return wk__refuse_shared_memory();
-    }
+  WK__EACH_TENSOR(tensor, args, op->schema.parameter_count) {
+    wk__meeting m = wk__meet(tensor, out);
+    if (m == WK__MEET_ALL || m == WK__MEET_PARTLY) return wk__refuse_shared_memory();
   }
   return WK_OK;
 }

@@ -29,15 +29,12 @@ static PyObject *int_object(const builder *b, wk_int x) {  // -> new
   return wk__fx_symbol_value(b->graph, b->nodes, b->symbols, x);
 }
 
-static PyObject *list_item(const builder *b, const wk__graph_arg *arg, uint32_t i) {  // -> new
-  if (arg->tag == WK_VALUE_INTS) return int_object(b, arg->integers[i]);
-  if (arg->tag == WK_VALUE_DOUBLES) return PyFloat_FromDouble(arg->numbers[i]);
-  return node_of(b, arg->nodes[i]);
-}
-static PyObject *list_object(const builder *b, const wk__graph_arg *arg) {  // -> new
+static PyObject *arg_object(const builder *b, const wk__parameter *p, const wk__graph_arg *arg);  // -> new
+
+static PyObject *list_object(const builder *b, const wk__parameter *p, const wk__graph_arg *arg) {  // -> new
   PyObject *list = PyList_New((Py_ssize_t)arg->count);
   for (uint32_t i = 0; list && i < arg->count; i++) {
-    PyObject *item = list_item(b, arg, i);
+    PyObject *item = arg_object(b, p, &(wk__graph_arg){.value = wk__value_item(&arg->value, i)});
     if (item)
       PyList_SET_ITEM(list, (Py_ssize_t)i, item);
     else
@@ -58,9 +55,12 @@ static PyObject *arg_object(const builder *b, const wk__parameter *p, const wk__
       return node_of(b, arg->node);
     case WK_VALUE_INT:
       return int_object(b, arg->integer);
+    case WK_VALUE_INPUT:
+      return b->numbers ? Py_NewRef(b->numbers[arg->count]) : PyFloat_FromDouble(arg->number);
     case WK_VALUE_DOUBLE:
-      if (arg->count && b->numbers) return Py_NewRef(b->numbers[arg->count - 1]);
       return PyFloat_FromDouble(arg->number);
+    case WK_VALUE_COMPLEX:
+      return PyComplex_FromDoubles(arg->numbers[0], arg->numbers[1]);
     case WK_VALUE_BOOL:
       return PyBool_FromLong(arg->boolean);
     case WK_VALUE_DTYPE:
@@ -71,20 +71,16 @@ static PyObject *arg_object(const builder *b, const wk__parameter *p, const wk__
       return string_object(state, p, arg->string);
     case WK_VALUE_GENERATOR:
       return generator_of(state, arg->generator);
-    case WK_VALUE_INTS:
-    case WK_VALUE_DOUBLES:
-    case WK_VALUE_TENSORS:
-      return list_object(b, arg);
-    default:
+    case WK_VALUE_NONE:
       Py_RETURN_NONE;
+    default:
+      return list_object(b, p, arg);
   }
 }
 
 /* A default has no tensors, so that the two kinds of value agree in what counts. */
 static PyObject *default_object(const builder *b, const wk__parameter *p) {  // -> new
-  wk__graph_arg arg = {.tag = p->default_value.tag, .count = p->default_value.count};
-  memcpy(&arg.integer, &p->default_value.integer, sizeof arg.integer);
-  return arg_object(b, p, &arg);
+  return arg_object(b, p, &(wk__graph_arg){.value = p->default_value});
 }
 
 /* 1: what the call would get anyway. -1 with an exception. */
@@ -380,7 +376,7 @@ static Py_ssize_t count_numbers(const wk__graph *source) {
   Py_ssize_t count = 0;
   for (const wk__graph_node *n = source->first; n; n = n->next)
     for (int i = 0; n->kind == WK__GRAPH_CALL && i < n->op->schema.parameter_count; i++)
-      if (n->args[i].tag == WK_VALUE_DOUBLE && (Py_ssize_t)n->args[i].count > count) count = n->args[i].count;
+      if (n->args[i].tag == WK_VALUE_INPUT) count = wk__max(count, (int64_t)n->args[i].count + 1);
   return count;
 }
 
