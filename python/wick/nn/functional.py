@@ -450,7 +450,9 @@ def _list_with_default(out_size, defaults):
         return out_size
     if len(defaults) <= len(out_size):
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
-    return [given if given is not None else own for given, own in zip(out_size, defaults[-len(out_size) :])]
+    return [
+        given if given is not None else own for given, own in zip(out_size, defaults[-len(out_size) :], strict=True)
+    ]
 
 
 def adaptive_avg_pool2d(input, output_size):

@@ -108,11 +108,12 @@ static bool has_no_windows(const wk_int *sizes, int dims) {
   return false;
 }
 
-/* The sizes of equal windows; false where they are not equal. */
+/* The sizes of equal windows; false where they are not equal, or symbols: a window that moves has sizes that are known.
+ */
 static bool are_even(const wk_tensor *t, const wk_int *sizes, int dims, wk_int *out) {
   const wk_int *whole = t->sizes + t->ndim - dims;
   for (int d = 0; d < dims; d++) {
-    if (!wk_int_eq(wk_int_mod(whole[d], sizes[d]), zero())) return false;
+    if (!wk_int_is_known(whole[d]) || !wk_int_eq(wk_int_mod(whole[d], sizes[d]), zero())) return false;
     out[d] = wk_int_floordiv(whole[d], sizes[d]);
   }
   return true;
@@ -217,7 +218,8 @@ static wk_tensor *averages(wk_tensor *t, const wk_int *sizes, int dims) {
   for (int d = 0; d < dims; d++) axes[d] = wk_int_of(last[MOST_DIMS - dims + d]);
   if (has_no_windows(sizes, dims)) return nothing(t, sizes, dims, WK_DTYPE_NONE);
   if (all_are(sizes, dims, 1)) return wk_mean_dim(t, axes, dims, true, WK_DTYPE_NONE);
-  if (!are_even(t, sizes, dims, size)) return average_uneven(t, sizes, dims);
+  bool small = wk__dtypes[t->dtype].compute != t->dtype; /* which avg_pool3d does not take */
+  if ((dims == 3 && small) || !are_even(t, sizes, dims, size)) return average_uneven(t, sizes, dims);
   return dims == 2 ? wk_avg_pool2d(t, size, dims, size, dims, &none, 1, false, true, NONE)
                    : wk_avg_pool3d(t, size, dims, size, dims, &none, 1, false, true, NONE);
 }
@@ -262,6 +264,15 @@ static bool largest_even(wk_tensor *t, const wk_int *size, int dims, wk_tensor *
   return status == WK_OK;
 }
 
+/* Of all elements. */
+static bool largest_of_all(wk_tensor *t, int dims, wk_tensor **out) {
+  wk_tensor *flat = wk_flatten_using_ints(t, -dims, -1);
+  if (!flat || wk_max_dim(flat, -1, true, out) != WK_OK) return false;
+  for (int r = 0; r < 2; r++)
+    for (int d = 1; d < dims && out[r]; d++) out[r] = wk_unsqueeze(out[r], -1);
+  return true;
+}
+
 static bool largest(wk_tensor *t, const wk_int *sizes, int dims, wk_tensor **out) {
   wk_int size[MOST_DIMS];
   if (has_no_windows(sizes, dims)) {
@@ -269,6 +280,7 @@ static bool largest(wk_tensor *t, const wk_int *sizes, int dims, wk_tensor **out
     out[1] = nothing(t, sizes, dims, WK_INT64);
     return true;
   }
+  if (all_are(sizes, dims, 1)) return largest_of_all(t, dims, out);
   return are_even(t, sizes, dims, size) ? largest_even(t, size, dims, out) : largest_uneven(t, sizes, dims, out);
 }
 

@@ -179,6 +179,7 @@ static wk_status smaller_than_window(const wk_tensor *t, const window *w) {
 static wk_status count_windows(const wk_op *op, const wk_tensor *t, const window *w, wk_int *out) {
   int lead = t->ndim - w->dims;
   bool small = false;
+  if (op == WK__OP(avg_pool2d) && t->ndim < 3) return wk__wrap_dim(-3, t->ndim, &lead); /* PyTorch's words */
   if (t->ndim != w->dims + 1 && t->ndim != w->dims + 2) return bad_input(op, t, w->dims);
   WK_TRY(check_window(w));
   WK_TRY(check_positive(w, w->size, "kernel size", 'k'));
@@ -588,7 +589,7 @@ wk_status wk__compose_max_pool1d_with_indices(wk__call *c) {
   return compose_line(c, WK__OP(max_pool2d_with_indices), "max_pool1d", WK__ARG(max_pool1d, dilation), 2);
 }
 
-/* PyTorch checks lines whose places nobody wants in words of their own. */
+/* PyTorch checks lines whose places are not wanted in words of their own. */
 static wk_status check_line_list(const wk_value *list, const char *argument, bool may_be_empty) {
   if (list->count == 1 || (may_be_empty && list->count == 0)) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR,
