@@ -311,3 +311,14 @@ wk_status wk__decompose_attention_backward(wk__call *c, wk_tensor **out) {
   out[2] = product(turned(p), g);
   return out[0] && out[1] && out[2] ? WK_OK : wk_error_category();
 }
+
+/* Places are of no use here. */
+WK__DECOMPOSE_ONE(max_pool) {
+  const wk_value *size = &VALUE(1), *step = &VALUE(2), *padding = &VALUE(3), *dilation = &VALUE(4);
+  wk_tensor *results[2] = {NULL, NULL};
+  bool planes = c->op == WK__OP(_max_pool2d), ceil = VALUE(5).boolean;
+  wk_status status = (planes ? wk_max_pool2d_with_indices : wk_max_pool3d_with_indices)(
+      ARG(0), size->integers, (int)size->count, step->integers, (int)step->count, padding->integers,
+      (int)padding->count, dilation->integers, (int)dilation->count, ceil, results);
+  return status == WK_OK ? results[0] : NULL;
+}

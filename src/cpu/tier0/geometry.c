@@ -364,6 +364,19 @@ static bool prefers_columns(const wk__nest *nest, const loops *l, int column, in
   return balance > 0;
 }
 
+/* Short rows whose elements do not lie in one piece, as windows: one by one they would be a few elements a block, so
+ * they go side by side. Rows behind each other that lie in pieces are blocks of several rows. */
+static bool are_windows(const wk__nest *nest, const loops *l, int column, int row) {
+  int64_t length = 1;
+  bool in_pieces = l->r > 1;
+  for (int d = l->p; d < l->p + l->r; d++) length *= l->size[d];
+  for (int a = 0; a < (int)nest->access_count; a++) {
+    int64_t along = llabs(l->stride[a][column]);
+    in_pieces |= nest->accesses[a].per_element && along && along < l->size[row] * llabs(l->stride[a][row]);
+  }
+  return in_pieces && length <= WK__REDUCE_LANES && length < l->size[column];
+}
+
 wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers) {
   const wk__nest *nest = program->nest;
   loops l;
@@ -384,7 +397,9 @@ wk_status bind_geometry(const wk__program *program, const wk__launch *launch, ge
     return WK_OK;
   }
   int column = l.p - 1;
-  bool by_columns = l.r > 0 && l.p > 0 && !program->has_store_add && prefers_columns(nest, &l, column, l.p + l.r - 1);
+  int row = l.p + l.r - 1;
+  bool by_columns = l.r > 0 && l.p > 0 && !program->has_store_add &&
+                    (prefers_columns(nest, &l, column, row) || are_windows(nest, &l, column, row));
   g->mode = by_columns ? LOOP_COLUMNS : LOOP_ROWS;
   if (by_columns)
     block_columns(program, &l, g, column);

@@ -531,9 +531,16 @@ SCAN(prod_f64, double, MUL)
   static void arg_columns_##name(void *best, int64_t *index, const void *value, int64_t m, int64_t n, int64_t first) { \
     const type *v = value;                                                                                             \
     type *b = best;                                                                                                    \
-    for (int64_t i = 0; i < m; i++, v += n)                                                                            \
-      for (int64_t j = 0; j < n; j++)                                                                                  \
-        if (index[j] < 0 || (b[j] == b[j] && (v[j] operator b[j] || v[j] != v[j]))) b[j] = v[j], index[j] = first + i; \
+    int64_t i = 0;                                                                                                     \
+    if (m && n && index[0] < 0) { /* the first row of all columns */                                                   \
+      for (int64_t j = 0; j < n; j++) b[j] = v[j], index[j] = first;                                                   \
+      i = 1, v += n;                                                                                                   \
+    }                                                                                                                  \
+    for (; i < m; i++, v += n) VECTORISE for (int64_t j = 0; j < n; j++) {                                             \
+        bool better = (b[j] == b[j]) & ((v[j] operator b[j]) | (v[j] != v[j]));                                        \
+        b[j] = better ? v[j] : b[j];                                                                                   \
+        index[j] = better ? first + i : index[j];                                                                      \
+      }                                                                                                                \
   }
 ARG(max_bool, uint8_t, >)
 ARG(max_i64, int64_t, >)

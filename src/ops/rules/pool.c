@@ -30,7 +30,8 @@ _Static_assert(WK__ARG_avg_pool2d_padding == PADDING && WK__ARG_max_pool3d_with_
                "the arguments of a window");
 
 static bool is_max(const wk_op *op) {
-  return op == WK__OP(max_pool2d_with_indices) || op == WK__OP(max_pool3d_with_indices);
+  return op == WK__OP(max_pool2d_with_indices) || op == WK__OP(max_pool3d_with_indices) || op == WK__OP(_max_pool2d) ||
+         op == WK__OP(_max_pool3d);
 }
 static int dims_of(const wk_op *op) { return op->schema.parameters[SIZE].fixed_count; }
 
@@ -223,8 +224,10 @@ wk_status wk__meta_avg_pool(wk__call *c) {
 
 wk_status wk__meta_max_pool(wk__call *c) {
   WK_TRY(describe_pool(c));
-  c->specs[1] = c->specs[0];
-  c->specs[1].dtype = WK_INT64;
+  if (c->op->schema.result_count == 2) {
+    c->specs[1] = c->specs[0];
+    c->specs[1].dtype = WK_INT64;
+  }
   return c->specs[0].dtype == WK_BOOL ? no_kernel(c->op, c->args[SELF].tensor) : WK_OK;
 }
 
@@ -320,10 +323,21 @@ static wk__var lowest(wk__lower *l) {
   return wk__k_integer(l->h, least[l->call->args[SELF].tensor->dtype]);
 }
 
+/* number / divisor for numbers in [0, limit): a product and a shift where that is exact, which it is while the error of
+ * the rounded up reciprocal, below limit / 2^SHIFT, stays below 1 / divisor. */
+static wk__var quotient(wk__lower *l, wk__var number, int64_t divisor, int64_t limit) {
+  enum { SHIFT = 20 };
+  if (divisor == 1) return number;
+  if (limit > (1 << SHIFT) / divisor) return wk__k_floor_div(l->h, number, wk__k_integer(l->h, divisor));
+  wk__var product = wk__k_mul(l->h, number, wk__k_integer(l->h, (1 << SHIFT) / divisor + 1));
+  return wk__k_shift_right(l->h, product, wk__k_integer(l->h, SHIFT));
+}
+
 /* Of the window at hand along dim d, the number of the first element that lies in the input. */
 static wk__var first_inside(wk__lower *l, const loops *s, int d) {
   wk__var before = wk__k_index(l->h, wk_int_sub(wk_int_of(s->w.dilation[d] - 1), s->start[d]));
-  return maximum(l, wk__k_floor_div(l->h, before, wk__k_integer(l->h, s->w.dilation[d])), 0);
+  int64_t reach = s->w.padding[d] + s->w.dilation[d]; /* of `before`; where it is negative the element is the first */
+  return quotient(l, maximum(l, before, 0), s->w.dilation[d], reach);
 }
 
 /* Where the largest element lies in the input's last dims as one, from its number in the window. Where all elements of
@@ -333,10 +347,10 @@ static wk__var place_of_largest(wk__lower *l, const loops *s, wk__var number, wk
   int64_t inner = 1;
   for (int d = 1; d < s->w.dims; d++) inner *= s->w.size[d];
   for (int d = 0; d < s->w.dims; d++) {
-    wk__var along = wk__k_floor_div(l->h, number, wk__k_integer(l->h, inner));
-    number = wk__k_mod(l->h, number, wk__k_integer(l->h, inner));
+    wk__var along = quotient(l, number, inner, inner * s->w.size[d]);
+    number = wk__k_sub(l->h, number, wk__k_mul(l->h, along, wk__k_integer(l->h, inner)));
     if (leaves(&s->w, d)) along = wk__k_where(l->h, is_least, first_inside(l, s, d), along);
-    wk__var at = wk__k_mul(l->h, along, wk__k_integer(l->h, s->w.dilation[d]));
+    wk__var at = s->w.dilation[d] == 1 ? along : wk__k_mul(l->h, along, wk__k_integer(l->h, s->w.dilation[d]));
     at = wk__k_add(l->h, wk__k_index(l->h, s->start[d]), at);
     wk__var size = wk__k_index(l->h, wk__size_of_arg(l, SELF, s->lead + d));
     place = place ? wk__k_add(l->h, wk__k_mul(l->h, place, size), at) : at;
@@ -349,8 +363,10 @@ void wk__lower_max_pool(wk__lower *l) {
   loops s;
   if (!begin_loops(l, &s)) return;
   wk__var least = lowest(l), x = load_element(l, &s, least), largest = wk__k_reduce_max(l->h, x);
-  wk__access value = wk__access_result(l, 0, s.out), index = wk__access_result(l, 1, s.out);
+  wk__access value = wk__access_result(l, 0, s.out);
   wk__k_store(l->h, &value, largest);
+  if (l->call->op->schema.result_count < 2) return;
+  wk__access index = wk__access_result(l, 1, s.out);
   wk__k_store(l->h, &index, place_of_largest(l, &s, wk__k_reduce_argmax(l->h, x), largest, least));
 }
 
@@ -511,10 +527,17 @@ wk_status wk__compose_max_pool_backward(wk__call *c) {
   return give(c, &scope, max_gradient(c->args[0].tensor, c->args[1].tensor, c->args[indices].tensor, dims));
 }
 
+/* The operator for the largest elements of a tensor's windows: where a derivative may be asked for it keeps places. */
+static const wk_op *largest_of(const wk_tensor *t, int dims) {
+  bool taped = (t->keys | (t->base ? t->base->keys : 0)) & WK__KEY_AUTOGRAD;
+  bool kept = taped && wk__thread.mode.grad_enabled && !(wk__thread.mode.keys_off & WK__KEY_AUTOGRAD);
+  if (dims == 3) return kept ? WK__OP(max_pool3d_with_indices) : WK__OP(_max_pool3d);
+  return kept ? WK__OP(max_pool2d_with_indices) : WK__OP(_max_pool2d);
+}
+
 wk_status wk__compose_max_pool(wk__call *c) {
-  const wk_op *op = c->op == WK__OP(max_pool2d) ? WK__OP(max_pool2d_with_indices) : WK__OP(max_pool3d_with_indices);
   wk_value results[2] = {{0}};
-  WK_TRY(wk_call(op, c->args, NULL, results));
+  WK_TRY(wk_call(largest_of(c->args[SELF].tensor, dims_of(c->op)), c->args, NULL, results));
   c->results[0] = results[0];
   wk_value_release(&results[1]);
   return WK_OK;
@@ -578,7 +601,9 @@ static wk_status compose_line(wk__call *c, const wk_op *op, const char *name, in
   wk_scope_begin(&scope);
   wk_status status = pool_line(c, op, name, lists, results);
   wk_scope_end(&scope);
-  return status == WK_OK ? give_lines(c, results, count) : status;
+  if (status == WK_OK) status = give_lines(c, results, count);
+  if (count == 1) wk_value_release(&results[1]); /* places that are not given out */
+  return status;
 }
 
 wk_status wk__compose_avg_pool1d(wk__call *c) {
@@ -656,5 +681,5 @@ static wk_status check_line_windows(const wk__call *c) {
 wk_status wk__compose_max_pool1d(wk__call *c) {
   WK_TRY(check_max_line(c));
   WK_TRY(check_line_windows(c));
-  return compose_line(c, WK__OP(max_pool2d_with_indices), "max_pool1d", WK__ARG(max_pool1d, dilation), 1);
+  return compose_line(c, largest_of(c->args[SELF].tensor, 2), "max_pool1d", WK__ARG(max_pool1d, dilation), 1);
 }
