@@ -42,6 +42,8 @@ OWN = {
     "_copy": torch.clone,
     "zero": torch.zeros_like,
     "copy_": lambda x, y: x.copy_(y),
+    "_max_pool2d": torch.nn.functional.max_pool2d,
+    "_max_pool3d": torch.nn.functional.max_pool3d,
     "add.Scalar": torch.add,
     "sub.Scalar": torch.sub,
 } | {  # a number stands for a list there

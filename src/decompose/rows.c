@@ -332,3 +332,33 @@ wk_status wk__decompose_attention_backward(wk__call *c, wk_tensor **out) {
   out[2] = product(turned(p), g);
   return out[0] && out[1] && out[2] ? WK_OK : wk_error_category();
 }
+
+/* Places are of no use here. */
+WK__DECOMPOSE_ONE(max_pool) {
+  const wk_value *size = &VALUE(1), *step = &VALUE(2), *padding = &VALUE(3), *dilation = &VALUE(4);
+  wk_tensor *results[2] = {NULL, NULL};
+  bool planes = c->op == WK__OP(_max_pool2d), ceil = VALUE(5).boolean;
+  wk_status status = (planes ? wk_max_pool2d_with_indices : wk_max_pool3d_with_indices)(
+      ARG(0), size->integers, (int)size->count, step->integers, (int)step->count, padding->integers,
+      (int)padding->count, dilation->integers, (int)dilation->count, ceil, results);
+  return status == WK_OK ? results[0] : NULL;
+}
+
+/* A value a channel, (C), as (C, 1, ...) beside x. */
+static wk_tensor *beside_channels(wk_tensor *t, const wk_tensor *x, wk_dtype dtype) {
+  wk_int sizes[WK_MAX_DIMS];
+  if (!t) return NULL;
+  for (int d = 0; d < x->ndim - 1; d++) sizes[d] = d ? wk_int_of(1) : t->sizes[0];
+  return wk__d_cast(wk_reshape(t, sizes, x->ndim - 1), dtype);
+}
+
+/* (x - mean) inverse weight + bias */
+WK__DECOMPOSE_ONE(native_batch_norm) {
+  wk_tensor *x = ARG(0), *weight = ARG(1), *bias = ARG(2);
+  wk_dtype own = (wk_dtype)x->dtype, dtype = (wk_dtype)wk__dtypes[own].compute;
+  wk_tensor *factor = beside_channels(ARG(4), x, dtype);
+  if (weight) factor = wk_mul(factor, beside_channels(weight, x, dtype));
+  wk_tensor *y = wk_mul(wk__d_sub(wk__d_cast(x, dtype), beside_channels(ARG(3), x, dtype)), factor);
+  if (bias) y = wk__d_add(y, beside_channels(bias, x, dtype));
+  return wk__d_cast(y, own);
+}

@@ -550,6 +550,35 @@ static void scatter_add_keeps_the_order_of_the_loop(void **state) {
   end_scene(&s);
 }
 
+/* Loops whose number is a coordinate of the store are shared among threads; the order within a place is the same. Loops
+ * behind them, merged ones, rows that are stored to as a whole, and a last store that stays. */
+static void ordered_stores_are_shared_along_loops_that_never_meet(void **state) {
+  (void)state;
+  static const char *const stores[] = {"store_add 2[i0, %2, i2] %3", "store_add 2[i0, %2, i1] %3",
+                                       "store_add 2[i0, i1, %2] %3", "store_add 2[0, %2, i2] %3",
+                                       "store 2[i0, %2, i2] %3"};
+  static const int64_t shapes[][3] = {{5, 40, 6}, {3, 7, 1100}, {300, 70, 2}, {1, 50, 50}, {2100, 1, 3}};
+  for (size_t t = 0; t < WK_COUNT(stores); t++)
+    for (size_t k = 0; k < WK_COUNT(shapes); k++) {
+      char text[600];
+      int64_t most = wk__max(shapes[k][1], shapes[k][2]);
+      scene s;
+      snprintf(text, sizeof text,
+               "nest (i0 < s1_0, i1 < s1_1, i2 < s1_2)\nbuffer 0: int64[3]\nbuffer 1: float32[3]\n"
+               "buffer 2: float32[3] written\n%%1 = load int64 0[i0, i1, i2]\n%%2 = check_index int64 %%1 < 3\n"
+               "%%3 = load float32 1[i0, i1, i2]\n%s\n",
+               stores[t]);
+      start_scene(&s, text);
+      s.arrays[0] = make_array(WK_INT64, 3, shapes[k], k & 1 ? (int[]){2, 0, 1} : NULL, 0);
+      s.arrays[1] = make_array(WK_FLOAT32, 3, shapes[k], NULL, 0);
+      s.arrays[2] = plain(WK_FLOAT32, 3, (int64_t[]){shapes[k][0], most, most});
+      fill_indices(&s.arrays[0], 3);
+      check_with(&s, stores[t], 4);
+      clear_arrays(&s);
+      end_scene(&s);
+    }
+}
+
 static void scatter_writes_each_place_once(void **state) {
   (void)state;
   scene s;
@@ -805,6 +834,7 @@ int main(void) {
       TEST(indices_are_values),
       TEST(gathers_feed_reductions),
       TEST(scatter_add_keeps_the_order_of_the_loop),
+      TEST(ordered_stores_are_shared_along_loops_that_never_meet),
       TEST(scatter_writes_each_place_once),
       TEST(indices_out_of_range_are_reported),
       TEST(empty_dims_are_not_touched),

@@ -135,3 +135,16 @@ def test_compiled_steps_update_the_statistics():
     for a, b in zip(eager, compiled, strict=True):
         assert a.tolist() == b.tolist()
         assert a.grad is None or a.grad.tolist() == b.grad.tolist()
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["contiguous", "channels last"])
+def test_statistics_and_what_uses_them_are_one_kernel(last):
+    def program(x, weight, bias):
+        return F.batch_norm(x, None, None, weight, bias, True).relu()
+
+    x, weight, bias = wick.randn(4, 3, 6, 5), wick.randn(3), wick.randn(3)
+    x = x.contiguous(memory_format=wick.channels_last) if last else x
+    compiled = wick.compile(program, options={"wait": True})
+    assert all(wick.equal(compiled(x, weight, bias), program(x, weight, bias)) for _ in range(3))
+    (graph,) = [graph for graph in compiled.kernels() if graph]
+    assert len(graph["kernels"]) == 1 and len(graph["steps"]) == 1

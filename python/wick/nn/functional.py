@@ -439,6 +439,116 @@ def pad(input, pad, mode="constant", value=None):
     return _ops.pad(input, pad, mode, value)
 
 
+# ---- pooling: windows over the last dims of (N, C, ...) or (C, ...) ----
+
+
+def _max_pool(dims):
+    plain, with_indices = getattr(_ops, f"max_pool{dims}d"), getattr(_ops, f"max_pool{dims}d_with_indices")
+
+    def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+        if _C._overrides and _C._has_torch_function_variadic(input):
+            return _handle(pool, (input,), input, kernel_size, stride=stride, padding=padding, dilation=dilation,
+                           ceil_mode=ceil_mode, return_indices=return_indices)  # fmt: skip
+        stride = () if stride is None else stride
+        return (with_indices if return_indices else plain)(input, kernel_size, stride, padding, dilation, ceil_mode)
+
+    def pool_with_indices(
+        input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False
+    ):
+        if _C._overrides and _C._has_torch_function_variadic(input):
+            return _handle(pool_with_indices, (input,), input, kernel_size, stride=stride, padding=padding,
+                           dilation=dilation, ceil_mode=ceil_mode, return_indices=return_indices)  # fmt: skip
+        return with_indices(input, kernel_size, () if stride is None else stride, padding, dilation, ceil_mode)
+
+    pool.__doc__ = f"""The largest element of each window over the last {dims} dims; with return_indices also where it is.
+
+    y = F.max_pool{dims}d(wick.randn(1, 3{", 8" * dims}), 2)    # (1, 3{", 4" * dims})
+    """
+    pool_with_indices.__doc__ = f"""(values, places) of the largest elements of windows over the last {dims} dims."""
+    for function, name in ((pool, f"max_pool{dims}d"), (pool_with_indices, f"max_pool{dims}d_with_indices")):
+        function.__name__ = function.__qualname__ = name
+    return pool, pool_with_indices
+
+
+max_pool1d, max_pool1d_with_indices = _max_pool(1)
+max_pool2d, max_pool2d_with_indices = _max_pool(2)
+max_pool3d, max_pool3d_with_indices = _max_pool(3)
+
+
+def _list_with_default(out_size, defaults):
+    """Sizes, those that are None taken from the input's."""
+    if isinstance(out_size, int):
+        return out_size
+    if len(defaults) <= len(out_size):
+        raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
+    return [
+        given if given is not None else own for given, own in zip(out_size, defaults[-len(out_size) :], strict=True)
+    ]
+
+
+def adaptive_avg_pool2d(input, output_size):
+    """Averages over as many windows as output_size says, along the last two dims; None keeps a dim.
+
+    y = F.adaptive_avg_pool2d(wick.randn(1, 3, 7, 5), 1)    # (1, 3, 1, 1)
+    """
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(adaptive_avg_pool2d, (input,), input, output_size)
+    return _ops.adaptive_avg_pool2d(input, _list_with_default(output_size, input.size()))
+
+
+def adaptive_avg_pool3d(input, output_size):
+    """Averages over as many windows as output_size says, along the last three dims; None keeps a dim."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _handle(adaptive_avg_pool3d, (input,), input, output_size)
+    return _ops.adaptive_avg_pool3d(input, _list_with_default(output_size, input.size()))
+
+
+def _adaptive_max_pool(dims):
+    operator = getattr(_ops, f"adaptive_max_pool{dims}d")
+
+    def pool_with_indices(input, output_size, return_indices=False):
+        if _C._overrides and _C._has_torch_function_variadic(input):
+            return _handle(pool_with_indices, (input,), input, output_size, return_indices=return_indices)
+        return operator(input, output_size if dims == 1 else _list_with_default(output_size, input.size()))
+
+    def pool(input, output_size, return_indices=False):
+        if _C._overrides and _C._has_torch_function_variadic(input):
+            return _handle(pool, (input,), input, output_size, return_indices=return_indices)
+        values, indices = pool_with_indices(input, output_size)
+        return (values, indices) if return_indices else values
+
+    pool.__doc__ = f"""The largest elements of as many windows as output_size says, along the last {dims} dims."""
+    pool_with_indices.__doc__ = f"""(values, places) of adaptive_max_pool{dims}d."""
+    for function, name in ((pool, ""), (pool_with_indices, "_with_indices")):
+        function.__name__ = function.__qualname__ = f"adaptive_max_pool{dims}d{name}"
+    return pool, pool_with_indices
+
+
+adaptive_max_pool1d, adaptive_max_pool1d_with_indices = _adaptive_max_pool(1)
+adaptive_max_pool2d, adaptive_max_pool2d_with_indices = _adaptive_max_pool(2)
+adaptive_max_pool3d, adaptive_max_pool3d_with_indices = _adaptive_max_pool(3)
+
+
+def _lp_pool(dims):
+    average = getattr(_ops, f"avg_pool{dims}d")
+
+    def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+        if _C._overrides and _C._has_torch_function_variadic(input):
+            return _handle(
+                pool, (input,), input, norm_type, kernel_size, stride=stride, ceil_mode=ceil_mode
+            )  # fmt: skip
+        elements = math.prod(kernel_size) if isinstance(kernel_size, (tuple, list)) else kernel_size**dims
+        means = average(input.pow(norm_type), kernel_size, () if stride is None else stride, 0, ceil_mode)
+        return (means.sign() * relu(means.abs())).mul(elements).pow(1.0 / norm_type)
+
+    pool.__name__ = pool.__qualname__ = f"lp_pool{dims}d"
+    pool.__doc__ = f"""(sum of x^norm_type)^(1 / norm_type) over windows along the last {dims} dims."""
+    return pool
+
+
+lp_pool1d, lp_pool2d, lp_pool3d = map(_lp_pool, (1, 2, 3))
+
+
 # ---- losses: a scalar for reduction "mean" and "sum", the input's shape for "none" ----
 
 _REDUCTIONS = {"none": 0, "mean": 1, "sum": 2}

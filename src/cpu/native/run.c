@@ -24,6 +24,7 @@ typedef struct native_run {
   wk__native_fn *fn;
   int64_t m_blocks, n_blocks;
   int64_t strip;    /* columns of a unit */
+  int64_t group;    /* units that stay together because their stores have an order */
   uint64_t numbers; /* walkers that are numbers: expressions, and accesses with indirect coordinates */
   uint64_t fixed;   /* pointwise: copies that serve every block */
   uint64_t masked;  /* walkers whose elements may lie outside of their buffers, */
@@ -451,6 +452,18 @@ static wk_status result_of(const native_run *r) {
                        atomic_load(&r->bad_check));
 }
 
+/* As tier 0: what stores to one place stays with one thread. */
+static void run_groups(void *context, int64_t begin, int64_t end) {
+  native_run *r = context;
+  run_units(r, begin * r->group, end * r->group);
+}
+
+static void run_in_order(native_run *r, int64_t units) {
+  int64_t groups = ordered_groups(r->g, r->m_blocks, r->n_blocks);
+  r->group = units / groups;
+  wk__parallel_for(groups, wk__max(1, grain_of(r) / wk__max(1, r->group)), run_groups, r);
+}
+
 bool run_native(const wk__program *program, const wk__native_code *code, const wk__launch *launch, const geometry *g,
                 bool moves_rows, wk_status *out_status) {
   struct wk__kernel_number numbers[MOST_PARAMS];
@@ -459,7 +472,9 @@ bool run_native(const wk__program *program, const wk__native_code *code, const w
   int64_t units;
   if (!bind_launch(&r, launch, moves_rows, numbers, &units)) return false;
   WK__COUNT_NATIVE_RUN();
-  if (units == 1 || program->has_store_add)
+  if (program->has_store_add)
+    run_in_order(&r, units);
+  else if (units == 1)
     run_units(&r, 0, units);
   else
     wk__parallel_for(units, grain_of(&r), run_units, &r);

@@ -2,7 +2,9 @@
  * block of rows (columns) with all its phases.
  *
  * In: a program and its launch or launches. Out: memory written, or the first fault as an error. Invariant: the bits do
- * not depend on the number of threads. Tests: tests/c/test_program.c. */
+ * not depend on the number of threads. Where several elements are stored to one place, as in a scatter, they are in the
+ * order of the loops: threads share out the steps of the outermost loop, if no two of them come to the same place, and
+ * leave what is inside of a step together; else one thread does all. Tests: tests/c/test_program.c. */
 #include "cpu/test_switches.h"
 #include "cpu/tier0/execute_internal.h"
 
@@ -148,6 +150,18 @@ static void run_units(void *context, int64_t begin, int64_t end) {
   end_worker(r);
 }
 
+/* Groups of units, by their numbers. */
+static void run_groups(void *context, int64_t begin, int64_t end) {
+  const run *r = context;
+  int64_t each = r->units / ordered_groups(&r->g, r->m_blocks, r->n_blocks);
+  run_units(context, begin * each, end * each);
+}
+
+static void run_in_order(run *r, int64_t unit_elements, int64_t steps) {
+  int64_t groups = ordered_groups(&r->g, r->m_blocks, r->n_blocks), elements = r->units / groups * unit_elements;
+  wk__parallel_for(groups, wk__max(1, GRAIN / wk__max(1, elements * steps)), run_groups, r);
+}
+
 wk_status wk__program_run(const wk__program *program, const wk__launch *launch) {
   run r;
   walker walkers[MAX_WALKERS];
@@ -178,8 +192,11 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
     WK_TRY(run_split(&r));
   } else {
     int64_t steps = 1 + program->phases[0].keep.count / 4;
-    int64_t grain = program->has_store_add ? r.units : wk__max(1, GRAIN / wk__max(1, unit_elements * steps));
-    wk__parallel_for(r.units, grain, run_units, &r);
+    int64_t grain = wk__max(1, GRAIN / wk__max(1, unit_elements * steps));
+    if (program->has_store_add)
+      run_in_order(&r, unit_elements, steps);
+    else
+      wk__parallel_for(r.units, grain, run_units, &r);
   }
   return report(&r);
 }

@@ -12,6 +12,7 @@ enum { MAX_DIMS = WK__NEST_MAX_DIMS };
 typedef struct loops {
   int walkers, p, r; /* dims of each kind */
   int64_t size[MAX_DIMS];
+  bool apart[MAX_DIMS]; /* see apart_dims */
   int64_t stride[MAX_WALKERS][MAX_DIMS];
 } loops;
 
@@ -143,6 +144,7 @@ static wk_status bind_loops(const wk__program *program, const wk__launch *launch
   }
   l->p = nest->pointwise_dims;
   l->r = nest->reduction_dims;
+  for (int d = 0; d < l->p; d++) l->apart[d] = program->apart_dims >> d & 1;
   for (int d = 0; d < l->p + l->r; d++) WK_TRY(evaluate(nest->sizes[d], launch, &l->size[d]));
   for (int a = 0; a < accesses; a++) {
     memset(l->stride[a], 0, sizeof l->stride[a]);
@@ -165,6 +167,7 @@ static wk_status bind_loops(const wk__program *program, const wk__launch *launch
 
 static void move_dim(loops *l, int to, int from) {
   l->size[to] = l->size[from];
+  l->apart[to] = l->apart[from];
   for (int w = 0; w < l->walkers; w++) l->stride[w][to] = l->stride[w][from];
 }
 
@@ -210,8 +213,10 @@ static int merge(loops *l, int begin, int count) {
     int last = begin + kept - 1;
     if (kept && even(l, last, d)) {
       int64_t size = l->size[last];
+      bool apart = l->apart[last];
       move_dim(l, last, d);
       l->size[last] *= size;
+      l->apart[last] &= apart;
     } else {
       move_dim(l, begin + kept++, d);
     }
@@ -364,11 +369,24 @@ static bool prefers_columns(const wk__nest *nest, const loops *l, int column, in
   return balance > 0;
 }
 
+/* Short rows whose elements do not lie in one piece, as windows: one by one they would be a few elements a block, so
+ * they go side by side. Rows behind each other that lie in pieces are blocks of several rows. */
+static bool are_windows(const wk__nest *nest, const loops *l, int column, int row) {
+  int64_t length = 1;
+  bool in_pieces = l->r > 1;
+  for (int d = l->p; d < l->p + l->r; d++) length *= l->size[d];
+  for (int a = 0; a < (int)nest->access_count; a++) {
+    int64_t along = llabs(l->stride[a][column]);
+    in_pieces |= nest->accesses[a].per_element && along && along < l->size[row] * llabs(l->stride[a][row]);
+  }
+  return in_pieces && length <= WK__REDUCE_LANES && length < l->size[column];
+}
+
 wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers) {
   const wk__nest *nest = program->nest;
   loops l;
   g->walkers = walkers;
-  g->in_place = false;
+  g->in_place = g->outermost_apart = false;
   if (nest->geometry_free && launch->ndim == 1) {
     bind_line(nest, launch, g);
     return WK_OK;
@@ -376,6 +394,7 @@ wk_status bind_geometry(const wk__program *program, const wk__launch *launch, ge
   WK_TRY(bind_loops(program, launch, g, walkers, &l));
   g->walker_count = l.walkers;
   if (l.p > 1 || l.r > 0) arrange(program, &l);
+  g->outermost_apart = program->has_store_add && l.p > 0 && l.apart[0];
   g->reduce_length = 1;
   for (int d = l.p; d < l.p + l.r; d++) g->reduce_length *= l.size[d];
   if (nest->reduction_dims == 0) {
@@ -384,7 +403,9 @@ wk_status bind_geometry(const wk__program *program, const wk__launch *launch, ge
     return WK_OK;
   }
   int column = l.p - 1;
-  bool by_columns = l.r > 0 && l.p > 0 && !program->has_store_add && prefers_columns(nest, &l, column, l.p + l.r - 1);
+  int row = l.p + l.r - 1;
+  bool by_columns = l.r > 0 && l.p > 0 && !program->has_store_add &&
+                    (prefers_columns(nest, &l, column, row) || are_windows(nest, &l, column, row));
   g->mode = by_columns ? LOOP_COLUMNS : LOOP_ROWS;
   if (by_columns)
     block_columns(program, &l, g, column);

@@ -422,65 +422,70 @@ GROUPS_OF_VECTORS(min_f64, double, vd, vd_min, SMALLER_OR_NAN, INFINITY)
 GROUPS_OF_BYTES(max_bool, OR, 0)
 GROUPS_OF_BYTES(min_bool, AND, 1)
 
-#define REDUCE(name, type, f)                                                                                  \
-  static inline void accumulate_row_##name(type *lanes, const type *v, int64_t n, int64_t first) {             \
-    int64_t j = 0;                                                                                             \
-    for (; first && j < n; j++, first = (first + 1) % LANES) lanes[first] = f(lanes[first], v[j]);             \
-    if (j + LANES <= n) j = take_groups_##name(lanes, v, j, n);                                                \
-    for (int l = 0; j < n; j++, l++) lanes[l] = f(lanes[l], v[j]);                                             \
-  }                                                                                                            \
-  static void accumulate_rows_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t pitch,      \
-                                     int64_t first) {                                                          \
-    for (int64_t i = 0; i < m; i++)                                                                            \
-      accumulate_row_##name((type *)lanes + i * LANES, (const type *)value + i * pitch, n, first);             \
-  }                                                                                                            \
-  static void reduce_rows_##name(void *out, const void *value, int64_t m, int64_t n, int64_t pitch) {          \
-    for (int64_t i = 0; i < m; i++) ((type *)out)[i] = reduce_row_##name((const type *)value + i * pitch, n);  \
-  }                                                                                                            \
-  static void fold_rows_##name(void *out, void *lanes, int64_t count, int64_t active) {                        \
-    (void)active;                                                                                              \
-    for (int64_t i = 0; i < count; i++) {                                                                      \
-      type *acc = (type *)lanes + i * LANES;                                                                   \
-      for (int half = LANES / 2; half > 0; half /= 2)                                                          \
-        for (int l = 0; l < half; l++) acc[l] = f(acc[l], acc[l + half]);                                      \
-      ((type *)out)[i] = acc[0];                                                                               \
-    }                                                                                                          \
-  }                                                                                                            \
-  static void accumulate_columns_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t pitch,   \
-                                        int64_t first) {                                                       \
-    for (int64_t l = 0; l < wk__min(m, LANES); l++) {                                                          \
-      type *acc = (type *)lanes + (first + l) % LANES * n;                                                     \
-      const type *v = (const type *)value + l * pitch;                                                         \
-      const int64_t step = LANES * pitch;                                                                      \
-      int64_t i = l;                                                                                           \
-      for (; i + 3 * LANES < m; i += 4 * LANES, v += 4 * step)                                                 \
-        VECTORISE for (int64_t j = 0; j < n; j++) acc[j] =                                                     \
-            f(f(f(f(acc[j], v[j]), v[step + j]), v[2 * step + j]), v[3 * step + j]);                           \
-      for (; i < m; i += LANES, v += step) VECTORISE for (int64_t j = 0; j < n; j++) acc[j] = f(acc[j], v[j]); \
-    }                                                                                                          \
-  }                                                                                                            \
-  static void fold_columns_##name(void *out, void *lanes, int64_t count, int64_t active) {                     \
-    type *acc = lanes;                                                                                         \
-    for (int half = LANES / 2; half > 0; half /= 2)                                                            \
-      for (int64_t l = 0; l < half && l + half < active; l++)                                                  \
-        VECTORISE for (int64_t j = 0; j < count; j++) acc[l * count + j] =                                     \
-            f(acc[l * count + j], acc[(l + half) * count + j]);                                                \
-    memcpy(out, acc, (size_t)count * sizeof(type));                                                            \
+#define REDUCE(name, type, f, map)                                                                            \
+  static inline void accumulate_row_##name(type *lanes, const type *v, int64_t n, int64_t first) {            \
+    int64_t j = 0;                                                                                            \
+    for (; first && j < n; j++, first = (first + 1) % LANES) lanes[first] = f(lanes[first], v[j]);            \
+    if (j + LANES <= n) j = take_groups_##name(lanes, v, j, n);                                               \
+    for (int l = 0; j < n; j++, l++) lanes[l] = f(lanes[l], v[j]);                                            \
+  }                                                                                                           \
+  static void accumulate_rows_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t pitch,     \
+                                     int64_t first) {                                                         \
+    for (int64_t i = 0; i < m; i++)                                                                           \
+      accumulate_row_##name((type *)lanes + i * LANES, (const type *)value + i * pitch, n, first);            \
+  }                                                                                                           \
+  static void reduce_rows_##name(void *out, const void *value, int64_t m, int64_t n, int64_t pitch) {         \
+    for (int64_t i = 0; i < m; i++) ((type *)out)[i] = reduce_row_##name((const type *)value + i * pitch, n); \
+  }                                                                                                           \
+  static void fold_rows_##name(void *out, void *lanes, int64_t count, int64_t active) {                       \
+    (void)active;                                                                                             \
+    for (int64_t i = 0; i < count; i++) {                                                                     \
+      type *acc = (type *)lanes + i * LANES;                                                                  \
+      for (int half = LANES / 2; half > 0; half /= 2)                                                         \
+        for (int l = 0; l < half; l++) acc[l] = f(acc[l], acc[l + half]);                                     \
+      ((type *)out)[i] = acc[0];                                                                              \
+    }                                                                                                         \
+  }                                                                                                           \
+  static void accumulate_columns_##name(void *lanes, const void *value, int64_t m, int64_t n, int64_t pitch,  \
+                                        int64_t first) {                                                      \
+    for (int64_t l = 0; l < wk__min(m, LANES); l++) {                                                         \
+      type *acc = (type *)lanes + (first + l) % LANES * n;                                                    \
+      const type *v = (const type *)value + l * pitch;                                                        \
+      const int64_t step = LANES * pitch;                                                                     \
+      int64_t i = l;                                                                                          \
+      for (; i + 3 * LANES < m; i += 4 * LANES, v += 4 * step)                                                \
+        VECTORISE for (int64_t j = 0; j < n; j++) acc[j] =                                                    \
+            f(f(f(f(acc[j], v[j]), v[step + j]), v[2 * step + j]), v[3 * step + j]);                          \
+      for (; i < m; i += LANES, v += step) map(acc, acc, v, NULL, n);                                         \
+    }                                                                                                         \
+  }                                                                                                           \
+  static void fold_columns_##name(void *out, void *lanes, int64_t count, int64_t active) {                    \
+    type *acc = lanes;                                                                                        \
+    for (int half = LANES / 2; half > 0; half /= 2)                                                           \
+      for (int64_t l = 0; l < half && l + half < active; l++)                                                 \
+        map(acc + l * count, acc + l * count, acc + (l + half) * count, NULL, count);                         \
+    memcpy(out, acc, (size_t)count * sizeof(type));                                                           \
   }
-REDUCE(sum_i64, int64_t, WRAPPED_ADD)
-REDUCE(sum_f32, float, ADD)
-REDUCE(sum_f64, double, ADD)
-REDUCE(prod_i64, int64_t, WRAPPED_MUL)
-REDUCE(prod_f32, float, MUL)
-REDUCE(prod_f64, double, MUL)
-REDUCE(max_bool, uint8_t, OR)
-REDUCE(max_i64, int64_t, LARGER)
-REDUCE(max_f32, float, LARGER_OR_NAN)
-REDUCE(max_f64, double, LARGER_OR_NAN)
-REDUCE(min_bool, uint8_t, AND)
-REDUCE(min_i64, int64_t, SMALLER)
-REDUCE(min_f32, float, SMALLER_OR_NAN)
-REDUCE(min_f64, double, SMALLER_OR_NAN)
+/* In vectors: where the first operand is also the result, compilers leave the store of a choice out, and then branch.
+ */
+VECTOR_BINARY(row_max_f32, float, vf, WK_F32_LANES, vf_max)
+VECTOR_BINARY(row_max_f64, double, vd, WK_F64_LANES, vd_max)
+VECTOR_BINARY(row_min_f32, float, vf, WK_F32_LANES, vf_min)
+VECTOR_BINARY(row_min_f64, double, vd, WK_F64_LANES, vd_min)
+REDUCE(sum_i64, int64_t, WRAPPED_ADD, add_i64)
+REDUCE(sum_f32, float, ADD, add_f32)
+REDUCE(sum_f64, double, ADD, add_f64)
+REDUCE(prod_i64, int64_t, WRAPPED_MUL, mul_i64)
+REDUCE(prod_f32, float, MUL, mul_f32)
+REDUCE(prod_f64, double, MUL, mul_f64)
+REDUCE(max_bool, uint8_t, OR, max_bool)
+REDUCE(max_i64, int64_t, LARGER, max_i64)
+REDUCE(max_f32, float, LARGER_OR_NAN, row_max_f32)
+REDUCE(max_f64, double, LARGER_OR_NAN, row_max_f64)
+REDUCE(min_bool, uint8_t, AND, min_bool)
+REDUCE(min_i64, int64_t, SMALLER, min_i64)
+REDUCE(min_f32, float, SMALLER_OR_NAN, row_min_f32)
+REDUCE(min_f64, double, SMALLER_OR_NAN, row_min_f64)
 
 /* Rows of a block are independent chains; four at a time hide the latency of an addition. */
 #define SCAN(name, type, f)                                                                                        \
@@ -531,9 +536,16 @@ SCAN(prod_f64, double, MUL)
   static void arg_columns_##name(void *best, int64_t *index, const void *value, int64_t m, int64_t n, int64_t first) { \
     const type *v = value;                                                                                             \
     type *b = best;                                                                                                    \
-    for (int64_t i = 0; i < m; i++, v += n)                                                                            \
-      for (int64_t j = 0; j < n; j++)                                                                                  \
-        if (index[j] < 0 || (b[j] == b[j] && (v[j] operator b[j] || v[j] != v[j]))) b[j] = v[j], index[j] = first + i; \
+    int64_t i = 0;                                                                                                     \
+    if (m && n && index[0] < 0) { /* the first row of all columns */                                                   \
+      for (int64_t j = 0; j < n; j++) b[j] = v[j], index[j] = first;                                                   \
+      i = 1, v += n;                                                                                                   \
+    }                                                                                                                  \
+    for (; i < m; i++, v += n) VECTORISE for (int64_t j = 0; j < n; j++) {                                             \
+        bool better = (b[j] == b[j]) & ((v[j] operator b[j]) | (v[j] != v[j]));                                        \
+        b[j] = better ? v[j] : b[j];                                                                                   \
+        index[j] = better ? first + i : index[j];                                                                      \
+      }                                                                                                                \
   }
 ARG(max_bool, uint8_t, >)
 ARG(max_i64, int64_t, >)

@@ -416,11 +416,33 @@ static bool is_short(const wk__program *p) {
   return yes;
 }
 
-/* A store at places that values name: of several elements for one place the last one of the loop stays, so the loop is
- * run in order by one thread, as for store_add. To tell which loops cannot meet would allow a split along those alone;
- * a scatter waits for memory, and has no reduction or product beside it that would be worth it. */
+/* A store at places that values name: of several elements for one place the last one of the loop stays, so its order is
+ * kept, as for store_add. */
 static bool is_store_at_values(const wk__nest *nest, const wk__instr *i) {
   return i->op == WK__LOOP_store && nest->accesses[i->extra].has_indirect;
+}
+
+static bool has_order(const wk__nest *nest, const wk__instr *i) {
+  return i->op == WK__LOOP_store_add || is_store_at_values(nest, i);
+}
+
+/* The loop's number is a coordinate of the store: no other step of it comes to the same place. */
+static bool goes_apart(const wk__access *access, int dim) {
+  for (int d = 0; d < access->ndim; d++)
+    if (!access->indirect[d] && wk_int_same(access->index[d], wk__loop_i(dim))) return true;
+  return false;
+}
+
+/* Additions to one place have the order of the loops. Steps of a loop that never come to the same place have no order
+ * among each other: they are what threads may share, and every place still sees its additions in the same order. */
+static void find_apart_dims(wk__program *p) {
+  const wk__nest *nest = p->nest;
+  if (!p->has_store_add || nest->geometry_free) return;
+  p->apart_dims = (1u << nest->pointwise_dims) - 1;
+  for (int d = 0; d < nest->pointwise_dims; d++)
+    for (int64_t v = 1; v < nest->instr_count; v++)
+      if (has_order(nest, &nest->instrs[v]) && !goes_apart(&nest->accesses[nest->instrs[v].extra], d))
+        p->apart_dims &= ~(1u << d);
 }
 
 static void count_instrs(wk__program *p) {
@@ -432,11 +454,12 @@ static void count_instrs(wk__program *p) {
     if (wk__loop_has_expression(i->op)) p->expressions[p->expression_count++] = (wk__var)v;
     p->has_scan |= wk__loop_is_scan(i->op);
     p->has_arg |= wk__loop_is_arg(i->op);
-    p->has_store_add |= i->op == WK__LOOP_store_add || is_store_at_values(p->nest, i);
+    p->has_store_add |= has_order(p->nest, i);
     p->may_fault |= i->op == WK__LOOP_check_index || i->op == WK__LOOP_floor_div || i->op == WK__LOOP_trunc_div ||
                     i->op == WK__LOOP_mod || i->op == WK__LOOP_fmod;
   }
   p->phase_count = stages + 1;
+  find_apart_dims(p);
 }
 
 static void number_bounds(wk__program *p) {

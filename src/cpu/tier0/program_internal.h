@@ -89,6 +89,8 @@ struct wk__program {
   int expression_count;
   uint16_t *first_bound; /* (accesses) the first of its bounds; they lie in a row, a coordinate that may leave each */
   int bound_count;
+  uint32_t
+      apart_dims; /* pointwise dims (bits): where stores have an order, each step of theirs has places of its own */
   bool has_scan, has_store_add, has_arg;
   bool indices_alone;                      /* an index is read as an index only, so one a row of a block may do */
   bool may_fault;                          /* checks indices or divides integers */
@@ -107,6 +109,7 @@ typedef enum loop_mode { LOOP_POINTWISE, LOOP_ROWS, LOOP_COLUMNS } loop_mode;
 typedef struct geometry {
   loop_mode mode;
   bool in_place; /* what is reduced is read where it lies: blocks need not stay in the L1 cache, nor rows be adjacent */
+  bool outermost_apart; /* where stores have an order: the steps of the outermost loop may go to several threads */
   int outer_p, outer_r; /* outer dims of each kind */
   int64_t outer_size[WK__NEST_MAX_DIMS];
   int64_t m_size, n_size;                /* the two inner axes */
@@ -137,6 +140,13 @@ static inline int bounds_of(const wk__program *p, int access) {
 }
 static inline int walker_of_bound(const wk__program *p, int access, int bound) {
   return (int)p->nest->access_count + p->expression_count + p->first_bound[access] + bound;
+}
+
+/* Where stores have an order, groups of as many units as that leaves together: each is one thread's, and no two groups
+ * store to the same place, so any number of threads gives the same bits. One group: no loop can be told apart. */
+static inline int64_t ordered_groups(const geometry *g, int64_t m_blocks, int64_t n_blocks) {
+  if (!g->outermost_apart) return 1;
+  return g->outer_p ? g->outer_size[0] : m_blocks > 1 ? m_blocks : n_blocks;
 }
 
 /* What a launch ran into, as an error. */

@@ -1,8 +1,8 @@
 /* Batch normalisation. batch_norm checks, takes the statistics of the batch or those that run along, and updates the
- * latter; _native_batch_norm is the map itself, one node on the tape, and its derivative counts in that mean and
- * variance are the input's own in training (Ioffe and Szegedy, 2015). Both are written with other operators, so that
- * compiled code fuses them. Statistics are those of channels: dim 1 of (N, C, ...). Half precision is computed in
- * float. Tests: tests/python/test_batch_norm.py. */
+ * latter; _native_batch_norm is the map itself, one loop body and one node on the tape, and its derivative counts in
+ * that mean and variance are the input's own in training (Ioffe and Szegedy, 2015). Compiled code fuses the map with
+ * the statistics. Statistics are those of channels: dim 1 of (N, C, ...). Half precision is computed in float. Tests:
+ * tests/python/test_batch_norm.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -45,21 +45,38 @@ static wk_tensor *inverse_deviation(wk_tensor *var, wk_value eps) {
 
 /* ================================================== the map ===================================================== */
 
-enum { INPUT, WEIGHT, BIAS, MEAN, VAR, TRAINING, EPS };
+enum { INPUT, WEIGHT, BIAS, MEAN, INVERSE, TRAINING, EPS };
 
-/* (x - mean) / sqrt(var + eps) weight + bias */
-wk_status wk__compose_native_batch_norm(wk__call *c) {
-  wk_tensor *x = c->args[INPUT].tensor, *weight = wk__arg_tensor(c, WEIGHT), *bias = wk__arg_tensor(c, BIAS);
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  wk_tensor *factor = inverse_deviation(beside(c->args[VAR].tensor, x), c->args[EPS]);
-  if (weight) factor = wk_mul(factor, beside(weight, x));
-  wk_tensor *y = wk_mul(minus(in_dtype(x, wide(x)), beside(c->args[MEAN].tensor, x)), factor);
-  if (bias) y = plus(y, beside(bias, x));
-  y = in_dtype(y, (wk_dtype)x->dtype);
-  c->results[0] = wk__v_tensor(wk_scope_keep(y));
-  wk_scope_end(&scope);
-  return y ? WK_OK : wk_error_category();
+wk_status wk__meta_native_batch_norm(wk__call *c) {
+  const wk_tensor *x = c->args[INPUT].tensor;
+  WK_TRY(wk__meta_like_first(c));
+  if (wk__non_overlapping_and_dense(x)) memcpy(c->specs[0].strides, x->strides, x->ndim * sizeof *x->strides);
+  return WK_OK;
+}
+
+/* Of the channel at hand, in the dtype that is computed in. */
+static wk__var of_channel(wk__lower *l, int arg) {
+  wk_int channel = wk__loop_i(1);
+  wk__access a = wk__access_arg(l, arg, &channel);
+  return wk__k_cast(l->h, wk__k_load(l->h, &a), l->compute);
+}
+
+/* (x - mean) inverse weight + bias, with inverse = 1 / sqrt(var + eps). A loop body: with the statistics, whose rows
+ * are all dims but the channels', it is one kernel. */
+void wk__lower_native_batch_norm(wk__lower *l) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS];
+  int rank = wk__result_rank(l, 0);
+  for (int d = 0; d < rank; d++) {
+    sizes[d] = wk__size_of_result(l, 0, d);
+    index[d] = wk__loop_i(d);
+  }
+  wk__loop_over(l, rank, 0, sizes);
+  wk__access from = wk__access_arg(l, INPUT, index), to = wk__access_result(l, 0, index);
+  wk__var x = wk__k_cast(l->h, wk__k_load(l->h, &from), l->compute), factor = of_channel(l, INVERSE);
+  if (wk__has(l, WEIGHT)) factor = wk__k_mul(l->h, factor, of_channel(l, WEIGHT));
+  wk__var y = wk__k_mul(l->h, wk__k_sub(l->h, x, of_channel(l, MEAN)), factor);
+  if (wk__has(l, BIAS)) y = wk__k_add(l->h, y, of_channel(l, BIAS));
+  wk__k_store(l->h, &to, y);
 }
 
 /* The input's gradient, with h = g weight and x' the normalised input: h / deviation, and in training
@@ -67,12 +84,15 @@ wk_status wk__compose_native_batch_norm(wk__call *c) {
 wk_status wk__vjp_native_batch_norm(wk__vjp *v) {
   wk_tensor *x = in_dtype(v->args[INPUT].tensor, wide(v->args[INPUT].tensor));
   wk_tensor *g = in_dtype(v->grads[0], wide(v->args[INPUT].tensor));
-  wk_tensor *mean = v->args[MEAN].tensor, *var = v->args[VAR].tensor;
+  wk_tensor *mean = v->args[MEAN].tensor, *inverse;
   bool training = v->args[TRAINING].boolean;
   wk_int dims[WK_MAX_DIMS];
   if (!x || !g) return wk_error_category();
-  if (training && wk__thread.mode.grad_enabled) mean = mean_of(x), var = var_of(x, 0); /* to be differentiated again */
-  wk_tensor *inverse = inverse_deviation(beside(var, x), v->args[EPS]);
+  inverse = beside(v->args[INVERSE].tensor, x);
+  if (training && wk__thread.mode.grad_enabled) { /* to be differentiated again */
+    mean = mean_of(x);
+    inverse = inverse_deviation(beside(var_of(x, 0), x), v->args[EPS]);
+  }
   wk_tensor *normal = wk_mul(minus(x, beside(mean, x)), inverse);
   int count = other_dims(x, dims);
   if (wk__needs(v, INPUT)) {
@@ -146,9 +166,10 @@ static wk_status normalise(wk__call *c) {
     if (running_mean) WK_TRY(update(running_mean, mean, momentum));
     if (running_mean) WK_TRY(update(running_var, var_of(measured, 1), momentum));
   }
-  wk_value args[] = {c->args[INPUT],    c->args[WEIGHT],   c->args[BIAS],     wk__v_tensor(mean),
-                     wk__v_tensor(var), c->args[TRAINING], c->args[BATCH_EPS]};
-  return mean && var ? wk_call(WK__OP(_native_batch_norm), args, NULL, c->results) : wk_error_category();
+  wk_tensor *inverse = var ? inverse_deviation(in_dtype(var, wide(x)), c->args[BATCH_EPS]) : NULL;
+  wk_value args[] = {c->args[INPUT],        c->args[WEIGHT],   c->args[BIAS],     wk__v_tensor(mean),
+                     wk__v_tensor(inverse), c->args[TRAINING], c->args[BATCH_EPS]};
+  return mean && inverse ? wk_call(WK__OP(_native_batch_norm), args, NULL, c->results) : wk_error_category();
 }
 
 wk_status wk__compose_batch_norm(wk__call *c) {

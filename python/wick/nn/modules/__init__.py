@@ -14,6 +14,7 @@ from .loss import *  # noqa: F403
 from .module import Module  # noqa: F401
 from .normalization import *  # noqa: F403
 from .padding import *  # noqa: F403
+from .pooling import *  # noqa: F403
 from .sparse import *  # noqa: F403
 
 # The file's name, then the classes that it gives to torch.nn.
