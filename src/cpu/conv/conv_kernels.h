@@ -32,9 +32,6 @@ typedef struct wk__conv_kernels {
    */
   void (*weigh)(int64_t rows, int64_t columns, int64_t row_step, const void *plane, int taps, const int64_t *at,
                 const void *weight, const void *bias_or_null, void *out);
-  /* plane[row row_step + at[tap] + column] += weight[tap] grad[row, column] */
-  void (*spread)(int64_t rows, int64_t columns, int64_t row_step, void *plane, int taps, const int64_t *at,
-                 const void *weight, const void *grad);
   /* sums (taps, 64 bytes) += plane[row row_step + at[tap] + column] grad[row, column], column by lane */
   void (*correlate)(int64_t rows, int64_t columns, int64_t row_step, const void *plane, int taps, const int64_t *at,
                     const void *grad, void *sums);

@@ -77,34 +77,35 @@ WK_INLINE void NAME(weigh_block)(const int rows, int64_t columns, int64_t row_st
   for (int r = 0; r < rows; r++) NAME(store_first)(out + r * out_row, sum[r], columns);
 }
 
+#define WEIGH_ROWS(n)                                                                        \
+  case n:                                                                                    \
+    NAME(weigh_block)(n, columns - j, row_step, from, taps, at, weight, start, to, columns); \
+    break;
+
+/* Rows are cut into equal groups rather than full ones and a rest, which would run at the latency of its few sums. */
 static void NAME(weigh)(int64_t rows, int64_t columns, int64_t row_step, const void *plane, int taps, const int64_t *at,
                         const void *weight, const void *bias_or_null, void *out) {
   V start = OP(broadcast)(bias_or_null ? *(const T *)bias_or_null : 0);
-  for (int64_t j = 0; j < columns; j += LANES) {
-    const T *from = (const T *)plane + j;
-    T *to = (T *)out + j;
-    int64_t i = 0;
-    for (; i + ROWS <= rows; i += ROWS) NAME(weigh_block)
-    (ROWS, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
-    for (; i + 2 <= rows; i += 2) NAME(weigh_block)
-    (2, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
-    if (i < rows) NAME(weigh_block)
-    (1, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
-  }
-}
-
-static void NAME(spread)(int64_t rows, int64_t columns, int64_t row_step, void *plane, int taps, const int64_t *at,
-                         const void *weight, const void *grad) {
-  for (int64_t i = 0; i < rows; i++) {
-    const T *g = (const T *)grad + i * columns;
-    for (int t = 0; t < taps; t++) {
-      T *to = (T *)plane + i * row_step + at[t];
-      V w = OP(broadcast)(((const T *)weight)[t]);
-      for (int64_t j = 0; j < columns; j += LANES)
-        OP(store)(to + j, OP(fma)(w, NAME(load_first)(g + j, columns - j), OP(load)(to + j)));
+  int64_t height = wk__ceil_div(rows, wk__ceil_div(rows, ROWS));
+  for (int64_t j = 0; j < columns; j += LANES)
+    for (int64_t i = 0; i < rows; i += height) {
+      const T *from = (const T *)plane + i * row_step + j;
+      T *to = (T *)out + i * columns + j;
+      switch (wk__min(height, rows - i)) {
+        WEIGH_ROWS(1)
+        WEIGH_ROWS(2)
+        WEIGH_ROWS(3)
+        WEIGH_ROWS(4)
+        WEIGH_ROWS(5)
+        WEIGH_ROWS(6)
+        WEIGH_ROWS(7)
+        WEIGH_ROWS(8)
+        default:
+          break;
+      }
     }
-  }
 }
+#undef WEIGH_ROWS
 
 /* `taps` is a constant wherever this is inlined. */
 WK_INLINE void NAME(correlate_taps)(const int taps, int64_t rows, int64_t columns, int64_t row_step, const T *plane,

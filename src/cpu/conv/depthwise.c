@@ -100,36 +100,6 @@ static void enter_plane(const depthwise *d, const char *image, char *plane) {
     }
 }
 
-#define DEFINE_LEAVE(T)                                                                      \
-  static void leave_##T(const T *line, int64_t count, T *out, int64_t step, const T *bias) { \
-    for (int64_t i = 0; i < count; i++) out[i * step] = line[i] + (bias ? *bias : 0);        \
-  }                                                                                          \
-  static void fill_##T(T *out, int64_t count, const T *bias) {                               \
-    for (int64_t i = 0; i < count; i++) out[i] = bias ? *bias : 0;                           \
-  }
-DEFINE_LEAVE(float)
-DEFINE_LEAVE(double)
-
-static void leave_plane(const depthwise *d, char *plane, const char *bias, char *image) {
-  const wk__conv *c = d->c;
-  bool wide = c->type == WK__GEMM_F64;
-  if (wide) {
-    fill_double((double *)image, d->pixels, (const double *)bias);
-  } else {
-    fill_float((float *)image, d->pixels, (const float *)bias);
-  }
-  for (int64_t h = first_row(c); h < end_row(d); h++)
-    for (int64_t i = 0; i < c->stride[2]; i++) {
-      phase p = phase_of(d, plane, h + c->padding[1], i);
-      char *to = image + (h * c->in[2] + p.first) * d->element;
-      if (wide) {
-        leave_double((const double *)p.line, p.count, (double *)to, c->stride[2], (const double *)bias);
-      } else {
-        leave_float((const float *)p.line, p.count, (float *)to, c->stride[2], (const float *)bias);
-      }
-    }
-}
-
 static const char *bias_of(const depthwise *d, int64_t channel) {
   return d->job->bias ? (const char *)d->job->bias + channel * d->element : NULL;
 }
@@ -147,17 +117,124 @@ static void forward_planes(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* ---- the input's gradient: pixels a stride apart see the same taps. For each such phase the gradient's plane, with
+ * room around it, is weighed by those. ---- */
+
+/* Along one dim, for pixels first, first + stride, ...: the taps that see them from a place, and that place. */
+typedef struct seeing {
+  int64_t first, count;      /* pixels */
+  int64_t tap, tap_step;     /* the first tap, and how far to the next */
+  int64_t place, place_step; /* of the first pixel by the first tap; the next tap's is place_step before it */
+  int64_t taps;
+} seeing;
+
+static int64_t greatest_divisor(int64_t a, int64_t b) { return b ? greatest_divisor(b, a % b) : a; }
+
+static int64_t floor_div_signed(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+static seeing seen_by(const wk__conv *c, int dim, int64_t first) {
+  int64_t stride = c->stride[dim], dilation = c->dilation[dim], divisor = greatest_divisor(stride, dilation);
+  seeing s = {.first = first, .count = wk__ceil_div(c->in[dim] - first, stride), .tap_step = stride / divisor};
+  s.place_step = dilation / divisor;
+  int64_t tap = 0;
+  while (tap < s.tap_step && (first + c->padding[dim] - tap * dilation) % stride) tap++;
+  s.tap = tap;
+  if (tap < s.tap_step && tap < c->kernel[dim]) s.taps = wk__ceil_div(c->kernel[dim] - tap, s.tap_step);
+  s.place = floor_div_signed(first + c->padding[dim] - tap * dilation, stride);
+  return s;
+}
+
+/* The gradient's plane with `before` lines and columns of zeros before it and as many behind as are looked at. */
+typedef struct surrounded {
+  int64_t before[2], height, width; /* in elements */
+} surrounded;
+
+static surrounded surround(const wk__conv *c) {
+  surrounded s = {.before = {0}};
+  int64_t size[2];
+  for (int d = 0; d < 2; d++) {
+    int64_t reach = (c->kernel[d + 1] - 1) * c->dilation[d + 1], last = c->in[d + 1] - 1 + c->padding[d + 1];
+    s.before[d] = reach / c->stride[d + 1] + 1 + wk__max(0, -c->padding[d + 1]);
+    size[d] = s.before[d] + wk__max(c->out[d + 1], last / c->stride[d + 1] + 1);
+  }
+  s.height = size[0], s.width = size[1] + SLACK;
+  return s;
+}
+
+/* One channel's image, on its way. */
+typedef struct gradient {
+  depthwise *d;
+  surrounded s;
+  char *plane, *weight, *result; /* result: of one phase */
+  int64_t *at;
+} gradient;
+
+/* Which taps, and where: their number. */
+static int find_phase_taps(const gradient *g, const seeing *h, const seeing *w, const char *weight) {
+  int64_t element = g->d->element;
+  int n = 0;
+  for (int64_t i = 0; i < h->taps; i++)
+    for (int64_t j = 0; j < w->taps; j++, n++) {
+      int64_t tap = (h->tap + i * h->tap_step) * g->d->c->kernel[2] + w->tap + j * w->tap_step;
+      g->at[n] =
+          (h->place - i * h->place_step + g->s.before[0]) * g->s.width + w->place - j * w->place_step + g->s.before[1];
+      memcpy(g->weight + n * element, weight + tap * element, (size_t)element);
+    }
+  return n;
+}
+
+#define DEFINE_SET_APART(T)                                                      \
+  static void set_apart_##T(const T *from, int64_t count, T *to, int64_t step) { \
+    for (int64_t i = 0; i < count; i++) to[i * step] = from[i];                  \
+  }
+DEFINE_SET_APART(float)
+DEFINE_SET_APART(double)
+
+static void write_phase(const gradient *g, const seeing *h, const seeing *w, char *image) {
+  const wk__conv *c = g->d->c;
+  for (int64_t i = 0; i < h->count; i++) {
+    const char *from = g->result + i * w->count * g->d->element;
+    char *to = image + ((h->first + i * c->stride[1]) * c->in[2] + w->first) * g->d->element;
+    if (c->type == WK__GEMM_F64) {
+      set_apart_double((const double *)from, w->count, (double *)to, c->stride[2]);
+    } else {
+      set_apart_float((const float *)from, w->count, (float *)to, c->stride[2]);
+    }
+  }
+}
+
+static void gradient_of_plane(const gradient *g, const char *grad, const char *weight, const char *bias, char *image) {
+  const wk__conv *c = g->d->c;
+  for (int64_t i = 0; i < c->out[1]; i++)
+    memcpy(g->plane + ((i + g->s.before[0]) * g->s.width + g->s.before[1]) * g->d->element,
+           grad + i * c->out[2] * g->d->element, (size_t)(c->out[2] * g->d->element));
+  for (int64_t y = 0; y < wk__min(c->stride[1], c->in[1]); y++)
+    for (int64_t x = 0; x < wk__min(c->stride[2], c->in[2]); x++) {
+      seeing h = seen_by(c, 1, y), w = seen_by(c, 2, x);
+      int taps = find_phase_taps(g, &h, &w, weight);
+      g->d->kernels->weigh(h.count, w.count, g->s.width, g->plane, taps, g->at, g->weight, bias, g->result);
+      write_phase(g, &h, &w, image);
+    }
+}
+
 static void gradient_planes(void *context, int64_t begin, int64_t end) {
   depthwise *d = context;
   const wk__conv *c = d->c;
-  char *plane = plane_memory(d, 0);
-  for (int64_t i = begin; i < end && plane; i++) {
+  gradient g = {.d = d, .s = surround(c)};
+  int64_t line = 64, taps = d->taps * (int64_t)sizeof *g.at;
+  int64_t plane = wk__ceil_div(g.s.height * g.s.width * d->element, line) * line;
+  g.plane = wk__workspace_get(WK__WORKSPACE_CONV, (size_t)(plane + 2 * taps + (d->pixels + SLACK) * d->element));
+  if (!g.plane) {
+    atomic_store(&d->failed, true);
+    return;
+  }
+  memset(g.plane, 0, (size_t)plane);
+  g.at = (int64_t *)(g.plane + plane), g.weight = (char *)g.at + taps, g.result = g.weight + taps;
+  for (int64_t i = begin; i < end; i++) {
     int64_t channel = i % c->groups;
-    if (i > begin) memset(plane, 0, (size_t)plane_bytes(d));
-    d->kernels->spread(c->out[1], c->out[2], d->row_step, plane, (int)d->taps, d->at,
-                       (const char *)d->job->weight + channel * d->taps * d->element,
-                       (const char *)d->job->in + i * d->places * d->element);
-    leave_plane(d, plane, bias_of(d, channel), (char *)d->job->out + i * d->pixels * d->element);
+    gradient_of_plane(&g, (const char *)d->job->in + i * d->places * d->element,
+                      (const char *)d->job->weight + channel * d->taps * d->element, bias_of(d, channel),
+                      (char *)d->job->out + i * d->pixels * d->element);
   }
 }
 
