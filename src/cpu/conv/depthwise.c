@@ -43,7 +43,8 @@ static wk_status prepare(depthwise *d, const wk__conv_job *job) {
   if (!d->at) return WK_OUT_OF_MEMORY;
   for (int64_t t = 0; t < d->taps; t++) {
     int64_t h = t / c->kernel[2] * c->dilation[1], w = t % c->kernel[2] * c->dilation[2];
-    d->at[t] = (h * c->stride[2] + w % c->stride[2]) * d->width + w / c->stride[2];
+    d->at[t] = c->channels_last ? (h * c->in[2] + w) * c->groups
+                                : (h * c->stride[2] + w % c->stride[2]) * d->width + w / c->stride[2];
   }
   return WK_OK;
 }
@@ -324,20 +325,60 @@ static void find_terms(const depthwise *d, int64_t h, int64_t w, const char *ima
   }
 }
 
+/* Places of a line that see every tap of the lines of the kernel that are inside of the image. */
+typedef struct interior {
+  int64_t first, end;           /* places */
+  int64_t kernel_h, kernel_end; /* lines of the kernel */
+} interior;
+
+static interior interior_of(const wk__conv *c, int64_t h) {
+  interior in = {.kernel_h = c->kernel[1], .kernel_end = 0};
+  for (int64_t kh = c->kernel[1] - 1; kh >= 0; kh--) {
+    int64_t y = seen(c, 1, h, kh);
+    if (y < 0 || y >= c->in[1]) continue;
+    in.kernel_h = kh;
+    if (!in.kernel_end) in.kernel_end = kh + 1;
+  }
+  int64_t last = c->in[2] - 1 - seen(c, 2, 0, c->kernel[2] - 1);
+  in.first = c->padding[2] > 0 ? wk__min(c->out[2], wk__ceil_div(c->padding[2], c->stride[2])) : 0;
+  in.end = last < 0 ? 0 : wk__min(c->out[2], last / c->stride[2] + 1);
+  if (in.kernel_h >= in.kernel_end || in.end < in.first) in.end = in.first;
+  return in;
+}
+
+/* Where the taps of those lines are, from the first tap of all on. */
+static const int64_t *taps_of(const depthwise *d, const interior *in, int64_t *count) {
+  *count = (in->kernel_end - in->kernel_h) * d->c->kernel[2];
+  return d->at + in->kernel_h * d->c->kernel[2];
+}
+
+static void forward_line(const depthwise *d, const char *image, int64_t h, char *out, terms *t) {
+  const wk__conv *c = d->c;
+  interior in = interior_of(c, h);
+  int64_t taps, pixel = c->groups * d->element;
+  const int64_t *at = taps_of(d, &in, &taps);
+  for (int64_t w = 0; w < c->out[2]; w++) {
+    if (w == in.first && in.end > in.first) {
+      const char *x = image + (seen(c, 1, h, 0) * c->in[2] + seen(c, 2, w, 0)) * pixel;
+      d->kernels->weigh_run(in.end - in.first, x, c->stride[2] * c->groups, (int)taps, at,
+                            d->weight + in.kernel_h * c->kernel[2] * pixel, c->groups, d->job->bias, out + w * pixel);
+      w = in.end - 1;
+      continue;
+    }
+    find_terms(d, h, w, image, t);
+    d->kernels->weigh_pixels(t->count, t->x, t->w, c->groups, d->job->bias, out + w * pixel);
+  }
+}
+
 /* A task is a line of the result. */
 static void forward_pixels(void *context, int64_t begin, int64_t end) {
   depthwise *d = context;
   const wk__conv *c = d->c;
   terms t;
   if (!terms_memory(d, &t)) return;
-  for (int64_t line = begin; line < end; line++) {
-    const char *image = (const char *)d->job->in + line / c->out[1] * d->pixels * c->groups * d->element;
-    for (int64_t w = 0; w < c->out[2]; w++) {
-      find_terms(d, line % c->out[1], w, image, &t);
-      d->kernels->weigh_pixels(t.count, t.x, t.w, c->groups, d->job->bias,
-                               (char *)d->job->out + (line * c->out[2] + w) * c->groups * d->element);
-    }
-  }
+  for (int64_t line = begin; line < end; line++)
+    forward_line(d, (const char *)d->job->in + line / c->out[1] * d->pixels * c->groups * d->element, line % c->out[1],
+                 (char *)d->job->out + line * c->out[2] * c->groups * d->element, &t);
 }
 
 /* The place that sees a pixel by a tap; -1: none. */
@@ -380,16 +421,24 @@ static void gradient_pixels(void *context, int64_t begin, int64_t end) {
 static void correlate_line(const depthwise *d, int64_t image, int64_t h, int64_t channel, int64_t channels,
                            char *sums) {
   const wk__conv *c = d->c;
-  const char *x = (const char *)d->job->weight + (image * d->pixels * c->groups + channel) * d->element;
-  const char *g = (const char *)d->job->in + ((image * c->out[1] + h) * c->out[2] * c->groups + channel) * d->element;
-  for (int64_t t = 0; t < d->taps; t++, sums += CHANNEL_BLOCK * d->element) {
-    int64_t y = seen(c, 1, h, t / c->kernel[2]), w = seen(c, 2, 0, t % c->kernel[2]), stride = c->stride[2];
-    int64_t first = w < 0 ? wk__ceil_div(-w, stride) : 0;
-    int64_t end = c->in[2] > w ? wk__min(c->out[2], wk__ceil_div(c->in[2] - w, stride)) : 0;
-    if (y < 0 || y >= c->in[1] || first >= end) continue;
-    const char *from = x + (y * c->in[2] + w + first * stride) * c->groups * d->element;
-    d->kernels->correlate_pixels(end - first, from, stride * c->groups, g + first * c->groups * d->element, c->groups,
-                                 channels, sums);
+  interior in = interior_of(c, h);
+  int64_t taps, pixel = c->groups * d->element, tap_sums = CHANNEL_BLOCK * d->element;
+  const int64_t *at = taps_of(d, &in, &taps);
+  const char *x = (const char *)d->job->weight + image * d->pixels * pixel + channel * d->element;
+  const char *g = (const char *)d->job->in + (image * c->out[1] + h) * c->out[2] * pixel + channel * d->element;
+  if (in.end > in.first)
+    d->kernels->correlate_run(in.end - in.first, x + (seen(c, 1, h, 0) * c->in[2] + seen(c, 2, in.first, 0)) * pixel,
+                              c->stride[2] * c->groups, (int)taps, at, g + in.first * pixel, c->groups, channels,
+                              sums + in.kernel_h * c->kernel[2] * tap_sums, CHANNEL_BLOCK);
+  for (int64_t w = 0; w < c->out[2]; w++) {
+    if (w == in.first) w = in.end;
+    if (w >= c->out[2]) break;
+    for (int64_t tap = in.kernel_h * c->kernel[2]; tap < in.kernel_end * c->kernel[2]; tap++) {
+      int64_t y = seen(c, 1, h, tap / c->kernel[2]), to = seen(c, 2, w, tap % c->kernel[2]);
+      if (y < 0 || y >= c->in[1] || to < 0 || to >= c->in[2]) continue;
+      d->kernels->correlate_pixels(1, x + (y * c->in[2] + to) * pixel, 0, g + w * pixel, 0, channels,
+                                   sums + tap * tap_sums);
+    }
   }
 }
 

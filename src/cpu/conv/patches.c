@@ -122,18 +122,48 @@ static void make_place(const lines *l, int64_t column, int64_t columns, char *ou
   }
 }
 
+/* A whole line of taps: zeros, what is inside of the image, zeros. */
+static void make_whole_line(const lines *l, int64_t d, int64_t h, char *out, int64_t room) {
+  const wk__conv *c = l->p->c;
+  int64_t first = wk__min(c->kernel[2], wk__max(0, -l->at[2])), end = wk__min(c->kernel[2], c->in[2] - l->at[2]);
+  if (d < 0 || d >= c->in[0] || h < 0 || h >= c->in[1] || first >= end) first = end = c->kernel[2];
+  int64_t before = first * c->in_channels, inside = (end - first) * c->in_channels;
+  int64_t after = (c->kernel[2] - end) * c->in_channels;
+  if (before) zero(out, before * l->size);
+  if (inside) {
+    int64_t pixel = (d * c->in[1] + h) * c->in[2] + l->at[2] + first;
+    l->kernels->copy(l->image + pixel * l->pixel * l->size, 1, inside, out + before * l->size, room - before);
+  }
+  if (after) zero(out + (before + inside) * l->size, after * l->size);
+}
+
+/* All columns of one place, where taps side by side see pixels side by side that hold nothing but this group. */
+static void make_whole_place(const lines *l, char *out) {
+  const wk__conv *c = l->p->c;
+  int64_t line = c->kernel[2] * c->in_channels, room = c->kernel[0] * c->kernel[1] * line;
+  for (int64_t kd = 0; kd < c->kernel[0]; kd++)
+    for (int64_t kh = 0; kh < c->kernel[1]; kh++, out += line * l->size, room -= line)
+      make_whole_line(l, l->at[0] + kd * c->dilation[0], l->at[1] + kh * c->dilation[1], out, room);
+}
+
 void wk__patches_by_place(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns, void *out,
                           int64_t out_row) {
   const wk__patches *p = context;
   const wk__conv *c = p->c;
   lines l = {.p = p, .kernels = wk__conv_kernels_get(c->type), .size = wk__conv_element(c)};
   l.pixel = c->groups * c->in_channels;
+  bool whole = columns == c->in_channels * wk__conv_count(c->kernel) && c->dilation[2] == 1 && c->groups == 1;
   for (int64_t r = row; r < row + rows; r++) {
     int64_t w = r % c->out[2], h = r / c->out[2] % c->out[1], d = r / c->out[2] / c->out[1] % c->out[0];
     l.image = p->image + r / wk__conv_count(c->out) * image_elements(c) * l.size;
     l.at[0] = d * c->stride[0] - c->padding[0];
     l.at[1] = h * c->stride[1] - c->padding[1];
     l.at[2] = w * c->stride[2] - c->padding[2];
-    make_place(&l, column, columns, (char *)out + (r - row) * out_row * l.size);
+    char *to = (char *)out + (r - row) * out_row * l.size;
+    if (whole) {
+      make_whole_place(&l, to);
+    } else {
+      make_place(&l, column, columns, to);
+    }
   }
 }

@@ -12,8 +12,7 @@
 #define B(name) WK__ARG(_convolution_backward_weight, name)
 
 static const char *format_of(const wk_tensor *t) {
-  bool last = !wk__is_contiguous(t) && wk__has_channels_last(t);
-  return !last ? "contiguous_format" : t->ndim == 4 ? "channels_last" : "channels_last_3d";
+  return !wk__has_channels_last(t) ? "contiguous_format" : t->ndim == 4 ? "channels_last" : "channels_last_3d";
 }
 
 /* Dims that the images have not have one element. `input` and `output` are those of the convolution that is not
