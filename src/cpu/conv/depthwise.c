@@ -71,34 +71,31 @@ static char *plane_memory(depthwise *d, int64_t more) {
   return plane;
 }
 
-/* A line of the image in a plane, for one phase: pixels first, first + stride, ... below `end`. */
+/* Of each line of the image the pixels first, first + stride, ...: where they lie in a line of the plane. */
 typedef struct phase {
-  int64_t first, count;
-  char *line;
+  int64_t first, count, at;
 } phase;
 
-static phase phase_of(const depthwise *d, char *plane, int64_t row, int64_t index) {
+static phase phase_of(const depthwise *d, int64_t index) {
   const wk__conv *c = d->c;
   int64_t stride = c->stride[2], reach = (d->width - SLACK) * stride - c->padding[2];
   int64_t end = wk__min(c->in[2], reach), least = wk__max(0, -c->padding[2]);
   phase p = {.first = least + (index - (least + c->padding[2]) % stride + stride) % stride};
   p.count = p.first < end ? wk__ceil_div(end - p.first, stride) : 0;
-  p.line = plane + ((row * stride + index) * d->width + (p.first + c->padding[2]) / stride) * d->element;
+  p.at = index * d->width + (p.first + c->padding[2]) / stride;
   return p;
 }
 
-/* Rows of the image that have a place in the plane. */
-static int64_t first_row(const wk__conv *c) { return wk__max(0, -c->padding[1]); }
-static int64_t end_row(const depthwise *d) { return wk__min(d->c->in[1], d->height - d->c->padding[1]); }
-
 static void enter_plane(const depthwise *d, const char *image, char *plane) {
   const wk__conv *c = d->c;
-  for (int64_t h = first_row(c); h < end_row(d); h++)
-    for (int64_t i = 0; i < c->stride[2]; i++) {
-      phase p = phase_of(d, plane, h + c->padding[1], i);
-      const char *from = image + (h * c->in[2] + p.first) * d->element;
-      d->kernels->copy(from, c->stride[2], p.count, p.line, p.count);
-    }
+  int64_t line = c->stride[2] * d->width; /* of the plane: all phases */
+  int64_t first_row = wk__max(0, -c->padding[1]), end_row = wk__min(c->in[1], d->height - c->padding[1]);
+  for (int64_t i = 0; i < c->stride[2]; i++) {
+    phase p = phase_of(d, i);
+    for (int64_t h = first_row; h < end_row; h++)
+      d->kernels->copy(image + (h * c->in[2] + p.first) * d->element, c->stride[2], p.count,
+                       plane + ((h + c->padding[1]) * line + p.at) * d->element, p.count);
+  }
 }
 
 static const char *bias_of(const depthwise *d, int64_t channel) {
