@@ -10,6 +10,7 @@
 #include "cpu/conv/conv_kernels.h"
 
 enum { MOST_RUNS = WK__GEMM_K_BLOCK }; /* the GEMM asks for no more columns at a time */
+enum { MOST_TAPS = 64 };               /* that are found once for all channels; those of larger kernels each time */
 
 static int64_t image_elements(const wk__conv *c) { return c->groups * c->in_channels * wk__conv_count(c->in); }
 
@@ -57,13 +58,18 @@ static bool sees_outside(const wk__conv *c) {
 static void make_taps(const wk__patches *p, const part *t, char *out) {
   const wk__conv *c = p->c;
   const wk__conv_kernels *kernels = wk__conv_kernels_get(c->type);
-  int64_t taps = wk__conv_count(c->kernel), size = wk__conv_element(c), plane = wk__conv_count(c->in) * size;
+  int64_t count = wk__conv_count(c->kernel), size = wk__conv_element(c), plane = wk__conv_count(c->in) * size;
+  int64_t index = t->row % count, known = wk__min(count, MOST_TAPS);
+  const char *channel = p->image + t->row / count * plane;
   wk__conv_run runs[MOST_RUNS];
-  int count = find_runs(c, t->place, t->places, runs);
+  wk__conv_tap taps[MOST_TAPS];
+  int run_count = find_runs(c, t->place, t->places, runs);
   bool outside = sees_outside(c);
-  for (int64_t r = t->row; r < t->row + t->rows; r++, out += t->out_row * size) {
-    wk__conv_tap tap = tap_at(c, r % taps);
-    kernels->gather(c, outside, runs, count, &tap, p->image + r / taps * plane, out, t->places);
+  for (int64_t k = 0; k < known; k++) taps[k] = tap_at(c, k);
+  for (int64_t r = 0; r < t->rows; r++, out += t->out_row * size) {
+    const wk__conv_tap tap = index < known ? taps[index] : tap_at(c, index);
+    kernels->gather(c, outside, runs, run_count, &tap, channel, out, t->places);
+    if (++index == count) index = 0, channel += plane;
   }
 }
 
