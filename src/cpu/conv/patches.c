@@ -42,6 +42,11 @@ static wk__conv_tap tap_at(const wk__conv *c, int64_t index) {
   return t;
 }
 
+/* The first taps of the kernel. */
+static void find_taps(const wk__conv *c, int64_t count, wk__conv_tap *taps) {
+  for (int64_t k = 0; k < count; k++) taps[k] = tap_at(c, k);
+}
+
 typedef struct part {
   int64_t row, rows, out_row; /* row: (channel, tap) */
   int64_t place, places;
@@ -65,7 +70,7 @@ static void make_taps(const wk__patches *p, const part *t, char *out) {
   wk__conv_tap taps[MOST_TAPS];
   int run_count = find_runs(c, t->place, t->places, runs);
   bool outside = sees_outside(c);
-  for (int64_t k = 0; k < known; k++) taps[k] = tap_at(c, k);
+  find_taps(c, known, taps);
   for (int64_t r = 0; r < t->rows; r++, out += t->out_row * size) {
     const wk__conv_tap tap = index < known ? taps[index] : tap_at(c, index);
     kernels->gather(c, outside, runs, run_count, &tap, channel, out, t->places);
