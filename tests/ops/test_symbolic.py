@@ -19,7 +19,7 @@ BY_NUMBER = {
 # The sizes of another argument are in the sample as numbers, so these are assumed.
 GIVEN_SIZES = {
     "expand", "select_backward", "slice_backward", "slice_scatter", "as_strided_scatter", "split.sizes", "broadcast_to",
-    "sum_to_size", "native_layer_norm", "layer_norm", "rms_norm", "unflatten.int",
+    "sum_to_size", "native_layer_norm", "layer_norm", "rms_norm", "unflatten.int", "col2im",
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@
 #include "cpu/conv/conv_internal.h"
 #include "cpu/conv/conv_kernels.h"
 #include "cpu/conv/patches.h"
+#include "cpu/gemm/gemm_ways.h"
 
 enum { FOLD_MOST_PLACES = 400, FOLD_LEAST_CHANNELS = 32 };
 
@@ -212,9 +213,13 @@ static wk_status weight_pixels(const wk__conv_job *job, int64_t group) {
   wk__gemm g = {.type = c->type, .m = c->out_channels, .n = s.depth, .k = c->batch * s.places, .alpha = 1, .batch = 1};
   g.a = wk__conv_part(c, job->in, group, c->out_channels, s.places), g.a_row = 1,
   g.a_column = c->groups * c->out_channels;
-  g.make_b = &make_patches;
+  if (wk__conv_is_plain(c)) {
+    g.b = patches.image, g.b_row = c->groups * c->in_channels, g.b_column = 1;
+  } else {
+    g.make_b = &make_patches;
+  }
   g.c = (char *)job->out + group * c->out_channels * s.depth * s.element, g.c_row = s.depth;
-  return wk__gemm_run(&g);
+  return wk__gemm_run_in(&g, (wk__gemm_way){.packs = WK__GEMM_PACKS_A}); /* its rows are pixels apart */
 }
 
 wk_status wk__conv_weight_gradient(const wk__conv *c, const void *grad, const void *input, void *grad_weight) {

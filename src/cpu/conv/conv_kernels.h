@@ -32,15 +32,20 @@ typedef struct wk__conv_kernels {
    */
   void (*weigh)(int64_t rows, int64_t columns, int64_t row_step, const void *plane, int taps, const int64_t *at,
                 const void *weight, const void *bias_or_null, void *out);
-  /* plane[row row_step + at[tap] + column] += weight[tap] grad[row, column] */
-  void (*spread)(int64_t rows, int64_t columns, int64_t row_step, void *plane, int taps, const int64_t *at,
-                 const void *weight, const void *grad);
   /* sums (taps, 64 bytes) += plane[row row_step + at[tap] + column] grad[row, column], column by lane */
   void (*correlate)(int64_t rows, int64_t columns, int64_t row_step, const void *plane, int taps, const int64_t *at,
                     const void *grad, void *sums);
   /* Channels last: out[c] = bias[c] + sum over the list of x[i][c] w[i][c] */
   void (*weigh_pixels)(int count, const void *const *x, const void *const *w, int64_t channels,
                        const void *bias_or_null, void *out);
+  /* The same for places side by side that all see every tap: place i sees x[i x_step + at[tap] + c]; weight (taps,
+   * channels), out (places, channels). */
+  void (*weigh_run)(int64_t count, const void *x, int64_t x_step, int taps, const int64_t *at, const void *weight,
+                    int64_t channels, const void *bias_or_null, void *out);
+  /* And sums (taps, sums_step)[c] += sum over places of x[i x_step + at[tap] + c] grad[i grad_step + c], for channels
+   * that are no more than sums_step. */
+  void (*correlate_run)(int64_t count, const void *x, int64_t x_step, int taps, const int64_t *at, const void *grad,
+                        int64_t grad_step, int64_t channels, void *sums, int64_t sums_step);
   /* Channels last: sums[c] += sum over pixels of x[i x_step + c] grad[i grad_step + c] */
   void (*correlate_pixels)(int64_t count, const void *x, int64_t x_step, const void *grad, int64_t grad_step,
                            int64_t channels, void *sums);

@@ -52,10 +52,11 @@ enum { ROWS = 8, TAPS = 4 }; /* sums side by side, so that their latencies hide 
 
 /* ---- The table ---- */
 
-#define KERNELS(type)                                                                                               \
-  {                                                                                                                 \
-    .gather = gather_##type, .copy = copy_##type, .weigh = weigh_##type, .spread = spread_##type,                   \
-    .correlate = correlate_##type, .weigh_pixels = weigh_pixels_##type, .correlate_pixels = correlate_pixels_##type \
+#define KERNELS(type)                                                                                          \
+  {                                                                                                            \
+    .gather = gather_##type, .copy = copy_##type, .weigh = weigh_##type, .correlate = correlate_##type,        \
+    .weigh_pixels = weigh_pixels_##type, .weigh_run = weigh_run_##type, .correlate_run = correlate_run_##type, \
+    .correlate_pixels = correlate_pixels_##type                                                                \
   }
 
 const wk__conv_kernels WK_LEVEL_NAME(conv_kernels)[2] = {[WK__GEMM_F32] = KERNELS(f32), [WK__GEMM_F64] = KERNELS(f64)};

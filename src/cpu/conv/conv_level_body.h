@@ -77,34 +77,35 @@ WK_INLINE void NAME(weigh_block)(const int rows, int64_t columns, int64_t row_st
   for (int r = 0; r < rows; r++) NAME(store_first)(out + r * out_row, sum[r], columns);
 }
 
+#define WEIGH_ROWS(n)                                                                        \
+  case n:                                                                                    \
+    NAME(weigh_block)(n, columns - j, row_step, from, taps, at, weight, start, to, columns); \
+    break;
+
+/* Rows are cut into equal groups rather than full ones and a rest, which would run at the latency of its few sums. */
 static void NAME(weigh)(int64_t rows, int64_t columns, int64_t row_step, const void *plane, int taps, const int64_t *at,
                         const void *weight, const void *bias_or_null, void *out) {
   V start = OP(broadcast)(bias_or_null ? *(const T *)bias_or_null : 0);
-  for (int64_t j = 0; j < columns; j += LANES) {
-    const T *from = (const T *)plane + j;
-    T *to = (T *)out + j;
-    int64_t i = 0;
-    for (; i + ROWS <= rows; i += ROWS) NAME(weigh_block)
-    (ROWS, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
-    for (; i + 2 <= rows; i += 2) NAME(weigh_block)
-    (2, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
-    if (i < rows) NAME(weigh_block)
-    (1, columns - j, row_step, from + i * row_step, taps, at, weight, start, to + i * columns, columns);
-  }
-}
-
-static void NAME(spread)(int64_t rows, int64_t columns, int64_t row_step, void *plane, int taps, const int64_t *at,
-                         const void *weight, const void *grad) {
-  for (int64_t i = 0; i < rows; i++) {
-    const T *g = (const T *)grad + i * columns;
-    for (int t = 0; t < taps; t++) {
-      T *to = (T *)plane + i * row_step + at[t];
-      V w = OP(broadcast)(((const T *)weight)[t]);
-      for (int64_t j = 0; j < columns; j += LANES)
-        OP(store)(to + j, OP(fma)(w, NAME(load_first)(g + j, columns - j), OP(load)(to + j)));
+  int64_t height = wk__ceil_div(rows, wk__ceil_div(rows, ROWS));
+  for (int64_t j = 0; j < columns; j += LANES)
+    for (int64_t i = 0; i < rows; i += height) {
+      const T *from = (const T *)plane + i * row_step + j;
+      T *to = (T *)out + i * columns + j;
+      switch (wk__min(height, rows - i)) {
+        WEIGH_ROWS(1)
+        WEIGH_ROWS(2)
+        WEIGH_ROWS(3)
+        WEIGH_ROWS(4)
+        WEIGH_ROWS(5)
+        WEIGH_ROWS(6)
+        WEIGH_ROWS(7)
+        WEIGH_ROWS(8)
+        default:
+          break;
+      }
     }
-  }
 }
+#undef WEIGH_ROWS
 
 /* `taps` is a constant wherever this is inlined. */
 WK_INLINE void NAME(correlate_taps)(const int taps, int64_t rows, int64_t columns, int64_t row_step, const T *plane,
@@ -170,6 +171,90 @@ static void NAME(weigh_pixels)(int count, const void *const *x, const void *cons
     NAME(weigh_channels)(4, count, x, w, at, INT64_MAX, bias_or_null, out);
   for (; at < channels; at += LANES) NAME(weigh_channels)(1, count, x, w, at, channels, bias_or_null, out);
 }
+
+/* `places` is a constant wherever this is inlined; n: of the channels from here on. */
+WK_INLINE void NAME(weigh_places)(const int places, const T *x, int64_t x_step, int taps, const int64_t *at,
+                                  const T *weight, int64_t channels, int64_t n, V start, T *out) {
+  V sum[ROWS];
+#pragma GCC unroll 8
+  for (int i = 0; i < places; i++) sum[i] = start;
+  for (int t = 0; t < taps; t++) {
+    V w = NAME(load_first)(weight + t * channels, n);
+    const T *p = x + at[t];
+#pragma GCC unroll 8
+    for (int i = 0; i < places; i++) sum[i] = OP(fma)(w, NAME(load_first)(p + i * x_step, n), sum[i]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < places; i++) NAME(store_first)(out + i * channels, sum[i], n);
+}
+
+WK_INLINE void NAME(weigh_run_of)(int64_t count, const T *x, int64_t x_step, int taps, const int64_t *at,
+                                  const T *weight, int64_t channels, int64_t n, V start, T *out) {
+  int64_t i = 0;
+  for (; i + ROWS <= count; i += ROWS)
+    NAME(weigh_places)(ROWS, x + i * x_step, x_step, taps, at, weight, channels, n, start, out + i * channels);
+  for (; i + 2 <= count; i += 2)
+    NAME(weigh_places)(2, x + i * x_step, x_step, taps, at, weight, channels, n, start, out + i * channels);
+  if (i < count)
+    NAME(weigh_places)(1, x + i * x_step, x_step, taps, at, weight, channels, n, start, out + i * channels);
+}
+
+static void NAME(weigh_run)(int64_t count, const void *x, int64_t x_step, int taps, const int64_t *at,
+                            const void *weight, int64_t channels, const void *bias_or_null, void *out) {
+  for (int64_t c = 0; c < channels; c += LANES) {
+    int64_t n = channels - c;
+    V start = bias_or_null ? NAME(load_first)((const T *)bias_or_null + c, n) : OP(broadcast)(0);
+    const T *from = (const T *)x + c, *w = (const T *)weight + c;
+    if (n >= LANES) {
+      NAME(weigh_run_of)(count, from, x_step, taps, at, w, channels, LANES, start, (T *)out + c);
+    } else {
+      NAME(weigh_run_of)(count, from, x_step, taps, at, w, channels, n, start, (T *)out + c);
+    }
+  }
+}
+
+/* `taps` is a constant wherever this is inlined. */
+WK_INLINE void NAME(correlate_run_taps)(const int taps, int64_t count, const T *x, int64_t x_step, const int64_t *at,
+                                        const T *g, int64_t grad_step, int64_t n, T *sums, int64_t sums_step) {
+  V sum[ROWS];
+#pragma GCC unroll 8
+  for (int t = 0; t < taps; t++) sum[t] = NAME(load_first)(sums + t * sums_step, n);
+  for (int64_t i = 0; i < count; i++, x += x_step, g += grad_step) {
+    V y = NAME(load_first)(g, n);
+#pragma GCC unroll 8
+    for (int t = 0; t < taps; t++) sum[t] = OP(fma)(y, NAME(load_first)(x + at[t], n), sum[t]);
+  }
+#pragma GCC unroll 8
+  for (int t = 0; t < taps; t++) NAME(store_first)(sums + t * sums_step, sum[t], n);
+}
+
+#define CORRELATE_TAPS(m)                                                                                 \
+  case m:                                                                                                 \
+    NAME(correlate_run_taps)(m, count, a, x_step, at + t, b, grad_step, n, s + t * sums_step, sums_step); \
+    break;
+
+static void NAME(correlate_run)(int64_t count, const void *x, int64_t x_step, int taps, const int64_t *at,
+                                const void *grad, int64_t grad_step, int64_t channels, void *sums, int64_t sums_step) {
+  for (int64_t c = 0; c < channels; c += LANES) {
+    const T *a = (const T *)x + c, *b = (const T *)grad + c;
+    T *s = (T *)sums + c;
+    int64_t left = channels - c, n = left < LANES ? left : LANES;
+    int group = (taps + (taps + ROWS - 1) / ROWS - 1) / ((taps + ROWS - 1) / ROWS);
+    for (int t = 0; t < taps; t += group) switch (wk__min(group, taps - t)) {
+        CORRELATE_TAPS(1)
+        CORRELATE_TAPS(2)
+        CORRELATE_TAPS(3)
+        CORRELATE_TAPS(4)
+        CORRELATE_TAPS(5)
+        CORRELATE_TAPS(6)
+        CORRELATE_TAPS(7)
+        CORRELATE_TAPS(8)
+        default:
+          break;
+      }
+  }
+}
+#undef CORRELATE_TAPS
 
 static void NAME(correlate_pixels)(int64_t count, const void *x, int64_t x_step, const void *grad, int64_t grad_step,
                                    int64_t channels, void *sums) {

@@ -43,7 +43,8 @@ static wk_status prepare(depthwise *d, const wk__conv_job *job) {
   if (!d->at) return WK_OUT_OF_MEMORY;
   for (int64_t t = 0; t < d->taps; t++) {
     int64_t h = t / c->kernel[2] * c->dilation[1], w = t % c->kernel[2] * c->dilation[2];
-    d->at[t] = (h * c->stride[2] + w % c->stride[2]) * d->width + w / c->stride[2];
+    d->at[t] = c->channels_last ? (h * c->in[2] + w) * c->groups
+                                : (h * c->stride[2] + w % c->stride[2]) * d->width + w / c->stride[2];
   }
   return WK_OK;
 }
@@ -70,64 +71,31 @@ static char *plane_memory(depthwise *d, int64_t more) {
   return plane;
 }
 
-/* A line of the image in a plane, for one phase: pixels first, first + stride, ... below `end`. */
+/* Of each line of the image the pixels first, first + stride, ...: where they lie in a line of the plane. */
 typedef struct phase {
-  int64_t first, count;
-  char *line;
+  int64_t first, count, at;
 } phase;
 
-static phase phase_of(const depthwise *d, char *plane, int64_t row, int64_t index) {
+static phase phase_of(const depthwise *d, int64_t index) {
   const wk__conv *c = d->c;
   int64_t stride = c->stride[2], reach = (d->width - SLACK) * stride - c->padding[2];
   int64_t end = wk__min(c->in[2], reach), least = wk__max(0, -c->padding[2]);
   phase p = {.first = least + (index - (least + c->padding[2]) % stride + stride) % stride};
   p.count = p.first < end ? wk__ceil_div(end - p.first, stride) : 0;
-  p.line = plane + ((row * stride + index) * d->width + (p.first + c->padding[2]) / stride) * d->element;
+  p.at = index * d->width + (p.first + c->padding[2]) / stride;
   return p;
 }
 
-/* Rows of the image that have a place in the plane. */
-static int64_t first_row(const wk__conv *c) { return wk__max(0, -c->padding[1]); }
-static int64_t end_row(const depthwise *d) { return wk__min(d->c->in[1], d->height - d->c->padding[1]); }
-
 static void enter_plane(const depthwise *d, const char *image, char *plane) {
   const wk__conv *c = d->c;
-  for (int64_t h = first_row(c); h < end_row(d); h++)
-    for (int64_t i = 0; i < c->stride[2]; i++) {
-      phase p = phase_of(d, plane, h + c->padding[1], i);
-      const char *from = image + (h * c->in[2] + p.first) * d->element;
-      d->kernels->copy(from, c->stride[2], p.count, p.line, p.count);
-    }
-}
-
-#define DEFINE_LEAVE(T)                                                                      \
-  static void leave_##T(const T *line, int64_t count, T *out, int64_t step, const T *bias) { \
-    for (int64_t i = 0; i < count; i++) out[i * step] = line[i] + (bias ? *bias : 0);        \
-  }                                                                                          \
-  static void fill_##T(T *out, int64_t count, const T *bias) {                               \
-    for (int64_t i = 0; i < count; i++) out[i] = bias ? *bias : 0;                           \
+  int64_t line = c->stride[2] * d->width; /* of the plane: all phases */
+  int64_t first_row = wk__max(0, -c->padding[1]), end_row = wk__min(c->in[1], d->height - c->padding[1]);
+  for (int64_t i = 0; i < c->stride[2]; i++) {
+    phase p = phase_of(d, i);
+    for (int64_t h = first_row; h < end_row; h++)
+      d->kernels->copy(image + (h * c->in[2] + p.first) * d->element, c->stride[2], p.count,
+                       plane + ((h + c->padding[1]) * line + p.at) * d->element, p.count);
   }
-DEFINE_LEAVE(float)
-DEFINE_LEAVE(double)
-
-static void leave_plane(const depthwise *d, char *plane, const char *bias, char *image) {
-  const wk__conv *c = d->c;
-  bool wide = c->type == WK__GEMM_F64;
-  if (wide) {
-    fill_double((double *)image, d->pixels, (const double *)bias);
-  } else {
-    fill_float((float *)image, d->pixels, (const float *)bias);
-  }
-  for (int64_t h = first_row(c); h < end_row(d); h++)
-    for (int64_t i = 0; i < c->stride[2]; i++) {
-      phase p = phase_of(d, plane, h + c->padding[1], i);
-      char *to = image + (h * c->in[2] + p.first) * d->element;
-      if (wide) {
-        leave_double((const double *)p.line, p.count, (double *)to, c->stride[2], (const double *)bias);
-      } else {
-        leave_float((const float *)p.line, p.count, (float *)to, c->stride[2], (const float *)bias);
-      }
-    }
 }
 
 static const char *bias_of(const depthwise *d, int64_t channel) {
@@ -147,17 +115,124 @@ static void forward_planes(void *context, int64_t begin, int64_t end) {
   }
 }
 
+/* ---- the input's gradient: pixels a stride apart see the same taps. For each such phase the gradient's plane, with
+ * room around it, is weighed by those. ---- */
+
+/* Along one dim, for pixels first, first + stride, ...: the taps that see them from a place, and that place. */
+typedef struct seeing {
+  int64_t first, count;      /* pixels */
+  int64_t tap, tap_step;     /* the first tap, and how far to the next */
+  int64_t place, place_step; /* of the first pixel by the first tap; the next tap's is place_step before it */
+  int64_t taps;
+} seeing;
+
+static int64_t greatest_divisor(int64_t a, int64_t b) { return b ? greatest_divisor(b, a % b) : a; }
+
+static int64_t floor_div_signed(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+static seeing seen_by(const wk__conv *c, int dim, int64_t first) {
+  int64_t stride = c->stride[dim], dilation = c->dilation[dim], divisor = greatest_divisor(stride, dilation);
+  seeing s = {.first = first, .count = wk__ceil_div(c->in[dim] - first, stride), .tap_step = stride / divisor};
+  s.place_step = dilation / divisor;
+  int64_t tap = 0;
+  while (tap < s.tap_step && (first + c->padding[dim] - tap * dilation) % stride) tap++;
+  s.tap = tap;
+  if (tap < s.tap_step && tap < c->kernel[dim]) s.taps = wk__ceil_div(c->kernel[dim] - tap, s.tap_step);
+  s.place = floor_div_signed(first + c->padding[dim] - tap * dilation, stride);
+  return s;
+}
+
+/* The gradient's plane with `before` lines and columns of zeros before it and as many behind as are looked at. */
+typedef struct surrounded {
+  int64_t before[2], height, width; /* in elements */
+} surrounded;
+
+static surrounded surround(const wk__conv *c) {
+  surrounded s = {.before = {0}};
+  int64_t size[2];
+  for (int d = 0; d < 2; d++) {
+    int64_t reach = (c->kernel[d + 1] - 1) * c->dilation[d + 1], last = c->in[d + 1] - 1 + c->padding[d + 1];
+    s.before[d] = reach / c->stride[d + 1] + 1 + wk__max(0, -c->padding[d + 1]);
+    size[d] = s.before[d] + wk__max(c->out[d + 1], last / c->stride[d + 1] + 1);
+  }
+  s.height = size[0], s.width = size[1] + SLACK;
+  return s;
+}
+
+/* One channel's image, on its way. */
+typedef struct gradient {
+  depthwise *d;
+  surrounded s;
+  char *plane, *weight, *result; /* result: of one phase */
+  int64_t *at;
+} gradient;
+
+/* Which taps, and where: their number. */
+static int find_phase_taps(const gradient *g, const seeing *h, const seeing *w, const char *weight) {
+  int64_t element = g->d->element;
+  int n = 0;
+  for (int64_t i = 0; i < h->taps; i++)
+    for (int64_t j = 0; j < w->taps; j++, n++) {
+      int64_t tap = (h->tap + i * h->tap_step) * g->d->c->kernel[2] + w->tap + j * w->tap_step;
+      g->at[n] =
+          (h->place - i * h->place_step + g->s.before[0]) * g->s.width + w->place - j * w->place_step + g->s.before[1];
+      memcpy(g->weight + n * element, weight + tap * element, (size_t)element);
+    }
+  return n;
+}
+
+#define DEFINE_SET_APART(T)                                                      \
+  static void set_apart_##T(const T *from, int64_t count, T *to, int64_t step) { \
+    for (int64_t i = 0; i < count; i++) to[i * step] = from[i];                  \
+  }
+DEFINE_SET_APART(float)
+DEFINE_SET_APART(double)
+
+static void write_phase(const gradient *g, const seeing *h, const seeing *w, char *image) {
+  const wk__conv *c = g->d->c;
+  for (int64_t i = 0; i < h->count; i++) {
+    const char *from = g->result + i * w->count * g->d->element;
+    char *to = image + ((h->first + i * c->stride[1]) * c->in[2] + w->first) * g->d->element;
+    if (c->type == WK__GEMM_F64) {
+      set_apart_double((const double *)from, w->count, (double *)to, c->stride[2]);
+    } else {
+      set_apart_float((const float *)from, w->count, (float *)to, c->stride[2]);
+    }
+  }
+}
+
+static void gradient_of_plane(const gradient *g, const char *grad, const char *weight, const char *bias, char *image) {
+  const wk__conv *c = g->d->c;
+  for (int64_t i = 0; i < c->out[1]; i++)
+    memcpy(g->plane + ((i + g->s.before[0]) * g->s.width + g->s.before[1]) * g->d->element,
+           grad + i * c->out[2] * g->d->element, (size_t)(c->out[2] * g->d->element));
+  for (int64_t y = 0; y < wk__min(c->stride[1], c->in[1]); y++)
+    for (int64_t x = 0; x < wk__min(c->stride[2], c->in[2]); x++) {
+      seeing h = seen_by(c, 1, y), w = seen_by(c, 2, x);
+      int taps = find_phase_taps(g, &h, &w, weight);
+      g->d->kernels->weigh(h.count, w.count, g->s.width, g->plane, taps, g->at, g->weight, bias, g->result);
+      write_phase(g, &h, &w, image);
+    }
+}
+
 static void gradient_planes(void *context, int64_t begin, int64_t end) {
   depthwise *d = context;
   const wk__conv *c = d->c;
-  char *plane = plane_memory(d, 0);
-  for (int64_t i = begin; i < end && plane; i++) {
+  gradient g = {.d = d, .s = surround(c)};
+  int64_t line = 64, taps = d->taps * (int64_t)sizeof *g.at;
+  int64_t plane = wk__ceil_div(g.s.height * g.s.width * d->element, line) * line;
+  g.plane = wk__workspace_get(WK__WORKSPACE_CONV, (size_t)(plane + 2 * taps + (d->pixels + SLACK) * d->element));
+  if (!g.plane) {
+    atomic_store(&d->failed, true);
+    return;
+  }
+  memset(g.plane, 0, (size_t)plane);
+  g.at = (int64_t *)(g.plane + plane), g.weight = (char *)g.at + taps, g.result = g.weight + taps;
+  for (int64_t i = begin; i < end; i++) {
     int64_t channel = i % c->groups;
-    if (i > begin) memset(plane, 0, (size_t)plane_bytes(d));
-    d->kernels->spread(c->out[1], c->out[2], d->row_step, plane, (int)d->taps, d->at,
-                       (const char *)d->job->weight + channel * d->taps * d->element,
-                       (const char *)d->job->in + i * d->places * d->element);
-    leave_plane(d, plane, bias_of(d, channel), (char *)d->job->out + i * d->pixels * d->element);
+    gradient_of_plane(&g, (const char *)d->job->in + i * d->places * d->element,
+                      (const char *)d->job->weight + channel * d->taps * d->element, bias_of(d, channel),
+                      (char *)d->job->out + i * d->pixels * d->element);
   }
 }
 
@@ -247,20 +322,60 @@ static void find_terms(const depthwise *d, int64_t h, int64_t w, const char *ima
   }
 }
 
+/* Places of a line that see every tap of the lines of the kernel that are inside of the image. */
+typedef struct interior {
+  int64_t first, end;           /* places */
+  int64_t kernel_h, kernel_end; /* lines of the kernel */
+} interior;
+
+static interior interior_of(const wk__conv *c, int64_t h) {
+  interior in = {.kernel_h = c->kernel[1], .kernel_end = 0};
+  for (int64_t kh = c->kernel[1] - 1; kh >= 0; kh--) {
+    int64_t y = seen(c, 1, h, kh);
+    if (y < 0 || y >= c->in[1]) continue;
+    in.kernel_h = kh;
+    if (!in.kernel_end) in.kernel_end = kh + 1;
+  }
+  int64_t last = c->in[2] - 1 - seen(c, 2, 0, c->kernel[2] - 1);
+  in.first = c->padding[2] > 0 ? wk__min(c->out[2], wk__ceil_div(c->padding[2], c->stride[2])) : 0;
+  in.end = last < 0 ? 0 : wk__min(c->out[2], last / c->stride[2] + 1);
+  if (in.kernel_h >= in.kernel_end || in.end < in.first) in.end = in.first;
+  return in;
+}
+
+/* Where the taps of those lines are, from the first tap of all on. */
+static const int64_t *taps_of(const depthwise *d, const interior *in, int64_t *count) {
+  *count = (in->kernel_end - in->kernel_h) * d->c->kernel[2];
+  return d->at + in->kernel_h * d->c->kernel[2];
+}
+
+static void forward_line(const depthwise *d, const char *image, int64_t h, char *out, terms *t) {
+  const wk__conv *c = d->c;
+  interior in = interior_of(c, h);
+  int64_t taps, pixel = c->groups * d->element;
+  const int64_t *at = taps_of(d, &in, &taps);
+  for (int64_t w = 0; w < c->out[2]; w++) {
+    if (w == in.first && in.end > in.first) {
+      const char *x = image + (seen(c, 1, h, 0) * c->in[2] + seen(c, 2, w, 0)) * pixel;
+      d->kernels->weigh_run(in.end - in.first, x, c->stride[2] * c->groups, (int)taps, at,
+                            d->weight + in.kernel_h * c->kernel[2] * pixel, c->groups, d->job->bias, out + w * pixel);
+      w = in.end - 1;
+      continue;
+    }
+    find_terms(d, h, w, image, t);
+    d->kernels->weigh_pixels(t->count, t->x, t->w, c->groups, d->job->bias, out + w * pixel);
+  }
+}
+
 /* A task is a line of the result. */
 static void forward_pixels(void *context, int64_t begin, int64_t end) {
   depthwise *d = context;
   const wk__conv *c = d->c;
   terms t;
   if (!terms_memory(d, &t)) return;
-  for (int64_t line = begin; line < end; line++) {
-    const char *image = (const char *)d->job->in + line / c->out[1] * d->pixels * c->groups * d->element;
-    for (int64_t w = 0; w < c->out[2]; w++) {
-      find_terms(d, line % c->out[1], w, image, &t);
-      d->kernels->weigh_pixels(t.count, t.x, t.w, c->groups, d->job->bias,
-                               (char *)d->job->out + (line * c->out[2] + w) * c->groups * d->element);
-    }
-  }
+  for (int64_t line = begin; line < end; line++)
+    forward_line(d, (const char *)d->job->in + line / c->out[1] * d->pixels * c->groups * d->element, line % c->out[1],
+                 (char *)d->job->out + line * c->out[2] * c->groups * d->element, &t);
 }
 
 /* The place that sees a pixel by a tap; -1: none. */
@@ -303,16 +418,24 @@ static void gradient_pixels(void *context, int64_t begin, int64_t end) {
 static void correlate_line(const depthwise *d, int64_t image, int64_t h, int64_t channel, int64_t channels,
                            char *sums) {
   const wk__conv *c = d->c;
-  const char *x = (const char *)d->job->weight + (image * d->pixels * c->groups + channel) * d->element;
-  const char *g = (const char *)d->job->in + ((image * c->out[1] + h) * c->out[2] * c->groups + channel) * d->element;
-  for (int64_t t = 0; t < d->taps; t++, sums += CHANNEL_BLOCK * d->element) {
-    int64_t y = seen(c, 1, h, t / c->kernel[2]), w = seen(c, 2, 0, t % c->kernel[2]), stride = c->stride[2];
-    int64_t first = w < 0 ? wk__ceil_div(-w, stride) : 0;
-    int64_t end = c->in[2] > w ? wk__min(c->out[2], wk__ceil_div(c->in[2] - w, stride)) : 0;
-    if (y < 0 || y >= c->in[1] || first >= end) continue;
-    const char *from = x + (y * c->in[2] + w + first * stride) * c->groups * d->element;
-    d->kernels->correlate_pixels(end - first, from, stride * c->groups, g + first * c->groups * d->element, c->groups,
-                                 channels, sums);
+  interior in = interior_of(c, h);
+  int64_t taps, pixel = c->groups * d->element, tap_sums = CHANNEL_BLOCK * d->element;
+  const int64_t *at = taps_of(d, &in, &taps);
+  const char *x = (const char *)d->job->weight + image * d->pixels * pixel + channel * d->element;
+  const char *g = (const char *)d->job->in + (image * c->out[1] + h) * c->out[2] * pixel + channel * d->element;
+  if (in.end > in.first)
+    d->kernels->correlate_run(in.end - in.first, x + (seen(c, 1, h, 0) * c->in[2] + seen(c, 2, in.first, 0)) * pixel,
+                              c->stride[2] * c->groups, (int)taps, at, g + in.first * pixel, c->groups, channels,
+                              sums + in.kernel_h * c->kernel[2] * tap_sums, CHANNEL_BLOCK);
+  for (int64_t w = 0; w < c->out[2]; w++) {
+    if (w == in.first) w = in.end;
+    if (w >= c->out[2]) break;
+    for (int64_t tap = in.kernel_h * c->kernel[2]; tap < in.kernel_end * c->kernel[2]; tap++) {
+      int64_t y = seen(c, 1, h, tap / c->kernel[2]), to = seen(c, 2, w, tap % c->kernel[2]);
+      if (y < 0 || y >= c->in[1] || to < 0 || to >= c->in[2]) continue;
+      d->kernels->correlate_pixels(1, x + (y * c->in[2] + to) * pixel, 0, g + w * pixel, 0, channels,
+                                   sums + tap * tap_sums);
+    }
   }
 }
 

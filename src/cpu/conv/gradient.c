@@ -21,18 +21,55 @@ static wk__conv turned_round(const wk__conv *c) {
   return t;
 }
 
-/* (G O, C, taps) as (G C, O, taps), last tap first; channels last alike, with channels behind taps. */
-static void turn_weight_round(const wk__conv *c, const char *weight, char *out) {
+enum { TURNED_CHANNELS = 16 }; /* at a time: read side by side, written to as many places */
+
+typedef struct turning {
+  const wk__conv *c;
+  const char *weight;
+  char *out;
+} turning;
+
+/* (G O, C, taps) as (G C, O, taps), last tap first; channels last alike, with channels behind taps. A task is a block
+ * of a group's channels. */
+#define DEFINE_TURN(T)                                                                                    \
+  static void turn_planes_##T(int64_t o_count, int64_t c_count, int64_t taps, int64_t first, int64_t end, \
+                              const T *weight, T *out) {                                                  \
+    for (int64_t o = 0; o < o_count; o++)                                                                 \
+      for (int64_t i = first; i < end; i++) {                                                             \
+        const T *from = weight + (o * c_count + i) * taps;                                                \
+        T *to = out + (i * o_count + o) * taps;                                                           \
+        for (int64_t t = 0; t < taps; t++) to[t] = from[taps - 1 - t];                                    \
+      }                                                                                                   \
+  }                                                                                                       \
+  static void turn_pixels_##T(int64_t o_count, int64_t c_count, int64_t taps, int64_t first, int64_t end, \
+                              const T *weight, T *out) {                                                  \
+    for (int64_t t = 0; t < taps; t++)                                                                    \
+      for (int64_t o = 0; o < o_count; o++) {                                                             \
+        const T *from = weight + (o * taps + taps - 1 - t) * c_count;                                     \
+        T *to = out + t * o_count + o;                                                                    \
+        for (int64_t i = first; i < end; i++) to[i * taps * o_count] = from[i];                           \
+      }                                                                                                   \
+  }
+DEFINE_TURN(float)
+DEFINE_TURN(double)
+
+static void turn_channels(void *context, int64_t begin, int64_t end) {
+  const turning *t = context;
+  const wk__conv *c = t->c;
   wk__conv_sizes s = wk__conv_sizes_of(c);
-  int64_t channel_step = c->channels_last ? 1 : s.taps, tap_step = c->channels_last ? c->in_channels : 1;
-  for (int64_t g = 0; g < c->groups; g++, weight += c->out_channels * s.depth * s.element)
-    for (int64_t i = 0; i < c->in_channels; i++)
-      for (int64_t k = 0; k < c->out_channels * s.taps; k++, out += s.element) {
-        int64_t o = c->channels_last ? k % c->out_channels : k / s.taps;
-        int64_t t = c->channels_last ? k / c->out_channels : k % s.taps;
-        const char *from = weight + (o * s.depth + i * channel_step + (s.taps - 1 - t) * tap_step) * s.element;
-        memcpy(out, from, (size_t)s.element);
-      }
+  int64_t blocks = wk__ceil_div(c->in_channels, TURNED_CHANNELS), group = c->out_channels * s.depth * s.element;
+  for (int64_t b = begin; b < end; b++) {
+    int64_t first = b % blocks * TURNED_CHANNELS, last = wk__min(first + TURNED_CHANNELS, c->in_channels);
+    const void *from = t->weight + b / blocks * group;
+    void *to = t->out + b / blocks * group;
+    if (c->type == WK__GEMM_F64) {
+      (c->channels_last ? turn_pixels_double : turn_planes_double)(c->out_channels, c->in_channels, s.taps, first, last,
+                                                                   from, to);
+    } else {
+      (c->channels_last ? turn_pixels_float : turn_planes_float)(c->out_channels, c->in_channels, s.taps, first, last,
+                                                                 from, to);
+    }
+  }
 }
 
 static wk_status gradient_by_turning(const wk__conv_job *job) {
@@ -40,7 +77,9 @@ static wk_status gradient_by_turning(const wk__conv_job *job) {
   wk__conv t = turned_round(c);
   char *weight = wk__alloc((size_t)(c->groups * c->out_channels * wk__conv_sizes_of(c).depth * wk__conv_element(c)));
   if (!weight) return WK_OUT_OF_MEMORY;
-  turn_weight_round(c, job->weight, weight);
+  turning turn = {c, job->weight, weight};
+  int64_t blocks = c->groups * wk__ceil_div(c->in_channels, TURNED_CHANNELS);
+  wk__parallel_for(blocks, wk__max(1, 4096 / (c->out_channels * TURNED_CHANNELS)), turn_channels, &turn);
   wk_status status = wk__conv_forward(&t, job->in, weight, job->bias, job->out);
   wk__free(weight);
   return status;

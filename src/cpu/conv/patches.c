@@ -10,6 +10,7 @@
 #include "cpu/conv/conv_kernels.h"
 
 enum { MOST_RUNS = WK__GEMM_K_BLOCK }; /* the GEMM asks for no more columns at a time */
+enum { MOST_TAPS = 64 };               /* that are found once for all channels; those of larger kernels each time */
 
 static int64_t image_elements(const wk__conv *c) { return c->groups * c->in_channels * wk__conv_count(c->in); }
 
@@ -41,6 +42,11 @@ static wk__conv_tap tap_at(const wk__conv *c, int64_t index) {
   return t;
 }
 
+/* The first taps of the kernel. */
+static void find_taps(const wk__conv *c, int64_t count, wk__conv_tap *taps) {
+  for (int64_t k = 0; k < count; k++) taps[k] = tap_at(c, k);
+}
+
 typedef struct part {
   int64_t row, rows, out_row; /* row: (channel, tap) */
   int64_t place, places;
@@ -57,13 +63,18 @@ static bool sees_outside(const wk__conv *c) {
 static void make_taps(const wk__patches *p, const part *t, char *out) {
   const wk__conv *c = p->c;
   const wk__conv_kernels *kernels = wk__conv_kernels_get(c->type);
-  int64_t taps = wk__conv_count(c->kernel), size = wk__conv_element(c), plane = wk__conv_count(c->in) * size;
+  int64_t count = wk__conv_count(c->kernel), size = wk__conv_element(c), plane = wk__conv_count(c->in) * size;
+  int64_t index = t->row % count, known = wk__min(count, MOST_TAPS);
+  const char *channel = p->image + t->row / count * plane;
   wk__conv_run runs[MOST_RUNS];
-  int count = find_runs(c, t->place, t->places, runs);
+  wk__conv_tap taps[MOST_TAPS];
+  int run_count = find_runs(c, t->place, t->places, runs);
   bool outside = sees_outside(c);
-  for (int64_t r = t->row; r < t->row + t->rows; r++, out += t->out_row * size) {
-    wk__conv_tap tap = tap_at(c, r % taps);
-    kernels->gather(c, outside, runs, count, &tap, p->image + r / taps * plane, out, t->places);
+  find_taps(c, known, taps);
+  for (int64_t r = 0; r < t->rows; r++, out += t->out_row * size) {
+    const wk__conv_tap tap = index < known ? taps[index] : tap_at(c, index);
+    kernels->gather(c, outside, runs, run_count, &tap, channel, out, t->places);
+    if (++index == count) index = 0, channel += plane;
   }
 }
 
@@ -122,18 +133,48 @@ static void make_place(const lines *l, int64_t column, int64_t columns, char *ou
   }
 }
 
+/* A whole line of taps: zeros, what is inside of the image, zeros. */
+static void make_whole_line(const lines *l, int64_t d, int64_t h, char *out, int64_t room) {
+  const wk__conv *c = l->p->c;
+  int64_t first = wk__min(c->kernel[2], wk__max(0, -l->at[2])), end = wk__min(c->kernel[2], c->in[2] - l->at[2]);
+  if (d < 0 || d >= c->in[0] || h < 0 || h >= c->in[1] || first >= end) first = end = c->kernel[2];
+  int64_t before = first * c->in_channels, inside = (end - first) * c->in_channels;
+  int64_t after = (c->kernel[2] - end) * c->in_channels;
+  if (before) zero(out, before * l->size);
+  if (inside) {
+    int64_t pixel = (d * c->in[1] + h) * c->in[2] + l->at[2] + first;
+    l->kernels->copy(l->image + pixel * l->pixel * l->size, 1, inside, out + before * l->size, room - before);
+  }
+  if (after) zero(out + (before + inside) * l->size, after * l->size);
+}
+
+/* All columns of one place, where taps side by side see pixels side by side that hold nothing but this group. */
+static void make_whole_place(const lines *l, char *out) {
+  const wk__conv *c = l->p->c;
+  int64_t line = c->kernel[2] * c->in_channels, room = c->kernel[0] * c->kernel[1] * line;
+  for (int64_t kd = 0; kd < c->kernel[0]; kd++)
+    for (int64_t kh = 0; kh < c->kernel[1]; kh++, out += line * l->size, room -= line)
+      make_whole_line(l, l->at[0] + kd * c->dilation[0], l->at[1] + kh * c->dilation[1], out, room);
+}
+
 void wk__patches_by_place(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns, void *out,
                           int64_t out_row) {
   const wk__patches *p = context;
   const wk__conv *c = p->c;
   lines l = {.p = p, .kernels = wk__conv_kernels_get(c->type), .size = wk__conv_element(c)};
   l.pixel = c->groups * c->in_channels;
+  bool whole = columns == c->in_channels * wk__conv_count(c->kernel) && c->dilation[2] == 1 && c->groups == 1;
   for (int64_t r = row; r < row + rows; r++) {
     int64_t w = r % c->out[2], h = r / c->out[2] % c->out[1], d = r / c->out[2] / c->out[1] % c->out[0];
     l.image = p->image + r / wk__conv_count(c->out) * image_elements(c) * l.size;
     l.at[0] = d * c->stride[0] - c->padding[0];
     l.at[1] = h * c->stride[1] - c->padding[1];
     l.at[2] = w * c->stride[2] - c->padding[2];
-    make_place(&l, column, columns, (char *)out + (r - row) * out_row * l.size);
+    char *to = (char *)out + (r - row) * out_row * l.size;
+    if (whole) {
+      make_whole_place(&l, to);
+    } else {
+      make_place(&l, column, columns, to);
+    }
   }
 }

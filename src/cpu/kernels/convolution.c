@@ -12,8 +12,7 @@
 #define B(name) WK__ARG(_convolution_backward_weight, name)
 
 static const char *format_of(const wk_tensor *t) {
-  bool last = !wk__is_contiguous(t) && wk__has_channels_last(t);
-  return !last ? "contiguous_format" : t->ndim == 4 ? "channels_last" : "channels_last_3d";
+  return !wk__has_channels_last(t) ? "contiguous_format" : t->ndim == 4 ? "channels_last" : "channels_last_3d";
 }
 
 /* Dims that the images have not have one element. `input` and `output` are those of the convolution that is not
@@ -44,14 +43,18 @@ static wk_tensor *operand(wk_tensor *t, const char *format) {
   return wide ? wk_contiguous(wide, t->ndim < 4 ? "contiguous_format" : format) : NULL;
 }
 
-/* A result itself, or another of its geometry in the dtype that is computed in. Owned. */
-static wk_tensor *in_dtype(wk_tensor *out, wk_dtype dtype) {
-  if (out->dtype == dtype) return wk__retain(out);
+/* Another tensor of its geometry. Owned. */
+static wk_tensor *like(const wk_tensor *t, wk_dtype dtype) {
   wk__spec spec;
-  wk__spec_of(&spec, out);
+  wk__spec_of(&spec, t);
   spec.dtype = (uint8_t)dtype;
   spec.offset = wk_int_of(0);
   return wk__tensor_from_spec(&spec);
+}
+
+/* A result itself, or another of its geometry in the dtype that is computed in. Owned. */
+static wk_tensor *in_dtype(wk_tensor *out, wk_dtype dtype) {
+  return out->dtype == dtype ? wk__retain(out) : like(out, dtype);
 }
 
 static wk_tensor *wide_result(wk_tensor *out) {
@@ -64,7 +67,7 @@ static wk_status store_result(wk_tensor *out, const wk_tensor *wide) {
 
 /* ---- floats ---- */
 
-static wk_status run(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
+static wk_status run_images(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
   const char *format = format_of(out);
   int64_t kernel[WK__CONV_DIMS];
   for (int d = 0; d < p->dims; d++) kernel[d] = wk__size(w, d + 2);
@@ -75,11 +78,39 @@ static wk_status run(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_te
   if (!wide) return wk_error_category();
   wk__conv c = p->transposed ? describe(p, wide, x, kernel) : describe(p, x, wide, kernel);
   c.channels_last = strcmp(format, "contiguous_format") != 0;
-  c.type = wide->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32;
   const void *added = bias ? wk__data(bias) : NULL;
   WK_TRY(p->transposed ? wk__conv_input_gradient(&c, wk__data(x), wk__data(w), added, wk__data(wide))
                        : wk__conv_forward(&c, wk__data(x), wk__data(w), added, wk__data(wide)));
   return store_result(out, wide);
+}
+
+/* Small floats are converted some images at a time, so that little memory is needed beside the operands. */
+enum { WIDE_ELEMENTS = 1 << 20 };
+
+static int64_t images_at_a_time(const wk_tensor *x, const wk_tensor *out) {
+  int64_t image = (wk__numel(x) + wk__numel(out)) / wk__max(1, wk__size(x, 0));
+  return wk__max(1, WIDE_ELEMENTS / wk__max(1, image));
+}
+
+static wk_tensor *images(wk_tensor *t, int64_t first, int64_t end) {
+  return wk_slice(t, 0, wk__v_int(first), wk__v_int(end), wk_int_of(1));
+}
+
+static wk_status run(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
+  if (!is_small(out)) return run_images(p, x, w, bias, out);
+  int64_t step = images_at_a_time(x, out), count = wk__size(x, 0);
+  wk_status status = WK_OK;
+  bool biased = bias != NULL;
+  w = operand(w, format_of(out)), bias = operand(bias, "contiguous_format");
+  if (!w || (biased && !bias)) return wk_error_category();
+  for (int64_t i = 0; i < count && status == WK_OK; i += step) {
+    wk_scope scope;
+    wk_scope_begin(&scope);
+    wk_tensor *in = images(x, i, wk__min(i + step, count)), *part = images(out, i, wk__min(i + step, count));
+    status = in && part ? run_images(p, in, w, bias, part) : wk_error_category();
+    wk_scope_end(&scope);
+  }
+  return status;
 }
 
 /* ---- integers: modulo 2^64, then of the dtype ---- */
@@ -168,21 +199,51 @@ wk_status wk__cpu_convolution(wk__call *c) {
   return status;
 }
 
+/* Into `wide`, of the dtype that is computed in. */
+static wk_status weight_gradient_of(const wk__convolution *p, wk_tensor *grad, wk_tensor *x, const char *format,
+                                    wk_tensor *wide) {
+  int64_t kernel[WK__CONV_DIMS];
+  for (int d = 0; d < p->dims; d++) kernel[d] = wk__size(wide, d + 2);
+  grad = operand(grad, format), x = operand(x, format);
+  if (!grad || !x) return wk_error_category();
+  wk_tensor *result = p->transposed ? x : grad, *input = p->transposed ? grad : x;
+  wk__conv conv = describe(p, input, result, kernel);
+  conv.channels_last = strcmp(format, "contiguous_format") != 0;
+  return wk__conv_weight_gradient(&conv, wk__data(result), wk__data(input), wk__data(wide));
+}
+
+static void add_floats(wk_tensor *sum, const wk_tensor *part) {
+  float *to = (float *)wk__data(sum);
+  const float *from = (const float *)wk__data(part);
+  for (int64_t i = 0; i < wk__numel(sum); i++) to[i] += from[i];
+}
+
+/* The sum over groups of images, in f32. */
+static wk_status weight_gradient_in_parts(const wk__convolution *p, wk_tensor *grad, wk_tensor *x, const char *format,
+                                          wk_tensor *wide) {
+  int64_t step = images_at_a_time(grad, x), count = wk__size(x, 0);
+  memset(wk__data(wide), 0, (size_t)wk__numel(wide) * sizeof(float));
+  wk_status status = WK_OK;
+  for (int64_t i = 0; i < count && status == WK_OK; i += step) {
+    wk_scope scope;
+    wk_scope_begin(&scope);
+    wk_tensor *g = images(grad, i, wk__min(i + step, count)), *in = images(x, i, wk__min(i + step, count));
+    WK__OWNED sum = like(wide, WK_FLOAT32);
+    status = g && in && sum ? weight_gradient_of(p, g, in, format, sum) : wk_error_category();
+    if (status == WK_OK) add_floats(wide, sum);
+    wk_scope_end(&scope);
+  }
+  return status;
+}
+
 static wk_status weight_gradient(const wk__call *c) {
   wk_tensor *grad = c->args[B(grad_output)].tensor, *x = c->args[B(input)].tensor, *out = c->outputs[0];
   const char *format = format_of(out);
   wk__convolution p;
-  int64_t kernel[WK__CONV_DIMS];
   WK_TRY(wk__read_convolution(c, x->ndim - 2, &p));
-  for (int d = 0; d < p.dims; d++) kernel[d] = wk__size(out, d + 2);
-  grad = operand(grad, format), x = operand(x, format);
-  if (!grad || !x) return wk_error_category();
   WK__OWNED wide = wide_result(out);
   if (!wide) return wk_error_category();
-  wk_tensor *result = p.transposed ? x : grad, *input = p.transposed ? grad : x;
-  wk__conv conv = describe(&p, input, result, kernel);
-  conv.channels_last = strcmp(format, "contiguous_format") != 0;
-  WK_TRY(wk__conv_weight_gradient(&conv, wk__data(result), wk__data(input), wk__data(wide)));
+  WK_TRY((is_small(out) ? weight_gradient_in_parts : weight_gradient_of)(&p, grad, x, format, wide));
   return store_result(out, wide);
 }
 

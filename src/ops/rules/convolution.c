@@ -19,6 +19,7 @@
 #define ARG(i) (v->args[i].tensor)
 #define A(name) WK__ARG(convolution, name)
 #define B(name) WK__ARG(_convolution_backward_weight, name)
+#define C(name) WK__ARG(convolution_backward, name)
 
 static wk_int zero(void) { return wk_int_of(0); }
 static wk_int one(void) { return wk_int_of(1); }
@@ -52,15 +53,18 @@ static wk_status read_list(const wk_value *v, const char *name, int dims, wk_int
 }
 
 wk_status wk__read_convolution(const wk__call *c, int dims, wk__convolution *out) {
-  bool weight = c->op == WK__OP(_convolution_backward_weight);
+  bool weight = c->op == WK__OP(_convolution_backward_weight), forward = c->op == WK__OP(convolution);
   *out = (wk__convolution){.dims = dims};
-  out->transposed = wk__arg_bool(c, weight ? B(transposed) : A(transposed));
-  out->groups = wk__arg_int(c, weight ? B(groups) : A(groups));
-  WK_TRY(read_list(&c->args[weight ? B(stride) : A(stride)], "stride", dims, out->stride));
-  WK_TRY(read_list(&c->args[weight ? B(padding) : A(padding)], "padding", dims, out->padding));
-  WK_TRY(read_list(&c->args[weight ? B(dilation) : A(dilation)], "dilation", dims, out->dilation));
+#define OF(name) (&c->args[weight ? B(name) : forward ? A(name) : C(name)])
+  out->transposed = OF(transposed)->boolean;
+  out->groups = wk_int_guard_value(OF(groups)->integer);
+  WK_TRY(read_list(OF(stride), "stride", dims, out->stride));
+  WK_TRY(read_list(OF(padding), "padding", dims, out->padding));
+  WK_TRY(read_list(OF(dilation), "dilation", dims, out->dilation));
+#undef OF
   if (weight) return WK_OK;
-  return read_list(&c->args[A(output_padding)], "output_padding", dims, out->output_padding);
+  return read_list(&c->args[forward ? A(output_padding) : C(output_padding)], "output_padding", dims,
+                   out->output_padding);
 }
 
 /* ================================================= the result ================================================== */
@@ -344,6 +348,9 @@ wk_status wk__meta_convolution_backward_weight(wk__call *c) {
   WK_TRY(wk__read_convolution(c, x->ndim - 2, &p));
   if (grad->ndim != x->ndim || (int)sizes->count != x->ndim || grad->dtype != x->dtype)
     return wk_fail(WK_RUNTIME_ERROR, "convolution_backward: operands do not belong together");
+  if (wk__dtype_category((wk_dtype)x->dtype) != WK__FLOAT_KIND)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"slow_conv2d_cpu_grad_weight\" not implemented for '%s'",
+                   wk__dtype_legacy((wk_dtype)x->dtype));
   wk__spec_contiguous(&c->specs[0], (wk_dtype)x->dtype, x->device, x->ndim, sizes->integers);
   return lay_out(&c->specs[0], x, grad);
 }
@@ -437,6 +444,30 @@ wk_status wk__vjp_convolution_backward_weight(wk__vjp *v) {
   if (wk__needs(v, B(input)))
     WK_TRY(wk__vjp_set(v, B(input), convolve_to(back, ARG(B(grad_output)), G, ARG(B(input))->sizes + 2)));
   return WK_OK;
+}
+
+wk_status wk__compose_convolution_backward(wk__call *c) {
+  wk_tensor *g = c->args[C(grad_output)].tensor, *x = c->args[C(input)].tensor, *w = c->args[C(weight)].tensor;
+  const bool *mask = c->args[C(output_mask)].booleans;
+  wk__convolution p, back;
+  wk_tensor *grads[3] = {NULL};
+  if (mask[0] && wk__dtype_category((wk_dtype)x->dtype) != WK__FLOAT_KIND)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"slow_conv2d_cpu_grad_input\" not implemented for '%s'",
+                   wk__dtype_legacy((wk_dtype)x->dtype));
+  WK_TRY(wk__read_convolution(c, x->ndim - 2, &p));
+  back = p;
+  back.transposed = !p.transposed;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *laid = laid_out_as(g, x, w);
+  if (mask[0]) grads[0] = convolve_to(back, laid, w, x->sizes + 2);
+  if (mask[1]) grads[1] = weight_gradient(&p, laid, x, w);
+  if (mask[2]) grads[2] = bias_gradient(g);
+  bool failed = false;
+  for (int i = 0; i < 3; i++) failed = failed || (mask[i] && !grads[i]);
+  for (int i = 0; i < 3 && !failed; i++) c->results[i] = wk__v_tensor(wk_scope_keep(grads[i]));
+  wk_scope_end(&scope);
+  return failed ? wk_error_category() : WK_OK;
 }
 
 /* ================================================ the forms of Python =========================================== */

@@ -15,7 +15,8 @@ typedef struct wk__convolution {
   wk_int output_padding[WK__CONVOLUTION_DIMS];
 } wk__convolution;
 
-/* Of `convolution` or `_convolution_backward_weight`, for `dims` dims of the images; refuses lists of other lengths. */
+/* Of `convolution`, `convolution_backward` or `_convolution_backward_weight`, for `dims` dims of the images; refuses
+ * lists of other lengths. */
 WK_MUST_USE wk_status wk__read_convolution(const wk__call *c, int dims, wk__convolution *out);
 
 #endif

@@ -260,18 +260,12 @@ class ConvTranspose3d(_ConvTransposeNd):
 class _LazyConv(LazyModuleMixin):
     """Stands before a convolution's class: in_channels is not an argument but that of the first input."""
 
-    def __init__(self, out_channels, kernel_size, *args, bias=True, device=None, dtype=None, **kwargs):
-        args, bias = self._take_bias(args, bias)
-        super().__init__(0, 0, kernel_size, *args, bias=False, device=device, dtype=dtype, **kwargs)
+    def _wait(self, out_channels, bias, device, dtype):
+        """Made with no channels and no bias, so that nothing was drawn."""
         self.out_channels = out_channels
         self.weight = uninitialized(device, dtype)
         if bias:
             self.bias = uninitialized(device, dtype)
-
-    @staticmethod
-    def _take_bias(args, bias):
-        """Arguments by position: stride, padding, dilation or output_padding, groups, bias and what follows."""
-        return (args, bias) if len(args) < 5 else ((*args[:4], False, *args[5:]), args[4])
 
     def reset_parameters(self):
         """Nothing while there are no sizes."""
@@ -298,37 +292,57 @@ class _LazyConv(LazyModuleMixin):
         return input.shape[input.dim() - dims - 1]
 
 
-class LazyConv1d(_LazyConv, Conv1d):
+class _LazyConvNd(_LazyConv):
+    def __init__(
+        self, out_channels, kernel_size, stride=1, padding=0, dilation=1, groups=1, bias=True, padding_mode="zeros",
+        device=None, dtype=None,
+    ):  # fmt: skip
+        super().__init__(0, 0, kernel_size, stride, padding, dilation, groups, False, padding_mode, device, dtype)
+        self._wait(out_channels, bias, device, dtype)
+
+
+class _LazyConvTransposeNd(_LazyConv):
+    def __init__(
+        self, out_channels, kernel_size, stride=1, padding=0, output_padding=0, groups=1, bias=True, dilation=1,
+        padding_mode="zeros", device=None, dtype=None,
+    ):  # fmt: skip
+        super().__init__(
+            0, 0, kernel_size, stride, padding, output_padding, groups, False, dilation, padding_mode, device, dtype
+        )
+        self._wait(out_channels, bias, device, dtype)
+
+
+class LazyConv1d(_LazyConvNd, Conv1d):
     """y = nn.LazyConv1d(8, 3)(wick.randn(4, 3, 10))    # (4, 8, 8)"""
 
     cls_to_become = Conv1d
 
 
-class LazyConv2d(_LazyConv, Conv2d):
+class LazyConv2d(_LazyConvNd, Conv2d):
     """y = nn.LazyConv2d(8, 3)(wick.randn(4, 3, 10, 10))    # (4, 8, 8, 8)"""
 
     cls_to_become = Conv2d
 
 
-class LazyConv3d(_LazyConv, Conv3d):
+class LazyConv3d(_LazyConvNd, Conv3d):
     """y = nn.LazyConv3d(8, 3)(wick.randn(4, 3, 5, 5, 5))    # (4, 8, 3, 3, 3)"""
 
     cls_to_become = Conv3d
 
 
-class LazyConvTranspose1d(_LazyConv, ConvTranspose1d):
+class LazyConvTranspose1d(_LazyConvTransposeNd, ConvTranspose1d):
     """y = nn.LazyConvTranspose1d(8, 3)(wick.randn(4, 3, 10))    # (4, 8, 12)"""
 
     cls_to_become = ConvTranspose1d
 
 
-class LazyConvTranspose2d(_LazyConv, ConvTranspose2d):
+class LazyConvTranspose2d(_LazyConvTransposeNd, ConvTranspose2d):
     """y = nn.LazyConvTranspose2d(8, 3)(wick.randn(4, 3, 10, 10))    # (4, 8, 12, 12)"""
 
     cls_to_become = ConvTranspose2d
 
 
-class LazyConvTranspose3d(_LazyConv, ConvTranspose3d):
+class LazyConvTranspose3d(_LazyConvTransposeNd, ConvTranspose3d):
     """y = nn.LazyConvTranspose3d(8, 3)(wick.randn(4, 3, 5, 5, 5))    # (4, 8, 7, 7, 7)"""
 
     cls_to_become = ConvTranspose3d
