@@ -18,8 +18,13 @@ from .sparse import *  # noqa: F403
 _LAZY = {
     "attention": "MultiheadAttention",
     "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d SyncBatchNorm",
+    "distance": "CosineSimilarity PairwiseDistance",
+    "embedding_bag": "EmbeddingBag",
     "instancenorm": "InstanceNorm1d InstanceNorm2d InstanceNorm3d LazyInstanceNorm1d LazyInstanceNorm2d LazyInstanceNorm3d",
     "lazy": "LazyModuleMixin",
+    "margin_losses": "CosineEmbeddingLoss GaussianNLLLoss HingeEmbeddingLoss MarginRankingLoss MultiLabelMarginLoss "
+    "MultiLabelSoftMarginLoss MultiMarginLoss PoissonNLLLoss SoftMarginLoss TripletMarginLoss "
+    "TripletMarginWithDistanceLoss",
     "pixelshuffle": "ChannelShuffle PixelShuffle PixelUnshuffle",
     "rnn": "GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase",
     "transformer": "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
