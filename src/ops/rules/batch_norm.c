@@ -47,15 +47,16 @@ static wk_tensor *inverse_deviation(wk_tensor *var, wk_value eps) {
 
 enum { INPUT, WEIGHT, BIAS, MEAN, VAR, TRAINING, EPS };
 
-/* (x - mean) / sqrt(var + eps) weight + bias */
+/* (x - mean) / sqrt(var + eps) weight + bias, as x factor + shift */
 wk_status wk__compose_native_batch_norm(wk__call *c) {
   wk_tensor *x = c->args[INPUT].tensor, *weight = wk__arg_tensor(c, WEIGHT), *bias = wk__arg_tensor(c, BIAS);
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *factor = inverse_deviation(beside(c->args[VAR].tensor, x), c->args[EPS]);
   if (weight) factor = wk_mul(factor, beside(weight, x));
-  wk_tensor *y = wk_mul(minus(in_dtype(x, wide(x)), beside(c->args[MEAN].tensor, x)), factor);
-  if (bias) y = plus(y, beside(bias, x));
+  wk_tensor *shift = wk_neg(wk_mul(beside(c->args[MEAN].tensor, x), factor)); /* of channels: the input is read once */
+  if (bias) shift = plus(beside(bias, x), shift);
+  wk_tensor *y = wk_addcmul(shift, in_dtype(x, wide(x)), factor, wk__v_int(1));
   y = in_dtype(y, (wk_dtype)x->dtype);
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
