@@ -36,7 +36,7 @@ def test_torch_is_wick():
     ("expression", "text"),
     [
         ("torch.onnx", "torch.onnx exists in PyTorch 2.13 but wick does not have it yet"),
-        ("torch.nn.Transformer", "torch.nn.Transformer exists in PyTorch 2.13 but wick does not have it yet"),
+        ("torch.nn.intrinsic", "torch.nn.intrinsic exists in PyTorch 2.13 but wick does not have it yet"),
         ("torch.nonsense", "module 'torch' has no attribute 'nonsense'"),
     ],
 )
@@ -58,7 +58,7 @@ NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
     [
         ("from torch import onnx", "ImportError torch.onnx" + NOT_YET),
         ("from torch import nn, eig", "ImportError torch.eig" + NOT_YET),
-        ("from torch.nn import Linear, Transformer", "ImportError torch.nn.Transformer" + NOT_YET),
+        ("from torch.nn import Linear, intrinsic", "ImportError torch.nn.intrinsic" + NOT_YET),
         ("from torch.cuda import amp", "ImportError torch.cuda.amp" + NOT_YET),
         ("import torch.cuda.amp", "ModuleNotFoundError torch.cuda.amp" + NOT_YET),
         ("import torch.onnx", "ModuleNotFoundError torch.onnx" + NOT_YET),

@@ -238,7 +238,9 @@ static wk_status run_data(wk__call *c, const char *mode) {
   take_options(&n, c->args + 3);
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = run_network(&n);
+  wk_value device = {.tag = WK_VALUE_DEVICE, .device = n.rows->device}; /* batch sizes stay on the CPU in Python */
+  n.batch_sizes = wk__to_copy(n.batch_sizes, WK_INT64, device);
+  wk_status status = n.batch_sizes ? run_network(&n) : wk_error_category();
   return give_results(c, &scope, &n, status, n.output);
 }
 
