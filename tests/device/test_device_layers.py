@@ -19,17 +19,17 @@ from wick.nn.utils.rnn import pack_sequence
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_layers(layer, shape):
+def test_layers(layer, shape, device):
     wick.manual_seed(0)
-    x, there = wick.randn(shape), copy.deepcopy(layer).to("host2")
-    mine, other = layer(x), there(x.to("host2"))
+    x, there = wick.randn(shape), copy.deepcopy(layer).to(device)
+    mine, other = layer(x), there(x.to(device))
     if isinstance(mine, tuple):
         mine, other = mine[0], other[0]
-    assert other.device.type == "host2"
+    assert other.device.type == device
     assert wick.equal(mine, other.cpu())
 
 
-def test_packed_sequences():
+def test_packed_sequences(device):
     gru, packed = nn.GRU(3, 4), pack_sequence([wick.ones(3, 3), wick.ones(2, 3)])
     expected = gru(packed)[0].data
-    assert wick.equal(gru.to("host2")(packed.to("host2"))[0].data.cpu(), expected)
+    assert wick.equal(gru.to(device)(packed.to(device))[0].data.cpu(), expected)
