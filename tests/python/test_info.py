@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -163,8 +164,8 @@ except (ImportError, AttributeError):
     pass
 lin = torch.linalg
 def f(self, x):
-    nn.ConvTranspose3d(1, 2, 3)(x)
-    F.fold(x, x).sspaddmm()
+    nn.FractionalMaxPool3d(1, 2, 3)(x)
+    F.ctc_loss(x, x).sspaddmm()
     self.lgamma, json.lgamma, nn.Linear(2, 3).weight
     lin.eigvals(x)
     torch.cudnn_convolution(), torch.cudnn_convolution
@@ -175,7 +176,7 @@ def f(self, x):
 @pytest.fixture
 def sources(tmp_path):
     (tmp_path / "train.py").write_text(TRAIN)
-    (tmp_path / "model.py").write_text("from torch.nn import *\nfrom torch.nn import Module\nLSTMCell(Linear, Own)\n")
+    (tmp_path / "model.py").write_text("from torch.nn import *\nfrom torch.nn import Module\nLinearCrossEntropyOptions(Linear, Own)\n")
     pack = tmp_path / "pack"
     pack.mkdir()
     (pack / "__init__.py").write_text("")
@@ -192,9 +193,9 @@ def test_needs_of_a_program(sources):
         "torch.cudnn_convolution": ["train.py:19"],
         "torch.package": [os.path.join("pack", "deep.py:2")],
         "torch.linalg.eigvals": ["train.py:18"],
-        "torch.nn.ConvTranspose3d": ["train.py:15"],
-        "torch.nn.LSTMCell": ["model.py:3"],
-        "torch.nn.functional.fold": ["train.py:16"],
+        "torch.nn.FractionalMaxPool3d": ["train.py:15"],
+        "torch.nn.LinearCrossEntropyOptions": ["model.py:3"],
+        "torch.nn.functional.ctc_loss": ["train.py:16"],
         "torch.optim.Muon": ["train.py:3"],
     }
     assert found["methods"] == {"sspaddmm": ["train.py:16"]}
@@ -204,7 +205,7 @@ def test_needs_of_a_program(sources):
 def test_needs_as_text(sources):
     text = run(str(sources / "train.py"))
     assert "needs 8 names that PyTorch 2.13 has and wick has not yet:\n" in text
-    assert "\n  torch.cudnn_convolution   train.py:19\n" in text
+    assert re.search(r"\n  torch\.cudnn_convolution +train\.py:19\n", text)
     assert "methods of PyTorch's tensors that wick's have not yet, if these are called on tensors:\n" in text
     (sources / "fine.py").write_text("import torch\ntorch.ones(2).sum()\n")
     assert run(str(sources / "fine.py")) == f"{sources / 'fine.py'} needs nothing that wick lacks\n"

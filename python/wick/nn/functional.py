@@ -18,7 +18,7 @@ _ALIASES = {
         "adaptive_avg_pool1d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "bilinear", "celu_", "channel_shuffle",
         "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
         "cosine_similarity", "elu_", "gelu", "hardshrink", "hardtanh_", "leaky_relu_", "linear", "one_hot",
-        "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_", "rrelu_",
+        "pixel_shuffle", "pixel_unshuffle", "prelu", "relu_", "rrelu_",
         "scaled_dot_product_attention", "selu_", "softplus", "softshrink", "threshold_",
     )
 } | {"logsigmoid": "log_sigmoid"}  # fmt: skip
@@ -27,6 +27,10 @@ globals().update({name: getattr(_ops, operator) for name, operator in _ALIASES.i
 # The file of functions/, then what it has: loaded when one of the names is first asked for.
 _LATE = {
     "attention": "multi_head_attention_forward",
+    "embedding_bag": "embedding_bag",
+    "losses": "cosine_embedding_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss multi_margin_loss "
+    "multilabel_margin_loss multilabel_soft_margin_loss pairwise_distance pdist poisson_nll_loss soft_margin_loss "
+    "triplet_margin_loss triplet_margin_with_distance_loss",
     "norm": "instance_norm local_response_norm",
     "resample": "affine_grid grid_sample interpolate upsample upsample_bilinear upsample_nearest",
 }

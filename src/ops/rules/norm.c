@@ -127,8 +127,12 @@ wk_status wk__compose_group_norm(wk__call *c) {
   else if (wide)
     y = normalise_groups(wide, wk__arg_int(c, WK__ARG(group_norm, num_groups)),
                          c->args[WK__ARG(group_norm, eps)].number);
-  if (weight) y = wk_mul(y, per_channel(weight, x));
-  if (bias) y = wk_add(y, per_channel(bias, x), wk__v_int(1));
+  if (weight && bias)
+    y = wk_addcmul(per_channel(bias, x), y, per_channel(weight, x), wk__v_int(1));
+  else if (weight)
+    y = wk_mul(y, per_channel(weight, x));
+  else if (bias)
+    y = wk_add(y, per_channel(bias, x), wk__v_int(1));
   y = wk__in_dtype(y, (wk_dtype)x->dtype);
   if (y && layout_of(x)) y = wk_contiguous(y, layout_of(x));
   return finish(c, &scope, y);

@@ -66,9 +66,10 @@ static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
   return y ? WK_OK : wk_error_category();
 }
 
-/* Reshapes to `sizes`, reorders, and reshapes what is then there to `last`. */
+/* Reshapes to `sizes`, reorders, and gives a copy of what is then there the sizes `last`. */
 static wk_tensor *reordered(wk_tensor *t, const wk_int *sizes, const wk_int *order, int count, const wk_int *last) {
-  return wk_reshape(wk_permute(wk_reshape(t, sizes, count), order, count), last, t->ndim);
+  wk_tensor *copy = wk_clone(wk_permute(wk_reshape(t, sizes, count), order, count), "contiguous_format");
+  return wk_view(copy, last, t->ndim);
 }
 
 /* The dims in front of (C, H, W); how many there are. */

@@ -10,6 +10,10 @@ __all__ = [
 
 
 def __getattr__(name):
+    if name == "rnn":
+        from importlib import import_module
+
+        return import_module(f"{__name__}.rnn")
     from ..._names import missing
 
     raise missing(__name__, name)
