@@ -12,7 +12,7 @@ NUMBER = re.compile(r"^s\d+ == \d+$")
 
 # Operators that need the number behind a size: how many results there are, a factor that is a float, steps of a
 # derivative.
-BY_NUMBER = {"unbind.int", "split.Tensor", "chunk", "scaled_dot_product_attention", "cumprod"}
+BY_NUMBER = {"unbind.int", "split.Tensor", "chunk", "scaled_dot_product_attention", "cross", "cumprod"}
 # The sizes of another argument are in the sample as numbers, so these are assumed.
 GIVEN_SIZES = {
     "expand", "select_backward", "slice_backward", "slice_scatter", "as_strided_scatter", "split.sizes", "broadcast_to",
