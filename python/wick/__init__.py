@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _subclasses _utils accelerator amp ao autograd backends compiler cpu "
-        "cuda distributed distributions functional fx hub jit library linalg mps multiprocessing nn onnx optim overrides "
+        "cuda distributed distributions functional func fx hub jit library linalg mps multiprocessing nn onnx optim overrides "
         "profiler quantization return_types safetensors serialization storage testing types utils version xpu"
     ).split()
 )
@@ -28,6 +28,7 @@ _LAZY = {
     "AcceleratorError": "cuda",
     "OutOfMemoryError": "cuda",
     **dict.fromkeys(("Stream", "Event"), "cuda"),
+    **dict.fromkeys(("uint16", "uint32", "uint64"), "_absent_dtypes"),
     **dict.fromkeys(
         (
             "aminmax atleast_1d atleast_2d atleast_3d bincount block_diag broadcast_tensors bucketize "
