@@ -116,7 +116,11 @@ def late(package, submodules=(), names=None):
             sys.modules[package].__dict__[name] = value
             return value
         if name in submodules:
-            return import_module(f"{package}.{name}")
+            try:
+                return import_module(f"{package}.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"{package}.{name}":
+                    raise
         raise missing(package, name)
 
     return __getattr__

@@ -151,7 +151,7 @@ def test_a_reader_that_goes_away_is_no_error(command):
 TRAIN = """\
 import torch, torch.nn as nn
 import torch.nn.functional as F
-from torch.optim import Muon, SGD
+from torch.utils import benchmark
 from torch.utils.data import DataLoader
 import json
 from model import Net
@@ -195,7 +195,7 @@ def test_needs_of_a_program(sources):
         "torch.nn.ConvTranspose3d": ["train.py:15"],
         "torch.nn.LSTMCell": ["model.py:3"],
         "torch.nn.functional.fold": ["train.py:16"],
-        "torch.optim.Muon": ["train.py:3"],
+        "torch.utils.benchmark": ["train.py:3"],
     }
     assert found["methods"] == {"sspaddmm": ["train.py:16"]}
     assert found["unread"] == []
