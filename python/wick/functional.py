@@ -26,6 +26,20 @@ def _wrapped(dim, ndim):
     return dim % max(ndim, 1)
 
 
+def _written(result, out):
+    """The result, or `out` with its values, resized where it has another shape."""
+    if out is None:
+        return result
+    return _C.add(result, 0, out=out) if result.dtype != _C.bool else _C.ne(result, False, out=out)
+
+
+def _written_pair(results, out):
+    """The same for two results."""
+    if out is None:
+        return results
+    return type(results)(*(_written(r, o) for r, o in zip(results, out, strict=True)))
+
+
 # ---- shapes ----
 
 
@@ -236,7 +250,7 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     if d1 == d2:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
     zeros = input.new_zeros((*input.shape[:-1], size, size)).movedim((-2, -1), (d1, d2))
-    return zeros.diagonal_scatter(input, offset, d1, d2)
+    return zeros.diagonal_scatter(input, offset, d1, d2).contiguous()
 
 
 def vander(x, N=None, increasing=False):
@@ -263,7 +277,11 @@ def tensordot(a, b, dims=2, out=None):
         raise RuntimeError("both dimension lists should have the same length")
     of_a, of_b = [d % a.dim() for d in of_a], [d % b.dim() for d in of_b]
     for x, y in zip(of_a, of_b, strict=True):
-        if a.shape[x] != b.shape[y]:
+        if a.shape[x] == 1:
+            b = b.sum(y, keepdim=True)
+        elif b.shape[y] == 1:
+            a = a.sum(x, keepdim=True)
+        elif a.shape[x] != b.shape[y]:
             raise RuntimeError(
                 f"contracted dimensions need to match, but first has size {a.shape[x]} in dim {x} and second has size "
                 f"{b.shape[y]} in dim {y}"
@@ -556,7 +574,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(at))
     values, indices = input.sort(dim=at, stable=True) if input.dim() else (input.clone(), _C.zeros((), dtype=_C.int64))
     if input.dim():
-        values, indices = values.narrow(at, k - 1, 1), indices.narrow(at, k - 1, 1)
+        values, indices = (t.narrow(at, k - 1, 1).contiguous() for t in (values, indices))
         if not keepdim:
             values, indices = values.squeeze(at), indices.squeeze(at)
     return _pair("kthvalue", values, indices)
@@ -624,7 +642,7 @@ def _quantile(input, q, dim, keepdim, interpolation, ignore_nan, name):
     elif q.dtype != input.dtype:
         raise RuntimeError(f"{name}() q tensor must be same dtype as the input tensor")
     many, was_flat, rank = q.dim() == 1, dim is None, input.dim()
-    input, at = _flat_or(input, dim)
+    input, at = _flat_or(input if rank else input.reshape(1), dim)
     values = input.movedim(at, -1).sort(-1)[0]
     wrong = values.isnan().sum(-1, True)
     size = values.shape[-1]
@@ -643,7 +661,7 @@ def _quantile(input, q, dim, keepdim, interpolation, ignore_nan, name):
         result = result.lerp(values.gather(-1, ranks.ceil().long()), weights)
     result = result.movedim(-1, 0)  # (Q, ...)
     if keepdim:
-        result = result.reshape(-1, *(1,) * rank) if was_flat else result.unsqueeze(at + 1)
+        result = result.reshape(-1, *(1,) * rank) if was_flat or not rank else result.unsqueeze(at + 1)
     return result if many else result.squeeze(0)
 
 
@@ -700,25 +718,25 @@ def bucketize(input, boundaries, *, out_int32=False, right=False, out=None):
     return searchsorted(boundaries, input, out_int32=out_int32, right=right, out=out)
 
 
-def isin(elements, test_elements, *, assume_unique=False, invert=False):
+def isin(elements, test_elements, *, assume_unique=False, invert=False, out=None):
     """Whether each element is one of the others."""
     if not isinstance(elements, Tensor):
         elements = _C.tensor(elements, device=test_elements.device)
     if not isinstance(test_elements, Tensor):
         test_elements = _C.tensor(test_elements, device=elements.device)
     result = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
-    return ~result if invert else result
+    return _written(~result if invert else result, out)
 
 
 # ---- scans ----
 
 
-def _scan(input, dim, better, kind):
+def _scan(input, dim, better, kind, out):
     """The best element so far, and the last place of it, by doubling steps."""
     at = _wrapped(dim, input.dim())
     indices = _C.zeros(input.shape, dtype=_C.int64, device=input.device)
     if not input.dim() or not input.numel():
-        return _pair(kind, input.clone(), indices)
+        return _written_pair(_pair(kind, input.clone(), indices), out)
     size, step = input.shape[at], 1
     shape = [-1 if d == at else 1 for d in range(input.dim())]
     indices = indices + _C.arange(size, device=input.device).reshape(shape)
@@ -730,30 +748,30 @@ def _scan(input, dim, better, kind):
         values = _C.cat([values.narrow(at, 0, step), _C.where(keep, now, ahead)], at)
         indices = _C.cat([indices.narrow(at, 0, step), where], at)
         step *= 2
-    return _pair(kind, input.gather(at, indices), indices)
+    return _written_pair(_pair(kind, input.gather(at, indices), indices), out)
 
 
-def cummax(input, dim):
+def cummax(input, dim, *, out=None):
     """The largest element so far along a dim, and its place."""
-    return _scan(input, dim, lambda now, ahead: ((now >= ahead) & (ahead == ahead)) | (now != now), "cummax")
+    return _scan(input, dim, lambda now, ahead: ((now >= ahead) & (ahead == ahead)) | (now != now), "cummax", out)
 
 
-def cummin(input, dim):
+def cummin(input, dim, *, out=None):
     """The smallest element so far along a dim, and its place."""
-    return _scan(input, dim, lambda now, ahead: ((now <= ahead) & (ahead == ahead)) | (now != now), "cummin")
+    return _scan(input, dim, lambda now, ahead: ((now <= ahead) & (ahead == ahead)) | (now != now), "cummin", out)
 
 
-def logcumsumexp(input, dim):
+def logcumsumexp(input, dim, *, out=None):
     """log of the sum of exponentials so far along a dim."""
     at = _wrapped(dim, input.dim())
     if not input.dim() or not input.numel():
-        return input.clone()
+        return _written(input.clone(), out)
     values, size, step = input, input.shape[at], 1
     while step < size:
         now, ahead = values.narrow(at, step, size - step), values.narrow(at, 0, size - step)
         values = _C.cat([values.narrow(at, 0, step), _C.logaddexp(now, ahead)], at)
         step *= 2
-    return values
+    return _written(values, out)
 
 
 def trapezoid(y, x=None, *, dx=1, dim=-1):
@@ -898,16 +916,16 @@ def _euclid(a, b):
     return a
 
 
-def gcd(input, other):
+def gcd(input, other, *, out=None):
     """The greatest common divisors."""
-    return _euclid(*broadcast_tensors(*_promoted(input, other)))
+    return _written(_euclid(*broadcast_tensors(*_promoted(input, other))), out)
 
 
-def lcm(input, other):
+def lcm(input, other, *, out=None):
     """The least common multiples."""
     a, b = broadcast_tensors(*_promoted(input, other))
     divisor = _euclid(a, b)
-    return (a // divisor.masked_fill(divisor == 0, 1) * b).abs()
+    return _written((a // divisor.masked_fill(divisor == 0, 1) * b).abs(), out)
 
 
 def _promoted(a, b):

@@ -337,6 +337,9 @@ wk_status wk__compose_take(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_int flat = wk_int_of(-1);
+  wk_tensor *from_end = wk_add_Scalar(index, wk__v_size(self->numel), wk__v_int(1));
+  index = wk_where_self(wk_lt_Scalar(index, wk__v_int(0)), from_end, index);
+  if (!index) return finish(c, &scope, NULL);
   wk_tensor *rows = wk_index_select(wk_reshape(self, &flat, 1), 0, wk_reshape(index, &flat, 1));
   return finish(c, &scope, wk_reshape(rows, index->sizes, index->ndim));
 }
