@@ -331,6 +331,8 @@ static int add_node_type(PyObject *module, wk__state *state) {
 
 int wk__add_autograd(PyObject *module, wk__state *state) {
   if (add_node_type(module, state) < 0 || wk__add_function_type(module, state) < 0) return -1;
-  if (wk__add_autocast(module, state) < 0 || wk__add_grad_modes(module, state) < 0 || wk__add_saved_tensors_hooks(module, state) < 0) return -1;
+  if (wk__add_autocast(module, state) < 0 || wk__add_grad_modes(module, state) < 0 ||
+      wk__add_saved_tensors_hooks(module, state) < 0)
+    return -1;
   return PyModule_AddFunctions(module, functions);
 }
