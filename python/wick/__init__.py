@@ -13,7 +13,7 @@ _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _subclasses _utils accelerator amp ao autograd backends compiler cpu "
         "cuda distributed distributions functional func fx hub jit library linalg mps multiprocessing nn onnx optim overrides "
-        "profiler quantization return_types safetensors serialization special storage testing types utils version xpu"
+        "profiler quantization random return_types safetensors serialization special storage testing types utils version xpu"
     ).split()
 )
 _LAZY = {

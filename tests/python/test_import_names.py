@@ -123,6 +123,19 @@ def test_default_device_is_a_guard():
     assert compiled(wick.ones(2)).tolist() == [2, 2]
 
 
+def test_random_goes_on_behind_a_fork():
+    wick.manual_seed(1)
+    state = wick.random.get_rng_state()
+    with wick.random.fork_rng():
+        wick.rand(3)
+    assert wick.equal(wick.random.get_rng_state(), state)
+
+
+def test_older_names_of_initialisers():
+    with pytest.warns(FutureWarning, match="`nn.init.constant` is now deprecated in favor of `nn.init.constant_`."):
+        assert wick.nn.init.constant(wick.empty(2), 3.0).tolist() == [3, 3]
+
+
 def test_data_parallel_runs_the_module():
     module = wick.nn.DataParallel(wick.nn.Linear(2, 3))
     assert module(wick.ones(4, 2)).shape == (4, 3)
