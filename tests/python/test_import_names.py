@@ -12,7 +12,7 @@ MODULES = """
     jit jit.annotations library mps multiprocessing nn.attention.bias nn.attention.flex_attention nn.modules.utils
     nn.parallel nn.parallel.scatter_gather nn.quantized onnx onnx.symbolic_helper onnx.symbolic_opset11 quantization
     quantization.quantize_fx testing types utils._pytree utils._python_dispatch utils.collect_env utils.cpp_extension
-    utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
+    utils.data._utils.collate utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
     _subclasses _utils
 """.split()
 
