@@ -91,6 +91,7 @@ def _make_torch():
     module.__version__ = TORCH_VERSION
     module.__file__ = wick.__file__
     module.__path__ = wick.__path__
+    module.torch = module  # as PyTorch has it, whose package imports itself
     module.__dir__ = lambda: sorted({*vars(module), *dir(wick)})
 
     def __getattr__(name):

@@ -126,7 +126,11 @@ def late(package, submodules=(), names=None, beside=None):
             sys.modules[package].__dict__[name] = value
             return value
         if name in submodules:
-            return import_module(f"{home}.{name}")
+            try:
+                return import_module(f"{home}.{name}")
+            except ModuleNotFoundError as error:
+                if error.name != f"{home}.{name}":
+                    raise
         raise missing(package, name)
 
     return __getattr__

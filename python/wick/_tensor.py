@@ -154,6 +154,72 @@ def _array_wrap(self, array, context=None, return_scalar=False):
 
 _array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__array_wrap__"
 
+
+# ---- methods that are functions of functional.py, which is loaded when one is first called ----
+
+_FUNCTION_METHODS = (
+    "aminmax bincount conj cummax cummin diag_embed diagflat dsplit fliplr flipud gcd histc hsplit index_reduce "
+    "isin isreal kthvalue lcm logcumsumexp masked_scatter median mode mvlgamma nanmedian nanquantile positive "
+    "quantile renorm resolve_conj resolve_neg tensor_split unique unique_consecutive vsplit "
+).split()
+_WRITING = (
+    "gcd",
+    "index_reduce",
+    "lcm",
+    "masked_scatter",
+    "mvlgamma",
+    "renorm",
+)  # those that have a form that writes self
+
+
+def _function_method(name):
+    def method(self, *args, **kwargs):
+        if _C._overrides and _C._has_torch_function_variadic(self):
+            return _C._dispatch_torch_function(method, (self,), (self, *args), kwargs)
+        from . import functional
+
+        return getattr(functional, name)(self, *args, **kwargs)
+
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    return method
+
+
+def _writing_method(name):
+    def method(self, *args, **kwargs):
+        return self.copy_(getattr(self, name)(*args, **kwargs))
+
+    method.__name__, method.__qualname__ = f"{name}_", f"Tensor.{name}_"
+    return method
+
+
+for _name in _FUNCTION_METHODS:
+    setattr(Tensor, _name, _function_method(_name))
+for _name in _WRITING:
+    setattr(Tensor, f"{_name}_", _writing_method(_name))
+
+
+def _polygamma(self, n):
+    """See wick.polygamma."""
+    return _C.polygamma(n, self)
+
+
+_polygamma.__name__, _polygamma.__qualname__ = "polygamma", "Tensor.polygamma"
+Tensor.polygamma = _polygamma
+
+
+def _new(self, *args, **kwargs):
+    """A tensor of self's dtype: of these sizes or values."""
+    if not args:
+        return self.new_empty((0,))
+    if all(type(arg) is int for arg in args) or type(args[0]) is _C.Size:
+        return self.new_empty(*args)
+    return self.new_tensor(args[0])
+
+
+_new.__name__, _new.__qualname__ = "new", "Tensor.new"
+Tensor.new = _new
+
+
 Tensor.__reduce_ex__ = _reduce
 Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float64(2) * tensor is ours to compute
 Tensor.__array_wrap__ = _array_wrap

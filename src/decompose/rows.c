@@ -354,11 +354,12 @@ static wk_tensor *beside_channels(wk_tensor *t, const wk_tensor *x, wk_dtype dty
 
 /* (x - mean) inverse weight + bias */
 WK__DECOMPOSE_ONE(native_batch_norm) {
-  wk_tensor *x = ARG(0), *weight = ARG(1), *bias = ARG(2);
+  WK__ARGS(_native_batch_norm);
+  wk_tensor *x = ARG(A_input), *weight = ARG(A_weight), *bias = ARG(A_bias);
   wk_dtype own = (wk_dtype)x->dtype, dtype = (wk_dtype)wk__dtypes[own].compute;
-  wk_tensor *factor = beside_channels(ARG(4), x, dtype);
+  wk_tensor *factor = beside_channels(ARG(A_inverse), x, dtype);
   if (weight) factor = wk_mul(factor, beside_channels(weight, x, dtype));
-  wk_tensor *y = wk_mul(wk__d_sub(wk__d_cast(x, dtype), beside_channels(ARG(3), x, dtype)), factor);
+  wk_tensor *y = wk_mul(wk__d_sub(wk__d_cast(x, dtype), beside_channels(ARG(A_mean), x, dtype)), factor);
   if (bias) y = wk__d_add(y, beside_channels(bias, x, dtype));
   return wk__d_cast(y, own);
 }

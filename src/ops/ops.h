@@ -221,6 +221,7 @@ struct wk_op {
   const char *kernel_name;  /* PyTorch's, for errors about dtypes; NULL: after the operator */
   const char *out_words;    /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
   uint8_t autocast;         /* wk__autocast_rule */
+  uint16_t alias_of;        /* of a row that is another name: the number of the one that it calls */
   uint8_t bad_index, cost, cost_arg, cost_factor;
   uint8_t dims_rule, dims_arg; /* wk__dims_rule, an argument */
   uint8_t grad_fn_arg;         /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */

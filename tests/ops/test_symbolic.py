@@ -13,7 +13,7 @@ NUMBER = re.compile(r"^s\d+ == \d+$")
 # Operators that need the number behind a size: how many results there are, a factor that is a float, steps of a
 # derivative.
 BY_NUMBER = {
-    "unbind.int", "split.Tensor", "chunk", "scaled_dot_product_attention", "cumprod",
+    "unbind.int", "split.Tensor", "chunk", "scaled_dot_product_attention", "cross", "cumprod",
     "convolution", "conv1d", "conv2d", "conv3d", "conv_transpose2d.input",  # groups of one channel
 }  # fmt: skip
 # The sizes of another argument are in the sample as numbers, so these are assumed.

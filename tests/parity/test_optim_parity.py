@@ -15,6 +15,21 @@ from compare import same
         ("Adam", {"lr": 0.01, "weight_decay": 0.1}),
         ("Adam", {"lr": 0.01, "amsgrad": True, "maximize": True}),
         ("AdamW", {"lr": 0.01, "betas": (0.8, 0.99)}),
+        ("Adadelta", {}),
+        ("Adadelta", {"lr": 0.5, "weight_decay": 0.1, "maximize": True}),
+        ("Adagrad", {"lr": 0.1}),
+        ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.2}),
+        ("Adamax", {"weight_decay": 0.1}),
+        ("NAdam", {"weight_decay": 0.1}),
+        ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+        ("RAdam", {"lr": 0.1}),
+        ("RAdam", {"lr": 0.1, "betas": (0.5, 0.6), "weight_decay": 0.1}),
+        ("RMSprop", {}),
+        ("RMSprop", {"momentum": 0.9, "centered": True, "weight_decay": 0.1}),
+        ("Rprop", {}),
+        ("ASGD", {"t0": 2, "weight_decay": 0.1}),
+        ("Adafactor", {}),
+        ("Adafactor", {"lr": 0.1, "weight_decay": 0.1}),
     ],
 )
 def test_steps(name, options):
@@ -101,3 +116,54 @@ def test_schedules(name):
         return seen, sorted(schedule.state_dict())
 
     same(run)
+
+
+@pytest.mark.parametrize("options", [{}, {"line_search_fn": "strong_wolfe"}, {"max_iter": 4, "history_size": 2}])
+def test_lbfgs(options):
+    def run(t):
+        x = t.nn.Parameter(t.tensor([-1.5, 2.0], dtype=t.float64))
+        optimizer = t.optim.LBFGS([x], lr=0.1 if not options else 1, **options)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+            loss.backward()
+            return loss
+
+        losses = [optimizer.step(closure).detach() for _ in range(3)]
+        return x.detach(), losses
+
+    same(run, tolerance=1e-6)
+
+
+def test_muon():
+    def run(t):
+        p = t.nn.Parameter(t.randn(4, 6))
+        optimizer = t.optim.Muon([p])
+        for _ in range(3):
+            p.grad = t.randn(4, 6)
+            optimizer.step()
+        return p.detach()
+
+    same(run, tolerance=1e-3)
+
+
+def test_averages_of_weights():
+    def run(t):
+        model = t.nn.Linear(3, 2)
+        swa = t.optim.swa_utils.AveragedModel(model)
+        ema = t.optim.swa_utils.AveragedModel(model, multi_avg_fn=t.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+        optimizer = t.optim.SGD(model.parameters(), lr=0.1)
+        schedule = t.optim.swa_utils.SWALR(optimizer, 0.01, anneal_epochs=3)
+        rates = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(t.randn(4, 3)).sum().backward()
+            optimizer.step()
+            swa.update_parameters(model)
+            ema.update_parameters(model)
+            schedule.step()
+            rates.append(schedule.get_last_lr()[0])
+        return swa.state_dict(), ema.state_dict(), rates
+
+    same(run, tolerance=1e-6)

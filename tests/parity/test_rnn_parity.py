@@ -31,7 +31,12 @@ def ran(t, layer, input, states):
         results = [output, *(state if isinstance(state, tuple) else (state,))]
         layer.zero_grad()
         sum((r * t.linspace(-1, 1, r.numel()).view(r.shape)).sum() for r in results).backward(retain_graph=True)
-        seen += [results, [list(r.stride()) for r in results], [x.grad.clone() for x in leaves], [p.grad.clone() for p in layer.parameters()]]
+        seen += [
+            results,
+            [list(r.stride()) for r in results],
+            [x.grad.clone() for x in leaves],
+            [p.grad.clone() for p in layer.parameters()],
+        ]
     return seen, list(layer.state_dict()), repr(layer), t.rand(1)
 
 
@@ -77,7 +82,9 @@ def test_packed_sequences(make, in_order):
     same(run, tolerance=TOLERANCE)
 
 
-@pytest.mark.parametrize("make", ["RNNCell(3, 4)", "RNNCell(3, 4, nonlinearity='relu')", "GRUCell(3, 4, False)", "LSTMCell(3, 4)"])
+@pytest.mark.parametrize(
+    "make", ["RNNCell(3, 4)", "RNNCell(3, 4, nonlinearity='relu')", "GRUCell(3, 4, False)", "LSTMCell(3, 4)"]
+)
 def test_cells(make):
     def run(t):
         cell = made(t, make)

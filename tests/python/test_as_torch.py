@@ -70,8 +70,8 @@ NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
         ("import torch.package", "ModuleNotFoundError torch.package" + NOT_YET),
         ("from torch import nonsense", "ImportError cannot import name 'nonsense' from 'torch' ("),
         ("import torch.nonsense", "ModuleNotFoundError No module named 'torch.nonsense'"),
-        ("import torch; torch.ones(2).median()", "AttributeError torch.Tensor.median" + NOT_YET),
-        ("import torch; torch.Tensor.median", "AttributeError torch.Tensor.median" + NOT_YET),
+        ("import torch; torch.ones(2).sspaddmm()", "AttributeError torch.Tensor.sspaddmm" + NOT_YET),
+        ("import torch; torch.Tensor.sspaddmm", "AttributeError torch.Tensor.sspaddmm" + NOT_YET),
         ("import torch; torch.ones(2).nonsense", "AttributeError 'Tensor' object has no attribute 'nonsense'"),
     ],
 )
@@ -82,7 +82,7 @@ def test_what_missing_names_say(statement, text):
 
 @pytest.mark.parametrize(
     "statement",
-    ["from torch import eig", "import torch; torch.eig", "import torch; torch.ones(2).median"],
+    ["from torch import eig", "import torch; torch.eig", "import torch; torch.ones(2).sspaddmm"],
 )
 def test_a_name_that_is_not_there_yet_is_not_taken_for_a_slip(statement):
     _, _, err = run("-c", statement)
@@ -92,13 +92,13 @@ def test_a_name_that_is_not_there_yet_is_not_taken_for_a_slip(statement):
 def test_missing_methods_are_seen_nowhere_else():
     ok(
         "import torch\nt = torch.ones(2)\n"
-        "assert not hasattr(t, 'median') and not hasattr(torch.Tensor, 'median') and 'median' not in dir(t)\n"
-        "assert getattr(t, 'median', 5) == 5 and 'sum' in dir(t) and hasattr(t, 'sum')\n"
-        "class Own(torch.Tensor):\n    def median(self): return 7\n"
-        "assert t.as_subclass(Own).median() == 7\n"
+        "assert not hasattr(t, 'sspaddmm') and not hasattr(torch.Tensor, 'sspaddmm') and 'sspaddmm' not in dir(t)\n"
+        "assert getattr(t, 'sspaddmm', 5) == 5 and 'sum' in dir(t) and hasattr(t, 'sum')\n"
+        "class Own(torch.Tensor):\n    def sspaddmm(self): return 7\n"
+        "assert t.as_subclass(Own).sspaddmm() == 7\n"
         "class Asks(torch.Tensor):\n    def __getattr__(self, name): return name\n"
-        "assert t.as_subclass(Asks).median == 'median'\n"
-        "torch.Tensor.median = lambda self: 8\nassert t.median() == 8\n"
+        "assert t.as_subclass(Asks).sspaddmm == 'sspaddmm'\n"
+        "torch.Tensor.sspaddmm = lambda self: 8\nassert t.sspaddmm() == 8\n"
     )
 
 

@@ -12,7 +12,7 @@ MODULES = """
     jit jit.annotations library mps multiprocessing nn.attention.bias nn.attention.flex_attention nn.modules.utils
     nn.parallel nn.parallel.scatter_gather nn.quantized onnx onnx.symbolic_helper onnx.symbolic_opset11 quantization
     quantization.quantize_fx testing types utils._pytree utils._python_dispatch utils.collect_env utils.cpp_extension
-    utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
+    utils.data._utils.collate utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
     _subclasses _utils
 """.split()
 
@@ -121,6 +121,19 @@ def test_default_device_is_a_guard():
     with wick.device("meta"):
         assert compiled(wick.ones(2, device="meta")).is_meta
     assert compiled(wick.ones(2)).tolist() == [2, 2]
+
+
+def test_random_goes_on_behind_a_fork():
+    wick.manual_seed(1)
+    state = wick.random.get_rng_state()
+    with wick.random.fork_rng():
+        wick.rand(3)
+    assert wick.equal(wick.random.get_rng_state(), state)
+
+
+def test_older_names_of_initialisers():
+    with pytest.warns(FutureWarning, match="`nn.init.constant` is now deprecated in favor of `nn.init.constant_`."):
+        assert wick.nn.init.constant(wick.empty(2), 3.0).tolist() == [3, 3]
 
 
 def test_data_parallel_runs_the_module():

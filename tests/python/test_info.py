@@ -152,7 +152,7 @@ def test_a_reader_that_goes_away_is_no_error(command):
 TRAIN = """\
 import torch, torch.nn as nn
 import torch.nn.functional as F
-from torch.optim import Muon, SGD
+from torch.utils import benchmark
 from torch.utils.data import DataLoader
 import json
 from model import Net
@@ -176,7 +176,9 @@ def f(self, x):
 @pytest.fixture
 def sources(tmp_path):
     (tmp_path / "train.py").write_text(TRAIN)
-    (tmp_path / "model.py").write_text("from torch.nn import *\nfrom torch.nn import Module\nLinearCrossEntropyOptions(Linear, Own)\n")
+    (tmp_path / "model.py").write_text(
+        "from torch.nn import *\nfrom torch.nn import Module\nLinearCrossEntropyOptions(Linear, Own)\n"
+    )
     pack = tmp_path / "pack"
     pack.mkdir()
     (pack / "__init__.py").write_text("")
@@ -196,7 +198,7 @@ def test_needs_of_a_program(sources):
         "torch.nn.FractionalMaxPool3d": ["train.py:15"],
         "torch.nn.LinearCrossEntropyOptions": ["model.py:3"],
         "torch.nn.functional.ctc_loss": ["train.py:16"],
-        "torch.optim.Muon": ["train.py:3"],
+        "torch.utils.benchmark": ["train.py:3"],
     }
     assert found["methods"] == {"sspaddmm": ["train.py:16"]}
     assert found["unread"] == []

@@ -95,6 +95,8 @@ def test_private_names_are_behind_the_door(monkeypatch, code, private):
     assert [problem.split()[0] for _, problem in check.problems(code)] == ([private] if private else [])
     assert check.may("src/dynamo/cpython/objects.h") and not check.may("src/dynamo/guards.c")
     assert not check.may("src/dynamo/cpython/plain.c")
+
+
 ROWS = """add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor
   is          pointwise
   shape       both

@@ -62,7 +62,9 @@ def run_with(layer, names, parameters, x):
     return layer(x)[0]
 
 
-@pytest.mark.parametrize("make", [lambda: nn.LSTM(3, 37, 2, bidirectional=True), lambda: nn.GRU(3, 37), lambda: nn.RNN(3, 37, 2)])
+@pytest.mark.parametrize(
+    "make", [lambda: nn.LSTM(3, 37, 2, bidirectional=True), lambda: nn.GRU(3, 37), lambda: nn.RNN(3, 37, 2)]
+)
 def test_compiled_steps_have_eager_bits(make):
     layer = make()
     other = copy.deepcopy(layer)
@@ -128,8 +130,20 @@ def test_what_does_not_fit_is_refused():
         wick.gru(wick.ones(5, 3), wick.tensor([2, 3]), wick.ones(1, 3, 4), list(nn.GRU(3, 4).parameters()), True, 1, 0.0,
                  False, False)  # fmt: skip
     with pytest.raises(RuntimeError, match="incorrect number of RNN parameters"):
-        wick.gru(wick.ones(5, 2, 3), wick.ones(1, 2, 4), list(nn.GRU(3, 4).parameters())[:3], True, 1, 0.0, False, False, False)
+        wick.gru(
+            wick.ones(5, 2, 3),
+            wick.ones(1, 2, 4),
+            list(nn.GRU(3, 4).parameters())[:3],
+            True,
+            1,
+            0.0,
+            False,
+            False,
+            False,
+        )
     with pytest.raises(RuntimeError):
-        wick.gru(wick.ones(5, 2, 3), wick.ones(1, 2, 5), list(nn.GRU(3, 4).parameters()), True, 1, 0.0, False, False, False)
+        wick.gru(
+            wick.ones(5, 2, 3), wick.ones(1, 2, 5), list(nn.GRU(3, 4).parameters()), True, 1, 0.0, False, False, False
+        )
     with pytest.raises(RuntimeError, match="two hidden states"):
         wick.lstm(wick.ones(5, 2, 3), [wick.ones(1, 2, 4)], [], True, 1, 0.0, False, False, False)

@@ -83,7 +83,10 @@ def test_results_that_are_not_wanted_are_not_made(wanted):
         (True, "_test_choose(): argument 'taken' (position 3) must be tuple of bools, not bool"),
         ("ab", "_test_choose(): argument 'taken' (position 3) must be tuple of bools, not str"),
         (["a", True], "_test_choose(): argument 'taken' (position 3) must be tuple of bools, not list"),
-        ([True, 2.0], "_test_choose(): argument 'taken' must be tuple of bools, but found element of type float at pos 2"),
+        (
+            [True, 2.0],
+            "_test_choose(): argument 'taken' must be tuple of bools, but found element of type float at pos 2",
+        ),
     ],
 )
 def test_what_is_no_list_of_bools(value, message):
@@ -178,7 +181,10 @@ def test_what_is_no_list_of_numbers(factors, message):
     [
         (2.0, "_test_combine(): argument 'shifts' must be tuple of floats, not float"),
         (["a"], "_test_combine(): argument 'shifts' must be tuple of floats, not list"),
-        ([1, "a"], "_test_combine(): argument 'shifts' must be tuple of floats, but found element of type str at pos 2"),
+        (
+            [1, "a"],
+            "_test_combine(): argument 'shifts' must be tuple of floats, but found element of type str at pos 2",
+        ),
     ],
 )
 def test_what_is_no_list_of_floats(shifts, message):
@@ -232,7 +238,7 @@ def test_a_row_with_as_many_arguments_and_results_as_there_may_be():
 
 
 def test_the_last_of_32_arguments_is_required():
-    with pytest.raises(TypeError, match="missing 1 required positional arguments?: \"last\""):
+    with pytest.raises(TypeError, match='missing 1 required positional arguments?: "last"'):
         MANY(*[torch.ones(1)] * 16)
     with pytest.raises(TypeError, match="multiple values for argument 't3'"):
         MANY(*[torch.ones(1)] * 16, last=[], t3=torch.ones(1))

@@ -16,12 +16,15 @@ indented by two, one a line, `field value`; a line that is indented further cont
       samples  T(3, 4)
 
 FIELDS below says what each field means. `like` takes over the fields of classes, later ones before earlier ones; `is` adds
-flags to theirs, every other field replaces theirs. A mistake is reported as `file:line: what is wrong (hint)`.
+flags to theirs, every other field replaces theirs. A line `alias multiply = mul` gives every
+overload of a row another name, under which it is a composite of the first.
+
+A mistake is reported as `file:line: what is wrong (hint)`.
 """
 
 import difflib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from . import schema
 from .sampling_words import SAMPLE_WORDS
@@ -203,6 +206,7 @@ class Row:
     cost: list
     tests: set
     samples: list[str]
+    alias_of: str = ""  # the symbol of the row that this one is another name of
 
     @property
     def symbol(self):
@@ -219,7 +223,7 @@ def hint(word, known):
 
 def read_entries(file, text):
     """Classes by name, rows in order with their comments."""
-    classes, rows, entry, last, comment = {}, [], None, None, []
+    classes, rows, aliases, entry, last, comment = {}, [], [], None, None, []
     for number, line in enumerate(text.split("\n"), 1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
@@ -228,7 +232,10 @@ def read_entries(file, text):
         depth = len(line) - len(line.lstrip())
         if depth == 0:
             entry, last = Entry(file, number, stripped), None
-            if stripped.startswith("class "):
+            if stripped.startswith("alias "):
+                aliases.append(entry)
+                entry = None
+            elif stripped.startswith("class "):
                 name = stripped.removeprefix("class ").strip()
                 if name in classes:
                     entry.fail(f"a second class named '{name}'")
@@ -249,7 +256,40 @@ def read_entries(file, text):
                 raise TableError(f"{file}:{number}: a second '{last}'")
             entry.fields[last] = (value.strip(), number)
         comment = []
-    return classes, rows
+    return classes, rows, aliases
+
+
+# ---- aliases ----
+
+ALIAS_FLAGS = {
+    "number_first",
+    "number_copied",
+    "takes_numbers",
+    "unshown",
+    "older_form",
+    "more_overloads",
+    "dtype_from_out",
+}
+
+
+def add_alias(entry, rows, known):
+    """The rows that `alias NAME = TARGET` stands for."""
+    found = re.fullmatch(r"alias (\w+) = (\w+)", entry.head)
+    targets = [row for row in rows if found and row.schema.base == found[2]]
+    if not targets:
+        entry.fail(f"expected 'alias NAME = ROW', not '{entry.head}'")
+    for target in targets:
+        made = Entry(entry.file, entry.line, target.where.head.replace(found[2], found[1], 1))
+        rule = dict.fromkeys(target.rule, "") | {"compose": "alias"}
+        row = replace(
+            target, schema=schema.parse(made.head), where=made, comment=f"Another name of {target.schema.name}.",
+            flags=target.flags & ALIAS_FLAGS, numbers=set(), how="compose", rule=rule, saves=[], grad_fn=[], kernel_name="",
+            bad_index="", raises=set(), autocast="", cost=[], alias_of=target.symbol,
+        )  # fmt: skip
+        if row.schema.name in known:
+            entry.fail(f"a second row named {row.schema.name}")
+        known[row.schema.name] = row
+        rows.append(row)
 
 
 def inherit(entry, classes, seen=()):
@@ -473,10 +513,11 @@ def make_row(entry, comment, classes):
 
 def read(paths):
     """All rows of the files, in their order. Raises TableError at the first mistake."""
-    classes, entries = {}, []
+    classes, entries, aliases = {}, [], []
     for path in paths:
         with open(path, encoding="utf-8") as file:
-            more, rows = read_entries(str(path), file.read())
+            more, rows, others = read_entries(str(path), file.read())
+        aliases += others
         for name, entry in more.items():
             if name in classes:
                 entry.fail(f"a second class named '{name}': the first is in {classes[name].file}")
@@ -490,4 +531,6 @@ def read(paths):
             entry.fail(f"a second row named {row.schema.name}: the first is at {first.file}:{first.line}")
         known[row.schema.name] = row
         rows.append(row)
+    for entry in aliases:
+        add_alias(entry, rows, known)
     return rows

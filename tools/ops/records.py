@@ -22,7 +22,14 @@ KINDS = {
     "MemoryFormat": "MEMORY_FORMAT",
     "Layout": "STRING",
 }
-LIST_KINDS = {"Tensor": "TENSORS", "int": "INTS", "SymInt": "INTS", "float": "FLOATS", "bool": "BOOLS", "Scalar": "SCALARS"}
+LIST_KINDS = {
+    "Tensor": "TENSORS",
+    "int": "INTS",
+    "SymInt": "INTS",
+    "float": "FLOATS",
+    "bool": "BOOLS",
+    "Scalar": "SCALARS",
+}
 FUNCTION_TYPES = {
     "shape": ("wk__meta_fn", "wk__meta_"),
     "vjp": ("wk__vjp_fn", "wk__vjp_"),
@@ -250,6 +257,8 @@ def record(row, parameters, result_names, saves):
         fields.append(f".kernel_name = {quoted(row.kernel_name)}")
     if row.out_words:
         fields.append(f".out_words = {quoted(row.out_words)}")
+    if row.alias_of:
+        fields.append(f".alias_of = WK__OP_{row.alias_of}")
     if row.autocast:
         fields.append(f".autocast = WK__AUTOCAST_{row.autocast.upper()}")
     if row.bad_index:

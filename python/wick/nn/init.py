@@ -240,6 +240,31 @@ def sparse_(tensor, sparsity, std=0.01, generator=None):
     return tensor
 
 
+def _older_name(function):
+    """The name without the underscore, which warns."""
+    new, old = function.__name__, function.__name__[:-1]
+
+    def deprecated(*args, **kwargs):
+        import warnings
+
+        text = f"`nn.init.{old}` is now deprecated in favor of `nn.init.{new}`."
+        warnings.warn(text, FutureWarning, stacklevel=2)
+        return function(*args, **kwargs)
+
+    deprecated.__name__ = deprecated.__qualname__ = old
+    deprecated.__doc__ = f"The older name of {new}."
+    return deprecated
+
+
+uniform, normal, constant, eye, dirac, xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, orthogonal, sparse = map(
+    _older_name,
+    (
+        uniform_, normal_, constant_, eye_, dirac_, xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_,
+        orthogonal_, sparse_,
+    ),
+)  # fmt: skip
+
+
 def __getattr__(name):
     from .._names import missing
 

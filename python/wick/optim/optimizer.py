@@ -1,6 +1,7 @@
 """The base of all optimizers: parameter groups, state, saving, hooks."""
 
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterable
 
 from .. import _C
 from ..nn.modules.module import _typename
@@ -17,6 +18,7 @@ class _Required:
 
 
 required = _Required()
+ParamsT = Iterable[_C.Tensor] | Iterable[dict] | Iterable[tuple[str, _C.Tensor]]
 _global_step_pre_hooks = OrderedDict()
 _global_step_post_hooks = OrderedDict()
 
@@ -322,3 +324,27 @@ def check_options(lr, foreach, fused, differentiable, capturable=False):
         raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
     if differentiable:
         raise NotImplementedError("wick does not differentiate through optimizer steps yet")
+
+
+# ---- names that optimizers written elsewhere import from here ----
+
+
+def _use_grad_for_differentiable(func):
+    """Decorates a step: it runs without recording."""
+    return _C.no_grad()(func)
+
+
+def _default_to_fused_or_foreach(params, differentiable, use_fused=False):
+    """(fused, foreach) where neither was asked for: neither, as for tensors on the CPU in PyTorch."""
+    return False, False
+
+
+_get_value = number
+
+
+def _stack_if_compiling(x):
+    return x
+
+
+def _dispatch_sqrt(x):
+    return x.sqrt() if isinstance(x, _C.Tensor) else x**0.5

@@ -161,7 +161,7 @@ static wk_status forward_pixels(const wk__conv_job *job, int64_t group) {
   const wk__conv *c = job->c;
   wk__conv_sizes s = wk__conv_sizes_of(c);
   wk__patches patches = {c, wk__conv_part(c, job->in, group, c->in_channels, s.pixels)};
-  wk__gemm_maker maker = {wk__patches_by_place, &patches};
+  wk__gemm_maker maker = {.make = wk__patches_by_place, .context = &patches};
   wk__gemm g = {.type = c->type, .m = c->batch * s.places, .n = c->out_channels, .k = s.depth, .alpha = 1, .batch = 1};
   g.b = (const char *)job->weight + group * c->out_channels * s.depth * s.element;
   g.b_row = 1, g.b_column = s.depth;
@@ -197,7 +197,7 @@ static wk_status weight_planes(const wk__conv_job *job, int64_t group) {
   wk__conv grad = planes_of_result(c);
   wk__patches by_place = {&grad, wk__conv_part(c, job->in, group, c->out_channels, s.places)};
   wk__patches patches = {c, wk__conv_part(c, job->weight, group, c->in_channels, s.pixels)};
-  wk__gemm_maker make_grad = {wk__patches_by_tap, &by_place};
+  wk__gemm_maker make_grad = {.make = wk__patches_by_tap, .context = &by_place};
   wk__gemm_maker make_patches = {wk__patches_by_tap, &patches, .transposed = true};
   wk__gemm g = {.type = c->type, .m = c->out_channels, .n = s.depth, .k = c->batch * s.places, .alpha = 1, .batch = 1};
   g.make_a = &make_grad, g.make_b = &make_patches;
@@ -209,7 +209,7 @@ static wk_status weight_pixels(const wk__conv_job *job, int64_t group) {
   const wk__conv *c = job->c;
   wk__conv_sizes s = wk__conv_sizes_of(c);
   wk__patches patches = {c, wk__conv_part(c, job->weight, group, c->in_channels, s.pixels)};
-  wk__gemm_maker make_patches = {wk__patches_by_place, &patches};
+  wk__gemm_maker make_patches = {.make = wk__patches_by_place, .context = &patches};
   wk__gemm g = {.type = c->type, .m = c->out_channels, .n = s.depth, .k = c->batch * s.places, .alpha = 1, .batch = 1};
   g.a = wk__conv_part(c, job->in, group, c->out_channels, s.places), g.a_row = 1,
   g.a_column = c->groups * c->out_channels;

@@ -26,7 +26,7 @@ typedef struct window {
 
 /* The two families have their arguments in the same places, whatever the number of dims. */
 enum { SELF, SIZE, STEP, PADDING };
-_Static_assert(WK__ARG_avg_pool2d_padding == PADDING && WK__ARG_max_pool3d_with_indices_padding == PADDING,
+_Static_assert((int)WK__ARG_avg_pool2d_padding == PADDING && (int)WK__ARG_max_pool3d_with_indices_padding == PADDING,
                "the arguments of a window");
 
 static bool is_max(const wk_op *op) {
@@ -397,7 +397,7 @@ void wk__lower_sum_windows_backward(wk__lower *l) {
   wk__access store = wk__access_result(l, 0, to);
   wk__k_store(l->h, &store, wk__k_constant(l->h, 0, l->compute));
   wk__next_nest(l);
-  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, 0, d);
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_arg(l, WK__ARG(_sum_windows_backward, grad_output), d);
   for (int d = 0; d < dims; d++) {
     sizes[rank + d] = size->integers[d];
     to[lead + d] = wk_int_add(wk_int_mul(step->integers[d], from[lead + d]), wk__loop_i(rank + d));
@@ -419,7 +419,8 @@ static wk_tensor *sum_windows(wk_tensor *x, const wk_int *size, const wk_int *st
 wk_status wk__vjp_sum_windows_backward(wk__vjp *v) {
   const wk_value *size = &v->args[WK__ARG(_sum_windows_backward, kernel_size)];
   const wk_value *step = &v->args[WK__ARG(_sum_windows_backward, stride)];
-  return wk__vjp_set(v, 0, sum_windows(G, size->integers, step->integers, (int)size->count));
+  return wk__vjp_set(v, WK__ARG(_sum_windows_backward, grad_output),
+                     sum_windows(G, size->integers, step->integers, (int)size->count));
 }
 
 static void as_ints(const int64_t *numbers, int dims, wk_int *out) {
@@ -516,7 +517,7 @@ wk_status wk__compose_avg_pool_backward(wk__call *c) {
   wk_scope scope;
   WK_TRY(read_window(forward, c->args + 1, &w));
   wk_scope_begin(&scope);
-  return give(c, &scope, avg_gradient(c->args[0].tensor, c->args[1].tensor, &w));
+  return give(c, &scope, avg_gradient(c->args[0].tensor, c->args[WK__ARG(avg_pool2d_backward, self)].tensor, &w));
 }
 
 wk_status wk__compose_max_pool_backward(wk__call *c) {
@@ -524,7 +525,9 @@ wk_status wk__compose_max_pool_backward(wk__call *c) {
   int dims = c->op == WK__OP(max_pool2d_with_indices_backward) ? 2 : 3;
   wk_scope scope;
   wk_scope_begin(&scope);
-  return give(c, &scope, max_gradient(c->args[0].tensor, c->args[1].tensor, c->args[indices].tensor, dims));
+  return give(c, &scope,
+              max_gradient(c->args[0].tensor, c->args[WK__ARG(max_pool2d_with_indices_backward, self)].tensor,
+                           c->args[indices].tensor, dims));
 }
 
 /* The operator for the largest elements of a tensor's windows: where a derivative may be asked for it keeps places. */

@@ -214,9 +214,9 @@ static wk_status give_results(wk__call *c, wk_scope *scope, const network *n, wk
 static wk_status run_input(wk__call *c, const char *mode) {
   network n = {.mode = mode};
   wk_tensor *input = c->args[0].tensor, *output = NULL;
-  WK_TRY(take_states(&n, &c->args[1]));
+  WK_TRY(take_states(&n, &c->args[WK__ARG(gru_input, hx)]));
   take_options(&n, c->args + 2);
-  bool batch_first = c->args[8].boolean;
+  bool batch_first = c->args[WK__ARG(gru_input, batch_first)].boolean;
   if (input->ndim != 3) return wk_fail(WK_RUNTIME_ERROR, "input must have 3 dimensions, got %d", input->ndim);
   wk_scope scope;
   wk_scope_begin(&scope);
@@ -231,10 +231,10 @@ static wk_status run_input(wk__call *c, const char *mode) {
 
 /* (data, batch_sizes, hx, params, ...) */
 static wk_status run_data(wk__call *c, const char *mode) {
-  network n = {.mode = mode, .rows = c->args[0].tensor, .batch_sizes = c->args[1].tensor};
+  network n = {.mode = mode, .rows = c->args[0].tensor, .batch_sizes = c->args[WK__ARG(gru_data, batch_sizes)].tensor};
   if (n.rows->ndim != 2 || n.batch_sizes->ndim != 1 || n.batch_sizes->dtype != WK_INT64)
     return wk_fail(WK_RUNTIME_ERROR, "batch_sizes tensor should be 1D int64, and data 2D");
-  WK_TRY(take_states(&n, &c->args[2]));
+  WK_TRY(take_states(&n, &c->args[WK__ARG(gru_data, hx)]));
   take_options(&n, c->args + 3);
   wk_scope scope;
   wk_scope_begin(&scope);
@@ -257,17 +257,18 @@ wk_status wk__compose_rnn_relu_data(wk__call *c) { return run_data(c, "RNN_RELU"
 
 /* A layer of one step; hx, cx and results (B, H). */
 static wk_status run_cell(wk__call *c, const char *mode, wk_tensor *hx, wk_tensor *cx, wk_tensor *results[RESULTS]) {
-  wk_tensor *gates = wk_linear(wide(c->args[0].tensor), wide(c->args[2].tensor), wide(wk__arg_tensor(c, 4)));
+  WK__ARGS(gru_cell);
+  wk_tensor *gates = wk_linear(wide(c->args[0].tensor), wide(c->args[A_w_ih].tensor), wide(wk__arg_tensor(c, A_b_ih)));
   if (!gates) return wk_error_category();
-  return wk__rnn_layer(gates, wide(hx), wide(cx), wide(c->args[3].tensor), wide(wk__arg_tensor(c, 5)), NULL, NULL, mode,
-                       false, results);
+  return wk__rnn_layer(gates, wide(hx), wide(cx), wide(c->args[A_w_hh].tensor), wide(wk__arg_tensor(c, A_b_hh)), NULL,
+                       NULL, mode, false, results);
 }
 
 static wk_status compose_cell(wk__call *c, const char *mode) {
   wk_tensor *results[RESULTS], *y = NULL;
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = run_cell(c, mode, c->args[1].tensor, NULL, results);
+  wk_status status = run_cell(c, mode, c->args[WK__ARG(gru_cell, hx)].tensor, NULL, results);
   if (status == WK_OK) y = wk__in_dtype(results[OUTPUT], (wk_dtype)c->args[0].tensor->dtype);
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
@@ -278,9 +279,10 @@ wk_status wk__compose_rnn_tanh_cell(wk__call *c) { return compose_cell(c, "RNN_T
 wk_status wk__compose_rnn_relu_cell(wk__call *c) { return compose_cell(c, "RNN_RELU"); }
 
 wk_status wk__compose_lstm_cell(wk__call *c) {
-  wk_tensor *results[RESULTS], **hx = c->args[1].tensors;
-  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
-  if (c->args[1].count != 2) return wk_fail(WK_RUNTIME_ERROR, "lstm_cell expects two hidden states");
+  WK__ARGS(lstm_cell);
+  wk_tensor *results[RESULTS], **hx = c->args[A_hx].tensors;
+  wk_dtype dtype = (wk_dtype)c->args[A_input].tensor->dtype;
+  if (c->args[A_hx].count != 2) return wk_fail(WK_RUNTIME_ERROR, "lstm_cell expects two hidden states");
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = run_cell(c, "LSTM", hx[0], hx[1], results);

@@ -105,9 +105,7 @@ def _broadcasts(input, var):
     return input.dim() == var.dim() and all(a == b or b == 1 for a, b in zip(input.shape, var.shape, strict=True))
 
 
-def multi_margin_loss(
-    input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"
-):
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
     """mean over other classes of max(0, margin - input[target] + input[class])^p; input (N, C) or (C)."""
     if _C._overrides and _C._has_torch_function_variadic(input, target, weight):
         return _handle(multi_margin_loss, (input, target, weight), **locals())

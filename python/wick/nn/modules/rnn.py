@@ -132,7 +132,14 @@ class RNNBase(Module):
             init.uniform_(weight, -bound, bound)
 
     def extra_repr(self):
-        defaults = {"proj_size": 0, "num_layers": 1, "bias": True, "batch_first": False, "dropout": 0, "bidirectional": False}
+        defaults = {
+            "proj_size": 0,
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0,
+            "bidirectional": False,
+        }
         changed = [f"{k}={getattr(self, k)}" for k, default in defaults.items() if getattr(self, k) != default]
         return ", ".join([f"{self.input_size}, {self.hidden_size}", *changed])
 
@@ -191,7 +198,11 @@ class RNNBase(Module):
 
     def _check_state_rank(self, hx, batched):
         if hx.dim() != (3 if batched else 2):
-            kind = "For batched 3-D input, hx should also be 3-D" if batched else "For unbatched 2-D input, hx should also be 2-D"
+            kind = (
+                "For batched 3-D input, hx should also be 3-D"
+                if batched
+                else "For unbatched 2-D input, hx should also be 2-D"
+            )
             raise RuntimeError(f"{kind} but got {hx.dim()}-D tensor")
 
     def _with_batch(self, hx):
@@ -374,7 +385,9 @@ class RNNCellBase(Module):
             if value is None:
                 continue
             if input.dim() == 2 and value.dim() == 2 and input.size(0) != value.size(0):
-                raise RuntimeError(f"Input batch size {input.size(0)} doesn't match hidden{k} batch size {value.size(0)}")
+                raise RuntimeError(
+                    f"Input batch size {input.size(0)} doesn't match hidden{k} batch size {value.size(0)}"
+                )
             if value.size(-1) != self.hidden_size:
                 raise RuntimeError(
                     f"hidden{k} has inconsistent hidden_size: got {value.size(-1)}, expected {self.hidden_size}"

@@ -44,7 +44,9 @@ class PackedSequence(PackedSequence_):
         if data is self.data:
             return self
         kept = {k: v for k, v in kwargs.items() if k in ("device", "non_blocking")}
-        orders = (None if t is None else t.to(data.device, **kept) for t in (self.sorted_indices, self.unsorted_indices))
+        orders = (
+            None if t is None else t.to(data.device, **kept) for t in (self.sorted_indices, self.unsorted_indices)
+        )
         return type(self)(data, self.batch_sizes, *orders)
 
     def pin_memory(self):
@@ -182,9 +184,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     if not sequences:
         raise RuntimeError("received an empty list of sequences")
     if padding_side not in ("left", "right"):
-        raise RuntimeError(
-            f"Expected padding_side to be one of left or right, but got {padding_side}."
-        )
+        raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
     longest = max(s.size(0) for s in sequences)
     padded = [_padded(s, longest - s.size(0), padding_value, padding_side) for s in sequences]
     return _C.stack(padded, 0 if batch_first else 1)

@@ -29,4 +29,4 @@ __all__ = [
 ]  # fmt: skip
 
 
-__getattr__ = _late(__name__, ("distributed",), {"DistributedSampler": "distributed"})
+__getattr__ = _late(__name__, ("_utils", "distributed"), {"DistributedSampler": "distributed"})

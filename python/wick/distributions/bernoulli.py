@@ -1,0 +1,5 @@
+"""The distribution Bernoulli, under the name that programs import it by."""
+
+from ._discrete import Bernoulli
+
+__all__ = ["Bernoulli"]

@@ -1,0 +1,78 @@
+"""What optimizers have in common that update one parameter after another.
+
+A subclass has `_fresh(p, group)`, a parameter's first state without its step count, and `_update(p, g, state, group, t)`,
+which writes p and the state; t is the number of the step. Compiled, all parameters' updates become one graph.
+"""
+
+from .. import _C
+from .optimizer import Optimizer, check_options, evaluate, number
+
+
+def positive(kind, value, low=0.0, strict=False):
+    """Raises PyTorch's error for a hyperparameter that is too small."""
+    if not (low < value if strict else low <= value):
+        raise ValueError(f"Invalid {kind}: {value}")
+
+
+def check_betas(betas, name="beta parameter"):
+    """Two decay rates in [0, 1)."""
+    for i in (0, 1):
+        if not 0.0 <= number(betas[i]) < 1.0:
+            raise ValueError(f"Invalid {name} at index {i}: {betas[i]}")
+
+
+def zeros(p):
+    """A tensor like the parameter, of zeros."""
+    return _C.zeros_like(p, memory_format=_C.preserve_format)
+
+
+class PerParameter(Optimizer):
+    """See above."""
+
+    decays_gradient = True  # weight_decay is added to the gradient here
+
+    def __init__(self, params, lr, **defaults):
+        fused = defaults.get("fused")
+        check_options(
+            lr, defaults.get("foreach"), fused, defaults.get("differentiable"), defaults.get("capturable", False)
+        )
+        positive("weight_decay value", defaults.get("weight_decay", 0))
+        super().__init__(params, {"lr": lr, **defaults})
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
+            for p in group["params"]:
+                own = self.state.get(p)
+                if own and "step" in own and not isinstance(own["step"], _C.Tensor):
+                    own["step"] = _C.tensor(float(own["step"]), dtype=_C.float32)
+
+    def _state_of(self, p, group):
+        state = self.state[p]
+        if not state:
+            state["step"] = _C.tensor(0.0, dtype=_C.float32)
+            state.update(self._fresh(p, group))
+        return state
+
+    @_C.no_grad()
+    def step(self, closure=None):
+        """One step; closure() computes the loss again and returns it."""
+        loss = evaluate(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._step_one(p, group)
+        return loss
+
+    def _step_one(self, p, group):
+        state = self._state_of(p, group)
+        g = -p.grad if group.get("maximize") else p.grad
+        state["step"] += 1
+        decay = group.get("weight_decay", 0)
+        if decay and group.get("decoupled_weight_decay"):
+            p.mul_(1 - number(group["lr"]) * decay)
+        elif decay and self.decays_gradient:
+            g = g.add(p, alpha=decay)
+        self._update(p, g, state, group, state["step"].item())

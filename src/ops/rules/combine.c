@@ -1,0 +1,363 @@
+/* Composites: products, differences, diagonals, moments, indexing of whole slices.
+ * In: a call. Out: calls of other rows, whose derivatives hold. Tests: tests/ops/. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+#define NONE ((wk_value){0})
+
+static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(scope);
+  return y ? WK_OK : wk_error_category();
+}
+static wk_status finish_two(wk__call *c, wk_scope *scope, wk_tensor *first, wk_tensor *second) {
+  if (first && second) c->results[1] = wk__v_tensor(wk_scope_keep(second));
+  return finish(c, scope, second ? first : NULL);
+}
+static wk_tensor *tensor_at(const wk__call *c, int i) { return c->args[i].tensor; }
+
+wk_status wk__compose_type_as(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *self = tensor_at(c, 0), *other = tensor_at(c, 1);
+  if (self->dtype == other->dtype && wk__device_equal(self->device, other->device)) return finish(c, &scope, self);
+  wk_value device = {.tag = WK_VALUE_DEVICE, .device = other->device};
+  return finish(c, &scope, wk__to_copy(self, (wk_dtype)other->dtype, device));
+}
+
+wk_status wk__compose_ravel(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_int flat = wk_int_of(-1);
+  return finish(c, &scope, wk_reshape(tensor_at(c, 0), &flat, 1));
+}
+
+/* repeat, with ones before too few counts */
+wk_status wk__compose_tile(wk__call *c) {
+  wk_tensor *t = tensor_at(c, 0);
+  const wk_value *dims = &c->args[WK__ARG(tile, dims)];
+  wk_int counts[WK_MAX_DIMS];
+  int given = (int)dims->count, lead = t->ndim > given ? t->ndim - given : 0;
+  if (given > WK_MAX_DIMS) return wk_fail(WK_RUNTIME_ERROR, "a tensor has at most %d dimensions", WK_MAX_DIMS);
+  for (int d = 0; d < lead; d++) counts[d] = wk_int_of(1);
+  for (int d = 0; d < given; d++) counts[lead + d] = dims->integers[d];
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return finish(c, &scope, wk_repeat(t, counts, lead + given));
+}
+
+/* ---- differences ---- */
+
+/* x[1:] - x[:-1] along dim; of bools whether they differ */
+static wk_tensor *difference(wk_tensor *t, int dim) {
+  if (!t) return NULL;
+  wk_int one = wk_int_of(1), last = wk_int_sub(t->sizes[dim], one);
+  wk_tensor *later = wk_slice(t, dim, wk__v_int(1), NONE, one),
+            *earlier = wk_slice(t, dim, NONE, wk__v_size(last), one);
+  return t->dtype == WK_BOOL ? wk_logical_xor(later, earlier) : wk_sub(later, earlier, wk__v_int(1));
+}
+wk_status wk__compose_diff(wk__call *c) {
+  wk_tensor *t = tensor_at(c, 0), *before = wk__arg_tensor(c, WK__ARG(diff, prepend)),
+            *behind = wk__arg_tensor(c, WK__ARG(diff, append));
+  int64_t n = wk__arg_int(c, WK__ARG(diff, n));
+  int dim;
+  if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "diff expects input to be at least one-dimensional");
+  if (n < 0) return wk_fail(WK_RUNTIME_ERROR, "order must be non-negative but got %lld", (long long)n);
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(diff, dim)), t->ndim, &dim));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *parts[] = {before ? before : t, before ? t : behind, behind};
+  if (before || behind) t = wk_cat(parts, 1 + (before != NULL) + (behind != NULL), dim);
+  if (n == 0) return finish(c, &scope, t ? wk_clone(t, NULL) : NULL);
+  for (int64_t k = 0; k < n && t && wk_int_gt(t->sizes[dim], wk_int_of(0)); k++) t = difference(t, dim);
+  return finish(c, &scope, t);
+}
+
+/* ---- diagonals and turns ---- */
+
+wk_status wk__compose_diag(wk__call *c) {
+  wk_tensor *t = tensor_at(c, 0);
+  int64_t diagonal = wk__arg_int(c, WK__ARG(diag, diagonal)), gap = diagonal < 0 ? -diagonal : diagonal;
+  if (t->ndim != 1 && t->ndim != 2)
+    return wk_fail(WK_RUNTIME_ERROR, "diag(): Supports 1D or 2D tensors. Got %dD", t->ndim);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (t->ndim == 2) return finish(c, &scope, wk_clone(wk_diagonal(t, diagonal, 0, 1), NULL));
+  wk_int size = wk_int_add(t->sizes[0], wk_int_of(gap)), sizes[] = {size, size};
+  wk_tensor *zeros = wk_new_zeros(t, sizes, 2, WK_DTYPE_NONE, NONE);
+  return finish(c, &scope, wk_diagonal_scatter(zeros, t, diagonal, 0, 1));
+}
+
+wk_status wk__compose_trace(wk__call *c) {
+  wk_tensor *t = tensor_at(c, 0);
+  if (t->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "trace: expected a matrix, but got tensor with dim %d", t->ndim);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return finish(c, &scope, wk_sum(wk_diagonal(t, 0, 0, 1), WK_DTYPE_NONE));
+}
+
+/* A quarter turn is a flip and a transposition. */
+wk_status wk__compose_rot90(wk__call *c) {
+  wk_tensor *t = tensor_at(c, 0);
+  const wk_value *dims = &c->args[WK__ARG(rot90, dims)];
+  int64_t k = wk__arg_int(c, WK__ARG(rot90, k)) % 4, a = 0, b = 1;
+  if (dims->count == 2) a = wk_int_guard_value(dims->integers[0]), b = wk_int_guard_value(dims->integers[1]);
+  if (dims->count && dims->count != 2)
+    return wk_fail(WK_RUNTIME_ERROR, "expected total rotation dims == 2, but got dims = %u", dims->count);
+  if (t->ndim < 2) return wk_fail(WK_RUNTIME_ERROR, "expected total dims >= 2, but got total dims = %d", t->ndim);
+  int first, second;
+  WK_TRY(wk__wrap_dim(a, t->ndim, &first));
+  WK_TRY(wk__wrap_dim(b, t->ndim, &second));
+  if (first == second)
+    return wk_fail(WK_RUNTIME_ERROR, "expected rotation dims to be different, but got dim0 = %lld and dim1 = %lld",
+                   (long long)a, (long long)b);
+  wk_int both[] = {wk_int_of(first), wk_int_of(second)};
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  k = k < 0 ? k + 4 : k;
+  wk_tensor *y = k == 0   ? wk_clone(t, NULL)
+                 : k == 1 ? wk_transpose_int(wk_flip(t, &both[1], 1), first, second)
+                 : k == 2 ? wk_flip(t, both, 2)
+                          : wk_transpose_int(wk_flip(t, &both[0], 1), first, second);
+  return finish(c, &scope, y);
+}
+
+/* ---- products ---- */
+
+static bool is_one(const wk_value *v) {
+  return wk__value_is_number(v) && !(v->tag == WK_VALUE_DOUBLE && v->count) &&
+         wk__scalar_double(wk__value_scalar(v)) == 1;
+}
+static bool is_zero(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)) == 0; }
+/* beta self + alpha product; with beta 0 self is not looked at */
+static wk_tensor *blend(const wk__call *c, wk_tensor *product) {
+  const wk_value *beta = &c->args[WK__ARG(addr, beta)], *alpha = &c->args[WK__ARG(addr, alpha)];
+  if (!is_one(alpha)) product = wk_mul_Scalar(product, *alpha);
+  if (is_zero(beta)) return product ? wk_expand(product, product->sizes, product->ndim, false) : NULL;
+  wk_tensor *self = is_one(beta) ? tensor_at(c, 0) : wk_mul_Scalar(tensor_at(c, 0), *beta);
+  return wk_add(self, product, wk__v_int(1));
+}
+wk_status wk__compose_addmv(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return finish(c, &scope, blend(c, wk_mv(tensor_at(c, 1), tensor_at(c, 2))));
+}
+wk_status wk__compose_addr(wk__call *c) {
+  if (tensor_at(c, 1)->ndim != 1 || tensor_at(c, 2)->ndim != 1)
+    return wk_fail(WK_RUNTIME_ERROR, "addr: Expected 1-D argument vec%d, but got %d-D",
+                   tensor_at(c, 1)->ndim == 1 ? 2 : 1, tensor_at(c, tensor_at(c, 1)->ndim == 1 ? 2 : 1)->ndim);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return finish(c, &scope, blend(c, wk_outer(tensor_at(c, 1), tensor_at(c, 2))));
+}
+wk_status wk__compose_addbmm(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_int batch = wk_int_of(0);
+  wk_tensor *product = wk_bmm(tensor_at(c, 1), tensor_at(c, 2));
+  return finish(c, &scope, blend(c, wk_sum_dim_IntList(product, &batch, 1, false, WK_DTYPE_NONE)));
+}
+
+wk_status wk__compose_inner(wk__call *c) {
+  wk_tensor *a = tensor_at(c, 0), *b = tensor_at(c, 1);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (!a->ndim || !b->ndim) return finish(c, &scope, wk_mul(a, b));
+  if (!wk_int_eq(a->sizes[a->ndim - 1], b->sizes[b->ndim - 1])) {
+    wk_scope_end(&scope);
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "inner() the last dimension must match on both input tensors but got shapes %lld and %lld",
+                   wk__shown(a->sizes[a->ndim - 1]), wk__shown(b->sizes[b->ndim - 1]));
+  }
+  wk_int sizes[2 * WK_MAX_DIMS], rows[2] = {wk_int_of(-1), a->sizes[a->ndim - 1]};
+  int n = 0;
+  for (int d = 0; d < a->ndim - 1; d++) sizes[n++] = a->sizes[d];
+  for (int d = 0; d < b->ndim - 1; d++) sizes[n++] = b->sizes[d];
+  wk_tensor *flat = wk_mm(wk_reshape(a, rows, 2), wk_transpose_int(wk_reshape(b, rows, 2), 0, 1));
+  return finish(c, &scope, n > WK_MAX_DIMS ? NULL : wk_reshape(flat, sizes, n));
+}
+wk_status wk__compose_vdot(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return finish(c, &scope, wk_dot(tensor_at(c, 0), tensor_at(c, 1)));
+}
+
+/* (a0, 1, a1, 1) (1, b0, 1, b1), its pairs of dims joined */
+wk_status wk__compose_kron(wk__call *c) {
+  wk_tensor *a = tensor_at(c, 0), *b = tensor_at(c, 1);
+  int rank = a->ndim > b->ndim ? a->ndim : b->ndim;
+  wk_int left[WK_MAX_DIMS], right[WK_MAX_DIMS], joined[WK_MAX_DIMS], one = wk_int_of(1);
+  if (2 * rank > WK_MAX_DIMS) return wk_fail(WK_NOT_IMPLEMENTED, "kron of tensors with this many dimensions");
+  for (int d = 0; d < rank; d++) {
+    wk_int x = d < rank - a->ndim ? one : a->sizes[d - (rank - a->ndim)];
+    wk_int y = d < rank - b->ndim ? one : b->sizes[d - (rank - b->ndim)];
+    left[2 * d] = x, left[2 * d + 1] = one, right[2 * d] = one, right[2 * d + 1] = y;
+    joined[d] = wk_int_mul(x, y);
+  }
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *product = wk_mul(wk_reshape(a, left, 2 * rank), wk_reshape(b, right, 2 * rank));
+  return finish(c, &scope, wk_reshape(product, joined, rank));
+}
+
+/* a x b: a[1, 2, 0] b[2, 0, 1] - a[2, 0, 1] b[1, 2, 0] */
+static wk_tensor *rolled_by(wk_tensor *t, int shift, int dim) {
+  wk_int by = wk_int_of(-shift), along = wk_int_of(dim);
+  return wk_roll(t, &by, 1, &along, 1);
+}
+wk_status wk__compose_cross(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *a = tensor_at(c, 0), *b = tensor_at(c, 1), *sum = wk_add(a, b, wk__v_int(1));
+  wk_status status = sum ? WK_OK : wk_error_category();
+  int dim = -1;
+  if (!status && !wk__arg_is_none(c, WK__ARG(cross, dim)))
+    status = wk__wrap_dim(wk__arg_int(c, WK__ARG(cross, dim)), sum->ndim, &dim);
+  for (int d = 0; !status && dim < 0 && d < sum->ndim; d++)
+    if (wk_int_eq(sum->sizes[d], wk_int_of(3))) dim = d;
+  if (!status && dim < 0) status = wk_fail(WK_RUNTIME_ERROR, "no dimension of size 3 in input");
+  if (!status && !wk_int_eq(sum->sizes[dim], wk_int_of(3)))
+    status = wk_fail(WK_RUNTIME_ERROR, "linalg.cross: inputs dimension %d must have length 3. Got %lld and %lld", dim,
+                     wk__shown(sum->sizes[dim]), wk__shown(sum->sizes[dim]));
+  if (status) {
+    wk_scope_end(&scope);
+    return status;
+  }
+  a = wk_expand(a, sum->sizes, sum->ndim, false);
+  b = wk_expand(b, sum->sizes, sum->ndim, false);
+  wk_tensor *first = wk_mul(rolled_by(a, 1, dim), rolled_by(b, 2, dim));
+  wk_tensor *second = wk_mul(rolled_by(a, 2, dim), rolled_by(b, 1, dim));
+  return finish(c, &scope, wk_sub(first, second, wk__v_int(1)));
+}
+
+/* ---- moments ---- */
+
+static wk_status moments(wk__call *c, wk_value dim, wk_value correction, bool keepdim, bool root) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *t = tensor_at(c, 0);
+  wk_tensor *spread = root ? wk_std_correction(t, dim.integers, (int)dim.count, correction, keepdim)
+                           : wk_var_correction(t, dim.integers, (int)dim.count, correction, keepdim),
+            *mean = wk_mean_dim(t, dim.integers, (int)dim.count, keepdim, WK_DTYPE_NONE);
+  return finish_two(c, &scope, spread, mean);
+}
+static wk_value correction_of(const wk__call *c, int unbiased) { return wk__v_int(wk__arg_bool(c, unbiased)); }
+wk_status wk__compose_var_mean(wk__call *c) {
+  return moments(c, c->args[WK__ARG(var_mean_correction, dim)], c->args[WK__ARG(var_mean_correction, correction)],
+                 wk__arg_bool(c, WK__ARG(var_mean_correction, keepdim)), false);
+}
+wk_status wk__compose_var_mean_dim(wk__call *c) {
+  return moments(c, c->args[WK__ARG(var_mean_dim, dim)], correction_of(c, 2),
+                 wk__arg_bool(c, WK__ARG(var_mean_dim, keepdim)), false);
+}
+wk_status wk__compose_var_mean_all(wk__call *c) { return moments(c, NONE, correction_of(c, 1), false, false); }
+wk_status wk__compose_std_mean(wk__call *c) {
+  return moments(c, c->args[WK__ARG(std_mean_correction, dim)], c->args[WK__ARG(std_mean_correction, correction)],
+                 wk__arg_bool(c, WK__ARG(std_mean_correction, keepdim)), true);
+}
+wk_status wk__compose_std_mean_dim(wk__call *c) {
+  return moments(c, c->args[WK__ARG(std_mean_dim, dim)], correction_of(c, 2),
+                 wk__arg_bool(c, WK__ARG(std_mean_dim, keepdim)), true);
+}
+wk_status wk__compose_std_mean_all(wk__call *c) { return moments(c, NONE, correction_of(c, 1), false, true); }
+
+wk_status wk__compose_nansum(wk__call *c) {
+  WK__ARGS(nansum);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *t = tensor_at(c, 0), *clean = wk_where_ScalarSelf(wk_isnan(t), wk__v_int(0), t);
+  wk_dtype dtype = wk__arg_dtype(c, WK__ARG(nansum, dtype), WK_DTYPE_NONE);
+  return finish(
+      c, &scope,
+      wk_sum_dim_IntList(clean, c->args[A_dim].integers, (int)c->args[A_dim].count, wk__arg_bool(c, A_keepdim), dtype));
+}
+wk_status wk__compose_nanmean(wk__call *c) {
+  WK__ARGS(nanmean);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *t = tensor_at(c, 0), *wrong = wk_isnan(t), *clean = wk_where_ScalarSelf(wrong, wk__v_int(0), t);
+  wk_dtype dtype = wk__arg_dtype(c, WK__ARG(nanmean, dtype), WK_DTYPE_NONE);
+  wk_tensor *sum =
+      wk_sum_dim_IntList(clean, c->args[A_dim].integers, (int)c->args[A_dim].count, wk__arg_bool(c, A_keepdim), dtype);
+  wk_tensor *count = wk_sum_dim_IntList(wk_logical_not(wrong), c->args[A_dim].integers, (int)c->args[A_dim].count,
+                                        wk__arg_bool(c, A_keepdim), WK_DTYPE_NONE);
+  return finish(c, &scope, wk_div(sum, count));
+}
+
+static wk_status count_where(wk__call *c, wk_value dims) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *holds = wk_ne_Scalar(tensor_at(c, 0), wk__v_int(0));
+  return finish(c, &scope, wk_sum_dim_IntList(holds, dims.integers, (int)dims.count, false, WK_DTYPE_NONE));
+}
+wk_status wk__compose_count_nonzero_dims(wk__call *c) {
+  return count_where(c, c->args[WK__ARG(count_nonzero_dim_IntList, dim)]);
+}
+wk_status wk__compose_count_nonzero(wk__call *c) {
+  if (wk__arg_is_none(c, WK__ARG(count_nonzero, dim))) return count_where(c, NONE);
+  wk_int dim = c->args[WK__ARG(count_nonzero, dim)].integer;
+  return count_where(c, wk__v_ints(&dim, 1));
+}
+
+wk_status wk__compose_dist(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return finish(c, &scope,
+                wk_norm_Scalar(wk_sub(tensor_at(c, 0), tensor_at(c, 1), wk__v_int(1)), c->args[WK__ARG(dist, p)]));
+}
+
+/* ---- slices by index ---- */
+
+/* The index, as long as dim, with every other dim of `like` beside it. */
+static wk_tensor *index_for(wk_tensor *index, const wk_tensor *like, int dim) {
+  wk_int view[WK_MAX_DIMS], sizes[WK_MAX_DIMS];
+  for (int d = 0; d < like->ndim; d++) {
+    view[d] = d == dim ? wk_int_of(-1) : wk_int_of(1);
+    sizes[d] = d == dim ? index->numel : like->sizes[d];
+  }
+  return wk_expand(wk_reshape(index, view, like->ndim), sizes, like->ndim, false);
+}
+wk_status wk__compose_index_copy(wk__call *c) {
+  wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 2), *source = tensor_at(c, 3);
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(index_copy, dim)), self->ndim, &dim));
+  if (index->dtype != WK_INT64)
+    return wk_fail(WK_RUNTIME_ERROR, "index_copy_(): Expected a long tensor for index, but got %s",
+                   wk__dtype_legacy((wk_dtype)index->dtype));
+  if (self->dtype != source->dtype)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "index_copy_(): self and source expected to have the same dtype, but got (self) %s and (source) %s",
+                   wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (!self->ndim) return finish(c, &scope, wk_expand(source, self->sizes, 0, false));
+  return finish(c, &scope, wk_scatter_src(self, dim, index_for(index, self, dim), source));
+}
+wk_status wk__compose_index_fill(wk__call *c) {
+  wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 2);
+  int dim;
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(index_fill_int_Scalar, dim)), self->ndim, &dim));
+  if (index->dtype != WK_INT64) return wk_fail(WK_INDEX_ERROR, "index_fill_(): Expected dtype int64 for index.");
+  if (index->ndim > 1) return wk_fail(WK_INDEX_ERROR, "Index has to be a vector/scalar");
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *places = wk_remainder_Scalar(index, wk__v_size(self->ndim ? self->sizes[dim] : wk_int_of(1)));
+  return finish(
+      c, &scope,
+      wk_scatter_value(self, dim, index_for(places, self, dim), c->args[WK__ARG(index_fill_int_Scalar, value)]));
+}
+wk_status wk__compose_take(wk__call *c) {
+  wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 1);
+  if (index->dtype != WK_INT64)
+    return wk_fail(WK_INDEX_ERROR, "take(): Expected a long tensor for index, but got %s",
+                   wk__dtype_legacy((wk_dtype)index->dtype));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_int flat = wk_int_of(-1);
+  wk_tensor *from_end = wk_add_Scalar(index, wk__v_size(self->numel), wk__v_int(1));
+  index = wk_where_self(wk_lt_Scalar(index, wk__v_int(0)), from_end, index);
+  if (!index) return finish(c, &scope, NULL);
+  wk_tensor *rows = wk_index_select(wk_reshape(self, &flat, 1), 0, wk_reshape(index, &flat, 1));
+  return finish(c, &scope, wk_reshape(rows, index->sizes, index->ndim));
+}
