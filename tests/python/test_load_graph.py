@@ -158,14 +158,14 @@ graph(%x: f32[4]) {{
 
 
 def test_a_kernel_by_hand():
-    graph = _C.LoadedGraph(NEAR.format(name="negative"))
+    graph = _C.LoadedGraph(NEAR.format(name="turned_round"))
     assert graph(wick.tensor([1.0, 2.0, 3.0, 4.0]))[0].tolist() == [-1, -2, -3, -4]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "error"),
     [
-        ("negative =", "neg =", "there are two operators neg"),
+        ("turned_round =", "neg =", "there are two operators neg"),
         ("= kernel", "= product", "expected a kernel, not 'product'"),
         ("strides 6\n", "strides 6\nbind\n", "line 5.*expected a smaller number|expected"),
         ("bind 1: result 0", "bind 1: result 1", "a buffer of a result that there is not"),
@@ -180,12 +180,12 @@ def test_a_kernel_by_hand():
         ("input 0 offset", "input 1 offset", "there are not all inputs"),
         ("}\ngraph", "graph", "expected a buffer, params, a store or a value"),
         ("}\ngraph", "} graph", "expected a buffer, params, a store or a value"),
-        ("f32[4] = negative", "f32[5] = negative", "described otherwise"),
+        ("f32[4] = turned_round", "f32[5] = turned_round", "described otherwise"),
         ("%x: f32[4]", "%x: i64[4]", "another dtype than the buffer"),
     ],
 )
 def test_kernels_that_do_not_fit_are_refused(old, new, error):
-    text = NEAR.format(name="negative")
+    text = NEAR.format(name="turned_round")
     assert old in text
     with pytest.raises(ValueError, match=error):
         _C.LoadedGraph(text.replace(old, new, 1))
@@ -195,7 +195,7 @@ def test_kernels_that_do_not_fit_are_refused(old, new, error):
                                      "[4, 0, 1, 1, 1, 4, 1]", "[4, 0, 1, 0, -1, 4, 1]", "[-1, 0, 1, 0, 1, 4, 1]",
                                      "[4, 0, 4611686018427387904, 0, 1, 4, 1]", "[9223372036854775807, 0, 1, 0, 1, 4, 1]"])  # fmt: skip
 def test_launches_that_leave_memory_are_refused(numbers):
-    graph = _C.LoadedGraph(NEAR.format(name="negative").replace("[4, 0, 1, 0, 1, 4, 1]", numbers))
+    graph = _C.LoadedGraph(NEAR.format(name="turned_round").replace("[4, 0, 1, 0, 1, 4, 1]", numbers))
     with pytest.raises(ValueError, match="would leave the memory of a tensor"):
         graph(wick.ones(4))
 

@@ -30,7 +30,7 @@ def names_in(body):
 
 def test_everything_in_the_stub_is_there():
     helpers = {n for n in names_in(STUB.body) if n.endswith("_results")}
-    assert {n for n in names_in(STUB.body) if not hasattr(_C, n)} - helpers == {"__getattr__"}
+    assert {n for n in names_in(STUB.body) if not hasattr(_C, n)} - helpers <= {"__getattr__"}
     instance = torch.ones(1)
     assert [n for n in names_in(TENSOR.body) if not hasattr(type(instance), n)] == []
 
