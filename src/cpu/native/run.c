@@ -143,8 +143,9 @@ static int64_t offset_of(const native_run *r, const struct wk__kernel_thread *t,
   if (g->mode == LOOP_POINTWISE || inner == 0) return t->at[w]; /* no elements: of a value per row */
   int64_t offset = t->at[w] + e % inner * (columns ? k->stride_m : k->stride_n), outer = e / inner;
   for (int d = g->outer_p + g->outer_r - 1; d >= g->outer_p; d--) {
-    offset += outer % g->outer_size[d] * k->outer[d];
-    outer /= g->outer_size[d];
+    int64_t size = wk__max(g->outer_size[d], 1); /* 0: there are no elements at all */
+    offset += outer % size * k->outer[d];
+    outer /= size;
   }
   return offset;
 }
