@@ -156,3 +156,13 @@ def test_an_empty_index_may_be_of_any_dtype(dtype):
     assert wick.scatter_reduce(x, 0, index, x, "sum").tolist() == [1, 1, 1]
     with pytest.raises(RuntimeError, match="Expected dtype int32/int64 for index"):
         wick.gather(x, 0, wick.zeros(1, dtype=dtype))
+
+
+@pytest.mark.parametrize("place", [3, -4, 300000])
+def test_places_that_there_are_not_are_refused(place):
+    x = wick.zeros(3, 4)
+    for fill in (x.index_fill, x.index_fill_):
+        with pytest.raises(IndexError, match=f"index {place} is out of bounds for dimension 0 with size 3"):
+            fill(0, wick.tensor([place]), 1.0)
+    assert not x.any() and x.index_fill(-1, wick.tensor([-1]), 2.0).sum() == 6
+    assert wick.tensor(1.0).index_fill(0, wick.tensor([0]), 3).item() == 3

@@ -342,10 +342,13 @@ wk_status wk__compose_index_fill(wk__call *c) {
   if (index->ndim > 1) return wk_fail(WK_INDEX_ERROR, "Index has to be a vector/scalar");
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *places = wk_remainder_Scalar(index, wk__v_size(self->ndim ? self->sizes[dim] : wk_int_of(1)));
-  return finish(
-      c, &scope,
-      wk_scatter_value(self, dim, index_for(places, self, dim), c->args[WK__ARG(index_fill_int_Scalar, value)]));
+  wk_value where = {.tag = WK_VALUE_DEVICE, .device = self->device};
+  wk_tensor *value = wk_scalar_tensor(c->args[WK__ARG(index_fill_int_Scalar, value)], (wk_dtype)self->dtype, where);
+  wk_tensor *indices[WK_MAX_DIMS] = {NULL};
+  wk_int flat = wk_int_of(-1);
+  indices[dim] = wk_reshape(index, &flat, 1);
+  wk_tensor *filled = wk_index_put(self->ndim ? self : wk_reshape(self, &flat, 1), indices, dim + 1, value, false);
+  return finish(c, &scope, wk_reshape(filled, self->sizes, self->ndim));
 }
 wk_status wk__compose_take(wk__call *c) {
   wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 1);
