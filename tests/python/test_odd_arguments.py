@@ -678,3 +678,22 @@ def test_complex_numbers_do_not_fit_into_real_tensors(dtype, name):
             call()
     assert t.masked_fill(mask, 2 + 0j).tolist() == t.masked_fill(mask, wick.tensor(2 + 0j)).tolist() == [2, 1, 2]
     assert t.bool().logical_not().masked_fill(mask, 1j).tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [("torch.LongTensor", wick.int64), (wick.LongTensor, wick.int64), (wick.HalfTensor, wick.float16),
+     (wick.Tensor, wick.float32), (wick.int8, wick.int8)],
+)  # fmt: skip
+def test_type_by_the_names_of_old_tensor_types(given, dtype):
+    assert wick.ones(2, dtype=wick.float64).type(given).dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [("nonsense", ValueError, "invalid type: 'nonsense'"), (int, ValueError, "invalid type: 'int'"),
+     ("torch.cuda.FloatTensor", TypeError, "torch.cuda.FloatTensor not available")],
+)  # fmt: skip
+def test_types_that_there_are_not(given, error, text):
+    with pytest.raises(error, match=text):
+        wick.ones(2).type(given)

@@ -5,6 +5,13 @@ from .distribution import broadcast_all, lazy_property, logits_to_probs, probs_t
 from .distribution import sum_rightmost as _sum_rightmost  # noqa: F401
 
 
+def _standard_normal(shape, dtype, device):
+    """Numbers of the normal distribution with mean 0 and deviation 1."""
+    from .. import _C
+
+    return _C.empty(shape, dtype=dtype, device=device).normal_()
+
+
 def clamp_probs(probs):
     """Probabilities away from 0 and 1."""
     from .. import _C
