@@ -4,7 +4,7 @@ import importlib as _importlib
 
 from . import _C
 from ._C import *  # noqa: F403  operators, dtypes, grad modes: what the core lists in its __all__
-from ._tensor import allclose, broadcast_shapes, equal, nonzero, norm  # noqa: F401  also gives Tensor its Python methods
+from ._tensor import allclose, broadcast_shapes, equal, nonzero, norm, numel  # noqa: F401  also gives Tensor its Python methods
 
 __version__ = "0.1.0"
 

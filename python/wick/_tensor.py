@@ -5,6 +5,13 @@ from ._C import Tensor
 from ._names import mark_missing_methods, without_missing
 
 
+def numel(input):
+    """The number of elements."""
+    if _C._overrides and _C._has_torch_function_variadic(input):
+        return _C._dispatch_torch_function(numel, (input,), (input,), {})
+    return input.numel()
+
+
 def broadcast_shapes(*shapes):
     """The shape that tensors of these shapes have beside each other; an int stands for one dim.
 

@@ -996,4 +996,6 @@ def __getattr__(name):
 
     if name in ("broadcast_shapes", "norm", "split"):
         return getattr(wick, name)
+    if name == "F":
+        return wick.nn.functional
     raise _missing(__name__, name)

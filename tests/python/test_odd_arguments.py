@@ -697,3 +697,8 @@ def test_type_by_the_names_of_old_tensor_types(given, dtype):
 def test_types_that_there_are_not(given, error, text):
     with pytest.raises(error, match=text):
         wick.ones(2).type(given)
+
+
+def test_numel_as_a_function():
+    assert wick.numel(wick.ones(2, 3)) == 6 and wick.numel(wick.tensor(1.0)) == 1
+    assert wick.compile(lambda x: x * wick.numel(x), fullgraph=True)(wick.ones(3)).tolist() == [3, 3, 3]

@@ -8,7 +8,7 @@ from .. import init
 from ..parameter import Parameter
 from .lazy import LazyModuleMixin, materialize, uninitialized
 from .module import Module
-from .utils import _ntuple, _reverse_repeat_tuple
+from .utils import _ntuple, _pair, _reverse_repeat_tuple, _single, _triple  # noqa: F401  programs take them here
 
 __all__ = [f"{lazy}{kind}{dims}d" for lazy in ("", "Lazy") for kind in ("Conv", "ConvTranspose") for dims in (1, 2, 3)]
 
