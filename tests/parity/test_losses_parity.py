@@ -60,11 +60,9 @@ def test_values_and_gradients(call):
 
 
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
-@pytest.mark.parametrize("call", [c for c in CALLS if "Loss" in c])
+@pytest.mark.parametrize("call", [c for c in CALLS if "Loss" in c and "=t." not in c])  # those end at their first ")("
 def test_reductions(call, reduction):
-    kind, rest = call.split(")(", 1) if "=t." not in call else (None, None)
-    if kind is None:
-        pytest.skip("its arguments have parentheses")
+    kind, rest = call.split(")(", 1)
     comma = "" if kind.endswith("(") else ", "
     same(lambda t: called(t, f"{kind}{comma}reduction='{reduction}')({rest}")[0], tolerance=TOLERANCE)
 

@@ -305,6 +305,22 @@ class Binomial(Distribution):
         positive = (logits.clamp(min=0) * n) + n * _C.log1p((-logits.abs()).exp())
         return choices + value * logits - positive
 
+    def enumerate_support(self, expand=True):
+        """0 ... total_count along a new first dim."""
+        count = int(self.total_count.max())
+        if int(self.total_count.min()) != count:
+            raise NotImplementedError("Inhomogeneous total count not supported by `enumerate_support`.")
+        values = _C.arange(count + 1, dtype=self._param.dtype)
+        values = values.reshape((-1,) + (1,) * len(self.batch_shape))
+        return values.expand((-1, *self.batch_shape)) if expand else values
+
+    def entropy(self):
+        """-sum of p log p over the support; the total counts have to be equal."""
+        if int(self.total_count.min()) != int(self.total_count.max()):
+            raise NotImplementedError("Inhomogeneous total count not supported by `entropy`.")
+        log_prob = self.log_prob(self.enumerate_support(False))
+        return -(log_prob.exp() * log_prob).sum(0)
+
 
 class NegativeBinomial(Distribution):
     """Successes before total_count failures."""
@@ -380,3 +396,11 @@ class Multinomial(Distribution):
         logits, value = broadcast_tensors(self.logits, value)
         logits = logits.masked_fill((value == 0) & (logits == -math.inf), 0)
         return _C.lgamma(value.sum(-1) + 1) - _C.lgamma(value + 1).sum(-1) + (logits * value).sum(-1)
+
+    def entropy(self):
+        """n H(category) - log n! + sum over categories of E[log x!], where x of each is binomial."""
+        count = self.total_count
+        each = Binomial(count, probs=self.probs)
+        values = each.enumerate_support(False)[1:]  # log 0! is 0
+        factorials = (each.log_prob(values).exp() * _C.lgamma(values + 1)).sum([0, -1])
+        return count * self._categorical.entropy() - math.lgamma(count + 1) + factorials
