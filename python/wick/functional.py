@@ -101,7 +101,7 @@ def combinations(input, r=2, with_replacement=False):
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input.numel()), r))
     if r == 0 or not rows:
-        return input.new_empty((0, r) if r else (0,))
+        return input.new_empty((0,)) if not r else input[:0].unsqueeze(-1).expand(0, r)
     return input[_C.tensor(rows, device=input.device)]
 
 
@@ -235,7 +235,7 @@ def unravel_index(indices, shape):
     for size in reversed(shape):
         coordinates.append(indices % size)
         indices = indices // size
-    return tuple(reversed(coordinates))
+    return _C.stack(coordinates[::-1], -1).unbind(-1) if coordinates else ()
 
 
 def diagflat(input, offset=0):
@@ -566,7 +566,7 @@ def _pair(kind, values, indices):
     return return_types.make(kind, values, indices)
 
 
-def kthvalue(input, k, dim=-1, keepdim=False):
+def kthvalue(input, k, dim=-1, keepdim=False, *, out=None):
     """The k-th smallest element along a dim, and where it is."""
     at = _wrapped(dim, input.dim())
     size = input.shape[at] if input.dim() else 1
@@ -577,7 +577,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
         values, indices = (t.narrow(at, k - 1, 1).contiguous() for t in (values, indices))
         if not keepdim:
             values, indices = values.squeeze(at), indices.squeeze(at)
-    return _pair("kthvalue", values, indices)
+    return _written_pair(_pair("kthvalue", values, indices), out)
 
 
 def _median(input, dim, keepdim, ignore_nan, kind):
@@ -933,12 +933,6 @@ def _promoted(a, b):
     return a.to(common), b.to(common)
 
 
-def mvlgamma(input, p):
-    """The logarithm of the multivariate gamma function."""
-    steps = _C.arange(p, device=input.device) * -0.5
-    return (input.unsqueeze(-1) + steps.to(input.dtype)).lgamma().sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
-
-
 def renorm(input, p, dim, maxnorm):
     """Slices along a dim, scaled down where their norm is above maxnorm."""
     dims = [d for d in range(input.dim()) if d != dim % input.dim()]
@@ -983,12 +977,12 @@ def masked_scatter(input, mask, source):
     return _C.where(mask, source.reshape(-1)[number].reshape(mask.shape), input) if source.numel() else input.clone()
 
 
-def index_reduce(input, dim, index, source, reduce, *, include_self=True):
+def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=None):
     """scatter_reduce with an index for whole slices."""
     dim = _wrapped(dim, input.dim())
     shape = [-1 if d == dim else 1 for d in range(input.dim())]
     places = index.reshape(shape).expand(source.shape)
-    return input.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+    return _written(input.scatter_reduce(dim, places, source, reduce, include_self=include_self), out)
 
 
 def __getattr__(name):
