@@ -537,7 +537,7 @@ def test_weak_references_made_inside():
 
 
 def test_variables_die_in_their_order():
-    """A weak reference that dies before its object tells nobody, one that dies behind it does; and when is to be seen in
+    """A weak reference that dies before its object tells no one, one that dies behind it does; and when is to be seen in
     the order of the program's own effects."""
     log = []
 
