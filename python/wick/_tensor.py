@@ -210,7 +210,7 @@ def _method_of(module, name):
             return _C._dispatch_torch_function(method, (self,), (self, *args), kwargs)
         from importlib import import_module
 
-        return getattr(import_module(f"wick.{module}"), name)(self, *args, **kwargs)
+        return getattr(import_module(f"wick.functions.{module}"), name)(self, *args, **kwargs)
 
     method.__name__, method.__qualname__ = name, f"Tensor.{name}"
     return method
@@ -221,9 +221,9 @@ _LINEAR_ALGEBRA = (
     "svd triangular_solve"
 ).split()
 for _name in _STATISTICS:
-    setattr(Tensor, _name, _method_of("_statistics", _name))
+    setattr(Tensor, _name, _method_of("statistics", _name))
 for _name in _LINEAR_ALGEBRA:
-    setattr(Tensor, _name, _method_of("_linalg_names", _name))
+    setattr(Tensor, _name, _method_of("linear_algebra", _name))
 for _name in _FUNCTION_METHODS:
     setattr(Tensor, _name, _function_method(_name))
 for _name in _WRITING:

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from sampling import ROWS, SAMPLES, arguments, is_random, tensors_in, meant
+from sampling import ROWS, SAMPLES, arguments, is_random, meant, tensors_in
 
 import wick
 from wick import _C

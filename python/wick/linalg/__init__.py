@@ -1,7 +1,7 @@
 """torch.linalg: norms, products, factorisations, solutions. Eigenvalues of matrices that are not symmetric are missing."""
 
 from .. import _C
-from ..functional import multi_dot
+from ..functions.products import multi_dot
 from ._factors import (
     LinAlgError,
     cholesky,

@@ -5,8 +5,8 @@ Tests: tests/python/test_statistics.py.
 
 import math
 
-from . import _C
-from .return_types import histogram as _histogram_type
+from .. import _C
+from ..return_types import histogram as _histogram_type
 
 # ---- covariances ----
 
@@ -105,7 +105,7 @@ def _outer_edges(input, given, name):
 
 def _bins_of(x, edges):
     """The bin of each element, and whether it has one; the last bin has its upper edge as well."""
-    from .functional import searchsorted
+    from .search import searchsorted
 
     at = searchsorted(edges, x.contiguous(), right=True) - 1
     return at.clamp(0, edges.numel() - 2), (x >= edges[0]) & (x <= edges[-1])
@@ -262,7 +262,7 @@ def native_group_norm(input, weight, bias, N, C, HxW, group, eps):  # noqa: N803
 
 def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
     """nn.functional.grid_sample with numbers for the names of modes."""
-    from .nn.functional import grid_sample
+    from ..nn.functional import grid_sample
 
     mode = ("bilinear", "nearest", "bicubic")[interpolation_mode]
     return grid_sample(input, grid, mode, ("zeros", "border", "reflection")[padding_mode], align_corners)

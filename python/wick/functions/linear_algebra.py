@@ -1,6 +1,6 @@
 """The names that torch itself has for functions of linear algebra; Tensor has them as methods."""
 
-from .linalg._factors import (
+from ..linalg._factors import (
     check_info,
     cholesky_ex,
     cholesky_inverse,
@@ -15,10 +15,10 @@ from .linalg._factors import (
     triangular_solve,
     written,
 )
-from .linalg._factors import lu_solve as _lu_solve
-from .linalg._factors import old_qr as qr
-from .linalg._factors import old_svd as svd
-from .linalg._products import matrix_exp, matrix_power
+from ..linalg._factors import lu_solve as _lu_solve
+from ..linalg._factors import old_qr as qr
+from ..linalg._factors import old_svd as svd
+from ..linalg._products import matrix_exp, matrix_power
 
 __all__ = [
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve", "lu_unpack", "matrix_exp",
