@@ -252,7 +252,7 @@ def native_batch_norm(input, weight, bias, running_mean, running_var, training, 
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):  # noqa: N803
     """group_norm of (N, C, ...), and the means and inverse deviations of the groups (N, group)."""
     result = _C.group_norm(input, group, weight, bias, eps)
-    rows = input.reshape(N, group, -1) if input.numel() else input.new_zeros(N, group, 0)
+    rows = input.reshape(N, group, C // group * HxW)
     mean, variance = rows.mean(-1), rows.var(-1, correction=0)
     return result, mean, (variance + eps).rsqrt()
 

@@ -14,7 +14,7 @@ class LinAlgError(RuntimeError):
     """A matrix that has no such factorisation or solution."""
 
 
-LinAlgError.__module__ = "torch._C"
+LinAlgError.__module__, LinAlgError.__name__, LinAlgError.__qualname__ = "torch._C", "_LinAlgError", "_LinAlgError"
 
 
 def _type(name, fields):

@@ -52,7 +52,7 @@ static void put_ints(wk_tensor *t, const int64_t *from) {
 
 static wk_status lu_factor(wk__call *c) {
   WK__ARGS(linalg_lu_factor_ex);
-  batch a;
+  batch a = {0};
   wk_tensor *lu;
   WK_TRY(open_batch(c->args[A_A].tensor, false, &a, &lu));
   int64_t k = wk__min(a.m, a.n), *pivots = room(a.count * k), *info = room(a.count);
@@ -86,7 +86,7 @@ static wk_status lu_order(wk__call *c) {
 
 static wk_status solve(wk__call *c) {
   WK__ARGS(_linalg_solve);
-  batch a, b;
+  batch a = {0}, b = {0};
   wk_tensor *lu, *x;
   WK_TRY(open_batch(c->args[A_A].tensor, false, &a, &lu));
   WK_TRY(open_batch(c->args[A_B].tensor, false, &b, &x));
@@ -104,7 +104,7 @@ static wk_status solve(wk__call *c) {
 
 /* The sign and the logarithm of the size of each determinant; with one output the determinant. */
 static wk_status determinant(wk__call *c) {
-  batch a;
+  batch a = {0};
   wk_tensor *lu, *sign, *size;
   WK_TRY(open_batch(c->args[0].tensor, false, &a, &lu));
   bool apart = c->op->schema.result_count > 1;
@@ -131,7 +131,7 @@ static wk_status determinant(wk__call *c) {
 
 static wk_status triangular(wk__call *c) {
   WK__ARGS(_linalg_solve_triangular);
-  batch a, b;
+  batch a = {0}, b = {0};
   wk_tensor *triangle, *x;
   WK_TRY(open_batch(c->args[A_self].tensor, false, &a, &triangle));
   WK_TRY(open_batch(c->args[A_B].tensor, false, &b, &x));
@@ -144,7 +144,7 @@ static wk_status triangular(wk__call *c) {
 /* ---- symmetric matrices ---- */
 
 static wk_status cholesky(wk__call *c) {
-  batch a;
+  batch a = {0};
   wk_tensor *l;
   WK_TRY(open_batch(c->args[0].tensor, false, &a, &l));
   int64_t *info = room(a.count);
@@ -167,7 +167,7 @@ static void make_symmetric(double *a, int64_t n, bool upper) {
 }
 static wk_status eigh(wk__call *c) {
   WK__ARGS(_linalg_eigh);
-  batch a;
+  batch a = {0};
   wk_tensor *matrices, *values, *vectors;
   WK_TRY(open_batch(c->args[A_A].tensor, false, &a, &matrices));
   double *w = whole(c->outputs[0], &values), *v = whole(c->outputs[1], &vectors);
@@ -184,7 +184,7 @@ static wk_status eigh(wk__call *c) {
 /* ---- QR and singular values ---- */
 
 static wk_status qr(wk__call *c) {
-  batch a, q;
+  batch a = {0}, q = {0};
   wk_tensor *matrices, *factor;
   WK_TRY(open_batch(c->args[0].tensor, false, &a, &matrices));
   WK_TRY(open_batch(c->outputs[0], true, &q, &factor));
@@ -207,7 +207,7 @@ static wk_status qr(wk__call *c) {
 
 /* H_1 ... H_k of vectors and factors */
 static wk_status householder_product(wk__call *c) {
-  batch a, q;
+  batch a = {0}, q = {0};
   wk_tensor *vectors, *factors, *made;
   batch t = {0};
   WK_TRY(open_batch(c->args[0].tensor, false, &a, &vectors));
@@ -221,7 +221,7 @@ static wk_status householder_product(wk__call *c) {
 
 /* R and the vectors below it; the factors */
 static wk_status geqrf(wk__call *c) {
-  batch a;
+  batch a = {0};
   wk_tensor *matrices, *factors;
   WK_TRY(open_batch(c->args[0].tensor, false, &a, &matrices));
   double *tau = whole(c->outputs[1], &factors);
@@ -233,7 +233,7 @@ static wk_status geqrf(wk__call *c) {
 
 /* Of matrices that are at least as high as wide: (m, n) = U (m, n), values, V (n, n) as columns. */
 static wk_status svd(wk__call *c) {
-  batch a;
+  batch a = {0};
   wk_tensor *u, *values, *vectors;
   WK_TRY(open_batch(c->args[0].tensor, false, &a, &u));
   double *s = whole(c->outputs[1], &values), *v = whole(c->outputs[2], &vectors);

@@ -185,21 +185,29 @@ LOWER_SPECIAL(i0e, i0_scaled)
 LOWER_SPECIAL(i1, i1_of)
 LOWER_SPECIAL(i1e, i1_scaled)
 
-wk_status wk__vjp_i0(wk__vjp *v) { return wk__vjp_set(v, 0, wk_mul(G, wk_special_i1(ARG(0)))); }
+wk_status wk__vjp_i0(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(i0, self), wk_mul(G, wk_special_i1(ARG(WK__ARG(i0, self)))));
+}
 /* i1e - sign i0e */
 wk_status wk__vjp_i0e(wk__vjp *v) {
-  wk_tensor *x = ARG(0);
-  return wk__vjp_set(v, 0, wk_mul(G, wk_sub(wk_special_i1e(x), wk_mul(wk_sign(x), RESULT), wk__v_int(1))));
+  wk_tensor *x = ARG(WK__ARG(special_i0e, self));
+  return wk__vjp_set(v, WK__ARG(special_i0e, self),
+                     wk_mul(G, wk_sub(wk_special_i1e(x), wk_mul(wk_sign(x), RESULT), wk__v_int(1))));
 }
 /* `whole` - result / x, and 1/2 at 0 */
 static wk_tensor *slope_of_i1(wk_tensor *x, wk_tensor *whole, wk_tensor *result) {
   wk_tensor *zero = wk_eq_Scalar(x, wk__v_int(0)), *safe = wk_where_ScalarSelf(zero, wk__v_int(1), x);
   return wk_where_ScalarSelf(zero, wk__v_double(0.5), wk_sub(whole, wk_div(result, safe), wk__v_int(1)));
 }
-wk_status wk__vjp_i1(wk__vjp *v) { return wk__vjp_set(v, 0, wk_mul(G, slope_of_i1(ARG(0), wk_i0(ARG(0)), RESULT))); }
+wk_status wk__vjp_i1(wk__vjp *v) {
+  return wk__vjp_set(
+      v, WK__ARG(special_i1, self),
+      wk_mul(G, slope_of_i1(ARG(WK__ARG(special_i1, self)), wk_i0(ARG(WK__ARG(special_i1, self))), RESULT)));
+}
 wk_status wk__vjp_i1e(wk__vjp *v) {
-  wk_tensor *x = ARG(0), *whole = wk_sub(wk_special_i0e(x), wk_mul(wk_sign(x), RESULT), wk__v_int(1));
-  return wk__vjp_set(v, 0, wk_mul(G, slope_of_i1(x, whole, RESULT)));
+  wk_tensor *x = ARG(WK__ARG(special_i1e, self)),
+            *whole = wk_sub(wk_special_i0e(x), wk_mul(wk_sign(x), RESULT), wk__v_int(1));
+  return wk__vjp_set(v, WK__ARG(special_i1e, self), wk_mul(G, slope_of_i1(x, whole, RESULT)));
 }
 
 /* ---- modified ones of the second kind, times e^x ---- */

@@ -45,11 +45,11 @@ static wk_dtype dtype_of(const wk__call *c) { return (wk_dtype)c->args[0].tensor
 
 wk_status wk__meta_lu_factor(wk__call *c) {
   WK_TRY(check(c, false));
-  const wk_tensor *a = c->args[0].tensor;
+  const wk_tensor *a = c->args[WK__ARG(linalg_lu_factor_ex, A)].tensor;
   wk_int last[] = {rows(a), columns(a)}, k = least(a);
   give(c, 0, last, 2, dtype_of(c));
   give(c, 1, &k, 1, WK_INT32);
-  give(c, 2, NULL, 0, WK_INT32);
+  give(c, 2, c->args[WK__ARG(linalg_lu_factor_ex, A)].tensor->sizes, 0, WK_INT32);
   return WK_OK;
 }
 wk_status wk__meta_lu_order(wk__call *c) {
@@ -67,47 +67,50 @@ wk_status wk__meta_lu_order(wk__call *c) {
   return WK_OK;
 }
 static wk_status check_right(const wk__call *c) {
-  const wk_tensor *a = c->args[0].tensor, *b = c->args[1].tensor;
+  const wk_tensor *a = c->args[0].tensor, *b = c->args[WK__ARG(_linalg_solve, B)].tensor;
   if (a->ndim == b->ndim && wk_int_eq(rows(a), rows(b)) && a->dtype == b->dtype) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR, "%s: Incompatible shapes of A and B for the equation AX = B", c->op->base_name);
 }
 wk_status wk__meta_linalg_solve(wk__call *c) {
+  WK__ARGS(_linalg_solve);
   WK_TRY(check(c, true));
   WK_TRY(check_right(c));
-  wk_int last[] = {rows(c->args[1].tensor), columns(c->args[1].tensor)};
+  wk_int last[] = {rows(c->args[A_B].tensor), columns(c->args[A_B].tensor)};
   give(c, 0, last, 2, dtype_of(c));
-  give(c, 1, NULL, 0, WK_INT32);
+  give(c, 1, c->args[A_A].tensor->sizes, 0, WK_INT32);
   return WK_OK;
 }
 wk_status wk__meta_solve_triangular(wk__call *c) {
   WK_TRY(check(c, true));
   WK_TRY(check_right(c));
-  wk_int last[] = {rows(c->args[1].tensor), columns(c->args[1].tensor)};
+  wk_int last[] = {rows(c->args[WK__ARG(_linalg_solve_triangular, B)].tensor),
+                   columns(c->args[WK__ARG(_linalg_solve_triangular, B)].tensor)};
   give(c, 0, last, 2, dtype_of(c));
   return WK_OK;
 }
 wk_status wk__meta_determinant(wk__call *c) {
   WK_TRY(check(c, true));
-  for (int r = 0; r < c->op->schema.result_count; r++) give(c, r, NULL, 0, dtype_of(c));
+  for (int r = 0; r < c->op->schema.result_count; r++) give(c, r, c->args[0].tensor->sizes, 0, dtype_of(c));
   return WK_OK;
 }
 wk_status wk__meta_cholesky(wk__call *c) {
+  WK__ARGS(_linalg_cholesky);
   WK_TRY(check(c, true));
-  wk_int last[] = {rows(c->args[0].tensor), columns(c->args[0].tensor)};
+  wk_int last[] = {rows(c->args[A_A].tensor), columns(c->args[A_A].tensor)};
   give(c, 0, last, 2, dtype_of(c));
-  give(c, 1, NULL, 0, WK_INT32);
+  give(c, 1, c->args[A_A].tensor->sizes, 0, WK_INT32);
   return WK_OK;
 }
 wk_status wk__meta_eigh(wk__call *c) {
   WK_TRY(check(c, true));
-  wk_int last[] = {rows(c->args[0].tensor), columns(c->args[0].tensor)};
+  wk_int last[] = {rows(c->args[WK__ARG(_linalg_eigh, A)].tensor), columns(c->args[WK__ARG(_linalg_eigh, A)].tensor)};
   give(c, 0, last, 1, dtype_of(c));
   give(c, 1, last, 2, dtype_of(c));
   return WK_OK;
 }
 wk_status wk__meta_qr(wk__call *c) {
   WK_TRY(check(c, false));
-  const wk_tensor *a = c->args[0].tensor;
+  const wk_tensor *a = c->args[WK__ARG(linalg_qr, A)].tensor;
   const char *mode = c->args[WK__ARG(linalg_qr, mode)].string;
   bool whole = strcmp(mode, "complete") == 0, alone = strcmp(mode, "r") == 0;
   if (!whole && !alone && strcmp(mode, "reduced") != 0)
@@ -122,7 +125,7 @@ wk_status wk__meta_qr(wk__call *c) {
 }
 wk_status wk__meta_svd(wk__call *c) {
   WK_TRY(check(c, false));
-  const wk_tensor *a = c->args[0].tensor;
+  const wk_tensor *a = c->args[WK__ARG(_linalg_svd, A)].tensor;
   if (wk_int_lt(rows(a), columns(a))) return wk_fail(WK_RUNTIME_ERROR, "svd: expected no more columns than rows");
   wk_int n = columns(a), u[] = {rows(a), n}, square[] = {n, n};
   give(c, 0, u, 2, dtype_of(c));
@@ -131,8 +134,9 @@ wk_status wk__meta_svd(wk__call *c) {
   return WK_OK;
 }
 wk_status wk__meta_geqrf(wk__call *c) {
+  WK__ARGS(geqrf);
   WK_TRY(check(c, false));
-  wk_int last[] = {rows(c->args[0].tensor), columns(c->args[0].tensor)}, k = least(c->args[0].tensor);
+  wk_int last[] = {rows(c->args[A_self].tensor), columns(c->args[A_self].tensor)}, k = least(c->args[A_self].tensor);
   give(c, 0, last, 2, dtype_of(c));
   give(c, 1, &k, 1, dtype_of(c));
   return WK_OK;
@@ -258,7 +262,8 @@ wk_status wk__vjp_lu_factor(wk__vjp *v) {
   order = wk__lu_order(v->results[1], rows(lu));
   wk_tensor *index = order ? wk_expand(as_column(order), lu->sizes, lu->ndim, false) : NULL;
   wk_tensor *zeros = wk_zeros_like(lu, WK_DTYPE_NONE, NONE, NULL);
-  return wk__vjp_set(v, 0, index && of_sorted ? wk_scatter_src(zeros, -2, index, of_sorted) : NULL);
+  return wk__vjp_set(v, WK__ARG(linalg_lu_factor_ex, A),
+                     index && of_sorted ? wk_scatter_src(zeros, -2, index, of_sorted) : NULL);
 }
 
 /* (S + S^T) / 2 with S = L^-T tril(L^T dL) L^-1, its diagonal halved */
@@ -266,7 +271,7 @@ wk_status wk__vjp_cholesky(wk__vjp *v) {
   wk_tensor *l = v->results[0], *whole = product(turned(l), wk_tril(v->grads[0], 0));
   wk_tensor *phi = half(sum_of(wk_tril(whole, 0), wk_tril(whole, -1)));
   wk_tensor *s = from_right(triangle(l, phi, false, false, true), l, false, false, false);
-  return wk__vjp_set(v, 0, half(sum_of(s, turned(s))));
+  return wk__vjp_set(v, WK__ARG(_linalg_cholesky, A), half(sum_of(s, turned(s))));
 }
 
 /* 1 / (x_j - x_i) beside the diagonal, where it is 0 */
@@ -280,7 +285,7 @@ wk_status wk__vjp_eigh(wk__vjp *v) {
   wk_tensor *w = v->results[0], *vectors = v->results[1], *gw = v->grads[0], *gv = v->grads[1], *middle = NULL;
   if (gv) middle = wk_mul(product(turned(vectors), gv), quotients(w));
   if (gw) middle = sum_of(middle, wk_mul(as_row(gw), identity(vectors)));
-  return wk__vjp_set(v, 0, product(product(vectors, middle), turned(vectors)));
+  return wk__vjp_set(v, WK__ARG(_linalg_eigh, A), product(product(vectors, middle), turned(vectors)));
 }
 
 /* (dQ + Q S) R^-T with S the lower triangle of M = R dR^T - dQ^T Q in both places */
@@ -311,7 +316,8 @@ wk_status wk__vjp_qr(wk__vjp *v) {
     return wk_fail(WK_RUNTIME_ERROR,
                    "The QR decomposition is not differentiable when mode='complete' and nrows > ncols.");
   bool wide = wk_int_lt(rows(r), columns(r));
-  return wk__vjp_set(v, 0, wide ? qr_wide(q, r, v->grads[0], v->grads[1]) : qr_high(q, r, v->grads[0], v->grads[1]));
+  return wk__vjp_set(v, WK__ARG(linalg_qr, A),
+                     wide ? qr_wide(q, r, v->grads[0], v->grads[1]) : qr_high(q, r, v->grads[0], v->grads[1]));
 }
 
 /* x - x^T */
@@ -329,5 +335,5 @@ wk_status wk__vjp_svd(wk__vjp *v) {
   if (gs) middle = sum_of(middle, wk_mul(as_row(gs), identity(w)));
   if (gu && wk_int_lt(columns(u), rows(u))) more = wk_div(outside(u, gu), as_row(s));
   wk_tensor *left = product(u, middle);
-  return wk__vjp_set(v, 0, product(more ? sum_of(left, more) : left, turned(w)));
+  return wk__vjp_set(v, WK__ARG(_linalg_svd, A), product(more ? sum_of(left, more) : left, turned(w)));
 }
