@@ -1,7 +1,7 @@
 /* Sums of gradients of the parts of one tensor.
  *
- * The derivative of a slice is a whole tensor, zeros but for the slice; what several slices of a tensor get is added up,
- * whole on whole. Where the slices lie side by side and cover the tensor, the sum is their gradients side by side:
+ * The derivative of a slice is a whole tensor, zeros but for the slice; what several slices of a tensor get is added
+ * up, whole on whole. Where the slices lie side by side and cover the tensor, the sum is their gradients side by side:
  *
  *     slice_backward(a, [n, 6], 1, 0, 2) + slice_backward(b, [n, 6], 1, 2, 6)   ->   cat([a, b], 1) + 0
  *

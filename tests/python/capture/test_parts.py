@@ -1,6 +1,7 @@
 """Gradients of the parts of a tensor: compiled as eager, to the sign of a zero."""
 
 import pytest
+
 import wick as torch
 
 
