@@ -11,13 +11,16 @@ from .version import __version__  # noqa: F401  PyTorch's, which programs ask fo
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _subclasses _utils accelerator amp ao autograd backends compiler cpu "
-        "cuda distributed distributions functional func fx hub jit library linalg mps multiprocessing nn onnx optim overrides "
+        "cuda distributed distributions fft functional func fx hub jit library linalg mps multiprocessing nn onnx optim overrides "
         "profiler quantization random return_types safetensors serialization special storage testing torch_version types utils version xpu"
     ).split()
 )
 _LAZY = {
     "save": "serialization",
     "load": "serialization",
+    "from_file": "storage",
+    "svd_lowrank": "_lowrank",
+    "pca_lowrank": "_lowrank",
     "compile": "compiler",
     "ops": "_ops",
     "SymInt": "_symint",

@@ -8,11 +8,13 @@ import wick
 MODULES = """
     accelerator amp ao.nn.quantized ao.quantization backends.cpu backends.cuda backends.cudnn backends.mkl
     backends.mkldnn backends.mps backends.openmp backends.opt_einsum cpu.amp cuda.amp cuda.nvtx distributed
-    distributed.device_mesh distributed.fsdp distributed.tensor distributed.tensor.placement_types functional fx.proxy hub
+    distributed.device_mesh distributions.relaxed_bernoulli distributions.relaxed_categorical
+    distributed.fsdp distributed.tensor distributed.tensor.placement_types functional fx.proxy hub
     jit jit.annotations library mps multiprocessing nn.attention.bias nn.attention.flex_attention nn.modules.utils
-    nn.parallel nn.parallel.scatter_gather nn.quantized onnx onnx.symbolic_helper onnx.symbolic_opset11 quantization
+    nn.parallel nn.parallel._functions nn.parallel.scatter_gather nn.quantized onnx onnx.symbolic_helper onnx.symbolic_opset11 quantization
     quantization.quantize_fx testing types utils._pytree utils._python_dispatch utils.collect_env utils.cpp_extension
-    utils.data._utils.collate utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
+    utils.data._utils.collate
+    utils.data._utils.signal_handling utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
     _subclasses _utils
 """.split()
 
@@ -190,3 +192,23 @@ def test_fork_free_loading_of_a_local_hub(tmp_path):
     assert wick.hub.load(str(tmp_path), "model", 2, source="local") == 3
     with pytest.raises(RuntimeError, match="Cannot find callable"):
         wick.hub.load(str(tmp_path), "other", source="local")
+
+
+def test_shares_of_a_batch():
+    from wick.nn.parallel._functions import Broadcast, Gather, ReduceAddCoalesced, Scatter
+
+    x = wick.arange(6.0).requires_grad_()
+    shares = Scatter.apply([0, 1], None, 0, x)
+    assert [s.tolist() for s in shares] == [[0, 1, 2], [3, 4, 5]]
+    assert [s.tolist() for s in Scatter.apply([0, 1], [4, 2], 0, x)] == [[0, 1, 2, 3], [4, 5]]
+    Gather.apply(None, 0, *shares).square().sum().backward()
+    assert x.grad.tolist() == (2 * x).tolist()
+    assert len(Broadcast.apply([0, 1], x)) == 2
+    assert ReduceAddCoalesced.apply(None, 1, *shares)[0].tolist() == [3, 5, 7]
+
+
+def test_nll_loss_by_its_name_of_old():
+    with pytest.warns(FutureWarning, match="`NLLLoss2d` has been deprecated"):
+        loss = wick.nn.NLLLoss2d()
+    log, target = wick.randn(2, 3, 4, 4).log_softmax(1), wick.ones(2, 4, 4, dtype=wick.long)
+    assert loss(log, target) == wick.nn.NLLLoss()(log, target)
