@@ -1,4 +1,4 @@
-"""The road's three programs under wick and under PyTorch, from the same seed, no weights copied: losses of 20 steps
+"""The examples under wick and under PyTorch, from the same seed, no weights copied: losses of 20 steps
 agree to 1e-5 relative, for full sizes and with dropout.
 
 A training can amplify the last bit: char-GPT's loss jumps at one of its first steps, and there PyTorch differs from itself
@@ -47,6 +47,9 @@ def losses(prefix, program, options, path, **environment):
         ("lstm", []),
         ("chargpt", ["--sample", "0"]),
         ("chargpt", ["--sample", "0", "--dropout", "0.1", "--layers", "2"]),
+        ("resnet", ["--double", "--width", "16"]),  # in float32 kinks of ReLU amplify the last bit: see tests/e2e
+        ("seq2seq", ["--layers", "3"]),
+        ("diffusion", ["--sample", "0"]),
     ],
 )
 def test_same_losses(program, options, tmp_path):
