@@ -19,6 +19,14 @@ _LAZY = {
     "save": "serialization",
     "load": "serialization",
     "from_file": "storage",
+    **dict.fromkeys(
+        (
+            "use_deterministic_algorithms are_deterministic_algorithms_enabled set_deterministic_debug_mode "
+            "is_deterministic_algorithms_warn_only_enabled get_deterministic_debug_mode"
+        ).split(),
+        "_deterministic",
+    ),
+    "_sample_dirichlet": "distributions.dirichlet",
     "svd_lowrank": "_lowrank",
     "pca_lowrank": "_lowrank",
     "compile": "compiler",

@@ -212,3 +212,51 @@ def test_nll_loss_by_its_name_of_old():
         loss = wick.nn.NLLLoss2d()
     log, target = wick.randn(2, 3, 4, 4).log_softmax(1), wick.ones(2, 4, 4, dtype=wick.long)
     assert loss(log, target) == wick.nn.NLLLoss()(log, target)
+
+
+def test_deterministic_algorithms():
+    assert not wick.are_deterministic_algorithms_enabled() and wick.get_deterministic_debug_mode() == 0
+    try:
+        wick.use_deterministic_algorithms(True, warn_only=True)
+        assert wick.are_deterministic_algorithms_enabled() and wick.is_deterministic_algorithms_warn_only_enabled()
+        wick.set_deterministic_debug_mode("error")
+        assert wick.get_deterministic_debug_mode() == 2 and not wick.is_deterministic_algorithms_warn_only_enabled()
+        for mode, kind in ((3, RuntimeError), ("x", RuntimeError), (1.5, TypeError)):
+            with pytest.raises(kind, match="debug_mode"):
+                wick.set_deterministic_debug_mode(mode)
+    finally:
+        wick.use_deterministic_algorithms(False)
+    assert wick.utils.deterministic.fill_uninitialized_memory
+
+
+def test_names_that_libraries_import():
+    from wick._dynamo.eval_frame import OptimizedModule
+
+    module = wick.nn.Linear(2, 2)
+    assert isinstance(wick.compile(module), OptimizedModule) and not isinstance(module, OptimizedModule)
+    assert wick._dynamo.mark_static_address(wick.ones(2)) is None
+    assert wick.nn.modules.module._EXTRA_STATE_KEY_SUFFIX == "_extra_state"
+    assert callable(wick.svd_lowrank) and callable(wick.pca_lowrank)
+    assert wick._sample_dirichlet(wick.ones(3, 4)).sum(-1).allclose(wick.ones(3))
+    with pytest.raises(NotImplementedError, match="torch.fft.fftn is not available"):
+        wick.fft.fftn(wick.ones(2))
+    with pytest.raises(NotImplementedError, match="torch.distributions.Wishart is not available"):
+        wick.distributions.Wishart(2, wick.eye(2))
+
+
+def test_the_tracer_of_a_graph():
+    class Own(wick.fx.Tracer):
+        pass
+
+    graph = Own().trace(wick.nn.Linear(2, 2))
+    assert graph._tracer_cls is Own and wick.fx.Graph()._tracer_cls is None
+    assert wick.fx.symbolic_trace(wick.nn.ReLU()).graph._tracer_cls is wick.fx.Tracer
+
+
+@pytest.mark.parametrize("keyword", ["indices_or_sections", "indices", "sections", "tensor_indices_or_sections"])
+def test_tensor_split_by_keywords(keyword):
+    given = {"indices": (1, 3), "sections": 3, "tensor_indices_or_sections": wick.tensor([1, 3])}.get(keyword, [1, 3])
+    parts = wick.arange(6).tensor_split(**{keyword: given})
+    assert [len(p) for p in parts] == ([2, 2, 2] if keyword == "sections" else [1, 2, 3])
+    with pytest.raises(TypeError):
+        wick.arange(6).tensor_split()

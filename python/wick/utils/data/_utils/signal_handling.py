@@ -3,7 +3,6 @@
 from ...._names import getter as _getter
 
 
-
 def _set_SIGCHLD_handler():
     """Nothing is set: a worker that has died is noticed at its pipe."""
 
