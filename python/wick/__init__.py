@@ -11,7 +11,7 @@ from .version import __version__  # noqa: F401  PyTorch's, which programs ask fo
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _subclasses _utils accelerator amp ao autograd backends compiler cpu "
-        "cuda distributed distributions functional func fx hub jit library linalg masked mps multiprocessing nn onnx optim "
+        "cuda distributed distributions fft functional func fx hub jit library linalg masked mps multiprocessing nn onnx optim "
         "overrides profiler quantization random return_types safetensors serialization signal special storage testing torch_version types "
         "utils version xpu"
     ).split()
@@ -19,6 +19,17 @@ _SUBMODULES = frozenset(
 _LAZY = {
     "save": "serialization",
     "load": "serialization",
+    "from_file": "storage",
+    **dict.fromkeys(
+        (
+            "use_deterministic_algorithms are_deterministic_algorithms_enabled set_deterministic_debug_mode "
+            "is_deterministic_algorithms_warn_only_enabled get_deterministic_debug_mode"
+        ).split(),
+        "_deterministic",
+    ),
+    "_sample_dirichlet": "distributions.dirichlet",
+    "svd_lowrank": "_lowrank",
+    "pca_lowrank": "_lowrank",
     "compile": "compiler",
     "ops": "_ops",
     "SymInt": "_symint",

@@ -128,29 +128,37 @@ def _where(self, condition, other):
 _where.__name__, _where.__qualname__ = "where", "Tensor.where"
 
 
-def _rebuild(kind, data, dtype, size, requires_grad, attributes):
-    t = _C._rebuild_tensor(_C.UntypedStorage._from_bytes(bytearray(data)), dtype, 0, size, _contiguous(size))
+def _on_meta(dtype, size, stride):
+    """A tensor without bytes."""
+    reach = sum((n - 1) * step for n, step in zip(size, stride, strict=True)) + 1 if 0 not in size else 0
+    storage = _C.UntypedStorage(reach * dtype.itemsize, device="meta")
+    return _C._rebuild_tensor(storage, dtype, 0, tuple(size), tuple(stride))
+
+
+def _rebuild(kind, storage, dtype, size, stride, requires_grad, attributes):
+    """A tensor over the bytes that it reaches; without bytes on device meta."""
+    if storage is None:
+        t = _on_meta(dtype, size, stride)
+    else:
+        t = _C._rebuild_tensor(storage, dtype, 0, size, stride)
     t = Tensor._make_subclass(kind, t, requires_grad)
     t.__dict__.update(attributes)
     return t
 
 
-def _contiguous(size):
-    strides, run = [], 1
-    for s in reversed(size):
-        strides.append(run)
-        run *= max(s, 1)
-    return tuple(reversed(strides))
+def _reached(self):
+    """A storage with the bytes from the tensor's first element to its last."""
+    item, reach = self.element_size(), sum((n - 1) * step for n, step in zip(self.shape, self.stride(), strict=True)) + 1
+    start = self.storage_offset() * item
+    return self.untyped_storage()[start : start + (reach * item if self.numel() else 0)]
 
 
 def _reduce(self, protocol):
     if _C._overrides and _C._has_torch_function_variadic(self):
         return _C._dispatch_torch_function(Tensor.__reduce_ex__, (self,), (self, protocol), {})
-    flat = self.detach().contiguous()
-    storage, item = flat.untyped_storage(), flat.element_size()
-    start = flat.storage_offset() * item
-    data = bytes(memoryview(storage)[start : start + flat.numel() * item])
-    return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, self.__dict__)
+    storage = None if self.device.type == "meta" else _reached(self.detach().cpu())
+    layout = (self.dtype, tuple(self.shape), self.stride())
+    return _rebuild, (type(self), storage, *layout, self.requires_grad, self.__dict__)
 
 
 def _array_wrap(self, array, context=None, return_scalar=False):
@@ -261,6 +269,28 @@ _new.__name__, _new.__qualname__ = "new", "Tensor.new"
 Tensor.new = _new
 
 
+def _share_memory(self):
+    """Moves the tensor's storage into memory that processes share; gives the tensor."""
+    if _C._overrides and _C._has_torch_function_variadic(self):
+        return _C._dispatch_torch_function(Tensor.share_memory_, (self,), (self,), {})
+    if self.device.type == "meta":
+        raise RuntimeError("_share_fd_: only available on CPU")
+    self.detach().untyped_storage().share_memory_()
+    return self
+
+
+_share_memory.__name__, _share_memory.__qualname__ = "share_memory_", "Tensor.share_memory_"
+
+
+def _is_shared(self):
+    """Whether the tensor's storage is in memory that processes share."""
+    if _C._overrides and _C._has_torch_function_variadic(self):
+        return _C._dispatch_torch_function(Tensor.is_shared, (self,), (self,), {})
+    return self.device.type != "meta" and self.detach().untyped_storage().is_shared()
+
+
+_is_shared.__name__, _is_shared.__qualname__ = "is_shared", "Tensor.is_shared"
+Tensor.share_memory_, Tensor.is_shared = _share_memory, _is_shared
 Tensor.__reduce_ex__ = _reduce
 Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float64(2) * tensor is ours to compute
 Tensor.__array_wrap__ = _array_wrap

@@ -65,3 +65,11 @@ def mark_static(t, index=None):
         return None
     _mark(t, "_dynamo_static_indices", list(dims))
     return None
+
+
+def mark_static_address(t, guard=False):
+    """Says that a tensor stays where it is. Graphs here ask for the place of each tensor in each run: nothing is kept."""
+    from .._C import Tensor
+
+    if not isinstance(t, Tensor):
+        raise TypeError(f"mark_static_address expects a tensor but received {type(t)}")

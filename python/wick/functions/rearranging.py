@@ -129,9 +129,12 @@ def column_stack(tensors, *, out=None):
     return _C.cat(parts, 1, **({} if out is None else {"out": out}))
 
 
-def tensor_split(input, indices_or_sections, dim=0):
+def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sections=None, tensor_indices_or_sections=None):
     """Views of nearly equal parts, or of the parts between indices."""
-    dim = wrapped_dim(dim, input.dim())
+    given = [v for v in (indices_or_sections, indices, sections, tensor_indices_or_sections) if v is not None]
+    if len(given) != 1:
+        raise TypeError("tensor_split() takes either a number of sections or indices")
+    indices_or_sections, dim = given[0], wrapped_dim(dim, input.dim())
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
     size = input.shape[dim]
