@@ -1388,3 +1388,58 @@ def test_a_signature_is_asked_for():
             assert compiled(wick.ones(2)).tolist() == [3.0, 3.0]
     finally:
         sys.setrecursionlimit(limit)
+
+
+def test_cached_functions():
+    """They run when they run in Python: once, and again when their cache is cleared."""
+    calls = []
+    rates = {"k": 2}
+
+    @functools.lru_cache
+    def nothing():
+        calls.append("nothing")
+        return rates["k"]
+
+    @functools.lru_cache(maxsize=None)
+    def something(kind, n):
+        calls.append((kind, n))
+        return {"kind": kind, "n": n * rates["k"]}
+
+    def f(x, n):
+        return x * nothing() + something("a", n)["n"] + nothing()
+
+    def run(call):
+        calls.clear()
+        nothing.cache_clear()
+        something.cache_clear()
+        rates["k"] = 2
+        seen = []
+        for n in (1, 1, 3, 1):
+            seen.append((call(wick.ones(2), n).tolist(), list(calls)))
+        rates["k"] = 5
+        seen.append(call(wick.ones(2), 1).tolist())
+        nothing.cache_clear()
+        seen.append((call(wick.ones(2), 1).tolist(), list(calls)))
+        something.cache_clear()
+        seen.append((call(wick.ones(2), 1).tolist(), list(calls)))
+        return seen
+
+    compiled, wanted = Compiled(f), run(f)
+    assert run(compiled) == run(compiled) == wanted
+    whole = Compiled(lambda x: x * nothing() + something("a", 2)["n"], fullgraph=True)
+    assert [whole(wick.ones(2)).tolist() for _ in range(3)] == [[15.0, 15.0]] * 3
+
+
+def test_functions_that_are_marked_as_constant():
+    calls = []
+
+    def probe(name):
+        calls.append(name)
+        return len(name)
+
+    probe._dynamo_marked_constant = True
+    cached = functools.lru_cache(probe)
+    compiled = Compiled(lambda x: x * probe("abc") + cached("de"), fullgraph=True)
+    for _ in range(3):
+        assert compiled(wick.ones(2)).tolist() == [5.0, 5.0]
+    assert calls == ["abc", "de"]
