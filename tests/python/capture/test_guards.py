@@ -1443,3 +1443,38 @@ def test_functions_that_are_marked_as_constant():
     for _ in range(3):
         assert compiled(wick.ones(2)).tolist() == [5.0, 5.0]
     assert calls == ["abc", "de"]
+
+
+class Computing(types.ModuleType):
+    def __getattr__(self, name):
+        if name == "rate":
+            return self.base * 2
+        raise AttributeError(name)
+
+
+def test_modules_that_compute_attributes():
+    space, plain = Computing("space"), types.ModuleType("plain")
+
+    def f(x):
+        return x * space.rate + getattr(plain, "more", 1), hasattr(space, "absent")
+
+    def run(call):
+        seen = []
+        for k in range(6):
+            if k == 0:
+                space.base = 3
+            elif k == 2:
+                space.base = 4
+            elif k == 3:
+                space.rate = 0.5
+            elif k == 4:
+                plain.more = 7
+            elif k == 5:
+                space.absent = 1
+            y, there = call(wick.ones(2))
+            seen.append((y.tolist(), there))
+        del space.rate, plain.more, space.absent
+        return seen
+
+    compiled = Compiled(f, fullgraph=True)
+    assert run(compiled) == run(f)
