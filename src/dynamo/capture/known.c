@@ -71,6 +71,9 @@ static bool is_builtin_iterator(PyTypeObject *t) {
          t == &PyLongRangeIter_Type || t == &PyODictIter_Type || wk__is_itertool(t) || wk__is_ascii_iterator_type(t);
 }
 
+/* int | str, for isinstance(). */
+static bool is_union(PyTypeObject *t) { return wk__type_is_fixed(t) && strcmp(t->tp_name, "types.UnionType") == 0; }
+
 /* Nothing about it can change, and nothing is reached through it that would have to be known. */
 static bool is_harmless(const wk__frame *f, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
@@ -80,7 +83,7 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
          t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
          t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) ||
-         t == &PyTraceBack_Type || is_view_of_dict(t);
+         t == &PyTraceBack_Type || is_union(t) || is_view_of_dict(t);
 }
 
 /* Objects that stand for others, which would have to be known. */

@@ -118,7 +118,8 @@ PyObject *wk__constant_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   return result;
 }
 
-/* The register of something that a guard can be called with. What a symbol stands for is checked behind all of those. */
+/* The register of something that a guard can be called with. What a symbol stands for is checked behind all of those.
+ */
 static wk__reg guard_argument(wk__frame *f, wk__recording *r, PyObject *o) {
   wk_int symbol;
   if (wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0) return -1;

@@ -1297,6 +1297,7 @@ class Sized:
 def test_abstract_classes():
     def f(x, o):
         known = isinstance(o, Base), issubclass(type(o), Base), isinstance(o, collections.abc.Sized)
+        known += (isinstance(o, int | Base),)
         return x + (1 if known[0] else 2), known
 
     def run(call):
