@@ -257,12 +257,31 @@ static PyObject *root_returns(wk__session *s, wk__activation *root) {  // -> new
 
 typedef enum outcome { GO_ON, DONE } outcome;
 
+/* Of a class of C's own, made of texts without a digit, as "list index out of range" is. */
+static bool says_no_number(PyObject *exception) {
+  PyObject *args =
+      exception && wk__type_is_fixed(Py_TYPE(exception)) ? ((PyBaseExceptionObject *)exception)->args : NULL;
+  for (Py_ssize_t i = 0; args && i < PyTuple_GET_SIZE(args); i++) {
+    PyObject *text = PyTuple_GET_ITEM(args, i);
+    const char *utf8 = PyUnicode_CheckExact(text) ? PyUnicode_AsUTF8(text) : NULL;
+    if (!utf8 || strpbrk(utf8, "0123456789")) return false;
+  }
+  return args != NULL;
+}
+
 /* The text of the exception that is set: operators say in theirs what sizes they were given. */
 static bool may_tell_sizes(void) {
   PyObject *const kinds[] = {PyExc_RuntimeError, PyExc_IndexError, PyExc_ValueError, PyExc_TypeError};
-  for (size_t i = 0; i < WK_COUNT(kinds); i++)
-    if (PyErr_ExceptionMatches(kinds[i])) return true;
-  return false;
+  bool may = false;
+  for (size_t i = 0; i < WK_COUNT(kinds); i++) may |= PyErr_ExceptionMatches(kinds[i]);
+  if (!may) return false;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  may = !says_no_number(value);
+  PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  return may;
 }
 
 /* An exception leaves a frame, whose variables go with it or with its traceback. */

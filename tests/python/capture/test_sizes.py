@@ -1176,3 +1176,19 @@ def test_a_division_by_a_difference_that_becomes_zero_fails(operator):
         for function in (space["f"], compiled):
             with pytest.raises(ZeroDivisionError):
                 function(wick.ones(shape))
+
+
+def test_an_exception_that_tells_no_size_leaves_it_symbolic():
+    def f(x):
+        n = x.shape[0]
+        try:
+            [][3]
+        except IndexError as e:
+            text = str(e)
+        return x * n, text
+
+    compiled = wick.compile(f, fullgraph=True)
+    for n in (2, 3, 5, 7):
+        y, text = compiled(wick.ones(n))
+        assert y.tolist() == [float(n)] * n and text == "list index out of range"
+    assert compiled.captures == 2
