@@ -10,6 +10,8 @@
  * Tests: tests/c/test_tensor.c, tests/fault/. */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #ifdef __SANITIZE_ADDRESS__
@@ -31,7 +33,7 @@ enum {
   THREAD_DEPTH = 16,
   FADE = 1 << 16,
 };
-static const int64_t HUGE_PAGE = 2 << 20, CACHE_FLOOR = 64 << 20;
+static const int64_t HUGE_PAGE = 2 << 20, CACHE_FLOOR = 64 << 20, COUNTED = 1 << 20;
 
 typedef struct block {
   struct block *next;
@@ -46,6 +48,7 @@ static struct {
 } shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic int64_t live_bytes, peak_bytes;
+static _Atomic int32_t live_blocks[CLASS_COUNT]; /* of classes from COUNTED bytes on: what an error tells of */
 static _Atomic int64_t high_water; /* the most that has lately been live; a hint, so races do not matter */
 
 typedef struct thread_cache {
@@ -203,16 +206,60 @@ static void make_room(int64_t bytes) {
   pthread_mutex_unlock(&shared.lock);
 }
 
+static void count_block(int class, int32_t change) {
+  if (class_bytes(class) >= COUNTED) atomic_fetch_add_explicit(&live_blocks[class], change, memory_order_relaxed);
+}
+
+/* ---- there is none ---- */
+
+typedef struct text {
+  char of[400];
+  int length;
+} text;
+
+__attribute__((format(printf, 2, 3))) static void add_text(text *t, const char *format, ...) {
+  va_list list;
+  va_start(list, format);
+  int left = (int)sizeof t->of - t->length, written = vsnprintf(t->of + t->length, (size_t)left, format, list);
+  va_end(list);
+  t->length += wk__max(0, wk__min(written, left - 1));
+}
+
+static void add_size(text *t, int64_t bytes) {
+  if (bytes >> 30)
+    add_text(t, "%.4g GiB", (double)bytes / (1 << 30));
+  else
+    add_text(t, "%.4g MiB", (double)bytes / (1 << 20));
+}
+
+/* What lives, the largest first; on the stack, since there is no memory. */
+static void describe_live(text *t) {
+  enum { MOST_SIZES = 6 };
+  int sizes = 0;
+  add_text(t, "tensors hold ");
+  add_size(t, atomic_load(&live_bytes));
+  for (int c = CLASS_COUNT - 1; c >= 0 && sizes < MOST_SIZES; c--) {
+    int count = atomic_load_explicit(&live_blocks[c], memory_order_relaxed);
+    if (count <= 0) continue;
+    add_text(t, sizes++ ? ", %d of up to " : ": %d of up to ", count);
+    add_size(t, class_bytes(c));
+  }
+}
+
+static __attribute__((cold)) void *no_memory(int64_t bytes) {
+  text live = {.length = 0};
+  describe_live(&live);
+  (void)wk_fail(WK_OUT_OF_MEMORY,
+                "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried "
+                "to allocate %lld bytes. Error code 12 (Cannot allocate memory)\n%s",
+                (long long)bytes, live.of);
+  return NULL;
+}
+
 void *wk__cpu_allocate(wk__stream *none, int64_t bytes, int64_t *out_capacity) {
   (void)none;
   *out_capacity = 0;
-  if (bytes < 0 || bytes > INT64_C(1) << 46) {
-    wk_fail(WK_OUT_OF_MEMORY,
-            "[enforce fail at allocator] DefaultCPUAllocator: can't allocate memory: you tried to allocate %lld bytes. "
-            "Error code 12 (Cannot allocate memory)",
-            (long long)bytes);
-    return NULL;
-  }
+  if (bytes < 0 || bytes > INT64_C(1) << 46) return no_memory(bytes);
   int class = class_of(bytes);
   int64_t capacity = class_bytes(class);
   void *p = NULL;
@@ -227,15 +274,10 @@ void *wk__cpu_allocate(wk__stream *none, int64_t bytes, int64_t *out_capacity) {
       p = system_allocate(capacity);
     }
   }
-  if (!p) {
-    wk_fail(WK_OUT_OF_MEMORY,
-            "[enforce fail at allocator] DefaultCPUAllocator: can't allocate memory: you tried to allocate %lld bytes. "
-            "Error code 12 (Cannot allocate memory)",
-            (long long)bytes);
-    return NULL;
-  }
+  if (!p) return no_memory(bytes);
   *out_capacity = hand_out(p, bytes, class);
   count_live(*out_capacity);
+  count_block(class, 1);
   return p;
 }
 
@@ -244,6 +286,7 @@ void wk__cpu_release(wk__stream *none, void *data, int64_t capacity) {
   if (!data) return;
   int class = class_of(capacity);
   take_back(data, class);
+  count_block(class, -1);
   atomic_fetch_sub_explicit(&live_bytes, capacity, memory_order_relaxed);
   thread_cache *mine = WK_LIKELY(cache) ? cache : start_cache();
   if (class < THREAD_CLASSES && mine && mine->depth[class] < THREAD_DEPTH) {

@@ -997,3 +997,11 @@ def test_nodes_have_the_names_of_pytorchs_overloads(name, call):
     assert made.grad_fn.name() == name
     assert f"grad_fn=<{name.rpartition(':')[2]}>" in repr(made)
     assert type(made.grad_fn).__name__ == name.rpartition(":")[2]
+
+
+def test_attention_has_no_second_derivative_and_says_so():
+    q = wick.randn(1, 2, 3, 4, requires_grad=True)
+    y = wick.nn.functional.scaled_dot_product_attention(q, q, q)
+    (grad,) = wick.autograd.grad(y.sin().sum(), q, create_graph=True)
+    with pytest.raises(RuntimeError, match="derivative for aten::_scaled_dot_product_flash_attention_for_cpu_backward"):
+        grad.square().sum().backward()

@@ -49,6 +49,7 @@ def test_stages_give_what_the_function_gives(folder):
         "decompose",
         "fold",
         "common",
+        "parts",
         "dead",
         "weights",
         "fuse",
