@@ -41,8 +41,8 @@ _LAZY = {
     **dict.fromkeys(("Stream", "Event"), "cuda"),
     **dict.fromkeys(
         (
-            "cholesky cholesky_inverse cholesky_solve det inverse logdet lu_solve lu_unpack matrix_exp matrix_power ormqr "
-            "pinverse qr slogdet svd triangular_solve"
+            "cholesky cholesky_inverse cholesky_solve det inverse logdet lu_solve lu_unpack matrix_exp matrix_power orgqr "
+            "ormqr pinverse qr slogdet svd triangular_solve"
         ).split(),
         "functions.linear_algebra",
     ),

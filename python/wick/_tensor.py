@@ -225,8 +225,8 @@ def _method_of(module, name):
 
 
 _LINEAR_ALGEBRA = (
-    "cholesky cholesky_inverse cholesky_solve det inverse logdet lu_solve matrix_exp matrix_power ormqr pinverse qr slogdet "
-    "svd triangular_solve"
+    "cholesky cholesky_inverse cholesky_solve det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr "
+    "slogdet svd triangular_solve"
 ).split()
 for _name in _STATISTICS:
     setattr(Tensor, _name, _method_of("statistics", _name))

@@ -133,6 +133,17 @@ def test_derivatives_of_matrices_that_are_not_square(name, shape):
     assert gradcheck(DERIVATIVES[name], (random(*shape).requires_grad_(),))
 
 
+def test_products_of_reflections():
+    a, b = random(4, 3), random(4, 2)
+    vectors, factors = wick.geqrf(a)
+    q = linalg.householder_product(vectors, factors)
+    assert wick.allclose(q @ vectors[:3].triu(), a)
+    assert wick.allclose(wick.ormqr(vectors, factors, b, transpose=True)[:3], q.mT @ b)
+    inputs = (vectors.requires_grad_(), factors.requires_grad_())
+    assert wick.allclose(linalg.householder_product(*inputs), q) and gradcheck(linalg.householder_product, inputs)
+    assert gradcheck(wick.ormqr, (*inputs, b.requires_grad_()))
+
+
 def test_norms():
     a = wick.tensor([[1.0, -2.0], [3.0, 4.0]])
     assert [linalg.norm(a, p).item() for p in (1, -1, math.inf, -math.inf)] == [6.0, 4.0, 7.0, 3.0]

@@ -15,6 +15,7 @@ from ..linalg._factors import (
     triangular_solve,
     written,
 )
+from ..linalg._factors import householder_product as orgqr
 from ..linalg._factors import lu_solve as _lu_solve
 from ..linalg._factors import old_qr as qr
 from ..linalg._factors import old_svd as svd
@@ -22,7 +23,7 @@ from ..linalg._products import matrix_exp, matrix_power
 
 __all__ = [
     "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve", "lu_unpack", "matrix_exp",
-    "matrix_power", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve",
+    "matrix_power", "orgqr", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve",
 ]  # fmt: skip
 
 

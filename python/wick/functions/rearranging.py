@@ -154,7 +154,7 @@ def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sectio
 def _split_along(name, input, sections, dim, least):
     if input.dim() < least:
         raise RuntimeError(
-            f"torch.{name} requires a tensor with at least {least} dimension{'s' if least > 1 else ''}, but got a tensor "
+            f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
             f"with {input.dim()} dimensions!"
         )
     if isinstance(sections, int) and (sections <= 0 or input.shape[dim] % sections):

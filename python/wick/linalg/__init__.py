@@ -9,6 +9,7 @@ from ._factors import (
     det,
     eigh,
     eigvalsh,
+    householder_product,
     inv,
     inv_ex,
     lstsq,
@@ -46,7 +47,7 @@ __all__ = [
     "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
-matmul, vector_norm, householder_product = _C.matmul, _C.linalg_vector_norm, _C.linalg_householder_product
+matmul, vector_norm = _C.matmul, _C.linalg_vector_norm
 
 
 def diagonal(A, *, offset=0, dim1=-2, dim2=-1):  # noqa: N803

@@ -321,11 +321,28 @@ def old_qr(input, some=True, *, out=None):
     return written(_named("qr", ("Q", "R"))(q, r), out)
 
 
+def _reflected(input, tau, columns):
+    """The first columns of H_1 ... H_k, reflection after reflection, so that each has its derivative."""
+    rows, count = input.size(-2), tau.size(-1)
+    unit = _C.eye(rows, dtype=input.dtype, device=input.device)
+    lower = input[..., :count].tril(-1) + unit[:, :count]
+    q = unit[:, :columns].expand(*input.shape[:-2], rows, columns)
+    for k in range(count - 1, -1, -1):
+        v = lower[..., k : k + 1]
+        q = q - tau[..., k : k + 1].unsqueeze(-1) * (v @ (v.mT @ q))
+    return q
+
+
+def householder_product(input, tau, *, out=None):
+    """The first columns of the product of the reflections that geqrf's vectors and factors stand for."""
+    if not (input.requires_grad or tau.requires_grad) or not _C.is_grad_enabled():
+        return written(_C.linalg_householder_product(input, tau), out)
+    return written(columns(_reflected(input, tau, input.size(-1))), out)
+
+
 def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
     """`other` times the Q that geqrf's vectors and factors stand for."""
-    rows, k = input.size(-2), input.size(-1)
-    wide = _C.constant_pad_nd(input, (0, rows - k)) if k < rows else input
-    q = _C.linalg_householder_product(wide, tau)
+    q = _reflected(input, tau, input.size(-2))
     q = q.mT if transpose else q
     return written(columns(q @ other if left else other @ q), out)
 
