@@ -236,6 +236,8 @@ def test_names_that_libraries_import():
     assert isinstance(wick.compile(module), OptimizedModule) and not isinstance(module, OptimizedModule)
     assert wick._dynamo.mark_static_address(wick.ones(2)) is None
     assert wick.nn.modules.module._EXTRA_STATE_KEY_SUFFIX == "_extra_state"
+    assert wick.utils.data._utils.ExceptionWrapper is wick._utils.ExceptionWrapper
+    assert wick.utils.data._utils.worker.ManagerWatchdog().is_alive() and not wick.utils.data._utils.IS_WINDOWS
     assert callable(wick.svd_lowrank) and callable(wick.pca_lowrank)
     assert wick._sample_dirichlet(wick.ones(3, 4)).sum(-1).allclose(wick.ones(3))
     with pytest.raises(NotImplementedError, match="torch.fft.fftn is not available"):

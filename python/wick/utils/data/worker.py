@@ -29,6 +29,22 @@ def get_worker_info():
     return _info
 
 
+class ManagerWatchdog:
+    """Whether the process that started this one lives, which loaders of old ask in their workers."""
+
+    def __init__(self):
+        import os
+
+        self.manager_pid, self.manager_dead = os.getppid(), False
+
+    def is_alive(self):
+        """False from when the parent has died."""
+        import os
+
+        self.manager_dead = self.manager_dead or os.getppid() != self.manager_pid
+        return not self.manager_dead
+
+
 class WorkerError:
     """An exception on its way to the parent, with its traceback as text."""
 

@@ -1,10 +1,12 @@
 """torch.utils.data._utils: where programs find how batches are made and what a worker knows."""
 
 from ...._names import late as _late
-from .. import collate, worker
+from ...._utils import ExceptionWrapper  # noqa: F401  where loaders of old look for it
+from . import collate, worker
 
 MP_STATUS_CHECK_INTERVAL = 5.0
 python_exit_status = False
+IS_WINDOWS = False
 __all__ = ["MP_STATUS_CHECK_INTERVAL", "collate", "python_exit_status", "worker"]
 
 __getattr__ = _late(__name__, ("signal_handling",))
