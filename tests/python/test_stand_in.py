@@ -62,11 +62,15 @@ class Environment:
             wheel.writestr(f"{name}/__init__.py", code)
             wheel.writestr(f"{info}/METADATA", metadata(name, version, requires))
             wheel.writestr(f"{info}/WHEEL", WHEEL)
-            wheel.writestr(f"{info}/RECORD", f"{name}/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+            wheel.writestr(
+                f"{info}/RECORD", f"{name}/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n"
+            )
 
 
 def metadata(name, version, requires):
-    return "\n".join([f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)])
+    return "\n".join(
+        [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +116,10 @@ def test_python_m_wick_is_as_present(tmp_path, bare):
     (bare.folder / "script.py").write_text(PRESENCE)
     assert bare.run("-m", "wick", "script.py") == "(1, 3)\n"
     assert bare.run("-m", "wick", "-c", "import importlib.metadata as m; print(m.version('torch'))") == "2.13.0\n"
-    assert bare.run("-c", "import importlib.util as u, wick; print(u.find_spec('torch'), wick.__version__)") == "None 2.13.0\n"
+    assert (
+        bare.run("-c", "import importlib.util as u, wick; print(u.find_spec('torch'), wick.__version__)")
+        == "None 2.13.0\n"
+    )
 
 
 def test_a_submodule_first(environment):
@@ -182,7 +189,9 @@ def test_libraries_come_without_pytorch(bare, stand_in, monkeypatch):
     if stand_in:
         bare.install(STAND_IN)
     bare.offer("torchvision", "0.28.0", "torch==9.9.0", "drawing>=2", code="import torch\nones = torch.ones(2)\n")
-    bare.offer("timm", "1.0", "torch", "torchvision", "hub[fast]; python_version > '3'", code="import torch, torchvision\n")
+    bare.offer(
+        "timm", "1.0", "torch", "torchvision", "hub[fast]; python_version > '3'", code="import torch, torchvision\n"
+    )
     bare.offer("drawing", "2.1", "never; python_version < '3'")
     bare.offer("hub", "0.5", "drawing", "speed; extra == 'fast'", "never; extra == 'slow'")
     bare.offer("speed", "1")
