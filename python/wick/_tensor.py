@@ -83,7 +83,6 @@ def _check_matrix_norm(input, order, dims):
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dims))}")
     if dims[0] % input.ndim == dims[1] % input.ndim:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dims[0]}, {dims[1]})")
-    raise NotImplementedError("torch.norm with p='nuc' exists in PyTorch 2.13 but wick does not have it yet")
 
 
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
@@ -99,6 +98,10 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     if isinstance(p, str):
         if p != "fro" or (dims is not None and len(dims) > 2):
             _check_matrix_norm(input, p, range(input.ndim) if dims is None else dims)
+            if p == "nuc":
+                from .linalg import matrix_norm
+
+                return matrix_norm(input, p, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
         p = 2
     elif p is None:
         p = 2
@@ -166,7 +169,7 @@ _array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__arr
 
 _FUNCTION_METHODS = (
     "aminmax bincount conj cummax cummin diag_embed diagflat dsplit fliplr flipud gcd histc hsplit index_reduce "
-    "isin isreal kthvalue lcm logcumsumexp masked_scatter median mode mvlgamma nanmedian nanquantile positive "
+    "isin isreal kthvalue lcm logcumsumexp masked_scatter median mode nanmedian nanquantile positive "
     "quantile renorm resolve_conj resolve_neg tensor_split unique unique_consecutive vsplit "
 ).split()
 _WRITING = (
@@ -174,7 +177,6 @@ _WRITING = (
     "index_reduce",
     "lcm",
     "masked_scatter",
-    "mvlgamma",
     "renorm",
 )  # those that have a form that writes self
 
@@ -199,6 +201,29 @@ def _writing_method(name):
     return method
 
 
+_STATISTICS = ("corrcoef", "cov", "histogram", "resize_", "resize_as_")
+
+
+def _method_of(module, name):
+    def method(self, *args, **kwargs):
+        if _C._overrides and _C._has_torch_function_variadic(self):
+            return _C._dispatch_torch_function(method, (self,), (self, *args), kwargs)
+        from importlib import import_module
+
+        return getattr(import_module(f"wick.functions.{module}"), name)(self, *args, **kwargs)
+
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    return method
+
+
+_LINEAR_ALGEBRA = (
+    "cholesky cholesky_inverse cholesky_solve det inverse logdet lu_solve matrix_exp matrix_power ormqr pinverse qr slogdet "
+    "svd triangular_solve"
+).split()
+for _name in _STATISTICS:
+    setattr(Tensor, _name, _method_of("statistics", _name))
+for _name in _LINEAR_ALGEBRA:
+    setattr(Tensor, _name, _method_of("linear_algebra", _name))
 for _name in _FUNCTION_METHODS:
     setattr(Tensor, _name, _function_method(_name))
 for _name in _WRITING:
@@ -212,6 +237,15 @@ def _polygamma(self, n):
 
 _polygamma.__name__, _polygamma.__qualname__ = "polygamma", "Tensor.polygamma"
 Tensor.polygamma = _polygamma
+
+
+def _polygamma_(self, n):
+    """See wick.polygamma; writes self."""
+    return self.copy_(_C.polygamma(n, self))
+
+
+_polygamma_.__name__, _polygamma_.__qualname__ = "polygamma_", "Tensor.polygamma_"
+Tensor.polygamma_ = _polygamma_
 
 
 def _new(self, *args, **kwargs):

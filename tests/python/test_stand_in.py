@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -30,7 +31,9 @@ class Environment:
         self.site = pathlib.Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
 
     def run(self, *arguments, status=0):
-        done = subprocess.run([self.python, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120)
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        how = {"cwd": self.folder, "env": variables, "capture_output": True, "text": True, "timeout": 120}
+        done = subprocess.run([self.python, *arguments], **how)
         assert done.returncode == status, done.stderr
         return done.stdout if status == 0 else done.stdout + done.stderr
 

@@ -64,7 +64,7 @@ def combinations(input, r=2, with_replacement=False):
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input.numel()), r))
     if r == 0 or not rows:
-        return input.new_empty((0, r) if r else (0,))
+        return input.new_empty((0,)) if not r else input[:0].unsqueeze(-1).expand(0, r)
     return input[_C.tensor(rows, device=input.device)]
 
 
@@ -198,7 +198,7 @@ def unravel_index(indices, shape):
     for size in reversed(shape):
         coordinates.append(indices % size)
         indices = indices // size
-    return tuple(reversed(coordinates))
+    return _C.stack(coordinates[::-1], -1).unbind(-1) if coordinates else ()
 
 
 def diagflat(input, offset=0):
