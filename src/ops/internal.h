@@ -81,6 +81,7 @@ const char *wk__dtype_c_name(wk_dtype dtype); /* "float", "long int": what some 
 /* Refuses a normalized_shape that is not that of t's last dims (nn.c); `first` stands before its first size. */
 WK_MUST_USE wk_status wk__check_norm_shape(const wk_tensor *t, const wk_value *shape, const char *first);
 /* The same for a weight or bias of that shape. */
+WK_MUST_USE wk_status wk__check_norm_dtypes(const wk_tensor *x, const wk_tensor *weight, const wk_tensor *bias);
 WK_MUST_USE wk_status wk__check_norm_parameter(const wk_tensor *p, const wk_value *shape, const char *name);
 
 /* ---- computing ---- */

@@ -363,6 +363,21 @@ wk_status wk__meta_gelu(wk__call *c) {
   return floats_only(c, "GeluKernelImpl");
 }
 /* Of one tensor, whose dtype its numbers do not change. */
+wk_status wk__meta_logaddexp(wk__call *c) {
+  WK_TRY(wk__meta_pointwise(c));
+  wk_dtype common = (wk_dtype)c->specs[0].dtype;
+  if (!wk_dtype_is_integral(common, true)) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(common));
+}
+
+/* A number to the power of a tensor is contiguous, whatever the tensor's strides are. */
+wk_status wk__meta_pow_number(wk__call *c) {
+  WK_TRY(wk__meta_pointwise(c));
+  wk__spec spec = c->specs[0];
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)spec.dtype, spec.device, spec.ndim, spec.sizes);
+  return WK_OK;
+}
+
 wk_status wk__meta_activation(wk__call *c) {
   wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
   if (!wk_dtype_is_integral(dtype, true)) return wk__meta_pointwise(c);

@@ -261,7 +261,7 @@ def tensors_in(value):
 
 
 def numbers_in(t):
-    return t.detach().double().flatten().tolist()
+    return (t.detach().double() + 0).flatten().tolist()  # a gradient that PyTorch has no memory for gets some
 
 
 def shared(t, inputs):

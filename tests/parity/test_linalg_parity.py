@@ -36,7 +36,9 @@ def called(t, call):
     s = t.eye(a.shape[0], dtype=t.float64) * 3 + a @ a.mT if a.shape[0] > 2 else None
     import importlib
 
-    names |= {name: importlib.import_module(f"{t.__name__}.{name}") for name in ("linalg", "masked", "special", "signal")}
+    names |= {
+        name: importlib.import_module(f"{t.__name__}.{name}") for name in ("linalg", "masked", "special", "signal")
+    }
     return eval(call, names | {n: getattr(t, n) for n in ("geqrf", "ormqr", "float64")} | {"a": a, "b": b, "s": s})
 
 

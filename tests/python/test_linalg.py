@@ -90,7 +90,9 @@ def test_least_squares():
 
 def test_what_has_no_solution_says_so():
     singular = wick.ones(2, 2)
-    with pytest.raises(linalg.LinAlgError, match="torch.linalg.solve: The solver failed because the input matrix is singular."):
+    with pytest.raises(
+        linalg.LinAlgError, match="torch.linalg.solve: The solver failed because the input matrix is singular."
+    ):
         linalg.solve(singular, wick.ones(2))
     with pytest.raises(linalg.LinAlgError, match="linalg.inv: The diagonal element 2 is zero"):
         linalg.inv(singular)

@@ -95,6 +95,46 @@ def test_special_names():
     assert special.expit is wick.sigmoid and special.psi is wick.digamma
 
 
+def test_powers_of_two_keep_the_dtype_of_floats():
+    assert wick.ldexp(wick.ones(2, dtype=wick.bfloat16), wick.tensor([3, -1])).dtype == wick.bfloat16
+    assert wick.ldexp(wick.tensor([1e-30]), wick.tensor([200])).item() == pytest.approx(1e-30 * 2.0**200)
+    with pytest.raises(NotImplementedError, match="\"ldexp_cpu_exp\" not implemented for 'Bool'"):
+        wick.ldexp(wick.ones(2), wick.ones(2).bool())
+
+
+def test_a_logit_outside_of_its_domain_has_no_slope():
+    x = wick.tensor([-0.5, 0.5, 1.5], requires_grad=True)
+    assert str(wick.autograd.grad(wick.logit(x).nan_to_num().sum(), x)[0].tolist()) == "[nan, 4.0, nan]"
+    assert wick.autograd.grad(wick.logit(x, 0.25).sum(), x)[0].tolist() == [0, 4, 0]
+
+
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        (lambda: wick.frac(wick.arange(3)), NotImplementedError),
+        (lambda: wick.nanmean(wick.arange(3)), RuntimeError),
+        (lambda: wick.cross(wick.ones(3), wick.ones(3).double()), RuntimeError),
+        (lambda: wick.cross(wick.ones(2, 3), wick.ones(3)), RuntimeError),
+        (lambda: wick.logaddexp(wick.arange(3), wick.arange(3)), NotImplementedError),
+        (lambda: wick.isclose(wick.ones(1), wick.ones(1), float("nan")), RuntimeError),
+        (lambda: wick.index_copy(wick.ones(5, 3), 0, wick.tensor(2), wick.ones(0, 3)), IndexError),
+        (
+            lambda: wick.batch_norm(wick.ones(2, 3), wick.ones(3).double(), None, None, None, True, 0, 0, False),
+            RuntimeError,
+        ),
+    ],
+)
+def test_what_pytorch_refuses_is_refused(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_the_gradient_of_a_bias_has_its_dtype():
+    bias = wick.ones(3, dtype=wick.bfloat16, requires_grad=True)
+    norm = wick.batch_norm(wick.rand(4, 3).bfloat16(), None, bias, None, None, True, 0.1, 1e-5, False)
+    assert wick.autograd.grad(norm.sum(), bias)[0].dtype == wick.bfloat16
+
+
 def test_incomplete_gamma_functions_are_parts_of_one():
     a = wick.tensor([0.1, 0.5, 1.0, 3.0, 30.0, 1000.0], dtype=wick.float64)
     for scale in (0.01, 0.5, 0.99, 1.0, 1.01, 2.0, 20.0):

@@ -200,6 +200,8 @@ static wk_status check(const wk_tensor *q, const wk_tensor *k, const wk_tensor *
   return check_mask(mask, q, k);
 }
 
+static bool rows_are_dense(const wk_tensor *t) { return wk_int_eq(t->strides[t->ndim - 1], wk_int_of(1)); }
+
 wk_status wk__compose_attention(wk__call *c) {
   WK__ARGS(scaled_dot_product_attention);
   wk_tensor *q = c->args[A_query].tensor, *k = c->args[A_key].tensor, *value = c->args[A_value].tensor,
@@ -229,6 +231,8 @@ wk_status wk__compose_attention(wk__call *c) {
   } else if (k && value) {
     results[0] = formula(c, q, k, value, mask, dropout, causal);
   }
+  if (results[0] && !(rows_are_dense(q) && rows_are_dense(k) && rows_are_dense(value)))
+    results[0] = wk_contiguous(results[0], "contiguous_format"); /* as of PyTorch's formula, which these get there */
   c->results[0] = wk__v_tensor(wk_scope_keep(wk__in_dtype(results[0], dtype)));
   wk_scope_end(&scope);
   return c->results[0].tensor ? WK_OK : wk_error_category();

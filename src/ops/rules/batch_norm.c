@@ -100,9 +100,14 @@ wk_status wk__vjp_native_batch_norm(wk__vjp *v) {
     if (training) sum = minus(minus(h, beside(mean_of(h), x)), wk_mul(normal, beside(mean_of(wk_mul(h, normal)), x)));
     WK_TRY(wk__vjp_set(v, INPUT, wk_mul(sum, inverse)));
   }
-  if (wk__needs(v, WEIGHT))
-    WK_TRY(wk__vjp_set(v, WEIGHT, wk_sum_dim_IntList(wk_mul(g, normal), dims, count, false, WK_DTYPE_NONE)));
-  if (wk__needs(v, BIAS)) WK_TRY(wk__vjp_set(v, BIAS, wk_sum_dim_IntList(g, dims, count, false, WK_DTYPE_NONE)));
+  if (wk__needs(v, WEIGHT)) {
+    wk_tensor *sum = wk_sum_dim_IntList(wk_mul(g, normal), dims, count, false, WK_DTYPE_NONE);
+    WK_TRY(wk__vjp_set(v, WEIGHT, in_dtype(sum, (wk_dtype)v->args[WEIGHT].tensor->dtype)));
+  }
+  if (wk__needs(v, BIAS)) {
+    wk_tensor *sum = wk_sum_dim_IntList(g, dims, count, false, WK_DTYPE_NONE);
+    WK_TRY(wk__vjp_set(v, BIAS, in_dtype(sum, (wk_dtype)v->args[BIAS].tensor->dtype)));
+  }
   return WK_OK;
 }
 
@@ -129,6 +134,21 @@ static wk_status check_statistics(const wk__call *c) {
     return wk_fail(WK_INDEX_ERROR, "Dimension out of range (expected to be in range of [-1, 0], but got 1)");
   if (wk_dtype_is_floating((wk_dtype)x->dtype)) return WK_OK;
   return wk_fail(WK_NOT_IMPLEMENTED, "\"batch_norm\" not implemented for '%s'", wk__dtype_legacy((wk_dtype)x->dtype));
+}
+
+/* Weight and bias are of the input's dtype, or float beside small floats. */
+wk_status wk__check_norm_dtypes(const wk_tensor *x, const wk_tensor *weight, const wk_tensor *bias) {
+  const wk_tensor *given[] = {weight, bias}, *first = weight ? weight : bias;
+  bool mixed = first && first->dtype != x->dtype;
+  for (int k = 0; k < 2; k++) {
+    if (!given[k] || given[k]->dtype == (mixed ? WK_FLOAT32 : x->dtype)) continue;
+    if (mixed) return wk_fail(WK_RUNTIME_ERROR, "mixed dtype (CPU): expect parameter to have scalar type of Float");
+    return wk_fail(WK_RUNTIME_ERROR, "expected scalar type %s but found %s", wk__dtype_legacy((wk_dtype)x->dtype),
+                   wk__dtype_legacy((wk_dtype)given[k]->dtype));
+  }
+  if (mixed && x->dtype != WK_FLOAT16 && x->dtype != WK_BFLOAT16)
+    return wk_fail(WK_RUNTIME_ERROR, "mixed dtype (CPU): all inputs must share same datatype.");
+  return WK_OK;
 }
 
 /* running = (1 - momentum) running + momentum batch, in place. */
@@ -174,6 +194,7 @@ static wk_status normalise(wk__call *c) {
 
 wk_status wk__compose_batch_norm(wk__call *c) {
   WK_TRY(check_statistics(c));
+  WK_TRY(wk__check_norm_dtypes(c->args[INPUT].tensor, wk__arg_tensor(c, WEIGHT), wk__arg_tensor(c, BIAS)));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = normalise(c);

@@ -93,6 +93,7 @@ wk_status wk__compose_diag(wk__call *c) {
 wk_status wk__compose_trace(wk__call *c) {
   wk_tensor *t = tensor_at(c, 0);
   if (t->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "trace: expected a matrix, but got tensor with dim %d", t->ndim);
+  if (t->dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"trace\" not implemented for 'Bool'");
   wk_scope scope;
   wk_scope_begin(&scope);
   return finish(c, &scope, wk_sum(wk_diagonal(t, 0, 0, 1), WK_DTYPE_NONE));
@@ -157,7 +158,9 @@ wk_status wk__compose_addbmm(wk__call *c) {
   wk_scope_begin(&scope);
   wk_int batch = wk_int_of(0);
   wk_tensor *product = wk_bmm(tensor_at(c, 1), tensor_at(c, 2));
-  return finish(c, &scope, blend(c, wk_sum_dim_IntList(product, &batch, 1, false, WK_DTYPE_NONE)));
+  wk_tensor *sum = wk_sum_dim_IntList(product, &batch, 1, false, WK_DTYPE_NONE);
+  if (sum && !wk_expand(tensor_at(c, 0), sum->sizes, sum->ndim, false)) sum = NULL; /* even where beta is 0 */
+  return finish(c, &scope, blend(c, sum));
 }
 
 wk_status wk__compose_inner(wk__call *c) {
@@ -171,11 +174,13 @@ wk_status wk__compose_inner(wk__call *c) {
                    "inner() the last dimension must match on both input tensors but got shapes %lld and %lld",
                    wk__shown(a->sizes[a->ndim - 1]), wk__shown(b->sizes[b->ndim - 1]));
   }
-  wk_int sizes[2 * WK_MAX_DIMS], rows[2] = {wk_int_of(-1), a->sizes[a->ndim - 1]};
+  wk_int sizes[2 * WK_MAX_DIMS], length = a->sizes[a->ndim - 1];
+  wk_int rows_of_a[] = {wk__sizes_numel(a->sizes, a->ndim - 1), length},
+         rows_of_b[] = {wk__sizes_numel(b->sizes, b->ndim - 1), length};
   int n = 0;
   for (int d = 0; d < a->ndim - 1; d++) sizes[n++] = a->sizes[d];
   for (int d = 0; d < b->ndim - 1; d++) sizes[n++] = b->sizes[d];
-  wk_tensor *flat = wk_mm(wk_reshape(a, rows, 2), wk_transpose_int(wk_reshape(b, rows, 2), 0, 1));
+  wk_tensor *flat = wk_mm(wk_reshape(a, rows_of_a, 2), wk_transpose_int(wk_reshape(b, rows_of_b, 2), 0, 1));
   return finish(c, &scope, n > WK_MAX_DIMS ? NULL : wk_reshape(flat, sizes, n));
 }
 wk_status wk__compose_vdot(wk__call *c) {
@@ -212,6 +217,8 @@ wk_status wk__compose_cross(wk__call *c) {
   wk_scope_begin(&scope);
   wk_tensor *a = tensor_at(c, 0), *b = tensor_at(c, 1), *sum = wk_add(a, b, wk__v_int(1));
   wk_status status = sum ? WK_OK : wk_error_category();
+  if (!status && a->ndim != b->ndim)
+    status = wk_fail(WK_RUNTIME_ERROR, "linalg.cross: inputs must have the same number of dimensions.");
   int dim = -1;
   if (!status && !wk__arg_is_none(c, WK__ARG(cross, dim)))
     status = wk__wrap_dim(wk__arg_int(c, WK__ARG(cross, dim)), sum->ndim, &dim);
@@ -221,6 +228,9 @@ wk_status wk__compose_cross(wk__call *c) {
   if (!status && !wk_int_eq(sum->sizes[dim], wk_int_of(3)))
     status = wk_fail(WK_RUNTIME_ERROR, "linalg.cross: inputs dimension %d must have length 3. Got %lld and %lld", dim,
                      wk__shown(sum->sizes[dim]), wk__shown(sum->sizes[dim]));
+  if (!status && a->dtype != b->dtype)
+    status = wk_fail(WK_RUNTIME_ERROR, "expected scalar type %s but found %s", wk__dtype_legacy((wk_dtype)a->dtype),
+                     wk__dtype_legacy((wk_dtype)b->dtype));
   if (status) {
     wk_scope_end(&scope);
     return status;
@@ -275,6 +285,10 @@ wk_status wk__compose_nansum(wk__call *c) {
 }
 wk_status wk__compose_nanmean(wk__call *c) {
   WK__ARGS(nanmean);
+  wk_dtype given = (wk_dtype)tensor_at(c, 0)->dtype;
+  if (!wk_dtype_is_floating(given) && !wk_dtype_is_complex(given))
+    return wk_fail(WK_RUNTIME_ERROR, "nanmean(): expected input to have floating point or complex dtype but got %s",
+                   wk__dtype_legacy(given));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *t = tensor_at(c, 0), *wrong = wk_isnan(t), *clean = wk_where_ScalarSelf(wrong, wk__v_int(0), t);
@@ -319,6 +333,50 @@ static wk_tensor *index_for(wk_tensor *index, const wk_tensor *like, int dim) {
   }
   return wk_expand(wk_reshape(index, view, like->ndim), sizes, like->ndim, false);
 }
+static void print_other_sizes(wk__string *text, const wk_tensor *t, int dim) {
+  for (int d = 0, printed = 0; d < t->ndim; d++)
+    if (d != dim) wk__string_printf(text, "%s%lld", printed++ ? " " : "", wk__shown(t->sizes[d]));
+}
+static bool has_same_slices(const wk_tensor *self, const wk_tensor *source, int dim) {
+  int n = wk__max(self->ndim, 1), m = wk__max(source->ndim, 1);
+  if (n != m) return false;
+  for (int d = 0; d < self->ndim; d++)
+    if (d != dim && !wk_int_eq(self->sizes[d], source->sizes[d])) return false;
+  return true;
+}
+
+/* In PyTorch's order. */
+static wk_status check_copied(const wk_tensor *self, int dim, const wk_tensor *index, const wk_tensor *source) {
+  if (index->ndim > 1)
+    return wk_fail(WK_INDEX_ERROR, "index_copy_(): Index should have dimension 1 or 0 (got %d)", index->ndim);
+  if (!source->ndim && !wk_int_eq(index->numel, wk_int_of(1)))
+    return wk_fail(WK_INDEX_ERROR, "index_copy_(): When source is scalar, index should have one element (got %lld)",
+                   wk__shown(index->numel));
+  if (source->ndim && self->ndim && source->ndim != self->ndim)
+    return wk_fail(
+        WK_INDEX_ERROR,
+        "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
+        "dimensionality (%d), destination dimensionality (%d)",
+        source->ndim, self->ndim);
+  if (!has_same_slices(self, source, dim)) {
+    wk__string text = {0};
+    print_other_sizes(&text, self, dim);
+    wk__string_printf(&text, " at dimension %d and source slice shape: ", dim);
+    print_other_sizes(&text, source, dim);
+    wk_status status =
+        wk_fail(WK_RUNTIME_ERROR,
+                "index_copy_(): Source/destination tensor must have same slice shapes. Destination slice "
+                "shape: %s at dimension 0.",
+                text.text ? text.text : "?");
+    wk__string_release(&text);
+    return status;
+  }
+  if (source->ndim && !wk_int_eq(index->numel, source->sizes[dim]))
+    return wk_fail(WK_INDEX_ERROR, "index_copy_(): Number of indices (%lld) should be equal to source.size(dim) (%lld)",
+                   wk__shown(index->numel), wk__shown(source->sizes[dim]));
+  return WK_OK;
+}
+
 wk_status wk__compose_index_copy(wk__call *c) {
   wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 2), *source = tensor_at(c, 3);
   int dim;
@@ -330,9 +388,10 @@ wk_status wk__compose_index_copy(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR,
                    "index_copy_(): self and source expected to have the same dtype, but got (self) %s and (source) %s",
                    wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
+  WK_TRY(check_copied(self, dim, index, source));
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (!self->ndim) return finish(c, &scope, wk_expand(source, self->sizes, 0, false));
+  if (!self->ndim) return finish(c, &scope, wk_reshape(source, NULL, 0));
   return finish(c, &scope, wk_scatter_src(self, dim, index_for(index, self, dim), source));
 }
 wk_status wk__compose_index_fill(wk__call *c) {
@@ -354,7 +413,7 @@ wk_status wk__compose_index_fill(wk__call *c) {
 wk_status wk__compose_take(wk__call *c) {
   wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 1);
   if (index->dtype != WK_INT64)
-    return wk_fail(WK_INDEX_ERROR, "take(): Expected a long tensor for index, but got %s",
+    return wk_fail(WK_RUNTIME_ERROR, "take(): Expected a long tensor for index, but got %s",
                    wk__dtype_legacy((wk_dtype)index->dtype));
   wk_scope scope;
   wk_scope_begin(&scope);

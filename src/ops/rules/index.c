@@ -249,7 +249,8 @@ wk_status wk__meta_index_select(wk__call *c) {
   if (!self->ndim && !wk_int_eq(index->numel, wk_int_of(1)))
     return wk_fail(WK_RUNTIME_ERROR, "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
                    wk__shown(index->numel));
-  WK_TRY(refuse_empty_dim(self, dim, index));
+  if (refuse_empty_dim(self, dim, index))
+    return wk_fail(WK_RUNTIME_ERROR, "index_select(): self indexing axis dim should be positive");
   memcpy(sizes, self->sizes, self->ndim * sizeof *sizes);
   if (self->ndim) sizes[dim] = index->numel;
   wk__spec_contiguous(&c->specs[0], (wk_dtype)self->dtype, self->device, self->ndim, sizes);

@@ -6,8 +6,8 @@
 #include "wick/operators.h"
 
 static wk_tensor *reduced(wk_tensor *loss, int64_t reduction) {
-  if (!loss || reduction == WK__REDUCE_NONE) return loss;
-  return reduction == WK__REDUCE_MEAN ? wk_mean(loss, WK_DTYPE_NONE) : wk_sum(loss, WK_DTYPE_NONE);
+  if (loss && reduction == WK__REDUCE_MEAN) return wk_mean(loss, WK_DTYPE_NONE);
+  return loss && reduction == WK__REDUCE_SUM ? wk_sum(loss, WK_DTYPE_NONE) : loss;
 }
 
 /* The elements of a loss, from a call's arguments; the reduction is argument `reduction`. */

@@ -469,7 +469,10 @@ static wk_tensor *soft_cross_entropy(wk_tensor *log_p, wk_tensor *target, wk_ten
     terms = wk_mul(terms, wk_view(weight, shape, log_p->ndim));
   }
   wk_tensor *loss = wk_neg(wk_sum_dim_IntList(terms, &dim, 1, false, WK_DTYPE_NONE));
-  if (loss && reduction == WK__REDUCE_MEAN) return wk_div_Scalar(wk_sum(loss, WK_DTYPE_NONE), wk__v_size(loss->numel));
+  if (loss && reduction == WK__REDUCE_MEAN) { /* rows of no classes are no rows, as PyTorch counts them */
+    wk_int count = wk_int_eq(classes, wk_int_of(0)) ? classes : loss->numel;
+    return wk_div_Scalar(wk_sum(loss, WK_DTYPE_NONE), wk__v_size(count));
+  }
   return loss && reduction == WK__REDUCE_SUM ? wk_sum(loss, WK_DTYPE_NONE) : loss;
 }
 

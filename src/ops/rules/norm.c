@@ -36,7 +36,7 @@ wk_status wk__compose_rms_norm(wk__call *c) {
   for (uint32_t d = 0; d < shape->count; d++) dims[d] = wk_int_of((int64_t)d - shape->count);
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *wide = in_float(x), *y = NULL;
+  wk_tensor *wide = in_float(wk_contiguous(x, "contiguous_format")), *y = NULL;
   if (wide) {
     wk_tensor *square =
         wk_mean_dim(wk_pow_Tensor_Scalar(wide, wk__v_int(2)), dims, (int)shape->count, true, WK_DTYPE_NONE);
@@ -178,6 +178,8 @@ wk_status wk__compose_instance_norm(wk__call *c) {
                    "Expected running_mean and running_var to be defined when use_input_stats is false");
   if (x->ndim < 2)
     return wk_fail(WK_INDEX_ERROR, "Dimension out of range (expected to be in range of [-1, 0], but got 1)");
+  WK_TRY(wk__check_norm_dtypes(x, wk__arg_tensor(c, WK__ARG(instance_norm, weight)),
+                               wk__arg_tensor(c, WK__ARG(instance_norm, bias))));
   wk_scope scope;
   wk_tensor *y = NULL;
   wk_scope_begin(&scope);
@@ -213,7 +215,9 @@ wk_status wk__compose_cosine_similarity(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_int dim = c->args[A_dim].integer;
-  for (int k = 0; k < 2; k++)
-    x[k] = normalized(wk_expand(wk__in_dtype(x[k], dtype), sizes, ndim, false), wk_int_guard_value(dim), eps);
+  for (int k = 0; k < 2; k++) { /* small floats keep their dtype until they meet the others */
+    if (wk_dtype_is_integral((wk_dtype)x[k]->dtype, true)) x[k] = wk__in_dtype(x[k], dtype);
+    x[k] = normalized(wk_expand(x[k], sizes, ndim, false), wk_int_guard_value(dim), eps);
+  }
   return finish(c, &scope, wk_sum_dim_IntList(wk_mul(x[0], x[1]), &dim, 1, false, WK_DTYPE_NONE));
 }

@@ -349,7 +349,7 @@ LOWER_BINARY(ge, ge)
 
 static wk_status check_tolerance(const wk__call *c, int i) {
   double tolerance = wk__scalar_double(wk__value_scalar(&c->args[i]));
-  if (!(tolerance < 0)) return WK_OK;
+  if (tolerance >= 0) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR, "%s must be greater than or equal to zero, but got %g",
                  c->op->schema.parameters[i].name, tolerance);
 }
@@ -503,10 +503,13 @@ wk_status wk__vjp_pow(wk__vjp *v) {
   return WK_OK;
 }
 /* base^x: g y log base */
+/* g y log(base); at 0 the derivative is 0 where the power is, and minus infinity where it is infinite. */
 wk_status wk__vjp_pow_scalar(wk__vjp *v) {
   double base = exponent_of(&v->args[WK__ARG(pow_Scalar, self)]);
-  return wk__vjp_set(v, WK__ARG(pow_Scalar, exponent),
-                     wk_mul_Scalar(wk_mul(G, RESULT), NUMBER(base == 0 ? 0 : log(base))));
+  wk_tensor *slope = wk_mul(G, RESULT);
+  if (base != 0) return wk__vjp_set(v, WK__ARG(pow_Scalar, exponent), wk_mul_Scalar(slope, NUMBER(log(base))));
+  wk_tensor *infinite = wk_isinf(RESULT);
+  return wk__vjp_set(v, WK__ARG(pow_Scalar, exponent), wk_where_ScalarOther(infinite, wk_neg(slope), wk__v_int(0)));
 }
 
 /* The larger takes the gradient; equals share it. Beside a NaN neither is worse, and both take it. */

@@ -73,6 +73,10 @@ wk_status wk__meta_arange(wk__call *c) {
   int dtype_arg = c->op->schema.parameter_count - 2;
   wk_dtype dtype = wk__arg_dtype(c, dtype_arg, all_whole ? WK_INT64 : wk__default_dtype());
   wk_int length;
+  const wk_value *bounds[] = {&r.start, &r.end, &r.step};
+  for (int k = 0; !wk_dtype_is_floating(dtype) && k < 3; k++) /* they are added as integers */
+    if (bounds[k]->tag == WK_VALUE_DOUBLE && fabs(bounds[k]->number) >= 0x1p63)
+      return wk_fail(WK_RUNTIME_ERROR, "value cannot be converted to type int64_t without overflow");
   if (!all_whole || r.step.tag != WK_VALUE_INT || wk_int_is_known(r.step.integer))
     if (number(&r.step) == 0) return wk_fail(WK_RUNTIME_ERROR, "step must be nonzero");
   if (dtype == WK_BOOL || wk_dtype_is_complex(dtype))

@@ -255,13 +255,45 @@ wk_status wk__compose_rnn_relu_data(wk__call *c) { return run_data(c, "RNN_RELU"
 
 /* ================================================ one step ====================================================== */
 
+/* All of one dtype. */
+static wk_status check_cell_dtypes(const wk__call *c, const wk_tensor *hx, const wk_tensor *cx) {
+  WK__ARGS(gru_cell);
+  const wk_tensor *x = c->args[0].tensor, *others[] = {hx,
+                                                       cx,
+                                                       c->args[A_w_ih].tensor,
+                                                       c->args[A_w_hh].tensor,
+                                                       wk__arg_tensor(c, A_b_ih),
+                                                       wk__arg_tensor(c, A_b_hh)};
+  for (size_t k = 0; k < WK_COUNT(others); k++)
+    if (others[k] && others[k]->dtype != x->dtype)
+      return wk_fail(WK_RUNTIME_ERROR, "mat1 and mat2 must have the same dtype, but got %s and %s",
+                     wk__dtype_legacy((wk_dtype)x->dtype), wk__dtype_legacy((wk_dtype)others[k]->dtype));
+  return WK_OK;
+}
+/* A bias may be a row, and one element stands for all. */
+static wk_tensor *bias_of(wk_tensor *bias, const wk_tensor *weight) {
+  if (bias && bias->ndim == 2 && wk_int_eq(bias->sizes[0], wk_int_of(1))) bias = wk_select_int(bias, 0, wk_int_of(0));
+  bool one = bias && weight->ndim == 2 && bias->ndim < 2 && wk_int_eq(bias->numel, wk_int_of(1));
+  return wide(one ? wk_expand(bias, weight->sizes, 1, false) : bias);
+}
+
 /* A layer of one step; hx, cx and results (B, H). */
 static wk_status run_cell(wk__call *c, const char *mode, wk_tensor *hx, wk_tensor *cx, wk_tensor *results[RESULTS]) {
   WK__ARGS(gru_cell);
-  wk_tensor *gates = wk_linear(wide(c->args[0].tensor), wide(c->args[A_w_ih].tensor), wide(wk__arg_tensor(c, A_b_ih)));
+  wk_tensor *w_ih = c->args[A_w_ih].tensor, *w_hh = c->args[A_w_hh].tensor;
+  WK_TRY(check_cell_dtypes(c, hx, cx));
+  wk_tensor *gates = wk_linear(wide(c->args[0].tensor), wide(w_ih), bias_of(wk__arg_tensor(c, A_b_ih), w_ih));
   if (!gates) return wk_error_category();
-  return wk__rnn_layer(gates, wide(hx), wide(cx), wide(c->args[A_w_hh].tensor), wide(wk__arg_tensor(c, A_b_hh)), NULL,
-                       NULL, mode, false, results);
+  return wk__rnn_layer(gates, wide(hx), wide(cx), wide(w_hh), bias_of(wk__arg_tensor(c, A_b_hh), w_hh), NULL, NULL,
+                       mode, false, results);
+}
+
+/* A GRU mixes its state with the new one, so that the result's strides are those of a transposed state. */
+static wk_tensor *laid_out_like(wk_tensor *y, const wk_tensor *state) {
+  bool transposed = state->ndim == 2 && wk_int_eq(state->strides[0], wk_int_of(1)) &&
+                    wk_int_eq(state->strides[1], state->sizes[0]) && wk_int_lt(wk_int_of(1), state->sizes[0]) &&
+                    wk_int_lt(wk_int_of(1), state->sizes[1]);
+  return transposed ? wk_t(wk_contiguous(wk_t(y), "contiguous_format")) : y;
 }
 
 static wk_status compose_cell(wk__call *c, const char *mode) {
@@ -270,6 +302,7 @@ static wk_status compose_cell(wk__call *c, const char *mode) {
   wk_scope_begin(&scope);
   wk_status status = run_cell(c, mode, c->args[WK__ARG(gru_cell, hx)].tensor, NULL, results);
   if (status == WK_OK) y = wk__in_dtype(results[OUTPUT], (wk_dtype)c->args[0].tensor->dtype);
+  if (y && strcmp(mode, "GRU") == 0) y = laid_out_like(y, c->args[WK__ARG(gru_cell, hx)].tensor);
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
   return status;

@@ -497,6 +497,16 @@ wk_status wk__compose_logit(wk__call *c) {
   return finish(c, &scope, wk_log(wk_div(z, wk_rsub_Scalar(z, wk__v_int(1), wk__v_int(1)))));
 }
 
+/* g / (z (1 - z)) inside of eps and 1 - eps; outside 0, or NaN where there is no eps. */
+wk_status wk__vjp_logit(wk__vjp *v) {
+  WK__ARGS(logit);
+  bool bounded = v->args[A_eps].tag != WK_VALUE_NONE;
+  double eps = bounded ? v->args[A_eps].number : 0;
+  wk_tensor *z = ARG(A_self), *slope = wk_div(G, wk_mul(z, wk_rsub_Scalar(z, wk__v_int(1), wk__v_int(1))));
+  wk_tensor *outside = wk_logical_or(wk_lt_Scalar(z, wk__v_double(eps)), wk_gt_Scalar(z, wk__v_double(1 - eps)));
+  return wk__vjp_set(v, A_self, wk_where_ScalarSelf(outside, wk__v_double(bounded ? 0 : NAN), slope));
+}
+
 static wk_value given_or(const wk__call *c, int i, double otherwise) {
   return wk__v_double(wk__arg_is_none(c, i) ? otherwise : c->args[i].number);
 }
@@ -532,15 +542,23 @@ wk_status wk__compose_mvlgamma(wk__call *c) {
 }
 
 /* self 2^other */
+static wk_tensor *in_double(wk_tensor *t) { return wk__in_dtype(t, WK_FLOAT64); }
+
+/* Floats times powers of integers are exact: computed in double, where the power does not overflow before the product.
+ */
 wk_status wk__compose_ldexp(wk__call *c) {
+  wk_tensor *x = c->args[WK__ARG(ldexp_Tensor, self)].tensor, *power = c->args[WK__ARG(ldexp_Tensor, other)].tensor;
+  wk_value two = wk__v_double(2);
+  bool exact = wk_dtype_is_floating((wk_dtype)x->dtype) && wk_dtype_is_integral((wk_dtype)power->dtype, true);
+  if (exact && power->dtype == WK_BOOL)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"ldexp_cpu_exp\" not implemented for 'Bool'");
   wk_scope scope;
   wk_scope_begin(&scope);
+  if (!exact) return finish(c, &scope, wk_mul(x, wk_pow_Scalar(two, power)));
   return finish(c, &scope,
-                wk_mul(c->args[WK__ARG(ldexp_Tensor, self)].tensor,
-                       wk_pow_Scalar(wk__v_double(2), c->args[WK__ARG(ldexp_Tensor, other)].tensor)));
+                wk__in_dtype(wk_mul(in_double(x), wk_pow_Scalar(two, in_double(power))), (wk_dtype)x->dtype));
 }
 
-static wk_tensor *in_double(wk_tensor *t) { return wk__in_dtype(t, WK_FLOAT64); }
 wk_status wk__compose_float_power(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);

@@ -439,8 +439,8 @@ wk_status wk__vjp_select(wk__vjp *v) {
 }
 wk_status wk__vjp_select_backward(wk__vjp *v) {
   WK__ARGS(select_backward);
-  return wk__vjp_set(v, A_grad_output,
-                     wk_select_int(G, wk_int_guard_value(v->args[A_dim].integer), v->args[A_index].integer));
+  wk_tensor *part = wk_select_int(G, wk_int_guard_value(v->args[A_dim].integer), v->args[A_index].integer);
+  return wk__vjp_set(v, A_grad_output, wk_sum_to_size(part, ARG(A_grad_output)->sizes, ARG(A_grad_output)->ndim));
 }
 wk_status wk__vjp_slice(wk__vjp *v) {
   WK__ARGS(slice_Tensor);
@@ -451,9 +451,9 @@ wk_status wk__vjp_slice(wk__vjp *v) {
 }
 wk_status wk__vjp_slice_backward(wk__vjp *v) {
   WK__ARGS(slice_backward);
-  return wk__vjp_set(v, A_grad_output,
-                     wk_slice(G, wk_int_guard_value(v->args[A_dim].integer), v->args[A_start], v->args[A_end],
-                              v->args[A_step].integer));
+  wk_tensor *part = wk_slice(G, wk_int_guard_value(v->args[A_dim].integer), v->args[A_start], v->args[A_end],
+                             v->args[A_step].integer);
+  return wk__vjp_set(v, A_grad_output, wk_sum_to_size(part, ARG(A_grad_output)->sizes, ARG(A_grad_output)->ndim));
 }
 wk_status wk__vjp_diagonal(wk__vjp *v) {
   WK__ARGS(diagonal);
