@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/thread.h"
+
 #ifdef WICK_TESTS
 extern bool wk__uses_short_way;
 extern int64_t wk__native_grain;                 /* units that a thread takes at a time; 0: what is worth its while */
