@@ -1,18 +1,10 @@
-/* Looking nests up among those that were made native when the library was built. In: a nest. Out: its functions. The
- * tables are the generated units' (built.h); a build that could not make them, and the program that writes them, have
- * none. Tests: tests/c/test_native.c. */
+/* Looking nests up among those that were made native when the library was built. In: a nest. Out: its functions.
+ * Tests: tests/c/test_native.c. */
 #include "cpu/native/built.h"
 
 #include <pthread.h>
 
 #include "cpu/native/native_internal.h"
-
-#define LEVEL(level)                                                     \
-  extern const wk__built_nest wk__built_##level[] __attribute__((weak)); \
-  void wk__built_start_##level(const struct wk__kernel_imports *imports) __attribute__((weak));
-LEVEL(portable)
-LEVEL(avx2)
-LEVEL(avx512)
 
 typedef struct table {
   const wk__built_nest *nests;
@@ -29,8 +21,7 @@ static const table *table_of(wk__cpu_level level) {
 }
 
 static void start_all(void) {
-  for (wk__cpu_level level = 0; level < WK__CPU_LEVEL_COUNT; level++)
-    if (table_of(level)->start) table_of(level)->start(wk__native_imports());
+  for (wk__cpu_level level = 0; level < WK__CPU_LEVEL_COUNT; level++) table_of(level)->start(wk__native_imports());
 }
 
 uint64_t wk__built_key(const wk__nest *nest) {
@@ -55,7 +46,6 @@ bool wk__built_find(const wk__nest *nest, wk__native_code *out) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   wk__cpu_level level = wk__cpu_level_get();
   const wk__built_nest *found = table_of(level)->nests;
-  if (!found) return false;
   uint64_t key = wk__built_key(nest);
   while (found->text && (found->key != key || !is_text_of(nest, found->text))) found++;
   if (!found->text) return false;

@@ -16,6 +16,12 @@ typedef struct wk__built_nest {
   wk__native_fn *functions[WK__C_MODES];
 } wk__built_nest;
 
+/* The units', by level. Where they cannot be made (no_built.c) the tables are empty. */
+extern const wk__built_nest wk__built_portable[], wk__built_avx2[], wk__built_avx512[];
+void wk__built_start_portable(const struct wk__kernel_imports *imports);
+void wk__built_start_avx2(const struct wk__kernel_imports *imports);
+void wk__built_start_avx512(const struct wk__kernel_imports *imports);
+
 uint64_t wk__built_key(const wk__nest *nest);
 
 /* The code of a nest at the current CPU level. */
