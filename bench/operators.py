@@ -13,6 +13,7 @@ import time
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else PyTorch's threads wait for work in wick's turns
 
 import torch
+
 import wick
 
 IMAGES = (8, 64, 56, 56)

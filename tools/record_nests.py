@@ -15,7 +15,8 @@ HEAD = """\
 """
 OPERATORS = {
     "_softmax", "_log_softmax", "_softmax_backward_data", "_log_softmax_backward_data", "native_layer_norm",
-    "_layer_norm_backward_input", "_layer_norm_backward_weight", "_native_batch_norm", "var.correction",
+    "_layer_norm_backward_input", "_layer_norm_backward_weight", "_native_batch_norm", "_channel_moments",
+    "_channel_sums", "_channel_line", "_native_group_norm",
 }  # fmt: skip
 
 
@@ -34,11 +35,10 @@ def calls():
             weight, bias = (torch.randn(16, requires_grad=True) if has_weight else None for _ in range(2))
             f.layer_norm(x, (16,), weight, bias).sum().backward()
     f.cross_entropy(torch.randn(8, 16), torch.zeros(8, dtype=torch.int64))
-    c = torch.rand(4)
-    for sizes in ((8, 4), (2, 4, 3, 3)):
-        x = torch.randn(*sizes)
-        f.batch_norm(x, c, c, c, c, True)
-        f.batch_norm(x, c, c, None, None, True)
+    weight, bias = (torch.rand(4, requires_grad=True) for _ in range(2))
+    for sizes in ((8, 4), (2, 4, 3), (2, 4, 3, 3)):
+        f.batch_norm(torch.randn(*sizes, requires_grad=True), None, None, weight, bias, True).sum().backward()
+        f.group_norm(torch.randn(*sizes, requires_grad=True), 2, weight, bias).sum().backward()
 
 
 def recorded():

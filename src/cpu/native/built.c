@@ -50,7 +50,7 @@ bool wk__built_find(const wk__nest *nest, wk__native_code *out) {
   while (found->text && (found->key != key || !is_text_of(nest, found->text))) found++;
   if (!found->text) return false;
   *out = (wk__native_code){.level = level};
-  memcpy(out->functions, found->functions, sizeof out->functions);
+  for (int m = 0; m < WK__C_MODES; m++) out->functions[m] = found->functions[m];
   if (wk__c_memory_of(nest, &out->memory) != WK_OK) {
     wk_error_clear(); /* no memory: tier 0 may do with less */
     return false;
