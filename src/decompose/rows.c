@@ -352,14 +352,53 @@ static wk_tensor *beside_channels(wk_tensor *t, const wk_tensor *x, wk_dtype dty
   return wk__d_cast(wk_reshape(t, sizes, x->ndim - 1), dtype);
 }
 
-/* (x - mean) inverse weight + bias */
+/* x scale + shift */
 WK__DECOMPOSE_ONE(native_batch_norm) {
   WK__ARGS(_native_batch_norm);
-  wk_tensor *x = ARG(A_input), *weight = ARG(A_weight), *bias = ARG(A_bias);
+  wk_tensor *x = ARG(A_input);
   wk_dtype own = (wk_dtype)x->dtype, dtype = (wk_dtype)wk__dtypes[own].compute;
-  wk_tensor *factor = beside_channels(ARG(A_inverse), x, dtype);
-  if (weight) factor = wk_mul(factor, beside_channels(weight, x, dtype));
-  wk_tensor *y = wk_mul(wk__d_sub(wk__d_cast(x, dtype), beside_channels(ARG(A_mean), x, dtype)), factor);
-  if (bias) y = wk__d_add(y, beside_channels(bias, x, dtype));
-  return wk__d_cast(y, own);
+  wk_tensor *y = wk_mul(wk__d_cast(x, dtype), beside_channels(ARG(A_scale), x, dtype));
+  return wk__d_cast(wk__d_add(y, beside_channels(ARG(A_shift), x, dtype)), own);
+}
+
+/* The same of each sample's channels, (N, C). */
+WK__DECOMPOSE_ONE(native_group_norm) {
+  WK__ARGS(_native_group_norm);
+  wk_tensor *x = ARG(A_input);
+  wk_int sizes[WK_MAX_DIMS];
+  for (int d = 0; d < x->ndim; d++) sizes[d] = d < 2 ? x->sizes[d] : wk_int_of(1);
+  return wk__d_add(wk_mul(x, wk_reshape(ARG(A_scale), sizes, x->ndim)), wk_reshape(ARG(A_shift), sizes, x->ndim));
+}
+
+static wk_tensor *sum_of_channels(wk_tensor *x) {
+  wk_int dims[WK_MAX_DIMS];
+  int count = 0;
+  for (int d = 0; d < x->ndim; d++)
+    if (d != 1) dims[count++] = wk_int_of(d);
+  return wk__d_sum(x, dims, count, false);
+}
+
+wk_status wk__decompose_channel_moments(wk__call *c, wk_tensor **out) {
+  wk_tensor *x = ARG(WK__ARG(_channel_moments, input));
+  wk_dtype dtype = (wk_dtype)wk__dtypes[x->dtype].compute;
+  wk_value n = wk__v_size(wk_int_floordiv(x->numel, x->sizes[1]));
+  x = wk__d_cast(x, dtype);
+  out[0] = wk_div_Scalar(sum_of_channels(x), n);
+  wk_tensor *centred = wk__d_sub(x, beside_channels(out[0], x, dtype));
+  out[1] = wk_div_Scalar(sum_of_channels(wk_mul(centred, centred)), n);
+  return out[1] ? WK_OK : wk_error_category();
+}
+
+wk_status wk__decompose_channel_sums(wk__call *c, wk_tensor **out) {
+  WK__ARGS(_channel_sums);
+  wk_tensor *x = ARG(A_input);
+  out[0] = sum_of_channels(ARG(A_grad_out));
+  out[1] = sum_of_channels(wk_mul(ARG(A_grad_out), wk__d_sub(x, beside_channels(ARG(A_mean), x, (wk_dtype)x->dtype))));
+  return out[0] && out[1] ? WK_OK : wk_error_category();
+}
+
+WK__DECOMPOSE_ONE(channel_line) {
+  WK__ARGS(_channel_line);
+  wk_tensor *level = wk__d_add(wk_mul(ARG(A_b), ARG(A_input)), ARG(A_c));
+  return wk__d_add(wk_mul(ARG(A_a), ARG(A_grad_out)), level);
 }

@@ -682,12 +682,52 @@ static void compiled_code_is_checked_too(void **state) {
 }
 #endif
 
+/* ---- nests that were made native when the library was built ---- */
+
+static void run_softmax(const wk__program *softmax, float *y) {
+  float x[6] = {1, 2, 3, -1, 0, 5};
+  int64_t sizes[2] = {2, 3}, strides[2] = {3, 1};
+  wk__launch l = {.ndim = 2, .sizes = sizes};
+  l.buffers[0] = (wk__launch_buffer){x, sizes, strides};
+  l.buffers[1] = (wk__launch_buffer){y, sizes, strides};
+  assert_int_equal(wk__program_run(softmax, &l), WK_OK);
+}
+
+/* Native from the first run, with tier 0's bits; other levels than the one it was made at are tier 0's. */
+static void the_most_used_nests_are_native_from_the_start(void **state) {
+  (void)state;
+  static const char softmax_text[] =
+      "nest (i0 < s0_0; r0 < s0_1)\nbuffer 0: float32[2]\nbuffer 1: float32[2] written\n"
+      "%1 = load float32 0[i0, r0]\n%2 = reduce_max float32 %1\n%3 = sub float32 %1 %2\n%4 = exp float32 %3\n"
+      "%5 = reduce_sum float32 %4\n%6 = reciprocal float32 %5\n%7 = mul float32 %4 %6\nstore 1[i0, r0] %7\n";
+  wk__nest *softmax_nest = wk__nest_parse(softmax_text);
+  assert_non_null(softmax_nest);
+  for (wk__cpu_level level = WK__CPU_PORTABLE; level <= wk__cpu_level_max(); level++) {
+    float native[6], interpreted[6];
+    assert_int_equal(wk__cpu_level_set(level), WK_OK);
+    wk__program *softmax = wk__program_create(softmax_nest);
+    assert_non_null(softmax);
+    int64_t runs = wk__native_runs;
+    run_softmax(softmax, native);
+    assert_int_equal(wk__native_runs, runs + 1);
+    assert_int_equal(wk__cpu_level_set(level == WK__CPU_PORTABLE ? wk__cpu_level_max() : WK__CPU_PORTABLE), WK_OK);
+    runs = wk__native_runs;
+    run_softmax(softmax, interpreted);
+    if (wk__cpu_level_max() != WK__CPU_PORTABLE) assert_int_equal(wk__native_runs, runs);
+    assert_memory_equal(native, interpreted, sizeof native);
+    wk__program_release(softmax);
+  }
+  assert_int_equal(wk__cpu_level_set(wk__cpu_level_max()), WK_OK);
+  wk__nest_release(softmax_nest);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void) {
   wk__program_use_short_way(false); /* native code runs small launches, too */
   const struct CMUnitTest tests[] = {
       TEST(the_hash_is_blake2s),
+      TEST(the_most_used_nests_are_native_from_the_start),
       TEST(a_second_compile_is_a_hit),
       TEST(a_compiler_that_gets_no_time_is_replaced),
       TEST(the_environment_may_change_meanwhile),

@@ -37,6 +37,8 @@ static const struct wk__kernel_imports imports = {
     .f32_to_e5m2 = to_e5m2,
 };
 
+const struct wk__kernel_imports *wk__native_imports(void) { return &imports; }
+
 /* The loader knows libraries by their path, and descriptors' numbers come again: each load spells its own. */
 static void spell_path(char *path, size_t size, int fd) {
   static _Atomic unsigned loads;

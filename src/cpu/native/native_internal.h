@@ -57,6 +57,7 @@ bool write_all(int fd, const void *data, size_t size);
 bool read_file(int fd, size_t most, object_bytes *out);
 
 /* ---- load.c ---- */
+const struct wk__kernel_imports *wk__native_imports(void);
 /* For dlclose; NULL: why. */
 void *load_object(const object_bytes *bytes, char *const *environment, char *why, size_t why_size);
 bool find_functions(void *library, wk__native_kernel *kernel);

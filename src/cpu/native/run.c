@@ -576,5 +576,6 @@ unsigned wk__native_mode_of(const wk__program *program, const wk__launch *launch
 }
 
 void wk__program_set_native(wk__program *program, const wk__native_code *code) {
+  if (!code && program->is_built) code = &program->built;
   atomic_store_explicit(&program->native, code, memory_order_release);
 }

@@ -2,6 +2,7 @@
  * In: a verified nest. Out: step lists that execute*.c run. Invariant: a temporary block is reused only after the last
  * step that reads it, and all stores of a phase stand behind all its computations, so that a buffer which is read and
  * written in the same place is read first. Tests: tests/c/test_program.c. */
+#include "cpu/native/built.h"
 #include "cpu/tier0/program_internal.h"
 
 typedef struct builder {
@@ -500,7 +501,11 @@ wk__program *wk__program_create(const wk__nest *nest) {
   wk__program *p = wk__alloc_zeroed(sizeof *p);
   if (!p) return NULL;
   p->nest = nest;
-  if (build(p) == WK_OK) return p;
+  if (build(p) == WK_OK) {
+    p->is_built = wk__built_find(nest, &p->built);
+    wk__program_set_native(p, NULL);
+    return p;
+  }
   wk__program_release(p);
   return NULL;
 }

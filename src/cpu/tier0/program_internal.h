@@ -97,7 +97,9 @@ struct wk__program {
   bool reads_only;                         /* element steps are a load that is reduced, no more */
   bool has_conflicts;                      /* some step's direct store may meet a load that comes later */
   bool is_short;                           /* a pointwise body of plain steps: execute_line.c may run it */
-  _Atomic(const wk__native_code *) native; /* tier 1, when there is any */
+  _Atomic(const wk__native_code *) native; /* tier 1, when there is any; else `built` or NULL */
+  wk__native_code built;                   /* made when the library was, */
+  bool is_built;                           /* if it was */
   _Atomic uint8_t checked_levels;          /* CPU levels (bits) whose primitives are known to be complete */
 };
 

@@ -27,9 +27,9 @@ static wk_tensor *mean_of(wk_tensor *x) {
   wk_int dims[WK_MAX_DIMS];
   return x ? wk_mean_dim(x, dims, other_dims(x, dims), false, WK_DTYPE_NONE) : NULL;
 }
-static wk_tensor *var_of(wk_tensor *x, int correction) {
+static wk_tensor *var_of(wk_tensor *x) {
   wk_int dims[WK_MAX_DIMS];
-  return x ? wk_var_correction(x, dims, other_dims(x, dims), wk__v_int(correction), false) : NULL;
+  return x ? wk_var_correction(x, dims, other_dims(x, dims), wk__v_int(0), false) : NULL;
 }
 
 /* (C) as (C, 1, ...), which broadcasts to x; in the dtype that is computed in. */
@@ -45,7 +45,7 @@ static wk_tensor *inverse_deviation(wk_tensor *var, wk_value eps) {
 
 /* ================================================== the map ===================================================== */
 
-enum { INPUT, WEIGHT, BIAS, MEAN, INVERSE, TRAINING, EPS };
+enum { INPUT, WEIGHT, BIAS, MEAN, INVERSE, SCALE, SHIFT, TRAINING, EPS };
 
 wk_status wk__meta_native_batch_norm(wk__call *c) {
   const wk_tensor *x = c->args[INPUT].tensor;
@@ -61,8 +61,8 @@ static wk__var of_channel(wk__lower *l, int arg) {
   return wk__k_cast(l->h, wk__k_load(l->h, &a), l->compute);
 }
 
-/* (x - mean) inverse weight + bias, with inverse = 1 / sqrt(var + eps). A loop body: with the statistics, whose rows
- * are all dims but the channels', it is one kernel. */
+/* x scale + shift, where scale = inverse weight, shift = bias - mean scale, inverse = 1 / sqrt(var + eps). A loop body:
+ * with the statistics, whose rows are all dims but the channels', it is one kernel. */
 void wk__lower_native_batch_norm(wk__lower *l) {
   wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS];
   int rank = wk__result_rank(l, 0);
@@ -72,11 +72,72 @@ void wk__lower_native_batch_norm(wk__lower *l) {
   }
   wk__loop_over(l, rank, 0, sizes);
   wk__access from = wk__access_arg(l, INPUT, index), to = wk__access_result(l, 0, index);
-  wk__var x = wk__k_cast(l->h, wk__k_load(l->h, &from), l->compute), factor = of_channel(l, INVERSE);
-  if (wk__has(l, WEIGHT)) factor = wk__k_mul(l->h, factor, of_channel(l, WEIGHT));
-  wk__var y = wk__k_mul(l->h, wk__k_sub(l->h, x, of_channel(l, MEAN)), factor);
-  if (wk__has(l, BIAS)) y = wk__k_add(l->h, y, of_channel(l, BIAS));
-  wk__k_store(l->h, &to, y);
+  wk__var x = wk__k_cast(l->h, wk__k_load(l->h, &from), l->compute);
+  wk__k_store(l->h, &to, wk__k_fma(l->h, x, of_channel(l, SCALE), of_channel(l, SHIFT)));
+}
+
+/* ---- sums over channels ---- */
+
+static uint64_t all_but_channels(const wk_tensor *x) { return wk__all_dims(x->ndim) & ~UINT64_C(2); }
+
+wk_status wk__meta_channel_moments(wk__call *c) {
+  const wk_tensor *x = c->args[INPUT].tensor;
+  c->compute_dtype = wide(x);
+  wk__spec_reduced(&c->specs[0], x, all_but_channels(x), false, wide(x));
+  wk__spec_copy(&c->specs[1], &c->specs[0]);
+  return WK_OK;
+}
+void wk__lower_channel_moments(wk__lower *l) {
+  wk__rows_of(l, INPUT, all_but_channels(l->call->args[INPUT].tensor));
+  wk__var x = wk__row_in(l, INPUT), n = wk__row_count(l);
+  wk__var mean = wk__k_div(l->h, wk__k_reduce_sum(l->h, x), n), centred = wk__k_sub(l->h, x, mean);
+  wk__row_out_reduced(l, 0, mean, false);
+  wk__row_out_reduced(l, 1, wk__k_div(l->h, wk__k_reduce_sum(l->h, wk__k_mul(l->h, centred, centred)), n), false);
+}
+
+wk_status wk__meta_channel_sums(wk__call *c) {
+  const wk_tensor *x = c->args[WK__ARG(_channel_sums, input)].tensor;
+  c->compute_dtype = wide(x);
+  wk__spec_reduced(&c->specs[0], x, all_but_channels(x), false, wide(x));
+  wk__spec_copy(&c->specs[1], &c->specs[0]);
+  return WK_OK;
+}
+void wk__lower_channel_sums(wk__lower *l) {
+  WK__ARGS(_channel_sums);
+  wk__rows_of(l, A_input, all_but_channels(l->call->args[A_input].tensor));
+  wk__var g = wk__row_in(l, A_grad_out);
+  wk__var centred = wk__k_sub(l->h, wk__row_in(l, A_input), wk__row_in_reduced(l, A_mean, false));
+  wk__row_out_reduced(l, 0, wk__k_reduce_sum(l->h, g), false);
+  wk__row_out_reduced(l, 1, wk__k_reduce_sum(l->h, wk__k_mul(l->h, g, centred)), false);
+}
+
+void wk__lower_channel_line(wk__lower *l) {
+  WK__ARGS(_channel_line);
+  wk__var level = wk__k_fma(l->h, wk__in(l, A_b), wk__in(l, A_input), wk__in(l, A_c));
+  wk__out(l, 0, wk__k_fma(l->h, wk__in(l, A_a), wk__in(l, A_grad_out), level));
+}
+
+/* ---- the derivative ---- */
+
+/* Elements of a channel. */
+static wk_value count_of(const wk_tensor *x) { return wk__v_size(wk_int_floordiv(x->numel, x->sizes[1])); }
+
+/* What is not to be differentiated again takes two kernels. With h = g weight, s = sum(h), t = sum(h (x - mean)):
+ * (h - s / n - (x - mean) inverse^2 t / n) inverse. */
+static wk_status give_sums(wk__vjp *v, wk_tensor *g, wk_tensor *x) {
+  wk_tensor *mean = v->args[MEAN].tensor, *inverse = v->args[INVERSE].tensor, *sums[2] = {NULL, NULL};
+  mean = in_dtype(mean, wide(x));
+  if (!mean || wk__channel_sums(g, x, mean, sums) != WK_OK) return wk_error_category();
+  if (wk__needs(v, WEIGHT)) WK_TRY(wk__vjp_set(v, WEIGHT, wk_mul(sums[1], inverse)));
+  if (wk__needs(v, BIAS)) WK_TRY(wk__vjp_set(v, BIAS, sums[0]));
+  if (!wk__needs(v, INPUT)) return WK_OK;
+  wk_tensor *factor = inverse;
+  if (v->args[WEIGHT].tag == WK_VALUE_TENSOR) factor = wk_mul(inverse, in_dtype(v->args[WEIGHT].tensor, wide(x)));
+  if (!v->args[TRAINING].boolean) return wk__vjp_set(v, INPUT, wk_mul(g, beside(factor, x)));
+  wk_tensor *each = wk_div_Scalar(factor, count_of(x));
+  wk_tensor *b = wk_neg(wk_mul(each, wk_mul(wk_mul(inverse, inverse), sums[1])));
+  wk_tensor *c = wk_neg(plus(wk_mul(each, sums[0]), wk_mul(b, mean)));
+  return wk__vjp_set(v, INPUT, wk__channel_line(g, x, beside(factor, x), beside(b, x), beside(c, x)));
 }
 
 /* The input's gradient, with h = g weight and x' the normalised input: h / deviation, and in training
@@ -88,10 +149,11 @@ wk_status wk__vjp_native_batch_norm(wk__vjp *v) {
   bool training = v->args[TRAINING].boolean;
   wk_int dims[WK_MAX_DIMS];
   if (!x || !g) return wk_error_category();
+  if (!wk__thread.mode.grad_enabled) return give_sums(v, g, x);
   inverse = beside(v->args[INVERSE].tensor, x);
-  if (training && wk__thread.mode.grad_enabled) { /* to be differentiated again */
+  if (training) { /* to be differentiated again */
     mean = mean_of(x);
-    inverse = inverse_deviation(beside(var_of(x, 0), x), v->args[EPS]);
+    inverse = inverse_deviation(beside(var_of(x), x), v->args[EPS]);
   }
   wk_tensor *normal = wk_mul(minus(x, beside(mean, x)), inverse);
   int count = other_dims(x, dims);
@@ -113,7 +175,7 @@ wk_status wk__vjp_native_batch_norm(wk__vjp *v) {
 
 /* ============================================= what programs call =============================================== */
 
-enum { RUNNING_MEAN = 3, RUNNING_VAR = 4, MOMENTUM = 6, BATCH_EPS = 7 };
+enum { RUNNING_MEAN = 3, RUNNING_VAR = 4, IN_TRAINING = 5, MOMENTUM = 6, BATCH_EPS = 7 };
 
 static wk_status check_statistics(const wk__call *c) {
   static const uint8_t order[] = {RUNNING_MEAN, RUNNING_VAR, WEIGHT, BIAS};
@@ -122,7 +184,7 @@ static wk_status check_statistics(const wk__call *c) {
   for (size_t k = 0; k < WK_COUNT(order); k++) {
     const wk_tensor *t = wk__arg_tensor(c, order[k]);
     const char *name = c->op->schema.parameters[order[k]].name;
-    if (!t && order[k] >= RUNNING_MEAN && !wk__arg_bool(c, TRAINING))
+    if (!t && order[k] >= RUNNING_MEAN && !wk__arg_bool(c, IN_TRAINING))
       return wk_fail(WK_RUNTIME_ERROR, "%s must be defined in evaluation mode", name);
     if (t && !wk_int_eq(t->numel, channels))
       return wk_fail(WK_RUNTIME_ERROR, "%s should contain %lld elements not %lld", name, wk__shown(channels),
@@ -174,22 +236,34 @@ static wk_status of_nothing(wk__call *c) {
   return y ? WK_OK : wk_error_category();
 }
 
-static wk_status normalise(wk__call *c) {
-  wk_tensor *x = c->args[INPUT].tensor, *running_mean = wk__arg_tensor(c, RUNNING_MEAN);
-  wk_tensor *mean = running_mean, *var = wk__arg_tensor(c, RUNNING_VAR);
+/* The batch's own statistics, and what they do to those that run along: with a variance that is corrected. */
+static wk_status take_statistics(wk__call *c, wk_tensor **out_mean, wk_tensor **out_var) {
+  wk_tensor *x = wk_detach(c->args[INPUT].tensor), *moments[2] = {NULL, NULL};
+  wk_tensor *running_mean = wk__arg_tensor(c, RUNNING_MEAN), *running_var = wk__arg_tensor(c, RUNNING_VAR);
   double momentum = wk__scalar_double(wk__value_scalar(&c->args[MOMENTUM]));
+  if (!x || wk__channel_moments(x, moments) != WK_OK) return wk_error_category();
+  *out_mean = moments[0];
+  *out_var = moments[1];
+  if (!running_mean) return WK_OK;
+  wk_value n = count_of(x), less = wk__v_size(wk_int_sub(n.integer, wk_int_of(1)));
+  WK_TRY(update(running_mean, moments[0], momentum));
+  return update(running_var, wk_div_Scalar(wk_mul_Scalar(moments[1], n), less), momentum);
+}
+
+static wk_status normalise(wk__call *c) {
+  wk_tensor *x = c->args[INPUT].tensor, *weight = wk__arg_tensor(c, WEIGHT), *bias = wk__arg_tensor(c, BIAS);
+  wk_tensor *mean = wk__arg_tensor(c, RUNNING_MEAN), *var = wk__arg_tensor(c, RUNNING_VAR);
   if (wk_int_eq(x->numel, wk_int_of(0))) return of_nothing(c);
-  if (wk__arg_bool(c, TRAINING)) {
-    wk_tensor *measured = in_dtype(wk_detach(x), wide(x)), *running_var = var;
-    mean = mean_of(measured);
-    var = var_of(measured, 0);
-    if (running_mean) WK_TRY(update(running_mean, mean, momentum));
-    if (running_mean) WK_TRY(update(running_var, var_of(measured, 1), momentum));
-  }
-  wk_tensor *inverse = var ? inverse_deviation(in_dtype(var, wide(x)), c->args[BATCH_EPS]) : NULL;
-  wk_value args[] = {c->args[INPUT],        c->args[WEIGHT],   c->args[BIAS],     wk__v_tensor(mean),
-                     wk__v_tensor(inverse), c->args[TRAINING], c->args[BATCH_EPS]};
-  return mean && inverse ? wk_call(WK__OP(_native_batch_norm), args, NULL, c->results) : wk_error_category();
+  if (wk__arg_bool(c, IN_TRAINING)) WK_TRY(take_statistics(c, &mean, &var));
+  mean = in_dtype(wk_detach(mean), wide(x));
+  wk_tensor *inverse = inverse_deviation(in_dtype(wk_detach(var), wide(x)), c->args[BATCH_EPS]), *scale = inverse;
+  if (weight) scale = wk_mul(inverse, in_dtype(wk_detach(weight), wide(x)));
+  wk_tensor *shift =
+      bias ? wk_addcmul(in_dtype(wk_detach(bias), wide(x)), mean, scale, wk__v_int(-1)) : wk_neg(wk_mul(mean, scale));
+  wk_value args[] = {c->args[INPUT],      c->args[WEIGHT],       c->args[BIAS],
+                     wk__v_tensor(mean),  wk__v_tensor(inverse), wk__v_tensor(scale),
+                     wk__v_tensor(shift), c->args[IN_TRAINING],  c->args[BATCH_EPS]};
+  return shift ? wk_call(WK__OP(_native_batch_norm), args, NULL, c->results) : wk_error_category();
 }
 
 wk_status wk__compose_batch_norm(wk__call *c) {

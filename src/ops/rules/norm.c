@@ -1,4 +1,4 @@
-/* Normalisations made of others: rms_norm, group_norm (layer norm of the channels' groups), instance_norm (batch norm
+/* Normalisations made of others: rms_norm, group_norm (the map itself is _native_group_norm), instance_norm (batch norm
  * of each sample's channels), cosine_similarity. Half precision is computed in float and rounded once. Tests:
  * tests/ops/, tests/python/test_norm_layers.py. */
 #include <float.h>
@@ -12,7 +12,7 @@ static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
   wk_scope_end(scope);
   return y ? WK_OK : wk_error_category();
 }
-static wk_tensor *in_float(wk_tensor *t) { return wk__in_dtype(t, wk__computed_in((wk_dtype)t->dtype)); }
+static wk_tensor *in_float(wk_tensor *t) { return t ? wk__in_dtype(t, wk__computed_in((wk_dtype)t->dtype)) : NULL; }
 
 static wk_status check_floating(const wk_tensor *x, const char *kernel) {
   if (wk_dtype_is_floating((wk_dtype)x->dtype)) return WK_OK;
@@ -99,11 +99,131 @@ static wk_tensor *per_channel(wk_tensor *t, const wk_tensor *x) {
   return wk_reshape(t, sizes, x->ndim - 1);
 }
 
-/* (N, C, ...) as (N, groups, rest) through layer norm. */
-static wk_tensor *normalise_groups(wk_tensor *x, int64_t groups, double eps) {
-  wk_int count = wk_int_mul(x->sizes[0], wk_int_of(groups)), rest = wk_int_floordiv(x->numel, count);
-  wk_tensor *grouped = wk_reshape(x, (wk_int[]){x->sizes[0], wk_int_of(groups), rest}, 3);
-  return wk_reshape(wk_layer_norm(grouped, &rest, 1, NULL, NULL, eps, true), x->sizes, x->ndim);
+#define N(name) WK__ARG(_native_group_norm, name)
+
+static wk_tensor *plus(wk_tensor *a, wk_tensor *b) { return wk_add(a, b, wk__v_int(1)); }
+static wk_tensor *minus(wk_tensor *a, wk_tensor *b) { return wk_sub(a, b, wk__v_int(1)); }
+static wk_tensor *shaped(wk_tensor *t, wk_int a, wk_int b, wk_int c) { return wk_reshape(t, (wk_int[]){a, b, c}, 3); }
+static wk_int one(void) { return wk_int_of(1); }
+
+/* Sizes of a call: (N, G, C / G channels of so many places). */
+typedef struct groups {
+  wk_int samples, count, each, places;
+} groups;
+
+static groups groups_of(const wk_tensor *x, wk_int count) {
+  wk_int channels = wk_int_mul(x->sizes[0], x->sizes[1]);
+  return (groups){x->sizes[0], count, wk_int_floordiv(x->sizes[1], count), wk_int_floordiv(x->numel, channels)};
+}
+static wk_value elements_of(const groups *g) { return wk__v_size(wk_int_mul(g->each, g->places)); }
+
+/* A value a group beside those of channels, (N, G, 1); one a channel, (1, G, C / G). */
+static wk_tensor *of_groups(wk_tensor *t, const groups *g) { return shaped(t, g->samples, g->count, one()); }
+static wk_tensor *of_channels(wk_tensor *t, const groups *g) { return shaped(t, one(), g->count, g->each); }
+/* (N, G, 1) or (N, G, C / G) as (N, C) */
+static wk_tensor *by_channel(wk_tensor *t, const groups *g) {
+  wk_tensor *all = t ? wk_expand(t, (wk_int[]){g->samples, g->count, g->each}, 3, false) : NULL;
+  return wk_reshape(all, (wk_int[]){g->samples, wk_int_mul(g->count, g->each)}, 2);
+}
+/* Images as one whose channels are all channels of all samples, so that sums of channels are theirs. */
+static wk_tensor *as_one(wk_tensor *t, const groups *g) {
+  return shaped(t, one(), wk_int_mul(g->samples, wk_int_mul(g->count, g->each)), g->places);
+}
+
+/* input scale[n, c] + shift[n, c] */
+void wk__lower_native_group_norm(wk__lower *l) {
+  wk_int sizes[WK_MAX_DIMS], index[WK_MAX_DIMS];
+  int rank = wk__result_rank(l, 0);
+  for (int d = 0; d < rank; d++) sizes[d] = wk__size_of_result(l, 0, d), index[d] = wk__loop_i(d);
+  wk__loop_over(l, rank, 0, sizes);
+  wk__access from = wk__access_arg(l, N(input), index), to = wk__access_result(l, 0, index);
+  wk__access scale = wk__access_arg(l, N(scale), index), shift = wk__access_arg(l, N(shift), index);
+  wk__var x = wk__k_load(l->h, &from), factor = wk__k_load(l->h, &scale);
+  wk__k_store(l->h, &to, wk__k_fma(l->h, x, factor, wk__k_load(l->h, &shift)));
+}
+
+/* Of x with float values. */
+static wk_tensor *normalise_groups(wk__call *c, wk_tensor *x, wk_tensor *weight, wk_tensor *bias) {
+  groups g = groups_of(x, wk_int_of(wk__arg_int(c, WK__ARG(group_norm, num_groups))));
+  wk_value eps = c->args[WK__ARG(group_norm, eps)];
+  wk_tensor *moments[2] = {NULL, NULL}, *rows = wk_detach(x);
+  rows = shaped(rows, one(), wk_int_mul(g.samples, g.count), wk_int_mul(g.each, g.places));
+  if (!rows || wk__channel_moments(rows, moments) != WK_OK) return NULL;
+  wk_tensor *inverse = wk_rsqrt(wk_add_Scalar(moments[1], eps, wk__v_int(1)));
+  wk_tensor *scale = of_groups(inverse, &g), *mean = of_groups(moments[0], &g);
+  if (weight) scale = wk_mul(scale, of_channels(in_float(wk_detach(weight)), &g));
+  wk_tensor *shift = bias ? wk_addcmul(of_channels(in_float(wk_detach(bias)), &g), mean, scale, wk__v_int(-1))
+                          : wk_neg(wk_mul(mean, scale));
+  scale = by_channel(scale, &g), shift = by_channel(shift, &g);
+  wk_tensor *own_weight = in_float(weight), *own_bias = in_float(bias);
+  if (!scale || !shift || !own_weight != !weight || !own_bias != !bias) return NULL;
+  return wk__native_group_norm(x, own_weight, own_bias, moments[0], inverse, scale, shift, eps.number);
+}
+
+/* With h = g weight, s and t the sums over a group of h and of h (x - mean):
+ * (h - s / n - (x - mean) inverse^2 t / n) inverse. */
+static wk_status give_group_sums(wk__vjp *v, const groups *s) {
+  wk_tensor *x = v->args[N(input)].tensor, *g = v->grads[0], *sums[2] = {NULL, NULL};
+  wk_tensor *mean = of_groups(v->args[N(mean)].tensor, s), *inverse = of_groups(v->args[N(inverse)].tensor, s);
+  wk_tensor *rows = as_one(x, s), *slopes = as_one(g, s), *means = by_channel(mean, s);
+  wk_int channels = wk_int_mul(s->count, s->each), all = wk_int_mul(s->samples, channels), first = wk_int_of(0);
+  means = wk_reshape(means, &all, 1);
+  if (!rows || !slopes || !means || wk__channel_sums(slopes, rows, means, sums) != WK_OK) return wk_error_category();
+  wk_tensor *total = shaped(sums[0], s->samples, s->count, s->each);
+  wk_tensor *along = shaped(sums[1], s->samples, s->count, s->each), *factor = inverse;
+  if (wk__needs(v, N(weight))) {
+    wk_tensor *sum = wk_sum_dim_IntList(wk_mul(along, inverse), &first, 1, false, WK_DTYPE_NONE);
+    WK_TRY(wk__vjp_set(v, N(weight), wk_reshape(sum, &channels, 1)));
+  }
+  if (wk__needs(v, N(bias))) {
+    wk_tensor *sum = wk_sum_dim_IntList(total, &first, 1, false, WK_DTYPE_NONE);
+    WK_TRY(wk__vjp_set(v, N(bias), wk_reshape(sum, &channels, 1)));
+  }
+  if (!wk__needs(v, N(input))) return WK_OK;
+  if (v->args[N(weight)].tag == WK_VALUE_TENSOR) {
+    wk_tensor *weight = of_channels(v->args[N(weight)].tensor, s);
+    total = wk_mul(total, weight), along = wk_mul(along, weight), factor = wk_mul(inverse, weight);
+  }
+  wk_int last = wk_int_of(-1);
+  wk_tensor *each = wk_div_Scalar(inverse, elements_of(s));
+  wk_tensor *b =
+      wk_neg(wk_mul(wk_mul(each, wk_mul(inverse, inverse)), wk_sum_dim_IntList(along, &last, 1, true, WK_DTYPE_NONE)));
+  wk_tensor *c = wk_neg(plus(wk_mul(each, wk_sum_dim_IntList(total, &last, 1, true, WK_DTYPE_NONE)), wk_mul(b, mean)));
+  wk_tensor *line[] = {by_channel(factor, s), by_channel(b, s), by_channel(c, s)};
+  for (int k = 0; k < 3; k++) line[k] = shaped(line[k], one(), all, one());
+  return wk__vjp_set(v, N(input),
+                     wk_reshape(wk__channel_line(slopes, rows, line[0], line[1], line[2]), x->sizes, x->ndim));
+}
+
+/* What is to be differentiated again counts in that mean and deviation are the input's own. */
+static wk_status give_group_parts(wk__vjp *v, const groups *s) {
+  wk_tensor *x = v->args[N(input)].tensor, *g = v->grads[0], *h = g;
+  wk_int last = wk_int_of(-1), dims[WK_MAX_DIMS];
+  wk_int rest = wk_int_mul(s->each, s->places);
+  wk_tensor *rows = shaped(x, s->samples, s->count, rest);
+  wk_tensor *var = wk_var_correction(rows, &last, 1, wk__v_int(0), true);
+  wk_tensor *inverse = wk_rsqrt(wk_add_Scalar(var, v->args[N(eps)], wk__v_int(1)));
+  wk_tensor *normal = wk_mul(minus(rows, wk_mean_dim(rows, &last, 1, true, WK_DTYPE_NONE)), inverse);
+  int count = 0;
+  for (int d = 0; d < x->ndim; d++)
+    if (d != 1) dims[count++] = wk_int_of(d);
+  if (wk__needs(v, N(weight)))
+    WK_TRY(wk__vjp_set(
+        v, N(weight),
+        wk_sum_dim_IntList(wk_mul(g, wk_reshape(normal, x->sizes, x->ndim)), dims, count, false, WK_DTYPE_NONE)));
+  if (wk__needs(v, N(bias))) WK_TRY(wk__vjp_set(v, N(bias), wk_sum_dim_IntList(g, dims, count, false, WK_DTYPE_NONE)));
+  if (!wk__needs(v, N(input))) return WK_OK;
+  if (v->args[N(weight)].tag == WK_VALUE_TENSOR) h = wk_mul(g, per_channel(v->args[N(weight)].tensor, x));
+  h = shaped(h, s->samples, s->count, rest);
+  wk_tensor *along = wk_mul(normal, wk_mean_dim(wk_mul(h, normal), &last, 1, true, WK_DTYPE_NONE));
+  wk_tensor *sum = minus(minus(h, wk_mean_dim(h, &last, 1, true, WK_DTYPE_NONE)), along);
+  return wk__vjp_set(v, N(input), wk_reshape(wk_mul(sum, inverse), x->sizes, x->ndim));
+}
+
+wk_status wk__vjp_native_group_norm(wk__vjp *v) {
+  const wk_tensor *x = v->args[N(input)].tensor;
+  groups s = groups_of(x, wk_int_floordiv(v->args[N(mean)].tensor->numel, x->sizes[0]));
+  return wk__thread.mode.grad_enabled ? give_group_parts(v, &s) : give_group_sums(v, &s);
 }
 
 /* The layout that the result keeps: that of channels last. */
@@ -111,6 +231,11 @@ static const char *layout_of(const wk_tensor *x) {
   if (wk__is_contiguous(x)) return NULL;
   const char *format = x->ndim == 4 ? "channels_last" : "channels_last_3d";
   return (x->ndim == 4 || x->ndim == 5) && wk__is_contiguous_in(x, format) ? format : NULL;
+}
+
+static wk_tensor *of_layout(wk_tensor *y, const wk_tensor *x) {
+  y = wk__in_dtype(y, (wk_dtype)x->dtype);
+  return y && layout_of(x) ? wk_contiguous(y, layout_of(x)) : y;
 }
 
 wk_status wk__compose_group_norm(wk__call *c) {
@@ -125,17 +250,10 @@ wk_status wk__compose_group_norm(wk__call *c) {
   if (wide && wk_int_eq(x->numel, wk_int_of(0)))
     y = wk_clone(wide, NULL);
   else if (wide)
-    y = normalise_groups(wide, wk__arg_int(c, WK__ARG(group_norm, num_groups)),
-                         c->args[WK__ARG(group_norm, eps)].number);
-  if (weight && bias)
-    y = wk_addcmul(per_channel(bias, x), y, per_channel(weight, x), wk__v_int(1));
-  else if (weight)
-    y = wk_mul(y, per_channel(weight, x));
-  else if (bias)
-    y = wk_add(y, per_channel(bias, x), wk__v_int(1));
-  y = wk__in_dtype(y, (wk_dtype)x->dtype);
-  if (y && layout_of(x)) y = wk_contiguous(y, layout_of(x));
-  return finish(c, &scope, y);
+    return finish(c, &scope, of_layout(normalise_groups(c, wide, weight, bias), x));
+  if (weight) y = wk_mul(y, per_channel(weight, x));
+  if (bias) y = plus(y, per_channel(bias, x));
+  return finish(c, &scope, of_layout(y, x));
 }
 
 /* ---- instance norm ---- */
