@@ -65,3 +65,14 @@ def mark_static(t, index=None):
         return None
     _mark(t, "_dynamo_static_indices", list(dims))
     return None
+
+
+def mark_static_address(t, guard=False):
+    """Says that a tensor's memory stays where it is, for whoever records launches with their addresses. Nothing depends on
+    it on the CPU: compiled code finds addresses at each call.
+    """
+    import wick
+
+    if not isinstance(t, wick.Tensor):
+        raise TypeError(f"mark_static_address expects a tensor but received {type(t)}")
+    t._dynamo_static_input_type = "guarded" if guard else "unguarded"
