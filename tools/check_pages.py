@@ -2,7 +2,7 @@
 
 Of commands are looked at: targets and variables of `make`, modules of `python -m`, scripts, and the options of both,
 which have to stand in their source. Looked at are README.md and docs/*.md. Names without a folder (train.py) are the
-reader's own files.
+reader's own files. Of comments in the source, the tests that they name are looked at.
 """
 
 import pathlib
@@ -17,6 +17,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)|<img[^>]*\ssrc=\"([^\"]+)\"")
 SPAN = re.compile(r"`([^`\n]+)`")
 PATH = re.compile(r"[\w.\-]+(?:/[\w.\-]+)*/[\w\-]+\.(?:c|h|py|md|ops|def|txt|build|svg|sh)")
 SETTING = re.compile(r"\bWICK_[A-Z_]+\b")
+TEST = re.compile(r"\btests/[\w/]+\.(?:c|py)\b")
 PYTHON = re.compile(r"(?:.*/)?python[\d.]*$")
 
 
@@ -150,12 +151,25 @@ def problems(page, text, known):
             yield number, problem
 
 
+def missing_tests(text):
+    """(line, what is wrong) of the tests that a source file names."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for path in TEST.findall(line):
+            if not existing(path):
+                yield number, f"no file {path}"
+
+
 def main():
     pages, known, failures = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], settings(), 0
     for page in pages:
         for number, problem in problems(page, page.read_text(encoding="utf-8"), known):
             print(f"{page.relative_to(ROOT)}:{number}: {problem}")
             failures += 1
+    for file in sorted(f for place in ("src", "python", "tools") for f in (ROOT / place).rglob("*.[chp]*")):
+        if file.suffix in (".c", ".h", ".py"):
+            for number, problem in missing_tests(file.read_text(encoding="utf-8")):
+                print(f"{file.relative_to(ROOT)}:{number}: {problem}")
+                failures += 1
     return failures > 0
 
 

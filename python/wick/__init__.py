@@ -5,15 +5,14 @@ import importlib as _importlib
 from . import _C
 from ._C import *  # noqa: F403  operators, dtypes, grad modes: what the core lists in its __all__
 from ._tensor import allclose, broadcast_shapes, equal, nonzero, norm, numel  # noqa: F401  also gives Tensor its Python methods
-
-__version__ = "0.1.0"
+from .version import __version__  # noqa: F401  PyTorch's, which programs ask for; wick's own is wick.version.wick
 
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _subclasses _utils accelerator amp ao autograd backends compiler cpu "
         "cuda distributed distributions functional func fx hub jit library linalg mps multiprocessing nn onnx optim overrides "
-        "profiler quantization random return_types safetensors serialization special storage testing types utils version xpu"
+        "profiler quantization random return_types safetensors serialization special storage testing torch_version types utils version xpu"
     ).split()
 )
 _LAZY = {

@@ -9,8 +9,8 @@ import sys
 from importlib.util import find_spec
 from types import ModuleType
 
-from . import __version__
-from ._as_torch import TORCH_VERSION, install
+from . import version
+from ._as_torch import install
 
 USAGE = "usage: python -m wick [-m module | -c code | script.py | -] [arguments]"
 
@@ -112,7 +112,7 @@ def _prepare(arguments):
     if first == "-":
         return _from_stdin(rest)
     if first in ("-V", "--version"):
-        _say(f"wick {__version__}, PyTorch API {TORCH_VERSION}")
+        _say(f"wick {version.wick}, PyTorch API {version.__version__}")
     if first in ("-h", "--help"):
         _say(USAGE)
     if first.startswith("-"):

@@ -1,7 +1,7 @@
 """Serves `import torch` from wick: after install(), torch and its submodules are wick's.
 
-`torch` is a module of its own, so that its version can be PyTorch's; torch.nn and all below are the very modules of
-wick.
+`torch` is a module of its own, whose own names are torch's; torch.nn and all below are the very modules of wick. What is
+asked about torch without importing it (importlib.util.find_spec, importlib.metadata.version) is answered as well.
 """
 
 import importlib
@@ -11,8 +11,6 @@ from types import ModuleType
 import wick
 
 from ._names import is_known, missing, not_yet
-
-TORCH_VERSION = "2.13.0"
 
 
 class _Finder:
@@ -26,9 +24,18 @@ class _Finder:
             return None
         from importlib.machinery import ModuleSpec
 
-        if _find_ours(name) is None and not _is_imported():
+        ours = _find_ours(name)
+        if ours is None and not _is_imported():
             return None
-        return ModuleSpec(name, _Finder, is_package=True)
+        spec = ModuleSpec(name, _Finder, origin=ours and ours.origin)
+        spec.submodule_search_locations = ours and ours.submodule_search_locations
+        return spec
+
+    @staticmethod
+    def find_distributions(context):
+        from ._distribution import find
+
+        return find(context)
 
     @staticmethod
     def create_module(spec):
@@ -52,6 +59,12 @@ class _Finder:
     def exec_module(module):
         if module.__name__ != "torch":
             module.__spec__ = module.__spec__.loader_state
+
+    @staticmethod
+    def get_code(name):
+        """The code of a module that is run by `python -m torch.utils.collect_env`."""
+        ours = _find_ours(name)
+        return ours.loader.get_code(ours.name)
 
 
 def _find_ours(name):
@@ -88,7 +101,7 @@ def _make_torch():
     """The module `torch`: wick's attributes, looked up in wick when they are not there yet."""
     module = ModuleType("torch", wick.__doc__)
     module.__dict__.update((k, v) for k, v in vars(wick).items() if not k.startswith("__"))
-    module.__version__ = TORCH_VERSION
+    module.__version__ = wick.__version__
     module.__file__ = wick.__file__
     module.__path__ = wick.__path__
     module.torch = module  # as PyTorch has it, whose package imports itself
@@ -145,6 +158,18 @@ def install():
         return
     if "torch" in sys.modules:
         raise ImportError("PyTorch is already imported in this process; wick cannot take its place")
+    _install()
+
+
+def _install():
     sys.meta_path.insert(0, _Finder)
     if "multiprocessing.spawn" in sys.modules:
         _serve_spawned(sys.modules["multiprocessing.spawn"])
+
+
+def stand_in():
+    """What the package of the stand-in distribution does when it is imported as `torch`: wick's module takes its place."""
+    if _Finder not in sys.meta_path:
+        _install()
+    del sys.modules["torch"]
+    importlib.import_module("torch")

@@ -67,12 +67,11 @@ def _version_of(package):
 
 def versions():
     """{"wick", "api" (the PyTorch that is matched), "python", "numpy", "torch"}; None for what is not installed."""
-    from . import __version__
-    from ._as_torch import TORCH_VERSION
+    from . import version
 
     return {
-        "wick": __version__,
-        "api": TORCH_VERSION,
+        "wick": version.wick,
+        "api": version.__version__,
         "python": platform.python_version(),
         "numpy": _version_of("numpy"),
         "torch": _version_of("torch"),

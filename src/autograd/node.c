@@ -2,6 +2,7 @@
  * another is being destroyed wait in a list. Tests: tests/c/test_autograd.c (a chain of 100,000). */
 #include <ctype.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "autograd/autograd.h"
 #include "tensor/free_list.h"
@@ -10,35 +11,45 @@ static _Atomic uint64_t next_sequence = 1;
 
 /* Memory of freed nodes, by size in steps of SIZE_STEP bytes. */
 enum { SIZE_STEP = 64, SIZE_CLASSES = 16 };
-static _Thread_local wk__free_list memory[SIZE_CLASSES];
+static WK__THREAD_LOCAL wk__free_list
+    *memory; /* SIZE_CLASSES; NULL before the first node goes, and at the thread's end */
+static WK__THREAD_LOCAL bool memory_ended;
 static pthread_key_t memory_key;
 static pthread_once_t memory_once = PTHREAD_ONCE_INIT;
 
-static void drain_memory(void *lists) {
+static void end_memory(void *lists) {
+  memory = NULL;
+  memory_ended = true;
   for (int c = 0; c < SIZE_CLASSES; c++) wk__free_list_drain((wk__free_list *)lists + c);
+  free(lists);
 }
-static void make_memory_key(void) { (void)pthread_key_create(&memory_key, drain_memory); }
+static void make_memory_key(void) { (void)pthread_key_create(&memory_key, end_memory); }
+
+/* NULL: nothing can wait in this thread. */
+static wk__free_list *start_memory(void) {
+  if (memory_ended) return NULL;
+  pthread_once(&memory_once, make_memory_key);
+  wk__free_list *lists = calloc(SIZE_CLASSES, sizeof *lists);
+  if (lists && pthread_setspecific(memory_key, lists) == 0) return memory = lists;
+  free(lists);
+  return NULL;
+}
 
 static size_t class_of(size_t bytes) { return (bytes - 1) / SIZE_STEP; }
 
 static void *memory_alloc(size_t bytes) {
   size_t class = class_of(bytes);
-  void *block = class < SIZE_CLASSES ? wk__free_list_take(&memory[class]) : NULL;
+  void *block = class < SIZE_CLASSES && memory ? wk__free_list_take(&memory[class]) : NULL;
   return block ? block : wk__alloc(class < SIZE_CLASSES ? (class + 1) * SIZE_STEP : bytes);
 }
 
 static void memory_free(void *block, size_t bytes) {
   size_t class = class_of(bytes);
-  wk__free_list *lists = memory;
-  if (class >= SIZE_CLASSES) {
+  wk__free_list *lists = WK_LIKELY(memory) ? memory : start_memory();
+  if (class < SIZE_CLASSES && lists)
+    wk__free_list_give(&lists[class], block);
+  else
     wk__free(block);
-    return;
-  }
-  if (WK_UNLIKELY(!lists[0].registered)) {
-    pthread_once(&memory_once, make_memory_key);
-    lists[0].registered = pthread_setspecific(memory_key, lists) == 0;
-  }
-  wk__free_list_give(&lists[class], block);
 }
 
 wk_node *wk__node_create(const wk__node_class *class, size_t size, int inputs, int results) {
@@ -88,8 +99,8 @@ static void destroy(wk_node *n) {
 }
 
 /* Waiting nodes are chained through `wrapper`, which nothing needs any more. */
-static _Thread_local wk_node *waiting;
-static _Thread_local bool destroying;
+static WK__THREAD_LOCAL wk_node *waiting;
+static WK__THREAD_LOCAL bool destroying;
 
 void wk__node_release(wk_node *n) {
   if (!n || !wk__last_reference(&n->references)) return;

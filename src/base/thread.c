@@ -1,7 +1,7 @@
 /* The one variable of thread.h, and what a new thread starts with. Tests: tests/c/test_base.c. */
 #include "base/thread.h"
 
-_Thread_local wk__thread_state wk__thread = {
+WK__THREAD_LOCAL wk__thread_state wk__thread = {
     .mode = {.grad_enabled = true, .autocast_caches = true, .autocast_dtype = WK_BFLOAT16},
     .default_device = {WK_CPU, -1},
     .default_dtype = WK_FLOAT32,

@@ -2,8 +2,7 @@
  * else of the thread.
  *
  * Each pointer belongs to the part that is named beside it, which sets it and puts back what was there before; base/
- * knows the types by name only. A new thread starts with what thread.c says. It is one variable because finding a
- * thread's variable is a function call in a shared library, made once in each function that uses any of it.
+ * knows the types by name only. A new thread starts with what thread.c says.
  *
  * Not here, because no result depends on it: what a thread keeps in order to be faster (free lists in tensor/ and
  * autograd/, its share of the allocator's cache, the plans that it used last, scratch memory, the interpreter that it
@@ -16,6 +15,16 @@
 #include <stdint.h>
 
 #include "wick/tensor.h"
+
+/* Every variable of a thread is one of these. Where a shared library that is loaded after the start has any other, to
+ * find one is a call of the C library, some 3 ns, and an operator makes a dozen of them; these lie where the thread's
+ * register points. glibc leaves little more than 1 KB there for all libraries that come later, so what is large is a
+ * pointer to the heap. All of wick's together: at most 768 bytes (tests/python/test_build.py). */
+#if defined __GLIBC__
+#define WK__THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
+#else
+#define WK__THREAD_LOCAL _Thread_local
+#endif
 
 enum { WK__MOST_DEVICES = 16 }; /* of a type */
 
@@ -66,14 +75,12 @@ typedef struct wk__thread_state {
   wk_device default_device;                  /* python/: of new tensors whose call names none; WK_CPU at the start */
   uint8_t default_dtype;                     /* wk_dtype of floats that name none; WK_FLOAT32 at the start */
   wk__print_options print;
-  /* device/registry.c, by type of device: which one is current, and of each the stream that gets its work; NULL: its
-     default stream */
-  struct {
-    int8_t device;
-    struct wk__stream *stream[WK__MOST_DEVICES];
-  } devices[WK_DEVICE_TYPE_COUNT];
+  /* device/registry.c: of each type the current device, and what streams get the devices' work; NULL: the default ones
+   */
+  int8_t devices[WK_DEVICE_TYPE_COUNT];
+  struct wk__stream *(*streams)[WK__MOST_DEVICES];
 } wk__thread_state;
 
-extern _Thread_local __attribute__((visibility("hidden"))) wk__thread_state wk__thread;
+extern WK__THREAD_LOCAL __attribute__((visibility("hidden"))) wk__thread_state wk__thread;
 
 #endif

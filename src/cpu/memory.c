@@ -51,9 +51,9 @@ static _Atomic int64_t high_water; /* the most that has lately been live; a hint
 typedef struct thread_cache {
   block *free[THREAD_CLASSES];
   uint8_t depth[THREAD_CLASSES];
-  bool registered;
 } thread_cache;
-static _Thread_local thread_cache cache;
+static WK__THREAD_LOCAL thread_cache *cache; /* NULL before the thread's first release, and when the thread is ending */
+static WK__THREAD_LOCAL bool cache_ended;
 static pthread_key_t cache_key;
 static pthread_once_t cache_once = PTHREAD_ONCE_INIT;
 
@@ -99,22 +99,29 @@ static void *system_allocate(int64_t bytes) {
   return p;
 }
 
-static void drain_thread(void *unused) {
-  (void)unused;
+static void end_cache(void *mine) {
+  thread_cache *ended = mine;
+  cache = NULL;
+  cache_ended = true;
   for (int c = 0; c < THREAD_CLASSES; c++) {
-    for (block *b = cache.free[c]; b;) {
+    for (block *b = ended->free[c]; b;) {
       block *next = b->next;
       free(b);
       b = next;
     }
-    cache.free[c] = NULL;
-    cache.depth[c] = THREAD_DEPTH; /* the thread is ending: nothing may wait any more */
   }
+  free(ended);
 }
-static void make_key(void) { (void)pthread_key_create(&cache_key, drain_thread); }
-static void register_thread(void) {
+static void make_key(void) { (void)pthread_key_create(&cache_key, end_cache); }
+
+/* NULL: nothing can wait in this thread. */
+static thread_cache *start_cache(void) {
+  if (cache_ended) return NULL;
   pthread_once(&cache_once, make_key);
-  cache.registered = pthread_setspecific(cache_key, &cache) == 0;
+  thread_cache *mine = calloc(1, sizeof *mine);
+  if (mine && pthread_setspecific(cache_key, mine) == 0) return cache = mine;
+  free(mine);
+  return NULL;
 }
 
 static void *shared_take(int class) {
@@ -209,9 +216,9 @@ void *wk__cpu_allocate(wk__stream *none, int64_t bytes, int64_t *out_capacity) {
   int class = class_of(bytes);
   int64_t capacity = class_bytes(class);
   void *p = NULL;
-  if (class < THREAD_CLASSES && (p = cache.free[class])) {
-    cache.free[class] = ((block *)p)->next;
-    cache.depth[class]--;
+  if (class < THREAD_CLASSES && cache && (p = cache->free[class])) {
+    cache->free[class] = ((block *)p)->next;
+    cache->depth[class]--;
   } else if (!(p = shared_take(class))) {
     if (capacity >= HUGE_PAGE) make_room(capacity);
     p = system_allocate(capacity);
@@ -238,11 +245,11 @@ void wk__cpu_release(wk__stream *none, void *data, int64_t capacity) {
   int class = class_of(capacity);
   take_back(data, class);
   atomic_fetch_sub_explicit(&live_bytes, capacity, memory_order_relaxed);
-  if (class < THREAD_CLASSES && cache.depth[class] < THREAD_DEPTH) {
-    if (WK_UNLIKELY(!cache.registered)) register_thread();
-    ((block *)data)->next = cache.free[class];
-    cache.free[class] = data;
-    cache.depth[class]++;
+  thread_cache *mine = WK_LIKELY(cache) ? cache : start_cache();
+  if (class < THREAD_CLASSES && mine && mine->depth[class] < THREAD_DEPTH) {
+    ((block *)data)->next = mine->free[class];
+    mine->free[class] = data;
+    mine->depth[class]++;
   } else if (!shared_keep(data, class)) {
     free(data);
   }

@@ -13,7 +13,7 @@ typedef struct block {
   size_t size;
 } block;
 
-static _Thread_local block blocks[WK__WORKSPACE_COUNT];
+static WK__THREAD_LOCAL block blocks[WK__WORKSPACE_COUNT];
 static pthread_key_t at_thread_end;
 static pthread_once_t key_once = PTHREAD_ONCE_INIT;
 static bool key_exists;

@@ -162,8 +162,8 @@ wk__stream *wk__stream_find(wk_device device);
 static inline wk__stream *wk__stream_of(wk_device device) {
   return WK_LIKELY(device.type == WK_CPU) ? NULL : wk__stream_find(device);
 }
-void wk__stream_set_current(wk__stream *stream); /* of its device, for this thread */
-int wk__device_current(int type);                /* index of the thread's current device of the type */
+WK_MUST_USE wk_status wk__stream_set_current(wk__stream *stream); /* of its device, for this thread */
+int wk__device_current(int type);                                 /* index of the thread's current device of the type */
 WK_MUST_USE wk_status wk__device_set_current(wk_device device);
 
 #endif

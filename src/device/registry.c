@@ -2,6 +2,7 @@
  * tests/c/test_device.c. */
 #include "device/device.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 
 static const char *const names[WK_DEVICE_TYPE_COUNT] = {
@@ -27,7 +28,7 @@ const wk__device_type *wk__device_type_of(wk_device device) {
 
 /* ---- the thread's ---- */
 
-int wk__device_current(int type) { return wk__thread.devices[type].device; }
+int wk__device_current(int type) { return wk__thread.devices[type]; }
 
 wk_status wk__device_resolve(wk_device *device) {
   if (device->type == WK_CPU || device->type == WK_META) {
@@ -37,7 +38,7 @@ wk_status wk__device_resolve(wk_device *device) {
   const wk__device_type *type = wk__device_type_of(*device);
   if (!type) return wk_error_category();
   int count = type->count(true);
-  if (device->index < 0) device->index = wk__thread.devices[device->type].device;
+  if (device->index < 0) device->index = wk__thread.devices[device->type];
   if (count && device->index < wk__min(count, WK__MOST_DEVICES)) return WK_OK;
   if (!count) return wk_error_category();
   return wk_fail(WK_RUNTIME_ERROR, "invalid device ordinal: there are %d devices of type %s, and no %d", count,
@@ -46,20 +47,36 @@ wk_status wk__device_resolve(wk_device *device) {
 
 wk_status wk__device_set_current(wk_device device) {
   WK_TRY(wk__device_resolve(&device));
-  wk__thread.devices[device.type].device = (int8_t)wk__max(device.index, 0);
+  wk__thread.devices[device.type] = (int8_t)wk__max(device.index, 0);
   return WK_OK;
 }
 
 wk__stream *wk__stream_find(wk_device device) {
   if (WK_UNLIKELY(device.index < 0) && wk__device_resolve(&device) != WK_OK) return NULL;
-  wk__stream *own = wk__thread.devices[device.type].stream[device.index];
+  wk__stream *own = wk__thread.streams ? wk__thread.streams[device.type][device.index] : NULL;
   if (own) return own;
   const wk__device_type *type = wk__device_type_of(device);
   return type ? type->default_stream(device.index) : NULL;
 }
 
-void wk__stream_set_current(wk__stream *stream) {
-  wk__thread.devices[stream->device.type].stream[stream->device.index] = stream;
+static pthread_key_t streams_key;
+static pthread_once_t streams_once = PTHREAD_ONCE_INIT;
+static void free_streams(void *streams) {
+  wk__thread.streams = NULL;
+  wk__free(streams);
+}
+static void make_streams_key(void) { (void)pthread_key_create(&streams_key, free_streams); }
+
+wk_status wk__stream_set_current(wk__stream *stream) {
+  if (!wk__thread.streams) {
+    pthread_once(&streams_once, make_streams_key);
+    void *streams = wk__alloc_zeroed(WK_DEVICE_TYPE_COUNT * sizeof *wk__thread.streams);
+    if (!streams) return WK_OUT_OF_MEMORY;
+    (void)pthread_setspecific(streams_key, streams);
+    wk__thread.streams = streams;
+  }
+  wk__thread.streams[stream->device.type][stream->device.index] = stream;
+  return WK_OK;
 }
 
 /* ---- by name ---- */

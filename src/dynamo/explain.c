@@ -1,5 +1,5 @@
 /* What capture did, in words: WICK_LOGS=graph_breaks,guards,recompiles,graph, and the report of explain().
- * In: segments. Out: text. Tests: tests/python/capture/test_explain.py. */
+ * In: segments. Out: text. Tests: tests/python/test_explain.py. */
 #include <stdio.h>
 
 #include "compile/report.h"

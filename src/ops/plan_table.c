@@ -27,7 +27,7 @@ typedef struct plans_at_hand {
   wk__plan *plans[AT_HAND];     /* by hash */
 } plans_at_hand;
 
-static _Thread_local plans_at_hand *at_hand; /* NULL until the thread's first call */
+static WK__THREAD_LOCAL plans_at_hand *at_hand; /* NULL until the thread's first call */
 
 /* ---- threads ---- */
 

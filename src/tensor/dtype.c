@@ -1,6 +1,6 @@
 /* dtypes: one table, promotion and casting rules, element access for every dtype, the small float formats.
  * Promotion is PyTorch's: the higher category wins; inside a category the wider type, with u8 beside signed integers
- * and f16 beside bf16 going one step up. Tests: tests/c/test_tensor.c, tests/python/test_dtype.py. */
+ * and f16 beside bf16 going one step up. Tests: tests/c/test_tensor.c. */
 #include <math.h>
 
 #include "tensor/tensor.h"

@@ -6,7 +6,7 @@
 #include "tensor/free_list.h"
 #include "tensor/tensor.h"
 
-static _Thread_local wk__free_list waiting;
+static WK__THREAD_LOCAL wk__free_list waiting;
 static pthread_key_t waiting_key;
 static pthread_once_t waiting_once = PTHREAD_ONCE_INIT;
 static void drain_waiting(void *list) { wk__free_list_drain(list); }

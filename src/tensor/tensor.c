@@ -8,7 +8,7 @@
 /* ---- structs ---- */
 
 enum { FREE_LIST_DEPTH = 256 };
-static _Thread_local struct {
+static WK__THREAD_LOCAL struct {
   wk_tensor *head;
   int depth;
   bool registered;

@@ -1,6 +1,6 @@
 /* Writes while tracing: the whole gets a new value, every view is derived again when it is next read.
  * In: a tensor and the node that it is to be. Out: the cell's node is the whole with that part replaced. The inverse of
- * each view operator stands here. Tests: tests/c/test_trace.c, tests/python/capture/test_mutation.py. */
+ * each view operator stands here. Tests: tests/c/test_trace.c, tests/python/capture/test_corpus.py. */
 #include "trace/internal.h"
 
 static wk__graph_arg of_node(wk__graph_node *n) { return (wk__graph_arg){.tag = WK_VALUE_TENSOR, .node = n}; }

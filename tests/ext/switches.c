@@ -3,6 +3,6 @@
 
 bool wk__uses_short_way = true;
 int64_t wk__native_grain;
-_Thread_local int64_t wk__native_runs;
+WK__THREAD_LOCAL int64_t wk__native_runs;
 
 void wk__program_use_short_way(bool use) { wk__uses_short_way = use; }

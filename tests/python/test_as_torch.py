@@ -24,7 +24,7 @@ def test_torch_is_wick():
         "from torch import nn, optim\n"
         "from torch.optim.lr_scheduler import StepLR\n"
         "assert torch is not wick and torch.__name__ == 'torch'\n"
-        "assert torch.__version__ == '2.13.0' and wick.__version__ == '0.1.0'\n"
+        "assert torch.__version__ == wick.__version__ == torch.version.__version__ == '2.13.0'\n"
         "assert F is wick.nn.functional and nn is wick.nn and torch.utils.data is wick.utils.data\n"
         "assert torch.nn.Linear is wick.nn.Linear and torch.add is wick.add and torch.float32 is wick.float32\n"
         "assert wick.nn.functional.__spec__.name == 'wick.nn.functional'\n"

@@ -203,7 +203,7 @@ def test_the_command_on_cases(capsys, tmp_path):
     assert "all native code in place" in printed and "peak memory" in printed
     figures = json.loads(out.read_text())
     assert [row["case"] for row in figures["cases"]] == ["two_op_call", "softmax"]
-    assert figures["machine"]["versions"]["wick"] == wick.__version__
+    assert figures["machine"]["versions"]["wick"] == wick.version.wick
 
 
 def test_the_command_on_a_program(capsys):

@@ -29,7 +29,7 @@ def found():
 
 
 def test_versions(found):
-    assert found["versions"]["wick"] == wick.__version__
+    assert found["versions"]["wick"] == wick.version.wick
     assert found["versions"]["api"].startswith("2.13")
     assert found["versions"]["python"] == sys.version.split()[0]
 

@@ -60,6 +60,12 @@ def test_what_is_not_there_is_found(monkeypatch, was, now, problem):
     assert problem in found(monkeypatch, RIGHT.replace(was, now, 1))
 
 
+def test_tests_that_comments_name_are_there(monkeypatch):
+    pages = load("check_pages", monkeypatch)
+    assert list(pages.missing_tests("/* Tests: tests/c/test_loop.c, tests/ops/. */")) == []
+    assert list(pages.missing_tests("\n# Tests: tests/c/" + "test_pool.c")) == [(2, "no file tests/c/test_pool.c")]
+
+
 def test_odd_phrases_are_found_and_plain_ones_are_not(monkeypatch):
     words = load("check_words", monkeypatch)
 

@@ -3,16 +3,15 @@
 import platform
 import sys
 
-from .._as_torch import TORCH_VERSION
+from .. import version
 
 
 def get_pretty_env_info():
     """The text."""
-    from .. import __version__
     from ..backends.cpu import get_cpu_capability
 
     lines = {
-        "PyTorch version": f"{TORCH_VERSION} (wick {__version__})", "Is debug build": "False",
+        "PyTorch version": f"{version.__version__} (wick {version.wick})", "Is debug build": "False",
         "CUDA used to build PyTorch": "None", "OS": platform.platform(),
         "Python version": sys.version.replace("\n", " "), "Is CUDA available": "False",
         "CPU": f"{platform.machine()} ({get_cpu_capability()})",
@@ -27,4 +26,6 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    from .._command import run
+
+    run(main)

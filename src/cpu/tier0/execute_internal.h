@@ -64,7 +64,7 @@ static inline int64_t aligned(int64_t bytes) { return (bytes + 63) & ~INT64_C(63
 
 /* ---- execute_steps.c ---- */
 
-extern _Thread_local int bad_check; /* the check that found wk__kernel_bad_index: number of its expression */
+extern WK__THREAD_LOCAL int bad_check; /* the check that found wk__kernel_bad_index: number of its expression */
 
 /* Every primitive that the program needs exists: said before anything runs, so that nothing is half done. */
 WK_MUST_USE wk_status check_primitives(const wk__program *program, const wk__primitives *p);

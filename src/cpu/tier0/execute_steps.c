@@ -5,9 +5,9 @@
  * Tests: tests/c/test_program.c. */
 #include "cpu/tier0/execute_internal.h"
 
-_Thread_local int wk__kernel_fault;
-_Thread_local int64_t wk__kernel_bad_index;
-_Thread_local int bad_check;
+WK__THREAD_LOCAL int wk__kernel_fault;
+WK__THREAD_LOCAL int64_t wk__kernel_bad_index;
+WK__THREAD_LOCAL int bad_check;
 
 static inline char *slot_address(const worker *w, int slot) {
   return w->slots + (int64_t)slot * w->r->block_elements * 8;

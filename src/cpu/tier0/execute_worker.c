@@ -58,7 +58,7 @@ static void lay_out(worker *w, scratch *s) {
   }
 }
 
-static _Thread_local scratch thread_scratch; /* .bytes is its capacity */
+static WK__THREAD_LOCAL scratch thread_scratch; /* .bytes is its capacity */
 static pthread_key_t scratch_key;
 static pthread_once_t scratch_once = PTHREAD_ONCE_INIT;
 static void free_scratch(void *memory) { wk__free(memory); }

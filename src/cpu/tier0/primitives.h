@@ -6,6 +6,7 @@
 #ifndef WICK_CPU_TIER0_PRIMITIVES_H
 #define WICK_CPU_TIER0_PRIMITIVES_H
 
+#include "base/thread.h"
 #include "codegen/kernel_abi.h"
 #include "loop/loop.h"
 
@@ -57,7 +58,7 @@ void wk__identity_fill(void *out, wk__loop_op reduction, wk__lane_type lane, int
 void wk__number_fill(void *out, wk__scalar number, wk__lane_type lane, int64_t n);
 
 /* What went wrong inside primitives on this thread since it was last cleared; they cannot return it. */
-extern _Thread_local int wk__kernel_fault;
-extern _Thread_local int64_t wk__kernel_bad_index;
+extern WK__THREAD_LOCAL int wk__kernel_fault;
+extern WK__THREAD_LOCAL int64_t wk__kernel_bad_index;
 
 #endif

@@ -1,6 +1,6 @@
 /* What happens at a call while something is captured. Python functions are evaluated, operators record themselves, C
  * functions that only look at their arguments run; methods that change a container run and are noted; everything else
- * is refused and ends the segment. The lists of what only looks stand here. Tests: tests/python/capture/test_calls.py.
+ * is refused and ends the segment. The lists of what only looks stand here. Tests: tests/python/capture/test_corpus.py.
  */
 #include <opcode.h>
 

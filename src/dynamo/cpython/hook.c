@@ -14,7 +14,7 @@ typedef struct interpreter {
 static const char capsule_name[] = "wick._C.interpreter";
 
 /* The last interpreter of this thread; ids are never used again, addresses may be. */
-static _Thread_local struct {
+static WK__THREAD_LOCAL struct {
   int64_t id;
   interpreter *state;
 } cached = {.id = -1};

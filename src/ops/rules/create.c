@@ -1,5 +1,5 @@
 /* Creation, copies, concatenation. copy_ is the one place that writes a tensor from another; clone, conversion and cat
- * go through it. Tests: tests/ops/, tests/python/test_creation.py. */
+ * go through it. Tests: tests/ops/, tests/python/test_out_forms.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"

@@ -1,6 +1,6 @@
 /* Views: new geometry over the same storage, their derivatives, and what is composed of them.
  * In: a tensor and where to look. Out: a spec with offset; nothing is copied. Tests: tests/ops/,
- * tests/python/test_views.py. */
+ * tests/python/test_inplace_views.py. */
 #include <stdio.h>
 
 #include "ops/internal.h"

@@ -1,5 +1,5 @@
 /* Between Python objects and the values of an operator call: numbers, sizes, results.
- * In: objects, borrowed. Out: values that borrow from them. Tests: tests/python/test_arguments.py. */
+ * In: objects, borrowed. Out: values that borrow from them. Tests: tests/python/test_odd_arguments.py. */
 #include "dynamo/cpython/gil.h"
 #include "dynamo/dynamo.h"
 #include "python/python.h"

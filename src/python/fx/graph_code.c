@@ -421,7 +421,7 @@ static int put_deletions(writer *w, wk__fx_node *node) {
 static const char *short_dtype(int dtype) {
   static const char *const names[][2] = {
       {"float", "f"}, {"bfloat", "bf"}, {"int", "i"}, {"uint", "u"}, {"complex", "c"}};
-  static _Thread_local char text[24];
+  static WK__THREAD_LOCAL char text[24];
   const char *name = wk_dtype_name((wk_dtype)dtype);
   if (dtype == WK_BOOL) return "b8";
   for (size_t i = 0; i < WK_COUNT(names); i++) {

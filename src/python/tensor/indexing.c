@@ -1,6 +1,6 @@
 /* x[...] and x[...] = y: integers, slices, None, Ellipsis, bools and tensors, as PyTorch takes them.
  * What selects by position becomes views, one step after the other; what selects by tensor is collected for one `index`
- * (or `index_put_`) at the end. Tests: tests/python/test_indexing.py. */
+ * (or `index_put_`) at the end. Tests: tests/python/test_index_forms.py. */
 #include "python/calls/override.h"
 #include "python/tensor/tensor_parts.h"
 

@@ -149,8 +149,8 @@ static Py_hash_t device_hash(PyObject *self) { return device_of(self).type * 100
 /* ---- the device of new tensors: `with device("meta"):` and set_default_device ---- */
 
 enum { MOST_DEVICES_DEEP = 64 };
-static _Thread_local wk_device devices_before[MOST_DEVICES_DEEP];
-static _Thread_local int devices_deep;
+static WK__THREAD_LOCAL wk_device devices_before[MOST_DEVICES_DEEP];
+static WK__THREAD_LOCAL int devices_deep;
 
 static PyObject *device_enter(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;

@@ -1,6 +1,6 @@
 /* wick.Tensor: the Python object around a tensor, its attributes and number slots. Methods that are operators come from
  * the table (operators.c), those of autograd and of data exchange from their own files.
- * A tensor that has an object gives the same object again while it lives. Tests: tests/python/test_tensor.py. */
+ * A tensor that has an object gives the same object again while it lives. Tests: tests/python/test_nn.py. */
 
 #include "python/autograd/autograd.h"
 #include "python/python.h"

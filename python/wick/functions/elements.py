@@ -1,0 +1,94 @@
+"""Functions of elements: divisors, parts of complex numbers, masks.
+
+Tests: tests/parity/test_functional_parity.py.
+"""
+
+import math
+
+from .. import _C
+from .forms import wrapped_dim, written
+from .rearranging import broadcast_tensors
+
+
+def _euclid(a, b):
+    """The greatest common divisors of two tensors of integers."""
+    a, b = a.abs(), b.abs()
+    while bool((b != 0).any()):
+        rest = _C.where(b != 0, a % b.masked_fill(b == 0, 1), 0)
+        a, b = _C.where(b != 0, b, a), rest
+    return a
+
+
+def gcd(input, other, *, out=None):
+    """The greatest common divisors."""
+    return written(_euclid(*broadcast_tensors(*_promoted(input, other))), out)
+
+
+def lcm(input, other, *, out=None):
+    """The least common multiples."""
+    a, b = broadcast_tensors(*_promoted(input, other))
+    divisor = _euclid(a, b)
+    return written((a // divisor.masked_fill(divisor == 0, 1) * b).abs(), out)
+
+
+def _promoted(a, b):
+    common = _C.result_type(a, b)
+    return a.to(common), b.to(common)
+
+
+def mvlgamma(input, p):
+    """The logarithm of the multivariate gamma function."""
+    steps = _C.arange(p, device=input.device) * -0.5
+    return (input.unsqueeze(-1) + steps.to(input.dtype)).lgamma().sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
+
+
+def renorm(input, p, dim, maxnorm):
+    """Slices along a dim, scaled down where their norm is above maxnorm."""
+    dims = [d for d in range(input.dim()) if d != dim % input.dim()]
+    norms = _C.linalg_vector_norm(input, p, dims, True)
+    return input * _C.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+
+
+def isreal(input):
+    """Elements without an imaginary part: all of a real tensor."""
+    return _C.ones_like(input, dtype=_C.bool)
+
+
+def positive(input):
+    """The tensor."""
+    if input.dtype == _C.bool:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+def real(input):
+    """The real part: of a real tensor, itself."""
+    if input.is_complex():
+        from .._names import not_yet
+
+        raise NotImplementedError(not_yet("torch.real of complex tensors"))
+    return input
+
+
+conj = resolve_conj = resolve_neg = real
+
+
+def masked_scatter(input, mask, source):
+    """The tensor with its places where mask holds filled from source, one after the other."""
+    mask, input = broadcast_tensors(mask, input)
+    number = (mask.reshape(-1).cumsum(0) - 1).clamp_min(0)
+    if int(mask.sum()) > source.numel():
+        raise RuntimeError(
+            "masked_scatter: expected self and source to have same dtypes but source has too few elements"
+            if input.dtype != source.dtype
+            else "Number of elements of source < number of ones in mask"
+        )
+    return _C.where(mask, source.reshape(-1)[number].reshape(mask.shape), input) if source.numel() else input.clone()
+
+
+def index_reduce(input, dim, index, source, reduce, *, include_self=True):
+    """scatter_reduce with an index for whole slices."""
+    dim = wrapped_dim(dim, input.dim())
+    shape = [-1 if d == dim else 1 for d in range(input.dim())]
+    places = index.reshape(shape).expand(source.shape)
+    return input.scatter_reduce(dim, places, source, reduce, include_self=include_self)

@@ -1,0 +1,38 @@
+"""What the functions take and give in several forms: lists of tensors, dims, out=, pairs with names.
+
+Tests: tests/parity/test_functional_parity.py.
+"""
+
+from .. import _C
+
+
+def all_tensors(tensors):
+    """The tensors of f(a, b) or f([a, b])."""
+    return tuple(tensors[0]) if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+
+
+def wrapped_dim(dim, ndim):
+    if not -max(ndim, 1) <= dim < max(ndim, 1):
+        low, high = -max(ndim, 1), max(ndim, 1) - 1
+        raise IndexError(f"Dimension out of range (expected to be in range of [{low}, {high}], but got {dim})")
+    return dim % max(ndim, 1)
+
+
+def written(result, out):
+    """The result, or `out` with its values, resized where it has another shape."""
+    if out is None:
+        return result
+    return _C.add(result, 0, out=out) if result.dtype != _C.bool else _C.ne(result, False, out=out)
+
+
+def written_pair(results, out):
+    """The same for two results."""
+    if out is None:
+        return results
+    return type(results)(*(written(r, o) for r, o in zip(results, out, strict=True)))
+
+
+def named_pair(kind, values, indices):
+    from .. import return_types
+
+    return return_types.make(kind, values, indices)
