@@ -28,7 +28,7 @@ efficientnet_b0 mobilenet_v3_small resnet18 squeezenet1_1 swin_t vit_b_16
 """.split()
 NAMES = list(catalog.models()) if os.environ.get("WICK_ALL_MODELS") else FEW
 # What wick does not have yet: the test says so when it has.
-MISSING = {"FNetForMaskedLM": "torch.fft", "HubertForCTC": "ctc_loss", "Wav2Vec2ForCTC": "ctc_loss"}
+MISSING = {"FNetForMaskedLM": "torch.fft"}
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """torch._higher_order_ops.associative_scan: running results along a dim, of one tensor or a tree, with gradients."""
 
 import pytest
+
 import wick as torch
 from wick._higher_order_ops.associative_scan import associative_scan
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 import wick
 from wick.models import catalog, check, report
 from wick.models.runs import Runs

@@ -6,7 +6,7 @@ python -m wick.models --all --compile --out report              a table, JSON an
 python -m wick.models --library timm --infer --time --plot speed.png
 python -m wick.models vit_b_16 --full --engines wick wick.compile torch torch.compile --time
 
-With --out, what is known already is not run again: a run that was stopped goes on (--again starts anew).
+With --out, what is known already is not run again: a run that was stopped goes on (--again runs all again).
 """
 
 import argparse
