@@ -56,7 +56,7 @@ def unsorted(count, length, tokens):
     numbers = torch.randint(FIRST, tokens, (count, length))
     lengths = torch.randint(length // 2, length + 1, (count, 1))
     absent = torch.arange(length) >= lengths
-    ordered = numbers.masked_fill(absent, tokens).sort(dim=1).values  # what is absent comes last
+    ordered, _ = numbers.masked_fill(absent, tokens).sort(dim=1)  # what is absent comes last
     target = torch.cat([torch.full((count, 1), START), ordered.masked_fill(absent, PAD)], dim=1)
     return numbers.masked_fill(absent, PAD), target
 

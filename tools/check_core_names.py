@@ -3,9 +3,8 @@
 
     python tools/check_core_names.py [folder that holds the built package]
 
-Looked at are `from ..._C import name`, `_C.name` where _C is the core, and `ops.name` of nn/_operators.py, which is the
-core and what Python composes. The core is imported from the folder (build/python when none is given); without one there
-is nothing to compare with, and that is said.
+Looked at are `from ..._C import name` and `_C.name` where _C is the core. The core is imported from the folder
+(build/python when none is given); without one there is nothing to compare with, and that is said.
 """
 
 import ast
@@ -26,31 +25,26 @@ def imports(tree):
 
 
 def named(tree):
-    """("_C" or "ops", name, line) of each name of theirs that a file uses."""
-    aliases = {}
+    """(name, line) of each name of the core that a file uses."""
+    aliases = set()
     for module, name, own, line in imports(tree):
         if module.rpartition(".")[2] == "_C" and name != "*":
-            yield "_C", name, line
+            yield name, line
         elif name == "_C":
-            aliases[own] = "_C"
-        elif module.rpartition(".")[2] == "_operators" and name == "ops":
-            aliases[own] = "ops"
+            aliases.add(own)
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in aliases:
-            yield aliases[node.value.id], node.attr, node.lineno
+            yield node.attr, node.lineno
 
 
 def missing():
     """A line of text for each name that is not there."""
-    known = {
-        "_C": importlib.import_module("wick._C"),
-        "ops": importlib.import_module("wick.nn._operators").ops,
-    }
+    core = importlib.import_module("wick._C")
     for path in sorted(PACKAGE.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
-        for which, name, line in named(tree):
-            if not hasattr(known[which], name):
-                yield f"{path.relative_to(ROOT)}:{line}: {which}.{name} is not there"
+        for name, line in named(tree):
+            if not hasattr(core, name):
+                yield f"{path.relative_to(ROOT)}:{line}: _C.{name} is not there"
 
 
 def main():

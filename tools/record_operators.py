@@ -37,6 +37,9 @@ def resample(x, dim, size, scale, mode, align_corners):
 OWN = {
     "_resample": resample,
     "_squared_difference": lambda a, b: (a - b) ** 2,
+    "_glu": lambda x, gate: x * gate.sigmoid(),
+    "_binary_entropy": lambda x, t: torch.nn.functional.binary_cross_entropy(x, t, reduction="none"),
+    "_one_hot": torch.nn.functional.one_hot,
     "_prod_all": torch.prod,
     "_reverse_cumsum": lambda x, dim: x.flip(dim).cumsum(dim).flip(dim),
     "_copy": torch.clone,

@@ -189,6 +189,14 @@ WK__DECOMPOSE_ONE(embedding) {
   return wk__d_reshape(rows, c->specs[0].sizes, c->specs[0].ndim);
 }
 
+WK__DECOMPOSE_ONE(one_hot) {
+  wk_tensor *numbers = ARG(WK__ARG(_one_hot, self));
+  wk_int last = c->specs[0].sizes[numbers->ndim];
+  wk_tensor *classes =
+      wk_arange(wk__v_size(last), WK_INT64, (wk_value){.tag = WK_VALUE_DEVICE, .device = numbers->device});
+  return wk__in_dtype(wk_eq(wk_unsqueeze(numbers, numbers->ndim), classes), WK_INT64);
+}
+
 /* Rows of the gradient to where they came from; nothing to the padding row. */
 WK__DECOMPOSE_ONE(embedding_backward) {
   const wk__spec *spec = &c->specs[0];

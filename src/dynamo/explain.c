@@ -73,7 +73,7 @@ static void print_computed(wk__string *out, const wk__segment *g, const wk__read
   const char *name = PyCFunction_Check(function) ? ((const PyCFunctionObject *)function)->m_ml->ml_name
                                                  : ((const PyTypeObject *)function)->tp_name;
   wk__string_printf(out, "%s(", name);
-  print_register(out, g, read->a, depth + 1);
+  if (read->a >= 0) print_register(out, g, read->a, depth + 1);
   if (read->b >= 0) wk__string_append(out, ", ");
   if (read->b >= 0) print_register(out, g, (wk__reg)read->b, depth + 1);
   wk__string_append(out, ")");

@@ -457,7 +457,7 @@ int wk__segment_replay(wk__session *s, wk__segment *steal_segment, PyObject **st
   s->target_depth = g->end == WK__END_RETURN ? -1 : g->common - 1;
   if (g->end == WK__END_RETURN) {
     s->returned = Py_NewRef(s->values[g->value]);
-    wk__session_drop_target(s);
+    if (!g->end_count) wk__session_drop_target(s); /* else the root's frame wants them */
   }
   return 0;
 }

@@ -78,6 +78,28 @@ static int end_state(wk__session *s, wk__segment *g) {
   return 0;
 }
 
+/* The root returns, and its variables die in the order of its slots: what it had at the start, on its stack too, lies
+ * where the program has put it. What the region made was never there. */
+static int return_state(wk__session *s, wk__segment *g) {
+  const wk__activation *root = s->innermost;
+  if (!root->at_start || !g->offsets[0]) return 0;
+  wk__recording *r = g->recording;
+  int slots = wk__frame_slot_count(&root->frame);
+  wk__end_frame *end = wk__arena_alloc(&r->arena, sizeof *end);
+  if (!end) return -1;
+  *end = (wk__end_frame){.code = root->frame.code, .offset = root->frame.offset, .slot_count = slots};
+  if (!(end->values = wk__arena_alloc(&r->arena, (size_t)(slots + 1) * sizeof *end->values))) return -1;
+  for (int i = 0; i < slots; i++) {
+    PyObject *o = wk__frame_slot(&root->frame, i);
+    wk__reg reg = o ? wk__reg_find(r, o) : -1;
+    bool was_there = o == root->at_start[i];
+    end->values[i] = was_there ? WK__KEEP : reg >= 0 && r->registers[reg].kind == WK__REG_READ ? reg : -1;
+  }
+  g->end_frames = end;
+  g->end_count = g->common = 1;
+  return 0;
+}
+
 /* ---- which registers and steps are needed ---- */
 
 static bool has_effect_outside(const wk__recording *r, const wk__do *step) {
@@ -501,6 +523,7 @@ static void describe_end(ending *e, PyObject *value) {
   if (wk__thread.mode.grad_enabled != s->grad_at_start) g->grad_after = wk__thread.mode.grad_enabled;
   e->kept = !r->failed[0];
   if (e->kept) e->kept = (value ? register_of(s, r, value, &g->value) : end_state(s, g)) == 0;
+  if (e->kept && value) e->kept = return_state(s, g) == 0;
   if (e->kept) e->kept = make_room(e);
   if (e->kept) {
     mark_needed(g, e->needed);

@@ -245,6 +245,16 @@ static int arrive(wk__session *s, wk__activation *a) {
   return 0;
 }
 
+/* The end of a replay. Without memory the variables stay as they were. */
+static PyObject *root_returns(wk__session *s, wk__activation *root) {  // -> new
+  PyObject *result = s->returned;
+  s->returned = NULL;
+  if (s->target && wk__segment_fill(s, root) < 0) PyErr_Clear();
+  s->mode = WK__MODE_OFF; /* what dies now may run code */
+  wk__session_drop_target(s);
+  return result;
+}
+
 typedef enum outcome { GO_ON, DONE } outcome;
 
 /* The text of the exception that is set: operators say in theirs what sizes they were given. */
@@ -253,6 +263,14 @@ static bool may_tell_sizes(void) {
   for (size_t i = 0; i < WK_COUNT(kinds); i++)
     if (PyErr_ExceptionMatches(kinds[i])) return true;
   return false;
+}
+
+/* An exception leaves a frame, whose variables go with it or with its traceback. */
+static void give_up_raising(wk__session *s) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  wk__session_give_up(s, "an exception ends variables whose end runs code");
+  PyErr_Restore(type, value, traceback);
 }
 
 /* After an instruction. */
@@ -276,6 +294,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
         return GO_ON;
       }
       if (!a->depth) root_raises(s);
+      if (s->mode == WK__MODE_CAPTURE && wk__frame_dies_aloud(s, a)) give_up_raising(s);
       if (s->mode == WK__MODE_CAPTURE && a->depth < s->low) s->low = a->depth;
       *out_result = NULL;
       return DONE;
@@ -332,11 +351,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
         status = seek(s);
         break;
       case WK__MODE_UNWIND:
-        if (s->returned && !a->depth) {
-          result = s->returned;
-          s->returned = NULL;
-          return result;
-        }
+        if (s->returned && !a->depth) return root_returns(s, a);
         if (s->target_depth < a->depth) return Py_NewRef(Py_None);
         status = arrive(s, a);
         break;
@@ -347,6 +362,12 @@ static PyObject *run(wk__session *s, wk__activation *a) {
         if (s->mode == WK__MODE_CAPTURE && is_learned_break(s, &a->frame)) {
           a->frame.offset = a->frame.next;
           if (!s->reason[0]) snprintf(s->reason, sizeof s->reason, "an instruction that could not be captured before");
+          if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
+          break;
+        }
+        if (s->mode == WK__MODE_CAPTURE && WK_UNLIKELY(wk__variable_dies_aloud(s, a))) {
+          a->frame.offset = a->frame.next;
+          wk__refuse_left_over(&a->frame, "the end of a variable runs code");
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
           break;
         }
@@ -376,7 +397,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
  * part of what was captured. */
 static void know_function(wk__session *s, wk__frame *f) {
   PyObject *function = wk__frame_function(f), *type, *value, *traceback;
-  if (!s->recording || wk__is_made_function(s->recording, function)) return;
+  if (!s->recording || wk__was_made(s->recording, function)) return;
   PyErr_Fetch(&type, &value, &traceback); /* of a generator that something is thrown into */
   if (wk__reg_constant(s->recording, function) >= 0)
     (void)!wk__depend_on_function(s->recording, s->binding, function); /* a failure is noted */

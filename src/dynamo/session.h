@@ -109,6 +109,10 @@ void wk__activation_forget_start(wk__activation *activation);
 /* ---- Python that runs in between (between.c) ---- */
 /* What has been buried goes, in that order: where nothing is being recorded, and every tensor is real. */
 void wk__session_drop_buried(wk__session *session);
+/* A variable dies, and its end runs Python code, which the program's next instructions may see the effect of: while the
+ * region holds it that would come later. By the next instruction; when an exception leaves the frame. */
+bool wk__variable_dies_aloud(const wk__session *session, const wk__activation *activation);
+bool wk__frame_dies_aloud(const wk__session *session, const wk__activation *activation);
 /* A session that captures does not look at what runs until wk__session_resume, which does nothing for another one.
  * may_end: that code may use values that are not computed yet, which gives the recording up. */
 void wk__session_suspend(wk__session *session, bool may_end, wk__suspension *out);

@@ -20,15 +20,22 @@ const char *wk__dtype_c_name(wk_dtype dtype) {
   return names[dtype] ? names[dtype] : wk_dtype_name(dtype);
 }
 
-/* "index 7 is out of bounds ..." as a loss says it. */
-static wk_status bad_target(void) {
-  long long class = 0;
-  (void)sscanf(wk_error_message(), "index %lld", &class);
-  return wk_fail(WK_INDEX_ERROR, "Target %lld is out of bounds.", class);
+/* The number in "index 7 is out of bounds ...". */
+static long long bad_number(void) {
+  long long number = 0;
+  (void)sscanf(wk_error_message(), "index %lld", &number);
+  return number;
+}
+
+static wk_status bad_class(void) {
+  if (bad_number() < 0) return wk_fail(WK_RUNTIME_ERROR, "Class values must be non-negative.");
+  return wk_fail(WK_RUNTIME_ERROR, "Class values must be smaller than num_classes.");
 }
 
 wk_status wk__explain_bad_index(const wk_op *op) {
-  if (op->bad_index == WK__BAD_INDEX_TARGET) return bad_target();
+  if (op->bad_index == WK__BAD_INDEX_TARGET)
+    return wk_fail(WK_INDEX_ERROR, "Target %lld is out of bounds.", bad_number());
+  if (op->bad_index == WK__BAD_INDEX_CLASS) return bad_class();
   if (op->bad_index == WK__BAD_INDEX_ROW) return wk_fail(WK_INDEX_ERROR, "index out of range in self");
   if (op->bad_index == WK__BAD_INDEX_PLAIN) return WK_INDEX_ERROR;
   char message[256];

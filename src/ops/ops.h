@@ -152,6 +152,7 @@ typedef enum wk__bad_index {
   WK__BAD_INDEX_PLAIN,  /* an IndexError with its dim */
   WK__BAD_INDEX_TARGET, /* a loss's class */
   WK__BAD_INDEX_ROW,    /* which rows of a table are wanted, and no more */
+  WK__BAD_INDEX_CLASS,  /* a class's number, as one_hot says it */
   WK__BAD_INDEX_DIM,    /* a RuntimeError that names the dim */
 } wk__bad_index;
 

@@ -20,6 +20,7 @@ static const struct {
     {"remove_dead", wk__graph_remove_dead},
     {"merge_common", wk__graph_merge_common},
     {"fold_constants", fold_constants},
+    {"join_parts", wk__graph_join_parts},
 };
 
 static int failures, cases;

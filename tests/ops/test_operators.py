@@ -55,7 +55,11 @@ def test_values(name, sample, dtype, tolerance):
         assert close(f[3], w[3], tolerance), (f[3], w[3])
 
 
-NO_WEIGHT_GRADIENT = {"cross_entropy_loss(T(5, 4), I(4, 5), P(4), 2)"}  # class weights must not require grad
+NO_WEIGHT_GRADIENT = {  # class weights, and those of elements here, must not require grad
+    "binary_cross_entropy(U(3, 4), U(3, 4), P(4), 0)",
+    "cross_entropy_loss(T(5, 4), I(4, 5), P(4), 2)",
+    "nll_loss_nd(T(2, 4, 3), I(4, 2, 3), P(4), 0)",
+}
 
 
 def differentiable(name, sample):

@@ -17,8 +17,9 @@ def thread_local_bytes(library):
     assert data[:5] == b"\x7fELF\x02"
     headers_at, header_size, count = struct.unpack_from("<Q", data, 32)[0], *struct.unpack_from("<HH", data, 54)
     for i in range(count):
-        kind, memory_size = *struct.unpack_from("<I", data, headers_at + i * header_size), *struct.unpack_from(
-            "<Q", data, headers_at + i * header_size + 40
+        kind, memory_size = (
+            *struct.unpack_from("<I", data, headers_at + i * header_size),
+            *struct.unpack_from("<Q", data, headers_at + i * header_size + 40),
         )
         if kind == PT_TLS:
             return memory_size

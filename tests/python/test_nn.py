@@ -691,3 +691,62 @@ def test_orthogonal(shape, values):
 def test_orthogonal_rows_of_a_larger_matrix():
     q = nn.init.orthogonal_(wick.empty(60, 97))
     assert wick.allclose(q @ q.t(), wick.eye(60), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "p, t, loss, by_p, by_t",
+    [
+        (0.0, 1.0, 100.0, -1e12, float("inf")),
+        (1.0, 0.0, 100.0, 1e12, float("-inf")),
+        (1e-30, 0.5, 34.5388, -5e11, 69.0776),
+        (0.3, 0.7, 0.94978, -1.90476, 0.84730),
+    ],
+)
+def test_binary_cross_entropy_and_its_gradients_at_the_ends(p, t, loss, by_p, by_t):
+    x, target = wick.tensor([p], requires_grad=True), wick.tensor([t], requires_grad=True)
+    value = F.binary_cross_entropy(x, target)
+    assert value.item() == pytest.approx(loss, rel=1e-5)
+    assert value.grad_fn.name() == "BinaryCrossEntropyBackward0"
+    given = [g.item() for g in wick.autograd.grad(value, (x, target))]
+    assert given == [pytest.approx(by_p, rel=1e-5), pytest.approx(by_t, rel=1e-5)]
+
+
+def test_binary_cross_entropy_is_of_one_dtype():
+    with pytest.raises(RuntimeError, match="Found dtype Double but expected Float"):
+        F.binary_cross_entropy(wick.rand(3), wick.rand(3).double())
+
+
+def test_one_hot_of_a_known_number_of_classes_does_not_end_a_graph():
+    def ten_classes(x):
+        return F.one_hot(x + 1, 10) * 2
+
+    explained = wick._dynamo.explain(ten_classes)(wick.tensor([3, 5]))
+    assert explained.graph_count == 1
+    compiled = wick.compile(ten_classes)
+    assert compiled(wick.tensor([0, 8])).argmax(-1).tolist() == [1, 9]
+    for bad, words in ((9, "Class values must be smaller than num_classes."), (-2, "must be non-negative.")):
+        with pytest.raises(RuntimeError, match=words):
+            compiled(wick.tensor([0, bad]))
+
+
+def test_glu_is_one_node_and_rounds_once():
+    x = wick.tensor([1.5, -0.375], dtype=wick.bfloat16, requires_grad=True)
+    y = F.glu(x)
+    assert (y.grad_fn.name(), y.item()) == ("GluBackward0", 0.609375)
+    with pytest.raises(NotImplementedError, match="\"glu_cpu\" not implemented for 'Long'"):
+        F.glu(wick.arange(4))
+
+
+def test_rows_that_are_looked_up_are_scaled_down():
+    table = wick.tensor([[3.0, 4.0], [0.3, 0.4], [6.0, 8.0]])
+    assert wick.embedding_renorm_(table, wick.tensor([2, 1, 2]), 1.0, 2.0) is table
+    assert wick.allclose(table, wick.tensor([[3.0, 4.0], [0.3, 0.4], [0.6, 0.8]]))
+    with pytest.raises(IndexError, match="index out of range in self"):
+        wick.embedding_renorm_(table, wick.tensor([3]), 1.0, 2.0)
+
+
+def test_tensors_that_do_not_broadcast():
+    with pytest.raises(RuntimeError, match=r"The size of tensor a \(4\) must match the size of tensor b \(5\)"):
+        wick.broadcast_tensors(wick.ones(3, 4), wick.ones(3, 5))
+    assert [t.shape for t in wick.broadcast_tensors(wick.ones(3, 1), wick.ones(4))] == [(3, 4)] * 2
+    assert wick.broadcast_tensors() == ()

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -28,9 +29,11 @@ class Environment:
         venv.create(folder / "venv", with_pip=False)
         self.wheels.mkdir()
         self.site = pathlib.Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
+        self.variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
     def run(self, *arguments, status=0):
-        done = subprocess.run([self.python, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=120)
+        command, how = [self.python, *arguments], {"cwd": self.folder, "env": self.variables, "timeout": 120}
+        done = subprocess.run(command, capture_output=True, text=True, **how)
         assert done.returncode == status, done.stderr
         return done.stdout if status == 0 else done.stdout + done.stderr
 
@@ -62,11 +65,15 @@ class Environment:
             wheel.writestr(f"{name}/__init__.py", code)
             wheel.writestr(f"{info}/METADATA", metadata(name, version, requires))
             wheel.writestr(f"{info}/WHEEL", WHEEL)
-            wheel.writestr(f"{info}/RECORD", f"{name}/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+            wheel.writestr(
+                f"{info}/RECORD", f"{name}/__init__.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n"
+            )
 
 
 def metadata(name, version, requires):
-    return "\n".join([f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)])
+    return "\n".join(
+        [f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}", *(f"Requires-Dist: {r}" for r in requires)]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +119,10 @@ def test_python_m_wick_is_as_present(tmp_path, bare):
     (bare.folder / "script.py").write_text(PRESENCE)
     assert bare.run("-m", "wick", "script.py") == "(1, 3)\n"
     assert bare.run("-m", "wick", "-c", "import importlib.metadata as m; print(m.version('torch'))") == "2.13.0\n"
-    assert bare.run("-c", "import importlib.util as u, wick; print(u.find_spec('torch'), wick.__version__)") == "None 2.13.0\n"
+    assert (
+        bare.run("-c", "import importlib.util as u, wick; print(u.find_spec('torch'), wick.__version__)")
+        == "None 2.13.0\n"
+    )
 
 
 def test_a_submodule_first(environment):
@@ -182,7 +192,9 @@ def test_libraries_come_without_pytorch(bare, stand_in, monkeypatch):
     if stand_in:
         bare.install(STAND_IN)
     bare.offer("torchvision", "0.28.0", "torch==9.9.0", "drawing>=2", code="import torch\nones = torch.ones(2)\n")
-    bare.offer("timm", "1.0", "torch", "torchvision", "hub[fast]; python_version > '3'", code="import torch, torchvision\n")
+    bare.offer(
+        "timm", "1.0", "torch", "torchvision", "hub[fast]; python_version > '3'", code="import torch, torchvision\n"
+    )
     bare.offer("drawing", "2.1", "never; python_version < '3'")
     bare.offer("hub", "0.5", "drawing", "speed; extra == 'fast'", "never; extra == 'slow'")
     bare.offer("speed", "1")

@@ -18,7 +18,9 @@ def test_order(at):
 
 def test_numbers_and_equality():
     version = TorchVersion("2.13.0")
-    assert version >= (2, 1) and version < [2, 14] and version == (2, 13) and version == "2.13" and version == ("2", "13")
+    assert (
+        version >= (2, 1) and version < [2, 14] and version == (2, 13) and version == "2.13" and version == ("2", "13")
+    )
     assert version != "2.13"  # as in PyTorch
     assert hash(version) == hash("2.13.0") and isinstance(version, str) and version.startswith("2.")
 

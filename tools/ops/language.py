@@ -121,6 +121,7 @@ RAISES = {
 BAD_INDEX = {
     "target": "a loss's class: Target 7 is out of bounds.",
     "row": "a row of a table: index out of range in self",
+    "class": "a class's number: Class values must be smaller than num_classes.",
     "dim": "a RuntimeError that names the dim",
 }
 AUTOCAST = {

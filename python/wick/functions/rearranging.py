@@ -12,11 +12,7 @@ from .forms import all_tensors, wrapped_dim
 
 def broadcast_tensors(*tensors):
     """The tensors expanded to the shape that they have beside each other."""
-    tensors = all_tensors(tensors)
-    from .._tensor import broadcast_shapes
-
-    shape = broadcast_shapes(*(t.shape for t in tensors))
-    return [t.expand(shape) for t in tensors]
+    return _C.broadcast_tensors(all_tensors(tensors))
 
 
 def meshgrid(*tensors, indexing=None):

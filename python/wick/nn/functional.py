@@ -9,7 +9,6 @@ from .. import _C
 from .._names import files_of as _files_of
 from .._names import late as _late
 from .._tensor import broadcast_shapes
-from ._operators import ops as _ops
 
 # Our name -> the operator's. What the core does not have yet is missing here too, and says so when it is asked for.
 _ALIASES = {
@@ -22,7 +21,7 @@ _ALIASES = {
         "scaled_dot_product_attention", "selu_", "softplus", "softshrink", "threshold_",
     )
 } | {"logsigmoid": "log_sigmoid"}  # fmt: skip
-globals().update({name: getattr(_ops, operator) for name, operator in _ALIASES.items() if hasattr(_ops, operator)})
+globals().update({name: getattr(_C, operator) for name, operator in _ALIASES.items() if hasattr(_C, operator)})
 
 # The file of functions/, then what it has: loaded when one of the names is first asked for.
 _LATE = {
@@ -59,7 +58,7 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
         return _handle(
             unfold, (input,), input, kernel_size, dilation=dilation, padding=padding, stride=stride
         )  # fmt: skip
-    return _ops.im2col(input, *map(_pair, (kernel_size, dilation, padding, stride)))
+    return _C.im2col(input, *map(_pair, (kernel_size, dilation, padding, stride)))
 
 
 def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
@@ -68,7 +67,7 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
         return _handle(
             fold, (input,), input, output_size, kernel_size, dilation=dilation, padding=padding, stride=stride
         )  # fmt: skip
-    return _ops.col2im(input, *map(_pair, (output_size, kernel_size, dilation, padding, stride)))
+    return _C.col2im(input, *map(_pair, (output_size, kernel_size, dilation, padding, stride)))
 
 
 def _pair(x):
@@ -82,7 +81,7 @@ def relu(input, inplace=False):
     """max(0, x)."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(relu, (input,), input, inplace=inplace)
-    return _ops.relu_(input) if inplace else _ops.relu(input)
+    return _C.relu_(input) if inplace else _C.relu(input)
 
 
 def relu6(input, inplace=False):
@@ -98,14 +97,14 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
         return _handle(hardtanh, (input,), input, min_val=min_val, max_val=max_val, inplace=inplace)
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return (_ops.hardtanh_ if inplace else _ops.hardtanh)(input, min_val, max_val)
+    return (_C.hardtanh_ if inplace else _C.hardtanh)(input, min_val, max_val)
 
 
 def _threshold(input, threshold, value, inplace=False):
     """x where it is above the threshold, else value."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(_threshold, (input,), input, threshold, value, inplace=inplace)
-    return (_ops.threshold_ if inplace else _ops.threshold)(input, threshold, value)
+    return (_C.threshold_ if inplace else _C.threshold)(input, threshold, value)
 
 
 threshold = _threshold
@@ -115,63 +114,63 @@ def elu(input, alpha=1.0, inplace=False):
     """x for positive x, alpha (exp(x) - 1) for the others."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(elu, (input,), input, alpha=alpha, inplace=inplace)
-    return (_ops.elu_ if inplace else _ops.elu)(input, alpha)
+    return (_C.elu_ if inplace else _C.elu)(input, alpha)
 
 
 def celu(input, alpha=1.0, inplace=False):
     """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(celu, (input,), input, alpha=alpha, inplace=inplace)
-    return (_ops.celu_ if inplace else _ops.celu)(input, alpha)
+    return (_C.celu_ if inplace else _C.celu)(input, alpha)
 
 
 def selu(input, inplace=False):
     """ELU scaled to keep mean 0 and variance 1."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(selu, (input,), input, inplace=inplace)
-    return _ops.selu_(input) if inplace else _ops.selu(input)
+    return _C.selu_(input) if inplace else _C.selu(input)
 
 
 def leaky_relu(input, negative_slope=0.01, inplace=False):
     """x for positive x, negative_slope x for the others."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(leaky_relu, (input,), input, negative_slope=negative_slope, inplace=inplace)
-    return (_ops.leaky_relu_ if inplace else _ops.leaky_relu)(input, negative_slope)
+    return (_C.leaky_relu_ if inplace else _C.leaky_relu)(input, negative_slope)
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
     """leaky_relu with a slope drawn from [lower, upper] in training, their mean otherwise."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(rrelu, (input,), input, lower=lower, upper=upper, training=training, inplace=inplace)
-    return (_ops.rrelu_ if inplace else _ops.rrelu)(input, lower, upper, training)
+    return (_C.rrelu_ if inplace else _C.rrelu)(input, lower, upper, training)
 
 
 def silu(input, inplace=False):
     """x sigmoid(x)."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(silu, (input,), input, inplace=inplace)
-    return _ops.silu_(input) if inplace else _ops.silu(input)
+    return _C.silu_(input) if inplace else _C.silu(input)
 
 
 def mish(input, inplace=False):
     """x tanh(softplus(x))."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(mish, (input,), input, inplace=inplace)
-    return _ops.mish_(input) if inplace else _ops.mish(input)
+    return _C.mish_(input) if inplace else _C.mish(input)
 
 
 def hardsigmoid(input, inplace=False):
     """relu6(x + 3) / 6."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(hardsigmoid, (input,), input, inplace=inplace)
-    return _ops.hardsigmoid_(input) if inplace else _ops.hardsigmoid(input)
+    return _C.hardsigmoid_(input) if inplace else _C.hardsigmoid(input)
 
 
 def hardswish(input, inplace=False):
     """x relu6(x + 3) / 6."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(hardswish, (input,), input, inplace=inplace)
-    return _ops.hardswish_(input) if inplace else _ops.hardswish(input)
+    return _C.hardswish_(input) if inplace else _C.hardswish(input)
 
 
 def sigmoid(input):
@@ -208,7 +207,7 @@ def glu(input, dim=-1):
         return _handle(glu, (input,), input, dim=dim)
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
-    return _ops.glu(input, dim)
+    return _C.glu(input, dim)
 
 
 def _softmax_dim(name, dim, ndim, stacklevel):
@@ -249,12 +248,12 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
     """A sample of the Gumbel-softmax distribution; hard: one-hot, with the soft sample's gradient."""
     if eps != 1e-10:
         _warn("`eps` parameter is deprecated and has no effect.")
-    noise = -_ops.empty_like(logits, memory_format=_C.legacy_contiguous_format).exponential_().log()
+    noise = -_C.empty_like(logits, memory_format=_C.legacy_contiguous_format).exponential_().log()
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
         return soft
     index = soft.max(dim, keepdim=True)[1]
-    one = _ops.zeros_like(logits, memory_format=_C.legacy_contiguous_format).scatter_(dim, index, 1.0)
+    one = _C.zeros_like(logits, memory_format=_C.legacy_contiguous_format).scatter_(dim, index, 1.0)
     return one - soft.detach() + soft
 
 
@@ -271,7 +270,7 @@ def dropout(input, p=0.5, training=True, inplace=False):
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(dropout, (input,), input, p=p, training=training, inplace=inplace)
     _check_probability(p)
-    return (_ops.dropout_ if inplace else _ops.dropout)(input, p, training)
+    return (_C.dropout_ if inplace else _C.dropout)(input, p, training)
 
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
@@ -279,7 +278,7 @@ def alpha_dropout(input, p=0.5, training=False, inplace=False):
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(alpha_dropout, (input,), input, p=p, training=training, inplace=inplace)
     _check_probability(p)
-    return (_ops.alpha_dropout_ if inplace else _ops.alpha_dropout)(input, p, training)
+    return (_C.alpha_dropout_ if inplace else _C.alpha_dropout)(input, p, training)
 
 
 def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
@@ -287,7 +286,7 @@ def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(feature_alpha_dropout, (input,), input, p=p, training=training, inplace=inplace)
     _check_probability(p)
-    return (_ops.feature_alpha_dropout_ if inplace else _ops.feature_alpha_dropout)(input, p, training)
+    return (_C.feature_alpha_dropout_ if inplace else _C.feature_alpha_dropout)(input, p, training)
 
 
 _SOFT_ERROR = (
@@ -299,7 +298,7 @@ _SOFT_ERROR = (
 
 def _channel_dropout(input, p, training, inplace, batched):
     input = input if batched else (input.unsqueeze_(0) if inplace else input.unsqueeze(0))
-    result = (_ops.feature_dropout_ if inplace else _ops.feature_dropout)(input, p, training)
+    result = (_C.feature_dropout_ if inplace else _C.feature_dropout)(input, p, training)
     return result if batched else (result.squeeze_(0) if inplace else result.squeeze(0))
 
 
@@ -372,22 +371,22 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
     if max_norm is not None:
         input = input.contiguous()
         with _C.no_grad():
-            _ops.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
-    return _ops.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
+            _C.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+    return _C.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
 def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
     """(x - mean) / sqrt(var + eps) * weight + bias over the last len(normalized_shape) dimensions."""
     if _C._overrides and _C._has_torch_function_variadic(input, weight, bias):
         return _handle(layer_norm, (input, weight, bias), input, normalized_shape, weight=weight, bias=bias, eps=eps)
-    return _ops.layer_norm(input, normalized_shape, weight, bias, eps)
+    return _C.layer_norm(input, normalized_shape, weight, bias, eps)
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     """x / sqrt(mean(x^2) + eps) * weight over the last len(normalized_shape) dimensions."""
     if _C._overrides and _C._has_torch_function_variadic(input, weight):
         return _handle(rms_norm, (input, weight), input, normalized_shape, weight=weight, eps=eps)
-    return _ops.rms_norm(input, normalized_shape, weight, eps)
+    return _C.rms_norm(input, normalized_shape, weight, eps)
 
 
 def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
@@ -400,7 +399,7 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     if values == 1:
         sizes = [input.size(0) * input.size(1) // num_groups, num_groups, *input.shape[2:]]
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {sizes}")
-    return _ops.group_norm(input, num_groups, weight, bias, eps)
+    return _C.group_norm(input, num_groups, weight, bias, eps)
 
 
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
@@ -420,7 +419,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
         )
     if training and math.prod(input.shape[2:]) * input.size(0) == 1:
         raise ValueError(f"Expected more than 1 value per channel when training, got input size {input.shape}")
-    return _ops.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
+    return _C.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
 
 
 def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
@@ -430,7 +429,7 @@ def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
     norm = input.norm(p, dim, keepdim=True)
     if out is None:
         return input / norm.clamp_min(eps).expand_as(input)
-    return _ops.div(input, norm.clamp_min_(eps).expand_as(input), out=out)
+    return _C.div(input, norm.clamp_min_(eps).expand_as(input), out=out)
 
 
 def pad(input, pad, mode="constant", value=None):
@@ -440,14 +439,14 @@ def pad(input, pad, mode="constant", value=None):
     """
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(globals()["pad"], (input,), input, pad, mode=mode, value=value)
-    return _ops.pad(input, pad, mode, value)
+    return _C.pad(input, pad, mode, value)
 
 
 # ---- pooling: windows over the last dims of (N, C, ...) or (C, ...) ----
 
 
 def _max_pool(dims):
-    plain, with_indices = getattr(_ops, f"max_pool{dims}d"), getattr(_ops, f"max_pool{dims}d_with_indices")
+    plain, with_indices = getattr(_C, f"max_pool{dims}d"), getattr(_C, f"max_pool{dims}d_with_indices")
 
     def pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
         if _C._overrides and _C._has_torch_function_variadic(input):
@@ -497,18 +496,18 @@ def adaptive_avg_pool2d(input, output_size):
     """
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(adaptive_avg_pool2d, (input,), input, output_size)
-    return _ops.adaptive_avg_pool2d(input, _list_with_default(output_size, input.size()))
+    return _C.adaptive_avg_pool2d(input, _list_with_default(output_size, input.size()))
 
 
 def adaptive_avg_pool3d(input, output_size):
     """Averages over as many windows as output_size says, along the last three dims; None keeps a dim."""
     if _C._overrides and _C._has_torch_function_variadic(input):
         return _handle(adaptive_avg_pool3d, (input,), input, output_size)
-    return _ops.adaptive_avg_pool3d(input, _list_with_default(output_size, input.size()))
+    return _C.adaptive_avg_pool3d(input, _list_with_default(output_size, input.size()))
 
 
 def _adaptive_max_pool(dims):
-    operator = getattr(_ops, f"adaptive_max_pool{dims}d")
+    operator = getattr(_C, f"adaptive_max_pool{dims}d")
 
     def pool_with_indices(input, output_size, return_indices=False):
         if _C._overrides and _C._has_torch_function_variadic(input):
@@ -534,7 +533,7 @@ adaptive_max_pool3d, adaptive_max_pool3d_with_indices = _adaptive_max_pool(3)
 
 
 def _lp_pool(dims):
-    average = getattr(_ops, f"avg_pool{dims}d")
+    average = getattr(_C, f"avg_pool{dims}d")
 
     def pool(input, norm_type, kernel_size, stride=None, ceil_mode=False):
         if _C._overrides and _C._has_torch_function_variadic(input):
@@ -583,7 +582,7 @@ def _broadcast_pair(input, target):
             "Please ensure they have the same size.",
             stacklevel=4,
         )
-        return _ops.broadcast_tensors(input, target)
+        return _C.broadcast_tensors((input, target))
     return input, target
 
 
@@ -618,7 +617,7 @@ def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", we
             weight=weight,
         )
     reduction = _reduction(size_average, reduce, reduction)
-    return _elementwise_loss(_ops.mse_loss, input, target, reduction, weight)
+    return _elementwise_loss(_C.mse_loss, input, target, reduction, weight)
 
 
 def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
@@ -635,7 +634,7 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
             weight=weight,
         )
     reduction = _reduction(size_average, reduce, reduction)
-    return _elementwise_loss(_ops.l1_loss, input, target, reduction, weight)
+    return _elementwise_loss(_C.l1_loss, input, target, reduction, weight)
 
 
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
@@ -653,8 +652,8 @@ def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mea
         )
     reduction = _reduction(size_average, reduce, reduction)
     if beta == 0.0:
-        return _elementwise_loss(_ops.l1_loss, input, target, reduction, None)
-    return _elementwise_loss(_ops.smooth_l1_loss, input, target, reduction, None, beta)
+        return _elementwise_loss(_C.l1_loss, input, target, reduction, None)
+    return _elementwise_loss(_C.smooth_l1_loss, input, target, reduction, None, beta)
 
 
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
@@ -663,7 +662,7 @@ def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
         return _handle(
             huber_loss, (input, target, weight), input, target, reduction=reduction, delta=delta, weight=weight
         )
-    return _elementwise_loss(_ops.huber_loss, input, target, _reduction(None, None, reduction), weight, delta)
+    return _elementwise_loss(_C.huber_loss, input, target, _reduction(None, None, reduction), weight, delta)
 
 
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
@@ -680,7 +679,7 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
             reduce=reduce,
             reduction=reduction,
         )
-    return _ops.nll_loss_nd(input, target, weight, _reduction(size_average, reduce, reduction), ignore_index)
+    return _C.nll_loss_nd(input, target, weight, _reduction(size_average, reduce, reduction), ignore_index)
 
 
 def cross_entropy(
@@ -709,7 +708,7 @@ def cross_entropy(
             label_smoothing=label_smoothing,
         )
     reduction = _reduction(size_average, reduce, reduction)
-    return _ops.cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)
+    return _C.cross_entropy_loss(input, target, weight, reduction, ignore_index, label_smoothing)
 
 
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
@@ -733,7 +732,7 @@ def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=N
         )
     if weight is not None:
         weight = weight.expand(broadcast_shapes(target.size(), weight.size()))
-    return _ops.binary_cross_entropy(input, target, weight, reduction)
+    return _C.binary_cross_entropy(input, target, weight, reduction)
 
 
 def binary_cross_entropy_with_logits(
@@ -755,7 +754,7 @@ def binary_cross_entropy_with_logits(
     reduction = _reduction(size_average, reduce, reduction)
     if target.size() != input.size():
         raise ValueError(f"Target size ({target.size()}) must be the same as input size ({input.size()})")
-    return _ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
+    return _C.binary_cross_entropy_with_logits(input, target, weight, pos_weight, reduction)
 
 
 def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
@@ -772,7 +771,7 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
             log_target=log_target,
         )
     if size_average is None and reduce is None and reduction == "batchmean":
-        loss = _ops.kl_div(input, target, 2, log_target=log_target)
+        loss = _C.kl_div(input, target, 2, log_target=log_target)
         return loss / input.size(0) if input.dim() != 0 else loss
     if reduction == "mean":
         _warn(
@@ -780,4 +779,4 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
             "'batchmean' divides only by the batch size, and aligns with the KL div math definition."
             "'mean' will be changed to behave the same as 'batchmean' in the next major release."
         )
-    return _ops.kl_div(input, target, _reduction(size_average, reduce, reduction), log_target=log_target)
+    return _C.kl_div(input, target, _reduction(size_average, reduce, reduction), log_target=log_target)

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -259,7 +260,9 @@ static int spawn(const compiler *c, const job *j, wk__cpu_level level, pid_t *ch
 
 /* ---- a time limit ---- */
 
-enum { LIMIT_SECONDS = 300, GRACE_MILLISECONDS = 1000, SLICE_MILLISECONDS = 100 };
+/* YIELDS_MILLISECONDS: one that yields and is not done by then has got next to nothing of a core. Its priority cannot
+ * be raised without rights, so it is ended and another one started. */
+enum { LIMIT_SECONDS = 300, GRACE_MILLISECONDS = 1000, SLICE_MILLISECONDS = 100, YIELDS_MILLISECONDS = 3000 };
 
 static int64_t now(void) {
   struct timespec t;
@@ -277,7 +280,8 @@ typedef struct watch {
   compiler_process *process;
   pid_t id;
   int64_t limit, deadline, asked; /* milliseconds; asked: when it was told to end; 0: not yet */
-  bool late;
+  int64_t patience;               /* until when it may yield; 0: it does not */
+  bool late, starved;
 } watch;
 
 /* It is told to end when it is late or not wanted any more, and ended when that does not help. */
@@ -287,6 +291,9 @@ static void check_time(watch *w) {
     w->late = t >= w->deadline;
     w->asked = t;
     kill(-w->id, SIGTERM);
+  } else if (!w->asked && w->patience && t >= w->patience) {
+    w->starved = true;
+    w->asked = t - GRACE_MILLISECONDS; /* it might not get to end itself */
   }
   if (w->asked && t >= w->asked + GRACE_MILLISECONDS) kill(-w->id, SIGKILL);
 }
@@ -352,12 +359,21 @@ static void first_message(const job *j, const watch *w, int status, char *why, s
     snprintf(why, why_size, "the C compiler failed (status %d): %s", WEXITSTATUS(status), text);
 }
 
-static bool run_compiler(const compiler *c, const job *j, const char *source, wk__cpu_level level,
-                         compiler_process *process, char *why, size_t why_size) {
+/* False with *out_starved: it yielded all the time. */
+static bool run_once(const compiler *c, job *j, const char *source, wk__cpu_level level, compiler_process *process,
+                     bool *out_starved, char *why, size_t why_size) {
   watch w = {.process = process, .limit = limit(c)};
+  bool yields = process->yields && !*out_starved;
+  *out_starved = false;
+  if (pipe2(j->source, O_CLOEXEC) != 0) {
+    snprintf(why, why_size, "no pipe: %s", strerror(errno));
+    return false;
+  }
   w.deadline = now() + w.limit;
+  w.patience = yields ? now() + YIELDS_MILLISECONDS : 0;
   int status, error = spawn(c, j, level, &w.id);
   close(j->source[0]);
+  if (!error && yields) (void)sched_setscheduler(w.id, SCHED_IDLE, &(struct sched_param){0}); /* its children's, too */
   if (error) {
     close(j->source[1]);
     snprintf(why, why_size, "cannot start %.200s: %s", c->path, strerror(error));
@@ -369,8 +385,16 @@ static bool run_compiler(const compiler *c, const job *j, const char *source, wk
   bool ended = wait_for(&w, &status);
   atomic_store(&process->id, 0);
   if (ended && written) return true;
+  *out_starved = w.starved;
   first_message(j, &w, status, why, why_size);
   return false;
+}
+
+static bool run_compiler(const compiler *c, job *j, const char *source, wk__cpu_level level, compiler_process *process,
+                         char *why, size_t why_size) {
+  bool starved = false;
+  if (run_once(c, j, source, level, process, &starved, why, why_size)) return true;
+  return starved && run_once(c, j, source, level, process, &starved, why, why_size);
 }
 
 bool compile_source(const compiler *c, const char *source, wk__cpu_level level, compiler_process *process,
@@ -382,9 +406,7 @@ bool compile_source(const compiler *c, const char *source, wk__cpu_level level, 
     snprintf(why, why_size, "no folder for temporary files: %s", strerror(errno));
     return false;
   }
-  bool ok = pipe2(j.source, O_CLOEXEC) == 0;
-  if (!ok) snprintf(why, why_size, "no pipe: %s", strerror(errno));
-  ok = ok && run_compiler(c, &j, source, level, process, why, why_size);
+  bool ok = run_compiler(c, &j, source, level, process, why, why_size);
   if (ok) {
     int fd = open(j.output, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     ok = fd >= 0 && read_file(fd, MOST, out) && out->size > 0;

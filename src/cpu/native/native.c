@@ -1,7 +1,11 @@
 /* Groups and the workers that make them ready.
  *
  * In: units of source. Out: programs that run compiled functions. A queue of units; up to MOST_WORKERS threads of low
- * priority take from it, look in the cache, compile, load. The last unit of a group publishes all its functions.
+ * priority take from it, look in the cache, compile, load, and publish a unit's functions.
+ *
+ * Compilers stay out of the program's way: a parallel loop ends with its last thread, so that one that loses its core
+ * for a while costs as much as all of them. They get the cores that the program leaves free; where it computes on all,
+ * one unit is compiled at a time, by a compiler that yields. While the program itself waits for code, it leaves all.
  *
  * Invariant: groups, the queue and the flags change under `lock`; a unit that a worker is at is marked, so that its
  * group outlives it; programs are written to under `lock` and only while the group is not released.
@@ -45,6 +49,7 @@ static struct {
   unit *first, *last;        /* queue */
   unit *taken[MOST_WORKERS]; /* those that workers are at */
   int workers, idle, busy;
+  int waiting; /* threads of the program that wait for a group */
   bool stopping;
   char **environment; /* of the first thread that submitted, or of the last that reset */
   bool prepared;
@@ -162,12 +167,11 @@ static void free_group(wk__native_group *g) {
   wk__free(g);
 }
 
-static void set_functions(wk__native_group *g, bool there) {
-  for (int k = 0; k < g->unit_count; k++)
-    for (int j = 0; j < g->units[k].kernel_count; j++) {
-      wk__native_kernel *kernel = &g->units[k].kernels[j];
-      if (kernel->program) wk__program_set_native(kernel->program, there ? &kernel->code : NULL);
-    }
+static void set_functions(unit *u, bool there) {
+  for (int k = 0; k < u->kernel_count; k++) {
+    wk__native_kernel *kernel = &u->kernels[k];
+    if (kernel->program) wk__program_set_native(kernel->program, there ? &kernel->code : NULL);
+  }
 }
 
 /* With the lock. What a unit leaves: the group's state when it is the last. */
@@ -177,20 +181,26 @@ static void finish_unit(unit *u, bool made) {
   for (int k = 0; k < MOST_WORKERS; k++)
     if (native.taken[k] == u) native.taken[k] = NULL;
   g->failed |= !made;
+  if (made && !g->released) set_functions(u, true);
   if (--g->unfinished > 0) return;
   if (g->released) {
     free_group(g);
     return;
   }
-  if (!g->failed) set_functions(g, true);
   atomic_store(&g->state, g->failed ? WK__CODE_FAILED : WK__CODE_READY);
 }
 
 /* ---- the queue ---- */
 
+static int64_t core_count(void) { return wk__max(1, sysconf(_SC_NPROCESSORS_ONLN)); }
+
+/* With the lock. Cores that the program does not compute on. */
+static int64_t free_cores(void) { return native.waiting ? core_count() : core_count() - wk_get_num_threads(); }
+
 static unit *take_unit(void) {
   unit *u = native.first;
-  if (!u) return NULL;
+  if (!u || native.busy >= wk__max(1, free_cores())) return NULL;
+  u->compiler.yields = free_cores() <= 0;
   native.first = u->next;
   if (!native.first) native.last = NULL;
   u->queued = false;
@@ -268,7 +278,7 @@ static void after_fork_in_child(void) {
   pthread_mutex_init(&native.lock, NULL);
   pthread_cond_init(&native.work, NULL);
   pthread_cond_init(&native.done, NULL);
-  native.workers = native.idle = native.busy = 0;
+  native.workers = native.idle = native.busy = native.waiting = 0;
   memset(native.taken, 0, sizeof native.taken);
 }
 
@@ -278,7 +288,7 @@ static void install_fork_handlers(void) { pthread_atfork(before_fork, after_fork
 static void start_workers(void) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   pthread_once(&once, install_fork_handlers);
-  int64_t most = wk__min(MOST_WORKERS, wk__max(1, sysconf(_SC_NPROCESSORS_ONLN))), queued = 0;
+  int64_t most = wk__min(MOST_WORKERS, wk__max(1, free_cores())), queued = 0;
   for (unit *u = native.first; u; u = u->next) queued++;
   while (native.workers < most && native.workers - native.busy < queued) {
     pthread_t thread;
@@ -336,7 +346,7 @@ wk__native_group *wk__native_submit(wk__native_source *steal_sources, int count,
 void wk__native_group_release(wk__native_group *g) {
   if (!g) return;
   pthread_mutex_lock(&native.lock);
-  set_functions(g, false);
+  for (int k = 0; k < g->unit_count; k++) set_functions(&g->units[k], false);
   g->released = true;
   take_up_again(g);
   for (int k = 0; k < g->unit_count; k++) {
@@ -354,6 +364,8 @@ wk__code_state wk__native_group_state(const wk__native_group *g) {
 
 wk__code_state wk__native_group_wait(wk__native_group *g) {
   pthread_mutex_lock(&native.lock);
+  native.waiting++;
+  if (wk__native_group_state(g) == WK__CODE_PENDING && native.workers > 0) start_workers();
   while (wk__native_group_state(g) == WK__CODE_PENDING) {
     if (native.workers == 0) {
       take_up_again(g);
@@ -365,6 +377,7 @@ wk__code_state wk__native_group_wait(wk__native_group *g) {
     }
     pthread_cond_wait(&native.done, &native.lock);
   }
+  native.waiting--;
   pthread_mutex_unlock(&native.lock);
   return wk__native_group_state(g);
 }

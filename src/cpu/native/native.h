@@ -1,9 +1,9 @@
 /* Tier 1: generated C, compiled by the system's compiler and run in place of tier 0's programs.
  *
  * A *group* is some units of source, about one a core, and the programs that their functions belong to. They are
- * compiled in the background at low priority, or found in the cache on disk; when all its functions are there, each
- * program is given its own by one atomic store, and from then on wk__program_run uses it. Whatever goes wrong (no
- * compiler, a full disk, a compiler that fails) leaves tier 0 running and says so once a process, on stderr.
+ * compiled in the background, out of the program's way, or found in the cache on disk; when a unit's functions are
+ * there, each program is given its own by one atomic store, and from then on wk__program_run uses it. Whatever goes
+ * wrong (no compiler, a full disk, a compiler that fails) leaves tier 0 running and says so once a process, on stderr.
  *
  * The compiler is WICK_CC, else the first of cc, gcc and clang on PATH; one that takes longer than WICK_CC_LIMIT
  * seconds (300) for a unit is ended. The cache is the folder WICK_CACHE_DIR, else XDG_CACHE_HOME/wick, else

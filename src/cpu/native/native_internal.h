@@ -26,6 +26,7 @@ typedef struct compiler {
 typedef struct compiler_process {
   _Atomic pid_t id;      /* of its group of processes; 0: none */
   _Atomic bool unwanted; /* its unit is not needed any more */
+  bool yields;           /* runs where a core has nothing else to do; for a while, then as others do */
 } compiler_process;
 
 /* ---- environment.c ---- */

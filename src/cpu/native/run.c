@@ -2,16 +2,18 @@
  * for (kernel_abi.h). In: a program with native code and its geometry. Out: what tier 0 would have computed, or "not
  * this launch". Invariant: blocks are adjacent elements in the order of the loops, at memory itself where it has that
  * order. Tests: tests/c/test_codegen.c. */
+#include <wchar.h>
+
 #include "cpu/native/native.h"
 #include "cpu/test_switches.h"
 #include "cpu/tier0/program_internal.h"
 #include "cpu/workspace.h"
 
 enum {
-  GRAIN = 16384,        /* element steps that are worth a thread's while */
-  SPLIT_LENGTH = 65536, /* as tier 0: few rows from here on are shared among threads */
-  MOST_KEPT = 64 << 20, /* bytes that a row may keep */
-  COPY_BYTES = WK__KERNEL_BLOCK * 8,
+  GRAIN = 16384,                           /* element steps that are worth a thread's while */
+  SPLIT_LENGTH = 65536,                    /* as tier 0: few rows from here on are shared among threads */
+  MOST_KEPT = 64 << 20,                    /* bytes that a row may keep */
+  COPY_BYTES = WK__KERNEL_BLOCK * 8 + 192, /* not a multiple of a page, or all copies would meet in the same sets */
   TOGETHER_ELEMENTS = 2048, /* of rows that are taken together: what they keep should stay in the first cache */
   TILE = 16,
 };
@@ -26,7 +28,8 @@ typedef struct native_run {
   int64_t strip;    /* columns of a unit */
   int64_t group;    /* units that stay together because their stores have an order */
   uint64_t numbers; /* walkers that are numbers: expressions, and accesses with indirect coordinates */
-  uint64_t fixed;   /* pointwise: copies that serve every block */
+  uint64_t fixed;   /* pointwise: copies that serve every block, */
+  uint64_t still;   /* and those of one element, which serve blocks until that is another */
   uint64_t masked;  /* walkers whose elements may lie outside of their buffers, */
   int64_t *outside; /* and by walker what stands for those: room for MAX_WALKERS where the program has bounds */
   size_t scratch;
@@ -39,7 +42,8 @@ typedef struct native_run {
 /* A thread's view, as the kernel sees it and behind that as we do. */
 typedef struct worker {
   struct wk__kernel_thread t;
-  uint64_t ready; /* fixed copies that are there */
+  uint64_t ready;                /* fixed and still copies that are there, */
+  int64_t still_at[MAX_WALKERS]; /* and where the latter are from */
 } worker;
 
 static const native_run *run_of(const struct wk__kernel_args *a) { return (const native_run *)a; }
@@ -102,10 +106,14 @@ static void start_columns(const struct wk__kernel_args *a, struct wk__kernel_thr
       return;                                                                                                    \
     }                                                                                                            \
     for (int64_t i = 0; i < m; i++, p += stride_m, o += n) {                                                     \
-      if (stride_n == 1)                                                                                         \
+      if (stride_n == 1) {                                                                                       \
         memcpy(o, p, (size_t)n * sizeof(type));                                                                  \
-      else                                                                                                       \
+      } else if (stride_n == 0) {                                                                                \
+        const type one = *p;                                                                                     \
+        for (int64_t j = 0; j < n; j++) o[j] = one;                                                              \
+      } else {                                                                                                   \
         for (int64_t j = 0; j < n; j++) o[j] = p[j * stride_n];                                                  \
+      }                                                                                                          \
     }                                                                                                            \
   }                                                                                                              \
   static void put_##type(void *to, const void *from, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n) { \
@@ -221,6 +229,25 @@ static void get_block(const native_run *r, struct wk__kernel_thread *t, int w, b
   if (repeats) repeat_row(t->pointer[w], m, n * k->item);
 }
 
+/* A block of one element, as a channel's mean is for the pixels of an image: long inner loops come back for the same.
+ */
+static void get_still(const native_run *r, worker *own, int w) {
+  struct wk__kernel_thread *t = &own->t;
+  if (own->ready >> w & 1 && own->still_at[w] == t->at[w]) return;
+  own->still_at[w] = t->at[w];
+  const walker *k = &r->g->walkers[w];
+  const char *memory = k->base + t->at[w] * k->item;
+  t->pointer[w] = copy_of(t, w);
+  if (k->item == sizeof(wchar_t)) {
+    wchar_t one;
+    memcpy(&one, memory, sizeof one);
+    wmemset(t->pointer[w], one, (size_t)r->g->n_block);
+  } else {
+    getters[k->item](t->pointer[w], memory, 1, r->g->n_block, 0, 0);
+  }
+  own->ready |= UINT64_C(1) << w;
+}
+
 static void block_pointwise(const struct wk__kernel_args *a, struct wk__kernel_thread *t, uint64_t wanted,
                             uint64_t written, int64_t e, int64_t count) {
   const native_run *r = run_of(a);
@@ -229,9 +256,12 @@ static void block_pointwise(const struct wk__kernel_args *a, struct wk__kernel_t
   t->copied &= ~wanted | r->fixed;
   for (uint64_t left = wanted & ~(own->ready & r->fixed); left; left &= left - 1) {
     int w = __builtin_ctzll(left);
-    get_block(r, t, w, written >> w & 1, 0, t->m, t->n);
+    if (r->still >> w & 1)
+      get_still(r, own, w);
+    else
+      get_block(r, t, w, written >> w & 1, 0, t->m, t->n);
   }
-  if (t->m == r->g->m_block) own->ready |= wanted;
+  if (t->m == r->g->m_block) own->ready |= wanted & r->fixed;
 }
 
 /* Elements of a row may run through several outer reduction dims: piece by piece, one for each stretch of the inner. */
@@ -327,9 +357,13 @@ static void find_walkers(native_run *r) {
     }
     bool one = g->mode == LOOP_COLUMNS && !moves_with_columns(&nest->accesses[w]);
     if (straight && (k->stride_n == 1 || one)) r->args.adjacent |= bit;
-    bool still = k->stride_m == 0 && g->n_size <= g->n_block && g->mode == LOOP_POINTWISE;
-    for (int d = 0; d < g->outer_p; d++) still &= k->outer[d] == 0;
-    if (still && !nest->buffers[nest->accesses[w].buffer].written) r->fixed |= bit;
+    if (g->mode != LOOP_POINTWISE || nest->buffers[nest->accesses[w].buffer].written) continue;
+    bool fixed = k->stride_m == 0 && g->n_size <= g->n_block;
+    for (int d = 0; d < g->outer_p; d++) fixed &= k->outer[d] == 0;
+    if (fixed)
+      r->fixed |= bit;
+    else if (k->stride_n == 0 && g->m_block <= 1)
+      r->still |= bit;
   }
 }
 

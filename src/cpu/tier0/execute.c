@@ -11,6 +11,7 @@
 enum {
   GRAIN = 16384,            /* element steps that are worth a thread's while */
   SPLIT_LENGTH = 65536,     /* rows from here on are cut among threads when there are few of them */
+  LARGE = 65536,            /* elements of a launch whose memory may not lie in a near cache */
   LINE_BEFORE_NATIVE = 512, /* elements of a line up to which the short way is the faster one */
 };
 
@@ -62,9 +63,11 @@ static void find_row_accesses(run *r) {
   r->indices_by_row = by_row;
 }
 
-/* As weights and biases are that are broadcast over rows, or a number in a tensor. */
+/* As weights and biases are that are broadcast over rows, or a number in a tensor; also one element for each block, as
+ * a channel's mean is for the pixels of an image: then it is the next blocks' as well. */
 static bool is_fixed(const run *r, const walker *k) {
   const geometry *g = &r->g;
+  if (k->stride_n == 0 && g->m_block <= 1) return true;
   bool whole_rows = g->n_size <= g->n_block && (g->mode == LOOP_POINTWISE || g->outer_r == 0);
   if (k->stride_m != 0 || (k->stride_n != 0 && !whole_rows)) return false;
   for (int d = 0; d < g->outer_p + g->outer_r; d++)
@@ -101,7 +104,10 @@ static void measure(run *r) {
   r->units = r->m_blocks * r->n_blocks;
   for (int d = 0; d < g->outer_p; d++) r->units *= g->outer_size[d];
   r->block_elements = wk__max(g->in_place ? 0 : g->m_block * g->n_block, wk__max(g->m_block, g->n_block));
+  r->block_pitch = aligned(r->block_elements * 8);
+  if (r->block_pitch % 4096 == 0) r->block_pitch += 192; /* or all blocks would meet in the same sets of the cache */
   r->row_elements = wk__max(r->block_elements, g->n_size);
+  r->reads_ahead = g->mode == LOOP_POINTWISE && r->units * r->block_elements > LARGE;
   r->keeping = r->program->kept_count > 0 && rows && g->outer_r == 0 &&
                (g->n_size <= g->n_block || (g->m_block == 1 && g->n_size <= WK__KEEP));
 }

@@ -26,12 +26,14 @@ typedef struct run {
   geometry g;
   int64_t m_blocks, n_blocks, units;
   int64_t block_elements;  /* of the largest block */
+  int64_t block_pitch;     /* bytes from block to block */
   int64_t row_elements;    /* kept values: elements a unit keeps */
+  bool reads_ahead;        /* of memory, a block ahead */
   bool keeping;            /* values of earlier phases are kept */
   uint64_t blocked_stores; /* accesses that results may not be computed into, because of overlap */
   uint64_t row_accesses;   /* indirect accesses whose rows of a block are adjacent elements from one place each */
   bool indices_by_row;     /* all indirect accesses are; then indices are computed once a row */
-  uint64_t fixed_accesses; /* loads that give the same values for every block: a thread converts them once */
+  uint64_t fixed_accesses; /* loads that give the same values for many blocks: a thread converts them once */
   _Atomic int faults;
   _Atomic int64_t bad_index;
   _Atomic int bad_check;
@@ -41,12 +43,13 @@ typedef struct run {
 /* One thread's view. */
 typedef struct worker {
   const run *r;
-  char **at;            /* (values) where each value is */
-  char *slots;          /* temporary blocks */
-  char **kept;          /* (kept values) */
-  int64_t *offsets;     /* for gathers */
-  char *fixed;          /* blocks of the fixed accesses */
-  uint64_t fixed_ready; /* those that are filled */
+  char **at;               /* (values) where each value is */
+  char *slots;             /* temporary blocks */
+  char **kept;             /* (kept values) */
+  int64_t *offsets;        /* for gathers */
+  char *fixed;             /* blocks of the fixed accesses */
+  const char **fixed_from; /* where they are from, */
+  uint64_t fixed_ready;    /* those that are filled */
   reduction *reductions;
   int64_t position[MAX_WALKERS]; /* element of each walker at the unit's (or block's outer) origin */
   int64_t m, n, m0, n0;          /* the block: extent and origin on the inner axes */

@@ -9,9 +9,7 @@ WK__THREAD_LOCAL int wk__kernel_fault;
 WK__THREAD_LOCAL int64_t wk__kernel_bad_index;
 WK__THREAD_LOCAL int bad_check;
 
-static inline char *slot_address(const worker *w, int slot) {
-  return w->slots + (int64_t)slot * w->r->block_elements * 8;
-}
+static inline char *slot_address(const worker *w, int slot) { return w->slots + slot * w->r->block_pitch; }
 
 static inline char *address(const worker *w, int access, int64_t m0, int64_t n0) {
   const walker *k = &w->r->g.walkers[access];
@@ -46,13 +44,22 @@ static char *fixed_block(worker *w, int access, const char *source) {
   const run *r = w->r;
   const walker *k = &r->g.walkers[access];
   uint64_t bit = UINT64_C(1) << access;
-  char *block = w->fixed + __builtin_popcountll(r->fixed_accesses & (bit - 1)) * aligned(r->block_elements * 8);
-  if (w->fixed_ready & bit) return block;
+  int number = __builtin_popcountll(r->fixed_accesses & (bit - 1));
+  char *block = w->fixed + number * r->block_pitch;
+  if (w->fixed_ready & bit && w->fixed_from[number] == source) return block;
   w->fixed_ready |= bit;
+  w->fixed_from[number] = source;
   bool one = k->stride_n == 0;
   r->primitives->load[access_dtype(w, access)](block, source, one ? 1 : r->g.m_block,
                                                one ? r->block_elements : r->g.n_size, 0, k->stride_n);
   return block;
+}
+
+/* Asks for what the next block reads: the processor's own prefetching stops at the end of a page, and while the steps
+ * behind the first work in the cache it has nothing to go by. */
+static inline void read_ahead(const char *next, int64_t bytes) {
+  enum { CACHE_LINE = 64 };
+  for (int64_t line = 0; line < bytes; line += CACHE_LINE) __builtin_prefetch(next + line);
 }
 
 static void step_load(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
@@ -65,6 +72,7 @@ static void step_load(worker *w, const step *s, int64_t m, int64_t n, int64_t m0
     return;
   }
   if (s->in_block && !s->copies && same_in_memory(dtype) && is_dense(k, m, n)) {
+    if (w->r->reads_ahead) read_ahead(source + m * n * k->item, m * n * k->item);
     w->at[s->value] = source;
     return;
   }

@@ -24,12 +24,12 @@ static int64_t stack_levels(const run *r) { return r->g.reduce_length > WK__REDU
 /* At least what lay_out carves; every piece is rounded up to a cache line. */
 static int64_t memory_bound(const run *r) {
   const wk__program *p = r->program;
-  int64_t block = aligned(r->block_elements * 8), row = aligned(width_of(r) * 8);
+  int64_t block = r->block_pitch, row = aligned(width_of(r) * 8);
   int64_t per_reduction = row * (WK__REDUCE_LANES + 2 + stack_levels(r)) + (int64_t)sizeof(reduction);
   int64_t fixed = __builtin_popcountll(r->fixed_accesses);
   return (p->slot_count + p->uniform_count + fixed + 1) * block + p->row_count * row +
          p->reduction_count * per_reduction + p->kept_count * (aligned(r->keeping ? r->row_elements * 8 : 0) + 8) +
-         p->value_count * 8 + 64 * 8;
+         (p->value_count + fixed) * 8 + 64 * 9;
 }
 
 /* Lays a worker's memory out. */
@@ -38,9 +38,10 @@ static void lay_out(worker *w, scratch *s) {
   const wk__program *p = r->program;
   int64_t width = width_of(r);
   w->at = carve(s, p->value_count * (int64_t)sizeof(char *));
-  w->slots = carve(s, p->slot_count * r->block_elements * 8);
+  w->slots = carve(s, p->slot_count * r->block_pitch);
   w->offsets = carve(s, r->block_elements * 8);
-  w->fixed = carve(s, __builtin_popcountll(r->fixed_accesses) * aligned(r->block_elements * 8));
+  w->fixed = carve(s, __builtin_popcountll(r->fixed_accesses) * r->block_pitch);
+  w->fixed_from = carve(s, __builtin_popcountll(r->fixed_accesses) * (int64_t)sizeof(char *));
   w->fixed_ready = 0;
   w->kept = carve(s, p->kept_count * (int64_t)sizeof(char *));
   w->reductions = carve(s, p->reduction_count * (int64_t)sizeof(reduction));

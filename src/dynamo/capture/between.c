@@ -57,6 +57,79 @@ void wk__session_drop_buried(wk__session *s) {
   PyErr_Restore(type, value, traceback);
 }
 
+/* ================================================= what dies aloud =============================================== */
+
+static bool has_callback(PyObject *o) {
+  if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(o))) return false;
+  const PyWeakReference *reference = *(PyWeakReference **)PyObject_GET_WEAKREFS_LISTPTR(o);
+  while (reference && !reference->wr_callback) reference = reference->wr_next;
+  return reference != NULL;
+}
+
+/* Freeing it runs Python code, or freeing what only it holds, `depth` objects deep. */
+typedef struct death {
+  int depth, objects;
+  bool aloud;
+} death;
+
+static int look_at_held(PyObject *o, void *context);
+static int look_at_death(PyObject *o, void *context) {
+  enum { DEEPEST = 6, MOST_OBJECTS = 1000 };
+  death *d = context;
+  PyTypeObject *t = Py_TYPE(o);
+  bool finalizer = t->tp_flags & Py_TPFLAGS_HEAPTYPE && t->tp_finalize && !wk__type_is_fixed(t);
+  d->aloud = finalizer || has_callback(o);
+  if (d->aloud || ++d->objects > MOST_OBJECTS || d->depth == DEEPEST) return d->aloud;
+  d->depth++;
+  if (PyObject_IS_GC(o) && t->tp_traverse) t->tp_traverse(o, look_at_held, d);
+  d->depth--;
+  return d->aloud;
+}
+static int look_at_held(PyObject *o, void *context) { return Py_REFCNT(o) == 1 && look_at_death(o, context); }
+
+enum { MOST_REFERENCES = 64 }; /* more than frames and recorder have of one object */
+
+/* How often the recorder holds it, and how often the frames do. */
+static Py_ssize_t recorders_references(const wk__session *s, PyObject *o) {
+  wk__reg reg = wk__reg_find(s->recording, o);
+  Py_ssize_t count = (reg >= 0 && s->recording->registers[reg].object == o) + (s->handled_at_start == o);
+  for (const wk__activation *a = s->innermost; a; a = a->outer)
+    for (int i = 0; a->at_start && i < a->slots_at_start + a->stack_at_start; i++) count += a->at_start[i] == o;
+  return count;
+}
+static Py_ssize_t frames_references(const wk__session *s, PyObject *o) {
+  Py_ssize_t count = 0;
+  for (const wk__activation *a = s->innermost; a; a = a->outer) {
+    int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
+    for (int i = 0; i < slots; i++) count += wk__frame_slot(&a->frame, i) == o;
+    for (int i = 0; i < depth; i++) count += wk__frame_stack(&a->frame, i) == o;
+  }
+  return count;
+}
+
+static bool dies_aloud(const wk__session *s, const wk__activation *a, int slot) {
+  PyObject *o = wk__frame_slot(&a->frame, slot);
+  if (!o || Py_REFCNT(o) > MOST_REFERENCES) return false;
+  Py_ssize_t recorder = recorders_references(s, o);
+  if (!recorder || Py_REFCNT(o) > recorder + frames_references(s, o)) return false;
+  death d = {0};
+  return look_at_death(o, &d);
+}
+
+bool wk__frame_dies_aloud(const wk__session *s, const wk__activation *a) {
+  for (int i = 0; s->recording && i < wk__frame_slot_count(&a->frame); i++)
+    if (dies_aloud(s, a, i)) return true;
+  return false;
+}
+
+bool wk__variable_dies_aloud(const wk__session *s, const wk__activation *a) {
+  int slots[2], count = s->recording ? wk__frame_next_lets_go(&a->frame, slots) : 0;
+  if (count < 0) return a->depth && wk__frame_dies_aloud(s, a);
+  for (int i = 0; i < count; i++)
+    if (dies_aloud(s, a, slots[i])) return true;
+  return false;
+}
+
 /* ================================================== being suspended ============================================== */
 
 void wk__session_suspend(wk__session *s, bool may_end, wk__suspension *out) {

@@ -472,6 +472,10 @@ static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class,
 static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                           PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
   PyTypeObject *t = Py_TYPE(self);
+  PyObject *result = NULL;
+  if (!names &&
+      wk__usual_attribute_call(f, r, self, name, callable, args + self_is_first, count - self_is_first, &result))
+    return result;
   if (wk__is_tensor_object(f, self)) return tensor_method(f, self, name, callable, args, count, names, self_is_first);
   if (is_container(self)) return container_method(f, r, self, name, callable, args, count, names, self_is_first);
   PyObject *product = NULL;
@@ -482,6 +486,7 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
       t == &PySlice_Type)
     return look(f, callable, args, count, names);
   if (BINDING->is_own_mode(t)) return wk__plain_call(f, callable, args, count, names);
+  if (wk__is_own_proxy(r, self)) return look(f, callable, args, count, names);
   if (t == &PyGen_Type && strcmp(name, "throw") != 0) return look(f, callable, args, count, names);
   if (PyExceptionInstance_Check(self)) return made_exception(f, r, callable, args, count, names);
   bool chains = PyType_Check(self) && wk__is_itertool((PyTypeObject *)self) && strcmp(name, "from_iterable") == 0;
@@ -495,8 +500,6 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   bool overrides = PyType_Check(self) && strcmp(name, "__torch_function__") == 0 && !self_is_first && !names &&
                    PyType_IsSubtype((PyTypeObject *)self, BINDING->tensor_type);
   if (overrides && count == 4) return tensor_torch_function(f, callable, args, count);
-  bool sets_own = strcmp(name, "__setattr__") == 0 && wk__is_python_instance(self) && wk__reg_find(r, self) < 0;
-  if (sets_own) return wk__plain_call(f, callable, args, count, names); /* of a frozen dataclass, say */
   if ((wk__is_python_instance(self) || PyType_Check(self) || PyObject_TypeCheck(self, BINDING->module_type)) &&
       in_list(name, instance_methods_that_look) && !wk__is_foreign(r, self))
     return wk__plain_call(f, callable, args, count, names);
@@ -597,6 +600,8 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
   if (strcmp(name, "hasattr") == 0 && text_second) return get_attribute_call(f, args, count, true);
   if (strcmp(name, "setattr") == 0 && text_second && count == 3)
     return wk__op_set_attr(f, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
+  if (strcmp(name, "delattr") == 0 && text_second && count == 2)
+    return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "hash") == 0 && count == 1 && wk__is_plain_value(BINDING, args[0]))
     return look(f, callable, args, count, names);
   if (strcmp(name, "id") == 0 && count == 1 && !names) return identity(f, f->session->recording, args[0]);
@@ -700,6 +705,10 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (self == BINDING->module) return core_function(f, name, callable, args, count, names);
   if (strcmp(module, "_warnings") == 0 && strcmp(name, "warn") == 0)
     return wk__warn_call(f, r, callable, args, count, names);
+  if (strcmp(module, "sys") == 0 && strcmp(name, "getrecursionlimit") == 0) return wk__process_number(f, r, callable);
+  bool of_abc = strcmp(module, "_abc") == 0 && count == 2 && !names;
+  if (of_abc && strcmp(name, "_abc_instancecheck") == 0) return wk__abstract_check(f, r, callable, args, true);
+  if (of_abc && strcmp(name, "_abc_subclasscheck") == 0) return wk__abstract_check(f, r, callable, args, false);
   PyObject *product = NULL;
   bool folds = count == 1 && !names && strcmp(module, "math") == 0 && strcmp(name, "prod") == 0;
   if (folds && fold(r, NB_MULTIPLY, args[0], &product)) return product;
@@ -771,6 +780,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (scalar) return look_at_values(f, callable, args, count, names);
   bool made_of_arguments = t == &PyODict_Type || wk__is_default_dict(t) || wk__is_itertool(t);
   if (made_of_arguments || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
+  bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
+  if (proxy) return wk__made_proxy(f, r, args[0]);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   if (t == *BINDING->parameter_type) return look(f, callable, args, count, names); /* its __new__ is evaluated */
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
@@ -783,27 +794,6 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   return wk__plain_call(f, callable, args, count, names);
 }
 
-/* ================================================= weak references ================================================ */
-
-/* A variable had it when the segment began and has it no more: the recording may be all that keeps it alive. */
-static bool was_let_go(const wk__session *s, PyObject *o) {
-  for (const wk__activation *a = s->innermost; a; a = a->outer)
-    for (int i = 0; a->at_start && i < a->slots_at_start; i++)
-      if (a->at_start[i] == o && a->stored[i]) return true;
-  return false;
-}
-
-static PyObject *referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {  // -> new
-  PyObject *referent = wk__weak_referent(reference);
-  if (referent != Py_None && was_let_go(f->session, referent)) {
-    Py_DECREF(referent);
-    return wk__refuse(f, "a weak reference to what was let go of");
-  }
-  if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, reference), 0, NULL) == 0) return referent;
-  Py_DECREF(referent);
-  return wk__refuse(f, "%s", r->failed);
-}
-
 /* =================================================== every call ================================================== */
 
 static bool is_disabled(PyObject *function) {
@@ -814,6 +804,8 @@ static bool is_disabled(PyObject *function) {
 static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
   if (is_disabled(function)) return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
+  PyObject *copy = NULL;
+  if (count == 1 && !names && wk__deep_copy(f, f->session->recording, function, args[0], &copy)) return copy;
   return enter(f, callable, args, count, names);
 }
 
@@ -878,7 +870,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     return function ? enter(f, callable, args, count, names) : NULL;
   }
   if (t == wk__weak_reference_type() && !count && !names && wk__is_foreign(r, callable))
-    return referent_of(f, r, callable);
+    return wk__referent_of(f, r, callable);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);

@@ -35,7 +35,7 @@ bool wk__is_python_class(PyTypeObject *t) {
     if (is_class_of_c(t)) return false;
   return t == &PyBaseObject_Type || t == (PyTypeObject *)PyExc_Exception || t == (PyTypeObject *)PyExc_BaseException ||
          t == &PyTuple_Type || t == &PyDict_Type || t == &PyList_Type || t == &PyType_Type || t == &PyLong_Type ||
-         t == &PyUnicode_Type || t == &PyFloat_Type || t == &PySet_Type;
+         t == &PyUnicode_Type || t == &PyFloat_Type || t == &PySet_Type || t == &PyODict_Type;
 }
 bool wk__is_python_instance(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
@@ -48,6 +48,11 @@ bool wk__is_itertool(PyTypeObject *t) { return wk__type_is_fixed(t) && strncmp(t
 
 bool wk__is_default_dict(PyTypeObject *t) {
   return wk__type_is_fixed(t) && strcmp(t->tp_name, "collections.defaultdict") == 0;
+}
+
+/* types.MappingProxyType over a dictionary that the region has made; not the one that shows what a class holds. */
+bool wk__is_own_proxy(const wk__recording *r, PyObject *o) {
+  return Py_TYPE(o) == &PyDictProxy_Type && wk__reg_find(r, o) < 0 && wk__was_made(r, o);
 }
 
 static bool is_view_of_values(const PyTypeObject *t) {
@@ -175,6 +180,7 @@ static bool usable(inspection i, PyObject *o) {
   if (i.looks && PySlice_Check(o)) wk__settle(r, o);
   if (is_view_of_values(t)) return held_usable(i, o);
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
+  if (wk__is_own_proxy(r, o)) return held_usable(i, o);
   if (is_builtin_iterator(t)) return is_own_iterator(f, r, o) && held_usable(i, o);
   if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
   return wk__refuse(f, "C code looks at a %s", t->tp_name), false;
@@ -460,20 +466,21 @@ int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject 
 
 static bool is_data_descriptor(PyObject *d) { return d && Py_TYPE(d)->tp_descr_set; }
 
-/* A descriptor that stands before the instance's dictionary. */
+/* A descriptor that stands before the instance's dictionary. `get`: object.__getattribute__, or what the class has in
+ * its place. */
 static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner, PyObject *name,
-                                    PyObject *descriptor) {
+                                    PyObject *descriptor, getattrofunc get) {
   PyTypeObject *t = Py_TYPE(descriptor);
   if (t == &PyProperty_Type || !wk__type_is_fixed(t)) {
-    f->session->entering = t == &PyProperty_Type;
-    PyObject *found = PyObject_GetAttr(owner, name);
+    f->session->entering = t == &PyProperty_Type && get == PyObject_GetAttr;
+    PyObject *found = get(owner, name);
     f->session->entering = false;
     return found;
   }
   bool field = strcmp(wk__type_name(t), "_tuplegetter") == 0; /* its module differs by version */
-  if (field) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
+  if (field) return wk__usable(f, owner) ? get(owner, name) : NULL;
   if (t == &PyMemberDescr_Type) {
-    PyObject *found = PyObject_GetAttr(owner, name);
+    PyObject *found = get(owner, name);
     if (found && reg >= 0 && !wk__was_written(r, reg, name) &&
         wk__observe(r, f->session->binding, found, WK__READ_ATTRIBUTE, reg, 0, name) < 0) {
       Py_DECREF(found);
@@ -484,7 +491,7 @@ static PyObject *through_descriptor(wk__frame *f, wk__recording *r, wk__reg reg,
   if (PyUnicode_CompareWithASCIIString(name, "__dict__") == 0) {
     PyObject *dict;
     if (reg >= 0 && dict_of_instance(f, r, reg, owner, &dict) < 0 && dict) return failed(f, r);
-    return PyObject_GetAttr(owner, name);
+    return get(owner, name);
   }
   if (PyUnicode_CompareWithASCIIString(name, "__class__") == 0) return Py_NewRef((PyObject *)Py_TYPE(owner));
   return wk__refuse(f, "attribute %s, computed by C code", TEXT(name));
@@ -502,16 +509,13 @@ static bool finds_attributes_as_usual(PyTypeObject *type) {
 }
 
 /* Also for objects of the region's own (reg < 0), where only the class has to stay the same. */
-static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+static PyObject *attribute_as_usual(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, getattrofunc get) {
   const wk__binding *b = f->session->binding;
   PyTypeObject *type = Py_TYPE(owner);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
-  if (wk__depend_on_type(r, type) < 0) return failed(f, r);
   PyObject *in_class = wk__type_attribute(type, name);
-  if (is_data_descriptor(in_class)) return through_descriptor(f, r, reg, owner, name, in_class);
+  if (is_data_descriptor(in_class)) return through_descriptor(f, r, reg, owner, name, in_class, get);
   bool module = PyObject_TypeCheck(owner, b->module_type);
-  if (!finds_attributes_as_usual(type) && !module && reg >= 0)
-    return wk__refuse(f, "attribute %s of a %s, which finds attributes its own way", TEXT(name), type->tp_name);
   PyObject *dict = NULL;
   wk__reg dict_reg = reg >= 0 ? dict_of_instance(f, r, reg, owner, &dict) : -1;
   if (r->failed[0]) return failed(f, r);
@@ -530,13 +534,40 @@ static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject 
     found = attribute_of_parts(f, r, dict, dict_reg, name);
     if (found || f->session->reason[0] || r->failed[0]) return found;
   }
-  found = PyObject_GetAttr(owner, name);
+  found = get(owner, name);
   if (!found || was_given_up(f, r)) return found;
   if (PyMethod_Check(found)) {
     wk__reg_constant(r, PyMethod_GET_FUNCTION(found));
     return found;
   }
-  return in_class ? class_value(f, r, found) : found;
+  bool own = !in_class || hides_class(owner, name, in_class); /* of an object of the region's own */
+  return own ? found : class_value(f, r, found);
+}
+
+/* A __getattribute__ that is written in Python is evaluated. */
+static PyObject *attribute_in_its_own_way(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  PyTypeObject *type = Py_TYPE(owner);
+  PyObject *method = PyUnicode_InternFromString("__getattribute__");
+  PyObject *found = method ? wk__type_attribute(type, method) : NULL;
+  Py_XDECREF(method);
+  bool evaluated = found && PyFunction_Check(found);
+  if (!evaluated && !wk__is_foreign(r, owner)) return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);
+  if (!evaluated)
+    return wk__refuse(f, "attribute %s of a %s, which finds attributes its own way", TEXT(name), type->tp_name);
+  wk__reg_constant(r, found);
+  return PyObject_GetAttr(owner, name);
+}
+
+static PyObject *attribute_of_instance(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return failed(f, r);
+  bool module = PyObject_TypeCheck(owner, f->session->binding->module_type);
+  if (!module && !finds_attributes_as_usual(Py_TYPE(owner))) return attribute_in_its_own_way(f, r, owner, name);
+  return attribute_as_usual(f, r, owner, name, PyObject_GetAttr);
+}
+
+PyObject *wk__get_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return failed(f, r);
+  return attribute_as_usual(f, r, owner, name, PyObject_GenericGetAttr);
 }
 
 /* Of a function from outside: its own attributes stand in a dictionary, the others change with what it consists of. */
@@ -602,7 +633,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || wk__is_partial(Py_TYPE(owner)) ||
       PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||
       is_known_of_dict(r, owner, name) || Py_TYPE(owner) == b->size_type || b->is_own_mode(Py_TYPE(owner)) ||
-      Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner))
+      Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner) ||
+      wk__is_own_proxy(r, owner))
     return PyObject_GetAttr(owner, name);
   if (is_named_tuple_of_c(owner)) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (wk__is_own_context(f, owner)) return PyObject_GetAttr(owner, name);

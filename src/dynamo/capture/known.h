@@ -13,8 +13,9 @@ bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
 /* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
 bool wk__is_python_instance(PyObject *o);
 bool wk__is_python_class(PyTypeObject *t);
-bool wk__is_partial(PyTypeObject *t);      /* functools.partial */
-bool wk__is_itertool(PyTypeObject *t);     /* itertools.chain and its kind */
+bool wk__is_partial(PyTypeObject *t);  /* functools.partial */
+bool wk__is_itertool(PyTypeObject *t); /* itertools.chain and its kind */
+bool wk__is_own_proxy(const wk__recording *r, PyObject *o);
 bool wk__is_default_dict(PyTypeObject *t); /* collections.defaultdict */
 /* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
  * with the reason set. */
@@ -26,6 +27,10 @@ bool wk__operand_usable(wk__frame *f, PyObject *o);
 bool wk__index_usable(wk__frame *f, PyObject *key);
 /* An attribute as the region sees it; NULL with an exception, or refused. */
 PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
+/* object.__getattribute__(owner, name), of an instance of a Python class that is no module. */
+PyObject *wk__get_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
+/* object.__setattr__(owner, name, value) of the same. 0, or -1 with an exception, or refused. */
+int wk__set_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value);
 /* The dictionary of an instance from outside becomes known; -1 when there is none (yet), or with r->failed set. */
 wk__reg wk__instance_dict(wk__frame *f, wk__recording *r, wk__reg reg, PyObject *owner);
 /* Bound methods and partial calls from outside: what they are bound to becomes known. False: refused. */
@@ -51,6 +56,18 @@ int wk__module_parts(wk__frame *f, wk__recording *r, PyObject *module, PyObject 
 /* warnings.warn(...) (warn.c) */
 PyObject *wk__warn_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                         PyObject *keyword_names);  // -> new
+/* ---- object_calls.c ---- */
+/* object.__getattribute__ and object.__setattr__, which a class's own methods of these names call for what they do not
+ * do themselves. *out: the result; false: it is another method. */
+bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                              PyObject *const *args, Py_ssize_t count, PyObject **out);
+PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
+                             bool of_instance);                                    // -> new
+PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
+PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);          // -> new
+PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);    // -> new
+/* copy.deepcopy() of plain data, whose result is the region's own. False: it is something else. */
+bool wk__deep_copy(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out);
 /* calls.c */
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *keyword_names);  // -> new

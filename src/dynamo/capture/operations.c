@@ -154,6 +154,12 @@ static int read_cell(wk__frame *f, wk__recording *r, PyObject *cell) {
   return 0;
 }
 
+/* A cell that comes from outside is that one, also where nothing is read from it before the region ends. */
+int wk__op_closure(wk__frame *f, PyObject *cell, int slot) {
+  RECORDING(0);
+  return find_cell(f, r, cell, slot) < 0 ? failed_int(f, r) : 0;
+}
+
 PyObject *wk__op_cell(wk__frame *f, PyObject *cell, int slot) {
   RECORDING(wk__plain_cell(f, cell, slot));
   if (find_cell(f, r, cell, slot) < 0 || read_cell(f, r, cell) < 0) return failed(f, r);
@@ -310,22 +316,11 @@ static int find_part(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *
   return 0;
 }
 
-int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
-  RECORDING(wk__plain_set_attr(f, owner, name, value));
-  PyTypeObject *type = Py_TYPE(owner);
-  if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
-  bool module = PyObject_TypeCheck(owner, BINDING->module_type);
-  if (wk__is_own_context(f, owner)) return wk__plain_set_attr(f, owner, name, value);
-  if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
-    return refused(f, "an attribute of an object that C code owns is set");
-  if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
-  wk__reg written[WK__MODULE_PARTS] = {-1, -1, -1};
-  if (module && value && find_part(f, r, owner, name, value, written) < 0) return -1;
-  PyObject *in_class = wk__type_attribute(type, name);
-  bool by_python = in_class && Py_TYPE(in_class)->tp_descr_set && Py_TYPE(in_class) != &PyMemberDescr_Type;
-  if (by_python || (type->tp_setattro != PyObject_GenericSetAttr && !module))
-    return wk__plain_set_attr(f, owner, name, value); /* what it does is recorded where it does it */
-  if (!wk__is_foreign(r, owner) && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
+/* An attribute that lands in the owner's dictionary or slots, and is set there again at replay. `written`: a module's
+ * parts that change, (WK__MODULE_PARTS) -1: not this one. */
+static int set_and_note(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value,
+                        const wk__reg *written, setattrofunc set) {
+  if (!wk__is_foreign(r, owner) && wk__reg_find(r, owner) < 0) return set(owner, name, value);
   PyObject *items[] = {owner, value};
   wk__reg reg = wk__reg_find(r, owner);
   if (wk__is_foreign(r, owner) && wk__instance_dict(f, r, reg, owner) < 0 && r->failed[0]) return failed_int(f, r);
@@ -338,7 +333,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   for (int k = 0; k < WK__MODULE_PARTS; k++)
     if (written[k] >= 0 && wk__keep_before(r, written[k]) < 0) return -1;
   int status;
-  LETTING_GO(status, wk__plain_set_attr(f, owner, name, value));
+  LETTING_GO(status, set(owner, name, value));
   wk__tried(f, r, step, status == 0, true);
   if (status < 0 || wk__recording_of(f) != r) return status;
   wk__mark_written(r, wk__reg_find(r, owner), name);
@@ -346,6 +341,34 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   for (int k = 0; k < WK__MODULE_PARTS; k++)
     if (written[k] >= 0) wk__mark_written(r, written[k], name);
   return 0;
+}
+
+static bool has_setter_of_python(PyTypeObject *type, PyObject *name) {
+  PyObject *in_class = wk__type_attribute(type, name);
+  return in_class && Py_TYPE(in_class)->tp_descr_set && Py_TYPE(in_class) != &PyMemberDescr_Type;
+}
+
+int wk__set_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  static const wk__reg none[WK__MODULE_PARTS] = {-1, -1, -1};
+  if (wk__depend_on_type(r, Py_TYPE(owner)) < 0) return failed_int(f, r);
+  if (has_setter_of_python(Py_TYPE(owner), name)) return PyObject_GenericSetAttr(owner, name, value);
+  return set_and_note(f, r, owner, name, value, none, PyObject_GenericSetAttr);
+}
+
+int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
+  RECORDING(wk__plain_set_attr(f, owner, name, value));
+  PyTypeObject *type = Py_TYPE(owner);
+  if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
+  bool module = PyObject_TypeCheck(owner, BINDING->module_type);
+  if (wk__is_own_context(f, owner)) return wk__plain_set_attr(f, owner, name, value);
+  if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
+    return refused(f, "an attribute of an object that C code owns is set");
+  if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
+  wk__reg written[WK__MODULE_PARTS] = {-1, -1, -1};
+  if (module && value && find_part(f, r, owner, name, value, written) < 0) return -1;
+  if (has_setter_of_python(type, name) || (type->tp_setattro != PyObject_GenericSetAttr && !module))
+    return wk__plain_set_attr(f, owner, name, value); /* what it does is recorded where it does it */
+  return set_and_note(f, r, owner, name, value, written, PyObject_SetAttr);
 }
 
 /* What a dictionary does about a key that it has not: guarded to be missing. A defaultdict puts in what its factory
@@ -702,7 +725,7 @@ PyObject *wk__op_make_function(wk__frame *f, PyObject *code, PyObject *defaults,
     if (slot < wk__frame_slot_count(f) && find_cell(f, r, cell, slot) < 0) return failed(f, r);
   }
   PyObject *made = wk__plain_make_function(f, code, defaults, keyword_defaults, annotations, closure);
-  if (made) wk__note_made_function(r, made);
+  if (made) wk__note_made(r, made);
   return made;
 }
 PyObject *wk__op_build_class(wk__frame *f) {

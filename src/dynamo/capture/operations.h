@@ -19,6 +19,7 @@ int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value); /* value N
 PyObject *wk__op_name(wk__frame *f, PyObject *name);                  // -> new; LOAD_NAME, in class bodies
 int wk__op_set_name(wk__frame *f, PyObject *name, PyObject *value);   /* value NULL: delete */
 PyObject *wk__op_make_cell(wk__frame *f, int slot);                   // -> new; of what is in the slot, or empty
+int wk__op_closure(wk__frame *f, PyObject *cell, int slot);           /* a cell is passed on; 0 or -1 */
 PyObject *wk__op_cell(wk__frame *f, PyObject *cell, int slot);        // -> new; unbound: CPython's error for the slot
 int wk__op_set_cell(wk__frame *f, PyObject *cell, PyObject *value);   /* value NULL: delete (the cell is bound) */
 PyObject *wk__op_class_cell(wk__frame *f, PyObject *cell, int slot);  // -> new; LOAD_CLASSDEREF

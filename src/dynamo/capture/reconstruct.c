@@ -99,7 +99,7 @@ static wk__reg made_iterator(wk__recording *r, const wk__binding *b, PyObject *o
 
 static wk__reg made_function(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyFunctionObject *f = (PyFunctionObject *)o;
-  if (!wk__is_made_function(r, o)) {
+  if (!wk__was_made(r, o)) {
     wk__record_failed(r, "a function that came from unknown code");
     return -1;
   }
@@ -133,12 +133,6 @@ static wk__reg made_method_wrapper(wk__recording *r, const wk__binding *b, PyObj
   return reg;
 }
 
-static bool is_iterator_type(PyTypeObject *t) {
-  return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
-         t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyUnicodeIter_Type ||
-         t == &PyListRevIter_Type;
-}
-
 /* Those that stand in its dictionary, set again. */
 static bool with_attributes(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyObject **place = wk__instance_dict_place(o), *dict = place && *place ? PyDict_Copy(*place) : NULL, *key, *value;
@@ -147,6 +141,32 @@ static bool with_attributes(wk__recording *r, const wk__binding *b, PyObject *o)
     set = wk__did(r, b, WK__DO_SET_ATTR, NULL, (PyObject *[]){o, value}, 2, key) == 0;
   Py_XDECREF(dict);
   return set && !PyErr_Occurred();
+}
+
+static wk__reg made_partial(wk__recording *r, const wk__binding *b, PyObject *o) {
+  enum { MOST = 32 };
+  PyObject *function = PyObject_GetAttrString(o, "func"), *args = PyObject_GetAttrString(o, "args");
+  PyObject *keywords = PyObject_GetAttrString(o, "keywords"), *names = keywords ? PySequence_Tuple(keywords) : NULL;
+  PyObject *items[MOST] = {(PyObject *)Py_TYPE(o), function};
+  Py_ssize_t count = 2, all = names ? 2 + PyTuple_GET_SIZE(args) + PyTuple_GET_SIZE(names) : MOST + 1;
+  bool made = all <= MOST && wk__reg_constant(r, items[0]) >= 0;
+  if (!made) wk__record_failed(r, "a partial call of many arguments");
+  for (Py_ssize_t i = 0; made && i < PyTuple_GET_SIZE(args); i++) items[count++] = PyTuple_GET_ITEM(args, i);
+  for (Py_ssize_t i = 0; made && i < PyTuple_GET_SIZE(names); i++)
+    items[count++] = PyDict_GetItemWithError(keywords, PyTuple_GET_ITEM(names, i));
+  PyObject *given = names && PyTuple_GET_SIZE(names) ? names : NULL;
+  if (made) made = wk__did(r, b, WK__DO_CALL, o, items, (int)count, given) == 0;
+  Py_XDECREF(function);
+  Py_XDECREF(args);
+  Py_XDECREF(keywords);
+  Py_XDECREF(names);
+  return made && with_attributes(r, b, o) ? wk__reg_find(r, o) : -1;
+}
+
+static bool is_iterator_type(PyTypeObject *t) {
+  return t == &PyListIter_Type || t == &PyTupleIter_Type || t == &PyRangeIter_Type || t == &PyEnum_Type ||
+         t == &PyReversed_Type || t == &PyZip_Type || t == &PyMap_Type || t == &PyUnicodeIter_Type ||
+         t == &PyListRevIter_Type;
 }
 
 /* An instance of a class written in Python, whose state is its dictionary. */
@@ -179,6 +199,32 @@ static bool is_simple_instance(PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
   return (t->tp_flags & Py_TPFLAGS_HEAPTYPE) && t->tp_new == PyBaseObject_Type.tp_new && t->tp_dictoffset &&
          has_python_bases(t) && t->tp_basicsize <= (Py_ssize_t)sizeof(PyObject) + 2 * (Py_ssize_t)sizeof(void *);
+}
+
+/* Of a class written in Python that derives from dict or OrderedDict, without slots of its own. */
+static bool is_dict_instance(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o), *base = t;
+  while (base->tp_flags & Py_TPFLAGS_HEAPTYPE) base = base->tp_base;
+  Py_ssize_t most = base->tp_basicsize + 2 * (Py_ssize_t)sizeof(void *); /* its dictionary, weak references */
+  return base != t && (base == &PyDict_Type || base == &PyODict_Type) && wk__is_python_class(t) &&
+         t->tp_new == base->tp_new && t->tp_basicsize <= most;
+}
+
+/* Empty, then its items and attributes, past what its class does when they are set. */
+static wk__reg made_dict_instance(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyTypeObject *type = Py_TYPE(o), *base = PyObject_TypeCheck(o, &PyODict_Type) ? &PyODict_Type : &PyDict_Type;
+  PyObject *set = PyObject_GetAttrString((PyObject *)base, "__setitem__");
+  PyObject *keys = PyObject_CallMethod((PyObject *)base, "keys", "O", o);
+  if (keys) Py_SETREF(keys, PySequence_Tuple(keys));
+  bool made = set && keys && wk__reg_constant(r, set) >= 0 && wk__reg_constant(r, (PyObject *)type) >= 0 &&
+              made_of(r, b, o, WK__DO_INSTANCE, (PyObject *[]){(PyObject *)type}, 1) >= 0;
+  for (Py_ssize_t i = 0; made && i < PyTuple_GET_SIZE(keys); i++) {
+    PyObject *key = PyTuple_GET_ITEM(keys, i), *items[] = {set, o, key, PyDict_GetItemWithError(o, key)};
+    made = items[3] && wk__did(r, b, WK__DO_IMPURE_CALL, NULL, items, 4, NULL) == 0;
+  }
+  Py_XDECREF(keys);
+  Py_XDECREF(set);
+  return made && with_attributes(r, b, o) ? wk__reg_find(r, o) : -1;
 }
 
 /* The value alone, which the graph makes. */
@@ -248,8 +294,10 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   }
   if (t == wk__method_wrapper_type()) return made_method_wrapper(r, b, o);
   if (is_iterator_type(t)) return made_iterator(r, b, o);
+  if (wk__is_partial(t)) return made_partial(r, b, o);
   if (PyObject_TypeCheck(o, b->module_type)) return made_module(r, b, o);
   if (is_simple_instance(o)) return made_instance(r, b, o);
+  if (is_dict_instance(o)) return made_dict_instance(r, b, o);
   wk__record_failed(r, "a %s that was made in the region is still alive", t->tp_name);
   return -1;
 }

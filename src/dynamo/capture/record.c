@@ -123,11 +123,11 @@ int wk__depend_on_type(wk__recording *r, PyTypeObject *type) {
   return keep_version(r, (PyObject *)type);
 }
 
-void wk__note_made_function(wk__recording *r, PyObject *function) {
-  if (wk__map_set(&r->read_before, key_of(function) | 1, function) != WK_OK) wk__record_no_memory(r);
+void wk__note_made(wk__recording *r, PyObject *object) {
+  if (wk__map_set(&r->read_before, key_of(object) | 1, object) != WK_OK) wk__record_no_memory(r);
 }
-bool wk__is_made_function(const wk__recording *r, PyObject *function) {
-  return wk__map_get(&r->read_before, key_of(function) | 1) != NULL;
+bool wk__was_made(const wk__recording *r, PyObject *object) {
+  return wk__map_get(&r->read_before, key_of(object) | 1) != NULL;
 }
 
 int wk__depend_on_function(wk__recording *r, const wk__binding *b, PyObject *function) {
@@ -320,8 +320,9 @@ static void check_again(wk__recording *r, wk__reg reg, wk__reg known) {
 /* Where something is found, the same in every capture. */
 static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
   bool of_frame = kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_FUNCTION;
-  uint64_t h =
-      wk__hash_mix((uint64_t)kind + 1, of_frame ? key_of(r->codes ? r->codes[a] : NULL) : r->registers[a].path);
+  uint64_t h = wk__hash_mix((uint64_t)kind + 1, of_frame ? key_of(r->codes ? r->codes[a] : NULL)
+                                                : a >= 0 ? r->registers[a].path
+                                                         : 0);
   if (of_frame) h = wk__hash_mix(h, (uint64_t)a);
   Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
   h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);

@@ -32,7 +32,7 @@ typedef enum wk__read_kind {
   WK__READ_FUNCTION,  /* the function object of frame a */
   WK__READ_REFERENT,  /* what weak reference a points at; None when it is gone */
   WK__READ_SYMBOLIC,  /* the value of the expression b over the symbols that have been read, an int */
-  WK__READ_COMPUTED,  /* what `object`, a pure function of C, gives for a number a, and b unless that is -1 */
+  WK__READ_COMPUTED,  /* what `object`, a function of C without effects, gives for a, and b; -1: it is not given */
   /* checks */
   WK__CHECK_IS,        /* a is `object` */
   WK__CHECK_SAME,      /* a is register b */
@@ -229,9 +229,9 @@ void wk__check_once(wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, 
 /* A container from outside is about to be changed: what it holds now can still become known later. */
 int wk__keep_before(wk__recording *r, wk__reg reg);
 /* The function's code and defaults are the same in every call; what the defaults hold becomes known. 0 or -1. */
-/* One that the region itself has made needs none of that. */
-void wk__note_made_function(wk__recording *r, PyObject *function);
-bool wk__is_made_function(const wk__recording *r, PyObject *function); /* or one that is known already */
+/* One that the region itself has made needs none of that. (Nor does a mapping proxy over a dictionary of its own.) */
+void wk__note_made(wk__recording *r, PyObject *object);
+bool wk__was_made(const wk__recording *r, PyObject *object); /* or a function that is known already */
 int wk__depend_on_function(wk__recording *r, const wk__binding *binding, PyObject *function);
 /* Its items become known (list, tuple: with length; dict: with keys and order). For C code that looks at all of it. */
 int wk__touch(wk__recording *r, const wk__binding *binding, PyObject *container);

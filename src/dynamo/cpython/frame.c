@@ -142,6 +142,26 @@ bool wk__frame_next_only_moves(const wk__frame *frame) {
   return kind == WK__I_LOAD_FAST || kind == WK__I_LOAD_FAST_OR_CELL || kind == WK__I_LOAD_FAST_2;
 }
 
+int wk__frame_next_lets_go(const wk__frame *frame, int out_slots[2]) {
+  const wk__instruction *next = &frame->info->code[frame->next];
+  switch (next->kind) {
+    case WK__I_RETURN:
+    case WK__I_RETURN_CONST:
+      return -1;
+    case WK__I_STORE_FAST:
+    case WK__I_DELETE_FAST:
+      out_slots[0] = next->argument;
+      return 1;
+    case WK__I_STORE_FAST_LOAD_FAST:
+    case WK__I_STORE_FAST_2:
+      out_slots[0] = wk__first_of_two(next->argument);
+      out_slots[1] = wk__second_of_two(next->argument);
+      return next->kind == WK__I_STORE_FAST_2 ? 2 : 1;
+    default:
+      return 0;
+  }
+}
+
 /* What KW_NAMES has said, in a frame that is filled behind it. */
 static PyObject *keyword_names_at(const wk__frame *frame, int offset) {
   const wk__instruction *code = frame->info->code;

@@ -114,6 +114,9 @@ bool wk__frame_may_stop_at(const wk__frame *frame, int offset);        /* false 
 /* The next instruction takes a variable to the stack, and does nothing else. */
 bool wk__frame_next_only_moves(const wk__frame *frame);
 
+/* How many slots the next instruction empties or fills again, written to out_slots; -1: it returns, all of them. */
+int wk__frame_next_lets_go(const wk__frame *frame, int out_slots[2]);
+
 /* Puts an equal value in place of slot `index`, or of the stack's, which are counted behind the slots. */
 void wk__frame_put(wk__frame *frame, int index, PyObject *value);
 

@@ -185,6 +185,8 @@ static wk__step delete_deref(wk__frame *f, int slot) {
 static wk__step copy_free_variables(wk__frame *f, int count) {
   PyObject *closure = wk__real_function(f->real)->func_closure;
   int first = f->code->co_nlocalsplus - count;
+  for (int i = 0; i < count; i++)
+    if (wk__op_closure(f, PyTuple_GET_ITEM(closure, i), first + i) < 0) return failed(f);
   for (int i = 0; i < count; i++) f->real->localsplus[first + i] = Py_NewRef(PyTuple_GET_ITEM(closure, i));
   return WK__STEP_NEXT;
 }

@@ -355,6 +355,41 @@ wk_status wk__vjp_log_sigmoid(wk__vjp *v) {
   return wk__vjp_set(v, WK__ARG(log_sigmoid, self), wk_mul(G, wk_sigmoid(wk_neg(ARG(WK__ARG(log_sigmoid, self))))));
 }
 
+/* ---- glu: one half of a dim is the gate of the other ---- */
+
+wk_status wk__compose_glu(wk__call *c) {
+  wk_tensor *t = c->args[WK__ARG(glu, self)].tensor;
+  wk_int two = wk_int_of(2);
+  int dim;
+  if (t->ndim == 0) return wk_fail(WK_RUNTIME_ERROR, "glu does not support 0-dimensional tensors");
+  if (wk_dtype_is_integral((wk_dtype)t->dtype, true))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"glu_cpu\" not implemented for '%s'", wk__dtype_legacy((wk_dtype)t->dtype));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, WK__ARG(glu, dim)), t->ndim, &dim));
+  wk_int size = t->sizes[dim], half = wk_int_floordiv(size, two);
+  if (!wk_int_eq(wk_int_mul(half, two), size))
+    return wk_fail(WK_RUNTIME_ERROR, "Halving dimension must be even, but dimension %d is size %lld", dim,
+                   wk__shown(size));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *y = wk__glu(wk_narrow(t, dim, wk_int_of(0), half), wk_narrow(t, dim, half, half));
+  c->results[0] = wk__v_tensor(wk_scope_keep(y));
+  wk_scope_end(&scope);
+  return y ? WK_OK : wk_error_category();
+}
+void wk__lower_glu(wk__lower *l) {
+  wk__var e = wk__k_exp(l->h, wk__k_neg(l->h, wk__in(l, WK__ARG(_glu, gate))));
+  wk__var gate = wk__k_div(l->h, constant(l, 1), wk__k_add(l->h, constant(l, 1), e));
+  wk__out(l, 0, wk__k_mul(l->h, wk__in(l, WK__ARG(_glu, self)), gate));
+}
+/* g s, and g x s (1 - s) with s = sigmoid(gate) */
+wk_status wk__vjp_glu(wk__vjp *v) {
+  WK__ARGS(_glu);
+  wk_tensor *s = wk_sigmoid(ARG(A_gate)), *through = wk_mul(G, s);
+  GIVE(A_self, through);
+  GIVE(A_gate, wk_mul(wk_mul(wk_rsub_Scalar(s, wk__v_int(1), wk__v_int(1)), through), ARG(A_self)));
+  return WK_OK;
+}
+
 /* ---- rrelu: leaky_relu with slopes that are drawn ---- */
 
 wk_status wk__meta_rrelu(wk__call *c) {

@@ -62,6 +62,81 @@ wk_status wk__compose_huber_loss(wk__call *c) {
 
 /* ---- of probabilities ---- */
 
+/* Where it has values: not on meta, not while a graph is traced, as PyTorch's compiled code does not look at them. */
+static wk_status check_probabilities(wk_tensor *t, const char *name) {
+  if (!t->storage || wk__thread.mode.keys_on & WK__KEY_TRACE || wk_int_eq(t->numel, wk_int_of(0))) return WK_OK;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *inside = wk_all(wk_mul(wk_ge_Scalar(t, wk__v_int(0)), wk_le_Scalar(t, wk__v_int(1))));
+  wk__scalar all = {0};
+  wk_status status = inside ? wk__read_element(inside, &all) : wk_error_category();
+  wk_scope_end(&scope);
+  if (status || all.i) return status;
+  return wk_fail(WK_RUNTIME_ERROR, "all elements of %s should be between 0 and 1", name);
+}
+
+static wk_status check_entropy(const wk__call *c) {
+  WK__ARGS(binary_cross_entropy);
+  wk_tensor *x = c->args[A_self].tensor, *target = c->args[A_target].tensor, *weight = wk__arg_tensor(c, A_weight);
+  if (weight && weight->keys & WK__KEY_AUTOGRAD && wk__thread.mode.grad_enabled)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "The function 'binary_cross_entropy' is not differentiable with respect to argument 'weight'. This "
+                   "input cannot have requires_grad True.");
+  if (x->dtype != target->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "Found dtype %s but expected %s", wk__dtype_legacy((wk_dtype)target->dtype),
+                   wk__dtype_legacy((wk_dtype)x->dtype));
+  if (!wk_dtype_is_floating((wk_dtype)x->dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"binary_cross_entropy\" not implemented for '%s'",
+                   wk__dtype_legacy((wk_dtype)x->dtype));
+  WK_TRY(check_probabilities(x, "input"));
+  return check_probabilities(target, "target");
+}
+
+wk_status wk__compose_binary_cross_entropy(wk__call *c) {
+  WK_TRY(check_entropy(c));
+  return wk_call(WK__OP(_binary_cross_entropy), c->args, NULL, c->results);
+}
+
+static wk_tensor *entropies(const wk__call *c) {
+  WK__ARGS(_binary_cross_entropy);
+  wk_tensor *weight = wk__arg_tensor(c, A_weight);
+  wk_tensor *loss = wk__binary_entropy(c->args[A_self].tensor, c->args[A_target].tensor);
+  return weight ? wk_mul(loss, weight) : loss;
+}
+wk_status wk__compose_binary_cross_entropy_of(wk__call *c) {
+  return give(c, entropies, WK__ARG(_binary_cross_entropy, reduction));
+}
+
+/* (t - 1) max(log(1 - x), -100) - t max(log(x), -100) */
+void wk__lower_binary_entropy(wk__lower *l) {
+  wk__var x = wk__in(l, WK__ARG(_binary_entropy, self)), t = wk__in(l, WK__ARG(_binary_entropy, target));
+  wk__var least = wk__k_constant(l->h, -100, l->compute), one = wk__k_constant(l->h, 1, l->compute);
+  wk__var of_one = wk__k_max(l->h, wk__k_log(l->h, x), least),
+          of_zero = wk__k_max(l->h, wk__k_log1p(l->h, wk__k_neg(l->h, x)), least);
+  wk__out(l, 0, wk__k_sub(l->h, wk__k_mul(l->h, wk__k_sub(l->h, t, one), of_zero), wk__k_mul(l->h, t, of_one)));
+}
+
+/* What the elements' gradient is before the loss's own derivative: that of the reduction, times the weights. */
+static wk_tensor *weighted_gradient(wk__vjp *v) {
+  WK__ARGS(_binary_cross_entropy);
+  wk_tensor *g = v->grads[0], *weight = v->args[A_weight].tensor;
+  if (wk_int_guard_value(v->args[A_reduction].integer) == WK__REDUCE_MEAN)
+    g = wk_div_Scalar(g, wk__v_size(v->args[A_self].tensor->numel));
+  return weight ? wk_mul(g, weight) : g;
+}
+
+/* (x - t) / max((1 - x) x, 1e-12), PyTorch's bound, and log(1 - x) - log(x) */
+wk_status wk__vjp_binary_cross_entropy(wk__vjp *v) {
+  WK__ARGS(_binary_cross_entropy);
+  wk_tensor *x = v->args[A_self].tensor, *g = weighted_gradient(v);
+  if (wk__needs(v, A_self)) {
+    wk_tensor *variance = wk_clamp_min(wk_mul(one_minus(x), x), wk__v_double(1e-12));
+    WK_TRY(wk__vjp_set(v, A_self, wk_div(wk_mul(g, minus(x, v->args[A_target].tensor)), variance)));
+  }
+  if (wk__needs(v, A_target)) WK_TRY(wk__vjp_set(v, A_target, wk_mul(g, minus(wk_log1p(wk_neg(x)), wk_log(x)))));
+  return WK_OK;
+}
+
 /* (1 - t) x - ((p - 1) t + 1) log(sigmoid(x)) */
 static wk_tensor *logit_entropies(const wk__call *c) {
   WK__ARGS(binary_cross_entropy_with_logits);

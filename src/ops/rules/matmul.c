@@ -314,3 +314,54 @@ wk_status wk__compose_matmul(wk__call *c) {
   if (y && column) y = wk_squeeze_dim(y, -1);
   return finish(c, &scope, y);
 }
+
+/* ==================================================== bilinear ================================================== */
+
+static wk_status bad_bilinear_size(const char *what, wk_int got, wk_int expected) {
+  return wk_fail(WK_RUNTIME_ERROR, "bilinear(): %s size does not match weight size: got %lld but expected %lld", what,
+                 wk__shown(got), wk__shown(expected));
+}
+
+static wk_status check_bilinear(const wk_tensor *x1, const wk_tensor *x2, const wk_tensor *weight,
+                                const wk_tensor *bias) {
+  if (x1->dtype != weight->dtype || x2->dtype != weight->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "All tensors must have the same dtype, got input1: %s, input2: %s, weight: %s",
+                   wk__dtype_c_name((wk_dtype)x1->dtype), wk__dtype_c_name((wk_dtype)x2->dtype),
+                   wk__dtype_c_name((wk_dtype)weight->dtype));
+  if (x1->ndim != x2->ndim)
+    return wk_fail(WK_RUNTIME_ERROR, "bilinear(): input dimensions do not match: got %d and %d", x1->ndim, x2->ndim);
+  if (!x1->ndim || weight->ndim < 2)
+    return wk_fail(WK_RUNTIME_ERROR, "bilinear(): inputs have to have a dimension, and the weight three");
+  for (int d = 0; d < x1->ndim - 1; d++)
+    if (!wk_int_eq(x1->sizes[d], x2->sizes[d]))
+      return wk_fail(WK_RUNTIME_ERROR, "bilinear(): input batch dimensions do not match at dim %d: got %lld and %lld",
+                     d, wk__shown(x1->sizes[d]), wk__shown(x2->sizes[d]));
+  wk_int a = x1->sizes[x1->ndim - 1], b = x2->sizes[x2->ndim - 1];
+  if (!wk_int_eq(a, weight->sizes[1])) return bad_bilinear_size("input1", a, weight->sizes[1]);
+  if (weight->ndim != 3) return wk_fail(WK_RUNTIME_ERROR, "bilinear(): the weight has to have three dimensions");
+  if (!wk_int_eq(b, weight->sizes[2])) return bad_bilinear_size("input2", b, weight->sizes[2]);
+  if (bias && (bias->ndim < 1 || !wk_int_eq(bias->sizes[0], weight->sizes[0])))
+    return bad_bilinear_size("bias", bias->ndim ? bias->sizes[0] : wk_int_of(1), weight->sizes[0]);
+  return WK_OK;
+}
+
+/* x1 (N, A) times W as (A, K B) is (N, K, B), whose products with x2 (N, 1, B) are summed. */
+wk_status wk__compose_bilinear(wk__call *c) {
+  WK__ARGS(bilinear);
+  wk_tensor *x1 = c->args[A_input1].tensor, *x2 = c->args[A_input2].tensor, *weight = c->args[A_weight].tensor;
+  wk_tensor *bias = wk__arg_tensor(c, A_bias);
+  WK_TRY(check_bilinear(x1, x2, weight, bias));
+  wk_int k = weight->sizes[0], a = weight->sizes[1], b = weight->sizes[2], one = wk_int_of(1), last = wk_int_of(-1);
+  wk_int rows = one, sizes[WK_MAX_DIMS];
+  for (int d = 0; d < x1->ndim - 1; d++) rows = wk_int_mul(rows, sizes[d] = x1->sizes[d]);
+  sizes[x1->ndim - 1] = k;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_int order[] = {one, wk_int_of(0), wk_int_of(2)};
+  wk_tensor *columns = wk_reshape(wk_permute(weight, order, 3), (wk_int[]){a, wk_int_mul(k, b)}, 2);
+  wk_tensor *left = wk_mm(wk_reshape(x1, (wk_int[]){rows, a}, 2), columns);
+  wk_tensor *products =
+      wk_mul(wk_reshape(left, (wk_int[]){rows, k, b}, 3), wk_reshape(x2, (wk_int[]){rows, one, b}, 3));
+  wk_tensor *y = wk_reshape(wk_sum_dim_IntList(products, &last, 1, false, WK_DTYPE_NONE), sizes, x1->ndim);
+  return finish(c, &scope, bias ? wk_add(y, bias, wk__v_int(1)) : y);
+}

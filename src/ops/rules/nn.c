@@ -245,14 +245,17 @@ wk_status wk__compose_layer_norm(wk__call *c) {
 
 /* =================================================== embedding ================================================== */
 
+static wk_status bad_indices(const wk_tensor *indices, int number, const char *name) {
+  return wk_fail(WK_RUNTIME_ERROR,
+                 "Expected tensor for argument #%d 'indices' to have one of the following scalar types: Long, Int; but "
+                 "got torch.%sTensor instead (while checking arguments for %s)",
+                 number, wk__dtype_legacy((wk_dtype)indices->dtype), name);
+}
+
 wk_status wk__meta_embedding(wk__call *c) {
   const wk_tensor *w = c->args[WK__ARG(embedding, weight)].tensor, *i = c->args[WK__ARG(embedding, indices)].tensor;
   if (w->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "'weight' must be 2-D");
-  if (i->dtype != WK_INT64 && i->dtype != WK_INT32)
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "Expected tensor for argument #1 'indices' to have one of the following scalar types: Long, Int; "
-                   "but got torch.%sTensor instead (while checking arguments for embedding)",
-                   wk__dtype_legacy((wk_dtype)i->dtype));
+  if (i->dtype != WK_INT64 && i->dtype != WK_INT32) return bad_indices(i, 1, "embedding");
   WK_TRY(wk__check_ndim(i->ndim + 1));
   wk_int sizes[WK_MAX_DIMS];
   memcpy(sizes, i->sizes, i->ndim * sizeof *sizes);
@@ -290,6 +293,36 @@ wk_status wk__vjp_embedding(wk__vjp *v) {
       v, A_weight,
       wk_embedding_dense_backward(G, ARG(A_indices), ARG(A_weight)->sizes[0], v->args[A_padding_idx].integer,
                                   v->args[A_scale_grad_by_freq].boolean));
+}
+
+/* Computed as PyTorch does, in double where the factor is, and in float where it is multiplied with small floats. */
+wk_status wk__compose_embedding_renorm(wk__call *c) {
+  WK__ARGS(embedding_renorm_);
+  wk_tensor *self = c->args[A_self].tensor, *indices = c->args[A_indices].tensor;
+  wk_int flat = wk_int_of(-1), row = wk_int_of(1);
+  if (indices->dtype != WK_INT64 && indices->dtype != WK_INT32) return bad_indices(indices, 2, "embedding_renorm_");
+  if (self->ndim != 2)
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "Expected 2-dimensional tensor, but got %d-dimensional tensor for argument #1 'self' (while checking "
+        "arguments for embedding_renorm_)",
+        self->ndim);
+  wk_value limit = c->args[A_max_norm];
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *rows = wk__in_dtype(wk_reshape(indices, &flat, 1), WK_INT64), *wanted = wk_index_select(self, 0, rows);
+  wk_tensor *norms = wk__in_dtype(wk_norm_ScalarOpt_dim(wanted, c->args[A_norm_type], &row, 1, true), WK_FLOAT64);
+  wk_tensor *scales = wk_mul_Scalar(wk_reciprocal(wk_add_Scalar(norms, wk__v_double(1e-7), wk__v_int(1))), limit);
+  wk_dtype computed = wk__computed_in((wk_dtype)self->dtype);
+  wk_tensor *scaled = wk_mul(wk__in_dtype(wanted, computed), wk__in_dtype(scales, computed));
+  wk_tensor *limited = wk_where_self(wk_gt_Scalar(norms, limit), wk__in_dtype(scaled, (wk_dtype)self->dtype), wanted);
+  wk_status status = wk_error_category();
+  if (limited)
+    status = wk_call(WK__OP(index_copy),
+                     (wk_value[]){c->args[A_self], wk__v_int(0), wk__v_tensor(rows), wk__v_tensor(limited)}, &self,
+                     c->results);
+  wk_scope_end(&scope);
+  return status;
 }
 
 wk_status wk__meta_embedding_backward(wk__call *c) {
@@ -361,9 +394,41 @@ static wk_tensor *nll_of_rows(wk_tensor *log_p, wk_tensor *target, wk_tensor *we
   return wk_nll_loss_forward(log_p, target, weight, reduction, ignore, results) == WK_OK ? results[0] : NULL;
 }
 
+/* Of images PyTorch has other words than of tensors of other ranks; its bracket is missing there, too. */
+static wk_status bad_spatial_target(const wk_tensor *log_p, const wk_tensor *target) {
+  if (log_p->ndim == 4 && target->ndim != 3)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "only batches of spatial targets supported (3D tensors) but got targets of dimension: %d",
+                   target->ndim);
+  wk_int expected[WK_MAX_DIMS];
+  expected[0] = log_p->sizes[0];
+  memcpy(expected + 1, log_p->sizes + 2, (size_t)(log_p->ndim - 2) * sizeof *expected);
+  wk__string text = {0};
+  wk__string_append(&text, log_p->ndim == 4 ? "size mismatch (got input: " : "Expected target size ");
+  if (log_p->ndim == 4)
+    wk__print_sizes(&text, log_p->sizes, log_p->ndim);
+  else
+    wk__print_sizes(&text, expected, log_p->ndim - 1);
+  wk__string_append(&text, log_p->ndim == 4 ? " , target: " : ", got ");
+  wk__print_sizes(&text, target->sizes, target->ndim);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR, "%s", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+static bool has_spatial_sizes(const wk_tensor *log_p, const wk_tensor *target) {
+  if (target->ndim != log_p->ndim - 1 || !wk_int_eq(target->sizes[0], log_p->sizes[0])) return false;
+  for (int d = 1; d < target->ndim; d++)
+    if (!wk_int_eq(target->sizes[d], log_p->sizes[d + 1])) return false;
+  return true;
+}
+
 static wk_tensor *nll_any_rank(wk_tensor *log_p, wk_tensor *target, wk_tensor *weight, int64_t reduction,
                                wk_int ignore) {
   if (log_p->ndim <= 2) return nll_of_rows(log_p, target, weight, reduction, ignore);
+  if (!has_spatial_sizes(log_p, target)) {
+    (void)!bad_spatial_target(log_p, target);
+    return NULL;
+  }
   wk_int flat = target->numel;
   wk_tensor *loss = nll_of_rows(classes_last(log_p), wk_reshape(target, &flat, 1), weight, reduction, ignore);
   return loss && reduction == WK__REDUCE_NONE ? wk_reshape(loss, target->sizes, target->ndim) : loss;
@@ -375,6 +440,18 @@ wk_status wk__compose_nll_loss(wk__call *c) {
   return finish(c, &scope,
                 nll_any_rank(c->args[A_self].tensor, c->args[A_target].tensor, wk__arg_tensor(c, A_weight),
                              wk__arg_int(c, A_reduction), c->args[A_ignore_index].integer));
+}
+
+wk_status wk__compose_nll_loss_nd(wk__call *c) {
+  const wk_tensor *x = c->args[WK__ARG(nll_loss_nd, self)].tensor;
+  const wk_tensor *target = c->args[WK__ARG(nll_loss_nd, target)].tensor;
+  if (x->ndim == 0) return wk_fail(WK_VALUE_ERROR, "Expected 1 or more dimensions (got 0)");
+  if (x->ndim > 1 && target->ndim && !wk_int_eq(x->sizes[0], target->sizes[0]))
+    return wk_fail(WK_VALUE_ERROR, "Expected input batch_size (%lld) to match target batch_size (%lld).",
+                   wk__shown(x->sizes[0]), wk__shown(target->sizes[0]));
+  if (x->ndim > 2 && target->dtype == WK_UINT8)
+    return wk_fail(WK_RUNTIME_ERROR, "expected scalar type Long but found Byte");
+  return wk__compose_nll_loss(c);
 }
 
 /* Targets that are probabilities: -sum(w target log_p), the mean over rows. */

@@ -1,6 +1,6 @@
 /* Normalisations made of others: rms_norm, group_norm (layer norm of the channels' groups), instance_norm (batch norm
- * of each sample's channels). Half precision is computed in float and rounded once. Tests: tests/ops/,
- * tests/python/test_norm_layers.py. */
+ * of each sample's channels), cosine_similarity. Half precision is computed in float and rounded once. Tests:
+ * tests/ops/, tests/python/test_norm_layers.py. */
 #include <float.h>
 
 #include "ops/internal.h"
@@ -185,4 +185,35 @@ wk_status wk__compose_instance_norm(wk__call *c) {
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
   return status;
+}
+
+/* ---- cosine similarity ---- */
+
+/* x over its norm, which counts as eps where it is below; the derivative is the norm's all the same. */
+static wk_tensor *normalized(wk_tensor *x, int64_t dim, double eps) {
+  wk_int along = wk_int_of(dim);
+  wk_tensor *norm = wk_linalg_vector_norm(x, wk__v_double(2), &along, 1, true, WK_DTYPE_NONE);
+  wk_tensor *none = wk_sub(norm, norm ? wk_detach(norm) : NULL, wk__v_int(1));
+  wk_tensor *least = wk_add_Scalar(none, wk__v_double(eps), wk__v_int(1));
+  return wk_div(x, wk_where_self(wk_lt_Scalar(norm, wk__v_double(eps)), least, norm));
+}
+
+wk_status wk__compose_cosine_similarity(wk__call *c) {
+  WK__ARGS(cosine_similarity);
+  double eps = wk__scalar_double(wk__value_scalar(&c->args[A_eps]));
+  wk_dtype dtype = wk__result_type(c);
+  wk_tensor *x[] = {c->args[A_x1].tensor, c->args[A_x2].tensor};
+  wk_int sizes[WK_MAX_DIMS];
+  int ndim;
+  if (!wk_dtype_is_floating(dtype) && !wk_dtype_is_complex(dtype))
+    return wk_fail(WK_RUNTIME_ERROR, "expected common dtype to be floating point, yet common dtype is %s",
+                   wk__dtype_legacy(dtype));
+  if (eps < 0) return wk_fail(WK_RUNTIME_ERROR, "eps must be non-negative, got: %g", eps);
+  WK_TRY(wk__broadcast(x[0]->sizes, x[0]->ndim, x[1]->sizes, x[1]->ndim, sizes, &ndim));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_int dim = c->args[A_dim].integer;
+  for (int k = 0; k < 2; k++)
+    x[k] = normalized(wk_expand(wk__in_dtype(x[k], dtype), sizes, ndim, false), wk_int_guard_value(dim), eps);
+  return finish(c, &scope, wk_sum_dim_IntList(wk_mul(x[0], x[1]), &dim, 1, false, WK_DTYPE_NONE));
 }

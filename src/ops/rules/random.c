@@ -310,6 +310,27 @@ wk_status wk__compose_dropout_inplace(wk__call *c) {
   return status;
 }
 
+/* Of the others: the values of the form that gives a new tensor. */
+static wk_status overwrite(wk__call *c, const wk_op *op) {
+  WK__ARGS(dropout_);
+  wk_tensor *x = c->args[A_self].tensor;
+  wk_value dropped[1] = {{0}};
+  WK_TRY(wk_call(op, c->args, NULL, dropped)); /* looks at the input, too */
+  bool same = number(&c->args[A_p]) == 0 || !wk__arg_bool(c, A_train) || wk_int_eq(x->numel, wk_int_of(0));
+  if (same) {
+    c->results[0] = dropped[0];
+    return WK_OK;
+  }
+  wk_status status =
+      wk_call(WK__OP(copy_), (wk_value[]){c->args[A_self], dropped[0], wk__v_bool(false)}, NULL, c->results);
+  wk_value_release(&dropped[0]);
+  return status;
+}
+wk_status wk__compose_feature_dropout_inplace(wk__call *c) { return overwrite(c, WK__OP(feature_dropout)); }
+wk_status wk__compose_alpha_dropout_inplace(wk__call *c) {
+  return overwrite(c, c->op == WK__OP(alpha_dropout_) ? WK__OP(alpha_dropout) : WK__OP(feature_alpha_dropout));
+}
+
 wk_status wk__compose_feature_dropout(wk__call *c) {
   wk_tensor *x = c->args[WK__ARG(feature_dropout, input)].tensor;
   bool done;

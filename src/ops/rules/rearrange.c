@@ -157,6 +157,28 @@ wk_status wk__compose_repeat(wk__call *c) {
 }
 
 /* Every element along `dim` that many times in a row. */
+/* Of any number of tensors, each as large as all beside each other. */
+wk_status wk__compose_broadcast_tensors(wk__call *c) {
+  const wk_value *tensors = &c->args[WK__ARG(broadcast_tensors, tensors)];
+  wk_int sizes[2][WK_MAX_DIMS];
+  int ndim = 0, now = 0;
+  for (uint32_t k = 0; k < tensors->count; k++, now = !now)
+    WK_TRY(wk__broadcast(sizes[now], ndim, tensors->tensors[k]->sizes, tensors->tensors[k]->ndim, sizes[!now], &ndim));
+  wk_tensor **list = wk__alloc((tensors->count + 1) * sizeof *list);
+  if (!list) return WK_OUT_OF_MEMORY;
+  c->results[0] = (wk_value){.tag = WK_VALUE_TENSORS, .count = 0, .tensors = list};
+  for (uint32_t k = 0; k < tensors->count; k++) {
+    wk_value item = {0}, args[] = {wk__v_tensor(tensors->tensors[k]), wk__v_ints(sizes[now], ndim), wk__v_bool(false)};
+    wk_status status = wk_call(WK__OP(expand), args, NULL, &item);
+    if (status) {
+      wk_value_release(&c->results[0]);
+      return status;
+    }
+    list[c->results[0].count++] = item.tensor;
+  }
+  return WK_OK;
+}
+
 wk_status wk__compose_repeat_interleave_int(wk__call *c) {
   WK__ARGS(repeat_interleave_self_int);
   wk_tensor *t = c->args[A_self].tensor;

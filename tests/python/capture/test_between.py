@@ -536,6 +536,113 @@ def test_weak_references_made_inside():
         assert not len(members) and not len(values)
 
 
+def test_variables_die_in_their_order():
+    """A weak reference that dies before its object tells no one, one that dies behind it does; and when is to be seen in
+    the order of the program's own effects."""
+    log = []
+
+    def tell(name):
+        return lambda reference: log.append(name)
+
+    one, two = tell("one"), tell("two")
+
+    def object_first(x):
+        o = Box()
+        r = weakref.ref(o, one)  # noqa: F841
+        return x + 1
+
+    def reference_first(x):
+        r = None
+        o = Box()
+        r = weakref.ref(o, one)  # noqa: F841
+        return x * 2
+
+    def several(x):
+        r = s = None
+        o = Box()
+        r = weakref.ref(o, one)  # noqa: F841
+        p = Box()
+        y = x + 1
+        s = weakref.ref(p, two)  # noqa: F841
+        return y * 2
+
+    def in_a_cell(x):
+        o = Box()
+        r = weakref.ref(o, one)  # noqa: F841
+        return (lambda: x + len(vars(o)))()
+
+    def dropped_at_once(x):
+        o = Box()
+        weakref.ref(o, one)
+        return x + 1
+
+    def in_an_inner_function(x):
+        y = object_first(x)
+        log.append("behind one")
+        y = reference_first(y)
+        log.append("behind none")
+        return y + 1
+
+    def numbers_of(x):
+        o = Box()
+        r = weakref.ref(o, one)  # noqa: F841
+        yield x
+        yield x + 1
+
+    def in_a_generator(x):
+        y = 0
+        for z in numbers_of(x):
+            y = y + z
+        log.append("behind")
+        return y
+
+    def in_a_generator_that_is_left(x):
+        g = numbers_of(x)
+        y = next(g)
+        log.append("next")
+        del g
+        log.append("left")
+        return y + 1
+
+    def raises(x):
+        o = Box()
+        r = weakref.ref(o, one)  # noqa: F841
+        raise ValueError
+
+    def on_the_way_of_an_exception(x):
+        try:
+            raises(x)
+        except ValueError as e:  # noqa: F841
+            log.append("caught")
+        log.append("behind")
+        return x + 1
+
+    def replaced(x):
+        o = Box()
+        kept.append(weakref.ref(o, one))
+        y = x + 1
+        o = None
+        log.append("behind")
+        return y * 2
+
+    kept = []
+    functions = (
+        object_first, reference_first, several, in_a_cell, dropped_at_once, in_an_inner_function, in_a_generator,
+        in_a_generator_that_is_left, on_the_way_of_an_exception, replaced,
+    )  # fmt: skip
+
+    def run(call):
+        seen = []
+        for k in range(4):
+            log.clear()
+            result = call(wick.ones(2) + k).tolist()
+            seen.append((result, list(log)))
+        return seen
+
+    for function in functions:
+        assert run(Compiled(function)) == run(function), function.__name__
+
+
 def test_a_compiled_function_made_inside():
     def f(x):
         inner = wick.compile(lambda y: y * 2)

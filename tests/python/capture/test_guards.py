@@ -5,10 +5,15 @@ Where the change matters the segment must not be taken again; where nothing can 
 
 # ruff: noqa: E741, F821, F841, B018
 
+import abc
+import collections
+import collections.abc
+import copy
 import dataclasses
 import enum
 import functools
 import gc
+import inspect
 import os
 import sys
 import types
@@ -1087,3 +1092,299 @@ def test_segments_do_not_keep_what_they_watch():
     gc.collect()
     assert gone == [True]
     assert compiled.captures == 1
+
+
+def test_closures_behind_a_break():
+    """A variable of the function around that the region does not read before it ends is that one, not one like it."""
+
+    def make():
+        log, count = [], 0
+
+        def behind_a_break(x):
+            nonlocal count
+            print(end="")
+            log.append(x.shape[0])
+            count += 1
+            return x + count
+
+        def in_a_handler(x):
+            try:
+                print(end="")
+                raise ValueError
+            except ValueError:
+                log.append("caught")
+            return x * 2
+
+        def given_out(x):
+            def inner(y):
+                nonlocal count
+                count += 1
+                log.append(count)
+                return y * count
+
+            return inner, x + 1
+
+        def given_out_behind_a_break(x):
+            print(end="")
+            return given_out(x)
+
+        return log, behind_a_break, in_a_handler, given_out, given_out_behind_a_break
+
+    def run(wrap):
+        log, *functions = make()
+        seen = []
+        for function in functions:
+            call = wrap(function)
+            for k in range(4):
+                result = call(wick.ones(2) + k)
+                if isinstance(result, tuple):
+                    result = result[0](result[1])
+                seen.append((result.tolist(), list(log)))
+        return seen
+
+    assert run(Compiled) == run(lambda f: f)
+
+
+class Output:
+    value = None
+    count = 0
+
+
+@dataclasses.dataclass
+class Couple:
+    first: object = None
+    second: object = None
+
+
+def test_attributes_that_have_a_default_in_the_class():
+    """What an object of the region's own holds is the region's, though its class has something of that name."""
+
+    def by_class(x):
+        o = Output()
+        o.value = x * 2
+        o.count += x.shape[0]
+        return o.value, o.value + o.count
+
+    def by_dataclass(x):
+        pair = Couple(x + 1)
+        pair.second = pair.first * 2
+        return pair.first, pair.second, pair
+
+    for function in (by_class, by_dataclass):
+        compiled = Compiled(function)
+        for k in range(4):
+            x = (wick.ones(2) * k).requires_grad_()
+            y, z, *rest = compiled(x)
+            assert [t.tolist() for t in (y, z)] == [t.tolist() for t in function(x)[:2]]
+            assert not rest or (rest[0].first is y and rest[0].second is z)
+            (y * 2 + z).sum().backward()
+            assert x.grad.tolist() == ([6.0, 6.0] if function is by_class else [4.0, 4.0])
+
+
+class Mapped:
+    """Finds some of its attributes under other names, as configurations of models do."""
+
+    names = {"width": "hidden"}
+
+    def __init__(self, **values):
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def __getattribute__(self, name):
+        if name != "names" and name in super().__getattribute__("names"):
+            name = super().__getattribute__("names")[name]
+        return super().__getattribute__(name)
+
+    def __setattr__(self, name, value):
+        if name in super().__getattribute__("names"):
+            name = super().__getattribute__("names")[name]
+        super().__setattr__(name, value)
+
+    @property
+    def double(self):
+        return self.width * 2
+
+
+def test_classes_that_find_attributes_their_own_way():
+    config = Mapped(hidden=2, scale=1.0)
+
+    def f(x):
+        config.calls = getattr(config, "calls", 0) + 1
+        missing = hasattr(config, "absent"), getattr(config, "other", "none")
+        local = Mapped(width=3)
+        return x * config.width + config.double * config.scale + local.width, missing
+
+    def run(call):
+        nonlocal config
+        config = Mapped(hidden=2, scale=1.0)
+        seen = []
+        for change in (None, None, ("width", 5), ("hidden", 7), ("scale", 0.5), ("other", "there"), ("absent", 1)):
+            if change:
+                setattr(config, *change)
+            y, missing = call(wick.ones(2))
+            seen.append((y.tolist(), missing, dict(config.__dict__)))
+        Mapped.names = {"width": "scale"}
+        seen.append(call(wick.ones(2))[0].tolist())
+        Mapped.names = {"width": "hidden"}
+        return seen
+
+    compiled = Compiled(f, fullgraph=True)
+    assert run(compiled) == run(f)
+
+
+class Mapping(collections.OrderedDict):
+    """A mapping whose items are attributes, too."""
+
+    def __setitem__(self, key, value):
+        super().__setitem__(key, value)
+        super().__setattr__(key, value)
+
+    def __setattr__(self, name, value):
+        if value is not None:
+            super().__setitem__(name, value)
+        super().__setattr__(name, value)
+
+    def __delitem__(self, key):
+        raise TypeError(key)
+
+
+class Names(dict):
+    pass
+
+
+def test_mappings_of_classes_of_the_program_are_made():
+    def f(x, empty):
+        out = Mapping()
+        out.last = x * 2
+        out["first"] = out.last + 1
+        out.nothing = None
+        names = Names(a=x + 3)
+        names.note = "kept"
+        names["k"] = out
+        names.move = list(out)
+        return names if not empty else (Mapping(), Names())
+
+    compiled = Compiled(f, fullgraph=True)
+    for k in range(4):
+        x = wick.ones(2) * k
+        made, plain = compiled(x, False), f(x, False)
+        assert type(made) is Names and type(made["k"]) is Mapping and list(made) == list(plain)
+        assert vars(made) == {"note": "kept", "move": ["last", "first"]}
+        assert list(made["k"]) == ["last", "first"] and made["k"].nothing is None
+        assert made["k"].last is made["k"]["last"] and made["k"].first is made["k"]["first"]
+        assert [t.tolist() for t in made["k"].values()] == [t.tolist() for t in plain["k"].values()]
+        assert made["a"].tolist() == plain["a"].tolist()
+        assert [type(o) for o in compiled(x, True)] == [Mapping, Names] and not any(compiled(x, True))
+
+
+class Base(abc.ABC):  # noqa: B024
+    pass
+
+
+class Derived(Base):
+    pass
+
+
+class Stranger:
+    pass
+
+
+class Sized:
+    def __len__(self):
+        return 3
+
+
+def test_abstract_classes():
+    def f(x, o):
+        known = isinstance(o, Base), issubclass(type(o), Base), isinstance(o, collections.abc.Sized)
+        return x + (1 if known[0] else 2), known
+
+    def run(call):
+        seen = []
+        for o in (Derived(), Stranger(), Sized(), [1], Derived(), Stranger()):
+            y, known = call(wick.ones(2), o)
+            seen.append((y.tolist(), known))
+        return seen
+
+    compiled = Compiled(f, fullgraph=True)
+    wanted = run(f)
+    assert run(compiled) == run(compiled) == wanted
+    Base.register(Stranger)
+    assert run(compiled) == run(f) != wanted
+
+
+def test_proxies_of_mappings():
+    def f(x):
+        d = {"a": x * 2, "b": 3}
+        proxy = types.MappingProxyType(d)
+        d["c"] = 4
+        total = sum(v for k, v in proxy.items() if k != "a")
+        return proxy["a"] * total, len(proxy), "c" in proxy, list(proxy), proxy.get("none")
+
+    compiled = Compiled(f, fullgraph=True)
+    for k in range(3):
+        y, *rest = compiled(wick.ones(2) * k)
+        assert y.tolist() == [14.0 * k] * 2 and rest == [3, True, ["a", "b", "c"], None]
+
+
+def test_deep_copies_of_plain_data():
+    config = Mapped(hidden=2, scale=1.0, nested={"k": [1, 2]}, pair=(3, 4))
+    config.names = {}
+
+    def f(x):
+        copied = copy.deepcopy(config)
+        copied.hidden = copied.hidden + 1
+        copied.nested["k"].append(5)
+        delattr(copied, "pair")
+        flat = copy.deepcopy({"list": [1, [2]]})
+        flat["list"][1].append(3)
+        return x * copied.hidden + sum(copied.nested["k"]) + len(flat["list"][1]), hasattr(copied, "pair"), copied, flat
+
+    def run(call):
+        config.__dict__.update(hidden=2, scale=1.0, nested={"k": [1, 2]}, pair=(3, 4))
+        seen = []
+        for change in (None, None, "hidden", "nested", "item"):
+            if change == "hidden":
+                config.hidden = 5
+            elif change == "nested":
+                config.nested = {"k": [7]}
+            elif change == "item":
+                config.nested["k"][0] = 9
+            y, there, copied, flat = call(wick.ones(2))
+            assert type(copied) is Mapped and copied is not config and copied.nested is not config.nested
+            seen.append((y.tolist(), there, dict(vars(copied)), flat, dict(vars(config))))
+        return seen
+
+    compiled = Compiled(f, fullgraph=True)
+    assert run(compiled) == run(f)
+
+
+def test_partial_calls_are_made():
+    def f(x):
+        g = functools.partial(helper_of_two, x * 2, b=3)
+        return g, x + g()
+
+    compiled = Compiled(f, fullgraph=True)
+    for k in range(3):
+        g, y = compiled(wick.ones(2) * k)
+        assert type(g) is functools.partial and g.keywords == {"b": 3} and g().tolist() == [2.0 * k + 3] * 2
+        assert y.tolist() == [3.0 * k + 3] * 2
+
+
+def helper_of_two(a, b):
+    return a + b
+
+
+def test_a_signature_is_asked_for():
+    def f(x):
+        limit = sys.getrecursionlimit()
+        return x * len(inspect.signature(helper_of_two).parameters) + (limit > 10)
+
+    compiled = Compiled(f, fullgraph=True)
+    limit = sys.getrecursionlimit()
+    try:
+        for change in (0, 0, 1, 1):
+            sys.setrecursionlimit(limit + change)
+            assert compiled(wick.ones(2)).tolist() == [3.0, 3.0]
+    finally:
+        sys.setrecursionlimit(limit)

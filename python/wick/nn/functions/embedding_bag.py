@@ -1,7 +1,6 @@
 """Sums, means and maxima of rows of a table. Tests: tests/parity/test_losses_parity.py."""
 
 from ... import _C
-from .._operators import ops as _ops
 from ..functional import _handle
 
 
@@ -40,7 +39,7 @@ def embedding_bag(
     numbers = input.reshape(-1)
     if max_norm is not None:
         with _C.no_grad():
-            _ops.embedding_renorm_(weight.detach(), numbers, max_norm, norm_type)
+            _C.embedding_renorm_(weight.detach(), numbers, max_norm, norm_type)
     if mode != "max" and not scale_grad_by_freq and weight.dtype in (_C.float32, _C.float64):
         scales = None if per_sample_weights is None else per_sample_weights.reshape(-1)
         padding = -1 if padding_idx is None else padding_idx

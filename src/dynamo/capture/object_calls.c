@@ -1,0 +1,154 @@
+/* C functions about objects and their classes: what a class's own __getattribute__ and __setattr__ end in, ABCMeta's
+ * checks, weak references, deep copies.
+ * In: such a call. Out: its result, with a read or check for everything that it depends on. Tests:
+ * tests/python/capture/test_guards.py. */
+#include "dynamo/capture/known.h"
+#include "dynamo/cpython/objects.h"
+
+#define BINDING (f->session->binding)
+
+bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                              PyObject *const *args, Py_ssize_t count, PyObject **out) {
+  bool gets = strcmp(name, "__getattribute__") == 0 && count == 1,
+       sets = strcmp(name, "__setattr__") == 0 && count == 2;
+  if (!(gets || sets) || !PyUnicode_Check(args[0]) || PyObject_TypeCheck(self, BINDING->module_type)) return false;
+  PyObject *where = wk__is_python_instance(self) ? PyObject_GetAttrString(callable, "__objclass__") : NULL;
+  const PyTypeObject *class = where && PyType_Check(where) ? (PyTypeObject *)where : NULL;
+  bool usual = class && class->tp_getattro == PyObject_GenericGetAttr && class->tp_setattro == PyObject_GenericSetAttr;
+  Py_XDECREF(where); /* its class has it */
+  PyErr_Clear();
+  if (!usual) return false;
+  if (gets)
+    *out = wk__get_usual_attribute(f, r, self, args[0]);
+  else
+    *out = wk__set_usual_attribute(f, r, self, args[0], args[1]) < 0 ? NULL : Py_NewRef(Py_None);
+  return true;
+}
+
+/* ABCMeta's isinstance() and issubclass(). A class that derives is one for as long as the classes stay what they are;
+ * every other answer may change with register(), and is asked for again in front of each replay. */
+PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
+                             bool of_instance) {
+  PyTypeObject *class = (PyTypeObject *)args[0];
+  PyTypeObject *asked = of_instance ? Py_TYPE(args[1]) : (PyTypeObject *)args[1];
+  PyObject *same = of_instance ? PyObject_GetAttrString(args[1], "__class__") : Py_NewRef(args[1]);
+  bool plain = PyType_Check(args[0]) && PyType_Check(same) && same == (PyObject *)asked;
+  Py_XDECREF(same); /* its instance has it */
+  PyErr_Clear();
+  if (!plain) return wk__refuse(f, "an object that says that it is of another class");
+  if (wk__depend_on_type(r, class) < 0 || wk__depend_on_type(r, asked) < 0) return wk__refuse(f, "%s", r->failed);
+  wk__suspension suspension;
+  wk__session_suspend(f->session, false, &suspension); /* __subclasshook__ is asked about classes alone */
+  PyObject *answer = wk__plain_call(f, callable, args, 2, NULL);
+  wk__session_resume(f->session, &suspension);
+  if (!answer || (answer == Py_True && PyType_IsSubtype(asked, class))) return answer;
+  PyObject *module = PyImport_ImportModule("_abc");
+  PyObject *ask = module ? PyObject_GetAttrString(module, "_abc_subclasscheck") : NULL;
+  wk__reg a = ask ? wk__reg_constant(r, args[0]) : -1, b = a >= 0 ? wk__reg_constant(r, (PyObject *)asked) : -1;
+  if (b < 0 || wk__observe(r, BINDING, answer, WK__READ_COMPUTED, a, b, ask) < 0) Py_CLEAR(answer);
+  Py_XDECREF(ask);
+  Py_XDECREF(module);
+  return answer || PyErr_Occurred() ? answer : wk__refuse(f, "%s", r->failed);
+}
+
+/* A number that this process has, the same whatever happens in the region. */
+PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function) {
+  PyObject *number = PyObject_CallNoArgs(function);
+  if (!number || wk__observe(r, BINDING, number, WK__READ_COMPUTED, -1, -1, function) == 0) return number;
+  Py_DECREF(number);
+  return wk__refuse(f, "%s", r->failed);
+}
+
+PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict) {
+  (void)f;
+  PyObject *proxy = PyDictProxy_New(dict);
+  if (proxy) wk__note_made(r, proxy);
+  return proxy;
+}
+
+/* ================================================= weak references ================================================ */
+
+/* A variable had it when the segment began and has it no more: the recording may be all that keeps it alive. */
+static bool was_let_go(const wk__session *s, PyObject *o) {
+  for (const wk__activation *a = s->innermost; a; a = a->outer)
+    for (int i = 0; a->at_start && i < a->slots_at_start; i++)
+      if (a->at_start[i] == o && a->stored[i]) return true;
+  return false;
+}
+
+PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {  // -> new
+  PyObject *referent = wk__weak_referent(reference);
+  if (referent != Py_None && was_let_go(f->session, referent)) {
+    Py_DECREF(referent);
+    return wk__refuse(f, "a weak reference to what was let go of");
+  }
+  if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, reference), 0, NULL) == 0) return referent;
+  Py_DECREF(referent);
+  return wk__refuse(f, "%s", r->failed);
+}
+
+/* ==================================================== deep copies ================================================= */
+
+static bool has_no_method(PyTypeObject *t, const char *text, bool of_object) {
+  PyObject *name = PyUnicode_InternFromString(text);
+  PyObject *usual = name && of_object ? wk__type_attribute(&PyBaseObject_Type, name) : NULL;
+  bool none = name && wk__type_attribute(t, name) == usual;
+  Py_XDECREF(name);
+  return none;
+}
+
+/* copy.deepcopy() makes it of its dictionary, by no method of its class. */
+static bool is_copied_by_its_dictionary(PyObject *o) {
+  PyTypeObject *t = Py_TYPE(o);
+  return wk__is_python_instance(o) && t->tp_new == PyBaseObject_Type.tp_new &&
+         has_no_method(t, "__deepcopy__", false) && has_no_method(t, "__setstate__", false) &&
+         has_no_method(t, "__getstate__", true) && has_no_method(t, "__reduce__", true) &&
+         has_no_method(t, "__reduce_ex__", true) && has_no_method(t, "__slots__", false);
+}
+
+/* All of what is copied becomes known; values and containers alone. */
+static bool know_all(wk__frame *f, wk__recording *r, PyObject *o, int depth) {
+  enum { DEEPEST = 16 };
+  PyTypeObject *t = Py_TYPE(o);
+  if (wk__is_plain_value(BINDING, o) || PyType_Check(o) || PyFunction_Check(o)) return true;
+  if (depth > DEEPEST) return false;
+  if (is_copied_by_its_dictionary(o)) {
+    wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
+    if (wk__depend_on_type(r, t) < 0 || (reg >= 0 && wk__instance_dict(f, r, reg, o) < 0)) return false;
+    PyObject **dict = wk__instance_dict_place(o);
+    return dict && *dict && know_all(f, r, *dict, depth + 1);
+  }
+  bool known = t == &PyDict_Type || t == &PyList_Type || t == &PyTuple_Type;
+  if (!known || wk__touch(r, BINDING, o) < 0) return false;
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; t == &PyDict_Type && PyDict_Next(o, &at, &key, &value);)
+    if (!wk__is_plain_value(BINDING, key) || !know_all(f, r, value, depth + 1)) return false;
+  for (Py_ssize_t i = 0; t != &PyDict_Type && i < PySequence_Fast_GET_SIZE(o); i++)
+    if (!know_all(f, r, PySequence_Fast_GET_ITEM(o, i), depth + 1)) return false;
+  return true;
+}
+
+static bool is_deepcopy(PyObject *function) {
+  PyObject *module = PyImport_GetModule(PyFunction_GET_MODULE(function));
+  PyObject *name = ((PyFunctionObject *)function)->func_name;
+  const char *text = module && PyModule_Check(module) ? PyModule_GetName(module) : NULL;
+  bool is = text && strcmp(text, "copy") == 0 && PyUnicode_CompareWithASCIIString(name, "deepcopy") == 0;
+  Py_XDECREF(module);
+  PyErr_Clear();
+  return is;
+}
+
+/* The memo of a deep copy has the addresses of what the region makes, so it cannot be evaluated; of plain data it is
+ * done as it is. */
+bool wk__deep_copy(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out) {
+  bool container = PyDict_CheckExact(o) || PyList_CheckExact(o) || PyTuple_CheckExact(o);
+  if (!PyFunction_GET_MODULE(function) || !is_deepcopy(function)) return false;
+  if (!container && !is_copied_by_its_dictionary(o)) return false;
+  if (!know_all(f, r, o, 0)) return false;
+  wk__settle(r, o);
+  wk__suspension suspension;
+  wk__session_suspend(f->session, false, &suspension);
+  *out = PyObject_CallOneArg(function, o);
+  wk__session_resume(f->session, &suspension);
+  return true;
+}
