@@ -3,7 +3,6 @@
 import wick
 
 from .. import _C
-from ..nn._operators import ops as _ops
 
 
 def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction=1, zero_infinity=False):
@@ -22,4 +21,4 @@ def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reducti
         of if isinstance(of, wick.Tensor) else wick.tensor(of, dtype=wick.int64)
         for of in (input_lengths, target_lengths)
     ]
-    return _ops.ctc_loss(log_probs, targets, *lengths, blank, reduction, zero_infinity)
+    return _C.ctc_loss(log_probs, targets, *lengths, blank, reduction, zero_infinity)
