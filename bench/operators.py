@@ -13,6 +13,7 @@ import time
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else PyTorch's threads wait for work in wick's turns
 
 import torch
+
 import wick
 
 IMAGES = (8, 64, 56, 56)
@@ -141,7 +142,7 @@ def main():
     for section, cases in SECTIONS.items():
         if args.only and section not in args.only and not any(o not in SECTIONS for o in args.only):
             continue
-        for (name, ours), (_, theirs) in zip(cases(wick, maker(wick)), cases(torch, maker(torch))):
+        for (name, ours), (_, theirs) in zip(cases(wick, maker(wick)), cases(torch, maker(torch)), strict=True):
             if args.only and section not in args.only and not any(o in name for o in args.only):
                 continue
             a, b = compare(ours, theirs, args.seconds, clock)

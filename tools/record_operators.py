@@ -43,6 +43,13 @@ OWN = {
     "_prod_all": torch.prod,
     "_reverse_cumsum": lambda x, dim: x.flip(dim).cumsum(dim).flip(dim),
     "_copy": torch.clone,
+    "_polygamma": torch.polygamma,
+    "_linalg_solve": torch.linalg.solve_ex,
+    "_linalg_solve_triangular": lambda a, b, upper, unit: torch.linalg.solve_triangular(
+        a, b, upper=upper, unitriangular=unit
+    ),
+    "unsafe_split.sizes": torch.split,
+    "split_copy.sizes": torch.split,
     "zero": torch.zeros_like,
     "copy_": lambda x, y: x.copy_(y),
     "_max_pool2d": torch.nn.functional.max_pool2d,

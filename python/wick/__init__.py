@@ -11,13 +11,25 @@ from .version import __version__  # noqa: F401  PyTorch's, which programs ask fo
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _subclasses _utils accelerator amp ao autograd backends compiler cpu "
-        "cuda distributed distributions functional func fx hub jit library linalg mps multiprocessing nn onnx optim overrides "
-        "profiler quantization random return_types safetensors serialization special storage testing torch_version types utils version xpu"
+        "cuda distributed distributions fft functional func fx hub jit library linalg masked mps multiprocessing nn onnx optim "
+        "overrides profiler quantization random return_types safetensors serialization signal special storage testing torch_version types "
+        "utils version xpu"
     ).split()
 )
 _LAZY = {
     "save": "serialization",
     "load": "serialization",
+    "from_file": "storage",
+    **dict.fromkeys(
+        (
+            "use_deterministic_algorithms are_deterministic_algorithms_enabled set_deterministic_debug_mode "
+            "is_deterministic_algorithms_warn_only_enabled get_deterministic_debug_mode"
+        ).split(),
+        "_deterministic",
+    ),
+    "_sample_dirichlet": "distributions.dirichlet",
+    "svd_lowrank": "_lowrank",
+    "pca_lowrank": "_lowrank",
     "compile": "compiler",
     "ops": "_ops",
     "SymInt": "_symint",
@@ -27,13 +39,27 @@ _LAZY = {
     "AcceleratorError": "cuda",
     "OutOfMemoryError": "cuda",
     **dict.fromkeys(("Stream", "Event"), "cuda"),
+    **dict.fromkeys(
+        (
+            "cholesky cholesky_inverse cholesky_solve det inverse logdet lu_solve lu_unpack matrix_exp matrix_power ormqr "
+            "pinverse qr slogdet svd triangular_solve"
+        ).split(),
+        "functions.linear_algebra",
+    ),
+    **dict.fromkeys(
+        (
+            "corrcoef cov empty_permuted empty_strided gradient grid_sampler grid_sampler_2d grid_sampler_3d histogram "
+            "native_batch_norm native_group_norm"
+        ).split(),
+        "functions.statistics",
+    ),
     **dict.fromkeys(("uint16", "uint32", "uint64"), "_absent_dtypes"),
     **dict.fromkeys(
         (
             "aminmax atleast_1d atleast_2d atleast_3d bincount block_diag broadcast_tensors bucketize "
             "cartesian_prod cdist chain_matmul column_stack combinations conj ctc_loss cummax cummin cumulative_trapezoid "
             "diag_embed diagflat dsplit dstack einsum fliplr flipud gcd histc hsplit hstack index_reduce isin "
-            "isreal kthvalue lcm logcumsumexp masked_scatter median meshgrid mode mvlgamma nanmedian nanquantile "
+            "isreal kthvalue lcm logcumsumexp masked_scatter median meshgrid mode nanmedian nanquantile "
             "pdist positive quantile real renorm resolve_conj resolve_neg row_stack searchsorted tensor_split "
             "tensordot trapezoid trapz unique unique_consecutive unravel_index vander vsplit vstack "
         ).split(),

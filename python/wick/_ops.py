@@ -3,6 +3,8 @@
 >>> wick.ops.aten.add.Tensor(x, 1)
 """
 
+import importlib
+import os
 import sys
 from types import ModuleType, SimpleNamespace
 
@@ -19,15 +21,15 @@ class OpOverloadPacket:
 
     __module__ = "torch._ops"
 
-    def __init__(self, name, overloads):
+    def __init__(self, name, overloads, namespace="aten", row=None):
         self.__name__ = name
-        self.__qualname__ = f"aten.{name}"
+        self.__qualname__ = f"{namespace}.{name}"
         self._names = overloads
-        self._found = [_C._overload(f"{name}.{overload}") for overload in overloads]
+        self._found = [_C._overload(f"{row or name}.{overload}") for overload in overloads]
         self.__dict__.update(zip(overloads, self._found, strict=True))
 
     def __getattr__(self, name):
-        raise AttributeError(f"The underlying op of 'aten.{self.__name__}' has no overload name '{name}'")
+        raise AttributeError(f"The underlying op of '{self.__qualname__}' has no overload name '{name}'")
 
     def __call__(self, *args, **kwargs):
         for overload in self._found[:-1]:
@@ -42,13 +44,14 @@ class OpOverloadPacket:
         return list(self._names)
 
     def __repr__(self):
-        return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+        return f"<OpOverloadPacket(op='{self.__qualname__}')>"
 
     def __str__(self):
-        return f"aten.{self.__name__}"
+        return self.__qualname__
 
     def __reduce__(self):
-        return packet, (self.__name__,)
+        namespace, _, name = self.__qualname__.partition(".")
+        return packet, (name, namespace)
 
     def __copy__(self):
         return self
@@ -57,14 +60,27 @@ class OpOverloadPacket:
         return self
 
 
-def packet(name):
+_ROWS = {"aten": "{}", "torchvision": "vision_{}"}  # namespace -> what its operators are called in the table
+
+
+def packet(name, namespace="aten"):
     """The one OpOverloadPacket of that name; None when the table has no such operator."""
-    if name not in _packets:
-        overloads = _C._overload_names(name)
+    key = namespace, name
+    if key not in _packets:
+        row = _ROWS[namespace].format(name if namespace == "aten" else name.removeprefix("_"))
+        overloads = _C._overload_names(row)
         if not overloads:
             return None
-        _packets[name] = OpOverloadPacket(name, overloads)
-    return _packets[name]
+        _packets[key] = OpOverloadPacket(name, overloads, namespace, row)
+    return _packets[key]
+
+
+def is_built_in(op):
+    """Whether it is an operator of the table, as an object or by a name like "torchvision::nms"."""
+    if isinstance(op, (OpOverload, OpOverloadPacket)):
+        return True
+    namespace, _, name = str(op).partition("::")
+    return namespace in _ROWS and packet(name.partition(".")[0], namespace) is not None
 
 
 def _sym_size(self, dim):
@@ -83,15 +99,16 @@ class _OpNamespace(ModuleType):
         self.name = name
 
     def __getattr__(self, name):
-        found = None
-        if self.__dict__["name"] == "aten" and not name.startswith("__"):
-            found = packet(name)
-        elif (library := sys.modules.get(f"{__package__}.library")) is not None:  # else nothing was defined
-            return library.lookup(self.__dict__["name"], name) or self._missing(name)
-        if found is None:
+        found, namespace = None, self.__dict__["name"]
+        if namespace in _ROWS and not name.startswith("__"):
+            found = packet(name, namespace)
+        if found is not None:
+            self.__dict__[name] = found
+            return found
+        library = sys.modules.get(f"{__package__}.library")
+        if library is None:  # nothing was defined
             self._missing(name)
-        self.__dict__[name] = found
-        return found
+        return library.lookup(namespace, name) or self._missing(name)
 
     def _missing(self, name):
         raise AttributeError(f"'_OpNamespace' '{self.__dict__['name']}' object has no attribute '{name}'")
@@ -107,7 +124,14 @@ class _Ops(ModuleType):
 
     @staticmethod
     def load_library(path):
-        """PyTorch's operators of a C++ library: OSError, since such a library needs PyTorch's own."""
+        """PyTorch's operators of a C++ library: OSError, since such a library needs PyTorch's own.
+
+        torchvision's are wick's own, and the library is not loaded.
+        """
+        folder, name = os.path.split(os.fspath(path))
+        if os.path.basename(folder) == "torchvision" and name.startswith("_C."):
+            importlib.import_module(f"{__package__}._vision")
+            return
         raise OSError(f"Could not load this library: {path}")
 
 

@@ -83,7 +83,6 @@ def _check_matrix_norm(input, order, dims):
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dims))}")
     if dims[0] % input.ndim == dims[1] % input.ndim:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dims[0]}, {dims[1]})")
-    raise NotImplementedError("torch.norm with p='nuc' exists in PyTorch 2.13 but wick does not have it yet")
 
 
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
@@ -99,6 +98,10 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
     if isinstance(p, str):
         if p != "fro" or (dims is not None and len(dims) > 2):
             _check_matrix_norm(input, p, range(input.ndim) if dims is None else dims)
+            if p == "nuc":
+                from .linalg import matrix_norm
+
+                return matrix_norm(input, p, (0, 1) if dims is None else dims, keepdim, dtype=dtype, out=out)
         p = 2
     elif p is None:
         p = 2
@@ -125,29 +128,37 @@ def _where(self, condition, other):
 _where.__name__, _where.__qualname__ = "where", "Tensor.where"
 
 
-def _rebuild(kind, data, dtype, size, requires_grad, attributes):
-    t = _C._rebuild_tensor(_C.UntypedStorage._from_bytes(bytearray(data)), dtype, 0, size, _contiguous(size))
+def _on_meta(dtype, size, stride):
+    """A tensor without bytes."""
+    reach = sum((n - 1) * step for n, step in zip(size, stride, strict=True)) + 1 if 0 not in size else 0
+    storage = _C.UntypedStorage(reach * dtype.itemsize, device="meta")
+    return _C._rebuild_tensor(storage, dtype, 0, tuple(size), tuple(stride))
+
+
+def _rebuild(kind, storage, dtype, size, stride, requires_grad, attributes):
+    """A tensor over the bytes that it reaches; without bytes on device meta."""
+    if storage is None:
+        t = _on_meta(dtype, size, stride)
+    else:
+        t = _C._rebuild_tensor(storage, dtype, 0, size, stride)
     t = Tensor._make_subclass(kind, t, requires_grad)
     t.__dict__.update(attributes)
     return t
 
 
-def _contiguous(size):
-    strides, run = [], 1
-    for s in reversed(size):
-        strides.append(run)
-        run *= max(s, 1)
-    return tuple(reversed(strides))
+def _reached(self):
+    """A storage with the bytes from the tensor's first element to its last."""
+    item, reach = self.element_size(), sum((n - 1) * step for n, step in zip(self.shape, self.stride(), strict=True)) + 1
+    start = self.storage_offset() * item
+    return self.untyped_storage()[start : start + (reach * item if self.numel() else 0)]
 
 
 def _reduce(self, protocol):
     if _C._overrides and _C._has_torch_function_variadic(self):
         return _C._dispatch_torch_function(Tensor.__reduce_ex__, (self,), (self, protocol), {})
-    flat = self.detach().contiguous()
-    storage, item = flat.untyped_storage(), flat.element_size()
-    start = flat.storage_offset() * item
-    data = bytes(memoryview(storage)[start : start + flat.numel() * item])
-    return _rebuild, (type(self), data, self.dtype, tuple(self.shape), self.requires_grad, self.__dict__)
+    storage = None if self.device.type == "meta" else _reached(self.detach().cpu())
+    layout = (self.dtype, tuple(self.shape), self.stride())
+    return _rebuild, (type(self), storage, *layout, self.requires_grad, self.__dict__)
 
 
 def _array_wrap(self, array, context=None, return_scalar=False):
@@ -166,7 +177,7 @@ _array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__arr
 
 _FUNCTION_METHODS = (
     "aminmax bincount conj cummax cummin diag_embed diagflat dsplit fliplr flipud gcd histc hsplit index_reduce "
-    "isin isreal kthvalue lcm logcumsumexp masked_scatter median mode mvlgamma nanmedian nanquantile positive "
+    "isin isreal kthvalue lcm logcumsumexp masked_scatter median mode nanmedian nanquantile positive "
     "quantile renorm resolve_conj resolve_neg tensor_split unique unique_consecutive vsplit "
 ).split()
 _WRITING = (
@@ -174,7 +185,6 @@ _WRITING = (
     "index_reduce",
     "lcm",
     "masked_scatter",
-    "mvlgamma",
     "renorm",
 )  # those that have a form that writes self
 
@@ -199,6 +209,29 @@ def _writing_method(name):
     return method
 
 
+_STATISTICS = ("corrcoef", "cov", "histogram", "resize_", "resize_as_")
+
+
+def _method_of(module, name):
+    def method(self, *args, **kwargs):
+        if _C._overrides and _C._has_torch_function_variadic(self):
+            return _C._dispatch_torch_function(method, (self,), (self, *args), kwargs)
+        from importlib import import_module
+
+        return getattr(import_module(f"wick.functions.{module}"), name)(self, *args, **kwargs)
+
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    return method
+
+
+_LINEAR_ALGEBRA = (
+    "cholesky cholesky_inverse cholesky_solve det inverse logdet lu_solve matrix_exp matrix_power ormqr pinverse qr slogdet "
+    "svd triangular_solve"
+).split()
+for _name in _STATISTICS:
+    setattr(Tensor, _name, _method_of("statistics", _name))
+for _name in _LINEAR_ALGEBRA:
+    setattr(Tensor, _name, _method_of("linear_algebra", _name))
 for _name in _FUNCTION_METHODS:
     setattr(Tensor, _name, _function_method(_name))
 for _name in _WRITING:
@@ -214,6 +247,15 @@ _polygamma.__name__, _polygamma.__qualname__ = "polygamma", "Tensor.polygamma"
 Tensor.polygamma = _polygamma
 
 
+def _polygamma_(self, n):
+    """See wick.polygamma; writes self."""
+    return self.copy_(_C.polygamma(n, self))
+
+
+_polygamma_.__name__, _polygamma_.__qualname__ = "polygamma_", "Tensor.polygamma_"
+Tensor.polygamma_ = _polygamma_
+
+
 def _new(self, *args, **kwargs):
     """A tensor of self's dtype: of these sizes or values."""
     if not args:
@@ -227,6 +269,28 @@ _new.__name__, _new.__qualname__ = "new", "Tensor.new"
 Tensor.new = _new
 
 
+def _share_memory(self):
+    """Moves the tensor's storage into memory that processes share; gives the tensor."""
+    if _C._overrides and _C._has_torch_function_variadic(self):
+        return _C._dispatch_torch_function(Tensor.share_memory_, (self,), (self,), {})
+    if self.device.type == "meta":
+        raise RuntimeError("_share_fd_: only available on CPU")
+    self.detach().untyped_storage().share_memory_()
+    return self
+
+
+_share_memory.__name__, _share_memory.__qualname__ = "share_memory_", "Tensor.share_memory_"
+
+
+def _is_shared(self):
+    """Whether the tensor's storage is in memory that processes share."""
+    if _C._overrides and _C._has_torch_function_variadic(self):
+        return _C._dispatch_torch_function(Tensor.is_shared, (self,), (self,), {})
+    return self.device.type != "meta" and self.detach().untyped_storage().is_shared()
+
+
+_is_shared.__name__, _is_shared.__qualname__ = "is_shared", "Tensor.is_shared"
+Tensor.share_memory_, Tensor.is_shared = _share_memory, _is_shared
 Tensor.__reduce_ex__ = _reduce
 Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float64(2) * tensor is ours to compute
 Tensor.__array_wrap__ = _array_wrap

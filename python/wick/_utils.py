@@ -20,6 +20,13 @@ def _rebuild_tensor(storage, storage_offset, size, stride):
     return _rebuild_tensor_v2(storage, storage_offset, size, stride, False, None)
 
 
+def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
+    """A tensor on device meta."""
+    from ._tensor import _on_meta
+
+    return _on_meta(dtype, size, stride).requires_grad_(requires_grad)
+
+
 def _flatten_dense_tensors(tensors):
     """The tensors' elements behind each other."""
     return _C.cat([t.contiguous().view(-1) for t in tensors])

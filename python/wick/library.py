@@ -18,6 +18,7 @@ import typing
 from . import _C
 from ._names import cannot as _cannot
 from ._names import getter as _getter
+from ._ops import is_built_in
 from .autograd import Function
 
 __all__ = [
@@ -227,14 +228,32 @@ def _check_name(name):
         raise ValueError(f"Expected `namespace::name`, got {name}")
 
 
+class _BuiltIn(CustomOpDef):
+    """An operator that wick has itself, with its sizes and derivative: what is registered for it is not used."""
+
+    def __init__(self, qualname="built::in", function=None):
+        super().__init__(qualname, "() -> ()")
+        self._function = function
+
+    def __call__(self, *args, **kwargs):
+        return self._function(*args, **kwargs)
+
+
+def built_in(qualname, function):
+    """Makes a function of wick's own the operator of a name."""
+    _operators[qualname] = _BuiltIn(qualname, function)
+
+
 def _find(op):
     """The operator of a name, of torch.ops or of custom_op."""
     if isinstance(op, CustomOpDef):
         return op
     name = str(op).removesuffix(".default")
-    if name not in _operators:
-        raise RuntimeError(f"operator {name} does not exist")
-    return _operators[name]
+    if name in _operators:
+        return _operators[name]
+    if is_built_in(op):
+        return _BuiltIn()
+    raise RuntimeError(f"operator {name} does not exist")
 
 
 _waiting = {}  # name -> functions for tensors without memory of operators that are not defined yet
@@ -306,7 +325,7 @@ def register_fake(op, func=None, /, *, lib=None, _stacklevel=1, allow_override=F
     """
     if func is None:
         return functools.partial(register_fake, op, lib=lib)
-    if isinstance(op, str) and op not in _operators:
+    if isinstance(op, str) and op not in _operators and not is_built_in(op):
         _check_name(op)
         _waiting.setdefault(op, []).append(func)
         return func
@@ -365,6 +384,8 @@ class Library:
         return name
 
     def _find(self, op_name):
+        if isinstance(op_name, CustomOpDef) or is_built_in(op_name):
+            return _find(op_name)
         name = str(op_name).removesuffix(".default")
         return _find(name if "::" in name else f"{self.ns}::{name}")
 

@@ -25,6 +25,7 @@ def _named(kind, fields):
 
 _PAIRS = ("cummax", "cummin", "kthvalue", "median", "mode", "nanmedian")
 _made = {kind: _named(kind, ("values", "indices")) for kind in _PAIRS}
+_made["histogram"] = _named("histogram", ("hist", "bin_edges"))
 _made["aminmax"] = _named("aminmax", ("min", "max"))
 globals().update(_made)
 __all__ += sorted(_made)

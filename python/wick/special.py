@@ -1,80 +1,74 @@
 """torch.special: functions of mathematics under the names that SciPy has them by."""
 
-import math
-
 from . import _C
 from ._names import getter as _getter
 
 __all__ = [
-    "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "log_ndtr",
-    "log_softmax", "logit", "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "round", "sinc", "softmax",
-    "xlog1py", "xlogy",
+    "airy_ai", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "chebyshev_polynomial_t", "chebyshev_polynomial_u",
+    "chebyshev_polynomial_v", "chebyshev_polynomial_w", "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2",
+    "expit", "expm1", "gammainc", "gammaincc", "gammaln", "hermite_polynomial_h", "hermite_polynomial_he", "i0", "i0e",
+    "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log1p", "log_ndtr", "log_softmax", "logit",
+    "logsumexp", "modified_bessel_i0", "modified_bessel_i1", "modified_bessel_k0", "modified_bessel_k1", "multigammaln",
+    "ndtr", "ndtri", "polygamma", "psi", "round", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1",
+    "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+    "shifted_chebyshev_polynomial_w", "sinc", "softmax", "spherical_bessel_j0", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 
-erf, erfc, erfinv, exp2, expm1, log1p, logit, logsumexp, polygamma, round, sinc, xlogy = (
-    _C.erf, _C.erfc, _C.erfinv, _C.exp2, _C.expm1, _C.log1p, _C.logit, _C.logsumexp, _C.polygamma, _C.round, _C.sinc,
-    _C.xlogy,
-)  # fmt: skip
-softmax, log_softmax = _C.softmax, _C.log_softmax
-digamma = psi = _C.digamma
-expit, gammaln = _C.sigmoid, _C.lgamma
-
-
-def _written(result, out):
-    return result if out is None else _C.add(result, 0, out=out)
-
-
-def _float(x):
-    return x if x.is_floating_point() else x.to(_C.get_default_dtype())
-
-
-def entr(input, *, out=None):
-    """-x log x; 0 at 0, minus infinity below."""
-    x = _float(input)
-    return _written(_C.where(x < 0, -math.inf, -_C.xlogy(x, x)), out)
-
-
-def ndtr(input, *, out=None):
-    """The part of the standard normal distribution below x."""
-    x = _float(input)
-    return _written(_C.where(x < 0, _C.erfc(-x * math.sqrt(0.5)), 2 - _C.erfc(x * math.sqrt(0.5))) / 2, out)
-
-
-def ndtri(input, *, out=None):
-    """The value below which this part of the standard normal distribution lies."""
-    return _written(math.sqrt(2) * _C.erfinv(2 * _float(input) - 1), out)
-
-
-def log_ndtr(input, *, out=None):
-    """log(ndtr(x)), also far below 0."""
-    x = _float(input)
-    t = x * math.sqrt(0.5)
-    low = (erfcx(-t.clamp_max(0)) / 2).log() - t * t
-    return _written(_C.where(x < -1, low, _C.log1p(-_C.erfc(t.clamp_min(-1)) / 2)), out)
-
-
-def erfcx(input, *, out=None):
-    """e^(x^2) erfc(x), by its continued fraction where erfc is small."""
-    x = _float(input)
-    far, below = x.clamp_min(2), x.clamp_min(2)
-    for k in range(40, 0, -1):
-        below = far + (k / 2) / below
-    near = (x.clamp_max(2) ** 2).exp() * _C.erfc(x.clamp_max(2))
-    return _written(_C.where(x > 2, 1 / (math.sqrt(math.pi) * below), near), out)
-
-
-def xlog1py(input, other, *, out=None):
-    """x log(1 + y); 0 where x is 0."""
-    product = input * _C.log1p(other)
-    zero = (input == 0) & (other == other)
-    return _written(_C.where(zero, 0.0, product) if isinstance(zero, _C.Tensor) else product, out)
-
-
-def multigammaln(input, p, *, out=None):
-    """torch.mvlgamma"""
-    from .functional import mvlgamma
-
-    return _written(mvlgamma(input, p), out)
-
+airy_ai = _C.special_airy_ai
+bessel_j0 = _C.special_bessel_j0
+bessel_j1 = _C.special_bessel_j1
+bessel_y0 = _C.special_bessel_y0
+bessel_y1 = _C.special_bessel_y1
+chebyshev_polynomial_t = _C.special_chebyshev_polynomial_t
+chebyshev_polynomial_u = _C.special_chebyshev_polynomial_u
+chebyshev_polynomial_v = _C.special_chebyshev_polynomial_v
+chebyshev_polynomial_w = _C.special_chebyshev_polynomial_w
+digamma = _C.digamma
+entr = _C.special_entr
+erf = _C.erf
+erfc = _C.erfc
+erfcx = _C.special_erfcx
+erfinv = _C.erfinv
+exp2 = _C.exp2
+expit = _C.sigmoid
+expm1 = _C.expm1
+gammainc = _C.special_gammainc
+gammaincc = _C.special_gammaincc
+gammaln = _C.lgamma
+hermite_polynomial_h = _C.special_hermite_polynomial_h
+hermite_polynomial_he = _C.special_hermite_polynomial_he
+i0 = _C.i0
+i0e = _C.special_i0e
+i1 = _C.special_i1
+i1e = _C.special_i1e
+laguerre_polynomial_l = _C.special_laguerre_polynomial_l
+legendre_polynomial_p = _C.special_legendre_polynomial_p
+log1p = _C.log1p
+log_ndtr = _C.special_log_ndtr
+log_softmax = _C.log_softmax
+logit = _C.logit
+logsumexp = _C.logsumexp
+modified_bessel_i0 = _C.special_modified_bessel_i0
+modified_bessel_i1 = _C.special_modified_bessel_i1
+modified_bessel_k0 = _C.special_modified_bessel_k0
+modified_bessel_k1 = _C.special_modified_bessel_k1
+multigammaln = _C.special_multigammaln
+ndtr = _C.special_ndtr
+ndtri = _C.special_ndtri
+polygamma = _C.polygamma
+psi = _C.digamma
+round = _C.round
+scaled_modified_bessel_k0 = _C.special_scaled_modified_bessel_k0
+scaled_modified_bessel_k1 = _C.special_scaled_modified_bessel_k1
+shifted_chebyshev_polynomial_t = _C.special_shifted_chebyshev_polynomial_t
+shifted_chebyshev_polynomial_u = _C.special_shifted_chebyshev_polynomial_u
+shifted_chebyshev_polynomial_v = _C.special_shifted_chebyshev_polynomial_v
+shifted_chebyshev_polynomial_w = _C.special_shifted_chebyshev_polynomial_w
+sinc = _C.sinc
+softmax = _C.softmax
+spherical_bessel_j0 = _C.special_spherical_bessel_j0
+xlog1py = _C.special_xlog1py
+xlogy = _C.xlogy
+zeta = _C.special_zeta
 
 __getattr__ = _getter(__name__)

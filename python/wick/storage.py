@@ -4,7 +4,7 @@ from . import _C
 from ._C import UntypedStorage
 from ._names import getter as _getter
 
-__all__ = ["TypedStorage", "UntypedStorage"]
+__all__ = ["TypedStorage", "UntypedStorage", "from_file"]
 
 
 class TypedStorage:
@@ -65,6 +65,28 @@ class TypedStorage:
 
     def is_shared(self):
         return self._untyped_storage.is_shared()
+
+    def share_memory_(self):
+        self._untyped_storage.share_memory_()
+        return self
+
+    @property
+    def filename(self):
+        return self._untyped_storage.filename
+
+
+def from_file(filename, shared=None, size=0, *, dtype=None, layout=None, device=None, pin_memory=False):
+    """A tensor over the first `size` elements of a file, which is mapped: torch.from_file("x.bin", size=3).
+
+    shared: writing to the tensor changes the file, which is made as long as that.
+    """
+    dtype = dtype or _C.get_default_dtype()
+    if size < 0:
+        raise RuntimeError(f"Trying to create tensor with negative dimension {size}: [{size}]")
+    if size == 0:
+        return _C.empty(0, dtype=dtype)
+    storage = UntypedStorage.from_file(filename, bool(shared), size * dtype.itemsize)
+    return _C._rebuild_tensor(storage, dtype, 0, (size,), (1,))
 
 
 __getattr__ = _getter(__name__)

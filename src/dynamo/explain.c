@@ -69,10 +69,14 @@ static const char *slot_name(const wk__segment *g, const wk__read *read) {
 static void print_register(wk__string *out, const wk__segment *g, wk__reg reg, int depth);
 
 static void print_computed(wk__string *out, const wk__segment *g, const wk__read *read, int depth) {
-  PyObject *function = read->object;
-  const char *name = PyCFunction_Check(function) ? ((const PyCFunctionObject *)function)->m_ml->ml_name
-                                                 : ((const PyTypeObject *)function)->tp_name;
-  wk__string_printf(out, "%s(", name);
+  PyObject *function = read->object, *name = PyObject_GetAttrString(function, "__name__");
+  PyErr_Clear();
+  if (name && PyUnicode_Check(name))
+    wk__string_append(out, PyUnicode_AsUTF8(name));
+  else
+    print_object(out, function);
+  Py_XDECREF(name);
+  wk__string_append(out, "(");
   if (read->a >= 0) print_register(out, g, read->a, depth + 1);
   if (read->b >= 0) wk__string_append(out, ", ");
   if (read->b >= 0) print_register(out, g, (wk__reg)read->b, depth + 1);

@@ -86,6 +86,15 @@ void wk__storage_release(wk_storage *s) {
   struct_free(s);
 }
 
+void wk__storage_replace(wk_storage *s, void *data, int64_t bytes, void (*release)(void *), void *context) {
+  release_data(s);
+  s->data = data;
+  s->bytes = bytes;
+  s->capacity = 0;
+  s->release = release;
+  s->context = context;
+}
+
 static wk_status copy_bytes(wk_storage *to, const wk_storage *from, int64_t bytes) {
   return wk__device_types[to->device.type]->copy(to->stream, to->data, from->data, bytes, WK__ON_DEVICE);
 }

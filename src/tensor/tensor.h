@@ -101,6 +101,8 @@ static inline wk_storage *wk__storage_retain(wk_storage *s) {
   return s;
 }
 void wk__storage_release(wk_storage *storage);
+/* Other memory in the place of the CPU's that it has, which is given back; what it holds is the caller's business. */
+void wk__storage_replace(wk_storage *storage, void *data, int64_t bytes, void (*release)(void *), void *context);
 /* For memory that another library looks at; it also needs a reference of its own. */
 static inline void wk__storage_pin(wk_storage *s) { atomic_fetch_add_explicit(&s->pins, 1, memory_order_relaxed); }
 static inline void wk__storage_unpin(wk_storage *s) { atomic_fetch_sub_explicit(&s->pins, 1, memory_order_relaxed); }

@@ -63,6 +63,12 @@ def arguments(torch, sample, dtype):
     return eval(f"(lambda *a, **k: (a, k))({sample})", namespace(torch, dtype))
 
 
+def meant(name):
+    """The row that this one is another name of, or gives copies of the views of; else itself."""
+    target = ROWS[name].alias_of
+    return next((n for n, row in ROWS.items() if row.symbol == target), name)
+
+
 def is_random(name):
     return "random" in ROWS[name].flags
 

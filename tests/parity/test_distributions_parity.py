@@ -26,6 +26,14 @@ MAKERS = {
     "Categorical": lambda t: t.distributions.Categorical(t.tensor([[0.3, 0.7, 1.0], [0.1, 0.1, 2.0]])),
     "Categorical of logits": lambda t: t.distributions.Categorical(logits=t.tensor([0.3, -0.7, 1.0])),
     "OneHotCategorical": lambda t: t.distributions.OneHotCategorical(t.tensor([0.3, 0.7, 1.0])),
+    "RelaxedBernoulli": lambda t: t.distributions.RelaxedBernoulli(t.tensor(0.7), t.tensor([0.3, 0.7])),
+    "RelaxedBernoulli of logits": lambda t: t.distributions.RelaxedBernoulli(t.tensor(0.7), logits=t.tensor([0.3, -0.7])),
+    "RelaxedOneHotCategorical": lambda t: t.distributions.RelaxedOneHotCategorical(
+        t.tensor(0.5), t.tensor([[0.3, 0.7, 1.0], [0.1, 0.1, 2.0]])
+    ),
+    "RelaxedOneHotCategorical of logits": lambda t: t.distributions.RelaxedOneHotCategorical(
+        t.tensor(0.5), logits=t.tensor([0.3, -0.7, 1.0])
+    ),
     "Multinomial": lambda t: t.distributions.Multinomial(5, t.tensor([0.3, 0.7, 1.0])),
     "Poisson": lambda t: t.distributions.Poisson(t.tensor([0.3, 4.0])),
     "Binomial": lambda t: t.distributions.Binomial(5, t.tensor([0.3, 0.7])),
@@ -47,6 +55,7 @@ OTHER_STREAMS = ("Gamma", "Chi2", "Beta", "Dirichlet", "StudentT", "Poisson", "B
 POINTS = {
     "Dirichlet": [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]], "Pareto": [0.7, 1.5], "Categorical": [1, 2],
     "Categorical of logits": [1, 2], "OneHotCategorical": [0.0, 1.0, 0.0], "Multinomial": [1.0, 2.0, 2.0],
+    "RelaxedOneHotCategorical": [[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]], "RelaxedOneHotCategorical of logits": [0.2, 0.3, 0.5],
     "Uniform": [0.75, 0.5], "Independent": [[0.5, -0.5]] * 3, "Mixture": 0.4,
 }  # fmt: skip
 WHOLE = ("Bernoulli", "Bernoulli of logits", "Geometric", "Poisson", "Binomial", "NegativeBinomial")

@@ -62,3 +62,33 @@ def test_whole_module_saved_by_wick(tmp_path):
     wick.save(model, tmp_path / "x.pt")
     back = torch.load(tmp_path / "x.pt", weights_only=False)
     assert isinstance(back, torch.nn.Sequential) and plain(back.state_dict()) == plain(model.state_dict())
+
+
+@pytest.mark.parametrize(("saver", "loader"), [(torch, wick), (wick, torch)])
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_the_older_format(tmp_path, saver, loader, weights_only):
+    x = saver.arange(6.0)
+    state = {"x": x, "view": x[2:].view(2, 2).t(), "b": saver.ones(2).bfloat16()}
+    saver.save(state, tmp_path / "x.pt", _use_new_zipfile_serialization=False)
+    back = loader.load(tmp_path / "x.pt", weights_only=weights_only)
+    assert plain({k: v.float() for k, v in back.items()}) == plain({k: v.float() for k, v in state.items()})
+    back["x"].zero_()
+    assert back["view"].sum().item() == 0
+
+
+def test_whole_module_saved_by_torch(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.LSTM(4, 2))
+    for zipped in (True, False):
+        torch.save(model, tmp_path / "x.pt", _use_new_zipfile_serialization=zipped)
+        back = wick.load(tmp_path / "x.pt", weights_only=False)
+        assert isinstance(back, wick.nn.Sequential) and plain(back.state_dict()) == plain(model.state_dict())
+        assert back(wick.ones(2, 3))[0].shape == (2, 2)
+
+
+def test_attributes_and_meta_tensors(tmp_path):
+    for saver, loader in ((torch, wick), (wick, torch)):
+        x, meta = saver.ones(2), saver.ones(2, 3, device="meta").t()
+        x.note = 5
+        saver.save([x, meta, saver.nn.Parameter(meta)], tmp_path / "x.pt")
+        a, b, c = loader.load(tmp_path / "x.pt")
+        assert a.note == 5 and b.device.type == c.device.type == "meta" and b.stride() == c.stride() == (1, 3)

@@ -8,11 +8,13 @@ import wick
 MODULES = """
     accelerator amp ao.nn.quantized ao.quantization backends.cpu backends.cuda backends.cudnn backends.mkl
     backends.mkldnn backends.mps backends.openmp backends.opt_einsum cpu.amp cuda.amp cuda.nvtx distributed
-    distributed.device_mesh distributed.fsdp distributed.tensor distributed.tensor.placement_types functional fx.proxy hub
+    distributed.device_mesh distributions.relaxed_bernoulli distributions.relaxed_categorical
+    distributed.fsdp distributed.tensor distributed.tensor.placement_types functional fx.proxy hub
     jit jit.annotations library mps multiprocessing nn.attention.bias nn.attention.flex_attention nn.modules.utils
-    nn.parallel nn.parallel.scatter_gather nn.quantized onnx onnx.symbolic_helper onnx.symbolic_opset11 quantization
+    nn.parallel nn.parallel._functions nn.parallel.scatter_gather nn.quantized onnx onnx.symbolic_helper onnx.symbolic_opset11 quantization
     quantization.quantize_fx testing types utils._pytree utils._python_dispatch utils.collect_env utils.cpp_extension
-    utils.data._utils.collate utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
+    utils.data._utils.collate
+    utils.data._utils.signal_handling utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
     _subclasses _utils
 """.split()
 
@@ -190,3 +192,71 @@ def test_fork_free_loading_of_a_local_hub(tmp_path):
     assert wick.hub.load(str(tmp_path), "model", 2, source="local") == 3
     with pytest.raises(RuntimeError, match="Cannot find callable"):
         wick.hub.load(str(tmp_path), "other", source="local")
+
+
+def test_shares_of_a_batch():
+    from wick.nn.parallel._functions import Broadcast, Gather, ReduceAddCoalesced, Scatter
+
+    x = wick.arange(6.0).requires_grad_()
+    shares = Scatter.apply([0, 1], None, 0, x)
+    assert [s.tolist() for s in shares] == [[0, 1, 2], [3, 4, 5]]
+    assert [s.tolist() for s in Scatter.apply([0, 1], [4, 2], 0, x)] == [[0, 1, 2, 3], [4, 5]]
+    Gather.apply(None, 0, *shares).square().sum().backward()
+    assert x.grad.tolist() == (2 * x).tolist()
+    assert len(Broadcast.apply([0, 1], x)) == 2
+    assert ReduceAddCoalesced.apply(None, 1, *shares)[0].tolist() == [3, 5, 7]
+
+
+def test_nll_loss_by_its_name_of_old():
+    with pytest.warns(FutureWarning, match="`NLLLoss2d` has been deprecated"):
+        loss = wick.nn.NLLLoss2d()
+    log, target = wick.randn(2, 3, 4, 4).log_softmax(1), wick.ones(2, 4, 4, dtype=wick.long)
+    assert loss(log, target) == wick.nn.NLLLoss()(log, target)
+
+
+def test_deterministic_algorithms():
+    assert not wick.are_deterministic_algorithms_enabled() and wick.get_deterministic_debug_mode() == 0
+    try:
+        wick.use_deterministic_algorithms(True, warn_only=True)
+        assert wick.are_deterministic_algorithms_enabled() and wick.is_deterministic_algorithms_warn_only_enabled()
+        wick.set_deterministic_debug_mode("error")
+        assert wick.get_deterministic_debug_mode() == 2 and not wick.is_deterministic_algorithms_warn_only_enabled()
+        for mode, kind in ((3, RuntimeError), ("x", RuntimeError), (1.5, TypeError)):
+            with pytest.raises(kind, match="debug_mode"):
+                wick.set_deterministic_debug_mode(mode)
+    finally:
+        wick.use_deterministic_algorithms(False)
+    assert wick.utils.deterministic.fill_uninitialized_memory
+
+
+def test_names_that_libraries_import():
+    from wick._dynamo.eval_frame import OptimizedModule
+
+    module = wick.nn.Linear(2, 2)
+    assert isinstance(wick.compile(module), OptimizedModule) and not isinstance(module, OptimizedModule)
+    assert wick._dynamo.mark_static_address(wick.ones(2)) is None
+    assert wick.nn.modules.module._EXTRA_STATE_KEY_SUFFIX == "_extra_state"
+    assert callable(wick.svd_lowrank) and callable(wick.pca_lowrank)
+    assert wick._sample_dirichlet(wick.ones(3, 4)).sum(-1).allclose(wick.ones(3))
+    with pytest.raises(NotImplementedError, match="torch.fft.fftn is not available"):
+        wick.fft.fftn(wick.ones(2))
+    with pytest.raises(NotImplementedError, match="torch.distributions.Wishart is not available"):
+        wick.distributions.Wishart(2, wick.eye(2))
+
+
+def test_the_tracer_of_a_graph():
+    class Own(wick.fx.Tracer):
+        pass
+
+    graph = Own().trace(wick.nn.Linear(2, 2))
+    assert graph._tracer_cls is Own and wick.fx.Graph()._tracer_cls is None
+    assert wick.fx.symbolic_trace(wick.nn.ReLU()).graph._tracer_cls is wick.fx.Tracer
+
+
+@pytest.mark.parametrize("keyword", ["indices_or_sections", "indices", "sections", "tensor_indices_or_sections"])
+def test_tensor_split_by_keywords(keyword):
+    given = {"indices": (1, 3), "sections": 3, "tensor_indices_or_sections": wick.tensor([1, 3])}.get(keyword, [1, 3])
+    parts = wick.arange(6).tensor_split(**{keyword: given})
+    assert [len(p) for p in parts] == ([2, 2, 2] if keyword == "sections" else [1, 2, 3])
+    with pytest.raises(TypeError):
+        wick.arange(6).tensor_split()

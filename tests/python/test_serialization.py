@@ -124,10 +124,97 @@ def test_code_is_not_run():
             return eval, ("1 / 0",)
 
     data = pickle.dumps(Bomb(), 2)
-    for weights_only in (True, False):
+    for weights_only in (True, None):
         with pytest.raises(pickle.UnpicklingError, match="builtin(s|__).eval was not an allowed global") as caught:
             wick.load(with_pickle(data), weights_only=weights_only)
         assert str(caught.value).startswith("Weights only load failed.")
+    with pytest.raises(ZeroDivisionError):  # the program trusts the file
+        wick.load(with_pickle(data), weights_only=False)
+
+
+class Marked(wick.Tensor):
+    """A class derived from Tensor."""
+
+
+class Owner:
+    """A class of a program, with a module."""
+
+    def __init__(self):
+        self.module, self.values = wick.nn.Sequential(wick.nn.Linear(2, 3), wick.nn.ReLU()), {"a": wick.arange(3)}
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_files_that_are_trusted(zipped):
+    owner, buffer = Owner(), io.BytesIO()
+    owner.module[0].weight.mark = "kept"
+    wick.save(owner, buffer, _use_new_zipfile_serialization=zipped)
+    buffer.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match="test_serialization.Owner was not an allowed global"):
+        wick.load(buffer)
+    buffer.seek(0)
+    back = wick.load(buffer, weights_only=False)
+    assert type(back) is Owner and back.module[0].weight.mark == "kept" and back.values["a"].tolist() == [0, 1, 2]
+    x = wick.randn(4, 2)
+    assert wick.equal(back.module(x), owner.module(x))
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_classes_derived_from_tensor_and_attributes(zipped):
+    marked, plain = wick.ones(2).as_subclass(Marked), wick.zeros(2)
+    marked.note, plain.note = 3, [4]
+    meta = wick.nn.Parameter(wick.ones(2, 3, device="meta").t())
+    buffer = io.BytesIO()
+    wick.save([marked, plain, meta], buffer, _use_new_zipfile_serialization=zipped)
+    for arguments in ({"weights_only": False}, {}):
+        buffer.seek(0)
+        with serialization.safe_globals([] if arguments else [Marked]):
+            a, b, c = wick.load(buffer, **arguments)
+        assert type(a) is Marked and a.note == 3 and a.tolist() == [1, 1] and type(b) is wick.Tensor and b.note == [4]
+        assert type(c) is wick.nn.Parameter and c.device.type == "meta" and c.stride() == (1, 3)
+
+
+def test_pickle_keeps_strides_and_devices():
+    x = wick.arange(12.0).view(3, 4)
+    for t in (x.t(), x[1:, ::2], x.expand(2, 3, 4), wick.zeros(0, 3), wick.tensor(3), x[2, 1:]):
+        back = pickle.loads(pickle.dumps(t))
+        assert back.stride() == t.stride() and wick.equal(back, t)
+    assert len(pickle.dumps(wick.zeros(100000)[:2])) < 1000
+    meta = pickle.loads(pickle.dumps(wick.ones(2, 3, device="meta", requires_grad=True)))
+    assert meta.device.type == "meta" and meta.requires_grad and meta.shape == (2, 3)
+
+
+# ---- files of before PyTorch 1.6 ----
+
+
+def test_the_older_format(tmp_path):
+    x = wick.arange(6.0)
+    state = {"x": x, "view": x[2:].view(2, 2).t(), "f8": wick.ones(3).to(wick.float8_e4m3fn), "p": wick.nn.Parameter(wick.ones(2))}
+    wick.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    for weights_only in (True, False):
+        back = wick.load(tmp_path / "old.pt", weights_only=weights_only)
+        assert back["x"].tolist() == x.tolist() and back["view"].tolist() == [[2, 4], [3, 5]]
+        assert back["f8"].dtype == wick.float8_e4m3fn and type(back["p"]) is wick.nn.Parameter
+        back["x"].zero_()
+        assert back["view"].tolist() == [[0, 0], [0, 0]]  # one storage
+    assert wick.load(tmp_path / "old.pt", map_location="meta")["view"].device.type == "meta"
+    seen = []
+    loaded_by = wick.load(tmp_path / "old.pt", map_location=lambda storage, location: seen.append(location))
+    assert set(seen) == {"cpu"} and loaded_by["x"].tolist() == x.tolist()
+
+
+def test_damaged_files_of_the_older_format():
+    buffer = io.BytesIO()
+    wick.save([wick.arange(6.0)], buffer, _use_new_zipfile_serialization=False)
+    data = buffer.getvalue()
+    for weights_only in (True, False):
+        for content in (pickle.dumps(1, 2), pickle.dumps({}, 2), pickle.dumps("text", 2)):
+            with pytest.raises(RuntimeError, match="Invalid magic number; corrupt file?"):
+                wick.load(io.BytesIO(content), weights_only=weights_only)
+        for end in range(1, len(data)):
+            with pytest.raises((RuntimeError, pickle.UnpicklingError, EOFError)):
+                wick.load(io.BytesIO(data[:end]), weights_only=weights_only)
+    with pytest.raises(RuntimeError, match="Invalid protocol version: 7"):
+        wick.load(io.BytesIO(pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(7, 2)))
 
 
 def test_safe_globals():

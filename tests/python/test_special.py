@@ -93,3 +93,49 @@ def test_special_names():
     assert special.entr(wick.tensor([0.0, 1.0, -1.0])).tolist() == [0, 0, -inf]
     assert special.xlog1py(wick.tensor(0.0), wick.tensor(-1.0)).item() == 0
     assert special.expit is wick.sigmoid and special.psi is wick.digamma
+
+
+def test_incomplete_gamma_functions_are_parts_of_one():
+    a = wick.tensor([0.1, 0.5, 1.0, 3.0, 30.0, 1000.0], dtype=wick.float64)
+    for scale in (0.01, 0.5, 0.99, 1.0, 1.01, 2.0, 20.0):
+        lower, upper = wick.special.gammainc(a, a * scale), wick.special.gammaincc(a, a * scale)
+        assert wick.allclose(lower + upper, wick.ones_like(a), atol=1e-13, rtol=0)
+    x = wick.tensor([0.5, 2.0, 40.0], dtype=wick.float64)
+    assert wick.allclose(wick.igamma(wick.ones_like(x), x), 1 - (-x).exp(), atol=1e-14)
+    assert wick.igamma(wick.tensor([0.0, 2.0, -1.0]), wick.tensor([1.0, 0.0, 1.0])).tolist()[:2] == [1.0, 0.0]
+
+
+def test_derivative_of_the_incomplete_gamma_function_by_its_end():
+    x = wick.tensor([0.5, 2.0], dtype=wick.float64, requires_grad=True)
+    wick.igamma(wick.tensor(1.0, dtype=wick.float64), x).sum().backward()
+    assert wick.allclose(x.grad, (-x).exp())
+    a = wick.ones(2, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="the derivative for 'igamma: input' is not implemented."):
+        wick.igamma(a, wick.ones(2)).sum().backward()
+
+
+def test_zeta_and_its_derivative():
+    s, q = wick.tensor([2.0, 4.0], dtype=wick.float64), wick.ones(2, dtype=wick.float64, requires_grad=True)
+    z = wick.special.zeta(s, q)
+    assert wick.allclose(z, wick.tensor([math.pi**2 / 6, math.pi**4 / 90], dtype=wick.float64))
+    z.sum().backward()
+    assert wick.allclose(q.grad, -s * wick.special.zeta(s + 1, q.detach()))
+    assert wick.special.zeta(wick.tensor([1.0, 0.5]), wick.tensor([2.0, 2.0])).isfinite().tolist() == [False, False]
+
+
+def test_the_next_float():
+    for dtype in (wick.float16, wick.bfloat16, wick.float32, wick.float64):
+        one = wick.ones((), dtype=dtype)
+        eps = wick.finfo(dtype).eps
+        assert wick.nextafter(one, one * 2).item() == 1 + eps
+        assert wick.nextafter(one, one * 0).item() == 1 - eps / 2
+        assert wick.nextafter(one * 0, one).item() == wick.finfo(dtype).smallest_normal * eps
+
+
+def test_polynomials_of_degrees():
+    x, n = wick.tensor([0.5, -1.0, 2.0], dtype=wick.float64), wick.tensor([3.0, 3.0, 12.0], dtype=wick.float64)
+    assert wick.allclose(wick.special.chebyshev_polynomial_t(x, n)[:2], wick.tensor([-1.0, -1.0], dtype=wick.float64))
+    assert wick.special.hermite_polynomial_he(2.0, wick.tensor([0.0, 1.0, 2.0])).tolist() == [1.0, 2.0, 3.0]
+    assert wick.special.legendre_polynomial_p(x, -1).tolist() == [0.0, 0.0, 0.0]
+    with pytest.raises(NotImplementedError, match="\"hermite_polynomial_h_cpu\" not implemented for 'Half'"):
+        wick.special.hermite_polynomial_h(x.half(), n.half())

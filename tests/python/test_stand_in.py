@@ -29,11 +29,11 @@ class Environment:
         venv.create(folder / "venv", with_pip=False)
         self.wheels.mkdir()
         self.site = pathlib.Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
-        self.variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
     def run(self, *arguments, status=0):
-        command, how = [self.python, *arguments], {"cwd": self.folder, "env": self.variables, "timeout": 120}
-        done = subprocess.run(command, capture_output=True, text=True, **how)
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        how = {"cwd": self.folder, "env": variables, "capture_output": True, "text": True, "timeout": 120}
+        done = subprocess.run([self.python, *arguments], **how)
         assert done.returncode == status, done.stderr
         return done.stdout if status == 0 else done.stdout + done.stderr
 

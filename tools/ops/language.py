@@ -17,7 +17,8 @@ indented by two, one a line, `field value`; a line that is indented further cont
 
 FIELDS below says what each field means. `like` takes over the fields of classes, later ones before earlier ones; `is` adds
 flags to theirs, every other field replaces theirs. A line `alias multiply = mul` gives every
-overload of a row another name, under which it is a composite of the first.
+overload of a row another name, under which it is a composite of the first; `copy view_copy = view` does so too, and gives
+copies of the views.
 
 A mistake is reported as `file:line: what is wrong (hint)`.
 """
@@ -146,6 +147,7 @@ DIMS = {
 }
 TESTS = {
     "no_gradient": "derivatives are tested elsewhere",
+    "no_half": "PyTorch has no kernel for half precision, and the row refuses it",
     "breaks": "what it gives depends on values, so that capture ends there",
 }
 
@@ -233,7 +235,7 @@ def read_entries(file, text):
         depth = len(line) - len(line.lstrip())
         if depth == 0:
             entry, last = Entry(file, number, stripped), None
-            if stripped.startswith("alias "):
+            if stripped.startswith(("alias ", "copy ")):
                 aliases.append(entry)
                 entry = None
             elif stripped.startswith("class "):
@@ -274,16 +276,20 @@ ALIAS_FLAGS = {
 
 
 def add_alias(entry, rows, known):
-    """The rows that `alias NAME = TARGET` stands for."""
-    found = re.fullmatch(r"alias (\w+) = (\w+)", entry.head)
-    targets = [row for row in rows if found and row.schema.base == found[2]]
+    """The rows that `alias NAME = TARGET` and `copy NAME = TARGET` stand for."""
+    found = re.fullmatch(r"(alias|copy) (\w+) = (\w+)", entry.head)
+    targets = [row for row in rows if found and row.schema.base == found[3]]
     if not targets:
-        entry.fail(f"expected 'alias NAME = ROW', not '{entry.head}'")
+        entry.fail(f"expected 'alias NAME = ROW' or 'copy NAME = ROW', not '{entry.head}'")
     for target in targets:
-        made = Entry(entry.file, entry.line, target.where.head.replace(found[2], found[1], 1))
-        rule = dict.fromkeys(target.rule, "") | {"compose": "alias"}
+        made = Entry(entry.file, entry.line, target.where.head.replace(found[3], found[2], 1))
+        copies = found[1] == "copy"
+        if copies:
+            made.head = re.sub(r"\(\w( -> \*)?\)", "", made.head)
+            target = replace(target, forms={"function"}, out="none" if target.schema.result_is_list else "exact")
+        rule = dict.fromkeys(target.rule, "") | {"compose": "view_copy" if copies else "alias"}
         row = replace(
-            target, schema=schema.parse(made.head), where=made, comment=f"Another name of {target.schema.name}.",
+            target, schema=schema.parse(made.head), where=made, comment=f"{'A copy of' if copies else 'Another name of'} {target.schema.name}.",
             flags=target.flags & ALIAS_FLAGS, numbers=set(), how="compose", rule=rule, saves=[], grad_fn=[], kernel_name="",
             bad_index="", raises=set(), autocast="", cost=[], alias_of=target.symbol,
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """The names that PyTorch programs use of torch._dynamo; the thing itself is in the C core."""
 
+from .._names import late as _late
 from ..compiler import (
     allow_in_graph,
     assume_constant_result,
@@ -15,8 +16,9 @@ from .marks import mark_dynamic, mark_static, mark_static_address, maybe_mark_dy
 
 __all__ = [
     "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "exc", "explain", "forbid_in_graph",
-    "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address",
-    "maybe_mark_dynamic", "optimize", "register_backend", "reset", "run",
+    "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
+    "optimize",
+    "register_backend", "reset", "run",
 ]  # fmt: skip
 
 
@@ -43,3 +45,6 @@ def optimize(backend="wick", *, nopython=False, dynamic=None, **unused):
 def run(fn=None):
     """Accepted for compatibility: gives the function."""
     return fn
+
+
+__getattr__ = _late(__name__, ("eval_frame", "utils"))

@@ -20,8 +20,9 @@ _LATE = {
     "geometric", "Gumbel": "gumbel", "HalfCauchy": "half_cauchy", "HalfNormal": "half_normal", "Laplace": "laplace",
     "LogNormal": "log_normal", "MixtureSameFamily": "mixture_same_family", "Multinomial": "multinomial",
     "NegativeBinomial": "negative_binomial", "Normal": "normal", "OneHotCategorical": "one_hot_categorical",
-    "OneHotCategoricalStraightThrough": "one_hot_categorical", "Pareto": "pareto", "Poisson": "poisson", "StudentT":
-    "studentT", "Uniform": "uniform", "Weibull": "weibull",
+    "OneHotCategoricalStraightThrough": "one_hot_categorical", "Pareto": "pareto", "Poisson": "poisson", "RelaxedBernoulli":
+    "relaxed_bernoulli", "RelaxedOneHotCategorical": "relaxed_categorical", "StudentT": "studentT",
+    "Uniform": "uniform", "Weibull": "weibull", "Wishart": "wishart",
 }  # fmt: skip
 __all__ = ["Distribution", "ExponentialFamily", "Independent", "TransformedDistribution", "biject_to", "kl_divergence",
            "register_kl", "transform_to"]  # fmt: skip

@@ -3,7 +3,6 @@
 Tests: tests/parity/test_functional_parity.py.
 """
 
-import math
 
 from .. import _C
 from .forms import wrapped_dim, written
@@ -34,12 +33,6 @@ def lcm(input, other, *, out=None):
 def _promoted(a, b):
     common = _C.result_type(a, b)
     return a.to(common), b.to(common)
-
-
-def mvlgamma(input, p):
-    """The logarithm of the multivariate gamma function."""
-    steps = _C.arange(p, device=input.device) * -0.5
-    return (input.unsqueeze(-1) + steps.to(input.dtype)).lgamma().sum(-1) + p * (p - 1) / 4 * math.log(math.pi)
 
 
 def renorm(input, p, dim, maxnorm):
@@ -86,9 +79,9 @@ def masked_scatter(input, mask, source):
     return _C.where(mask, source.reshape(-1)[number].reshape(mask.shape), input) if source.numel() else input.clone()
 
 
-def index_reduce(input, dim, index, source, reduce, *, include_self=True):
+def index_reduce(input, dim, index, source, reduce, *, include_self=True, out=None):
     """scatter_reduce with an index for whole slices."""
     dim = wrapped_dim(dim, input.dim())
     shape = [-1 if d == dim else 1 for d in range(input.dim())]
     places = index.reshape(shape).expand(source.shape)
-    return input.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+    return written(input.scatter_reduce(dim, places, source, reduce, include_self=include_self), out)

@@ -7,14 +7,14 @@ import math
 
 from .. import _C
 from .._C import Tensor
-from .forms import named_pair, wrapped_dim
+from .forms import named_pair, wrapped_dim, written_pair
 
 
 def _flat_or(input, dim):
     return (input.reshape(-1), 0) if dim is None else (input, wrapped_dim(dim, input.dim()))
 
 
-def kthvalue(input, k, dim=-1, keepdim=False):
+def kthvalue(input, k, dim=-1, keepdim=False, *, out=None):
     """The k-th smallest element along a dim, and where it is."""
     at = wrapped_dim(dim, input.dim())
     size = input.shape[at] if input.dim() else 1
@@ -25,7 +25,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
         values, indices = (t.narrow(at, k - 1, 1).contiguous() for t in (values, indices))
         if not keepdim:
             values, indices = values.squeeze(at), indices.squeeze(at)
-    return named_pair("kthvalue", values, indices)
+    return written_pair(named_pair("kthvalue", values, indices), out)
 
 
 def _median(input, dim, keepdim, ignore_nan, kind):

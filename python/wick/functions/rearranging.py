@@ -64,7 +64,7 @@ def combinations(input, r=2, with_replacement=False):
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = list(choose(range(input.numel()), r))
     if r == 0 or not rows:
-        return input.new_empty((0, r) if r else (0,))
+        return input.new_empty((0,)) if not r else input[:0].unsqueeze(-1).expand(0, r)
     return input[_C.tensor(rows, device=input.device)]
 
 
@@ -129,9 +129,12 @@ def column_stack(tensors, *, out=None):
     return _C.cat(parts, 1, **({} if out is None else {"out": out}))
 
 
-def tensor_split(input, indices_or_sections, dim=0):
+def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sections=None, tensor_indices_or_sections=None):
     """Views of nearly equal parts, or of the parts between indices."""
-    dim = wrapped_dim(dim, input.dim())
+    given = [v for v in (indices_or_sections, indices, sections, tensor_indices_or_sections) if v is not None]
+    if len(given) != 1:
+        raise TypeError("tensor_split() takes either a number of sections or indices")
+    indices_or_sections, dim = given[0], wrapped_dim(dim, input.dim())
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
     size = input.shape[dim]
@@ -198,7 +201,7 @@ def unravel_index(indices, shape):
     for size in reversed(shape):
         coordinates.append(indices % size)
         indices = indices // size
-    return tuple(reversed(coordinates))
+    return _C.stack(coordinates[::-1], -1).unbind(-1) if coordinates else ()
 
 
 def diagflat(input, offset=0):

@@ -322,7 +322,7 @@ class Tracer(TracerBase):
         else:
             self.root, function = Module(), root
         self.submodule_paths = {id(module): name for name, module in self.root.named_modules()}
-        self.graph = Graph()
+        self.graph = Graph(tracer_cls=type(self))
         function, args, named = self.create_args_for_root(function, isinstance(root, Module), concrete_args)
         named.pop("**", None)
         args = [a.value if isinstance(a, _Spread) else a for a in args if not isinstance(a, _Spread)]

@@ -1,10 +1,57 @@
-"""Norms of vectors: what there is of torch.linalg."""
+"""torch.linalg: norms, products, factorisations, solutions. Eigenvalues of matrices that are not symmetric are missing."""
 
 from .. import _C
+from ..functions.products import multi_dot
+from ._factors import (
+    LinAlgError,
+    cholesky,
+    cholesky_ex,
+    det,
+    eigh,
+    eigvalsh,
+    inv,
+    inv_ex,
+    lstsq,
+    lu,
+    lu_factor,
+    lu_factor_ex,
+    lu_solve,
+    matrix_rank,
+    pinv,
+    qr,
+    slogdet,
+    solve,
+    solve_ex,
+    solve_triangular,
+    svd,
+    svdvals,
+)
+from ._products import (
+    cond,
+    cross,
+    matrix_exp,
+    matrix_norm,
+    matrix_power,
+    norm,
+    tensorinv,
+    tensorsolve,
+    vander,
+    vecdot,
+)
 
-__all__ = ["vector_norm"]
+__all__ = [
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "householder_product",
+    "inv", "inv_ex", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm",
+    "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular",
+    "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
+]  # fmt: skip
 
-vector_norm = _C.linalg_vector_norm
+matmul, vector_norm, householder_product = _C.matmul, _C.linalg_vector_norm, _C.linalg_householder_product
+
+
+def diagonal(A, *, offset=0, dim1=-2, dim2=-1):  # noqa: N803
+    """The diagonals of matrices."""
+    return _C.diagonal(A, offset, dim1, dim2)
 
 
 def __getattr__(name):

@@ -1,12 +1,13 @@
 """torch.multiprocessing: Python's multiprocessing, and processes that are numbered.
 
-Tensors are sent by their bytes, not by shared memory: a receiver has a copy of its own.
+Tensors are sent by shared memory: a receiver looks at the sender's bytes.
 """
 
 import multiprocessing
 from multiprocessing import *  # noqa: F403
 
 from .._names import late as _late
+from .reductions import init_reductions as _init_reductions
 
 _OF_SPAWN = ("ProcessContext", "ProcessExitedException", "ProcessRaisedException", "SpawnContext", "start_processes")
 __all__ = [*multiprocessing.__all__, "get_all_sharing_strategies", "get_sharing_strategy", "set_sharing_strategy"]
@@ -16,7 +17,7 @@ _strategy = "file_descriptor"
 
 
 def set_sharing_strategy(new_strategy):
-    """Which way tensors would be shared: kept, and without effect, since they are copied."""
+    """Which way tensors are shared: kept, and without effect, since both ways are by descriptors here."""
     global _strategy
     if new_strategy not in _strategies:
         raise AssertionError(f"invalid sharing strategy {new_strategy!r}, expected one of {_strategies}")
@@ -33,7 +34,8 @@ def get_all_sharing_strategies():
     return set(_strategies)
 
 
-_late_names = _late(__name__, ("reductions",), dict.fromkeys(_OF_SPAWN, "_spawn"))
+_init_reductions()
+_late_names = _late(__name__, (), dict.fromkeys(_OF_SPAWN, "_spawn"))
 
 
 def __getattr__(name):

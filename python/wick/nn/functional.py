@@ -31,6 +31,8 @@ _LATE = {
     "multilabel_margin_loss multilabel_soft_margin_loss pairwise_distance pdist poisson_nll_loss soft_margin_loss "
     "triplet_margin_loss triplet_margin_with_distance_loss",
     "norm": "instance_norm local_response_norm",
+    "unpool": "fractional_max_pool2d fractional_max_pool2d_with_indices fractional_max_pool3d "
+    "fractional_max_pool3d_with_indices max_unpool1d max_unpool2d max_unpool3d",
     "resample": "affine_grid grid_sample interpolate upsample upsample_bilinear upsample_nearest",
 }
 _FILE_OF = _files_of(_LATE)

@@ -31,7 +31,9 @@ class Adagrad(PerParameter):
         return {"sum": _C.full_like(p, start, memory_format=_C.preserve_format)}
 
     def share_memory(self):
-        """Accepted for compatibility: state is not shared between processes."""
+        """Moves the state into memory that processes share."""
+        for state in self.state.values():
+            state["sum"].share_memory_()
 
     def _update(self, p, g, state, group, t):
         rate = number(group["lr"]) / (1 + (t - 1) * group["lr_decay"])

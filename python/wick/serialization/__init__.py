@@ -1,11 +1,12 @@
-"""save and load: PyTorch's file format, without running code from files.
+"""save and load: PyTorch's file formats, without running code from files unless the program trusts them.
 
 A saved file is a zip archive (archive.py): data.pkl holds the object, with tensors as (storage, dtype, offset, size,
 stride), and data/0, data/1, ... hold the storages' bytes. Tensors that share a storage share it again after loading.
 
 Needed of the core: `Tensor.untyped_storage()`; `UntypedStorage(nbytes)`; `memoryview(storage)`, writable, and
 `storage.nbytes()`, `storage.data_ptr()`; `UntypedStorage._from_bytes(buffer)`, which keeps a writable buffer alive
-instead of copying it; and `_rebuild_tensor(storage, dtype, offset, size, stride)`.
+instead of copying it; and `_rebuild_tensor(storage, dtype, offset, size, stride)`. legacy.py has the format of older files,
+unpickler.py reads pickles without running anything, trusted.py with weights_only=False.
 """
 
 from .. import _C
@@ -93,12 +94,15 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
 
     wick.save(model.state_dict(), "model.pt")
     """
-    if not _use_new_zipfile_serialization:
-        raise NotImplementedError("wick writes PyTorch's zip format only, not the older one")
     import os
 
+    from .legacy import write as write_legacy
+
     if not isinstance(f, (str, os.PathLike)):
-        _write(obj, f, "archive", pickle_protocol)
+        if _use_new_zipfile_serialization:
+            _write(obj, f, "archive", pickle_protocol)
+        else:
+            write_legacy(obj, f, pickle_protocol)
         return
     path = os.fspath(f)
     prefix = os.path.splitext(os.path.basename(path))[0]
@@ -106,7 +110,10 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
     if folder and not os.path.isdir(folder):
         raise RuntimeError(f"Parent directory {folder} does not exist.")
     with open(path, "wb") as file:
-        _write(obj, file, prefix or "archive", pickle_protocol)
+        if _use_new_zipfile_serialization:
+            _write(obj, file, prefix or "archive", pickle_protocol)
+        else:
+            write_legacy(obj, file, pickle_protocol)
 
 
 def _write(obj, file, prefix, protocol):
@@ -122,7 +129,7 @@ def _write(obj, file, prefix, protocol):
     writer.add(".storage_alignment", str(ALIGNMENT).encode())
     writer.add("byteorder", b"little")
     mark = zlib.crc32(data)
-    for i, storage in enumerate(storages):
+    for i, (storage, _) in enumerate(storages):
         view = _view(storage)
         mark = zlib.crc32(view[:64], mark)
         writer.add(f"data/{i}", view)
@@ -143,8 +150,8 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     """Loads what save() saved, or PyTorch's torch.save, from a path or a file object.
 
     map_location: a device for all storages, a dict from device to device, or function(storage, location) -> storage or
-    None. mmap: map the file instead of reading it. Code in the file is never run, also not with weights_only=False: a
-    class that the file needs has to be allowed with add_safe_globals.
+    None. mmap: map the file instead of reading it. Code in the file is not run: a class that the file needs has to be
+    allowed with add_safe_globals. weights_only=False trusts the file, and runs whatever it says.
 
         model.load_state_dict(wick.load("model.pt", map_location="cpu"))
     """
@@ -153,9 +160,10 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
     is_path = isinstance(f, (str, os.PathLike))
     if mmap and not is_path:
         raise ValueError("f must be a file path in order to use the mmap argument")
+    trust = (pickle_module, pickle_load_args) if weights_only is False else None
     if is_path:
         with open(f, "rb") as file:
-            return _load(file, map_location, weights_only, bool(mmap))
+            return _load(file, map_location, trust, bool(mmap))
     if not hasattr(f, "read"):
         raise AttributeError(
             f"{type(f).__name__!r} object has no attribute 'read'. You can only torch.load from a file that is "
@@ -165,7 +173,7 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
         import io
 
         f = io.BytesIO(f.read())
-    return _load(f, map_location, weights_only, False)
+    return _load(f, map_location, trust, False)
 
 
 def _source(file, mapped):
@@ -180,40 +188,91 @@ def _source(file, mapped):
     return source
 
 
-def _load(file, map_location, weights_only, mapped):
+def _unpickle(data, persistent_load, trust):
+    """(object, bytes read) of a pickle; trust: None, or (pickle module, arguments) of a file that is trusted."""
+    import pickle
+
+    if trust is None:
+        from .unpickler import Unpickler
+
+        reader = Unpickler(data, _find_global, persistent_load)
+        try:
+            return reader.load(), reader.end
+        except pickle.UnpicklingError as error:
+            raise pickle.UnpicklingError(_weights_only_text(error)) from None
+    import io
+
+    from .trusted import make
+
+    source = io.BytesIO(data)
+    return make(source, _find_trusted, persistent_load, trust[0], **trust[1]).load(), source.tell()
+
+
+def _load(file, map_location, trust, mapped):
     import pickle
 
     from .archive import Reader
-    from .unpickler import Unpickler
 
-    source = _source(file, mapped)
-    if bytes(source.read(0, min(2, source.size))) != b"PK":
-        raise pickle.UnpicklingError(
-            "this is not a zip archive: wick reads what torch.save has written since PyTorch 1.6, and nothing older"
-        )
-    archive = Reader(source, check=not mapped)
-    if "constants.pkl" in archive:
-        raise RuntimeError("this is a TorchScript archive; wick does not load those")
-    if "byteorder" in archive and bytes(archive.get("byteorder")) != b"little":
-        raise RuntimeError("the file was saved on a big-endian machine; wick reads little-endian files only")
     if not (callable(map_location) or isinstance(map_location, (str, _C.device, dict, type(None)))):
         raise TypeError(f"{type(map_location).__name__!r} object is not callable")
+    source = _source(file, mapped)
+    head = bytes(source.read(0, min(2, source.size)))
+    if head[:1] == b"\x80":
+        return _load_legacy(bytes(source.read(0, source.size)), map_location, trust)
+    if head != b"PK":
+        raise pickle.UnpicklingError("this is not a zip archive of torch.save, and none of the older files of PyTorch")
+    archive = Reader(source, check=not mapped)
+    if "constants.pkl" in archive:
+        raise RuntimeError(
+            "this is a TorchScript archive, as torch.jit.save writes it: a program in a language of its own, which wick does "
+            "not run. Save the state_dict of the module instead, where PyTorch is, and load that"
+        )
+    if "byteorder" in archive and bytes(archive.get("byteorder")) != b"little":
+        raise RuntimeError("the file was saved on a big-endian machine; wick reads little-endian files only")
     storages = _Storages(archive, map_location, mapped)
-    try:
-        return Unpickler(archive.get("data.pkl"), _find_global, storages.load).load()
-    except pickle.UnpicklingError as error:
-        raise pickle.UnpicklingError(_weights_only_text(error, weights_only)) from None
+    return _unpickle(archive.get("data.pkl"), storages.load, trust)[0]
 
 
-def _weights_only_text(error, weights_only):
-    first = (
-        "In PyTorch 2.6, we changed the default value of the `weights_only` argument in `torch.load` from `False` to "
-        "`True`. wick never runs code from a file, whatever `weights_only` is, so setting it to `False` does not help."
-    )
+def _load_legacy(data, map_location, trust):
+    from .legacy import read
+
+    def unpickle(source, persistent_load):
+        at = source.tell()
+        value, size = _unpickle(memoryview(data)[at:], persistent_load or _no_storages, trust)
+        source.seek(at + size)
+        return value
+
+    def place(size, location):
+        target = map_location
+        if callable(target) and not isinstance(target, _C.device):
+            storage = _C.UntypedStorage(size)
+            result = target(storage, location)
+            return storage if result is None else result
+        if isinstance(target, dict):
+            target = target.get(location)
+        device = _device(location if target is None else target)
+        if device.type == "cuda" and not _cuda_available():
+            raise RuntimeError(_CUDA_MISSING)
+        return _C.UntypedStorage(size, device=device)
+
+    return read(data, unpickle, place)
+
+
+def _no_storages(key):
+    from pickle import UnpicklingError
+
+    raise UnpicklingError("a storage stands outside of the object")
+
+
+def _weights_only_text(error):
     return (
-        f"Weights only load failed. {first}\n\tPlease check the recommended steps in the following error message.\n"
-        f"\tWeightsUnpickler error: {error}\n\nCheck the documentation of torch.load to learn more about types "
-        "accepted by default with weights_only https://pytorch.org/docs/stable/generated/torch.load.html."
+        "Weights only load failed. This file can still be loaded, to do so you have two options, \033[1mdo those steps only "
+        "if you trust the source of the checkpoint\033[0m. \n\t(1) In PyTorch 2.6, we changed the default value of the "
+        "`weights_only` argument in `torch.load` from `False` to `True`. Re-running `torch.load` with `weights_only` set to "
+        "`False` will likely succeed, but it can result in arbitrary code execution. Do it only if you got the file from a "
+        "trusted source.\n\t(2) Alternatively, to load with `weights_only=True` please check the recommended steps in the "
+        f"following error message.\n\tWeightsUnpickler error: {error}\n\nCheck the documentation of torch.load to learn more "
+        "about types accepted by default with weights_only https://pytorch.org/docs/stable/generated/torch.load.html."
     )
 
 
@@ -299,6 +358,7 @@ class _StorageClass:
 
     def __init__(self, dtype):
         self.dtype = dtype
+        self.item_size = 1 if dtype is None else dtype.itemsize
 
 
 def _rebuild_tensor(storage, offset, size, stride, dtype=None):
@@ -339,18 +399,30 @@ def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, bac
     return tensor.requires_grad_() if requires_grad else tensor
 
 
+def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
+    from .._tensor import _on_meta
+
+    return _on_meta(dtype, size, stride).requires_grad_(bool(requires_grad))
+
+
 def _rebuild_from_type_v2(function, new_type, arguments, state):
-    """A tensor with attributes, which are dropped unless they are plain data."""
+    """A tensor with attributes, or of a class derived from Tensor. The unpickler has allowed the class by then."""
     from pickle import UnpicklingError
 
     from ..nn.parameter import Parameter
 
-    if function not in (_rebuild_tensor_v2, _rebuild_tensor_v3) or new_type not in (_C.Tensor, Parameter):
+    makers = (_rebuild_tensor_v2, _rebuild_tensor_v3, _rebuild_meta_tensor_no_storage)
+    if function not in makers or not (isinstance(new_type, type) and issubclass(new_type, _C.Tensor)):
         raise UnpicklingError("only tensors and parameters can be rebuilt with attributes")
     tensor = function(*arguments)
     if new_type is Parameter:
         tensor = Parameter(tensor, tensor.requires_grad)
-    _set_tensor_state(tensor, state)
+    elif new_type is not _C.Tensor:
+        tensor = tensor.as_subclass(new_type)
+    if hasattr(new_type, "__setstate__"):
+        tensor.__setstate__(state)
+    else:
+        _set_tensor_state(tensor, state)
     return tensor
 
 
@@ -376,6 +448,7 @@ def _globals():
     table = {
         ("torch._utils", "_rebuild_tensor_v2"): function(_rebuild_tensor_v2),
         ("torch._utils", "_rebuild_tensor_v3"): function(_rebuild_tensor_v3),
+        ("torch._utils", "_rebuild_meta_tensor_no_storage"): function(_rebuild_meta_tensor_no_storage),
         ("torch._utils", "_rebuild_parameter"): function(_rebuild_parameter),
         ("torch._utils", "_rebuild_parameter_with_state"): function(_rebuild_parameter_with_state),
         ("torch._tensor", "_rebuild_from_type_v2"): function(_rebuild_from_type_v2),
@@ -412,6 +485,16 @@ def _find_global(module, name):
         f"`torch.serialization.add_safe_globals([{full}])` or the `torch.serialization.safe_globals([{full}])` context "
         "manager to allowlist this global if you trust this class/function."
     )
+
+
+def _find_trusted(module, name):
+    """What a trusted file makes tensors by; None for all else, which is looked up as Python does."""
+    from .trusted import rebuild_with_type
+
+    if (module, name) == ("torch._tensor", "_rebuild_from_type_v2"):
+        return rebuild_with_type
+    found = _globals().get((module, name))
+    return None if found is None else found.value
 
 
 def _allowed_by_user(value):

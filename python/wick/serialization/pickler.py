@@ -26,13 +26,14 @@ def _torch_name(module):
 class _Pickler(pickle._Pickler):
     """The pickler in Python: the one in C cannot write a global that it cannot import.
 
-    `storages` collects the storages in the order of their numbers.
+    `storages` collects the storages, each with its elements' size, in the order of their numbers.
     """
 
     dispatch = dict(pickle._Pickler.dispatch)
 
-    def __init__(self, file, protocol):
+    def __init__(self, file, protocol, legacy=False):
         super().__init__(file, protocol)
+        self._views = (None,) if legacy else ()  # what the older format says of a storage's part
         self.storages, self._keys, self._globals = [], {}, {}
 
     def _named(self, module, name):
@@ -48,13 +49,17 @@ class _Pickler(pickle._Pickler):
         place = (storage.data_ptr(), storage.nbytes(), str(tensor.device))
         if place not in self._keys or place[0] == 0:
             self._keys[place] = str(len(self.storages))
-            self.storages.append(storage.cpu() if tensor.device.type != "cpu" else storage)
+            self.storages.append((storage.cpu() if tensor.device.type != "cpu" else storage, element_size))
         device = tensor.device
         location = device.type if device.type == "cpu" else f"{device.type}:{device.index or 0}"
-        return _StorageReference(("storage", kind, self._keys[place], location, storage.nbytes() // element_size))
+        count = storage.nbytes() // element_size
+        return _StorageReference(("storage", kind, self._keys[place], location, count, *self._views))
 
-    def _reduce_tensor(self, tensor):
+    def _reduce_data(self, tensor):
         dtype = str(tensor.dtype).rpartition(".")[2]
+        if tensor.device.type == "meta":
+            arguments = (tensor.dtype, tuple(tensor.size()), tensor.stride(), tensor.requires_grad)
+            return self._named("torch._utils", "_rebuild_meta_tensor_no_storage"), arguments
         layout = (tensor.storage_offset(), tuple(tensor.size()), tensor.stride())
         rest = (tensor.requires_grad, OrderedDict())
         if dtype in _STORAGE_NAMES:
@@ -63,12 +68,28 @@ class _Pickler(pickle._Pickler):
         storage = self._reference(tensor, self._named("torch.storage", "UntypedStorage"), 1)
         return self._named("torch._utils", "_rebuild_tensor_v3"), (storage, *layout, *rest, self._named("torch", dtype))
 
+    def _reduce_tensor(self, tensor):
+        """A tensor of a class derived from Tensor, or with attributes, is its data with the class and the attributes."""
+        kind = type(tensor)
+        state = tensor.__getstate__() if "__getstate__" in _names_of(kind) else tensor.__dict__
+        if kind is _C.Tensor and not state:
+            return self._reduce_data(tensor)
+        data = tensor.detach().as_subclass(_C.Tensor).requires_grad_(tensor.requires_grad)
+        return self._named("torch._tensor", "_rebuild_from_type_v2"), (*_pair(self._reduce_data(data), kind), state)
+
+    def _reduce_parameter(self, parameter):
+        arguments = (parameter.data, parameter.requires_grad, OrderedDict())
+        if not parameter.__dict__:
+            return self._named("torch._utils", "_rebuild_parameter"), arguments
+        return self._named("torch._utils", "_rebuild_parameter_with_state"), (*arguments, dict(parameter.__dict__))
+
     def reducer_override(self, obj):
         """How wick's types are made again, in PyTorch's words."""
-        if isinstance(obj, Parameter):
-            return self._named("torch._utils", "_rebuild_parameter"), (obj.data, obj.requires_grad, OrderedDict())
         if isinstance(obj, _C.Tensor):
-            return self._reduce_tensor(obj)
+            own = getattr(type(obj), "__reduce_ex__", None)
+            if own not in (_C.Tensor.__reduce_ex__, Parameter.__reduce_ex__):
+                return NotImplemented  # a class that says itself how
+            return self._reduce_parameter(obj) if isinstance(obj, Parameter) else self._reduce_tensor(obj)
         if isinstance(obj, _C.Size):
             return self._named("torch", "Size"), (tuple(obj),)
         if isinstance(obj, _C.device):
@@ -115,14 +136,25 @@ class _Pickler(pickle._Pickler):
     dispatch[type] = save_type
 
 
+def _names_of(kind):
+    """The names that a class derived from Tensor adds."""
+    return {name for base in kind.__mro__[: kind.__mro__.index(_C.Tensor)] for name in vars(base)}
+
+
+def _pair(reduced, kind):
+    """The first arguments of _rebuild_from_type_v2: the function, the class, the function's arguments."""
+    function, arguments = reduced
+    return function, kind, arguments
+
+
 class _StorageReference:
     def __init__(self, key):
         self.key = key
 
 
-def dump(obj, protocol):
-    """(pickle, storages in the order of their records)."""
+def dump(obj, protocol, legacy=False):
+    """(pickle, (storage, size of its elements) in the order of their records)."""
     buffer = io.BytesIO()
-    pickler = _Pickler(buffer, protocol)
+    pickler = _Pickler(buffer, protocol, legacy)
     pickler.dump(obj)
     return buffer.getvalue(), pickler.storages

@@ -123,6 +123,11 @@ class Unpickler:
         value = self._stack.pop()
         return self._checked(value)
 
+    @property
+    def end(self):
+        """How many bytes were read."""
+        return self._at
+
     @staticmethod
     def _checked(value):
         if value is _MARK:

@@ -804,6 +804,8 @@ static bool is_disabled(PyObject *function) {
 static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
   if (is_disabled(function)) return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
+  if (wk__is_marked_constant(function))
+    return wk__constant_call(f, f->session->recording, callable, args, count, names);
   PyObject *copy = NULL;
   if (count == 1 && !names && wk__deep_copy(f, f->session->recording, function, args[0], &copy)) return copy;
   return enter(f, callable, args, count, names);
@@ -871,6 +873,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   }
   if (t == wk__weak_reference_type() && !count && !names && wk__is_foreign(r, callable))
     return wk__referent_of(f, r, callable);
+  if (wk__is_cached_function(callable))
+    return (wk__is_marked_constant(callable) ? wk__constant_call : wk__cached_call)(f, r, callable, args, count, names);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);

@@ -71,6 +71,9 @@ static bool is_builtin_iterator(PyTypeObject *t) {
          t == &PyLongRangeIter_Type || t == &PyODictIter_Type || wk__is_itertool(t) || wk__is_ascii_iterator_type(t);
 }
 
+/* int | str, for isinstance(). */
+static bool is_union(PyTypeObject *t) { return wk__type_is_fixed(t) && strcmp(t->tp_name, "types.UnionType") == 0; }
+
 /* Nothing about it can change, and nothing is reached through it that would have to be known. */
 static bool is_harmless(const wk__frame *f, PyObject *o) {
   PyTypeObject *t = Py_TYPE(o);
@@ -80,7 +83,7 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
          t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
          t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) ||
-         t == &PyTraceBack_Type || is_view_of_dict(t);
+         t == &PyTraceBack_Type || is_union(t) || is_view_of_dict(t);
 }
 
 /* Objects that stand for others, which would have to be known. */
@@ -290,16 +293,29 @@ static void load_part(wk__frame *f, PyObject *module, PyObject *name) {
   Py_XDECREF(loaded);
 }
 
+/* What a module's dictionary has not: its class or itself may have a __getattr__, which is evaluated. */
+static PyObject *computed_by_module(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, wk__reg dict_reg) {
+  PyObject *hook = PyUnicode_InternFromString("__getattr__");
+  PyObject *of_class = hook ? wk__type_attribute(Py_TYPE(owner), hook) : NULL;
+  PyObject *of_module = hook ? PyDict_GetItemWithError(PyModule_GetDict(owner), hook) : NULL;
+  bool known = of_class ? PyFunction_Check(of_class) && wk__depend_on_type(r, Py_TYPE(owner)) == 0 : !of_module;
+  Py_XDECREF(hook);
+  if (!known) return wk__refuse(f, "module attribute %s that is computed", TEXT(name));
+  wk__check_once(r, WK__CHECK_ABSENT, dict_reg, 0, name);
+  return PyObject_GetAttr(owner, name);
+}
+
 static PyObject *attribute_of_module(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   PyObject *dict = PyModule_GetDict(owner), *found = PyDict_GetItemWithError(dict, name);
   if (!found && !PyErr_Occurred()) {
     load_part(f, owner, name);
     found = PyDict_GetItemWithError(dict, name);
   }
-  if (!found) return PyErr_Occurred() ? NULL : wk__refuse(f, "module attribute %s that is computed", TEXT(name));
+  if (!found && PyErr_Occurred()) return NULL;
   wk__reg reg = wk__reg_constant(r, dict);
   if (reg < 0) return failed(f, r);
   r->registers[reg].is_globals = true;
+  if (!found) return computed_by_module(f, r, owner, name, reg);
   if (!wk__was_written(r, reg, name) && wk__observe(r, f->session->binding, found, WK__READ_DICT, reg, -1, name) < 0)
     return failed(f, r);
   return wk__as_read(r, found);

@@ -66,6 +66,14 @@ PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable,
 PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
 PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);          // -> new
 PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);    // -> new
+/* Of functools.lru_cache. */
+bool wk__is_cached_function(PyObject *callable);
+PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                          PyObject *names);  // -> new
+/* Its author says that its result is the same for as long as the process lives. */
+bool wk__is_marked_constant(PyObject *callable);
+PyObject *wk__constant_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names);  // -> new
 /* copy.deepcopy() of plain data, whose result is the region's own. False: it is something else. */
 bool wk__deep_copy(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out);
 /* calls.c */

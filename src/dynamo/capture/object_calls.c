@@ -3,6 +3,7 @@
  * In: such a call. Out: its result, with a read or check for everything that it depends on. Tests:
  * tests/python/capture/test_guards.py. */
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
@@ -85,6 +86,66 @@ PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {
   if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, reference), 0, NULL) == 0) return referent;
   Py_DECREF(referent);
   return wk__refuse(f, "%s", r->failed);
+}
+
+/* ============================================= calls that are remembered ========================================== */
+
+/* Done plainly, in between: what it does is not repeated. */
+static PyObject *call_in_between(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                                 PyObject *names) {  // -> new
+  wk__suspension suspension;
+  wk__session_suspend(f->session, true, &suspension);
+  PyObject *result = PyObject_Vectorcall(callable, args, (size_t)count, names);
+  wk__session_resume(f->session, &suspension);
+  return result;
+}
+
+bool wk__is_cached_function(PyObject *callable) {
+  return strcmp(Py_TYPE(callable)->tp_name, "functools._lru_cache_wrapper") == 0;
+}
+
+bool wk__is_marked_constant(PyObject *callable) {
+  PyObject **dict = wk__instance_dict_place(callable);
+  return dict && *dict && PyDict_GetItemString(*dict, "_dynamo_marked_constant") == Py_True;
+}
+
+PyObject *wk__constant_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
+    if (!wk__usable(f, args[i])) return NULL;
+  PyObject *result = call_in_between(f, callable, args, count, names);
+  if (result && wk__recording_of(f) == r && !wk__is_plain_value(BINDING, result)) wk__reg_constant(r, result);
+  return result;
+}
+
+/* The register of something that a guard can be called with. What a symbol stands for is checked behind all of those.
+ */
+static wk__reg guard_argument(wk__frame *f, wk__recording *r, PyObject *o) {
+  wk_int symbol;
+  if (wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0) return -1;
+  if (wk__is_plain_value(BINDING, o)) {
+    wk__reg reg = wk__new_register(r, WK__REG_CONSTANT, NULL, true);
+    if (reg >= 0) r->registers[reg].object = Py_NewRef(o); /* not found by it */
+    return reg;
+  }
+  return wk__is_foreign(r, o) && !wk__is_tensor_object(f, o) ? wk__reg_find(r, o) : -1;
+}
+
+/* What the cache has: asked for again in front of each replay, by the same call, which the program would have made. */
+PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                          PyObject *names) {
+  wk__reg given[2] = {-1, -1};
+  if (count > 2 || names) return wk__refuse(f, "a cached function with many arguments, or named ones");
+  for (Py_ssize_t i = 0; i < count; i++)
+    if ((given[i] = guard_argument(f, r, args[i])) < 0)
+      return wk__refuse(f, "a cached function of what the region has made, or of a number that changes");
+  PyObject *result = call_in_between(f, callable, args, count, names);
+  if (!result || wk__recording_of(f) != r) return result;
+  bool noted = wk__reg_constant(r, callable) >= 0 &&
+               wk__observe(r, BINDING, result, WK__READ_COMPUTED, given[0], given[1], callable) == 0;
+  PyObject *known = noted ? wk__as_read(r, result) : NULL;
+  Py_DECREF(result);
+  return noted ? known : wk__refuse(f, "%s", r->failed);
 }
 
 /* ==================================================== deep copies ================================================= */

@@ -30,7 +30,8 @@ wk_status wk__compose_ravel(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_int flat = wk_int_of(-1);
-  return finish(c, &scope, wk_reshape(tensor_at(c, 0), &flat, 1));
+  wk_tensor *t = wk_contiguous(tensor_at(c, 0), NULL);
+  return finish(c, &scope, t ? wk_reshape(t, &flat, 1) : NULL);
 }
 
 /* repeat, with ones before too few counts */
@@ -363,4 +364,33 @@ wk_status wk__compose_take(wk__call *c) {
   if (!index) return finish(c, &scope, NULL);
   wk_tensor *rows = wk_index_select(wk_reshape(self, &flat, 1), 0, wk_reshape(index, &flat, 1));
   return finish(c, &scope, wk_reshape(rows, index->sizes, index->ndim));
+}
+
+static wk_status check_put(const wk_tensor *t, const wk_tensor *index, const wk_tensor *source) {
+  if (index->dtype != WK_INT64)
+    return wk_fail(WK_RUNTIME_ERROR, "put_(): Expected a long tensor for index, but got %s",
+                   wk__dtype_legacy((wk_dtype)index->dtype));
+  if (t->dtype != source->dtype)
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "put_(): Expected source and self to have the same dtype, but got self.dtype = %s, source.dtype = %s",
+        wk__dtype_legacy((wk_dtype)t->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
+  if (wk_int_eq(source->numel, index->numel)) return WK_OK;
+  return wk_fail(
+      WK_RUNTIME_ERROR,
+      "put_(): Expected source and index to have the same number of elements, but got source.numel() = %lld, "
+      "index.numel() = %lld",
+      wk__shown(source->numel), wk__shown(index->numel));
+}
+/* The elements in a row, with those at `index` written or added to. */
+wk_status wk__compose_put(wk__call *c) {
+  WK__ARGS(put);
+  wk_tensor *t = tensor_at(c, A_self), *index = tensor_at(c, A_index), *source = tensor_at(c, A_source);
+  WK_TRY(check_put(t, index, source));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_int flat = wk_int_of(-1);
+  wk_tensor *row = wk_reshape(t, &flat, 1), *at = wk_reshape(index, &flat, 1), *values = wk_reshape(source, &flat, 1);
+  wk_tensor *written = row && at && values ? wk_index_put(row, &at, 1, values, wk__arg_bool(c, A_accumulate)) : NULL;
+  return finish(c, &scope, written ? wk_reshape(written, t->sizes, t->ndim) : NULL);
 }

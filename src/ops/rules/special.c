@@ -1,57 +1,16 @@
 /* Elementary and special functions: bodies written with the operations of the loop IR, and their derivatives.
  * In: operands of any real dtype. What has no operation of its own is computed in float64 and rounded once to the dtype
  * that the call computes in, so that float32 results are nearly always the closest ones.
- * Sources: Cephes (atan), Lanczos' approximation with g = 7 (lgamma), Euler and Maclaurin's sum (polygamma), the
- * rational start of P. J. Acklam's kind with two Newton steps (erfinv), the continued fraction of erfc. Tests:
- * tests/ops/ (values, finite differences, in-place and out forms), tests/python/test_special.py (ends of ranges). */
+ * Sources: Cephes (atan), Lanczos' approximation with g = 7 (lgamma), the rational start of P. J. Acklam's kind with
+ * two Newton steps (erfinv), the continued fraction of erfc. Tests: tests/ops/ (values, finite differences, in-place
+ * and out forms), tests/python/test_special.py (ends of ranges). */
 #include <float.h>
 #include <math.h>
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/special.h"
 #include "wick/operators.h"
-
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
-#define RESULT (v->results[0])
-#define GIVE(i, gradient)                                     \
-  do {                                                        \
-    if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, gradient)); \
-  } while (0)
-#define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
-
-/* ---- arithmetic on variables of float64 ---- */
-
-typedef wk__loop_handler *handler;
-static wk__var number(handler h, double value) { return wk__k_constant(h, value, WK_FLOAT64); }
-static wk__var plus(handler h, wk__var a, double b) { return wk__k_add(h, a, number(h, b)); }
-static wk__var times(handler h, wk__var a, double b) { return wk__k_mul(h, a, number(h, b)); }
-static wk__var under(handler h, double a, wk__var b) { return wk__k_div(h, number(h, a), b); }
-static wk__var from(handler h, double a, wk__var b) { return wk__k_sub(h, number(h, a), b); }
-static wk__var square(handler h, wk__var a) { return wk__k_mul(h, a, a); }
-static wk__var less(handler h, wk__var a, double b) { return wk__k_lt(h, a, number(h, b)); }
-/* c[0] x^(n-1) + ... + c[n-1] */
-static wk__var polynomial(handler h, wk__var x, const double *c, int n) {
-  wk__var sum = number(h, c[0]);
-  for (int i = 1; i < n; i++) sum = wk__k_fma(h, sum, x, number(h, c[i]));
-  return sum;
-}
-/* Whether the sign is minus, of a zero as well. */
-static wk__var is_negative(handler h, wk__var x) {
-  wk__var zero = wk__k_eq(h, x, number(h, 0));
-  return wk__k_bit_or(h, less(h, x, 0), wk__k_bit_and(h, zero, less(h, under(h, 1, x), 0)));
-}
-static wk__var with_sign(handler h, wk__var magnitude, wk__var negative) {
-  return wk__k_where(h, negative, wk__k_neg(h, magnitude), magnitude);
-}
-
-static wk__var operand(wk__lower *l, int arg) { return wk__k_cast(l->h, wk__in(l, arg), WK_FLOAT64); }
-static void give(wk__lower *l, wk__var y) { wk__out(l, 0, wk__k_cast(l->h, y, l->compute)); }
-
-typedef wk__var function(handler h, wk__var x);
-static void of_one(wk__lower *l, function *f) { give(l, f(l->h, operand(l, 0))); }
-#define LOWER_SPECIAL(name, f) \
-  void wk__lower_##name(wk__lower *l) { of_one(l, f); }
 
 /* ---- logarithms and powers of 2 and 10 ---- */
 
@@ -233,15 +192,17 @@ wk_status wk__vjp_atanh(wk__vjp *v) {
 
 /* ---- the error function's kin ---- */
 
-/* e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + (2/2) / (x + (3/2) / (x + ...)))), for x >= 2 */
-static wk__var erfc_fraction(handler h, wk__var x) {
+/* x + (1/2) / (x + (2/2) / (x + (3/2) / (x + ...))), for x >= 2 */
+wk__var wk__erfc_fraction(handler h, wk__var x) {
   wk__var below = x;
   for (int k = 40; k >= 1; k--) below = wk__k_add(h, x, under(h, k * 0.5, below));
-  return wk__k_div(h, times(h, wk__k_exp(h, wk__k_neg(h, square(h, x))), M_2_SQRTPI / 2), below);
+  return below;
 }
-static wk__var erfc_of(handler h, wk__var x) {
-  wk__var far = wk__k_ge(h, x, number(h, 2)), near = from(h, 1, wk__k_erf(h, x));
-  return wk__k_where(h, far, erfc_fraction(h, wk__k_max(h, x, number(h, 2))), near);
+/* From 2 on e^(-x^2) / sqrt(pi), divided by that. */
+wk__var wk__erfc_body(handler h, wk__var x) {
+  wk__var near = from(h, 1, wk__k_erf(h, x)), far = wk__k_max(h, x, number(h, 2));
+  wk__var bell = times(h, wk__k_exp(h, wk__k_neg(h, square(h, far))), M_2_SQRTPI / 2);
+  return wk__k_where(h, wk__k_ge(h, x, number(h, 2)), wk__k_div(h, bell, wk__erfc_fraction(h, far)), near);
 }
 /* A rational function, in y or near the ends in sqrt(-log((1 - |y|) / 2)), then two Newton steps. */
 static wk__var erfinv_of(handler h, wk__var y) {
@@ -262,7 +223,7 @@ static wk__var erfinv_of(handler h, wk__var y) {
   x = wk__k_where(h, wk__k_gt(h, magnitude, number(h, 1)), number(h, NAN), x);
   return with_sign(h, x, is_negative(h, y));
 }
-LOWER_SPECIAL(erfc, erfc_of)
+LOWER_SPECIAL(erfc, wk__erfc_body)
 LOWER_SPECIAL(erfinv, erfinv_of)
 wk_status wk__vjp_erfc(wk__vjp *v) {
   WK__ARGS(erfc);
@@ -330,40 +291,18 @@ wk_status wk__vjp_digamma(wk__vjp *v) {
   return wk__vjp_set(v, WK__ARG(digamma, self), wk_mul(G, wk_polygamma(1, ARG(WK__ARG(digamma, self)))));
 }
 
-wk_status wk__meta_polygamma(wk__call *c) {
-  if (wk__arg_int(c, WK__ARG(polygamma, n)) < 0)
-    return wk_fail(WK_RUNTIME_ERROR, "polygamma(n, x) does not support negative n.");
-  return wk__meta_pointwise_float(c);
+/* digamma, or from the first derivative on the device's sums. */
+wk_status wk__compose_polygamma(wk__call *c) {
+  WK__ARGS(polygamma);
+  int64_t n = wk__arg_int(c, A_n);
+  if (n < 0) return wk_fail(WK_RUNTIME_ERROR, "polygamma(n, x) does not support negative n.");
+  if (n == 0) return wk_call(WK__OP(digamma), &c->args[A_self], NULL, c->results);
+  return wk_call(WK__OP(_polygamma), c->args, NULL, c->results);
 }
-/* Hurwitz' zeta(s, x): nine terms, and what is left of the sum by Euler and Maclaurin from a = x + 9 on. */
-static wk__var zeta(handler h, double s, wk__var x) {
-  static const double bernoulli[] = {1.0 / 12,          -1.0 / 720,
-                                     1.0 / 30240,       -1.0 / 1209600,
-                                     1.0 / 47900160,    -691.0 / 1307674368000,
-                                     1.0 / 74724249600, -3617.0 / 10670622842880000};
-  wk__var sum = number(h, 0), power = number(h, -s);
-  for (int k = 0; k < 9; k++) sum = wk__k_add(h, sum, wk__k_pow(h, plus(h, x, k), power));
-  wk__var a = plus(h, x, 9), term = wk__k_pow(h, a, power), rising = times(h, wk__k_div(h, term, a), s);
-  sum = wk__k_add(h, sum, wk__k_add(h, times(h, wk__k_mul(h, term, a), 1 / (s - 1)), times(h, term, 0.5)));
-  for (int j = 0; j < COUNT(bernoulli); j++) {
-    sum = wk__k_fma(h, rising, number(h, bernoulli[j]), sum);
-    rising = wk__k_div(h, times(h, rising, (s + 2 * j + 1) * (s + 2 * j + 2)), square(h, a));
-  }
-  return sum;
-}
-/* (-1)^(n+1) n! zeta(n + 1, x) */
-void wk__lower_polygamma(wk__lower *l) {
-  int n = (int)wk__arg_int(l->call, WK__ARG(polygamma, n));
-  wk__var x = operand(l, WK__ARG(polygamma, self));
-  if (n == 0) {
-    give(l, digamma_of(l->h, x));
-    return;
-  }
-  give(l, times(l->h, zeta(l->h, n + 1, x), (n % 2 ? 1 : -1) * tgamma(n + 1)));
-}
-wk_status wk__vjp_polygamma(wk__vjp *v) {
-  int64_t n = wk_int_guard_value(v->args[WK__ARG(polygamma, n)].integer);
-  return wk__vjp_set(v, WK__ARG(polygamma, self), wk_mul(G, wk_polygamma(n + 1, ARG(WK__ARG(polygamma, self)))));
+wk_status wk__vjp_polygamma_parts(wk__vjp *v) {
+  WK__ARGS(_polygamma);
+  int64_t n = wk_int_guard_value(v->args[A_n].integer);
+  return wk__vjp_set(v, A_self, wk_mul(G, wk__polygamma(n + 1, ARG(A_self))));
 }
 
 /* ---- signs and parts of numbers ---- */
@@ -523,6 +462,25 @@ static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
 
 /* Another name of a row. */
 wk_status wk__compose_alias(wk__call *c) { return wk_call(&wk__op_table[c->op->alias_of], c->args, NULL, c->results); }
+wk_status wk__compose_split_with_sizes(wk__call *c) { return wk_call(WK__OP(split_sizes), c->args, NULL, c->results); }
+
+/* A copy of a row's view, or of each. */
+static wk_status copy_of(wk_tensor **view) {
+  wk_value copied = {0}, args[] = {wk__v_tensor(*view), {.tag = WK_VALUE_STRING, .string = "contiguous_format"}};
+  WK_TRY(wk_call(WK__OP(clone), args, NULL, &copied));
+  wk__release(*view);
+  *view = copied.tensor;
+  return WK_OK;
+}
+wk_status wk__compose_view_copy(wk__call *c) {
+  WK_TRY(wk_call(&wk__op_table[c->op->alias_of], c->args, NULL, c->results));
+  wk_value *v = &c->results[0];
+  wk_status status = v->tag == WK_VALUE_TENSOR ? copy_of(&v->tensor) : WK_OK;
+  for (uint32_t i = 0; v->tag == WK_VALUE_TENSORS && i < v->count && status == WK_OK; i++)
+    status = copy_of((wk_tensor **)&v->tensors[i]);
+  if (status != WK_OK) wk_value_release(v);
+  return status;
+}
 wk_status wk__compose_true_divide(wk__call *c) { return wk_call(WK__OP(div_Tensor), c->args, NULL, c->results); }
 wk_status wk__compose_true_divide_number(wk__call *c) { return wk_call(WK__OP(div_Scalar), c->args, NULL, c->results); }
 
@@ -555,6 +513,22 @@ wk_status wk__compose_nan_to_num(wk__call *c) {
   wk_tensor *y = wk_where_ScalarSelf(wk_isnan(x), given_or(c, WK__ARG(nan_to_num, nan), 0), x);
   y = wk_where_ScalarSelf(wk_isposinf(x), given_or(c, WK__ARG(nan_to_num, posinf), most), y);
   return finish(c, &scope, wk_where_ScalarSelf(wk_isneginf(x), given_or(c, WK__ARG(nan_to_num, neginf), -most), y));
+}
+
+wk_status wk__compose_mvlgamma(wk__call *c) {
+  WK__ARGS(mvlgamma);
+  int64_t p = wk__arg_int(c, A_p);
+  if (p < 1) return wk_fail(WK_RUNTIME_ERROR, "p has to be greater than or equal to 1");
+  wk_tensor *x = c->args[A_self].tensor, *sum = NULL;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (wk_dtype_is_integral((wk_dtype)x->dtype, true)) x = wk__in_dtype(x, wk__default_dtype());
+  for (int64_t i = p - 1; i >= 0; i--) {
+    wk_tensor *part = wk_lgamma(wk_sub_Scalar(x, wk__v_double((double)i / 2), wk__v_int(1)));
+    sum = i == p - 1 ? part : wk_add(sum, part, wk__v_int(1));
+  }
+  double rest = (double)(p * (p - 1)) / 4 * log(M_PI);
+  return finish(c, &scope, wk_add_Scalar(sum, wk__v_double(rest), wk__v_int(1)));
 }
 
 /* self 2^other */

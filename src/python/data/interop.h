@@ -74,6 +74,9 @@ wk_tensor *wk__tensor_over_dlpack(wk__state *state, PyObject *o);
 /* ---- storage_type.c ---- */
 PyObject *wk__tensor_untyped_storage(PyObject *self, PyObject *unused);  // -> new
 PyObject *wk__tensor_typed_storage(PyObject *self, PyObject *unused);    // -> new
+/* A tensor that lies in a copy of the tensor's storage as it lies in that. `memo` of a deep copy knows the storages
+ * that have been copied; tensors without bytes are not meant. NULL with an exception. */
+wk_tensor *wk__tensor_over_copy(PyObject *self, PyObject *memo);
 int wk__add_storage(PyObject *module, wk__state *state);
 
 /* ---- safetensors_file.c ---- */

@@ -56,6 +56,7 @@ struct wk__fx_graph {
   PyObject *names;       /* dict: a name in use -> None */
   PyObject *name_counts; /* dict: the stem of a name -> the last number behind it */
   PyObject *owner;       /* weak reference to the GraphModule, or NULL */
+  PyObject *tracer;      /* the class that traced it, or NULL */
   PyObject *weak_references;
   wk__graph *source;          /* owned, frozen; NULL: made in Python */
   PyObject *structure;        /* what the source's outputs are put into: wk__fx_output_mark for each; NULL: a tuple */

@@ -329,6 +329,7 @@ static PyObject *deep_copy(PyObject *self, PyObject *memo) {  // -> new
   wk__fx_graph *from = of(self), *copy = wk__fx_graph_create(from->state);
   if (!copy) return NULL;
   copy->captured = from->captured;
+  copy->tracer = Py_XNewRef(from->tracer);
   int status = 0;
   if (from->source && !from->version) {
     status = share_source(copy, from);
@@ -519,11 +520,21 @@ static int set_owner(PyObject *self, PyObject *value, void *unused) {
   return 0;
 }
 
+static PyObject *get_tracer(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  return Py_NewRef(of(self)->tracer ? of(self)->tracer : Py_None);
+}
+static int set_tracer(PyObject *self, PyObject *value, void *unused) {
+  (void)unused;
+  Py_XSETREF(of(self)->tracer, value && value != Py_None ? Py_NewRef(value) : NULL);
+  return 0;
+}
+
 static int graph_init(PyObject *self, PyObject *args, PyObject *keywords) {
   static char *names[] = {"owning_module", "tracer_cls", "tracer_extras", NULL};
-  PyObject *owner = Py_None, *unused = NULL;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|OOO:Graph", names, &owner, &unused, &unused)) return -1;
-  return set_owner(self, owner, NULL);
+  PyObject *owner = Py_None, *tracer = Py_None, *unused = NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "|OOO:Graph", names, &owner, &tracer, &unused)) return -1;
+  return set_tracer(self, tracer, NULL) < 0 ? -1 : set_owner(self, owner, NULL);
 }
 
 static int graph_traverse(PyObject *self, visitproc visit, void *arg) {
@@ -534,6 +545,7 @@ static int graph_traverse(PyObject *self, visitproc visit, void *arg) {
   Py_VISIT(g->names);
   Py_VISIT(g->name_counts);
   Py_VISIT(g->owner);
+  Py_VISIT(g->tracer);
   Py_VISIT(g->structure);
   Py_VISIT(g->input_names);
   Py_VISIT(g->constant_names);
@@ -546,6 +558,7 @@ static int graph_clear(PyObject *self) {
   Py_CLEAR(g->names);
   Py_CLEAR(g->name_counts);
   Py_CLEAR(g->owner);
+  Py_CLEAR(g->tracer);
   Py_CLEAR(g->structure);
   Py_CLEAR(g->input_names);
   Py_CLEAR(g->constant_names);
@@ -583,6 +596,7 @@ static PyObject *get_edited(PyObject *self, void *unused) {  // -> new
 static PyGetSetDef getset[] = {
     {"nodes", get_nodes, NULL, "The nodes in order: iterable, reversible, with a length.", NULL},
     {"owning_module", get_owner, set_owner, "The GraphModule over it, or None.", NULL},
+    {"_tracer_cls", get_tracer, set_tracer, "The class that traced it, or None.", NULL},
     {"_edited", get_edited, NULL, "Whether it is not what was captured any more.", NULL},
     {0}};
 

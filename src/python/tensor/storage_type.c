@@ -5,6 +5,7 @@
  * it. Invariant: an object owns one reference to its storage for life; two objects over one storage are equal. Tests:
  * tests/python/test_interop.py, tests/python/test_serialization.py. */
 #include "python/data/interop.h"
+#include "tensor/mapped.h"
 
 typedef struct storage_object {
   PyObject_HEAD wk_storage *storage; /* owned */
@@ -89,6 +90,60 @@ static PyObject *storage_from_bytes(PyObject *type, PyObject *buffer) {  // -> n
   return storage ? make_object((PyTypeObject *)type, storage) : NULL;
 }
 
+/* ---- mapped memory ---- */
+
+static PyObject *storage_from_file(PyObject *type, PyObject *args, PyObject *keywords) {  // -> new
+  static char *names[] = {"filename", "shared", "nbytes", NULL};
+  PyObject *path;
+  int shared = 0;
+  long long bytes = 0;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|pL", names, PyUnicode_FSConverter, &path, &shared, &bytes))
+    return NULL;
+  wk_storage *storage = wk__storage_map_file(PyBytes_AS_STRING(path), shared, bytes);
+  Py_DECREF(path);
+  return make_object((PyTypeObject *)type, storage);
+}
+
+static PyObject *storage_new_shared(PyObject *type, PyObject *args, PyObject *keywords) {  // -> new
+  static char *names[] = {"size", "device", NULL};
+  PyObject *device = NULL;
+  long long bytes;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "L|O", names, &bytes, &device)) return NULL;
+  if (bytes < 0) return PyErr_Format(PyExc_RuntimeError, "a storage cannot have %lld bytes", bytes);
+  return make_object((PyTypeObject *)type, wk__storage_create_shared(bytes));
+}
+
+static PyObject *storage_new_shared_fd(PyObject *type, PyObject *args) {  // -> new
+  int descriptor;
+  long long bytes;
+  if (!PyArg_ParseTuple(args, "iL", &descriptor, &bytes)) return NULL;
+  return make_object((PyTypeObject *)type, wk__storage_map_descriptor(descriptor, bytes));
+}
+
+static PyObject *storage_share_memory(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  if (is_meta(self)) return no_data();
+  if (wk__storage_share(storage_of(self)) != WK_OK) return wk__raise(wk__state_of_type(Py_TYPE(self)));
+  return Py_NewRef(self);
+}
+
+/* (descriptor, bytes) for another process; the descriptor is the storage's own. */
+static PyObject *storage_share_fd(PyObject *self, PyObject *unused) {  // -> new
+  PyObject *shared = storage_share_memory(self, unused);
+  if (!shared) return NULL;
+  Py_DECREF(shared);
+  int descriptor = wk__storage_descriptor(storage_of(self));
+  if (descriptor < 0)
+    return PyErr_Format(PyExc_RuntimeError, "Couldn't get a file descriptor: the storage is over a mapped file");
+  return Py_BuildValue("iL", descriptor, (long long)storage_of(self)->bytes);
+}
+
+static PyObject *storage_filename(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  const char *path = wk__storage_file_name(storage_of(self));
+  return path ? PyUnicode_DecodeFSDefault(path) : Py_NewRef(Py_None);
+}
+
 /* ---- facts ---- */
 
 static PyObject *storage_nbytes(PyObject *self, PyObject *unused) {  // -> new
@@ -109,8 +164,8 @@ static PyObject *storage_resizable(PyObject *self, PyObject *unused) {  // -> ne
   return PyBool_FromLong(!storage_of(self)->release && !atomic_load(&storage_of(self)->pins));
 }
 static PyObject *storage_is_shared(PyObject *self, PyObject *unused) {  // -> new
-  (void)self, (void)unused;
-  return Py_NewRef(Py_False); /* no storage of wick is in memory that processes share */
+  (void)unused;
+  return PyBool_FromLong(wk__storage_is_mapped(storage_of(self)));
 }
 static PyObject *storage_itself(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
@@ -354,7 +409,16 @@ static PyMethodDef storage_methods[] = {
     {"data_ptr", storage_data_ptr, METH_NOARGS, "The address of the first byte; 0 without bytes."},
     {"resizable", storage_resizable, METH_NOARGS, "Whether resize_ may move the bytes."},
     {"resize_", storage_resize, METH_O, "Changes the number of bytes and keeps their values."},
-    {"is_shared", storage_is_shared, METH_NOARGS, "Whether other processes see the bytes: never."},
+    {"is_shared", storage_is_shared, METH_NOARGS,
+     "Whether the bytes are in mapped memory, as what processes share is."},
+    {"share_memory_", storage_share_memory, METH_NOARGS, "Moves the bytes into memory that processes share."},
+    {"from_file", WK__METHOD(storage_from_file), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "from_file(filename, shared=False, nbytes=0): a file's bytes, mapped. Shared: writing changes the file."},
+    {"_new_shared", WK__METHOD(storage_new_shared), METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     "_new_shared(size): memory that processes share."},
+    {"_new_shared_fd_cpu", storage_new_shared_fd, METH_VARARGS | METH_CLASS,
+     "_new_shared_fd_cpu(descriptor, size): what another process shares."},
+    {"_share_fd_cpu_", storage_share_fd, METH_NOARGS, "(descriptor, size) of the bytes, in shared memory from now on."},
     {"tolist", storage_tolist, METH_NOARGS, "The bytes as ints."},
     {"fill_", storage_fill, METH_O, "Sets every byte."},
     {"copy_", WK__METHOD(storage_copy), WK__FAST_CALL, "Copies another storage of the same size."},
@@ -366,6 +430,7 @@ static PyMethodDef storage_methods[] = {
     {0}};
 static PyGetSetDef storage_getset[] = {{"device", storage_device, NULL, NULL, NULL},
                                        {"is_cuda", storage_is_cuda, NULL, NULL, NULL},
+                                       {"filename", storage_filename, NULL, "Of a file that is mapped shared.", NULL},
                                        {"_cdata", storage_cdata, NULL, "The same for objects over one storage.", NULL},
                                        {0}};
 static PyType_Slot storage_slots[] = {
@@ -422,6 +487,36 @@ PyObject *wk__tensor_untyped_storage(PyObject *self, PyObject *unused) {  // -> 
   (void)wk_fail(t->keys & WK__KEY_TRACE ? WK_UNSUPPORTED : WK_NOT_IMPLEMENTED,
                 "Cannot access storage of a tensor without one");
   return wk__raise(state);
+}
+
+/* The memo keeps the original beside its copy, so that no other storage comes to lie at its address. */
+static PyObject *copy_of_storage(PyObject *original, PyObject *memo) {  // -> new
+  PyObject *key = PyLong_FromVoidPtr(storage_of(original)), *copy = NULL;
+  PyObject *pair = key ? PyDict_GetItemWithError(memo, key) : NULL;
+  if (pair && PyTuple_Check(pair)) {
+    copy = Py_NewRef(PyTuple_GET_ITEM(pair, 0));
+  } else if (key && !PyErr_Occurred() && (copy = storage_clone(original, NULL))) {
+    PyObject *both = PyTuple_Pack(2, copy, original);
+    if (!both || PyDict_SetItem(memo, key, both) < 0) Py_CLEAR(copy);
+    Py_XDECREF(both);
+  }
+  Py_XDECREF(key);
+  return copy;
+}
+
+wk_tensor *wk__tensor_over_copy(PyObject *self, PyObject *memo) {
+  PyObject *original = wk__tensor_untyped_storage(self, NULL);
+  PyObject *copy = original ? copy_of_storage(original, memo) : NULL;
+  wk_tensor *made = NULL;
+  if (copy) {
+    wk__spec spec;
+    wk__spec_of(&spec, wk__tensor_of(self));
+    made = wk__tensor_over(wk__storage_retain(storage_of(copy)), &spec);
+    if (!made) (void)wk__raise(wk__state_of_type(Py_TYPE(copy)));
+  }
+  Py_XDECREF(copy);
+  Py_XDECREF(original);
+  return made;
 }
 
 PyObject *wk__tensor_typed_storage(PyObject *self, PyObject *unused) {  // -> new

@@ -17,7 +17,7 @@ static wk__state *state_of(PyObject *self) { return ((wk__python_tensor *)self)-
 /* ================================================== objects ===================================================== */
 
 /* An object without attributes holds nothing that the collector must see; it is tracked once it gets a dict. */
-static PyObject *new_object(wk__state *state, PyTypeObject *type, wk_tensor *steal_tensor) {  // -> new
+PyObject *wk__new_tensor_object(wk__state *state, PyTypeObject *type, wk_tensor *steal_tensor) {  // -> new
   PyObject *o = type->tp_alloc(type, 0);
   if (!o) {
     wk__release(steal_tensor);
@@ -33,7 +33,8 @@ static PyObject *new_object(wk__state *state, PyTypeObject *type, wk_tensor *ste
 
 PyObject *wk__as_subclass(wk__state *state, PyObject *tensor, PyTypeObject *type) {  // -> new
   wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(tensor)}}, result = {0};
-  return wk_call(WK__OP(alias), args, NULL, &result) ? wk__raise(state) : new_object(state, type, result.tensor);
+  return wk_call(WK__OP(alias), args, NULL, &result) ? wk__raise(state)
+                                                     : wk__new_tensor_object(state, type, result.tensor);
 }
 
 /* An untracked object of the base type, from the list of dead ones where there is one. */
@@ -76,7 +77,7 @@ PyObject *wk__wrap(wk__state *state, wk_tensor *steal_tensor) {  // -> new
 }
 
 PyObject *wk__wrap_as(wk__state *state, PyTypeObject *type, wk_tensor *steal_tensor) {  // -> new
-  if (!steal_tensor->wrapper) return new_object(state, type, steal_tensor);
+  if (!steal_tensor->wrapper) return wk__new_tensor_object(state, type, steal_tensor);
   PyObject *known = wk__wrap(state, steal_tensor);
   if (Py_IS_TYPE(known, type)) return known;
   PyObject *made = wk__as_subclass(state, known, type);
@@ -159,7 +160,7 @@ static PyObject *tensor_new(PyTypeObject *type, PyObject *args, PyObject *keywor
   wk_tensor *t = state ? legacy_new(state, args) : NULL;
   bool alias = PyTuple_GET_SIZE(args) == 1 && t && wk__is_tensor(state, PyTuple_GET_ITEM(args, 0));
   if (!alias) wk__mark_if_inference(t);
-  return t ? new_object(state, type, t) : NULL;
+  return t ? wk__new_tensor_object(state, type, t) : NULL;
 }
 
 static PyObject *make_subclass(PyObject *unused, PyObject *const *args, Py_ssize_t n) {  // -> new
@@ -181,7 +182,7 @@ static PyObject *make_subclass(PyObject *unused, PyObject *const *args, Py_ssize
     return wk__raise(state);
   }
   if (grad) wk__trace_made_leaf(t);
-  return new_object(state, type, t);
+  return wk__new_tensor_object(state, type, t);
 }
 
 /* The package says which subclass prints as a parameter. */
@@ -418,45 +419,6 @@ static PyObject *tensor_new_tensor(PyObject *self, PyObject *const *args, Py_ssi
   return t ? wk__wrap(state_of(self), t) : NULL;
 }
 
-static int copy_grad(PyObject *self, PyObject *copy, PyObject *memo) {
-  if (!wk_get_grad(wk__tensor_of(self))) return 0;
-  PyObject *grad = PyObject_GetAttrString(self, "grad");
-  PyObject *copied = grad ? PyObject_CallMethod(grad, "__deepcopy__", "O", memo) : NULL;
-  int status = copied ? PyObject_SetAttrString(copy, "grad", copied) : -1;
-  Py_XDECREF(copied);
-  Py_XDECREF(grad);
-  return status;
-}
-
-/* The object of a deep copy: leaves only, as PyTorch says. */
-static PyObject *tensor_deepcopy(PyObject *self, PyObject *memo) {  // -> new
-  wk__state *state = state_of(self);
-  wk_tensor *t = wk__tensor_of(self);
-  PyObject *key = PyLong_FromVoidPtr(self), *known = key ? PyDict_GetItemWithError(memo, key) : NULL;
-  if (known || !key || PyErr_Occurred()) {
-    Py_XDECREF(key);
-    return Py_XNewRef(known);
-  }
-  PyObject *copy = NULL;
-  if (!wk_is_leaf(t)) {
-    PyErr_SetString(PyExc_RuntimeError,
-                    "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
-                    "moment.  If you were attempting to deepcopy a module, this may be because of a "
-                    "torch.nn.utils.weight_norm usage, see https://github.com/pytorch/pytorch/pull/103001");
-  } else {
-    wk_value args[] = {{.tag = WK_VALUE_TENSOR, .tensor = t}, {0}}, result = {0};
-    bool before = wk_set_grad_enabled(false);
-    wk_status status = wk_call(WK__OP(clone), args, NULL, &result);
-    wk_set_grad_enabled(before);
-    if (status == WK_OK && wk_requires_grad(t)) status = wk_set_requires_grad(result.tensor, true);
-    copy = status ? wk__raise(state) : new_object(state, Py_TYPE(self), result.tensor);
-    if (copy && copy_grad(self, copy, memo) < 0) Py_CLEAR(copy);
-  }
-  if (copy && PyDict_SetItem(memo, key, copy) < 0) Py_CLEAR(copy);
-  Py_DECREF(key);
-  return copy;
-}
-
 static PyObject *tensor_reversed(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return PyObject_CallMethod(self, "flip", "i", 0);
@@ -483,7 +445,6 @@ WK__OVERRIDABLE_ALONE(tensor_is_complex, "is_complex")
 WK__OVERRIDABLE_ALONE(tensor_is_signed, "is_signed")
 WK__OVERRIDABLE_ALONE(tensor_dir_placeholder, "pin_memory")
 WK__OVERRIDABLE(tensor_new_tensor, "new_tensor")
-WK__OVERRIDABLE_ONE(tensor_deepcopy, "__deepcopy__")
 WK__OVERRIDABLE_ALONE(tensor_reversed, "__reversed__")
 WK__OVERRIDABLE_ONE(tensor_format, "__format__")
 
@@ -504,7 +465,7 @@ static PyMethodDef tensor_methods[] = {
     {"is_signed", tensor_is_signed_entry, METH_NOARGS, NULL},
     {"pin_memory", tensor_dir_placeholder_entry, METH_NOARGS, "The tensor itself: there is no device to pin for."},
     {"new_tensor", WK__METHOD(tensor_new_tensor_entry), WK__FAST_CALL, NULL},
-    {"__deepcopy__", tensor_deepcopy_entry, METH_O, NULL},
+    {"__deepcopy__", wk__tensor_deepcopy, METH_O, NULL},
     {"__reversed__", tensor_reversed_entry, METH_NOARGS, NULL},
     {"__format__", tensor_format_entry, METH_O, NULL},
     {"_make_subclass", WK__METHOD(make_subclass), METH_FASTCALL | METH_STATIC,

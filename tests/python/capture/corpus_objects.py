@@ -1166,7 +1166,7 @@ def eval_call(x):
     return eval("x + 1")
 
 
-@case(captures=2, breaks=1)
+@case
 def lru_cached(x, n):
     return x * cached(n)
 

@@ -481,7 +481,7 @@ def out_argument_of_caller(x, y, z):
     return z
 
 
-@case(captures=3, breaks=2)
+@case
 def resize_free_functions(x):
     return F.one_hot(wick.arange(3), 4), wick.cumsum(x, 1), F.relu(x, inplace=False)
 

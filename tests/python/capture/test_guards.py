@@ -1297,6 +1297,7 @@ class Sized:
 def test_abstract_classes():
     def f(x, o):
         known = isinstance(o, Base), issubclass(type(o), Base), isinstance(o, collections.abc.Sized)
+        known += (isinstance(o, int | Base),)
         return x + (1 if known[0] else 2), known
 
     def run(call):
@@ -1388,3 +1389,93 @@ def test_a_signature_is_asked_for():
             assert compiled(wick.ones(2)).tolist() == [3.0, 3.0]
     finally:
         sys.setrecursionlimit(limit)
+
+
+def test_cached_functions():
+    """They run when they run in Python: once, and again when their cache is cleared."""
+    calls = []
+    rates = {"k": 2}
+
+    @functools.lru_cache
+    def nothing():
+        calls.append("nothing")
+        return rates["k"]
+
+    @functools.lru_cache(maxsize=None)
+    def something(kind, n):
+        calls.append((kind, n))
+        return {"kind": kind, "n": n * rates["k"]}
+
+    def f(x, n):
+        return x * nothing() + something("a", n)["n"] + nothing()
+
+    def run(call):
+        calls.clear()
+        nothing.cache_clear()
+        something.cache_clear()
+        rates["k"] = 2
+        seen = []
+        for n in (1, 1, 3, 1):
+            seen.append((call(wick.ones(2), n).tolist(), list(calls)))
+        rates["k"] = 5
+        seen.append(call(wick.ones(2), 1).tolist())
+        nothing.cache_clear()
+        seen.append((call(wick.ones(2), 1).tolist(), list(calls)))
+        something.cache_clear()
+        seen.append((call(wick.ones(2), 1).tolist(), list(calls)))
+        return seen
+
+    compiled, wanted = Compiled(f), run(f)
+    assert run(compiled) == run(compiled) == wanted
+    whole = Compiled(lambda x: x * nothing() + something("a", 2)["n"], fullgraph=True)
+    assert [whole(wick.ones(2)).tolist() for _ in range(3)] == [[15.0, 15.0]] * 3
+
+
+def test_functions_that_are_marked_as_constant():
+    calls = []
+
+    def probe(name):
+        calls.append(name)
+        return len(name)
+
+    probe._dynamo_marked_constant = True
+    cached = functools.lru_cache(probe)
+    compiled = Compiled(lambda x: x * probe("abc") + cached("de"), fullgraph=True)
+    for _ in range(3):
+        assert compiled(wick.ones(2)).tolist() == [5.0, 5.0]
+    assert calls == ["abc", "de"]
+
+
+class Computing(types.ModuleType):
+    def __getattr__(self, name):
+        if name == "rate":
+            return self.base * 2
+        raise AttributeError(name)
+
+
+def test_modules_that_compute_attributes():
+    space, plain = Computing("space"), types.ModuleType("plain")
+
+    def f(x):
+        return x * space.rate + getattr(plain, "more", 1), hasattr(space, "absent")
+
+    def run(call):
+        seen = []
+        for k in range(6):
+            if k == 0:
+                space.base = 3
+            elif k == 2:
+                space.base = 4
+            elif k == 3:
+                space.rate = 0.5
+            elif k == 4:
+                plain.more = 7
+            elif k == 5:
+                space.absent = 1
+            y, there = call(wick.ones(2))
+            seen.append((y.tolist(), there))
+        del space.rate, plain.more, space.absent
+        return seen
+
+    compiled = Compiled(f, fullgraph=True)
+    assert run(compiled) == run(f)

@@ -34,6 +34,7 @@ _LATE = {
     "pixelshuffle": "ChannelShuffle PixelShuffle PixelUnshuffle",
     "rnn": "GRU GRUCell LSTM LSTMCell RNN RNNBase RNNCell RNNCellBase",
     "transformer": "Transformer TransformerDecoder TransformerDecoderLayer TransformerEncoder TransformerEncoderLayer",
+    "unpooling": "FractionalMaxPool2d FractionalMaxPool3d MaxUnpool1d MaxUnpool2d MaxUnpool3d",
     "upsampling": "Upsample UpsamplingBilinear2d UpsamplingNearest2d",
 }
 _FILE_OF = _files_of(_LATE)

@@ -23,7 +23,8 @@ from ._hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
-from ._state_dict import _EXTRA_STATE, StateDictMethods, _IncompatibleKeys  # noqa: F401
+from ._state_dict import _EXTRA_STATE as _EXTRA_STATE_KEY_SUFFIX  # noqa: F401
+from ._state_dict import StateDictMethods, _IncompatibleKeys  # noqa: F401
 
 __all__ = [
     "Module",

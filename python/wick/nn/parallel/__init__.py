@@ -7,4 +7,4 @@ from .distributed import DistributedDataParallel
 
 __all__ = ["DataParallel", "DistributedDataParallel", "data_parallel"]
 
-__getattr__ = _late(__name__, ("scatter_gather", "replicate", "parallel_apply"))
+__getattr__ = _late(__name__, ("_functions", "scatter_gather", "replicate", "parallel_apply"))

@@ -1,0 +1,52 @@
+"""The names that torch itself has for functions of linear algebra; Tensor has them as methods."""
+
+from ..linalg._factors import (
+    check_info,
+    cholesky_ex,
+    cholesky_inverse,
+    cholesky_solve,
+    det,
+    inv,
+    logdet,
+    lu_unpack,
+    ormqr,
+    pinv,
+    slogdet,
+    triangular_solve,
+    written,
+)
+from ..linalg._factors import lu_solve as _lu_solve
+from ..linalg._factors import old_qr as qr
+from ..linalg._factors import old_svd as svd
+from ..linalg._products import matrix_exp, matrix_power
+
+__all__ = [
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "lu_solve", "lu_unpack", "matrix_exp",
+    "matrix_power", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve",
+]  # fmt: skip
+
+
+def cholesky(input, upper=False, *, out=None):
+    """linalg.cholesky with the arguments of old."""
+    factor, info = cholesky_ex(input, upper=upper)
+    check_info(
+        info, "cholesky",
+        "The factorization could not be completed because the input is not positive-definite (the leading minor of order "
+        "{} is not positive-definite).",
+    )  # fmt: skip
+    return written(factor, out)
+
+
+def inverse(input, *, out=None):
+    """linalg.inv"""
+    return inv(input, out=out)
+
+
+def pinverse(input, rcond=1e-15):
+    """linalg.pinv"""
+    return pinv(input, rcond)
+
+
+def lu_solve(b, LU_data, LU_pivots, *, out=None):  # noqa: N803
+    """linalg.lu_solve, the right side first."""
+    return _lu_solve(LU_data, LU_pivots, b, out=out)

@@ -1,0 +1,325 @@
+"""Covariances, histograms, gradients of sampled functions: functions of torch that are compositions with many forms.
+
+Tests: tests/python/test_statistics.py.
+"""
+
+import math
+
+from .. import _C
+from ..return_types import histogram as _histogram_type
+
+# ---- covariances ----
+
+
+def _check_weights(name, weights, kind, fits, count):
+    if weights.dim() > 1:
+        raise RuntimeError(
+            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.dim()} dimensions"
+        )
+    if not fits:
+        legacy = weights.type().rpartition(".")[2].removesuffix("Tensor")
+        raise RuntimeError(f"cov(): expected {name} to have {kind} dtype but got {name} with {legacy} dtype")
+    if weights.numel() != count:
+        raise RuntimeError(
+            f"cov(): expected {name} to have the same numel as there are observations in the input but got "
+            f"{weights.numel()} != {count}"
+        )
+    if count and bool((weights < 0).any()):
+        raise RuntimeError(f"cov(): {name} cannot be negative")
+
+
+def cov(input, *, correction=1, fweights=None, aweights=None):
+    """The covariance matrix of variables, a row each, that were observed together, a column each.
+
+    >>> cov(wick.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
+    if input.dim() > 2:
+        raise RuntimeError(
+            f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
+        )
+    if input.dtype == _C.bool:
+        raise RuntimeError("cov(): bool dtype is not supported for input")
+    x = input.reshape(1, -1) if input.dim() < 2 else input
+    count, weights = x.size(1), None
+    if fweights is not None:
+        whole = not fweights.is_floating_point() and fweights.dtype != _C.bool
+        _check_weights("fweights", fweights, "integral", whole, count)
+        weights = fweights
+    if aweights is not None:
+        _check_weights("aweights", aweights, "floating point", aweights.is_floating_point(), count)
+        weights = aweights if weights is None else weights * aweights
+    total = count if weights is None else weights.sum()
+    if weights is not None and not bool(total != 0):
+        raise RuntimeError("cov(): weights sum to zero, can't be normalized")
+    mean = (x if weights is None else x * weights).sum(1) / total
+    freedom = total - correction
+    if aweights is not None and correction != 0:
+        freedom = total - correction * (weights * aweights).sum() / total
+    if bool(freedom <= 0):
+        import warnings
+
+        warnings.warn(
+            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
+            stacklevel=2,
+        )
+        freedom = freedom * 0
+    apart = x - mean.unsqueeze(1)
+    product = apart @ (apart if weights is None else apart * weights).t()
+    return (product / freedom).squeeze()
+
+
+def corrcoef(input):
+    """The correlation coefficients of variables, a row each."""
+    if input.dim() > 2:
+        raise RuntimeError(
+            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
+        )
+    c = cov(input)
+    if c.dim() == 0:
+        return c / c
+    deviation = c.diagonal().sqrt()
+    return (c / deviation.view(-1, 1) / deviation.view(1, -1)).clip(-1, 1)
+
+
+# ---- histograms ----
+
+
+def _outer_edges(input, given, name):
+    """The first and the last edge of bins: as given, or those of the elements."""
+    if given is not None:
+        low, high = given
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise RuntimeError(f"{name}(): range [{low}, {high}] is not finite")
+        if high < low:
+            raise RuntimeError(f"{name}(): min should not exceed max, but got min {low} max {high} for dimension 0")
+    elif input.numel():
+        low, high = input.min().item(), input.max().item()
+        if not (math.isfinite(low) and math.isfinite(high)):
+            raise RuntimeError(f"{name}(): dimension 0's range [{low}, {high}] is not finite")
+    else:
+        low, high = 0.0, 1.0
+    return (low - 0.5, high + 0.5) if low == high else (low, high)
+
+
+def _bins_of(x, edges):
+    """The bin of each element, and whether it has one; the last bin has its upper edge as well."""
+    from .search import searchsorted
+
+    at = searchsorted(edges, x.contiguous(), right=True) - 1
+    return at.clamp(0, edges.numel() - 2), (x >= edges[0]) & (x <= edges[-1])
+
+
+def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
+    """How many elements lie in each bin, or what their weights sum up to: (hist, bin_edges).
+
+    >>> histogram(wick.tensor([1.0, 2.0, 1.0]), bins=4, range=(0.0, 3.0)).hist
+    tensor([0., 2., 1., 0.])
+    """
+    if not input.is_floating_point():
+        legacy = input.type().rpartition(".")[2].removesuffix("Tensor")
+        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{legacy}'")
+    if isinstance(bins, _C.Tensor):
+        if bins.dtype != input.dtype:
+            raise RuntimeError(
+                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
+                f"{input.dtype} and bins for dimension 0 with dtype {bins.dtype}"
+            )
+        edges = bins
+    else:
+        if bins <= 0:
+            raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+        low, high = _outer_edges(input, range, "torch.histogram")
+        edges = _C.linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
+    if weight is not None and weight.shape != input.shape:
+        raise RuntimeError(
+            "torch.histogram(): if weight tensor is provided it should have the same shape as the input tensor excluding "
+            f"its innermost dimension, but got input with shape {list(input.shape)} and weight with shape "
+            f"{list(weight.shape)}"
+        )
+    x = input.reshape(-1)
+    at, inside = _bins_of(x, edges)
+    share = inside.to(input.dtype) if weight is None else weight.reshape(-1) * inside
+    hist = _C.zeros(edges.numel() - 1, dtype=input.dtype, device=input.device).index_add(0, at, share)
+    if density:
+        hist = hist / hist.sum() / edges.diff()
+    if out is not None:
+        hist, edges = out[0].resize_(hist.shape).copy_(hist), out[1].resize_(edges.shape).copy_(edges)
+    return _histogram_type(hist, edges)
+
+
+# ---- gradients ----
+
+
+def _even(x, dim, step, edge_order):
+    """Differences over places that lie `step` apart."""
+    n = x.size(dim)
+
+    def at(i):
+        return x.narrow(dim, i % n, 1)
+
+    if edge_order == 1:
+        first, last = (at(1) - at(0)) / step, (at(-1) - at(-2)) / step
+    else:
+        first = (at(1) * 4 - at(0) * 3 - at(2)) / (2 * step)
+        last = (at(-1) * 3 - at(-2) * 4 + at(-3)) / (2 * step)
+    centre = (x.narrow(dim, 2, n - 2) - x.narrow(dim, 0, n - 2)) / (2 * step)
+    return _C.cat([first, centre, last], dim)
+
+
+def _uneven(x, dim, places, edge_order):
+    """The same where the places are a vector's elements."""
+    n, steps = x.size(dim), places.diff()
+    shape = [-1 if d == dim else 1 for d in range(x.dim())]
+
+    def at(i):
+        return x.narrow(dim, i % n, 1)
+
+    def three(a, b, c, parts):
+        return sum(p * w for p, w in zip(parts, (a, b, c), strict=True))
+
+    before, behind = steps[:-1].reshape(shape), steps[1:].reshape(shape)
+    centre = three(
+        -behind / (before * (before + behind)), (behind - before) / (before * behind), before / (behind * (before + behind)),
+        (x.narrow(dim, 0, n - 2), x.narrow(dim, 1, n - 2), x.narrow(dim, 2, n - 2)),
+    )  # fmt: skip
+    if edge_order == 1:
+        first, last = (at(1) - at(0)) / steps[0], (at(-1) - at(-2)) / steps[-1]
+    else:
+        p, q = steps[0], steps[1]
+        first = three(-(2 * p + q) / (p * (p + q)), (p + q) / (p * q), -p / (q * (p + q)), (at(0), at(1), at(2)))
+        p, q = steps[-2], steps[-1]
+        last = three(q / (p * (p + q)), -(p + q) / (p * q), (p + 2 * q) / (q * (p + q)), (at(-3), at(-2), at(-1)))
+    return _C.cat([first, centre, last], dim)
+
+
+def gradient(input, *, spacing=1, dim=None, edge_order=1):
+    """Central differences along dims, a tensor each: of a function that was sampled at even or given places.
+
+    >>> gradient(wick.tensor([1.0, 4.0, 9.0, 16.0]))[0]
+    tensor([3., 4., 6., 7.])
+    """
+    dims = list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+    lists = isinstance(spacing, (tuple, list))
+    if lists and len(spacing) != len(dims) and not (isinstance(dim, int) and len(spacing) == 1):
+        raise RuntimeError(
+            "torch.gradient expected spacing to be unspecified, a scalar or a list of length equal to 'self.dim() = "
+            f"{input.dim()}', since dim argument was not given, but got a list of length {len(spacing)}"
+        )
+    if input.dtype in (_C.uint8, _C.bool):
+        raise RuntimeError("torch.gradient only supports int, float and complex dtypes; uint8 and bool are not supported")
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    wrapped = []
+    for d in dims:
+        n = max(input.dim(), 1)
+        if not -n <= d < n:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {d})")
+        if d % n in wrapped:
+            raise RuntimeError(f"dim {d % n} appears multiple times in the list of dims")
+        wrapped.append(d % n)
+    steps = list(spacing) if lists else [1 if spacing is None else spacing] * len(wrapped)
+    for d, step in zip(wrapped, steps, strict=True):
+        if isinstance(step, _C.Tensor) and step.dim() and step.numel() != input.size(d):
+            raise RuntimeError(
+                f"torch.gradient expected each element of spacing to have the same number of elements as the input has "
+                f"along its dimension, but got {step.numel()} and {input.size(d)}"
+            )
+        if input.size(d) < edge_order + 1:
+            raise RuntimeError(
+                "torch.gradient expected each dimension size to be at least edge_order+1"
+            )
+    return tuple(
+        (_uneven if isinstance(step, _C.Tensor) else _even)(input, d, step, edge_order)
+        for d, step in zip(wrapped, steps, strict=True)
+    )
+
+
+# ---- normalisations with their statistics ----
+
+
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+    """batch_norm, and the means and inverse deviations of the channels where they are the batch's."""
+    result = _C.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
+    if not training:
+        return result, input.new_empty((0,)), input.new_empty((0,))
+    dims = [0, *range(2, input.dim())]
+    variance = input.detach().var(dims, correction=0)
+    return result, input.detach().mean(dims), (variance + eps).rsqrt()
+
+
+def native_group_norm(input, weight, bias, N, C, HxW, group, eps):  # noqa: N803
+    """group_norm of (N, C, ...), and the means and inverse deviations of the groups (N, group)."""
+    result = _C.group_norm(input, group, weight, bias, eps)
+    rows = input.reshape(N, group, C // group * HxW)
+    mean, variance = rows.mean(-1), rows.var(-1, correction=0)
+    return result, mean, (variance + eps).rsqrt()
+
+
+# ---- resampling by numbers ----
+
+
+def grid_sampler(input, grid, interpolation_mode, padding_mode, align_corners):
+    """nn.functional.grid_sample with numbers for the names of modes."""
+    from ..nn.functional import grid_sample
+
+    mode = ("bilinear", "nearest", "bicubic")[interpolation_mode]
+    return grid_sample(input, grid, mode, ("zeros", "border", "reflection")[padding_mode], align_corners)
+
+
+grid_sampler_2d = grid_sampler_3d = grid_sampler
+
+
+# ---- memory of given strides ----
+
+
+def empty_strided(size, stride, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+    """A tensor with these sizes and strides, its values whatever is there."""
+    if len(size) != len(stride):
+        raise RuntimeError(
+            f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})"
+        )
+    for step in stride:
+        if step < 0:
+            raise RuntimeError(
+                "as_strided: Negative strides are not supported at the moment, got strides: "
+                f"[{', '.join(map(str, stride))}]"
+            )
+    count = 0 if 0 in size else 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+    made = _C.empty((count,), dtype=dtype, device=device).as_strided(size, stride)
+    return made.detach().requires_grad_() if requires_grad else made
+
+
+def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+    """A tensor whose dims lie in memory in this order, the last one innermost."""
+    stride, step = [0] * len(size), 1
+    for d in reversed(physical_layout):
+        stride[d], step = step, step * max(size[d], 1)
+    return empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def resize_(self, *sizes, memory_format=None):
+    """Other sizes over the same memory, which grows where it has to; what is new is not set."""
+    sizes = sizes[0] if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+    if self.requires_grad:
+        raise RuntimeError("cannot resize variables that require grad")
+    if any(n < 0 for n in sizes):
+        raise RuntimeError(f"Trying to create tensor with negative dimension {min(sizes)}: {list(sizes)}")
+    if tuple(sizes) == tuple(self.shape) and memory_format is None:
+        return self
+    strides = _C.empty(tuple(sizes), device="meta").stride()
+    if memory_format is not None:
+        strides = _C.empty(tuple(sizes), device="meta", memory_format=memory_format).stride()
+    need, memory = (self.storage_offset() + math.prod(sizes)) * self.element_size(), self.untyped_storage()
+    if need > memory.nbytes():
+        memory.resize_(need)
+    self.data = self.detach().as_strided(tuple(sizes), strides, self.storage_offset())
+    return self
+
+
+def resize_as_(self, the_template, *, memory_format=None):
+    """resize_ to another tensor's sizes."""
+    if memory_format is _C.preserve_format:
+        raise RuntimeError("Unsupported memory format Preserve")
+    return resize_(self, *the_template.shape, memory_format=memory_format)

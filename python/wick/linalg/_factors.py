@@ -1,0 +1,476 @@
+"""Factorisations of matrices, and what follows from them: determinants, inverses, solutions. Batches throughout.
+
+The work is done by the rows of tables/linalg.ops; here stand PyTorch's forms of them and its errors.
+Tests: tests/python/test_linalg.py, tests/parity/test_linalg_parity.py.
+"""
+
+import math
+
+from .. import _C
+from ..return_types import _named
+
+
+class LinAlgError(RuntimeError):
+    """A matrix that has no such factorisation or solution."""
+
+
+LinAlgError.__module__, LinAlgError.__name__, LinAlgError.__qualname__ = "torch._C", "_LinAlgError", "_LinAlgError"
+
+
+def _type(name, fields):
+    return _named(f"linalg_{name}", fields.split())
+
+
+_cholesky_ex, _inv_ex = _type("cholesky_ex", "L info"), _type("inv_ex", "inverse info")
+_solve_ex, _slogdet = _type("solve_ex", "result info"), _type("slogdet", "sign logabsdet")
+_eigh, _qr, _svd = _type("eigh", "eigenvalues eigenvectors"), _type("qr", "Q R"), _type("svd", "U S Vh")
+_lu, _lu_factor = _type("lu", "P L U"), _type("lu_factor", "LU pivots")
+_lu_factor_ex = _type("lu_factor_ex", "LU pivots info")
+_lstsq = _type("lstsq", "solution residuals rank singular_values")
+
+
+# ---- what they have in common ----
+
+
+def written(result, out):
+    """The result, or `out` with its values."""
+    if out is None:
+        return result
+    pairs = zip(result, out, strict=True) if isinstance(result, tuple) else ((result, out),)
+    for value, into in pairs:
+        if into.dtype != value.dtype and not _C.can_cast(value.dtype, into.dtype):
+            raise RuntimeError(
+                f"Expected result to be safely castable from {value.dtype} dtype, but got result with dtype {into.dtype}"
+            )
+        into.resize_(value.shape).copy_(value.detach())
+    return type(result)(*out) if isinstance(result, tuple) else out
+
+
+def legacy(t):
+    return t.type().rpartition(".")[2].removesuffix("Tensor")
+
+
+def check_square(a, name, what="A"):
+    if a.dim() < 2:
+        raise RuntimeError(f"{name}: The input tensor {what} must have at least 2 dimensions.")
+    if a.size(-1) != a.size(-2):
+        raise RuntimeError(
+            f"{name}: {what} must be batches of square matrices, but they are {a.size(-2)} by {a.size(-1)} matrices"
+        )
+
+
+def check_floats(a, name, low=True):
+    if not a.is_floating_point():
+        raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {legacy(a)}")
+    if low and a.dtype not in (_C.float32, _C.float64):
+        raise RuntimeError(f"{name}: Low precision dtypes not supported. Got {legacy(a)}")
+
+
+def check_info(info, name, text):
+    """Raises what the first failed matrix of a batch says."""
+    if info.device.type == "meta" or not bool((info != 0).any()):
+        return
+    at = info.reshape(-1).nonzero()[0].item()
+    batch = f"(Batch element {at}): " if info.dim() else ""
+    raise LinAlgError(f"{name}: {batch}{text.format(info.reshape(-1)[at].item())}")
+
+
+_SINGULAR_SOLVE = "The solver failed because the input matrix is singular."
+_SINGULAR = "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
+_INDEFINITE = (
+    "The factorization could not be completed because the input is not positive-definite (the leading minor of order {} "
+    "is not positive-definite)."
+)
+
+
+def columns(t):
+    """As LAPACK leaves a matrix: column after column."""
+    return t.mT.contiguous().mT
+
+
+def _eye(a):
+    return _C.eye(a.size(-1), dtype=a.dtype, device=a.device)
+
+
+def _batched(a, b):
+    """Two matrices with the same batches."""
+    from .._tensor import broadcast_shapes
+
+    lead = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return a.expand(*lead, *a.shape[-2:]), b.expand(*lead, *b.shape[-2:])
+
+
+# ---- Cholesky ----
+
+
+def cholesky_ex(input, *, upper=False, check_errors=False, out=None):
+    """L of A = L L^T, and of each matrix whether there is one: 0, or the order of the part that is not positive-definite."""
+    check_square(input, "linalg.cholesky")
+    check_floats(input, "linalg.cholesky", False)
+    factor, info = _C._linalg_cholesky(input.mT if upper else input)
+    if check_errors:
+        check_info(info, "linalg.cholesky_ex", _INDEFINITE)
+    return written(_cholesky_ex(factor.mT if upper else factor, info), out)
+
+
+def cholesky(input, *, upper=False, out=None):
+    """L of A = L L^T; with `upper` its transpose."""
+    factor, info = cholesky_ex(input, upper=upper)
+    check_info(info, "linalg.cholesky", _INDEFINITE)
+    return written(factor, out)
+
+
+def cholesky_solve(input, L, upper=False, *, out=None):  # noqa: N803
+    """The solution of L L^T x = input."""
+    lower = L.mT if upper else L
+    y = solve_triangular(lower, input, upper=False)
+    return written(solve_triangular(lower.mT, y, upper=True), out)
+
+
+def cholesky_inverse(L, upper=False, *, out=None):  # noqa: N803
+    """The inverse of L L^T."""
+    return written(cholesky_solve(_eye(L).expand(L.shape), L, upper), out)
+
+
+# ---- LU ----
+
+
+def lu_factor_ex(A, *, pivot=True, check_errors=False, out=None):  # noqa: N803
+    """L and U in one matrix, which rows were exchanged, and of each matrix the first zero on U's diagonal."""
+    check_floats(A, "linalg.lu_factor")
+    result = _lu_factor_ex(*_C.linalg_lu_factor_ex(A, pivot=pivot))
+    if check_errors:
+        check_info(result.info, "torch.linalg.lu_factor_ex", "U[{0},{0}] is zero and using it on lu_solve would result in a "
+                   "division by zero. If you still want to perform the factorization, consider calling "
+                   "linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)")  # fmt: skip
+    return written(result, out)
+
+
+def lu_factor(A, *, pivot=True, out=None):  # noqa: N803
+    """L and U in one matrix, and which rows were exchanged."""
+    factors, pivots, info = lu_factor_ex(A, pivot=pivot)
+    check_info(info, "torch.linalg.lu_factor", "U[{0},{0}] is zero and using it on lu_solve would result in a division by "
+               "zero. If you still want to perform the factorization, consider calling linalg.lu(A, pivot) or "
+               "linalg.lu_factor_ex(A, pivot)")  # fmt: skip
+    return written(_lu_factor(factors, pivots), out)
+
+
+def _unpacked(factors, pivots, with_pivots=True, with_factors=True):
+    m, n = factors.shape[-2:]
+    k = min(m, n)
+    P = L = U = factors.new_empty((0,))  # noqa: N806
+    if with_factors:
+        L = factors[..., :, :k].tril(-1) + _C.eye(m, k, dtype=factors.dtype, device=factors.device)  # noqa: N806
+        U = factors[..., :k, :].triu()  # noqa: N806
+    if with_pivots:
+        order = _C._lu_order(pivots, m)
+        ones = _C.ones(*order.shape[:-1], 1, m, dtype=factors.dtype, device=factors.device)
+        zeros = _C.zeros(*order.shape, m, dtype=factors.dtype, device=factors.device)
+        P = zeros.scatter(-2, order.unsqueeze(-2), ones)  # noqa: N806
+    return P, L, U
+
+
+def lu_unpack(LU_data, LU_pivots, unpack_data=True, unpack_pivots=True, *, out=None):  # noqa: N803
+    """P, L and U of what lu_factor gives."""
+    made = _named("lu_unpack", ("P", "L", "U"))
+    return written(made(*_unpacked(LU_data, LU_pivots, unpack_pivots, unpack_data)), out)
+
+
+def lu(A, *, pivot=True, out=None):  # noqa: N803
+    """P, L and U, whose product is A."""
+    factors, pivots, _info = lu_factor_ex(A, pivot=pivot)
+    P, L, U = _unpacked(factors, pivots, pivot)  # noqa: N806
+    return written(_lu(P, L, U), out)
+
+
+def lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):  # noqa: N803
+    """The solution of A X = B, or with left=False X A = B, by A's factors."""
+    if not left:
+        return written(lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT, out)
+    LU, B = _batched(LU, B)  # noqa: N806
+    pivots = pivots.expand(*LU.shape[:-2], pivots.size(-1))
+    order = _C._lu_order(pivots, LU.size(-2))
+    if adjoint:
+        y = _C._linalg_solve_triangular(LU.mT, B, False, False)
+        y = _C._linalg_solve_triangular(LU.mT, y, True, True)
+        back = order.argsort(-1)
+        return written(y.gather(-2, back.unsqueeze(-1).expand(y.shape)), out)
+    y = B.gather(-2, order.unsqueeze(-1).expand(B.shape))
+    y = _C._linalg_solve_triangular(LU, y, False, True)
+    return written(_C._linalg_solve_triangular(LU, y, True, False), out)
+
+
+# ---- solutions ----
+
+
+def _is_vector(a, b):
+    """Whether b holds vectors, one a matrix."""
+    return b.dim() == 1 or (a.dim() - 1 == b.dim() and b.shape == a.shape[:-1])
+
+
+def solve_ex(A, B, *, left=True, check_errors=False, out=None):  # noqa: N803
+    """X of A X = B, or with left=False of X A = B, and whether A is singular."""
+    check_floats(A, "linalg.solve")
+    check_square(A, "linalg.solve")
+    if A.dtype != B.dtype:
+        raise RuntimeError(
+            f"linalg.solve: Expected A and B to have the same dtype, but found A of type {legacy(A)} and B of type "
+            f"{legacy(B)} instead"
+        )
+    vector = _is_vector(A, B)
+    if vector and not left:
+        raise RuntimeError(
+            "linalg.solve: Vector broadcasting of the left hand side is not supported for left=False. In this case "
+            "linalg.solve is equivalent to B / A.squeeze(-1)"
+        )
+    b = B.unsqueeze(-1) if vector else B
+    if b.size(-2 if left else -1) != A.size(-1):
+        raise RuntimeError(
+            f"linalg.solve: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({A.size(-2)}x{A.size(-1)} and {b.size(-2)}x{b.size(-1)})"
+        )
+    a, b = _batched(A, b)
+    x, info = _C._linalg_solve(a, b) if left else _C._linalg_solve(a.mT, b.mT)
+    x = x if left else x.mT
+    if check_errors:
+        check_info(info, "torch.linalg.solve_ex", _SINGULAR_SOLVE)
+    return written(_solve_ex(x.squeeze(-1) if vector else x, info), out)
+
+
+def solve(A, B, *, left=True, out=None):  # noqa: N803
+    """X of A X = B, or with left=False of X A = B."""
+    x, info = solve_ex(A, B, left=left)
+    check_info(info, "torch.linalg.solve", _SINGULAR_SOLVE)
+    return written(x, out)
+
+
+def solve_triangular(A, B, *, upper, left=True, unitriangular=False, out=None):  # noqa: N803
+    """The same for a triangle."""
+    check_square(A, "linalg.solve_triangular")
+    if B.size(-2 if left else -1) != A.size(-1):
+        raise RuntimeError(
+            f"linalg.solve_triangular: Incompatible shapes of A and B for the equation {'AX = B' if left else 'XA = B'} "
+            f"({A.size(-2)}x{A.size(-1)} and {B.size(-2)}x{B.size(-1)})"
+        )
+    a, b = _batched(A, B)
+    if left:
+        return written(_C._linalg_solve_triangular(a, b, upper, unitriangular), out)
+    return written(_C._linalg_solve_triangular(a.mT, b.mT, not upper, unitriangular).mT, out)
+
+
+def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False, *, out=None):  # noqa: N803
+    """solve_triangular with the arguments of old, and the matrix beside the solution."""
+    a = A.mT if transpose else A
+    solution = solve_triangular(a, b, upper=upper != transpose, unitriangular=unitriangular)
+    made = _named("triangular_solve", ("solution", "cloned_coefficient"))
+    return written(made(solution, A.expand(*solution.shape[:-2], *A.shape[-2:]).clone()), out)
+
+
+def inv_ex(A, *, check_errors=False, out=None):  # noqa: N803
+    """The inverse, and whether there is none."""
+    check_floats(A, "linalg.inv")
+    check_square(A, "linalg.inv")
+    inverse, info = _C._linalg_solve(A, _eye(A).expand(A.shape))
+    if check_errors:
+        check_info(info, "linalg.inv_ex", _SINGULAR)
+    return written(_inv_ex(inverse, info), out)
+
+
+def inv(A, *, out=None):  # noqa: N803
+    """The inverse."""
+    inverse, info = inv_ex(A)
+    check_info(info, "linalg.inv", _SINGULAR)
+    return written(inverse, out)
+
+
+# ---- determinants ----
+
+
+def det(A, *, out=None):  # noqa: N803
+    """The determinant."""
+    check_floats(A, "linalg.det")
+    check_square(A, "linalg.det")
+    return written(_C.linalg_det(A), out)
+
+
+def slogdet(A, *, out=None):  # noqa: N803
+    """The determinant's sign and the logarithm of its size."""
+    check_floats(A, "linalg.slogdet")
+    check_square(A, "linalg.slogdet")
+    return written(_slogdet(*_C.linalg_slogdet(A)), out)
+
+
+def logdet(input):
+    """log det; NaN where the determinant is negative."""
+    sign, size = slogdet(input)
+    return _C.where(sign == -1, _C.tensor(math.nan, dtype=input.dtype, device=input.device), size)
+
+
+# ---- orthogonal factors ----
+
+
+def qr(A, mode="reduced", *, out=None):  # noqa: N803
+    """Q with orthogonal columns and a triangle R: A = Q R."""
+    check_floats(A, "linalg.qr")
+    return written(_qr(*_C.linalg_qr(A, mode)), out)
+
+
+def old_qr(input, some=True, *, out=None):
+    """linalg.qr, reduced or complete."""
+    q, r = qr(input, "reduced" if some else "complete")
+    return written(_named("qr", ("Q", "R"))(q, r), out)
+
+
+def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
+    """`other` times the Q that geqrf's vectors and factors stand for."""
+    rows, k = input.size(-2), input.size(-1)
+    wide = _C.constant_pad_nd(input, (0, rows - k)) if k < rows else input
+    q = _C.linalg_householder_product(wide, tau)
+    q = q.mT if transpose else q
+    return written(columns(q @ other if left else other @ q), out)
+
+
+def eigh(A, UPLO="L", *, out=None):  # noqa: N803
+    """Eigenvalues, ascending, and vectors, as columns, of symmetric matrices."""
+    check_floats(A, "linalg.eigh")
+    check_square(A, "linalg.eigh")
+    if str(UPLO).upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    return written(_eigh(*_C._linalg_eigh(A, UPLO)), out)
+
+
+def eigvalsh(A, UPLO="L", *, out=None):  # noqa: N803
+    """The eigenvalues alone."""
+    return written(eigh(A, UPLO).eigenvalues, out)
+
+
+def _reduced_svd(A):  # noqa: N803
+    """U (m, k), S (k), V (n, k)"""
+    if A.size(-2) >= A.size(-1):
+        return _C._linalg_svd(A)
+    v, s, u = _C._linalg_svd(A.mT)
+    return u, s, v
+
+
+def _completed(q):
+    """More columns that are orthogonal to those of q, until it is square."""
+    whole = _C.linalg_qr(q.detach(), "complete")[0]
+    return _C.cat([q, whole[..., q.size(-1) :]], -1)
+
+
+def svd(A, full_matrices=True, *, driver=None, out=None):  # noqa: N803
+    """U, the singular values, descending, and V^T."""
+    check_floats(A, "linalg.svd")
+    if A.dim() < 2:
+        raise RuntimeError("linalg.svd: The input tensor A must have at least 2 dimensions.")
+    u, s, v = _reduced_svd(A)
+    if full_matrices:
+        u, v = (_completed(t) if t.size(-2) > t.size(-1) else t for t in (u, v))
+    return written(_svd(columns(u), s, columns(v.mT)), out)
+
+
+def svdvals(A, *, driver=None, out=None):  # noqa: N803
+    """The singular values alone."""
+    return written(svd(A, False).S, out)
+
+
+def old_svd(input, some=True, compute_uv=True, *, out=None):
+    """linalg.svd with V in the place of V^T."""
+    u, s, vh = svd(input, not some)
+    if not compute_uv:
+        m, n = input.shape[-2:]
+        u, vh = u.new_zeros(*input.shape[:-2], m, m), u.new_zeros(*input.shape[:-2], n, n)
+    return written(_named("svd", ("U", "S", "V"))(u, s, vh.mT), out)
+
+
+# ---- least squares and ranks ----
+
+
+def _threshold(A, largest, atol, rtol, name):  # noqa: N803
+    """Below which singular values count as zero."""
+    lead = largest.shape
+    if rtol is None:
+        eps = _C.finfo(A.dtype).eps * max(A.shape[-2:])
+        nothing = atol is None or (not isinstance(atol, _C.Tensor) and atol <= 0)
+        rtol = eps if nothing else 0.0
+        if isinstance(atol, _C.Tensor):
+            rtol = _C.where(atol > 0, 0.0, eps)
+    atol = 0.0 if atol is None else atol
+    atol, rtol = (
+        t if isinstance(t, _C.Tensor) else _C.tensor(float(t), dtype=A.dtype, device=A.device) for t in (atol, rtol)
+    )
+    return _C.maximum(atol.expand(lead) if atol.dim() == 0 else atol, rtol * largest)
+
+
+def _spectrum(A, hermitian):  # noqa: N803
+    if not hermitian:
+        return _reduced_svd(A)
+    values, vectors = eigh(A)
+    return vectors, values, vectors
+
+
+def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):  # noqa: N803
+    """The inverse of Moore and Penrose."""
+    check_floats(A, "linalg.pinv", False)
+    if A.dim() < 2:
+        raise RuntimeError(
+            f"linalg.pinv(A{{{list(A.shape)}}}): expected a tensor with 2 or more dimensions of floating types"
+        )
+    rtol = rcond if rtol is None else rtol
+    if A.numel() == 0:
+        return written(A.mT.clone(), out)
+    u, s, v = _spectrum(A, hermitian)
+    size = s.abs()
+    least = _threshold(A, size.amax(-1), atol, rtol, "linalg.pinv")
+    inverse = _C.where(size > least.unsqueeze(-1), 1 / s, 0.0)
+    return written((v * inverse.unsqueeze(-2)) @ u.mT, out)
+
+
+def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None):  # noqa: N803
+    """How many singular values are not zero."""
+    check_floats(A, "linalg.matrix_rank", False)
+    if A.dim() < 2:
+        raise RuntimeError("torch.linalg.matrix_rank: The input tensor A must have at least 2 dimensions.")
+    if tol is not None:
+        atol, rtol = tol, 0.0
+    if A.numel() == 0:
+        return written(_C.zeros(A.shape[:-2], dtype=_C.int64, device=A.device), out)
+    size = _spectrum(A.detach(), hermitian)[1].abs()
+    least = _threshold(A, size.amax(-1), atol, rtol, "linalg.matrix_rank")
+    return written((size > least.unsqueeze(-1)).sum(-1), out)
+
+
+def lstsq(A, B, rcond=None, *, driver=None, out=None):  # noqa: N803
+    """X with the least |A X - B|, the squares that are left, A's rank and its singular values."""
+    check_floats(A, "torch.linalg.lstsq")
+    if A.dim() < 2:
+        raise RuntimeError("torch.linalg.lstsq: input must have at least 2 dimensions.")
+    if B.dim() < 1:
+        raise RuntimeError("torch.linalg.lstsq: other must have at least 1 dimension.")
+    if A.dtype != B.dtype:
+        raise RuntimeError(
+            "torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype "
+            f"{legacy(A)} and other's dtype {legacy(B)}"
+        )
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(
+            "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
+        )
+    vector = A.dim() - 1 == B.dim() and A.shape[:-1] == B.shape
+    b = B.unsqueeze(-1) if vector else B
+    if A.size(-2) != b.size(-2):
+        raise RuntimeError(
+            f"torch.linalg.lstsq: input.size({'-2'}) should match other.size({'-1' if vector else '-2'})"
+        )
+    driver = driver or "gelsy"
+    m, n = A.shape[-2:]
+    if rcond is None:
+        rcond = _C.finfo(A.dtype).eps * max(m, n)
+    inverse = pinv(A, rtol=rcond) if driver != "gels" else pinv(A)
+    a, wide = _batched(A, b)
+    x = _C.matmul(inverse, b)
+    rank = matrix_rank(A, rtol=rcond) if driver != "gels" else _C.empty((0,), dtype=_C.int64)
+    values = _reduced_svd(A.detach())[1] if driver in ("gelsd", "gelss") else A.new_empty((0,))
+    whole = m > n and driver != "gelsy" and (driver == "gels" or bool((rank == n).all()))
+    left = ((a @ x - wide) ** 2).sum(-2) if whole else A.new_empty((0,))
+    return written(_lstsq(x.squeeze(-1) if vector else columns(x), left, rank, values), out)

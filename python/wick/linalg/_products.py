@@ -1,0 +1,178 @@
+"""Norms and products of torch.linalg: what needs no factorisation, and the norms that do. Tests: tests/python/test_linalg.py."""
+
+import math
+
+from .. import _C
+from . import _factors
+from ._factors import check_floats, check_square, written
+
+
+def _wrapped(dims, n):
+    for d in dims:
+        if not -n <= d < n:
+            raise IndexError(f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {d})")
+    return [d % n for d in dims]
+
+
+def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=None):  # noqa: N803
+    """A norm of matrices: "fro", "nuc", or 1, -1, 2, -2, inf, -inf."""
+    if A.dim() < 2:
+        raise RuntimeError("linalg.matrix_norm: The input tensor A must have at least 2 dimensions.")
+    if len(dim) != 2:
+        raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {' '.join(map(str, dim))}")
+    check_floats(A if dtype is None else A.to(dtype), "linalg.matrix_norm", False)
+    rows, columns = _wrapped(dim, A.dim())
+    if rows == columns:
+        raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({dim[0]}, {dim[1]})")
+    a = A if dtype is None else A.to(dtype)
+    if ord == "fro":
+        return written(_C.linalg_vector_norm(a, 2, [rows, columns], keepdim), out)
+    if ord == "nuc" or ord in (2, -2):
+        values = _factors.svdvals(a.movedim((rows, columns), (-2, -1)))
+        result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        for d in sorted((rows, columns)) if keepdim else ():
+            result = result.unsqueeze(d)
+        return written(result, out)
+    if isinstance(ord, str) or abs(ord) not in (1, math.inf):
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    first, second = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    sums = _C.linalg_vector_norm(a, 1, [first], keepdim)
+    at = second if keepdim or second < first else second - 1
+    return written(sums.amax(at, keepdim) if ord > 0 else sums.amin(at, keepdim), out)
+
+
+def norm(A, ord=None, dim=None, keepdim=False, *, out=None, dtype=None):  # noqa: N803
+    """matrix_norm or vector_norm, by what ord and dim say."""
+    if dim is not None:
+        dim = (dim,) if isinstance(dim, int) else tuple(dim)
+        if ord is not None and len(dim) not in (1, 2):
+            raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}")
+    elif ord is not None and A.dim() not in (1, 2):
+        raise RuntimeError(
+            f"linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got {A.dim()}D."
+        )
+    if ord is not None and ((dim is not None and len(dim) == 2) or (dim is None and A.dim() == 2)):
+        return matrix_norm(A, ord, dim or (0, 1), keepdim, dtype=dtype, out=out)
+    if isinstance(ord, str):
+        raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
+    return written(_C.linalg_vector_norm(A, 2 if ord is None else ord, dim, keepdim, dtype=dtype), out)
+
+
+def cond(A, p=None, *, out=None):  # noqa: N803
+    """How much larger a relative error can get in a solution: |A| |A^-1|."""
+    if A.dim() < 2:
+        raise RuntimeError("linalg.cond: The input tensor A must have at least 2 dimensions.")
+    if p is None or p in (2, -2):
+        values = _factors.svdvals(A)
+        return written(values[..., -1] / values[..., 0] if p == -2 else values[..., 0] / values[..., -1], out)
+    check_square(A, "linalg.cond")
+    inverse, info = _factors.inv_ex(A)
+    result = matrix_norm(A, p) * matrix_norm(inverse, p)
+    return written(_C.where(info == 0, result, math.inf), out)
+
+
+def cross(input, other, *, dim=-1, out=None):
+    """Vectors of 3 that are orthogonal to both."""
+    if input.dim() != other.dim():
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    (d,) = _wrapped((dim,), input.dim())
+    if input.size(d) != 3 or other.size(d) != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got {input.size(d)} and {other.size(d)}"
+        )
+    return written(_C.cross(*_C_broadcast(input, other), dim), out)
+
+
+def _C_broadcast(a, b):  # noqa: N802
+    from .._tensor import broadcast_shapes
+
+    shape = broadcast_shapes(a.shape, b.shape)
+    return a.expand(shape), b.expand(shape)
+
+
+def vecdot(x, y, *, dim=-1, out=None):
+    """Sums of products along a dim."""
+    if x.dtype != y.dtype:
+        raise RuntimeError("linalg.vecdot: Expected vectors of same dtype")
+    a, b = _C_broadcast(x, y)
+    (d,) = _wrapped((dim,), max(a.dim(), 1))
+    rows, columns = a.movedim(d, -1).unsqueeze(-2), b.movedim(d, -1).unsqueeze(-1)
+    return written((rows @ columns).squeeze(-1).squeeze(-1), out)
+
+
+def matrix_power(A, n, *, out=None):  # noqa: N803
+    """The n-th power of square matrices; of the inverse for n < 0."""
+    check_square(A, "linalg.matrix_power")
+    if n < 0:
+        return written(matrix_power(_factors.inv(A), -n), out)
+    if n == 0:
+        eye = _C.eye(A.size(-1), dtype=A.dtype, device=A.device)
+        return written(A.clone(memory_format=_C.contiguous_format).copy_(eye), out)
+    result, square = None, A
+    while n:
+        if n & 1:
+            result = square if result is None else result @ square
+        n >>= 1
+        square = square @ square if n else square
+    return written(result.clone() if result is A else result, out)
+
+
+def matrix_exp(A):  # noqa: N803
+    """1 + A + A^2 / 2 + ...: by Taylor's sum of a part A / 2^s, squared s times."""
+    check_square(A, "linalg.matrix_exp")
+    check_floats(A, "linalg.matrix_exp", False)
+    if A.numel() == 0:
+        return A.clone()
+    eye = _C.eye(A.size(-1), dtype=_C.float64, device=A.device)
+    wide = A.to(_C.float64)
+    size = wide.detach().abs().sum(-1).amax().item()
+    s = max(0, math.ceil(math.log2(size / 0.5))) if math.isfinite(size) and size > 0.5 else 0
+    part = wide / 2**s
+    result = eye + part / 18
+    for k in range(17, 0, -1):
+        result = eye + part @ result / k
+    for _ in range(s):
+        result = result @ result
+    return result.to(A.dtype)
+
+
+def vander(x, *, N=None):  # noqa: N803
+    """Powers 0 ... N - 1 of each element, along a new last dim."""
+    if x.dim() < 1:
+        raise RuntimeError("Expected dim >= 1, but got 0.")
+    count = x.size(-1) if N is None else N
+    if count < 1 and N is not None:
+        raise RuntimeError(f"N must be greater than 1. Got {count}.")
+    x = x if x.is_floating_point() or x.dtype != _C.bool else x.to(_C.int64)
+    ones = _C.ones(*x.shape, 1, dtype=x.dtype, device=x.device)
+    powers = x.unsqueeze(-1).expand(*x.shape, count - 1).cumprod(-1) if count > 1 else ones[..., :0]
+    return _C.cat([ones, powers], -1)
+
+
+def tensorinv(A, ind=2, *, out=None):  # noqa: N803
+    """The inverse of A as a map from its last dims to its first `ind`."""
+    if ind <= 0:
+        raise RuntimeError("Expected a strictly positive integer for 'ind'")
+    first, last = A.shape[:ind], A.shape[ind:]
+    if math.prod(first) != math.prod(last):
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[ind:]) == prod(self.shape[:ind]), but got "
+            f"{math.prod(last)} != {math.prod(first)}"
+        )
+    inverse, info = _factors.inv_ex(A.reshape(math.prod(first), -1))
+    if bool(info != 0):
+        raise _factors.LinAlgError("linalg.tensorinv: failed to invert the input tensor, because it is singular.")
+    return written(inverse.reshape(*last, *first), out)
+
+
+def tensorsolve(A, B, dims=None, *, out=None):  # noqa: N803
+    """X with tensordot(A, X, X.dim()) = B."""
+    if dims is not None:
+        A = A.movedim(list(dims), [A.dim() - len(dims) + i for i in range(len(dims))])  # noqa: N806
+    shape = A.shape[B.dim() :]
+    if math.prod(shape) != B.numel():
+        raise RuntimeError(
+            "Expected self to satisfy the requirement prod(self.shape[other.ndim:]) == prod(self.shape[:other.ndim]), "
+            f"but got {math.prod(shape)} != {B.numel()}"
+        )
+    return written(_factors.solve(A.reshape(B.numel(), -1), B.flatten()).reshape(shape), out)

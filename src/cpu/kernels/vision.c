@@ -1,0 +1,472 @@
+/* Regions of images on the CPU: which boxes to keep, means and largest elements of the bins of regions, and their
+ * gradients.
+ *
+ * In: images (N, C, H, W) and regions (K, 5) of one dtype, float or double. Places and weights are computed once a
+ * region, in that dtype's roundings, and used for every channel; threads share regions, of a gradient channels, so that
+ * sums are in the order of the regions for any number of threads. Tests: tests/python/test_vision.py. */
+#define _GNU_SOURCE /* qsort_r */
+#include <float.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "cpu/kernels.h"
+#include "ops/internal.h"
+#include "wick/operators.h"
+
+enum { GRAIN = 16384 };                     /* elements that are worth a thread */
+static const double MOST_SAMPLES = 1 << 16; /* of a bin, each way */
+
+/* A number of the dtype that is computed in: float's operations are double's, rounded. */
+static inline double rounded(bool wide, double x) { return wide ? x : (double)(float)x; }
+static inline double element(const void *data, bool wide, int64_t i) {
+  return wide ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+/* ================================================ boxes to keep ================================================= */
+
+typedef struct boxes {
+  const void *corners, *scores; /* (N, 4), (N) */
+  bool wide;
+} boxes;
+
+/* Best first, NaN before all, equals in their order. */
+static int by_score(const void *a, const void *b, void *context) {
+  const boxes *all = context;
+  int64_t i = *(const int64_t *)a, j = *(const int64_t *)b;
+  double x = element(all->scores, all->wide, i), y = element(all->scores, all->wide, j);
+  if (isnan(x) != isnan(y)) return isnan(x) ? -1 : 1;
+  if (x != y && !isnan(x)) return x > y ? -1 : 1;
+  return i < j ? -1 : i > j;
+}
+
+static double area(const boxes *all, int64_t i) {
+  double c[4];
+  for (int k = 0; k < 4; k++) c[k] = element(all->corners, all->wide, 4 * i + k);
+  return rounded(all->wide, rounded(all->wide, c[2] - c[0]) * rounded(all->wide, c[3] - c[1]));
+}
+
+/* The share of two boxes that both have. */
+static double overlap(const boxes *all, int64_t i, int64_t j, const double *areas) {
+  double side[2];
+  for (int k = 0; k < 2; k++) {
+    double low_i = element(all->corners, all->wide, 4 * i + k), low_j = element(all->corners, all->wide, 4 * j + k);
+    double high_i = element(all->corners, all->wide, 4 * i + k + 2);
+    double high_j = element(all->corners, all->wide, 4 * j + k + 2);
+    double low = low_i < low_j ? low_j : low_i, high = high_j < high_i ? high_j : high_i;
+    double length = rounded(all->wide, high - low);
+    side[k] = 0 < length ? length : 0;
+  }
+  double both = rounded(all->wide, side[0] * side[1]);
+  double either = rounded(all->wide, rounded(all->wide, areas[i] + areas[j]) - both);
+  return rounded(all->wide, both / either);
+}
+
+/* Moves the boxes to keep to the front of `order`; how many they are. */
+static int64_t keep_boxes(const boxes *all, int64_t *order, int64_t count, double threshold, double *areas) {
+  for (int64_t i = 0; i < count; i++) areas[i] = area(all, i), order[i] = i;
+  qsort_r(order, (size_t)count, sizeof *order, by_score, (void *)all);
+  int64_t kept = 0;
+  for (int64_t i = 0; i < count; i++) {
+    bool free_of_better = true;
+    for (int64_t k = 0; k < kept && free_of_better; k++)
+      free_of_better = !(overlap(all, order[k], order[i], areas) > threshold);
+    if (free_of_better) order[kept++] = order[i];
+  }
+  return kept;
+}
+
+static wk_status check_boxes(const wk_tensor *dets, const wk_tensor *scores) {
+  if (dets->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "boxes should be a 2d tensor, got %dD", dets->ndim);
+  if (wk__size(dets, 1) != 4)
+    return wk_fail(WK_RUNTIME_ERROR, "boxes should have 4 elements in dimension 1, got %lld",
+                   (long long)wk__size(dets, 1));
+  if (scores->ndim != 1) return wk_fail(WK_RUNTIME_ERROR, "scores should be a 1d tensor, got %dD", scores->ndim);
+  if (wk__size(dets, 0) != wk__size(scores, 0))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "boxes and scores should have same number of elements in dimension 0, got %lld and %lld",
+                   (long long)wk__size(dets, 0), (long long)wk__size(scores, 0));
+  if (dets->dtype != scores->dtype) return wk_fail(WK_RUNTIME_ERROR, "dets should have the same type as scores");
+  if (dets->dtype == WK_FLOAT32 || dets->dtype == WK_FLOAT64) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"nms\" not implemented for '%s'", wk__dtype_legacy((wk_dtype)dets->dtype));
+}
+
+static wk_tensor *kept_boxes(wk_tensor *dets, wk_tensor *scores, double threshold) {
+  wk_tensor *corners = wk_contiguous(dets, NULL), *values = wk_contiguous(scores, NULL);
+  if (!corners || !values) return NULL;
+  int64_t count = wk__size(dets, 0);
+  int64_t *order = wk__alloc((size_t)(count + 1) * (sizeof *order + sizeof(double)));
+  if (!order) return NULL;
+  boxes all = {wk__data(corners), wk__data(values), dets->dtype == WK_FLOAT64};
+  int64_t kept = keep_boxes(&all, order, count, threshold, (double *)(order + count + 1));
+  wk__spec spec;
+  wk__spec_contiguous(&spec, WK_INT64, dets->device, 1, (wk_int[]){wk_int_of(kept)});
+  wk_tensor *result = wk__tensor_from_spec(&spec);
+  if (result && kept) memcpy(wk__data(result), order, (size_t)kept * sizeof *order);
+  wk__free(order);
+  return result;
+}
+
+/* The number of results depends on the values, so there is no shape rule. */
+wk_status wk__cpu_vision_nms(wk__call *c) {
+  WK__ARGS(vision_nms);
+  wk_tensor *dets = c->args[A_dets].tensor, *scores = c->args[A_scores].tensor;
+  if (!dets->storage || !scores->storage) return wk_fail(WK_NOT_IMPLEMENTED, "nms: a meta tensor has no values");
+  WK_TRY(check_boxes(dets, scores));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *result = kept_boxes(dets, scores, c->args[A_iou_threshold].number);
+  wk_scope_end(&scope);
+  c->results[0] = wk__v_tensor(result);
+  return result ? WK_OK : wk_error_category();
+}
+
+/* ==================================================== regions ==================================================== */
+
+typedef struct regions {
+  const void *rois; /* (K, 5) */
+  void *images;     /* (N, C, H, W): read, or the gradient that is written */
+  void *bins;       /* (K, C, rows, columns): written, or the gradient that is read */
+  int32_t *argmax;  /* the same, or NULL */
+  int64_t image_count, channels, height, width, count, rows, columns;
+  double scale;
+  int64_t sampling; /* places of a bin each way; 0: as many as it has pixels */
+  bool aligned, wide;
+  _Atomic int failed; /* one of the following, when a region cannot be used */
+} regions;
+enum { NO_IMAGE = 1, TOO_LARGE, NO_MEMORY };
+
+/* The image of a region, -1 when there is none of its number. */
+static int64_t image_of(regions *r, int64_t k) {
+  double image = element(r->rois, r->wide, 5 * k);
+  if (image >= 0 && image < (double)r->image_count) return (int64_t)image;
+  atomic_store(&r->failed, NO_IMAGE);
+  return -1;
+}
+
+static wk_status failure(const regions *r) {
+  switch (r->failed) {
+    case 0:
+      return WK_OK;
+    case NO_IMAGE:
+      return wk_fail(WK_INDEX_ERROR, "a region is of an image that is not there: there are %lld",
+                     (long long)r->image_count);
+    case TOO_LARGE:
+      return wk_fail(WK_RUNTIME_ERROR, "a region is too large");
+    default:
+      return wk_fail(WK_OUT_OF_MEMORY, "no memory for the places of a region");
+  }
+}
+
+/* ---- means of places between the pixels ---- */
+
+typedef struct place {
+  int64_t at[4];    /* the pixels around it, in a plane */
+  double weight[4]; /* how much of each */
+} place;
+
+/* The places of one region: (rows, columns, down, across). */
+typedef struct grid {
+  place *places;
+  int64_t down, across; /* places of a bin */
+} grid;
+
+/* Between which two of `size` pixels a coordinate lies, and how far behind the first; false when it is outside. */
+static bool find_pixels(bool wide, double x, int64_t size, int64_t *low, int64_t *high, double *behind) {
+  if (!(x >= -1 && x <= (double)size)) return false;
+  if (x <= 0) x = 0;
+  *low = (int64_t)x;
+  if (*low >= size - 1) {
+    *low = *high = size - 1;
+    x = (double)*low;
+  } else {
+    *high = *low + 1;
+  }
+  *behind = rounded(wide, x - (double)*low);
+  return true;
+}
+
+static place place_at(const regions *r, double y, double x) {
+  place p = {{0}, {0}};
+  int64_t top, bottom, left, right;
+  double below, beyond;
+  bool wide = r->wide;
+  if (!find_pixels(wide, y, r->height, &top, &bottom, &below)) return p;
+  if (!find_pixels(wide, x, r->width, &left, &right, &beyond)) return p;
+  double above = rounded(wide, 1 - below), before = rounded(wide, 1 - beyond);
+  p.at[0] = top * r->width + left, p.at[1] = top * r->width + right;
+  p.at[2] = bottom * r->width + left, p.at[3] = bottom * r->width + right;
+  p.weight[0] = rounded(wide, above * before), p.weight[1] = rounded(wide, above * beyond);
+  p.weight[2] = rounded(wide, below * before), p.weight[3] = rounded(wide, below * beyond);
+  return p;
+}
+
+/* One direction of a region: where it begins, a bin's length, places of a bin. */
+typedef struct side {
+  double begin, bin;
+  int64_t places;
+} side;
+
+static bool find_side(regions *r, int64_t k, int first, int64_t bins, side *s) {
+  bool wide = r->wide;
+  double offset = r->aligned ? 0.5 : 0, scale = rounded(wide, r->scale);
+  s->begin = rounded(wide, rounded(wide, element(r->rois, wide, 5 * k + first) * scale) - offset);
+  double end = rounded(wide, rounded(wide, element(r->rois, wide, 5 * k + first + 2) * scale) - offset);
+  double length = rounded(wide, end - s->begin);
+  if (!r->aligned && !(length > 1)) length = 1;
+  s->bin = rounded(wide, length / (double)bins);
+  double places = r->sampling > 0 ? (double)r->sampling : ceil(s->bin);
+  if (!(places <= MOST_SAMPLES)) {
+    atomic_store(&r->failed, TOO_LARGE);
+    return false;
+  }
+  s->places = places > 0 ? (int64_t)places : 0;
+  return true;
+}
+
+static double coordinate(bool wide, const side *s, int64_t bin, int64_t i) {
+  double start = rounded(wide, s->begin + rounded(wide, (double)bin * s->bin));
+  double step = rounded(wide, rounded(wide, ((double)i + 0.5) * s->bin) / (double)s->places);
+  return rounded(wide, start + step);
+}
+
+/* The places of region k; to be freed. False, with the reason noted, when there are none to be had. */
+static bool find_places(regions *r, int64_t k, grid *g) {
+  side down, across;
+  if (!find_side(r, k, 2, r->rows, &down) || !find_side(r, k, 1, r->columns, &across)) return false;
+  g->down = down.places, g->across = across.places;
+  int64_t count;
+  if (__builtin_mul_overflow(r->rows * r->columns, g->down * g->across, &count) || count > (1 << 26)) {
+    atomic_store(&r->failed, TOO_LARGE);
+    return false;
+  }
+  place *p = g->places = wk__alloc((size_t)(count + 1) * sizeof *p);
+  if (!p) {
+    atomic_store(&r->failed, NO_MEMORY);
+    return false;
+  }
+  for (int64_t row = 0; row < r->rows; row++)
+    for (int64_t column = 0; column < r->columns; column++)
+      for (int64_t i = 0; i < g->down; i++)
+        for (int64_t j = 0; j < g->across; j++)
+          *p++ = place_at(r, coordinate(r->wide, &down, row, i), coordinate(r->wide, &across, column, j));
+  return true;
+}
+
+/* The means of a region's bins in one plane, and what their gradient adds to the plane's. */
+#define MEANS(T)                                                                            \
+  static void means_##T(const grid *g, const T *plane, T *out, int64_t bins) {              \
+    int64_t each = g->down * g->across;                                                     \
+    const place *p = g->places;                                                             \
+    for (int64_t b = 0; b < bins; b++) {                                                    \
+      T sum = 0;                                                                            \
+      for (int64_t i = 0; i < each; i++, p++)                                               \
+        sum += (T)p->weight[0] * plane[p->at[0]] + (T)p->weight[1] * plane[p->at[1]] +      \
+               (T)p->weight[2] * plane[p->at[2]] + (T)p->weight[3] * plane[p->at[3]];       \
+      out[b] = sum / (T)(each > 0 ? each : 1);                                              \
+    }                                                                                       \
+  }                                                                                         \
+  static void add_means_##T(const grid *g, T *plane, const T *grad, int64_t bins) {         \
+    int64_t each = g->down * g->across;                                                     \
+    const place *p = g->places;                                                             \
+    for (int64_t b = 0; b < bins; b++)                                                      \
+      for (int64_t i = 0; i < each; i++, p++)                                               \
+        for (int c = 0; c < 4; c++) plane[p->at[c]] += grad[b] * (T)p->weight[c] / (T)each; \
+  }
+
+MEANS(float)
+MEANS(double)
+
+static void align_regions(void *context, int64_t begin, int64_t end) {
+  regions *r = context;
+  int64_t plane = r->height * r->width, bins = r->rows * r->columns;
+  for (int64_t k = begin; k < end && !atomic_load(&r->failed); k++) {
+    int64_t image = image_of(r, k);
+    grid g;
+    if (image < 0 || !find_places(r, k, &g)) return;
+    for (int64_t c = 0; c < r->channels; c++) {
+      int64_t from = (image * r->channels + c) * plane, to = (k * r->channels + c) * bins;
+      if (r->wide)
+        means_double(&g, (double *)r->images + from, (double *)r->bins + to, bins);
+      else
+        means_float(&g, (float *)r->images + from, (float *)r->bins + to, bins);
+    }
+    wk__free(g.places);
+  }
+}
+
+typedef struct one_region {
+  regions *r;
+  grid g;
+  int64_t k, image;
+} one_region;
+
+static void add_channels(void *context, int64_t begin, int64_t end) {
+  const one_region *one = context;
+  const regions *r = one->r;
+  int64_t plane = r->height * r->width, bins = r->rows * r->columns;
+  for (int64_t c = begin; c < end; c++) {
+    int64_t to = (one->image * r->channels + c) * plane, from = (one->k * r->channels + c) * bins;
+    if (r->wide)
+      add_means_double(&one->g, (double *)r->images + to, (const double *)r->bins + from, bins);
+    else
+      add_means_float(&one->g, (float *)r->images + to, (const float *)r->bins + from, bins);
+  }
+}
+
+static void add_regions(regions *r) {
+  for (int64_t k = 0; k < r->count && !atomic_load(&r->failed); k++) {
+    one_region one = {.r = r, .k = k, .image = image_of(r, k)};
+    if (one.image < 0 || !find_places(r, k, &one.g)) return;
+    int64_t each = r->rows * r->columns * one.g.down * one.g.across + 1;
+    wk__parallel_for(r->channels, 1 + GRAIN / each, add_channels, &one);
+    wk__free(one.g.places);
+  }
+}
+
+/* ---- largest elements ---- */
+
+/* The pixels of a bin in one direction: from begin to end - 1. */
+static void find_bin(const regions *r, int64_t k, int first, int64_t bin, int64_t bins, int64_t size, int64_t *begin,
+                     int64_t *end) {
+  bool wide = r->wide;
+  double scale = rounded(wide, r->scale), edge[2];
+  for (int i = 0; i < 2; i++) {
+    double x = round(rounded(wide, element(r->rois, wide, 5 * k + first + 2 * i) * scale));
+    edge[i] = x >= -1e9 && x <= 1e9 ? x : 0;
+  }
+  double length = edge[1] - edge[0] + 1, each = rounded(wide, (length > 1 ? length : 1) / (double)bins);
+  double low = floor(rounded(wide, (double)bin * each)) + edge[0];
+  double high = ceil(rounded(wide, (double)(bin + 1) * each)) + edge[0];
+  *begin = (int64_t)fmin(fmax(low, 0), (double)size), *end = (int64_t)fmin(fmax(high, 0), (double)size);
+}
+
+#define LARGEST(T, LEAST)                                                                                     \
+  static void largest_##T(const T *plane, int64_t width, const int64_t *rows, const int64_t *columns, T *out, \
+                          int32_t *place) {                                                                   \
+    bool empty = rows[1] <= rows[0] || columns[1] <= columns[0];                                              \
+    T best = empty ? 0 : -LEAST;                                                                              \
+    int32_t found = -1;                                                                                       \
+    for (int64_t y = rows[0]; !empty && y < rows[1]; y++)                                                     \
+      for (int64_t x = columns[0]; x < columns[1]; x++)                                                       \
+        if (plane[y * width + x] > best) best = plane[y * width + x], found = (int32_t)(y * width + x);       \
+    *out = best, *place = found;                                                                              \
+  }
+
+LARGEST(float, FLT_MAX)
+LARGEST(double, DBL_MAX)
+
+static void pool_regions(void *context, int64_t begin, int64_t end) {
+  regions *r = context;
+  int64_t plane = r->height * r->width, bins = r->rows * r->columns;
+  for (int64_t k = begin; k < end; k++) {
+    int64_t image = image_of(r, k);
+    if (image < 0) return;
+    for (int64_t b = 0; b < bins; b++) {
+      int64_t rows[2], columns[2];
+      find_bin(r, k, 2, b / r->columns, r->rows, r->height, &rows[0], &rows[1]);
+      find_bin(r, k, 1, b % r->columns, r->columns, r->width, &columns[0], &columns[1]);
+      for (int64_t c = 0; c < r->channels; c++) {
+        int64_t from = (image * r->channels + c) * plane, to = (k * r->channels + c) * bins + b;
+        if (r->wide)
+          largest_double((double *)r->images + from, r->width, rows, columns, (double *)r->bins + to, r->argmax + to);
+        else
+          largest_float((float *)r->images + from, r->width, rows, columns, (float *)r->bins + to, r->argmax + to);
+      }
+    }
+  }
+}
+
+/* Adds each bin's gradient to the pixel that it was. */
+static void add_largest(regions *r) {
+  int64_t plane = r->height * r->width, bins = r->rows * r->columns;
+  for (int64_t k = 0; k < r->count; k++) {
+    int64_t image = image_of(r, k);
+    if (image < 0) return;
+    for (int64_t i = 0; i < r->channels * bins; i++) {
+      int64_t from = k * r->channels * bins + i, to = (image * r->channels + i / bins) * plane + r->argmax[from];
+      if (r->argmax[from] < 0 || r->argmax[from] >= plane) continue;
+      if (r->wide)
+        ((double *)r->images)[to] += ((const double *)r->bins)[from];
+      else
+        ((float *)r->images)[to] += ((const float *)r->bins)[from];
+    }
+  }
+}
+
+/* ==================================================== calls ====================================================== */
+
+/* What the four have in common; `rois` and `given` (images, or the gradient of bins) are the caller's scope's. */
+static regions describe(const wk_tensor *rois, const wk_tensor *given, const wk_tensor *images, const wk_tensor *bins,
+                        double scale) {
+  return (regions){.rois = wk__data(rois),
+                   .images = wk__data(images),
+                   .bins = wk__data(bins),
+                   .image_count = wk__size(images, 0),
+                   .channels = wk__size(images, 1),
+                   .height = wk__size(images, 2),
+                   .width = wk__size(images, 3),
+                   .count = wk__size(rois, 0),
+                   .rows = wk__size(bins, 2),
+                   .columns = wk__size(bins, 3),
+                   .scale = scale,
+                   .wide = given->dtype == WK_FLOAT64};
+}
+
+static int64_t regions_a_thread(const regions *r) { return 1 + GRAIN / (r->channels * r->rows * r->columns + 1); }
+
+static wk_status roi_align(wk__call *c) {
+  WK__ARGS(vision_roi_align);
+  wk_tensor *input = wk_contiguous(c->args[A_input].tensor, NULL), *rois = wk_contiguous(c->args[A_rois].tensor, NULL);
+  if (!input || !rois) return wk_error_category();
+  regions r = describe(rois, input, input, c->outputs[0], c->args[A_spatial_scale].number);
+  r.sampling = wk__arg_int(c, A_sampling_ratio), r.aligned = wk__arg_bool(c, A_aligned);
+  wk__parallel_for(r.count, regions_a_thread(&r), align_regions, &r);
+  return failure(&r);
+}
+
+static wk_status roi_align_backward(wk__call *c) {
+  WK__ARGS(vision_roi_align_backward);
+  wk_tensor *grad = wk_contiguous(c->args[A_grad].tensor, NULL), *rois = wk_contiguous(c->args[A_rois].tensor, NULL);
+  if (!grad || !rois) return wk_error_category();
+  regions r = describe(rois, grad, c->outputs[0], grad, c->args[A_spatial_scale].number);
+  r.sampling = wk__arg_int(c, A_sampling_ratio), r.aligned = wk__arg_bool(c, A_aligned);
+  memset(r.images, 0, (size_t)wk__numel(c->outputs[0]) * wk__itemsize(c->outputs[0]));
+  add_regions(&r);
+  return failure(&r);
+}
+
+static wk_status roi_pool(wk__call *c) {
+  WK__ARGS(vision_roi_pool);
+  wk_tensor *input = wk_contiguous(c->args[A_input].tensor, NULL), *rois = wk_contiguous(c->args[A_rois].tensor, NULL);
+  if (!input || !rois) return wk_error_category();
+  regions r = describe(rois, input, input, c->outputs[0], c->args[A_spatial_scale].number);
+  r.argmax = (int32_t *)wk__data(c->outputs[1]);
+  wk__parallel_for(r.count, regions_a_thread(&r), pool_regions, &r);
+  return failure(&r);
+}
+
+static wk_status roi_pool_backward(wk__call *c) {
+  WK__ARGS(vision_roi_pool_backward);
+  wk_tensor *grad = wk_contiguous(c->args[A_grad].tensor, NULL), *rois = wk_contiguous(c->args[A_rois].tensor, NULL);
+  wk_tensor *argmax = wk_contiguous(c->args[A_argmax].tensor, NULL);
+  if (!grad || !rois || !argmax) return wk_error_category();
+  regions r = describe(rois, grad, c->outputs[0], grad, c->args[A_spatial_scale].number);
+  r.argmax = (int32_t *)wk__data(argmax);
+  memset(r.images, 0, (size_t)wk__numel(c->outputs[0]) * wk__itemsize(c->outputs[0]));
+  add_largest(&r);
+  return failure(&r);
+}
+
+static wk_status in_scope(wk__call *c, wk_status (*run)(wk__call *)) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = run(c);
+  wk_scope_end(&scope);
+  return status;
+}
+
+wk_status wk__cpu_vision_roi_align(wk__call *c) { return in_scope(c, roi_align); }
+wk_status wk__cpu_vision_roi_align_backward(wk__call *c) { return in_scope(c, roi_align_backward); }
+wk_status wk__cpu_vision_roi_pool(wk__call *c) { return in_scope(c, roi_pool); }
+wk_status wk__cpu_vision_roi_pool_backward(wk__call *c) { return in_scope(c, roi_pool_backward); }

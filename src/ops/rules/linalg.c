@@ -1,0 +1,339 @@
+/* Linear algebra: shapes and derivatives of factorisations. Results lie as LAPACK leaves them, column after column.
+ * In a comment dX is the gradient of X. Sources of the derivatives: M. Giles, "Collected matrix derivative results"
+ * (2008); S. Walter and others, "Algorithmic differentiation of linear algebra functions" (2012). Tests: tests/ops/
+ * (values, finite differences), tests/python/test_linalg.py. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "wick/operators.h"
+
+#define ARG(i) (v->args[i].tensor)
+#define NONE ((wk_value){0})
+
+/* ==================================================== shapes ==================================================== */
+
+static wk_status check(const wk__call *c, bool square) {
+  const wk_tensor *a = c->args[0].tensor;
+  const char *name = c->op->base_name;
+  if (a->ndim < 2) return wk_fail(WK_RUNTIME_ERROR, "%s: The input tensor A must have at least 2 dimensions.", name);
+  if (square && !wk_int_eq(a->sizes[a->ndim - 1], a->sizes[a->ndim - 2]))
+    return wk_fail(WK_RUNTIME_ERROR, "%s: A must be batches of square matrices, but they are %lld by %lld matrices",
+                   name, wk__shown(a->sizes[a->ndim - 2]), wk__shown(a->sizes[a->ndim - 1]));
+  if (a->dtype == WK_FLOAT32 || a->dtype == WK_FLOAT64) return WK_OK;
+  if (a->dtype == WK_FLOAT16 || a->dtype == WK_BFLOAT16)
+    return wk_fail(WK_RUNTIME_ERROR, "%s: Low precision dtypes not supported. Got %s", name,
+                   wk__dtype_legacy((wk_dtype)a->dtype));
+  return wk_fail(WK_RUNTIME_ERROR, "%s: Expected a floating point or complex tensor as input. Got %s", name,
+                 wk__dtype_legacy((wk_dtype)a->dtype));
+}
+
+/* Batches of a's, then `last` (rank) sizes; matrices column after column. */
+static void give(wk__call *c, int r, const wk_int *last, int rank, wk_dtype dtype) {
+  const wk_tensor *a = c->args[0].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  int lead = a->ndim - 2;
+  memcpy(sizes, a->sizes, (size_t)lead * sizeof *sizes);
+  memcpy(sizes + lead, last, (size_t)rank * sizeof *sizes);
+  wk__spec_contiguous(&c->specs[r], dtype, a->device, lead + rank, sizes);
+  if (rank != 2) return;
+  c->specs[r].strides[lead] = wk_int_of(1);
+  c->specs[r].strides[lead + 1] = wk_int_max(last[0], wk_int_of(1));
+}
+static wk_int rows(const wk_tensor *a) { return a->sizes[a->ndim - 2]; }
+static wk_int columns(const wk_tensor *a) { return a->sizes[a->ndim - 1]; }
+static wk_int least(const wk_tensor *a) { return wk_int_min(rows(a), columns(a)); }
+static wk_dtype dtype_of(const wk__call *c) { return (wk_dtype)c->args[0].tensor->dtype; }
+
+wk_status wk__meta_lu_factor(wk__call *c) {
+  WK_TRY(check(c, false));
+  const wk_tensor *a = c->args[WK__ARG(linalg_lu_factor_ex, A)].tensor;
+  wk_int last[] = {rows(a), columns(a)}, k = least(a);
+  give(c, 0, last, 2, dtype_of(c));
+  give(c, 1, &k, 1, WK_INT32);
+  give(c, 2, c->args[WK__ARG(linalg_lu_factor_ex, A)].tensor->sizes, 0, WK_INT32);
+  return WK_OK;
+}
+wk_status wk__meta_lu_order(wk__call *c) {
+  WK__ARGS(_lu_order);
+  const wk_tensor *pivots = c->args[A_pivots].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  if (pivots->dtype != WK_INT32 || pivots->ndim < 1)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "torch.lu_unpack: LU_pivots is expected to be a contiguous tensor of torch.int32 "
+                   "dtype.\nNote: this function is intended to be used with the output produced by "
+                   "torch.linalg.lu_factor");
+  memcpy(sizes, pivots->sizes, pivots->ndim * sizeof *sizes);
+  sizes[pivots->ndim - 1] = c->args[A_size].integer;
+  wk__spec_contiguous(&c->specs[0], WK_INT64, pivots->device, pivots->ndim, sizes);
+  return WK_OK;
+}
+static wk_status check_right(const wk__call *c) {
+  const wk_tensor *a = c->args[0].tensor, *b = c->args[WK__ARG(_linalg_solve, B)].tensor;
+  if (a->ndim == b->ndim && wk_int_eq(rows(a), rows(b)) && a->dtype == b->dtype) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "%s: Incompatible shapes of A and B for the equation AX = B", c->op->base_name);
+}
+wk_status wk__meta_linalg_solve(wk__call *c) {
+  WK__ARGS(_linalg_solve);
+  WK_TRY(check(c, true));
+  WK_TRY(check_right(c));
+  wk_int last[] = {rows(c->args[A_B].tensor), columns(c->args[A_B].tensor)};
+  give(c, 0, last, 2, dtype_of(c));
+  give(c, 1, c->args[A_A].tensor->sizes, 0, WK_INT32);
+  return WK_OK;
+}
+wk_status wk__meta_solve_triangular(wk__call *c) {
+  WK_TRY(check(c, true));
+  WK_TRY(check_right(c));
+  wk_int last[] = {rows(c->args[WK__ARG(_linalg_solve_triangular, B)].tensor),
+                   columns(c->args[WK__ARG(_linalg_solve_triangular, B)].tensor)};
+  give(c, 0, last, 2, dtype_of(c));
+  return WK_OK;
+}
+wk_status wk__meta_determinant(wk__call *c) {
+  WK_TRY(check(c, true));
+  for (int r = 0; r < c->op->schema.result_count; r++) give(c, r, c->args[0].tensor->sizes, 0, dtype_of(c));
+  return WK_OK;
+}
+wk_status wk__meta_cholesky(wk__call *c) {
+  WK__ARGS(_linalg_cholesky);
+  WK_TRY(check(c, true));
+  wk_int last[] = {rows(c->args[A_A].tensor), columns(c->args[A_A].tensor)};
+  give(c, 0, last, 2, dtype_of(c));
+  give(c, 1, c->args[A_A].tensor->sizes, 0, WK_INT32);
+  return WK_OK;
+}
+wk_status wk__meta_eigh(wk__call *c) {
+  WK_TRY(check(c, true));
+  wk_int last[] = {rows(c->args[WK__ARG(_linalg_eigh, A)].tensor), columns(c->args[WK__ARG(_linalg_eigh, A)].tensor)};
+  give(c, 0, last, 1, dtype_of(c));
+  give(c, 1, last, 2, dtype_of(c));
+  return WK_OK;
+}
+wk_status wk__meta_qr(wk__call *c) {
+  WK_TRY(check(c, false));
+  const wk_tensor *a = c->args[WK__ARG(linalg_qr, A)].tensor;
+  const char *mode = c->args[WK__ARG(linalg_qr, mode)].string;
+  bool whole = strcmp(mode, "complete") == 0, alone = strcmp(mode, "r") == 0;
+  if (!whole && !alone && strcmp(mode, "reduced") != 0)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "qr received unrecognized mode '%s' but expected one of 'reduced' (default), 'r', or 'complete'",
+                   mode);
+  wk_int k = whole ? rows(a) : least(a), q[] = {rows(a), k}, r[] = {k, columns(a)}, none = wk_int_of(0);
+  give(c, 0, q, 2, dtype_of(c));
+  if (alone) wk__spec_contiguous(&c->specs[0], dtype_of(c), a->device, 1, &none);
+  give(c, 1, r, 2, dtype_of(c));
+  return WK_OK;
+}
+wk_status wk__meta_svd(wk__call *c) {
+  WK_TRY(check(c, false));
+  const wk_tensor *a = c->args[WK__ARG(_linalg_svd, A)].tensor;
+  if (wk_int_lt(rows(a), columns(a))) return wk_fail(WK_RUNTIME_ERROR, "svd: expected no more columns than rows");
+  wk_int n = columns(a), u[] = {rows(a), n}, square[] = {n, n};
+  give(c, 0, u, 2, dtype_of(c));
+  give(c, 1, &n, 1, dtype_of(c));
+  give(c, 2, square, 2, dtype_of(c));
+  return WK_OK;
+}
+wk_status wk__meta_geqrf(wk__call *c) {
+  WK__ARGS(geqrf);
+  WK_TRY(check(c, false));
+  wk_int last[] = {rows(c->args[A_self].tensor), columns(c->args[A_self].tensor)}, k = least(c->args[A_self].tensor);
+  give(c, 0, last, 2, dtype_of(c));
+  give(c, 1, &k, 1, dtype_of(c));
+  return WK_OK;
+}
+wk_status wk__meta_householder_product(wk__call *c) {
+  WK__ARGS(linalg_householder_product);
+  WK_TRY(check(c, false));
+  const wk_tensor *a = c->args[A_input].tensor, *tau = c->args[A_tau].tensor;
+  if (wk_int_lt(rows(a), columns(a)))
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "torch.linalg.householder_product: input.shape[-2] must be greater than or equal to input.shape[-1]");
+  if (tau->ndim != a->ndim - 1 || wk_int_lt(columns(a), tau->sizes[tau->ndim - 1]))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "torch.linalg.householder_product: input.shape[-1] must be greater than or equal to tau.shape[-1]");
+  wk_int last[] = {rows(a), columns(a)};
+  give(c, 0, last, 2, dtype_of(c));
+  return WK_OK;
+}
+
+/* =================================================== derivatives ================================================= */
+
+static wk_tensor *turned(wk_tensor *t) { return wk_transpose_int(t, -2, -1); }
+static wk_tensor *product(wk_tensor *a, wk_tensor *b) { return wk_matmul(a, b); }
+static wk_tensor *sum_of(wk_tensor *a, wk_tensor *b) { return !a ? b : !b ? a : wk_add(a, b, wk__v_int(1)); }
+static wk_tensor *less(wk_tensor *a, wk_tensor *b) { return wk_sub(a, b, wk__v_int(1)); }
+static wk_tensor *half(wk_tensor *t) { return wk_mul_Scalar(t, wk__v_double(0.5)); }
+static wk_tensor *as_column(wk_tensor *t) { return wk_unsqueeze(t, -1); }
+static wk_tensor *as_row(wk_tensor *t) { return wk_unsqueeze(t, -2); }
+static wk_tensor *first_rows(wk_tensor *t, wk_int n) {
+  return wk_slice(t, -2, wk__v_int(0), wk__v_size(n), wk_int_of(1));
+}
+static wk_tensor *rows_from(wk_tensor *t, wk_int n) { return wk_slice(t, -2, wk__v_size(n), NONE, wk_int_of(1)); }
+static wk_tensor *first_columns(wk_tensor *t, wk_int n) {
+  return wk_slice(t, -1, wk__v_int(0), wk__v_size(n), wk_int_of(1));
+}
+static wk_tensor *columns_from(wk_tensor *t, wk_int n) { return wk_slice(t, -1, wk__v_size(n), NONE, wk_int_of(1)); }
+/* The solution of a x = b with a triangle; `transposed`: of a^T x = b. */
+static wk_tensor *triangle(wk_tensor *a, wk_tensor *b, bool upper, bool unit, bool transposed) {
+  return transposed ? wk__linalg_solve_triangular(turned(a), b, !upper, unit)
+                    : wk__linalg_solve_triangular(a, b, upper, unit);
+}
+/* b a^-1 and b a^-T */
+static wk_tensor *from_right(wk_tensor *b, wk_tensor *a, bool upper, bool unit, bool transposed) {
+  return turned(triangle(a, turned(b), upper, unit, !transposed));
+}
+static wk_tensor *solved(wk_tensor *a, wk_tensor *b) {
+  wk_tensor *results[2] = {NULL};
+  wk_value args[] = {wk__v_tensor(a), wk__v_tensor(b)};
+  if (!a || !b || wk__call_tensors(WK__OP(_linalg_solve), args, results, 2) != WK_OK) return NULL;
+  return results[0];
+}
+static wk_tensor *identity(const wk_tensor *like) {
+  wk_int n = columns(like);
+  wk_value device = {.tag = WK_VALUE_DEVICE, .device = like->device};
+  return wk_eye_m(n, n, (wk_dtype)like->dtype, device);
+}
+
+/* dB = A^-T dX, dA = -dB X^T */
+wk_status wk__vjp_linalg_solve(wk__vjp *v) {
+  WK__ARGS(_linalg_solve);
+  wk_tensor *g = solved(turned(ARG(A_A)), v->grads[0]);
+  if (wk__needs(v, A_A)) WK_TRY(wk__vjp_set(v, A_A, wk_neg(product(g, turned(v->results[0])))));
+  return wk__needs(v, A_B) ? wk__vjp_set(v, A_B, g) : WK_OK;
+}
+wk_status wk__vjp_solve_triangular(wk__vjp *v) {
+  WK__ARGS(_linalg_solve_triangular);
+  bool upper = v->args[A_upper].boolean, unit = v->args[A_unitriangular].boolean;
+  wk_tensor *g = triangle(ARG(A_self), v->grads[0], upper, unit, true);
+  if (wk__needs(v, A_self)) {
+    wk_tensor *whole = wk_neg(product(g, turned(v->results[0])));
+    WK_TRY(wk__vjp_set(v, A_self, upper ? wk_triu(whole, unit) : wk_tril(whole, -(int64_t)unit)));
+  }
+  return wk__needs(v, A_B) ? wk__vjp_set(v, A_B, g) : WK_OK;
+}
+
+/* factor A^-T */
+static wk_tensor *inverse_turned(wk_tensor *a, wk_tensor *factor) {
+  wk_tensor *right = wk_mul(as_column(as_column(factor)), identity(a));
+  return solved(turned(a), right);
+}
+wk_status wk__vjp_det(wk__vjp *v) {
+  WK__ARGS(linalg_det);
+  return wk__vjp_set(v, A_A, inverse_turned(ARG(A_A), wk_mul(v->grads[0], v->results[0])));
+}
+wk_status wk__vjp_slogdet(wk__vjp *v) {
+  WK__ARGS(linalg_slogdet);
+  if (!v->grads[1]) return wk__vjp_set(v, A_A, wk_zeros_like(ARG(A_A), WK_DTYPE_NONE, NONE, NULL));
+  return wk__vjp_set(v, A_A, inverse_turned(ARG(A_A), v->grads[1]));
+}
+
+/* Of a square matrix: L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T. The triangles of a packed matrix stand beside each
+ * other, and so do their gradients. */
+static wk_tensor *lu_square(wk_tensor *lu, wk_tensor *gl, wk_tensor *gu) {
+  wk_tensor *l = sum_of(wk_tril(lu, -1), identity(lu)), *u = wk_triu(lu, 0);
+  wk_tensor *middle = sum_of(wk_tril(product(turned(l), gl), -1), wk_triu(product(gu, turned(u)), 0));
+  return from_right(triangle(lu, middle, false, true, true), lu, true, false, true);
+}
+/* More rows: L2 = A2 U^-1. */
+static wk_tensor *lu_high(wk_tensor *lu, wk_tensor *g) {
+  wk_int n = columns(lu);
+  wk_tensor *top = first_rows(lu, n), *g_top = first_rows(g, n);
+  wk_tensor *below = from_right(rows_from(g, n), top, true, false, true);
+  wk_tensor *gu = less(wk_triu(g_top, 0), product(turned(rows_from(lu, n)), below));
+  wk_tensor *parts[] = {lu_square(top, wk_tril(g_top, -1), wk_triu(gu, 0)), below};
+  return parts[0] && parts[1] ? wk_cat(parts, 2, -2) : NULL;
+}
+/* More columns: U2 = L^-1 A2. */
+static wk_tensor *lu_wide(wk_tensor *lu, wk_tensor *g) {
+  wk_int m = rows(lu);
+  wk_tensor *left = first_columns(lu, m), *g_left = first_columns(g, m);
+  wk_tensor *beside = triangle(left, columns_from(g, m), false, true, true);
+  wk_tensor *gl = less(wk_tril(g_left, -1), product(beside, turned(columns_from(lu, m))));
+  wk_tensor *parts[] = {lu_square(left, wk_tril(gl, -1), wk_triu(g_left, 0)), beside};
+  return parts[0] && parts[1] ? wk_cat(parts, 2, -1) : NULL;
+}
+wk_status wk__vjp_lu_factor(wk__vjp *v) {
+  wk_tensor *lu = v->results[0], *g = v->grads[0], *order = NULL;
+  wk_tensor *of_sorted = wk_int_lt(columns(lu), rows(lu))   ? lu_high(lu, g)
+                         : wk_int_lt(rows(lu), columns(lu)) ? lu_wide(lu, g)
+                                                            : lu_square(lu, wk_tril(g, -1), wk_triu(g, 0));
+  /* P: the rows of the identity, exchanged as the pivots say */
+  order = wk__lu_order(v->results[1], rows(lu));
+  wk_tensor *index = order ? wk_expand(as_column(order), lu->sizes, lu->ndim, false) : NULL;
+  wk_tensor *zeros = wk_zeros_like(lu, WK_DTYPE_NONE, NONE, NULL);
+  return wk__vjp_set(v, WK__ARG(linalg_lu_factor_ex, A),
+                     index && of_sorted ? wk_scatter_src(zeros, -2, index, of_sorted) : NULL);
+}
+
+/* (S + S^T) / 2 with S = L^-T tril(L^T dL) L^-1, its diagonal halved */
+wk_status wk__vjp_cholesky(wk__vjp *v) {
+  wk_tensor *l = v->results[0], *whole = product(turned(l), wk_tril(v->grads[0], 0));
+  wk_tensor *phi = half(sum_of(wk_tril(whole, 0), wk_tril(whole, -1)));
+  wk_tensor *s = from_right(triangle(l, phi, false, false, true), l, false, false, false);
+  return wk__vjp_set(v, WK__ARG(_linalg_cholesky, A), half(sum_of(s, turned(s))));
+}
+
+/* 1 / (x_j - x_i) beside the diagonal, where it is 0 */
+static wk_tensor *quotients(wk_tensor *x) {
+  wk_tensor *apart = less(as_row(x), as_column(x)), *one = identity(apart);
+  wk_tensor *diagonal = wk_ne_Scalar(one, wk__v_int(0));
+  return wk_where_ScalarSelf(diagonal, wk__v_int(0), wk_reciprocal(sum_of(apart, one)));
+}
+/* V (diag(dw) + (V^T dV) / (w_j - w_i)) V^T */
+wk_status wk__vjp_eigh(wk__vjp *v) {
+  wk_tensor *w = v->results[0], *vectors = v->results[1], *gw = v->grads[0], *gv = v->grads[1], *middle = NULL;
+  if (gv) middle = wk_mul(product(turned(vectors), gv), quotients(w));
+  if (gw) middle = sum_of(middle, wk_mul(as_row(gw), identity(vectors)));
+  return wk__vjp_set(v, WK__ARG(_linalg_eigh, A), product(product(vectors, middle), turned(vectors)));
+}
+
+/* (dQ + Q S) R^-T with S the lower triangle of M = R dR^T - dQ^T Q in both places */
+static wk_tensor *qr_high(wk_tensor *q, wk_tensor *r, wk_tensor *gq, wk_tensor *gr) {
+  wk_tensor *m = gr ? product(r, turned(gr)) : NULL;
+  if (gq) m = m ? less(m, product(turned(gq), q)) : wk_neg(product(turned(gq), q));
+  wk_tensor *s = sum_of(wk_tril(m, 0), turned(wk_tril(m, -1)));
+  return from_right(sum_of(gq, product(q, s)), r, true, false, true);
+}
+/* More columns: A = (X, Y), R = (U, V), X = Q U and V = Q^T Y. */
+static wk_tensor *qr_wide(wk_tensor *q, wk_tensor *r, wk_tensor *gq, wk_tensor *gr) {
+  wk_int m = rows(r);
+  wk_tensor *u = first_columns(r, m), *y = product(q, columns_from(r, m));
+  wk_tensor *gu = gr ? first_columns(gr, m) : NULL, *gv = gr ? columns_from(gr, m) : NULL;
+  if (gv) gq = sum_of(gq, product(y, turned(gv)));
+  wk_tensor *beside = gv ? product(q, gv) : wk_zeros_like(y, WK_DTYPE_NONE, NONE, NULL);
+  wk_tensor *parts[] = {qr_high(q, u, gq, gu), beside};
+  return parts[0] && parts[1] ? wk_cat(parts, 2, -1) : NULL;
+}
+wk_status wk__vjp_qr(wk__vjp *v) {
+  const char *mode = v->args[WK__ARG(linalg_qr, mode)].string;
+  wk_tensor *q = v->results[0], *r = v->results[1];
+  if (strcmp(mode, "r") == 0)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "The derivative of linalg.qr depends on Q, which is not computed when mode='r'. "
+                   "Please use linalg.qr(A, mode='reduced') if you are going to require gradients.");
+  if (strcmp(mode, "complete") == 0 && wk_int_lt(columns(r), rows(r)))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "The QR decomposition is not differentiable when mode='complete' and nrows > ncols.");
+  bool wide = wk_int_lt(rows(r), columns(r));
+  return wk__vjp_set(v, WK__ARG(linalg_qr, A),
+                     wide ? qr_wide(q, r, v->grads[0], v->grads[1]) : qr_high(q, r, v->grads[0], v->grads[1]));
+}
+
+/* x - x^T */
+static wk_tensor *skew(wk_tensor *x) { return less(x, turned(x)); }
+/* What of g is orthogonal to the columns of q. */
+static wk_tensor *outside(wk_tensor *q, wk_tensor *g) { return less(g, product(q, product(turned(q), g))); }
+/* U ((skew(U^T dU) / E) S + S (skew(V^T dV) / E) + diag(dS)) V^T with E = s_j^2 - s_i^2, and what dU and dV have
+ * outside of U and V */
+wk_status wk__vjp_svd(wk__vjp *v) {
+  wk_tensor *u = v->results[0], *s = v->results[1], *w = v->results[2];
+  wk_tensor *gu = v->grads[0], *gs = v->grads[1], *gw = v->grads[2], *middle = NULL, *more = NULL;
+  wk_tensor *e = gu || gw ? quotients(wk_mul(s, s)) : NULL;
+  if (gu) middle = wk_mul(wk_mul(skew(product(turned(u), gu)), e), as_row(s));
+  if (gw) middle = sum_of(middle, wk_mul(as_column(s), wk_mul(skew(product(turned(w), gw)), e)));
+  if (gs) middle = sum_of(middle, wk_mul(as_row(gs), identity(w)));
+  if (gu && wk_int_lt(columns(u), rows(u))) more = wk_div(outside(u, gu), as_row(s));
+  wk_tensor *left = product(u, middle);
+  return wk__vjp_set(v, WK__ARG(_linalg_svd, A), product(more ? sum_of(left, more) : left, turned(w)));
+}

@@ -1,0 +1,52 @@
+"""torch.linalg, torch.masked, torch.special and windows against PyTorch: values, gradients, error texts."""
+
+import pytest
+from compare import outcome, same, torch
+
+import wick
+
+VALUES = [
+    "linalg.lu(a)", "linalg.lu(a[:2])", "linalg.lu(a.mT[:2])", "linalg.lu_factor(b)", "linalg.qr(a)", "linalg.qr(a, 'complete')",
+    "linalg.qr(a[:2])", "linalg.qr(a, 'r')[1]", "geqrf(a)", "linalg.cholesky(s)", "linalg.cholesky(s, upper=True)",
+    "cholesky_inverse(linalg.cholesky(s))", "linalg.eigvalsh(s)", "linalg.svdvals(a)", "linalg.solve(s, a)",
+    "linalg.solve(s, a[:, 0])", "linalg.solve(s, a.mT, left=False)", "linalg.inv(b)", "linalg.det(b)", "linalg.slogdet(b)",
+    "logdet(s)", "linalg.pinv(a)", "linalg.pinv(s, hermitian=True)", "linalg.matrix_rank(a)", "linalg.matrix_power(s, 3)",
+    "linalg.matrix_power(s, -2)", "linalg.matrix_exp(s * 0.3)", "linalg.cond(s)", "linalg.cond(s, 1)", "linalg.norm(a, 'nuc')",
+    "linalg.matrix_norm(b, -2)", "linalg.vander(a, N=3)", "linalg.multi_dot([a.mT, s, a])", "linalg.cross(b, b.mT)",
+    "linalg.vecdot(a, a, dim=0)", "linalg.householder_product(*geqrf(a))", "linalg.lstsq(a, s, driver='gelsd')",
+    "ormqr(*geqrf(a[:, :3]), s)", "triangular_solve(a, s)", "cov(a)", "corrcoef(a)", "histogram(a, 5)", "gradient(a)",
+    "masked.var(a, 1, mask=a > 0)", "masked.softmin(a, 0, mask=a > -1)", "signal.windows.kaiser(7, beta=5.0)",
+    "signal.windows.gaussian(6, sym=False)", "special.zeta(a.abs() + 1.5, a.abs())", "special.airy_ai(a * 4)",
+    "special.i1e(a * 9)", "special.bessel_y1(a.abs() * 9)", "special.gammaincc(a.abs(), a.abs() * 3)", "polygamma(2, a)",
+]  # fmt: skip
+ERRORS = [
+    "linalg.inv(zeros(2, 2))", "linalg.solve(zeros(2, 2), zeros(2))", "linalg.cholesky(-eye(3))", "linalg.det(a[:2])",
+    "linalg.eigh(zeros(3))", "linalg.norm(a, 3)", "linalg.matrix_norm(a, 'sum')", "linalg.cross(a, a[0])",
+    "linalg.qr(a, 'half')", "linalg.inv(eye(2).half())", "linalg.solve(s, zeros(3, 1, dtype=float64))",
+    "cov(zeros(1, 1, 1))", "histogram(a, 0)", "special.zeta(a.half(), a.half())", "special.gammainc(ones(2).long(), ones(2).long())",
+    "signal.windows.hann(-1)", "signal.windows.gaussian(3, std=-1)", "masked.sum(a, (0, 0))", "mvlgamma(a, 0)",
+]  # fmt: skip
+
+
+def called(t, call):
+    t.manual_seed(3)
+    names = {name: getattr(t, name) for name in dir(t) if not name.startswith("_")}
+    b = t.randn(2, 3, 3, dtype=t.float64)
+    a = t.randn(3, 4, dtype=t.float64).mT if "[:, :3]" in call else t.randn(4, 3, dtype=t.float64)
+    s = t.eye(a.shape[0], dtype=t.float64) * 3 + a @ a.mT if a.shape[0] > 2 else None
+    import importlib
+
+    names |= {name: importlib.import_module(f"{t.__name__}.{name}") for name in ("linalg", "masked", "special", "signal")}
+    return eval(call, names | {n: getattr(t, n) for n in ("geqrf", "ormqr", "float64")} | {"a": a, "b": b, "s": s})
+
+
+@pytest.mark.parametrize("call", VALUES)
+def test_values(call):
+    assert not str(outcome(lambda t: called(t, call), torch)[0]).startswith(("RuntimeError", "NameError", "TypeError"))
+    same(lambda t: called(t, call), 1e-6 if "windows" in call else 1e-9)
+
+
+@pytest.mark.parametrize("call", ERRORS)
+def test_errors(call):
+    theirs, ours = outcome(lambda t: called(t, call), torch)[0], outcome(lambda t: called(t, call), wick)[0]
+    assert isinstance(theirs, str) and theirs == ours
