@@ -9,6 +9,8 @@
 # make fuzz     100,000 random programs, eager against compiled and plain against captured, other ones each time;
 #               SEED=7 and COUNT=500 as well
 # make parity-full   parity, and 500 random calls of every operator with both
+# make libraries     models of timm, transformers and torchvision against PyTorch's recorded losses, in an environment of
+#                    their own, .venv-libraries; libraries-full: all 163 of them
 PYTHON ?= python3
 # A PYTHON that is asked for by name has folders of its own, so that several versions are built side by side.
 ifeq ($(origin PYTHON),file)
@@ -41,7 +43,7 @@ PYTEST := -m pytest
 existing = $(wildcard $(1))
 
 
-.PHONY: torch pictures build build-tests demo test test-capture test-files build-python fuzz lint floor parity parity-full bench docs format clean
+.PHONY: libraries libraries-full torch pictures build build-tests demo test test-capture test-files build-python fuzz lint floor parity parity-full bench docs format clean
 
 build: $(VENV)/.ready
 	@[ -f $(BUILD)/build.ninja ] || meson setup $(BUILD) $(RELEASE_SETUP)
@@ -106,6 +108,19 @@ pictures: $(VENV)/.ready
 
 parity-full: parity
 	$(BIN)/python tests/parity/random_calls.py --count 500 --jobs 2 --report $(BUILD)/random_calls.txt
+
+# The libraries want torch, which wick is: nothing is installed but what is named.
+LIBRARIES := .venv-libraries$(VERSION)
+$(LIBRARIES)/.ready: tests/libraries/requirements.txt
+	$(PYTHON) -m venv $(LIBRARIES)
+	$(LIBRARIES)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r $< && touch $@ || \
+	  echo "the libraries cannot be installed here: nothing to run"
+
+libraries: build $(LIBRARIES)/.ready
+	[ ! -f $(LIBRARIES)/.ready ] || PYTHONPATH=$(CURDIR)/$(BUILD)/python $(LIBRARIES)/bin/python $(PYTEST) tests/libraries
+
+libraries-full: export WICK_ALL_MODELS = 1
+libraries-full: libraries
 
 floor: build
 	$(BIN)/python $(PYTEST) .ci/test_floor.py

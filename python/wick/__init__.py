@@ -57,7 +57,7 @@ _LAZY = {
     **dict.fromkeys(
         (
             "aminmax atleast_1d atleast_2d atleast_3d bincount block_diag broadcast_tensors bucketize "
-            "cartesian_prod cdist chain_matmul column_stack combinations conj cummax cummin cumulative_trapezoid "
+            "cartesian_prod cdist chain_matmul column_stack combinations conj ctc_loss cummax cummin cumulative_trapezoid "
             "diag_embed diagflat dsplit dstack einsum fliplr flipud gcd histc hsplit hstack index_reduce isin "
             "isreal kthvalue lcm logcumsumexp masked_scatter median meshgrid mode nanmedian nanquantile "
             "pdist positive quantile real renorm resolve_conj resolve_neg row_stack searchsorted tensor_split "

@@ -13,6 +13,7 @@ _LATE = {
     "combinations diag_embed diagflat dsplit dstack fliplr flipud hsplit hstack meshgrid row_stack "
     "tensor_split unravel_index vsplit vstack",
     "products": "chain_matmul multi_dot tensordot vander",
+    "ctc": "ctc_loss",
     "einsum": "einsum",
     "distances": "cdist pdist",
     "order": "aminmax kthvalue median mode nanmedian nanquantile quantile",

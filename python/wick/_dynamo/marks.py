@@ -68,8 +68,10 @@ def mark_static(t, index=None):
 
 
 def mark_static_address(t, guard=False):
-    """Says that a tensor stays where it is. Graphs here ask for the place of each tensor in each run: nothing is kept."""
+    """Says that a tensor stays where it is. Graphs here ask for the place of each tensor in each run: nothing
+    depends on it."""
     from .._C import Tensor
 
     if not isinstance(t, Tensor):
         raise TypeError(f"mark_static_address expects a tensor but received {type(t)}")
+    t._dynamo_static_input_type = "guarded" if guard else "unguarded"

@@ -11,6 +11,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 
 from .engines import Engine
 
@@ -35,30 +36,36 @@ class Failed(RuntimeError):
 class Process:
     """A worker under an engine; engine=None: one that loads neither wick nor PyTorch. `with` ends it."""
 
-    def __init__(self, engine=None, cold=False):
-        """cold: compiled code is kept in a new folder, which is removed at the end."""
+    def __init__(self, engine=None, cold=False, worker=WORKER, threads=None):
+        """cold: compiled code is kept in a new folder, which is removed at the end. worker: the script that answers."""
         self.folder = tempfile.TemporaryDirectory(prefix="wick-bench-")
         plain = Engine("none", "no engine", "none", False)
         engine = engine or plain
         self.name = engine.name
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen(
-            engine.command(WORKER),
+            engine.command(worker),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
             text=True,
-            env=engine.environment(cache=self.folder.name if cold else None),
+            env=engine.environment(threads, self.folder.name if cold else None),
         )
 
-    def ask(self, **request):
-        """The answer to a request of worker.py, a dict. Raises Failed when the process ends instead."""
+    def ask(self, limit=None, **request):
+        """The answer to a request of the worker, a dict. Raises Failed when the process ends instead, and ends it
+        after `limit` seconds."""
+        timer = threading.Timer(limit or 0, self.process.kill)
+        if limit:
+            timer.start()
         try:
             self.process.stdin.write(json.dumps(request) + "\n")
             self.process.stdin.flush()
             answer = self.process.stdout.readline()
         except BrokenPipeError:
             answer = ""
+        finally:
+            timer.cancel()
         if not answer:
             self.process.wait()
             self.errors.seek(0)

@@ -27,7 +27,7 @@ globals().update({name: getattr(_C, operator) for name, operator in _ALIASES.ite
 _LATE = {
     "attention": "multi_head_attention_forward",
     "embedding_bag": "embedding_bag",
-    "losses": "cosine_embedding_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss multi_margin_loss "
+    "losses": "cosine_embedding_loss ctc_loss gaussian_nll_loss hinge_embedding_loss margin_ranking_loss multi_margin_loss "
     "multilabel_margin_loss multilabel_soft_margin_loss pairwise_distance pdist poisson_nll_loss soft_margin_loss "
     "triplet_margin_loss triplet_margin_with_distance_loss",
     "norm": "instance_norm local_response_norm",

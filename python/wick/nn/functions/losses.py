@@ -3,6 +3,7 @@
 import math
 
 from ... import _C
+from ...functions.ctc import ctc_loss as _ctc_loss
 from ..functional import _handle, _reduction, logsigmoid
 
 
@@ -215,3 +216,12 @@ def pdist(input, p=2.0):
         raise RuntimeError("pdist only supports non-negative p values")
     rows, columns = _C.triu_indices(input.size(0), input.size(0), 1)
     return (input[rows] - input[columns]).norm(p, 1)
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean", zero_infinity=False):
+    """What the sequences targets (N, S) cost under log_probs (T, N, C), with blanks between and each class any number of
+    times: Graves et al., 2006."""
+    if _C._overrides and _C._has_torch_function_variadic(log_probs, targets, input_lengths, target_lengths):
+        return _handle(ctc_loss, (log_probs, targets, input_lengths, target_lengths), **locals())
+    reduction = _reduction(None, None, reduction)
+    return _ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)

@@ -204,3 +204,22 @@ class TripletMarginWithDistanceLoss(_Loss):
             swap=self.swap,
             reduction=self.reduction,
         )
+
+
+class CTCLoss(_Loss):
+    """What sequences of classes cost under log-probabilities (T, N, C) of a class or a blank at each step.
+
+    loss = nn.CTCLoss()(wick.randn(9, 2, 5).log_softmax(2), wick.tensor([[1, 2], [3, 3]]), [9, 9], [2, 2])
+    """
+
+    __constants__ = ["blank", "reduction"]
+
+    def __init__(self, blank=0, reduction="mean", zero_infinity=False):
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(self, log_probs, targets, input_lengths, target_lengths):
+        return F.ctc_loss(
+            log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity
+        )
