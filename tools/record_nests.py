@@ -44,7 +44,9 @@ def calls():
 def recorded():
     """The text of built.nests as the package that is imported would have it."""
     environment = dict(os.environ, WICK_LOGS="loop")
-    run = subprocess.run([sys.executable, __file__, "--calls"], env=environment, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, __file__, "--calls"], env=environment, capture_output=True, text=True, check=True
+    )
     nests = {}
     for block in run.stderr.split("[wick:loop] ")[1:]:
         name, _, text = block.partition("\n")

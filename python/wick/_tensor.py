@@ -148,7 +148,10 @@ def _rebuild(kind, storage, dtype, size, stride, requires_grad, attributes):
 
 def _reached(self):
     """A storage with the bytes from the tensor's first element to its last."""
-    item, reach = self.element_size(), sum((n - 1) * step for n, step in zip(self.shape, self.stride(), strict=True)) + 1
+    item, reach = (
+        self.element_size(),
+        sum((n - 1) * step for n, step in zip(self.shape, self.stride(), strict=True)) + 1,
+    )
     start = self.storage_offset() * item
     return self.untyped_storage()[start : start + (reach * item if self.numel() else 0)]
 

@@ -23,7 +23,10 @@ def deform_conv2d(
     y = moved[:, :, :, 0] + (down + _C.arange(high, device=input.device).mul(stride_h).sub(pad_h).view(1, high, 1))
     x = moved[:, :, :, 1] + (along + _C.arange(wide, device=input.device).mul(stride_w).sub(pad_w).view(1, 1, wide))
     places = (n * offset_groups, taps * high, wide)
-    neighbours = [_linear_taps(y.reshape(places), height, "zeros", True), _linear_taps(x.reshape(places), width, "zeros", True)]
+    neighbours = [
+        _linear_taps(y.reshape(places), height, "zeros", True),
+        _linear_taps(x.reshape(places), width, "zeros", True),
+    ]
     images = input.reshape(n * offset_groups, channels // offset_groups, height, width)
     patches = _gathered(images, neighbours, places[1:]).reshape(n, offset_groups, -1, taps, high * wide)
     if use_mask:

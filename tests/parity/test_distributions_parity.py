@@ -27,7 +27,9 @@ MAKERS = {
     "Categorical of logits": lambda t: t.distributions.Categorical(logits=t.tensor([0.3, -0.7, 1.0])),
     "OneHotCategorical": lambda t: t.distributions.OneHotCategorical(t.tensor([0.3, 0.7, 1.0])),
     "RelaxedBernoulli": lambda t: t.distributions.RelaxedBernoulli(t.tensor(0.7), t.tensor([0.3, 0.7])),
-    "RelaxedBernoulli of logits": lambda t: t.distributions.RelaxedBernoulli(t.tensor(0.7), logits=t.tensor([0.3, -0.7])),
+    "RelaxedBernoulli of logits": lambda t: t.distributions.RelaxedBernoulli(
+        t.tensor(0.7), logits=t.tensor([0.3, -0.7])
+    ),
     "RelaxedOneHotCategorical": lambda t: t.distributions.RelaxedOneHotCategorical(
         t.tensor(0.5), t.tensor([[0.3, 0.7, 1.0], [0.1, 0.1, 2.0]])
     ),

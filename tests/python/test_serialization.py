@@ -188,7 +188,12 @@ def test_pickle_keeps_strides_and_devices():
 
 def test_the_older_format(tmp_path):
     x = wick.arange(6.0)
-    state = {"x": x, "view": x[2:].view(2, 2).t(), "f8": wick.ones(3).to(wick.float8_e4m3fn), "p": wick.nn.Parameter(wick.ones(2))}
+    state = {
+        "x": x,
+        "view": x[2:].view(2, 2).t(),
+        "f8": wick.ones(3).to(wick.float8_e4m3fn),
+        "p": wick.nn.Parameter(wick.ones(2)),
+    }
     wick.save(state, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     for weights_only in (True, False):
         back = wick.load(tmp_path / "old.pt", weights_only=weights_only)

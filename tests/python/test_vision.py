@@ -107,7 +107,14 @@ def aligned_regions(images, regions, scale, rows, columns, sampling, aligned):
     return result
 
 
-REGIONS = [[0, 1.5, 2, 9, 11], [1, 0, 0, 15.5, 13], [1, -3, -2.5, 4, 5], [0, 10, 10, 29, 27], [0, 5, 5, 5.2, 5.1], [1, 40, 40, 50, 50]]
+REGIONS = [
+    [0, 1.5, 2, 9, 11],
+    [1, 0, 0, 15.5, 13],
+    [1, -3, -2.5, 4, 5],
+    [0, 10, 10, 29, 27],
+    [0, 5, 5, 5.2, 5.1],
+    [1, 40, 40, 50, 50],
+]
 
 
 @pytest.mark.parametrize("aligned", [False, True])
@@ -227,13 +234,24 @@ def test_convolution_with_moved_taps():
     arguments = (2, 2, 1, 1, 1, 1, 2, 2, True)
     plain = wick.nn.functional.conv2d(x, weight, bias, stride=2, padding=1, groups=2)
     assert wick.allclose(ops.deform_conv2d(x, weight, none, mask, bias, *arguments), plain)
-    assert wick.allclose(ops.deform_conv2d(x, weight, none, mask * 0.5, bias * 0, *arguments), (plain - bias.view(1, -1, 1, 1)) / 2)
+    assert wick.allclose(
+        ops.deform_conv2d(x, weight, none, mask * 0.5, bias * 0, *arguments), (plain - bias.view(1, -1, 1, 1)) / 2
+    )
     right = none.clone()
     right[:, 1::2] = 1  # every tap one pixel to the right
     moved = wick.nn.functional.conv2d(wick.nn.functional.pad(x, (-1, 1)), weight, bias, stride=2, padding=1, groups=2)
     inner = ops.deform_conv2d(x, weight, right, mask, bias, *arguments)
     assert wick.allclose(inner[..., 1:], moved[..., 1:])
-    small = [t.requires_grad_() for t in (x[:1, :, :4, :4].clone(), weight, wick.rand(1, 36, 2, 2).double() + 0.2, mask[:1, :, :2, :2].clone(), bias)]
+    small = [
+        t.requires_grad_()
+        for t in (
+            x[:1, :, :4, :4].clone(),
+            weight,
+            wick.rand(1, 36, 2, 2).double() + 0.2,
+            mask[:1, :, :2, :2].clone(),
+            bias,
+        )
+    ]
     assert wick.autograd.gradcheck(lambda *a: ops.deform_conv2d(*a, *arguments), small)
 
 

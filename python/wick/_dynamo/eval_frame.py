@@ -8,7 +8,9 @@ __all__ = ["OptimizedModule"]
 
 class _IsCompiled(type(Module)):
     def __instancecheck__(cls, instance):
-        return type.__instancecheck__(cls, instance) or (isinstance(instance, Module) and "_orig_mod" in instance.__dict__)
+        return type.__instancecheck__(cls, instance) or (
+            isinstance(instance, Module) and "_orig_mod" in instance.__dict__
+        )
 
 
 class OptimizedModule(Module, metaclass=_IsCompiled):

@@ -5,4 +5,6 @@ from .distribution import ExponentialFamily
 
 __all__ = ["Wishart"]
 
-Wishart = cannot_be_made("torch.distributions.Wishart", "wick has no factors of matrices for it yet", (ExponentialFamily,))
+Wishart = cannot_be_made(
+    "torch.distributions.Wishart", "wick has no factors of matrices for it yet", (ExponentialFamily,)
+)

@@ -3,7 +3,6 @@
 Tests: tests/parity/test_functional_parity.py.
 """
 
-
 from .. import _C
 from .forms import wrapped_dim, written
 from .rearranging import broadcast_tensors

@@ -129,7 +129,9 @@ def column_stack(tensors, *, out=None):
     return _C.cat(parts, 1, **({} if out is None else {"out": out}))
 
 
-def tensor_split(input, indices_or_sections=None, dim=0, *, indices=None, sections=None, tensor_indices_or_sections=None):
+def tensor_split(
+    input, indices_or_sections=None, dim=0, *, indices=None, sections=None, tensor_indices_or_sections=None
+):
     """Views of nearly equal parts, or of the parts between indices."""
     given = [v for v in (indices_or_sections, indices, sections, tensor_indices_or_sections) if v is not None]
     if len(given) != 1:

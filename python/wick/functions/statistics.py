@@ -208,7 +208,9 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
             f"{input.dim()}', since dim argument was not given, but got a list of length {len(spacing)}"
         )
     if input.dtype in (_C.uint8, _C.bool):
-        raise RuntimeError("torch.gradient only supports int, float and complex dtypes; uint8 and bool are not supported")
+        raise RuntimeError(
+            "torch.gradient only supports int, float and complex dtypes; uint8 and bool are not supported"
+        )
     if edge_order not in (1, 2):
         raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
     wrapped = []
@@ -227,9 +229,7 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
                 f"along its dimension, but got {step.numel()} and {input.size(d)}"
             )
         if input.size(d) < edge_order + 1:
-            raise RuntimeError(
-                "torch.gradient expected each dimension size to be at least edge_order+1"
-            )
+            raise RuntimeError("torch.gradient expected each dimension size to be at least edge_order+1")
     return tuple(
         (_uneven if isinstance(step, _C.Tensor) else _even)(input, d, step, edge_order)
         for d, step in zip(wrapped, steps, strict=True)
@@ -291,7 +291,9 @@ def empty_strided(size, stride, *, dtype=None, layout=None, device=None, require
     return made.detach().requires_grad_() if requires_grad else made
 
 
-def empty_permuted(size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False):
+def empty_permuted(
+    size, physical_layout, *, dtype=None, layout=None, device=None, requires_grad=False, pin_memory=False
+):
     """A tensor whose dims lie in memory in this order, the last one innermost."""
     stride, step = [0] * len(size), 1
     for d in reversed(physical_layout):

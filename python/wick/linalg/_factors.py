@@ -76,7 +76,9 @@ def check_info(info, name, text):
 
 
 _SINGULAR_SOLVE = "The solver failed because the input matrix is singular."
-_SINGULAR = "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
+_SINGULAR = (
+    "The diagonal element {} is zero, the inversion could not be completed because the input matrix is singular."
+)
 _INDEFINITE = (
     "The factorization could not be completed because the input is not positive-definite (the leading minor of order {} "
     "is not positive-definite)."
@@ -470,9 +472,7 @@ def lstsq(A, B, rcond=None, *, driver=None, out=None):  # noqa: N803
             f"{legacy(A)} and other's dtype {legacy(B)}"
         )
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
-        raise RuntimeError(
-            "torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)"
-        )
+        raise RuntimeError("torch.linalg.lstsq: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     vector = A.dim() - 1 == B.dim() and A.shape[:-1] == B.shape
     b = B.unsqueeze(-1) if vector else B
     if A.size(-2) != b.size(-2):

@@ -11,7 +11,14 @@ from .._names import getter as _getter
 from ..nn.parameter import Parameter
 from ..storage import TypedStorage
 
-__all__ = ["init_reductions", "rebuild_storage", "rebuild_tensor", "rebuild_typed_storage", "reduce_storage", "reduce_tensor"]
+__all__ = [
+    "init_reductions",
+    "rebuild_storage",
+    "rebuild_tensor",
+    "rebuild_typed_storage",
+    "reduce_storage",
+    "reduce_tensor",
+]
 
 
 def rebuild_storage(descriptor, size):
