@@ -5,7 +5,7 @@
  * more on purpose, apart from the code that makes nests. Test: tests/c/test_loop.c breaks each rule. */
 #include "loop/loop.h"
 
-_Static_assert(WK__NEST_MAX_DIMS <= WK__FIRST_R && WK__NEST_MAX_DIMS <= WK__BUFFER_DIMS,
+_Static_assert((int)WK__NEST_MAX_DIMS <= (int)WK__FIRST_R && (int)WK__NEST_MAX_DIMS <= (int)WK__BUFFER_DIMS,
                "leaves for every loop and dim");
 
 static bool is_float(int dtype) { return dtype == WK_FLOAT32 || dtype == WK_FLOAT64; }

@@ -1,6 +1,5 @@
 /* Eigenvalues and vectors of a symmetric matrix by Jacobi's rotations: sweeps over all pairs until nothing is left
- * beside the diagonal. Each vector's largest component is made positive, so that they do not depend on the order of
- * rotations. Tests: tests/ops/, tests/python/test_linalg.py. */
+ * beside the diagonal. The signs of the vectors are as they come. Tests: tests/ops/, tests/python/test_linalg.py. */
 #include <float.h>
 #include <math.h>
 
