@@ -29,8 +29,7 @@ efficientnet_b0 mobilenet_v3_small resnet18 squeezenet1_1 swin_t vit_b_16
 NAMES = list(catalog.models()) if os.environ.get("WICK_ALL_MODELS") else FEW
 # What wick does not have yet: the test says so when it has.
 MISSING = {"FNetForMaskedLM": "torch.fft"}
-# One in 3,000 results of erfinv, and so of this model's first weights, is rounded otherwise, and it amplifies that: its own
-# float32 and float64 are 8 % apart in PyTorch.
+# It amplifies a difference of 5e-9: its own float32 and float64 are 8 % apart in PyTorch. The cause is not known.
 DIFFERS = ("timm.inception_v3",)
 
 
