@@ -164,8 +164,8 @@ except (ImportError, AttributeError):
     pass
 lin = torch.linalg
 def f(self, x):
-    nn.FractionalMaxPool3d(1, 2, 3)(x)
-    F.ctc_loss(x, x).sspaddmm()
+    nn.AdaptiveLogSoftmaxWithLoss(1, 2, 3)(x)
+    F.scaled_mm(x, x).sspaddmm()
     self.lgamma, json.lgamma, nn.Linear(2, 3).weight
     lin.eigvals(x)
     torch.cudnn_convolution(), torch.cudnn_convolution
@@ -195,9 +195,9 @@ def test_needs_of_a_program(sources):
         "torch.cudnn_convolution": ["train.py:19"],
         "torch.package": [os.path.join("pack", "deep.py:2")],
         "torch.linalg.eigvals": ["train.py:18"],
-        "torch.nn.FractionalMaxPool3d": ["train.py:15"],
+        "torch.nn.AdaptiveLogSoftmaxWithLoss": ["train.py:15"],
         "torch.nn.LinearCrossEntropyOptions": ["model.py:3"],
-        "torch.nn.functional.ctc_loss": ["train.py:16"],
+        "torch.nn.functional.scaled_mm": ["train.py:16"],
         "torch.utils.benchmark": ["train.py:3"],
     }
     assert found["methods"] == {"sspaddmm": ["train.py:16"]}
