@@ -172,7 +172,6 @@ def test_nothing_outlives_the_output():
     assert alive() is None
 
 
-@pytest.mark.skipif(not hasattr(wick._C, "_live_allocations"), reason="a release build")
 LEAVES_NOTHING = """
 import gc, wick
 counts = []
@@ -189,6 +188,7 @@ assert counts[2] == counts[3], counts
 """
 
 
+@pytest.mark.skipif(not hasattr(wick._C, "_live_allocations"), reason="a release build")
 def test_reports_leave_nothing_behind():
     """In a process of its own: what other tests compile in the background comes and goes."""
     done = subprocess.run([sys.executable, "-c", LEAVES_NOTHING], capture_output=True, text=True)
