@@ -167,3 +167,18 @@ def test_products():
     a = wick.eye(6).reshape(2, 3, 6)
     assert wick.allclose(linalg.tensorsolve(a, wick.ones(2, 3)), wick.ones(6))
     assert linalg.tensorinv(a, 2).shape == (6, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: wick.geqrf(x)[0],
+        lambda x: wick._C.linalg_householder_product(x, wick.ones(3)),
+        lambda x: wick.special.zeta(x + 3, 2.5),
+    ],
+)
+def test_what_has_no_derivative_says_so(call):
+    """Where PyTorch has none either, or the Python function another way: no gradient is lost without a word."""
+    y = call(wick.ones(4, 3, requires_grad=True))
+    with pytest.raises(RuntimeError, match="derivative for .* is not implemented"):
+        y.sum().backward()
