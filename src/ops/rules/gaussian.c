@@ -166,6 +166,11 @@ wk_status wk__meta_special_floats(wk__call *c) {
 static wk_status not_there(const char *what) {
   return wk_fail(WK_NOT_IMPLEMENTED, "the derivative for '%s' is not implemented.", what);
 }
+/* PyTorch names the function: zeta, not special_zeta. */
+wk_status wk__vjp_refused(wk__vjp *v) {
+  const char *name = v->op->base_name, module[] = "special_";
+  return not_there(strncmp(name, module, strlen(module)) == 0 ? name + strlen(module) : name);
+}
 /* e^((a - 1) log x - x - lgamma a) */
 static wk_tensor *gamma_density(wk_tensor *a, wk_tensor *x) {
   wk_tensor *power = wk_mul(wk_sub_Scalar(a, wk__v_int(1), wk__v_int(1)), wk_log(x));
