@@ -1,8 +1,5 @@
 """torch.torch_version: a version's text that compares as a version: with texts, and with numbers as (2, 1)."""
 
-import functools
-from collections.abc import Iterable
-
 from ._names import getter as _getter
 
 _PATTERN = (
@@ -36,7 +33,6 @@ def _local(text):
     return (1, *((1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts))
 
 
-@functools.lru_cache(maxsize=64)
 def _key(text):
     """What a version is ordered by (PEP 440), None of a text that is not one."""
     import re
@@ -59,7 +55,7 @@ def _text_of(other):
     """A version as text: of a text, of numbers; else None."""
     if isinstance(other, str):
         return other
-    return ".".join(str(item) for item in other) if isinstance(other, Iterable) else None
+    return ".".join(str(item) for item in other) if hasattr(other, "__iter__") else None
 
 
 class TorchVersion(str):

@@ -53,6 +53,9 @@ class Drawn:
     def __sub__(self, other):
         return self._after("sub", other)
 
+    def __rsub__(self, other):
+        return self._after("neg")._after("add", other)
+
     def __add__(self, other):
         return self._after("add", other)
 

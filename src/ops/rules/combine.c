@@ -436,7 +436,7 @@ static wk_status check_put(const wk_tensor *t, const wk_tensor *index, const wk_
         wk__dtype_legacy((wk_dtype)t->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
   if (wk_int_eq(source->numel, index->numel)) return WK_OK;
   return wk_fail(
-      WK_RUNTIME_ERROR,
+      WK_INDEX_ERROR,
       "put_(): Expected source and index to have the same number of elements, but got source.numel() = %lld, "
       "index.numel() = %lld",
       wk__shown(source->numel), wk__shown(index->numel));

@@ -135,6 +135,9 @@ wk_status wk__meta_svd(wk__call *c) {
 }
 wk_status wk__meta_geqrf(wk__call *c) {
   WK__ARGS(geqrf);
+  wk_dtype dtype = dtype_of(c);
+  if (dtype != WK_FLOAT32 && dtype != WK_FLOAT64)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"geqrf_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
   WK_TRY(check(c, false));
   wk_int last[] = {rows(c->args[A_self].tensor), columns(c->args[A_self].tensor)}, k = least(c->args[A_self].tensor);
   give(c, 0, last, 2, dtype_of(c));

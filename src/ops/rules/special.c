@@ -472,6 +472,12 @@ static wk_status copy_of(wk_tensor **view) {
   *view = copied.tensor;
   return WK_OK;
 }
+wk_status wk__compose_reshaped_copy(wk__call *c) {
+  WK_TRY(wk_call(WK__OP(reshape), c->args, NULL, c->results));
+  wk_status status = copy_of(&c->results[0].tensor);
+  if (status != WK_OK) wk_value_release(&c->results[0]);
+  return status;
+}
 wk_status wk__compose_view_copy(wk__call *c) {
   WK_TRY(wk_call(&wk__op_table[c->op->alias_of], c->args, NULL, c->results));
   wk_value *v = &c->results[0];
@@ -538,7 +544,7 @@ wk_status wk__compose_mvlgamma(wk__call *c) {
     sum = i == p - 1 ? part : wk_add(sum, part, wk__v_int(1));
   }
   double rest = (double)(p * (p - 1)) / 4 * log(M_PI);
-  return finish(c, &scope, wk_add_Scalar(sum, wk__v_double(rest), wk__v_int(1)));
+  return finish(c, &scope, wk_contiguous(wk_add_Scalar(sum, wk__v_double(rest), wk__v_int(1)), "contiguous_format"));
 }
 
 /* self 2^other */
