@@ -2,11 +2,11 @@
  *
  *     body of a phase      static inline, S elements at j, `n` of them wanted; one that is a long chain of operations
  *                          leaves the storing to a second one, so that four can be computed side by side
- *     pointwise            for each unit: get blocks, whole vectors, the rest
+ *     pointwise            for each task: get blocks, whole vectors, the rest
  *     rows                 for each row and phase: values per row; chunks of blocks of groups of 32; fold; the rest
  *     columns              the same with strips of columns in place of values, a few elements of each at a time
  *
- * In: nests. Out: text. Invariant: whatever the split into units, blocks and vectors, the order of a reduction is that
+ * In: nests. Out: text. Invariant: whatever the split into tasks, blocks and vectors, the order of a reduction is that
  * of loop/loop.h. Tests: tests/c/test_codegen.c. */
 #include <stdio.h>
 
@@ -19,14 +19,14 @@ typedef struct writer {
   wk__cpu_level level;
   wk__c_mode mode;
   uint64_t read, written; /* walkers of the phase at hand */
-  bool abreast;           /* bodies of the phase at hand are computed side by side, */
+  bool interleaved;       /* bodies of the phase at hand are computed side by side, */
   bool puts;              /* and what they store is put by a function of its own */
   uint64_t streams;       /* rows: accesses whose next rows phases 0 and 1 ask for; 0: phase 0 asks some way ahead */
   uint64_t stored;        /* of them those that are written */
   int quarters[2];        /* of a row that these phases ask for */
 } writer;
 
-enum { ABREAST = 4 };
+enum { INTERLEAVED = 4 };
 
 static const char *const mode_names[] = {"pointwise", "rows", "columns"};
 
@@ -151,7 +151,7 @@ static bool is_put(const writer *w, int64_t v, int phase) {
 static void choose_abreast(writer *w, int phase) {
   enum { LONGEST = 40 };
   bool chain = false;
-  w->abreast = w->puts = false;
+  w->interleaved = w->puts = false;
   if (by_columns(w) || count_needed(w) > LONGEST) return;
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
@@ -159,7 +159,7 @@ static void choose_abreast(writer *w, int phase) {
     if (has_order(w, i)) return;
     chain |= is_chain(i) && w->a.place[v] >= PLACE_ELEMENT && !is_loaded_from_kept(&w->a, (wk__var)v, phase);
   }
-  w->abreast = chain;
+  w->interleaved = chain;
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) w->puts |= chain && is_put(w, v, phase);
 }
 
@@ -319,9 +319,9 @@ static void write_signature(writer *w) {
 
 /* Whole vectors, then the rest; no accumulators but scans'. */
 static void write_plain_loop(writer *w, int phase, const char *indent) {
-  if (w->abreast) {
-    wk__string_printf(w->out, "%sfor (; j + %d * S <= count; j += %d * S) {\n", indent, ABREAST, ABREAST);
-    write_calls(w, phase, indent, ABREAST, 1);
+  if (w->interleaved) {
+    wk__string_printf(w->out, "%sfor (; j + %d * S <= count; j += %d * S) {\n", indent, INTERLEAVED, INTERLEAVED);
+    write_calls(w, phase, indent, INTERLEAVED, 1);
     wk__string_printf(w->out, "%s}\n", indent);
   }
   wk__string_printf(w->out, "%sfor (; j + S <= count; j += S)\n%s  ", indent, indent);
@@ -339,7 +339,7 @@ static void write_pointwise(writer *w) {
   write_uniform(w);
   wk__string_printf(w->out, "  struct k%d_pointwise_0 lanes;\n", w->number);
   wk__string_append(w->out,
-                    "  for (int64_t unit = begin; unit < end; unit++) {\n    a->start(a, t, unit);\n"
+                    "  for (int64_t task = begin; task < end; task++) {\n    a->start(a, t, task);\n"
                     "    const int64_t e = 0, q = 0, count = t->m * t->n;\n    int64_t j = 0;\n");
   write_get_blocks(w, "    ", "0", "count");
   write_pointers(w, "    ", "v", "0");
@@ -456,7 +456,7 @@ static void choose_shares(writer *w) {
     if (p > 1) continue;
     w->streams |= streams_of(w, w->read & ~w->written);
     choose_abreast(w, p);
-    slow[p] = w->abreast;
+    slow[p] = w->interleaved;
   }
   if (__builtin_popcountll(w->stored) < 2) w->stored = 0;
   w->streams |= w->stored;
@@ -507,9 +507,9 @@ static void write_whole_groups(writer *w, int phase, int groups, bool unrolled) 
 static void write_group_loop(writer *w, int phase) {
   enum { LONG_BODY = 40 };
   int vectors = groups_of(w);
-  bool several = w->abreast && vectors < ABREAST;
-  bool unrolled = count_needed(w) * vectors <= 2 * LONG_BODY || (w->abreast && vectors == ABREAST);
-  if (several) write_whole_groups(w, phase, ABREAST / vectors, true);
+  bool several = w->interleaved && vectors < INTERLEAVED;
+  bool unrolled = count_needed(w) * vectors <= 2 * LONG_BODY || (w->interleaved && vectors == INTERLEAVED);
+  if (several) write_whole_groups(w, phase, INTERLEAVED / vectors, true);
   write_whole_groups(w, phase, 1, unrolled && !several);
   wk__string_printf(w->out,
                     "          if (j < count) {\n            struct k%d_rows_%d rest = lanes;\n"
@@ -609,14 +609,14 @@ static void write_rows(writer *w) {
   write_uniform(w);
   wk__string_printf(w->out,
                     "  struct k%d_row rows[WK__KERNEL_TOGETHER];\n"
-                    "  for (int64_t unit = begin, m = a->rows, together = 0; unit < end; unit += together) {\n"
+                    "  for (int64_t task = begin, m = a->rows, together = 0; task < end; task += together) {\n"
                     "    if ((m += together) < a->rows) {\n",
                     w->number);
   for (int k = 0; k < walker_count(&w->a); k++)
     wk__string_printf(w->out, "      t->at[%d] += a->walkers[%d].stride_m * together;\n", k, k);
   wk__string_printf(w->out,
-                    "    } else {\n      a->start(a, t, unit);\n      m = t->m0;\n    }\n"
-                    "    together = rows_together(a, 0x%llx, m, end - unit);\n",
+                    "    } else {\n      a->start(a, t, task);\n      m = t->m0;\n    }\n"
+                    "    together = rows_together(a, 0x%llx, m, end - task);\n",
                     (unsigned long long)by_blocks);
   for (int p = 0; p < w->a.phases; p++) {
     wk__string_append(w->out, "    for (int64_t q = 0; q < together; q++) {\n");
@@ -808,7 +808,7 @@ static void write_columns(writer *w) {
   write_strip_pointers(w);
   wk__string_printf(w->out, "  struct k%d_columns_values row[%d];\n  for (int k = 0; k < %d; k++) row[k] = v;\n",
                     w->number, DEEP, DEEP);
-  wk__string_append(w->out, "  for (int64_t unit = begin; unit < end; unit++) {\n    a->start(a, t, unit);\n");
+  wk__string_append(w->out, "  for (int64_t task = begin; task < end; task++) {\n    a->start(a, t, task);\n");
   for (int p = 0; p < w->a.phases; p++) {
     write_row_steps_by_columns(w, p);
     write_column_phase(w, p);

@@ -2,13 +2,13 @@
  * every generated unit, so that the two cannot differ.
  *
  * A kernel is `void NAME(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t begin, int64_t end)`. It
- * computes units [begin, end) of a launch, on one thread, which `t` belongs to. What a unit is depends on the mode:
+ * computes tasks [begin, end) of a launch, on one thread, which `t` belongs to. What a task is depends on the mode:
  *   pointwise: a block of at most WK__KERNEL_BLOCK elements, m rows of n;
  *   rows: one row, all its reduction dims, with all phases of the nest;
  *   columns: at most WK__KERNEL_BLOCK adjacent columns, with all phases.
- * Units are numbered through the outer pointwise dims, the last one fastest. Any split of them gives the same bits.
+ * Tasks are numbered through the outer pointwise dims, the last one fastest. Any split of them gives the same bits.
  *
- * A kernel never computes an address itself: it asks for blocks. `start` sets the positions of a unit; `block` makes
+ * A kernel never computes an address itself: it asks for blocks. `start` sets the positions of a task; `block` makes
  * t->pointer[w] point at `count` adjacent elements of walker w from element e on: at memory itself where they are
  * adjacent there, else at a copy; `flush` brings back what was written to copies. So one body serves all strides. */
 #ifndef WICK_CPU_NATIVE_KERNEL_ABI_H
@@ -44,13 +44,13 @@ struct wk__kernel_thread {
   int fault;                         /* bits: what went wrong */
   int bad_check;                     /* number of the expression whose check failed last, */
   int64_t bad_index;                 /* and the index that it saw */
-  int64_t at[WK__KERNEL_WALKERS];    /* of each walker at the unit's origin */
+  int64_t at[WK__KERNEL_WALKERS];    /* of each walker at the task's origin */
   void *pointer[WK__KERNEL_WALKERS]; /* set by `block` */
   uint64_t copied;                   /* walkers that point at copies */
   int64_t m0, n0, m, n;              /* pointwise: the block. columns: n0, n are the strip */
   char *copies;                      /* (walkers) blocks of WK__KERNEL_BLOCK * 8 bytes */
   char *kept;                        /* rows: values of a whole row, a->kept_bytes each, a->together of each value */
-  char *strips;                      /* columns: values of a unit's columns, a->strip bytes each */
+  char *strips;                      /* columns: values of a task's columns, a->strip bytes each */
 };
 
 struct wk__kernel_number {
@@ -63,7 +63,7 @@ struct wk__kernel_args {
   const struct wk__kernel_number *params;
   const int64_t *limits; /* by expression: the size that an index is checked against */
   int64_t length;        /* elements of a row; 1 without reductions */
-  int64_t rows;          /* by rows: so many units differ by the walkers' stride_m alone; t->m0 is the first's number */
+  int64_t rows;          /* by rows: so many tasks differ by the walkers' stride_m alone; t->m0 is the first's number */
   int64_t together;      /* by rows: so many, at most WK__KERNEL_TOGETHER, go through the phases side by side */
   int64_t kept_bytes;    /* of a value that a whole row keeps */
   int64_t counters;      /* columns: strips of a reduction's counter, */
@@ -74,7 +74,7 @@ struct wk__kernel_args {
   const void *geometry;  /* the runtime's */
   /* Sets t->at. Of an adjacent walker element e is at + e elements from base, by rows; at + e * stride_m, by columns.
    */
-  void (*start)(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t unit);
+  void (*start)(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t task);
   /* Walkers in `wanted` (bits). Indirect accesses and expressions: int64 numbers instead of memory; of an access the
    * elements from base. `written`: those whose old content is not needed. */
   void (*block)(const struct wk__kernel_args *a, struct wk__kernel_thread *t, uint64_t wanted, uint64_t written,

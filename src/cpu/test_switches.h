@@ -10,7 +10,7 @@
 
 #ifdef WICK_TESTS
 extern bool wk__uses_short_way;
-extern int64_t wk__native_grain;                 /* units that a thread takes at a time; 0: what is worth its while */
+extern int64_t wk__native_grain;                 /* tasks that a thread takes at a time; 0: what is worth its while */
 extern WK__THREAD_LOCAL int64_t wk__native_runs; /* launches of this thread that compiled code ran */
 /* false: small launches along a line go the way of all others, through native code where there is some. Not while a
  * program runs. */

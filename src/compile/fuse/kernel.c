@@ -9,8 +9,8 @@
 
 /* ==================================================== the cache ================================================== */
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* the cache, references, kernels' units */
-static pthread_mutex_t submit_lock = PTHREAD_MUTEX_INITIALIZER; /* taken first; units' groups */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* the cache, references, kernels' batches */
+static pthread_mutex_t submit_lock = PTHREAD_MUTEX_INITIALIZER; /* taken first; batches' groups */
 static wk__kernel *cache[1024];
 static _Atomic uint64_t last_number;
 
@@ -79,7 +79,7 @@ static wk__kernel *share(const wk__kernel *like, unsigned modes) {
   while (k && !has_modes(k, modes)) k = next_equal(k->next, like);
   if (!k) {
     k = next_equal(*bucket_of(like->hash), like);
-    while (k && k->unit) k = next_equal(k->next, like);
+    while (k && k->batch) k = next_equal(k->next, like);
     if (k) k->modes = modes ? k->modes | modes : 0;
   }
   if (k) k->references++;
@@ -117,13 +117,13 @@ typedef struct wk__improved {
   wk__kernel *gone; /* owned: those without users */
 } improved;
 
-static void release_unit(improved *unit) {
-  if (unit->group) unit->device->release_group(unit->group);
-  for (wk__kernel *k = unit->gone, *next; k; k = next) {
+static void release_batch(improved *batch) {
+  if (batch->group) batch->device->release_group(batch->group);
+  for (wk__kernel *k = batch->gone, *next; k; k = next) {
     next = k->next;
     destroy(k);
   }
-  wk__free(unit);
+  wk__free(batch);
 }
 
 static void leave_cache(wk__kernel *k) {
@@ -135,27 +135,27 @@ static void leave_cache(wk__kernel *k) {
 void wk__kernel_release(wk__kernel *k) {
   if (!k) return;
   pthread_mutex_lock(&lock);
-  bool last = --k->references == 0, unit_goes = false;
-  improved *unit = k->unit;
+  bool last = --k->references == 0, batch_goes = false;
+  improved *batch = k->batch;
   if (last) leave_cache(k);
-  if (last && unit) {
-    k->next = unit->gone;
-    unit->gone = k;
-    unit_goes = --unit->references == 0;
+  if (last && batch) {
+    k->next = batch->gone;
+    batch->gone = k;
+    batch_goes = --batch->references == 0;
   }
   pthread_mutex_unlock(&lock);
-  if (unit_goes) release_unit(unit);
-  if (last && !unit) destroy(k);
+  if (batch_goes) release_batch(batch);
+  if (last && !batch) destroy(k);
 }
 
 /* Those of one device type. */
 static int collect(const wk__kernels *kernels, const wk__device_type *device, wk__code_source *sources,
-                   improved *unit) {
+                   improved *batch) {
   int count = 0;
   for (int64_t i = 0; i < kernels->count; i++) {
     wk__fused *f = kernels->items[i];
-    if (!f->kernel || f->kernel->unit || f->kernel->device != device) continue;
-    f->kernel->unit = unit;
+    if (!f->kernel || f->kernel->batch || f->kernel->device != device) continue;
+    f->kernel->batch = batch;
     sources[count++] = (wk__code_source){.nest = f->kernel->nest,
                                          .name = f->name,
                                          .provenance = f->origin,
@@ -165,24 +165,24 @@ static int collect(const wk__kernels *kernels, const wk__device_type *device, wk
   return count;
 }
 
-/* The device's kernels that are in no unit, as one. */
+/* The device's kernels that are in no batch, as one. */
 static void submit(const wk__kernels *kernels, const wk__device_type *device, wk__code_source *sources) {
-  improved *unit = wk__alloc_zeroed(sizeof *unit);
-  if (!unit) return;
-  unit->device = device;
+  improved *batch = wk__alloc_zeroed(sizeof *batch);
+  if (!batch) return;
+  batch->device = device;
   pthread_mutex_lock(&lock);
-  int count = collect(kernels, device, sources, unit);
-  unit->references = count;
+  int count = collect(kernels, device, sources, batch);
+  batch->references = count;
   pthread_mutex_unlock(&lock);
   if (count == 0) {
-    wk__free(unit);
+    wk__free(batch);
     return;
   }
-  unit->group = device->improve(sources, count);
-  if (!unit->group) wk_error_clear();
+  batch->group = device->improve(sources, count);
+  if (!batch->group) wk_error_clear();
 }
 
-/* A unit of its own, which other programs find in the cache. It stays as long as the body. */
+/* A batch of its own, which other programs find in the cache. It stays as long as the body. */
 static void submit_body(wk__multi_tensor_body *body) {
   const wk__code_source source = {.nest = body->nest, .name = body->name, .code = body->code};
   if (body->improved || !body->device->improve) return;
@@ -224,7 +224,7 @@ bool wk__kernels_wait(const wk__kernels *kernels) {
   pthread_mutex_lock(&submit_lock);
   for (int64_t i = 0; i < kernels->count; i++) {
     const wk__kernel *k = kernels->items[i]->kernel;
-    if (k) all &= is_ready(k->device, k->unit ? k->unit->group : NULL);
+    if (k) all &= is_ready(k->device, k->batch ? k->batch->group : NULL);
   }
   for (int i = 0; i < kernels->body_count; i++)
     all &= is_ready(kernels->bodies[i]->device, kernels->bodies[i]->improved);

@@ -25,8 +25,8 @@ typedef struct wk__kernel {
   wk__shape_env *env; /* owns compound expressions of the nest */
   const wk__device_type *device;
   wk__code *code;
-  unsigned modes;            /* of the device's modes_of: how launches go through it; 0: in any way */
-  struct wk__improved *unit; /* NULL: nothing has asked for tier 1 */
+  unsigned modes;             /* of the device's modes_of: how launches go through it; 0: in any way */
+  struct wk__improved *batch; /* NULL: nothing has asked for tier 1 */
 } wk__kernel;
 
 void wk__kernel_release(wk__kernel *kernel);

@@ -21,15 +21,15 @@ enum {
 };
 
 /* A call that is fused or not: one for each node by number; those of a group share the first one's. */
-typedef struct unit {
-  wk__group *group; /* NULL: not fused, or joined another unit */
-  int32_t joined;   /* unit that it went into; itself */
-} unit;
+typedef struct cluster {
+  wk__group *group; /* NULL: not fused, or joined another cluster */
+  int32_t joined;   /* cluster that it went into; itself */
+} cluster;
 
 typedef struct memory_info {
   bool escapes;                 /* an output, or the new value of an input */
-  int32_t first_user, user_end; /* units that read it, into `users` */
-  int32_t readers[MAX_READERS]; /* units of groups that read it; -1 */
+  int32_t first_user, user_end; /* clusters that read it, into `users` */
+  int32_t readers[MAX_READERS]; /* clusters of groups that read it; -1 */
 } memory_info;
 
 typedef struct scheduler {
@@ -37,19 +37,19 @@ typedef struct scheduler {
   wk__kernels *kernels;
   int64_t count; /* nodes */
   int64_t seen;  /* those of them that have been looked at: the rows behind are empty */
-  unit *units;
+  cluster *clusters;
   memory_info *memories;
   int32_t *users;
-  uint64_t *before;        /* [unit][words] units of the same window that have to run before, by their places in it */
-  int64_t words;           /* for the units of a window */
+  uint64_t *before; /* [cluster][words] clusters of the same window that have to run before, by their places in it */
+  int64_t words;    /* for the clusters of a window */
   const wk__group *inside; /* for is_wanted: the group that asks */
-  int32_t inside_unit, inside_other;
+  int32_t inside_cluster, inside_other;
 } scheduler;
 
-/* ---- units ---- */
+/* ---- clusters ---- */
 
-static int32_t unit_of(const scheduler *s, int32_t u) {
-  while (s->units[u].joined != u) u = s->units[u].joined = s->units[s->units[u].joined].joined;
+static int32_t cluster_of(const scheduler *s, int32_t u) {
+  while (s->clusters[u].joined != u) u = s->clusters[u].joined = s->clusters[s->clusters[u].joined].joined;
   return u;
 }
 
@@ -58,7 +58,7 @@ static int32_t number_of_call(const wk__graph_node *n) {
 }
 
 static uint64_t *row(const scheduler *s, int32_t u) { return s->before + (int64_t)u * s->words; }
-static int32_t window_of(int32_t u) { return u / WINDOW * WINDOW; } /* its first unit */
+static int32_t window_of(int32_t u) { return u / WINDOW * WINDOW; } /* its first cluster */
 static uint64_t bit_of(int32_t u) { return UINT64_C(1) << (u % 64); }
 static uint64_t *word_of(uint64_t *bits, int32_t u) { return &bits[u % WINDOW / 64]; }
 static bool has_bit(uint64_t *bits, int32_t u) { return *word_of(bits, u) & bit_of(u); }
@@ -80,21 +80,21 @@ static bool is_between(const scheduler *s, int32_t first, int32_t second) {
   for (int64_t w = 0; w < s->words; w++)
     for (uint64_t left = bits[w]; left; left &= left - 1) {
       int32_t x = window_of(second) + (int32_t)(w * 64) + __builtin_ctzll(left);
-      if (x != first && s->units[x].joined == x && has_bit(row(s, x), first)) return true;
+      if (x != first && s->clusters[x].joined == x && has_bit(row(s, x), first)) return true;
     }
   return false;
 }
 
-static void join_units(scheduler *s, int32_t into, int32_t other) {
+static void join_clusters(scheduler *s, int32_t into, int32_t other) {
   uint64_t *mine = row(s, into), *theirs = row(s, other);
   for (int64_t w = 0; w < s->words; w++) mine[w] |= theirs[w];
   clear_bit(mine, into);
   clear_bit(mine, other);
-  s->units[other].joined = into;
+  s->clusters[other].joined = into;
   int32_t end = (int32_t)wk__min(s->seen, window_of(into) + WINDOW);
   for (int32_t u = window_of(into); u < end; u++) {
     uint64_t *bits = row(s, u);
-    if (s->units[u].joined != u) continue; /* its row is not asked for any more */
+    if (s->clusters[u].joined != u) continue; /* its row is not asked for any more */
     if (u == into || (!has_bit(bits, into) && !has_bit(bits, other))) continue;
     for (int64_t w = 0; w < s->words; w++) bits[w] |= mine[w];
     set_bit(bits, into);
@@ -140,14 +140,14 @@ static wk_status find_users(scheduler *s) {
   return WK_OK;
 }
 
-/* By a unit that is neither of the two that ask. A result that is not made any more has no readers. */
+/* By a cluster that is neither of the two that ask. A result that is not made any more has no readers. */
 static bool is_wanted(void *context, wk__memory memory) {
   const scheduler *s = context;
   const memory_info *m = &s->memories[memory->number];
   if (m->escapes) return true;
   for (int32_t i = m->first_user; i < m->user_end; i++) {
-    int32_t u = unit_of(s, s->users[i]);
-    if (u != s->inside_unit && u != s->inside_other) return true;
+    int32_t u = cluster_of(s, s->users[i]);
+    if (u != s->inside_cluster && u != s->inside_other) return true;
   }
   return false;
 }
@@ -185,10 +185,10 @@ static void add_need(scheduler *s, const wk__group *g, const wk__group *other, n
 
 static bool fits(scheduler *s, int32_t a, int32_t b) {
   need n = {0};
-  s->inside_unit = a;
+  s->inside_cluster = a;
   s->inside_other = b;
-  add_need(s, s->units[a].group, s->units[b].group, &n);
-  add_need(s, s->units[b].group, s->units[a].group, &n);
+  add_need(s, s->clusters[a].group, s->clusters[b].group, &n);
+  add_need(s, s->clusters[b].group, s->clusters[a].group, &n);
   return n.instrs <= MAX_INSTRS && n.walkers <= s->kernels->choices.most_walkers && n.buffers <= WK__NEST_MAX_BUFFERS;
 }
 
@@ -329,7 +329,7 @@ static bool is_too_long(const wk__group *a, const wk__group *b, const wk__join *
 }
 
 static wk_status try_through(scheduler *s, int32_t a, int32_t b, wk__memory memory, bool *out_done) {
-  wk__group *ga = s->units[a].group, *gb = s->units[b].group, *joined = NULL;
+  wk__group *ga = s->clusters[a].group, *gb = s->clusters[b].group, *joined = NULL;
   const wk__place *pa = place_in(ga, memory), *pb = place_in(gb, memory);
   wk__join join;
   if (!pa || !pb || pa->bound_count || pb->bound_count ||
@@ -340,26 +340,26 @@ static wk_status try_through(scheduler *s, int32_t a, int32_t b, wk__memory memo
   if (!joined) return WK_OK;
   release_group(ga);
   release_group(gb);
-  s->units[a].group = joined;
-  s->units[b].group = NULL;
-  join_units(s, a, b);
+  s->clusters[a].group = joined;
+  s->clusters[b].group = NULL;
+  join_clusters(s, a, b);
   *out_done = true;
   return WK_OK;
 }
 
 typedef struct candidate {
-  int32_t unit;
+  int32_t cluster;
   int64_t bytes;
   wk__memory memory;
 } candidate;
 
-static void add_candidate(const scheduler *s, candidate *list, int *count, int32_t unit, wk__memory memory) {
-  if (unit < 0) return;
-  unit = unit_of(s, unit);
-  if (!s->units[unit].group) return;
-  candidate c = {unit, wk__hint(memory->value->numel) * wk__dtypes[memory->value->dtype].size, memory};
+static void add_candidate(const scheduler *s, candidate *list, int *count, int32_t cluster, wk__memory memory) {
+  if (cluster < 0) return;
+  cluster = cluster_of(s, cluster);
+  if (!s->clusters[cluster].group) return;
+  candidate c = {cluster, wk__hint(memory->value->numel) * wk__dtypes[memory->value->dtype].size, memory};
   for (int i = 0; i < *count; i++)
-    if (list[i].unit == unit && list[i].memory == memory) return;
+    if (list[i].cluster == cluster && list[i].memory == memory) return;
   if (*count == MAX_CANDIDATES) {
     if (list[*count - 1].bytes >= c.bytes) return;
     --*count;
@@ -389,12 +389,12 @@ static void note_reader(scheduler *s, const wk__region *region, int32_t u) {
   }
 }
 
-/* Joins the unit with whatever it can, best first. */
+/* Joins the cluster with whatever it can, best first. */
 static wk_status join_candidates(scheduler *s, int32_t u, const candidate *list, int count) {
   for (int i = 0; i < count; i++) {
-    int32_t a = unit_of(s, list[i].unit), b = unit_of(s, u);
+    int32_t a = cluster_of(s, list[i].cluster), b = cluster_of(s, u);
     bool done = false;
-    if (a == b || !s->units[a].group || is_between(s, a, b) || is_between(s, b, a) || !fits(s, a, b)) continue;
+    if (a == b || !s->clusters[a].group || is_between(s, a, b) || is_between(s, b, a) || !fits(s, a, b)) continue;
     WK_TRY(try_through(s, a, b, list[i].memory, &done));
   }
   return WK_OK;
@@ -419,7 +419,7 @@ static wk_status make_group(scheduler *s, wk__graph_node *node) {
   g->loop_count = region->loop_count;
   g->has_reduction = region->has_reduction;
   memcpy(g->loops, region->loops, sizeof g->loops);
-  s->units[node->number].group = g;
+  s->clusters[node->number].group = g;
   return WK_OK;
 }
 
@@ -428,16 +428,16 @@ static wk_status visit_call(scheduler *s, wk__graph_node *node, int32_t *last_ra
   wk__arg_cursor cursor = {0};
   s->seen = u + 1;
   for (wk__graph_node **arg; (arg = wk__graph_next_arg(node, &cursor));)
-    add_before(s, u, unit_of(s, number_of_call(wk__memory_of(*arg))));
+    add_before(s, u, cluster_of(s, number_of_call(wk__memory_of(*arg))));
   if (node->op->tags & WK__TAG_RANDOM) {
-    if (*last_random >= 0) add_before(s, u, unit_of(s, *last_random));
+    if (*last_random >= 0) add_before(s, u, cluster_of(s, *last_random));
     *last_random = u;
   }
   WK_TRY(make_group(s, node));
-  if (!s->units[u].group) return WK_OK;
+  if (!s->clusters[u].group) return WK_OK;
   candidate list[MAX_CANDIDATES];
   int count = 0;
-  const wk__region *region = s->units[u].group->regions[0];
+  const wk__region *region = s->clusters[u].group->regions[0];
   find_candidates(s, region, list, &count);
   note_reader(s, region, u);
   return join_candidates(s, u, list, count);
@@ -462,18 +462,18 @@ typedef bool is_source_fn(const wk_op *op);
 typedef bool take_fn(wk__group *group, const wk__graph_node *source, const wk__choices *choices,
                      wk__is_wanted_fn *is_wanted, void *context);
 
-/* The group of unit u is run on what `node` makes as it makes it, where nothing has to run between the two. */
+/* The group of cluster u is run on what `node` makes as it makes it, where nothing has to run between the two. */
 static void try_source(scheduler *s, int32_t u, const wk__graph_node *node, take_fn *take) {
   int32_t p = (int32_t)node->number;
-  if (s->units[p].joined != p || s->units[p].group || is_between(s, p, u)) return;
-  s->inside_unit = u;
+  if (s->clusters[p].joined != p || s->clusters[p].group || is_between(s, p, u)) return;
+  s->inside_cluster = u;
   s->inside_other = p;
-  if (take(s->units[u].group, node, &s->kernels->choices, is_wanted, s)) join_units(s, u, p);
+  if (take(s->clusters[u].group, node, &s->kernels->choices, is_wanted, s)) join_clusters(s, u, p);
 }
 
 /* Of several the last is taken: the others are done by then. */
 static void take_source(scheduler *s, int32_t u, is_source_fn *is_source, take_fn *take) {
-  const wk__group *g = s->units[u].group;
+  const wk__group *g = s->clusters[u].group;
   int32_t best = -1;
   const wk__graph_node *node = NULL;
   for (int r = 0; r < g->region_count; r++)
@@ -491,25 +491,25 @@ static void take_source(scheduler *s, int32_t u, is_source_fn *is_source, take_f
 static void try_operand(scheduler *s, const wk__graph_node *product, const wk__graph_node *operand) {
   int32_t p = (int32_t)product->number;
   const memory_info *m = &s->memories[wk__memory_of(operand)->number];
-  int32_t u = unit_of(s, number_of_call(wk__memory_of(operand)));
-  wk__group *g = s->units[u].group;
+  int32_t u = cluster_of(s, number_of_call(wk__memory_of(operand)));
+  wk__group *g = s->clusters[u].group;
   if (!g || g->product || g->draw || m->escapes || m->user_end - m->first_user != 1 || is_between(s, u, p)) return;
-  s->inside_unit = s->inside_other = u;
-  if (wk__group_make_operand(g, product, &s->kernels->choices, is_wanted, s)) join_units(s, u, p);
+  s->inside_cluster = s->inside_other = u;
+  if (wk__group_make_operand(g, product, &s->kernels->choices, is_wanted, s)) join_clusters(s, u, p);
 }
 
 static void make_operands(scheduler *s) {
   for (const wk__graph_node *n = s->graph->first; n; n = n->next) {
     if (n->kind != WK__GRAPH_CALL || !wk__is_product(n->op)) continue;
     for (int i = 0; i < 2; i++)
-      if (s->units[n->number].joined == (int32_t)n->number && n->args[i].tag == WK_VALUE_TENSOR)
+      if (s->clusters[n->number].joined == (int32_t)n->number && n->args[i].tag == WK_VALUE_TENSOR)
         try_operand(s, n, n->args[i].node);
   }
 }
 
 static void take_sources(scheduler *s) {
   for (int32_t u = 0; u < s->count; u++) {
-    const wk__group *g = s->units[u].joined == u ? s->units[u].group : NULL;
+    const wk__group *g = s->clusters[u].joined == u ? s->clusters[u].group : NULL;
     if (!g || g->has_reduction) continue;
     take_source(s, u, wk__is_product, wk__group_take_product);
     if (!g->product) take_source(s, u, wk__is_draw, wk__group_take_draw);
@@ -552,19 +552,19 @@ static bool is_plain_cat(const wk__group *g) {
  * each waits for the groups before it. */
 static wk_status emit_after(scheduler *s, int32_t u, wk__graph_node **now, written *list, int64_t *count, bool *done) {
   wk__graph_node *node = NULL;
-  if (done[u] || !s->units[u].group) return WK_OK;
+  if (done[u] || !s->clusters[u].group) return WK_OK;
   done[u] = true;
   const uint64_t *bits = row(s, u);
   for (int64_t w = 0; w < s->words; w++)
     for (uint64_t left = bits[w]; left; left &= left - 1)
       WK_TRY(emit_after(s, window_of(u) + (int32_t)(w * 64) + __builtin_ctzll(left), now, list, count, done));
-  s->inside_unit = s->inside_other = u;
-  if (is_plain_cat(s->units[u].group)) return WK_OK;
-  wk_status status = wk__emit_group(s->graph, s->units[u].group, is_wanted, s, s->kernels, now, &node);
+  s->inside_cluster = s->inside_other = u;
+  if (is_plain_cat(s->clusters[u].group)) return WK_OK;
+  wk_status status = wk__emit_group(s->graph, s->clusters[u].group, is_wanted, s, s->kernels, now, &node);
   if (status == WK_UNSUPPORTED) return WK_OK; /* its nodes stay */
   if (status != WK_OK || !node) return status;
-  const wk__graph_node *draw = node->op->tags & WK__TAG_RANDOM ? s->units[u].group->draw : NULL;
-  list[(*count)++] = (written){node, place_of_group(s->units[u].group), draw};
+  const wk__graph_node *draw = node->op->tags & WK__TAG_RANDOM ? s->clusters[u].group->draw : NULL;
+  list[(*count)++] = (written){node, place_of_group(s->clusters[u].group), draw};
   return WK_OK;
 }
 
@@ -579,7 +579,7 @@ static wk_status emit_groups(scheduler *s) {
   wk_status status = WK_OK;
   for (wk__graph_node *node = s->graph->first; node; node = node->next) now[node->number] = was[node->number] = node;
   for (int32_t u = 0; u < s->count && status == WK_OK; u++)
-    if (s->units[u].joined == u) status = emit_after(s, u, now, list, &count, done);
+    if (s->clusters[u].joined == u) status = emit_after(s, u, now, list, &count, done);
   if (status == WK_OK) wk__graph_replace_numbered(s->graph, was, now, s->count);
   for (int64_t i = 0; i < count && status == WK_OK; i++) finish_written(s, &list[i]);
   wk__free(now);
@@ -587,7 +587,7 @@ static wk_status emit_groups(scheduler *s) {
 }
 
 static wk_status fuse(scheduler *s) {
-  for (int32_t u = 0; u < s->count; u++) s->units[u].joined = u;
+  for (int32_t u = 0; u < s->count; u++) s->clusters[u].joined = u;
   WK_TRY(find_users(s));
   WK_TRY(make_groups(s));
   s->seen = s->count;
@@ -603,12 +603,12 @@ wk_status wk__fuse(wk__graph *graph, wk__kernels *kernels) {
   size_t n = (size_t)graph->node_count;
   scheduler s = {
       .graph = graph, .kernels = kernels, .count = graph->node_count, .words = (int64_t)(wk__min(n, WINDOW) + 63) / 64};
-  s.units = wk__alloc_zeroed((n + 1) * sizeof *s.units);
+  s.clusters = wk__alloc_zeroed((n + 1) * sizeof *s.clusters);
   s.memories = wk__alloc_zeroed((n + 1) * sizeof *s.memories);
   s.before = wk__alloc_zeroed((n + 1) * (size_t)s.words * sizeof *s.before);
-  wk_status status = s.units && s.memories && s.before ? fuse(&s) : WK_OUT_OF_MEMORY;
-  for (int64_t u = 0; s.units && u < s.count; u++) release_group(s.units[u].group);
-  wk__free(s.units);
+  wk_status status = s.clusters && s.memories && s.before ? fuse(&s) : WK_OUT_OF_MEMORY;
+  for (int64_t u = 0; s.clusters && u < s.count; u++) release_group(s.clusters[u].group);
+  wk__free(s.clusters);
   wk__free(s.memories);
   wk__free(s.users);
   wk__free(s.before);

@@ -1,4 +1,4 @@
-/* Running generated kernels: binds a launch as tier 0 does, cuts it into units and serves the blocks that kernels ask
+/* Running generated kernels: binds a launch as tier 0 does, cuts it into tasks and serves the blocks that kernels ask
  * for (kernel_abi.h). In: a program with native code and its geometry. Out: what tier 0 would have computed, or "not
  * this launch". Invariant: blocks are adjacent elements in the order of the loops, at memory itself where it has that
  * order. Tests: tests/c/test_codegen.c. */
@@ -25,8 +25,8 @@ typedef struct native_run {
   const geometry *g;
   wk__native_fn *fn;
   int64_t m_blocks, n_blocks;
-  int64_t strip;    /* columns of a unit */
-  int64_t group;    /* units that stay together because their stores have an order */
+  int64_t strip;    /* columns of a task */
+  int64_t group;    /* tasks that stay together because their stores have an order */
   uint64_t numbers; /* walkers that are numbers: expressions, and accesses with indirect coordinates */
   uint64_t fixed;   /* pointwise: copies that serve every block, */
   uint64_t still;   /* and those of one element, which serve blocks until that is another */
@@ -67,11 +67,11 @@ static void go_to(const geometry *g, struct wk__kernel_thread *t, int64_t outer,
   if (outer) add_outer(g, t, outer, 0, g->outer_p);
 }
 
-static void start_pointwise(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t unit) {
+static void start_pointwise(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t task) {
   const native_run *r = run_of(a);
   const geometry *g = r->g;
   int64_t nb = 0, mb = 0, rest = 0;
-  if (unit) nb = unit % r->n_blocks, rest = unit / r->n_blocks, mb = rest % r->m_blocks, rest /= r->m_blocks;
+  if (task) nb = task % r->n_blocks, rest = task / r->n_blocks, mb = rest % r->m_blocks, rest /= r->m_blocks;
   t->n0 = nb * g->n_block;
   t->m0 = mb * g->m_block;
   t->n = wk__min(g->n_block, g->n_size - t->n0);
@@ -80,17 +80,17 @@ static void start_pointwise(const struct wk__kernel_args *a, struct wk__kernel_t
 }
 
 /* Kernels find the row behind it by themselves. */
-static void start_row(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t unit) {
+static void start_row(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t task) {
   const geometry *g = run_of(a)->g;
-  t->m0 = unit % g->m_size;
-  go_to(g, t, unit / g->m_size, t->m0, 0);
+  t->m0 = task % g->m_size;
+  go_to(g, t, task / g->m_size, t->m0, 0);
 }
 
-static void start_columns(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t unit) {
+static void start_columns(const struct wk__kernel_args *a, struct wk__kernel_thread *t, int64_t task) {
   const native_run *r = run_of(a);
-  t->n0 = unit % r->n_blocks * r->strip;
+  t->n0 = task % r->n_blocks * r->strip;
   t->n = wk__min(r->strip, r->g->n_size - t->n0);
-  go_to(r->g, t, unit / r->n_blocks, 0, t->n0);
+  go_to(r->g, t, task / r->n_blocks, 0, t->n0);
 }
 
 /* ---- copying ---- */
@@ -367,7 +367,7 @@ static void find_walkers(native_run *r) {
   }
 }
 
-static void run_units(void *context, int64_t begin, int64_t end) {
+static void run_tasks(void *context, int64_t begin, int64_t end) {
   native_run *r = context;
   worker w;
   w.t.fault = 0;
@@ -397,19 +397,19 @@ static bool suits_columns(const native_run *r) {
 
 /* What tier 0 does as well or better: plain sums of what lies in memory as it is wanted, few rows that it cuts among
  * threads, whole rows that it moves by memcpy. */
-static bool suits_tier_0(const native_run *r, int64_t units, bool moves_rows) {
+static bool suits_tier_0(const native_run *r, int64_t tasks, bool moves_rows) {
   const wk__program *p = r->program;
   if (moves_rows || r->g->in_place || suits_columns(r)) return true;
   bool splits = !p->has_scan && !p->has_arg && !p->has_store_add;
   int64_t side_by_side = r->g->mode == LOOP_COLUMNS ? r->strip : 1;
-  return splits && r->g->mode != LOOP_POINTWISE && units < wk_get_num_threads() &&
+  return splits && r->g->mode != LOOP_POINTWISE && tasks < wk_get_num_threads() &&
          r->args.length * side_by_side >= SPLIT_LENGTH;
 }
 
 static int64_t bind_mode(native_run *r) {
   const geometry *g = r->g;
-  int64_t units = 1;
-  for (int d = 0; d < g->outer_p; d++) units *= g->outer_size[d];
+  int64_t tasks = 1;
+  for (int d = 0; d < g->outer_p; d++) tasks *= g->outer_size[d];
   r->m_blocks = g->m_size;
   r->n_blocks = 1;
   r->args.flush = flush;
@@ -419,7 +419,7 @@ static int64_t bind_mode(native_run *r) {
     r->n_blocks = wk__ceil_div(g->n_size, wk__max(g->n_block, 1));
     r->args.start = start_pointwise;
     r->args.block = block_pointwise;
-    return units * r->m_blocks * r->n_blocks;
+    return tasks * r->m_blocks * r->n_blocks;
   }
   if (g->mode == LOOP_ROWS) {
     r->args.kept_bytes = (r->args.length * 8 + 63) & ~INT64_C(63);
@@ -430,7 +430,7 @@ static int64_t bind_mode(native_run *r) {
     r->args.rows = g->m_size;
     r->args.start = start_row;
     r->args.block = block_row;
-    return units * g->m_size;
+    return tasks * g->m_size;
   }
   r->m_blocks = 1;
   r->strip = wk__max(1, g->n_block);
@@ -441,7 +441,7 @@ static int64_t bind_mode(native_run *r) {
       (size_t)((r->code->memory.strip_count + r->code->memory.counter_count * r->args.counters) * r->args.strip);
   r->args.start = start_columns;
   r->args.block = block_columns;
-  return units * r->n_blocks;
+  return tasks * r->n_blocks;
 }
 
 static void bind_masks(native_run *r, const wk__launch *launch) {
@@ -456,22 +456,22 @@ static void bind_params(const native_run *r, const wk__launch *launch, struct wk
     numbers[k] = (struct wk__kernel_number){wk__scalar_double(launch->params[k]), wk__scalar_int(launch->params[k])};
 }
 
-static int64_t elements_of_unit(const native_run *r) {
+static int64_t elements_of_task(const native_run *r) {
   if (r->g->mode == LOOP_POINTWISE) return r->g->m_block * r->g->n_block;
   return r->args.length * (r->g->mode == LOOP_COLUMNS ? r->strip : 1);
 }
 
-/* Units that are worth a thread. */
+/* Tasks that are worth a thread. */
 static int64_t grain_of(const native_run *r) {
   int64_t steps = 1 + r->program->phases[0].keep.count / 8;
-  return WK__NATIVE_GRAIN ? WK__NATIVE_GRAIN : wk__max(1, GRAIN / wk__max(1, elements_of_unit(r) * steps));
+  return WK__NATIVE_GRAIN ? WK__NATIVE_GRAIN : wk__max(1, GRAIN / wk__max(1, elements_of_task(r) * steps));
 }
 
 enum { MOST_PARAMS = 64 };
 
 /* Describes a launch; false when it is tier 0's. */
 static bool bind_launch(native_run *r, const wk__launch *launch, bool moves_rows, struct wk__kernel_number *numbers,
-                        int64_t *out_units) {
+                        int64_t *out_tasks) {
   const geometry *g = r->g;
   r->fn = r->code->functions[g->mode];
   if (!r->fn || r->code->level != wk__cpu_level_get() || r->program->nest->param_count > MOST_PARAMS) return false;
@@ -480,9 +480,9 @@ static bool bind_launch(native_run *r, const wk__launch *launch, bool moves_rows
                                      .limits = g->expression_limit,
                                      .length = g->reduce_length,
                                      .geometry = g};
-  *out_units = bind_mode(r);
+  *out_tasks = bind_mode(r);
   find_walkers(r);
-  if (suits_tier_0(r, *out_units, moves_rows) || r->args.kept_bytes * r->code->memory.kept_count > MOST_KEPT)
+  if (suits_tier_0(r, *out_tasks, moves_rows) || r->args.kept_bytes * r->code->memory.kept_count > MOST_KEPT)
     return false;
   bind_params(r, launch, numbers);
   bind_masks(r, launch);
@@ -498,12 +498,12 @@ static wk_status result_of(const native_run *r) {
 /* As tier 0: what stores to one place stays with one thread. */
 static void run_groups(void *context, int64_t begin, int64_t end) {
   native_run *r = context;
-  run_units(r, begin * r->group, end * r->group);
+  run_tasks(r, begin * r->group, end * r->group);
 }
 
-static void run_in_order(native_run *r, int64_t units) {
+static void run_in_order(native_run *r, int64_t tasks) {
   int64_t groups = ordered_groups(r->g, r->m_blocks, r->n_blocks);
-  r->group = units / groups;
+  r->group = tasks / groups;
   wk__parallel_for(groups, wk__max(1, grain_of(r) / wk__max(1, r->group)), run_groups, r);
 }
 
@@ -512,15 +512,15 @@ bool run_native(const wk__program *program, const wk__native_code *code, const w
   struct wk__kernel_number numbers[MOST_PARAMS];
   int64_t outside[MAX_WALKERS];
   native_run r = {.program = program, .code = code, .g = g, .outside = outside};
-  int64_t units;
-  if (!bind_launch(&r, launch, moves_rows, numbers, &units)) return false;
+  int64_t tasks;
+  if (!bind_launch(&r, launch, moves_rows, numbers, &tasks)) return false;
   WK__COUNT_NATIVE_RUN();
   if (program->has_store_add)
-    run_in_order(&r, units);
-  else if (units == 1)
-    run_units(&r, 0, units);
+    run_in_order(&r, tasks);
+  else if (tasks == 1)
+    run_tasks(&r, 0, tasks);
   else
-    wk__parallel_for(units, grain_of(&r), run_units, &r);
+    wk__parallel_for(tasks, grain_of(&r), run_tasks, &r);
   *out_status = result_of(&r);
   return true;
 }
@@ -528,12 +528,12 @@ bool run_native(const wk__program *program, const wk__native_code *code, const w
 /* ---- many launches ---- */
 
 static bool bind_many(many *m, const wk__launch *launches, struct wk__kernel_number *numbers) {
-  m->first_unit[0] = 0;
+  m->first_task[0] = 0;
   for (int64_t i = 0; i < m->count; i++) {
     native_run *r = (native_run *)m->runs + i;
-    int64_t units;
-    if (!bind_launch(r, &launches[i], false, numbers + i * r->program->nest->param_count, &units)) return false;
-    m->first_unit[i + 1] = m->first_unit[i] + units;
+    int64_t tasks;
+    if (!bind_launch(r, &launches[i], false, numbers + i * r->program->nest->param_count, &tasks)) return false;
+    m->first_task[i + 1] = m->first_task[i] + tasks;
   }
   return true;
 }
@@ -548,18 +548,18 @@ bool run_native_many(const wk__program *program, const wk__native_code *code, co
     return false;
   }
   native_run *runs = (native_run *)memory;
-  many m = {.runs = runs, .run_size = sizeof *runs, .count = count, .run_units = run_units};
+  many m = {.runs = runs, .run_size = sizeof *runs, .count = count, .run_tasks = run_tasks};
   struct wk__kernel_number *first_number = (struct wk__kernel_number *)(runs + n);
-  m.first_unit = (int64_t *)((char *)first_number + n * numbers);
-  int64_t *first_outside = m.first_unit + n + 1;
+  m.first_task = (int64_t *)((char *)first_number + n * numbers);
+  int64_t *first_outside = m.first_task + n + 1;
   for (int64_t i = 0; i < count; i++)
     runs[i] = (native_run){
         .program = program, .code = code, .g = geometries[i], .outside = first_outside + (size_t)i * outside};
   bool native = bind_many(&m, launches, first_number);
   if (native) {
-    int64_t units = m.first_unit[count];
+    int64_t tasks = m.first_task[count];
     WK__COUNT_NATIVE_RUN();
-    wk__parallel_for(units, program->has_store_add ? units : grain_of(runs), run_many_units, &m);
+    wk__parallel_for(tasks, program->has_store_add ? tasks : grain_of(runs), run_many_tasks, &m);
     *out_status = WK_OK;
     for (int64_t i = 0; i < count && *out_status == WK_OK; i++) *out_status = result_of(&runs[i]);
   }

@@ -1,4 +1,4 @@
-/* Running programs: blocks over threads. A *unit* is what one thread does alone: a block of a pointwise nest, or a
+/* Running programs: blocks over threads. A *task* is what one thread does alone: a block of a pointwise nest, or a
  * block of rows (columns) with all its phases.
  *
  * In: a program and its launch or launches. Out: memory written, or the first fault as an error. Invariant: the bits do
@@ -77,7 +77,7 @@ static bool is_fixed(const run *r, const walker *k) {
 
 static void find_fixed_accesses(run *r) {
   const wk__nest *nest = r->program->nest;
-  if (r->units <= 1 || r->g.mode == LOOP_COLUMNS || r->g.in_place) return;
+  if (r->tasks <= 1 || r->g.mode == LOOP_COLUMNS || r->g.in_place) return;
   for (int a = 0; a < (int)nest->access_count; a++)
     if (!nest->accesses[a].has_indirect && !nest->accesses[a].may_leave &&
         !nest->buffers[nest->accesses[a].buffer].written && is_fixed(r, &r->g.walkers[a]))
@@ -101,13 +101,13 @@ static void measure(run *r) {
   bool rows = g->mode == LOOP_ROWS, columns = g->mode == LOOP_COLUMNS;
   r->m_blocks = columns ? 1 : wk__ceil_div(g->m_size, g->m_block ? g->m_block : 1);
   r->n_blocks = rows ? 1 : wk__ceil_div(g->n_size, g->n_block ? g->n_block : 1);
-  r->units = r->m_blocks * r->n_blocks;
-  for (int d = 0; d < g->outer_p; d++) r->units *= g->outer_size[d];
+  r->tasks = r->m_blocks * r->n_blocks;
+  for (int d = 0; d < g->outer_p; d++) r->tasks *= g->outer_size[d];
   r->block_elements = wk__max(g->in_place ? 0 : g->m_block * g->n_block, wk__max(g->m_block, g->n_block));
   r->block_pitch = aligned(r->block_elements * 8);
   if (r->block_pitch % 4096 == 0) r->block_pitch += 192; /* or all blocks would meet in the same sets of the cache */
   r->row_elements = wk__max(r->block_elements, g->n_size);
-  r->reads_ahead = g->mode == LOOP_POINTWISE && r->units * r->block_elements > LARGE;
+  r->reads_ahead = g->mode == LOOP_POINTWISE && r->tasks * r->block_elements > LARGE;
   r->keeping = r->program->kept_count > 0 && rows && g->outer_r == 0 &&
                (g->n_size <= g->n_block || (g->m_block == 1 && g->n_size <= WK__KEEP));
 }
@@ -148,23 +148,23 @@ static void begin_run(run *r, const wk__program *program, const wk__launch *laun
 
 /* ================================================== running ====================================================== */
 
-static void run_units(void *context, int64_t begin, int64_t end) {
+static void run_tasks(void *context, int64_t begin, int64_t end) {
   run *r = context;
   worker w;
   if (!start_worker(&w, r)) return;
-  for (int64_t unit = begin; unit < end; unit++) run_unit(&w, unit);
+  for (int64_t task = begin; task < end; task++) run_task(&w, task);
   end_worker(r);
 }
 
-/* Groups of units, by their numbers. */
+/* Groups of tasks, by their numbers. */
 static void run_groups(void *context, int64_t begin, int64_t end) {
   const run *r = context;
-  int64_t each = r->units / ordered_groups(&r->g, r->m_blocks, r->n_blocks);
-  run_units(context, begin * each, end * each);
+  int64_t each = r->tasks / ordered_groups(&r->g, r->m_blocks, r->n_blocks);
+  run_tasks(context, begin * each, end * each);
 }
 
-static void run_in_order(run *r, int64_t unit_elements, int64_t steps) {
-  int64_t groups = ordered_groups(&r->g, r->m_blocks, r->n_blocks), elements = r->units / groups * unit_elements;
+static void run_in_order(run *r, int64_t task_elements, int64_t steps) {
+  int64_t groups = ordered_groups(&r->g, r->m_blocks, r->n_blocks), elements = r->tasks / groups * task_elements;
   wk__parallel_for(groups, wk__max(1, GRAIN / wk__max(1, elements * steps)), run_groups, r);
 }
 
@@ -182,47 +182,47 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
   WK_TRY(check_primitives(program, r.primitives));
   WK_TRY(bind_geometry(program, launch, &r.g, walkers));
   measure(&r);
-  if (r.units == 0) return WK_OK;
+  if (r.tasks == 0) return WK_OK;
   find_row_accesses(&r);
   wk_status status;
   if (native && run_native(program, native, launch, &r.g, r.row_accesses != 0, &status)) return status;
   find_blocked_stores(&r);
   find_fixed_accesses(&r);
-  int64_t unit_elements = r.g.mode == LOOP_POINTWISE ? r.block_elements
+  int64_t task_elements = r.g.mode == LOOP_POINTWISE ? r.block_elements
                           : r.g.mode == LOOP_COLUMNS ? r.g.n_block * r.g.reduce_length
                                                      : r.g.m_block * r.g.reduce_length;
-  if (r.units == 1 && r.g.mode == LOOP_POINTWISE) {
-    run_units(&r, 0, 1);
-  } else if (r.units < wk_get_num_threads() && r.g.mode != LOOP_POINTWISE && unit_elements >= SPLIT_LENGTH &&
+  if (r.tasks == 1 && r.g.mode == LOOP_POINTWISE) {
+    run_tasks(&r, 0, 1);
+  } else if (r.tasks < wk_get_num_threads() && r.g.mode != LOOP_POINTWISE && task_elements >= SPLIT_LENGTH &&
              !program->has_scan && !program->has_arg && !program->has_store_add && !r.keeping) {
     WK_TRY(run_split(&r));
   } else {
     int64_t steps = 1 + program->phases[0].keep.count / 4;
-    int64_t grain = wk__max(1, GRAIN / wk__max(1, unit_elements * steps));
+    int64_t grain = wk__max(1, GRAIN / wk__max(1, task_elements * steps));
     if (program->has_store_add)
-      run_in_order(&r, unit_elements, steps);
+      run_in_order(&r, task_elements, steps);
     else
-      wk__parallel_for(r.units, grain, run_units, &r);
+      wk__parallel_for(r.tasks, grain, run_tasks, &r);
   }
   return report(&r);
 }
 
 /* ================================================ many launches ================================================== */
 
-static int64_t launch_of_unit(const many *m, int64_t unit) {
+static int64_t launch_of_task(const many *m, int64_t task) {
   int64_t low = 0, high = m->count;
   while (high - low > 1) {
     int64_t middle = (low + high) / 2;
-    *(m->first_unit[middle] <= unit ? &low : &high) = middle;
+    *(m->first_task[middle] <= task ? &low : &high) = middle;
   }
   return low;
 }
 
-void run_many_units(void *context, int64_t begin, int64_t end) {
+void run_many_tasks(void *context, int64_t begin, int64_t end) {
   const many *m = context;
-  for (int64_t i = launch_of_unit(m, begin); begin < end; i++) {
-    int64_t first = m->first_unit[i], stop = wk__min(end, m->first_unit[i + 1]);
-    if (stop > begin) m->run_units((char *)m->runs + (size_t)i * m->run_size, begin - first, stop - first);
+  for (int64_t i = launch_of_task(m, begin); begin < end; i++) {
+    int64_t first = m->first_task[i], stop = wk__min(end, m->first_task[i + 1]);
+    if (stop > begin) m->run_tasks((char *)m->runs + (size_t)i * m->run_size, begin - first, stop - first);
     begin = wk__max(begin, stop);
   }
 }
@@ -231,21 +231,21 @@ static wk_status prepare_many(const wk__program *program, const wk__launch *laun
                               const geometry **geometries) {
   int64_t per_run = program->nest->access_count + program->expression_count + program->bound_count;
   WK_TRY(check_primitives(program, wk__primitives_get()));
-  m->first_unit[0] = 0;
+  m->first_task[0] = 0;
   for (int64_t i = 0; i < m->count; i++) {
     run *r = (run *)m->runs + i;
     begin_run(r, program, &launches[i]);
     WK_TRY(bind_geometry(program, &launches[i], &r->g, walkers + i * per_run));
     measure(r);
     geometries[i] = &r->g;
-    if (r->units) find_blocked_stores(r);
+    if (r->tasks) find_blocked_stores(r);
     find_fixed_accesses(r);
-    m->first_unit[i + 1] = m->first_unit[i] + r->units;
+    m->first_task[i + 1] = m->first_task[i] + r->tasks;
   }
   return WK_OK;
 }
 
-static int64_t elements_of_unit(const run *r) {
+static int64_t elements_of_task(const run *r) {
   const geometry *g = &r->g;
   if (g->mode == LOOP_POINTWISE) return g->m_block * g->n_block;
   return (g->mode == LOOP_COLUMNS ? g->n_block : g->m_block) * g->reduce_length;
@@ -253,10 +253,10 @@ static int64_t elements_of_unit(const run *r) {
 
 static wk_status run_prepared(const wk__program *program, many *m) {
   const run *runs = m->runs;
-  int64_t units = m->first_unit[m->count], elements = 0;
-  for (int64_t i = 0; i < m->count; i++) elements += runs[i].units * elements_of_unit(&runs[i]);
-  int64_t steps = 1 + program->phases[0].keep.count / 4, work = wk__max(1, elements / wk__max(units, 1) * steps);
-  wk__parallel_for(units, program->has_store_add ? units : wk__max(1, GRAIN / work), run_many_units, m);
+  int64_t tasks = m->first_task[m->count], elements = 0;
+  for (int64_t i = 0; i < m->count; i++) elements += runs[i].tasks * elements_of_task(&runs[i]);
+  int64_t steps = 1 + program->phases[0].keep.count / 4, work = wk__max(1, elements / wk__max(tasks, 1) * steps);
+  wk__parallel_for(tasks, program->has_store_add ? tasks : wk__max(1, GRAIN / work), run_many_tasks, m);
   for (int64_t i = 0; i < m->count; i++) WK_TRY(report(&runs[i]));
   return WK_OK;
 }
@@ -268,10 +268,10 @@ wk_status wk__program_run_many(const wk__program *program, const wk__launch *lau
   char *memory =
       wk__alloc(n * (sizeof(run) + walkers * sizeof(walker) + sizeof(geometry *) + sizeof(int64_t)) + sizeof(int64_t));
   if (!memory) return WK_OUT_OF_MEMORY;
-  many m = {.runs = memory, .run_size = sizeof(run), .count = count, .run_units = run_units};
+  many m = {.runs = memory, .run_size = sizeof(run), .count = count, .run_tasks = run_tasks};
   walker *first_walker = (walker *)((run *)m.runs + n);
   const geometry **geometries = (const geometry **)(first_walker + n * walkers);
-  m.first_unit = (int64_t *)(geometries + n);
+  m.first_task = (int64_t *)(geometries + n);
   const wk__native_code *native = atomic_load_explicit(&program->native, memory_order_acquire);
   wk_status status = prepare_many(program, launches, &m, first_walker, geometries);
   if (status == WK_OK && !(native && run_native_many(program, native, launches, geometries, count, &status)))

@@ -1,7 +1,7 @@
 /* What the files that run programs share: the state of a launch and of a thread.
  *
- * execute.c prepares launches and shares their units out; execute_worker.c gives a thread its memory; execute_units.c
- * does a unit, block by block; execute_steps.c does a step on a block; execute_split.c cuts few, long rows;
+ * execute.c prepares launches and shares their tasks out; execute_worker.c gives a thread its memory; execute_tasks.c
+ * does a task, block by block; execute_steps.c does a step on a block; execute_split.c cuts few, long rows;
  * execute_line.c is the short way for small launches. */
 #ifndef WICK_CPU_TIER0_EXECUTE_INTERNAL_H
 #define WICK_CPU_TIER0_EXECUTE_INTERNAL_H
@@ -10,7 +10,7 @@
 
 enum { COUNTER_LEVELS = 48 /* of the counter of partial results, see loop.h */ };
 
-/* State of one reduction or scan while a unit runs. width = values side by side. */
+/* State of one reduction or scan while a task runs. width = values side by side. */
 typedef struct reduction {
   char *lanes;     /* (width, LANES) or (LANES, width); arg: best values; scan: carries */
   int64_t *index;  /* arg: (width) */
@@ -24,10 +24,10 @@ typedef struct run {
   const wk__launch *launch;
   const wk__primitives *primitives;
   geometry g;
-  int64_t m_blocks, n_blocks, units;
+  int64_t m_blocks, n_blocks, tasks;
   int64_t block_elements;  /* of the largest block */
   int64_t block_pitch;     /* bytes from block to block */
-  int64_t row_elements;    /* kept values: elements a unit keeps */
+  int64_t row_elements;    /* kept values: elements a task keeps */
   bool reads_ahead;        /* of memory, a block ahead */
   bool keeping;            /* values of earlier phases are kept */
   uint64_t blocked_stores; /* accesses that results may not be computed into, because of overlap */
@@ -51,7 +51,7 @@ typedef struct worker {
   const char **fixed_from; /* where they are from, */
   uint64_t fixed_ready;    /* those that are filled */
   reduction *reductions;
-  int64_t position[MAX_WALKERS]; /* element of each walker at the unit's (or block's outer) origin */
+  int64_t position[MAX_WALKERS]; /* element of each walker at the task's (or block's outer) origin */
   int64_t m, n, m0, n0;          /* the block: extent and origin on the inner axes */
   int64_t width;                 /* rows or columns side by side */
   int64_t element;               /* linear reduction index of the block's first element, for lanes */
@@ -79,12 +79,12 @@ void run_step(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_
 /* The steps of a list over the worker's block. */
 void run_block(worker *w, const step_list *list);
 
-/* ---- execute_units.c ---- */
+/* ---- execute_tasks.c ---- */
 
-void run_unit(worker *w, int64_t unit);
+void run_task(worker *w, int64_t task);
 
-/* The parts of a unit with reductions, for those who share its chunks out. */
-void start_unit(worker *w, int64_t unit);
+/* The parts of a task with reductions, for those who share its chunks out. */
+void start_task(worker *w, int64_t task);
 void run_row_steps(worker *w, int phase);                         /* values per row that a phase makes computable */
 void run_row_step(worker *w, const step *s);                      /* one of them */
 void run_chunk(worker *w, int phase, int64_t begin, int64_t end); /* elements of the row, folded to `partial` */
@@ -111,7 +111,7 @@ WK_MUST_USE wk_status run_line(const wk__program *program, const wk__launch *lau
 
 /* ---- execute_split.c ---- */
 
-/* Runs units one after the other, each cut among threads. What threads meet is noted in the run. */
+/* Runs tasks one after the other, each cut among threads. What threads meet is noted in the run. */
 WK_MUST_USE wk_status run_split(run *r);
 
 #endif

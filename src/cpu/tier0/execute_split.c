@@ -1,14 +1,14 @@
 /* Few, long rows: the chunks of a row are shared among threads, phase by phase.
  *
- * In: a run whose units are fewer than the threads. Out: memory written. Invariant: chunks are folded in their order by
- * one thread, so the bits are those of run_unit. Tests: tests/c/test_program.c. */
+ * In: a run whose tasks are fewer than the threads. Out: memory written. Invariant: chunks are folded in their order by
+ * one thread, so the bits are those of run_task. Tests: tests/c/test_program.c. */
 #include "cpu/tier0/execute_internal.h"
 
-/* Phases of one unit whose chunks are shared among threads. Every thread computes the row values for itself from the
+/* Phases of one task whose chunks are shared among threads. Every thread computes the row values for itself from the
  * folded results of earlier phases, which stand in `results`; they are stored once, at the end. */
 typedef struct split {
   run *r;
-  int64_t unit;
+  int64_t task;
   int phase;
   char *partials; /* (reductions, chunks, width) of 8 bytes */
   char *results;  /* (reductions, width) of 8 bytes */
@@ -33,7 +33,7 @@ static void split_chunks(void *context, int64_t begin, int64_t end) {
   split *s = context;
   worker w;
   if (!start_worker(&w, s->r)) return;
-  start_unit(&w, s->unit);
+  start_task(&w, s->task);
   restore_results(&w, s);
   for (int64_t c = begin; c < end; c++) {
     int64_t first = c * WK__REDUCE_CHUNK;
@@ -48,7 +48,7 @@ static void split_chunks(void *context, int64_t begin, int64_t end) {
 static bool fold_split(split *s) {
   worker w;
   if (!start_worker(&w, s->r)) return false;
-  start_unit(&w, s->unit);
+  start_task(&w, s->task);
   for (int k = 0; k < s->r->program->reduction_count; k++) {
     if (wk__instr_phase(reduction_instr(&w, k)) != s->phase) continue;
     w.reductions[k].chunks = 0;
@@ -63,7 +63,7 @@ static bool store_rows(split *s) {
   worker w;
   s->phase = s->r->program->phase_count - 1;
   if (!start_worker(&w, s->r)) return false;
-  start_unit(&w, s->unit);
+  start_task(&w, s->task);
   restore_results(&w, s);
   for (int p = 0; p <= s->phase; p++) {
     const step_list *rows = &s->r->program->phases[p].rows;
@@ -89,7 +89,7 @@ wk_status run_split(run *r) {
   if (!s.partials) return WK_OUT_OF_MEMORY;
   s.results = s.partials + reductions * s.chunks * s.width * 8;
   bool ok = true; /* otherwise memory ran out, which the run has noted */
-  for (s.unit = 0; ok && s.unit < r->units; s.unit++) {
+  for (s.task = 0; ok && s.task < r->tasks; s.task++) {
     for (s.phase = 0; ok && s.phase < r->program->phase_count; s.phase++) ok = run_split_phase(&s);
     ok = ok && store_rows(&s);
   }

@@ -18,7 +18,7 @@ typedef struct loops {
 
 typedef struct resolve_context {
   const wk__launch *launch;
-  int unit; /* this loop variable has the value `amount`, all others are 0 */
+  int varied; /* this loop variable has the value `amount`, all others are 0 */
   int64_t amount;
 } resolve_context;
 
@@ -27,7 +27,7 @@ static wk_status resolve(void *context, wk_int leaf, int64_t *out) {
   int index = wk__sym_index(leaf);
   switch (wk__sym_kind_of(leaf)) {
     case WK__SYM_LOOP_VAR:
-      *out = index == at->unit ? at->amount : 0;
+      *out = index == at->varied ? at->amount : 0;
       return WK_OK;
     case WK__SYM_BUFFER_SIZE:
       *out = at->launch->buffers[index / WK__BUFFER_DIMS].sizes[index % WK__BUFFER_DIMS];
@@ -37,8 +37,8 @@ static wk_status resolve(void *context, wk_int leaf, int64_t *out) {
   }
 }
 
-static wk_status evaluate_at(wk_int x, const wk__launch *launch, int unit, int64_t amount, int64_t *out) {
-  resolve_context context = {launch, unit, amount};
+static wk_status evaluate_at(wk_int x, const wk__launch *launch, int varied, int64_t amount, int64_t *out) {
+  resolve_context context = {launch, varied, amount};
   if (wk_int_is_known(x)) {
     *out = x.bits;
     return WK_OK;
@@ -266,7 +266,7 @@ static void take_outer(const loops *l, geometry *g, int m, int n) {
 
 enum {
   TRANSPOSE_TILE = 32,
-  COLUMN_BLOCK = 128, /* columns that are worth a unit of their own */
+  COLUMN_BLOCK = 128, /* columns that are worth a task of their own */
   SCAN_ROWS = 8,
   SCAN_PIECE = 128,
   IN_PLACE_BLOCK = 16384, /* elements that are reduced where they lie, rows side by side: */

@@ -144,19 +144,19 @@ WHERE(where_f64, double, SAME)
   }
 /* The same for a function that is a long chain of operations, of which a core sees only a few vectors ahead: four are
  * computed side by side, and stored last. */
-enum { ABREAST = 4 };
-#define VECTOR_CHAIN(name, type, v, LANE_COUNT, f)                                          \
-  VECTOR_UNARY(name##_rest, type, v, LANE_COUNT, f)                                         \
-  static void name(void *out, const void *a, const void *b, const void *c, int64_t count) { \
-    const type *p = a;                                                                      \
-    type *o = out;                                                                          \
-    int64_t i = 0;                                                                          \
-    for (; i + ABREAST * LANE_COUNT <= count; i += ABREAST * LANE_COUNT) {                  \
-      v y[ABREAST];                                                                         \
-      UNROLL for (int k = 0; k < ABREAST; k++) y[k] = f(v##_load(p + i + k * LANE_COUNT));  \
-      UNROLL for (int k = 0; k < ABREAST; k++) v##_store(o + i + k * LANE_COUNT, y[k]);     \
-    }                                                                                       \
-    name##_rest(o + i, p + i, b, c, count - i);                                             \
+enum { INTERLEAVED = 4 };
+#define VECTOR_CHAIN(name, type, v, LANE_COUNT, f)                                             \
+  VECTOR_UNARY(name##_rest, type, v, LANE_COUNT, f)                                            \
+  static void name(void *out, const void *a, const void *b, const void *c, int64_t count) {    \
+    const type *p = a;                                                                         \
+    type *o = out;                                                                             \
+    int64_t i = 0;                                                                             \
+    for (; i + INTERLEAVED * LANE_COUNT <= count; i += INTERLEAVED * LANE_COUNT) {             \
+      v y[INTERLEAVED];                                                                        \
+      UNROLL for (int k = 0; k < INTERLEAVED; k++) y[k] = f(v##_load(p + i + k * LANE_COUNT)); \
+      UNROLL for (int k = 0; k < INTERLEAVED; k++) v##_store(o + i + k * LANE_COUNT, y[k]);    \
+    }                                                                                          \
+    name##_rest(o + i, p + i, b, c, count - i);                                                \
   }
 #define VECTOR_BINARY(name, type, v, LANE_COUNT, f)                                                         \
   static void name(void *out, const void *a, const void *b, const void *c, int64_t count) {                 \

@@ -144,7 +144,7 @@ static inline int walker_of_bound(const wk__program *p, int access, int bound) {
   return (int)p->nest->access_count + p->expression_count + p->first_bound[access] + bound;
 }
 
-/* Where stores have an order, groups of as many units as that leaves together: each is one thread's, and no two groups
+/* Where stores have an order, groups of as many tasks as that leaves together: each is one thread's, and no two groups
  * store to the same place, so any number of threads gives the same bits. One group: no loop can be told apart. */
 static inline int64_t ordered_groups(const geometry *g, int64_t m_blocks, int64_t n_blocks) {
   if (!g->outermost_apart) return 1;
@@ -162,14 +162,14 @@ WK_MUST_USE bool run_native(const wk__program *program, const wk__native_code *c
 WK_MUST_USE bool run_native_many(const wk__program *program, const wk__native_code *code, const wk__launch *launches,
                                  const geometry *const *geometries, int64_t count, wk_status *out_status);
 
-/* Many launches, whose units are numbered through all of them. */
+/* Many launches, whose tasks are numbered through all of them. */
 typedef struct many {
   void *runs; /* (count) of run_size bytes each */
   size_t run_size;
   int64_t count;
-  int64_t *first_unit;                                      /* (count + 1) */
-  void (*run_units)(void *run, int64_t begin, int64_t end); /* by their numbers in the run */
+  int64_t *first_task;                                      /* (count + 1) */
+  void (*run_tasks)(void *run, int64_t begin, int64_t end); /* by their numbers in the run */
 } many;
-void run_many_units(void *context, int64_t begin, int64_t end); /* execute.c: of a `many`, for wk__parallel_for */
+void run_many_tasks(void *context, int64_t begin, int64_t end); /* execute.c: of a `many`, for wk__parallel_for */
 
 #endif

@@ -1,6 +1,6 @@
-/* One unit of a launch: a block of a pointwise nest, or a block of rows (columns) with all its phases.
+/* One task of a launch: a block of a pointwise nest, or a block of rows (columns) with all its phases.
  *
- * In: a worker that is laid out, the unit's number. Out: memory written. Invariant: a row's elements are taken chunk by
+ * In: a worker that is laid out, the task's number. Out: memory written. Invariant: a row's elements are taken chunk by
  * chunk in the order of loop.h, whatever the blocks. Tests: tests/c/test_program.c. */
 #include "cpu/tier0/execute_internal.h"
 
@@ -24,10 +24,10 @@ static void start_position(worker *w, int64_t outer_p) {
 
 /* ================================================ pointwise ====================================================== */
 
-static void pointwise_unit(worker *w, int64_t unit) {
+static void pointwise_task(worker *w, int64_t task) {
   const run *r = w->r;
   const geometry *g = &r->g;
-  int64_t nb = unit % r->n_blocks, rest = unit / r->n_blocks;
+  int64_t nb = task % r->n_blocks, rest = task / r->n_blocks;
   int64_t mb = rest % r->m_blocks;
   start_position(w, rest / r->m_blocks);
   w->n0 = nb * g->n_block;
@@ -94,7 +94,7 @@ static void reduction_block(worker *w, int phase_number, int64_t begin, int64_t 
   run_block(w, w->r->keeping ? &ph->keep : &ph->again);
 }
 
-/* One chunk: clears the lanes, takes its elements in order, folds to `partial`. Positions are the unit's. */
+/* One chunk: clears the lanes, takes its elements in order, folds to `partial`. Positions are the task's. */
 void run_chunk(worker *w, int phase_number, int64_t begin, int64_t end) {
   const run *r = w->r;
   const geometry *g = &r->g;
@@ -192,13 +192,13 @@ void run_row_steps(worker *w, int phase_number) {
   expand(w, along == w->along ? phase_number : 0, phase_number, along);
 }
 
-void start_unit(worker *w, int64_t unit) {
+void start_task(worker *w, int64_t task) {
   const run *r = w->r;
   const geometry *g = &r->g;
   bool columns = g->mode == LOOP_COLUMNS;
   int64_t blocks = columns ? r->n_blocks : r->m_blocks;
-  int64_t b = unit % blocks;
-  start_position(w, unit / blocks);
+  int64_t b = task % blocks;
+  start_position(w, task / blocks);
   w->along = 0;
   if (columns) {
     w->n0 = b * g->n_block;
@@ -209,10 +209,10 @@ void start_unit(worker *w, int64_t unit) {
   }
 }
 
-static void reduction_unit(worker *w, int64_t unit) {
+static void reduction_task(worker *w, int64_t task) {
   const run *r = w->r;
   int64_t length = r->g.reduce_length;
-  start_unit(w, unit);
+  start_task(w, task);
   for (int p = 0; p < r->program->phase_count; p++) {
     if (p) finish_reductions(w, p - 1);
     run_row_steps(w, p);
@@ -225,9 +225,9 @@ static void reduction_unit(worker *w, int64_t unit) {
   }
 }
 
-void run_unit(worker *w, int64_t unit) {
+void run_task(worker *w, int64_t task) {
   if (w->r->g.mode == LOOP_POINTWISE)
-    pointwise_unit(w, unit);
+    pointwise_task(w, task);
   else
-    reduction_unit(w, unit);
+    reduction_task(w, task);
 }
