@@ -20,6 +20,8 @@ _LAZY = {
     "save": "serialization",
     "load": "serialization",
     "from_file": "storage",
+    "get_device_module": "_utils",
+    **dict.fromkeys(("PyTorchFileReader", "PyTorchFileWriter"), "serialization.records"),
     **dict.fromkeys(
         (
             "use_deterministic_algorithms are_deterministic_algorithms_enabled set_deterministic_debug_mode "

@@ -2,6 +2,7 @@
 
 import enum
 
+from ._C import Tensor
 from ._names import cannot_be_made
 
 _NO_SCRIPT = "wick has no TorchScript"
@@ -9,6 +10,17 @@ Value, Block, Argument, FunctionSchema = (
     cannot_be_made(f"torch._C.{name}", _NO_SCRIPT) for name in ("Value", "Block", "Argument", "FunctionSchema")
 )
 ScriptModule = ScriptFunction = ScriptObject = None
+
+
+class _KindOfClass(type):
+    """Makes isinstance(cls, _TensorMeta) ask whether cls is a class of tensors."""
+
+    def __instancecheck__(cls, kind):
+        return isinstance(kind, type) and issubclass(kind, Tensor)
+
+
+class _TensorMeta(type, metaclass=_KindOfClass):
+    """The class of Tensor's class, as annotations name it. It is `type` here."""
 
 
 def _log_api_usage_once(event):

@@ -99,6 +99,21 @@ def _get_device_index(device, optional=False, allow_cpu=False):
     return device
 
 
+def get_device_module(device=None):
+    """The module of a device's type, torch.cpu for "cpu"; None: that of the accelerator, or else of the CPU."""
+    from importlib import import_module
+
+    if device is not None and not isinstance(device, (str, _C.device)):
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    kind = _C.device(device or _get_available_device_type() or "cpu").type
+    try:
+        return import_module(f"{__package__}.{kind}")
+    except ModuleNotFoundError:
+        raise RuntimeError(
+            f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'."
+        ) from None
+
+
 def _element_size(dtype):
     """Bytes of an element."""
     return dtype.itemsize

@@ -1,6 +1,8 @@
 """Names that programs import and ask before they start: they are there, answer as PyTorch's CPU build does, and what
 cannot work says so when it is called."""
 
+import contextlib
+
 import pytest
 
 import wick
@@ -262,3 +264,36 @@ def test_tensor_split_by_keywords(keyword):
     assert [len(p) for p in parts] == ([2, 2, 2] if keyword == "sections" else [1, 2, 3])
     with pytest.raises(TypeError):
         wick.arange(6).tensor_split()
+
+
+def test_what_libraries_ask_a_tensor_and_its_class():
+    from wick._dynamo import OptimizedModule
+    from wick._subclasses.fake_tensor import is_fake
+    from wick.fx.experimental.proxy_tensor import get_proxy_mode
+    from wick.utils.checkpoint import get_device_states, set_device_states
+
+    assert not is_fake(wick.ones(1)) and get_proxy_mode() is None
+    assert isinstance(wick.Tensor, wick._C._TensorMeta) and isinstance(wick.nn.Parameter, wick._C._TensorMeta)
+    assert not isinstance(int, wick._C._TensorMeta) and not isinstance(wick.ones(1), wick._C._TensorMeta)
+    assert isinstance(wick.compile(wick.nn.Linear(2, 2)), OptimizedModule)
+    assert get_device_states(wick.ones(1)) == ([], []) and set_device_states([], []) is None
+
+
+def test_classes_of_a_loaders_iterators():
+    from wick.utils.data import dataloader
+
+    iterator = iter(wick.utils.data.DataLoader([1, 2]))
+    assert isinstance(iterator, dataloader._SingleProcessDataLoaderIter)
+    assert isinstance(iterator, dataloader._BaseDataLoaderIter)
+    assert not isinstance(iterator, dataloader._MultiProcessingDataLoaderIter)
+    with iter_of_workers() as iterator:
+        assert isinstance(iterator, dataloader._MultiProcessingDataLoaderIter) and list(iterator)[0].tolist() == [1]
+
+
+@contextlib.contextmanager
+def iter_of_workers():
+    iterator = iter(wick.utils.data.DataLoader([1, 2], num_workers=1))
+    try:
+        yield iterator
+    finally:
+        iterator._shutdown_workers()
