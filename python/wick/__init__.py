@@ -20,6 +20,7 @@ _LAZY = {
     "save": "serialization",
     "load": "serialization",
     "from_file": "storage",
+    **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),
     "get_device_module": "_utils",
     **dict.fromkeys(("PyTorchFileReader", "PyTorchFileWriter"), "serialization.records"),
     **dict.fromkeys(

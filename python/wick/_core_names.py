@@ -105,6 +105,13 @@ class _ExcludeDispatchKeyGuard:
 class _Activations:
     """torch._C._nn: the operators that nn.functional calls."""
 
+    @staticmethod
+    def _parse_to(*args, **kwargs):
+        """(device, dtype, non_blocking, memory_format) of the arguments of to()."""
+        from .nn.modules.module import _parse_to
+
+        return _parse_to(*args, **kwargs)
+
     def __getattr__(self, name):
         from . import _C
 

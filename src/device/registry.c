@@ -5,12 +5,23 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static const char *const names[WK_DEVICE_TYPE_COUNT] = {
-    [WK_CPU] = "cpu",   [WK_META] = "meta", [WK_CUDA] = "cuda",     [WK_HOST2] = "host2",
-    [WK_MPS] = "mps",   [WK_XPU] = "xpu",   [WK_XLA] = "xla",       [WK_HPU] = "hpu",
-    [WK_MTIA] = "mtia", [WK_IPU] = "ipu",   [WK_HIP] = "hip",       [WK_VE] = "ve",
-    [WK_FPGA] = "fpga", [WK_MAIA] = "maia", [WK_LAZY] = "lazy",     [WK_VULKAN] = "vulkan",
-    [WK_PRIVATEUSEONE] = "privateuseone"};
+static const char *const names[WK_DEVICE_TYPE_COUNT] = {[WK_CPU] = "cpu",
+                                                        [WK_META] = "meta",
+                                                        [WK_CUDA] = "cuda",
+                                                        [WK_HOST2] = "host2",
+                                                        [WK_MPS] = "mps",
+                                                        [WK_XPU] = "xpu",
+                                                        [WK_XLA] = "xla",
+                                                        [WK_HPU] = "hpu",
+                                                        [WK_MTIA] = "mtia",
+                                                        [WK_IPU] = "ipu",
+                                                        [WK_HIP] = "hip",
+                                                        [WK_VE] = "ve",
+                                                        [WK_FPGA] = "fpga",
+                                                        [WK_MAIA] = "maia",
+                                                        [WK_LAZY] = "lazy",
+                                                        [WK_VULKAN] = "vulkan",
+                                                        [WK_PRIVATEUSEONE] = "privateuseone"};
 
 const char *wk__device_type_name(int type) { return names[type]; }
 

@@ -159,7 +159,8 @@ static PyObject *call_again(PyObject *self, PyObject *const *args, Py_ssize_t co
 }
 static PyMethodDef call_again_definition = {"cached", (PyCFunction)(void (*)(void))call_again, METH_FASTCALL, NULL};
 
-static PyObject *with_constants(PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {  // -> new
+static PyObject *with_constants(PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                                PyObject *names) {  // -> new
   PyObject *rest = PyTuple_New(count), *self = NULL, *function = NULL;
   for (Py_ssize_t i = 0; rest && i < count; i++) PyTuple_SET_ITEM(rest, i, Py_NewRef(args[i]));
   if (rest) self = PyTuple_Pack(3, callable, rest, names ? names : Py_None);
