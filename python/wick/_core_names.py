@@ -32,6 +32,11 @@ def _get_tracing_state():
     return None
 
 
+def _are_functorch_transforms_active():
+    """Whether a transform of torch.func runs the code that asks."""
+    return False
+
+
 def _jit_set_profiling_executor(enabled):
     """Accepted for compatibility: gives what was set before."""
     return True

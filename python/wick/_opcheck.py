@@ -70,7 +70,9 @@ def _test_faketensor(op, args, kwargs):
     on_meta = tree_map(lambda v: v.detach().to("meta") if isinstance(v, _C.Tensor) else v, (args, kwargs))
     with _C.no_grad():
         fake, real = _described(op(*on_meta[0], **on_meta[1])), _described(op(*args, **kwargs))
-    start = f"When comparing the output of {op._qualname.replace('::', '.')}.default on FakeTensor and concrete Tensors, "
+    start = (
+        f"When comparing the output of {op._qualname.replace('::', '.')}.default on FakeTensor and concrete Tensors, "
+    )
     if len(fake) != len(real):
         raise RuntimeError(f"{start}found mismatched number of outputs: {len(real)} and {len(fake)}")
     for there, here in zip(real, fake, strict=True):
@@ -123,6 +125,8 @@ def opcheck(op, args, kwargs=None, *, test_utils=ALL, raise_exception=True, atol
             results[name] = "SUCCESS"
         except Exception as error:
             if raise_exception:
-                raise OpCheckError(f"opcheck(op, ...): {name} failed with {error} (scroll up for stack trace)") from error
+                raise OpCheckError(
+                    f"opcheck(op, ...): {name} failed with {error} (scroll up for stack trace)"
+                ) from error
             results[name] = error
     return results

@@ -81,6 +81,12 @@ class ExceptionWrapper:
         raise error
 
 
+def _assert_async(input, assert_msg="Expected Tensor with single nonzero value, but got zero"):
+    """Raises an error where a tensor of one element is 0. The CPU has the value at once."""
+    if not bool(input):
+        raise RuntimeError(assert_msg)
+
+
 def _get_available_device_type():
     """The accelerator's type: None."""
     return None

@@ -19,8 +19,8 @@ import typing
 from . import _C
 from ._names import cannot as _cannot
 from ._names import getter as _getter
-from ._ops import is_built_in
 from ._opcheck import opcheck
+from ._ops import is_built_in
 from .autograd import Function
 
 __all__ = [
@@ -111,7 +111,7 @@ def _literal(text):
 
 
 def _parameter_texts(schema):
-    """"Tensor(a!) x", "int n=2" and "*" of a schema."""
+    """ "Tensor(a!) x", "int n=2" and "*" of a schema."""
     inner = schema[schema.index("(") + 1 : schema.rindex("->")].rstrip()[:-1]
     return [part.strip() for part in re.split(r",(?![^\[]*\])", inner)]
 

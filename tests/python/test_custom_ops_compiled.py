@@ -126,7 +126,10 @@ def test_lists_and_what_may_be_missing():
     both.register_fake(lambda xs, y, n=2: (wick.empty_like(xs[0]), wick.empty_like(xs[0])))
     both.register_autograd(
         lambda ctx, g, h: ([g * ctx.n] * 2, h if ctx.has else None, None),
-        setup_context=lambda ctx, inputs, output: (setattr(ctx, "n", inputs[2]), setattr(ctx, "has", inputs[1] is not None)),
+        setup_context=lambda ctx, inputs, output: (
+            setattr(ctx, "n", inputs[2]),
+            setattr(ctx, "has", inputs[1] is not None),
+        ),
     )
     parts.register_fake(lambda x: [wick.empty_like(x) for _ in range(3)])
     parts.register_autograd(lambda ctx, gs: gs[0] + 2 * gs[1] + 3 * gs[2])

@@ -320,3 +320,25 @@ def test_where_a_module_was_asked_to_go():
 def test_a_dense_tensor_is_dense():
     x = wick.ones(2)
     assert x.to_dense() is x and x.to_dense(wick.float64).dtype == wick.float64
+
+
+def test_names_that_kornia_asks_for():
+    assert not isinstance(1.0, wick.SymFloat) and not isinstance(True, wick.SymBool)
+    assert wick.complex32.is_complex and wick.ones(1).dtype != wick.complex32 and wick.chalf is wick.complex32
+    assert not wick._C._are_functorch_transforms_active() and "_are_functorch_transforms_active" in vars(wick._C)
+    wick._assert_async(wick.tensor(True))
+    with pytest.raises(RuntimeError, match="Expected Tensor with single nonzero value, but got zero"):
+        wick._assert_async(wick.tensor(0))
+    with pytest.raises(RuntimeError, match="negative"):
+        wick._assert_async(wick.tensor(False), "negative")
+
+
+def test_what_logs_a_use_breaks_no_graph():
+    """As torchvision's functions do it."""
+
+    def f(x):
+        wick._C._log_api_usage_once("f")
+        return x + 1
+
+    f(wick.ones(1))
+    assert wick.compile(f, fullgraph=True)(wick.ones(1)).item() == 2

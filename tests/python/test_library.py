@@ -71,7 +71,9 @@ def test_an_opaque_operator_without_a_derivative():
 
     y = plain(wick.ones(2, requires_grad=True))
     assert type(y.grad_fn).__name__ == "GeneratedBackwardFor_mylib_plain_defaultBackward"
-    with pytest.raises(RuntimeError, match="backward through mylib.plain.default but no autograd formula was registered"):
+    with pytest.raises(
+        RuntimeError, match="backward through mylib.plain.default but no autograd formula was registered"
+    ):
         y.sum().backward()
     library.define("mylib::open", "(Tensor x) -> Tensor")
     library.impl("mylib::open", "cpu", lambda x: x * 2)
@@ -96,7 +98,9 @@ def test_arguments_by_the_schema():
     library.impl("mylib::args", "cpu", lambda x, n, how, scale: x * sum(n) * (scale or 1))
     f = wick.ops.mylib.args
     assert f(wick.ones(1)).item() == 3 and f(wick.ones(1), [2], scale=2.0).item() == 4
-    with pytest.raises(RuntimeError, match=r"mylib::args\(\) is missing value for argument 'x'. Declaration: mylib::args"):
+    with pytest.raises(
+        RuntimeError, match=r"mylib::args\(\) is missing value for argument 'x'. Declaration: mylib::args"
+    ):
         f()
     with pytest.raises(RuntimeError, match=r"expected at most 4 argument\(s\) but received 5 argument\(s\)"):
         f(wick.ones(1), [1], "sum", 2.0, 5)
