@@ -1,15 +1,14 @@
-"""PyTorch's dtypes that wick cannot store. Libraries put them into tables when they are imported; a call that is given one
+"""A dtype of PyTorch that wick cannot store. Libraries put it into tables and compare with it; a call that is given it
 raises a TypeError."""
 
 
 class AbsentDtype:
     """Has a dtype's name and size, and is none."""
 
-    is_floating_point = False
+    is_floating_point, is_complex, is_signed = False, True, True
 
-    def __init__(self, name, itemsize, is_complex=False):
-        self._name, self.itemsize, self.is_complex = name, itemsize, is_complex
-        self.is_signed = is_complex
+    def __init__(self, name, itemsize):
+        self._name, self.itemsize = name, itemsize
 
     def __repr__(self):
         return f"torch.{self._name}"
@@ -18,5 +17,4 @@ class AbsentDtype:
         return self._name
 
 
-uint16, uint32, uint64 = (AbsentDtype(f"uint{8 * size}", size) for size in (2, 4, 8))
-complex32 = chalf = AbsentDtype("complex32", 4, is_complex=True)
+complex32 = chalf = AbsentDtype("complex32", 4)

@@ -123,6 +123,8 @@ enum {
   WK__TAG_BY_RESULT = 1 << 28,   /* in place the derivative is taken from the result, where it asks for argument 0 */
   WK__TAG_FLOAT8 = 1 << 29,      /* computes with float8 as well; the others only store it, as in PyTorch */
   WK__TAG_FILLS = 1 << 30,       /* pointwise, one value for all elements: may write a tensor that overlaps itself */
+  /* computes with uint16, uint32 and uint64 as well; the others only store them */
+  WK__TAG_WORDS = (int)(1u << 31),
 };
 
 /* Where Python sees an operator. */

@@ -81,6 +81,7 @@ FLAGS = {
     "own_dtype": "numbers are converted to argument 0's dtype and do not promote it",
     "out_apart": "out= may share no memory with an argument",
     "float8": "computes with float8 as well; the others only store it",
+    "words": "computes with uint16, uint32 and uint64 as well; the others only store them",
     "fills": "one value for all elements: may write a tensor that overlaps itself",
     "by_result": "in place the derivative is taken from the result, where it asks for argument 0",
     "dtype_from_out": "an out= gives the dtype that is computed in",
