@@ -1,6 +1,5 @@
 """Programs of libraries around timm, transformers and torchvision (programs/use_*.py), unmodified: what they print is what
 they print under PyTorch 2.13 (programs.json, by record_programs.py). Each compares compiled with eager itself.
-
 """
 
 import json
