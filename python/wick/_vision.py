@@ -49,15 +49,43 @@ def ps_roi_align(input, rois, spatial_scale, pooled_height, pooled_width, sampli
     return own.contiguous(), channel.expand(sizes).contiguous()
 
 
+def _bins(first, last, scale, count, size):
+    """Which pixels (K, count, size) the bins of regions from `first` to `last` (K) have, as ones, and how many."""
+    edges = (edge.float() * scale for edge in (first, last))
+    begin, end = ((edge.abs() + 0.5).floor() * edge.sign() for edge in edges)  # to the nearest, halves away from 0
+    step = ((end - begin).clamp(min=1) / count)[:, None]
+    number = _C.arange(count, device=first.device)
+    low = (number * step).floor().add(begin[:, None]).clamp(0, size - 1)
+    high = ((number + 1) * step).ceil().add(begin[:, None]).clamp(0, size - 1)
+    pixel = _C.arange(size, device=first.device)
+    return ((pixel >= low[..., None]) & (pixel < high[..., None])), (high - low).clamp(min=0)
+
+
+def ps_roi_pool(input, rois, spatial_scale, pooled_height, pooled_width):
+    """The mean of each bin's pixels, in which each bin has channels of its own: (means, the channel of each)."""
+    (_, channels, height, width), bins = input.shape, pooled_height * pooled_width
+    if channels % bins:
+        raise RuntimeError("input channels must be a multiple of pooling height * pooling width")
+    rows, high = _bins(rois[:, 2], rois[:, 4], spatial_scale, pooled_height, height)
+    columns, wide = _bins(rois[:, 1], rois[:, 3], spatial_scale, pooled_width, width)
+    sizes = (rois.shape[0], channels // bins, pooled_height, pooled_width)
+    images = input[rois[:, 0].long()].reshape(*sizes, height, width)
+    sums = images.matmul(columns.to(input.dtype)[:, None, None, :, :, None])  # (K, C, rows, columns, H, 1)
+    sums = rows.to(input.dtype)[:, None, :, None, None].matmul(sums)[..., 0, 0]
+    area = (high[:, None, :, None] * wide[:, None, None, :]).clamp(min=1)
+    channel = _C.arange(channels, dtype=_C.int32, device=input.device).view(sizes[1:])
+    return sums / area.to(input.dtype), channel.expand(sizes).contiguous()
+
+
 def _cuda_version():
     """The CUDA that torchvision was built with: none."""
     return -1
 
 
-for _function in (deform_conv2d, ps_roi_align, _cuda_version):
+for _function in (deform_conv2d, ps_roi_align, ps_roi_pool, _cuda_version):
     built_in(f"torchvision::{_function.__name__}", _function)
 for _name in (
-    "_deform_conv2d_backward", "_ps_roi_align_backward", "_ps_roi_pool_backward", "ps_roi_pool", "qnms", "qroi_align",
+    "_deform_conv2d_backward", "_ps_roi_align_backward", "_ps_roi_pool_backward", "qnms", "qroi_align",
 ):  # fmt: skip
     _why = "wick takes derivatives by itself" if _name.endswith("_backward") else "wick does not have it yet"
     built_in(f"torchvision::{_name}", cannot(f"torch.ops.torchvision.{_name}", _why))

@@ -266,8 +266,8 @@ def test_what_torchvision_registers_is_taken():
         library.register_fake(f"torchvision::{name}", lambda *a: None)
     assert ops._cuda_version() == -1 and str(ops.nms) == "torchvision.nms"
     assert ops.nms(wick.zeros(0, 4), wick.zeros(0), 0.5).shape == (0,)
-    with pytest.raises(NotImplementedError, match="torch.ops.torchvision.ps_roi_pool is not available"):
-        ops.ps_roi_pool()
+    with pytest.raises(NotImplementedError, match="torch.ops.torchvision.qnms is not available"):
+        ops.qnms()
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         ops.nothing  # noqa: B018
     with pytest.raises(OSError, match="Could not load"):
@@ -287,3 +287,78 @@ def test_captured():
     for _ in range(3):
         (found,) = wick.autograd.grad(compiled(images, regions), images)
         assert wick.equal(found, plain)
+
+
+# ---- bins with channels of their own ----
+
+OWN_REGIONS = [[0, 1.5, 2, 9, 10], [1, 0, 0, 12, 8], [0, 3, 3, 3, 3], [1, -4, 5, 40, 60]]
+
+
+def pooled_by_place(x, regions, scale, rows, columns):
+    """Means of each bin, whose last row and column of the image belong to none."""
+    _, channels, height, width = x.shape
+    result = wick.zeros(len(regions), channels // (rows * columns), rows, columns, dtype=x.dtype)
+    for k, (image, *corners) in enumerate(regions):
+        x1, y1, x2, y2 = (half_away(c * scale) for c in corners)
+        down, along = max(y2 - y1, 1) / rows, max(x2 - x1, 1) / columns
+        for c in range(result.shape[1]):
+            for i in range(rows):
+                for j in range(columns):
+                    top, bottom = (
+                        min(max(y + y1, 0), height - 1) for y in (math.floor(i * down), math.ceil((i + 1) * down))
+                    )
+                    left, right = (
+                        min(max(v + x1, 0), width - 1) for v in (math.floor(j * along), math.ceil((j + 1) * along))
+                    )
+                    bin_ = x[int(image), (c * rows + i) * columns + j, top:bottom, left:right]
+                    result[k, c, i, j] = bin_.sum() / bin_.numel() if bin_.numel() else 0
+    return result
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_means_of_bins_with_channels_of_their_own(scale):
+    wick.manual_seed(0)
+    x = wick.rand(2, 12, 16, 14, dtype=wick.float64, requires_grad=True)
+    means, channel = ops.ps_roi_pool(x, wick.tensor(OWN_REGIONS, dtype=wick.float64), scale, 2, 3)
+    wick.testing.assert_close(means, pooled_by_place(x, OWN_REGIONS, scale, 2, 3))
+    assert channel.dtype == wick.int32 and channel[0].flatten().tolist() == list(range(12))
+    means.square().sum().backward()
+    gradient, x.grad = x.grad, None
+    pooled_by_place(x, OWN_REGIONS, scale, 2, 3).square().sum().backward()
+    wick.testing.assert_close(gradient, x.grad)
+
+
+@pytest.mark.parametrize("name", ["roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool", "deform_conv2d"])
+def test_half_is_float_rounded(name):
+    wick.manual_seed(0)
+    x, regions = wick.rand(2, 12, 16, 14).half(), wick.tensor([[0, 1.5, 2, 9, 10], [1, 0, 0, 12, 8]]).half()
+    weight, offset, mask = (
+        wick.rand(4, 12, 3, 3).half(),
+        wick.rand(2, 18, 16, 14).half(),
+        wick.rand(2, 9, 16, 14).half(),
+    )
+
+    def run(dtype):
+        image = x.clone().to(dtype).requires_grad_()
+        if name == "deform_conv2d":
+            rest = (1, 1, 1, 1, 1, 1, 1, 1, True)
+            result = ops.deform_conv2d(
+                image, *(t.to(dtype) for t in (weight, offset, mask)), wick.zeros(4).to(dtype), *rest
+            )
+        else:
+            more = {"roi_align": (2, True), "ps_roi_align": (2,)}.get(name, ())
+            result = getattr(ops, name)(image, regions.to(dtype), 1.0, 2, 3, *more)
+            result = result[0] if isinstance(result, tuple) else result
+        result.float().sum().backward()
+        return result, image.grad
+
+    most = 2e-2 if name == "deform_conv2d" else 4e-3  # which is made of many operators
+    for half, single in zip(run(wick.float16), run(wick.float32), strict=True):
+        assert half.dtype == wick.float16
+        wick.testing.assert_close(half.float(), single, rtol=most, atol=most)
+
+
+def test_bfloat16_is_refused_where_torchvision_refuses_it():
+    x, regions = wick.rand(1, 4, 8, 8).bfloat16(), wick.tensor([[0, 1.0, 1, 4, 4]]).bfloat16()
+    with pytest.raises(NotImplementedError, match="\"roi_align_forward_kernel\" not implemented for 'BFloat16'"):
+        ops.roi_align(x, regions, 1.0, 2, 2, 2, True)

@@ -458,10 +458,41 @@ static wk_status roi_pool_backward(wk__call *c) {
   return failure(&r);
 }
 
+/* The tensor in float32, with its elements or room for them; of the scope. */
+static wk_tensor *in_float(const wk_tensor *t, bool filled) {
+  wk__spec spec;
+  if (t->dtype != WK_FLOAT16) return (wk_tensor *)t;
+  wk__spec_contiguous(&spec, WK_FLOAT32, t->device, t->ndim, t->sizes);
+  wk_tensor *made = wk__tensor_from_spec(&spec);
+  if (!made) return NULL;
+  wk__scope_add(made);
+  return filled && wk__copy_into(made, t) != WK_OK ? NULL : made;
+}
+
+/* Half is computed in float32 and rounded once. */
+static wk_status run_in_float(wk__call *c, wk_status (*run)(wk__call *)) {
+  wk_value args[WK__MAX_ARGS];
+  wk_tensor *outputs[WK__MAX_RESULTS];
+  wk__call wide = *c;
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
+    args[i] = c->args[i];
+    if (args[i].tag != WK_VALUE_TENSOR) continue;
+    args[i].tensor = in_float(c->args[i].tensor, true);
+    if (!args[i].tensor) return wk_error_category();
+  }
+  for (int r = 0; r < c->op->schema.result_count; r++)
+    if (!(outputs[r] = in_float(c->outputs[r], false))) return wk_error_category();
+  wide.args = args;
+  wide.outputs = outputs;
+  WK_TRY(run(&wide));
+  return wk__copy_into(c->outputs[0], outputs[0]);
+}
+
 static wk_status in_scope(wk__call *c, wk_status (*run)(wk__call *)) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = run(c);
+  bool half = c->outputs[0]->dtype == WK_FLOAT16;
+  wk_status status = half ? run_in_float(c, run) : run(c);
   wk_scope_end(&scope);
   return status;
 }

@@ -17,7 +17,7 @@ static wk_status check_regions(const char *name, const wk_tensor *input, const w
         "Expected tensor for input to have the same type as tensor for rois; but type torch.%s does not equal "
         "torch.%s",
         wk_dtype_name((wk_dtype)input->dtype), wk_dtype_name((wk_dtype)rois->dtype));
-  if (input->dtype == WK_FLOAT32 || input->dtype == WK_FLOAT64) return WK_OK;
+  if (input->dtype == WK_FLOAT32 || input->dtype == WK_FLOAT64 || input->dtype == WK_FLOAT16) return WK_OK;
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name, wk__dtype_legacy((wk_dtype)input->dtype));
 }
 
