@@ -120,7 +120,8 @@ static void mark_needed(wk__segment *g, bool *needed) {
     more = false;
     for (int64_t i = r->step_count - 1; i >= 0; i--) {
       wk__do *step = &r->steps[i];
-      if (step->needed || step->undone || !(wk__is_effect(r, step->kind, step->items) || needed[target_of(step)])) continue;
+      if (step->needed || step->undone || !(wk__is_effect(r, step->kind, step->items) || needed[target_of(step)]))
+        continue;
       step->needed = more = true;
       for (int k = 0; k < step->count; k++) need(needed, step->items[k]);
     }
