@@ -53,7 +53,6 @@ _LAZY = {
         ).split(),
         "functions.statistics",
     ),
-    **dict.fromkeys(("uint16", "uint32", "uint64"), "_absent_dtypes"),
     **dict.fromkeys(
         (
             "aminmax atleast_1d atleast_2d atleast_3d bincount block_diag broadcast_tensors bucketize "

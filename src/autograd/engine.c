@@ -308,10 +308,14 @@ static wk_status run_with_gradients(run *r, task *t) {
   return t->needed ? run_inner(r, t) : pass_nothing(r, t->node);
 }
 
+static bool runs_without_grads(const wk_node *n) {
+  return n->class->runs_without_grads || (n->op && wk__is_function(n->op));
+}
+
 static wk_status run_task(run *r, int64_t number) {
   task t = r->tasks[number]; /* the array may move */
   r->tasks[number].grads = NULL;
-  if (!t.grads && t.needed && t.node->class->runs_without_grads) {
+  if (!t.grads && t.needed && runs_without_grads(t.node)) {
     t.grads = wk__alloc_zeroed(t.node->result_count * sizeof *t.grads);
     if (!t.grads) return WK_OUT_OF_MEMORY;
   }

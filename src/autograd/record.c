@@ -246,7 +246,7 @@ static wk_status run_op(wk_node *node, wk_tensor *const *grads, const bool *want
   return status;
 }
 
-static void destroy_op(wk_node *node) {
+static void drop_saved(wk_node *node) {
   op_node *n = (op_node *)node;
   if (WK_UNLIKELY(n->symbolic)) wk__symbolic_drop(n);
   for (int slot = 0; slot < slot_count(n); slot++) wk__packed_release(n->packed[slot].packed);
@@ -265,8 +265,13 @@ static void release_saved(wk_node *node) {
   bool kept = n->whole != 0 || n->packed;
   for (int r = 0; r < node->op->schema.result_count; r++) kept |= n->results[r] != NULL;
   if (!kept) return;
-  destroy_op(node);
+  drop_saved(node);
   node->released = true;
+}
+
+static void destroy_op(wk_node *node) {
+  drop_saved(node);
+  wk__op_hold(node->op, -1);
 }
 
 static const wk__node_class op_class = {
@@ -514,6 +519,7 @@ static wk_status begin_node(const wk_op *op, const wk_value *args, const wk_tens
   op_node *n = new_op_node(op, items);
   if (!n) return WK_OUT_OF_MEMORY;
   n->node.op = op;
+  wk__op_hold(op, 1);
   n->node.usual_name = op->grad_fn_arg && args[op->grad_fn_arg - 1].tag == WK_VALUE_NONE;
   n->argument_count = op->schema.parameter_count;
   n->reduce = written ? to_reduce(op, args, written) : 0;

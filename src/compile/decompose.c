@@ -73,12 +73,20 @@ static bool decompose_nll(wk__graph *graph, const wk__graph_node *n, parts *out)
   return total != NULL;
 }
 
+/* Not taped: an autograd.Function is what its forward has computed. */
+static bool decompose_function(wk__graph *graph, const wk__graph_node *n, parts *out) {
+  (void)graph;
+  for (int r = 0; r < n->op->schema.result_count; r++) out->nodes[r] = n->args[r].node;
+  return true;
+}
+
 typedef bool decompose_fn(wk__graph *graph, const wk__graph_node *node, parts *out);
 
 static decompose_fn *rule_of(const wk__graph_node *node) {
   if (node->kind != WK__GRAPH_CALL || node->flags & WK__GRAPH_TAPED) return NULL;
   if (node->op == WK__OP(_dropout)) return decompose_dropout;
   if (node->op == WK__OP(nll_loss_forward)) return decompose_nll;
+  if (wk__is_function(node->op)) return decompose_function;
   return NULL;
 }
 
@@ -89,6 +97,7 @@ static void replace_items(wk__graph *graph, wk__graph_node *node, const parts *b
     wk__graph_replace_uses(graph, item, by->nodes[k]);
     wk__graph_erase(graph, item);
   }
+  if (!node->item_count) wk__graph_replace_uses(graph, node, by->nodes[0]);
   wk__graph_erase(graph, node);
 }
 

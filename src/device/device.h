@@ -92,7 +92,7 @@ struct wk__device_type {
   /* How many there are; 0, with the error set when `why`, says that there is no driver or no device. */
   int (*count)(bool why);
   wk__stream *(*default_stream)(int index);     /* NULL: the device cannot be opened (error set) */
-  wk__stream *(*create_stream)(int index);      /* NULL with the error set */
+  wk__stream *(*create_stream)(int index);      /* NULL with the error set; it lives as long as the process */
   wk_status (*synchronize)(wk__stream *stream); /* waits for all its work */
 
   wk__event *(*create_event)(int index); /* NULL with the error set */

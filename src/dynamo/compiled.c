@@ -90,6 +90,7 @@ static int compiled_clear(PyObject *o) {
   wk__free(self->unkept);
   wk__map_release(&self->changing);
   wk__map_release(&self->learned_breaks);
+  wk__map_release(&self->functions_in_vain);
   self->unkept = NULL;
   self->unkept_size = self->unkept_capacity = 0;
   forget_segments(self);

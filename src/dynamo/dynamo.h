@@ -58,6 +58,19 @@ typedef struct wk__compile_options {
   int limit;      /* entries a position; then it runs plain */
 } wk__compile_options;
 
+/* An autograd.Function has been applied, which has left a node on the tape; `apply` has not returned yet. */
+typedef struct wk__applied {
+  struct wk_node *node;
+  wk_tensor *const *inputs;  /* (node->input_count) as they were given */
+  wk_tensor *const *results; /* (node->result_count) NULL: no tensor */
+  bool once;                 /* backward is marked with once_differentiable */
+  bool materializes;         /* gradients that do not arrive are zeros */
+  bool writes;               /* forward has marked inputs as written */
+} wk__applied;
+void wk__dynamo_applied(const wk__applied *applied); /* nothing is done where nothing is captured */
+bool wk__dynamo_captures(void);                      /* this thread records Python now */
+void wk__dynamo_noticed_mode(void);                  /* the thread's grad mode was asked for or set by the program */
+
 /* Adds the type Compiled and the functions of `compiler` to the extension module, which keeps the binding. 0, or -1
  * with an exception. */
 int wk__add_dynamo(PyObject *module, wk__binding *binding);

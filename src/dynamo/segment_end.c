@@ -102,24 +102,6 @@ static int return_state(wk__session *s, wk__segment *g) {
 
 /* ---- which registers and steps are needed ---- */
 
-static bool has_effect_outside(const wk__recording *r, const wk__do *step) {
-  switch (step->kind) {
-    case WK__DO_SET_ATTR:
-    case WK__DO_SET_ITEM:
-    case WK__DO_SET_CELL:
-    case WK__DO_SET_GRAD:
-    case WK__DO_APPEND:
-    case WK__DO_ADD:
-      return r->registers[step->items[0]].kind != WK__REG_MADE && r->registers[step->items[0]].kind != WK__REG_TENSOR;
-    case WK__DO_WARN:
-      return true;
-    case WK__DO_IMPURE_CALL:
-      return r->registers[step->items[1]].kind != WK__REG_MADE;
-    default:
-      return false;
-  }
-}
-
 static wk__reg target_of(const wk__do *step) {
   return step->dest >= 0 ? step->dest : step->kind == WK__DO_IMPURE_CALL ? step->items[1] : step->items[0];
 }
@@ -138,7 +120,8 @@ static void mark_needed(wk__segment *g, bool *needed) {
     more = false;
     for (int64_t i = r->step_count - 1; i >= 0; i--) {
       wk__do *step = &r->steps[i];
-      if (step->needed || step->undone || !(has_effect_outside(r, step) || needed[target_of(step)])) continue;
+      if (step->needed || step->undone || !(wk__is_effect(r, step->kind, step->items) || needed[target_of(step)]))
+        continue;
       step->needed = more = true;
       for (int k = 0; k < step->count; k++) need(needed, step->items[k]);
     }
@@ -444,6 +427,7 @@ static void drop_objects(wk__segment *g) {
   wk__map_release(&r->read_before);
   wk__map_release(&r->fresh);
   wk__map_release(&r->expressions);
+  wk__map_release(&r->functions);
 }
 
 static void keep(wk__session *s, wk__segment *g) {

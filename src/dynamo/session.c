@@ -206,6 +206,7 @@ static bool is_hopeless(const wk__session *s) {
 static bool is_full(const wk__session *s, const wk__activation *a) {
   enum { MOST_NODES = 10000 };
   const wk__compile_options *options = &s->compiled->options;
+  if (s->recording->tries) return false;
   bool one_graph = options->fullgraph && options->backend; /* Python code was promised to get all of it at once */
   if (wk__tracer_graph(s->tracer)->node_count < MOST_NODES || one_graph) return false;
   return wk__frame_next_only_moves(&a->frame) && all_resumable(s);
@@ -292,6 +293,15 @@ static void give_up_raising(wk__session *s) {
   PyErr_Restore(type, value, traceback);
 }
 
+/* A call that the program does not make (capture/functions.c) ends where it cannot be recorded: nothing is done twice.
+ */
+static bool is_only_tried(const wk__session *s) {
+  if (s->mode != WK__MODE_CAPTURE || !s->recording->tries) return false;
+  s->recording->tries_in_vain = true;
+  PyErr_SetString(PyExc_RuntimeError, "backward cannot be recorded here");
+  return true;
+}
+
 /* After an instruction. */
 static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyObject **out_result) {
   switch (step) {
@@ -319,11 +329,13 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
       return DONE;
     case WK__STEP_REFUSED:
       a->frame.next = a->frame.offset;
+      if (is_only_tried(s)) return after_step(s, a, WK__STEP_RAISE, out_result);
       if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_BREAK) == 0) return GO_ON;
       if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "an operation refused with nothing recorded");
       return after_step(s, a, WK__STEP_RAISE, out_result); /* the graph failed, or must not break */
     case WK__STEP_UNKNOWN:
       a->frame.next = a->frame.offset;
+      if (is_only_tried(s)) return after_step(s, a, WK__STEP_RAISE, out_result);
       snprintf(s->reason, sizeof s->reason, "%s is left to CPython", wk__frame_opcode_name(&a->frame, a->frame.offset));
       if (s->mode == WK__MODE_CAPTURE && end_before_instruction(s, WK__END_LEAVE) < 0)
         return after_step(s, a, WK__STEP_RAISE, out_result);

@@ -314,7 +314,8 @@ struct wk__compiled {
   int64_t unkept_size, unkept_capacity;
   wk__map learned_breaks; /* instructions before which its segments end in any case: key -> anything */
   bool follows_tape;      /* a history went on outside that its graph would not have made again: see wk__trace_owner */
-  bool functions_break;   /* neither would it have made again those of an autograd.Function */
+  bool functions_break;   /* neither would it have made again those of an autograd.Function, */
+  wk__map functions_in_vain; /* one of these classes (borrowed: only compared) */
   wk__map changing; /* paths of numbers and tensors that guards have seen change: 1, or 1 and two to the dim + 1 */
 };
 

@@ -106,6 +106,7 @@ static wk__graph_node *end_of(const wk__graph *graph) {
 }
 
 static void release_contents(wk__graph_node *node) {
+  if (node->op) wk__op_hold(node->op, -1);
   wk__release(node->value);
   wk__release(node->constant);
   for (int i = 0; i < node->item_count; i++) wk__release(node->items[i]);
@@ -275,6 +276,7 @@ wk__graph_node *wk__graph_call(wk__graph *graph, const wk_op *op, const wk__grap
   wk__graph_node *node = create_node(graph, WK__GRAPH_CALL, name ? name : op->base_name);
   if (!node) return NULL;
   node->op = op;
+  wk__op_hold(op, 1);
   wk_status status = copy_args(graph, node, args);
   if (status == WK_OK) status = copy_values(graph, node, values, value_count);
   if (status != WK_OK || !add_node(graph, node, end_of(graph))) {
@@ -592,6 +594,7 @@ static wk_status fill_node(copier *c, wk__graph_node *copy, const wk__graph_node
   copy->flags = node->flags;
   copy->index = node->index;
   copy->op = node->op;
+  if (copy->op) wk__op_hold(copy->op, 1);
   copy->constant = wk__retain(node->constant);
   copy->source = copy_source(c, node->source);
   if (node->source && !copy->source) return wk_error_category();

@@ -80,6 +80,7 @@ wk_status wk__call_below(int key, const wk_op *op, const wk_value *args, wk_tens
   bool casts = op->autocast && keys & WK__KEY_AUTOCAST;
   if (op->compose && !op->vjp && !(op->tags & WK__TAG_MUTATES) && !destinations && !casts) {
     /* Replaced by its parts, which go through the layers themselves. */
+    WK_TRY(wk__check_composite_words(op, args));
     wk__call call = {.op = op, .args = args, .results = results};
     return op->compose(&call);
   }

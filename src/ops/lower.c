@@ -61,7 +61,7 @@ wk__var wk__in_as(wk__lower *l, int arg, wk_dtype compute) {
   }
   wk_int i0 = wk__loop_i(0);
   wk__access a = wk__access_arg(l, arg, &i0);
-  return wk__k_cast(l->h, wk__k_load(l->h, &a), compute);
+  return wk__k_load_as(l->h, &a, compute);
 }
 
 wk__var wk__in(wk__lower *l, int arg) {
@@ -123,9 +123,7 @@ void wk__rows_of(wk__lower *l, int arg, uint64_t mask) {
   wk__loop_over(l, p, r, pointwise);
 }
 
-static wk__var load_as_compute(wk__lower *l, const wk__access *a) {
-  return wk__k_cast(l->h, wk__k_load(l->h, a), l->compute);
-}
+static wk__var load_as_compute(wk__lower *l, const wk__access *a) { return wk__k_load_as(l->h, a, l->compute); }
 
 wk__var wk__row_in(wk__lower *l, int arg) {
   wk__access a = wk__access_arg(l, arg, l->row_index);

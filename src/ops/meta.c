@@ -46,14 +46,14 @@ wk_dtype wk__result_type(const wk__call *c) {
   return result == WK_DTYPE_NONE ? wk__default_dtype() : result;
 }
 
-/* Float8 types promote with nothing but themselves. A condition or mask takes no part. */
+/* Float8 types promote with nothing but themselves, words with floats alone. A condition or mask takes no part. */
 static wk_status check_joined(promotion *p, const wk_tensor *t) {
   wk_dtype before = t->ndim ? p->dims : p->zero_dim;
   if (before != WK_DTYPE_NONE) WK_TRY(wk__check_promotion(before, (wk_dtype)t->dtype));
   consider_tensor(p, t);
   return WK_OK;
 }
-wk_status wk__check_float8(const wk__call *c) {
+wk_status wk__check_promotes(const wk__call *c) {
   promotion p = {WK_DTYPE_NONE, WK_DTYPE_NONE, WK_DTYPE_NONE};
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     const wk_value *v = &c->args[i];
@@ -64,7 +64,7 @@ wk_status wk__check_float8(const wk__call *c) {
                wk__dtype_category(p.zero_dim) > wk__dtype_category(p.dims);
   return joins ? wk__check_promotion(p.dims, p.zero_dim) : WK_OK;
 }
-static bool is_float8(const wk_tensor *t) { return wk__dtype_is_float8(t->dtype); }
+static bool is_apart(const wk_tensor *t) { return wk__dtype_is_float8(t->dtype) || wk__dtype_is_word(t->dtype); }
 
 /* ============================================= pointwise output geometry ======================================== */
 
@@ -217,9 +217,9 @@ wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
     return refuse_unsigned(c, &in, *out_common);
   }
   spec->offset = wk_int_of(0);
-  bool float8 = false;
-  for (int i = 0; i < in.count; i++) float8 |= is_float8(in.t[i]);
-  if (float8) WK_TRY(wk__check_float8(c));
+  bool apart = false;
+  for (int i = 0; i < in.count; i++) apart |= is_apart(in.t[i]);
+  if (apart) WK_TRY(wk__check_promotes(c));
   WK_TRY(join_devices(&in, &spec->device));
   WK_TRY(broadcast_inputs(&in, spec));
   output_strides(&in, spec);

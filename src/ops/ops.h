@@ -123,6 +123,8 @@ enum {
   WK__TAG_BY_RESULT = 1 << 28,   /* in place the derivative is taken from the result, where it asks for argument 0 */
   WK__TAG_FLOAT8 = 1 << 29,      /* computes with float8 as well; the others only store it, as in PyTorch */
   WK__TAG_FILLS = 1 << 30,       /* pointwise, one value for all elements: may write a tensor that overlaps itself */
+  /* computes with uint16, uint32 and uint64 as well; the others only store them */
+  WK__TAG_WORDS = (int)(1u << 31),
 };
 
 /* Where Python sees an operator. */
@@ -234,7 +236,15 @@ struct wk_op {
   uint8_t grad_fn_arg;         /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */
   /* of an operator that is not in the table: appends its definition, "kernel {\n...\n}"; NULL otherwise */
   void (*print)(const wk_op *op, wk__string *out, bool with_sources);
+  /* of an operator that is counted (graph/function.h): takes a share of it (1), or gives one back (-1). NULL: whoever
+   * made it keeps it longer than anything that calls it */
+  void (*hold)(const wk_op *op, int by);
 };
+static inline void wk__op_hold(const wk_op *op, int by) {
+  if (WK_UNLIKELY(op->hold != NULL)) op->hold(op, by);
+}
+/* Stands for an autograd.Function (graph/function.h): a node of the tape, below which are only aliases of arguments. */
+static inline bool wk__is_function(const wk_op *op) { return op->hold; }
 
 /* One call while it is computed; lives on the caller's stack. */
 struct wk__call {

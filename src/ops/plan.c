@@ -210,6 +210,19 @@ static wk_status check_nests(const wk_op *op, const wk__lowered *lowered) {
   return WK_OK;
 }
 
+/* The kernel's name for errors about dtypes. */
+static const char *kernel_name(const wk_op *op, const char **out_suffix) {
+  *out_suffix = op->kernel_name ? "" : "_cpu";
+  return op->kernel_name ? op->kernel_name : op->base_name + (*op->base_name == '_');
+}
+
+wk_status wk__check_words(const wk_op *op, int dtype) {
+  if (WK_LIKELY(!wk__dtype_is_word(dtype)) || op->tags & WK__TAG_WORDS) return WK_OK;
+  const char *suffix, *name = kernel_name(op, &suffix);
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s%s\" not implemented for '%s'", name, suffix,
+                 wk__dtype_legacy((wk_dtype)dtype));
+}
+
 /* Most operators only store float8, and not all have a body on pairs. */
 static wk_status check_computes(const wk__call *c, int dtype) {
   if (wk__dtype_is_float8(dtype) && !(c->op->tags & WK__TAG_FLOAT8))
@@ -220,6 +233,7 @@ static wk_status check_computes(const wk__call *c, int dtype) {
 }
 static wk_status check_dtypes(const wk__call *c) {
   WK_TRY(check_computes(c, c->compute_dtype));
+  WK_TRY(wk__check_words(c->op, c->compute_dtype));
   bool looks = !(c->op->tags & WK__TAG_SHAPES_ONLY);
   for (int i = 0; i < c->op->schema.parameter_count && looks; i++)
     if (c->args[i].tag == WK_VALUE_TENSOR) WK_TRY(check_computes(c, c->args[i].tensor->dtype));
@@ -289,6 +303,7 @@ static wk__plan *make_plan(const wk__call *c, const plan_key *key, uint64_t hash
   for (int r = 0; r < c->op->schema.result_count; r++) {
     bool computed = !wk__dtype_is_float8(outputs[r]->dtype) || !has_tensors(c); /* else converted at the end */
     if (computed && check_computes(c, outputs[r]->dtype)) return NULL;
+    if (!has_tensors(c) && wk__check_words(c->op, outputs[r]->dtype)) return NULL;
   }
   wk__plan *plan = wk__alloc_zeroed(sizeof *plan + (size_t)key->count * sizeof *key->words);
   if (!plan) return NULL;

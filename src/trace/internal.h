@@ -61,6 +61,7 @@ struct wk__tracer {
   int64_t input_count, input_capacity;
   wk__map given; /* number of an input + 1 -> the tensor that it was, owned, which has become something else */
   const wk_tensor *becoming; /* see wk__tracer_let_become; NULL */
+  bool tries;                /* see wk__tracer_try */
   bool running;              /* inside a flush */
   bool suspended;            /* calls are computed, */
   bool may_end;              /* and may end the trace */

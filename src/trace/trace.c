@@ -387,6 +387,37 @@ bool wk__tracer_written_under(const wk__tracer *t, const wk_tensor *tensor) {
   return r && r->cell->input >= 0 && r->cell->version;
 }
 
+void wk__tracer_try(wk__tracer *t, bool tries) { t->tries = tries; }
+
+static wk_status check_whole(wk__tracer *t, wk_tensor *tensor) {
+  const wk__trace_record *r = wk__trace_record_of(t, tensor);
+  if (!r) return wk_error_category();
+  bool whole = !r->parent && r->cell->input < 0 && !r->cell->shared && same_geometry(r->shape, r->cell->whole);
+  return whole ? WK_OK : wk_fail(WK_UNSUPPORTED, "a result that is a view or was there before");
+}
+
+static void take_node(wk__trace_cell *c, wk__graph_node *node) {
+  for (wk__trace_record *r = c->records; r; r = r->in_cell)
+    if (!r->parent && r->node == c->node && r->version == c->version) r->node = node;
+  c->node = node;
+}
+
+wk_status wk__tracer_stand_for(wk__tracer *t, const wk_op *op, const wk__graph_arg *args, wk_tensor *const *tensors,
+                               uint64_t tape_sequence) {
+  int count = op->schema.result_count;
+  for (int r = 0; r < count; r++) WK_TRY(check_whole(t, tensors[r]));
+  uint64_t outer = wk__thread.mode.tape_sequence;
+  wk__thread.mode.tape_sequence = tape_sequence;
+  wk__graph_node *node = wk__trace_record_call(t, op, args);
+  wk__thread.mode.tape_sequence = outer;
+  for (int r = 0; r < count && node; r++) {
+    wk__graph_node *item = node->item_count ? wk__graph_item(t->graph, node, r) : node;
+    if (!item) return wk_error_category();
+    take_node(wk__trace_record_of(t, tensors[r])->cell, item);
+  }
+  return node ? WK_OK : wk_error_category();
+}
+
 /* ====================================================== views ==================================================== */
 
 static wk__graph_arg *keep_args(wk__tracer *t, const wk__graph_node *node) {
@@ -603,7 +634,10 @@ static wk_status trace_mutating(wk__tracer *t, const wk_op *op, const wk_value *
 
 static wk_status record(wk__tracer *t, const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                         wk_value *results) {
-  if (op->compose && (op->tags & WK__TAG_VIEW)) return wk__compute(op, args, NULL, results); /* its parts are views */
+  if (WK_UNLIKELY(t->tries) && op->tags & WK__TAG_RANDOM)
+    return wk_fail(WK_RUNTIME_ERROR, "random numbers in what is only tried");
+  bool parts = op->compose && (op->tags & WK__TAG_VIEW || wk__is_function(op)); /* views, or aliases */
+  if (parts) return wk__compute(op, args, NULL, results);
   if (op->view && destinations) return wk_fail(WK_UNSUPPORTED, "%s in place changes a tensor's geometry", op->name);
   if (op->view) return trace_view(t, op, args, results);
   if (op->tags & WK__TAG_MUTATES) return trace_mutating(t, op, args, results);

@@ -107,6 +107,15 @@ int wk__tracer_input_under(const wk__tracer *tracer, const wk_tensor *tensor);
 
 bool wk__tracer_written_under(const wk__tracer *tracer, const wk_tensor *tensor); /* that input has a pending value */
 
+/* While it tries, calls may be recorded that the program does not make: nothing may come of them that it could notice,
+ * so random operators fail. */
+void wk__tracer_try(wk__tracer *tracer, bool tries);
+/* Records a call whose results are equal to those of the tensors, which were computed here: from now on each of them
+ * (with what else looks at its whole memory, and what is derived of it) is a result of the call. args: one a schema
+ * parameter. tape_sequence: of the node that is the tensors' history. WK_UNSUPPORTED: one of them is a view. */
+WK_MUST_USE wk_status wk__tracer_stand_for(wk__tracer *tracer, const wk_op *op, const wk__graph_arg *args,
+                                           wk_tensor *const *tensors, uint64_t tape_sequence);
+
 /* Runs what is recorded, puts the values into all live lazy storages and real tensors with pending values. The tracer
  * has an empty graph afterwards and can go on; the recorded graph is given to the caller, its mutations set and its
  * outputs empty (owned; NULL when nothing was recorded). On failure (out of memory, an index out of range, ...) the

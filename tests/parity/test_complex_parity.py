@@ -3,8 +3,9 @@
 import pytest
 
 torch = pytest.importorskip("torch")
-import wick  # noqa: E402
 from compare import outcome  # noqa: E402
+
+import wick  # noqa: E402
 
 # Of complex a, b (3, 4), a complex vector v (4), a real tensor r (3, 4) and the library t.
 UNARY = (

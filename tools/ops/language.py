@@ -84,6 +84,7 @@ FLAGS = {
     "own_dtype": "numbers are converted to argument 0's dtype and do not promote it",
     "out_apart": "out= may share no memory with an argument",
     "float8": "computes with float8 as well; the others only store it",
+    "words": "computes with uint16, uint32 and uint64 as well; the others only store them",
     "fills": "one value for all elements: may write a tensor that overlaps itself",
     "halves": "of complex tensors: the same of the real parts and, after that, of the imaginary parts",
     "takes_complex": "a kernel that computes with complex tensors itself",

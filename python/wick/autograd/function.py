@@ -177,4 +177,5 @@ def once_differentiable(backward):
         message = "trying to differentiate twice a function that was marked with @once_differentiable"
         return _DelayedError.apply(message, *(r if r is None else r.detach().requires_grad_() for r in results))
 
+    wrapper._once_differentiable = True
     return wrapper

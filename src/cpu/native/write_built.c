@@ -89,11 +89,16 @@ int main(int argc, char **argv) {
   wk__string text = {0};
   wk__nest *nests[MOST_NESTS];
   if (argc != 2 + WK__CPU_LEVEL_COUNT) return fail("arguments", "NESTS and a file for each CPU level");
-  wk__shape_env_set_current(wk__shape_env_create());
+  wk__shape_env *env = wk__shape_env_create();
+  wk__shape_env_set_current(env);
   if (!read_text(argv[1], &text)) return fail(argv[1], "cannot be read");
   int count = read_nests(text.text, nests);
   if (count < 0) return fail(argv[1], wk_error_message());
   for (wk__cpu_level level = 0; level < WK__CPU_LEVEL_COUNT; level++)
     if (!write_unit(argv[2 + level], nests, count, level)) return fail(argv[2 + level], wk_error_message());
+  for (int k = 0; k < count; k++) wk__nest_release(nests[k]);
+  wk__shape_env_set_current(NULL);
+  wk__shape_env_release(env);
+  wk__string_release(&text);
   return EXIT_SUCCESS;
 }

@@ -451,8 +451,9 @@ static PyObject *tensor_torch_function(wk__frame *f, PyObject *callable, PyObjec
   return wk__plain_call(f, callable, args, count, NULL);
 }
 
-/* autograd.Function.apply: forward is evaluated, and so is backward where it is run in the region. A graph does not
- * make the node between them again: when a history with one has gone on outside, the call is a break from then on. */
+/* autograd.Function.apply: forward is evaluated, and so is backward where it is run in the region. Where a graph cannot
+ * make the node between them again (functions.c) and a history with one has gone on outside, the call is a break from
+ * then on. */
 static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class, PyObject *callable,
                                 PyObject *const *args, Py_ssize_t count, PyObject *names) {
   bool taped = false;
@@ -461,11 +462,18 @@ static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class,
     taped |= wk__is_tensor_object(f, args[i]) && BINDING->tensor_of(args[i])->keys & WK__KEY_AUTOGRAD;
   }
   taped = taped && wk__thread.mode.grad_enabled;
-  if (taped && f->session->compiled->functions_break)
+  wk__compiled *compiled = f->session->compiled;
+  if (taped && compiled->functions_break && wk__map_get(&compiled->functions_in_vain, (uintptr_t) class))
     return wk__refuse(f, "an autograd.Function, whose history goes on outside");
   if (wk__depend_on_type(r, (PyTypeObject *)class) < 0) return wk__refuse(f, "%s", r->failed);
-  r->has_functions |= taped;
-  return wk__plain_call(f, callable, args, count, names);
+  bool before = r->has_functions;
+  r->has_functions = false;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  if (wk__recording_of(f) != r) return result;
+  if (r->has_functions && wk__map_set(&compiled->functions_in_vain, (uintptr_t) class, compiled) != WK_OK)
+    wk_error_clear(); /* it is tried again */
+  r->has_functions |= before;
+  return result;
 }
 
 /* A method that C code implements, of `self`. */

@@ -25,7 +25,8 @@ static wk_status walk_tape(wk__tape_walk *w, wk_tensor *t, uint64_t first_made) 
   while (w->count) {
     wk_node *n = w->stack[--w->count];
     bool by_program = n->class->runs_without_grads && n->sequence >= first_made;
-    if (by_program) return wk_fail(WK_UNSUPPORTED, "a history of an autograd.Function");
+    if (by_program && !wk__map_get(w->functions, n->sequence))
+      return wk_fail(WK_UNSUPPORTED, "a history of an autograd.Function");
     WK_TRY(push_node(w, wk__sliced_function(n)));
     for (int i = 0; i < n->input_count; i++) WK_TRY(push_node(w, n->edges[i].node));
   }
@@ -117,6 +118,7 @@ wk_status wk__tape_note(const wk__session *s, wk__segment *g, wk__tape_walk *all
   wk__map_release(&end.seen);
   wk__free(end.stack);
   if (status != WK_OK || end.spent) return status;
+  all->functions = &g->recording->functions;
   g->sliced[output] = wk__sliced_function(grad_fn);
   return walk_tape(all, t, s->watcher.first);
 }

@@ -10,6 +10,7 @@ typedef struct wk__tape_walk {
   wk__map seen;    /* sequence -> tape node */
   wk_node **stack; /* owned array: nodes to be looked at */
   int64_t count, capacity;
+  const wk__map *functions; /* borrowed: sequences of programs' own nodes that are operators of the graph */
 } wk__tape_walk;
 void wk__tape_walk_release(wk__tape_walk *walk);
 

@@ -355,12 +355,19 @@ int wk__set_usual_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   return set_and_note(f, r, owner, name, value, none, PyObject_GenericSetAttr);
 }
 
+static int set_attribute_of_context(wk__frame *f, wk__recording *r, PyObject *context, PyObject *name,
+                                    PyObject *value) {
+  r->tries_in_vain |= r->tries;
+  return r->tries ? refused(f, "an attribute of ctx is set by what is only tried")
+                  : wk__plain_set_attr(f, context, name, value);
+}
+
 int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_attr(f, owner, name, value));
   PyTypeObject *type = Py_TYPE(owner);
   if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
   bool module = PyObject_TypeCheck(owner, BINDING->module_type);
-  if (wk__is_own_context(f, owner)) return wk__plain_set_attr(f, owner, name, value);
+  if (wk__is_own_context(f, owner)) return set_attribute_of_context(f, r, owner, name, value);
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return refused(f, "an attribute of an object that C code owns is set");
   if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);

@@ -34,6 +34,7 @@ void wk__recording_release(wk__recording *r) {
   wk__free(r->numbers);
   wk__free(r->symbols);
   wk__map_release(&r->expressions);
+  wk__map_release(&r->functions);
   wk__map_release(&r->fresh);
   wk__map_release(&r->by_object);
   wk__map_release(&r->read_before);
@@ -490,6 +491,24 @@ bool wk__was_written(const wk__recording *r, wk__reg reg, PyObject *name) {
   return found != 0;
 }
 
+bool wk__is_effect(const wk__recording *r, wk__step_kind kind, const wk__reg *items) {
+  switch (kind) {
+    case WK__DO_SET_ATTR:
+    case WK__DO_SET_ITEM:
+    case WK__DO_SET_CELL:
+    case WK__DO_SET_GRAD:
+    case WK__DO_APPEND:
+    case WK__DO_ADD:
+      return r->registers[items[0]].kind != WK__REG_MADE && r->registers[items[0]].kind != WK__REG_TENSOR;
+    case WK__DO_WARN:
+      return true;
+    case WK__DO_IMPURE_CALL:
+      return r->registers[items[1]].kind != WK__REG_MADE;
+    default:
+      return false;
+  }
+}
+
 static wk__do *add_step(wk__recording *r, wk__step_kind kind, wk__reg dest, const wk__reg *items, int count,
                         PyObject *object) {
   wk__reg *list = wk__arena_alloc(&r->arena, (size_t)(count + 1) * sizeof *list);
@@ -511,6 +530,10 @@ int wk__did(wk__recording *r, const wk__binding *b, wk__step_kind kind, PyObject
   for (int i = 0; i < count && status == 0; i++) {
     regs[i] = items[i] ? wk__reg_of(r, b, items[i]) : -1;
     if (items[i] && regs[i] < 0) status = -1;
+  }
+  if (status == 0 && WK_UNLIKELY(r->tries) && wk__is_effect(r, kind, regs)) {
+    r->tries_in_vain = true;
+    status = -1;
   }
   wk__reg made = -1;
   if (status == 0 && dest && (made = wk__reg_made(r, dest)) < 0) status = -1;

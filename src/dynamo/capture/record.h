@@ -183,7 +183,11 @@ typedef struct wk__recording {
   int64_t version_capacity;
   wk__map read_before; /* hash of a read -> its object: the same read is made once */
   int depth;           /* of wk__reg_of in itself */
-  bool has_functions;  /* an autograd.Function has left a node on the tape */
+  bool has_functions;  /* an autograd.Function has left a node on the tape that the graph does not make */
+  wk__map functions;   /* sequence of the node of one that it does make -> anything (functions.c) */
+  bool tries;          /* what is recorded now is only tried: changes of what the program can see are refused, */
+  bool tries_in_vain;  /* and one was; */
+  bool tries_modes;    /* or the thread's grad mode was asked for or set */
   char failed[160];    /* why this recording cannot be replayed; "" */
 } wk__recording;
 
@@ -240,6 +244,8 @@ int wk__touch(wk__recording *r, const wk__binding *binding, PyObject *container)
 /* Appends a step. `dest`: the object that it makes, or NULL. Items are objects. 0, or -1 with r->failed set. */
 int wk__did(wk__recording *r, const wk__binding *binding, wk__step_kind kind, PyObject *dest, PyObject *const *items,
             int count, PyObject *object);
+/* Whether the step changes something that is there without the region. */
+bool wk__is_effect(const wk__recording *r, wk__step_kind kind, const wk__reg *items);
 /* Of a dictionary, type or function: another one when it has been changed. */
 uint64_t wk__version_of(PyObject *o);
 /* What is found in a type's dictionaries is the same as long as the type's version is. */

@@ -370,7 +370,7 @@ wk_status wk__meta_cat(wk__call *c) {
     length = wk_int_add(length, t->sizes[dim]);
   }
   if (!is_skipped(model)) sizes[dim] = length;
-  WK_TRY(wk__check_float8(c));
+  WK_TRY(wk__check_promotes(c));
   wk__spec_contiguous(&c->specs[0], wk__result_type(c), model->device, model->ndim, sizes);
   c->compute_dtype = c->specs[0].dtype;
   return all_have_channels_last(list) ? wk__spec_lay_out_as(&c->specs[0], list->tensors[0]) : WK_OK;

@@ -100,7 +100,11 @@ void wk__lower_isfinite(wk__lower *l) {
 }
 
 void wk__lower_relu(wk__lower *l) { wk__out(l, 0, wk__k_max(l->h, wk__in(l, WK__ARG(relu, self)), constant(l, 0))); }
-void wk__lower_copy(wk__lower *l) { wk__out(l, 0, wk__in(l, WK__ARG(_copy, src))); }
+void wk__lower_copy(wk__lower *l) {
+  wk_dtype target = l->h->buffer_dtype(l->h, l->buffer_of_result[0]);
+  wk_dtype compute = wk_dtype_is_floating(target) ? (wk_dtype)wk__dtypes[target].compute : l->compute;
+  wk__out(l, 0, wk__in_as(l, WK__ARG(_copy, src), compute)); /* uint64 to float: only here it is known to be one */
+}
 void wk__lower_zero(wk__lower *l) { wk__out(l, 0, constant(l, 0)); }
 void wk__lower_fill(wk__lower *l) { wk__out(l, 0, wk__in(l, WK__ARG(fill_Scalar, value))); }
 

@@ -4,6 +4,7 @@
  * untouched becomes an alias, an input that it wrote (mark_dirty) gets the node as its new history. Tests:
  * tests/python/test_function.py, tests/parity/test_autograd_parity.py. */
 #include "dynamo/cpython/objects.h"
+#include "dynamo/dynamo.h"
 #include "ops/internal.h"
 #include "python/autograd/autograd.h"
 
@@ -374,6 +375,29 @@ static PyObject *finish_outputs(const call *c, PyObject *outputs) {  // -> new
   return tuple;
 }
 
+/* Capture may make an operator of it. */
+static void tell_capture(const call *c, PyObject *finished) {
+  int count = c->node->node.result_count;
+  wk_tensor **results = wk__alloc_zeroed((size_t)count * sizeof *results + 1);
+  PyObject *backward = PyObject_GetAttrString(c->class, "backward");
+  PyObject *once = backward ? PyObject_GetAttrString(backward, "_once_differentiable") : NULL;
+  PyErr_Clear();
+  for (int r = 0; results && r < count; r++) {
+    PyObject *o = PyTuple_GET_ITEM(finished, r);
+    if (wk__is_tensor(c->state, o)) results[r] = wk__tensor_of(o);
+  }
+  const wk__applied applied = {.node = &c->node->node,
+                               .inputs = c->inputs,
+                               .results = results,
+                               .once = once == Py_True,
+                               .materializes = c->context->materialize_grads,
+                               .writes = c->context->dirty_tensors};
+  if (results) wk__dynamo_applied(&applied);
+  wk__free(results);
+  Py_XDECREF(once);
+  Py_XDECREF(backward);
+}
+
 /* `outputs`: what forward returned, as a tuple. */
 static PyObject *record(call *c, PyObject *outputs) {  // -> new
   wk__python_function *context = c->context;
@@ -389,6 +413,7 @@ static PyObject *record(call *c, PyObject *outputs) {  // -> new
     status = wk_error_category();
   }
   if (!finished && !PyErr_Occurred()) wk__raise(c->state);
+  if (finished && c->node && WK_UNLIKELY(wk__dynamo_captures())) tell_capture(c, finished);
   Py_CLEAR(context->to_save);
   Py_CLEAR(context->dirty_tensors);
   Py_CLEAR(context->non_differentiable);

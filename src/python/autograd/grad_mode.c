@@ -2,6 +2,7 @@
  * Each object remembers the mode that it replaced, so leaving restores it. Entering and leaving are C; decorating,
  * which knows about generators, is wick/autograd/grad_mode.py. Tests: tests/python/test_autograd.py. */
 #include "dynamo/cpython/objects.h"
+#include "dynamo/dynamo.h"
 #include "python/autograd/autograd.h"
 
 #include <structmember.h>
@@ -25,6 +26,7 @@ static PyObject *mode_enter(PyObject *o, PyObject *unused) {  // -> new
   (void)unused;
   grad_mode *self = (grad_mode *)o;
   wk__thread_mode *mode = &wk__thread.mode;
+  wk__dynamo_noticed_mode();
   self->grad_before = mode->grad_enabled;
   self->inference_before = mode->inference;
   mode->grad_enabled = self->grad;
@@ -196,11 +198,13 @@ static PyObject *set_enabled(PyObject *module, PyObject *enabled) {  // -> new
   if (!PyBool_Check(enabled))
     return PyErr_Format(PyExc_TypeError, "set_grad_enabled(): argument 'enabled' (position 1) must be bool, not %s",
                         wk__type_name(Py_TYPE(enabled)));
+  wk__dynamo_noticed_mode();
   wk_set_grad_enabled(enabled == Py_True);
   Py_RETURN_NONE;
 }
 static PyObject *is_grad_enabled(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
+  wk__dynamo_noticed_mode();
   return PyBool_FromLong(wk_grad_enabled());
 }
 static PyObject *is_inference_mode(PyObject *module, PyObject *unused) {  // -> new

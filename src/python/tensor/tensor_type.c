@@ -404,7 +404,7 @@ static PyObject *tensor_is_complex(PyObject *self, PyObject *unused) {  // -> ne
 static PyObject *tensor_is_signed(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   uint8_t dtype = wk__tensor_of(self)->dtype;
-  return PyBool_FromLong(dtype != WK_BOOL && dtype != WK_UINT8);
+  return PyBool_FromLong(dtype != WK_BOOL && !wk__dtype_is_unsigned(dtype));
 }
 
 static PyObject *tensor_new_tensor(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new

@@ -355,7 +355,7 @@ class Double(wick.autograd.Function):
         return gradient * 2 + x * 0
 
 
-@case(captures=2, breaks=1, unkept=1)
+@case
 def custom_function(g):
     return Double.apply(g).sum()
 

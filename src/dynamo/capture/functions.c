@@ -1,0 +1,190 @@
+/* A program's own derivatives in a graph: `apply` of an autograd.Function has made a node of the tape, and the graph
+ * gets an operator that makes it again.
+ *
+ * `backward` is called at once, with zeros for the gradients, while everything is recorded as it is when a tape is run
+ * in the region; its part of the graph becomes the operator's derivative (autograd/function_op.h), and nothing else of
+ * it stays. What it does beside computing (an effect, a break, another grad mode, random numbers, a tensor from outside
+ * that forward did not use) cannot be had so: then a history that goes on outside is none that a graph can make again,
+ * and the next capture breaks in front of `apply`.
+ *
+ * In: the node, while `apply` has not returned. Out: the tensors' values are the operator's results, or nothing has
+ * changed. Tests: tests/python/capture/test_functions.py. */
+#include "autograd/function_op.h"
+#include "dynamo/capture/history.h"
+#include "ops/internal.h"
+
+typedef struct trial {
+  wk__session *session;
+  wk__recording *recording; /* at the start: it may be given up meanwhile */
+  const wk__applied *applied;
+  wk_tensor *results[WK__MAX_RESULTS]; /* borrowed: those with a gradient */
+  wk_tensor *grads[WK__MAX_RESULTS];   /* owned */
+  wk__graph_node *result_nodes[WK__MAX_RESULTS], *grad_nodes[WK__MAX_RESULTS];
+  wk__graph_node *input_nodes[WK__MAX_ARGS], *out_nodes[WK__MAX_ARGS];
+  int result_count, input_count;
+  int inputs_before;
+  const wk__graph_node *before;
+} trial;
+
+static wk_status refuse(const char *why) { return wk_fail(WK_UNSUPPORTED, "%s", why); }
+
+static wk_status node_of(const trial *t, wk_tensor *tensor, wk__graph_node **out) {
+  *out = wk__tracer_node(t->session->tracer, tensor);
+  return *out ? WK_OK : wk_error_category();
+}
+
+/* ---- what goes in ---- */
+
+static wk_status find_results(trial *t) {
+  const wk__applied *a = t->applied;
+  for (int r = 0; r < a->node->result_count; r++) {
+    wk_tensor *y = a->results[r];
+    if (!y || !y->autograd || y->autograd->grad_fn != a->node) continue;
+    for (int k = 0; k < t->result_count; k++)
+      if (t->results[k] == y) return refuse("one result twice");
+    if (t->result_count == WK__MAX_RESULTS) return refuse("many results");
+    WK_TRY(node_of(t, y, &t->result_nodes[t->result_count]));
+    t->results[t->result_count++] = y;
+  }
+  return t->result_count ? WK_OK : refuse("no result has a gradient");
+}
+
+static wk_status find_inputs(trial *t) {
+  const wk__applied *a = t->applied;
+  for (int i = 0; i < a->node->input_count; i++) {
+    if (!a->node->edges[i].node) continue;
+    if (t->input_count == WK__MAX_ARGS) return refuse("many inputs");
+    WK_TRY(node_of(t, a->inputs[i], &t->input_nodes[t->input_count++]));
+  }
+  return WK_OK;
+}
+
+static wk_status make_grads(trial *t) {
+  for (int r = 0; r < t->result_count; r++) {
+    wk_value args[] = {wk__v_tensor(t->results[r]), {0}, {0}, {0}}, zeros = {0};
+    WK_TRY(wk_call(WK__OP(zeros_like), args, NULL, &zeros));
+    t->grads[r] = zeros.tensor;
+    WK_TRY(node_of(t, zeros.tensor, &t->grad_nodes[r]));
+  }
+  return WK_OK;
+}
+
+/* ---- running ---- */
+
+/* In the places of the node's results; the others get none, as in a run of the tape. */
+static void place_grads(const trial *t, wk_tensor **out) {
+  for (int r = 0, k = 0; r < t->applied->node->result_count && k < t->result_count; r++)
+    if (t->applied->results[r] == t->results[k]) out[r] = t->grads[k++];
+}
+
+static wk_status still_recorded(const trial *t) {
+  const wk__session *s = t->session;
+  if (s->mode != WK__MODE_CAPTURE || s->recording != t->recording || s->capture_ended)
+    return refuse("recording was given up");
+  if (s->recording->tries_modes && !t->applied->once) return refuse("it asks for or sets the grad mode");
+  if (s->recording->tries_in_vain) return refuse("it does more than to compute");
+  if (wk__tracer_input_count(s->tracer) != t->inputs_before) return refuse("it uses what forward does not");
+  return WK_OK;
+}
+
+static wk_status take_out_grads(trial *t, wk_tensor *const *out_grads) {
+  const wk_node *n = t->applied->node;
+  for (int i = 0, k = 0; i < n->input_count; i++) {
+    if (!n->edges[i].node) continue;
+    if (out_grads[i]) WK_TRY(node_of(t, out_grads[i], &t->out_nodes[k]));
+    k++;
+  }
+  return WK_OK;
+}
+
+static wk_status call_backward(trial *t) {
+  wk_node *n = t->applied->node;
+  size_t inputs = n->input_count, results = n->result_count;
+  wk_tensor **grads = wk__alloc_zeroed((inputs + results) * sizeof *grads + inputs);
+  if (!grads) return WK_OUT_OF_MEMORY;
+  wk_tensor **out = grads + results;
+  bool *wanted = (bool *)(out + inputs);
+  for (size_t i = 0; i < inputs; i++) wanted[i] = n->edges[i].node;
+  place_grads(t, grads);
+  uint64_t outer = wk__thread.mode.running_sequence;
+  wk__thread.mode.running_sequence = n->sequence; /* its calls have the source lines of a derivative */
+  wk_status status = n->class->run(n, grads, wanted, false, out);
+  wk__thread.mode.running_sequence = outer;
+  if (status == WK_OK) status = still_recorded(t);
+  if (status == WK_OK) status = take_out_grads(t, out);
+  for (size_t i = 0; i < inputs; i++) wk__release(out[i]);
+  wk__free(grads);
+  return status;
+}
+
+/* While it lasts nothing of it may be noticed; see wk__recording.tries and after_step. */
+static wk_status try_backward(trial *t) {
+  wk__session *s = t->session;
+  wk__recording *r = t->recording;
+  t->inputs_before = wk__tracer_input_count(s->tracer);
+  r->tries = true;
+  wk__tracer_try(s->tracer, true);
+  bool before = wk_set_grad_enabled(false);
+  wk_status status = call_backward(t);
+  wk_set_grad_enabled(before);
+  if (s->recording == r) {
+    wk__tracer_try(s->tracer, false);
+    r->tries = r->tries_in_vain = r->tries_modes = false;
+  }
+  return status;
+}
+
+/* ---- what comes out ---- */
+
+static wk_status make_operator(trial *t) {
+  wk__graph_arg args[WK__MAX_ARGS];
+  const wk_op *op;
+  const wk__function_parts parts = {.name = t->applied->node->name,
+                                    .results = t->result_nodes,
+                                    .inputs = t->input_nodes,
+                                    .grads = t->grad_nodes,
+                                    .out_grads = t->out_nodes,
+                                    .result_count = t->result_count,
+                                    .input_count = t->input_count,
+                                    .before = t->before,
+                                    .once = t->applied->once};
+  uint64_t sequence = t->applied->node->sequence;
+  WK_TRY(wk__function_create(&parts, &op, args));
+  wk_status status = wk__tracer_stand_for(t->session->tracer, op, args, t->results, sequence);
+  wk__op_hold(op, -1);
+  return status == WK_OK ? wk__map_set(&t->session->recording->functions, sequence, t->session) : status;
+}
+
+static wk_status record(trial *t) {
+  const wk__applied *a = t->applied;
+  if (a->writes) return refuse("it writes its inputs");
+  WK_TRY(find_results(t));
+  if (!a->materializes && t->result_count > 1) return refuse("several results, and no zeros for their gradients");
+  WK_TRY(find_inputs(t));
+  t->before = wk__tracer_graph(t->session->tracer)->last;
+  WK_TRY(make_grads(t));
+  WK_TRY(try_backward(t));
+  return make_operator(t);
+}
+
+void wk__dynamo_applied(const wk__applied *applied) {
+  wk__session *s = wk__thread.session;
+  if (!s || s->mode != WK__MODE_CAPTURE || s->recording->failed[0] || s->recording->tries) return;
+  trial t = {.session = s, .applied = applied};
+  wk__recording *r = t.recording = s->recording;
+  wk_status status = record(&t);
+  for (int k = 0; k < t.result_count; k++) wk__release(t.grads[k]);
+  if (status == WK_OK) return;
+  if (wk__log_on(WK__LOG_BREAKS))
+    wk__log_print(WK__LOG_BREAKS, "%s is not made by the graph: %s", applied->node->name, wk_error_message());
+  wk_error_clear();
+  PyErr_Clear();
+  if (s->recording == r) r->has_functions = true;
+}
+
+bool wk__dynamo_captures(void) { return wk__thread.session && wk__thread.session->mode == WK__MODE_CAPTURE; }
+
+void wk__dynamo_noticed_mode(void) {
+  wk__session *s = wk__thread.session;
+  if (s && s->recording && s->recording->tries) s->recording->tries_modes = true;
+}
