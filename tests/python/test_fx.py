@@ -1081,3 +1081,12 @@ def test_a_node_keeps_its_graph():
 def test_import_is_lazy():
     code = "import sys, wick; assert 'wick.fx' not in sys.modules and 'wick._ops' not in sys.modules; wick.fx.Graph"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_traced_value_in_a_list():
+    graph = fx.symbolic_trace(lambda x, y: wick.cat([x, y], 1) + wick.stack((x, y)).sum(0)[:, :1])
+    assert "torch.cat([x, y], 1)" in graph.code
+    x, y = wick.ones(2, 2), wick.zeros(2, 2)
+    assert graph(x, y).tolist() == (wick.cat([x, y], 1) + wick.stack((x, y)).sum(0)[:, :1]).tolist()
+    with pytest.raises(TypeError, match="expected Tensor as element 0 in argument 0, but got int"):
+        wick.cat([1, 2])

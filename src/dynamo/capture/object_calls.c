@@ -132,12 +132,17 @@ static wk__reg guard_argument(wk__frame *f, wk__recording *r, PyObject *o) {
 }
 
 /* A value whatever it is asked for: one without identity, or a tuple of those. What a tuple from outside holds is
- * guarded. */
+ * guarded; sizes in it that are symbols become numbers. */
 static bool is_constant(wk__frame *f, wk__recording *r, PyObject *o, int depth) {
   enum { DEEPEST = 8 };
+  if (depth > DEEPEST) return false;
   wk_int symbol;
-  if (wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0 || depth > DEEPEST) return false;
-  if (wk__is_plain_value(BINDING, o)) return true;
+  bool changes = wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0;
+  if (changes && depth == 0) return false;
+  if (wk__is_plain_value(BINDING, o)) {
+    if (changes) wk__settle(r, o);
+    return true;
+  }
   if (Py_TYPE(o) != &PyTuple_Type && Py_TYPE(o) != BINDING->size_type) return false;
   if (wk__is_foreign(r, o) && wk__touch(r, BINDING, o) < 0) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)

@@ -129,6 +129,21 @@ static bool call_with_tensor(wk__python_operator *o, PyObject *const *args, Py_s
   return true;
 }
 
+/* A list's items are no tensors: they may still say what the call means. Else the exception stays. */
+static bool means_something_else(wk__python_operator *o, PyObject *self, PyObject *const *args, Py_ssize_t n,
+                                 PyObject *keywords, PyObject **result) {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  if (!wk__overridden(o->state, self, args, n, keywords, result)) {
+    PyErr_Restore(type, value, traceback);
+    return false;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return true;
+}
+
 static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *keywords) {  // -> new
   wk__python_operator *o = (wk__python_operator *)self;
   Py_ssize_t n = PyVectorcall_NARGS(nargsf);
@@ -144,6 +159,8 @@ static PyObject *operator_call(PyObject *self, PyObject *const *args, size_t nar
   }
   if (fits == 0 && call_with_tensor(o, args, n, keywords, &result)) fits = 1;
   if (fits == 0 && PyErr_Occurred()) fits = -1;
+  if (fits < 0 && PyErr_ExceptionMatches(PyExc_TypeError) && means_something_else(o, self, args, n, keywords, &result))
+    fits = 1;
   /* An object that is no tensor may still say what the call means. */
   if (fits == 0 && wk__overridden(o->state, self, args, n, keywords, &result)) fits = 1;
   if (fits == 0) wk__raise_mismatch(o, &m, args, n, keywords);

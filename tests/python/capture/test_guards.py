@@ -1468,6 +1468,16 @@ def test_cached_functions_of_many_arguments():
     assert compiled(wick.ones(2, 3), p=3).item() == f(wick.ones(2, 3), p=3).item()
 
 
+def test_cached_functions_of_sizes_that_are_symbols():
+    @functools.lru_cache
+    def doubled(shape, names):
+        return [2 * n for n in shape]
+
+    compiled = Compiled(lambda x: x.sum() * sum(doubled(x.shape, ("a",))), dynamic=True, fullgraph=True)
+    for n in (2, 3, 4, 2, 3):
+        assert compiled(wick.ones(n, 3)).item() == 3 * n * (2 * n + 6)
+
+
 def test_functions_that_are_marked_as_constant():
     calls = []
 
