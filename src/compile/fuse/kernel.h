@@ -27,6 +27,8 @@ typedef struct wk__kernel {
   wk__code *code;
   unsigned modes;             /* of the device's modes_of: how launches go through it; 0: in any way */
   struct wk__improved *batch; /* NULL: nothing has asked for tier 1 */
+  _Atomic bool measured;       /* launches are timed, until it is known whether tier 1 is worth it: */
+  _Atomic int64_t nanoseconds; /* what they took together */
 } wk__kernel;
 
 void wk__kernel_release(wk__kernel *kernel);
