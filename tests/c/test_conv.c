@@ -122,7 +122,7 @@ static char *run(const wk__conv *c, kind k, const void *a, const void *b, const 
   size_t bytes = (size_t)(result_size(c, k) * wk__conv_element(c));
   char *y = malloc(bytes + GUARD);
   memset(y, 0x5a, bytes + GUARD);
-  wk_status status = k == FORWARD          ? wk__conv_forward(c, a, b, bias, y)
+  wk_status status = k == FORWARD          ? wk__conv_forward(c, a, b, bias, y, NULL)
                      : k == INPUT_GRADIENT ? wk__conv_input_gradient(c, a, b, bias, y)
                                            : wk__conv_weight_gradient(c, a, b, y);
   assert_int_equal(status, WK_OK);

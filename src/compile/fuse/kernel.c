@@ -211,8 +211,8 @@ static void submit(const wk__kernels *kernels, const wk__device_type *device, wk
   if (!batch->group) wk_error_clear();
 }
 
-/* A batch of its own, which other programs find in the cache. It stays as long as the body. It goes over all parameters,
- * so it comes first. */
+/* A batch of its own, which other programs find in the cache. It stays as long as the body. It goes over all
+ * parameters, so it comes first. */
 static void submit_body(wk__multi_tensor_body *body, int64_t step_nanoseconds) {
   const wk__code_source source = {
       .nest = body->nest, .name = body->name, .code = body->code, .nanoseconds = step_nanoseconds};
@@ -309,6 +309,10 @@ static wk__fused_launch beside(const wk__fused *f, const wk__launch *whole, uint
     if (f->buffers[b].input == WK__FUSED_DRAWN || f->buffers[b].input == WK__FUSED_MADE) l.own = b;
   }
   return l;
+}
+
+void wk__fused_product_release(wk__fused_product *product) {
+  for (int i = 0; i < WK__PRODUCT_ARGS; i++) wk_value_release(&product->constants[i]);
 }
 
 void wk__fused_product_args(const wk__fused *f, const wk_value *args, wk_value *out) {
@@ -457,6 +461,7 @@ void wk__kernels_release(wk__kernels *kernels) {
   if (!kernels) return;
   for (int64_t i = 0; i < kernels->count; i++) {
     wk__kernel_release(kernels->items[i]->kernel);
+    wk__fused_product_release(&kernels->items[i]->product);
     wk__free(kernels->items[i]->origin);
     wk__free(kernels->items[i]->stacks);
     wk__free(kernels->items[i]);
