@@ -17,6 +17,9 @@ typedef enum wk_dtype {
   WK_INT16,
   WK_INT32,
   WK_INT64,
+  WK_UINT16, /* these three promote with no other integers */
+  WK_UINT32,
+  WK_UINT64,
   WK_FLOAT8_E4M3,
   WK_FLOAT8_E5M2,
   WK_FLOAT16,

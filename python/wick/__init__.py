@@ -53,14 +53,13 @@ _LAZY = {
         ).split(),
         "functions.statistics",
     ),
-    **dict.fromkeys(("uint16", "uint32", "uint64"), "_absent_dtypes"),
     **dict.fromkeys(
         (
             "aminmax atleast_1d atleast_2d atleast_3d bincount block_diag broadcast_tensors bucketize "
-            "cartesian_prod cdist chain_matmul column_stack combinations conj ctc_loss cummax cummin cumulative_trapezoid "
-            "diag_embed diagflat dsplit dstack einsum fliplr flipud gcd histc hsplit hstack index_reduce isin "
+            "cartesian_prod cdist chain_matmul column_stack combinations ctc_loss cummax cummin cumulative_trapezoid "
+            "diag_embed diagflat dsplit dstack einsum fliplr flipud gcd histc hsplit hstack index_reduce isin is_conj is_neg "
             "isreal kthvalue lcm logcumsumexp masked_scatter median meshgrid mode nanmedian nanquantile "
-            "pdist positive quantile real renorm resolve_conj resolve_neg row_stack searchsorted tensor_split "
+            "pdist positive quantile renorm resolve_conj resolve_neg row_stack searchsorted tensor_split "
             "tensordot trapezoid trapz unique unique_consecutive unravel_index vander vsplit vstack "
         ).split(),
         "functional",

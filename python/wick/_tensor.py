@@ -179,9 +179,9 @@ _array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__arr
 # ---- methods that are functions of functional.py, which is loaded when one is first called ----
 
 _FUNCTION_METHODS = (
-    "aminmax bincount conj cummax cummin diag_embed diagflat dsplit fliplr flipud gcd histc hsplit index_reduce "
+    "aminmax bincount cummax cummin diag_embed diagflat dsplit fliplr flipud gcd histc hsplit index_reduce "
     "isin isreal kthvalue lcm logcumsumexp masked_scatter median mode nanmedian nanquantile positive "
-    "quantile renorm resolve_conj resolve_neg tensor_split unique unique_consecutive vsplit "
+    "quantile renorm tensor_split unique unique_consecutive vsplit "
 ).split()
 _WRITING = (
     "gcd",

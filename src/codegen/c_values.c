@@ -18,7 +18,8 @@ const char *memory_name(int dtype) {
   static const char *const names[WK_DTYPE_COUNT] = {
       [WK_BOOL] = "bool",        [WK_UINT8] = "u8",         [WK_INT8] = "i8",     [WK_INT16] = "i16",
       [WK_INT32] = "i32",        [WK_INT64] = "i64",        [WK_FLOAT16] = "f16", [WK_BFLOAT16] = "bf16",
-      [WK_FLOAT8_E4M3] = "e4m3", [WK_FLOAT8_E5M2] = "e5m2", [WK_FLOAT32] = "f32", [WK_FLOAT64] = "f64"};
+      [WK_FLOAT8_E4M3] = "e4m3", [WK_FLOAT8_E5M2] = "e5m2", [WK_FLOAT32] = "f32", [WK_FLOAT64] = "f64",
+      [WK_UINT16] = "u16",       [WK_UINT32] = "u32",       [WK_UINT64] = "u64"};
   return names[dtype];
 }
 

@@ -309,6 +309,8 @@ typedef VECTOR_OF(int8_t, H) i8_h;
 typedef VECTOR_OF(uint8_t, H) u8_h;
 typedef VECTOR_OF(int16_t, H) i16_h;
 typedef VECTOR_OF(int32_t, H) i32_h;
+typedef VECTOR_OF(uint16_t, H) u16_h;
+typedef VECTOR_OF(uint32_t, H) u32_h;
 
 WK_INLINE F whole_load_f32(const float *p) { return vf_load(p); }
 WK_INLINE void whole_store_f32(float *p, F x) { vf_store(p, x); }
@@ -329,6 +331,10 @@ NARROW(i8, int8_t)
 NARROW(u8, uint8_t)
 NARROW(i16, int16_t)
 NARROW(i32, int32_t)
+NARROW(u16, uint16_t)
+NARROW(u32, uint32_t)
+WK_INLINE L whole_load_u64(const uint64_t *p) { return whole_load_i64((const int64_t *)p); }
+WK_INLINE void whole_store_u64(uint64_t *p, L x) { whole_store_i64((int64_t *)p, x); }
 WK_INLINE B whole_load_bool(const uint8_t *p) {
   return (B)~vi_eq(__builtin_convertvector(*(const bytes_s *)p, vi), vi_broadcast(0));
 }
@@ -410,6 +416,9 @@ BY_COPY(L, i8, int8_t)
 BY_COPY(L, u8, uint8_t)
 BY_COPY(L, i16, int16_t)
 BY_COPY(L, i32, int32_t)
+BY_COPY(L, u16, uint16_t)
+BY_COPY(L, u32, uint32_t)
+BY_COPY(L, u64, uint64_t)
 BY_COPY(F, bf16, uint16_t)
 BY_COPY(F, f16, uint16_t)
 BY_COPY(F, e4m3, uint8_t)
@@ -470,6 +479,9 @@ MEMORY(L, l, u8, uint8_t)
 MEMORY(L, l, i16, int16_t)
 MEMORY(L, l, i32, int32_t)
 MEMORY(L, l, i64, int64_t)
+MEMORY(L, l, u16, uint16_t)
+MEMORY(L, l, u32, uint32_t)
+MEMORY(L, l, u64, uint64_t)
 MEMORY(F, f, e4m3, uint8_t)
 MEMORY(F, f, e5m2, uint8_t)
 MEMORY(F, f, f16, uint16_t)

@@ -174,6 +174,7 @@ static inline wk_int wk__loop_r(int dim) { return wk_int_loop_var(WK__FIRST_R + 
 
 wk__var wk__k_op(wk__loop_handler *h, wk__loop_op op, wk__var a, wk__var b, wk__var c);
 wk__var wk__k_load(wk__loop_handler *h, const wk__access *access);
+wk__var wk__k_load_as(wk__loop_handler *h, const wk__access *access, wk_dtype compute);  /* and converted */
 wk__var wk__k_masked_load(wk__loop_handler *h, const wk__access *access, wk__var other); /* a param or constant */
 void wk__k_store(wk__loop_handler *h, const wk__access *access, wk__var value);
 void wk__k_store_add(wk__loop_handler *h, const wk__access *access, wk__var value);

@@ -187,6 +187,28 @@ wk__var wk__k_load(wk__loop_handler *h, const wk__access *access) {
   return emit(h, instr, &own);
 }
 
+/* uint64 is computed with as the int64 of the same bits. Of those from 2^63 on half is converted, with a last bit that
+ * is set where bits are lost, so that it rounds as the whole. */
+static wk__var unsigned_to_float(wk__loop_handler *h, wk__var bits, wk_dtype target) {
+  wk__var one = wk__k_integer(h, 1), upper = wk__k_lt(h, bits, wk__k_integer(h, 0));
+  wk__var half = wk__k_bit_and(h, wk__k_shift_right(h, bits, one), wk__k_integer(h, INT64_MAX));
+  wk__var rounded = wk__k_bit_or(h, half, wk__k_bit_and(h, bits, one));
+  wk__var value = wk__k_cast(h, wk__k_where(h, upper, rounded, bits), target);
+  return wk__k_where(h, upper, wk__k_add(h, value, value), value);
+}
+static wk__var float_to_unsigned(wk__loop_handler *h, wk__var value) {
+  wk_dtype dtype = wk__k_dtype(h, value);
+  wk__var edge = wk__k_constant(h, 0x1p63, dtype), upper = wk__k_ge(h, value, edge);
+  wk__var low = wk__k_cast(h, wk__k_where(h, upper, wk__k_sub(h, value, edge), value), WK_INT64);
+  return wk__k_where(h, upper, wk__k_bit_xor(h, low, wk__k_integer(h, INT64_MIN)), low);
+}
+
+wk__var wk__k_load_as(wk__loop_handler *h, const wk__access *access, wk_dtype compute) {
+  wk__var value = wk__k_load(h, access);
+  bool words = !h->status && h->buffer_dtype(h, access->buffer) == WK_UINT64;
+  return words && wk_dtype_is_floating(compute) ? unsigned_to_float(h, value, compute) : wk__k_cast(h, value, compute);
+}
+
 wk__var wk__k_masked_load(wk__loop_handler *h, const wk__access *access, wk__var other) {
   if (h->status) return 0;
   wk__access own = *access;
@@ -200,7 +222,8 @@ static void store(wk__loop_handler *h, wk__loop_op op, const wk__access *access,
   if (h->status) return;
   wk__access own = *access;
   wk_dtype target = (wk_dtype)wk__dtypes[h->buffer_dtype(h, own.buffer)].compute;
-  value = wk__k_cast(h, value, target);
+  bool words = h->buffer_dtype(h, own.buffer) == WK_UINT64 && wk_dtype_is_floating(wk__k_dtype(h, value));
+  value = words ? float_to_unsigned(h, value) : wk__k_cast(h, value, target);
   wk__instr instr = access_instr(h, op, &own, value);
   instr.dtype = (uint8_t)target;
   emit(h, instr, &own);

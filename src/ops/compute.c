@@ -1,6 +1,7 @@
 /* The innermost layer: shape rule, outputs, kernel. In-place and out= forms are derived here: the same call with a
  * destination, checked, and written through a temporary where source and destination overlap in another way than
  * element on element. In: complete arguments. Out: owned results. Tests: tests/c/test_ops.c, tests/ops/. */
+#include "ops/complex_calls.h"
 #include "ops/internal.h"
 #include "ops/plan.h"
 #include "random/generator.h"
@@ -242,8 +243,16 @@ static wk_status check_generators(const wk__call *c, wk_device device) {
   return WK_OK;
 }
 
+static wk_status check_words(const wk__call *c) {
+  for (int i = 0; i < c->op->schema.parameter_count; i++)
+    if (c->args[i].tag == WK_VALUE_TENSOR) WK_TRY(wk__check_words(c->op, c->args[i].tensor->dtype));
+  return c->outputs && c->outputs[0] ? wk__check_words(c->op, c->outputs[0]->dtype) : WK_OK;
+}
+
 static wk_status run_code(wk__call *c) {
   if (c->op->routine) return c->op->routine(c);
+  if (WK_UNLIKELY(!c->op->takes_complex && wk__call_is_complex(c))) return wk__run_complex(c);
+  WK_TRY(check_words(c));
   wk_device device = wk__call_device(c);
   if (c->op->tags & WK__TAG_RANDOM) WK_TRY(check_generators(c, device));
   const wk__device_type *type = wk__device_types[device.type == WK_META ? WK_CPU : device.type]; /* it says that */
@@ -254,6 +263,8 @@ static wk_status run_code(wk__call *c) {
 }
 
 static wk_status run_here(wk__call *c) {
+  if (WK_UNLIKELY((c->op->halves || c->op->of_complex) && c->op->lower) && wk__call_is_complex(c))
+    return wk__run_complex(c);
   wk_status status = c->op->lower ? wk__run_lowered(c, c->outputs) : run_code(c);
   return WK_UNLIKELY(status == WK_INDEX_ERROR) ? wk__explain_bad_index(c->op) : status;
 }
@@ -396,6 +407,7 @@ wk_status wk__compute(const wk_op *op, const wk_value *args, wk_tensor *const *d
   if (destinations) return compute_then_copy(&call);
   if (op->view) return compute_view(&call);
   if (op->routine || op->has_kernel) return run_code(&call);
+  WK_TRY(wk__check_composite_words(op, args));
   /* A composite with a derivative of its own: its parts leave no trace on the tape. */
   wk__keys before = wk__thread.mode.keys_off;
   wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;

@@ -14,6 +14,9 @@ const char *wk__dtype_c_name(wk_dtype dtype) {
                                                     [WK_INT16] = "short int",
                                                     [WK_INT8] = "signed char",
                                                     [WK_UINT8] = "unsigned char",
+                                                    [WK_UINT16] = "short unsigned int",
+                                                    [WK_UINT32] = "unsigned int",
+                                                    [WK_UINT64] = "long unsigned int",
                                                     [WK_BOOL] = "bool",
                                                     [WK_COMPLEX64] = "c10::complex<float>",
                                                     [WK_COMPLEX128] = "c10::complex<double>"};

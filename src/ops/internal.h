@@ -21,6 +21,7 @@ static inline wk_dtype wk__computed_in(wk_dtype dtype) {
 }
 wk_tensor *wk__in_dtype(wk_tensor *t,
                         wk_dtype dtype); /* itself or a conversion, in the caller's scope; NULL for NULL */
+wk_tensor *wk__conj(wk_tensor *t);       /* of what is not complex itself; NULL for NULL */
 static inline bool wk__arg_is_none(const wk__call *c, int i) { return c->args[i].tag == WK_VALUE_NONE; }
 static inline wk_dtype wk__arg_dtype(const wk__call *c, int i, wk_dtype otherwise) {
   return c->args[i].tag == WK_VALUE_DTYPE ? (wk_dtype)c->args[i].dtype : otherwise;
@@ -58,8 +59,13 @@ WK_MUST_USE wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common);
 /* Strides without gaps for spec's sizes, which are t's, in the order of t's dims in memory. */
 void wk__dense_strides(wk__spec *spec, const wk_tensor *t);
 wk__meta_fn wk__meta_like_first; /* the result has the first argument's sizes and dtype, contiguous */
-WK_MUST_USE wk_status wk__check_float8(const wk__call *c); /* refuses to promote float8 with another type */
-wk_dtype wk__result_type(const wk__call *c);               /* promotion over tensors, 0-dim tensors and numbers */
+WK_MUST_USE wk_status wk__check_words(const wk_op *op, int dtype); /* that op has a kernel for such a dtype */
+/* The same for a composite that is a kernel in PyTorch: its parts would name others. */
+static inline wk_status wk__check_composite_words(const wk_op *op, const wk_value *args) {
+  return op->kernel_name && args[0].tag == WK_VALUE_TENSOR ? wk__check_words(op, args[0].tensor->dtype) : WK_OK;
+}
+WK_MUST_USE wk_status wk__check_promotes(const wk__call *c); /* refuses to promote float8 and words */
+wk_dtype wk__result_type(const wk__call *c);                 /* promotion over tensors, 0-dim tensors and numbers */
 
 /* out= (out_forms.c). Where it decides what the result's dtype is, the argument that names a dtype gets it. */
 WK_MUST_USE wk_status wk__take_dtype_of_out(const wk_op *op, wk_value *args, const wk_tensor *out);

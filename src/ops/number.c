@@ -25,6 +25,9 @@ static const limits limits_of[WK_DTYPE_COUNT] = {
     [WK_INT32] = {"int", BITS(31)},
     [WK_INT16] = {"int16_t", BITS(15)},
     [WK_INT8] = {"int8_t", BITS(7)},
+    [WK_UINT16] = {"uint16_t", -UINT16_MAX, UINT16_MAX, 0, UINT16_MAX},
+    [WK_UINT32] = {"uint32_t", -(int64_t)UINT32_MAX, UINT32_MAX, 0, UINT32_MAX},
+    [WK_UINT64] = {"uint64_t", INT64_MIN, INT64_MAX, 0, 0x1p64},
     [WK_UINT8] = {"uint8_t", -255, 255, 0, 255},
 };
 
@@ -36,7 +39,7 @@ static bool real_fits(double d, const limits *l, wk_dtype dtype) {
 }
 
 static bool integer_fits(const wk_value *v, const limits *l) {
-  if (v->tag == WK_VALUE_WIDE) return v->count ? l->most_double > 0x1p64 : v->wide >= l->least;
+  if (v->tag == WK_VALUE_WIDE) return v->count ? l->most_double >= 0x1p64 : v->wide >= l->least;
   if (l->most == INT64_MAX) return true;
   return !wk_int_lt(v->integer, wk_int_of(l->least)) && !wk_int_gt(v->integer, wk_int_of(l->most));
 }
@@ -52,6 +55,7 @@ wk_status wk__check_element(const wk_value *number, wk_dtype dtype) {
 
 static bool fits(const wk_value *number, wk_dtype dtype) {
   const limits *l = &limits_of[dtype];
+  if (number->tag == WK_VALUE_COMPLEX) return wk_dtype_is_complex(dtype);
   if (!l->name) return true;
   if (wk__value_is_real(number)) return real_fits(number->number, l, dtype);
   return !wk__value_is_integer(number) || integer_fits(number, l);
@@ -71,7 +75,7 @@ wk_status wk__refuse_complex(wk_dtype dtype) {
 
 wk_status wk__check_number(const wk_value *number, wk_dtype dtype) {
   const char *name = limits_of[dtype].name;
-  if (WK_UNLIKELY(!fits(number, dtype))) return overflow(name);
+  if (WK_UNLIKELY(!fits(number, dtype))) return wk__refuse_complex(dtype);
   const wk__number_watcher *watch = wk__thread.number_watch;
   if (WK_UNLIKELY(watch != NULL) && name && number->tag == WK_VALUE_INPUT)
     watch->fits(watch->context, (int)number->count, dtype);

@@ -1,6 +1,7 @@
 /* dtypes: one table, promotion and casting rules, element access for every dtype, the small float formats.
  * Promotion is PyTorch's: the higher category wins; inside a category the wider type, with u8 beside signed integers
- * and f16 beside bf16 going one step up. Tests: tests/c/test_tensor.c. */
+ * and f16 beside bf16 going one step up. The larger unsigned integers, `words`, and float8 promote with no others.
+ * Tests: tests/c/test_tensor.c. */
 #include <math.h>
 
 #include "tensor/tensor.h"
@@ -12,6 +13,9 @@ const wk__dtype_info wk__dtypes[WK_DTYPE_COUNT] = {
     [WK_INT16] = {"int16", "Short", "i2", "I16", 2, WK__INTEGER_KIND, WK_INT64},
     [WK_INT32] = {"int32", "Int", "i4", "I32", 4, WK__INTEGER_KIND, WK_INT64},
     [WK_INT64] = {"int64", "Long", "i8", "I64", 8, WK__INTEGER_KIND, WK_INT64},
+    [WK_UINT16] = {"uint16", "UInt16", "u2", "U16", 2, WK__INTEGER_KIND, WK_INT64},
+    [WK_UINT32] = {"uint32", "UInt32", "u4", "U32", 4, WK__INTEGER_KIND, WK_INT64},
+    [WK_UINT64] = {"uint64", "UInt64", "u8", "U64", 8, WK__INTEGER_KIND, WK_INT64},
     [WK_FLOAT8_E4M3] = {"float8_e4m3fn", "Float8_e4m3fn", NULL, "F8_E4M3", 1, WK__FLOAT_KIND, WK_FLOAT32},
     [WK_FLOAT8_E5M2] = {"float8_e5m2", "Float8_e5m2", NULL, "F8_E5M2", 1, WK__FLOAT_KIND, WK_FLOAT32},
     [WK_FLOAT16] = {"float16", "Half", "f2", "F16", 2, WK__FLOAT_KIND, WK_FLOAT32},
@@ -31,6 +35,14 @@ bool wk_dtype_is_integral(wk_dtype d, bool include_bool) {
          (wk__dtypes[d].category == WK__INTEGER_KIND || (include_bool && wk__dtypes[d].category == WK__BOOL_KIND));
 }
 
+wk_dtype wk__real_dtype(wk_dtype dtype) {
+  return dtype == WK_COMPLEX64 ? WK_FLOAT32 : dtype == WK_COMPLEX128 ? WK_FLOAT64 : dtype;
+}
+wk_dtype wk__complex_dtype(wk_dtype dtype) {
+  if (wk_dtype_is_complex(dtype)) return dtype;
+  return dtype == WK_FLOAT32 ? WK_COMPLEX64 : dtype == WK_FLOAT64 ? WK_COMPLEX128 : WK_DTYPE_NONE;
+}
+
 static wk_dtype promote_integers(wk_dtype a, wk_dtype b) { /* a < b in the enum's order */
   if (a == WK_UINT8 && b == WK_INT8) return WK_INT16;
   return b;
@@ -40,12 +52,14 @@ static wk_dtype promote_complex(wk_dtype low, wk_dtype high) {
   return low == WK_FLOAT64 || low == WK_COMPLEX128 ? WK_COMPLEX128 : high;
 }
 
-static bool is_float8(wk_dtype d) { return d == WK_FLOAT8_E4M3 || d == WK_FLOAT8_E5M2; }
+static bool is_word(wk_dtype d) { return wk__dtype_is_word(d); }
 
 wk_status wk__check_promotion(wk_dtype a, wk_dtype b) {
-  if (a == b || (!is_float8(a) && !is_float8(b))) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR, "Promotion for Float8 Types is not supported, attempted to promote %s and %s",
-                 wk__dtype_legacy(a), wk__dtype_legacy(b));
+  bool float8 = wk__dtype_is_float8(a) || wk__dtype_is_float8(b);
+  if (a == b || (!float8 && !is_word(a) && !is_word(b))) return WK_OK;
+  if (!float8 && (wk_dtype_is_floating(a) || wk_dtype_is_floating(b))) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "Promotion for %s is not supported, attempted to promote %s and %s",
+                 float8 ? "Float8 Types" : "uint16, uint32, uint64 types", wk__dtype_legacy(a), wk__dtype_legacy(b));
 }
 
 wk_dtype wk__promote(wk_dtype a, wk_dtype b) {
@@ -142,6 +156,12 @@ wk__scalar wk__element_get(const void *element, wk_dtype dtype) {
       return (wk__scalar){WK__INTEGER_KIND, .i = *(const int32_t *)element};
     case WK_INT64:
       return (wk__scalar){WK__INTEGER_KIND, .i = *(const int64_t *)element};
+    case WK_UINT16:
+      return (wk__scalar){WK__INTEGER_KIND, .i = *(const uint16_t *)element};
+    case WK_UINT32:
+      return (wk__scalar){WK__INTEGER_KIND, .i = *(const uint32_t *)element};
+    case WK_UINT64:
+      return (wk__scalar){WK__INTEGER_KIND, *(const int64_t *)element < 0, .i = *(const int64_t *)element};
     case WK_FLOAT8_E4M3:
     case WK_FLOAT8_E5M2:
       return (wk__scalar){WK__FLOAT_KIND, .d = wk__f8_to_f32(*(const uint8_t *)element, dtype)};
@@ -170,13 +190,18 @@ void wk__element_set(void *element, wk_dtype dtype, wk__scalar value) {
       *(uint8_t *)element = (uint8_t)wk__scalar_int(value);
       break;
     case WK_INT16:
+    case WK_UINT16:
       *(uint16_t *)element = (uint16_t)wk__scalar_int(value);
       break;
     case WK_INT32:
+    case WK_UINT32:
       *(uint32_t *)element = (uint32_t)wk__scalar_int(value);
       break;
     case WK_INT64:
       *(int64_t *)element = wk__scalar_int(value);
+      break;
+    case WK_UINT64:
+      *(int64_t *)element = value.category == WK__FLOAT_KIND ? wk__double_to_unsigned(value.d) : value.i;
       break;
     case WK_FLOAT8_E4M3:
     case WK_FLOAT8_E5M2:

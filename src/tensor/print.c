@@ -97,6 +97,8 @@ static bool print_non_finite(wk__string *s, double value) {
 static void print_integer(wk__string *s, wk__scalar value) {
   if (value.category == WK__BOOL_KIND) {
     wk__string_append(s, value.i ? "True" : "False");
+  } else if (value.is_unsigned) {
+    wk__string_printf(s, "%llu", (unsigned long long)value.i);
   } else {
     wk__string_printf(s, "%lld", (long long)value.i);
   }

@@ -26,9 +26,12 @@ extern const wk__dtype_info wk__dtypes[WK_DTYPE_COUNT];
 static inline const char *wk__dtype_legacy(wk_dtype d) { return wk__dtypes[d].legacy; }
 static inline wk__category wk__dtype_category(wk_dtype d) { return (wk__category)wk__dtypes[d].category; }
 wk_dtype wk__promote(wk_dtype a, wk_dtype b);                      /* PyTorch's promote_types */
-WK_MUST_USE wk_status wk__check_promotion(wk_dtype a, wk_dtype b); /* refuses float8 with anything else */
+WK_MUST_USE wk_status wk__check_promotion(wk_dtype a, wk_dtype b); /* refuses float8 and words with anything else */
 bool wk__can_cast(wk_dtype from, wk_dtype to);                     /* PyTorch's can_cast: no drop of category */
-wk_dtype wk__default_dtype(void);                                  /* per thread; float32 at the start */
+/* Of a complex dtype the one of its parts, any other itself; of a floating one the complex one with such parts. */
+wk_dtype wk__real_dtype(wk_dtype dtype);
+wk_dtype wk__complex_dtype(wk_dtype dtype); /* WK_DTYPE_NONE: there is none */
+wk_dtype wk__default_dtype(void);           /* per thread; float32 at the start */
 void wk__default_dtype_set(wk_dtype dtype);
 
 /* A Python-like number. */
@@ -47,6 +50,10 @@ static inline double wk__scalar_double(wk__scalar s) {
 /* Float to integer as PyTorch's CPU kernels do it on x86: out of range gives INT64_MIN. */
 static inline int64_t wk__double_to_int(double d) {
   return d >= -9223372036854775808.0 && d < 9223372036854775808.0 ? (int64_t)d : INT64_MIN;
+}
+/* Float to uint64, as there: numbers below 2^63 as to int64, the others by what is above it. */
+static inline int64_t wk__double_to_unsigned(double d) {
+  return d >= 0x1p63 ? wk__double_to_int(d - 0x1p63) ^ INT64_MIN : wk__double_to_int(d);
 }
 static inline int64_t wk__scalar_int(wk__scalar s) {
   return s.category == WK__FLOAT_KIND ? wk__double_to_int(s.d) : s.i;
@@ -69,6 +76,8 @@ static inline uint16_t wk__f32_to_bf16(float f) {
   if ((u & 0x7fffffffu) > 0x7f800000u) return 0x7fc0;
   return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
 }
+static inline bool wk__dtype_is_word(int dtype) { return dtype >= WK_UINT16 && dtype <= WK_UINT64; }
+static inline bool wk__dtype_is_unsigned(int dtype) { return dtype == WK_UINT8 || wk__dtype_is_word(dtype); }
 static inline bool wk__dtype_is_float8(int dtype) { return dtype == WK_FLOAT8_E4M3 || dtype == WK_FLOAT8_E5M2; }
 float wk__f8_to_f32(uint8_t v, wk_dtype format);
 uint8_t wk__f32_to_f8(float f, wk_dtype format);
@@ -218,6 +227,14 @@ static inline void *wk__address(const wk_tensor *t) {
 }
 /* The same, to be read and written: only in a device's own folder. */
 static inline char *wk__data(const wk_tensor *t) { return wk__address(t); }
+
+/* How many numbers an element has, and where the first one's are: the imaginary parts lie behind the real ones. */
+static inline int wk__part_count(const wk_tensor *t) {
+  return t->dtype == WK_COMPLEX64 || t->dtype == WK_COMPLEX128 ? 2 : 1;
+}
+static inline void *wk__part_address(const wk_tensor *t, int part) {
+  return (char *)wk__address(t) + (size_t)part * wk__itemsize(t) / 2;
+}
 
 /* ---- a tensor's values on the host (host.c); realised, not symbolic ---- */
 

@@ -29,7 +29,7 @@ static int tear_down(void **state) {
 
 /* ---- comparing the tiers ---- */
 
-enum { MOST_SCENES = 150 };
+enum { MOST_SCENES = 240 };
 
 static scene scenes[MOST_SCENES];
 static int scene_count;

@@ -20,7 +20,7 @@ typedef struct key_format {
 static key_format format_of(wk_dtype dtype) {
   key_format f = {.size = (uint8_t)wk_dtype_size(dtype), .is_float = wk_dtype_is_floating(dtype)};
   f.is_bool = dtype == WK_BOOL;
-  f.is_signed = dtype != WK_UINT8 && !f.is_bool;
+  f.is_signed = !wk__dtype_is_unsigned(dtype) && !f.is_bool;
   switch (dtype) {
     case WK_FLOAT8_E4M3:
       f.infinity = 0x7e;

@@ -324,6 +324,9 @@ MEMORY(i8, int8_t, int64_t, SAME, SAME)
 MEMORY(i16, int16_t, int64_t, SAME, SAME)
 MEMORY(i32, int32_t, int64_t, SAME, SAME)
 MEMORY(i64, int64_t, int64_t, SAME, SAME)
+MEMORY(u16, uint16_t, int64_t, SAME, SAME)
+MEMORY(u32, uint32_t, int64_t, SAME, SAME)
+MEMORY(u64, uint64_t, int64_t, SAME, SAME)
 MEMORY(e4m3, uint8_t, float, from_e4m3, to_e4m3)
 MEMORY(e5m2, uint8_t, float, from_e5m2, to_e5m2)
 MEMORY(f16, uint16_t, float, from_f16, wk__f32_to_f16)
@@ -610,7 +613,8 @@ ARG(min_f64, double, <)
   {                                                                                                                   \
     [WK_BOOL] = kind##_bool, [WK_UINT8] = kind##_u8, [WK_INT8] = kind##_i8, [WK_INT16] = kind##_i16,                  \
     [WK_INT32] = kind##_i32, [WK_INT64] = kind##_i64, [WK_FLOAT8_E4M3] = kind##_e4m3, [WK_FLOAT8_E5M2] = kind##_e5m2, \
-    [WK_FLOAT16] = kind##_f16, [WK_BFLOAT16] = kind##_bf16, [WK_FLOAT32] = kind##_f32, [WK_FLOAT64] = kind##_f64      \
+    [WK_FLOAT16] = kind##_f16, [WK_BFLOAT16] = kind##_bf16, [WK_FLOAT32] = kind##_f32, [WK_FLOAT64] = kind##_f64,     \
+    [WK_UINT16] = kind##_u16, [WK_UINT32] = kind##_u32, [WK_UINT64] = kind##_u64                                      \
   }
 
 extern const wk__primitives WK_LEVEL_NAME(primitives);

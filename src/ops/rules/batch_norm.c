@@ -58,7 +58,7 @@ wk_status wk__meta_native_batch_norm(wk__call *c) {
 static wk__var of_channel(wk__lower *l, int arg) {
   wk_int channel = wk__loop_i(1);
   wk__access a = wk__access_arg(l, arg, &channel);
-  return wk__k_cast(l->h, wk__k_load(l->h, &a), l->compute);
+  return wk__k_load_as(l->h, &a, l->compute);
 }
 
 /* x scale + shift, where scale = inverse weight, shift = bias - mean scale, inverse = 1 / sqrt(var + eps). A loop body:
@@ -72,7 +72,7 @@ void wk__lower_native_batch_norm(wk__lower *l) {
   }
   wk__loop_over(l, rank, 0, sizes);
   wk__access from = wk__access_arg(l, INPUT, index), to = wk__access_result(l, 0, index);
-  wk__var x = wk__k_cast(l->h, wk__k_load(l->h, &from), l->compute);
+  wk__var x = wk__k_load_as(l->h, &from, l->compute);
   wk__k_store(l->h, &to, wk__k_fma(l->h, x, of_channel(l, SCALE), of_channel(l, SHIFT)));
 }
 

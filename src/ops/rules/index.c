@@ -32,7 +32,7 @@ static void loop_over(wk__lower *l, int rank, const wk_int *sizes, wk_int *index
 
 static wk__var load_index(wk__lower *l, int arg, const wk_int *index) {
   wk__access a = wk__access_arg(l, arg, index);
-  return wk__k_cast(l->h, wk__k_load(l->h, &a), WK_INT64);
+  return wk__k_load_as(l->h, &a, WK_INT64);
 }
 static wk_int size_of_self(wk__lower *l, int dim) {
   return wk__arg_rank(l, 0) ? wk__size_of_arg(l, 0, dim) : wk_int_of(1);

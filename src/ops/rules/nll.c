@@ -51,12 +51,12 @@ wk_status wk__meta_nll_rows(wk__call *c) {
 static wk__var class_of_row(wk__lower *l, int target_arg, const wk_int *row, int64_t ignore, wk_int classes,
                             wk__var *out_ignored) {
   wk__access at = wk__access_arg(l, target_arg, row);
-  wk__var class = wk__k_cast(l->h, wk__k_load(l->h, &at), WK_INT64), zero = wk__k_index(l->h, wk_int_of(0));
+  wk__var class = wk__k_load_as(l->h, &at, WK_INT64), zero = wk__k_index(l->h, wk_int_of(0));
   *out_ignored = wk__k_eq(l->h, class, wk__k_index(l->h, wk_int_of(ignore)));
   return wk__k_check_place(l->h, wk__k_where(l->h, *out_ignored, zero, class), classes);
 }
 
-static wk__var load_f64(wk__lower *l, wk__access at) { return wk__k_cast(l->h, wk__k_load(l->h, &at), WK_FLOAT64); }
+static wk__var load_f64(wk__lower *l, wk__access at) { return wk__k_load_as(l->h, &at, WK_FLOAT64); }
 
 /* The class's weight, one without weights. */
 static wk__var weight_of_class(wk__lower *l, int weight_arg, wk__var class) {

@@ -211,8 +211,8 @@ void wk__lower_layer_norm_backward_weight(wk__lower *l) {
   wk_int stats[WK_MAX_DIMS];
   for (int d = 0; d < rank; d++) stats[d] = d < rank - dims ? l->row_index[d] : wk_int_of(0);
   wk__access mean = wk__access_arg(l, A_mean, stats), rstd = wk__access_arg(l, A_rstd, stats);
-  wk__var centred = wk__k_sub(l->h, wk__row_in(l, A_input), wk__k_cast(l->h, wk__k_load(l->h, &mean), l->compute));
-  wk__var xhat = wk__k_mul(l->h, centred, wk__k_cast(l->h, wk__k_load(l->h, &rstd), l->compute));
+  wk__var centred = wk__k_sub(l->h, wk__row_in(l, A_input), wk__k_load_as(l->h, &mean, l->compute));
+  wk__var xhat = wk__k_mul(l->h, centred, wk__k_load_as(l->h, &rstd, l->compute));
   wk__var term = wk__k_mul(l->h, wk__row_in(l, A_grad_out), xhat);
   wk__row_out_reduced(l, 0, rank == dims ? term : wk__k_reduce_sum(l->h, term), false); /* one row: nothing to add up */
 }

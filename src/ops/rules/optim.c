@@ -58,7 +58,7 @@ static wk__access element_of(int role) {
 }
 static wk__var load(writer *w, int role) {
   wk__access a = element_of(role);
-  return wk__k_cast(w->h, wk__k_load(w->h, &a), w->compute);
+  return wk__k_load_as(w->h, &a, w->compute);
 }
 static void store(writer *w, int role, wk__var value) {
   wk__access a = element_of(role);

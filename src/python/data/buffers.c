@@ -325,9 +325,9 @@ typedef struct exported {
 
 /* The struct module's codes; 'l' because NumPy's int64 is a long. NULL: no other library has the dtype. */
 static const char *const formats[WK_DTYPE_COUNT] = {
-    [WK_BOOL] = "?",    [WK_UINT8] = "B",      [WK_INT8] = "b",       [WK_INT16] = "h",
-    [WK_INT32] = "i",   [WK_INT64] = "l",      [WK_FLOAT16] = "e",    [WK_FLOAT32] = "f",
-    [WK_FLOAT64] = "d", [WK_COMPLEX64] = "Zf", [WK_COMPLEX128] = "Zd"};
+    [WK_BOOL] = "?",    [WK_UINT8] = "B",   [WK_INT8] = "b",       [WK_INT16] = "h",      [WK_INT32] = "i",
+    [WK_INT64] = "l",   [WK_UINT16] = "H",  [WK_UINT32] = "I",     [WK_UINT64] = "L",     [WK_FLOAT16] = "e",
+    [WK_FLOAT32] = "f", [WK_FLOAT64] = "d", [WK_COMPLEX64] = "Zf", [WK_COMPLEX128] = "Zd"};
 
 #define NUMPY_OF_GRAD "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
 

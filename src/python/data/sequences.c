@@ -24,6 +24,7 @@ PyObject *wk__element_to_python(const void *element, wk_dtype dtype) {  // -> ne
   if (dtype == WK_COMPLEX128) return PyComplex_FromDoubles(((const double *)element)[0], ((const double *)element)[1]);
   wk__scalar s = wk__element_get(element, dtype);
   if (s.category == WK__BOOL_KIND) return PyBool_FromLong(s.i != 0);
+  if (s.is_unsigned) return PyLong_FromUnsignedLongLong((uint64_t)s.i);
   return s.category == WK__INTEGER_KIND ? PyLong_FromLongLong(s.i) : PyFloat_FromDouble(s.d);
 }
 
@@ -40,20 +41,29 @@ static int overflow(wk_dtype dtype) {
 
 static int integer_bits(wk_dtype dtype) { return (int)(8 * wk_dtype_size(dtype)); }
 
-/* uint8 also takes -255 to -1, which wrap around: PyTorch's rule. */
+/* Unsigned dtypes also take the negatives of what they hold, which wrap around: PyTorch's rule. */
 static bool integer_fits(int64_t value, wk_dtype dtype) {
-  if (dtype == WK_UINT8) return value >= -255 && value <= 255;
-  int spare = 64 - integer_bits(dtype);
-  return (int64_t)((uint64_t)value << spare) >> spare == value;
+  int64_t end = dtype == WK_INT64 ? 0 : INT64_C(1) << integer_bits(dtype); /* of as many bits */
+  if (wk__dtype_is_unsigned(dtype)) return value > -end && value < end;
+  return !end || (value >= -end / 2 && value < end / 2);
 }
 
 static bool float_fits(double value, wk_dtype dtype) {
-  double end = ldexp(1, integer_bits(dtype) - (dtype != WK_UINT8)); /* the first integer that is too large */
+  bool is_unsigned = wk__dtype_is_unsigned(dtype);
+  double end = ldexp(1, integer_bits(dtype) - !is_unsigned); /* the first integer that is too large */
   double most = dtype == WK_INT64 ? nextafter(end, 0) : end - 1;
-  return value >= (dtype == WK_UINT8 ? 0 : -end) && value <= most;
+  return value >= (is_unsigned ? 0 : -end) && value <= most;
+}
+
+static int store_uint64(char *at, PyObject *number) {
+  uint64_t value = PyLong_AsUnsignedLongLong(number);
+  if (value == UINT64_MAX && PyErr_Occurred()) return -1;
+  memcpy(at, &value, sizeof value);
+  return 0;
 }
 
 static int store_integer(char *at, wk_dtype dtype, PyObject *number) {
+  if (dtype == WK_UINT64) return store_uint64(at, number);
   if (PyFloat_Check(number)) {
     double value = PyFloat_AS_DOUBLE(number);
     if (!float_fits(value, dtype)) return overflow(dtype);

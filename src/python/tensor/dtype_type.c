@@ -27,7 +27,7 @@ static PyObject *dtype_is_complex(PyObject *self, void *unused) {  // -> new
 }
 static PyObject *dtype_is_signed(PyObject *self, void *unused) {  // -> new
   (void)unused;
-  return PyBool_FromLong(dtype_of(self) != WK_BOOL && dtype_of(self) != WK_UINT8);
+  return PyBool_FromLong(dtype_of(self) != WK_BOOL && !wk__dtype_is_unsigned(dtype_of(self)));
 }
 static PyObject *dtype_itemsize(PyObject *self, void *unused) {  // -> new
   (void)unused;
@@ -208,15 +208,17 @@ static PyObject *finfo_min(PyObject *self, void *unused) {  // -> new
   return PyFloat_FromDouble(-float_limits[dtype_of(self)].max);
 }
 
-static int64_t integer_max(wk_dtype dtype) {
-  int value_bits = (int)(8 * wk_dtype_size(dtype)) - (dtype != WK_UINT8);
-  return (int64_t)((UINT64_C(1) << value_bits) - 1);
+static uint64_t integer_max(wk_dtype dtype) {
+  int value_bits = (int)(8 * wk_dtype_size(dtype)) - !wk__dtype_is_unsigned(dtype);
+  return UINT64_MAX >> (64 - value_bits);
 }
-static int64_t integer_min(wk_dtype dtype) { return dtype == WK_UINT8 ? 0 : -integer_max(dtype) - 1; }
+static int64_t integer_min(wk_dtype dtype) {
+  return wk__dtype_is_unsigned(dtype) ? 0 : -(int64_t)integer_max(dtype) - 1;
+}
 
 static PyObject *iinfo_max(PyObject *self, void *unused) {  // -> new
   (void)unused;
-  return PyLong_FromLongLong(integer_max(dtype_of(self)));
+  return PyLong_FromUnsignedLongLong(integer_max(dtype_of(self)));
 }
 static PyObject *iinfo_min(PyObject *self, void *unused) {  // -> new
   (void)unused;
