@@ -25,8 +25,8 @@ struct wk__compiled_graph {
   wk__compiled_graph *next_half, *whole;
   _Atomic int64_t runs;
   _Atomic int64_t first_nanoseconds; /* of the first run */
-  int number;    /* of the process, from 1 */
-  bool backward; /* of a half */
+  int number;                        /* of the process, from 1 */
+  bool backward;                     /* of a half */
 };
 
 enum { RUNS_BEFORE_NATIVE = 1 }; /* a graph that is never run again needs no native code */

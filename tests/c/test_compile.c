@@ -924,7 +924,8 @@ static void kernels_go_apart(void **state) {
   wk__graph_release(one);
 }
 
-/* Launches are measured until native code is asked for: not for what is short beside the step, unless all is asked for. */
+/* Launches are measured until native code is asked for: not for what is short beside the step, unless all is asked for.
+ */
 static void short_kernels_are_left_out(void **state) {
   (void)state;
   wk__graph *graph = parse(

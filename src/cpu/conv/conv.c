@@ -15,6 +15,7 @@
 
 #include "cpu/conv/conv_internal.h"
 #include "cpu/conv/conv_kernels.h"
+#include "cpu/conv/onednn.h"
 #include "cpu/conv/patches.h"
 #include "cpu/gemm/gemm_ways.h"
 
@@ -195,9 +196,51 @@ static wk_status forward_pixels(const wk__conv_job *job, int64_t group) {
   return wk__gemm_run(&g);
 }
 
+/* ---- the library's ---- */
+
+static bool try_way(void *context, bool library) {
+  const wk__conv_job *j = context;
+  if (library) return wk__conv_onednn_forward(j->c, j->in, j->weight, j->bias, j->out);
+  if (wk__conv_is_depthwise(j->c)) return wk__depthwise_forward(j) == WK_OK;
+  return for_each_group(j, j->c->channels_last ? forward_pixels : forward_planes) == WK_OK;
+}
+
+/* The result is written several times where it is timed. */
+static bool prefers_library(const wk__conv_job *job) {
+  const wk__conv *c = job->c;
+  wk__conv_job alone = *job;
+  uint64_t hash = wk__hash_mix(c->groups > 1 ? (uint64_t)c->groups : 0, (uint64_t)c->channels_last);
+  if (!wk__conv_onednn_takes(c)) return false;
+  for (int d = 0; d < WK__CONV_DIMS; d++) {
+    hash = wk__hash_mix(wk__hash_mix(hash, (uint64_t)c->in[d]), (uint64_t)c->kernel[d]);
+    hash = wk__hash_mix(wk__hash_mix(hash, (uint64_t)c->stride[d]), (uint64_t)c->dilation[d]);
+    hash = wk__hash_mix(hash, (uint64_t)c->padding[d]);
+  }
+  alone.after = NULL;
+  wk__gemm_known sizes = {.m = c->out_channels, .n = wk__conv_count(c->out), .k = wk__conv_sizes_of(c).depth};
+  sizes.batch = c->batch * c->groups, sizes.type = (uint8_t)c->type, sizes.convolution = (uint32_t)hash | 1;
+  return wk__gemm_prefers_library(&sizes, try_way, &alone);
+}
+
+static void finish_image(void *context, int64_t begin, int64_t end) {
+  const wk__conv_job *j = context;
+  int64_t channels = j->c->groups * j->c->out_channels, places = wk__conv_count(j->c->out);
+  for (int64_t i = begin; i < end; i++)
+    wk__conv_finish(j, j->c->channels_last ? (wk__conv_piece){0, i * places, 0, places, channels}
+                                           : (wk__conv_piece){i, 0, 0, channels, places});
+}
+
+/* False: it is wick's own. */
+static bool run_library(wk__conv_job *job) {
+  if (!prefers_library(job) || !try_way(job, true)) return false;
+  if (job->after) wk__parallel_for(job->c->batch, 1, finish_image, job);
+  return true;
+}
+
 wk_status wk__conv_forward(const wk__conv *c, const void *input, const void *weight, const void *bias, void *output,
                            const wk__conv_after *after_or_null) {
   wk__conv_job job = {c, input, weight, bias, output, after_or_null};
+  if (WK_UNLIKELY(wk__thread.gemm_library) && run_library(&job)) return WK_OK;
   if (wk__conv_is_depthwise(c)) return wk__depthwise_forward(&job);
   return for_each_group(&job, c->channels_last ? forward_pixels : forward_planes);
 }
