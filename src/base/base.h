@@ -16,6 +16,7 @@
 
 static inline int64_t wk__min(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t wk__max(int64_t a, int64_t b) { return a > b ? a : b; }
+int64_t wk__nanoseconds(void); /* of a clock that is never set (threads.c) */
 /* Often 1, and a division costs 40 to 90 cycles on many processors. */
 static inline int64_t wk__ceil_div(int64_t a, int64_t b) { return a > 0 && a <= b ? 1 : (a + b - 1) / b; }
 

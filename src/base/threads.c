@@ -65,7 +65,7 @@ static void pause_cpu(void) {
 #endif
 }
 
-static int64_t now(void) {
+int64_t wk__nanoseconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return t.tv_sec * 1000000000ll + t.tv_nsec;
@@ -85,13 +85,13 @@ static bool has_news(int index, uint64_t seen_generation) {
 }
 
 static bool spin_for_news(int index, uint64_t seen_generation) {
-  int64_t deadline = now() + SPIN_NANOSECONDS;
+  int64_t deadline = wk__nanoseconds() + SPIN_NANOSECONDS;
   do {
     for (int i = 0; i < PAUSES_PER_LOOK; i++) {
       if (has_news(index, seen_generation)) return true;
       pause_cpu();
     }
-  } while (now() < deadline);
+  } while (wk__nanoseconds() < deadline);
   return false;
 }
 

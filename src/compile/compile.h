@@ -47,8 +47,9 @@ bool wk__compiled_graph_wait(const wk__compiled_graph *compiled);
 WK_MUST_USE wk_status wk__load_graph(const char *text, wk_tensor *const *constants, int constant_count,
                                      wk__graph **out_graph, wk__kernels **out_kernels);
 void wk__kernels_release(wk__kernels *kernels);
-/* Native code for those that have none yet, in the background. */
-void wk__kernels_submit(const wk__kernels *kernels);
+/* Native code for those that have none yet, in the background: first for those that were measured to take longest. Of a
+ * step that took so long the shortest, a hundredth of it together, are left out; 0: none. */
+void wk__kernels_submit(const wk__kernels *kernels, int64_t step_nanoseconds);
 bool wk__kernels_wait(const wk__kernels *kernels); /* false: some have none */
 
 /* ---- reports ---- */

@@ -7,8 +7,8 @@
  * is kept beside the native code, by the graph, the sizes, the CPU level and the number of threads, so that the next
  * process compiles once.
  *
- * Invariant: all ways give the same bits, but for a library's products, which are tried where they are asked for and
- * some product is faster with them. Tests: tests/ops/test_tune.py. */
+ * Invariant: all ways give the same bits, but for a library's products and convolutions, which are tried where they are
+ * asked for and some product is faster with them. Tests: tests/ops/test_tune.py. */
 #include "compile/tune.h"
 
 #include <stdio.h>
@@ -234,7 +234,7 @@ typedef struct what {
 } what;
 
 static what key_of(const wk__graph *graph, bool with_library) {
-  what key = {"wick tuned 3",      wk__graph_hash(graph), 0,
+  what key = {"wick tuned 4",      wk__graph_hash(graph), 0,
               wk__cpu_level_get(), wk_get_num_threads(),  with_library && wk__onednn_is_there()};
   for (int64_t i = 0; i < graph->input_count; i++)
     for (int d = 0; d < graph->inputs[i]->value->ndim; d++)

@@ -27,6 +27,7 @@ typedef struct part_run {
 } part_run;
 
 typedef struct part {
+  int64_t image; /* where the kernel has a loop over images, of convolutions */
   int64_t row, column, rows, columns;
   void *own;       /* where the part of what is drawn, or of what is made, begins */
   int64_t own_row; /* of what is made: from row to row, in elements; 0: it is drawn, and lies as the whole does */
@@ -36,15 +37,18 @@ typedef struct part {
 static void run_part(part_run *run, const part *p) {
   const wk__fused_launch *f = run->f;
   wk__launch launch = *f->whole;
-  const int64_t sizes[] = {p->rows, p->columns}, own_strides[] = {p->own_row, 1};
-  bool one_row = f->ndim == 1;
+  enum { LOOPS = 3 };
+  const int64_t at[LOOPS] = {p->image, p->row, p->column}, sizes[LOOPS] = {1, p->rows, p->columns};
+  const int64_t own_strides[LOOPS] = {0, p->own_row, 1};
+  int first = LOOPS - f->ndim; /* the kernel's loops are the last of these */
   for (int b = 0; b < f->buffer_count; b++) {
     wk__launch_buffer *buffer = &launch.buffers[b];
-    int64_t offset = p->column * buffer->strides[one_row ? 0 : 1] + (one_row ? 0 : p->row * buffer->strides[0]);
-    if (b == f->own && p->own_row) buffer->strides = one_row ? &own_strides[1] : own_strides;
+    int64_t offset = 0;
+    for (int l = 0; l < f->ndim; l++) offset += at[first + l] * buffer->strides[l];
+    if (b == f->own && p->own_row) buffer->strides = own_strides + first;
     buffer->data = b == f->own ? p->own : (char *)buffer->data + offset * f->sizes[b];
   }
-  launch.sizes = one_row ? &sizes[1] : sizes;
+  launch.sizes = sizes + first;
   wk_status status = wk__program_run(wk__program_of(f->code), &launch);
   if (WK_UNLIKELY(status != WK_OK)) atomic_store(&run->status, (int)status);
 }
@@ -59,12 +63,14 @@ static wk_status status_of(const part_run *run) {
 
 static void run_tile(void *context, const wk__gemm_tile *tile) {
   part_run *run = context;
-  run_part(run, &(part){tile->batch * run->rows + tile->row, tile->column, tile->rows, tile->columns, NULL, 0});
+  bool apart = run->f->ndim == 3;
+  int64_t row = apart ? tile->row : tile->batch * run->rows + tile->row;
+  run_part(run, &(part){tile->batch, row, tile->column, tile->rows, tile->columns, NULL, 0});
 }
 
 static void make_part(void *context, int64_t row, int64_t column, int64_t rows, int64_t columns, void *out,
                       int64_t out_row) {
-  run_part(context, &(part){row, column, rows, columns, out, out_row});
+  run_part(context, &(part){0, row, column, rows, columns, out, out_row});
 }
 
 wk_status wk__cpu_run_product(wk__stream *none, const wk_op *op, const wk_value *args, wk_tensor *out,
@@ -78,6 +84,7 @@ wk_status wk__cpu_run_product(wk__stream *none, const wk_op *op, const wk_value 
   } else {
     hooks.after = run_tile;
     run.rows = first->ndim > 2 ? wk__size(first, first->ndim - 2) : 0;
+    if (wk__is_convolution(op)) run.rows = wk__size(args[1].tensor, 0); /* the result's channels */
   }
   WK_TRY(wk__product_into(op, args, out, &hooks));
   return status_of(&run);
@@ -90,7 +97,7 @@ static void run_piece(void *context, const uint8_t *values, int64_t begin, int64
   part_run *run = context;
   int64_t columns = run->f->whole->sizes[run->f->ndim - 1];
   while (n > 0) {
-    part p = {begin / columns, begin % columns, 1, wk__min(n, columns - begin % columns), (void *)values, 0};
+    part p = {0, begin / columns, begin % columns, 1, wk__min(n, columns - begin % columns), (void *)values, 0};
     if (p.column == 0 && n >= columns) p.rows = n / columns;
     run_part(run, &p);
     int64_t done = p.rows * p.columns;

@@ -46,6 +46,7 @@ typedef struct wk__code_source {
   const char *provenance; /* lines that become a comment: graph nodes, Python lines; NULL: none */
   unsigned modes;         /* of wk__device_type.modes_of: which it is needed for; 0: all */
   wk__code *code;         /* gets it */
+  int64_t nanoseconds;    /* that its launches took so far: which is worth the most comes first; 0: not known */
 } wk__code_source;
 
 /* Sources that were given together. */

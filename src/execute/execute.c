@@ -5,7 +5,6 @@
  * makes it to the last one that reads it. Every argument that is the same in all runs stays in the run's memory, so
  * that a step costs a few stores and the operator itself. Tests: tests/c/test_graph.c, execute_*. */
 #include <assert.h>
-#include <time.h>
 
 #include "execute/internal.h"
 
@@ -101,12 +100,6 @@ static wk_status resolve_numbers(const wk__graph_executor *e, wk__run_memory *ru
 /* ====================================================== times =================================================== */
 
 _Atomic bool wk__profiling;
-
-static int64_t nanoseconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
-}
 
 static _Atomic int64_t *profile_of(wk__graph_executor *e) {
   _Atomic int64_t *times = atomic_load(&e->times), *made = NULL;
@@ -296,13 +289,13 @@ static inline wk_status run_step(const wk__graph_executor *e, const wk__graph_st
 /* The same with a clock beside it. Without memory for the times nothing is noted. */
 static wk_status run_timed(wk__graph_executor *e, wk__run_memory *run) {
   _Atomic int64_t *times = profile_of(e);
-  int64_t *moments = wk__timeline_moments(e->step_count + 1), now = nanoseconds();
+  int64_t *moments = wk__timeline_moments(e->step_count + 1), now = wk__nanoseconds();
   wk_status status = WK_OK;
   for (int64_t i = 0; i < e->step_count && status == WK_OK; i++) {
     int64_t begin = now;
     if (moments) moments[i] = begin;
     status = run_step(e, &e->steps[i], run);
-    now = nanoseconds();
+    now = wk__nanoseconds();
     if (times) atomic_fetch_add_explicit(&times[i], now - begin, memory_order_relaxed);
   }
   atomic_fetch_add_explicit(&e->timed_runs, 1, memory_order_relaxed);

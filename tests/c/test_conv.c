@@ -6,11 +6,13 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/base.h"
 #include "cpu/conv/conv.h"
+#include "cpu/conv/onednn.h"
 #include "cpu/workspace.h"
 
 enum { MAX_THREADS = 3, RANDOM_CASES = 400, GUARD = 64 };
@@ -122,7 +124,7 @@ static char *run(const wk__conv *c, kind k, const void *a, const void *b, const 
   size_t bytes = (size_t)(result_size(c, k) * wk__conv_element(c));
   char *y = malloc(bytes + GUARD);
   memset(y, 0x5a, bytes + GUARD);
-  wk_status status = k == FORWARD          ? wk__conv_forward(c, a, b, bias, y)
+  wk_status status = k == FORWARD          ? wk__conv_forward(c, a, b, bias, y, NULL)
                      : k == INPUT_GRADIENT ? wk__conv_input_gradient(c, a, b, bias, y)
                                            : wk__conv_weight_gradient(c, a, b, y);
   assert_int_equal(status, WK_OK);
@@ -161,11 +163,27 @@ static void check_kind(const wk__conv *c, kind k, const void *a, const void *b, 
   free(want);
 }
 
+static int library_cases;
+
+/* oneDNN's, where there is one that takes it. */
+static void check_library(const wk__conv *c, const void *x, const void *w, const void *bias) {
+  assert_int_equal(wk_set_num_threads((int)sysconf(_SC_NPROCESSORS_ONLN)), WK_OK); /* a library may use as many */
+  if (!wk__conv_onednn_takes(c)) return;
+  double *want = defined(c, FORWARD, x, w, bias);
+  char *y = malloc((size_t)(result_size(c, FORWARD) * wk__conv_element(c)));
+  bool done = wk__conv_onednn_forward(c, x, w, bias, y);
+  library_cases += done;
+  if (done) check_near(c, FORWARD, y, want);
+  free(y);
+  free(want);
+}
+
 static void check(const wk__conv *c) {
   void *x = random_array(c, in_size(c)), *w = random_array(c, weight_size(c)), *g = random_array(c, out_size(c));
   void *out_bias = random_array(c, c->groups * c->out_channels), *in_bias = random_array(c, c->groups * c->in_channels);
   bool biased = below(2);
   check_kind(c, FORWARD, x, w, biased ? out_bias : NULL);
+  check_library(c, x, w, biased ? out_bias : NULL);
   check_kind(c, INPUT_GRADIENT, g, w, biased ? in_bias : NULL);
   check_kind(c, WEIGHT_GRADIENT, g, x, NULL);
   free(x), free(w), free(g), free(out_bias), free(in_bias);
@@ -244,5 +262,7 @@ static int release(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases), cmocka_unit_test(larger_cases),
                                      cmocka_unit_test(depthwise_cases)};
-  return cmocka_run_group_tests(tests, NULL, release);
+  int failed = cmocka_run_group_tests(tests, NULL, release);
+  print_message("oneDNN: %d convolutions compared%s\n", library_cases, library_cases ? "" : ", as there is none here");
+  return failed;
 }

@@ -122,6 +122,19 @@ static wk_status describe_product(const launch *l, const wk_value *args, wk__spe
   return p->op->meta(&call);
 }
 
+/* The loops are the images, rows and columns of a convolution's result. */
+static wk_status check_images(const launch *l, const wk__spec *spec, const wk_tensor *out) {
+  const int64_t *loops = l->numbers + l->f->loop_sizes;
+  WK__OWNED shape = wk__tensor_shape_only(spec);
+  if (!shape) return wk_error_category();
+  bool inside = wk__has_channels_last(shape);
+  int64_t channels = spec->sizes[1].bits, places = 1;
+  for (int d = 2; d < spec->ndim; d++) places *= spec->sizes[d].bits;
+  bool fits = l->f->ndim < 3 ? go_over(l, inside ? channels : places, wk__numel(out))
+                             : !inside && loops[0] == spec->sizes[0].bits && loops[1] == channels && loops[2] == places;
+  return fits ? WK_OK : leaves(l);
+}
+
 /* The product's arguments fit, its result is the matrix that they give, and the loops go over that or the operand. */
 static wk_status check_product(const launch *l, const wk_value *args, const wk_tensor *matrix) {
   wk__spec specs[2], spec;
@@ -131,6 +144,7 @@ static wk_status check_product(const launch *l, const wk_value *args, const wk_t
               wk_int_same(wk__spec_numel(&spec), matrix->numel) && wk__non_overlapping_and_dense(matrix);
   if (!fits) return leaves(l);
   if (l->f->product.made.ndim) return WK_OK;
+  if (wk__is_convolution(l->f->product.op)) return check_images(l, &spec, matrix);
   int64_t columns = spec.sizes[spec.ndim - 1].bits;
   bool inside = wk__is_attention(l->f->product.op) && spec.strides[1].bits < spec.strides[2].bits;
   return go_over(l, inside ? columns * spec.sizes[1].bits : columns, wk__numel(matrix)) ? WK_OK : leaves(l);

@@ -43,6 +43,8 @@ static void describe_product(wk__emitter *e, wk__fused *f) {
     p->args[i] = (int16_t)(given ? wk__emit_input(e, a->node) : -1);
     if (a && a->tag == WK_VALUE_BOOL) p->constants[i] = (wk_value){.tag = WK_VALUE_BOOL, .boolean = a->boolean};
     if (a && a->tag == WK_VALUE_DOUBLE) p->constants[i] = wk__v_double(a->number);
+    if (a && wk__graph_arg_integers(a).count && !e->h->status)
+      e->h->status = wk__value_copy(&p->constants[i], &a->value, wk__value_on_heap, NULL);
   }
 }
 

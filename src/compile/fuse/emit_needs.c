@@ -113,10 +113,10 @@ static bool has_plain_access(const wk__emitter *e, const wk__place *p, int outer
 
 void wk__emit_merge_loops(wk__emitter *e) {
   const wk__group *g = e->group;
-  int columns = g->product ? g->column_loop : -1; /* stay apart from the rows */
+  int rows = g->product ? g->row_loop : -1, columns = g->product ? g->column_loop : -1; /* stay apart */
   for (int l = 0; l < g->loop_count; l++) {
     wk__region_loop *last = e->loop_count ? &e->loops[e->loop_count - 1] : NULL;
-    bool may_merge = last && last->reduced == g->loops[l].reduced && l != columns;
+    bool may_merge = last && last->reduced == g->loops[l].reduced && l != rows && l != columns;
     if (may_merge && every_place(e, is_even, l - 1, l)) {
       last->size = wk_int_mul(last->size, g->loops[l].size);
       e->loop_from[e->loop_count - 1] = l;

@@ -102,13 +102,14 @@ typedef struct wk__group {
   bool has_reduction;
   /* a matrix product whose epilogue the group is, or one of whose operands it makes; else NULL */
   const wk__graph_node *product;
-  wk__memory whole;           /* the product's result */
-  wk__memory home;            /* of an epilogue: the group's result that the product's lies in */
-  wk__memory made;            /* of an operand that is not materialised: the memory that it would be; else NULL */
-  int made_operand;           /* which argument of the product */
-  bool made_transposed;       /* its last two dims are those of the memory the other way round; attention's: heads and
-                                 rows */
-  int column_loop;            /* the first of the loops that run along the columns of the result, or of the operand */
+  wk__memory whole;     /* the product's result */
+  wk__memory home;      /* of an epilogue: the group's result that the product's lies in */
+  wk__memory made;      /* of an operand that is not materialised: the memory that it would be; else NULL */
+  int made_operand;     /* which argument of the product */
+  bool made_transposed; /* its last two dims are those of the memory the other way round; attention's: heads and
+                           rows */
+  int row_loop;         /* of a convolution: the first of the loops over rows (channels), behind those over images */
+  int column_loop;      /* the first of the loops that run along the columns of the result, or of the operand */
   const wk__graph_node *draw; /* of random values that the group reads as they are drawn; else NULL */
 } wk__group;
 

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* ==================================================== the cache ================================================== */
 
@@ -45,6 +46,7 @@ static wk__kernel *create(const wk__device_type *device, wk__nest *steal_nest, w
   *k = (wk__kernel){.references = 1, .nest = steal_nest, .env = steal_env, .text = text.text};
   k->hash = wk__hash_bytes(k->text, strlen(k->text), 0);
   k->device = device;
+  atomic_init(&k->measured, true);
   if ((k->code = device->build(k->nest))) return k;
   destroy(k);
   return NULL;
@@ -83,6 +85,7 @@ static wk__kernel *share(const wk__kernel *like, unsigned modes) {
     if (k) k->modes = modes ? k->modes | modes : 0;
   }
   if (k) k->references++;
+  if (k && !k->batch) atomic_store(&k->measured, true); /* another graph may run it for longer */
   pthread_mutex_unlock(&lock);
   return k;
 }
@@ -148,7 +151,12 @@ void wk__kernel_release(wk__kernel *k) {
   if (last && !batch) destroy(k);
 }
 
-/* Those of one device type. */
+static int by_time(const void *a, const void *b) {
+  int64_t x = ((const wk__code_source *)a)->nanoseconds, y = ((const wk__code_source *)b)->nanoseconds;
+  return (x < y) - (x > y);
+}
+
+/* Those of one device type, the longest first. Their batch marks them: equal nodes have one kernel. */
 static int collect(const wk__kernels *kernels, const wk__device_type *device, wk__code_source *sources,
                    improved *batch) {
   int count = 0;
@@ -156,22 +164,43 @@ static int collect(const wk__kernels *kernels, const wk__device_type *device, wk
     wk__fused *f = kernels->items[i];
     if (!f->kernel || f->kernel->batch || f->kernel->device != device) continue;
     f->kernel->batch = batch;
+    atomic_store(&f->kernel->measured, false);
     sources[count++] = (wk__code_source){.nest = f->kernel->nest,
                                          .name = f->name,
                                          .provenance = f->origin,
                                          .modes = f->kernel->modes,
-                                         .code = f->kernel->code};
+                                         .code = f->kernel->code,
+                                         .nanoseconds = atomic_load(&f->kernel->nanoseconds)};
   }
+  qsort(sources, (size_t)count, sizeof *sources, by_time);
   return count;
 }
 
+/* Without the shortest at the end, as many as together took less than a hundredth of the step: a compiler's time is not
+ * worth theirs. They stay with tier 0, unless a program asks for all. */
+enum { SHORT_OF_STEP = 100 };
+static int leave_out(const wk__kernels *kernels, const wk__code_source *sources, int count, int64_t step_nanoseconds,
+                     const improved *batch) {
+  int64_t together = 0;
+  int kept = count;
+  while (kept > 0 && (together += sources[kept - 1].nanoseconds) < step_nanoseconds / SHORT_OF_STEP) kept--;
+  for (int64_t i = 0; i < kernels->count; i++)
+    for (int s = kept; s < count; s++)
+      if (kernels->items[i]->kernel && kernels->items[i]->kernel->code == sources[s].code &&
+          kernels->items[i]->kernel->batch == batch)
+        kernels->items[i]->kernel->batch = NULL;
+  return kept;
+}
+
 /* The device's kernels that are in no batch, as one. */
-static void submit(const wk__kernels *kernels, const wk__device_type *device, wk__code_source *sources) {
+static void submit(const wk__kernels *kernels, const wk__device_type *device, wk__code_source *sources,
+                   int64_t step_nanoseconds) {
   improved *batch = wk__alloc_zeroed(sizeof *batch);
   if (!batch) return;
   batch->device = device;
   pthread_mutex_lock(&lock);
   int count = collect(kernels, device, sources, batch);
+  count = leave_out(kernels, sources, count, step_nanoseconds, batch);
   batch->references = count;
   pthread_mutex_unlock(&lock);
   if (count == 0) {
@@ -182,9 +211,11 @@ static void submit(const wk__kernels *kernels, const wk__device_type *device, wk
   if (!batch->group) wk_error_clear();
 }
 
-/* A batch of its own, which other programs find in the cache. It stays as long as the body. */
-static void submit_body(wk__multi_tensor_body *body) {
-  const wk__code_source source = {.nest = body->nest, .name = body->name, .code = body->code};
+/* A batch of its own, which other programs find in the cache. It stays as long as the body. It goes over all
+ * parameters, so it comes first. */
+static void submit_body(wk__multi_tensor_body *body, int64_t step_nanoseconds) {
+  const wk__code_source source = {
+      .nest = body->nest, .name = body->name, .code = body->code, .nanoseconds = step_nanoseconds};
   if (body->improved || !body->device->improve) return;
   body->improved = body->device->improve(&source, 1);
   if (!body->improved) wk_error_clear();
@@ -205,12 +236,13 @@ wk_status wk__kernels_find_bodies(wk__kernels *kernels, const wk__graph *graph) 
 }
 
 /* Failure leaves tier 0 running: the device says so once. */
-void wk__kernels_submit(const wk__kernels *kernels) {
+void wk__kernels_submit(const wk__kernels *kernels, int64_t step_nanoseconds) {
   wk__code_source *sources = wk__alloc_zeroed((size_t)kernels->count * sizeof *sources + 1);
   pthread_mutex_lock(&submit_lock);
   for (int type = 0; type < WK_DEVICE_TYPE_COUNT && sources; type++)
-    if (wk__device_types[type] && wk__device_types[type]->improve) submit(kernels, wk__device_types[type], sources);
-  for (int i = 0; i < kernels->body_count; i++) submit_body(kernels->bodies[i]);
+    if (wk__device_types[type] && wk__device_types[type]->improve)
+      submit(kernels, wk__device_types[type], sources, step_nanoseconds);
+  for (int i = 0; i < kernels->body_count; i++) submit_body(kernels->bodies[i], step_nanoseconds);
   pthread_mutex_unlock(&submit_lock);
   wk__free(sources);
 }
@@ -279,6 +311,10 @@ static wk__fused_launch beside(const wk__fused *f, const wk__launch *whole, uint
   return l;
 }
 
+void wk__fused_product_release(wk__fused_product *product) {
+  for (int i = 0; i < WK__PRODUCT_ARGS; i++) wk_value_release(&product->constants[i]);
+}
+
 void wk__fused_product_args(const wk__fused *f, const wk_value *args, wk_value *out) {
   for (int i = 0; i < f->product.op->schema.parameter_count; i++) {
     int16_t input = f->product.args[i];
@@ -345,6 +381,14 @@ static wk_status launch(const wk__fused *f, const wk_value *args, wk_tensor *con
   return WK_UNLIKELY(status == WK_INDEX_ERROR) && f->index_op ? wk__explain_bad_index(f->index_op) : status;
 }
 
+static wk_status launch_and_measure(const wk__fused *f, const wk_value *args, wk_tensor *const *outputs) {
+  if (WK_LIKELY(!atomic_load_explicit(&f->kernel->measured, memory_order_relaxed))) return launch(f, args, outputs);
+  int64_t begin = wk__nanoseconds();
+  wk_status status = launch(f, args, outputs);
+  atomic_fetch_add_explicit(&f->kernel->nanoseconds, wk__nanoseconds() - begin, memory_order_relaxed);
+  return status;
+}
+
 static wk_status give(const wk__fused *f, wk_tensor *const *steal_outputs, wk_value *results) {
   if (f->output_count == 1) {
     results[0] = wk__v_tensor(steal_outputs[0]);
@@ -368,11 +412,11 @@ static wk_status make_outputs(const wk__fused *f, const wk__call *call, wk_tenso
 
 static wk_status run_fused(wk__call *call) {
   const wk__fused *f = (const wk__fused *)call->op;
-  if (call->outputs) return launch(f, call->args, call->outputs);
+  if (call->outputs) return launch_and_measure(f, call->args, call->outputs);
   wk_tensor *outputs[WK__NEST_MAX_BUFFERS];
   for (int r = 0; r < f->output_count; r++) outputs[r] = NULL;
   wk_status status = make_outputs(f, call, outputs);
-  if (status == WK_OK) status = launch(f, call->args, outputs);
+  if (status == WK_OK) status = launch_and_measure(f, call->args, outputs);
   for (int r = 0; r < f->output_count && status == WK_OK && call->destinations; r++)
     if (call->destinations[r]) wk__version_bump(call->destinations[r]);
   if (status == WK_OK) status = give(f, outputs, call->results);
@@ -417,6 +461,7 @@ void wk__kernels_release(wk__kernels *kernels) {
   if (!kernels) return;
   for (int64_t i = 0; i < kernels->count; i++) {
     wk__kernel_release(kernels->items[i]->kernel);
+    wk__fused_product_release(&kernels->items[i]->product);
     wk__free(kernels->items[i]->origin);
     wk__free(kernels->items[i]->stacks);
     wk__free(kernels->items[i]);

@@ -25,8 +25,10 @@ typedef struct wk__kernel {
   wk__shape_env *env; /* owns compound expressions of the nest */
   const wk__device_type *device;
   wk__code *code;
-  unsigned modes;             /* of the device's modes_of: how launches go through it; 0: in any way */
-  struct wk__improved *batch; /* NULL: nothing has asked for tier 1 */
+  unsigned modes;              /* of the device's modes_of: how launches go through it; 0: in any way */
+  struct wk__improved *batch;  /* NULL: nothing has asked for tier 1 */
+  _Atomic bool measured;       /* launches are timed, until it is known whether tier 1 is worth it: */
+  _Atomic int64_t nanoseconds; /* what they took together */
 } wk__kernel;
 
 void wk__kernel_release(wk__kernel *kernel);
@@ -60,11 +62,11 @@ typedef struct wk__fused_made {
 } wk__fused_made;
 
 /* A matrix product or attention whose epilogue or operand the kernel is (product_fit.c). */
-enum { WK__PRODUCT_ARGS = 8 };
+enum { WK__PRODUCT_ARGS = 9 };
 typedef struct wk__fused_product {
   const wk_op *op;                      /* NULL: none */
   int16_t args[WK__PRODUCT_ARGS];       /* the node's input that is its argument i; -1: none */
-  wk_value constants[WK__PRODUCT_ARGS]; /* of those: bools and floats; else NONE */
+  wk_value constants[WK__PRODUCT_ARGS]; /* of those: bools, floats, integers and owned lists of them; else NONE */
   int16_t result;                       /* the node's result that its own lies in */
   wk__fused_made made;
 } wk__fused_product;
@@ -120,6 +122,7 @@ void wk__fused_print(const wk_op *op, wk__string *out, bool with_sources);
 /* WK_VALUE_ERROR: a call with these arguments and outputs would leave their memory. */
 WK_MUST_USE wk_status wk__fused_check_launch(const wk__fused *fused, const wk_value *args, wk_tensor *const *outputs);
 
+void wk__fused_product_release(wk__fused_product *product); /* its lists */
 /* The arguments of the product, from those of the fused operator; none for an operand that is made. */
 void wk__fused_product_args(const wk__fused *fused, const wk_value *args, wk_value *out);
 /* That operand, without memory. */

@@ -6,6 +6,10 @@
  * of its own results. Measured on two cores with 32 MiB of last cache: worth 5 to 30 % where the result leaves that
  * cache; a little slower than two kernels where it stays there; always slower where the result is wanted too.
  *
+ * A convolution's result is such a matrix for each image, (channels, places), or with channels last one of (places,
+ * channels); it has epilogues only. Measured: of a ResNet-18's images by 32 0.97 of the time, by 4, whose results stay
+ * in the last cache, nothing either way.
+ *
  * Prologue: a group whose one result is an operand of a product and of nothing else is run on each part of it that the
  * product is about to multiply; the operand has no memory at all. Measured: an operand that leaves the last cache 0.93
  * to 1.0 of the time, a bf16 weight of 8 rows 0.66; slower where few columns use what was made.
@@ -71,6 +75,11 @@ static bool are_one_loop(const wk__group *g, int first, int end) {
   return true;
 }
 
+/* The loops are three at most: images, rows and columns. */
+static bool are_parts(const wk__group *g, int rows, int columns) {
+  return are_one_loop(g, 0, rows) && are_one_loop(g, rows, columns) && are_one_loop(g, columns, g->loop_count);
+}
+
 /* The loops are two, or one. */
 static bool are_rows_and_columns(const wk__group *g, int columns) {
   return are_one_loop(g, 0, columns) && are_one_loop(g, columns, g->loop_count);
@@ -100,11 +109,18 @@ static bool has_plain_bias(const wk__graph_node *linear) {
 
 static int64_t bytes_of(const wk_tensor *t) { return wk__hint(t->numel) * (int64_t)wk__itemsize(t); }
 
+static bool are_known(wk__integer_span integers) {
+  for (uint32_t i = 0; i < integers.count; i++)
+    if (!wk_int_is_known(integers.items[i])) return false;
+  return integers.count > 0;
+}
+
 /* Tensors, and numbers that are the same in every run. */
 static bool has_plain_args(const wk__graph_node *n) {
   for (int i = 0; i < n->op->schema.parameter_count; i++) {
     const wk__graph_arg *a = &n->args[i];
-    bool constant = a->tag == WK_VALUE_BOOL || a->tag == WK_VALUE_NONE || a->tag == WK_VALUE_DOUBLE;
+    bool constant = a->tag == WK_VALUE_BOOL || a->tag == WK_VALUE_NONE || a->tag == WK_VALUE_DOUBLE ||
+                    are_known(wk__graph_arg_integers(a));
     if (!constant && a->tag != WK_VALUE_TENSOR) return false;
   }
   return n->op->schema.parameter_count <= WK__PRODUCT_ARGS && (n->op != WK__OP(linear) || has_plain_bias(n));
@@ -126,8 +142,16 @@ static bool lies_as_matrix(const wk__graph_node *product, const wk_tensor *t, bo
   return true;
 }
 
+/* Places of an image, or channels where they are inside. */
+static wk_int columns_of_images(const wk_tensor *t) {
+  wk_int columns = wk_int_of(1);
+  for (int d = 2; d < t->ndim; d++) columns = wk_int_mul(columns, t->sizes[d]);
+  return wk__has_channels_last(t) ? t->sizes[1] : columns;
+}
+
 /* Of a tensor that lies so. */
 static wk_int columns_of(const wk__graph_node *product, const wk_tensor *t, bool transposed) {
+  if (wk__is_convolution(product->op)) return columns_of_images(t);
   if (wk__is_attention(product->op)) return transposed ? wk_int_mul(t->sizes[1], t->sizes[3]) : t->sizes[3];
   return t->sizes[t->ndim - (transposed ? 2 : 1)];
 }
@@ -135,11 +159,13 @@ static wk_int columns_of(const wk__graph_node *product, const wk_tensor *t, bool
 static bool is_plain_product(const wk__graph_node *n, wk__is_wanted_fn *is_wanted, void *context) {
   if (n->kind != WK__GRAPH_CALL || !wk__is_product(n->op) || n->flags & WK__GRAPH_TAPED || !has_plain_args(n))
     return false;
-  bool attends = wk__is_attention(n->op);
+  bool attends = wk__is_attention(n->op), images = wk__is_convolution(n->op);
+  if (images && n->args[WK__ARG(convolution, transposed)].boolean) return false;
   if (attends && (!n->item_nodes[0] || (n->item_nodes[1] && is_wanted(context, n->item_nodes[1])))) return false;
   const wk_tensor *t = wk__product_result(n)->value;
   const wk__device_type *type = wk__device_types[t->device.type];
   if (!type || !type->facts->fuses_products || (t->dtype != WK_FLOAT32 && t->dtype != WK_FLOAT64)) return false;
+  if (images) return wk__has_channels_last(t) || wk__is_contiguous(t);
   return attends ? lies_as_matrix(n, t, false) || lies_as_matrix(n, t, true) : wk__is_contiguous(t);
 }
 
@@ -148,15 +174,20 @@ bool wk__group_take_product(wk__group *g, const wk__graph_node *product, const w
   if (g->has_reduction || !is_plain_product(product, is_wanted, context)) return false;
   wk__memory result = wk__product_result(product);
   const wk_tensor *matrix = result->value;
+  bool images = wk__is_convolution(product->op);
   if (bytes_of(matrix) < choices->product_bytes) return false;
   const wk__place *p = only_place(g, result);
   bool inside = wk__is_attention(product->op) && !lies_as_matrix(product, matrix, false);
-  int columns = loop_of_columns(g, columns_of(product, matrix, inside));
-  if (!p || columns < 0 || !goes_over(g, p, matrix) || !are_rows_and_columns(g, columns)) return false;
+  wk_int width = columns_of(product, matrix, inside);
+  int columns = loop_of_columns(g, width), rows = 0;
+  if (images && !wk__has_channels_last(matrix)) rows = loop_of_columns(g, wk_int_mul(width, matrix->sizes[1]));
+  if (!p || columns < 0 || rows < 0 || rows > columns || !goes_over(g, p, matrix) || !are_parts(g, rows, columns))
+    return false;
   g->home = is_wanted(context, result) ? NULL : find_home(g, p, matrix, is_wanted, context);
   if (!g->home) return false;
   g->product = product;
   g->whole = result;
+  g->row_loop = rows;
   g->column_loop = columns;
   return true;
 }
@@ -193,7 +224,7 @@ static int64_t uses_of_row(const wk__graph_node *product) {
 
 bool wk__group_make_operand(wk__group *g, const wk__graph_node *product, const wk__choices *choices,
                             wk__is_wanted_fn *is_wanted, void *context) {
-  bool fits = !g->has_reduction && is_plain_product(product, is_wanted, context);
+  bool fits = !g->has_reduction && !wk__is_convolution(product->op) && is_plain_product(product, is_wanted, context);
   const wk__place *p = fits ? only_result(g, is_wanted, context) : NULL;
   int operand = p ? operand_of(product, p->memory) : -1;
   if (operand < 0 || bytes_of(p->memory->value) < choices->operand_bytes) return false;
@@ -209,6 +240,7 @@ bool wk__group_make_operand(wk__group *g, const wk__graph_node *product, const w
   g->made = p->memory;
   g->made_operand = operand;
   g->made_transposed = transposed;
+  g->row_loop = 0;
   g->column_loop = columns;
   return true;
 }

@@ -13,6 +13,7 @@
  *     product linear 1 2 - in 0                         the epilogue of a product of these inputs (-: none; true,
  *                                                       = 0.5: constants), whose result lies in that one, where
  *                                                       buffers may read it
+ *     product convolution 0 1 - [1 1] [0 0] [1 1] false [0] (1) in 0     integers of arguments that are no tensors
  *     made 1: 2 at 12 transposed                        or the product's argument 1 is what the kernel makes, with two
  *                                                       dims, whose sizes begin there, and its rows as columns:
  *     bind 1: made offset 3 strides 5                   part by part
@@ -57,6 +58,14 @@ static void print_param(wk__string *s, const wk__fused *f, int i) {
                     p->argument >= 0 ? p->argument : p->number);
 }
 
+/* One in parentheses, or a list. */
+static void print_integers(wk__string *s, const wk_value *v) {
+  wk__integer_span all = wk__value_integers(v);
+  wk__string_append(s, v->tag == WK_VALUE_INT ? " (" : " [");
+  for (uint32_t i = 0; i < all.count; i++) wk__string_printf(s, "%s%lld", i ? " " : "", (long long)all.items[i].bits);
+  wk__string_append(s, v->tag == WK_VALUE_INT ? ")" : "]");
+}
+
 static void print_product(wk__string *s, const wk__fused_product *p) {
   wk__string_printf(s, "product %s", p->op->name);
   for (int i = 0; i < p->op->schema.parameter_count; i++) {
@@ -67,6 +76,8 @@ static void print_product(wk__string *s, const wk__fused_product *p) {
       wk__string_append(s, constant->boolean ? " true" : " false");
     else if (constant->tag == WK_VALUE_DOUBLE)
       wk__string_printf(s, " = %a", constant->number);
+    else if (wk__value_integers(constant).count)
+      print_integers(s, constant);
     else
       wk__string_append(s, " -");
   }
@@ -233,11 +244,30 @@ static wk_status read_float(reader *r, double *out) {
   return WK_OK;
 }
 
+/* Up to the bracket that ends them. */
+static wk_status read_integers(reader *r, bool list, wk_value *out) {
+  wk_int items[WK_MAX_DIMS];
+  uint32_t count = 0;
+  while (!accept(r, list ? "]" : ")")) {
+    char *end;
+    long long value = strtoll(r->at, &end, 10);
+    if (end == r->at || count == (list ? WK_MAX_DIMS : 1)) return expected(r, "integers, and the end of them");
+    r->at = end;
+    items[count++] = wk_int_of(value);
+  }
+  if (count == 0) return expected(r, "an integer before it");
+  wk_value all = {.tag = WK_VALUE_INTS, .count = count, .integers = items};
+  if (!list) all = wk__v_int(items[0].bits);
+  return wk__value_copy(out, &all, wk__value_on_heap, NULL);
+}
+
 static wk_status read_product_arg(reader *r, int i) {
   wk__fused_product *p = &r->f->product;
   int32_t which;
   p->args[i] = -1;
   if (accept(r, "-")) return WK_OK;
+  if (accept(r, "(")) return read_integers(r, false, &p->constants[i]);
+  if (accept(r, "[")) return read_integers(r, true, &p->constants[i]);
   bool yes = accept(r, "true");
   if (yes || accept(r, "false")) {
     p->constants[i] = (wk_value){.tag = WK_VALUE_BOOL, .boolean = yes};
@@ -258,7 +288,11 @@ static bool suits_parameter(const wk__fused_product *p, int i) {
     case WK__TYPE_BOOL:
       return p->args[i] < 0 && p->constants[i].tag == WK_VALUE_BOOL;
     case WK__TYPE_FLOAT:
-      return p->args[i] < 0 && p->constants[i].tag != WK_VALUE_BOOL;
+      return p->args[i] < 0 && (p->constants[i].tag == WK_VALUE_NONE || p->constants[i].tag == WK_VALUE_DOUBLE);
+    case WK__TYPE_INT:
+      return p->args[i] < 0 && p->constants[i].tag == WK_VALUE_INT;
+    case WK__TYPE_INTS:
+      return p->args[i] < 0 && p->constants[i].tag == WK_VALUE_INTS;
     default:
       return p->constants[i].tag == WK_VALUE_NONE;
   }
@@ -267,6 +301,7 @@ static bool suits_parameter(const wk__fused_product *p, int i) {
 static wk_status read_product(reader *r) {
   wk__fused_product *p = &r->f->product;
   int32_t which;
+  if (p->op) return expected(r, "one product");
   WK_TRY(read_operator(r, &p->op));
   if (!wk__is_product(p->op)) return expected(r, "a matrix product before it");
   for (int i = 0; i < WK__PRODUCT_ARGS; i++) p->args[i] = -1;
@@ -387,10 +422,13 @@ static bool goes_the_right_way(const wk__fused *f, const wk__nest *nest, int b) 
 
 static wk_status check_source(const reader *r, const wk__nest *nest) {
   const wk__fused *f = r->f;
-  bool in_parts = nest->geometry_free && f->ndim <= 2;
+  bool images = f->product.op && wk__is_convolution(f->product.op);
+  bool in_parts = nest->geometry_free && f->ndim <= 2 + images;
   if (f->product.op && (f->product.result >= f->output_count || !in_parts))
     return does_not_fit(r, "a product needs a result, and a kernel over its rows and columns");
-  if (f->product.made.ndim && (!f->product.op || f->output_count != 1))
+  if (images && f->product.constants[WK__ARG(convolution, transposed)].boolean)
+    return does_not_fit(r, "a transposed convolution has no epilogue");
+  if (f->product.made.ndim && (!f->product.op || images || f->output_count != 1))
     return does_not_fit(r, "an operand needs a product, whose result is the only one");
   if (f->product.made.ndim && f->product.args[f->product.made.operand] >= 0)
     return does_not_fit(r, "an operand that is made is no input");
@@ -444,11 +482,12 @@ static wk_status define_kernel(wk__kernels *kernels, const char *name, const cha
   wk__fused read = {.loop_sizes = -1, .device = WK__CPU_DEVICE};
   reader r = {.at = text, .name = name, .line = 1, .f = &read};
   if (strlen(name) >= sizeof read.name) return wk_fail(WK_VALUE_ERROR, "%.40s...: the name is too long", name);
-  WK_TRY(read_lines(&r));
-  WK_TRY(read_nest(&r, &read.kernel));
-  wk__fused *f = wk__kernels_add(kernels, name, read.output_count);
+  wk_status status = read_lines(&r);
+  if (status == WK_OK) status = read_nest(&r, &read.kernel);
+  wk__fused *f = status == WK_OK ? wk__kernels_add(kernels, name, read.output_count) : NULL;
   if (!f) {
     wk__kernel_release(read.kernel);
+    wk__fused_product_release(&read.product);
     return wk_error_category();
   }
   f->op.tags |= read.op.tags;

@@ -15,6 +15,7 @@
 
 #include "cpu/conv/conv_internal.h"
 #include "cpu/conv/conv_kernels.h"
+#include "cpu/conv/onednn.h"
 #include "cpu/conv/patches.h"
 #include "cpu/gemm/gemm_ways.h"
 
@@ -71,12 +72,14 @@ static wk_status for_each_group(const wk__conv_job *job, group_fn *run) {
 
 /* ---- forward, planes ---- */
 
-/* What is left to do with a part of the product: the bias of its rows, and moving it where images' places are folded
- * into columns. */
+/* What is left to do with a part of the product: the bias of its rows, moving it where images' places are folded into
+ * columns, and else what comes after. */
 typedef struct finish {
   const wk__conv *c;
-  const char *bias; /* of the group, or NULL */
-  char *out;        /* of the group, or NULL: it is in place */
+  const wk__conv_job *job;
+  int64_t first_row; /* of the group */
+  const char *bias;  /* of the group, or NULL */
+  char *out;         /* of the group, or NULL: it is in place */
 } finish;
 
 #define DEFINE_ADD_AND_MOVE(T)                                                       \
@@ -117,7 +120,17 @@ static void finish_row(const finish *f, const char *from, int64_t row, int64_t c
 static void finish_tile(void *context, const wk__gemm_tile *t) {
   const finish *f = context;
   int64_t step = t->c_row * wk__conv_element(f->c);
-  for (int64_t i = 0; i < t->rows; i++) finish_row(f, (const char *)t->c + i * step, t->row + i, t->column, t->columns);
+  for (int64_t i = 0; i < t->rows && (f->bias || f->out); i++)
+    finish_row(f, (const char *)t->c + i * step, t->row + i, t->column, t->columns);
+  if (!f->out)
+    wk__conv_finish(f->job, (wk__conv_piece){t->batch, f->first_row + t->row, t->column, t->rows, t->columns});
+}
+
+/* Of a group whose images were folded, image by image. */
+static void finish_images(void *context, int64_t begin, int64_t end) {
+  const finish *f = context;
+  for (int64_t i = begin; i < end; i++)
+    wk__conv_finish(f->job, (wk__conv_piece){i, f->first_row, 0, f->c->out_channels, wk__conv_count(f->c->out)});
 }
 
 /* Few places fill no panel, and each image would go past all of a large weight: images side by side do. */
@@ -130,7 +143,7 @@ static wk_status forward_planes(const wk__conv_job *job, int64_t group) {
   wk__conv_sizes s = wk__conv_sizes_of(c);
   wk__patches patches = {c, wk__conv_part(c, job->in, group, c->in_channels, s.pixels)};
   wk__gemm_maker maker = {wk__patches_by_tap, &patches, .batch_rows = s.depth};
-  finish f = {.c = c};
+  finish f = {.c = c, .job = job, .first_row = group * c->out_channels};
   if (job->bias) f.bias = (const char *)job->bias + group * c->out_channels * s.element;
   wk__gemm g = {.type = c->type, .m = c->out_channels, .n = s.places, .k = s.depth, .alpha = 1, .batch = c->batch};
   g.a = (const char *)job->weight + group * c->out_channels * s.depth * s.element;
@@ -149,13 +162,19 @@ static wk_status forward_planes(const wk__conv_job *job, int64_t group) {
   } else {
     g.make_b = &maker;
   }
-  if (f.bias || f.out) g.epilogue = finish_tile, g.epilogue_context = &f;
+  if (f.bias || f.out || job->after) g.epilogue = finish_tile, g.epilogue_context = &f;
   wk_status status = wk__gemm_run(&g);
   wk__free(folded);
+  if (status == WK_OK && folded && job->after) wk__parallel_for(c->batch, 1, finish_images, &f);
   return status;
 }
 
 /* ---- forward, channels last ---- */
+
+static void finish_pixels(void *context, const wk__gemm_tile *t) {
+  const finish *f = context;
+  wk__conv_finish(f->job, (wk__conv_piece){0, t->row, f->first_row + t->column, t->rows, t->columns});
+}
 
 static wk_status forward_pixels(const wk__conv_job *job, int64_t group) {
   const wk__conv *c = job->c;
@@ -167,6 +186,8 @@ static wk_status forward_pixels(const wk__conv_job *job, int64_t group) {
   g.b_row = 1, g.b_column = s.depth;
   g.c = wk__conv_part(c, job->out, group, c->out_channels, s.places), g.c_row = c->groups * c->out_channels;
   if (job->bias) g.row = (const char *)job->bias + group * c->out_channels * s.element;
+  finish f = {.c = c, .job = job, .first_row = group * c->out_channels};
+  if (job->after) g.epilogue = finish_pixels, g.epilogue_context = &f;
   if (wk__conv_is_plain(c)) {
     g.a = patches.image, g.a_row = c->groups * c->in_channels, g.a_column = 1;
   } else {
@@ -175,8 +196,51 @@ static wk_status forward_pixels(const wk__conv_job *job, int64_t group) {
   return wk__gemm_run(&g);
 }
 
-wk_status wk__conv_forward(const wk__conv *c, const void *input, const void *weight, const void *bias, void *output) {
-  wk__conv_job job = {c, input, weight, bias, output};
+/* ---- the library's ---- */
+
+static bool try_way(void *context, bool library) {
+  const wk__conv_job *j = context;
+  if (library) return wk__conv_onednn_forward(j->c, j->in, j->weight, j->bias, j->out);
+  if (wk__conv_is_depthwise(j->c)) return wk__depthwise_forward(j) == WK_OK;
+  return for_each_group(j, j->c->channels_last ? forward_pixels : forward_planes) == WK_OK;
+}
+
+/* The result is written several times where it is timed. */
+static bool prefers_library(const wk__conv_job *job) {
+  const wk__conv *c = job->c;
+  wk__conv_job alone = *job;
+  uint64_t hash = wk__hash_mix(c->groups > 1 ? (uint64_t)c->groups : 0, (uint64_t)c->channels_last);
+  if (!wk__conv_onednn_takes(c)) return false;
+  for (int d = 0; d < WK__CONV_DIMS; d++) {
+    hash = wk__hash_mix(wk__hash_mix(hash, (uint64_t)c->in[d]), (uint64_t)c->kernel[d]);
+    hash = wk__hash_mix(wk__hash_mix(hash, (uint64_t)c->stride[d]), (uint64_t)c->dilation[d]);
+    hash = wk__hash_mix(hash, (uint64_t)c->padding[d]);
+  }
+  alone.after = NULL;
+  wk__gemm_known sizes = {.m = c->out_channels, .n = wk__conv_count(c->out), .k = wk__conv_sizes_of(c).depth};
+  sizes.batch = c->batch * c->groups, sizes.type = (uint8_t)c->type, sizes.convolution = (uint32_t)hash | 1;
+  return wk__gemm_prefers_library(&sizes, try_way, &alone);
+}
+
+static void finish_image(void *context, int64_t begin, int64_t end) {
+  const wk__conv_job *j = context;
+  int64_t channels = j->c->groups * j->c->out_channels, places = wk__conv_count(j->c->out);
+  for (int64_t i = begin; i < end; i++)
+    wk__conv_finish(j, j->c->channels_last ? (wk__conv_piece){0, i * places, 0, places, channels}
+                                           : (wk__conv_piece){i, 0, 0, channels, places});
+}
+
+/* False: it is wick's own. */
+static bool run_library(wk__conv_job *job) {
+  if (!prefers_library(job) || !try_way(job, true)) return false;
+  if (job->after) wk__parallel_for(job->c->batch, 1, finish_image, job);
+  return true;
+}
+
+wk_status wk__conv_forward(const wk__conv *c, const void *input, const void *weight, const void *bias, void *output,
+                           const wk__conv_after *after_or_null) {
+  wk__conv_job job = {c, input, weight, bias, output, after_or_null};
+  if (WK_UNLIKELY(wk__thread.gemm_library) && run_library(&job)) return WK_OK;
   if (wk__conv_is_depthwise(c)) return wk__depthwise_forward(&job);
   return for_each_group(&job, c->channels_last ? forward_pixels : forward_planes);
 }
@@ -223,7 +287,7 @@ static wk_status weight_pixels(const wk__conv_job *job, int64_t group) {
 }
 
 wk_status wk__conv_weight_gradient(const wk__conv *c, const void *grad, const void *input, void *grad_weight) {
-  wk__conv_job job = {c, grad, input, NULL, grad_weight};
+  wk__conv_job job = {c, grad, input, NULL, grad_weight, NULL};
   if (wk__conv_is_depthwise(c)) return wk__depthwise_weight_gradient(&job);
   return for_each_group(&job, c->channels_last ? weight_pixels : weight_planes);
 }

@@ -28,6 +28,17 @@ typedef struct wk__conv {
   int64_t padding[WK__CONV_DIMS]; /* may be negative: what is cut off */
 } wk__conv;
 
+/* A piece of the result that is finished, bias and all. Planes: of one image, rows are channels and columns places.
+ * Channels last: rows are places, of one image after the other (image: 0), and columns channels. */
+typedef struct wk__conv_piece {
+  int64_t image, row, column, rows, columns;
+} wk__conv_piece;
+/* What is done with each piece, once, from any thread. */
+typedef struct wk__conv_after {
+  void (*run)(void *context, const wk__conv_piece *piece);
+  void *context;
+} wk__conv_after;
+
 static inline int64_t wk__conv_count(const int64_t *sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 static inline int64_t wk__conv_element(const wk__conv *c) { return c->type == WK__GEMM_F64 ? 8 : 4; }
 /* The kernel is one element that goes over the image as it is: the images are matrices. */
@@ -37,7 +48,7 @@ bool wk__conv_is_depthwise(const wk__conv *c);
 
 /* bias (G O) or NULL. All fail only for want of memory. */
 WK_MUST_USE wk_status wk__conv_forward(const wk__conv *c, const void *input, const void *weight, const void *bias,
-                                       void *output);
+                                       void *output, const wk__conv_after *after_or_null);
 /* bias (G C), of a transposed convolution, or NULL. */
 WK_MUST_USE wk_status wk__conv_input_gradient(const wk__conv *c, const void *grad, const void *weight, const void *bias,
                                               void *grad_input);

@@ -10,7 +10,12 @@ typedef struct wk__conv_job {
   const wk__conv *c;
   const void *in, *weight, *bias; /* bias: or NULL */
   void *out;
+  const wk__conv_after *after; /* or NULL */
 } wk__conv_job;
+
+static inline void wk__conv_finish(const wk__conv_job *job, wk__conv_piece piece) {
+  if (job->after) job->after->run(job->after->context, &piece);
+}
 
 /* Sizes that everything asks for. */
 typedef struct wk__conv_sizes {

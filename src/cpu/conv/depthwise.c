@@ -102,16 +102,26 @@ static const char *bias_of(const depthwise *d, int64_t channel) {
   return d->job->bias ? (const char *)d->job->bias + channel * d->element : NULL;
 }
 
+/* Small planes together, of one image: planes [first, end) of the result are done. Gives where the next ones begin. */
+static int64_t finish_planes(const depthwise *d, int64_t first, int64_t end, bool last) {
+  enum { TOGETHER = 4096 }; /* elements */
+  if (!d->job->after || (!last && end % d->c->groups && (end - first) * d->places < TOGETHER)) return first;
+  wk__conv_finish(d->job, (wk__conv_piece){first / d->c->groups, first % d->c->groups, 0, end - first, d->places});
+  return end;
+}
+
 static void forward_planes(void *context, int64_t begin, int64_t end) {
   depthwise *d = context;
   const wk__conv *c = d->c;
   char *plane = plane_memory(d, 0);
+  int64_t unfinished = begin;
   for (int64_t i = begin; i < end && plane; i++) {
     int64_t channel = i % c->groups;
     enter_plane(d, (const char *)d->job->in + i * d->pixels * d->element, plane);
     d->kernels->weigh(c->out[1], c->out[2], d->row_step, plane, (int)d->taps, d->at,
                       (const char *)d->job->weight + channel * d->taps * d->element, bias_of(d, channel),
                       (char *)d->job->out + i * d->places * d->element);
+    unfinished = finish_planes(d, unfinished, i + 1, i + 1 == end);
   }
 }
 
@@ -373,9 +383,11 @@ static void forward_pixels(void *context, int64_t begin, int64_t end) {
   const wk__conv *c = d->c;
   terms t;
   if (!terms_memory(d, &t)) return;
-  for (int64_t line = begin; line < end; line++)
+  for (int64_t line = begin; line < end; line++) {
     forward_line(d, (const char *)d->job->in + line / c->out[1] * d->pixels * c->groups * d->element, line % c->out[1],
                  (char *)d->job->out + line * c->out[2] * c->groups * d->element, &t);
+    wk__conv_finish(d->job, (wk__conv_piece){0, line * c->out[2], 0, c->out[2], c->groups});
+  }
 }
 
 /* The place that sees a pixel by a tap; -1: none. */

@@ -80,7 +80,7 @@ static wk_status gradient_by_turning(const wk__conv_job *job) {
   turning turn = {c, job->weight, weight};
   int64_t blocks = c->groups * wk__ceil_div(c->in_channels, TURNED_CHANNELS);
   wk__parallel_for(blocks, wk__max(1, 4096 / (c->out_channels * TURNED_CHANNELS)), turn_channels, &turn);
-  wk_status status = wk__conv_forward(&t, job->in, weight, job->bias, job->out);
+  wk_status status = wk__conv_forward(&t, job->in, weight, job->bias, job->out, NULL);
   wk__free(weight);
   return status;
 }
@@ -251,7 +251,7 @@ static wk_status gradient_by_adding(const wk__conv_job *job) {
 
 wk_status wk__conv_input_gradient(const wk__conv *c, const void *grad, const void *weight, const void *bias,
                                   void *grad_input) {
-  wk__conv_job job = {c, grad, weight, bias, grad_input};
+  wk__conv_job job = {c, grad, weight, bias, grad_input, NULL};
   bool steps = c->stride[0] != 1 || c->stride[1] != 1 || c->stride[2] != 1;
   if (steps && wk__conv_is_depthwise(c)) return wk__depthwise_input_gradient(&job);
   return steps ? gradient_by_adding(&job) : gradient_by_turning(&job);

@@ -38,7 +38,7 @@ static wk__gemm_known describe(const wk__gemm *g) {
 
 static bool is_for(const wk__gemm_known *a, const wk__gemm_known *b) {
   return a->m == b->m && a->n == b->n && a->k == b->k && a->batch == b->batch && a->type == b->type &&
-         a->level == b->level && a->forms == b->forms && a->threads == b->threads;
+         a->level == b->level && a->forms == b->forms && a->threads == b->threads && a->convolution == b->convolution;
 }
 
 static bool is_usual(wk__gemm_way way) { return !way.tiles && !way.path && !way.packs && !way.library; }
@@ -167,4 +167,47 @@ wk__gemm_way wk__gemm_choose_way(const wk__gemm *g) {
     time_and_note(timing, g, &known);
   known.way.library &= wk__thread.gemm_library;
   return known.way;
+}
+
+/* ---- convolutions ---- */
+
+/* The shortest of some runs; 0: it cannot be run. */
+static double time_try(wk__gemm_try_fn *run, void *context, bool library) {
+  double end = now() + TURN_SECONDS, best = 0;
+  for (int runs = 0; runs < FEWEST_RUNS || now() < end; runs++) {
+    double begin = now();
+    if (!run(context, library)) return 0;
+    double seconds = now() - begin;
+    if (runs == 0 || seconds < best) best = seconds;
+  }
+  return best;
+}
+
+/* Its own product is timed by the first run, so that the way that is known to be the best is compared. */
+static bool is_library_faster(wk__gemm_try_fn *run, void *context) {
+  if (!run(context, false) || !run(context, true)) return false;
+  wk__gemm_timing *timing = wk__thread.gemm_timing;
+  wk__thread.gemm_timing = NULL;
+  double own = time_try(run, context, false), theirs = time_try(run, context, true);
+  if (theirs > 0 && theirs < MARGIN * own) {
+    double again = time_try(run, context, false);
+    own = again < own ? again : own;
+  }
+  wk__thread.gemm_timing = timing;
+  return theirs > 0 && own > 0 && theirs < MARGIN * own;
+}
+
+bool wk__gemm_prefers_library(const wk__gemm_known *sizes, wk__gemm_try_fn *run, void *context) {
+  wk__gemm_known known = *sizes;
+  wk__gemm_timing *timing = wk__thread.gemm_timing;
+  double flops = 2.0 * (double)known.m * (double)known.n * (double)known.k * (double)known.batch;
+  if (flops < LEAST_FLOPS || !wk__thread.gemm_library) return false;
+  known.level = (uint8_t)wk__cpu_level_get();
+  known.threads = (uint16_t)wk_get_num_threads();
+  if (find(&known) || !timing || timing->count == timing->capacity || find_in(timing->list, timing->count, &known))
+    return known.way.library;
+  known.way.library = is_library_faster(run, context);
+  if (known.way.library) wk__gemm_know(&known);
+  if (timing->count < timing->capacity) timing->list[timing->count++] = known; /* its product may be there now */
+  return known.way.library;
 }

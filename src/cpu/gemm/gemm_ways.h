@@ -26,6 +26,7 @@ typedef struct wk__gemm_known {
   uint8_t type, level, forms; /* forms: which operands are transposed, made */
   wk__gemm_way way;           /* the library's among them where it is the fastest of all */
   uint16_t threads;
+  uint32_t convolution; /* 0: a product; else a convolution as one, with a hash of its other sizes */
 } wk__gemm_known;
 
 /* gemm.c */
@@ -44,6 +45,11 @@ void wk__gemm_timing_begin(wk__gemm_timing *timing); /* borrowed until the end *
 void wk__gemm_timing_end(void);
 /* As if it had been timed. */
 void wk__gemm_know(const wk__gemm_known *known);
+
+/* Whether the library's convolution is to be taken, one for which sizes, type, forms and hash are given: where it is
+ * known to be faster. A thread that times runs both ways; run: false if that way cannot be run. */
+typedef bool wk__gemm_try_fn(void *context, bool library);
+bool wk__gemm_prefers_library(const wk__gemm_known *sizes, wk__gemm_try_fn *run, void *context);
 
 /* There is something known, or a thread that times. */
 extern _Atomic bool wk__gemm_has_ways;

@@ -5,6 +5,7 @@
 
 #include "cpu/conv/conv.h"
 #include "cpu/kernels.h"
+#include "cpu/kernels/product.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -67,7 +68,8 @@ static wk_status store_result(wk_tensor *out, const wk_tensor *wide) {
 
 /* ---- floats ---- */
 
-static wk_status run_images(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
+static wk_status run_images(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out,
+                            const wk__conv_after *after) {
   const char *format = format_of(out);
   int64_t kernel[WK__CONV_DIMS];
   for (int d = 0; d < p->dims; d++) kernel[d] = wk__size(w, d + 2);
@@ -80,7 +82,7 @@ static wk_status run_images(const wk__convolution *p, wk_tensor *x, wk_tensor *w
   c.channels_last = strcmp(format, "contiguous_format") != 0;
   const void *added = bias ? wk__data(bias) : NULL;
   WK_TRY(p->transposed ? wk__conv_input_gradient(&c, wk__data(x), wk__data(w), added, wk__data(wide))
-                       : wk__conv_forward(&c, wk__data(x), wk__data(w), added, wk__data(wide)));
+                       : wk__conv_forward(&c, wk__data(x), wk__data(w), added, wk__data(wide), after));
   return store_result(out, wide);
 }
 
@@ -97,7 +99,7 @@ static wk_tensor *images(wk_tensor *t, int64_t first, int64_t end) {
 }
 
 static wk_status run(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
-  if (!is_small(out)) return run_images(p, x, w, bias, out);
+  if (!is_small(out)) return run_images(p, x, w, bias, out, NULL);
   int64_t step = images_at_a_time(x, out), count = wk__size(x, 0);
   wk_status status = WK_OK;
   bool biased = bias != NULL;
@@ -107,7 +109,7 @@ static wk_status run(const wk__convolution *p, wk_tensor *x, wk_tensor *w, wk_te
     wk_scope scope;
     wk_scope_begin(&scope);
     wk_tensor *in = images(x, i, wk__min(i + step, count)), *part = images(out, i, wk__min(i + step, count));
-    status = in && part ? run_images(p, in, w, bias, part) : wk_error_category();
+    status = in && part ? run_images(p, in, w, bias, part, NULL) : wk_error_category();
     wk_scope_end(&scope);
   }
   return status;
@@ -195,6 +197,37 @@ wk_status wk__cpu_convolution(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = convolve(c);
+  wk_scope_end(&scope);
+  return status;
+}
+
+/* ---- with something done to the result ---- */
+
+/* As a tile of a matrix for each image, or of one for all. */
+static void run_after(void *context, const wk__conv_piece *p) {
+  const wk__product_hooks *hooks = context;
+  hooks->after(hooks->context, &(wk__gemm_tile){p->image, p->row, p->column, p->rows, p->columns, NULL, 0});
+}
+
+static wk_status convolve_into(const wk__call *c, wk_tensor *out, const wk__product_hooks *hooks) {
+  wk_tensor *x = c->args[A(input)].tensor;
+  wk__convolution p;
+  wk__spec spec;
+  wk__call shape = {.op = c->op, .args = c->args, .specs = &spec, .compute_dtype = WK_DTYPE_NONE};
+  WK_TRY(c->op->meta(&shape));
+  WK_TRY(wk__read_convolution(c, x->ndim - 2, &p));
+  spec.offset = out->offset;
+  WK__OWNED images = wk__tensor_alias(out, &spec);
+  if (!images) return wk_error_category();
+  return run_images(&p, x, c->args[A(weight)].tensor, wk__arg_tensor(c, A(bias)), images,
+                    &(wk__conv_after){run_after, (void *)hooks});
+}
+
+wk_status wk__convolution_into(const wk_op *op, const wk_value *args, wk_tensor *out, const wk__product_hooks *hooks) {
+  wk__call call = {.op = op, .args = args};
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = convolve_into(&call, out, hooks);
   wk_scope_end(&scope);
   return status;
 }

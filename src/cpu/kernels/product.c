@@ -283,6 +283,7 @@ wk_status wk__cpu_linear(wk__call *c) { return run_linear(c, NULL); }
 wk_status wk__product_into(const wk_op *op, const wk_value *args, wk_tensor *out, const wk__product_hooks *hooks) {
   wk__call call = {.op = op, .args = args, .outputs = &out};
   if (wk__is_attention(op)) return wk__attention_into(args, out, hooks);
+  if (wk__is_convolution(op)) return wk__convolution_into(op, args, out, hooks);
   if (op == WK__OP(mm)) return run_mm(&call, hooks);
   return op == WK__OP(bmm) ? run_bmm(&call, hooks) : run_linear(&call, hooks);
 }

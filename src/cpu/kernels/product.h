@@ -19,6 +19,9 @@ typedef struct wk__product_hooks {
  * contiguous, its last two dims transposed or not; a linear's input not; attention's query with heads inside or not. */
 WK_MUST_USE wk_status wk__product_into(const wk_op *op, const wk_value *args, wk_tensor *out,
                                        const wk__product_hooks *hooks);
+/* convolution.c: the same for a convolution, whose result alone something is done to: a tile's batch is its image. */
+WK_MUST_USE wk_status wk__convolution_into(const wk_op *op, const wk_value *args, wk_tensor *out,
+                                           const wk__product_hooks *hooks);
 /* attention.c: the same for attention alone. */
 WK_MUST_USE wk_status wk__attention_into(const wk_value *args, wk_tensor *out, const wk__product_hooks *hooks);
 

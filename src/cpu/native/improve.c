@@ -34,6 +34,7 @@ wk__native_group *wk__native_improve(const wk__code_source *sources, int count) 
   for (int u = 0; u < unit_count && status == WK_OK; u++) {
     int share = (count - done) / (unit_count - u);
     status = write_source(sources + done, share, level, &units[u]);
+    for (int k = done; k < done + share; k++) units[u].nanoseconds += sources[k].nanoseconds;
     done += share;
   }
   if (status == WK_OK) return wk__native_submit(units, unit_count, level);

@@ -29,6 +29,7 @@ typedef struct unit {
   char *source;
   wk__native_kernel *kernels;
   int kernel_count;
+  int64_t nanoseconds; /* in the queue the longest come first */
   void *library;
   bool queued, taken, from_cache;
   compiler_process compiler;
@@ -214,13 +215,12 @@ static unit *take_unit(void) {
 }
 
 static void put_unit(unit *u) {
-  u->next = NULL;
+  unit **link = &native.first;
+  while (*link && (*link)->nanoseconds >= u->nanoseconds) link = &(*link)->next;
+  u->next = *link;
   u->queued = true;
-  if (native.last)
-    native.last->next = u;
-  else
-    native.first = u;
-  native.last = u;
+  *link = u;
+  if (!u->next) native.last = u;
 }
 
 static void remove_unit(unit *u) {
@@ -336,6 +336,7 @@ wk__native_group *wk__native_submit(wk__native_source *steal_sources, int count,
     u->source = steal_sources[k].text;
     u->kernels = steal_sources[k].kernels;
     u->kernel_count = steal_sources[k].kernel_count;
+    u->nanoseconds = steal_sources[k].nanoseconds;
     put_unit(u);
   }
   start_workers();

@@ -45,6 +45,7 @@ typedef struct wk__native_source {
   char *text;
   wk__native_kernel *kernels;
   int kernel_count;
+  int64_t nanoseconds; /* that its kernels took: units that took longer are compiled first */
 } wk__native_source;
 
 /* Queues the units for the background workers. NULL with the error set. */

@@ -13,7 +13,10 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/product.h"
 #include "wick/operators.h"
+
+bool wk__is_convolution(const wk_op *op) { return op == WK__OP(convolution); }
 
 #define G (v->grads[0])
 #define ARG(i) (v->args[i].tensor)

@@ -177,7 +177,8 @@ wk_status wk__vjp_linear(wk__vjp *v) {
 /* ============================================== products with hooks ============================================= */
 
 bool wk__is_product(const wk_op *op) {
-  return op == WK__OP(mm) || op == WK__OP(bmm) || op == WK__OP(linear) || wk__is_attention(op);
+  return op == WK__OP(mm) || op == WK__OP(bmm) || op == WK__OP(linear) || wk__is_attention(op) ||
+         wk__is_convolution(op);
 }
 
 /* ==================================================== matmul ==================================================== */
