@@ -52,6 +52,15 @@ wk_status wk__meta_lu_factor(wk__call *c) {
   give(c, 2, c->args[WK__ARG(linalg_lu_factor_ex, A)].tensor->sizes, 0, WK_INT32);
   return WK_OK;
 }
+wk_status wk__meta_ldl_factor(wk__call *c) {
+  WK_TRY(check(c, true));
+  const wk_tensor *a = c->args[0].tensor;
+  wk_int last[] = {rows(a), columns(a)};
+  give(c, 0, last, 2, dtype_of(c));
+  give(c, 1, last, 1, WK_INT32);
+  give(c, 2, last, 0, WK_INT32);
+  return WK_OK;
+}
 wk_status wk__meta_lu_order(wk__call *c) {
   WK__ARGS(_lu_order);
   const wk_tensor *pivots = c->args[A_pivots].tensor;
@@ -78,6 +87,17 @@ wk_status wk__meta_linalg_solve(wk__call *c) {
   wk_int last[] = {rows(c->args[A_B].tensor), columns(c->args[A_B].tensor)};
   give(c, 0, last, 2, dtype_of(c));
   give(c, 1, c->args[A_A].tensor->sizes, 0, WK_INT32);
+  return WK_OK;
+}
+wk_status wk__meta_ldl_solve(wk__call *c) {
+  WK__ARGS(_linalg_ldl_solve);
+  const wk_tensor *a = c->args[0].tensor, *b = c->args[A_B].tensor, *pivots = c->args[A_pivots].tensor;
+  WK_TRY(check(c, true));
+  if (a->ndim != b->ndim || !wk_int_eq(rows(a), rows(b)) || a->dtype != b->dtype || pivots->ndim != a->ndim - 1 ||
+      !wk_int_eq(pivots->numel, wk_int_mul(wk__sizes_numel(a->sizes, a->ndim - 2), rows(a))))
+    return wk_fail(WK_RUNTIME_ERROR, "torch.linalg.ldl_solve: Incompatible shapes of LD, pivots and B");
+  wk_int last[] = {rows(b), columns(b)};
+  give(c, 0, last, 2, dtype_of(c));
   return WK_OK;
 }
 wk_status wk__meta_solve_triangular(wk__call *c) {
@@ -223,7 +243,9 @@ static wk_tensor *inverse_turned(wk_tensor *a, wk_tensor *factor) {
 }
 wk_status wk__vjp_det(wk__vjp *v) {
   WK__ARGS(linalg_det);
-  return wk__vjp_set(v, A_A, inverse_turned(ARG(A_A), wk_mul(v->grads[0], v->results[0])));
+  wk_tensor *a = ARG(A_A), *det = v->results[0]; /* of a singular matrix: zeros, as in PyTorch */
+  wk_tensor *singular = wk_eq_Scalar(as_column(as_column(det)), wk__v_int(0));
+  return wk__vjp_set(v, A_A, inverse_turned(wk_where_self(singular, identity(a), a), wk_mul(v->grads[0], det)));
 }
 wk_status wk__vjp_slogdet(wk__vjp *v) {
   WK__ARGS(linalg_slogdet);
@@ -339,4 +361,89 @@ wk_status wk__vjp_svd(wk__vjp *v) {
   if (gu && wk_int_lt(columns(u), rows(u))) more = wk_div(outside(u, gu), as_row(s));
   wk_tensor *left = product(u, middle);
   return wk__vjp_set(v, WK__ARG(_linalg_svd, A), product(more ? sum_of(left, more) : left, turned(w)));
+}
+
+/* ================================================ what follows from them ========================================= */
+
+/* U, the singular values and V, with as many columns as there are values. */
+static wk_status spectrum(wk_tensor *a, bool hermitian, wk_tensor *out[3]) {
+  wk_tensor *made[3] = {NULL};
+  bool high = wk_int_ge(rows(a), columns(a));
+  if (hermitian) {
+    WK_TRY(wk__linalg_eigh(a, "L", made));
+    out[0] = out[2] = made[1], out[1] = made[0];
+    return WK_OK;
+  }
+  wk_tensor *from = high ? a : turned(a);
+  if (!from) return wk_error_category();
+  WK_TRY(wk__linalg_svd(from, made));
+  out[0] = made[high ? 0 : 2], out[1] = made[1], out[2] = made[high ? 2 : 0];
+  return WK_OK;
+}
+
+/* Below which values count as zero: the larger of atol and rtol times the largest, where rtol is by default what rounding
+ * leaves, or 0 beside an atol. */
+static wk_tensor *least_value(const wk_tensor *a, wk_tensor *sizes, const wk_value *atol, const wk_value *rtol) {
+  wk_int last = wk_int_of(-1);
+  wk_tensor *most = wk_amax(sizes, &last, 1, false);
+  double eps = a->dtype == WK_FLOAT32 ? 0x1p-23 : 0x1p-52;
+  wk_int length = wk_int_max(rows(a), columns(a));
+  wk_tensor *absolute = atol->tag == WK_VALUE_TENSOR ? atol->tensor : NULL, *relative = NULL;
+  if (rtol->tag == WK_VALUE_TENSOR) {
+    relative = wk_mul(rtol->tensor, most);
+  } else {
+    relative = wk_mul_Scalar(most, wk__v_double(eps * (double)wk_int_guard_value(length)));
+    if (absolute) relative = wk_where_ScalarSelf(wk_gt_Scalar(absolute, wk__v_int(0)), wk__v_int(0), relative);
+  }
+  return absolute ? wk_maximum(absolute, relative) : relative;
+}
+
+static wk_tensor *pseudoinverse(const wk__call *c) {
+  WK__ARGS(_linalg_pinv);
+  wk_tensor *a = c->args[A_A].tensor, *parts[3] = {NULL};
+  if (spectrum(a, wk__arg_bool(c, A_hermitian), parts) != WK_OK) return NULL;
+  wk_tensor *sizes = wk_abs(parts[1]), *least = least_value(a, sizes, &c->args[A_atol], &c->args[A_rtol]);
+  wk_tensor *kept = least ? wk_gt(sizes, as_column(least)) : NULL;
+  wk_tensor *inverse = kept ? wk_where_ScalarOther(kept, wk_reciprocal(parts[1]), wk__v_int(0)) : NULL;
+  return inverse ? product(wk_mul(parts[2], as_row(inverse)), turned(parts[0])) : NULL;
+}
+wk_status wk__compose_pinv(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *inverse = pseudoinverse(c);
+  c->results[0] = wk__v_tensor(wk_scope_keep(inverse));
+  wk_scope_end(&scope);
+  return inverse ? WK_OK : wk_error_category();
+}
+/* dA = -P^T dP P^T + (1 - A P) dP^T P P^T + P^T P dP^T (1 - P A): G. Golub, V. Pereyra (1973) */
+wk_status wk__vjp_pinv(wk__vjp *v) {
+  wk_tensor *a = ARG(WK__ARG(_linalg_pinv, A)), *p = v->results[0], *g = v->grads[0];
+  wk_tensor *right = product(product(turned(g), p), turned(p)), *left = product(turned(p), product(p, turned(g)));
+  wk_tensor *inside = product(turned(p), product(g, turned(p)));
+  wk_tensor *both = sum_of(less(right, product(a, product(p, right))), less(left, product(product(left, p), a)));
+  return wk__vjp_set(v, 0, less(both, inside));
+}
+
+/* x of L L^T x = b; `upper`: of L^T L x = b */
+wk_status wk__compose_cholesky_solve(wk__call *c) {
+  WK__ARGS(_cholesky_solve);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  bool upper = wk__arg_bool(c, A_upper);
+  wk_tensor *factor = c->args[A_input2].tensor;
+  wk_tensor *x = triangle(factor, triangle(factor, c->args[A_self].tensor, upper, false, upper), upper, false, !upper);
+  c->results[0] = wk__v_tensor(wk_scope_keep(x));
+  wk_scope_end(&scope);
+  return x ? WK_OK : wk_error_category();
+}
+/* dB is the solution for dX; with S = dB X^T + X dB^T: dL = -S L, and of the upper factor -L S, the whole matrix. */
+wk_status wk__vjp_cholesky_solve(wk__vjp *v) {
+  WK__ARGS(_cholesky_solve);
+  bool upper = v->args[A_upper].boolean;
+  wk_tensor *factor = ARG(A_input2), *g = wk__cholesky_solve(v->grads[0], factor, upper);
+  if (wk__needs(v, A_input2)) {
+    wk_tensor *one = product(g, turned(v->results[0])), *both = sum_of(one, turned(one));
+    WK_TRY(wk__vjp_set(v, A_input2, wk_neg(upper ? product(factor, both) : product(both, factor))));
+  }
+  return wk__needs(v, A_self) ? wk__vjp_set(v, A_self, g) : WK_OK;
 }
