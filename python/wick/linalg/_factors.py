@@ -383,23 +383,9 @@ def old_qr(input, some=True, *, out=None):
     return written(_named("qr", ("Q", "R"))(q, r), out)
 
 
-def _reflected(input, tau, columns):
-    """The first columns of H_1 ... H_k, reflection after reflection, so that each has its derivative."""
-    rows, count = input.size(-2), tau.size(-1)
-    unit = _C.eye(rows, dtype=input.dtype, device=input.device)
-    lower = input[..., :count].tril(-1) + unit[:, :count]
-    q = unit[:, :columns].expand(*input.shape[:-2], rows, columns)
-    for k in range(count - 1, -1, -1):
-        v = lower[..., k : k + 1]
-        q = q - tau[..., k : k + 1].unsqueeze(-1) * (v @ (v.mT @ q))
-    return q
-
-
 def householder_product(input, tau, *, out=None):
     """The first columns of the product of the reflections that geqrf's vectors and factors stand for."""
-    if not (input.requires_grad or tau.requires_grad) or not _C.is_grad_enabled():
-        return written(_C.linalg_householder_product(input, tau), out)
-    return written(columns(_reflected(input, tau, input.size(-1))), out)
+    return written(_C.linalg_householder_product(input, tau), out)
 
 
 def _check_ormqr(input, tau, other, left):
@@ -410,9 +396,7 @@ def _check_ormqr(input, tau, other, left):
     expect(input.dim() >= 2, "input must have at least 2 dimensions.")
     expect(other.dim() >= 2, "other must have at least 2 dimensions.")
     at = -2 if left else -1
-    expect(other.size(at) >= tau.size(-1), f"other.shape[{at}] must be greater than or equal to tau.shape[-1]")
     expect(other.size(at) == input.size(-2), f"other.shape[{at}] must be equal to input.shape[-2]")
-    expect(tau.size(-1) <= input.size(-1), "input.shape[-1] must be greater than or equal to tau.shape[-1]")
     expect(
         tau.size(-1) == min(other.size(at), input.size(-1)),
         f"tau.shape[-1] must be equal to min(other.shape[{at}], input.shape[-1])",
@@ -445,7 +429,9 @@ def _check_ormqr(input, tau, other, left):
 def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
     """`other` times the Q that geqrf's vectors and factors stand for."""
     _check_ormqr(input, tau, other, left)
-    q = _reflected(input, tau, input.size(-2))
+    rows, given = input.shape[-2:]
+    square = input[..., :rows] if given >= rows else _C.cat([input, input.new_zeros((*input.shape[:-1], rows - given))], -1)
+    q = _C.linalg_householder_product(square, tau)
     q = q.mT if transpose else q
     return written(columns(q @ other if left else other @ q), out)
 

@@ -89,7 +89,8 @@ static wk_status ldl_factor(wk__call *c) {
   wk_tensor *ld;
   WK_TRY(open_batch(c->args[0].tensor, false, &a, &ld));
   int64_t *pivots = room(a.count * a.n), *info = room(a.count);
-  for (int64_t i = 0; i < a.count && pivots && info; i++) info[i] = wk__ldl(a.at + i * a.n * a.n, a.n, pivots + i * a.n);
+  for (int64_t i = 0; i < a.count && pivots && info; i++)
+    info[i] = wk__ldl(a.at + i * a.n * a.n, a.n, pivots + i * a.n);
   wk_status status = pivots && info ? wk__copy_into(c->outputs[0], ld) : WK_OUT_OF_MEMORY;
   if (status == WK_OK) put_ints(c->outputs[1], pivots), put_ints(c->outputs[2], info);
   wk__free(pivots);

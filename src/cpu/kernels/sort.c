@@ -252,7 +252,7 @@ typedef struct job {
   const wk_tensor *self;
   wk_tensor *values, *indices;
   int dim;
-  int64_t n, k; /* length of a row, how many of it are wanted */
+  int64_t n, k;            /* length of a row, how many of it are wanted */
   bool descending, as_std; /* as_std: equal elements as std::sort has them */
   key_format format;
   _Atomic int status;
@@ -313,8 +313,8 @@ static void sort_rows(void *context, int64_t begin, int64_t end) {
 /* Long vectors of integers have a radix sort in PyTorch too. */
 static bool is_long_integers(const job *j) {
   enum { LONG = 32768 };
-  return wk_dtype_is_integral((wk_dtype)j->self->dtype, false) && j->self->ndim == 1 && j->n >= LONG && !j->descending &&
-         wk__is_contiguous(j->self);
+  return wk_dtype_is_integral((wk_dtype)j->self->dtype, false) && j->self->ndim == 1 && j->n >= LONG &&
+         !j->descending && wk__is_contiguous(j->self);
 }
 
 static wk_status run(const wk__call *c, int64_t dim_given, int64_t k, bool descending, bool as_std) {

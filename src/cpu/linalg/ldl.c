@@ -1,6 +1,6 @@
-/* L D L^T of symmetric matrices that need not be definite, D of blocks of one or two (J. Bunch, L. Kaufman, "Some stable
- * methods for calculating inertia and solving symmetric linear systems", 1977), with the pivots of LAPACK's sytrf.
- * Tests: tests/python/test_linalg.py. */
+/* L D L^T of symmetric matrices that need not be definite, D of blocks of one or two (J. Bunch, L. Kaufman, "Some
+ * stable methods for calculating inertia and solving symmetric linear systems", 1977), with the pivots of LAPACK's
+ * sytrf. Tests: tests/python/test_linalg.py. */
 #include "cpu/linalg/linalg.h"
 
 #include <math.h>
@@ -16,7 +16,8 @@ static void swap_rows(double *b, int64_t i, int64_t j, int64_t k) {
   for (int64_t c = 0; c < k && i != j; c++) swap(&b[i * k + c], &b[j * k + c]);
 }
 
-/* The largest element of row `row` beside its diagonal, in the part from `first` on; only the lower triangle is there. */
+/* The largest element of row `row` beside its diagonal, in the part from `first` on; only the lower triangle is there.
+ */
 static double largest_beside(const double *a, int64_t n, int64_t first, int64_t row) {
   double most = 0;
   for (int64_t j = first; j < row; j++) most = fmax(most, fabs(a[row * n + j]));

@@ -163,7 +163,8 @@ wk_status wk__compose_addbmm(wk__call *c) {
   wk__call whole = *c; /* integers take whole factors */
   memcpy(args, c->args, sizeof args);
   whole.args = args;
-  for (int i = WK__ARG(addbmm, beta); i <= WK__ARG(addbmm, alpha) && wk_dtype_is_integral((wk_dtype)self->dtype, false); i++)
+  for (int i = WK__ARG(addbmm, beta); i <= WK__ARG(addbmm, alpha) && wk_dtype_is_integral((wk_dtype)self->dtype, false);
+       i++)
     args[i] = wk__v_int(wk__scalar_int(wk__value_scalar(&args[i])));
   if (sum && !wk_expand(self, sum->sizes, sum->ndim, false)) sum = NULL; /* even where beta is 0 */
   return finish(c, &scope, blend(&whole, sum));

@@ -54,7 +54,7 @@ wk_status wk__meta_lu_factor(wk__call *c) {
 }
 wk_status wk__meta_ldl_factor(wk__call *c) {
   WK_TRY(check(c, true));
-  const wk_tensor *a = c->args[0].tensor;
+  const wk_tensor *a = c->args[WK__ARG(linalg_ldl_factor_ex, self)].tensor;
   wk_int last[] = {rows(a), columns(a)};
   give(c, 0, last, 2, dtype_of(c));
   give(c, 1, last, 1, WK_INT32);
@@ -91,7 +91,7 @@ wk_status wk__meta_linalg_solve(wk__call *c) {
 }
 wk_status wk__meta_ldl_solve(wk__call *c) {
   WK__ARGS(_linalg_ldl_solve);
-  const wk_tensor *a = c->args[0].tensor, *b = c->args[A_B].tensor, *pivots = c->args[A_pivots].tensor;
+  const wk_tensor *a = c->args[A_LD].tensor, *b = c->args[A_B].tensor, *pivots = c->args[A_pivots].tensor;
   WK_TRY(check(c, true));
   if (a->ndim != b->ndim || !wk_int_eq(rows(a), rows(b)) || a->dtype != b->dtype || pivots->ndim != a->ndim - 1 ||
       !wk_int_eq(pivots->numel, wk_int_mul(wk__sizes_numel(a->sizes, a->ndim - 2), rows(a))))
@@ -381,8 +381,8 @@ static wk_status spectrum(wk_tensor *a, bool hermitian, wk_tensor *out[3]) {
   return WK_OK;
 }
 
-/* Below which values count as zero: the larger of atol and rtol times the largest, where rtol is by default what rounding
- * leaves, or 0 beside an atol. */
+/* Below which values count as zero: the larger of atol and rtol times the largest, where rtol is by default what
+ * rounding leaves, or 0 beside an atol. */
 static wk_tensor *least_value(const wk_tensor *a, wk_tensor *sizes, const wk_value *atol, const wk_value *rtol) {
   wk_int last = wk_int_of(-1);
   wk_tensor *most = wk_amax(sizes, &last, 1, false);
@@ -421,7 +421,7 @@ wk_status wk__vjp_pinv(wk__vjp *v) {
   wk_tensor *right = product(product(turned(g), p), turned(p)), *left = product(turned(p), product(p, turned(g)));
   wk_tensor *inside = product(turned(p), product(g, turned(p)));
   wk_tensor *both = sum_of(less(right, product(a, product(p, right))), less(left, product(product(left, p), a)));
-  return wk__vjp_set(v, 0, less(both, inside));
+  return wk__vjp_set(v, WK__ARG(_linalg_pinv, A), less(both, inside));
 }
 
 /* x of L L^T x = b; `upper`: of L^T L x = b */
@@ -446,4 +446,66 @@ wk_status wk__vjp_cholesky_solve(wk__vjp *v) {
     WK_TRY(wk__vjp_set(v, A_input2, wk_neg(upper ? product(factor, both) : product(both, factor))));
   }
   return wk__needs(v, A_self) ? wk__vjp_set(v, A_self, g) : WK_OK;
+}
+
+/* ---- the product of reflections H_k = 1 - tau_k v_k v_k^T, the last first ---- */
+
+static wk_tensor *column_of(wk_tensor *t, int64_t k) {
+  return wk_slice(t, -1, wk__v_int(k), wk__v_int(k + 1), wk_int_of(1));
+}
+
+typedef struct reflections {
+  int64_t count;
+  wk_tensor *vectors, *factors;   /* (..., m, count) with ones on the diagonal, (..., 1, count) */
+  wk_tensor **before, **products; /* of each: what it was applied to, and v^T of that */
+} reflections;
+
+static wk_tensor *applied(const reflections *r, int64_t k, wk_tensor *to, wk_tensor **out_product) {
+  wk_tensor *vector = column_of(r->vectors, k);
+  *out_product = product(turned(vector), to);
+  return less(to, wk_mul(column_of(r->factors, k), product(vector, *out_product)));
+}
+
+/* dQ goes through the reflections from the first to the last: of H q, dq = H dQ, dtau = -dQ^T v v^T q and
+ * dv = -tau (dQ q^T v + q dQ^T v). */
+static wk_status reflect_back(wk__vjp *v, reflections *r, wk_tensor **vectors, wk_tensor **factors) {
+  WK__ARGS(linalg_householder_product);
+  wk_tensor *input = ARG(A_input), *g = v->grads[0];
+  wk_int n = columns(input), last = wk_int_of(-1);
+  wk_value device = {.tag = WK_VALUE_DEVICE, .device = input->device};
+  wk_tensor *unit = wk_eye_m(rows(input), n, (wk_dtype)input->dtype, device), *q = unit;
+  if (!unit) return wk_error_category();
+  r->vectors = sum_of(wk_tril(first_columns(input, wk_int_of(r->count)), -1), first_columns(unit, wk_int_of(r->count)));
+  r->factors = as_row(ARG(A_tau));
+  for (int64_t k = r->count - 1; k >= 0; k--) {
+    r->before[k] = q;
+    q = applied(r, k, q, &r->products[k]);
+  }
+  for (int64_t k = 0; k < r->count; k++) {
+    wk_tensor *along, *next = applied(r, k, g, &along);
+    wk_tensor *both = sum_of(product(g, turned(r->products[k])), product(r->before[k], turned(along)));
+    factors[k] = wk_neg(wk_sum_dim_IntList(wk_mul(along, r->products[k]), &last, 1, false, WK_DTYPE_NONE));
+    vectors[k] = wk_neg(wk_mul(column_of(r->factors, k), both));
+    if (!factors[k] || !vectors[k]) return wk_error_category();
+    g = next;
+  }
+  if (wk__needs(v, A_tau)) WK_TRY(wk__vjp_set(v, A_tau, wk_cat(factors, (int)r->count, -1)));
+  if (!wk__needs(v, A_input)) return WK_OK;
+  wk_tensor *parts[2] = {wk_tril(wk_cat(vectors, (int)r->count, -1), -1)};
+  if (!parts[0] || wk_int_eq(n, wk_int_of(r->count))) return wk__vjp_set(v, A_input, parts[0]);
+  parts[1] = wk_zero(columns_from(input, wk_int_of(r->count)));
+  return wk__vjp_set(v, A_input, parts[1] ? wk_cat(parts, 2, -1) : NULL);
+}
+wk_status wk__vjp_householder_product(wk__vjp *v) {
+  wk_tensor *tau = ARG(WK__ARG(linalg_householder_product, tau));
+  reflections r = {.count = wk_int_guard_value(tau->sizes[tau->ndim - 1])};
+  if (wk_int_eq(tau->numel, wk_int_of(0)) ||
+      wk_int_eq(ARG(WK__ARG(linalg_householder_product, input))->numel, wk_int_of(0)))
+    return WK_OK;
+  wk_tensor **room = wk__alloc_zeroed((size_t)r.count * 4 * sizeof *room);
+  if (!room) return WK_OUT_OF_MEMORY;
+  r.before = room + 2 * r.count, r.products = room + 3 * r.count;
+  wk_status status = reflect_back(v, &r, room, room + r.count);
+  wk__free(room);
+  return status;
 }

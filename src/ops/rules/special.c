@@ -604,13 +604,13 @@ static wk_tensor *fields_of(wk_tensor *x, wk_tensor **out_exponent) {
   if (!plain || !exponent) return NULL;
   exponent = wk_where_self(tiny, wk_sub_Scalar(exponent, wk__v_int(54), wk__v_int(1)), exponent);
   *out_exponent = wk__in_dtype(wk_where_ScalarSelf(plain, zero, exponent), WK_INT32);
-  wk_tensor *fraction = wk_bitwise_and_Scalar(bits, wk__v_int(~((int64_t)MOST_EXPONENT << FRACTION_BITS)));
-  fraction = wk_bitwise_or_Scalar(fraction, wk__v_int((int64_t)HALF_EXPONENT << FRACTION_BITS));
+  wk_tensor *fraction = wk_bitwise_and_Scalar(bits, wk__value_of_int(~((int64_t)MOST_EXPONENT << FRACTION_BITS)));
+  fraction = wk_bitwise_or_Scalar(fraction, wk__value_of_int((int64_t)HALF_EXPONENT << FRACTION_BITS));
   return fraction ? wk_where_self(plain, x, wk_view_dtype(fraction, WK_FLOAT64)) : NULL;
 }
 
 wk_status wk__compose_frexp(wk__call *c) {
-  wk_tensor *self = c->args[0].tensor, *exponent = NULL;
+  wk_tensor *self = c->args[WK__ARG(frexp_Tensor, self)].tensor, *exponent = NULL;
   if (!wk_dtype_is_floating((wk_dtype)self->dtype))
     return wk_fail(WK_RUNTIME_ERROR, "torch.frexp() only supports floating-point dtypes");
   wk_scope scope;
@@ -628,5 +628,5 @@ wk_status wk__compose_frexp(wk__call *c) {
 /* g / 2^exponent */
 wk_status wk__vjp_frexp(wk__vjp *v) {
   wk_tensor *power = wk_exp2(wk_neg(wk__in_dtype(v->results[1], (wk_dtype)v->grads[0]->dtype)));
-  return wk__vjp_set(v, 0, wk_mul(v->grads[0], power));
+  return wk__vjp_set(v, WK__ARG(frexp_Tensor, self), wk_mul(v->grads[0], power));
 }

@@ -31,10 +31,11 @@ static wk_status read_window(const wk__call *c, window *w) {
   w->dtype = wk__arg_dtype(c, dtype, wk__default_dtype());
   w->device = c->args[dtype + 1];
   if (!wk_dtype_is_floating(w->dtype))
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "%s expects floating point dtypes, got: TensorOptions(dtype=%s, device=cpu, layout=Strided (default), "
-                   "requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
-                   name, wk__dtype_c_name(w->dtype));
+    return wk_fail(
+        WK_RUNTIME_ERROR,
+        "%s expects floating point dtypes, got: TensorOptions(dtype=%s, device=cpu, layout=Strided (default), "
+        "requires_grad=false (default), pinned_memory=false, memory_format=(nullopt))",
+        name, wk__dtype_c_name(w->dtype));
   if (w->length >= 0) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR, "%s requires non-negative window_length, got window_length=%lld", name,
                  (long long)w->length);
@@ -71,9 +72,8 @@ static wk_tensor *kaiser(const window *w, double beta) {
   double middle = (double)(w->places - 1) / 2;
   wk_tensor *x = wk_div_Scalar(raised(steps(&wide, 1), -middle), wk__v_double(middle));
   wk_tensor *inside = wk_rsub_Scalar(wk_mul(x, x), wk__v_int(1), wk__v_int(1));
-  wk_tensor *y = wk_i0(scaled(wk_sqrt(inside), beta)), *all = x ? wk_full_like(x, wk__v_double(beta), WK_DTYPE_NONE,
-                                                                               w->device, NULL)
-                                                                : NULL;
+  wk_tensor *y = wk_i0(scaled(wk_sqrt(inside), beta)),
+            *all = x ? wk_full_like(x, wk__v_double(beta), WK_DTYPE_NONE, w->device, NULL) : NULL;
   y = all ? wk_div(y, wk_i0(all)) : NULL;
   return y && small ? wk__in_dtype(y, w->dtype) : y;
 }
@@ -94,8 +94,7 @@ static wk_status compose(wk__call *c, maker *make) {
   wk_scope_begin(&scope);
   wk_int length = wk_int_of(w.length);
   wk_tensor *y = w.length < 2 ? wk_ones(&length, 1, w.dtype, w.device) : make(c, &w);
-  if (y && w.length >= 2 && w.places != w.length)
-    y = wk_slice(y, 0, wk__v_int(0), wk__v_int(w.length), wk_int_of(1));
+  if (y && w.length >= 2 && w.places != w.length) y = wk_slice(y, 0, wk__v_int(0), wk__v_int(w.length), wk_int_of(1));
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
   return y ? WK_OK : wk_error_category();
