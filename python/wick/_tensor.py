@@ -179,9 +179,9 @@ _array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__arr
 # ---- methods that are functions of functional.py, which is loaded when one is first called ----
 
 _FUNCTION_METHODS = (
-    "aminmax bincount conj cummax cummin diag_embed diagflat dsplit fliplr flipud gcd histc hsplit index_reduce "
+    "aminmax bincount cummax cummin diag_embed diagflat dsplit fliplr flipud gcd histc hsplit index_reduce "
     "isin isreal kthvalue lcm logcumsumexp masked_scatter median mode nanmedian nanquantile positive "
-    "quantile renorm resolve_conj resolve_neg tensor_split unique unique_consecutive vsplit "
+    "quantile renorm tensor_split unique unique_consecutive vsplit "
 ).split()
 _WRITING = (
     "gcd",
@@ -294,6 +294,12 @@ def _is_shared(self):
 
 
 _is_shared.__name__, _is_shared.__qualname__ = "is_shared", "Tensor.is_shared"
+def _to_dense(self, dtype=None, *, masked_grad=None):
+    """The tensor, all of whose elements lie in memory as they are; of another dtype, a copy."""
+    return self if dtype is None else self.to(dtype)
+
+
+Tensor.to_dense = _to_dense
 Tensor.share_memory_, Tensor.is_shared = _share_memory, _is_shared
 Tensor.__reduce_ex__ = _reduce
 Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float64(2) * tensor is ours to compute

@@ -20,7 +20,7 @@ _LATE = {
     "search": "bucketize isin searchsorted",
     "scans": "cummax cummin cumulative_trapezoid logcumsumexp trapezoid trapz",
     "counting": "bincount histc unique unique_consecutive",
-    "elements": "conj gcd index_reduce isreal lcm masked_scatter positive real renorm resolve_conj resolve_neg",
+    "elements": "gcd index_reduce is_conj is_neg isreal lcm masked_scatter positive renorm resolve_conj resolve_neg",
 }
 _of_functions = _late(__name__, names=_files_of(_LATE), beside=f"{__package__}.functions")
 

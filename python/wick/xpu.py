@@ -1,43 +1,26 @@
 """torch.xpu as PyTorch's CPU build has it: no device is found."""
 
+from ._absent_device import (
+    NoInstances,
+    device_count,
+    get_arch_list,
+    get_rng_state_all,
+    is_available,
+    is_bf16_supported,
+    is_current_stream_capturing,
+    memory_allocated,
+    refusing,
+)
 from ._names import getter as _getter
 
+__all__ = [
+    "Event", "Stream", "device_count", "empty_cache", "get_arch_list", "get_rng_state_all", "is_available",
+    "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
+]  # fmt: skip
+
 default_generators = ()
-
-
-def is_available():
-    """Whether an XPU device can be used: False."""
-    return False
-
-
 is_initialized = is_available
-
-
-def is_bf16_supported(including_emulation=True):
-    """Whether a device computes with bfloat16: there is none."""
-    return False
-
-
-def device_count():
-    """The number of devices: 0."""
-    return 0
-
-
-def get_arch_list():
-    """The device generations that there is code for: none."""
-    return []
-
-
-def get_rng_state_all():
-    """The generators' states: none."""
-    return []
-
-
-def memory_allocated(device=None):
-    """Bytes of device memory in use: 0."""
-    return 0
-
-
 memory_reserved = max_memory_allocated = max_memory_reserved = memory_allocated
 
 
@@ -52,41 +35,24 @@ def manual_seed(seed):
 manual_seed_all = manual_seed
 
 
-def is_current_stream_capturing():
-    """Whether a graph is being captured: False."""
-    return False
-
-
 def _lazy_init():
     raise AssertionError("Torch not compiled with XPU enabled")
 
 
-def _needs_device(name):
-    def refuse(*args, **kwargs):
-        _lazy_init()
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = "Needs an XPU device: AssertionError."
-    return refuse
-
-
-for _name in (
+_NEED_A_DEVICE = (
     "init", "current_device", "current_stream", "synchronize", "get_device_name", "get_device_properties",
     "get_device_capability", "get_rng_state", "set_rng_state", "initial_seed", "mem_get_info", "set_device",
     "set_stream", "stream", "reset_peak_memory_stats", "reset_accumulated_memory_stats",
-):  # fmt: skip
-    globals()[_name] = _needs_device(_name)
+)  # fmt: skip
+globals().update(refusing(_NEED_A_DEVICE, lambda name: AssertionError("Torch not compiled with XPU enabled")))
 
 
-class Stream:
-    """A queue of work on a device: cannot be made."""
-
-    def __new__(cls, *args, **kwargs):
-        raise RuntimeError(f"Tried to instantiate dummy base class {cls.__name__}")
+class Stream(NoInstances):
+    """A queue of work on a device."""
 
 
 class Event(Stream):
-    """A point in a queue: cannot be made."""
+    """A point in a queue."""
 
 
 __getattr__ = _getter(__name__)

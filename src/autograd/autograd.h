@@ -144,6 +144,9 @@ WK_MUST_USE wk_status wk__check_saved(const wk_tensor *tensor); /* refuses to ke
 
 /* ---- recording (record.c) ---- */
 /* A written view: the base's history becomes "base with this slice replaced". */
+/* The base as the view's dtype has it, of a view of the parts of complex elements or of real ones as parts: in the
+ * caller's scope; the base itself where both are of one kind. */
+wk_tensor *wk__base_as_view(wk_tensor *base, const wk_tensor *view);
 WK_MUST_USE wk_status wk__rebase_history(wk_tensor *view, wk_node *node);
 wk_node *wk__sliced_function(const wk_node *node); /* borrowed: what a CopySlices node wraps; NULL for others */
 void wk__detach_in_place(wk_tensor *t);            /* detach_() */

@@ -687,13 +687,22 @@ static bool put_back_slice(wk_tensor *slice, wk_tensor *passed) {
   return value && wk__call_tensor(WK__OP(copy_), args);
 }
 
+/* In the view's elements: of complex ones a part is half. */
+static wk_int offset_of_base(const slice_node *n) {
+  bool base = wk_dtype_is_complex((wk_dtype)n->base->dtype), view = wk_dtype_is_complex((wk_dtype)n->view->dtype);
+  wk_int two = wk_int_of(2), own = n->base->offset;
+  return base == view ? own : base ? wk_int_mul(own, two) : wk_int_floordiv(own, two);
+}
+
 /* A copy of the gradient laid out like the base; the view's place in it is replaced by what f passes on.
  * inner_wanted, inner: room for an entry for each input. */
 static wk_status run_slice_scoped(slice_node *n, wk_tensor *grad, const bool *wanted, bool create_graph,
                                   bool *inner_wanted, wk_tensor **inner, wk_tensor **out_grads) {
   wk_tensor *whole_grad = copy_like_base(n, grad);
   if (!whole_grad) return wk_error_category();
-  wk_tensor *slice = strided(whole_grad, n->view, wk_int_sub(n->view->offset, n->base->offset));
+  wk_tensor *elements = wk__base_as_view(whole_grad, n->view);
+  if (!elements) return wk_error_category();
+  wk_tensor *slice = strided(elements, n->view, wk_int_sub(n->view->offset, offset_of_base(n)));
   wk_tensor *slice_grad = wk__call_tensor(WK__OP(clone), (wk_value[]){wk__v_tensor(slice), {0}});
   if (!slice_grad) return wk_error_category();
   for (int i = 0; i < n->function->input_count; i++) inner_wanted[i] = i == 0 || wanted[i];

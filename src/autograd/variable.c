@@ -207,17 +207,33 @@ wk_status wk__set_history(wk_tensor *t, wk_node *node, uint32_t result) {
   return WK_OK;
 }
 
+static wk_tensor *viewed(const wk_op *op, wk_tensor *t) {
+  return t ? wk__call_tensor(op, (wk_value[]){wk__v_tensor(t)}) : NULL;
+}
+wk_tensor *wk__base_as_view(wk_tensor *base, const wk_tensor *view) {
+  bool from = wk_dtype_is_complex((wk_dtype)base->dtype), to = wk_dtype_is_complex((wk_dtype)view->dtype);
+  if (from == to) return base;
+  if (from) return viewed(WK__OP(view_as_real), base);
+  wk_int pairs[] = {wk_int_of(-1), wk_int_of(2)};
+  return viewed(WK__OP(view_as_complex),
+                wk__call_tensor(WK__OP(view), (wk_value[]){wk__v_tensor(base), wk__v_ints(pairs, 2)}));
+}
+
 /* A view whose storage was written after its history was recorded gets a new history: an as_strided of the base. */
 static wk_status refresh_view(wk_tensor *t) {
   wk_tensor *base = t->base;
   wk__autograd *a = wk__autograd_get(t);
   if (!a) return WK_OUT_OF_MEMORY;
   if (a->grad_fn && a->view_version == wk__version(t)) return WK_OK;
+  wk_value view = {0};
+  wk_scope scope;
+  bool before = wk_set_grad_enabled(true);
+  wk_scope_begin(&scope);
+  base = wk__base_as_view(base, t);
   wk_value args[] = {wk__v_tensor(base), wk__v_ints(t->sizes, t->ndim), wk__v_ints(t->strides, t->ndim),
                      wk__v_size(t->offset)};
-  wk_value view = {0};
-  bool before = wk_set_grad_enabled(true);
-  wk_status status = wk_call(WK__OP(as_strided), args, NULL, &view);
+  wk_status status = base ? wk_call(WK__OP(as_strided), args, NULL, &view) : wk_error_category();
+  wk_scope_end(&scope);
   wk_set_grad_enabled(before);
   WK_TRY(status);
   wk_node *node = view.tensor->autograd ? view.tensor->autograd->grad_fn : NULL;

@@ -1,6 +1,7 @@
 /* The innermost layer: shape rule, outputs, kernel. In-place and out= forms are derived here: the same call with a
  * destination, checked, and written through a temporary where source and destination overlap in another way than
  * element on element. In: complete arguments. Out: owned results. Tests: tests/c/test_ops.c, tests/ops/. */
+#include "ops/complex_calls.h"
 #include "ops/internal.h"
 #include "ops/plan.h"
 #include "random/generator.h"
@@ -248,6 +249,7 @@ static wk_status check_words(const wk__call *c) {
 
 static wk_status run_code(wk__call *c) {
   if (c->op->routine) return c->op->routine(c);
+  if (WK_UNLIKELY(!c->op->takes_complex && wk__call_is_complex(c))) return wk__run_complex(c);
   WK_TRY(check_words(c));
   wk_device device = wk__call_device(c);
   if (c->op->tags & WK__TAG_RANDOM) WK_TRY(check_generators(c, device));
@@ -259,6 +261,8 @@ static wk_status run_code(wk__call *c) {
 }
 
 static wk_status run_here(wk__call *c) {
+  if (WK_UNLIKELY((c->op->halves || c->op->of_complex) && c->op->lower) && wk__call_is_complex(c))
+    return wk__run_complex(c);
   wk_status status = c->op->lower ? wk__run_lowered(c, c->outputs) : run_code(c);
   return WK_UNLIKELY(status == WK_INDEX_ERROR) ? wk__explain_bad_index(c->op) : status;
 }

@@ -170,13 +170,19 @@ wk_tensor *wk__in_dtype(wk_tensor *t, wk_dtype dtype) {
   return wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(dtype), {0}});
 }
 
+wk_tensor *wk__conj(wk_tensor *t) {
+  if (!t || !wk_dtype_is_complex((wk_dtype)t->dtype)) return t;
+  return wk__call_tensor(WK__OP(conj_physical), (wk_value[]){wk__v_tensor(t)});
+}
+
 wk_status wk__vjp_set(wk__vjp *v, int input, wk_tensor *grad) {
   if (!grad)
     return wk_error_category() ? wk_error_category() : wk_fail(WK_INTERNAL_ERROR, "derivative rule gave no gradient");
   const wk_tensor *self = input < v->op->schema.parameter_count && v->args[input].tag == WK_VALUE_TENSOR
                               ? v->args[input].tensor
                               : NULL; /* NULL as well where the rule has no use for it */
-  if (self && self->dtype != grad->dtype && wk_dtype_is_floating((wk_dtype)self->dtype)) {
+  bool has_parts = self && (wk_dtype_is_floating((wk_dtype)self->dtype) || wk_dtype_is_complex((wk_dtype)self->dtype));
+  if (has_parts && self->dtype != grad->dtype) { /* of a real argument the real part */
     wk_value args[] = {wk__v_tensor(grad), wk__v_dtype((wk_dtype)self->dtype), {0}};
     grad = wk__call_tensor(WK__OP(_to_copy), args);
     if (!grad) return wk_error_category();

@@ -21,6 +21,7 @@ static inline wk_dtype wk__computed_in(wk_dtype dtype) {
 }
 wk_tensor *wk__in_dtype(wk_tensor *t,
                         wk_dtype dtype); /* itself or a conversion, in the caller's scope; NULL for NULL */
+wk_tensor *wk__conj(wk_tensor *t);       /* of what is not complex itself; NULL for NULL */
 static inline bool wk__arg_is_none(const wk__call *c, int i) { return c->args[i].tag == WK_VALUE_NONE; }
 static inline wk_dtype wk__arg_dtype(const wk__call *c, int i, wk_dtype otherwise) {
   return c->args[i].tag == WK_VALUE_DTYPE ? (wk_dtype)c->args[i].dtype : otherwise;

@@ -73,6 +73,37 @@ void wk__out(wk__lower *l, int result, wk__var value) {
   wk_int i0 = wk__loop_i(0);
   wk__access a = wk__access_result(l, result, &i0);
   wk__k_store(l->h, &a, value);
+  if (WK_LIKELY(wk__part_count(l->call->outputs[result]) == 1)) return;
+  a = access_to(l, l->buffer_of_result[result] + 1, &i0);
+  wk__k_store(l->h, &a, wk__k_constant(l->h, 0, l->compute));
+}
+
+/* ---- pairs ---- */
+
+static wk__var part_of_number(wk__lower *l, int arg, int part) {
+  const wk_value *value = &l->call->args[arg];
+  if (value->tag != WK_VALUE_COMPLEX) return part ? wk__k_constant(l->h, 0, l->compute) : wk__in_as(l, arg, l->compute);
+  if (l->param_of_arg[arg] >= 0) return wk__k_param(l->h, l->param_of_arg[arg] + part, l->compute);
+  return wk__k_constant(l->h, wk__value_part(value, part), l->compute);
+}
+static wk__var part_of_element(wk__lower *l, int arg, int part) {
+  wk_int i0 = wk__loop_i(0);
+  if (part && wk__part_count(l->call->args[arg].tensor) == 1) return wk__k_constant(l->h, 0, l->compute);
+  wk__access a = access_to(l, l->buffer_of_arg[arg] + part, &i0);
+  return wk__k_cast(l->h, wk__k_load(l->h, &a), l->compute);
+}
+wk__pair wk__in_pair(wk__lower *l, int arg) {
+  wk__var (*part)(wk__lower *, int, int) = l->buffer_of_arg[arg] < 0 ? part_of_number : part_of_element;
+  wk__var re = part(l, arg, 0);
+  return (wk__pair){re, part(l, arg, 1)};
+}
+
+void wk__out_pair(wk__lower *l, int result, wk__pair value) {
+  wk_int i0 = wk__loop_i(0);
+  for (int part = 0; part < wk__part_count(l->call->outputs[result]); part++) {
+    wk__access a = access_to(l, l->buffer_of_result[result] + part, &i0);
+    wk__k_store(l->h, &a, part ? value.im : value.re);
+  }
 }
 
 /* ---- rows ---- */

@@ -22,6 +22,7 @@ static void consider_tensor(promotion *p, const wk_tensor *t) {
 
 static void consider_number(promotion *p, const wk_value *v) {
   wk_dtype dtype = v->tag == WK_VALUE_BOOL ? WK_BOOL : wk__value_is_integer(v) ? WK_INT64 : wk__default_dtype();
+  if (v->tag == WK_VALUE_COMPLEX) dtype = wk__default_dtype() == WK_FLOAT64 ? WK_COMPLEX128 : WK_COMPLEX64;
   p->number = join(p->number, dtype);
 }
 
@@ -36,8 +37,9 @@ wk_dtype wk__result_type(const wk__call *c) {
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     const wk_value *v = &c->args[i];
     WK__EACH_TENSOR(tensor, v, 1) consider_tensor(&p, tensor);
-    if (wk__value_is_number(v) && c->op->schema.parameters[i].type == WK__TYPE_SCALAR &&
-        !c->op->schema.parameters[i].keyword_only && !c->op->schema.parameters[i].unpromoted)
+    bool number = wk__value_is_number(v) || v->tag == WK_VALUE_COMPLEX;
+    if (number && c->op->schema.parameters[i].type == WK__TYPE_SCALAR && !c->op->schema.parameters[i].keyword_only &&
+        !c->op->schema.parameters[i].unpromoted)
       consider_number(&p, v);
   }
   wk_dtype result = combine(combine(p.dims, p.zero_dim), p.number);
@@ -69,12 +71,16 @@ static bool is_apart(const wk_tensor *t) { return wk__dtype_is_float8(t->dtype) 
 typedef struct inputs {
   const wk_tensor *t[WK__MAX_ARGS];
   int count;
+  bool complex_number; /* one is beside them */
 } inputs;
 
 static void collect(const wk__call *c, inputs *in) {
   in->count = 0;
-  for (int i = 0; i < c->op->schema.parameter_count; i++)
+  in->complex_number = false;
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
     if (c->args[i].tag == WK_VALUE_TENSOR) in->t[in->count++] = c->args[i].tensor;
+    in->complex_number |= c->args[i].tag == WK_VALUE_COMPLEX;
+  }
 }
 
 static wk_status join_devices(const inputs *in, wk_device *out_device) {
@@ -205,7 +211,8 @@ wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
   if (WK_LIKELY(all_alike(&in))) {
     wk__spec_of(spec, in.t[0]);
     spec->offset = wk_int_of(0);
-    *out_common = wk_dtype_is_floating((wk_dtype)spec->dtype) ? (wk_dtype)spec->dtype : wk__result_type(c);
+    bool known = wk_dtype_is_floating((wk_dtype)spec->dtype) && !in.complex_number;
+    *out_common = known ? (wk_dtype)spec->dtype : wk__result_type(c);
     spec->dtype = c->compute_dtype = (uint8_t)*out_common;
     return refuse_unsigned(c, &in, *out_common);
   }
@@ -221,10 +228,11 @@ wk_status wk__pointwise_spec(wk__call *c, wk_dtype *out_common) {
   return refuse_unsigned(c, &in, *out_common);
 }
 
+static bool is_number(const wk_value *v) { return wk__value_is_number(v) || v->tag == WK_VALUE_COMPLEX; }
 /* Numbers among these arguments that a kernel converts to the dtype that it computes in. */
 static wk_status check_numbers(const wk__call *c, int first, int last) {
   for (int i = first; i <= last; i++)
-    if (wk__value_is_number(&c->args[i])) WK_TRY(wk__check_number(&c->args[i], (wk_dtype)c->compute_dtype));
+    if (is_number(&c->args[i])) WK_TRY(wk__check_number(&c->args[i], (wk_dtype)c->compute_dtype));
   return WK_OK;
 }
 
@@ -270,7 +278,7 @@ wk_status wk__meta_lerp(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "expected dtype %s for `weight` but got dtype %s", wk__dtype_c_name(self),
                    wk__dtype_c_name((wk_dtype)weight->dtype));
   WK_TRY(wk__meta_pointwise(c));
-  if (!wk_dtype_is_floating(self))
+  if (wk_dtype_is_integral(self, true))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"lerp_kernel_%s\" not implemented for '%s'", weight ? "tensor" : "scalar",
                    wk__dtype_legacy(self));
   c->specs[0].dtype = c->compute_dtype = (uint8_t)self; /* a 0-dim weight is a number */
@@ -428,7 +436,7 @@ wk_status wk__meta_where(wk__call *c) {
   }
   c->specs[0].dtype = c->compute_dtype = (uint8_t)combine(combine(p.dims, p.zero_dim), p.number);
   for (int i = 1; i < 3; i++)
-    if (wk__value_is_number(&c->args[i])) WK_TRY(wk__check_element(&c->args[i], (wk_dtype)c->compute_dtype));
+    if (is_number(&c->args[i])) WK_TRY(wk__check_element(&c->args[i], (wk_dtype)c->compute_dtype));
   return WK_OK;
 }
 

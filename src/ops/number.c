@@ -55,6 +55,7 @@ wk_status wk__check_element(const wk_value *number, wk_dtype dtype) {
 
 static bool fits(const wk_value *number, wk_dtype dtype) {
   const limits *l = &limits_of[dtype];
+  if (number->tag == WK_VALUE_COMPLEX) return wk_dtype_is_complex(dtype);
   if (!l->name) return true;
   if (wk__value_is_real(number)) return real_fits(number->number, l, dtype);
   return !wk__value_is_integer(number) || integer_fits(number, l);
@@ -74,7 +75,7 @@ wk_status wk__refuse_complex(wk_dtype dtype) {
 
 wk_status wk__check_number(const wk_value *number, wk_dtype dtype) {
   const char *name = limits_of[dtype].name;
-  if (WK_UNLIKELY(!fits(number, dtype))) return overflow(name);
+  if (WK_UNLIKELY(!fits(number, dtype))) return wk__refuse_complex(dtype);
   const wk__number_watcher *watch = wk__thread.number_watch;
   if (WK_UNLIKELY(watch != NULL) && name && number->tag == WK_VALUE_INPUT)
     watch->fits(watch->context, (int)number->count, dtype);

@@ -214,17 +214,23 @@ struct wk_op {
   wk__meta_fn *meta;
   wk__lower_fn *lower;
   wk__kernel_fn *view, *routine;
-  bool has_kernel;        /* each device has code of its own, or none */
-  const wk__saves *saves; /* by argument; NULL without a derivative */
+  bool has_kernel;           /* each device has code of its own, or none */
+  bool halves;               /* of complex tensors: the same of real parts, then of imaginary ones (complex_calls.c) */
+  bool takes_complex;        /* a kernel that computes with complex tensors itself */
+  wk__lower_fn *pairs;       /* a lowered row over complex tensors: a body on pairs (pairs.h) */
+  wk__kernel_fn *of_complex; /* of complex tensors: fills outputs, at once below the layers */
+  const wk__saves *saves;    /* by argument; NULL without a derivative */
   wk__schema schema;
   /* names, errors, reports */
   const char *name, *base_name; /* "add.Tensor", "add" */
   const char *schema_text;
   const char *grad_fn_name; /* of the tape's node; NULL: the operator's with Backward0 */
   const char *kernel_name;  /* PyTorch's, for errors about dtypes; NULL: after the operator */
-  const char *out_words;    /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
-  uint8_t autocast;         /* wk__autocast_rule */
-  uint16_t alias_of;        /* of a row that is another name: the number of the one that it calls */
+  const char
+      *no_complex; /* what is said of complex tensors: a kernel's name or a text; NULL: the name is kernel_name's */
+  const char *out_words; /* what is said of an out= of another dtype (out_forms.c); NULL: what its rule says */
+  uint8_t autocast;      /* wk__autocast_rule */
+  uint16_t alias_of;     /* of a row that is another name: the number of the one that it calls */
   uint8_t bad_index, cost, cost_arg, cost_factor;
   uint8_t dims_rule, dims_arg; /* wk__dims_rule, an argument */
   uint8_t grad_fn_arg;         /* 1 + the argument without which grad_fn_name does not hold; 0: it always does */
@@ -271,6 +277,11 @@ wk_value wk__value_of_int(int64_t i);           /* as a number, no size: any int
  * -255), floats not to overflow. Elements that are converted, and operands, wrap around instead. */
 WK_MUST_USE wk_status wk__check_number(const wk_value *number, wk_dtype dtype);
 bool wk__number_fits(double number, wk_dtype dtype);
+/* The parts of a number as doubles: of a real one the second is 0. */
+static inline double wk__value_part(const wk_value *v, int part) {
+  if (v->tag == WK_VALUE_COMPLEX) return v->numbers[part];
+  return part ? 0 : wk__scalar_double(wk__value_scalar(v));
+}
 wk_status wk__refuse_complex(wk_dtype dtype); /* the same error, for a number with an imaginary part */
 /* wk__thread.number_watch is told, while a call is recorded, that number input `number` of the graph was found to fit:
  * so it has to later. */
@@ -329,9 +340,16 @@ typedef struct wk__grad_watcher {
 } wk__grad_watcher;
 
 wk__layer_fn wk__autocast_layer; /* autocast.c */
-/* All that autocast asks of the thread, as one number: 0 when it is off. Captured code depends on it. */
+/* All that autocast asks of the thread, as one number. Captured code depends on it, and may change it. */
 static inline int wk__autocast_mode(void) {
-  return wk__thread.mode.keys_on & WK__KEY_AUTOCAST ? 1 + wk__thread.mode.autocast_dtype : 0;
+  bool on = wk__thread.mode.keys_on & WK__KEY_AUTOCAST;
+  return on | wk__thread.mode.autocast_caches << 1 | wk__thread.mode.autocast_dtype << 2;
+}
+static inline void wk__set_autocast_mode(int mode) {
+  int others = wk__thread.mode.keys_on & ~WK__KEY_AUTOCAST;
+  wk__thread.mode.keys_on = (wk__keys)(mode & 1 ? others | WK__KEY_AUTOCAST : others);
+  wk__thread.mode.autocast_caches = mode & 2;
+  wk__thread.mode.autocast_dtype = (uint8_t)(mode >> 2);
 }
 
 /* Runs the call below the layers: shape rule, allocation, kernel. */
@@ -410,6 +428,14 @@ void wk__next_nest(wk__lower *l);
 wk__var wk__in(wk__lower *l, int arg);
 wk__var wk__in_as(wk__lower *l, int arg, wk_dtype compute); /* in another compute dtype */
 void wk__out(wk__lower *l, int result, wk__var value);
+
+/* Of a complex call, in a row's body on pairs: the real and the imaginary part. What is real has the number 0 as the
+ * latter; of what goes into a real result only the former is looked at. */
+typedef struct wk__pair {
+  wk__var re, im;
+} wk__pair;
+wk__pair wk__in_pair(wk__lower *l, int arg);
+void wk__out_pair(wk__lower *l, int result, wk__pair value);
 
 /* Rows: the dims of argument `arg` become the nest, those in `mask` as reduction dims. */
 void wk__rows_of(wk__lower *l, int arg, uint64_t mask);

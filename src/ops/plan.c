@@ -2,6 +2,7 @@
  * look at is part of the key; sizes, strides and numbers are not, they come at launch. Tests: tests/c/test_ops.c. */
 #include "ops/plan.h"
 
+#include "ops/complex_calls.h"
 #include "ops/internal.h"
 #include "ops/many_dims.h"
 
@@ -25,7 +26,7 @@ static void put(plan_key *key, uint64_t word) {
 static bool is_param(const wk_op *op, int i, const wk_value *v) {
   const wk__parameter *p = &op->schema.parameters[i];
   bool number = p->type == WK__TYPE_SCALAR || p->type == WK__TYPE_FLOAT || p->at_launch;
-  return number && wk__value_is_number(v) && !(op->tags & WK__TAG_FIXED_NUMBERS);
+  return number && (wk__value_is_number(v) || v->tag == WK_VALUE_COMPLEX) && !(op->tags & WK__TAG_FIXED_NUMBERS);
 }
 
 /* Of a number given at launch the body may know its kind and whether it is one: see wk__is_one. */
@@ -37,6 +38,7 @@ static bool is_exactly_one(const wk_value *v) {
       return v->number == 1;
     case WK_VALUE_WIDE:
     case WK_VALUE_INPUT: /* may be another in the next run */
+    case WK_VALUE_COMPLEX:
       return false;
     default:
       return v->boolean;
@@ -122,9 +124,11 @@ void wk__plan_release(wk__plan *plan) {
   wk__free(plan);
 }
 
+/* A complex tensor is two: its real and its imaginary parts. */
 static void add_buffer(wk__nest *nest, const wk_tensor *t, bool pointwise) {
-  nest->buffers[nest->buffer_count++] =
-      (wk__nest_buffer){.dtype = t->dtype, .ndim = (uint8_t)(pointwise ? 1 : t->ndim)};
+  for (int part = 0; part < wk__part_count(t); part++)
+    nest->buffers[nest->buffer_count++] = (wk__nest_buffer){.dtype = (uint8_t)wk__real_dtype((wk_dtype)t->dtype),
+                                                            .ndim = (uint8_t)(pointwise ? 1 : t->ndim)};
 }
 
 /* Buffers: tensor arguments in order, then results. Every nest of a lowering declares them all. */
@@ -175,10 +179,15 @@ static wk_status map_arguments(wk__lower *l, const bool *is_given) {
   for (int i = 0; i < c->op->schema.parameter_count; i++) {
     bool tensor = c->args[i].tag == WK_VALUE_TENSOR;
     bool param = comes_at_launch(c, i, is_given);
-    l->buffer_of_arg[i] = (int8_t)(tensor ? buffers++ : -1);
-    l->param_of_arg[i] = (int8_t)(param ? params++ : -1);
+    l->buffer_of_arg[i] = (int8_t)(tensor ? buffers : -1);
+    l->param_of_arg[i] = (int8_t)(param ? params : -1);
+    if (tensor) buffers += wk__part_count(c->args[i].tensor);
+    if (param) params += c->args[i].tag == WK_VALUE_COMPLEX ? 2 : 1;
   }
-  for (int r = 0; r < c->op->schema.result_count; r++) l->buffer_of_result[r] = (int8_t)buffers++;
+  for (int r = 0; r < c->op->schema.result_count; r++) {
+    l->buffer_of_result[r] = (int8_t)buffers;
+    buffers += wk__part_count(c->outputs[r]);
+  }
   if (buffers > WK__NEST_MAX_BUFFERS)
     return wk_fail(WK_INTERNAL_ERROR, "operator %s has too many tensors", c->op->name);
   return WK_OK;
@@ -214,19 +223,19 @@ wk_status wk__check_words(const wk_op *op, int dtype) {
                  wk__dtype_legacy((wk_dtype)dtype));
 }
 
-/* Complex dtypes are storage only, and float8 for most operators. */
+/* Most operators only store float8, and not all have a body on pairs. */
 static wk_status check_computes(const wk__call *c, int dtype) {
   if (wk__dtype_is_float8(dtype) && !(c->op->tags & WK__TAG_FLOAT8))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_cpu\" not implemented for '%s'",
                    c->op->base_name + (*c->op->base_name == '_'), wk__dtype_legacy((wk_dtype)dtype));
-  if (wk__dtypes[dtype].compute != WK_DTYPE_NONE) return WK_OK;
-  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name,
-                 wk__dtype_legacy((wk_dtype)dtype));
+  if (!wk_dtype_is_complex((wk_dtype)dtype) || c->op->pairs) return WK_OK;
+  return wk__refuse_complex_tensors(c->op, (wk_dtype)dtype);
 }
 static wk_status check_dtypes(const wk__call *c) {
   WK_TRY(check_computes(c, c->compute_dtype));
   WK_TRY(wk__check_words(c->op, c->compute_dtype));
-  for (int i = 0; i < c->op->schema.parameter_count; i++)
+  bool looks = !(c->op->tags & WK__TAG_SHAPES_ONLY);
+  for (int i = 0; i < c->op->schema.parameter_count && looks; i++)
     if (c->args[i].tag == WK_VALUE_TENSOR) WK_TRY(check_computes(c, c->args[i].tensor->dtype));
   return WK_OK;
 }
@@ -256,15 +265,16 @@ wk_status wk__lower_call(const wk__call *c, const bool *is_given, wk__lowered *o
   wk__lower l = {.call = c,
                  .lowered = out,
                  .pointwise = c->op->tags & WK__TAG_POINTWISE,
-                 .compute = (wk_dtype)wk__dtypes[c->compute_dtype].compute};
+                 .compute = (wk_dtype)wk__dtypes[wk__real_dtype((wk_dtype)c->compute_dtype)].compute};
   WK_TRY(check_dtypes(c));
+  out->pairs = wk__call_is_complex(c);
   WK_TRY(map_arguments(&l, is_given));
   memcpy(out->buffer_of_arg, l.buffer_of_arg, sizeof l.buffer_of_arg);
   memcpy(out->buffer_of_result, l.buffer_of_result, sizeof l.buffer_of_result);
   memcpy(out->param_of_arg, l.param_of_arg, sizeof l.param_of_arg);
   l.h = &l.recorder.handler;
   WK_TRY(start_nest(&l));
-  c->op->lower(&l);
+  (out->pairs ? c->op->pairs : c->op->lower)(&l);
   WK_TRY(l.h->status);
   return check_nests(c->op, out);
 }
@@ -315,8 +325,15 @@ static wk__plan *make_plan(const wk__call *c, const plan_key *key, uint64_t hash
 /* ---- launching ---- */
 
 static void bind_params(const wk__plan *plan, const wk__call *c, wk__scalar *params) {
-  for (int i = 0; i < c->op->schema.parameter_count; i++)
-    if (plan->lowered.param_of_arg[i] >= 0) params[plan->lowered.param_of_arg[i]] = wk__value_scalar(&c->args[i]);
+  for (int i = 0; i < c->op->schema.parameter_count; i++) {
+    int p = plan->lowered.param_of_arg[i];
+    if (p < 0) continue;
+    if (WK_UNLIKELY(c->args[i].tag == WK_VALUE_COMPLEX))
+      for (int part = 0; part < 2; part++)
+        params[p + part] = (wk__scalar){WK__FLOAT_KIND, .d = wk__value_part(&c->args[i], part)};
+    else
+      params[p] = wk__value_scalar(&c->args[i]);
+  }
 }
 
 static void bind_buffer(wk__launch_buffer *b, const wk_tensor *t) {
@@ -325,15 +342,31 @@ static void bind_buffer(wk__launch_buffer *b, const wk_tensor *t) {
   b->strides = &t->strides->bits;
 }
 
+/* A tensor's one or two buffers. Those of its parts step twice as far; `strides` has room for one more tensor's. */
+static void bind_parts(const wk__plan *plan, const wk_tensor *t, wk__launch_buffer *b, int64_t *strides) {
+  bind_buffer(b, t);
+  if (!plan->lowered.pairs || !wk_dtype_is_complex((wk_dtype)t->dtype)) return;
+  for (int d = 0; d < t->ndim; d++) strides[d] = 2 * wk__stride(t, d);
+  b[0].strides = strides;
+  b[1] = b[0];
+  b[1].data = (char *)b[0].data + wk__itemsize(t) / 2;
+}
+
 static wk_status launch(const wk__plan *plan, const wk__call *c, wk_tensor *const *outputs) {
   wk__launch l;
-  wk__scalar params[WK__MAX_ARGS];
+  wk__scalar params[2 * WK__MAX_ARGS];
+  int64_t strides[WK__NEST_MAX_BUFFERS][WK__NEST_MAX_DIMS];
   bind_params(plan, c, params);
   l.params = params;
   for (int i = 0; i < c->op->schema.parameter_count; i++)
-    if (plan->lowered.buffer_of_arg[i] >= 0) bind_buffer(&l.buffers[plan->lowered.buffer_of_arg[i]], c->args[i].tensor);
-  for (int r = 0; r < c->op->schema.result_count; r++)
-    bind_buffer(&l.buffers[plan->lowered.buffer_of_result[r]], outputs[r]);
+    if (plan->lowered.buffer_of_arg[i] >= 0) {
+      int b = plan->lowered.buffer_of_arg[i];
+      bind_parts(plan, c->args[i].tensor, &l.buffers[b], strides[b]);
+    }
+  for (int r = 0; r < c->op->schema.result_count; r++) {
+    int b = plan->lowered.buffer_of_result[r];
+    bind_parts(plan, outputs[r], &l.buffers[b], strides[b]);
+  }
   bool copied = c->op->tags & WK__TAG_PLACES && outputs[0] == c->args[0].tensor;
   wk__stream *stream = wk__stream_of(outputs[0]->device);
   for (int n = copied; n < plan->lowered.nest_count; n++) WK_TRY(plan->device->launch(stream, plan->codes[n], &l, 1));
@@ -343,7 +376,9 @@ static wk_status launch(const wk__plan *plan, const wk__call *c, wk_tensor *cons
 /* Strides over the output's dims: 0 where the tensor is broadcast. */
 static void broadcast_strides(const wk_tensor *t, int ndim, int64_t *strides) {
   int skip = ndim - t->ndim;
-  for (int d = 0; d < ndim; d++) strides[d] = d < skip || wk__size(t, d - skip) == 1 ? 0 : wk__stride(t, d - skip);
+  int parts = wk__part_count(t);
+  for (int d = 0; d < ndim; d++)
+    strides[d] = d < skip || wk__size(t, d - skip) == 1 ? 0 : parts * wk__stride(t, d - skip);
 }
 
 /* Every tensor is contiguous and of the output's shape, or one element: the iteration space is a line. */
@@ -365,15 +400,17 @@ static wk_status launch_many_dims(const wk__plan *plan, const wk__call *c, wk_te
   int parameters = c->op->schema.parameter_count, buffers = 0;
   wk__launch l;
   wk__loops loops = {.ndim = out->ndim};
-  wk__scalar params[WK__MAX_ARGS];
+  wk__scalar params[2 * WK__MAX_ARGS];
   bind_params(plan, c, params);
   l.params = params;
   for (int d = 0; d < out->ndim; d++) loops.sizes[d] = wk__size(out, d);
   for (int i = 0; i < parameters + c->op->schema.result_count; i++) {
     const wk_tensor *t = i < parameters ? wk__arg_tensor(c, i) : outputs[i - parameters];
     if (!t) continue;
-    l.buffers[buffers].data = wk__address(t);
-    broadcast_strides(t, out->ndim, loops.strides[buffers++]);
+    for (int part = 0; part < wk__part_count(t); part++) {
+      l.buffers[buffers].data = wk__part_address(t, part);
+      broadcast_strides(t, out->ndim, loops.strides[buffers++]);
+    }
   }
   loops.count = buffers;
   wk__many_code code = {plan->device, plan->codes[0], plan->lowered.nests[0]};
@@ -383,9 +420,9 @@ static wk_status launch_many_dims(const wk__plan *plan, const wk__call *c, wk_te
 static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_tensor *const *outputs) {
   const wk_tensor *out = outputs[0];
   wk__launch l;
-  wk__scalar params[WK__MAX_ARGS];
+  wk__scalar params[2 * WK__MAX_ARGS];
   int64_t strides[WK__NEST_MAX_BUFFERS][WK__NEST_MAX_DIMS];
-  static const int64_t along = 1, nowhere = 0;
+  static const int64_t along = 1, along_pairs = 2, nowhere = 0;
   bool line = is_line(c, out, outputs);
   if (WK_UNLIKELY(out->ndim > WK__NEST_MAX_DIMS) && !line) return launch_many_dims(plan, c, outputs);
   bind_params(plan, c, params);
@@ -400,10 +437,14 @@ static wk_status launch_pointwise(const wk__plan *plan, const wk__call *c, wk_te
     l.buffers[b].data = wk__address(t);
     l.buffers[b].sizes = NULL;
     l.buffers[b].strides = strides[b];
+    bool pair = plan->lowered.pairs && wk_dtype_is_complex((wk_dtype)t->dtype);
     if (line)
-      l.buffers[b].strides = t->numel.bits == 1 ? &nowhere : &along;
+      l.buffers[b].strides = t->numel.bits == 1 ? &nowhere : pair ? &along_pairs : &along;
     else
       broadcast_strides(t, out->ndim, strides[b]);
+    if (!pair) continue;
+    l.buffers[b + 1] = l.buffers[b];
+    l.buffers[b + 1].data = wk__part_address(t, 1);
   }
   return plan->device->launch(wk__stream_of(out->device), plan->codes[0], &l, 1);
 }

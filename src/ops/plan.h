@@ -13,6 +13,8 @@ enum { WK__PLAN_MAX_NESTS = 4 };
  * current. */
 typedef struct wk__lowered {
   uint8_t nest_count;
+  bool pairs; /* of a complex call: the buffer after a complex tensor's, and the parameter after a complex number's, are
+                 its imaginary parts */
   int8_t buffer_of_arg[WK__MAX_ARGS], buffer_of_result[WK__MAX_RESULTS];
   int8_t param_of_arg[WK__MAX_ARGS]; /* -1: not a number given at launch */
   wk__nest *nests[WK__PLAN_MAX_NESTS];

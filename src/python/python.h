@@ -159,5 +159,7 @@ extern PyMethodDef wk__tensor_conversion_methods[];
 /* tensor_convert.c: the name of a memory format. NULL with an exception. */
 const char *wk__memory_format_name(wk__state *state, PyObject *o, const char *function);
 extern PyGetSetDef wk__tensor_autograd_getset[];
+extern PyGetSetDef wk__tensor_complex_getset[];
+extern PyMethodDef wk__tensor_complex_methods[];
 
 #endif

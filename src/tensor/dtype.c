@@ -35,6 +35,14 @@ bool wk_dtype_is_integral(wk_dtype d, bool include_bool) {
          (wk__dtypes[d].category == WK__INTEGER_KIND || (include_bool && wk__dtypes[d].category == WK__BOOL_KIND));
 }
 
+wk_dtype wk__real_dtype(wk_dtype dtype) {
+  return dtype == WK_COMPLEX64 ? WK_FLOAT32 : dtype == WK_COMPLEX128 ? WK_FLOAT64 : dtype;
+}
+wk_dtype wk__complex_dtype(wk_dtype dtype) {
+  if (wk_dtype_is_complex(dtype)) return dtype;
+  return dtype == WK_FLOAT32 ? WK_COMPLEX64 : dtype == WK_FLOAT64 ? WK_COMPLEX128 : WK_DTYPE_NONE;
+}
+
 static wk_dtype promote_integers(wk_dtype a, wk_dtype b) { /* a < b in the enum's order */
   if (a == WK_UINT8 && b == WK_INT8) return WK_INT16;
   return b;

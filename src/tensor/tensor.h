@@ -28,7 +28,10 @@ static inline wk__category wk__dtype_category(wk_dtype d) { return (wk__category
 wk_dtype wk__promote(wk_dtype a, wk_dtype b);                      /* PyTorch's promote_types */
 WK_MUST_USE wk_status wk__check_promotion(wk_dtype a, wk_dtype b); /* refuses float8 and words with anything else */
 bool wk__can_cast(wk_dtype from, wk_dtype to);                     /* PyTorch's can_cast: no drop of category */
-wk_dtype wk__default_dtype(void);                                  /* per thread; float32 at the start */
+/* Of a complex dtype the one of its parts, any other itself; of a floating one the complex one with such parts. */
+wk_dtype wk__real_dtype(wk_dtype dtype);
+wk_dtype wk__complex_dtype(wk_dtype dtype); /* WK_DTYPE_NONE: there is none */
+wk_dtype wk__default_dtype(void);           /* per thread; float32 at the start */
 void wk__default_dtype_set(wk_dtype dtype);
 
 /* A Python-like number. */
@@ -224,6 +227,14 @@ static inline void *wk__address(const wk_tensor *t) {
 }
 /* The same, to be read and written: only in a device's own folder. */
 static inline char *wk__data(const wk_tensor *t) { return wk__address(t); }
+
+/* How many numbers an element has, and where the first one's are: the imaginary parts lie behind the real ones. */
+static inline int wk__part_count(const wk_tensor *t) {
+  return t->dtype == WK_COMPLEX64 || t->dtype == WK_COMPLEX128 ? 2 : 1;
+}
+static inline void *wk__part_address(const wk_tensor *t, int part) {
+  return (char *)wk__address(t) + (size_t)part * wk__itemsize(t) / 2;
+}
 
 /* ---- a tensor's values on the host (host.c); realised, not symbolic ---- */
 

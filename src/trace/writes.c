@@ -47,6 +47,8 @@ static bool has_inverse(const wk_op *op) {
     case WK__OP_slice_Tensor:
     case WK__OP_diagonal:
     case WK__OP_as_strided:
+    case WK__OP_view_as_real:
+    case WK__OP_view_as_complex:
       return true;
     default:
       return false;
@@ -81,6 +83,11 @@ static wk__graph_node *put_back(wk__trace_record *r, wk__graph_node *parent, wk_
       return CALL(diagonal_scatter, of_node(parent), of_node(value), a[1], a[2], a[3]);
     case WK__OP_as_strided:
       return CALL(as_strided_scatter, of_node(parent), of_node(value), a[1], a[2], a[3]);
+    case WK__OP_view_as_real:
+      value = CALL(clone, of_node(value), of_text("contiguous_format"));
+      return value ? CALL(view_as_complex, of_node(value)) : NULL;
+    case WK__OP_view_as_complex:
+      return CALL(view_as_real, of_node(value));
     default:
       (void)wk_fail(WK_INTERNAL_ERROR, "%s has no inverse", r->op->name);
       return NULL;

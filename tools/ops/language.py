@@ -41,6 +41,8 @@ FIELDS = {
     "routine": "results filled by calling operators below the layers, on any device, wk__routine_NAME",
     "kernel": "code that reads and writes a device's memory: on the CPU wk__cpu_NAME, in src/cpu/kernels/",
     "compose": "calls of other operators, wk__compose_NAME",
+    "pairs": "a lowered row over complex tensors: a body on pairs of real and imaginary parts, wk__pairs_NAME",
+    "of_complex": "of complex tensors: results filled by calling operators below the layers, wk__complex_NAME",
     "vjp": "derivative, wk__vjp_NAME, or `none`",
     "keeps": "what the tape keeps when an argument requires grad: `self: other, shape(self); other: result`",
     "decompose": "in terms of other operators, wk__decompose_NAME; for rows that are neither `prim` nor composites nor "
@@ -55,6 +57,7 @@ FIELDS = {
     "long_lists": "lists of integers that may be longer than a tensor has dims",
     "grad_fn": "PyTorch's name of the tape's node where it is not the operator's with Backward0, then, where that holds only "
     "if it is given, an argument: `SumBackward1 dim`",
+    "no_complex": "what is said of complex tensors: a kernel's name, or an error text in quotes, a RuntimeError's after that word",
     "kernel_name": "PyTorch's name of the kernel, in errors about dtypes that it does not have",
     "python": "where it is visible, one or more of FORMS; `internal` when it is not",
     "out": "which dtypes its out= form takes: one of OUT, then an error text where PyTorch has one of its own, behind a bar that of "
@@ -84,6 +87,8 @@ FLAGS = {
     "float8": "computes with float8 as well; the others only store it",
     "words": "computes with uint16, uint32 and uint64 as well; the others only store them",
     "fills": "one value for all elements: may write a tensor that overlaps itself",
+    "halves": "of complex tensors: the same of the real parts and, after that, of the imaginary parts",
+    "takes_complex": "a kernel that computes with complex tensors itself",
     "by_result": "in place the derivative is taken from the result, where it asks for argument 0",
     "dtype_from_out": "an out= gives the dtype that is computed in",
     "number_first": "in Python a number may stand for the first tensor: mul(2, x)",
@@ -203,6 +208,7 @@ class Row:
     long_lists: set
     grad_fn: list
     kernel_name: str
+    no_complex: str
     out: str
     out_words: str
     raises: set
@@ -337,7 +343,7 @@ def one_of(entry, fields, name, known):
 
 def rule_names(entry, fields):
     rules = {}
-    for name in ("shape", "vjp", "decompose", *HOW):
+    for name in ("shape", "vjp", "decompose", "pairs", "of_complex", *HOW):
         value = fields.get(name, "")
         if value and not re.fullmatch(r"\w+", value):
             entry.fail(f"expected one name after '{name}', not '{value}'", name)
@@ -470,6 +476,17 @@ def check_mutating(entry, s, flags, how):
         entry.fail(f"{s.name} gives arguments that it has written beside new tensors")
 
 
+def check_complex(entry, s, flags, rules, how):
+    """How complex tensors are computed with: in one way, beside how all others are."""
+    ways = ("halves" in flags) + bool(rules["pairs"]) + bool(rules["of_complex"])
+    if ways > 1:
+        entry.fail(f"{s.name} computes with complex tensors in more than one way")
+    if ways and how in ("view", "compose"):
+        entry.fail(f"{s.name} computes nothing itself: what it calls says how complex tensors are computed with")
+    if rules["pairs"] and how != "lower":
+        entry.fail(f"{s.name} has a body on pairs and none on numbers", "pairs")
+
+
 def make_row(entry, comment, classes):
     fields = inherit(entry, classes)
     try:
@@ -487,6 +504,7 @@ def make_row(entry, comment, classes):
         flags.add("pointwise")
     check_decomposition(entry, s, flags, rules, how[0])
     check_mutating(entry, s, flags, how[0])
+    check_complex(entry, s, flags, rules, how[0])
     out, out_words = split_out(entry, fields.get("out", ""))
     if fields.get("keeps") and not rules["vjp"]:
         entry.fail(f"{s.name} keeps tensors for a derivative that it does not have", "keeps")
@@ -509,6 +527,7 @@ def make_row(entry, comment, classes):
         long_lists=words(entry, fields, "long_lists", names_of(s)),
         grad_fn=parse_grad_fn(entry, s, fields.get("grad_fn", "")),
         kernel_name=fields.get("kernel_name", ""),
+        no_complex=fields.get("no_complex", "").strip('"'),
         out=out or default_out(s, flags),
         out_words=out_words,
         raises=words(entry, fields, "raises", RAISES),

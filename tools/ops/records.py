@@ -37,6 +37,8 @@ FUNCTION_TYPES = {
     "view": ("wk__kernel_fn", "wk__view_"),
     "routine": ("wk__kernel_fn", "wk__routine_"),
     "compose": ("wk__kernel_fn", "wk__compose_"),
+    "pairs": ("wk__lower_fn", "wk__pairs_"),
+    "of_complex": ("wk__kernel_fn", "wk__complex_"),
 }
 WRITTEN = "/* Generated from src/ops/tables by tools/generate_operators.py. */"
 
@@ -201,7 +203,7 @@ def save(s):
 
 def tags_of(row):
     """Flags, what is said of numbers and what values may be wrong with, as bits of one word."""
-    words = sorted(row.flags) + [f"{n}_numbers" for n in sorted(row.numbers)]
+    words = sorted(row.flags - {"halves", "takes_complex"}) + [f"{n}_numbers" for n in sorted(row.numbers)]
     words += [f"raises_{w}" for w in sorted(row.raises)]
     if {"dtype", "device"} <= {p.name for p in row.schema.parameters}:
         words.append("names_dtype")
@@ -247,6 +249,10 @@ def record(row, parameters, result_names, saves):
     ]
     if row.rule["kernel"]:
         fields.append(".has_kernel = true")
+    if "halves" in row.flags:
+        fields.append(".halves = true")
+    if "takes_complex" in row.flags:
+        fields.append(".takes_complex = true")
     if row.rule["vjp"]:
         fields.append(f".saves = {saves.name([save(x) for x in row.saves])}")
     if row.grad_fn:
@@ -255,6 +261,8 @@ def record(row, parameters, result_names, saves):
         fields.append(f".grad_fn_arg = {row.grad_fn[1] + 1}")
     if row.kernel_name:
         fields.append(f".kernel_name = {quoted(row.kernel_name)}")
+    if row.no_complex:
+        fields.append(f".no_complex = {quoted(row.no_complex)}")
     if row.out_words:
         fields.append(f".out_words = {quoted(row.out_words)}")
     if row.alias_of:

@@ -1,16 +1,9 @@
 """torch.accelerator: the device beside the CPU, which there is none of."""
 
+from .._absent_device import device_count, is_available, refusing
 from .._names import getter as _getter
 
-
-def is_available():
-    """Whether there is one: False."""
-    return False
-
-
-def device_count():
-    """How many there are: 0."""
-    return 0
+__all__ = ["current_accelerator", "device_count", "device_index", "is_available"]
 
 
 def current_accelerator(check_available=False):
@@ -18,22 +11,14 @@ def current_accelerator(check_available=False):
     return None
 
 
-def _needs_device(name):
-    def refuse(*args, **kwargs):
-        raise RuntimeError("Cannot access accelerator device when none is available.")
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = "Needs an accelerator: RuntimeError."
-    return refuse
-
-
-for _name in (
+_NO_DEVICE = "Cannot access accelerator device when none is available."
+_NEED_A_DEVICE = (
     "current_device_index", "current_device_idx", "set_device_index", "set_device_idx", "current_stream", "set_stream",
     "synchronize", "empty_cache", "memory_stats", "memory_allocated", "max_memory_allocated", "memory_reserved",
     "max_memory_reserved", "reset_peak_memory_stats", "reset_accumulated_memory_stats", "get_memory_info",
     "get_device_capability",
-):  # fmt: skip
-    globals()[_name] = _needs_device(_name)
+)  # fmt: skip
+globals().update(refusing(_NEED_A_DEVICE, lambda name: RuntimeError(_NO_DEVICE)))
 
 
 class device_index:

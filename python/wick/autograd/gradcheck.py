@@ -1,4 +1,5 @@
-"""Gradients against central finite differences, in float64."""
+"""Gradients against central finite differences, in float64. A complex element is two real ones, its parts: its gradient holds
+the derivatives by either."""
 
 import itertools
 
@@ -25,16 +26,22 @@ def _differentiable(values):
 
 
 def _numbers(tensor):
-    """The elements as a flat list, in the order of _indices."""
-    return tensor.detach().reshape(-1).tolist()
+    """The elements as a flat list, in the order of _indices; of complex ones both parts."""
+    flat = tensor.detach().reshape(-1)
+    return (_C.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).tolist()
+
+
+def _units(tensor):
+    """The directions in which an element can move."""
+    return (1, 1j) if tensor.is_complex() else (1,)
 
 
 def _numerical(function, inputs, which, outputs, eps):
     """{output: columns}: for each element of inputs[which] how each element of the output changes."""
     data, columns = inputs[which].data, {o: [] for o in outputs}
-    for index in _indices(data):
+    for index, unit in itertools.product(_indices(data), _units(data)):
         before, sides = data[index].item(), []
-        for step in (eps, -eps):
+        for step in (eps * unit, -eps * unit):
             data[index] = before + step
             values = _as_tuple(function(*inputs))
             sides.append({o: _numbers(values[o]) for o in outputs})
@@ -49,11 +56,12 @@ def _analytical(output, inputs):
     from . import grad
 
     rows = []
-    for index in _indices(output):
+    for index, direction in itertools.product(_indices(output), _units(output)):
         unit = _C.zeros_like(output)
-        unit[index] = 1
+        unit[index] = direction
         gradients = grad(output, inputs, unit, retain_graph=True, allow_unused=True)
-        rows.append([[0.0] * t.numel() if g is None else _numbers(g) for g, t in zip(gradients, inputs, strict=True)])
+        none = [[0.0] * (t.numel() * len(_units(t))) for t in inputs]
+        rows.append([zeros if g is None else _numbers(g) for g, zeros in zip(gradients, none, strict=True)])
     return [[row[k] for row in rows] for k in range(len(inputs))]
 
 
@@ -74,7 +82,7 @@ def _check_inputs(inputs):
             "requires_grad=True."
         )
     for i in _differentiable(inputs):
-        if inputs[i].dtype is not _C.float64:
+        if inputs[i].dtype not in (_C.float64, _C.complex128):
             import warnings
 
             warnings.warn(
@@ -114,7 +122,9 @@ def _check(function, inputs, eps, atol, rtol, nondet_tol):
 
 def _check_independent(function, inputs, wanted, values, eps, atol):
     """Outputs that say they do not depend on the inputs must not."""
-    floating = [o for o, v in enumerate(values) if isinstance(v, _C.Tensor) and v.dtype.is_floating_point]
+    floating = [
+        o for o, v in enumerate(values) if isinstance(v, _C.Tensor) and (v.is_floating_point() or v.is_complex())
+    ]
     for i in wanted:
         for columns in _numerical(function, inputs, i, floating, eps).values():
             if any(abs(x) > atol for column in columns for x in column):

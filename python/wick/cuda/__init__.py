@@ -1,9 +1,23 @@
 """torch.cuda as PyTorch's CPU build has it: no device is found, questions are answered, and what needs one says so."""
 
 from .. import _C
+from .._absent_device import (
+    NoInstances,
+    device_count,
+    get_arch_list,
+    get_rng_state_all,
+    is_available,
+    is_bf16_supported,
+    is_current_stream_capturing,
+    memory_allocated,
+    refusing,
+)
 from .._names import late as _late
 
-__all__ = ["device_count", "empty_cache", "is_available", "manual_seed", "manual_seed_all"]
+__all__ = [
+    "device_count", "empty_cache", "get_arch_list", "get_rng_state_all", "is_available", "is_bf16_supported",
+    "is_current_stream_capturing", "manual_seed", "manual_seed_all", "memory_allocated",
+]  # fmt: skip
 
 default_generators = ()
 has_half, has_magma = True, False
@@ -30,19 +44,7 @@ class DeferredCudaCallError(Exception):
 
 
 # ---- what is answered ----
-
-
-def is_available():
-    """Whether a CUDA device can be used: False."""
-    return False
-
-
 is_initialized = _is_in_bad_fork = is_available
-
-
-def is_bf16_supported(including_emulation=True):
-    """Whether a device computes with bfloat16: there is none."""
-    return False
 
 
 def is_tf32_supported():
@@ -52,16 +54,6 @@ def is_tf32_supported():
 
 def _is_compiled():
     return False
-
-
-def device_count():
-    """The number of CUDA devices: 0."""
-    return 0
-
-
-def get_arch_list():
-    """The device generations that there is code for: none."""
-    return []
 
 
 def get_gencode_flags():
@@ -85,20 +77,10 @@ seed_all = _nothing("seed_all", "Seeds the generators of all devices at random; 
 empty_cache = _nothing("empty_cache", "Gives cached device memory back; there is none.")
 
 
-def get_rng_state_all():
-    """The generators' states: none."""
-    return []
-
-
 def set_rng_state_all(new_states):
     """Sets the generators' states; there are none."""
     for _ in new_states:
         _lazy_init()
-
-
-def memory_allocated(device=None):
-    """Bytes of device memory in use: 0."""
-    return 0
 
 
 memory_reserved = memory_cached = max_memory_allocated = max_memory_reserved = max_memory_cached = memory_allocated
@@ -123,16 +105,7 @@ def _lazy_init():
     raise AssertionError("Torch not compiled with CUDA enabled")
 
 
-def _needs_device(name):
-    def refuse(*args, **kwargs):
-        _lazy_init()
-
-    refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = "Needs a CUDA device: AssertionError."
-    return refuse
-
-
-for _name in (
+_NEED_A_DEVICE = (
     "init", "current_device", "current_stream", "default_stream", "synchronize", "get_device_name",
     "get_device_properties", "get_device_capability", "get_rng_state", "initial_seed", "ipc_collect", "mem_get_info",
     "set_per_process_memory_fraction", "get_per_process_memory_fraction", "cudart", "current_blas_handle",
@@ -141,8 +114,14 @@ for _name in (
     "reset_accumulated_memory_stats", "get_stream_from_external", "utilization", "memory_usage", "temperature",
     "power_draw", "clock_rate", "list_gpu_processes", "caching_allocator_alloc", "caching_allocator_delete",
     "make_graphed_callables", "_sleep",
-):  # fmt: skip
-    globals()[_name] = _needs_device(_name)
+)  # fmt: skip
+
+
+def _needing_a_device(names):
+    return refusing(names, lambda name: AssertionError("Torch not compiled with CUDA enabled"))
+
+
+globals().update(_needing_a_device(_NEED_A_DEVICE))
 
 
 def set_rng_state(new_state, device="cuda"):
@@ -154,11 +133,6 @@ def set_device(device):
     number = device if isinstance(device, int) else _C.device(device).index
     if number is None or number >= 0:
         _lazy_init()
-
-
-def is_current_stream_capturing():
-    """Whether a CUDA graph is being captured: False."""
-    return False
 
 
 class device:
@@ -182,12 +156,7 @@ class device_of(device):
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
-class _NoInstances:
-    def __new__(cls, *args, **kwargs):
-        raise RuntimeError(f"Tried to instantiate dummy base class {cls.__name__}")
-
-
-class Stream(_NoInstances):
+class Stream(NoInstances):
     """A queue of work on a device."""
 
 
@@ -195,19 +164,19 @@ class ExternalStream(Stream):
     """A queue that another library made."""
 
 
-class Event(_NoInstances):
+class Event(NoInstances):
     """A point in a queue."""
 
 
-class CUDAGraph(_NoInstances):
+class CUDAGraph(NoInstances):
     """Recorded work."""
 
 
-class MemPool(_NoInstances):
+class MemPool(NoInstances):
     """Memory apart."""
 
 
-class CUDAPluggableAllocator(_NoInstances):
+class CUDAPluggableAllocator(NoInstances):
     """An allocator of the program's."""
 
 

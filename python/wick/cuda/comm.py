@@ -1,7 +1,6 @@
 """torch.cuda.comm: copies between CUDA devices, which there are none of."""
 
-from . import _needs_device
+from . import _needing_a_device
 
-broadcast, broadcast_coalesced, reduce_add, reduce_add_coalesced, scatter, gather = map(
-    _needs_device, ("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced", "scatter", "gather")
-)
+_NAMES = ("broadcast", "broadcast_coalesced", "reduce_add", "reduce_add_coalesced", "scatter", "gather")
+globals().update(_needing_a_device(_NAMES))

@@ -1,6 +1,6 @@
 """torch.cuda.nccl: collective operations of CUDA devices, which there are none of."""
 
-from . import _needs_device
+from . import _needing_a_device
 
 
 def is_available(tensors):
@@ -8,6 +8,5 @@ def is_available(tensors):
     return False
 
 
-version, unique_id, all_reduce, reduce, broadcast, all_gather, reduce_scatter = map(
-    _needs_device, ("version", "unique_id", "all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")
-)
+_NAMES = ("version", "unique_id", "all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter")
+globals().update(_needing_a_device(_NAMES))

@@ -1,5 +1,5 @@
 """torch.cuda.profiler: the CUDA profiler's switch, which needs a device."""
 
-from . import _needs_device
+from . import _needing_a_device
 
-init, start, stop, profile = map(_needs_device, ("init", "start", "stop", "profile"))
+globals().update(_needing_a_device(("init", "start", "stop", "profile")))

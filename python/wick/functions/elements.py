@@ -4,7 +4,7 @@ Tests: tests/parity/test_functional_parity.py.
 """
 
 from .. import _C
-from .forms import wrapped_dim, written
+from .forms import refuse_complex, wrapped_dim, written
 from .rearranging import broadcast_tensors
 
 
@@ -19,11 +19,13 @@ def _euclid(a, b):
 
 def gcd(input, other, *, out=None):
     """The greatest common divisors."""
+    refuse_complex(input, "gcd_cpu")
     return written(_euclid(*broadcast_tensors(*_promoted(input, other))), out)
 
 
 def lcm(input, other, *, out=None):
     """The least common multiples."""
+    refuse_complex(input, "lcm_cpu")
     a, b = broadcast_tensors(*_promoted(input, other))
     divisor = _euclid(a, b)
     return written((a // divisor.masked_fill(divisor == 0, 1) * b).abs(), out)
@@ -43,7 +45,7 @@ def renorm(input, p, dim, maxnorm):
 
 def isreal(input):
     """Elements without an imaginary part: all of a real tensor."""
-    return _C.ones_like(input, dtype=_C.bool)
+    return input.imag == 0 if input.is_complex() else _C.ones_like(input, dtype=_C.bool)
 
 
 def positive(input):
@@ -53,16 +55,24 @@ def positive(input):
     return input
 
 
-def real(input):
-    """The real part: of a real tensor, itself."""
-    if input.is_complex():
-        from .._names import not_yet
-
-        raise NotImplementedError(not_yet("torch.real of complex tensors"))
-    return input
+def is_conj(input):
+    """False: conjugates are computed at once."""
+    return input.is_conj()
 
 
-conj = resolve_conj = resolve_neg = real
+def is_neg(input):
+    """False: negatives are computed at once."""
+    return input.is_neg()
+
+
+def resolve_conj(input):
+    """The tensor, which is no view of a conjugate."""
+    return input.resolve_conj()
+
+
+def resolve_neg(input):
+    """The tensor, which is no view of a negative."""
+    return input.resolve_neg()
 
 
 def masked_scatter(input, mask, source):

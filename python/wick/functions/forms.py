@@ -18,6 +18,13 @@ def wrapped_dim(dim, ndim):
     return dim % max(ndim, 1)
 
 
+def refuse_complex(input, kernel):
+    """PyTorch's error where a kernel takes no complex tensors."""
+    if input.is_complex():
+        kind = "ComplexFloat" if input.dtype == _C.complex64 else "ComplexDouble"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{kind}'")
+
+
 def written(result, out):
     """The result, or `out` with its values, resized where it has another shape."""
     if out is None:

@@ -7,7 +7,7 @@ import math
 
 from .. import _C
 from .._C import Tensor
-from .forms import named_pair, refuse_shared_memory, wrapped_dim, written_pair
+from .forms import named_pair, refuse_complex, refuse_shared_memory, wrapped_dim, written_pair
 
 
 def _flat_or(input, dim):
@@ -62,6 +62,7 @@ def nanmedian(input, dim=None, keepdim=False):
 
 def mode(input, dim=-1, keepdim=False):
     """The commonest element along a dim, the least of several, and the last place of it."""
+    refuse_complex(input, "mode_cpu")
     at = wrapped_dim(dim, input.dim())
     if not input.dim():
         return named_pair("mode", input.clone(), _C.zeros((), dtype=_C.int64))

@@ -67,7 +67,7 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         )
         freedom = freedom * 0
     apart = x - mean.unsqueeze(1)
-    product = apart @ (apart if weights is None else apart * weights).t()
+    product = apart @ (apart if weights is None else apart * weights).mH
     return (product / freedom).squeeze()
 
 
@@ -81,7 +81,10 @@ def corrcoef(input):
     if c.dim() == 0:
         return c / c
     deviation = c.diagonal().sqrt()
-    return (c / deviation.view(-1, 1) / deviation.view(1, -1)).clip(-1, 1)
+    ratio = c / deviation.view(-1, 1) / deviation.view(1, -1)
+    if ratio.is_complex():
+        return _C.complex(ratio.real.clip(-1, 1), ratio.imag.clip(-1, 1))
+    return ratio.clip(-1, 1)
 
 
 # ---- histograms ----

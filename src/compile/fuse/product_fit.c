@@ -179,7 +179,9 @@ static const wk__place *only_result(const wk__group *g, wk__is_wanted_fn *is_wan
 /* The argument of the product, an operand, that looks at the memory; -1: none. Of attention's it is the query. */
 static int operand_of(const wk__graph_node *product, wk__memory memory) {
   for (int i = 0; i < (wk__is_attention(product->op) ? 1 : 2); i++)
-    if (product->args[i].tag == WK_VALUE_TENSOR && wk__memory_of(product->args[i].node) == memory) return i;
+    if (product->args[i].tag == WK_VALUE_TENSOR && wk__memory_of(product->args[i].node) == memory &&
+        !wk_dtype_is_complex((wk_dtype)product->args[i].node->value->dtype))
+      return i;
   return -1;
 }
 

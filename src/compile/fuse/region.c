@@ -79,6 +79,21 @@ static bool is_candidate(const wk__graph_node *node) {
   return true;
 }
 
+/* Not the parts of complex elements, nor real ones as parts: places count elements of the memory that was made. */
+static bool looks_at_own_elements(const wk__graph_node *node) {
+  const wk_tensor *made = wk__memory_of(node)->value;
+  return !made || !node->value || made->dtype == node->value->dtype;
+}
+static bool has_own_elements(const wk__graph_node *node) {
+  for (int i = 0; i < node->op->schema.parameter_count; i++) {
+    const wk__graph_arg *a = &node->args[i];
+    if (a->tag == WK_VALUE_TENSOR && !looks_at_own_elements(a->node)) return false;
+    for (uint32_t k = 0; a->tag == WK_VALUE_TENSORS && k < a->count; k++)
+      if (a->nodes[k] && !looks_at_own_elements(a->nodes[k])) return false;
+  }
+  return true;
+}
+
 /* Numbers of the graph's inputs come at launch, and so do integers that a double cannot hold. */
 static void choose_given(const wk__graph_node *node, bool *is_given) {
   for (int i = 0; i < node->op->schema.parameter_count; i++) {
@@ -299,7 +314,7 @@ static wk_status lower_to_region(const wk__graph_node *node, wk__call *call, wk_
   int64_t guards = wk__shape_env_guard_count(env);
   wk_status status = wk__lower_call(call, is_given, &lowered);
   bool for_all_sizes = wk__shape_env_guard_count(env) == guards; /* else the body assumes something of this one */
-  if (status == WK_OK && lowered.nest_count == 1 && for_all_sizes) {
+  if (status == WK_OK && lowered.nest_count == 1 && for_all_sizes && !lowered.pairs) {
     maker m = {.node = node, .nest = lowered.nests[0], .lowered = &lowered};
     bind_memories(&m, call);
     status = make_region(&m, out);
@@ -409,6 +424,7 @@ wk_status wk__region_create(const wk__graph_node *node, wk__region **out) {
   wk_value args[WK__MAX_ARGS];
   wk__spec specs[WK__MAX_RESULTS];
   *out = NULL;
+  if (node->kind == WK__GRAPH_CALL && !has_own_elements(node)) return WK_OK;
   if (is_cat_of_equal_parts(node)) return create_cat(node, out);
   if (!is_candidate(node) || !wk__node_args(node, args)) return WK_OK;
   wk__call call = {.op = body_of(node->op), .args = args, .specs = specs, .compute_dtype = WK_DTYPE_NONE};

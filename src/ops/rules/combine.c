@@ -193,7 +193,7 @@ wk_status wk__compose_inner(wk__call *c) {
 wk_status wk__compose_vdot(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, wk_dot(tensor_at(c, 0), tensor_at(c, 1)));
+  return finish(c, &scope, wk_dot(wk__conj(tensor_at(c, 0)), tensor_at(c, 1)));
 }
 
 /* (a0, 1, a1, 1) (1, b0, 1, b1), its pairs of dims joined */
@@ -280,8 +280,13 @@ wk_status wk__compose_std_mean_dim(wk__call *c) {
 }
 wk_status wk__compose_std_mean_all(wk__call *c) { return moments(c, NONE, correction_of(c, 1), false, true); }
 
+static wk_status refuse_complex_nans(const wk__call *c) {
+  if (!wk_dtype_is_complex((wk_dtype)c->args[0].tensor->dtype)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "nansum on CPU does not support complex inputs");
+}
 wk_status wk__compose_nansum(wk__call *c) {
   WK__ARGS(nansum);
+  WK_TRY(refuse_complex_nans(c));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *t = tensor_at(c, 0), *clean = wk_where_ScalarSelf(wk_isnan(t), wk__v_int(0), t);
@@ -296,6 +301,7 @@ wk_status wk__compose_nanmean(wk__call *c) {
   if (!wk_dtype_is_floating(given) && !wk_dtype_is_complex(given))
     return wk_fail(WK_RUNTIME_ERROR, "nanmean(): expected input to have floating point or complex dtype but got %s",
                    wk__dtype_legacy(given));
+  WK_TRY(refuse_complex_nans(c));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *t = tensor_at(c, 0), *wrong = wk_isnan(t), *clean = wk_where_ScalarSelf(wrong, wk__v_int(0), t);

@@ -37,6 +37,7 @@ wk_status wk__meta_create(wk__call *c) {
 }
 
 static wk_dtype dtype_of_number(const wk_value *v) {
+  if (v->tag == WK_VALUE_COMPLEX) return wk__default_dtype() == WK_FLOAT64 ? WK_COMPLEX128 : WK_COMPLEX64;
   return v->tag == WK_VALUE_BOOL ? WK_BOOL : wk__value_is_integer(v) ? WK_INT64 : wk__default_dtype();
 }
 /* On a device without memory nothing is converted. */
@@ -183,7 +184,12 @@ wk_status wk__routine_empty(wk__call *c) {
 wk_status wk__routine_zeros(wk__call *c) { return wk__fill_bytes(c->outputs[0], 0); }
 
 wk_status wk__routine_scalar_tensor(wk__call *c) {
-  return wk__write_element(c->outputs[0], wk__value_scalar(&c->args[WK__ARG(scalar_tensor, s)]));
+  const wk_value *s = &c->args[WK__ARG(scalar_tensor, s)];
+  wk_tensor *out = c->outputs[0];
+  if (s->tag != WK_VALUE_COMPLEX) return wk__write_element(out, wk__value_scalar(s));
+  float small[] = {(float)s->numbers[0], (float)s->numbers[1]};
+  bool wide = out->dtype == WK_COMPLEX128;
+  return wk__write_from_host(out, wide ? (const void *)s->numbers : small, (int64_t)wk__itemsize(out));
 }
 
 /* The same number in every element of the result. */

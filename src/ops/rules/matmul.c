@@ -2,6 +2,8 @@
  * operands are never copied; matmul folds dims into them. Types that the GEMM does not know are converted: small floats
  * are multiplied in f32, integers in f64 where that is exact and by a plain loop where it may not be.
  * Tests: tests/ops/, tests/c/test_gemm.c, tests/python/test_matmul.py. */
+#include <math.h>
+
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "ops/rules/product.h"
@@ -38,8 +40,8 @@ wk_status wk__meta_mm(wk__call *c) {
 }
 wk_status wk__vjp_mm(wk__vjp *v) {
   WK__ARGS(mm);
-  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, wk_mm(G, wk_t(ARG(A_mat2)))));
-  if (wk__needs(v, A_mat2)) WK_TRY(wk__vjp_set(v, A_mat2, wk_mm(wk_t(ARG(A_self)), G)));
+  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, wk_mm(G, wk__conj(wk_t(ARG(A_mat2))))));
+  if (wk__needs(v, A_mat2)) WK_TRY(wk__vjp_set(v, A_mat2, wk_mm(wk__conj(wk_t(ARG(A_self))), G)));
   return WK_OK;
 }
 
@@ -60,8 +62,8 @@ wk_status wk__meta_bmm(wk__call *c) {
 }
 wk_status wk__vjp_bmm(wk__vjp *v) {
   WK__ARGS(bmm);
-  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, wk_bmm(G, wk_transpose_int(ARG(A_mat2), 1, 2))));
-  if (wk__needs(v, A_mat2)) WK_TRY(wk__vjp_set(v, A_mat2, wk_bmm(wk_transpose_int(ARG(A_self), 1, 2), G)));
+  if (wk__needs(v, A_self)) WK_TRY(wk__vjp_set(v, A_self, wk_bmm(G, wk__conj(wk_transpose_int(ARG(A_mat2), 1, 2)))));
+  if (wk__needs(v, A_mat2)) WK_TRY(wk__vjp_set(v, A_mat2, wk_bmm(wk__conj(wk_transpose_int(ARG(A_self), 1, 2)), G)));
   return WK_OK;
 }
 
@@ -87,17 +89,30 @@ wk_status wk__meta_addmm(wk__call *c) {
   WK_TRY(wk__check_factor(&c->args[A_beta], (wk_dtype)a->dtype));
   return wk__check_factor(&c->args[A_alpha], (wk_dtype)a->dtype);
 }
-static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
+static double number(const wk_value *v) {
+  if (v->tag == WK_VALUE_COMPLEX) return hypot(v->numbers[0], v->numbers[1]);
+  return wk__scalar_double(wk__value_scalar(v));
+}
 
 static wk_tensor *scaled(wk_tensor *t, const wk_value *factor) {
-  return number(factor) == 1 ? t : wk_mul_Scalar(t, *factor);
+  bool one = factor->tag != WK_VALUE_COMPLEX && number(factor) == 1;
+  return one ? t : wk_mul_Scalar(t, *factor);
+}
+/* A gradient times the conjugate of a factor. */
+static wk_tensor *scaled_back(wk_tensor *t, const wk_value *factor) {
+  double parts[] = {wk__value_part(factor, 0), -wk__value_part(factor, 1)};
+  wk_value conjugate = {.tag = WK_VALUE_COMPLEX, .numbers = parts};
+  return scaled(t, factor->tag == WK_VALUE_COMPLEX ? &conjugate : factor);
 }
 wk_status wk__vjp_addmm(wk__vjp *v) {
   WK__ARGS(addmm);
   if (wk__needs(v, A_self))
-    WK_TRY(wk__vjp_set(v, A_self, wk_sum_to_size(scaled(G, &v->args[A_beta]), ARG(A_self)->sizes, ARG(A_self)->ndim)));
-  if (wk__needs(v, A_mat1)) WK_TRY(wk__vjp_set(v, A_mat1, scaled(wk_mm(G, wk_t(ARG(A_mat2))), &v->args[A_alpha])));
-  if (wk__needs(v, A_mat2)) WK_TRY(wk__vjp_set(v, A_mat2, scaled(wk_mm(wk_t(ARG(A_mat1)), G), &v->args[A_alpha])));
+    WK_TRY(wk__vjp_set(v, A_self,
+                       wk_sum_to_size(scaled_back(G, &v->args[A_beta]), ARG(A_self)->sizes, ARG(A_self)->ndim)));
+  if (wk__needs(v, A_mat1))
+    WK_TRY(wk__vjp_set(v, A_mat1, scaled_back(wk_mm(G, wk__conj(wk_t(ARG(A_mat2)))), &v->args[A_alpha])));
+  if (wk__needs(v, A_mat2))
+    WK_TRY(wk__vjp_set(v, A_mat2, scaled_back(wk_mm(wk__conj(wk_t(ARG(A_mat1))), G), &v->args[A_alpha])));
   return WK_OK;
 }
 
@@ -151,8 +166,9 @@ static wk_tensor *input_gradient(wk_tensor *g, wk_tensor *weight) {
 wk_status wk__vjp_linear(wk__vjp *v) {
   WK__ARGS(linear);
   wk_int rows_dim = wk_int_of(0);
-  if (wk__needs(v, A_input)) WK_TRY(wk__vjp_set(v, A_input, input_gradient(G, ARG(A_weight))));
-  if (wk__needs(v, A_weight)) WK_TRY(wk__vjp_set(v, A_weight, wk_mm(wk_t(as_rows(G)), as_rows(ARG(A_input)))));
+  if (wk__needs(v, A_input)) WK_TRY(wk__vjp_set(v, A_input, input_gradient(G, wk__conj(ARG(A_weight)))));
+  if (wk__needs(v, A_weight))
+    WK_TRY(wk__vjp_set(v, A_weight, wk_mm(wk_t(as_rows(G)), wk__conj(as_rows(ARG(A_input))))));
   if (wk__needs(v, A_bias))
     WK_TRY(wk__vjp_set(v, A_bias, wk_sum_dim_IntList(as_rows(G), &rows_dim, 1, false, WK_DTYPE_NONE)));
   return WK_OK;
@@ -258,11 +274,14 @@ wk_status wk__compose_baddbmm(wk__call *c) {
 wk_status wk__vjp_baddbmm(wk__vjp *v) {
   WK__ARGS(baddbmm);
   if (wk__needs(v, A_self))
-    WK_TRY(wk__vjp_set(v, A_self, wk_sum_to_size(scaled(G, &v->args[A_beta]), ARG(A_self)->sizes, ARG(A_self)->ndim)));
+    WK_TRY(wk__vjp_set(v, A_self,
+                       wk_sum_to_size(scaled_back(G, &v->args[A_beta]), ARG(A_self)->sizes, ARG(A_self)->ndim)));
   if (wk__needs(v, A_batch1))
-    WK_TRY(wk__vjp_set(v, A_batch1, scaled(wk_bmm(G, wk_transpose_int(ARG(A_batch2), 1, 2)), &v->args[A_alpha])));
+    WK_TRY(wk__vjp_set(v, A_batch1,
+                       scaled_back(wk_bmm(G, wk__conj(wk_transpose_int(ARG(A_batch2), 1, 2))), &v->args[A_alpha])));
   if (wk__needs(v, A_batch2))
-    WK_TRY(wk__vjp_set(v, A_batch2, scaled(wk_bmm(wk_transpose_int(ARG(A_batch1), 1, 2), G), &v->args[A_alpha])));
+    WK_TRY(wk__vjp_set(v, A_batch2,
+                       scaled_back(wk_bmm(wk__conj(wk_transpose_int(ARG(A_batch1), 1, 2)), G), &v->args[A_alpha])));
   return WK_OK;
 }
 

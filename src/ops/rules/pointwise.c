@@ -22,6 +22,21 @@ static wk__var constant(wk__lower *l, double value) { return wk__k_constant(l->h
 static wk_tensor *times(wk_tensor *t, const wk_value *factor) {
   return factor->tag == WK_VALUE_TENSOR ? wk_mul(t, factor->tensor) : wk_mul_Scalar(t, *factor);
 }
+/* The conjugate of an argument, which derivatives of complex operators multiply with; of what is real itself. */
+typedef struct conjugate {
+  double parts[2];
+  wk_value value;
+} conjugate;
+static const wk_value *conjugate_of(const wk_value *v, conjugate *space) {
+  space->value = *v;
+  if (v->tag == WK_VALUE_TENSOR) space->value = wk__v_tensor(wk__conj(v->tensor));
+  if (v->tag == WK_VALUE_COMPLEX) {
+    space->parts[0] = v->numbers[0];
+    space->parts[1] = -v->numbers[1];
+    space->value.numbers = space->parts;
+  }
+  return &space->value;
+}
 /* Whether a number is exactly one. A number input of the graph being captured is not: it may be another in the next
  * call. */
 static bool is_one(const wk_value *v) {
@@ -95,7 +110,7 @@ void wk__lower_fill(wk__lower *l) { wk__out(l, 0, wk__in(l, WK__ARG(fill_Scalar,
 
 wk_status wk__vjp_neg(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(neg, self), wk_neg(G)); }
 wk_status wk__vjp_abs(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(abs, self), wk_mul(G, wk_sign(ARG(WK__ARG(abs, self)))));
+  return wk__vjp_set(v, WK__ARG(abs, self), wk_mul(G, wk_sgn(ARG(WK__ARG(abs, self)))));
 }
 wk_status wk__vjp_zero(wk__vjp *v) { return wk__vjp_set(v, 0, wk_zero(G)); }
 /* PyTorch records these and refuses only when a gradient arrives. */
@@ -110,29 +125,31 @@ wk_status wk__vjp_fill(wk__vjp *v) {
 }
 /* d sqrt = g / (2 y);  d rsqrt = -g y^3 / 2;  d (1/x) = -g y^2 */
 wk_status wk__vjp_sqrt(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(sqrt, self), wk_div(G, wk_mul_Scalar(RESULT, NUMBER(2))));
+  return wk__vjp_set(v, WK__ARG(sqrt, self), wk_div(G, wk_mul_Scalar(wk__conj(RESULT), NUMBER(2))));
 }
 wk_status wk__vjp_rsqrt(wk__vjp *v) {
   return wk__vjp_set(v, WK__ARG(rsqrt, self),
-                     wk_mul(wk_mul_Scalar(G, NUMBER(-0.5)), wk_pow_Tensor_Scalar(RESULT, wk__v_int(3))));
+                     wk_mul(wk_mul_Scalar(G, NUMBER(-0.5)), wk__conj(wk_pow_Tensor_Scalar(RESULT, wk__v_int(3)))));
 }
 wk_status wk__vjp_reciprocal(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(reciprocal, self), wk_mul(wk_neg(G), wk_mul(RESULT, RESULT)));
+  return wk__vjp_set(v, WK__ARG(reciprocal, self), wk_mul(wk_neg(G), wk__conj(wk_mul(RESULT, RESULT))));
 }
-wk_status wk__vjp_exp(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(exp, self), wk_mul(G, RESULT)); }
+wk_status wk__vjp_exp(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(exp, self), wk_mul(G, wk__conj(RESULT))); }
 wk_status wk__vjp_expm1(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(expm1, self), wk_mul(G, wk_add_Scalar(RESULT, wk__v_int(1), wk__v_int(1))));
+  return wk__vjp_set(v, WK__ARG(expm1, self), wk_mul(G, wk__conj(wk_add_Scalar(RESULT, wk__v_int(1), wk__v_int(1)))));
 }
-wk_status wk__vjp_log(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(log, self), wk_div(G, ARG(WK__ARG(log, self)))); }
+wk_status wk__vjp_log(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(log, self), wk_div(G, wk__conj(ARG(WK__ARG(log, self)))));
+}
 wk_status wk__vjp_log1p(wk__vjp *v) {
   return wk__vjp_set(v, WK__ARG(log1p, self),
-                     wk_div(G, wk_add_Scalar(ARG(WK__ARG(log1p, self)), wk__v_int(1), wk__v_int(1))));
+                     wk_div(G, wk__conj(wk_add_Scalar(ARG(WK__ARG(log1p, self)), wk__v_int(1), wk__v_int(1)))));
 }
 wk_status wk__vjp_sin(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(sin, self), wk_mul(G, wk_cos(ARG(WK__ARG(sin, self)))));
+  return wk__vjp_set(v, WK__ARG(sin, self), wk_mul(G, wk__conj(wk_cos(ARG(WK__ARG(sin, self))))));
 }
 wk_status wk__vjp_cos(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(cos, self), wk_mul(G, wk_neg(wk_sin(ARG(WK__ARG(cos, self))))));
+  return wk__vjp_set(v, WK__ARG(cos, self), wk_mul(G, wk_neg(wk__conj(wk_sin(ARG(WK__ARG(cos, self)))))));
 }
 /* d erf = g 2 / sqrt(pi) exp(-x^2) */
 wk_status wk__vjp_erf(wk__vjp *v) {
@@ -147,12 +164,14 @@ void wk__lower_tanh_backward(wk__lower *l) {
   wk__var g = wk__in(l, WK__ARG(tanh_backward, grad_output)), y = wk__in(l, WK__ARG(tanh_backward, output));
   wk__out(l, 0, wk__k_mul(l->h, g, wk__k_sub(l->h, constant(l, 1), wk__k_mul(l->h, y, y))));
 }
-wk_status wk__vjp_tanh(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(tanh, self), wk_tanh_backward(G, RESULT)); }
+wk_status wk__vjp_tanh(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(tanh, self), wk_tanh_backward(G, wk__conj(RESULT)));
+}
 /* z = gy (1 - y^2): by gy it is the same map, by y it is -2 y gy g. */
 wk_status wk__vjp_tanh_backward(wk__vjp *v) {
   WK__ARGS(tanh_backward);
-  GIVE(A_grad_output, wk_tanh_backward(G, ARG(A_output)));
-  GIVE(A_output, wk_mul(wk_mul_Scalar(wk_mul(G, ARG(A_grad_output)), NUMBER(-2)), ARG(A_output)));
+  GIVE(A_grad_output, wk_tanh_backward(G, wk__conj(ARG(A_output))));
+  GIVE(A_output, wk_mul(wk_mul_Scalar(wk_mul(G, wk__conj(ARG(A_grad_output))), NUMBER(-2)), wk__conj(ARG(A_output))));
   return WK_OK;
 }
 
@@ -160,13 +179,16 @@ void wk__lower_sigmoid_backward(wk__lower *l) {
   wk__var g = wk__in(l, WK__ARG(sigmoid_backward, grad_output)), y = wk__in(l, WK__ARG(sigmoid_backward, output));
   wk__out(l, 0, wk__k_mul(l->h, g, wk__k_mul(l->h, wk__k_sub(l->h, constant(l, 1), y), y)));
 }
-wk_status wk__vjp_sigmoid(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(sigmoid, self), wk_sigmoid_backward(G, RESULT)); }
+wk_status wk__vjp_sigmoid(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(sigmoid, self), wk_sigmoid_backward(G, wk__conj(RESULT)));
+}
 /* z = gy (1 - y) y: by y it is gy (1 - 2 y) g. */
 wk_status wk__vjp_sigmoid_backward(wk__vjp *v) {
   WK__ARGS(sigmoid_backward);
-  GIVE(A_grad_output, wk_sigmoid_backward(G, ARG(A_output)));
-  GIVE(A_output, wk_mul(wk_mul(G, ARG(A_grad_output)),
-                        wk_rsub_Scalar(wk_mul_Scalar(ARG(A_output), NUMBER(2)), wk__v_int(1), wk__v_int(1))));
+  wk_tensor *y = wk__conj(ARG(A_output));
+  GIVE(A_grad_output, wk_sigmoid_backward(G, y));
+  GIVE(A_output, wk_mul(wk_mul(G, wk__conj(ARG(A_grad_output))),
+                        wk_rsub_Scalar(wk_mul_Scalar(y, NUMBER(2)), wk__v_int(1), wk__v_int(1))));
   return WK_OK;
 }
 
@@ -279,7 +301,7 @@ wk_status wk__vjp_silu(wk__vjp *v) {
   wk_value one = wk__v_int(1);
   wk_tensor *s = wk_sigmoid(ARG(A_self));
   wk_tensor *slope = wk_mul(s, wk_add_Scalar(wk_mul(ARG(A_self), wk_rsub_Scalar(s, one, one)), one, one));
-  return wk__vjp_set(v, A_self, wk_mul(G, slope));
+  return wk__vjp_set(v, A_self, wk_mul(G, wk__conj(slope)));
 }
 
 /* log(1 + exp(beta x)) / beta; linear above the threshold */
@@ -314,7 +336,10 @@ void wk__lower_rsub(wk__lower *l) {
   wk__out(l, 0, wk__k_sub(l->h, wk__in(l, WK__ARG(rsub_Scalar, other)), scaled_other(l, 0, 2)));
 }
 
-static wk_tensor *by_alpha(wk_tensor *g, const wk_value *alpha) { return is_one(alpha) ? g : wk_mul_Scalar(g, *alpha); }
+static wk_tensor *by_alpha(wk_tensor *g, const wk_value *alpha) {
+  conjugate space;
+  return is_one(alpha) ? g : wk_mul_Scalar(g, *conjugate_of(alpha, &space));
+}
 wk_status wk__vjp_add(wk__vjp *v) {
   GIVE(0, G);
   GIVE(WK__ARG(add_Scalar, other), by_alpha(G, &v->args[WK__ARG(add_Scalar, alpha)]));
@@ -361,7 +386,7 @@ static wk_status check_tolerance(const wk__call *c, int i) {
 static wk_tensor *within(wk_tensor *x, wk_tensor *y, wk_value rtol, wk_value atol) {
   wk_dtype common = wk__default_dtype();
   if (x->dtype == WK_BOOL) x = wk__to_copy(x, common, (wk_value){0});
-  if (!wk_dtype_is_floating((wk_dtype)y->dtype)) y = wk__to_copy(y, common, (wk_value){0});
+  if (wk_dtype_is_integral((wk_dtype)y->dtype, true)) y = wk__to_copy(y, common, (wk_value){0});
   if (!x || !y) return NULL;
   wk_tensor *distance = wk_abs(wk_sub(x, y, wk__v_int(1)));
   wk_tensor *allowed = wk_add_Scalar(wk_abs(wk_mul_Scalar(y, rtol)), atol, wk__v_int(1));
@@ -377,7 +402,7 @@ wk_status wk__compose_isclose(wk__call *c) {
   WK_TRY(check_tolerance(c, 3));
   bool exact = wk__scalar_double(wk__value_scalar(&c->args[A_rtol])) == 0 &&
                wk__scalar_double(wk__value_scalar(&c->args[A_atol])) == 0;
-  bool nan = wk__arg_bool(c, A_equal_nan) && wk_dtype_is_floating((wk_dtype)x->dtype);
+  bool nan = wk__arg_bool(c, A_equal_nan) && !wk_dtype_is_integral((wk_dtype)x->dtype, true);
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *close = wk_eq(x, y);
@@ -394,8 +419,9 @@ void wk__lower_logical_or(wk__lower *l) { wk__out(l, 0, wk__k_bit_or(l->h, truth
 void wk__lower_logical_xor(wk__lower *l) { wk__out(l, 0, wk__k_bit_xor(l->h, truth(l, 0), truth(l, 1))); }
 
 wk_status wk__vjp_mul(wk__vjp *v) {
-  GIVE(0, times(G, &v->args[WK__ARG(mul_Scalar, other)]));
-  GIVE(WK__ARG(mul_Scalar, other), wk_mul(G, ARG(0)));
+  conjugate space;
+  GIVE(0, times(G, conjugate_of(&v->args[WK__ARG(mul_Scalar, other)], &space)));
+  GIVE(WK__ARG(mul_Scalar, other), wk_mul(G, wk__conj(ARG(0))));
   return WK_OK;
 }
 
@@ -405,8 +431,9 @@ static wk_tensor *divided(wk_tensor *t, const wk_value *by) {
 /* by b: -g a / b^2 */
 wk_status wk__vjp_div(wk__vjp *v) {
   WK__ARGS(div_Scalar);
-  GIVE(0, divided(G, &v->args[A_other]));
-  GIVE(A_other, wk_mul(wk_neg(G), wk_div(wk_div(ARG(0), ARG(A_other)), ARG(A_other))));
+  conjugate space;
+  GIVE(0, divided(G, conjugate_of(&v->args[A_other], &space)));
+  GIVE(A_other, wk_mul(wk_neg(G), wk__conj(wk_div(wk_div(ARG(0), ARG(A_other)), ARG(A_other)))));
   return WK_OK;
 }
 
@@ -493,22 +520,40 @@ wk_status wk__vjp_pow(wk__vjp *v) {
     double e = exponent_of(&v->args[A_exponent]);
     if (e == 0) return wk__vjp_set(v, 0, wk_zero(G));
     wk_tensor *power = e == 2 ? ARG(0) : wk_pow_Tensor_Scalar(ARG(0), NUMBER(e - 1));
-    return wk__vjp_set(v, 0, wk_mul(G, wk_mul_Scalar(power, NUMBER(e))));
+    return wk__vjp_set(v, 0, wk_mul(G, wk__conj(wk_mul_Scalar(power, NUMBER(e)))));
+  }
+  if (v->args[A_exponent].tag == WK_VALUE_COMPLEX) {
+    const double *e = v->args[A_exponent].numbers;
+    wk_value less_one = {.tag = WK_VALUE_COMPLEX, .numbers = (double[]){e[0] - 1, e[1]}};
+    wk_tensor *slope = wk_mul_Scalar(wk_pow_Tensor_Scalar(ARG(0), less_one), v->args[A_exponent]);
+    return wk__vjp_set(v, 0, wk_mul(G, wk__conj(slope)));
   }
   wk_value one = wk__v_int(1), zero = wk__v_int(0);
   if (wk__needs(v, 0)) {
     wk_tensor *slope = wk_mul(ARG(A_exponent), wk_pow_Tensor_Tensor(ARG(0), wk_sub_Scalar(ARG(A_exponent), one, one)));
-    GIVE(0, wk_mul(G, wk_where_ScalarSelf(wk_eq_Scalar(ARG(A_exponent), zero), zero, slope)));
+    GIVE(0, wk_mul(G, wk__conj(wk_where_ScalarSelf(wk_eq_Scalar(ARG(A_exponent), zero), zero, slope))));
   }
   if (wk__needs(v, A_exponent)) {
-    wk_tensor *flat = wk_logical_and(wk_eq_Scalar(ARG(0), zero), wk_ge_Scalar(ARG(A_exponent), zero));
-    GIVE(A_exponent, wk_mul(G, wk_where_ScalarSelf(flat, zero, wk_mul(RESULT, wk_log(ARG(0))))));
+    wk_tensor *flat = wk_logical_and(wk_eq_Scalar(ARG(0), zero), wk_ge_Scalar(wk_real(ARG(A_exponent)), zero));
+    GIVE(A_exponent, wk_mul(G, wk__conj(wk_where_ScalarSelf(flat, zero, wk_mul(RESULT, wk_log(ARG(0)))))));
   }
   return WK_OK;
 }
 /* base^x: g y log base */
 /* g y log(base); at 0 the derivative is 0 where the power is, and minus infinity where it is infinite. */
+static wk_status vjp_pow_complex(wk__vjp *v) {
+  WK__ARGS(pow_Scalar);
+  wk_dtype dtype = (wk_dtype)RESULT->dtype;
+  wk_value base = v->args[A_self];
+  if (wk__value_part(&base, 0) == 0 && wk__value_part(&base, 1) == 0) {
+    wk_tensor *flat = wk_isfinite(RESULT);
+    return wk__vjp_set(v, A_exponent, wk_mul(G, wk__conj(wk_where_ScalarSelf(flat, wk__v_int(0), RESULT))));
+  }
+  wk_tensor *slope = wk_mul(RESULT, wk_log(wk_scalar_tensor(base, dtype, (wk_value){0})));
+  return wk__vjp_set(v, A_exponent, wk_mul(G, wk__conj(slope)));
+}
 wk_status wk__vjp_pow_scalar(wk__vjp *v) {
+  if (wk_dtype_is_complex((wk_dtype)RESULT->dtype)) return vjp_pow_complex(v);
   double base = exponent_of(&v->args[WK__ARG(pow_Scalar, self)]);
   wk_tensor *slope = wk_mul(G, RESULT);
   if (base != 0) return wk__vjp_set(v, WK__ARG(pow_Scalar, exponent), wk_mul_Scalar(slope, NUMBER(log(base))));
@@ -567,6 +612,7 @@ wk_status wk__vjp_masked_fill(wk__vjp *v) {
 /* where(condition, 1, 2.0): the numbers' common dtype. */
 static wk_tensor *number_tensor(const wk_value *v) {
   wk_dtype dtype = v->tag == WK_VALUE_BOOL ? WK_BOOL : wk__value_is_integer(v) ? WK_INT64 : wk__default_dtype();
+  if (v->tag == WK_VALUE_COMPLEX) dtype = wk__complex_dtype(dtype);
   return wk_scalar_tensor(*v, dtype, (wk_value){0});
 }
 wk_status wk__compose_where_numbers(wk__call *c) {
@@ -645,8 +691,10 @@ void wk__lower_addcmul(wk__lower *l) {
 wk_status wk__vjp_addcmul(wk__vjp *v) {
   WK__ARGS(addcmul);
   GIVE(A_self, G);
-  GIVE(A_tensor1, wk_mul_Scalar(wk_mul(G, ARG(A_tensor2)), v->args[A_value]));
-  GIVE(A_tensor2, wk_mul_Scalar(wk_mul(G, ARG(A_tensor1)), v->args[A_value]));
+  conjugate space;
+  wk_value value = *conjugate_of(&v->args[A_value], &space);
+  GIVE(A_tensor1, wk_mul_Scalar(wk_mul(G, wk__conj(ARG(A_tensor2))), value));
+  GIVE(A_tensor2, wk_mul_Scalar(wk_mul(G, wk__conj(ARG(A_tensor1))), value));
   return WK_OK;
 }
 void wk__lower_addcdiv(wk__lower *l) {
@@ -657,9 +705,11 @@ void wk__lower_addcdiv(wk__lower *l) {
 wk_status wk__vjp_addcdiv(wk__vjp *v) {
   WK__ARGS(addcdiv);
   GIVE(A_self, G);
-  GIVE(A_tensor1, wk_mul_Scalar(wk_div(G, ARG(A_tensor2)), v->args[A_value]));
-  GIVE(A_tensor2, wk_neg(wk_mul_Scalar(wk_div(wk_div(wk_mul(G, ARG(A_tensor1)), ARG(A_tensor2)), ARG(A_tensor2)),
-                                       v->args[A_value])));
+  conjugate space;
+  wk_value value = *conjugate_of(&v->args[A_value], &space);
+  wk_tensor *below = wk__conj(ARG(A_tensor2));
+  GIVE(A_tensor1, wk_mul_Scalar(wk_div(G, below), value));
+  GIVE(A_tensor2, wk_neg(wk_mul_Scalar(wk_div(wk_div(wk_mul(G, wk__conj(ARG(A_tensor1))), below), below), value)));
   return WK_OK;
 }
 
@@ -674,14 +724,18 @@ void wk__lower_lerp(wk__lower *l) {
 wk_status wk__vjp_lerp_tensor(wk__vjp *v) {
   WK__ARGS(lerp_Tensor);
   wk_value one = wk__v_int(1);
-  GIVE(A_self, wk_mul(G, wk_rsub_Scalar(ARG(A_weight), one, one)));
-  GIVE(A_end, wk_mul(G, ARG(A_weight)));
-  GIVE(A_weight, wk_mul(G, wk_sub(ARG(A_end), ARG(A_self), one)));
+  GIVE(A_self, wk_mul(G, wk__conj(wk_rsub_Scalar(ARG(A_weight), one, one))));
+  GIVE(A_end, wk_mul(G, wk__conj(ARG(A_weight))));
+  GIVE(A_weight, wk_mul(G, wk__conj(wk_sub(ARG(A_end), ARG(A_self), one))));
   return WK_OK;
 }
 wk_status wk__vjp_lerp(wk__vjp *v) {
   WK__ARGS(lerp_Scalar);
-  GIVE(A_self, wk_mul_Scalar(G, NUMBER(1 - exponent_of(&v->args[A_weight]))));
-  GIVE(A_end, wk_mul_Scalar(G, v->args[A_weight]));
+  conjugate space;
+  wk_value weight = *conjugate_of(&v->args[A_weight], &space), rest = NUMBER(1 - wk__value_part(&weight, 0));
+  double parts[] = {rest.number, -wk__value_part(&weight, 1)};
+  if (weight.tag == WK_VALUE_COMPLEX) rest = (wk_value){.tag = WK_VALUE_COMPLEX, .numbers = parts};
+  GIVE(A_self, wk_mul_Scalar(G, rest));
+  GIVE(A_end, wk_mul_Scalar(G, weight));
   return WK_OK;
 }

@@ -118,10 +118,13 @@ wk_status wk__meta_linspace(wk__call *c) {
   if (wk_int_lt(c->args[A_steps].integer, wk_int_of(0)))
     return wk_fail(WK_RUNTIME_ERROR, "number of steps must be non-negative");
   bool several = wk_int_gt(c->args[A_steps].integer, wk_int_of(1));
-  if (wk_dtype_is_complex(dtype) || (dtype == WK_BOOL && several))
+  if (c->args[A_start].tag == WK_VALUE_COMPLEX || c->args[A_end].tag == WK_VALUE_COMPLEX)
+    dtype = wk__arg_dtype(c, A_dtype, wk__complex_dtype(dtype));
+  if (dtype == WK_BOOL && several)
     return wk_fail(WK_NOT_IMPLEMENTED, "\"linspace_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
   wk__spec_contiguous(&c->specs[0], dtype, wk__arg_device(c, A_device, WK__CPU_DEVICE), 1, &c->args[A_steps].integer);
-  c->compute_dtype = (uint8_t)(wk_dtype_is_floating(dtype) ? dtype : WK_FLOAT64);
+  bool parts = wk_dtype_is_floating(dtype) || wk_dtype_is_complex(dtype);
+  c->compute_dtype = (uint8_t)(parts ? dtype : WK_FLOAT64);
   if (wk_dtype_is_floating(dtype)) return WK_OK;
   WK_TRY(wk__check_number(&c->args[A_start], dtype));
   return wk__check_number(&c->args[A_end], dtype);

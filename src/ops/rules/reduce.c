@@ -61,13 +61,13 @@ static void check_freedom(const wk__call *c) {
 wk_status wk__meta_mean(wk__call *c) {
   bool is_var = c->op == WK__OP(var_correction);
   wk_dtype own = (wk_dtype)c->args[0].tensor->dtype, dtype = is_var ? own : wk__arg_dtype(c, 3, own);
-  if (!wk_dtype_is_floating(dtype))
+  if (!wk_dtype_is_floating(dtype) && !wk_dtype_is_complex(dtype))
     return is_var ? wk_fail(WK_RUNTIME_ERROR, "std and var only support floating point and complex dtypes")
                   : wk_fail(WK_RUNTIME_ERROR,
                             "mean(): could not infer output dtype. %s dtype must be either a floating point or complex "
                             "dtype. Got: %s",
                             wk__arg_is_none(c, 3) ? "Input" : "Optional", wk__dtype_legacy(dtype));
-  WK_TRY(reduced(c, 1, true, wk__arg_bool(c, is_var ? 3 : 2), dtype));
+  WK_TRY(reduced(c, 1, true, wk__arg_bool(c, is_var ? 3 : 2), is_var ? wk__real_dtype(dtype) : dtype));
   if (is_var) check_freedom(c);
   return WK_OK;
 }
@@ -339,7 +339,7 @@ static wk_tensor *product_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, int
   if (!x || wk_int_lt(n, wk_int_of(2))) return x ? g : NULL;
   wk_tensor *any = wk_any(is_zero(x));
   wk_tensor *quotient = wk_div(y, wk_where_ScalarSelf(any, wk__v_int(1), x)), *others = products_of_others(x, dim, n);
-  return wk_mul(g, wk_where_self(any, others, quotient));
+  return wk_mul(g, wk__conj(wk_where_self(any, others, quotient)));
 }
 wk_status wk__vjp_prod(wk__vjp *v) {
   WK__ARGS(prod_dim_int);
@@ -448,8 +448,9 @@ static wk_tensor *cumprod_followers(wk_tensor *g, wk_tensor *x, int dim, int64_t
 }
 wk_status wk__vjp_cumprod(wk__vjp *v) {
   WK__ARGS(cumprod);
-  wk_tensor *x = ARG(A_self), *g = G;
+  wk_tensor *x = wk__conj(ARG(A_self)), *g = G;
   int dim;
+  if (!x) return wk_error_category();
   WK_TRY(wk__wrap_dim(wk_int_guard_value(v->args[A_dim].integer), x->ndim, &dim));
   int64_t n = x->ndim ? wk_int_guard_value(x->sizes[dim]) : 1;
   if (n <= 1) return wk__vjp_set(v, A_self, g);
@@ -507,21 +508,21 @@ static wk_tensor *infinite_norm_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *
   wk_tensor *nans = wk_logical_and(wk_isnan(x), wk_isnan(y));
   wk_tensor *hit = wk_logical_or(wk_eq(wk_abs(x), y), nans);
   wk_tensor *count = wk_sum_dim_IntList(hit, dims->tag == WK_VALUE_INTS ? dims->integers : NULL,
-                                        dims->tag == WK_VALUE_INTS ? (int)dims->count : 0, true, (wk_dtype)x->dtype);
-  return wk_mul(wk_sign(x), wk_mul(wk_div(hit, count), g));
+                                        dims->tag == WK_VALUE_INTS ? (int)dims->count : 0, true, (wk_dtype)y->dtype);
+  return wk_mul(wk_sgn(x), wk_mul(wk_div(hit, count), g));
 }
 /* x |x|^(p - 2) / y^(p - 1) in the order that keeps each p finite longest. At y = 0 there is no slope; 0 is one of the
  * subgradients for p >= 1. */
 static wk_tensor *norm_gradient(wk_tensor *g, wk_tensor *x, wk_tensor *y, double p, const wk_value *dims) {
-  if (p == 1) return wk_mul(wk_sign(x), g);
+  if (p == 1) return wk_mul(wk_sgn(x), g);
   if (p == 2) return wk_mul(g, without(wk_div(x, y), is_zero(y)));
   if (isinf(p)) return infinite_norm_gradient(g, x, y, dims);
   wk_tensor *size = wk_abs(x);
   if (p < 1) {
-    wk_tensor *slope = wk_mul(wk_sign(x), without(power(size, p - 1), is_zero(x)));
+    wk_tensor *slope = wk_mul(wk_sgn(x), without(power(size, p - 1), is_zero(x)));
     return wk_mul(wk_mul(slope, g), power(y, 1 - p));
   }
-  wk_tensor *slope = p < 2 ? wk_mul(wk_sign(x), power(size, p - 1)) : wk_mul(x, power(size, p - 2));
+  wk_tensor *slope = p < 2 ? wk_mul(wk_sgn(x), power(size, p - 1)) : wk_mul(x, power(size, p - 2));
   return wk_mul(slope, without(wk_div(g, power(y, p - 1)), is_zero(y)));
 }
 wk_status wk__vjp_vector_norm(wk__vjp *v) {
@@ -557,6 +558,10 @@ static wk_status extremum_of_all(wk__call *c, const wk_op *op) {
         "%s(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with "
         "the 'dim' argument.",
         c->op->base_name);
+  wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
+  if (wk_dtype_is_complex(dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"%s_all\" not implemented for '%s'", c->op->base_name,
+                   wk__dtype_legacy(dtype));
   return call1(op, (wk_value[]){c->args[0], NONE, NONE}, c->results);
 }
 wk_status wk__compose_max_all(wk__call *c) { return extremum_of_all(c, WK__OP(amax)); }
@@ -575,7 +580,7 @@ static wk_status root_of_var(const wk_value *args, wk_value *result) {
   wk_tensor *x = wk__in_dtype(args[0].tensor, wk__computed_in(dtype));
   wk_value wide[] = {wk__v_tensor(x), args[1], args[2], args[3]};
   wk_tensor *y = x ? wk_sqrt(wk__call_tensor(WK__OP(var_correction), wide)) : NULL;
-  *result = wk__v_tensor(wk_scope_keep(wk__in_dtype(y, dtype)));
+  *result = wk__v_tensor(wk_scope_keep(wk__in_dtype(y, wk__real_dtype(dtype))));
   wk_scope_end(&scope);
   if (wk__thread.warning) wk__thread.warning = "std" FEW_FREEDOMS;
   return result->tensor ? WK_OK : wk_error_category();
@@ -674,6 +679,8 @@ wk_status wk__compose_vector_norm(wk__call *c) {
   wk_scope_begin(&scope);
   wk_tensor *x = wk__in_dtype(c->args[A_self].tensor, wk__computed_in(dtype));
   const wk_int *list = dims->tag == WK_VALUE_INTS ? dims->integers : NULL;
+  if (x && wk_dtype_is_complex(dtype)) x = wk_abs(x);
+  dtype = wk__real_dtype(dtype);
   wk_tensor *y = x ? norm_of(x, p, list, list ? (int)dims->count : 0, wk__arg_bool(c, A_keepdim)) : NULL;
   c->results[0] = wk__v_tensor(wk_scope_keep(wk__in_dtype(y, dtype)));
   wk_scope_end(&scope);

@@ -5,6 +5,7 @@
  * dtype and direction. Sorting is always stable, which is one of the orders that PyTorch allows where it is not asked
  * to be. topk finds the k-th key by its digits, from the top, and sorts only the k; of equal values the first ones win.
  * Tests: tests/ops/, tests/c/test_index_ops.c. */
+#include "ops/complex_calls.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -19,7 +20,8 @@
 
 static wk_status refuse_complex(const wk__call *c) {
   wk_dtype dtype = (wk_dtype)c->args[0].tensor->dtype;
-  if (!wk_dtype_is_complex(dtype) && !wk__dtype_is_float8(dtype)) return WK_OK;
+  if (wk_dtype_is_complex(dtype)) return wk__refuse_complex_tensors(c->op, dtype);
+  if (!wk__dtype_is_float8(dtype)) return WK_OK;
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->base_name, wk__dtype_legacy(dtype));
 }
 

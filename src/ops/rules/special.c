@@ -31,12 +31,14 @@ static wk_tensor *shifted(wk_tensor *t, double by) { return wk_add_Scalar(t, wk_
 static wk_tensor *one_minus_square(wk_tensor *x) { return wk_rsub_Scalar(wk_mul(x, x), wk__v_int(1), wk__v_int(1)); }
 
 wk_status wk__vjp_log2(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(log2, self), wk_div(G, scaled(ARG(WK__ARG(log2, self)), M_LN2)));
+  return wk__vjp_set(v, WK__ARG(log2, self), wk_div(G, scaled(wk__conj(ARG(WK__ARG(log2, self))), M_LN2)));
 }
 wk_status wk__vjp_log10(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(log10, self), wk_div(G, scaled(ARG(WK__ARG(log10, self)), M_LN10)));
+  return wk__vjp_set(v, WK__ARG(log10, self), wk_div(G, scaled(wk__conj(ARG(WK__ARG(log10, self))), M_LN10)));
 }
-wk_status wk__vjp_exp2(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(exp2, self), scaled(wk_mul(G, RESULT), M_LN2)); }
+wk_status wk__vjp_exp2(wk__vjp *v) {
+  return wk__vjp_set(v, WK__ARG(exp2, self), scaled(wk_mul(G, wk__conj(RESULT)), M_LN2));
+}
 
 /* ---- circular functions ---- */
 
@@ -75,9 +77,8 @@ LOWER_SPECIAL(asin, asin_of)
 LOWER_SPECIAL(acos, acos_of)
 
 /* The smaller by the larger magnitude gives an angle of the first eighth, which is then turned to its place. */
-void wk__lower_atan2(wk__lower *l) {
-  handler h = l->h;
-  wk__var y = operand(l, 0), x = operand(l, 1), ay = wk__k_abs(h, y), ax = wk__k_abs(h, x);
+wk__var wk__atan2_body(handler h, wk__var y, wk__var x) {
+  wk__var ay = wk__k_abs(h, y), ax = wk__k_abs(h, x);
   wk__var most = wk__k_max(h, ax, ay), same = wk__k_eq(h, ax, ay);
   wk__var ratio = wk__k_div(h, wk__k_min(h, ax, ay), most);
   ratio = wk__k_where(h, same, number(h, 1), ratio);
@@ -86,21 +87,26 @@ void wk__lower_atan2(wk__lower *l) {
   angle = wk__k_where(h, wk__k_gt(h, ay, ax), from(h, M_PI_2, angle), angle);
   angle = wk__k_where(h, is_negative(h, x), from(h, M_PI, angle), angle);
   wk__var nan = wk__k_bit_or(h, wk__k_isnan(h, x), wk__k_isnan(h, y));
-  give(l, wk__k_where(h, nan, number(h, NAN), with_sign(h, angle, is_negative(h, y))));
+  return wk__k_where(h, nan, number(h, NAN), with_sign(h, angle, is_negative(h, y)));
+}
+void wk__lower_atan2(wk__lower *l) {
+  wk__var y = operand(l, 0);
+  give(l, wk__atan2_body(l->h, y, operand(l, 1)));
 }
 
 wk_status wk__vjp_tan(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(tan, self), wk_mul(G, shifted(wk_mul(RESULT, RESULT), 1)));
+  return wk__vjp_set(v, WK__ARG(tan, self), wk_mul(G, wk__conj(shifted(wk_mul(RESULT, RESULT), 1))));
 }
 wk_status wk__vjp_atan(wk__vjp *v) {
   return wk__vjp_set(v, WK__ARG(atan, self),
-                     wk_div(G, shifted(wk_mul(ARG(WK__ARG(atan, self)), ARG(WK__ARG(atan, self))), 1)));
+                     wk_div(G, wk__conj(shifted(wk_mul(ARG(WK__ARG(atan, self)), ARG(WK__ARG(atan, self))), 1))));
 }
 wk_status wk__vjp_asin(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(asin, self), wk_mul(G, wk_rsqrt(one_minus_square(ARG(WK__ARG(asin, self))))));
+  return wk__vjp_set(v, WK__ARG(asin, self), wk_mul(G, wk__conj(wk_rsqrt(one_minus_square(ARG(WK__ARG(asin, self)))))));
 }
 wk_status wk__vjp_acos(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(acos, self), wk_neg(wk_mul(G, wk_rsqrt(one_minus_square(ARG(WK__ARG(acos, self)))))));
+  return wk__vjp_set(v, WK__ARG(acos, self),
+                     wk_neg(wk_mul(G, wk__conj(wk_rsqrt(one_minus_square(ARG(WK__ARG(acos, self))))))));
 }
 /* by y: g x / (x^2 + y^2); by x: -g y / (x^2 + y^2) */
 wk_status wk__vjp_atan2(wk__vjp *v) {
@@ -129,19 +135,19 @@ wk_status wk__vjp_sinc(wk__vjp *v) {
   wk_tensor *a = scaled(ARG(A_self), M_PI);
   wk_tensor *slope = wk_div(wk_sub(wk_mul(a, wk_cos(a)), wk_sin(a), wk__v_int(1)), wk_mul(a, ARG(A_self)));
   wk_tensor *zero = wk_eq_Scalar(ARG(A_self), wk__v_int(0));
-  return wk__vjp_set(v, A_self, wk_where_ScalarSelf(zero, wk__v_int(0), wk_mul(G, slope)));
+  return wk__vjp_set(v, A_self, wk_where_ScalarSelf(zero, wk__v_int(0), wk_mul(G, wk__conj(slope))));
 }
 
 /* ---- hyperbolic functions ---- */
 
 /* (t + t / (t + 1)) / 2 with t = e^|x| - 1; e^(|x|/2)^2 / 2 where t would overflow */
-static wk__var sinh_of(handler h, wk__var x) {
+wk__var wk__sinh_body(handler h, wk__var x) {
   wk__var a = wk__k_abs(h, x), t = wk__k_expm1(h, a), e = wk__k_exp(h, times(h, a, 0.5));
   wk__var small = times(h, wk__k_add(h, t, wk__k_div(h, t, plus(h, t, 1))), 0.5);
   wk__var magnitude = wk__k_where(h, wk__k_gt(h, a, number(h, 40)), wk__k_mul(h, times(h, e, 0.5), e), small);
   return with_sign(h, magnitude, is_negative(h, x));
 }
-static wk__var cosh_of(handler h, wk__var x) {
+wk__var wk__cosh_body(handler h, wk__var x) {
   wk__var a = wk__k_abs(h, x), t = wk__k_exp(h, a), e = wk__k_exp(h, times(h, a, 0.5));
   wk__var small = times(h, wk__k_add(h, t, wk__k_reciprocal(h, t)), 0.5);
   return wk__k_where(h, wk__k_gt(h, a, number(h, 40)), wk__k_mul(h, times(h, e, 0.5), e), small);
@@ -151,7 +157,7 @@ static wk__var beyond(handler h, wk__var a, wk__var near) {
   return wk__k_where(h, wk__k_gt(h, a, number(h, 1e8)), plus(h, wk__k_log(h, a), M_LN2), near);
 }
 /* log1p(a + a^2 / (1 + sqrt(a^2 + 1))) */
-static wk__var asinh_of(handler h, wk__var x) {
+wk__var wk__asinh_body(handler h, wk__var x) {
   wk__var a = wk__k_abs(h, x), a2 = square(h, a);
   wk__var near = wk__k_log1p(h, wk__k_add(h, a, wk__k_div(h, a2, plus(h, wk__k_sqrt(h, plus(h, a2, 1)), 1))));
   return with_sign(h, beyond(h, a, near), is_negative(h, x));
@@ -166,28 +172,33 @@ static wk__var atanh_of(handler h, wk__var x) {
   wk__var a = wk__k_abs(h, x), y = wk__k_log1p(h, wk__k_div(h, times(h, a, 2), from(h, 1, a)));
   return with_sign(h, times(h, y, 0.5), is_negative(h, x));
 }
-LOWER_SPECIAL(sinh, sinh_of)
-LOWER_SPECIAL(cosh, cosh_of)
-LOWER_SPECIAL(asinh, asinh_of)
+LOWER_SPECIAL(sinh, wk__sinh_body)
+LOWER_SPECIAL(cosh, wk__cosh_body)
+LOWER_SPECIAL(asinh, wk__asinh_body)
 LOWER_SPECIAL(acosh, acosh_of)
 LOWER_SPECIAL(atanh, atanh_of)
 
 wk_status wk__vjp_sinh(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(sinh, self), wk_mul(G, wk_cosh(ARG(WK__ARG(sinh, self)))));
+  return wk__vjp_set(v, WK__ARG(sinh, self), wk_mul(G, wk__conj(wk_cosh(ARG(WK__ARG(sinh, self))))));
 }
 wk_status wk__vjp_cosh(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(cosh, self), wk_mul(G, wk_sinh(ARG(WK__ARG(cosh, self)))));
+  return wk__vjp_set(v, WK__ARG(cosh, self), wk_mul(G, wk__conj(wk_sinh(ARG(WK__ARG(cosh, self))))));
 }
 wk_status wk__vjp_asinh(wk__vjp *v) {
   WK__ARGS(asinh);
-  return wk__vjp_set(v, A_self, wk_mul(G, wk_rsqrt(shifted(wk_mul(ARG(A_self), ARG(A_self)), 1))));
+  return wk__vjp_set(v, A_self, wk_mul(G, wk__conj(wk_rsqrt(shifted(wk_mul(ARG(A_self), ARG(A_self)), 1)))));
+}
+/* 1 / sqrt(x^2 - 1); of a complex number the root of either factor by itself, which has the function's branches */
+static wk_tensor *acosh_slope(wk_tensor *x) {
+  if (!wk_dtype_is_complex((wk_dtype)x->dtype)) return wk_rsqrt(shifted(wk_mul(x, x), -1));
+  return wk_mul(wk_rsqrt(shifted(x, -1)), wk_rsqrt(shifted(x, 1)));
 }
 wk_status wk__vjp_acosh(wk__vjp *v) {
   WK__ARGS(acosh);
-  return wk__vjp_set(v, A_self, wk_mul(G, wk_rsqrt(shifted(wk_mul(ARG(A_self), ARG(A_self)), -1))));
+  return wk__vjp_set(v, A_self, wk_mul(G, wk__conj(acosh_slope(ARG(A_self)))));
 }
 wk_status wk__vjp_atanh(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(atanh, self), wk_div(G, one_minus_square(ARG(WK__ARG(atanh, self)))));
+  return wk__vjp_set(v, WK__ARG(atanh, self), wk_div(G, wk__conj(one_minus_square(ARG(WK__ARG(atanh, self))))));
 }
 
 /* ---- the error function's kin ---- */
@@ -412,7 +423,7 @@ void wk__lower_logaddexp(wk__lower *l) { lower_log_sum(l, 1); }
 void wk__lower_logaddexp2(wk__lower *l) { lower_log_sum(l, M_LN2); }
 /* g / (1 + base^(other - self)) */
 static wk_status vjp_log_sum(wk__vjp *v, double log_of_base) {
-  wk_tensor *ahead = scaled(wk_sub(ARG(0), ARG(WK__ARG(logaddexp, other)), wk__v_int(1)), log_of_base);
+  wk_tensor *ahead = wk__conj(scaled(wk_sub(ARG(0), ARG(WK__ARG(logaddexp, other)), wk__v_int(1)), log_of_base));
   GIVE(0, wk_mul(G, wk_sigmoid(ahead)));
   GIVE(WK__ARG(logaddexp, other), wk_mul(G, wk_sigmoid(wk_neg(ahead))));
   return WK_OK;
@@ -493,6 +504,9 @@ wk_status wk__compose_true_divide_number(wk__call *c) { return wk_call(WK__OP(di
 /* log(z / (1 - z)) with z kept within eps of the ends */
 wk_status wk__compose_logit(wk__call *c) {
   WK__ARGS(logit);
+  if (wk_dtype_is_complex((wk_dtype)c->args[A_self].tensor->dtype))
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"logit_cpu\" not implemented for '%s'",
+                   wk__dtype_legacy((wk_dtype)c->args[A_self].tensor->dtype));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *z = c->args[A_self].tensor;
@@ -548,7 +562,9 @@ wk_status wk__compose_mvlgamma(wk__call *c) {
 }
 
 /* self 2^other */
-static wk_tensor *in_double(wk_tensor *t) { return wk__in_dtype(t, WK_FLOAT64); }
+static wk_tensor *in_double(wk_tensor *t) {
+  return wk__in_dtype(t, wk_dtype_is_complex((wk_dtype)t->dtype) ? WK_COMPLEX128 : WK_FLOAT64);
+}
 
 /* Floats times powers of integers are exact: computed in double, where the power does not overflow before the product.
  */
@@ -572,7 +588,10 @@ wk_status wk__compose_float_power(wk__call *c) {
                 wk_pow_Tensor_Tensor(in_double(c->args[WK__ARG(float_power_Tensor_Tensor, self)].tensor),
                                      in_double(c->args[WK__ARG(float_power_Tensor_Tensor, exponent)].tensor)));
 }
-static wk_value as_double(const wk_value *number) { return wk__v_double(wk__scalar_double(wk__value_scalar(number))); }
+static wk_value as_double(const wk_value *number) {
+  if (number->tag == WK_VALUE_COMPLEX) return *number;
+  return wk__v_double(wk__scalar_double(wk__value_scalar(number)));
+}
 wk_status wk__compose_float_power_number(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);

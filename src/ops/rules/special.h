@@ -49,6 +49,9 @@ static inline void of_one(wk__lower *l, function *f) { give(l, f(l->h, operand(l
 #define LOWER_SPECIAL(name, f) \
   void wk__lower_##name(wk__lower *l) { of_one(l, f); }
 
+/* special.c */
+function wk__sinh_body, wk__cosh_body, wk__asinh_body;
+wk__var wk__atan2_body(handler h, wk__var y, wk__var x);
 /* special.c: erfc, and what e^(-x^2) / sqrt(pi) is divided by for x >= 2 */
 wk__var wk__erfc_body(handler h, wk__var x);
 wk__var wk__erfc_fraction(handler h, wk__var x);

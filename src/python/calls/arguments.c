@@ -73,6 +73,11 @@ static int scalar_from_tensor(wk__state *state, PyObject *o, wk_value *out) {
     wk__raise(state);
     return -1;
   }
+  Py_complex number;
+  if (wk__complex_from_python(state, o, &number) && number.imag != 0) {
+    PyErr_SetString(PyExc_RuntimeError, "value cannot be converted to type double without overflow");
+    return -1;
+  }
   wk__scalar s;
   if (wk__read_element(t, &s) != WK_OK) {
     wk__raise(state);
@@ -137,6 +142,7 @@ bool wk__complex_from_python(const wk__state *state, PyObject *o, Py_complex *ou
   const wk_tensor *t = wk__is_tensor(state, o) ? wk__tensor_of(o) : NULL;
   if (!t || !wk_dtype_is_complex((wk_dtype)t->dtype) || !t->storage) return false;
   char element[16];
+  if (wk__realize((wk_tensor *)t, "a tensor's value is used as a number") != WK_OK) return false;
   if (wk__read_other(t, element) != WK_OK) return false;
   if (t->dtype == WK_COMPLEX128)
     *out = (Py_complex){((const double *)element)[0], ((const double *)element)[1]};
@@ -146,6 +152,11 @@ bool wk__complex_from_python(const wk__state *state, PyObject *o, Py_complex *ou
 }
 
 wk_tensor *wk__number_as_tensor(wk__state *state, const wk_value *number, const wk_tensor *beside) {
+  if (number->tag == WK_VALUE_COMPLEX) {
+    wk_tensor *made = wk_scalar_tensor(*number, wk__complex_dtype(wk__default_dtype()), (wk_value){0});
+    if (!made) wk__raise(state);
+    return made;
+  }
   wk__scalar s = wk__value_scalar(number);
   wk_dtype own = s.category == WK__FLOAT_KIND ? wk__default_dtype() : s.category == WK__BOOL_KIND ? WK_BOOL : WK_INT64;
   wk_dtype dtype = !beside || wk__dtype_category((wk_dtype)beside->dtype) < s.category ? own : (wk_dtype)beside->dtype;

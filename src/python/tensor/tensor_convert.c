@@ -144,6 +144,8 @@ CONVERSION(short, WK_INT16)
 CONVERSION(char, WK_INT8)
 CONVERSION(byte, WK_UINT8)
 CONVERSION(bool, WK_BOOL)
+CONVERSION(cfloat, WK_COMPLEX64)
+CONVERSION(cdouble, WK_COMPLEX128)
 static PyObject *tensor_cpu(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {  // -> new
   return converted_to(self, (wk_dtype)wk__tensor_of(self)->dtype, WK__CPU_DEVICE, "cpu", args, n, keywords);
 }
@@ -214,6 +216,8 @@ WK__OVERRIDABLE(tensor_short, "short")
 WK__OVERRIDABLE(tensor_char, "char")
 WK__OVERRIDABLE(tensor_byte, "byte")
 WK__OVERRIDABLE(tensor_bool, "bool")
+WK__OVERRIDABLE(tensor_cfloat, "cfloat")
+WK__OVERRIDABLE(tensor_cdouble, "cdouble")
 WK__OVERRIDABLE(tensor_cpu, "cpu")
 WK__OVERRIDABLE(tensor_cuda, "cuda")
 
@@ -230,6 +234,8 @@ PyMethodDef wk__tensor_conversion_methods[] = {
     {"char", WK__METHOD(tensor_char_entry), WK__FAST_CALL, NULL},
     {"byte", WK__METHOD(tensor_byte_entry), WK__FAST_CALL, NULL},
     {"bool", WK__METHOD(tensor_bool_entry), WK__FAST_CALL, NULL},
+    {"cfloat", WK__METHOD(tensor_cfloat_entry), WK__FAST_CALL, NULL},
+    {"cdouble", WK__METHOD(tensor_cdouble_entry), WK__FAST_CALL, NULL},
     {"cpu", WK__METHOD(tensor_cpu_entry), WK__FAST_CALL, NULL},
     {"cuda", WK__METHOD(tensor_cuda_entry), WK__FAST_CALL, NULL},
     {0}};

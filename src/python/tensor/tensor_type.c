@@ -482,12 +482,19 @@ static wk__state *state_of_either(PyObject *a, PyObject *b) {
   return wk__state_of_type(Py_TYPE(b));
 }
 
-static bool as_operand(wk__state *state, PyObject *o, wk_value *v) {
+/* parts: room for those of a complex number. */
+static bool as_operand(wk__state *state, PyObject *o, wk_value *v, double parts[2]) {
   if (wk__is_tensor(state, o)) {
     *v = (wk_value){.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(o)};
     return true;
   }
-  if (!PyFloat_Check(o) && !PyLong_Check(o) && (PyComplex_Check(o) || !wk__is_array_scalar(o))) return false;
+  if (PyComplex_Check(o)) {
+    Py_complex number = PyComplex_AsCComplex(o);
+    parts[0] = number.real, parts[1] = number.imag;
+    *v = (wk_value){.tag = WK_VALUE_COMPLEX, .numbers = parts};
+    return true;
+  }
+  if (!PyFloat_Check(o) && !PyLong_Check(o) && !wk__is_array_scalar(o)) return false;
   return wk__scalar_from_python(state, o, v) == 0;
 }
 
@@ -519,7 +526,8 @@ static PyObject *binary(PyObject *a, PyObject *b, const wk_op *tensor_op, const 
   if (state && WK_UNLIKELY(state->overrides) && overridden_operator(state, a, b, name, reversed_name, &result))
     return result;
   wk_value args[WK__MAX_ARGS];
-  if (!state || !as_operand(state, a, &args[0]) || !as_operand(state, b, &args[1])) {
+  double parts[2];
+  if (!state || !as_operand(state, a, &args[0], parts) || !as_operand(state, b, &args[1], parts)) {
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NOTIMPLEMENTED;
   }
@@ -551,7 +559,8 @@ static PyObject *in_place(PyObject *a, PyObject *b, const wk_op *tensor_op, cons
   if (WK_UNLIKELY(state->overrides) && overridden_operator(state, a, b, name, NULL, &result)) return result;
   wk_value args[WK__MAX_ARGS];
   args[0] = (wk_value){.tag = WK_VALUE_TENSOR, .tensor = wk__tensor_of(a)};
-  if (!as_operand(state, b, &args[1])) {
+  double parts[2];
+  if (!as_operand(state, b, &args[1], parts)) {
     if (PyErr_Occurred()) return NULL;
     Py_RETURN_NOTIMPLEMENTED;
   }
@@ -677,7 +686,8 @@ static Py_hash_t tensor_hash(PyObject *self) { return wk__hash_of_address(self);
 
 /* ---- the one element as a Python number ---- */
 
-static int the_element(PyObject *self, wk__scalar *out, const char *error) {
+/* type: what the number becomes, in the words for a complex one. */
+static int the_element(PyObject *self, wk__scalar *out, const char *error, const char *type) {
   const wk_tensor *t = wk__tensor_of(self);
   if (!wk_int_eq(t->numel, wk_int_of(1)) || !t->storage) {
     PyErr_Format(PyExc_RuntimeError, error, (long long)wk_int_guard_value(t->numel));
@@ -685,6 +695,11 @@ static int the_element(PyObject *self, wk__scalar *out, const char *error) {
   }
   if (wk__realize((wk_tensor *)t, "a tensor's value is used as a number") != WK_OK) {
     wk__raise(state_of(self));
+    return -1;
+  }
+  Py_complex number;
+  if (wk__complex_from_python(state_of(self), self, &number) && number.imag != 0) {
+    PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow", type);
     return -1;
   }
   if (wk__read_element(t, out) == WK_OK) return 0;
@@ -706,7 +721,10 @@ static int tensor_truth(PyObject *self) {
     PyErr_SetString(PyExc_RuntimeError, "Boolean value of Tensor with no values is ambiguous");
     return -1;
   }
-  if (the_element(self, &s, "Boolean value of Tensor with more than one value is ambiguous") < 0) return -1;
+  Py_complex number;
+  if (wk_int_eq(t->numel, wk_int_of(1)) && wk__complex_from_python(state_of(self), self, &number))
+    return number.real != 0 || number.imag != 0;
+  if (the_element(self, &s, "Boolean value of Tensor with more than one value is ambiguous", "bool") < 0) return -1;
   return s.category == WK__FLOAT_KIND ? s.d != 0 : s.i != 0;
 }
 static bool is_one_number(PyObject *self) {
@@ -719,14 +737,14 @@ static PyObject *number_float(PyObject *self) {  // -> new
   PyObject *result;
   if (WK_UNLIKELY(overridden_alone(self, "__float__", &result))) return result;
   if (!is_one_number(self)) return NULL;
-  return the_element(self, &s, NO_SCALAR) < 0 ? NULL : PyFloat_FromDouble(wk__scalar_double(s));
+  return the_element(self, &s, NO_SCALAR, "double") < 0 ? NULL : PyFloat_FromDouble(wk__scalar_double(s));
 }
 static PyObject *number_int(PyObject *self) {  // -> new
   wk__scalar s;
   PyObject *result;
   if (WK_UNLIKELY(overridden_alone(self, "__int__", &result))) return result;
   if (!is_one_number(self)) return NULL;
-  if (the_element(self, &s, NO_SCALAR) < 0) return NULL;
+  if (the_element(self, &s, NO_SCALAR, "int64_t") < 0) return NULL;
   return s.category == WK__FLOAT_KIND ? PyLong_FromDouble(s.d) : PyLong_FromLongLong(s.i);
 }
 static PyObject *number_index(PyObject *self) {  // -> new
@@ -736,7 +754,7 @@ static PyObject *number_index(PyObject *self) {  // -> new
   if (wk_dtype_is_floating((wk_dtype)wk__tensor_of(self)->dtype) ||
       !wk_int_eq(wk__tensor_of(self)->numel, wk_int_of(1)))
     return PyErr_Format(PyExc_TypeError, "only integer tensors of a single element can be converted to an index");
-  return the_element(self, &s, NO_SCALAR) < 0 ? NULL : PyLong_FromLongLong(s.i);
+  return the_element(self, &s, NO_SCALAR, "int64_t") < 0 ? NULL : PyLong_FromLongLong(s.i);
 }
 
 /* ================================================== sequence ==================================================== */
@@ -879,7 +897,9 @@ int wk__add_tensor_type(PyObject *module, wk__state *state) {
       add_method_table(type, wk__tensor_interop_methods) < 0 ||
       add_method_table(type, wk__tensor_conversion_methods) < 0)
     return -1;
+  if (add_method_table(type, wk__tensor_complex_methods) < 0) return -1;
   if (add_getset_table(type, wk__tensor_autograd_getset) < 0) return -1;
+  if (add_getset_table(type, wk__tensor_complex_getset) < 0) return -1;
   PyType_Modified(type);
   if (PyModule_AddFunctions(module, module_functions) < 0) return -1;
   return PyModule_AddObjectRef(module, "Tensor", (PyObject *)type);
