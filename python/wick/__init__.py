@@ -30,7 +30,6 @@ _LAZY = {
         ).split(),
         "_deterministic",
     ),
-    "_sample_dirichlet": "distributions.dirichlet",
     "svd_lowrank": "_lowrank",
     "pca_lowrank": "_lowrank",
     "compile": "compiler",
