@@ -105,10 +105,10 @@ static void divide_by_pair(const double *a, double *b, int64_t n, int64_t at, in
 static int64_t row_of(int64_t pivot) { return (pivot < 0 ? -pivot : pivot) - 1; }
 
 bool wk__ldl_solve(const double *a, const int64_t *pivots, double *b, int64_t n, int64_t k) {
-  for (int64_t i = 0; i < n; i++) { /* whoever made them */
-    if (row_of(pivots[i]) < 0 || row_of(pivots[i]) >= n) return false;
-    if (pivots[i] < 0 && ++i == n) return false;
-  }
+  for (int64_t i = 0; i < n; i++) /* whoever made them */
+    if (pivots[i] == 0 || pivots[i] < -n || pivots[i] > n) return false;
+  for (int64_t i = 0; i < n; i++)
+    if (pivots[i] < 0 && (++i == n || pivots[i] >= 0)) return false;
   for (int64_t at = 0; at < n;) {
     bool pair = pivots[at] < 0;
     int64_t last = at + pair;
@@ -120,7 +120,7 @@ bool wk__ldl_solve(const double *a, const int64_t *pivots, double *b, int64_t n,
     at = last + 1;
   }
   for (int64_t at = n - 1; at >= 0;) {
-    bool pair = pivots[at] < 0 && at > 0;
+    bool pair = pivots[at] < 0; /* its second */
     for (int64_t p = at - pair; p <= at; p++)
       for (int64_t i = at + 1; i < n; i++) take_row(b, p, k, a[i * n + p], &b[i * k]);
     swap_rows(b, at, row_of(pivots[at]), k);

@@ -75,9 +75,14 @@ wk_status wk__meta_lu_order(wk__call *c) {
   wk__spec_contiguous(&c->specs[0], WK_INT64, pivots->device, pivots->ndim, sizes);
   return WK_OK;
 }
+static bool have_same_batches(const wk_tensor *a, const wk_tensor *b) {
+  bool same = a->ndim == b->ndim;
+  for (int d = 0; same && d < a->ndim - 2; d++) same = wk_int_eq(a->sizes[d], b->sizes[d]);
+  return same;
+}
 static wk_status check_right(const wk__call *c) {
   const wk_tensor *a = c->args[0].tensor, *b = c->args[WK__ARG(_linalg_solve, B)].tensor;
-  if (a->ndim == b->ndim && wk_int_eq(rows(a), rows(b)) && a->dtype == b->dtype) return WK_OK;
+  if (have_same_batches(a, b) && wk_int_eq(rows(a), rows(b)) && a->dtype == b->dtype) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR, "%s: Incompatible shapes of A and B for the equation AX = B", c->op->base_name);
 }
 wk_status wk__meta_linalg_solve(wk__call *c) {
@@ -93,7 +98,7 @@ wk_status wk__meta_ldl_solve(wk__call *c) {
   WK__ARGS(_linalg_ldl_solve);
   const wk_tensor *a = c->args[A_LD].tensor, *b = c->args[A_B].tensor, *pivots = c->args[A_pivots].tensor;
   WK_TRY(check(c, true));
-  if (a->ndim != b->ndim || !wk_int_eq(rows(a), rows(b)) || a->dtype != b->dtype || pivots->ndim != a->ndim - 1 ||
+  if (!have_same_batches(a, b) || !wk_int_eq(rows(a), rows(b)) || a->dtype != b->dtype || pivots->ndim != a->ndim - 1 ||
       !wk_int_eq(pivots->numel, wk_int_mul(wk__sizes_numel(a->sizes, a->ndim - 2), rows(a))))
     return wk_fail(WK_RUNTIME_ERROR, "torch.linalg.ldl_solve: Incompatible shapes of LD, pivots and B");
   wk_int last[] = {rows(b), columns(b)};

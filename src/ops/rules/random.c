@@ -101,7 +101,7 @@ wk_status wk__meta_drawn_by(wk__call *c) {
   return WK_OK;
 }
 wk_status wk__meta_binomial(wk__call *c) {
-  const wk_tensor *count = c->args[0].tensor, *prob = c->args[WK__ARG(binomial, prob)].tensor;
+  const wk_tensor *count = c->args[WK__ARG(binomial, count)].tensor, *prob = c->args[WK__ARG(binomial, prob)].tensor;
   const wk_tensor *both[] = {count, prob};
   for (int i = 0; i < 2; i++)
     if (!wk_dtype_is_floating((wk_dtype)both[i]->dtype))
