@@ -44,6 +44,8 @@ OWN = {
     "_reverse_cumsum": lambda x, dim: x.flip(dim).cumsum(dim).flip(dim),
     "_copy": torch.clone,
     "_polygamma": torch.polygamma,
+    "_linalg_pinv": torch.linalg.pinv,
+    "_cholesky_solve": torch.cholesky_solve,
     "_linalg_solve": torch.linalg.solve_ex,
     "_linalg_solve_triangular": lambda a, b, upper, unit: torch.linalg.solve_triangular(
         a, b, upper=upper, unitriangular=unit

@@ -30,7 +30,6 @@ _LAZY = {
         ).split(),
         "_deterministic",
     ),
-    "_sample_dirichlet": "distributions.dirichlet",
     "svd_lowrank": "_lowrank",
     "pca_lowrank": "_lowrank",
     "compile": "compiler",
@@ -52,7 +51,7 @@ _LAZY = {
     ),
     **dict.fromkeys(
         (
-            "corrcoef cov empty_permuted empty_strided gradient grid_sampler grid_sampler_2d grid_sampler_3d histogram "
+            "corrcoef cov empty_permuted empty_strided gradient grid_sampler grid_sampler_2d grid_sampler_3d histogram histogramdd "
             "native_batch_norm native_group_norm"
         ).split(),
         "functions.statistics",

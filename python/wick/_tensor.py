@@ -206,7 +206,8 @@ def _function_method(name):
 
 def _writing_method(name):
     def method(self, *args, **kwargs):
-        return self.copy_(getattr(self, name)(*args, **kwargs))
+        taped = _C.is_grad_enabled() and self.requires_grad
+        return self.copy_(getattr(self.clone() if taped else self, name)(*args, **kwargs))  # its tape may keep self
 
     method.__name__, method.__qualname__ = f"{name}_", f"Tensor.{name}_"
     return method

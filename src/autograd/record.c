@@ -600,6 +600,8 @@ static wk_status compose_then_copy(const wk_op *op, const wk_value *args, wk_val
   wk__spec spec;
   wk__spec_of(&spec, made.tensor);
   wk_status status = wk__same_sizes(args[0].tensor, made.tensor) ? WK_OK : wk__shape_mismatch(args[0].tensor, &spec);
+  wk_dtype to = (wk_dtype)args[0].tensor->dtype;
+  if (status == WK_OK) status = wk__check_inplace_dtype(op, (wk_dtype)made.tensor->dtype, to);
   wk_value copy[] = {args[0], made, wk__v_bool(false)};
   if (status == WK_OK) status = wk_call(WK__OP(copy_), copy, NULL, results);
   wk_value_release(&made);

@@ -76,9 +76,7 @@ static wk_status check_in_place(const wk__call *c, const wk__spec *spec, const w
     return wk_fail(WK_RUNTIME_ERROR, "Bad in-place call: input tensor dtype %s and output tensor dtype %s should match",
                    wk__dtype_c_name(to), wk__dtype_c_name(from));
   if (!sized) return loop ? wk__shape_mismatch(destination, spec) : bad_size(destination, spec);
-  if (wk__can_cast(from, to)) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s", wk__dtype_legacy(from),
-                 wk__dtype_legacy(to));
+  return wk__check_inplace_dtype(c->op, from, to);
 }
 
 static wk_status check_destination(const wk__call *c, int r, wk_tensor *destination) {

@@ -31,13 +31,13 @@ wk_status wk__take_dtype_of_out(const wk_op *op, wk_value *args, const wk_tensor
 
 /* ---- the dtype that is written ---- */
 
-/* `words` with {name}, {result} and {out} filled in; "TypeError: " in front names the category. */
+/* `words` up to a bar with {name}, {result} and {out} filled in; "TypeError: " in front names the category. */
 static wk_status refuse_in_words(const wk_op *op, const char *words, const char *result, const char *out) {
   static const char type_error[] = "TypeError: ";
   bool is_type_error = strncmp(words, type_error, sizeof type_error - 1) == 0;
   const struct { const char *mark, *text; } marks[] = {{"{name}", op->base_name}, {"{result}", result}, {"{out}", out}};
   wk__string text = {0};
-  for (const char *at = is_type_error ? words + sizeof type_error - 1 : words; *at;) {
+  for (const char *at = is_type_error ? words + sizeof type_error - 1 : words; *at && *at != '|';) {
     size_t m = 0;
     while (m < WK_COUNT(marks) && strncmp(at, marks[m].mark, strlen(marks[m].mark)) != 0) m++;
     wk__string_printf(&text, m < WK_COUNT(marks) ? "%s" : "%.1s", m < WK_COUNT(marks) ? marks[m].text : at);
@@ -80,4 +80,12 @@ wk_status wk__check_out_dtype(const wk_op *op, wk_dtype result, wk_dtype out) {
     default:
       return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s", made, given);
   }
+}
+
+wk_status wk__check_inplace_dtype(const wk_op *op, wk_dtype result, wk_dtype self) {
+  const char *bar = op->out_words ? strchr(op->out_words, '|') : NULL;
+  if (bar && result != self) return refuse_in_words(op, bar + 1, wk__dtype_legacy(result), wk__dtype_legacy(self));
+  if (wk__can_cast(result, self)) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "result type %s can't be cast to the desired output type %s",
+                 wk__dtype_legacy(result), wk__dtype_legacy(self));
 }

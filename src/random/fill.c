@@ -34,7 +34,7 @@ static int64_t block_draw(wk__mt19937 *words, block *b, int64_t wanted, bool two
   return count;
 }
 
-static double draw_unit_f64(wk__generator *generator) {
+double wk__draw_unit_f64(wk__generator *generator) {
   uint32_t words[2];
   wk__mt_draw(&wk__mt_of(generator)->words, words, 2);
   return wk__unit_f64(wk__word64(words, 0));
@@ -183,7 +183,7 @@ static double normal_scalar(wk__generator *generator, double mean, double std) {
     value = wk__mt_of(generator)->normal;
     wk__mt_of(generator)->has_normal = false;
   } else {
-    double u1 = draw_unit_f64(generator), u2 = draw_unit_f64(generator);
+    double u1 = wk__draw_unit_f64(generator), u2 = wk__draw_unit_f64(generator);
     double radius = sqrt(-2.0 * log1p(-u2)), angle = 2.0 * M_PI * u1;
     wk__mt_of(generator)->normal = radius * sin(angle);
     wk__mt_of(generator)->has_normal = true;
@@ -191,6 +191,8 @@ static double normal_scalar(wk__generator *generator, double mean, double std) {
   }
   return fma(value, std, mean);
 }
+
+double wk__draw_normal(wk__generator *generator) { return normal_scalar(generator, 0, 1); }
 
 static void normal_blocks_f64(double *data, int64_t blocks, double mean, double std) {
   for (; blocks > 0; blocks--, data += 16) {

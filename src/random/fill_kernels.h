@@ -41,4 +41,8 @@ static inline float wk__unit_f32(uint32_t word) { return (float)(int32_t)(word &
 static inline uint64_t wk__low53(uint64_t word) { return word & ((1ull << 53) - 1); }
 static inline double wk__unit_f64(uint64_t word) { return (double)(int64_t)wk__low53(word) * 0x1p-53; }
 
+/* fill.c: one value, for who holds the generator's mutex. */
+double wk__draw_unit_f64(wk__generator *generator); /* in [0, 1) */
+double wk__draw_normal(wk__generator *generator);
+
 #endif

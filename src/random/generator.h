@@ -125,6 +125,13 @@ WK_MUST_USE wk_status wk__random_bernoulli_p32(wk__generator *generator, uint8_t
 WK_MUST_USE wk_status wk__random_bernoulli_p64(wk__generator *generator, uint8_t *out, int64_t n, const double *p);
 
 /* Drawn in double whatever the dtype, then rounded by the caller. */
+/* ---- rejection.c: n values by parameters of their own; `single`: these are float32's ---- */
+
+void wk__random_gamma(wk__generator *generator, double *out, int64_t n, const double *alpha, bool single);
+WK_MUST_USE wk_status wk__random_poisson(wk__generator *generator, double *out, int64_t n, const double *rates);
+void wk__random_binomial(wk__generator *generator, double *out, int64_t n, const double *counts, const double *p,
+                         bool single);
+
 WK_MUST_USE wk_status wk__random_exponential(wk__generator *generator, double *out, int64_t n, double lambda);
 WK_MUST_USE wk_status wk__random_geometric(wk__generator *generator, double *out, int64_t n, double p);
 WK_MUST_USE wk_status wk__random_cauchy(wk__generator *generator, double *out, int64_t n, double median, double sigma);

@@ -15,6 +15,7 @@ NUMBER = re.compile(r"^s\d+ == \d+$")
 BY_NUMBER = {
     "unbind.int", "split.Tensor", "chunk", "scaled_dot_product_attention", "cross", "cumprod",
     "convolution", "conv1d", "conv2d", "conv3d", "conv_transpose2d.input",  # groups of one channel
+    "linalg_householder_product",  # as many steps as reflections
 }  # fmt: skip
 # The sizes of another argument are in the sample as numbers, so these are assumed.
 GIVEN_SIZES = {

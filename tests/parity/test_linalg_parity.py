@@ -17,6 +17,12 @@ VALUES = [
     "ormqr(*geqrf(a[:, :3]), s)", "triangular_solve(a, s)", "cov(a)", "corrcoef(a)", "histogram(a, 5)", "gradient(a)",
     "masked.var(a, 1, mask=a > 0)", "masked.softmin(a, 0, mask=a > -1)", "signal.windows.kaiser(7, beta=5.0)",
     "signal.windows.gaussian(6, sym=False)", "special.zeta(a.abs() + 1.5, a.abs())", "special.airy_ai(a * 4)",
+    "linalg.ldl_factor(b + b.mT)", "linalg.ldl_solve(*linalg.ldl_factor(b + b.mT), b)", "linalg.ldl_factor_ex(zeros(2, 2))",
+    "cholesky_solve(a, s)", "cholesky_solve(a, s, True)", "linalg.pinv(zeros(3, 2) * a[:3, :2])", "linalg.lstsq(a, s).solution",
+    "linalg.lstsq(a, s, driver='gels')", "linalg.det(a[:3] * 0)", "linalg.norm(zeros(0, 3), 1)", "linalg.norm(zeros(5, 0), 2)",
+    "frexp(a * 100)", "hann_window(7)", "hamming_window(7, False, 0.3, 0.6)", "blackman_window(6)", "bartlett_window(7)",
+    "kaiser_window(6, True, 3.0, dtype=float64)", "histogramdd(a, 3)", "histogramdd(a.float(), [2, 3, 4], density=True)",
+    "linspace(tensor(1.0), tensor(2.0), 5)", "addbmm(ones(3, 3).long(), b.long(), b.long(), beta=1.5)",
     "special.i1e(a * 9)", "special.bessel_y1(a.abs() * 9)", "special.gammaincc(a.abs(), a.abs() * 3)", "polygamma(2, a)",
 ]  # fmt: skip
 ERRORS = [
@@ -24,6 +30,13 @@ ERRORS = [
     "linalg.eigh(zeros(3))", "linalg.norm(a, 3)", "linalg.matrix_norm(a, 'sum')", "linalg.cross(a, a[0])",
     "linalg.qr(a, 'half')", "linalg.inv(eye(2).half())", "linalg.solve(s, zeros(3, 1, dtype=float64))",
     "cov(zeros(1, 1, 1))", "histogram(a, 0)", "special.zeta(a.half(), a.half())", "special.gammainc(ones(2).long(), ones(2).long())",
+    "linalg.ldl_factor(a)", "linalg.ldl_factor(ones(2, 2).long())", "linalg.ldl_solve(eye(3), ones(2).int(), a[:3])",
+    "cholesky_solve(a[0], s)", "cholesky_solve(a[:2], s)", "ormqr(tensor(1.0), tensor(1.0), tensor(1.0))",
+    "ormqr(a, a[:3, 0], s[:2])", "hann_window(-1)", "kaiser_window(3, dtype=int64)", "frexp(ones(2).long())",
+    "histogramdd(a, [2])", "linspace(a[0], a[0], 3)", "logspace(1, a[0], 3)", "hstack(())", "vstack(())", "kthvalue(a[0], 9)",
+    "masked_scatter(a, a, a)", "vsplit(a, 'abc')", "nn.functional.embedding(tensor([1]), a[0])",
+    "nn.functional.adaptive_avg_pool3d(ones(1, 2, 3, 4), ())", "take(a, tensor([1, 2, 0]), out=a[0, :1].expand(3))",
+    "a.clone().float().float_power_(2)",
     "signal.windows.hann(-1)", "signal.windows.gaussian(3, std=-1)", "masked.sum(a, (0, 0))", "mvlgamma(a, 0)",
 ]  # fmt: skip
 

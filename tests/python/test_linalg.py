@@ -173,7 +173,7 @@ def test_products():
     "call",
     [
         lambda x: wick.geqrf(x)[0],
-        lambda x: wick._C.linalg_householder_product(x, wick.ones(3)),
+        lambda x: linalg.ldl_factor(x[:3] + wick.eye(3)).LD,
         lambda x: wick.special.zeta(x + 3, 2.5),
     ],
 )
@@ -182,3 +182,67 @@ def test_what_has_no_derivative_says_so(call):
     y = call(wick.ones(4, 3, requires_grad=True))
     with pytest.raises(NotImplementedError, match="the derivative for .* is not implemented"):
         y.sum().backward()
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 9])
+def test_indefinite_matrices(n):
+    wick.manual_seed(n)
+    a = wick.randn(2, n, n, dtype=wick.float64)
+    a = a + a.mT
+    a[0] -= wick.diag(a[0].diagonal())  # nothing on the diagonal: blocks of two
+    b = wick.randn(2, n, 3, dtype=wick.float64)
+    if n == 1:
+        a[0] = 2
+    factors, pivots = linalg.ldl_factor(a)
+    assert pivots.dtype == wick.int32 and factors.stride()[-2:] == (1, n)
+    assert wick.allclose(a @ linalg.ldl_solve(factors, pivots, b), b)
+    assert linalg.ldl_factor_ex(wick.zeros(2, 2)).info.item() == 1
+    with pytest.raises(RuntimeError, match="pivots are not those of ldl_factor"):
+        linalg.ldl_solve(factors, pivots * 0, b)
+    with pytest.raises(RuntimeError, match="pivots are not those of ldl_factor"):
+        linalg.ldl_solve(factors, pivots * 0 - 77, b)
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 4), (2, 3, 3)], ids=str)
+def test_derivatives_of_inverses(shape):
+    a = random(*shape).requires_grad_()
+    assert gradcheck(linalg.pinv, (a,)) and wick.autograd.gradgradcheck(linalg.pinv, (a,))
+    b = wick.randn(*shape[:-1], 2, dtype=wick.float64, requires_grad=True)
+    for driver in ("gels", "gelsy", "gelsd"):
+        assert gradcheck(lambda a, b, driver=driver: linalg.lstsq(a, b, driver=driver)[:2], (a, b))
+    assert linalg.lstsq(a, b).residuals.requires_grad
+
+
+def test_pinv_where_values_are_zero():
+    a = wick.tensor([[1.0, 2.0], [2.0, 4.0], [0.0, 0.0]], dtype=wick.float64, requires_grad=True)
+    inverse = linalg.pinv(a)
+    (inverse * wick.arange(1.0, 7.0, dtype=wick.float64).reshape(2, 3)).sum().backward()
+    expected = wick.tensor([[-0.0464, -0.0608], [-0.1408, -0.2176], [0.12, 0.24]], dtype=wick.float64)
+    assert wick.allclose(a.grad, expected)
+    zero = wick.zeros(2, 2, dtype=wick.float64, requires_grad=True)
+    linalg.pinv(zero).sum().backward()
+    assert wick.equal(zero.grad, wick.zeros_like(zero))
+
+
+def test_the_gradient_of_a_factor_is_the_whole_matrix():
+    factor = wick.tensor([[2.0, 0.5], [1.0, 3.0]], dtype=wick.float64, requires_grad=True)
+    b = wick.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=wick.float64, requires_grad=True)
+    (wick.cholesky_solve(b, factor) * wick.tensor([[1.0, 2.0], [3.0, 5.0]])).sum().backward()
+    expected = wick.tensor([[-0.722222, -1.012346], [-1.055556, -1.503086]], dtype=wick.float64)
+    assert wick.allclose(factor.grad, expected, atol=1e-6)
+
+
+def test_the_determinant_of_a_singular_matrix_has_a_gradient_of_zeros():
+    a = wick.tensor([[1.0, 2.0], [2.0, 4.0]], requires_grad=True)
+    linalg.det(a).backward()
+    assert wick.equal(a.grad, wick.zeros(2, 2))
+
+
+def test_reflections_have_derivatives():
+    v, tau = random(4, 3).requires_grad_(), random(2).requires_grad_()
+    assert gradcheck(linalg.householder_product, (v, tau))
+    assert wick.autograd.gradgradcheck(linalg.householder_product, (v, tau))
+    other = wick.randn(4, 2, dtype=wick.float64, requires_grad=True)
+    three = random(3).requires_grad_()
+    for turned in (False, True):
+        assert gradcheck(lambda *t, turned=turned: wick.ormqr(*t, True, turned), (v, three, other))

@@ -147,3 +147,21 @@ def test_what_does_not_fit_is_refused():
         )
     with pytest.raises(RuntimeError, match="two hidden states"):
         wick.lstm(wick.ones(5, 2, 3), [wick.ones(1, 2, 4)], [], True, 1, 0.0, False, False, False)
+
+
+@pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_second_derivatives(kind, packed):
+    wick.manual_seed(2)
+    layer = getattr(nn, kind)(2, 3, num_layers=2, bidirectional=True, **({"proj_size": 2} if kind == "LSTM" else {}))
+    layer = layer.double()
+    x = wick.randn(3, 2, 2, dtype=wick.float64, requires_grad=True)
+
+    def outputs(x, weight):
+        layer.weight_hh_l0 = nn.Parameter(layer.weight_hh_l0.detach())
+        given = nn.utils.rnn.pack_padded_sequence(x, [3, 2]) if packed else x
+        out, state = wick.func.functional_call(layer, {"weight_hh_l0": weight}, (given,))
+        return (out.data if packed else out, *(state if kind == "LSTM" else (state,)))
+
+    weight = layer.weight_hh_l0.detach().clone().requires_grad_()
+    assert wick.autograd.gradgradcheck(outputs, (x, weight))

@@ -42,3 +42,16 @@ def test_values():
     assert wick.allclose(windows.bartlett(5), wick.tensor([0.0, 0.5, 1.0, 0.5, 0.0]))
     assert wick.allclose(windows.gaussian(3, std=2.0), wick.tensor([math.exp(-0.125), 1.0, math.exp(-0.125)]))
     assert windows.hann(4, requires_grad=False).dtype == wick.get_default_dtype()
+
+
+@pytest.mark.parametrize("name", ["hann", "hamming", "blackman", "bartlett", "kaiser"])
+def test_functions_of_torch(name):
+    make = getattr(wick, f"{name}_window")
+    even, odd = make(8), make(9, False)
+    assert wick.allclose(even, odd[:8], atol=1e-6) and odd.argmax() == 4 and wick.allclose(odd, odd.flip(0), atol=1e-6)
+    assert make(0).shape == (0,) and make(1).tolist() == [1.0] and make(3, dtype=wick.float64).dtype is wick.float64
+    assert make(3, requires_grad=True).requires_grad
+    with pytest.raises(RuntimeError, match=f"{name}_window requires non-negative window_length, got window_length=-1"):
+        make(-1)
+    with pytest.raises(RuntimeError, match=f"{name}_window expects floating point dtypes"):
+        make(3, dtype=wick.int64)

@@ -60,7 +60,8 @@ FIELDS = {
     "no_complex": "what is said of complex tensors: a kernel's name, or an error text in quotes, a RuntimeError's after that word",
     "kernel_name": "PyTorch's name of the kernel, in errors about dtypes that it does not have",
     "python": "where it is visible, one or more of FORMS; `internal` when it is not",
-    "out": "which dtypes its out= form takes: one of OUT, then an error text where PyTorch has one of its own",
+    "out": "which dtypes its out= form takes: one of OUT, then an error text where PyTorch has one of its own, behind a bar that of "
+    "the form that writes self",
     "numbers": "what is done with numbers, one or more of NUMBERS",
     "raises": "what values may be wrong with, one or more of RAISES",
     "bad_index": "the words for an index that is out of range: one of BAD_INDEX",

@@ -225,22 +225,6 @@ class Exponential(ExponentialFamily):
 # ---- the gamma distribution's kin ----
 
 
-def _standard_gamma(concentration):
-    """Marsaglia and Tsang's rejection, for all elements at once until each is accepted; no derivative."""
-    with _C.no_grad():
-        small = concentration < 1
-        boosted = _C.where(small, concentration + 1, concentration).double()
-        d = boosted - 1 / 3
-        c, result, waits = 1 / (9 * d).sqrt(), _C.zeros_like(d), _C.ones_like(d, dtype=_C.bool)
-        while bool(waits.any()):
-            x, u = _C.randn_like(d), _C.rand_like(d)
-            v = (1 + c * x) ** 3
-            accepted = (v > 0) & (u.log() < 0.5 * x * x + d - d * v + d * v.clamp_min(1e-300).log()) & waits
-            result, waits = _C.where(accepted, d * v, result), waits & ~accepted
-        power = _C.rand_like(d) ** (1 / concentration.double())
-        return _C.where(small, result * power, result).to(concentration.dtype)
-
-
 def _sample_for_constants(distribution, *parameters, sample_shape):
     if _C.is_grad_enabled() and any(p.requires_grad for p in parameters):
         raise NotImplementedError(
@@ -264,7 +248,7 @@ class Gamma(ExponentialFamily):
 
     def sample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)
-        value = _standard_gamma(self.concentration.detach().expand(shape)) / self.rate.detach().expand(shape)
+        value = _C._standard_gamma(self.concentration.detach().expand(shape)) / self.rate.detach().expand(shape)
         return value.clamp(min=_C.finfo(value.dtype).tiny)
 
     def rsample(self, sample_shape=()):
@@ -319,8 +303,7 @@ class Dirichlet(ExponentialFamily):
         return self.concentration * (whole - self.concentration) / (whole.pow(2) * (whole + 1))
 
     def sample(self, sample_shape=()):
-        value = _standard_gamma(self.concentration.detach().expand(self._extended_shape(sample_shape)))
-        return value / value.sum(-1, True)
+        return _C._sample_dirichlet(self.concentration.detach().expand(self._extended_shape(sample_shape)))
 
     def rsample(self, sample_shape=()):
         return _sample_for_constants(self, self.concentration, sample_shape=sample_shape)

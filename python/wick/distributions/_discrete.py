@@ -247,14 +247,8 @@ class Poisson(ExponentialFamily):
         super().__init__(self.rate.size(), validate_args=validate_args)
 
     def sample(self, sample_shape=()):
-        """Events whose waiting times, exponential each, fit into the rate."""
-        left = self.rate.detach().expand(self._extended_shape(sample_shape)).double()
-        count = _C.zeros_like(left)
-        while True:
-            left = left - _C.empty_like(left).exponential_()
-            if not bool((left > 0).any()):
-                return count.to(self.rate.dtype)
-            count = count + (left > 0)
+        with _C.no_grad():
+            return _C.poisson(self.rate.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value):
         if self._validate_args:
@@ -291,11 +285,7 @@ class Binomial(Distribution):
     def sample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)
         with _C.no_grad():
-            probs, count = self.probs.expand(shape), self.total_count.expand(shape)
-            trials = int(count.max()) if count.numel() else 0
-            hits = _C.rand((trials, *shape), dtype=_C.float64) < probs
-            counted = _C.arange(trials).reshape((-1,) + (1,) * len(shape)) < count
-            return (hits & counted).sum(0).to(self._param.dtype)
+            return _C.binomial(self.total_count.expand(shape), self.probs.expand(shape))
 
     def log_prob(self, value):
         if self._validate_args:

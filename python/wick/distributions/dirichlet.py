@@ -3,8 +3,3 @@
 from ._continuous import Dirichlet
 
 __all__ = ["Dirichlet"]
-
-
-def _sample_dirichlet(concentration):
-    """torch._sample_dirichlet: shares of a whole along the last dim."""
-    return Dirichlet(concentration, validate_args=False).sample()

@@ -77,6 +77,10 @@ def resolve_neg(input):
 
 def masked_scatter(input, mask, source):
     """The tensor with its places where mask holds filled from source, one after the other."""
+    if mask.dtype != _C.bool:
+        raise RuntimeError(
+            f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.type().rpartition('.')[2][:-6]}"
+        )
     mask, input = broadcast_tensors(mask, input)
     number = (mask.reshape(-1).cumsum(0) - 1).clamp_min(0)
     if int(mask.sum()) > source.numel():

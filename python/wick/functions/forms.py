@@ -39,6 +39,20 @@ def written_pair(results, out):
     return type(results)(*(written(r, o) for r, o in zip(results, out, strict=True)))
 
 
+def refuse_shared_memory(input, out):
+    """PyTorch's error where a result lies in the input's memory and the kernel would read what it has written."""
+    if any(o.numel() and input.numel() and o.untyped_storage().data_ptr() == input.untyped_storage().data_ptr() for o in out):
+        raise RuntimeError(
+            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+            "location. Please clone() the tensor before performing the operation."
+        )
+
+
+def refuse_empty(name, tensors):
+    if not len(tensors):
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+
+
 def named_pair(kind, values, indices):
     from .. import return_types
 

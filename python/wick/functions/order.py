@@ -7,7 +7,7 @@ import math
 
 from .. import _C
 from .._C import Tensor
-from .forms import named_pair, refuse_complex, wrapped_dim, written_pair
+from .forms import named_pair, refuse_complex, refuse_shared_memory, wrapped_dim, written_pair
 
 
 def _flat_or(input, dim):
@@ -18,6 +18,8 @@ def kthvalue(input, k, dim=-1, keepdim=False, *, out=None):
     """The k-th smallest element along a dim, and where it is."""
     at = wrapped_dim(dim, input.dim())
     size = input.shape[at] if input.dim() else 1
+    if out is not None:
+        refuse_shared_memory(input, out)
     if not 1 <= k <= size:
         raise RuntimeError("kthvalue(): selected number k out of range for dimension " + str(at))
     values, indices = input.sort(dim=at, stable=True) if input.dim() else (input.clone(), _C.zeros((), dtype=_C.int64))

@@ -7,7 +7,7 @@ import itertools
 
 from .. import _C
 from .._C import Tensor
-from .forms import all_tensors, wrapped_dim
+from .forms import all_tensors, refuse_empty, wrapped_dim
 
 
 def broadcast_tensors(*tensors):
@@ -106,12 +106,14 @@ def atleast_3d(*tensors):
 
 def hstack(tensors, *, out=None):
     """Behind each other along the second dim; vectors along their only one."""
+    refuse_empty("hstack", tensors)
     tensors = atleast_1d(*tensors) if len(tensors) > 1 else (atleast_1d(tensors[0]),)
     return _C.cat(list(tensors), 0 if tensors[0].dim() == 1 else 1, **({} if out is None else {"out": out}))
 
 
 def vstack(tensors, *, out=None):
     """Below each other."""
+    refuse_empty("vstack", tensors)
     return _C.cat([atleast_2d(t) for t in tensors], 0, **({} if out is None else {"out": out}))
 
 
@@ -120,11 +122,13 @@ row_stack = vstack
 
 def dstack(tensors, *, out=None):
     """Behind each other along the third dim."""
+    refuse_empty("dstack", tensors)
     return _C.cat([atleast_3d(t) for t in tensors], 2, **({} if out is None else {"out": out}))
 
 
 def column_stack(tensors, *, out=None):
     """Vectors as columns, beside the columns of matrices."""
+    refuse_empty("column_stack", tensors)
     parts = [t.reshape(t.numel(), 1) if t.dim() <= 1 else t for t in tensors]
     return _C.cat(parts, 1, **({} if out is None else {"out": out}))
 
@@ -139,6 +143,14 @@ def tensor_split(
     indices_or_sections, dim = given[0], wrapped_dim(dim, input.dim())
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
+    if not isinstance(indices_or_sections, (int, tuple, list)):
+        raise TypeError(
+            "tensor_split() received an invalid combination of arguments - got "
+            f"(Tensor, {type(indices_or_sections).__name__}), but expected one of:\n"
+            " * (Tensor input, tuple of ints indices, int dim = 0)\n"
+            " * (Tensor input, Tensor tensor_indices_or_sections, int dim = 0)\n"
+            " * (Tensor input, int sections, int dim = 0)\n"
+        )
     size = input.shape[dim]
     if isinstance(indices_or_sections, int):
         sections = indices_or_sections
@@ -158,6 +170,15 @@ def _split_along(name, input, sections, dim, least):
         raise RuntimeError(
             f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor "
             f"with {input.dim()} dimensions!"
+        )
+    if not isinstance(sections, (int, tuple, list)):
+        name_of = "Tensor" if isinstance(sections, Tensor) else type(sections).__name__
+        raise TypeError(
+            f"{name}() received an invalid combination of arguments - got (Tensor, {name_of}), but expected one of:\n"
+            " * (Tensor input, int sections)\n"
+            f"      didn't match because some of the arguments have invalid types: (Tensor, !{name_of}!)\n"
+            " * (Tensor input, tuple of ints indices)\n"
+            f"      didn't match because some of the arguments have invalid types: (Tensor, !{name_of}!)\n"
         )
     if isinstance(sections, int) and (sections <= 0 or input.shape[dim] % sections):
         raise RuntimeError(

@@ -7,6 +7,7 @@ import math
 
 from .. import _C
 from ..return_types import histogram as _histogram_type
+from .forms import written
 
 # ---- covariances ----
 
@@ -152,6 +153,53 @@ def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
     return _histogram_type(hist, edges)
 
 
+def histogramdd(input, bins, *, range=None, weight=None, density=False):
+    """The same of points (..., N) in N dims: a tensor of N dims and the edges of each."""
+    from ..return_types import _named
+
+    if input.dim() < 2:
+        raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
+    count = input.size(-1)
+    bins = [bins] * count if isinstance(bins, int) else list(bins)
+    if len(bins) != count:
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
+    if range is not None and len(range) != 2 * count:
+        raise RuntimeError(
+            f"torch.histogramdd: for a {count}-dimensional histogram range should have {2 * count} elements, but got "
+            f"{len(range)}"
+        )
+    points = input.reshape(-1, count)
+    if weight is not None and weight.shape != input.shape[:-1]:
+        raise RuntimeError(
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input tensor excluding "
+            f"its innermost dimension, but got input with shape {list(input.shape)} and weight with shape "
+            f"{list(weight.shape)}"
+        )
+    edges, place, inside = [], None, None
+    for d, wanted in enumerate(bins):
+        x = points[:, d]
+        if not isinstance(wanted, _C.Tensor):
+            if wanted <= 0:
+                raise RuntimeError(f"torch.histogramdd(): bins must be > 0, but got {wanted} for dimension {d}")
+            low, high = _outer_edges(x, None if range is None else range[2 * d : 2 * d + 2], "torch.histogramdd")
+            wanted = _C.linspace(low, high, wanted + 1, dtype=input.dtype, device=input.device)
+        at, within = _bins_of(x, wanted)
+        place = at if place is None else place * (wanted.numel() - 1) + at
+        inside = within if inside is None else inside & within
+        edges.append(wanted)
+    sizes = [e.numel() - 1 for e in edges]
+    share = inside.to(input.dtype) if weight is None else weight.reshape(-1) * inside
+    hist = _C.zeros(math.prod(sizes), dtype=input.dtype, device=input.device).index_add(0, place, share).reshape(sizes)
+    if density:
+        hist = hist / hist.sum()
+        for d, e in enumerate(edges):
+            hist = hist / e.diff().reshape([-1 if d == k else 1 for k in _indices(count)])
+    return _named("histogramdd", ("hist", "bin_edges"))(hist, tuple(edges))
+
+
+_indices = range  # whose name is an argument of the functions above
+
+
 # ---- gradients ----
 
 
@@ -242,14 +290,18 @@ def gradient(input, *, spacing=1, dim=None, edge_order=1):
 # ---- normalisations with their statistics ----
 
 
-def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps):
+def _written_all(results, out):
+    return results if out is None else tuple(written(r, o) for r, o in zip(results, out, strict=True))
+
+
+def native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, *, out=None):
     """batch_norm, and the means and inverse deviations of the channels where they are the batch's."""
     result = _C.batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps, False)
     if not training:
-        return result, input.new_empty((0,)), input.new_empty((0,))
+        return _written_all((result, input.new_empty((0,)), input.new_empty((0,))), out)
     dims = [0, *range(2, input.dim())]
     variance = input.detach().var(dims, correction=0)
-    return result, input.detach().mean(dims), (variance + eps).rsqrt()
+    return _written_all((result, input.detach().mean(dims), (variance + eps).rsqrt()), out)
 
 
 def native_group_norm(input, weight, bias, N, C, HxW, group, eps):  # noqa: N803

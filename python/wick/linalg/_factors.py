@@ -26,6 +26,7 @@ _solve_ex, _slogdet = _type("solve_ex", "result info"), _type("slogdet", "sign l
 _eigh, _qr, _svd = _type("eigh", "eigenvalues eigenvectors"), _type("qr", "Q R"), _type("svd", "U S Vh")
 _lu, _lu_factor = _type("lu", "P L U"), _type("lu_factor", "LU pivots")
 _lu_factor_ex = _type("lu_factor_ex", "LU pivots info")
+_ldl_factor, _ldl_factor_ex = _type("ldl_factor", "LD pivots"), _type("ldl_factor_ex", "LD pivots info")
 _lstsq = _type("lstsq", "solution residuals rank singular_values")
 
 
@@ -122,16 +123,75 @@ def cholesky(input, *, upper=False, out=None):
     return written(factor, out)
 
 
+def _check_solver(a, b, name):
+    for t, letter in ((b, "b"), (a, "A")):
+        if t.dim() < 2:
+            raise RuntimeError(f"{letter} should have at least 2 dimensions, but has {t.dim()} dimensions instead")
+    if a.size(-1) != a.size(-2):
+        raise RuntimeError(
+            f"A must be batches of square matrices, but they are {a.size(-2)} by {a.size(-1)} matrices"
+        )
+    if a.size(-1) != b.size(-2):
+        raise RuntimeError(
+            f"Incompatible matrix sizes for {name}: each A matrix is {a.size(-1)} by {a.size(-1)} but each b matrix is "
+            f"{b.size(-2)} by {b.size(-1)}"
+        )
+    if a.dtype != b.dtype:
+        raise RuntimeError(
+            f"Expected b and A to have the same dtype, but found b of type {legacy(b)} and A of type {legacy(a)} instead."
+        )
+
+
 def cholesky_solve(input, L, upper=False, *, out=None):  # noqa: N803
     """The solution of L L^T x = input."""
-    lower = L.mT if upper else L
-    y = solve_triangular(lower, input, upper=False)
-    return written(solve_triangular(lower.mT, y, upper=True), out)
+    _check_solver(L, input, "cholesky_solve")
+    factor, b = _batched(L, input)
+    return written(_C._cholesky_solve(b, factor, upper), out)
 
 
 def cholesky_inverse(L, upper=False, *, out=None):  # noqa: N803
     """The inverse of L L^T."""
     return written(cholesky_solve(_eye(L).expand(L.shape), L, upper), out)
+
+
+# ---- L D L^T ----
+
+
+def ldl_factor_ex(A, *, hermitian=False, check_errors=False, out=None):  # noqa: N803
+    """L and D of A = L D L^T in one matrix, which rows were exchanged, and of each matrix the first block of D that is zero."""
+    check_square(A, "torch.linalg.ldl_factor_ex")
+    check_floats(A, "torch.linalg.ldl_factor_ex", False)
+    if A.dtype not in (_C.float32, _C.float64):
+        raise NotImplementedError(f"\"ldl_factor_kernel_cpu\" not implemented for '{legacy(A)}'")
+    result = _ldl_factor_ex(*_C.linalg_ldl_factor_ex(A, hermitian=hermitian))
+    if check_errors:
+        check_info(result.info, "torch.linalg.ldl_factor_ex", "Unknown error code: {}.")
+    return written(result, out)
+
+
+def ldl_factor(A, *, hermitian=False, out=None):  # noqa: N803
+    """L and D in one matrix, and which rows were exchanged."""
+    factors, pivots, info = ldl_factor_ex(A, hermitian=hermitian)
+    if info.device.type != "meta" and bool((info != 0).any()):
+        first = info.reshape(-1)[info.reshape(-1).nonzero()[0]].item()
+        raise RuntimeError(f"torch.linalg.ldl_factor: Unknown error code: {first}.")
+    return written(_ldl_factor(factors, pivots), out)
+
+
+def ldl_solve(LD, pivots, B, *, hermitian=False, out=None):  # noqa: N803
+    """The solution of A X = B by what ldl_factor gives."""
+    _check_solver(LD, B, "torch.linalg.ldl_solve")
+    if LD.shape[:-1] != pivots.shape:
+        raise RuntimeError(
+            "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape "
+            f"{list(pivots.shape)} instead"
+        )
+    if pivots.is_floating_point() or pivots.dtype == _C.bool:
+        raise RuntimeError(
+            f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {legacy(pivots)}"
+        )
+    LD, b = _batched(LD, B)  # noqa: N806
+    return written(_C._linalg_ldl_solve(LD, pivots.expand(LD.shape[:-1]), b), out)
 
 
 # ---- LU ----
@@ -323,28 +383,55 @@ def old_qr(input, some=True, *, out=None):
     return written(_named("qr", ("Q", "R"))(q, r), out)
 
 
-def _reflected(input, tau, columns):
-    """The first columns of H_1 ... H_k, reflection after reflection, so that each has its derivative."""
-    rows, count = input.size(-2), tau.size(-1)
-    unit = _C.eye(rows, dtype=input.dtype, device=input.device)
-    lower = input[..., :count].tril(-1) + unit[:, :count]
-    q = unit[:, :columns].expand(*input.shape[:-2], rows, columns)
-    for k in range(count - 1, -1, -1):
-        v = lower[..., k : k + 1]
-        q = q - tau[..., k : k + 1].unsqueeze(-1) * (v @ (v.mT @ q))
-    return q
-
-
 def householder_product(input, tau, *, out=None):
     """The first columns of the product of the reflections that geqrf's vectors and factors stand for."""
-    if not (input.requires_grad or tau.requires_grad) or not _C.is_grad_enabled():
-        return written(_C.linalg_householder_product(input, tau), out)
-    return written(columns(_reflected(input, tau, input.size(-1))), out)
+    return written(_C.linalg_householder_product(input, tau), out)
+
+
+def _check_ormqr(input, tau, other, left):
+    def expect(holds, text):
+        if not holds:
+            raise RuntimeError(f"torch.ormqr: {text}")
+
+    expect(input.dim() >= 2, "input must have at least 2 dimensions.")
+    expect(other.dim() >= 2, "other must have at least 2 dimensions.")
+    at = -2 if left else -1
+    expect(other.size(at) == input.size(-2), f"other.shape[{at}] must be equal to input.shape[-2]")
+    expect(
+        tau.size(-1) == min(other.size(at), input.size(-1)),
+        f"tau.shape[-1] must be equal to min(other.shape[{at}], input.shape[-1])",
+    )
+    expect(
+        input.dim() - tau.dim() == 1,
+        f"Expected tau to have one dimension less than input, but got tau.ndim equal to {tau.dim()} and input.ndim is "
+        f"equal to {input.dim()}",
+    )
+    expect(
+        input.dim() == other.dim(),
+        f"Expected other to have the same number of dimensions as input, but got other.ndim equal to {other.dim()} and "
+        f"input.ndim is equal to {input.dim()}",
+    )
+    for name, t in (("tau", tau), ("other", other)):
+        lead = t.shape[: input.dim() - 2]
+        expect(
+            input.shape[:-2] == lead,
+            f"Expected batch dimensions of {name} to be equal to input.shape[:-2], but got {list(lead)}",
+        )
+        expect(
+            t.dtype == input.dtype,
+            f"Expected input and {name} to have the same dtype, but input has dtype{legacy(input)} and {name} has dtype "
+            f"{legacy(t)}",
+        )
+    if input.dtype not in (_C.float32, _C.float64):
+        raise NotImplementedError(f"\"ormqr_cpu\" not implemented for '{legacy(input)}'")
 
 
 def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
     """`other` times the Q that geqrf's vectors and factors stand for."""
-    q = _reflected(input, tau, input.size(-2))
+    _check_ormqr(input, tau, other, left)
+    rows, given = input.shape[-2:]
+    square = input[..., :rows] if given >= rows else _C.cat([input, input.new_zeros((*input.shape[:-1], rows - given))], -1)
+    q = _C.linalg_householder_product(square, tau)
     q = q.mT if transpose else q
     return written(columns(q @ other if left else other @ q), out)
 
@@ -438,11 +525,11 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):  # 
     rtol = rcond if rtol is None else rtol
     if A.numel() == 0:
         return written(A.mT.clone(), out)
-    u, s, v = _spectrum(A, hermitian)
-    size = s.abs()
-    least = _threshold(A, size.amax(-1), atol, rtol, "linalg.pinv")
-    inverse = _C.where(size > least.unsqueeze(-1), 1 / s, 0.0)
-    return written((v * inverse.unsqueeze(-2)) @ u.mT, out)
+    atol, rtol = (
+        t if t is None or isinstance(t, _C.Tensor) else _C.full((), float(t), dtype=A.dtype, device=A.device)
+        for t in (atol, rtol)
+    )
+    return written(_C._linalg_pinv(A, atol, rtol, hermitian), out)
 
 
 def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None):  # noqa: N803
@@ -489,5 +576,5 @@ def lstsq(A, B, rcond=None, *, driver=None, out=None):  # noqa: N803
     rank = matrix_rank(A, rtol=rcond) if driver != "gels" else _C.empty((0,), dtype=_C.int64)
     values = _reduced_svd(A.detach())[1] if driver in ("gelsd", "gelss") else A.new_empty((0,))
     whole = m > n and driver != "gelsy" and (driver == "gels" or bool((rank == n).all()))
-    left = ((a @ x - wide) ** 2).sum(-2) if whole else A.new_empty((0,))
+    left = ((a @ x - wide) ** 2).sum(-2) if whole else x.reshape(-1)[:0]
     return written(_lstsq(x.squeeze(-1) if vector else columns(x), left, rank, values), out)

@@ -29,7 +29,8 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
         return written(_C.linalg_vector_norm(a, 2, [rows, columns], keepdim), out)
     if ord == "nuc" or ord in (2, -2):
         values = _factors.svdvals(a.movedim((rows, columns), (-2, -1)))
-        result = values.sum(-1) if ord == "nuc" else values.amax(-1) if ord == 2 else values.amin(-1)
+        empty = ord == 2 and not values.size(-1)  # the largest of none is 0
+        result = values.sum(-1) if ord == "nuc" or empty else values.amax(-1) if ord == 2 else values.amin(-1)
         for d in sorted((rows, columns)) if keepdim else ():
             result = result.unsqueeze(d)
         return written(result, out)
@@ -38,6 +39,8 @@ def matrix_norm(A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None, out=No
     first, second = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = _C.linalg_vector_norm(a, 1, [first], keepdim)
     at = second if keepdim or second < first else second - 1
+    if ord > 0 and not sums.size(at):  # the largest of none is 0
+        return written(sums.sum(at, keepdim), out)
     return written(sums.amax(at, keepdim) if ord > 0 else sums.amin(at, keepdim), out)
 
 

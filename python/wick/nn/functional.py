@@ -363,6 +363,8 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
             scale_grad_by_freq=scale_grad_by_freq,
             sparse=sparse,
         )
+    if weight.dim() != 2:
+        return _C.embedding(weight, input)  # its error
     rows = weight.size(0)
     if padding_idx is None:
         padding_idx = -1
@@ -487,7 +489,7 @@ def _list_with_default(out_size, defaults):
     if len(defaults) <= len(out_size):
         raise ValueError(f"Input dimension should be at least {len(out_size) + 1}")
     return [
-        given if given is not None else own for given, own in zip(out_size, defaults[-len(out_size) :], strict=True)
+        given if given is not None else own for given, own in zip(out_size, defaults[-len(out_size) :], strict=False)
     ]
 
 

@@ -84,6 +84,38 @@ static wk_status lu_order(wk__call *c) {
   return WK_OK;
 }
 
+static wk_status ldl_factor(wk__call *c) {
+  batch a = {0};
+  wk_tensor *ld;
+  WK_TRY(open_batch(c->args[0].tensor, false, &a, &ld));
+  int64_t *pivots = room(a.count * a.n), *info = room(a.count);
+  for (int64_t i = 0; i < a.count && pivots && info; i++)
+    info[i] = wk__ldl(a.at + i * a.n * a.n, a.n, pivots + i * a.n);
+  wk_status status = pivots && info ? wk__copy_into(c->outputs[0], ld) : WK_OUT_OF_MEMORY;
+  if (status == WK_OK) put_ints(c->outputs[1], pivots), put_ints(c->outputs[2], info);
+  wk__free(pivots);
+  wk__free(info);
+  return status;
+}
+
+static wk_status ldl_solve(wk__call *c) {
+  WK__ARGS(_linalg_ldl_solve);
+  batch a = {0}, b = {0};
+  wk_tensor *ld, *x;
+  WK_TRY(open_batch(c->args[A_LD].tensor, false, &a, &ld));
+  WK_TRY(open_batch(c->args[A_B].tensor, false, &b, &x));
+  wk_value wide[] = {c->args[A_pivots], wk__v_dtype(WK_INT64), NONE};
+  wk_tensor *pivots = wk__call_tensor(WK__OP(_to_copy), wide);
+  if (pivots) pivots = wk_contiguous(pivots, NULL);
+  if (!pivots) return wk_error_category();
+  const int64_t *p = (const int64_t *)wk__data(pivots);
+  bool good = true;
+  for (int64_t i = 0; i < a.count && good; i++)
+    good = wk__ldl_solve(a.at + i * a.n * a.n, p + i * a.n, b.at + i * b.m * b.n, b.m, b.n);
+  return good ? wk__copy_into(c->outputs[0], x)
+              : wk_fail(WK_RUNTIME_ERROR, "torch.linalg.ldl_solve: pivots are not those of ldl_factor");
+}
+
 static wk_status solve(wk__call *c) {
   WK__ARGS(_linalg_solve);
   batch a = {0}, b = {0};
@@ -263,3 +295,5 @@ KERNEL(qr, qr)
 KERNEL(householder_product, householder_product)
 KERNEL(geqrf, geqrf)
 KERNEL(svd, svd)
+KERNEL(ldl_factor, ldl_factor)
+KERNEL(ldl_solve, ldl_solve)

@@ -1,6 +1,6 @@
 /* sort and topk on the CPU, rows in parallel. An element of any dtype becomes an unsigned key of the same order (NaN
  * above all, -0 and 0 equal), descending inverts it; then one stable radix sort serves every dtype and direction.
- * Sorting is always stable, which is one of the orders that PyTorch allows where it is not asked to be. topk keeps
+ * Where a sort need not be stable, equal elements stand as C++'s std::sort leaves them, as in PyTorch. topk keeps
  * a few sorted while it reads; of more it finds the k-th key by its digits, from the top, and sorts only the k. Of
  * equal values the first ones win. Tests: tests/ops/, tests/c/test_index_ops.c. */
 #include "cpu/kernels.h"
@@ -120,6 +120,91 @@ static item *sort_items(item *a, item *space, int64_t n, int key_bytes) {
   return a;
 }
 
+/* ---- the order that std::sort of libstdc++ gives equal elements: quicksort by the median of three down to 16, at the
+ * depth of 2 log2(n) a heap sort, and at last an insertion sort over all ---- */
+
+enum { PARTITION_LENGTH = 16 };
+
+static inline void swap_items(item *a, item *b) {
+  item kept = *a;
+  *a = *b;
+  *b = kept;
+}
+
+/* Into a[0] the median of a[1], the middle and the last. */
+static void put_median_first(item *a, int64_t n) {
+  item *x = a + 1, *y = a + n / 2, *z = a + n - 1;
+  item *low = x->key < y->key ? x : y, *high = low == x ? y : x;
+  swap_items(a, high->key < z->key ? high : low->key < z->key ? z : low);
+}
+
+/* Where the elements begin that are not below the pivot, a[0]. */
+static int64_t partition_items(item *a, int64_t n) {
+  uint64_t pivot = a[0].key;
+  for (int64_t first = 1, last = n;; first++) {
+    while (a[first].key < pivot) first++;
+    do last--;
+    while (pivot < a[last].key);
+    if (first >= last) return first;
+    swap_items(&a[first], &a[last]);
+  }
+}
+
+/* `moving` into the heap of n below `hole`, which goes down to a leaf and then up. */
+static void sift(item *a, int64_t hole, int64_t n, item moving) {
+  int64_t top = hole, child = hole;
+  while (child < (n - 1) / 2) {
+    child = 2 * (child + 1);
+    if (a[child].key < a[child - 1].key) child--;
+    a[hole] = a[child];
+    hole = child;
+  }
+  if (n % 2 == 0 && child == (n - 2) / 2) {
+    child = 2 * child + 1;
+    a[hole] = a[child];
+    hole = child;
+  }
+  for (int64_t parent = (hole - 1) / 2; hole > top && a[parent].key < moving.key; parent = (hole - 1) / 2) {
+    a[hole] = a[parent];
+    hole = parent;
+  }
+  a[hole] = moving;
+}
+
+static void heap_sort(item *a, int64_t n) {
+  for (int64_t parent = (n - 2) / 2; parent >= 0; parent--) sift(a, parent, n, a[parent]);
+  for (int64_t end = n - 1; end > 0; end--) {
+    item moving = a[end];
+    a[end] = a[0];
+    sift(a, 0, end, moving);
+  }
+}
+
+static void partition_down(item *a, int64_t n, int depth) {
+  while (n > PARTITION_LENGTH) {
+    if (depth-- == 0) {
+      heap_sort(a, n);
+      return;
+    }
+    put_median_first(a, n);
+    int64_t cut = partition_items(a, n);
+    partition_down(a + cut, n - cut, depth);
+    n = cut;
+  }
+}
+
+static void sort_as_std(item *a, int64_t n) {
+  if (n < 2) return;
+  partition_down(a, n, 2 * (63 - __builtin_clzll((uint64_t)n)));
+  insertion_sort(a, n);
+}
+
+static bool has_equals(const item *sorted, int64_t n) {
+  for (int64_t i = 1; i < n; i++)
+    if (sorted[i].key == sorted[i - 1].key) return true;
+  return false;
+}
+
 /* The k-th smallest key (k from 1), and in *out_ties how many items with that very key are among the first k. */
 static uint64_t kth_key(const item *a, int64_t n, int64_t k, int key_bytes, int64_t *out_ties) {
   uint64_t prefix = 0, mask = 0;
@@ -225,8 +310,8 @@ typedef struct job {
   const wk_tensor *self;
   wk_tensor *values, *indices;
   int dim;
-  int64_t n, k; /* length of a row, how many of it are wanted */
-  bool descending;
+  int64_t n, k;            /* length of a row, how many of it are wanted */
+  bool descending, as_std; /* as_std: equal elements as std::sort has them */
   key_format format;
   _Atomic int status;
 } job;
@@ -256,6 +341,18 @@ static void write_row(const job *j, const item *sorted, const char *source, int6
   }
 }
 
+/* Few sorts meet equal elements: the quick one comes first. */
+static const item *sorted_row(const job *j, item *items, const char *source) {
+  bool few_values = j->format.size == 1 && j->n > DIGITS;
+  if (!j->as_std || !few_values) {
+    const item *sorted = sort_items(items, items + j->n, j->k, j->format.size);
+    if (!j->as_std || !has_equals(sorted, j->n)) return sorted;
+    read_smallest(items, source, j->n, stride_along(j->self, j->dim), j->n, j->format, j->descending);
+  }
+  sort_as_std(items, j->n);
+  return items;
+}
+
 static void sort_rows(void *context, int64_t begin, int64_t end) {
   job *j = context;
   item *items = wk__alloc((size_t)wk__max(2 * j->n, 1) * sizeof *items);
@@ -272,18 +369,26 @@ static void sort_rows(void *context, int64_t begin, int64_t end) {
       continue;
     }
     read_smallest(items, source, j->n, stride, j->k, j->format, j->descending);
-    write_row(j, sort_items(items, items + j->n, j->k, j->format.size), source, row);
+    write_row(j, sorted_row(j, items, source), source, row);
   }
   wk__free(items);
 }
 
-static wk_status run(const wk__call *c, int64_t dim_given, int64_t k, bool descending) {
+/* Long vectors of integers have a radix sort in PyTorch too. */
+static bool is_long_integers(const job *j) {
+  enum { LONG = 32768 };
+  return wk_dtype_is_integral((wk_dtype)j->self->dtype, false) && j->self->ndim == 1 && j->n >= LONG &&
+         !j->descending && wk__is_contiguous(j->self);
+}
+
+static wk_status run(const wk__call *c, int64_t dim_given, int64_t k, bool descending, bool as_std) {
   enum { GRAIN = 4096 }; /* elements that are worth a thread's while */
   job j = {.self = c->args[0].tensor, .values = c->outputs[0], .indices = c->outputs[1], .descending = descending};
   WK_TRY(wk__wrap_dim(dim_given, j.self->ndim, &j.dim));
   j.n = j.self->ndim ? wk__size(j.self, j.dim) : 1;
   j.k = k < 0 || !j.self->ndim ? j.n : k; /* without dims there is one element, whatever k is */
   j.format = format_of((wk_dtype)j.self->dtype);
+  j.as_std = as_std && j.n > PARTITION_LENGTH && !is_long_integers(&j);
   if (!j.n) return WK_OK;
   wk__parallel_for(wk__numel(j.self) / j.n, wk__max(1, GRAIN / j.n), sort_rows, &j);
   int status = atomic_load(&j.status);
@@ -295,10 +400,11 @@ static int dim_argument(const wk_op *op) { return op == WK__OP(sort_stable) ? 2 
 
 wk_status wk__cpu_sort(wk__call *c) {
   int dim = dim_argument(c->op);
-  return run(c, wk__arg_int(c, dim), -1, wk__arg_bool(c, dim + 1));
+  bool stable = c->op == WK__OP(sort_stable) && !wk__arg_is_none(c, 1) && wk__arg_bool(c, 1);
+  return run(c, wk__arg_int(c, dim), -1, wk__arg_bool(c, dim + 1), !stable);
 }
 
 wk_status wk__cpu_topk(wk__call *c) {
   return run(c, wk__arg_int(c, WK__ARG(topk, dim)), wk__arg_int(c, WK__ARG(topk, k)),
-             wk__arg_bool(c, WK__ARG(topk, largest)));
+             wk__arg_bool(c, WK__ARG(topk, largest)), false);
 }

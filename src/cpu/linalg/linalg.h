@@ -20,6 +20,13 @@ void wk__solve_triangular(const double *a, double *b, int64_t n, int64_t k, bool
  * leading part that is not positive-definite, or 0. */
 int64_t wk__cholesky(double *a, int64_t n);
 
+/* ldl.c: a (n, n), of which the lower triangle is read, becomes L below its diagonal and D, a block of two with its
+ * other element; the other triangle zeros. Pivots as LAPACK has them: row i was exchanged with row pivots[i] - 1, of a
+ * block of two its second with row -pivots[i] - 1. Gives the first place of a zero block, from 1 on, or 0. */
+int64_t wk__ldl(double *a, int64_t n, int64_t *pivots);
+/* b (n, k) becomes the solution of a x = b; false where the pivots are none. */
+bool wk__ldl_solve(const double *ld, const int64_t *pivots, double *b, int64_t n, int64_t k);
+
 /* qr.c: a (m, n) becomes R and, below, Householder's vectors with their factors `tau` (min(m, n)). */
 void wk__householder(double *a, double *tau, int64_t m, int64_t n);
 /* q (m, columns) becomes the first columns of H_1 ... H_k, whose vectors stand in a (m, n) below the diagonal. */

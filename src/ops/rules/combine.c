@@ -157,10 +157,17 @@ wk_status wk__compose_addbmm(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_int batch = wk_int_of(0);
-  wk_tensor *product = wk_bmm(tensor_at(c, 1), tensor_at(c, 2));
-  wk_tensor *sum = wk_sum_dim_IntList(product, &batch, 1, false, WK_DTYPE_NONE);
-  if (sum && !wk_expand(tensor_at(c, 0), sum->sizes, sum->ndim, false)) sum = NULL; /* even where beta is 0 */
-  return finish(c, &scope, blend(c, sum));
+  wk_tensor *self = tensor_at(c, 0), *product = wk_bmm(tensor_at(c, 1), tensor_at(c, 2));
+  wk_tensor *sum = wk_sum_dim_IntList(product, &batch, 1, false, (wk_dtype)self->dtype);
+  wk_value args[5];
+  wk__call whole = *c; /* integers take whole factors */
+  memcpy(args, c->args, sizeof args);
+  whole.args = args;
+  for (int i = WK__ARG(addbmm, beta); i <= WK__ARG(addbmm, alpha) && wk_dtype_is_integral((wk_dtype)self->dtype, false);
+       i++)
+    args[i] = wk__v_int(wk__scalar_int(wk__value_scalar(&args[i])));
+  if (sum && !wk_expand(self, sum->sizes, sum->ndim, false)) sum = NULL; /* even where beta is 0 */
+  return finish(c, &scope, blend(&whole, sum));
 }
 
 wk_status wk__compose_inner(wk__call *c) {

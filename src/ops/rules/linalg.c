@@ -52,6 +52,15 @@ wk_status wk__meta_lu_factor(wk__call *c) {
   give(c, 2, c->args[WK__ARG(linalg_lu_factor_ex, A)].tensor->sizes, 0, WK_INT32);
   return WK_OK;
 }
+wk_status wk__meta_ldl_factor(wk__call *c) {
+  WK_TRY(check(c, true));
+  const wk_tensor *a = c->args[WK__ARG(linalg_ldl_factor_ex, self)].tensor;
+  wk_int last[] = {rows(a), columns(a)};
+  give(c, 0, last, 2, dtype_of(c));
+  give(c, 1, last, 1, WK_INT32);
+  give(c, 2, last, 0, WK_INT32);
+  return WK_OK;
+}
 wk_status wk__meta_lu_order(wk__call *c) {
   WK__ARGS(_lu_order);
   const wk_tensor *pivots = c->args[A_pivots].tensor;
@@ -66,9 +75,14 @@ wk_status wk__meta_lu_order(wk__call *c) {
   wk__spec_contiguous(&c->specs[0], WK_INT64, pivots->device, pivots->ndim, sizes);
   return WK_OK;
 }
+static bool have_same_batches(const wk_tensor *a, const wk_tensor *b) {
+  bool same = a->ndim == b->ndim;
+  for (int d = 0; same && d < a->ndim - 2; d++) same = wk_int_eq(a->sizes[d], b->sizes[d]);
+  return same;
+}
 static wk_status check_right(const wk__call *c) {
   const wk_tensor *a = c->args[0].tensor, *b = c->args[WK__ARG(_linalg_solve, B)].tensor;
-  if (a->ndim == b->ndim && wk_int_eq(rows(a), rows(b)) && a->dtype == b->dtype) return WK_OK;
+  if (have_same_batches(a, b) && wk_int_eq(rows(a), rows(b)) && a->dtype == b->dtype) return WK_OK;
   return wk_fail(WK_RUNTIME_ERROR, "%s: Incompatible shapes of A and B for the equation AX = B", c->op->base_name);
 }
 wk_status wk__meta_linalg_solve(wk__call *c) {
@@ -78,6 +92,17 @@ wk_status wk__meta_linalg_solve(wk__call *c) {
   wk_int last[] = {rows(c->args[A_B].tensor), columns(c->args[A_B].tensor)};
   give(c, 0, last, 2, dtype_of(c));
   give(c, 1, c->args[A_A].tensor->sizes, 0, WK_INT32);
+  return WK_OK;
+}
+wk_status wk__meta_ldl_solve(wk__call *c) {
+  WK__ARGS(_linalg_ldl_solve);
+  const wk_tensor *a = c->args[A_LD].tensor, *b = c->args[A_B].tensor, *pivots = c->args[A_pivots].tensor;
+  WK_TRY(check(c, true));
+  if (!have_same_batches(a, b) || !wk_int_eq(rows(a), rows(b)) || a->dtype != b->dtype || pivots->ndim != a->ndim - 1 ||
+      !wk_int_eq(pivots->numel, wk_int_mul(wk__sizes_numel(a->sizes, a->ndim - 2), rows(a))))
+    return wk_fail(WK_RUNTIME_ERROR, "torch.linalg.ldl_solve: Incompatible shapes of LD, pivots and B");
+  wk_int last[] = {rows(b), columns(b)};
+  give(c, 0, last, 2, dtype_of(c));
   return WK_OK;
 }
 wk_status wk__meta_solve_triangular(wk__call *c) {
@@ -223,7 +248,9 @@ static wk_tensor *inverse_turned(wk_tensor *a, wk_tensor *factor) {
 }
 wk_status wk__vjp_det(wk__vjp *v) {
   WK__ARGS(linalg_det);
-  return wk__vjp_set(v, A_A, inverse_turned(ARG(A_A), wk_mul(v->grads[0], v->results[0])));
+  wk_tensor *a = ARG(A_A), *det = v->results[0]; /* of a singular matrix: zeros, as in PyTorch */
+  wk_tensor *singular = wk_eq_Scalar(as_column(as_column(det)), wk__v_int(0));
+  return wk__vjp_set(v, A_A, inverse_turned(wk_where_self(singular, identity(a), a), wk_mul(v->grads[0], det)));
 }
 wk_status wk__vjp_slogdet(wk__vjp *v) {
   WK__ARGS(linalg_slogdet);
@@ -339,4 +366,151 @@ wk_status wk__vjp_svd(wk__vjp *v) {
   if (gu && wk_int_lt(columns(u), rows(u))) more = wk_div(outside(u, gu), as_row(s));
   wk_tensor *left = product(u, middle);
   return wk__vjp_set(v, WK__ARG(_linalg_svd, A), product(more ? sum_of(left, more) : left, turned(w)));
+}
+
+/* ================================================ what follows from them ========================================= */
+
+/* U, the singular values and V, with as many columns as there are values. */
+static wk_status spectrum(wk_tensor *a, bool hermitian, wk_tensor *out[3]) {
+  wk_tensor *made[3] = {NULL};
+  bool high = wk_int_ge(rows(a), columns(a));
+  if (hermitian) {
+    WK_TRY(wk__linalg_eigh(a, "L", made));
+    out[0] = out[2] = made[1], out[1] = made[0];
+    return WK_OK;
+  }
+  wk_tensor *from = high ? a : turned(a);
+  if (!from) return wk_error_category();
+  WK_TRY(wk__linalg_svd(from, made));
+  out[0] = made[high ? 0 : 2], out[1] = made[1], out[2] = made[high ? 2 : 0];
+  return WK_OK;
+}
+
+/* Below which values count as zero: the larger of atol and rtol times the largest, where rtol is by default what
+ * rounding leaves, or 0 beside an atol. */
+static wk_tensor *least_value(const wk_tensor *a, wk_tensor *sizes, const wk_value *atol, const wk_value *rtol) {
+  wk_int last = wk_int_of(-1);
+  wk_tensor *most = wk_amax(sizes, &last, 1, false);
+  double eps = a->dtype == WK_FLOAT32 ? 0x1p-23 : 0x1p-52;
+  wk_int length = wk_int_max(rows(a), columns(a));
+  wk_tensor *absolute = atol->tag == WK_VALUE_TENSOR ? atol->tensor : NULL, *relative = NULL;
+  if (rtol->tag == WK_VALUE_TENSOR) {
+    relative = wk_mul(rtol->tensor, most);
+  } else {
+    relative = wk_mul_Scalar(most, wk__v_double(eps * (double)wk_int_guard_value(length)));
+    if (absolute) relative = wk_where_ScalarSelf(wk_gt_Scalar(absolute, wk__v_int(0)), wk__v_int(0), relative);
+  }
+  return absolute ? wk_maximum(absolute, relative) : relative;
+}
+
+static wk_tensor *pseudoinverse(const wk__call *c) {
+  WK__ARGS(_linalg_pinv);
+  wk_tensor *a = c->args[A_A].tensor, *parts[3] = {NULL};
+  if (spectrum(a, wk__arg_bool(c, A_hermitian), parts) != WK_OK) return NULL;
+  wk_tensor *sizes = wk_abs(parts[1]), *least = least_value(a, sizes, &c->args[A_atol], &c->args[A_rtol]);
+  wk_tensor *kept = least ? wk_gt(sizes, as_column(least)) : NULL;
+  wk_tensor *inverse = kept ? wk_where_ScalarOther(kept, wk_reciprocal(parts[1]), wk__v_int(0)) : NULL;
+  return inverse ? product(wk_mul(parts[2], as_row(inverse)), turned(parts[0])) : NULL;
+}
+wk_status wk__compose_pinv(wk__call *c) {
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *inverse = pseudoinverse(c);
+  c->results[0] = wk__v_tensor(wk_scope_keep(inverse));
+  wk_scope_end(&scope);
+  return inverse ? WK_OK : wk_error_category();
+}
+/* dA = -P^T dP P^T + (1 - A P) dP^T P P^T + P^T P dP^T (1 - P A): G. Golub, V. Pereyra (1973) */
+wk_status wk__vjp_pinv(wk__vjp *v) {
+  wk_tensor *a = ARG(WK__ARG(_linalg_pinv, A)), *p = v->results[0], *g = v->grads[0];
+  wk_tensor *right = product(product(turned(g), p), turned(p)), *left = product(turned(p), product(p, turned(g)));
+  wk_tensor *inside = product(turned(p), product(g, turned(p)));
+  wk_tensor *both = sum_of(less(right, product(a, product(p, right))), less(left, product(product(left, p), a)));
+  return wk__vjp_set(v, WK__ARG(_linalg_pinv, A), less(both, inside));
+}
+
+/* x of L L^T x = b; `upper`: of L^T L x = b */
+wk_status wk__compose_cholesky_solve(wk__call *c) {
+  WK__ARGS(_cholesky_solve);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  bool upper = wk__arg_bool(c, A_upper);
+  wk_tensor *factor = c->args[A_input2].tensor;
+  wk_tensor *x = triangle(factor, triangle(factor, c->args[A_self].tensor, upper, false, upper), upper, false, !upper);
+  c->results[0] = wk__v_tensor(wk_scope_keep(x));
+  wk_scope_end(&scope);
+  return x ? WK_OK : wk_error_category();
+}
+/* dB is the solution for dX; with S = dB X^T + X dB^T: dL = -S L, and of the upper factor -L S, the whole matrix. */
+wk_status wk__vjp_cholesky_solve(wk__vjp *v) {
+  WK__ARGS(_cholesky_solve);
+  bool upper = v->args[A_upper].boolean;
+  wk_tensor *factor = ARG(A_input2), *g = wk__cholesky_solve(v->grads[0], factor, upper);
+  if (wk__needs(v, A_input2)) {
+    wk_tensor *one = product(g, turned(v->results[0])), *both = sum_of(one, turned(one));
+    WK_TRY(wk__vjp_set(v, A_input2, wk_neg(upper ? product(factor, both) : product(both, factor))));
+  }
+  return wk__needs(v, A_self) ? wk__vjp_set(v, A_self, g) : WK_OK;
+}
+
+/* ---- the product of reflections H_k = 1 - tau_k v_k v_k^T, the last first ---- */
+
+static wk_tensor *column_of(wk_tensor *t, int64_t k) {
+  return wk_slice(t, -1, wk__v_int(k), wk__v_int(k + 1), wk_int_of(1));
+}
+
+typedef struct reflections {
+  int64_t count;
+  wk_tensor *vectors, *factors;   /* (..., m, count) with ones on the diagonal, (..., 1, count) */
+  wk_tensor **before, **products; /* of each: what it was applied to, and v^T of that */
+} reflections;
+
+static wk_tensor *applied(const reflections *r, int64_t k, wk_tensor *to, wk_tensor **out_product) {
+  wk_tensor *vector = column_of(r->vectors, k);
+  *out_product = product(turned(vector), to);
+  return less(to, wk_mul(column_of(r->factors, k), product(vector, *out_product)));
+}
+
+/* dQ goes through the reflections from the first to the last: of H q, dq = H dQ, dtau = -dQ^T v v^T q and
+ * dv = -tau (dQ q^T v + q dQ^T v). */
+static wk_status reflect_back(wk__vjp *v, reflections *r, wk_tensor **vectors, wk_tensor **factors) {
+  WK__ARGS(linalg_householder_product);
+  wk_tensor *input = ARG(A_input), *g = v->grads[0];
+  wk_int n = columns(input), last = wk_int_of(-1);
+  wk_value device = {.tag = WK_VALUE_DEVICE, .device = input->device};
+  wk_tensor *unit = wk_eye_m(rows(input), n, (wk_dtype)input->dtype, device), *q = unit;
+  if (!unit) return wk_error_category();
+  r->vectors = sum_of(wk_tril(first_columns(input, wk_int_of(r->count)), -1), first_columns(unit, wk_int_of(r->count)));
+  r->factors = as_row(ARG(A_tau));
+  for (int64_t k = r->count - 1; k >= 0; k--) {
+    r->before[k] = q;
+    q = applied(r, k, q, &r->products[k]);
+  }
+  for (int64_t k = 0; k < r->count; k++) {
+    wk_tensor *along, *next = applied(r, k, g, &along);
+    wk_tensor *both = sum_of(product(g, turned(r->products[k])), product(r->before[k], turned(along)));
+    factors[k] = wk_neg(wk_sum_dim_IntList(wk_mul(along, r->products[k]), &last, 1, false, WK_DTYPE_NONE));
+    vectors[k] = wk_neg(wk_mul(column_of(r->factors, k), both));
+    if (!factors[k] || !vectors[k]) return wk_error_category();
+    g = next;
+  }
+  if (wk__needs(v, A_tau)) WK_TRY(wk__vjp_set(v, A_tau, wk_cat(factors, (int)r->count, -1)));
+  if (!wk__needs(v, A_input)) return WK_OK;
+  wk_tensor *parts[2] = {wk_tril(wk_cat(vectors, (int)r->count, -1), -1)};
+  if (!parts[0] || wk_int_eq(n, wk_int_of(r->count))) return wk__vjp_set(v, A_input, parts[0]);
+  parts[1] = wk_zero(columns_from(input, wk_int_of(r->count)));
+  return wk__vjp_set(v, A_input, parts[1] ? wk_cat(parts, 2, -1) : NULL);
+}
+wk_status wk__vjp_householder_product(wk__vjp *v) {
+  wk_tensor *tau = ARG(WK__ARG(linalg_householder_product, tau));
+  reflections r = {.count = wk_int_guard_value(tau->sizes[tau->ndim - 1])};
+  if (wk_int_eq(tau->numel, wk_int_of(0)) ||
+      wk_int_eq(ARG(WK__ARG(linalg_householder_product, input))->numel, wk_int_of(0)))
+    return WK_OK;
+  wk_tensor **room = wk__alloc_zeroed((size_t)r.count * 4 * sizeof *room);
+  if (!room) return WK_OUT_OF_MEMORY;
+  r.before = room + 2 * r.count, r.products = room + 3 * r.count;
+  wk_status status = reflect_back(v, &r, room, room + r.count);
+  wk__free(room);
+  return status;
 }

@@ -89,6 +89,35 @@ wk_status wk__vjp_normal(wk__vjp *v) {
   return WK_OK;
 }
 
+/* Drawn by parameters of each element's own; contiguous, of the first argument's dtype. */
+wk_status wk__meta_drawn_by(wk__call *c) {
+  const wk_tensor *t = c->args[0].tensor;
+  wk_dtype dtype = (wk_dtype)t->dtype;
+  bool small = dtype == WK_FLOAT16 || dtype == WK_BFLOAT16;
+  bool has = dtype == WK_FLOAT32 || dtype == WK_FLOAT64 || (small && c->op == WK__OP(poisson));
+  if (!has)
+    return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", c->op->kernel_name, wk__dtype_legacy(dtype));
+  wk__spec_contiguous(&c->specs[0], dtype, t->device, t->ndim, t->sizes);
+  return WK_OK;
+}
+wk_status wk__meta_binomial(wk__call *c) {
+  const wk_tensor *count = c->args[WK__ARG(binomial, count)].tensor, *prob = c->args[WK__ARG(binomial, prob)].tensor;
+  const wk_tensor *both[] = {count, prob};
+  for (int i = 0; i < 2; i++)
+    if (!wk_dtype_is_floating((wk_dtype)both[i]->dtype))
+      return wk_fail(WK_VALUE_ERROR, "binomial only supports floating-point dtypes for %s, got: %s",
+                     i ? "prob" : "count", wk__dtype_legacy((wk_dtype)both[i]->dtype));
+  if (count->dtype != prob->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "Found dtype %s but expected %s", wk__dtype_legacy((wk_dtype)prob->dtype),
+                   wk__dtype_legacy((wk_dtype)count->dtype));
+  WK_TRY(wk__meta_drawn_by(c));
+  wk_int sizes[WK_MAX_DIMS];
+  int ndim;
+  WK_TRY(wk__broadcast(count->sizes, count->ndim, prob->sizes, prob->ndim, sizes, &ndim));
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)count->dtype, count->device, ndim, sizes);
+  return WK_OK;
+}
+
 /* =================================================== integers =================================================== */
 
 static const wk__int_limits limits_of[WK_DTYPE_COUNT] = {

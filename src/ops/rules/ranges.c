@@ -2,6 +2,7 @@
  * In: numbers. Out: one nest over the result that computes with the loop index, so compiled code never materialises a
  * range that it only looks at. Floating ranges compute in double and round once. Tests: tests/ops/. */
 #include <math.h>
+#include <stdio.h>
 
 #include "ops/internal.h"
 #include "ops/rules.h"
@@ -185,6 +186,40 @@ wk_status wk__compose_logspace(wk__call *c) {
   wk_scope_end(&scope);
   return y ? WK_OK : wk_error_category();
 }
+
+/* ---- bounds that are tensors ---- */
+
+static int dims_of(const wk_value *v) { return v->tag == WK_VALUE_TENSOR ? v->tensor->ndim : 0; }
+
+static wk_status check_bounds(const wk__call *c) {
+  int dims[] = {dims_of(&c->args[0]), dims_of(&c->args[WK__ARG(linspace_Scalar_Tensor, end)])};
+  bool start = c->args[0].tag == WK_VALUE_TENSOR,
+       end = c->args[WK__ARG(linspace_Scalar_Tensor, end)].tag == WK_VALUE_TENSOR;
+  if (!dims[0] && !dims[1]) return WK_OK;
+  char text[120];
+  int used = start ? snprintf(text, sizeof text, "start with %d dimension(s)", dims[0]) : 0;
+  if (end)
+    snprintf(text + used, sizeof text - (size_t)used, "%send with %d dimension(s)", start ? " and " : "", dims[1]);
+  return wk_fail(WK_RUNTIME_ERROR, "%s only supports 0-dimensional start and end tensors, but got %s.",
+                 c->op->base_name, text);
+}
+
+static wk_status by_numbers(wk__call *c, const wk_op *op) {
+  wk_value args[WK__MAX_ARGS];
+  memcpy(args, c->args, c->op->schema.parameter_count * sizeof *args);
+  WK_TRY(check_bounds(c));
+  for (int i = 0; i < 2; i++) {
+    if (args[i].tag != WK_VALUE_TENSOR) continue;
+    wk__scalar number = {0};
+    WK_TRY(wk__realize(args[i].tensor, "a sequence between bounds that are tensors"));
+    if (!args[i].tensor->storage) return wk_fail(WK_RUNTIME_ERROR, "Tensor.item() cannot be called on meta tensors");
+    WK_TRY(wk__read_element(args[i].tensor, &number));
+    args[i] = number.category == WK__FLOAT_KIND ? wk__v_double(number.d) : wk__v_int(number.i);
+  }
+  return wk_call(op, args, NULL, c->results);
+}
+wk_status wk__compose_linspace_of_tensors(wk__call *c) { return by_numbers(c, WK__OP(linspace)); }
+wk_status wk__compose_logspace_of_tensors(wk__call *c) { return by_numbers(c, WK__OP(logspace)); }
 
 /* ====================================================== eye ===================================================== */
 

@@ -3,6 +3,7 @@
  *
  * Sequences are rows, step after step: (T, B, ...) folded, or the data of a packed sequence. Small floats compute in
  * f32. Tests: tests/python/test_rnn.py. */
+#include "ops/rules/rnn.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "wick/operators.h"
@@ -11,10 +12,8 @@
 #define LAYER(name) WK__ARG(_rnn_layer, name)
 #define BACKWARD(name) WK__ARG(_rnn_layer_backward, name)
 
-enum { OUTPUT, HN, CN, KEPT, RESULTS };
-
 /* How many vectors of H: gates, and what the derivative needs. */
-static int gates_of(const char *mode) { return strcmp(mode, "LSTM") == 0 ? 4 : strcmp(mode, "GRU") == 0 ? 3 : 1; }
+int wk__rnn_gates(const char *mode) { return strcmp(mode, "LSTM") == 0 ? 4 : strcmp(mode, "GRU") == 0 ? 3 : 1; }
 static int kept_of(const char *mode) { return strcmp(mode, "LSTM") == 0 ? 5 : strcmp(mode, "GRU") == 0 ? 4 : 0; }
 
 /* ================================================= shapes ======================================================= */
@@ -44,7 +43,7 @@ wk_status wk__meta_rnn_layer(wk__call *c) {
   const wk_tensor *weight = c->args[LAYER(weight)].tensor, *cx = wk__arg_tensor(c, LAYER(cx));
   const wk_tensor *bias = wk__arg_tensor(c, LAYER(bias));
   const char *mode = c->args[LAYER(mode)].string;
-  int count = gates_of(mode), kept = kept_of(mode);
+  int count = wk__rnn_gates(mode), kept = kept_of(mode);
   if (gates->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "a recurrent layer's gates are a matrix");
   wk_int rows = gates->sizes[0], units = wk_int_floordiv(gates->sizes[1], wk_int_of(count));
   WK_TRY(check_layer(hx, weight, wk__arg_tensor(c, LAYER(projection)), units, count));
@@ -53,21 +52,19 @@ wk_status wk__meta_rnn_layer(wk__call *c) {
   if (cx) fits = fits && cx->dtype == hx->dtype && is_matrix(cx, hx->sizes[0], units);
   if (bias) fits = fits && bias->dtype == hx->dtype && bias->ndim == 1 && wk_int_eq(bias->sizes[0], gates->sizes[1]);
   if (!fits) return wk_fail(WK_RUNTIME_ERROR, "the sizes or dtypes of a recurrent layer's arguments do not match");
-  spec(&c->specs[OUTPUT], hx, rows, hx->sizes[1]);
-  spec(&c->specs[HN], hx, hx->sizes[0], hx->sizes[1]);
-  spec(&c->specs[CN], hx, cx ? hx->sizes[0] : wk_int_of(0), units);
-  spec(&c->specs[KEPT], hx, rows, times(kept, units));
+  spec(&c->specs[WK__RNN_OUTPUT], hx, rows, hx->sizes[1]);
+  spec(&c->specs[WK__RNN_HN], hx, hx->sizes[0], hx->sizes[1]);
+  spec(&c->specs[WK__RNN_CN], hx, cx ? hx->sizes[0] : wk_int_of(0), units);
+  spec(&c->specs[WK__RNN_KEPT], hx, rows, times(kept, units));
   return WK_OK;
 }
-
-enum { GRAD_GATES, GRAD_HIDDEN, GRAD_HX, GRAD_CX, GRAD_ROWS, STATES, UNPROJECTED, GRADIENTS };
 
 wk_status wk__meta_rnn_layer_backward(wk__call *c) {
   const wk_tensor *hx = c->args[BACKWARD(hx)].tensor, *weight = c->args[BACKWARD(weight)].tensor;
   const wk_tensor *projection = wk__arg_tensor(c, BACKWARD(projection)), *output = c->args[BACKWARD(output)].tensor;
   const wk_tensor *kept = c->args[BACKWARD(kept)].tensor;
   const char *mode = c->args[BACKWARD(mode)].string;
-  int count = gates_of(mode);
+  int count = wk__rnn_gates(mode);
   if (weight->ndim != 2 || output->ndim != 2 || kept->ndim != 2)
     return wk_fail(WK_RUNTIME_ERROR, "a recurrent layer's results are matrices");
   wk_int none = wk_int_of(0), rows = output->sizes[0], units = wk_int_floordiv(weight->sizes[0], wk_int_of(count));
@@ -79,13 +76,13 @@ wk_status wk__meta_rnn_layer_backward(wk__call *c) {
   if (grads[1]) fits = fits && grads[1]->dtype == hx->dtype && is_matrix(grads[1], hx->sizes[0], hx->sizes[1]);
   if (grads[2]) fits = fits && grads[2]->dtype == hx->dtype && count == 4 && is_matrix(grads[2], hx->sizes[0], units);
   if (!fits) return wk_fail(WK_RUNTIME_ERROR, "the sizes or dtypes of a recurrent layer's gradients do not match");
-  spec(&c->specs[GRAD_GATES], hx, rows, weight->sizes[0]);
-  spec(&c->specs[GRAD_HIDDEN], hx, count == 3 ? rows : none, weight->sizes[0]);
-  spec(&c->specs[GRAD_HX], hx, hx->sizes[0], hx->sizes[1]);
-  spec(&c->specs[GRAD_CX], hx, count == 4 ? hx->sizes[0] : none, units);
-  spec(&c->specs[GRAD_ROWS], hx, projection ? rows : none, hx->sizes[1]);
-  spec(&c->specs[STATES], hx, rows, hx->sizes[1]);
-  spec(&c->specs[UNPROJECTED], hx, projection ? rows : none, units);
+  spec(&c->specs[WK__RNN_GRAD_GATES], hx, rows, weight->sizes[0]);
+  spec(&c->specs[WK__RNN_GRAD_HIDDEN], hx, count == 3 ? rows : none, weight->sizes[0]);
+  spec(&c->specs[WK__RNN_GRAD_HX], hx, hx->sizes[0], hx->sizes[1]);
+  spec(&c->specs[WK__RNN_GRAD_CX], hx, count == 4 ? hx->sizes[0] : none, units);
+  spec(&c->specs[WK__RNN_GRAD_ROWS], hx, projection ? rows : none, hx->sizes[1]);
+  spec(&c->specs[WK__RNN_STATES], hx, rows, hx->sizes[1]);
+  spec(&c->specs[WK__RNN_UNPROJECTED], hx, projection ? rows : none, units);
   return WK_OK;
 }
 
@@ -94,23 +91,30 @@ wk_status wk__meta_rnn_layer_backward(wk__call *c) {
 /* a^T b, summed over rows */
 static wk_tensor *over_rows(wk_tensor *a, wk_tensor *b) { return wk_mm(wk_t(a), b); }
 
+static wk_status run_backward(const wk__vjp *v, wk_tensor *grads[WK__RNN_GRADIENTS]) {
+  const char *mode = v->args[LAYER(mode)].string;
+  wk_tensor *by_cell = wk__rnn_gates(mode) == 4 ? v->grads[WK__RNN_CN] : NULL;
+  return wk__rnn_layer_backward(v->grads[WK__RNN_OUTPUT], v->grads[WK__RNN_HN], by_cell, v->args[LAYER(hx)].tensor,
+                                v->args[LAYER(weight)].tensor, v->args[LAYER(projection)].tensor,
+                                v->args[LAYER(batch_sizes)].tensor, v->results[WK__RNN_OUTPUT],
+                                v->results[WK__RNN_KEPT], mode, v->args[LAYER(reverse)].boolean, grads);
+}
+
 wk_status wk__vjp_rnn_layer(wk__vjp *v) {
   const char *mode = v->args[LAYER(mode)].string;
-  wk_tensor *grads[GRADIENTS], *by_cell = gates_of(mode) == 4 ? v->grads[CN] : NULL;
+  wk_tensor *grads[WK__RNN_GRADIENTS] = {NULL};
   wk_int first = wk_int_of(0);
-  WK_TRY(wk__rnn_layer_backward(v->grads[OUTPUT], v->grads[HN], by_cell, v->args[LAYER(hx)].tensor,
-                                v->args[LAYER(weight)].tensor, v->args[LAYER(projection)].tensor,
-                                v->args[LAYER(batch_sizes)].tensor, v->results[OUTPUT], v->results[KEPT], mode,
-                                v->args[LAYER(reverse)].boolean, grads));
-  wk_tensor *hidden = grads[gates_of(mode) == 3 ? GRAD_HIDDEN : GRAD_GATES];
-  if (wk__needs(v, LAYER(gates))) WK_TRY(wk__vjp_set(v, LAYER(gates), grads[GRAD_GATES]));
-  if (wk__needs(v, LAYER(hx))) WK_TRY(wk__vjp_set(v, LAYER(hx), grads[GRAD_HX]));
-  if (wk__needs(v, LAYER(cx))) WK_TRY(wk__vjp_set(v, LAYER(cx), grads[GRAD_CX]));
-  if (wk__needs(v, LAYER(weight))) WK_TRY(wk__vjp_set(v, LAYER(weight), over_rows(hidden, grads[STATES])));
+  bool recorded = wk__thread.mode.grad_enabled || v->grads[WK__RNN_KEPT]; /* the pass itself, or one like it was */
+  WK_TRY((recorded ? wk__rnn_taped_backward : run_backward)(v, grads));
+  wk_tensor *hidden = grads[wk__rnn_gates(mode) == 3 ? WK__RNN_GRAD_HIDDEN : WK__RNN_GRAD_GATES];
+  if (wk__needs(v, LAYER(gates))) WK_TRY(wk__vjp_set(v, LAYER(gates), grads[WK__RNN_GRAD_GATES]));
+  if (wk__needs(v, LAYER(hx))) WK_TRY(wk__vjp_set(v, LAYER(hx), grads[WK__RNN_GRAD_HX]));
+  if (wk__needs(v, LAYER(cx))) WK_TRY(wk__vjp_set(v, LAYER(cx), grads[WK__RNN_GRAD_CX]));
+  if (wk__needs(v, LAYER(weight))) WK_TRY(wk__vjp_set(v, LAYER(weight), over_rows(hidden, grads[WK__RNN_STATES])));
   if (wk__needs(v, LAYER(bias)))
     WK_TRY(wk__vjp_set(v, LAYER(bias), wk_sum_dim_IntList(hidden, &first, 1, false, WK_DTYPE_NONE)));
   if (wk__needs(v, LAYER(projection)))
-    WK_TRY(wk__vjp_set(v, LAYER(projection), over_rows(grads[GRAD_ROWS], grads[UNPROJECTED])));
+    WK_TRY(wk__vjp_set(v, LAYER(projection), over_rows(grads[WK__RNN_GRAD_ROWS], grads[WK__RNN_UNPROJECTED])));
   return WK_OK;
 }
 
@@ -146,7 +150,7 @@ static wk_tensor *wide(wk_tensor *t) { return t ? wk__in_dtype(t, wk__computed_i
 static wk_tensor *part(wk_tensor *t, int k) { return t ? wide(wk_select_int(t, 0, wk_int_of(k))) : NULL; }
 
 /* One layer in one direction: k-th of both. */
-static wk_status run_layer(const network *n, wk_tensor *rows, int k, wk_tensor *results[RESULTS]) {
+static wk_status run_layer(const network *n, wk_tensor *rows, int k, wk_tensor *results[WK__RNN_RESULTS]) {
   wk_tensor **p = n->params + k * n->each;
   wk_tensor *gates = wk_linear(rows, wide(p[0]), n->has_biases ? wide(p[2]) : NULL);
   wk_tensor *projection = n->projects ? wide(p[n->each - 1]) : NULL;
@@ -166,10 +170,10 @@ static wk_status run_network(network *n) {
   for (int layer = 0; layer < n->layers; layer++) {
     wk_tensor *outputs[2] = {NULL};
     for (int d = 0; d < n->directions; d++) {
-      wk_tensor *results[RESULTS];
+      wk_tensor *results[WK__RNN_RESULTS];
       int k = layer * n->directions + d;
       WK_TRY(run_layer(n, rows, k, results));
-      outputs[d] = results[OUTPUT], hn[k] = results[HN], cn[k] = results[CN];
+      outputs[d] = results[WK__RNN_OUTPUT], hn[k] = results[WK__RNN_HN], cn[k] = results[WK__RNN_CN];
     }
     rows = n->directions == 2 ? wk_cat(outputs, 2, 1) : outputs[0];
     if (n->dropout > 0 && layer < n->layers - 1) rows = wk_dropout(rows, n->dropout, true);
@@ -278,7 +282,8 @@ static wk_tensor *bias_of(wk_tensor *bias, const wk_tensor *weight) {
 }
 
 /* A layer of one step; hx, cx and results (B, H). */
-static wk_status run_cell(wk__call *c, const char *mode, wk_tensor *hx, wk_tensor *cx, wk_tensor *results[RESULTS]) {
+static wk_status run_cell(wk__call *c, const char *mode, wk_tensor *hx, wk_tensor *cx,
+                          wk_tensor *results[WK__RNN_RESULTS]) {
   WK__ARGS(gru_cell);
   wk_tensor *w_ih = c->args[A_w_ih].tensor, *w_hh = c->args[A_w_hh].tensor;
   WK_TRY(check_cell_dtypes(c, hx, cx));
@@ -297,11 +302,11 @@ static wk_tensor *laid_out_like(wk_tensor *y, const wk_tensor *state) {
 }
 
 static wk_status compose_cell(wk__call *c, const char *mode) {
-  wk_tensor *results[RESULTS], *y = NULL;
+  wk_tensor *results[WK__RNN_RESULTS], *y = NULL;
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = run_cell(c, mode, c->args[WK__ARG(gru_cell, hx)].tensor, NULL, results);
-  if (status == WK_OK) y = wk__in_dtype(results[OUTPUT], (wk_dtype)c->args[0].tensor->dtype);
+  if (status == WK_OK) y = wk__in_dtype(results[WK__RNN_OUTPUT], (wk_dtype)c->args[0].tensor->dtype);
   if (y && strcmp(mode, "GRU") == 0) y = laid_out_like(y, c->args[WK__ARG(gru_cell, hx)].tensor);
   c->results[0] = wk__v_tensor(wk_scope_keep(y));
   wk_scope_end(&scope);
@@ -313,14 +318,14 @@ wk_status wk__compose_rnn_relu_cell(wk__call *c) { return compose_cell(c, "RNN_R
 
 wk_status wk__compose_lstm_cell(wk__call *c) {
   WK__ARGS(lstm_cell);
-  wk_tensor *results[RESULTS], **hx = c->args[A_hx].tensors;
+  wk_tensor *results[WK__RNN_RESULTS], **hx = c->args[A_hx].tensors;
   wk_dtype dtype = (wk_dtype)c->args[A_input].tensor->dtype;
   if (c->args[A_hx].count != 2) return wk_fail(WK_RUNTIME_ERROR, "lstm_cell expects two hidden states");
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = run_cell(c, "LSTM", hx[0], hx[1], results);
   for (int r = 0; status == WK_OK && r < 2; r++)
-    c->results[r] = wk__v_tensor(wk_scope_keep(wk__in_dtype(results[r ? CN : OUTPUT], dtype)));
+    c->results[r] = wk__v_tensor(wk_scope_keep(wk__in_dtype(results[r ? WK__RNN_CN : WK__RNN_OUTPUT], dtype)));
   wk_scope_end(&scope);
   return status;
 }

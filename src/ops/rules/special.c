@@ -606,3 +606,46 @@ wk_status wk__compose_float_power_of(wk__call *c) {
                 wk_pow_Scalar(as_double(&c->args[WK__ARG(float_power_Scalar, self)]),
                               in_double(c->args[WK__ARG(float_power_Scalar, exponent)].tensor)));
 }
+
+/* ---- frexp: by the bits of a double ---- */
+
+enum { FRACTION_BITS = 52, MOST_EXPONENT = 0x7ff, HALF_EXPONENT = 1022 };
+
+static wk_tensor *fields_of(wk_tensor *x, wk_tensor **out_exponent) {
+  wk_value least = wk__v_double(0x1p-1022), zero = wk__v_int(0);
+  wk_tensor *size = wk_abs(x), *tiny = wk_lt_Scalar(size, least);
+  wk_tensor *scaled = tiny ? wk_where_self(tiny, wk_mul_Scalar(x, wk__v_double(0x1p54)), x) : NULL;
+  wk_tensor *bits = scaled ? wk_view_dtype(scaled, WK_INT64) : NULL;
+  wk_tensor *raw = wk_bitwise_and_Scalar(wk_bitwise_right_shift_Tensor_Scalar(bits, wk__v_int(FRACTION_BITS)),
+                                         wk__v_int(MOST_EXPONENT));
+  wk_tensor *plain = wk_logical_or(wk_eq_Scalar(x, zero), wk_eq_Scalar(raw, wk__v_int(MOST_EXPONENT)));
+  wk_tensor *exponent = wk_sub_Scalar(raw, wk__v_int(HALF_EXPONENT), wk__v_int(1));
+  if (!plain || !exponent) return NULL;
+  exponent = wk_where_self(tiny, wk_sub_Scalar(exponent, wk__v_int(54), wk__v_int(1)), exponent);
+  *out_exponent = wk__in_dtype(wk_where_ScalarSelf(plain, zero, exponent), WK_INT32);
+  wk_tensor *fraction = wk_bitwise_and_Scalar(bits, wk__value_of_int(~((int64_t)MOST_EXPONENT << FRACTION_BITS)));
+  fraction = wk_bitwise_or_Scalar(fraction, wk__value_of_int((int64_t)HALF_EXPONENT << FRACTION_BITS));
+  return fraction ? wk_where_self(plain, x, wk_view_dtype(fraction, WK_FLOAT64)) : NULL;
+}
+
+wk_status wk__compose_frexp(wk__call *c) {
+  wk_tensor *self = c->args[WK__ARG(frexp_Tensor, self)].tensor, *exponent = NULL;
+  if (!wk_dtype_is_floating((wk_dtype)self->dtype))
+    return wk_fail(WK_RUNTIME_ERROR, "torch.frexp() only supports floating-point dtypes");
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *mantissa = fields_of(in_double(self), &exponent);
+  if (mantissa) mantissa = wk__in_dtype(mantissa, (wk_dtype)self->dtype);
+  bool made = mantissa && exponent;
+  if (made) {
+    c->results[0] = wk__v_tensor(wk_scope_keep(mantissa));
+    c->results[1] = wk__v_tensor(wk_scope_keep(exponent));
+  }
+  wk_scope_end(&scope);
+  return made ? WK_OK : wk_error_category();
+}
+/* g / 2^exponent */
+wk_status wk__vjp_frexp(wk__vjp *v) {
+  wk_tensor *power = wk_exp2(wk_neg(wk__in_dtype(v->results[1], (wk_dtype)v->grads[0]->dtype)));
+  return wk__vjp_set(v, WK__ARG(frexp_Tensor, self), wk_mul(v->grads[0], power));
+}
