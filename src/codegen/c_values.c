@@ -218,14 +218,14 @@ static void write_reduction_by_columns(const target *t, wk__var v, const wk__ins
 static void write_scan(const target *t, wk__var v, const wk__instr *i, char letter) {
   const char *combiner = combiner_of(i->op);
   if (by_strips(t)) {
-    wk__string_printf(t->out, "%c_%s(%c_strip(v->s%d, j), ", letter, combiner, letter, v);
+    wk__string_printf(t->out, "%c_scan_strip_%s(", letter, combiner);
     write_operand(t, i->operands[0]);
-    wk__string_printf(t->out, ");\n    %c_set_strip(v->s%d, j, v%d)", letter, v, v);
+    wk__string_printf(t->out, ", v->s%d, v->s%d + a->strip, j)", v, v);
     return;
   }
   wk__string_printf(t->out, "%c_scan_%s(", letter, combiner);
   write_operand(t, i->operands[0]);
-  wk__string_printf(t->out, ", &acc->v%d, n)", v);
+  wk__string_printf(t->out, ", &acc->v%d, acc->before%d, n)", v, v);
 }
 
 /* ---- instructions ---- */

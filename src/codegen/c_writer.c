@@ -218,7 +218,7 @@ static void write_state_struct(writer *w, int phase) {
       wk__string_printf(w->out, "  %c_%s_state v%lld;\n", letter_of(dtype),
                         i->op == WK__LOOP_reduce_argmax ? "argmax" : "argmin", (long long)v);
     else if (wk__loop_is_scan(i->op))
-      wk__string_printf(w->out, "  %c_lane v%lld;\n", letter_of(dtype), (long long)v);
+      wk__string_printf(w->out, "  %c_lane v%lld, before%lld;\n", letter_of(dtype), (long long)v, (long long)v);
     else
       wk__string_printf(w->out, "  %c v%lld[GROUP];\n", type_of(dtype), (long long)v);
   }
@@ -358,9 +358,25 @@ static void write_row_steps(writer *w, int stage, const target *t) {
         write_instr(t, (wk__var)v);
 }
 
+/* What a scan has of the chunk before goes to what is before this one. */
+static void write_next_scan(writer *w, int64_t v) {
+  const wk__instr *i = instr_at(w, v);
+  const char *op = combiner_of(i->op);
+  char letter = letter_of(i->dtype);
+  long long n = v;
+  if (by_columns(w))
+    wk__string_printf(w->out, "        if (first) %c_next_scan_strip_%s(v.s%lld, v.s%lld + a->strip, ", letter, op, n,
+                      n);
+  else
+    wk__string_printf(w->out, "        if (first) %c_next_scan_%s(&lanes.v%lld, &lanes.before%lld, ", letter, op, n, n);
+  write_identity(w->out, i->op, i->dtype);
+  wk__string_append(w->out, by_columns(w) ? ", t->n);\n" : ");\n");
+}
+
 static void write_start_of_chunk(writer *w, int phase) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
+    if (scans_in(w, v, phase)) write_next_scan(w, v);
     if (!has_lanes(w, v, phase)) continue;
     for (int k = 0; k < groups_of(w); k++) {
       wk__string_printf(w->out, "        lanes.v%lld[%d] = ", (long long)v, k);
@@ -389,7 +405,7 @@ static void write_start_of_phase(writer *w, int phase) {
     const wk__instr *i = instr_at(w, v);
     if (scans_in(w, v, phase)) {
       char letter = letter_of(i->dtype);
-      wk__string_printf(w->out, "      lanes.v%lld = %c_first(", (long long)v, letter);
+      wk__string_printf(w->out, "      lanes.v%lld = lanes.before%lld = %c_first(", (long long)v, (long long)v, letter);
       write_identity(w->out, i->op, i->dtype);
       wk__string_append(w->out, ");\n");
     }
@@ -713,7 +729,7 @@ static void write_fill(writer *w, const char *indent, int64_t v, int op, int dty
 static void write_start_by_columns(writer *w, int phase) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
-    if (scans_in(w, v, phase)) write_fill(w, "      ", v, i->op, i->dtype, "1");
+    if (scans_in(w, v, phase)) write_fill(w, "      ", v, i->op, i->dtype, "2");
     if (reduces_in(w, v, phase) && wk__loop_is_arg(i->op))
       wk__string_printf(w->out, "      l_fill_strips(v.s%lld + a->strip, 1, l_splat(-1), t->n, a->strip);\n",
                         (long long)v);
@@ -723,6 +739,7 @@ static void write_start_by_columns(writer *w, int phase) {
 static void write_chunk_by_columns(writer *w, int phase, bool begins) {
   for (int64_t v = 1; v < w->a.nest->instr_count; v++) {
     const wk__instr *i = instr_at(w, v);
+    if (begins && scans_in(w, v, phase)) write_next_scan(w, v);
     if (!has_lanes(w, v, phase)) continue;
     int dtype = operand_dtype(&w->a, i);
     char letter = letter_of(dtype);

@@ -84,13 +84,29 @@ STRIPS(L, l, i64)
 STRIPS(B, b, bool)
 
 #define REDUCTION(T, t, op) COMBINE_STRIPS(T, t, op) PARTIALS(T, t, op)
-#define SCAN(T, t, op)                                                                 \
-  SLOW T t##_scan_##op(T x, t##_lane *carry, int64_t n) {                              \
-    t##_lane lanes[S];                                                                 \
-    t##_spread(lanes, x);                                                              \
-    for (int64_t i = 0; i < S && i < n; i++)                                           \
-      lanes[i] = *carry = t##_first(t##_##op(t##_splat(*carry), t##_splat(lanes[i]))); \
-    return t##_load_##t##_lanes(lanes);                                                \
+/* Of a chunk's elements so far, behind the chunks before. A new chunk begins with what the last one ended with. */
+#define SCAN(T, t, op)                                                                  \
+  SLOW T t##_scan_##op(T x, t##_lane *here, t##_lane before, int64_t n) {               \
+    t##_lane lanes[S];                                                                  \
+    t##_spread(lanes, x);                                                               \
+    for (int64_t i = 0; i < S && i < n; i++)                                            \
+      lanes[i] = *here = t##_first(t##_##op(t##_splat(*here), t##_splat(lanes[i])));    \
+    return t##_##op(t##_splat(before), t##_load_##t##_lanes(lanes));                    \
+  }                                                                                     \
+  WK_INLINE void t##_next_scan_##op(t##_lane *here, t##_lane *before, T identity) {     \
+    *before = t##_first(t##_##op(t##_splat(*before), t##_splat(*here)));                \
+    *here = t##_first(identity);                                                        \
+  }                                                                                     \
+  WK_INLINE T t##_scan_strip_##op(T x, char *here, const char *before, int64_t j) {     \
+    T y = t##_##op(t##_strip(here, j), x);                                              \
+    t##_set_strip(here, j, y);                                                          \
+    return t##_##op(t##_strip(before, j), y);                                           \
+  }                                                                                     \
+  SLOW void t##_next_scan_strip_##op(char *here, char *before, T identity, int64_t n) { \
+    for (int64_t j = 0; j < n; j += S) {                                                \
+      t##_set_strip(before, j, t##_##op(t##_strip(before, j), t##_strip(here, j)));     \
+      t##_set_strip(here, j, identity);                                                 \
+    }                                                                                   \
   }
 
 /* The first of the best; a NaN beats everything. Most values do not beat the best of those before. */

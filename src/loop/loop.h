@@ -14,8 +14,9 @@
  * chunks of WK__REDUCE_CHUNK; inside a chunk element e goes to lane e mod WK__REDUCE_LANES, lanes start at the
  * identity and take their elements in order; the lanes of a chunk are folded in halves (lane l with lane l + 16, then
  * + 8, + 4, + 2, + 1); chunks are folded pairwise, neighbours first, like the carries of a binary counter, the rest
- * from the right. A back end may split work wherever this leaves the order alone. A scan goes element after element in
- * the compute dtype.
+ * from the right. A back end may split work wherever this leaves the order alone. A scan goes element
+ * after element inside of a chunk, from the identity; what it gives is the sum (product) of the chunks before, which
+ * are added one after the other, with that. All in the compute dtype.
  *
  * Text: `print` gives one line an instruction, `parse` reads it back, `verify` states what is well formed.
  * Tests: tests/c/test_loop.c. */

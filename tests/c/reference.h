@@ -283,9 +283,13 @@ static void reference_along_rows(const reference *r, const wk__instr *instr, cel
   wk__lane_type lane = wk__lane_of((wk_dtype)r->nest->instrs[instr->operands[0]].dtype);
   for (int64_t row = 0; row < r->rows; row++, in += r->pitch, out += r->pitch) {
     if (instr->op == WK__LOOP_scan_sum || instr->op == WK__LOOP_scan_prod) {
-      cell carry = reference_identity(instr->op, lane);
-      for (int64_t e = 0; e < r->length; e++)
-        out[e] = carry = reference_apply(reference_combiner(instr->op), lane, carry, in[e], in[e]);
+      int combiner = reference_combiner(instr->op);
+      cell before = reference_identity(instr->op, lane), here = before;
+      for (int64_t e = 0; e < r->length; e++) {
+        if (e % WK__REDUCE_CHUNK == 0 && e) before = out[e - 1], here = reference_identity(instr->op, lane);
+        here = reference_apply(combiner, lane, here, in[e], in[e]);
+        out[e] = reference_apply(combiner, lane, before, here, here);
+      }
       continue;
     }
     cell result = reference_is_arg(instr->op) ? reference_arg(instr->op, lane, in, r->length)

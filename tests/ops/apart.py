@@ -3,7 +3,16 @@
 import gc
 import os
 import pickle
+import resource
 import signal
+
+
+MEMORY = 16 << 30  # bytes: a result that is too large is an error on every machine
+
+
+def bound_memory():
+    if "asan" not in os.environ.get("LD_PRELOAD", ""):  # which reserves more addresses than that
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def apart(function, limit=120):
@@ -13,6 +22,7 @@ def apart(function, limit=120):
     if child == 0:
         os.close(read)
         gc.freeze()
+        bound_memory()
         signal.alarm(limit)
         with open(os.devnull, "w") as null:
             os.dup2(null.fileno(), 2)

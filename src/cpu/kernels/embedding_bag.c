@@ -20,27 +20,54 @@ typedef struct bags {
 /* Of bag b the indices [begin, end). */
 static int64_t end_of(const bags *j, int64_t b) { return b + 1 < j->count ? j->offsets[b + 1] : j->n; }
 
-#define SUM_BAGS(T)                                                                          \
-  static void sum_bag_##T(const bags *j, int64_t b) {                                        \
-    T *out = (T *)j->out + b * j->columns;                                                   \
-    int64_t counted = 0;                                                                     \
-    memset(out, 0, (size_t)j->columns * sizeof *out);                                        \
-    for (int64_t i = j->offsets[b]; i < end_of(j, b); i++) {                                 \
-      int64_t r = j->indices[i];                                                             \
-      if (r < 0 || r >= j->rows) {                                                           \
-        atomic_store(j->bad, i);                                                             \
-        return;                                                                              \
-      }                                                                                      \
-      if (r == j->padding) continue;                                                         \
-      const T *row = (const T *)j->weight + r * j->columns;                                  \
-      T scale = j->scales ? ((const T *)j->scales)[i] : 1;                                   \
-      for (int64_t d = 0; d < j->columns; d++) out[d] += scale * row[d];                     \
-      counted++;                                                                             \
-    }                                                                                        \
-    for (int64_t d = 0; j->mean && counted > 1 && d < j->columns; d++) out[d] /= (T)counted; \
-  }                                                                                          \
-  static void sum_bags_##T(void *context, int64_t begin, int64_t end) {                      \
-    for (int64_t b = begin; b < end; b++) sum_bag_##T(context, b);                           \
+/* Columns in strips whose sums stay in registers; rows of a table are anywhere in memory, so those that come a few
+ * later are asked for. */
+enum { STRIP = 32, AHEAD = 8 };
+
+/* The rows of one bag, or -1 where an index is out of range. */
+static int64_t check_bag(const bags *j, int64_t b) {
+  int64_t counted = 0;
+  for (int64_t i = j->offsets[b]; i < end_of(j, b); i++) {
+    int64_t r = j->indices[i];
+    if (r < 0 || r >= j->rows) {
+      atomic_store(j->bad, i);
+      return -1;
+    }
+    counted += r != j->padding;
+  }
+  return counted;
+}
+
+#define SUM_BAGS(T)                                                                                        \
+  /* `width` is a constant wherever this is inlined. */                                                    \
+  static inline __attribute__((always_inline)) void sum_strip_##T(const bags *j, int64_t b, int64_t first, \
+                                                                  const int64_t width) {                   \
+    const T *table = (const T *)j->weight + first, *scales = j->scales;                                    \
+    T sum[STRIP] = {0};                                                                                    \
+    int64_t end = end_of(j, b);                                                                            \
+    for (int64_t i = j->offsets[b]; i < end; i++) {                                                        \
+      const T *row = table + j->indices[i] * j->columns;                                                   \
+      if (i + AHEAD < end) __builtin_prefetch(table + j->indices[i + AHEAD] * j->columns);                 \
+      if (j->indices[i] == j->padding) continue;                                                           \
+      if (scales) {                                                                                        \
+        T scale = scales[i];                                                                               \
+        for (int64_t d = 0; d < width; d++) sum[d] += scale * row[d];                                      \
+      } else {                                                                                             \
+        for (int64_t d = 0; d < width; d++) sum[d] += row[d];                                              \
+      }                                                                                                    \
+    }                                                                                                      \
+    memcpy((T *)j->out + b * j->columns + first, sum, (size_t)width * sizeof(T));                          \
+  }                                                                                                        \
+  static void sum_bag_##T(const bags *j, int64_t b) {                                                      \
+    int64_t counted = check_bag(j, b), d = 0;                                                              \
+    T *out = (T *)j->out + b * j->columns;                                                                 \
+    if (counted < 0) return;                                                                               \
+    for (; d + STRIP <= j->columns; d += STRIP) sum_strip_##T(j, b, d, STRIP);                             \
+    if (d < j->columns) sum_strip_##T(j, b, d, j->columns - d);                                            \
+    for (d = 0; j->mean && counted > 1 && d < j->columns; d++) out[d] /= (T)counted;                       \
+  }                                                                                                        \
+  static void sum_bags_##T(void *context, int64_t begin, int64_t end) {                                    \
+    for (int64_t b = begin; b < end; b++) sum_bag_##T(context, b);                                         \
   }
 
 SUM_BAGS(float)

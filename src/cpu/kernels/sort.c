@@ -1,8 +1,8 @@
 /* sort and topk on the CPU, rows in parallel. An element of any dtype becomes an unsigned key of the same order (NaN
  * above all, -0 and 0 equal), descending inverts it; then one stable radix sort serves every dtype and direction.
- * Sorting is always stable, which is one of the orders that PyTorch allows where it is not asked to be. topk finds the
- * k-th key by its digits, from the top, and sorts only the k; of equal values the first ones win. Tests: tests/ops/,
- * tests/c/test_index_ops.c. */
+ * Sorting is always stable, which is one of the orders that PyTorch allows where it is not asked to be. topk keeps
+ * a few sorted while it reads; of more it finds the k-th key by its digits, from the top, and sorts only the k. Of
+ * equal values the first ones win. Tests: tests/ops/, tests/c/test_index_ops.c. */
 #include "cpu/kernels.h"
 #include "ops/internal.h"
 
@@ -84,18 +84,23 @@ static void insertion_sort(item *a, int64_t n) {
   }
 }
 
-/* Moves the items from `a` to `b` in order of the byte at `shift`; false, nothing moved, when all share it. */
-static bool move_by_digit(const item *a, item *b, int64_t n, int shift) {
+/* Moves the items from `a` to `b` in order of the byte at `shift`. */
+static void move_by_digit(const item *a, item *b, int64_t n, int shift) {
   int64_t place[DIGITS] = {0}, sum = 0;
   for (int64_t i = 0; i < n; i++) place[a[i].key >> shift & 0xff]++;
-  if (place[a[0].key >> shift & 0xff] == n) return false;
   for (int d = 0; d < DIGITS; d++) {
     int64_t count = place[d];
     place[d] = sum;
     sum += count;
   }
   for (int64_t i = 0; i < n; i++) b[place[a[i].key >> shift & 0xff]++] = a[i];
-  return true;
+}
+
+/* Bits in which some keys are not alike. */
+static uint64_t differing_bits(const item *a, int64_t n) {
+  uint64_t bits = 0;
+  for (int64_t i = 1; i < n; i++) bits |= a[i].key ^ a[0].key;
+  return bits;
 }
 
 /* Stable, by key. `space` has room for n; the result is in one of the two. */
@@ -104,12 +109,14 @@ static item *sort_items(item *a, item *space, int64_t n, int key_bytes) {
     insertion_sort(a, n);
     return a;
   }
-  for (int shift = 0; shift < 8 * key_bytes; shift += 8)
-    if (move_by_digit(a, space, n, shift)) {
-      item *swap = a;
-      a = space;
-      space = swap;
-    }
+  uint64_t differing = differing_bits(a, n);
+  for (int shift = 0; shift < 8 * key_bytes; shift += 8) {
+    if (!(differing >> shift & 0xff)) continue;
+    move_by_digit(a, space, n, shift);
+    item *swap = a;
+    a = space;
+    space = swap;
+  }
   return a;
 }
 
@@ -140,6 +147,57 @@ static void keep_smallest(item *a, int64_t n, int64_t k, int key_bytes) {
     ties -= tie;
   }
 }
+
+/* ---- few of a row ---- */
+
+enum { FEW = 32, GROUP = 32 };
+
+/* How many of the next elements, a group at most, can be passed over, as none is among the k: 0 if any may be. */
+typedef int64_t pass_fn(const char *next, int64_t left, const char *worst, bool descending);
+
+#define PASS_OVER(T)                                                                              \
+  static int64_t pass_over_##T(const char *next, int64_t left, const char *worst, bool largest) { \
+    const T *v = (const T *)next, w = *(const T *)worst;                                          \
+    int hits = 0;                                                                                 \
+    if (left < GROUP) return 0;                                                                   \
+    if (largest) {                                                                                \
+      for (int i = 0; i < GROUP; i++) hits |= !(v[i] <= w); /* and where either is NaN */         \
+    } else {                                                                                      \
+      for (int i = 0; i < GROUP; i++) hits |= !(v[i] >= w);                                       \
+    }                                                                                             \
+    return hits ? 0 : GROUP;                                                                      \
+  }
+PASS_OVER(float)
+PASS_OVER(double)
+PASS_OVER(int32_t)
+PASS_OVER(int64_t)
+
+static pass_fn *pass_of(key_format f) {
+  if (f.size == 4) return f.is_float ? pass_over_float : pass_over_int32_t;
+  if (f.size == 8) return f.is_float ? pass_over_double : pass_over_int64_t;
+  return NULL;
+}
+
+/* A row's k smallest, sorted, k from 1 to FEW: what beats the last of them moves in at its place. */
+static void read_few(item *out, const char *row, int64_t n, int64_t stride, int64_t k, key_format f, bool descending) {
+  uint64_t flip = descending ? UINT64_MAX >> (64 - 8 * f.size) : 0;
+  pass_fn *pass = stride == 1 ? pass_of(f) : NULL;
+  int64_t count = 0, step = stride * f.size;
+  for (int64_t i = 0; i < n;) {
+    int64_t passed = pass && count == k ? pass(row + i * step, n - i, row + out[k - 1].index * step, descending) : 0;
+    int64_t end = wk__min(n, i + GROUP);
+    if (passed) i += passed;
+    for (; !passed && i < end; i++) {
+      uint64_t key = key_of(read_bits(row + i * step, f.size), f) ^ flip;
+      if (count == k && key >= out[k - 1].key) continue; /* of equal keys the earlier ones win */
+      int64_t at = count < k ? count++ : k - 1;
+      for (; at > 0 && out[at - 1].key > key; at--) out[at] = out[at - 1];
+      out[at] = (item){key, i};
+    }
+  }
+}
+
+/* ---- many of a row ---- */
 
 /* A row's k smallest, in order of index; `out` has room for the row. Most elements of a long row are read once and seen
  * to be too large: when the candidates fill their room, the k smallest stay and their largest key is the limit. */
@@ -207,7 +265,13 @@ static void sort_rows(void *context, int64_t begin, int64_t end) {
   }
   for (int64_t row = begin; row < end; row++) {
     const char *source = wk__data(j->self) + row_offset(j->self, j->dim, row) * j->format.size;
-    read_smallest(items, source, j->n, stride_along(j->self, j->dim), j->k, j->format, j->descending);
+    int64_t stride = stride_along(j->self, j->dim);
+    if (j->k > 0 && j->k <= FEW && j->k < j->n) {
+      read_few(items, source, j->n, stride, j->k, j->format, j->descending);
+      write_row(j, items, source, row);
+      continue;
+    }
+    read_smallest(items, source, j->n, stride, j->k, j->format, j->descending);
     write_row(j, sort_items(items, items + j->n, j->k, j->format.size), source, row);
   }
   wk__free(items);

@@ -139,11 +139,18 @@ static void begin_run(run *r, const wk__program *program, const wk__launch *laun
   r->launch = launch;
   r->primitives = wk__primitives_get();
   r->blocked_stores = r->row_accesses = r->fixed_accesses = 0;
-  r->indices_by_row = false;
+  r->indices_by_row = r->reads_rows_ahead = false;
   atomic_init(&r->faults, 0);
   atomic_init(&r->bad_index, 0);
   atomic_init(&r->bad_check, 0);
   atomic_init(&r->status, 0);
+}
+
+void prepare_run(run *r) {
+  measure(r);
+  find_row_accesses(r);
+  find_blocked_stores(r);
+  find_fixed_accesses(r);
 }
 
 /* ================================================== running ====================================================== */
@@ -193,6 +200,8 @@ wk_status wk__program_run(const wk__program *program, const wk__launch *launch) 
                                                      : r.g.m_block * r.g.reduce_length;
   if (r.tasks == 1 && r.g.mode == LOOP_POINTWISE) {
     run_tasks(&r, 0, 1);
+  } else if (splits_scan(&r)) {
+    WK_TRY(run_split_scan(&r));
   } else if (r.tasks < wk_get_num_threads() && r.g.mode != LOOP_POINTWISE && task_elements >= SPLIT_LENGTH &&
              !program->has_scan && !program->has_arg && !program->has_store_add && !r.keeping) {
     WK_TRY(run_split(&r));

@@ -1,8 +1,8 @@
 /* What the files that run programs share: the state of a launch and of a thread.
  *
  * execute.c prepares launches and shares their tasks out; execute_worker.c gives a thread its memory; execute_tasks.c
- * does a task, block by block; execute_steps.c does a step on a block; execute_split.c cuts few, long rows;
- * execute_line.c is the short way for small launches. */
+ * does a task, block by block; execute_steps.c does a step on a block; execute_split.c cuts few, long rows,
+ * execute_scan.c those that are scanned; execute_line.c is the short way for small launches. */
 #ifndef WICK_CPU_TIER0_EXECUTE_INTERNAL_H
 #define WICK_CPU_TIER0_EXECUTE_INTERNAL_H
 
@@ -12,9 +12,9 @@ enum { COUNTER_LEVELS = 48 /* of the counter of partial results, see loop.h */ }
 
 /* State of one reduction or scan while a task runs. width = values side by side. */
 typedef struct reduction {
-  char *lanes;     /* (width, LANES) or (LANES, width); arg: best values; scan: carries */
+  char *lanes;     /* (width, LANES) or (LANES, width); arg: best values; scan: of the chunk so far */
   int64_t *index;  /* arg: (width) */
-  char *partial;   /* (width): the chunk just folded */
+  char *partial;   /* (width): the chunk just folded; scan: the chunks before */
   char *stack;     /* (COUNTER_LEVELS, width): partial results by weight, see loop.h */
   uint64_t chunks; /* folded so far; its bits say which levels of the stack are full */
 } reduction;
@@ -29,6 +29,7 @@ typedef struct run {
   int64_t block_pitch;     /* bytes from block to block */
   int64_t row_elements;    /* kept values: elements a task keeps */
   bool reads_ahead;        /* of memory, a block ahead */
+  bool reads_rows_ahead;   /* of each of a block's rows as much as the block has of it */
   bool keeping;            /* values of earlier phases are kept */
   uint64_t blocked_stores; /* accesses that results may not be computed into, because of overlap */
   uint64_t row_accesses;   /* indirect accesses whose rows of a block are adjacent elements from one place each */
@@ -61,6 +62,8 @@ typedef struct worker {
   int64_t pitch;        /* elements between the rows of a value that is reduced where it lies */
   bool whole_chunk;     /* the block is all of a chunk: reductions fold it at once, no lanes are kept */
   bool hold_row_stores; /* values per row are computed, but not stored */
+  bool later_chunk;     /* scans have chunks before this one */
+  bool totals_only;     /* of a block's steps those up to the scan: execute_scan.c */
 } worker;
 
 static inline int64_t aligned(int64_t bytes) { return (bytes + 63) & ~INT64_C(63); }
@@ -85,6 +88,7 @@ void run_task(worker *w, int64_t task);
 
 /* The parts of a task with reductions, for those who share its chunks out. */
 void start_task(worker *w, int64_t task);
+void start_reductions(worker *w, int phase);
 void run_row_steps(worker *w, int phase);                         /* values per row that a phase makes computable */
 void run_row_step(worker *w, const step *s);                      /* one of them */
 void run_chunk(worker *w, int phase, int64_t begin, int64_t end); /* elements of the row, folded to `partial` */
@@ -103,6 +107,18 @@ WK_MUST_USE bool start_worker(worker *w, run *r);
 void end_worker(run *r);
 /* The thread's memory for kernels, at least so much; its content is lost. NULL: there is none. */
 char *take_scratch(int64_t bytes);
+
+/* ---- execute_scan.c ---- */
+
+/* The program scans few rows of several chunks and does nothing else that needs the whole of a row. */
+bool splits_scan(const run *r);
+/* Runs that, chunks side by side and shared among threads. What threads meet is noted in the run. */
+WK_MUST_USE wk_status run_split_scan(run *r);
+
+/* ---- execute.c ---- */
+
+/* What follows from a run's geometry: its tasks, and which accesses are what. */
+void prepare_run(run *r);
 
 /* ---- execute_line.c ---- */
 

@@ -31,7 +31,7 @@ static inline bool same_in_memory(wk_dtype dtype) { return wk__dtypes[dtype].com
 /* Where a step's result goes: memory itself, a kept row, or its temporary block. */
 static inline char *destination(worker *w, const step *s) {
   const run *r = w->r;
-  if (s->store != NO_STORE && !(r->blocked_stores >> s->store & 1)) {
+  if (s->store != NO_STORE && !w->totals_only && !(r->blocked_stores >> s->store & 1)) {
     const walker *k = &r->g.walkers[s->store];
     if (is_dense(k, w->m, w->n) && same_in_memory(access_dtype(w, s->store))) return address(w, s->store, w->m0, w->n0);
   }
@@ -81,6 +81,8 @@ static void step_load(worker *w, const step *s, int64_t m, int64_t n, int64_t m0
     return;
   }
   char *out = destination(w, s);
+  for (int64_t i = 0; s->in_block && w->r->reads_rows_ahead && k->stride_n == 1 && i < m; i++)
+    read_ahead(source + (i * k->stride_m + n) * k->item, n * k->item);
   w->r->primitives->load[dtype](out, source, m, n, k->stride_m, k->stride_n);
   w->at[s->value] = out;
 }
@@ -187,20 +189,35 @@ static void move_rows(const worker *w, const step *s, char *block, int64_t m, in
   }
 }
 
-/* Element offsets from the access's base for each element of the block. */
-static void indirect_offsets(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
+/* The value that is read as indirect coordinate d of a step's access. */
+static const int64_t *index_of(const worker *w, const step *s, int d) {
+  const uint16_t *expansion = w->r->program->expansion;
+  uint16_t value = w->r->program->nest->accesses[s->extra].indirect[d];
+  return (const int64_t *)w->at[s->in_block && expansion[value] ? expansion[value] : value];
+}
+
+/* Adds up the indices of several coordinates, or of none as where windows add to what they overlap in. */
+static void sum_offsets(worker *w, const step *s, int64_t count) {
   const walker *k = &w->r->g.walkers[s->extra];
   const wk__access *a = &w->r->program->nest->accesses[s->extra];
-  const uint16_t *expansion = w->r->program->expansion;
-  int64_t origin = w->position[s->extra] + m0 * k->stride_m + n0 * k->stride_n, *offsets = w->offsets;
-  for (int64_t i = 0; i < m; i++)
-    for (int64_t j = 0; j < n; j++) offsets[i * n + j] = origin + i * k->stride_m + j * k->stride_n;
+  memset(w->offsets, 0, (size_t)count * sizeof *w->offsets);
   for (int d = 0; d < a->ndim; d++) {
     if (!a->indirect[d]) continue;
-    uint16_t value = s->in_block && expansion[a->indirect[d]] ? expansion[a->indirect[d]] : a->indirect[d];
-    const int64_t *index = (const int64_t *)w->at[value];
-    for (int64_t i = 0; i < m * n; i++) offsets[i] += index[i] * k->indirect[d];
+    const int64_t *index = index_of(w, s, d), scale = k->indirect[d];
+    for (int64_t i = 0; i < count; i++) w->offsets[i] += index[i] * scale;
   }
+}
+
+/* Where the block's elements lie that values name, from the access's base on. */
+static wk__places find_places(worker *w, const step *s, int64_t m, int64_t n) {
+  const walker *k = &w->r->g.walkers[s->extra];
+  const wk__access *a = &w->r->program->nest->accesses[s->extra];
+  int coordinates = 0, only = 0;
+  for (int d = 0; d < a->ndim; d++)
+    if (a->indirect[d]) coordinates++, only = d;
+  if (coordinates == 1) return (wk__places){index_of(w, s, only), k->indirect[only], k->stride_m, k->stride_n};
+  sum_offsets(w, s, m * n);
+  return (wk__places){w->offsets, 1, k->stride_m, k->stride_n};
 }
 
 static void step_gather(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
@@ -208,8 +225,8 @@ static void step_gather(worker *w, const step *s, int64_t m, int64_t n, int64_t 
   if (w->r->row_accesses >> s->extra & 1) {
     move_rows(w, s, out, m, n, m0, n0);
   } else {
-    indirect_offsets(w, s, m, n, m0, n0);
-    w->r->primitives->gather[access_dtype(w, s->extra)](out, w->r->g.walkers[s->extra].base, w->offsets, m * n);
+    wk__places at = find_places(w, s, m, n);
+    w->r->primitives->gather[access_dtype(w, s->extra)](out, address(w, s->extra, m0, n0), &at, m, n);
   }
   w->at[s->value] = out;
 }
@@ -222,10 +239,10 @@ static void step_scatter(worker *w, const step *s, int64_t m, int64_t n, int64_t
     move_rows(w, s, w->at[s->in[0]], m, n, m0, n0);
     return;
   }
-  indirect_offsets(w, s, m, n, m0, n0);
+  wk__places at = find_places(w, s, m, n);
   wk__scatter_fn *scatter =
       s->kind == STEP_SCATTER_ADD ? w->r->primitives->scatter_add[dtype] : w->r->primitives->scatter[dtype];
-  scatter(w->r->g.walkers[s->extra].base, w->at[s->in[0]], w->offsets, m * n);
+  scatter(address(w, s->extra, m0, n0), w->at[s->in[0]], &at, m, n);
 }
 
 static void step_index(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_t n0) {
@@ -239,11 +256,24 @@ static void step_index(worker *w, const step *s, int64_t m, int64_t n, int64_t m
   w->at[s->value] = (char *)(out - m * n);
 }
 
+/* The result may be its operand as it lies: not where it has a place of its own, nor where the operand is in a
+ * temporary block, which is overwritten when its own last reader has run. */
+static bool may_stay(const worker *w, const step *s) {
+  const char *value = w->at[s->in[0]];
+  bool temporary = value >= w->slots && value < w->slots + w->r->program->slot_count * w->r->block_pitch;
+  return s->slot != NO_SLOT && !temporary;
+}
+
+/* Indices that are in range as they are, which most are, stay where they lie. */
 static void step_check_index(worker *w, const step *s, int64_t count) {
   int64_t size = w->r->g.expression_limit[s->extra];
   const wk__program *program = w->r->program;
-  int64_t wrap = program->nest->instrs[program->expressions[s->extra]].extra ? 0 : size;
   const int64_t *in = (const int64_t *)w->at[s->in[0]];
+  if (may_stay(w, s) && w->r->primitives->in_range(in, count, size)) {
+    w->at[s->value] = w->at[s->in[0]];
+    return;
+  }
+  int64_t wrap = program->nest->instrs[program->expressions[s->extra]].extra ? 0 : size;
   int64_t *out = (int64_t *)destination(w, s);
   for (int64_t i = 0; i < count; i++) {
     int64_t v = in[i] < 0 ? in[i] + wrap : in[i];
@@ -316,8 +346,9 @@ void run_step(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_
       break;
     case STEP_SCAN: {
       char *out = destination(w, s);
-      (columns ? p->scan_columns : p->scan_rows)[s->op][s->lane](out, w->at[s->in[0]], w->reductions[s->extra].lanes, m,
-                                                                 n);
+      const reduction *state = &w->reductions[s->extra];
+      (columns ? p->scan_columns : p->scan_rows)[s->op][s->lane](out, w->at[s->in[0]], state->lanes,
+                                                                 w->later_chunk ? state->partial : NULL, m, n);
       w->at[s->value] = out;
       break;
     }
@@ -337,7 +368,10 @@ void run_step(worker *w, const step *s, int64_t m, int64_t n, int64_t m0, int64_
 void run_block(worker *w, const step_list *list) {
   const step *s = list->steps, *end = s + list->count;
   bool by_row = w->r->indices_by_row;
-  for (; s < end; s++) run_step(w, s, w->m, by_row && s->index_only ? 1 : w->n, w->m0, w->n0);
+  for (; s < end; s++) {
+    run_step(w, s, w->m, by_row && s->index_only ? 1 : w->n, w->m0, w->n0);
+    if (w->totals_only && s->kind == STEP_SCAN) return;
+  }
 }
 
 static wk_status check_list(const wk__primitives *p, const step_list *list) {

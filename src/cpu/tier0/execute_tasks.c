@@ -43,12 +43,15 @@ static wk__lane_type operand_lane(const worker *w, const wk__instr *i) {
   return (wk__lane_type)w->r->program->values[i->operands[0]].lane;
 }
 
-static void start_reductions(worker *w, int phase) {
+void start_reductions(worker *w, int phase) {
+  w->later_chunk = false;
   for (int k = 0; k < w->r->program->reduction_count; k++) {
     const wk__instr *i = reduction_instr(w, k);
     reduction *state = &w->reductions[k];
-    if (wk__loop_is_scan(i->op)) /* scans run again in every phase that needs them */
+    if (wk__loop_is_scan(i->op)) { /* they run again in every phase that needs them */
       wk__identity_fill(state->lanes, i->op, operand_lane(w, i), w->width);
+      wk__identity_fill(state->partial, i->op, operand_lane(w, i), w->width);
+    }
     if (wk__loop_is_arg(i->op) && wk__instr_phase(i) == phase)
       for (int64_t j = 0; j < w->width; j++) state->index[j] = -1;
     state->chunks = 0;
@@ -62,6 +65,18 @@ static void clear_lanes(worker *w, int phase, int64_t elements) {
     const wk__instr *i = reduction_instr(w, k);
     if (wk__loop_is_scan(i->op) || wk__loop_is_arg(i->op) || wk__instr_phase(i) != phase) continue;
     wk__identity_fill(w->reductions[k].lanes, i->op, operand_lane(w, i), w->width * lanes);
+  }
+}
+
+/* What scans have of the chunk that ends goes to what is before the next one. */
+static void next_chunk(worker *w) {
+  w->later_chunk = true;
+  for (int k = 0; k < w->r->program->reduction_count; k++) {
+    const wk__instr *i = reduction_instr(w, k);
+    const reduction *state = &w->reductions[k];
+    if (!wk__loop_is_scan(i->op)) continue;
+    w->r->primitives->combine[i->op][operand_lane(w, i)](state->partial, state->partial, state->lanes, NULL, w->width);
+    wk__identity_fill(state->lanes, i->op, operand_lane(w, i), w->width);
   }
 }
 
@@ -104,6 +119,7 @@ void run_chunk(worker *w, int phase_number, int64_t begin, int64_t end) {
   if (g->outer_r) memcpy(saved, w->position, (size_t)g->walker_count * sizeof *saved);
   w->whole_chunk = !columns && end - begin <= wk__min(block, inner_size - begin % inner_size);
   if (!w->whole_chunk) clear_lanes(w, phase_number, end - begin);
+  if (begin && r->program->has_scan) next_chunk(w);
   for (int64_t e = begin; e < end;) {
     int64_t inner = e % inner_size;
     int64_t length = wk__min(wk__min(block, inner_size - inner), end - e);

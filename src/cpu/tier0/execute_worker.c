@@ -89,7 +89,7 @@ static void fill_uniform(worker *w) {
 
 bool start_worker(worker *w, run *r) {
   w->r = r;
-  w->hold_row_stores = false;
+  w->hold_row_stores = w->later_chunk = w->totals_only = false;
   w->masked = NULL;
   scratch s = {take_scratch(memory_bound(r)), 0};
   if (!s.memory) {

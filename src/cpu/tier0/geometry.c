@@ -267,9 +267,7 @@ static void take_outer(const loops *l, geometry *g, int m, int n) {
 
 enum {
   TRANSPOSE_TILE = 32,
-  COLUMN_BLOCK = 128, /* columns that are worth a task of their own */
-  SCAN_ROWS = 8,
-  SCAN_PIECE = 128,
+  COLUMN_BLOCK = 128,     /* columns that are worth a task of their own */
   IN_PLACE_BLOCK = 16384, /* elements that are reduced where they lie, rows side by side: */
   IN_PLACE_ROWS = 256,
   IN_PLACE_COLUMN = 4 * WK__REDUCE_LANES, /* down a column: four for each lane */

@@ -14,9 +14,16 @@ typedef void wk__map_fn(void *out, const void *a, const void *b, const void *c, 
 /* A block of m rows of n, from or to memory with element strides; memory's dtype converts to its compute dtype. */
 typedef void wk__load_fn(void *out, const void *source, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n);
 typedef void wk__store_fn(void *target, const void *value, int64_t m, int64_t n, int64_t stride_m, int64_t stride_n);
-/* Element i comes from source[offsets[i]]. */
-typedef void wk__gather_fn(void *out, const void *source, const int64_t *offsets, int64_t n);
-typedef void wk__scatter_fn(void *target, const void *value, const int64_t *offsets, int64_t n);
+/* Where the elements of a block lie that values name: (i, j) is element i stride_m + j stride_n + index[i n + j] scale.
+ */
+typedef struct wk__places {
+  const int64_t *index;
+  int64_t scale, stride_m, stride_n;
+} wk__places;
+typedef void wk__gather_fn(void *out, const void *source, const wk__places *at, int64_t m, int64_t n);
+typedef void wk__scatter_fn(void *target, const void *value, const wk__places *at, int64_t m, int64_t n);
+/* All of them are at least 0 and below the limit. */
+typedef bool wk__in_range_fn(const int64_t *index, int64_t n, int64_t limit);
 /* Lanes of a reduction: (m rows, WK__REDUCE_LANES) or, by columns, (WK__REDUCE_LANES, n). The rows of a block begin
  * `pitch` elements apart; the first element of each row goes to lane `first`. */
 typedef void wk__accumulate_fn(void *lanes, const void *value, int64_t m, int64_t n, int64_t pitch, int64_t first);
@@ -24,8 +31,9 @@ typedef void wk__accumulate_fn(void *lanes, const void *value, int64_t m, int64_
 typedef void wk__reduce_fn(void *out, const void *value, int64_t m, int64_t n, int64_t pitch);
 /* Folds lanes to one value a row (column). `active` lanes have taken elements; the others hold the identity. */
 typedef void wk__fold_fn(void *out, void *lanes, int64_t count, int64_t active);
-/* Inclusive scan of each row (down each column); `carry` (m or n values) goes on from block to block. */
-typedef void wk__scan_fn(void *out, const void *value, void *carry, int64_t m, int64_t n);
+/* Inclusive scan of each row (down each column); `here` (m or n values) goes on from block to block of a chunk, and
+ * `before` is what the chunks before have come to, or NULL where there is none. */
+typedef void wk__scan_fn(void *out, const void *value, void *here, const void *before, int64_t m, int64_t n);
 /* Best value and its index a row (column); elements are numbered from `first_index`. Starts with index -1. */
 typedef void wk__arg_fn(void *best, int64_t *index, const void *value, int64_t m, int64_t n, int64_t first_index);
 /* One value a row (column) to a block: out (m, n). */
@@ -42,6 +50,7 @@ typedef struct wk__primitives {
   wk__store_fn *store[WK_DTYPE_COUNT];
   wk__gather_fn *gather[WK_DTYPE_COUNT];
   wk__scatter_fn *scatter[WK_DTYPE_COUNT], *scatter_add[WK_DTYPE_COUNT];
+  wk__in_range_fn *in_range;
   wk__add_fn *add[WK_DTYPE_COUNT];
   wk__accumulate_fn *accumulate_rows[WK__LOOP_COUNT][WK__LANE_COUNT],
       *accumulate_columns[WK__LOOP_COUNT][WK__LANE_COUNT];

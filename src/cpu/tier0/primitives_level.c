@@ -18,6 +18,7 @@ enum { LANES = WK__REDUCE_LANES };
 #define VECTORISE _Pragma("GCC ivdep")
 #endif
 #define UNROLL _Pragma("GCC unroll 16")
+#define UNROLL_SOME _Pragma("GCC unroll 8")
 
 /* ================================================ element by element ============================================= */
 
@@ -275,20 +276,36 @@ enum { TILE = 16 };
       }                                                                                                              \
     }                                                                                                                \
   }                                                                                                                  \
-  static void gather_##name(void *out, const void *source, const int64_t *offsets, int64_t n) {                      \
+  static void gather_##name(void *out, const void *source, const wk__places *at, int64_t m, int64_t n) {             \
     block *o = out;                                                                                                  \
-    const memory *s = source;                                                                                        \
-    for (int64_t i = 0; i < n; i++) o[i] = from(s[offsets[i]]);                                                      \
+    const int64_t *index = at->index, scale = at->scale, stride_n = at->stride_n;                                    \
+    for (int64_t i = 0; i < m; i++, o += n, index += n) {                                                            \
+      const memory *s = (const memory *)source + i * at->stride_m;                                                   \
+      if (scale == 1 && stride_n == 0) {                                                                             \
+        UNROLL_SOME for (int64_t j = 0; j < n; j++) o[j] = from(s[index[j]]);                                        \
+      } else {                                                                                                       \
+        UNROLL_SOME for (int64_t j = 0; j < n; j++, s += stride_n) o[j] = from(s[index[j] * scale]);                 \
+      }                                                                                                              \
+    }                                                                                                                \
   }                                                                                                                  \
-  static void scatter_##name(void *target, const void *value, const int64_t *offsets, int64_t n) {                   \
-    memory *t = target;                                                                                              \
+  static void scatter_##name(void *target, const void *value, const wk__places *at, int64_t m, int64_t n) {          \
     const block *v = value;                                                                                          \
-    for (int64_t i = 0; i < n; i++) t[offsets[i]] = to(v[i]);                                                        \
+    const int64_t *index = at->index, scale = at->scale, stride_n = at->stride_n;                                    \
+    for (int64_t i = 0; i < m; i++, v += n, index += n) {                                                            \
+      memory *t = (memory *)target + i * at->stride_m;                                                               \
+      UNROLL_SOME for (int64_t j = 0; j < n; j++, t += stride_n) t[index[j] * scale] = to(v[j]);                     \
+    }                                                                                                                \
   }                                                                                                                  \
-  static void scatter_add_##name(void *target, const void *value, const int64_t *offsets, int64_t n) {               \
-    memory *t = target;                                                                                              \
+  static void scatter_add_##name(void *target, const void *value, const wk__places *at, int64_t m, int64_t n) {      \
     const block *v = value;                                                                                          \
-    for (int64_t i = 0; i < n; i++) t[offsets[i]] = to(from(t[offsets[i]]) + v[i]);                                  \
+    const int64_t *index = at->index, scale = at->scale, stride_n = at->stride_n;                                    \
+    for (int64_t i = 0; i < m; i++, v += n, index += n) {                                                            \
+      memory *t = (memory *)target + i * at->stride_m;                                                               \
+      UNROLL_SOME for (int64_t j = 0; j < n; j++, t += stride_n) {                                                   \
+        memory *place = t + index[j] * scale;                                                                        \
+        *place = to(from(*place) + v[j]);                                                                            \
+      }                                                                                                              \
+    }                                                                                                                \
   }                                                                                                                  \
   static void add_to_##name(void *target, const void *value, int64_t n) {                                            \
     memory *t = target;                                                                                              \
@@ -316,6 +333,13 @@ MEMORY(f16, uint16_t, float, from_f16, wk__f32_to_f16)
 MEMORY(bf16, uint16_t, float, wk__bf16_to_f32, wk__f32_to_bf16)
 MEMORY(f32, float, float, SAME, SAME)
 MEMORY(f64, double, double, SAME, SAME)
+
+/* In one pass without a branch: a sign bit stays where an index is negative or the limit is not above it. */
+static bool in_range(const int64_t *index, int64_t n, int64_t limit) {
+  uint64_t outside = 0;
+  for (int64_t i = 0; i < n; i++) outside |= U(index[i]) | (U(limit) - 1 - U(index[i]));
+  return (int64_t)outside >= 0;
+}
 
 #define EXPAND(name, type)                                                                        \
   static void expand_rows_##name(void *out, const void *value, int64_t m, int64_t n) {            \
@@ -490,31 +514,44 @@ REDUCE(min_i64, int64_t, SMALLER, min_i64)
 REDUCE(min_f32, float, SMALLER_OR_NAN, row_min_f32)
 REDUCE(min_f64, double, SMALLER_OR_NAN, row_min_f64)
 
-/* Rows of a block are independent chains; four at a time hide the latency of an addition. */
-#define SCAN(name, type, f)                                                                                        \
-  static void scan_rows_##name(void *out, const void *value, void *carry, int64_t m, int64_t n) {                  \
-    type *c = carry;                                                                                               \
-    int64_t i = 0;                                                                                                 \
-    for (; i + 4 <= m; i += 4) {                                                                                   \
-      type *o = (type *)out + i * n;                                                                               \
-      const type *v = (const type *)value + i * n;                                                                 \
-      type c0 = c[i], c1 = c[i + 1], c2 = c[i + 2], c3 = c[i + 3];                                                 \
-      for (int64_t j = 0; j < n; j++) {                                                                            \
-        o[j] = c0 = f(c0, v[j]);                                                                                   \
-        o[n + j] = c1 = f(c1, v[n + j]);                                                                           \
-        o[2 * n + j] = c2 = f(c2, v[2 * n + j]);                                                                   \
-        o[3 * n + j] = c3 = f(c3, v[3 * n + j]);                                                                   \
-      }                                                                                                            \
-      c[i] = c0, c[i + 1] = c1, c[i + 2] = c2, c[i + 3] = c3;                                                      \
-    }                                                                                                              \
-    for (; i < m; i++)                                                                                             \
-      for (int64_t j = 0; j < n; j++) ((type *)out)[i * n + j] = c[i] = f(c[i], ((const type *)value)[i * n + j]); \
-  }                                                                                                                \
-  static void scan_columns_##name(void *out, const void *value, void *carry, int64_t m, int64_t n) {               \
-    type *c = carry;                                                                                               \
-    for (int64_t i = 0; i < m; i++)                                                                                \
-      VECTORISE for (int64_t j = 0; j < n; j++)((type *)out)[i * n + j] = c[j] =                                   \
-          f(c[j], ((const type *)value)[i * n + j]);                                                               \
+/* Rows of a block are independent chains; eight at a time hide the latency of an addition. */
+enum { SIDE_BY_SIDE = 8 };
+#define SCAN(name, type, f)                                                                                          \
+  static void scan_rows_##name(void *out, const void *value, void *here, const void *before, int64_t m, int64_t n) { \
+    type *c = here, *o = out;                                                                                        \
+    const type *v = value;                                                                                           \
+    int64_t i = 0;                                                                                                   \
+    for (; i + SIDE_BY_SIDE <= m; i += SIDE_BY_SIDE, v += SIDE_BY_SIDE * n, o += SIDE_BY_SIDE * n) {                 \
+      type sum[SIDE_BY_SIDE];                                                                                        \
+      UNROLL for (int k = 0; k < SIDE_BY_SIDE; k++) sum[k] = c[i + k];                                               \
+      for (int64_t j = 0; j < n; j++)                                                                                \
+        UNROLL for (int k = 0; k < SIDE_BY_SIDE; k++) o[k * n + j] = sum[k] = f(sum[k], v[k * n + j]);               \
+      UNROLL for (int k = 0; k < SIDE_BY_SIDE; k++) c[i + k] = sum[k];                                               \
+    }                                                                                                                \
+    for (; i < m; i++, v += n, o += n) {                                                                             \
+      type sum = c[i];                                                                                               \
+      for (int64_t j = 0; j < n; j++) o[j] = sum = f(sum, v[j]);                                                     \
+      c[i] = sum;                                                                                                    \
+    }                                                                                                                \
+    o = out;                                                                                                         \
+    for (i = 0; before && i < m; i++, o += n) {                                                                      \
+      type start = ((const type *)before)[i];                                                                        \
+      VECTORISE for (int64_t j = 0; j < n; j++) o[j] = f(start, o[j]);                                               \
+    }                                                                                                                \
+  }                                                                                                                  \
+  static void scan_columns_##name(void *out, const void *value, void *here, const void *before, int64_t m,           \
+                                  int64_t n) {                                                                       \
+    type *c = here;                                                                                                  \
+    const type *b = before;                                                                                          \
+    for (int64_t i = 0; i < m; i++) {                                                                                \
+      type *o = (type *)out + i * n;                                                                                 \
+      const type *v = (const type *)value + i * n;                                                                   \
+      if (b) {                                                                                                       \
+        VECTORISE for (int64_t j = 0; j < n; j++) o[j] = f(b[j], c[j] = f(c[j], v[j]));                              \
+      } else {                                                                                                       \
+        VECTORISE for (int64_t j = 0; j < n; j++) o[j] = c[j] = f(c[j], v[j]);                                       \
+      }                                                                                                              \
+    }                                                                                                                \
   }
 SCAN(sum_i64, int64_t, WRAPPED_ADD)
 SCAN(sum_f32, float, ADD)
@@ -644,6 +681,7 @@ const wk__primitives WK_LEVEL_NAME(primitives) = {
     .gather = BY_DTYPE(gather),
     .scatter = BY_DTYPE(scatter),
     .scatter_add = BY_DTYPE(scatter_add),
+    .in_range = in_range,
     .add = BY_DTYPE(add_to),
     .accumulate_rows = REDUCTIONS(accumulate_rows),
     .accumulate_columns = REDUCTIONS(accumulate_columns),
@@ -652,6 +690,8 @@ const wk__primitives WK_LEVEL_NAME(primitives) = {
     .fold_columns = REDUCTIONS(fold_columns),
     .combine = {[WK__LOOP_reduce_sum] = NUMBERS(add),
                 [WK__LOOP_reduce_prod] = NUMBERS(mul),
+                [WK__LOOP_scan_sum] = NUMBERS(add),
+                [WK__LOOP_scan_prod] = NUMBERS(mul),
                 [WK__LOOP_reduce_max] = ALL(max),
                 [WK__LOOP_reduce_min] = ALL(min)},
     .scan_rows = {[WK__LOOP_scan_sum] = NUMBERS(scan_rows_sum), [WK__LOOP_scan_prod] = NUMBERS(scan_rows_prod)},

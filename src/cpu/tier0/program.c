@@ -317,6 +317,14 @@ static bool takes_any_byte(const step *s) {
   return s->kind == STEP_MAP || s->kind == STEP_CAST || s->kind == STEP_REDUCE || s->kind == STEP_STORE;
 }
 
+/* A step reads the value, or what stays where the value is: a checked index (step_check_index). */
+static bool reads_memory_of(const wk__nest *nest, const step_list *list, const step *s, uint16_t value) {
+  if (reads(nest, s, value)) return true;
+  for (const step *check = list->steps; check < s; check++)
+    if (check->kind == STEP_CHECK_INDEX && check->in[0] == value && reads(nest, s, check->value)) return true;
+  return false;
+}
+
 /* A load of adjacent elements is not copied: its value is the memory itself. Two do not stay there: one that is stored
  * behind another store, which may have written the memory by then, and a bool whose reader wants it to be 0 or 1. */
 static void find_copied_loads(const wk__nest *nest, step_list *list) {
@@ -326,7 +334,7 @@ static void find_copied_loads(const wk__nest *nest, step_list *list) {
     step *load = &list->steps[j];
     for (int64_t k = j + 1; k < list->count && load->kind == STEP_LOAD; k++) {
       const step *reader = &list->steps[k];
-      if (!reads(nest, reader, load->value)) continue;
+      if (!reads_memory_of(nest, list, reader, load->value)) continue;
       load->copies |= k > first_store || (load->out_lane == WK__LANE_BOOL && !takes_any_byte(reader));
     }
   }

@@ -122,6 +122,8 @@ typedef struct geometry {
   walker *walkers;
 } geometry;
 
+enum { SCAN_ROWS = 8, SCAN_PIECE = 128 }; /* a block of rows that are scanned side by side */
+
 /* Binds the program to a launch; `walkers` has room for MAX_WALKERS. */
 WK_MUST_USE wk_status bind_geometry(const wk__program *program, const wk__launch *launch, geometry *g, walker *walkers);
 
