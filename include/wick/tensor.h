@@ -37,6 +37,20 @@ typedef enum wk_device_type {
   WK_META, /* shapes without memory */
   WK_CUDA,
   WK_HOST2, /* of debug builds: tests what is said of devices (docs/add-a-device.md) */
+  /* names that programs ask for or compare with; there is no memory of theirs */
+  WK_MPS,
+  WK_XPU,
+  WK_XLA,
+  WK_HPU,
+  WK_MTIA,
+  WK_IPU,
+  WK_HIP,
+  WK_VE,
+  WK_FPGA,
+  WK_MAIA,
+  WK_LAZY,
+  WK_VULKAN,
+  WK_PRIVATEUSEONE,
   WK_DEVICE_TYPE_COUNT
 } wk_device_type;
 

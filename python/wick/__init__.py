@@ -20,6 +20,9 @@ _LAZY = {
     "save": "serialization",
     "load": "serialization",
     "from_file": "storage",
+    **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),
+    "get_device_module": "_utils",
+    **dict.fromkeys(("PyTorchFileReader", "PyTorchFileWriter"), "serialization.records"),
     **dict.fromkeys(
         (
             "use_deterministic_algorithms are_deterministic_algorithms_enabled set_deterministic_debug_mode "
@@ -32,7 +35,8 @@ _LAZY = {
     "pca_lowrank": "_lowrank",
     "compile": "compiler",
     "ops": "_ops",
-    "SymInt": "_symint",
+    **dict.fromkeys(("SymInt", "SymFloat", "SymBool"), "_symint"),
+    "_assert_async": "_utils",
     "is_anomaly_enabled": "autograd.anomaly_mode",
     "is_anomaly_check_nan_enabled": "autograd.anomaly_mode",
     "autocast": "amp.autocast_mode",
@@ -56,6 +60,7 @@ _LAZY = {
         ).split(),
         "functions.statistics",
     ),
+    **dict.fromkeys(("complex32", "chalf"), "_absent_dtypes"),
     **dict.fromkeys(
         (
             "aminmax atleast_1d atleast_2d atleast_3d bincount block_diag broadcast_tensors bucketize "
@@ -116,7 +121,9 @@ def _name_of_the_core(name):
     _core_names = _importlib.import_module("._core_names", __name__)
 
     try:
-        return getattr(_core_names, name)
+        value = getattr(_core_names, name)
+        setattr(_C, name, value)  # found as any other from now on, which captured code can guard
+        return value
     except AttributeError:
         raise AttributeError(f"module 'wick._C' has no attribute '{name}'") from None
 

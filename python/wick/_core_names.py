@@ -2,6 +2,7 @@
 
 import enum
 
+from ._C import Tensor
 from ._names import cannot_be_made
 
 _NO_SCRIPT = "wick has no TorchScript"
@@ -11,6 +12,17 @@ Value, Block, Argument, FunctionSchema = (
 ScriptModule = ScriptFunction = ScriptObject = None
 
 
+class _KindOfClass(type):
+    """Makes isinstance(cls, _TensorMeta) ask whether cls is a class of tensors."""
+
+    def __instancecheck__(cls, kind):
+        return isinstance(kind, type) and issubclass(kind, Tensor)
+
+
+class _TensorMeta(type, metaclass=_KindOfClass):
+    """The class of Tensor's class, as annotations name it. It is `type` here."""
+
+
 def _log_api_usage_once(event):
     """Nothing is counted."""
 
@@ -18,6 +30,11 @@ def _log_api_usage_once(event):
 def _get_tracing_state():
     """What records a call for TorchScript: None."""
     return None
+
+
+def _are_functorch_transforms_active():
+    """Whether a transform of torch.func runs the code that asks."""
+    return False
 
 
 def _jit_set_profiling_executor(enabled):
@@ -92,6 +109,13 @@ class _ExcludeDispatchKeyGuard:
 
 class _Activations:
     """torch._C._nn: the operators that nn.functional calls."""
+
+    @staticmethod
+    def _parse_to(*args, **kwargs):
+        """(device, dtype, non_blocking, memory_format) of the arguments of to()."""
+        from .nn.modules.module import _parse_to
+
+        return _parse_to(*args, **kwargs)
 
     def __getattr__(self, name):
         from . import _C

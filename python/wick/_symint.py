@@ -1,4 +1,6 @@
-"""The integers among a backend's example inputs."""
+"""The integers among a backend's example inputs, and PyTorch's classes for other symbolic values."""
+
+from ._names import cannot_be_made
 
 
 class SymInt(int):
@@ -25,3 +27,9 @@ class SymInt(int):
 
     def __reduce__(self):
         return SymInt, (int(self), self._symbol)
+
+
+SymFloat, SymBool = (
+    cannot_be_made(f"torch.{name}", "floats and bools of a captured program are Python's own")
+    for name in ("SymFloat", "SymBool")
+)

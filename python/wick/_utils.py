@@ -81,6 +81,12 @@ class ExceptionWrapper:
         raise error
 
 
+def _assert_async(input, assert_msg="Expected Tensor with single nonzero value, but got zero"):
+    """Raises an error where a tensor of one element is 0. The CPU has the value at once."""
+    if not bool(input):
+        raise RuntimeError(assert_msg)
+
+
 def _get_available_device_type():
     """The accelerator's type: None."""
     return None
@@ -97,6 +103,21 @@ def _get_device_index(device, optional=False, allow_cpu=False):
     if device is None and not optional:
         raise ValueError("Expected a torch.device with a specified index or an integer, but got:None")
     return device
+
+
+def get_device_module(device=None):
+    """The module of a device's type, torch.cpu for "cpu"; None: that of the accelerator, or else of the CPU."""
+    from importlib import import_module
+
+    if device is not None and not isinstance(device, (str, _C.device)):
+        raise RuntimeError(f"Invalid value of device '{device}', expect torch.device, str, or None")
+    kind = _C.device(device or _get_available_device_type() or "cpu").type
+    try:
+        return import_module(f"{__package__}.{kind}")
+    except ModuleNotFoundError:
+        raise RuntimeError(
+            f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'."
+        ) from None
 
 
 def _element_size(dtype):

@@ -171,6 +171,7 @@ def _of_module(module, settings):
     made.__dict__.update((name, module.__dict__[name]) for name in _shared_names() if name in module.__dict__)
     made.__dict__["_orig_mod"] = module
     made.__dict__["_compiled_forward"] = _compiled(module.forward, settings)
+    made.__dict__["dynamo_ctx"] = functools.partial(_of_function, settings=settings)  # compiles other methods alike
     return made
 
 

@@ -7,7 +7,8 @@
 tensor([2., 2.])
 
 An operator is a schema and Python functions: one a device, one for tensors on the device meta, one for its derivative.
-Compiled code captures these functions like any others. Tests: tests/python/test_library.py.
+Where a function for tensors without memory is registered (register_fake), an operator is one node of captured graphs,
+whose code is called when they run; else its functions are captured like any others. Tests: tests/python/test_library.py.
 """
 
 import functools
@@ -18,12 +19,13 @@ import typing
 from . import _C
 from ._names import cannot as _cannot
 from ._names import getter as _getter
+from ._opcheck import opcheck
 from ._ops import is_built_in
 from .autograd import Function
 
 __all__ = [
     "CustomOpDef", "Library", "custom_op", "define", "fallthrough_kernel", "get_ctx", "impl", "impl_abstract",
-    "infer_schema", "register_autocast", "register_autograd", "register_fake", "register_kernel",
+    "infer_schema", "opcheck", "register_autocast", "register_autograd", "register_fake", "register_kernel",
 ]  # fmt: skip
 
 _operators = {}  # "namespace::name" -> CustomOpDef
@@ -108,60 +110,190 @@ def _literal(text):
         return text
 
 
+def _parameter_texts(schema):
+    """ "Tensor(a!) x", "int n=2" and "*" of a schema."""
+    inner = schema[schema.index("(") + 1 : schema.rindex("->")].rstrip()[:-1]
+    return [part.strip() for part in re.split(r",(?![^\[]*\])", inner)]
+
+
+def _typed_texts(schema):
+    return [part for part in _parameter_texts(schema) if part and part != "*"]
+
+
 def _signature_of(schema):
     """An inspect.Signature with a schema's names and defaults."""
-    inner, kind = schema[schema.index("(") + 1 : schema.rindex("->")].rstrip()[:-1], None
     kind, parameters = inspect.Parameter.POSITIONAL_OR_KEYWORD, []
-    for part in re.split(r",(?![^\[]*\])", re.sub(r"\([^)]*\)", "", inner)):
-        part = part.strip()
+    for part in _parameter_texts(schema):
         if part == "*":
             kind = inspect.Parameter.KEYWORD_ONLY
         elif part:
-            name, _, default = part.split()[-1].partition("=")
-            given = _literal(default) if default else inspect.Parameter.empty
-            parameters.append(inspect.Parameter(name, kind, default=given))
+            head, _, default = part.partition("=")
+            given = _literal(default.strip()) if default else inspect.Parameter.empty
+            parameters.append(inspect.Parameter(head.split()[-1], kind, default=given))
     return inspect.Signature(parameters)
 
 
 # ---- operators ----
 
 
+def _without_defaults(schema):
+    return re.sub(r"=(?:\[[^\]]*\]|\"[^\"]*\"|'[^']*'|[^,)]*)", "", schema)
+
+
+def _gives_tensors(schema):
+    """Whether all its results are tensors, or it writes arguments and gives nothing."""
+    results = schema[schema.rindex("->") + 2 :].strip()
+    if results == "()":
+        return "!" in schema
+    inner = results[1:-1] if results.startswith("(") else results
+    return all(re.fullmatch(r"Tensor(\([^)]*\))?(\[\])?( \w+)?", part.strip()) for part in inner.split(","))
+
+
+def _nothing(*args, **kwargs):
+    """What an operator without results has for tensors without memory."""
+
+
+def _needs_grad(values):
+    for value in values:
+        for item in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(item, _C.Tensor) and item.requires_grad:
+                return True
+    return False
+
+
+class _Functional:
+    """An operator that writes arguments, on copies of them: gives what it makes and the new values."""
+
+    def __init__(self, operator):
+        self._operator, self.__module__ = operator, operator.__module__
+        self.__name__ = self.__qualname__ = f"{operator.__name__}_functional"
+        self._written = [i for i, part in enumerate(_typed_texts(operator._schema)) if "!" in part]
+
+    def __call__(self, *args, **kwargs):
+        args = list(self._operator._complete(args, kwargs))
+        for i in self._written:
+            given = args[i]
+            args[i] = [t.clone() for t in given] if isinstance(given, (list, tuple)) else given.clone()
+        made = self._operator._run(*args)
+        written = [t for i in self._written for t in (args[i] if isinstance(args[i], list) else [args[i]])]
+        made = [] if made is None else list(made) if isinstance(made, (list, tuple)) else [made]
+        results = [*made, *written]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
 class CustomOpDef:
     """An operator: call it, or torch.ops.NAMESPACE.NAME. What it does is registered with it."""
 
-    def __init__(self, qualname, schema):
+    def __init__(self, qualname, schema, opaque=False):
         self._qualname, self._schema = qualname, schema
         self._namespace, self._name = qualname.split("::")
-        self.__name__ = self.__qualname__ = self._name.split(".")[0]
+        self.__name__ = self._name.split(".")[0]
+        self.__qualname__, self.__module__ = f"{self.__name__}.default", f"torch.ops.{self._namespace}"
         self._by_device, self._fake, self._backward, self._setup = {}, None, None, None
+        if opaque and schema.rstrip().endswith("-> ()"):
+            self._fake = _nothing
         self._autocast, self._signature = None, _signature_of(schema)
+        parameters = self._signature.parameters.values()
+        self._names = tuple(p.name for p in parameters)
+        self._positional = sum(p.kind is not p.KEYWORD_ONLY for p in parameters)
+        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
         self.default = self  # torch.ops.mylib.op.default
+        self._opaque = opaque  # the tape does not look into it, even where it has no derivative
+        self._writes = frozenset(n for n, part in zip(self._names, _typed_texts(schema), strict=True) if "!" in part)
+        self._recorded = type(f"GeneratedBackwardFor_{self._namespace}_{self.__name__}_default", (_Recorded,), {})
+        self._gives_list = schema.rstrip().endswith("Tensor[]")
+        self._node = self._functional = None  # what graphs call
+        if _gives_tensors(schema):
+            self._node = _C._custom_operator(self, qualname, _without_defaults(schema).replace("*, ", ""))
+            self._functional = _Functional(self) if "!" in schema else None
 
     def __repr__(self):
         return f"<CustomOpDef({self._qualname})>"
 
     def __call__(self, *args, **kwargs):
-        if self._backward is None or not _C.is_grad_enabled():
+        if kwargs or len(args) != len(self._names):
+            args, kwargs = self._split(args, kwargs)
+        recorded = self._backward is not None or self._opaque
+        if not recorded or not _C.is_grad_enabled() or not _needs_grad((*args, *kwargs.values())):
             return self._compute(args, kwargs)
-        if kwargs or len(args) < len(self._signature.parameters):
-            args, kwargs = self._complete(args, kwargs)
-        return _Recorded.apply(self, kwargs, *args)
+        if self._writes:
+            with _C.no_grad():
+                return self._compute(args, kwargs)
+        counts = [len(a) if isinstance(a, (list, tuple)) and any(map(_is_tensor, a)) else -1 for a in args]
+        flat = [item for a, n in zip(args, counts, strict=True) for item in (a if n >= 0 else (a,))]
+        output = self._recorded.apply(self, kwargs, counts, *flat)
+        return list(output) if self._gives_list and isinstance(output, tuple) else output
+
+    def _split(self, args, kwargs):
+        """All arguments, defaults filled in; those that are keyword only apart."""
+        values, at = self._complete(args, kwargs), self._positional
+        return values[:at], dict(zip(self._names[at:], values[at:], strict=True))
 
     def _complete(self, args, kwargs):
-        """All arguments, defaults filled in; those that are keyword only apart."""
-        bound = self._signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        return bound.args, bound.kwargs
+        """All arguments in the schema's order."""
+        rest, most = self._names[len(args) :], len(self._names)
+        if len(args) > self._positional or len(args) + len(kwargs) > most:
+            given = len(args) + len(kwargs)
+            raise self._mismatch(f"expected at most {most} argument(s) but received {given} argument(s)")
+        values = list(args)
+        for name in rest:
+            if name not in kwargs and name not in self._defaults:
+                raise self._mismatch(f"is missing value for argument '{name}'")
+            values.append(kwargs[name] if name in kwargs else self._defaults[name])
+        for name in kwargs:
+            if name not in rest:
+                raise self._mismatch(f"Unknown keyword argument '{name}' for operator '{self._qualname}'")
+        return values
 
-    def _device_of(self, args, kwargs):
-        for value in (*args, *kwargs.values()):
+    def _mismatch(self, why):
+        return RuntimeError(f"{self._qualname}() {why}. Declaration: {self._qualname}{self._schema}")
+
+    def _run(self, *values):
+        """What it does, of all arguments in the schema's order: what graphs call."""
+        at = self._positional
+        output = self._kernel_of(values)(*values[:at], **dict(zip(self._names[at:], values[at:], strict=True)))
+        return self._without_aliases(values, output)
+
+    def _device_of(self, values):
+        for value in values:
             for item in value if isinstance(value, (list, tuple)) else (value,):
                 if isinstance(item, _C.Tensor):
                     return item.device.type
         return "cpu"
 
     def _compute(self, args, kwargs):
-        device = self._device_of(args, kwargs)
+        if self._fake is not None and self._node is not None and _C._is_tracing():
+            return self._node(*self._complete(args, kwargs))
+        return self._without_aliases(args, self._kernel_of((*args, *kwargs.values()))(*args, **kwargs))
+
+    def _without_aliases(self, args, output):
+        """The output of an opaque operator, which has memory of its own."""
+        if not self._opaque or _C._is_tracing():
+            return output
+        storages = {t.untyped_storage().data_ptr() for t in args if isinstance(t, _C.Tensor) and not t.is_meta}
+        for t in output if isinstance(output, (list, tuple)) else (output,):
+            if isinstance(t, _C.Tensor) and not t.is_meta and t.numel() and t.untyped_storage().data_ptr() in storages:
+                raise RuntimeError(
+                    f"{self.__name__}: The output of this custom operator (1) must not also be an input to this custom "
+                    "operator and (2) may not alias any inputs to this custom operator or other returns. The most common "
+                    "way to trigger this error is if we have y = custom_op(x) and y and x are the same Tensor. Please "
+                    "instead return a clone of the offending output tensor(s) (e.g. return x.clone()) or refactor the "
+                    "custom operator to not return y."
+                )
+        return output
+
+    @property
+    def _composite(self):
+        return not self._opaque and self._by_device.keys() == {None}
+
+    def _no_fake(self):
+        return (
+            f"There was no fake impl registered for {self!r}. This is necessary for torch.compile/export/fx tracing to "
+            f"work. Please use `{self.__name__}.register_fake` to add an fake impl."
+        )
+
+    def _kernel_of(self, values):
+        device = self._device_of(values)
         kernel = self._by_device.get(device) or self._by_device.get(None)
         if device == "meta" and "meta" not in self._by_device and self._fake is not None:
             kernel = self._fake
@@ -170,7 +302,7 @@ class CustomOpDef:
                 f"Could not run '{self._qualname}' with arguments from the '{device.upper()}' backend: "
                 "no implementation is registered for it."
             )
-        return kernel(*args, **kwargs)
+        return kernel
 
     # ---- what is registered ----
 
@@ -189,7 +321,15 @@ class CustomOpDef:
 
     def register_autograd(self, backward, /, *, setup_context=None):
         """Its derivative: backward(ctx, *grads), after setup_context(ctx, inputs, output)."""
+        if self._writes:
+            raise RuntimeError(
+                f"Cannot register autograd formula for non-functional operator {self!r} with schema "
+                f"{self._qualname}{self._schema}. Please create a functional operator and register an autograd formula "
+                "for that."
+            )
         self._backward, self._setup = backward, setup_context
+        names = () if setup_context is None else inspect.signature(setup_context).parameters
+        self._setup_takes_keywords = "keyword_only_inputs" in names
 
     def register_autocast(self, device_type, cast_inputs):
         """The dtype that autocast would convert its arguments to: kept."""
@@ -203,24 +343,46 @@ class CustomOpDef:
         """Accepted for compatibility."""
 
 
+def _is_tensor(value):
+    return isinstance(value, _C.Tensor)
+
+
+def _in_lists(values, counts):
+    """Values one behind the other as arguments again: lists of so many, -1: no list."""
+    args, at = [], 0
+    for count in counts:
+        args.append(values[at] if count < 0 else list(values[at : at + count]))
+        at += abs(count)
+    return tuple(args)
+
+
 class _Recorded(Function):
-    """The tape's node of an operator that has a derivative."""
+    """The tape's node of an operator that has a derivative. Lists of tensors come item by item."""
 
     @staticmethod
-    def forward(ctx, operator, kwargs, *args):
+    def forward(ctx, operator, kwargs, counts, *values):
+        args = _in_lists(values, counts)
         output = operator._compute(args, kwargs)
-        ctx._operator, ctx._count = operator, len(args)
+        ctx._operator, ctx._counts = operator, counts
         if operator._setup is not None:
-            names = tuple(inspect.signature(operator._setup).parameters)
-            given = {"keyword_only_inputs": kwargs} if "keyword_only_inputs" in names else {}
+            given = {"keyword_only_inputs": kwargs} if operator._setup_takes_keywords else {}
             operator._setup(ctx=ctx, inputs=args, output=output, **given)
-        return output
+        return tuple(output) if operator._gives_list else output
 
     @staticmethod
     def backward(ctx, *grads):
-        given = ctx._operator._backward(ctx, *grads)
+        operator = ctx._operator
+        if operator._backward is None:
+            raise RuntimeError(
+                f"Trying to backward through {operator._qualname.replace('::', '.')}.default but no autograd formula was "
+                "registered. Please use register_autograd to add one."
+            )
+        given = operator._backward(ctx, list(grads)) if operator._gives_list else operator._backward(ctx, *grads)
         given = given if isinstance(given, tuple) else (given,)
-        return None, None, *given
+        flat = []
+        for grad, count in zip(given, ctx._counts, strict=False):
+            flat.extend([grad] if count < 0 else [None] * count if grad is None else grad)
+        return None, None, None, *flat, *given[len(ctx._counts) :]
 
 
 def _check_name(name):
@@ -268,7 +430,11 @@ def _added(operator):
 
 def lookup(namespace, name):
     """What torch.ops.NAMESPACE.NAME is, or None."""
-    return _operators.get(f"{namespace}::{name}")
+    found = _operators.get(f"{namespace}::{name}")
+    if found is None and name.endswith("_functional"):
+        written = _operators.get(f"{namespace}::{name.removesuffix('_functional')}")
+        found = written and written._functional
+    return found
 
 
 def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None, tags=None):
@@ -278,7 +444,7 @@ def custom_op(name, fn=None, /, *, mutates_args, device_types=None, schema=None,
             custom_op, name, mutates_args=mutates_args, device_types=device_types, schema=schema, tags=tags
         )
     _check_name(name)
-    operator = CustomOpDef(name, schema or infer_schema(fn, mutates_args=mutates_args))
+    operator = CustomOpDef(name, schema or infer_schema(fn, mutates_args=mutates_args), opaque=True)
     operator.__doc__, operator.__wrapped__ = fn.__doc__, fn
     operator.register_kernel(device_types, fn)
     return _added(operator)
@@ -360,7 +526,6 @@ def get_ctx():
     raise RuntimeError("sizes that depend on values have no symbol here")
 
 
-opcheck = _cannot("torch.library.opcheck", "wick has no checks of custom operators yet")
 triton_op = _cannot("torch.library.triton_op", "wick has no Triton")
 wrap_triton = _cannot("torch.library.wrap_triton", "wick has no Triton")
 

@@ -5,8 +5,23 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-static const char *const names[WK_DEVICE_TYPE_COUNT] = {
-    [WK_CPU] = "cpu", [WK_META] = "meta", [WK_CUDA] = "cuda", [WK_HOST2] = "host2"};
+static const char *const names[WK_DEVICE_TYPE_COUNT] = {[WK_CPU] = "cpu",
+                                                        [WK_META] = "meta",
+                                                        [WK_CUDA] = "cuda",
+                                                        [WK_HOST2] = "host2",
+                                                        [WK_MPS] = "mps",
+                                                        [WK_XPU] = "xpu",
+                                                        [WK_XLA] = "xla",
+                                                        [WK_HPU] = "hpu",
+                                                        [WK_MTIA] = "mtia",
+                                                        [WK_IPU] = "ipu",
+                                                        [WK_HIP] = "hip",
+                                                        [WK_VE] = "ve",
+                                                        [WK_FPGA] = "fpga",
+                                                        [WK_MAIA] = "maia",
+                                                        [WK_LAZY] = "lazy",
+                                                        [WK_VULKAN] = "vulkan",
+                                                        [WK_PRIVATEUSEONE] = "privateuseone"};
 
 const char *wk__device_type_name(int type) { return names[type]; }
 
@@ -17,7 +32,8 @@ static wk_status no_type(wk_device device) {
                    "driver from http://www.nvidia.com/Download/index.aspx");
   if (device.type == WK_META)
     return wk_fail(WK_RUNTIME_ERROR, "Cannot access data of a tensor without storage (device meta)");
-  return wk_fail(WK_RUNTIME_ERROR, "%s is a device of debug builds", names[device.type]);
+  if (device.type == WK_HOST2) return wk_fail(WK_RUNTIME_ERROR, "host2 is a device of debug builds");
+  return wk_fail(WK_RUNTIME_ERROR, "PyTorch is not linked with support for %s devices", names[device.type]);
 }
 
 const wk__device_type *wk__device_type_of(wk_device device) {

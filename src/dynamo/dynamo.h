@@ -75,6 +75,9 @@ void wk__dynamo_noticed_mode(void);                  /* the thread's grad mode w
  * with an exception. */
 int wk__add_dynamo(PyObject *module, wk__binding *binding);
 
+/* Calls `run`, whose Python code is no part of what is captured: the session is suspended meanwhile. */
+void wk__dynamo_run_plainly(void (*run)(void *context), void *context);
+
 /* For whoever turns Python arguments into values: a float's value becomes a WK_VALUE_INPUT if the graph being captured
  * has the float as an input. */
 void wk__dynamo_number(PyObject *number, wk_value *value);

@@ -418,6 +418,7 @@ static int run_steps(wk__session *s, const wk__segment *g, PyObject **values) {
     }
   }
   if (g->grad_after >= 0) wk__thread.mode.grad_enabled = g->grad_after;
+  if (g->autocast_after >= 0) wk__set_autocast_mode(g->autocast_after);
   return 0;
 }
 

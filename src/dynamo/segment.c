@@ -180,6 +180,7 @@ int wk__segment_begin(wk__session *s) {
   s->capture_ended = false;
   s->low = s->start_count;
   s->grad_at_start = wk__thread.mode.grad_enabled;
+  s->autocast_at_start = wk__autocast_mode();
   s->overrides_at_start = s->binding->overrides(s->binding->state);
   WK__BURY(s->handled_at_start);
   s->handled_at_start = PyErr_GetHandledException();

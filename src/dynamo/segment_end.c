@@ -17,7 +17,7 @@ static wk__segment *segment_create(wk__session *s, wk__end_kind end) {
   s->recording = NULL;
   g->end = end;
   g->value = -1;
-  g->grad_after = -1;
+  g->grad_after = g->autocast_after = -1;
   g->codes = s->start_codes;
   g->offsets = s->start_offsets;
   g->frame_count = s->start_count;
@@ -28,7 +28,7 @@ static wk__segment *segment_create(wk__session *s, wk__end_kind end) {
   g->inference = wk__thread.mode.inference;
   g->overrides = s->overrides_at_start;
   g->default_dtype = (uint8_t)wk__default_dtype();
-  g->autocast = wk__autocast_mode();
+  g->autocast = s->autocast_at_start;
   g->default_device = wk__thread.default_device;
   snprintf(g->reason, sizeof g->reason, "%s", s->reason);
   if (s->innermost) {
@@ -505,6 +505,7 @@ static void describe_end(ending *e, PyObject *value) {
   if (s->binding->overrides(s->binding->state) != s->overrides_at_start)
     wk__record_failed(r, "a block without __torch_function__ is entered or left");
   if (wk__thread.mode.grad_enabled != s->grad_at_start) g->grad_after = wk__thread.mode.grad_enabled;
+  if (wk__autocast_mode() != s->autocast_at_start) g->autocast_after = wk__autocast_mode();
   e->kept = !r->failed[0];
   if (e->kept) e->kept = (value ? register_of(s, r, value, &g->value) : end_state(s, g)) == 0;
   if (e->kept && value) e->kept = return_state(s, g) == 0;

@@ -62,7 +62,7 @@ struct wk__session {
   wk__tracer *tracer;
   int low; /* frames of the segment's start that are still there */
   bool grad_at_start;
-  int overrides_at_start;
+  int overrides_at_start, autocast_at_start;
   PyObject *handled_at_start; /* owned: the exception in whose `except` block it began; NULL */
   wk__grad_watcher watcher;
   PyCodeObject **start_codes; /* (start_count) borrowed: the position that the segment began at */
@@ -242,6 +242,7 @@ struct wk__segment {
   wk__end_frame *end_frames;
   int end_count, common; /* the first `common` end frames are activations that the segment began with */
   int grad_after;        /* -1: unchanged */
+  int autocast_after;    /* wk__autocast_mode(); -1: unchanged */
   char reason[160];
   const char *file; /* of the break; borrowed from the code */
   int line;

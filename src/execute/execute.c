@@ -193,6 +193,55 @@ static wk_status call(const wk__graph_step *s, const wk_value *args, wk_tensor *
   return wk__compute(s->op, args, destinations, results);
 }
 
+/* A result of code that no shape rule knows has to be what the graph was made for: its sizes, and, copied, its strides.
+ */
+static wk_status fit_result(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run,
+                            const wk_tensor *described, wk_tensor **place) {
+  wk__spec spec;
+  wk__spec_of(&spec, described);
+  bool same = spec.dtype == (*place)->dtype && spec.ndim == (*place)->ndim, lies = true;
+  for (int d = 0; same && d < spec.ndim; d++) {
+    int64_t size, stride;
+    WK_TRY(wk__run_value(e, run, spec.sizes[d], &size));
+    WK_TRY(wk__run_value(e, run, spec.strides[d], &stride));
+    spec.sizes[d] = wk_int_of(size);
+    spec.strides[d] = wk_int_of(stride);
+    same = size == wk__size(*place, d);
+    lies &= size == 1 || stride == wk__stride(*place, d);
+  }
+  if (same && (lies || (*place)->numel.bits == 0)) return WK_OK;
+  if (!same)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "%s gave a result of another shape or dtype than its function for tensors without memory said",
+                   s->op->name);
+  wk_tensor *copy = wk__tensor_from_spec(&spec);
+  if (!copy) return wk_error_category();
+  wk_status status = wk__copy_into(copy, *place);
+  wk__release(status == WK_OK ? *place : copy);
+  if (status == WK_OK) *place = copy;
+  return status;
+}
+
+static wk_status fit_results(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run,
+                             wk_value *results) {
+  const wk__graph_node *n = s->node;
+  bool list = s->op->schema.result_is_list, mutates = s->op->tags & WK__TAG_MUTATES;
+  uint32_t count = list ? results[0].count : (uint32_t)s->op->schema.result_count;
+  wk_status status = WK_OK;
+  for (uint32_t r = 0; r < count && status == WK_OK; r++) {
+    const wk_tensor *described = n->value ? n->value : r < n->item_count ? n->items[r] : NULL;
+    if (!described || (mutates && n->value)) continue;
+    status = fit_result(e, s, run, described, list ? &results[0].tensors[r] : &results[r].tensor);
+  }
+  for (int r = 0; r < s->op->schema.result_count && status != WK_OK; r++) wk_value_release(&results[r]);
+  return status;
+}
+
+/* Of an operator that a program has defined. */
+static bool has_no_rule(const wk_op *op) {
+  return op->number == WK__OP_COUNT && !op->meta && !(op->tags & WK__TAG_FUSED);
+}
+
 static wk_status run_call(const wk__graph_executor *e, const wk__graph_step *s, wk__run_memory *run,
                           const wk_value *args) {
   wk_value results[WK__MAX_RESULTS] = {{0}};
@@ -200,6 +249,7 @@ static wk_status run_call(const wk__graph_executor *e, const wk__graph_step *s, 
   bool in_place = s->destination >= 0;
   if (in_place) destinations[0] = run->slots[s->destination];
   WK_TRY(call(s, args, in_place ? destinations : NULL, results));
+  if (WK_UNLIKELY(has_no_rule(s->op))) WK_TRY(fit_results(e, s, run, results));
   return keep_results(e, s, run, results);
 }
 

@@ -340,9 +340,16 @@ typedef struct wk__grad_watcher {
 } wk__grad_watcher;
 
 wk__layer_fn wk__autocast_layer; /* autocast.c */
-/* All that autocast asks of the thread, as one number: 0 when it is off. Captured code depends on it. */
+/* All that autocast asks of the thread, as one number. Captured code depends on it, and may change it. */
 static inline int wk__autocast_mode(void) {
-  return wk__thread.mode.keys_on & WK__KEY_AUTOCAST ? 1 + wk__thread.mode.autocast_dtype : 0;
+  bool on = wk__thread.mode.keys_on & WK__KEY_AUTOCAST;
+  return on | wk__thread.mode.autocast_caches << 1 | wk__thread.mode.autocast_dtype << 2;
+}
+static inline void wk__set_autocast_mode(int mode) {
+  int others = wk__thread.mode.keys_on & ~WK__KEY_AUTOCAST;
+  wk__thread.mode.keys_on = (wk__keys)(mode & 1 ? others | WK__KEY_AUTOCAST : others);
+  wk__thread.mode.autocast_caches = mode & 2;
+  wk__thread.mode.autocast_dtype = (uint8_t)(mode >> 2);
 }
 
 /* Runs the call below the layers: shape rule, allocation, kernel. */

@@ -113,7 +113,7 @@ static wk_status by_running(const wk_op *op, wk_value *args, described *out) {
   wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD | WK__KEY_TRACE;
   wk_status status = wk__call_below(WK__KEY_AUTOGRAD, op, args, NULL, results);
   wk__thread.mode = before;
-  for (int i = 0; i < op->schema.parameter_count; i++) move_to(&args[i], homes[i]);
+  for (int i = op->schema.parameter_count; i-- > 0;) move_to(&args[i], homes[i]); /* one may be there twice */
   if (status == WK_NOT_IMPLEMENTED)
     return wk_fail(WK_UNSUPPORTED, "%s: its result's shape depends on values", op->name);
   if (status) return status;

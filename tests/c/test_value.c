@@ -182,7 +182,9 @@ static void complex_numbers_are_taken_where_the_row_says_so(void **state) {
   wk_scope_begin(&scope);
   wk_tensor *x = number(3);
   assert_int_equal(element(wk__test_turn(x, both[1], both, 2)), 8); /* 3 * 2 + 1 + 1 */
-  assert_null(wk_lt_Scalar(x, both[1]));
+  wk_tensor *product = wk_mul_Scalar(x, both[1]);
+  assert_true(product && product->dtype == WK_COMPLEX64);
+  assert_null(wk_fmod_Scalar(x, both[1]));
   assert_non_null(strstr(wk_error_message(), "value cannot be converted to type"));
   wk_error_clear();
   wk_value list[] = {{.tag = WK_VALUE_TENSORS, .count = 1, .tensors = &x},

@@ -6,7 +6,6 @@ import pickle
 import resource
 import signal
 
-
 MEMORY = 16 << 30  # bytes: a result that is too large is an error on every machine
 
 

@@ -1,6 +1,8 @@
 """Names that programs import and ask before they start: they are there, answer as PyTorch's CPU build does, and what
 cannot work says so when it is called."""
 
+import contextlib
+
 import pytest
 
 import wick
@@ -12,7 +14,7 @@ MODULES = """
     distributed.fsdp distributed.tensor distributed.tensor.placement_types functional fx.proxy hub
     jit jit.annotations library mps multiprocessing nn.attention.bias nn.attention.flex_attention nn.modules.utils
     nn.parallel nn.parallel._functions nn.parallel.scatter_gather nn.quantized onnx onnx.symbolic_helper onnx.symbolic_opset11 quantization
-    quantization.quantize_fx testing types utils._pytree utils._python_dispatch utils.collect_env utils.cpp_extension
+    quantization.quantize_fx testing types utils._pytree utils._python_dispatch utils.collect_env utils.cpp_extension utils.flop_counter
     utils.data._utils.collate
     utils.data._utils.signal_handling utils.data.distributed utils.mobile_optimizer utils.model_zoo version xpu _C _custom_ops _dynamo.utils _jit_internal
     _subclasses _utils
@@ -56,6 +58,7 @@ def test_what_cannot_work_says_so():
         lambda: wick.ao.quantization.prepare(None),
         lambda: wick.utils.cpp_extension.load("x", []),
         lambda: wick._subclasses.FakeTensor(),
+        lambda: wick.utils.flop_counter.FlopCounterMode().__enter__(),
     ):
         with pytest.raises(NotImplementedError, match="not available"):
             call()
@@ -149,6 +152,16 @@ def test_settings_are_read_back():
     with wick.backends.cudnn.flags(enabled=True, benchmark=True):
         assert wick.backends.cudnn.benchmark
     assert not wick.backends.cudnn.benchmark
+
+
+def test_pytree_nodes_by_their_fields():
+    """As programs take a container apart themselves."""
+    tree = wick.utils._pytree
+    node = tree.SUPPORTED_NODES[tree._get_node_type({"a": 1})]
+    assert node.type is dict and node.flatten_fn({"a": 1}) == ([1], ["a"]) and node.unflatten_fn([2], ["a"]) == {"a": 2}
+    spec = tree.TreeSpec(list, None, [tree.LeafSpec(), tree.LeafSpec()])
+    assert spec == tree.tree_structure([3, 4]) and tree.tree_unflatten([1, 2], spec) == [1, 2]
+    assert tree.PyTree is not None
 
 
 def test_pytree():
@@ -262,3 +275,70 @@ def test_tensor_split_by_keywords(keyword):
     assert [len(p) for p in parts] == ([2, 2, 2] if keyword == "sections" else [1, 2, 3])
     with pytest.raises(TypeError):
         wick.arange(6).tensor_split()
+
+
+def test_what_libraries_ask_a_tensor_and_its_class():
+    from wick._dynamo import OptimizedModule
+    from wick._subclasses.fake_tensor import is_fake
+    from wick.fx.experimental.proxy_tensor import get_proxy_mode
+    from wick.utils.checkpoint import get_device_states, set_device_states
+
+    assert not is_fake(wick.ones(1)) and get_proxy_mode() is None
+    assert isinstance(wick.Tensor, wick._C._TensorMeta) and isinstance(wick.nn.Parameter, wick._C._TensorMeta)
+    assert not isinstance(int, wick._C._TensorMeta) and not isinstance(wick.ones(1), wick._C._TensorMeta)
+    assert isinstance(wick.compile(wick.nn.Linear(2, 2)), OptimizedModule)
+    ctx = wick.compile(wick.nn.Linear(2, 2), fullgraph=True).dynamo_ctx
+    assert ctx(lambda x: x + 1)(wick.ones(2)).tolist() == [2.0, 2.0]
+    assert get_device_states(wick.ones(1)) == ([], []) and set_device_states([], []) is None
+
+
+def test_classes_of_a_loaders_iterators():
+    from wick.utils.data import dataloader
+
+    iterator = iter(wick.utils.data.DataLoader([1, 2]))
+    assert isinstance(iterator, dataloader._SingleProcessDataLoaderIter)
+    assert isinstance(iterator, dataloader._BaseDataLoaderIter)
+    assert not isinstance(iterator, dataloader._MultiProcessingDataLoaderIter)
+    with iter_of_workers() as iterator:
+        assert isinstance(iterator, dataloader._MultiProcessingDataLoaderIter) and list(iterator)[0].tolist() == [1]
+
+
+@contextlib.contextmanager
+def iter_of_workers():
+    iterator = iter(wick.utils.data.DataLoader([1, 2], num_workers=1))
+    try:
+        yield iterator
+    finally:
+        iterator._shutdown_workers()
+
+
+def test_where_a_module_was_asked_to_go():
+    assert wick._C._nn._parse_to("cpu", wick.float64, True) == (wick.device("cpu"), wick.float64, True, None)
+    assert wick._C._nn._parse_to(wick.ones(1, dtype=wick.int8))[:2] == (wick.device("cpu"), wick.int8)
+
+
+def test_a_dense_tensor_is_dense():
+    x = wick.ones(2)
+    assert x.to_dense() is x and x.to_dense(wick.float64).dtype == wick.float64
+
+
+def test_names_that_kornia_asks_for():
+    assert not isinstance(1.0, wick.SymFloat) and not isinstance(True, wick.SymBool)
+    assert wick.complex32.is_complex and wick.ones(1).dtype != wick.complex32 and wick.chalf is wick.complex32
+    assert not wick._C._are_functorch_transforms_active() and "_are_functorch_transforms_active" in vars(wick._C)
+    wick._assert_async(wick.tensor(True))
+    with pytest.raises(RuntimeError, match="Expected Tensor with single nonzero value, but got zero"):
+        wick._assert_async(wick.tensor(0))
+    with pytest.raises(RuntimeError, match="negative"):
+        wick._assert_async(wick.tensor(False), "negative")
+
+
+def test_what_logs_a_use_breaks_no_graph():
+    """As torchvision's functions do it."""
+
+    def f(x):
+        wick._C._log_api_usage_once("f")
+        return x + 1
+
+    f(wick.ones(1))
+    assert wick.compile(f, fullgraph=True)(wick.ones(1)).item() == 2

@@ -1,5 +1,7 @@
 """where with one and with three arguments, unfold, scatter_reduce: results as PyTorch gives them."""
 
+import collections
+
 import pytest
 
 import wick
@@ -166,3 +168,29 @@ def test_places_that_there_are_not_are_refused(place):
             fill(0, wick.tensor([place]), 1.0)
     assert not x.any() and x.index_fill(-1, wick.tensor([-1]), 2.0).sum() == 6
     assert wick.tensor(1.0).index_fill(0, wick.tensor([0]), 3).item() == 3
+
+
+class Sequence:
+    def __init__(self, *items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, i):
+        return self.items[i]
+
+
+def test_any_sequence_is_an_index():
+    x = wick.arange(12.0).reshape(3, 4)
+    assert x[range(2)].tolist() == x[:2].tolist()
+    assert x[range(2), [1, 2]].tolist() == [1.0, 6.0]
+    assert x[:, range(1, 3)].tolist() == x[:, 1:3].tolist()
+    assert x[range(0)].shape == (0, 4)
+    assert x[collections.deque([0, 2])].tolist() == x[[0, 2]].tolist()
+    assert x[Sequence(0, 1)].tolist() == x[:2].tolist() and x[Sequence(0, 1), 0].tolist() == [0.0, 4.0]
+    x[range(2), range(2)] = 9
+    assert x[0, 0] == x[1, 1] == 9
+    for text in ("ab", b"ab"):
+        with pytest.raises(TypeError, match=f"invalid data type '{type(text).__name__}'"):
+            x[text]

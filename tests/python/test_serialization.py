@@ -526,3 +526,36 @@ def test_storages_on_device_meta():
             call()
     with pytest.raises(BufferError):
         memoryview(storage)
+
+
+def test_records_of_a_file(tmp_path):
+    wick.save({"a": wick.arange(5.0)}, tmp_path / "a.pt")
+    reader = wick.PyTorchFileReader(str(tmp_path / "a.pt"))
+    assert reader.get_all_records()[0] == "data.pkl" and reader.has_record("data/0") and not reader.has_record("data/1")
+    assert reader.get_record_size("data/0") == 20 and reader.get_record_offset("data/0") % 64 == 0
+    found = reader.get_storage_from_record("data/0", 5, wick.float32)
+    assert found.shape == (0,) and found.dtype == wick.float32
+    assert bytes(memoryview(found.untyped_storage())) == reader.get_record("data/0") == wick.arange(5.0).numpy().tobytes()
+    with pytest.raises(RuntimeError, match=r"record size \(20 bytes\) does not match expected size \(28 bytes = 7"):
+        reader.get_storage_from_record("data/0", 7, wick.float32)
+    with pytest.raises(RuntimeError, match="file not found"):
+        reader.get_record("data/1")
+    with pytest.raises(RuntimeError, match="errno 2 on fopen: No such file or directory, file path: /none"):
+        wick.PyTorchFileReader("/none")
+    with pytest.raises(RuntimeError, match="PytorchStreamReader failed reading zip archive"):
+        wick.PyTorchFileReader(io.BytesIO(b"no archive"))
+
+
+def test_a_file_written_record_by_record():
+    file = io.BytesIO()
+    writer = wick.PyTorchFileWriter(file)
+    writer.write_record("x", b"abcd", 3)
+    writer.write_record("y", "text", 4)
+    assert writer.archive_name() == "archive" and writer.get_all_written_records() == {"x", "y"}
+    with pytest.raises(RuntimeError, match="serialize file twice"):
+        writer.write_record("x", b"", 0)
+    writer.write_end_of_file()
+    file.seek(0)
+    reader = wick.PyTorchFileReader(file)
+    assert reader.get_all_records() == ["x", "y", "version", "byteorder"]
+    assert reader.get_record("x") == b"abc" and reader.get_record("y") == b"text"

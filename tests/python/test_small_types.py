@@ -163,6 +163,25 @@ def test_device():
     assert wick.ones(1).device == cpu
 
 
+@pytest.mark.parametrize("kind", "mps xpu xla hpu mtia ipu hip ve fpga maia lazy vulkan privateuseone".split())
+def test_devices_that_are_not_there(kind):
+    """They have names to compare with, as in PyTorch's CPU build, and no memory."""
+    device = wick.device(kind, 1)
+    assert str(device) == f"{kind}:1" and device == wick.device(f"{kind}:1") != wick.device("cpu")
+    for call in (lambda: wick.empty(1, device=kind), lambda: wick.ones(1).to(kind), lambda: wick.Generator(kind)):
+        with pytest.raises(RuntimeError, match=f"not linked with support for {kind} devices"):
+            call()
+
+
+def test_module_of_a_device():
+    assert wick.get_device_module() is wick.get_device_module("cpu:0") is wick.cpu
+    assert wick.get_device_module(wick.device("cuda")) is wick.cuda
+    with pytest.raises(RuntimeError, match="Device 'meta' does not have a corresponding module registered as"):
+        wick.get_device_module("meta")
+    with pytest.raises(RuntimeError, match="Invalid value of device '3', expect torch.device, str, or None"):
+        wick.get_device_module(3)
+
+
 @pytest.mark.parametrize("text", ["cuda:", "cuda:x", "cuda:-1", "cuda:01", "cuda: 1", "cuda:+1", "cuda:1:2"])
 def test_invalid_device_strings(text):
     with pytest.raises(RuntimeError, match="Invalid device string"):

@@ -47,4 +47,4 @@ def run(fn=None):
     return fn
 
 
-__getattr__ = _late(__name__, ("eval_frame", "utils"))
+__getattr__ = _late(__name__, ("eval_frame", "utils"), {"OptimizedModule": "eval_frame"})

@@ -241,6 +241,14 @@ def _standard_gamma(concentration):
         return _C.where(small, result * power, result).to(concentration.dtype)
 
 
+def _sample_for_constants(distribution, *parameters, sample_shape):
+    if _C.is_grad_enabled() and any(p.requires_grad for p in parameters):
+        raise NotImplementedError(
+            f"{type(distribution).__name__}.rsample(): the derivative of samples by their concentration is not there yet"
+        )
+    return distribution.sample(sample_shape)
+
+
 class Gamma(ExponentialFamily):
     """The gamma distribution with concentration and rate."""
 
@@ -258,6 +266,9 @@ class Gamma(ExponentialFamily):
         shape = self._extended_shape(sample_shape)
         value = _standard_gamma(self.concentration.detach().expand(shape)) / self.rate.detach().expand(shape)
         return value.clamp(min=_C.finfo(value.dtype).tiny)
+
+    def rsample(self, sample_shape=()):
+        return _sample_for_constants(self, self.concentration, self.rate, sample_shape=sample_shape)
 
     def log_prob(self, value):
         if self._validate_args:
@@ -311,6 +322,9 @@ class Dirichlet(ExponentialFamily):
         value = _standard_gamma(self.concentration.detach().expand(self._extended_shape(sample_shape)))
         return value / value.sum(-1, True)
 
+    def rsample(self, sample_shape=()):
+        return _sample_for_constants(self, self.concentration, sample_shape=sample_shape)
+
     def log_prob(self, value):
         if self._validate_args:
             self._validate_sample(value)
@@ -347,6 +361,9 @@ class Beta(ExponentialFamily):
 
     def sample(self, sample_shape=()):
         return self._dirichlet.sample(sample_shape)[..., 0]
+
+    def rsample(self, sample_shape=()):
+        return _sample_for_constants(self, self._dirichlet.concentration, sample_shape=sample_shape)
 
     def log_prob(self, value):
         if self._validate_args:

@@ -14,6 +14,9 @@ FLOAT32 = 1e-5  # relative, at least this is allowed
 GAPS = 3  # times PyTorch's own difference between float32 and float64
 WIDEST = 1e-3  # what float32 may differ by before float64 has to decide
 FLOAT64 = 1e-6  # relative; libraries compute parts of a float64 model in float32
+# Of PyTorch's own difference, what float64 may differ by. The weights of a float64 model are made in float32, some by erfinv, where
+# PyTorch's library is off by an ulp in 3 of 10,000 elements: as little beside all roundings of a training as one of them.
+SHARE_OF_WEIGHTS = 0.01
 
 EQUAL, ROUNDING, UNCHECKED, DIFFERS, FAILS, NOT_HERE = "equal", "rounding", "unchecked", "differs", "fails", "not here"
 GOOD = (EQUAL, ROUNDING, UNCHECKED, NOT_HERE)
@@ -64,11 +67,12 @@ def agrees_in_float32(wick, torch, double):
     return all(x <= most for x, most in zip(found, tolerances(torch, double), strict=True))
 
 
-def agrees_in_float64(wick, torch):
-    """Whether float64 says that both compute the same. False when one of them cannot."""
+def agrees_in_float64(wick, torch, single):
+    """Whether float64 says that both compute the same. False when one of them cannot. single: PyTorch's float32."""
     if not _is_there(wick) or not _is_there(torch):
         return False
-    return max(differences(figures(wick), figures(torch))) <= FLOAT64
+    share = min(SHARE_OF_WEIGHTS * _worst(single, torch), WIDEST)
+    return _worst(wick, torch) <= max(FLOAT64, share)
 
 
 def judge(results, same_compiled=True):
@@ -96,7 +100,7 @@ def _compared(ours, torch, results):
         return Verdict(DIFFERS, f"{ours['parameters']} parameters, PyTorch has {torch['parameters']}", losses, norms)
     if agrees_in_float32(ours, torch, results.get("torch.float64")):
         return Verdict(EQUAL, "", losses, norms)
-    if agrees_in_float64(results.get("wick.float64"), results.get("torch.float64")):
+    if agrees_in_float64(results.get("wick.float64"), results.get("torch.float64"), torch):
         return Verdict(ROUNDING, "float64 agrees", losses, norms)
     return Verdict(DIFFERS, f"{_worst(ours, torch):.1e} relative from PyTorch", losses, norms)
 

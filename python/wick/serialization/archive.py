@@ -122,15 +122,16 @@ class Reader:
     """Reads an archive from one of the sources above.
 
     check: compare checksums, which reads all data; off for mapped files, whose pages come when they are used.
+    has_data: refuse a file without data.pkl, which every saved object has.
     """
 
-    def __init__(self, source, check=True):
+    def __init__(self, source, check=True, has_data=True):
         self._source = source
         self._check = check
         self._records = {}
         self._read_directory(*self._find_directory())
         self._check_overlap()
-        self.prefix = self._find_prefix()
+        self.prefix = self._find_prefix() if has_data else self._find_folder()
 
     def _unpack(self, form, offset):
         if offset < 0 or offset + form.size > self._source.size:
@@ -226,6 +227,21 @@ class Reader:
         if len(names) != 1:
             raise _corrupt("there is no data.pkl, or more than one: is this a file made by save()?")
         return names[0].removesuffix("data.pkl")
+
+    def _find_folder(self):
+        """The folder that all records lie under; PyTorch's files have one."""
+        folders = {name.partition("/")[0] if "/" in name else None for name in self._records}
+        if len(folders) != 1 or None in folders:
+            raise _corrupt("its records do not lie under one folder")
+        return folders.pop() + "/"
+
+    def names(self):
+        """The records' names, in the directory's order."""
+        return [name.removeprefix(self.prefix) for name in self._records]
+
+    def offset(self, name):
+        """Where a record's bytes begin."""
+        return self._record(name)[1]
 
     def __contains__(self, name):
         return self.prefix + name in self._records

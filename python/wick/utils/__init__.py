@@ -3,7 +3,7 @@
 from .._names import late as _late
 
 _PARTS = (
-    "_pytree", "_python_dispatch", "checkpoint", "collect_env", "cpp_extension", "deterministic",
+    "_pytree", "_python_dispatch", "checkpoint", "collect_env", "cpp_extension", "deterministic", "flop_counter",
     "data", "dlpack", "hooks", "mobile_optimizer", "model_zoo", "tensorboard",
 )  # fmt: skip
 

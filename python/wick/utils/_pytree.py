@@ -7,7 +7,7 @@
 
 import functools
 from collections import OrderedDict, defaultdict, deque, namedtuple
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._names import getter as _getter
 
@@ -51,7 +51,8 @@ class GetAttrKey(NamedTuple):
         return getattr(obj, self.name)
 
 
-_Kind = namedtuple("_Kind", "flatten unflatten flatten_with_keys")
+PyTree = Context = Any
+NodeDef = namedtuple("NodeDef", "type flatten_fn unflatten_fn flatten_with_keys_fn")
 _kinds = {}
 SUPPORTED_NODES = _kinds
 BUILTIN_TYPES = frozenset((tuple, list, dict, namedtuple, OrderedDict, defaultdict, deque))
@@ -67,7 +68,7 @@ def register_pytree_node(
     """A class as a container: flatten_fn(x) gives (children, context), unflatten_fn(children, context) an x."""
     if cls in _kinds:
         raise ValueError(f"{cls} is already registered as pytree node. Overwriting the previous registration.")
-    _kinds[cls] = _Kind(flatten_fn, unflatten_fn, flatten_with_keys_fn)
+    _kinds[cls] = NodeDef(cls, flatten_fn, unflatten_fn, flatten_with_keys_fn)
 
 
 def _register_pytree_node(cls, flatten_fn, unflatten_fn, **kwargs):
@@ -238,7 +239,7 @@ class TreeSpec:
     def _take(self, leaves):
         if self.is_leaf():
             return next(leaves)
-        return _kinds[self.type].unflatten([child._take(leaves) for child in self._children], self.context)
+        return _kinds[self.type].unflatten_fn([child._take(leaves) for child in self._children], self.context)
 
     def flatten_up_to(self, tree):
         """What stands in `tree` where this structure has its values."""
@@ -247,7 +248,7 @@ class TreeSpec:
         kind = _get_node_type(tree)
         if kind is not self.type and not {kind, self.type} <= {dict, OrderedDict, defaultdict}:
             raise ValueError(f"Node type mismatch; expected {self.type!r}, but got {kind!r}.")
-        values, _ = _kinds[kind].flatten(tree)
+        values, _ = _kinds[kind].flatten_fn(tree)
         if len(values) != self.num_children:
             raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got {len(values)}.")
         return [
@@ -274,7 +275,7 @@ def _flatten(tree, leaves, is_leaf):
         leaves.append(tree)
         return LeafSpec()
     kind = _get_node_type(tree)
-    values, context = _kinds[kind].flatten(tree)
+    values, context = _kinds[kind].flatten_fn(tree)
     return TreeSpec(kind, context, [_flatten(value, leaves, is_leaf) for value in values])
 
 
@@ -402,9 +403,9 @@ def _with_path(path, tree, is_leaf):
     if _is_leaf(tree, is_leaf):
         yield path, tree
         return
-    if _kinds[kind].flatten_with_keys is None:
+    if _kinds[kind].flatten_with_keys_fn is None:
         raise ValueError(f"Did not find a flatten_with_keys_fn for type: {kind}.")
-    for key, value in _kinds[kind].flatten_with_keys(tree)[0]:
+    for key, value in _kinds[kind].flatten_with_keys_fn(tree)[0]:
         yield from _with_path((*path, key), value, is_leaf)
 
 
@@ -432,7 +433,7 @@ def _broadcast_to_and_flatten(tree, treespec, is_leaf=None):
     kind = _get_node_type(tree)
     if treespec.is_leaf() or kind is not treespec.type:
         return None
-    values, context = _kinds[kind].flatten(tree)
+    values, context = _kinds[kind].flatten_fn(tree)
     if len(values) != treespec.num_children or context != treespec.context:
         return None
     result = []

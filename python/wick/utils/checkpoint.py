@@ -53,6 +53,17 @@ def _random_state(state):
         _C.set_rng_state(now)
 
 
+def get_device_states(*args):
+    """(devices, generators' states) of the accelerators that the tensors among the arguments are on: none."""
+    return [], []
+
+
+def set_device_states(devices, states, *, device_type=None):
+    """Gives the accelerators' generators their states back."""
+    for device, state in zip(devices, states, strict=False):
+        _C.Generator(device=device).set_state(state)
+
+
 def checkpoint(
     function,
     *args,

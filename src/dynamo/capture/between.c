@@ -157,6 +157,14 @@ void wk__session_resume(wk__session *s, const wk__suspension *suspension) {
   if (suspension->traced) wk__tracer_go_on(s->tracer);
 }
 
+void wk__dynamo_run_plainly(void (*run)(void *context), void *context) {
+  wk__session *s = wk__session_current();
+  wk__suspension suspension;
+  if (s) wk__session_suspend(s, false, &suspension);
+  run(context);
+  if (s) wk__session_resume(s, &suspension);
+}
+
 /* Two tracers in one thread would not know each other's tensors. */
 bool wk__session_refuses_calls(wk__session *s) {
   if (!s || !s->suspended) return false;

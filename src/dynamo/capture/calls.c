@@ -128,6 +128,8 @@ static const char *const core_functions_that_look[] = {"is_grad_enabled",
                                                        "_is_tracing",
                                                        "_is_torch_function_enabled",
                                                        NULL};
+static const char *const core_functions_that_set_autocast[] = {
+    "set_autocast_cpu_enabled", "set_autocast_cpu_dtype", "set_autocast_cache_enabled", "clear_autocast_cache", NULL};
 static const char *const container_methods_that_look[] = {"copy",
                                                           "index",
                                                           "count",
@@ -208,6 +210,14 @@ static PyObject *call_operator(wk__frame *f, PyObject *callable, PyObject *const
   for (Py_ssize_t i = 0; i < all; i++)
     if (!PyFloat_CheckExact(args[i]) && !wk__operand_usable(f, args[i])) return NULL;
   return wk__plain_call(f, callable, args, count, names);
+}
+
+/* What a segment does with the CPU's autocast is guarded at its start and set again at its end. */
+static bool sets_autocast(const char *name, PyObject *const *args, Py_ssize_t count) {
+  if (in_list(name, core_functions_that_set_autocast)) return true;
+  bool names_device = strcmp(name, "set_autocast_enabled") == 0 || strcmp(name, "set_autocast_dtype") == 0;
+  return names_device && count == 2 && PyUnicode_Check(args[0]) &&
+         PyUnicode_CompareWithASCIIString(args[0], "cpu") == 0;
 }
 
 static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
@@ -672,6 +682,7 @@ static const char *const override_questions[] = {"_has_torch_function", "_has_to
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
   if (strcmp(name, "tensor") == 0) return tensor_of_data(f, callable, args, count, names);
+  if (sets_autocast(name, args, count)) return look(f, callable, args, count, names);
   if (in_list(name, core_functions_that_look)) return look(f, callable, args, count, names);
   if (in_list(name, override_questions)) return pass_on(f, callable, args, count, names);
   return wk__refuse(f, "a call of %s()", name);

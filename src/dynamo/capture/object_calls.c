@@ -131,21 +131,81 @@ static wk__reg guard_argument(wk__frame *f, wk__recording *r, PyObject *o) {
   return wk__is_foreign(r, o) && !wk__is_tensor_object(f, o) ? wk__reg_find(r, o) : -1;
 }
 
+/* A value whatever it is asked for: one without identity, or a tuple of those. What a tuple from outside holds is
+ * guarded. */
+static bool is_constant(wk__frame *f, wk__recording *r, PyObject *o, int depth) {
+  enum { DEEPEST = 8 };
+  wk_int symbol;
+  if (wk__symbolic_int(r, o, &symbol) || wk__float_register(r, o) >= 0 || depth > DEEPEST) return false;
+  if (wk__is_plain_value(BINDING, o)) return true;
+  if (Py_TYPE(o) != &PyTuple_Type && Py_TYPE(o) != BINDING->size_type) return false;
+  if (wk__is_foreign(r, o) && wk__touch(r, BINDING, o) < 0) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+    if (!is_constant(f, r, PyTuple_GET_ITEM(o, i), depth + 1)) return false;
+  return true;
+}
+
+/* A call whose arguments behind the first are constants: (callable, arguments, names). */
+static PyObject *call_again(PyObject *self, PyObject *const *args, Py_ssize_t count) {  // -> new
+  PyObject *rest = PyTuple_GET_ITEM(self, 1), *names = PyTuple_GET_ITEM(self, 2), *result = NULL;
+  Py_ssize_t given = PyTuple_GET_SIZE(rest), named = names == Py_None ? 0 : PyTuple_GET_SIZE(names);
+  PyObject **all = PyMem_Malloc((size_t)(count + given + 1) * sizeof *all);
+  if (!all) return PyErr_NoMemory();
+  for (Py_ssize_t i = 0; i < count; i++) all[i] = args[i];
+  for (Py_ssize_t i = 0; i < given; i++) all[count + i] = PyTuple_GET_ITEM(rest, i);
+  result = PyObject_Vectorcall(PyTuple_GET_ITEM(self, 0), all, (size_t)(count + given - named), named ? names : NULL);
+  PyMem_Free(all);
+  return result;
+}
+static PyMethodDef call_again_definition = {"cached", (PyCFunction)(void (*)(void))call_again, METH_FASTCALL, NULL};
+
+static PyObject *with_constants(PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                                PyObject *names) {  // -> new
+  PyObject *rest = PyTuple_New(count), *self = NULL, *function = NULL;
+  for (Py_ssize_t i = 0; rest && i < count; i++) PyTuple_SET_ITEM(rest, i, Py_NewRef(args[i]));
+  if (rest) self = PyTuple_Pack(3, callable, rest, names ? names : Py_None);
+  if (self) function = PyCFunction_New(&call_again_definition, self);
+  Py_XDECREF(rest);
+  Py_XDECREF(self);
+  return function;
+}
+
+/* How a cached function is asked again: two registers, or one and constants. */
+typedef struct asked_again {
+  wk__reg a, b;
+  PyObject *function; /* owned */
+} asked_again;
+
+static bool ask_again(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                      PyObject *names, asked_again *out) {
+  Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0, constants = 0;
+  *out = (asked_again){-1, -1, NULL};
+  while (constants < count + named && is_constant(f, r, args[count + named - 1 - constants], 0)) constants++;
+  Py_ssize_t others = count + named - constants;
+  if (others > 2 || others > count || (others == 2 && constants)) return false;
+  if (others > 0 && (out->a = guard_argument(f, r, args[0])) < 0) return false;
+  if (others > 1 && (out->b = guard_argument(f, r, args[1])) < 0) return false;
+  out->function = constants ? with_constants(callable, args + others, constants, names) : Py_NewRef(callable);
+  return out->function != NULL;
+}
+
 /* What the cache has: asked for again in front of each replay, by the same call, which the program would have made. */
 PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                           PyObject *names) {
-  wk__reg given[2] = {-1, -1};
-  if (count > 2 || names) return wk__refuse(f, "a cached function with many arguments, or named ones");
-  for (Py_ssize_t i = 0; i < count; i++)
-    if ((given[i] = guard_argument(f, r, args[i])) < 0)
-      return wk__refuse(f, "a cached function of what the region has made, or of a number that changes");
-  PyObject *result = call_in_between(f, callable, args, count, names);
-  if (!result || wk__recording_of(f) != r) return result;
-  bool noted = wk__reg_constant(r, callable) >= 0 &&
-               wk__observe(r, BINDING, result, WK__READ_COMPUTED, given[0], given[1], callable) == 0;
-  PyObject *known = noted ? wk__as_read(r, result) : NULL;
-  Py_DECREF(result);
-  return noted ? known : wk__refuse(f, "%s", r->failed);
+  asked_again again;
+  if (!ask_again(f, r, callable, args, count, names, &again))
+    return wk__refuse(f, "a cached function of what the region has made, or of a number that changes");
+  PyObject *result = call_in_between(f, callable, args, count, names), *known = NULL;
+  bool noted = result && wk__recording_of(f) == r;
+  if (result && !noted) known = Py_NewRef(result);
+  if (noted) {
+    noted = wk__reg_constant(r, callable) >= 0 && wk__reg_constant(r, again.function) >= 0 &&
+            wk__observe(r, BINDING, result, WK__READ_COMPUTED, again.a, again.b, again.function) == 0;
+    known = noted ? wk__as_read(r, result) : wk__refuse(f, "%s", r->failed);
+  }
+  Py_DECREF(again.function);
+  Py_XDECREF(result);
+  return known;
 }
 
 /* ==================================================== deep copies ================================================= */

@@ -208,13 +208,20 @@ static int keep_complex(wk__state *state, wk__match *m, PyObject *o, wk_value *v
   return 1;
 }
 
+/* The number becomes an element of a tensor that has no imaginary parts. */
+static bool into_real_tensor(const wk__match *m) {
+  bool own = m->op->tags & WK__TAG_OWN_DTYPE && m->values[0].tag == WK_VALUE_TENSOR;
+  return own && !wk_dtype_is_complex((wk_dtype)m->values[0].tensor->dtype);
+}
+
 static int match_scalar(wk__state *state, wk__match *m, const wk__parameter *p, PyObject *o, wk_value *v) {
   if (wk__is_tensor(state, o)) {
     if (!is_plain_element(wk__tensor_of(o))) return 0;
   } else if (!wk__stands_for_number(o)) {
     return 0;
   }
-  int complex = WK_UNLIKELY(p->complex) ? keep_complex(state, m, o, v) : match_complex(state, m, o, v);
+  bool kept = WK_UNLIKELY(p->complex) && !into_real_tensor(m);
+  int complex = kept ? keep_complex(state, m, o, v) : match_complex(state, m, o, v);
   return complex ? complex : wk__scalar_from_python(state, o, v) < 0 ? -1 : 1;
 }
 

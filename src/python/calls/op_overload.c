@@ -231,6 +231,8 @@ static PyObject *make(wk__state *state, const wk_op *op, wk__overload_form form)
 }
 
 PyObject *wk__overload_of(wk__state *state, const wk_op *op, wk__overload_form form) {  // -> new
+  PyObject *custom = wk__custom_op_target(op, form == WK__OVERLOAD_FUNCTIONAL);
+  if (custom || PyErr_Occurred()) return custom;
   PyObject *key = Py_BuildValue("ii", (int)op->number, (int)form);
   PyObject *known = key ? Py_XNewRef(PyDict_GetItemWithError(state->graph_objects, key)) : NULL;
   if (key && !known && !PyErr_Occurred()) {

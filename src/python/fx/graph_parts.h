@@ -200,4 +200,8 @@ const wk_op *wk__overload_op(PyObject *overload, wk__overload_form *out_form);
 PyObject *wk__overload_of(wk__state *state, const wk_op *op, wk__overload_form form);  // -> new; one object for each
 int wk__add_overloads(PyObject *module, wk__state *state);
 
+/* custom_op.c: what a node calls whose operator a program has defined; NULL without an exception: it is no such one. */
+PyObject *wk__custom_op_target(const wk_op *op, bool functional);  // -> new
+int wk__add_custom_operators(PyObject *module);
+
 #endif

@@ -645,7 +645,9 @@ int wk__add_graph_types(PyObject *module, wk__state *state) {
   state->graph_objects = PyDict_New();
   state->graph_type = state->graph_objects ? wk__add_type(module, &spec, NULL, "Graph") : NULL;
   if (!state->graph_type || wk__add_graph_node(module, state) < 0) return -1;
-  if (wk__add_graph_lists(module, state) < 0 || wk__add_overloads(module, state) < 0) return -1;
+  if (wk__add_graph_lists(module, state) < 0 || wk__add_overloads(module, state) < 0 ||
+      wk__add_custom_operators(module) < 0)
+    return -1;
   if (wk__add_graph_values(module) < 0) return -1;
   return wk__add_graph_tracing(module);
 }

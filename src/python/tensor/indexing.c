@@ -177,16 +177,23 @@ static int take_key(indexing *x, PyObject *key) {
     if (t->ndim == 0 && wk_dtype_is_integral((wk_dtype)t->dtype, false) && t->storage) return take_integer(x, key);
     return take_tensor(x, wk__retain(t));
   }
-  if (PyList_Check(key) || PyTuple_Check(key) || PyObject_CheckBuffer(key) ||
-      PyObject_HasAttr(key, x->state->name___array__)) {
+  bool text = PyUnicode_Check(key) || PyBytes_Check(key);
+  if (!text && (PyList_Check(key) || PyTuple_Check(key) || PyObject_CheckBuffer(key) ||
+                PyObject_HasAttr(key, x->state->name___array__))) {
     wk_tensor *t = wk__tensor_from_python(
         x->state, key, PySequence_Check(key) && PySequence_Size(key) == 0 ? WK_INT64 : WK_DTYPE_NONE);
     return t ? take_tensor(x, t) : -1;
   }
   if (PyIndex_Check(key)) return take_integer(x, key);
-  if (PyUnicode_Check(key)) {
-    PyErr_SetString(PyExc_TypeError, "new(): invalid data type 'str'");
+  if (text) {
+    PyErr_Format(PyExc_TypeError, "new(): invalid data type '%s'", Py_TYPE(key)->tp_name);
     return -1;
+  }
+  if (PySequence_Check(key)) { /* a range, or a sequence of the program's own */
+    PyObject *list = PySequence_List(key);
+    int status = list ? take_key(x, list) : -1;
+    Py_XDECREF(list);
+    return status;
   }
   PyErr_Format(
       PyExc_IndexError,

@@ -1431,6 +1431,43 @@ def test_cached_functions():
     assert [whole(wick.ones(2)).tolist() for _ in range(3)] == [[15.0, 15.0]] * 3
 
 
+def test_cached_functions_of_many_arguments():
+    """Arguments behind the first may be values and tuples of values, also by name."""
+    asked = []
+
+    @functools.lru_cache
+    def recipe(pattern, kind, names, ndim):
+        asked.append((pattern, kind, names, ndim))
+        return {"kind": kind, "ndim": ndim}
+
+    class Shaped:
+        factor = 2
+
+    @functools.lru_cache
+    def sizes(shaped, shape, names):
+        asked.append((shape, names))
+        return [shaped.factor * n for n in shape], len(names)
+
+    shaped = Shaped()
+
+    def f(x, **axes):
+        found = recipe("a b", "sum", names=tuple(axes), ndim=len(x.shape))
+        wanted, count = sizes(shaped, x.shape, tuple(axes.items()))
+        return x.sum() * found["ndim"] + sum(wanted) + count
+
+    compiled = Compiled(f, fullgraph=True, dynamic=False)
+    for x in (wick.ones(2, 3), wick.ones(2, 3), wick.ones(4, 3), wick.ones(2, 3)):
+        assert compiled(x, p=1, q=2).item() == f(x, p=1, q=2).item()
+        assert compiled(x, p=3).item() == f(x, p=3).item()
+    before = len(asked)
+    recipe.cache_clear()
+    compiled(wick.ones(2, 3), p=3)
+    assert asked[before:] == [("a b", "sum", ("p",), 2)]
+    shaped.factor = 3
+    sizes.cache_clear()
+    assert compiled(wick.ones(2, 3), p=3).item() == f(wick.ones(2, 3), p=3).item()
+
+
 def test_functions_that_are_marked_as_constant():
     calls = []
 

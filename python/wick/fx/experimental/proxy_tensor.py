@@ -45,3 +45,8 @@ def make_fx(f, decomposition_table=None, tracing_mode="real", **options):
         return _decomposed(graph, decomposition_table, args) if decomposition_table else graph
 
     return wrapped
+
+
+def get_proxy_mode():
+    """The mode that records a call for a GraphModule: None, since graphs are recorded below Python."""
+    return None

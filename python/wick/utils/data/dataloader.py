@@ -169,9 +169,9 @@ class DataLoader:
 
     def __iter__(self):
         if not (self.persistent_workers and self.num_workers > 0):
-            return _InProcess(self) if self.num_workers == 0 else _InWorkers(self)
+            return _SingleProcessDataLoaderIter(self) if self.num_workers == 0 else _MultiProcessingDataLoaderIter(self)
         if self._iterator is None:
-            self._iterator = _InWorkers(self)
+            self._iterator = _MultiProcessingDataLoaderIter(self)
         else:
             self._iterator.reset()
         return self._iterator
@@ -185,7 +185,7 @@ class DataLoader:
         return length // self.batch_size if self.drop_last else -(-length // self.batch_size)
 
 
-class _Pass:
+class _BaseDataLoaderIter:
     """One pass over a loader's batches. It does not hold the loader, which may hold it."""
 
     def __init__(self, loader):
@@ -201,7 +201,7 @@ class _Pass:
         return len(self._index_sampler)
 
 
-class _InProcess(_Pass):
+class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
     """A pass without workers."""
 
     def __init__(self, loader):
@@ -214,7 +214,7 @@ class _InProcess(_Pass):
         return self._fetcher.fetch(next(self._indices))
 
 
-class _InWorkers(_Pass):
+class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     """A pass with worker processes; `reset` begins the next one with the same processes.
 
     Batches are numbered when their indices are sent. `_owner` is the worker of each number that is on its way, `_early`
@@ -310,7 +310,7 @@ class _InWorkers(_Pass):
 
         gone = wait([w.sentinel for w in self._workers], 1.0)  # a worker's pipe may close a moment before it is gone
         pids = ", ".join(str(w.pid) for w in self._workers if w.sentinel in gone)
-        self._shut_down()
+        self._shutdown_workers()
         raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly")
 
     def _receive(self):
@@ -344,10 +344,10 @@ class _InWorkers(_Pass):
                 result.reraise()
             return result
         if not self._persistent:
-            self._shut_down()
+            self._shutdown_workers()
         raise StopIteration
 
-    def _shut_down(self):
+    def _shutdown_workers(self):
         if not self._stopped:
             self._stopped = True
             self._finalizer()
