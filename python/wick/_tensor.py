@@ -234,6 +234,8 @@ _LINEAR_ALGEBRA = (
 ).split()
 for _name in _STATISTICS:
     setattr(Tensor, _name, _method_of("statistics", _name))
+for _name in ("istft", "stft"):
+    setattr(Tensor, _name, _method_of("spectra", _name))
 for _name in _LINEAR_ALGEBRA:
     setattr(Tensor, _name, _method_of("linear_algebra", _name))
 for _name in _FUNCTION_METHODS:

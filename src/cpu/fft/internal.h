@@ -1,0 +1,32 @@
+/* What a plan holds. */
+#ifndef WICK_CPU_FFT_INTERNAL_H
+#define WICK_CPU_FFT_INTERNAL_H
+
+#include <stdatomic.h>
+
+#include "cpu/fft/fft.h"
+
+enum { WK__FFT_MAX_STAGES = 64, WK__FFT_MAX_FACTOR = 13 };
+
+struct wk__fft_plan {
+  _Atomic int references;
+  int64_t n;
+  bool wide;
+  int stage_count;
+  uint8_t factors[WK__FFT_MAX_STAGES];
+  void *twiddles[WK__FFT_MAX_STAGES]; /* (n / (f1 ... fk), f - 1) pairs: powers of the stage's root of one */
+  void *roots[WK__FFT_MAX_STAGES];    /* (f) pairs: the roots of one of the factor itself */
+  /* of a length with a large factor */
+  const struct wk__fft_plan *inner; /* of the convolution; NULL: there is none */
+  void *chirp;                      /* (n) pairs: e^(-pi i j^2 / n) */
+  void *spectrum;                   /* (inner n) pairs: the transform of its conjugate, over the convolution's length */
+};
+
+void wk__fft_stages_f32(const wk__fft_plan *plan, float *re, float *im, float *other_re, float *other_im, int lanes,
+                        float **out_re, float **out_im);
+void wk__fft_stages_f64(const wk__fft_plan *plan, double *re, double *im, double *other_re, double *other_im, int lanes,
+                        double **out_re, double **out_im);
+void wk__fft_run_f32(const wk__fft_plan *plan, float *scratch, int lanes, bool inverse);
+void wk__fft_run_f64(const wk__fft_plan *plan, double *scratch, int lanes, bool inverse);
+
+#endif
