@@ -1,4 +1,4 @@
-"""torch.linalg: norms, products, factorisations, solutions. Eigenvalues of matrices that are not symmetric are missing."""
+"""torch.linalg: norms, products, factorisations, solutions."""
 
 from .. import _C
 from ..functions.products import multi_dot
@@ -7,7 +7,9 @@ from ._factors import (
     cholesky,
     cholesky_ex,
     det,
+    eig,
     eigh,
+    eigvals,
     eigvalsh,
     householder_product,
     inv,
@@ -44,8 +46,9 @@ from ._products import (
 )
 
 __all__ = [
-    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "householder_product",
-    "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm",
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
+    "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor",
+    "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm",
     "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular",
     "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip

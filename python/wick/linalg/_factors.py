@@ -23,6 +23,7 @@ def _type(name, fields):
 
 _cholesky_ex, _inv_ex = _type("cholesky_ex", "L info"), _type("inv_ex", "inverse info")
 _solve_ex, _slogdet = _type("solve_ex", "result info"), _type("slogdet", "sign logabsdet")
+_eig = _type("eig", "eigenvalues eigenvectors")
 _eigh, _qr, _svd = _type("eigh", "eigenvalues eigenvectors"), _type("qr", "Q R"), _type("svd", "U S Vh")
 _lu, _lu_factor = _type("lu", "P L U"), _type("lu_factor", "LU pivots")
 _lu_factor_ex = _type("lu_factor_ex", "LU pivots info")
@@ -443,6 +444,22 @@ def eigh(A, UPLO="L", *, out=None):  # noqa: N803
     if str(UPLO).upper() not in ("L", "U"):
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
     return written(_eigh(*_C._linalg_eigh(A, UPLO)), out)
+
+
+def eig(A, *, out=None):  # noqa: N803
+    """Eigenvalues and vectors, as columns, of any square matrices: complex, in no order. There is no derivative yet."""
+    if not A.is_complex():
+        check_floats(A, "linalg.eig")
+    check_square(A, "linalg.eig")
+    return written(_eig(*_C._linalg_eig(A)), out)
+
+
+def eigvals(A, *, out=None):  # noqa: N803
+    """The eigenvalues alone."""
+    if not A.is_complex():
+        check_floats(A, "linalg.eigvals")
+    check_square(A, "linalg.eigvals")
+    return written(_C._linalg_eig(A)[0], out)
 
 
 def eigvalsh(A, UPLO="L", *, out=None):  # noqa: N803

@@ -213,6 +213,35 @@ static wk_status eigh(wk__call *c) {
   return wk__copy_into(c->outputs[1], vectors);
 }
 
+/* The parts of complex matrices as doubles; others are made complex. */
+static wk_status eig(wk__call *c) {
+  WK__ARGS(_linalg_eig);
+  wk_tensor *given = c->args[A_A].tensor, *out = c->outputs[1];
+  bool is_real = !wk_dtype_is_complex((wk_dtype)given->dtype);
+  wk_value wide = wk__v_dtype(WK_COMPLEX128);
+  wk_tensor *a = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(given), wide, NONE});
+  a = a ? wk_clone(a, "contiguous_format") : NULL;
+  wk_tensor *w = wk_new_empty(out, c->outputs[0]->sizes, c->outputs[0]->ndim, WK_COMPLEX128, NONE),
+            *v = wk_new_empty(out, out->sizes, out->ndim, WK_COMPLEX128, NONE);
+  if (!a || !w || !v) return wk_error_category();
+  batch b = {0};
+  WK_TRY(shape_of(a, &b));
+  double *scratch = wk__alloc((size_t)(b.n * b.n + 2 * b.n + 1) * 2 * sizeof(double));
+  if (!scratch) return WK_OUT_OF_MEMORY;
+  double *at = (double *)wk__data(a), *values = (double *)wk__data(w), *vectors = (double *)wk__data(v);
+  int64_t failed = 0;
+  for (int64_t i = 0; i < b.count && !failed; i++) {
+    int64_t m = 2 * i * b.n * b.n;
+    if (!wk__eig(at + m, is_real, values + 2 * i * b.n, vectors + m, scratch, b.n)) failed = i + 1;
+  }
+  wk__free(scratch);
+  if (failed)
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "linalg.eig: The algorithm failed to converge, or the input has values that are not finite");
+  WK_TRY(wk__copy_into(c->outputs[0], w));
+  return wk__copy_into(c->outputs[1], v);
+}
+
 /* ---- QR and singular values ---- */
 
 static wk_status qr(wk__call *c) {
@@ -291,6 +320,7 @@ KERNEL(determinant, determinant)
 KERNEL(solve_triangular, triangular)
 KERNEL(cholesky, cholesky)
 KERNEL(eigh, eigh)
+KERNEL(eig, eig)
 KERNEL(qr, qr)
 KERNEL(householder_product, householder_product)
 KERNEL(geqrf, geqrf)

@@ -37,6 +37,10 @@ void wk__householder_product(const double *a, const double *tau, double *q, int6
  * columns. */
 void wk__eigh(double *a, double *values, double *v, int64_t n);
 
+/* general.c: eigenvalues (n) and vectors (n, n), as columns of length one, of any square matrix. All are complex, pairs
+ * of doubles; the matrix is overwritten. scratch: n^2 + 2 n pairs. False: the steps do not converge. */
+bool wk__eig(double *matrix, bool is_real, double *values, double *vectors, double *scratch, int64_t n);
+
 /* svd.c: singular values, descending, of a (m, n) with m >= n, which becomes U (m, n); v (n, n) gets the right vectors
  * as columns. */
 void wk__svd(double *a, double *values, double *v, int64_t m, int64_t n);

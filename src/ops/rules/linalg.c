@@ -133,6 +133,18 @@ wk_status wk__meta_eigh(wk__call *c) {
   give(c, 1, last, 2, dtype_of(c));
   return WK_OK;
 }
+wk_status wk__meta_eig(wk__call *c) {
+  const wk_tensor *a = c->args[WK__ARG(_linalg_eig, A)].tensor;
+  if (!wk_dtype_is_complex((wk_dtype)a->dtype) || a->ndim < 2) WK_TRY(check(c, true));
+  if (!wk_int_eq(rows(a), columns(a)))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "linalg.eig: A must be batches of square matrices, but they are %lld by %lld matrices",
+                   wk__shown(rows(a)), wk__shown(columns(a)));
+  wk_int last[] = {rows(a), columns(a)};
+  give(c, 0, last, 1, wk__complex_dtype((wk_dtype)a->dtype));
+  give(c, 1, last, 2, wk__complex_dtype((wk_dtype)a->dtype));
+  return WK_OK;
+}
 wk_status wk__meta_qr(wk__call *c) {
   WK_TRY(check(c, false));
   const wk_tensor *a = c->args[WK__ARG(linalg_qr, A)].tensor;
