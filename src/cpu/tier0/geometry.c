@@ -129,6 +129,7 @@ static wk_status bind_loops(const wk__program *program, const wk__launch *launch
   const wk__nest *nest = program->nest;
   int accesses = (int)nest->access_count;
   l->walkers = accesses + program->expression_count + program->bound_count;
+  memset(l->apart, 0, sizeof l->apart);
   if (nest->geometry_free) {
     l->p = launch->ndim;
     l->r = 0;
@@ -144,7 +145,6 @@ static wk_status bind_loops(const wk__program *program, const wk__launch *launch
   }
   l->p = nest->pointwise_dims;
   l->r = nest->reduction_dims;
-  memset(l->apart, 0, sizeof l->apart);
   for (int d = 0; d < l->p; d++) l->apart[d] = program->apart_dims >> d & 1;
   for (int d = 0; d < l->p + l->r; d++) WK_TRY(evaluate(nest->sizes[d], launch, &l->size[d]));
   for (int a = 0; a < accesses; a++) {
