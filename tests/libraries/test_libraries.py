@@ -27,8 +27,6 @@ nf_resnet26 regnety_002 swin_tiny_patch4_window7_224 vit_tiny_patch16_224 xcit_n
 efficientnet_b0 mobilenet_v3_small resnet18 squeezenet1_1 swin_t vit_b_16
 """.split()
 NAMES = list(catalog.models()) if os.environ.get("WICK_ALL_MODELS") else FEW
-# What wick does not have yet: the test says so when it has.
-MISSING = {"FNetForMaskedLM": "torch.fft"}
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +42,6 @@ def test_import(library):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_losses_and_gradients_are_pytorchs(name, runs):
-    if name in MISSING:
-        answer = runs.result("wick", model=name, dtype="float32", **REQUEST)
-        assert MISSING[name] in answer["error"]
-        return
     results = {"torch": EXPECTED[name]["float32"], "torch.float64": EXPECTED[name]["float64"]}
     for engine in ("wick", "wick.compile"):
         results[engine] = runs.result(engine, model=name, dtype="float32", **REQUEST)

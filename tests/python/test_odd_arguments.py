@@ -673,11 +673,15 @@ def test_complex_numbers_do_not_fit_into_real_tensors(dtype, name):
         lambda: wick.full_like(t, 1j),
         lambda: t.new_full((2,), 1j),
         lambda: t.scatter(0, wick.tensor([0]), 1j),
+        lambda: t.__setitem__(0, 1j),
+        lambda: t.__setitem__(mask, 1j),
     ):
         with pytest.raises(RuntimeError, match=words):
             call()
     assert t.masked_fill(mask, 2 + 0j).tolist() == t.masked_fill(mask, wick.tensor(2 + 0j)).tolist() == [2, 1, 2]
     assert t.bool().logical_not().masked_fill(mask, 1j).tolist() == [True, False, True]
+    t[1] = 3 + 0j
+    assert t.tolist() == [1, 3, 1]
 
 
 @pytest.mark.parametrize(

@@ -279,6 +279,15 @@ static int check_value(wk__state *state, wk_dtype dtype, PyObject *value) {
   return -1;
 }
 
+/* What a complex number is in a tensor without imaginary parts. */
+static PyObject *real_number(wk__state *state, wk_dtype dtype, PyObject *value) {  // -> new
+  Py_complex number = PyComplex_AsCComplex(value);
+  if (dtype == WK_BOOL) return PyBool_FromLong(number.real != 0 || number.imag != 0);
+  if (number.imag == 0) return PyFloat_FromDouble(number.real);
+  (void)!wk__refuse_complex(dtype);
+  return wk__raise(state);
+}
+
 /* The value as a tensor: itself, or a 0-dim tensor of the destination's dtype. Owned. */
 static wk_tensor *value_tensor(wk__state *state, const wk_tensor *destination, PyObject *value) {
   if (wk__is_tensor(state, value)) return wk__retain(wk__tensor_of(value));
@@ -287,8 +296,13 @@ static wk_tensor *value_tensor(wk__state *state, const wk_tensor *destination, P
                  wk__dtype_legacy((wk_dtype)destination->dtype));
     return NULL;
   }
-  if (check_value(state, (wk_dtype)destination->dtype, value) < 0) return NULL;
-  return wk__tensor_from_python(state, value, (wk_dtype)destination->dtype);
+  wk_dtype dtype = (wk_dtype)destination->dtype;
+  bool real = PyComplex_Check(value) && !wk_dtype_is_complex(dtype);
+  PyObject *number = real ? real_number(state, dtype, value) : Py_NewRef(value);
+  wk_tensor *made = NULL;
+  if (number && check_value(state, dtype, number) == 0) made = wk__tensor_from_python(state, number, dtype);
+  Py_XDECREF(number);
+  return made;
 }
 
 /* Leading dims of size 1 that the destination lacks are dropped: x[0] = y with y of shape (1, n). */
