@@ -176,7 +176,7 @@ static void every_dtype_sorts_stably(void **state) {
       wk__element_set(wk__data(t) + (size_t)i * item, dtypes[k],
                       (wk__scalar){WK__INTEGER_KIND, .i = i * 7919 % 251 - 125});
     for (int descending = 0; descending < 2; descending++) {
-      sort_of("sort", ARGS(TENSOR(t), INT(0), wk__v_bool(descending)), out);
+      sort_of("sort.stable", ARGS(TENSOR(t), wk__v_bool(true), INT(0), wk__v_bool(descending)), out);
       const int64_t *at = wk_tensor_data(out[1]);
       for (int i = 0; i < N; i++) {
         double value = wk__scalar_double(wk__element_get(wk__data(out[0]) + (size_t)i * item, dtypes[k]));
@@ -189,14 +189,14 @@ static void every_dtype_sorts_stably(void **state) {
   }
 }
 
-static void topk_is_the_head_of_sort(void **state) {
+static void topk_is_the_head_of_a_stable_sort(void **state) {
   (void)state;
   enum { ROWS = 3, N = 1000 };
   static float values[ROWS * N];
   for (int i = 0; i < ROWS * N; i++) values[i] = (float)(i * 7919 % 101) - 50; /* many ties */
   wk_tensor *t = floats(values, SHAPE(ROWS, N)), *sorted[2], *top[2];
   for (int largest = 0; largest < 2; largest++) {
-    sort_of("sort", ARGS(TENSOR(t), INT(1), wk__v_bool(largest)), sorted);
+    sort_of("sort.stable", ARGS(TENSOR(t), wk__v_bool(true), INT(1), wk__v_bool(largest)), sorted);
     for (int64_t k = 0; k <= N; k += 333) {
       sort_of("topk", ARGS(TENSOR(t), INT(k), INT(1), wk__v_bool(largest), wk__v_bool(true)), top);
       for (int row = 0; row < ROWS; row++)
@@ -221,7 +221,7 @@ int main(void) {
       TEST(a_mask_counts_as_its_places),
       TEST(nan_is_largest_and_zeros_are_equal),
       TEST(every_dtype_sorts_stably),
-      TEST(topk_is_the_head_of_sort),
+      TEST(topk_is_the_head_of_a_stable_sort),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,12 +223,12 @@ wk_status wk__compose_conj(wk__call *c) {
 }
 wk_status wk__compose_adjoint(wk__call *c) {
   wk_tensor *t = c->args[WK__ARG(adjoint, self)].tensor;
-  if (t->ndim < 2)
+  if (t->ndim == 1)
     return wk_fail(WK_RUNTIME_ERROR,
                    "tensor.adjoint() is only supported on matrices or batches of matrices. Got %d-D tensor.", t->ndim);
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, wk__conj(wk_transpose_int(t, -2, -1)));
+  return finish(c, &scope, wk__conj(t->ndim ? wk_transpose_int(t, -2, -1) : wk_alias(t)));
 }
 wk_status wk__vjp_conj(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(conj_physical, self), wk__conj(G)); }
 

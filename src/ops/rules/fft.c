@@ -343,7 +343,7 @@ static wk_status frequencies(wk__call *c, bool both) {
   double factor = 1 / ((double)n * wk__scalar_double(wk__value_scalar(&c->args[A_d])));
   wk_scope scope;
   wk_scope_begin(&scope);
-  int64_t middle = n > 0 ? both ? (n + 1) / 2 : n / 2 + 1 : 0;
+  int64_t middle = !both ? n / 2 + 1 : n > 0 ? (n + 1) / 2 : 0;
   wk_tensor *parts[] = {counted(c, 0, middle), both ? counted(c, -(n / 2), 0) : NULL};
   wk_tensor *y = both && parts[0] && parts[1] ? wk_cat(parts, 2, 0) : parts[0];
   return finish(c, &scope, WK_OK, y ? wk_mul_Scalar(y, wk__v_double(factor)) : NULL);
