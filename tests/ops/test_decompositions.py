@@ -76,7 +76,9 @@ def check_alike(plain, taken_apart, oracle, units=4):
 
 def test_every_operator_is_one_of_them():
     assert set(KINDS) - TEST_ROWS == set(ROWS)
-    assert len(PRIMITIVES - TEST_ROWS) < 200
+    assert (
+        len(PRIMITIVES - TEST_ROWS) < 220
+    )  # factorisations, transforms and samples are kernels each device has to have
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
@@ -101,7 +103,10 @@ def refuses_half(operator, args, kwargs):
     if not any(t.dtype == wick.bfloat16 for t in tensors_in(args)):
         return False
     for function in (operator, decomposed(operator)):
-        with pytest.raises(RuntimeError, match="not implemented for 'BFloat16'|Low precision dtypes not supported|Unsupported dtype BFloat16"):
+        with pytest.raises(
+            RuntimeError,
+            match="not implemented for 'BFloat16'|Low precision dtypes not supported|Unsupported dtype BFloat16",
+        ):
             function(*args, **kwargs)
     return True
 
