@@ -253,8 +253,6 @@ def test_names_that_libraries_import():
     assert wick.utils.data._utils.worker.ManagerWatchdog().is_alive() and not wick.utils.data._utils.IS_WINDOWS
     assert callable(wick.svd_lowrank) and callable(wick.pca_lowrank)
     assert wick._sample_dirichlet(wick.ones(3, 4)).sum(-1).allclose(wick.ones(3))
-    with pytest.raises(NotImplementedError, match="torch.fft.fftn is not available"):
-        wick.fft.fftn(wick.ones(2))
     with pytest.raises(NotImplementedError, match="torch.distributions.Wishart is not available"):
         wick.distributions.Wishart(2, wick.eye(2))
 
