@@ -49,9 +49,7 @@ _LAZY = {
         ).split(),
         "functions.linear_algebra",
     ),
-    **dict.fromkeys(
-        "bartlett_window blackman_window hamming_window hann_window istft kaiser_window stft".split(), "functions.spectra"
-    ),
+    **dict.fromkeys(("istft", "stft"), "functions.spectra"),
     **dict.fromkeys(
         (
             "corrcoef cov empty_permuted empty_strided gradient grid_sampler grid_sampler_2d grid_sampler_3d histogram histogramdd "

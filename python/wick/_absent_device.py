@@ -1,6 +1,6 @@
 """What the modules of devices that are not there share: questions with their answers, and functions that refuse."""
 
-__all__ = ["NoInstances", "refusing"]
+__all__ = ["ANSWERS", "NoInstances", "refusing"]
 
 
 def is_available():
@@ -36,6 +36,18 @@ def get_rng_state_all():
 def memory_allocated(device=None):
     """Bytes of device memory in use: 0."""
     return 0
+
+
+_QUESTIONS = (
+    is_available,
+    is_bf16_supported,
+    is_current_stream_capturing,
+    device_count,
+    get_arch_list,
+    get_rng_state_all,
+    memory_allocated,
+)
+ANSWERS = {question.__name__: question for question in _QUESTIONS}
 
 
 def refusing(names, error):

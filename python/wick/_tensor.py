@@ -296,6 +296,8 @@ def _is_shared(self):
 
 
 _is_shared.__name__, _is_shared.__qualname__ = "is_shared", "Tensor.is_shared"
+
+
 def _to_dense(self, dtype=None, *, masked_grad=None):
     """The tensor, all of whose elements lie in memory as they are; of another dtype, a copy."""
     return self if dtype is None else self.to(dtype)

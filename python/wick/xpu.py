@@ -1,27 +1,12 @@
 """torch.xpu as PyTorch's CPU build has it: no device is found."""
 
-from ._absent_device import (
-    NoInstances,
-    device_count,
-    get_arch_list,
-    get_rng_state_all,
-    is_available,
-    is_bf16_supported,
-    is_current_stream_capturing,
-    memory_allocated,
-    refusing,
-)
+from . import _absent_device as _absent
 from ._names import getter as _getter
 
-__all__ = [
-    "Event", "Stream", "device_count", "empty_cache", "get_arch_list", "get_rng_state_all", "is_available",
-    "is_bf16_supported", "is_current_stream_capturing", "is_initialized", "manual_seed", "manual_seed_all",
-    "max_memory_allocated", "max_memory_reserved", "memory_allocated", "memory_reserved",
-]  # fmt: skip
-
+globals().update(_absent.ANSWERS)
 default_generators = ()
-is_initialized = is_available
-memory_reserved = max_memory_allocated = max_memory_reserved = memory_allocated
+is_initialized = _absent.is_available
+memory_reserved = max_memory_allocated = max_memory_reserved = _absent.memory_allocated
 
 
 def empty_cache():
@@ -44,10 +29,10 @@ _NEED_A_DEVICE = (
     "get_device_capability", "get_rng_state", "set_rng_state", "initial_seed", "mem_get_info", "set_device",
     "set_stream", "stream", "reset_peak_memory_stats", "reset_accumulated_memory_stats",
 )  # fmt: skip
-globals().update(refusing(_NEED_A_DEVICE, lambda name: AssertionError("Torch not compiled with XPU enabled")))
+globals().update(_absent.refusing(_NEED_A_DEVICE, lambda name: AssertionError("Torch not compiled with XPU enabled")))
 
 
-class Stream(NoInstances):
+class Stream(_absent.NoInstances):
     """A queue of work on a device."""
 
 

@@ -11,7 +11,8 @@ import wick  # noqa: E402
 
 # Of a real signal x (2, 40), a complex one z (2, 40), windows w (8) and the library t.
 CASES = [
-    "t.stft(x, 8, return_complex=True)", "t.stft(x[0], 8, 3, return_complex=True)", "t.stft(x, 8, 4, window=w, return_complex=True)",
+    "t.stft(x, 8, return_complex=True)", "t.stft(x, 16, win_length=8, return_complex=True)",
+    "t.istft(t.stft(x, 16, 2, 8, return_complex=True), 16, win_length=8)", "t.stft(x[0], 8, 3, return_complex=True)", "t.stft(x, 8, 4, window=w, return_complex=True)",
     "t.stft(x, 12, 4, 8, w, return_complex=True)", "t.stft(x, 12, 4, 8, return_complex=True)", "t.stft(x, 8, center=False, return_complex=True)",
     "t.stft(x, 8, window=w, normalized=True, return_complex=True)", "t.stft(x, 8, onesided=False, return_complex=True)", "t.stft(x, 8, return_complex=False)",
     "x.stft(8, pad_mode='constant', return_complex=True)", "t.stft(z, 8, pad_mode='constant')", "t.stft(x, 7, 2, return_complex=True)",

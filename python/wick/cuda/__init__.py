@@ -1,24 +1,10 @@
 """torch.cuda as PyTorch's CPU build has it: no device is found, questions are answered, and what needs one says so."""
 
 from .. import _C
-from .._absent_device import (
-    NoInstances,
-    device_count,
-    get_arch_list,
-    get_rng_state_all,
-    is_available,
-    is_bf16_supported,
-    is_current_stream_capturing,
-    memory_allocated,
-    refusing,
-)
+from .. import _absent_device as _absent
 from .._names import late as _late
 
-__all__ = [
-    "device_count", "empty_cache", "get_arch_list", "get_rng_state_all", "is_available", "is_bf16_supported",
-    "is_current_stream_capturing", "manual_seed", "manual_seed_all", "memory_allocated",
-]  # fmt: skip
-
+globals().update(_absent.ANSWERS)
 default_generators = ()
 has_half, has_magma = True, False
 
@@ -44,7 +30,7 @@ class DeferredCudaCallError(Exception):
 
 
 # ---- what is answered ----
-is_initialized = _is_in_bad_fork = is_available
+is_initialized = _is_in_bad_fork = _absent.is_available
 
 
 def is_tf32_supported():
@@ -83,7 +69,9 @@ def set_rng_state_all(new_states):
         _lazy_init()
 
 
-memory_reserved = memory_cached = max_memory_allocated = max_memory_reserved = max_memory_cached = memory_allocated
+memory_reserved = memory_cached = max_memory_allocated = max_memory_reserved = max_memory_cached = (
+    _absent.memory_allocated
+)
 
 
 def memory_stats(device=None):
@@ -118,7 +106,7 @@ _NEED_A_DEVICE = (
 
 
 def _needing_a_device(names):
-    return refusing(names, lambda name: AssertionError("Torch not compiled with CUDA enabled"))
+    return _absent.refusing(names, lambda name: AssertionError("Torch not compiled with CUDA enabled"))
 
 
 globals().update(_needing_a_device(_NEED_A_DEVICE))
@@ -156,7 +144,7 @@ class device_of(device):
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
-class Stream(NoInstances):
+class Stream(_absent.NoInstances):
     """A queue of work on a device."""
 
 
@@ -164,19 +152,19 @@ class ExternalStream(Stream):
     """A queue that another library made."""
 
 
-class Event(NoInstances):
+class Event(_absent.NoInstances):
     """A point in a queue."""
 
 
-class CUDAGraph(NoInstances):
+class CUDAGraph(_absent.NoInstances):
     """Recorded work."""
 
 
-class MemPool(NoInstances):
+class MemPool(_absent.NoInstances):
     """Memory apart."""
 
 
-class CUDAPluggableAllocator(NoInstances):
+class CUDAPluggableAllocator(_absent.NoInstances):
     """An allocator of the program's."""
 
 

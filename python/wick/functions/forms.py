@@ -41,7 +41,10 @@ def written_pair(results, out):
 
 def refuse_shared_memory(input, out):
     """PyTorch's error where a result lies in the input's memory and the kernel would read what it has written."""
-    if any(o.numel() and input.numel() and o.untyped_storage().data_ptr() == input.untyped_storage().data_ptr() for o in out):
+    if any(
+        o.numel() and input.numel() and o.untyped_storage().data_ptr() == input.untyped_storage().data_ptr()
+        for o in out
+    ):
         raise RuntimeError(
             "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
             "location. Please clone() the tensor before performing the operation."

@@ -1,76 +1,11 @@
-"""Spectra of a signal's stretches (stft, istft) and the windows that fade stretches in and out.
+"""Spectra of a signal's stretches: stft, istft.
 
 Tests: tests/python/test_spectra.py, tests/parity/test_spectra_parity.py.
 """
 
-import math
 import warnings
 
 from .. import _C
-
-# ---- windows ----
-
-
-def _line(name, length, periodic, options, shape):
-    """shape(0, 1, ..., last; last) of a window; a periodic one is the first part of one that is longer by one."""
-    if length < 0:
-        raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
-    grad = options.pop("requires_grad", False)
-    options.pop("pin_memory", None)
-    options.pop("layout", None)
-    dtype = options.get("dtype") or _C.get_default_dtype()
-    if not dtype.is_floating_point:
-        raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
-    if length < 2:
-        return _C.ones(length, **options).requires_grad_(grad)
-    last = length if periodic else length - 1
-    return shape(_C.arange(last + 1, **options | {"dtype": dtype}), last)[:length].clone().requires_grad_(grad)
-
-
-def hann_window(window_length, periodic=True, **options):
-    """(1 - cos) / 2"""
-    return _line("hann_window", window_length, periodic, options, _cosines(0.5, 0.5))
-
-
-def hamming_window(window_length, periodic=True, alpha=0.54, beta=0.46, **options):
-    """alpha - beta cos"""
-    return _line("hamming_window", window_length, periodic, options, _cosines(alpha, beta))
-
-
-def blackman_window(window_length, periodic=True, **options):
-    """Three terms of cosines."""
-    return _line("blackman_window", window_length, periodic, options, _cosines(0.42, 0.5, 0.08))
-
-
-def _cosines(a, b, c=0.0):
-    """a - b cos x + c cos 2 x over one round"""
-
-    def shape(k, last):
-        x = k * (2 * math.pi / last)
-        first = a - b * x.cos()
-        return first + c * (x * 2).cos() if c else first
-
-    return shape
-
-
-def bartlett_window(window_length, periodic=True, **options):
-    """A triangle from 0 to 1 and back."""
-    return _line("bartlett_window", window_length, periodic, options, lambda k, last: 1 - (k * (2 / last) - 1).abs())
-
-
-def kaiser_window(window_length, periodic=True, beta=12.0, **options):
-    """Bessel's i0 of beta sqrt(1 - x^2), 1 in the middle."""
-
-    def shape(k, last):
-        x = k * (2 / last) - 1
-        return _C.i0(beta * (1 - x * x).clamp_min(0).sqrt()) / _C.i0(
-            _C.tensor(float(beta), dtype=k.dtype, device=k.device)
-        )
-
-    return _line("kaiser_window", window_length, periodic, options, shape)
-
-
-# ---- stretches ----
 
 
 def _said(value):
@@ -110,7 +45,6 @@ def stft(
 ):
     """The spectra of stretches of n_fft samples, one every hop_length: (..., frequencies, stretches)."""
     hop = n_fft // 4 if hop_length is None else hop_length
-    hop = (win_length or n_fft) // 4 if hop_length is None else hop
     length = n_fft if win_length is None else win_length
     if center:
         from ..nn.functional import pad
@@ -186,7 +120,7 @@ def istft(
     return_complex=False,
 ):
     """The signal whose stretches have these spectra, by least squares: what overlaps is divided by the windows' squares."""
-    hop = (n_fft if win_length is None else win_length) // 4 if hop_length is None else hop_length
+    hop = n_fft // 4 if hop_length is None else hop_length
     wide = n_fft if win_length is None else win_length
     kind = _kind(input).replace("torch.", "CPU").replace("Tensor", "Type")
     text = (

@@ -129,9 +129,7 @@ def _check_solver(a, b, name):
         if t.dim() < 2:
             raise RuntimeError(f"{letter} should have at least 2 dimensions, but has {t.dim()} dimensions instead")
     if a.size(-1) != a.size(-2):
-        raise RuntimeError(
-            f"A must be batches of square matrices, but they are {a.size(-2)} by {a.size(-1)} matrices"
-        )
+        raise RuntimeError(f"A must be batches of square matrices, but they are {a.size(-2)} by {a.size(-1)} matrices")
     if a.size(-1) != b.size(-2):
         raise RuntimeError(
             f"Incompatible matrix sizes for {name}: each A matrix is {a.size(-1)} by {a.size(-1)} but each b matrix is "
@@ -188,9 +186,7 @@ def ldl_solve(LD, pivots, B, *, hermitian=False, out=None):  # noqa: N803
             f"{list(pivots.shape)} instead"
         )
     if pivots.is_floating_point() or pivots.dtype == _C.bool:
-        raise RuntimeError(
-            f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {legacy(pivots)}"
-        )
+        raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {legacy(pivots)}")
     LD, b = _batched(LD, B)  # noqa: N806
     return written(_C._linalg_ldl_solve(LD, pivots.expand(LD.shape[:-1]), b), out)
 
@@ -431,7 +427,9 @@ def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
     """`other` times the Q that geqrf's vectors and factors stand for."""
     _check_ormqr(input, tau, other, left)
     rows, given = input.shape[-2:]
-    square = input[..., :rows] if given >= rows else _C.cat([input, input.new_zeros((*input.shape[:-1], rows - given))], -1)
+    square = (
+        input[..., :rows] if given >= rows else _C.cat([input, input.new_zeros((*input.shape[:-1], rows - given))], -1)
+    )
     q = _C.linalg_householder_product(square, tau)
     q = q.mT if transpose else q
     return written(columns(q @ other if left else other @ q), out)

@@ -13,21 +13,20 @@ typedef struct window {
   wk_value device;
 } window;
 
-static int argument(const wk_op *op, const char *name) {
-  for (int i = 0; i < op->schema.parameter_count; i++)
-    if (strcmp(op->schema.parameters[i].name, name) == 0) return i;
-  return -1;
-}
-static double number(const wk__call *c, const char *name, double otherwise) {
-  int at = argument(c->op, name);
-  return at < 0 ? otherwise : wk__scalar_double(wk__value_scalar(&c->args[at]));
+/* The overloads of a window have one order: its length, whether it is periodic, numbers, then dtype and device. Those
+ * behind the length are there or not. */
+enum { PERIODIC = 1, FIRST_NUMBER = 2 };
+static int positional(const wk__call *c) { return c->op->schema.positional_count; }
+static double number(const wk__call *c, int k, double otherwise) {
+  int at = FIRST_NUMBER + k;
+  return at < positional(c) ? wk__scalar_double(wk__value_scalar(&c->args[at])) : otherwise;
 }
 
 static wk_status read_window(const wk__call *c, window *w) {
   const char *name = c->op->base_name;
-  int periodic = argument(c->op, "periodic"), dtype = argument(c->op, "dtype");
+  int dtype = positional(c);
   w->length = wk_int_guard_value(c->args[0].integer);
-  w->places = w->length + (periodic < 0 || c->args[periodic].boolean);
+  w->places = w->length + (PERIODIC >= dtype || c->args[PERIODIC].boolean);
   w->dtype = wk__arg_dtype(c, dtype, wk__default_dtype());
   w->device = c->args[dtype + 1];
   if (!wk_dtype_is_floating(w->dtype))
@@ -81,11 +80,11 @@ static wk_tensor *kaiser(const window *w, double beta) {
 typedef wk_tensor *maker(const wk__call *c, const window *w);
 static wk_tensor *make_hann(const wk__call *c, const window *w) { return (void)c, hamming(w, 0.5, 0.5); }
 static wk_tensor *make_hamming(const wk__call *c, const window *w) {
-  return hamming(w, number(c, "alpha", 0.54), number(c, "beta", 0.46));
+  return hamming(w, number(c, 0, 0.54), number(c, 1, 0.46));
 }
 static wk_tensor *make_blackman(const wk__call *c, const window *w) { return (void)c, blackman(w); }
 static wk_tensor *make_bartlett(const wk__call *c, const window *w) { return (void)c, bartlett(w); }
-static wk_tensor *make_kaiser(const wk__call *c, const window *w) { return kaiser(w, number(c, "beta", 12)); }
+static wk_tensor *make_kaiser(const wk__call *c, const window *w) { return kaiser(w, number(c, 0, 12)); }
 
 static wk_status compose(wk__call *c, maker *make) {
   window w;
