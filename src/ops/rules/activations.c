@@ -7,15 +7,9 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "random/generator.h"
 #include "wick/operators.h"
-
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
-#define GIVE(i, gradient)                                     \
-  do {                                                        \
-    if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, gradient)); \
-  } while (0)
 
 static wk__var constant(wk__lower *l, double value) { return wk__k_constant(l->h, value, l->compute); }
 static bool is_result(const wk__vjp *v) { return v->args[0].tag != WK_VALUE_TENSOR; }

@@ -6,11 +6,9 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "ops/rules/product.h"
 #include "wick/operators.h"
-
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 
 enum { QUERY, KEY, VALUE, DROPOUT, CAUSAL, MASK, SCALE }; /* arguments of the forward kernel */
 enum {

@@ -4,9 +4,9 @@
  * images, copied once. Tests: tests/ops/, tests/python/test_convolution.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
 #define A(name) WK__ARG(im2col, name)
 #define B(name) WK__ARG(col2im, name)
 

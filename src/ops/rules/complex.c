@@ -6,16 +6,9 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "ops/rules/pairs.h"
 #include "wick/operators.h"
-
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
-#define RESULT (v->results[0])
-#define GIVE(i, gradient)                                     \
-  do {                                                        \
-    if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, gradient)); \
-  } while (0)
 
 static wk__var constant(wk__lower *l, double value) { return wk__k_constant(l->h, value, l->compute); }
 static wk__pair pair_of(wk__lower *l, double re) { return c_number(l->h, re, 0, l->compute); }

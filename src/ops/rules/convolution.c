@@ -13,13 +13,12 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "ops/rules/product.h"
 #include "wick/operators.h"
 
 bool wk__is_convolution(const wk_op *op) { return op == WK__OP(convolution); }
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 #define A(name) WK__ARG(convolution, name)
 #define B(name) WK__ARG(_convolution_backward_weight, name)
 #define C(name) WK__ARG(convolution_backward, name)

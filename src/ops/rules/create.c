@@ -2,10 +2,9 @@
  * go through it. Tests: tests/ops/, tests/python/test_out_forms.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 #define NONE ((wk_value){0})
 
 /* =================================================== creation =================================================== */

@@ -4,10 +4,9 @@
  * tests/parity/test_fft_parity.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 #define NONE ((wk_value){0})
 
 enum { BY_NOTHING, BY_ROOT, BY_LENGTH };

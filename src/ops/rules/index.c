@@ -7,10 +7,9 @@
 #include "ops/internal.h"
 #include "ops/many_dims.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 #define NONE ((wk_value){0})
 
 /* A 0-dim tensor counts as one of a single element, as in PyTorch. */

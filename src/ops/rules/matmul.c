@@ -6,11 +6,10 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "ops/rules/product.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 #define NONE ((wk_value){0})
 
 /* ================================================== the product ================================================= */

@@ -5,10 +5,8 @@
  * Tests: tests/ops/, tests/python/. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
-
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 
 /* ---- checks and shapes ---- */
 

@@ -2,10 +2,9 @@
  * of their own, so that they are one nest too and can be differentiated again. Tests: tests/ops/. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 #define NONE ((wk_value){0})
 
 static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {

@@ -6,9 +6,9 @@
  * tests/python/test_pad.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
 #define NONE ((wk_value){0})
 
 static wk_int zero(void) { return wk_int_of(0); }

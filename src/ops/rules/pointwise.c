@@ -5,15 +5,9 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
-#define RESULT (v->results[0])
-#define GIVE(i, gradient)                                     \
-  do {                                                        \
-    if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, gradient)); \
-  } while (0)
 #define NUMBER(x) wk__v_double(x)
 
 static wk__var constant(wk__lower *l, double value) { return wk__k_constant(l->h, value, l->compute); }

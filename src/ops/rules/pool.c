@@ -8,9 +8,9 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
 #define NONE ((wk_value){0})
 
 enum { MOST_DIMS = 3 };

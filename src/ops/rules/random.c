@@ -9,11 +9,11 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "ops/rules/draw.h"
 #include "random/generator.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
 #define NONE ((wk_value){0})
 
 /* ==================================================== filling =================================================== */

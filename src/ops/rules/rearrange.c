@@ -3,9 +3,9 @@
  * Tests: tests/ops/. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
 #define NONE ((wk_value){0})
 
 /* The whole result as a nest; index[d] is its loop. */

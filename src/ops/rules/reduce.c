@@ -4,10 +4,9 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 #define NONE ((wk_value){0})
 
 static uint64_t mask_of(const wk__lower *l, int arg, bool empty_is_all) {

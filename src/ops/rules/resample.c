@@ -2,10 +2,8 @@
  * channels. Tests: tests/ops/, tests/python/test_resample.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
-
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 
 /* ---- along a dim ---- */
 

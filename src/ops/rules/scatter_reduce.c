@@ -5,12 +5,11 @@
  * compute in f32 or i64 and are rounded once, at the end. Tests: tests/ops/, tests/python/test_index_forms.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
 #include <math.h>
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 #define NONE ((wk_value){0})
 
 typedef enum reduction { SUM, PROD, MEAN, AMAX, AMIN, REDUCTIONS } reduction;

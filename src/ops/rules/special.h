@@ -6,14 +6,8 @@
 #include <math.h>
 
 #include "ops/internal.h"
+#include "ops/rules/derivative.h"
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
-#define RESULT (v->results[0])
-#define GIVE(i, gradient)                                     \
-  do {                                                        \
-    if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, gradient)); \
-  } while (0)
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
 /* ---- arithmetic on variables of float64 ---- */

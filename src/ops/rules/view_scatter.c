@@ -3,10 +3,9 @@
  * own rules say where; their result has to have the values' sizes. Tests: tests/ops/, tests/c/test_graph.c. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
 
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 #define NONE ((wk_value){0})
 
 /* ============================================== shapes and computing ============================================ */

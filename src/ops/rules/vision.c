@@ -1,10 +1,8 @@
 /* Regions of images: sizes and derivatives. The code is cpu/kernels/vision.c. Tests: tests/python/test_vision.py. */
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/derivative.h"
 #include "wick/operators.h"
-
-#define G (v->grads[0])
-#define ARG(i) (v->args[i].tensor)
 
 static wk_status check_regions(const char *name, const wk_tensor *input, const wk_tensor *rois) {
   if (input->ndim != 4)
