@@ -18,7 +18,8 @@
  * alone, where they were measured to be faster (gemm/gemm_ways.h).
  *
  * Invariant: the bits depend on the sizes and the layout alone: not on the thread count, nor on the CPU level. Memory
- * is up to 8 MiB a thread, for more than 512 channels 9 KiB a channel more. Tests: tests/c/test_conv.c, tests/python/test_winograd.py. */
+ * is up to 8 MiB a thread, for more than 512 channels 9 KiB a channel more. Tests: tests/c/test_conv.c,
+ * tests/python/test_winograd.py. */
 #ifndef WICK_CPU_CONV_WINOGRAD_H
 #define WICK_CPU_CONV_WINOGRAD_H
 
