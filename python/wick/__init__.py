@@ -76,7 +76,8 @@ pi, inf, nan, e, newaxis = 3.141592653589793, 1e999, 1e999 - 1e999, 2.7182818284
 
 def _assert(condition, message):
     """assert as a function, which captured code keeps as one."""
-    if type(condition) is not Tensor and _C._overrides and _C._has_torch_function_variadic(condition):  # noqa: F405
+    kind = type(condition)
+    if kind is not bool and kind is not Tensor and _C._has_torch_function_variadic(condition):  # noqa: F405
         return _C._dispatch_torch_function(_assert, (condition,), (condition, message), {})
     assert condition, message
 

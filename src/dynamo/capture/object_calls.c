@@ -118,6 +118,16 @@ PyObject *wk__constant_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   return result;
 }
 
+PyObject *wk__fresh_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                         PyObject *names) {
+  (void)r;
+  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
+    if (!wk__usable(f, args[i])) return NULL;
+    if (wk__holds_tensor(f, args[i])) return wk__refuse(f, "a Python function that is not evaluated gets a tensor");
+  }
+  return call_in_between(f, callable, args, count, names);
+}
+
 /* The register of something that a guard can be called with. What a symbol stands for is checked behind all of those.
  */
 static wk__reg guard_argument(wk__frame *f, wk__recording *r, PyObject *o) {

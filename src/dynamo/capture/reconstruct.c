@@ -3,6 +3,7 @@
  * Tests: tests/python/capture/corpus_objects.py. */
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
@@ -40,6 +41,16 @@ static wk__reg made_dict_of_kind(wk__recording *r, const wk__binding *b, PyObjec
   Py_XDECREF(factory);
   if (!plain) wk__record_failed(r, "a %s that cannot be described", Py_TYPE(o)->tp_name);
   return plain ? wk__reg_find(r, o) : -1;
+}
+
+/* collections.deque: (items, maxlen). */
+static wk__reg made_deque(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *items = PySequence_List(o), *most = PyObject_GetAttrString(o, "maxlen");
+  PyObject *args[] = {(PyObject *)Py_TYPE(o), items, most};
+  wk__reg reg = items && most && wk__reg_constant(r, args[0]) >= 0 ? made_of(r, b, o, WK__DO_CALL, args, 3) : -1;
+  Py_XDECREF(items);
+  Py_XDECREF(most);
+  return reg;
 }
 
 static wk__reg made_set(wk__recording *r, const wk__binding *b, PyObject *o) {
@@ -271,7 +282,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   PyTypeObject *t = Py_TYPE(o);
   if (wk__is_plain_value(b, o) || t == &PyRange_Type || PyType_Check(o) || PyCode_Check(o) || PyModule_Check(o) ||
       t == &PyFrozenSet_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
-      t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type)
+      t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__known_class(t) == WK__CLASS_VALUE)
     return wk__reg_constant(r, o);
   if (PyObject_TypeCheck(o, b->tensor_type)) return made_tensor(r, b, o);
   if (PyTuple_Check(o)) return made_tuple(r, b, o);
@@ -279,6 +290,8 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   if (t == &PyDict_Type) return made_dict(r, b, o);
   if (t == &PyODict_Type || wk__is_default_dict(t)) return made_dict_of_kind(r, b, o);
   if (t == &PySet_Type) return made_set(r, b, o);
+  if (strcmp(t->tp_name, "collections.deque") == 0 && wk__is_own_object(r, o)) return made_deque(r, b, o);
+  if (t == &PyBaseObject_Type) return made_of(r, b, o, WK__DO_INSTANCE, (PyObject *[]){(PyObject *)t}, 1);
   if (t == &PySlice_Type) {
     PySliceObject *s = (PySliceObject *)o;
     return made_of(r, b, o, WK__DO_SLICE, (PyObject *[]){s->start, s->stop, s->step}, 3);
