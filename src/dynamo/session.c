@@ -304,12 +304,12 @@ static void give_up_raising(wk__session *s) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* A call that the program does not make (capture/functions.c) ends where it cannot be recorded: nothing is done twice.
- */
+/* A call that the program does not make (capture/functions.c), or that becomes a loop body (score_begin in
+ * capture/calls.c), ends where it cannot be recorded: nothing is done twice. */
 static bool is_only_tried(const wk__session *s) {
   if (s->mode != WK__MODE_CAPTURE || !s->recording->tries) return false;
   s->recording->tries_in_vain = true;
-  PyErr_SetString(PyExc_RuntimeError, "backward cannot be recorded here");
+  PyErr_SetString(PyExc_RuntimeError, "what is only tried cannot be recorded here");
   return true;
 }
 

@@ -537,11 +537,34 @@ static PyObject *as_tensor(wk__frame *f, PyObject *callable, PyObject *const *ar
   return data ? tensor_of_data(f, callable, args, count, names) : wk__refuse(f, "a call of as_tensor() of an array");
 }
 
+/* Functions of scores are called between these two, and their calls become a loop body (autograd/body.h): the graph
+ * gets that body, not the calls, so that nothing else may come of them. What refuses raises meanwhile, and then there
+ * is no body: the program calls the functions with all scores. */
+static PyObject *score_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names) {
+  if (f->session->recording->tries) return wk__refuse(f, "scores inside of what is only tried");
+  PyObject *values = look(f, callable, args, count, names);
+  if (values) f->session->recording->tries = true;
+  return values;
+}
+
+static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  wk__recording *r = f->session->recording;
+  bool in_vain = r->tries_in_vain;
+  r->tries = r->tries_in_vain = r->tries_modes = false;
+  PyObject *body = wk__plain_call(f, callable, args, count, names);
+  if (!in_vain || !body) return body;
+  Py_DECREF(body);
+  Py_RETURN_NONE;
+}
+
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
   if (strcmp(name, "tensor") == 0) return tensor_of_data(f, callable, args, count, names);
   if (strcmp(name, "as_tensor") == 0) return as_tensor(f, callable, args, count, names);
+  if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
+  if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return look(f, callable, args, count, names);
