@@ -86,6 +86,23 @@ static int note_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObjec
   return noted < 0 ? -1 : 0;
 }
 
+/* A call that changes the process, done again by a replay. */
+static PyObject *effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                        PyObject *names) {
+  enum { MOST = 4 };
+  PyObject *items[1 + MOST] = {callable};
+  bool plain = !names && count <= MOST;
+  for (Py_ssize_t i = 0; plain && i < count; i++) plain = wk__is_plain_value(BINDING, items[1 + i] = args[i]);
+  if (!plain) return wk__refuse(f, "an effect of other things than values");
+  bool noted = wk__reg_constant(r, callable) >= 0 &&
+               wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + count), NULL) == 0;
+  if (!noted) return wk__refuse(f, "%s", r->failed);
+  int64_t step = r->step_count - 1;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  wk__tried(f, r, step, result, true);
+  return result;
+}
+
 /* `type`: where the C method is found. */
 static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *self, const char *name,
                        PyObject *const *args, Py_ssize_t count, PyObject *names) {
@@ -659,6 +676,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
   if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
     return operator_by_code(f, name, callable, args, count, names);
+  if (known->what == WK__KNOWN_EFFECT) return effect(f, r, callable, args, count, names);
   bool changes = known->what == WK__KNOWN_CHANGES && count && PyList_CheckExact(args[0]);
   if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
   return wk__refuse(f, "a call of %s.%s()", module, name);

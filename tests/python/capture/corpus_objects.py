@@ -822,7 +822,7 @@ def random_module(x):
     return x * k + random.randint(1, 5)
 
 
-@case(captures=7, breaks=6)
+@case
 def warning_raised(x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
