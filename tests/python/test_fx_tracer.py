@@ -1,5 +1,7 @@
 """fx.Tracer and symbolic_trace: graphs of programs by calling them with Proxies."""
 
+import math
+
 import pytest
 
 import wick
@@ -46,3 +48,34 @@ def test_leaves_and_constants():
     graph = Leaf().trace(module)
     assert [n.target for n in graph.nodes if n.op == "call_module"] == ["0"]
     assert fx.symbolic_trace(lambda x, n: x * n, {"n": 3})(wick.ones(1)).item() == 3
+
+
+def kept(x):
+    return x if x.sum() > 0 else -x
+
+
+def test_functions_that_are_kept_whole():
+    class Inner(wick.nn.Module):
+        def forward(self, x):
+            return kept(x)
+
+    module = wick.nn.Sequential(Inner())
+    graph = fx.Tracer(autowrap_functions=[kept]).trace(module)
+    assert [n.target for n in graph.nodes if n.op == "call_function"] == [kept]
+    assert fx.GraphModule(module, graph)(-wick.ones(2)).tolist() == [1, 1]
+    assert kept(wick.ones(1)).item() == 1 and not isinstance(kept, fx.Proxy)
+    made = fx.symbolic_trace(lambda x: math.sqrt(x.shape[0]))
+    assert [n.target for n in made.graph.nodes if n.op == "call_function"][-1] is math.sqrt
+    assert made(wick.ones(4)) == 2 and math.sqrt(4) == 2
+
+
+def test_assertions_are_calls():
+    def f(x):
+        wick._assert(x.ndim == 2, "two dims")
+        return x + 1
+
+    made = fx.symbolic_trace(f)
+    assert wick._assert in [n.target for n in made.graph.nodes]
+    assert made(wick.ones(1, 1)).item() == 2
+    with pytest.raises(AssertionError, match="two dims"):
+        made(wick.ones(1))
