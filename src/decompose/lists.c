@@ -72,7 +72,8 @@ ON_PAIRS(lerp_list, lerp_Scalar)
 wk_status wk__decompose_foreach_copy(wk__call *c, wk_tensor **out) {
   (void)out;
   WK_TRY(check_lists(c, 1, -1));
-  for (uint32_t i = 0; i < c->args[0].count; i++) WK_TRY(write(c, -1, item(c, 0, i), item(c, 1, i)));
+  for (uint32_t i = 0; i < c->args[WK__ARG(_foreach_copy_, self)].count; i++)
+    WK_TRY(write(c, -1, item(c, 0, i), item(c, 1, i)));
   return WK_OK;
 }
 

@@ -79,3 +79,22 @@ def test_assertions_are_calls():
     assert made(wick.ones(1, 1)).item() == 2
     with pytest.raises(AssertionError, match="two dims"):
         made(wick.ones(1))
+
+
+def test_functions_written_in_python_and_sizes_of_parameters():
+    class Module(wick.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = wick.nn.Parameter(wick.arange(8.0).view(4, 2))
+
+        def forward(self, x):
+            y = wick.nn.functional.group_norm(x, 2)
+            if self.weight.shape[0] == 4 and self.weight.ndim == 2 and self.weight.numel() == 8:
+                y = y + wick.einsum("ij,ij->i", self.weight, self.weight)
+            return wick.nn.functional.interpolate(y[:, :, None], scale_factor=2)
+
+    module, x = Module(), wick.arange(12.0).view(3, 4)
+    with pytest.raises(fx.proxy.TraceError):
+        fx.Tracer().trace(module)
+    graph = fx.Tracer(param_shapes_constant=True).trace(module)
+    assert wick.equal(fx.GraphModule(module, graph)(x), module(x))

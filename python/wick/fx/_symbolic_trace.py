@@ -21,6 +21,7 @@ from .graph_module import GraphModule
 __all__ = [
     "Attribute",
     "PH",
+    "ParameterProxy",
     "Proxy",
     "ProxyableClassMeta",
     "TraceError",
@@ -140,6 +141,32 @@ class Attribute(Proxy):
         return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
 
 
+class ParameterProxy(Proxy):
+    """Stands for a parameter whose sizes are constants of the graph."""
+
+    def __init__(self, tracer, node, name, param):
+        super().__init__(node, tracer)
+        self.param, self.name = param, name
+
+    def __repr__(self):
+        return f"ParameterProxy({self.name})"
+
+    shape = property(lambda self: self.param.shape)
+    ndim = property(lambda self: self.param.ndim)
+
+    def size(self, *args):
+        """The parameter's size(), and so on."""
+        return self.param.size(*args)
+
+    def dim(self):
+        return self.param.dim()
+
+    def numel(self):
+        return self.param.numel()
+
+    nelement = numel
+
+
 def _operator_method(function, swapped=False):
     def method(self, *args):
         return self.tracer.create_proxy("call_function", function, (*args, self) if swapped else (self, *args), {})
@@ -168,6 +195,10 @@ Proxy.__setitem__ = _setitem
 
 
 # ---- tracers ----
+
+
+def _parameter_proxy(tracer, name, parameter, node):
+    return ParameterProxy(tracer, node, name, parameter)
 
 
 class TracerBase:
@@ -243,6 +274,7 @@ class Tracer(TracerBase):
             public = (value for name, value in vars(module).items() if not name.startswith("_"))
             self._kept_functions.update(id(value) for value in public if callable(value))
         self.root, self.submodule_paths, self.tensor_attrs = None, {}, {}
+        self.param_shapes_constant = param_shapes_constant
 
     def is_leaf_module(self, m, module_qualified_name):
         """Whether a module is one node: those of torch.nn are, but for Sequential."""
@@ -268,7 +300,9 @@ class Tracer(TracerBase):
         for name, parameter in self.root.named_parameters():
             if parameter is attr_val:
                 if name not in parameter_proxy_cache:
-                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
+                    make = functools.partial(_parameter_proxy, self, name, parameter)
+                    own = {"proxy_factory_fn": make} if self.param_shapes_constant else {}
+                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **own)
                 return parameter_proxy_cache[name]
         return attr_val
 
@@ -367,6 +401,7 @@ class _Patches:
 
     def __enter__(self):
         tracer, cache = self.tracer, self.cache
+        _C._announce_overrides()  # functions written in Python hand calls with a Proxy over
         self.call, self.getattr = Module.__call__, Module.__getattr__
         original_call, original_getattr = self.call, self.getattr
 
