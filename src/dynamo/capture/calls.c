@@ -268,8 +268,8 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
                                PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
   PyObject *const *rest = args + self_is_first;
   Py_ssize_t given = count - self_is_first;
-  bool says_no = given == 1 && !names && rest[0] == Py_False && strcmp(name, "requires_grad_") == 0;
-  if (says_no && !(BINDING->tensor_of(self)->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(self); /* it does not */
+  bool sets = !names && (given == 0 || (given == 1 && PyBool_Check(rest[0]))) && strcmp(name, "requires_grad_") == 0;
+  if (sets && wk__set_requires_grad(f, self, given == 0 || rest[0] == Py_True)) return Py_NewRef(self);
   PyObject *number = names ? NULL : symbolic_size(f, self, name, rest, given);
   if (number) return number;
   wk__knowledge what = wk__known_function("Tensor", name)->what;

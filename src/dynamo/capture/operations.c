@@ -6,6 +6,7 @@
 
 #include <opcode.h>
 
+#include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/cpython/objects.h"
 
@@ -282,7 +283,21 @@ static int set_data(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *n
   return status;
 }
 
+bool wk__set_requires_grad(const wk__frame *f, PyObject *tensor, bool requires_grad) {
+  wk_tensor *t = BINDING->tensor_of(tensor);
+  bool does = t->keys & WK__KEY_AUTOGRAD;
+  if (does == requires_grad) return requires_grad || !wk__grad_fn(t);
+  bool made_here =
+      !does && t->trace && !wk__is_foreign(wk__recording_of(f), tensor) && wk_dtype_is_floating((wk_dtype)t->dtype);
+  if (!made_here || wk_set_requires_grad(t, true) != WK_OK) return false;
+  wk__trace_made_leaf(t);
+  return true;
+}
+
 static int set_attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  bool flag = PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && value && PyBool_Check(value);
+  bool plain = Py_TYPE(owner)->tp_setattro == BINDING->tensor_type->tp_setattro;
+  if (flag && plain && wk__set_requires_grad(f, owner, value == Py_True)) return 0;
   if (PyUnicode_CompareWithASCIIString(name, "data") == 0) return set_data(f, r, owner, name, value);
   if (name != BINDING->grad_name) return set_own_attribute(f, r, owner, name, value);
   if (!value || (value != Py_None && !wk__is_tensor_object(f, value)))

@@ -266,9 +266,26 @@ def own_leaf_detached(x):
     return y.requires_grad, y
 
 
-@case(captures=2, breaks=1)
+@case
 def own_leaf(x):
     y = (x * 2).requires_grad_()
+    (y * y).sum().backward()
+    return y.grad
+
+
+@case
+def says_again_that_it_requires_grad(g):
+    y = g * 2
+    y.requires_grad = True
+    z = g.detach() * 3
+    z.requires_grad = False
+    return y.requires_grad_(), z.requires_grad_(False), y.requires_grad, z.requires_grad
+
+
+@case
+def leaf_by_its_flag(x):
+    y = (x * 2).relu()
+    y.requires_grad = True
     (y * y).sum().backward()
     return y.grad
 
