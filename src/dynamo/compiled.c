@@ -42,7 +42,7 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiii", names, &function, &backend, &fullgraph, &dynamic, &limit,
                                    &mode))
     return NULL;
-  if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED_WITH_LIBRARY)
+  if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED_WITH_OTHER_SUMS)
     return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1, 2 or 3, not %d", mode);
   if (!python_code_of(function))
     return PyErr_Format(PyExc_TypeError, "a Python function or method is compiled, not %R", function);

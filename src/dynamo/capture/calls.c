@@ -257,6 +257,7 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
   if (number) return number;
   wk__knowledge what = wk__known_function("Tensor", name)->what;
   if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
+  if (what == WK__KNOWN_TAKES) return wk__refuse_value(f, "Tensor.%s() takes the tensor's value", name);
   if (what != WK__KNOWN_LOOKS) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
 }
@@ -339,11 +340,13 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   PyObject *product = NULL;
   bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
   if (folds && fold(r, NB_MULTIPLY, self, &product)) return product;
+  bool own = known->what == WK__KNOWN_NOTHING && wk__is_own_object(r, self);
   bool value = known->what == WK__KNOWN_VALUES || known->what == WK__KNOWN_LOOKS || wk__is_plain_value(BINDING, self) ||
-               wk__known_class(t) == WK__CLASS_VALUE || wk__is_own_object(r, self);
+               wk__known_class(t) == WK__CLASS_VALUE || own;
   if (value && !wk__usable(f, self)) return NULL;
   if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
   if (value) return look(f, callable, args, count, names);
+  if (known->what == WK__KNOWN_FRESH && wk__usable(f, self)) return wk__fresh_call(f, r, callable, args, count, names);
   bool class_method =
       PyType_Check(self) && !self_is_first && wk__known_method((PyTypeObject *)self, name)->what == WK__KNOWN_LOOKS;
   if (class_method) return look(f, callable, args, count, names);
@@ -441,6 +444,13 @@ static bool has_constant_hash(const wk__frame *f, PyObject *o) {
   return true;
 }
 
+static bool has_python_hash(PyObject *o) {
+  PyObject *name = PyUnicode_InternFromString("__hash__");
+  PyObject *method = name && wk__is_python_instance(o) ? wk__type_attribute(Py_TYPE(o), name) : NULL;
+  Py_XDECREF(name);
+  return method && PyFunction_Check(method);
+}
+
 /* Those that are instructions under another name. */
 static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
@@ -455,7 +465,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return wk__op_set_attr(f, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "delattr") == 0 && text_second && count == 2)
     return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
-  if (strcmp(name, "hash") == 0 && count == 1 && has_constant_hash(f, args[0]))
+  if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
     return look(f, callable, args, count, names);
   if (strcmp(name, "id") == 0 && count == 1 && !names) return identity(f, f->session->recording, args[0]);
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
@@ -635,6 +645,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (strcmp(module, "_warnings") == 0 && strcmp(name, "warn") == 0)
     return wk__warn_call(f, r, callable, args, count, names);
   if (strcmp(module, "sys") == 0 && strcmp(name, "getrecursionlimit") == 0) return wk__process_number(f, r, callable);
+  if (strcmp(module, "sys") == 0 && strcmp(name, "exc_info") == 0) return wk__exception_state(f, r, callable);
   bool of_abc = strcmp(module, "_abc") == 0 && count == 2 && !names;
   if (of_abc && strcmp(name, "_abc_instancecheck") == 0) return wk__abstract_check(f, r, callable, args, true);
   if (of_abc && strcmp(name, "_abc_subclasscheck") == 0) return wk__abstract_check(f, r, callable, args, false);
@@ -691,7 +702,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
-  if (scalar && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "%s() of a tensor's value", t->tp_name);
+  bool number_of = t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type;
+  if (scalar && count && wk__is_tensor_object(f, args[0]))
+    return (number_of ? wk__refuse_value : wk__refuse)(f, "%s() of a tensor's value", t->tp_name);
   wk_int x;
   if (t == &PyLong_Type && count == 1 && !names && wk__symbolic_int(r, args[0], &x)) return Py_NewRef(args[0]);
   PyObject *number = NULL;
@@ -708,7 +721,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
                 t == &PySlice_Type || t == BINDING->size_type;
   if (passes) return pass_on(f, callable, args, count, names);
   if (scalar) return look_at_values(f, callable, args, count, names);
-  bool made_of_arguments = t == &PyODict_Type || wk__is_default_dict(t) || wk__is_itertool(t);
+  bool made_of_arguments =
+      t == &PyODict_Type || t == &PyMethod_Type || wk__is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);
   bool known = wk__known_class(t) != WK__CLASS_UNKNOWN;
   if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
@@ -745,7 +759,7 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   if (what == WK__KNOWN_CONSTANT) return wk__constant_call(f, f->session->recording, callable, args, count, names);
   if (what == WK__KNOWN_FRESH) return wk__fresh_call(f, f->session->recording, callable, args, count, names);
   PyObject *copy = NULL;
-  if (count == 1 && !names && wk__deep_copy(f, f->session->recording, function, args[0], &copy)) return copy;
+  if (count == 1 && !names && wk__copy_call(f, f->session->recording, function, args[0], &copy)) return copy;
   return enter(f, callable, args, count, names);
 }
 
@@ -814,6 +828,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (wk__is_cached_function(callable))
     return (wk__is_marked_constant(callable) ? wk__constant_call : wk__cached_call)(f, r, callable, args, count, names);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
+  if (wk__is_getter(t) && count == 1 && !names) return wk__getter_call(f, r, callable, args[0]);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
@@ -821,6 +836,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     if (wk__depend_on_type(r, t) < 0) return NULL;
     return enter(f, callable, args, count, names);
   }
+  if (wk__known_method(t, "__call__")->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
+  if (wk__is_array_function(callable)) return wk__fresh_call(f, r, callable, args, count, names);
   return wk__refuse(f, "a call of a %s", t->tp_name);
 }
 

@@ -629,7 +629,7 @@ def suppressed(x):
     return x
 
 
-@case(captures=2, breaks=1, unkept=6)
+@case(captures=1, breaks=1, unkept=6)
 def exception_state(x):
     try:
         raise ValueError
@@ -780,7 +780,7 @@ def to_list(x):
     return x + len(rows), rows
 
 
-@case(captures=7, breaks=6)
+@case(captures=7, breaks=4)
 def to_numpy(x):
     a = (x + 1).numpy()
     return x * a.shape[0], a.sum().item() > 0
