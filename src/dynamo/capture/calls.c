@@ -607,7 +607,7 @@ static PyObject *score_begin(wk__frame *f, PyObject *callable, PyObject *const *
                              PyObject *names) {
   if (f->session->recording->tries) return wk__refuse(f, "scores inside of what is only tried");
   PyObject *values = look(f, callable, args, count, names);
-  if (values) f->session->recording->tries = true;
+  if (values && values != Py_None) f->session->recording->tries = true;
   return values;
 }
 
