@@ -4,7 +4,7 @@
         [--what train infer] [--torch-compile] [--threads 1] [--seconds 4]
 
 A line is the best time of a step on each engine, in the time that the processor gave where one thread computes, and
-wick's ratio to the best of PyTorch's. The networks are written out here, on both the same: ResNet-18, EfficientNet-B0,
+wick's ratio to the best of PyTorch's. The networks are written out here, on both the same: ResNet-18 and -50, EfficientNet-B0,
 MobileNetV3-Large, ConvNeXt-T, ViT-S/16 and an LSTM of two layers of 256. Random values, float32; training is cross
 entropy, backward and SGD with momentum, inference is eval mode without gradients. --profile prints wick's own time by kernel.
 """
@@ -42,6 +42,27 @@ def resnet18(t):
         layers.append(Block(width, out, stride))
         width = out
     return n.Sequential(*layers, n.AdaptiveAvgPool2d(1), n.Flatten(), n.Linear(512, 1000))
+
+
+def resnet50(t):
+    n = t.nn
+
+    class Block(n.Module):
+        def __init__(self, a, width, stride):
+            super().__init__()
+            first, middle = conv_norm(n, a, width, 1, act=n.ReLU), conv_norm(n, width, width, 3, stride, act=n.ReLU)
+            self.layers = n.Sequential(first, middle, conv_norm(n, width, 4 * width, 1))
+            self.shortcut = conv_norm(n, a, 4 * width, 1, stride) if a != 4 * width else n.Identity()
+
+        def forward(self, x):
+            return t.relu(self.layers(x) + self.shortcut(x))
+
+    layers, width = [conv_norm(n, 3, 64, 7, 2, act=n.ReLU), n.MaxPool2d(3, 2, 1)], 64
+    for out, count, first in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for k in range(count):
+            layers.append(Block(width, out, 1 if k else first))
+            width = 4 * out
+    return n.Sequential(*layers, n.AdaptiveAvgPool2d(1), n.Flatten(), n.Linear(2048, 1000))
 
 
 def inverted(t, a, b, kernel, stride, wide, act, gate, squeeze):
@@ -176,7 +197,7 @@ def lstm(t):
     return Net()
 
 
-NETWORKS = {f.__name__: f for f in (resnet18, efficientnet_b0, mobilenet_v3, convnext_tiny, vit_small, lstm)}
+NETWORKS = {f.__name__: f for f in (resnet18, resnet50, efficientnet_b0, mobilenet_v3, convnext_tiny, vit_small, lstm)}
 
 
 def prepare(t, name, what, args, compiled):

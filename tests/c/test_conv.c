@@ -241,17 +241,36 @@ static void larger_cases(void **state) {
     }
 }
 
-/* Depthwise lines longer than a vector, kernels as they are used. */
+/* Images of one pixel, which are rows of a matrix; kernels of one element. */
+static void plain_cases(void **state) {
+  (void)state;
+  static const int64_t shapes[][5] = {/* n, groups, c, o, in: */
+                                      {1, 1, 70, 33, 1}, {4, 1, 400, 10, 1}, {4, 1, 10, 400, 1},
+                                      {3, 2, 20, 17, 1}, {3, 2, 9, 20, 5},   {1, 1, 33, 70, 12}};
+  for (size_t i = 0; i < WK_COUNT(shapes); i++)
+    for (int form = 0; form < 4; form++) {
+      const int64_t *s = shapes[i];
+      wk__conv c = case_of(form & 1, s[0], s[1], s[2], s[3]);
+      c.type = form & 2 ? WK__GEMM_F64 : WK__GEMM_F32;
+      c.in[1] = c.out[1] = c.in[2] = c.out[2] = s[4];
+      check(&c);
+    }
+}
+
+/* Depthwise lines longer than a vector, and much shorter ones; kernels as they are used. */
 static void depthwise_cases(void **state) {
   (void)state;
   static const int64_t shapes[][5] = {{20, 3, 1, 1, 1}, {37, 3, 2, 1, 1}, {25, 5, 1, 2, 1}, {30, 5, 2, 2, 1},
-                                      {18, 7, 1, 3, 1}, {33, 3, 1, 2, 2}, {40, 3, 3, 0, 1}};
+                                      {18, 7, 1, 3, 1}, {33, 3, 1, 2, 2}, {40, 3, 3, 0, 1}, {7, 3, 1, 1, 1},
+                                      {8, 5, 1, 2, 1},  {7, 7, 1, 3, 1},  {14, 5, 2, 2, 1}, {9, 3, 1, 2, 2},
+                                      {9, 3, 2, 0, 1}};
   for (size_t i = 0; i < WK_COUNT(shapes); i++)
     for (int form = 0; form < 4; form++) {
       const int64_t *s = shapes[i];
       wk__conv c = case_of(form & 1, 2, 35, 1, 1);
       c.type = form & 2 ? WK__GEMM_F64 : WK__GEMM_F32;
-      assert_true(set_dim(&c, 1, s[0] - 5, s[1], s[2], s[3], s[4]) && set_dim(&c, 2, s[0], s[1], s[2], s[3], s[4]));
+      assert_true(set_dim(&c, 1, s[0] - (s[0] > 14 ? 5 : 1), s[1], s[2], s[3], s[4]) &&
+                  set_dim(&c, 2, s[0], s[1], s[2], s[3], s[4]));
       check(&c);
     }
 }
@@ -400,6 +419,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases),
                                      cmocka_unit_test(larger_cases),
                                      cmocka_unit_test(depthwise_cases),
+                                     cmocka_unit_test(plain_cases),
                                      cmocka_unit_test(winograd_cases),
                                      cmocka_unit_test(winograd_takes_nothing_else),
                                      cmocka_unit_test(other_sums_are_taken_where_they_are_allowed)};
