@@ -391,7 +391,7 @@ static void other_sums_are_taken_where_they_are_allowed(void **state) {
   size_t bytes = (size_t)(out_size(&c) * wk__conv_element(&c));
   assert_int_equal(wk_set_num_threads(1), WK_OK);
   char *plain = run(&c, FORWARD, x, w, NULL), *y = malloc(bytes);
-  wk__gemm_timing timing = {.list = list, .capacity = 4};
+  wk__gemm_timing timing = {.list = list, .capacity = 4}, second = timing;
   wk__conv_after after = {count_elements, NULL};
   wk__gemm_timing_begin(&timing);
   bool before = wk__gemm_allow_other_sums(true);
@@ -404,6 +404,14 @@ static void other_sums_are_taken_where_they_are_allowed(void **state) {
     if (list[i].convolution) way = list[i].way;
   char *want = way.winograd ? run_winograd(&c, way.winograd, x, w, NULL) : run(&c, FORWARD, x, w, NULL);
   if (!way.library) assert_memory_equal(y, want, bytes);
+  wk__gemm_timing_begin(&second); /* another graph's: what is known already is among its ways, too */
+  before = wk__gemm_allow_other_sums(true);
+  assert_int_equal(wk__conv_forward(&c, x, w, NULL, y, NULL), WK_OK);
+  wk__gemm_timing_end();
+  wk__gemm_allow_other_sums(before);
+  int noted = 0;
+  for (int i = 0; i < second.count; i++) noted += list[i].convolution && list[i].way.winograd == way.winograd;
+  assert_int_equal(noted, 1);
   char *again = run(&c, FORWARD, x, w, NULL);
   assert_memory_equal(again, plain, bytes); /* as it is not allowed here */
   free(x), free(w), free(plain), free(y), free(want), free(again);

@@ -48,8 +48,9 @@ WK_MUST_USE wk_status wk__conv_forward_as_usual(const wk__conv_job *job);
 WK_MUST_USE wk_status wk__depthwise_forward(const wk__conv_job *job);
 WK_MUST_USE wk_status wk__depthwise_input_gradient(const wk__conv_job *job);
 WK_MUST_USE wk_status wk__depthwise_weight_gradient(const wk__conv_job *job);
-/* small_planes.c: forward, of depthwise ones. */
+/* small_planes.c: of depthwise ones. */
 bool wk__small_planes_takes(const wk__conv *c);
 WK_MUST_USE wk_status wk__small_planes_forward(const wk__conv_job *job);
+WK_MUST_USE wk_status wk__small_planes_weight_gradient(const wk__conv_job *job);
 
 #endif

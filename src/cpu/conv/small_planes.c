@@ -1,8 +1,9 @@
 /* Depthwise convolutions of planes whose lines are much shorter than a vector: as many channels as a vector has lanes
  * are turned so that they lie side by side in each pixel, and back.
  *
- * In: a job where wk__small_planes_takes. Out: its result, with the bits of depthwise.c: an element is the same chain
- * over the same taps, padding included. A task is a block of channels of one image; a block's
+ * In: a job where wk__small_planes_takes, forward or of the weight's gradient. Out: its result, with the bits of
+ * depthwise.c: an element is the same chain over the same taps, padding included, and a tap's sums are one for each
+ * column, folded in the same pairs. A task is a block of channels, forward of one image; a block's
  * images come one after the other, so that a thread keeps the weights that it has turned.
  * Tests: tests/c/test_conv.c. */
 #include <stdatomic.h>
@@ -44,7 +45,7 @@ bool wk__small_planes_takes(const wk__conv *c) {
   return padded(c, 1) * padded(c, 2) * bytes <= MOST_PLANE_BYTES && wk__conv_count(c->in) * bytes <= MOST_PLANE_BYTES;
 }
 
-/* ---- a block of channels ---- */
+/* ---- forward ---- */
 
 static int64_t plane_bytes(const small_planes *p) { return p->height * p->width * p->lanes * p->s.element; }
 
@@ -92,7 +93,7 @@ static void weigh(const small_planes *p, const turned *t) {
                           t->result + h * c->out[2] * pixel);
 }
 
-static void run_tasks(void *context, int64_t begin, int64_t end) {
+static void forward_tasks(void *context, int64_t begin, int64_t end) {
   small_planes *p = context;
   const wk__conv *c = p->c;
   int64_t ready = -1;
@@ -112,7 +113,82 @@ static void run_tasks(void *context, int64_t begin, int64_t end) {
   }
 }
 
-wk_status wk__small_planes_forward(const wk__conv_job *job) {
+/* ---- the weight's gradient: each column of places has sums of its own ---- */
+
+enum { SUM_BYTES = 64 }; /* of a tap: the columns that depthwise.c has sums for */
+
+typedef struct sums {
+  turned t;
+  char *grad; /* (places, lanes) */
+  char *sums; /* (columns, taps, lanes) */
+} sums;
+
+static int64_t column_elements(const small_planes *p) { return p->s.taps * p->lanes; }
+
+static bool get_sums(small_planes *p, sums *s) {
+  int64_t lane_bytes = p->lanes * p->s.element, pixels = p->s.pixels * lane_bytes + WK__GEMM_PACK_SLACK;
+  int64_t grad = p->s.places * lane_bytes + WK__GEMM_PACK_SLACK, columns = SUM_BYTES / p->s.element;
+  int64_t bytes = columns * column_elements(p) * p->s.element;
+  int64_t weight = column_elements(p) * p->s.element + WK__GEMM_PACK_SLACK;
+  s->t.plane = wk__workspace_get(WK__WORKSPACE_CONV, (size_t)(plane_bytes(p) + pixels + grad + bytes + weight));
+  if (!s->t.plane) {
+    atomic_store(&p->failed, true);
+    return false;
+  }
+  memset(s->t.plane, 0, (size_t)plane_bytes(p));
+  s->t.pixels = s->t.plane + plane_bytes(p);
+  s->grad = s->t.pixels + pixels;
+  s->sums = s->grad + grad;
+  s->t.weight = s->sums + bytes;
+  return true;
+}
+
+static void correlate(const small_planes *p, const sums *s) {
+  const wk__conv *c = p->c;
+  int64_t pixel = p->lanes * p->s.element;
+  for (int64_t w = 0; w < c->out[2]; w++)
+    p->kernels->correlate_run(c->out[1], s->t.plane + w * c->stride[2] * pixel, c->stride[1] * p->width * p->lanes,
+                              (int)p->s.taps, p->at, s->grad + w * pixel, c->out[2] * p->lanes, p->lanes,
+                              s->sums + w * column_elements(p) * p->s.element, p->lanes);
+}
+
+#define DEFINE_FOLD_COLUMNS(T)                                                       \
+  static void fold_columns_##T(T *sums, int64_t count) {                             \
+    for (int64_t n = SUM_BYTES / (int64_t)sizeof(T) / 2 * count; n >= count; n /= 2) \
+      for (int64_t i = 0; i < n; i++) sums[i] += sums[i + n];                        \
+  }
+DEFINE_FOLD_COLUMNS(float)
+DEFINE_FOLD_COLUMNS(double)
+
+static void weight_tasks(void *context, int64_t begin, int64_t end) {
+  small_planes *p = context;
+  const wk__conv *c = p->c;
+  sums s;
+  if (!get_sums(p, &s)) return;
+  for (int64_t block = begin; block < end; block++) {
+    int64_t channel = block * p->lanes, channels = wk__min(p->lanes, c->groups - channel);
+    memset(s.sums, 0, (size_t)(SUM_BYTES * column_elements(p)));
+    for (int64_t n = 0; n < c->batch; n++) {
+      int64_t first = n * c->groups + channel;
+      const char *grad = (const char *)p->job->in + first * p->s.places * p->s.element;
+      turn_image(p, (const char *)p->job->weight + first * p->s.pixels * p->s.element, channels, &s.t);
+      p->gemm->pack(channels, p->lanes, p->s.places, grad, p->s.places, 1, s.grad);
+      correlate(p, &s);
+    }
+    if (c->type == WK__GEMM_F64) {
+      fold_columns_double((double *)s.sums, column_elements(p));
+    } else {
+      fold_columns_float((float *)s.sums, column_elements(p));
+    }
+    p->gemm->pack(p->s.taps, p->s.taps, channels, s.sums, p->lanes, 1, s.t.weight);
+    memcpy((char *)p->job->out + channel * p->s.taps * p->s.element, s.t.weight,
+           (size_t)(channels * p->s.taps * p->s.element));
+  }
+}
+
+/* ---- the calls ---- */
+
+static wk_status run(const wk__conv_job *job, bool forward) {
   const wk__conv *c = job->c;
   small_planes p = {.job = job, .c = c, .kernels = wk__conv_kernels_get(c->type), .s = wk__conv_sizes_of(c)};
   p.gemm = wk__gemm_kernels_get(c->type);
@@ -120,6 +196,9 @@ wk_status wk__small_planes_forward(const wk__conv_job *job) {
   p.height = padded(c, 1), p.width = padded(c, 2);
   for (int64_t k = 0; k < p.s.taps; k++)
     p.at[k] = (k / c->kernel[2] * c->dilation[1] * p.width + k % c->kernel[2] * c->dilation[2]) * p.lanes;
-  wk__parallel_for(p.blocks * c->batch, 1, run_tasks, &p);
+  wk__parallel_for(forward ? p.blocks * c->batch : p.blocks, 1, forward ? forward_tasks : weight_tasks, &p);
   return atomic_load(&p.failed) ? wk_fail(WK_OUT_OF_MEMORY, "convolution: out of memory") : WK_OK;
 }
+
+wk_status wk__small_planes_forward(const wk__conv_job *job) { return run(job, true); }
+wk_status wk__small_planes_weight_gradient(const wk__conv_job *job) { return run(job, false); }
