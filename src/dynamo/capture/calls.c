@@ -86,6 +86,23 @@ static int note_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObjec
   return noted < 0 ? -1 : 0;
 }
 
+/* A call that changes the process, done again by a replay. */
+static PyObject *effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                        PyObject *names) {
+  enum { MOST = 4 };
+  PyObject *items[1 + MOST] = {callable};
+  bool plain = !names && count <= MOST;
+  for (Py_ssize_t i = 0; plain && i < count; i++) plain = wk__is_plain_value(BINDING, items[1 + i] = args[i]);
+  if (!plain) return wk__refuse(f, "an effect of other things than values");
+  bool noted = wk__reg_constant(r, callable) >= 0 &&
+               wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + count), NULL) == 0;
+  if (!noted) return wk__refuse(f, "%s", r->failed);
+  int64_t step = r->step_count - 1;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  wk__tried(f, r, step, result, true);
+  return result;
+}
+
 /* `type`: where the C method is found. */
 static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *self, const char *name,
                        PyObject *const *args, Py_ssize_t count, PyObject *names) {
@@ -251,12 +268,13 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
                                PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
   PyObject *const *rest = args + self_is_first;
   Py_ssize_t given = count - self_is_first;
-  bool says_no = given == 1 && !names && rest[0] == Py_False && strcmp(name, "requires_grad_") == 0;
-  if (says_no && !(BINDING->tensor_of(self)->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(self); /* it does not */
+  bool sets = !names && (given == 0 || (given == 1 && PyBool_Check(rest[0]))) && strcmp(name, "requires_grad_") == 0;
+  if (sets && wk__set_requires_grad(f, self, given == 0 || rest[0] == Py_True)) return Py_NewRef(self);
   PyObject *number = names ? NULL : symbolic_size(f, self, name, rest, given);
   if (number) return number;
   wk__knowledge what = wk__known_function("Tensor", name)->what;
   if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
+  if (what == WK__KNOWN_TAKES) return wk__refuse_value(f, "Tensor.%s() takes the tensor's value", name);
   if (what != WK__KNOWN_LOOKS) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
 }
@@ -339,11 +357,13 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   PyObject *product = NULL;
   bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
   if (folds && fold(r, NB_MULTIPLY, self, &product)) return product;
+  bool own = known->what == WK__KNOWN_NOTHING && wk__is_own_object(r, self);
   bool value = known->what == WK__KNOWN_VALUES || known->what == WK__KNOWN_LOOKS || wk__is_plain_value(BINDING, self) ||
-               wk__known_class(t) == WK__CLASS_VALUE || wk__is_own_object(r, self);
+               wk__known_class(t) == WK__CLASS_VALUE || own;
   if (value && !wk__usable(f, self)) return NULL;
   if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
   if (value) return look(f, callable, args, count, names);
+  if (known->what == WK__KNOWN_FRESH && wk__usable(f, self)) return wk__fresh_call(f, r, callable, args, count, names);
   bool class_method =
       PyType_Check(self) && !self_is_first && wk__known_method((PyTypeObject *)self, name)->what == WK__KNOWN_LOOKS;
   if (class_method) return look(f, callable, args, count, names);
@@ -433,12 +453,53 @@ static PyObject *identity(wk__frame *f, wk__recording *r, PyObject *o) {
   return PyLong_FromVoidPtr(o);
 }
 
+/* Text that is the same whenever it is made: of values and tuples of them. */
+static bool has_constant_text(const wk__frame *f, PyObject *o) {
+  if (!PyTuple_CheckExact(o) && Py_TYPE(o) != BINDING->size_type) return wk__is_plain_value(BINDING, o);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+    if (!has_constant_text(f, PyTuple_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+/* print(): done in the region, and again by each replay, behind the graph and in the order of the other effects. Sizes
+ * stay symbols. What it is written to may be Python code, which is no part of what is captured. */
+static PyObject *print_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  enum { MOST = 24 };
+  PyObject *items[1 + MOST] = {callable};
+  Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
+  bool plain = all <= MOST;
+  for (Py_ssize_t i = 0; plain && i < all; i++) {
+    bool file = i >= count && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i - count), "file") == 0;
+    items[1 + i] = args[i];
+    plain = file ? wk__is_foreign(r, args[i]) || args[i] == Py_None : has_constant_text(f, args[i]);
+    if (plain && !file && !wk__passed_on(f, args[i])) return NULL;
+  }
+  if (!plain) return wk__refuse(f, "print() of other things than values");
+  bool noted =
+      wk__reg_constant(r, callable) >= 0 && wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + all), names) == 0;
+  if (!noted) return wk__refuse(f, "%s", r->failed);
+  int64_t step = r->step_count - 1;
+  f->dropping++;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  f->dropping--;
+  wk__tried(f, r, step, result, true);
+  return result;
+}
+
 /* Values, and tuples of them. */
 static bool has_constant_hash(const wk__frame *f, PyObject *o) {
   if (!PyTuple_CheckExact(o)) return wk__is_plain_value(BINDING, o);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
     if (!has_constant_hash(f, PyTuple_GET_ITEM(o, i))) return false;
   return true;
+}
+
+static bool has_python_hash(PyObject *o) {
+  PyObject *name = PyUnicode_InternFromString("__hash__");
+  PyObject *method = name && wk__is_python_instance(o) ? wk__type_attribute(Py_TYPE(o), name) : NULL;
+  Py_XDECREF(name);
+  return method && PyFunction_Check(method);
 }
 
 /* Those that are instructions under another name. */
@@ -455,9 +516,10 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return wk__op_set_attr(f, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "delattr") == 0 && text_second && count == 2)
     return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
-  if (strcmp(name, "hash") == 0 && count == 1 && has_constant_hash(f, args[0]))
+  if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
     return look(f, callable, args, count, names);
   if (strcmp(name, "id") == 0 && count == 1 && !names) return identity(f, f->session->recording, args[0]);
+  if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
   bool next = strcmp(name, "next") == 0 && count >= 1; /* what a generator returns is in the exception */
@@ -527,11 +589,34 @@ static PyObject *as_tensor(wk__frame *f, PyObject *callable, PyObject *const *ar
   return data ? tensor_of_data(f, callable, args, count, names) : wk__refuse(f, "a call of as_tensor() of an array");
 }
 
+/* Functions of scores are called between these two, and their calls become a loop body (autograd/body.h): the graph
+ * gets that body, not the calls, so that nothing else may come of them. What refuses raises meanwhile, and then there
+ * is no body: the program calls the functions with all scores. */
+static PyObject *score_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names) {
+  if (f->session->recording->tries) return wk__refuse(f, "scores inside of what is only tried");
+  PyObject *values = look(f, callable, args, count, names);
+  if (values) f->session->recording->tries = true;
+  return values;
+}
+
+static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  wk__recording *r = f->session->recording;
+  bool in_vain = r->tries_in_vain;
+  r->tries = r->tries_in_vain = r->tries_modes = false;
+  PyObject *body = wk__plain_call(f, callable, args, count, names);
+  if (!in_vain || !body) return body;
+  Py_DECREF(body);
+  Py_RETURN_NONE;
+}
+
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
   if (strcmp(name, "tensor") == 0) return tensor_of_data(f, callable, args, count, names);
   if (strcmp(name, "as_tensor") == 0) return as_tensor(f, callable, args, count, names);
+  if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
+  if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return look(f, callable, args, count, names);
@@ -612,6 +697,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (strcmp(module, "_warnings") == 0 && strcmp(name, "warn") == 0)
     return wk__warn_call(f, r, callable, args, count, names);
   if (strcmp(module, "sys") == 0 && strcmp(name, "getrecursionlimit") == 0) return wk__process_number(f, r, callable);
+  if (strcmp(module, "sys") == 0 && strcmp(name, "exc_info") == 0) return wk__exception_state(f, r, callable);
   bool of_abc = strcmp(module, "_abc") == 0 && count == 2 && !names;
   if (of_abc && strcmp(name, "_abc_instancecheck") == 0) return wk__abstract_check(f, r, callable, args, true);
   if (of_abc && strcmp(name, "_abc_subclasscheck") == 0) return wk__abstract_check(f, r, callable, args, false);
@@ -625,6 +711,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
   if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
     return operator_by_code(f, name, callable, args, count, names);
+  if (known->what == WK__KNOWN_EFFECT) return effect(f, r, callable, args, count, names);
   bool changes = known->what == WK__KNOWN_CHANGES && count && PyList_CheckExact(args[0]);
   if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
   return wk__refuse(f, "a call of %s.%s()", module, name);
@@ -668,7 +755,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
-  if (scalar && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "%s() of a tensor's value", t->tp_name);
+  bool number_of = t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type;
+  if (scalar && count && wk__is_tensor_object(f, args[0]))
+    return (number_of ? wk__refuse_value : wk__refuse)(f, "%s() of a tensor's value", t->tp_name);
   wk_int x;
   if (t == &PyLong_Type && count == 1 && !names && wk__symbolic_int(r, args[0], &x)) return Py_NewRef(args[0]);
   PyObject *number = NULL;
@@ -685,7 +774,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
                 t == &PySlice_Type || t == BINDING->size_type;
   if (passes) return pass_on(f, callable, args, count, names);
   if (scalar) return look_at_values(f, callable, args, count, names);
-  bool made_of_arguments = t == &PyODict_Type || wk__is_default_dict(t) || wk__is_itertool(t);
+  bool made_of_arguments =
+      t == &PyODict_Type || t == &PyMethod_Type || wk__is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);
   bool known = wk__known_class(t) != WK__CLASS_UNKNOWN;
   if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
@@ -722,7 +812,7 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   if (what == WK__KNOWN_CONSTANT) return wk__constant_call(f, f->session->recording, callable, args, count, names);
   if (what == WK__KNOWN_FRESH) return wk__fresh_call(f, f->session->recording, callable, args, count, names);
   PyObject *copy = NULL;
-  if (count == 1 && !names && wk__deep_copy(f, f->session->recording, function, args[0], &copy)) return copy;
+  if (count == 1 && !names && wk__copy_call(f, f->session->recording, function, args[0], &copy)) return copy;
   return enter(f, callable, args, count, names);
 }
 
@@ -791,6 +881,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (wk__is_cached_function(callable))
     return (wk__is_marked_constant(callable) ? wk__constant_call : wk__cached_call)(f, r, callable, args, count, names);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
+  if (wk__is_getter(t) && count == 1 && !names) return wk__getter_call(f, r, callable, args[0]);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
@@ -798,6 +889,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     if (wk__depend_on_type(r, t) < 0) return NULL;
     return enter(f, callable, args, count, names);
   }
+  if (wk__known_method(t, "__call__")->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
+  if (wk__is_array_function(callable)) return wk__fresh_call(f, r, callable, args, count, names);
   return wk__refuse(f, "a call of a %s", t->tp_name);
 }
 

@@ -9,6 +9,9 @@
 
 /* What a recording says of an object: it was found outside (READ, CONSTANT), or it is the region's own. */
 bool wk__is_foreign(const wk__recording *r, PyObject *o);
+/* t.requires_grad = ... without a note: of what is so already, and of what the region makes without a history, which
+ * becomes a leaf as a parameter that it makes does. False: it is neither. */
+bool wk__set_requires_grad(const wk__frame *f, PyObject *tensor, bool requires_grad);
 bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
 /* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
 bool wk__is_python_instance(PyObject *o);
@@ -68,8 +71,10 @@ bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, co
 PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
                              bool of_instance);                                    // -> new
 PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
-PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);          // -> new
-PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);    // -> new
+/* sys.exc_info(), where nothing is being handled. */
+PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
+PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);           // -> new
+PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);     // -> new
 /* Of functools.lru_cache. */
 bool wk__is_cached_function(PyObject *callable);
 PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
@@ -78,11 +83,16 @@ PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, Py
 bool wk__is_marked_constant(PyObject *callable);
 PyObject *wk__constant_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names);  // -> new
+/* A function of numpy that is written in Python, and known to do nothing but compute. */
+bool wk__is_array_function(PyObject *callable);
 /* One that makes its result of values alone, for this call. */
 PyObject *wk__fresh_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *names);  // -> new
-/* copy.deepcopy() of plain data, whose result is the region's own. False: it is something else. */
-bool wk__deep_copy(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out);
+/* copy.copy() of an instance, copy.deepcopy() of plain data: the region's own. False: it is something else. */
+bool wk__copy_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out);
+/* operator.itemgetter and its kind: the instructions that they stand for. */
+bool wk__is_getter(PyTypeObject *t);
+PyObject *wk__getter_call(wk__frame *f, wk__recording *r, PyObject *getter, PyObject *o);  // -> new
 /* calls.c */
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *keyword_names);  // -> new

@@ -14,8 +14,10 @@ typedef enum wk__knowledge {
   WK__KNOWN_LOOKS, /* on all that can be reached from them, which is guarded; it may call Python functions among them */
   WK__KNOWN_VALUES, /* the same, and a size that was marked may not become a number for it */
   WK__KNOWN_PASSES, /* on what they are, not on what they hold: it hands references on, and sizes stay symbols */
+  WK__KNOWN_TAKES,  /* on a tensor's value: the segment ends in front of it, also with fullgraph=True */
   /* It changes something: */
   WK__KNOWN_CHANGES,  /* its object, or its first argument; noted, and done again by a replay */
+  WK__KNOWN_EFFECT,   /* the process, whatever that is like; of values, noted as well */
   WK__KNOWN_RESHAPES, /* a tensor becomes its own view */
   WK__KNOWN_AUTOCAST, /* the thread's autocast state, which is guarded at a segment's start and set at its end */
   /* Python functions that are not evaluated but called, once; of arguments that are guarded: */

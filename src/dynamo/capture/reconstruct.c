@@ -53,6 +53,23 @@ static wk__reg made_deque(wk__recording *r, const wk__binding *b, PyObject *o) {
   return reg;
 }
 
+/* numpy.ndarray of numbers: a copy of what it is now. */
+static wk__reg made_array(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *dtype = PyObject_GetAttrString(o, "dtype"), *holds = NULL, *now = NULL, *copy = NULL;
+  if (dtype) holds = PyObject_GetAttrString(dtype, "hasobject");
+  if (holds == Py_False) now = PyObject_CallMethod(o, "copy", NULL);
+  if (now) copy = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "copy");
+  bool known = copy && wk__reg_constant(r, copy) >= 0 && wk__reg_constant(r, now) >= 0;
+  wk__reg reg = known ? made_of(r, b, o, WK__DO_CALL, (PyObject *[]){copy, now}, 2) : -1;
+  if (!known) wk__record_failed(r, "an array that cannot be copied");
+  Py_XDECREF(dtype);
+  Py_XDECREF(holds);
+  Py_XDECREF(now);
+  Py_XDECREF(copy);
+  PyErr_Clear();
+  return reg;
+}
+
 static wk__reg made_set(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyObject *items = PySequence_Tuple(o);
   if (!items) return -1;
@@ -291,6 +308,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   if (t == &PyODict_Type || wk__is_default_dict(t)) return made_dict_of_kind(r, b, o);
   if (t == &PySet_Type) return made_set(r, b, o);
   if (strcmp(t->tp_name, "collections.deque") == 0 && wk__is_own_object(r, o)) return made_deque(r, b, o);
+  if (strcmp(t->tp_name, "numpy.ndarray") == 0 && wk__is_own_object(r, o)) return made_array(r, b, o);
   if (t == &PyBaseObject_Type) return made_of(r, b, o, WK__DO_INSTANCE, (PyObject *[]){(PyObject *)t}, 1);
   if (t == &PySlice_Type) {
     PySliceObject *s = (PySliceObject *)o;

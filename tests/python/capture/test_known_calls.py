@@ -5,6 +5,7 @@ import collections
 import pathlib
 import re
 
+import numpy
 import pytest
 
 import wick as torch
@@ -14,7 +15,7 @@ CALL = re.compile(r'CALL\("([^"]*)", "([^"]*)", (\w+), ([^,]*),\s*"((?:\\.|[^"\\
 CLASS = re.compile(r'CLASS\("([^"]*)", (\w+),\s*"((?:\\.|[^"\\])*)"\)')
 IMPORTS = (
     "array bisect cmath collections copy datetime decimal functools heapq io itertools json math operator os re struct "
-    "sys types typing warnings collections.abc binascii"
+    "sys time types typing warnings collections.abc binascii numpy"
 )
 
 
@@ -36,12 +37,15 @@ def namespace():
     names = {"torch": torch, "Plain": Plain}
     for module in IMPORTS.split():
         exec(f"import {module}", names)
+    names["np"] = names["numpy"]
     return names
 
 
 def equal(a, b):
     if isinstance(a, torch.Tensor):
         return isinstance(b, torch.Tensor) and a.dtype == b.dtype and repr(a) == repr(b)
+    if isinstance(a, numpy.ndarray):
+        return isinstance(b, numpy.ndarray) and a.dtype == b.dtype and a.tolist() == b.tolist()
     if isinstance(a, (list, tuple, collections.deque)) and type(a) is type(b):
         return len(a) == len(b) and all(map(equal, a, b))
     return type(a) is type(b) and (a == b or type(a).__eq__ is object.__eq__)
