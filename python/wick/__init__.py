@@ -60,6 +60,13 @@ _LAZY = {
     **dict.fromkeys(("complex32", "chalf"), "_absent_dtypes"),
     **dict.fromkeys(
         (
+            "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
+            "_check_value _check_with"
+        ).split(),
+        "_check",
+    ),
+    **dict.fromkeys(
+        (
             "atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul ctc_loss "
             "einsum index_reduce is_conj is_neg isreal masked_scatter meshgrid positive resolve_conj resolve_neg tensordot "
             "unique unique_consecutive unravel_index"
@@ -73,7 +80,8 @@ pi, inf, nan, e, newaxis = 3.141592653589793, 1e999, 1e999 - 1e999, 2.7182818284
 
 def _assert(condition, message):
     """assert as a function, which captured code keeps as one."""
-    if type(condition) is not Tensor and _C._overrides and _C._has_torch_function_variadic(condition):  # noqa: F405
+    kind = type(condition)
+    if kind is not bool and kind is not Tensor and _C._has_torch_function_variadic(condition):  # noqa: F405
         return _C._dispatch_torch_function(_assert, (condition,), (condition, message), {})
     assert condition, message
 

@@ -123,12 +123,13 @@ WK_MUST_USE wk_status wk__storage_resize(wk_storage *storage, int64_t bytes); /*
 typedef uint16_t wk__keys;
 enum {
   WK__KEY_TRACE = 1,     /* its value is a graph node: record */
-  WK__KEY_DECOMPOSE = 2, /* (thread only) calls are taken apart: decompose/decompose.h */
-  WK__KEY_AUTOGRAD = 4,  /* requires grad or has a grad_fn: keep tape */
-  WK__KEY_AUTOCAST = 8,  /* (thread only) */
-  WK__KEY_PYTHON = 16, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
-  WK__KEY_INFERENCE = 32, /* made under inference_mode: outermost, see autograd/inference.c */
-  WK__KEY_COUNT = 6,
+  WK__KEY_BODY = 2,      /* (thread only) calls become instructions of a loop body: autograd/body.h */
+  WK__KEY_DECOMPOSE = 4, /* (thread only) calls are taken apart: decompose/decompose.h */
+  WK__KEY_AUTOGRAD = 8,  /* requires grad or has a grad_fn: keep tape */
+  WK__KEY_AUTOCAST = 16, /* (thread only) */
+  WK__KEY_PYTHON = 32, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
+  WK__KEY_INFERENCE = 64, /* made under inference_mode: outermost, see autograd/inference.c */
+  WK__KEY_COUNT = 7,
 };
 
 enum {

@@ -1,12 +1,14 @@
-"""torch.jit without TorchScript: programs that script or trace run as the Python that they are.
+"""torch.jit without TorchScript: programs that script or trace run as Python or as captured graphs.
 
-script() and trace() give what they are given, so that decorated functions and modules work, are captured by compile()
-and can be saved as state. Files of TorchScript programs can be neither written nor read: save() and load() say so.
-Tests: tests/python/test_import_names.py.
+script() gives a function or module that runs as the Python that it is; trace() one that runs the graph of its example.
+Both can be saved: a file (_archive.py) has the graphs of calls (_programs.py) as text and the tensors, and load() gives
+a module that needs no Python of the program. PyTorch's own files, which hold TorchScript, are refused.
+Tests: tests/python/test_jit.py.
 """
 
 import contextlib
 import functools
+import types
 import typing
 import warnings
 
@@ -23,6 +25,19 @@ from .._jit_internal import (
 from .._names import cannot as _cannot
 from .._names import late as _late
 from ..nn import Module
+from ._archive import load, save
+from ._modules import (
+    Example,
+    LoadedModule,
+    RecursiveScriptModule,
+    ScriptFunction,
+    ScriptModule,
+    TopLevelTracedModule,
+    TracedModule,
+    frozen,
+    stand_in,
+)
+from ._programs import CannotSave, captures
 
 __all__ = [
     "Attribute", "CompilationUnit", "Error", "Final", "Future", "RecursiveScriptModule", "ScriptFunction", "ScriptModule",
@@ -66,29 +81,7 @@ class Attribute(typing.NamedTuple):
     type: object
 
 
-class ScriptModule(Module):
-    """A Module whose methods were to be scripted: an ordinary one here."""
-
-
-class RecursiveScriptModule(ScriptModule):
-    """What PyTorch's script() makes of modules; script() gives the module itself here."""
-
-
-class TracedModule(ScriptModule):
-    """What PyTorch's trace() makes of modules; trace() gives the module itself here."""
-
-
-class TopLevelTracedModule(TracedModule):
-    """See TracedModule."""
-
-
-class ScriptFunction:
-    """What PyTorch's script() makes of functions; script() gives the function itself here."""
-
-
 _WHY = "wick has no TorchScript; script() and trace() give Python functions and modules as they are"
-load = _cannot("torch.jit.load", _WHY)
-save = _cannot("torch.jit.save", _WHY)
 export_opnames = _cannot("torch.jit.export_opnames", _WHY)
 CompilationUnit = _cannot("torch.jit.CompilationUnit", _WHY)
 
@@ -97,32 +90,73 @@ CompilationUnit = _cannot("torch.jit.CompilationUnit", _WHY)
 
 
 def script(obj=None, optimize=None, _frames_up=0, _rcb=None, example_inputs=None):
-    """The function, module or class as it is.
+    """The function or module, as Python, with save(): the first call, or that with example_inputs, says which graph.
 
     >>> script(lambda x: x + 1)(wick.ones(1))
     tensor([2.])
     """
     if obj is None:
         raise TypeError("script() missing 1 required positional argument: 'obj'")
-    return obj
+    if _isinstance(obj, (ScriptModule, ScriptFunction)) and "_programs" in obj.__dict__:
+        return obj
+    examples = _examples_of(obj, example_inputs)
+    if _isinstance(obj, Module):
+        return stand_in("script", obj, examples=examples)
+    if not _isinstance(obj, types.FunctionType):
+        return obj
+    made = ScriptFunction(obj)
+    made._examples.update(examples)
+    return made
+
+
+def _examples_of(obj, inputs):
+    """{mode: Example} of example_inputs: a list of arguments, or {module: such a list}."""
+    for args in (inputs.get(obj, ()) if _isinstance(inputs, dict) else inputs) or ():
+        return {getattr(obj, "training", None): Example(args, {})}
+    return {}
 
 
 def trace(func, example_inputs=None, *args, example_kwarg_inputs=None, **options):
-    """The function or module as it is, after one call with the inputs."""
+    """The function or module as the graph of its call with these inputs; as the Python where no graph says what it does.
+
+    >>> trace(model.eval(), wick.ones(1, 3)).save("model.pt")
+    """
     if example_inputs is None and example_kwarg_inputs is None:
         raise RuntimeError("example_kwarg_inputs should be a dict")
     if example_inputs is not None and not _isinstance(example_inputs, (tuple, list)):
         example_inputs = (example_inputs,)
-    func(*(example_inputs or ()), **(example_kwarg_inputs or {}))
-    return func
+    inputs = tuple(example_inputs or ()), dict(example_kwarg_inputs or {})
+    if _isinstance(func, Module):
+        return _traced_module(func, {"forward": inputs})
+    programs, why = _traced(func, None, *inputs)
+    made = ScriptFunction(func, programs)
+    made._why = why
+    return made
 
 
 def trace_module(mod, inputs, *args, **options):
-    """The module as it is, after one call of each of its methods that `inputs` {name: arguments} names."""
-    for name, arguments in inputs.items():
-        method = mod if name == "forward" else getattr(mod, name)
-        method(*(arguments if _isinstance(arguments, tuple) else (arguments,)))
-    return mod
+    """trace() of the methods that `inputs` {name: arguments} names."""
+    tuples = {name: given if _isinstance(given, tuple) else (given,) for name, given in inputs.items()}
+    return _traced_module(mod, {name: (given, {}) for name, given in tuples.items()})
+
+
+def _traced_module(module, inputs):
+    if _isinstance(module, LoadedModule):
+        return module
+    module, programs, why = module.__dict__.get("_original", module), {}, None
+    for name, (args, kwargs) in inputs.items():
+        programs[name], reason = _traced(getattr(module, name), module, args, kwargs)
+        why = why or reason
+    return stand_in("trace", module, programs, why=why)
+
+
+def _traced(function, module, args, kwargs):
+    """(programs, None) of a call, or ([], why there are none); what the call raises is raised."""
+    try:
+        return captures(function, module, args, kwargs), None
+    except CannotSave as error:
+        function(*args, **kwargs)
+        return [], str(error)
 
 
 def is_tracing():
@@ -167,17 +201,22 @@ def isinstance(obj, target_type):
 
 
 def freeze(mod, preserved_attrs=None, optimize_numerics=True):
-    """The module as it is; it has to be in eval mode."""
+    """The module without parameters, which its graph holds; it has to be in eval mode."""
     if mod.training:
         raise RuntimeError(
-            "Freezing is currently only implemented for modules in eval mode. Please call .eval() before."
+            "Freezing is currently only implemented for modules in eval mode. Please call .eval() on your module before freezing."
         )
-    return mod
+    return frozen(mod) if _has_graph(mod) else mod
 
 
 def optimize_for_inference(mod, other_methods=None):
-    """The module as it is: compile() is what makes it faster."""
-    return mod
+    """The frozen module as fused kernels; a module whose graph is not known as it is."""
+    return frozen(mod, compiled=True) if _has_graph(mod) else mod
+
+
+def _has_graph(mod):
+    own = mod.__dict__
+    return bool(own.get("_programs") or own.get("_examples")) and not own.get("_why")
 
 
 def run_frozen_optimizations(mod, optimize_numerics=True, preserved_methods=None):

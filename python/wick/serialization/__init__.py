@@ -116,7 +116,21 @@ def save(obj, f, pickle_module=None, pickle_protocol=2, _use_new_zipfile_seriali
             write_legacy(obj, file, pickle_protocol)
 
 
-def _write(obj, file, prefix, protocol):
+def save_with(obj, f, records):
+    """save() to a path or a file object, with more records {name: bytes} in the same archive."""
+    import os
+
+    if not isinstance(f, (str, os.PathLike)):
+        _write(obj, f, "archive", 2, records)
+        return
+    path = os.fspath(f)
+    if os.path.dirname(path) and not os.path.isdir(os.path.dirname(path)):
+        raise RuntimeError(f"Parent directory {os.path.dirname(path)} does not exist.")
+    with open(path, "wb") as file:
+        _write(obj, file, os.path.splitext(os.path.basename(path))[0] or "archive", 2, records)
+
+
+def _write(obj, file, prefix, protocol, records=None):
     import zlib
 
     from .archive import ALIGNMENT, Writer
@@ -135,6 +149,8 @@ def _write(obj, file, prefix, protocol):
         writer.add(f"data/{i}", view)
     writer.add("version", b"%d\n" % FORMAT_VERSION)
     writer.add(".data/serialization_id", b"%020d%020d" % (mark, len(data)))
+    for name, record in (records or {}).items():
+        writer.add(name, record)
     writer.close()
 
 
@@ -221,12 +237,26 @@ def _load(file, map_location, trust, mapped):
         return _load_legacy(bytes(source.read(0, source.size)), map_location, trust)
     if head != b"PK":
         raise pickle.UnpicklingError("this is not a zip archive of torch.save, and none of the older files of PyTorch")
-    archive = Reader(source, check=not mapped)
+    return _load_archive(Reader(source, check=not mapped), map_location, trust, mapped)
+
+
+def load_with(file, map_location):
+    """(archive, object) of a file object that save_with() wrote: the records are to be had from the archive."""
+    import io
+
+    from .archive import FileSource, Reader
+
+    if not (hasattr(file, "readinto") and hasattr(file, "seek")):
+        file = io.BytesIO(file.read())
+    archive = Reader(FileSource(file))
+    return archive, _load_archive(archive, map_location, None, False)
+
+
+def _load_archive(archive, map_location, trust, mapped):
+    from .archive import TORCHSCRIPT
+
     if "constants.pkl" in archive:
-        raise RuntimeError(
-            "this is a TorchScript archive, as torch.jit.save writes it: a program in a language of its own, which wick does "
-            "not run. Save the state_dict of the module instead, where PyTorch is, and load that"
-        )
+        raise RuntimeError(TORCHSCRIPT)
     if "byteorder" in archive and bytes(archive.get("byteorder")) != b"little":
         raise RuntimeError("the file was saved on a big-endian machine; wick reads little-endian files only")
     storages = _Storages(archive, map_location, mapped)

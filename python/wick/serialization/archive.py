@@ -21,6 +21,12 @@ _UTF8 = 0x800
 _PADDING = 0x4246  # "FB", the extra field that PyTorch pads with
 
 
+TORCHSCRIPT = (
+    "this is a TorchScript archive, as PyTorch's torch.jit.save writes it: a program in a language of its own, which wick "
+    "does not run. Save the state_dict of the module instead, where PyTorch is, and load that"
+)
+
+
 def _corrupt(why):
     return RuntimeError(
         f"PytorchStreamReader failed reading zip archive: {why}. The file is probably corrupted: it may not have been "
@@ -178,6 +184,8 @@ class Reader:
             if _MAX32 in (packed, length, offset):
                 extra = directory[body + n_name : body + n_name + n_extra]
                 length, packed, offset = self._wide(extra, length, packed, offset)
+            if "/code/__torch__" in name:
+                raise RuntimeError(TORCHSCRIPT)
             if method != 0 or packed != length or flags & 1:
                 raise _corrupt(f"the record {name!r} is compressed or encrypted, which saved files never are")
             if name in self._records:

@@ -368,6 +368,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
   bool module = PyObject_TypeCheck(owner, BINDING->module_type);
   if (wk__is_own_context(f, owner)) return set_attribute_of_context(f, r, owner, name, value);
+  if (wk__is_own_object(r, owner)) return wk__plain_set_attr(f, owner, name, value);
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return refused(f, "an attribute of an object that C code owns is set");
   if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
@@ -481,6 +482,8 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
   }
   wk__settle(r, key);
   bool by_python = wk__is_python_instance(owner) || PyObject_TypeCheck(owner, BINDING->module_type);
+  if (wk__is_own_object(r, owner))
+    return value && !wk__usable(f, value) ? -1 : wk__plain_set_item(f, owner, key, value);
   if (!builtin && !by_python) return refused(f, "an item of an object that C code owns is set");
   if (builtin && wk__reg_find(r, owner) >= 0) {
     if (PyList_Check(owner) && !wk__usable(f, owner)) return -1;

@@ -13,6 +13,8 @@ typedef struct loaded_graph {
   wk__kernels *kernels;         /* owned: the graph calls them */
   wk__graph_executor *executor; /* owned; NULL: it is compiled */
   wk__compiled_graph *compiled; /* owned; NULL: it runs as it is */
+  wk__sym_guard *guards;        /* (guard_count) owned: what has to hold of the symbols, besides their ranges */
+  Py_ssize_t guard_count;
 } loaded_graph;
 
 static void loaded_dealloc(PyObject *self) {
@@ -22,6 +24,7 @@ static void loaded_dealloc(PyObject *self) {
   wk__compiled_graph_release(g->compiled);
   wk__graph_release(g->graph);
   wk__kernels_release(g->kernels);
+  PyMem_Free(g->guards);
   type->tp_free(self);
   Py_DECREF(type);
 }
@@ -80,24 +83,61 @@ static wk_status check_inputs(const call *c) {
   return WK_OK;
 }
 
-static int collect(const loaded_graph *g, PyObject *args, call *c) {
-  if (PyTuple_GET_SIZE(args) != g->graph->input_count) {
-    PyErr_Format(PyExc_TypeError, "the graph takes %lld tensors but %zd were given", (long long)g->graph->input_count,
-                 PyTuple_GET_SIZE(args));
-    return -1;
+static wk_status check_ranges(const call *c) {
+  const wk__shape_env *env = c->graph->env;
+  for (int64_t i = 0; env && i < wk__shape_env_symbol_count(env); i++) {
+    wk__symbol_info symbol = wk__shape_env_symbol_at(env, i);
+    int64_t value = 0;
+    WK_TRY(value_of_symbol((void *)c, symbol.value, &value));
+    if (value < symbol.lo || value > symbol.hi)
+      return wk_fail(WK_VALUE_ERROR, "the size %s is %lld: the graph is for %lld to %lld", symbol.name,
+                     (long long)value, (long long)symbol.lo, (long long)symbol.hi);
   }
+  return WK_OK;
+}
+
+static wk_status check_guard(const call *c, wk__sym_guard guard) {
+  int64_t left, right;
+  WK_TRY(wk__sym_eval(guard.left, value_of_symbol, (void *)c, &left));
+  WK_TRY(wk__sym_eval(guard.right, value_of_symbol, (void *)c, &right));
+  if (wk__guard_compare(guard.kind, left, right)) return WK_OK;
+  wk__string text = {0};
+  wk__sym_guard_print(&text, guard);
+  wk_status status = wk_fail(WK_VALUE_ERROR, "the graph is for sizes of which %s holds", text.text ? text.text : "?");
+  wk__string_release(&text);
+  return status;
+}
+
+static wk_status check_sizes(const call *c, const loaded_graph *g) {
+  if (!g->guards) return WK_OK;
+  WK_TRY(check_ranges(c));
+  for (Py_ssize_t i = 0; i < g->guard_count; i++) WK_TRY(check_guard(c, g->guards[i]));
+  return WK_OK;
+}
+
+/* Borrowed tensors in an array that the caller frees with PyMem_Free; NULL with an exception. */
+static wk_tensor **collect(const loaded_graph *g, PyObject *args) {
+  if (PyTuple_GET_SIZE(args) != g->graph->input_count)
+    return (wk_tensor **)PyErr_Format(PyExc_TypeError, "the graph takes %lld tensors but %zd were given",
+                                      (long long)g->graph->input_count, PyTuple_GET_SIZE(args));
+  wk_tensor **inputs = PyMem_Calloc((size_t)g->graph->input_count + 1, sizeof *inputs);
+  if (!inputs) return (wk_tensor **)PyErr_NoMemory();
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args); i++) {
     PyObject *o = PyTuple_GET_ITEM(args, i);
     if (!wk__is_tensor(g->state, o)) {
-      PyErr_Format(PyExc_TypeError, "input %%%s is a Tensor, not %.100s", g->graph->inputs[i]->name,
-                   Py_TYPE(o)->tp_name);
-      return -1;
+      PyMem_Free(inputs);
+      return (wk_tensor **)PyErr_Format(PyExc_TypeError, "input %%%s is a Tensor, not %.100s",
+                                        g->graph->inputs[i]->name, Py_TYPE(o)->tp_name);
     }
-    c->inputs[i] = wk__tensor_of(o);
+    inputs[i] = wk__tensor_of(o);
   }
-  if (check_inputs(c) == WK_OK) return 0;
-  (void)wk__raise(g->state);
-  return -1;
+  return inputs;
+}
+
+static wk_status check(const loaded_graph *g, wk_tensor **inputs) {
+  call c = {.graph = g->graph, .inputs = inputs};
+  WK_TRY(check_inputs(&c));
+  return check_sizes(&c, g);
 }
 
 /* ===================================================== calls ===================================================== */
@@ -127,12 +167,22 @@ static PyObject *run(loaded_graph *g, wk_tensor *const *inputs) {  // -> new
 
 static PyObject *loaded_call(PyObject *self, PyObject *args, PyObject *keywords) {  // -> new
   loaded_graph *g = (loaded_graph *)self;
-  call c = {.graph = g->graph};
   if (keywords && PyDict_GET_SIZE(keywords)) return PyErr_Format(PyExc_TypeError, "a graph takes no keyword arguments");
-  if (!(c.inputs = PyMem_Calloc((size_t)g->graph->input_count + 1, sizeof *c.inputs))) return PyErr_NoMemory();
-  PyObject *result = collect(g, args, &c) == 0 ? run(g, c.inputs) : NULL;
-  PyMem_Free(c.inputs);
+  wk_tensor **inputs = collect(g, args);
+  if (!inputs) return NULL;
+  PyObject *result = check(g, inputs) == WK_OK ? run(g, inputs) : wk__raise(g->state);
+  PyMem_Free(inputs);
   return result;
+}
+
+static PyObject *loaded_fits(PyObject *self, PyObject *args) {  // -> new
+  loaded_graph *g = (loaded_graph *)self;
+  wk_tensor **inputs = collect(g, args);
+  if (!inputs) return NULL;
+  bool fits = check(g, inputs) == WK_OK;
+  if (!fits) wk_error_clear();
+  PyMem_Free(inputs);
+  return PyBool_FromLong(fits);
 }
 
 static PyObject *loaded_text(PyObject *self) {  // -> new
@@ -190,6 +240,47 @@ static int constants_of(wk__state *state, PyObject *fast, wk_tensor **out) {
   return 0;
 }
 
+/* "2 < s0": an expression, how they compare, an expression. */
+static wk_status parse_guard(wk__shape_env *env, char *text, wk__sym_guard *out) {
+  static const struct {
+    const char *text;
+    wk__guard_kind kind;
+  } kinds[] = {{" == ", WK__GUARD_EQ}, {" != ", WK__GUARD_NE}, {" < ", WK__GUARD_LT}, {" >= ", WK__GUARD_GE}};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    char *at = strstr(text, kinds[k].text);
+    if (!at) continue;
+    *at = 0;
+    out->kind = kinds[k].kind;
+    WK_TRY(wk_int_parse(env, text, &out->left));
+    return wk_int_parse(env, at + strlen(kinds[k].text), &out->right);
+  }
+  return wk_fail(WK_VALUE_ERROR, "no comparison of sizes: '%.100s'", text);
+}
+
+static wk_status add_guard(loaded_graph *g, const char *text) {
+  if (!g->graph->env) return wk_fail(WK_VALUE_ERROR, "a guard of sizes, and a graph without symbols");
+  wk__string own = {0};
+  wk__string_append(&own, text);
+  wk_status status = own.text ? parse_guard(g->graph->env, own.text, &g->guards[g->guard_count]) : WK_OUT_OF_MEMORY;
+  wk__string_release(&own);
+  g->guard_count += status == WK_OK;
+  return status;
+}
+
+static int add_guards(loaded_graph *g, PyObject *guards) {
+  PyObject *fast = guards == Py_None ? NULL : PySequence_Fast(guards, "guards are a list of texts");
+  if (!fast) return guards == Py_None ? 0 : -1;
+  int done = (g->guards = PyMem_Calloc((size_t)PySequence_Fast_GET_SIZE(fast) + 1, sizeof *g->guards)) ? 0 : -1;
+  if (done < 0) PyErr_NoMemory();
+  for (Py_ssize_t i = 0; done == 0 && i < PySequence_Fast_GET_SIZE(fast); i++) {
+    const char *text = PyUnicode_AsUTF8(PySequence_Fast_GET_ITEM(fast, i));
+    if (!text || add_guard(g, text) != WK_OK) done = -1;
+    if (text && done < 0) (void)wk__raise(g->state);
+  }
+  Py_DECREF(fast);
+  return done;
+}
+
 static wk_status load(loaded_graph *g, const char *text, wk_tensor *const *constants, Py_ssize_t count, bool compiled) {
   WK_TRY(wk__load_graph(text, constants, (int)count, &g->graph, &g->kernels));
   if (compiled) return wk__compile_graph(g->graph, NULL, WK__COMPILE_LATER, &g->compiled);
@@ -197,12 +288,12 @@ static wk_status load(loaded_graph *g, const char *text, wk_tensor *const *const
 }
 
 static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywords) {  // -> new
-  static char *names[] = {"text", "constants", "compiled", NULL};
+  static char *names[] = {"text", "constants", "compiled", "guards", NULL};
   wk__state *state = wk__state_of_module(PyType_GetModule(type));
   const char *text;
-  PyObject *constants = NULL;
+  PyObject *constants = NULL, *guards = Py_None;
   int compiled = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|Op", names, &text, &constants, &compiled)) return NULL;
+  if (!PyArg_ParseTupleAndKeywords(args, keywords, "s|OpO", names, &text, &constants, &compiled, &guards)) return NULL;
   PyObject *fast = constants ? PySequence_Fast(constants, "constants are Tensors") : PyTuple_New(0);
   loaded_graph *g = fast ? (loaded_graph *)type->tp_alloc(type, 0) : NULL;
   Py_ssize_t count = g ? PySequence_Fast_GET_SIZE(fast) : 0;
@@ -216,26 +307,38 @@ static PyObject *loaded_new(PyTypeObject *type, PyObject *args, PyObject *keywor
   }
   PyMem_Free(tensors);
   Py_XDECREF(fast);
-  if (!done) Py_CLEAR(g);
+  if (!done || add_guards(g, guards) < 0) Py_CLEAR(g);
   return (PyObject *)g;
 }
 
+static PyObject *loaded_output_count(PyObject *self, void *closure) {  // -> new
+  (void)closure;
+  return PyLong_FromLongLong(((loaded_graph *)self)->graph->output_count);
+}
+
 static PyGetSetDef loaded_getset[] = {
+    {"output_count", loaded_output_count, NULL, "How many tensors a call gives.", NULL},
     {"inputs", loaded_inputs, NULL,
      "[(name, dtype, sizes, strides)] of what a call takes; symbols with the values that they had when captured.",
      NULL},
     {0}};
 
-static PyType_Slot loaded_slots[] = {
-    {Py_tp_new, loaded_new},
-    {Py_tp_dealloc, loaded_dealloc},
-    {Py_tp_call, loaded_call},
-    {Py_tp_str, loaded_text},
-    {Py_tp_getset, loaded_getset},
-    {Py_tp_doc,
-     "LoadedGraph(text, constants=(), compiled=False)\n--\n\nA graph of the compiler from its text; called "
-     "with its input tensors it gives the tuple of its outputs."},
-    {0}};
+static PyMethodDef loaded_methods[] = {
+    {"fits", loaded_fits, METH_VARARGS, "Whether a call takes tensors like these: fits(*inputs) -> bool."}, {0}};
+
+static PyType_Slot loaded_slots[] = {{Py_tp_new, loaded_new},
+                                     {Py_tp_dealloc, loaded_dealloc},
+                                     {Py_tp_call, loaded_call},
+                                     {Py_tp_str, loaded_text},
+                                     {Py_tp_getset, loaded_getset},
+                                     {Py_tp_methods, loaded_methods},
+                                     {Py_tp_doc,
+                                      "LoadedGraph(text, constants=(), compiled=False, guards=None)\n--\n\nA graph of "
+                                      "the compiler from its text; called "
+                                      "with its input tensors it gives the tuple of its outputs. guards: texts like '2 "
+                                      "< s0', which are asked in front of "
+                                      "each call, as the symbols' ranges are then."},
+                                     {0}};
 static PyType_Spec loaded_spec = {
     .name = "wick._C.LoadedGraph",
     .basicsize = sizeof(loaded_graph),
