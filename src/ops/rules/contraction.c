@@ -70,22 +70,40 @@ static wk_status product(wk__labelled a, wk__labelled b, wk__labels batch, wk__l
   return out->t ? WK_OK : wk_error_category();
 }
 
+/* The labels' dims of x; how many there are. */
+static int dims_of(const wk__labelled *x, wk__labels set, wk_int *out) {
+  int n = 0;
+  WK__EACH_LABEL(k, set & x->labels) out[n++] = wk_int_of(wk__dim_of_label(x->labels, k));
+  return n;
+}
+/* The same where no matrices are left: `gone` has size 1 in one of the two, so that a product of sums remains. These
+ * dims stay until the end, as in PyTorch, since they decide how the result lies in memory. */
+static wk_status product_of_sums(wk__labelled a, wk__labelled b, wk__labels gone, wk__labels wide_a, wk__labels wide_b,
+                                 wk__labelled *out) {
+  wk_int dims[WK_MAX_DIMS];
+  wk__labels all = a.labels | b.labels;
+  int n = dims_of(&a, gone & wide_a, dims);
+  if (n) a.t = wk_sum_dim_IntList(a.t, dims, n, true, WK_DTYPE_NONE);
+  n = dims_of(&b, gone & wide_b, dims);
+  if (n) b.t = wk_sum_dim_IntList(b.t, dims, n, true, WK_DTYPE_NONE);
+  if (!a.t || !b.t) return wk_error_category();
+  *out = (wk__labelled){wk_mul(spread(&a, all), spread(&b, all)), all};
+  n = dims_of(out, gone, dims);
+  if (n) out->t = wk_squeeze_dims(out->t, dims, n);
+  out->labels &= ~gone;
+  return out->t ? WK_OK : wk_error_category();
+}
+
 wk_status wk__contract(wk__labelled a, wk__labelled b, wk__labels keep, wk__labelled *out) {
   WK_TRY(wk__sum_labels(&a, a.labels & ~b.labels & ~keep));
   WK_TRY(wk__sum_labels(&b, b.labels & ~a.labels & ~keep));
-  wk__labels wide_a = wide(&a), wide_b = wide(&b), inner = a.labels & b.labels & ~keep;
-  bool sums = inner; /* PyTorch takes the product of matrices even where that is one of single columns */
-  WK_TRY(wk__sum_labels(&a, inner & ~(wide_a & wide_b))); /* broadcast: the sum of a product is the product of sums */
-  WK_TRY(wk__sum_labels(&b, inner & ~(wide_a & wide_b)));
-  inner &= wide_a & wide_b;
-  wk__labels all = a.labels | b.labels;
-  if (!sums) {
-    *out = (wk__labelled){wk_mul(spread(&a, all), spread(&b, all)), all};
-    return out->t ? WK_OK : wk_error_category();
-  }
-  wk__labels batch = wide_a & wide_b & keep, rows = wide_a & keep & ~batch, columns = all & ~inner & ~batch & ~rows;
-  bool columns_first =
-      inner && rows && columns && columns < wk__label(wk__least_label(rows)); /* as PyTorch lays it out */
+  wk__labels wide_a = wide(&a), wide_b = wide(&b), gone = a.labels & b.labels & ~keep, inner = gone & wide_a & wide_b;
+  if (!inner) return product_of_sums(a, b, gone, wide_a, wide_b, out);
+  WK_TRY(wk__sum_labels(&a, gone & ~inner)); /* broadcast: the sum of a product is the product of sums */
+  WK_TRY(wk__sum_labels(&b, gone & ~inner));
+  wk__labels all = a.labels | b.labels, batch = wide_a & wide_b & keep, rows = wide_a & keep & ~batch;
+  wk__labels columns = all & ~inner & ~batch & ~rows;
+  bool columns_first = rows && columns && columns < wk__label(wk__least_label(rows)); /* as PyTorch lays it out */
   if (!columns_first) return product(a, b, batch, inner, rows, out);
   return product(b, a, batch, inner, columns & b.labels, out);
 }

@@ -130,6 +130,7 @@ wk_status wk__compose_histogram_edges(wk__call *c) {
         "torch.histogramdd: bins tensor should have at least 1 element, but got 0 elements in the bins tensor for "
         "dimension 0");
   WK_TRY(check_weight(t, weight));
+  if (wk_int_eq(edges->numel, wk_int_of(1))) return check_count(0);
   WK_TRY(check_floats(t));
   wk_scope scope;
   wk_scope_begin(&scope);

@@ -1,6 +1,8 @@
 /* Distances between rows, all pairs of two tensors or of one; scales that keep the norms of slices.
  * In: tensors of floats. Out: norms of differences, or, for p = 2 and many rows, a product of matrices.
  * Tests: tests/ops/, tests/parity/test_functional_parity.py. */
+#include <math.h>
+
 #include "ops/rules.h"
 #include "ops/rules/composite.h"
 #include "wick/operators.h"
@@ -118,11 +120,12 @@ wk_status wk__compose_renorm(wk__call *c) {
   bool small = t->dtype == WK_FLOAT16 || t->dtype == WK_BFLOAT16;
   wk_scope scope;
   wk_scope_begin(&scope);
+  if (isinf(most)) return wk__give(c, &scope, wk_clone(t, "contiguous_format"));
   wk_tensor *norm = wk_linalg_vector_norm(t, c->args[A_p], others, n, true, small ? WK_FLOAT32 : WK_DTYPE_NONE);
   wk_tensor *over = wk_gt_Scalar(norm, wk__v_double(most));
   wk_tensor *down =
       wk_mul_Scalar(wk_reciprocal(wk_add_Scalar(norm, wk__v_double(1e-7), wk__v_int(1))), wk__v_double(most));
   wk_tensor *factor = wk_where_ScalarOther(over, down, wk__v_int(1));
-  if (small) t = wk_contiguous(t, NULL);
+  t = wk_contiguous(t, NULL);
   return wk__give(c, &scope, wk_mul(t, wk__in_dtype(factor, dtype)));
 }

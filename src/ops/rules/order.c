@@ -59,7 +59,7 @@ wk_status wk__compose_kthvalue(wk__call *c) {
   wk_scope_begin(&scope);
   wk_value before = wk__v_size(wk_int_sub(k, wk_int_of(1)));
   wk_tensor *places = sorted(t, dim, rows) ? wk_slice(rows[1], dim, before, wk__v_size(k), wk_int_of(1)) : NULL;
-  return give_places(c, &scope, t, wk_contiguous(places, NULL), dim, wk__arg_bool(c, A_keepdim));
+  return give_places(c, &scope, t, wk_clone(places, "contiguous_format"), dim, wk__arg_bool(c, A_keepdim));
 }
 
 /* Where the median is in a sorted row, the lower one of two: behind the numbers is NaN, which is the median of a row
@@ -152,7 +152,8 @@ static wk_status to_places(wk__vjp *v, int dim_argument, bool keepdim) {
   const wk_tensor *shape = ARG(0);
   int64_t dim = wk_int_guard_value(v->args[dim_argument].integer);
   if (!G) return WK_OK;
-  if (!shape->ndim) return wk__vjp_set(v, 0, G);
+  if (!shape->ndim || wk_int_eq(shape->numel, wk_int_of(0)))
+    return wk__vjp_set(v, 0, wk_reshape(G, shape->sizes, shape->ndim));
   wk_tensor *g = G, *places = v->results[1];
   if (!keepdim) g = wk_unsqueeze(g, dim), places = wk_unsqueeze(places, dim);
   wk_tensor *zeros = g ? wk_new_zeros(g, shape->sizes, shape->ndim, WK_DTYPE_NONE, NONE) : NULL;

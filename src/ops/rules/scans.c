@@ -102,11 +102,12 @@ static wk_status check_samples(const wk__call *c, const wk_tensor *y, const wk_t
     return running ? wk_fail(WK_INDEX_ERROR, "slice() cannot be applied to a 0-dim tensor.")
                    : wk_fail(WK_INDEX_ERROR, "Dimension specified as %lld but tensor has no dimensions",
                              (long long)dim_given);
-  WK_TRY(wk__wrap_dim(dim_given, y->ndim, dim));
+  if (!running) WK_TRY(wk__wrap_dim(dim_given, y->ndim, dim));
   if (!running && wk_int_eq(y->sizes[*dim], wk_int_of(0))) return WK_OK;
   if (y->dtype == WK_BOOL || (x && x->dtype == WK_BOOL))
     return wk_fail(WK_RUNTIME_ERROR, "%s: received a bool input for `%s`, but bool is not supported", name,
                    y->dtype == WK_BOOL ? "y" : "x");
+  WK_TRY(wk__wrap_dim(dim_given, y->ndim, dim));
   if (x && x->ndim == 1 && !wk_int_eq(x->sizes[0], y->sizes[*dim]))
     return wk_fail(WK_RUNTIME_ERROR, "%s: There must be one `x` value for each sample point", name);
   return WK_OK;
