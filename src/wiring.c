@@ -13,6 +13,7 @@
 /* Layers of an operator call, outermost last (ops/ops.h). Overrides of calls that come from rules have a key and no
  * layer yet. */
 wk__layer_fn *const wk__layers[WK__KEY_COUNT] = {
+    wk__watch_layer,     /* WK__KEY_WATCH */
     wk__trace_layer,     /* WK__KEY_TRACE */
     wk__body_layer,      /* WK__KEY_BODY */
     wk__decompose_layer, /* WK__KEY_DECOMPOSE */

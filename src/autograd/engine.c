@@ -445,7 +445,9 @@ static wk_status run_all(run *r) {
 wk_status wk__run_backward(const wk__backward *request) {
   run r = {.request = request};
   bool before = wk_set_grad_enabled(request->create_graph);
+  wk__thread.backward_depth++;
   wk_status status = run_all(&r);
+  wk__thread.backward_depth--;
   wk_set_grad_enabled(before);
   finish(&r);
   return status;

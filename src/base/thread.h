@@ -63,6 +63,7 @@ typedef struct wk__thread_state {
   struct wk__session *session;                   /* dynamo/: the innermost compiled function that runs */
   struct wk__saver *saver;                       /* autograd/: packs what the tape keeps */
   const struct wk__number_watcher *number_watch; /* ops/: told that a number fits a dtype */
+  const struct wk__call_watcher *call_watcher;   /* ops/: told of calls under WK__KEY_WATCH */
   struct wk__gemm_timing *gemm_timing;           /* cpu/gemm/: products are timed in several ways, results go there */
   struct wk_scope *scope;                        /* wick/ops.h: owns what C calls make */
   struct _ts *gil_given; /* dynamo/cpython/gil.h: Python's thread state while its lock is given away */
@@ -70,6 +71,7 @@ typedef struct wk__thread_state {
   const char *warning; /* what the last call found odd in its arguments, for its caller to say and to clear; NULL. Never
                           freed */
   int overrides_off, subclass_overrides_off; /* python/calls/override.c: how many such blocks the thread is in */
+  int backward_depth;                        /* autograd/engine.c: how many backward passes the thread is in */
   int worker;                                /* base/threads.c: wk__thread_index */
   bool inside_parallel_for;                  /* base/threads.c: another one runs inline */
   bool gemm_other_sums;                      /* cpu/gemm/: ways that sum in another order may be taken */

@@ -47,6 +47,36 @@ wk_status wk__decompose_foreach_mul(wk__call *c, wk_tensor **out) {
   return WK_OK;
 }
 
+/* An operator on two tensors, on each pair of two lists. */
+static wk_status on_pairs(const wk__call *c, const wk_op *op) {
+  WK_TRY(check_lists(c, 1, -1));
+  for (uint32_t i = 0; i < c->args[0].count; i++) {
+    wk_value args[WK__MAX_ARGS] = {wk__v_tensor(item(c, 0, i)), wk__v_tensor(item(c, 1, i))};
+    for (int k = 2; k < c->op->schema.parameter_count; k++) args[k] = c->args[k];
+    WK_TRY(write(c, -1, item(c, 0, i), wk__call_tensor(op, args)));
+  }
+  return WK_OK;
+}
+
+#define ON_PAIRS(name, row)                                              \
+  wk_status wk__decompose_foreach_##name(wk__call *c, wk_tensor **out) { \
+    (void)out;                                                           \
+    return on_pairs(c, WK__OP(row));                                     \
+  }
+ON_PAIRS(add_list, add_Tensor)
+ON_PAIRS(sub_list, sub_Tensor)
+ON_PAIRS(mul_list, mul_Tensor)
+ON_PAIRS(div_list, div_Tensor)
+ON_PAIRS(lerp_list, lerp_Scalar)
+
+wk_status wk__decompose_foreach_copy(wk__call *c, wk_tensor **out) {
+  (void)out;
+  WK_TRY(check_lists(c, 1, -1));
+  for (uint32_t i = 0; i < c->args[WK__ARG(_foreach_copy_, self)].count; i++)
+    WK_TRY(write(c, -1, item(c, 0, i), item(c, 1, i)));
+  return WK_OK;
+}
+
 /* ---- SGD: args self, grads, buffers, decay, momentum, lr, dampening, nesterov, maximize, first, scale, found ---- */
 
 /* As the step sees it; unscaled it is written back. */

@@ -329,6 +329,14 @@ typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor 
                                wk_value *results);
 extern wk__layer_fn *const wk__layers[WK__KEY_COUNT]; /* by the number of the key's bit; NULL: reserved */
 
+/* wk__thread.call_watcher is told, where the thread's mode has WK__KEY_WATCH, of each call that was computed: the
+ * arguments and results are borrowed. */
+typedef struct wk__call_watcher {
+  void *context;
+  wk_status (*called)(void *context, const wk_op *op, const wk_value *args, const wk_value *results);
+} wk__call_watcher;
+wk__layer_fn wk__watch_layer; /* watch.c */
+
 /* wk__thread.mode.grad_watcher is told by the tape when it looks at or sets a leaf's .grad, and before it runs a node
  * that was recorded before `first`. */
 typedef struct wk__grad_watcher {

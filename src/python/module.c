@@ -86,7 +86,7 @@ static int module_exec(PyObject *module) {
   if (intern_names(state) < 0) return -1;
   if (PyModule_AddStringConstant(module, "__version__", wk_version()) < 0) return -1;
   if (wk__add_small_types(module, state) < 0 || wk__add_tensor_type(module, state) < 0) return -1;
-  if (wk__add_overrides(module, state) < 0) return -1;
+  if (wk__add_overrides(module, state) < 0 || wk__add_call_watching(module) < 0) return -1;
   if (wk__add_operators(module, state) < 0 || wk__add_interop(module, state) < 0) return -1;
   if (wk__add_return_types(module, state) < 0 || wk__add_inplace_views(state) < 0) return -1;
   if (wk__add_autograd(module, state) < 0 || wk__add_nn_module(module, state) < 0) return -1;

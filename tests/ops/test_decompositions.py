@@ -198,11 +198,17 @@ def sgd(**options):
 
 
 def foreach(dtype=wick.float32):
-    a, b, c, *_ = lists(dtype)
+    a, b, c, d, e, *_ = lists(dtype)
     wick._foreach_add_(a, 2.5)
     wick._foreach_mul_(b, 0.3)
     wick._foreach_mul_(c, wick.tensor(1.7))
-    return [a, b, c]
+    wick._foreach_add_(a, b, alpha=0.5)
+    wick._foreach_sub_(b, [t.double() for t in c], alpha=3)
+    wick._foreach_mul_(c, a)
+    wick._foreach_div_(d, e)
+    wick._foreach_lerp_(e, a, weight=0.25)
+    wick._foreach_copy_(a, [t.half() for t in b])
+    return [a, b, c, d, e]
 
 
 NO_SAMPLES = {

@@ -1005,3 +1005,12 @@ def test_attention_has_no_second_derivative_and_says_so():
     (grad,) = wick.autograd.grad(y.sin().sum(), q, create_graph=True)
     with pytest.raises(RuntimeError, match="derivative for aten::_scaled_dot_product_flash_attention_for_cpu_backward"):
         grad.square().sum().backward()
+
+
+def test_no_tensor_has_a_tangent():
+    """What libraries ask before they take a way that forward mode cannot go."""
+    x = wick.ones(2)
+    primal, tangent = wick.autograd.forward_ad.unpack_dual(x)
+    assert primal is x and tangent is None
+    with pytest.raises(NotImplementedError, match="make_dual is not available"):
+        wick.autograd.forward_ad.make_dual(x, x)

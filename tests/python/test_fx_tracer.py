@@ -1,5 +1,7 @@
 """fx.Tracer and symbolic_trace: graphs of programs by calling them with Proxies."""
 
+import math
+
 import pytest
 
 import wick
@@ -46,3 +48,53 @@ def test_leaves_and_constants():
     graph = Leaf().trace(module)
     assert [n.target for n in graph.nodes if n.op == "call_module"] == ["0"]
     assert fx.symbolic_trace(lambda x, n: x * n, {"n": 3})(wick.ones(1)).item() == 3
+
+
+def kept(x):
+    return x if x.sum() > 0 else -x
+
+
+def test_functions_that_are_kept_whole():
+    class Inner(wick.nn.Module):
+        def forward(self, x):
+            return kept(x)
+
+    module = wick.nn.Sequential(Inner())
+    graph = fx.Tracer(autowrap_functions=[kept]).trace(module)
+    assert [n.target for n in graph.nodes if n.op == "call_function"] == [kept]
+    assert fx.GraphModule(module, graph)(-wick.ones(2)).tolist() == [1, 1]
+    assert kept(wick.ones(1)).item() == 1 and not isinstance(kept, fx.Proxy)
+    made = fx.symbolic_trace(lambda x: math.sqrt(x.shape[0]))
+    assert [n.target for n in made.graph.nodes if n.op == "call_function"][-1] is math.sqrt
+    assert made(wick.ones(4)) == 2 and math.sqrt(4) == 2
+
+
+def test_assertions_are_calls():
+    def f(x):
+        wick._assert(x.ndim == 2, "two dims")
+        return x + 1
+
+    made = fx.symbolic_trace(f)
+    assert wick._assert in [n.target for n in made.graph.nodes]
+    assert made(wick.ones(1, 1)).item() == 2
+    with pytest.raises(AssertionError, match="two dims"):
+        made(wick.ones(1))
+
+
+def test_functions_written_in_python_and_sizes_of_parameters():
+    class Module(wick.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = wick.nn.Parameter(wick.arange(8.0).view(4, 2))
+
+        def forward(self, x):
+            y = wick.nn.functional.group_norm(x, 2)
+            if self.weight.shape[0] == 4 and self.weight.ndim == 2 and self.weight.numel() == 8:
+                y = y + wick.einsum("ij,ij->i", self.weight, self.weight)
+            return wick.nn.functional.interpolate(y[:, :, None], scale_factor=2)
+
+    module, x = Module(), wick.arange(12.0).view(3, 4)
+    with pytest.raises(fx.proxy.TraceError):
+        fx.Tracer().trace(module)
+    graph = fx.Tracer(param_shapes_constant=True).trace(module)
+    assert wick.equal(fx.GraphModule(module, graph)(x), module(x))

@@ -200,3 +200,27 @@ def test_schedule_state_and_order_warning():
     other = schedules.StepLR(optim.SGD([nn.Parameter(wick.ones(1))], lr=1.0), 3)
     other.load_state_dict(state)
     assert other.step_size == 1 and other.last_epoch == 1
+
+
+def test_arithmetic_of_two_lists():
+    """Each pair as in place: other dtypes, broadcasting, versions; compiled as well."""
+
+    def f(a, b):
+        wick._foreach_add_(a, b, alpha=2)
+        wick._foreach_mul_(a, [x.double() for x in b])
+        wick._foreach_lerp_(a, [x.to(t.dtype) for t, x in zip(a, b, strict=True)], weight=0.25)
+
+    def lists():
+        return [wick.ones(2, 3).bfloat16(), wick.arange(3.0)], [wick.arange(3.0), wick.tensor(2.0)]
+
+    expected, _ = lists()
+    for t, x in zip(expected, lists()[1], strict=True):
+        t.add_(x, alpha=2).mul_(x.double()).lerp_(x.to(t.dtype), 0.25)
+    for function in (f, wick.compile(f)):
+        for _ in range(2):
+            a, b = lists()
+            function(a, b)
+            assert all(wick.equal(x, y) and x.dtype == y.dtype for x, y in zip(a, expected, strict=True))
+            assert a[0]._version == 3
+    with pytest.raises(RuntimeError, match="Tensor lists must have the same number of tensors, got 2 and 1"):
+        wick._foreach_add_(a, b[:1])

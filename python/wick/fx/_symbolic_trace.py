@@ -9,6 +9,7 @@ own (is_leaf_module), others are gone through. Tests: tests/python/test_fx_trace
 import builtins
 import functools
 import inspect
+import math
 import operator
 import sys
 
@@ -20,6 +21,7 @@ from .graph_module import GraphModule
 __all__ = [
     "Attribute",
     "PH",
+    "ParameterProxy",
     "Proxy",
     "ProxyableClassMeta",
     "TraceError",
@@ -139,6 +141,32 @@ class Attribute(Proxy):
         return self.tracer.create_proxy("call_method", self.attr, (self.root, *args), kwargs)
 
 
+class ParameterProxy(Proxy):
+    """Stands for a parameter whose sizes are constants of the graph."""
+
+    def __init__(self, tracer, node, name, param):
+        super().__init__(node, tracer)
+        self.param, self.name = param, name
+
+    def __repr__(self):
+        return f"ParameterProxy({self.name})"
+
+    shape = property(lambda self: self.param.shape)
+    ndim = property(lambda self: self.param.ndim)
+
+    def size(self, *args):
+        """The parameter's size(), and so on."""
+        return self.param.size(*args)
+
+    def dim(self):
+        return self.param.dim()
+
+    def numel(self):
+        return self.param.numel()
+
+    nelement = numel
+
+
 def _operator_method(function, swapped=False):
     def method(self, *args):
         return self.tracer.create_proxy("call_function", function, (*args, self) if swapped else (self, *args), {})
@@ -167,6 +195,10 @@ Proxy.__setitem__ = _setitem
 
 
 # ---- tracers ----
+
+
+def _parameter_proxy(tracer, name, parameter, node):
+    return ParameterProxy(tracer, node, name, parameter)
 
 
 class TracerBase:
@@ -236,9 +268,13 @@ class _GraphAppender(TracerBase):
 class Tracer(TracerBase):
     """Tracer().trace(module) -> Graph. Classes of their own say what is a leaf, and how modules are called."""
 
-    def __init__(self, autowrap_modules=(), autowrap_functions=(), param_shapes_constant=False):
-        self.autowrap_modules, self.autowrap_functions = autowrap_modules, autowrap_functions
+    def __init__(self, autowrap_modules=(math,), autowrap_functions=(), param_shapes_constant=False):
+        self._kept_modules, self._kept_functions = tuple(autowrap_modules), set(map(id, autowrap_functions))
+        for module in autowrap_modules:
+            public = (value for name, value in vars(module).items() if not name.startswith("_"))
+            self._kept_functions.update(id(value) for value in public if callable(value))
         self.root, self.submodule_paths, self.tensor_attrs = None, {}, {}
+        self.param_shapes_constant = param_shapes_constant
 
     def is_leaf_module(self, m, module_qualified_name):
         """Whether a module is one node: those of torch.nn are, but for Sequential."""
@@ -264,7 +300,9 @@ class Tracer(TracerBase):
         for name, parameter in self.root.named_parameters():
             if parameter is attr_val:
                 if name not in parameter_proxy_cache:
-                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
+                    make = functools.partial(_parameter_proxy, self, name, parameter)
+                    own = {"proxy_factory_fn": make} if self.param_shapes_constant else {}
+                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **own)
                 return parameter_proxy_cache[name]
         return attr_val
 
@@ -326,7 +364,7 @@ class Tracer(TracerBase):
         function, args, named = self.create_args_for_root(function, isinstance(root, Module), concrete_args)
         named.pop("**", None)
         args = [a.value if isinstance(a, _Spread) else a for a in args if not isinstance(a, _Spread)]
-        with _Patches(self):
+        with _Patches(self, function):
             result = function(*args, **named)
         self.create_node("output", "output", (self.create_arg(result),), {})
         return self.graph
@@ -338,13 +376,32 @@ class _Spread:
 
 
 class _Patches:
-    """While a tracer runs: modules call it, their parameters ask it, wrapped functions record themselves."""
+    """While a tracer runs: modules call it, their parameters ask it, wrapped functions record themselves.
 
-    def __init__(self, tracer):
-        self.tracer, self.cache = tracer, {}
+    Functions that the tracer keeps whole are replaced where they are called from: in the globals of the function, of each
+    module's forward, and in the modules whose functions they all are.
+    """
+
+    def __init__(self, tracer, function):
+        self.tracer, self.cache, self.replaced, self.searched = tracer, {}, [], set()
+        self.spaces = [vars(module) for module in tracer._kept_modules] + [getattr(function, "__globals__", {})]
+
+    def _replace(self, space, name):
+        original = space.get(name, getattr(builtins, name, None))
+        self.replaced.append((space, name, name in space, original))
+        space[name] = _recorded(original, self.tracer)
+
+    def _search(self, space):
+        if id(space) in self.searched or not self.tracer._kept_functions:
+            return
+        self.searched.add(id(space))
+        for name, value in list(space.items()):
+            if not name.startswith("_") and callable(value) and id(value) in self.tracer._kept_functions:
+                self._replace(space, name)
 
     def __enter__(self):
         tracer, cache = self.tracer, self.cache
+        _C._announce_overrides()  # functions written in Python hand calls with a Proxy over
         self.call, self.getattr = Module.__call__, Module.__getattr__
         original_call, original_getattr = self.call, self.getattr
 
@@ -352,6 +409,7 @@ class _Patches:
             def forward(*args, **kwargs):
                 return original_call(module, *args, **kwargs)
 
+            self._search(getattr(type(module).forward, "__globals__", {}))
             if id(module) not in tracer.submodule_paths:
                 return forward(*args, **kwargs)
             return tracer.call_module(module, forward, args, kwargs)
@@ -360,15 +418,14 @@ class _Patches:
             return tracer.getattr(name, original_getattr(module, name), cache)
 
         Module.__call__, Module.__getattr__ = call, getattr_of_module
-        self.replaced = []
         for space, name in _wrapped:
-            original = space.get(name, getattr(builtins, name, None))
-            self.replaced.append((space, name, name in space, original))
-            space[name] = _recorded(original, tracer)
+            self._replace(space, name)
+        for space in self.spaces:
+            self._search(space)
 
     def __exit__(self, *exception):
         Module.__call__, Module.__getattr__ = self.call, self.getattr
-        for space, name, was_there, original in self.replaced:
+        for space, name, was_there, original in reversed(self.replaced):
             if was_there:
                 space[name] = original
             else:

@@ -86,6 +86,23 @@ static int note_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObjec
   return noted < 0 ? -1 : 0;
 }
 
+/* A call that changes the process, done again by a replay. */
+static PyObject *effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                        PyObject *names) {
+  enum { MOST = 4 };
+  PyObject *items[1 + MOST] = {callable};
+  bool plain = !names && count <= MOST;
+  for (Py_ssize_t i = 0; plain && i < count; i++) plain = wk__is_plain_value(BINDING, items[1 + i] = args[i]);
+  if (!plain) return wk__refuse(f, "an effect of other things than values");
+  bool noted = wk__reg_constant(r, callable) >= 0 &&
+               wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + count), NULL) == 0;
+  if (!noted) return wk__refuse(f, "%s", r->failed);
+  int64_t step = r->step_count - 1;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  wk__tried(f, r, step, result, true);
+  return result;
+}
+
 /* `type`: where the C method is found. */
 static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *self, const char *name,
                        PyObject *const *args, Py_ssize_t count, PyObject *names) {
@@ -251,8 +268,8 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
                                PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
   PyObject *const *rest = args + self_is_first;
   Py_ssize_t given = count - self_is_first;
-  bool says_no = given == 1 && !names && rest[0] == Py_False && strcmp(name, "requires_grad_") == 0;
-  if (says_no && !(BINDING->tensor_of(self)->keys & WK__KEY_AUTOGRAD)) return Py_NewRef(self); /* it does not */
+  bool sets = !names && (given == 0 || (given == 1 && PyBool_Check(rest[0]))) && strcmp(name, "requires_grad_") == 0;
+  if (sets && wk__set_requires_grad(f, self, given == 0 || rest[0] == Py_True)) return Py_NewRef(self);
   PyObject *number = names ? NULL : symbolic_size(f, self, name, rest, given);
   if (number) return number;
   wk__knowledge what = wk__known_function("Tensor", name)->what;
@@ -436,6 +453,40 @@ static PyObject *identity(wk__frame *f, wk__recording *r, PyObject *o) {
   return PyLong_FromVoidPtr(o);
 }
 
+/* Text that is the same whenever it is made: of values and tuples of them. */
+static bool has_constant_text(const wk__frame *f, PyObject *o) {
+  if (!PyTuple_CheckExact(o) && Py_TYPE(o) != BINDING->size_type) return wk__is_plain_value(BINDING, o);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+    if (!has_constant_text(f, PyTuple_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+/* print(): done in the region, and again by each replay, behind the graph and in the order of the other effects. Sizes
+ * stay symbols. What it is written to may be Python code, which is no part of what is captured. */
+static PyObject *print_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  enum { MOST = 24 };
+  PyObject *items[1 + MOST] = {callable};
+  Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
+  bool plain = all <= MOST;
+  for (Py_ssize_t i = 0; plain && i < all; i++) {
+    bool file = i >= count && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i - count), "file") == 0;
+    items[1 + i] = args[i];
+    plain = file ? wk__is_foreign(r, args[i]) || args[i] == Py_None : has_constant_text(f, args[i]);
+    if (plain && !file && !wk__passed_on(f, args[i])) return NULL;
+  }
+  if (!plain) return wk__refuse(f, "print() of other things than values");
+  bool noted =
+      wk__reg_constant(r, callable) >= 0 && wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + all), names) == 0;
+  if (!noted) return wk__refuse(f, "%s", r->failed);
+  int64_t step = r->step_count - 1;
+  f->dropping++;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  f->dropping--;
+  wk__tried(f, r, step, result, true);
+  return result;
+}
+
 /* Values, and tuples of them. */
 static bool has_constant_hash(const wk__frame *f, PyObject *o) {
   if (!PyTuple_CheckExact(o)) return wk__is_plain_value(BINDING, o);
@@ -468,6 +519,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
   if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
     return look(f, callable, args, count, names);
   if (strcmp(name, "id") == 0 && count == 1 && !names) return identity(f, f->session->recording, args[0]);
+  if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
   bool next = strcmp(name, "next") == 0 && count >= 1; /* what a generator returns is in the exception */
@@ -659,6 +711,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
   if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
     return operator_by_code(f, name, callable, args, count, names);
+  if (known->what == WK__KNOWN_EFFECT) return effect(f, r, callable, args, count, names);
   bool changes = known->what == WK__KNOWN_CHANGES && count && PyList_CheckExact(args[0]);
   if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
   return wk__refuse(f, "a call of %s.%s()", module, name);

@@ -9,6 +9,9 @@
 
 /* What a recording says of an object: it was found outside (READ, CONSTANT), or it is the region's own. */
 bool wk__is_foreign(const wk__recording *r, PyObject *o);
+/* t.requires_grad = ... without a note: of what is so already, and of what the region makes without a history, which
+ * becomes a leaf as a parameter that it makes does. False: it is neither. */
+bool wk__set_requires_grad(const wk__frame *f, PyObject *tensor, bool requires_grad);
 bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
 /* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
 bool wk__is_python_instance(PyObject *o);

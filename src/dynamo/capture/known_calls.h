@@ -17,6 +17,7 @@ typedef enum wk__knowledge {
   WK__KNOWN_TAKES,  /* on a tensor's value: the segment ends in front of it, also with fullgraph=True */
   /* It changes something: */
   WK__KNOWN_CHANGES,  /* its object, or its first argument; noted, and done again by a replay */
+  WK__KNOWN_EFFECT,   /* the process, whatever that is like; of values, noted as well */
   WK__KNOWN_RESHAPES, /* a tensor becomes its own view */
   WK__KNOWN_AUTOCAST, /* the thread's autocast state, which is guarded at a segment's start and set at its end */
   /* Python functions that are not evaluated but called, once; of arguments that are guarded: */

@@ -6,6 +6,7 @@
 
 #include <opcode.h>
 
+#include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
 #include "dynamo/cpython/objects.h"
 
@@ -87,18 +88,26 @@ PyObject *wk__op_global(wk__frame *f, PyObject *name) {
   return wk__as_read(r, found);
 }
 
-int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
-  RECORDING(wk__plain_set_global(f, name, value));
-  PyObject *globals = wk__frame_globals(f), *items[] = {globals, name, value};
-  wk__reg reg = globals_register(r, globals);
-  if (reg < 0 || (!value && wk__note_presence(f, r, globals, name) < 0)) return failed_int(f, r);
+/* A name of a module, here or there: in its dictionary. */
+static int set_in_module(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *name, PyObject *value) {
+  PyObject *items[] = {dict, name, value};
+  wk__reg reg = globals_register(r, dict);
+  if (reg < 0 || (!value && wk__note_presence(f, r, dict, name) < 0)) return failed_int(f, r);
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;
   int status;
-  LETTING_GO(status, wk__plain_set_global(f, name, value));
+  LETTING_GO(status, wk__plain_set_item(f, dict, name, value));
   wk__tried(f, r, step, status == 0, true);
   if (status == 0) wk__mark_written(r, reg, name);
   return status;
+}
+
+int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
+  RECORDING(wk__plain_set_global(f, name, value));
+  PyObject *globals = wk__frame_globals(f);
+  if (value || PyDict_Contains(globals, name)) return set_in_module(f, r, globals, name, value);
+  if (globals_register(r, globals) < 0 || wk__note_presence(f, r, globals, name) < 0) return failed_int(f, r);
+  return wk__plain_set_global(f, name, value); /* a NameError */
 }
 
 PyObject *wk__op_name(wk__frame *f, PyObject *name) {
@@ -274,7 +283,21 @@ static int set_data(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *n
   return status;
 }
 
+bool wk__set_requires_grad(const wk__frame *f, PyObject *tensor, bool requires_grad) {
+  wk_tensor *t = BINDING->tensor_of(tensor);
+  bool does = t->keys & WK__KEY_AUTOGRAD;
+  if (does == requires_grad) return requires_grad || !wk__grad_fn(t);
+  bool made_here =
+      !does && t->trace && !wk__is_foreign(wk__recording_of(f), tensor) && wk_dtype_is_floating((wk_dtype)t->dtype);
+  if (!made_here || wk_set_requires_grad(t, true) != WK_OK) return false;
+  wk__trace_made_leaf(t);
+  return true;
+}
+
 static int set_attribute_of_tensor(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  bool flag = PyUnicode_CompareWithASCIIString(name, "requires_grad") == 0 && value && PyBool_Check(value);
+  bool plain = Py_TYPE(owner)->tp_setattro == BINDING->tensor_type->tp_setattro;
+  if (flag && plain && wk__set_requires_grad(f, owner, value == Py_True)) return 0;
   if (PyUnicode_CompareWithASCIIString(name, "data") == 0) return set_data(f, r, owner, name, value);
   if (name != BINDING->grad_name) return set_own_attribute(f, r, owner, name, value);
   if (!value || (value != Py_None && !wk__is_tensor_object(f, value)))
@@ -369,6 +392,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   bool module = PyObject_TypeCheck(owner, BINDING->module_type);
   if (wk__is_own_context(f, owner)) return set_attribute_of_context(f, r, owner, name, value);
   if (wk__is_own_object(r, owner)) return wk__plain_set_attr(f, owner, name, value);
+  if (PyModule_CheckExact(owner) && value) return set_in_module(f, r, PyModule_GetDict(owner), name, value);
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return refused(f, "an attribute of an object that C code owns is set");
   if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);

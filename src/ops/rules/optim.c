@@ -539,6 +539,26 @@ wk_status wk__routine_foreach_mul_tensor(wk__call *c) {
   return run(&s);
 }
 
+/* An operator on two tensors, on each pair of two lists, with the arguments behind them; what it gives goes into the
+ * first. Dtypes and sizes of a pair may differ as they may in place. */
+static wk_status on_pairs(const wk__call *c, const wk_op *op) {
+  WK_TRY(same_length(c, 1));
+  for (uint32_t i = 0; i < c->args[0].count; i++) {
+    wk_value args[WK__MAX_ARGS] = {wk__v_tensor(item(c, 0, i)), wk__v_tensor(item(c, 1, i))}, result = {0};
+    for (int k = 2; k < c->op->schema.parameter_count; k++) args[k] = c->args[k];
+    wk_tensor *destination = op->tags & WK__TAG_MUTATES ? NULL : args[0].tensor;
+    WK_TRY(wk__compute(op, args, destination ? &destination : NULL, &result));
+    wk_value_release(&result);
+  }
+  return WK_OK;
+}
+wk_status wk__routine_foreach_add_list(wk__call *c) { return on_pairs(c, WK__OP(add_Tensor)); }
+wk_status wk__routine_foreach_sub_list(wk__call *c) { return on_pairs(c, WK__OP(sub_Tensor)); }
+wk_status wk__routine_foreach_mul_list(wk__call *c) { return on_pairs(c, WK__OP(mul_Tensor)); }
+wk_status wk__routine_foreach_div_list(wk__call *c) { return on_pairs(c, WK__OP(div_Tensor)); }
+wk_status wk__routine_foreach_lerp_list(wk__call *c) { return on_pairs(c, WK__OP(lerp_Scalar)); }
+wk_status wk__routine_foreach_copy(wk__call *c) { return on_pairs(c, WK__OP(copy_)); }
+
 /* The norm of each tensor; every one is a reduction of its own, large ones shared among threads. */
 wk_status wk__compose_foreach_norm(wk__call *c) {
   WK__ARGS(_foreach_norm_Scalar);

@@ -101,6 +101,13 @@ static void announce(wk__state *state) {
   if (PyObject_SetAttrString(state->module, "_overrides", Py_True) < 0) PyErr_Clear();
 }
 
+/* A class that overrides calls and is no Tensor cannot be seen when it is defined: who makes objects of it says so. */
+static PyObject *announce_overrides(PyObject *module, PyObject *unused) {  // -> new
+  (void)unused;
+  announce(wk__state_of_module(module));
+  Py_RETURN_NONE;
+}
+
 static int push_mode(wk__state *state, PyObject *mode) {
   PyObject *stack = mode_stack(true);
   if (!stack || PyList_Append(stack, mode) < 0) return -1;
@@ -449,6 +456,8 @@ static PyObject *is_enabled(PyObject *module, PyObject *unused) {  // -> new
 static PyMethodDef functions[] = {
     {"_disabled_torch_function_impl", (PyCFunction)(void (*)(void))disabled, METH_VARARGS | METH_KEYWORDS,
      "The __torch_function__ of a class that overrides nothing."},
+    {"_announce_overrides", announce_overrides, METH_NOARGS,
+     "Objects that override calls and are no Tensors are used."},
     {"_has_torch_function", has_override_in, METH_O, "Whether one of a sequence overrides calls, or a mode is on."},
     {"_has_torch_function_variadic", (PyCFunction)(void (*)(void))has_override, METH_FASTCALL, "The same, spread."},
     {"_dispatch_torch_function", (PyCFunction)(void (*)(void))dispatch_from_python, METH_FASTCALL,

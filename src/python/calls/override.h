@@ -83,5 +83,6 @@ bool wk__overridden_tuple(PyObject *self, const char *name, PyObject *args, PyOb
 enum { WK__OVERRIDE_ARGS = 24 };
 
 int wk__add_overrides(PyObject *module, wk__state *state);
+int wk__add_call_watching(PyObject *module); /* watch.c */
 
 #endif

@@ -36,6 +36,10 @@ note("dice_loss", losses.dice_loss(x, classes))
 note("focal_loss", losses.focal_loss(x, classes, 0.5, 2.0, "mean"))
 for name in ("dilation", "erosion", "opening", "gradient"):
     note(name, getattr(kornia.morphology, name)(x, torch.ones(3, 3)))
+points, others = torch.randn(2, 8, 2), torch.randn(2, 8, 2)
+note("find_fundamental", geometry.epipolar.find_fundamental(points, others, torch.ones(2, 8)).abs())
+note("zca_whiten", enhance.zca_whiten(torch.randn(20, 4)).abs())
+note("distance_transform", kornia.contrib.distance_transform((x.detach() > 0.9).float()))
 torch.manual_seed(0)
 for made in (
     augmentation.RandomHorizontalFlip(p=0.5), augmentation.RandomAffine(30.0, p=1.0),

@@ -6,7 +6,7 @@ import pickle
 
 import torch
 import torchmetrics
-from torchmetrics.functional import classification, image, regression
+from torchmetrics.functional import audio, classification, image, regression
 
 torch.manual_seed(0)
 samples = {
@@ -39,6 +39,8 @@ for name in ("mean_squared_error", "r2_score", "pearson_corrcoef", "spearman_cor
 x, y = torch.rand(2, 3, 64, 64), torch.rand(2, 3, 64, 64)
 note("ssim", image.structural_similarity_index_measure(x, y))
 note("psnr", image.peak_signal_noise_ratio(x, y, data_range=1.0))
+speech = torch.randn(4000)
+note("sdr", audio.signal_distortion_ratio(speech + 0.1 * torch.randn(4000), speech))
 metrics = torchmetrics.MetricCollection(
     [torchmetrics.Accuracy("multiclass", num_classes=5), torchmetrics.AUROC("multiclass", num_classes=5)]
 )
