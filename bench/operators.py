@@ -7,6 +7,7 @@ the time that the processor gave, so that other work on the machine counts as li
 """
 
 import argparse
+import importlib
 import os
 import time
 
@@ -96,7 +97,27 @@ def places(t, make):
     yield "index_select dim 1", lambda: t.index_select(wide, 1, rows)
 
 
-SECTIONS = {"norm": norms, "pool": pools, "places": places}
+def attention(t, make):
+    flex = importlib.import_module(f"{t.__name__}.nn.attention.flex_attention")
+    flex._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # PyTorch's eager form; compiled it is in a line of its own
+    q, k, v = (make(4, 8, 1024, 64) for _ in range(3))
+    mask = flex.create_block_mask(lambda b, h, i, j: i >= j, None, None, 1024, 1024, device="cpu")
+    slopes = t.tensor([2.0 ** -(h + 1) for h in range(8)])
+    compiled = t.compile(flex.flex_attention)
+    yield "attention, causal", lambda: t.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    yield "flex_attention causal", lambda: flex.flex_attention(q, k, v, block_mask=mask)
+    yield "flex_attention causal, compiled", lambda: compiled(q, k, v, block_mask=mask)
+    yield (
+        "flex_attention causal, ALiBi",
+        lambda: flex.flex_attention(q, k, v, lambda s, b, h, i, j: s + slopes[h] * (j - i), mask),
+    )
+    yield (
+        "flex_attention causal, soft-capped",
+        lambda: flex.flex_attention(q, k, v, lambda s, b, h, i, j: 20 * t.tanh(s / 20), mask),
+    )
+
+
+SECTIONS = {"norm": norms, "pool": pools, "places": places, "attention": attention}
 
 
 def maker(t):

@@ -4,6 +4,7 @@
  * The tables are constants that the dynamic linker completes when it loads the library: there is nothing to set up and
  * nothing that can be missing. */
 #include "autograd/autograd.h"
+#include "autograd/body.h"
 #include "decompose/decompose.h"
 #include "device/device.h"
 #include "ops/ops.h"
@@ -14,6 +15,7 @@
 wk__layer_fn *const wk__layers[WK__KEY_COUNT] = {
     wk__watch_layer,     /* WK__KEY_WATCH */
     wk__trace_layer,     /* WK__KEY_TRACE */
+    wk__body_layer,      /* WK__KEY_BODY */
     wk__decompose_layer, /* WK__KEY_DECOMPOSE */
     wk__autograd_layer,  /* WK__KEY_AUTOGRAD */
     wk__autocast_layer,  /* WK__KEY_AUTOCAST */
@@ -25,7 +27,7 @@ wk__layer_fn *const wk__layers[WK__KEY_COUNT] = {
 const wk__tensor_upcalls wk__upcalls = {
     .tensor_dropped = wk__trace_tensor_dropped,
     .storage_dropped = wk__trace_storage_dropped,
-    .realize = wk__trace_realize,
+    .realize = wk__body_realize,
     .constant = wk__trace_add_constant,
     .symbolic_hold = wk__trace_symbolic_hold,
     .symbolic_drop = wk__trace_symbolic_drop,

@@ -60,6 +60,13 @@ _LAZY = {
     **dict.fromkeys(("complex32", "chalf"), "_absent_dtypes"),
     **dict.fromkeys(
         (
+            "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "
+            "_check_value _check_with"
+        ).split(),
+        "_check",
+    ),
+    **dict.fromkeys(
+        (
             "aminmax atleast_1d atleast_2d atleast_3d bincount block_diag broadcast_tensors bucketize "
             "cartesian_prod cdist chain_matmul column_stack combinations ctc_loss cummax cummin cumulative_trapezoid "
             "diag_embed diagflat dsplit dstack einsum fliplr flipud gcd histc hsplit hstack index_reduce isin is_conj is_neg "

@@ -30,8 +30,8 @@ def _eager(graph_module, example_inputs):
 
 
 # How a graph runs that no Python backend gets: node by node, as fused kernels, these with native code
-# waited for, or as is fastest of several ways that are timed, a library's products among them or not.
-_NODE_BY_NODE, _FUSED, _WAITED_FOR, _TUNED, _TUNED_WITH_LIBRARY = range(5)
+# waited for, or as is fastest of several ways that are timed, those that sum in another order among them or not.
+_NODE_BY_NODE, _FUSED, _WAITED_FOR, _TUNED, _TUNED_WITH_OTHER_SUMS = range(5)
 _backends = {"wick": _FUSED, "inductor": _FUSED, "aot_eager": _NODE_BY_NODE, "eager": _eager}
 _OPTIONS = {"wait": bool, "max_autotune": bool, "max_autotune_gemm_backends": str}
 # Options of PyTorch's compiler that programs set and that have nothing to say here.
@@ -86,7 +86,7 @@ def _own_settings(engine, mode, options):
         return {"mode": engine}
     if options.get("max_autotune", False) or (mode or "").startswith("max-autotune"):
         backends = options.get("max_autotune_gemm_backends", "ATEN,CPP").upper().split(",")
-        return {"mode": _TUNED_WITH_LIBRARY if "ATEN" in map(str.strip, backends) else _TUNED}
+        return {"mode": _TUNED_WITH_OTHER_SUMS if "ATEN" in map(str.strip, backends) else _TUNED}
     return {"mode": _WAITED_FOR if options.get("wait", False) else _FUSED}
 
 
@@ -186,8 +186,8 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="wick", mode=N
     mode: "default" and "reduce-overhead": nothing waits, native code comes from the background; "max-autotune": the
     first call of a graph compiles it in several ways, times them and keeps the fastest, which is remembered for the next
     process. options: {"wait": True}: the first call waits for native code; {"max_autotune": True}: as the mode, whose
-    matrix products may be oneDNN's where it is installed and faster, and then differ in the last bits;
-    {"max_autotune_gemm_backends": "CPP"} beside it: wick's own, with the bits of eager mode.
+    convolutions may be Winograd's, and these and matrix products oneDNN's where it is installed, if that is faster; they
+    then differ in the last bits; {"max_autotune_gemm_backends": "CPP"} beside it: only ways with eager mode's bits.
     disable: gives the model as it is.
 
         @compile

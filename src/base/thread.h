@@ -31,7 +31,7 @@ enum { WK__MOST_DEVICES = 16 }; /* of a type */
 /* What layers of a call look at (ops/dispatch.c). Saved and put back as a whole by code that calls operators under
  * another mode. Bits are WK__KEY_* of tensor/tensor.h. */
 typedef struct wk__thread_mode {
-  uint16_t keys_on;                      /* layers that this thread turns on for every call: trace, decompose */
+  uint16_t keys_on;                      /* layers that this thread turns on for every call: trace, body, decompose */
   uint16_t keys_off;                     /* layers that are switched off here: inside the layer itself, under no_grad */
   bool grad_enabled;                     /* true at the start */
   bool inference;                        /* what is made is an inference tensor (autograd/inference.c) */
@@ -57,6 +57,7 @@ typedef struct wk__thread_state {
 
   /* who records, watches or owns; NULL: none */
   struct wk__tracer *tracer;                     /* trace/: calls become nodes of its graph */
+  struct wk__body *body;                         /* autograd/: calls become instructions of its nest */
   struct wk__tracer *symbols_of;                 /* trace/: the tracer whose symbols are in use */
   struct wk__shape_env *shape_env;               /* sym/: where new expressions are made */
   struct wk__session *session;                   /* dynamo/: the innermost compiled function that runs */
@@ -73,7 +74,7 @@ typedef struct wk__thread_state {
   int backward_depth;                        /* autograd/engine.c: how many backward passes the thread is in */
   int worker;                                /* base/threads.c: wk__thread_index */
   bool inside_parallel_for;                  /* base/threads.c: another one runs inline */
-  bool gemm_library;                         /* cpu/gemm/: oneDNN's products may be taken */
+  bool gemm_other_sums;                      /* cpu/gemm/: ways that sum in another order may be taken */
   wk_device default_device;                  /* python/: of new tensors whose call names none; WK_CPU at the start */
   uint8_t default_dtype;                     /* wk_dtype of floats that name none; WK_FLOAT32 at the start */
   wk__print_options print;

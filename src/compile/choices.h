@@ -1,4 +1,4 @@
-/* What a graph can be compiled with in several ways, which but for the library's give the same bits. Which one is
+/* What a graph can be compiled with in several ways, which but for other_sums give the same bits. Which one is
  * fastest depends on the machine and on the sizes: the usual choices are good on most, mode "max-autotune" times others
  * (tune.c). */
 #ifndef WICK_COMPILE_CHOICES_H
@@ -13,7 +13,7 @@ typedef struct wk__choices {
   int64_t drawn_values;    /* random values for each thread from which on they are used as they are drawn */
   int64_t fewest_products; /* a weight of so many small products is transposed once (weights.c) */
   int64_t most_walkers;    /* accesses and index expressions of one kernel (schedule.c) */
-  int64_t library;         /* 1: its products may be a library's, whose bits are others (cpu/gemm/onednn.h) */
+  int64_t other_sums;      /* 1: products and convolutions may sum in another order (cpu/gemm/gemm_ways.h) */
 } wk__choices;
 
 /* A smaller result or operand of a product is read from the last cache anyway, rows for few columns are read faster in

@@ -23,7 +23,7 @@ typedef enum wk__compile_mode {
   WK__COMPILE_LATER,   /* fused kernels at once; native code in the background, asked for by the second run */
   WK__COMPILE_NOW,     /* does not return before native code is there */
   WK__COMPILE_TUNED,   /* the same, in the way that turns out to be fastest (tune.h) */
-  WK__COMPILE_TUNED_WITH_LIBRARY, /* a library's products among the ways: their bits are others */
+  WK__COMPILE_TUNED_WITH_OTHER_SUMS, /* among them ways that sum in another order: their bits are others */
 } wk__compile_mode;
 
 /* Takes a reference of the graph and leaves it as it is. requires_grad: (inputs) as they will be at run time; NULL:

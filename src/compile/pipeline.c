@@ -204,7 +204,7 @@ static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__com
 wk_status wk__compile_graph(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
                             wk__compiled_graph **out_compiled) {
   bool tunes = mode >= WK__COMPILE_TUNED && !is_taped(graph); /* else its halves are tuned */
-  if (tunes) return wk__tune(graph, mode == WK__COMPILE_TUNED_WITH_LIBRARY, out_compiled);
+  if (tunes) return wk__tune(graph, mode == WK__COMPILE_TUNED_WITH_OTHER_SUMS, out_compiled);
   return compile_as(graph, requires_grad, mode, &wk__usual_choices, out_compiled);
 }
 
@@ -221,10 +221,10 @@ void wk__compiled_graph_release(wk__compiled_graph *c) {
 
 static wk_status execute(const wk__compiled_graph *c, wk_tensor *const *inputs, const double *numbers,
                          wk_tensor **out_outputs) {
-  if (WK_LIKELY(!c->choices.library)) return wk__graph_execute(c->executor, inputs, numbers, out_outputs);
-  bool outer = wk__gemm_allow_library(true);
+  if (WK_LIKELY(!c->choices.other_sums)) return wk__graph_execute(c->executor, inputs, numbers, out_outputs);
+  bool outer = wk__gemm_allow_other_sums(true);
   wk_status status = wk__graph_execute(c->executor, inputs, numbers, out_outputs);
-  wk__gemm_allow_library(outer);
+  wk__gemm_allow_other_sums(outer);
   return status;
 }
 

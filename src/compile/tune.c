@@ -7,10 +7,12 @@
  * is kept beside the native code, by the graph, the sizes, the CPU level and the number of threads, so that the next
  * process compiles once.
  *
- * Invariant: all ways give the same bits, but for a library's products and convolutions, which are tried where they are
- * asked for and some product is faster with them. Tests: tests/ops/test_tune.py. */
+ * Invariant: all ways give the same bits, but for products and convolutions that sum in another order (a library's,
+ * Winograd's), which are tried where they are asked for and some product is faster with them. Tests:
+ * tests/ops/test_tune.py. */
 #include "compile/tune.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,7 +38,7 @@ static const int64_t product_bytes[] = {WK__USUAL_PRODUCT_BYTES, 0, 1 << 20, INT
 static const int64_t operand_bytes[] = {WK__USUAL_OPERAND_BYTES, 0, 1 << 20, INT64_MAX};
 static const int64_t drawn_values[] = {WK__USUAL_DRAWN_VALUES, 1 << 18, INT64_MAX};
 static const int64_t fewest_products[] = {WK__USUAL_FEWEST_PRODUCTS, 1, INT64_MAX};
-static const int64_t library[] = {0, 1};
+static const int64_t other_sums[] = {0, 1};
 static const int64_t most_walkers[] = {WK__USUAL_MOST_WALKERS, 24, 12};
 
 typedef struct knob {
@@ -47,7 +49,7 @@ typedef struct knob {
 #define KNOB(name) \
   { offsetof(wk__choices, name), name, (int)WK_COUNT(name) }
 static const knob knobs[] = {KNOB(most_walkers), KNOB(product_bytes),   KNOB(operand_bytes),
-                             KNOB(drawn_values), KNOB(fewest_products), KNOB(library)};
+                             KNOB(drawn_values), KNOB(fewest_products), KNOB(other_sums)};
 
 static int64_t *value_of(wk__choices *c, const knob *k) { return (int64_t *)((char *)c + k->offset); }
 
@@ -65,7 +67,7 @@ typedef struct trial {
   double numbers[MOST_NUMBERS];
   double begin; /* of the tuning */
   int ways, way;
-  bool told, with_library;
+  bool told, other_sums;
 } trial;
 
 static wk_status hinted_spec(const wk_tensor *shape, wk__spec *out) {
@@ -139,7 +141,7 @@ static wk_status time_way(const trial *t, const wk__compiled_graph *c, double *o
   *out_seconds = seconds;
   for (int runs = 0; runs < FEWEST_RUNS || now() < end; runs++) {
     WK_TRY(run_once(t, c, &seconds));
-    *out_seconds = wk__min(*out_seconds, seconds);
+    *out_seconds = fmin(*out_seconds, seconds);
   }
   return WK_OK;
 }
@@ -166,7 +168,7 @@ static wk_status try_way(trial *t, const wk__choices *choices, wk__compiled_grap
   /* the machine may have been disturbed when the best one was timed */
   if (status == WK_OK && *best && seconds < MARGIN * *best_seconds) {
     status = time_way(t, *best, &again);
-    *best_seconds = wk__min(*best_seconds, again);
+    *best_seconds = fmin(*best_seconds, again);
   }
   if (status == WK_OK && (!*best || seconds < MARGIN * *best_seconds)) {
     wk__compiled_graph *before = *best;
@@ -189,20 +191,20 @@ typedef struct tuned {
 /* The products' own ways; the graph is timed with them. */
 static wk_status time_products(const trial *t, const wk__compiled_graph *c, tuned *out) {
   double seconds;
-  bool outer = wk__gemm_allow_library(t->with_library);
+  bool outer = wk__gemm_allow_other_sums(t->other_sums);
   wk__gemm_timing timing = {.list = out->products, .capacity = MOST_PRODUCTS};
   wk__gemm_timing_begin(&timing);
   wk_status status = run_once(t, c, &seconds);
   wk__gemm_timing_end();
   out->product_count = timing.count;
-  wk__gemm_allow_library(outer);
+  wk__gemm_allow_other_sums(outer);
   return status;
 }
 
 static bool makes_sense(const knob *k, const tuned *found) {
-  if (k->values != library) return true;
+  if (k->values != other_sums) return true;
   for (int64_t i = 0; i < found->product_count; i++)
-    if (found->products[i].way.library) return true;
+    if (wk__gemm_sums_otherwise(found->products[i].way)) return true;
   return false;
 }
 
@@ -230,12 +232,12 @@ static wk_status try_all(trial *t, tuned *found, wk__compiled_graph **best) {
 typedef struct what {
   char title[16]; /* of the form of what is remembered */
   uint64_t graph, sizes;
-  int64_t level, threads, library; /* of oneDNN's: whether it is tried */
+  int64_t level, threads, other_sums; /* 0: not tried; 1; 2: and oneDNN's */
 } what;
 
-static what key_of(const wk__graph *graph, bool with_library) {
-  what key = {"wick tuned 4",      wk__graph_hash(graph), 0,
-              wk__cpu_level_get(), wk_get_num_threads(),  with_library && wk__onednn_is_there()};
+static what key_of(const wk__graph *graph, bool other_sums) {
+  what key = {"wick tuned 5",      wk__graph_hash(graph), 0,
+              wk__cpu_level_get(), wk_get_num_threads(),  other_sums + (other_sums && wk__onednn_is_there())};
   for (int64_t i = 0; i < graph->input_count; i++)
     for (int d = 0; d < graph->inputs[i]->value->ndim; d++)
       key.sizes = wk__hash_mix(key.sizes, (uint64_t)wk__hint(graph->inputs[i]->value->sizes[d]));
@@ -259,11 +261,11 @@ static wk_status compile_as_tuned(wk__graph *graph, const tuned *found, wk__comp
   return wk__compile_with(graph, &found->choices, out_compiled);
 }
 
-static wk_status tune_or_recall(wk__graph *graph, bool with_library, wk__compiled_graph **out_compiled) {
+static wk_status tune_or_recall(wk__graph *graph, bool other_sums, wk__compiled_graph **out_compiled) {
   tuned found = {.choices = wk__usual_choices};
-  what key = key_of(graph, with_library);
+  what key = key_of(graph, other_sums);
   if (wk__native_recall(&key, sizeof key, &found, sizeof found)) return compile_as_tuned(graph, &found, out_compiled);
-  trial t = {.graph = graph, .begin = now(), .with_library = with_library};
+  trial t = {.graph = graph, .begin = now(), .other_sums = other_sums};
   t.inputs = wk__alloc_zeroed((size_t)(graph->input_count + 1) * sizeof(wk_tensor *));
   wk_status status = t.inputs ? tune(&t, &key, &found, out_compiled) : WK_OUT_OF_MEMORY;
   for (int64_t i = 0; t.inputs && i < graph->input_count; i++) wk__release(t.inputs[i]);
@@ -276,10 +278,10 @@ static wk_status tune_or_recall(wk__graph *graph, bool with_library, wk__compile
   return wk__compile_with(graph, &wk__usual_choices, out_compiled);
 }
 
-wk_status wk__tune(wk__graph *graph, bool with_library, wk__compiled_graph **out_compiled) {
+wk_status wk__tune(wk__graph *graph, bool other_sums, wk__compiled_graph **out_compiled) {
   wk__shape_env *outer = wk__shape_env_set_current(graph->env); /* hints are read there */
   *out_compiled = NULL;
-  wk_status status = tune_or_recall(graph, with_library, out_compiled);
+  wk_status status = tune_or_recall(graph, other_sums, out_compiled);
   wk__shape_env_set_current(outer);
   return status;
 }

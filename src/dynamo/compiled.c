@@ -24,7 +24,8 @@ static PyObject *compiled_call(PyObject *o, PyObject *const *args, size_t nargsf
   wk__session *around = wk__session_current();
   bool captured = around && around->mode == WK__MODE_CAPTURE; /* C code calls it: it is looked through here, too */
   if (captured || wk__session_refuses_calls(around)) return PyObject_Vectorcall(self->function, args, nargsf, names);
-  if (wk__hook_tracing(PyThreadState_Get()) || *b->disabled || b->overrides(b->state) & WK__OVERRIDE_BY_MODE)
+  if (wk__hook_tracing(PyThreadState_Get()) || *b->disabled || wk__thread.body ||
+      b->overrides(b->state) & WK__OVERRIDE_BY_MODE)
     return PyObject_Vectorcall(self->function, args, nargsf, names);
   return wk__session_call(self, self->function, args, nargsf, names);
 }
@@ -41,7 +42,7 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
   if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|Opiii", names, &function, &backend, &fullgraph, &dynamic, &limit,
                                    &mode))
     return NULL;
-  if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED_WITH_LIBRARY)
+  if (mode < WK__COMPILE_NOTHING || mode > WK__COMPILE_TUNED_WITH_OTHER_SUMS)
     return PyErr_Format(PyExc_ValueError, "Compiled: mode is 0, 1, 2 or 3, not %d", mode);
   if (!python_code_of(function))
     return PyErr_Format(PyExc_TypeError, "a Python function or method is compiled, not %R", function);

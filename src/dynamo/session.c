@@ -10,23 +10,30 @@
 #include "dynamo/cpython/objects.h"
 #include "dynamo/cpython/plain.h"
 
-static PyObject *refuse(wk__frame *f, bool left_over, const char *format, va_list args) {
+static PyObject *refuse(wk__frame *f, wk__refusal kind, const char *format, va_list args) {
   vsnprintf(f->session->reason, sizeof f->session->reason, format, args);
-  f->session->left_over = left_over;
+  f->session->refused = kind;
   PyErr_Clear();
   return NULL;
 }
 PyObject *wk__refuse(wk__frame *f, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  refuse(f, false, format, args);
+  refuse(f, WK__REFUSED_BREAK, format, args);
   va_end(args);
   return NULL;
 }
 PyObject *wk__refuse_left_over(wk__frame *f, const char *format, ...) {
   va_list args;
   va_start(args, format);
-  refuse(f, true, format, args);
+  refuse(f, WK__REFUSED_LEFT_OVER, format, args);
+  va_end(args);
+  return NULL;
+}
+PyObject *wk__refuse_value(wk__frame *f, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  refuse(f, WK__REFUSED_VALUE, format, args);
   va_end(args);
   return NULL;
 }
@@ -104,12 +111,18 @@ static int end_here(wk__session *s, wk__end_kind kind) {
   return status;
 }
 
-/* Whether fullgraph=True allows an end before the instruction that refused. One that was found out in its middle (a
- * result whose shape depends on values, C code that looks at them) has been done plainly then, and no error raised: nor
- * is one now. What lies behind such an end may meet what was made in front of it. */
+/* Python code was promised to get all of the function as one graph. */
+static bool must_be_one_graph(const wk__session *s) {
+  return s->compiled->options.fullgraph && s->compiled->options.backend;
+}
+
+/* Whether fullgraph=True allows an end before the instruction that refused. One that takes a number out of a tensor is
+ * done plainly, and so is one that was found out in its middle (a result whose shape depends on values, C code that
+ * looks at them). What lies behind such an end may meet what was made in front of it. */
 static bool may_end_here(const wk__session *s) {
   bool goes_on = s->start_count > 1 || s->start_offsets[0] > 0;
-  return is_learned_break(s, &s->innermost->frame) || (goes_on && s->left_over);
+  bool value = s->refused == WK__REFUSED_VALUE && !must_be_one_graph(s);
+  return value || is_learned_break(s, &s->innermost->frame) || (goes_on && s->refused == WK__REFUSED_LEFT_OVER);
 }
 
 static int end_before_instruction(wk__session *s, wk__end_kind kind) {
@@ -205,10 +218,8 @@ static bool is_hopeless(const wk__session *s) {
  * before it is done. What no segment may end in, and what must be one graph, goes on. */
 static bool is_full(const wk__session *s, const wk__activation *a) {
   enum { MOST_NODES = 10000 };
-  const wk__compile_options *options = &s->compiled->options;
   if (s->recording->tries) return false;
-  bool one_graph = options->fullgraph && options->backend; /* Python code was promised to get all of it at once */
-  if (wk__tracer_graph(s->tracer)->node_count < MOST_NODES || one_graph) return false;
+  if (wk__tracer_graph(s->tracer)->node_count < MOST_NODES || must_be_one_graph(s)) return false;
   return wk__frame_next_only_moves(&a->frame) && all_resumable(s);
 }
 
@@ -293,12 +304,12 @@ static void give_up_raising(wk__session *s) {
   PyErr_Restore(type, value, traceback);
 }
 
-/* A call that the program does not make (capture/functions.c) ends where it cannot be recorded: nothing is done twice.
- */
+/* A call that the program does not make (capture/functions.c), or that becomes a loop body (score_begin in
+ * capture/calls.c), ends where it cannot be recorded: nothing is done twice. */
 static bool is_only_tried(const wk__session *s) {
   if (s->mode != WK__MODE_CAPTURE || !s->recording->tries) return false;
   s->recording->tries_in_vain = true;
-  PyErr_SetString(PyExc_RuntimeError, "backward cannot be recorded here");
+  PyErr_SetString(PyExc_RuntimeError, "what is only tried cannot be recorded here");
   return true;
 }
 
@@ -366,7 +377,7 @@ static outcome take_step(wk__session *s, wk__activation *a, PyObject **out_resul
 #ifdef WICK_TESTS
   if (probe_raises(s, a)) return after_step(s, a, WK__STEP_RAISE, out_result);
 #endif
-  s->left_over = false;
+  s->refused = WK__REFUSED_BREAK;
   wk__step step = wk__frame_step(&a->frame);
   leave_capture(s);
   return after_step(s, a, step, out_result);

@@ -47,6 +47,13 @@ typedef struct wk__suspension {
   wk__grad_watcher *watcher;
 } wk__suspension;
 
+/* Why an operation refused: what fullgraph=True makes of it (wk__refuse and its kind). */
+typedef enum wk__refusal {
+  WK__REFUSED_BREAK,
+  WK__REFUSED_LEFT_OVER, /* because of an object that was made before the segment began */
+  WK__REFUSED_VALUE,     /* because a tensor's value becomes a number */
+} wk__refusal;
+
 struct wk__session {
   wk__session *outer; /* the thread's session before this one */
   wk__compiled *compiled;
@@ -69,7 +76,7 @@ struct wk__session {
   int *start_offsets;
   int start_count;
   char reason[160];   /* why the last operation refused */
-  bool left_over;     /* because of an object that was made before the segment began */
+  uint8_t refused;    /* wk__refusal: of what kind that was */
   PyObject *refusal;  /* owned: the error that fullgraph=True has made of that; NULL */
   bool giving_up;     /* everything becomes real whatever comes: signals wait */
   bool capture_ended; /* recording was given up in the middle of an instruction: see wk__session_give_up */
@@ -100,6 +107,9 @@ PyObject *wk__refuse(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
  * function that is its caller's; behind an end that fullgraph=True allows it may be the function's own, and is no error
  * then. */
 PyObject *wk__refuse_left_over(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
+/* The same of an instruction that takes a number out of a tensor, which fullgraph=True allows: it is done plainly, and
+ * the rest of the function is captured behind it. */
+PyObject *wk__refuse_value(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
 /* Recording cannot go on, in the middle of an instruction that has begun: everything becomes real, the instruction is
  * remembered as one before which segments end, and a new segment begins behind it. */
 void wk__session_give_up(wk__session *session, const char *reason);

@@ -124,12 +124,13 @@ typedef uint16_t wk__keys;
 enum {
   WK__KEY_WATCH = 1,     /* (thread only) somebody is told of calls: ops/watch.c */
   WK__KEY_TRACE = 2,     /* its value is a graph node: record */
-  WK__KEY_DECOMPOSE = 4, /* (thread only) calls are taken apart: decompose/decompose.h */
-  WK__KEY_AUTOGRAD = 8,  /* requires grad or has a grad_fn: keep tape */
-  WK__KEY_AUTOCAST = 16, /* (thread only) */
-  WK__KEY_PYTHON = 32, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
-  WK__KEY_INFERENCE = 64, /* made under inference_mode: outermost, see autograd/inference.c */
-  WK__KEY_COUNT = 7,
+  WK__KEY_BODY = 4,      /* (thread only) calls become instructions of a loop body: autograd/body.h */
+  WK__KEY_DECOMPOSE = 8, /* (thread only) calls are taken apart: decompose/decompose.h */
+  WK__KEY_AUTOGRAD = 16, /* requires grad or has a grad_fn: keep tape */
+  WK__KEY_AUTOCAST = 32, /* (thread only) */
+  WK__KEY_PYTHON = 64, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
+  WK__KEY_INFERENCE = 128, /* made under inference_mode: outermost, see autograd/inference.c */
+  WK__KEY_COUNT = 8,
 };
 
 enum {

@@ -1,6 +1,7 @@
 /* cpu/conv: convolutions of random sizes, strides, paddings, dilations and groups against a plain sum in double, for
  * images of planes and channels last; the same bits at every CPU level of the machine and for 1 to 3 threads; nothing
- * written behind the results. */
+ * written behind the results. Winograd's within the bound that conv/winograd.h states, with the same bits likewise, and
+ * only where a thread allows it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +14,8 @@
 #include "base/base.h"
 #include "cpu/conv/conv.h"
 #include "cpu/conv/onednn.h"
+#include "cpu/conv/winograd.h"
+#include "cpu/gemm/gemm_ways.h"
 #include "cpu/workspace.h"
 
 enum { MAX_THREADS = 3, RANDOM_CASES = 400, GUARD = 64 };
@@ -253,6 +256,140 @@ static void depthwise_cases(void **state) {
     }
 }
 
+/* ---- Winograd's ---- */
+
+static char *run_winograd(const wk__conv *c, int side, const void *x, const void *w, const void *bias) {
+  size_t bytes = (size_t)(out_size(c) * wk__conv_element(c));
+  char *y = malloc(bytes + GUARD);
+  memset(y, 0x5a, bytes + GUARD);
+  assert_int_equal(wk__conv_winograd_forward(c, side, x, w, bias, y), WK_OK);
+  for (size_t i = bytes; i < bytes + GUARD; i++) assert_int_equal(y[i], 0x5a);
+  return y;
+}
+
+/* (C + 32) u K max|d| sum|g|, and the addition of a bias. */
+static void check_bound(const wk__conv *c, int side, const void *w, const void *y, const double *want) {
+  int64_t depth = wk__conv_count(c->kernel) * c->in_channels, places = wk__conv_count(c->out);
+  for (int64_t i = 0; i < out_size(c); i++) {
+    int64_t o = c->channels_last ? i % c->out_channels : i / places % c->out_channels;
+    double sum = 0; /* max|d| is less than 1 */
+    for (int64_t k = 0; k < depth; k++) sum += fabs(get(c, w, o * depth + k));
+    double bound = ((double)(c->in_channels + 32) * (side == 2 ? 16 : 861) * sum + 2 * (1 + fabs(want[i]))) / (1 << 24);
+    if (!(fabs(get(c, y, i) - want[i]) <= bound)) {
+      print_case(c, FORWARD);
+      fail_msg("side %d: element %ld is %.9g, not %.9g", side, (long)i, get(c, y, i), want[i]);
+    }
+  }
+}
+
+static void check_winograd(const wk__conv *c) {
+  void *x = random_array(c, in_size(c)), *w = random_array(c, weight_size(c)), *b = random_array(c, c->out_channels);
+  const void *bias = below(2) ? b : NULL;
+  double *want = defined(c, FORWARD, x, w, bias);
+  assert_true(wk__conv_winograd_takes(c));
+  for (int side = 2; side <= 4; side += 2) {
+    char *first = NULL;
+    for (int level = 0; level <= (int)wk__cpu_level_max(); level++)
+      for (int threads = 1; threads <= MAX_THREADS; threads++) {
+        assert_int_equal(wk__cpu_level_set((wk__cpu_level)level), WK_OK);
+        assert_int_equal(wk_set_num_threads(threads), WK_OK);
+        char *y = run_winograd(c, side, x, w, bias);
+        if (first && memcmp(y, first, (size_t)(out_size(c) * wk__conv_element(c)))) {
+          print_case(c, FORWARD);
+          fail_msg("side %d: other bits with %d threads", side, threads);
+        }
+        if (first) free(y);
+        if (!first) check_bound(c, side, w, first = y, want);
+      }
+    free(first);
+  }
+  assert_int_equal(wk__cpu_level_set(wk__cpu_level_max()), WK_OK);
+  free(x), free(w), free(b), free(want);
+}
+
+static wk__conv three_by_three(bool last, int64_t batch, int64_t in_channels, int64_t out_channels, int64_t height,
+                               int64_t width, int64_t padding) {
+  wk__conv c = case_of(last, batch, 1, in_channels, out_channels);
+  assert_true(set_dim(&c, 1, height, 3, 1, padding, 1) && set_dim(&c, 2, width, 3, 1, padding, 1));
+  return c;
+}
+
+static void winograd_cases(void **state) {
+  (void)state;
+  static const int64_t shapes[][6] = {/* n, c, o, height, width, padding: */
+                                      {1, 1, 1, 3, 3, 0},     {1, 1, 1, 1, 1, 1},      {2, 3, 5, 4, 7, 2},
+                                      {1, 17, 33, 9, 8, 1},   {3, 20, 130, 7, 7, 1},   {1, 400, 6, 5, 6, 1},
+                                      {5, 16, 24, 14, 13, 1}, {1, 5, 70, 300, 3, 1},   {1, 6, 7, 3, 300, 0},
+                                      {2, 9, 16, 33, 31, 2},  {1, 300, 40, 33, 40, 1}, {1, 130, 290, 6, 9, 0}};
+  for (size_t i = 0; i < WK_COUNT(shapes); i++)
+    for (int last = 0; last < 2; last++) {
+      const int64_t *s = shapes[i];
+      wk__conv c = three_by_three(last, s[0], s[1], s[2], s[3], s[4], s[5]);
+      check_winograd(&c);
+    }
+  for (int i = 0; i < RANDOM_CASES / 10; i++) {
+    int64_t height = 3 + below(20), padding = below(4);
+    wk__conv c = three_by_three(below(2), 1 + below(4), 1 + below(40), 1 + below(70), height, 3 + below(30), padding);
+    if (below(4) == 0) c.in[2] += 1 + below(2); /* what a transposed convolution adds behind its result */
+    check_winograd(&c);
+  }
+}
+
+static void winograd_takes_nothing_else(void **state) {
+  (void)state;
+  const wk__conv good = three_by_three(false, 1, 4, 4, 8, 8, 1);
+  wk__conv c = good;
+  assert_true(wk__conv_winograd_takes(&c));
+  c.type = WK__GEMM_F64;
+  assert_false(wk__conv_winograd_takes(&c));
+  c = good, c.stride[1] = 2;
+  assert_false(wk__conv_winograd_takes(&c));
+  c = good, c.dilation[2] = 2;
+  assert_false(wk__conv_winograd_takes(&c));
+  c = good, c.groups = 2;
+  assert_false(wk__conv_winograd_takes(&c));
+  c = good, c.kernel[2] = 5;
+  assert_false(wk__conv_winograd_takes(&c));
+  c = good, c.in[0] = c.out[0] = 3;
+  assert_false(wk__conv_winograd_takes(&c));
+  c = good, c.padding[1] = -1;
+  assert_false(wk__conv_winograd_takes(&c));
+}
+
+static _Atomic int64_t finished;
+
+static void count_elements(void *context, const wk__conv_piece *piece) {
+  (void)context;
+  finished += piece->rows * piece->columns;
+}
+
+/* Forward, and the input's gradient, which comes to the same function. */
+static void other_sums_are_taken_where_they_are_allowed(void **state) {
+  (void)state;
+  wk__gemm_known list[4];
+  wk__conv c = three_by_three(false, 2, 32, 40, 28, 28, 1);
+  void *x = random_array(&c, in_size(&c)), *w = random_array(&c, weight_size(&c));
+  size_t bytes = (size_t)(out_size(&c) * wk__conv_element(&c));
+  assert_int_equal(wk_set_num_threads(1), WK_OK);
+  char *plain = run(&c, FORWARD, x, w, NULL), *y = malloc(bytes);
+  wk__gemm_timing timing = {.list = list, .capacity = 4};
+  wk__conv_after after = {count_elements, NULL};
+  wk__gemm_timing_begin(&timing);
+  bool before = wk__gemm_allow_other_sums(true);
+  assert_int_equal(wk__conv_forward(&c, x, w, NULL, y, &after), WK_OK);
+  wk__gemm_timing_end();
+  wk__gemm_allow_other_sums(before);
+  assert_int_equal(finished, out_size(&c));
+  wk__gemm_way way = {0};
+  for (int i = 0; i < timing.count; i++)
+    if (list[i].convolution) way = list[i].way;
+  char *want = way.winograd ? run_winograd(&c, way.winograd, x, w, NULL) : run(&c, FORWARD, x, w, NULL);
+  if (!way.library) assert_memory_equal(y, want, bytes);
+  char *again = run(&c, FORWARD, x, w, NULL);
+  assert_memory_equal(again, plain, bytes); /* as it is not allowed here */
+  free(x), free(w), free(plain), free(y), free(want), free(again);
+}
+
 static int release(void **state) {
   (void)state;
   wk__workspace_release();
@@ -260,8 +397,12 @@ static int release(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases), cmocka_unit_test(larger_cases),
-                                     cmocka_unit_test(depthwise_cases)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases),
+                                     cmocka_unit_test(larger_cases),
+                                     cmocka_unit_test(depthwise_cases),
+                                     cmocka_unit_test(winograd_cases),
+                                     cmocka_unit_test(winograd_takes_nothing_else),
+                                     cmocka_unit_test(other_sums_are_taken_where_they_are_allowed)};
   int failed = cmocka_run_group_tests(tests, NULL, release);
   print_message("oneDNN: %d convolutions compared%s\n", library_cases, library_cases ? "" : ", as there is none here");
   return failed;

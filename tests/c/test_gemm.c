@@ -394,7 +394,7 @@ static void check_ways(const wk__gemm *g, const void *c, const void *want) {
   run.c = malloc(bytes);
   for (int way = 0; way < 27; way++) {
     memcpy(run.c, c, bytes);
-    wk__gemm_way taken = {(uint8_t)(way % 3), (uint8_t)(way / 3 % 3), (uint8_t)(way / 9), false};
+    wk__gemm_way taken = {.tiles = (uint8_t)(way % 3), .path = (uint8_t)(way / 3 % 3), .packs = (uint8_t)(way / 9)};
     assert_int_equal(wk__gemm_run_in(&run, taken), WK_OK);
     assert_memory_equal(run.c, want, bytes);
   }
@@ -531,9 +531,9 @@ static void a_library_is_taken_where_it_is_allowed(void **state) {
   assert_false(wk__gemm_choose_way(&g).library);
   check_product(g);
   assert_int_equal(wk_set_num_threads(1), WK_OK);
-  assert_false(wk__gemm_allow_library(true));
+  assert_false(wk__gemm_allow_other_sums(true));
   assert_true(wk__gemm_choose_way(&g).library);
-  assert_true(wk__gemm_allow_library(false));
+  assert_true(wk__gemm_allow_other_sums(false));
 }
 
 /* ---- Threads that end leave nothing behind ---- */

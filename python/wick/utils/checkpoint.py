@@ -199,6 +199,8 @@ def _without_reentry(function, args, kwargs, preserve_rng_state, context_fn, det
     if not _C.is_grad_enabled():
         with first:
             return function(*args, **kwargs)
+    if _C._is_compiling() and context_fn is None:
+        return function(*args, **kwargs)  # what is kept for backward is the compiler's to choose
     state = _C.get_rng_state() if preserve_rng_state else None
 
     def run():

@@ -9,6 +9,8 @@
  * Tests: tests/c/test_attention.c. */
 #include "cpu/attention/attention.h"
 
+#include <math.h>
+
 #include "cpu/attention/attention_kernels.h"
 #include "cpu/gemm/gemm_kernels.h"
 #include "cpu/workspace.h"
@@ -25,6 +27,7 @@ typedef struct scratch {
   char *values;   /* packed: values, transposed for the backward */
   char *operand;  /* packed: rows whose width is no multiple of a vector */
   char *scores;   /* (WK__QUERY_BLOCK, WK__KEY_BLOCK) */
+  char *products; /* backward with a body: scores before it */
   char *gradient; /* of the scores */
   char *maxima, *sums;
   char *dots; /* of each query's out and dout */
@@ -84,8 +87,20 @@ static char *row_at(const attention_run *r, const wk__heads *t, rows x) {
   return (char *)t->data + (batch * t->batch + head * t->head + x.first * t->row) * r->gemm->size;
 }
 
-static char *logarithms_at(const attention_run *r, rows q) {
-  return r->logarithms + (q.head * r->a->queries + q.first) * r->gemm->size;
+/* Where the numbers of these rows are, of those that there is one a row of */
+static char *at_rows(const attention_run *r, const void *numbers, rows q) {
+  return (char *)numbers + (q.head * r->a->queries + q.first) * r->gemm->size;
+}
+static char *logarithms_at(const attention_run *r, rows q) { return at_rows(r, r->logarithms, q); }
+
+static wk__score_block block_at(rows q, rows k) {
+  return (wk__score_block){q.head, q.first, k.first, q.count, k.count};
+}
+
+static wk__block_state state_of(const attention_run *r, rows q, rows k) {
+  const wk__attention_body *body = r->a->body;
+  wk__score_block block = block_at(q, k);
+  return body ? body->state(body->context, &block) : WK__BLOCK_AS_IS;
 }
 
 /* Key blocks that a block of queries sees, and the first query block that sees a block of keys */
@@ -176,6 +191,11 @@ static void compute_scores(const attention_run *r, rows q, left queries, rows k,
   mask_scores(r, q, k, scores);
 }
 
+static void modify_scores(const attention_run *r, rows q, rows k, const char *in, char *out) {
+  wk__score_block block = block_at(q, k);
+  r->a->body->modify(r->a->body->context, &block, in, out);
+}
+
 /* ---- Forward ---- */
 
 static int64_t packed_elements(const attention_run *r, int64_t columns, int64_t depth) {
@@ -195,6 +215,10 @@ static panels find_keys(const attention_run *r, rows k, int64_t block, key_cache
   memory += block * key_block_elements(r) * r->gemm->size;
   if (cache->head != k.head) *cache = (key_cache){k.head, 0};
   if (block < cache->blocks) return (panels){memory, r->gemm->wide.columns, r->gemm->wide.columns * r->a->size};
+  for (; cache->blocks < block; cache->blocks++) { /* those that a body has passed over */
+    int64_t behind = (block - cache->blocks) * key_block_elements(r) * r->gemm->size;
+    use_transposed(r, &r->a->k, key_rows(r, k.head, cache->blocks), r->a->size, memory - behind);
+  }
   cache->blocks = block + 1;
   return use_transposed(r, &r->a->k, k, r->a->size, memory);
 }
@@ -207,21 +231,36 @@ static left find_queries(const attention_run *r, rows q, char *memory) {
   return (left){memory, r->a->size, 1};
 }
 
+static void give_maxima(const attention_run *r, rows q, bool any, const scratch *s) {
+  char *out = at_rows(r, r->a->maxima, q);
+  if (any)
+    memcpy(out, s->maxima, (size_t)(q.count * r->gemm->size));
+  else if (r->a->type == WK__GEMM_F64)
+    for (int64_t i = 0; i < q.count; i++) ((double *)out)[i] = -INFINITY;
+  else
+    for (int64_t i = 0; i < q.count; i++) ((float *)out)[i] = -INFINITY;
+}
+
 static void forward_block(const attention_run *r, rows q, key_cache *cache, const scratch *s) {
   int64_t blocks = visible_key_blocks(r, q), value_size = r->a->value_size;
   const wk__attention_hooks *hooks = r->a->hooks;
   left queries = find_queries(r, q, s->operand);
   char *out = row_at(r, &r->out, q);
+  bool any = false; /* some block has been seen */
   for (int64_t block = 0; block < blocks; block++) {
     rows all = key_rows(r, q.head, block), k = visible_keys(r, q, all);
+    wk__block_state state = state_of(r, q, k);
+    if (state == WK__BLOCK_EMPTY) continue;
     compute_scores(r, q, queries, k, find_keys(r, all, block, cache, s->keys), s->scores);
-    r->steps->softmax_block(s->scores, q.count, k.count, visible_to_first(r, q, k), block == 0, s->maxima, s->sums, out,
+    if (state == WK__BLOCK_CHANGED) modify_scores(r, q, k, s->scores, s->scores);
+    r->steps->softmax_block(s->scores, q.count, k.count, visible_to_first(r, q, k), !any, s->maxima, s->sums, out,
                             r->out.row, value_size);
     panels values = use_rows(r, &r->a->v, k, value_size, s->values);
-    multiply(r, q.count, value_size, k.count, block_of(s->scores), values, out, r->out.row, go_on(block > 0));
+    multiply(r, q.count, value_size, k.count, block_of(s->scores), values, out, r->out.row, go_on(any));
+    any = true;
   }
-  r->steps->softmax_end(q.count, blocks > 0 ? s->maxima : NULL, s->sums, out, r->out.row, value_size,
-                        logarithms_at(r, q));
+  r->steps->softmax_end(q.count, any ? s->maxima : NULL, s->sums, out, r->out.row, value_size, logarithms_at(r, q));
+  if (r->a->maxima) give_maxima(r, q, any, s);
   if (hooks && hooks->finished) hooks->finished(hooks->context, q.head, q.first, q.count);
 }
 
@@ -265,11 +304,19 @@ static panels transposed_values(const attention_run *r, rows k, const scratch *s
 
 /* P into s->scores and dS into s->gradient */
 static void recompute_block(const attention_run *r, rows q, rows k, panels keys, panels values, const scratch *s) {
-  compute_scores(r, q, rows_of(r, &r->a->q, q), k, keys, s->scores);
+  const wk__attention_body *body = r->a->body;
+  bool changed = state_of(r, q, k) == WK__BLOCK_CHANGED;
+  char *products = changed ? s->products : s->scores;
+  compute_scores(r, q, rows_of(r, &r->a->q, q), k, keys, products);
+  if (changed) modify_scores(r, q, k, products, s->scores);
   r->steps->probabilities(s->scores, q.count, k.count, visible_to_first(r, q, k), logarithms_at(r, q));
   multiply(r, q.count, k.count, r->a->value_size, rows_of(r, &r->dout, q), values, s->gradient, WK__KEY_BLOCK,
            go_on(false));
   r->steps->score_gradients(s->gradient, s->scores, q.count, k.count, s->dots + q.first * r->gemm->size, r->a->scale);
+  if (changed && body->differentiate) {
+    wk__score_block block = block_at(q, k);
+    body->differentiate(body->context, &block, products, s->gradient);
+  }
 }
 
 static void add_to_keys_and_values(const attention_run *r, rows q, rows k, const scratch *s) {
@@ -292,9 +339,18 @@ static void clear_rows(const attention_run *r, const wk__heads *t, rows x, int64
   for (int64_t i = 0; i < x.count; i++) memset(p + i * t->row * r->gemm->size, 0, (size_t)(columns * r->gemm->size));
 }
 
+/* The logarithms' gradient goes to each score with its probability, as the dots do. */
+static void subtract(const attention_run *r, const char *gradient, rows q, char *dots) {
+  if (r->a->type == WK__GEMM_F64)
+    for (int64_t i = 0; i < q.count; i++) ((double *)dots)[q.first + i] -= ((const double *)gradient)[i];
+  else
+    for (int64_t i = 0; i < q.count; i++) ((float *)dots)[q.first + i] -= ((const float *)gradient)[i];
+}
+
 static void compute_dots(const attention_run *r, rows q, const scratch *s) {
   r->steps->row_dots(q.count, r->a->value_size, row_at(r, &r->out, q), r->out.row, row_at(r, &r->dout, q), r->dout.row,
                      s->dots + q.first * r->gemm->size);
+  if (r->a->dlogarithms) subtract(r, at_rows(r, r->a->dlogarithms, q), q, s->dots);
 }
 
 /* dk and dv of a block of keys; dq too, when the head has one task. */
@@ -307,19 +363,23 @@ static void backward_key_block(const attention_run *r, int64_t head, int64_t blo
   for (int64_t i = first_query_block(r, block); i < r->query_blocks; i++) {
     rows q = query_rows(r, head, i), k = visible_keys(r, q, all);
     if (!with_queries || block == 0) compute_dots(r, q, s);
+    if (with_queries && block == 0 && r->a->body) clear_rows(r, &r->dq, q, r->a->size);
+    if (state_of(r, q, k) == WK__BLOCK_EMPTY) continue;
     recompute_block(r, q, k, keys, values, s);
     add_to_keys_and_values(r, q, k, s);
-    if (with_queries) add_to_queries(r, q, k, block > 0, s);
+    if (with_queries) add_to_queries(r, q, k, block > 0 || r->a->body, s);
   }
 }
 
 static void backward_query_block(const attention_run *r, int64_t head, int64_t block, const scratch *s) {
   rows q = query_rows(r, head, block);
   compute_dots(r, q, s);
+  if (r->a->body) clear_rows(r, &r->dq, q, r->a->size);
   for (int64_t i = 0; i < visible_key_blocks(r, q); i++) {
     rows all = key_rows(r, head, i), k = visible_keys(r, q, all);
+    if (state_of(r, q, k) == WK__BLOCK_EMPTY) continue;
     recompute_block(r, q, k, transposed_keys(r, all, s), transposed_values(r, all, s), s);
-    add_to_queries(r, q, k, i > 0, s);
+    add_to_queries(r, q, k, i > 0 || r->a->body, s);
   }
 }
 
@@ -334,6 +394,7 @@ static scratch carve_backward(const attention_run *r, char *memory, size_t *used
   s.operand = carve(memory, used, packed_elements(r, widest, WK__KEY_BLOCK), r);
   s.scores = carve(memory, used, WK__QUERY_BLOCK * WK__KEY_BLOCK, r);
   s.gradient = carve(memory, used, WK__QUERY_BLOCK * WK__KEY_BLOCK, r);
+  s.products = carve(memory, used, r->a->body ? WK__QUERY_BLOCK * WK__KEY_BLOCK : 0, r);
   s.dots = carve(memory, used, r->a->queries, r);
   return s;
 }

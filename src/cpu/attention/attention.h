@@ -7,6 +7,9 @@
  * A row whose keys are all masked gives zeros and a logarithm of 0, and takes no part in gradients: what PyTorch's CPU
  * kernels do. A causal row i sees the keys 0..i, also where Tq and Tk differ.
  *
+ * A body (wk__attention_body) changes scores block by block and says which blocks are not computed at all: scores that
+ * are functions of their place (flex_attention).
+ *
  * Forward takes a row's keys in blocks and rescales what it has when the maximum grows (Milakov and Gimelshein, "Online
  * normalizer calculation for softmax", 2018; Dao et al., "FlashAttention", 2022). Backward recomputes the probabilities
  * from the logarithms.
@@ -41,6 +44,29 @@ typedef struct wk__attention_hooks {
   void *context;
 } wk__attention_hooks;
 
+/* Scores of one head (batch * heads + head) from (query, key) on; their rows are WK__KEY_BLOCK apart. */
+typedef struct wk__score_block {
+  int64_t head, query, key;
+  int64_t queries, keys; /* how many */
+} wk__score_block;
+
+typedef enum wk__block_state {
+  WK__BLOCK_EMPTY, /* all is hidden: nothing of it is computed */
+  WK__BLOCK_AS_IS, /* the scores are scale Q K^T */
+  WK__BLOCK_CHANGED,
+} wk__block_state;
+
+/* What is done to each block of scores between the first product and the softmax, from any thread, several at a time.
+ * With it a is neither causal nor masked. */
+typedef struct wk__attention_body {
+  wk__block_state (*state)(void *context, const wk__score_block *block);
+  /* Of a block that is changed: out, which may be in, gets the scores that count, -infinity where one is hidden. */
+  void (*modify)(void *context, const wk__score_block *block, const void *in, void *out);
+  /* From the gradient of what modify gave to that of `scores`, in place. NULL: they are the same. */
+  void (*differentiate)(void *context, const wk__score_block *block, const void *scores, void *gradient);
+  void *context;
+} wk__attention_body;
+
 typedef struct wk__attention {
   wk__gemm_type type;
   int64_t batch, heads, queries, keys;
@@ -52,6 +78,9 @@ typedef struct wk__attention {
   const void *mask;
   int64_t mask_batch, mask_head, mask_query, mask_key; /* strides in elements, 0 where broadcast */
   const wk__attention_hooks *hooks;                    /* of forward; or NULL */
+  const wk__attention_body *body;                      /* or NULL */
+  void *maxima;            /* forward, or NULL: (B, H, Tq), each row's largest score, -infinity if none is seen */
+  const void *dlogarithms; /* backward, or NULL: (B, H, Tq), the gradient of the logarithms */
 } wk__attention;
 
 /* Fail only for want of memory. */

@@ -17,6 +17,7 @@
 #include "cpu/conv/conv_kernels.h"
 #include "cpu/conv/onednn.h"
 #include "cpu/conv/patches.h"
+#include "cpu/conv/winograd.h"
 #include "cpu/gemm/gemm_ways.h"
 
 enum { FOLD_MOST_PLACES = 400, FOLD_LEAST_CHANNELS = 32 };
@@ -196,21 +197,35 @@ static wk_status forward_pixels(const wk__conv_job *job, int64_t group) {
   return wk__gemm_run(&g);
 }
 
-/* ---- the library's ---- */
+/* ---- other ways ---- */
 
-static bool try_way(void *context, bool library) {
+enum { WINOGRAD_CHANNELS = 8, MOST_WAYS = 3 }; /* of fewer channels the transforms cost more than they save */
+
+static bool run_way(void *context, wk__gemm_way way) {
   const wk__conv_job *j = context;
-  if (library) return wk__conv_onednn_forward(j->c, j->in, j->weight, j->bias, j->out);
+  if (way.library) return wk__conv_onednn_forward(j->c, j->in, j->weight, j->bias, j->out);
+  if (way.winograd) return wk__conv_winograd_forward(j->c, way.winograd, j->in, j->weight, j->bias, j->out) == WK_OK;
   if (wk__conv_is_depthwise(j->c)) return wk__depthwise_forward(j) == WK_OK;
   return for_each_group(j, j->c->channels_last ? forward_pixels : forward_planes) == WK_OK;
 }
 
+static int list_ways(const wk__conv *c, wk__gemm_way *ways) {
+  int count = 0;
+  if (wk__conv_winograd_takes(c) && wk__min(c->in_channels, c->out_channels) >= WINOGRAD_CHANNELS) {
+    ways[count++] = (wk__gemm_way){.winograd = 4};
+    ways[count++] = (wk__gemm_way){.winograd = 2};
+  }
+  if (wk__conv_onednn_takes(c)) ways[count++] = (wk__gemm_way){.library = true};
+  return count;
+}
+
 /* The result is written several times where it is timed. */
-static bool prefers_library(const wk__conv_job *job) {
+static wk__gemm_way choose_way(const wk__conv_job *job) {
   const wk__conv *c = job->c;
+  wk__gemm_way ways[MOST_WAYS];
   wk__conv_job alone = *job;
   uint64_t hash = wk__hash_mix(c->groups > 1 ? (uint64_t)c->groups : 0, (uint64_t)c->channels_last);
-  if (!wk__conv_onednn_takes(c)) return false;
+  int count = list_ways(c, ways);
   for (int d = 0; d < WK__CONV_DIMS; d++) {
     hash = wk__hash_mix(wk__hash_mix(hash, (uint64_t)c->in[d]), (uint64_t)c->kernel[d]);
     hash = wk__hash_mix(wk__hash_mix(hash, (uint64_t)c->stride[d]), (uint64_t)c->dilation[d]);
@@ -219,7 +234,7 @@ static bool prefers_library(const wk__conv_job *job) {
   alone.after = NULL;
   wk__gemm_known sizes = {.m = c->out_channels, .n = wk__conv_count(c->out), .k = wk__conv_sizes_of(c).depth};
   sizes.batch = c->batch * c->groups, sizes.type = (uint8_t)c->type, sizes.convolution = (uint32_t)hash | 1;
-  return wk__gemm_prefers_library(&sizes, try_way, &alone);
+  return wk__gemm_choose_convolution(&sizes, ways, count, run_way, &alone);
 }
 
 static void finish_image(void *context, int64_t begin, int64_t end) {
@@ -230,9 +245,14 @@ static void finish_image(void *context, int64_t begin, int64_t end) {
                                            : (wk__conv_piece){i, 0, 0, channels, places});
 }
 
-/* False: it is wick's own. */
-static bool run_library(wk__conv_job *job) {
-  if (!prefers_library(job) || !try_way(job, true)) return false;
+/* False: as usual, and also where there is too little memory for it. */
+static bool run_otherwise(wk__conv_job *job) {
+  wk__gemm_way way = choose_way(job);
+  if (!wk__gemm_sums_otherwise(way)) return false;
+  if (!run_way(job, way)) {
+    wk_error_clear();
+    return false;
+  }
   if (job->after) wk__parallel_for(job->c->batch, 1, finish_image, job);
   return true;
 }
@@ -240,7 +260,7 @@ static bool run_library(wk__conv_job *job) {
 wk_status wk__conv_forward(const wk__conv *c, const void *input, const void *weight, const void *bias, void *output,
                            const wk__conv_after *after_or_null) {
   wk__conv_job job = {c, input, weight, bias, output, after_or_null};
-  if (WK_UNLIKELY(wk__thread.gemm_library) && run_library(&job)) return WK_OK;
+  if (WK_UNLIKELY(wk__thread.gemm_other_sums) && run_otherwise(&job)) return WK_OK;
   if (wk__conv_is_depthwise(c)) return wk__depthwise_forward(&job);
   return for_each_group(&job, c->channels_last ? forward_pixels : forward_planes);
 }

@@ -4,6 +4,7 @@
  * A tile's accumulators fill the register file: rows x vectors of them, as many vectors of B and one broadcast element
  * of A. */
 #include "cpu/gemm/gemm_kernels.h"
+#include "cpu/math/transpose.h"
 #include "cpu/math/vector.h"
 
 enum {
@@ -34,29 +35,6 @@ enum { ROWS = 4, VECTORS = 1, TALL_ROWS = 4, TALL_VECTORS = 1 }; /* room for wha
 #define FOR_EACH_VECTOR \
   _Pragma("GCC unroll 14") for (int i = 0; i < rows; i++) _Pragma("GCC unroll 4") for (int j = 0; j < vectors; j++)
 
-/* ---- Transposing L vectors of L lanes in log2(L) steps: step S swaps, in each pair of vectors whose indices differ in
- * the bit S, the lanes where that bit disagrees with the vector's. ---- */
-
-#define FIRST_LANE(l, s, lanes) ((l) & (s) ? (lanes) + (l) - (s) : (l))
-#define SECOND_LANE(l, s, lanes) ((l) & (s) ? (lanes) + (l) : (l) + (s))
-#define LANES_2(F, s, n) F(0, s, n), F(1, s, n)
-#define LANES_4(F, s, n) LANES_2(F, s, n), F(2, s, n), F(3, s, n)
-#define LANES_8(F, s, n) LANES_4(F, s, n), F(4, s, n), F(5, s, n), F(6, s, n), F(7, s, n)
-#define LANES_16(F, s, n) \
-  LANES_8(F, s, n), F(8, s, n), F(9, s, n), F(10, s, n), F(11, s, n), F(12, s, n), F(13, s, n), F(14, s, n), F(15, s, n)
-#define TRANSPOSE_STEP(r, s, n)                                                 \
-  _Pragma("GCC unroll 16") for (int i = 0; i < (n); i++) {                      \
-    if (i & (s)) continue;                                                      \
-    V x = (r)[i], y = (r)[i + (s)];                                             \
-    (r)[i] = __builtin_shufflevector(x, y, LANES_##n(FIRST_LANE, s, n));        \
-    (r)[i + (s)] = __builtin_shufflevector(x, y, LANES_##n(SECOND_LANE, s, n)); \
-  }
-#define TRANSPOSE_2(r) TRANSPOSE_STEP(r, 1, 2)
-#define TRANSPOSE_4(r) TRANSPOSE_STEP(r, 2, 4) TRANSPOSE_STEP(r, 1, 4)
-#define TRANSPOSE_8(r) TRANSPOSE_STEP(r, 4, 8) TRANSPOSE_STEP(r, 2, 8) TRANSPOSE_STEP(r, 1, 8)
-#define TRANSPOSE_16(r) \
-  TRANSPOSE_STEP(r, 8, 16) TRANSPOSE_STEP(r, 4, 16) TRANSPOSE_STEP(r, 2, 16) TRANSPOSE_STEP(r, 1, 16)
-
 /* ---- float ---- */
 
 #define T float
@@ -65,11 +43,11 @@ enum { ROWS = 4, VECTORS = 1, TALL_ROWS = 4, TALL_VECTORS = 1 }; /* room for wha
 #define OP(name) vf_##name
 #define NAME(name) name##_f32
 #if WK_VECTOR_BYTES == 64
-#define TRANSPOSE(r) TRANSPOSE_16(r)
+#define TRANSPOSE(r) WK_TRANSPOSE_16(V, r)
 #elif WK_VECTOR_BYTES == 32
-#define TRANSPOSE(r) TRANSPOSE_8(r)
+#define TRANSPOSE(r) WK_TRANSPOSE_8(V, r)
 #else
-#define TRANSPOSE(r) TRANSPOSE_4(r)
+#define TRANSPOSE(r) WK_TRANSPOSE_4(V, r)
 #endif
 #include "cpu/gemm/gemm_level_body.h"
 #undef T
@@ -87,11 +65,11 @@ enum { ROWS = 4, VECTORS = 1, TALL_ROWS = 4, TALL_VECTORS = 1 }; /* room for wha
 #define OP(name) vd_##name
 #define NAME(name) name##_f64
 #if WK_VECTOR_BYTES == 64
-#define TRANSPOSE(r) TRANSPOSE_8(r)
+#define TRANSPOSE(r) WK_TRANSPOSE_8(V, r)
 #elif WK_VECTOR_BYTES == 32
-#define TRANSPOSE(r) TRANSPOSE_4(r)
+#define TRANSPOSE(r) WK_TRANSPOSE_4(V, r)
 #else
-#define TRANSPOSE(r) TRANSPOSE_2(r)
+#define TRANSPOSE(r) WK_TRANSPOSE_2(V, r)
 #endif
 #include "cpu/gemm/gemm_level_body.h"
 

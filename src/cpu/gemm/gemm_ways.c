@@ -41,7 +41,9 @@ static bool is_for(const wk__gemm_known *a, const wk__gemm_known *b) {
          a->level == b->level && a->forms == b->forms && a->threads == b->threads && a->convolution == b->convolution;
 }
 
-static bool is_usual(wk__gemm_way way) { return !way.tiles && !way.path && !way.packs && !way.library; }
+static bool is_usual(wk__gemm_way way) {
+  return !way.tiles && !way.path && !way.packs && !wk__gemm_sums_otherwise(way);
+}
 
 static bool find_in(const wk__gemm_known *list, int count, wk__gemm_known *like) {
   for (int i = 0; i < count; i++) {
@@ -78,9 +80,9 @@ void wk__gemm_timing_begin(wk__gemm_timing *timing) {
 
 void wk__gemm_timing_end(void) { wk__thread.gemm_timing = NULL; }
 
-bool wk__gemm_allow_library(bool allowed) {
-  bool before = wk__thread.gemm_library;
-  wk__thread.gemm_library = allowed;
+bool wk__gemm_allow_other_sums(bool allowed) {
+  bool before = wk__thread.gemm_other_sums;
+  wk__thread.gemm_other_sums = allowed;
   return before;
 }
 
@@ -90,12 +92,18 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+/* What is timed, and how it is run. */
+typedef struct subject {
+  wk__gemm_try_fn *run;
+  void *context;
+} subject;
+
 /* The shortest of some runs; 0: it cannot be run. */
-static double time_way(const wk__gemm *g, wk__gemm_way way) {
+static double time_way(subject s, wk__gemm_way way) {
   double end = now() + TURN_SECONDS, best = 0;
   for (int runs = 0; runs < FEWEST_RUNS || now() < end; runs++) {
     double begin = now();
-    if (wk__gemm_run_in(g, way) != WK_OK) return 0;
+    if (!s.run(s.context, way)) return 0;
     double seconds = now() - begin;
     if (runs == 0 || seconds < best) best = seconds;
   }
@@ -103,30 +111,33 @@ static double time_way(const wk__gemm *g, wk__gemm_way way) {
 }
 
 /* Twice: the machine may have been disturbed when the best one was timed. */
-static void try_way(const wk__gemm *g, wk__gemm_way way, wk__gemm_way *best, double *least) {
-  double seconds = time_way(g, way);
-  if (seconds <= 0 || seconds >= MARGIN * *least || seconds >= MARGIN * time_way(g, *best)) return;
+static void try_way(subject s, wk__gemm_way way, wk__gemm_way *best, double *least) {
+  double seconds = time_way(s, way);
+  if (seconds <= 0 || seconds >= MARGIN * *least || seconds >= MARGIN * time_way(s, *best)) return;
   *best = way;
   *least = seconds;
 }
 
+static bool run_product(void *context, wk__gemm_way way) { return wk__gemm_run_in(context, way) == WK_OK; }
+
 /* One thing after the other is done otherwise, and stays so where that is faster; the library at the end. */
-static wk__gemm_way find_fastest(const wk__gemm *g) {
+static wk__gemm_way find_fastest(wk__gemm *g) {
   static const wk__gemm_way others[] = {{.path = WK__GEMM_STRIP},    {.path = WK__GEMM_BLOCKED},
                                         {.tiles = WK__GEMM_WIDE},    {.tiles = WK__GEMM_TALL},
                                         {.packs = WK__GEMM_PACKS_A}, {.packs = WK__GEMM_READS_A}};
+  subject s = {run_product, g};
   wk__gemm_way best = {0};
-  double least = time_way(g, best);
+  double least = time_way(s, best);
   for (size_t i = 0; i < WK_COUNT(others) && least > 0; i++) {
     wk__gemm_way way = best;
     if (others[i].path) way.path = others[i].path;
     if (others[i].tiles) way.tiles = others[i].tiles;
     if (others[i].packs) way.packs = others[i].packs;
-    try_way(g, way, &best, &least);
+    try_way(s, way, &best, &least);
   }
   wk__gemm_way with_library = best;
   with_library.library = true;
-  if (wk__thread.gemm_library && wk__onednn_takes(g) && least > 0) try_way(g, with_library, &best, &least);
+  if (wk__thread.gemm_other_sums && wk__onednn_takes(g) && least > 0) try_way(s, with_library, &best, &least);
   return best;
 }
 
@@ -165,49 +176,36 @@ wk__gemm_way wk__gemm_choose_way(const wk__gemm *g) {
     (void)find(&known);
   else if (!find_in(timing->list, timing->count, &known))
     time_and_note(timing, g, &known);
-  known.way.library &= wk__thread.gemm_library;
+  known.way.library &= wk__thread.gemm_other_sums;
   return known.way;
 }
 
 /* ---- convolutions ---- */
 
-/* The shortest of some runs; 0: it cannot be run. */
-static double time_try(wk__gemm_try_fn *run, void *context, bool library) {
-  double end = now() + TURN_SECONDS, best = 0;
-  for (int runs = 0; runs < FEWEST_RUNS || now() < end; runs++) {
-    double begin = now();
-    if (!run(context, library)) return 0;
-    double seconds = now() - begin;
-    if (runs == 0 || seconds < best) best = seconds;
-  }
+/* Its own product is timed by the first run, so that the way that is known to be the best is compared. */
+static wk__gemm_way fastest_convolution(const wk__gemm_way *others, int count, subject s) {
+  wk__gemm_way best = {0};
+  if (!s.run(s.context, best)) return best;
+  wk__gemm_timing *timing = wk__thread.gemm_timing;
+  wk__thread.gemm_timing = NULL;
+  double least = time_way(s, best);
+  for (int i = 0; i < count && least > 0; i++) try_way(s, others[i], &best, &least);
+  wk__thread.gemm_timing = timing;
   return best;
 }
 
-/* Its own product is timed by the first run, so that the way that is known to be the best is compared. */
-static bool is_library_faster(wk__gemm_try_fn *run, void *context) {
-  if (!run(context, false) || !run(context, true)) return false;
-  wk__gemm_timing *timing = wk__thread.gemm_timing;
-  wk__thread.gemm_timing = NULL;
-  double own = time_try(run, context, false), theirs = time_try(run, context, true);
-  if (theirs > 0 && theirs < MARGIN * own) {
-    double again = time_try(run, context, false);
-    own = again < own ? again : own;
-  }
-  wk__thread.gemm_timing = timing;
-  return theirs > 0 && own > 0 && theirs < MARGIN * own;
-}
-
-bool wk__gemm_prefers_library(const wk__gemm_known *sizes, wk__gemm_try_fn *run, void *context) {
+wk__gemm_way wk__gemm_choose_convolution(const wk__gemm_known *sizes, const wk__gemm_way *others, int count,
+                                         wk__gemm_try_fn *run, void *context) {
   wk__gemm_known known = *sizes;
   wk__gemm_timing *timing = wk__thread.gemm_timing;
   double flops = 2.0 * (double)known.m * (double)known.n * (double)known.k * (double)known.batch;
-  if (flops < LEAST_FLOPS || !wk__thread.gemm_library) return false;
+  if (flops < LEAST_FLOPS || !wk__thread.gemm_other_sums || count == 0) return (wk__gemm_way){0};
   known.level = (uint8_t)wk__cpu_level_get();
   known.threads = (uint16_t)wk_get_num_threads();
   if (find(&known) || !timing || timing->count == timing->capacity || find_in(timing->list, timing->count, &known))
-    return known.way.library;
-  known.way.library = is_library_faster(run, context);
-  if (known.way.library) wk__gemm_know(&known);
+    return known.way;
+  known.way = fastest_convolution(others, count, (subject){run, context});
+  wk__gemm_know(&known);
   if (timing->count < timing->capacity) timing->list[timing->count++] = known; /* its product may be there now */
-  return known.way.library;
+  return known.way;
 }

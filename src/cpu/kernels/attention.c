@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "cpu/kernels.h"
+#include "cpu/kernels/attention_operands.h"
 #include "cpu/kernels/product.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
@@ -26,15 +27,7 @@ static double scale_of(const wk_value *scale, const wk_tensor *query) {
   return wk__value_is_real(scale) ? scale->number : 1 / sqrt((double)wk_int_guard_value(query->sizes[query->ndim - 1]));
 }
 
-static wk__heads heads(const wk_tensor *t) { /* without data where it will be made */
-  return (wk__heads){.data = t->storage ? wk__data(t) : NULL,
-                     .batch = wk__stride(t, 0),
-                     .head = wk__stride(t, 1),
-                     .row = wk__stride(t, 2)};
-}
-
-/* The kernels want rows of adjacent elements; a copy where they are not. Registered with the scope. */
-static wk_tensor *with_adjacent_rows(wk_tensor *t) {
+wk_tensor *wk__with_adjacent_rows(wk_tensor *t) {
   return wk__stride(t, 3) == 1 || wk__size(t, 3) <= 1 ? t : wk_contiguous(t, "contiguous_format");
 }
 
@@ -43,20 +36,24 @@ static int64_t mask_stride(const wk_tensor *mask, int from_back) {
   return d < 0 || wk__size(mask, d) == 1 ? 0 : wk__stride(mask, d);
 }
 
+wk__attention wk__attention_of(const wk_tensor *q, const wk_tensor *k, const wk_tensor *v, double scale) {
+  return (wk__attention){.type = q->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32,
+                         .batch = wk__size(q, 0),
+                         .heads = wk__size(q, 1),
+                         .queries = wk__size(q, 2),
+                         .keys = wk__size(k, 2),
+                         .size = wk__size(q, 3),
+                         .value_size = wk__size(v, 3),
+                         .q = wk__heads_of(q),
+                         .k = wk__heads_of(k),
+                         .v = wk__heads_of(v),
+                         .scale = scale};
+}
+
 static wk__attention describe(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask,
                               bool causal, double scale) {
-  wk__attention a = {.type = q->dtype == WK_FLOAT64 ? WK__GEMM_F64 : WK__GEMM_F32,
-                     .batch = wk__size(q, 0),
-                     .heads = wk__size(q, 1),
-                     .queries = wk__size(q, 2),
-                     .keys = wk__size(k, 2),
-                     .size = wk__size(q, 3),
-                     .value_size = wk__size(value, 3),
-                     .q = heads(q),
-                     .k = heads(k),
-                     .v = heads(value),
-                     .scale = scale,
-                     .causal = causal};
+  wk__attention a = wk__attention_of(q, k, value, scale);
+  a.causal = causal;
   if (!mask) return a;
   a.mask_kind = mask->dtype == WK_BOOL ? WK__MASK_KEEP : WK__MASK_ADD;
   a.mask = wk__data(mask);
@@ -107,8 +104,8 @@ static wk_status run_attention(wk__call *c, const wk__product_hooks *hooks) {
   wk_tensor *query = c->args[QUERY].tensor;
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *q = hooks && hooks->make ? query : with_adjacent_rows(query), *k = with_adjacent_rows(c->args[KEY].tensor),
-            *value = with_adjacent_rows(c->args[VALUE].tensor);
+  wk_tensor *q = hooks && hooks->make ? query : wk__with_adjacent_rows(query),
+            *k = wk__with_adjacent_rows(c->args[KEY].tensor), *value = wk__with_adjacent_rows(c->args[VALUE].tensor);
   wk_status status = q && k && value ? WK_OK : wk_error_category();
   if (status == WK_OK) {
     wk__attention a =
@@ -117,7 +114,7 @@ static wk_status run_attention(wk__call *c, const wk__product_hooks *hooks) {
     wk__attention_hooks own = {.context = &h};
     if (hooks) own.make_q = hooks->make ? make_query : NULL, own.finished = hooks->after ? finish_rows : NULL;
     if (hooks) a.hooks = &own;
-    status = wk__attention_forward(&a, heads(c->outputs[0]), wk__data(c->outputs[1]));
+    status = wk__attention_forward(&a, wk__heads_of(c->outputs[0]), wk__data(c->outputs[1]));
   }
   wk_scope_end(&scope);
   return status;
@@ -145,15 +142,17 @@ wk_status wk__cpu_flash_attention_backward(wk__call *c) {
   WK__ARGS(_scaled_dot_product_flash_attention_for_cpu_backward);
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *g = with_adjacent_rows(c->args[A_grad_out].tensor), *q = with_adjacent_rows(c->args[A_query].tensor),
-            *k = with_adjacent_rows(c->args[A_key].tensor), *value = with_adjacent_rows(c->args[A_value].tensor),
-            *out = with_adjacent_rows(c->args[BACKWARD_OUT].tensor);
+  wk_tensor *g = wk__with_adjacent_rows(c->args[A_grad_out].tensor),
+            *q = wk__with_adjacent_rows(c->args[A_query].tensor), *k = wk__with_adjacent_rows(c->args[A_key].tensor),
+            *value = wk__with_adjacent_rows(c->args[A_value].tensor),
+            *out = wk__with_adjacent_rows(c->args[BACKWARD_OUT].tensor);
   wk_status status = g && q && k && value && out ? WK_OK : wk_error_category();
   if (status == WK_OK) {
     wk__attention a = describe(q, k, value, wk__arg_tensor(c, BACKWARD_MASK), wk__arg_bool(c, BACKWARD_CAUSAL),
                                scale_of(&c->args[BACKWARD_SCALE], q));
-    status = wk__attention_backward(&a, heads(out), wk__data(c->args[BACKWARD_LOGARITHMS].tensor), heads(g),
-                                    heads(c->outputs[0]), heads(c->outputs[1]), heads(c->outputs[2]));
+    status =
+        wk__attention_backward(&a, wk__heads_of(out), wk__data(c->args[BACKWARD_LOGARITHMS].tensor), wk__heads_of(g),
+                               wk__heads_of(c->outputs[0]), wk__heads_of(c->outputs[1]), wk__heads_of(c->outputs[2]));
   }
   wk_scope_end(&scope);
   return status;

@@ -1,189 +1,15 @@
 /* What happens at a call while something is captured. Python functions are evaluated, operators record themselves, C
  * functions that only look at their arguments run; methods that change a container run and are noted; everything else
- * is refused and ends the segment. The lists of what only looks stand here. Tests: tests/python/capture/test_corpus.py.
- */
+ * is refused and ends the segment. Which C function does what: known_calls.def.
+ * Tests: tests/python/capture/test_corpus.py, test_known_calls.py. */
 #include <opcode.h>
 
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/known_calls.h"
 #include "dynamo/cpython/objects.h"
 
 #define BINDING (f->session->binding)
-
-static bool in_list(const char *name, const char *const *list) {
-  for (; *list; list++)
-    if (strcmp(*list, name) == 0) return true;
-  return false;
-}
-
-/* ==================================================== lists ====================================================== */
-
-/* Results depend on the arguments alone, which C code may look at all of. */
-static const char *const builtins_that_look[] = {
-    "abs", "all", "any", "ascii", "bin", "callable", "chr",  "divmod", "format", "hex", "isinstance", "issubclass",
-    "len", "max", "min", "oct",   "ord", "pow",      "repr", "round",  "sorted", "sum", NULL};
-static const char *const tensor_methods_that_look[] = {"size",
-                                                       "stride",
-                                                       "dim",
-                                                       "ndimension",
-                                                       "numel",
-                                                       "nelement",
-                                                       "storage_offset",
-                                                       "element_size",
-                                                       "is_contiguous",
-                                                       "is_floating_point",
-                                                       "is_complex",
-                                                       "is_signed",
-                                                       "__len__",
-                                                       "to",
-                                                       "type",
-                                                       "float",
-                                                       "double",
-                                                       "half",
-                                                       "bfloat16",
-                                                       "long",
-                                                       "int",
-                                                       "short",
-                                                       "char",
-                                                       "byte",
-                                                       "bool",
-                                                       "cpu",
-                                                       "backward",
-                                                       "unbind",
-                                                       "__iter__",
-                                                       "__reversed__",
-                                                       "__getitem__",
-                                                       "__setitem__",
-                                                       "__eq__",
-                                                       "__ne__",
-                                                       "__lt__",
-                                                       "__le__",
-                                                       "__gt__",
-                                                       "__ge__",
-                                                       "__neg__",
-                                                       "__pos__",
-                                                       "__abs__",
-                                                       "__invert__",
-                                                       "__add__",
-                                                       "__sub__",
-                                                       "__mul__",
-                                                       "__truediv__",
-                                                       "__floordiv__",
-                                                       "__mod__",
-                                                       "__pow__",
-                                                       "__matmul__",
-                                                       "__and__",
-                                                       "__or__",
-                                                       "__xor__",
-                                                       "__lshift__",
-                                                       "__rshift__",
-                                                       "__radd__",
-                                                       "__rsub__",
-                                                       "__rmul__",
-                                                       "__rtruediv__",
-                                                       "__rfloordiv__",
-                                                       "__rmod__",
-                                                       "__rpow__",
-                                                       "__rmatmul__",
-                                                       "__rand__",
-                                                       "__ror__",
-                                                       "__rxor__",
-                                                       "__rlshift__",
-                                                       "__rrshift__",
-                                                       "__iadd__",
-                                                       "__isub__",
-                                                       "__imul__",
-                                                       "__itruediv__",
-                                                       "__ifloordiv__",
-                                                       "__imod__",
-                                                       "__ipow__",
-                                                       "__iand__",
-                                                       "__ior__",
-                                                       "__ixor__",
-                                                       "__ilshift__",
-                                                       "__irshift__",
-                                                       NULL};
-/* The tensor itself becomes its view. */
-static const char *const methods_that_reshape[] = {"t_", "transpose_", "squeeze_", "unsqueeze_", NULL};
-static const char *const core_functions_that_look[] = {"is_grad_enabled",
-                                                       "is_inference_mode_enabled",
-                                                       "_set_grad_enabled",
-                                                       "_run_backward",
-                                                       "is_tensor",
-                                                       "result_type",
-                                                       "promote_types",
-                                                       "can_cast",
-                                                       "get_default_dtype",
-                                                       "get_default_device",
-                                                       "is_autocast_enabled",
-                                                       "is_autocast_cpu_enabled",
-                                                       "get_autocast_dtype",
-                                                       "get_autocast_cpu_dtype",
-                                                       "get_autocast_gpu_dtype",
-                                                       "is_autocast_cache_enabled",
-                                                       "is_floating_point",
-                                                       "is_complex",
-                                                       "numel",
-                                                       "_is_compiling",
-                                                       "_is_tracing",
-                                                       "_is_torch_function_enabled",
-                                                       NULL};
-static const char *const core_functions_that_set_autocast[] = {
-    "set_autocast_cpu_enabled", "set_autocast_cpu_dtype", "set_autocast_cache_enabled", "clear_autocast_cache", NULL};
-static const char *const container_methods_that_look[] = {"copy",
-                                                          "index",
-                                                          "count",
-                                                          "keys",
-                                                          "values",
-                                                          "items",
-                                                          "get",
-                                                          "union",
-                                                          "intersection",
-                                                          "difference",
-                                                          "symmetric_difference",
-                                                          "issubset",
-                                                          "issuperset",
-                                                          "isdisjoint",
-                                                          "__contains__",
-                                                          "__len__",
-                                                          "__getitem__",
-                                                          "__iter__",
-                                                          "__eq__",
-                                                          "__ne__",
-                                                          "__reversed__",
-                                                          NULL};
-/* Of those, the ones that give out what is in the container and look at nothing but a key. */
-static const char *const container_methods_that_pass[] = {"copy",    "keys",        "values",   "items",        "get",
-                                                          "__len__", "__getitem__", "__iter__", "__reversed__", NULL};
-static const char *const container_methods_that_change[] = {"append",
-                                                            "extend",
-                                                            "insert",
-                                                            "pop",
-                                                            "remove",
-                                                            "clear",
-                                                            "sort",
-                                                            "reverse",
-                                                            "update",
-                                                            "setdefault",
-                                                            "popitem",
-                                                            "add",
-                                                            "discard",
-                                                            "intersection_update",
-                                                            "difference_update",
-                                                            "symmetric_difference_update",
-                                                            "__setitem__",
-                                                            "__delitem__",
-                                                            "move_to_end",
-                                                            NULL};
-/* Of those, the ones that do the same whatever the container holds, and give nothing back. */
-static const char *const methods_that_are_blind[] = {"append",  "extend", "insert",  "clear",
-                                                     "reverse", "add",    "discard", NULL};
-/* And those that may have changed something when they raise: an iterable, a comparison or a key fails on the way. */
-static const char *const methods_that_fail_halfway[] = {
-    "extend", "sort", "update", "intersection_update", "difference_update", "symmetric_difference_update", NULL};
-static const char *const methods_that_search[] = {"index", "count", "remove", "__contains__", "discard", NULL};
-static const char *const instance_methods_that_look[] = {
-    "__init__", "__new__", "__init_subclass__", "__enter__", "__exit__", "clone", NULL};
 
 /* ================================================== arguments ==================================================== */
 
@@ -212,12 +38,11 @@ static PyObject *call_operator(wk__frame *f, PyObject *callable, PyObject *const
   return wk__plain_call(f, callable, args, count, names);
 }
 
-/* What a segment does with the CPU's autocast is guarded at its start and set again at its end. */
-static bool sets_autocast(const char *name, PyObject *const *args, Py_ssize_t count) {
-  if (in_list(name, core_functions_that_set_autocast)) return true;
-  bool names_device = strcmp(name, "set_autocast_enabled") == 0 || strcmp(name, "set_autocast_dtype") == 0;
-  return names_device && count == 2 && PyUnicode_Check(args[0]) &&
-         PyUnicode_CompareWithASCIIString(args[0], "cpu") == 0;
+/* Of the CPU's autocast: the others' is not there. */
+static bool names_other_device(const char *name, PyObject *const *args, Py_ssize_t count) {
+  bool named = strcmp(name, "set_autocast_enabled") == 0 || strcmp(name, "set_autocast_dtype") == 0;
+  bool cpu = named && count == 2 && PyUnicode_Check(args[0]) && PyUnicode_CompareWithASCIIString(args[0], "cpu") == 0;
+  return named && !cpu;
 }
 
 static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
@@ -244,22 +69,47 @@ static PyObject *pass_on(wk__frame *f, PyObject *callable, PyObject *const *args
 
 /* =============================================== methods of containers =========================================== */
 
-/* `type`: where the C method is found. */
-static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *self, const char *name,
-                       PyObject *const *args, Py_ssize_t count, PyObject *names) {
-  PyObject *method = PyObject_GetAttrString((PyObject *)type, name), *items[12] = {method, self};
+/* A call that changes `self`, its first argument, done again by a replay. args: (count) what follows that. */
+static int note_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *self, const char *name,
+                     PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  enum { MOST = 10 };
+  PyObject *items[2 + MOST] = {callable, self};
   Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
-  if (!method || all > 10) {
-    Py_XDECREF(method);
+  if (all > MOST) {
     wk__refuse(f, "a call of %s with many arguments", name);
     return -1;
   }
   for (Py_ssize_t i = 0; i < all; i++) items[2 + i] = args[i];
-  int noted = wk__reg_constant(r, method);
+  int noted = wk__reg_constant(r, callable);
   if (noted >= 0) noted = wk__did(r, BINDING, WK__DO_IMPURE_CALL, NULL, items, (int)(2 + all), names);
-  Py_DECREF(method);
   if (noted < 0) wk__refuse(f, "%s", r->failed);
   return noted < 0 ? -1 : 0;
+}
+
+/* A call that changes the process, done again by a replay. */
+static PyObject *effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                        PyObject *names) {
+  enum { MOST = 4 };
+  PyObject *items[1 + MOST] = {callable};
+  bool plain = !names && count <= MOST;
+  for (Py_ssize_t i = 0; plain && i < count; i++) plain = wk__is_plain_value(BINDING, items[1 + i] = args[i]);
+  if (!plain) return wk__refuse(f, "an effect of other things than values");
+  bool noted = wk__reg_constant(r, callable) >= 0 &&
+               wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + count), NULL) == 0;
+  if (!noted) return wk__refuse(f, "%s", r->failed);
+  int64_t step = r->step_count - 1;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  wk__tried(f, r, step, result, true);
+  return result;
+}
+
+/* `type`: where the C method is found. */
+static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObject *self, const char *name,
+                       PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  PyObject *method = PyObject_GetAttrString((PyObject *)type, name);
+  int noted = method ? note_call(f, r, method, self, name, args, count, names) : -1;
+  Py_XDECREF(method);
+  return noted;
 }
 
 /* The C method itself: a class written in Python may have one of its own before it. */
@@ -270,10 +120,10 @@ static int note_change(wk__frame *f, wk__recording *r, PyObject *self, const cha
   return note_method(f, r, type, self, name, args, count, names);
 }
 
-/* The method puts the argument, or what it holds, into the container and looks at none of it. */
-static bool stores(PyObject *self, const char *name, PyObject *arg) {
-  if (PyList_CheckExact(self) && (strcmp(name, "append") == 0 || strcmp(name, "extend") == 0)) return true;
-  return PyDict_CheckExact(self) && PyDict_CheckExact(arg) && strcmp(name, "update") == 0;
+/* Of a list or dictionary itself the method looks at none of what it puts in. */
+static bool stores(const wk__known_call *known, PyObject *self, PyObject *arg) {
+  if (!(known->how & WK__CALL_STORES)) return false;
+  return PyList_CheckExact(self) || (PyDict_CheckExact(self) && PyDict_CheckExact(arg));
 }
 
 /* No Python code but that of what dies of it: of a class with methods of its own these are the C methods. */
@@ -284,24 +134,30 @@ static bool runs_destructors_alone(PyObject *self, const char *name, PyObject *c
   return strcmp(name, "update") == 0 && given && PyDict_CheckExact(self) && PyDict_CheckExact(args[0]);
 }
 
-/* A container's method that changes it: noted when others can see the container. */
-static PyObject *change(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+/* A method of a container, or a function whose first argument it is, that changes it: noted when others can see the
+ * container. */
+static PyObject *change(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self, PyObject *callable,
                         PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
-  bool blind = in_list(name, methods_that_are_blind) && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
+  PyObject *const *rest = args + self_is_first;
+  Py_ssize_t given = count - self_is_first;
+  bool blind = known->how & WK__CALL_BLIND && (Py_TYPE(self) == &PyList_Type || Py_TYPE(self) == &PySet_Type);
   wk__reg reg = wk__reg_find(r, self);
-  for (Py_ssize_t i = self_is_first; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++)
-    if (!(stores(self, name, args[i]) ? wk__passed_on(f, args[i]) : wk__usable(f, args[i]))) return NULL;
+  for (Py_ssize_t i = 0; i < given + (names ? PyTuple_GET_SIZE(names) : 0); i++)
+    if (!(stores(known, self, rest[i]) ? wk__passed_on(f, rest[i]) : wk__usable(f, rest[i]))) return NULL;
   if (!blind && !(PyDict_Check(self) ? wk__passed_on(f, self) : wk__usable(f, self))) return NULL;
   if (blind && reg >= 0 && wk__keep_before(r, reg) < 0) return NULL;
-  if (in_list(name, methods_that_search) && count > self_is_first) wk__note_search(f, r, self, args[self_is_first]);
+  if (known->how & WK__CALL_SEARCHES && given) wk__note_search(f, r, self, rest[0]);
   if (reg < 0) return wk__plain_call(f, callable, args, count, names);
-  if (note_change(f, r, self, name, args + self_is_first, count - self_is_first, names) < 0) return NULL;
+  bool function = PyCFunction_Check(callable) && self_is_first;
+  if ((function ? note_call(f, r, callable, self, known->name, rest, given, names)
+                : note_change(f, r, self, known->name, rest, given, names)) < 0)
+    return NULL;
   int64_t step = r->step_count - 1;
-  int only_lets_go = runs_destructors_alone(self, name, args + self_is_first, count - self_is_first);
+  int only_lets_go = runs_destructors_alone(self, known->name, rest, given);
   f->dropping += only_lets_go;
   PyObject *result = wk__plain_call(f, callable, args, count, names);
   f->dropping -= only_lets_go;
-  wk__tried(f, r, step, result, !in_list(name, methods_that_fail_halfway));
+  wk__tried(f, r, step, result, !(known->how & WK__CALL_HALFWAY));
   if (result && wk__recording_of(f) == r) wk__mark_written(r, reg, NULL);
   return result;
 }
@@ -318,31 +174,30 @@ static PyObject *get_from_dict(wk__frame *f, wk__recording *r, PyObject *self, P
   return found ? wk__as_read(r, found) : NULL;
 }
 
-static PyObject *container_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
-                                  PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
-  if (in_list(name, container_methods_that_change))
-    return change(f, r, self, name, callable, args, count, names, self_is_first);
-  if (in_list(name, methods_that_search) && count > self_is_first && wk__usable(f, self))
-    wk__note_search(f, r, self, args[self_is_first]);
-  if (!in_list(name, container_methods_that_look))
-    return wk__refuse(f, "method %s of a %s", name, Py_TYPE(self)->tp_name);
+static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__known_call *known, PyObject *self,
+                                  PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names,
+                                  bool self_is_first) {
+  if (known->what == WK__KNOWN_CHANGES) return change(f, r, known, self, callable, args, count, names, self_is_first);
   Py_ssize_t given = count - self_is_first;
-  if (strcmp(name, "get") == 0 && PyDict_Check(self) && wk__is_foreign(r, self) && !names && given >= 1 &&
+  if (known->how & WK__CALL_SEARCHES && given && wk__usable(f, self)) wk__note_search(f, r, self, args[self_is_first]);
+  if (strcmp(known->name, "get") == 0 && PyDict_Check(self) && wk__is_foreign(r, self) && !names && given >= 1 &&
       wk__is_plain_value(BINDING, args[self_is_first])) {
     PyObject *found = get_from_dict(f, r, self, args[self_is_first]);
     if (found || PyErr_Occurred() || f->session->reason[0]) return found;
     return Py_NewRef(given >= 2 ? args[self_is_first + 1] : Py_None);
   }
-  bool passes = in_list(name, container_methods_that_pass) && (PyDict_CheckExact(self) || PyList_CheckExact(self));
+  bool passes = known->what == WK__KNOWN_PASSES && (PyDict_CheckExact(self) || PyList_CheckExact(self));
   if (!(passes ? wk__passed_on(f, self) : wk__usable(f, self))) return NULL;
-  if (!arguments_usable(f, args + self_is_first, count - self_is_first, names)) return NULL;
+  if (!arguments_usable(f, args + self_is_first, given, names)) return NULL;
   return wk__plain_call(f, callable, args, count, names);
 }
 
 /* ================================================ methods by self ================================================ */
 
-static bool is_container(PyObject *o) {
-  return Py_TYPE(o) == &PyList_Type || PyDict_Check(o) || Py_TYPE(o) == &PySet_Type;
+/* Of a class that derives from list or set only what the region has made. */
+static bool is_container(const wk__recording *r, PyObject *o) {
+  if (Py_TYPE(o) == &PyList_Type || PyDict_Check(o) || Py_TYPE(o) == &PySet_Type) return true;
+  return wk__reg_find(r, o) < 0 && (PyList_Check(o) || PySet_Check(o));
 }
 
 /* size(), stride(), of one dim, too, numel(), len(): integers that stay symbolic. NULL, with nothing set, for
@@ -417,9 +272,10 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
   if (sets && wk__set_requires_grad(f, self, given == 0 || rest[0] == Py_True)) return Py_NewRef(self);
   PyObject *number = names ? NULL : symbolic_size(f, self, name, rest, given);
   if (number) return number;
-  if (in_list(name, methods_that_reshape))
-    return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
-  if (!in_list(name, tensor_methods_that_look)) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
+  wk__knowledge what = wk__known_function("Tensor", name)->what;
+  if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
+  if (what == WK__KNOWN_TAKES) return wk__refuse_value(f, "Tensor.%s() takes the tensor's value", name);
+  if (what != WK__KNOWN_LOOKS) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
 }
 
@@ -495,14 +351,22 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
       wk__usual_attribute_call(f, r, self, name, callable, args + self_is_first, count - self_is_first, &result))
     return result;
   if (wk__is_tensor_object(f, self)) return tensor_method(f, self, name, callable, args, count, names, self_is_first);
-  if (is_container(self)) return container_method(f, r, self, name, callable, args, count, names, self_is_first);
+  const wk__known_call *known = wk__known_method(t, name);
+  if (is_container(r, self) && known->what != WK__KNOWN_NOTHING)
+    return container_method(f, r, known, self, callable, args, count, names, self_is_first);
   PyObject *product = NULL;
   bool folds = t == BINDING->size_type && count - self_is_first == 0 && !names && strcmp(name, "numel") == 0;
   if (folds && fold(r, NB_MULTIPLY, self, &product)) return product;
-  if (PyUnicode_CheckExact(self)) return look_at_values(f, callable, args, count, names);
-  if (wk__is_plain_value(BINDING, self) || PyTuple_Check(self) || t == &PyRange_Type || t == &PyFrozenSet_Type ||
-      t == &PySlice_Type)
-    return look(f, callable, args, count, names);
+  bool own = known->what == WK__KNOWN_NOTHING && wk__is_own_object(r, self);
+  bool value = known->what == WK__KNOWN_VALUES || known->what == WK__KNOWN_LOOKS || wk__is_plain_value(BINDING, self) ||
+               wk__known_class(t) == WK__CLASS_VALUE || own;
+  if (value && !wk__usable(f, self)) return NULL;
+  if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
+  if (value) return look(f, callable, args, count, names);
+  if (known->what == WK__KNOWN_FRESH && wk__usable(f, self)) return wk__fresh_call(f, r, callable, args, count, names);
+  bool class_method =
+      PyType_Check(self) && !self_is_first && wk__known_method((PyTypeObject *)self, name)->what == WK__KNOWN_LOOKS;
+  if (class_method) return look(f, callable, args, count, names);
   if (BINDING->is_own_mode(t)) return wk__plain_call(f, callable, args, count, names);
   if (wk__is_own_proxy(r, self)) return look(f, callable, args, count, names);
   if (t == &PyGen_Type && strcmp(name, "throw") != 0) return look(f, callable, args, count, names);
@@ -519,7 +383,7 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
                    PyType_IsSubtype((PyTypeObject *)self, BINDING->tensor_type);
   if (overrides && count == 4) return tensor_torch_function(f, callable, args, count);
   if ((wk__is_python_instance(self) || PyType_Check(self) || PyObject_TypeCheck(self, BINDING->module_type)) &&
-      in_list(name, instance_methods_that_look) && !wk__is_foreign(r, self))
+      wk__known_function("instance", name)->what == WK__KNOWN_LOOKS && !wk__is_foreign(r, self))
     return wk__plain_call(f, callable, args, count, names);
   return wk__refuse(f, "method %s of a %s", name, t->tp_name);
 }
@@ -537,16 +401,6 @@ static PyObject *get_attribute_call(wk__frame *f, PyObject *const *args, Py_ssiz
   if (!only_has && count < 3) return NULL;
   PyErr_Clear();
   return Py_NewRef(only_has ? Py_False : args[2]);
-}
-
-static PyObject *next_call(wk__frame *f, PyObject *const *args, Py_ssize_t count) {
-  PyObject *item = NULL;
-  int more = wk__op_next(f, args[0], &item);
-  if (more > 0) return item;
-  if (more < 0) return NULL;
-  if (count > 1) return Py_NewRef(args[1]);
-  PyErr_SetNone(PyExc_StopIteration);
-  return NULL;
 }
 
 static bool quotient_and_rest(wk__recording *r, PyObject *const *args, PyObject **out) {
@@ -580,9 +434,9 @@ static bool of_symbols(wk__frame *f, const char *name, PyObject *const *args, Py
 /* abs, round, pow, min and max of floats that differ from call to call. */
 static bool of_floats(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                       PyObject **out) {
-  static const char *const functions[] = {"abs", "round", "pow", NULL};
   wk__recording *r = f->session->recording;
-  if (in_list(name, functions)) return wk__float_call(r, callable, args, count, out);
+  bool computes = strcmp(name, "abs") == 0 || strcmp(name, "round") == 0 || strcmp(name, "pow") == 0;
+  if (computes) return wk__float_call(r, callable, args, count, out);
   bool largest = strcmp(name, "max") == 0;
   return (largest || strcmp(name, "min") == 0) && wk__float_extremum(r, largest, args, count, out);
 }
@@ -599,33 +453,59 @@ static PyObject *identity(wk__frame *f, wk__recording *r, PyObject *o) {
   return PyLong_FromVoidPtr(o);
 }
 
-static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
-                         PyObject *names) {
-  bool asks_type = strcmp(name, "isinstance") == 0 || strcmp(name, "callable") == 0;
-  if (asks_type && !names) return pass_on(f, callable, args, count, names); /* what it holds does not matter */
-  bool counts = strcmp(name, "len") == 0 && count == 1 && !names && is_container(args[0]);
-  if (counts) return pass_on(f, callable, args, count, names);
-  PyObject *computed = NULL;
-  if (!names && (of_symbols(f, name, args, count, &computed) || of_floats(f, name, callable, args, count, &computed)))
-    return computed;
-  if (in_list(name, builtins_that_look)) {
-    bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
-    if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
-    return look_at_values(f, callable, args, count, names);
-  }
+/* Values, and tuples of them. */
+static bool has_constant_hash(const wk__frame *f, PyObject *o) {
+  if (!PyTuple_CheckExact(o)) return wk__is_plain_value(BINDING, o);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+    if (!has_constant_hash(f, PyTuple_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+static bool has_python_hash(PyObject *o) {
+  PyObject *name = PyUnicode_InternFromString("__hash__");
+  PyObject *method = name && wk__is_python_instance(o) ? wk__type_attribute(Py_TYPE(o), name) : NULL;
+  Py_XDECREF(name);
+  return method && PyFunction_Check(method);
+}
+
+/* Those that are instructions under another name. */
+static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
+                                 Py_ssize_t count, PyObject *names) {
   bool text_second = count >= 2 && !names && PyUnicode_Check(args[1]);
+  if (strcmp(name, "len") == 0) {
+    bool counts = count == 1 && !names && is_container(f->session->recording, args[0]);
+    return (counts ? pass_on : look_at_values)(f, callable, args, count, names);
+  }
   if (strcmp(name, "getattr") == 0 && text_second) return get_attribute_call(f, args, count, false);
   if (strcmp(name, "hasattr") == 0 && text_second) return get_attribute_call(f, args, count, true);
   if (strcmp(name, "setattr") == 0 && text_second && count == 3)
     return wk__op_set_attr(f, args[0], args[1], args[2]) < 0 ? NULL : Py_NewRef(Py_None);
   if (strcmp(name, "delattr") == 0 && text_second && count == 2)
     return wk__op_set_attr(f, args[0], args[1], NULL) < 0 ? NULL : Py_NewRef(Py_None);
-  if (strcmp(name, "hash") == 0 && count == 1 && wk__is_plain_value(BINDING, args[0]))
+  if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
     return look(f, callable, args, count, names);
   if (strcmp(name, "id") == 0 && count == 1 && !names) return identity(f, f->session->recording, args[0]);
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
-  if (strcmp(name, "next") == 0 && count >= 1) return next_call(f, args, count);
+  if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
+  bool next = strcmp(name, "next") == 0 && count >= 1; /* what a generator returns is in the exception */
+  if (next) return wk__passed_on(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
   return wk__refuse(f, "a call of %s()", name);
+}
+
+static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                         PyObject *names) {
+  wk__knowledge what = wk__known_function("builtins", name)->what;
+  if (what == WK__KNOWN_PASSES && !names) return pass_on(f, callable, args, count, names);
+  PyObject *computed = NULL;
+  bool counts = strcmp(name, "len") == 0 && count == 1 && is_container(f->session->recording, args[0]);
+  if (!names && !counts &&
+      (of_symbols(f, name, args, count, &computed) || of_floats(f, name, callable, args, count, &computed)))
+    return computed;
+  if (what == WK__KNOWN_BY_CODE) return builtin_by_code(f, name, callable, args, count, names);
+  if (what != WK__KNOWN_VALUES && what != WK__KNOWN_PASSES) return wk__refuse(f, "a call of %s()", name);
+  bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
+  if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
+  return look_at_values(f, callable, args, count, names);
 }
 
 /* tensor(a) of a float that differs from call to call: an operator's result. NULL: it is something else, or raises. */
@@ -638,15 +518,6 @@ static PyObject *tensor_of_number(wk__frame *f, PyObject *number) {
   return status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
 }
 
-static bool holds_tensor(const wk__frame *f, PyObject *o, int depth) {
-  enum { MAX_NESTING = 64 };
-  if (wk__is_tensor_object(f, o) || depth > MAX_NESTING) return true;
-  if (!PyList_Check(o) && !PyTuple_Check(o)) return false;
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(o); i++)
-    if (holds_tensor(f, PySequence_Fast_GET_ITEM(o, i), depth + 1)) return true;
-  return false;
-}
-
 /* A tensor made from Python data is the same in every call: a constant of the graph, given out as a copy. */
 static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                                 PyObject *names) {
@@ -656,7 +527,7 @@ static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *cons
   if (of_number || PyErr_Occurred()) return of_number;
   if (!arguments_usable(f, args, count, names)) return NULL;
   for (Py_ssize_t i = 0; i < count; i++)
-    if (holds_tensor(f, args[i], 0)) return wk__refuse(f, "a tensor is made from another one's values");
+    if (wk__holds_tensor(f, args[i])) return wk__refuse(f, "a tensor is made from another one's values");
   wk__tracer *tracer = f->session->tracer;
   wk__tracer_pause(tracer);
   PyObject *made = wk__plain_call(f, callable, args, count, names), *copy = NULL;
@@ -675,21 +546,87 @@ static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *cons
   return copy;
 }
 
-static const char *const override_questions[] = {"_has_torch_function", "_has_torch_function_variadic",
-                                                 "_dispatch_torch_function", NULL};
+/* as_tensor(t) of a tensor is itself or a conversion; of Python data it is tensor(). An array would share its memory.
+ */
+static PyObject *as_tensor(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  if (count && wk__is_tensor_object(f, args[0])) return look(f, callable, args, count, names);
+  bool data = count && (wk__is_plain_value(BINDING, args[0]) || PyList_Check(args[0]) || PyTuple_Check(args[0]));
+  return data ? tensor_of_data(f, callable, args, count, names) : wk__refuse(f, "a call of as_tensor() of an array");
+}
+
+/* Functions of scores are called between these two, and their calls become a loop body (autograd/body.h): the graph
+ * gets that body, not the calls, so that nothing else may come of them. What refuses raises meanwhile, and then there
+ * is no body: the program calls the functions with all scores. */
+static PyObject *score_begin(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names) {
+  if (f->session->recording->tries) return wk__refuse(f, "scores inside of what is only tried");
+  PyObject *values = look(f, callable, args, count, names);
+  if (values) f->session->recording->tries = true;
+  return values;
+}
+
+static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  wk__recording *r = f->session->recording;
+  bool in_vain = r->tries_in_vain;
+  r->tries = r->tries_in_vain = r->tries_modes = false;
+  PyObject *body = wk__plain_call(f, callable, args, count, names);
+  if (!in_vain || !body) return body;
+  Py_DECREF(body);
+  Py_RETURN_NONE;
+}
 
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
   if (strcmp(name, "tensor") == 0) return tensor_of_data(f, callable, args, count, names);
-  if (sets_autocast(name, args, count)) return look(f, callable, args, count, names);
-  if (in_list(name, core_functions_that_look)) return look(f, callable, args, count, names);
-  if (in_list(name, override_questions)) return pass_on(f, callable, args, count, names);
+  if (strcmp(name, "as_tensor") == 0) return as_tensor(f, callable, args, count, names);
+  if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
+  if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
+  wk__knowledge what = wk__known_function("wick", name)->what;
+  bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
+  if (looks) return look(f, callable, args, count, names);
+  if (what == WK__KNOWN_PASSES) return pass_on(f, callable, args, count, names);
   return wk__refuse(f, "a call of %s()", name);
 }
 
-/* The others change what they are given. */
-static const char *const operators_with_an_i[] = {"index", "indexOf", "inv", "invert", "is_", "is_not", NULL};
+/* operator.iadd() and its kind, and what gets and sets items: as the instructions. */
+static PyObject *operator_by_code(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
+                                  Py_ssize_t count, PyObject *names) {
+  static const struct {
+    const char *name;
+    int kind;
+  } in_place[] = {{"iadd", NB_INPLACE_ADD},
+                  {"iconcat", NB_INPLACE_ADD},
+                  {"isub", NB_INPLACE_SUBTRACT},
+                  {"imul", NB_INPLACE_MULTIPLY},
+                  {"itruediv", NB_INPLACE_TRUE_DIVIDE},
+                  {"ifloordiv", NB_INPLACE_FLOOR_DIVIDE},
+                  {"imod", NB_INPLACE_REMAINDER},
+                  {"ipow", NB_INPLACE_POWER},
+                  {"imatmul", NB_INPLACE_MATRIX_MULTIPLY},
+                  {"ilshift", NB_INPLACE_LSHIFT},
+                  {"irshift", NB_INPLACE_RSHIFT},
+                  {"iand", NB_INPLACE_AND},
+                  {"ior", NB_INPLACE_OR},
+                  {"ixor", NB_INPLACE_XOR}};
+  bool sets = strcmp(name, "setitem") == 0 && count == 3, deletes = strcmp(name, "delitem") == 0 && count == 2;
+  if (sets || deletes)
+    return wk__op_set_item(f, args[0], args[1], sets ? args[2] : NULL) < 0 ? NULL : Py_NewRef(Py_None);
+  if (count != 2) return look(f, callable, args, count, names); /* an error */
+  if (strcmp(name, "getitem") == 0) return wk__op_item(f, args[0], args[1]);
+  bool negated = strcmp(name, "is_not") == 0;
+  if (negated || strcmp(name, "is_") == 0) {
+    int same = wk__op_is(f, args[0], args[1]);
+    return same < 0 ? NULL : PyBool_FromLong(same != negated);
+  }
+  if (strcmp(name, "contains") == 0) {
+    int found = wk__op_contains(f, args[0], args[1]);
+    return found < 0 ? NULL : PyBool_FromLong(found);
+  }
+  for (size_t i = 0; i < WK_COUNT(in_place); i++)
+    if (strcmp(name, in_place[i].name) == 0) return wk__op_binary(f, in_place[i].kind, args[0], args[1]);
+  return wk__refuse(f, "a call of operator.%s()", name);
+}
 
 /* math.floor and its kind: of integers and their quotients. */
 static bool rounded(wk__recording *r, const char *name, PyObject *a, PyObject **out) {
@@ -725,6 +662,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (strcmp(module, "_warnings") == 0 && strcmp(name, "warn") == 0)
     return wk__warn_call(f, r, callable, args, count, names);
   if (strcmp(module, "sys") == 0 && strcmp(name, "getrecursionlimit") == 0) return wk__process_number(f, r, callable);
+  if (strcmp(module, "sys") == 0 && strcmp(name, "exc_info") == 0) return wk__exception_state(f, r, callable);
   bool of_abc = strcmp(module, "_abc") == 0 && count == 2 && !names;
   if (of_abc && strcmp(name, "_abc_instancecheck") == 0) return wk__abstract_check(f, r, callable, args, true);
   if (of_abc && strcmp(name, "_abc_subclasscheck") == 0) return wk__abstract_check(f, r, callable, args, false);
@@ -734,11 +672,13 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   bool of_math = !names && strcmp(module, "math") == 0;
   if (of_math && count == 1 && rounded(r, name, args[0], &product)) return product;
   if (of_math && wk__float_call(r, callable, args, count, &product)) return product;
-  bool pure_module = strcmp(module, "math") == 0 || strcmp(module, "cmath") == 0;
-  bool plain_operator = strcmp(module, "_operator") == 0 && (name[0] != 'i' || in_list(name, operators_with_an_i));
-  bool reduces = strcmp(module, "_functools") == 0 && strcmp(name, "reduce") == 0;
-  reduces |= strcmp(module, "itertools") == 0; /* tee */
-  if (pure_module || plain_operator || reduces) return look_at_values(f, callable, args, count, names);
+  const wk__known_call *known = wk__known_function(module, name);
+  if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
+  if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
+    return operator_by_code(f, name, callable, args, count, names);
+  if (known->what == WK__KNOWN_EFFECT) return effect(f, r, callable, args, count, names);
+  bool changes = known->what == WK__KNOWN_CHANGES && count && PyList_CheckExact(args[0]);
+  if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
   return wk__refuse(f, "a call of %s.%s()", module, name);
 }
 
@@ -780,7 +720,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
-  if (scalar && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "%s() of a tensor's value", t->tp_name);
+  bool number_of = t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type;
+  if (scalar && count && wk__is_tensor_object(f, args[0]))
+    return (number_of ? wk__refuse_value : wk__refuse)(f, "%s() of a tensor's value", t->tp_name);
   wk_int x;
   if (t == &PyLong_Type && count == 1 && !names && wk__symbolic_int(r, args[0], &x)) return Py_NewRef(args[0]);
   PyObject *number = NULL;
@@ -797,8 +739,10 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
                 t == &PySlice_Type || t == BINDING->size_type;
   if (passes) return pass_on(f, callable, args, count, names);
   if (scalar) return look_at_values(f, callable, args, count, names);
-  bool made_of_arguments = t == &PyODict_Type || wk__is_default_dict(t) || wk__is_itertool(t);
-  if (made_of_arguments || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
+  bool made_of_arguments =
+      t == &PyODict_Type || t == &PyMethod_Type || wk__is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);
+  bool known = wk__known_class(t) != WK__CLASS_UNKNOWN;
+  if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
   if (proxy) return wk__made_proxy(f, r, args[0]);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
@@ -825,8 +769,15 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   if (is_disabled(function)) return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
   if (wk__is_marked_constant(function))
     return wk__constant_call(f, f->session->recording, callable, args, count, names);
+  const PyFunctionObject *made = (const PyFunctionObject *)function;
+  bool named = made->func_module && PyUnicode_Check(made->func_module);
+  wk__knowledge what =
+      named ? wk__known_function(PyUnicode_AsUTF8(made->func_module), PyUnicode_AsUTF8(made->func_qualname))->what
+            : WK__KNOWN_NOTHING;
+  if (what == WK__KNOWN_CONSTANT) return wk__constant_call(f, f->session->recording, callable, args, count, names);
+  if (what == WK__KNOWN_FRESH) return wk__fresh_call(f, f->session->recording, callable, args, count, names);
   PyObject *copy = NULL;
-  if (count == 1 && !names && wk__deep_copy(f, f->session->recording, function, args[0], &copy)) return copy;
+  if (count == 1 && !names && wk__copy_call(f, f->session->recording, function, args[0], &copy)) return copy;
   return enter(f, callable, args, count, names);
 }
 
@@ -895,6 +846,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (wk__is_cached_function(callable))
     return (wk__is_marked_constant(callable) ? wk__constant_call : wk__cached_call)(f, r, callable, args, count, names);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
+  if (wk__is_getter(t) && count == 1 && !names) return wk__getter_call(f, r, callable, args[0]);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
@@ -902,6 +854,8 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     if (wk__depend_on_type(r, t) < 0) return NULL;
     return enter(f, callable, args, count, names);
   }
+  if (wk__known_method(t, "__call__")->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
+  if (wk__is_array_function(callable)) return wk__fresh_call(f, r, callable, args, count, names);
   return wk__refuse(f, "a call of a %s", t->tp_name);
 }
 

@@ -3,6 +3,7 @@
  * Tests: tests/python/capture/test_guards.py. */
 #include "dynamo/capture/known.h"
 #include "autograd/autograd.h"
+#include "dynamo/capture/known_calls.h"
 #include "dynamo/cpython/objects.h"
 
 #define TEXT(name) PyUnicode_AsUTF8(name)
@@ -55,6 +56,23 @@ bool wk__is_own_proxy(const wk__recording *r, PyObject *o) {
   return Py_TYPE(o) == &PyDictProxy_Type && wk__reg_find(r, o) < 0 && wk__was_made(r, o);
 }
 
+bool wk__is_own_object(const wk__recording *r, PyObject *o) {
+  return wk__reg_find(r, o) < 0 && wk__known_class(Py_TYPE(o)) == WK__CLASS_OWN;
+}
+
+static bool holds_tensor(const wk__frame *f, PyObject *o, int depth) {
+  enum { MAX_NESTING = 64 };
+  if (wk__is_tensor_object(f, o) || depth > MAX_NESTING) return true;
+  PyObject *key, *value;
+  for (Py_ssize_t at = 0; PyDict_Check(o) && PyDict_Next(o, &at, &key, &value);)
+    if (holds_tensor(f, value, depth + 1)) return true;
+  bool sequence = PyList_Check(o) || PyTuple_Check(o);
+  for (Py_ssize_t i = 0; sequence && i < PySequence_Fast_GET_SIZE(o); i++)
+    if (holds_tensor(f, PySequence_Fast_GET_ITEM(o, i), depth + 1)) return true;
+  return false;
+}
+bool wk__holds_tensor(const wk__frame *f, PyObject *o) { return holds_tensor(f, o, 0); }
+
 static bool is_view_of_values(const PyTypeObject *t) {
   return t == &PyDictValues_Type || t == &PyDictItems_Type || t == &PyODictValues_Type || t == &PyODictItems_Type;
 }
@@ -83,7 +101,7 @@ static bool is_harmless(const wk__frame *f, PyObject *o) {
          PyCell_Check(o) || t == &PySuper_Type || t == &PyProperty_Type || t == &PyStaticMethod_Type ||
          t == &PyClassMethod_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
          t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__is_partial(t) || PyExceptionInstance_Check(o) ||
-         t == &PyTraceBack_Type || is_union(t) || is_view_of_dict(t);
+         t == &PyTraceBack_Type || is_union(t) || is_view_of_dict(t) || t == &PyBaseObject_Type;
 }
 
 /* Objects that stand for others, which would have to be known. */
@@ -116,6 +134,13 @@ static bool is_own_iterator(wk__frame *f, const wk__recording *r, PyObject *o) {
   const char *where = wk__is_foreign(r, o) ? "was made outside of the region" : "others can see";
   (wk__is_foreign(r, o) ? wk__refuse_left_over : wk__refuse)(f, "an iterator that %s (%s)", where, Py_TYPE(o)->tp_name);
   return false;
+}
+
+/* An immutable object from outside: what it is is known as long as it is the same one. */
+static bool is_that_one(wk__recording *r, PyObject *o) {
+  wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
+  if (reg >= 0 && !r->registers[reg].fixed) wk__check_once(r, WK__CHECK_IS, reg, 0, o);
+  return true;
 }
 
 /* One question about an object and what can be reached from it. */
@@ -183,6 +208,8 @@ static bool usable(inspection i, PyObject *o) {
   if (i.looks && PySlice_Check(o)) wk__settle(r, o);
   if (is_view_of_values(t)) return held_usable(i, o);
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
+  if (wk__known_class(t) == WK__CLASS_VALUE) return is_that_one(r, o);
+  if (wk__is_own_object(r, o)) return held_usable(i, o);
   if (wk__is_own_proxy(r, o)) return held_usable(i, o);
   if (is_builtin_iterator(t)) return is_own_iterator(f, r, o) && held_usable(i, o);
   if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
@@ -652,7 +679,9 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
       Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner) ||
       wk__is_own_proxy(r, owner))
     return PyObject_GetAttr(owner, name);
-  if (is_named_tuple_of_c(owner)) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
+  if (wk__is_own_object(r, owner)) return PyObject_GetAttr(owner, name);
+  bool value = is_named_tuple_of_c(owner) || wk__known_class(Py_TYPE(owner)) == WK__CLASS_VALUE;
+  if (value) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (wk__is_own_context(f, owner)) return PyObject_GetAttr(owner, name);
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner))
     return attribute_of_instance(f, r, owner, name);

@@ -28,6 +28,10 @@ bool wk__passed_on(wk__frame *f, PyObject *o);
 /* An argument of an operator, which takes symbolic integers as they are, alone, in lists and (`index`) in slices. */
 bool wk__operand_usable(wk__frame *f, PyObject *o);
 bool wk__index_usable(wk__frame *f, PyObject *key);
+/* Of a C class whose instances a region may make and use (known_calls.def), and made in this one. */
+bool wk__is_own_object(const wk__recording *r, PyObject *o);
+/* A tensor, or lists, tuples and dictionaries that hold one; deep ones may. */
+bool wk__holds_tensor(const wk__frame *f, PyObject *o);
 /* An attribute as the region sees it; NULL with an exception, or refused. */
 PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name);  // -> new
 /* object.__getattribute__(owner, name), of an instance of a Python class that is no module. */
@@ -67,8 +71,10 @@ bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, co
 PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
                              bool of_instance);                                    // -> new
 PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
-PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);          // -> new
-PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);    // -> new
+/* sys.exc_info(), where nothing is being handled. */
+PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
+PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);           // -> new
+PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);     // -> new
 /* Of functools.lru_cache. */
 bool wk__is_cached_function(PyObject *callable);
 PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
@@ -77,8 +83,16 @@ PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, Py
 bool wk__is_marked_constant(PyObject *callable);
 PyObject *wk__constant_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names);  // -> new
-/* copy.deepcopy() of plain data, whose result is the region's own. False: it is something else. */
-bool wk__deep_copy(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out);
+/* A function of numpy that is written in Python, and known to do nothing but compute. */
+bool wk__is_array_function(PyObject *callable);
+/* One that makes its result of values alone, for this call. */
+PyObject *wk__fresh_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                         PyObject *names);  // -> new
+/* copy.copy() of an instance, copy.deepcopy() of plain data: the region's own. False: it is something else. */
+bool wk__copy_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out);
+/* operator.itemgetter and its kind: the instructions that they stand for. */
+bool wk__is_getter(PyTypeObject *t);
+PyObject *wk__getter_call(wk__frame *f, wk__recording *r, PyObject *getter, PyObject *o);  // -> new
 /* calls.c */
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *keyword_names);  // -> new

@@ -3,6 +3,7 @@
  * In: such a call. Out: its result, with a read or check for everything that it depends on. Tests:
  * tests/python/capture/test_guards.py. */
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
@@ -60,6 +61,15 @@ PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function)
   return wk__refuse(f, "%s", r->failed);
 }
 
+/* That no caller handles one is asked again in front of each replay. */
+PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function) {
+  PyObject *handled = PyErr_GetHandledException(), *ask = PySys_GetObject("exception");
+  Py_XDECREF(handled);
+  if (handled || !ask) return wk__refuse(f, "sys.exc_info() while an exception is handled");
+  if (wk__observe(r, BINDING, Py_None, WK__READ_COMPUTED, -1, -1, ask) < 0) return wk__refuse(f, "%s", r->failed);
+  return PyObject_CallNoArgs(function);
+}
+
 PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict) {
   (void)f;
   PyObject *proxy = PyDictProxy_New(dict);
@@ -86,6 +96,68 @@ PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {
   if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, reference), 0, NULL) == 0) return referent;
   Py_DECREF(referent);
   return wk__refuse(f, "%s", r->failed);
+}
+
+/* ==================================================== getters ==================================================== */
+
+bool wk__is_getter(PyTypeObject *t) {
+  static const char *const names[] = {"operator.itemgetter", "operator.attrgetter", "operator.methodcaller"};
+  for (size_t i = 0; i < WK_COUNT(names); i++)
+    if (wk__type_is_fixed(t) && strcmp(t->tp_name, names[i]) == 0) return true;
+  return false;
+}
+
+/* "a.b" of o. */
+static PyObject *get_path(wk__frame *f, PyObject *o, PyObject *path) {  // -> new
+  PyObject *names = PyObject_CallMethod(path, "split", "s", "."), *found = names ? Py_NewRef(o) : NULL;
+  for (Py_ssize_t i = 0; found && i < PyList_GET_SIZE(names); i++) {
+    PyObject *name = PyList_GET_ITEM(names, i);
+    PyUnicode_InternInPlace(&name);
+    PyList_SET_ITEM(names, i, name);
+    Py_SETREF(found, wk__op_attr(f, found, name));
+  }
+  Py_XDECREF(names);
+  return found;
+}
+
+static PyObject *call_method(wk__frame *f, PyObject *o, PyObject *how) {  // -> new
+  PyObject *name = Py_NewRef(PyTuple_GET_ITEM(how, 0));
+  PyUnicode_InternInPlace(&name);
+  PyObject *method = wk__op_attr(f, o, name), *result = NULL;
+  if (method) result = wk__op_call(f, method, &PyTuple_GET_ITEM(how, 0) + 1, PyTuple_GET_SIZE(how) - 1, NULL);
+  Py_DECREF(name);
+  Py_XDECREF(method);
+  return result;
+}
+
+PyObject *wk__getter_call(wk__frame *f, wk__recording *r, PyObject *getter, PyObject *o) {
+  wk__reg reg = wk__is_foreign(r, getter) ? wk__reg_find(r, getter) : -1;
+  if (reg >= 0) wk__check_once(r, WK__CHECK_IS, reg, 0, getter); /* it is immutable */
+  const char *kind = strchr(Py_TYPE(getter)->tp_name, '.') + 1;
+  PyObject *made = PyObject_CallMethod(getter, "__reduce__", NULL);
+  PyObject *how = made && PyTuple_Check(made) ? PyTuple_GET_ITEM(made, 1) : NULL, *result = NULL;
+  bool simple =
+      how && PyTuple_Check(how) && PyTuple_GET_SIZE(how) && PyTuple_GET_ITEM(made, 0) == (PyObject *)Py_TYPE(getter);
+  if (!simple) {
+    Py_XDECREF(made);
+    return wk__refuse(f, "operator.%s with keywords", kind);
+  }
+  if (strcmp(kind, "methodcaller") == 0) {
+    result = call_method(f, o, how);
+  } else {
+    bool items = strcmp(kind, "itemgetter") == 0;
+    Py_ssize_t count = PyTuple_GET_SIZE(how);
+    PyObject *all = PyTuple_New(count);
+    for (Py_ssize_t i = 0; all && i < count; i++) {
+      PyObject *key = PyTuple_GET_ITEM(how, i), *found = items ? wk__op_item(f, o, key) : get_path(f, o, key);
+      if (!found) Py_CLEAR(all);
+      if (found) PyTuple_SET_ITEM(all, i, found);
+    }
+    result = all && count == 1 ? Py_NewRef(PyTuple_GET_ITEM(all, 0)) : Py_XNewRef(all);
+    Py_XDECREF(all);
+  }
+  Py_DECREF(made);
+  return result;
 }
 
 /* ============================================= calls that are remembered ========================================== */
@@ -116,6 +188,28 @@ PyObject *wk__constant_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   PyObject *result = call_in_between(f, callable, args, count, names);
   if (result && wk__recording_of(f) == r && !wk__is_plain_value(BINDING, result)) wk__reg_constant(r, result);
   return result;
+}
+
+bool wk__is_array_function(PyObject *callable) {
+  if (strcmp(Py_TYPE(callable)->tp_name, "numpy._ArrayFunctionDispatcher") != 0) return false;
+  PyObject *name = PyObject_GetAttrString(callable, "__name__");
+  PyObject *module = PyObject_GetAttrString(callable, "__module__");
+  bool texts = name && module && PyUnicode_Check(name) && PyUnicode_Check(module);
+  bool known = texts && wk__known_function(PyUnicode_AsUTF8(module), PyUnicode_AsUTF8(name))->what == WK__KNOWN_FRESH;
+  Py_XDECREF(name);
+  Py_XDECREF(module);
+  PyErr_Clear();
+  return known;
+}
+
+PyObject *wk__fresh_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                         PyObject *names) {
+  (void)r;
+  for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
+    if (!wk__usable(f, args[i])) return NULL;
+    if (wk__holds_tensor(f, args[i])) return wk__refuse(f, "a Python function that is not evaluated gets a tensor");
+  }
+  return call_in_between(f, callable, args, count, names);
 }
 
 /* The register of something that a guard can be called with. What a symbol stands for is checked behind all of those.
@@ -254,24 +348,39 @@ static bool know_all(wk__frame *f, wk__recording *r, PyObject *o, int depth) {
   return true;
 }
 
-static bool is_deepcopy(PyObject *function) {
-  PyObject *module = PyImport_GetModule(PyFunction_GET_MODULE(function));
-  PyObject *name = ((PyFunctionObject *)function)->func_name;
+/* The function `name` of the module copy. */
+static bool is_of_copy(PyObject *function, const char *name) {
+  const PyFunctionObject *made = (const PyFunctionObject *)function;
+  PyObject *module = made->func_module ? PyImport_GetModule(made->func_module) : NULL;
   const char *text = module && PyModule_Check(module) ? PyModule_GetName(module) : NULL;
-  bool is = text && strcmp(text, "copy") == 0 && PyUnicode_CompareWithASCIIString(name, "deepcopy") == 0;
+  bool is = text && strcmp(text, "copy") == 0 && PyUnicode_CompareWithASCIIString(made->func_name, name) == 0;
   Py_XDECREF(module);
   PyErr_Clear();
   return is;
 }
 
-/* The memo of a deep copy has the addresses of what the region makes, so it cannot be evaluated; of plain data it is
- * done as it is. */
-bool wk__deep_copy(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out) {
+/* Another one with the same attributes, whatever they are. */
+static bool can_be_copied(wk__frame *f, wk__recording *r, PyObject *o) {
+  wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
+  if (!is_copied_by_its_dictionary(o) || wk__depend_on_type(r, Py_TYPE(o)) < 0) return false;
+  if (reg >= 0 && wk__instance_dict(f, r, reg, o) < 0) return false;
+  PyObject **dict = wk__instance_dict_place(o);
+  return dict && *dict && wk__touch(r, BINDING, *dict) == 0;
+}
+
+/* The memo of a deep copy has the addresses of what the region makes, so it cannot be evaluated, and how an instance is
+ * taken apart is C code's: of plain data, values and instances of plain classes both are done as they are. */
+bool wk__copy_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out) {
+  bool deep = is_of_copy(function, "deepcopy");
+  if (!deep && !is_of_copy(function, "copy")) return false;
   bool container = PyDict_CheckExact(o) || PyList_CheckExact(o) || PyTuple_CheckExact(o);
-  if (!PyFunction_GET_MODULE(function) || !is_deepcopy(function)) return false;
-  if (!container && !is_copied_by_its_dictionary(o)) return false;
-  if (!know_all(f, r, o, 0)) return false;
-  wk__settle(r, o);
+  if (deep && wk__is_plain_value(BINDING, o)) {
+    *out = Py_NewRef(o);
+    return true;
+  }
+  if (deep ? !container && !is_copied_by_its_dictionary(o) : !can_be_copied(f, r, o)) return false;
+  if (deep && !know_all(f, r, o, 0)) return false;
+  if (deep) wk__settle(r, o);
   wk__suspension suspension;
   wk__session_suspend(f->session, false, &suspension);
   *out = PyObject_CallOneArg(function, o);

@@ -88,18 +88,26 @@ PyObject *wk__op_global(wk__frame *f, PyObject *name) {
   return wk__as_read(r, found);
 }
 
-int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
-  RECORDING(wk__plain_set_global(f, name, value));
-  PyObject *globals = wk__frame_globals(f), *items[] = {globals, name, value};
-  wk__reg reg = globals_register(r, globals);
-  if (reg < 0 || (!value && wk__note_presence(f, r, globals, name) < 0)) return failed_int(f, r);
+/* A name of a module, here or there: in its dictionary. */
+static int set_in_module(wk__frame *f, wk__recording *r, PyObject *dict, PyObject *name, PyObject *value) {
+  PyObject *items[] = {dict, name, value};
+  wk__reg reg = globals_register(r, dict);
+  if (reg < 0 || (!value && wk__note_presence(f, r, dict, name) < 0)) return failed_int(f, r);
   if (wk__did(r, BINDING, WK__DO_SET_ITEM, NULL, items, 3, NULL) < 0) return failed_int(f, r);
   int64_t step = r->step_count - 1;
   int status;
-  LETTING_GO(status, wk__plain_set_global(f, name, value));
+  LETTING_GO(status, wk__plain_set_item(f, dict, name, value));
   wk__tried(f, r, step, status == 0, true);
   if (status == 0) wk__mark_written(r, reg, name);
   return status;
+}
+
+int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
+  RECORDING(wk__plain_set_global(f, name, value));
+  PyObject *globals = wk__frame_globals(f);
+  if (value || PyDict_Contains(globals, name)) return set_in_module(f, r, globals, name, value);
+  if (globals_register(r, globals) < 0 || wk__note_presence(f, r, globals, name) < 0) return failed_int(f, r);
+  return wk__plain_set_global(f, name, value); /* a NameError */
 }
 
 PyObject *wk__op_name(wk__frame *f, PyObject *name) {
@@ -383,6 +391,8 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (wk__is_tensor_object(f, owner)) return set_attribute_of_tensor(f, r, owner, name, value);
   bool module = PyObject_TypeCheck(owner, BINDING->module_type);
   if (wk__is_own_context(f, owner)) return set_attribute_of_context(f, r, owner, name, value);
+  if (wk__is_own_object(r, owner)) return wk__plain_set_attr(f, owner, name, value);
+  if (PyModule_CheckExact(owner) && value) return set_in_module(f, r, PyModule_GetDict(owner), name, value);
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return refused(f, "an attribute of an object that C code owns is set");
   if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
@@ -496,6 +506,8 @@ int wk__op_set_item(wk__frame *f, PyObject *owner, PyObject *key, PyObject *valu
   }
   wk__settle(r, key);
   bool by_python = wk__is_python_instance(owner) || PyObject_TypeCheck(owner, BINDING->module_type);
+  if (wk__is_own_object(r, owner))
+    return value && !wk__usable(f, value) ? -1 : wk__plain_set_item(f, owner, key, value);
   if (!builtin && !by_python) return refused(f, "an item of an object that C code owns is set");
   if (builtin && wk__reg_find(r, owner) >= 0) {
     if (PyList_Check(owner) && !wk__usable(f, owner)) return -1;

@@ -3,6 +3,7 @@
  * Tests: tests/python/capture/corpus_objects.py. */
 #include "autograd/autograd.h"
 #include "dynamo/capture/known.h"
+#include "dynamo/capture/known_calls.h"
 #include "dynamo/capture/record_parts.h"
 #include "dynamo/cpython/objects.h"
 
@@ -40,6 +41,33 @@ static wk__reg made_dict_of_kind(wk__recording *r, const wk__binding *b, PyObjec
   Py_XDECREF(factory);
   if (!plain) wk__record_failed(r, "a %s that cannot be described", Py_TYPE(o)->tp_name);
   return plain ? wk__reg_find(r, o) : -1;
+}
+
+/* collections.deque: (items, maxlen). */
+static wk__reg made_deque(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *items = PySequence_List(o), *most = PyObject_GetAttrString(o, "maxlen");
+  PyObject *args[] = {(PyObject *)Py_TYPE(o), items, most};
+  wk__reg reg = items && most && wk__reg_constant(r, args[0]) >= 0 ? made_of(r, b, o, WK__DO_CALL, args, 3) : -1;
+  Py_XDECREF(items);
+  Py_XDECREF(most);
+  return reg;
+}
+
+/* numpy.ndarray of numbers: a copy of what it is now. */
+static wk__reg made_array(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *dtype = PyObject_GetAttrString(o, "dtype"), *holds = NULL, *now = NULL, *copy = NULL;
+  if (dtype) holds = PyObject_GetAttrString(dtype, "hasobject");
+  if (holds == Py_False) now = PyObject_CallMethod(o, "copy", NULL);
+  if (now) copy = PyObject_GetAttrString((PyObject *)Py_TYPE(o), "copy");
+  bool known = copy && wk__reg_constant(r, copy) >= 0 && wk__reg_constant(r, now) >= 0;
+  wk__reg reg = known ? made_of(r, b, o, WK__DO_CALL, (PyObject *[]){copy, now}, 2) : -1;
+  if (!known) wk__record_failed(r, "an array that cannot be copied");
+  Py_XDECREF(dtype);
+  Py_XDECREF(holds);
+  Py_XDECREF(now);
+  Py_XDECREF(copy);
+  PyErr_Clear();
+  return reg;
 }
 
 static wk__reg made_set(wk__recording *r, const wk__binding *b, PyObject *o) {
@@ -271,7 +299,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   PyTypeObject *t = Py_TYPE(o);
   if (wk__is_plain_value(b, o) || t == &PyRange_Type || PyType_Check(o) || PyCode_Check(o) || PyModule_Check(o) ||
       t == &PyFrozenSet_Type || t == b->operator_type || t == *b->overload_type || b->is_own_mode(t) ||
-      t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type)
+      t == &PyMethodDescr_Type || t == &PyWrapperDescr_Type || wk__known_class(t) == WK__CLASS_VALUE)
     return wk__reg_constant(r, o);
   if (PyObject_TypeCheck(o, b->tensor_type)) return made_tensor(r, b, o);
   if (PyTuple_Check(o)) return made_tuple(r, b, o);
@@ -279,6 +307,9 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   if (t == &PyDict_Type) return made_dict(r, b, o);
   if (t == &PyODict_Type || wk__is_default_dict(t)) return made_dict_of_kind(r, b, o);
   if (t == &PySet_Type) return made_set(r, b, o);
+  if (strcmp(t->tp_name, "collections.deque") == 0 && wk__is_own_object(r, o)) return made_deque(r, b, o);
+  if (strcmp(t->tp_name, "numpy.ndarray") == 0 && wk__is_own_object(r, o)) return made_array(r, b, o);
+  if (t == &PyBaseObject_Type) return made_of(r, b, o, WK__DO_INSTANCE, (PyObject *[]){(PyObject *)t}, 1);
   if (t == &PySlice_Type) {
     PySliceObject *s = (PySliceObject *)o;
     return made_of(r, b, o, WK__DO_SLICE, (PyObject *[]){s->start, s->stop, s->step}, 3);

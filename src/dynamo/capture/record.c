@@ -500,6 +500,7 @@ bool wk__is_effect(const wk__recording *r, wk__step_kind kind, const wk__reg *it
     case WK__DO_APPEND:
     case WK__DO_ADD:
       return r->registers[items[0]].kind != WK__REG_MADE && r->registers[items[0]].kind != WK__REG_TENSOR;
+    case WK__DO_EFFECT:
     case WK__DO_WARN:
       return true;
     case WK__DO_IMPURE_CALL:

@@ -82,6 +82,7 @@ typedef enum wk__step_kind {
   WK__DO_APPEND,      /* items: list, value */
   WK__DO_ADD,         /* items: set, value */
   WK__DO_IMPURE_CALL, /* as CALL, for its effect on items[1], a container that the program knows */
+  WK__DO_EFFECT,      /* as CALL, for what it does to the process */
   WK__DO_WARN,        /* a warning, as `object` says; see warn.c */
   WK__DO_GRAD_MODE,   /* the thread's grad mode becomes `count` (0, 1) */
 } wk__step_kind;

@@ -28,7 +28,7 @@ static double scale_of(const wk_value *scale, const wk_tensor *query) {
 /* (B, H, T, D) laid out in memory like the operand: (B, T, H, D) where its heads lie inside its rows. */
 bool wk__heads_are_inside(const wk_tensor *t) { return wk_int_lt(t->strides[1], t->strides[2]); }
 
-static void spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns) {
+void wk__spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns) {
   bool heads_inside = wk__heads_are_inside(like);
   wk_int plain[] = {like->sizes[0], like->sizes[1], rows, columns},
          sizes[] = {like->sizes[0], rows, like->sizes[1], columns};
@@ -84,7 +84,7 @@ static wk_status check_operands(const wk_tensor *q, const wk_tensor *k, const wk
 wk_status wk__meta_flash_attention(wk__call *c) {
   const wk_tensor *q = c->args[QUERY].tensor, *k = c->args[KEY].tensor, *value = c->args[VALUE].tensor;
   WK_TRY(check_operands(q, k, value, wk__arg_tensor(c, MASK)));
-  spec_heads(&c->specs[0], q, q->sizes[2], value->sizes[3]);
+  wk__spec_heads(&c->specs[0], q, q->sizes[2], value->sizes[3]);
   wk__spec_contiguous(&c->specs[1], (wk_dtype)q->dtype, q->device, 3,
                       (wk_int[]){q->sizes[0], q->sizes[1], q->sizes[2]});
   return WK_OK;
@@ -103,12 +103,10 @@ wk_status wk__meta_flash_attention_backward(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "scaled_dot_product_attention_flash_attention_backward: sizes do not match");
   for (int i = 0; i < 3; i++) {
     const wk_tensor *t = c->args[BACKWARD_QUERY + i].tensor;
-    spec_heads(&c->specs[i], t, t->sizes[2], t->sizes[3]);
+    wk__spec_heads(&c->specs[i], t, t->sizes[2], t->sizes[3]);
   }
   return WK_OK;
 }
-
-/* ---- kernels ---- */
 
 /* ---- with hooks ---- */
 

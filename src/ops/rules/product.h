@@ -10,4 +10,6 @@ bool wk__is_attention(const wk_op *op); /* only its first result may have users 
 bool wk__is_convolution(const wk_op *op);
 /* Of attention's operands and result, (B, H, T, D): whether a row of memory holds all heads, (B, T, H, D). */
 bool wk__heads_are_inside(const wk_tensor *t);
+/* (B, H, rows, columns) laid out in memory like `like`. */
+void wk__spec_heads(wk__spec *spec, const wk_tensor *like, wk_int rows, wk_int columns);
 #endif

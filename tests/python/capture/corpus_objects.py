@@ -2,13 +2,16 @@
 
 # ruff: noqa: E741, F821, F841, B018
 
+import collections
 import contextlib
 import dataclasses
 import enum
 import functools
+import hashlib
 import io
 import random
 import sys
+import types
 import warnings
 
 import numpy
@@ -626,7 +629,7 @@ def suppressed(x):
     return x
 
 
-@case(captures=2, breaks=1, unkept=6)
+@case(captures=1, breaks=1, unkept=6)
 def exception_state(x):
     try:
         raise ValueError
@@ -777,7 +780,7 @@ def to_list(x):
     return x + len(rows), rows
 
 
-@case(captures=7, breaks=6)
+@case(captures=7, breaks=4)
 def to_numpy(x):
     a = (x + 1).numpy()
     return x * a.shape[0], a.sum().item() > 0
@@ -798,11 +801,19 @@ def shared_with_numpy(x):
     return y * 2
 
 
-@case(captures=4, breaks=3)
+@case(captures=3, breaks=2)
 def c_extension_call(x):
     y = x + 1
-    n = io.StringIO("abc")
-    return y, n.read()
+    n = hashlib.md5(b"abc")
+    return y, n.hexdigest()
+
+
+@case
+def c_objects_made_here(x):
+    text, last, space = io.StringIO("abc"), collections.deque([x, 1], maxlen=2), types.SimpleNamespace(k=2)
+    last.append(x + 1)
+    space.k += 1
+    return last, text.read(), space.k, object() is not object()
 
 
 @case(captures=9, breaks=7)
@@ -811,7 +822,7 @@ def random_module(x):
     return x * k + random.randint(1, 5)
 
 
-@case(captures=7, breaks=6)
+@case
 def warning_raised(x):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -567,7 +567,7 @@ def partial_call(x, a):
     return f(x)
 
 
-@case(captures=3, breaks=2)
+@case
 def operator_module(x, y):
     return operator.mul(x, y), operator.itemgetter(0)((x, y)) + 1
 

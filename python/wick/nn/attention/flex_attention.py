@@ -3,21 +3,30 @@
 >>> mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, 8, 8, device="cpu")
 >>> flex_attention(query, key, value, block_mask=mask)
 
-The functions are called once with all places, as index tensors that broadcast, instead of once a place; compile() fuses
-them into the products' kernels.
+The functions are called once, with one score and its place, and what they do becomes a loop body that the attention
+kernel runs on each block of scores (src/autograd/body.h): there is no tensor of all scores, and blocks that a BlockMask
+leaves out are not computed. Functions that are no such body (one that looks at a value, sums, draws random numbers, or
+reads a tensor that requires grad) are called with all places, as index tensors that broadcast, on all scores.
 """
 
-import inspect
 import math
 from typing import NamedTuple
 
 from ... import _C
 from ..._names import getter as _getter
+from ._block_mask import (
+    BlockMask,
+    _places,
+    _sliced_mask_mod_error,
+    and_masks,
+    create_block_mask,
+    create_mask,
+    noop_mask,
+    or_masks,
+)
 
 __all__ = ["AuxOutput", "AuxRequest", "BlockMask", "and_masks", "create_block_mask", "create_mask", "flex_attention",
            "noop_mask", "or_masks"]  # fmt: skip
-
-_DEFAULT_SPARSE_BLOCK_SIZE = 128
 
 
 class AuxRequest(NamedTuple):
@@ -34,90 +43,34 @@ class AuxOutput(NamedTuple):
     max_scores: object = None
 
 
-def noop_mask(batch, head, token_q, token_kv):
-    """Nothing is masked."""
-    return _C.ones((), dtype=_C.bool)
-
-
-def and_masks(*mask_mods):
-    """A mask where all of these hold."""
-
-    def and_mask(b, h, q_idx, kv_idx):
-        result = mask_mods[0](b, h, q_idx, kv_idx)
-        for other in mask_mods[1:]:
-            result = result & other(b, h, q_idx, kv_idx)
-        return result
-
-    return and_mask
-
-
-def or_masks(*mask_mods):
-    """A mask where one of these holds."""
-
-    def or_mask(b, h, q_idx, kv_idx):
-        result = mask_mods[0](b, h, q_idx, kv_idx)
-        for other in mask_mods[1:]:
-            result = result | other(b, h, q_idx, kv_idx)
-        return result
-
-    return or_mask
-
-
-def _places(sizes, device):
-    """An index tensor for each dim, of size 1 in the others."""
-    indices = [_C.arange(size, device=device) for size in sizes]
-    return [i.view([-1 if d == at else 1 for d in range(len(sizes))]) for at, i in enumerate(indices)]
-
-
-def create_mask(mod_fn, B, H, Q_LEN, KV_LEN, device=None):
-    """(B, H, Q_LEN, KV_LEN) of the values of a mask function, or of a score function on zeros."""
-    sizes = (B or 1, H or 1, Q_LEN, KV_LEN)
-    places = _places(sizes, device)
-    if len(inspect.signature(mod_fn).parameters) == 5:
-        return mod_fn(_C.zeros(sizes, device=device), *places).expand(sizes) > -math.inf
-    return mod_fn(*places).expand(sizes)
-
-
-class BlockMask:
-    """A mask function with the sizes that it is for."""
-
-    def __init__(self, mask_mod, shape, block_size, device):
-        self.mask_mod, self.shape, self.BLOCK_SIZE, self.device = mask_mod, shape, block_size, device
-        self.seq_lengths = shape[-2:]
-
-    def to_dense(self):
-        """1 for each block of which something may be seen: (B, H, Q blocks, KV blocks)."""
-        mask = create_mask(self.mask_mod, *self.shape, device=self.device)
-        rows, columns = self.BLOCK_SIZE
-        grow = (0, -mask.shape[3] % columns, 0, -mask.shape[2] % rows)
-        mask = _C.constant_pad_nd(mask, grow, False)
-        return mask.unflatten(3, (-1, columns)).unflatten(2, (-1, rows)).any(5).any(3).int()
-
-    def sparsity(self):
-        """The part of the blocks, in percent, that is left out."""
-        dense = self.to_dense()
-        return 100 * (1 - dense.sum().item() / dense.numel())
-
-    def numel(self):
-        """The elements of the mask."""
-        return math.prod(self.shape)
-
-    def __repr__(self):
-        return f"BlockMask(shape={self.shape}, sparsity={self.sparsity():.2f}%)"
-
-
-def create_block_mask(
-    mask_mod, B, H, Q_LEN, KV_LEN, device=None, BLOCK_SIZE=_DEFAULT_SPARSE_BLOCK_SIZE, _compile=False
-):
-    """A BlockMask of a function (b, h, q_idx, kv_idx) -> bool."""
-    block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else tuple(BLOCK_SIZE)
-    return BlockMask(mask_mod, (B or 1, H or 1, Q_LEN, KV_LEN), block, device)
-
-
-def _checked_heads(query, key, value, enable_gqa):
-    """Keys and values, with a head for each of the query's."""
+def _checked_operands(query, key, value, block_mask, enable_gqa):
+    """Keys and values, with a batch and a head for each of the query's."""
     if query.dim() != 4 or key.dim() != 4 or value.dim() != 4:
         raise NotImplementedError("NYI: query, key, and value must be 4D tensors")
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            "Expect query and key/value to have the same embedding dimension "
+            f"but got E={query.shape[-1]} and E={key.shape[-1]}."
+        )
+    batch, of_keys = query.shape[0], key.shape[0]
+    if batch != of_keys and block_mask is None:
+        raise ValueError(
+            "Expect query and key/value to have the same batch size, or non-none block_mask, "
+            f"but got block_mask=None, Bq={batch}, and Bkv={of_keys}."
+        )
+    if batch != of_keys and block_mask.kv_num_blocks.shape[0] != batch:
+        raise ValueError(
+            "Expect query and key/value to have the same batch size, or block_mask and query to have the same batch "
+            f"size, but got Bq={batch}, Bkv={of_keys}, B_block_mask={block_mask.kv_num_blocks.shape[0]}."
+        )
+    if batch != of_keys and of_keys != 1:
+        raise RuntimeError(f"Bq and Bkv must broadcast. Got Bq={batch} and Bkv={of_keys}")
+    if batch != of_keys:
+        key, value = key.expand(batch, -1, -1, -1), value.expand(batch, -1, -1, -1)
+    return _grouped(query, key, value, enable_gqa)
+
+
+def _grouped(query, key, value, enable_gqa):
     heads, of_keys = query.shape[1], key.shape[1]
     if heads == of_keys:
         return key, value
@@ -133,27 +86,90 @@ def _checked_heads(query, key, value, enable_gqa):
     return (t.repeat_interleave(heads // of_keys, 1) for t in (key, value))
 
 
+def _check_lengths(query, key, block_mask):
+    if block_mask.mask_mod is _sliced_mask_mod_error:
+        raise RuntimeError("Cannot use mask_mod from a sliced BlockMask")
+    q_len, kv_len = query.shape[-2], key.shape[-2]
+    of_mask = block_mask.shape[-2:]
+    if (q_len, kv_len) == tuple(of_mask):
+        return
+    made = f"block_mask was created for block_mask.shape={block_mask.shape} but got q_len={q_len} and kv_len={kv_len}. "
+    if q_len > of_mask[0] or kv_len > of_mask[1]:
+        raise ValueError(
+            made + "As the block mask was created for a smaller length than you're using it for, you likely need to "
+            "create a new block mask."
+        )
+    raise ValueError(
+        made + "As the block mask was created for a larger length than you're using it for, you can either 1. create a "
+        "new block mask with the correct length, or 2. 'adjust' the existing block mask to the correct length by "
+        "calling block_mask._adjust(q_len, kv_len). This essentially 'crops' the block mask to the upper left corner, "
+        "which does not work for all mask_mods!"
+    )
+
+
+def _body_of(score_mod, mask_mod, dtype, differentiable):
+    """(score, masked, derivative, captured), nests as text; None: the functions are no loop body."""
+    score, *place = _C._score_begin(dtype, differentiable)
+    try:
+        modified = None if score_mod is None else score_mod(score, *place)
+        keep = None if mask_mod is None else mask_mod(*place)
+    except BaseException as error:
+        if _C._score_end(None, None) is None and isinstance(error, Exception):
+            return None
+        raise
+    return _C._score_end(modified, keep)
+
+
+def _in_blocks(query, key, value, body, block_mask, scale):
+    """(result, lse, largest scores)"""
+    score, masked, derivative, captured = body
+    states, size = (None, (1, 1)) if block_mask is None else (block_mask._states, block_mask.BLOCK_SIZE)
+    result, lse, largest = _C._flex_attention(
+        query, key, value, states, captured, score, masked, derivative, size, scale
+    )
+    return result, lse.masked_fill(largest == -math.inf, -math.inf), largest.detach()
+
+
+def _with_all_scores(query, key, value, score_mod, block_mask, scale):
+    """The same, of a matrix of all scores."""
+    scores = query @ key.transpose(-2, -1) * scale  # (B, H, Q, KV)
+    places = _places([(0, size) for size in scores.shape], query.device)
+    if score_mod is not None:
+        scores = score_mod(scores, *places)
+    if block_mask is not None:
+        scores = scores.masked_fill(~block_mask.mask_mod(*places), -math.inf)
+    lse = scores.logsumexp(-1)
+    seen = (lse > -math.inf).unsqueeze(-1)
+    weights = _C.where(seen, scores - lse.unsqueeze(-1), -math.inf).exp()
+    return weights.to(value.dtype) @ value, lse, scores.detach().amax(-1)
+
+
 def flex_attention(
     query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False,
     kernel_options=None, *, return_aux=None,
 ):  # fmt: skip
     """softmax(score_mod(query key^T scale)) value, where the mask lets it."""
-    key, value = _checked_heads(query, key, value, enable_gqa)
-    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = query @ key.transpose(-2, -1) * scale  # (B, H, Q, KV)
-    places = _places(scores.shape, query.device) if score_mod or block_mask is not None else None
-    if score_mod is not None:
-        scores = score_mod(scores, *places)
+    key, value = _checked_operands(query, key, value, block_mask, enable_gqa)
     if block_mask is not None:
-        scores = scores.masked_fill(~block_mask.mask_mod(*places), -math.inf)
-    working = scores.float() if scores.dtype in (_C.float16, _C.bfloat16) else scores
-    lse = working.logsumexp(-1)
-    seen = (lse > -math.inf).unsqueeze(-1)
-    weights = _C.where(seen, working - lse.unsqueeze(-1), -math.inf).exp()
-    result = weights.to(query.dtype) @ value
+        _check_lengths(query, key, block_mask)
+    if return_lse and return_aux is not None:
+        raise ValueError(
+            "Cannot specify both return_lse and return_aux. return_lse is deprecated, please use "
+            "return_aux=AuxRequest(lse=True) instead."
+        )
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    dtype, working = query.dtype, _C.float64 if query.dtype == _C.float64 else _C.float32
+    differentiable = _C.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
+    query, key, value = query.to(working), key.to(working), value.to(working)
+    mask_mod = None if block_mask is None else block_mask.mask_mod
+    body = _body_of(score_mod, mask_mod, working, differentiable) if query.device.type == "cpu" else None
+    if body is None:
+        result, lse, largest = _with_all_scores(query, key, value, score_mod, block_mask, scale)
+    else:
+        result, lse, largest = _in_blocks(query, key, value, body, block_mask, scale)
+    result = result.to(dtype)
     if return_aux is not None:
-        most = working.amax(-1) if return_aux.max_scores else None
-        return result, AuxOutput(lse if return_aux.lse else None, most)
+        return result, AuxOutput(lse if return_aux.lse else None, largest if return_aux.max_scores else None)
     return (result, lse) if return_lse else result
 
 

@@ -1,0 +1,254 @@
+/* Attention with a body of scores on the CPU: which blocks are computed, and the body's nests run on each of them.
+ *
+ * In: the operands, the table of blocks, and nests as text. A block of the kernel (WK__QUERY_BLOCK, WK__KEY_BLOCK) may
+ * lie across several of the table; then each gets its part. Tests: tests/python/test_flex_attention.py. */
+#include <math.h>
+#include <stdatomic.h>
+
+#include "autograd/body.h"
+#include "cpu/attention/attention_kernels.h"
+#include "cpu/attention/score_code.h"
+#include "cpu/kernels.h"
+#include "cpu/kernels/attention_operands.h"
+#include "ops/internal.h"
+#include "wick/operators.h"
+
+enum { EMPTY, PARTLY, FULL, MIXED }; /* in the table; the last of several blocks together */
+
+typedef struct blocks {
+  const uint8_t *data; /* NULL: all are full, or partly where there is a mask */
+  int64_t batch, head, row;
+  int64_t queries, keys; /* in one */
+} blocks;
+
+typedef struct flex_run {
+  blocks blocks;
+  int64_t heads;
+  wk__score_code *score, *masked, *derivative; /* owned; NULL: does nothing */
+  wk__launch launch;                           /* the captured tensors */
+  wk_dtype dtype;
+  _Atomic int status; /* the first failure */
+} flex_run;
+
+/* ---- the table ---- */
+
+/* Those that a block of scores touches. */
+typedef struct covered {
+  const uint8_t *first; /* of the head */
+  int64_t row, row_end, column, column_end;
+} covered;
+
+static covered cover(const flex_run *r, const wk__score_block *b) {
+  const blocks *t = &r->blocks;
+  return (covered){.first = t->data + b->head / r->heads * t->batch + b->head % r->heads * t->head,
+                   .row = b->query / t->queries,
+                   .row_end = wk__ceil_div(b->query + b->queries, t->queries),
+                   .column = b->key / t->keys,
+                   .column_end = wk__ceil_div(b->key + b->keys, t->keys)};
+}
+
+static int seen_of(const flex_run *r, const wk__score_block *b) {
+  if (!r->blocks.data) return r->masked ? PARTLY : FULL;
+  covered c = cover(r, b);
+  int all = c.first[c.row * r->blocks.row + c.column];
+  for (int64_t i = c.row; i < c.row_end; i++)
+    for (int64_t j = c.column; j < c.column_end; j++)
+      if (c.first[i * r->blocks.row + j] != all) return MIXED;
+  return all;
+}
+
+/* What of b lies in one block of the table */
+static wk__score_block part_of(const blocks *t, const wk__score_block *b, int64_t row, int64_t column) {
+  int64_t query = wk__max(b->query, row * t->queries), key = wk__max(b->key, column * t->keys);
+  return (wk__score_block){.head = b->head,
+                           .query = query,
+                           .key = key,
+                           .queries = wk__min(b->query + b->queries, (row + 1) * t->queries) - query,
+                           .keys = wk__min(b->key + b->keys, (column + 1) * t->keys) - key};
+}
+
+/* ---- the body ---- */
+
+static void run_code(flex_run *r, const wk__score_code *code, const wk__score_block *b, const void *scores,
+                     const void *gradient, void *out) {
+  const int64_t sizes[] = {b->queries, b->keys}, strides[] = {WK__KEY_BLOCK, 1};
+  const wk__scalar params[WK__BODY_PARAMS] = {
+      [WK__BODY_BATCH] = {WK__INTEGER_KIND, .i = b->head / r->heads},
+      [WK__BODY_HEAD] = {WK__INTEGER_KIND, .i = b->head % r->heads},
+      [WK__BODY_QUERY] = {WK__INTEGER_KIND, .i = b->query},
+      [WK__BODY_KEY] = {WK__INTEGER_KIND, .i = b->key},
+  };
+  wk__launch launch = r->launch;
+  launch.params = params;
+  launch.buffers[WK__BODY_BUFFER_SCORES] = (wk__launch_buffer){(void *)scores, sizes, strides};
+  launch.buffers[WK__BODY_BUFFER_GRADIENT] = (wk__launch_buffer){(void *)gradient, sizes, strides};
+  launch.buffers[WK__BODY_BUFFER_OUT] = (wk__launch_buffer){out, sizes, strides};
+  wk_status status = wk__program_run(wk__score_program(code), &launch);
+  if (WK_UNLIKELY(status != WK_OK)) atomic_store(&r->status, (int)status);
+}
+
+static wk__block_state find_state(void *context, const wk__score_block *b) {
+  const flex_run *r = context;
+  int seen = seen_of(r, b);
+  if (seen == EMPTY) return WK__BLOCK_EMPTY;
+  return r->score || seen != FULL ? WK__BLOCK_CHANGED : WK__BLOCK_AS_IS;
+}
+
+static void hide(const flex_run *r, const wk__score_block *b, char *scores) {
+  for (int64_t i = 0; i < b->queries; i++)
+    for (int64_t j = 0; j < b->keys; j++)
+      if (r->dtype == WK_FLOAT64)
+        ((double *)scores)[i * WK__KEY_BLOCK + j] = -INFINITY;
+      else
+        ((float *)scores)[i * WK__KEY_BLOCK + j] = -INFINITY;
+}
+
+/* Of a block that lies in one of the table. Without a body `out` has the scores already. */
+static void modify_part(flex_run *r, const wk__score_block *b, int seen, const char *in, char *out) {
+  const wk__score_code *code = seen == PARTLY && r->masked ? r->masked : r->score;
+  if (seen == EMPTY)
+    hide(r, b, out);
+  else if (code)
+    run_code(r, code, b, in, in, out);
+}
+
+static void modify(void *context, const wk__score_block *b, const void *in, void *out) {
+  flex_run *r = context;
+  int64_t size = wk__dtypes[r->dtype].size;
+  int seen = seen_of(r, b);
+  if (in != out && !r->score) memcpy(out, in, (size_t)(b->queries * WK__KEY_BLOCK * size));
+  if (seen != MIXED) {
+    modify_part(r, b, seen, in, out);
+    return;
+  }
+  covered c = cover(r, b);
+  for (int64_t i = c.row; i < c.row_end; i++)
+    for (int64_t j = c.column; j < c.column_end; j++) {
+      wk__score_block part = part_of(&r->blocks, b, i, j);
+      int64_t at = ((part.query - b->query) * WK__KEY_BLOCK + part.key - b->key) * size;
+      modify_part(r, &part, c.first[i * r->blocks.row + j], (const char *)in + at, (char *)out + at);
+    }
+}
+
+static void differentiate(void *context, const wk__score_block *b, const void *scores, void *gradient) {
+  flex_run *r = context;
+  run_code(r, r->derivative, b, scores, gradient, gradient);
+}
+
+/* ---- the calls ---- */
+
+/* Arguments that both operators have. */
+typedef struct common {
+  wk_tensor *query, *blocks;
+  const wk_value *captured, *block_size;
+  const char *score, *masked, *derivative;
+} common;
+
+static wk_status get_code(const common *in, const char *text, wk__score_code **out) {
+  if (!*text) return WK_OK;
+  return wk__score_code_get(text, (wk_dtype)in->query->dtype, in->captured->tensors, (int)in->captured->count, out);
+}
+
+static void end(flex_run *r) {
+  wk__score_code_release(r->score);
+  wk__score_code_release(r->masked);
+  wk__score_code_release(r->derivative);
+}
+
+static blocks blocks_of(const common *in) {
+  const wk_tensor *t = in->blocks;
+  if (!t) return (blocks){0};
+  return (blocks){.data = (const uint8_t *)wk__data(t),
+                  .batch = wk__size(t, 0) == 1 ? 0 : wk__stride(t, 0),
+                  .head = wk__size(t, 1) == 1 ? 0 : wk__stride(t, 1),
+                  .row = wk__stride(t, 2),
+                  .queries = in->block_size->integers[0].bits,
+                  .keys = in->block_size->integers[1].bits};
+}
+
+static wk_status begin(const common *in, bool backward, flex_run *out) {
+  *out = (flex_run){.blocks = blocks_of(in), .heads = wk__size(in->query, 1), .dtype = (wk_dtype)in->query->dtype};
+  wk_status status = get_code(in, in->score, &out->score);
+  if (status == WK_OK) status = get_code(in, in->masked, &out->masked);
+  if (status == WK_OK && backward) status = get_code(in, in->derivative, &out->derivative);
+  for (uint32_t k = 0; status == WK_OK && k < in->captured->count; k++) {
+    const wk_tensor *t = in->captured->tensors[k];
+    out->launch.buffers[WK__BODY_BUFFER_CAPTURED + k] =
+        (wk__launch_buffer){wk__data(t), &t->sizes->bits, &t->strides->bits};
+  }
+  if (status == WK_OK && backward && out->score && !out->derivative)
+    status = wk_fail(WK_RUNTIME_ERROR, "_flex_attention_backward: the body was traced without its derivative");
+  if (status != WK_OK) end(out);
+  return status;
+}
+
+static wk__attention_body body_of(flex_run *r) {
+  return (wk__attention_body){
+      .state = find_state, .modify = modify, .differentiate = r->derivative ? differentiate : NULL, .context = r};
+}
+
+static wk_status status_of(const flex_run *r) {
+  int status = atomic_load(&r->status);
+  if (status == WK_RUNTIME_ERROR) return wk_fail(WK_RUNTIME_ERROR, "ZeroDivisionError"); /* told to another thread */
+  return status == WK_INDEX_ERROR ? wk_fail(WK_INDEX_ERROR, "index out of range in self") : (wk_status)status;
+}
+
+wk_status wk__cpu_flex_attention(wk__call *c) {
+  WK__ARGS(_flex_attention);
+  const common in = {.query = c->args[A_query].tensor,
+                     .blocks = wk__arg_tensor(c, A_blocks),
+                     .captured = &c->args[A_captured],
+                     .block_size = &c->args[A_block_size],
+                     .score = c->args[A_score].string,
+                     .masked = c->args[A_masked].string,
+                     .derivative = c->args[A_derivative].string};
+  flex_run r;
+  WK_TRY(begin(&in, false, &r));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *q = wk__with_adjacent_rows(in.query), *k = wk__with_adjacent_rows(c->args[A_key].tensor),
+            *v = wk__with_adjacent_rows(c->args[A_value].tensor);
+  wk_status status = q && k && v ? WK_OK : wk_error_category();
+  if (status == WK_OK) {
+    wk__attention_body body = body_of(&r);
+    wk__attention a = wk__attention_of(q, k, v, c->args[A_scale].number);
+    a.body = &body, a.maxima = wk__data(c->outputs[2]);
+    status = wk__attention_forward(&a, wk__heads_of(c->outputs[0]), wk__data(c->outputs[1]));
+  }
+  wk_scope_end(&scope);
+  end(&r);
+  return status == WK_OK ? status_of(&r) : status;
+}
+
+wk_status wk__cpu_flex_attention_backward(wk__call *c) {
+  WK__ARGS(_flex_attention_backward);
+  const common in = {.query = c->args[A_query].tensor,
+                     .blocks = wk__arg_tensor(c, A_blocks),
+                     .captured = &c->args[A_captured],
+                     .block_size = &c->args[A_block_size],
+                     .score = c->args[A_score].string,
+                     .masked = c->args[A_masked].string,
+                     .derivative = c->args[A_derivative].string};
+  flex_run r;
+  WK_TRY(begin(&in, true, &r));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *grad_rows = wk__arg_tensor(c, A_grad_logsumexp), *rows = c->args[A_logsumexp].tensor;
+  wk_tensor *g = wk__with_adjacent_rows(c->args[A_grad_out].tensor), *q = wk__with_adjacent_rows(in.query),
+            *k = wk__with_adjacent_rows(c->args[A_key].tensor), *v = wk__with_adjacent_rows(c->args[A_value].tensor),
+            *out = wk__with_adjacent_rows(c->args[A_output].tensor);
+  rows = wk_contiguous(rows, "contiguous_format");
+  if (grad_rows) grad_rows = wk_contiguous(grad_rows, "contiguous_format");
+  bool made = g && q && k && v && out && rows && (grad_rows || !wk__arg_tensor(c, A_grad_logsumexp));
+  wk_status status = made ? WK_OK : wk_error_category();
+  if (status == WK_OK) {
+    wk__attention_body body = body_of(&r);
+    wk__attention a = wk__attention_of(q, k, v, c->args[A_scale].number);
+    a.body = &body, a.dlogarithms = grad_rows ? wk__data(grad_rows) : NULL;
+    status = wk__attention_backward(&a, wk__heads_of(out), wk__data(rows), wk__heads_of(g), wk__heads_of(c->outputs[0]),
+                                    wk__heads_of(c->outputs[1]), wk__heads_of(c->outputs[2]));
+  }
+  wk_scope_end(&scope);
+  end(&r);
+  return status == WK_OK ? status_of(&r) : status;
+}

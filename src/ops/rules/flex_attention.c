@@ -1,0 +1,94 @@
+/* Attention whose scores are changed by a body (autograd/body.h), computed block by block: the shapes and the
+ * derivative. In: query (B, H, Tq, D), key (B, H, Tk, D), value (B, H, Tk, Dv) of float32 or float64; `blocks`, (1 or
+ * B, 1 or H, blocks of queries, blocks of keys), says of each block whether nothing of it is seen (0), what mask_mod
+ * lets through (1), or all (2); the body's nests as text, empty ones where there is none. Tests:
+ * tests/python/test_flex_attention.py, tests/parity/test_flex_attention_parity.py. */
+#include "ops/internal.h"
+#include "ops/rules.h"
+#include "ops/rules/derivative.h"
+#include "ops/rules/product.h"
+#include "wick/operators.h"
+
+static wk_status wrong(const char *what) { return wk_fail(WK_RUNTIME_ERROR, "_flex_attention: %s", what); }
+
+static bool has_sizes(const wk_tensor *t, wk_int a, wk_int b, wk_int c, wk_int d) {
+  return t->ndim == 4 && wk_int_eq(t->sizes[0], a) && wk_int_eq(t->sizes[1], b) && wk_int_eq(t->sizes[2], c) &&
+         wk_int_eq(t->sizes[3], d);
+}
+
+static wk_status check_operands(const wk_tensor *q, const wk_tensor *k, const wk_tensor *v) {
+  bool floats = (q->dtype == WK_FLOAT32 || q->dtype == WK_FLOAT64) && k->dtype == q->dtype && v->dtype == q->dtype;
+  if (!floats) return wrong("query, key and value have to be float32 or float64, all of them");
+  if (q->ndim != 4 || k->ndim != 4 || v->ndim != 4) return wrong("query, key and value have to have 4 dims");
+  const wk_int *s = q->sizes;
+  bool fits = has_sizes(k, s[0], s[1], k->sizes[2], s[3]) && has_sizes(v, s[0], s[1], k->sizes[2], v->sizes[3]);
+  return fits ? WK_OK : wrong("query, key and value do not belong together");
+}
+
+static bool broadcasts(wk_int size, wk_int to) { return wk_int_eq(size, wk_int_of(1)) || wk_int_eq(size, to); }
+
+/* Enough blocks for all scores. */
+static wk_status check_blocks(const wk_tensor *blocks, const wk_value *block_size, const wk_tensor *q,
+                              const wk_tensor *k) {
+  if (!blocks) return WK_OK;
+  wk_int rows = block_size->integers[0], columns = block_size->integers[1];
+  bool fits = blocks->dtype == WK_UINT8 && blocks->ndim == 4 && wk__is_contiguous(blocks) &&
+              wk_int_lt(wk_int_of(0), rows) && wk_int_lt(wk_int_of(0), columns);
+  fits = fits && broadcasts(blocks->sizes[0], q->sizes[0]) && broadcasts(blocks->sizes[1], q->sizes[1]) &&
+         !wk_int_lt(wk_int_mul(blocks->sizes[2], rows), q->sizes[2]) &&
+         !wk_int_lt(wk_int_mul(blocks->sizes[3], columns), k->sizes[2]);
+  return fits ? WK_OK : wrong("the blocks do not cover the scores");
+}
+
+static void spec_rows(wk__spec *spec, const wk_tensor *q) {
+  wk__spec_contiguous(spec, (wk_dtype)q->dtype, q->device, 3, q->sizes);
+}
+
+wk_status wk__meta_flex_attention(wk__call *c) {
+  WK__ARGS(_flex_attention);
+  const wk_tensor *q = c->args[A_query].tensor, *k = c->args[A_key].tensor, *v = c->args[A_value].tensor;
+  WK_TRY(check_operands(q, k, v));
+  WK_TRY(check_blocks(wk__arg_tensor(c, A_blocks), &c->args[A_block_size], q, k));
+  wk__spec_heads(&c->specs[0], q, q->sizes[2], v->sizes[3]);
+  spec_rows(&c->specs[1], q);
+  spec_rows(&c->specs[2], q);
+  return WK_OK;
+}
+
+static bool is_one_a_row(const wk_tensor *t, const wk_tensor *q) {
+  bool fits = !t || (t->ndim == 3 && t->dtype == q->dtype);
+  for (int d = 0; t && d < 3 && fits; d++) fits = wk_int_eq(t->sizes[d], q->sizes[d]);
+  return fits;
+}
+
+wk_status wk__meta_flex_attention_backward(wk__call *c) {
+  WK__ARGS(_flex_attention_backward);
+  const wk_tensor *q = c->args[A_query].tensor, *k = c->args[A_key].tensor, *v = c->args[A_value].tensor;
+  WK_TRY(check_operands(q, k, v));
+  WK_TRY(check_blocks(wk__arg_tensor(c, A_blocks), &c->args[A_block_size], q, k));
+  const wk_tensor *grad = c->args[A_grad_out].tensor, *out = c->args[A_output].tensor;
+  bool fits = is_one_a_row(c->args[A_logsumexp].tensor, q) && is_one_a_row(wk__arg_tensor(c, A_grad_logsumexp), q) &&
+              grad->dtype == q->dtype && out->dtype == q->dtype &&
+              has_sizes(grad, q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]) &&
+              has_sizes(out, q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]);
+  if (!fits) return wrong("the gradients' sizes do not match");
+  const wk_tensor *operands[] = {q, k, v};
+  for (int i = 0; i < 3; i++) wk__spec_heads(&c->specs[i], operands[i], operands[i]->sizes[2], operands[i]->sizes[3]);
+  return WK_OK;
+}
+
+/* The largest scores have no derivative. */
+wk_status wk__vjp_flex_attention(wk__vjp *v) {
+  WK__ARGS(_flex_attention);
+  wk_tensor *grad = v->grads[0], *grad_logsumexp = v->grads[1], *grads[3];
+  if (!grad && !grad_logsumexp) return WK_OK;
+  if (!grad) grad = wk_zeros_like(v->results[0], WK_DTYPE_NONE, (wk_value){0}, NULL);
+  const wk_value *captured = &v->args[A_captured], *size = &v->args[A_block_size];
+  WK_TRY(wk__flex_attention_backward(grad, grad_logsumexp, ARG(A_query), ARG(A_key), ARG(A_value), v->results[0],
+                                     v->results[1], ARG(A_blocks), captured->tensors, (int)captured->count,
+                                     v->args[A_score].string, v->args[A_masked].string, v->args[A_derivative].string,
+                                     size->integers, 2, v->args[A_scale], grads));
+  for (int i = 0; i < 3; i++)
+    if (wk__needs(v, A_query + i)) WK_TRY(wk__vjp_set(v, A_query + i, grads[i]));
+  return WK_OK;
+}
