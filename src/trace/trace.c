@@ -723,7 +723,7 @@ static wk_status compute_beside(wk__tracer *t, const wk_op *op, const wk_value *
     WK_TRY(end_trace(t, "code that runs in between uses what is captured"));
     return wk__call_below(WK__KEY_AUTOGRAD, op, args, destinations, results);
   }
-  wk__thread.mode.keys_on &= (uint8_t)~WK__KEY_TRACE;
+  wk__thread.mode.keys_on &= (wk__keys)~WK__KEY_TRACE;
   wk_status status = compute_known(op, args, destinations, results);
   wk__thread.mode.keys_on |= WK__KEY_TRACE;
   return status;

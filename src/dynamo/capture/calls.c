@@ -453,6 +453,40 @@ static PyObject *identity(wk__frame *f, wk__recording *r, PyObject *o) {
   return PyLong_FromVoidPtr(o);
 }
 
+/* Text that is the same whenever it is made: of values and tuples of them. */
+static bool has_constant_text(const wk__frame *f, PyObject *o) {
+  if (!PyTuple_CheckExact(o) && Py_TYPE(o) != BINDING->size_type) return wk__is_plain_value(BINDING, o);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
+    if (!has_constant_text(f, PyTuple_GET_ITEM(o, i))) return false;
+  return true;
+}
+
+/* print(): done in the region, and again by each replay, behind the graph and in the order of the other effects. Sizes
+ * stay symbols. What it is written to may be Python code, which is no part of what is captured. */
+static PyObject *print_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                            PyObject *names) {
+  enum { MOST = 24 };
+  PyObject *items[1 + MOST] = {callable};
+  Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
+  bool plain = all <= MOST;
+  for (Py_ssize_t i = 0; plain && i < all; i++) {
+    bool file = i >= count && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i - count), "file") == 0;
+    items[1 + i] = args[i];
+    plain = file ? wk__is_foreign(r, args[i]) || args[i] == Py_None : has_constant_text(f, args[i]);
+    if (plain && !file && !wk__passed_on(f, args[i])) return NULL;
+  }
+  if (!plain) return wk__refuse(f, "print() of other things than values");
+  bool noted =
+      wk__reg_constant(r, callable) >= 0 && wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + all), names) == 0;
+  if (!noted) return wk__refuse(f, "%s", r->failed);
+  int64_t step = r->step_count - 1;
+  f->dropping++;
+  PyObject *result = wk__plain_call(f, callable, args, count, names);
+  f->dropping--;
+  wk__tried(f, r, step, result, true);
+  return result;
+}
+
 /* Values, and tuples of them. */
 static bool has_constant_hash(const wk__frame *f, PyObject *o) {
   if (!PyTuple_CheckExact(o)) return wk__is_plain_value(BINDING, o);
@@ -485,6 +519,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
   if (strcmp(name, "hash") == 0 && count == 1 && (has_constant_hash(f, args[0]) || has_python_hash(args[0])))
     return look(f, callable, args, count, names);
   if (strcmp(name, "id") == 0 && count == 1 && !names) return identity(f, f->session->recording, args[0]);
+  if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
   bool next = strcmp(name, "next") == 0 && count >= 1; /* what a generator returns is in the exception */

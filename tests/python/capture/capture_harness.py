@@ -24,6 +24,12 @@ from wick._C import Compiled
 CALLS = 3  # of a set: captured, replayed, replayed on what the second left
 
 
+@wick.compiler.disable
+def loud(*args, **kwargs):
+    """print() as a break."""
+    print(*args, **kwargs)
+
+
 class Box:
     """An object with attributes, for functions to change."""
 

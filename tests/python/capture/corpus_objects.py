@@ -15,7 +15,7 @@ import types
 import warnings
 
 import numpy
-from capture_harness import Box, Corpus, numbers
+from capture_harness import Box, Corpus, loud, numbers
 
 import wick
 
@@ -700,7 +700,7 @@ def return_in_with(x):
 # ==== breaks ====
 
 
-@case(captures=2, breaks=1)
+@case
 def prints(x):
     y = x + 1
     print("shape", x.shape, end=";\n")
@@ -714,7 +714,7 @@ def prints_tensor(x):
     return y * 2
 
 
-@case(captures=5, breaks=4)
+@case
 def prints_in_loop(x):
     for k in range(3):
         x = x + k
@@ -956,7 +956,7 @@ def set_item_of_dict_class(x, d):
 def break_in_callee(x):
     def inner(y):
         y = y * 2
-        print("inner")
+        loud("inner")
         return y + 1
 
     return inner(x + 1) - 1
@@ -971,7 +971,7 @@ def break_in_deep_callee(x):
         return c(y, k=k) + 1
 
     def c(y, k):
-        print("deep")
+        loud("deep")
         return y * k
 
     return a(x)
@@ -980,9 +980,9 @@ def break_in_deep_callee(x):
 @case(captures=3, breaks=2)
 def break_in_method(x, o):
     p = Derived(x)
-    print(p.kind)
+    loud(p.kind)
     y = p.scaled(2)
-    print("done")
+    loud("done")
     return y + p.rate
 
 
@@ -990,14 +990,14 @@ def break_in_method(x, o):
 def break_in_try(x):
     try:
         y = x + 1
-        print("try")
+        loud("try")
         y = y * 2
         raise Mistake("x")
     except Mistake:
-        print("except")
+        loud("except")
         y = y - 1
     finally:
-        print("finally")
+        loud("finally")
     return y
 
 
@@ -1006,7 +1006,7 @@ def break_in_with(x):
     log = []
     with Manager(log):
         x = x + 1
-        print("with")
+        loud("with")
         x = x * 2
     return x, log
 
@@ -1015,7 +1015,7 @@ def break_in_with(x):
 def break_in_no_grad(g):
     with wick.no_grad():
         y = g * 2
-        print("no grad", wick.is_grad_enabled())
+        loud("no grad", wick.is_grad_enabled())
         z = g * 3
     return y, z, g * 4
 
@@ -1026,14 +1026,14 @@ def break_with_stack(x):
 
 
 def show(x):
-    print("show")
+    loud("show")
     return x
 
 
 @case(captures=4, breaks=1)
 def break_in_keywords(x):
     def f(a, *, k, j=2):
-        print(k)
+        loud(k)
         return a * k + j
 
     return f(x, k=3, j=4) + 1
@@ -1048,7 +1048,7 @@ def break_in_comprehension(x):
 def break_in_generator(x, n):
     def g():
         for k in range(n):
-            print(k)
+            loud(k)
             yield x * k
 
     return list(g())
@@ -1057,7 +1057,7 @@ def break_in_generator(x, n):
 @case(captures=2, breaks=1)
 def break_between_inputs_written(x):
     x.add_(1)
-    print("between")
+    loud("between")
     x.mul_(2)
     return x
 
@@ -1066,7 +1066,7 @@ def break_between_inputs_written(x):
 def views_across_break(x):
     row = x[0]
     own = (x * 2)[1]
-    print("between")
+    loud("between")
     row.add_(1)
     own.mul_(3)
     return x, row, own
@@ -1076,7 +1076,7 @@ def views_across_break(x):
 def containers_across_break(x, l):
     a = {"x": x + 1, "l": l, "own": [1]}
     b = a["own"]
-    print("between")
+    loud("between")
     b.append(2)
     a["l"].append(5)
     a["x"].add_(1)
@@ -1093,7 +1093,7 @@ def closures_across_break(x):
         return y * count
 
     y = step(x)
-    print(count)
+    loud(count)
     return step(y), count
 
 
@@ -1101,14 +1101,14 @@ def closures_across_break(x):
 def iterator_across_break(x, l):
     it = iter(l)
     a = next(it)
-    print(a)
+    loud(a)
     return x * a + sum(it)
 
 
 @case(captures=2, breaks=1)
 def instance_across_break(x):
     p = Plain(x + 1)
-    print(p.kind)
+    loud(p.kind)
     p.value = p.value * 2
     return p.scaled(), p
 
@@ -1118,7 +1118,7 @@ def exception_across_break(x):
     try:
         raise Mistake("a", x + 1)
     except Mistake as e:
-        print(e)
+        loud(e)
         return e.data * 2
 
 
@@ -1131,7 +1131,7 @@ def output_order(x):
 @case(breaks=1, raises=True)
 def raises_behind_break(x, n):
     y = x + 1
-    print("before")
+    loud("before")
     if n > 1:
         raise Mistake("behind", y)
     return y
@@ -1150,14 +1150,14 @@ def list_filled_around_break(x):
 @case(captures=2, breaks=1)
 def deleted_behind_break(x, y):
     z = x * y
-    print("del")
+    loud("del")
     del x, y
     return z + 1
 
 
 @case(captures=2, breaks=1)
 def tensor_made_behind_break(x):
-    print("before")
+    loud("before")
     return wick.ones(2) + x[0, :2]
 
 
@@ -1165,7 +1165,7 @@ def tensor_made_behind_break(x):
 def global_log_behind_break():
     def global_log_behind_break(x):
         G["log"].append("a")
-        print(len(G["log"]))
+        loud(len(G["log"]))
         G["log"].append("b")
         return x + 1
 
@@ -1244,7 +1244,7 @@ def a_module_with_state_is_made(x, v):
 def a_module_lives_behind_a_break(x):
     loss, net = wick.nn.L1Loss(reduction="none"), Running(x.mean())
     y = net(x)
-    print("made")
+    loud("made")
     return loss.reduction, net.seen, net.total, net.training, y
 
 

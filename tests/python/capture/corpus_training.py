@@ -2,7 +2,7 @@
 
 # ruff: noqa: E741
 
-from capture_harness import ARGUMENTS, Corpus, Net, module_of, numbers
+from capture_harness import ARGUMENTS, Corpus, Net, loud, module_of, numbers
 
 import wick
 from wick import nn
@@ -300,7 +300,7 @@ def views_with_grad(g):
 @case(captures=2, breaks=2, unkept=3)
 def view_written_behind_a_break(g, x):
     row = x[0]
-    print("row")
+    loud("row")
     row += g[0]
     return x
 
@@ -340,14 +340,14 @@ def second_order(w):
 @case(captures=2, breaks=1)
 def grad_across_break(g, w):
     y = g @ w
-    print("between")
+    loud("between")
     return (y * 2).sum()
 
 
 @case(captures=3, breaks=2)
 def backward_across_break(g, w):
     loss = (g @ w).sum()
-    print("between")
+    loud("between")
     loss.backward()
     return w.grad.sum()
 
@@ -356,7 +356,7 @@ def backward_across_break(g, w):
 def backward_before_break(g, w):
     loss = (g @ w).sum()
     loss.backward()
-    print(float(2.0))
+    loud(float(2.0))
     return w.grad * 2
 
 
@@ -506,7 +506,7 @@ def random_unused(x):
 @case(captures=2, breaks=1)
 def random_across_break(x):
     a = wick.rand(2)
-    print("between")
+    loud("between")
     return a, wick.rand(2), x
 
 

@@ -15,7 +15,7 @@ import pytest
 
 sys.path.insert(0, os.path.dirname(__file__))
 
-from capture_harness import Box, module_of, numbers  # noqa: E402
+from capture_harness import Box, loud, module_of, numbers  # noqa: E402
 
 import wick  # noqa: E402
 from wick._C import Compiled, _dynamo_probe  # noqa: E402
@@ -58,12 +58,12 @@ def calls(x, log):
 
 def breaks(x, log):
     y = x + 1
-    print(end="")
+    loud(end="")
     log.append("printed")
     y = helper(y, 3)
     if y.sum() > -1e9:
         y = y * 2
-    print(end="")
+    loud(end="")
     return y
 
 
@@ -72,7 +72,7 @@ def with_blocks(x, log):
         y = x * 2
         with wick.no_grad(), Noted(log, "b"):
             y = y + 1
-            print(end="")
+            loud(end="")
             y = helper(y, 2)
         y = y.exp()
     with wick.no_grad():
@@ -117,7 +117,7 @@ def broken_inside(x, log):
 def inner_break(x, log):
     with wick.no_grad(), Noted(log, "inner"):
         x = x * 2
-        print(end="")
+        loud(end="")
         return helper(x, 2)
 
 
@@ -787,9 +787,9 @@ def test_signals_in_a_training_step(alarm):
         loss = model(x).pow(2).sum()
         loss.backward()
         with wick.no_grad():
-            print(end="")
+            loud(end="")
             optimizer.step()
-            print(end="")
+            loud(end="")
         return loss
 
     model = module_of(0)

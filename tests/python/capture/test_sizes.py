@@ -15,7 +15,7 @@ import re
 import sys
 
 import pytest
-from capture_harness import Box, call_once, compare, numbers, reset
+from capture_harness import Box, call_once, compare, loud, numbers, reset
 
 import wick
 import wick.nn.functional as F
@@ -305,14 +305,14 @@ def float_seen_by_c_code(x, a):
 @sized(4, ["(4*s0)%s1 == 0"])
 def behind_a_break(x):
     rows = x.shape[0]
-    print("rows", rows)
+    loud("rows", rows)
     return x.view(rows, -1), rows
 
 
 @sized(4, ["s0 >= s2 - 1"])
 def break_in_a_callee(x):
     def inner(t, n):
-        print("inner")
+        loud("inner")
         return t[: n - 1]
 
     return inner(x * 2, x.shape[0]).sum(0)
