@@ -90,4 +90,9 @@ WK_MUST_USE wk_status wk__attention_forward(const wk__attention *a, wk__heads ou
 WK_MUST_USE wk_status wk__attention_backward(const wk__attention *a, wk__heads out, const void *logarithms,
                                              wk__heads dout, wk__heads dq, wk__heads dk, wk__heads dv);
 
+/* The gradients of what the body made of the scores, from wk__attention_backward's arguments: a->body->differentiate is
+ * given those of each block that is changed, one after the other in a fixed order, on one thread. */
+WK_MUST_USE wk_status wk__attention_score_gradients(const wk__attention *a, wk__heads out, const void *logarithms,
+                                                    wk__heads dout);
+
 #endif
