@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ... import _C
 from ..._names import getter as _getter
 from ._block_mask import (
+    _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: F401  transformers imports it from here
     BlockMask,
     _places,
     _sliced_mask_mod_error,
