@@ -112,7 +112,7 @@ def __getattr__(name):
 
         return globals().setdefault(name, make(f"torch.{name}"))
     if name.startswith("_") and not name.startswith("__") and name in vars(_C):
-        return getattr(_C, name)
+        return globals().setdefault(name, getattr(_C, name))  # captured code guards what stands here
     from ._names import missing
 
     raise missing(__name__, name)

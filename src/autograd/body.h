@@ -18,17 +18,24 @@
 
 #include "ops/ops.h"
 
-/* The buffers of each nest: blocks of scores (queries, keys), then the captured tensors. Its two loops are over queries
- * and keys of the block. */
+/* The buffers of each nest: blocks of scores (queries, keys), then the captured tensors and, where the nest adds to
+ * them, as many gradients of these, of the scores' dtype. Its two loops are over queries and keys of the block. */
 enum {
   WK__BODY_BUFFER_SCORES,   /* scale Q K^T */
   WK__BODY_BUFFER_GRADIENT, /* of what the body makes of them */
   WK__BODY_BUFFER_OUT,      /* what the nest gives; of the derivative the gradient of the scores */
   WK__BODY_BUFFER_CAPTURED,
-  WK__BODY_MAX_CAPTURED = WK__NEST_MAX_BUFFERS - WK__BODY_BUFFER_CAPTURED,
+  WK__BODY_MAX_CAPTURED = (WK__NEST_MAX_BUFFERS - WK__BODY_BUFFER_CAPTURED) / 2,
 };
 /* The nests' parameters, int64: the place of the block's first score. */
 enum { WK__BODY_BATCH, WK__BODY_HEAD, WK__BODY_QUERY, WK__BODY_KEY, WK__BODY_PARAMS };
+enum { WK__BODY_MAX_READS = 32 };
+
+/* An element of a captured tensor that requires grad, which the body reads. */
+typedef struct wk__body_read {
+  wk_tensor *value; /* retained: what has its gradient */
+  wk__access place; /* in the captured tensor's buffer */
+} wk__body_read;
 
 typedef struct wk__body {
   uint64_t number; /* values of another body are none of this one's */
@@ -40,6 +47,8 @@ typedef struct wk__body {
   wk__shape_env *env;
   wk_tensor *captured[WK__BODY_MAX_CAPTURED]; /* retained */
   int captured_count;
+  wk__body_read reads[WK__BODY_MAX_READS];
+  int read_count;
   wk_tensor *score, *places[WK__BODY_PARAMS]; /* owned: what the functions are given */
 } wk__body;
 
@@ -50,6 +59,7 @@ wk__body *wk__body_begin(wk_dtype scores, bool differentiable) WK_MUST_USE;
 typedef struct wk__body_texts {
   wk__string score, masked; /* of a block of which all is seen, and of any other */
   wk__string derivative;    /* the gradient of the scores; empty: that of what the body makes */
+  wk__string captured;      /* adds to the gradients of captured tensors; empty: none requires grad */
 } wk__body_texts;
 void wk__body_texts_release(wk__body_texts *texts);
 

@@ -57,6 +57,23 @@ def test_every_allocation_of_a_step_may_fail():
     assert second < first  # it still trains
 
 
+def test_every_allocation_of_a_score_body_may_fail():
+    from wick.nn.attention.flex_attention import flex_attention
+
+    q = wick.randn(1, 2, 70, 4, requires_grad=True)
+    bias = wick.randn(2, 140, requires_grad=True)
+
+    def step():
+        result = flex_attention(q, q, q, lambda s, b, h, i, j: wick.tanh(s) + bias[h, j - i + 70])
+        return wick.autograd.grad(result.sum(), (q, bias))
+
+    expected, n = step(), 1
+    gc.collect()
+    while any(fails_at(step, m) for m in range(n, n + 20)):
+        n += 20
+    assert n > 100 and all(wick.equal(a, b) for a, b in zip(step(), expected, strict=True))
+
+
 def settle():
     """Waits until what earlier tests left to background compilers is done with."""
     wick.compiler.reset()

@@ -28,6 +28,7 @@ ERRORS = [
     "f.flex_attention(q, q, q, block_mask=f.create_block_mask(causal, None, None, 400, 200, device='cpu'))",
     "f.flex_attention(q, q[:1], q[:1])", "f.flex_attention(q, q, q, return_lse=True, return_aux=f.AuxRequest(lse=True))",
     "f.create_block_mask(lambda s, b, h, q, k: s, None, None, 8, 8, device='cpu')", "f.or_masks(1)", "f.and_masks(None)",
+    "f.flex_attention(q, q, q, lambda s, *_: None)", "f.flex_attention(q, q, q, lambda s, b, h, i, j: 1.0)",
     "f.create_block_mask(lambda q, k: q, None, None, 8, 8, device='cpu')",
     "f.BlockMask.from_kv_blocks(mask.kv_num_blocks, mask.kv_indices[0, 0, 0])",
     "f.BlockMask.from_kv_blocks(mask.kv_num_blocks, mask.kv_indices, mask.full_kv_num_blocks)",

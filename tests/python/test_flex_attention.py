@@ -65,8 +65,9 @@ def formula(q, k, v, score=None, mask=None, scale=None):
     largest = scores.amax(-1, keepdim=True)
     weights = (scores - torch.where(largest == -math.inf, 0.0, largest).detach()).exp()
     sums = weights.sum(-1, keepdim=True)
-    result = weights / torch.where(sums == 0, 1.0, sums) @ v
-    logarithms = torch.where(sums == 0, -math.inf, sums.log() + largest.detach())
+    some = torch.where(sums == 0, 1.0, sums)
+    result = weights / some @ v
+    logarithms = torch.where(sums == 0, -math.inf, some.log() + largest.detach())
     return result, logarithms.squeeze(-1), largest.squeeze(-1)
 
 
@@ -103,6 +104,63 @@ def test_gradients_by_differences(score):
     q, k, v = (torch.randn(1, 2, n, 3, dtype=torch.float64, requires_grad=True) for n in (4, 5, 5))
     mask = create_block_mask(MASKS["causal"], None, None, 4, 5, device="cpu")
     assert torch.autograd.gradcheck(lambda *x: flex_attention(*x, SCORES[score], mask), (q, k, v))
+
+
+def learned():
+    """Functions of a score with tensors that require grad, and these."""
+    bias, slopes = BIAS.clone().requires_grad_(), SLOPES.float().requires_grad_()
+    cap, row = torch.tensor(2.0, dtype=torch.float64, requires_grad=True), torch.ones(1, requires_grad=True)
+    return [
+        (lambda s, b, h, q, k: s + bias[h, k - q + QUERIES], [bias]),
+        (lambda s, b, h, q, k: cap * torch.tanh(s / cap) + slopes[h] * (k - q) * 0.1, [cap, slopes]),
+        (lambda s, b, h, q, k: s * row + bias[h, k] * bias.detach()[h, q].exp(), [bias, row]),
+        (lambda s, b, h, q, k: bias.mT[k + 1, h] * 3 - DOCUMENTS[q], [bias]),
+        (
+            lambda s, b, h, q, k: torch.where(DOCUMENTS[q] != DOCUMENTS[k + 0], s, -math.inf) + slopes.exp()[h] * k,
+            [slopes],
+        ),
+    ]
+
+
+@pytest.mark.parametrize("case", range(5))
+def test_gradients_of_captured_tensors(case):
+    score, leaves = learned()[case]
+    for mask in ("none", "documents", "rows without keys"):
+        for operands_too in (True, False):
+            given = operands(requires_grad=operands_too)
+            wanted = leaves + given if operands_too else leaves
+            expected = gradients(*formula(*given, score, MASKS[mask])[:2], wanted)
+            for call in (flex_attention, torch.compile(flex_attention, fullgraph=True)):
+                result, lse = call(*given, score, mask_of(mask, 32), return_lse=True)
+                for a, b in zip(gradients(result, lse, wanted), expected, strict=True):
+                    assert a.dtype == b.dtype
+                    torch.testing.assert_close(a, b, rtol=1e-4 if a.dtype == torch.float32 else 1e-9, atol=1e-6)
+
+
+def test_gradients_of_a_large_table():
+    table = torch.zeros(1500, 1000, dtype=torch.float64, requires_grad=True)
+    leaves = operands()
+
+    def score(s, b, h, q, k):
+        return s + table[q, k] * (b + 1)
+
+    for a, b in zip(
+        gradients(*flex_attention(*leaves, score, mask_of("window"), return_lse=True), [table, *leaves]),
+        gradients(*formula(*leaves, score, MASKS["window"])[:2], [table, *leaves]),
+        strict=True,
+    ):
+        close(a, b)
+
+
+def test_gradients_of_captured_tensors_by_differences():
+    torch.manual_seed(2)
+    q, k, v = (torch.randn(1, 2, n, 3, dtype=torch.float64, requires_grad=True) for n in (4, 5, 5))
+    bias = torch.randn(2, 9, dtype=torch.float64, requires_grad=True)
+
+    def call(q, k, v, bias):
+        return flex_attention(q, k, v, lambda s, b, h, i, j: s * bias[h, 3] + bias[h, i - j + 4])
+
+    assert torch.autograd.gradcheck(call, (q, k, v, bias))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -170,6 +228,15 @@ def test_what_changes_between_calls_is_seen():
         close(compiled(q, k, v, score), expected)
 
 
+def test_autocast_takes_the_small_dtype():
+    q, k, v = operands(torch.float32)
+    for call in (flex_attention, torch.compile(flex_attention)):
+        with torch.autocast("cpu", torch.bfloat16):
+            result, aux = call(q, k, v, SCORES["soft-capped"], return_aux=AuxRequest(lse=True))
+        assert result.dtype == torch.bfloat16 and aux.lse.dtype == torch.float32
+        torch.testing.assert_close(result.float(), formula(q, k, v, SCORES["soft-capped"])[0], rtol=2e-2, atol=2e-2)
+
+
 def looks_at_a_value(s, b, h, q, k):
     return s * 2 if q.sum() >= 0 else s
 
@@ -194,7 +261,13 @@ class Doubled(torch.autograd.Function):
         return 7 * g
 
 
+def calls_attention(s, b, h, q, k):
+    one = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+    return s * flex_attention(one, one, one, lambda s, *_: 2 * s)
+
+
 NO_BODIES = {
+    "calls attention": calls_attention,
     "looks at a value": looks_at_a_value,
     "writes": writes,
     "picks a row": picks_a_row,
@@ -227,6 +300,8 @@ def test_errors_of_the_functions_are_the_programs():
         raise KeyError("mine")
 
     for call in (flex_attention, torch.compile(flex_attention)):
+        with pytest.raises(ValueError, match="must only return Tensors, got type <class 'NoneType'>"):
+            call(q, k, v, lambda *_: None)
         with pytest.raises(KeyError, match="mine"):
             call(q, k, v, wrong)
         with pytest.raises(IndexError):
@@ -273,7 +348,12 @@ def test_a_compiled_model_is_one_graph():
 
 
 def test_threads_and_levels_give_the_same_bits():
-    leaves = operands(torch.float32)
+    bias = BIAS.float().requires_grad_()
+    leaves = [*operands(torch.float32), bias]
+
+    def score(s, b, h, q, k):
+        return torch.tanh(s) + bias[h, k - q + QUERIES]
+
     level, threads = torch._C._cpu_level(), torch.get_num_threads()
     results = []
     try:
@@ -281,7 +361,7 @@ def test_threads_and_levels_give_the_same_bits():
             for count in (1, 3):
                 torch._C._set_cpu_level(use)
                 torch.set_num_threads(count)
-                result, lse = flex_attention(*leaves, SCORES["soft-capped"], mask_of("window"), return_lse=True)
+                result, lse = flex_attention(*leaves[:3], score, mask_of("window"), return_lse=True)
                 results.append((result, lse, *gradients(result, lse, leaves)))
     finally:
         torch._C._set_cpu_level(level)
@@ -345,6 +425,6 @@ def test_bodies_as_text_are_checked():
          "buffer 3: float64[1]\n%1 = load float64 3[0]\nstore 2[i0, i1] %1\n", "number of tensors"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=message):
-            call(q, k, v, None, [], text, "", "", (1, 1), 1.0)
+            call(q, k, v, None, [], text, "", "", "", (1, 1), 1.0)
     with pytest.raises(RuntimeError, match="do not cover"):
-        call(q, k, v, torch.ones(1, 1, 1, 1, dtype=torch.uint8), [], "", "", "", (64, 128), 1.0)
+        call(q, k, v, torch.ones(1, 1, 1, 1, dtype=torch.uint8), [], "", "", "", "", (64, 128), 1.0)

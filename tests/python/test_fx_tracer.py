@@ -98,3 +98,23 @@ def test_functions_written_in_python_and_sizes_of_parameters():
         fx.Tracer().trace(module)
     graph = fx.Tracer(param_shapes_constant=True).trace(module)
     assert wick.equal(fx.GraphModule(module, graph)(x), module(x))
+
+
+def test_a_tracer_whose_create_proxy_takes_less():
+    """As torchvision's: parameters have plain Proxies then."""
+
+    class Own(fx.Tracer):
+        def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None, *_):
+            return super().create_proxy(kind, target, args, kwargs, name, type_expr)
+
+    class Scale(wick.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = wick.nn.Parameter(wick.ones(2))
+
+        def forward(self, x):
+            return x * self.weight
+
+    graph = Own(param_shapes_constant=True).trace(Scale())
+    *_, product, output = graph.nodes
+    assert list(product._input_nodes) == product.all_input_nodes and list(output._input_nodes) == [product]

@@ -339,3 +339,14 @@ def test_what_logs_a_use_breaks_no_graph():
 
     f(wick.ones(1))
     assert wick.compile(f, fullgraph=True)(wick.ones(1)).item() == 2
+
+
+def test_names_of_flex_attention_that_transformers_imports():
+    from wick.nn.attention.flex_attention import (
+        _DEFAULT_SPARSE_BLOCK_SIZE,
+        BlockMask,
+        create_block_mask,
+        flex_attention,
+    )
+
+    assert _DEFAULT_SPARSE_BLOCK_SIZE == 128 and callable(create_block_mask) and callable(flex_attention) and BlockMask

@@ -9,7 +9,7 @@ _HINTS = [
     (r"Tensor\.(item|tolist|numpy|__\w+__)\(\) needs|\(\) of a tensor's value|a tensor is made from another one's values",
      "Reading a value out ends the graph. Keep it a tensor (a tensor with no dims takes part in arithmetic), or read it "
      "out once, behind the compiled function."),
-    (r"a tensor's values are printed|a call of print\(\)",
+    (r"a tensor's values are printed|print\(\) of other things than values",
      "Printing has to happen at once, between two graphs. Print what the compiled function returns, or only while debugging."),
     (r"compiler\.disable\(\)",
      "The function was kept out on purpose (disable, graph_break). Remove that where it is not needed any more."),
@@ -46,6 +46,6 @@ _HINTS = [
 def hint_of(reason):
     """Advice for a reason; an empty text where there is none.
 
-    hint_of("a call of print()")
+    hint_of("print() of other things than values")
     """
     return next((hint for pattern, hint in _HINTS if re.search(pattern, reason)), "")

@@ -301,7 +301,8 @@ class Tracer(TracerBase):
             if parameter is attr_val:
                 if name not in parameter_proxy_cache:
                     make = functools.partial(_parameter_proxy, self, name, parameter)
-                    own = {"proxy_factory_fn": make} if self.param_shapes_constant else {}
+                    takes = "proxy_factory_fn" in inspect.signature(self.create_proxy).parameters  # a subclass may not
+                    own = {"proxy_factory_fn": make} if self.param_shapes_constant and takes else {}
                     parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **own)
                 return parameter_proxy_cache[name]
         return attr_val

@@ -39,6 +39,7 @@ typedef struct attention_run {
   const wk__attention_kernels *steps;
   wk__heads out, dout, dq, dk, dv;
   char *logarithms;
+  double gradient_scale; /* of the scores' gradient: the products' scale; 1 for that of what a body made */
   int64_t query_blocks, key_blocks;
   bool cache_keys;
   wk__slots *slots;
@@ -312,7 +313,8 @@ static void recompute_block(const attention_run *r, rows q, rows k, panels keys,
   r->steps->probabilities(s->scores, q.count, k.count, visible_to_first(r, q, k), logarithms_at(r, q));
   multiply(r, q.count, k.count, r->a->value_size, rows_of(r, &r->dout, q), values, s->gradient, WK__KEY_BLOCK,
            go_on(false));
-  r->steps->score_gradients(s->gradient, s->scores, q.count, k.count, s->dots + q.first * r->gemm->size, r->a->scale);
+  r->steps->score_gradients(s->gradient, s->scores, q.count, k.count, s->dots + q.first * r->gemm->size,
+                            r->gradient_scale);
   if (changed && body->differentiate) {
     wk__score_block block = block_at(q, k);
     body->differentiate(body->context, &block, products, s->gradient);
@@ -429,6 +431,7 @@ static void backward_block_tasks(void *context, int64_t begin, int64_t end) {
 static attention_run start(const wk__attention *a, wk__heads out, void *logarithms, wk__slots *slots) {
   attention_run r = {.a = a, .gemm = wk__gemm_kernels_get(a->type), .steps = find_steps(a->type)};
   r.out = out, r.logarithms = logarithms, r.slots = slots;
+  r.gradient_scale = a->scale;
   r.query_blocks = wk__ceil_div(a->queries, WK__QUERY_BLOCK);
   r.key_blocks = wk__ceil_div(a->keys, WK__KEY_BLOCK);
   r.cache_keys = key_block_elements(&r) * r.key_blocks * r.gemm->size <= KEYS_CACHE_BYTES;
@@ -480,5 +483,38 @@ wk_status wk__attention_backward(const wk__attention *a, wk__heads out, const vo
   } else {
     run_tasks(threads, heads * (r.key_blocks + r.query_blocks), backward_block_tasks, &r);
   }
+  return WK_OK;
+}
+
+static void differentiate_head(const attention_run *r, int64_t head, const scratch *s) {
+  for (int64_t block = 0; block < r->key_blocks; block++) {
+    rows k = key_rows(r, head, block);
+    panels keys = transposed_keys(r, k, s), values = transposed_values(r, k, s);
+    for (int64_t i = 0; i < r->query_blocks; i++) {
+      rows q = query_rows(r, head, i);
+      if (block == 0) compute_dots(r, q, s);
+      if (state_of(r, q, k) == WK__BLOCK_CHANGED) recompute_block(r, q, k, keys, values, s);
+    }
+  }
+}
+
+static void differentiate_tasks(void *context, int64_t begin, int64_t end) {
+  const attention_run *r = context;
+  char *slot = wk__slots_take(r->slots);
+  scratch s = carve_backward(r, slot, &(size_t){0});
+  for (int64_t head = begin; head < end; head++) differentiate_head(r, head, &s);
+  wk__slots_give(r->slots, slot);
+}
+
+wk_status wk__attention_score_gradients(const wk__attention *a, wk__heads out, const void *logarithms, wk__heads dout,
+                                        bool share) {
+  wk__slots slots;
+  attention_run r = start(a, out, (void *)logarithms, &slots);
+  r.dout = dout, r.gradient_scale = 1;
+  int64_t threads = share ? thread_count(a) : 1;
+  size_t slot_size = 0;
+  carve_backward(&r, NULL, &slot_size);
+  WK_TRY(wk__slots_init(&slots, WK__WORKSPACE_ATTENTION, 0, slot_size, threads > 1));
+  run_tasks(threads, a->batch * a->heads, differentiate_tasks, &r);
   return WK_OK;
 }

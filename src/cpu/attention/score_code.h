@@ -10,9 +10,10 @@
 
 typedef struct wk__score_code wk__score_code;
 
-/* WK_VALUE_ERROR: the text is no nest, or not one over blocks of scores of this dtype and these captured tensors. */
+/* WK_VALUE_ERROR: the text is no nest, or not one over blocks of scores of this dtype and these captured tensors.
+ * with_gradients: it adds to these tensors' gradients. */
 WK_MUST_USE wk_status wk__score_code_get(const char *text, wk_dtype scores, wk_tensor *const *captured, int count,
-                                         wk__score_code **out);
+                                         bool with_gradients, wk__score_code **out);
 void wk__score_code_release(wk__score_code *code); /* NULL is fine */
 const wk__program *wk__score_program(const wk__score_code *code);
 

@@ -24,8 +24,12 @@ typedef struct blocks {
 typedef struct flex_run {
   blocks blocks;
   int64_t heads;
-  wk__score_code *score, *masked, *derivative; /* owned; NULL: does nothing */
-  wk__launch launch;                           /* the captured tensors */
+  wk__score_code *score, *masked;        /* owned; NULL: does nothing */
+  wk__score_code *derivative;            /* owned: of the scores, or of the captured tensors; NULL: does nothing */
+  wk__launch launch;                     /* the captured tensors and their gradients */
+  int64_t (*strides)[WK__NEST_MAX_DIMS]; /* of the gradients; borrowed */
+  int64_t gradient_step; /* bytes from one head's gradients to the next one's; 0: all heads share them */
+  int captured_count;
   wk_dtype dtype;
   _Atomic int status; /* the first failure */
 } flex_run;
@@ -83,6 +87,9 @@ static void run_code(flex_run *r, const wk__score_code *code, const wk__score_bl
   launch.buffers[WK__BODY_BUFFER_SCORES] = (wk__launch_buffer){(void *)scores, sizes, strides};
   launch.buffers[WK__BODY_BUFFER_GRADIENT] = (wk__launch_buffer){(void *)gradient, sizes, strides};
   launch.buffers[WK__BODY_BUFFER_OUT] = (wk__launch_buffer){out, sizes, strides};
+  wk__launch_buffer *gradients = launch.buffers + WK__BODY_BUFFER_CAPTURED + r->captured_count;
+  for (int k = 0; r->gradient_step && k < r->captured_count; k++)
+    gradients[k].data = (char *)gradients[k].data + b->head * r->gradient_step;
   wk_status status = wk__program_run(wk__score_program(code), &launch);
   if (WK_UNLIKELY(status != WK_OK)) atomic_store(&r->status, (int)status);
 }
@@ -137,16 +144,19 @@ static void differentiate(void *context, const wk__score_block *b, const void *s
 
 /* ---- the calls ---- */
 
-/* Arguments that both operators have. */
+/* What the operators have in common, and whether `derivative` adds to the captured tensors' gradients, in `gradients`.
+ */
 typedef struct common {
   wk_tensor *query, *blocks;
   const wk_value *captured, *block_size;
   const char *score, *masked, *derivative;
+  wk_tensor *gradients; /* NULL: it gives that of the scores */
 } common;
 
-static wk_status get_code(const common *in, const char *text, wk__score_code **out) {
+static wk_status get_code(const common *in, const char *text, bool with_gradients, wk__score_code **out) {
   if (!*text) return WK_OK;
-  return wk__score_code_get(text, (wk_dtype)in->query->dtype, in->captured->tensors, (int)in->captured->count, out);
+  return wk__score_code_get(text, (wk_dtype)in->query->dtype, in->captured->tensors, (int)in->captured->count,
+                            with_gradients, out);
 }
 
 static void end(flex_run *r) {
@@ -166,18 +176,32 @@ static blocks blocks_of(const common *in) {
                   .keys = in->block_size->integers[1].bits};
 }
 
-static wk_status begin(const common *in, bool backward, flex_run *out) {
-  *out = (flex_run){.blocks = blocks_of(in), .heads = wk__size(in->query, 1), .dtype = (wk_dtype)in->query->dtype};
-  wk_status status = get_code(in, in->score, &out->score);
-  if (status == WK_OK) status = get_code(in, in->masked, &out->masked);
-  if (status == WK_OK && backward) status = get_code(in, in->derivative, &out->derivative);
-  for (uint32_t k = 0; status == WK_OK && k < in->captured->count; k++) {
+/* The gradients lie one behind the other, each contiguous. */
+static void bind_captured(const common *in, char *gradient, flex_run *r) {
+  wk__launch_buffer *buffers = r->launch.buffers + WK__BODY_BUFFER_CAPTURED;
+  uint32_t count = in->captured->count;
+  for (uint32_t k = 0; k < count; k++) {
     const wk_tensor *t = in->captured->tensors[k];
-    out->launch.buffers[WK__BODY_BUFFER_CAPTURED + k] =
-        (wk__launch_buffer){wk__data(t), &t->sizes->bits, &t->strides->bits};
+    buffers[k] = (wk__launch_buffer){wk__data(t), &t->sizes->bits, &t->strides->bits};
+    if (!gradient) continue;
+    int64_t step = 1;
+    for (int d = t->ndim - 1; d >= 0; step *= wk__size(t, d--)) r->strides[k][d] = step;
+    buffers[count + k] = (wk__launch_buffer){gradient, &t->sizes->bits, r->strides[k]};
+    gradient += wk__numel(t) * (int64_t)wk__itemsize(in->gradients);
   }
-  if (status == WK_OK && backward && out->score && !out->derivative)
-    status = wk_fail(WK_RUNTIME_ERROR, "_flex_attention_backward: the body was traced without its derivative");
+}
+
+static wk_status begin(const common *in, char *gradients, int64_t (*strides)[WK__NEST_MAX_DIMS], flex_run *out) {
+  *out = (flex_run){.blocks = blocks_of(in),
+                    .heads = wk__size(in->query, 1),
+                    .dtype = (wk_dtype)in->query->dtype,
+                    .captured_count = (int)in->captured->count,
+                    .strides = strides};
+  if (in->captured->count > WK__BODY_MAX_CAPTURED) return wk_fail(WK_VALUE_ERROR, "_flex_attention: many tensors");
+  wk_status status = get_code(in, in->score, false, &out->score);
+  if (status == WK_OK) status = get_code(in, in->masked, false, &out->masked);
+  if (status == WK_OK) status = get_code(in, in->derivative, in->gradients, &out->derivative);
+  if (status == WK_OK) bind_captured(in, gradients, out);
   if (status != WK_OK) end(out);
   return status;
 }
@@ -201,9 +225,9 @@ wk_status wk__cpu_flex_attention(wk__call *c) {
                      .block_size = &c->args[A_block_size],
                      .score = c->args[A_score].string,
                      .masked = c->args[A_masked].string,
-                     .derivative = c->args[A_derivative].string};
+                     .derivative = ""};
   flex_run r;
-  WK_TRY(begin(&in, false, &r));
+  WK_TRY(begin(&in, NULL, NULL, &r));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *q = wk__with_adjacent_rows(in.query), *k = wk__with_adjacent_rows(c->args[A_key].tensor),
@@ -220,6 +244,47 @@ wk_status wk__cpu_flex_attention(wk__call *c) {
   return status == WK_OK ? status_of(&r) : status;
 }
 
+/* Tensors of a backward operator, as the kernels want them; they belong to the scope. */
+typedef struct backward_operands {
+  wk_tensor *grad, *grad_rows, *query, *key, *value, *out, *rows;
+} backward_operands;
+
+static wk_status make_dense(backward_operands *o) {
+  o->grad = wk__with_adjacent_rows(o->grad);
+  o->query = wk__with_adjacent_rows(o->query);
+  o->key = wk__with_adjacent_rows(o->key);
+  o->value = wk__with_adjacent_rows(o->value);
+  o->out = wk__with_adjacent_rows(o->out);
+  o->rows = wk_contiguous(o->rows, "contiguous_format");
+  bool made = o->grad && o->query && o->key && o->value && o->out && o->rows;
+  if (made && o->grad_rows) made = (o->grad_rows = wk_contiguous(o->grad_rows, "contiguous_format")) != NULL;
+  return made ? WK_OK : wk_error_category();
+}
+
+/* dq, dk and dv; or the gradients of the captured tensors: to `gradients`, `step` bytes further for each head. */
+static wk_status run_backward(const common *in, backward_operands o, double scale, char *gradients, int64_t step,
+                              wk_tensor *const *outputs) {
+  int64_t strides[WK__BODY_MAX_CAPTURED][WK__NEST_MAX_DIMS];
+  flex_run r;
+  WK_TRY(begin(in, gradients, strides, &r));
+  r.gradient_step = step;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = make_dense(&o);
+  if (status == WK_OK) {
+    wk__attention_body body = body_of(&r);
+    wk__attention a = wk__attention_of(o.query, o.key, o.value, scale);
+    wk__heads out = wk__heads_of(o.out), grad = wk__heads_of(o.grad);
+    a.body = &body, a.dlogarithms = o.grad_rows ? wk__data(o.grad_rows) : NULL;
+    status = in->gradients ? wk__attention_score_gradients(&a, out, wk__data(o.rows), grad, step > 0)
+                           : wk__attention_backward(&a, out, wk__data(o.rows), grad, wk__heads_of(outputs[0]),
+                                                    wk__heads_of(outputs[1]), wk__heads_of(outputs[2]));
+  }
+  wk_scope_end(&scope);
+  end(&r);
+  return status == WK_OK ? status_of(&r) : status;
+}
+
 wk_status wk__cpu_flex_attention_backward(wk__call *c) {
   WK__ARGS(_flex_attention_backward);
   const common in = {.query = c->args[A_query].tensor,
@@ -229,26 +294,63 @@ wk_status wk__cpu_flex_attention_backward(wk__call *c) {
                      .score = c->args[A_score].string,
                      .masked = c->args[A_masked].string,
                      .derivative = c->args[A_derivative].string};
-  flex_run r;
-  WK_TRY(begin(&in, true, &r));
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  wk_tensor *grad_rows = wk__arg_tensor(c, A_grad_logsumexp), *rows = c->args[A_logsumexp].tensor;
-  wk_tensor *g = wk__with_adjacent_rows(c->args[A_grad_out].tensor), *q = wk__with_adjacent_rows(in.query),
-            *k = wk__with_adjacent_rows(c->args[A_key].tensor), *v = wk__with_adjacent_rows(c->args[A_value].tensor),
-            *out = wk__with_adjacent_rows(c->args[A_output].tensor);
-  rows = wk_contiguous(rows, "contiguous_format");
-  if (grad_rows) grad_rows = wk_contiguous(grad_rows, "contiguous_format");
-  bool made = g && q && k && v && out && rows && (grad_rows || !wk__arg_tensor(c, A_grad_logsumexp));
-  wk_status status = made ? WK_OK : wk_error_category();
-  if (status == WK_OK) {
-    wk__attention_body body = body_of(&r);
-    wk__attention a = wk__attention_of(q, k, v, c->args[A_scale].number);
-    a.body = &body, a.dlogarithms = grad_rows ? wk__data(grad_rows) : NULL;
-    status = wk__attention_backward(&a, wk__heads_of(out), wk__data(rows), wk__heads_of(g), wk__heads_of(c->outputs[0]),
-                                    wk__heads_of(c->outputs[1]), wk__heads_of(c->outputs[2]));
-  }
-  wk_scope_end(&scope);
-  end(&r);
-  return status == WK_OK ? status_of(&r) : status;
+  const backward_operands o = {c->args[A_grad_out].tensor,
+                               wk__arg_tensor(c, A_grad_logsumexp),
+                               in.query,
+                               c->args[A_key].tensor,
+                               c->args[A_value].tensor,
+                               c->args[A_output].tensor,
+                               c->args[A_logsumexp].tensor};
+  if (*in.score && !*in.derivative)
+    return wk_fail(WK_RUNTIME_ERROR, "_flex_attention_backward: the body was traced without its derivative");
+  return run_backward(&in, o, c->args[A_scale].number, NULL, 0, c->outputs);
+}
+
+/* The sum over heads, in their order. */
+static void add_parts(const char *parts, int64_t heads, wk_tensor *out) {
+  int64_t n = wk__numel(out);
+  void *sums = wk__data(out);
+  for (int64_t head = 0; head < heads; head++)
+    for (int64_t i = 0; i < n; i++)
+      if (out->dtype == WK_FLOAT64)
+        ((double *)sums)[i] += ((const double *)parts)[head * n + i];
+      else
+        ((float *)sums)[i] += ((const float *)parts)[head * n + i];
+}
+
+/* Each head has gradients of its own, so that threads can share the heads and a sum has one order. Where that would be
+ * much memory they have the same ones, and one thread goes through them. */
+static wk_status sum_gradients(const common *in, backward_operands o, double scale, wk_tensor *out) {
+  enum { MOST_PARTS = 16 << 20 };
+  int64_t heads = wk__size(in->query, 0) * wk__size(in->query, 1);
+  int64_t bytes = wk__numel(out) * (int64_t)wk__itemsize(out);
+  memset(wk__data(out), 0, (size_t)bytes);
+  if (heads == 0) return WK_OK;
+  if (bytes > MOST_PARTS / heads) return run_backward(in, o, scale, wk__data(out), 0, NULL);
+  char *parts = wk__alloc_zeroed((size_t)(heads * bytes));
+  if (!parts) return WK_OUT_OF_MEMORY;
+  wk_status status = run_backward(in, o, scale, parts, bytes, NULL);
+  if (status == WK_OK) add_parts(parts, heads, out);
+  wk__free(parts);
+  return status;
+}
+
+wk_status wk__cpu_flex_attention_backward_captured(wk__call *c) {
+  WK__ARGS(_flex_attention_backward_captured);
+  const common in = {.query = c->args[A_query].tensor,
+                     .blocks = wk__arg_tensor(c, A_blocks),
+                     .captured = &c->args[A_captured],
+                     .block_size = &c->args[A_block_size],
+                     .score = c->args[A_score].string,
+                     .masked = c->args[A_masked].string,
+                     .derivative = c->args[A_reads].string,
+                     .gradients = c->outputs[0]};
+  const backward_operands o = {c->args[A_grad_out].tensor,
+                               wk__arg_tensor(c, A_grad_logsumexp),
+                               in.query,
+                               c->args[A_key].tensor,
+                               c->args[A_value].tensor,
+                               c->args[A_output].tensor,
+                               c->args[A_logsumexp].tensor};
+  return sum_gradients(&in, o, c->args[A_scale].number, c->outputs[0]);
 }

@@ -342,6 +342,12 @@ static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class,
   return result;
 }
 
+static bool given_none(PyObject *const *args, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; i++)
+    if (args[i] != Py_None) return false;
+  return count <= 3;
+}
+
 /* A method that C code implements, of `self`. */
 static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                           PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
@@ -377,6 +383,11 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (function && !self_is_first && strcmp(name, "apply") == 0)
     return apply_function(f, r, self, callable, args, count, names);
   if (wk__is_own_context(f, self)) return wk__plain_call(f, callable, args, count, names);
+  bool simple = given_none(args + self_is_first, count - self_is_first) && !names && wk__is_lock(r, self);
+  if (simple && (strcmp(name, "__exit__") == 0 || strcmp(name, "release") == 0 || strcmp(name, "acquire") == 0))
+    return wk__note_lock(f, r, self, name, (int)(count - self_is_first))
+               ? wk__plain_call(f, callable, args, count, NULL)
+               : NULL;
   bool asks_type = strcmp(name, "__instancecheck__") == 0 || strcmp(name, "__subclasscheck__") == 0;
   if (PyType_Check(self) && asks_type) return pass_on(f, callable, args, count, names);
   bool overrides = PyType_Check(self) && strcmp(name, "__torch_function__") == 0 && !self_is_first && !names &&
@@ -596,7 +607,7 @@ static PyObject *score_begin(wk__frame *f, PyObject *callable, PyObject *const *
                              PyObject *names) {
   if (f->session->recording->tries) return wk__refuse(f, "scores inside of what is only tried");
   PyObject *values = look(f, callable, args, count, names);
-  if (values) f->session->recording->tries = true;
+  if (values && values != Py_None) f->session->recording->tries = true;
   return values;
 }
 
@@ -712,7 +723,8 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
     return operator_by_code(f, name, callable, args, count, names);
   if (known->what == WK__KNOWN_EFFECT) return effect(f, r, callable, args, count, names);
-  bool changes = known->what == WK__KNOWN_CHANGES && count && PyList_CheckExact(args[0]);
+  bool changes = known->what == WK__KNOWN_CHANGES && count &&
+                 (PyList_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
   if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
   return wk__refuse(f, "a call of %s.%s()", module, name);
 }

@@ -557,6 +557,7 @@ static PyObject *attribute_as_usual(wk__frame *f, wk__recording *r, PyObject *ow
   PyTypeObject *type = Py_TYPE(owner);
   wk__reg reg = wk__is_foreign(r, owner) ? wk__reg_find(r, owner) : -1;
   PyObject *in_class = wk__type_attribute(type, name);
+  if (in_class && wk__is_python_instance(in_class)) wk__reg_constant(r, in_class); /* its __get__ may read of it */
   if (is_data_descriptor(in_class)) return through_descriptor(f, r, reg, owner, name, in_class, get);
   bool module = PyObject_TypeCheck(owner, b->module_type);
   PyObject *dict = NULL;
@@ -679,7 +680,7 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
       Py_TYPE(owner) == b->operator_type || Py_TYPE(owner) == *b->overload_type || PyCode_Check(owner) ||
       wk__is_own_proxy(r, owner))
     return PyObject_GetAttr(owner, name);
-  if (wk__is_own_object(r, owner)) return PyObject_GetAttr(owner, name);
+  if (wk__is_own_object(r, owner) || wk__is_lock(r, owner)) return PyObject_GetAttr(owner, name);
   bool value = is_named_tuple_of_c(owner) || wk__known_class(Py_TYPE(owner)) == WK__CLASS_VALUE;
   if (value) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (wk__is_own_context(f, owner)) return PyObject_GetAttr(owner, name);

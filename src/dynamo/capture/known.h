@@ -90,6 +90,10 @@ PyObject *wk__fresh_call(wk__frame *f, wk__recording *r, PyObject *callable, PyO
                          PyObject *names);  // -> new
 /* copy.copy() of an instance, copy.deepcopy() of plain data: the region's own. False: it is something else. */
 bool wk__copy_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out);
+/* A lock from outside: taken and given back again by each replay. Those of libraries guard what a first call makes. */
+bool wk__is_lock(const wk__recording *r, PyObject *o);
+/* Its method `name`, of `count` times None, is about to be called. False: refused. */
+bool wk__note_lock(wk__frame *f, wk__recording *r, PyObject *lock, const char *name, int count);
 /* operator.itemgetter and its kind: the instructions that they stand for. */
 bool wk__is_getter(PyTypeObject *t);
 PyObject *wk__getter_call(wk__frame *f, wk__recording *r, PyObject *getter, PyObject *o);  // -> new

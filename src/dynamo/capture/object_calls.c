@@ -98,6 +98,23 @@ PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {
   return wk__refuse(f, "%s", r->failed);
 }
 
+/* ===================================================== locks ===================================================== */
+
+bool wk__is_lock(const wk__recording *r, PyObject *o) {
+  const char *name = Py_TYPE(o)->tp_name; /* no Python class has a dot in its */
+  return (strcmp(name, "_thread.RLock") == 0 || strcmp(name, "_thread.lock") == 0) && wk__is_foreign(r, o);
+}
+
+bool wk__note_lock(wk__frame *f, wk__recording *r, PyObject *lock, const char *name, int count) {
+  PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(lock), name);
+  PyObject *items[] = {method, lock, Py_None, Py_None, Py_None};
+  bool noted = method && wk__reg_constant(r, method) >= 0 &&
+               wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, 2 + count, NULL) == 0;
+  Py_XDECREF(method);
+  if (!noted) wk__refuse(f, "a lock: %s", r->failed);
+  return noted;
+}
+
 /* ==================================================== getters ==================================================== */
 
 bool wk__is_getter(PyTypeObject *t) {

@@ -61,34 +61,83 @@ static bool is_one_a_row(const wk_tensor *t, const wk_tensor *q) {
   return fits;
 }
 
+/* What both backward operators look at. */
+static wk_status check_backward(const wk_tensor *q, const wk_tensor *k, const wk_tensor *v, const wk_tensor *grad,
+                                const wk_tensor *grad_logsumexp, const wk_tensor *out, const wk_tensor *logsumexp) {
+  WK_TRY(check_operands(q, k, v));
+  bool fits = is_one_a_row(logsumexp, q) && is_one_a_row(grad_logsumexp, q) && grad->dtype == q->dtype &&
+              out->dtype == q->dtype && has_sizes(grad, q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]) &&
+              has_sizes(out, q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]);
+  return fits ? WK_OK : wrong("the gradients' sizes do not match");
+}
+
 wk_status wk__meta_flex_attention_backward(wk__call *c) {
   WK__ARGS(_flex_attention_backward);
   const wk_tensor *q = c->args[A_query].tensor, *k = c->args[A_key].tensor, *v = c->args[A_value].tensor;
-  WK_TRY(check_operands(q, k, v));
+  WK_TRY(check_backward(q, k, v, c->args[A_grad_out].tensor, wk__arg_tensor(c, A_grad_logsumexp),
+                        c->args[A_output].tensor, c->args[A_logsumexp].tensor));
   WK_TRY(check_blocks(wk__arg_tensor(c, A_blocks), &c->args[A_block_size], q, k));
-  const wk_tensor *grad = c->args[A_grad_out].tensor, *out = c->args[A_output].tensor;
-  bool fits = is_one_a_row(c->args[A_logsumexp].tensor, q) && is_one_a_row(wk__arg_tensor(c, A_grad_logsumexp), q) &&
-              grad->dtype == q->dtype && out->dtype == q->dtype &&
-              has_sizes(grad, q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]) &&
-              has_sizes(out, q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]);
-  if (!fits) return wrong("the gradients' sizes do not match");
   const wk_tensor *operands[] = {q, k, v};
   for (int i = 0; i < 3; i++) wk__spec_heads(&c->specs[i], operands[i], operands[i]->sizes[2], operands[i]->sizes[3]);
+  return WK_OK;
+}
+
+wk_status wk__meta_flex_attention_backward_captured(wk__call *c) {
+  WK__ARGS(_flex_attention_backward_captured);
+  const wk_tensor *q = c->args[A_query].tensor, *k = c->args[A_key].tensor, *v = c->args[A_value].tensor;
+  WK_TRY(check_backward(q, k, v, c->args[A_grad_out].tensor, wk__arg_tensor(c, A_grad_logsumexp),
+                        c->args[A_output].tensor, c->args[A_logsumexp].tensor));
+  WK_TRY(check_blocks(wk__arg_tensor(c, A_blocks), &c->args[A_block_size], q, k));
+  const wk_value *captured = &c->args[A_captured];
+  wk_int elements = wk_int_of(0);
+  for (uint32_t i = 0; i < captured->count; i++) elements = wk_int_add(elements, captured->tensors[i]->numel);
+  wk__spec_contiguous(&c->specs[0], (wk_dtype)q->dtype, q->device, 1, &elements);
+  return WK_OK;
+}
+
+static wk_status operands_vjp(wk__vjp *v, wk_tensor *grad) {
+  WK__ARGS(_flex_attention);
+  const wk_value *captured = &v->args[A_captured];
+  wk_tensor *grads[3];
+  WK_TRY(wk__flex_attention_backward(grad, v->grads[1], ARG(A_query), ARG(A_key), ARG(A_value), v->results[0],
+                                     v->results[1], ARG(A_blocks), captured->tensors, (int)captured->count,
+                                     v->args[A_score].string, v->args[A_masked].string, v->args[A_derivative].string,
+                                     v->args[A_block_size].integers, 2, v->args[A_scale], grads));
+  for (int i = 0; i < 3; i++)
+    if (wk__needs(v, A_query + i)) WK_TRY(wk__vjp_set(v, A_query + i, grads[i]));
+  return WK_OK;
+}
+
+static wk_status captured_vjp(wk__vjp *v, wk_tensor *grad) {
+  WK__ARGS(_flex_attention);
+  const wk_value *captured = &v->args[A_captured];
+  wk_tensor *all = wk__flex_attention_backward_captured(
+      grad, v->grads[1], ARG(A_query), ARG(A_key), ARG(A_value), v->results[0], v->results[1], ARG(A_blocks),
+      captured->tensors, (int)captured->count, v->args[A_score].string, v->args[A_masked].string,
+      v->args[A_reads].string, v->args[A_block_size].integers, 2, v->args[A_scale]);
+  wk_int begin = wk_int_of(0);
+  for (int i = 0; i < (int)captured->count; i++) {
+    const wk_tensor *t = captured->tensors[i];
+    wk_int end = wk_int_add(begin, t->numel);
+    if (wk__needs(v, wk__list_input(v, A_captured, i))) {
+      wk_tensor *part = wk_slice(all, 0, wk__v_size(begin), wk__v_size(end), wk_int_of(1));
+      part = wk__in_dtype(wk_reshape(part, t->sizes, t->ndim), (wk_dtype)t->dtype);
+      WK_TRY(wk__vjp_set(v, wk__list_input(v, A_captured, i), part));
+    }
+    begin = end;
+  }
   return WK_OK;
 }
 
 /* The largest scores have no derivative. */
 wk_status wk__vjp_flex_attention(wk__vjp *v) {
   WK__ARGS(_flex_attention);
-  wk_tensor *grad = v->grads[0], *grad_logsumexp = v->grads[1], *grads[3];
-  if (!grad && !grad_logsumexp) return WK_OK;
+  wk_tensor *grad = v->grads[0];
+  bool operands = false, captured = false;
+  if (!grad && !v->grads[1]) return WK_OK;
   if (!grad) grad = wk_zeros_like(v->results[0], WK_DTYPE_NONE, (wk_value){0}, NULL);
-  const wk_value *captured = &v->args[A_captured], *size = &v->args[A_block_size];
-  WK_TRY(wk__flex_attention_backward(grad, grad_logsumexp, ARG(A_query), ARG(A_key), ARG(A_value), v->results[0],
-                                     v->results[1], ARG(A_blocks), captured->tensors, (int)captured->count,
-                                     v->args[A_score].string, v->args[A_masked].string, v->args[A_derivative].string,
-                                     size->integers, 2, v->args[A_scale], grads));
-  for (int i = 0; i < 3; i++)
-    if (wk__needs(v, A_query + i)) WK_TRY(wk__vjp_set(v, A_query + i, grads[i]));
-  return WK_OK;
+  for (int i = 0; i < 3; i++) operands |= wk__needs(v, A_query + i);
+  for (int i = 0; i < (int)v->args[A_captured].count; i++) captured |= wk__needs(v, wk__list_input(v, A_captured, i));
+  if (operands) WK_TRY(operands_vjp(v, grad));
+  return captured && *v->args[A_reads].string ? captured_vjp(v, grad) : WK_OK;
 }

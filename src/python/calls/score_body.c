@@ -27,7 +27,7 @@ static PyObject *score_begin(PyObject *module, PyObject *args) {  // -> new
   if (wk__dtype_from_python(state, given, &dtype) < 0) return NULL;
   if (dtype != WK_FLOAT32 && dtype != WK_FLOAT64)
     return PyErr_Format(PyExc_ValueError, "_score_begin(): scores are float32 or float64");
-  if (wk__thread.body) return PyErr_Format(PyExc_RuntimeError, "_score_begin(): a score function calls flex_attention");
+  if (wk__thread.body) Py_RETURN_NONE;
   wk__body *b = wk__body_begin(dtype, differentiable);
   PyObject *values = b ? wrap_values(state, b) : wk__raise(state);
   if (!values) wk__body_release(b);
@@ -61,8 +61,8 @@ static PyObject *finish(wk__state *state, wk__body *b, PyObject *modified, PyObj
     PyErr_Clear();
     Py_RETURN_NONE;
   }
-  PyObject *result = Py_BuildValue("sssN", text_of(&texts.score), text_of(&texts.masked), text_of(&texts.derivative),
-                                   captured_list(state, b));
+  PyObject *result = Py_BuildValue("ssssN", text_of(&texts.score), text_of(&texts.masked), text_of(&texts.derivative),
+                                   text_of(&texts.captured), captured_list(state, b));
   wk__body_texts_release(&texts);
   return result;
 }
@@ -81,9 +81,9 @@ static PyObject *score_end(PyObject *module, PyObject *args) {  // -> new
 static PyMethodDef functions[] = {
     {"_score_begin", score_begin, METH_VARARGS,
      "_score_begin(dtype, differentiable): a score, its batch, head, query and key; until _score_end calls with them "
-     "become a loop body."},
+     "become a loop body. None inside of another."},
     {"_score_end", score_end, METH_VARARGS,
-     "_score_end(modified, keep): (score, masked, derivative, captured), or None where it is no loop body."},
+     "_score_end(modified, keep): (score, masked, derivative, reads, captured), or None where it is no loop body."},
     {0}};
 
 int wk__add_score_bodies(PyObject *module) { return PyModule_AddFunctions(module, functions); }

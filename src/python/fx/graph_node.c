@@ -250,6 +250,10 @@ static PyObject *get_inputs(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return wk__fx_list_of_keys(of(self)->inputs);
 }
+static PyObject *get_inputs_as_keys(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  return PyDict_Copy(of(self)->inputs);
+}
 
 static PyObject *get_meta(PyObject *self, void *unused) {  // -> new
   (void)unused;
@@ -292,6 +296,7 @@ static PyGetSetDef getset[] = {
     {"kwargs", get_member, set_kwargs, "Keyword arguments.", MEMBER(kwargs)},
     {"users", get_member, NULL, "The nodes that use this one, as keys.", MEMBER(users)},
     {"all_input_nodes", get_inputs, NULL, "The nodes among the arguments, each once.", NULL},
+    {"_input_nodes", get_inputs_as_keys, NULL, "The same as keys.", NULL},
     {"meta", get_meta, set_meta, "A dict for passes over the graph; 'val' describes the value.", NULL},
     {"stack_trace", get_stack_trace, set_stack_trace, "Where in the program the node was made, or None.", NULL},
     {"graph", get_member, NULL, "The graph that it belongs to.", MEMBER(graph)},

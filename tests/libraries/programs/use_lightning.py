@@ -62,4 +62,9 @@ trainer_of(precision="bf16-mixed", **plain).fit(Classifier(), training)
 model = Classifier()
 model.layers.compile()
 trainer_of(**plain).fit(model, training)
+model = Classifier()
+model.example_input_array = torch.randn(4, 8)
+model.forward = model.layers.forward
+summary = lightning.utilities.model_summary.ModelSummary(model, max_depth=-1)
+figures["summary"] = [summary.total_parameters, summary.total_flops, summary.out_sizes]
 print(json.dumps(figures))

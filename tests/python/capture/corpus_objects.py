@@ -11,6 +11,7 @@ import hashlib
 import io
 import random
 import sys
+import threading
 import types
 import warnings
 
@@ -305,7 +306,21 @@ def descriptor(x):
     return d.field, d
 
 
-@case(captures=2, breaks=1)
+LOCK, DEEP_LOCK = threading.Lock(), threading.RLock()
+
+
+@case
+def locks(x, l):
+    with LOCK:
+        l.append(1)
+    with DEEP_LOCK, DEEP_LOCK:
+        y = x + 1
+    LOCK.acquire()
+    LOCK.release()
+    return y
+
+
+@case
 def cached_property(x):
     z = Lazy(x)
     return z.total + z.total, z.total is z.total

@@ -5,8 +5,8 @@
 
 The functions are called once, with one score and its place, and what they do becomes a loop body that the attention
 kernel runs on each block of scores (src/autograd/body.h): there is no tensor of all scores, and blocks that a BlockMask
-leaves out are not computed. Functions that are no such body (one that looks at a value, sums, draws random numbers, or
-reads a tensor that requires grad) are called with all places, as index tensors that broadcast, on all scores.
+leaves out are not computed. Functions that are no such body (one that looks at a value, sums, writes or draws random
+numbers) are called with all places, as index tensors that broadcast, on all scores.
 """
 
 import math
@@ -15,6 +15,7 @@ from typing import NamedTuple
 from ... import _C
 from ..._names import getter as _getter
 from ._block_mask import (
+    _DEFAULT_SPARSE_BLOCK_SIZE,  # noqa: F401  transformers imports it from here
     BlockMask,
     _places,
     _sliced_mask_mod_error,
@@ -108,11 +109,14 @@ def _check_lengths(query, key, block_mask):
 
 
 def _body_of(score_mod, mask_mod, dtype, differentiable):
-    """(score, masked, derivative, captured), nests as text; None: the functions are no loop body."""
-    score, *place = _C._score_begin(dtype, differentiable)
+    """(score, masked, derivative, reads, captured): nests as text and tensors; None: the functions are no loop body."""
+    begun = _C._score_begin(dtype, differentiable)
+    if begun is None:  # inside of a score function
+        return None
+    score, *place = begun
     try:
-        modified = None if score_mod is None else score_mod(score, *place)
-        keep = None if mask_mod is None else mask_mod(*place)
+        modified = None if score_mod is None else _given(score_mod(score, *place))
+        keep = None if mask_mod is None else _given(mask_mod(*place))
     except BaseException as error:
         if _C._score_end(None, None) is None and isinstance(error, Exception):
             return None
@@ -120,14 +124,29 @@ def _body_of(score_mod, mask_mod, dtype, differentiable):
     return _C._score_end(modified, keep)
 
 
+def _given(value):
+    return False if value is None else value  # None stands for no function
+
+
 def _in_blocks(query, key, value, body, block_mask, scale):
     """(result, lse, largest scores)"""
-    score, masked, derivative, captured = body
+    score, masked, derivative, reads, captured = body
     states, size = (None, (1, 1)) if block_mask is None else (block_mask._states, block_mask.BLOCK_SIZE)
     result, lse, largest = _C._flex_attention(
-        query, key, value, states, captured, score, masked, derivative, size, scale
+        query, key, value, states, captured, score, masked, derivative, reads, size, scale
     )
     return result, lse.masked_fill(largest == -math.inf, -math.inf), largest.detach()
+
+
+def _tensor_of(function, *args):
+    value = function(*args)
+    if not isinstance(value, _C.Tensor):
+        name = getattr(function, "__name__", function)
+        raise ValueError(
+            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(value)}. Did you mean to set out_dims= "
+            "to None for output?"
+        )
+    return value
 
 
 def _with_all_scores(query, key, value, score_mod, block_mask, scale):
@@ -135,9 +154,9 @@ def _with_all_scores(query, key, value, score_mod, block_mask, scale):
     scores = query @ key.transpose(-2, -1) * scale  # (B, H, Q, KV)
     places = _places([(0, size) for size in scores.shape], query.device)
     if score_mod is not None:
-        scores = score_mod(scores, *places)
+        scores = _tensor_of(score_mod, scores, *places)
     if block_mask is not None:
-        scores = scores.masked_fill(~block_mask.mask_mod(*places), -math.inf)
+        scores = scores.masked_fill(~_tensor_of(block_mask.mask_mod, *places), -math.inf)
     lse = scores.logsumexp(-1)
     seen = (lse > -math.inf).unsqueeze(-1)
     weights = _C.where(seen, scores - lse.unsqueeze(-1), -math.inf).exp()
@@ -158,6 +177,9 @@ def flex_attention(
             "return_aux=AuxRequest(lse=True) instead."
         )
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    if _C.is_autocast_cpu_enabled() and query.device.type == "cpu":
+        small = _C.get_autocast_cpu_dtype()
+        query, key, value = (t if t.dtype == _C.float64 else t.to(small) for t in (query, key, value))
     dtype, working = query.dtype, _C.float64 if query.dtype == _C.float64 else _C.float32
     differentiable = _C.is_grad_enabled() and (query.requires_grad or key.requires_grad or value.requires_grad)
     query, key, value = query.to(working), key.to(working), value.to(working)
