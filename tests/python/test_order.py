@@ -28,6 +28,13 @@ def test_nan():
     assert not torch.isin(x, x)[1]
 
 
+def test_a_sorter_says_the_order_of_a_row():
+    row, values = torch.tensor([3.0, 1.0, 2.0]), torch.tensor([0.0, 1.0, 2.5])
+    order = row.argsort()
+    assert torch.searchsorted(row, values, sorter=order).tolist() == [0, 0, 2]
+    assert torch.searchsorted(row, values, sorter=order, side="right").tolist() == [0, 1, 2]
+
+
 def test_equal_elements():
     x = torch.tensor([2, 1, 1, 2, 3])
     assert tuple(t.item() for t in x.mode()) == (1, 2)

@@ -21,14 +21,12 @@ static wk_status check_bins(const wk_tensor *t, const wk_tensor *weights, int64_
     return wk_fail(WK_RUNTIME_ERROR, "weights should be 1-d and have the same length as input");
   return WK_OK;
 }
-static int64_t number_at(const wk_tensor *t, int64_t i) {
-  return wk__element_get(wk__data(t) + (size_t)i * wk__itemsize(t), (wk_dtype)t->dtype).i;
-}
 static void add_up(const wk_tensor *t, const wk_tensor *weights, wk_tensor *out) {
   char *sums = wk__data(out);
+  const int64_t *numbers = (const int64_t *)wk__data(t);
   const char *from = weights ? wk__data(weights) : NULL;
   for (int64_t i = 0; i < wk__numel(t); i++) {
-    int64_t at = number_at(t, i);
+    int64_t at = numbers[i];
     if (!weights)
       ((int64_t *)sums)[at]++;
     else if (out->dtype == WK_FLOAT32)
@@ -38,10 +36,10 @@ static void add_up(const wk_tensor *t, const wk_tensor *weights, wk_tensor *out)
   }
 }
 static wk_status count_numbers(wk_tensor *t, wk_tensor *weights, int64_t size, wk_tensor **out) {
+  const int64_t *numbers = (const int64_t *)wk__data(t);
   for (int64_t i = 0; i < wk__numel(t); i++) {
-    int64_t n = number_at(t, i);
-    if (n < 0) return wk_fail(WK_RUNTIME_ERROR, "bincount only supports 1-d non-negative integral inputs.");
-    size = wk__max(size, n + 1);
+    if (numbers[i] < 0) return wk_fail(WK_RUNTIME_ERROR, "bincount only supports 1-d non-negative integral inputs.");
+    size = wk__max(size, numbers[i] + 1);
   }
   wk_dtype dtype = !weights || !wk__numel(t) ? WK_INT64 : weights->dtype == WK_FLOAT32 ? WK_FLOAT32 : WK_FLOAT64;
   wk_int length = wk_int_of(size);
@@ -59,7 +57,7 @@ wk_status wk__cpu_bincount(wk__call *c) {
   WK_TRY(check_bins(t, weights, minlength));
   wk_scope scope;
   wk_scope_begin(&scope);
-  t = wk_contiguous(t, NULL);
+  t = wk_contiguous(wk__in_dtype(t, WK_INT64), NULL);
   wk_status status = t ? count_numbers(t, weights, minlength, &sums) : wk_error_category();
   if (!status) c->results[0] = wk__v_tensor(wk_scope_keep(sums));
   wk_scope_end(&scope);

@@ -5,38 +5,45 @@
 #include "wick/operators.h"
 
 typedef struct job {
-  const wk_tensor *rows, *values, *sorter; /* without gaps; sorter may be NULL */
-  int64_t length, each;                    /* of a row; how many values look in it */
+  wk_tensor *rows, *values, *sorter; /* float64 or int64, without gaps; sorter may be NULL */
+  int64_t length, each;              /* of a row; how many values look in it */
   bool one_row, right;
   wk_tensor *out;
 } job;
 
-static wk__scalar element(const wk_tensor *t, int64_t at) {
-  return wk__element_get(wk__data(t) + (size_t)at * wk__itemsize(t), (wk_dtype)t->dtype);
-}
-/* Whether x lies before the place of `value`: NaN is behind everything. */
-static bool before(wk__scalar x, wk__scalar value, bool right) {
-  if (x.category == WK__FLOAT_KIND) return right ? !(x.d > value.d) : !(x.d >= value.d);
-  return right ? x.i <= value.i : x.i < value.i;
-}
-static int64_t place_of(const job *j, int64_t row, wk__scalar value) {
-  int64_t low = 0, high = j->length, start = j->one_row ? 0 : row * j->length;
-  while (low < high) {
-    int64_t middle = low + (high - low) / 2;
-    int64_t at = j->sorter ? ((const int64_t *)wk__data(j->sorter))[start + middle] : middle;
-    if (before(element(j->rows, start + at), value, j->right))
-      low = middle + 1;
-    else
-      high = middle;
+/* How many of a row's elements lie before the value, of one type each; NaN is behind everything. */
+#define PLACE_OF(type, place, is_before)                                                                        \
+  static int64_t place(const job *j, int64_t row, int64_t i) {                                                  \
+    int64_t low = 0, high = j->length, start = j->one_row ? 0 : row * j->length;                                \
+    const type *rows = (const type *)wk__data(j->rows) + start, value = ((const type *)wk__data(j->values))[i]; \
+    const int64_t *order = j->sorter ? (const int64_t *)wk__data(j->sorter) + start : NULL;                     \
+    while (low < high) {                                                                                        \
+      int64_t middle = low + (high - low) / 2;                                                                  \
+      type x = rows[order ? order[middle] : middle];                                                            \
+      if (is_before)                                                                                            \
+        low = middle + 1;                                                                                       \
+      else                                                                                                      \
+        high = middle;                                                                                          \
+    }                                                                                                           \
+    return low;                                                                                                 \
   }
-  return low;
-}
+PLACE_OF(double, left_of_float, !(x >= value))
+PLACE_OF(double, right_of_float, !(x > value))
+PLACE_OF(int64_t, left_of_integer, x < value)
+PLACE_OF(int64_t, right_of_integer, x <= value)
+
 static void run(void *context, int64_t begin, int64_t end) {
   const job *j = context;
-  size_t item = wk__itemsize(j->out);
+  bool floats = j->rows->dtype == WK_FLOAT64, narrow = j->out->dtype == WK_INT32;
+  int64_t (*place)(const job *, int64_t, int64_t) = floats     ? j->right ? right_of_float : left_of_float
+                                                    : j->right ? right_of_integer
+                                                               : left_of_integer;
   for (int64_t i = begin; i < end; i++) {
-    wk__scalar place = {WK__INTEGER_KIND, .i = place_of(j, i / j->each, element(j->values, i))};
-    wk__element_set(wk__data(j->out) + (size_t)i * item, (wk_dtype)j->out->dtype, place);
+    int64_t found = place(j, i / j->each, i);
+    if (narrow)
+      ((int32_t *)wk__data(j->out))[i] = (int32_t)found;
+    else
+      ((int64_t *)wk__data(j->out))[i] = found;
   }
 }
 static wk_status check_sorter(const job *j) {
@@ -53,8 +60,9 @@ wk_status wk__cpu_searchsorted(wk__call *c) {
   wk_tensor *rows = c->args[A_sorted_sequence].tensor, *sorter = wk__arg_tensor(c, A_sorter);
   wk_scope scope;
   wk_scope_begin(&scope);
-  job j = {.rows = wk_contiguous(rows, NULL),
-           .values = wk_contiguous(c->args[A_self].tensor, NULL),
+  wk_dtype wide = wk_dtype_is_floating((wk_dtype)rows->dtype) ? WK_FLOAT64 : WK_INT64;
+  job j = {.rows = wk_contiguous(wk__in_dtype(rows, wide), NULL),
+           .values = wk_contiguous(wk__in_dtype(c->args[A_self].tensor, wide), NULL),
            .sorter = sorter ? wk_contiguous(sorter, NULL) : NULL,
            .length = wk__size(rows, rows->ndim - 1),
            .one_row = rows->ndim == 1,
