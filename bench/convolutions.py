@@ -1,137 +1,167 @@
-"""Convolutions of known networks against another engine: forward, and the gradients of the input and the weight.
+"""Each distinct convolution of known networks on wick and on PyTorch: forward, and the gradients of the input and the weight.
 
-    python bench/convolutions.py --other "/path/to/python with torch" [--threads 1] [--rounds 3] [--only resnet] [--last] [--clock cpu]
+    PYTHONPATH=build/python /path/to/python-with-torch bench/convolutions.py --out times.jsonl [--only resnet50 mobilenet]
+        [--batch 4] [--threads 1] [--seconds 0.25] [--last] [--tuned] [--each]
 
-Each round runs both engines, one after the other, in processes of their own; a layer's number is the median of the
-rounds' ratios, ours to the other's, and a round's the median of its runs. Random values, float32; --last: channels last.
+Both engines run in one process, turn by turn; a number is the ratio of their best times, ours to PyTorch's, in the time that
+the processor gave where one thread computes. The networks are those of networks.py at 224 x 224. Random values, float32;
+--last: channels last; --tuned: wick's are compiled with mode="max-autotune". Lines are added to the file of --out as they are
+measured, and what stands there already is not measured again. --each prints every convolution, else: those above the bar.
 """
 
 import argparse
+import collections
 import json
 import os
 import statistics
-import subprocess
-import sys
 import time
 
-# name, batch, in, out, size, kernel, stride, padding, groups, bias
-LAYERS = [
-    ("resnet50 stem 7x7/2", 4, 3, 64, 224, 7, 2, 3, 1, False),
-    ("resnet50 64-64 3x3", 4, 64, 64, 56, 3, 1, 1, 1, False),
-    ("resnet50 64-256 1x1", 4, 64, 256, 56, 1, 1, 0, 1, False),
-    ("resnet50 256-64 1x1", 4, 256, 64, 56, 1, 1, 0, 1, False),
-    ("resnet50 128-128 3x3/2", 4, 128, 128, 56, 3, 2, 1, 1, False),
-    ("resnet50 256-512 1x1/2", 4, 256, 512, 56, 1, 2, 0, 1, False),
-    ("resnet50 256-256 3x3", 4, 256, 256, 14, 3, 1, 1, 1, False),
-    ("resnet50 512-512 3x3", 4, 512, 512, 7, 3, 1, 1, 1, False),
-    ("resnet50 2048-512 1x1", 4, 2048, 512, 7, 1, 1, 0, 1, False),
-    ("efficientnet_b0 stem 3x3/2", 4, 3, 32, 224, 3, 2, 1, 1, False),
-    ("efficientnet_b0 32 3x3 depthwise", 4, 32, 32, 112, 3, 1, 1, 32, False),
-    ("efficientnet_b0 96 3x3/2 depthwise", 4, 96, 96, 112, 3, 2, 1, 96, False),
-    ("efficientnet_b0 144 5x5/2 depthwise", 4, 144, 144, 56, 5, 2, 2, 144, False),
-    ("efficientnet_b0 480 5x5 depthwise", 4, 480, 480, 14, 5, 1, 2, 480, False),
-    ("efficientnet_b0 1152 5x5 depthwise", 4, 1152, 1152, 7, 5, 1, 2, 1152, False),
-    ("efficientnet_b0 16-96 1x1", 4, 16, 96, 112, 1, 1, 0, 1, False),
-    ("mobilenet_v3 16 3x3 depthwise", 4, 16, 16, 112, 3, 1, 1, 16, False),
-    ("mobilenet_v3 960-160 1x1", 4, 960, 160, 7, 1, 1, 0, 1, False),
-    ("convnext_tiny stem 4x4/4", 4, 3, 96, 224, 4, 4, 0, 1, True),
-    ("convnext_tiny 96 7x7 depthwise", 4, 96, 96, 56, 7, 1, 3, 96, True),
-    ("convnext_tiny 384 7x7 depthwise", 4, 384, 384, 14, 7, 1, 3, 384, True),
-    ("convnext_tiny 96-192 2x2/2", 4, 96, 192, 56, 2, 2, 0, 1, True),
-]
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else PyTorch's threads wait for work in wick's turns
+
+import torch
+from networks import NETWORKS
+
+import wick
+
 WHAT = ("forward", "input gradient", "weight gradient")
-MEASURE_SECONDS = 0.12
-CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
+NAMES = ("resnet50", "efficientnet_b0", "mobilenet_v3", "convnext_tiny")
+BAR = 1.1
+SAMPLE_SECONDS = 3e-4  # of calls that are timed together
 
 
-def median_of(function, clock):
-    """Seconds of a call, after two that warm up."""
-    for _ in range(2):
-        function()
-    times, end = [], time.perf_counter() + MEASURE_SECONDS
-    while len(times) < 3 or time.perf_counter() < end:
+def convolutions_of(name):
+    """(in, out, height, width, kernel, stride, padding, groups, bias), each once, in the network's order."""
+    found, net = {}, NETWORKS[name](torch).eval()
+
+    def note(module, inputs):
+        (x,) = inputs
+        sizes = module.in_channels, module.out_channels, *x.shape[2:], module.kernel_size[0], module.stride[0]
+        found[(*sizes, module.padding[0], module.groups, module.bias is not None)] = True
+
+    for module in net.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            module.register_forward_pre_hook(note)
+    with torch.no_grad():
+        net(torch.zeros(1, 3, 224, 224))
+    return list(found)
+
+
+def text_of(sizes):
+    a, b, height, width, kernel, stride, _, groups, _ = sizes
+    step, kind = f"/{stride}" if stride > 1 else "", " depthwise" if groups == a > 1 else ""
+    return f"{a}-{b} {kernel}x{kernel}{step}{kind} {height}x{width}"
+
+
+def calls_of(t, sizes, args):
+    """A function of each kind."""
+    a, b, height, width, kernel, stride, padding, groups, biased = sizes
+    t.manual_seed(0)
+    x, w = t.randn(args.batch, a, height, width), t.randn(b, a // groups, kernel, kernel)
+    if args.last:
+        x, w = x.to(memory_format=t.channels_last), w.to(memory_format=t.channels_last)
+    bias = t.randn(b) if biased else None
+
+    def convolve(x, w):
+        return t.conv2d(x, w, bias, stride, padding, 1, groups)
+
+    if args.tuned and t is wick:
+        convolve = wick.compile(convolve, mode="max-autotune")
+    calls = [lambda: convolve(x, w)]
+    for k in range(2):
+        leaves = [v.detach().requires_grad_(i == k) for i, v in enumerate((x, w))]
+        y = convolve(*leaves)
+        y = convolve(*leaves) if args.tuned else y  # a graph's first call is eager
+        g = t.randn(y.shape).contiguous(memory_format=t.channels_last if args.last else t.contiguous_format)
+        calls.append(lambda y=y, leaf=leaves[k], g=g: t.autograd.grad(y, leaf, g, retain_graph=True))
+    return calls
+
+
+def best_times(calls, seconds, clock):
+    """Seconds of a call of each, in turns."""
+    counts, best = [], [float("inf")] * len(calls)
+    for call in calls:
+        call(), call()
         begin = clock()
-        function()
-        times.append(clock() - begin)
-    return statistics.median(times)
+        call()
+        counts.append(max(1, int(SAMPLE_SECONDS / max(clock() - begin, 1e-7))))
+    end, turns = time.perf_counter() + seconds, 0
+    while turns < 3 or time.perf_counter() < end:
+        for i, call in enumerate(calls):
+            begin = clock()
+            for _ in range(counts[i]):
+                call()
+            best[i] = min(best[i], (clock() - begin) / counts[i])
+        turns += 1
+    return best
 
 
-def measure(torch, layer, last, clock):
-    _, batch, channels, out, size, kernel, stride, padding, groups, bias = layer
-    x, w = torch.randn(batch, channels, size, size), torch.randn(out, channels // groups, kernel, kernel)
-    if last:
-        x, w = x.to(memory_format=torch.channels_last), w.to(memory_format=torch.channels_last)
-    b = torch.randn(out) if bias else None
-
-    def forward():
-        return torch.conv2d(x, w, b, stride, padding, 1, groups)
-
-    times = [median_of(forward, clock)]
-    for leaf in (x, w):
-        leaf.requires_grad_()
-        y = forward()
-        g = torch.randn(y.shape).contiguous(memory_format=torch.channels_last if last else torch.contiguous_format)
-        times.append(median_of(lambda y=y, leaf=leaf, g=g: torch.autograd.grad(y, leaf, g, retain_graph=True), clock))
-        leaf.requires_grad_(False)
-    return times
+def measure(sizes, args, clock):
+    pairs = zip(calls_of(wick, sizes, args), calls_of(torch, sizes, args), strict=True)
+    return [best_times(pair, args.seconds, clock) for pair in pairs]
 
 
-def run_engine(name, threads, only, last, clock):
-    """In a process of its own: prints the times of all layers."""
-    torch = __import__(name)
-    torch.set_num_threads(threads)
-    print(json.dumps({layer[0]: measure(torch, layer, last, clock) for layer in LAYERS if only in layer[0]}))
+def read(path):
+    if not os.path.exists(path):
+        return {}
+    with open(path) as file:
+        return {tuple(map(tuple, line["key"])): line["times"] for line in map(json.loads, file)}
 
 
-def ask(command, options):
-    text = subprocess.run([*command, __file__, *options], capture_output=True, text=True, check=True).stdout
-    return json.loads(text.splitlines()[-1])
-
-
-def compare(args):
-    options = [
-        "--threads",
-        str(args.threads),
-        "--only",
-        args.only,
-        "--clock",
-        args.clock,
-        *(["--last"] if args.last else []),
-    ]
-    environment = [f"{k}={args.threads}" for k in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")]
-    ours, other = ["env", *environment, sys.executable], ["env", *environment, *args.other.split()]
-    rounds = [
-        (ask(ours, [*options, "--engine", "wick"]), ask(other, [*options, "--engine", "torch"]))
-        for _ in range(args.rounds)
-    ]
-    ratios = []
-    print(f"{'layer':38} " + " ".join(f"{w:>24}" for w in WHAT))
-    for name in rounds[0][0]:
+def summary(cases, times, each):
+    ratios = {(name, sizes, w): ours / other for (name, sizes), rows in zip(cases, times, strict=True)
+              for w, (ours, other) in zip(WHAT, rows, strict=True)}  # fmt: skip
+    print("| network | convolutions | " + " | ".join(f"{w}: mean, worst, above {BAR}" for w in WHAT) + " |")
+    print("| --- |" + " --- |" * 4)
+    for name in dict.fromkeys(name for name, _ in cases):
         cells = []
-        for k in range(len(WHAT)):
-            ratio = statistics.median(a[name][k] / b[name][k] for a, b in rounds)
-            ratios.append(ratio)
-            cells.append(f"{ratio:6.2f} ({1e3 * statistics.median(a[name][k] for a, _ in rounds):8.3f} ms)")
-        print(f"{name:38} " + " ".join(f"{c:>24}" for c in cells), flush=True)
-    print(
-        f"geometric mean {statistics.geometric_mean(ratios):.3f}, {sum(r > 1.1 for r in ratios)} of {len(ratios)} above 1.1"
-    )
+        for w in WHAT:
+            own = [r for (n, _, v), r in ratios.items() if n == name and v == w]
+            cells.append(f"{statistics.geometric_mean(own):.2f}, {max(own):.2f}, {sum(r > BAR for r in own)}")
+        print(f"| {name} | {sum(n == name for n, _ in cases)} | {' | '.join(cells)} |")
+    print(f"all: geometric mean {statistics.geometric_mean(ratios.values()):.3f}, worst {max(ratios.values()):.2f},"
+          f" {sum(r > BAR for r in ratios.values())} of {len(ratios)} above {BAR}")  # fmt: skip
+    took = {
+        (n, s, w): row for (n, s), rows in zip(cases, times, strict=True) for w, row in zip(WHAT, rows, strict=True)
+    }
+    lines = collections.defaultdict(list)
+    for (name, sizes, w), ratio in sorted(ratios.items(), key=lambda item: -item[1]):
+        if each or ratio > BAR:
+            lines[w].append(f"  {ratio:5.2f}  {1e6 * took[name, sizes, w][0]:9.1f} us  {name} {text_of(sizes)}")
+    for w in WHAT:
+        print(w, *lines[w], sep="\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--other", default="python")
-    parser.add_argument("--threads", type=int, default=int(os.environ.get("OMP_NUM_THREADS", "1")))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: for one thread on a busy machine")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names")
+    parser.add_argument("--match", default="", help="part of a convolution's text")
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=0.25, help="of each pair")
     parser.add_argument("--last", action="store_true")
-    parser.add_argument("--engine", help=argparse.SUPPRESS)
+    parser.add_argument("--tuned", action="store_true")
+    parser.add_argument("--each", action="store_true")
     args = parser.parse_args()
-    if args.engine:
-        run_engine(args.engine, args.threads, args.only, args.last, CLOCKS[args.clock])
-    else:
-        compare(args)
+    for t in (wick, torch):
+        t.set_num_threads(args.threads)
+    clock = time.thread_time if args.threads == 1 else time.perf_counter
+    known, cases, times = read(args.out), [], []
+    setting = args.batch, args.threads, args.last, args.tuned
+    for name in NAMES:
+        if args.only and not any(o in name for o in args.only):
+            continue
+        for sizes in convolutions_of(name):
+            if args.match not in text_of(sizes):
+                continue
+            key = (sizes, setting)
+            if key not in known:
+                known[key] = measure(sizes, args, clock)
+                with open(args.out, "a") as file:
+                    file.write(json.dumps({"key": key, "times": known[key]}) + "\n")
+            cases.append((name, sizes))
+            times.append(known[key])
+    summary(cases, times, args.each)
 
 
 if __name__ == "__main__":

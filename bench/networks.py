@@ -1,16 +1,19 @@
 """Networks on PyTorch and on wick, in one process and turn by turn: training steps and inference, eager and compiled.
 
     PYTHONPATH=build/python /path/to/python-with-torch bench/networks.py [--only resnet lstm] [--batch 4] [--size 224]
-        [--what train infer] [--torch-compile] [--threads 1] [--seconds 4]
+        [--what train infer] [--engines wick "wick compiled" "wick max-autotune" PyTorch torch.compile onnxruntime OpenVINO]
+        [--torch-compile] [--threads 1] [--seconds 4]
 
 A line is the best time of a step on each engine, in the time that the processor gave where one thread computes, and
-wick's ratio to the best of PyTorch's. The networks are written out here, on both the same: ResNet-18, EfficientNet-B0,
+wick's ratio to the best of PyTorch's. The networks are written out here, on both the same: ResNet-18 and -50, EfficientNet-B0,
 MobileNetV3-Large, ConvNeXt-T, ViT-S/16 and an LSTM of two layers of 256. Random values, float32; training is cross
-entropy, backward and SGD with momentum, inference is eval mode without gradients. --profile prints wick's own time by kernel.
+entropy, backward and SGD with momentum, inference is eval mode without gradients, and what onnxruntime and OpenVINO do alone:
+from PyTorch's module. --profile prints wick's own time by kernel.
 """
 
 import argparse
 import os
+import tempfile
 import time
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # else PyTorch's threads wait for work in wick's turns
@@ -42,6 +45,27 @@ def resnet18(t):
         layers.append(Block(width, out, stride))
         width = out
     return n.Sequential(*layers, n.AdaptiveAvgPool2d(1), n.Flatten(), n.Linear(512, 1000))
+
+
+def resnet50(t):
+    n = t.nn
+
+    class Block(n.Module):
+        def __init__(self, a, width, stride):
+            super().__init__()
+            first, middle = conv_norm(n, a, width, 1, act=n.ReLU), conv_norm(n, width, width, 3, stride, act=n.ReLU)
+            self.layers = n.Sequential(first, middle, conv_norm(n, width, 4 * width, 1))
+            self.shortcut = conv_norm(n, a, 4 * width, 1, stride) if a != 4 * width else n.Identity()
+
+        def forward(self, x):
+            return t.relu(self.layers(x) + self.shortcut(x))
+
+    layers, width = [conv_norm(n, 3, 64, 7, 2, act=n.ReLU), n.MaxPool2d(3, 2, 1)], 64
+    for out, count, first in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for k in range(count):
+            layers.append(Block(width, out, 1 if k else first))
+            width = 4 * out
+    return n.Sequential(*layers, n.AdaptiveAvgPool2d(1), n.Flatten(), n.Linear(2048, 1000))
 
 
 def inverted(t, a, b, kernel, stride, wide, act, gate, squeeze):
@@ -176,15 +200,40 @@ def lstm(t):
     return Net()
 
 
-NETWORKS = {f.__name__: f for f in (resnet18, efficientnet_b0, mobilenet_v3, convnext_tiny, vit_small, lstm)}
+NETWORKS = {f.__name__: f for f in (resnet18, resnet50, efficientnet_b0, mobilenet_v3, convnext_tiny, vit_small, lstm)}
 
 
-def prepare(t, name, what, args, compiled):
+def prepare_runtime(engine, name, args):
+    """Inference by a library that takes PyTorch's module: float32, on as many threads."""
+    net, x = NETWORKS[name](torch).eval(), torch.randn(args.batch, 3, args.size, args.size)
+    if engine == "OpenVINO":
+        import openvino
+
+        own = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": args.threads, "NUM_STREAMS": 1}
+        compiled = openvino.compile_model(openvino.convert_model(net, example_input=x), "CPU", own)
+        return lambda: compiled(x.numpy())
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "net.onnx")
+        torch.onnx.export(net, (x,), path, input_names=["x"], dynamo=True, verbose=False)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = args.threads
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"x": x.numpy()})
+
+
+def prepare(engine, name, what, args):
     """A function that does one step."""
+    if engine in ("onnxruntime", "OpenVINO"):
+        return prepare_runtime(engine, name, args)
+    t, compiled = wick if "wick" in engine else torch, engine != "wick" and engine != "PyTorch"
     t.manual_seed(0)
     net = NETWORKS[name](t)
     x = t.randn(32, 64, 256) if name == "lstm" else t.randn(args.batch, 3, args.size, args.size)
     options = {"options": {"wait": True}} if t is wick else {}
+    if "max-autotune" in engine:
+        options = {"mode": "max-autotune"}
     if what == "infer":
         net.eval()
         forward = t.compile(net, **options) if compiled else net
@@ -245,9 +294,10 @@ def main():
         if args.only and not any(o in name for o in args.only):
             continue
         for what in args.what:
-            steps = {e: prepare(wick if "wick" in e else torch, name, what, args, "compile" in e) for e in engines}
+            steps = {e: prepare(e, name, what, args) for e in engines}
             best = measure(steps, args.seconds, clock)
-            ours, theirs = ([b for e, b in best.items() if ("wick" in e) == own] for own in (True, False))
+            ours = [b for e, b in best.items() if "wick" in e]
+            theirs = [b for e, b in best.items() if "orch" in e]
             ratio = f"{min(ours) / min(theirs):.2f}" if ours and theirs else "-"
             print(
                 f"| {name}, {what} | {' | '.join(f'{best[e] * 1e3:.4g} ms' for e in engines)} | {ratio} |", flush=True

@@ -39,6 +39,9 @@ OWN = {
     "_squared_difference": lambda a, b: (a - b) ** 2,
     "_glu": lambda x, gate: x * gate.sigmoid(),
     "_binary_entropy": lambda x, t: torch.nn.functional.binary_cross_entropy(x, t, reduction="none"),
+    "_searchsorted": lambda rows, x, narrow, right, sorter: torch.searchsorted(
+        rows, x, out_int32=narrow, right=right, sorter=sorter
+    ),
     "_one_hot": torch.nn.functional.one_hot,
     "_prod_all": torch.prod,
     "_reverse_cumsum": lambda x, dim: x.flip(dim).cumsum(dim).flip(dim),

@@ -52,7 +52,7 @@ _LAZY = {
     **dict.fromkeys(("istft", "stft"), "functions.spectra"),
     **dict.fromkeys(
         (
-            "corrcoef cov empty_permuted empty_strided gradient grid_sampler grid_sampler_2d grid_sampler_3d histogram histogramdd "
+            "empty_permuted empty_strided gradient grid_sampler grid_sampler_2d grid_sampler_3d histogramdd "
             "native_batch_norm native_group_norm"
         ).split(),
         "functions.statistics",
@@ -67,12 +67,9 @@ _LAZY = {
     ),
     **dict.fromkeys(
         (
-            "aminmax atleast_1d atleast_2d atleast_3d bincount block_diag broadcast_tensors bucketize "
-            "cartesian_prod cdist chain_matmul column_stack combinations ctc_loss cummax cummin cumulative_trapezoid "
-            "diag_embed diagflat dsplit dstack einsum fliplr flipud gcd histc hsplit hstack index_reduce isin is_conj is_neg "
-            "isreal kthvalue lcm logcumsumexp masked_scatter median meshgrid mode nanmedian nanquantile "
-            "pdist positive quantile renorm resolve_conj resolve_neg row_stack searchsorted tensor_split "
-            "tensordot trapezoid trapz unique unique_consecutive unravel_index vander vsplit vstack "
+            "atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul ctc_loss "
+            "einsum index_reduce is_conj is_neg isreal masked_scatter meshgrid positive resolve_conj resolve_neg tensordot "
+            "unique unique_consecutive unravel_index"
         ).split(),
         "functional",
     ),

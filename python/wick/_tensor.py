@@ -179,17 +179,9 @@ _array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__arr
 # ---- methods that are functions of functional.py, which is loaded when one is first called ----
 
 _FUNCTION_METHODS = (
-    "aminmax bincount cummax cummin diag_embed diagflat dsplit fliplr flipud gcd histc hsplit index_reduce "
-    "isin isreal kthvalue lcm logcumsumexp masked_scatter median mode nanmedian nanquantile positive "
-    "quantile renorm tensor_split unique unique_consecutive vsplit "
+    "index_reduce isreal masked_scatter positive unique unique_consecutive"
 ).split()
-_WRITING = (
-    "gcd",
-    "index_reduce",
-    "lcm",
-    "masked_scatter",
-    "renorm",
-)  # those that have a form that writes self
+_WRITING = ("index_reduce", "masked_scatter")  # those that have a form that writes self
 
 
 def _function_method(name):
@@ -213,7 +205,7 @@ def _writing_method(name):
     return method
 
 
-_STATISTICS = ("corrcoef", "cov", "histogram", "resize_", "resize_as_")
+_STATISTICS = ("resize_", "resize_as_")
 
 
 def _method_of(module, name):

@@ -9,18 +9,13 @@ from ._names import late as _late
 
 # The file of functions/, then what it has.
 _LATE = {
-    "rearranging": "atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod column_stack "
-    "combinations diag_embed diagflat dsplit dstack fliplr flipud hsplit hstack meshgrid row_stack "
-    "tensor_split unravel_index vsplit vstack",
-    "products": "chain_matmul multi_dot tensordot vander",
+    "variadic": "atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod meshgrid unravel_index",
+    "products": "chain_matmul tensordot",
     "ctc": "ctc_loss",
     "einsum": "einsum",
-    "distances": "cdist pdist",
-    "order": "aminmax kthvalue median mode nanmedian nanquantile quantile",
-    "search": "bucketize isin searchsorted",
-    "scans": "cummax cummin cumulative_trapezoid logcumsumexp trapezoid trapz",
-    "counting": "bincount histc unique unique_consecutive",
-    "elements": "gcd index_reduce is_conj is_neg isreal lcm masked_scatter positive renorm resolve_conj resolve_neg",
+    "distances": "cdist",
+    "counting": "unique unique_consecutive",
+    "elements": "index_reduce is_conj is_neg isreal masked_scatter positive resolve_conj resolve_neg",
 }
 _of_functions = _late(__name__, names=_files_of(_LATE), beside=f"{__package__}.functions")
 

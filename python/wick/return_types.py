@@ -23,17 +23,4 @@ def _named(kind, fields):
     return type(kind, (made,), {"__slots__": (), "__repr__": _repr, "__module__": __name__})
 
 
-_PAIRS = ("cummax", "cummin", "kthvalue", "median", "mode", "nanmedian")
-_made = {kind: _named(kind, ("values", "indices")) for kind in _PAIRS}
-_made["histogram"] = _named("histogram", ("hist", "bin_edges"))
-_made["aminmax"] = _named("aminmax", ("min", "max"))
-globals().update(_made)
-__all__ += sorted(_made)
-
-
-def make(kind, first, second):
-    """The result of a function that gives two tensors by name."""
-    return _made[kind](first, second)
-
-
 __getattr__ = _getter(__name__)

@@ -12,7 +12,7 @@
 typedef struct cell {
   uint64_t body;
   wk__var value;   /* in the dtype that the tensor's computes in */
-  int64_t element; /* memory for who asks; zero */
+  int64_t element; /* memory for who asks later: all bits, as a float a NaN */
 } cell;
 
 wk_status wk__body_refuse(const char *what) { return wk_fail(WK_UNSUPPORTED, "a body of scores: %s", what); }
@@ -39,7 +39,7 @@ wk_status wk__body_realize(wk_tensor *tensor, const char *why) {
 wk_tensor *wk__body_new(const wk__body *b, const wk__spec *spec, wk__var value) {
   cell *c = wk__alloc_zeroed(sizeof *c);
   if (!c) return NULL;
-  *c = (cell){.body = b->number, .value = value};
+  *c = (cell){.body = b->number, .value = value, .element = -1};
   wk_storage *storage = wk__storage_from_memory(&c->element, sizeof c->element, release_cell, c);
   if (!storage) wk__free(c);
   return storage ? wk__tensor_over(storage, spec) : NULL;

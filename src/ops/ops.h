@@ -64,7 +64,7 @@ typedef struct wk__parameter {
   bool clamps;         /* an integer below all others is as good as the least one: which diagonal */
   bool long_list;      /* integers, perhaps more than a tensor has dims */
   wk_value default_value;
-  char name[24];
+  char name[32];
 } wk__parameter;
 
 typedef struct wk__schema {

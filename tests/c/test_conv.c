@@ -241,17 +241,36 @@ static void larger_cases(void **state) {
     }
 }
 
-/* Depthwise lines longer than a vector, kernels as they are used. */
+/* Images of one pixel, which are rows of a matrix; kernels of one element. */
+static void plain_cases(void **state) {
+  (void)state;
+  static const int64_t shapes[][5] = {/* n, groups, c, o, in: */
+                                      {1, 1, 70, 33, 1}, {4, 1, 400, 10, 1}, {4, 1, 10, 400, 1},
+                                      {3, 2, 20, 17, 1}, {3, 2, 9, 20, 5},   {1, 1, 33, 70, 12}};
+  for (size_t i = 0; i < WK_COUNT(shapes); i++)
+    for (int form = 0; form < 4; form++) {
+      const int64_t *s = shapes[i];
+      wk__conv c = case_of(form & 1, s[0], s[1], s[2], s[3]);
+      c.type = form & 2 ? WK__GEMM_F64 : WK__GEMM_F32;
+      c.in[1] = c.out[1] = c.in[2] = c.out[2] = s[4];
+      check(&c);
+    }
+}
+
+/* Depthwise lines longer than a vector, and much shorter ones; kernels as they are used. */
 static void depthwise_cases(void **state) {
   (void)state;
   static const int64_t shapes[][5] = {{20, 3, 1, 1, 1}, {37, 3, 2, 1, 1}, {25, 5, 1, 2, 1}, {30, 5, 2, 2, 1},
-                                      {18, 7, 1, 3, 1}, {33, 3, 1, 2, 2}, {40, 3, 3, 0, 1}};
+                                      {18, 7, 1, 3, 1}, {33, 3, 1, 2, 2}, {40, 3, 3, 0, 1}, {7, 3, 1, 1, 1},
+                                      {8, 5, 1, 2, 1},  {7, 7, 1, 3, 1},  {14, 5, 2, 2, 1}, {9, 3, 1, 2, 2},
+                                      {9, 3, 2, 0, 1}};
   for (size_t i = 0; i < WK_COUNT(shapes); i++)
     for (int form = 0; form < 4; form++) {
       const int64_t *s = shapes[i];
       wk__conv c = case_of(form & 1, 2, 35, 1, 1);
       c.type = form & 2 ? WK__GEMM_F64 : WK__GEMM_F32;
-      assert_true(set_dim(&c, 1, s[0] - 5, s[1], s[2], s[3], s[4]) && set_dim(&c, 2, s[0], s[1], s[2], s[3], s[4]));
+      assert_true(set_dim(&c, 1, s[0] - (s[0] > 14 ? 5 : 1), s[1], s[2], s[3], s[4]) &&
+                  set_dim(&c, 2, s[0], s[1], s[2], s[3], s[4]));
       check(&c);
     }
 }
@@ -372,7 +391,7 @@ static void other_sums_are_taken_where_they_are_allowed(void **state) {
   size_t bytes = (size_t)(out_size(&c) * wk__conv_element(&c));
   assert_int_equal(wk_set_num_threads(1), WK_OK);
   char *plain = run(&c, FORWARD, x, w, NULL), *y = malloc(bytes);
-  wk__gemm_timing timing = {.list = list, .capacity = 4};
+  wk__gemm_timing timing = {.list = list, .capacity = 4}, second = timing;
   wk__conv_after after = {count_elements, NULL};
   wk__gemm_timing_begin(&timing);
   bool before = wk__gemm_allow_other_sums(true);
@@ -385,6 +404,14 @@ static void other_sums_are_taken_where_they_are_allowed(void **state) {
     if (list[i].convolution) way = list[i].way;
   char *want = way.winograd ? run_winograd(&c, way.winograd, x, w, NULL) : run(&c, FORWARD, x, w, NULL);
   if (!way.library) assert_memory_equal(y, want, bytes);
+  wk__gemm_timing_begin(&second); /* another graph's: what is known already is among its ways, too */
+  before = wk__gemm_allow_other_sums(true);
+  assert_int_equal(wk__conv_forward(&c, x, w, NULL, y, NULL), WK_OK);
+  wk__gemm_timing_end();
+  wk__gemm_allow_other_sums(before);
+  int noted = 0;
+  for (int i = 0; i < second.count; i++) noted += list[i].convolution && list[i].way.winograd == way.winograd;
+  assert_int_equal(noted, 1);
   char *again = run(&c, FORWARD, x, w, NULL);
   assert_memory_equal(again, plain, bytes); /* as it is not allowed here */
   free(x), free(w), free(plain), free(y), free(want), free(again);
@@ -400,6 +427,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(random_cases),
                                      cmocka_unit_test(larger_cases),
                                      cmocka_unit_test(depthwise_cases),
+                                     cmocka_unit_test(plain_cases),
                                      cmocka_unit_test(winograd_cases),
                                      cmocka_unit_test(winograd_takes_nothing_else),
                                      cmocka_unit_test(other_sums_are_taken_where_they_are_allowed)};

@@ -1,8 +1,9 @@
 """The operator table's rows, and the inputs of the generated tests from their samples.
 
 A sample is a Python argument list. In it T(2, 3) is a tensor of floats in (-2, 2), P of floats in (0.5, 2), U in (0.1, 0.9),
-I(high, 2, 3) of integers below high, B(2, 3) of bools; dtype names stand for dtypes. Numbers come from a generator of
-our own, so that the same sample is the same in wick, in PyTorch and in the recorded expectations.
+S(2, 3) of rows of floats that ascend from -2 to 2, I(high, 2, 3) of integers below high, B(2, 3) of bools; dtype names
+stand for dtypes. Numbers come from a generator of our own, so that the same sample is the same in wick, in PyTorch and
+in the recorded expectations.
 """
 
 import pathlib
@@ -36,6 +37,12 @@ def count(shape):
     return n
 
 
+def ascending(shape, numbers):
+    """Rows of floats, each in the next part of (-2, 2)."""
+    n = shape[-1] if shape else 1
+    return [-2 + 4 * (k % n + numbers.unit()) / n for k in range(count(shape))]
+
+
 def namespace(torch, dtype):
     """What a sample's text may name, making tensors of `dtype` with the given library."""
     numbers = Numbers()
@@ -47,13 +54,16 @@ def namespace(torch, dtype):
 
         return make
 
+    def rows(*shape):
+        return torch.tensor(ascending(shape, numbers), dtype=torch.float64).reshape(shape).to(dtype)
+
     def integers(high, *shape):
         return torch.tensor([int(numbers.unit() * high) for _ in range(count(shape))], dtype=torch.int64).reshape(shape)
 
     def bools(*shape):
         return torch.tensor([numbers.unit() < 0.5 for _ in range(count(shape))], dtype=torch.bool).reshape(shape)
 
-    names = {"T": floats(-2, 2), "P": floats(0.5, 2), "U": floats(0.1, 0.9), "I": integers, "B": bools}
+    names = {"T": floats(-2, 2), "P": floats(0.5, 2), "U": floats(0.1, 0.9), "S": rows, "I": integers, "B": bools}
     names |= {name: getattr(torch, name) for name in DTYPES}
     return names
 

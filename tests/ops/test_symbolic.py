@@ -16,12 +16,13 @@ BY_NUMBER = {
     "unbind.int", "split.Tensor", "chunk", "scaled_dot_product_attention", "cross", "cumprod",
     "convolution", "conv1d", "conv2d", "conv3d", "conv_transpose2d.input",  # groups of one channel
     "linalg_householder_product",  # as many steps as reflections
+    "combinations", "pdist",  # all pairs
 }  # fmt: skip
 # The sizes of another argument are in the sample as numbers, so these are assumed.
 GIVEN_SIZES = {
     "expand", "select_backward", "slice_backward", "slice_scatter", "as_strided_scatter", "split.sizes", "split_with_sizes",
     "broadcast_to",
-    "sum_to_size", "native_layer_norm", "layer_norm", "rms_norm", "unflatten.int", "col2im",
+    "sum_to_size", "native_layer_norm", "layer_norm", "rms_norm", "unflatten.int", "col2im", "searchsorted.Tensor",
 }  # fmt: skip
 
 

@@ -27,7 +27,7 @@ import warnings
 
 HERE = pathlib.Path(__file__).parent
 sys.path[:0] = [str(HERE.parent / "ops"), str(HERE.parent.parent / "tools")]
-from sampling import ROWS, Numbers, count  # noqa: E402
+from sampling import ROWS, Numbers, ascending, count  # noqa: E402
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
 DTYPES = (*FLOATS, "int64", "int32", "uint8", "bool")
@@ -87,7 +87,7 @@ class Call:
     """Positional and keyword arguments of one call, and the dtype of tensors that name none."""
 
     def __init__(self, sample):
-        names = {k: (lambda *shape, kind=k: Drawn(kind, shape)) for k in "TPUB"}
+        names = {k: (lambda *shape, kind=k: Drawn(kind, shape)) for k in "TPUSB"}
         names["I"] = lambda high, *shape: Drawn("I", shape, high)
         names |= {name: Named(name) for name in DTYPES}
         self.args, self.kwargs = eval(f"(lambda *a, **k: (list(a), k))({sample})", names)
@@ -204,6 +204,8 @@ def random_call(r, samples):
 
 
 def values_of(drawn, numbers):
+    if drawn.kind == "S":
+        return ascending(drawn.shape, numbers)
     draw = {"T": lambda u: 4 * u - 2, "P": lambda u: 0.5 + 1.5 * u, "U": lambda u: 0.1 + 0.8 * u}.get(drawn.kind)
     if drawn.kind == "I":
         draw = lambda u: float(int(u * drawn.high))  # noqa: E731

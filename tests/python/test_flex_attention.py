@@ -137,6 +137,21 @@ def test_gradients_of_captured_tensors(case):
                     torch.testing.assert_close(a, b, rtol=1e-4 if a.dtype == torch.float32 else 1e-9, atol=1e-6)
 
 
+def test_gradients_of_a_large_table():
+    table = torch.zeros(1500, 1000, dtype=torch.float64, requires_grad=True)
+    leaves = operands()
+
+    def score(s, b, h, q, k):
+        return s + table[q, k] * (b + 1)
+
+    for a, b in zip(
+        gradients(*flex_attention(*leaves, score, mask_of("window"), return_lse=True), [table, *leaves]),
+        gradients(*formula(*leaves, score, MASKS["window"])[:2], [table, *leaves]),
+        strict=True,
+    ):
+        close(a, b)
+
+
 def test_gradients_of_captured_tensors_by_differences():
     torch.manual_seed(2)
     q, k, v = (torch.randn(1, 2, n, 3, dtype=torch.float64, requires_grad=True) for n in (4, 5, 5))

@@ -62,3 +62,58 @@ def test_normal_takes_part_in_the_tape():
             assert all(leaf.grad.shape == leaf.shape and not leaf.grad.any() for leaf in leaves)
     with pytest.raises(RuntimeError, match="normal expects all elements of std >= 0.0"):
         normal(wick.ones(2), -wick.ones(2).requires_grad_())
+
+
+# ---- derivatives of samples by their parameters ----
+
+
+def test_gamma_samples_move_with_their_concentration():
+    a = wick.tensor([0.05, 0.5, 1.0, 3.0, 3.0, 3.0, 50.0, 50.0, 2000.0], dtype=wick.float64)
+    x = wick.tensor([0.01, 0.3, 2.0, 0.5, 4.2, 20.0, 40.0, 70.0, 2010.0], dtype=wick.float64)
+    step = 1e-5 * a
+    by_a = (wick.special.gammainc(a + step, x) - wick.special.gammainc(a - step, x)) / (2 * step)
+    density = ((a - 1) * x.log() - x - wick.lgamma(a)).exp()
+    assert wick.allclose(wick._standard_gamma_grad(a, x), -by_a / density, rtol=1e-6)
+
+
+def beta_function(x, a, b, parts=4000):
+    """The distribution function of Beta(a, b) by Simpson's rule."""
+    t = wick.linspace(0, x, parts + 1, dtype=wick.float64)
+    weights = wick.full((parts + 1,), 2.0, dtype=wick.float64)
+    weights[1::2], weights[0], weights[-1] = 4.0, 1.0, 1.0
+    whole = wick.lgamma(wick.tensor([a, b, a + b], dtype=wick.float64))
+    density = t ** (a - 1) * (1 - t) ** (b - 1)
+    return ((density * weights).sum() * x / parts / 3 / (whole[0] + whole[1] - whole[2]).exp()).item()
+
+
+@pytest.mark.parametrize(("x", "a", "b"), [(0.1, 3.0, 4.0), (0.6, 3.0, 4.0), (0.95, 5.0, 3.5), (0.3, 20.0, 30.0)])
+def test_dirichlet_samples_move_with_their_concentration(x, a, b):
+    by_a = (beta_function(x, a + 1e-4, b) - beta_function(x, a - 1e-4, b)) / 2e-4
+    by_x = (beta_function(x + 1e-5, a, b) - beta_function(x - 1e-5, a, b)) / 2e-5
+    x, a, total = (wick.tensor(v, dtype=wick.float64) for v in (x, a, a + b))
+    assert wick._dirichlet_grad(x, a, total).item() == pytest.approx(-by_a / by_x / (1 - x.item()), rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
+def test_derivatives_of_means_of_samples(scale):
+    """That of the mean is the mean of those."""
+    from wick import distributions as d
+
+    wick.manual_seed(3)
+    a = wick.full((3,), scale, dtype=wick.float64, requires_grad=True)
+    gamma = d.Gamma(a, wick.ones_like(a)).rsample((40000,)).mean(0)
+    (slope,) = wick.autograd.grad(gamma.sum(), a)
+    assert wick.allclose(slope, wick.ones_like(a), atol=0.2 / scale**0.5)
+    made = d.Dirichlet(a).rsample((40000,)).mean(0)
+    (slope,) = wick.autograd.grad(made[0], a)
+    assert wick.allclose(slope * scale, wick.tensor([2.0, -1.0, -1.0], dtype=wick.float64) / 9, atol=0.01)
+
+
+def test_kin_of_gamma_have_derivatives():
+    from wick import distributions as d
+
+    a = wick.tensor([2.0, 3.0], requires_grad=True)
+    for made in (d.Chi2(a), d.Beta(a, a.flip(0)), d.StudentT(a), d.Gamma(a, a), d.Dirichlet(a)):
+        (slope,) = wick.autograd.grad(made.rsample((4,)).square().sum(), a)
+        assert slope.isfinite().all() and slope.ne(0).all()
+        assert not made.sample().requires_grad

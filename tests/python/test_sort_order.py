@@ -37,3 +37,8 @@ def test_long_vectors_of_integers_are_sorted_stably():
     x = torch.arange(40000) * 31 % 97
     assert torch.equal(x.sort().indices, x.sort(stable=True).indices)
     assert not torch.equal(x.sort(descending=True).indices, x.sort(descending=True, stable=True).indices)
+
+
+def test_stable_argsort_keeps_equal_elements_in_order():
+    x = (torch.arange(40) // 3) % 2
+    assert torch.argsort(x, stable=True).tolist() == sorted(range(40), key=lambda k: x[k].item())

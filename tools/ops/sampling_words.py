@@ -4,6 +4,7 @@ SAMPLE_WORDS = {
     "T",
     "P",
     "U",
+    "S",
     "I",
     "B",
     "t",

@@ -225,14 +225,6 @@ class Exponential(ExponentialFamily):
 # ---- the gamma distribution's kin ----
 
 
-def _sample_for_constants(distribution, *parameters, sample_shape):
-    if _C.is_grad_enabled() and any(p.requires_grad for p in parameters):
-        raise NotImplementedError(
-            f"{type(distribution).__name__}.rsample(): the derivative of samples by their concentration is not there yet"
-        )
-    return distribution.sample(sample_shape)
-
-
 class Gamma(ExponentialFamily):
     """The gamma distribution with concentration and rate."""
 
@@ -246,13 +238,13 @@ class Gamma(ExponentialFamily):
         self.concentration, self.rate = broadcast_all(concentration, rate)
         super().__init__(self.concentration.size(), validate_args=validate_args)
 
-    def sample(self, sample_shape=()):
-        shape = self._extended_shape(sample_shape)
-        value = _C._standard_gamma(self.concentration.detach().expand(shape)) / self.rate.detach().expand(shape)
-        return value.clamp(min=_C.finfo(value.dtype).tiny)
+    has_rsample = True
 
     def rsample(self, sample_shape=()):
-        return _sample_for_constants(self, self.concentration, self.rate, sample_shape=sample_shape)
+        shape = self._extended_shape(sample_shape)
+        value = _C._standard_gamma(self.concentration.expand(shape)) / self.rate.expand(shape)
+        value.detach().clamp_(min=_C.finfo(value.dtype).tiny)  # what was rounded to 0 has a logarithm
+        return value
 
     def log_prob(self, value):
         if self._validate_args:
@@ -302,11 +294,10 @@ class Dirichlet(ExponentialFamily):
         whole = self.concentration.sum(-1, True)
         return self.concentration * (whole - self.concentration) / (whole.pow(2) * (whole + 1))
 
-    def sample(self, sample_shape=()):
-        return _C._sample_dirichlet(self.concentration.detach().expand(self._extended_shape(sample_shape)))
+    has_rsample = True
 
     def rsample(self, sample_shape=()):
-        return _sample_for_constants(self, self.concentration, sample_shape=sample_shape)
+        return _C._sample_dirichlet(self.concentration.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value):
         if self._validate_args:
@@ -342,11 +333,10 @@ class Beta(ExponentialFamily):
         total = self.concentration1 + self.concentration0
         return self.concentration1 * self.concentration0 / (total.pow(2) * (total + 1))
 
-    def sample(self, sample_shape=()):
-        return self._dirichlet.sample(sample_shape)[..., 0]
+    has_rsample = True
 
     def rsample(self, sample_shape=()):
-        return _sample_for_constants(self, self._dirichlet.concentration, sample_shape=sample_shape)
+        return self._dirichlet.rsample(sample_shape)[..., 0]
 
     def log_prob(self, value):
         if self._validate_args:
@@ -378,11 +368,12 @@ class StudentT(Distribution):
         m = self.scale.pow(2) * self.df / (self.df - 2)
         return _C.where(self.df > 2, m, _C.where(self.df > 1, math.inf, math.nan).to(m.dtype))
 
-    def sample(self, sample_shape=()):
+    has_rsample = True
+
+    def rsample(self, sample_shape=()):
         shape = self._extended_shape(sample_shape)
-        with _C.no_grad():
-            x = _C.empty(shape, dtype=self.df.dtype, device=self.df.device).normal_()
-            return self.loc + self.scale * x * (self._chi2.sample(sample_shape) / self.df).rsqrt()
+        x = _C.empty(shape, dtype=self.df.dtype, device=self.df.device).normal_()
+        return self.loc + self.scale * x * (self._chi2.rsample(sample_shape) / self.df).rsqrt()
 
     def log_prob(self, value):
         if self._validate_args:

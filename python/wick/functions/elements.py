@@ -4,43 +4,7 @@ Tests: tests/parity/test_functional_parity.py.
 """
 
 from .. import _C
-from .forms import refuse_complex, wrapped_dim, written
-from .rearranging import broadcast_tensors
-
-
-def _euclid(a, b):
-    """The greatest common divisors of two tensors of integers."""
-    a, b = a.abs(), b.abs()
-    while bool((b != 0).any()):
-        rest = _C.where(b != 0, a % b.masked_fill(b == 0, 1), 0)
-        a, b = _C.where(b != 0, b, a), rest
-    return a
-
-
-def gcd(input, other, *, out=None):
-    """The greatest common divisors."""
-    refuse_complex(input, "gcd_cpu")
-    return written(_euclid(*broadcast_tensors(*_promoted(input, other))), out)
-
-
-def lcm(input, other, *, out=None):
-    """The least common multiples."""
-    refuse_complex(input, "lcm_cpu")
-    a, b = broadcast_tensors(*_promoted(input, other))
-    divisor = _euclid(a, b)
-    return written((a // divisor.masked_fill(divisor == 0, 1) * b).abs(), out)
-
-
-def _promoted(a, b):
-    common = _C.result_type(a, b)
-    return a.to(common), b.to(common)
-
-
-def renorm(input, p, dim, maxnorm):
-    """Slices along a dim, scaled down where their norm is above maxnorm."""
-    dims = [d for d in range(input.dim()) if d != dim % input.dim()]
-    norms = _C.linalg_vector_norm(input, p, dims, True)
-    return input * _C.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+from .forms import wrapped_dim, written
 
 
 def isreal(input):
@@ -81,7 +45,7 @@ def masked_scatter(input, mask, source):
         raise RuntimeError(
             f"masked_scatter_ only supports boolean masks, but got mask with dtype {mask.type().rpartition('.')[2][:-6]}"
         )
-    mask, input = broadcast_tensors(mask, input)
+    mask, input = _C.broadcast_tensors((mask, input))
     number = (mask.reshape(-1).cumsum(0) - 1).clamp_min(0)
     if int(mask.sum()) > source.numel():
         raise RuntimeError(

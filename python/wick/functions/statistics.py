@@ -1,4 +1,4 @@
-"""Covariances, histograms, gradients of sampled functions: functions of torch that are compositions with many forms.
+"""Histograms of points, gradients of sampled functions: functions of torch that are compositions with many forms.
 
 Tests: tests/python/test_statistics.py.
 """
@@ -6,86 +6,7 @@ Tests: tests/python/test_statistics.py.
 import math
 
 from .. import _C
-from ..return_types import histogram as _histogram_type
 from .forms import written
-
-# ---- covariances ----
-
-
-def _check_weights(name, weights, kind, fits, count):
-    if weights.dim() > 1:
-        raise RuntimeError(
-            f"cov(): expected {name} to have one or fewer dimensions but got {name} with {weights.dim()} dimensions"
-        )
-    if not fits:
-        legacy = weights.type().rpartition(".")[2].removesuffix("Tensor")
-        raise RuntimeError(f"cov(): expected {name} to have {kind} dtype but got {name} with {legacy} dtype")
-    if weights.numel() != count:
-        raise RuntimeError(
-            f"cov(): expected {name} to have the same numel as there are observations in the input but got "
-            f"{weights.numel()} != {count}"
-        )
-    if count and bool((weights < 0).any()):
-        raise RuntimeError(f"cov(): {name} cannot be negative")
-
-
-def cov(input, *, correction=1, fweights=None, aweights=None):
-    """The covariance matrix of variables, a row each, that were observed together, a column each.
-
-    >>> cov(wick.tensor([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0]]))
-    tensor([[ 1., -1.],
-            [-1.,  1.]])
-    """
-    if input.dim() > 2:
-        raise RuntimeError(
-            f"cov(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
-        )
-    if input.dtype == _C.bool:
-        raise RuntimeError("cov(): bool dtype is not supported for input")
-    x = input.reshape(1, -1) if input.dim() < 2 else input
-    count, weights = x.size(1), None
-    if fweights is not None:
-        whole = not fweights.is_floating_point() and fweights.dtype != _C.bool
-        _check_weights("fweights", fweights, "integral", whole, count)
-        weights = fweights
-    if aweights is not None:
-        _check_weights("aweights", aweights, "floating point", aweights.is_floating_point(), count)
-        weights = aweights if weights is None else weights * aweights
-    total = count if weights is None else weights.sum()
-    if weights is not None and not bool(total != 0):
-        raise RuntimeError("cov(): weights sum to zero, can't be normalized")
-    mean = (x if weights is None else x * weights).sum(1) / total
-    freedom = total - correction
-    if aweights is not None and correction != 0:
-        freedom = total - correction * (weights * aweights).sum() / total
-    if bool(freedom <= 0):
-        import warnings
-
-        warnings.warn(
-            "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations.",
-            stacklevel=2,
-        )
-        freedom = freedom * 0
-    apart = x - mean.unsqueeze(1)
-    product = apart @ (apart if weights is None else apart * weights).mH
-    return (product / freedom).squeeze()
-
-
-def corrcoef(input):
-    """The correlation coefficients of variables, a row each."""
-    if input.dim() > 2:
-        raise RuntimeError(
-            f"corrcoef(): expected input to have two or fewer dimensions but got an input with {input.dim()} dimensions"
-        )
-    c = cov(input)
-    if c.dim() == 0:
-        return c / c
-    deviation = c.diagonal().sqrt()
-    ratio = c / deviation.view(-1, 1) / deviation.view(1, -1)
-    if ratio.is_complex():
-        return _C.complex(ratio.real.clip(-1, 1), ratio.imag.clip(-1, 1))
-    return ratio.clip(-1, 1)
-
 
 # ---- histograms ----
 
@@ -109,52 +30,12 @@ def _outer_edges(input, given, name):
 
 def _bins_of(x, edges):
     """The bin of each element, and whether it has one; the last bin has its upper edge as well."""
-    from .search import searchsorted
-
-    at = searchsorted(edges, x.contiguous(), right=True) - 1
+    at = _C.searchsorted(edges, x.contiguous(), right=True) - 1
     return at.clamp(0, edges.numel() - 2), (x >= edges[0]) & (x <= edges[-1])
 
 
-def histogram(input, bins, *, range=None, weight=None, density=False, out=None):
-    """How many elements lie in each bin, or what their weights sum up to: (hist, bin_edges).
-
-    >>> histogram(wick.tensor([1.0, 2.0, 1.0]), bins=4, range=(0.0, 3.0)).hist
-    tensor([0., 2., 1., 0.])
-    """
-    if not input.is_floating_point():
-        legacy = input.type().rpartition(".")[2].removesuffix("Tensor")
-        raise NotImplementedError(f"\"histogram_cpu\" not implemented for '{legacy}'")
-    if isinstance(bins, _C.Tensor):
-        if bins.dtype != input.dtype:
-            raise RuntimeError(
-                "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input with dtype "
-                f"{input.dtype} and bins for dimension 0 with dtype {bins.dtype}"
-            )
-        edges = bins
-    else:
-        if bins <= 0:
-            raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
-        low, high = _outer_edges(input, range, "torch.histogram")
-        edges = _C.linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
-    if weight is not None and weight.shape != input.shape:
-        raise RuntimeError(
-            "torch.histogram(): if weight tensor is provided it should have the same shape as the input tensor excluding "
-            f"its innermost dimension, but got input with shape {list(input.shape)} and weight with shape "
-            f"{list(weight.shape)}"
-        )
-    x = input.reshape(-1)
-    at, inside = _bins_of(x, edges)
-    share = inside.to(input.dtype) if weight is None else weight.reshape(-1) * inside
-    hist = _C.zeros(edges.numel() - 1, dtype=input.dtype, device=input.device).index_add(0, at, share)
-    if density:
-        hist = hist / hist.sum() / edges.diff()
-    if out is not None:
-        hist, edges = out[0].resize_(hist.shape).copy_(hist), out[1].resize_(edges.shape).copy_(edges)
-    return _histogram_type(hist, edges)
-
-
 def histogramdd(input, bins, *, range=None, weight=None, density=False):
-    """The same of points (..., N) in N dims: a tensor of N dims and the edges of each."""
+    """histogram of points (..., N) in N dims: a tensor of N dims and the edges of each, a list or a tensor."""
     from ..return_types import _named
 
     if input.dim() < 2:

@@ -1,7 +1,6 @@
 """torch.linalg: norms, products, factorisations, solutions."""
 
 from .. import _C
-from ..functions.products import multi_dot
 from ._factors import (
     LinAlgError,
     cholesky,
@@ -41,7 +40,6 @@ from ._products import (
     norm,
     tensorinv,
     tensorsolve,
-    vander,
     vecdot,
 )
 
@@ -54,6 +52,7 @@ __all__ = [
 ]  # fmt: skip
 
 matmul, vector_norm = _C.matmul, _C.linalg_vector_norm
+multi_dot, vander = _C.linalg_multi_dot, _C.linalg_vander
 
 
 def diagonal(A, *, offset=0, dim1=-2, dim2=-1):  # noqa: N803

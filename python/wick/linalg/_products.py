@@ -139,19 +139,6 @@ def matrix_exp(A):  # noqa: N803
     return result.to(A.dtype)
 
 
-def vander(x, *, N=None):  # noqa: N803
-    """Powers 0 ... N - 1 of each element, along a new last dim."""
-    if x.dim() < 1:
-        raise RuntimeError("Expected dim >= 1, but got 0.")
-    count = x.size(-1) if N is None else N
-    if count < 1 and N is not None:
-        raise RuntimeError(f"N must be greater than 1. Got {count}.")
-    x = x if x.is_floating_point() or x.dtype != _C.bool else x.to(_C.int64)
-    ones = _C.ones(*x.shape, 1, dtype=x.dtype, device=x.device)
-    powers = x.unsqueeze(-1).expand(*x.shape, count - 1).cumprod(-1) if count > 1 else ones[..., :0]
-    return _C.cat([ones, powers], -1)
-
-
 def tensorinv(A, ind=2, *, out=None):  # noqa: N803
     """The inverse of A as a map from its last dims to its first `ind`."""
     if ind <= 0:

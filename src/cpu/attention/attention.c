@@ -498,16 +498,23 @@ static void differentiate_head(const attention_run *r, int64_t head, const scrat
   }
 }
 
-wk_status wk__attention_score_gradients(const wk__attention *a, wk__heads out, const void *logarithms, wk__heads dout) {
+static void differentiate_tasks(void *context, int64_t begin, int64_t end) {
+  const attention_run *r = context;
+  char *slot = wk__slots_take(r->slots);
+  scratch s = carve_backward(r, slot, &(size_t){0});
+  for (int64_t head = begin; head < end; head++) differentiate_head(r, head, &s);
+  wk__slots_give(r->slots, slot);
+}
+
+wk_status wk__attention_score_gradients(const wk__attention *a, wk__heads out, const void *logarithms, wk__heads dout,
+                                        bool share) {
   wk__slots slots;
   attention_run r = start(a, out, (void *)logarithms, &slots);
   r.dout = dout, r.gradient_scale = 1;
+  int64_t threads = share ? thread_count(a) : 1;
   size_t slot_size = 0;
   carve_backward(&r, NULL, &slot_size);
-  WK_TRY(wk__slots_init(&slots, WK__WORKSPACE_ATTENTION, 0, slot_size, false));
-  char *slot = wk__slots_take(&slots);
-  scratch s = carve_backward(&r, slot, &(size_t){0});
-  for (int64_t head = 0; head < a->batch * a->heads; head++) differentiate_head(&r, head, &s);
-  wk__slots_give(&slots, slot);
+  WK_TRY(wk__slots_init(&slots, WK__WORKSPACE_ATTENTION, 0, slot_size, threads > 1));
+  run_tasks(threads, a->batch * a->heads, differentiate_tasks, &r);
   return WK_OK;
 }

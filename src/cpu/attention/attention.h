@@ -91,8 +91,9 @@ WK_MUST_USE wk_status wk__attention_backward(const wk__attention *a, wk__heads o
                                              wk__heads dout, wk__heads dq, wk__heads dk, wk__heads dv);
 
 /* The gradients of what the body made of the scores, from wk__attention_backward's arguments: a->body->differentiate is
- * given those of each block that is changed, one after the other in a fixed order, on one thread. */
+ * given those of each block that is changed, those of a head one after the other in a fixed order. Threads may `share`
+ * the heads; else these come in order too, on one thread. */
 WK_MUST_USE wk_status wk__attention_score_gradients(const wk__attention *a, wk__heads out, const void *logarithms,
-                                                    wk__heads dout);
+                                                    wk__heads dout, bool share);
 
 #endif

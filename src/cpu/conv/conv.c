@@ -148,7 +148,7 @@ static wk_status forward_planes(const wk__conv_job *job, int64_t group) {
   if (job->bias) f.bias = (const char *)job->bias + group * c->out_channels * s.element;
   wk__gemm g = {.type = c->type, .m = c->out_channels, .n = s.places, .k = s.depth, .alpha = 1, .batch = c->batch};
   g.a = (const char *)job->weight + group * c->out_channels * s.depth * s.element;
-  g.a_row = s.depth, g.a_column = 1;
+  g.a_row = job->weight_turned ? 1 : s.depth, g.a_column = job->weight_turned ? c->out_channels : 1;
   g.c = wk__conv_part(c, job->out, group, c->out_channels, s.places);
   g.c_row = s.places, g.c_batch = s.out_image;
   void *folded = NULL;
@@ -184,7 +184,7 @@ static wk_status forward_pixels(const wk__conv_job *job, int64_t group) {
   wk__gemm_maker maker = {.make = wk__patches_by_place, .context = &patches};
   wk__gemm g = {.type = c->type, .m = c->batch * s.places, .n = c->out_channels, .k = s.depth, .alpha = 1, .batch = 1};
   g.b = (const char *)job->weight + group * c->out_channels * s.depth * s.element;
-  g.b_row = 1, g.b_column = s.depth;
+  g.b_row = job->weight_turned ? c->out_channels : 1, g.b_column = job->weight_turned ? 1 : s.depth;
   g.c = wk__conv_part(c, job->out, group, c->out_channels, s.places), g.c_row = c->groups * c->out_channels;
   if (job->bias) g.row = (const char *)job->bias + group * c->out_channels * s.element;
   finish f = {.c = c, .job = job, .first_row = group * c->out_channels};
@@ -197,6 +197,24 @@ static wk_status forward_pixels(const wk__conv_job *job, int64_t group) {
   return wk__gemm_run(&g);
 }
 
+/* ---- forward ---- */
+
+/* An image of one pixel has its channels side by side either way: as rows of a matrix they fill vectors. */
+static wk_status forward_rows(const wk__conv_job *job) {
+  wk__conv c = *job->c;
+  wk__conv_job rows = *job;
+  c.channels_last = true;
+  rows.c = &c;
+  return for_each_group(&rows, forward_pixels);
+}
+
+wk_status wk__conv_forward_as_usual(const wk__conv_job *job) {
+  const wk__conv *c = job->c;
+  if (wk__conv_is_depthwise(c)) return wk__depthwise_forward(job);
+  if (wk__conv_is_plain(c) && wk__conv_count(c->in) == 1 && !job->after) return forward_rows(job);
+  return for_each_group(job, c->channels_last ? forward_pixels : forward_planes);
+}
+
 /* ---- other ways ---- */
 
 enum { WINOGRAD_CHANNELS = 8, MOST_WAYS = 3 }; /* of fewer channels the transforms cost more than they save */
@@ -205,8 +223,7 @@ static bool run_way(void *context, wk__gemm_way way) {
   const wk__conv_job *j = context;
   if (way.library) return wk__conv_onednn_forward(j->c, j->in, j->weight, j->bias, j->out);
   if (way.winograd) return wk__conv_winograd_forward(j->c, way.winograd, j->in, j->weight, j->bias, j->out) == WK_OK;
-  if (wk__conv_is_depthwise(j->c)) return wk__depthwise_forward(j) == WK_OK;
-  return for_each_group(j, j->c->channels_last ? forward_pixels : forward_planes) == WK_OK;
+  return wk__conv_forward_as_usual(j) == WK_OK;
 }
 
 static int list_ways(const wk__conv *c, wk__gemm_way *ways) {
@@ -259,10 +276,9 @@ static bool run_otherwise(wk__conv_job *job) {
 
 wk_status wk__conv_forward(const wk__conv *c, const void *input, const void *weight, const void *bias, void *output,
                            const wk__conv_after *after_or_null) {
-  wk__conv_job job = {c, input, weight, bias, output, after_or_null};
+  wk__conv_job job = {c, input, weight, bias, output, after_or_null, false};
   if (WK_UNLIKELY(wk__thread.gemm_other_sums) && run_otherwise(&job)) return WK_OK;
-  if (wk__conv_is_depthwise(c)) return wk__depthwise_forward(&job);
-  return for_each_group(&job, c->channels_last ? forward_pixels : forward_planes);
+  return wk__conv_forward_as_usual(&job);
 }
 
 /* ---- the weight's gradient ---- */
@@ -307,7 +323,7 @@ static wk_status weight_pixels(const wk__conv_job *job, int64_t group) {
 }
 
 wk_status wk__conv_weight_gradient(const wk__conv *c, const void *grad, const void *input, void *grad_weight) {
-  wk__conv_job job = {c, grad, input, NULL, grad_weight, NULL};
+  wk__conv_job job = {c, grad, input, NULL, grad_weight, NULL, false};
   if (wk__conv_is_depthwise(c)) return wk__depthwise_weight_gradient(&job);
   return for_each_group(&job, c->channels_last ? weight_pixels : weight_planes);
 }

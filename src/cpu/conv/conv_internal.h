@@ -11,6 +11,7 @@ typedef struct wk__conv_job {
   const void *in, *weight, *bias; /* bias: or NULL */
   void *out;
   const wk__conv_after *after; /* or NULL */
+  bool weight_turned;          /* of a plain forward one: the weight is (C, O) */
 } wk__conv_job;
 
 static inline void wk__conv_finish(const wk__conv_job *job, wk__conv_piece piece) {
@@ -41,9 +42,15 @@ static inline char *wk__conv_part(const wk__conv *c, const void *images, int64_t
   return (char *)images + group * channels * (c->channels_last ? 1 : plane) * wk__conv_element(c);
 }
 
+/* conv.c: forward, with the bits that conv.h states. */
+WK_MUST_USE wk_status wk__conv_forward_as_usual(const wk__conv_job *job);
 /* depthwise.c: the same as those of conv.h, where wk__conv_is_depthwise. */
 WK_MUST_USE wk_status wk__depthwise_forward(const wk__conv_job *job);
 WK_MUST_USE wk_status wk__depthwise_input_gradient(const wk__conv_job *job);
 WK_MUST_USE wk_status wk__depthwise_weight_gradient(const wk__conv_job *job);
+/* small_planes.c: of depthwise ones. */
+bool wk__small_planes_takes(const wk__conv *c);
+WK_MUST_USE wk_status wk__small_planes_forward(const wk__conv_job *job);
+WK_MUST_USE wk_status wk__small_planes_weight_gradient(const wk__conv_job *job);
 
 #endif

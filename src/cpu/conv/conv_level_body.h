@@ -188,16 +188,29 @@ WK_INLINE void NAME(weigh_places)(const int places, const T *x, int64_t x_step, 
   for (int i = 0; i < places; i++) NAME(store_first)(out + i * channels, sum[i], n);
 }
 
+#define WEIGH_PLACES(m)                                                                                      \
+  case m:                                                                                                    \
+    NAME(weigh_places)(m, x + i * x_step, x_step, taps, at, weight, channels, n, start, out + i * channels); \
+    break;
+
+/* Equal groups of places, as of rows above. */
 WK_INLINE void NAME(weigh_run_of)(int64_t count, const T *x, int64_t x_step, int taps, const int64_t *at,
                                   const T *weight, int64_t channels, int64_t n, V start, T *out) {
-  int64_t i = 0;
-  for (; i + ROWS <= count; i += ROWS)
-    NAME(weigh_places)(ROWS, x + i * x_step, x_step, taps, at, weight, channels, n, start, out + i * channels);
-  for (; i + 2 <= count; i += 2)
-    NAME(weigh_places)(2, x + i * x_step, x_step, taps, at, weight, channels, n, start, out + i * channels);
-  if (i < count)
-    NAME(weigh_places)(1, x + i * x_step, x_step, taps, at, weight, channels, n, start, out + i * channels);
+  int64_t group = wk__ceil_div(count, wk__ceil_div(count, ROWS));
+  for (int64_t i = 0; i < count; i += group) switch (wk__min(group, count - i)) {
+      WEIGH_PLACES(1)
+      WEIGH_PLACES(2)
+      WEIGH_PLACES(3)
+      WEIGH_PLACES(4)
+      WEIGH_PLACES(5)
+      WEIGH_PLACES(6)
+      WEIGH_PLACES(7)
+      WEIGH_PLACES(8)
+      default:
+        break;
+    }
 }
+#undef WEIGH_PLACES
 
 static void NAME(weigh_run)(int64_t count, const void *x, int64_t x_step, int taps, const int64_t *at,
                             const void *weight, int64_t channels, const void *bias_or_null, void *out) {

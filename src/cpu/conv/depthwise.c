@@ -1,5 +1,6 @@
 /* Convolutions whose every channel is a group of its own, in two dims: vectors go over a plane, or over the channels of
- * a pixel.
+ * a pixel. Planes with short lines are small_planes.c's, but for the input's
+ * gradient.
  *
  * In: a job where wk__conv_is_depthwise. Out: its result. Planes are copied one by one to memory with padding around
  * them, in which elements a stride apart are side by side (plane_of): then each tap sees adjacent elements, without a
@@ -487,6 +488,7 @@ static wk_status run_weighing(const wk__conv_job *job, int64_t tasks, wk__range_
 
 wk_status wk__depthwise_forward(const wk__conv_job *job) {
   const wk__conv *c = job->c;
+  if (wk__small_planes_takes(c)) return wk__small_planes_forward(job);
   if (c->channels_last) return run_weighing(job, c->batch * c->out[1], forward_pixels);
   return run_weighing(job, c->batch * c->groups, forward_planes);
 }
@@ -500,6 +502,7 @@ wk_status wk__depthwise_input_gradient(const wk__conv_job *job) {
 wk_status wk__depthwise_weight_gradient(const wk__conv_job *job) {
   const wk__conv *c = job->c;
   depthwise d;
+  if (wk__small_planes_takes(c)) return wk__small_planes_weight_gradient(job);
   WK_TRY(prepare(&d, job));
   if (c->channels_last) return run(&d, wk__ceil_div(c->groups, CHANNEL_BLOCK), weight_pixels);
   return run(&d, c->groups, weight_planes);

@@ -1,6 +1,7 @@
 /* The gradient of a convolution's input, which is what a transposed convolution computes.
  *
- * With a stride of 1 it is the convolution of the gradient by the weight turned round. Else it is a product, columns
+ * With a stride of 1 it is the convolution of the gradient by the weight turned round, which of a single tap is the
+ * weight read in the other order. Else it is a product, columns
  * (C T, P) = weight' (C T, O) grad (O, P), whose rows are added up where the taps saw the input; made some channels, or
  * some lines of places, at a time, so that they stay in the cache.
  * Tests: tests/c/test_conv.c. */
@@ -8,6 +9,7 @@
 
 #include "cpu/conv/conv_internal.h"
 #include "cpu/conv/conv_kernels.h"
+#include "cpu/conv/onednn.h"
 
 /* ---- the input's gradient, stride 1: a convolution of the gradient ---- */
 
@@ -75,6 +77,9 @@ static void turn_channels(void *context, int64_t begin, int64_t end) {
 static wk_status gradient_by_turning(const wk__conv_job *job) {
   const wk__conv *c = job->c;
   wk__conv t = turned_round(c);
+  if (wk__conv_is_plain(&t) && !wk__conv_is_depthwise(&t) && !(wk__thread.gemm_other_sums && wk__conv_onednn_takes(&t)))
+    return wk__conv_forward_as_usual(
+        &(wk__conv_job){&t, job->in, job->weight, job->bias, job->out, NULL, .weight_turned = true});
   char *weight = wk__alloc((size_t)(c->groups * c->out_channels * wk__conv_sizes_of(c).depth * wk__conv_element(c)));
   if (!weight) return WK_OUT_OF_MEMORY;
   turning turn = {c, job->weight, weight};
@@ -251,7 +256,7 @@ static wk_status gradient_by_adding(const wk__conv_job *job) {
 
 wk_status wk__conv_input_gradient(const wk__conv *c, const void *grad, const void *weight, const void *bias,
                                   void *grad_input) {
-  wk__conv_job job = {c, grad, weight, bias, grad_input, NULL};
+  wk__conv_job job = {c, grad, weight, bias, grad_input, NULL, false};
   bool steps = c->stride[0] != 1 || c->stride[1] != 1 || c->stride[2] != 1;
   if (steps && wk__conv_is_depthwise(c)) return wk__depthwise_input_gradient(&job);
   return steps ? gradient_by_adding(&job) : gradient_by_turning(&job);

@@ -202,10 +202,15 @@ wk__gemm_way wk__gemm_choose_convolution(const wk__gemm_known *sizes, const wk__
   if (flops < LEAST_FLOPS || !wk__thread.gemm_other_sums || count == 0) return (wk__gemm_way){0};
   known.level = (uint8_t)wk__cpu_level_get();
   known.threads = (uint16_t)wk_get_num_threads();
-  if (find(&known) || !timing || timing->count == timing->capacity || find_in(timing->list, timing->count, &known))
+  if (!timing || timing->count == timing->capacity) {
+    (void)find(&known);
     return known.way;
-  known.way = fastest_convolution(others, count, (subject){run, context});
-  wk__gemm_know(&known);
+  }
+  if (find_in(timing->list, timing->count, &known)) return known.way;
+  if (!find(&known)) {
+    known.way = fastest_convolution(others, count, (subject){run, context});
+    wk__gemm_know(&known);
+  }
   if (timing->count < timing->capacity) timing->list[timing->count++] = known; /* its product may be there now */
   return known.way;
 }

@@ -28,6 +28,8 @@ typedef struct flex_run {
   wk__score_code *derivative;            /* owned: of the scores, or of the captured tensors; NULL: does nothing */
   wk__launch launch;                     /* the captured tensors and their gradients */
   int64_t (*strides)[WK__NEST_MAX_DIMS]; /* of the gradients; borrowed */
+  int64_t gradient_step; /* bytes from one head's gradients to the next one's; 0: all heads share them */
+  int captured_count;
   wk_dtype dtype;
   _Atomic int status; /* the first failure */
 } flex_run;
@@ -85,6 +87,9 @@ static void run_code(flex_run *r, const wk__score_code *code, const wk__score_bl
   launch.buffers[WK__BODY_BUFFER_SCORES] = (wk__launch_buffer){(void *)scores, sizes, strides};
   launch.buffers[WK__BODY_BUFFER_GRADIENT] = (wk__launch_buffer){(void *)gradient, sizes, strides};
   launch.buffers[WK__BODY_BUFFER_OUT] = (wk__launch_buffer){out, sizes, strides};
+  wk__launch_buffer *gradients = launch.buffers + WK__BODY_BUFFER_CAPTURED + r->captured_count;
+  for (int k = 0; r->gradient_step && k < r->captured_count; k++)
+    gradients[k].data = (char *)gradients[k].data + b->head * r->gradient_step;
   wk_status status = wk__program_run(wk__score_program(code), &launch);
   if (WK_UNLIKELY(status != WK_OK)) atomic_store(&r->status, (int)status);
 }
@@ -172,8 +177,7 @@ static blocks blocks_of(const common *in) {
 }
 
 /* The gradients lie one behind the other, each contiguous. */
-static void bind_captured(const common *in, flex_run *r) {
-  char *gradient = in->gradients ? wk__data(in->gradients) : NULL;
+static void bind_captured(const common *in, char *gradient, flex_run *r) {
   wk__launch_buffer *buffers = r->launch.buffers + WK__BODY_BUFFER_CAPTURED;
   uint32_t count = in->captured->count;
   for (uint32_t k = 0; k < count; k++) {
@@ -187,16 +191,17 @@ static void bind_captured(const common *in, flex_run *r) {
   }
 }
 
-static wk_status begin(const common *in, int64_t (*strides)[WK__NEST_MAX_DIMS], flex_run *out) {
+static wk_status begin(const common *in, char *gradients, int64_t (*strides)[WK__NEST_MAX_DIMS], flex_run *out) {
   *out = (flex_run){.blocks = blocks_of(in),
                     .heads = wk__size(in->query, 1),
                     .dtype = (wk_dtype)in->query->dtype,
+                    .captured_count = (int)in->captured->count,
                     .strides = strides};
   if (in->captured->count > WK__BODY_MAX_CAPTURED) return wk_fail(WK_VALUE_ERROR, "_flex_attention: many tensors");
   wk_status status = get_code(in, in->score, false, &out->score);
   if (status == WK_OK) status = get_code(in, in->masked, false, &out->masked);
   if (status == WK_OK) status = get_code(in, in->derivative, in->gradients, &out->derivative);
-  if (status == WK_OK) bind_captured(in, out);
+  if (status == WK_OK) bind_captured(in, gradients, out);
   if (status != WK_OK) end(out);
   return status;
 }
@@ -222,7 +227,7 @@ wk_status wk__cpu_flex_attention(wk__call *c) {
                      .masked = c->args[A_masked].string,
                      .derivative = ""};
   flex_run r;
-  WK_TRY(begin(&in, NULL, &r));
+  WK_TRY(begin(&in, NULL, NULL, &r));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *q = wk__with_adjacent_rows(in.query), *k = wk__with_adjacent_rows(c->args[A_key].tensor),
@@ -256,11 +261,13 @@ static wk_status make_dense(backward_operands *o) {
   return made ? WK_OK : wk_error_category();
 }
 
-/* dq, dk and dv or, where `in` has them, the gradients of the captured tensors. */
-static wk_status run_backward(const common *in, backward_operands o, double scale, wk_tensor *const *outputs) {
+/* dq, dk and dv; or the gradients of the captured tensors: to `gradients`, `step` bytes further for each head. */
+static wk_status run_backward(const common *in, backward_operands o, double scale, char *gradients, int64_t step,
+                              wk_tensor *const *outputs) {
   int64_t strides[WK__BODY_MAX_CAPTURED][WK__NEST_MAX_DIMS];
   flex_run r;
-  WK_TRY(begin(in, strides, &r));
+  WK_TRY(begin(in, gradients, strides, &r));
+  r.gradient_step = step;
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_status status = make_dense(&o);
@@ -269,7 +276,7 @@ static wk_status run_backward(const common *in, backward_operands o, double scal
     wk__attention a = wk__attention_of(o.query, o.key, o.value, scale);
     wk__heads out = wk__heads_of(o.out), grad = wk__heads_of(o.grad);
     a.body = &body, a.dlogarithms = o.grad_rows ? wk__data(o.grad_rows) : NULL;
-    status = in->gradients ? wk__attention_score_gradients(&a, out, wk__data(o.rows), grad)
+    status = in->gradients ? wk__attention_score_gradients(&a, out, wk__data(o.rows), grad, step > 0)
                            : wk__attention_backward(&a, out, wk__data(o.rows), grad, wk__heads_of(outputs[0]),
                                                     wk__heads_of(outputs[1]), wk__heads_of(outputs[2]));
   }
@@ -296,7 +303,36 @@ wk_status wk__cpu_flex_attention_backward(wk__call *c) {
                                c->args[A_logsumexp].tensor};
   if (*in.score && !*in.derivative)
     return wk_fail(WK_RUNTIME_ERROR, "_flex_attention_backward: the body was traced without its derivative");
-  return run_backward(&in, o, c->args[A_scale].number, c->outputs);
+  return run_backward(&in, o, c->args[A_scale].number, NULL, 0, c->outputs);
+}
+
+/* The sum over heads, in their order. */
+static void add_parts(const char *parts, int64_t heads, wk_tensor *out) {
+  int64_t n = wk__numel(out);
+  void *sums = wk__data(out);
+  for (int64_t head = 0; head < heads; head++)
+    for (int64_t i = 0; i < n; i++)
+      if (out->dtype == WK_FLOAT64)
+        ((double *)sums)[i] += ((const double *)parts)[head * n + i];
+      else
+        ((float *)sums)[i] += ((const float *)parts)[head * n + i];
+}
+
+/* Each head has gradients of its own, so that threads can share the heads and a sum has one order. Where that would be
+ * much memory they have the same ones, and one thread goes through them. */
+static wk_status sum_gradients(const common *in, backward_operands o, double scale, wk_tensor *out) {
+  enum { MOST_PARTS = 16 << 20 };
+  int64_t heads = wk__size(in->query, 0) * wk__size(in->query, 1);
+  int64_t bytes = wk__numel(out) * (int64_t)wk__itemsize(out);
+  memset(wk__data(out), 0, (size_t)bytes);
+  if (heads == 0) return WK_OK;
+  if (bytes > MOST_PARTS / heads) return run_backward(in, o, scale, wk__data(out), 0, NULL);
+  char *parts = wk__alloc_zeroed((size_t)(heads * bytes));
+  if (!parts) return WK_OUT_OF_MEMORY;
+  wk_status status = run_backward(in, o, scale, parts, bytes, NULL);
+  if (status == WK_OK) add_parts(parts, heads, out);
+  wk__free(parts);
+  return status;
 }
 
 wk_status wk__cpu_flex_attention_backward_captured(wk__call *c) {
@@ -316,6 +352,5 @@ wk_status wk__cpu_flex_attention_backward_captured(wk__call *c) {
                                c->args[A_value].tensor,
                                c->args[A_output].tensor,
                                c->args[A_logsumexp].tensor};
-  memset(wk__data(c->outputs[0]), 0, (size_t)wk__numel(c->outputs[0]) * wk__itemsize(c->outputs[0]));
-  return run_backward(&in, o, c->args[A_scale].number, c->outputs);
+  return sum_gradients(&in, o, c->args[A_scale].number, c->outputs[0]);
 }

@@ -1,29 +1,20 @@
-/* Composites: products, differences, diagonals, moments, indexing of whole slices.
+/* Composites: products, differences, moments, indexing of whole slices.
  * In: a call. Out: calls of other rows, whose derivatives hold. Tests: tests/ops/. */
-#include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/composite.h"
 #include "wick/operators.h"
 
 #define NONE ((wk_value){0})
 
-static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
-  c->results[0] = wk__v_tensor(wk_scope_keep(y));
-  wk_scope_end(scope);
-  return y ? WK_OK : wk_error_category();
-}
-static wk_status finish_two(wk__call *c, wk_scope *scope, wk_tensor *first, wk_tensor *second) {
-  if (first && second) c->results[1] = wk__v_tensor(wk_scope_keep(second));
-  return finish(c, scope, second ? first : NULL);
-}
 static wk_tensor *tensor_at(const wk__call *c, int i) { return c->args[i].tensor; }
 
 wk_status wk__compose_type_as(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *self = tensor_at(c, 0), *other = tensor_at(c, 1);
-  if (self->dtype == other->dtype && wk__device_equal(self->device, other->device)) return finish(c, &scope, self);
+  if (self->dtype == other->dtype && wk__device_equal(self->device, other->device)) return wk__give(c, &scope, self);
   wk_value device = {.tag = WK_VALUE_DEVICE, .device = other->device};
-  return finish(c, &scope, wk__to_copy(self, (wk_dtype)other->dtype, device));
+  return wk__give(c, &scope, wk__to_copy(self, (wk_dtype)other->dtype, device));
 }
 
 wk_status wk__compose_ravel(wk__call *c) {
@@ -31,7 +22,7 @@ wk_status wk__compose_ravel(wk__call *c) {
   wk_scope_begin(&scope);
   wk_int flat = wk_int_of(-1);
   wk_tensor *t = wk_contiguous(tensor_at(c, 0), NULL);
-  return finish(c, &scope, t ? wk_reshape(t, &flat, 1) : NULL);
+  return wk__give(c, &scope, t ? wk_reshape(t, &flat, 1) : NULL);
 }
 
 /* repeat, with ones before too few counts */
@@ -45,7 +36,7 @@ wk_status wk__compose_tile(wk__call *c) {
   for (int d = 0; d < given; d++) counts[lead + d] = dims->integers[d];
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, wk_repeat(t, counts, lead + given));
+  return wk__give(c, &scope, wk_repeat(t, counts, lead + given));
 }
 
 /* ---- differences ---- */
@@ -70,59 +61,9 @@ wk_status wk__compose_diff(wk__call *c) {
   wk_scope_begin(&scope);
   wk_tensor *parts[] = {before ? before : t, before ? t : behind, behind};
   if (before || behind) t = wk_cat(parts, 1 + (before != NULL) + (behind != NULL), dim);
-  if (n == 0) return finish(c, &scope, t ? wk_clone(t, NULL) : NULL);
+  if (n == 0) return wk__give(c, &scope, t ? wk_clone(t, NULL) : NULL);
   for (int64_t k = 0; k < n && t && wk_int_gt(t->sizes[dim], wk_int_of(0)); k++) t = difference(t, dim);
-  return finish(c, &scope, t);
-}
-
-/* ---- diagonals and turns ---- */
-
-wk_status wk__compose_diag(wk__call *c) {
-  wk_tensor *t = tensor_at(c, 0);
-  int64_t diagonal = wk__arg_int(c, WK__ARG(diag, diagonal)), gap = diagonal < 0 ? -diagonal : diagonal;
-  if (t->ndim != 1 && t->ndim != 2)
-    return wk_fail(WK_RUNTIME_ERROR, "diag(): Supports 1D or 2D tensors. Got %dD", t->ndim);
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  if (t->ndim == 2) return finish(c, &scope, wk_clone(wk_diagonal(t, diagonal, 0, 1), NULL));
-  wk_int size = wk_int_add(t->sizes[0], wk_int_of(gap)), sizes[] = {size, size};
-  wk_tensor *zeros = wk_new_zeros(t, sizes, 2, WK_DTYPE_NONE, NONE);
-  return finish(c, &scope, wk_diagonal_scatter(zeros, t, diagonal, 0, 1));
-}
-
-wk_status wk__compose_trace(wk__call *c) {
-  wk_tensor *t = tensor_at(c, 0);
-  if (t->ndim != 2) return wk_fail(WK_RUNTIME_ERROR, "trace: expected a matrix, but got tensor with dim %d", t->ndim);
-  if (t->dtype == WK_BOOL) return wk_fail(WK_NOT_IMPLEMENTED, "\"trace\" not implemented for 'Bool'");
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  return finish(c, &scope, wk_sum(wk_diagonal(t, 0, 0, 1), WK_DTYPE_NONE));
-}
-
-/* A quarter turn is a flip and a transposition. */
-wk_status wk__compose_rot90(wk__call *c) {
-  wk_tensor *t = tensor_at(c, 0);
-  const wk_value *dims = &c->args[WK__ARG(rot90, dims)];
-  int64_t k = wk__arg_int(c, WK__ARG(rot90, k)) % 4, a = 0, b = 1;
-  if (dims->count == 2) a = wk_int_guard_value(dims->integers[0]), b = wk_int_guard_value(dims->integers[1]);
-  if (dims->count && dims->count != 2)
-    return wk_fail(WK_RUNTIME_ERROR, "expected total rotation dims == 2, but got dims = %u", dims->count);
-  if (t->ndim < 2) return wk_fail(WK_RUNTIME_ERROR, "expected total dims >= 2, but got total dims = %d", t->ndim);
-  int first, second;
-  WK_TRY(wk__wrap_dim(a, t->ndim, &first));
-  WK_TRY(wk__wrap_dim(b, t->ndim, &second));
-  if (first == second)
-    return wk_fail(WK_RUNTIME_ERROR, "expected rotation dims to be different, but got dim0 = %lld and dim1 = %lld",
-                   (long long)a, (long long)b);
-  wk_int both[] = {wk_int_of(first), wk_int_of(second)};
-  wk_scope scope;
-  wk_scope_begin(&scope);
-  k = k < 0 ? k + 4 : k;
-  wk_tensor *y = k == 0   ? wk_clone(t, NULL)
-                 : k == 1 ? wk_transpose_int(wk_flip(t, &both[1], 1), first, second)
-                 : k == 2 ? wk_flip(t, both, 2)
-                          : wk_transpose_int(wk_flip(t, &both[0], 1), first, second);
-  return finish(c, &scope, y);
+  return wk__give(c, &scope, t);
 }
 
 /* ---- products ---- */
@@ -143,7 +84,7 @@ static wk_tensor *blend(const wk__call *c, wk_tensor *product) {
 wk_status wk__compose_addmv(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, blend(c, wk_mv(tensor_at(c, 1), tensor_at(c, 2))));
+  return wk__give(c, &scope, blend(c, wk_mv(tensor_at(c, 1), tensor_at(c, 2))));
 }
 wk_status wk__compose_addr(wk__call *c) {
   if (tensor_at(c, 1)->ndim != 1 || tensor_at(c, 2)->ndim != 1)
@@ -151,7 +92,7 @@ wk_status wk__compose_addr(wk__call *c) {
                    tensor_at(c, 1)->ndim == 1 ? 2 : 1, tensor_at(c, tensor_at(c, 1)->ndim == 1 ? 2 : 1)->ndim);
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, blend(c, wk_outer(tensor_at(c, 1), tensor_at(c, 2))));
+  return wk__give(c, &scope, blend(c, wk_outer(tensor_at(c, 1), tensor_at(c, 2))));
 }
 wk_status wk__compose_addbmm(wk__call *c) {
   wk_scope scope;
@@ -167,14 +108,14 @@ wk_status wk__compose_addbmm(wk__call *c) {
        i++)
     args[i] = wk__v_int(wk__scalar_int(wk__value_scalar(&args[i])));
   if (sum && !wk_expand(self, sum->sizes, sum->ndim, false)) sum = NULL; /* even where beta is 0 */
-  return finish(c, &scope, blend(&whole, sum));
+  return wk__give(c, &scope, blend(&whole, sum));
 }
 
 wk_status wk__compose_inner(wk__call *c) {
   wk_tensor *a = tensor_at(c, 0), *b = tensor_at(c, 1);
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (!a->ndim || !b->ndim) return finish(c, &scope, wk_mul(a, b));
+  if (!a->ndim || !b->ndim) return wk__give(c, &scope, wk_mul(a, b));
   if (!wk_int_eq(a->sizes[a->ndim - 1], b->sizes[b->ndim - 1])) {
     wk_scope_end(&scope);
     return wk_fail(WK_RUNTIME_ERROR,
@@ -188,12 +129,12 @@ wk_status wk__compose_inner(wk__call *c) {
   for (int d = 0; d < a->ndim - 1; d++) sizes[n++] = a->sizes[d];
   for (int d = 0; d < b->ndim - 1; d++) sizes[n++] = b->sizes[d];
   wk_tensor *flat = wk_mm(wk_reshape(a, rows_of_a, 2), wk_transpose_int(wk_reshape(b, rows_of_b, 2), 0, 1));
-  return finish(c, &scope, n > WK_MAX_DIMS ? NULL : wk_reshape(flat, sizes, n));
+  return wk__give(c, &scope, n > WK_MAX_DIMS ? NULL : wk_reshape(flat, sizes, n));
 }
 wk_status wk__compose_vdot(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope, wk_dot(wk__conj(tensor_at(c, 0)), tensor_at(c, 1)));
+  return wk__give(c, &scope, wk_dot(wk__conj(tensor_at(c, 0)), tensor_at(c, 1)));
 }
 
 /* (a0, 1, a1, 1) (1, b0, 1, b1), its pairs of dims joined */
@@ -211,7 +152,7 @@ wk_status wk__compose_kron(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *product = wk_mul(wk_reshape(a, left, 2 * rank), wk_reshape(b, right, 2 * rank));
-  return finish(c, &scope, wk_reshape(product, joined, rank));
+  return wk__give(c, &scope, wk_reshape(product, joined, rank));
 }
 
 /* a x b: a[1, 2, 0] b[2, 0, 1] - a[2, 0, 1] b[1, 2, 0] */
@@ -246,7 +187,7 @@ wk_status wk__compose_cross(wk__call *c) {
   b = wk_expand(b, sum->sizes, sum->ndim, false);
   wk_tensor *first = wk_mul(rolled_by(a, 1, dim), rolled_by(b, 2, dim));
   wk_tensor *second = wk_mul(rolled_by(a, 2, dim), rolled_by(b, 1, dim));
-  return finish(c, &scope, wk_sub(first, second, wk__v_int(1)));
+  return wk__give(c, &scope, wk_sub(first, second, wk__v_int(1)));
 }
 
 /* ---- moments ---- */
@@ -258,7 +199,7 @@ static wk_status moments(wk__call *c, wk_value dim, wk_value correction, bool ke
   wk_tensor *spread = root ? wk_std_correction(t, dim.integers, (int)dim.count, correction, keepdim)
                            : wk_var_correction(t, dim.integers, (int)dim.count, correction, keepdim),
             *mean = wk_mean_dim(t, dim.integers, (int)dim.count, keepdim, WK_DTYPE_NONE);
-  return finish_two(c, &scope, spread, mean);
+  return wk__give_two(c, &scope, spread, mean);
 }
 static wk_value correction_of(const wk__call *c, int unbiased) { return wk__v_int(wk__arg_bool(c, unbiased)); }
 wk_status wk__compose_var_mean(wk__call *c) {
@@ -291,7 +232,7 @@ wk_status wk__compose_nansum(wk__call *c) {
   wk_scope_begin(&scope);
   wk_tensor *t = tensor_at(c, 0), *clean = wk_where_ScalarSelf(wk_isnan(t), wk__v_int(0), t);
   wk_dtype dtype = wk__arg_dtype(c, WK__ARG(nansum, dtype), WK_DTYPE_NONE);
-  return finish(
+  return wk__give(
       c, &scope,
       wk_sum_dim_IntList(clean, c->args[A_dim].integers, (int)c->args[A_dim].count, wk__arg_bool(c, A_keepdim), dtype));
 }
@@ -310,14 +251,14 @@ wk_status wk__compose_nanmean(wk__call *c) {
       wk_sum_dim_IntList(clean, c->args[A_dim].integers, (int)c->args[A_dim].count, wk__arg_bool(c, A_keepdim), dtype);
   wk_tensor *count = wk_sum_dim_IntList(wk_logical_not(wrong), c->args[A_dim].integers, (int)c->args[A_dim].count,
                                         wk__arg_bool(c, A_keepdim), WK_DTYPE_NONE);
-  return finish(c, &scope, wk_div(sum, count));
+  return wk__give(c, &scope, wk_div(sum, count));
 }
 
 static wk_status count_where(wk__call *c, wk_value dims) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *holds = wk_ne_Scalar(tensor_at(c, 0), wk__v_int(0));
-  return finish(c, &scope, wk_sum_dim_IntList(holds, dims.integers, (int)dims.count, false, WK_DTYPE_NONE));
+  return wk__give(c, &scope, wk_sum_dim_IntList(holds, dims.integers, (int)dims.count, false, WK_DTYPE_NONE));
 }
 wk_status wk__compose_count_nonzero_dims(wk__call *c) {
   return count_where(c, c->args[WK__ARG(count_nonzero_dim_IntList, dim)]);
@@ -331,8 +272,8 @@ wk_status wk__compose_count_nonzero(wk__call *c) {
 wk_status wk__compose_dist(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
-  return finish(c, &scope,
-                wk_norm_Scalar(wk_sub(tensor_at(c, 0), tensor_at(c, 1), wk__v_int(1)), c->args[WK__ARG(dist, p)]));
+  return wk__give(c, &scope,
+                  wk_norm_Scalar(wk_sub(tensor_at(c, 0), tensor_at(c, 1), wk__v_int(1)), c->args[WK__ARG(dist, p)]));
 }
 
 /* ---- slices by index ---- */
@@ -404,8 +345,8 @@ wk_status wk__compose_index_copy(wk__call *c) {
   WK_TRY(check_copied(self, dim, index, source));
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (!self->ndim) return finish(c, &scope, wk_reshape(source, NULL, 0));
-  return finish(c, &scope, wk_scatter_src(self, dim, index_for(index, self, dim), source));
+  if (!self->ndim) return wk__give(c, &scope, wk_reshape(source, NULL, 0));
+  return wk__give(c, &scope, wk_scatter_src(self, dim, index_for(index, self, dim), source));
 }
 wk_status wk__compose_index_fill(wk__call *c) {
   wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 2);
@@ -421,7 +362,7 @@ wk_status wk__compose_index_fill(wk__call *c) {
   wk_int flat = wk_int_of(-1);
   indices[dim] = wk_reshape(index, &flat, 1);
   wk_tensor *filled = wk_index_put(self->ndim ? self : wk_reshape(self, &flat, 1), indices, dim + 1, value, false);
-  return finish(c, &scope, wk_reshape(filled, self->sizes, self->ndim));
+  return wk__give(c, &scope, wk_reshape(filled, self->sizes, self->ndim));
 }
 wk_status wk__compose_take(wk__call *c) {
   wk_tensor *self = tensor_at(c, 0), *index = tensor_at(c, 1);
@@ -433,9 +374,9 @@ wk_status wk__compose_take(wk__call *c) {
   wk_int flat = wk_int_of(-1);
   wk_tensor *from_end = wk_add_Scalar(index, wk__v_size(self->numel), wk__v_int(1));
   index = wk_where_self(wk_lt_Scalar(index, wk__v_int(0)), from_end, index);
-  if (!index) return finish(c, &scope, NULL);
+  if (!index) return wk__give(c, &scope, NULL);
   wk_tensor *rows = wk_index_select(wk_reshape(self, &flat, 1), 0, wk_reshape(index, &flat, 1));
-  return finish(c, &scope, wk_reshape(rows, index->sizes, index->ndim));
+  return wk__give(c, &scope, wk_reshape(rows, index->sizes, index->ndim));
 }
 
 static wk_status check_put(const wk_tensor *t, const wk_tensor *index, const wk_tensor *source) {
@@ -464,5 +405,5 @@ wk_status wk__compose_put(wk__call *c) {
   wk_int flat = wk_int_of(-1);
   wk_tensor *row = wk_reshape(t, &flat, 1), *at = wk_reshape(index, &flat, 1), *values = wk_reshape(source, &flat, 1);
   wk_tensor *written = row && at && values ? wk_index_put(row, &at, 1, values, wk__arg_bool(c, A_accumulate)) : NULL;
-  return finish(c, &scope, written ? wk_reshape(written, t->sizes, t->ndim) : NULL);
+  return wk__give(c, &scope, written ? wk_reshape(written, t->sizes, t->ndim) : NULL);
 }

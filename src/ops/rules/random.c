@@ -392,3 +392,20 @@ wk_status wk__compose_alpha_dropout(wk__call *c) {
   wk_tensor *offset = wk_add_Scalar(moved, wk__v_double(alpha * a * p), one);
   return give(c, &scope, wk_add(wk_mul(x, wk_mul_Scalar(mask, wk__v_double(a))), offset, one));
 }
+
+/* ---- derivatives of samples by their parameters ---- */
+
+wk_status wk__vjp_standard_gamma(wk__vjp *v) {
+  return wk__vjp_set(
+      v, WK__ARG(_standard_gamma, self),
+      wk_mul(v->grads[0], wk__standard_gamma_grad(v->args[WK__ARG(_standard_gamma, self)].tensor, v->results[0])));
+}
+/* dx_j / da_i = d_i (delta_ij - x_j) */
+wk_status wk__vjp_sample_dirichlet(wk__vjp *v) {
+  wk_tensor *a = v->args[WK__ARG(_sample_dirichlet, self)].tensor, *x = v->results[0], *g = v->grads[0];
+  wk_int last = wk_int_of(-1);
+  wk_tensor *total = wk_sum_dim_IntList(a, &last, 1, true, WK_DTYPE_NONE);
+  wk_tensor *slope = total ? wk__dirichlet_grad(x, a, wk_expand(total, a->sizes, a->ndim, false)) : NULL;
+  wk_tensor *mean = wk_sum_dim_IntList(wk_mul(x, g), &last, 1, true, WK_DTYPE_NONE);
+  return wk__vjp_set(v, WK__ARG(_sample_dirichlet, self), wk_mul(slope, wk_sub(g, mean, wk__v_int(1))));
+}

@@ -57,10 +57,10 @@ wk_status wk__meta_topk(wk__call *c) {
   return WK_OK;
 }
 
-wk_status wk__compose_argsort(wk__call *c) {
-  bool stable = c->op == WK__OP(argsort_stable);
-  wk_value args[] = {c->args[0], c->args[stable ? 2 : 1], c->args[stable ? 3 : 2]}, sorted[2] = {{0}};
-  WK_TRY(wk_call(WK__OP(sort), args, NULL, sorted));
+wk_status wk__compose_argsort(wk__call *c) { /* its overloads have the arguments of sort's */
+  const wk_op *sort = c->op == WK__OP(argsort_stable) ? WK__OP(sort_stable) : WK__OP(sort);
+  wk_value sorted[2] = {{0}};
+  WK_TRY(wk_call(sort, c->args, NULL, sorted));
   wk_value_release(&sorted[0]);
   c->results[0] = sorted[1];
   return WK_OK;

@@ -188,7 +188,26 @@ const char *wk__given_type(const wk__state *state, PyObject *value) {
   return value == Py_None ? "NoneType" : wk__type_name(type);
 }
 
-static void raise_no_overload(const wk__python_operator *o, PyObject *const *args, Py_ssize_t n, PyObject *keywords) {
+/* Of an overload of as many arguments, which of those that were given have a wrong type. */
+static void print_misfits(wk__string *s, const wk__python_operator *o, const wk_op *op, wk__match *m,
+                          PyObject *const *args, Py_ssize_t n) {
+  bool has_out = op->out && !o->is_method && !o->in_place; /* PyTorch counts it, too */
+  if (n != op->schema.parameter_count || has_out) return;
+  wk__match_release(m);
+  m->op = op;
+  wk__string_append(s, "      didn't match because some of the arguments have invalid types: (");
+  for (Py_ssize_t i = o->is_method; i < n; i++) {
+    const wk__parameter *p = &op->schema.parameters[i];
+    bool fits = p->type != WK__TYPE_SCALAR && wk__match_argument(o->state, m, p, args[i], &m->values[i]) == 1;
+    const char *mark = fits ? "" : "!";
+    PyErr_Clear();
+    wk__string_printf(s, "%s%s%s%s", i > o->is_method ? ", " : "", mark, wk__given_type(o->state, args[i]), mark);
+  }
+  wk__string_append(s, ")\n");
+}
+
+static void raise_no_overload(const wk__python_operator *o, wk__match *m, PyObject *const *args, Py_ssize_t n,
+                              PyObject *keywords) {
   wk__string s = {0};
   wk__string_printf(&s, "%s() received an invalid combination of arguments - got (", o->name);
   Py_ssize_t all = n + (keywords ? PyTuple_GET_SIZE(keywords) : 0);
@@ -207,6 +226,7 @@ static void raise_no_overload(const wk__python_operator *o, PyObject *const *arg
     if (visible > 1) wk__string_append(&s, " * ");
     print_signature(&s, o, o->overloads[k]);
     if (visible > 1) wk__string_append(&s, "\n");
+    if (visible > 1 && !keywords) print_misfits(&s, o, o->overloads[k], m, args, n);
   }
   PyErr_SetString(PyExc_TypeError, s.text ? s.text : o->name);
   wk__string_release(&s);
@@ -228,5 +248,5 @@ void wk__raise_mismatch(const wk__python_operator *o, wk__match *m, PyObject *co
   }
   if (visible == 1 && !has_tag(o, WK__TAG_OLDER_FORM)) plausible = only, plausible_count = 1;
   if (plausible_count == 1 && !has_tag(o, WK__TAG_MORE_OVERLOADS)) raise_parse(o, plausible, m, args, n, keywords);
-  if (!PyErr_Occurred()) raise_no_overload(o, args, n, keywords);
+  if (!PyErr_Occurred()) raise_no_overload(o, m, args, n, keywords);
 }
