@@ -89,8 +89,8 @@ static void count_parameters(const char *text, int *out_count, int *out_position
 
 static int count_results(const char *text) {
   int count = 0;
-  for (const char *p = strstr(text, "->"); (p = strstr(p, "Tensor")); p += 6) count++;
-  for (const char *p = strstr(text, "-> "); (p = strpbrk(p, "S")); p++) count += strncmp(p, "Scalar", 6) == 0;
+  for (const char *p = strstr(text, ") -> "); (p = strstr(p, "Tensor")); p += 6) count++;
+  for (const char *p = strstr(text, ") -> "); (p = strpbrk(p, "S")); p++) count += strncmp(p, "Scalar", 6) == 0;
   return count;
 }
 

