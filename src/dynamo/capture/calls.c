@@ -708,7 +708,8 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (strcmp(module, "_warnings") == 0 && strcmp(name, "warn") == 0)
     return wk__warn_call(f, r, callable, args, count, names);
   if (strcmp(module, "sys") == 0 && strcmp(name, "getrecursionlimit") == 0) return wk__process_number(f, r, callable);
-  if (strcmp(module, "sys") == 0 && strcmp(name, "exc_info") == 0) return wk__exception_state(f, r, callable);
+  bool asks_exception = strcmp(name, "exc_info") == 0 || strcmp(name, "exception") == 0;
+  if (strcmp(module, "sys") == 0 && asks_exception) return wk__exception_state(f, r, callable);
   bool of_abc = strcmp(module, "_abc") == 0 && count == 2 && !names;
   if (of_abc && strcmp(name, "_abc_instancecheck") == 0) return wk__abstract_check(f, r, callable, args, true);
   if (of_abc && strcmp(name, "_abc_subclasscheck") == 0) return wk__abstract_check(f, r, callable, args, false);

@@ -71,7 +71,7 @@ bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, co
 PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
                              bool of_instance);                                    // -> new
 PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
-/* sys.exc_info(), where nothing is being handled. */
+/* sys.exc_info() and sys.exception(), where nothing is being handled. */
 PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
 PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);           // -> new
 PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference);     // -> new

@@ -65,7 +65,7 @@ PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function)
 PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function) {
   PyObject *handled = PyErr_GetHandledException(), *ask = PySys_GetObject("exception");
   Py_XDECREF(handled);
-  if (handled || !ask) return wk__refuse(f, "sys.exc_info() while an exception is handled");
+  if (handled || !ask) return wk__refuse(f, "the exception that is handled is asked for");
   if (wk__observe(r, BINDING, Py_None, WK__READ_COMPUTED, -1, -1, ask) < 0) return wk__refuse(f, "%s", r->failed);
   return PyObject_CallNoArgs(function);
 }
