@@ -219,12 +219,18 @@ bool wk__is_array_function(PyObject *callable) {
   return known;
 }
 
+/* What is called in between has no effects that a replay would repeat: so it gets nothing to call. */
+static bool runs_python(PyObject *o) {
+  return PyFunction_Check(o) || PyMethod_Check(o) || (PyType_Check(o) && !wk__type_is_fixed((PyTypeObject *)o));
+}
+
 PyObject *wk__fresh_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *names) {
   (void)r;
   for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
     if (!wk__usable(f, args[i])) return NULL;
     if (wk__holds_tensor(f, args[i])) return wk__refuse(f, "a Python function that is not evaluated gets a tensor");
+    if (runs_python(args[i])) return wk__refuse(f, "a Python function that is not evaluated gets another one to call");
   }
   return call_in_between(f, callable, args, count, names);
 }

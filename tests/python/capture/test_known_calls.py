@@ -2,6 +2,7 @@
 and the same changes to what is there without the region."""
 
 import collections
+import json
 import pathlib
 import re
 
@@ -66,3 +67,20 @@ def test_a_row(sample):
             result = function(torch.arange(6.0).reshape(2, 3) + turn, here["o"])
             outcomes.append((*result, here["o"]))
         assert equal(*outcomes), f"turn {turn}: plain gave {outcomes[0]}, captured {outcomes[1]}"
+
+
+def test_a_function_that_is_not_evaluated_calls_none():
+    """json.dumps(default=f) runs f in each call."""
+    log = []
+
+    def shown(o):
+        log.append(type(o))
+        return 1
+
+    def region(x, o):
+        return x + 1, json.dumps([o], default=shown)
+
+    captured = torch.compile(region)
+    for turn in range(3):
+        assert captured(torch.ones(2), object())[1] == "[1]"
+        assert len(log) == turn + 1
