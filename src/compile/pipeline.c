@@ -44,6 +44,10 @@ static wk_status run_passes(wk__graph *graph, wk__kernels *kernels, wk__dump *du
     WK_TRY(wk__graph_run_pass(graph, passes[i].name, passes[i].pass));
     wk__dump_graph(dump, passes[i].name, graph);
   }
+  bool changed;
+  WK_TRY(wk__place_layouts(graph, &kernels->choices, &changed));
+  wk__graph_log(graph, "layout", changed);
+  wk__dump_graph(dump, "layout", graph);
   WK_TRY(wk__lay_out_weights(graph, kernels->choices.fewest_products));
   wk__graph_log(graph, "weights", true);
   wk__dump_graph(dump, "weights", graph);

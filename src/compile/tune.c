@@ -39,6 +39,7 @@ static const int64_t operand_bytes[] = {WK__USUAL_OPERAND_BYTES, 0, 1 << 20, INT
 static const int64_t drawn_values[] = {WK__USUAL_DRAWN_VALUES, 1 << 18, INT64_MAX};
 static const int64_t fewest_products[] = {WK__USUAL_FEWEST_PRODUCTS, 1, INT64_MAX};
 static const int64_t other_sums[] = {0, 1};
+static const int64_t channels_last[] = {WK__USUAL_CHANNELS_LAST, WK__LAST_NEVER, WK__LAST_WITH_OTHER_SUMS};
 static const int64_t most_walkers[] = {WK__USUAL_MOST_WALKERS, 24, 12};
 
 typedef struct knob {
@@ -48,8 +49,8 @@ typedef struct knob {
 } knob;
 #define KNOB(name) \
   { offsetof(wk__choices, name), name, (int)WK_COUNT(name) }
-static const knob knobs[] = {KNOB(most_walkers), KNOB(product_bytes),   KNOB(operand_bytes),
-                             KNOB(drawn_values), KNOB(fewest_products), KNOB(other_sums)};
+static const knob knobs[] = {KNOB(most_walkers),    KNOB(product_bytes), KNOB(operand_bytes), KNOB(drawn_values),
+                             KNOB(fewest_products), KNOB(other_sums),    KNOB(channels_last)};
 
 static int64_t *value_of(wk__choices *c, const knob *k) { return (int64_t *)((char *)c + k->offset); }
 
@@ -201,7 +202,8 @@ static wk_status time_products(const trial *t, const wk__compiled_graph *c, tune
   return status;
 }
 
-static bool makes_sense(const knob *k, const tuned *found) {
+static bool makes_sense(const trial *t, const knob *k, int value, const tuned *found) {
+  if (k->values == channels_last) return t->other_sums || k->values[value] != WK__LAST_WITH_OTHER_SUMS;
   if (k->values != other_sums) return true;
   for (int64_t i = 0; i < found->product_count; i++)
     if (wk__gemm_sums_otherwise(found->products[i].way)) return true;
@@ -218,7 +220,8 @@ static wk_status try_all(trial *t, tuned *found, wk__compiled_graph **best) {
   WK_TRY(time_products(t, *best, found));
   WK_TRY(time_way(t, *best, &seconds));
   for (size_t k = 0; k < WK_COUNT(knobs); k++)
-    for (int i = 1; i < knobs[k].count && makes_sense(&knobs[k], found); i++) {
+    for (int i = 1; i < knobs[k].count; i++) {
+      if (!makes_sense(t, &knobs[k], i, found)) continue;
       wk__choices other = *choices;
       *value_of(&other, &knobs[k]) = knobs[k].values[i];
       WK_TRY(try_way(t, &other, best, &seconds, &better));
@@ -236,7 +239,7 @@ typedef struct what {
 } what;
 
 static what key_of(const wk__graph *graph, bool other_sums) {
-  what key = {"wick tuned 5",      wk__graph_hash(graph), 0,
+  what key = {"wick tuned 6",      wk__graph_hash(graph), 0,
               wk__cpu_level_get(), wk_get_num_threads(),  other_sums + (other_sums && wk__onednn_is_there())};
   for (int64_t i = 0; i < graph->input_count; i++)
     for (int d = 0; d < graph->inputs[i]->value->ndim; d++)

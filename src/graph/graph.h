@@ -174,7 +174,8 @@ WK_MUST_USE wk_status wk__graph_verify(const wk__graph *graph); /* the first bro
 /* Equal for equal structure, whatever the names. Constants count with their values up to 64 elements, larger ones and
  * generators by their kind alone. */
 uint64_t wk__graph_hash(const wk__graph *graph);
-/* Runs a node's shape rule again on its arguments' descriptions and compares: a rewrite that kept shapes passes. */
+/* rules.c: runs a node's shape rule again on its arguments' descriptions and compares: a rewrite that kept shapes
+ * passes. */
 WK_MUST_USE wk_status wk__graph_check_shapes(const wk__graph *graph);
 
 /* ---- text (text.c, parse.c): parse(print(g)) prints the same; equal text means equal graph.

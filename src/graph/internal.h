@@ -40,6 +40,11 @@ void wk__graph_describe_args(const wk_op *op, const wk__graph_arg *args, wk_valu
 /* A description without storage; NULL with the error set, which a size that has no value is too. */
 wk_tensor *wk__graph_describe(const wk__spec *spec);
 
+/* rules.c: a call of an operator with one result and a shape rule, which describes it. NULL with the error set. */
+wk__graph_node *wk__graph_call_by_rule(wk__graph *graph, const wk_op *op, const wk__graph_arg *args);
+/* Asks such a node's rule again, after its arguments were exchanged for some with other strides. */
+WK_MUST_USE wk_status wk__graph_describe_again(wk__graph_node *node);
+
 /* ---- facts ---- */
 /* How many tensors a call with these arguments has as its value; -1: as many as there are. */
 int wk__graph_value_count(const wk_op *op, const wk__graph_arg *args);
@@ -49,6 +54,10 @@ bool wk__graph_is_written(const wk_op *op, int arg);
 bool wk__graph_may_alias(const wk_op *op, int arg);
 
 /* ---- comparing (verify.c) ---- */
+/* Not known to differ: sizes of different expressions may still be equal. */
+static inline bool wk__graph_may_be_equal(wk_int a, wk_int b) {
+  return wk_int_same(a, b) || !wk_int_is_known(a) || !wk_int_is_known(b);
+}
 bool wk__graph_same_arg(const wk__graph_arg *a, const wk__graph_arg *b);
 bool wk__graph_is_default(const wk__graph_arg *arg, const wk__parameter *parameter);
 typedef uint64_t wk__graph_number_fn(const void *node); /* what stands for a node in a hash */

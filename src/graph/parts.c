@@ -109,28 +109,12 @@ static bool cover(sum *s, wk_int size) {
 
 /* ---- the parts side by side ---- */
 
-/* A call whose result is as the operator's own rule says. */
-static wk__graph_node *call(wk__graph *graph, const wk_op *op, const wk__graph_arg *args) {
-  wk_tensor **space = wk__alloc((size_t)(wk__graph_listed(op, args) + 1) * sizeof *space);
-  if (!space) return NULL;
-  wk_value values[WK__MAX_ARGS];
-  wk__spec specs[WK__MAX_RESULTS];
-  wk__graph_describe_args(op, args, values, space);
-  wk__call described = {.op = op, .args = values, .specs = specs, .compute_dtype = WK_DTYPE_NONE};
-  wk_status status = op->view ? op->view(&described) : op->meta(&described);
-  wk_tensor *value = status == WK_OK ? wk__graph_describe(&specs[0]) : NULL;
-  wk__graph_node *node = value ? wk__graph_call(graph, op, args, (const wk_tensor *const *)&value, 1, NULL) : NULL;
-  wk__release(value);
-  wk__free(space);
-  return node;
-}
-
 static wk__graph_arg of_node(wk__graph_node *n) { return (wk__graph_arg){.tag = WK_VALUE_TENSOR, .node = n}; }
 static wk__graph_arg of_int(int64_t x) { return (wk__graph_arg){.tag = WK_VALUE_INT, .integer = wk_int_of(x)}; }
 
 static wk__graph_node *plus_zero(wk__graph *graph, wk__graph_node *n) {
   wk__graph_arg args[WK__MAX_ARGS] = {of_node(n), {.tag = WK_VALUE_DOUBLE, .number = 0}, of_int(1)};
-  return call(graph, WK__OP(add_Scalar), args);
+  return wk__graph_call_by_rule(graph, WK__OP(add_Scalar), args);
 }
 
 /* Parts that can become one kernel, which reads each as it lies. */
@@ -149,7 +133,7 @@ static wk__graph_node *piece_of(wk__graph *graph, const sum *s, const part *p, b
   if (add) piece = plus_zero(graph, piece);
   if (!piece || s->op != WK__OP(select_backward)) return piece;
   wk__graph_arg args[WK__MAX_ARGS] = {of_node(piece), of_int(s->dim)};
-  return call(graph, WK__OP(unsqueeze), args);
+  return wk__graph_call_by_rule(graph, WK__OP(unsqueeze), args);
 }
 
 static wk__graph_node *side_by_side(wk__graph *graph, const sum *s) {
@@ -161,7 +145,7 @@ static wk__graph_node *side_by_side(wk__graph *graph, const sum *s) {
   if (complete) {
     wk__graph_arg args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSORS, .count = (uint32_t)s->count, .nodes = pieces},
                                         of_int(s->dim)};
-    whole = call(graph, WK__OP(cat), args);
+    whole = wk__graph_call_by_rule(graph, WK__OP(cat), args);
   }
   if (whole && !add_first) whole = plus_zero(graph, whole);
   wk__free(pieces);

@@ -170,13 +170,10 @@ static wk_status verify_list(const wk__graph *graph, walk *w) {
   return WK_OK;
 }
 
-/* Not known to differ: sizes of different expressions may still be equal. */
-static bool may_be_equal(wk_int a, wk_int b) { return wk_int_same(a, b) || !wk_int_is_known(a) || !wk_int_is_known(b); }
-
 static bool same_kind_of_tensor(const wk_tensor *a, const wk_tensor *b) {
   if (a->dtype != b->dtype || a->ndim != b->ndim) return false;
   for (int d = 0; d < a->ndim; d++)
-    if (!may_be_equal(a->sizes[d], b->sizes[d])) return false;
+    if (!wk__graph_may_be_equal(a->sizes[d], b->sizes[d])) return false;
   return true;
 }
 
@@ -310,94 +307,4 @@ uint64_t wk__graph_hash(const wk__graph *graph) {
   for (int64_t i = 0; i < graph->mutation_count; i++)
     h = wk__hash_mix(h, (uint64_t)graph->mutations[i].input << 32 | number_of(graph->mutations[i].node));
   return h;
-}
-
-/* =================================================== shape rules again ========================================== */
-
-/* A call's arguments as a rule sees them: descriptions without storage. */
-typedef struct shape_call {
-  wk_value args[WK__MAX_ARGS];
-  wk__spec specs[WK__MAX_RESULTS];
-  wk__call call;
-  wk_tensor **list; /* owned: room for the lists */
-} shape_call;
-
-static wk_status make_args(shape_call *s, const wk__graph_node *node) {
-  s->list = wk__alloc((size_t)(wk__graph_listed(node->op, node->args) + 1) * sizeof *s->list);
-  if (!s->list) return WK_OUT_OF_MEMORY;
-  wk__graph_describe_args(node->op, node->args, s->args, s->list);
-  return WK_OK;
-}
-
-static wk_status compare_shape(const wk__graph_node *node, const wk__spec *spec, const wk_tensor *value, bool strides) {
-  bool same = value->dtype == spec->dtype && value->ndim == spec->ndim &&
-              (value->device.type == spec->device.type || value->device.type == WK_META);
-  for (int d = 0; same && d < spec->ndim; d++) {
-    bool line = wk_int_is_known(spec->sizes[d]) && spec->sizes[d].bits <= 1; /* its stride has no meaning */
-    same = may_be_equal(value->sizes[d], spec->sizes[d]) &&
-           (!strides || line || may_be_equal(value->strides[d], spec->strides[d]));
-  }
-  if (same) return WK_OK;
-  wk__string text = {0};
-  wk__string_printf(&text, "%s", wk_dtype_name((wk_dtype)spec->dtype));
-  wk__print_sizes(&text, spec->sizes, spec->ndim);
-  wk__string_append(&text, " strides ");
-  wk__print_sizes(&text, spec->strides, spec->ndim);
-  wk_status status = wk_fail(WK_INTERNAL_ERROR, "graph node %%%s: %s gives %s, which its description is not",
-                             node->name, node->op->name, text.text ? text.text : "?");
-  wk__string_release(&text);
-  return status;
-}
-
-static wk_status compare_results(const shape_call *s, const wk__graph_node *node) {
-  for (int r = 0; r < node->op->schema.result_count; r++) {
-    const wk_tensor *value = node->value ? node->value : node->items[r];
-    if (value) WK_TRY(compare_shape(node, &s->specs[r], value, true));
-  }
-  return WK_OK;
-}
-
-/* A mutating operator gives its written arguments new values of the same shape. */
-static wk_status compare_written(const wk__graph_node *node, const wk_tensor *argument, int *position) {
-  const wk_tensor *value = node->value ? node->value : node->items[*position];
-  wk__spec spec;
-  ++*position;
-  if (!value || !argument) return WK_OK;
-  wk__spec_of(&spec, argument);
-  return compare_shape(node, &spec, value, false);
-}
-
-static wk_status check_mutating(const shape_call *s, const wk__graph_node *node) {
-  int position = wk__made_beside_writes(node->op);
-  for (int i = 0; i < node->op->schema.parameter_count; i++) {
-    if (!wk__graph_is_written(node->op, i)) continue;
-    wk__tensor_span tensors = wk__value_tensors(&s->args[i]);
-    for (uint32_t k = 0; k < tensors.count; k++) WK_TRY(compare_written(node, tensors.items[k], &position));
-  }
-  return WK_OK;
-}
-
-/* Kernels and composites without a rule of their own are not asked. */
-static wk_status check_shapes_of(const wk__graph_node *node) {
-  shape_call s = {.list = NULL};
-  const wk_op *op = node->op;
-  s.call = (wk__call){.op = op, .args = s.args, .specs = s.specs, .compute_dtype = WK_DTYPE_NONE};
-  wk_status status = make_args(&s, node);
-  bool mutates = op->tags & WK__TAG_MUTATES, by_rule = op->meta && !op->compose;
-  if (status == WK_OK && mutates) status = check_mutating(&s, node);
-  if (status == WK_OK && (by_rule || op->view) && (!mutates || wk__made_beside_writes(op))) {
-    status = by_rule ? op->meta(&s.call) : op->view(&s.call);
-    if (status == WK_OK) status = compare_results(&s, node);
-  }
-  wk__free(s.list);
-  return status;
-}
-
-wk_status wk__graph_check_shapes(const wk__graph *graph) {
-  wk__shape_env *before = wk__shape_env_set_current(graph->env);
-  wk_status status = WK_OK;
-  for (const wk__graph_node *node = graph->first; node && status == WK_OK; node = node->next)
-    if (node->kind == WK__GRAPH_CALL) status = check_shapes_of(node);
-  wk__shape_env_set_current(before);
-  return status;
 }

@@ -7,10 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compile/fuse/fuse.h"
 #include "graph/graph.h"
 
 static wk_status fold_constants(wk__graph *graph, bool *out_changed) {
   return wk__graph_fold_constants(graph, 64, out_changed);
+}
+
+static wk_status channels_last(wk__graph *graph, bool *out_changed) {
+  const wk__choices choices = {.channels_last = WK__LAST_ALWAYS};
+  return wk__place_layouts(graph, &choices, out_changed);
+}
+
+static wk_status channels_last_where_faster(wk__graph *graph, bool *out_changed) {
+  const wk__choices choices = {.channels_last = WK__LAST_WHERE_FASTER};
+  return wk__place_layouts(graph, &choices, out_changed);
+}
+
+static wk_status channels_last_with_other_sums(wk__graph *graph, bool *out_changed) {
+  const wk__choices choices = {.channels_last = WK__LAST_WITH_OTHER_SUMS};
+  return wk__place_layouts(graph, &choices, out_changed);
 }
 
 static const struct {
@@ -21,6 +37,9 @@ static const struct {
     {"merge_common", wk__graph_merge_common},
     {"fold_constants", fold_constants},
     {"join_parts", wk__graph_join_parts},
+    {"channels_last", channels_last},
+    {"channels_last_where_faster", channels_last_where_faster},
+    {"channels_last_with_other_sums", channels_last_with_other_sums},
 };
 
 static int failures, cases;

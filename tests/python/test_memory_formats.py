@@ -136,3 +136,36 @@ def test_what_is_made_of_cat_keeps_the_channels_last():
         compiled = wick.compile(call, options={"wait": True})
         for result in (call(x), compiled(x), compiled(x)):
             assert result.stride() == strides and wick.equal(result, call(x.contiguous()))
+
+
+class Blocks(wick.nn.Module):
+    """Convolutions of one tap and of one channel a group, with what networks put between them, and one of several."""
+
+    def __init__(self):
+        super().__init__()
+        nn = wick.nn
+        self.first = nn.Conv2d(3, 8, 3, 2, 1)
+        self.body = nn.Sequential(
+            nn.Conv2d(8, 8, 3, 1, 1, groups=8, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 1)
+        )
+        self.side = nn.Conv2d(8, 4, 1)
+        self.last = nn.Conv2d(20, 4, 3)
+
+    def forward(self, x):
+        x = self.first(x)
+        y = self.body(x)
+        y = y * wick.sigmoid(y.mean([2, 3], True))
+        both = wick.cat([y, self.side(x)], 1)
+        return self.last(both), both, y.mean((-1, -2)), y.mean([2, 3], True)
+
+
+@pytest.mark.parametrize("dtype", [wick.float32, wick.float64])
+def test_compiled_convolutions_may_have_their_channels_last_inside_and_give_what_eager_mode_does(dtype):
+    wick.manual_seed(0)
+    model = Blocks().eval().to(dtype)
+    x = wick.randn(2, 3, 17, 14, dtype=dtype)
+    with wick.no_grad():
+        expected, results = model(x), wick.compile(model)(x)
+    for a, b in zip(results, expected, strict=True):
+        assert wick.equal(a, b)
+        assert a.stride() == b.stride()

@@ -1,0 +1,261 @@
+/* Images with their channels last, where a graph's convolutions are faster so.
+ *
+ * In and out: a graph. Operators that compute the same bits of images in either layout form *chains* by the values that
+ * they hand on. A chain is given images with the channels last, all of it or nothing: where an image comes into it from
+ * elsewhere it is copied into that order, and where one is wanted elsewhere it is copied back. That costs bytes that
+ * are moved; what convolutions of one tap or one channel a group save is counted in bytes, too (is_worth_it). Strides
+ * inside a chain are what the operators' shape rules say.
+ *
+ * Convolutions of several taps and channels sum in another order with the channels last (cpu/conv/conv.h), so they
+ * belong to a chain only where other sums are allowed. Images of symbolic sizes are left as they are: what is faster is
+ * not known. Backward passes are as well: their convolutions gain nothing.
+ *
+ * Tests: tests/ir/layout.txt, tests/ops/test_compile.py. */
+#include "compile/fuse/fuse.h"
+
+enum {
+  COPY_COST = 8,    /* bytes for each one that is copied into another order: read, written, and not in runs */
+  STRIDED_GAIN = 5, /* halves of a byte for each one that a strided depthwise convolution reads or writes, */
+  GAIN = 2,         /* and that another one does */
+};
+
+typedef struct layouts {
+  wk__graph *graph;
+  bool other_sums, always; /* always: also where the copies cost more */
+  bool *changed;
+  uint32_t count;          /* of nodes that were there */
+  uint32_t *chain;         /* by number: another node of its chain, or itself, the first */
+  int64_t *worth;          /* by number of a chain's first node: bytes that it saves, doubled */
+  bool *gains;             /* likewise: it holds a convolution */
+  wk__graph_node **copies; /* by number of an image: its copy in the other layout; NULL: none yet */
+} layouts;
+
+/* ===================================================== facts ==================================================== */
+
+static bool is_known(const wk_tensor *t) {
+  for (int d = 0; d < t->ndim; d++)
+    if (!wk_int_is_known(t->sizes[d]) || t->sizes[d].bits < 1) return false;
+  return true;
+}
+
+/* Of channels and places: planes, one behind the other. The weight of a convolution of several taps is one as well: it
+ * is copied like what is convolved. */
+static bool is_image(const wk_tensor *t) {
+  if (!t || t->ndim != 4 || t->device.type != WK_CPU || !is_known(t)) return false;
+  return t->sizes[1].bits > 1 && t->sizes[2].bits * t->sizes[3].bits > 1 && wk__is_contiguous(t);
+}
+
+static int64_t bytes_of(const wk_tensor *t) { return wk__numel(t) * (int64_t)wk__itemsize(t); }
+
+static const wk_tensor *arg_value(const wk__graph_node *n, int arg) {
+  return n->args[arg].tag == WK_VALUE_TENSOR ? n->args[arg].node->value : NULL;
+}
+
+static bool is_depthwise(const wk__graph_node *n) {
+  const wk_tensor *weight = arg_value(n, WK__ARG(convolution, weight));
+  wk_int groups = n->args[WK__ARG(convolution, groups)].integer;
+  return weight->sizes[1].bits == 1 && wk_int_same(weight->sizes[0], groups);
+}
+
+static bool takes_convolution(const layouts *l, const wk__graph_node *n) {
+  const wk_tensor *weight = arg_value(n, WK__ARG(convolution, weight));
+  bool floating = n->value->dtype == WK_FLOAT32 || n->value->dtype == WK_FLOAT64; /* others go through other kernels */
+  if (!floating || n->args[WK__ARG(convolution, transposed)].boolean || !is_known(weight)) return false;
+  bool one_tap = weight->sizes[2].bits == 1 && weight->sizes[3].bits == 1;
+  return one_tap || is_depthwise(n) || l->other_sums;
+}
+
+static bool is_pointwise(const wk_op *op) {
+  enum { OTHER_WAYS = WK__TAG_MUTATES | WK__TAG_RANDOM | WK__TAG_FUSED };
+  return op->tags & WK__TAG_POINTWISE && !(op->tags & OTHER_WAYS) && op->meta && !op->compose;
+}
+
+static bool joins_channels(const wk__graph_node *n) {
+  const wk__graph_arg *dim = &n->args[WK__ARG(cat, dim)];
+  return n->op == WK__OP(cat) && dim->tag == WK_VALUE_INT && (dim->integer.bits == 1 || dim->integer.bits == -3);
+}
+
+/* It makes an image of images, the same bits in either layout. */
+static bool may_be_in_chain(const layouts *l, const wk__graph_node *n) {
+  if (n->kind != WK__GRAPH_CALL || n->flags & WK__GRAPH_TAPED || !is_image(n->value)) return false;
+  if (n->op == WK__OP(convolution)) return takes_convolution(l, n);
+  return is_pointwise(n->op) || n->op == WK__OP(_native_batch_norm) || joins_channels(n);
+}
+
+static bool is_spatial(const wk__graph_arg *dims) {
+  uint32_t seen = 0;
+  wk__integer_span span = wk__graph_arg_integers(dims);
+  for (uint32_t k = 0; k < span.count; k++) seen |= 1u << (span.items[k].bits & 3); /* -1 is 3, of four dims */
+  return seen == (1u << 2 | 1u << 3);
+}
+
+/* It makes no image, and the same of an image in either layout. */
+static bool reads_either(const wk__graph_node *n) {
+  if (n->kind != WK__GRAPH_CALL || n->flags & WK__GRAPH_TAPED || n->op != WK__OP(mean_dim)) return false;
+  return arg_value(n, WK__ARG(mean_dim, self))->ndim == 4 && is_spatial(&n->args[WK__ARG(mean_dim, dim)]);
+}
+
+/* ===================================================== chains =================================================== */
+
+enum { NO_CHAIN = UINT32_MAX };
+
+static uint32_t first_of(const layouts *l, uint32_t i) {
+  while (l->chain[i] != i) i = l->chain[i] = l->chain[l->chain[i]];
+  return i;
+}
+
+/* Nodes that were made here are in no chain. */
+static bool is_in_chain(const layouts *l, const wk__graph_node *n) {
+  return n->number < l->count && l->chain[n->number] != NO_CHAIN;
+}
+
+static void find_chains(const layouts *l) {
+  for (const wk__graph_node *n = l->graph->first; n; n = n->next) {
+    l->chain[n->number] = may_be_in_chain(l, n) ? n->number : NO_CHAIN;
+    if (!is_in_chain(l, n)) continue;
+    wk__arg_cursor cursor = {0};
+    for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));)
+      if (is_in_chain(l, *arg)) l->chain[first_of(l, (*arg)->number)] = first_of(l, n->number);
+  }
+}
+
+static void add(const layouts *l, const wk__graph_node *member, int64_t worth) {
+  l->worth[first_of(l, member->number)] += worth;
+}
+
+static void count_gain(const layouts *l, const wk__graph_node *n) {
+  if (n->op != WK__OP(convolution)) return;
+  const wk_tensor *in = arg_value(n, WK__ARG(convolution, input));
+  wk__integer_span stride = wk__graph_arg_integers(&n->args[WK__ARG(convolution, stride)]);
+  bool strided = is_depthwise(n) && stride.count && stride.items[0].bits > 1;
+  add(l, n, (strided ? STRIDED_GAIN : GAIN) * (bytes_of(in) + bytes_of(n->value)));
+  l->gains[first_of(l, n->number)] = true;
+}
+
+/* Each image is copied once, whoever uses it. `copies` is the mark of those that are counted. */
+static void count_copy(const layouts *l, wk__graph_node *image, const wk__graph_node *member) {
+  if (l->copies[image->number]) return;
+  l->copies[image->number] = image;
+  add(l, member, -2 * COPY_COST * bytes_of(image->value));
+}
+
+static void count_ends(const layouts *l) {
+  for (int64_t i = 0; i < l->graph->output_count; i++)
+    if (is_in_chain(l, l->graph->outputs[i])) count_copy(l, l->graph->outputs[i], l->graph->outputs[i]);
+  for (int64_t i = 0; i < l->graph->mutation_count; i++) {
+    wk__graph_node *n = l->graph->mutations[i].node;
+    if (is_in_chain(l, n)) count_copy(l, n, n);
+  }
+}
+
+static void count_worth(const layouts *l) {
+  for (const wk__graph_node *n = l->graph->first; n; n = n->next) {
+    bool inside = is_in_chain(l, n);
+    if (inside) count_gain(l, n);
+    wk__arg_cursor cursor = {0};
+    for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));) {
+      bool from_inside = is_in_chain(l, *arg);
+      if (inside && !from_inside && is_image((*arg)->value)) count_copy(l, *arg, n);
+      if (!inside && from_inside && !reads_either(n)) count_copy(l, *arg, *arg);
+    }
+  }
+  count_ends(l);
+  memset(l->copies, 0, l->count * sizeof *l->copies);
+}
+
+static bool is_worth_it(const layouts *l, const wk__graph_node *n) {
+  if (!is_in_chain(l, n)) return false;
+  uint32_t first = first_of(l, n->number);
+  return l->gains[first] && (l->always || l->worth[first] > 0);
+}
+
+/* ==================================================== rewriting ================================================= */
+
+/* A copy in another layout, made in front of the insertion point. NULL with the error set. */
+static wk__graph_node *copied(const layouts *l, wk__graph_node *image, const char *format) {
+  wk__graph_arg args[WK__MAX_ARGS] = {{.tag = WK_VALUE_TENSOR, .node = image},
+                                      {.tag = WK_VALUE_STRING, .string = format}};
+  wk__graph_node *copy = wk__graph_call_by_rule(l->graph, WK__OP(clone), args);
+  if (copy) {
+    copy->number = l->count;
+    copy->source = image->source;
+    *l->changed = true;
+  }
+  return l->copies[image->number] = copy;
+}
+
+static wk__graph_node *copy_of(const layouts *l, wk__graph_node *image, const char *format) {
+  wk__graph_node *copy = l->copies[image->number];
+  return copy ? copy : copied(l, image, format);
+}
+
+/* Instead of an argument its copy where the layouts differ. */
+static wk_status exchange_args(const layouts *l, wk__graph_node *n) {
+  bool inside = is_worth_it(l, n), either = reads_either(n);
+  wk__arg_cursor cursor = {0};
+  for (wk__graph_node **arg; (arg = wk__graph_next_arg(n, &cursor));) {
+    bool from_inside = (*arg)->number < l->count && is_worth_it(l, *arg);
+    bool into = inside && !from_inside && (*arg)->number < l->count && is_image((*arg)->value);
+    if (!into && (inside || either || !from_inside)) continue;
+    wk__graph_node *copy = copy_of(l, *arg, into ? "channels_last" : "contiguous_format");
+    if (!copy) return wk_error_category();
+    WK_TRY(wk__graph_replace_arg(l->graph, n, *arg, copy));
+  }
+  return inside ? wk__graph_describe_again(n) : WK_OK;
+}
+
+static wk_status exchange_end(const layouts *l, wk__graph_node **end) {
+  if ((*end)->number >= l->count || !is_worth_it(l, *end)) return WK_OK;
+  wk__graph_node *copy = copy_of(l, *end, "contiguous_format");
+  if (!copy) return wk_error_category();
+  (*end)->use_count--;
+  copy->use_count++;
+  *end = copy;
+  return WK_OK;
+}
+
+static wk_status rewrite(const layouts *l) {
+  wk__graph *g = l->graph;
+  for (wk__graph_node *n = g->first; n; n = n->next) {
+    if (n->number >= l->count) continue;
+    wk__graph_set_insert_point(g, n);
+    WK_TRY(exchange_args(l, n));
+  }
+  wk__graph_set_insert_point(g, NULL);
+  for (int64_t i = 0; i < g->output_count; i++) WK_TRY(exchange_end(l, &g->outputs[i]));
+  for (int64_t i = 0; i < g->mutation_count; i++) WK_TRY(exchange_end(l, &g->mutations[i].node));
+  return WK_OK;
+}
+
+static bool has_convolution(const wk__graph *graph) {
+  for (const wk__graph_node *n = graph->first; n; n = n->next)
+    if (n->kind == WK__GRAPH_CALL && n->op == WK__OP(convolution)) return true;
+  return false;
+}
+
+static wk_status place(layouts *l) {
+  find_chains(l);
+  count_worth(l);
+  wk_status status = rewrite(l);
+  wk__graph_set_insert_point(l->graph, NULL);
+  return status;
+}
+
+wk_status wk__place_layouts(wk__graph *graph, const wk__choices *choices, bool *out_changed) {
+  *out_changed = false;
+  if (choices->channels_last == WK__LAST_NEVER || !has_convolution(graph)) return WK_OK;
+  wk__graph_number(graph);
+  size_t count = (size_t)graph->node_count;
+  layouts l = {.graph = graph, .changed = out_changed, .count = (uint32_t)count};
+  l.other_sums = choices->channels_last == WK__LAST_WITH_OTHER_SUMS;
+  l.always = choices->channels_last == WK__LAST_ALWAYS;
+  char *memory = wk__alloc_zeroed(count * (sizeof *l.copies + sizeof *l.worth + sizeof *l.chain + sizeof *l.gains));
+  if (!memory) return WK_OUT_OF_MEMORY;
+  l.copies = (wk__graph_node **)memory;
+  l.worth = (int64_t *)(l.copies + count);
+  l.chain = (uint32_t *)(l.worth + count);
+  l.gains = (bool *)(l.chain + count);
+  wk_status status = place(&l);
+  wk__free(memory);
+  return status;
+}
