@@ -112,7 +112,10 @@ def __getattr__(name):
 
         return globals().setdefault(name, make(f"torch.{name}"))
     if name.startswith("_") and not name.startswith("__") and name in vars(_C):
-        return globals().setdefault(name, getattr(_C, name))  # captured code guards what stands here
+        value = getattr(_C, name)
+        if callable(value):
+            globals()[name] = value  # captured code guards what stands here; what is no function may change
+        return value
     from ._names import missing
 
     raise missing(__name__, name)

@@ -5,11 +5,6 @@ Captured, the condition is a guard like any other that the program asks for. Tes
 
 from . import _C
 
-__all__ = [
-    "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_tensor_all_with",
-    "_check_type", "_check_value", "_check_with",
-]  # fmt: skip
-
 _DEFAULT = (
     "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an "
     "enhancement request to PyTorch.)"

@@ -10,31 +10,13 @@
 #include "dynamo/cpython/objects.h"
 #include "dynamo/cpython/plain.h"
 
-static PyObject *refuse(wk__frame *f, wk__refusal kind, const char *format, va_list args) {
+PyObject *wk__refuse_as(wk__frame *f, wk__refusal kind, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
   vsnprintf(f->session->reason, sizeof f->session->reason, format, args);
+  va_end(args);
   f->session->refused = kind;
   PyErr_Clear();
-  return NULL;
-}
-PyObject *wk__refuse(wk__frame *f, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  refuse(f, WK__REFUSED_BREAK, format, args);
-  va_end(args);
-  return NULL;
-}
-PyObject *wk__refuse_left_over(wk__frame *f, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  refuse(f, WK__REFUSED_LEFT_OVER, format, args);
-  va_end(args);
-  return NULL;
-}
-PyObject *wk__refuse_value(wk__frame *f, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  refuse(f, WK__REFUSED_VALUE, format, args);
-  va_end(args);
   return NULL;
 }
 
@@ -409,7 +391,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
         }
         if (s->mode == WK__MODE_CAPTURE && WK_UNLIKELY(wk__variable_dies_aloud(s, a))) {
           a->frame.offset = a->frame.next;
-          wk__refuse_left_over(&a->frame, "the end of a variable runs code");
+          wk__refuse_as(&a->frame, WK__REFUSED_LEFT_OVER, "the end of a variable runs code");
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
           break;
         }

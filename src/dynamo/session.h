@@ -47,11 +47,14 @@ typedef struct wk__suspension {
   wk__grad_watcher *watcher;
 } wk__suspension;
 
-/* Why an operation refused: what fullgraph=True makes of it (wk__refuse and its kind). */
+/* Why an operation refused. */
 typedef enum wk__refusal {
-  WK__REFUSED_BREAK,
-  WK__REFUSED_LEFT_OVER, /* because of an object that was made before the segment began */
-  WK__REFUSED_VALUE,     /* because a tensor's value becomes a number */
+  WK__REFUSED_BREAK, /* an error of fullgraph=True */
+  /* Because of an object that was made before the recorded region began: an iterator, say. In front of the whole
+   * function that is its caller's; behind an end that fullgraph=True allows it may be the function's own, and is no
+   * error then. */
+  WK__REFUSED_LEFT_OVER,
+  WK__REFUSED_VALUE, /* because a tensor's value becomes a number: no error, the function goes on behind it */
 } wk__refusal;
 
 struct wk__session {
@@ -102,14 +105,8 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
 static inline wk__session *wk__session_current(void) { return wk__thread.session; }
 
 /* For operations that refuse: says why, gives NULL. */
-PyObject *wk__refuse(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
-/* The same because of an object that was made before the recorded region began: an iterator, say. In front of the whole
- * function that is its caller's; behind an end that fullgraph=True allows it may be the function's own, and is no error
- * then. */
-PyObject *wk__refuse_left_over(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
-/* The same of an instruction that takes a number out of a tensor, which fullgraph=True allows: it is done plainly, and
- * the rest of the function is captured behind it. */
-PyObject *wk__refuse_value(wk__frame *f, const char *format, ...) WK_PRINTF(2, 3);
+PyObject *wk__refuse_as(wk__frame *f, wk__refusal kind, const char *format, ...) WK_PRINTF(3, 4);
+#define wk__refuse(f, ...) wk__refuse_as(f, WK__REFUSED_BREAK, __VA_ARGS__)
 /* Recording cannot go on, in the middle of an instruction that has begun: everything becomes real, the instruction is
  * remembered as one before which segments end, and a new segment begins behind it. */
 void wk__session_give_up(wk__session *session, const char *reason);

@@ -12,7 +12,7 @@ import os
 from .. import _C, serialization
 from ..nn import Module, Parameter
 from ._modules import LoadedModule, ScriptFunction, ScriptModule, programs_of
-from ._programs import Program, State
+from ._programs import Program, State, tensor_count, unflatten
 
 __all__ = ["copied", "load", "save"]
 
@@ -202,8 +202,6 @@ def _program(fields, text, content, state):
 
 def _check_structure(structure):
     """How many tensors it is made of, at most."""
-    from ._programs import tensor_count, unflatten
-
     count = tensor_count(structure)
     if count > MOST_TENSORS:
         raise ValueError(f"{count} tensors of a call")

@@ -11,7 +11,7 @@
 static wk_status check_bins(const wk_tensor *t, const wk_tensor *weights, int64_t minlength) {
   if (!t->storage) return wk_fail(WK_NOT_IMPLEMENTED, "bincount: a meta tensor has no values");
   if (t->dtype == WK_BOOL || wk_dtype_is_floating((wk_dtype)t->dtype) || wk_dtype_is_complex((wk_dtype)t->dtype) ||
-      t->dtype == WK_UINT16 || t->dtype == WK_UINT32 || t->dtype == WK_UINT64)
+      wk__dtype_is_word(t->dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"bincount_cpu\" not implemented for '%s'",
                    wk__dtype_legacy((wk_dtype)t->dtype));
   if (minlength < 0) return wk_fail(WK_RUNTIME_ERROR, "minlength should be >= 0");

@@ -244,9 +244,10 @@ wk_status wk__cpu_flex_attention(wk__call *c) {
   return status == WK_OK ? status_of(&r) : status;
 }
 
-/* Tensors of a backward operator, as the kernels want them; they belong to the scope. */
+/* Of a backward operator; make_dense() gives the tensors as the kernels want them, and those belong to the scope. */
 typedef struct backward_operands {
   wk_tensor *grad, *grad_rows, *query, *key, *value, *out, *rows;
+  double scale;
 } backward_operands;
 
 static wk_status make_dense(backward_operands *o) {
@@ -262,7 +263,7 @@ static wk_status make_dense(backward_operands *o) {
 }
 
 /* dq, dk and dv; or the gradients of the captured tensors: to `gradients`, `step` bytes further for each head. */
-static wk_status run_backward(const common *in, backward_operands o, double scale, char *gradients, int64_t step,
+static wk_status run_backward(const common *in, backward_operands o, char *gradients, int64_t step,
                               wk_tensor *const *outputs) {
   int64_t strides[WK__BODY_MAX_CAPTURED][WK__NEST_MAX_DIMS];
   flex_run r;
@@ -273,7 +274,7 @@ static wk_status run_backward(const common *in, backward_operands o, double scal
   wk_status status = make_dense(&o);
   if (status == WK_OK) {
     wk__attention_body body = body_of(&r);
-    wk__attention a = wk__attention_of(o.query, o.key, o.value, scale);
+    wk__attention a = wk__attention_of(o.query, o.key, o.value, o.scale);
     wk__heads out = wk__heads_of(o.out), grad = wk__heads_of(o.grad);
     a.body = &body, a.dlogarithms = o.grad_rows ? wk__data(o.grad_rows) : NULL;
     status = in->gradients ? wk__attention_score_gradients(&a, out, wk__data(o.rows), grad, step > 0)
@@ -285,25 +286,32 @@ static wk_status run_backward(const common *in, backward_operands o, double scal
   return status == WK_OK ? status_of(&r) : status;
 }
 
-wk_status wk__cpu_flex_attention_backward(wk__call *c) {
+/* The two backward operators have one order of arguments: `reads` of the other one is where the derivative is. */
+static common backward_call(const wk__call *c, backward_operands *out) {
   WK__ARGS(_flex_attention_backward);
-  const common in = {.query = c->args[A_query].tensor,
-                     .blocks = wk__arg_tensor(c, A_blocks),
-                     .captured = &c->args[A_captured],
-                     .block_size = &c->args[A_block_size],
-                     .score = c->args[A_score].string,
-                     .masked = c->args[A_masked].string,
-                     .derivative = c->args[A_derivative].string};
-  const backward_operands o = {c->args[A_grad_out].tensor,
-                               wk__arg_tensor(c, A_grad_logsumexp),
-                               in.query,
-                               c->args[A_key].tensor,
-                               c->args[A_value].tensor,
-                               c->args[A_output].tensor,
-                               c->args[A_logsumexp].tensor};
+  *out = (backward_operands){.grad = c->args[A_grad_out].tensor,
+                             .grad_rows = wk__arg_tensor(c, A_grad_logsumexp),
+                             .query = c->args[A_query].tensor,
+                             .key = c->args[A_key].tensor,
+                             .value = c->args[A_value].tensor,
+                             .out = c->args[A_output].tensor,
+                             .rows = c->args[A_logsumexp].tensor,
+                             .scale = c->args[A_scale].number};
+  return (common){.query = out->query,
+                  .blocks = wk__arg_tensor(c, A_blocks),
+                  .captured = &c->args[A_captured],
+                  .block_size = &c->args[A_block_size],
+                  .score = c->args[A_score].string,
+                  .masked = c->args[A_masked].string,
+                  .derivative = c->args[A_derivative].string};
+}
+
+wk_status wk__cpu_flex_attention_backward(wk__call *c) {
+  backward_operands o;
+  const common in = backward_call(c, &o);
   if (*in.score && !*in.derivative)
     return wk_fail(WK_RUNTIME_ERROR, "_flex_attention_backward: the body was traced without its derivative");
-  return run_backward(&in, o, c->args[A_scale].number, NULL, 0, c->outputs);
+  return run_backward(&in, o, NULL, 0, c->outputs);
 }
 
 /* The sum over heads, in their order. */
@@ -320,37 +328,24 @@ static void add_parts(const char *parts, int64_t heads, wk_tensor *out) {
 
 /* Each head has gradients of its own, so that threads can share the heads and a sum has one order. Where that would be
  * much memory they have the same ones, and one thread goes through them. */
-static wk_status sum_gradients(const common *in, backward_operands o, double scale, wk_tensor *out) {
+static wk_status sum_gradients(const common *in, backward_operands o, wk_tensor *out) {
   enum { MOST_PARTS = 16 << 20 };
   int64_t heads = wk__size(in->query, 0) * wk__size(in->query, 1);
   int64_t bytes = wk__numel(out) * (int64_t)wk__itemsize(out);
   memset(wk__data(out), 0, (size_t)bytes);
   if (heads == 0) return WK_OK;
-  if (bytes > MOST_PARTS / heads) return run_backward(in, o, scale, wk__data(out), 0, NULL);
+  if (bytes > MOST_PARTS / heads) return run_backward(in, o, wk__data(out), 0, NULL);
   char *parts = wk__alloc_zeroed((size_t)(heads * bytes));
   if (!parts) return WK_OUT_OF_MEMORY;
-  wk_status status = run_backward(in, o, scale, parts, bytes, NULL);
+  wk_status status = run_backward(in, o, parts, bytes, NULL);
   if (status == WK_OK) add_parts(parts, heads, out);
   wk__free(parts);
   return status;
 }
 
 wk_status wk__cpu_flex_attention_backward_captured(wk__call *c) {
-  WK__ARGS(_flex_attention_backward_captured);
-  const common in = {.query = c->args[A_query].tensor,
-                     .blocks = wk__arg_tensor(c, A_blocks),
-                     .captured = &c->args[A_captured],
-                     .block_size = &c->args[A_block_size],
-                     .score = c->args[A_score].string,
-                     .masked = c->args[A_masked].string,
-                     .derivative = c->args[A_reads].string,
-                     .gradients = c->outputs[0]};
-  const backward_operands o = {c->args[A_grad_out].tensor,
-                               wk__arg_tensor(c, A_grad_logsumexp),
-                               in.query,
-                               c->args[A_key].tensor,
-                               c->args[A_value].tensor,
-                               c->args[A_output].tensor,
-                               c->args[A_logsumexp].tensor};
-  return sum_gradients(&in, o, c->args[A_scale].number, c->outputs[0]);
+  backward_operands o;
+  common in = backward_call(c, &o);
+  in.gradients = c->outputs[0];
+  return sum_gradients(&in, o, c->outputs[0]);
 }

@@ -86,21 +86,23 @@ static int note_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObjec
   return noted < 0 ? -1 : 0;
 }
 
-/* A call that changes the process, done again by a replay. */
+/* A call that changes the process: done, and done again by a replay. */
 static PyObject *effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                         PyObject *names) {
-  enum { MOST = 4 };
-  PyObject *items[1 + MOST] = {callable};
-  bool plain = !names && count <= MOST;
-  for (Py_ssize_t i = 0; plain && i < count; i++) plain = wk__is_plain_value(BINDING, items[1 + i] = args[i]);
-  if (!plain) return wk__refuse(f, "an effect of other things than values");
-  bool noted = wk__reg_constant(r, callable) >= 0 &&
-               wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + count), NULL) == 0;
-  if (!noted) return wk__refuse(f, "%s", r->failed);
+  if (!wk__note_effect(f, r, callable, args, count + (names ? PyTuple_GET_SIZE(names) : 0), names)) return NULL;
   int64_t step = r->step_count - 1;
+  f->dropping++; /* Python code that it ends in is no part of what is captured */
   PyObject *result = wk__plain_call(f, callable, args, count, names);
+  f->dropping--;
   wk__tried(f, r, step, result, true);
   return result;
+}
+
+static PyObject *effect_of_values(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
+                                  Py_ssize_t count, PyObject *names) {
+  bool plain = !names;
+  for (Py_ssize_t i = 0; plain && i < count; i++) plain = wk__is_plain_value(BINDING, args[i]);
+  return plain ? effect(f, r, callable, args, count, NULL) : wk__refuse(f, "an effect of other things than values");
 }
 
 /* `type`: where the C method is found. */
@@ -108,6 +110,7 @@ static int note_method(wk__frame *f, wk__recording *r, PyTypeObject *type, PyObj
                        PyObject *const *args, Py_ssize_t count, PyObject *names) {
   PyObject *method = PyObject_GetAttrString((PyObject *)type, name);
   int noted = method ? note_call(f, r, method, self, name, args, count, names) : -1;
+  if (!method) wk__refuse(f, "a method %s that is not there", name);
   Py_XDECREF(method);
   return noted;
 }
@@ -274,7 +277,7 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
   if (number) return number;
   wk__knowledge what = wk__known_function("Tensor", name)->what;
   if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
-  if (what == WK__KNOWN_TAKES) return wk__refuse_value(f, "Tensor.%s() takes the tensor's value", name);
+  if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "Tensor.%s() takes the tensor's value", name);
   if (what != WK__KNOWN_LOOKS) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
 }
@@ -342,10 +345,18 @@ static PyObject *apply_function(wk__frame *f, wk__recording *r, PyObject *class,
   return result;
 }
 
-static bool given_none(PyObject *const *args, Py_ssize_t count) {
-  for (Py_ssize_t i = 0; i < count; i++)
-    if (args[i] != Py_None) return false;
-  return count <= 3;
+/* Of a lock, without arguments or with the three None of a with statement's end. */
+static PyObject *lock_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
+                             PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
+  Py_ssize_t given = count - self_is_first;
+  bool simple = !names;
+  for (Py_ssize_t i = self_is_first; simple && i < count; i++) simple = args[i] == Py_None;
+  if (!simple) return wk__refuse(f, "method %s of a lock, with arguments", name);
+  if (!wk__note_lock(f, r, self, name, (int)given)) return NULL;
+  int64_t step = r->step_count - 1;
+  PyObject *result = wk__plain_call(f, callable, args, count, NULL);
+  wk__tried(f, r, step, result, true);
+  return result;
 }
 
 /* A method that C code implements, of `self`. */
@@ -369,7 +380,7 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (value && !wk__usable(f, self)) return NULL;
   if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
   if (value) return look(f, callable, args, count, names);
-  if (known->what == WK__KNOWN_FRESH && wk__usable(f, self)) return wk__fresh_call(f, r, callable, args, count, names);
+  if (known->what == WK__KNOWN_FRESH && wk__usable(f, self)) return wk__fresh_call(f, callable, args, count, names);
   bool class_method =
       PyType_Check(self) && !self_is_first && wk__known_method((PyTypeObject *)self, name)->what == WK__KNOWN_LOOKS;
   if (class_method) return look(f, callable, args, count, names);
@@ -383,11 +394,8 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (function && !self_is_first && strcmp(name, "apply") == 0)
     return apply_function(f, r, self, callable, args, count, names);
   if (wk__is_own_context(f, self)) return wk__plain_call(f, callable, args, count, names);
-  bool simple = given_none(args + self_is_first, count - self_is_first) && !names && wk__is_lock(r, self);
-  if (simple && (strcmp(name, "__exit__") == 0 || strcmp(name, "release") == 0 || strcmp(name, "acquire") == 0))
-    return wk__note_lock(f, r, self, name, (int)(count - self_is_first))
-               ? wk__plain_call(f, callable, args, count, NULL)
-               : NULL;
+  if (known->what == WK__KNOWN_EFFECT && wk__is_lock(r, self))
+    return lock_method(f, r, self, name, callable, args, count, names, self_is_first);
   bool asks_type = strcmp(name, "__instancecheck__") == 0 || strcmp(name, "__subclasscheck__") == 0;
   if (PyType_Check(self) && asks_type) return pass_on(f, callable, args, count, names);
   bool overrides = PyType_Check(self) && strcmp(name, "__torch_function__") == 0 && !self_is_first && !names &&
@@ -476,26 +484,14 @@ static bool has_constant_text(const wk__frame *f, PyObject *o) {
  * stay symbols. What it is written to may be Python code, which is no part of what is captured. */
 static PyObject *print_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
-  enum { MOST = 24 };
-  PyObject *items[1 + MOST] = {callable};
   Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
-  bool plain = all <= MOST;
-  for (Py_ssize_t i = 0; plain && i < all; i++) {
+  for (Py_ssize_t i = 0; i < all; i++) {
     bool file = i >= count && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i - count), "file") == 0;
-    items[1 + i] = args[i];
-    plain = file ? wk__is_foreign(r, args[i]) || args[i] == Py_None : has_constant_text(f, args[i]);
-    if (plain && !file && !wk__passed_on(f, args[i])) return NULL;
+    bool plain = file ? wk__is_foreign(r, args[i]) || args[i] == Py_None : has_constant_text(f, args[i]);
+    if (!plain) return wk__refuse(f, "print() of other things than values");
+    if (!file && !wk__passed_on(f, args[i])) return NULL;
   }
-  if (!plain) return wk__refuse(f, "print() of other things than values");
-  bool noted =
-      wk__reg_constant(r, callable) >= 0 && wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + all), names) == 0;
-  if (!noted) return wk__refuse(f, "%s", r->failed);
-  int64_t step = r->step_count - 1;
-  f->dropping++;
-  PyObject *result = wk__plain_call(f, callable, args, count, names);
-  f->dropping--;
-  wk__tried(f, r, step, result, true);
-  return result;
+  return effect(f, r, callable, args, count, names);
 }
 
 /* Values, and tuples of them. */
@@ -723,7 +719,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
   if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
     return operator_by_code(f, name, callable, args, count, names);
-  if (known->what == WK__KNOWN_EFFECT) return effect(f, r, callable, args, count, names);
+  if (known->what == WK__KNOWN_EFFECT) return effect_of_values(f, r, callable, args, count, names);
   bool changes = known->what == WK__KNOWN_CHANGES && count &&
                  (PyList_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
   if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
@@ -740,6 +736,9 @@ static bool is_value_class(const wk__binding *b, PyTypeObject *t) {
          t == &PySuper_Type || t == &PyProperty_Type || t == b->size_type || t == b->device_type ||
          t == b->dtype_type || t == b->finfo_type || t == b->iinfo_type || b->is_own_mode(t);
 }
+
+/* operator.itemgetter and its kind */
+static bool is_getter(PyTypeObject *t) { return wk__known_method(t, "__call__")->what == WK__KNOWN_BY_CODE; }
 
 /* super() looks into the frame: at its first variable, which has not been read yet. */
 static PyObject *super_of_frame(wk__frame *f, PyObject *callable) {
@@ -770,7 +769,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
   bool number_of = t == &PyLong_Type || t == &PyFloat_Type || t == &PyComplex_Type;
   if (scalar && count && wk__is_tensor_object(f, args[0]))
-    return (number_of ? wk__refuse_value : wk__refuse)(f, "%s() of a tensor's value", t->tp_name);
+    return wk__refuse_as(f, number_of ? WK__REFUSED_VALUE : WK__REFUSED_BREAK, "%s() of a tensor's value", t->tp_name);
   wk_int x;
   if (t == &PyLong_Type && count == 1 && !names && wk__symbolic_int(r, args[0], &x)) return Py_NewRef(args[0]);
   PyObject *number = NULL;
@@ -788,7 +787,7 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (passes) return pass_on(f, callable, args, count, names);
   if (scalar) return look_at_values(f, callable, args, count, names);
   bool made_of_arguments =
-      t == &PyODict_Type || t == &PyMethod_Type || wk__is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);
+      t == &PyODict_Type || t == &PyMethod_Type || is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);
   bool known = wk__known_class(t) != WK__CLASS_UNKNOWN;
   if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
@@ -817,22 +816,19 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   if (is_disabled(function)) return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
   if (wk__is_marked_constant(function))
     return wk__constant_call(f, f->session->recording, callable, args, count, names);
-  const PyFunctionObject *made = (const PyFunctionObject *)function;
-  bool named = made->func_module && PyUnicode_Check(made->func_module);
-  wk__knowledge what =
-      named ? wk__known_function(PyUnicode_AsUTF8(made->func_module), PyUnicode_AsUTF8(made->func_qualname))->what
-            : WK__KNOWN_NOTHING;
+  wk__knowledge what = wk__known_python_function(function)->what;
   if (what == WK__KNOWN_CONSTANT) return wk__constant_call(f, f->session->recording, callable, args, count, names);
-  if (what == WK__KNOWN_FRESH) return wk__fresh_call(f, f->session->recording, callable, args, count, names);
+  if (what == WK__KNOWN_FRESH) return wk__fresh_call(f, callable, args, count, names);
   PyObject *copy = NULL;
-  if (count == 1 && !names && wk__copy_call(f, f->session->recording, function, args[0], &copy)) return copy;
+  bool copies = what == WK__KNOWN_BY_CODE && count == 1 && !names;
+  if (copies && wk__copy_call(f, f->session->recording, function, args[0], &copy)) return copy;
   return enter(f, callable, args, count, names);
 }
 
 /* A slot of C code bound to its object: super().__init__ of an exception, say. */
 static PyObject *method_wrapper(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
                                 Py_ssize_t count, PyObject *names) {
-  if (wk__is_foreign(r, callable)) return wk__refuse_left_over(f, "a method-wrapper from outside");
+  if (wk__is_foreign(r, callable)) return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "a method-wrapper from outside");
   PyObject *self = PyObject_GetAttrString(callable, "__self__"), *name = PyObject_GetAttrString(callable, "__name__");
   const char *text = name && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
   PyObject *result = self && text ? c_method(f, r, self, text, callable, args, count, names, false) : NULL;
@@ -894,7 +890,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (wk__is_cached_function(callable))
     return (wk__is_marked_constant(callable) ? wk__constant_call : wk__cached_call)(f, r, callable, args, count, names);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);
-  if (wk__is_getter(t) && count == 1 && !names) return wk__getter_call(f, r, callable, args[0]);
+  if (is_getter(t) && count == 1 && !names) return wk__getter_call(f, r, callable, args[0]);
   if (wk__is_partial(t)) return partial_call(f, r, callable, args, count, names);
   PyObject *inner = wk__compiled_function(BINDING, callable);
   if (inner) return wk__recorded_call(f, r, inner, args, count, names);
@@ -903,7 +899,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     return enter(f, callable, args, count, names);
   }
   if (wk__known_method(t, "__call__")->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
-  if (wk__is_array_function(callable)) return wk__fresh_call(f, r, callable, args, count, names);
+  if (wk__is_array_function(callable)) return wk__fresh_call(f, callable, args, count, names);
   return wk__refuse(f, "a call of a %s", t->tp_name);
 }
 

@@ -24,7 +24,8 @@ bool wk__is_own_context(const wk__frame *f, PyObject *o) {
 }
 
 /* A class that C code made: it has a module of its own, or hands its constructor out as a C function. */
-static bool is_class_of_c(PyTypeObject *t) {
+bool wk__is_class_of_c(PyTypeObject *t) {
+  if (!(t->tp_flags & Py_TPFLAGS_HEAPTYPE)) return true;
   if (((PyHeapTypeObject *)t)->ht_module) return true;
   PyObject *maker = PyDict_GetItemString(wk__type_dict(t), "__new__");
   return maker && PyCFunction_Check(maker);
@@ -33,7 +34,7 @@ static bool is_class_of_c(PyTypeObject *t) {
 /* Its memory is a dictionary and slots, all of its bases were written in Python. */
 bool wk__is_python_class(PyTypeObject *t) {
   for (; t && t->tp_flags & Py_TPFLAGS_HEAPTYPE; t = t->tp_base)
-    if (is_class_of_c(t)) return false;
+    if (wk__is_class_of_c(t)) return false;
   return t == &PyBaseObject_Type || t == (PyTypeObject *)PyExc_Exception || t == (PyTypeObject *)PyExc_BaseException ||
          t == &PyTuple_Type || t == &PyDict_Type || t == &PyList_Type || t == &PyType_Type || t == &PyLong_Type ||
          t == &PyUnicode_Type || t == &PyFloat_Type || t == &PySet_Type || t == &PyODict_Type;
@@ -132,7 +133,8 @@ bool wk__know_bound(wk__frame *f, wk__recording *r, PyObject *o) {
 static bool is_own_iterator(wk__frame *f, const wk__recording *r, PyObject *o) {
   if (wk__reg_find(r, o) < 0) return true;
   const char *where = wk__is_foreign(r, o) ? "was made outside of the region" : "others can see";
-  (wk__is_foreign(r, o) ? wk__refuse_left_over : wk__refuse)(f, "an iterator that %s (%s)", where, Py_TYPE(o)->tp_name);
+  wk__refuse_as(f, wk__is_foreign(r, o) ? WK__REFUSED_LEFT_OVER : WK__REFUSED_BREAK, "an iterator that %s (%s)", where,
+                Py_TYPE(o)->tp_name);
   return false;
 }
 
@@ -204,7 +206,7 @@ static bool usable(inspection i, PyObject *o) {
   }
   if (PyTuple_Check(o) || t == &PyList_Type || PyDict_Check(o) || PyAnySet_Check(o)) return container_usable(i, o);
   if (is_view_of_others(o) && wk__is_foreign(r, o))
-    return wk__refuse_left_over(f, "a %s that was made outside of the region", t->tp_name), false;
+    return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "a %s that was made outside of the region", t->tp_name), false;
   if (i.looks && PySlice_Check(o)) wk__settle(r, o);
   if (is_view_of_values(t)) return held_usable(i, o);
   if (is_harmless(f, o)) return wk__know_bound(f, r, o);
@@ -672,7 +674,8 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   bool exception = PyExceptionInstance_Check(owner) && wk__is_python_instance(owner);
   if (exception && wk__is_foreign(r, owner)) return attribute_of_instance(f, r, owner, name);
   if (is_view_of_others(owner) && wk__is_foreign(r, owner))
-    return wk__refuse_left_over(f, "attribute %s of a %s from outside", TEXT(name), Py_TYPE(owner)->tp_name);
+    return wk__refuse_as(f, WK__REFUSED_LEFT_OVER, "attribute %s of a %s from outside", TEXT(name),
+                         Py_TYPE(owner)->tp_name);
   if (!wk__know_bound(f, r, owner)) return NULL;
   if (wk__is_plain_value(b, owner) || PyFunction_Check(owner) || wk__is_partial(Py_TYPE(owner)) ||
       PyCFunction_Check(owner) || PyMethod_Check(owner) || is_namespace_of_values(owner) ||

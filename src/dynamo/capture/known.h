@@ -16,8 +16,9 @@ bool wk__is_tensor_object(const wk__frame *f, PyObject *o);
 /* An instance of a class written in Python: what C code does with it ends in Python functions, which are evaluated. */
 bool wk__is_python_instance(PyObject *o);
 bool wk__is_python_class(PyTypeObject *t);
-bool wk__is_partial(PyTypeObject *t);  /* functools.partial */
-bool wk__is_itertool(PyTypeObject *t); /* itertools.chain and its kind */
+bool wk__is_class_of_c(PyTypeObject *t); /* made by C code itself, static or not; not what derives from one */
+bool wk__is_partial(PyTypeObject *t);    /* functools.partial */
+bool wk__is_itertool(PyTypeObject *t);   /* itertools.chain and its kind */
 bool wk__is_own_proxy(const wk__recording *r, PyObject *o);
 bool wk__is_default_dict(PyTypeObject *t); /* collections.defaultdict */
 /* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
@@ -86,16 +87,19 @@ PyObject *wk__constant_call(wk__frame *f, wk__recording *r, PyObject *callable, 
 /* A function of numpy that is written in Python, and known to do nothing but compute. */
 bool wk__is_array_function(PyObject *callable);
 /* One that makes its result of values alone, for this call. */
-PyObject *wk__fresh_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+PyObject *wk__fresh_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                          PyObject *names);  // -> new
 /* copy.copy() of an instance, copy.deepcopy() of plain data: the region's own. False: it is something else. */
 bool wk__copy_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out);
+/* A call that changes the process is about to be done; a replay does it again. args: (all), those that have `names`
+ * last. False: refused. */
+bool wk__note_effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t all,
+                     PyObject *names);
 /* A lock from outside: taken and given back again by each replay. Those of libraries guard what a first call makes. */
 bool wk__is_lock(const wk__recording *r, PyObject *o);
 /* Its method `name`, of `count` times None, is about to be called. False: refused. */
 bool wk__note_lock(wk__frame *f, wk__recording *r, PyObject *lock, const char *name, int count);
-/* operator.itemgetter and its kind: the instructions that they stand for. */
-bool wk__is_getter(PyTypeObject *t);
+/* A call of operator.itemgetter(...) or its kind: the instructions that it stands for. */
 PyObject *wk__getter_call(wk__frame *f, wk__recording *r, PyObject *getter, PyObject *o);  // -> new
 /* calls.c */
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,

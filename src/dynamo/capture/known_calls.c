@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "dynamo/capture/known.h"
 #include "dynamo/cpython/objects.h"
 
 #define BLIND WK__CALL_BLIND
@@ -46,16 +47,27 @@ const wk__known_call *wk__known_function(const char *module, const char *name) {
   return found ? found : &nothing;
 }
 
+const wk__known_call *wk__known_python_function(PyObject *function) {
+  const PyFunctionObject *f = (const PyFunctionObject *)function;
+  const char *module = f->func_module && PyUnicode_Check(f->func_module) ? PyUnicode_AsUTF8(f->func_module) : NULL;
+  const char *name = module ? PyUnicode_AsUTF8(f->func_qualname) : NULL;
+  if (!name) PyErr_Clear();
+  return name ? wk__known_function(module, name) : &nothing;
+}
+
+/* A Python class may have any name. */
+static bool is_of_c(PyTypeObject *type) { return wk__type_is_fixed(type) || wk__is_class_of_c(type); }
+
 const wk__known_call *wk__known_method(PyTypeObject *type, const char *name) {
   for (; type; type = type->tp_base) {
-    const wk__known_call *found = wk__type_is_fixed(type) ? find(type->tp_name, name) : NULL;
+    const wk__known_call *found = is_of_c(type) ? find(type->tp_name, name) : NULL;
     if (found) return found;
   }
   return &nothing;
 }
 
 wk__class_kind wk__known_class(PyTypeObject *type) {
-  if (!wk__type_is_fixed(type)) return WK__CLASS_UNKNOWN; /* a Python class may have any name */
+  if (!is_of_c(type)) return WK__CLASS_UNKNOWN;
   for (size_t i = 0; i < WK_COUNT(classes); i++)
     if (strcmp(classes[i].name, type->tp_name) == 0) return (wk__class_kind)classes[i].kind;
   return WK__CLASS_UNKNOWN;

@@ -49,6 +49,8 @@ typedef struct wk__known_call {
 
 /* The row of a function of a module, of a method of a class; never NULL: the row of WK__KNOWN_NOTHING. */
 const wk__known_call *wk__known_function(const char *module, const char *name);
+/* A Python function that is not evaluated, by its module and qualified name. */
+const wk__known_call *wk__known_python_function(PyObject *function);
 /* A method of a class of C code, or of the nearest such base of a class written in Python. */
 const wk__known_call *wk__known_method(PyTypeObject *type, const char *name);
 wk__class_kind wk__known_class(PyTypeObject *type);

@@ -98,31 +98,34 @@ PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {
   return wk__refuse(f, "%s", r->failed);
 }
 
-/* ===================================================== locks ===================================================== */
+/* ==================================================== effects ==================================================== */
+
+bool wk__note_effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t all,
+                     PyObject *names) {
+  enum { MOST = 24 };
+  PyObject *items[1 + MOST] = {callable};
+  if (all > MOST) return wk__refuse(f, "an effect of many arguments"), false;
+  for (Py_ssize_t i = 0; i < all; i++) items[1 + i] = args[i];
+  bool noted =
+      wk__reg_constant(r, callable) >= 0 && wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, (int)(1 + all), names) == 0;
+  if (!noted) wk__refuse(f, "%s", r->failed);
+  return noted;
+}
 
 bool wk__is_lock(const wk__recording *r, PyObject *o) {
-  const char *name = Py_TYPE(o)->tp_name; /* no Python class has a dot in its */
-  return (strcmp(name, "_thread.RLock") == 0 || strcmp(name, "_thread.lock") == 0) && wk__is_foreign(r, o);
+  return wk__is_foreign(r, o) && wk__known_method(Py_TYPE(o), "__enter__")->what == WK__KNOWN_EFFECT;
 }
 
 bool wk__note_lock(wk__frame *f, wk__recording *r, PyObject *lock, const char *name, int count) {
   PyObject *method = PyObject_GetAttrString((PyObject *)Py_TYPE(lock), name);
-  PyObject *items[] = {method, lock, Py_None, Py_None, Py_None};
-  bool noted = method && wk__reg_constant(r, method) >= 0 &&
-               wk__did(r, BINDING, WK__DO_EFFECT, NULL, items, 2 + count, NULL) == 0;
+  PyObject *args[] = {lock, Py_None, Py_None, Py_None};
+  bool noted = method && count < (int)WK_COUNT(args) && wk__note_effect(f, r, method, args, 1 + count, NULL);
+  if (!noted && !f->session->reason[0]) wk__refuse(f, "a lock's %s()", name);
   Py_XDECREF(method);
-  if (!noted) wk__refuse(f, "a lock: %s", r->failed);
   return noted;
 }
 
 /* ==================================================== getters ==================================================== */
-
-bool wk__is_getter(PyTypeObject *t) {
-  static const char *const names[] = {"operator.itemgetter", "operator.attrgetter", "operator.methodcaller"};
-  for (size_t i = 0; i < WK_COUNT(names); i++)
-    if (wk__type_is_fixed(t) && strcmp(t->tp_name, names[i]) == 0) return true;
-  return false;
-}
 
 /* "a.b" of o. */
 static PyObject *get_path(wk__frame *f, PyObject *o, PyObject *path) {  // -> new
@@ -224,9 +227,7 @@ static bool runs_python(PyObject *o) {
   return PyFunction_Check(o) || PyMethod_Check(o) || (PyType_Check(o) && !wk__type_is_fixed((PyTypeObject *)o));
 }
 
-PyObject *wk__fresh_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
-                         PyObject *names) {
-  (void)r;
+PyObject *wk__fresh_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   for (Py_ssize_t i = 0; i < count + (names ? PyTuple_GET_SIZE(names) : 0); i++) {
     if (!wk__usable(f, args[i])) return NULL;
     if (wk__holds_tensor(f, args[i])) return wk__refuse(f, "a Python function that is not evaluated gets a tensor");
@@ -371,17 +372,6 @@ static bool know_all(wk__frame *f, wk__recording *r, PyObject *o, int depth) {
   return true;
 }
 
-/* The function `name` of the module copy. */
-static bool is_of_copy(PyObject *function, const char *name) {
-  const PyFunctionObject *made = (const PyFunctionObject *)function;
-  PyObject *module = made->func_module ? PyImport_GetModule(made->func_module) : NULL;
-  const char *text = module && PyModule_Check(module) ? PyModule_GetName(module) : NULL;
-  bool is = text && strcmp(text, "copy") == 0 && PyUnicode_CompareWithASCIIString(made->func_name, name) == 0;
-  Py_XDECREF(module);
-  PyErr_Clear();
-  return is;
-}
-
 /* Another one with the same attributes, whatever they are. */
 static bool can_be_copied(wk__frame *f, wk__recording *r, PyObject *o) {
   wk__reg reg = wk__is_foreign(r, o) ? wk__reg_find(r, o) : -1;
@@ -394,8 +384,7 @@ static bool can_be_copied(wk__frame *f, wk__recording *r, PyObject *o) {
 /* The memo of a deep copy has the addresses of what the region makes, so it cannot be evaluated, and how an instance is
  * taken apart is C code's: of plain data, values and instances of plain classes both are done as they are. */
 bool wk__copy_call(wk__frame *f, wk__recording *r, PyObject *function, PyObject *o, PyObject **out) {
-  bool deep = is_of_copy(function, "deepcopy");
-  if (!deep && !is_of_copy(function, "copy")) return false;
+  bool deep = PyUnicode_CompareWithASCIIString(((PyFunctionObject *)function)->func_name, "deepcopy") == 0;
   bool container = PyDict_CheckExact(o) || PyList_CheckExact(o) || PyTuple_CheckExact(o);
   if (deep && wk__is_plain_value(BINDING, o)) {
     *out = Py_NewRef(o);

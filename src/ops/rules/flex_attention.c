@@ -61,33 +61,34 @@ static bool is_one_a_row(const wk_tensor *t, const wk_tensor *q) {
   return fits;
 }
 
-/* What both backward operators look at. */
-static wk_status check_backward(const wk_tensor *q, const wk_tensor *k, const wk_tensor *v, const wk_tensor *grad,
-                                const wk_tensor *grad_logsumexp, const wk_tensor *out, const wk_tensor *logsumexp) {
+/* What both backward operators look at; their arguments have one order. */
+static wk_status check_backward(const wk__call *c) {
+  WK__ARGS(_flex_attention_backward);
+  const wk_tensor *q = c->args[A_query].tensor, *k = c->args[A_key].tensor, *v = c->args[A_value].tensor;
+  const wk_tensor *grad = c->args[A_grad_out].tensor, *out = c->args[A_output].tensor;
   WK_TRY(check_operands(q, k, v));
-  bool fits = is_one_a_row(logsumexp, q) && is_one_a_row(grad_logsumexp, q) && grad->dtype == q->dtype &&
-              out->dtype == q->dtype && has_sizes(grad, q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]) &&
+  bool fits = is_one_a_row(c->args[A_logsumexp].tensor, q) && is_one_a_row(wk__arg_tensor(c, A_grad_logsumexp), q) &&
+              grad->dtype == q->dtype && out->dtype == q->dtype &&
+              has_sizes(grad, q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]) &&
               has_sizes(out, q->sizes[0], q->sizes[1], q->sizes[2], v->sizes[3]);
-  return fits ? WK_OK : wrong("the gradients' sizes do not match");
+  if (!fits) return wrong("the gradients' sizes do not match");
+  return check_blocks(wk__arg_tensor(c, A_blocks), &c->args[A_block_size], q, k);
 }
 
 wk_status wk__meta_flex_attention_backward(wk__call *c) {
   WK__ARGS(_flex_attention_backward);
-  const wk_tensor *q = c->args[A_query].tensor, *k = c->args[A_key].tensor, *v = c->args[A_value].tensor;
-  WK_TRY(check_backward(q, k, v, c->args[A_grad_out].tensor, wk__arg_tensor(c, A_grad_logsumexp),
-                        c->args[A_output].tensor, c->args[A_logsumexp].tensor));
-  WK_TRY(check_blocks(wk__arg_tensor(c, A_blocks), &c->args[A_block_size], q, k));
-  const wk_tensor *operands[] = {q, k, v};
-  for (int i = 0; i < 3; i++) wk__spec_heads(&c->specs[i], operands[i], operands[i]->sizes[2], operands[i]->sizes[3]);
+  WK_TRY(check_backward(c));
+  for (int i = 0; i < 3; i++) {
+    const wk_tensor *t = c->args[A_query + i].tensor; /* query, key, value */
+    wk__spec_heads(&c->specs[i], t, t->sizes[2], t->sizes[3]);
+  }
   return WK_OK;
 }
 
 wk_status wk__meta_flex_attention_backward_captured(wk__call *c) {
   WK__ARGS(_flex_attention_backward_captured);
-  const wk_tensor *q = c->args[A_query].tensor, *k = c->args[A_key].tensor, *v = c->args[A_value].tensor;
-  WK_TRY(check_backward(q, k, v, c->args[A_grad_out].tensor, wk__arg_tensor(c, A_grad_logsumexp),
-                        c->args[A_output].tensor, c->args[A_logsumexp].tensor));
-  WK_TRY(check_blocks(wk__arg_tensor(c, A_blocks), &c->args[A_block_size], q, k));
+  WK_TRY(check_backward(c));
+  const wk_tensor *q = c->args[A_query].tensor;
   const wk_value *captured = &c->args[A_captured];
   wk_int elements = wk_int_of(0);
   for (uint32_t i = 0; i < captured->count; i++) elements = wk_int_add(elements, captured->tensors[i]->numel);

@@ -14,8 +14,8 @@
 
 static wk_status refuse(const char *kernel, const wk_tensor *t, bool bools) {
   wk_dtype dtype = (wk_dtype)t->dtype;
-  bool words = dtype == WK_UINT16 || dtype == WK_UINT32 || dtype == WK_UINT64;
-  if (!(bools && dtype == WK_BOOL) && !words && !wk_dtype_is_complex(dtype) && !wk__dtype_is_float8(dtype))
+  if (!(bools && dtype == WK_BOOL) && !wk__dtype_is_word(dtype) && !wk_dtype_is_complex(dtype) &&
+      !wk__dtype_is_float8(dtype))
     return WK_OK;
   return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel, wk__dtype_legacy(dtype));
 }

@@ -999,11 +999,6 @@ def frac(x):
 
 
 @feature
-def dec(x):
-    return x * float(decimal.Decimal("1.5"))
-
-
-@feature
 def stat(x):
     return x * statistics.mean([1, 2, 3])
 

@@ -16,7 +16,7 @@ CALL = re.compile(r'CALL\("([^"]*)", "([^"]*)", (\w+), ([^,]*),\s*"((?:\\.|[^"\\
 CLASS = re.compile(r'CLASS\("([^"]*)", (\w+),\s*"((?:\\.|[^"\\])*)"\)')
 IMPORTS = (
     "array bisect cmath collections copy datetime decimal functools heapq io itertools json math operator os re struct "
-    "sys time types typing warnings collections.abc binascii numpy"
+    "sys threading time types typing warnings collections.abc binascii numpy"
 )
 
 
