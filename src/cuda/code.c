@@ -6,12 +6,14 @@
 #include <stdlib.h>
 
 #include "cuda/internal.h"
+#include "cuda/native.h"
 #include "cuda/program.h"
 #include "loop/binding.h"
 
 typedef struct cuda_code {
   const wk__nest *nest;
   wk__cuda_encoded encoded;
+  wk__cuda_native native; /* tier 1 */
   pthread_mutex_t lock;
   _Atomic(CUdeviceptr) program[WK__MOST_DEVICES]; /* by device; 0: not there yet */
 } cuda_code;
@@ -37,6 +39,7 @@ void wk__cuda_release_code(wk__code *released) {
     if (wk__cuda_enter(device) == WK_OK) (void)wk__cuda.cuCtxSynchronize(); /* any stream may still run it */
     wk__cuda_release(&device->default_stream->head, (void *)(uintptr_t)program, 0);
   }
+  wk__cuda_native_release(&code->native);
   wk__cuda_encoded_release(&code->encoded);
   pthread_mutex_destroy(&code->lock);
   wk__free(code);
@@ -217,23 +220,30 @@ static wk_status explain_fault(const cuda_code *code, wk__cuda_stream *s) {
                  wk__sym_index(size) % WK__BUFFER_DIMS, (long long)seen.size);
 }
 
-static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch) {
-  wk__binding b;
+static wk_status interpret(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch, wk__binding *b) {
   launch_block block;
   CUdeviceptr program;
   CUfunction function;
-  WK_TRY(wk__bind_nest(code->nest, code->encoded.expressions, code->encoded.expression_count, launch, &b));
-  if (!code->encoded.adds) wk__sort_loops(code->nest, &b);
-  wk__merge_loops(&b);
-  int64_t bytes = write_block(code, launch, &b, s->launch_block, &block);
-  if (!bytes) return wk_fail(WK_NOT_IMPLEMENTED, "a loop nest of %d accesses on cuda", b.access_count);
+  int64_t bytes = write_block(code, launch, b, s->launch_block, &block);
+  if (!bytes) return wk_fail(WK_NOT_IMPLEMENTED, "a loop nest of %d accesses on cuda", b->access_count);
   block.head.rows = block.head.length = 1;
-  for (int d = 0; d < b.p; d++) block.head.rows *= b.size[d];
-  for (int d = b.p; d < b.p + b.r; d++) block.head.length *= b.size[d];
-  if (block.head.rows == 0) return WK_OK;
+  for (int d = 0; d < b->p; d++) block.head.rows *= b->size[d];
+  for (int d = b->p; d < b->p + b->r; d++) block.head.length *= b->size[d];
   WK_TRY(program_on(code, s->device, &program));
   WK_TRY(interpreter_of(s->device, &function));
   return give_launch(s, code, program, function, &block, bytes);
+}
+
+static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch) {
+  wk__binding b;
+  bool done;
+  WK_TRY(wk__bind_nest(code->nest, code->encoded.expressions, code->encoded.expression_count, launch, &b));
+  if (!code->encoded.adds) wk__sort_loops(code->nest, &b);
+  wk__merge_loops(&b);
+  for (int d = 0; d < b.p; d++)
+    if (b.size[d] == 0) return WK_OK;
+  WK_TRY(wk__cuda_native_launch(&code->native, s, code->nest, &b, launch, &done));
+  return done ? WK_OK : interpret(s, code, launch, &b);
 }
 
 wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, const wk__launch *launches, int64_t count) {
