@@ -86,7 +86,7 @@ void ptx_prepare(ptx_writer *w) {
       snprintf(coordinate.text, NAME, "%%c%d", d);
       add_moved(w, name.text, walker, d, coordinate.text);
     }
-    if (w->shape->mode == WK__PTX_ROWS && w->shape->r == 1) add_moved(w, name.text, walker, p, "%lane");
+    if (w->shape->mode == WK__PTX_ROWS && w->shape->r == 1) add_moved(w, name.text, walker, p, "%e");
   }
 }
 
@@ -108,7 +108,7 @@ static place place_by_division(ptx_writer *w, int walker, int k) {
   place at = {.reg = ptx_new(w, "b64")};
   reg_name element = ptx_new(w, "b64");
   ptx_line(w, "{");
-  ptx_line(w, "add.s64 %s, %%lane, %d;", element.text, 32 * k);
+  ptx_line(w, "add.s64 %s, %%e, %d;", element.text, 32 * k);
   split_index(w, 'q', element.text, w->shape->p, w->shape->p + w->shape->r);
   ptx_line(w, "mov.b64 %s, %%w%d;", at.reg.text, walker);
   for (int d = w->shape->p; d < w->shape->p + w->shape->r; d++) {
@@ -122,7 +122,7 @@ static place place_by_division(ptx_writer *w, int walker, int k) {
 
 static place place_of(ptx_writer *w, int walker, int k) {
   place at = {.offset = 0};
-  bool steps = w->shape->mode == WK__PTX_LONG_ROWS && moves(w, walker);
+  bool steps = by_lanes(w) && w->shape->mode != WK__PTX_ROWS && moves(w, walker);
   snprintf(at.reg.text, NAME, "%%%c%d", steps ? 's' : 'w', walker);
   if (!moves(w, walker)) return at;
   if (by_lanes(w) && w->shape->r > 1) return place_by_division(w, walker, k);

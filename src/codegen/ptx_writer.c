@@ -53,7 +53,8 @@ reg_name ptx_load_arg(ptx_writer *w, int kind, int a, int b) {
 
 reg_name ptx_guard(const ptx_writer *w, int k) {
   reg_name r = {""};
-  bool may_miss = w->shape->mode == WK__PTX_LONG_ROWS || (w->shape->mode == WK__PTX_ROWS && k == w->shape->each - 1);
+  bool last = k == w->shape->each - 1, rows = w->shape->mode == WK__PTX_ROWS;
+  bool may_miss = rows ? last || w->shape->warps > 1 : w->shape->mode != WK__PTX_POINTWISE;
   if (may_miss) snprintf(r.text, NAME, "@%%in%d ", k);
   return r;
 }
@@ -190,7 +191,7 @@ static void take_other(ptx_writer *w, int v, const state *s, const state *other,
 /* Element k's number in its row. */
 static reg_name element_number(ptx_writer *w, int k) {
   reg_name number = ptx_new(w, "b64");
-  ptx_line(w, "add.s64 %s, %s, %d;", number.text, w->shape->mode == WK__PTX_LONG_ROWS ? "%e" : "%lane", 32 * k);
+  ptx_line(w, "add.s64 %s, %%e, %d;", number.text, 32 * k);
   return number;
 }
 
@@ -292,14 +293,101 @@ static void write_pointwise(ptx_writer *w) {
     if (wk__loop_is_store(instr_of(w, v)->op)) ptx_store(w, v);
 }
 
+/* ---- states in memory: shared, or the scratch of parts ---- */
+
+static bool in_scratch(const ptx_writer *w) { return w->shape->mode == WK__PTX_PARTS || w->shape->mode == WK__PTX_WHOLE; }
+static const char *space_of(const ptx_writer *w) { return in_scratch(w) ? "global" : "shared"; }
+
+/* The address of the state with a number (32 bits), `words` words each. */
+static reg_name state_address(ptx_writer *w, const char *number, int words) {
+  reg_name at = ptx_new(w, in_scratch(w) ? "b64" : "b32");
+  if (in_scratch(w)) {
+    ptx_line(w, "mad.wide.u32 %s, %s, %d, %%scratch;", at.text, number, 8 * words);
+  } else {
+    ptx_line(w, "mov.u32 %s, states;", at.text);
+    ptx_line(w, "mad.lo.s32 %s, %s, %d, %s;", at.text, number, 8 * words, at.text);
+  }
+  return at;
+}
+
+static void move_word(ptx_writer *w, bool load, int dtype, const char *value, const char *at, int offset) {
+  const char *type = dtype == WK_FLOAT32 ? "f32" : dtype == WK_FLOAT64 ? "f64" : "b64", *space = space_of(w);
+  if (dtype != WK_BOOL) {
+    if (load)
+      ptx_line(w, "ld.%s.%s %s, [%s+%d];", space, type, value, at, offset);
+    else
+      ptx_line(w, "st.%s.%s [%s+%d], %s;", space, type, at, offset, value);
+    return;
+  }
+  reg_name bits = ptx_new(w, "b32");
+  if (load) {
+    ptx_line(w, "ld.%s.b32 %s, [%s+%d];", space, bits.text, at, offset);
+    ptx_line(w, "setp.ne.u32 %s, %s, 0;", value, bits.text);
+  } else {
+    ptx_line(w, "selp.b32 %s, 1, 0, %s;", bits.text, value);
+    ptx_line(w, "st.%s.b32 [%s+%d], %s;", space, at, offset, bits.text);
+  }
+}
+
+/* The state of reduction v; `word`: its first word behind the address. */
+static void move_state(ptx_writer *w, int v, bool load, const state *s, const char *at, int word) {
+  move_word(w, load, dtype_of_fold(w, v), s->value.text, at, 8 * word);
+  if (s->index.text[0]) move_word(w, load, WK_INT64, s->index.text, at, 8 * word + 8);
+}
+static int words_of(const ptx_writer *w, int v) { return 1 + wk__loop_is_arg(instr_of(w, v)->op); }
+
+/* The lanes' states go from warp to warp, each of which takes its elements; then every warp has them all. */
+static void take_by_warps(ptx_writer *w, int v, const state *s) {
+  int label = w->unique++, slot = 32 * w->out->states;
+  w->out->states += words_of(w, v);
+  ptx_line(w, "{");
+  ptx_line(w, ".reg .b32 %%turn, %%slot;");
+  ptx_line(w, ".reg .pred %%other, %%later;");
+  ptx_line(w, "add.u32 %%slot, %%lane32, %d;", words_of(w, v) == 1 ? slot : slot / 2);
+  reg_name at = state_address(w, "%slot", words_of(w, v));
+  ptx_line(w, "mov.u32 %%turn, 0;");
+  ptx_line(w, "TURN%d:", label);
+  ptx_line(w, "setp.ne.u32 %%other, %%turn, %%warp;");
+  ptx_line(w, "@%%other bra WAIT%d;", label);
+  ptx_line(w, "setp.eq.u32 %%later, %%turn, 0;");
+  ptx_line(w, "@%%later bra TAKE%d;", label);
+  move_state(w, v, true, s, at.text, 0);
+  ptx_line(w, "TAKE%d:", label);
+  take_elements(w, v, s);
+  move_state(w, v, false, s, at.text, 0);
+  ptx_line(w, "WAIT%d:", label);
+  ptx_line(w, "bar.sync 0;");
+  ptx_line(w, "add.u32 %%turn, %%turn, 1;");
+  ptx_line(w, "setp.lt.u32 %%other, %%turn, %d;", w->shape->warps);
+  ptx_line(w, "@%%other bra TURN%d;", label);
+  move_state(w, v, true, s, at.text, 0);
+  ptx_line(w, "}");
+}
+
+static void guard_elements(ptx_writer *w) {
+  reg_name length = ptx_load_arg(w, WK__PTX_LENGTH, 0, 0);
+  for (int k = 0; k < w->shape->each; k++) {
+    if (!ptx_guard(w, k).text[0]) continue;
+    reg_name at = ptx_new(w, "b64");
+    ptx_line(w, ".reg .pred %%in%d;", k);
+    ptx_line(w, "add.s64 %s, %%e, %d;", at.text, 32 * k);
+    ptx_line(w, "setp.lt.u64 %%in%d, %s, %s;", k, at.text, length.text);
+    if (w->shape->mode == WK__PTX_COLUMNS) ptx_line(w, "and.pred %%in%d, %%in%d, %%live;", k, k);
+  }
+}
+
 /* Rows in registers: what one phase has computed the next ones have. */
 static void write_rows(ptx_writer *w) {
-  int last = w->shape->each - 1;
-  reg_name length = ptx_load_arg(w, WK__PTX_LENGTH, 0, 0), e = ptx_new(w, "b64");
+  bool wide = w->shape->warps > 1;
+  ptx_line(w, ".reg .b64 %%e;");
+  ptx_line(w, "mov.b64 %%e, %%lane;");
+  if (wide) {
+    reg_name part = ptx_new(w, "b64");
+    ptx_line(w, "mul.wide.u32 %s, %%warp, %d;", part.text, 32 * w->shape->each);
+    ptx_line(w, "add.s64 %%e, %%e, %s;", part.text);
+  }
   ptx_prepare(w);
-  ptx_line(w, ".reg .pred %%in%d;", last);
-  ptx_line(w, "add.s64 %s, %%lane, %d;", e.text, 32 * last);
-  ptx_line(w, "setp.lt.u64 %%in%d, %s, %s;", last, e.text, length.text);
+  guard_elements(w);
   for (int phase = 0, count = phases_of(w); phase < count; phase++) {
     emit_rows(w, phase);
     for (int v = 1; v < (int)w->nest->instr_count; v++) {
@@ -307,7 +395,10 @@ static void write_rows(ptx_writer *w) {
       state s = new_state(w, v);
       emit_with_needs(w, v);
       begin_state(w, v, &s);
-      take_elements(w, v, &s);
+      if (wide)
+        take_by_warps(w, v, &s);
+      else
+        take_elements(w, v, &s);
       fold_lanes(w, v, &s);
       finish(w, v, &s);
     }
@@ -337,7 +428,7 @@ static folds folds_of(ptx_writer *w, int phase) {
     f.v[f.count] = v;
     f.s[f.count] = new_state(w, v);
     f.words[f.count++] = f.word_count;
-    f.word_count += 1 + wk__loop_is_arg(instr_of(w, v)->op);
+    f.word_count += words_of(w, v);
   }
   w->out->states = (int)wk__max(w->out->states, f.word_count);
   return f;
@@ -351,53 +442,17 @@ static bool stores_elements(const ptx_writer *w, int phase) {
 
 /* Elements %e, %e + 32, ... of a row, each where it is below the length. */
 static void write_step(ptx_writer *w, int phase, folds *f) {
-  reg_name length = ptx_load_arg(w, WK__PTX_LENGTH, 0, 0);
   for (int v = 1; v < (int)w->nest->instr_count; v++)
     if (w->varies[v]) w->emitted[v] = false;
-  for (int k = 0; k < w->shape->each; k++) {
-    reg_name at = ptx_new(w, "b64");
-    ptx_line(w, ".reg .pred %%in%d;", k);
-    ptx_line(w, "add.s64 %s, %%e, %d;", at.text, 32 * k);
-    ptx_line(w, "setp.lt.u64 %%in%d, %s, %s;", k, at.text, length.text);
-  }
+  guard_elements(w);
   ptx_prepare_step(w);
   for (int n = 0; n < f->count; n++) emit_with_needs(w, f->v[n]);
   for (int n = 0; n < f->count; n++) take_elements(w, f->v[n], &f->s[n]);
   emit_element_stores(w, phase);
 }
 
-/* The address of a chunk's states, from the chunk's number. */
-static reg_name state_address(ptx_writer *w, const char *chunk, int words) {
-  reg_name at = ptx_new(w, "b32");
-  ptx_line(w, "mov.u32 %s, states;", at.text);
-  ptx_line(w, "mad.lo.s32 %s, %s, %d, %s;", at.text, chunk, 8 * words, at.text);
-  return at;
-}
-
-static void move_shared(ptx_writer *w, bool load, int dtype, const char *value, const char *at, int offset) {
-  const char *type = dtype == WK_FLOAT32 ? "f32" : dtype == WK_FLOAT64 ? "f64" : "b64";
-  if (dtype != WK_BOOL) {
-    if (load)
-      ptx_line(w, "ld.shared.%s %s, [%s+%d];", type, value, at, offset);
-    else
-      ptx_line(w, "st.shared.%s [%s+%d], %s;", type, at, offset, value);
-    return;
-  }
-  reg_name bits = ptx_new(w, "b32");
-  if (load) {
-    ptx_line(w, "ld.shared.b32 %s, [%s+%d];", bits.text, at, offset);
-    ptx_line(w, "setp.ne.u32 %s, %s, 0;", value, bits.text);
-  } else {
-    ptx_line(w, "selp.b32 %s, 1, 0, %s;", bits.text, value);
-    ptx_line(w, "st.shared.b32 [%s+%d], %s;", at, offset, bits.text);
-  }
-}
-
 static void move_states(ptx_writer *w, const folds *f, bool load, const state *s, const char *at) {
-  for (int n = 0; n < f->count; n++) {
-    move_shared(w, load, dtype_of_fold(w, f->v[n]), s[n].value.text, at, 8 * f->words[n]);
-    if (s[n].index.text[0]) move_shared(w, load, WK_INT64, s[n].index.text, at, 8 * f->words[n] + 8);
-  }
+  for (int n = 0; n < f->count; n++) move_state(w, f->v[n], load, &s[n], at, f->words[n]);
 }
 
 /* Chunks pairwise, neighbours first, in shared memory by the whole block; then all threads have the row's values. */
@@ -415,7 +470,7 @@ static void fold_chunks(ptx_writer *w, folds *f) {
   ptx_line(w, "@%%more bra DONE%d;", label);
   ptx_line(w, "shl.b32 %%pair, %%step, 1;");
   ptx_line(w, "mul.lo.u32 %%i, %%thread, %%pair;");
-  ptx_line(w, "mul.lo.u32 %%stride, %%pair, %d;", 32 * w->shape->warps);
+  ptx_line(w, "mul.lo.u32 %%stride, %%pair, %%threads;");
   ptx_line(w, "PAIR%d:", label);
   ptx_line(w, "add.u32 %%j, %%i, %%step;");
   ptx_line(w, "setp.ge.u32 %%more, %%j, %%chunks;");
@@ -439,47 +494,59 @@ static void fold_chunks(ptx_writer *w, folds *f) {
   ptx_line(w, "}");
 }
 
-/* Chunks of a row in turns; each in steps. */
-static void write_chunks(ptx_writer *w, int phase, folds *f) {
-  int label = w->unique++, step = 32 * w->shape->each;
+/* A chunk of a row, %chunk, in steps; the states begin anew. `lane`: the register of the thread's lane. */
+static void write_chunk(ptx_writer *w, int phase, folds *f, const char *lane) {
+  int label = w->unique++;
   ptx_line(w, "{");
-  ptx_line(w, ".reg .b32 %%chunk, %%left;");
   ptx_line(w, ".reg .b64 %%e, %%end;");
   ptx_line(w, ".reg .pred %%over;");
-  ptx_line(w, "mov.u32 %%chunk, %%warp;");
-  ptx_line(w, "CHUNK%d:", label);
-  ptx_line(w, "setp.ge.u32 %%over, %%chunk, %%chunks;");
-  ptx_line(w, "@%%over bra OVER%d;", label);
   for (int n = 0; n < f->count; n++) begin_state(w, f->v[n], &f->s[n]);
   ptx_line(w, "mul.wide.u32 %%e, %%chunk, %d;", WK__REDUCE_CHUNK);
   ptx_line(w, "add.s64 %%end, %%e, %d;", WK__REDUCE_CHUNK);
   ptx_line(w, "min.s64 %%end, %%end, %%length;");
-  ptx_line(w, "add.s64 %%end, %%end, %%lane;");
-  ptx_line(w, "add.s64 %%e, %%e, %%lane;");
+  ptx_line(w, "add.s64 %%end, %%end, %s;", lane);
+  ptx_line(w, "add.s64 %%e, %%e, %s;", lane);
   ptx_line(w, "ROUND%d:", label);
   ptx_line(w, "setp.ge.s64 %%over, %%e, %%end;");
   ptx_line(w, "@%%over bra FOLD%d;", label);
   ptx_line(w, "{");
   write_step(w, phase, f);
   ptx_line(w, "}");
-  ptx_line(w, "add.s64 %%e, %%e, %d;", step);
+  ptx_line(w, "add.s64 %%e, %%e, %d;", 32 * w->shape->each);
   ptx_line(w, "bra ROUND%d;", label);
   ptx_line(w, "FOLD%d:", label);
+  ptx_line(w, "}");
+}
+
+/* What lane 0 has goes to the chunk's place. */
+static void keep_states(ptx_writer *w, folds *f, const char *number) {
+  int skip = w->unique++;
+  reg_name at = state_address(w, number, f->word_count);
+  ptx_line(w, "@!%%lane0 bra SKIP%d;", skip);
+  move_states(w, f, false, f->s, at.text);
+  ptx_line(w, "SKIP%d:", skip);
+}
+
+/* Chunks of a row in turns. */
+static void write_chunks(ptx_writer *w, int phase, folds *f) {
+  int label = w->unique++;
+  ptx_line(w, "{");
+  ptx_line(w, ".reg .b32 %%chunk;");
+  ptx_line(w, ".reg .pred %%over;");
+  ptx_line(w, "mov.u32 %%chunk, %%warp;");
+  ptx_line(w, "CHUNK%d:", label);
+  ptx_line(w, "setp.ge.u32 %%over, %%chunk, %%chunks;");
+  ptx_line(w, "@%%over bra OVER%d;", label);
+  write_chunk(w, phase, f, "%lane");
   for (int n = 0; n < f->count; n++) fold_lanes(w, f->v[n], &f->s[n]);
-  if (f->count && w->shape->warps > 1) {
-    reg_name at = state_address(w, "%chunk", f->word_count);
-    int skip = w->unique++;
-    ptx_line(w, "@!%%lane0 bra SKIP%d;", skip);
-    move_states(w, f, false, f->s, at.text);
-    ptx_line(w, "SKIP%d:", skip);
-  }
+  if (f->count && w->shape->warps > 1) keep_states(w, f, "%chunk");
   ptx_line(w, "add.u32 %%chunk, %%chunk, %d;", w->shape->warps);
   ptx_line(w, "bra CHUNK%d;", label);
   ptx_line(w, "OVER%d:", label);
   ptx_line(w, "}");
 }
 
-static void write_long_rows(ptx_writer *w) {
+static void count_chunks(ptx_writer *w) {
   reg_name length = ptx_load_arg(w, WK__PTX_LENGTH, 0, 0);
   ptx_line(w, ".reg .b64 %%length, %%count64;");
   ptx_line(w, ".reg .b32 %%chunks;");
@@ -487,6 +554,10 @@ static void write_long_rows(ptx_writer *w) {
   ptx_line(w, "add.s64 %%count64, %%length, %d;", WK__REDUCE_CHUNK - 1);
   ptx_line(w, "shr.u64 %%count64, %%count64, 12;");
   ptx_line(w, "cvt.u32.u64 %%chunks, %%count64;");
+}
+
+static void write_long_rows(ptx_writer *w) {
+  count_chunks(w);
   ptx_prepare(w);
   for (int phase = 0, count = phases_of(w); phase < count; phase++) {
     emit_rows(w, phase);
@@ -499,11 +570,197 @@ static void write_long_rows(ptx_writer *w) {
   }
 }
 
+/* ---- columns: warp y is lane y of the order, lane x a row ---- */
+
+/* The warps' states in halves, by shared memory; then every thread has its row's. */
+static void fold_warps(ptx_writer *w, folds *f) {
+  state other[MOST_FOLDS];
+  ptx_line(w, "{");
+  ptx_line(w, ".reg .b32 %%number;");
+  ptx_line(w, ".reg .pred %%upper;");
+  for (int n = 0; n < f->count; n++) other[n] = new_state(w, f->v[n]);
+  reg_name mine = state_address(w, "%thread", f->word_count);
+  move_states(w, f, false, f->s, mine.text);
+  for (int half = 16; half > 0; half /= 2) {
+    int skip = w->unique++;
+    ptx_line(w, "bar.sync 0;");
+    ptx_line(w, "setp.ge.u32 %%upper, %%warp, %d;", half);
+    ptx_line(w, "@%%upper bra UPPER%d;", skip);
+    ptx_line(w, "add.u32 %%number, %%thread, %d;", 32 * half);
+    reg_name theirs = state_address(w, "%number", f->word_count);
+    move_states(w, f, true, other, theirs.text);
+    for (int n = 0; n < f->count; n++) take_other(w, f->v[n], &f->s[n], &other[n], "");
+    move_states(w, f, false, f->s, mine.text);
+    ptx_line(w, "UPPER%d:", skip);
+  }
+  ptx_line(w, "bar.sync 0;");
+  reg_name first = state_address(w, "%lane32", f->word_count);
+  move_states(w, f, true, f->s, first.text);
+  ptx_line(w, "bar.sync 0;");
+  ptx_line(w, "}");
+}
+
+/* The state of chunk %number of this thread's row, behind those of the warps. */
+static reg_name column_address(ptx_writer *w, const char *number, const folds *f) {
+  reg_name place = ptx_new(w, "b32");
+  ptx_line(w, "shl.b32 %s, %s, 5;", place.text, number);
+  ptx_line(w, "add.u32 %s, %s, %%lane32;", place.text, place.text);
+  ptx_line(w, "add.u32 %s, %s, 1024;", place.text, place.text);
+  return state_address(w, place.text, f->word_count);
+}
+
+/* Chunks pairwise, neighbours first, by each thread of warp 0 for its row; then all threads have them. */
+static void fold_column(ptx_writer *w, folds *f) {
+  int label = w->unique++;
+  state other[MOST_FOLDS];
+  for (int n = 0; n < f->count; n++) other[n] = new_state(w, f->v[n]);
+  ptx_line(w, "{");
+  ptx_line(w, ".reg .b32 %%step, %%i, %%j, %%pair;");
+  ptx_line(w, ".reg .pred %%more;");
+  ptx_line(w, "mov.u32 %%step, 1;");
+  ptx_line(w, "setp.ne.u32 %%more, %%warp, 0;");
+  ptx_line(w, "@%%more bra DONE%d;", label);
+  ptx_line(w, "STEP%d:", label);
+  ptx_line(w, "setp.ge.u32 %%more, %%step, %%chunks;");
+  ptx_line(w, "@%%more bra DONE%d;", label);
+  ptx_line(w, "shl.b32 %%pair, %%step, 1;");
+  ptx_line(w, "mov.u32 %%i, 0;");
+  ptx_line(w, "PAIR%d:", label);
+  ptx_line(w, "add.u32 %%j, %%i, %%step;");
+  ptx_line(w, "setp.ge.u32 %%more, %%j, %%chunks;");
+  ptx_line(w, "@%%more bra NEXT%d;", label);
+  reg_name a = column_address(w, "%i", f), b = column_address(w, "%j", f);
+  move_states(w, f, true, f->s, a.text);
+  move_states(w, f, true, other, b.text);
+  for (int n = 0; n < f->count; n++) take_other(w, f->v[n], &f->s[n], &other[n], "");
+  move_states(w, f, false, f->s, a.text);
+  ptx_line(w, "add.u32 %%i, %%i, %%pair;");
+  ptx_line(w, "bra PAIR%d;", label);
+  ptx_line(w, "NEXT%d:", label);
+  ptx_line(w, "mov.u32 %%step, %%pair;");
+  ptx_line(w, "bra STEP%d;", label);
+  ptx_line(w, "DONE%d:", label);
+  ptx_line(w, "bar.sync 0;");
+  ptx_line(w, "mov.u32 %%i, 0;");
+  reg_name all = column_address(w, "%i", f);
+  move_states(w, f, true, f->s, all.text);
+  ptx_line(w, "bar.sync 0;");
+  ptx_line(w, "}");
+}
+
+static void write_column_chunks(ptx_writer *w, int phase, folds *f) {
+  int label = w->unique++;
+  ptx_line(w, "{");
+  ptx_line(w, ".reg .b32 %%chunk;");
+  ptx_line(w, ".reg .pred %%over;");
+  ptx_line(w, "mov.u32 %%chunk, 0;");
+  ptx_line(w, "CHUNK%d:", label);
+  ptx_line(w, "setp.ge.u32 %%over, %%chunk, %%chunks;");
+  ptx_line(w, "@%%over bra OVER%d;", label);
+  write_chunk(w, phase, f, "%warp64");
+  if (f->count) {
+    int skip = w->unique++;
+    fold_warps(w, f);
+    reg_name at = column_address(w, "%chunk", f);
+    ptx_line(w, "setp.ne.u32 %%over, %%warp, 0;");
+    ptx_line(w, "@%%over bra SKIP%d;", skip);
+    move_states(w, f, false, f->s, at.text);
+    ptx_line(w, "SKIP%d:", skip);
+  }
+  ptx_line(w, "add.u32 %%chunk, %%chunk, 1;");
+  ptx_line(w, "bra CHUNK%d;", label);
+  ptx_line(w, "OVER%d:", label);
+  ptx_line(w, "}");
+}
+
+static void write_columns(ptx_writer *w) {
+  count_chunks(w);
+  ptx_line(w, ".reg .b64 %%warp64;");
+  ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
+  ptx_prepare(w);
+  for (int phase = 0, count = phases_of(w); phase < count; phase++) {
+    emit_rows(w, phase);
+    w->phase = phase;
+    folds f = folds_of(w, phase);
+    if (!f.count && !stores_elements(w, phase)) continue;
+    write_column_chunks(w, phase, &f);
+    if (f.count) fold_column(w, &f);
+    for (int n = 0; n < f.count; n++) finish(w, f.v[n], &f.s[n]);
+  }
+}
+
+/* ---- parts, and the whole of them ---- */
+
+bool wk__ptx_is_reduced_once(const wk__nest *nest) {
+  bool reduces = false;
+  for (int v = 1; v < (int)nest->instr_count; v++) {
+    const wk__instr *i = &nest->instrs[v];
+    if (wk__loop_is_reduction(i->op) && wk__instr_phase(i) != 0) return false;
+    if (wk__loop_is_scan(i->op) || (wk__loop_is_store(i->op) && i->per_element)) return false;
+    reduces |= wk__loop_is_reduction(i->op);
+  }
+  return reduces;
+}
+
+/* %scratch: the states of the row. */
+static void find_scratch(ptx_writer *w, const folds *f) {
+  reg_name scratch = ptx_load_arg(w, WK__PTX_SCRATCH, 0, 0), skipped = ptx_new(w, "b64");
+  ptx_line(w, ".reg .b64 %%scratch;");
+  ptx_line(w, "mul.lo.s64 %s, %%row, %%count64;", skipped.text);
+  ptx_line(w, "mad.lo.s64 %%scratch, %s, %d, %s;", skipped.text, 8 * f->word_count, scratch.text);
+}
+
+static void write_parts(ptx_writer *w) {
+  folds f = folds_of(w, 0);
+  w->unsupported |= !wk__ptx_is_reduced_once(w->nest);
+  ptx_line(w, ".reg .b32 %%chunk;");
+  ptx_line(w, ".reg .b64 %%chunk64;");
+  count_chunks(w);
+  ptx_line(w, "rem.u64 %%chunk64, %%row, %%count64;");
+  ptx_line(w, "cvt.u32.u64 %%chunk, %%chunk64;");
+  ptx_line(w, "div.u64 %%row, %%row, %%count64;");
+  ptx_prepare(w);
+  find_scratch(w, &f);
+  for (int v = 1; v < (int)w->nest->instr_count; v++) /* values of the row that elements need */
+    if (!w->varies[v] && instr_of(w, v)->stage == 0 && !wk__loop_is_store(instr_of(w, v)->op) &&
+        !wk__loop_is_reduction(instr_of(w, v)->op))
+      ptx_emit(w, v);
+  write_chunk(w, 0, &f, "%lane");
+  for (int n = 0; n < f.count; n++) fold_lanes(w, f.v[n], &f.s[n]);
+  keep_states(w, &f, "%chunk");
+}
+
+static void write_whole(ptx_writer *w) {
+  folds f = folds_of(w, 0);
+  count_chunks(w);
+  ptx_prepare(w);
+  find_scratch(w, &f);
+  emit_rows(w, 0);
+  fold_chunks(w, &f);
+  for (int n = 0; n < f.count; n++) finish(w, f.v[n], &f.s[n]);
+  for (int phase = 1, count = phases_of(w); phase < count; phase++) emit_rows(w, phase);
+}
+
 /* ---- the module ---- */
+
+static bool is_blocks(const ptx_writer *w) {
+  return w->shape->mode == WK__PTX_WHOLE || (w->shape->mode != WK__PTX_COLUMNS && w->shape->warps > 1);
+}
+
+/* Threads beyond the last row have to be there when the block waits: they do its work and store nothing. */
+static void begin_columns(ptx_writer *w, const char *count) {
+  reg_name last = ptx_new(w, "b64");
+  ptx_line(w, ".reg .pred %%live;");
+  ptx_line(w, "mul.wide.u32 %%row, %%block, 32;");
+  ptx_line(w, "add.s64 %%row, %%row, %%lane;");
+  ptx_line(w, "setp.lt.u64 %%live, %%row, %s;", count);
+  ptx_line(w, "sub.s64 %s, %s, 1;", last.text, count);
+  ptx_line(w, "min.u64 %%row, %%row, %s;", last.text);
+  ptx_line(w, "setp.eq.and.u32 %%first, %%warp, 0, %%live;");
+}
 
 /* %row: the number of what the thread, warp or block does. */
 static void write_beginning(ptx_writer *w) {
-  bool block = w->shape->mode == WK__PTX_LONG_ROWS && w->shape->warps > 1;
   reg_name count = ptx_load_arg(w, WK__PTX_COUNT, 0, 0);
   ptx_line(w, ".reg .b32 %%thread, %%block, %%threads, %%lane32, %%warp;");
   ptx_line(w, ".reg .b64 %%row, %%lane, %%thread64;");
@@ -515,7 +772,11 @@ static void write_beginning(ptx_writer *w) {
   ptx_line(w, "cvt.u64.u32 %%lane, %%lane32;");
   ptx_line(w, "shr.u32 %%warp, %%thread, 5;");
   ptx_line(w, "setp.eq.u32 %%lane0, %%lane32, 0;");
-  if (block) {
+  if (w->shape->mode == WK__PTX_COLUMNS) {
+    begin_columns(w, count.text);
+    return;
+  }
+  if (is_blocks(w)) {
     ptx_line(w, "cvt.u64.u32 %%row, %%block;");
     ptx_line(w, "setp.eq.u32 %%first, %%thread, 0;");
   } else {
@@ -528,6 +789,16 @@ static void write_beginning(ptx_writer *w) {
   }
   ptx_line(w, "setp.ge.u64 %%none, %%row, %s;", count.text);
   ptx_line(w, "@%%none ret;");
+}
+
+static bool shares_memory(const ptx_writer *w) {
+  int mode = w->shape->mode;
+  return mode == WK__PTX_COLUMNS || ((mode == WK__PTX_ROWS || mode == WK__PTX_LONG_ROWS) && w->shape->warps > 1);
+}
+
+static int most_threads(const ptx_writer *w) {
+  if (w->shape->mode == WK__PTX_COLUMNS) return 1024;
+  return w->shape->warps > 8 ? 32 * w->shape->warps : 256;
 }
 
 static void write_head(ptx_writer *w, wk__string *text, const char *provenance) {
@@ -545,9 +816,9 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
       again |= w->tables >> m & 1 && strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table ? wk__ptx_functions[n].table : "") == 0;
     if (w->tables >> n & 1 && !again) wk__string_append(text, wk__ptx_functions[n].table);
   }
-  if (w->out->states) wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
+  if (w->out->states && shares_memory(w)) wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
   wk__string_printf(text, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d, 1, 1\n{\n",
-                    8 * (int)wk__max(w->out->arg_count, 1), w->shape->warps > 8 ? 32 * w->shape->warps : 256);
+                    8 * (int)wk__max(w->out->arg_count, 1), most_threads(w));
 }
 
 static bool is_written(const wk__nest *nest) {
@@ -563,8 +834,10 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
   if (w->shape->mode == WK__PTX_POINTWISE) write_pointwise(w);
   if (w->shape->mode == WK__PTX_ROWS) write_rows(w);
   if (w->shape->mode == WK__PTX_LONG_ROWS) write_long_rows(w);
+  if (w->shape->mode == WK__PTX_COLUMNS) write_columns(w);
+  if (w->shape->mode == WK__PTX_PARTS) write_parts(w);
+  if (w->shape->mode == WK__PTX_WHOLE) write_whole(w);
   ptx_line(w, "ret;");
-  if (w->shape->mode != WK__PTX_LONG_ROWS || w->shape->warps == 1) w->out->states = 0;
   if (w->unsupported) return WK_UNSUPPORTED;
   write_head(w, &text, provenance);
   if (w->body.text) wk__string_append(&text, w->body.text);

@@ -76,29 +76,51 @@ static int64_t most_rounds(const wk__nest *nest) {
   return nest->instr_count <= 16 ? 32 : nest->instr_count <= 40 ? 16 : 8;
 }
 
-static bool set_rows(const wk__nest *nest, const wk__binding *b, wk__ptx_shape *s) {
-  enum { STEP = 8, LARGE_STEP = 4, MOST_WARPS = 16 };
-  int64_t length = product(b, b->p, b->p + b->r), rounds = wk__ceil_div(length, WK__REDUCE_LANES);
-  if (length == 0) return false;
-  s->warps = 1;
+enum { MOST_WARPS = 16, STEP = 8, LARGE_STEP = 4 };
+
+static int64_t length_of(const wk__binding *b) { return product(b, b->p, b->p + b->r); }
+static int64_t chunks_of(const wk__binding *b) { return wk__ceil_div(length_of(b), WK__REDUCE_CHUNK); }
+
+/* Memory runs along the rows' own loop: of what moves with both, more has its neighbours in other rows. */
+static bool lies_in_columns(const wk__nest *nest, const wk__binding *b) {
+  int balance = 0;
+  if (b->r != 1 || b->p == 0 || chunks_of(b) > WK__PTX_COLUMN_CHUNKS) return false;
+  for (int a = 0; a < b->access_count; a++) {
+    int64_t along = b->stride[a][b->p - 1], down = b->stride[a][b->p];
+    if (nest->accesses[a].per_element && along && down) balance += (along == 1) - (down == 1);
+  }
+  return balance > 0;
+}
+
+/* Rows that few warps would have to themselves. */
+static bool goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
+  return b->r == 1 && chunks_of(b) > MOST_WARPS && product(b, 0, b->p) * 4 < d->multiprocessors &&
+         wk__ptx_is_reduced_once(nest);
+}
+
+static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
+  int64_t rounds = wk__ceil_div(length_of(b), WK__REDUCE_LANES), most = most_rounds(nest);
+  if (rounds == 0) return false;
   s->mode = WK__PTX_ROWS;
-  s->each = (uint8_t)rounds;
-  if (rounds <= most_rounds(nest)) return true;
-  if (b->r != 1) return rounds <= WK__PTX_MAX_EACH;
-  int64_t chunks = wk__ceil_div(length, WK__REDUCE_CHUNK);
-  s->mode = WK__PTX_LONG_ROWS;
+  s->warps = (uint8_t)wk__min(wk__ceil_div(rounds, most), MOST_WARPS);
+  s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
+  bool in_registers = chunks_of(b) == 1 && (int64_t)s->each * s->warps >= rounds && s->each <= most;
+  if (b->r != 1) return in_registers;
+  bool columns = lies_in_columns(nest, b), parts = goes_in_parts(nest, d, b);
+  if (in_registers && !columns) return true;
+  s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
   s->each = nest->instr_count <= 24 ? STEP : LARGE_STEP;
-  s->warps = (uint8_t)wk__min(chunks, MOST_WARPS);
+  s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(chunks_of(b), MOST_WARPS);
   return true;
 }
 
 /* False: the interpreter's. */
-static bool shape_of(const wk__nest *nest, const wk__binding *b, int capability, wk__ptx_shape *s) {
+static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
   memset(s, 0, sizeof *s);
   if (b->p + b->r > WK__PTX_MAX_LOOPS || b->walker_count > WK__MAX_WALKERS) return false;
   s->p = (uint8_t)b->p;
   s->r = (uint8_t)b->r;
-  s->capability = (uint8_t)capability;
+  s->capability = (uint8_t)device->capability;
   s->walkers = (uint8_t)b->walker_count;
   s->wide = product(b, 0, b->p + b->r) > INT32_MAX;
   s->warps = 1;
@@ -106,7 +128,7 @@ static bool shape_of(const wk__nest *nest, const wk__binding *b, int capability,
   s->each = 1;
   if (nest->reduction_dims == 0)
     s->each = (uint8_t)vector_of(nest, b);
-  else if (b->r == 0 || !set_rows(nest, b, s))
+  else if (b->r == 0 || !set_rows(nest, device, b, s))
     return false;
   for (int w = 0; w < b->walker_count; w++)
     for (int d = 0; d < b->p + b->r; d++) {
@@ -276,11 +298,13 @@ static int64_t number_bits(wk__scalar number, int lane) {
 }
 
 static int64_t count_of(const kernel *k, const wk__binding *b) {
-  return product(b, 0, b->p) / (k->shape.mode == WK__PTX_POINTWISE ? k->shape.each : 1);
+  int64_t rows = product(b, 0, b->p);
+  if (k->shape.mode == WK__PTX_PARTS) return rows * chunks_of(b);
+  return rows / (k->shape.mode == WK__PTX_POINTWISE ? k->shape.each : 1);
 }
 
 static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
-                        const wk__ptx_arg *arg) {
+                        const wk__ptx_arg *arg, void *scratch) {
   bool access = arg->a < b->access_count;
   switch (arg->kind) {
     case WK__PTX_BASE:
@@ -301,31 +325,58 @@ static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__bin
     case WK__PTX_COUNT:
       return count_of(k, b);
     case WK__PTX_LENGTH:
-      return product(b, b->p, b->p + b->r);
+      return length_of(b);
+    case WK__PTX_SCRATCH:
+      return (int64_t)(uintptr_t)scratch;
     default:
       return (int64_t)(uintptr_t)s->faults;
   }
 }
 
-static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch) {
-  enum { THREADS = 256 };
-  int64_t args[WK__PTX_MAX_ARGS], count = count_of(k, b), threads = THREADS, blocks, shared = 0;
-  for (int n = 0; n < k->arg_count; n++) args[n] = value_of(k, s, b, launch, &k->args[n]);
-  blocks = wk__ceil_div(count * (k->shape.mode == WK__PTX_POINTWISE ? 1 : WK__REDUCE_LANES), THREADS);
-  if (k->shape.warps > 1) {
-    threads = WK__REDUCE_LANES * k->shape.warps;
-    blocks = count;
-    shared = 8 * k->states * wk__ceil_div(product(b, b->p, b->p + b->r), WK__REDUCE_CHUNK);
+typedef struct grid {
+  int64_t blocks, threads, shared;
+} grid;
+
+static grid grid_of(const kernel *k, const wk__binding *b) {
+  enum { THREADS = 256, LANES = WK__REDUCE_LANES };
+  int64_t count = count_of(k, b), warps = k->shape.warps, word = 8 * k->states;
+  switch (k->shape.mode) {
+    case WK__PTX_POINTWISE:
+      return (grid){wk__ceil_div(count, THREADS), THREADS, 0};
+    case WK__PTX_COLUMNS:
+      return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + chunks_of(b))};
+    case WK__PTX_WHOLE:
+      return (grid){count, THREADS, 0};
+    default:
+      if (warps == 1) return (grid){wk__ceil_div(count * LANES, THREADS), THREADS, 0};
+      return (grid){count, LANES * warps, k->shape.mode == WK__PTX_ROWS ? word * LANES : word * chunks_of(b)};
   }
+}
+
+static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch, void *scratch) {
+  int64_t args[WK__PTX_MAX_ARGS];
+  grid g = grid_of(k, b);
+  for (int n = 0; n < k->arg_count; n++) args[n] = value_of(k, s, b, launch, &k->args[n], scratch);
   void *params[] = {args};
-  return WK__CUDA(cuLaunchKernel, k->function, (unsigned)blocks, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared,
+  return WK__CUDA(cuLaunchKernel, k->function, (unsigned)g.blocks, 1, 1, (unsigned)g.threads, 1, 1, (unsigned)g.shared,
                   s->handle, params, NULL);
+}
+
+static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_stream *s, const wk__binding *b,
+                            const wk__launch *launch) {
+  int64_t capacity;
+  void *scratch = wk__cuda_allocate(&s->head, 8 * parts->states * count_of(parts, b), &capacity);
+  if (!scratch) return wk_error_category();
+  wk_status status = give(parts, s, b, launch, scratch);
+  if (status == WK_OK) status = give(whole, s, b, launch, scratch);
+  wk__cuda_release(&s->head, scratch, capacity);
+  return status;
 }
 
 /* An index into a dim without elements leads nowhere, and what does not fit into a grid or shared memory is rare. */
 static bool is_taken(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, const wk__launch *launch) {
-  int64_t chunks = wk__ceil_div(product(b, b->p, b->p + b->r), WK__REDUCE_CHUNK);
-  if (product(b, 0, b->p) > (int64_t)INT32_MAX * 4 || chunks * 64 > d->shared_most) return false;
+  bool fits = chunks_of(b) * 64 <= d->shared_most || goes_in_parts(nest, d, b);
+  if (product(b, 0, b->p) > (int64_t)INT32_MAX * 4 || !fits) return false;
   for (int a = 0; a < b->access_count; a++) {
     const wk__access *access = &nest->accesses[a];
     for (int i = 0; access->has_indirect && i < access->ndim; i++)
@@ -339,9 +390,15 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   wk__ptx_shape shape;
   *out_done = false;
   if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
-  if (!shape_of(nest, b, s->device->capability, &shape)) return WK_OK;
+  if (!shape_of(nest, s->device, b, &shape)) return WK_OK;
   const kernel *k = kernel_for(native, nest, s->device, &shape);
   if (!k) return WK_OK;
+  const kernel *whole = NULL;
+  if (shape.mode == WK__PTX_PARTS) {
+    shape.mode = WK__PTX_WHOLE;
+    whole = kernel_for(native, nest, s->device, &shape);
+    if (!whole) return WK_OK;
+  }
   *out_done = true;
-  return give(k, s, b, launch);
+  return whole ? give_parts(k, whole, s, b, launch) : give(k, s, b, launch, NULL);
 }
