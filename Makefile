@@ -71,6 +71,10 @@ run_pytest = $(if $(1),$(SANITIZE_ENV) PYTHONPATH=$(CURDIR)/$(TEST_BUILD)/python
 test: build-tests
 	meson test -C $(TEST_BUILD) --no-rebuild --print-errorlogs
 	$(call run_pytest,$(call existing,tests/python tests/ops tests/ir tests/fault tests/device tests/e2e))
+	$(CUDA_ENV) $(call run_pytest,tests/cuda)
+
+# The CUDA device on a driver in software.
+CUDA_ENV = WICK_LIBCUDA=$(CURDIR)/$(TEST_BUILD)/tests/cuda/libcuda_emulated.so
 
 # What differs between versions of CPython is capture: its tests run under each, and what they import of the rest.
 CAPTURE_TESTS := tests/python/capture tests/python/test_interpreters.py tests/python/test_nn.py tests/python/test_torch_function.py

@@ -21,8 +21,10 @@ def body_of(name, body):
         body,
     )
     body = re.sub(r"st\.param\.(\w+)\s+\[func_retval0\+0\], (%?\w+);", lambda m: f"mov.b{m[1][1:]} $r, {m[2]};", body)
-    body = re.sub(r"\bLBB(\w+)", r"L$u_\1", body).replace("\tret;", "")
-    return "{\n" + "\n".join(line for line in body.splitlines() if line.strip()) + "\n}"
+    body = re.sub(r"\bLBB(\w+)", r"L$u_\1", body).strip().removesuffix("ret;")
+    end = "\nL$u_end:" if "ret;" in body else ""  # behind the block: where a return in the middle goes
+    body = body.replace("ret;", "bra.uni L$u_end;")
+    return "{\n" + "\n".join(line for line in body.splitlines() if line.strip()) + "\n}" + end
 
 
 def main(source, out):

@@ -28,6 +28,7 @@ check private python tools/check_private.py
 check operators python tools/check_operator_lists.py
 check 'names of arguments' python tools/check_argument_names.py
 check operators.md python tools/generate_operators.py page=docs/operators.md --check -- src/ops/tables/*.ops
+check 'code of the CUDA device' python tools/device_code.py --check
 check names python tools/check_core_names.py build/python
 check exports python tools/check_exports.py build/python/wick/libwick.so
 exit $status

@@ -36,7 +36,9 @@ typedef struct wk__thread_mode {
   bool grad_enabled;                     /* true at the start */
   bool inference;                        /* what is made is an inference tensor (autograd/inference.c) */
   bool autocast_caches;                  /* ops/autocast.c: what the program has set; nothing is cached */
-  uint8_t autocast_dtype;                /* ops/autocast.c: wk_dtype that products are computed in; bfloat16 at first */
+  uint8_t autocast_on;                   /* ops/autocast.c: on which devices, WK__AUTOCAST_ON_ bits */
+  uint8_t autocast_dtype;                /* wk_dtype that products are computed in on the CPU; bfloat16 at first, */
+  uint8_t autocast_cuda_dtype;           /* and on CUDA; float16 at first */
   bool decompose_once;                   /* what a call is decomposed into stays whole (decompose/table.c) */
   uint64_t tape_sequence;                /* of the tape node that is being recorded around this call; 0 */
   uint64_t running_sequence;             /* of the tape node that the engine runs; 0: none */

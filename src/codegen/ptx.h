@@ -1,21 +1,20 @@
 /* The PTX writer: a nest of the loop IR as a kernel of the CUDA device, for one shape of launches.
  *
- * In: a nest, and how a launch goes through it: loops after merging, how each walker moves with each (not at all, by one,
- * by another stride), how many elements a thread takes. Sizes, strides and numbers are arguments, so a kernel serves all
- * launches of its shape. Out: a module in PTX with one entry, and what its arguments are.
+ * In: a nest, and how a launch goes through it: loops after merging, how each walker moves with each (not at all, by
+ * one, by another stride), how many elements a thread takes. Sizes, strides and numbers are arguments, so a kernel
+ * serves all launches of its shape. Out: a module in PTX with one entry, and what its arguments are.
  *
  *   pointwise: a thread has `each` neighbours along the innermost loop, read and written as vectors.
- *   rows:      `warps` warps have a row of one chunk in registers, 32 `each` elements a warp; lane l of a warp has elements
- *              l, l + 32, ... of its part. What the elements of a lane come to goes on from warp to warp.
- *   long rows: `warps` warps have a row, a chunk each in turns, in steps of 32 `each` elements; every phase reads it
- *              again. One warp: the row is one chunk.
- *   columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements: for rows that lie side by side.
- *   parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
+ *   rows:      `warps` warps have a row of one chunk in registers, 32 `each` elements a warp; lane l of a warp has
+ * elements l, l + 32, ... of its part. What the elements of a lane come to goes on from warp to warp. long rows:
+ * `warps` warps have a row, a chunk each in turns, in steps of 32 `each` elements; every phase reads it again. One
+ * warp: the row is one chunk. columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements:
+ * for rows that lie side by side. parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
  *   whole:     a block has a row's chunks. For few long rows that are reduced once and not gone through again.
  *
  * Lanes and chunks are those of a reduction's order (loop/loop.h), and functions are taken from the source of the
- * interpreter, so the bits are tier 0's and the CPU's. Scans, and additions to memory of small types, are left to tier 0.
- * Tests: tests/cuda/test_ptx.py, tests/device/. */
+ * interpreter, so the bits are tier 0's and the CPU's. Scans, and additions to memory of small types, are left to tier
+ * 0. Tests: tests/cuda/test_ptx.py, tests/device/. */
 #ifndef WICK_CODEGEN_PTX_H
 #define WICK_CODEGEN_PTX_H
 
@@ -36,12 +35,14 @@ enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with
 /* All of it is the key that a kernel is found by: no padding. */
 typedef struct wk__ptx_shape {
   uint8_t mode, p, r, each, warps;
-  uint8_t capability;                 /* of the device: 90 */
-  uint8_t wide;                       /* positions need 64 bits */
+  uint8_t capability; /* of the device: 90 */
+  uint8_t wide;       /* positions need 64 bits */
   uint8_t walkers;
-  uint16_t moves[WK__MAX_WALKERS];    /* by walker: two bits a loop */
+  uint16_t moves[WK__MAX_WALKERS]; /* by walker: two bits a loop */
 } wk__ptx_shape;
-static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) { return s->moves[walker] >> 2 * loop & 3; }
+static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) {
+  return s->moves[walker] >> 2 * loop & 3;
+}
 
 /* What an argument is; each has 8 bytes. */
 typedef enum wk__ptx_arg_kind {

@@ -11,11 +11,11 @@ typedef struct ptx_writer {
   wk__string body;
   wk__var expressions[WK__MAX_WALKERS]; /* instructions whose walkers stand behind the accesses' */
   int expression_count;
-  bool *varies;    /* by instruction: another value for each of the thread's elements; else one for all */
-  bool *emitted;   /* by instruction */
-  uint64_t tables; /* functions (bits) whose tables are read */
-  int unique;      /* for names */
-  int phase;       /* prefix of registers in long rows, where phases compute values again */
+  bool *varies;      /* by instruction: another value for each of the thread's elements; else one for all */
+  bool *emitted;     /* by instruction */
+  uint64_t tables;   /* functions (bits) whose tables are read */
+  int unique;        /* for names */
+  int phase;         /* prefix of registers in long rows, where phases compute values again */
   const char *guard; /* the predicate "element k is there", or NULL: all are; with %d for k */
   bool unsupported;
 } ptx_writer;

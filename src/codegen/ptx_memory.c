@@ -75,7 +75,8 @@ static void split_index(ptx_writer *w, char letter, const char *index, int begin
 void ptx_prepare(ptx_writer *w) {
   int p = w->shape->p;
   split_index(w, 'c', "%row", 0, p);
-  if (!by_lanes(w) && p && w->shape->each > 1) ptx_line(w, "mul.lo.s64 %%c%d, %%c%d, %d;", p - 1, p - 1, w->shape->each);
+  if (!by_lanes(w) && p && w->shape->each > 1)
+    ptx_line(w, "mul.lo.s64 %%c%d, %%c%d, %d;", p - 1, p - 1, w->shape->each);
   for (int walker = 0; walker < w->shape->walkers; walker++) {
     reg_name name, start = ptx_load_arg(w, is_access(w, walker) ? WK__PTX_BASE : WK__PTX_START, walker, 0);
     snprintf(name.text, NAME, "%%w%d", walker);
@@ -191,9 +192,7 @@ static void narrow(ptx_writer *w, int dtype, const char *out, const char *value)
     ptx_line(w, "cvt.rn.%s.f32 %s, %s;", dtype == WK_FLOAT16 ? "f16" : "bf16", half.text, value);
     ptx_line(w, "cvt.u32.u16 %s, %s;", out, half.text);
   } else {
-    const char *name = dtype == WK_BFLOAT16      ? "f32_to_bf16"
-                       : dtype == WK_FLOAT8_E4M3 ? "f32_to_e4m3"
-                                                 : "f32_to_e5m2";
+    const char *name = dtype == WK_BFLOAT16 ? "f32_to_bf16" : dtype == WK_FLOAT8_E4M3 ? "f32_to_e4m3" : "f32_to_e5m2";
     ptx_call(w, name, out, value, NULL);
   }
 }
@@ -245,7 +244,8 @@ static void vector_words(ptx_writer *w, int first, int count, bool wide, reg_nam
   for (int n = 0; n < count; n++) words[n] = ptx_new(w, wide ? "b64" : "b32");
 }
 
-static void vector_line(ptx_writer *w, bool load, const char *reg, int offset, bool wide, const reg_name *words, int count) {
+static void vector_line(ptx_writer *w, bool load, const char *reg, int offset, bool wide, const reg_name *words,
+                        int count) {
   char list[4 * NAME] = "";
   for (int n = 0; n < count; n++) {
     strncat(list, n ? ", " : "", sizeof list - strlen(list) - 1);
@@ -359,7 +359,8 @@ static reg_name inside_of(ptx_writer *w, const wk__instr *i, int k) {
   reg_name inside = ptx_new(w, "pred"), guard = ptx_guard(w, k);
   int first = first_bound_of(w, i->extra), count = __builtin_popcount(w->nest->accesses[i->extra].may_leave);
   ptx_line(w, "setp.eq.u32 %s, 0, 0;", inside.text);
-  if (guard.text[0]) ptx_line(w, "and.pred %s, %s, %.*s;", inside.text, inside.text, (int)strlen(guard.text) - 2, guard.text + 1);
+  if (guard.text[0])
+    ptx_line(w, "and.pred %s, %s, %.*s;", inside.text, inside.text, (int)strlen(guard.text) - 2, guard.text + 1);
   for (int b = 0; b < count; b++) {
     reg_name at = ptx_number_at(w, first + b, k), limit = ptx_load_arg(w, WK__PTX_LIMIT, first + b, 0);
     ptx_line(w, "setp.lt.and.u64 %s, %s, %s, %s;", inside.text, at.text, limit.text, inside.text);
@@ -412,7 +413,8 @@ void ptx_load(ptx_writer *w, int v) {
       load_masked(w, v, i, dtype, k);
       continue;
     }
-    if (guard.text[0] && i->dtype != WK_BOOL) ptx_line(w, "mov.%s %s, %s;", ptx_type(i->dtype), out.text, zero_of(i->dtype));
+    if (guard.text[0] && i->dtype != WK_BOOL)
+      ptx_line(w, "mov.%s %s, %s;", ptx_type(i->dtype), out.text, zero_of(i->dtype));
     load_one(w, dtype, out.text, address_of(w, i, k), guard.text);
   }
 }

@@ -54,10 +54,10 @@ static void bool_operation(ptx_writer *w, int op, const char *o, const char *a, 
   static const struct {
     uint8_t op;
     const char *pattern; /* N: not */
-  } rows[] = {{WK__LOOP_add, "or"},     {WK__LOOP_max, "or"},         {WK__LOOP_bit_or, "or"},     {WK__LOOP_sub, "xor"},
-              {WK__LOOP_bit_xor, "xor"}, {WK__LOOP_ne, "xor"},         {WK__LOOP_mul, "and"},       {WK__LOOP_min, "and"},
-              {WK__LOOP_bit_and, "and"}, {WK__LOOP_shift_left, "N"},   {WK__LOOP_shift_right, "N"}, {WK__LOOP_gt, "N"},
-              {WK__LOOP_pow, "O"},       {WK__LOOP_ge, "O"},           {WK__LOOP_eq, "E"},          {WK__LOOP_lt, "L"},
+  } rows[] = {{WK__LOOP_add, "or"},      {WK__LOOP_max, "or"},       {WK__LOOP_bit_or, "or"},     {WK__LOOP_sub, "xor"},
+              {WK__LOOP_bit_xor, "xor"}, {WK__LOOP_ne, "xor"},       {WK__LOOP_mul, "and"},       {WK__LOOP_min, "and"},
+              {WK__LOOP_bit_and, "and"}, {WK__LOOP_shift_left, "N"}, {WK__LOOP_shift_right, "N"}, {WK__LOOP_gt, "N"},
+              {WK__LOOP_pow, "O"},       {WK__LOOP_ge, "O"},         {WK__LOOP_eq, "E"},          {WK__LOOP_lt, "L"},
               {WK__LOOP_le, "M"}};
   if (op == WK__LOOP_logical_not || op == WK__LOOP_bit_not) {
     ptx_line(w, "not.pred %s, %s;", o, a);
@@ -115,8 +115,9 @@ static void comparison(ptx_writer *w, int op, int compute, const char *o, const 
 
 /* 1, 0 or -1, of a NaN 0. */
 static void sign(ptx_writer *w, int compute, const char *o, const char *a) {
-  const char *t = suffix(compute), *zero = compute == WK_INT64 ? "0" : compute == WK_FLOAT32 ? "0f00000000"
-                                                                                         : "0d0000000000000000";
+  const char *t = suffix(compute), *zero = compute == WK_INT64     ? "0"
+                                           : compute == WK_FLOAT32 ? "0f00000000"
+                                                                   : "0d0000000000000000";
   const char *one = compute == WK_INT64 ? "1" : compute == WK_FLOAT32 ? "0f3F800000" : "0d3FF0000000000000";
   const char *less = compute == WK_INT64 ? "-1" : compute == WK_FLOAT32 ? "0fBF800000" : "0dBFF0000000000000";
   reg_name above = ptx_new(w, "pred"), below = ptx_new(w, "pred");
@@ -137,7 +138,8 @@ static void shift(ptx_writer *w, bool left, const char *o, const char *a, const 
 static void note_zero_division(ptx_writer *w, const char *divisor, int k) {
   reg_name zero = ptx_new(w, "pred"), faults = ptx_load_arg(w, WK__PTX_FAULTS, 0, 0), guard = ptx_guard(w, k);
   ptx_line(w, "setp.eq.s64 %s, %s, 0;", zero.text, divisor);
-  if (guard.text[0]) ptx_line(w, "and.pred %s, %s, %.*s;", zero.text, zero.text, (int)strlen(guard.text) - 2, guard.text + 1);
+  if (guard.text[0])
+    ptx_line(w, "and.pred %s, %s, %.*s;", zero.text, zero.text, (int)strlen(guard.text) - 2, guard.text + 1);
   ptx_line(w, "@%s red.global.or.b32 [%s], 2;", zero.text, faults.text);
 }
 
@@ -147,8 +149,8 @@ static bool divides(int op) {
 
 static void integer_operation(ptx_writer *w, int op, const char *o, const char *a, const char *b, int k) {
   static const char *const plain[WK__LOOP_COUNT] = {
-      [WK__LOOP_neg] = "neg.s64",     [WK__LOOP_abs] = "abs.s64",    [WK__LOOP_bit_not] = "not.b64",
-      [WK__LOOP_add] = "add.s64",     [WK__LOOP_sub] = "sub.s64",    [WK__LOOP_mul] = "mul.lo.s64",
+      [WK__LOOP_neg] = "neg.s64",     [WK__LOOP_abs] = "abs.s64",   [WK__LOOP_bit_not] = "not.b64",
+      [WK__LOOP_add] = "add.s64",     [WK__LOOP_sub] = "sub.s64",   [WK__LOOP_mul] = "mul.lo.s64",
       [WK__LOOP_bit_and] = "and.b64", [WK__LOOP_bit_or] = "or.b64", [WK__LOOP_bit_xor] = "xor.b64",
   };
   if (plain[op] && wk__loop_ops[op].arity == 1)
@@ -175,10 +177,10 @@ static void integer_operation(ptx_writer *w, int op, const char *o, const char *
 static void float_operation(ptx_writer *w, int op, int compute, const char *o, const char *a, const char *b,
                             const char *c) {
   static const char *const plain[WK__LOOP_COUNT] = {
-      [WK__LOOP_neg] = "neg",        [WK__LOOP_abs] = "abs",         [WK__LOOP_sqrt] = "sqrt.rn",
-      [WK__LOOP_add] = "add.rn",     [WK__LOOP_sub] = "sub.rn",      [WK__LOOP_mul] = "mul.rn",
-      [WK__LOOP_div] = "div.rn",     [WK__LOOP_fma] = "fma.rn",      [WK__LOOP_reciprocal] = "rcp.rn",
-      [WK__LOOP_floor] = "cvt.rmi",  [WK__LOOP_ceil] = "cvt.rpi",    [WK__LOOP_trunc] = "cvt.rzi",
+      [WK__LOOP_neg] = "neg",       [WK__LOOP_abs] = "abs",      [WK__LOOP_sqrt] = "sqrt.rn",
+      [WK__LOOP_add] = "add.rn",    [WK__LOOP_sub] = "sub.rn",   [WK__LOOP_mul] = "mul.rn",
+      [WK__LOOP_div] = "div.rn",    [WK__LOOP_fma] = "fma.rn",   [WK__LOOP_reciprocal] = "rcp.rn",
+      [WK__LOOP_floor] = "cvt.rmi", [WK__LOOP_ceil] = "cvt.rpi", [WK__LOOP_trunc] = "cvt.rzi",
       [WK__LOOP_round] = "cvt.rni",
   };
   const char *t = suffix(compute);
@@ -216,13 +218,19 @@ static void float_operation(ptx_writer *w, int op, int compute, const char *o, c
 static void cast(ptx_writer *w, int from, int to, const char *o, const char *a) {
   reg_name wide = from == WK_FLOAT32 && to == WK_INT64 ? ptx_new(w, "f64") : (reg_name){""};
   if (to == WK_BOOL && is_float(from))
-    ptx_line(w, "setp.neu.%s %s, %s, %s;", suffix(from), o, a, from == WK_FLOAT32 ? "0f00000000" : "0d0000000000000000");
+    ptx_line(w, "setp.neu.%s %s, %s, %s;", suffix(from), o, a,
+             from == WK_FLOAT32 ? "0f00000000" : "0d0000000000000000");
   else if (to == WK_BOOL)
     ptx_line(w, "setp.ne.s64 %s, %s, 0;", o, a);
   else if (from == WK_BOOL)
     ptx_line(w, "selp.%s %s, %s, %s, %s;", to == WK_INT64 ? "b64" : suffix(to), o,
-             to == WK_INT64 ? "1" : to == WK_FLOAT32 ? "0f3F800000" : "0d3FF0000000000000",
-             to == WK_INT64 ? "0" : to == WK_FLOAT32 ? "0f00000000" : "0d0000000000000000", a);
+             to == WK_INT64     ? "1"
+             : to == WK_FLOAT32 ? "0f3F800000"
+                                : "0d3FF0000000000000",
+             to == WK_INT64     ? "0"
+             : to == WK_FLOAT32 ? "0f00000000"
+                                : "0d0000000000000000",
+             a);
   else if (to == WK_INT64) {
     if (from == WK_FLOAT32) ptx_line(w, "cvt.f64.f32 %s, %s;", wide.text, a);
     ptx_call(w, "f64_to_i64", o, from == WK_FLOAT32 ? wide.text : a, NULL);
@@ -250,8 +258,8 @@ static void round_small_float(ptx_writer *w, int dtype, const char *o, const cha
 }
 
 static void round_to(ptx_writer *w, int dtype, const char *o, const char *a, int compute) {
-  static const char *const narrow[WK_DTYPE_COUNT] = {[WK_UINT8] = "u8",   [WK_INT8] = "s8",   [WK_INT16] = "s16",
-                                                     [WK_INT32] = "s32",  [WK_UINT16] = "u16", [WK_UINT32] = "u32"};
+  static const char *const narrow[WK_DTYPE_COUNT] = {[WK_UINT8] = "u8",  [WK_INT8] = "s8",    [WK_INT16] = "s16",
+                                                     [WK_INT32] = "s32", [WK_UINT16] = "u16", [WK_UINT32] = "u32"};
   if (narrow[dtype]) {
     ptx_line(w, "cvt.%c64.%s %s, %s;", narrow[dtype][0], narrow[dtype], o, a);
   } else if (wk__dtypes[dtype].compute == WK_FLOAT32 && dtype != WK_FLOAT32) {
@@ -287,7 +295,7 @@ static void param(ptx_writer *w, const wk__instr *i, const char *o) {
   }
 }
 
-/* Out of range: 0, and a fault with the check's number, the index and the size. */
+/* Out of range: 0, and a fault with the dim, the index and the size. */
 static void check_index(ptx_writer *w, int v, const wk__instr *i, const char *o, const char *a, int k) {
   int walker = (int)w->nest->access_count;
   while (w->expressions[walker - w->nest->access_count] != v) walker++;
@@ -300,10 +308,11 @@ static void check_index(ptx_writer *w, int v, const wk__instr *i, const char *o,
   }
   ptx_line(w, "setp.ge.u64 %s, %s, %s;", bad.text, o, limit.text);
   ptx_line(w, "@%s mov.b64 %s, 0;", bad.text, o);
-  if (guard.text[0]) ptx_line(w, "and.pred %s, %s, %.*s;", bad.text, bad.text, (int)strlen(guard.text) - 2, guard.text + 1);
+  if (guard.text[0])
+    ptx_line(w, "and.pred %s, %s, %.*s;", bad.text, bad.text, (int)strlen(guard.text) - 2, guard.text + 1);
   ptx_line(w, "@%s st.global.u64 [%s+8], %s;", bad.text, faults.text, a);
   ptx_line(w, "@%s st.global.u64 [%s+16], %s;", bad.text, faults.text, limit.text);
-  ptx_line(w, "@%s st.global.u32 [%s+4], %d;", bad.text, faults.text, walker);
+  ptx_line(w, "@%s st.global.u32 [%s+4], %d;", bad.text, faults.text, wk__checked_dim(i));
   ptx_line(w, "@%s red.global.or.b32 [%s], 1;", bad.text, faults.text);
 }
 
@@ -327,13 +336,26 @@ void ptx_operation(ptx_writer *w, int v, int k) {
   int compute = arity ? instr_of(w, i->operands[0])->dtype : i->dtype;
   ptx_line(w, ".reg .%s %s;", ptx_type(i->dtype), o.text);
   switch (i->op) {
-    case WK__LOOP_constant: constant(w, i, o.text); return;
-    case WK__LOOP_param: param(w, i, o.text); return;
-    case WK__LOOP_cast: cast(w, compute, i->dtype, o.text, in[0].text); return;
-    case WK__LOOP_round_to: round_to(w, i->extra, o.text, in[0].text, compute); return;
-    case WK__LOOP_check_index: check_index(w, v, i, o.text, in[0].text, k); return;
-    case WK__LOOP_where: where(w, i->dtype, o.text, in[0].text, in[1].text, in[2].text); return;
-    default: break;
+    case WK__LOOP_constant:
+      constant(w, i, o.text);
+      return;
+    case WK__LOOP_param:
+      param(w, i, o.text);
+      return;
+    case WK__LOOP_cast:
+      cast(w, compute, i->dtype, o.text, in[0].text);
+      return;
+    case WK__LOOP_round_to:
+      round_to(w, i->extra, o.text, in[0].text, compute);
+      return;
+    case WK__LOOP_check_index:
+      check_index(w, v, i, o.text, in[0].text, k);
+      return;
+    case WK__LOOP_where:
+      where(w, i->dtype, o.text, in[0].text, in[1].text, in[2].text);
+      return;
+    default:
+      break;
   }
   if (compute == WK_BOOL) bool_operation(w, i->op, o.text, in[0].text, in[1].text);
   if (compute == WK_INT64) integer_operation(w, i->op, o.text, in[0].text, in[1].text, k);
@@ -347,8 +369,11 @@ void ptx_combine(ptx_writer *w, int op, int compute, const char *to, const char 
   if (compute == WK_BOOL)
     bool_operation(w, op == WK__LOOP_reduce_max ? WK__LOOP_bit_or : WK__LOOP_bit_and, to, a, b);
   else if (sum || product)
-    ptx_line(w, "%s%s.%s %s, %s, %s;", sum ? "add" : "mul", is_float(compute) ? ".rn" : sum ? "" : ".lo", suffix(compute),
-             to, a, b);
+    ptx_line(w, "%s%s.%s %s, %s, %s;", sum ? "add" : "mul",
+             is_float(compute) ? ".rn"
+             : sum             ? ""
+                               : ".lo",
+             suffix(compute), to, a, b);
   else
     extreme(w, op == WK__LOOP_reduce_max, compute, to, a, b);
 }

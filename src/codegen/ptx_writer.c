@@ -152,7 +152,8 @@ static void move_value(ptx_writer *w, int dtype, const char *guard, const char *
 /* s = the better of s and another; where the guard does not hold s stays. */
 static void take_arg(ptx_writer *w, int v, const state *s, const char *value, const char *index, const char *guard) {
   int op = instr_of(w, v)->op, dtype = dtype_of_fold(w, v);
-  reg_name better = ptx_better(w, op, dtype, s->value.text, value), worse = ptx_better(w, op, dtype, value, s->value.text);
+  reg_name better = ptx_better(w, op, dtype, s->value.text, value),
+           worse = ptx_better(w, op, dtype, value, s->value.text);
   reg_name earlier = ptx_new(w, "pred"), none = ptx_new(w, "pred"), there = ptx_new(w, "pred");
   ptx_line(w, "setp.lt.s64 %s, %s, %s;", earlier.text, index, s->index.text);
   ptx_line(w, "not.pred %s, %s;", worse.text, worse.text);
@@ -295,7 +296,9 @@ static void write_pointwise(ptx_writer *w) {
 
 /* ---- states in memory: shared, or the scratch of parts ---- */
 
-static bool in_scratch(const ptx_writer *w) { return w->shape->mode == WK__PTX_PARTS || w->shape->mode == WK__PTX_WHOLE; }
+static bool in_scratch(const ptx_writer *w) {
+  return w->shape->mode == WK__PTX_PARTS || w->shape->mode == WK__PTX_WHOLE;
+}
 static const char *space_of(const ptx_writer *w) { return in_scratch(w) ? "global" : "shared"; }
 
 /* The address of the state with a number (32 bits), `words` words each. */
@@ -494,7 +497,7 @@ static void fold_chunks(ptx_writer *w, folds *f) {
   ptx_line(w, "}");
 }
 
-/* A chunk of a row, %chunk, in steps; the states begin anew. `lane`: the register of the thread's lane. */
+/* A chunk of a row, %chunk, in steps; the states begin again. `lane`: the register of the thread's lane. */
 static void write_chunk(ptx_writer *w, int phase, folds *f, const char *lane) {
   int label = w->unique++;
   ptx_line(w, "{");
@@ -813,7 +816,8 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
   for (int n = 0; n < wk__ptx_function_count; n++) {
     bool again = false;
     for (int m = 0; m < n; m++)
-      again |= w->tables >> m & 1 && strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table ? wk__ptx_functions[n].table : "") == 0;
+      again |= w->tables >> m & 1 &&
+               strcmp(wk__ptx_functions[m].table, wk__ptx_functions[n].table ? wk__ptx_functions[n].table : "") == 0;
     if (w->tables >> n & 1 && !again) wk__string_append(text, wk__ptx_functions[n].table);
   }
   if (w->out->states && shares_memory(w)) wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");

@@ -1,7 +1,7 @@
 /* Code made of nests: the interpreter's programs, and their launches.
  *
- * A program goes to a device when it is first launched there; a launch's arguments go through the stream's launch block,
- * which the stream's order keeps until the code in front has read it. Tests: tests/device/, tests/cuda/. */
+ * A program goes to a device when it is first launched there; a launch's arguments go through the stream's launch
+ * block, which the stream's order keeps until the code in front has read it. Tests: tests/device/, tests/cuda/. */
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -208,18 +208,6 @@ static bool checks_each(void) {
   return checks;
 }
 
-/* In PyTorch's words where the checked size is a dim of a buffer. */
-static wk_status explain_fault(const cuda_code *code, wk__cuda_stream *s) {
-  wk__cuda_faults seen = *s->faults;
-  wk_status status = wk__cuda_take_faults(s);
-  if (status != WK_INDEX_ERROR) return status;
-  int number = seen.check - (int)code->nest->access_count;
-  wk_int size = code->nest->instrs[code->encoded.expressions[number]].expression;
-  if (wk__sym_kind_of(size) != WK__SYM_BUFFER_SIZE) return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds", (long long)seen.index);
-  return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds for dimension %d with size %lld", (long long)seen.index,
-                 wk__sym_index(size) % WK__BUFFER_DIMS, (long long)seen.size);
-}
-
 static wk_status interpret(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch, wk__binding *b) {
   launch_block block;
   CUdeviceptr program;
@@ -252,5 +240,5 @@ wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, const wk__la
   for (int64_t i = 0; i < count; i++) WK_TRY(launch_one(s, of(code), &launches[i]));
   if (WK_LIKELY(!checks_each())) return WK_OK;
   WK_TRY(WK__CUDA(cuStreamSynchronize, s->handle));
-  return explain_fault(of(code), s);
+  return wk__cuda_take_faults(s);
 }

@@ -8,7 +8,7 @@
 
 static struct {
   pthread_mutex_t lock;
-  pid_t opened_by; /* 0: nobody; the driver does not survive a fork */
+  pid_t opened_by; /* 0: no process; the driver does not survive a fork */
   _Atomic(wk__cuda_device *) devices[WK__MOST_DEVICES];
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 

@@ -20,19 +20,19 @@ typedef struct found {
   int reserved[4];
 } found;
 
-#define FUNCTIONS(X)                                                                                                  \
-  X(cublasLtCreate, (void **))                                                                                        \
-  X(cublasLtMatmulDescCreate, (void **, int, int))                                                                    \
-  X(cublasLtMatmulDescDestroy, (void *))                                                                              \
-  X(cublasLtMatmulDescSetAttribute, (void *, int, const void *, size_t))                                              \
-  X(cublasLtMatrixLayoutCreate, (void **, int, uint64_t, uint64_t, int64_t))                                          \
-  X(cublasLtMatrixLayoutDestroy, (void *))                                                                            \
-  X(cublasLtMatrixLayoutSetAttribute, (void *, int, const void *, size_t))                                            \
-  X(cublasLtMatmulPreferenceCreate, (void **))                                                                        \
-  X(cublasLtMatmulPreferenceDestroy, (void *))                                                                        \
-  X(cublasLtMatmulPreferenceSetAttribute, (void *, int, const void *, size_t))                                        \
-  X(cublasLtMatmulAlgoGetHeuristic, (void *, void *, void *, void *, void *, void *, void *, int, found *, int *))    \
-  X(cublasLtMatmul, (void *, void *, const void *, const void *, void *, const void *, void *, const void *,          \
+#define FUNCTIONS(X)                                                                                               \
+  X(cublasLtCreate, (void **))                                                                                     \
+  X(cublasLtMatmulDescCreate, (void **, int, int))                                                                 \
+  X(cublasLtMatmulDescDestroy, (void *))                                                                           \
+  X(cublasLtMatmulDescSetAttribute, (void *, int, const void *, size_t))                                           \
+  X(cublasLtMatrixLayoutCreate, (void **, int, uint64_t, uint64_t, int64_t))                                       \
+  X(cublasLtMatrixLayoutDestroy, (void *))                                                                         \
+  X(cublasLtMatrixLayoutSetAttribute, (void *, int, const void *, size_t))                                         \
+  X(cublasLtMatmulPreferenceCreate, (void **))                                                                     \
+  X(cublasLtMatmulPreferenceDestroy, (void *))                                                                     \
+  X(cublasLtMatmulPreferenceSetAttribute, (void *, int, const void *, size_t))                                     \
+  X(cublasLtMatmulAlgoGetHeuristic, (void *, void *, void *, void *, void *, void *, void *, int, found *, int *)) \
+  X(cublasLtMatmul, (void *, void *, const void *, const void *, void *, const void *, void *, const void *,       \
                      const void *, void *, void *, void *, const algorithm *, void *, size_t, CUstream))
 
 static struct {
@@ -118,10 +118,7 @@ static bool describe(int64_t rows, int64_t columns, int64_t row, int64_t column,
 }
 
 static int data_type(int type) {
-  return type == WK__MEMORY_F32    ? R_32F
-         : type == WK__MEMORY_F64  ? R_64F
-         : type == WK__MEMORY_F16  ? R_16F
-                                   : R_16BF;
+  return type == WK__MEMORY_F32 ? R_32F : type == WK__MEMORY_F64 ? R_64F : type == WK__MEMORY_F16 ? R_16F : R_16BF;
 }
 
 static bool make_layout(void **layout, int type, const operand *o, int64_t batch) {

@@ -6,15 +6,15 @@
 #include "base/base.h"
 
 typedef struct wk__cuda_facts {
-  const char *name;      /* borrowed, for the life of the process */
-  int major, minor;      /* compute capability */
+  const char *name; /* borrowed, for the life of the process */
+  int major, minor; /* compute capability */
   int multiprocessors;
-  int threads_each;      /* of a multiprocessor */
-  int shared_each;       /* bytes of shared memory a block has without asking */
-  int shared_most;       /* and by asking */
+  int threads_each; /* of a multiprocessor */
+  int shared_each;  /* bytes of shared memory a block has without asking */
+  int shared_most;  /* and by asking */
   int l2_bytes;
   int64_t total_bytes;
-  int driver;            /* the CUDA version that the driver knows: 13000 */
+  int driver; /* the CUDA version that the driver knows: 13000 */
 } wk__cuda_facts;
 WK_MUST_USE wk_status wk__cuda_facts_get(int index, wk__cuda_facts *out);
 

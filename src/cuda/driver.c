@@ -16,8 +16,8 @@ static wk_status no_driver(void) {
 
 static wk_status find_functions(void *library) {
   wk__cuda_functions found;
-#define X(name, args)                                                                                             \
-  if (!(*(void **)&found.name = dlsym(library, #name)))                                                           \
+#define X(name, args)                                   \
+  if (!(*(void **)&found.name = dlsym(library, #name))) \
     return wk_fail(WK_RUNTIME_ERROR, "The NVIDIA driver on your system is too old: it has no %s", #name);
   WK__CUDA_FUNCTIONS(X)
 #undef X

@@ -34,8 +34,8 @@ typedef struct wk__cuda_device {
 
 /* What code of a stream has noted since the host last looked: pinned, written by the device. */
 typedef struct wk__cuda_faults {
-  int32_t bits;  /* WK__KERNEL_INDEX_FAULT, WK__KERNEL_ZERO_DIVISION */
-  int32_t check; /* number of the launch whose check failed */
+  int32_t bits; /* WK__KERNEL_INDEX_FAULT, WK__KERNEL_ZERO_DIVISION */
+  int32_t dim;  /* that the index is of; WK__CUDA_NO_DIM: of none that has a number */
   int64_t index, size;
 } wk__cuda_faults;
 
@@ -44,8 +44,8 @@ struct wk__cuda_stream {
   wk__cuda_device *device;
   CUstream handle;
   wk__cuda_faults *faults;
-  pthread_mutex_t lock; /* held while a launch is given, which is several calls of the driver */
-  CUdeviceptr launch_block; /* tier 0's arguments, WK__CUDA_LAUNCH_BYTES; written and read in the stream's order */
+  pthread_mutex_t lock;         /* held while a launch is given, which is several calls of the driver */
+  CUdeviceptr launch_block;     /* tier 0's arguments, WK__CUDA_LAUNCH_BYTES; written and read in the stream's order */
   struct wk__cuda_block **bins; /* free memory that this stream's work may still use (memory.c) */
   uint64_t filled_bins[4];
   wk__cuda_stream *next; /* of the device */

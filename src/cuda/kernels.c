@@ -1,10 +1,10 @@
-/* Rows with a kernel: the device's own where it has one; what the row is decomposed into, where a rule says that; for the
- * rest the CPU's beside copies of the memory, which is right and slow, and says so with WICK_LOGS=ops.
+/* Rows with a kernel: the device's own where it has one; what the row is decomposed into, where a rule says that; for
+ * the rest the CPU's beside copies of the memory, which is right and slow, and says so with WICK_LOGS=ops.
  *
  * On the host a call sees the same tensors over copies of their whole storages, so that what shares memory still does;
  * what it has written goes back. Tests: tests/device/. */
-#include "cpu/cpu.h"
 #include "cpu/kernels.h"
+#include "cpu/cpu.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
 #include "decompose/decompose.h"
@@ -45,7 +45,8 @@ static wk_tensor *on_host(mirrored *m, wk_tensor *t) {
   if (!t->storage || t->device.type != WK_CUDA) return t;
   wk__spec spec;
   wk_storage *copy = copy_of(m, t->storage);
-  if (!copy || wk__grow(&m->tensors, &m->tensor_capacity, m->tensor_count + 1, sizeof *m->tensors) != WK_OK) return NULL;
+  if (!copy || wk__grow(&m->tensors, &m->tensor_capacity, m->tensor_count + 1, sizeof *m->tensors) != WK_OK)
+    return NULL;
   wk__spec_of(&spec, t);
   spec.device = WK__CPU_DEVICE;
   spec.offset = t->offset;
@@ -184,7 +185,7 @@ static const struct {
 
 __attribute__((constructor)) static void find_kernels(void) {
   for (int i = 0; i < WK__OP_COUNT; i++)
-    if (wk__cpu_kernels[i])
-      wk__cuda_kernels[i] = wk__decompose_rules[i] ? run_by_parts : wk__cuda_run_kernel_on_host;
-  for (size_t i = 0; i < WK_COUNT(own); i++) wk__cuda_kernels[own[i].op->number] = own[i].kernel;
+    if (wk__cpu_kernels[i]) wk__cuda_kernels[i] = wk__decompose_rules[i] ? run_by_parts : wk__cuda_run_kernel_on_host;
+  for (size_t i = 0; i < WK_COUNT(own); i++)
+    wk__cuda_kernels[own[i].op->number] = own[i].kernel;  // cppcheck-suppress AssignmentAddressToInteger
 }

@@ -1,12 +1,13 @@
 /* Memory of a device: one reserved range of addresses that grows by mapping pieces at its end, and blocks in it.
  *
- * Blocks lie one behind the other. A free one belongs to the stream whose work may still use it, which is given it again
- * at once; neighbours that are free for one stream become one block. Free blocks are in bins by size, four a power of
- * two, and a request takes the first block of the first bin all of whose blocks are large enough. Where there is none
- * the range grows; where it cannot, the device is waited for, and what is free for other streams is taken as well.
+ * Blocks lie one behind the other. A free one belongs to the stream whose work may still use it, which is given it
+ * again at once; neighbours that are free for one stream become one block. Free blocks are in bins by size, four a
+ * power of two, and a request takes the first block of the first bin all of whose blocks are large enough. Where there
+ * is none the range grows; where it cannot, the device is waited for, and what is free for other streams is taken as
+ * well.
  *
  * Invariant: blocks cover the mapped range, each is in the list by address and, while it is in use, in `used` by its
- * address. Tests: tests/cuda/test_memory.py. */
+ * address. Tests: tests/cuda/test_cuda.py. */
 #include <stdio.h>
 
 #include "cuda/cuda.h"
@@ -23,7 +24,7 @@ struct wk__cuda_block {
   bool is_free;
   wk__cuda_stream **others; /* owned: streams that work with it as well, while it is in use; NULL: none */
   int other_count;
-  block *before, *after;             /* by address; NULL at the ends */
+  block *before, *after;           /* by address; NULL at the ends */
   block *free_before, *free_after; /* of its bin */
 };
 
@@ -37,7 +38,7 @@ struct wk__cuda_memory {
   CUdeviceptr base;
   int64_t range, mapped; /* bytes reserved; mapped from base on */
   block *last;
-  wk__map used; /* address -> block */
+  wk__map used;  /* address -> block */
   piece *pieces; /* mapped one behind the other */
   int64_t piece_count, piece_capacity;
   wk__cuda_stream *streams;

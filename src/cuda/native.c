@@ -168,7 +168,8 @@ static void compile_and_publish(kernel *k) {
   if (status != WK_OK && status != WK_UNSUPPORTED && wk__log_on(WK__LOG_KERNEL))
     wk__log_print(WK__LOG_KERNEL, "not compiled: %s", wk_error_message());
 #ifdef WICK_DEBUG
-  if (status != WK_OK && status != WK_UNSUPPORTED) fprintf(stderr, "wick: a kernel was not compiled: %s\n", wk_error_message());
+  if (status != WK_OK && status != WK_UNSUPPORTED)
+    fprintf(stderr, "wick: a kernel was not compiled: %s\n", wk_error_message());
 #endif
   if (status != WK_OK) wk_error_clear();
   atomic_store_explicit(&k->state, status == WK_OK ? READY : NONE, memory_order_release);
@@ -353,7 +354,8 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
   }
 }
 
-static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch, void *scratch) {
+static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
+                      void *scratch) {
   int64_t args[WK__PTX_MAX_ARGS];
   grid g = grid_of(k, b);
   for (int n = 0; n < k->arg_count; n++) args[n] = value_of(k, s, b, launch, &k->args[n], scratch);

@@ -1,4 +1,5 @@
-/* Tier 1: kernels in PTX for the shapes that a nest's launches have (codegen/ptx.h), made by the driver in the background.
+/* Tier 1: kernels in PTX for the shapes that a nest's launches have (codegen/ptx.h), made by the driver in the
+ * background.
  *
  * WICK_CUDA_TIER says what is used: 0, the interpreter alone; 1, kernels from the first launch on, which waits for the
  * driver; without it a shape's second launch asks for its kernel, and what comes before it is there is interpreted. */

@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* C = beta C + alpha A B (+ row), batched; A (m, k) and B (k, n) of any strides, C (m, n) with contiguous columns. Small
- * floats are multiplied and summed in f32 and rounded once. Strides in elements. Shared with on_device/gemm.c. */
+/* C = beta C + alpha A B (+ row), batched; A (m, k) and B (k, n) of any strides, C (m, n) with contiguous columns.
+ * Small floats are multiplied and summed in f32 and rounded once. Strides in elements. Shared with on_device/gemm.c. */
 typedef struct wk__cuda_product {
   uint64_t a, b, c, row; /* addresses; row: (n) added to each row of C, or 0 */
   int64_t m, n, k, batch;

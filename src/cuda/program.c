@@ -19,10 +19,10 @@ typedef struct encoder {
   wk__cuda_fold *folds;
   wk__cuda_place *places;
   int64_t instr_count, instr_capacity, fold_capacity, place_count, place_capacity;
-  uint16_t *slot;  /* by instruction */
-  bool *needed;    /* of the phase at hand */
-  int32_t *last;   /* by instruction: the one that uses it last, in the list at hand */
-  uint16_t *free;  /* slots */
+  uint16_t *slot; /* by instruction */
+  bool *needed;   /* of the phase at hand */
+  int32_t *last;  /* by instruction: the one that uses it last, in the list at hand */
+  uint16_t *free; /* slots */
   int free_count;
   wk__var *list; /* instructions of the list at hand */
   int list_count;
@@ -35,11 +35,11 @@ static bool by_element(const encoder *e, int v) { return e->has_rows && instr_of
 
 int wk__cuda_memory_of(wk_dtype dtype) {
   static const uint8_t types[WK_DTYPE_COUNT] = {
-      [WK_BOOL] = WK__MEMORY_BOOL,        [WK_UINT8] = WK__MEMORY_U8,          [WK_INT8] = WK__MEMORY_I8,
-      [WK_INT16] = WK__MEMORY_I16,        [WK_INT32] = WK__MEMORY_I32,         [WK_INT64] = WK__MEMORY_I64,
-      [WK_UINT16] = WK__MEMORY_U16,       [WK_UINT32] = WK__MEMORY_U32,        [WK_UINT64] = WK__MEMORY_I64,
-      [WK_FLOAT8_E4M3] = WK__MEMORY_E4M3, [WK_FLOAT8_E5M2] = WK__MEMORY_E5M2,  [WK_FLOAT16] = WK__MEMORY_F16,
-      [WK_BFLOAT16] = WK__MEMORY_BF16,    [WK_FLOAT32] = WK__MEMORY_F32,       [WK_FLOAT64] = WK__MEMORY_F64,
+      [WK_BOOL] = WK__MEMORY_BOOL,        [WK_UINT8] = WK__MEMORY_U8,         [WK_INT8] = WK__MEMORY_I8,
+      [WK_INT16] = WK__MEMORY_I16,        [WK_INT32] = WK__MEMORY_I32,        [WK_INT64] = WK__MEMORY_I64,
+      [WK_UINT16] = WK__MEMORY_U16,       [WK_UINT32] = WK__MEMORY_U32,       [WK_UINT64] = WK__MEMORY_I64,
+      [WK_FLOAT8_E4M3] = WK__MEMORY_E4M3, [WK_FLOAT8_E5M2] = WK__MEMORY_E5M2, [WK_FLOAT16] = WK__MEMORY_F16,
+      [WK_BFLOAT16] = WK__MEMORY_BF16,    [WK_FLOAT32] = WK__MEMORY_F32,      [WK_FLOAT64] = WK__MEMORY_F64,
   };
   return types[dtype];
 }
@@ -140,9 +140,7 @@ static void find_last_uses(encoder *e, int phase, bool elements) {
     if (is_folded_in(e, v, phase)) e->last[instr_of(e, v)->operands[0]] = LAST_ALWAYS;
 }
 
-static uint16_t take_slot(encoder *e) {
-  return e->free_count ? e->free[--e->free_count] : (uint16_t)e->slot_count++;
-}
+static uint16_t take_slot(encoder *e) { return e->free_count ? e->free[--e->free_count] : (uint16_t)e->slot_count++; }
 
 static void free_uses(encoder *e, int n) {
   uses u = uses_of(e, e->list[n]);
@@ -198,7 +196,10 @@ static wk_status describe(encoder *e, int v, wk__cuda_instr *out) {
   if (i->op == WK__LOOP_constant) out->number = slot_bits(i->number, out->made);
   if (i->op == WK__LOOP_round_to) out->memory = (uint8_t)wk__cuda_memory_of((wk_dtype)i->extra);
   if (wk__loop_has_expression(i->op)) out->extra = (uint16_t)walker_of_expression(e, v);
-  if (i->op == WK__LOOP_check_index) out->bound_count = i->extra;
+  if (i->op == WK__LOOP_check_index) {
+    out->bound_count = i->extra;
+    out->number = wk__checked_dim(i);
+  }
   if (wk__loop_is_scan(i->op)) out->extra = (uint16_t)e->scan_count++;
   return WK_OK;
 }

@@ -20,7 +20,7 @@ typedef struct wk__cuda_encoded {
   bool adds; /* to places that may be the same */
 } wk__cuda_encoded;
 
-int wk__cuda_memory_of(wk_dtype dtype); /* wk__cuda_memory_type */
+int wk__cuda_memory_of(wk_dtype dtype);                                             /* wk__cuda_memory_type */
 WK_MUST_USE wk_status wk__cuda_encode(const wk__nest *nest, wk__cuda_encoded *out); /* released after a failure, too */
 void wk__cuda_encoded_release(wk__cuda_encoded *e);
 

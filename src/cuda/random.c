@@ -1,8 +1,8 @@
 /* The device's generator (Philox: a seed and an offset, PyTorch's state of 16 bytes), and the rows that draw from it.
  *
- * A call takes the offset and adds the words that one thread may have used. Tensors are filled in the order of addresses;
- * one with gaps through a contiguous one. What is drawn elsewhere (multinomial, gamma, ...) is the host's, from a
- * generator of its kind that this one's state seeds. Tests: tests/cuda/test_random.py. */
+ * A call takes the offset and adds the words that one thread may have used. Tensors are filled in the order of
+ * addresses; one with gaps through a contiguous one. What is drawn elsewhere (multinomial, gamma, ...) is the host's,
+ * from a generator of its kind that this one's state seeds. Tests: tests/cuda/test_random.py. */
 #include "cuda/random.h"
 
 #include "cuda/internal.h"
@@ -141,7 +141,8 @@ static wk_status require_float(const wk_tensor *t, const char *kernel) {
 
 static wk_status check_uniform(double from, double to) {
   if (from <= to) return WK_OK;
-  return wk_fail(WK_RUNTIME_ERROR, "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", from, to);
+  return wk_fail(WK_RUNTIME_ERROR, "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", from,
+                 to);
 }
 
 wk_status wk__cuda_uniform(wk__call *c) {
@@ -154,7 +155,8 @@ wk_status wk__cuda_uniform(wk__call *c) {
 
 wk_status wk__cuda_rand(wk__call *c) {
   WK_TRY(require_float(c->outputs[0], "check_uniform_bounds"));
-  return fill_tensor(generator_of(c, last_argument(c)), c->outputs[0], (wk__cuda_draws){.draw = WK__DRAW_UNIFORM, .b = 1});
+  return fill_tensor(generator_of(c, last_argument(c)), c->outputs[0],
+                     (wk__cuda_draws){.draw = WK__DRAW_UNIFORM, .b = 1});
 }
 
 static wk_status check_normal(double std) {

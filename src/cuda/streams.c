@@ -57,8 +57,9 @@ wk_status wk__cuda_take_faults(wk__cuda_stream *s) {
   wk__cuda_faults seen = *s->faults;
   *s->faults = (wk__cuda_faults){0};
   if (seen.bits & WK__KERNEL_ZERO_DIVISION) return wk_fail(WK_RUNTIME_ERROR, "ZeroDivisionError");
-  return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds for dimension with size %lld", (long long)seen.index,
-                 (long long)seen.size);
+  if (seen.dim == WK__CUDA_NO_DIM) return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds", (long long)seen.index);
+  return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds for dimension %d with size %lld", (long long)seen.index,
+                 seen.dim, (long long)seen.size);
 }
 
 wk_status wk__cuda_synchronize(wk__stream *stream) {

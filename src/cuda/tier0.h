@@ -1,11 +1,12 @@
-/* What the host and the interpreter on the device (on_device/tier0.c) agree on: a nest as a program of instructions, and
- * a launch of it. Compiled for both.
+/* What the host and the interpreter on the device (on_device/tier0.c) agree on: a nest as a program of instructions,
+ * and a launch of it. Compiled for both.
  *
- * A warp does one row, all phases of it, its lanes being those of a reduction's order (loop/loop.h), so that the bits are
- * the CPU's; without reductions a thread does one element, whose instructions all count as a row's. Every value of a nest,
- * of a row too, has a *slot*, 8 bytes of each thread; behind the slots each thread keeps the positions of the walkers
- * (loop/binding.h) at its row and at its element. A phase runs the instructions of rows that are due, then goes through
- * the row's elements, a lane's worth at a time, a *round*; a chunk's rounds are folded, and chunks counted up. */
+ * A warp does one row, all phases of it, its lanes being those of a reduction's order (loop/loop.h), so that the bits
+ * are the CPU's; without reductions a thread does one element, whose instructions all count as a row's. Every value of
+ * a nest, of a row too, has a *slot*, 8 bytes of each thread; behind the slots each thread keeps the positions of the
+ * walkers (loop/binding.h) at its row and at its element. A phase runs the instructions of rows that are due, then goes
+ * through the row's elements, a lane's worth at a time, a *round*; a chunk's rounds are folded, and chunks counted up.
+ */
 #ifndef WICK_CUDA_TIER0_H
 #define WICK_CUDA_TIER0_H
 
@@ -19,35 +20,35 @@ enum {
 };
 
 typedef enum wk__cuda_memory_type { /* storage dtypes as memory has them */
-  WK__MEMORY_BOOL,
-  WK__MEMORY_U8,
-  WK__MEMORY_I8,
-  WK__MEMORY_I16,
-  WK__MEMORY_I32,
-  WK__MEMORY_I64, /* u64 as well */
-  WK__MEMORY_U16,
-  WK__MEMORY_U32,
-  WK__MEMORY_E4M3,
-  WK__MEMORY_E5M2,
-  WK__MEMORY_F16,
-  WK__MEMORY_BF16,
-  WK__MEMORY_F32,
-  WK__MEMORY_F64,
+                                    WK__MEMORY_BOOL,
+                                    WK__MEMORY_U8,
+                                    WK__MEMORY_I8,
+                                    WK__MEMORY_I16,
+                                    WK__MEMORY_I32,
+                                    WK__MEMORY_I64, /* u64 as well */
+                                    WK__MEMORY_U16,
+                                    WK__MEMORY_U32,
+                                    WK__MEMORY_E4M3,
+                                    WK__MEMORY_E5M2,
+                                    WK__MEMORY_F16,
+                                    WK__MEMORY_BF16,
+                                    WK__MEMORY_F32,
+                                    WK__MEMORY_F64,
 } wk__cuda_memory_type;
 
-enum { WK__CUDA_NONE = 0xffff };
+enum { WK__CUDA_NONE = 0xffff, WK__CUDA_NO_DIM = 0xff };
 
 typedef struct wk__cuda_instr {
-  uint8_t op;         /* wk__loop_op */
-  uint8_t lane, made; /* wk__lane_type of the operand that tells, and of the result */
-  uint8_t memory;     /* load, store, round_to: wk__cuda_memory_type */
-  uint16_t slot;      /* of the result */
-  uint16_t in[3];     /* slots */
-  uint16_t extra;     /* load, store: access; index, check_index: walker; param: its number; scan: its state */
-  uint16_t places;    /* load, store: the first of its indirect coordinates in `places`, WK__CUDA_NONE: none */
-  uint16_t bounds;    /* masked_load: the first walker of its bounds, */
+  uint8_t op;           /* wk__loop_op */
+  uint8_t lane, made;   /* wk__lane_type of the operand that tells, and of the result */
+  uint8_t memory;       /* load, store, round_to: wk__cuda_memory_type */
+  uint16_t slot;        /* of the result */
+  uint16_t in[3];       /* slots */
+  uint16_t extra;       /* load, store: access; index, check_index: walker; param: its number; scan: its state */
+  uint16_t places;      /* load, store: the first of its indirect coordinates in `places`, WK__CUDA_NONE: none */
+  uint16_t bounds;      /* masked_load: the first walker of its bounds, */
   uint16_t bound_count; /* and how many there are; check_index: 1 where negative indices are out of range */
-  int64_t number;     /* constant: the slot's bits */
+  int64_t number;       /* constant: the slot's bits; check_index: which dim it is of, for the error */
 } wk__cuda_instr;
 
 /* An indirect coordinate of an access. */

@@ -14,12 +14,12 @@ enum { WK__MAX_WALKERS = 64 };
 
 typedef struct wk__binding {
   int access_count, expression_count, walker_count;
-  int p, r;                             /* loops of each kind, pointwise ones first */
-  int64_t size[WK__NEST_MAX_DIMS];      /* of each loop */
-  bool apart[WK__NEST_MAX_DIMS];        /* the loop's marks, which go with it; all false at first */
-  char *base[WK__MAX_WALKERS];          /* accesses: the buffer's first element */
-  int64_t start[WK__MAX_WALKERS];       /* where a walker is when all loops begin */
-  int64_t limit[WK__MAX_WALKERS];       /* by walker: the size that a check_index or a bound is held against */
+  int p, r;                                 /* loops of each kind, pointwise ones first */
+  int64_t size[WK__NEST_MAX_DIMS];          /* of each loop */
+  bool apart[WK__NEST_MAX_DIMS];            /* the loop's marks, which go with it; all false at first */
+  char *base[WK__MAX_WALKERS];              /* accesses: the buffer's first element */
+  int64_t start[WK__MAX_WALKERS];           /* where a walker is when all loops begin */
+  int64_t limit[WK__MAX_WALKERS];           /* by walker: the size that a check_index or a bound is held against */
   const int64_t *indirect[WK__MAX_WALKERS]; /* accesses: the buffer's strides, for indirect coordinates */
   int64_t stride[WK__MAX_WALKERS][WK__NEST_MAX_DIMS];
 } wk__binding;

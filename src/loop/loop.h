@@ -136,6 +136,11 @@ static inline bool wk__instr_per_element(const wk__nest *nest, const wk__instr *
   return nest->reduction_dims == 0 || i->per_element;
 }
 
+/* Of a check_index against a buffer's size: which dim of it; else 255. For errors. */
+static inline int wk__checked_dim(const wk__instr *i) {
+  return wk__sym_kind_of(i->expression) == WK__SYM_BUFFER_SIZE ? wk__sym_index(i->expression) % WK__BUFFER_DIMS : 255;
+}
+
 /* Coordinates that are compared with the buffer's size, of all accesses. */
 static inline int wk__nest_bound_count(const wk__nest *nest) {
   int count = 0;

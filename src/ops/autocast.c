@@ -1,11 +1,12 @@
 /* Autocast: the layer that gives operators their arguments in another floating dtype.
  *
- * In: a call while autocast is on in the thread. Out: the call below, its floating arguments (float64 apart) converted
- * as the row's field `autocast` says: products in the small dtype that the program asked for, what needs the range or
- * the digits of float32 in float32, concatenation in the widest dtype of its parts. Conversions go through the layers
- * below, so that they are on the tape and in captured graphs. A call that is told where to write, or writes in place,
- * gets its arguments as they are, as in PyTorch. Calls made inside of one that was converted are not looked at again.
- * The lists are those of PyTorch's CPU. Tests: tests/python/test_autocast.py. */
+ * In: a call while autocast is on in the thread, for the device of its tensors. Out: the call below, its floating
+ * arguments (float64 apart) converted as the row's field `autocast` says: products in the small dtype that the program
+ * asked for, what needs the range or the digits of float32 in float32, concatenation in the widest dtype of its parts.
+ * Conversions go through the layers below, so that they are on the tape and in captured graphs. A call that is told
+ * where to write, or writes in place, gets its arguments as they are, as in PyTorch. Calls made inside of one that was
+ * converted are not looked at again. The lists are those of PyTorch's CPU, on every device. Tests:
+ * tests/python/test_autocast.py. */
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -17,9 +18,23 @@ static wk_dtype wider(wk_dtype dtype, const wk_tensor *t) {
   return is_castable(t) && t->dtype == WK_FLOAT32 ? WK_FLOAT32 : dtype;
 }
 
+/* The device whose autocast it is: that of the first tensor that is not a number of the CPU. */
+static int device_of(const wk_op *op, const wk_value *args) {
+  for (int i = 0; i < op->schema.parameter_count; i++) {
+    wk__tensor_span span = wk__value_tensors(&args[i]);
+    for (uint32_t k = 0; k < span.count; k++)
+      if (span.items[k] && span.items[k]->device.type == WK_CUDA) return WK_CUDA;
+  }
+  return WK_CPU;
+}
+
+static wk_dtype small_dtype(int device) {
+  return (wk_dtype)(device == WK_CUDA ? wk__thread.mode.autocast_cuda_dtype : wk__thread.mode.autocast_dtype);
+}
+
 /* The widest of the small dtype and what the arguments have. */
-static wk_dtype widest(const wk_op *op, const wk_value *args) {
-  wk_dtype dtype = (wk_dtype)wk__thread.mode.autocast_dtype;
+static wk_dtype widest(const wk_op *op, const wk_value *args, int device) {
+  wk_dtype dtype = small_dtype(device);
   for (int i = 0; i < op->schema.parameter_count; i++) {
     if (args[i].tag == WK_VALUE_TENSOR) dtype = wider(dtype, args[i].tensor);
     for (uint32_t k = 0; args[i].tag == WK_VALUE_TENSORS && k < args[i].count; k++)
@@ -28,9 +43,9 @@ static wk_dtype widest(const wk_op *op, const wk_value *args) {
   return dtype;
 }
 
-static wk_dtype wanted_dtype(const wk_op *op, const wk_value *args) {
-  if (op->autocast == WK__AUTOCAST_LOWER) return (wk_dtype)wk__thread.mode.autocast_dtype;
-  return op->autocast == WK__AUTOCAST_FLOAT32 ? WK_FLOAT32 : widest(op, args);
+static wk_dtype wanted_dtype(const wk_op *op, const wk_value *args, int device) {
+  if (op->autocast == WK__AUTOCAST_LOWER) return small_dtype(device);
+  return op->autocast == WK__AUTOCAST_FLOAT32 ? WK_FLOAT32 : widest(op, args, device);
 }
 
 /* The tensor in the dtype, in the caller's scope; NULL on failure. */
@@ -59,7 +74,8 @@ static wk_status convert(const wk_op *op, const wk_value *args, wk_dtype dtype, 
 
 wk_status wk__autocast_layer(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   bool writes = op->tags & WK__TAG_MUTATES || (destinations && destinations[0]);
-  if (op->autocast == WK__AUTOCAST_NONE || writes)
+  int device = device_of(op, args), on = device == WK_CUDA ? WK__AUTOCAST_ON_CUDA : WK__AUTOCAST_ON_CPU;
+  if (op->autocast == WK__AUTOCAST_NONE || writes || !(wk__thread.mode.autocast_on & on))
     return wk__call_below(WK__KEY_AUTOCAST, op, args, destinations, results);
   wk_value converted_args[WK__MAX_ARGS];
   wk_tensor **lists[WK__MAX_ARGS] = {NULL};
@@ -67,7 +83,7 @@ wk_status wk__autocast_layer(const wk_op *op, const wk_value *args, wk_tensor *c
   uint16_t off = wk__thread.mode.keys_off;
   wk__thread.mode.keys_off = (uint16_t)(off | WK__KEY_AUTOCAST);
   wk_scope_begin(&scope);
-  wk_status status = convert(op, args, wanted_dtype(op, args), converted_args, lists);
+  wk_status status = convert(op, args, wanted_dtype(op, args, device), converted_args, lists);
   if (!status) status = wk__call_below(WK__KEY_AUTOCAST, op, converted_args, destinations, results);
   wk_scope_end(&scope);
   wk__thread.mode.keys_off = off;

@@ -349,15 +349,21 @@ typedef struct wk__grad_watcher {
 
 wk__layer_fn wk__autocast_layer; /* autocast.c */
 /* All that autocast asks of the thread, as one number. Captured code depends on it, and may change it. */
+enum { WK__AUTOCAST_ON_CPU = 1, WK__AUTOCAST_ON_CUDA = 2 };
 static inline int wk__autocast_mode(void) {
-  bool on = wk__thread.mode.keys_on & WK__KEY_AUTOCAST;
-  return on | wk__thread.mode.autocast_caches << 1 | wk__thread.mode.autocast_dtype << 2;
+  const wk__thread_mode *m = &wk__thread.mode;
+  return m->autocast_on | m->autocast_caches << 2 | m->autocast_dtype << 3 | m->autocast_cuda_dtype << 11;
+}
+static inline void wk__set_autocast_on(int devices) {
+  int others = wk__thread.mode.keys_on & ~WK__KEY_AUTOCAST;
+  wk__thread.mode.autocast_on = (uint8_t)devices;
+  wk__thread.mode.keys_on = (wk__keys)(devices ? others | WK__KEY_AUTOCAST : others);
 }
 static inline void wk__set_autocast_mode(int mode) {
-  int others = wk__thread.mode.keys_on & ~WK__KEY_AUTOCAST;
-  wk__thread.mode.keys_on = (wk__keys)(mode & 1 ? others | WK__KEY_AUTOCAST : others);
-  wk__thread.mode.autocast_caches = mode & 2;
-  wk__thread.mode.autocast_dtype = (uint8_t)(mode >> 2);
+  wk__set_autocast_on(mode & 3);
+  wk__thread.mode.autocast_caches = mode & 4;
+  wk__thread.mode.autocast_dtype = (uint8_t)(mode >> 3);
+  wk__thread.mode.autocast_cuda_dtype = (uint8_t)(mode >> 11);
 }
 
 /* Runs the call below the layers: shape rule, allocation, kernel. */

@@ -2,6 +2,18 @@
  * Tests: tests/python/test_errors.py. */
 #include "python/python.h"
 
+/* torch.OutOfMemoryError, which is raised for a device's memory: for the host's PyTorch raises a RuntimeError. */
+static PyObject *device_memory_error(wk__state *state) {  // -> borrowed
+  if (!state || strncmp(wk_error_message(), "CUDA", 4) != 0) return PyExc_RuntimeError;
+  if (!state->exception_out_of_memory) {
+    PyObject *module = PyImport_ImportModule("wick.cuda");
+    state->exception_out_of_memory = module ? PyObject_GetAttrString(module, "OutOfMemoryError") : NULL;
+    Py_XDECREF(module);
+    PyErr_Clear();
+  }
+  return state->exception_out_of_memory ? state->exception_out_of_memory : PyExc_RuntimeError;
+}
+
 static PyObject *type_of(wk__state *state, wk_status category) {  // -> borrowed
   switch (category) {
     case WK_VALUE_ERROR:
@@ -17,7 +29,7 @@ static PyObject *type_of(wk__state *state, wk_status category) {  // -> borrowed
     case WK_NOT_IMPLEMENTED:
       return PyExc_NotImplementedError;
     case WK_OUT_OF_MEMORY:
-      return state && state->exception_out_of_memory ? state->exception_out_of_memory : PyExc_RuntimeError;
+      return device_memory_error(state);
     default:
       return PyExc_RuntimeError;
   }

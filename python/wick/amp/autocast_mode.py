@@ -30,7 +30,7 @@ def _checked_dtype(device_type, dtype, enabled):
                 stacklevel=3,
             )
             return False
-    elif enabled and device_type == "cuda":
+    elif enabled and device_type == "cuda" and not _C._device_count("cuda"):
         warnings.warn(
             "User provided device_type of 'cuda', but CUDA is not available. Disabling", UserWarning, stacklevel=3
         )

@@ -27,7 +27,7 @@ class GradScaler:
         enabled=True,
     ):  # fmt: skip
         self._device, self._enabled = device, enabled
-        if device == "cuda" and enabled:
+        if device == "cuda" and enabled and not _C._device_count("cuda"):
             warnings.warn("torch.cuda.amp.GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
             self._enabled = False
         if self._enabled:

@@ -338,7 +338,7 @@ memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
 
 
 def reset_peak_memory_stats(device=None):
-    """The peaks begin anew."""
+    """The peaks start at what is used now."""
     _C._cuda_reset_peaks(f"cuda:{_index(device)}")
 
 

@@ -4,11 +4,11 @@
 #define OUT_OF_LINE
 #include "cuda/on_device/values.h"
 
-#define UNARY(name)                                                                             \
-  float function_f32_##name(float a) { return map_f32(LOOP_##name, a, 0, 0).f; }                \
+#define UNARY(name)                                                              \
+  float function_f32_##name(float a) { return map_f32(LOOP_##name, a, 0, 0).f; } \
   double function_f64_##name(double a) { return map_f64(LOOP_##name, a, 0, 0).d; }
-#define BINARY(name)                                                                            \
-  float function_f32_##name(float a, float b) { return map_f32(LOOP_##name, a, b, 0).f; }       \
+#define BINARY(name)                                                                      \
+  float function_f32_##name(float a, float b) { return map_f32(LOOP_##name, a, b, 0).f; } \
   double function_f64_##name(double a, double b) { return map_f64(LOOP_##name, a, b, 0).d; }
 UNARY(exp)
 UNARY(expm1)
@@ -24,8 +24,11 @@ BINARY(mod)
 BINARY(fmod)
 BINARY(pow)
 
-#define INTEGERS(name) \
-  int64_t function_i64_##name(int64_t a, int64_t b) { int fault = 0; return map_i64(LOOP_##name, of_int(a), of_int(b), &fault).i; }
+#define INTEGERS(name)                                           \
+  int64_t function_i64_##name(int64_t a, int64_t b) {            \
+    int fault = 0;                                               \
+    return map_i64(LOOP_##name, of_int(a), of_int(b), &fault).i; \
+  }
 INTEGERS(floor_div)
 INTEGERS(trunc_div)
 INTEGERS(mod)

@@ -2,7 +2,7 @@
  *
  * In: any double. Out: C's special values, else within 1.5 units in the last place of the true value (log1p 3, erf 8);
  * fmod is exact. They are not libm's bits. Included behind cpu/math/math_f64.h, whose exp and log they use.
- * Test: tests/cuda/test_functions.py. */
+ * Test: tests/cuda/test_ptx.py. */
 #ifndef WICK_ON_DEVICE_FUNCTIONS_F64_H
 #define WICK_ON_DEVICE_FUNCTIONS_F64_H
 
@@ -55,11 +55,10 @@ float fmodf(float x, float y) { return (float)fmod((double)x, (double)y); }
 
 /* 2/pi: bit 63 of word 0 is 1/2. */
 static const uint64_t two_over_pi[] = {
-    0xa2f9836e4e441529ull, 0xfc2757d1f534ddc0ull, 0xdb6295993c439041ull, 0xfe5163abdebbc561ull,
-    0xb7246e3a424dd2e0ull, 0x06492eea09d1921cull, 0xfe1deb1cb129a73eull, 0xe88235f52ebb4484ull,
-    0xe99c7026b45f7e41ull, 0x3991d639835339f4ull, 0x9c845f8bbdf9283bull, 0x1ff897ffde05980full,
-    0xef2f118b5a0a6d1full, 0x6d367ecf27cb09b7ull, 0x4f463f669e5fea2dull, 0x7527bac7ebe5f17bull,
-    0x3d0739f78a5292eaull, 0x6bfb5fb11f8d5d08ull, 0x56033046fc7b6babull, 0xf0cfbc209af4361dull,
+    0xa2f9836e4e441529ull, 0xfc2757d1f534ddc0ull, 0xdb6295993c439041ull, 0xfe5163abdebbc561ull, 0xb7246e3a424dd2e0ull,
+    0x06492eea09d1921cull, 0xfe1deb1cb129a73eull, 0xe88235f52ebb4484ull, 0xe99c7026b45f7e41ull, 0x3991d639835339f4ull,
+    0x9c845f8bbdf9283bull, 0x1ff897ffde05980full, 0xef2f118b5a0a6d1full, 0x6d367ecf27cb09b7ull, 0x4f463f669e5fea2dull,
+    0x7527bac7ebe5f17bull, 0x3d0739f78a5292eaull, 0x6bfb5fb11f8d5d08ull, 0x56033046fc7b6babull, 0xf0cfbc209af4361dull,
 };
 
 static uint64_t bits_from(int place) { /* 64 of them, from the one of 2^-(place + 1) on; 0 before the first */
@@ -101,12 +100,16 @@ static int reduce_quarter_turns(double x, double *r, double *low) {
 /* Taylor's series: what is left out is below 2^-80 of the result. */
 static double sine_of(double r, double low) {
   double s = r * r;
-  double p = VD_POLYNOMIAL((vd){s}, -0x1.5555555555555p-3, 0x1.1111111111111p-7, -0x1.a01a01a01a01ap-13, 0x1.71de3a556c734p-19, -0x1.ae64567f544e4p-26, 0x1.6124613a86d09p-33, -0x1.ae7f3e733b81fp-41, 0x1.952c77030ad4ap-49, -0x1.2f49b46814157p-57, 0x1.71b8ef6dcf572p-66)[0];
+  double p = VD_POLYNOMIAL((vd){s}, -0x1.5555555555555p-3, 0x1.1111111111111p-7, -0x1.a01a01a01a01ap-13,
+                           0x1.71de3a556c734p-19, -0x1.ae64567f544e4p-26, 0x1.6124613a86d09p-33, -0x1.ae7f3e733b81fp-41,
+                           0x1.952c77030ad4ap-49, -0x1.2f49b46814157p-57, 0x1.71b8ef6dcf572p-66)[0];
   return r + fma(s * r, p, low * (1.0 - 0.5 * s));
 }
 static double cosine_of(double r, double low) {
   double s = r * r;
-  double p = VD_POLYNOMIAL((vd){s}, 0x1.5555555555555p-5, -0x1.6c16c16c16c17p-10, 0x1.a01a01a01a01ap-16, -0x1.27e4fb7789f5cp-22, 0x1.1eed8eff8d898p-29, -0x1.93974a8c07c9dp-37, 0x1.ae7f3e733b81fp-45, -0x1.6827863b97d97p-53, 0x1.e542ba4020225p-62)[0];
+  double p = VD_POLYNOMIAL((vd){s}, 0x1.5555555555555p-5, -0x1.6c16c16c16c17p-10, 0x1.a01a01a01a01ap-16,
+                           -0x1.27e4fb7789f5cp-22, 0x1.1eed8eff8d898p-29, -0x1.93974a8c07c9dp-37, 0x1.ae7f3e733b81fp-45,
+                           -0x1.6827863b97d97p-53, 0x1.e542ba4020225p-62)[0];
   double half = 0.5 * s, w = 1.0 - half;
   return w + (((1.0 - w) - half) + fma(s * s, p, -r * low));
 }
@@ -167,7 +170,11 @@ static double log_in_two(double x, double *low) {
   double z = s * s, z_low = fma(s, s, -z) + 2.0 * s * s_low;
   double third = z * 0x1.5555555555555p-2;
   double third_low = fma(z, 0x1.5555555555555p-2, -third) + fma(z, 0x1.5555555555555p-56, z_low * 0x1.5555555555555p-2);
-  double p = VD_POLYNOMIAL((vd){z}, 0x1.999999999999ap-3, 0x1.2492492492492p-3, 0x1.c71c71c71c71cp-4, 0x1.745d1745d1746p-4, 0x1.3b13b13b13b14p-4, 0x1.1111111111111p-4, 0x1.e1e1e1e1e1e1ep-5, 0x1.af286bca1af28p-5, 0x1.8618618618618p-5, 0x1.642c8590b2164p-5, 0x1.47ae147ae147bp-5, 0x1.2f684bda12f68p-5)[0] * z * z;
+  double p =
+      VD_POLYNOMIAL((vd){z}, 0x1.999999999999ap-3, 0x1.2492492492492p-3, 0x1.c71c71c71c71cp-4, 0x1.745d1745d1746p-4,
+                    0x1.3b13b13b13b14p-4, 0x1.1111111111111p-4, 0x1.e1e1e1e1e1e1ep-5, 0x1.af286bca1af28p-5,
+                    0x1.8618618618618p-5, 0x1.642c8590b2164p-5, 0x1.47ae147ae147bp-5, 0x1.2f684bda12f68p-5)[0] *
+      z * z;
   double q = third + p, q_low = (third - q) + p + third_low; /* ln m / 2 s - 1 */
   double h = 2.0 * s, t = h * q, t_low = fma(h, q, -t) + h * q_low + 2.0 * s_low * (1.0 + q);
   double m = h + t, m_low = (h - m) + t + t_low;

@@ -4,8 +4,8 @@
  *
  * In: a wk__cuda_draws. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
  * Tests: tests/cuda/test_random.py. */
-#include "cuda/on_device/values.h"
 #include "cuda/random.h"
+#include "cuda/on_device/values.h"
 
 typedef struct words {
   uint32_t w[4];

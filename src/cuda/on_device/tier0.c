@@ -9,7 +9,7 @@ enum { LANES = 32, ROUNDS = 4096 / LANES /* of a chunk */ };
 extern SHARED uint64_t shared[]; /* slots, positions at the row, at the element, then states, then counters */
 
 typedef struct faults {
-  int32_t bits, check;
+  int32_t bits, dim;
   int64_t index, size;
 } faults;
 
@@ -84,7 +84,7 @@ INLINE value checked(const run *r, const wk__cuda_instr *i) {
   if ((uint64_t)wrapped < (uint64_t)size) return of_int(wrapped);
   r->faults->index = index;
   r->faults->size = size;
-  r->faults->check = i->extra;
+  r->faults->dim = (int32_t)i->number;
   r->faults->bits |= WK__KERNEL_INDEX_FAULT;
   return of_int(0);
 }
@@ -201,7 +201,7 @@ INLINE void take(const run *r, int k, const wk__cuda_fold *f, int64_t e) {
   write_state(r, k, me, is_arg(f->op) && state.index < 0 ? value : combine(f->op, f->lane, state, value));
 }
 
-/* The lanes of a chunk in halves; then they begin anew. */
+/* The lanes of a chunk in halves; then they start over. */
 static __attribute__((noinline)) void fold_chunk(const run *r, int k, const wk__cuda_fold *f, int64_t chunk) {
   int me = thread_index();
   for (int half = LANES / 2; half > 0; half /= 2) {

@@ -26,7 +26,7 @@ WK_INLINE vd vd_broadcast(double x) { return (vd){x}; }
 WK_INLINE vi vi_broadcast(int32_t x) { return (vi){x}; }
 WK_INLINE vl vl_broadcast(int64_t x) { return (vl){x}; }
 
-#define WK_COMPARISON(name, operator)                                        \
+#define WK_COMPARISON(name, operator)                                         \
   WK_INLINE vfm vf_##name(vf a, vf b) { return (vi){-(a[0] operator b[0])}; } \
   WK_INLINE vdm vd_##name(vd a, vd b) { return (vl){-(int64_t)(a[0] operator b[0])}; }
 WK_COMPARISON(lt, <)

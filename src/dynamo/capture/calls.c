@@ -38,11 +38,13 @@ static PyObject *call_operator(wk__frame *f, PyObject *callable, PyObject *const
   return wk__plain_call(f, callable, args, count, names);
 }
 
-/* Of the CPU's autocast: the others' is not there. */
+/* Of the CPU's autocast and CUDA's: the others' is not there. */
 static bool names_other_device(const char *name, PyObject *const *args, Py_ssize_t count) {
   bool named = strcmp(name, "set_autocast_enabled") == 0 || strcmp(name, "set_autocast_dtype") == 0;
-  bool cpu = named && count == 2 && PyUnicode_Check(args[0]) && PyUnicode_CompareWithASCIIString(args[0], "cpu") == 0;
-  return named && !cpu;
+  bool text = named && count == 2 && PyUnicode_Check(args[0]);
+  bool ours = text && (PyUnicode_CompareWithASCIIString(args[0], "cpu") == 0 ||
+                       PyUnicode_CompareWithASCIIString(args[0], "cuda") == 0);
+  return named && !ours;
 }
 
 static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {

@@ -1,5 +1,5 @@
-/* is_autocast_enabled, set_autocast_enabled and their kin: what of the thread ops/autocast.c looks at, by device. wick
- * computes on the CPU: settings of other devices are kept and read back. The `with` of autocast is
+/* is_autocast_enabled, set_autocast_enabled and their kin: what of the thread ops/autocast.c looks at, by device.
+ * Settings of devices that wick has no code for are kept and read back. The `with` of autocast is
  * wick/amp/autocast_mode.py. Tests: tests/python/test_autocast.py. */
 #include "python/autograd/autograd.h"
 
@@ -10,7 +10,9 @@ static struct {
   const char *type;
   bool enabled;
   uint8_t dtype;
-} others[] = {{"cuda", false, WK_FLOAT16}, {"xpu", false, WK_FLOAT16}, {"mps", false, WK_FLOAT16}};
+} others[] = {{"xpu", false, WK_FLOAT16}, {"mps", false, WK_FLOAT16}};
+
+enum { CUDA = -2, CPU = -1, WRONG = -3 }; /* where it is none of those */
 
 static int other_of(const char *type) {
   for (int i = 0; i < (int)(sizeof others / sizeof *others); i++)
@@ -18,81 +20,84 @@ static int other_of(const char *type) {
   return -1;
 }
 
-/* -1: the CPU; -2: an error. */
+/* Its number among the others, or CPU, CUDA, or WRONG with the error set. */
 static int device_of(PyObject *o) {
   const char *type = PyUnicode_AsUTF8(o);
-  if (!type) return -2;
-  if (strcmp(type, "cpu") == 0) return -1;
+  if (!type) return WRONG;
+  if (strcmp(type, "cpu") == 0) return CPU;
+  if (strcmp(type, "cuda") == 0) return CUDA;
   int other = other_of(type);
   if (other >= 0) return other;
   PyErr_Format(PyExc_RuntimeError, "unknown device type for autocast in get_autocast_dispatch_key_from_device_type");
-  return -2;
+  return WRONG;
 }
 
-static bool enabled_on_cpu(void) { return wk__thread.mode.keys_on & WK__KEY_AUTOCAST; }
+static int bit_of(int device) { return device == CPU ? WK__AUTOCAST_ON_CPU : WK__AUTOCAST_ON_CUDA; }
+static bool enabled_on(int device) {
+  return device < 0 ? wk__thread.mode.autocast_on & bit_of(device) : others[device].enabled;
+}
 
 /* Without a device: CUDA's, as in PyTorch. */
 static PyObject *is_enabled(PyObject *module, PyObject *const *args, Py_ssize_t n) {  // -> new
   (void)module;
-  int device = n ? device_of(args[0]) : 0;
-  if (device < -1) return NULL;
-  return PyBool_FromLong(device < 0 ? enabled_on_cpu() : others[device].enabled);
+  int device = n ? device_of(args[0]) : CUDA;
+  return device == WRONG ? NULL : PyBool_FromLong(enabled_on(device));
 }
 static PyObject *is_cpu_enabled(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
-  return PyBool_FromLong(enabled_on_cpu());
+  return PyBool_FromLong(enabled_on(CPU));
 }
 
 static PyObject *set_on(int device, PyObject *flag) {  // -> new
   int enabled = PyObject_IsTrue(flag);
-  if (device < -1 || enabled < 0) return NULL;
+  if (device == WRONG || enabled < 0) return NULL;
   if (device >= 0)
     others[device].enabled = enabled;
   else
-    wk__thread.mode.keys_on =
-        (wk__keys)(enabled ? wk__thread.mode.keys_on | WK__KEY_AUTOCAST : wk__thread.mode.keys_on & ~WK__KEY_AUTOCAST);
+    wk__set_autocast_on(enabled ? wk__thread.mode.autocast_on | bit_of(device)
+                                : wk__thread.mode.autocast_on & ~bit_of(device));
   Py_RETURN_NONE;
 }
 static PyObject *set_enabled(PyObject *module, PyObject *const *args, Py_ssize_t n) {  // -> new
   (void)module;
   if (n < 1 || n > 2) return PyErr_Format(PyExc_TypeError, "set_autocast_enabled() takes a device type and a bool");
-  return set_on(n == 2 ? device_of(args[0]) : 0, args[n - 1]);
+  return set_on(n == 2 ? device_of(args[0]) : CUDA, args[n - 1]);
 }
 static PyObject *set_cpu_enabled(PyObject *module, PyObject *flag) {  // -> new
   (void)module;
-  return set_on(-1, flag);
+  return set_on(CPU, flag);
 }
 
 static PyObject *dtype_of(PyObject *module, int device) {  // -> new
-  if (device < -1) return NULL;
-  wk_dtype dtype = (wk_dtype)(device < 0 ? wk__thread.mode.autocast_dtype : others[device].dtype);
-  return wk__dtype_object(wk__state_of_module(module), dtype);
+  if (device == WRONG) return NULL;
+  const wk__thread_mode *m = &wk__thread.mode;
+  int dtype = device == CPU ? m->autocast_dtype : device == CUDA ? m->autocast_cuda_dtype : others[device].dtype;
+  return wk__dtype_object(wk__state_of_module(module), (wk_dtype)dtype);
 }
 static PyObject *get_dtype(PyObject *module, PyObject *type) { return dtype_of(module, device_of(type)); }  // -> new
 static PyObject *get_cpu_dtype(PyObject *module, PyObject *unused) {                                        // -> new
   (void)unused;
-  return dtype_of(module, -1);
+  return dtype_of(module, CPU);
 }
 static PyObject *get_gpu_dtype(PyObject *module, PyObject *unused) {  // -> new
   (void)unused;
-  return dtype_of(module, 0);
+  return dtype_of(module, CUDA);
 }
 
 static PyObject *set_dtype_on(PyObject *module, int device, PyObject *o) {  // -> new
   wk_dtype dtype;
-  if (device < -1 || wk__dtype_from_python(wk__state_of_module(module), o, &dtype) < 0) return NULL;
-  if (device < 0)
-    wk__thread.mode.autocast_dtype = (uint8_t)dtype;
-  else
-    others[device].dtype = (uint8_t)dtype;
+  if (device == WRONG || wk__dtype_from_python(wk__state_of_module(module), o, &dtype) < 0) return NULL;
+  if (device == CPU) wk__thread.mode.autocast_dtype = (uint8_t)dtype;
+  if (device == CUDA) wk__thread.mode.autocast_cuda_dtype = (uint8_t)dtype;
+  if (device >= 0) others[device].dtype = (uint8_t)dtype;
   Py_RETURN_NONE;
 }
 static PyObject *set_dtype(PyObject *module, PyObject *const *args, Py_ssize_t n) {  // -> new
   if (n != 2) return PyErr_Format(PyExc_TypeError, "set_autocast_dtype() takes a device type and a dtype");
   return set_dtype_on(module, device_of(args[0]), args[1]);
 }
-static PyObject *set_cpu_dtype(PyObject *module, PyObject *o) { return set_dtype_on(module, -1, o); }  // -> new
-static PyObject *set_gpu_dtype(PyObject *module, PyObject *o) { return set_dtype_on(module, 0, o); }   // -> new
+static PyObject *set_cpu_dtype(PyObject *module, PyObject *o) { return set_dtype_on(module, CPU, o); }   // -> new
+static PyObject *set_gpu_dtype(PyObject *module, PyObject *o) { return set_dtype_on(module, CUDA, o); }  // -> new
 
 static PyObject *is_cache_enabled(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;

@@ -81,8 +81,8 @@ static PyObject *cuda_usage(PyObject *module, PyObject *o) {  // -> new
   if (wk__cuda_usage_get(index, &u) != WK_OK) return wk__raise(wk__state_of_module(module));
   return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L,s:L}", "allocated", (long long)u.allocated, "peak_allocated",
                        (long long)u.peak_allocated, "reserved", (long long)u.reserved, "peak_reserved",
-                       (long long)u.peak_reserved, "allocations", (long long)u.allocations, "frees",
-                       (long long)u.frees, "active", (long long)u.active);
+                       (long long)u.peak_reserved, "allocations", (long long)u.allocations, "frees", (long long)u.frees,
+                       "active", (long long)u.active);
 }
 
 static PyObject *cuda_reset_peaks(PyObject *module, PyObject *o) {  // -> new
@@ -118,7 +118,7 @@ static PyMethodDef functions[] = {
     {"_device_synchronize", synchronize, METH_O, "Waits for all work of a device."},
     {"_cuda_facts", cuda_facts, METH_O, "What a device is, as a dict."},
     {"_cuda_usage", cuda_usage, METH_O, "Bytes of a device's memory, as a dict."},
-    {"_cuda_reset_peaks", cuda_reset_peaks, METH_O, "Peaks begin anew at what is used now."},
+    {"_cuda_reset_peaks", cuda_reset_peaks, METH_O, "Peaks start at what is used now."},
     {"_cuda_empty_cache", cuda_empty_cache, METH_O, "Gives unused memory back to the device."},
     {"_cuda_memory_free", cuda_memory_free, METH_O, "(free, total) bytes of a device."},
     {"_cuda_set_fraction", cuda_set_fraction, METH_VARARGS, "Bounds the memory that is taken of a device."},

@@ -1,0 +1,17 @@
+"""The CUDA device against the emulator of its driver (tests/cuda/emulator), or against a real one where WICK_LIBCUDA is
+empty. These tests are a run of their own: elsewhere there is no such device."""
+
+import os
+
+import pytest
+
+import wick
+
+os.environ.setdefault("WICK_CUBLASLT", "")  # the device's own products: their bits are the CPU's
+
+
+def pytest_collection_modifyitems(items):
+    if wick.cuda.is_available():
+        return
+    for item in items:
+        item.add_marker(pytest.mark.skip(reason="no CUDA device, and no emulator of one"))

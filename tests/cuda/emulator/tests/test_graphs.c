@@ -1,0 +1,193 @@
+/* Capture of streams into graphs, replay, changed parameters, and what a capture forbids. */
+#include "common.h"
+
+static CUstream stream, other;
+static uint64_t device;
+static uint32_t *pinned;
+static CUmodule module;
+static CUfunction add;
+
+/* add(p0, p1): adds p1 to the number at p0. */
+static void begin_graphs(void) {
+  begin();
+  char *text = kernel_text(
+      2, "", "cvt.u32.u64 %r0, %p1; ld.global.u32 %r1, [%p0]; add.u32 %r1, %r1, %r0; st.global.u32 [%p0], %r1;");
+  module = load_text(text);
+  free(text);
+  add = function_of(module, "k");
+  OK(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
+  OK(cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0));
+  OK(cuMemHostAlloc((void **)&pinned, 4096, 0));
+  device = device_memory(4096);
+  pinned[0] = 0;
+}
+static void end_graphs(void) {
+  OK(cuStreamDestroy_v2(stream)), OK(cuStreamDestroy_v2(other));
+  OK(cuMemFreeHost(pinned));
+  OK(cuModuleUnload(module));
+  device_free(device, 4096);
+}
+
+static void add_on(CUstream on, uint64_t amount) {
+  OK(cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, on, (void *[]){&device, &amount}, NULL));
+}
+
+static void replay_with_other_parameters(void **state) {
+  CUgraph graph;
+  CUgraphExec exec;
+  CUgraphNode nodes[8];
+  CUDA_KERNEL_NODE_PARAMS params;
+  size_t count = 0;
+  (void)state;
+  begin_graphs();
+  for (int lazy = 0; lazy < 2; lazy++) {
+    if (lazy) setenv("WICK_EMULATOR_LAZY", "1", 1);
+    OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    OK(cuMemsetD8Async(device, 0, 4, stream));
+    add_on(stream, 3), add_on(stream, 4);
+    OK(cuMemcpyDtoHAsync_v2(pinned, device, 4, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    pinned[0] = 1234;
+    OK(cuStreamSynchronize(stream));
+    assert_int_equal(pinned[0], 1234); /* nothing has run */
+    OK(cuGraphGetNodes(graph, NULL, &count));
+    assert_int_equal(count, 4);
+    count = 8;
+    OK(cuGraphGetNodes(graph, nodes, &count));
+    assert_int_equal(count, 4);
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    assert_int_equal(pinned[0], 7);
+    assert_int_equal(cuGraphKernelNodeGetParams_v2(nodes[0], &params), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphKernelNodeGetParams_v2(nodes[1], &params));
+    assert_ptr_equal(params.func, add);
+    assert_int_equal(params.blockDimX, 1);
+    assert_int_equal(*(uint64_t *)params.kernelParams[1], 3);
+    uint64_t amount = 100;
+    params.kernelParams[1] = &amount;
+    OK(cuGraphLaunch(exec, stream)); /* with the old ones: they count at the call */
+    OK(cuGraphExecKernelNodeSetParams_v2(exec, nodes[1], &params));
+    OK(cuStreamSynchronize(stream));
+    assert_int_equal(pinned[0], 7);
+    OK(cuGraphLaunch(exec, stream));
+    OK(cuStreamSynchronize(stream));
+    assert_int_equal(pinned[0], 104);
+    params.gridDimX = 0;
+    assert_int_equal(cuGraphExecKernelNodeSetParams_v2(exec, nodes[1], &params), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuGraphExecKernelNodeSetParams_v2(exec, nodes[0], &params), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphDestroy(graph)); /* the executable lives on */
+    assert_int_equal(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphLaunch(exec, other));
+    OK(cuStreamSynchronize(other));
+    assert_int_equal(pinned[0], 104);
+    OK(cuGraphExecDestroy(exec));
+    assert_int_equal(cuGraphLaunch(exec, stream), CUDA_ERROR_INVALID_VALUE);
+  }
+  end_graphs();
+}
+
+/* A second stream that joins through events and is waited for. */
+static void streams_join(void **state) {
+  CUgraph graph;
+  CUgraphExec exec;
+  CUevent fork, join;
+  size_t count = 0;
+  (void)state;
+  begin_graphs();
+  OK(cuEventCreate(&fork, CU_EVENT_DISABLE_TIMING)), OK(cuEventCreate(&join, CU_EVENT_DISABLE_TIMING));
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  OK(cuMemsetD8Async(device, 0, 4, stream));
+  OK(cuEventRecord(fork, stream));
+  OK(cuStreamWaitEvent(other, fork, 0));
+  add_on(other, 5);
+  OK(cuEventRecord(join, other));
+  OK(cuStreamWaitEvent(stream, join, 0));
+  add_on(stream, 6);
+  OK(cuMemcpyDtoHAsync_v2(pinned, device, 4, stream));
+  OK(cuStreamEndCapture(stream, &graph));
+  OK(cuGraphGetNodes(graph, NULL, &count));
+  assert_int_equal(count, 4); /* events are no nodes */
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphLaunch(exec, stream));
+  OK(cuStreamSynchronize(stream));
+  assert_int_equal(pinned[0], 11);
+  OK(cuGraphExecDestroy(exec)), OK(cuGraphDestroy(graph));
+
+  OK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+  OK(cuEventRecord(fork, stream));
+  OK(cuStreamWaitEvent(other, fork, 0));
+  add_on(other, 5);
+  assert_int_equal(cuStreamEndCapture(other, &graph), 903);  /* began elsewhere */
+  assert_int_equal(cuStreamEndCapture(stream, &graph), 904); /* not waited for */
+  assert_null(graph);
+  add_on(other, 0); /* both are ordinary again */
+  OK(cuEventDestroy_v2(fork)), OK(cuEventDestroy_v2(join));
+  end_graphs();
+}
+
+/* Each call fails with its own error, and the capture with it. */
+static void captures_forbid(void **state) {
+  CUgraph graph;
+  CUevent outside, inside;
+  uint32_t pageable = 0;
+  void *memory;
+  (void)state;
+  begin_graphs();
+  CUstream blocking;
+  OK(cuStreamCreateWithPriority(&blocking, 0, 0));
+  OK(cuEventCreate(&outside, 0)), OK(cuEventCreate(&inside, 0));
+  OK(cuEventRecord(outside, other));
+  for (int i = 0; i < 9; i++) {
+    CUstream captured = i == 6 ? blocking : stream;
+    OK(cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    assert_int_equal(cuStreamBeginCapture_v2(captured, 1), 401);
+    OK(cuEventRecord(inside, captured));
+    switch (i) {
+      case 0:
+        assert_int_equal(cuStreamSynchronize(captured), 900);
+        break;
+      case 1:
+        assert_int_equal(cuStreamQuery(captured), 900);
+        break;
+      case 2:
+        assert_int_equal(cuCtxSynchronize(), 900);
+        break;
+      case 3:
+        assert_int_equal(cuStreamWaitEvent(captured, outside, 0), 905);
+        break;
+      case 4:
+        assert_int_equal(cuEventQuery(inside), 907);
+        break;
+      case 5:
+        assert_int_equal(cuEventSynchronize(inside), 907);
+        break;
+      case 6:
+        assert_int_equal(cuMemsetD8Async(device, 0, 4, NULL), 906);
+        break;
+      case 7:
+        assert_int_equal(cuMemcpyDtoHAsync_v2(&pageable, device, 4, captured), 900);
+        break;
+      case 8:
+        assert_int_equal(cuMemHostAlloc(&memory, 64, 0), 900);
+        break;
+    }
+    assert_int_equal(cuMemsetD8Async(device, 0, 4, captured), 901);
+    graph = (CUgraph)&graph;
+    assert_int_equal(cuStreamEndCapture(captured, &graph), 901);
+    assert_null(graph);
+    assert_int_equal(cuStreamEndCapture(captured, &graph), 401);
+    OK(cuMemsetD8Async(device, 0, 4, captured));
+    OK(cuEventQuery(inside)); /* as if it had not been recorded */
+  }
+  assert_int_equal(cuStreamBeginCapture_v2(NULL, 1), 900);
+  OK(cuEventDestroy_v2(outside)), OK(cuEventDestroy_v2(inside));
+  OK(cuStreamDestroy_v2(blocking));
+  end_graphs();
+}
+
+int test_graphs(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(replay_with_other_parameters), cmocka_unit_test(streams_join),
+                                     cmocka_unit_test(captures_forbid)};
+  return cmocka_run_group_tests_name("graphs", tests, NULL, NULL);
+}

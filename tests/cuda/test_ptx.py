@@ -1,0 +1,135 @@
+"""Kernels that are written for shapes give the bits of the interpreter and of the CPU: each mode, each dtype. WICK_CUDA_TIER
+says which is used; the tests run both in processes of their own."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import wick as torch
+F = torch.nn.functional
+torch.manual_seed(0)
+wrong = []
+
+def check(name, f, *tensors):
+    expected, found = f(*tensors), f(*[t.cuda() for t in tensors])
+    if isinstance(expected, torch.Tensor):
+        expected, found = [expected], [found]
+    for e, g in zip(expected, found, strict=True):
+        if e.dtype != g.dtype or e.stride() != g.stride() or repr(e.tolist()) != repr(g.cpu().tolist()):
+            wrong.append(name)
+
+def rows(name, x):
+    check(f"softmax {name}", lambda x: x.softmax(-1), x)
+    check(f"layer_norm {name}", lambda x: F.layer_norm(x, x.shape[-1:]), x)
+    check(f"sum {name}", lambda x: x.sum(-1), x)
+    check(f"max {name}", lambda x: x.max(-1), x)
+    check(f"argmin {name}", lambda x: x.argmin(-1), x)
+    check(f"any {name}", lambda x: (x > 3).any(-1), x)
+
+def columns(name, x):
+    check(f"sum down {name}", lambda x: x.sum(0), x)
+    check(f"softmax down {name}", lambda x: x.softmax(0), x)
+    check(f"argmax down {name}", lambda x: x.argmax(0), x)
+
+%s
+print("wrong:", wrong)
+"""
+
+POINTWISE = """
+floats = torch.tensor([0.0, -0.0, 1.0, -1.5, 3.0, 1e-40, 1e30, float("inf"), -float("inf"), float("nan"), 0.3, 80.0, -100.0])
+for dtype in (torch.float32, torch.float16, torch.bfloat16):
+    x = torch.cat([floats, torch.randn(51) * 3]).to(dtype)
+    for name in ("exp", "relu") if dtype != torch.float32 else ("exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid", "erf", "floor", "ceil",
+                 "trunc", "round", "neg", "abs", "sign", "reciprocal", "isnan", "logical_not", "relu", "isinf"):
+        check(f"{name} {dtype}", getattr(torch, name), x)
+    y = x.flip(0)
+    for name in ("add", "maximum") if dtype != torch.float32 else ("add", "sub", "mul", "div", "maximum", "minimum", "fmod", "remainder", "pow", "eq", "ne", "lt", "le", "gt",
+                 "ge", "floor_divide", "atan2"):
+        check(f"{name} {dtype}", getattr(torch, name), x, y)
+    check(f"gelu {dtype}", F.gelu, x)
+    check(f"cast {dtype}", lambda x: (x.to(torch.float32), x.to(torch.bool), x[:3].to(torch.int64), x[:3].to(torch.uint8)), x)
+for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8):
+    x = torch.arange(-20, 44).to(dtype)
+    y = x.roll(3).clone()
+    y[y == 0] = 3
+    for name in ("add", "mul") if dtype != torch.int64 else ("add", "sub", "mul", "maximum", "minimum", "remainder", "fmod", "floor_divide", "bitwise_and", "bitwise_or",
+                 "bitwise_xor", "eq", "lt", "ge"):
+        check(f"{name} {dtype}", getattr(torch, name), x, y)
+    check(f"shift {dtype}", lambda x: (x << 2, x >> 1, ~x, -x, abs(x)), x)
+    check(f"cast {dtype}", lambda x: (x.float(), x.bool(), x.to(torch.int8)), x)
+b = torch.rand(60) > 0.5
+for name in ("logical_and", "logical_or", "logical_xor", "eq", "ne", "bitwise_and", "add", "mul", "maximum", "minimum", "le"):
+    check(f"{name} bool", getattr(torch, name), b, b.flip(0))
+x = torch.randn(24, 36)
+check("bias", lambda x, b: x + b, x, torch.randn(36))
+check("rows", lambda x, b: x * b, x, torch.randn(24, 1))
+check("transposed", lambda x: x.t() + 1, x)
+check("transposed copy", lambda x: x.t().contiguous(), x)
+check("strided", lambda x: x[::2, 1::3] * 2, x)
+check("unaligned", lambda x: x.flatten()[1:] + x.flatten()[:-1], x)
+check("three dims", lambda x: x.reshape(4, 6, 36).transpose(0, 2) + x.reshape(6, 4, 36)[0, :, 5], x)
+check("where", lambda x: torch.where(x > 0, x, torch.zeros(())), x)
+check("index", lambda x, i: x[i], x, torch.tensor([3, 0, -1, 23]))
+check("gather", lambda x, i: x.gather(1, i), x, torch.randint(0, 36, (24, 5)))
+check("scatter", lambda x, i: x.scatter(1, i, 7.0), x, torch.randperm(36)[:30].repeat(24, 1))
+check("index_add", lambda x, i: torch.zeros(24, 36).to(x.device).index_add(0, i, x), x, torch.randperm(24))
+check("pool", lambda x: F.max_pool2d(x[None, None], 3, 2, 1), x)
+check("pad", lambda x: F.pad(x, (1, 2, 3, 0), value=1.0), x)
+check("arange", lambda x: x + torch.arange(36, device=x.device), x)
+check("tril", lambda x: x.tril(1), x)
+check("in place", lambda x: x.clone().mul_(2).add_(x), x)
+check("scalar", lambda x: x.sum() * 2 + 1, x)
+"""
+
+ROWS = """
+for length in (1, 31, 33, 200):
+    rows(length, torch.randn(5, length))
+rows("bf16", torch.randn(3, 300).bfloat16())
+rows("f64", torch.randn(3, 100).double().round(decimals=3))
+rows("ties", torch.randint(0, 4, (3, 300)).float())
+rows("nan", torch.tensor([[1.0, float("nan"), 3.0, float("nan")], [float("-inf")] * 4]))
+check("ints", lambda x: (x.sum(1), x.amax(1), x.prod(1), x.argmax(1)), torch.randint(-3, 4, (5, 100)))
+check("two loops", lambda x: (x.sum((0, 2)), x.amax((0, 2))), torch.randn(6, 4, 20))
+check("mean", lambda x: (x.mean(), x.var(1), x.std()), torch.randn(20, 70))
+check("cross entropy", lambda x, t: F.cross_entropy(x, t), torch.randn(10, 100), torch.randint(0, 100, (10,)))
+check("empty", lambda x: (x.sum(1), x.prod(1)), torch.zeros(3, 0))
+check("long", lambda x: (x.sum(1), x.argmax(1), x.cumsum(1)), torch.randn(2, 4500))
+"""
+
+LONG_ROWS = """
+for length in (1000, 1025, 4096, 4097, 9000):
+    rows(length, torch.randn(2, length))
+check("in parts", lambda x: (x.sum(), x.mean(), x.amax(), x.argmin()), torch.randn(70_000))
+"""
+
+COLUMNS = """
+for height, width in ((1, 40), (7, 33), (32, 64), (100, 40)):
+    columns((height, width), torch.randn(height, width))
+columns("bf16", torch.randn(60, 50).bfloat16())
+check("batch norm", lambda x: F.batch_norm(x, None, None, training=True), torch.randn(6, 5, 4, 4))
+"""
+
+LONG_COLUMNS = """
+for height, width in ((4096, 3), (9000, 34)):
+    columns((height, width), torch.randn(height, width))
+"""
+
+
+def run(part, tier):
+    env = {**os.environ, "WICK_CUDA_TIER": tier, "WICK_CUDA_CHECK": "1"}
+    done = subprocess.run([sys.executable, "-c", PROGRAM % part], env=env, capture_output=True, text=True, timeout=600, check=False)
+    assert done.stdout.strip() == "wrong: []", done.stderr[-2000:]
+
+
+@pytest.mark.parametrize("tier", ["0", "1"])
+@pytest.mark.parametrize("part", [POINTWISE, ROWS, COLUMNS], ids=["pointwise", "rows", "columns"])
+def test_bits_are_the_cpus(part, tier):
+    run(part, tier)
+
+
+@pytest.mark.parametrize("part", [LONG_ROWS, LONG_COLUMNS], ids=["rows", "columns"])
+def test_bits_of_long_ones_are_the_cpus(part):
+    run(part, "1")

@@ -1,0 +1,57 @@
+"""Random numbers of the device: PyTorch's on a CUDA device of the same seed, where they were recorded; states; dropout."""
+
+import pytest
+
+import wick as torch
+
+
+def test_recorded_streams():
+    torch.manual_seed(0)  # recorded from PyTorch 2.11 on one GPU
+    assert torch.rand(5, device="cuda").tolist() == pytest.approx([0.3990, 0.5167, 0.0249, 0.9401, 0.9459], abs=5e-5)
+    torch.manual_seed(0)
+    assert torch.randn(5, device="cuda").tolist() == pytest.approx([-0.9247, -0.4253, -2.6438, 0.1452, -0.1209], abs=5e-5)
+
+
+def test_a_state_comes_back():
+    state = torch.cuda.get_rng_state()
+    first = torch.rand(100, device="cuda")
+    torch.cuda.set_rng_state(state)
+    assert torch.equal(first, torch.rand(100, device="cuda"))
+    assert state.dtype == torch.uint8 and state.numel() == 16
+    generator = torch.Generator(device="cuda").manual_seed(3)
+    assert torch.equal(
+        torch.randn(9, device="cuda", generator=generator),
+        torch.randn(9, device="cuda", generator=torch.Generator(device="cuda").manual_seed(3)),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_distributions(dtype):
+    torch.manual_seed(1)
+    u = torch.empty(20_000, dtype=dtype, device="cuda").uniform_(-1, 3).double().cpu()
+    assert -1 <= u.min() and u.max() <= 3 and abs(u.mean() - 1) < 0.05
+    n = torch.empty(20_000, dtype=dtype, device="cuda").normal_(2, 3).double().cpu()
+    assert abs(n.mean() - 2) < 0.1 and abs(n.std() - 3) < 0.1
+    e = torch.empty(20_000, dtype=dtype, device="cuda").exponential_(2).double().cpu()
+    assert e.min() >= 0 and abs(e.mean() - 0.5) < 0.05
+    b = torch.empty(20_000, dtype=dtype, device="cuda").bernoulli_(0.3).double().cpu()
+    assert set(b.unique().tolist()) == {0, 1} and abs(b.mean() - 0.3) < 0.02
+
+
+def test_integers_and_others():
+    torch.manual_seed(2)
+    i = torch.randint(-5, 6, (5000,), device="cuda").cpu()
+    assert i.min() == -5 and i.max() == 5
+    assert torch.equal(torch.randperm(50, device="cuda").sort().values.cpu(), torch.arange(50))
+    assert torch.multinomial(torch.ones(4, device="cuda"), 2).device.type == "cuda"
+
+
+def test_dropout_keeps_what_its_mask_says():
+    torch.manual_seed(3)
+    x = torch.ones(4001, device="cuda", requires_grad=True)
+    y = torch.nn.functional.dropout(x, 0.25)
+    y.sum().backward()
+    kept = (y != 0).cpu()
+    assert abs(kept.float().mean() - 0.75) < 0.03
+    assert torch.equal(y.detach().cpu()[kept], torch.full((int(kept.sum()),), 1 / 0.75))
+    assert torch.equal((x.grad != 0).cpu(), kept)

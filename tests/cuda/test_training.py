@@ -1,0 +1,53 @@
+"""Programs on the device: training steps, eager and compiled, give the CPU's losses."""
+
+import pytest
+
+import wick as torch
+from wick import nn
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 5))
+
+
+def losses(device, compiled):
+    model = network().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    x, y = torch.randn(16, 12), torch.randint(0, 5, (16,))
+    x, y = x.to(device), y.to(device)
+
+    def step():
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    if compiled:
+        step = torch.compile(step)
+    return [step().item() for _ in range(5)]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_step_has_the_cpus_losses(compiled):
+    torch.manual_seed(1)
+    expected = losses("cpu", False)
+    torch.manual_seed(1)
+    assert losses("cuda", compiled) == expected
+
+
+def test_attention_and_embedding():
+    torch.manual_seed(0)
+    embedding, layer = nn.Embedding(20, 16), nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
+    tokens = torch.randint(0, 20, (2, 9))
+
+    def gradient(device):
+        e, m = embedding.to(device), layer.to(device)
+        loss = m(e(tokens.to(device))).square().mean()
+        e.zero_grad(), m.zero_grad()
+        loss.backward()
+        return loss.cpu(), e.weight.grad.cpu()
+
+    expected, found = gradient("cpu"), gradient("cuda")
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(expected, found, strict=True))
