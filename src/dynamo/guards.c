@@ -205,6 +205,8 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
       if (!made) PyErr_Clear();
       return made;
     }
+    case WK__READ_DRAWN:
+      return wk__draw_again(g->session, a, read);
     default:
       return NULL;
   }
@@ -470,6 +472,7 @@ wk__segment *wk__segment_find(wk__session *s, PyObject ***out_values, bool *out_
       *out_values = values;
       return values ? g : NULL;
     }
+    wk__undo_draws(s);
     if (s->mode == WK__MODE_SEEK) wk__guard_log(s, g, failing); /* else the call is looked up again in its frame */
     wk__segment_put_values(g, values);
   }

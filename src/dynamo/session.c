@@ -218,6 +218,7 @@ static int seek(wk__session *s) {
   bool full = false;
   wk__segment *found = wk__segment_find(s, &values, &full);
   int status = found ? wk__segment_replay(s, found, values) : 0;
+  if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
   if (found && status <= 0) return status;
   if (status || full || s->captures >= 64 || is_hopeless(s) || !all_resumable(s)) {
     s->mode = WK__MODE_OFF;
@@ -527,11 +528,13 @@ static bool replay_at_once(wk__session *s, PyObject *function, PyObject *const *
   s->innermost = NULL;
   if (!found) return false;
   if (!is_whole_call(found)) {
+    wk__undo_draws(s);
     wk__segment_put_values(found, values);
     wk__segment_release(found);
     return false;
   }
   int status = wk__segment_replay(s, found, values);
+  if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
   if (status > 0) s->mode = WK__MODE_OFF; /* the graph failed: made plainly the call fails where it has to */
   *out_result = status == 0 ? s->returned : NULL;
   return status <= 0;

@@ -92,6 +92,7 @@ struct wk__session {
   int target_depth;    /* UNWIND: the frame that goes on */
   PyObject **values;   /* owned references, by register, of the target */
   PyObject *returned;  /* owned: what the root is to return; NULL */
+  PyObject *drawn_from, *drawn_state; /* owned: whose random numbers guards have drawn, as it was before; NULL */
 };
 
 static inline wk__activation *wk__activation_of(wk__frame *f) { return (wk__activation *)f; }
@@ -291,6 +292,11 @@ int64_t wk__segment_evaluate(const wk__segment *segment, wk_int x);
 void wk__segment_put_values(wk__segment *segment, PyObject **steal_values); /* registers that are not needed any more */
 /* As they are now, or, given, as they were when they were read. */
 void wk__segment_note_versions(wk__segment *segment, const uint64_t *seen);
+/* Python's random numbers are drawn by guards (capture/draws.c): one of them, NULL without an exception; all are as if
+ * they had not been drawn; or they have been. */
+PyObject *wk__draw_again(wk__session *session, PyObject *random, const wk__read *read);  // -> new
+void wk__undo_draws(wk__session *session);
+void wk__forget_draws(wk__session *session);
 /* ---- replay (replay.c) ---- */
 /* Graph and steps. 0, -1 with an exception, or 1: the graph failed, nothing has been done.
  * Afterwards session->target, values, returned and mode say where to go.
