@@ -88,10 +88,10 @@ struct wk__session {
   int64_t buried_count, buried_capacity;
   wk__suspension *suspended; /* innermost; NULL */
   /* replaying towards a state */
-  wk__segment *target; /* owned reference; NULL: none */
-  int target_depth;    /* UNWIND: the frame that goes on */
-  PyObject **values;   /* owned references, by register, of the target */
-  PyObject *returned;  /* owned: what the root is to return; NULL */
+  wk__segment *target;                /* owned reference; NULL: none */
+  int target_depth;                   /* UNWIND: the frame that goes on */
+  PyObject **values;                  /* owned references, by register, of the target */
+  PyObject *returned;                 /* owned: what the root is to return; NULL */
   PyObject *drawn_from, *drawn_state; /* owned: whose random numbers guards have drawn, as it was before; NULL */
 };
 

@@ -785,7 +785,8 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (wk__is_partial(t)) return look(f, callable, args, count, names);
   if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
   if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
-  if (t->tp_base != &PyBaseObject_Type && !wk__arguments_usable(f, args, count, names)) return NULL; /* C code fills it */
+  if (t->tp_base != &PyBaseObject_Type && !wk__arguments_usable(f, args, count, names))
+    return NULL; /* C code fills it */
   if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
   if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
   return wk__plain_call(f, callable, args, count, names);
@@ -889,8 +890,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     PyObject *function = wk__module_forward(f, r, callable);
     return function ? enter(f, callable, args, count, names) : NULL;
   }
-  if (t == wk__weak_reference_type() && !count && !names)
-    return wk__referent_of(f, r, callable);
+  if (t == wk__weak_reference_type() && !count && !names) return wk__referent_of(f, r, callable);
   if (wk__is_cached_function(callable))
     return (wk__is_marked_constant(callable) ? wk__constant_call : wk__cached_call)(f, r, callable, args, count, names);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);

@@ -34,9 +34,9 @@ PyObject *wk__draw_call(wk__frame *f, wk__recording *r, PyObject *random, const 
   PyObject *found = method ? wk__draw(random, method, bits) : NULL, *number = NULL;
   int64_t turn = r->draws++;
   r->drawn_from = random;
-  bool noted = found && wk__reg_constant(r, method) >= 0 &&
-               wk__observe(r, BINDING, found, WK__READ_DRAWN, wk__reg_find(r, random), turn << BITS_SHIFT | bits,
-                           method) == 0;
+  bool noted =
+      found && wk__reg_constant(r, method) >= 0 &&
+      wk__observe(r, BINDING, found, WK__READ_DRAWN, wk__reg_find(r, random), turn << BITS_SHIFT | bits, method) == 0;
   if (noted) number = wk__as_read(r, found);
   if (found && !noted) { /* it has been drawn: the instruction is done */
     wk__session_give_up(f->session, r->failed);

@@ -31,8 +31,8 @@ static PyObject *function_that_logs(wk__frame *f) {  // -> new
 }
 
 PyObject *wk__log_call(wk__frame *f, wk__recording *r, PyObject *const *given, Py_ssize_t count, PyObject *names) {
-  bool plain = !names && count == GIVEN && PyTuple_Check(given[ARGUMENTS]) && wk__has_constant_text(f, given[MESSAGE]) &&
-               wk__has_constant_text(f, given[ARGUMENTS]);
+  bool plain = !names && count == GIVEN && PyTuple_Check(given[ARGUMENTS]) &&
+               wk__has_constant_text(f, given[MESSAGE]) && wk__has_constant_text(f, given[ARGUMENTS]);
   if (!plain) return wk__refuse(f, "a message to a log of other things than values");
   if (!wk__passed_on(f, given[ARGUMENTS])) return NULL;
   PyObject *caller = find_caller(f, given[LOGGER]), *function = caller ? function_that_logs(f) : NULL, *result = NULL;

@@ -183,16 +183,16 @@ typedef struct wk__recording {
   int64_t versioned_count, versioned_capacity;
   uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
   int64_t version_capacity;
-  wk__map read_before; /* hash of a read -> its object: the same read is made once */
-  int depth;           /* of wk__reg_of in itself */
-  bool has_functions;  /* an autograd.Function has left a node on the tape that the graph does not make */
-  wk__map functions;   /* sequence of the node of one that it does make -> anything (functions.c) */
+  wk__map read_before;  /* hash of a read -> its object: the same read is made once */
+  int depth;            /* of wk__reg_of in itself */
+  bool has_functions;   /* an autograd.Function has left a node on the tape that the graph does not make */
+  wk__map functions;    /* sequence of the node of one that it does make -> anything (functions.c) */
   PyObject *drawn_from; /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
   int draws;            /* so many */
-  bool tries;          /* what is recorded now is only tried: changes of what the program can see are refused, */
-  bool tries_in_vain;  /* and one was; */
-  bool tries_modes;    /* or the thread's grad mode was asked for or set */
-  char failed[160];    /* why this recording cannot be replayed; "" */
+  bool tries;           /* what is recorded now is only tried: changes of what the program can see are refused, */
+  bool tries_in_vain;   /* and one was; */
+  bool tries_modes;     /* or the thread's grad mode was asked for or set */
+  char failed[160];     /* why this recording cannot be replayed; "" */
 } wk__recording;
 
 /* Drops a reference (or none: NULL) of the recorder's own. Python code that this runs would find the session in the

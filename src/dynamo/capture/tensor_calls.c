@@ -16,8 +16,8 @@ static PyObject *tensor_of_number(wk__frame *f, PyObject *number) {
 }
 
 /* A tensor made from Python data is the same in every call: a constant of the graph, given out as a copy. */
-PyObject *wk__tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
-                             PyObject *names, Py_ssize_t at) {
+PyObject *wk__tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names,
+                             Py_ssize_t at) {
   if (count > at && wk__holds_marked_int(f->session->recording, args[at]))
     return wk__refuse(f, "a tensor is made from a size that was marked");
   bool of_operator = count == 1 && !names && !at && PyFloat_CheckExact(args[0]);
