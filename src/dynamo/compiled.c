@@ -62,7 +62,9 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
 
 static void forget_segments(wk__compiled *self) {
   wk__segment *g = self->segments;
+  wk__lookup_drop(self);
   self->segments = NULL;
+  self->segment_count = 0;
   while (g) {
     wk__segment *next = g->next;
     g->owner = NULL;

@@ -16,6 +16,7 @@
 
 typedef struct wk__segment wk__segment;
 typedef struct wk__compiled wk__compiled;
+typedef struct wk__lookup wk__lookup;
 
 typedef enum wk__mode_kind {
   WK__MODE_START,   /* the compiled function has been called, its frame is not there yet */
@@ -282,6 +283,18 @@ void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__r
 /* ---- guards (guards.c) ---- */
 /* The segment whose guards hold here, with its registers filled; NULL: none (no exception). */
 wk__segment *wk__segment_find(wk__session *session, PyObject ***out_values, bool *out_full);
+/* ---- lookup.c ---- */
+enum { WK__MOST_CANDIDATES = 32 };
+typedef struct wk__candidates {
+  wk__segment *segments[WK__MOST_CANDIDATES]; /* (count) retained; the others of this position do not hold */
+  int count;
+  int64_t here; /* segments of this position */
+} wk__candidates;
+/* frames: by depth. False: there are few segments, which are tried one by one, or too many may hold. */
+bool wk__lookup_find(wk__compiled *compiled, const wk__session *session, wk__activation *const *frames,
+                     wk__candidates *out);
+void wk__lookup_drop(wk__compiled *compiled); /* a segment is forgotten */
+
 /* Where no single read or check is to blame. */
 extern const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
 /* The symbols take their values from tensors and integers that have been read; whether all have those they had. Another
@@ -319,6 +332,8 @@ struct wk__compiled {
   vectorcallfunc vectorcall;
   wk__compile_options options;
   wk__segment *segments; /* newest first */
+  int64_t segment_count;
+  wk__lookup *lookup; /* owned: finds those that may hold among many; NULL: it has not been needed, or was dropped */
   const wk__binding *binding;
   int64_t capture_count, break_count, unkept_count;
   struct wk__unkept {   /* positions whose segments could not be kept: after a few attempts they run plain */
