@@ -301,22 +301,75 @@ def cudagraph_mark_step_begin():
     """Nothing to mark without CUDA graphs."""
 
 
-def set_stance(stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
-    """ "default": compiled functions are captured and replayed; "force_eager": they run as they are."""
-    if stance not in ("default", "force_eager", "eager_on_recompile", "fail_on_recompile"):
-        raise RuntimeError(f"invalid torch.compile stance '{stance}'")
-    return _Stance(stance)
+# ---- stances ----
+
+_STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile")
+_stance = ("default", None)  # and the backend that is forced
 
 
-class _Stance:
-    def __init__(self, stance):
-        self.before = _C._set_compile_disabled(stance == "force_eager")
+class set_stance:  # noqa: N801  as PyTorch has it
+    """What calls of compiled functions do from here on; inside of a `with` block; or while a decorated function runs.
+
+    stance: "default": they are captured and replayed. "force_eager": they run as they are. "eager_on_recompile": what was
+    captured is used, nothing more is captured. "fail_on_recompile": where that would be needed is an error, a
+    RuntimeError that says which guard did not hold. "eager_then_compile": the first call of each runs as it is; sizes that
+    are others in the second are symbols in its graph. "aot_eager_then_compile" is the same here.
+    force_backend: with "default", in the place of the backend that functions were compiled with. Guards are always checked,
+    so skip_guard_eval_unsafe changes nothing.
+
+        with set_stance("fail_on_recompile"):
+            model(batch)
+    """
+
+    def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
+        known = stance.removeprefix("aot_") if stance == "aot_eager_then_compile" else stance
+        if known not in _STANCES:
+            raise RuntimeError(f"invalid torch.compile stance '{stance}'")
+        if force_backend is not None:
+            if stance != "default":
+                raise RuntimeError("non-default stance cannot have force_backend set")
+            _backend_of(force_backend, None)
+        self._wanted = (known, force_backend)
+        self._before = _take_stance(self._wanted)
 
     def __enter__(self):
-        return self
+        _take_stance(self._wanted)
 
     def __exit__(self, *exception):
-        _C._set_compile_disabled(self.before)
+        _take_stance(self._before)
+
+    def __call__(self, function):
+        _take_stance(self._before)
+
+        @functools.wraps(function)
+        def inside(*args, **kwargs):
+            before = _take_stance(self._wanted)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _take_stance(before)
+
+        inside._wick_disable = True
+        return inside
+
+
+def _take_stance(wanted):
+    """Gives the one before."""
+    global _stance
+    before, _stance = _stance, wanted
+    stance, backend = wanted
+    _C._set_stance(_STANCES.index(stance))
+    _C._set_forced_compiled(None if backend is None else functools.partial(_with_backend, backend))
+    return before
+
+
+def _with_backend(backend, compiled):
+    """Another Compiled of the same function, kept with the first one."""
+    own = compiled.__dict__.setdefault("_with_backends", {})
+    if backend not in own:
+        settings = _settings(backend, None, None, compiled.fullgraph, None)
+        own[backend] = _compiled(compiled.function, {**settings, "dynamic": compiled.dynamic})
+    return own[backend]
 
 
 __getattr__ = _getter(__name__)

@@ -252,9 +252,9 @@ static bool read_holds(const guard_run *g, const wk__read *read) {
 /* ---- numbers and sizes that differ this time ---- */
 
 /* One bit of the word is taken: a size of dim 63 that changes is a constant of each capture. */
-static void mark_changing(wk__session *s, uint64_t path, uint64_t dims) {
-  uintptr_t known = (uintptr_t)wk__map_get(&s->compiled->changing, path);
-  (void)!wk__map_set(&s->compiled->changing, path, (void *)(known | (uintptr_t)dims << 1 | 1));
+void wk__mark_changing(wk__compiled *c, uint64_t path, uint64_t dims) {
+  uintptr_t known = (uintptr_t)wk__map_get(&c->changing, path);
+  (void)!wk__map_set(&c->changing, path, (void *)(known | (uintptr_t)dims << 1 | 1));
 }
 
 /* What differs becomes an input or a symbol when this is captured again. False: it is nothing of the kind. */
@@ -262,7 +262,7 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
   const wk__recording *r = g->segment->recording;
   wk__session *s = g->session;
   if (failing->kind == WK__CHECK_ADDRESS) {
-    mark_changing(s, wk__identity_path(r->registers[failing->a].path), 0);
+    wk__mark_changing(s->compiled, wk__identity_path(r->registers[failing->a].path), 0);
     return true;
   }
   if (s->compiled->options.dynamic == 0) return false;
@@ -276,7 +276,7 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
                (PyFloat_CheckExact(number) || PyLong_CheckExact(number));
   bool replaced = fixed_read && number && PyObject_TypeCheck(number, s->binding->tensor_type);
   if (!dims && !value && !replaced) return false;
-  mark_changing(s, r->registers[reg].path, dims);
+  wk__mark_changing(s->compiled, r->registers[reg].path, dims);
   return true;
 }
 
@@ -415,6 +415,14 @@ static bool is_here(const wk__session *s, const wk__segment *g, wk__activation *
   return true;
 }
 
+static void note_failure(wk__session *s, wk__segment *g, const wk__read *failing) {
+  wk__guard_log(s, g, failing);
+  if (s->failed_segment) return;
+  atomic_fetch_add(&g->references, 1);
+  s->failed_segment = g;
+  s->failed_guard = failing;
+}
+
 /* Whether the guards of a retained segment hold, which it gives up if they do not. */
 static bool holds(wk__session *s, wk__segment *g, wk__activation **frames, PyObject ***out_values) {
   PyObject **values = make_values(g);
@@ -425,7 +433,7 @@ static bool holds(wk__session *s, wk__segment *g, wk__activation **frames, PyObj
     return true;
   }
   wk__undo_draws(s);
-  if (values && s->mode == WK__MODE_SEEK) wk__guard_log(s, g, failing); /* else it is looked up again in its frame */
+  if (values && s->mode == WK__MODE_SEEK) note_failure(s, g, failing); /* else it is looked up again in its frame */
   wk__segment_put_values(g, values);
   return false;
 }

@@ -87,7 +87,9 @@ struct wk__session {
   int captures;       /* segments captured in this call: a bound against loops that never settle */
   PyObject **buried;  /* (buried_count) owned: what the recorder has let go of, see wk__bury */
   int64_t buried_count, buried_capacity;
-  wk__suspension *suspended; /* innermost; NULL */
+  wk__suspension *suspended;   /* innermost; NULL */
+  wk__segment *failed_segment; /* owned reference: the newest of the position whose guards were checked in vain, NULL */
+  const wk__read *failed_guard; /* and the first one that did not hold */
   /* replaying towards a state */
   wk__segment *target;                /* owned reference; NULL: none */
   int target_depth;                   /* UNWIND: the frame that goes on */
@@ -279,6 +281,10 @@ int wk__check_marks(const wk__session *session, const wk__segment *segment, cons
 /* explain.c: what WICK_LOGS asked to see */
 void wk__segment_log(const wk__segment *segment);
 void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__read *failing);
+/* Why the newest segment of this position does not hold, "" where there is none. -> new, NULL with an exception */
+PyObject *wk__session_why(const wk__session *session);
+/* It is captured again: noted for Compiled.recompiles(). Failing to is no error. */
+void wk__note_recompile(wk__session *session);
 
 /* ---- guards (guards.c) ---- */
 /* The segment whose guards hold here, with its registers filled; NULL: none (no exception). */
@@ -294,6 +300,9 @@ typedef struct wk__candidates {
 bool wk__lookup_find(wk__compiled *compiled, const wk__session *session, wk__activation *const *frames,
                      wk__candidates *out);
 void wk__lookup_drop(wk__compiled *compiled); /* a segment is forgotten */
+
+/* It becomes a symbol or an input when it is captured again. dims: of a tensor, as wk__dim_bit says; 0: a number. */
+void wk__mark_changing(wk__compiled *compiled, uint64_t path, uint64_t dims);
 
 /* Where no single read or check is to blame. */
 extern const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
@@ -325,6 +334,7 @@ int wk__segment_fill(wk__session *session, wk__activation *activation);
 void wk__session_drop_target(wk__session *session);
 
 /* ---- the compiled function (compiled.c) ---- */
+enum { WK__FIRST_ARGUMENTS = 16 };
 struct wk__compiled {
   PyObject ob_base;
   PyObject *function; /* owned: what was compiled */
@@ -345,7 +355,13 @@ struct wk__compiled {
   bool follows_tape;      /* a history went on outside that its graph would not have made again: see wk__trace_owner */
   bool functions_break;   /* neither would it have made again those of an autograd.Function, */
   wk__map functions_in_vain; /* one of these classes (borrowed: only compared) */
-  wk__map changing; /* paths of numbers and tensors that guards have seen change: 1, or 1 and two to the dim + 1 */
+  bool called;               /* since it was made */
+  struct wk__first_call {
+    int count, ndim[WK__FIRST_ARGUMENTS]; /* -1: no tensor */
+    int64_t sizes[WK__FIRST_ARGUMENTS][WK_MAX_DIMS];
+  } * first_call;       /* owned: sizes of a first call that was not captured; NULL */
+  PyObject *recompiles; /* owned: a list of (file, line, reason), NULL: nothing was captured again */
+  wk__map changing;     /* paths of numbers and tensors that guards have seen change: 1, or 1 and two to the dim + 1 */
 };
 
 /* The function behind a Compiled, which a region that calls it runs itself; NULL for other objects. */

@@ -40,7 +40,6 @@ typedef struct wk__state {
   PyObject *disabled_override; /* the __torch_function__ of classes that override nothing */
   PyObject *exception_out_of_memory;
   struct wk__binding *binding; /* what dynamo knows of this module; owned */
-  int compile_disabled;        /* compiled functions run as they are */
   struct wk__nn_state *nn;     /* nn_module.c's names, caches and global hooks */
 #define NAME(x) PyObject *name_##x;
   WK__PYTHON_NAMES(NAME)
