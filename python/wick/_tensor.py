@@ -178,7 +178,9 @@ _array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__arr
 
 # ---- methods that are functions of functional.py, which is loaded when one is first called ----
 
-_FUNCTION_METHODS = ("index_reduce isreal masked_scatter positive unique unique_consecutive").split()
+_FUNCTION_METHODS = (
+    "index_reduce isreal masked_scatter positive unique unique_consecutive"
+).split()
 _WRITING = ("index_reduce", "masked_scatter")  # those that have a form that writes self
 
 

@@ -68,10 +68,9 @@ def test_a_global_and_a_closure():
     space = {}
     exec("def f(x):\n    return x + len(name) * ord(name[-1])", space)
     compiled = torch.compile(space["f"])
-    for turn in range(2):
-        for s in texts:
-            space["name"] = s
-            assert torch.equal(compiled(X), space["f"](X))
+    for s in texts * 2:
+        space["name"] = s
+        assert torch.equal(compiled(X), space["f"](X))
     assert compiled.captures == MANY
 
     name = ""
@@ -80,9 +79,9 @@ def test_a_global_and_a_closure():
         return x + ord(name[-1])
 
     compiled = torch.compile(g)
-    for turn in range(2):
-        for name in texts:
-            assert torch.equal(compiled(X), g(X))
+    for text in texts * 2:
+        name = text
+        assert torch.equal(compiled(X), g(X))
     assert compiled.captures == MANY
 
 
@@ -127,17 +126,15 @@ def test_positions_behind_breaks():
         return x
 
     compiled = torch.compile(f)
-    for turn in range(2):
-        for s in texts[:20]:
-            assert torch.equal(compiled(X, s), f(X, s))
+    for s in texts[:20] * 2:
+        assert torch.equal(compiled(X, s), f(X, s))
 
 
 def test_the_limit_counts_a_position():
     with torch._dynamo.config.patch(recompile_limit=20):
         compiled = torch.compile(lambda x, s: x + ord(s[-1]))
-        for turn in range(2):
-            for s in texts:
-                assert torch.equal(compiled(X, s), X + ord(s[-1]))
+        for s in texts * 2:
+            assert torch.equal(compiled(X, s), X + ord(s[-1]))
         assert compiled.captures == 20
 
 
@@ -170,9 +167,8 @@ def test_comparing_forgets_everything():
         return x + ord(o["a"][-1])
 
     compiled = torch.compile(f)
-    for turn in range(2):
-        for s in texts[:20]:
-            assert torch.equal(compiled(X, {"a": s}), f(X, {"a": s}))
+    for s in texts[:20] * 2:
+        assert torch.equal(compiled(X, {"a": s}), f(X, {"a": s}))
     Key.armed = True
     for s in texts[:5]:
         o = {Key(): 1, "a": s}
