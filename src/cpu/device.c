@@ -110,6 +110,7 @@ const wk__device_type wk__cpu_device_type = {
     .release_code = release_code,
     .launch = launch,
     .improve = wk__native_improve,
+    .recall_code = wk__native_recall_code,
     .await_group = wk__native_group_wait,
     .release_group = wk__native_group_release,
     .modes_of = modes_of,
