@@ -22,6 +22,7 @@ _LAZY = {
     "from_file": "storage",
     **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),
     "get_device_module": "_utils",
+    "cond": "_higher_order_ops",
     **dict.fromkeys(("PyTorchFileReader", "PyTorchFileWriter"), "serialization.records"),
     **dict.fromkeys(
         (
