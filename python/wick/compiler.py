@@ -14,7 +14,8 @@ from ._names import getter as _getter
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "load_graph", "register_backend", "reset", "set_stance",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "load_cache_artifacts", "load_graph", "register_backend",
+    "reset", "save_cache_artifacts", "set_stance",
 ]  # fmt: skip
 
 _live = weakref.WeakSet()  # every Compiled, for reset()
@@ -299,6 +300,45 @@ def assume_constant_result(fn):
 
 def cudagraph_mark_step_begin():
     """Nothing to mark without CUDA graphs."""
+
+
+# ---- native code for other machines ----
+
+
+class CacheInfo:
+    """What save_cache_artifacts() has packed, or load_cache_artifacts() has put in place: artifacts["native"] has names."""
+
+    _HEAD, _NAME, _END = 16, 32, 32  # bytes: the mark, a name, the hash behind all
+
+    def __init__(self, data):
+        names, at = [], self._HEAD
+        while at < len(data) - self._END:
+            names.append(data[at : at + self._NAME].hex())
+            at += self._NAME + 8 + int.from_bytes(data[at + self._NAME : at + self._NAME + 8], "little")
+        self.artifacts = {"native": names}
+
+    def empty(self):
+        return not self.artifacts["native"]
+
+
+def save_cache_artifacts():
+    """(bytes, CacheInfo): native code of all that this process has compiled or found in the cache; None: there is none.
+
+    Code that is still being compiled is not in it: see wait_for_native() of compiled functions.
+
+        open("model.wick", "wb").write(save_cache_artifacts()[0])
+    """
+    data = _C._save_native()
+    return None if data is None else (data, CacheInfo(data))
+
+
+def load_cache_artifacts(serialized_artifacts):
+    """Puts into the cache what save_cache_artifacts() gave in a process of the same build of wick; CacheInfo, or None
+    where it is something else. It is code that this process will run: load only what you trust.
+
+        load_cache_artifacts(open("model.wick", "rb").read())
+    """
+    return CacheInfo(serialized_artifacts) if _C._load_native(serialized_artifacts) >= 0 else None
 
 
 # ---- stances ----

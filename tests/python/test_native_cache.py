@@ -40,10 +40,10 @@ def run(tmp_path):
     compiler.write_text(f'#!/bin/sh\necho called >> "{calls}"\nexec cc "$@"\n')
     compiler.chmod(compiler.stat().st_mode | stat.S_IXUSR)
 
-    def run(*sizes):
+    def run(*sizes, first="", then=""):
         before = len(calls.read_text().split()) if calls.exists() else 0
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *map(str, sizes)],
+            [sys.executable, "-c", first + PROGRAM + then, *map(str, sizes)],
             env={**os.environ, "WICK_CC": str(compiler), "WICK_CACHE_DIR": str(cache)},
             capture_output=True,
             text=True,
@@ -86,3 +86,31 @@ def test_an_object_that_is_gone_is_compiled_again(run):
         if file.stat().st_size > 4096:
             file.unlink()
     assert run(3) == (first, called)
+
+
+def test_artifacts_go_to_another_folder(run, tmp_path):
+    first, called = run(3)
+    saved = tmp_path / "saved"
+    carry = f"""
+import wick as torch
+data, info = torch.compiler.save_cache_artifacts()
+assert not info.empty() and len(set(info.artifacts["native"])) == len(info.artifacts["native"])
+open({str(saved)!r}, "wb").write(data)
+"""
+    assert run(3, then=carry) == (first, 0)
+    for file in run.cache.iterdir():
+        file.unlink()
+    load = f"""
+import wick as torch
+data = open({str(saved)!r}, "rb").read()
+assert torch.compiler.load_cache_artifacts(data).artifacts["native"]
+for other in b"", b"text", data[:-1], data[:60] + b"x" + data[61:]:
+    assert torch.compiler.load_cache_artifacts(other) is None
+"""
+    assert run(3, first=load) == (first, 0)
+    assert called
+
+
+def test_nothing_to_save():
+    program = "import wick as torch; assert torch.compiler.save_cache_artifacts() is None"
+    subprocess.run([sys.executable, "-c", program], env={**os.environ, "WICK_CACHE_DIR": ""}, check=True)

@@ -81,6 +81,11 @@ void wk__program_set_native(wk__program *program, const wk__native_code *code);
 bool wk__native_recall(const void *key, size_t key_size, void *out, size_t size);
 void wk__native_remember(const void *key, size_t key_size, const void *data, size_t size);
 
+/* All entries that this process has used, as bytes for another machine (owned, wk__free); NULL: there are none. */
+char *wk__native_bundle(size_t *out_size);
+/* Puts them into the cache, as entries of this user. How many; -1: the bytes are no bundle, or damaged. */
+int64_t wk__native_unbundle(const char *data, size_t size);
+
 #ifdef WICK_TESTS
 /* Reads the settings again and forgets the compiler, the cache's key and that a warning was given. Waits for the worker
  * to be idle. */

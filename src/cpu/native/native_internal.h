@@ -53,6 +53,7 @@ bool open_cache(cache *c, char *const *environment, char *why, size_t why_size);
 void close_cache(cache *c);
 bool read_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], object_bytes *out); /* false: a miss */
 bool write_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], const object_bytes *bytes);
+void note_entry(const uint8_t name[WK__HASH_BYTES]); /* this process uses it (bundle.c) */
 bool write_all(int fd, const void *data, size_t size);
 bool read_file(int fd, size_t most, object_bytes *out);
 
