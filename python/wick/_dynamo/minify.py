@@ -11,7 +11,6 @@ import glob
 import os
 import re
 import tempfile
-import types
 
 import wick
 
@@ -75,14 +74,6 @@ def _all_same(left, right, tolerance):
     )
 
 
-def forward_of(module):
-    """The graph as the Python function that its source is: what is captured of it is the graph again."""
-    source = module.graph.python_code("self")
-    names = {"torch": wick, "device": wick.device, **source.globals}
-    exec(source.src, names)
-    return types.MethodType(names["forward"], module)
-
-
 def differs(tolerance=0):
     """fails(module, inputs): compiled, with native code, it raises, or gives something else than node by node. tolerance:
     the relative difference that is none."""
@@ -93,7 +84,7 @@ def differs(tolerance=0):
         except Exception:
             return False  # not the compiler's
         try:
-            compiled = wick.compile(forward_of(module), options={"wait": True}, dynamic=False)
+            compiled = wick.compile(module.forward, options={"wait": True}, dynamic=False)
             return not all(_all_same(plain, _run(compiled, inputs), tolerance) for _ in range(2))
         except Exception:
             return True
@@ -246,7 +237,7 @@ def _stages(case):
         os.environ["WICK_DEBUG_DIR"] = folder
         try:
             with wick.no_grad():
-                _run(wick.compile(forward_of(case.module), dynamic=False), case.inputs)
+                _run(wick.compile(case.module.forward, dynamic=False), case.inputs)
         finally:
             os.environ.pop("WICK_DEBUG_DIR")
             if before is not None:
