@@ -419,7 +419,7 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if ((wk__is_python_instance(self) || PyType_Check(self) || PyObject_TypeCheck(self, BINDING->module_type)) &&
       wk__known_function("instance", name)->what == WK__KNOWN_LOOKS && !wk__is_foreign(r, self))
     return wk__plain_call(f, callable, args, count, names);
-  return wk__refuse(f, "method %s of a %s", name, t->tp_name);
+  return wk__refuse_as(f, wk__refusal_of(f, self), "method %s of a %s", name, t->tp_name);
 }
 
 /* ================================================ functions of C ================================================= */
@@ -613,6 +613,7 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return look(f, callable, args, count, names);
   if (what == WK__KNOWN_PASSES) return pass_on(f, callable, args, count, names);
+  if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "%s() of random numbers", name);
   return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "a call of %s()", name);
 }
 
@@ -773,7 +774,9 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (scalar) return look_at_values(f, callable, args, count, names);
   bool made_of_arguments =
       t == &PyODict_Type || t == &PyMethod_Type || is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);
-  bool known = wk__known_class(t) != WK__CLASS_UNKNOWN;
+  wk__class_kind kind = wk__known_class(t);
+  if (kind == WK__CLASS_STATE) return wk__refuse_as(f, WK__REFUSED_VALUE, "a new %s", t->tp_name);
+  bool known = kind != WK__CLASS_UNKNOWN;
   if (t == wk__weak_reference_type() && (count != 1 || names)) return wk__refuse(f, "a weak reference with a callback");
   if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;

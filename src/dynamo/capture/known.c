@@ -191,7 +191,9 @@ static bool container_usable(inspection i, PyObject *o) {
 }
 
 wk__refusal wk__refusal_of(const wk__frame *f, PyObject *o) {
-  bool left_over = wk__is_foreign(f->session->recording, o) && wk__known_class(Py_TYPE(o)) != WK__CLASS_UNKNOWN;
+  wk__class_kind kind = wk__known_class(Py_TYPE(o));
+  if (kind == WK__CLASS_STATE) return WK__REFUSED_VALUE;
+  bool left_over = wk__is_foreign(f->session->recording, o) && kind != WK__CLASS_UNKNOWN;
   return left_over ? WK__REFUSED_LEFT_OVER : WK__REFUSED_BREAK;
 }
 
@@ -715,7 +717,7 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   if (wk__is_thread_local(r, owner)) return attribute_of_thread(f, r, owner, name);
   if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner) || wk__is_random(owner))
     return attribute_of_instance(f, r, owner, name);
-  return wk__refuse(f, "attribute %s of a %s", TEXT(name), Py_TYPE(owner)->tp_name);
+  return wk__refuse_as(f, wk__refusal_of(f, owner), "attribute %s of a %s", TEXT(name), Py_TYPE(owner)->tp_name);
 }
 
 /* ==================================================== modules ==================================================== */

@@ -2126,6 +2126,42 @@ def process_numbers(x):
     return x * (os.getpid() > 0) * (os.cpu_count() > 0)
 
 
+@feature
+def rng_state(x):
+    state = torch.get_rng_state()
+    a = torch.rand(3)
+    torch.set_rng_state(state)
+    return x * a + torch.rand(3)
+
+
+@feature
+def fork_rng(x):
+    with torch.random.fork_rng():
+        a = torch.rand(3)
+    return x * a + torch.rand(3)
+
+
+@feature
+def seed_inside(x):
+    torch.manual_seed(3)
+    return x * torch.rand(3)
+
+
+GENERATOR = torch.Generator()
+
+
+@feature
+def generator_from_outside(x):
+    GENERATOR.manual_seed(5)
+    return x * torch.rand(3, generator=GENERATOR) + torch.randn(2, 3, generator=GENERATOR)
+
+
+@feature
+def generator_made_inside(x):
+    generator = torch.Generator().manual_seed(3)
+    return x * torch.rand(3, generator=generator)
+
+
 # ---- the tests ----
 
 
