@@ -29,10 +29,19 @@ def compiler():
     return None
 
 
+# Functions that generated kernels take over stand alone: all that they call is in them.
+ALONE = ["-O2", "-mllvm", "-inline-threshold=100000"]
+FUNCTION = re.compile(r"\.visible \.func[^;{]*?\) function_\w+\([^)]*\)\n\{.*?\n\}\n", re.DOTALL)
+
+
 def ptx_of(source):
     """Its text, without comments; functions named kernel_... are entries."""
-    text = subprocess.run([compiler(), *OPTIONS, source], check=True, capture_output=True, text=True).stdout
+    options = OPTIONS + ALONE if source.stem == "functions" else OPTIONS
+    text = subprocess.run([compiler(), *options, source], check=True, capture_output=True, text=True).stdout
     text = re.sub(r"//.*", "", text)
+    if source.stem == "functions":
+        tables = [line for line in text.splitlines() if line.startswith(".global")]
+        text = "\n".join([*tables, *FUNCTION.findall(text)])
     text = re.sub(r"\.visible \.func (kernel_\w+)", r".visible .entry \1", text)
     return "\n".join(line.rstrip() for line in text.splitlines() if line.strip()) + "\n"
 

@@ -3,6 +3,7 @@
  * A program goes to a device when it is first launched there; a launch's arguments go through the stream's launch block,
  * which the stream's order keeps until the code in front has read it. Tests: tests/device/, tests/cuda/. */
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "cuda/internal.h"
 #include "cuda/program.h"
@@ -151,39 +152,38 @@ static int64_t write_block(const cuda_code *code, const wk__launch *launch, wk__
 
 /* ---- launching ---- */
 
+/* Levels of a row's counters: chunks' values go up like carries; a scan keeps two numbers. */
+static int levels_for(int64_t length) {
+  int levels = 2;
+  while (length > (int64_t)WK__REDUCE_CHUNK << (levels - 1)) levels++;
+  return levels;
+}
+
 /* Shared memory of a block of so many threads: tier0.c's begin. */
-static int64_t shared_bytes(const wk__cuda_program *p, int threads) {
-  int64_t states = wk__max(p->fold_count, 1);
-  int64_t counters = 2 * WK__CUDA_LEVELS * (int64_t)(p->fold_count + p->scan_count);
+static int64_t shared_bytes(const wk__cuda_program *p, int threads, int levels) {
+  int64_t states = p->fold_count + (p->scan_count > 0);
+  int64_t counters = threads / WK__REDUCE_LANES * 2 * (int64_t)levels * (p->fold_count + p->scan_count);
   return 8 * (threads * (p->slot_count + 2 * p->walker_count + 2 * states) + counters);
 }
 
 enum { LEAST_THREADS = 32, WANTED_SHARED = 48 << 10 };
 
-static int threads_for(const wk__cuda_program *p) {
+static int threads_for(const wk__cuda_program *p, int levels) {
   int threads = WK__CUDA_THREADS;
-  while (threads > LEAST_THREADS && shared_bytes(p, threads) > WANTED_SHARED) threads /= 2;
+  while (threads > LEAST_THREADS && shared_bytes(p, threads, levels) > WANTED_SHARED) threads /= 2;
   return threads;
-}
-
-static int bits_for(int64_t length, int threads) {
-  int bits = 0;
-  while (1 << bits < threads && 1 << bits < length) bits++;
-  return bits;
 }
 
 static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdeviceptr program, CUfunction function,
                              launch_block *block, int64_t bytes) {
   const wk__cuda_program *p = code->encoded.program;
-  int threads = block->head.one_by_one ? 1 : threads_for(p);
-  int64_t shared = shared_bytes(p, threads);
+  int levels = block->head.levels = levels_for(block->head.length), threads = threads_for(p, levels);
+  int64_t shared = shared_bytes(p, threads, levels), groups = p->has_rows ? threads / WK__REDUCE_LANES : threads;
   if (shared > s->device->shared_most)
     return wk_fail(WK_NOT_IMPLEMENTED, "a loop nest of %d values does not fit into the device's shared memory",
                    p->slot_count);
-  block->head.group_bits = p->has_rows ? bits_for(block->head.length, threads) : 0;
-  int64_t groups = threads >> block->head.group_bits, blocks = wk__ceil_div(block->head.rows, groups);
   int64_t most = (int64_t)s->device->multiprocessors * 64;
-  unsigned grid = block->head.one_by_one ? 1 : (unsigned)wk__min(blocks, most);
+  unsigned grid = (unsigned)wk__min(wk__ceil_div(block->head.rows, groups), most);
   void *params[] = {&program, &s->launch_block, &s->faults};
   pthread_mutex_lock(&s->lock);
   wk_status status = WK__CUDA(cuMemcpyHtoDAsync_v2, s->launch_block, block, (size_t)bytes, s->handle);
@@ -192,6 +192,29 @@ static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdevice
                       params, NULL);
   pthread_mutex_unlock(&s->lock);
   return status;
+}
+
+/* WICK_CUDA_CHECK=1: each launch is waited for, so that what it runs into is the error of its own call. */
+static bool checks_each(void) {
+  static _Atomic(int) known; /* 0: not looked up yet; else 1 + whether it does */
+  int state = atomic_load_explicit(&known, memory_order_relaxed);
+  if (WK_LIKELY(state)) return state == 2;
+  const char *text = getenv("WICK_CUDA_CHECK");
+  bool checks = text && strcmp(text, "1") == 0;
+  atomic_store(&known, 1 + checks);
+  return checks;
+}
+
+/* In PyTorch's words where the checked size is a dim of a buffer. */
+static wk_status explain_fault(const cuda_code *code, wk__cuda_stream *s) {
+  wk__cuda_faults seen = *s->faults;
+  wk_status status = wk__cuda_take_faults(s);
+  if (status != WK_INDEX_ERROR) return status;
+  int number = seen.check - (int)code->nest->access_count;
+  wk_int size = code->nest->instrs[code->encoded.expressions[number]].expression;
+  if (wk__sym_kind_of(size) != WK__SYM_BUFFER_SIZE) return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds", (long long)seen.index);
+  return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds for dimension %d with size %lld", (long long)seen.index,
+                 wk__sym_index(size) % WK__BUFFER_DIMS, (long long)seen.size);
 }
 
 static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch) {
@@ -207,7 +230,6 @@ static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launc
   block.head.rows = block.head.length = 1;
   for (int d = 0; d < b.p; d++) block.head.rows *= b.size[d];
   for (int d = b.p; d < b.p + b.r; d++) block.head.length *= b.size[d];
-  block.head.one_by_one = 0;
   if (block.head.rows == 0) return WK_OK;
   WK_TRY(program_on(code, s->device, &program));
   WK_TRY(interpreter_of(s->device, &function));
@@ -218,5 +240,7 @@ wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, const wk__la
   wk__cuda_stream *s = wk__cuda_stream_of(stream);
   WK_TRY(wk__cuda_enter(s->device));
   for (int64_t i = 0; i < count; i++) WK_TRY(launch_one(s, of(code), &launches[i]));
-  return WK_OK;
+  if (WK_LIKELY(!checks_each())) return WK_OK;
+  WK_TRY(WK__CUDA(cuStreamSynchronize, s->handle));
+  return explain_fault(of(code), s);
 }

@@ -1,16 +1,11 @@
 /* What the host and the interpreter on the device (on_device/tier0.c) agree on: a nest as a program of instructions, and
  * a launch of it. Compiled for both.
  *
- * Threads of a block are cut into *groups* of T, a power of two; a group does one row, all phases of it. Every value of a
- * nest, of a row too, has a *slot*, 8 bytes of each thread; behind the slots each thread keeps the positions of the
- * walkers (loop/binding.h) at its row and at its element. A phase runs the instructions of rows that are due, then goes
- * through the row's elements, T at a time, a *round*, and folds. A nest without reductions has rows of one element,
- * whose instructions all are instructions of rows.
- *
- * The order of a reduction on this device: the balanced binary tree over the numbers of the row's elements. Its leaves
- * are the elements; a node on the next level combines the nodes 2i and 2i + 1 below it, or is node 2i where there is no
- * other. A scan's element e is combined, from the smallest to the largest, with the left siblings of the nodes above e
- * that are right ones. So any number of threads, blocks and rounds gives the same bits. */
+ * A warp does one row, all phases of it, its lanes being those of a reduction's order (loop/loop.h), so that the bits are
+ * the CPU's; without reductions a thread does one element, whose instructions all count as a row's. Every value of a nest,
+ * of a row too, has a *slot*, 8 bytes of each thread; behind the slots each thread keeps the positions of the walkers
+ * (loop/binding.h) at its row and at its element. A phase runs the instructions of rows that are due, then goes through
+ * the row's elements, a lane's worth at a time, a *round*; a chunk's rounds are folded, and chunks counted up. */
 #ifndef WICK_CUDA_TIER0_H
 #define WICK_CUDA_TIER0_H
 
@@ -19,7 +14,6 @@
 enum {
   WK__CUDA_LAUNCH_BYTES = 16384, /* of a wk__cuda_launch */
   WK__CUDA_THREADS = 256,        /* of a block, at most */
-  WK__CUDA_LEVELS = 40,          /* of a tree above one round */
   WK__CUDA_DIMS = 16,
   WK__CUDA_WALKERS = 64,
 };
@@ -87,8 +81,8 @@ typedef struct wk__cuda_program {
 typedef struct wk__cuda_launch_block {
   int64_t rows, length; /* how many rows; elements of one */
   int32_t p, r;         /* loops */
-  int32_t group_bits;   /* T is 2 to that */
-  int32_t one_by_one;   /* rows are done in order by one thread: additions to one place have an order */
+  int32_t levels;       /* of a row's counters: at least 2 */
+  int32_t reserved;
   int64_t size[WK__CUDA_DIMS];
   int32_t base, start, limit, stride, indirect, params; /* bytes from the block's beginning:
     base (accesses) addresses, start, limit (walkers), stride (walkers, p + r), indirect (accesses, dims), params

@@ -81,7 +81,7 @@ WK_MATH vf vf_sigmoid(vf x) {
 WK_INLINE vf vf_piecewise(vf t, vi piece, const float (*table)[8], int rows) {
   vf d = t - vf_lookup8(table[0], piece); /* exact, as c / 2 <= t <= 2 c or c = 0 */
   vf p = vf_lookup8(table[rows - 1], piece);
-#pragma GCC unroll 16
+  WK_UNROLL
   for (int i = rows - 2; i >= 2; i--) p = vf_fma(p, d, vf_lookup8(table[i], piece));
   return vf_fma(p, d, vf_greater_or_second(vf_lookup8(table[1], piece), d));
 }
@@ -237,7 +237,7 @@ WK_INLINE float wk__sin_large(float x) { return (float)sin((double)x); }
 WK_INLINE float wk__cos_large(float x) { return (float)cos((double)x); }
 
 /* y with the lanes of large x done by libm. */
-static __attribute__((noinline, unused)) vf vf_patch_large(vf x, vf y, int cosine) {
+WK_APART vf vf_patch_large(vf x, vf y, int cosine) {
   for (int i = 0; i < WK_F32_LANES; i++) {
     if (!(fabsf(x[i]) <= F32_REDUCIBLE)) y[i] = cosine ? wk__cos_large(x[i]) : wk__sin_large(x[i]);
   }

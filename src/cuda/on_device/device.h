@@ -15,6 +15,7 @@ INLINE int thread_count(void) { return __nvvm_read_ptx_sreg_ntid_x(); }
 INLINE int block_index(void) { return __nvvm_read_ptx_sreg_ctaid_x(); }
 INLINE int block_count(void) { return __nvvm_read_ptx_sreg_nctaid_x(); }
 INLINE void wait_for_block(void) { __syncthreads(); }
+INLINE void wait_for_warp(void) { __nvvm_bar_warp_sync(0xffffffffu); }
 
 INLINE float float_of(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 INLINE uint32_t bits_of_float(float x) { return __builtin_bit_cast(uint32_t, x); }

@@ -6,6 +6,11 @@
 #ifndef WICK_ON_DEVICE_FUNCTIONS_F64_H
 #define WICK_ON_DEVICE_FUNCTIONS_F64_H
 
+/* The interpreter has one copy of what is long; functions.c, whose functions have to stand alone, defines it empty. */
+#ifndef OUT_OF_LINE
+#define OUT_OF_LINE __attribute__((noinline))
+#endif
+
 static inline double as_double(uint64_t bits) { return __builtin_bit_cast(double, bits); }
 static inline uint64_t bits_of(double x) { return __builtin_bit_cast(uint64_t, x); }
 
@@ -26,7 +31,7 @@ static double join_mantissa(uint64_t mantissa, int exponent, uint64_t sign) {
   return as_double(mantissa | sign);
 }
 
-__attribute__((noinline)) double fmod(double x, double y) {
+OUT_OF_LINE double fmod(double x, double y) {
   uint64_t sign = bits_of(x) & 1ull << 63, a = bits_of(x) ^ sign, b = bits_of(y) << 1 >> 1;
   if (b == 0 || a >= 0x7ffull << 52 || b > 0x7ffull << 52) return (x * y) / (x * y);
   if (a < b) return x;

@@ -4,7 +4,9 @@
  * In: a program, a launch block, the stream's faults. Tests: tests/device/, tests/cuda/. */
 #include "cuda/on_device/values.h"
 
-extern SHARED uint64_t shared[]; /* slots, positions at the row, at the element, then scratch, then counters */
+enum { LANES = 32, ROUNDS = 4096 / LANES /* of a chunk */ };
+
+extern SHARED uint64_t shared[]; /* slots, positions at the row, at the element, then states, then counters */
 
 typedef struct faults {
   int32_t bits, check;
@@ -20,10 +22,9 @@ typedef struct run {
   const int64_t *base, *start, *limit, *stride, *indirect, *params;
   faults *faults;
   SHARED uint64_t *slots, *row_at, *element_at; /* of this thread: one every `threads` words */
-  SHARED uint64_t *scratch;                     /* (folds or scans, 2, threads) */
-  SHARED uint64_t *counters;                    /* (folds + scans, LEVELS, 2): of the only group */
-  int threads, lane, width;                     /* of the block; of this thread in its group, and the group's T */
-  bool first;                                   /* of its group, and the row is one */
+  SHARED uint64_t *states;                      /* (folds + 1 for scans, 2, threads): of each lane */
+  SHARED uint64_t *counters;                    /* (folds + scans, levels, 2): of this thread's group */
+  int threads, lane;                            /* of the block; of this thread in its group */
 } run;
 
 INLINE value get(const run *r, int slot) { return of_bits(r->slots[slot * r->threads]); }
@@ -117,11 +118,6 @@ static __attribute__((noinline)) void add_to(char *p, uint64_t bits, int type) {
   }
 }
 
-INLINE void add_in_order(char *p, value v, int type, int lane) {
-  value old = load_from(p, type);
-  store_to(p, combine_values(LOOP_reduce_sum, lane, old, v), type);
-}
-
 static __attribute__((noinline)) void run_instr(const run *r, const wk__cuda_instr *i, SHARED uint64_t *at) {
   value out;
   int fault = 0;
@@ -136,10 +132,7 @@ static __attribute__((noinline)) void run_instr(const run *r, const wk__cuda_ins
       store_to(address(r, i, at), get(r, i->in[0]), i->memory);
       return;
     case LOOP_store_add:
-      if (r->launch->one_by_one)
-        add_in_order(address(r, i, at), get(r, i->in[0]), i->memory, i->lane);
-      else
-        add_to(address(r, i, at), get(r, i->in[0]).bits, i->memory);
+      add_to(address(r, i, at), get(r, i->in[0]).bits, i->memory);
       return;
     case LOOP_param:
       out = of_bits((uint64_t)r->params[i->extra]);
@@ -166,135 +159,138 @@ static __attribute__((noinline)) void run_instr(const run *r, const wk__cuda_ins
   set(r, i->slot, out);
 }
 
-/* ---- rounds ---- */
+/* ---- rounds: states are a lane's, counters a group's ---- */
 
-INLINE partial read_scratch(const run *r, int k, int at) {
-  return (partial){of_bits(r->scratch[2 * k * r->threads + at]), (int64_t)r->scratch[(2 * k + 1) * r->threads + at]};
+INLINE partial read_state(const run *r, int k, int at) {
+  return (partial){of_bits(r->states[2 * k * r->threads + at]), (int64_t)r->states[(2 * k + 1) * r->threads + at]};
 }
-INLINE void write_scratch(const run *r, int k, int at, partial p) {
-  r->scratch[2 * k * r->threads + at] = p.v.bits;
-  r->scratch[(2 * k + 1) * r->threads + at] = (uint64_t)p.index;
+INLINE void write_state(const run *r, int k, int at, partial p) {
+  r->states[2 * k * r->threads + at] = p.v.bits;
+  r->states[(2 * k + 1) * r->threads + at] = (uint64_t)p.index;
 }
 INLINE partial read_counter(const run *r, int k, int level) {
-  SHARED uint64_t *c = r->counters + 2 * (k * WK__CUDA_LEVELS + level);
+  SHARED uint64_t *c = r->counters + 2 * (k * r->launch->levels + level);
   return (partial){of_bits(c[0]), (int64_t)c[1]};
 }
 INLINE void write_counter(const run *r, int k, int level, partial p) {
-  SHARED uint64_t *c = r->counters + 2 * (k * WK__CUDA_LEVELS + level);
+  SHARED uint64_t *c = r->counters + 2 * (k * r->launch->levels + level);
   c[0] = p.v.bits;
   c[1] = (uint64_t)p.index;
 }
 
-/* The node of a whole round goes up as far as it is a right one. */
-INLINE void count_up(const run *r, int k, int op, int lane, int64_t round, partial node) {
+/* A chunk's value goes up like a carry. */
+INLINE void count_up(const run *r, int k, int op, int lane, int64_t chunk, partial value) {
   int level = 0;
-  for (; round >> level & 1; level++) node = combine(op, lane, read_counter(r, k, level), node);
-  write_counter(r, k, level, node);
+  for (; chunk >> level & 1; level++) value = combine(op, lane, read_counter(r, k, level), value);
+  write_counter(r, k, level, value);
 }
 
-/* What `rounds` rounds have come to: nodes without a right sibling go up as they are. */
-INLINE partial count_all(const run *r, int k, int op, int lane, int64_t rounds) {
-  int level = __builtin_ctzll((unsigned long long)rounds);
+INLINE partial count_all(const run *r, int k, int op, int lane, int64_t chunks) {
+  int level = __builtin_ctzll((unsigned long long)chunks);
   partial all = read_counter(r, k, level);
-  for (level++; rounds >> level; level++)
-    if (rounds >> level & 1) all = combine(op, lane, read_counter(r, k, level), all);
+  for (level++; chunks >> level; level++)
+    if (chunks >> level & 1) all = combine(op, lane, read_counter(r, k, level), all);
   return all;
 }
 
-/* Folds the group's values of a round, of which `count` are there. All threads of the block come here. */
-static __attribute__((noinline)) void fold_round(const run *r, int k, const wk__cuda_fold *f, int64_t round, int64_t count,
-                                                 bool live) {
+INLINE partial fresh(const wk__cuda_fold *f) { return (partial){identity_of(f->op, f->lane), -1}; }
+
+INLINE void take(const run *r, int k, const wk__cuda_fold *f, int64_t e) {
   int me = thread_index();
-  bool there = live && r->lane < count;
-  if (there) write_scratch(r, k, me, (partial){get(r, f->from), round * r->width + r->lane});
-  for (int step = 1; step < r->width; step *= 2) {
-    wait_for_block();
-    if (there && (r->lane & (2 * step - 1)) == 0 && r->lane + step < count)
-      write_scratch(r, k, me, combine(f->op, f->lane, read_scratch(r, k, me), read_scratch(r, k, me + step)));
-  }
-  wait_for_block();
-  if (there && r->lane == 0) count_up(r, k, f->op, f->lane, round, read_scratch(r, k, me));
+  partial state = read_state(r, k, me), value = {get(r, f->from), e};
+  write_state(r, k, me, is_arg(f->op) && state.index < 0 ? value : combine(f->op, f->lane, state, value));
 }
 
-/* A scan of the group's values; counters hold the nodes of the rounds before. */
-static __attribute__((noinline)) void scan_round(const run *r, const wk__cuda_instr *i, int64_t round, int64_t count,
-                                                 bool live) {
-  int me = thread_index(), k = r->program->fold_count + i->extra;
-  bool there = live && r->lane < count;
-  partial mine = {get(r, i->in[0]), 0};
-  wait_for_block();
-  write_scratch(r, 0, me, mine);
-  for (int step = 1; step < r->width; step *= 2) {
-    wait_for_block();
-    partial left = read_scratch(r, 0, me - (r->lane & (step - 1)) - ((r->lane & step) != 0));
-    if (there && r->lane & step) mine = combine(i->op, i->lane, left, mine);
-    wait_for_block();
-    write_scratch(r, 0, me, mine);
+/* The lanes of a chunk in halves; then they begin anew. */
+static __attribute__((noinline)) void fold_chunk(const run *r, int k, const wk__cuda_fold *f, int64_t chunk) {
+  int me = thread_index();
+  for (int half = LANES / 2; half > 0; half /= 2) {
+    wait_for_warp();
+    if (r->lane >= half) continue;
+    partial mine = read_state(r, k, me), other = read_state(r, k, me + half);
+    bool alone = is_arg(f->op) && other.index < 0;
+    if (!alone) write_state(r, k, me, combine(f->op, f->lane, mine, other));
   }
-  partial whole = mine;
-  for (int level = 0; there && round >> level; level++)
-    if (round >> level & 1) mine = combine(i->op, i->lane, read_counter(r, k, level), mine);
-  if (there) set(r, i->slot, mine.v);
-  wait_for_block();
-  if (there && r->lane == r->width - 1) count_up(r, k, i->op, i->lane, round, whole);
-  wait_for_block();
+  wait_for_warp();
+  if (r->lane == 0) count_up(r, k, f->op, f->lane, chunk, read_state(r, k, me));
+  wait_for_warp();
+  write_state(r, k, me, fresh(f));
+}
+
+/* The prefixes of a round, element after element; the counter's level 0 has the chunks before, level 1 the prefix so
+ * far in this one. */
+static __attribute__((noinline)) void scan_round(const run *r, const wk__cuda_instr *i, int64_t round, int count) {
+  int me = thread_index(), k = r->program->fold_count + i->extra, s = r->program->fold_count;
+  wait_for_warp();
+  write_state(r, s, me, (partial){get(r, i->in[0]), 0});
+  wait_for_warp();
+  if (r->lane == 0) {
+    partial none = {identity_of(i->op == LOOP_scan_prod ? LOOP_reduce_prod : LOOP_reduce_sum, i->lane), 0};
+    partial before = round ? read_counter(r, k, 0) : none, inside = none;
+    if (round % ROUNDS) inside = read_counter(r, k, 1);
+    for (int l = 0; l < count; l++) {
+      inside = combine(i->op, i->lane, inside, read_state(r, s, me + l));
+      write_state(r, s, me + l, combine(i->op, i->lane, before, inside));
+    }
+    if (round % ROUNDS == ROUNDS - 1) before = combine(i->op, i->lane, before, inside);
+    write_counter(r, k, 0, before);
+    write_counter(r, k, 1, inside);
+  }
+  wait_for_warp();
+  if (r->lane < count) set(r, i->slot, read_state(r, s, me).v);
 }
 
 INLINE bool is_scan(int op) { return op == LOOP_scan_sum || op == LOOP_scan_prod; }
 
-/* Elements T * round + lane of each group's row. */
-static void run_round(const run *r, const wk__cuda_phase *phase, int64_t round, bool live) {
-  int64_t left = r->launch->length - round * r->width, count = left < r->width ? left : r->width;
-  bool there = live && r->lane < count;
-  if (there) move(r, r->element_at, r->row_at, r->launch->p, r->launch->p + r->launch->r, round * r->width + r->lane);
+/* Elements LANES * round + lane of the group's row. */
+static void run_round(const run *r, const wk__cuda_phase *phase, int64_t round) {
+  int64_t e = round * LANES + r->lane, left = r->launch->length - round * LANES;
+  bool there = e < r->launch->length;
+  if (there) move(r, r->element_at, r->row_at, r->launch->p, r->launch->p + r->launch->r, e);
   for (int n = phase->elements; n < phase->end; n++) {
     const wk__cuda_instr *i = &r->instrs[n];
     if (is_scan(i->op))
-      scan_round(r, i, round, count, live);
+      scan_round(r, i, round, left < LANES ? (int)left : LANES);
     else if (there)
       run_instr(r, i, r->element_at);
   }
-  if (phase->fold_end > phase->folds) wait_for_block(); /* the scratch may still be read from the round before */
-  for (int f = phase->folds; f < phase->fold_end; f++) fold_round(r, f, &r->folds[f], round, count, live);
+  for (int f = phase->folds; f < phase->fold_end; f++) {
+    if (there) take(r, f, &r->folds[f], e);
+    if (round % ROUNDS == ROUNDS - 1 || left <= LANES) fold_chunk(r, f, &r->folds[f], round / ROUNDS);
+  }
 }
 
-static void finish_folds(const run *r, const wk__cuda_phase *phase, int64_t rounds, bool live) {
-  wait_for_block();
-  int group = thread_index() - r->lane;
+static void finish_folds(const run *r, const wk__cuda_phase *phase) {
+  int64_t chunks = (r->launch->length + LANES * ROUNDS - 1) / (LANES * ROUNDS);
+  wait_for_warp();
   for (int f = phase->folds; f < phase->fold_end; f++) {
     const wk__cuda_fold *fold = &r->folds[f];
-    if (!live) continue;
-    if (rounds == 0) {
-      set(r, fold->slot, identity_of(fold->op, fold->lane));
-      continue;
-    }
-    /* With several groups a row is one round, whose node is still in the scratch. */
-    partial all = r->width < r->threads ? read_scratch(r, f, group) : count_all(r, f, fold->op, fold->lane, rounds);
+    partial all = chunks ? count_all(r, f, fold->op, fold->lane, chunks) : fresh(fold);
     set(r, fold->slot, is_arg(fold->op) ? of_int(all.index) : all.v);
   }
-  wait_for_block();
 }
 
-static void run_row(const run *r, bool live) {
-  int64_t rounds = (r->launch->length + r->width - 1) / r->width;
+static void run_row(const run *r) {
+  int64_t rounds = (r->launch->length + LANES - 1) / LANES;
   for (int p = 0; p < r->program->phase_count; p++) {
     const wk__cuda_phase *phase = &r->program->phases[p];
-    for (int n = phase->rows; live && n < phase->elements; n++) {
+    for (int n = phase->rows; n < phase->elements; n++) {
       const wk__cuda_instr *i = &r->instrs[n];
       if (r->lane == 0 || (i->op != LOOP_store && i->op != LOOP_store_add)) run_instr(r, i, r->row_at);
     }
+    for (int f = phase->folds; f < phase->fold_end; f++) write_state(r, f, thread_index(), fresh(&r->folds[f]));
     bool by_elements = phase->end > phase->elements || phase->fold_end > phase->folds;
-    for (int64_t k = 0; by_elements && k < rounds; k++) run_round(r, phase, k, live);
-    if (phase->fold_end > phase->folds) finish_folds(r, phase, rounds, live);
+    for (int64_t k = 0; by_elements && k < rounds; k++) run_round(r, phase, k);
+    if (phase->fold_end > phase->folds) finish_folds(r, phase);
   }
 }
 
 INLINE const void *part(const void *start, int32_t bytes) { return (const char *)start + bytes; }
 
 static run begin(const wk__cuda_program *p, const wk__cuda_launch_block *l, faults *seen) {
-  int me = thread_index(), threads = thread_count(), width = 1 << l->group_bits;
-  SHARED uint64_t *words = shared + me;
-  int states = p->fold_count > 1 ? p->fold_count : 1;
+  int me = thread_index(), threads = thread_count();
+  SHARED uint64_t *words = shared + me, *states = shared + (p->slot_count + 2 * p->walker_count) * threads;
+  int state_count = p->fold_count + (p->scan_count > 0), group = p->has_rows ? me / LANES : 0;
   return (run){.program = p,
                .launch = l,
                .instrs = part(p, p->instrs),
@@ -310,28 +306,18 @@ static run begin(const wk__cuda_program *p, const wk__cuda_launch_block *l, faul
                .slots = words,
                .row_at = words + p->slot_count * threads,
                .element_at = words + (p->slot_count + p->walker_count) * threads,
-               .scratch = shared + (p->slot_count + 2 * p->walker_count) * threads,
-               .counters = shared + (p->slot_count + 2 * p->walker_count + 2 * states) * threads,
+               .states = states,
+               .counters = states + 2 * state_count * threads + 2 * group * (p->fold_count + p->scan_count) * l->levels,
                .threads = threads,
-               .lane = me & (width - 1),
-               .width = width};
+               .lane = p->has_rows ? me % LANES : 0};
 }
 
 KERNEL(tier0)(const wk__cuda_program *program, const wk__cuda_launch_block *launch, faults *seen) {
   run r = begin(program, launch, seen);
-  int64_t groups = r.threads / r.width, group = thread_index() / r.width;
-  int64_t step = groups * block_count();
-  if (launch->one_by_one) {
-    for (int64_t row = 0; row < launch->rows; row++) {
-      move(&r, r.row_at, 0, 0, launch->p, row);
-      run_row(&r, true);
-    }
-    return;
-  }
-  for (int64_t first = (int64_t)block_index() * groups; first < launch->rows; first += step) {
-    int64_t row = first + group;
-    bool live = row < launch->rows;
-    if (live) move(&r, r.row_at, 0, 0, launch->p, row);
-    run_row(&r, live);
+  int width = program->has_rows ? LANES : 1;
+  int64_t groups = r.threads / width, step = groups * block_count();
+  for (int64_t row = block_index() * groups + thread_index() / width; row < launch->rows; row += step) {
+    move(&r, r.row_at, 0, 0, launch->p, row);
+    run_row(&r);
   }
 }

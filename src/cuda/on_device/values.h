@@ -299,7 +299,7 @@ INLINE value combine_values(int op, int lane, value a, value b) {
   COMBINE(int64_t, of_int, i, (int64_t)(U(x) + U(y)), (int64_t)(U(x) * U(y))) /* of bools, 0 or 1: max and min alone */
 }
 
-/* Is b, which comes later, better than a? The first of equals is, and the first NaN. */
+/* Is b better than a? A NaN is than any number. */
 INLINE bool is_better(int op, int lane, value a, value b) {
   bool max = op == LOOP_reduce_argmax;
   if (lane == LANE_F32) return a.f == a.f && (b.f != b.f || (max ? b.f > a.f : b.f < a.f));
@@ -307,8 +307,14 @@ INLINE bool is_better(int op, int lane, value a, value b) {
   return max ? b.i > a.i : b.i < a.i;
 }
 
+/* Of equals the first in the row is taken. */
+INLINE partial better_of(int op, int lane, partial a, partial b) {
+  if (is_better(op, lane, a.v, b.v)) return b;
+  return b.index < a.index && !is_better(op, lane, b.v, a.v) ? b : a;
+}
+
 INLINE partial combine(int op, int lane, partial a, partial b) {
-  if (is_arg(op)) return is_better(op, lane, a.v, b.v) ? b : a;
+  if (is_arg(op)) return better_of(op, lane, a, b);
   return (partial){combine_values(op, lane, a.v, b.v), 0};
 }
 

@@ -8,6 +8,8 @@
 
 #define WK_INLINE static inline __attribute__((always_inline, unused))
 #define WK_MATH WK_INLINE
+#define WK_APART WK_INLINE
+#define WK_UNROLL _Pragma("clang loop unroll(full)")
 
 typedef float vf __attribute__((vector_size(4)));
 typedef double vd __attribute__((vector_size(8)));
@@ -101,13 +103,13 @@ WK_INLINE vd vd_map(vd a, double (*f)(double)) { return (vd){f(a[0])}; }
 
 WK_INLINE vf vf_polynomial(vf x, const float *c, int terms) {
   vf p = vf_broadcast(c[terms - 1]);
-#pragma unroll
+#pragma clang loop unroll(full)
   for (int i = terms - 2; i >= 0; i--) p = vf_fma(p, x, vf_broadcast(c[i]));
   return p;
 }
 WK_INLINE vd vd_polynomial(vd x, const double *c, int terms) {
   vd p = vd_broadcast(c[terms - 1]);
-#pragma unroll
+#pragma clang loop unroll(full)
   for (int i = terms - 2; i >= 0; i--) p = vd_fma(p, x, vd_broadcast(c[i]));
   return p;
 }
