@@ -614,6 +614,7 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (looks) return look(f, callable, args, count, names);
   if (what == WK__KNOWN_PASSES) return pass_on(f, callable, args, count, names);
   if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "%s() of random numbers", name);
+  if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
   return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "a call of %s()", name);
 }
 
