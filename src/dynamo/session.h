@@ -87,8 +87,8 @@ struct wk__session {
   int captures;       /* segments captured in this call: a bound against loops that never settle */
   PyObject **buried;  /* (buried_count) owned: what the recorder has let go of, see wk__bury */
   int64_t buried_count, buried_capacity;
-  wk__suspension *suspended;   /* innermost; NULL */
-  wk__segment *failed_segment; /* owned reference: the newest of the position whose guards were checked in vain, NULL */
+  wk__suspension *suspended;    /* innermost; NULL */
+  wk__segment *failed_segment;  /* owned reference: the newest of the position whose guards did not hold; NULL */
   const wk__read *failed_guard; /* and the first one that did not hold */
   /* replaying towards a state */
   wk__segment *target;                /* owned reference; NULL: none */

@@ -76,7 +76,7 @@ def _all_same(left, right, tolerance):
 
 def differs(tolerance=0):
     """fails(module, inputs): compiled, with native code, it raises, or gives something else than node by node. tolerance:
-    the relative difference that is none."""
+    the relative difference that is allowed."""
 
     def fails(module, inputs):
         try:

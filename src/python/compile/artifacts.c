@@ -1,12 +1,12 @@
 /* Native code as bytes, for compiler.save_cache_artifacts() and load_cache_artifacts().
  * Tests: tests/python/test_native_cache.py. */
-#include "cpu/native/native.h"
+#include "device/device.h"
 #include "python/python.h"
 
 static PyObject *save_native(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   size_t size;
-  char *data = wk__native_bundle(&size);
+  char *data = wk__device_types[WK_CPU]->bundle_code(&size);
   PyObject *bytes = data ? PyBytes_FromStringAndSize(data, (Py_ssize_t)size) : Py_NewRef(Py_None);
   wk__free(data);
   return bytes;
@@ -16,7 +16,7 @@ static PyObject *load_native(PyObject *module, PyObject *data) {  // -> new
   char *bytes;
   Py_ssize_t size;
   if (PyBytes_AsStringAndSize(data, &bytes, &size) < 0) return NULL;
-  return PyLong_FromLongLong(wk__native_unbundle(bytes, (size_t)size));
+  return PyLong_FromLongLong(wk__device_types[WK_CPU]->unbundle_code(bytes, (size_t)size));
 }
 
 static PyMethodDef functions[] = {
