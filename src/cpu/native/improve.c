@@ -98,5 +98,5 @@ wk__native_group *wk__native_recall_code(const wk__code_source *sources, int cou
   known_units known;
   memset(out_found, 0, (size_t)count);
   look_up(sources, count, level, &known, out_found);
-  return known.count ? submit(&known, NULL, 0, level) : NULL;
+  return known.count ? submit(&known, sources, 0, level) : NULL;
 }
