@@ -25,7 +25,8 @@ PyObject *wk__tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *
   if (of_number || PyErr_Occurred()) return of_number;
   if (!wk__arguments_usable(f, args, count, names)) return NULL;
   for (Py_ssize_t i = at; i < count; i++)
-    if (wk__holds_tensor(f, args[i])) return wk__refuse(f, "a tensor is made from another one's values");
+    if (wk__holds_tensor(f, args[i]))
+      return wk__refuse_as(f, WK__REFUSED_VALUE, "a tensor is made from another one's values");
   wk__tracer *tracer = f->session->tracer;
   wk__tracer_pause(tracer);
   PyObject *made = wk__plain_call(f, callable, args, count, names), *copy = NULL;
