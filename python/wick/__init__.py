@@ -10,8 +10,8 @@ from .version import __version__  # noqa: F401  PyTorch's, which programs ask fo
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(
     (
-        "_C _custom_ops _decomp _dynamo _jit_internal _subclasses _utils accelerator amp ao autograd backends compiler cpu "
-        "cuda distributed distributions fft functional func fx hub jit library linalg masked mps multiprocessing nn onnx optim "
+        "_C _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
+        "compiler cpu cuda distributed distributions fft functional func fx hub jit library linalg masked mps multiprocessing nn onnx optim "
         "overrides profiler quantization random return_types safetensors serialization signal special storage testing torch_version types "
         "utils version xpu"
     ).split()
@@ -22,6 +22,7 @@ _LAZY = {
     "from_file": "storage",
     **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),
     "get_device_module": "_utils",
+    "cond": "_higher_order_ops",
     **dict.fromkeys(("PyTorchFileReader", "PyTorchFileWriter"), "serialization.records"),
     **dict.fromkeys(
         (

@@ -14,7 +14,8 @@ from ._names import getter as _getter
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "load_graph", "register_backend", "reset", "set_stance",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "load_cache_artifacts", "load_graph", "register_backend",
+    "reset", "save_cache_artifacts", "set_stance",
 ]  # fmt: skip
 
 _live = weakref.WeakSet()  # every Compiled, for reset()
@@ -301,22 +302,114 @@ def cudagraph_mark_step_begin():
     """Nothing to mark without CUDA graphs."""
 
 
-def set_stance(stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
-    """ "default": compiled functions are captured and replayed; "force_eager": they run as they are."""
-    if stance not in ("default", "force_eager", "eager_on_recompile", "fail_on_recompile"):
-        raise RuntimeError(f"invalid torch.compile stance '{stance}'")
-    return _Stance(stance)
+# ---- native code for other machines ----
 
 
-class _Stance:
-    def __init__(self, stance):
-        self.before = _C._set_compile_disabled(stance == "force_eager")
+class CacheInfo:
+    """What save_cache_artifacts() has packed, or load_cache_artifacts() has put in place: artifacts["native"] has names."""
+
+    _HEAD, _NAME, _END = 16, 32, 32  # bytes: the mark, a name, the hash behind all
+
+    def __init__(self, data):
+        names, at = [], self._HEAD
+        while at < len(data) - self._END:
+            names.append(data[at : at + self._NAME].hex())
+            at += self._NAME + 8 + int.from_bytes(data[at + self._NAME : at + self._NAME + 8], "little")
+        self.artifacts = {"native": names}
+
+    def empty(self):
+        return not self.artifacts["native"]
+
+
+def save_cache_artifacts():
+    """(bytes, CacheInfo): native code of all that this process has compiled or found in the cache; None: there is none.
+
+    Code that is still being compiled is not in it: see wait_for_native() of compiled functions.
+
+        open("model.wick", "wb").write(save_cache_artifacts()[0])
+    """
+    data = _C._save_native()
+    return None if data is None else (data, CacheInfo(data))
+
+
+def load_cache_artifacts(serialized_artifacts):
+    """Puts into the cache what save_cache_artifacts() gave in a process of the same build of wick; CacheInfo, or None
+    where it is something else. It is code that this process will run: load only what you trust.
+
+        load_cache_artifacts(open("model.wick", "rb").read())
+    """
+    return CacheInfo(serialized_artifacts) if _C._load_native(serialized_artifacts) >= 0 else None
+
+
+# ---- stances ----
+
+_STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile")
+_stance = ("default", None)  # and the backend that is forced
+
+
+class set_stance:  # noqa: N801  as PyTorch has it
+    """What calls of compiled functions do from here on; inside of a `with` block; or while a decorated function runs.
+
+    stance: "default": they are captured and replayed. "force_eager": they run as they are. "eager_on_recompile": what was
+    captured is used, nothing more is captured. "fail_on_recompile": where that would be needed is an error, a
+    RuntimeError that says which guard did not hold. "eager_then_compile": the first call of each runs as it is; sizes that
+    are others in the second are symbols in its graph. "aot_eager_then_compile" is the same here.
+    force_backend: with "default", in the place of the backend that functions were compiled with. Guards are always checked,
+    so skip_guard_eval_unsafe changes nothing.
+
+        with set_stance("fail_on_recompile"):
+            model(batch)
+    """
+
+    def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
+        known = stance.removeprefix("aot_") if stance == "aot_eager_then_compile" else stance
+        if known not in _STANCES:
+            raise RuntimeError(f"invalid torch.compile stance '{stance}'")
+        if force_backend is not None:
+            if stance != "default":
+                raise RuntimeError("non-default stance cannot have force_backend set")
+            _backend_of(force_backend, None)
+        self._wanted = (known, force_backend)
+        self._before = _take_stance(self._wanted)
 
     def __enter__(self):
-        return self
+        _take_stance(self._wanted)
 
     def __exit__(self, *exception):
-        _C._set_compile_disabled(self.before)
+        _take_stance(self._before)
+
+    def __call__(self, function):
+        _take_stance(self._before)
+
+        @functools.wraps(function)
+        def inside(*args, **kwargs):
+            before = _take_stance(self._wanted)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                _take_stance(before)
+
+        inside._wick_disable = True
+        return inside
+
+
+def _take_stance(wanted):
+    """Gives the one before."""
+    global _stance
+    before, _stance = _stance, wanted
+    stance, backend = wanted
+    _C._set_stance(_STANCES.index(stance))
+    _C._set_forced_compiled(None if backend is None else functools.partial(_with_backend, backend))
+    return before
+
+
+def _with_backend(backend, compiled):
+    """Another Compiled of the same function, kept with the first one."""
+    own = compiled.__dict__.setdefault("_with_backends", {})
+    if backend not in own:
+        settings = _settings(backend, None, None, compiled.fullgraph, None)
+        own[backend] = _compiled(compiled.function, {**settings, "dynamic": compiled.dynamic})
+    return own[backend]
 
 
 __getattr__ = _getter(__name__)

@@ -50,6 +50,8 @@ void wk__kernels_release(wk__kernels *kernels);
 /* Native code for those that have none yet, in the background: first for those that were measured to take longest. Of a
  * step that took so long the shortest, a hundredth of it together, are left out; 0: none. */
 void wk__kernels_submit(const wk__kernels *kernels, int64_t step_nanoseconds);
+/* Those that have native code from earlier processes get it, in the background; nothing is compiled. */
+void wk__kernels_recall(const wk__kernels *kernels);
 bool wk__kernels_wait(const wk__kernels *kernels); /* false: some have none */
 
 /* ---- reports ---- */

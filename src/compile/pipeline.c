@@ -200,6 +200,7 @@ static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__com
     wk__compiled_graph_release(c);
     return status;
   }
+  if (mode == WK__COMPILE_LATER && c->kernels) wk__kernels_recall(c->kernels);
   if (mode == WK__COMPILE_NOW && c->kernels) (void)wk__compiled_graph_wait(c); /* without a compiler tier 0 goes on */
   *out_compiled = c;
   return WK_OK;

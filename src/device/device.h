@@ -120,6 +120,12 @@ struct wk__device_type {
   /* Tier 1, in the background; from then on launch uses it. NULL with the error set. The functions are NULL where a
    * device has one tier. */
   wk__code_group *(*improve)(const wk__code_source *sources, int count);
+  /* The same for those of which code is there from earlier processes: which, in out_found (count). NULL: none. */
+  wk__code_group *(*recall_code)(const wk__code_source *sources, int count, bool *out_found);
+  /* What earlier processes and this one have left of code, as bytes for another machine (owned, wk__free; NULL:
+   * nothing); and back: how many pieces, -1: it is something else. */
+  char *(*bundle_code)(size_t *out_size);
+  int64_t (*unbundle_code)(const char *data, size_t size);
   wk__code_state (*await_group)(wk__code_group *group);
   void (*release_group)(wk__code_group *group); /* its codes fall back to tier 0; none may be running */
   unsigned (*modes_of)(const wk__code *code, const struct wk__launch *launch); /* bits; 0: any. Needs no data */

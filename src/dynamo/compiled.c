@@ -5,9 +5,9 @@
 #include <structmember.h>
 
 /* The type keeps the binding that it was added with. NULL with an exception. */
-static const wk__binding *binding_of(PyTypeObject *type) {
+static wk__binding *binding_of(PyTypeObject *type) {
   PyObject *capsule = PyObject_GetAttrString((PyObject *)type, "_binding");
-  const wk__binding *binding = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
+  wk__binding *binding = capsule ? PyCapsule_GetPointer(capsule, NULL) : NULL;
   Py_XDECREF(capsule);
   return binding;
 }
@@ -18,16 +18,81 @@ PyObject *wk__compiled_function(const wk__binding *b, PyObject *o) {
   return Py_TYPE(o) == compiled_type_of(b) ? ((wk__compiled *)o)->function : NULL;
 }
 
+/* The sizes of a first call, which runs as it is: those that differ in the second are symbols from then on. */
+static void note_first_call(wk__compiled *self, PyObject *const *args, Py_ssize_t count) {
+  const wk__binding *b = self->binding;
+  struct wk__first_call *first = wk__alloc_zeroed(sizeof *first);
+  if (!first) wk_error_clear();
+  for (int i = 0; first && i < count && i < WK__FIRST_ARGUMENTS; i++) {
+    bool tensor = PyObject_TypeCheck(args[i], b->tensor_type);
+    const wk_tensor *t = tensor ? b->tensor_of(args[i]) : NULL;
+    first->ndim[i] = tensor ? t->ndim : -1;
+    for (int d = 0; tensor && d < t->ndim; d++) first->sizes[i][d] = wk__size(t, d);
+    first->count = i + 1;
+  }
+  self->first_call = first;
+}
+
+static void compare_with_first_call(wk__compiled *self, PyCodeObject *code, bool bound, PyObject *const *args,
+                                    Py_ssize_t count) {
+  const wk__binding *b = self->binding;
+  const struct wk__first_call *first = self->first_call;
+  for (int i = 0; i < count && i < first->count; i++) {
+    bool tensor = PyObject_TypeCheck(args[i], b->tensor_type);
+    const wk_tensor *t = tensor ? b->tensor_of(args[i]) : NULL;
+    uint64_t dims = 0;
+    for (int d = 0; tensor && t->ndim == first->ndim[i] && d < t->ndim; d++)
+      if (wk__size(t, d) != first->sizes[i][d]) dims |= wk__dim_bit(d);
+    if (dims) wk__mark_changing(self, wk__path_of_argument(code, i + bound), dims);
+  }
+  wk__free(self->first_call);
+  self->first_call = NULL;
+}
+
+static PyCodeObject *code_of(PyObject *function, bool *out_bound) {  // -> borrowed
+  *out_bound = PyMethod_Check(function);
+  PyObject *python = *out_bound ? PyMethod_GET_FUNCTION(function) : function;
+  return (PyCodeObject *)PyFunction_GET_CODE(python);
+}
+
+/* Under the stance that runs first calls as they are: whether this is one. */
+static bool is_first_call(wk__compiled *self, PyObject *const *args, Py_ssize_t count) {
+  bool first = self->binding->stance == WK__STANCE_EAGER_THEN_COMPILE && !self->called, bound;
+  if (first) note_first_call(self, args, count);
+  PyCodeObject *code = code_of(self->function, &bound);
+  if (!first && self->first_call) compare_with_first_call(self, code, bound, args, count);
+  self->called = true;
+  return first;
+}
+
+static PyObject *run_compiled(wk__compiled *self, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
+  if (WK_UNLIKELY(!self->called || self->first_call) && is_first_call(self, args, PyVectorcall_NARGS(nargsf)))
+    return PyObject_Vectorcall(self->function, args, nargsf, names);
+  return wk__session_call(self, self->function, args, nargsf, names);
+}
+
+/* With a backend that is forced another Compiled is called. */
+static PyObject *call_forced(wk__compiled *self, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
+  PyObject *other = PyObject_CallOneArg(self->binding->forced, (PyObject *)self), *result = NULL;
+  if (other && Py_TYPE(other) == Py_TYPE(self))
+    result = run_compiled((wk__compiled *)other, args, nargsf, names);
+  else if (other)
+    PyErr_Format(PyExc_TypeError, "a Compiled is forced, not %R", other);
+  Py_XDECREF(other);
+  return result;
+}
+
 static PyObject *compiled_call(PyObject *o, PyObject *const *args, size_t nargsf, PyObject *names) {  // -> new
   wk__compiled *self = (wk__compiled *)o;
   const wk__binding *b = self->binding;
   wk__session *around = wk__session_current();
   bool captured = around && around->mode == WK__MODE_CAPTURE; /* C code calls it: it is looked through here, too */
   if (captured || wk__session_refuses_calls(around)) return PyObject_Vectorcall(self->function, args, nargsf, names);
-  if (wk__hook_tracing(PyThreadState_Get()) || *b->disabled || wk__thread.body ||
+  if (wk__hook_tracing(PyThreadState_Get()) || b->stance == WK__STANCE_FORCE_EAGER || wk__thread.body ||
       b->overrides(b->state) & WK__OVERRIDE_BY_MODE)
     return PyObject_Vectorcall(self->function, args, nargsf, names);
-  return wk__session_call(self, self->function, args, nargsf, names);
+  if (WK_UNLIKELY(b->forced != NULL)) return call_forced(self, args, nargsf, names);
+  return run_compiled(self, args, nargsf, names);
 }
 
 static PyObject *python_code_of(PyObject *callable) {  // -> borrowed, NULL when it is not Python code
@@ -62,7 +127,9 @@ static PyObject *compiled_new(PyTypeObject *type, PyObject *args, PyObject *keyw
 
 static void forget_segments(wk__compiled *self) {
   wk__segment *g = self->segments;
+  wk__lookup_drop(self);
   self->segments = NULL;
+  self->segment_count = 0;
   while (g) {
     wk__segment *next = g->next;
     g->owner = NULL;
@@ -77,6 +144,7 @@ static int compiled_traverse(PyObject *o, visitproc visit, void *arg) {
   Py_VISIT(self->function);
   Py_VISIT(self->dict);
   Py_VISIT(self->options.backend);
+  Py_VISIT(self->recompiles);
   for (wk__segment *g = self->segments; g; g = g->next) {
     if (atomic_load(&g->references) > 1) continue; /* somebody replays it */
     for (int64_t i = 0; i < g->recording->register_count; i++)
@@ -89,6 +157,9 @@ static int compiled_traverse(PyObject *o, visitproc visit, void *arg) {
 static int compiled_clear(PyObject *o) {
   wk__compiled *self = (wk__compiled *)o;
   wk__free(self->unkept);
+  wk__free(self->first_call);
+  self->first_call = NULL;
+  Py_CLEAR(self->recompiles);
   wk__map_release(&self->changing);
   wk__map_release(&self->learned_breaks);
   wk__map_release(&self->functions_in_vain);
@@ -123,6 +194,11 @@ static PyObject *compiled_kernels(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   return wk__compiled_kernels((wk__compiled *)self);
 }
+static PyObject *compiled_recompiles(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  PyObject *list = ((wk__compiled *)self)->recompiles;
+  return list ? PySequence_List(list) : PyList_New(0);
+}
 static PyObject *compiled_reset(PyObject *self, PyObject *unused) {  // -> new
   (void)unused;
   forget_segments((wk__compiled *)self);
@@ -144,6 +220,8 @@ static PyMemberDef members[] = {
     {"captures", T_LONGLONG, offsetof(wk__compiled, capture_count), READONLY, "Segments captured so far."},
     {"breaks", T_LONGLONG, offsetof(wk__compiled, break_count), READONLY, "Captured segments that ended in a break."},
     {"unkept", T_LONGLONG, offsetof(wk__compiled, unkept_count), READONLY, "Segments that could not be kept."},
+    {"fullgraph", T_BOOL, offsetof(wk__compiled, options.fullgraph), READONLY, "A break is an error."},
+    {"dynamic", T_BYTE, offsetof(wk__compiled, options.dynamic), READONLY, "1, 0 or -1, as it was compiled."},
     {"limit", T_INT, offsetof(wk__compiled, options.limit), 0, "Segments a position; then it runs plain."},
     {"__dictoffset__", T_PYSSIZET, offsetof(wk__compiled, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(wk__compiled, weak_references), READONLY, NULL},
@@ -153,6 +231,8 @@ static PyMethodDef methods[] = {
     {"report", compiled_report, METH_NOARGS, "What was captured: a list of dicts, one a segment."},
     {"kernels", compiled_kernels, METH_NOARGS,
      "What is run: one item a segment, None or a dict with its graph, kernels, steps and their times."},
+    {"recompiles", compiled_recompiles, METH_NOARGS,
+     "What was captured again, and why: a list of (file, line, the guard that did not hold)."},
     {"reset", compiled_reset, METH_NOARGS, "Forgets everything captured."},
     {"wait_for_native", compiled_wait_for_native, METH_NOARGS,
      "Asks for native code for everything captured and waits for it: whether all of it is there."},
@@ -183,17 +263,40 @@ static PyObject *is_tracing(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   return PyBool_FromLong(wk__thread.mode.keys_on & WK__KEY_TRACE);
 }
-/* Gives what it was before. */
-static PyObject *set_disabled(PyObject *module, PyObject *flag) {  // -> new
+static wk__binding *binding_of_module(PyObject *module) {
   PyObject *type = PyObject_GetAttrString(module, "Compiled");
-  if (!type) return NULL;
-  const wk__binding *binding = binding_of((PyTypeObject *)type);
-  Py_DECREF(type);
-  int value = binding ? PyObject_IsTrue(flag) : -1;
-  if (value < 0) return NULL;
-  int before = *binding->disabled;
-  *binding->disabled = value;
-  return PyBool_FromLong(before);
+  wk__binding *binding = type ? binding_of((PyTypeObject *)type) : NULL;
+  Py_XDECREF(type);
+  return binding;
+}
+
+/* Gives what it was before. */
+static PyObject *set_stance(PyObject *module, PyObject *number) {  // -> new
+  wk__binding *binding = binding_of_module(module);
+  long stance = binding ? PyLong_AsLong(number) : -1;
+  if (stance == -1 && PyErr_Occurred()) return NULL;
+  if (stance < WK__STANCE_DEFAULT || stance > WK__STANCE_EAGER_THEN_COMPILE)
+    return PyErr_Format(PyExc_ValueError, "a stance is 0 to 4, not %ld", stance);
+  wk__stance before = binding->stance;
+  binding->stance = (wk__stance)stance;
+  return PyLong_FromLong(before);
+}
+
+/* Gives what it was before. */
+static PyObject *set_forced(PyObject *module, PyObject *function) {  // -> new
+  wk__binding *binding = binding_of_module(module);
+  if (!binding) return NULL;
+  PyObject *before = binding->forced;
+  binding->forced = function == Py_None ? NULL : Py_NewRef(function);
+  return before ? before : Py_NewRef(Py_None);
+}
+
+static PyObject *set_log(PyObject *module, PyObject *args) {  // -> new
+  (void)module;
+  const char *name;
+  int on;
+  if (!PyArg_ParseTuple(args, "sp", &name, &on)) return NULL;
+  return PyBool_FromLong(wk__log_set(name, on));
 }
 
 /* Gives what it was before. */
@@ -242,7 +345,10 @@ static PyMethodDef functions[] = {
     {"_take_timeline", take_timeline, METH_NOARGS,
      "Ends it: [(executor, thread, [nanoseconds of each step's beginning and of the last one's end])], runs lost."},
     {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
-    {"_set_compile_disabled", set_disabled, METH_O, "Compiled functions run as they are, or not; gives what it was."},
+    {"_set_stance", set_stance, METH_O, "What calls of compiled functions do; gives what they did before."},
+    {"_set_forced_compiled", set_forced, METH_O,
+     "A function that gives, for a Compiled, what is called in its place, or None; gives the one before."},
+    {"_set_log", set_log, METH_VARARGS, "_set_log(channel, on): whether there is such a channel of WICK_LOGS."},
     {"_is_tracing", is_tracing, METH_NOARGS, "Whether calls are recorded, and tensors have no values."},
     {"_is_compiling", is_compiling, METH_NOARGS, "Whether the caller is being captured."},
     {0}};

@@ -19,6 +19,15 @@
  * WK__OVERRIDE_NOTHING: nothing is. */
 enum { WK__OVERRIDE_BY_MODE = 1, WK__OVERRIDE_NO_SUBCLASS = 2, WK__OVERRIDE_NOTHING = 4 };
 
+/* torch.compiler.set_stance(). */
+typedef enum wk__stance {
+  WK__STANCE_DEFAULT,
+  WK__STANCE_FORCE_EAGER,        /* compiled functions run as they are */
+  WK__STANCE_EAGER_ON_RECOMPILE, /* nothing is captured: what no segment holds for runs plainly */
+  WK__STANCE_FAIL_ON_RECOMPILE,  /* it is an error */
+  WK__STANCE_EAGER_THEN_COMPILE, /* the first call of each runs as it is */
+} wk__stance;
+
 /* What dynamo has to know of the objects of the extension module, which stands above it. One an interpreter. */
 typedef struct wk__binding {
   void *state; /* the module's, for the functions below */
@@ -26,9 +35,10 @@ typedef struct wk__binding {
   PyTypeObject **parameter_type, **overload_type, **function_type; /* set later than the others */
   PyTypeObject *tensor_type, *module_type, *operator_type, *dtype_type, *device_type, *size_type, *memory_format_type,
       *layout_type;
-  PyTypeObject *finfo_type, *iinfo_type;                    /* owned */
-  PyTypeObject *compiled_type;                              /* set by wk__add_dynamo */
-  int *disabled;                                            /* not 0: compiled functions run as they are */
+  PyTypeObject *finfo_type, *iinfo_type; /* owned */
+  PyTypeObject *compiled_type;           /* set by wk__add_dynamo */
+  wk__stance stance;                     /* what calls of compiled functions do */
+  PyObject *forced; /* owned: gives, for a Compiled, what is called in its place; NULL: itself is */
   wk_tensor *(*tensor_of)(PyObject *tensor);                /* borrowed */
   PyObject *(*wrap)(void *state, wk_tensor *steal_tensor);  // -> new
   /* The same, as an object of a class that derives from Tensor. */

@@ -227,21 +227,47 @@ void wk__segment_log(const wk__segment *g) {
   PyErr_Restore(type, value, traceback);
 }
 
+static void print_failure(wk__string *out, const wk__segment *g, const wk__read *failing) {
+  if (failing == &wk__guard_of_modes)
+    wk__string_append(out, "the thread's modes or a class");
+  else if (failing == &wk__guard_of_memory)
+    wk__string_append(out, "inputs that are written have memory of their own");
+  else if (failing == &wk__guard_of_sizes)
+    print_size_guards(out, g);
+  else
+    wk__guard_print(out, g, failing);
+}
+
 void wk__guard_log(wk__session *s, const wk__segment *g, const wk__read *failing) {
   (void)s;
   if (!wk__log_on(WK__LOG_RECOMPILES)) return;
   wk__string text = {0};
-  if (failing == &wk__guard_of_modes)
-    wk__string_append(&text, "the thread's modes or a class");
-  else if (failing == &wk__guard_of_memory)
-    wk__string_append(&text, "inputs that are written have memory of their own");
-  else if (failing == &wk__guard_of_sizes)
-    print_size_guards(&text, g);
-  else
-    wk__guard_print(&text, g, failing);
+  print_failure(&text, g, failing);
   wk__log_print(WK__LOG_RECOMPILES, "%s:%d: does not hold: %s", g->file ? g->file : "?", g->line,
                 text.text ? text.text : "?");
   wk__string_release(&text);
+}
+
+PyObject *wk__session_why(const wk__session *s) {
+  wk__string text = {0};
+  if (s->failed_segment) print_failure(&text, s->failed_segment, s->failed_guard);
+  PyObject *why = PyUnicode_FromString(text.text ? text.text : "");
+  wk__string_release(&text);
+  return why;
+}
+
+void wk__note_recompile(wk__session *s) {
+  enum { MOST = 1000 };
+  wk__compiled *c = s->compiled;
+  const wk__frame *f = &s->innermost->frame;
+  if (!s->failed_segment || (c->recompiles && PyList_GET_SIZE(c->recompiles) >= MOST)) return;
+  PyObject *why = wk__session_why(s), *note = NULL;
+  if (!c->recompiles) c->recompiles = PyList_New(0);
+  if (why) note = Py_BuildValue("OiO", f->code->co_filename, wk__frame_line(f), why);
+  if (note && c->recompiles) (void)!PyList_Append(c->recompiles, note);
+  Py_XDECREF(why);
+  Py_XDECREF(note);
+  PyErr_Clear();
 }
 
 /* ---- the report ---- */

@@ -3,7 +3,7 @@
  * program can see is changed. Tests: tests/python/capture/test_guards.py. */
 #include "autograd/autograd.h"
 #include "dynamo/cpython/objects.h"
-#include "dynamo/session.h"
+#include "dynamo/reads.h"
 
 /* ==================================================== versions =================================================== */
 
@@ -115,38 +115,6 @@ static bool items_are(PyObject *list, PyObject *items) {
                 (size_t)PyTuple_GET_SIZE(items) * sizeof(PyObject *)) == 0;
 }
 
-static PyObject *from_dict(PyObject *dict, PyObject *key) {  // -> borrowed
-  if (!dict || !PyDict_Check(dict)) return NULL;
-  PyObject *found = PyDict_GetItemWithError(dict, key);
-  if (!found && PyErr_Occurred()) PyErr_Clear();
-  return found;
-}
-
-static PyObject *instance_dict(PyObject *o) {  // -> borrowed, NULL when there is none
-  PyObject **place = wk__instance_dict_place(o);
-  return place ? *place : NULL;
-}
-
-static PyObject *from_sequence(PyObject *o, int64_t i) {  // -> borrowed
-  if (PyTuple_Check(o)) return i < PyTuple_GET_SIZE(o) ? PyTuple_GET_ITEM(o, i) : NULL;
-  if (PyList_Check(o)) return i < PyList_GET_SIZE(o) ? PyList_GET_ITEM(o, i) : NULL;
-  return NULL;
-}
-
-static Py_ssize_t length_of(PyObject *o) {
-  if (PyTuple_Check(o)) return PyTuple_GET_SIZE(o);
-  if (PyList_Check(o)) return PyList_GET_SIZE(o);
-  if (PyDict_Check(o)) return PyDict_GET_SIZE(o);
-  return PyAnySet_Check(o) ? PySet_GET_SIZE(o) : -1;
-}
-
-static PyObject *from_function(PyObject *o, wk__read_kind kind, int64_t i) {  // -> borrowed
-  if (!PyFunction_Check(o)) return NULL;
-  PyFunctionObject *f = (PyFunctionObject *)o;
-  if (kind == WK__READ_DEFAULTS) return i ? f->func_kwdefaults : f->func_defaults;
-  return f->func_closure && i < PyTuple_GET_SIZE(f->func_closure) ? PyTuple_GET_ITEM(f->func_closure, i) : NULL;
-}
-
 /* -1, which is below every symbol's range, for an integer that is too large. */
 static int64_t value_of(const wk__binding *b, PyObject *o, int dim) {
   int overflow;
@@ -171,23 +139,17 @@ static PyObject *int_of_expression(const guard_run *g, wk_int x) {  // -> new
 static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
   PyObject *a = read->a >= 0 && read->kind > WK__READ_STACK ? g->values[read->a] : NULL;
   switch (read->kind) {
-    case WK__READ_SLOT:
-      return Py_XNewRef(wk__frame_slot(&g->frames[read->a]->frame, (int)read->b));
-    case WK__READ_STACK:
-      return Py_XNewRef(wk__frame_stack(&g->frames[read->a]->frame, (int)read->b));
-    case WK__READ_FUNCTION:
-      return Py_XNewRef(wk__frame_function(&g->frames[read->a]->frame));
-    case WK__READ_CELL:
-      return PyCell_Check(a) ? Py_XNewRef(PyCell_GET(a)) : NULL;
     case WK__READ_DICT:
-      return Py_XNewRef(from_dict(a, read->object ? read->object : g->values[read->b]));
+      return Py_XNewRef(wk__from_dict(a, read->object ? read->object : g->values[read->b]));
+    case WK__READ_SLOT:
+    case WK__READ_STACK:
+    case WK__READ_FUNCTION:
+    case WK__READ_CELL:
     case WK__READ_ITEM:
-      return Py_XNewRef(from_sequence(a, read->b));
     case WK__READ_INSTANCE:
-      return Py_XNewRef(instance_dict(a));
     case WK__READ_CLOSURE:
     case WK__READ_DEFAULTS:
-      return Py_XNewRef(from_function(a, read->kind, read->b));
+      return Py_XNewRef(wk__from_frame_or_object(g->frames, read, a));
     case WK__READ_GRAD:
       return PyObject_TypeCheck(a, g->session->binding->tensor_type) ? g->session->binding->grad_of(a) : NULL;
     case WK__READ_REFERENT:
@@ -205,6 +167,8 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
       if (!made) PyErr_Clear();
       return made;
     }
+    case WK__READ_DRAWN:
+      return wk__draw_again(g->session, a, read);
     default:
       return NULL;
   }
@@ -236,15 +200,15 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
     case WK__CHECK_TYPE:
       return (PyObject *)Py_TYPE(a) == check->object;
     case WK__CHECK_LENGTH:
-      return length_of(a) == check->b;
+      return wk__length_of(a) == check->b;
     case WK__CHECK_KEYS:
       return keys_are(b, a, check->object);
     case WK__CHECK_PRESENT:
-      return PyDict_Check(a) && from_dict(a, check->object);
+      return PyDict_Check(a) && wk__from_dict(a, check->object);
     case WK__CHECK_ABSENT:
-      return PyDict_Check(a) && !from_dict(a, check->object);
+      return PyDict_Check(a) && !wk__from_dict(a, check->object);
     case WK__CHECK_NO_DICT:
-      return !from_dict(instance_dict(a), check->object);
+      return !wk__from_dict(wk__instance_dict_of(a), check->object);
     case WK__CHECK_NO_GRAD: {
       PyObject *grad = PyObject_TypeCheck(a, b->tensor_type) ? b->grad_of(a) : NULL;
       Py_XDECREF(grad);
@@ -288,9 +252,9 @@ static bool read_holds(const guard_run *g, const wk__read *read) {
 /* ---- numbers and sizes that differ this time ---- */
 
 /* One bit of the word is taken: a size of dim 63 that changes is a constant of each capture. */
-static void mark_changing(wk__session *s, uint64_t path, uint64_t dims) {
-  uintptr_t known = (uintptr_t)wk__map_get(&s->compiled->changing, path);
-  (void)!wk__map_set(&s->compiled->changing, path, (void *)(known | (uintptr_t)dims << 1 | 1));
+void wk__mark_changing(wk__compiled *c, uint64_t path, uint64_t dims) {
+  uintptr_t known = (uintptr_t)wk__map_get(&c->changing, path);
+  (void)!wk__map_set(&c->changing, path, (void *)(known | (uintptr_t)dims << 1 | 1));
 }
 
 /* What differs becomes an input or a symbol when this is captured again. False: it is nothing of the kind. */
@@ -298,7 +262,7 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
   const wk__recording *r = g->segment->recording;
   wk__session *s = g->session;
   if (failing->kind == WK__CHECK_ADDRESS) {
-    mark_changing(s, wk__identity_path(r->registers[failing->a].path), 0);
+    wk__mark_changing(s->compiled, wk__identity_path(r->registers[failing->a].path), 0);
     return true;
   }
   if (s->compiled->options.dynamic == 0) return false;
@@ -312,7 +276,7 @@ static bool note_changing(const guard_run *g, const wk__read *failing) {
                (PyFloat_CheckExact(number) || PyLong_CheckExact(number));
   bool replaced = fixed_read && number && PyObject_TypeCheck(number, s->binding->tensor_type);
   if (!dims && !value && !replaced) return false;
-  mark_changing(s, r->registers[reg].path, dims);
+  wk__mark_changing(s->compiled, r->registers[reg].path, dims);
   return true;
 }
 
@@ -441,38 +405,80 @@ void wk__segment_put_values(wk__segment *g, PyObject **values) {
     g->idle_values = values;
 }
 
-static bool is_here(const wk__session *s, const wk__segment *g, wk__activation **frames) {
-  if (g->frame_count != s->innermost->depth + 1) return false;
-  for (wk__activation *a = s->innermost; a; a = a->outer) {
-    int offset = a == s->innermost ? a->frame.next : a->frame.offset;
-    if (g->codes[a->depth] != a->frame.code || g->offsets[a->depth] != offset) return false;
-    frames[a->depth] = a;
+static bool is_here(const wk__session *s, const wk__segment *g, wk__activation *const *frames) {
+  int depth = s->innermost->depth;
+  if (g->frame_count != depth + 1) return false;
+  for (int i = 0; i <= depth; i++) {
+    const wk__frame *f = &frames[i]->frame;
+    if (g->codes[i] != f->code || g->offsets[i] != (i == depth ? f->next : f->offset)) return false;
   }
   return true;
 }
 
+static void note_failure(wk__session *s, wk__segment *g, const wk__read *failing) {
+  wk__guard_log(s, g, failing);
+  if (s->failed_segment) return;
+  atomic_fetch_add(&g->references, 1);
+  s->failed_segment = g;
+  s->failed_guard = failing;
+}
+
+/* Whether the guards of a retained segment hold, which it gives up if they do not. */
+static bool holds(wk__session *s, wk__segment *g, wk__activation **frames, PyObject ***out_values) {
+  PyObject **values = make_values(g);
+  guard_run run = {.segment = g, .session = s, .frames = frames, .values = values};
+  const wk__read *failing = values ? failing_guard(&run) : &wk__guard_of_memory;
+  if (!failing) {
+    *out_values = values;
+    return true;
+  }
+  wk__undo_draws(s);
+  if (values && s->mode == WK__MODE_SEEK) note_failure(s, g, failing); /* else it is looked up again in its frame */
+  wk__segment_put_values(g, values);
+  return false;
+}
+
+static wk__segment *first_that_holds(wk__session *s, wk__candidates *some, wk__activation **frames,
+                                     PyObject ***out_values) {
+  wk__segment *found = NULL;
+  for (int i = 0; i < some->count; i++) {
+    wk__segment *g = some->segments[i];
+    if (!found && g->owner && is_here(s, g, frames) && holds(s, g, frames, out_values))
+      found = g;
+    else
+      wk__segment_release(g);
+  }
+  return found;
+}
+
+/* Tries as many of this position, the newest first: *here counts them. */
+static wk__segment *first_of_all(wk__session *s, int64_t most, wk__activation **frames, PyObject ***out_values,
+                                 int64_t *here) {
+  for (wk__segment *g = wk__segment_next(s->compiled, NULL); g; g = wk__segment_next(s->compiled, g)) {
+    if (!is_here(s, g, frames)) continue;
+    if (++*here > most) {
+      wk__segment_release(g);
+      break;
+    }
+    if (holds(s, g, frames, out_values)) return g;
+  }
+  return NULL;
+}
+
+/* Where no segment holds the newest ones are looked at in any case: for what has changed, and for the log. */
 wk__segment *wk__segment_find(wk__session *s, PyObject ***out_values, bool *out_full) {
-  enum { MAX_DEPTH = 128 };
+  enum { MAX_DEPTH = 128, NEWEST = 8 };
   wk__activation *frames[MAX_DEPTH];
-  int here = 0;
+  wk__candidates some;
   if (s->innermost->depth >= MAX_DEPTH) {
     *out_full = true;
     return NULL;
   }
-  for (wk__segment *g = wk__segment_next(s->compiled, NULL); g; g = wk__segment_next(s->compiled, g)) {
-    if (!is_here(s, g, frames)) continue;
-    here++;
-    PyObject **values = make_values(g);
-    guard_run run = {.segment = g, .session = s, .frames = frames, .values = values};
-    const wk__read *failing = values ? failing_guard(&run) : NULL;
-    if (!failing) {
-      if (!values) wk__segment_release(g);
-      *out_values = values;
-      return values ? g : NULL;
-    }
-    if (s->mode == WK__MODE_SEEK) wk__guard_log(s, g, failing); /* else the call is looked up again in its frame */
-    wk__segment_put_values(g, values);
-  }
-  *out_full = here >= s->compiled->options.limit;
-  return NULL;
+  for (wk__activation *a = s->innermost; a; a = a->outer) frames[a->depth] = a;
+  int64_t here = 0;
+  bool told_apart = wk__lookup_find(s->compiled, s, frames, &some);
+  wk__segment *found = told_apart ? first_that_holds(s, &some, frames, out_values) : NULL;
+  if (!found) found = first_of_all(s, told_apart ? NEWEST : INT64_MAX, frames, out_values, &here);
+  *out_full = (told_apart ? some.here : here) >= s->compiled->options.limit;
+  return found;
 }

@@ -2,6 +2,7 @@
  * In: a segment whose guards have held, and its registers. Out: the same state of the world as capturing left.
  * Invariant: a graph that fails has changed nothing. Tests: tests/python/capture/. */
 #include "autograd/autograd.h"
+#include "dynamo/capture/known.h"
 #include "dynamo/cpython/gil.h"
 #include "dynamo/session.h"
 
@@ -377,8 +378,9 @@ static PyObject *make(PyObject *const *values, const wk__do *d) {
 
 /* A class's own __setattr__ is evaluated when it is called; what is recorded is what it did. */
 static int set_attribute(const wk__session *s, PyObject *owner, PyObject *name, PyObject *value) {
-  bool module = PyObject_TypeCheck(owner, s->binding->module_type);
-  return module ? PyObject_SetAttr(owner, name, value) : PyObject_GenericSetAttr(owner, name, value);
+  bool by_its_code = PyObject_TypeCheck(owner, s->binding->module_type) ||
+                     (wk__is_class_of_c(Py_TYPE(owner)) && !PyObject_TypeCheck(owner, s->binding->tensor_type));
+  return by_its_code ? PyObject_SetAttr(owner, name, value) : PyObject_GenericSetAttr(owner, name, value);
 }
 
 /* An effect. 0, or -1 with an exception. */

@@ -434,6 +434,7 @@ static void keep(wk__session *s, wk__segment *g) {
   g->owner = s->compiled;
   g->next = s->compiled->segments;
   s->compiled->segments = g;
+  s->compiled->segment_count++;
   s->compiled->capture_count++;
   if (g->end != WK__END_RETURN) s->compiled->break_count++;
   wk__mode_kind before = s->mode;

@@ -205,6 +205,33 @@ static bool is_full(const wk__session *s, const wk__activation *a) {
   return wk__frame_next_only_moves(&a->frame) && all_resumable(s);
 }
 
+static void forget_failure(wk__session *s) {
+  wk__segment *g = s->failed_segment;
+  s->failed_segment = NULL;
+  wk__segment_release(g);
+}
+
+/* Under the stance that captures nothing more. It is the caller's error, whatever handlers on the way make of it. */
+static int refuse_recompile(wk__session *s) {
+  const wk__frame *f = &s->innermost->frame;
+  PyObject *why = wk__session_why(s), *type, *value, *traceback;
+  bool guard = why && PyUnicode_GET_LENGTH(why);
+  if (why)
+    PyErr_Format(PyExc_RuntimeError,
+                 "Detected recompile when torch.compile stance is 'fail_on_recompile'. filename: '%U', function name: "
+                 "'%U', line number: %d%s%U",
+                 f->code->co_filename, f->code->co_name, wk__frame_line(f),
+                 guard ? "\n    triggered by the following guard failure(s):\n    - " : "", why);
+  Py_XDECREF(why);
+  forget_failure(s);
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  s->refusal = Py_XNewRef(value);
+  PyErr_Restore(type, value, traceback);
+  s->mode = WK__MODE_OFF;
+  return -1;
+}
+
 /* A segment was found, or not. 0, or -1 with an exception. Under a mode, which sees every call, instructions are run
  * plainly, one after the other, until it is left. */
 static int seek(wk__session *s) {
@@ -218,8 +245,18 @@ static int seek(wk__session *s) {
   bool full = false;
   wk__segment *found = wk__segment_find(s, &values, &full);
   int status = found ? wk__segment_replay(s, found, values) : 0;
-  if (found && status <= 0) return status;
-  if (status || full || s->captures >= 64 || is_hopeless(s) || !all_resumable(s)) {
+  if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
+  if (found && status <= 0) {
+    forget_failure(s);
+    return status;
+  }
+  wk__stance stance = s->binding->stance;
+  if (!status && stance == WK__STANCE_FAIL_ON_RECOMPILE) return refuse_recompile(s);
+  if (stance == WK__STANCE_EAGER_ON_RECOMPILE) status = 1;
+  bool plain = status || full || s->captures >= 64 || is_hopeless(s) || !all_resumable(s);
+  if (!plain) wk__note_recompile(s);
+  forget_failure(s);
+  if (plain) {
     s->mode = WK__MODE_OFF;
     return 0;
   }
@@ -410,7 +447,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
         if (!a->depth) root_raises(s);
         return NULL;
       }
-      s->mode = WK__MODE_SEEK;
+      if (!s->refusal) s->mode = WK__MODE_SEEK;
     }
   }
 }
@@ -527,11 +564,13 @@ static bool replay_at_once(wk__session *s, PyObject *function, PyObject *const *
   s->innermost = NULL;
   if (!found) return false;
   if (!is_whole_call(found)) {
+    wk__undo_draws(s);
     wk__segment_put_values(found, values);
     wk__segment_release(found);
     return false;
   }
   int status = wk__segment_replay(s, found, values);
+  if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
   if (status > 0) s->mode = WK__MODE_OFF; /* the graph failed: made plainly the call fails where it has to */
   *out_result = status == 0 ? s->returned : NULL;
   return status <= 0;

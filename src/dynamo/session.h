@@ -16,6 +16,7 @@
 
 typedef struct wk__segment wk__segment;
 typedef struct wk__compiled wk__compiled;
+typedef struct wk__lookup wk__lookup;
 
 typedef enum wk__mode_kind {
   WK__MODE_START,   /* the compiled function has been called, its frame is not there yet */
@@ -86,12 +87,15 @@ struct wk__session {
   int captures;       /* segments captured in this call: a bound against loops that never settle */
   PyObject **buried;  /* (buried_count) owned: what the recorder has let go of, see wk__bury */
   int64_t buried_count, buried_capacity;
-  wk__suspension *suspended; /* innermost; NULL */
+  wk__suspension *suspended;    /* innermost; NULL */
+  wk__segment *failed_segment;  /* owned reference: the newest of the position whose guards did not hold; NULL */
+  const wk__read *failed_guard; /* and the first one that did not hold */
   /* replaying towards a state */
-  wk__segment *target; /* owned reference; NULL: none */
-  int target_depth;    /* UNWIND: the frame that goes on */
-  PyObject **values;   /* owned references, by register, of the target */
-  PyObject *returned;  /* owned: what the root is to return; NULL */
+  wk__segment *target;                /* owned reference; NULL: none */
+  int target_depth;                   /* UNWIND: the frame that goes on */
+  PyObject **values;                  /* owned references, by register, of the target */
+  PyObject *returned;                 /* owned: what the root is to return; NULL */
+  PyObject *drawn_from, *drawn_state; /* owned: whose random numbers guards have drawn, as it was before; NULL */
 };
 
 static inline wk__activation *wk__activation_of(wk__frame *f) { return (wk__activation *)f; }
@@ -277,10 +281,29 @@ int wk__check_marks(const wk__session *session, const wk__segment *segment, cons
 /* explain.c: what WICK_LOGS asked to see */
 void wk__segment_log(const wk__segment *segment);
 void wk__guard_log(wk__session *session, const wk__segment *segment, const wk__read *failing);
+/* Why the newest segment of this position does not hold, "" where there is none. -> new, NULL with an exception */
+PyObject *wk__session_why(const wk__session *session);
+/* It is captured again: noted for Compiled.recompiles(). Failing to is no error. */
+void wk__note_recompile(wk__session *session);
 
 /* ---- guards (guards.c) ---- */
 /* The segment whose guards hold here, with its registers filled; NULL: none (no exception). */
 wk__segment *wk__segment_find(wk__session *session, PyObject ***out_values, bool *out_full);
+/* ---- lookup.c ---- */
+enum { WK__MOST_CANDIDATES = 32 };
+typedef struct wk__candidates {
+  wk__segment *segments[WK__MOST_CANDIDATES]; /* (count) retained; the others of this position do not hold */
+  int count;
+  int64_t here; /* segments of this position */
+} wk__candidates;
+/* frames: by depth. False: there are few segments, which are tried one by one, or too many may hold. */
+bool wk__lookup_find(wk__compiled *compiled, const wk__session *session, wk__activation *const *frames,
+                     wk__candidates *out);
+void wk__lookup_drop(wk__compiled *compiled); /* a segment is forgotten */
+
+/* It becomes a symbol or an input when it is captured again. dims: of a tensor, as wk__dim_bit says; 0: a number. */
+void wk__mark_changing(wk__compiled *compiled, uint64_t path, uint64_t dims);
+
 /* Where no single read or check is to blame. */
 extern const wk__read wk__guard_of_modes, wk__guard_of_sizes, wk__guard_of_memory;
 /* The symbols take their values from tensors and integers that have been read; whether all have those they had. Another
@@ -291,6 +314,11 @@ int64_t wk__segment_evaluate(const wk__segment *segment, wk_int x);
 void wk__segment_put_values(wk__segment *segment, PyObject **steal_values); /* registers that are not needed any more */
 /* As they are now, or, given, as they were when they were read. */
 void wk__segment_note_versions(wk__segment *segment, const uint64_t *seen);
+/* Python's random numbers are drawn by guards (capture/draws.c): one of them, NULL without an exception; all are as if
+ * they had not been drawn; or they have been. */
+PyObject *wk__draw_again(wk__session *session, PyObject *random, const wk__read *read);  // -> new
+void wk__undo_draws(wk__session *session);
+void wk__forget_draws(wk__session *session);
 /* ---- replay (replay.c) ---- */
 /* Graph and steps. 0, -1 with an exception, or 1: the graph failed, nothing has been done.
  * Afterwards session->target, values, returned and mode say where to go.
@@ -306,6 +334,7 @@ int wk__segment_fill(wk__session *session, wk__activation *activation);
 void wk__session_drop_target(wk__session *session);
 
 /* ---- the compiled function (compiled.c) ---- */
+enum { WK__FIRST_ARGUMENTS = 16 };
 struct wk__compiled {
   PyObject ob_base;
   PyObject *function; /* owned: what was compiled */
@@ -313,6 +342,8 @@ struct wk__compiled {
   vectorcallfunc vectorcall;
   wk__compile_options options;
   wk__segment *segments; /* newest first */
+  int64_t segment_count;
+  wk__lookup *lookup; /* owned: finds those that may hold among many; NULL: it has not been needed, or was dropped */
   const wk__binding *binding;
   int64_t capture_count, break_count, unkept_count;
   struct wk__unkept {   /* positions whose segments could not be kept: after a few attempts they run plain */
@@ -324,7 +355,13 @@ struct wk__compiled {
   bool follows_tape;      /* a history went on outside that its graph would not have made again: see wk__trace_owner */
   bool functions_break;   /* neither would it have made again those of an autograd.Function, */
   wk__map functions_in_vain; /* one of these classes (borrowed: only compared) */
-  wk__map changing; /* paths of numbers and tensors that guards have seen change: 1, or 1 and two to the dim + 1 */
+  bool called;               /* since it was made */
+  struct wk__first_call {
+    int count, ndim[WK__FIRST_ARGUMENTS]; /* -1: no tensor */
+    int64_t sizes[WK__FIRST_ARGUMENTS][WK_MAX_DIMS];
+  } * first_call;       /* owned: sizes of a first call that was not captured; NULL */
+  PyObject *recompiles; /* owned: a list of (file, line, reason), NULL: nothing was captured again */
+  wk__map changing;     /* paths of numbers and tensors that guards have seen change: 1, or 1 and two to the dim + 1 */
 };
 
 /* The function behind a Compiled, which a region that calls it runs itself; NULL for other objects. */

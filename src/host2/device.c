@@ -179,6 +179,9 @@ static wk_status launch(wk__stream *stream, const wk__code *code, const struct w
 static wk__code_group *improve(const wk__code_source *sources, int n) {
   return wk__cpu_device_type.improve(sources, n);
 }
+static wk__code_group *recall_code(const wk__code_source *sources, int n, bool *out_found) {
+  return wk__cpu_device_type.recall_code(sources, n, out_found);
+}
 static wk__code_state await_group(wk__code_group *group) { return wk__cpu_device_type.await_group(group); }
 static void release_group(wk__code_group *group) { wk__cpu_device_type.release_group(group); }
 static unsigned modes_of(const wk__code *code, const struct wk__launch *launch) {
@@ -237,6 +240,7 @@ const wk__device_type wk__host2_device_type = {
     .release_code = release_code,
     .launch = launch,
     .improve = improve,
+    .recall_code = recall_code,
     .await_group = await_group,
     .release_group = release_group,
     .modes_of = modes_of,

@@ -40,7 +40,6 @@ typedef struct wk__state {
   PyObject *disabled_override; /* the __torch_function__ of classes that override nothing */
   PyObject *exception_out_of_memory;
   struct wk__binding *binding; /* what dynamo knows of this module; owned */
-  int compile_disabled;        /* compiled functions run as they are */
   struct wk__nn_state *nn;     /* nn_module.c's names, caches and global hooks */
 #define NAME(x) PyObject *name_##x;
   WK__PYTHON_NAMES(NAME)
@@ -151,6 +150,7 @@ int wk__add_autograd(PyObject *module, wk__state *state);
 int wk__add_nn_module(PyObject *module, wk__state *state);
 int wk__add_score_bodies(PyObject *module);
 int wk__add_devices(PyObject *module);
+int wk__add_artifacts(PyObject *module);
 int wk__add_dynamo_binding(PyObject *module, wk__state *state);
 void wk__free_dynamo_binding(wk__state *state); /* for the module's m_free */
 void wk__free_nn_module(wk__state *state);      /* for the module's m_free */

@@ -104,12 +104,18 @@ static outcome compile_as(const char *name) {
 }
 static outcome compile(void) { return compile_as("product"); }
 
-/* The path of the one entry; "" when there is none. */
+/* The path of the one object, which is larger than what is remembered of its kernels; "" when there is none. */
 static void find_entry(char *out, size_t size) {
   DIR *list = opendir(cache_folder);
+  off_t largest = -1;
+  struct stat s;
   *out = 0;
-  for (struct dirent *entry; list && (entry = readdir(list));)
-    if (strstr(entry->d_name, ".so")) snprintf(out, size, "%s/%s", cache_folder, entry->d_name);
+  for (struct dirent *entry; list && (entry = readdir(list));) {
+    if (!strstr(entry->d_name, ".so") || fstatat(dirfd(list), entry->d_name, &s, 0) != 0 || s.st_size <= largest)
+      continue;
+    largest = s.st_size;
+    snprintf(out, size, "%s/%s", cache_folder, entry->d_name);
+  }
   if (list) closedir(list);
 }
 
@@ -169,7 +175,7 @@ static void a_second_compile_is_a_hit(void **state) {
   wk__native_reset();
   o = compile();
   assert_true(o.ready && o.native && o.from_cache && o.warnings == 0);
-  assert_false(compile_as("another name is another source").from_cache);
+  assert_true(compile_as("another name is the same nest").from_cache);
   setenv("WICK_CC", "cc -DANOTHER_COMPILER", 1);
   wk__native_reset();
   assert_false(compile().from_cache);
@@ -236,6 +242,7 @@ static void the_environment_may_change_meanwhile(void **state) {
   fclose(f);
   assert_int_equal(chmod(script, 0700), 0);
   setenv("WICK_CC", script, 1);
+  setenv("WICK_CACHE_DIR", "", 1);
   setenv("WICK_TEST_MARK", "before", 1);
   wk__native_reset();
   for (int k = 0; k < 2; k++) {

@@ -9,16 +9,16 @@ from ..compiler import (
     list_backends,
     register_backend,
     reset,
+    set_stance,
 )
 from . import config, exc
 from .explain import ExplainOutput, explain
-from .marks import mark_dynamic, mark_static, mark_static_address, maybe_mark_dynamic
+from .marks import mark_dynamic, mark_static, mark_static_address, mark_unbacked, maybe_mark_dynamic
 
 __all__ = [
     "ExplainOutput", "allow_in_graph", "assume_constant_result", "config", "disable", "exc", "explain", "forbid_in_graph",
-    "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
-    "optimize",
-    "register_backend", "reset", "run",
+    "graph_break", "is_compiling", "list_backends", "mark_dynamic", "mark_static", "mark_static_address", "mark_unbacked",
+    "maybe_mark_dynamic", "optimize", "register_backend", "reset", "run", "set_stance",
 ]  # fmt: skip
 
 

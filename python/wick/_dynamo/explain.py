@@ -2,7 +2,7 @@
 
 from .. import _C
 from ..compiler import _live
-from .explain_hints import hint_of
+from .explain_hints import hint_of, mend_of
 
 
 class ExplainOutput:
@@ -33,6 +33,15 @@ class ExplainOutput:
         return cls(compiled.report(), compiled)
 
     @property
+    def recompiles(self):
+        """What was captured again: [(file, line, the guard that did not hold, what to do about it)].
+
+        for file, line, guard, mend in ExplainOutput.of(compiled).recompiles: print(f"{file}:{line}: {guard}. {mend}")
+        """
+        notes = self.compiled.recompiles() if self.compiled else []
+        return [(file, line, reason, mend_of(reason)) for file, line, reason in notes]
+
+    @property
     def kernels(self):
         """One item a segment: None, or a dict with graph, kernels, steps and the halves of a derivative."""
         return self.compiled.kernels() if self.compiled else [None] * len(self.segments)
@@ -60,6 +69,8 @@ class ExplainOutput:
         for number, ((reason, file, line), hint) in enumerate(zip(self.break_reasons, self.hints, strict=True), 1):
             lines += [f"  Break Reason {number}:", f"    Reason: {reason}", f"    At: {file}:{line}"]
             lines += [f"    Hint: {hint}"] if hint else []
+        for file, line, reason, mend in self.recompiles:
+            lines += [f"Recompiled at {file}:{line}, for this did not hold: {reason}", f"    {mend}"]
         lines.append("Segments:")
         for number, segment in enumerate(self.segments, 1):
             lines.append(f"  {number}. {summary_of(segment)}")

@@ -49,3 +49,25 @@ def hint_of(reason):
     hint_of("print() of other things than values")
     """
     return next((hint for pattern, hint in _HINTS if re.search(pattern, reason)), "")
+
+
+_MENDS = [
+    (r"is a tensor .*\[", "A tensor of another dtype, device, layout or number of dims, or of sizes that stay numbers: give it "
+     "the same form in each call, or compile with dynamic=True, or mark_dynamic() the dims that change."),
+    (r"sizes at least 2|==|<|>|%", "A value that the program looks at: pass it as a tensor, or keep it out of branches, keys and texts; "
+     "a size that is compared fixes what it is compared with."),
+    (r"the thread's modes or a class", "Grad mode, autocast, default dtype or device are others, or a class has been changed: call under the "
+     "same modes, and change classes before the first call."),
+    (r"memory of their own", "Two arguments share memory, and the function writes it: pass copies."),
+    (r" is |type is", "Another object or class than at the first capture: keep one function, module or class, and do not make "
+     "them again for each call."),
+    (r"length|keys|has no|items", "A container has grown or shrunk: use the same number of items, or pad."),
+]  # fmt: skip
+
+
+def mend_of(reason):
+    """What to do about a recompile, by the guard that did not hold; an empty text where there is none.
+
+    mend_of("x is a tensor float32[3] strides [1]")
+    """
+    return next((mend for pattern, mend in _MENDS if re.search(pattern, reason)), "")

@@ -48,6 +48,20 @@ def maybe_mark_dynamic(t, index):
     _mark(t, "_dynamo_weak_dynamic_indices", index)
 
 
+def mark_unbacked(t, index, hint_override=None, strict=False, specialize_on=None, shape_id=None, min=None, max=None):
+    """Sizes that the program may look at as little as it can: symbols at the first capture, as with maybe_mark_dynamic();
+    strict: as with mark_dynamic(), an error where they become numbers. Sizes 0 and 1 are captures of their own.
+    `min` and `max` are the sizes that the graph is for. The other arguments are accepted.
+
+        mark_unbacked(x, 0)
+    """
+    if strict or min is not None or max is not None:
+        mark_dynamic(t, index, min=min, max=max)
+    else:
+        maybe_mark_dynamic(t, index)
+    _mark(t, "_dynamo_unbacked_indices", index)
+
+
 def mark_static(t, index=None):
     """Sizes that stay numbers; without an index all of them. mark_dynamic() comes before it. A class of modules is
     given back as it is: attributes are part of the guards in any case."""

@@ -2,6 +2,8 @@
 
 import copy
 import itertools
+import math
+import weakref
 
 from .. import _C
 from ..nn import Module, Parameter
@@ -88,6 +90,31 @@ def _take_from_dict(module, root, graph):
         _assign(module, path, root[path])
 
 
+_functions = weakref.WeakKeyDictionary()  # graph -> (edits, function)
+
+
+def function_of(graph):
+    """The graph's source as a function of the module and its inputs."""
+    import wick
+
+    code = graph.python_code("self")
+    names = {"torch": wick, "device": wick.device, "inf": math.inf, "nan": math.nan, "NoneType": type(None)}
+    names.update(code.globals)
+    exec(code.src, names)
+    return names["forward"]
+
+
+def _function_of(graph, edits):
+    """The same, made once for as long as the graph is not edited."""
+    known = _functions.get(graph)
+    if known is None or known[0] != edits:
+        known = _functions[graph] = edits, function_of(graph)
+    return known[1]
+
+
+_function_of._dynamo_marked_constant = True  # of a graph and a number of edits
+
+
 class GraphModule(Module):
     """Runs a graph: GraphModule(root, graph)(x).
 
@@ -126,7 +153,10 @@ class GraphModule(Module):
         self.recompile()
 
     def forward(self, *args, **kwargs):
-        return self._graph._run(self, args, kwargs)
+        graph = self._graph
+        if _C._is_compiling():  # the source is captured as any other function
+            return _function_of(graph, graph._edit_count())(self, *args, **kwargs)
+        return graph._run(self, args, kwargs)
 
     def recompile(self):
         """To be called after edits of the graph. The source text is written when it is first read."""

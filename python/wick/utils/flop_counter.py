@@ -172,7 +172,9 @@ class FlopCounterMode:
 
     def _told(self, overload, args, result, in_backward):
         packet = overload.overloadpacket
-        translated = None if packet in self._own else _TRANSLATED.get(overload._schema.partition("(")[0].partition(".")[0])
+        translated = (
+            None if packet in self._own else _TRANSLATED.get(overload._schema.partition("(")[0].partition(".")[0])
+        )
         if translated:
             packet, count = translated(overload, args, result, in_backward)
         elif packet in self.flop_registry:
@@ -189,13 +191,13 @@ class FlopCounterMode:
         self.flop_counts.clear()
         self.flop_counts["Global"].clear()
         self.mod_tracker.__enter__()
-        self._plain_before = _C._set_compile_disabled(True)
+        self._plain_before = _C._set_stance(1)
         self._watched_before = _C._watch_calls(self._told)
         return self
 
     def __exit__(self, *exception):
         _C._watch_calls(self._watched_before)
-        _C._set_compile_disabled(self._plain_before)
+        _C._set_stance(self._plain_before)
         self.mod_tracker.__exit__()
         if self.display:
             print(self.get_table(self.depth))

@@ -185,4 +185,7 @@ def _identity_function():
     return _identity
 
 
+_identity_function._dynamo_marked_constant = True
+
+
 __getattr__ = _getter(__name__)

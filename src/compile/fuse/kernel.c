@@ -211,6 +211,56 @@ static void submit(const wk__kernels *kernels, const wk__device_type *device, wk
   if (!batch->group) wk_error_clear();
 }
 
+/* Kernels whose code was found stay in the batch, the others leave it as if nothing had been asked. */
+static void keep_found(const wk__kernels *kernels, const wk__code_source *sources, const bool *found, int count,
+                       improved *batch) {
+  for (int64_t i = 0; i < kernels->count; i++) {
+    wk__kernel *k = kernels->items[i]->kernel;
+    for (int s = 0; k && k->batch == batch && s < count; s++) {
+      if (found[s] || k->code != sources[s].code) continue;
+      k->batch = NULL;
+      atomic_store(&k->measured, true);
+      batch->references--;
+    }
+  }
+}
+
+static void recall(const wk__kernels *kernels, const wk__device_type *device, wk__code_source *sources, bool *found) {
+  improved *batch = wk__alloc_zeroed(sizeof *batch);
+  if (!batch) return;
+  batch->device = device;
+  pthread_mutex_lock(&lock);
+  int count = collect(kernels, device, sources, batch);
+  batch->references = count;
+  pthread_mutex_unlock(&lock);
+  if (count) batch->group = device->recall_code(sources, count, found);
+  if (!batch->group) memset(found, 0, (size_t)count);
+  pthread_mutex_lock(&lock);
+  keep_found(kernels, sources, found, count, batch);
+  bool empty = batch->references == 0;
+  pthread_mutex_unlock(&lock);
+  if (empty) release_batch(batch);
+}
+
+static void recall_body(wk__multi_tensor_body *body) {
+  const wk__code_source source = {.nest = body->nest, .name = body->name, .code = body->code};
+  bool found = false;
+  if (!body->improved && body->device->recall_code) body->improved = body->device->recall_code(&source, 1, &found);
+}
+
+void wk__kernels_recall(const wk__kernels *kernels) {
+  wk__code_source *sources = wk__alloc_zeroed((size_t)kernels->count * sizeof *sources + 1);
+  bool *found = wk__alloc_zeroed((size_t)kernels->count + 1);
+  pthread_mutex_lock(&submit_lock);
+  for (int type = 0; type < WK_DEVICE_TYPE_COUNT && sources && found; type++)
+    if (wk__device_types[type] && wk__device_types[type]->recall_code)
+      recall(kernels, wk__device_types[type], sources, found);
+  for (int i = 0; i < kernels->body_count; i++) recall_body(kernels->bodies[i]);
+  pthread_mutex_unlock(&submit_lock);
+  wk__free(sources);
+  wk__free(found);
+}
+
 /* A batch of its own, which other programs find in the cache. It stays as long as the body. It goes over all
  * parameters, so it comes first. */
 static void submit_body(wk__multi_tensor_body *body, int64_t step_nanoseconds) {

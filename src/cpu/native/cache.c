@@ -276,6 +276,7 @@ bool read_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], object_bytes
   if (fd < 0) return false;
   bool ok = is_ours(fd, 0022) && read_file(fd, MOST_BYTES, out) && check_entry(c, name, out);
   if (ok) note_use(fd);
+  if (ok) note_entry(name);
   close(fd);
   if (ok) return true;
   wk__free(out->data);
@@ -296,6 +297,7 @@ bool write_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], const objec
   ok = close(fd) == 0 && ok;
   ok = ok && renameat(c->folder, own, c->folder, file) == 0;
   if (!ok) unlinkat(c->folder, own, 0);
+  if (ok) note_entry(name);
   if (ok && name[0] == 0) keep_in_bounds(c); /* one in 256: names are hashes */
   return ok;
 }

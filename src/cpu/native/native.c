@@ -26,7 +26,8 @@ enum { MOST_WORKERS = 4, NICENESS = 10 };
 typedef struct unit {
   struct unit *next; /* in the queue */
   wk__native_group *group;
-  char *source;
+  char *source; /* NULL: there is an object */
+  object_bytes object;
   wk__native_kernel *kernels;
   int kernel_count;
   int64_t nanoseconds; /* in the queue the longest come first */
@@ -125,8 +126,7 @@ static void forget_settings(void) {
 
 /* ---- a unit ---- */
 
-static bool get_object(unit *u, object_bytes *out, char *why, size_t why_size) {
-  uint8_t name[WK__HASH_BYTES];
+static bool get_object(unit *u, object_bytes *out, uint8_t name[WK__HASH_BYTES], char *why, size_t why_size) {
   if (!native.has_compiler) {
     snprintf(why, why_size, "%s", native.why_no_compiler);
     return false;
@@ -143,9 +143,22 @@ static bool get_object(unit *u, object_bytes *out, char *why, size_t why_size) {
   return true;
 }
 
+/* For processes that have the same nests, be it among others. */
+static void remember_kernels(const unit *u, const uint8_t name[WK__HASH_BYTES]) {
+  for (int k = 0; native.store.folder >= 0 && k < u->kernel_count; k++)
+    if (u->kernels[k].is_named) remember_kernel(&native.store, u->kernels[k].name, name, k);
+}
+
 static bool make_unit(unit *u, char *why, size_t why_size) {
-  object_bytes bytes;
-  if (!get_object(u, &bytes, why, why_size)) return false;
+  uint8_t name[WK__HASH_BYTES];
+  object_bytes bytes = u->object;
+  u->object = (object_bytes){0};
+  if (bytes.data)
+    u->from_cache = true;
+  else if (!get_object(u, &bytes, name, why, why_size))
+    return false;
+  else
+    remember_kernels(u, name);
   u->library = load_object(&bytes, native.environment, why, why_size);
   wk__free(bytes.data);
   for (int k = 0; u->library && k < u->kernel_count; k++) {
@@ -163,6 +176,7 @@ static void free_group(wk__native_group *g) {
   for (int k = 0; k < g->unit_count; k++) {
     if (g->units[k].library) dlclose(g->units[k].library);
     wk__free(g->units[k].source);
+    wk__free(g->units[k].object.data);
     wk__free(g->units[k].kernels);
   }
   wk__free(g);
@@ -315,6 +329,7 @@ static void take_up_again(wk__native_group *g) {
 static void free_sources(wk__native_source *sources, int count) {
   for (int k = 0; k < count; k++) {
     wk__free(sources[k].text);
+    wk__free(sources[k].object);
     wk__free(sources[k].kernels);
   }
 }
@@ -334,6 +349,7 @@ wk__native_group *wk__native_submit(wk__native_source *steal_sources, int count,
     unit *u = &g->units[k];
     u->group = g;
     u->source = steal_sources[k].text;
+    u->object = (object_bytes){steal_sources[k].object, steal_sources[k].object_size};
     u->kernels = steal_sources[k].kernels;
     u->kernel_count = steal_sources[k].kernel_count;
     u->nanoseconds = steal_sources[k].nanoseconds;
@@ -396,6 +412,12 @@ static bool opens_cache(void) {
   pthread_mutex_unlock(&native.lock);
   if (known) prepare();
   return known && native.store.folder >= 0;
+}
+
+const cache *open_store(void) { return opens_cache() ? &native.store : NULL; }
+const compiler *known_compiler(void) {
+  (void)opens_cache();
+  return native.has_compiler ? &native.cc : NULL;
 }
 
 static void hash_key(const void *key, size_t size, uint8_t out[WK__HASH_BYTES]) {

@@ -10,14 +10,16 @@
  * ~/.cache/wick; WICK_CACHE_DIR= (empty) turns it off. It must be ours alone (mode 0700). Beyond WICK_CACHE_LIMIT MiB
  * (1024) the entries that were used longest ago go. An entry is a shared object
  * with a keyed hash behind it, over its content and its name, which is the hash of source, CPU level, options and
- * compiler; what does not match is no entry. Entries are renamed into place, so that a process that dies leaves none or
- * a whole one. Memory is never writable and executable: the dynamic loader maps a sealed copy.
+ * compiler; what does not match is no entry. Small entries beside them say in which object a nest's code is. Entries
+ * are renamed into place, so that a process that dies leaves none or a whole one. Memory is never writable and
+ * executable: the dynamic loader maps a sealed copy.
  *
  * After a fork the child compiles with a worker of its own; groups that were pending in the parent stay pending there.
  * Tests: tests/c/test_native.c. */
 #ifndef WICK_CPU_NATIVE_NATIVE_H
 #define WICK_CPU_NATIVE_NATIVE_H
 
+#include "base/keyed_hash.h"
 #include "codegen/codegen.h"
 #include "cpu/tier0/program.h"
 
@@ -36,13 +38,18 @@ typedef struct wk__native_kernel {
   wk__program *program; /* borrowed; may be NULL */
   wk__native_code code; /* without functions: they are looked up */
   char symbol[32];
+  bool is_named; /* what it is found by in the cache, once its unit is there (known.c) */
+  uint8_t name[WK__HASH_BYTES];
 } wk__native_kernel;
 
 typedef wk__code_group wk__native_group; /* the CPU has no other */
 
-/* One unit of a group. Both are taken over; kernels are copied nowhere, wk__alloc'ed. */
+/* One unit of a group: source, or the object that the cache had. All are taken over; kernels are copied nowhere,
+ * wk__alloc'ed. */
 typedef struct wk__native_source {
   char *text;
+  char *object; /* NULL: there is text */
+  size_t object_size;
   wk__native_kernel *kernels;
   int kernel_count;
   int64_t nanoseconds; /* that its kernels took: units that took longer are compiled first */
@@ -52,6 +59,9 @@ typedef struct wk__native_source {
 wk__native_group *wk__native_submit(wk__native_source *steal_sources, int count, wk__cpu_level level) WK_MUST_USE;
 /* Writes the sources' nests as units and submits them: their codes are programs. NULL with the error set. */
 wk__native_group *wk__native_improve(const wk__code_source *sources, int count) WK_MUST_USE;
+/* The same for those whose code is in the cache already, without any C being written: which, in out_found (count).
+ * NULL: none, or without memory (no error set). */
+wk__native_group *wk__native_recall_code(const wk__code_source *sources, int count, bool *out_found);
 /* Takes the functions from the programs, which must not be running, and forgets them. Does not wait for a compiler that
  * runs for it; that is stopped. */
 void wk__native_group_release(wk__native_group *group);
@@ -70,6 +80,11 @@ void wk__program_set_native(wk__program *program, const wk__native_code *code);
  * if it has `size` bytes. Without a cache nothing is remembered. */
 bool wk__native_recall(const void *key, size_t key_size, void *out, size_t size);
 void wk__native_remember(const void *key, size_t key_size, const void *data, size_t size);
+
+/* All entries that this process has used, as bytes for another machine (owned, wk__free); NULL: there are none. */
+char *wk__native_bundle(size_t *out_size);
+/* Puts them into the cache, as entries of this user. How many; -1: the bytes are no bundle, or damaged. */
+int64_t wk__native_unbundle(const char *data, size_t size);
 
 #ifdef WICK_TESTS
 /* Reads the settings again and forgets the compiler, the cache's key and that a warning was given. Waits for the worker

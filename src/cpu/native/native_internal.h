@@ -53,8 +53,36 @@ bool open_cache(cache *c, char *const *environment, char *why, size_t why_size);
 void close_cache(cache *c);
 bool read_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], object_bytes *out); /* false: a miss */
 bool write_entry(const cache *c, const uint8_t name[WK__HASH_BYTES], const object_bytes *bytes);
+void note_entry(const uint8_t name[WK__HASH_BYTES]); /* this process uses it (bundle.c) */
 bool write_all(int fd, const void *data, size_t size);
 bool read_file(int fd, size_t most, object_bytes *out);
+
+/* ---- native.c: settings, read when they are first needed ---- */
+const cache *open_store(void);        /* NULL: there is no cache */
+const compiler *known_compiler(void); /* NULL: there is none */
+
+/* ---- improve.c ---- */
+wk_status describe_kernel(const wk__code_source *source, int number, wk__native_kernel *out) WK_MUST_USE;
+
+/* ---- known.c ---- */
+typedef struct known_unit {
+  uint8_t name[WK__HASH_BYTES];
+  object_bytes object;
+  wk__native_source source; /* its kernels, without text */
+  int64_t capacity;         /* of those */
+} known_unit;
+typedef struct known_units {
+  known_unit *items;
+  int count;
+  int64_t capacity;
+} known_units;
+bool name_kernel(const compiler *c, const wk__code_source *source, wk__cpu_level level,
+                 uint8_t out[WK__HASH_BYTES]); /* false: no memory, or this build of wick has no mark */
+void remember_kernel(const cache *store, const uint8_t name[WK__HASH_BYTES], const uint8_t unit[WK__HASH_BYTES],
+                     int number);
+void find_known(const compiler *c, const cache *store, const wk__code_source *sources, int count, wk__cpu_level level,
+                known_units *out, bool *out_found);
+void release_known(known_units *units);
 
 /* ---- load.c ---- */
 const struct wk__kernel_imports *wk__native_imports(void);

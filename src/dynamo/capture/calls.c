@@ -13,7 +13,7 @@
 
 /* ================================================== arguments ==================================================== */
 
-static bool arguments_usable(wk__frame *f, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+bool wk__arguments_usable(wk__frame *f, PyObject *const *args, Py_ssize_t count, PyObject *names) {
   Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
   for (Py_ssize_t i = 0; i < all; i++)
     if (!wk__usable(f, args[i])) return false;
@@ -48,7 +48,7 @@ static bool names_other_device(const char *name, PyObject *const *args, Py_ssize
 }
 
 static PyObject *look(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-  return arguments_usable(f, args, count, names) ? wk__plain_call(f, callable, args, count, names) : NULL;
+  return wk__arguments_usable(f, args, count, names) ? wk__plain_call(f, callable, args, count, names) : NULL;
 }
 
 /* The same, but a size that was marked stays one: the call is a break, and looks at it behind that. */
@@ -89,8 +89,8 @@ static int note_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObjec
 }
 
 /* A call that changes the process: done, and done again by a replay. */
-static PyObject *effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
-                        PyObject *names) {
+PyObject *wk__effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                     PyObject *names) {
   if (!wk__note_effect(f, r, callable, args, count + (names ? PyTuple_GET_SIZE(names) : 0), names)) return NULL;
   int64_t step = r->step_count - 1;
   f->dropping++; /* Python code that it ends in is no part of what is captured */
@@ -104,7 +104,7 @@ static PyObject *effect_of_values(wk__frame *f, wk__recording *r, PyObject *call
                                   Py_ssize_t count, PyObject *names) {
   bool plain = !names;
   for (Py_ssize_t i = 0; plain && i < count; i++) plain = wk__is_plain_value(BINDING, args[i]);
-  return plain ? effect(f, r, callable, args, count, NULL) : wk__refuse(f, "an effect of other things than values");
+  return plain ? wk__effect(f, r, callable, args, count, NULL) : wk__refuse(f, "an effect of other things than values");
 }
 
 /* `type`: where the C method is found. */
@@ -193,7 +193,7 @@ static PyObject *container_method(wk__frame *f, wk__recording *r, const wk__know
   }
   bool passes = known->what == WK__KNOWN_PASSES && (PyDict_CheckExact(self) || PyList_CheckExact(self));
   if (!(passes ? wk__passed_on(f, self) : wk__usable(f, self))) return NULL;
-  if (!arguments_usable(f, args + self_is_first, given, names)) return NULL;
+  if (!wk__arguments_usable(f, args + self_is_first, given, names)) return NULL;
   return wk__plain_call(f, callable, args, count, names);
 }
 
@@ -252,7 +252,7 @@ static PyObject *reshape_in_place(wk__frame *f, PyObject *self, const char *name
   const wk_tensor *t = BINDING->tensor_of(self);
   if (wk__is_computed_here(t) && !wk__is_foreign(r, self)) return look(f, callable, args, count, names);
   if (!reshapes_alike(f, r, self, t)) return wk__refuse(f, "Tensor.%s() of a tensor from outside", name);
-  if (!arguments_usable(f, args, count, names)) return NULL;
+  if (!wk__arguments_usable(f, args, count, names)) return NULL;
   if (note_method(f, r, BINDING->tensor_type, self, name, args + self_is_first, count - self_is_first, names) < 0)
     return NULL;
   int64_t step = r->step_count - 1;
@@ -280,6 +280,7 @@ static PyObject *tensor_method(wk__frame *f, PyObject *self, const char *name, P
   wk__knowledge what = wk__known_function("Tensor", name)->what;
   if (what == WK__KNOWN_RESHAPES) return reshape_in_place(f, self, name, callable, args, count, names, self_is_first);
   if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "Tensor.%s() takes the tensor's value", name);
+  if (what == WK__KNOWN_BY_CODE) return wk__tensor_of_data(f, callable, args, count, names, self_is_first);
   if (what != WK__KNOWN_LOOKS) return wk__refuse(f, "Tensor.%s() needs the tensor's value", name);
   return look(f, callable, args, count, names);
 }
@@ -361,6 +362,17 @@ static PyObject *lock_method(wk__frame *f, wk__recording *r, PyObject *self, con
   return result;
 }
 
+/* One whose result is asked for again in front of each replay. */
+static PyObject *ask_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *const *args,
+                            Py_ssize_t count) {
+  enum { MOST = 4 };
+  PyObject *all[1 + MOST] = {self}, *method = PyObject_GetAttrString((PyObject *)Py_TYPE(self), name);
+  for (Py_ssize_t i = 0; i < count && i < MOST; i++) all[1 + i] = args[i];
+  PyObject *result = method && count <= MOST ? wk__cached_call(f, r, method, all, 1 + count, NULL) : NULL;
+  Py_XDECREF(method);
+  return result;
+}
+
 /* A method that C code implements, of `self`. */
 static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                           PyObject *const *args, Py_ssize_t count, PyObject *names, bool self_is_first) {
@@ -379,6 +391,9 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   bool own = known->what == WK__KNOWN_NOTHING && wk__is_own_object(r, self);
   bool value = known->what == WK__KNOWN_VALUES || known->what == WK__KNOWN_LOOKS || wk__is_plain_value(BINDING, self) ||
                wk__known_class(t) == WK__CLASS_VALUE || own;
+  if (known->what == WK__KNOWN_ASKED) return ask_method(f, r, self, name, args + self_is_first, count - self_is_first);
+  if (known->what == WK__KNOWN_DRAWS)
+    return wk__draw_call(f, r, self, name, args + self_is_first, count - self_is_first, names);
   if (value && !wk__usable(f, self)) return NULL;
   if (known->what == WK__KNOWN_VALUES) return look_at_values(f, callable, args, count, names);
   if (value) return look(f, callable, args, count, names);
@@ -388,7 +403,7 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if (class_method) return look(f, callable, args, count, names);
   if (BINDING->is_own_mode(t)) return wk__plain_call(f, callable, args, count, names);
   if (wk__is_own_proxy(r, self)) return look(f, callable, args, count, names);
-  if (t == &PyGen_Type && strcmp(name, "throw") != 0) return look(f, callable, args, count, names);
+  if (t == &PyGen_Type) return look(f, callable, args, count, names);
   if (PyExceptionInstance_Check(self)) return made_exception(f, r, callable, args, count, names);
   bool chains = PyType_Check(self) && wk__is_itertool((PyTypeObject *)self) && strcmp(name, "from_iterable") == 0;
   if (chains) return look(f, callable, args, count, names);
@@ -406,7 +421,7 @@ static PyObject *c_method(wk__frame *f, wk__recording *r, PyObject *self, const 
   if ((wk__is_python_instance(self) || PyType_Check(self) || PyObject_TypeCheck(self, BINDING->module_type)) &&
       wk__known_function("instance", name)->what == WK__KNOWN_LOOKS && !wk__is_foreign(r, self))
     return wk__plain_call(f, callable, args, count, names);
-  return wk__refuse(f, "method %s of a %s", name, t->tp_name);
+  return wk__refuse_as(f, wk__refusal_of(f, self), "method %s of a %s", name, t->tp_name);
 }
 
 /* ================================================ functions of C ================================================= */
@@ -475,10 +490,10 @@ static PyObject *identity(wk__frame *f, wk__recording *r, PyObject *o) {
 }
 
 /* Text that is the same whenever it is made: of values and tuples of them. */
-static bool has_constant_text(const wk__frame *f, PyObject *o) {
+bool wk__has_constant_text(const wk__frame *f, PyObject *o) {
   if (!PyTuple_CheckExact(o) && Py_TYPE(o) != BINDING->size_type) return wk__is_plain_value(BINDING, o);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(o); i++)
-    if (!has_constant_text(f, PyTuple_GET_ITEM(o, i))) return false;
+    if (!wk__has_constant_text(f, PyTuple_GET_ITEM(o, i))) return false;
   return true;
 }
 
@@ -489,11 +504,11 @@ static PyObject *print_call(wk__frame *f, wk__recording *r, PyObject *callable, 
   Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0);
   for (Py_ssize_t i = 0; i < all; i++) {
     bool file = i >= count && PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i - count), "file") == 0;
-    bool plain = file ? wk__is_foreign(r, args[i]) || args[i] == Py_None : has_constant_text(f, args[i]);
+    bool plain = file ? wk__is_foreign(r, args[i]) || args[i] == Py_None : wk__has_constant_text(f, args[i]);
     if (!plain) return wk__refuse(f, "print() of other things than values");
     if (!file && !wk__passed_on(f, args[i])) return NULL;
   }
-  return effect(f, r, callable, args, count, names);
+  return wk__effect(f, r, callable, args, count, names);
 }
 
 /* Values, and tuples of them. */
@@ -509,6 +524,20 @@ static bool has_python_hash(PyObject *o) {
   PyObject *method = name && wk__is_python_instance(o) ? wk__type_attribute(Py_TYPE(o), name) : NULL;
   Py_XDECREF(name);
   return method && PyFunction_Check(method);
+}
+
+static PyObject *globals_of_frame(wk__frame *f, wk__recording *r) {
+  PyObject *globals = wk__frame_globals(f);
+  wk__reg reg = wk__reg_constant(r, globals);
+  if (reg < 0) return wk__refuse(f, "%s", r->failed);
+  r->registers[reg].is_globals = true;
+  return Py_NewRef(globals);
+}
+
+static PyObject *attribute_named(wk__frame *f, PyObject *o, const char *text) {
+  PyObject *name = PyUnicode_InternFromString(text), *found = name ? wk__op_attr(f, o, name) : NULL;
+  Py_XDECREF(name);
+  return found;
 }
 
 /* Those that are instructions under another name. */
@@ -529,6 +558,8 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
     return look(f, callable, args, count, names);
   if (strcmp(name, "id") == 0 && count == 1 && !names) return identity(f, f->session->recording, args[0]);
   if (strcmp(name, "print") == 0) return print_call(f, f->session->recording, callable, args, count, names);
+  if (strcmp(name, "globals") == 0 && !count && !names) return globals_of_frame(f, f->session->recording);
+  if (strcmp(name, "vars") == 0 && count == 1 && !names) return attribute_named(f, args[0], "__dict__");
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
   bool next = strcmp(name, "next") == 0 && count >= 1; /* what a generator returns is in the exception */
@@ -550,52 +581,6 @@ static PyObject *builtin(wk__frame *f, const char *name, PyObject *callable, PyO
   bool prints = strcmp(name, "repr") == 0 || strcmp(name, "format") == 0 || strcmp(name, "ascii") == 0;
   if (prints && count && wk__is_tensor_object(f, args[0])) return wk__refuse(f, "a tensor's values are printed");
   return look_at_values(f, callable, args, count, names);
-}
-
-/* tensor(a) of a float that differs from call to call: an operator's result. NULL: it is something else, or raises. */
-static PyObject *tensor_of_number(wk__frame *f, PyObject *number) {
-  wk_value args[WK__MAX_ARGS] = {{0}}, result = {0};
-  int input = wk__number_input(f->session->recording, number);
-  if (input < 0) return NULL;
-  args[0] = (wk_value){.tag = WK_VALUE_INPUT, .count = (uint32_t)input, .number = PyFloat_AS_DOUBLE(number)};
-  wk_status status = wk_call(WK__OP(scalar_tensor), args, NULL, &result);
-  return status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
-}
-
-/* A tensor made from Python data is the same in every call: a constant of the graph, given out as a copy. */
-static PyObject *tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
-                                PyObject *names) {
-  if (count && wk__holds_marked_int(f->session->recording, args[0]))
-    return wk__refuse(f, "a tensor is made from a size that was marked");
-  PyObject *of_number = count == 1 && !names ? tensor_of_number(f, args[0]) : NULL;
-  if (of_number || PyErr_Occurred()) return of_number;
-  if (!arguments_usable(f, args, count, names)) return NULL;
-  for (Py_ssize_t i = 0; i < count; i++)
-    if (wk__holds_tensor(f, args[i])) return wk__refuse(f, "a tensor is made from another one's values");
-  wk__tracer *tracer = f->session->tracer;
-  wk__tracer_pause(tracer);
-  PyObject *made = wk__plain_call(f, callable, args, count, names), *copy = NULL;
-  wk__tracer_resume(tracer);
-  if (!made) return NULL;
-  wk_tensor *t = BINDING->tensor_of(made);
-  if (t->keys & WK__KEY_AUTOGRAD) {
-    Py_DECREF(made);
-    return wk__refuse(f, "a leaf that requires grad is made");
-  }
-  wk_value args_of_clone[2] = {{.tag = WK_VALUE_TENSOR, .tensor = t}}, result = {0};
-  wk_status status = wk__tracer_constant(tracer, t);
-  if (status == WK_OK) status = wk_call(WK__OP(clone), args_of_clone, NULL, &result);
-  copy = status == WK_OK ? BINDING->wrap(BINDING->state, result.tensor) : BINDING->raise(BINDING->state);
-  Py_DECREF(made);
-  return copy;
-}
-
-/* as_tensor(t) of a tensor is itself or a conversion; of Python data it is tensor(). An array would share its memory.
- */
-static PyObject *as_tensor(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
-  if (count && wk__is_tensor_object(f, args[0])) return look(f, callable, args, count, names);
-  bool data = count && (wk__is_plain_value(BINDING, args[0]) || PyList_Check(args[0]) || PyTuple_Check(args[0]));
-  return data ? tensor_of_data(f, callable, args, count, names) : wk__refuse(f, "a call of as_tensor() of an array");
 }
 
 /* Functions of scores are called between these two, and their calls become a loop body (autograd/body.h): the graph
@@ -622,15 +607,17 @@ static PyObject *score_end(wk__frame *f, PyObject *callable, PyObject *const *ar
 /* The classes of what is given decide, and the thread's state, which is guarded. */
 static PyObject *core_function(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                Py_ssize_t count, PyObject *names) {
-  if (strcmp(name, "tensor") == 0) return tensor_of_data(f, callable, args, count, names);
-  if (strcmp(name, "as_tensor") == 0) return as_tensor(f, callable, args, count, names);
+  if (strcmp(name, "tensor") == 0) return wk__tensor_of_data(f, callable, args, count, names, 0);
+  if (strcmp(name, "as_tensor") == 0) return wk__as_tensor_call(f, callable, args, count, names);
   if (strcmp(name, "_score_begin") == 0) return score_begin(f, callable, args, count, names);
   if (strcmp(name, "_score_end") == 0) return score_end(f, callable, args, count, names);
   wk__knowledge what = wk__known_function("wick", name)->what;
   bool looks = what == WK__KNOWN_LOOKS || (what == WK__KNOWN_AUTOCAST && !names_other_device(name, args, count));
   if (looks) return look(f, callable, args, count, names);
   if (what == WK__KNOWN_PASSES) return pass_on(f, callable, args, count, names);
-  return wk__refuse(f, "a call of %s()", name);
+  if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "%s() of random numbers", name);
+  if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
+  return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "a call of %s()", name);
 }
 
 /* operator.iadd() and its kind, and what gets and sets items: as the instructions. */
@@ -705,7 +692,6 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (self == BINDING->module) return core_function(f, name, callable, args, count, names);
   if (strcmp(module, "_warnings") == 0 && strcmp(name, "warn") == 0)
     return wk__warn_call(f, r, callable, args, count, names);
-  if (strcmp(module, "sys") == 0 && strcmp(name, "getrecursionlimit") == 0) return wk__process_number(f, r, callable);
   bool asks_exception = strcmp(name, "exc_info") == 0 || strcmp(name, "exception") == 0;
   if (strcmp(module, "sys") == 0 && asks_exception) return wk__exception_state(f, r, callable);
   bool of_abc = strcmp(module, "_abc") == 0 && count == 2 && !names;
@@ -722,6 +708,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (known->what == WK__KNOWN_BY_CODE && strcmp(module, "_operator") == 0)
     return operator_by_code(f, name, callable, args, count, names);
   if (known->what == WK__KNOWN_EFFECT) return effect_of_values(f, r, callable, args, count, names);
+  if (known->what == WK__KNOWN_ASKED) return wk__cached_call(f, r, callable, args, count, names);
   bool changes = known->what == WK__KNOWN_CHANGES && count &&
                  (PyList_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
   if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
@@ -790,17 +777,22 @@ static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, 
   if (scalar) return look_at_values(f, callable, args, count, names);
   bool made_of_arguments =
       t == &PyODict_Type || t == &PyMethod_Type || is_getter(t) || wk__is_default_dict(t) || wk__is_itertool(t);
-  bool known = wk__known_class(t) != WK__CLASS_UNKNOWN;
+  wk__class_kind kind = wk__known_class(t);
+  if (kind == WK__CLASS_STATE) return wk__refuse_as(f, WK__REFUSED_VALUE, "a new %s", t->tp_name);
+  bool known = kind != WK__CLASS_UNKNOWN;
+  if (t == wk__weak_reference_type() && (count != 1 || names)) return wk__refuse(f, "a weak reference with a callback");
   if (made_of_arguments || known || is_value_class(BINDING, t)) return look(f, callable, args, count, names);
   bool proxy = t == &PyDictProxy_Type && count == 1 && !names && PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0;
   if (proxy) return wk__made_proxy(f, r, args[0]);
   if (PyExceptionClass_Check(callable)) return made_exception(f, r, callable, args, count, names);
   if (t == *BINDING->parameter_type) return look(f, callable, args, count, names); /* its __new__ is evaluated */
+  if (t == BINDING->tensor_type && !names) return wk__new_tensor_call(f, callable, args, count);
   bool tensors = PyType_IsSubtype(t, BINDING->tensor_type);
   if (wk__is_partial(t)) return look(f, callable, args, count, names);
   if (tensors || wk__type_is_fixed(t)) return wk__refuse(f, "a new %s", t->tp_name);
   if (PyType_IsSubtype(t, BINDING->module_type)) return new_module(f, r, callable, args, count, names);
-  if (t->tp_base != &PyBaseObject_Type && !arguments_usable(f, args, count, names)) return NULL; /* C code fills it */
+  if (t->tp_base != &PyBaseObject_Type && !wk__arguments_usable(f, args, count, names))
+    return NULL; /* C code fills it */
   if (t->tp_finalize || t->tp_del) return wk__refuse(f, "a new %s, which has a destructor", t->tp_name);
   if (!wk__is_python_class(t) || wk__depend_on_type(r, t) < 0) return wk__refuse(f, "a new %s", t->tp_name);
   return wk__plain_call(f, callable, args, count, names);
@@ -813,6 +805,21 @@ static bool is_disabled(PyObject *function) {
   return dict && PyDict_GetItemString(dict, "_wick_disable");
 }
 
+/* Python functions that calls.c or its neighbours do in their own way. False: it is evaluated after all. */
+static bool python_by_code(wk__frame *f, wk__recording *r, PyObject *function, PyObject *callable,
+                           PyObject *const *args, Py_ssize_t count, PyObject *names, PyObject **out) {
+  if (PyUnicode_CompareWithASCIIString(((PyFunctionObject *)function)->func_name, "_log") != 0)
+    return count == 1 && !names && wk__copy_call(f, r, function, args[0], out);
+  enum { MOST = 8 };
+  PyObject *given[1 + MOST];
+  Py_ssize_t all = count + (names ? PyTuple_GET_SIZE(names) : 0), bound = PyMethod_Check(callable);
+  if (all > MOST) return false;
+  if (bound) given[0] = PyMethod_GET_SELF(callable);
+  for (Py_ssize_t i = 0; i < all; i++) given[bound + i] = args[i];
+  *out = wk__log_call(f, r, given, bound + count, names);
+  return true;
+}
+
 static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
   if (is_disabled(function)) return wk__refuse(f, "a call of a function that compiler.disable() keeps out");
@@ -821,9 +828,11 @@ static PyObject *python_function(wk__frame *f, PyObject *function, PyObject *cal
   wk__knowledge what = wk__known_python_function(function)->what;
   if (what == WK__KNOWN_CONSTANT) return wk__constant_call(f, f->session->recording, callable, args, count, names);
   if (what == WK__KNOWN_FRESH) return wk__fresh_call(f, callable, args, count, names);
-  PyObject *copy = NULL;
-  bool copies = what == WK__KNOWN_BY_CODE && count == 1 && !names;
-  if (copies && wk__copy_call(f, f->session->recording, function, args[0], &copy)) return copy;
+  if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
+  PyObject *result = NULL;
+  bool by_code = what == WK__KNOWN_BY_CODE;
+  if (by_code && python_by_code(f, f->session->recording, function, callable, args, count, names, &result))
+    return result;
   return enter(f, callable, args, count, names);
 }
 
@@ -887,8 +896,7 @@ PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, 
     PyObject *function = wk__module_forward(f, r, callable);
     return function ? enter(f, callable, args, count, names) : NULL;
   }
-  if (t == wk__weak_reference_type() && !count && !names && wk__is_foreign(r, callable))
-    return wk__referent_of(f, r, callable);
+  if (t == wk__weak_reference_type() && !count && !names) return wk__referent_of(f, r, callable);
   if (wk__is_cached_function(callable))
     return (wk__is_marked_constant(callable) ? wk__constant_call : wk__cached_call)(f, r, callable, args, count, names);
   if (t == wk__method_wrapper_type()) return method_wrapper(f, r, callable, args, count, names);

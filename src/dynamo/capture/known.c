@@ -190,6 +190,13 @@ static bool container_usable(inspection i, PyObject *o) {
   return wk__know_bound(i.f, r, o);
 }
 
+wk__refusal wk__refusal_of(const wk__frame *f, PyObject *o) {
+  wk__class_kind kind = wk__known_class(Py_TYPE(o));
+  if (kind == WK__CLASS_STATE) return WK__REFUSED_VALUE;
+  bool left_over = wk__is_foreign(f->session->recording, o) && kind != WK__CLASS_UNKNOWN;
+  return left_over ? WK__REFUSED_LEFT_OVER : WK__REFUSED_BREAK;
+}
+
 static bool usable(inspection i, PyObject *o) {
   enum { MAX_NESTING = 8 };
   wk__frame *f = i.f;
@@ -215,7 +222,7 @@ static bool usable(inspection i, PyObject *o) {
   if (wk__is_own_proxy(r, o)) return held_usable(i, o);
   if (is_builtin_iterator(t)) return is_own_iterator(f, r, o) && held_usable(i, o);
   if (wk__is_python_instance(o)) return wk__depend_on_type(r, t) == 0;
-  return wk__refuse(f, "C code looks at a %s", t->tp_name), false;
+  return wk__refuse_as(f, wk__refusal_of(f, o), "C code looks at a %s", t->tp_name), false;
 }
 
 bool wk__usable(wk__frame *f, PyObject *o) { return usable((inspection){f, true, 0}, o); }
@@ -658,6 +665,26 @@ static bool is_named_tuple_of_c(PyObject *o) {
   return PyTuple_Check(o) && t->tp_base == &PyTuple_Type && PyDict_GetItemString(wk__type_dict(t), "n_sequence_fields");
 }
 
+/* Of threading.local() itself: what this thread has there. */
+static PyObject *attribute_of_thread(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
+  PyObject *found = PyObject_GetAttr(owner, name);
+  wk__reg reg = wk__reg_find(r, owner);
+  if (!found) {
+    PyErr_Clear();
+    return wk__refuse(f, "an attribute that this thread has not");
+  }
+  r->last_fresh = NULL;
+  bool known = wk__was_written(r, reg, name) ||
+               wk__observe(r, f->session->binding, found, WK__READ_ATTRIBUTE, reg, 0, name) == 0;
+  PyObject *object = known ? wk__as_read(r, found) : failed(f, r);
+  Py_DECREF(found);
+  return object;
+}
+
+bool wk__is_thread_local(const wk__recording *r, PyObject *o) {
+  return wk__is_foreign(r, o) && strcmp(Py_TYPE(o)->tp_name, "_thread._local") == 0;
+}
+
 PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name) {
   const wk__binding *b = f->session->binding;
   f->session->reason[0] = 0;
@@ -687,9 +714,10 @@ PyObject *wk__get_attribute(wk__frame *f, wk__recording *r, PyObject *owner, PyO
   bool value = is_named_tuple_of_c(owner) || wk__known_class(Py_TYPE(owner)) == WK__CLASS_VALUE;
   if (value) return wk__usable(f, owner) ? PyObject_GetAttr(owner, name) : NULL;
   if (wk__is_own_context(f, owner)) return PyObject_GetAttr(owner, name);
-  if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner))
+  if (wk__is_thread_local(r, owner)) return attribute_of_thread(f, r, owner, name);
+  if (PyObject_TypeCheck(owner, b->module_type) || wk__is_python_instance(owner) || wk__is_random(owner))
     return attribute_of_instance(f, r, owner, name);
-  return wk__refuse(f, "attribute %s of a %s", TEXT(name), Py_TYPE(owner)->tp_name);
+  return wk__refuse_as(f, wk__refusal_of(f, owner), "attribute %s of a %s", TEXT(name), Py_TYPE(owner)->tp_name);
 }
 
 /* ==================================================== modules ==================================================== */
@@ -727,7 +755,7 @@ static bool no_hooks_of_all(wk__frame *f, wk__recording *r) {
 }
 
 /* What may stand in a module's dictionary and change what its call does; Python code runs the first of these. */
-enum { FORWARD_HOOKS = 2 };
+enum { HOOKS = 4 };
 static const char *const around[] = {
     "_forward_hooks",      "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
     "_compiled_call_impl", "_call_impl",         "forward"};
@@ -763,7 +791,7 @@ PyObject *wk__module_forward(wk__frame *f, wk__recording *r, PyObject *module) {
   for (size_t i = 0; i < WK_COUNT(around); i++) {
     int status = none_or_empty(f, r, dict, dict_reg, around[i]);
     hooked |= status == 1;
-    if (status == 0 || (status == 1 && i < FORWARD_HOOKS)) continue;
+    if (status == 0 || (status == 1 && i < HOOKS)) continue;
     Py_DECREF(name);
     return wk__refuse(f, "a module with %s", around[i]);
   }

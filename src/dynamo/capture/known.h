@@ -18,12 +18,15 @@ bool wk__is_python_instance(PyObject *o);
 bool wk__is_python_class(PyTypeObject *t);
 bool wk__is_class_of_c(PyTypeObject *t); /* made by C code itself, static or not; not what derives from one */
 bool wk__is_partial(PyTypeObject *t);    /* functools.partial */
-bool wk__is_itertool(PyTypeObject *t);   /* itertools.chain and its kind */
+bool wk__is_thread_local(const wk__recording *r, PyObject *o); /* a threading.local() from outside */
+bool wk__is_itertool(PyTypeObject *t);                         /* itertools.chain and its kind */
 bool wk__is_own_proxy(const wk__recording *r, PyObject *o);
 bool wk__is_default_dict(PyTypeObject *t); /* collections.defaultdict */
 /* C code may look at all of the object: containers become known, iterators have to be the region's own. False: refused,
  * with the reason set. */
 bool wk__usable(wk__frame *f, PyObject *o);
+/* How a call is refused because of this object: an array from outside, behind x.numpy() say, is left over. */
+wk__refusal wk__refusal_of(const wk__frame *f, PyObject *o);
 /* C code hands references on and looks at nothing that it finds: numbers stay symbolic. */
 bool wk__passed_on(wk__frame *f, PyObject *o);
 /* An argument of an operator, which takes symbolic integers as they are, alone, in lists and (`index`) in slices. */
@@ -70,8 +73,7 @@ PyObject *wk__warn_call(wk__frame *f, wk__recording *r, PyObject *callable, PyOb
 bool wk__usual_attribute_call(wk__frame *f, wk__recording *r, PyObject *self, const char *name, PyObject *callable,
                               PyObject *const *args, Py_ssize_t count, PyObject **out);
 PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args,
-                             bool of_instance);                                    // -> new
-PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
+                             bool of_instance);  // -> new
 /* sys.exc_info() and sys.exception(), where nothing is being handled. */
 PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function);  // -> new
 PyObject *wk__made_proxy(wk__frame *f, wk__recording *r, PyObject *dict);           // -> new
@@ -101,7 +103,29 @@ bool wk__is_lock(const wk__recording *r, PyObject *o);
 bool wk__note_lock(wk__frame *f, wk__recording *r, PyObject *lock, const char *name, int count);
 /* A call of operator.itemgetter(...) or its kind: the instructions that it stands for. */
 PyObject *wk__getter_call(wk__frame *f, wk__recording *r, PyObject *getter, PyObject *o);  // -> new
+/* ---- tensor_calls.c ---- */
+/* A tensor made from Python data, which is argument `at`: what is in front of it says its dtype. */
+PyObject *wk__tensor_of_data(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names,
+                             Py_ssize_t at);  // -> new
+PyObject *wk__as_tensor_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                             PyObject *names);                                                             // -> new
+PyObject *wk__new_tensor_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count);  // -> new
+/* ---- draws.c ---- */
+bool wk__is_random(PyObject *o); /* a random.Random, or something else that is a _random.Random */
+PyObject *wk__draw_call(wk__frame *f, wk__recording *r, PyObject *random, const char *name, PyObject *const *args,
+                        Py_ssize_t count, PyObject *names);        // -> new
+PyObject *wk__draw(PyObject *random, PyObject *method, int bits);  // -> new; bits 0: method takes none
+/* ---- logs.c ---- */
+/* Logger._log: what it is given, the logger first. */
+PyObject *wk__log_call(wk__frame *f, wk__recording *r, PyObject *const *given, Py_ssize_t count,
+                       PyObject *names);  // -> new
 /* calls.c */
+/* A call that changes the process: done, and done again by a replay. */
+PyObject *wk__effect(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
+                     PyObject *names);  // -> new
+/* Text that is the same whenever it is made: of values and tuples of them. */
+bool wk__has_constant_text(const wk__frame *f, PyObject *o);
+bool wk__arguments_usable(wk__frame *f, PyObject *const *args, Py_ssize_t count, PyObject *names);
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *keyword_names);  // -> new
 /* One without arguments that is a part of what the instruction does. */

@@ -14,7 +14,10 @@ typedef enum wk__knowledge {
   WK__KNOWN_LOOKS, /* on all that can be reached from them, which is guarded; it may call Python functions among them */
   WK__KNOWN_VALUES, /* the same, and a size that was marked may not become a number for it */
   WK__KNOWN_PASSES, /* on what they are, not on what they hold: it hands references on, and sizes stay symbols */
-  WK__KNOWN_TAKES,  /* on a tensor's value: the segment ends in front of it, also with fullgraph=True */
+  WK__KNOWN_ASKED,  /* and on what it is asked for again in front of each replay: a cache, a registry, the process */
+  WK__KNOWN_DRAWS,  /* and on Python's random numbers, which each replay draws again */
+  WK__KNOWN_TAKES,  /* on a tensor's value, or random numbers drawn so far: the segment ends in front of it, also with
+                       fullgraph=True */
   /* It changes something: */
   WK__KNOWN_CHANGES,  /* its object, or its first argument; noted, and done again by a replay */
   WK__KNOWN_EFFECT,   /* the process, whatever that is like; of values, noted as well */
@@ -39,6 +42,7 @@ typedef enum wk__class_kind {
   WK__CLASS_UNKNOWN,
   WK__CLASS_OWN,   /* those that a region makes may be used in it like any value, until somebody else can see them */
   WK__CLASS_VALUE, /* immutable: what its methods give depends on the object and their arguments */
+  WK__CLASS_STATE, /* what uses one is done plainly, also with fullgraph=True, as what takes a tensor's value is */
 } wk__class_kind;
 
 typedef struct wk__known_call {

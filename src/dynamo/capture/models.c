@@ -8,6 +8,8 @@ static void forget_segment(wk__segment *g) {
   if (!g->owner) return;
   for (wk__segment **place = &g->owner->segments; *place; place = &(*place)->next) {
     if (*place != g) continue;
+    wk__lookup_drop(g->owner);
+    g->owner->segment_count--;
     *place = g->next;
     g->owner = NULL;
     wk__segment_release(g);

@@ -293,7 +293,9 @@ int wk__symbolic_truth(wk__recording *r, PyObject *a) {
 /* =============================================== numbers from outside ============================================ */
 
 bool wk__number_changes(const wk__recording *r, PyObject *o, wk__read_kind kind, uint64_t path) {
-  bool taken = kind == WK__READ_DICT || kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_CELL;
+  bool drawn = kind == WK__READ_DRAWN;
+  bool taken =
+      drawn || kind == WK__READ_DICT || kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_CELL;
   bool integer = PyLong_CheckExact(o);
   if (!taken || r->keep_numbers || !(integer || PyFloat_CheckExact(o))) return false;
   if (integer) {
@@ -302,7 +304,7 @@ bool wk__number_changes(const wk__recording *r, PyObject *o, wk__read_kind kind,
     if (overflow || !r->tracer || !r->dynamic || !can_be_symbol(value)) return false;
     if (r->dynamic > 0 && kind == WK__READ_SLOT) return true;
   }
-  return r->changing && wk__map_get(r->changing, path);
+  return (drawn && !integer) || (r->changing && wk__map_get(r->changing, path));
 }
 
 /* A graph learns its symbols from sizes of inputs: the integer is one of an input without values. */

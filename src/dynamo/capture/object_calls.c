@@ -53,14 +53,6 @@ PyObject *wk__abstract_check(wk__frame *f, wk__recording *r, PyObject *callable,
   return answer || PyErr_Occurred() ? answer : wk__refuse(f, "%s", r->failed);
 }
 
-/* A number that this process has, the same whatever happens in the region. */
-PyObject *wk__process_number(wk__frame *f, wk__recording *r, PyObject *function) {
-  PyObject *number = PyObject_CallNoArgs(function);
-  if (!number || wk__observe(r, BINDING, number, WK__READ_COMPUTED, -1, -1, function) == 0) return number;
-  Py_DECREF(number);
-  return wk__refuse(f, "%s", r->failed);
-}
-
 /* That no caller handles one is asked again in front of each replay. */
 PyObject *wk__exception_state(wk__frame *f, wk__recording *r, PyObject *function) {
   PyObject *handled = PyErr_GetHandledException(), *ask = PySys_GetObject("exception");
@@ -93,6 +85,7 @@ PyObject *wk__referent_of(wk__frame *f, wk__recording *r, PyObject *reference) {
     Py_DECREF(referent);
     return wk__refuse(f, "a weak reference to what was let go of");
   }
+  if (wk__is_own_object(r, reference)) return referent;
   if (wk__observe(r, BINDING, referent, WK__READ_REFERENT, wk__reg_find(r, reference), 0, NULL) == 0) return referent;
   Py_DECREF(referent);
   return wk__refuse(f, "%s", r->failed);
@@ -246,6 +239,7 @@ static wk__reg guard_argument(wk__frame *f, wk__recording *r, PyObject *o) {
     if (reg >= 0) r->registers[reg].object = Py_NewRef(o); /* not found by it */
     return reg;
   }
+  if (PyType_Check(o)) return wk__reg_constant(r, o);
   return wk__is_foreign(r, o) && !wk__is_tensor_object(f, o) ? wk__reg_find(r, o) : -1;
 }
 
@@ -321,6 +315,7 @@ PyObject *wk__cached_call(wk__frame *f, wk__recording *r, PyObject *callable, Py
   PyObject *result = call_in_between(f, callable, args, count, names), *known = NULL;
   bool noted = result && wk__recording_of(f) == r;
   if (result && !noted) known = Py_NewRef(result);
+  if (!result && wk__recording_of(f) == r) wk__record_failed(r, "what was asked for has raised");
   if (noted) {
     noted = wk__reg_constant(r, callable) >= 0 && wk__reg_constant(r, again.function) >= 0 &&
             wk__observe(r, BINDING, result, WK__READ_COMPUTED, again.a, again.b, again.function) == 0;

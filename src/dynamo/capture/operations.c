@@ -201,21 +201,44 @@ PyObject *wk__op_class_cell(wk__frame *f, PyObject *cell, int slot) {
 
 /* ---- imports ---- */
 
+/* That a module is not there may change: once somebody has loaded it. */
+static void note_missing_module(wk__recording *r, PyObject *name) {
+  PyObject *type, *value, *traceback, *modules = PyImport_GetModuleDict();
+  PyErr_Fetch(&type, &value, &traceback);
+  wk__reg reg = globals_register(r, modules);
+  if (reg < 0 || PyDict_Contains(modules, name)) /* it is, and could not be loaded */
+    wk__record_failed(r, "an import that fails");
+  else
+    wk__check_once(r, WK__CHECK_ABSENT, reg, 0, name);
+  PyErr_Restore(type, value, traceback);
+}
+
 PyObject *wk__op_import(wk__frame *f, PyObject *name, PyObject *from_list, PyObject *level) {
   RECORDING(wk__plain_import(f, name, from_list, level));
-  PyObject *there = PyImport_GetModule(name);
+  PyObject *there = PyImport_GetModule(name), *module;
   bool loaded = there && PyLong_Check(level) && PyLong_AsLong(level) == 0;
   Py_XDECREF(there);
-  if (!loaded) return wk__refuse(f, "an import that has to load or find a module");
-  PyObject *module = wk__plain_import(f, name, from_list, level);
-  if (module && wk__recording_of(f) == r) wk__reg_constant(r, module); /* finding names may have run Python code */
+  if (loaded) {
+    module = wk__plain_import(f, name, from_list, level);
+    if (module && wk__recording_of(f) == r) wk__reg_constant(r, module); /* finding names may have run Python code */
+    return module;
+  }
+  wk__suspension suspension; /* what is loaded once stays: later calls find it */
+  wk__session_suspend(f->session, true, &suspension);
+  module = wk__plain_import(f, name, from_list, level);
+  wk__session_resume(f->session, &suspension);
+  if (wk__recording_of(f) != r) return module;
+  if (module)
+    wk__reg_constant(r, module);
+  else
+    note_missing_module(r, name);
   return module;
 }
 
 PyObject *wk__op_import_from(wk__frame *f, PyObject *module, PyObject *name) {
   RECORDING(wk__plain_import_from(f, module, name));
   if (!PyModule_Check(module) || !PyDict_Contains(PyModule_GetDict(module), name))
-    return wk__refuse(f, "an import that has to load or find a module");
+    return wk__refuse(f, "a name that is imported and has to be found");
   return wk__get_attribute(f, r, module, name);
 }
 int wk__op_import_star(wk__frame *f, PyObject *module) {
@@ -385,6 +408,16 @@ static int set_attribute_of_context(wk__frame *f, wk__recording *r, PyObject *co
                   : wk__plain_set_attr(f, context, name, value);
 }
 
+static int set_of_thread(wk__frame *f, wk__recording *r, PyObject *owner, PyObject *name, PyObject *value) {
+  if (wk__did(r, BINDING, WK__DO_SET_ATTR, NULL, (PyObject *[]){owner, value}, 2, name) < 0) return failed_int(f, r);
+  int64_t step = r->step_count - 1;
+  int status;
+  LETTING_GO(status, wk__plain_set_attr(f, owner, name, value));
+  wk__tried(f, r, step, status == 0, true);
+  if (status == 0 && wk__recording_of(f) == r) wk__mark_written(r, wk__reg_find(r, owner), name);
+  return status;
+}
+
 int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_attr(f, owner, name, value));
   PyTypeObject *type = Py_TYPE(owner);
@@ -393,6 +426,7 @@ int wk__op_set_attr(wk__frame *f, PyObject *owner, PyObject *name, PyObject *val
   if (wk__is_own_context(f, owner)) return set_attribute_of_context(f, r, owner, name, value);
   if (wk__is_own_object(r, owner)) return wk__plain_set_attr(f, owner, name, value);
   if (PyModule_CheckExact(owner) && value) return set_in_module(f, r, PyModule_GetDict(owner), name, value);
+  if (wk__is_thread_local(r, owner) && value) return set_of_thread(f, r, owner, name, value);
   if (!module && !wk__is_python_instance(owner) && !PyFunction_Check(owner))
     return refused(f, "an attribute of an object that C code owns is set");
   if (module && wk__reg_find(r, owner) < 0) return wk__plain_set_attr(f, owner, name, value);
@@ -632,8 +666,16 @@ int wk__op_is(wk__frame *f, PyObject *a, PyObject *b) {
   return wk__plain_is(f, a, b);
 }
 
+/* Nothing about it but its class says whether it is true: a lock, say. */
+static bool is_always_true(PyTypeObject *t) {
+  bool asked = (t->tp_as_number && t->tp_as_number->nb_bool) || (t->tp_as_mapping && t->tp_as_mapping->mp_length) ||
+               (t->tp_as_sequence && t->tp_as_sequence->sq_length);
+  return wk__type_is_fixed(t) && !asked;
+}
+
 int wk__op_true(wk__frame *f, PyObject *a) {
   RECORDING(wk__plain_true(f, a));
+  if (is_always_true(Py_TYPE(a))) return 1;
   if (wk__is_tensor_object(f, a)) return refused(f, "a branch on a tensor's value");
   int known = wk__symbolic_truth(r, a);
   if (known < 0) known = wk__float_truth(r, a);

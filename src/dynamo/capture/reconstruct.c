@@ -53,6 +53,15 @@ static wk__reg made_deque(wk__recording *r, const wk__binding *b, PyObject *o) {
   return reg;
 }
 
+static wk__reg made_weak_reference(wk__recording *r, const wk__binding *b, PyObject *o) {
+  PyObject *referent = wk__weak_referent(o), *args[] = {(PyObject *)Py_TYPE(o), referent};
+  bool alive = referent != Py_None && wk__reg_constant(r, args[0]) >= 0;
+  wk__reg reg = alive ? made_of(r, b, o, WK__DO_CALL, args, 2) : -1;
+  if (!alive) wk__record_failed(r, "a weak reference to what has died");
+  Py_DECREF(referent);
+  return reg;
+}
+
 /* numpy.ndarray of numbers: a copy of what it is now. */
 static wk__reg made_array(wk__recording *r, const wk__binding *b, PyObject *o) {
   PyObject *dtype = PyObject_GetAttrString(o, "dtype"), *holds = NULL, *now = NULL, *copy = NULL;
@@ -308,6 +317,7 @@ static wk__reg make_register(wk__recording *r, const wk__binding *b, PyObject *o
   if (t == &PyODict_Type || wk__is_default_dict(t)) return made_dict_of_kind(r, b, o);
   if (t == &PySet_Type) return made_set(r, b, o);
   if (strcmp(t->tp_name, "collections.deque") == 0 && wk__is_own_object(r, o)) return made_deque(r, b, o);
+  if (t == wk__weak_reference_type() && wk__is_own_object(r, o)) return made_weak_reference(r, b, o);
   if (strcmp(t->tp_name, "numpy.ndarray") == 0 && wk__is_own_object(r, o)) return made_array(r, b, o);
   if (t == &PyBaseObject_Type) return made_of(r, b, o, WK__DO_INSTANCE, (PyObject *[]){(PyObject *)t}, 1);
   if (t == &PySlice_Type) {

@@ -318,13 +318,18 @@ static void check_again(wk__recording *r, wk__reg reg, wk__reg known) {
     wk__check(r, WK__CHECK_SAME, reg, known, NULL);
 }
 
+static uint64_t path_in_frame(wk__read_kind kind, PyCodeObject *code, int depth, int64_t at) {
+  uint64_t h = wk__hash_mix(wk__hash_mix((uint64_t)kind + 1, key_of(code)), (uint64_t)depth);
+  h = wk__hash_mix(h, (uint64_t)at);
+  return h ? h : 1;
+}
+uint64_t wk__path_of_argument(PyCodeObject *code, int slot) { return path_in_frame(WK__READ_SLOT, code, 0, slot); }
+
 /* Where something is found, the same in every capture. */
 static uint64_t path_of(const wk__recording *r, wk__read_kind kind, wk__reg a, int64_t b, PyObject *key) {
   bool of_frame = kind == WK__READ_SLOT || kind == WK__READ_STACK || kind == WK__READ_FUNCTION;
-  uint64_t h = wk__hash_mix((uint64_t)kind + 1, of_frame ? key_of(r->codes ? r->codes[a] : NULL)
-                                                : a >= 0 ? r->registers[a].path
-                                                         : 0);
-  if (of_frame) h = wk__hash_mix(h, (uint64_t)a);
+  if (of_frame) return path_in_frame(kind, r->codes ? r->codes[a] : NULL, a, b);
+  uint64_t h = wk__hash_mix((uint64_t)kind + 1, a >= 0 ? r->registers[a].path : 0);
   Py_hash_t name = key && PyUnicode_Check(key) ? PyObject_Hash(key) : (Py_hash_t)(intptr_t)key;
   h = wk__hash_mix(wk__hash_mix(h, (uint64_t)b), (uint64_t)name);
   return h ? h : 1;

@@ -33,6 +33,7 @@ typedef enum wk__read_kind {
   WK__READ_REFERENT,  /* what weak reference a points at; None when it is gone */
   WK__READ_SYMBOLIC,  /* the value of the expression b over the symbols that have been read, an int */
   WK__READ_COMPUTED,  /* what `object`, a function of C without effects, gives for a, and b; -1: it is not given */
+  WK__READ_DRAWN,     /* what `object`, a method of C, draws from a; b: its turn, and bits (draws.c) */
   /* checks */
   WK__CHECK_IS,        /* a is `object` */
   WK__CHECK_SAME,      /* a is register b */
@@ -182,14 +183,16 @@ typedef struct wk__recording {
   int64_t versioned_count, versioned_capacity;
   uint64_t *versions; /* (versioned_count) when they were first looked at: the region may have changed them since */
   int64_t version_capacity;
-  wk__map read_before; /* hash of a read -> its object: the same read is made once */
-  int depth;           /* of wk__reg_of in itself */
-  bool has_functions;  /* an autograd.Function has left a node on the tape that the graph does not make */
-  wk__map functions;   /* sequence of the node of one that it does make -> anything (functions.c) */
-  bool tries;          /* what is recorded now is only tried: changes of what the program can see are refused, */
-  bool tries_in_vain;  /* and one was; */
-  bool tries_modes;    /* or the thread's grad mode was asked for or set */
-  char failed[160];    /* why this recording cannot be replayed; "" */
+  wk__map read_before;  /* hash of a read -> its object: the same read is made once */
+  int depth;            /* of wk__reg_of in itself */
+  bool has_functions;   /* an autograd.Function has left a node on the tape that the graph does not make */
+  wk__map functions;    /* sequence of the node of one that it does make -> anything (functions.c) */
+  PyObject *drawn_from; /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
+  int draws;            /* so many */
+  bool tries;           /* what is recorded now is only tried: changes of what the program can see are refused, */
+  bool tries_in_vain;   /* and one was; */
+  bool tries_modes;     /* or the thread's grad mode was asked for or set */
+  char failed[160];     /* why this recording cannot be replayed; "" */
 } wk__recording;
 
 /* Drops a reference (or none: NULL) of the recorder's own. Python code that this runs would find the session in the
@@ -203,6 +206,7 @@ void wk__bury(PyObject *steal_object);
   } while (0)
 
 /* Under which `changing` remembers that another object was found at a path, whose id() the program had asked for. */
+uint64_t wk__path_of_argument(PyCodeObject *code, int slot); /* of the root, as it is called */
 static inline uint64_t wk__identity_path(uint64_t path) { return wk__hash_mix(path, 0x1d); }
 
 wk__recording *wk__recording_create(void);

@@ -67,7 +67,6 @@ int wk__add_dynamo_binding(PyObject *module, wk__state *state) {
                      .size_type = state->size_type,
                      .memory_format_type = state->memory_format_type,
                      .layout_type = state->layout_type,
-                     .disabled = &state->compile_disabled,
                      .tensor_of = tensor_of,
                      .wrap = wrap,
                      .wrap_as = wrap_as,
@@ -93,6 +92,7 @@ void wk__free_dynamo_binding(wk__state *state) {
   Py_XDECREF(state->binding->iinfo_type);
   Py_XDECREF(state->binding->compiled_type);
   Py_XDECREF(state->binding->unsupported);
+  Py_XDECREF(state->binding->forced);
   PyMem_Free(state->binding);
   state->binding = NULL;
 }

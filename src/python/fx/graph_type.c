@@ -588,6 +588,10 @@ static PyObject *get_owner(PyObject *self, void *unused) {  // -> new
   return Py_NewRef(owner ? owner : Py_None);
 }
 
+static PyObject *edit_count(PyObject *self, PyObject *unused) {  // -> new
+  (void)unused;
+  return PyLong_FromUnsignedLongLong(of(self)->version);
+}
 static PyObject *get_edited(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong(!of(self)->source || of(self)->version);
@@ -618,6 +622,7 @@ static PyMethodDef methods[] = {
     {"output_node", output_node, METH_NOARGS, "The output, which is the last node."},
     {"lint", lint, METH_NOARGS, "Raises a RuntimeError when the graph is not well formed."},
     {"eliminate_dead_code", KEYWORDS(eliminate_dead_code), "Erases nodes without users; whether there were any."},
+    {"_edit_count", edit_count, METH_NOARGS, "Another number when the graph has been edited."},
     {"print_tabular", print_tabular, METH_NOARGS, "Prints a line per node."},
     {"python_code", KEYWORDS(python_code), "python_code('self').src is the source text of forward."},
     {"_run", run, METH_VARARGS, "_run(module, args, kwargs): what forward gives."},

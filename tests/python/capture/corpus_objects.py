@@ -395,7 +395,7 @@ def attribute_deleted(x, o):
     return x, hasattr(o, "child"), hasattr(o, "value")
 
 
-@case(captures=2, breaks=1)
+@case
 def dict_of_instance(x, o):
     return sorted(vars(o)), o.__dict__["count"] + x, type(o).__name__
 
@@ -831,7 +831,7 @@ def c_objects_made_here(x):
     return last, text.read(), space.k, object() is not object()
 
 
-@case(captures=9, breaks=7)
+@case(captures=2, again=False)
 def random_module(x):
     k = random.random()
     return x * k + random.randint(1, 5)

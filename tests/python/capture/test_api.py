@@ -135,7 +135,9 @@ def test_what_was_entered_is_left_when_fullgraph_refuses():
         compiled = wick.compile(function, fullgraph=True)
         for _ in range(2):
             log.clear()
-            with pytest.raises(RuntimeError, match="fullgraph=True, but the graph breaks here: a call of time.perf_counter"):
+            with pytest.raises(
+                RuntimeError, match="fullgraph=True, but the graph breaks here: a call of time.perf_counter"
+            ):
                 compiled(wick.ones(2))
             assert log == wanted
             assert wick.is_grad_enabled()

@@ -1991,6 +1991,177 @@ def np_isinst(x):
     return x * (not isinstance(x, np.ndarray)) * isinstance(np.float32(1), np.floating)
 
 
+# ---- what a program finds in its process ----
+
+
+@feature
+def tensor_of_data(x):
+    return x + torch.Tensor([1, 2, 3]) + torch.Tensor(2, 3).zero_() + torch.Tensor(x.shape).fill_(2)
+
+
+@feature
+def tensor_new_of_its_kind(x):
+    return x + x.new_tensor([1, 2, 3]) + x.double().new_tensor(3)
+
+
+@feature
+def import_that_loads(x):
+    sys.modules.pop("colorsys", None)
+    return imports_colors(x)
+
+
+def imports_colors(x):
+    import colorsys
+
+    return x * colorsys.ONE_THIRD
+
+
+@feature
+def import_that_is_missing(x):
+    try:
+        import there_is_no_such_module
+    except ImportError:
+        return x * 2
+
+
+@feature
+def random_of_python(x):
+    return x * random.random() + random.uniform(1, 2)
+
+
+@feature
+def random_branch(x):
+    return x * 2 if random.random() < 0.5 else x * 3
+
+
+@feature
+def random_of_numbers(x):
+    return x * random.randint(1, 5) + random.choice([1.0, 2.0])
+
+
+@feature
+def generator_throw(x):
+    def g():
+        try:
+            yield x
+        except ValueError as e:
+            yield x * len(str(e))
+
+    values = g()
+    next(values)
+    return values.throw(ValueError("abc"))
+
+
+LOG = logging.getLogger("wick.tests.features")
+
+
+@feature
+def log_message(x):
+    LOG.warning("a %s of %d", x.shape, 3)
+    return x * 2
+
+
+THREAD = threading.local()
+THREAD.value = 3
+
+
+@feature
+def thread_local(x):
+    return x * THREAD.value
+
+
+@feature
+def thread_local_set(x):
+    THREAD.other = 4
+    return x * THREAD.other
+
+
+VARIABLE = contextvars.ContextVar("VARIABLE", default=3)
+
+
+@feature
+def context_variable(x):
+    return x * VARIABLE.get()
+
+
+@functools.singledispatch
+def by_class(v):
+    return v * 2
+
+
+@by_class.register
+def _(v: int):
+    return v + 1
+
+
+@feature
+def single_dispatch(x):
+    return by_class(x) * by_class(3)
+
+
+@feature
+def decimals_and_dates(x):
+    import datetime
+
+    return x * float(decimal.Decimal("1.5")) * datetime.datetime(2020, 1, 2).month
+
+
+@feature
+def vars_and_globals(x):
+    return vars(types.SimpleNamespace(b=x))["b"] * len(globals()["__name__"])
+
+
+@feature
+def numpy_of_a_tensor(x):
+    return x + torch.from_numpy(x.numpy() * 2)
+
+
+@feature
+def numpy_function_of_a_tensor(x):
+    return x + torch.as_tensor(np.sum(x.numpy()))
+
+
+@feature
+def process_numbers(x):
+    return x * (os.getpid() > 0) * (os.cpu_count() > 0)
+
+
+@feature
+def rng_state(x):
+    state = torch.get_rng_state()
+    a = torch.rand(3)
+    torch.set_rng_state(state)
+    return x * a + torch.rand(3)
+
+
+@feature
+def fork_rng(x):
+    with torch.random.fork_rng():
+        a = torch.rand(3)
+    return x * a + torch.rand(3)
+
+
+@feature
+def seed_inside(x):
+    torch.manual_seed(3)
+    return x * torch.rand(3)
+
+
+GENERATOR = torch.Generator()
+
+
+@feature
+def generator_from_outside(x):
+    GENERATOR.manual_seed(5)
+    return x * torch.rand(3, generator=GENERATOR) + torch.randn(2, 3, generator=GENERATOR)
+
+
+@feature
+def generator_made_inside(x):
+    generator = torch.Generator().manual_seed(3)
+    return x * torch.rand(3, generator=generator)
+
+
 # ---- the tests ----
 
 

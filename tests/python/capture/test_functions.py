@@ -378,7 +378,9 @@ def test_changing_sizes():
             return grad.expand(ctx.shape)
 
     for dynamic in (None, True, False):
-        compiled = torch.compile(lambda x: Total.apply(x * 2) + Square.apply(x, 2.0).sum(), fullgraph=True, dynamic=dynamic)
+        compiled = torch.compile(
+            lambda x: Total.apply(x * 2) + Square.apply(x, 2.0).sum(), fullgraph=True, dynamic=dynamic
+        )
         for n in (3, 4, 5, 6, 4, 7):
             x = leaf(n, 2)
             compiled(x).backward()

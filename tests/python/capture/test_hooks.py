@@ -137,3 +137,35 @@ def test_attributes_that_a_tensor_does_not_have():
     assert compiled(x).tolist() == [2.0, 2.0]
     del x.scale, x.offset
     assert compiled(x).tolist() == [2.0, 2.0]
+
+
+def test_backward_hooks_where_nothing_records():
+    model, seen = a_model(), []
+    model[0].register_full_backward_hook(lambda module, grad_in, grad_out: seen.append(grad_out))
+    model[2].register_full_backward_pre_hook(lambda module, grad_out: None)
+    with wick.no_grad():
+        check(model, wick.compile(model, fullgraph=True))
+    assert seen == []
+
+
+def test_backward_hooks_of_a_tape_that_is_run_inside():
+    model = a_model()
+    model[0].register_full_backward_hook(lambda module, grad_in, grad_out: (grad_in[0] * 2,))
+    model[2].register_full_backward_pre_hook(lambda module, grad_out: (grad_out[0] * 3,))
+
+    def gradient(x):
+        x = x.detach().requires_grad_()
+        (result,) = wick.autograd.grad(model(x).sum(), x)
+        return result
+
+    check(gradient, wick.compile(gradient, fullgraph=True), calls=3)
+
+
+def test_backward_hooks_run_in_each_step():
+    model, seen = a_model(), []
+    model[0].register_full_backward_hook(lambda module, grad_in, grad_out: seen.append(grad_out[0].sum().item()))
+    compiled, x = wick.compile(model), wick.arange(6.0).view(2, 3)
+    for turn in range(3):
+        for run in model, compiled:
+            run(x + turn).sum().backward()
+        assert len(seen) == 2 * (turn + 1) and seen[-1] == seen[-2]

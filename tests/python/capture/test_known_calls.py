@@ -2,6 +2,7 @@
 and the same changes to what is there without the region."""
 
 import collections
+import functools
 import json
 import pathlib
 import re
@@ -15,8 +16,8 @@ TABLE = pathlib.Path(__file__).parents[3] / "src/dynamo/capture/known_calls.def"
 CALL = re.compile(r'CALL\("([^"]*)", "([^"]*)", (\w+), ([^,]*),\s*"((?:\\.|[^"\\])*)"\)')
 CLASS = re.compile(r'CLASS\("([^"]*)", (\w+),\s*"((?:\\.|[^"\\])*)"\)')
 IMPORTS = (
-    "array bisect cmath collections copy datetime decimal functools heapq io itertools json math operator os re struct "
-    "sys threading time types typing warnings collections.abc binascii numpy"
+    "array bisect cmath collections contextvars copy datetime decimal functools heapq io itertools json logging math operator os re struct "
+    "random sys threading time types typing warnings weakref collections.abc binascii numpy"
 )
 
 
@@ -24,6 +25,16 @@ class Plain:
     def __init__(self, v):
         super().__init__()
         self.v = v
+
+
+@functools.singledispatch
+def numbers_of(v):
+    return 0
+
+
+@numbers_of.register
+def _(v: int):
+    return v
 
 
 def rows():
@@ -35,7 +46,7 @@ def rows():
 
 
 def namespace():
-    names = {"torch": torch, "Plain": Plain}
+    names = {"torch": torch, "Plain": Plain, "numbers_of": numbers_of}
     for module in IMPORTS.split():
         exec(f"import {module}", names)
     names["np"] = names["numpy"]

@@ -1,0 +1,163 @@
+"""torch.cond, while_loop, scan and map: control flow as calls.
+
+In: functions and trees of tensors. Out: what the loop or branch written in Python gives, with its derivatives. Only the
+branch that is taken is run. Captured, a branch or loop on a tensor's value ends a segment where the value is looked at,
+also with fullgraph=True; one on a bool, a number or a size is guarded; scan and map are unrolled.
+"""
+
+import wick
+
+from ..utils._pytree import tree_flatten, tree_map, tree_unflatten
+
+
+def _holds(value):
+    """The truth of a predicate; of a tensor its only value."""
+    return bool(value.item()) if isinstance(value, wick.Tensor) else bool(value)
+
+
+# ---- cond ----
+
+
+def _check_branches(pred, true_fn, false_fn, operands):
+    if not isinstance(pred, wick.Tensor):
+        raise RuntimeError(f"Expected pred to be bool or tensor, but got {pred}.")
+    if pred.numel() != 1:
+        raise RuntimeError(f"Expected pred to be bool or single-element tensor, but got {pred}.")
+    if not callable(true_fn) or not callable(false_fn):
+        raise RuntimeError("Expect both branches to be callable.")
+    leaves = tree_flatten(operands)[0]
+    if not isinstance(operands, (tuple, list)) or any(not isinstance(leaf, wick.Tensor) for leaf in leaves):
+        raise RuntimeError(
+            "Expect operands to be a tuple of possibly nested dict/list/tuple that only "
+            f"consists of tensor leaves, but got {operands}."
+        )
+
+
+def cond(pred, true_fn, false_fn, operands=()):
+    """true_fn(*operands) where pred is true, else false_fn(*operands).
+
+    pred: a bool, a number, or a tensor with one element. operands: a tuple or list, of trees of tensors where pred is a
+    tensor.
+
+        torch.cond(x.sum() > 0, lambda x: x.cos(), lambda x: x.sin(), (x,))
+    """
+    if not isinstance(pred, (bool, int, float)):
+        _check_branches(pred, true_fn, false_fn, operands)
+    return true_fn(*operands) if _holds(pred) else false_fn(*operands)
+
+
+# ---- while_loop ----
+
+
+def _goes_on(cond_fn, carried):
+    """The truth of what cond_fn gives, which has to be one value."""
+    value = cond_fn(*carried)
+    tensor = isinstance(value, wick.Tensor) and value.dim() == 0 and value.dtype == wick.bool
+    if not tensor and not isinstance(value, bool):
+        raise RuntimeError(f"cond_fn must return a boolean scalar tensor or a boolean but got {value}")
+    return _holds(value)
+
+
+def while_loop(cond_fn, body_fn, carried_inputs):
+    """The values that body_fn(*values) gives in the end, which is called with what it gave before while
+    cond_fn(*values) is true; at first with carried_inputs.
+
+    cond_fn: gives a bool or a bool tensor without dims. body_fn: gives a tuple like carried_inputs, which are tensors
+    and ints, or trees of them.
+
+        while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x))       # 8 * x
+    """
+    if not callable(cond_fn) or not callable(body_fn):
+        raise RuntimeError("Expect cond_fn and body_fn to be callable.")
+    if not isinstance(carried_inputs, (tuple, list)):
+        raise RuntimeError(f"carried_inputs must be a tuple or list but got {type(carried_inputs)}")
+    leaves = tree_flatten(carried_inputs)[0]
+    if any(not isinstance(leaf, (wick.Tensor, int)) for leaf in leaves):
+        raise RuntimeError(
+            "Expect carried_inputs to be a tuple of possibly nested dict/list/tuple that only"
+            f"consists of tensor or int leaves, but got {carried_inputs}."
+        )
+    carried = tuple(carried_inputs)
+    if not _goes_on(cond_fn, carried):
+        return tree_map(lambda leaf: leaf.clone() if isinstance(leaf, wick.Tensor) else leaf, carried)
+    while True:
+        carried = body_fn(*carried)
+        if not isinstance(carried, tuple):
+            raise AssertionError(f"body_fn should return a tuple but got {type(carried)}")
+        if len(carried) != len(carried_inputs):
+            raise AssertionError(
+                "body_fn should return the same number of elements as carried_inputs, got "
+                f"{len(carried)} vs {len(carried_inputs)}"
+            )
+        if not _goes_on(cond_fn, carried):
+            return carried
+
+
+# ---- scan and map ----
+
+
+def _check_scanned(combine_fn, carried, scanned, dim, reverse):
+    if not callable(combine_fn):
+        raise RuntimeError(f"Combine_fn must be a callable, but got {combine_fn}")
+    if not isinstance(dim, int):
+        raise RuntimeError(f"Dim must be an int, but got {type(dim)}")
+    if not isinstance(reverse, bool):
+        raise RuntimeError(f"Reverse must be a bool, but got {type(reverse)}")
+    if not carried:
+        raise RuntimeError("scan() operator requires init leaves.")
+    for leaf in carried:
+        if not isinstance(leaf, wick.Tensor):
+            raise RuntimeError(f"All init leaves must be a Tensor but got {leaf}")
+    for leaf in scanned:
+        if not isinstance(leaf, wick.Tensor):
+            raise RuntimeError(f"All xs leaves must be a Tensor but got {leaf}")
+    if any(leaf.dim() <= dim or leaf.shape[dim] == 0 for leaf in scanned):
+        raise RuntimeError("All xs leaves must at least have 'dim' number of dimensions and scan dimension > 0")
+
+
+def _room(leaf, dim):
+    """Where the slices are stacked: along the first dim where they have too few."""
+    return dim if dim < leaf.dim() + 1 else 0
+
+
+def _stacked(results, dim, reverse):
+    """Leaf by leaf, along dim."""
+    flat = [tree_flatten(result) for result in (reversed(results) if reverse else results)]
+    leaves = zip(*(leaves for leaves, _ in flat), strict=True)
+    return tree_unflatten([wick.stack(slices, _room(slices[0], dim)) for slices in leaves], flat[0][1])
+
+
+def scan(combine_fn, init, xs, *, dim=0, reverse=False):
+    """(carry, ys): carry, y = combine_fn(carry, x) for each slice x of xs along dim, the first with init; ys are the y
+    as one tensor along dim. init, xs and y may be trees of tensors. reverse: from the last slice to the first.
+
+        scan(lambda c, x: (c + x, c * x), torch.zeros(3), torch.ones(5, 3))
+    """
+    scanned, tree = tree_flatten(xs)
+    if not scanned:
+        return init, []
+    dim = dim + scanned[0].dim() if isinstance(dim, int) and dim < 0 else dim
+    _check_scanned(combine_fn, tree_flatten(init)[0], scanned, dim, reverse)
+    places = range(scanned[0].shape[dim])
+    carry, results = init, []
+    for place in reversed(places) if reverse else places:
+        carry, y = combine_fn(carry, tree_unflatten([leaf.select(dim, place) for leaf in scanned], tree))
+        results.append(y)
+    return carry, _stacked(results, dim, reverse)
+
+
+def map(f, xs, *args):  # noqa: A001  as PyTorch has it
+    """f(x, *args) of each slice x of xs along the first dim, as one tensor. xs and what f gives may be trees of tensors.
+
+    map(lambda x, y: x * y, torch.ones(5, 3), torch.arange(3))
+    """
+    mapped, tree = tree_flatten(xs)
+    if any(not isinstance(leaf, wick.Tensor) for leaf in mapped):
+        raise RuntimeError(f"Mapped xs can only consist of tensors. Got xs {mapped}.")
+    shapes = [leaf.shape for leaf in mapped]
+    if shapes[0][0] == 0:
+        raise RuntimeError("Leading dimensions of mapped xs cannot be 0.")
+    if any(shape[0] != shapes[0][0] for shape in shapes):
+        raise RuntimeError(f"Leading dimensions of mapped xs must be consistent. Got shapes {shapes}.")
+    results = [f(tree_unflatten([leaf[k] for leaf in mapped], tree), *args) for k in range(shapes[0][0])]
+    return _stacked(results, 0, False)

@@ -1,0 +1,67 @@
+/* Where reads look: one hop from a frame or object to the next, without running Python code.
+ * Used by guards.c, which does all reads of a segment, and lookup.c, which tells segments apart by few of them. */
+#ifndef WICK_DYNAMO_READS_H
+#define WICK_DYNAMO_READS_H
+
+#include "dynamo/cpython/objects.h"
+#include "dynamo/session.h"
+
+static inline PyObject *wk__from_dict(PyObject *dict, PyObject *key) {  // -> borrowed
+  if (!dict || !PyDict_Check(dict)) return NULL;
+  PyObject *found = PyDict_GetItemWithError(dict, key);
+  if (!found && PyErr_Occurred()) PyErr_Clear();
+  return found;
+}
+
+static inline PyObject *wk__instance_dict_of(PyObject *o) {  // -> borrowed, NULL when there is none
+  PyObject **place = wk__instance_dict_place(o);
+  return place ? *place : NULL;
+}
+
+static inline PyObject *wk__from_sequence(PyObject *o, int64_t i) {  // -> borrowed
+  if (PyTuple_Check(o)) return i < PyTuple_GET_SIZE(o) ? PyTuple_GET_ITEM(o, i) : NULL;
+  if (PyList_Check(o)) return i < PyList_GET_SIZE(o) ? PyList_GET_ITEM(o, i) : NULL;
+  return NULL;
+}
+
+static inline Py_ssize_t wk__length_of(PyObject *o) {
+  if (PyTuple_Check(o)) return PyTuple_GET_SIZE(o);
+  if (PyList_Check(o)) return PyList_GET_SIZE(o);
+  if (PyDict_Check(o)) return PyDict_GET_SIZE(o);
+  return PyAnySet_Check(o) ? PySet_GET_SIZE(o) : -1;
+}
+
+static inline PyObject *wk__from_function(PyObject *o, wk__read_kind kind, int64_t i) {  // -> borrowed
+  if (!PyFunction_Check(o)) return NULL;
+  PyFunctionObject *f = (PyFunctionObject *)o;
+  if (kind == WK__READ_DEFAULTS) return i ? f->func_kwdefaults : f->func_defaults;
+  return f->func_closure && i < PyTuple_GET_SIZE(f->func_closure) ? PyTuple_GET_ITEM(f->func_closure, i) : NULL;
+}
+
+/* What such a read finds, of `a` if it is none of a frame; NULL: nothing. A dictionary's key is read->object. */
+static inline PyObject *wk__from_frame_or_object(wk__activation *const *frames, const wk__read *read,
+                                                 PyObject *a) {  // -> borrowed
+  switch (read->kind) {
+    case WK__READ_SLOT:
+      return wk__frame_slot(&frames[read->a]->frame, (int)read->b);
+    case WK__READ_STACK:
+      return wk__frame_stack(&frames[read->a]->frame, (int)read->b);
+    case WK__READ_FUNCTION:
+      return wk__frame_function(&frames[read->a]->frame);
+    case WK__READ_CELL:
+      return PyCell_Check(a) ? PyCell_GET(a) : NULL;
+    case WK__READ_DICT:
+      return wk__from_dict(a, read->object);
+    case WK__READ_ITEM:
+      return wk__from_sequence(a, read->b);
+    case WK__READ_INSTANCE:
+      return wk__instance_dict_of(a);
+    case WK__READ_CLOSURE:
+    case WK__READ_DEFAULTS:
+      return wk__from_function(a, (wk__read_kind)read->kind, read->b);
+    default:
+      return NULL;
+  }
+}
+
+#endif

@@ -1,0 +1,130 @@
+"""Python's random numbers in captured functions: the same ones, in the same order, as without capture."""
+
+import random
+
+import pytest
+
+import wick as torch
+
+
+def same_draws(function, calls=20, make=lambda turn: torch.arange(3.0) + turn, **options):
+    """Plain and captured, each from the same seed: results of all calls, and what is drawn behind them."""
+    captured = torch.compile(function, **options)
+    outcomes = []
+    for run in function, captured:
+        random.seed(5)
+        outcomes.append([run(make(turn)).tolist() for turn in range(calls)] + [random.random()])
+    assert outcomes[0] == outcomes[1]
+    return captured
+
+
+def test_a_float_is_an_input_of_one_graph():
+    captured = same_draws(lambda x: x * random.random() + random.uniform(1, 2), fullgraph=True)
+    assert captured.captures == 1
+
+
+def test_a_branch_on_a_draw_is_a_guard():
+    captured = same_draws(lambda x: x * 2 if random.random() < 0.5 else x * 3, fullgraph=True)
+    assert captured.captures == 2
+
+
+def test_draws_of_a_guard_that_fails_are_drawn_again():
+    def f(x):
+        total = x
+        for _ in range(3):
+            if random.random() < 0.5:
+                total = total * random.random()
+        return total
+
+    same_draws(f, calls=60)
+
+
+@pytest.mark.parametrize("draw", [
+    lambda: random.randint(1, 6), lambda: random.randrange(100), lambda: random.choice([1.0, 2.5, 4.0]),
+    lambda: random.sample(range(10), 3)[0], lambda: random.gauss(0, 1), lambda: random.betavariate(1, 2),
+    lambda: random.getrandbits(100) % 7, lambda: random.choices([1, 2, 3], k=2)[1],
+])  # fmt: skip
+def test_functions_of_the_module(draw):
+    same_draws(lambda x: x * draw(), calls=30)
+
+
+def test_shuffle():
+    def f(x):
+        order = [0, 1, 2]
+        random.shuffle(order)
+        return x[torch.tensor(order)]
+
+    same_draws(f, calls=30)
+
+
+def test_other_guards_behind_a_draw():
+    """A size that changes is found out behind the draw: the draw is made once."""
+
+    def f(x):
+        scale = random.random()
+        return (x * scale).sum(0, keepdim=True)
+
+    same_draws(f, make=lambda turn: torch.ones(turn % 5 + 2))
+
+
+def test_a_generator_of_ones_own():
+    def f(x, generator):
+        return x * generator.random() + generator.randint(0, 3)
+
+    captured = torch.compile(f, fullgraph=True)
+    a, b = random.Random(7), random.Random(7)
+    for turn in range(12):
+        x = torch.ones(2) * turn
+        assert torch.equal(f(x, a), captured(x, b))
+    assert a.getstate() == b.getstate()
+
+
+def test_two_generators():
+    a, b = random.Random(7), random.Random(8)
+
+    def f(x):
+        return x * a.random() + b.random()
+
+    captured = torch.compile(f)
+    results = []
+    for run in f, captured:
+        a.seed(1), b.seed(2)
+        results.append([run(torch.ones(2)).tolist() for _ in range(6)])
+    assert results[0] == results[1]
+
+
+def test_a_graph_that_fails_draws_once():
+    def f(x, index):
+        return x[index] * random.random()
+
+    captured = torch.compile(f)
+    for index in ([0], [1], [0]):
+        for run in f, captured:
+            run(torch.ones(3), torch.tensor(index))
+    outcomes = []
+    for run in f, captured:
+        random.seed(5)
+        with pytest.raises(IndexError):
+            run(torch.ones(3), torch.tensor([7]))
+        outcomes.append(random.random())
+    assert outcomes[0] == outcomes[1]
+
+
+def test_a_seed_between_draws():
+    def f(x):
+        a = random.random()
+        random.seed(3)
+        return x * a + random.random()
+
+    same_draws(f)
+
+
+def test_a_class_with_a_method_of_its_own():
+    class Half(random.Random):
+        def random(self):
+            return 0.5
+
+    half = Half(1)
+    captured = torch.compile(lambda x: x * half.uniform(0, 4))
+    for _ in range(3):
+        assert captured(torch.ones(1)).item() == 2.0
