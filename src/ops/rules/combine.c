@@ -17,6 +17,22 @@ wk_status wk__compose_type_as(wk__call *c) {
   return wk__give(c, &scope, wk__to_copy(self, (wk_dtype)other->dtype, device));
 }
 
+wk_status wk__compose_positive(wk__call *c) {
+  wk_tensor *t = tensor_at(c, 0);
+  if (t->dtype == WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "The `+` operator, on a bool tensor is not supported.");
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return wk__give(c, &scope, t);
+}
+
+wk_status wk__compose_isreal(wk__call *c) {
+  wk_tensor *t = tensor_at(c, 0);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (wk_dtype_is_complex((wk_dtype)t->dtype)) return wk__give(c, &scope, wk_eq_Scalar(wk_imag(t), wk__v_int(0)));
+  return wk__give(c, &scope, wk_ones_like(t, WK_BOOL, (wk_value){0}, NULL));
+}
+
 wk_status wk__compose_ravel(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
