@@ -32,6 +32,7 @@ _LAZY = {
     ),
     "svd_lowrank": "_lowrank",
     "pca_lowrank": "_lowrank",
+    "lobpcg": "_lobpcg",
     "compile": "compiler",
     "ops": "_ops",
     **dict.fromkeys(("SymInt", "SymFloat", "SymBool"), "_symint"),

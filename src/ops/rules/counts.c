@@ -134,10 +134,9 @@ static wk_status make_edges(points *p, const int64_t *bins) {
   }
   return WK_OK;
 }
-static wk_status copy_edges(points *p, wk_tensor *const *edges) {
+static wk_status take_edges(points *p, wk_tensor *const *edges) {
   for (int d = 0; d < p->count; d++) WK_TRY(check_edges(edges[d], p->x, d));
-  for (int d = 0; d < p->count; d++)
-    if (!(p->edges[d] = wk_clone(edges[d], "contiguous_format"))) return wk_error_category();
+  memcpy(p->edges, edges, (size_t)p->count * sizeof *edges);
   return WK_OK;
 }
 
@@ -145,7 +144,8 @@ static wk_int bins_of(const points *p, int dim) { return wk_int_sub(p->edges[dim
 
 /* The bin of each point along a dim, and whether it has one: the last one has its upper edge as well. */
 static wk_tensor *bin_along(const points *p, int dim, wk_tensor **out_inside) {
-  wk_tensor *edges = p->edges[dim], *x = wk_contiguous(wk_select_int(p->x, 1, wk_int_of(dim)), NULL);
+  wk_tensor *edges = wk_contiguous(p->edges[dim], NULL),
+            *x = wk_contiguous(wk_select_int(p->x, 1, wk_int_of(dim)), NULL);
   wk_int bins = bins_of(p, dim);
   wk_tensor *first = wk_select_int(edges, 0, wk_int_of(0)), *last = wk_select_int(edges, 0, bins);
   *out_inside = wk_logical_and(wk_ge(x, first), wk_le(x, last));
@@ -187,10 +187,8 @@ static wk_tensor *histogram_of(const points *p, bool density) {
 /* ---- of numbers ---- */
 
 /* All elements as points in one dim, in the caller's scope. */
-static wk_status read_numbers(const wk__call *c, points *p) {
-  WK__ARGS(histogram_bin_ct);
+static wk_status read_numbers(points *p, wk_tensor *t, wk_tensor *weight) {
   static const wk_value none;
-  wk_tensor *t = c->args[A_self].tensor, *weight = wk__arg_tensor(c, A_weight);
   wk_int sizes[] = {t->numel, wk_int_of(1)};
   p->count = 1, p->range = &none;
   p->weight = weight ? wk__flat(weight) : NULL;
@@ -208,7 +206,7 @@ wk_status wk__compose_histogram(wk__call *c) {
   WK_TRY(check_count(bins, 0));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = read_numbers(c, &p);
+  wk_status status = read_numbers(&p, c->args[A_self].tensor, wk__arg_tensor(c, A_weight));
   p.range = &c->args[A_range];
   if (status == WK_OK) status = make_edges(&p, &bins);
   if (status == WK_OK) status = check_floats(p.x);
@@ -220,8 +218,9 @@ wk_status wk__compose_histogram_edges(wk__call *c) {
   points p = {.edges = &edges};
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = read_numbers(c, &p);
-  if (status == WK_OK) status = copy_edges(&p, &c->args[A_bins].tensor);
+  wk_status status = read_numbers(&p, c->args[A_self].tensor, wk__arg_tensor(c, A_weight));
+  if (status == WK_OK) status = take_edges(&p, &c->args[A_bins].tensor);
+  if (status == WK_OK && !(edges = wk_clone(edges, "contiguous_format"))) status = wk_error_category();
   if (status == WK_OK) status = check_floats(p.x);
   return status ? wk__give_up(&scope, status) : give_histogram(c, &scope, &p, wk__arg_bool(c, A_density));
 }
@@ -249,7 +248,7 @@ static wk_status read_bins(points *p, const wk_value *given) {
   if (given->tag != WK_VALUE_INT && given->count != (uint32_t)p->count)
     return wk_fail(WK_RUNTIME_ERROR,
                    "histogramdd: The size of bins must be equal to the innermost dimension of the input.");
-  if (given->tag == WK_VALUE_TENSORS) return copy_edges(p, given->tensors);
+  if (given->tag == WK_VALUE_TENSORS) return take_edges(p, given->tensors);
   for (int d = 0; d < p->count; d++)
     bins[d] = wk_int_guard_value(given->tag == WK_VALUE_INT ? given->integer : given->integers[d]);
   return make_edges(p, bins);

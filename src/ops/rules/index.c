@@ -323,6 +323,8 @@ static wk_status check_index_of_slices(const wk__call *c, const char *name, int 
   if (self->dtype != source->dtype)
     return wk_fail(WK_RUNTIME_ERROR, "%s(): self (%s) and source (%s) must have the same scalar type", name,
                    wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
+  if (!source->ndim && !wk_int_eq(index->numel, wk_int_of(1)))
+    return wk_fail(WK_INDEX_ERROR, "Dimension specified as 0 but tensor has no dimensions");
   if (rank_of(source) <= *dim || !wk_int_eq(size_at(source, *dim), index->numel))
     return wk_fail(WK_RUNTIME_ERROR,
                    "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d", name,
