@@ -52,9 +52,7 @@ _LAZY = {
     ),
     **dict.fromkeys(("istft", "stft"), "functions.spectra"),
     **dict.fromkeys(
-        (
-            "empty_permuted empty_strided grid_sampler grid_sampler_2d grid_sampler_3d"
-        ).split(),
+        ("empty_permuted empty_strided grid_sampler grid_sampler_2d grid_sampler_3d").split(),
         "functions.statistics",
     ),
     **dict.fromkeys(("complex32", "chalf"), "_absent_dtypes"),

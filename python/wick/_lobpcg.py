@@ -86,4 +86,6 @@ def lobpcg(
     with no_grad():
         begin = _C.randn((m, n), dtype=A.dtype, device=A.device) if X is None else X
         values, vectors = _iterate(A, B, begin, k, largest is not False, iK, 1000 if niter is None else niter, tol)
-    return _with_history(A, values, vectors) if A.requires_grad and B is None and _C.is_grad_enabled() else (values, vectors)
+    if B is None and A.requires_grad and _C.is_grad_enabled():
+        return _with_history(A, values, vectors)
+    return values, vectors

@@ -3,8 +3,6 @@
 Tests: tests/parity/test_functional_parity.py.
 """
 
-from .. import _C
-
 
 def is_conj(input):
     """False: conjugates are computed at once."""

@@ -13,7 +13,7 @@ enum { MOST_GROUPS = 4096 };
 static wk_status check_grouped(const wk_tensor *a, const wk_tensor *b, const wk_tensor *ends, const wk__call *c) {
   WK__ARGS(_grouped_mm);
   const wk_value *dtype = &c->args[A_out_dtype];
-  if (a->dtype != WK_FLOAT32 && a->dtype != WK_BFLOAT16 && a->dtype != WK_FLOAT16)
+  if (!wk_dtype_is_floating((wk_dtype)a->dtype) || wk__dtype_is_float8((wk_dtype)a->dtype)) /* PyTorch: no Double */
     return wk_fail(WK_RUNTIME_ERROR, "Expected mat_a to be Float32, BFloat16 or Float16 matrix, got %s",
                    wk__dtype_legacy((wk_dtype)a->dtype));
   if (b->dtype != a->dtype)
@@ -55,7 +55,7 @@ static wk_tensor *filled(wk_tensor *y, int dim, wk_int whole) {
   pads[2 * (y->ndim - 1 - dim) + 1] = wk_int_sub(whole, y->sizes[dim]);
   return wk_constant_pad_nd(y, pads, 4, wk__v_int(0));
 }
-static wk_tensor *joined(wk_tensor *a, wk_tensor *b, wk_tensor *const *products, uint32_t count) {
+static wk_tensor *joined(wk_tensor *a, wk_tensor *b, wk_tensor **products, int count) {
   if (a->ndim == 2 && b->ndim == 2) return wk_stack(products, count, 0);
   int dim = a->ndim == 3;
   return filled(wk_cat(products, count, dim), dim, dim ? b->sizes[1] : a->sizes[0]);
@@ -87,7 +87,7 @@ wk_status wk__compose_grouped_mm(wk__call *c) {
   if (!ends) return wk__give(c, &scope, wk_bmm(a, b));
   wk_tensor **products = wk__alloc(((size_t)count + 1) * sizeof *products);
   wk_status status = products ? multiply_groups(a, b, ends, products, count) : WK_OUT_OF_MEMORY;
-  wk_tensor *y = status == WK_OK ? joined(a, b, products, (uint32_t)count) : NULL;
+  wk_tensor *y = status == WK_OK ? joined(a, b, products, (int)count) : NULL;
   wk__free(products);
   return status ? wk__give_up(&scope, status) : wk__give(c, &scope, y);
 }

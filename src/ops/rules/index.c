@@ -8,6 +8,7 @@
 #include "ops/many_dims.h"
 #include "ops/rules.h"
 #include "ops/rules/derivative.h"
+#include "ops/rules/scatter_reduce.h"
 #include "wick/operators.h"
 
 #define NONE ((wk_value){0})
@@ -335,9 +336,10 @@ static wk_status check_index_of_slices(const wk__call *c, const char *name, int 
 
 /* (self, dim, index, source, alpha): self with alpha * source added to the slices that index names. */
 wk_status wk__meta_index_add(wk__call *c) {
+  WK__ARGS(index_add);
   int dim;
   WK_TRY(check_index_of_slices(c, "index_add_", &dim));
-  WK_TRY(wk__check_number(&c->args[WK__ARG(index_add, alpha)], (wk_dtype)c->args[0].tensor->dtype));
+  WK_TRY(wk__check_number(&c->args[A_alpha], (wk_dtype)c->args[A_self].tensor->dtype));
   return like_self(c);
 }
 
@@ -366,11 +368,8 @@ wk_status wk__vjp_index_add(wk__vjp *v) {
 }
 
 static wk_status check_index_reduce(const wk__call *c, int *dim) {
-  static const char *const known[] = {"prod", "mean", "amax", "amin"};
   const char *reduce = c->args[WK__ARG(index_reduce, reduce)].string;
-  bool found = false;
-  for (size_t k = 0; k < WK_COUNT(known); k++) found |= !strcmp(known[k], reduce);
-  if (!found)
+  if (!wk__reduces_slices(reduce))
     return wk_fail(WK_RUNTIME_ERROR,
                    "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got %s.", reduce);
   return check_index_of_slices(c, "index_reduce_", dim);
