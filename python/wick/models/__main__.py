@@ -97,7 +97,7 @@ def run_model(runs, model, engines, request, bar=None):
     ours = results.get("wick") or results.get("wick.compile")
     theirs = results.get("torch")
     if ours and theirs and "error" not in ours and "error" not in theirs:
-        double = request | {"dtype": "float64", "time": False, "alone": False}
+        double = {k: v for k, v in request.items() if k != "alone"} | {"dtype": "float64", "time": False}
         if not check.agrees_in_float32(ours, theirs, None):
             results["torch.float64"] = runs.result("torch", **double)
             if not check.agrees_in_float32(ours, theirs, results["torch.float64"]):
@@ -146,8 +146,8 @@ def main(arguments=None):
         models, engines = _models(parser, options), _engines(options)
     except ValueError as error:
         parser.error(str(error))
-    request = {"do": options.do, "full": options.full, "threads": options.threads, "time": options.time,
-               "alone": options.alone}  # fmt: skip
+    request = {"do": options.do, "full": options.full, "threads": options.threads, "time": options.time}
+    request |= {"alone": True} if options.alone else {}
     kept = pathlib.Path(options.out) / "results.jsonl" if options.out else None
     with Runs(kept, options.again, options.limit) as runs, Bar(len(models) * len(engines)) as bar:
         rows = [run_model(runs, model, engines, request, bar) for model in models]

@@ -2,7 +2,7 @@
 stopped goes on where it was.
 
     with Runs("folder/results.jsonl", again=False) as runs:
-        result = runs.result("wick", "resnet18", do="train", dtype="float32", full=False, threads=1, time=False, alone=False)
+        result = runs.result("wick", "resnet18", do="train", dtype="float32", full=False, threads=1, time=False)
 """
 
 import contextlib
@@ -63,12 +63,12 @@ class Runs:
         limit = self.limit or limit
         asked = {k: v for k, v in request.items() if k != "engine"} | {"compiled": engine.compiled}
         try:
-            if request["alone"]:
+            if request.get("alone"):
                 with Process(engine, cold=True, worker=WORKER, threads=request["threads"]) as process:
                     return process.ask(limit=limit, **asked)
             return self._process(engine, request["threads"]).ask(limit=limit, **asked)
         except Failed as error:
-            if request["alone"]:
+            if request.get("alone"):
                 return {"error": str(error)[-2000:], "where": "", "traceback": ""}
             process = self.processes.pop((engine.library, request["threads"]))
             status = process.process.returncode
