@@ -43,6 +43,7 @@ OWN = {
         rows, x, out_int32=narrow, right=right, sorter=sorter
     ),
     "_one_hot": torch.nn.functional.one_hot,
+    "_grouped_mm": torch.bmm,  # of two stacks of matrices
     "_prod_all": torch.prod,
     "_reverse_cumsum": lambda x, dim: x.flip(dim).cumsum(dim).flip(dim),
     "_copy": torch.clone,

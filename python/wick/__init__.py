@@ -33,6 +33,7 @@ _LAZY = {
     ),
     "svd_lowrank": "_lowrank",
     "pca_lowrank": "_lowrank",
+    "lobpcg": "_lobpcg",
     "compile": "compiler",
     "ops": "_ops",
     **dict.fromkeys(("SymInt", "SymFloat", "SymBool"), "_symint"),
@@ -52,10 +53,7 @@ _LAZY = {
     ),
     **dict.fromkeys(("istft", "stft"), "functions.spectra"),
     **dict.fromkeys(
-        (
-            "empty_permuted empty_strided gradient grid_sampler grid_sampler_2d grid_sampler_3d histogramdd "
-            "native_batch_norm native_group_norm"
-        ).split(),
+        ("empty_permuted empty_strided grid_sampler grid_sampler_2d grid_sampler_3d").split(),
         "functions.statistics",
     ),
     **dict.fromkeys(("complex32", "chalf"), "_absent_dtypes"),
@@ -69,7 +67,7 @@ _LAZY = {
     **dict.fromkeys(
         (
             "atleast_1d atleast_2d atleast_3d block_diag broadcast_tensors cartesian_prod cdist chain_matmul ctc_loss "
-            "einsum index_reduce is_conj is_neg isreal masked_scatter meshgrid positive resolve_conj resolve_neg tensordot "
+            "einsum is_conj is_neg meshgrid resolve_conj resolve_neg tensordot "
             "unique unique_consecutive unravel_index"
         ).split(),
         "functional",

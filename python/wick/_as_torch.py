@@ -18,8 +18,8 @@ class _Finder:
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name == "multiprocessing.spawn":
-            return _spec_of_spawn(name, path)
+        if name in _CHANGED:
+            return _changed_spec(name, path)
         if name != "torch" and not name.startswith("torch."):
             return None
         from importlib.machinery import ModuleSpec
@@ -135,8 +135,18 @@ def _serve_spawned(spawn):
     spawn.get_command_line = get_command_line
 
 
-def _spec_of_spawn(name, path):
-    """The spec of multiprocessing.spawn, which is changed when it is loaded."""
+def _leave_out_library(utils):
+    """Changes torchaudio._extension.utils: its compiled part needs PyTorch's own library. torchaudio takes it for not built
+    then, and computes in Python what it has in Python."""
+    utils._load_lib = lambda lib: False
+
+
+# Modules of others that are changed when they are loaded.
+_CHANGED = {"multiprocessing.spawn": _serve_spawned, "torchaudio._extension.utils": _leave_out_library}
+
+
+def _changed_spec(name, path):
+    """The spec of a module of _CHANGED."""
     from importlib.machinery import PathFinder
 
     spec = PathFinder.find_spec(name, path)
@@ -146,7 +156,7 @@ def _spec_of_spawn(name, path):
 
     def exec_module(module):
         execute(module)
-        _serve_spawned(module)
+        _CHANGED[name](module)
 
     spec.loader.exec_module = exec_module
     return spec

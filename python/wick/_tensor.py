@@ -178,10 +178,7 @@ _array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__arr
 
 # ---- methods that are functions of functional.py, which is loaded when one is first called ----
 
-_FUNCTION_METHODS = (
-    "index_reduce isreal masked_scatter positive unique unique_consecutive"
-).split()
-_WRITING = ("index_reduce", "masked_scatter")  # those that have a form that writes self
+_FUNCTION_METHODS = ("unique", "unique_consecutive")
 
 
 def _function_method(name):
@@ -193,15 +190,6 @@ def _function_method(name):
         return getattr(functional, name)(self, *args, **kwargs)
 
     method.__name__, method.__qualname__ = name, f"Tensor.{name}"
-    return method
-
-
-def _writing_method(name):
-    def method(self, *args, **kwargs):
-        taped = _C.is_grad_enabled() and self.requires_grad
-        return self.copy_(getattr(self.clone() if taped else self, name)(*args, **kwargs))  # its tape may keep self
-
-    method.__name__, method.__qualname__ = f"{name}_", f"Tensor.{name}_"
     return method
 
 
@@ -232,8 +220,6 @@ for _name in _LINEAR_ALGEBRA:
     setattr(Tensor, _name, _method_of("linear_algebra", _name))
 for _name in _FUNCTION_METHODS:
     setattr(Tensor, _name, _function_method(_name))
-for _name in _WRITING:
-    setattr(Tensor, f"{_name}_", _writing_method(_name))
 
 
 def _polygamma(self, n):

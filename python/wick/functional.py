@@ -15,7 +15,7 @@ _LATE = {
     "einsum": "einsum",
     "distances": "cdist",
     "counting": "unique unique_consecutive",
-    "elements": "index_reduce is_conj is_neg isreal masked_scatter positive resolve_conj resolve_neg",
+    "elements": "is_conj is_neg resolve_conj resolve_neg",
 }
 _of_functions = _late(__name__, names=_files_of(_LATE), beside=f"{__package__}.functions")
 

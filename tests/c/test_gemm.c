@@ -74,7 +74,7 @@ static double product_element(const wk__gemm *g, int64_t batch, int64_t i, int64
 
 static double promised_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
   double result = product_element(g, batch, i, j, c);
-  return g->row ? round_to(g->type, result + get(g->row, g->type, j)) : result;
+  return g->row ? round_to(g->type, result + get(g->row, g->type, batch * g->row_batch + j)) : result;
 }
 
 static double true_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t j, double c) {
@@ -84,7 +84,7 @@ static double true_element(const wk__gemm *g, int64_t batch, int64_t i, int64_t 
            (long double)get(g->b, g->type, batch * g->b_batch + p * g->b_row + j * g->b_column);
   }
   return (double)((long double)g->alpha * sum) + (g->beta == 0 ? 0 : g->beta * c) +
-         (g->row ? get(g->row, g->type, j) : 0);
+         (g->row ? get(g->row, g->type, batch * g->row_batch + j) : 0);
 }
 
 static int64_t c_size(const wk__gemm *g) { return (g->batch - 1) * g->c_batch + g->m * g->c_row; }
@@ -210,7 +210,8 @@ static void alpha_and_beta(void **state) {
 }
 
 /* beta = 0 overwrites whatever is there; a NaN in A or B must come through. */
-/* Tiles of all widths, several blocks of k, few rows past a large B, no terms at all. */
+/* Tiles of all widths, several blocks of k, few rows past a large B, no terms at all; one row for all matrices, or one
+ * each. */
 static void a_row_is_added(void **state) {
   (void)state;
   static const int64_t shapes[][4] = {{1, 5, 7, 9},     {1, 4, 300, 500},   {1, 40, 1, 30},
@@ -219,9 +220,10 @@ static void a_row_is_added(void **state) {
     for (int form = 0; form < 4; form++) {
       wk__gemm g =
           product(form & 1 ? WK__GEMM_F32 : WK__GEMM_F64, shapes[s][1], shapes[s][2], shapes[s][3], false, form >> 1);
-      void *row = random_array(g.type, g.n);
+      void *row = random_array(g.type, g.n * shapes[s][0]);
       g.row = row;
       g.batch = shapes[s][0];
+      g.row_batch = form >> 1 ? g.n : 0;
       g.beta = s & 1;
       g.alpha = s == 3 ? 0 : 1;
       check_product(g);

@@ -83,8 +83,8 @@ def test_every_operator_is_one_of_them():
 
 def doubled(value):
     """An argument with its floats in double precision."""
-    if isinstance(value, list):
-        return [doubled(v) for v in value]
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(doubled, value))
     return value.double() if isinstance(value, wick.Tensor) and value.is_floating_point() else value
 
 

@@ -17,12 +17,13 @@ BY_NUMBER = {
     "convolution", "conv1d", "conv2d", "conv3d", "conv_transpose2d.input",  # groups of one channel
     "linalg_householder_product",  # as many steps as reflections
     "combinations", "pdist",  # all pairs
+    "histogramdd", "histogramdd.int_bins", "histogramdd.TensorList_bins",  # a dim of the result for each column
 }  # fmt: skip
 # The sizes of another argument are in the sample as numbers, so these are assumed.
 GIVEN_SIZES = {
     "expand", "select_backward", "slice_backward", "slice_scatter", "as_strided_scatter", "split.sizes", "split_with_sizes",
     "broadcast_to",
-    "sum_to_size", "native_layer_norm", "layer_norm", "rms_norm", "unflatten.int", "col2im",
+    "gradient.tensorarray", "gradient.tensorarrayint", "sum_to_size", "native_layer_norm", "layer_norm", "rms_norm", "unflatten.int", "col2im",
 }  # fmt: skip
 
 
@@ -97,6 +98,8 @@ def other_sizes(tensors, guards):
     """Larger sizes that the guards allow, a list a tensor; None: there are none among those that are tried."""
     hints = [size for t in tensors for size in t.shape if size > 1]
     best = None
+    if any(int(s) >= len(hints) for s in re.findall(r"\bs(\d+)", "\n".join(guards))):
+        return None  # a tensor among the keywords, whose sizes stay
     for steps in ((1, 2), (1, 1), (2, 2), (3, 3), (4, 4)):
         values = [size + steps[i % 2] for i, size in enumerate(hints)]
         for _ in hints:  # what is assumed to be equal becomes equal

@@ -72,6 +72,18 @@ def test_pdist():
         same(lambda t, p=p: t.nn.functional.pdist(t.randn(5, 3), p), tolerance=TOLERANCE)
 
 
+def test_adaptive_log_softmax():
+    def run(t):
+        layer = t.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10], div_value=2, head_bias=True)
+        x, target = t.randn(6, 8, requires_grad=True), t.tensor([0, 4, 5, 9, 10, 19])
+        output, loss = layer(x, target)
+        loss.backward()
+        grads = [p.grad for p in layer.parameters()]
+        return output, loss, x.grad, grads, layer.log_prob(x), layer.predict(x), repr(layer), list(layer.state_dict())
+
+    same(run, tolerance=TOLERANCE)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 @pytest.mark.parametrize(
     "options", [{}, {"padding_idx": 2}, {"max_norm": 0.7}, {"include_last_offset": True}, {"padding_idx": -1}], ids=str

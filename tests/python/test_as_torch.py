@@ -37,8 +37,8 @@ def test_torch_is_wick():
     [
         ("torch.package", "torch.package exists in PyTorch 2.13 but wick does not have it yet"),
         (
-            "torch.nn.AdaptiveLogSoftmaxWithLoss",
-            "torch.nn.AdaptiveLogSoftmaxWithLoss exists in PyTorch 2.13 but wick does not have it yet",
+            "torch.nn.LinearCrossEntropyLoss",
+            "torch.nn.LinearCrossEntropyLoss exists in PyTorch 2.13 but wick does not have it yet",
         ),
         ("torch.nonsense", "module 'torch' has no attribute 'nonsense'"),
     ],
@@ -62,8 +62,8 @@ NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
         ("from torch import package", "ImportError torch.package" + NOT_YET),
         ("from torch import nn, eig", "ImportError torch.eig" + NOT_YET),
         (
-            "from torch.nn import Linear, AdaptiveLogSoftmaxWithLoss",
-            "ImportError torch.nn.AdaptiveLogSoftmaxWithLoss" + NOT_YET,
+            "from torch.nn import Linear, LinearCrossEntropyLoss",
+            "ImportError torch.nn.LinearCrossEntropyLoss" + NOT_YET,
         ),
         ("from torch.distributed import pipelining", "ImportError torch.distributed.pipelining" + NOT_YET),
         ("import torch.distributed.pipelining", "ModuleNotFoundError torch.distributed.pipelining" + NOT_YET),
@@ -188,3 +188,13 @@ def test_spawned_processes_are_served_too(tmp_path):
     )
     status, out, err = run("spawn.py", cwd=tmp_path)
     assert (status, out.strip()) == (0, "2.13.0"), err
+
+
+def test_torchaudio_runs_without_its_compiled_part(tmp_path):
+    extension = tmp_path / "torchaudio" / "_extension"
+    extension.mkdir(parents=True)
+    (tmp_path / "torchaudio" / "__init__.py").write_text("from . import _extension\n")
+    (extension / "utils.py").write_text("def _load_lib(lib): raise OSError(lib)\n")
+    (extension / "__init__.py").write_text("from .utils import _load_lib\nTHERE = _load_lib('_torchaudio')\n")
+    status, out, err = run("-c", "import torchaudio; print(torchaudio._extension.THERE)", cwd=tmp_path)
+    assert (status, out.strip()) == (0, "False"), err

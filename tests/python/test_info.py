@@ -164,7 +164,7 @@ except (ImportError, AttributeError):
     pass
 fun = torch.func
 def f(self, x):
-    nn.AdaptiveLogSoftmaxWithLoss(1, 2, 3)(x)
+    nn.LinearCrossEntropyLoss(1, 2, 3)(x)
     F.scaled_mm(x, x).sspaddmm()
     self.lgamma, json.lgamma, nn.Linear(2, 3).weight
     fun.jacrev(x)
@@ -195,7 +195,7 @@ def test_needs_of_a_program(sources):
         "torch.cudnn_convolution": ["train.py:19"],
         "torch.package": [os.path.join("pack", "deep.py:2")],
         "torch.func.jacrev": ["train.py:18"],
-        "torch.nn.AdaptiveLogSoftmaxWithLoss": ["train.py:15"],
+        "torch.nn.LinearCrossEntropyLoss": ["train.py:15"],
         "torch.nn.LinearCrossEntropyOptions": ["model.py:3"],
         "torch.nn.functional.scaled_mm": ["train.py:16"],
         "torch.utils.benchmark": ["train.py:3"],

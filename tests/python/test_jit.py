@@ -200,6 +200,35 @@ def test_files_beside_and_paths(model, tmp_path):
         jit.load(tmp_path)
 
 
+NEVER_CALLED = {
+    "linear": (lambda: nn.Sequential(nn.Linear(4, 3), nn.ReLU()), [(5, 4), (2, 5, 4)]),
+    "images": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+        [(1, 3, 9, 12), (4, 3, 30, 30)],
+    ),
+    "norm": (lambda: nn.Sequential(nn.LayerNorm(6), nn.GELU()), [(3, 6)]),
+    "recurrent": (lambda: nn.GRU(4, 3, batch_first=True), [(5, 7, 4)]),
+}
+
+
+@pytest.mark.parametrize("name", NEVER_CALLED)
+def test_a_scripted_module_that_was_never_called_is_saved(name):
+    make, sizes = NEVER_CALLED[name]
+    wick.manual_seed(0)
+    module = make().eval()
+    loaded = through_file(jit.script(module))
+    for size in sizes:
+        x = wick.randn(size)
+        for ours, expected in zip(*(wick.utils._pytree.tree_leaves(y) for y in (loaded(x), module(x))), strict=True):
+            assert wick.equal(ours, expected)
+
+
+def test_a_scripted_embedding_takes_integers():
+    module = nn.Sequential(nn.Embedding(7, 4), nn.Linear(4, 2))
+    tokens = wick.tensor([[1, 2, 6], [0, 0, 3]])
+    assert wick.equal(through_file(jit.script(module))(tokens), module(tokens))
+
+
 def test_what_no_graph_says_is_told_at_save():
     def branches(x):
         return x + 1 if x.sum() > 0 else x
@@ -208,8 +237,8 @@ def test_what_no_graph_says_is_told_at_save():
     assert wick.equal(traced(X + 5), X + 6) and wick.equal(traced(X - 5), X - 5)
     with pytest.raises(RuntimeError, match="branches cannot be saved: a branch on a tensor's value"):
         traced.save(io.BytesIO())
-    with pytest.raises(RuntimeError, match="Linear cannot be saved: it was scripted and not called yet"):
-        jit.script(nn.Linear(2, 2)).save(io.BytesIO())
+    with pytest.raises(RuntimeError, match="Bilinear cannot be saved: it was scripted and not called yet"):
+        jit.script(nn.Bilinear(2, 2, 2)).save(io.BytesIO())
     jit.script(nn.Linear(4, 2), example_inputs=[(X,)]).save(io.BytesIO())
     with pytest.raises(AttributeError, match="'Linear' object has no attribute 'save'"):
         jit.save(nn.Linear(2, 2), io.BytesIO())

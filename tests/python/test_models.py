@@ -145,6 +145,13 @@ def test_the_command(tmp_path):
     assert command(tmp_path, "resnet18", "--engines", "wick", "--infer").returncode == 0
 
 
+def test_alone_a_model_has_a_first_step_and_a_peak(tmp_path):
+    done = command(tmp_path, "resnet18", "--engines", "wick", "--alone", "--out", "out")
+    assert done.returncode == 0 and "wick: first step" in done.stdout and " MiB" in done.stdout, done.stderr
+    (row,) = json.loads((tmp_path / "out" / "results.json").read_text())["models"]
+    assert row["results"]["wick"]["first_step"] > 0 and row["results"]["wick"]["peak_bytes"] > 2**20
+
+
 def test_what_the_command_refuses(tmp_path):
     for arguments, text in (
         (["nosuch"], "no model is called 'nosuch'"),

@@ -1,7 +1,7 @@
 """ScriptModule, ScriptFunction and their kin: what script(), trace() and load() give.
 
-script() gives the Python that it is given, which notes its first call, so that save() can capture that one; trace() runs
-the graph of its example, and the Python where there is no such graph; load() has programs alone.
+script() gives the Python that it is given, which notes its first call, so that save() can capture that one, or else one
+that the first layer is made for; trace() runs the graph of its example, and the Python where there is no such graph; load() has programs alone.
 Tests: tests/python/test_jit.py.
 """
 
@@ -9,6 +9,7 @@ import functools
 
 from .. import _C
 from ..nn import Module
+from ._guesses import guesses
 from ._programs import CannotSave, State, captures, choose, flatten, unflatten
 
 __all__ = [
@@ -57,7 +58,8 @@ def _cannot_save(what, why):
 
 
 _NOT_CALLED = (
-    "it was scripted and not called yet, so that no call is known whose graph could be written. Call it once before "
+    "it was scripted and not called yet, and its first layer does not say what it is called with, so that no call is known "
+    "whose graph could be written. Call it once before "
     "save(), or give script() the example_inputs, or use trace()"
 )
 
@@ -204,7 +206,7 @@ def stand_in(kind, module, programs=None, examples=None, why=None):
 def _from_examples(function, module, examples):
     """A program for each mode that has an example; of a module also for the other mode, where that one works."""
     if not examples:
-        raise CannotSave(_NOT_CALLED)
+        return _from_guesses(function, module)
     programs = []
     for training in [*examples, *({True, False} - examples.keys() if module is not None else ())]:
         example = examples.get(training, next(iter(examples.values())))
@@ -213,6 +215,20 @@ def _from_examples(function, module, examples):
         except Exception:
             if training in examples:
                 raise
+    return programs
+
+
+def _from_guesses(function, module):
+    """The same of a module that was not called: a program for each call that it seems to be made for."""
+    programs = []
+    for tensor in guesses(module) if module is not None else ():
+        for training in (True, False):
+            try:
+                programs += _in_mode(function, module, Example((tensor,), {}), training)
+            except Exception:  # it is made for another
+                pass
+    if not programs:
+        raise CannotSave(_NOT_CALLED)
     return programs
 
 

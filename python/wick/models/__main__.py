@@ -39,6 +39,9 @@ def _parser():
     add("--full", action="store_true", help="the libraries' own sizes instead of small ones")
     add("--threads", type=int, default=1, help="threads of each engine (default 1)")
     add("--time", action="store_true", help="time a step of each engine, too")
+    add("--alone", action="store_true", help="each model in a process of its own with empty caches: time from its start to "
+        "the end of the first training step, and peak memory, too")  # fmt: skip
+    add("--limit", type=int, metavar="SECONDS", help="for a model under an engine (default 300; more with --full)")
     add("--out", metavar="FOLDER", help="write table.md, results.json, page.md here; keep results to go on")
     add("--again", action="store_true", help="run again what --out has")
     add("--plot", metavar="PNG", help="draw the times (needs matplotlib and --time)")
@@ -94,7 +97,7 @@ def run_model(runs, model, engines, request, bar=None):
     ours = results.get("wick") or results.get("wick.compile")
     theirs = results.get("torch")
     if ours and theirs and "error" not in ours and "error" not in theirs:
-        double = request | {"dtype": "float64", "time": False}
+        double = {k: v for k, v in request.items() if k != "alone"} | {"dtype": "float64", "time": False}
         if not check.agrees_in_float32(ours, theirs, None):
             results["torch.float64"] = runs.result("torch", **double)
             if not check.agrees_in_float32(ours, theirs, results["torch.float64"]):
@@ -114,6 +117,7 @@ def _write(folder, rows):
 
 def _show(rows, options):
     print(report.verdict_table(rows))
+    print(report.alone_table(rows), end="")
     print(report.summary(rows))
     for name, ratios in report.speedups(rows).items():
         if ratios:
@@ -143,8 +147,9 @@ def main(arguments=None):
     except ValueError as error:
         parser.error(str(error))
     request = {"do": options.do, "full": options.full, "threads": options.threads, "time": options.time}
+    request |= {"alone": True} if options.alone else {}
     kept = pathlib.Path(options.out) / "results.jsonl" if options.out else None
-    with Runs(kept, options.again) as runs, Bar(len(models) * len(engines)) as bar:
+    with Runs(kept, options.again, options.limit) as runs, Bar(len(models) * len(engines)) as bar:
         rows = [run_model(runs, model, engines, request, bar) for model in models]
     _show(rows, options)
     if options.out:

@@ -124,7 +124,8 @@ SPEECH = {
     "WhisperForConditionalGeneration": {"num_mel_bins": 8, "max_source_positions": 16, "max_target_positions": 32},
 }
 OTHER_COMPILED = ("MambaForCausalLM",)  # scans in logarithmic depth then
-FULL_ONLY = ("pos_att_type", "relative_attention", "is_decoder", "pad_token_id")  # changes that --full keeps, too
+# Changes that --full keeps, too.
+FULL_ONLY = ("pos_att_type", "relative_attention", "is_decoder", "pad_token_id", "decoder_start_token_id")
 
 
 def config_of(cls, changes, full):

@@ -20,9 +20,13 @@ class Row:
     results: dict
     verdict: object
 
+    def figure(self, engine, name):
+        """What the engine's worker measured, or None."""
+        return self.results.get(engine, {}).get(name)
+
     def seconds(self, engine):
         """A step's time, or None."""
-        return self.results.get(engine, {}).get("seconds")
+        return self.figure(engine, "seconds")
 
 
 def _size(row):
@@ -51,6 +55,24 @@ def verdict_table(rows):
     return table(heads, body)
 
 
+def alone_table(rows):
+    """A line for each model that ran alone: the first step's end and the peak of memory, of each engine."""
+    engines = [name for name in ENGINES if any(row.figure(name, "peak_bytes") for row in rows)]
+    if not engines:
+        return ""
+    heads = ["model", *(f"{ENGINES[n].title}: {what}" for n in engines for what in ("first step", "peak"))]
+    body = [
+        [row.model.name, *(text for n in engines for text in (time_text(row.figure(n, "first_step")),
+                                                             _memory(row.figure(n, "peak_bytes"))))]
+        for row in rows
+    ]  # fmt: skip
+    return table(heads, body) + "\n"
+
+
+def _memory(count):
+    return "-" if count is None else f"{count / 2**20:.0f} MiB"
+
+
 def summary(rows):
     """How many models have which verdict, a line for each library."""
     lines = []
@@ -63,6 +85,8 @@ def summary(rows):
 def page(rows):
     """A Markdown page: the summary, the table, and below it why each model that is not good is not."""
     parts = ["# Models of libraries under wick and PyTorch", summary(rows).replace("\n", "\n\n"), verdict_table(rows)]
+    if alone_table(rows):
+        parts.append(alone_table(rows))
     bad = [row for row in rows if row.verdict.word not in GOOD]
     reasons = {}
     for row in bad:

@@ -20,8 +20,9 @@ TORCH_COMPILE_LIMIT = 1800
 class Runs:
     """Answers of workers by what was asked. `with` ends the workers."""
 
-    def __init__(self, path=None, again=False):
-        """path: the file that answers are kept in. again: answers that it has are not used."""
+    def __init__(self, path=None, again=False, limit=None):
+        """path: the file that answers are kept in. again: answers that it has are not used. limit: seconds for one."""
+        self.limit = limit
         self.path = pathlib.Path(path) if path else None
         self.answers, self.processes = {}, {}
         if self.path and self.path.exists() and not again:
@@ -59,11 +60,16 @@ class Runs:
         limit = LIMIT * (10 if request["full"] else 1)
         if engine.library == "torch" and engine.compiled:
             limit = max(limit, TORCH_COMPILE_LIMIT)
+        limit = self.limit or limit
+        asked = {k: v for k, v in request.items() if k != "engine"} | {"compiled": engine.compiled}
         try:
-            return self._process(engine, request["threads"]).ask(
-                limit=limit, compiled=engine.compiled, **{k: v for k, v in request.items() if k != "engine"}
-            )
+            if request.get("alone"):
+                with Process(engine, cold=True, worker=WORKER, threads=request["threads"]) as process:
+                    return process.ask(limit=limit, **asked)
+            return self._process(engine, request["threads"]).ask(limit=limit, **asked)
         except Failed as error:
+            if request.get("alone"):
+                return {"error": str(error)[-2000:], "where": "", "traceback": ""}
             process = self.processes.pop((engine.library, request["threads"]))
             status = process.process.returncode
             process.__exit__(None)

@@ -6,7 +6,10 @@ Run by `runs.py` as a script, under PyTorch by plain python, under wick by `pyth
     {"do": "train", "model": "resnet18", "compiled": false, "dtype": "float32", "full": false, "threads": 1}
         -> {"losses": [of two steps, then of the trained model without dropout], "norms": [of two steps' gradients]}
     {"do": "infer", ...}   -> {"losses": [one]}
-    with "time": true also -> {"seconds": of a step or forward pass, the median of several}
+    with "time": true also -> {"seconds": of a step or forward pass, the median of several; on one thread those that the
+                               processor gave}
+    with "alone": true also -> {"first_step": seconds from the start of this process to the end of the first training
+                                step, "peak_bytes": of its memory}; for a process that answers one request
 
 What a model raises is an answer too: {"error": "RuntimeError: ...", "where": "file.py:12 in forward"}.
 """
@@ -23,6 +26,7 @@ import traceback
 STEPS = 2
 WARM_UP_CALLS, SAMPLES, SECONDS = 4, 9, 3.0  # of a time: so many, or for so long
 RATE = 1e-4
+BEGIN = time.perf_counter()
 
 
 def load_package():
@@ -95,14 +99,15 @@ class Trained:
     def train(self):
         """The losses and gradient norms of two steps, and the loss of the model that they give, without dropout."""
         step = self.maybe_compiled(self.forward_and_backward)
-        losses, norms = [], []
+        losses, norms, ends = [], [], []
         self.model.train()
         self.torch.manual_seed(1)
         for _ in range(STEPS):
             losses.append(step().item())
             norms.append(self.norm())
             self.optimizer.step()
-        return {"losses": losses + [self.infer()["losses"][0]], "norms": norms}
+            ends.append(seconds_of_process())
+        return {"losses": losses + [self.infer()["losses"][0]], "norms": norms, "first_step": ends[0]}
 
     def infer(self):
         """The loss without dropout."""
@@ -122,10 +127,11 @@ class Trained:
         for _ in range(WARM_UP_CALLS):
             call()
         samples, end = [], time.perf_counter() + SECONDS
+        clock = time.thread_time if self.torch.get_num_threads() == 1 else time.perf_counter
         while len(samples) < SAMPLES and (len(samples) < 3 or time.perf_counter() < end):
-            start = time.perf_counter()
+            start = clock()
             call()
-            samples.append(time.perf_counter() - start)
+            samples.append(clock() - start)
         return statistics.median(samples)
 
     def whole_step(self):
@@ -136,6 +142,21 @@ class Trained:
     def forward(self):
         with self.torch.no_grad():
             return self.work.run(self.batch)
+
+
+def seconds_of_process():
+    """Since this process began; of an operating system that does not say, since it came to this file."""
+    try:
+        began = int(pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK")
+    except (OSError, AttributeError):
+        return time.perf_counter() - BEGIN
+
+
+def peak_bytes():
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def place_of(error):
@@ -158,6 +179,10 @@ def answer(request):
         result["parameters"] = sum(p.numel() for p in trained.model.parameters())
         if request.get("time"):
             result["seconds"] = trained.seconds(request["do"])
+        if request.get("alone"):
+            result["peak_bytes"] = peak_bytes()
+        else:
+            result.pop("first_step", None)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         result = {"error": text[:2000], "where": place_of(error), "traceback": traceback.format_exc()[-6000:]}

@@ -51,6 +51,19 @@ def _handle(function, relevant, *args, **kwargs):
     return _C._dispatch_torch_function(function, relevant, args, kwargs)
 
 
+# ---- products of groups ----
+
+
+def grouped_mm(mat_a, mat_b, *, offs=None, bias=None, out_dtype=None):
+    """Products of parts, whose ends `offs` says, each with a matrix of its own: rows (N, K) with (G, K, M) -> (N, M).
+
+    y = F.grouped_mm(wick.randn(5, 8), wick.randn(2, 8, 4), offs=wick.tensor([2, 5], dtype=wick.int32))
+    """
+    if _C._overrides and _C._has_torch_function_variadic(mat_a, mat_b):
+        return _handle(grouped_mm, (mat_a, mat_b), mat_a, mat_b, offs=offs, bias=bias, out_dtype=out_dtype)
+    return _C._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
+
+
 # ---- patches ----
 
 

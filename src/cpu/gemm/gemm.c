@@ -102,11 +102,9 @@ static wk__gemm_how how_for(const gemm_run *r, int64_t k, int64_t column) {
                         .row = last ? (const char *)r->g.row + column * r->kernels->size : NULL};
 }
 
-/* The rows are cut into equal groups rather than full ones and a rest: a small rest would run at the latency of its few
- * chains. */
-static int64_t group_height(const gemm_run *r, int64_t rows) {
-  return wk__ceil_div(rows, wk__ceil_div(rows, r->shape.rows));
-}
+/* The rows are cut into groups of equal height, or nearly so, rather than full ones and a rest: a small rest would run
+ * at the latency of its few chains. */
+static int64_t group_count(const gemm_run *r, int64_t rows) { return wk__ceil_div(rows, r->shape.rows); }
 
 static void finish_tile(const gemm_run *r, int64_t row, int64_t column, int64_t rows, int64_t columns) {
   if (!r->g.epilogue) return;
@@ -189,11 +187,11 @@ static left make_left(const gemm_run *r, int64_t row, int64_t rows, int64_t k, i
  * the panel after this one, or NULL. */
 static void multiply(const gemm_run *r, int64_t row, int64_t rows, int64_t depth, const left *a, const panel *p,
                      const char *next, wk__gemm_how how) {
-  int64_t height = group_height(r, rows), size = r->kernels->size;
+  int64_t groups = group_count(r, rows), size = r->kernels->size;
   how.next = next;
-  how.next_step = wk__ceil_div(p->b_row * size, wk__ceil_div(rows, height));
-  for (int64_t i = 0; i < rows; i += height) {
-    int64_t count = wk__min(height, rows - i);
+  how.next_step = wk__ceil_div(p->b_row * size, groups);
+  for (int64_t i = 0, count; i < rows; i += count, groups--) {
+    count = wk__ceil_div(rows - i, groups);
     r->kernels->kernel[count](depth, a->a + i * a->row * size, a->row, a->column, p->b, p->b_row,
                               c_at(r, row + i, p->column), r->g.c_row, p->columns, &how);
     if (next) how.next += how.next_step * depth;
@@ -325,7 +323,7 @@ static void extend_chains(const gemm_run *r, int64_t k, int64_t depth, int64_t c
   const wk__gemm_kernels *kernels = r->kernels;
   const wk__gemm_how how = {.alpha = 1, .beta = 0, .resume = resume};
   char padded[STREAM_DEPTH * PANEL_ROW_BYTES + WK__GEMM_PACK_SLACK] __attribute__((aligned(CACHE_LINE)));
-  int64_t height = group_height(r, r->g.m);
+  int64_t rows = r->g.m;
   for (int64_t j = 0; j < columns; j += r->shape.columns) {
     int64_t width = wk__min(r->shape.columns, columns - j);
     const void *b = b_at(r, k, column + j);
@@ -336,10 +334,10 @@ static void extend_chains(const gemm_run *r, int64_t k, int64_t depth, int64_t c
     }
     for (int64_t p = 0; p < depth; p++)
       fetch(b_at(r, k + p, column + j) + STREAM_BYTES_AHEAD, r->shape.columns * kernels->size);
-    for (int64_t i = 0; i < r->g.m; i += height) {
-      kernels->kernel[wk__min(height, r->g.m - i)](depth, a_at(r, i, k), r->g.a_row, r->g.a_column, b, b_row,
-                                                   chains + (i * chains_row + j) * kernels->size, chains_row, width,
-                                                   &how);
+    for (int64_t i = 0, count, groups = group_count(r, rows); i < rows; i += count, groups--) {
+      count = wk__ceil_div(rows - i, groups);
+      kernels->kernel[count](depth, a_at(r, i, k), r->g.a_row, r->g.a_column, b, b_row,
+                             chains + (i * chains_row + j) * kernels->size, chains_row, width, &how);
     }
   }
 }
@@ -514,6 +512,7 @@ static void run_matrices(void *context, int64_t begin, int64_t end) {
     r.g.a = (const char *)b->g->a + i * b->g->a_batch * size;
     r.g.b = (const char *)b->g->b + i * b->g->b_batch * size;
     r.g.c = (char *)b->g->c + i * b->g->c_batch * size;
+    if (r.g.row) r.g.row = (const char *)b->g->row + i * b->g->row_batch * size;
     r.batch_index = i;
     run_one(&r);
   }
@@ -523,7 +522,7 @@ static void run_matrices(void *context, int64_t begin, int64_t end) {
 static wk__gemm simplify(const wk__gemm *g) {
   wk__gemm s = *g;
   if (s.epilogue || s.make_a || s.make_b) return s;
-  if (s.batch > 1 && s.b_batch == 0 && s.a_batch == s.m * s.a_row && s.c_batch == s.m * s.c_row) {
+  if (s.batch > 1 && !s.b_batch && !s.row_batch && s.a_batch == s.m * s.a_row && s.c_batch == s.m * s.c_row) {
     s.m *= s.batch, s.batch = 1;
   }
   if (s.n == 1 && s.c_row == 1 && s.m > 1 && !s.row) { /* a column is the transpose of a row */

@@ -63,7 +63,7 @@ typedef struct wk__gemm {
   double alpha, beta;
   const void *row; /* (n) of the type, added to each row of C; or NULL */
   int64_t batch;   /* matrices, each at a multiple of the batch strides; 1 for a single product */
-  int64_t a_batch, b_batch, c_batch;
+  int64_t a_batch, b_batch, c_batch, row_batch;
   const wk__gemm_maker *make_a, *make_b; /* or NULL; the operand and its strides are 0 then */
   wk__gemm_epilogue_fn *epilogue;        /* or NULL */
   void *epilogue_context;

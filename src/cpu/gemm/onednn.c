@@ -50,7 +50,7 @@ static bool run_part(const job *j, int64_t batch, int64_t row, int64_t rows) {
   if (wk__onednn_get()->sgemm(j->a.letter, j->b.letter, rows, g->n, g->k, (float)g->alpha, a, j->a.step,
                               (const float *)g->b + batch * g->b_batch, j->b.step, (float)g->beta, c, g->c_row))
     return false;
-  if (g->row) add_to_rows(c, g->c_row, rows, g->row, g->n);
+  if (g->row) add_to_rows(c, g->c_row, rows, (const float *)g->row + batch * g->row_batch, g->n);
   const wk__gemm_tile tile = {batch, row, 0, rows, g->n, c, g->c_row};
   if (g->epilogue) g->epilogue(g->epilogue_context, &tile);
   return true;

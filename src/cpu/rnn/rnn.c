@@ -11,7 +11,19 @@
 #include "ops/internal.h"
 #include "wick/operators.h"
 
-enum { GRAIN = 2048 }; /* units that are worth a thread */
+enum {
+  GRAIN = 2048,      /* units that are worth a thread */
+  PANEL_BYTES = 256, /* of a panel's row: what the product's tiles read in place */
+  PANELS_MIN_STEPS = 8,
+};
+
+/* A matrix (k, n) that the states of each step are multiplied by, element (i, j) at i row + j column. Where there are
+ * many steps it is laid out once as panels of so many columns, one behind the other, so that no step packs it. */
+typedef struct right {
+  const char *data;
+  int64_t k, n, row, column;
+  int64_t panel; /* columns of a panel, or 0 */
+} right;
 
 typedef struct layer {
   wk__gemm_type type;
@@ -21,7 +33,9 @@ typedef struct layer {
   int64_t sequences, steps, units, outputs, gates, keeps; /* B, T, H, P, gates' and kept vectors of H */
   size_t size;                                            /* of an element */
   const int64_t *batch_sizes;                             /* (T), or NULL: B */
-  const char *weight, *bias, *projection;                 /* (gates H, P), (gates H) or NULL, (P, H) or NULL */
+  right weight,
+      projection;   /* (P, gates H); (H, P), its data NULL where there is none. The backward has them transposed */
+  const char *bias; /* (gates H) or NULL */
 } layer;
 
 static const wk__rnn_cells *find_cells(wk__gemm_type type) {
@@ -58,8 +72,9 @@ static wk_status describe(layer *l, const char *mode, bool reverse, const wk_ten
   l->gates = gates[l->mode], l->keeps = keeps[l->mode];
   l->sequences = wk__size(hx, 0), l->outputs = wk__size(hx, 1), l->units = wk__size(weight, 0) / l->gates;
   l->size = wk_dtype_size((wk_dtype)hx->dtype);
-  l->weight = (const char *)wk__data(weight);
-  l->projection = projection ? (const char *)wk__data(projection) : NULL;
+  int64_t all = l->gates * l->units;
+  l->weight = (right){(const char *)wk__data(weight), l->outputs, all, 1, l->outputs, 0};
+  l->projection = (right){projection ? (const char *)wk__data(projection) : NULL, l->units, l->outputs, 1, l->units, 0};
   l->batch_sizes = batch_sizes ? (const int64_t *)wk__data(batch_sizes) : NULL;
   l->steps = batch_sizes ? wk__size(batch_sizes, 0) : l->sequences ? rows / l->sequences : 0;
   int64_t sum = 0, most = l->sequences;
@@ -71,25 +86,51 @@ static wk_status describe(layer *l, const char *mode, bool reverse, const wk_ten
   return sum == rows ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "batch_sizes does not match the number of rows");
 }
 
-/* c (rows, n) = a (rows, k) b, with b's element (i, j) at i b_row + j b_column. */
-static wk_status product(const layer *l, int64_t rows, int64_t n, int64_t k, const void *a, const void *b,
-                         int64_t b_row, int64_t b_column, void *c, const void *row) {
+/* c (rows, n) = a (rows, k) b + bias (n) or NULL */
+static wk_status product(const layer *l, int64_t rows, const void *a, const right *b, void *c, const void *bias) {
+  int64_t columns = b->panel ? b->panel : b->n;
   wk__gemm g = {.type = l->type,
                 .m = rows,
-                .n = n,
-                .k = k,
+                .n = columns,
+                .k = b->k,
                 .a = a,
-                .a_row = k,
+                .a_row = b->k,
                 .a_column = 1,
-                .b = b,
-                .b_row = b_row,
-                .b_column = b_column,
+                .b = b->data,
+                .b_row = b->row,
+                .b_column = b->column,
                 .c = c,
-                .c_row = n,
+                .c_row = b->n,
                 .alpha = 1,
-                .row = row,
-                .batch = 1};
+                .row = bias,
+                .batch = b->n / columns,
+                .b_batch = b->k * columns,
+                .c_batch = columns,
+                .row_batch = columns};
   return wk__gemm_run(&g);
+}
+
+static right transposed(const right *b) { return (right){b->data, b->n, b->k, b->column, b->row, 0}; }
+static size_t panels_bytes(const layer *l, const right *b) { return (size_t)(b->k * b->n) * l->size; }
+
+/* Rows of panels: so many runs of elements that lie `column` apart. */
+static void gather_row(const layer *l, const char *from, int64_t column, int64_t n, char *to) {
+  if (column == 1)
+    memcpy(to, from, (size_t)n * l->size);
+  else if (l->type == WK__GEMM_F64)
+    for (int64_t j = 0; j < n; j++) ((double *)to)[j] = ((const double *)from)[j * column];
+  else
+    for (int64_t j = 0; j < n; j++) ((float *)to)[j] = ((const float *)from)[j * column];
+}
+/* `memory`: panels_bytes. */
+static void lay_out(const layer *l, right *b, char *memory) {
+  int64_t panel = PANEL_BYTES / (int64_t)l->size, size = (int64_t)l->size;
+  if (l->steps < PANELS_MIN_STEPS || b->n % panel != 0) return;
+  char *to = memory;
+  for (int64_t p = 0; p < b->n; p += panel)
+    for (int64_t i = 0; i < b->k; i++, to += panel * size)
+      gather_row(l, b->data + (i * b->row + p * b->column) * size, b->column, panel, to);
+  *b = (right){memory, b->k, b->n, panel, 1, panel};
 }
 
 /* ---- forward ---- */
@@ -119,8 +160,8 @@ typedef struct buffers {
 
 static wk_status forward_at(const layer *l, const buffers *b, int64_t first, int64_t rows) {
   size_t units = (size_t)l->units * l->size, outputs = (size_t)l->outputs * l->size, at = (size_t)first;
-  char *out = b->output + at * outputs, *cells_out = l->projection ? b->unprojected : out;
-  WK_TRY(product(l, rows, l->gates * l->units, l->outputs, b->hn, l->weight, 1, l->outputs, b->hidden, l->bias));
+  char *out = b->output + at * outputs, *cells_out = l->projection.data ? b->unprojected : out;
+  WK_TRY(product(l, rows, b->hn, &l->weight, b->hidden, l->bias));
   forward_step s = {l,
                     b->input + at * (size_t)l->gates * units,
                     b->hidden,
@@ -128,7 +169,7 @@ static wk_status forward_at(const layer *l, const buffers *b, int64_t first, int
                     b->kept + at * (size_t)l->keeps * units,
                     cells_out};
   wk__parallel_for(rows, 1 + GRAIN / (l->units + 1), forward_rows, &s);
-  if (l->projection) WK_TRY(product(l, rows, l->outputs, l->units, cells_out, l->projection, 1, l->units, out, NULL));
+  if (l->projection.data) WK_TRY(product(l, rows, cells_out, &l->projection, out, NULL));
   memcpy(b->hn, out, (size_t)rows * outputs);
   return WK_OK;
 }
@@ -163,8 +204,10 @@ static wk_status run_forward(wk__call *c) {
                   weight, projection, batch_sizes, rows));
   l.bias = data_or_null(bias);
   size_t units = (size_t)(l.sequences * l.units) * l.size;
-  char *space = wk__workspace_get(WK__WORKSPACE_KERNEL, units * (size_t)(l.gates + 1) + 1);
+  size_t of_step = units * (size_t)(l.gates + 1);
+  char *space = wk__workspace_get(WK__WORKSPACE_KERNEL, of_step + panels_bytes(&l, &l.weight) + 1);
   if (!space) return wk_error_category();
+  lay_out(&l, &l.weight, space + of_step);
   buffers b = {(char *)wk__data(gates),         (char *)wk__data(c->outputs[0]), (char *)wk__data(c->outputs[3]), space,
                space + units * (size_t)l.gates, (char *)wk__data(c->outputs[1]), (char *)wk__data(c->outputs[2])};
   memcpy(b.hn, wk__data(hx), (size_t)(l.sequences * l.outputs) * l.size);
@@ -245,10 +288,10 @@ static wk_status backward_at(const layer *l, const gradients *g, int64_t step, i
   char *hidden = l->mode == WK__RNN_GRU ? g->hidden + at * (size_t)l->gates * units : gates;
   fill_states(l, g, step, first);
   if (g->grad_output) add(l, g->hn, g->grad_output + at * outputs, rows * l->outputs);
-  if (l->projection) {
+  if (l->projection.data) {
     memcpy(g->rows + at * outputs, g->hn, (size_t)rows * outputs);
     by_cells = g->by_cells;
-    WK_TRY(product(l, rows, l->units, l->outputs, g->hn, l->projection, l->units, 1, by_cells, NULL));
+    WK_TRY(product(l, rows, g->hn, &l->projection, by_cells, NULL));
     unproject(l, g, first, rows);
   }
   backward_step s = {l,
@@ -260,7 +303,7 @@ static wk_status backward_at(const layer *l, const gradients *g, int64_t step, i
                      gates,
                      hidden};
   wk__parallel_for(rows, 1 + GRAIN / (l->units + 1), backward_rows, &s);
-  WK_TRY(product(l, rows, l->outputs, l->gates * l->units, hidden, l->weight, l->outputs, 1, g->hn, NULL));
+  WK_TRY(product(l, rows, hidden, &l->weight, g->hn, NULL));
   if (l->mode == WK__RNN_GRU) add(l, g->hn, g->beside, rows * l->units);
   return WK_OK;
 }
@@ -298,8 +341,10 @@ static wk_status run_backward(wk__call *c) {
   WK_TRY(describe(&l, c->args[WK__ARG(_rnn_layer_backward, mode)].string,
                   wk__arg_bool(c, WK__ARG(_rnn_layer_backward, reverse)), hx, weight, projection, sizes, rows));
   size_t units = (size_t)(l.sequences * l.units) * l.size;
-  char *space = wk__workspace_get(WK__WORKSPACE_KERNEL, 2 * units + 1);
+  l.weight = transposed(&l.weight), l.projection = transposed(&l.projection);
+  char *space = wk__workspace_get(WK__WORKSPACE_KERNEL, 2 * units + panels_bytes(&l, &l.weight) + 1);
   if (!space) return wk_error_category();
+  lay_out(&l, &l.weight, space + 2 * units);
   begin_with(c->outputs[2], grad_hn);
   begin_with(c->outputs[3], grad_cn);
   gradients g = {data_or_null(grad_output),

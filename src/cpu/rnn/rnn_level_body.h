@@ -6,10 +6,16 @@
 
 WK_INLINE V NAME(read)(const T *p, int64_t n) {
   V v = {0};
-  memcpy(&v, p, n == LANES ? sizeof v : (size_t)n * sizeof(T));
+  if (n == LANES) return OP(load)(p);
+  memcpy(&v, p, (size_t)n * sizeof(T));
   return v;
 }
-WK_INLINE void NAME(write)(T *p, V v, int64_t n) { memcpy(p, &v, n == LANES ? sizeof v : (size_t)n * sizeof(T)); }
+WK_INLINE void NAME(write)(T *p, V v, int64_t n) {
+  if (n == LANES)
+    OP(store)(p, v);
+  else
+    memcpy(p, &v, (size_t)n * sizeof(T));
+}
 WK_INLINE V NAME(zeros)(void) { return (V){0}; }
 
 /* Of the arrays' gate k, the vector at unit j; n lanes of it are there. */

@@ -236,6 +236,15 @@ static wk_status of_nothing(wk__call *c) {
   return y ? WK_OK : wk_error_category();
 }
 
+static wk_status refuse_nothing(const wk_tensor *x) {
+  wk__string sizes = {0};
+  wk__print_sizes(&sizes, x->sizes, x->ndim);
+  wk_status status = wk_fail(WK_RUNTIME_ERROR, "input tensor must have at least one element, but got input_sizes = %s",
+                             sizes.text ? sizes.text : "?");
+  wk__string_release(&sizes);
+  return status;
+}
+
 /* The batch's own statistics, and what they do to those that run along: with a variance that is corrected. */
 static wk_status take_statistics(wk__call *c, wk_tensor **out_mean, wk_tensor **out_var) {
   wk_tensor *x = wk_detach(c->args[INPUT].tensor), *moments[2] = {NULL, NULL};
@@ -250,7 +259,8 @@ static wk_status take_statistics(wk__call *c, wk_tensor **out_mean, wk_tensor **
   return update(running_var, wk_div_Scalar(wk_mul_Scalar(moments[1], n), less), momentum);
 }
 
-static wk_status normalise(wk__call *c) {
+/* Gives result 0; and the mean and the inverse deviation that were taken, in the dtype that is computed in. */
+static wk_status normalise(wk__call *c, wk_tensor **out_mean, wk_tensor **out_inverse) {
   wk_tensor *x = c->args[INPUT].tensor, *weight = wk__arg_tensor(c, WEIGHT), *bias = wk__arg_tensor(c, BIAS);
   wk_tensor *mean = wk__arg_tensor(c, RUNNING_MEAN), *var = wk__arg_tensor(c, RUNNING_VAR);
   if (wk_int_eq(x->numel, wk_int_of(0))) return of_nothing(c);
@@ -260,18 +270,58 @@ static wk_status normalise(wk__call *c) {
   if (weight) scale = wk_mul(inverse, in_dtype(wk_detach(weight), wide(x)));
   wk_tensor *shift =
       bias ? wk_addcmul(in_dtype(wk_detach(bias), wide(x)), mean, scale, wk__v_int(-1)) : wk_neg(wk_mul(mean, scale));
+  *out_mean = mean, *out_inverse = inverse;
   wk_value args[] = {c->args[INPUT],      c->args[WEIGHT],       c->args[BIAS],
                      wk__v_tensor(mean),  wk__v_tensor(inverse), wk__v_tensor(scale),
                      wk__v_tensor(shift), c->args[IN_TRAINING],  c->args[BATCH_EPS]};
   return shift ? wk_call(WK__OP(_native_batch_norm), args, NULL, c->results) : wk_error_category();
 }
 
-wk_status wk__compose_batch_norm(wk__call *c) {
+static wk_status check_batch_norm(const wk__call *c) {
   WK_TRY(check_statistics(c));
-  WK_TRY(wk__check_norm_dtypes(c->args[INPUT].tensor, wk__arg_tensor(c, WEIGHT), wk__arg_tensor(c, BIAS)));
+  return wk__check_norm_dtypes(c->args[INPUT].tensor, wk__arg_tensor(c, WEIGHT), wk__arg_tensor(c, BIAS));
+}
+wk_status wk__compose_batch_norm(wk__call *c) {
+  wk_tensor *mean, *inverse;
+  WK_TRY(check_batch_norm(c));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = normalise(c);
+  wk_status status = normalise(c, &mean, &inverse);
+  wk_scope_end(&scope);
+  return status;
+}
+
+/* The dtype of statistics: float beside parameters of float, else the input's. */
+static wk_dtype dtype_of_statistics(const wk__call *c) {
+  static const uint8_t parameters[] = {WEIGHT, BIAS, RUNNING_MEAN, RUNNING_VAR};
+  wk_dtype own = (wk_dtype)c->args[INPUT].tensor->dtype;
+  for (size_t k = 0; k < WK_COUNT(parameters); k++) {
+    const wk_tensor *t = wk__arg_tensor(c, parameters[k]);
+    if (t) return (wk_dtype)t->dtype;
+  }
+  return own;
+}
+/* Results 1 and 2: of the batch, or nothing where those that run along were taken. */
+static wk_status give_statistics(wk__call *c, wk_tensor *mean, wk_tensor *inverse) {
+  bool own = wk__arg_bool(c, IN_TRAINING);
+  wk_int nothing = wk_int_of(0);
+  wk_tensor *statistics[] = {mean, inverse};
+  for (int k = 0; k < 2; k++) {
+    wk_tensor *t = own ? in_dtype(statistics[k], dtype_of_statistics(c))
+                       : wk_new_zeros(c->args[INPUT].tensor, &nothing, 1, WK_DTYPE_NONE, NONE);
+    if (!t) return wk_error_category();
+    c->results[k + 1] = wk__v_tensor(wk_scope_keep(t));
+  }
+  return WK_OK;
+}
+wk_status wk__compose_native_batch_norm(wk__call *c) {
+  wk_tensor *x = c->args[INPUT].tensor, *mean, *inverse;
+  WK_TRY(check_batch_norm(c));
+  if (wk_int_eq(x->numel, wk_int_of(0))) return refuse_nothing(x);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = normalise(c, &mean, &inverse);
+  if (status == WK_OK) status = give_statistics(c, mean, inverse);
   wk_scope_end(&scope);
   return status;
 }

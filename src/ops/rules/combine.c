@@ -17,6 +17,22 @@ wk_status wk__compose_type_as(wk__call *c) {
   return wk__give(c, &scope, wk__to_copy(self, (wk_dtype)other->dtype, device));
 }
 
+wk_status wk__compose_positive(wk__call *c) {
+  wk_tensor *t = tensor_at(c, 0);
+  if (t->dtype == WK_BOOL) return wk_fail(WK_RUNTIME_ERROR, "The `+` operator, on a bool tensor is not supported.");
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  return wk__give(c, &scope, t);
+}
+
+wk_status wk__compose_isreal(wk__call *c) {
+  wk_tensor *t = tensor_at(c, 0);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  if (wk_dtype_is_complex((wk_dtype)t->dtype)) return wk__give(c, &scope, wk_eq_Scalar(wk_imag(t), wk__v_int(0)));
+  return wk__give(c, &scope, wk_ones_like(t, WK_BOOL, (wk_value){0}, NULL));
+}
+
 wk_status wk__compose_ravel(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
@@ -82,6 +98,9 @@ static wk_tensor *blend(const wk__call *c, wk_tensor *product) {
   return wk_add(self, product, wk__v_int(1));
 }
 wk_status wk__compose_addmv(wk__call *c) {
+  if (tensor_at(c, 0)->ndim > 1 || tensor_at(c, 1)->ndim != 2 || tensor_at(c, 2)->ndim != 1)
+    return wk_fail(WK_RUNTIME_ERROR, "vector + matrix @ vector expected, got %d, %d, %d", tensor_at(c, 0)->ndim,
+                   tensor_at(c, 1)->ndim, tensor_at(c, 2)->ndim);
   wk_scope scope;
   wk_scope_begin(&scope);
   return wk__give(c, &scope, blend(c, wk_mv(tensor_at(c, 1), tensor_at(c, 2))));
@@ -95,6 +114,10 @@ wk_status wk__compose_addr(wk__call *c) {
   return wk__give(c, &scope, blend(c, wk_outer(tensor_at(c, 1), tensor_at(c, 2))));
 }
 wk_status wk__compose_addbmm(wk__call *c) {
+  if (tensor_at(c, 0)->dtype != tensor_at(c, 1)->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "self and mat2 must have the same dtype, but got %s and %s",
+                   wk__dtype_legacy((wk_dtype)tensor_at(c, 0)->dtype),
+                   wk__dtype_legacy((wk_dtype)tensor_at(c, 1)->dtype));
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_int batch = wk_int_of(0);

@@ -3,16 +3,19 @@
 
 #include "wick/operators.h"
 
-wk_status wk__give_list(wk__call *c, wk_scope *scope, wk_tensor *const *tensors, uint32_t count) {
+wk_status wk__keep_list(wk_value *result, wk_tensor *const *tensors, uint32_t count) {
   bool whole = true;
   for (uint32_t k = 0; k < count; k++) whole &= tensors[k] != NULL;
-  wk_tensor **list = whole ? wk__alloc((count + 1) * sizeof *list) : NULL;
-  if (list) {
-    for (uint32_t k = 0; k < count; k++) list[k] = wk_scope_keep(tensors[k]);
-    c->results[0] = (wk_value){.tag = WK_VALUE_TENSORS, .count = count, .tensors = list};
-  }
-  wk_scope_end(scope);
-  return list ? WK_OK : whole ? WK_OUT_OF_MEMORY : wk_error_category();
+  if (!whole) return wk_error_category();
+  wk_tensor **list = wk__alloc((count + 1) * sizeof *list);
+  if (!list) return WK_OUT_OF_MEMORY;
+  for (uint32_t k = 0; k < count; k++) list[k] = wk_scope_keep(tensors[k]);
+  *result = (wk_value){.tag = WK_VALUE_TENSORS, .count = count, .tensors = list};
+  return WK_OK;
+}
+
+wk_status wk__give_list(wk__call *c, wk_scope *scope, wk_tensor *const *tensors, uint32_t count) {
+  return wk__give_up(scope, wk__keep_list(&c->results[0], tensors, count));
 }
 
 wk_status wk__value_of(wk_tensor *t, const char *why, wk__scalar *out_value) {

@@ -15,6 +15,8 @@ static inline wk_status wk__give_two(wk__call *c, wk_scope *scope, wk_tensor *fi
   if (first && second) c->results[1] = wk__v_tensor(wk_scope_keep(second));
   return wk__give(c, scope, second ? first : NULL);
 }
+/* Makes a result that is a list: `count` tensors of the caller's scope, some of which may be failed calls. */
+WK_MUST_USE wk_status wk__keep_list(wk_value *result, wk_tensor *const *tensors, uint32_t count);
 /* Ends the scope of a composite that gives a list: `count` tensors, some of which may be failed calls. */
 wk_status wk__give_list(wk__call *c, wk_scope *scope, wk_tensor *const *tensors, uint32_t count);
 /* Ends the scope after something else has failed. */

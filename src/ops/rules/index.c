@@ -8,6 +8,7 @@
 #include "ops/many_dims.h"
 #include "ops/rules.h"
 #include "ops/rules/derivative.h"
+#include "ops/rules/scatter_reduce.h"
 #include "wick/operators.h"
 
 #define NONE ((wk_value){0})
@@ -304,34 +305,41 @@ static wk_status check_slices(const wk_tensor *self, int dim, const wk_tensor *s
   return status;
 }
 
-/* (self, dim, index, source, alpha): self with alpha * source added to the slices that index names. */
-wk_status wk__meta_index_add(wk__call *c) {
+/* (self, dim, index, source, ...): an index for whole slices, of an operator that is called `name` in place. */
+static wk_status check_index_of_slices(const wk__call *c, const char *name, int *dim) {
   WK__ARGS(index_add);
   const wk_tensor *self = c->args[A_self].tensor, *index = c->args[A_index].tensor, *source = c->args[A_source].tensor;
-  int dim;
-  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), self->ndim, &dim));
+  WK_TRY(wk__wrap_dim(wk__arg_int(c, A_dim), self->ndim, dim));
   if (index->ndim > 1) {
-    wk__string sizes = {0};
-    wk__print_sizes(&sizes, index->sizes, index->ndim);
-    wk_status status = wk_fail(
-        WK_INDEX_ERROR, "index_add_(): Index is supposed to be a vector, but got dim: %d with type: %s and size: %s",
-        index->ndim, wk__dtype_legacy((wk_dtype)index->dtype), sizes.text ? sizes.text : "?");
-    wk__string_release(&sizes);
+    char *sizes = sizes_text(index);
+    wk_status status =
+        wk_fail(WK_INDEX_ERROR, "%s(): Index is supposed to be a vector, but got dim: %d with type: %s and size: %s",
+                name, index->ndim, wk__dtype_legacy((wk_dtype)index->dtype), sizes ? sizes : "?");
+    wk__free(sizes);
     return status;
   }
   if (!is_index_dtype(index))
-    return wk_fail(WK_RUNTIME_ERROR, "index_add_(): Expected dtype int32/int64 for index but got: %s",
+    return wk_fail(WK_RUNTIME_ERROR, "%s(): Expected dtype int32/int64 for index but got: %s", name,
                    wk__dtype_legacy((wk_dtype)index->dtype));
   if (self->dtype != source->dtype)
-    return wk_fail(WK_RUNTIME_ERROR, "index_add_(): self (%s) and source (%s) must have the same scalar type",
+    return wk_fail(WK_RUNTIME_ERROR, "%s(): self (%s) and source (%s) must have the same scalar type", name,
                    wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
-  if (rank_of(source) <= dim || !wk_int_eq(size_at(source, dim), index->numel))
+  if (!source->ndim && !wk_int_eq(index->numel, wk_int_of(1)))
+    return wk_fail(WK_INDEX_ERROR, "Dimension specified as 0 but tensor has no dimensions");
+  if (rank_of(source) <= *dim || !wk_int_eq(size_at(source, *dim), index->numel))
     return wk_fail(WK_RUNTIME_ERROR,
-                   "index_add_(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d",
-                   wk__shown(index->numel), (long long)(rank_of(source) > dim ? size_at(source, dim).bits : 0), dim);
-  WK_TRY(check_slices(self, dim, source));
-  WK_TRY(refuse_empty_dim(self, dim, index));
-  WK_TRY(wk__check_number(&c->args[A_alpha], (wk_dtype)self->dtype));
+                   "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), for dim: %d", name,
+                   wk__shown(index->numel), (long long)(rank_of(source) > *dim ? size_at(source, *dim).bits : 0), *dim);
+  WK_TRY(check_slices(self, *dim, source));
+  return refuse_empty_dim(self, *dim, index);
+}
+
+/* (self, dim, index, source, alpha): self with alpha * source added to the slices that index names. */
+wk_status wk__meta_index_add(wk__call *c) {
+  WK__ARGS(index_add);
+  int dim;
+  WK_TRY(check_index_of_slices(c, "index_add_", &dim));
+  WK_TRY(wk__check_number(&c->args[A_alpha], (wk_dtype)c->args[A_self].tensor->dtype));
   return like_self(c);
 }
 
@@ -357,6 +365,31 @@ wk_status wk__vjp_index_add(wk__vjp *v) {
   wk_tensor *g =
       wk_mul_Scalar(wk_index_select(G, wk_int_guard_value(v->args[A_dim].integer), ARG(A_index)), v->args[A_alpha]);
   return wk__vjp_set(v, A_source, wk_reshape(g, ARG(A_source)->sizes, ARG(A_source)->ndim));
+}
+
+static wk_status check_index_reduce(const wk__call *c, int *dim) {
+  const char *reduce = c->args[WK__ARG(index_reduce, reduce)].string;
+  if (!wk__reduces_slices(reduce))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got %s.", reduce);
+  return check_index_of_slices(c, "index_reduce_", dim);
+}
+/* The index beside the other dims of source. */
+wk_status wk__compose_index_reduce(wk__call *c) {
+  WK__ARGS(index_reduce);
+  wk_tensor *self = c->args[A_self].tensor, *index = c->args[A_index].tensor, *source = c->args[A_source].tensor;
+  wk_int beside[WK_MAX_DIMS];
+  int dim;
+  WK_TRY(check_index_reduce(c, &dim));
+  for (int d = 0; d < source->ndim; d++) beside[d] = d == dim ? index->numel : wk_int_of(1);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  index = wk_reshape(wk__in_dtype(index, WK_INT64), beside, source->ndim);
+  index = index ? wk_expand(index, source->sizes, source->ndim, false) : NULL;
+  return give(
+      c, &scope,
+      index ? wk_scatter_reduce_two(self, dim, index, source, c->args[A_reduce].string, wk__arg_bool(c, A_include_self))
+            : NULL);
 }
 
 wk_status wk__compose_take_along_dim(wk__call *c) {
@@ -882,4 +915,36 @@ wk_status wk__compose_masked_select(wk__call *c) {
   self = wk_expand(self, sizes, ndim, false);
   mask = wk_expand(mask, sizes, ndim, false);
   return give(c, &scope, self && mask ? wk_index(self, &mask, 1) : NULL);
+}
+
+static wk_status check_masked_scatter(const wk_tensor *self, const wk_tensor *mask, const wk_tensor *source) {
+  if (self->dtype != source->dtype)
+    return wk_fail(WK_RUNTIME_ERROR, "masked_scatter: expected self and source to have same dtypes but got%s and %s",
+                   wk__dtype_legacy((wk_dtype)self->dtype), wk__dtype_legacy((wk_dtype)source->dtype));
+  if (mask->dtype == WK_BOOL) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
+                 wk__dtype_legacy((wk_dtype)mask->dtype));
+}
+/* source[k] where the mask holds for the k-th time; anything elsewhere. The k-th place reads the k-th of [0,
+ * source...], so that places before the first have something to read. */
+static wk_tensor *in_turn(wk_tensor *mask, wk_tensor *source) {
+  wk_int all = wk_int_of(-1), before[] = {wk_int_of(1), wk_int_of(0)};
+  wk_tensor *number = wk_cumsum(wk_reshape(mask, &all, 1), 0, WK_INT64);
+  wk_tensor *padded = wk_constant_pad_nd(wk_reshape(source, &all, 1), before, 2, wk__v_int(0));
+  return number && padded ? wk_reshape(wk_index(padded, &number, 1), mask->sizes, mask->ndim) : NULL;
+}
+wk_status wk__compose_masked_scatter(wk__call *c) {
+  WK__ARGS(masked_scatter);
+  wk_tensor *self = c->args[A_self].tensor, *mask = c->args[A_mask].tensor, *source = c->args[A_source].tensor;
+  wk_int sizes[WK_MAX_DIMS];
+  int ndim;
+  WK_TRY(check_masked_scatter(self, mask, source));
+  WK_TRY(wk__broadcast(mask->sizes, mask->ndim, self->sizes, self->ndim, sizes, &ndim));
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  mask = wk_expand(mask, sizes, ndim, false);
+  wk_tensor *taken = mask ? in_turn(mask, source) : NULL;
+  if (!taken && wk_error_category() == WK_INDEX_ERROR)
+    (void)wk_fail(WK_RUNTIME_ERROR, "Number of elements of source < number of ones in mask");
+  return give(c, &scope, taken ? wk_where_self(mask, taken, self) : NULL);
 }

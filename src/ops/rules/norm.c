@@ -5,6 +5,7 @@
 
 #include "ops/internal.h"
 #include "ops/rules.h"
+#include "ops/rules/composite.h"
 #include "wick/operators.h"
 
 static wk_status finish(wk__call *c, wk_scope *scope, wk_tensor *y) {
@@ -254,6 +255,33 @@ wk_status wk__compose_group_norm(wk__call *c) {
   if (weight) y = wk_mul(y, per_channel(weight, x));
   if (bias) y = plus(y, per_channel(bias, x));
   return finish(c, &scope, of_layout(y, x));
+}
+
+/* (N, group): means or inverse deviations in the dtype of float parameters beside them. */
+static wk_tensor *statistic(const wk__call *c, wk_tensor *t) {
+  WK__ARGS(native_group_norm);
+  const wk_tensor *weight = wk__arg_tensor(c, A_weight), *x = c->args[A_input].tensor;
+  wk_int sizes[] = {c->args[A_N].integer, c->args[A_group].integer};
+  return wk__in_dtype(wk_reshape(t, sizes, 2), (wk_dtype)(weight ? weight : x)->dtype);
+}
+wk_status wk__compose_native_group_norm(wk__call *c) {
+  WK__ARGS(native_group_norm);
+  wk_tensor *x = c->args[A_input].tensor, *moments[2] = {NULL, NULL};
+  wk_int groups = wk_int_mul(c->args[A_N].integer, c->args[A_group].integer);
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_tensor *y = wk_group_norm(x, wk__arg_int(c, A_group), wk__arg_tensor(c, A_weight), wk__arg_tensor(c, A_bias),
+                               c->args[A_eps].number, false);
+  wk_int each = wk_int_mul(c->args[A_HxW].integer, wk_int_floordiv(c->args[A_C].integer, c->args[A_group].integer));
+  wk_tensor *rows = y ? shaped(in_float(wk_detach(x)), one(), groups, each) : NULL;
+  if (!rows || wk__channel_moments(rows, moments) != WK_OK) return wk__give_up(&scope, wk_error_category());
+  wk_tensor *mean = statistic(c, moments[0]);
+  wk_tensor *inverse = statistic(c, wk_rsqrt(wk_add_Scalar(moments[1], c->args[A_eps], wk__v_int(1))));
+  if (mean && inverse) {
+    c->results[1] = wk__v_tensor(wk_scope_keep(mean));
+    c->results[2] = wk__v_tensor(wk_scope_keep(inverse));
+  }
+  return wk__give(c, &scope, mean && inverse ? y : NULL);
 }
 
 /* ---- instance norm ---- */

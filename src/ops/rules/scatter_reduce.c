@@ -3,6 +3,7 @@
  * In: (self, dim, index, src, reduce, include_self). Out: a tensor like self; elements that no index names are self's.
  * Elements are folded in row-major order of the index, one thread, so the result is the same every time. Small types
  * compute in f32 or i64 and are rounded once, at the end. Tests: tests/ops/, tests/python/test_index_forms.py. */
+#include "ops/rules/scatter_reduce.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "ops/rules/derivative.h"
@@ -23,6 +24,12 @@ static reduction reduction_named(const char *name) {
   for (size_t i = 0; i < WK_COUNT(names); i++)
     if (strcmp(names[i].name, name) == 0) return names[i].reduction;
   return REDUCTIONS;
+}
+
+bool wk__reduces_slices(const char *name) {
+  reduction r = reduction_named(name);
+  bool of_old = name[0] == 'm' && r != MEAN; /* other names for amax and amin */
+  return r != REDUCTIONS && r != SUM && !of_old;
 }
 
 wk_status wk__meta_scatter_reduce(wk__call *c) {

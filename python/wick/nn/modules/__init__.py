@@ -19,6 +19,7 @@ from .sparse import *  # noqa: F403
 
 # The file's name, then the classes that it gives to torch.nn.
 _LATE = {
+    "adaptive": "AdaptiveLogSoftmaxWithLoss",
     "attention": "MultiheadAttention",
     "batchnorm": "BatchNorm1d BatchNorm2d BatchNorm3d LazyBatchNorm1d LazyBatchNorm2d LazyBatchNorm3d SyncBatchNorm",
     "conv": "Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d LazyConv1d LazyConv2d LazyConv3d "
