@@ -140,7 +140,7 @@ static bool batch_is_only_in(const wk__batch *b, uint32_t args) {
   return true;
 }
 
-static wk_status merged(wk__batch *b) {
+wk_status wk__batch_merged(wk__batch *b) {
   uint32_t with = wk__level_row_of(b->op)->batch_args;
   wk_value args[WK__MAX_ARGS];
   if (!batch_is_only_in(b, with)) return WK__BATCH_NOT_SO;
@@ -255,12 +255,12 @@ wk_status wk__batch_loop(wk__batch *b) {
 
 static wk_status by_row(wk__batch *b) {
   const wk__level_row *row = wk__level_row_of(b->op);
-  if (b->op->tags & WK__TAG_POINTWISE) return pointwise(b);
+  if (b->op->tags & WK__TAG_POINTWISE && !row->own) return pointwise(b);
   switch ((wk__batch_way)row->batch) {
     case WK__BATCH_LEAD:
       return wk__batch_lead(b);
     case WK__BATCH_MERGE:
-      return merged(b);
+      return wk__batch_merged(b);
     case WK__BATCH_OWN:
       return row->own(b);
     default:
@@ -319,12 +319,13 @@ wk_status wk__batch_level(const wk_op *op, const wk_value *args, wk_tensor *cons
   bool in_place = destinations && destinations[0] && args[0].tag == WK_VALUE_TENSOR && args[0].tensor == destinations[0];
   if (op->tags & WK__TAG_RANDOM && !op->compose) return run(&b, wk__batch_random, results);
   if (!any_batch(&b)) return wk__call_one_below(op, args, destinations, results);
-  if (destinations && !(in_place && op->tags & WK__TAG_POINTWISE)) return make_then_copy(&b, results);
-  if (op->compose) {
-    wk__call call = {.op = op, .args = args, .results = results};
-    return op->compose(&call);
-  }
+  if (destinations && !(in_place && op->tags & WK__TAG_POINTWISE && !wk__level_row_of(op)->own))
+    return make_then_copy(&b, results);
   wk_status status = run(&b, by_row, results);
   if (status != WK__BATCH_NOT_SO) return status;
-  return has_parts(op) ? wk__decompose_call(op, args, results) : run(&b, wk__batch_loop, results);
+  if (!op->compose && !has_parts(op)) return run(&b, wk__batch_loop, results);
+  if (wk__batch_is_followed(&b)) return run(&b, wk__batch_whole_operator, results);
+  if (!op->compose) return wk__decompose_call(op, args, results);
+  wk__call call = {.op = op, .args = args, .results = results};
+  return op->compose(&call);
 }

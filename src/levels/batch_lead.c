@@ -22,6 +22,13 @@ static wk_tensor *first_tensor(const lead *l) {
   return NULL;
 }
 
+/* How many dims there are that an argument may name: those of the sizes, if the row is given both. */
+static int rank_of_dims(const lead *l, const wk_tensor *first) {
+  for (int i = 0; l->row->dims && i < l->b->op->schema.parameter_count; i++)
+    if (is_in(l->row->sizes, i)) return (int)l->b->args[i].count;
+  return first ? first->ndim : 0;
+}
+
 static wk_tensor *led(const lead *l, wk_tensor *t) {
   wk_tensor *led = wk__batch_expanded(l->b, t);
   return l->flat && t->ndim == 0 ? wk_unsqueeze(led, 1) : led;
@@ -128,7 +135,7 @@ wk_status wk__batch_lead(wk__batch *b) {
   l->b = b;
   l->row = wk__level_row_of(b->op);
   const wk_tensor *first = first_tensor(l);
-  l->rank = first ? first->ndim : 0;
+  l->rank = rank_of_dims(l, first);
   l->flat = first && l->rank == 0 && l->row->dims;
   wk_status status = WK_OK;
   for (int i = 0; i < b->op->schema.parameter_count && status == WK_OK; i++) status = lead_argument(l, i);

@@ -74,6 +74,35 @@ wk_status wk__batch_as_strided(wk__batch *b) {
   return wk__batch_give(b, 0, wk_as_strided(value, sizes, count, strides, count, b->args[A_storage_offset]), 0);
 }
 
+/* Where each example lies apart from the others, so do the places that are written. */
+wk_status wk__batch_as_strided_scatter(wk__batch *b) {
+  WK__ARGS(as_strided_scatter);
+  if (!wk__has_batch(b, A_self)) return WK__BATCH_NOT_SO;
+  wk_value args[WK__MAX_ARGS];
+  wk_int sizes[WK_MAX_DIMS + 1] = {b->level->batch_size}, strides[WK_MAX_DIMS + 1];
+  memcpy(args, b->args, b->op->schema.parameter_count * sizeof *args);
+  const wk_value *size = &b->args[A_size], *stride = &b->args[A_stride];
+  args[A_self].tensor = first(b, A_self);
+  args[A_src].tensor = expanded(b, A_src);
+  if (!args[A_self].tensor || !args[A_src].tensor) return wk_error_category();
+  if (size->count != stride->count) return WK__BATCH_NOT_SO;
+  strides[0] = args[A_self].tensor->strides[0];
+  memcpy(sizes + 1, size->integers, size->count * sizeof *sizes);
+  memcpy(strides + 1, stride->integers, stride->count * sizeof *strides);
+  args[A_size] = wk__v_ints(sizes, (int)size->count + 1);
+  args[A_stride] = wk__v_ints(strides, (int)stride->count + 1);
+  return wk__batch_give(b, 0, wk__call_tensor(b->op, args), 0);
+}
+
+/* Without images' dim a batch is that dim. */
+wk_status wk__batch_col2im(wk__batch *b) {
+  if (rank_of(b, 0) != 2) return wk__batch_merged(b);
+  wk_value args[WK__MAX_ARGS];
+  memcpy(args, b->args, b->op->schema.parameter_count * sizeof *args);
+  args[0] = wk__v_tensor(first(b, 0));
+  return wk__batch_give(b, 0, wk__call_tensor(b->op, args), 0);
+}
+
 /* ====================================================== copies ================================================== */
 
 static wk_status refuse_narrow(void) {
@@ -138,6 +167,26 @@ wk_status wk__batch_whole(wk__batch *b) {
   return wk__batch_give(b, 0, made, 0);
 }
 
+/* One value for all elements, or for some: another for each example. */
+wk_status wk__batch_fill(wk__batch *b) {
+  WK__ARGS(fill_Tensor);
+  wk_tensor *value = wk__in_dtype(expanded(b, A_value), (wk_dtype)wk__example(b, A_self)->dtype), *self = expanded(b, A_self);
+  if (rank_of(b, A_value)) return WK__BATCH_NOT_SO; /* which says what is wrong */
+  for (int d = 0; value && d < rank_of(b, A_self); d++) value = wk_unsqueeze(value, 1);
+  return wk__batch_give(b, 0, value && self ? wk_clone(wk_expand_as(value, self), "contiguous_format") : NULL, 0);
+}
+wk_status wk__batch_masked_fill(wk__batch *b) {
+  WK__ARGS(masked_fill_Tensor);
+  wk_tensor *value = wk__in_dtype(expanded(b, A_value), (wk_dtype)wk__example(b, A_self)->dtype);
+  wk_tensor *self = expanded(b, A_self), *mask = expanded(b, A_mask);
+  if (rank_of(b, A_value)) return WK__BATCH_NOT_SO;
+  int rank = wk__max(rank_of(b, A_self), rank_of(b, A_mask));
+  for (int d = 0; value && d < rank; d++) value = wk_unsqueeze(value, 1);
+  for (int d = rank_of(b, A_self); self && d < rank; d++) self = wk_unsqueeze(self, 1);
+  for (int d = rank_of(b, A_mask); mask && d < rank; d++) mask = wk_unsqueeze(mask, 1);
+  return wk__batch_give(b, 0, value && self && mask ? wk_where_self(mask, value, self) : NULL, 0);
+}
+
 wk_status wk__batch_dynamic(wk__batch *b) {
   return wk_fail(WK_RUNTIME_ERROR,
                  "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
@@ -159,6 +208,14 @@ wk_status wk__batch_mm(wk__batch *b) {
   }
   wk_tensor *columns = wk__batch_merge(wk_movedim_int(first(b, A_mat2), 0, 1), 1);
   return wk__batch_give(b, 0, columns ? wk__batch_split(b, wk_mm(wk__example(b, A_self), columns), 1) : NULL, 1);
+}
+
+/* A mask may be one for each image: its dims are then not the merged ones. */
+wk_status wk__batch_attention(wk__batch *b) {
+  bool forward = b->op == WK__OP(_scaled_dot_product_flash_attention_for_cpu);
+  int mask = forward ? WK__ARG(_scaled_dot_product_flash_attention_for_cpu, attn_mask)
+                     : WK__ARG(_scaled_dot_product_flash_attention_for_cpu_backward, attn_mask);
+  return wk__example(b, mask) ? WK__BATCH_NOT_SO : wk__batch_merged(b);
 }
 
 /* ==================================================== convolutions ============================================== */

@@ -5,8 +5,8 @@
  *   linear in some arguments (field `linear`; views): the row itself, called with their tangents;
  *   pointwise: its derivative is a product with one number an element, so that the rule of the tape, given a tangent in
  *     the place of the gradient, gives the tangent (of complex numbers between two conjugations);
- *   composites: by their parts;
- *   others: the rule of the tape is a linear function of the gradient. It is recorded for zeros, and its own gradient for
+ *   composites without a rule: by their parts;
+ *   others: the rule of the tape is a linear function of the gradient. It is recorded for ones, and its own gradient for
  *     the tangents is what is looked for (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
  * Tests: tests/ops/test_levels.py (all rows, against finite differences), tests/python/test_forward_ad.py. */
 #include "autograd/autograd.h"
@@ -204,7 +204,7 @@ static wk_status pointwise(forward *f) {
 /* ---- others: the gradient of the rule ---- */
 
 typedef struct twice {
-  wk_tensor *directions[WK__MAX_RESULTS * 8]; /* zeros of which the rule is recorded; of the tape's level */
+  wk_tensor *directions[WK__MAX_RESULTS * 8]; /* ones, of which the rule is recorded; of the tape's level */
   wk_tensor *given[MOST_INPUTS], *tangents[MOST_INPUTS]; /* what the rule gave for inputs with a tangent */
   int count;
 } twice;
@@ -214,10 +214,10 @@ static wk_status record_rule(forward *f, twice *w, rule_run *run) {
   for (int r = 0; r < f->count; r++) {
     const wk_tensor *result = result_of(f, r);
     if (!result || !is_differentiable(result) || (r > 0 && f->op->tags & WK__TAG_FIRST_ONLY)) continue;
-    wk_tensor *zeros = wk_zeros_like((wk_tensor *)result, WK_DTYPE_NONE, (wk_value){0}, NULL);
-    if (!zeros) return wk_error_category();
-    w->directions[r] = zeros;
-    WK_TRY(wk_set_requires_grad(zeros, true));
+    wk_tensor *ones = wk_ones_like((wk_tensor *)result, WK_DTYPE_NONE, (wk_value){0}, NULL);
+    if (!ones) return wk_error_category();
+    w->directions[r] = ones;
+    WK_TRY(wk_set_requires_grad(ones, true));
   }
   WK_TRY(run_rule(f, run, w->directions));
   for (int i = 0; i < run->inputs && w->count < MOST_INPUTS; i++) {
@@ -474,7 +474,7 @@ wk_status wk__forward_level(const wk_op *op, const wk_value *args, wk_tensor *co
   if (!dual) return call_without(op, args, destinations, results);
   if (op == WK__OP(copy_)) return copy_dual(op, args, results);
   if (destinations) return make_then_write(op, args, destinations, results);
-  if (op->compose) {
+  if (op->compose && !op->vjp) {
     wk__call call = {.op = op, .args = args, .results = results};
     return op->compose(&call);
   }

@@ -97,8 +97,14 @@ WK_MUST_USE wk_status wk__batch_give(wk__batch *b, int r, wk_tensor *t, int batc
 WK_MUST_USE wk_status wk__batch_call(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                      wk_value *results);
 WK_MUST_USE wk_status wk__batch_loop(wk__batch *b);   /* example by example */
+WK_MUST_USE wk_status wk__batch_merged(wk__batch *b);
 WK_MUST_USE wk_status wk__batch_lead(wk__batch *b);   /* batch_lead.c */
 WK_MUST_USE wk_status wk__batch_random(wk__batch *b); /* batch_random.c */
+
+/* As one operator below, whose derivative is that of this one under vmap (batch_operator.c). */
+WK_MUST_USE wk_status wk__batch_whole_operator(wk__batch *b);
+/* A tape or tangents below may follow the call: its parts, which need have no derivative, are not enough. */
+bool wk__batch_is_followed(const wk__batch *b);
 
 /* ---- layers by kind ---- */
 wk__layer_fn wk__batch_level, wk__forward_level;

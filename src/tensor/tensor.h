@@ -207,6 +207,12 @@ void wk__tensor_set_inner(wk_tensor *tensor, wk__inner *steal_inner);
 void wk__inner_release(wk__inner *inner); /* NULL is fine */
 /* The number of the level that the tensor belongs to; 0: of none. */
 static inline uint32_t wk__level_of(const wk_tensor *t) { return t->inner ? t->inner->level : 0; }
+/* It has a derivative of forward mode, at its level or at one below. */
+static inline bool wk__has_tangent(const wk_tensor *t) {
+  for (; t->inner; t = t->inner->value)
+    if (t->inner->tangent) return true;
+  return false;
+}
 /* It belongs to the level that the thread is in: the tape of that level may record it. */
 static inline bool wk__is_of_this_level(const wk_tensor *t) { return wk__level_of(t) == wk__thread.mode.level_number; }
 /* Counts changes of what a living tensor is like (geometry, requires_grad): while it is unchanged, what was checked of

@@ -472,8 +472,8 @@ def parse_batch(entry, s, rules, dims, text):
     if batch and batch[0] not in BATCH:
         entry.fail(f"'{batch[0]}' is not a word of 'batch'{hint(batch[0], BATCH)}", "batch")
     if batch and batch[0] == "own":
-        rules["batch"] = " ".join(batch[1:])
-        return ["own"]
+        rules["batch"] = batch[1]
+        batch = ["own", *batch[2:]]
     for name in batch[1:]:
         if name not in names_of(s):
             entry.fail(f"{s.name} has no argument '{name}'{hint(name, names_of(s))}", "batch")

@@ -133,9 +133,9 @@ def level_row(row):
     kind, *names = row.batch or ["loop"]
     names = names or [p.name for p in row.schema.parameters if p.type == "Tensor"]
     fields = [f".batch = WK__BATCH_{kind.upper()}", f".batch_args = {bits(row, names)}"]
-    if kind == "lead":
+    if kind in ("lead", "own"):
         dims = [] if row.dims[0] == "last" else [n for n in names_of(row) if n in DIM_NAMES]
-        sizes = [n for n in names_of(row) if n in SIZE_NAMES]
+        sizes = [p.name for p in row.schema.parameters if p.name in SIZE_NAMES and p.is_list]
         fields += [f".dims = {bits(row, dims)}", f".sizes = {bits(row, sizes)}"]
     if row.rule["batch"]:
         fields.append(f".own = wk__batch_{row.rule['batch']}")
