@@ -33,6 +33,7 @@ _LAZY = {
     "svd_lowrank": "_lowrank",
     "pca_lowrank": "_lowrank",
     "compile": "compiler",
+    "vmap": "_functorch.apis",
     "ops": "_ops",
     **dict.fromkeys(("SymInt", "SymFloat", "SymBool"), "_symint"),
     "_assert_async": "_utils",

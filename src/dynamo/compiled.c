@@ -24,7 +24,7 @@ static PyObject *compiled_call(PyObject *o, PyObject *const *args, size_t nargsf
   wk__session *around = wk__session_current();
   bool captured = around && around->mode == WK__MODE_CAPTURE; /* C code calls it: it is looked through here, too */
   if (captured || wk__session_refuses_calls(around)) return PyObject_Vectorcall(self->function, args, nargsf, names);
-  if (wk__hook_tracing(PyThreadState_Get()) || *b->disabled || wk__thread.body ||
+  if (wk__hook_tracing(PyThreadState_Get()) || *b->disabled || wk__thread.body || wk__thread.mode.level ||
       b->overrides(b->state) & WK__OVERRIDE_BY_MODE)
     return PyObject_Vectorcall(self->function, args, nargsf, names);
   return wk__session_call(self, self->function, args, nargsf, names);

@@ -190,7 +190,7 @@ wk_status wk__batch_masked_fill(wk__batch *b) {
 wk_status wk__batch_dynamic(wk__batch *b) {
   return wk_fail(WK_RUNTIME_ERROR,
                  "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
-                 "aten::%s. Please voice your support in https://github.com/pytorch/functorch/issues/256",
+                 "aten::%s. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature.",
                  b->op->name);
 }
 

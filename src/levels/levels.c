@@ -14,6 +14,8 @@ static _Atomic uint32_t last_number;
 static void set_level(wk__thread_mode *mode, wk__level *level) {
   mode->level = level;
   mode->level_number = level ? level->number : 0;
+  mode->level_followed = mode->level_number;
+  if (level && level->follows_below) mode->level_followed = level->outer ? level->outer->number : 0;
   mode->keys_on = (wk__keys)(level ? mode->keys_on | WK__KEY_LEVEL : mode->keys_on & ~WK__KEY_LEVEL);
 }
 
@@ -30,6 +32,11 @@ wk__level *wk__level_begin(wk__level_kind kind, wk_int batch_size, wk__randomnes
   return level;
 }
 
+void wk__level_follow_below(wk__level *level) {
+  level->follows_below = true;
+  set_level(&wk__thread.mode, level);
+}
+
 void wk__level_end(void) {
   wk__level *level = wk__thread.mode.level;
   set_level(&wk__thread.mode, level->outer);
@@ -42,10 +49,11 @@ int wk__level_depth(void) {
   return depth;
 }
 
-wk__level *wk__level_at(int depth) {
-  wk__level *level = wk__thread.mode.level;
-  for (int above = wk__level_depth() - depth; level && above > 0; above--) level = level->outer;
-  return depth > 0 ? level : NULL;
+int wk__level_depth_of(const wk_tensor *t) {
+  int depth = wk__level_depth();
+  for (const wk__level *l = wk__thread.mode.level; l; l = l->outer, depth--)
+    if (l->number == wk__level_of(t)) return depth;
+  return 0;
 }
 
 /* Under grad the tape below goes on as it was outside: no_grad() in the function is about the level's own tape. */
@@ -122,7 +130,7 @@ bool wk__is_batched(const wk_tensor *t) {
 wk_status wk__refuse_batched_choice(void) {
   return wk_fail(WK_RUNTIME_ERROR,
                  "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't "
-                 "support that yet, please shout over at https://github.com/pytorch/functorch/issues/257 .");
+                 "support that yet, please file an issue at https://github.com/pytorch/pytorch/issues .");
 }
 
 wk_status wk__levels_realize(wk_tensor *tensor, const char *why) {

@@ -30,15 +30,17 @@ typedef struct wk__level {
   struct wk__level *outer;
   uint32_t number; /* no other level has it */
   uint8_t kind, randomness;
+  bool follows_below;   /* its tape records tensors of the level below as well: torch.autograd.forward_ad */
   wk_int batch_size;    /* of WK__LEVEL_BATCH */
   wk__thread_mode mode; /* the thread's when the level began */
 } wk__level;
 
 /* NULL with the error set. */
 wk__level *wk__level_begin(wk__level_kind kind, wk_int batch_size, wk__randomness randomness) WK_MUST_USE;
+void wk__level_follow_below(wk__level *innermost);
 void wk__level_end(void);          /* of the innermost one */
 int wk__level_depth(void);         /* how many there are */
-wk__level *wk__level_at(int depth); /* from 1; NULL: there is none */
+int wk__level_depth_of(const wk_tensor *tensor); /* which of them, from 1, the tensor belongs to; 0: none */
 
 /* A tensor of the innermost level over `value`. batch_dim -1: it has no batch dim; tangent NULL: it has none. */
 wk_tensor *wk__level_wrap(wk_tensor *value, int batch_dim, wk_tensor *tangent) WK_MUST_USE;

@@ -9,6 +9,12 @@ GRAD, BATCH, FORWARD = range(3)
 RANDOMNESS = ("error", "different", "same")
 
 
+def run_whole(function):
+    """Marks a function that begins levels: torch.compile does not look into it, and runs it as it is."""
+    function._wick_disable = True
+    return function
+
+
 @contextlib.contextmanager
 def level(kind, batch_size=0, randomness="error"):
     """Inside, the innermost level is a new one; gives how many there are."""

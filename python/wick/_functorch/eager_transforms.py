@@ -4,7 +4,7 @@ import functools
 
 from .. import _C
 from ..utils import _pytree
-from ._levels import FORWARD, GRAD, level, value, values, wrap
+from ._levels import FORWARD, GRAD, level, run_whole, value, values, wrap
 from .vmap import vmap
 
 __all__ = [
@@ -95,6 +95,7 @@ def _check_scalar(output):
         )
 
 
+@run_whole
 def _grad_and_value(func, argnums, has_aux, args, kwargs):
     with level(GRAD), _C.enable_grad():
         args, kwargs = wrap(args), wrap(kwargs)
@@ -149,6 +150,7 @@ def _check_outputs(flat, api):
 def _pullback(outputs, spec, leaves, leaves_spec):
     """The function of cotangents."""
 
+    @run_whole
     def wrapper(cotangents, retain_graph=True, create_graph=None):
         flat, cotangents_spec = _flatten(cotangents)
         if cotangents_spec != spec:
@@ -163,6 +165,7 @@ def _pullback(outputs, spec, leaves, leaves_spec):
     return wrapper
 
 
+@run_whole
 def _vjp_with_argnums(func, *primals, argnums=None, has_aux=False):
     with level(GRAD), _C.enable_grad():
         primals = wrap(primals)
@@ -219,7 +222,7 @@ def _check_tensors(flat, name):
 
 def _take_dual(dual, strict):
     if not isinstance(dual, _C.Tensor):
-        raise RuntimeError(f"{_JVP}: expected f(*args) to return only tensors, got unsupported type {type(dual)}")
+        raise RuntimeError(f"{_JVP}: expected f(*primals) to return only tensors, got unsupported type {type(dual)}")
     primal, tangent = value(dual), _C._level_tangent(dual)
     if tangent is None and strict:
         raise RuntimeError(
@@ -236,6 +239,7 @@ def _dual(primal, tangent):
     return _C._level_wrap(primal, -1, tangent)
 
 
+@run_whole
 def _jvp_with_argnums(func, primals, tangents, argnums, *, strict=False, has_aux=False):
     _check_tuple(primals, "primals")
     argnums = None if argnums is None else _positions(argnums, len(primals))

@@ -4,7 +4,7 @@ import functools
 
 from .. import _C
 from ..utils import _pytree
-from ._levels import BATCH, RANDOMNESS, level
+from ._levels import BATCH, RANDOMNESS, level, run_whole
 
 __all__ = ["in_dims_t", "out_dims_t", "vmap", "vmap_impl"]
 
@@ -181,6 +181,7 @@ def _chunked(func, size, dims, flat, spec, out_dims, randomness, chunk_size, kwa
     return _pytree.tree_unflatten(joined, out_spec)
 
 
+@run_whole
 def vmap_impl(func, in_dims, out_dims, randomness, chunk_size, *args, **kwargs):
     """vmap(func, in_dims, out_dims, randomness, chunk_size=chunk_size)(*args, **kwargs)"""
     _check_out_dims(func, out_dims)

@@ -22,7 +22,7 @@ def enter_dual_level():
     """From here on tensors may have tangents; gives the number of the level."""
     if _levels:
         raise RuntimeError("Nested forward mode AD is not supported at the moment")
-    _levels.append(_C._level_begin(FORWARD, 0, 0))
+    _levels.append(_C._level_begin(FORWARD, 0, 0, True))
     return len(_levels) - 1
 
 

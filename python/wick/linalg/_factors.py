@@ -70,6 +70,7 @@ def check_floats(a, name, low=True):
 
 def check_info(info, name, text):
     """Raises what the first failed matrix of a batch says."""
+    info = _C._level_plain(info)  # of a batch of vmap all examples
     if info.device.type == "meta" or not bool((info != 0).any()):
         return
     at = info.reshape(-1).nonzero()[0].item()
@@ -171,6 +172,7 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False, out=None):  # noqa:
 def ldl_factor(A, *, hermitian=False, out=None):  # noqa: N803
     """L and D in one matrix, and which rows were exchanged."""
     factors, pivots, info = ldl_factor_ex(A, hermitian=hermitian)
+    info = _C._level_plain(info)
     if info.device.type != "meta" and bool((info != 0).any()):
         first = info.reshape(-1)[info.reshape(-1).nonzero()[0]].item()
         raise RuntimeError(f"torch.linalg.ldl_factor: Unknown error code: {first}.")

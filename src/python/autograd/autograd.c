@@ -2,6 +2,7 @@
  * In: tensors and gradients as Python passes them. Out: accumulated or returned gradients, PyTorch's exceptions.
  * A node's object has a type of its own named after the node, as programs print and compare type names.
  * Tests: tests/python/test_autograd.py, tests/parity/test_autograd_parity.py. */
+#include "levels/levels.h"
 #include "python/autograd/autograd.h"
 #include "dynamo/cpython/objects.h"
 
@@ -265,6 +266,10 @@ static PyObject *gradients_to_python(wk__state *state, request *r) {  // -> new
 PyObject *wk__backward_from_python(wk__state *state, const wk__backward_arguments *a) {  // -> new
   request r = {0};
   PyObject *result = NULL;
+  if (WK_UNLIKELY(a->accumulate && wk__thread.mode.level && wk__thread.mode.level->kind != WK__LEVEL_FORWARD))
+    return PyErr_Format(PyExc_RuntimeError,
+                        "backward() called inside a functorch transform. This is not supported, please use "
+                        "functorch.grad or functorch.vjp instead or call backward() outside of functorch transforms.");
   if (read_request(state, &r, a) == 0) {
     wk__backward backward = {.tensors = r.arrays[TENSORS],
                              .grads = r.arrays[GRADS],
