@@ -6,7 +6,7 @@ from .nn.utils.stateless import call as functional_call
 
 __all__ = [
     "functional_call", "functionalize", "grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize",
-    "stack_module_state", "vjp", "vmap",
+    "replace_all_batch_norm_modules_", "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip
 
 
@@ -46,6 +46,17 @@ def _parameters(model):
 
 def _buffers(model):
     return model.named_buffers()
+
+
+def replace_all_batch_norm_modules_(root):
+    """Batch norms of the module forget their running statistics, which a transform could not write: gives the module."""
+    from .nn.modules.batchnorm import _BatchNorm
+
+    for module in root.modules():
+        if isinstance(module, _BatchNorm):
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+            module.track_running_stats = False
+    return root
 
 
 functional_call.__name__ = functional_call.__qualname__ = "functional_call"

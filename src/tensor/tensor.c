@@ -95,13 +95,16 @@ void wk__tensor_set_inner(wk_tensor *t, wk__inner *steal_inner) {
   wk__inner_release(old);
 }
 
+void wk__tensor_share_inner(wk_tensor *t, const wk_tensor *of) {
+  if (WK_LIKELY(!of->inner && !t->inner)) return;
+  if (of->inner) atomic_fetch_add_explicit(&of->inner->references, 1, memory_order_relaxed);
+  wk__tensor_set_inner(t, of->inner);
+}
+
 /* What a tensor over the same bytes has from the one that it is made of. */
 static void inherit(wk_tensor *t, const wk_tensor *base) {
   t->keys |= base->keys & WK__KEY_INFERENCE;
-  if (WK_UNLIKELY(base->inner != NULL)) {
-    atomic_fetch_add_explicit(&base->inner->references, 1, memory_order_relaxed);
-    wk__tensor_set_inner(t, base->inner);
-  }
+  wk__tensor_share_inner(t, base);
   if (WK_LIKELY(!base->own_version)) return;
   atomic_fetch_add_explicit(&base->own_version->references, 1, memory_order_relaxed);
   t->own_version = base->own_version;

@@ -205,6 +205,7 @@ wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) WK_M
 /* What the tensor stands for one level below, from now on; takes the share. NULL: nothing, it is of no level. */
 void wk__tensor_set_inner(wk_tensor *tensor, wk__inner *steal_inner);
 void wk__inner_release(wk__inner *inner); /* NULL is fine */
+void wk__tensor_share_inner(wk_tensor *tensor, const wk_tensor *of); /* it stands for what the other one does */
 /* The number of the level that the tensor belongs to; 0: of none. */
 static inline uint32_t wk__level_of(const wk_tensor *t) { return t->inner ? t->inner->level : 0; }
 /* It has a derivative of forward mode, at its level or at one below. */

@@ -49,7 +49,7 @@ FIELDS = {
     "pointwise bodies, which decompose themselves",
     "dims": "which dims a lowered body that is not pointwise tells from the others: one of DIMS and its argument. Without it "
     "those that an argument `dim` or `dims` names, or it is `own`",
-    "batch": "how vmap makes one call of those for many examples (docs/design.md, section 9): one of BATCH and the arguments that "
+    "batch": "how vmap makes one call of those for many examples (docs/design.md, section 8): one of BATCH and the arguments that "
     "may have a batch, all without names. Pointwise rows need none, and bodies that go along `dim` or last dims",
     "linear": "arguments that the row is linear in, by name: those of a group together, each group by itself: `self mat1; self mat2`. "
     "Views are, in their first one",

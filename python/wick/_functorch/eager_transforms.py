@@ -329,7 +329,7 @@ def _basis(tensors):
     for t in tensors:
         part = t.new_zeros(count, t.numel())
         part.diagonal(-start).fill_(1)
-        parts.append(part.view(count, *t.shape))
+        parts.append(part.view([count, *t.shape]))
         start += t.numel()
     return parts
 
@@ -366,7 +366,7 @@ def jacrev(func, argnums=0, *, has_aux=False, chunk_size=None, _preallocate_and_
         # of each input and output its rows, in the output's shape
         split = [x.split([o.numel() for o in flat]) for x in by_input]
         of_output = [
-            _unflatten([rows[k].view(*o.shape, *rows[k].shape[1:]) for rows in split], inputs_spec)
+            _unflatten([rows[k].view([*o.shape, *rows[k].shape[1:]]) for rows in split], inputs_spec)
             for k, o in enumerate(flat)
         ]
         result = _unflatten(of_output, spec)
@@ -399,7 +399,7 @@ def jacfwd(func, argnums=0, has_aux=False, *, randomness="error"):
         of_output = []
         for x in by_output:
             parts = [
-                part.movedim(0, -1).reshape(*part.shape[1:], *i.shape)
+                part.movedim(0, -1).reshape([*part.shape[1:], *i.shape])
                 for part, i in zip(x.split(sizes), flat, strict=True)
             ]
             of_input = _unflatten(parts, spec)

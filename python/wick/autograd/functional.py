@@ -258,11 +258,11 @@ def _rows_at_once(outputs, inputs, create_graph, strict):
     sizes = [o.numel() for o in outputs]
     found = _grad(outputs, inputs, tuple(_basis(outputs)), create_graph, True, batched=True)
     columns = [
-        g.split(sizes) if g is not None else [_C.zeros(n, *i.shape, dtype=i.dtype) for n in sizes]
+        g.split(sizes) if g is not None else [_C.zeros([n, *i.shape], dtype=i.dtype) for n in sizes]
         for g, i in zip(found, inputs, strict=True)
     ]
     return tuple(
-        tuple(parts[k].view(*o.shape, *i.shape) for parts, i in zip(columns, inputs, strict=True))
+        tuple(parts[k].view([*o.shape, *i.shape]) for parts, i in zip(columns, inputs, strict=True))
         for k, o in enumerate(outputs)
     )
 
@@ -287,9 +287,9 @@ def _rows_one_by_one(outputs, inputs, create_graph, strict):
             rows.append([_C.zeros_like(i) if g is None else g for g, i in zip(gradients, inputs, strict=True)])
         result.append(
             tuple(
-                _C.stack([row[j] for row in rows]).view(*output.shape, *i.shape)
+                _C.stack([row[j] for row in rows]).view([*output.shape, *i.shape])
                 if rows
-                else i.new_zeros(*output.shape, *i.shape)
+                else i.new_zeros([*output.shape, *i.shape])
                 for j, i in enumerate(inputs)
             )
         )

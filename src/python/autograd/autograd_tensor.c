@@ -309,6 +309,7 @@ static wk_status swap_data(wk_tensor *t, const wk_tensor *other) {
   if (status != WK_OK) old = other->storage;
   if (old) wk__storage_release(old);
   if (status != WK_OK) return status;
+  wk__tensor_share_inner(t, other);
   t->base = NULL; /* no longer a view of what it was a view of */
   wk__release(base);
   return WK_OK;
