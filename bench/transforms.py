@@ -65,7 +65,9 @@ def main():
         for _ in range(3):
             for library in "wick", "torch":
                 best[library] = min(best.get(library, 1e9), in_process(library, name, options))
-        print(f"{name}: wick {best['wick'] * 1e3:.2f} ms, PyTorch {best['torch'] * 1e3:.2f} ms, ratio {best['wick'] / best['torch']:.2f}")
+        print(
+            f"{name}: wick {best['wick'] * 1e3:.2f} ms, PyTorch {best['torch'] * 1e3:.2f} ms, ratio {best['wick'] / best['torch']:.2f}"
+        )
 
 
 main()

@@ -29,5 +29,6 @@ check operators python tools/check_operator_lists.py
 check 'names of arguments' python tools/check_argument_names.py
 check operators.md python tools/generate_operators.py page=docs/operators.md --check -- src/ops/tables/*.ops
 check names python tools/check_core_names.py build/python
+check 'what is left out' python tools/missing_names.py --check
 check exports python tools/check_exports.py build/python/wick/libwick.so
 exit $status

@@ -60,7 +60,12 @@ def set_default_tensor_type(t, /):
 
     name = t if isinstance(t, str) else getattr(t, "__name__", str(t))
     name = name.rpartition(".")[2]
-    dtypes = {"FloatTensor": _C.float32, "DoubleTensor": _C.float64, "HalfTensor": _C.float16, "BFloat16Tensor": _C.bfloat16}
+    dtypes = {
+        "FloatTensor": _C.float32,
+        "DoubleTensor": _C.float64,
+        "HalfTensor": _C.float16,
+        "BFloat16Tensor": _C.bfloat16,
+    }
     if name not in dtypes:
         raise TypeError(f"invalid type object: only floating-point types are supported as the default type, got {t}")
     wick.set_default_dtype(dtypes[name])

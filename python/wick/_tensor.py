@@ -178,9 +178,7 @@ _array_wrap.__name__, _array_wrap.__qualname__ = "__array_wrap__", "Tensor.__arr
 
 # ---- methods that are functions of functional.py, which is loaded when one is first called ----
 
-_FUNCTION_METHODS = (
-    "index_reduce isreal masked_scatter positive unique unique_consecutive"
-).split()
+_FUNCTION_METHODS = ("index_reduce isreal masked_scatter positive unique unique_consecutive").split()
 _WRITING = ("index_reduce", "masked_scatter")  # those that have a form that writes self
 
 
@@ -230,7 +228,9 @@ for _name in ("istft", "stft"):
     setattr(Tensor, _name, _method_of("spectra", _name))
 for _name in _LINEAR_ALGEBRA:
     setattr(Tensor, _name, _method_of("linear_algebra", _name))
-for _name in "argwhere fill_diagonal_ get_device is_distributed is_nonzero is_same_size narrow_copy nonzero_static".split():
+for (
+    _name
+) in "argwhere fill_diagonal_ get_device is_distributed is_nonzero is_same_size narrow_copy nonzero_static".split():
     setattr(Tensor, _name, _method_of("predicates", _name))
 for _name in "eig lstsq solve symeig".split():
     setattr(Tensor, _name, _method_of("removed", _name))

@@ -132,7 +132,8 @@ wk_status wk__decompose_layer(const wk_op *op, const wk_value *args, wk_tensor *
   if (wk__decomposition_of(op) == WK__DECOMPOSITION_PRIM)
     return wk__call_below(WK__KEY_DECOMPOSE, op, args, destinations, results);
   if (wk__thread.mode.decompose_once) wk__thread.mode.keys_off |= WK__KEY_DECOMPOSE;
-  wk_status status = destinations ? with_destinations(op, args, destinations, results) : wk__decompose_call(op, args, results);
+  wk_status status =
+      destinations ? with_destinations(op, args, destinations, results) : wk__decompose_call(op, args, results);
   wk__thread.mode.keys_off = before;
   return status;
 }

@@ -95,8 +95,8 @@ static wk_tensor *operand(const wk__batch *b, int arg, int rank, wk_dtype with_d
   wk_tensor *example = wk__example(b, arg), *t = wk__batch_first(b, example);
   bool free = example->ndim || b->op->schema.parameters[arg].unpromoted;
   if (!is_of(b, example)) return !free && rank == 0 ? wk_unsqueeze(t, 0) : t;
-  bool weaker = !free && with_dims != WK_DTYPE_NONE &&
-                wk__dtype_category((wk_dtype)t->dtype) <= wk__dtype_category(with_dims);
+  bool weaker =
+      !free && with_dims != WK_DTYPE_NONE && wk__dtype_category((wk_dtype)t->dtype) <= wk__dtype_category(with_dims);
   return with_missing_dims(weaker ? wk__in_dtype(t, with_dims) : t, rank - example->ndim);
 }
 
@@ -207,7 +207,8 @@ static wk_tensor *written_value(const wk__batch *b, int r) {
   return is_of(b, t) ? t->inner->value : t;
 }
 
-static wk_tensor *stack_item(const wk_value *made, int results, int r, int64_t count, wk_tensor **space, uint32_t item) {
+static wk_tensor *stack_item(const wk_value *made, int results, int r, int64_t count, wk_tensor **space,
+                             uint32_t item) {
   for (int64_t k = 0; k < count; k++) space[k] = wk__value_tensors(&made[k * results + r]).items[item];
   return space[0] ? wk_stack(space, (int)count, 0) : NULL;
 }
@@ -316,7 +317,8 @@ static bool has_parts(const wk_op *op) {
 
 wk_status wk__batch_level(const wk_op *op, const wk_value *args, wk_tensor *const *destinations, wk_value *results) {
   wk__batch b = {.op = op, .args = args, .destinations = destinations, .level = wk__thread.mode.level};
-  bool in_place = destinations && destinations[0] && args[0].tag == WK_VALUE_TENSOR && args[0].tensor == destinations[0];
+  bool in_place =
+      destinations && destinations[0] && args[0].tag == WK_VALUE_TENSOR && args[0].tensor == destinations[0];
   if (op->tags & WK__TAG_RANDOM && !op->compose) return run(&b, wk__batch_random, results);
   if (!any_batch(&b)) return wk__call_one_below(op, args, destinations, results);
   if (destinations && !(in_place && op->tags & WK__TAG_POINTWISE && !wk__level_row_of(op)->own))

@@ -6,8 +6,8 @@
 typedef struct lead {
   wk__batch *b;
   const wk__level_row *row;
-  int rank;      /* of the example that dims are about */
-  bool flat;     /* it has no dims, and is given one: dims are about that */
+  int rank;  /* of the example that dims are about */
+  bool flat; /* it has no dims, and is given one: dims are about that */
   wk_value args[WK__MAX_ARGS];
   wk_int lists[WK__MAX_ARGS][WK_MAX_DIMS + 1];
   wk_tensor **tensors[WK__MAX_ARGS]; /* owned arrays */
@@ -17,8 +17,7 @@ static bool is_in(uint32_t set, int i) { return set >> i & 1; }
 
 static wk_tensor *first_tensor(const lead *l) {
   for (int i = 0; i < l->b->op->schema.parameter_count; i++)
-    if (is_in(l->row->batch_args, i))
-      WK__EACH_TENSOR(tensor, &l->b->args[i], 1) return tensor;
+    if (is_in(l->row->batch_args, i)) WK__EACH_TENSOR(tensor, &l->b->args[i], 1) return tensor;
   return NULL;
 }
 

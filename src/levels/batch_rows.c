@@ -170,7 +170,8 @@ wk_status wk__batch_whole(wk__batch *b) {
 /* One value for all elements, or for some: another for each example. */
 wk_status wk__batch_fill(wk__batch *b) {
   WK__ARGS(fill_Tensor);
-  wk_tensor *value = wk__in_dtype(expanded(b, A_value), (wk_dtype)wk__example(b, A_self)->dtype), *self = expanded(b, A_self);
+  wk_tensor *value = wk__in_dtype(expanded(b, A_value), (wk_dtype)wk__example(b, A_self)->dtype),
+            *self = expanded(b, A_self);
   if (rank_of(b, A_value)) return WK__BATCH_NOT_SO; /* which says what is wrong */
   for (int d = 0; value && d < rank_of(b, A_self); d++) value = wk_unsqueeze(value, 1);
   return wk__batch_give(b, 0, value && self ? wk_clone(wk_expand_as(value, self), "contiguous_format") : NULL, 0);
@@ -188,10 +189,11 @@ wk_status wk__batch_masked_fill(wk__batch *b) {
 }
 
 wk_status wk__batch_dynamic(wk__batch *b) {
-  return wk_fail(WK_RUNTIME_ERROR,
-                 "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
-                 "aten::%s. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature.",
-                 b->op->name);
+  return wk_fail(
+      WK_RUNTIME_ERROR,
+      "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
+      "aten::%s. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this feature.",
+      b->op->name);
 }
 
 /* ===================================================== products ================================================= */
@@ -271,7 +273,8 @@ wk_status wk__batch_convolution_backward_weight(wk__batch *b) {
 /* Each example's numbers count from where its rows begin in the table of all. */
 static wk_tensor *rows_of_all(const wk__batch *b, int arg, wk_int rows) {
   wk_tensor *t = expanded(b, arg);
-  wk_value all = wk__v_size(b->level->batch_size), device = {.tag = WK_VALUE_DEVICE, .device = t ? t->device : WK__CPU_DEVICE};
+  wk_value all = wk__v_size(b->level->batch_size),
+           device = {.tag = WK_VALUE_DEVICE, .device = t ? t->device : WK__CPU_DEVICE};
   wk_tensor *start = t ? wk_arange(all, WK_INT64, device) : NULL;
   for (int d = 1; start && d < t->ndim; d++) start = wk_unsqueeze(start, -1);
   return start ? wk_add(t, wk_mul_Scalar(start, wk__v_size(rows)), wk__v_int(1)) : NULL;

@@ -6,8 +6,8 @@
  *   pointwise: its derivative is a product with one number an element, so that the rule of the tape, given a tangent in
  *     the place of the gradient, gives the tangent (of complex numbers between two conjugations);
  *   composites without a rule: by their parts;
- *   others: the rule of the tape is a linear function of the gradient. It is recorded for ones, and its own gradient for
- *     the tangents is what is looked for (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
+ *   others: the rule of the tape is a linear function of the gradient. It is recorded for ones, and its own gradient
+ * for the tangents is what is looked for (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
  * Tests: tests/ops/test_levels.py (all rows, against finite differences), tests/python/test_forward_ad.py. */
 #include "autograd/autograd.h"
 #include "levels/internal.h"
@@ -16,12 +16,12 @@
 /* In action: one level below, inside of a scope. */
 typedef struct forward {
   const wk_op *op;
-  const wk_value *args;       /* as called */
-  const wk_value *values;     /* inner values */
-  const wk_value *results;    /* borrowed: inner values */
-  uint32_t number;            /* of the level */
-  wk_tensor **tangents;       /* out: one a result, of a list one an item; in the scope; NULL: zero */
-  int count;                  /* of results */
+  const wk_value *args;    /* as called */
+  const wk_value *values;  /* inner values */
+  const wk_value *results; /* borrowed: inner values */
+  uint32_t number;         /* of the level */
+  wk_tensor **tangents;    /* out: one a result, of a list one an item; in the scope; NULL: zero */
+  int count;               /* of results */
 } forward;
 
 static bool is_differentiable(const wk_tensor *t) {
@@ -204,7 +204,7 @@ static wk_status pointwise(forward *f) {
 /* ---- others: the gradient of the rule ---- */
 
 typedef struct twice {
-  wk_tensor *directions[WK__MAX_RESULTS * 8]; /* ones, of which the rule is recorded; of the tape's level */
+  wk_tensor *directions[WK__MAX_RESULTS * 8];            /* ones, of which the rule is recorded; of the tape's level */
   wk_tensor *given[MOST_INPUTS], *tangents[MOST_INPUTS]; /* what the rule gave for inputs with a tangent */
   int count;
 } twice;
@@ -420,8 +420,8 @@ static wk_status write_tangent(wk_tensor *to, wk_tensor *tangent) {
   wk__thread_mode before = wk__level_go_down();
   wk_value zero[] = {wk__v_tensor(inner->tangent)};
   wk_value copy[] = {wk__v_tensor(inner->tangent), wk__v_tensor(tangent), wk__v_bool(false)};
-  wk_status status = tangent ? wk_call(WK__OP(copy_), copy, NULL, &written)
-                             : wk_call(WK__OP(zero), zero, &inner->tangent, &written);
+  wk_status status =
+      tangent ? wk_call(WK__OP(copy_), copy, NULL, &written) : wk_call(WK__OP(zero), zero, &inner->tangent, &written);
   wk__level_come_back(&before);
   wk_value_release(&written);
   return status;

@@ -9,10 +9,10 @@
 
 typedef struct wk__recast {
   const wk_op *op;
-  wk_value args[WK__MAX_ARGS];                 /* lists of tensors are its own */
-  wk_tensor *destinations[WK__MAX_RESULTS];    /* borrowed */
-  wk_tensor *const *given_destinations;        /* NULL: there are none */
-  wk_tensor **lists[WK__MAX_ARGS];             /* owned */
+  wk_value args[WK__MAX_ARGS];              /* lists of tensors are its own */
+  wk_tensor *destinations[WK__MAX_RESULTS]; /* borrowed */
+  wk_tensor *const *given_destinations;     /* NULL: there are none */
+  wk_tensor **lists[WK__MAX_ARGS];          /* owned */
 } wk__recast;
 
 /* A copy of the call whose tensors may be set. Release it on failure as well. */
@@ -72,8 +72,8 @@ typedef struct wk__before_example {
 /* In action: inside of a scope, and one level below. */
 typedef struct wk__batch {
   const wk_op *op;
-  const wk_value *args;            /* as called, tensors of the level among them */
-  wk_tensor *const *destinations;  /* NULL: none */
+  const wk_value *args;           /* as called, tensors of the level among them */
+  wk_tensor *const *destinations; /* NULL: none */
   const wk__level *level;
   wk_value *results; /* owned out: inner values */
   wk__before_example before_example;
@@ -84,8 +84,8 @@ typedef struct wk__batch {
 /* A rule may say that it is not for this call: then it is done by its parts or example by example. */
 #define WK__BATCH_NOT_SO ((wk_status)-1)
 
-bool wk__has_batch(const wk__batch *b, int arg);        /* argument `arg`, a tensor, is one of a batch */
-wk_tensor *wk__example(const wk__batch *b, int arg);    /* borrowed: as the function sees it; NULL for none */
+bool wk__has_batch(const wk__batch *b, int arg);     /* argument `arg`, a tensor, is one of a batch */
+wk_tensor *wk__example(const wk__batch *b, int arg); /* borrowed: as the function sees it; NULL for none */
 /* The inner value with the batch as its first dim; where there is none, the value itself. In the scope. */
 wk_tensor *wk__batch_first(const wk__batch *b, wk_tensor *t);
 wk_tensor *wk__batch_expanded(const wk__batch *b, wk_tensor *t); /* the same, repeated where there is none */
@@ -96,7 +96,7 @@ wk_tensor *wk__batch_split(const wk__batch *b, wk_tensor *t, int dim);
 WK_MUST_USE wk_status wk__batch_give(wk__batch *b, int r, wk_tensor *t, int batch_dim);
 WK_MUST_USE wk_status wk__batch_call(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                      wk_value *results);
-WK_MUST_USE wk_status wk__batch_loop(wk__batch *b);   /* example by example */
+WK_MUST_USE wk_status wk__batch_loop(wk__batch *b); /* example by example */
 WK_MUST_USE wk_status wk__batch_merged(wk__batch *b);
 WK_MUST_USE wk_status wk__batch_lead(wk__batch *b);   /* batch_lead.c */
 WK_MUST_USE wk_status wk__batch_random(wk__batch *b); /* batch_random.c */

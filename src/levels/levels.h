@@ -38,8 +38,8 @@ typedef struct wk__level {
 /* NULL with the error set. */
 wk__level *wk__level_begin(wk__level_kind kind, wk_int batch_size, wk__randomness randomness) WK_MUST_USE;
 void wk__level_follow_below(wk__level *innermost);
-void wk__level_end(void);          /* of the innermost one */
-int wk__level_depth(void);         /* how many there are */
+void wk__level_end(void);                        /* of the innermost one */
+int wk__level_depth(void);                       /* how many there are */
 int wk__level_depth_of(const wk_tensor *tensor); /* which of them, from 1, the tensor belongs to; 0: none */
 
 /* A tensor of the innermost level over `value`. batch_dim -1: it has no batch dim; tangent NULL: it has none. */

@@ -129,7 +129,8 @@ enum {
   WK__KEY_LEVEL = 16,    /* belongs to a level, or the thread is in one: levels/levels.h */
   WK__KEY_AUTOGRAD = 32, /* requires grad or has a grad_fn: keep tape */
   WK__KEY_AUTOCAST = 64, /* (thread only) */
-  WK__KEY_PYTHON = 128, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
+  WK__KEY_PYTHON =
+      128, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
   WK__KEY_INFERENCE = 256, /* made under inference_mode: outermost, see autograd/inference.c */
   WK__KEY_COUNT = 9,
 };
@@ -204,7 +205,7 @@ wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) WK_MUST
 wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) WK_MUST_USE;
 /* What the tensor stands for one level below, from now on; takes the share. NULL: nothing, it is of no level. */
 void wk__tensor_set_inner(wk_tensor *tensor, wk__inner *steal_inner);
-void wk__inner_release(wk__inner *inner); /* NULL is fine */
+void wk__inner_release(wk__inner *inner);                            /* NULL is fine */
 void wk__tensor_share_inner(wk_tensor *tensor, const wk_tensor *of); /* it stands for what the other one does */
 /* The number of the level that the tensor belongs to; 0: of none. */
 static inline uint32_t wk__level_of(const wk_tensor *t) { return t->inner ? t->inner->level : 0; }

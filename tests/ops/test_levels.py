@@ -70,7 +70,10 @@ def check_batch(function, tensors, chosen):
     except (RuntimeError, IndexError):
         return  # the other example has a result of another shape, or none
     dims = [(t.dim() if k % 2 else 0) if k in chosen else None for k, t in enumerate(tensors)]
-    batched = [t if d is None else wick.stack(pair, d) for t, d, pair in zip(tensors, dims, zip(*examples, strict=True), strict=True)]
+    batched = [
+        t if d is None else wick.stack(pair, d)
+        for t, d, pair in zip(tensors, dims, zip(*examples, strict=True), strict=True)
+    ]
     found = func.vmap(function, tuple(dims))(*batched)
     for f, w in zip(found, wanted, strict=True):
         assert f.shape == w.shape and f.dtype == w.dtype, (chosen, f.shape, w.shape, f.dtype)

@@ -144,7 +144,9 @@ def _check_outputs(flat, api):
         raise RuntimeError(f"{api}: Expected f to be a function that has non-empty output (got output = {flat})")
     for output in flat:
         if not isinstance(output, _C.Tensor):
-            raise RuntimeError(f"{api}: expected f(*primals) to return only tensors, got unsupported type {type(output)}")
+            raise RuntimeError(
+                f"{api}: expected f(*primals) to return only tensors, got unsupported type {type(output)}"
+            )
 
 
 def _pullback(outputs, spec, leaves, leaves_spec):
@@ -282,7 +284,11 @@ def jvp(func, primals, tangents, *, strict=False, has_aux=False):
 
 def _check_tangents(flat, primals):
     for k, (t, p) in enumerate(zip(flat, primals, strict=True)):
-        for what, of_t, of_p in ("shape", t.shape, p.shape), ("device", t.device, p.device), ("dtype", t.dtype, p.dtype):
+        for what, of_t, of_p in (
+            ("shape", t.shape, p.shape),
+            ("device", t.device, p.device),
+            ("dtype", t.dtype, p.dtype),
+        ):
             if of_t != of_p:
                 raise RuntimeError(
                     f"tangent:{k} with {what} {of_t} in flattened pytree doesn't match the {what} {of_p} of the "

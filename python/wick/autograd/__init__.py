@@ -14,7 +14,9 @@ __all__ = [
 _LAZY = {
     "detect_anomaly": "anomaly_mode", "set_detect_anomaly": "anomaly_mode", "is_anomaly_enabled": "anomaly_mode"
 }  # fmt: skip
-_SUBMODULES = frozenset(("anomaly_mode", "forward_ad", "function", "functional", "grad_mode", "graph", "profiler", "variable"))
+_SUBMODULES = frozenset(
+    ("anomaly_mode", "forward_ad", "function", "functional", "grad_mode", "graph", "profiler", "variable")
+)
 
 
 def _tuple(tensors):

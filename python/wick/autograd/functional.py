@@ -148,7 +148,9 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
         inputs = _inputs(inputs, create_graph, True)
         outputs_tuple, outputs = _tuple(func(*inputs), "outputs of the user-provided function", "vjp")
         _check_recorded(outputs, "outputs", strict)
-        message = "The vector v can only be None if the user-provided function returns a single Tensor with a single element."
+        message = (
+            "The vector v can only be None if the user-provided function returns a single Tensor with a single element."
+        )
         v = _vector(v, outputs, outputs_tuple, message, "vjp")
     with _C.set_grad_enabled(create_graph or _C.is_grad_enabled()):
         found = _with_zeros(_grad(outputs, inputs, v, create_graph), inputs, strict, create_graph, "back")
@@ -238,7 +240,7 @@ def _jacobian_forward(func, inputs, strict, vectorize):
         )
     if not vectorize:
         raise NotImplementedError(
-            'Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for `vectorize=True`.'
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for `vectorize=True`."
         )
     was_tuple, inputs = _tuple(inputs, "inputs", "jacobian")
     found = jacfwd(func, tuple(range(len(inputs))))(*inputs)
@@ -306,8 +308,8 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False, st
     if strategy == "forward-mode":
         if create_graph:
             raise NotImplementedError(
-                "torch.autograd.functional.jacobian: `create_graph=True` and `strategy=\"forward-mode\"` are not supported "
-                "together (yet). Please either set `create_graph=False` or `strategy=\"reverse-mode\"`."
+                'torch.autograd.functional.jacobian: `create_graph=True` and `strategy="forward-mode"` are not supported '
+                'together (yet). Please either set `create_graph=False` or `strategy="reverse-mode"`.'
             )
         return _jacobian_forward(func, inputs, strict, vectorize)
     with _C.enable_grad():

@@ -79,7 +79,9 @@ def nuclear_norm(input, dim=None, keepdim=False):
     _warn("nuclear_norm", "matrix_norm(A, 'nuc', dim, keepdim)")
     dims = (-2, -1) if dim is None else dim
     if dim is None and input.dim() != 2:
-        raise RuntimeError(f"Expected a tensor with 2 dimensions, but got a tensor with {input.dim()} dimensions instead.")
+        raise RuntimeError(
+            f"Expected a tensor with 2 dimensions, but got a tensor with {input.dim()} dimensions instead."
+        )
     from .. import linalg
 
     return linalg.matrix_norm(input, "nuc", dims, keepdim)

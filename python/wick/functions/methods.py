@@ -56,7 +56,9 @@ def dim_order(self, *, ambiguity_check=False):
     if ambiguity_check is True:
         several = [d for d in range(self.dim()) if self.shape[d] == 1]
         if several:
-            raise RuntimeError("The tensor does not have unique dim order, or cannot map to exact one of the given memory formats.")
+            raise RuntimeError(
+                "The tensor does not have unique dim order, or cannot map to exact one of the given memory formats."
+            )
     return tuple(order)
 
 

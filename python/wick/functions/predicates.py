@@ -62,7 +62,6 @@ def detach_(input):
     return input.detach_()
 
 
-
 def as_strided_(input, size, stride, storage_offset=None):
     """Makes the tensor look at its memory with these sizes and strides."""
     return input.as_strided_(size, stride, storage_offset)
@@ -134,8 +133,10 @@ def narrow_copy(input, dim, start, length):
 def segment_reduce(data, reduce, *, lengths=None, indices=None, offsets=None, axis=0, unsafe=False, initial=None):
     """The "sum", "mean", "max", "min" or "prod" of runs of rows, of these lengths or between these offsets."""
     if axis != 0:
-        raise RuntimeError("segment_reduce(): Currently only dim=0 is supported!") if lengths is None else NotImplementedError(
-            "wick's segment_reduce goes along axis 0"
+        raise (
+            RuntimeError("segment_reduce(): Currently only dim=0 is supported!")
+            if lengths is None
+            else NotImplementedError("wick's segment_reduce goes along axis 0")
         )
     if lengths is None:
         if offsets is None:

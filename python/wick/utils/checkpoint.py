@@ -29,9 +29,7 @@ def detach_variable(inputs):
     """A tuple's tensors without history, requiring grad as they did."""
     if not isinstance(inputs, tuple):
         raise RuntimeError("Only tuple of tensors is supported. Got Unsupported input type: ", type(inputs).__name__)
-    return tuple(
-        x.detach().requires_grad_(x.requires_grad) if isinstance(x, _C.Tensor) else x for x in inputs
-    )
+    return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, _C.Tensor) else x for x in inputs)
 
 
 @contextlib.contextmanager

@@ -2,9 +2,9 @@
  * In: tensors and gradients as Python passes them. Out: accumulated or returned gradients, PyTorch's exceptions.
  * A node's object has a type of its own named after the node, as programs print and compare type names.
  * Tests: tests/python/test_autograd.py, tests/parity/test_autograd_parity.py. */
-#include "levels/levels.h"
 #include "python/autograd/autograd.h"
 #include "dynamo/cpython/objects.h"
+#include "levels/levels.h"
 
 #include <structmember.h>
 

@@ -60,11 +60,12 @@ static PyObject *tensor_requires_grad_(PyObject *self, PyObject *args, PyObject 
                         wk__type_name(Py_TYPE(value)));
   const wk__level *level = wk__thread.mode.level;
   if (WK_UNLIKELY(level && level->kind != WK__LEVEL_FORWARD))
-    return PyErr_Format(PyExc_RuntimeError,
-                        "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* "
-                        "APIs) inside of a function being transformed by a functorch transform. This is unsupported, please "
-                        "attempt to use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call "
-                        "requires_grad_() outside of a function being transformed instead.");
+    return PyErr_Format(
+        PyExc_RuntimeError,
+        "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* "
+        "APIs) inside of a function being transformed by a functorch transform. This is unsupported, please "
+        "attempt to use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call "
+        "requires_grad_() outside of a function being transformed instead.");
   return self_or_raise(self, wk_set_requires_grad(wk__tensor_of(self), value == Py_True));
 }
 

@@ -145,19 +145,12 @@ static PyObject *level_come_back(PyObject *module, PyObject *kept) {  // -> new
 }
 
 static PyMethodDef functions[] = {
-    {"_level_begin", level_begin, METH_VARARGS, NULL},
-    {"_level_end", level_end, METH_NOARGS, NULL},
-    {"_level_depth", level_depth, METH_NOARGS, NULL},
-    {"_level_randomness", level_randomness, METH_NOARGS, NULL},
-    {"_level_wrap", level_wrap, METH_VARARGS, NULL},
-    {"_level_unwrap", level_unwrap, METH_O, NULL},
-    {"_level_tangent", level_tangent, METH_O, NULL},
-    {"_level_plain", level_plain, METH_O, NULL},
-    {"_level_leaf", level_leaf, METH_O, NULL},
-    {"_level_kind", level_kind, METH_NOARGS, NULL},
-    {"_level_batch", level_batch, METH_NOARGS, NULL},
-    {"_level_go_down", level_go_down, METH_NOARGS, NULL},
-    {"_level_come_back", level_come_back, METH_O, NULL},
-    {0}};
+    {"_level_begin", level_begin, METH_VARARGS, NULL},   {"_level_end", level_end, METH_NOARGS, NULL},
+    {"_level_depth", level_depth, METH_NOARGS, NULL},    {"_level_randomness", level_randomness, METH_NOARGS, NULL},
+    {"_level_wrap", level_wrap, METH_VARARGS, NULL},     {"_level_unwrap", level_unwrap, METH_O, NULL},
+    {"_level_tangent", level_tangent, METH_O, NULL},     {"_level_plain", level_plain, METH_O, NULL},
+    {"_level_leaf", level_leaf, METH_O, NULL},           {"_level_kind", level_kind, METH_NOARGS, NULL},
+    {"_level_batch", level_batch, METH_NOARGS, NULL},    {"_level_go_down", level_go_down, METH_NOARGS, NULL},
+    {"_level_come_back", level_come_back, METH_O, NULL}, {0}};
 
 int wk__add_levels(PyObject *module) { return PyModule_AddFunctions(module, functions); }

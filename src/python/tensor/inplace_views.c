@@ -1,6 +1,6 @@
-/* t_, transpose_ and their other names, squeeze_, unsqueeze_, as_strided_: the tensor itself gets the geometry of its view, and the view's place in the
- * tape. No memory is written. Arguments and their errors are those of the plain forms.
- * Tests: tests/python/test_inplace_views.py. */
+/* t_, transpose_ and their other names, squeeze_, unsqueeze_, as_strided_: the tensor itself gets the geometry of its
+ * view, and the view's place in the tape. No memory is written. Arguments and their errors are those of the plain
+ * forms. Tests: tests/python/test_inplace_views.py. */
 #include "autograd/autograd.h"
 #include "dynamo/cpython/objects.h"
 #include "python/calls/override.h"
@@ -80,8 +80,9 @@ static PyMethodDef methods[] = {METHOD(t_, "t_() -> self, transposed."),
                                 METHOD(unsqueeze_, "unsqueeze_(dim) -> self, with a dim of size 1."),
                                 METHOD(swapaxes_, "swapaxes_(axis0, axis1) -> self, with these dims exchanged."),
                                 METHOD(swapdims_, "swapdims_(dim0, dim1) -> self, with these dims exchanged."),
-                                METHOD(as_strided_, "as_strided_(size, stride, storage_offset=None) -> self, which "
-                                                    "looks at its memory with these."),
+                                METHOD(as_strided_,
+                                       "as_strided_(size, stride, storage_offset=None) -> self, which "
+                                       "looks at its memory with these."),
                                 {0}};
 
 int wk__add_inplace_views(wk__state *state) {

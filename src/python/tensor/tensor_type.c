@@ -215,7 +215,8 @@ static PyObject *level_repr(wk__state *state, const wk_tensor *t, int depth) {  
   PyObject *indented = text ? PyObject_CallMethod(text, "replace", "ss", "\n", "\n    ") : NULL;
   PyObject *result = NULL;
   if (indented && t->inner->batch_dim >= 0)
-    result = PyUnicode_FromFormat("BatchedTensor(lvl=%d, bdim=%d, value=\n    %U\n)", depth, t->inner->batch_dim, indented);
+    result =
+        PyUnicode_FromFormat("BatchedTensor(lvl=%d, bdim=%d, value=\n    %U\n)", depth, t->inner->batch_dim, indented);
   else if (indented)
     result = PyUnicode_FromFormat("GradTrackingTensor(lvl=%d, value=\n    %U\n)", depth, indented);
   Py_XDECREF(value);
