@@ -39,6 +39,7 @@ const wk__tensor_upcalls wk__upcalls = {
 /* The types of devices that there are (device/device.h). */
 const wk__device_type *const wk__device_types[WK_DEVICE_TYPE_COUNT] = {
     [WK_CPU] = &wk__cpu_device_type,
+    [WK_CUDA] = &wk__cuda_device_type,
 #ifdef WICK_DEBUG
     [WK_HOST2] = &wk__host2_device_type,
 #endif

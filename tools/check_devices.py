@@ -9,7 +9,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).parent.parent
-DEVICES = ("cpu", "host2")
+DEVICES = ("cpu", "cuda", "host2")
 FOLLOWED = re.compile(r"\bwk__data\(|\bmem(?:cpy|set|move)\([^;]*\b(?:wk__address\(|storage->data)")
 CPU_HEADER = re.compile(r'#include "(cpu/[^"]+)"')
 KNOWN = {

@@ -299,12 +299,17 @@ def _is_shared(self):
 _is_shared.__name__, _is_shared.__qualname__ = "is_shared", "Tensor.is_shared"
 
 
+def _record_stream(self, s):
+    """Memory of this tensor is not given out again before the work that a stream has when the tensor goes."""
+    s._note_use(self)
+
+
 def _to_dense(self, dtype=None, *, masked_grad=None):
     """The tensor, all of whose elements lie in memory as they are; of another dtype, a copy."""
     return self if dtype is None else self.to(dtype)
 
 
-Tensor.to_dense = _to_dense
+Tensor.to_dense, Tensor.record_stream = _to_dense, _record_stream
 Tensor.share_memory_, Tensor.is_shared = _share_memory, _is_shared
 Tensor.__reduce_ex__ = _reduce
 Tensor.__array_priority__ = 1000  # before arrays and scalars of NumPy: np.float64(2) * tensor is ours to compute

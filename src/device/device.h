@@ -140,6 +140,7 @@ struct wk__device_type {
 
 /* Each in its own folder. */
 extern const wk__device_type wk__cpu_device_type;
+extern const wk__device_type wk__cuda_device_type;
 #ifdef WICK_DEBUG
 extern const wk__device_type wk__host2_device_type;
 #endif

@@ -26,10 +26,6 @@ static const char *const names[WK_DEVICE_TYPE_COUNT] = {[WK_CPU] = "cpu",
 const char *wk__device_type_name(int type) { return names[type]; }
 
 static wk_status no_type(wk_device device) {
-  if (device.type == WK_CUDA)
-    return wk_fail(WK_RUNTIME_ERROR,
-                   "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU and installed a "
-                   "driver from http://www.nvidia.com/Download/index.aspx");
   if (device.type == WK_META)
     return wk_fail(WK_RUNTIME_ERROR, "Cannot access data of a tensor without storage (device meta)");
   if (device.type == WK_HOST2) return wk_fail(WK_RUNTIME_ERROR, "host2 is a device of debug builds");

@@ -151,6 +151,7 @@ int wk__add_autograd(PyObject *module, wk__state *state);
 int wk__add_nn_module(PyObject *module, wk__state *state);
 int wk__add_score_bodies(PyObject *module);
 int wk__add_levels(PyObject *module);
+int wk__add_devices(PyObject *module);
 int wk__add_dynamo_binding(PyObject *module, wk__state *state);
 void wk__free_dynamo_binding(wk__state *state); /* for the module's m_free */
 void wk__free_nn_module(wk__state *state);      /* for the module's m_free */

@@ -1,11 +1,13 @@
-"""torch.cuda as PyTorch's CPU build has it: no device is found, questions are answered, and what needs one says so."""
+"""torch.cuda: devices, streams, events and memory of NVIDIA's GPUs (src/cuda).
+
+Nothing is opened before it is asked for. Without a device questions are answered as PyTorch's CPU build answers them, and
+what needs one says so.
+"""
 
 from .. import _C
 from .. import _absent_device as _absent
 from .._names import late as _late
 
-globals().update(_absent.ANSWERS)
-default_generators = ()
 has_half, has_magma = True, False
 
 
@@ -29,91 +31,58 @@ class DeferredCudaCallError(Exception):
     """An error of a call that waited for the first use of a device."""
 
 
-# ---- what is answered ----
-is_initialized = _is_in_bad_fork = _absent.is_available
+# ---- which devices there are ----
 
 
-def is_tf32_supported():
-    """Whether a device computes with TF32: there is none."""
-    return False
+def device_count():
+    """The number of devices."""
+    return _C._device_count("cuda")
+
+
+def is_available():
+    """Whether there is a device."""
+    return device_count() > 0
+
+
+def is_initialized():
+    """Whether devices may be used without further ado: there are any."""
+    return is_available()
+
+
+_is_in_bad_fork = _absent.is_available
 
 
 def _is_compiled():
-    return False
-
-
-def get_gencode_flags():
-    """The compiler's options for those."""
-    return ""
-
-
-def _nothing(name, doc):
-    def ask(*args, **kwargs):
-        return None
-
-    ask.__name__ = ask.__qualname__ = name
-    ask.__doc__ = doc
-    return ask
-
-
-manual_seed = _nothing("manual_seed", "Seeds the current device's generator; without a device there is none.")
-manual_seed_all = _nothing("manual_seed_all", "Seeds the generators of all devices; there are none.")
-seed = _nothing("seed", "Seeds the current device's generator at random; there is none.")
-seed_all = _nothing("seed_all", "Seeds the generators of all devices at random; there are none.")
-empty_cache = _nothing("empty_cache", "Gives cached device memory back; there is none.")
-
-
-def set_rng_state_all(new_states):
-    """Sets the generators' states; there are none."""
-    for _ in new_states:
-        _lazy_init()
-
-
-memory_reserved = memory_cached = max_memory_allocated = max_memory_reserved = max_memory_cached = (
-    _absent.memory_allocated
-)
-
-
-def memory_stats(device=None):
-    """Counters of device memory: none."""
-    from collections import OrderedDict
-
-    return OrderedDict()
-
-
-def memory_stats_as_nested_dict(device=None):
-    """The same, nested."""
-    return {}
-
-
-# ---- what needs a device ----
+    return is_available()
 
 
 def _lazy_init():
-    raise AssertionError("Torch not compiled with CUDA enabled")
+    if not is_available():
+        raise AssertionError("Torch not compiled with CUDA enabled")
 
 
-_NEED_A_DEVICE = (
-    "init", "current_device", "current_stream", "default_stream", "synchronize", "get_device_name",
-    "get_device_properties", "get_device_capability", "get_rng_state", "initial_seed", "ipc_collect", "mem_get_info",
-    "set_per_process_memory_fraction", "get_per_process_memory_fraction", "cudart", "current_blas_handle",
-    "get_sync_debug_mode", "set_sync_debug_mode", "set_stream", "can_device_access_peer", "memory_summary",
-    "memory_snapshot", "reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached",
-    "reset_accumulated_memory_stats", "get_stream_from_external", "utilization", "memory_usage", "temperature",
-    "power_draw", "clock_rate", "list_gpu_processes", "caching_allocator_alloc", "caching_allocator_delete",
-    "make_graphed_callables", "_sleep",
-)  # fmt: skip
+def init():
+    """Opens the driver, which happens by itself at the first use."""
+    _lazy_init()
 
 
-def _needing_a_device(names):
-    return _absent.refusing(names, lambda name: AssertionError("Torch not compiled with CUDA enabled"))
+def _index(device=None):
+    """The number of a device; of None the current one's."""
+    _lazy_init()
+    if device is None:
+        return current_device()
+    if isinstance(device, int):
+        return device if device >= 0 else current_device()
+    device = _C.device(device)
+    if device.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {device}")
+    return current_device() if device.index is None else device.index
 
 
-globals().update(_needing_a_device(_NEED_A_DEVICE))
-
-
-def set_rng_state(new_state, device="cuda"):
-    """Sets a device's generator once there is a device, which is never."""
+def current_device():
+    """The index of the thread's current device."""
+    _lazy_init()
+    return _C._device_current("cuda")
 
 
 def set_device(device):
@@ -121,6 +90,8 @@ def set_device(device):
     number = device if isinstance(device, int) else _C.device(device).index
     if number is None or number >= 0:
         _lazy_init()
+        if number is not None:
+            _C._device_set(f"cuda:{number}")
 
 
 class device:
@@ -128,12 +99,16 @@ class device:
 
     def __init__(self, device):
         self.idx = -1 if device is None else device if isinstance(device, int) else (_C.device(device).index or 0)
+        self.prev_idx = -1
 
     def __enter__(self):
         if self.idx >= 0:
-            _lazy_init()
+            self.prev_idx = current_device()
+            set_device(self.idx)
 
     def __exit__(self, *exception):
+        if self.idx >= 0:
+            set_device(self.prev_idx)
         return False
 
 
@@ -144,16 +119,391 @@ class device_of(device):
         super().__init__(obj.get_device() if obj.is_cuda else -1)
 
 
-class Stream(_absent.NoInstances):
-    """A queue of work on a device."""
+def synchronize(device=None):
+    """Waits for all work of a device."""
+    _C._device_synchronize(f"cuda:{_index(device)}")
+
+
+# ---- what a device is ----
+
+
+class _CudaDeviceProperties:
+    """What a device is: name, major, minor, total_memory (bytes), multi_processor_count, ..."""
+
+    def __init__(self, facts):
+        self.__dict__.update(facts, warp_size=32, is_integrated=0, gcnArchName=facts["name"])
+
+    def __repr__(self):
+        return (
+            f"_CudaDeviceProperties(name='{self.name}', major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory // 2**20}MB, multi_processor_count={self.multi_processor_count}, "
+            f"L2_cache_size={self.L2_cache_size // 2**20}MB)"
+        )
+
+
+def get_device_properties(device=None):
+    """What a device is."""
+    return _CudaDeviceProperties(_C._cuda_facts(f"cuda:{_index(device)}"))
+
+
+def get_device_name(device=None):
+    """Its name."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device=None):
+    """Its compute capability, (major, minor)."""
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def can_device_access_peer(device, peer_device):
+    """Whether devices reach each other's memory: copies between them go over the driver either way."""
+    return _index(device) != _index(peer_device)
+
+
+def get_arch_list():
+    """The device generations that there is code for: any from 7.0 on, by the driver's compiler."""
+    return ["compute_70"] if is_available() else []
+
+
+def get_gencode_flags():
+    """The compiler's options for those."""
+    return "-gencode compute=compute_70" if is_available() else ""
+
+
+def is_bf16_supported(including_emulation=True):
+    """Whether a device computes with bfloat16."""
+    return is_available()
+
+
+def is_tf32_supported():
+    """Whether a device computes with TF32."""
+    return is_available() and get_device_capability()[0] >= 8
+
+
+# ---- streams and events ----
+
+
+def _need_for(name):
+    if not is_available():
+        raise RuntimeError(f"Tried to instantiate dummy base class {name}")
+
+
+class Stream(_C._StreamBase):
+    """A queue of a device's work; what is given to it is done in order.
+
+    >>> s = torch.cuda.Stream()
+    >>> with torch.cuda.stream(s):
+    ...     y = x * 2
+    """
+
+    def __new__(cls, device=None, priority=0, **kwargs):
+        _need_for("Stream")
+        return super().__new__(cls, f"cuda:{_index(device)}", 0)
+
+    def query(self):
+        """Whether all its work is done."""
+        return self.record_event().query()
+
+    def record_event(self, event=None):
+        """An event behind the work so far."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event):
+        """Later work runs behind the event."""
+        event.wait(self)
+
+    def wait_stream(self, stream):
+        """Later work runs behind what the other stream has now."""
+        self.wait_event(stream.record_event())
+
+    @property
+    def device_index(self):
+        return self.device.index
+
+    def __repr__(self):
+        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
 
 
 class ExternalStream(Stream):
     """A queue that another library made."""
 
+    def __new__(cls, stream_ptr, device=None, **kwargs):
+        raise NotImplementedError("torch.cuda.ExternalStream: streams of other libraries are not taken over")
 
-class Event(_absent.NoInstances):
-    """A point in a queue."""
+
+def _stream_of(device, which):
+    return _C._StreamBase.__new__(Stream, f"cuda:{_index(device)}", which)
+
+
+def current_stream(device=None):
+    """The stream that this thread's work goes to."""
+    return _stream_of(device, 1)
+
+
+def default_stream(device=None):
+    """The device's first stream."""
+    return _stream_of(device, 2)
+
+
+def set_stream(stream):
+    """Makes a stream the current one of its device; None changes nothing."""
+    if stream is not None:
+        _lazy_init()
+        stream._make_current()
+
+
+class Event(_C._EventBase):
+    """A point in a stream's work, to wait for and to measure by.
+
+    >>> begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    >>> begin.record(); y = x @ x; end.record(); end.synchronize()
+    >>> begin.elapsed_time(end)  # milliseconds
+    """
+
+    def __new__(cls, enable_timing=False, blocking=False, interprocess=False, external=False):
+        _need_for("Event")
+        return super().__new__(cls)
+
+    def record(self, stream=None):
+        """Behind the work of a stream so far; of the current one by default."""
+        self._record(current_stream() if stream is None else stream)
+
+    def wait(self, stream=None):
+        """Later work of a stream runs behind it."""
+        self._wait(current_stream() if stream is None else stream)
+
+    def __repr__(self):
+        return "<torch.cuda.Event>"
+
+
+class StreamContext:
+    """The current stream inside a `with`; None changes nothing."""
+
+    def __init__(self, stream):
+        self.stream = stream
+
+    def __enter__(self):
+        if self.stream is not None:
+            self.previous = current_stream(self.stream.device)
+            set_stream(self.stream)
+
+    def __exit__(self, *exception):
+        if self.stream is not None:
+            set_stream(self.previous)
+        return False
+
+
+def stream(stream):
+    """A StreamContext."""
+    return StreamContext(stream)
+
+
+def is_current_stream_capturing():
+    """Whether a graph is being captured: False."""
+    return False
+
+
+# ---- memory: bytes ----
+
+
+def _usage(device, name):
+    return _C._cuda_usage(f"cuda:{_index(device)}")[name] if is_available() else 0
+
+
+def memory_allocated(device=None):
+    """Bytes that tensors use."""
+    return _usage(device, "allocated")
+
+
+def max_memory_allocated(device=None):
+    """The most bytes that tensors have used."""
+    return _usage(device, "peak_allocated")
+
+
+def memory_reserved(device=None):
+    """Bytes that are taken of the device, for tensors and for later ones."""
+    return _usage(device, "reserved")
+
+
+def max_memory_reserved(device=None):
+    """The most of them."""
+    return _usage(device, "peak_reserved")
+
+
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved
+
+
+def reset_peak_memory_stats(device=None):
+    """The peaks begin anew."""
+    _C._cuda_reset_peaks(f"cuda:{_index(device)}")
+
+
+reset_max_memory_allocated = reset_max_memory_cached = reset_accumulated_memory_stats = reset_peak_memory_stats
+
+
+def empty_cache():
+    """Gives memory that no tensor uses back to the device."""
+    if is_available():
+        _C._cuda_empty_cache(f"cuda:{current_device()}")
+
+
+def mem_get_info(device=None):
+    """(free, total) bytes of the device, as the driver counts them."""
+    return _C._cuda_memory_free(f"cuda:{_index(device)}")
+
+
+_fractions = {}
+
+
+def set_per_process_memory_fraction(fraction, device=None):
+    """Bounds what is taken of a device's memory."""
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    _C._cuda_set_fraction(fraction, f"cuda:{_index(device)}")
+    _fractions[_index(device)] = fraction
+
+
+def get_per_process_memory_fraction(device=None):
+    """The bound, a fraction of the device's memory."""
+    return _fractions.get(_index(device), 1.0)
+
+
+def memory_stats(device=None):
+    """Counters of device memory, by name."""
+    from collections import OrderedDict
+
+    if not is_available():
+        return OrderedDict()
+    usage = _C._cuda_usage(f"cuda:{_index(device)}")
+    stats = OrderedDict()
+    for name, now, peak in (("allocated", "allocated", "peak_allocated"), ("reserved", "reserved", "peak_reserved")):
+        stats[f"{name}_bytes.all.current"] = usage[now]
+        stats[f"{name}_bytes.all.peak"] = usage[peak]
+    stats["active_bytes.all.current"] = usage["allocated"]
+    stats["active_bytes.all.peak"] = usage["peak_allocated"]
+    stats["allocation.all.allocated"] = usage["allocations"]
+    stats["allocation.all.freed"] = usage["frees"]
+    stats["allocation.all.current"] = usage["active"]
+    stats["num_alloc_retries"] = stats["num_ooms"] = 0
+    return stats
+
+
+def memory_stats_as_nested_dict(device=None):
+    """The same, nested by the parts of the names."""
+    nested = {}
+    for name, value in memory_stats(device).items():
+        *path, last = name.split(".")
+        at = nested
+        for part in path:
+            at = at.setdefault(part, {})
+        at[last] = value
+    return nested
+
+
+def memory_summary(device=None, abbreviated=False):
+    """A table of them, as text."""
+    rows = [f"{name:<40}{value:>20,}" for name, value in memory_stats(device).items()]
+    return "\n".join([f"CUDA memory of device {_index(device)}", *rows])
+
+
+# ---- random numbers ----
+
+
+def _generator(device=None):
+    _lazy_init()
+    return default_generators[_index(device)]
+
+
+class _Generators:
+    """The devices' generators, by index; each made when it is asked for."""
+
+    def __len__(self):
+        return device_count()
+
+    def __getitem__(self, index):
+        _lazy_init()
+        return _C._default_generator(f"cuda:{index}")
+
+
+default_generators = _Generators()
+
+
+def manual_seed(seed):
+    """Seeds the current device's generator; without a device there is none."""
+    if is_available():
+        _generator().manual_seed(int(seed))
+
+
+def manual_seed_all(seed):
+    """Seeds the generators of all devices."""
+    for generator in range(device_count()):
+        default_generators[generator].manual_seed(int(seed))
+
+
+def seed():
+    """Seeds the current device's generator at random."""
+    if is_available():
+        _generator().seed()
+
+
+def seed_all():
+    """Seeds the generators of all devices at random, all alike."""
+    if is_available():
+        manual_seed_all(default_generators[0].seed())
+
+
+def initial_seed():
+    """The current device's seed as it was set."""
+    return _generator().initial_seed()
+
+
+def get_rng_state(device="cuda"):
+    """The state of a device's generator."""
+    return _generator(device).get_state()
+
+
+def get_rng_state_all():
+    """The states of all devices' generators."""
+    return [get_rng_state(index) for index in range(device_count())]
+
+
+def set_rng_state(new_state, device="cuda"):
+    """Sets a device's generator; without a device it is forgotten."""
+    if is_available():
+        _generator(device).set_state(new_state)
+
+
+def set_rng_state_all(new_states):
+    """Sets the generators' states."""
+    for index, state in enumerate(new_states):
+        _lazy_init()
+        set_rng_state(state, index)
+
+
+# ---- what is not there ----
+
+_NEED_A_DEVICE = (
+    "ipc_collect", "cudart", "current_blas_handle", "get_sync_debug_mode", "set_sync_debug_mode", "memory_snapshot",
+    "get_stream_from_external", "utilization", "memory_usage", "temperature", "power_draw", "clock_rate",
+    "list_gpu_processes", "caching_allocator_alloc", "caching_allocator_delete", "make_graphed_callables", "_sleep",
+)  # fmt: skip
+
+
+def _refusal(name):
+    if is_available():
+        return NotImplementedError(f"torch.cuda.{name} is not there yet")
+    return AssertionError("Torch not compiled with CUDA enabled")
+
+
+def _needing_a_device(names):
+    return _absent.refusing(names, _refusal)
+
+
+globals().update(_needing_a_device(_NEED_A_DEVICE))
 
 
 class CUDAGraph(_absent.NoInstances):
@@ -168,30 +518,12 @@ class CUDAPluggableAllocator(_absent.NoInstances):
     """An allocator of the program's."""
 
 
-class StreamContext:
-    """The current stream inside a `with`; None changes nothing."""
-
-    def __init__(self, stream):
-        self.stream = stream
-
-    def __enter__(self):
-        if self.stream is not None:
-            _lazy_init()
-
-    def __exit__(self, *exception):
-        return False
-
-
-def stream(stream):
-    """A StreamContext."""
-    return StreamContext(stream)
-
-
 class graph:
     """Records work inside a `with`."""
 
     def __init__(self, cuda_graph, pool=None, stream=None, capture_error_mode="global"):
         _lazy_init()
+        raise NotImplementedError("torch.cuda.graph is not there yet")
 
 
 def graph_pool_handle():

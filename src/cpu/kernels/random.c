@@ -165,68 +165,29 @@ static wk_status draw_int_full(const fill *f, void *out, int64_t n) {
   return WK_OK;
 }
 
-static wk_status check_bounds(int64_t *from, int64_t *to, wk_dtype dtype) {
-  const wk__int_limits *l;
-  WK_TRY(wk__int_limits_of(dtype, &l));
-  if (*from >= *to)
-    return wk_fail(WK_RUNTIME_ERROR, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                   (long long)*from, (long long)*to);
-  if (l->digits) WK_TRY(wk__random_int_bounds(from, to, l->digits));
-  if (*from < l->least || *from > l->most) return wk_fail(WK_RUNTIME_ERROR, "from is out of bounds for %s", l->name);
-  if (*to - 1 < l->least || *to - 1 > l->most)
-    return wk_fail(WK_RUNTIME_ERROR, "to - 1 is out of bounds for %s", l->name);
-  return WK_OK;
-}
-
-static wk_status int_fill(fill *f, int64_t from, int64_t to, wk_dtype dtype) {
-  WK_TRY(check_bounds(&from, &to, dtype));
-  f->base = from;
-  f->range = (uint64_t)to - (uint64_t)from;
+/* What random_, random_(from, to) and randint draw. */
+static wk_status int_fill(const wk__call *c, fill *f, fill_fn **fn) {
+  wk__integers drawn;
+  WK_TRY(wk__integers_of(c, &drawn));
+  f->base = drawn.base;
+  f->range = drawn.range;
+  f->two_words = drawn.two_words;
+  *fn = drawn.full ? draw_int_full : draw_int;
   return WK_OK;
 }
 
 wk_status wk__cpu_random(wk__call *c) {
-  const wk__int_limits *l;
-  WK_TRY(wk__int_limits_of((wk_dtype)c->args[WK__ARG(random_, self)].tensor->dtype, &l));
-  return fill_self(c, WK_INT64, draw_int_full,
-                   (fill){.generator = generator_of(c, 1), .range = l->modulus, .two_words = l->two_words});
-}
-
-wk_status wk__cpu_random_to(wk__call *c) {
-  fill f = {.generator = generator_of(c, 2)};
-  WK_TRY(int_fill(&f, 0, wk__arg_int(c, WK__ARG(random__to, to)),
-                  (wk_dtype)c->args[WK__ARG(random__to, self)].tensor->dtype));
-  return fill_self(c, WK_INT64, draw_int, f);
-}
-
-/* random_(from, to): without `to`, up to the dtype's largest value, that included. */
-wk_status wk__cpu_random_from(wk__call *c) {
-  WK__ARGS(random__from);
-  fill f = {.generator = generator_of(c, 3), .base = wk__arg_int(c, A_from)};
-  wk_dtype dtype = (wk_dtype)c->args[A_self].tensor->dtype;
-  const wk__int_limits *l;
-  WK_TRY(wk__int_limits_of(dtype, &l));
-  if (!wk__arg_is_none(c, A_to)) {
-    WK_TRY(int_fill(&f, f.base, wk__arg_int(c, A_to), dtype));
-  } else {
-    int64_t most = l->digits ? INT64_C(1) << l->digits : l->most;
-    f.range = (uint64_t)most - (uint64_t)f.base + 1;
-  }
-  return fill_self(c, WK_INT64, draw_int, f);
-}
-
-/* randint(high, size), randint(low, high, size) */
-static bool has_low(const wk__call *c) {
-  return c->op == WK__OP(randint_low) || c->op == WK__OP(randint_like_low_dtype);
+  fill f = {.generator = generator_of(c, last_argument(c))};
+  fill_fn *fn;
+  WK_TRY(int_fill(c, &f, &fn));
+  return fill_self(c, WK_INT64, fn, f);
 }
 
 wk_status wk__cpu_randint(wk__call *c) {
-  bool like = c->args[0].tag == WK_VALUE_TENSOR;
-  int high = (like ? 1 : 0) + has_low(c);
   fill f = {.generator = generator_of(c, last_argument(c))};
-  int64_t from = has_low(c) ? wk__arg_int(c, high - 1) : 0;
-  WK_TRY(int_fill(&f, from, wk__arg_int(c, high), (wk_dtype)c->outputs[0]->dtype));
-  return fill_tensor(c->outputs[0], WK_INT64, draw_int, f);
+  fill_fn *fn;
+  WK_TRY(int_fill(c, &f, &fn));
+  return fill_tensor(c->outputs[0], WK_INT64, fn, f);
 }
 
 static wk_status draw_permutation(const fill *f, void *out, int64_t n) {

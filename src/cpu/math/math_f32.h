@@ -81,7 +81,7 @@ WK_MATH vf vf_sigmoid(vf x) {
 WK_INLINE vf vf_piecewise(vf t, vi piece, const float (*table)[8], int rows) {
   vf d = t - vf_lookup8(table[0], piece); /* exact, as c / 2 <= t <= 2 c or c = 0 */
   vf p = vf_lookup8(table[rows - 1], piece);
-#pragma GCC unroll 16
+  WK_UNROLL
   for (int i = rows - 2; i >= 2; i--) p = vf_fma(p, d, vf_lookup8(table[i], piece));
   return vf_fma(p, d, vf_greater_or_second(vf_lookup8(table[1], piece), d));
 }
@@ -236,10 +236,10 @@ WK_INLINE vf vf_sine_of_quadrant(vf r, vi quadrant) {
 WK_INLINE float wk__sin_large(float x) { return (float)sin((double)x); }
 WK_INLINE float wk__cos_large(float x) { return (float)cos((double)x); }
 
-/* y with the lanes of large x done by f. */
-static __attribute__((noinline, unused)) vf vf_patch_large(vf x, vf y, float (*f)(float)) {
+/* y with the lanes of large x done by libm. */
+WK_APART vf vf_patch_large(vf x, vf y, int cosine) {
   for (int i = 0; i < WK_F32_LANES; i++) {
-    if (!(fabsf(x[i]) <= F32_REDUCIBLE)) y[i] = f(x[i]);
+    if (!(fabsf(x[i]) <= F32_REDUCIBLE)) y[i] = cosine ? wk__cos_large(x[i]) : wk__sin_large(x[i]);
   }
   return y;
 }
@@ -250,7 +250,7 @@ WK_MATH vf vf_sin(vf x) {
   vf y = vf_sine_of_quadrant(r, quadrant);
   y = vf_select(vf_eq(x, vf_broadcast(0.0f)), x, y); /* keeps -0 */
   vfm large = vf_gt(vf_abs(x), vf_broadcast(F32_REDUCIBLE));
-  return __builtin_expect(vfm_bits(large) != 0, 0) ? vf_patch_large(x, y, wk__sin_large) : y;
+  return __builtin_expect(vfm_bits(large) != 0, 0) ? vf_patch_large(x, y, 0) : y;
 }
 
 WK_MATH vf vf_cos(vf x) {
@@ -258,7 +258,7 @@ WK_MATH vf vf_cos(vf x) {
   vf r = vf_reduce_quarter_turns(x, &quadrant);
   vf y = vf_sine_of_quadrant(r, quadrant + 1);
   vfm large = vf_gt(vf_abs(x), vf_broadcast(F32_REDUCIBLE));
-  return __builtin_expect(vfm_bits(large) != 0, 0) ? vf_patch_large(x, y, wk__cos_large) : y;
+  return __builtin_expect(vfm_bits(large) != 0, 0) ? vf_patch_large(x, y, 1) : y;
 }
 
 /* ---- Power: 2^(y log2 |x|), in double, which leaves one rounding to speak of. ---- */

@@ -37,6 +37,9 @@
 #define WK_MATH WK_INLINE /* of elementary functions: side by side several take little more time than one */
 #endif
 
+#define WK_UNROLL _Pragma("GCC unroll 16")
+#define WK_APART static __attribute__((noinline, unused)) /* of what is rarely needed, and long */
+
 typedef float vf __attribute__((vector_size(WK_VECTOR_BYTES)));
 typedef double vd __attribute__((vector_size(WK_VECTOR_BYTES)));
 typedef int32_t vi __attribute__((vector_size(WK_VECTOR_BYTES)));

@@ -15,6 +15,16 @@ typedef struct wk__int_limits {
 } wk__int_limits;
 wk_status wk__int_limits_of(wk_dtype dtype, const wk__int_limits **out); /* WK_NOT_IMPLEMENTED: there are none */
 
+/* Integers that a call of random_, random_(from, to) or randint draws: base + word % range, range 0 standing for 2^64.
+ * PyTorch's errors for bounds that the dtype does not hold. */
+typedef struct wk__integers {
+  int64_t base;
+  uint64_t range;
+  bool full;      /* random_() */
+  bool two_words; /* a value takes two words of 32 bits, whatever its range is */
+} wk__integers;
+WK_MUST_USE wk_status wk__integers_of(const wk__call *c, wk__integers *out);
+
 bool wk__is_draw(const wk_op *op); /* _dropout_mask */
 
 #endif

@@ -147,6 +147,51 @@ static bool has_low(const wk__call *c) {
   return c->op == WK__OP(randint_low) || c->op == WK__OP(randint_like_low_dtype);
 }
 
+static wk_status check_bounds(int64_t *from, int64_t *to, const wk__int_limits *l) {
+  if (*from >= *to)
+    return wk_fail(WK_RUNTIME_ERROR, "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+                   (long long)*from, (long long)*to);
+  if (l->digits) WK_TRY(wk__random_int_bounds(from, to, l->digits));
+  if (*from < l->least || *from > l->most) return wk_fail(WK_RUNTIME_ERROR, "from is out of bounds for %s", l->name);
+  if (*to - 1 < l->least || *to - 1 > l->most)
+    return wk_fail(WK_RUNTIME_ERROR, "to - 1 is out of bounds for %s", l->name);
+  return WK_OK;
+}
+
+static wk_status integers_between(int64_t from, int64_t to, const wk__int_limits *l, wk__integers *out) {
+  WK_TRY(check_bounds(&from, &to, l));
+  *out = (wk__integers){.base = from, .range = (uint64_t)to - (uint64_t)from};
+  return WK_OK;
+}
+
+/* random_(from, None): up to the dtype's largest value, that included. */
+static wk__integers integers_from(int64_t from, const wk__int_limits *l) {
+  int64_t most = l->digits ? INT64_C(1) << l->digits : l->most;
+  return (wk__integers){.base = from, .range = (uint64_t)most - (uint64_t)from + 1};
+}
+
+static wk_status randint_of(const wk__call *c, const wk__int_limits *l, wk__integers *out) {
+  int high = (c->args[0].tag == WK_VALUE_TENSOR ? 1 : 0) + has_low(c);
+  return integers_between(has_low(c) ? wk__arg_int(c, high - 1) : 0, wk__arg_int(c, high), l, out);
+}
+
+wk_status wk__integers_of(const wk__call *c, wk__integers *out) {
+  const wk__int_limits *l;
+  const wk_tensor *filled = c->outputs ? c->outputs[0] : c->args[0].tensor;
+  WK_TRY(wk__int_limits_of((wk_dtype)filled->dtype, &l));
+  if (c->op == WK__OP(random_)) {
+    *out = (wk__integers){.range = l->modulus, .full = true, .two_words = l->two_words};
+    return WK_OK;
+  }
+  if (c->op == WK__OP(random__to)) return integers_between(0, wk__arg_int(c, WK__ARG(random__to, to)), l, out);
+  if (c->op != WK__OP(random__from)) return randint_of(c, l, out);
+  WK__ARGS(random__from);
+  int64_t from = wk__arg_int(c, A_from);
+  if (!wk__arg_is_none(c, A_to)) return integers_between(from, wk__arg_int(c, A_to), l, out);
+  *out = integers_from(from, l);
+  return WK_OK;
+}
+
 wk_status wk__meta_randint(wk__call *c) {
   int size = has_low(c) ? 2 : 1;
   return create_like(c, &c->args[size], size + 1, WK_INT64);

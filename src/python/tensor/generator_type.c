@@ -207,7 +207,19 @@ static PyObject *set_rng_state(PyObject *module, PyObject *const *args, Py_ssize
   return Py_NewRef(Py_None);
 }
 
+/* Another device's, of the process: an object of its own over it, each time. */
+static PyObject *default_generator_of(PyObject *module, PyObject *o) {  // -> new
+  wk__state *state = wk__state_of_module(module);
+  wk_device device;
+  if (wk__device_argument(state, o, &device) < 0) return NULL;
+  wk__generator *generator = wk__generator_default_of(device);
+  if (!generator) return wk__raise(state);
+  wk__generator_retain(generator);
+  return generator_object(state->generator_type, generator);
+}
+
 static PyMethodDef functions[] = {
+    {"_default_generator", default_generator_of, METH_O, "The generator that a device draws from by default."},
     {"manual_seed", WK__METHOD(manual_seed), WK__FAST_CALL,
      "Seeds the default generator and returns it: manual_seed(0)"},
     {"seed", seed, METH_NOARGS, "Seeds the default generator from the system's entropy; returns the seed."},

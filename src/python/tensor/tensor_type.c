@@ -294,6 +294,10 @@ static PyObject *get_is_meta(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyBool_FromLong(wk__tensor_of(self)->device.type == WK_META);
 }
+static PyObject *get_is_cuda(PyObject *self, void *unused) {  // -> new
+  (void)unused;
+  return PyBool_FromLong(wk__tensor_of(self)->device.type == WK_CUDA);
+}
 static PyObject *get_layout(PyObject *self, void *unused) {  // -> new
   (void)unused;
   return PyObject_GetAttrString(state_of(self)->module, "strided");
@@ -334,7 +338,8 @@ WK__OVERRIDABLE_GET(get_T, "T")
 WK__OVERRIDABLE_GET(get_mT, "mT")
 WK__OVERRIDABLE_GET(get_is_cpu, "is_cpu")
 WK__OVERRIDABLE_GET(get_is_meta, "is_meta")
-WK__OVERRIDABLE_GET(get_false, "is_cuda")
+WK__OVERRIDABLE_GET(get_is_cuda, "is_cuda")
+WK__OVERRIDABLE_GET(get_false, "is_sparse")
 
 static PyGetSetDef tensor_getset[] = {{"shape", get_shape_entry, NULL, "The sizes, as a Size.", NULL},
                                       {"dtype", get_dtype_entry, NULL, "The element type.", NULL},
@@ -347,7 +352,7 @@ static PyGetSetDef tensor_getset[] = {{"shape", get_shape_entry, NULL, "The size
                                       {"mT", get_mT_entry, NULL, "The last two dimensions swapped.", NULL},
                                       {"is_cpu", get_is_cpu_entry, NULL, NULL, NULL},
                                       {"is_meta", get_is_meta_entry, NULL, NULL, NULL},
-                                      {"is_cuda", get_false_entry, NULL, NULL, NULL},
+                                      {"is_cuda", get_is_cuda_entry, NULL, NULL, NULL},
                                       {"is_sparse", get_false_entry, NULL, NULL, NULL},
                                       {"is_quantized", get_false_entry, NULL, NULL, NULL},
                                       {"is_mps", get_false_entry, NULL, NULL, NULL},

@@ -1,0 +1,92 @@
+/* The PTX writer: a nest of the loop IR as a kernel of the CUDA device, for one shape of launches.
+ *
+ * In: a nest, and how a launch goes through it: loops after merging, how each walker moves with each (not at all, by one,
+ * by another stride), how many elements a thread takes. Sizes, strides and numbers are arguments, so a kernel serves all
+ * launches of its shape. Out: a module in PTX with one entry, and what its arguments are.
+ *
+ *   pointwise: a thread has `each` neighbours along the innermost loop, read and written as vectors.
+ *   rows:      `warps` warps have a row of one chunk in registers, 32 `each` elements a warp; lane l of a warp has elements
+ *              l, l + 32, ... of its part. What the elements of a lane come to goes on from warp to warp.
+ *   long rows: `warps` warps have a row, a chunk each in turns, in steps of 32 `each` elements; every phase reads it
+ *              again. One warp: the row is one chunk.
+ *   columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements: for rows that lie side by side.
+ *   parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
+ *   whole:     a block has a row's chunks. For few long rows that are reduced once and not gone through again.
+ *
+ * Lanes and chunks are those of a reduction's order (loop/loop.h), and functions are taken from the source of the
+ * interpreter, so the bits are tier 0's and the CPU's. Scans, and additions to memory of small types, are left to tier 0.
+ * Tests: tests/cuda/test_ptx.py, tests/device/. */
+#ifndef WICK_CODEGEN_PTX_H
+#define WICK_CODEGEN_PTX_H
+
+#include "loop/binding.h"
+
+typedef enum wk__ptx_mode {
+  WK__PTX_POINTWISE,
+  WK__PTX_ROWS,
+  WK__PTX_LONG_ROWS,
+  WK__PTX_COLUMNS,
+  WK__PTX_PARTS,
+  WK__PTX_WHOLE,
+} wk__ptx_mode;
+enum { WK__PTX_COLUMN_CHUNKS = 64 }; /* of a column at most */
+enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32 };
+enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with a loop */
+
+/* All of it is the key that a kernel is found by: no padding. */
+typedef struct wk__ptx_shape {
+  uint8_t mode, p, r, each, warps;
+  uint8_t capability;                 /* of the device: 90 */
+  uint8_t wide;                       /* positions need 64 bits */
+  uint8_t walkers;
+  uint16_t moves[WK__MAX_WALKERS];    /* by walker: two bits a loop */
+} wk__ptx_shape;
+static inline int wk__ptx_move(const wk__ptx_shape *s, int walker, int loop) { return s->moves[walker] >> 2 * loop & 3; }
+
+/* What an argument is; each has 8 bytes. */
+typedef enum wk__ptx_arg_kind {
+  WK__PTX_BASE,     /* of access a: the address of its first element */
+  WK__PTX_START,    /* of walker a */
+  WK__PTX_STRIDE,   /* of walker a with loop b; of an access in bytes */
+  WK__PTX_INDIRECT, /* of access a: its buffer's stride along dim b, in bytes */
+  WK__PTX_LIMIT,    /* of walker a */
+  WK__PTX_SIZE,     /* of loop a */
+  WK__PTX_NUMBER,   /* number a of the launch, as lane b */
+  WK__PTX_COUNT,    /* threads that have something to do; rows */
+  WK__PTX_LENGTH,   /* elements of a row */
+  WK__PTX_FAULTS,   /* where faults are noted */
+  WK__PTX_SCRATCH,  /* parts, whole: memory for the chunks' states */
+} wk__ptx_arg_kind;
+typedef struct wk__ptx_arg {
+  uint8_t kind;
+  uint16_t a, b;
+} wk__ptx_arg;
+
+enum { WK__PTX_MAX_ARGS = 256 };
+typedef struct wk__ptx_kernel {
+  char *text; /* owned */
+  wk__ptx_arg args[WK__PTX_MAX_ARGS];
+  int arg_count;
+  /* 8-byte words of a state. Rows of several warps keep 32 of them in shared memory, long rows one a chunk, columns 32
+   * x 32 and 32 a chunk, parts and whole one a chunk in the scratch memory. */
+  int states;
+} wk__ptx_kernel;
+
+/* WK_UNSUPPORTED: it is tier 0's. The entry's name is "wick". `provenance` becomes a comment, or NULL. */
+WK_MUST_USE wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance,
+                                    wk__ptx_kernel *out);
+
+/* A nest that parts can do: its elements are gone through in the first phase alone. */
+bool wk__ptx_is_reduced_once(const wk__nest *nest);
+
+/* Functions as text, from cuda/on_device/functions.c: `$0`, `$1` stand for the arguments, `$r` for the result, `$u` for
+ * something that is unique. */
+typedef struct wk__ptx_function {
+  const char *name; /* "f32_exp" */
+  const char *body;
+  const char *table; /* the declaration of the table that it reads; NULL: none */
+} wk__ptx_function;
+extern const wk__ptx_function wk__ptx_functions[];
+extern const int wk__ptx_function_count;
+
+#endif

@@ -1,0 +1,72 @@
+/* Shared by the files of the PTX writer: what is being written, and the names of its registers. */
+#ifndef WICK_CODEGEN_PTX_INTERNAL_H
+#define WICK_CODEGEN_PTX_INTERNAL_H
+
+#include "codegen/ptx.h"
+
+typedef struct ptx_writer {
+  const wk__nest *nest;
+  const wk__ptx_shape *shape;
+  wk__ptx_kernel *out;
+  wk__string body;
+  wk__var expressions[WK__MAX_WALKERS]; /* instructions whose walkers stand behind the accesses' */
+  int expression_count;
+  bool *varies;    /* by instruction: another value for each of the thread's elements; else one for all */
+  bool *emitted;   /* by instruction */
+  uint64_t tables; /* functions (bits) whose tables are read */
+  int unique;      /* for names */
+  int phase;       /* prefix of registers in long rows, where phases compute values again */
+  const char *guard; /* the predicate "element k is there", or NULL: all are; with %d for k */
+  bool unsupported;
+} ptx_writer;
+
+enum { NAME = 40 };
+typedef struct reg_name {
+  char text[NAME];
+} reg_name;
+
+/* A line of the body. */
+void ptx_line(ptx_writer *w, const char *format, ...) WK_PRINTF(2, 3);
+/* A new register of a type ("f32", "b64", "pred"), declared. */
+reg_name ptx_new(ptx_writer *w, const char *type);
+/* The register of instruction v's value for element k. */
+reg_name ptx_value(const ptx_writer *w, int v, int k);
+const char *ptx_type(int compute); /* of registers of a compute dtype */
+
+/* An argument's number; one that was asked for before is the same. */
+int ptx_arg(ptx_writer *w, int kind, int a, int b);
+/* A 64-bit register with an argument. */
+reg_name ptx_load_arg(ptx_writer *w, int kind, int a, int b);
+
+/* "@%in3 " where element k may not be there, else "". */
+reg_name ptx_guard(const ptx_writer *w, int k);
+
+/* ---- ptx_operations.c ---- */
+
+/* Instruction v, no load, store or reduction, for element k: its register is declared here. */
+void ptx_operation(ptx_writer *w, int v, int k);
+/* `out` = the function of that name of one or two arguments. */
+void ptx_call(ptx_writer *w, const char *name, const char *out, const char *a, const char *b);
+/* to = combine(a, b) as a reduction or scan does it; of floats and integers. */
+void ptx_combine(ptx_writer *w, int op, int compute, const char *to, const char *a, const char *b);
+/* A predicate: is b better than a, as an arg reduction sees it? */
+reg_name ptx_better(ptx_writer *w, int op, int compute, const char *a, const char *b);
+/* to = the identity of a reduction. */
+void ptx_identity(ptx_writer *w, int op, int compute, const char *to);
+
+/* ---- ptx_memory.c ---- */
+
+/* Value of a walker that is a number (an index expression or a bound), for element k: a 64-bit register. */
+reg_name ptx_number_at(ptx_writer *w, int walker, int k);
+/* Loads of instruction v for all elements of the thread. */
+void ptx_load(ptx_writer *w, int v);
+void ptx_store(ptx_writer *w, int v);
+/* What is the same for all of a thread's elements: coordinates and addresses, before anything is loaded. */
+void ptx_prepare(ptx_writer *w);
+/* Long rows: the addresses of a step, whose first element is in %e. */
+void ptx_prepare_step(ptx_writer *w);
+
+/* Emits what an instruction gives for all elements. */
+void ptx_emit(ptx_writer *w, int v);
+
+#endif

@@ -1,0 +1,453 @@
+/* Positions, loads and stores of a kernel in PTX. Test: tests/cuda/test_ptx.py.
+ *
+ * Every walker has a 64-bit register %w<number>: of an access the address of the thread's first element, of an index
+ * expression or a bound its value there; long rows have %s<number> for the step at hand. What moves with the element is
+ * an offset of the instruction where the stride is known. */
+#include "codegen/ptx_internal.h"
+
+#include <stdio.h>
+
+typedef struct place {
+  reg_name reg;
+  int offset; /* bytes behind it, or 1s of a number */
+} place;
+
+static int item_of(const ptx_writer *w, int walker) {
+  if (walker >= w->nest->access_count) return 1;
+  return (int)wk__dtypes[w->nest->buffers[w->nest->accesses[walker].buffer].dtype].size;
+}
+static bool is_access(const ptx_writer *w, int walker) { return walker < w->nest->access_count; }
+static bool by_lanes(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE; }
+
+/* How far apart a thread's elements are. */
+static int distance(const ptx_writer *w) { return by_lanes(w) ? 32 : 1; }
+/* The loop that elements go along; of several reduction loops the last one. */
+static int element_loop(const ptx_writer *w) { return by_lanes(w) ? w->shape->p + w->shape->r - 1 : w->shape->p - 1; }
+
+static bool moves(const ptx_writer *w, int walker) {
+  if (!by_lanes(w)) return w->shape->p && wk__ptx_move(w->shape, walker, element_loop(w)) != WK__PTX_STILL;
+  for (int d = 0; d < w->shape->r; d++)
+    if (wk__ptx_move(w->shape, walker, w->shape->p + d) != WK__PTX_STILL) return true;
+  return false;
+}
+
+/* to += coordinate * the walker's stride with a loop. */
+static void add_moved(ptx_writer *w, const char *to, int walker, int loop, const char *coordinate) {
+  int move = wk__ptx_move(w->shape, walker, loop);
+  if (move == WK__PTX_STILL) return;
+  if (move == WK__PTX_ONE) {
+    ptx_line(w, "mad.lo.s64 %s, %s, %d, %s;", to, coordinate, item_of(w, walker), to);
+    return;
+  }
+  reg_name stride = ptx_load_arg(w, WK__PTX_STRIDE, walker, loop);
+  ptx_line(w, "mad.lo.s64 %s, %s, %s, %s;", to, coordinate, stride.text, to);
+}
+
+/* ---- coordinates ---- */
+
+/* Of a linear index over loops [begin, end): registers %<letter><loop>; the outermost one needs no division. */
+static void split_index(ptx_writer *w, char letter, const char *index, int begin, int end) {
+  reg_name rest = ptx_new(w, "b64");
+  ptx_line(w, "mov.b64 %s, %s;", rest.text, index);
+  for (int d = end - 1; d >= begin; d--) {
+    ptx_line(w, ".reg .b64 %%%c%d;", letter, d);
+    if (d == begin) {
+      ptx_line(w, "mov.b64 %%%c%d, %s;", letter, d, rest.text);
+      break;
+    }
+    reg_name size = ptx_load_arg(w, WK__PTX_SIZE, d, 0), quotient = ptx_new(w, "b64");
+    if (w->shape->wide) {
+      ptx_line(w, "div.u64 %s, %s, %s;", quotient.text, rest.text, size.text);
+    } else {
+      reg_name a = ptx_new(w, "b32"), b = ptx_new(w, "b32");
+      ptx_line(w, "cvt.u32.u64 %s, %s;", a.text, rest.text);
+      ptx_line(w, "cvt.u32.u64 %s, %s;", b.text, size.text);
+      ptx_line(w, "div.u32 %s, %s, %s;", a.text, a.text, b.text);
+      ptx_line(w, "cvt.u64.u32 %s, %s;", quotient.text, a.text);
+    }
+    reg_name product = ptx_new(w, "b64");
+    ptx_line(w, "mul.lo.s64 %s, %s, %s;", product.text, quotient.text, size.text);
+    ptx_line(w, "sub.s64 %%%c%d, %s, %s;", letter, d, rest.text, product.text);
+    ptx_line(w, "mov.b64 %s, %s;", rest.text, quotient.text);
+  }
+}
+
+void ptx_prepare(ptx_writer *w) {
+  int p = w->shape->p;
+  split_index(w, 'c', "%row", 0, p);
+  if (!by_lanes(w) && p && w->shape->each > 1) ptx_line(w, "mul.lo.s64 %%c%d, %%c%d, %d;", p - 1, p - 1, w->shape->each);
+  for (int walker = 0; walker < w->shape->walkers; walker++) {
+    reg_name name, start = ptx_load_arg(w, is_access(w, walker) ? WK__PTX_BASE : WK__PTX_START, walker, 0);
+    snprintf(name.text, NAME, "%%w%d", walker);
+    ptx_line(w, ".reg .b64 %s;", name.text);
+    ptx_line(w, "mov.b64 %s, %s;", name.text, start.text);
+    for (int d = 0; d < p; d++) {
+      reg_name coordinate;
+      snprintf(coordinate.text, NAME, "%%c%d", d);
+      add_moved(w, name.text, walker, d, coordinate.text);
+    }
+    if (w->shape->mode == WK__PTX_ROWS && w->shape->r == 1) add_moved(w, name.text, walker, p, "%e");
+  }
+}
+
+void ptx_prepare_step(ptx_writer *w) {
+  for (int walker = 0; walker < w->shape->walkers; walker++) {
+    reg_name name;
+    if (!moves(w, walker)) continue;
+    snprintf(name.text, NAME, "%%s%d", walker);
+    ptx_line(w, ".reg .b64 %s;", name.text);
+    ptx_line(w, "mov.b64 %s, %%w%d;", name.text, walker);
+    add_moved(w, name.text, walker, w->shape->p, "%e");
+  }
+}
+
+/* ---- where element k is ---- */
+
+/* Rows over several loops: the coordinates of each element are found by division. */
+static place place_by_division(ptx_writer *w, int walker, int k) {
+  place at = {.reg = ptx_new(w, "b64")};
+  reg_name element = ptx_new(w, "b64");
+  ptx_line(w, "{");
+  ptx_line(w, "add.s64 %s, %%e, %d;", element.text, 32 * k);
+  split_index(w, 'q', element.text, w->shape->p, w->shape->p + w->shape->r);
+  ptx_line(w, "mov.b64 %s, %%w%d;", at.reg.text, walker);
+  for (int d = w->shape->p; d < w->shape->p + w->shape->r; d++) {
+    reg_name coordinate;
+    snprintf(coordinate.text, NAME, "%%q%d", d);
+    add_moved(w, at.reg.text, walker, d, coordinate.text);
+  }
+  ptx_line(w, "}");
+  return at;
+}
+
+static place place_of(ptx_writer *w, int walker, int k) {
+  place at = {.offset = 0};
+  bool steps = by_lanes(w) && w->shape->mode != WK__PTX_ROWS && moves(w, walker);
+  snprintf(at.reg.text, NAME, "%%%c%d", steps ? 's' : 'w', walker);
+  if (!moves(w, walker)) return at;
+  if (by_lanes(w) && w->shape->r > 1) return place_by_division(w, walker, k);
+  if (wk__ptx_move(w->shape, walker, element_loop(w)) == WK__PTX_ONE) {
+    at.offset = k * distance(w) * item_of(w, walker);
+  } else if (k) {
+    reg_name stride = ptx_load_arg(w, WK__PTX_STRIDE, walker, element_loop(w)), moved = ptx_new(w, "b64");
+    ptx_line(w, "mad.lo.s64 %s, %s, %d, %s;", moved.text, stride.text, k * distance(w), at.reg.text);
+    at.reg = moved;
+  }
+  return at;
+}
+
+reg_name ptx_number_at(ptx_writer *w, int walker, int k) {
+  place at = place_of(w, walker, k);
+  if (!at.offset) return at.reg;
+  reg_name moved = ptx_new(w, "b64");
+  ptx_line(w, "add.s64 %s, %s, %d;", moved.text, at.reg.text, at.offset);
+  return moved;
+}
+
+/* Of an access, with what values add to it. */
+static place address_of(ptx_writer *w, const wk__instr *i, int k) {
+  const wk__access *a = &w->nest->accesses[i->extra];
+  place at = place_of(w, i->extra, k);
+  for (int d = 0; a->has_indirect && d < a->ndim; d++) {
+    if (!a->indirect[d]) continue;
+    reg_name stride = ptx_load_arg(w, WK__PTX_INDIRECT, i->extra, d), moved = ptx_new(w, "b64");
+    reg_name index = ptx_value(w, a->indirect[d], k);
+    ptx_line(w, "mad.lo.s64 %s, %s, %s, %s;", moved.text, index.text, stride.text, at.reg.text);
+    at.reg = moved;
+  }
+  return at;
+}
+
+/* ---- one element ---- */
+
+static const char *load_type(int dtype) {
+  static const char *const types[WK_DTYPE_COUNT] = {
+      [WK_UINT8] = "u8",   [WK_INT8] = "s8",    [WK_INT16] = "s16",  [WK_INT32] = "s32",   [WK_INT64] = "b64",
+      [WK_UINT16] = "u16", [WK_UINT32] = "u32", [WK_UINT64] = "b64", [WK_FLOAT32] = "f32", [WK_FLOAT64] = "f64"};
+  return types[dtype];
+}
+static const char *zero_of(int dtype) {
+  return dtype == WK_FLOAT32 ? "0f00000000" : dtype == WK_FLOAT64 ? "0d0000000000000000" : "0";
+}
+
+/* A small float's bits, in the low ones of a 32-bit register, as a number. */
+static void widen(ptx_writer *w, int dtype, const char *out, const char *bits) {
+  if (dtype == WK_BFLOAT16) {
+    reg_name high = ptx_new(w, "b32");
+    ptx_line(w, "shl.b32 %s, %s, 16;", high.text, bits);
+    ptx_line(w, "mov.b32 %s, %s;", out, high.text);
+  } else if (dtype == WK_FLOAT16) {
+    reg_name half = ptx_new(w, "b16");
+    ptx_line(w, "cvt.u16.u32 %s, %s;", half.text, bits);
+    ptx_line(w, "cvt.f32.f16 %s, %s;", out, half.text);
+  } else {
+    ptx_call(w, dtype == WK_FLOAT8_E4M3 ? "e4m3_to_f32" : "e5m2_to_f32", out, bits, NULL);
+  }
+}
+
+static void narrow(ptx_writer *w, int dtype, const char *out, const char *value) {
+  if (dtype == WK_FLOAT16 || (dtype == WK_BFLOAT16 && w->shape->capability >= 80)) {
+    reg_name half = ptx_new(w, "b16");
+    ptx_line(w, "cvt.rn.%s.f32 %s, %s;", dtype == WK_FLOAT16 ? "f16" : "bf16", half.text, value);
+    ptx_line(w, "cvt.u32.u16 %s, %s;", out, half.text);
+  } else {
+    const char *name = dtype == WK_BFLOAT16      ? "f32_to_bf16"
+                       : dtype == WK_FLOAT8_E4M3 ? "f32_to_e4m3"
+                                                 : "f32_to_e5m2";
+    ptx_call(w, name, out, value, NULL);
+  }
+}
+
+/* `guard`: "@%p " or "": where it does not hold the register keeps what it has. */
+static void load_one(ptx_writer *w, int dtype, const char *out, place at, const char *guard) {
+  if (load_type(dtype)) {
+    ptx_line(w, "%sld.global.%s %s, [%s+%d];", guard, load_type(dtype), out, at.reg.text, at.offset);
+    return;
+  }
+  reg_name bits = ptx_new(w, "b32");
+  int size = (int)wk__dtypes[dtype].size;
+  if (guard[0]) ptx_line(w, "mov.b32 %s, 0;", bits.text);
+  ptx_line(w, "%sld.global.u%d %s, [%s+%d];", guard, 8 * size, bits.text, at.reg.text, at.offset);
+  if (dtype == WK_BOOL)
+    ptx_line(w, "setp.ne.u32 %s, %s, 0;", out, bits.text);
+  else
+    widen(w, dtype, out, bits.text);
+}
+
+static void store_one(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
+  int size = (int)wk__dtypes[dtype].size;
+  if (dtype == WK_FLOAT32 || dtype == WK_FLOAT64) {
+    ptx_line(w, "%sst.global.%s [%s+%d], %s;", guard, load_type(dtype), at.reg.text, at.offset, value);
+  } else if (load_type(dtype)) {
+    ptx_line(w, "%sst.global.b%d [%s+%d], %s;", guard, 8 * size, at.reg.text, at.offset, value);
+  } else {
+    reg_name bits = ptx_new(w, "b32");
+    if (dtype == WK_BOOL)
+      ptx_line(w, "selp.b32 %s, 1, 0, %s;", bits.text, value);
+    else
+      narrow(w, dtype, bits.text, value);
+    ptx_line(w, "%sst.global.b%d [%s+%d], %s;", guard, 8 * size, at.reg.text, at.offset, bits.text);
+  }
+}
+
+/* ---- vectors: 16 bytes at a time ---- */
+
+static bool is_vector(const ptx_writer *w, const wk__instr *i) {
+  const wk__access *a = &w->nest->accesses[i->extra];
+  int item = item_of(w, i->extra);
+  return w->shape->mode == WK__PTX_POINTWISE && w->shape->each > 1 && item > 1 && w->shape->p && !a->has_indirect &&
+         !a->may_leave && wk__ptx_move(w->shape, i->extra, element_loop(w)) == WK__PTX_ONE;
+}
+
+/* Words of a vector access: 32 bits each, or 64 for large elements. */
+static void vector_words(ptx_writer *w, int first, int count, bool wide, reg_name *words) {
+  (void)first;
+  for (int n = 0; n < count; n++) words[n] = ptx_new(w, wide ? "b64" : "b32");
+}
+
+static void vector_line(ptx_writer *w, bool load, const char *reg, int offset, bool wide, const reg_name *words, int count) {
+  char list[4 * NAME] = "";
+  for (int n = 0; n < count; n++) {
+    strncat(list, n ? ", " : "", sizeof list - strlen(list) - 1);
+    strncat(list, words[n].text, sizeof list - strlen(list) - 1);
+  }
+  const char *vector = count == 4 ? ".v4" : count == 2 ? ".v2" : "";
+  const char *open = count > 1 ? "{" : "", *close = count > 1 ? "}" : "";
+  if (load)
+    ptx_line(w, "ld.global%s.b%d %s%s%s, [%s+%d];", vector, wide ? 64 : 32, open, list, close, reg, offset);
+  else
+    ptx_line(w, "st.global%s.b%d [%s+%d], %s%s%s;", vector, wide ? 64 : 32, reg, offset, open, list, close);
+}
+
+static void value_of_word(ptx_writer *w, int dtype, const char *out, const char *word) {
+  if (dtype == WK_INT32 || dtype == WK_UINT32)
+    ptx_line(w, "cvt.%c64.%c32 %s, %s;", dtype == WK_INT32 ? 's' : 'u', dtype == WK_INT32 ? 's' : 'u', out, word);
+  else
+    ptx_line(w, "mov.b%d %s, %s;", wk__dtypes[dtype].size == 8 ? 64 : 32, out, word);
+}
+
+static void value_of_half(ptx_writer *w, int dtype, const char *out, const char *word, bool high) {
+  reg_name bits = ptx_new(w, "b32");
+  if (dtype == WK_INT16 || dtype == WK_UINT16) {
+    ptx_line(w, "bfe.%c32 %s, %s, %d, 16;", dtype == WK_INT16 ? 's' : 'u', bits.text, word, high ? 16 : 0);
+    ptx_line(w, "cvt.%c64.%c32 %s, %s;", dtype == WK_INT16 ? 's' : 'u', dtype == WK_INT16 ? 's' : 'u', out, bits.text);
+  } else if (dtype == WK_BFLOAT16 && high) {
+    ptx_line(w, "and.b32 %s, %s, 0xffff0000;", bits.text, word);
+    ptx_line(w, "mov.b32 %s, %s;", out, bits.text);
+  } else {
+    ptx_line(w, "shr.u32 %s, %s, %d;", bits.text, word, high ? 16 : 0);
+    if (!high) ptx_line(w, "and.b32 %s, %s, 0xffff;", bits.text, bits.text);
+    widen(w, dtype, out, bits.text);
+  }
+}
+
+static void load_vector(ptx_writer *w, int v, const wk__instr *i) {
+  int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype, item = item_of(w, i->extra);
+  bool wide = item == 8;
+  int word = wide ? 8 : 4, words = w->shape->each * item / word, most = 16 / word;
+  place at = place_of(w, i->extra, 0);
+  for (int first = 0; first < words; first += most) {
+    reg_name loaded[4];
+    int count = (int)wk__min(most, words - first);
+    vector_words(w, first, count, wide, loaded);
+    vector_line(w, true, at.reg.text, at.offset + first * word, wide, loaded, count);
+    for (int n = 0; n < count; n++) {
+      int k = (first + n) * word / item;
+      if (item >= 4) {
+        value_of_word(w, dtype, ptx_value(w, v, k).text, loaded[n].text);
+        continue;
+      }
+      value_of_half(w, dtype, ptx_value(w, v, k).text, loaded[n].text, false);
+      value_of_half(w, dtype, ptx_value(w, v, k + 1).text, loaded[n].text, true);
+    }
+  }
+}
+
+static void half_of_value(ptx_writer *w, int dtype, const char *out, const char *value) {
+  if (dtype == WK_INT16 || dtype == WK_UINT16) {
+    ptx_line(w, "cvt.u32.u64 %s, %s;", out, value);
+    ptx_line(w, "and.b32 %s, %s, 0xffff;", out, out);
+  } else {
+    narrow(w, dtype, out, value);
+  }
+}
+
+static reg_name word_of(ptx_writer *w, int dtype, int v, int k) {
+  reg_name word = ptx_new(w, wk__dtypes[dtype].size == 8 ? "b64" : "b32");
+  if (wk__dtypes[dtype].size == 2) {
+    reg_name high = ptx_new(w, "b32");
+    half_of_value(w, dtype, word.text, ptx_value(w, v, k).text);
+    half_of_value(w, dtype, high.text, ptx_value(w, v, k + 1).text);
+    ptx_line(w, "shl.b32 %s, %s, 16;", high.text, high.text);
+    ptx_line(w, "or.b32 %s, %s, %s;", word.text, word.text, high.text);
+  } else if (dtype == WK_INT32 || dtype == WK_UINT32) {
+    ptx_line(w, "cvt.u32.u64 %s, %s;", word.text, ptx_value(w, v, k).text);
+  } else {
+    ptx_line(w, "mov.b%d %s, %s;", wk__dtypes[dtype].size == 8 ? 64 : 32, word.text, ptx_value(w, v, k).text);
+  }
+  return word;
+}
+
+static void store_vector(ptx_writer *w, const wk__instr *i) {
+  int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype, item = item_of(w, i->extra);
+  bool wide = item == 8;
+  int word = wide ? 8 : 4, words = w->shape->each * item / word, most = 16 / word;
+  place at = place_of(w, i->extra, 0);
+  for (int first = 0; first < words; first += most) {
+    reg_name stored[4];
+    int count = (int)wk__min(most, words - first);
+    for (int n = 0; n < count; n++) stored[n] = word_of(w, dtype, i->operands[0], (first + n) * word / item);
+    vector_line(w, false, at.reg.text, at.offset + first * word, wide, stored, count);
+  }
+}
+
+/* ---- instructions ---- */
+
+static void declare(ptx_writer *w, int v) {
+  for (int k = 0; k < (w->varies[v] ? w->shape->each : 1); k++)
+    ptx_line(w, ".reg .%s %s;", ptx_type(w->nest->instrs[v].dtype), ptx_value(w, v, k).text);
+}
+
+static int first_bound_of(const ptx_writer *w, int access) {
+  int walker = (int)w->nest->access_count + w->expression_count;
+  for (int a = 0; a < access; a++) walker += __builtin_popcount(w->nest->accesses[a].may_leave);
+  return walker;
+}
+
+/* Where all bounds hold, and element k is there. */
+static reg_name inside_of(ptx_writer *w, const wk__instr *i, int k) {
+  reg_name inside = ptx_new(w, "pred"), guard = ptx_guard(w, k);
+  int first = first_bound_of(w, i->extra), count = __builtin_popcount(w->nest->accesses[i->extra].may_leave);
+  ptx_line(w, "setp.eq.u32 %s, 0, 0;", inside.text);
+  if (guard.text[0]) ptx_line(w, "and.pred %s, %s, %.*s;", inside.text, inside.text, (int)strlen(guard.text) - 2, guard.text + 1);
+  for (int b = 0; b < count; b++) {
+    reg_name at = ptx_number_at(w, first + b, k), limit = ptx_load_arg(w, WK__PTX_LIMIT, first + b, 0);
+    ptx_line(w, "setp.lt.and.u64 %s, %s, %s, %s;", inside.text, at.text, limit.text, inside.text);
+  }
+  return inside;
+}
+
+/* Outside stands the operand, as the buffer holds it: what it is of small types is left to tier 0. */
+static void load_masked(ptx_writer *w, int v, const wk__instr *i, int dtype, int k) {
+  reg_name inside = inside_of(w, i, k), out = ptx_value(w, v, k), other = ptx_value(w, i->operands[0], k), loaded;
+  const char *type = ptx_type(i->dtype);
+  loaded = ptx_new(w, type);
+  char guard[NAME + 4];
+  snprintf(guard, sizeof guard, "@%s ", inside.text);
+  if (i->dtype == WK_BOOL)
+    ptx_line(w, "setp.ne.u32 %s, 0, 0;", loaded.text);
+  else
+    ptx_line(w, "mov.%s %s, %s;", type, loaded.text, zero_of(i->dtype));
+  load_one(w, dtype, loaded.text, address_of(w, i, k), guard);
+  if (i->dtype == WK_BOOL) {
+    reg_name not_inside = ptx_new(w, "pred");
+    ptx_line(w, "and.pred %s, %s, %s;", out.text, inside.text, loaded.text);
+    ptx_line(w, "not.pred %s, %s;", not_inside.text, inside.text);
+    ptx_line(w, "and.pred %s, %s, %s;", not_inside.text, not_inside.text, other.text);
+    ptx_line(w, "or.pred %s, %s, %s;", out.text, out.text, not_inside.text);
+  } else {
+    ptx_line(w, "selp.%s %s, %s, %s, %s;", type, out.text, loaded.text, other.text, inside.text);
+  }
+}
+
+static bool keeps_numbers(int dtype) { return wk__dtypes[dtype].compute == dtype; }
+
+void ptx_load(ptx_writer *w, int v) {
+  const wk__instr *i = &w->nest->instrs[v];
+  int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype;
+  declare(w, v);
+  if (i->op == WK__LOOP_load && is_vector(w, i)) {
+    load_vector(w, v, i);
+    return;
+  }
+  if (i->op == WK__LOOP_masked_load && !keeps_numbers(dtype)) {
+    /* 0, infinities and the like are the same in every floating type; others were not met */
+    const wk__instr *other = &w->nest->instrs[i->operands[0]];
+    double d = other->op == WK__LOOP_constant ? wk__scalar_double(other->number) : 0.5;
+    w->unsupported |= !(other->op == WK__LOOP_constant && (d == 0 || d == 1 || d - d != 0));
+  }
+  for (int k = 0; k < (w->varies[v] ? w->shape->each : 1); k++) {
+    reg_name guard = w->varies[v] ? ptx_guard(w, k) : (reg_name){""}, out = ptx_value(w, v, k);
+    if (i->op == WK__LOOP_masked_load) {
+      load_masked(w, v, i, dtype, k);
+      continue;
+    }
+    if (guard.text[0] && i->dtype != WK_BOOL) ptx_line(w, "mov.%s %s, %s;", ptx_type(i->dtype), out.text, zero_of(i->dtype));
+    load_one(w, dtype, out.text, address_of(w, i, k), guard.text);
+  }
+}
+
+static void add_one(ptx_writer *w, int dtype, const char *value, place at, const char *guard) {
+  if (dtype == WK_FLOAT32 || dtype == WK_FLOAT64) {
+    ptx_line(w, "%sred.global.add.%s [%s+%d], %s;", guard, load_type(dtype), at.reg.text, at.offset, value);
+  } else if (dtype == WK_INT64) {
+    ptx_line(w, "%sred.global.add.u64 [%s+%d], %s;", guard, at.reg.text, at.offset, value);
+  } else if (dtype == WK_INT32) {
+    reg_name low = ptx_new(w, "b32");
+    ptx_line(w, "cvt.u32.u64 %s, %s;", low.text, value);
+    ptx_line(w, "%sred.global.add.u32 [%s+%d], %s;", guard, at.reg.text, at.offset, low.text);
+  } else {
+    w->unsupported = true;
+  }
+}
+
+void ptx_store(ptx_writer *w, int v) {
+  const wk__instr *i = &w->nest->instrs[v];
+  int dtype = w->nest->buffers[w->nest->accesses[i->extra].buffer].dtype;
+  bool each = w->varies[v];
+  if (i->op == WK__LOOP_store && each && is_vector(w, i)) {
+    store_vector(w, i);
+    return;
+  }
+  for (int k = 0; k < (each ? w->shape->each : 1); k++) {
+    reg_name guard = {""};
+    if (each) guard = ptx_guard(w, k);
+    if (!each && by_lanes(w)) snprintf(guard.text, NAME, "@%%first ");
+    reg_name value = ptx_value(w, i->operands[0], k);
+    place at = address_of(w, i, k);
+    if (i->op == WK__LOOP_store_add)
+      add_one(w, dtype, value.text, at, guard.text);
+    else
+      store_one(w, dtype, value.text, at, guard.text);
+  }
+}

@@ -1,0 +1,256 @@
+/* Code made of nests: the interpreter's programs, and their launches.
+ *
+ * A program goes to a device when it is first launched there; a launch's arguments go through the stream's launch block,
+ * which the stream's order keeps until the code in front has read it. Tests: tests/device/, tests/cuda/. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "cuda/internal.h"
+#include "cuda/native.h"
+#include "cuda/program.h"
+#include "loop/binding.h"
+
+typedef struct cuda_code {
+  const wk__nest *nest;
+  wk__cuda_encoded encoded;
+  wk__cuda_native native; /* tier 1 */
+  pthread_mutex_t lock;
+  _Atomic(CUdeviceptr) program[WK__MOST_DEVICES]; /* by device; 0: not there yet */
+} cuda_code;
+static cuda_code *of(const wk__code *code) { return (cuda_code *)code; }
+
+wk__code *wk__cuda_build(const wk__nest *nest) {
+  cuda_code *code = wk__alloc_zeroed(sizeof *code);
+  if (!code) return NULL;
+  code->nest = nest;
+  pthread_mutex_init(&code->lock, NULL);
+  if (wk__cuda_encode(nest, &code->encoded) == WK_OK) return (wk__code *)code;
+  wk__cuda_release_code((wk__code *)code);
+  return NULL;
+}
+
+void wk__cuda_release_code(wk__code *released) {
+  cuda_code *code = of(released);
+  if (!code) return;
+  for (int d = 0; d < WK__MOST_DEVICES; d++) {
+    CUdeviceptr program = atomic_load(&code->program[d]);
+    wk__cuda_device *device = program ? wk__cuda_device_get(d) : NULL;
+    if (!device) continue;
+    if (wk__cuda_enter(device) == WK_OK) (void)wk__cuda.cuCtxSynchronize(); /* any stream may still run it */
+    wk__cuda_release(&device->default_stream->head, (void *)(uintptr_t)program, 0);
+  }
+  wk__cuda_native_release(&code->native);
+  wk__cuda_encoded_release(&code->encoded);
+  pthread_mutex_destroy(&code->lock);
+  wk__free(code);
+}
+
+/* ---- what is on the device ---- */
+
+static wk_status upload(cuda_code *code, wk__cuda_device *device, CUdeviceptr *out) {
+  int64_t capacity;
+  wk__cuda_stream *s = device->default_stream;
+  void *memory = wk__cuda_allocate(&s->head, code->encoded.bytes, &capacity);
+  if (!memory) return wk_error_category();
+  *out = (CUdeviceptr)(uintptr_t)memory;
+  wk_status status = wk__cuda_copy(&s->head, memory, code->encoded.program, code->encoded.bytes, WK__FROM_HOST);
+  if (status == WK_OK) status = WK__CUDA(cuStreamSynchronize, s->handle); /* other streams do not wait for this one */
+  if (status != WK_OK) wk__cuda_release(&s->head, memory, capacity);
+  return status;
+}
+
+static wk_status program_on(cuda_code *code, wk__cuda_device *device, CUdeviceptr *out) {
+  wk_status status = WK_OK;
+  *out = atomic_load_explicit(&code->program[device->index], memory_order_acquire);
+  if (WK_LIKELY(*out)) return WK_OK;
+  pthread_mutex_lock(&code->lock);
+  *out = atomic_load(&code->program[device->index]);
+  if (!*out && (status = upload(code, device, out)) == WK_OK) atomic_store(&code->program[device->index], *out);
+  pthread_mutex_unlock(&code->lock);
+  return status;
+}
+
+static wk_status interpreter_of(wk__cuda_device *d, CUfunction *out) {
+  *out = atomic_load_explicit(&d->tier0, memory_order_acquire);
+  if (WK_LIKELY(*out)) return WK_OK;
+  WK_TRY(wk__cuda_function(d, WK__CUDA_TIER0, "kernel_tier0", out));
+  WK_TRY(WK__CUDA(cuFuncSetAttribute, *out, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, d->shared_most));
+  atomic_store_explicit(&d->tier0, *out, memory_order_release);
+  return WK_OK;
+}
+
+/* ---- the launch block ---- */
+
+static int64_t param_bits(wk__scalar number, int lane) {
+  union {
+    int64_t bits;
+    double d;
+    float f;
+  } u = {0};
+  if (lane == WK__LANE_F64) u.d = wk__scalar_double(number);
+  if (lane == WK__LANE_F32) u.f = (float)wk__scalar_double(number);
+  if (lane == WK__LANE_I64) u.bits = wk__scalar_int(number);
+  if (lane == WK__LANE_BOOL) u.bits = wk__scalar_double(number) != 0;
+  return u.bits;
+}
+
+typedef union launch_block {
+  wk__cuda_launch_block head;
+  int64_t words[WK__CUDA_LAUNCH_BYTES / 8];
+} launch_block;
+
+/* Room for `count` words behind the others. */
+static int64_t *append(launch_block *b, int64_t *used, int32_t *out_at, int64_t count) {
+  int64_t *place = b->words + *used;
+  *out_at = (int32_t)(8 * *used);
+  *used += count;
+  return place;
+}
+
+/* An index into a dim without elements is out of range, whatever it is; what it leads to is the block itself. */
+static bool leads_nowhere(const wk__access *a, const wk__launch_buffer *buffer) {
+  for (int d = 0; a->has_indirect && d < a->ndim; d++)
+    if (a->indirect[d] && buffer->sizes[d] == 0) return true;
+  return false;
+}
+
+/* Returns the bytes that are used; 0: they do not fit. */
+static int64_t write_block(const cuda_code *code, const wk__launch *launch, wk__binding *b, CUdeviceptr at,
+                           launch_block *out) {
+  int64_t used = wk__ceil_div((int64_t)sizeof out->head, 8), dims = b->p + b->r;
+  wk__cuda_launch_block *head = &out->head;
+  if (8 * (used + b->access_count * (1 + WK__CUDA_DIMS) + b->walker_count * (2 + dims) + code->encoded.param_count) >
+      WK__CUDA_LAUNCH_BYTES)
+    return 0;
+  int64_t *base = append(out, &used, &head->base, b->access_count);
+  int64_t *start = append(out, &used, &head->start, b->walker_count);
+  int64_t *limit = append(out, &used, &head->limit, b->walker_count);
+  int64_t *stride = append(out, &used, &head->stride, b->walker_count * dims);
+  int64_t *indirect = append(out, &used, &head->indirect, b->access_count * WK__CUDA_DIMS);
+  int64_t *params = append(out, &used, &head->params, code->encoded.param_count);
+  for (int w = 0; w < b->walker_count; w++) {
+    start[w] = b->start[w];
+    limit[w] = b->limit[w];
+    memcpy(stride + w * dims, b->stride[w], (size_t)dims * sizeof *stride);
+  }
+  memset(indirect, 0, (size_t)(b->access_count * WK__CUDA_DIMS) * sizeof *indirect);
+  for (int a = 0; a < b->access_count; a++) {
+    const wk__access *access = &code->nest->accesses[a];
+    base[a] = (int64_t)(uintptr_t)b->base[a];
+    if (leads_nowhere(access, &launch->buffers[access->buffer])) {
+      base[a] = (int64_t)at;
+      start[a] = 0;
+      memset(stride + a * dims, 0, (size_t)dims * sizeof *stride);
+    } else if (access->has_indirect) {
+      memcpy(indirect + a * WK__CUDA_DIMS, b->indirect[a], (size_t)access->ndim * sizeof *indirect);
+    }
+  }
+  for (int k = 0; k < code->encoded.param_count; k++)
+    params[k] = param_bits(launch->params[code->encoded.params[k].number], code->encoded.params[k].lane);
+  memcpy(head->size, b->size, (size_t)dims * sizeof *head->size);
+  head->p = b->p;
+  head->r = b->r;
+  return 8 * used;
+}
+
+/* ---- launching ---- */
+
+/* Levels of a row's counters: chunks' values go up like carries; a scan keeps two numbers. */
+static int levels_for(int64_t length) {
+  int levels = 2;
+  while (length > (int64_t)WK__REDUCE_CHUNK << (levels - 1)) levels++;
+  return levels;
+}
+
+/* Shared memory of a block of so many threads: tier0.c's begin. */
+static int64_t shared_bytes(const wk__cuda_program *p, int threads, int levels) {
+  int64_t states = p->fold_count + (p->scan_count > 0);
+  int64_t counters = threads / WK__REDUCE_LANES * 2 * (int64_t)levels * (p->fold_count + p->scan_count);
+  return 8 * (threads * (p->slot_count + 2 * p->walker_count + 2 * states) + counters);
+}
+
+enum { LEAST_THREADS = 32, WANTED_SHARED = 48 << 10 };
+
+static int threads_for(const wk__cuda_program *p, int levels) {
+  int threads = WK__CUDA_THREADS;
+  while (threads > LEAST_THREADS && shared_bytes(p, threads, levels) > WANTED_SHARED) threads /= 2;
+  return threads;
+}
+
+static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdeviceptr program, CUfunction function,
+                             launch_block *block, int64_t bytes) {
+  const wk__cuda_program *p = code->encoded.program;
+  int levels = block->head.levels = levels_for(block->head.length), threads = threads_for(p, levels);
+  int64_t shared = shared_bytes(p, threads, levels), groups = p->has_rows ? threads / WK__REDUCE_LANES : threads;
+  if (shared > s->device->shared_most)
+    return wk_fail(WK_NOT_IMPLEMENTED, "a loop nest of %d values does not fit into the device's shared memory",
+                   p->slot_count);
+  int64_t most = (int64_t)s->device->multiprocessors * 64;
+  unsigned grid = (unsigned)wk__min(wk__ceil_div(block->head.rows, groups), most);
+  void *params[] = {&program, &s->launch_block, &s->faults};
+  pthread_mutex_lock(&s->lock);
+  wk_status status = WK__CUDA(cuMemcpyHtoDAsync_v2, s->launch_block, block, (size_t)bytes, s->handle);
+  if (status == WK_OK)
+    status = WK__CUDA(cuLaunchKernel, function, grid, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared, s->handle,
+                      params, NULL);
+  pthread_mutex_unlock(&s->lock);
+  return status;
+}
+
+/* WICK_CUDA_CHECK=1: each launch is waited for, so that what it runs into is the error of its own call. */
+static bool checks_each(void) {
+  static _Atomic(int) known; /* 0: not looked up yet; else 1 + whether it does */
+  int state = atomic_load_explicit(&known, memory_order_relaxed);
+  if (WK_LIKELY(state)) return state == 2;
+  const char *text = getenv("WICK_CUDA_CHECK");
+  bool checks = text && strcmp(text, "1") == 0;
+  atomic_store(&known, 1 + checks);
+  return checks;
+}
+
+/* In PyTorch's words where the checked size is a dim of a buffer. */
+static wk_status explain_fault(const cuda_code *code, wk__cuda_stream *s) {
+  wk__cuda_faults seen = *s->faults;
+  wk_status status = wk__cuda_take_faults(s);
+  if (status != WK_INDEX_ERROR) return status;
+  int number = seen.check - (int)code->nest->access_count;
+  wk_int size = code->nest->instrs[code->encoded.expressions[number]].expression;
+  if (wk__sym_kind_of(size) != WK__SYM_BUFFER_SIZE) return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds", (long long)seen.index);
+  return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds for dimension %d with size %lld", (long long)seen.index,
+                 wk__sym_index(size) % WK__BUFFER_DIMS, (long long)seen.size);
+}
+
+static wk_status interpret(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch, wk__binding *b) {
+  launch_block block;
+  CUdeviceptr program;
+  CUfunction function;
+  int64_t bytes = write_block(code, launch, b, s->launch_block, &block);
+  if (!bytes) return wk_fail(WK_NOT_IMPLEMENTED, "a loop nest of %d accesses on cuda", b->access_count);
+  block.head.rows = block.head.length = 1;
+  for (int d = 0; d < b->p; d++) block.head.rows *= b->size[d];
+  for (int d = b->p; d < b->p + b->r; d++) block.head.length *= b->size[d];
+  WK_TRY(program_on(code, s->device, &program));
+  WK_TRY(interpreter_of(s->device, &function));
+  return give_launch(s, code, program, function, &block, bytes);
+}
+
+static wk_status launch_one(wk__cuda_stream *s, cuda_code *code, const wk__launch *launch) {
+  wk__binding b;
+  bool done;
+  WK_TRY(wk__bind_nest(code->nest, code->encoded.expressions, code->encoded.expression_count, launch, &b));
+  if (!code->encoded.adds) wk__sort_loops(code->nest, &b);
+  wk__merge_loops(&b);
+  for (int d = 0; d < b.p; d++)
+    if (b.size[d] == 0) return WK_OK;
+  WK_TRY(wk__cuda_native_launch(&code->native, s, code->nest, &b, launch, &done));
+  return done ? WK_OK : interpret(s, code, launch, &b);
+}
+
+wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, const wk__launch *launches, int64_t count) {
+  wk__cuda_stream *s = wk__cuda_stream_of(stream);
+  WK_TRY(wk__cuda_enter(s->device));
+  for (int64_t i = 0; i < count; i++) WK_TRY(launch_one(s, of(code), &launches[i]));
+  if (WK_LIKELY(!checks_each())) return WK_OK;
+  WK_TRY(WK__CUDA(cuStreamSynchronize, s->handle));
+  return explain_fault(of(code), s);
+}

@@ -1,0 +1,229 @@
+/* cuBLASLt, found by dlopen at the first product. What it thinks best for a shape is asked once and kept in a table.
+ *
+ * It counts columns first: our row-major C (m, n) is its C' (n, m), so B and A change places. An operand is given as it
+ * lies where one of its strides is 1. Tests: tests/cuda/test_products.py. */
+#include "cuda/cublas.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "cuda/tier0.h"
+
+typedef struct algorithm {
+  uint64_t data[8];
+} algorithm;
+typedef struct found {
+  algorithm algo;
+  size_t workspace;
+  int status;
+  float waves;
+  int reserved[4];
+} found;
+
+#define FUNCTIONS(X)                                                                                                  \
+  X(cublasLtCreate, (void **))                                                                                        \
+  X(cublasLtMatmulDescCreate, (void **, int, int))                                                                    \
+  X(cublasLtMatmulDescDestroy, (void *))                                                                              \
+  X(cublasLtMatmulDescSetAttribute, (void *, int, const void *, size_t))                                              \
+  X(cublasLtMatrixLayoutCreate, (void **, int, uint64_t, uint64_t, int64_t))                                          \
+  X(cublasLtMatrixLayoutDestroy, (void *))                                                                            \
+  X(cublasLtMatrixLayoutSetAttribute, (void *, int, const void *, size_t))                                            \
+  X(cublasLtMatmulPreferenceCreate, (void **))                                                                        \
+  X(cublasLtMatmulPreferenceDestroy, (void *))                                                                        \
+  X(cublasLtMatmulPreferenceSetAttribute, (void *, int, const void *, size_t))                                        \
+  X(cublasLtMatmulAlgoGetHeuristic, (void *, void *, void *, void *, void *, void *, void *, int, found *, int *))    \
+  X(cublasLtMatmul, (void *, void *, const void *, const void *, void *, const void *, void *, const void *,          \
+                     const void *, void *, void *, void *, const algorithm *, void *, size_t, CUstream))
+
+static struct {
+  pthread_mutex_t lock;
+  bool tried;
+  void *handle; /* NULL: not there */
+#define X(name, args) int(*name) args;
+  FUNCTIONS(X)
+#undef X
+} lt = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+enum { R_32F = 0, R_64F = 1, R_16F = 2, R_16BF = 14, COMPUTE_32F = 68, COMPUTE_64F = 70, COMPUTE_32F_TF32 = 77 };
+enum { DESC_TRANSA = 3, DESC_TRANSB = 4, DESC_EPILOGUE = 7, DESC_BIAS_POINTER = 8, EPILOGUE_BIAS = 4 };
+enum { LAYOUT_BATCH_COUNT = 5, LAYOUT_BATCH_STRIDE = 6, PREFERENCE_WORKSPACE = 1 };
+enum { WORKSPACE = 32 << 20 };
+
+/* ---- the library ---- */
+
+static void *open_any(void) {
+  static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11", "libcublasLt.so"};
+  const char *path = getenv("WICK_CUBLASLT");
+  if (path) return *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+  void *library = NULL;
+  for (size_t i = 0; !library && i < WK_COUNT(names); i++) library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+  return library;
+}
+
+static void open_library(void) {
+  void *library = open_any();
+  if (!library) return;
+#define X(name, args) \
+  if (!(*(void **)&lt.name = dlsym(library, #name))) return;
+  FUNCTIONS(X)
+#undef X
+  if (lt.cublasLtCreate(&lt.handle)) lt.handle = NULL;
+}
+
+static bool is_there(void) {
+  pthread_mutex_lock(&lt.lock);
+  if (!lt.tried) open_library();
+  lt.tried = true;
+  pthread_mutex_unlock(&lt.lock);
+  return lt.handle;
+}
+
+/* ---- a kind of product, prepared ---- */
+
+typedef struct operand {
+  bool transposed;
+  int64_t rows, columns, leading, batch_stride; /* as the library counts them */
+} operand;
+
+typedef struct plan {
+  wk__cuda_product key; /* without addresses */
+  void *desc, *first, *second, *result;
+  found best;
+  bool usable;
+  int device;
+} plan;
+
+enum { PLANS = 512 };
+static struct {
+  pthread_mutex_t lock;
+  plan *entries[PLANS]; /* by hash; a newer one takes an older one's place only when it is its key */
+} plans = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* A row-major (rows, columns) operand by its strides. False: neither stride is 1. */
+static bool describe(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t batch, operand *out) {
+  bool by_rows = column == 1 || columns == 1, by_columns = row == 1 || rows == 1;
+  if (by_rows && row >= wk__max(columns, 1)) {
+    *out = (operand){false, columns, rows, row, batch};
+    return true;
+  }
+  if (by_columns && column >= wk__max(rows, 1)) {
+    *out = (operand){true, rows, columns, column, batch};
+    return true;
+  }
+  if (by_rows && rows == 1) {
+    *out = (operand){false, columns, rows, columns, batch};
+    return true;
+  }
+  return false;
+}
+
+static int data_type(int type) {
+  return type == WK__MEMORY_F32    ? R_32F
+         : type == WK__MEMORY_F64  ? R_64F
+         : type == WK__MEMORY_F16  ? R_16F
+                                   : R_16BF;
+}
+
+static bool make_layout(void **layout, int type, const operand *o, int64_t batch) {
+  int count = (int)batch;
+  if (lt.cublasLtMatrixLayoutCreate(layout, type, (uint64_t)o->rows, (uint64_t)o->columns, o->leading)) return false;
+  if (batch == 1) return true;
+  return !lt.cublasLtMatrixLayoutSetAttribute(*layout, LAYOUT_BATCH_COUNT, &count, sizeof count) &&
+         !lt.cublasLtMatrixLayoutSetAttribute(*layout, LAYOUT_BATCH_STRIDE, &o->batch_stride, sizeof o->batch_stride);
+}
+
+static bool make_desc(plan *p, bool first_transposed, bool second_transposed) {
+  bool wide = p->key.type == WK__MEMORY_F64;
+  int compute = wide ? COMPUTE_64F : p->key.tf32 && p->key.type == WK__MEMORY_F32 ? COMPUTE_32F_TF32 : COMPUTE_32F;
+  int first = first_transposed, second = second_transposed, epilogue = EPILOGUE_BIAS;
+  if (lt.cublasLtMatmulDescCreate(&p->desc, compute, wide ? R_64F : R_32F)) return false;
+  if (lt.cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSA, &first, sizeof first)) return false;
+  if (lt.cublasLtMatmulDescSetAttribute(p->desc, DESC_TRANSB, &second, sizeof second)) return false;
+  return !p->key.row || !lt.cublasLtMatmulDescSetAttribute(p->desc, DESC_EPILOGUE, &epilogue, sizeof epilogue);
+}
+
+static bool ask_best(plan *p) {
+  void *preference;
+  size_t most = WORKSPACE;
+  int count = 0;
+  if (lt.cublasLtMatmulPreferenceCreate(&preference)) return false;
+  bool good = !lt.cublasLtMatmulPreferenceSetAttribute(preference, PREFERENCE_WORKSPACE, &most, sizeof most) &&
+              !lt.cublasLtMatmulAlgoGetHeuristic(lt.handle, p->desc, p->first, p->second, p->result, p->result,
+                                                 preference, 1, &p->best, &count);
+  lt.cublasLtMatmulPreferenceDestroy(preference);
+  return good && count > 0;
+}
+
+static bool prepare(plan *p) {
+  const wk__cuda_product *k = &p->key;
+  operand a, b, c = {false, k->n, k->m, k->c_row, k->c_batch};
+  int type = data_type(k->type);
+  if (k->row && k->type == WK__MEMORY_F64) return false; /* no such epilogue */
+  if (!describe(k->m, k->k, k->a_row, k->a_column, k->a_batch, &a)) return false;
+  if (!describe(k->k, k->n, k->b_row, k->b_column, k->b_batch, &b)) return false;
+  return make_layout(&p->first, type, &b, k->batch) && make_layout(&p->second, type, &a, k->batch) &&
+         make_layout(&p->result, type, &c, k->batch) && make_desc(p, b.transposed, a.transposed) && ask_best(p);
+}
+
+static void release(plan *p) {
+  if (!p) return;
+  void *layouts[] = {p->first, p->second, p->result};
+  for (size_t i = 0; i < WK_COUNT(layouts); i++)
+    if (layouts[i]) lt.cublasLtMatrixLayoutDestroy(layouts[i]);
+  if (p->desc) lt.cublasLtMatmulDescDestroy(p->desc);
+  wk__free(p);
+}
+
+/* Addresses count by what they are aligned to alone. */
+static wk__cuda_product key_of(const wk__cuda_product *p) {
+  wk__cuda_product key = *p;
+  key.a = key.b = key.c = (p->a | p->b | p->c) & 15;
+  key.row = p->row ? 1 : 0;
+  key.alpha = 1;
+  key.beta = p->beta != 0;
+  return key;
+}
+
+/* Under the lock: the plan, usable or not; NULL for want of memory. */
+static plan *plan_for(const wk__cuda_product *product, int device) {
+  wk__cuda_product key = key_of(product);
+  plan **place = &plans.entries[wk__hash_bytes(&key, sizeof key, (uint64_t)device) % PLANS];
+  if (*place && (*place)->device == device && memcmp(&(*place)->key, &key, sizeof key) == 0) return *place;
+  plan *made = wk__alloc_zeroed(sizeof *made);
+  if (!made) return NULL;
+  made->key = key;
+  made->device = device;
+  made->usable = prepare(made);
+  release(*place);
+  return *place = made;
+}
+
+/* ---- running ---- */
+
+static bool give(wk__cuda_stream *s, const wk__cuda_product *p, plan *made, void *workspace) {
+  double wide[2] = {p->alpha, p->beta};
+  float narrow[2] = {(float)p->alpha, (float)p->beta};
+  bool is_wide = p->type == WK__MEMORY_F64;
+  const void *alpha = is_wide ? (void *)&wide[0] : &narrow[0], *beta = is_wide ? (void *)&wide[1] : &narrow[1];
+  void *a = (void *)(uintptr_t)p->a, *b = (void *)(uintptr_t)p->b, *c = (void *)(uintptr_t)p->c;
+  if (p->row && lt.cublasLtMatmulDescSetAttribute(made->desc, DESC_BIAS_POINTER, &p->row, sizeof p->row)) return false;
+  return !lt.cublasLtMatmul(lt.handle, made->desc, alpha, b, made->first, a, made->second, beta, c, made->result, c,
+                            made->result, &made->best.algo, workspace, made->best.workspace, s->handle);
+}
+
+wk_status wk__cublas_run(wk__cuda_stream *s, const wk__cuda_product *product, bool *out_done) {
+  int64_t capacity;
+  void *workspace = NULL;
+  *out_done = false;
+  if (product->batch > INT32_MAX || !is_there()) return WK_OK;
+  pthread_mutex_lock(&plans.lock);
+  plan *p = plan_for(product, s->device->index);
+  bool usable = p && p->usable;
+  if (usable && p->best.workspace && !(workspace = wk__cuda_allocate(&s->head, (int64_t)p->best.workspace, &capacity)))
+    usable = false;
+  if (usable) *out_done = give(s, product, p, workspace);
+  pthread_mutex_unlock(&plans.lock);
+  if (workspace) wk__cuda_release(&s->head, workspace, capacity);
+  wk_error_clear();
+  return WK_OK;
+}

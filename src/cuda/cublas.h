@@ -1,0 +1,11 @@
+/* NVIDIA's cuBLASLt as a provider of matrix products, where it is found (at run time: WICK_CUBLASLT names it). */
+#ifndef WICK_CUDA_CUBLAS_H
+#define WICK_CUDA_CUBLAS_H
+
+#include "cuda/internal.h"
+#include "cuda/products.h"
+
+/* *out_done: it was given to the stream; false where the library is not there or does not take such a product. */
+WK_MUST_USE wk_status wk__cublas_run(wk__cuda_stream *stream, const wk__cuda_product *product, bool *out_done);
+
+#endif

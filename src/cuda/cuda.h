@@ -1,0 +1,44 @@
+/* What other parts may ask of CUDA beyond the device's table: facts, memory in numbers. By index of a device, which is
+ * opened by it. */
+#ifndef WICK_CUDA_CUDA_H
+#define WICK_CUDA_CUDA_H
+
+#include "base/base.h"
+
+typedef struct wk__cuda_facts {
+  const char *name;      /* borrowed, for the life of the process */
+  int major, minor;      /* compute capability */
+  int multiprocessors;
+  int threads_each;      /* of a multiprocessor */
+  int shared_each;       /* bytes of shared memory a block has without asking */
+  int shared_most;       /* and by asking */
+  int l2_bytes;
+  int64_t total_bytes;
+  int driver;            /* the CUDA version that the driver knows: 13000 */
+} wk__cuda_facts;
+WK_MUST_USE wk_status wk__cuda_facts_get(int index, wk__cuda_facts *out);
+
+/* Bytes, but for the counts. */
+typedef struct wk__cuda_usage {
+  int64_t allocated, peak_allocated; /* in blocks that are in use */
+  int64_t reserved, peak_reserved;   /* mapped from the device */
+  int64_t allocations, frees;        /* so many times */
+  int64_t active;                    /* blocks in use */
+} wk__cuda_usage;
+WK_MUST_USE wk_status wk__cuda_usage_get(int index, wk__cuda_usage *out);
+WK_MUST_USE wk_status wk__cuda_usage_reset_peaks(int index);
+/* Unmaps what no block uses, from the end of the range. Waits for the device. */
+WK_MUST_USE wk_status wk__cuda_empty_cache(int index);
+/* What the driver says of the whole device. */
+WK_MUST_USE wk_status wk__cuda_memory_free(int index, int64_t *out_free, int64_t *out_total);
+/* A bound on what is mapped: a fraction of the device's memory, 1 at first. */
+WK_MUST_USE wk_status wk__cuda_set_fraction(int index, double fraction);
+/* Waits for all work of the device. */
+WK_MUST_USE wk_status wk__cuda_synchronize_all(int index);
+/* The driver's stream, for other libraries. */
+struct wk__stream;
+void *wk__cuda_stream_handle(const struct wk__stream *stream);
+/* The stream may still work with the memory when it is released on another. */
+void wk__cuda_note_use(struct wk__stream *stream, void *memory);
+
+#endif

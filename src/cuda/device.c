@@ -1,0 +1,33 @@
+/* CUDA as a device: its table. Nothing of it is used before a tensor is wanted there.
+ * Tests: tests/cuda/, tests/device/ (WICK_TEST_DEVICES=cuda). */
+#include "cuda/internal.h"
+#include "random/generator.h"
+
+/* Nests are fused; a product and the kernel beside it are launches of their own. */
+static const wk__fusion_facts facts = {.compiles = true, .fuses_products = false, .kept_elements = 0};
+
+const wk__device_type wk__cuda_device_type = {
+    .name = "cuda",
+    .has_index = true,
+    .count = wk__cuda_count,
+    .default_stream = wk__cuda_default_stream,
+    .create_stream = wk__cuda_create_stream,
+    .synchronize = wk__cuda_synchronize,
+    .create_event = wk__cuda_create_event,
+    .release_event = wk__cuda_release_event,
+    .record = wk__cuda_record,
+    .wait = wk__cuda_wait,
+    .is_done = wk__cuda_is_done,
+    .finish = wk__cuda_finish,
+    .elapsed = wk__cuda_elapsed,
+    .allocate = wk__cuda_allocate,
+    .release = wk__cuda_release,
+    .copy = wk__cuda_copy,
+    .fill = wk__cuda_fill,
+    .build = wk__cuda_build,
+    .release_code = wk__cuda_release_code,
+    .launch = wk__cuda_launch,
+    .kernels = wk__cuda_kernels,
+    .facts = &facts,
+    .generator = &wk__philox_generator_type,
+};

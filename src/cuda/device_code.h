@@ -1,0 +1,7 @@
+/* The device's code as text (on_device/). */
+#ifndef WICK_CUDA_DEVICE_CODE_H
+#define WICK_CUDA_DEVICE_CODE_H
+
+extern const char wk__cuda_tier0_ptx[], wk__cuda_gemm_ptx[], wk__cuda_random_ptx[];
+
+#endif

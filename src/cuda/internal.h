@@ -1,0 +1,111 @@
+/* The CUDA device's own: devices, streams, memory, code.
+ *
+ * Every entry of the device's table begins with wk__cuda_enter, which makes the device's context the thread's. All work
+ * is asynchronous: it is given to a stream of the driver, and errors that code notes (an index out of range) are told
+ * where the host waits for it. */
+#ifndef WICK_CUDA_INTERNAL_H
+#define WICK_CUDA_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "cuda/driver.h"
+#include "device/device.h"
+
+typedef struct wk__cuda_stream wk__cuda_stream;
+typedef struct wk__cuda_memory wk__cuda_memory; /* memory.c */
+
+/* Units of the device's code (on_device/). */
+typedef enum wk__cuda_module { WK__CUDA_TIER0, WK__CUDA_GEMM, WK__CUDA_RANDOM, WK__CUDA_MODULES } wk__cuda_module;
+
+typedef struct wk__cuda_device {
+  int index;
+  CUdevice handle;
+  CUcontext context;
+  int capability; /* 90: sm_90 */
+  int multiprocessors, threads_each, shared_each, shared_most, l2_bytes;
+  size_t total_bytes;
+  char name[128];
+  wk__cuda_stream *default_stream; /* the driver's NULL stream, which others wait for and which waits for them */
+  wk__cuda_memory *memory;
+  _Atomic(CUmodule) modules[WK__CUDA_MODULES]; /* of the device's code, each loaded at its first use */
+  _Atomic(CUfunction) tier0;                   /* the interpreter, among them */
+} wk__cuda_device;
+
+/* What code of a stream has noted since the host last looked: pinned, written by the device. */
+typedef struct wk__cuda_faults {
+  int32_t bits;  /* WK__KERNEL_INDEX_FAULT, WK__KERNEL_ZERO_DIVISION */
+  int32_t check; /* number of the launch whose check failed */
+  int64_t index, size;
+} wk__cuda_faults;
+
+struct wk__cuda_stream {
+  wk__stream head; /* what the rest of wick sees */
+  wk__cuda_device *device;
+  CUstream handle;
+  wk__cuda_faults *faults;
+  pthread_mutex_t lock; /* held while a launch is given, which is several calls of the driver */
+  CUdeviceptr launch_block; /* tier 0's arguments, WK__CUDA_LAUNCH_BYTES; written and read in the stream's order */
+  struct wk__cuda_block **bins; /* free memory that this stream's work may still use (memory.c) */
+  uint64_t filled_bins[4];
+  wk__cuda_stream *next; /* of the device */
+};
+static inline wk__cuda_stream *wk__cuda_stream_of(wk__stream *stream) { return stream->own; }
+
+/* ---- context.c ---- */
+
+int wk__cuda_count(bool why);
+/* The opened device; NULL with the error set. */
+wk__cuda_device *wk__cuda_device_get(int index) WK_MUST_USE;
+WK_MUST_USE wk_status wk__cuda_enter(const wk__cuda_device *device);
+
+/* ---- streams.c ---- */
+
+wk__stream *wk__cuda_default_stream(int index);
+wk__stream *wk__cuda_create_stream(int index);
+WK_MUST_USE wk_status wk__cuda_make_stream(wk__cuda_device *device, CUstream handle, wk__cuda_stream **out);
+WK_MUST_USE wk_status wk__cuda_synchronize(wk__stream *stream);
+wk__event *wk__cuda_create_event(int index);
+void wk__cuda_release_event(wk__event *event);
+WK_MUST_USE wk_status wk__cuda_record(wk__event *event, wk__stream *stream);
+WK_MUST_USE wk_status wk__cuda_wait(wk__stream *stream, const wk__event *event);
+bool wk__cuda_is_done(const wk__event *event);
+WK_MUST_USE wk_status wk__cuda_finish(const wk__event *event);
+double wk__cuda_elapsed(const wk__event *begin, const wk__event *end);
+/* What the stream's finished work has noted, as an error; forgotten then. */
+WK_MUST_USE wk_status wk__cuda_take_faults(wk__cuda_stream *stream);
+
+/* ---- memory.c ---- */
+
+WK_MUST_USE wk_status wk__cuda_memory_create(wk__cuda_device *device);
+WK_MUST_USE wk_status wk__cuda_memory_add_stream(wk__cuda_stream *stream);
+void *wk__cuda_allocate(wk__stream *stream, int64_t bytes, int64_t *out_capacity);
+void wk__cuda_release(wk__stream *stream, void *memory, int64_t capacity);
+WK_MUST_USE wk_status wk__cuda_copy(wk__stream *stream, void *to, const void *from, int64_t bytes, wk__copy_way way);
+WK_MUST_USE wk_status wk__cuda_fill(wk__stream *stream, void *to, int value, int64_t bytes);
+
+/* ---- code.c ---- */
+
+wk__code *wk__cuda_build(const struct wk__nest *nest);
+void wk__cuda_release_code(wk__code *code);
+WK_MUST_USE wk_status wk__cuda_launch(wk__stream *stream, const wk__code *code, const struct wk__launch *launches,
+                                      int64_t count);
+
+/* ---- module.c ---- */
+
+/* Machine code of a text in PTX; the driver's complaint is the error. The thread is in the device. */
+WK_MUST_USE wk_status wk__cuda_load(const char *ptx, CUmodule *out);
+/* A function of the device's code. */
+WK_MUST_USE wk_status wk__cuda_function(wk__cuda_device *device, wk__cuda_module module, const char *name,
+                                        CUfunction *out);
+
+/* ---- random.c ---- */
+
+extern const struct wk__generator_type wk__philox_generator_type;
+
+/* ---- kernels.c ---- */
+
+extern wk__kernel_fn *wk__cuda_kernels[];
+WK_MUST_USE wk_status wk__cuda_run_kernel_on_host(struct wk__call *call);
+
+#endif

@@ -1,0 +1,14 @@
+/* The device's own kernels of rows, by the files that hold them. */
+#ifndef WICK_CUDA_KERNELS_H
+#define WICK_CUDA_KERNELS_H
+
+#include "ops/ops.h"
+
+#define KERNEL(symbol, function) wk__kernel_fn function;
+#include "cuda/kernels.def"
+#undef KERNEL
+
+/* A generator of the host's kind that the device's seeds, which moves on. Owned; NULL with the error set. */
+struct wk__generator *wk__cuda_host_generator(struct wk__generator *generator);
+
+#endif

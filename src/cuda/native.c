@@ -1,0 +1,404 @@
+/* From a launch to a shape, from a shape to a kernel, and its launch.
+ *
+ * In: bound launches. Out: launches of kernels. Invariant: a kernel is published when it is complete; its nest lives as
+ * long as the code that owns it, which waits for the compiler before it goes. Tests: tests/cuda/test_ptx.py. */
+#include "cuda/native.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "codegen/ptx.h"
+
+typedef enum kernel_state { ASKED, READY, NONE } kernel_state; /* NONE: it is the interpreter's for good */
+
+typedef struct wk__cuda_kernel kernel;
+struct wk__cuda_kernel {
+  kernel *next;
+  wk__ptx_shape shape;
+  const wk__nest *nest; /* borrowed */
+  wk__cuda_device *device;
+  _Atomic(int) state;
+  _Atomic(int) uses; /* before it was asked for */
+  CUmodule module;
+  CUfunction function;
+  int arg_count, states;
+  wk__ptx_arg *args; /* owned */
+  kernel *queued;    /* of the compiler */
+};
+
+/* ---- which tier ---- */
+
+enum { TIER_BOTH, TIER_INTERPRETER, TIER_NATIVE };
+static int wanted_tier(void) {
+  static _Atomic(int) known; /* one more than it is */
+  int tier = atomic_load_explicit(&known, memory_order_relaxed);
+  if (WK_LIKELY(tier)) return tier - 1;
+  const char *text = getenv("WICK_CUDA_TIER");
+  tier = text && strcmp(text, "0") == 0 ? TIER_INTERPRETER : text && strcmp(text, "1") == 0 ? TIER_NATIVE : TIER_BOTH;
+  atomic_store(&known, tier + 1);
+  return tier;
+}
+
+/* ---- shapes ---- */
+
+static int64_t product(const wk__binding *b, int begin, int end) {
+  int64_t n = 1;
+  for (int d = begin; d < end; d++) n *= b->size[d];
+  return n;
+}
+
+static int64_t item_of(const wk__nest *nest, int access) {
+  return (int64_t)wk__dtypes[nest->buffers[nest->accesses[access].buffer].dtype].size;
+}
+
+/* Neighbours that a thread takes: 16 bytes of the largest items, where memory and sizes are made of such pieces. */
+static int vector_of(const wk__nest *nest, const wk__binding *b) {
+  int64_t largest = 1;
+  if (b->p == 0) return 1;
+  for (int a = 0; a < b->access_count; a++) largest = wk__max(largest, item_of(nest, a));
+  int64_t each = wk__min(16 / largest, 8);
+  for (int a = 0; a < b->access_count; a++)
+    if (nest->accesses[a].has_indirect || nest->accesses[a].may_leave) each = wk__min(each, 4);
+  if (b->size[b->p - 1] % each) return 1;
+  for (int a = 0; a < b->access_count; a++) {
+    int64_t item = item_of(nest, a);
+    uintptr_t address = (uintptr_t)b->base[a] + (uintptr_t)(b->start[a] * item);
+    if (b->stride[a][b->p - 1] != 1) continue;
+    if (address % (uintptr_t)(wk__min(each * item, 16))) return 1;
+    for (int d = 0; d < b->p - 1; d++)
+      if (b->stride[a][d] * item % wk__min(each * item, 16)) return 1;
+  }
+  return (int)each;
+}
+
+/* 32-element steps of a row that stay in registers: fewer for larger bodies. */
+static int64_t most_rounds(const wk__nest *nest) {
+  return nest->instr_count <= 16 ? 32 : nest->instr_count <= 40 ? 16 : 8;
+}
+
+enum { MOST_WARPS = 16, STEP = 8, LARGE_STEP = 4 };
+
+static int64_t length_of(const wk__binding *b) { return product(b, b->p, b->p + b->r); }
+static int64_t chunks_of(const wk__binding *b) { return wk__ceil_div(length_of(b), WK__REDUCE_CHUNK); }
+
+/* Memory runs along the rows' own loop: of what moves with both, more has its neighbours in other rows. */
+static bool lies_in_columns(const wk__nest *nest, const wk__binding *b) {
+  int balance = 0;
+  if (b->r != 1 || b->p == 0 || chunks_of(b) > WK__PTX_COLUMN_CHUNKS) return false;
+  for (int a = 0; a < b->access_count; a++) {
+    int64_t along = b->stride[a][b->p - 1], down = b->stride[a][b->p];
+    if (nest->accesses[a].per_element && along && down) balance += (along == 1) - (down == 1);
+  }
+  return balance > 0;
+}
+
+/* Rows that few warps would have to themselves. */
+static bool goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
+  return b->r == 1 && chunks_of(b) > MOST_WARPS && product(b, 0, b->p) * 4 < d->multiprocessors &&
+         wk__ptx_is_reduced_once(nest);
+}
+
+static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
+  int64_t rounds = wk__ceil_div(length_of(b), WK__REDUCE_LANES), most = most_rounds(nest);
+  if (rounds == 0) return false;
+  s->mode = WK__PTX_ROWS;
+  s->warps = (uint8_t)wk__min(wk__ceil_div(rounds, most), MOST_WARPS);
+  s->each = (uint8_t)wk__min(wk__ceil_div(rounds, s->warps), WK__PTX_MAX_EACH);
+  bool in_registers = chunks_of(b) == 1 && (int64_t)s->each * s->warps >= rounds && s->each <= most;
+  if (b->r != 1) return in_registers;
+  bool columns = lies_in_columns(nest, b), parts = goes_in_parts(nest, d, b);
+  if (in_registers && !columns) return true;
+  s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
+  s->each = nest->instr_count <= 24 ? STEP : LARGE_STEP;
+  s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(chunks_of(b), MOST_WARPS);
+  return true;
+}
+
+/* False: the interpreter's. */
+static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
+  memset(s, 0, sizeof *s);
+  if (b->p + b->r > WK__PTX_MAX_LOOPS || b->walker_count > WK__MAX_WALKERS) return false;
+  s->p = (uint8_t)b->p;
+  s->r = (uint8_t)b->r;
+  s->capability = (uint8_t)device->capability;
+  s->walkers = (uint8_t)b->walker_count;
+  s->wide = product(b, 0, b->p + b->r) > INT32_MAX;
+  s->warps = 1;
+  s->mode = WK__PTX_POINTWISE;
+  s->each = 1;
+  if (nest->reduction_dims == 0)
+    s->each = (uint8_t)vector_of(nest, b);
+  else if (b->r == 0 || !set_rows(nest, device, b, s))
+    return false;
+  for (int w = 0; w < b->walker_count; w++)
+    for (int d = 0; d < b->p + b->r; d++) {
+      int64_t stride = b->stride[w][d];
+      int move = stride == 0 ? WK__PTX_STILL : stride == 1 ? WK__PTX_ONE : WK__PTX_STRIDED;
+      s->moves[w] |= (uint16_t)(move << 2 * d);
+    }
+  return true;
+}
+
+/* ---- compiling ---- */
+
+static wk_status compile(kernel *k) {
+  wk__ptx_kernel *written = wk__alloc(sizeof *written);
+  if (!written) return WK_OUT_OF_MEMORY;
+  wk_status status = wk__ptx_write(k->nest, &k->shape, NULL, written);
+  if (status == WK_OK && wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
+  if (status == WK_OK) status = wk__cuda_enter(k->device);
+  if (status == WK_OK) status = wk__cuda_load(written->text, &k->module);
+  if (status == WK_OK) status = WK__CUDA(cuModuleGetFunction, &k->function, k->module, "wick");
+  if (status == WK_OK && written->states)
+    status = WK__CUDA(cuFuncSetAttribute, k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                      k->device->shared_most);
+  if (status == WK_OK) k->args = wk__alloc((size_t)(written->arg_count + 1) * sizeof *k->args);
+  if (status == WK_OK && !k->args) status = WK_OUT_OF_MEMORY;
+  if (status == WK_OK) memcpy(k->args, written->args, (size_t)written->arg_count * sizeof *k->args);
+  k->arg_count = written->arg_count;
+  k->states = written->states;
+  wk__free(written->text);
+  wk__free(written);
+  return status;
+}
+
+/* What the driver does not take is a mistake of ours: said in debug builds, and the interpreter's in all. */
+static void compile_and_publish(kernel *k) {
+  wk_status status = compile(k);
+  if (status != WK_OK && status != WK_UNSUPPORTED && wk__log_on(WK__LOG_KERNEL))
+    wk__log_print(WK__LOG_KERNEL, "not compiled: %s", wk_error_message());
+#ifdef WICK_DEBUG
+  if (status != WK_OK && status != WK_UNSUPPORTED) fprintf(stderr, "wick: a kernel was not compiled: %s\n", wk_error_message());
+#endif
+  if (status != WK_OK) wk_error_clear();
+  atomic_store_explicit(&k->state, status == WK_OK ? READY : NONE, memory_order_release);
+}
+
+/* The background compiler: one thread, which the driver would not let be more. */
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t work, done;
+  kernel *first, *last;
+  kernel *running;
+  bool started;
+} compiler = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, PTHREAD_COND_INITIALIZER, NULL, NULL, NULL, false};
+
+static void *run_compiler(void *unused) {
+  (void)unused;
+  pthread_mutex_lock(&compiler.lock);
+  for (;;) {
+    while (!compiler.first) pthread_cond_wait(&compiler.work, &compiler.lock);
+    kernel *k = compiler.running = compiler.first;
+    compiler.first = k->queued;
+    if (!compiler.first) compiler.last = NULL;
+    pthread_mutex_unlock(&compiler.lock);
+    compile_and_publish(k);
+    pthread_mutex_lock(&compiler.lock);
+    compiler.running = NULL;
+    pthread_cond_broadcast(&compiler.done);
+  }
+  return NULL;
+}
+
+static void ask_for(kernel *k) {
+  pthread_mutex_lock(&compiler.lock);
+  pthread_t thread;
+  if (!compiler.started && pthread_create(&thread, NULL, run_compiler, NULL) == 0) {
+    (void)pthread_detach(thread);
+    compiler.started = true;
+  }
+  if (compiler.started) {
+    k->queued = NULL;
+    if (compiler.last) compiler.last->queued = k;
+    if (!compiler.first) compiler.first = k;
+    compiler.last = k;
+    pthread_cond_signal(&compiler.work);
+  }
+  pthread_mutex_unlock(&compiler.lock);
+}
+
+/* Takes what waits out of the queue, and waits for what runs. */
+static void withdraw(kernel *k) {
+  pthread_mutex_lock(&compiler.lock);
+  for (kernel **at = &compiler.first; *at; at = &(*at)->queued)
+    if (*at == k) {
+      *at = k->queued;
+      break;
+    }
+  compiler.last = compiler.first;
+  while (compiler.last && compiler.last->queued) compiler.last = compiler.last->queued;
+  while (compiler.running == k) pthread_cond_wait(&compiler.done, &compiler.lock);
+  pthread_mutex_unlock(&compiler.lock);
+}
+
+void wk__cuda_native_release(wk__cuda_native *native) {
+  kernel *k = atomic_load(&native->kernels);
+  while (k) {
+    kernel *next = k->next;
+    withdraw(k);
+    if (k->module && wk__cuda_enter(k->device) == WK_OK) (void)wk__cuda.cuModuleUnload(k->module);
+    wk__free(k->args);
+    wk__free(k);
+    k = next;
+  }
+}
+
+/* ---- finding ---- */
+
+static kernel *find(const wk__cuda_native *native, const wk__cuda_device *d, const wk__ptx_shape *shape) {
+  for (kernel *k = atomic_load_explicit(&native->kernels, memory_order_acquire); k; k = k->next)
+    if (k->device == d && memcmp(&k->shape, shape, sizeof *shape) == 0) return k;
+  return NULL;
+}
+
+static kernel *add(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d, const wk__ptx_shape *shape) {
+  kernel *k = wk__alloc_zeroed(sizeof *k);
+  if (!k) return NULL;
+  k->shape = *shape;
+  k->nest = nest;
+  k->device = d;
+  k->next = atomic_load(&native->kernels);
+  while (!atomic_compare_exchange_weak(&native->kernels, &k->next, k)) continue;
+  return k;
+}
+
+/* The kernel when it is there; else it is asked for by its second use. */
+static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cuda_device *d,
+                          const wk__ptx_shape *shape) {
+  kernel *k = find(native, d, shape);
+  if (!k && !(k = add(native, nest, d, shape))) {
+    wk_error_clear();
+    return NULL;
+  }
+  int state = atomic_load_explicit(&k->state, memory_order_acquire);
+  if (state == READY) return k;
+  if (state == NONE) return NULL;
+  int uses = atomic_fetch_add(&k->uses, 1);
+  if (wanted_tier() == TIER_NATIVE && uses == 0) {
+    compile_and_publish(k);
+    return atomic_load(&k->state) == READY ? k : NULL;
+  }
+  if (wanted_tier() == TIER_BOTH && uses == 1) ask_for(k);
+  return NULL;
+}
+
+/* ---- launching ---- */
+
+static int64_t number_bits(wk__scalar number, int lane) {
+  union {
+    int64_t bits;
+    double d;
+    float f;
+  } u = {0};
+  if (lane == WK__LANE_F64) u.d = wk__scalar_double(number);
+  if (lane == WK__LANE_F32) u.f = (float)wk__scalar_double(number);
+  if (lane == WK__LANE_I64) u.bits = wk__scalar_int(number);
+  if (lane == WK__LANE_BOOL) u.bits = wk__scalar_double(number) != 0;
+  return u.bits;
+}
+
+static int64_t count_of(const kernel *k, const wk__binding *b) {
+  int64_t rows = product(b, 0, b->p);
+  if (k->shape.mode == WK__PTX_PARTS) return rows * chunks_of(b);
+  return rows / (k->shape.mode == WK__PTX_POINTWISE ? k->shape.each : 1);
+}
+
+static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
+                        const wk__ptx_arg *arg, void *scratch) {
+  bool access = arg->a < b->access_count;
+  switch (arg->kind) {
+    case WK__PTX_BASE:
+      return (int64_t)(uintptr_t)b->base[arg->a] + b->start[arg->a] * item_of(k->nest, arg->a);
+    case WK__PTX_START:
+      return b->start[arg->a];
+    case WK__PTX_STRIDE:
+      return b->stride[arg->a][arg->b] * (access ? item_of(k->nest, arg->a) : 1);
+    case WK__PTX_INDIRECT:
+      return b->indirect[arg->a][arg->b] * item_of(k->nest, arg->a);
+    case WK__PTX_LIMIT:
+      return b->limit[arg->a];
+    case WK__PTX_SIZE:
+      return k->shape.mode == WK__PTX_POINTWISE && arg->a == b->p - 1 ? b->size[arg->a] / k->shape.each
+                                                                      : b->size[arg->a];
+    case WK__PTX_NUMBER:
+      return number_bits(launch->params[arg->a], arg->b);
+    case WK__PTX_COUNT:
+      return count_of(k, b);
+    case WK__PTX_LENGTH:
+      return length_of(b);
+    case WK__PTX_SCRATCH:
+      return (int64_t)(uintptr_t)scratch;
+    default:
+      return (int64_t)(uintptr_t)s->faults;
+  }
+}
+
+typedef struct grid {
+  int64_t blocks, threads, shared;
+} grid;
+
+static grid grid_of(const kernel *k, const wk__binding *b) {
+  enum { THREADS = 256, LANES = WK__REDUCE_LANES };
+  int64_t count = count_of(k, b), warps = k->shape.warps, word = 8 * k->states;
+  switch (k->shape.mode) {
+    case WK__PTX_POINTWISE:
+      return (grid){wk__ceil_div(count, THREADS), THREADS, 0};
+    case WK__PTX_COLUMNS:
+      return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + chunks_of(b))};
+    case WK__PTX_WHOLE:
+      return (grid){count, THREADS, 0};
+    default:
+      if (warps == 1) return (grid){wk__ceil_div(count * LANES, THREADS), THREADS, 0};
+      return (grid){count, LANES * warps, k->shape.mode == WK__PTX_ROWS ? word * LANES : word * chunks_of(b)};
+  }
+}
+
+static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch, void *scratch) {
+  int64_t args[WK__PTX_MAX_ARGS];
+  grid g = grid_of(k, b);
+  for (int n = 0; n < k->arg_count; n++) args[n] = value_of(k, s, b, launch, &k->args[n], scratch);
+  void *params[] = {args};
+  return WK__CUDA(cuLaunchKernel, k->function, (unsigned)g.blocks, 1, 1, (unsigned)g.threads, 1, 1, (unsigned)g.shared,
+                  s->handle, params, NULL);
+}
+
+static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_stream *s, const wk__binding *b,
+                            const wk__launch *launch) {
+  int64_t capacity;
+  void *scratch = wk__cuda_allocate(&s->head, 8 * parts->states * count_of(parts, b), &capacity);
+  if (!scratch) return wk_error_category();
+  wk_status status = give(parts, s, b, launch, scratch);
+  if (status == WK_OK) status = give(whole, s, b, launch, scratch);
+  wk__cuda_release(&s->head, scratch, capacity);
+  return status;
+}
+
+/* An index into a dim without elements leads nowhere, and what does not fit into a grid or shared memory is rare. */
+static bool is_taken(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, const wk__launch *launch) {
+  bool fits = chunks_of(b) * 64 <= d->shared_most || goes_in_parts(nest, d, b);
+  if (product(b, 0, b->p) > (int64_t)INT32_MAX * 4 || !fits) return false;
+  for (int a = 0; a < b->access_count; a++) {
+    const wk__access *access = &nest->accesses[a];
+    for (int i = 0; access->has_indirect && i < access->ndim; i++)
+      if (access->indirect[i] && launch->buffers[access->buffer].sizes[i] == 0) return false;
+  }
+  return true;
+}
+
+wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, const wk__nest *nest,
+                                 const wk__binding *b, const wk__launch *launch, bool *out_done) {
+  wk__ptx_shape shape;
+  *out_done = false;
+  if (wanted_tier() == TIER_INTERPRETER || !is_taken(nest, s->device, b, launch)) return WK_OK;
+  if (!shape_of(nest, s->device, b, &shape)) return WK_OK;
+  const kernel *k = kernel_for(native, nest, s->device, &shape);
+  if (!k) return WK_OK;
+  const kernel *whole = NULL;
+  if (shape.mode == WK__PTX_PARTS) {
+    shape.mode = WK__PTX_WHOLE;
+    whole = kernel_for(native, nest, s->device, &shape);
+    if (!whole) return WK_OK;
+  }
+  *out_done = true;
+  return whole ? give_parts(k, whole, s, b, launch) : give(k, s, b, launch, NULL);
+}

@@ -1,0 +1,22 @@
+/* Tier 1: kernels in PTX for the shapes that a nest's launches have (codegen/ptx.h), made by the driver in the background.
+ *
+ * WICK_CUDA_TIER says what is used: 0, the interpreter alone; 1, kernels from the first launch on, which waits for the
+ * driver; without it a shape's second launch asks for its kernel, and what comes before it is there is interpreted. */
+#ifndef WICK_CUDA_NATIVE_H
+#define WICK_CUDA_NATIVE_H
+
+#include "cuda/internal.h"
+#include "loop/binding.h"
+
+/* The kernels of one nest. Zeroed at first; owned by the nest's code. */
+typedef struct wk__cuda_native {
+  _Atomic(struct wk__cuda_kernel *) kernels; /* newest first; they only grow */
+} wk__cuda_native;
+
+/* Gives the launch to the stream; *out_done false: it is the interpreter's. `b` is merged; loops are not empty. */
+WK_MUST_USE wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *stream, const wk__nest *nest,
+                                             const wk__binding *b, const wk__launch *launch, bool *out_done);
+/* Waits for what is being compiled of it. */
+void wk__cuda_native_release(wk__cuda_native *native);
+
+#endif

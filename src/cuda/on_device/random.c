@@ -1,0 +1,162 @@
+/* Draws from Philox4x32-10, where PyTorch's CUDA kernels draw them: thread t's d-th draw has the counter
+ * (offset / 4 + d, t) and four words, of which word j (of doubles and long integers: pair j) is element
+ * t + T (4 d + j), T threads in all. With `stride` V elements are taken at a time, by ceil(V / 4) draws a turn.
+ *
+ * In: a wk__cuda_draws. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
+ * Tests: tests/cuda/test_random.py. */
+#include "cuda/on_device/values.h"
+#include "cuda/random.h"
+
+typedef struct words {
+  uint32_t w[4];
+} words;
+
+INLINE words philox(uint64_t seed, uint64_t draw, uint64_t thread) {
+  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+  uint32_t c0 = (uint32_t)draw, c1 = (uint32_t)(draw >> 32), c2 = (uint32_t)thread, c3 = (uint32_t)(thread >> 32);
+#pragma unroll
+  for (int round = 0; round < 10; round++) {
+    uint64_t p = (uint64_t)0xd2511f53u * c0, q = (uint64_t)0xcd9e8d57u * c2;
+    uint32_t n0 = (uint32_t)(q >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p >> 32) ^ c3 ^ k1;
+    c0 = n0, c1 = (uint32_t)q, c2 = n2, c3 = (uint32_t)p;
+    k0 += 0x9e3779b9u, k1 += 0xbb67ae85u;
+  }
+  return (words){{c0, c1, c2, c3}};
+}
+
+/* In (0, 1]. */
+INLINE float uniform_of(uint32_t w) { return __nvvm_fma_rn_f((float)w, 0x1p-32f, 0x1p-33f); }
+INLINE double uniform_of_two(uint32_t low, uint32_t high) {
+  uint64_t bits = (uint64_t)low ^ (uint64_t)high << 21;
+  return (double)bits * 0x1p-53 + 0x1p-54;
+}
+
+INLINE float fast_sin(float x) {
+  float y;
+  __asm__("sin.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+INLINE float fast_cos(float x) {
+  float y;
+  __asm__("cos.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/* Box and Muller, of words 2 i and 2 i + 1: the sine first. */
+INLINE void normals(const words *w, float out[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; i += 2) {
+    float u = uniform_of(w->w[i]), v = __nvvm_fma_rn_f((float)w->w[i + 1], 0x1.921fb6p-30f, 0x1.921fb6p-31f);
+    float s = __nvvm_sqrt_rn_f(-2.0f * vf_log((vf){u})[0]);
+    out[i] = s * fast_sin(v);
+    out[i + 1] = s * fast_cos(v);
+  }
+}
+INLINE void normals_of_two(const words *w, double out[2]) {
+  double u = uniform_of_two(w->w[0], w->w[1]), v = 2 * uniform_of_two(w->w[2], w->w[3]);
+  double s = __nvvm_sqrt_rn_d(-2.0 * vd_log((vd){u})[0]);
+  out[0] = s * sin(v * 3.141592653589793);
+  out[1] = s * cos(v * 3.141592653589793);
+}
+
+/* ---- what a draw gives: doubles and long integers are two a draw, all others four ---- */
+
+INLINE bool is_wide(const wk__cuda_draws *f) {
+  return f->draw == WK__DRAW_INTEGER ? f->two_words : f->type == WK__MEMORY_F64 && f->draw != WK__DRAW_BERNOULLI;
+}
+
+INLINE float narrow_value(const wk__cuda_draws *f, const words *w, const float *normal, int j, int64_t at) {
+  float a = (float)f->a, b = (float)f->b, u = uniform_of(w->w[j]);
+  switch (f->draw) {
+    case WK__DRAW_UNIFORM:
+      u = u * (b - a) + a;
+      return round_to(of_float(u), f->type).f == round_to(of_float(b), f->type).f ? a : u;
+    case WK__DRAW_NORMAL:
+      return normal[j] * b + a;
+    case WK__DRAW_EXPONENTIAL:
+      return -1.0f / a * (u >= 1.0f - 0x1p-24f ? -0x1p-24f : vf_log((vf){u})[0]);
+    case WK__DRAW_BERNOULLI_P:
+      return u <= ((const float *)f->p)[at];
+    default:
+      return u < a;
+  }
+}
+
+INLINE double wide_value(const wk__cuda_draws *f, const words *w, const double *normal, int j, int64_t at) {
+  double u = uniform_of_two(w->w[2 * j], w->w[2 * j + 1]);
+  switch (f->draw) {
+    case WK__DRAW_UNIFORM:
+      u = u * (f->b - f->a) + f->a;
+      return u == f->b ? f->a : u;
+    case WK__DRAW_NORMAL:
+      return normal[j] * f->b + f->a;
+    case WK__DRAW_EXPONENTIAL:
+      return -1.0 / f->a * (u >= 1.0 - 0x1p-53 ? -0x1p-53 : vd_log((vd){u})[0]);
+    default:
+      return u <= ((const double *)f->p)[at];
+  }
+}
+
+INLINE int64_t integer_of(const wk__cuda_draws *f, const words *w, int j) {
+  uint64_t word = f->two_words ? (uint64_t)w->w[2 * j] << 32 | w->w[2 * j + 1] : w->w[j];
+  return f->base + (int64_t)(f->range ? word % f->range : word);
+}
+
+/* As memory holds it: integers drawn for a floating tensor, truths for any. */
+INLINE void put(const wk__cuda_draws *f, int64_t at, value v, int lane) {
+  int made = f->type == WK__MEMORY_F64 ? LANE_F64 : f->type >= WK__MEMORY_E4M3 ? LANE_F32 : LANE_I64;
+  store_to((char *)f->out + at * size_of(f->type), cast(v, lane, made), f->type);
+}
+
+INLINE void give(const wk__cuda_draws *f, const words *w, const float *normal, const double *wide_normal, int j,
+                 int64_t at) {
+  if (f->draw == WK__DRAW_INTEGER)
+    put(f, at, of_int(integer_of(f, w, j)), LANE_I64);
+  else if (is_wide(f))
+    put(f, at, of_double(wide_value(f, w, wide_normal, j, at)), LANE_F64);
+  else
+    put(f, at, of_float(narrow_value(f, w, normal, j, at)), LANE_F32);
+}
+
+KERNEL(fill)(wk__cuda_draws given) {
+  const wk__cuda_draws *f = &given;
+  int64_t thread = (int64_t)block_index() * thread_count() + thread_index();
+  int64_t threads = (int64_t)block_count() * thread_count(), each = is_wide(f) ? 2 : 4;
+  uint64_t draw = f->offset / 4;
+  for (int64_t first = thread; first < f->n; first += each * threads, draw++) {
+    words w = philox(f->seed, draw, (uint64_t)thread);
+    float normal[4] = {0};
+    double wide_normal[2] = {0};
+    if (f->draw == WK__DRAW_NORMAL && each == 4) normals(&w, normal);
+    if (f->draw == WK__DRAW_NORMAL && each == 2) normals_of_two(&w, wide_normal);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+      int64_t at = first + j * threads;
+      if (j < each && at < f->n) give(f, &w, normal, wide_normal, j, at);
+    }
+  }
+}
+
+/* A mask of dropout: kept with probability a. V neighbours a turn: words 0.. of ceil(V / 4) draws. */
+KERNEL(mask)(wk__cuda_draws given) {
+  const wk__cuda_draws *f = &given;
+  int64_t thread = (int64_t)block_index() * thread_count() + thread_index();
+  int64_t threads = (int64_t)block_count() * thread_count();
+  uint64_t draw = f->offset / 4;
+  if (f->stride == 1) {
+    for (int64_t first = thread; first < f->n; first += 4 * threads, draw++) {
+      words w = philox(f->seed, draw, (uint64_t)thread);
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        if (first + j * threads < f->n) ((uint8_t *)f->out)[first + j * threads] = uniform_of(w.w[j]) < (float)f->a;
+    }
+    return;
+  }
+  for (int64_t vector = thread; vector * f->stride < f->n; vector += threads)
+    for (int i = 0; i < f->stride; i += 4, draw++) {
+      words w = philox(f->seed, draw, (uint64_t)thread);
+#pragma unroll
+      for (int j = 0; j < 4; j++)
+        if (i + j < f->stride) ((uint8_t *)f->out)[vector * f->stride + i + j] = uniform_of(w.w[j]) < (float)f->a;
+    }
+}

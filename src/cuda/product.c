@@ -1,0 +1,122 @@
+/* mm, bmm, addmm and linear on the device: operands with their own strides, so that transposed and broadcast ones are
+ * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h), else the kernel of
+ * on_device/gemm.c, whose bits are the CPU's. Types that neither knows are the host's.
+ * Tests: tests/cuda/test_products.py, tests/device/. */
+#include "cuda/cublas.h"
+#include "cuda/device_code.h"
+#include "cuda/internal.h"
+#include "cuda/kernels.h"
+#include "cuda/products.h"
+#include "cuda/tier0.h"
+#include "ops/internal.h"
+
+static int type_of(const wk_tensor *t) {
+  switch (t->dtype) {
+    case WK_FLOAT16:
+      return WK__MEMORY_F16;
+    case WK_BFLOAT16:
+      return WK__MEMORY_BF16;
+    case WK_FLOAT32:
+      return WK__MEMORY_F32;
+    case WK_FLOAT64:
+      return WK__MEMORY_F64;
+    default:
+      return -1;
+  }
+}
+
+static uint64_t at(const wk_tensor *t) { return (uint64_t)(uintptr_t)wk__address(t); }
+
+/* ---- the kernel ---- */
+
+enum { TILE = 64, THREADS = 256 };
+
+static wk_status run_own(wk__cuda_stream *s, const wk__cuda_product *p) {
+  static const char *const names[] = {[WK__MEMORY_F16] = "kernel_gemm_f16",
+                                      [WK__MEMORY_BF16] = "kernel_gemm_bf16",
+                                      [WK__MEMORY_F32] = "kernel_gemm_f32",
+                                      [WK__MEMORY_F64] = "kernel_gemm_f64"};
+  CUfunction function;
+  WK_TRY(wk__cuda_function(s->device, WK__CUDA_GEMM, names[p->type], &function));
+  int64_t tiles = p->batch * wk__ceil_div(p->m, TILE) * wk__ceil_div(p->n, TILE);
+  if (tiles > INT32_MAX) return wk_fail(WK_NOT_IMPLEMENTED, "a matrix product of %lld tiles on cuda", (long long)tiles);
+  void *params[] = {(void *)p};
+  return WK__CUDA(cuLaunchKernel, function, (unsigned)tiles, 1, 1, THREADS, 1, 1, 0, s->handle, params, NULL);
+}
+
+static wk_status run(const wk_tensor *out, wk__cuda_product *p) {
+  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
+  if (p->m == 0 || p->n == 0 || p->batch == 0) return WK_OK;
+  WK_TRY(wk__cuda_enter(s->device));
+  bool done = false;
+  if (p->k > 0) WK_TRY(wk__cublas_run(s, p, &done));
+  return done ? WK_OK : run_own(s, p);
+}
+
+/* ---- rows ---- */
+
+static wk__cuda_product of_matrices(const wk_tensor *a, const wk_tensor *b, const wk_tensor *out) {
+  int d = a->ndim - 2; /* the first of a matrix's dims: of batches 1 */
+  wk__cuda_product p = {.a = at(a), .b = at(b), .c = at(out), .batch = 1, .alpha = 1, .type = type_of(out)};
+  p.m = wk__size(a, d), p.k = wk__size(a, d + 1), p.n = wk__size(b, d + 1);
+  p.a_row = wk__stride(a, d), p.a_column = wk__stride(a, d + 1);
+  p.b_row = wk__stride(b, d), p.b_column = wk__stride(b, d + 1);
+  p.c_row = p.n, p.c_batch = p.m * p.n;
+  if (d == 0) return p;
+  p.batch = wk__size(a, 0), p.a_batch = wk__stride(a, 0), p.b_batch = wk__stride(b, 0);
+  return p;
+}
+
+wk_status wk__cuda_mm(wk__call *c) {
+  if (type_of(c->outputs[0]) < 0) return wk__cuda_run_kernel_on_host(c);
+  wk__cuda_product p = of_matrices(c->args[0].tensor, c->args[1].tensor, c->outputs[0]);
+  return run(c->outputs[0], &p);
+}
+
+static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
+
+wk_status wk__cuda_addmm(wk__call *c) {
+  WK__ARGS(addmm);
+  wk_tensor *out = c->outputs[0];
+  if (type_of(out) < 0) return wk__cuda_run_kernel_on_host(c);
+  wk__cuda_product p = of_matrices(c->args[A_mat1].tensor, c->args[A_mat2].tensor, out);
+  p.alpha = number(&c->args[A_alpha]);
+  p.beta = number(&c->args[A_beta]);
+  if (p.beta != 0) WK_TRY(wk__copy_into(out, c->args[A_self].tensor));
+  return run(out, &p);
+}
+
+/* Leading dims as one, without a copy. */
+static bool folds(const wk_tensor *t) {
+  for (int d = t->ndim - 2; d > 0; d--)
+    if (wk__size(t, d - 1) != 1 && wk__stride(t, d - 1) != wk__size(t, d) * wk__stride(t, d)) return false;
+  return true;
+}
+
+static wk_status linear_of(const wk_tensor *x, const wk_tensor *w, wk_tensor *bias, wk_tensor *out) {
+  int64_t in = wk__size(w, 1);
+  wk__cuda_product p = {.a = at(x), .b = at(w), .c = at(out), .batch = 1, .alpha = 1, .type = type_of(out), .k = in};
+  p.m = in ? wk__numel(x) / in : wk__numel(out) / wk__max(wk__size(w, 0), 1);
+  p.n = p.c_row = wk__size(w, 0);
+  p.a_row = x->ndim > 1 ? wk__stride(x, x->ndim - 2) : 0, p.a_column = wk__stride(x, x->ndim - 1);
+  p.b_row = wk__stride(w, 1), p.b_column = wk__stride(w, 0);
+  if (bias && bias->ndim == 1 && wk__is_contiguous(bias)) {
+    p.row = at(bias);
+  } else if (bias) {
+    p.beta = 1;
+    WK_TRY(wk__copy_into(out, bias));
+  }
+  return run(out, &p);
+}
+
+wk_status wk__cuda_linear(wk__call *c) {
+  WK__ARGS(linear);
+  wk_tensor *x = c->args[A_input].tensor, *out = c->outputs[0];
+  if (type_of(out) < 0) return wk__cuda_run_kernel_on_host(c);
+  wk_value rows = {0}, format = {.tag = WK_VALUE_STRING, .string = "contiguous_format"};
+  if (!folds(x)) WK_TRY(wk__compute(WK__OP(clone), (wk_value[]){wk__v_tensor(x), format}, NULL, &rows));
+  if (rows.tag == WK_VALUE_TENSOR) x = rows.tensor;
+  wk_status status = linear_of(x, c->args[A_weight].tensor, wk__arg_tensor(c, A_bias), out);
+  wk_value_release(&rows);
+  return status;
+}

@@ -1,0 +1,270 @@
+/* The device's generator (Philox: a seed and an offset, PyTorch's state of 16 bytes), and the rows that draw from it.
+ *
+ * A call takes the offset and adds the words that one thread may have used. Tensors are filled in the order of addresses;
+ * one with gaps through a contiguous one. What is drawn elsewhere (multinomial, gamma, ...) is the host's, from a
+ * generator of its kind that this one's state seeds. Tests: tests/cuda/test_random.py. */
+#include "cuda/random.h"
+
+#include "cuda/internal.h"
+#include "cuda/kernels.h"
+#include "cuda/program.h"
+#include "cuda/tier0.h"
+#include "ops/internal.h"
+#include "ops/rules/draw.h"
+#include "random/generator.h"
+
+#define NONE ((wk_value){0})
+
+/* ---- the generator ---- */
+
+typedef struct philox {
+  wk__generator head;
+  uint64_t seed, offset; /* the offset is a multiple of 4 */
+} philox;
+enum { STATE_BYTES = 16 };
+
+static wk__generator *create(void) { return wk__alloc_zeroed(sizeof(philox)); }
+static void seed(wk__generator *head, uint64_t value) {
+  ((philox *)head)->seed = value;
+  ((philox *)head)->offset = 0;
+}
+static void get_state(wk__generator *head, uint8_t *out) {
+  const philox *p = (const philox *)head;
+  memcpy(out, &p->seed, 8);
+  memcpy(out + 8, &p->offset, 8);
+}
+static wk_status set_state(wk__generator *head, const uint8_t *bytes) {
+  uint64_t offset;
+  memcpy(&offset, bytes + 8, 8);
+  if (offset % 4) return wk_fail(WK_RUNTIME_ERROR, "offset must be a multiple of 4");
+  memcpy(&((philox *)head)->seed, bytes, 8);
+  ((philox *)head)->offset = offset;
+  head->seed = ((philox *)head)->seed;
+  return WK_OK;
+}
+
+const wk__generator_type wk__philox_generator_type = {.kind = "CUDAGeneratorImpl",
+                                                      .state_bytes = STATE_BYTES,
+                                                      .create = create,
+                                                      .seed = seed,
+                                                      .get_state = get_state,
+                                                      .set_state = set_state};
+
+/* A call's seed and offset; the next one begins `used` words further. */
+static void take(wk__generator *generator, uint64_t used, uint64_t *out_seed, uint64_t *out_offset) {
+  philox *p = (philox *)generator;
+  pthread_mutex_lock(&generator->mutex);
+  *out_seed = p->seed;
+  *out_offset = p->offset;
+  p->offset += used;
+  pthread_mutex_unlock(&generator->mutex);
+}
+
+wk__generator *wk__cuda_host_generator(wk__generator *generator) {
+  enum { WORDS_ON_HOST = 4096 };
+  uint64_t value, offset;
+  take(generator, WORDS_ON_HOST, &value, &offset);
+  return wk__generator_create(WK__CPU_DEVICE, value ^ offset * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+/* ---- launches ---- */
+
+enum { THREADS = 256 };
+
+/* PyTorch's number of blocks. */
+static int64_t blocks_for(const wk__cuda_device *d, int64_t n) {
+  return wk__min(wk__ceil_div(n, THREADS), (int64_t)d->multiprocessors * (d->threads_each / THREADS));
+}
+
+/* `each`: values a draw gives. */
+static wk_status launch(wk__generator *generator, const wk_tensor *out, const char *kernel, wk__cuda_draws *f,
+                        int64_t each) {
+  wk__cuda_stream *s = wk__cuda_stream_of(wk__stream_of(out->device));
+  CUfunction function;
+  void *params[] = {f};
+  if (!generator) return wk_error_category();
+  if (f->n == 0) return WK_OK;
+  int64_t blocks = blocks_for(s->device, f->n), turn = each * THREADS * blocks;
+  take(generator, 4 * (uint64_t)((f->n - 1) / turn + 1), &f->seed, &f->offset);
+  WK_TRY(wk__cuda_enter(s->device));
+  WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, kernel, &function));
+  return WK__CUDA(cuLaunchKernel, function, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0, s->handle, params, NULL);
+}
+
+static int64_t each_of(const wk__cuda_draws *f) {
+  bool wide = f->draw == WK__DRAW_INTEGER ? f->two_words : f->type == WK__MEMORY_F64 && f->draw != WK__DRAW_BERNOULLI;
+  return wide ? 2 : 4;
+}
+
+/* ---- filling tensors ---- */
+
+static wk__generator *generator_of(const wk__call *c, int arg) {
+  return c->args[arg].tag == WK_VALUE_GENERATOR ? c->args[arg].generator : wk__generator_default_of(wk__call_device(c));
+}
+static int last_argument(const wk__call *c) { return c->op->schema.parameter_count - 1; }
+static double number(const wk_value *v) { return wk__scalar_double(wk__value_scalar(v)); }
+
+static wk_status fill_dense(wk__generator *generator, wk_tensor *t, wk__cuda_draws f) {
+  f.out = (uint64_t)(uintptr_t)wk__address(t);
+  f.n = wk__numel(t);
+  f.type = wk__cuda_memory_of((wk_dtype)t->dtype);
+  return launch(generator, t, "kernel_fill", &f, each_of(&f));
+}
+
+static wk_status fill_tensor(wk__generator *generator, wk_tensor *t, wk__cuda_draws f) {
+  if (wk__non_overlapping_and_dense(t)) return fill_dense(generator, t, f);
+  wk__spec spec;
+  wk__spec_contiguous(&spec, (wk_dtype)t->dtype, t->device, t->ndim, t->sizes);
+  WK__OWNED values = wk__tensor_from_spec(&spec);
+  if (!values) return wk_error_category();
+  WK_TRY(fill_dense(generator, values, f));
+  return wk__copy_into(t, values);
+}
+
+static wk_status fill_self(wk__call *c, wk__cuda_draws f) {
+  wk_tensor *self = c->args[0].tensor;
+  if (wk__has_internal_overlap(self))
+    return wk_fail(WK_RUNTIME_ERROR,
+                   "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                   "location. Please clone() the tensor before performing the operation.");
+  uint32_t before = wk__version(self);
+  WK_TRY(fill_tensor(generator_of(c, last_argument(c)), self, f));
+  if (wk__version(self) == before) wk__version_bump(self);
+  c->results[0] = wk__v_tensor(wk__retain(self));
+  return WK_OK;
+}
+
+static wk_status require_float(const wk_tensor *t, const char *kernel) {
+  if (wk_dtype_is_floating((wk_dtype)t->dtype) && !wk__dtype_is_float8(t->dtype)) return WK_OK;
+  return wk_fail(WK_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel, wk__dtype_legacy((wk_dtype)t->dtype));
+}
+
+static wk_status check_uniform(double from, double to) {
+  if (from <= to) return WK_OK;
+  return wk_fail(WK_RUNTIME_ERROR, "uniform_ expects to return a [from, to) range, but found from=%g > to=%g", from, to);
+}
+
+wk_status wk__cuda_uniform(wk__call *c) {
+  WK__ARGS(uniform_);
+  wk__cuda_draws f = {.draw = WK__DRAW_UNIFORM, .a = number(&c->args[A_from]), .b = number(&c->args[A_to])};
+  WK_TRY(require_float(c->args[A_self].tensor, "check_uniform_bounds"));
+  WK_TRY(check_uniform(f.a, f.b));
+  return fill_self(c, f);
+}
+
+wk_status wk__cuda_rand(wk__call *c) {
+  WK_TRY(require_float(c->outputs[0], "check_uniform_bounds"));
+  return fill_tensor(generator_of(c, last_argument(c)), c->outputs[0], (wk__cuda_draws){.draw = WK__DRAW_UNIFORM, .b = 1});
+}
+
+static wk_status check_normal(double std) {
+  return std >= 0 ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "normal expects std >= 0.0, but found std %g", std);
+}
+
+wk_status wk__cuda_normal(wk__call *c) {
+  WK__ARGS(normal_);
+  wk__cuda_draws f = {.draw = WK__DRAW_NORMAL, .a = number(&c->args[A_mean]), .b = number(&c->args[A_std])};
+  WK_TRY(require_float(c->args[A_self].tensor, "normal_kernel_cuda"));
+  WK_TRY(check_normal(f.b));
+  return fill_self(c, f);
+}
+
+wk_status wk__cuda_randn(wk__call *c) {
+  wk__cuda_draws f = {.draw = WK__DRAW_NORMAL, .b = 1};
+  if (c->op == WK__OP(normal_float_float)) {
+    f.a = number(&c->args[WK__ARG(normal_float_float, mean)]);
+    f.b = number(&c->args[WK__ARG(normal_float_float, std)]);
+  }
+  WK_TRY(require_float(c->outputs[0], "normal_kernel_cuda"));
+  WK_TRY(check_normal(f.b));
+  return fill_tensor(generator_of(c, last_argument(c)), c->outputs[0], f);
+}
+
+wk_status wk__cuda_exponential(wk__call *c) {
+  wk__cuda_draws f = {.draw = WK__DRAW_EXPONENTIAL, .a = number(&c->args[WK__ARG(exponential_, lambd)])};
+  WK_TRY(require_float(c->args[0].tensor, "exponential_kernel_cuda"));
+  if (!(f.a > 0)) return wk_fail(WK_RUNTIME_ERROR, "exponential_ expects lambda > 0.0, but found lambda=%g", f.a);
+  return fill_self(c, f);
+}
+
+/* ---- integers ---- */
+
+/* From 2^28 on a value takes two words. */
+static wk_status int_fill(const wk__call *c, wk__cuda_draws *out) {
+  wk__integers drawn;
+  WK_TRY(wk__integers_of(c, &drawn));
+  *out = (wk__cuda_draws){.draw = WK__DRAW_INTEGER, .base = drawn.base, .range = drawn.range};
+  out->two_words = drawn.full ? drawn.two_words : drawn.range == 0 || drawn.range >= 1 << 28;
+  return WK_OK;
+}
+
+wk_status wk__cuda_random(wk__call *c) {
+  wk__cuda_draws f;
+  WK_TRY(int_fill(c, &f));
+  return fill_self(c, f);
+}
+
+wk_status wk__cuda_randint(wk__call *c) {
+  wk__cuda_draws f;
+  WK_TRY(int_fill(c, &f));
+  return fill_tensor(generator_of(c, last_argument(c)), c->outputs[0], f);
+}
+
+/* ---- Bernoulli ---- */
+
+static wk_status check_probability(double p) {
+  return p >= 0 && p <= 1 ? WK_OK : wk_fail(WK_RUNTIME_ERROR, "bernoulli_ expects p to be in [0, 1], but got p=%g", p);
+}
+
+wk_status wk__cuda_bernoulli_number(wk__call *c) {
+  wk__cuda_draws f = {.draw = WK__DRAW_BERNOULLI, .a = number(&c->args[WK__ARG(bernoulli__float, p)])};
+  WK_TRY(check_probability(f.a));
+  return fill_self(c, f);
+}
+
+wk_status wk__cuda_bernoulli_p(wk__call *c) {
+  wk__cuda_draws f = {.draw = WK__DRAW_BERNOULLI, .a = number(&c->args[WK__ARG(bernoulli_p, p)])};
+  WK_TRY(check_probability(f.a));
+  return fill_tensor(generator_of(c, 2), c->outputs[0], f);
+}
+
+/* ---- dropout ---- */
+
+/* Elements a thread takes at a time: 16 bytes of the input, where it is made of such pieces. */
+static int stride_for(const wk_tensor *x) {
+  int most = (int)(16 / wk__itemsize(x));
+  bool whole = wk__numel(x) % most == 0 && (uintptr_t)wk__address(x) % 16 == 0;
+  return whole && wk__is_contiguous(x) ? most : 1;
+}
+
+static wk_status draw_mask(wk_tensor *mask, int stride, double p) {
+  wk__cuda_draws f = {.draw = WK__DRAW_BERNOULLI, .a = 1 - p, .type = WK__MEMORY_BOOL, .stride = stride};
+  f.out = (uint64_t)(uintptr_t)wk__address(mask);
+  f.n = wk__numel(mask);
+  return launch(wk__generator_default_of(mask->device), mask, "kernel_mask", &f, 4);
+}
+
+wk_status wk__cuda_dropout_mask(wk__call *c) {
+  const wk_tensor *x = c->args[0].tag == WK_VALUE_TENSOR ? c->args[0].tensor : c->outputs[0];
+  return draw_mask(c->outputs[0], stride_for(x), number(&c->args[WK__ARG(_dropout_mask, p)]));
+}
+
+static bool is_training(const wk__call *c) {
+  return c->op == WK__OP(_dropout) || c->args[2].tag != WK_VALUE_BOOL || c->args[2].boolean;
+}
+
+/* x * (mask * scale) */
+wk_status wk__cuda_dropout(wk__call *c) {
+  wk_tensor *x = c->args[0].tensor, *mask = c->outputs[1];
+  double p = number(&c->args[WK__ARG(_dropout, p)]);
+  bool training = is_training(c);
+  if (training)
+    WK_TRY(draw_mask(mask, stride_for(x), p));
+  else
+    WK_TRY(wk__fill_bytes(mask, 1));
+  double scale = training ? wk__dropout_scale(c->op, p, (wk_dtype)x->dtype) : 1;
+  wk_value args[] = {c->args[0], wk__v_tensor(mask), wk__v_double(scale)}, result = NONE;
+  WK_TRY(wk__compute(WK__OP(native_dropout_backward), args, c->outputs, &result));
+  wk_value_release(&result);
+  return WK_OK;
+}

@@ -1,0 +1,110 @@
+/* Streams and events, and what work has noted by the time that the host waits for it.
+ * Tests: tests/cuda/test_cuda.py, tests/device/. */
+#include "codegen/kernel_abi.h"
+#include "cuda/cuda.h"
+#include "cuda/internal.h"
+#include "cuda/tier0.h"
+
+struct wk__event {
+  wk__cuda_device *device;
+  CUevent handle;
+};
+
+wk__stream *wk__cuda_default_stream(int index) {
+  wk__cuda_device *d = wk__cuda_device_get(index);
+  return d ? &d->default_stream->head : NULL;
+}
+
+static wk_status give_memory(wk__cuda_stream *s) {
+  void *pinned = NULL, *block;
+  int64_t capacity;
+  WK_TRY(WK__CUDA(cuMemHostAlloc, &pinned, sizeof *s->faults, 0));
+  s->faults = pinned;
+  *s->faults = (wk__cuda_faults){0};
+  if (!(block = wk__cuda_allocate(&s->head, WK__CUDA_LAUNCH_BYTES, &capacity))) return wk_error_category();
+  s->launch_block = (CUdeviceptr)(uintptr_t)block;
+  return WK_OK;
+}
+
+wk_status wk__cuda_make_stream(wk__cuda_device *device, CUstream handle, wk__cuda_stream **out) {
+  wk__cuda_stream *s = wk__alloc_zeroed(sizeof *s);
+  if (!s) return WK_OUT_OF_MEMORY;
+  s->head = (wk__stream){.type = &wk__cuda_device_type, .device = {WK_CUDA, (int8_t)device->index}, .own = s};
+  s->device = device;
+  s->handle = handle;
+  pthread_mutex_init(&s->lock, NULL);
+  wk_status status = wk__cuda_memory_add_stream(s);
+  if (status == WK_OK) status = give_memory(s);
+  if (status == WK_OK) *out = s;
+  return status; /* streams live as long as the process, half made ones too: their memory is in the device's lists */
+}
+
+wk__stream *wk__cuda_create_stream(int index) {
+  wk__cuda_device *d = wk__cuda_device_get(index);
+  CUstream handle;
+  wk__cuda_stream *s;
+  if (!d || wk__cuda_enter(d) != WK_OK) return NULL;
+  if (WK__CUDA(cuStreamCreateWithPriority, &handle, CU_STREAM_NON_BLOCKING, 0) != WK_OK) return NULL;
+  return wk__cuda_make_stream(d, handle, &s) == WK_OK ? &s->head : NULL;
+}
+
+void *wk__cuda_stream_handle(const wk__stream *stream) { return ((const wk__cuda_stream *)stream->own)->handle; }
+
+/* ---- faults ---- */
+
+wk_status wk__cuda_take_faults(wk__cuda_stream *s) {
+  if (WK_LIKELY(s->faults->bits == 0)) return WK_OK;
+  wk__cuda_faults seen = *s->faults;
+  *s->faults = (wk__cuda_faults){0};
+  if (seen.bits & WK__KERNEL_ZERO_DIVISION) return wk_fail(WK_RUNTIME_ERROR, "ZeroDivisionError");
+  return wk_fail(WK_INDEX_ERROR, "index %lld is out of bounds for dimension with size %lld", (long long)seen.index,
+                 (long long)seen.size);
+}
+
+wk_status wk__cuda_synchronize(wk__stream *stream) {
+  wk__cuda_stream *s = wk__cuda_stream_of(stream);
+  WK_TRY(wk__cuda_enter(s->device));
+  WK_TRY(WK__CUDA(cuStreamSynchronize, s->handle));
+  return wk__cuda_take_faults(s);
+}
+
+/* ---- events ---- */
+
+wk__event *wk__cuda_create_event(int index) {
+  wk__cuda_device *d = wk__cuda_device_get(index);
+  wk__event *event = d && wk__cuda_enter(d) == WK_OK ? wk__alloc_zeroed(sizeof *event) : NULL;
+  if (!event) return NULL;
+  event->device = d;
+  if (WK__CUDA(cuEventCreate, &event->handle, 0) == WK_OK) return event;
+  wk__free(event);
+  return NULL;
+}
+
+void wk__cuda_release_event(wk__event *event) {
+  if (!event) return;
+  if (wk__cuda_enter(event->device) == WK_OK) (void)wk__cuda.cuEventDestroy_v2(event->handle);
+  wk__free(event);
+}
+
+wk_status wk__cuda_record(wk__event *event, wk__stream *stream) {
+  WK_TRY(wk__cuda_enter(event->device));
+  return WK__CUDA(cuEventRecord, event->handle, wk__cuda_stream_of(stream)->handle);
+}
+
+wk_status wk__cuda_wait(wk__stream *stream, const wk__event *event) {
+  WK_TRY(wk__cuda_enter(wk__cuda_stream_of(stream)->device));
+  return WK__CUDA(cuStreamWaitEvent, wk__cuda_stream_of(stream)->handle, event->handle, 0);
+}
+
+bool wk__cuda_is_done(const wk__event *event) { return wk__cuda.cuEventQuery(event->handle) == CUDA_SUCCESS; }
+
+wk_status wk__cuda_finish(const wk__event *event) {
+  WK_TRY(wk__cuda_enter(event->device));
+  return WK__CUDA(cuEventSynchronize, event->handle);
+}
+
+double wk__cuda_elapsed(const wk__event *begin, const wk__event *end) {
+  float milliseconds = 0;
+  if (WK__CUDA(cuEventElapsedTime, &milliseconds, begin->handle, end->handle) != WK_OK) wk_error_clear();
+  return milliseconds;
+}
