@@ -1,5 +1,5 @@
 /* Random operators under vmap, by its randomness: refused, drawn for each example, or drawn once for all.
- * Tests: tests/python/test_vmap.py. */
+ * Tests: tests/python/test_func.py. */
 #include "levels/internal.h"
 #include "random/generator.h"
 

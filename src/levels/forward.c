@@ -8,7 +8,7 @@
  *   composites without a rule: by their parts;
  *   others: the rule of the tape is a linear function of the gradient. It is recorded for ones, and its own gradient
  * for the tangents is what is looked for (J. Townsend, "A new trick for calculating Jacobian vector products", 2017).
- * Tests: tests/ops/test_levels.py (all rows, against finite differences), tests/python/test_forward_ad.py. */
+ * Tests: tests/ops/test_levels.py (all rows, against finite differences), tests/python/test_func.py. */
 #include "autograd/autograd.h"
 #include "levels/internal.h"
 #include "wick/operators.h"

@@ -295,14 +295,15 @@ static wk_tensor *between_vectors(wk_tensor *values, wk_tensor *vectors, wk_tens
   return wk_mul(wk_div(m, sum_of(apart, unit)), wk_rsub_Scalar(unit, wk__v_int(1), wk__v_int(1)));
 }
 wk_status wk__vjp_eig(wk__vjp *v) {
+  WK__ARGS(_linalg_eig);
   wk_tensor *values = v->results[0], *vectors = v->results[1], *middle = NULL;
   if (v->grads[1]) middle = between_vectors(values, vectors, v->grads[1]);
   if (v->grads[1] && !middle) return wk_error_category();
   if (v->grads[0]) middle = sum_of(middle, wk_diag_embed(v->grads[0], 0, -2, -1));
-  if (!middle) return wk__vjp_set(v, 0, wk_zeros_like(vectors, WK_DTYPE_NONE, NONE, NULL));
+  if (!middle) return wk__vjp_set(v, A_A, wk_zeros_like(vectors, WK_DTYPE_NONE, NONE, NULL));
   wk_tensor *gradient = solved(adjoint(vectors), product(middle, adjoint(vectors)));
-  return wk__vjp_set(
-      v, 0, gradient && !wk_dtype_is_complex((wk_dtype)v->args[0].tensor->dtype) ? wk_real(gradient) : gradient);
+  return wk__vjp_set(v, A_A,
+                     gradient && !wk_dtype_is_complex((wk_dtype)ARG(A_A)->dtype) ? wk_real(gradient) : gradient);
 }
 
 /* Of a square matrix: L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T. The triangles of a packed matrix stand beside each

@@ -1,6 +1,6 @@
 /* The levels of function transforms (levels/levels.h) for wick/_functorch/, which begins and ends them.
  * In: tensors and how they belong to the innermost level. Out: tensors of it, and their inner values.
- * Tests: tests/python/test_func.py, test_vmap.py, test_forward_ad.py. */
+ * Tests: tests/python/test_func.py. */
 #include "levels/levels.h"
 
 #include "dynamo/cpython/objects.h"
