@@ -23,7 +23,7 @@ def rings(count):
 
 def clipped_mean(gradients, length, noise):
     """Gradients (B, ...) by name -> their mean, each example's cut to a length, with noise."""
-    squares = sum(g.flatten(1).square().sum(1) for g in gradients.values())
+    squares = sum(gradients[name].flatten(1).square().sum(1) for name in gradients)
     factor = (length / squares.sqrt()).clamp(max=1)
     count = len(factor)
     means = {name: torch.einsum("b,b...->...", factor, g) / count for name, g in gradients.items()}
