@@ -144,6 +144,7 @@ lint: build
 
 docs: $(VENV)/.ready
 	$(BIN)/python tools/generate_operators.py page=docs/operators.md -- src/ops/tables/*.ops
+	$(BIN)/python tools/missing_names.py --write
 
 format: $(VENV)/.ready
 	git ls-files -co --exclude-standard '*.c' '*.h' | xargs -r clang-format -i

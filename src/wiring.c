@@ -7,6 +7,7 @@
 #include "autograd/body.h"
 #include "decompose/decompose.h"
 #include "device/device.h"
+#include "levels/levels.h"
 #include "ops/ops.h"
 #include "trace/trace.h"
 
@@ -17,6 +18,7 @@ wk__layer_fn *const wk__layers[WK__KEY_COUNT] = {
     wk__trace_layer,     /* WK__KEY_TRACE */
     wk__body_layer,      /* WK__KEY_BODY */
     wk__decompose_layer, /* WK__KEY_DECOMPOSE */
+    wk__levels_layer,    /* WK__KEY_LEVEL */
     wk__autograd_layer,  /* WK__KEY_AUTOGRAD */
     wk__autocast_layer,  /* WK__KEY_AUTOCAST */
     NULL,                /* WK__KEY_PYTHON */
@@ -27,8 +29,8 @@ wk__layer_fn *const wk__layers[WK__KEY_COUNT] = {
 const wk__tensor_upcalls wk__upcalls = {
     .tensor_dropped = wk__trace_tensor_dropped,
     .storage_dropped = wk__trace_storage_dropped,
-    .realize = wk__body_realize,
-    .constant = wk__trace_add_constant,
+    .realize = wk__levels_realize,
+    .constant = wk__levels_constant,
     .symbolic_hold = wk__trace_symbolic_hold,
     .symbolic_drop = wk__trace_symbolic_drop,
     .autograd_release = wk__autograd_release,

@@ -22,6 +22,8 @@ WRITERS = {
     "stub": stubs.stub,
     "decompose_rules": records.decompose_rules,
     "decompositions": records.decompositions,
+    "level_rules": records.level_rules,
+    "levels": records.levels,
 }
 
 

@@ -30,5 +30,6 @@ check 'names of arguments' python tools/check_argument_names.py
 check operators.md python tools/generate_operators.py page=docs/operators.md --check -- src/ops/tables/*.ops
 check 'code of the CUDA device' python tools/device_code.py --check
 check names python tools/check_core_names.py build/python
+check 'what is left out' python tools/missing_names.py --check
 check exports python tools/check_exports.py build/python/wick/libwick.so
 exit $status

@@ -22,7 +22,6 @@ _LAZY = {
     "from_file": "storage",
     **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),
     "get_device_module": "_utils",
-    "cond": "_higher_order_ops",
     **dict.fromkeys(("PyTorchFileReader", "PyTorchFileWriter"), "serialization.records"),
     **dict.fromkeys(
         (
@@ -35,6 +34,7 @@ _LAZY = {
     "pca_lowrank": "_lowrank",
     "lobpcg": "_lobpcg",
     "compile": "compiler",
+    "vmap": "_functorch.apis",
     "ops": "_ops",
     **dict.fromkeys(("SymInt", "SymFloat", "SymBool"), "_symint"),
     "_assert_async": "_utils",
@@ -57,6 +57,45 @@ _LAZY = {
         "functions.statistics",
     ),
     **dict.fromkeys(("complex32", "chalf"), "_absent_dtypes"),
+    **dict.fromkeys(
+        (
+            "affine_grid_generator binary_cross_entropy_with_logits cosine_embedding_loss frobenius_norm hinge_embedding_loss "
+            "kl_div margin_ranking_loss native_channel_shuffle norm_except_dim nuclear_norm pairwise_distance "
+            "poisson_nll_loss triplet_margin_loss"
+        ).split(),
+        "functions.losses_by_number",
+    ),
+    **dict.fromkeys(
+        (
+            "argwhere as_strided_ detach_ get_device is_distributed is_inference is_nonzero is_same_size is_signed is_storage "
+            "is_vulkan_available nonzero_static range segment_reduce view_as_complex_copy view_as_real_copy"
+        ).split(),
+        "functions.predicates",
+    ),
+    "resize_as_": "functions.statistics",
+    "thread_safe_generator": "random",
+    "GradScaler": "amp.grad_scaler",
+    "lu": "functions.linear_algebra",
+    **dict.fromkeys("eig lstsq matrix_rank solve symeig".split(), "functions.removed"),
+    **dict.fromkeys(
+        (
+            "autocast_decrement_nesting autocast_increment_nesting classproperty compiled_with_cxx11_abi "
+            "get_autocast_ipu_dtype get_autocast_xla_dtype has_lapack has_mkl has_openmp has_spectral init_num_threads "
+            "is_autocast_ipu_enabled is_autocast_xla_enabled is_warn_always_enabled set_anomaly_enabled "
+            "set_autocast_ipu_dtype set_autocast_ipu_enabled set_autocast_xla_dtype set_autocast_xla_enabled "
+            "set_default_tensor_type set_float32_matmul_precision set_flush_denormal set_warn_always to_dlpack "
+            "get_float32_matmul_precision"
+        ).split(),
+        "_switches",
+    ),
+    **dict.fromkeys(
+        (
+            "sym_constrain_range sym_constrain_range_for_size sym_float sym_fresh_size sym_int sym_ite sym_max sym_min "
+            "sym_not sym_sqrt sym_sum"
+        ).split(),
+        "_symbolic_numbers",
+    ),
+    **dict.fromkeys(("cond", "while_loop"), "_higher_order_ops.control_flow"),
     **dict.fromkeys(
         (
             "_check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_tensor_all_with _check_type "

@@ -209,7 +209,7 @@ def _method_of(module, name):
 
 
 _LINEAR_ALGEBRA = (
-    "cholesky cholesky_inverse cholesky_solve det inverse logdet lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr "
+    "cholesky cholesky_inverse cholesky_solve det inverse logdet lu lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr "
     "slogdet svd triangular_solve"
 ).split()
 for _name in _STATISTICS:
@@ -218,6 +218,17 @@ for _name in ("istft", "stft"):
     setattr(Tensor, _name, _method_of("spectra", _name))
 for _name in _LINEAR_ALGEBRA:
     setattr(Tensor, _name, _method_of("linear_algebra", _name))
+for _name in (
+    "argwhere fill_diagonal_ get_device is_distributed is_nonzero is_same_size narrow_copy nonzero_static"
+).split():
+    setattr(Tensor, _name, _method_of("predicates", _name))
+for _name in "eig lstsq solve symeig".split():
+    setattr(Tensor, _name, _method_of("removed", _name))
+for _name in (
+    "apply_ dim_order is_pinned is_set_to map2_ map_ module_load new_empty_strided reinforce resize resize_as "
+    "set_ storage_type"
+).split():
+    setattr(Tensor, _name, _method_of("methods", _name))
 for _name in _FUNCTION_METHODS:
     setattr(Tensor, _name, _function_method(_name))
 

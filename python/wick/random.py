@@ -6,7 +6,10 @@ from . import _C
 from ._C import default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state
 from ._names import getter as _getter
 
-__all__ = ["default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+__all__ = [
+    "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state",
+    "thread_safe_generator",
+]  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -20,6 +23,11 @@ def fork_rng(devices=None, enabled=True, _caller="fork_rng", _devices_kw="device
         yield
     finally:
         _C.set_rng_state(before)
+
+
+def thread_safe_generator():
+    """The generator of a DataLoader's worker thread; None elsewhere, where the default one is meant."""
+    return None
 
 
 __getattr__ = _getter(__name__)

@@ -279,7 +279,11 @@ static const wk__node_class op_class = {
 
 /* ================================================== recording =================================================== */
 
-static bool wants(const wk_tensor *t) { return t && wk_requires_grad(t); }
+/* What belongs to another level is a constant to this one's tape. */
+static bool wants(const wk_tensor *t) {
+  if (!t || !wk_requires_grad(t)) return false;
+  return wk__is_of_this_level(t) || wk__level_of(t) == wk__thread.mode.level_followed;
+}
 
 /* What to keep of argument i, when those inputs want gradients. */
 static wk__saves saves_of(const wk_op *op, const wk_value *args) {

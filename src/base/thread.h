@@ -40,6 +40,9 @@ typedef struct wk__thread_mode {
   uint8_t autocast_dtype;                /* wk_dtype that products are computed in on the CPU; bfloat16 at first, */
   uint8_t autocast_cuda_dtype;           /* and on CUDA; float16 at first */
   bool decompose_once;                   /* what a call is decomposed into stays whole (decompose/table.c) */
+  uint32_t level_number;                 /* of `level`; 0: none */
+  uint32_t level_followed;               /* of the other level whose tensors its tape records; its own: none */
+  struct wk__level *level;               /* levels/levels.h: the innermost function transform that runs; NULL */
   uint64_t tape_sequence;                /* of the tape node that is being recorded around this call; 0 */
   uint64_t running_sequence;             /* of the tape node that the engine runs; 0: none */
   struct wk__grad_watcher *grad_watcher; /* ops/ops.h: told what the tape does to leaves; NULL */

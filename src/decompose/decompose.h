@@ -28,6 +28,8 @@ typedef enum wk__decomposing {
 } wk__decomposing;
 wk__decomposing wk__set_decomposing(wk__decomposing what);
 wk__layer_fn wk__decompose_layer; /* in wiring.c */
+/* One call by its parts, below the tape of its level. */
+WK_MUST_USE wk_status wk__decompose_call(const wk_op *op, const wk_value *args, wk_value *results);
 
 /* ---- rules: borrowed arguments in, `out` the results, owned by the scope around the call; a list is appended to with
  * wk_call, and an operator that mutates writes its arguments by copy_ ---- */

@@ -78,7 +78,7 @@ static wk_status run_rule(const wk_op *op, const wk_value *args, wk_value *resul
 }
 
 /* The tape has seen the call; its parts are not on it. */
-static wk_status decompose(const wk_op *op, const wk_value *args, wk_value *results) {
+wk_status wk__decompose_call(const wk_op *op, const wk_value *args, wk_value *results) {
   wk_scope scope;
   wk__keys before = wk__thread.mode.keys_off;
   wk__thread.mode.keys_off |= WK__KEY_INFERENCE | WK__KEY_AUTOGRAD;
@@ -112,7 +112,7 @@ static wk_status with_destinations(const wk_op *op, const wk_value *args, wk_ten
                                    wk_value *results) {
   wk_value made[WK__MAX_RESULTS] = {{0}};
   bool fits = true;
-  WK_TRY(decompose(op, args, made));
+  WK_TRY(wk__decompose_call(op, args, made));
   for (int r = 0; r < op->schema.result_count; r++)
     fits &= !destinations[r] || may_be_copied(destinations[r], &made[r]);
   wk_status status =
@@ -132,7 +132,8 @@ wk_status wk__decompose_layer(const wk_op *op, const wk_value *args, wk_tensor *
   if (wk__decomposition_of(op) == WK__DECOMPOSITION_PRIM)
     return wk__call_below(WK__KEY_DECOMPOSE, op, args, destinations, results);
   if (wk__thread.mode.decompose_once) wk__thread.mode.keys_off |= WK__KEY_DECOMPOSE;
-  wk_status status = destinations ? with_destinations(op, args, destinations, results) : decompose(op, args, results);
+  wk_status status =
+      destinations ? with_destinations(op, args, destinations, results) : wk__decompose_call(op, args, results);
   wk__thread.mode.keys_off = before;
   return status;
 }

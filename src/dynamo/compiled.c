@@ -89,7 +89,7 @@ static PyObject *compiled_call(PyObject *o, PyObject *const *args, size_t nargsf
   bool captured = around && around->mode == WK__MODE_CAPTURE; /* C code calls it: it is looked through here, too */
   if (captured || wk__session_refuses_calls(around)) return PyObject_Vectorcall(self->function, args, nargsf, names);
   if (wk__hook_tracing(PyThreadState_Get()) || b->stance == WK__STANCE_FORCE_EAGER || wk__thread.body ||
-      b->overrides(b->state) & WK__OVERRIDE_BY_MODE)
+      wk__thread.mode.level || b->overrides(b->state) & WK__OVERRIDE_BY_MODE)
     return PyObject_Vectorcall(self->function, args, nargsf, names);
   if (WK_UNLIKELY(b->forced != NULL)) return call_forced(self, args, nargsf, names);
   return run_compiled(self, args, nargsf, names);

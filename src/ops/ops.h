@@ -10,7 +10,7 @@
  *   compose fn     in terms of other operators. Without a derivative of its own it is replaced by its parts at once.
  *
  * A call goes through layers, outermost first, each asked for by one bit (tensor/tensor.h, WK__KEY_*):
- *   inference -> Python override -> autocast -> autograd -> decompose -> body -> trace -> compute.  */
+ *   inference -> Python override -> autocast -> autograd -> level -> decompose -> body -> trace -> compute.  */
 #ifndef WICK_OPS_OPS_H
 #define WICK_OPS_OPS_H
 

@@ -81,9 +81,30 @@ wk_status wk__version_detach(wk_tensor *t, uint32_t version) {
   return WK_OK;
 }
 
+void wk__inner_release(wk__inner *inner) {
+  if (!inner || !wk__last_reference(&inner->references)) return;
+  wk__release(inner->value);
+  wk__release(inner->tangent);
+  wk__free(inner);
+}
+
+void wk__tensor_set_inner(wk_tensor *t, wk__inner *steal_inner) {
+  wk__inner *old = t->inner;
+  t->inner = steal_inner;
+  t->keys = (wk__keys)(steal_inner ? t->keys | WK__KEY_LEVEL : t->keys & ~WK__KEY_LEVEL);
+  wk__inner_release(old);
+}
+
+void wk__tensor_share_inner(wk_tensor *t, const wk_tensor *of) {
+  if (WK_LIKELY(!of->inner && !t->inner)) return;
+  if (of->inner) atomic_fetch_add_explicit(&of->inner->references, 1, memory_order_relaxed);
+  wk__tensor_set_inner(t, of->inner);
+}
+
 /* What a tensor over the same bytes has from the one that it is made of. */
 static void inherit(wk_tensor *t, const wk_tensor *base) {
   t->keys |= base->keys & WK__KEY_INFERENCE;
+  wk__tensor_share_inner(t, base);
   if (WK_LIKELY(!base->own_version)) return;
   atomic_fetch_add_explicit(&base->own_version->references, 1, memory_order_relaxed);
   t->own_version = base->own_version;
@@ -96,6 +117,7 @@ void wk__tensor_destroy(wk_tensor *t) {
   if (t->base) wk__release(t->base);
   if (t->storage) wk__storage_release(t->storage);
   if (WK_UNLIKELY(t->own_version != NULL)) release_version(t->own_version);
+  if (WK_UNLIKELY(t->inner != NULL)) wk__inner_release(t->inner);
   if (t->sizes != t->dims) wk__free(t->sizes);
   struct_free(t);
 }

@@ -126,11 +126,13 @@ enum {
   WK__KEY_TRACE = 2,     /* its value is a graph node: record */
   WK__KEY_BODY = 4,      /* (thread only) calls become instructions of a loop body: autograd/body.h */
   WK__KEY_DECOMPOSE = 8, /* (thread only) calls are taken apart: decompose/decompose.h */
-  WK__KEY_AUTOGRAD = 16, /* requires grad or has a grad_fn: keep tape */
-  WK__KEY_AUTOCAST = 32, /* (thread only) */
-  WK__KEY_PYTHON = 64, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
-  WK__KEY_INFERENCE = 128, /* made under inference_mode: outermost, see autograd/inference.c */
-  WK__KEY_COUNT = 8,
+  WK__KEY_LEVEL = 16,    /* belongs to a level, or the thread is in one: levels/levels.h */
+  WK__KEY_AUTOGRAD = 32, /* requires grad or has a grad_fn: keep tape */
+  WK__KEY_AUTOCAST = 64, /* (thread only) */
+  WK__KEY_PYTHON =
+      128, /* reserved: overrides of calls that come from rules. Those of Python: python/calls/override.h */
+  WK__KEY_INFERENCE = 256, /* made under inference_mode: outermost, see autograd/inference.c */
+  WK__KEY_COUNT = 9,
 };
 
 enum {
@@ -143,6 +145,15 @@ typedef struct wk__version_counter {
   _Atomic int32_t references;
   _Atomic uint32_t version;
 } wk__version_counter;
+
+/* Of a tensor that belongs to a level (levels/levels.h). Owned by the tensors that share it (reference count). */
+typedef struct wk__inner {
+  _Atomic int32_t references;
+  uint32_t level;     /* the level's number */
+  int32_t batch_dim;  /* the dim of `value` that the tensor does not have; -1: it has all */
+  wk_tensor *value;   /* owned: what it stands for one level below */
+  wk_tensor *tangent; /* owned: of forward mode, the derivative of `value`; NULL: zero */
+} wk__inner;
 
 typedef struct wk__autograd wk__autograd; /* autograd/: gradient, grad_fn, hooks, view relation */
 
@@ -165,6 +176,7 @@ struct wk_tensor {
   void *trace;            /* what the tracer that made it knows of it, owned by the tracer; else NULL */
   void *wrapper;          /* borrowed: the embedding language's object while it lives */
   wk__version_counter *own_version; /* of .data and its views, of a tensor whose .data was set; else NULL */
+  wk__inner *inner;                 /* of a tensor of a level; else NULL */
   wk_int dims[2 * WK__INLINE_DIMS];
 };
 
@@ -191,6 +203,20 @@ wk_tensor *wk__tensor_shape_of(const wk_tensor *tensor) WK_MUST_USE;            
 wk_tensor *wk__tensor_kept_shape(const wk_tensor *tensor) WK_MUST_USE;                /* the same, to outlive a trace */
 wk_tensor *wk__tensor_alias(const wk_tensor *base, const wk__spec *spec) WK_MUST_USE; /* same storage, new geometry */
 wk_tensor *wk__tensor_over(wk_storage *steal_storage, const wk__spec *spec) WK_MUST_USE;
+/* What the tensor stands for one level below, from now on; takes the share. NULL: nothing, it is of no level. */
+void wk__tensor_set_inner(wk_tensor *tensor, wk__inner *steal_inner);
+void wk__inner_release(wk__inner *inner);                            /* NULL is fine */
+void wk__tensor_share_inner(wk_tensor *tensor, const wk_tensor *of); /* it stands for what the other one does */
+/* The number of the level that the tensor belongs to; 0: of none. */
+static inline uint32_t wk__level_of(const wk_tensor *t) { return t->inner ? t->inner->level : 0; }
+/* It has a derivative of forward mode, at its level or at one below. */
+static inline bool wk__has_tangent(const wk_tensor *t) {
+  for (; t->inner; t = t->inner->value)
+    if (t->inner->tangent) return true;
+  return false;
+}
+/* It belongs to the level that the thread is in: the tape of that level may record it. */
+static inline bool wk__is_of_this_level(const wk_tensor *t) { return wk__level_of(t) == wk__thread.mode.level_number; }
 /* Counts changes of what a living tensor is like (geometry, requires_grad): while it is unchanged, what was checked of
  * a tensor still holds. */
 extern _Atomic uint64_t wk__tensor_epoch;

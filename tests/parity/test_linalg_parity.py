@@ -25,6 +25,10 @@ VALUES = [
     "linspace(tensor(1.0), tensor(2.0), 5)", "addbmm(ones(3, 3).long(), b.long(), b.long(), beta=1.5)",
     "special.i1e(a * 9)", "special.bessel_y1(a.abs() * 9)", "special.gammaincc(a.abs(), a.abs() * 3)", "polygamma(2, a)",
 ]  # fmt: skip
+COMPLEX = [
+    "linalg.solve(z, z[:, :2])", "linalg.solve(z.mT, z[0], left=True)", "linalg.inv(z)", "linalg.inv(stack([z, z * 2j]))", "linalg.det(z)",
+    "linalg.slogdet(z)", "logdet(z)", "linalg.solve(z.to(complex64), z.to(complex64))", "linalg.det(z * 0)", "linalg.inv(z * 0)",
+]  # fmt: skip
 ERRORS = [
     "linalg.inv(zeros(2, 2))", "linalg.solve(zeros(2, 2), zeros(2))", "linalg.cholesky(-eye(3))", "linalg.det(a[:2])",
     "linalg.eigh(zeros(3))", "linalg.norm(a, 3)", "linalg.matrix_norm(a, 'sum')", "linalg.cross(a, a[0])",
@@ -65,3 +69,15 @@ def test_values(call):
 def test_errors(call):
     theirs, ours = outcome(lambda t: called(t, call), torch)[0], outcome(lambda t: called(t, call), wick)[0]
     assert isinstance(theirs, str) and theirs == ours
+
+
+@pytest.mark.parametrize("call", COMPLEX)
+def test_complex(call):
+    def function(t):
+        parts = t.linspace(-1, 2, 18, dtype=t.float64).cos().view(2, 3, 3)
+        names = {name: getattr(t, name) for name in ("linalg", "logdet", "stack", "complex64")}
+        z = t.complex(parts[0], parts[1] * 3).mT + t.eye(3)
+        result = eval(call, names | {"z": z})
+        return [t.view_as_real(x).clone() if x.is_complex() else x for x in (result if isinstance(result, tuple) else [result])]
+
+    same(function, tolerance=1e-5 if "complex64" in call else 1e-10)

@@ -167,7 +167,7 @@ def f(self, x):
     nn.LinearCrossEntropyLoss(1, 2, 3)(x)
     F.scaled_mm(x, x).sspaddmm()
     self.lgamma, json.lgamma, nn.Linear(2, 3).weight
-    fun.jacrev(x)
+    fun.rearrange(x)
     torch.cudnn_convolution(), torch.cudnn_convolution
     torch.no_such_name, torch.Tensor.int_repr, torch.save, x.sum(), x.no_such_method
 """
@@ -194,7 +194,7 @@ def test_needs_of_a_program(sources):
         "torch.Tensor.int_repr": ["train.py:20"],
         "torch.cudnn_convolution": ["train.py:19"],
         "torch.package": [os.path.join("pack", "deep.py:2")],
-        "torch.func.jacrev": ["train.py:18"],
+        "torch.func.rearrange": ["train.py:18"],
         "torch.nn.LinearCrossEntropyLoss": ["train.py:15"],
         "torch.nn.LinearCrossEntropyOptions": ["model.py:3"],
         "torch.nn.functional.scaled_mm": ["train.py:16"],

@@ -49,6 +49,10 @@ FIELDS = {
     "pointwise bodies, which decompose themselves",
     "dims": "which dims a lowered body that is not pointwise tells from the others: one of DIMS and its argument. Without it "
     "those that an argument `dim` or `dims` names, or it is `own`",
+    "batch": "how vmap makes one call of those for many examples (docs/design.md, section 8): one of BATCH and the arguments that "
+    "may have a batch, all without names. Pointwise rows need none, and bodies that go along `dim` or last dims",
+    "linear": "arguments that the row is linear in, by name: those of a group together, each group by itself: `self mat1; self mat2`. "
+    "Views are, in their first one",
     "shape_only": "integer arguments that only the shape rule looks at: a lowered body finds sizes in its buffers",
     "at_launch": "integer arguments that a lowered body is given at launch, as numbers are",
     "unpromoted": "arguments that take no part in promotion",
@@ -152,6 +156,11 @@ DIMS = {
     "last_two": "the last two",
     "rows": "the last of the largest tensor; the others say which row, and a table of rows has two dims",
 }
+BATCH = {
+    "lead": "a batch is one more first dim of tensors and sizes, and dims are counted on",
+    "merge": "the first dim holds examples that are treated alike: a batch is merged into it",
+    "own": "a function of its own, wk__batch_NAME",
+}
 TESTS = {
     "no_gradient": "derivatives are tested elsewhere",
     "no_half": "PyTorch has no kernel for half precision, and the row refuses it",
@@ -200,6 +209,8 @@ class Row:
     rule: dict  # of shape, lower, view, kernel, compose, vjp, decompose: the name after the field
     saves: list[Saves]
     dims: list
+    batch: list
+    linear: list
     shape_only: set
     at_launch: set
     unpromoted: set
@@ -299,7 +310,7 @@ def add_alias(entry, rows, known):
         row = replace(
             target, schema=schema.parse(made.head), where=made, comment=f"{'A copy of' if copies else 'Another name of'} {target.schema.name}.",
             flags=target.flags & ALIAS_FLAGS, numbers=set(), how="compose", rule=rule, saves=[], grad_fn=[], kernel_name="",
-            bad_index="", raises=set(), autocast="", cost=[], alias_of=target.symbol,
+            bad_index="", raises=set(), autocast="", cost=[], batch=[], linear=[], alias_of=target.symbol,
         )  # fmt: skip
         if row.schema.name in known:
             entry.fail(f"a second row named {row.schema.name}")
@@ -342,7 +353,7 @@ def one_of(entry, fields, name, known):
 
 
 def rule_names(entry, fields):
-    rules = {}
+    rules = {"batch": ""}
     for name in ("shape", "vjp", "decompose", "pairs", "of_complex", *HOW):
         value = fields.get(name, "")
         if value and not re.fullmatch(r"\w+", value):
@@ -455,6 +466,29 @@ def parse_dims(entry, s, how, flags, text):
     return dims or (["along", named[0]] if named else ["own"])
 
 
+def parse_batch(entry, s, rules, dims, text):
+    """A word of BATCH and its arguments; that of bodies that go along dims follows."""
+    batch = text.split()
+    if batch and batch[0] not in BATCH:
+        entry.fail(f"'{batch[0]}' is not a word of 'batch'{hint(batch[0], BATCH)}", "batch")
+    if batch and batch[0] == "own":
+        rules["batch"] = batch[1]
+        batch = ["own", *batch[2:]]
+    for name in batch[1:]:
+        if name not in names_of(s):
+            entry.fail(f"{s.name} has no argument '{name}'{hint(name, names_of(s))}", "batch")
+    return batch or (["lead"] if dims[0] in ("along", "last_two", "pairs") else [])
+
+
+def parse_linear(entry, s, rules, text):
+    """Groups of arguments as lists of names."""
+    groups = [group.split() for group in filter(None, text.split(";"))]
+    for name in (name for group in groups for name in group):
+        if name not in names_of(s):
+            entry.fail(f"{s.name} has no argument '{name}'{hint(name, names_of(s))}", "linear")
+    return groups or ([[names_of(s)[0]]] if rules["view"] else [])
+
+
 def check_decomposition(entry, s, flags, rules, how):
     """A composite has its parts and a pointwise body what it does to an element; others say what they are made of."""
     said = ("prim" in flags) + bool(rules["decompose"])
@@ -508,6 +542,7 @@ def make_row(entry, comment, classes):
     out, out_words = split_out(entry, fields.get("out", ""))
     if fields.get("keeps") and not rules["vjp"]:
         entry.fail(f"{s.name} keeps tensors for a derivative that it does not have", "keeps")
+    dims = parse_dims(entry, s, how[0], flags, fields.get("dims", ""))
     return Row(
         schema=s,
         where=entry,
@@ -517,7 +552,9 @@ def make_row(entry, comment, classes):
         forms=words(entry, fields, "python", FORMS) or default_forms(s, flags),
         how=how[0],
         rule=rules,
-        dims=parse_dims(entry, s, how[0], flags, fields.get("dims", "")),
+        dims=dims,
+        batch=parse_batch(entry, s, rules, dims, fields.get("batch", "")),
+        linear=parse_linear(entry, s, rules, fields.get("linear", "")),
         saves=parse_keeps(entry, s, fields.get("keeps", "")),
         shape_only=words(entry, fields, "shape_only", names_of(s)),
         at_launch=words(entry, fields, "at_launch", names_of(s)),

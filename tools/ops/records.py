@@ -4,6 +4,7 @@ numbers(rows)    op_table.h: the number of each operator, and the position of ea
 rules(rows)      rules.h: prototypes of every function that rows name, so that a missing one is an error of the linker
 records(rows)    records.c: schemas, records, and the table of names, which wk_op_find looks up
 decompositions   decompose_rules.h and decompose_table.c: what each row is decomposed by
+levels           level_rules.h and level_table.c: how each row is computed for many examples, and what it is linear in
 """
 
 from . import functions, language, schema
@@ -106,6 +107,47 @@ def decompositions(rows):
         if row.rule["decompose"]:
             out.append(f"    [WK__OP_{row.symbol}] = wk__decompose_{row.rule['decompose']},")
     return "\n".join([*out, "};", ""])
+
+
+# ---- levels ----
+
+
+def level_rules(rows):
+    named = dict.fromkeys(row.rule["batch"] for row in rows if row.rule["batch"])
+    return "\n".join([WRITTEN, *(f"wk__batch_fn wk__batch_{rule};" for rule in named), ""])
+
+
+DIM_NAMES = {"dim", "dims", "dim0", "dim1", "dim2", "dimension"}
+SIZE_NAMES = {"size", "input_sizes"}
+
+
+def names_of(row):
+    return [p.name for p in row.schema.parameters]
+
+
+def bits(row, names):
+    return " | ".join(f"1u << WK__ARG_{row.symbol}_{name}" for name in names) or "0"
+
+
+def level_row(row):
+    kind, *names = row.batch or ["loop"]
+    names = names or [p.name for p in row.schema.parameters if p.type == "Tensor"]
+    fields = [f".batch = WK__BATCH_{kind.upper()}", f".batch_args = {bits(row, names)}"]
+    if kind in ("lead", "own"):
+        dims = [] if row.dims[0] == "last" else [n for n in names_of(row) if n in DIM_NAMES]
+        sizes = [p.name for p in row.schema.parameters if p.name in SIZE_NAMES and p.is_list]
+        fields += [f".dims = {bits(row, dims)}", f".sizes = {bits(row, sizes)}"]
+    if row.rule["batch"]:
+        fields.append(f".own = wk__batch_{row.rule['batch']}")
+    if row.linear:
+        fields.append(f".linear = {{{', '.join(bits(row, group) for group in row.linear)}}}")
+    return f"    [WK__OP_{row.symbol}] = {{{', '.join(fields)}}},"
+
+
+def levels(rows):
+    said = [row for row in rows if row.batch or row.linear]
+    out = [WRITTEN, '#include "levels/internal.h"', "", "const wk__level_row wk__level_rows[WK__OP_COUNT] = {"]
+    return "\n".join([*out, *map(level_row, said), "};", ""])
 
 
 # ---- records ----

@@ -14,7 +14,9 @@ __all__ = [
 _LAZY = {
     "detect_anomaly": "anomaly_mode", "set_detect_anomaly": "anomaly_mode", "is_anomaly_enabled": "anomaly_mode"
 }  # fmt: skip
-_SUBMODULES = frozenset(("anomaly_mode", "forward_ad", "function", "grad_mode", "graph", "profiler", "variable"))
+_SUBMODULES = frozenset(
+    ("anomaly_mode", "forward_ad", "function", "functional", "grad_mode", "graph", "profiler", "variable")
+)
 
 
 def _tuple(tensors):
@@ -81,8 +83,6 @@ def grad(
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: allow_unused=False."
         )
-    if is_grads_batched:
-        raise NotImplementedError("wick's autograd.grad has no is_grads_batched=True: it needs vmap")
     if not only_inputs:
         _warn_only_inputs()
     outputs, tensors = _tuple(outputs), _tuple(inputs)
@@ -91,13 +91,32 @@ def grad(
     grad_outputs = _gradients(grad_outputs, len(outputs))
     keep = create_graph if retain_graph is None else retain_graph
     unused_is_fine = materialize_grads if allow_unused is None else allow_unused
-    result = _C._run_backward(outputs, grad_outputs, keep, create_graph, tensors, unused_is_fine, False)
+    if is_grads_batched:
+        result = _batched_gradients(outputs, grad_outputs, keep, create_graph, tensors, unused_is_fine)
+    else:
+        result = _C._run_backward(outputs, grad_outputs, keep, create_graph, tensors, unused_is_fine, False)
     if materialize_grads:
         result = tuple(
             _C.zeros_like(t).requires_grad_(create_graph) if g is None else g
             for g, t in zip(result, tensors, strict=True)
         )
     return dict(zip(inputs, result, strict=True)) if type(inputs) is dict else result
+
+
+def _batched_gradients(outputs, grad_outputs, keep, create_graph, inputs, unused_is_fine):
+    """For many gradients of the outputs, the first dim, at once."""
+    from .._functorch.vmap import vmap
+
+    def gradients(*given):
+        return _C._run_backward(outputs, given, True, create_graph, inputs, unused_is_fine, False)
+
+    return vmap(gradients, out_dims=_dims_where_used(gradients, grad_outputs))(*grad_outputs)
+
+
+def _dims_where_used(gradients, grad_outputs):
+    """0 for an input that gets a gradient, None for one that gets none."""
+    found = gradients(*(g[0] for g in grad_outputs))
+    return tuple(None if g is None else 0 for g in found)
 
 
 def _warn_only_inputs():

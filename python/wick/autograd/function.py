@@ -122,6 +122,20 @@ class Function(_C._FunctionBase, FunctionCtx, metaclass=FunctionMeta):
             "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
         )
 
+    @staticmethod
+    def vmap(info, in_dims, *args):
+        """What it does for a batch: (output, out_dims)."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
+
+    @classmethod
+    def _apply_in_level(cls, args):
+        from .._functorch.autograd_function import apply
+
+        return apply(cls, args)
+
     @classmethod
     def _bind_arguments(cls, args, kwargs):
         """forward's arguments in order, defaults filled in (C calls this when apply has keywords or defaults)."""

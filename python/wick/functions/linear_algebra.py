@@ -51,3 +51,23 @@ def pinverse(input, rcond=1e-15):
 def lu_solve(b, LU_data, LU_pivots, *, out=None):  # noqa: N803
     """linalg.lu_solve, the right side first."""
     return _lu_solve(LU_data, LU_pivots, b, out=out)
+
+
+def lu(A, pivot=True, get_infos=False, out=None):  # noqa: N803
+    """(L and U in one matrix, which rows were exchanged), and with get_infos what failed: linalg.lu_factor is meant."""
+    import warnings
+
+    warnings.warn(
+        "torch.lu is deprecated in favor of torch.linalg.lu_factor / torch.linalg.lu_factor_ex and will be removed in a "
+        "future PyTorch release.\nLU, pivots = torch.lu(A, compute_pivots)\nshould be replaced with\nLU, pivots = "
+        "torch.linalg.lu_factor(A, compute_pivots)\nand\nLU, pivots, info = torch.lu(A, compute_pivots, get_infos=True)\n"
+        "should be replaced with\nLU, pivots, info = torch.linalg.lu_factor_ex(A, compute_pivots)",
+        UserWarning,
+        stacklevel=2,
+    )
+    from ..linalg import lu_factor, lu_factor_ex
+
+    result = tuple(lu_factor_ex(A, pivot=pivot)) if get_infos else tuple(lu_factor(A, pivot=pivot))
+    if out is None:
+        return result
+    return tuple(o.resize_(r.shape).copy_(r) for o, r in zip(out, result, strict=True))

@@ -61,7 +61,9 @@ def check_square(a, name, what="A"):
         )
 
 
-def check_floats(a, name, low=True):
+def check_floats(a, name, low=True, complex=False):
+    if complex and a.dtype in (_C.complex64, _C.complex128):
+        return
     if not a.is_floating_point():
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {legacy(a)}")
     if low and a.dtype not in (_C.float32, _C.float64):
@@ -70,6 +72,7 @@ def check_floats(a, name, low=True):
 
 def check_info(info, name, text):
     """Raises what the first failed matrix of a batch says."""
+    info = _C._level_plain(info)  # of a batch of vmap all examples
     if info.device.type == "meta" or not bool((info != 0).any()):
         return
     at = info.reshape(-1).nonzero()[0].item()
@@ -171,6 +174,7 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False, out=None):  # noqa:
 def ldl_factor(A, *, hermitian=False, out=None):  # noqa: N803
     """L and D in one matrix, and which rows were exchanged."""
     factors, pivots, info = ldl_factor_ex(A, hermitian=hermitian)
+    info = _C._level_plain(info)
     if info.device.type != "meta" and bool((info != 0).any()):
         first = info.reshape(-1)[info.reshape(-1).nonzero()[0]].item()
         raise RuntimeError(f"torch.linalg.ldl_factor: Unknown error code: {first}.")
@@ -269,7 +273,7 @@ def _is_vector(a, b):
 
 def solve_ex(A, B, *, left=True, check_errors=False, out=None):  # noqa: N803
     """X of A X = B, or with left=False of X A = B, and whether A is singular."""
-    check_floats(A, "linalg.solve")
+    check_floats(A, "linalg.solve", complex=True)
     check_square(A, "linalg.solve")
     if A.dtype != B.dtype:
         raise RuntimeError(
@@ -327,7 +331,7 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False, *, 
 
 def inv_ex(A, *, check_errors=False, out=None):  # noqa: N803
     """The inverse, and whether there is none."""
-    check_floats(A, "linalg.inv")
+    check_floats(A, "linalg.inv", complex=True)
     check_square(A, "linalg.inv")
     inverse, info = _C._linalg_solve(A, _eye(A).expand(A.shape))
     if check_errors:
@@ -347,14 +351,14 @@ def inv(A, *, out=None):  # noqa: N803
 
 def det(A, *, out=None):  # noqa: N803
     """The determinant."""
-    check_floats(A, "linalg.det")
+    check_floats(A, "linalg.det", complex=True)
     check_square(A, "linalg.det")
     return written(_C.linalg_det(A), out)
 
 
 def slogdet(A, *, out=None):  # noqa: N803
     """The determinant's sign and the logarithm of its size."""
-    check_floats(A, "linalg.slogdet")
+    check_floats(A, "linalg.slogdet", complex=True)
     check_square(A, "linalg.slogdet")
     return written(_slogdet(*_C.linalg_slogdet(A)), out)
 
@@ -362,6 +366,8 @@ def slogdet(A, *, out=None):  # noqa: N803
 def logdet(input):
     """log det; NaN where the determinant is negative."""
     sign, size = slogdet(input)
+    if input.is_complex():
+        return sign.log() + size
     return _C.where(sign == -1, _C.tensor(math.nan, dtype=input.dtype, device=input.device), size)
 
 
@@ -445,7 +451,7 @@ def eigh(A, UPLO="L", *, out=None):  # noqa: N803
 
 
 def eig(A, *, out=None):  # noqa: N803
-    """Eigenvalues and vectors, as columns, of any square matrices: complex, in no order. There is no derivative yet."""
+    """Eigenvalues and vectors, as columns, of any square matrices: complex, in no order."""
     if not A.is_complex():
         check_floats(A, "linalg.eig")
     check_square(A, "linalg.eig")

@@ -128,7 +128,7 @@ def matrix_exp(A):  # noqa: N803
         return A.clone()
     eye = _C.eye(A.size(-1), dtype=_C.float64, device=A.device)
     wide = A.to(_C.float64)
-    size = wide.detach().abs().sum(-1).amax().item()
+    size = _C._level_plain(wide.detach().abs().sum(-1)).amax().item()
     s = max(0, math.ceil(math.log2(size / 0.5))) if math.isfinite(size) and size > 0.5 else 0
     part = wide / 2**s
     result = eye + part / 18
@@ -150,7 +150,7 @@ def tensorinv(A, ind=2, *, out=None):  # noqa: N803
             f"{math.prod(last)} != {math.prod(first)}"
         )
     inverse, info = _factors.inv_ex(A.reshape(math.prod(first), -1))
-    if bool(info != 0):
+    if bool((_C._level_plain(info) != 0).any()):
         raise _factors.LinAlgError("linalg.tensorinv: failed to invert the input tensor, because it is singular.")
     return written(inverse.reshape(*last, *first), out)
 

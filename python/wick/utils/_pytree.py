@@ -445,4 +445,14 @@ def _broadcast_to_and_flatten(tree, treespec, is_leaf=None):
     return result
 
 
+class _Star:
+    def __repr__(self):
+        return "*"
+
+
+def treespec_pprint(treespec):
+    """The structure as text, with stars for leaves."""
+    return repr(tree_unflatten([_Star()] * treespec.num_leaves, treespec))
+
+
 __getattr__ = _getter(__name__)

@@ -6,7 +6,10 @@ from .. import _C
 from .._names import getter as _getter
 from ..autograd import Function, backward
 
-__all__ = ["CheckpointError", "checkpoint", "checkpoint_sequential", "set_checkpoint_early_stop"]
+__all__ = [
+    "CheckpointError", "checkpoint", "checkpoint_sequential", "detach_variable", "noop_context_fn",
+    "set_checkpoint_debug_enabled", "set_checkpoint_early_stop",
+]  # fmt: skip
 
 
 class CheckpointError(RuntimeError):
@@ -15,6 +18,24 @@ class CheckpointError(RuntimeError):
 
 class _StopRecomputation(Exception):
     """All saved tensors are there again."""
+
+
+def noop_context_fn():
+    """Blocks for both runs that do nothing."""
+    return contextlib.nullcontext(), contextlib.nullcontext()
+
+
+def detach_variable(inputs):
+    """A tuple's tensors without history, requiring grad as they did."""
+    if not isinstance(inputs, tuple):
+        raise RuntimeError("Only tuple of tensors is supported. Got Unsupported input type: ", type(inputs).__name__)
+    return tuple(x.detach().requires_grad_(x.requires_grad) if isinstance(x, _C.Tensor) else x for x in inputs)
+
+
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled):
+    """Errors of the second run say in any case where they came from: nothing to switch."""
+    yield
 
 
 _early_stop = True

@@ -116,8 +116,67 @@ static wk_status ldl_solve(wk__call *c) {
               : wk_fail(WK_RUNTIME_ERROR, "torch.linalg.ldl_solve: pivots are not those of ldl_factor");
 }
 
+/* ---- complex matrices: contiguous complex128 copies ---- */
+
+static bool is_complex(const wk_tensor *t) { return wk_dtype_is_complex((wk_dtype)t->dtype); }
+
+static wk__complex_double *open_complex(wk_tensor *t, wk_tensor **made) {
+  wk_tensor *wide = wk__call_tensor(WK__OP(_to_copy), (wk_value[]){wk__v_tensor(t), wk__v_dtype(WK_COMPLEX128), NONE});
+  *made = wide ? wk_clone(wide, "contiguous_format") : NULL;
+  return *made ? (wk__complex_double *)wk__data(*made) : NULL;
+}
+
+static wk_status complex_solve(wk__call *c) {
+  WK__ARGS(_linalg_solve);
+  batch a = {0}, b = {0};
+  wk_tensor *lu, *x;
+  wk__complex_double *left = open_complex(c->args[A_A].tensor, &lu), *right = open_complex(c->args[A_B].tensor, &x);
+  if (!left || !right) return wk_error_category();
+  WK_TRY(shape_of(lu, &a));
+  WK_TRY(shape_of(x, &b));
+  int64_t *pivots = room(a.n), *info = room(a.count);
+  for (int64_t i = 0; i < a.count && pivots && info; i++) {
+    info[i] = wk__complex_lu(left + i * a.n * a.n, a.n, pivots);
+    wk__complex_lu_solve(left + i * a.n * a.n, pivots, right + i * b.m * b.n, b.m, b.n);
+  }
+  wk_status status = pivots && info ? wk__copy_into(c->outputs[0], x) : WK_OUT_OF_MEMORY;
+  if (status == WK_OK) put_ints(c->outputs[1], info);
+  wk__free(pivots);
+  wk__free(info);
+  return status;
+}
+
+static double length_of(wk__complex_double x) { return hypot(__real__ x, __imag__ x); }
+
+/* With two outputs the determinant over its length, and the logarithm of that. */
+static wk_status complex_determinant(wk__call *c) {
+  batch a = {0};
+  wk_tensor *lu, *sizes, *products;
+  bool apart = c->op->schema.result_count > 1;
+  wk__complex_double *m = open_complex(c->args[0].tensor, &lu), *product = open_complex(c->outputs[0], &products);
+  double *sums = whole(c->outputs[apart], &sizes);
+  int64_t *pivots = room(lu ? wk__size(lu, lu->ndim - 1) : 0);
+  if (!m || !product || !sums || !pivots) return wk__free(pivots), wk_error_category();
+  WK_TRY(shape_of(lu, &a));
+  for (int64_t i = 0; i < a.count; i++, m += a.n * a.n) {
+    product[i] = 1;
+    if (apart) sums[i] = 0;
+    (void)wk__complex_lu(m, a.n, pivots);
+    for (int64_t k = 0; k < a.n; k++) {
+      wk__complex_double d = pivots[k] == k + 1 ? m[k * a.n + k] : -m[k * a.n + k];
+      double length = length_of(d);
+      product[i] *= apart && length != 0 ? d / length : d;
+      if (apart) sums[i] += log(length);
+    }
+  }
+  wk__free(pivots);
+  WK_TRY(wk__copy_into(c->outputs[0], products));
+  return apart ? wk__copy_into(c->outputs[1], sizes) : WK_OK;
+}
+
 static wk_status solve(wk__call *c) {
   WK__ARGS(_linalg_solve);
+  if (is_complex(c->args[A_A].tensor)) return complex_solve(c);
   batch a = {0}, b = {0};
   wk_tensor *lu, *x;
   WK_TRY(open_batch(c->args[A_A].tensor, false, &a, &lu));
@@ -136,6 +195,7 @@ static wk_status solve(wk__call *c) {
 
 /* The sign and the logarithm of the size of each determinant; with one output the determinant. */
 static wk_status determinant(wk__call *c) {
+  if (is_complex(c->args[0].tensor)) return complex_determinant(c);
   batch a = {0};
   wk_tensor *lu, *sign, *size;
   WK_TRY(open_batch(c->args[0].tensor, false, &a, &lu));

@@ -12,6 +12,12 @@ int64_t wk__lu(double *a, int64_t m, int64_t n, bool pivot, int64_t *pivots);
 /* b (n, k) becomes the solution of a x = b. */
 void wk__lu_solve(const double *lu, const int64_t *pivots, double *b, int64_t n, int64_t k);
 
+/* complex_lu.c: the same of a complex a (n, n), with pivots. */
+typedef _Complex double wk__complex_double;
+int64_t wk__complex_lu(wk__complex_double *a, int64_t n, int64_t *pivots);
+void wk__complex_lu_solve(const wk__complex_double *lu, const int64_t *pivots, wk__complex_double *b, int64_t n,
+                          int64_t k);
+
 /* triangular.c: b (n, k) becomes the solution of a x = b, of which the other triangle, and with `unit` the diagonal, is
  * not read. */
 void wk__solve_triangular(const double *a, double *b, int64_t n, int64_t k, bool upper, bool unit);

@@ -149,11 +149,12 @@ static wk_tensor *formula(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *va
   return wk_matmul(weights, value);
 }
 
-/* A mask that requires grad needs the formula's derivative. */
+/* A mask that requires grad needs the formula's derivative, and so does forward mode, which takes derivatives twice. */
 static bool fits_flash(const wk_tensor *q, const wk_tensor *k, const wk_tensor *value, const wk_tensor *mask,
                        double dropout) {
   if (dropout != 0 || !operands_fit(q, k, value)) return false;
-  return !mask || (!(mask->keys & WK__KEY_AUTOGRAD) && fits_scores(mask, q, k));
+  if (wk__has_tangent(q) || wk__has_tangent(k) || wk__has_tangent(value)) return false;
+  return !mask || (!(mask->keys & (WK__KEY_AUTOGRAD | WK__KEY_LEVEL)) && fits_scores(mask, q, k));
 }
 
 /* Batch and head dims of the mask broadcast to the query's, its last two to (T, S). */

@@ -19,6 +19,7 @@ static wk_status check(const wk__call *c, bool square) {
     return wk_fail(WK_RUNTIME_ERROR, "%s: A must be batches of square matrices, but they are %lld by %lld matrices",
                    name, wk__shown(a->sizes[a->ndim - 2]), wk__shown(a->sizes[a->ndim - 1]));
   if (a->dtype == WK_FLOAT32 || a->dtype == WK_FLOAT64) return WK_OK;
+  if (c->op->takes_complex && wk_dtype_is_complex((wk_dtype)a->dtype)) return WK_OK;
   if (a->dtype == WK_FLOAT16 || a->dtype == WK_BFLOAT16)
     return wk_fail(WK_RUNTIME_ERROR, "%s: Low precision dtypes not supported. Got %s", name,
                    wk__dtype_legacy((wk_dtype)a->dtype));
@@ -115,7 +116,8 @@ wk_status wk__meta_solve_triangular(wk__call *c) {
 }
 wk_status wk__meta_determinant(wk__call *c) {
   WK_TRY(check(c, true));
-  for (int r = 0; r < c->op->schema.result_count; r++) give(c, r, c->args[0].tensor->sizes, 0, dtype_of(c));
+  give(c, 0, c->args[0].tensor->sizes, 0, dtype_of(c));
+  if (c->op->schema.result_count > 1) give(c, 1, c->args[0].tensor->sizes, 0, wk__real_dtype(dtype_of(c)));
   return WK_OK;
 }
 wk_status wk__meta_cholesky(wk__call *c) {
@@ -200,6 +202,7 @@ wk_status wk__meta_householder_product(wk__call *c) {
 /* =================================================== derivatives ================================================= */
 
 static wk_tensor *turned(wk_tensor *t) { return wk_transpose_int(t, -2, -1); }
+static wk_tensor *adjoint(wk_tensor *t) { return wk__conj(turned(t)); }
 static wk_tensor *product(wk_tensor *a, wk_tensor *b) { return wk_matmul(a, b); }
 static wk_tensor *sum_of(wk_tensor *a, wk_tensor *b) { return !a ? b : !b ? a : wk_add(a, b, wk__v_int(1)); }
 static wk_tensor *less(wk_tensor *a, wk_tensor *b) { return wk_sub(a, b, wk__v_int(1)); }
@@ -235,11 +238,11 @@ static wk_tensor *identity(const wk_tensor *like) {
   return wk_eye_m(n, n, (wk_dtype)like->dtype, device);
 }
 
-/* dB = A^-T dX, dA = -dB X^T */
+/* dB = A^-H dX, dA = -dB X^H */
 wk_status wk__vjp_linalg_solve(wk__vjp *v) {
   WK__ARGS(_linalg_solve);
-  wk_tensor *g = solved(turned(ARG(A_A)), v->grads[0]);
-  if (wk__needs(v, A_A)) WK_TRY(wk__vjp_set(v, A_A, wk_neg(product(g, turned(v->results[0])))));
+  wk_tensor *g = solved(adjoint(ARG(A_A)), v->grads[0]);
+  if (wk__needs(v, A_A)) WK_TRY(wk__vjp_set(v, A_A, wk_neg(product(g, adjoint(v->results[0])))));
   return wk__needs(v, A_B) ? wk__vjp_set(v, A_B, g) : WK_OK;
 }
 wk_status wk__vjp_solve_triangular(wk__vjp *v) {
@@ -253,21 +256,54 @@ wk_status wk__vjp_solve_triangular(wk__vjp *v) {
   return wk__needs(v, A_B) ? wk__vjp_set(v, A_B, g) : WK_OK;
 }
 
-/* factor A^-T */
-static wk_tensor *inverse_turned(wk_tensor *a, wk_tensor *factor) {
+/* factor A^-H */
+static wk_tensor *inverse_adjoint(wk_tensor *a, wk_tensor *factor) {
   wk_tensor *right = wk_mul(as_column(as_column(factor)), identity(a));
-  return solved(turned(a), right);
+  return solved(adjoint(a), right);
 }
 wk_status wk__vjp_det(wk__vjp *v) {
   WK__ARGS(linalg_det);
   wk_tensor *a = ARG(A_A), *det = v->results[0]; /* of a singular matrix: zeros, as in PyTorch */
   wk_tensor *singular = wk_eq_Scalar(as_column(as_column(det)), wk__v_int(0));
-  return wk__vjp_set(v, A_A, inverse_turned(wk_where_self(singular, identity(a), a), wk_mul(v->grads[0], det)));
+  return wk__vjp_set(v, A_A,
+                     inverse_adjoint(wk_where_self(singular, identity(a), a), wk_mul(v->grads[0], wk__conj(det))));
+}
+/* Of a complex sign s = exp(i t), with gradient h, dt gets -Im(h* s): -i Im(h* s) A^-H. */
+static wk_tensor *of_sign(wk_tensor *sign, wk_tensor *gradient) {
+  wk_tensor *turn = wk_imag(wk_mul(wk__conj(gradient), sign));
+  wk_tensor *zero = wk_zeros_like(turn, WK_DTYPE_NONE, NONE, NULL);
+  return turn ? wk_complex(zero, wk_neg(turn)) : NULL;
 }
 wk_status wk__vjp_slogdet(wk__vjp *v) {
   WK__ARGS(linalg_slogdet);
-  if (!v->grads[1]) return wk__vjp_set(v, A_A, wk_zeros_like(ARG(A_A), WK_DTYPE_NONE, NONE, NULL));
-  return wk__vjp_set(v, A_A, inverse_turned(ARG(A_A), v->grads[1]));
+  wk_tensor *sign = v->results[0], *factor = v->grads[1];
+  if (v->grads[0] && wk_dtype_is_complex((wk_dtype)sign->dtype)) factor = sum_of(of_sign(sign, v->grads[0]), factor);
+  if (!factor) return wk__vjp_set(v, A_A, wk_zeros_like(ARG(A_A), WK_DTYPE_NONE, NONE, NULL));
+  return wk__vjp_set(v, A_A, inverse_adjoint(ARG(A_A), factor));
+}
+
+/* A V = V diag(L), columns of V of length one. With E_jk = L_k - L_j and M = V^H dV:
+ * V^-H ((M - V^H V diag(Re M_kk)) / E* off the diagonal, dL on it) V^H (C. Boeddeker and others, "On the computation of
+ * complex-valued gradients with application to statistically optimum beamforming", 2017, section 4.6) */
+static wk_tensor *between_vectors(wk_tensor *values, wk_tensor *vectors, wk_tensor *gradient) {
+  wk_tensor *m = product(adjoint(vectors), gradient);
+  wk_tensor *lengths = m ? wk_real(wk_diagonal(m, 0, -2, -1)) : NULL;
+  if (!lengths) return NULL;
+  m = less(m, product(adjoint(vectors), wk_mul(vectors, as_row(lengths))));
+  wk_tensor *apart = wk__conj(less(as_row(values), as_column(values)));
+  wk_tensor *unit = identity(vectors);
+  return wk_mul(wk_div(m, sum_of(apart, unit)), wk_rsub_Scalar(unit, wk__v_int(1), wk__v_int(1)));
+}
+wk_status wk__vjp_eig(wk__vjp *v) {
+  WK__ARGS(_linalg_eig);
+  wk_tensor *values = v->results[0], *vectors = v->results[1], *middle = NULL;
+  if (v->grads[1]) middle = between_vectors(values, vectors, v->grads[1]);
+  if (v->grads[1] && !middle) return wk_error_category();
+  if (v->grads[0]) middle = sum_of(middle, wk_diag_embed(v->grads[0], 0, -2, -1));
+  if (!middle) return wk__vjp_set(v, A_A, wk_zeros_like(vectors, WK_DTYPE_NONE, NONE, NULL));
+  wk_tensor *gradient = solved(adjoint(vectors), product(middle, adjoint(vectors)));
+  return wk__vjp_set(v, A_A,
+                     gradient && !wk_dtype_is_complex((wk_dtype)ARG(A_A)->dtype) ? wk_real(gradient) : gradient);
 }
 
 /* Of a square matrix: L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T. The triangles of a packed matrix stand beside each

@@ -532,7 +532,7 @@ wk_status wk__compose_max_pool_backward(wk__call *c) {
 
 /* The operator for the largest elements of a tensor's windows: where a derivative may be asked for it keeps places. */
 static const wk_op *largest_of(const wk_tensor *t, int dims) {
-  bool taped = (t->keys | (t->base ? t->base->keys : 0)) & WK__KEY_AUTOGRAD;
+  bool taped = (t->keys | (t->base ? t->base->keys : 0)) & (WK__KEY_AUTOGRAD | WK__KEY_LEVEL);
   bool kept = taped && wk__thread.mode.grad_enabled && !(wk__thread.mode.keys_off & WK__KEY_AUTOGRAD);
   if (dims == 3) return kept ? WK__OP(max_pool3d_with_indices) : WK__OP(_max_pool3d);
   return kept ? WK__OP(max_pool2d_with_indices) : WK__OP(_max_pool2d);

@@ -4,6 +4,7 @@
  * Tests: tests/python/test_autograd.py, tests/parity/test_autograd_parity.py. */
 #include "python/autograd/autograd.h"
 #include "dynamo/cpython/objects.h"
+#include "levels/levels.h"
 
 #include <structmember.h>
 
@@ -265,6 +266,10 @@ static PyObject *gradients_to_python(wk__state *state, request *r) {  // -> new
 PyObject *wk__backward_from_python(wk__state *state, const wk__backward_arguments *a) {  // -> new
   request r = {0};
   PyObject *result = NULL;
+  if (WK_UNLIKELY(a->accumulate && wk__thread.mode.level && wk__thread.mode.level->kind != WK__LEVEL_FORWARD))
+    return PyErr_Format(PyExc_RuntimeError,
+                        "backward() called inside a functorch transform. This is not supported, please use "
+                        "functorch.grad or functorch.vjp instead or call backward() outside of functorch transforms.");
   if (read_request(state, &r, a) == 0) {
     wk__backward backward = {.tensors = r.arrays[TENSORS],
                              .grads = r.arrays[GRADS],

@@ -74,8 +74,9 @@ typedef struct wk__python_function {
 } wk__python_function;
 
 int wk__add_function_type(PyObject *module, wk__state *state);
-PyObject *wk__function_apply(PyObject *class, PyObject *args, PyObject *keywords);  // -> new
-wk_status wk__function_save(wk__python_function *context);                          /* to_save -> saved */
+PyObject *wk__function_apply(PyObject *class, PyObject *args, PyObject *keywords);       // -> new
+PyObject *wk__function_apply_here(PyObject *class, PyObject *args, PyObject *keywords);  // -> new; whatever the level
+wk_status wk__function_save(wk__python_function *context);                               /* to_save -> saved */
 void wk__function_release_saved(wk__python_function *context);
 /* Visits the context of a custom function's node; nothing for other nodes. */
 int wk__function_node_traverse(wk_node *node, visitproc visit, void *arg);

@@ -1,6 +1,7 @@
 /* Tensor's methods and attributes that concern gradients; tensor_type.c puts the two tables into the type.
  * In: what programs pass, checked as PyTorch checks it. Tests: tests/python/test_autograd.py. */
 #include "dynamo/cpython/objects.h"
+#include "levels/levels.h"
 #include "python/autograd/autograd.h"
 #include "python/calls/override.h"
 #include "trace/trace.h"
@@ -57,6 +58,14 @@ static PyObject *tensor_requires_grad_(PyObject *self, PyObject *args, PyObject 
   if (!PyBool_Check(value))
     return PyErr_Format(PyExc_TypeError, "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not %s",
                         wk__type_name(Py_TYPE(value)));
+  const wk__level *level = wk__thread.mode.level;
+  if (WK_UNLIKELY(level && level->kind != WK__LEVEL_FORWARD))
+    return PyErr_Format(
+        PyExc_RuntimeError,
+        "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* "
+        "APIs) inside of a function being transformed by a functorch transform. This is unsupported, please "
+        "attempt to use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call "
+        "requires_grad_() outside of a function being transformed instead.");
   return self_or_raise(self, wk_set_requires_grad(wk__tensor_of(self), value == Py_True));
 }
 
@@ -301,6 +310,7 @@ static wk_status swap_data(wk_tensor *t, const wk_tensor *other) {
   if (status != WK_OK) old = other->storage;
   if (old) wk__storage_release(old);
   if (status != WK_OK) return status;
+  wk__tensor_share_inner(t, other);
   t->base = NULL; /* no longer a view of what it was a view of */
   wk__release(base);
   return WK_OK;

@@ -238,6 +238,8 @@ static PyObject *function_register_prehook(PyObject *o, PyObject *hook) {  // ->
 }
 
 static PyMethodDef function_methods[] = {
+    {"_apply_here", (PyCFunction)(void (*)(void))wk__function_apply_here, METH_VARARGS | METH_KEYWORDS | METH_CLASS,
+     NULL},
     {"apply", (PyCFunction)(void (*)(void))wk__function_apply, METH_VARARGS | METH_KEYWORDS | METH_CLASS,
      "apply(*args): runs forward and records backward."},
     {"save_for_backward", save_for_backward, METH_VARARGS, "save_for_backward(*tensors): read by ctx.saved_tensors."},

@@ -462,7 +462,22 @@ static int has_setup_context(wk__state *state, PyObject *class) {
   return answer;
 }
 
+/* Inside of a function transform each level has its part (wick/_functorch/autograd_function.py). */
+static PyObject *apply_in_level(wk__state *state, PyObject *class, PyObject *args, PyObject *keywords) {  // -> new
+  int has_setup = has_setup_context(state, class);
+  PyObject *bound = has_setup < 0 ? NULL : bound_arguments(class, args, keywords, has_setup);
+  PyObject *result = bound ? PyObject_CallMethod(class, "_apply_in_level", "(O)", bound) : NULL;
+  Py_XDECREF(bound);
+  return result;
+}
+
 PyObject *wk__function_apply(PyObject *class, PyObject *args, PyObject *keywords) {  // -> new
+  if (WK_UNLIKELY(wk__thread.mode.level != NULL))
+    return apply_in_level(wk__state_of_type((PyTypeObject *)class), class, args, keywords);
+  return wk__function_apply_here(class, args, keywords);
+}
+
+PyObject *wk__function_apply_here(PyObject *class, PyObject *args, PyObject *keywords) {  // -> new
   call c = {.state = wk__state_of_type((PyTypeObject *)class), .class = class};
   int has_setup = has_setup_context(c.state, class);
   if (has_setup < 0) return NULL;

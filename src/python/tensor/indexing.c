@@ -1,6 +1,7 @@
 /* x[...] and x[...] = y: integers, slices, None, Ellipsis, bools and tensors, as PyTorch takes them.
  * What selects by position becomes views, one step after the other; what selects by tensor is collected for one `index`
  * (or `index_put_`) at the end. Tests: tests/python/test_index_forms.py. */
+#include "levels/levels.h"
 #include "python/calls/override.h"
 #include "python/tensor/tensor_parts.h"
 
@@ -167,6 +168,7 @@ static int take_key(indexing *x, PyObject *key) {
   if (key == Py_None) return take_none(x);
   if (wk__is_tensor(x->state, key)) {
     wk_tensor *t = wk__tensor_of(key);
+    if (WK_UNLIKELY(t->inner != NULL) && wk__is_batched(t)) return take_tensor(x, wk__retain(t)); /* of each example */
     if (t->ndim == 0 && t->dtype == WK_BOOL && wk__realize(t, "a tensor's value decides what is indexed") != WK_OK) {
       wk__raise(x->state);
       return -1;

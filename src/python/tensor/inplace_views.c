@@ -1,6 +1,6 @@
-/* t_, transpose_, squeeze_, unsqueeze_: the tensor itself gets the geometry of its view, and the view's place in the
- * tape. No memory is written. Arguments and their errors are those of the plain forms.
- * Tests: tests/python/test_inplace_views.py. */
+/* t_, transpose_ and their other names, squeeze_, unsqueeze_, as_strided_: the tensor itself gets the geometry of its
+ * view, and the view's place in the tape. No memory is written. Arguments and their errors are those of the plain
+ * forms. Tests: tests/python/test_inplace_views.py. */
 #include "autograd/autograd.h"
 #include "dynamo/cpython/objects.h"
 #include "python/calls/override.h"
@@ -29,6 +29,7 @@ static wk_status become(wk_tensor *self, wk_tensor *view, const char *name) {
   wk__spec spec;
   wk__spec_of(&spec, view);
   WK_TRY(wk__trace_may_become(self) ? wk__trace_become(self, view) : wk__tensor_set_geometry(self, &spec));
+  wk__tensor_share_inner(self, view);
   WK_TRY(take_history(self, view, name));
   if (self->storage) wk__version_bump(self);
   return WK_OK;
@@ -67,6 +68,9 @@ IN_PLACE(t_, "t", "TBackward1")
 IN_PLACE(transpose_, "transpose", "TransposeBackward1")
 IN_PLACE(squeeze_, "squeeze", squeeze_name(args, keywords))
 IN_PLACE(unsqueeze_, "unsqueeze", "UnsqueezeBackward1")
+IN_PLACE(swapaxes_, "swapaxes", "TransposeBackward1")
+IN_PLACE(swapdims_, "swapdims", "TransposeBackward1")
+IN_PLACE(as_strided_, "as_strided", "AsStridedBackward1")
 
 #define METHOD(name, text) \
   { #name, (PyCFunction)(void (*)(void))name##_entry, METH_VARARGS | METH_KEYWORDS, text }
@@ -74,6 +78,11 @@ static PyMethodDef methods[] = {METHOD(t_, "t_() -> self, transposed."),
                                 METHOD(transpose_, "transpose_(dim0, dim1) -> self, with these dims exchanged."),
                                 METHOD(squeeze_, "squeeze_(dim=None) -> self, without dims of size 1."),
                                 METHOD(unsqueeze_, "unsqueeze_(dim) -> self, with a dim of size 1."),
+                                METHOD(swapaxes_, "swapaxes_(axis0, axis1) -> self, with these dims exchanged."),
+                                METHOD(swapdims_, "swapdims_(dim0, dim1) -> self, with these dims exchanged."),
+                                METHOD(as_strided_,
+                                       "as_strided_(size, stride, storage_offset=None) -> self, which "
+                                       "looks at its memory with these."),
                                 {0}};
 
 int wk__add_inplace_views(wk__state *state) {

@@ -2,6 +2,7 @@
  * the table (operators.c), those of autograd and of data exchange from their own files.
  * A tensor that has an object gives the same object again while it lives. Tests: tests/python/test_nn.py. */
 
+#include "levels/levels.h"
 #include "python/autograd/autograd.h"
 #include "python/python.h"
 
@@ -207,11 +208,29 @@ static void append_suffix(wk__string *s, wk_tensor *t) {
   }
 }
 
+/* A tensor of a level: which, and its inner value, indented. */
+static PyObject *level_repr(wk__state *state, const wk_tensor *t, int depth) {  // -> new
+  PyObject *value = wk__wrap(state, wk__retain(t->inner->value));
+  PyObject *text = value ? PyObject_Repr(value) : NULL;
+  PyObject *indented = text ? PyObject_CallMethod(text, "replace", "ss", "\n", "\n    ") : NULL;
+  PyObject *result = NULL;
+  if (indented && t->inner->batch_dim >= 0)
+    result =
+        PyUnicode_FromFormat("BatchedTensor(lvl=%d, bdim=%d, value=\n    %U\n)", depth, t->inner->batch_dim, indented);
+  else if (indented)
+    result = PyUnicode_FromFormat("GradTrackingTensor(lvl=%d, value=\n    %U\n)", depth, indented);
+  Py_XDECREF(value);
+  Py_XDECREF(text);
+  Py_XDECREF(indented);
+  return result;
+}
+
 static PyObject *tensor_repr(PyObject *self) {  // -> new
   PyObject *result;
   if (WK_UNLIKELY(wk__overrides(self)) && wk__overridden_method(state_of(self), "__repr__", &self, 1, NULL, &result))
     return result;
-  wk_tensor *t = wk__tensor_of(self);
+  wk_tensor *t = wk__level_living(wk__tensor_of(self));
+  if (WK_UNLIKELY(t->inner != NULL)) return level_repr(state_of(self), t, wk__level_depth_of(t));
   wk__string text = {0}, suffix = {0}, prefix = {0};
   append_suffix(&suffix, t);
   bool plain = Py_IS_TYPE(self, state_of(self)->tensor_type) || Py_IS_TYPE(self, state_of(self)->parameter_type);
@@ -724,6 +743,11 @@ static int tensor_truth(PyObject *self) {
   if (WK_UNLIKELY(overridden_alone(self, "__bool__", &result))) return truth_of(result);
   if (wk_int_eq(t->numel, wk_int_of(0))) {
     PyErr_SetString(PyExc_RuntimeError, "Boolean value of Tensor with no values is ambiguous");
+    return -1;
+  }
+  if (WK_UNLIKELY(t->inner != NULL) && wk__is_batched(t)) {
+    (void)!wk__refuse_batched_choice();
+    wk__raise(state_of(self));
     return -1;
   }
   Py_complex number;
