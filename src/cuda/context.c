@@ -21,7 +21,8 @@ static wk_status check_process(void) {
 
 int wk__cuda_count(bool why) {
   int count = 0;
-  wk_status status = wk__cuda_open();
+  wk_status status = check_process();
+  if (status == WK_OK) status = wk__cuda_open();
   if (status == WK_OK) status = WK__CUDA(cuDeviceGetCount, &count);
   if (status == WK_OK && count == 0) status = wk_fail(WK_RUNTIME_ERROR, "No CUDA GPUs are available");
   if (status == WK_OK) return count;

@@ -223,5 +223,6 @@ wk_status wk__schema_parse(const char *text, wk__parameter *parameters, int capa
     if (take(&c, ",")) continue;
     WK_TRY(parse_result(&c, schema, aliases));
   }
+  schema->result_is_list &= schema->result_count == 1;
   return WK_OK;
 }

@@ -60,7 +60,7 @@ NOT_YET = " exists in PyTorch 2.13 but wick does not have it yet"
     ("statement", "text"),
     [
         ("from torch import package", "ImportError torch.package" + NOT_YET),
-        ("from torch import nn, eig", "ImportError torch.eig" + NOT_YET),
+        ("from torch import nn, smm", "ImportError torch.smm" + NOT_YET),
         (
             "from torch.nn import Linear, LinearCrossEntropyLoss",
             "ImportError torch.nn.LinearCrossEntropyLoss" + NOT_YET,
@@ -82,7 +82,7 @@ def test_what_missing_names_say(statement, text):
 
 @pytest.mark.parametrize(
     "statement",
-    ["from torch import eig", "import torch; torch.eig", "import torch; torch.ones(2).sspaddmm"],
+    ["from torch import smm", "import torch; torch.smm", "import torch; torch.ones(2).sspaddmm"],
 )
 def test_a_name_that_is_not_there_yet_is_not_taken_for_a_slip(statement):
     _, _, err = run("-c", statement)

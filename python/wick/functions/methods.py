@@ -93,10 +93,6 @@ def new_empty_strided(self, size, stride, dtype=None, device=None, requires_grad
     return empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def record_stream(self, stream):
-    """Nothing on the CPU, whose work is done when a call returns."""
-
-
 _REINFORCE = """reinforce() was removed.
 Use torch.distributions instead.
 See https://pytorch.org/docs/main/distributions.html

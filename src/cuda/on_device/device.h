@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #define SHARED __attribute__((address_space(3)))
-#define KERNEL(name) __attribute__((noinline, used)) void kernel_##name /* tools/device_code.py makes entries of them \
-                                                                         */
+/* tools/device_code.py makes entries of functions with these names. */
+#define KERNEL(name) __attribute__((noinline, used)) void kernel_##name
 #define INLINE static inline __attribute__((always_inline, unused))
 
 INLINE int thread_index(void) { return __nvvm_read_ptx_sreg_tid_x(); }

@@ -1,7 +1,7 @@
 /* Messages of the module `logging`.
  * In: a call of Logger._log, which all of its functions end in once a level is on. Out: an effect that makes the record
  * again in each replay, with the file and line of the program and the time of that call, and hands it to the handlers.
- * Tests: tests/python/capture/test_logs.py. */
+ * Tests: tests/python/capture/test_log_records.py. */
 #include "dynamo/capture/known.h"
 
 #define BINDING (f->session->binding)
