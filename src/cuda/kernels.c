@@ -159,13 +159,23 @@ static wk_status give_parts(wk__call *c, wk_tensor **parts) {
   return WK_OK;
 }
 
+/* Rules read what the call's results are; a replay, which makes them itself, has not asked. */
+static wk_status describe(const wk__call *c, wk__call *described, wk__spec *specs) {
+  *described = *c;
+  described->specs = specs;
+  return c->op->meta && !c->op->compose && !(c->op->tags & WK__TAG_MUTATES) ? c->op->meta(described) : WK_OK;
+}
+
 static wk_status run_by_parts(wk__call *c) {
   wk_scope scope;
+  wk__call described;
+  wk__spec specs[WK__MAX_RESULTS];
   wk_tensor *parts[WK__MAX_RESULTS] = {NULL};
   wk__keys before = wk__thread.mode.keys_off;
   wk_scope_begin(&scope);
   wk__thread.mode.keys_off |= WK__KEY_AUTOGRAD;
-  wk_status status = wk__decompose_rules[c->op->number](c, parts);
+  wk_status status = describe(c, &described, specs);
+  if (status == WK_OK) status = wk__decompose_rules[c->op->number](&described, parts);
   if (status == WK_OK) status = give_parts(c, parts);
   wk__thread.mode.keys_off = before;
   wk_scope_end(&scope);

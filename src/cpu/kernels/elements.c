@@ -46,7 +46,7 @@ wk_status wk__elements_of_two(wk__call *c, int first, int second, wk__element_fn
   wk_scope scope;
   wk_scope_begin(&scope);
   double numbers[2];
-  job j = {.fn = fn, .dtype = (wk_dtype)c->compute_dtype};
+  job j = {.fn = fn, .dtype = out->dtype}; /* a replay has no compute_dtype */
   wk_status status = operand(&c->args[first], out, &numbers[0], &j.a, &j.a_step);
   if (status == WK_OK) status = operand(&c->args[second], out, &numbers[1], &j.b, &j.b_step);
   wk_tensor *made = status == WK_OK ? wk_new_empty(out, out->sizes, out->ndim, WK_FLOAT64, NONE) : NULL;
