@@ -1,7 +1,14 @@
 """Distributions against PyTorch: streams of samples, densities, entropies, moments, divergences, derivatives."""
 
 import pytest
-from compare import same
+from compare import same, torch
+
+
+@pytest.fixture(autouse=True)
+def checked():
+    """PyTorch checks arguments: torch.cond and its kind turn that off for the rest of the process."""
+    torch.distributions.Distribution.set_default_validate_args(True)
+
 
 MAKERS = {
     "Normal": lambda t: t.distributions.Normal(t.tensor([0.5, -1.0]), t.tensor([1.0, 2.0])),

@@ -125,8 +125,10 @@ static wk_status check(const request *r, bool dims_given) {
   WK_TRY(check_spacing(r, dims_given));
   if (r->edge_order != 1 && r->edge_order != 2)
     return wk_fail(WK_RUNTIME_ERROR, "torch.gradient only supports edge_order=1 and edge_order=2.");
+  if (r->t->ndim == 0 && r->count > 0)
+    return wk_fail(WK_INDEX_ERROR, "Dimension specified as %d but tensor has no dimensions", r->dims[0]);
   for (int k = 0; k < r->count; k++)
-    if (wk_int_lt(r->t->ndim ? r->t->sizes[r->dims[k]] : wk_int_of(1), wk_int_of(r->edge_order + 1)))
+    if (wk_int_lt(r->t->sizes[r->dims[k]], wk_int_of(r->edge_order + 1)))
       return wk_fail(WK_RUNTIME_ERROR, "torch.gradient expected each dimension size to be at least edge_order+1");
   return check_places(r);
 }
