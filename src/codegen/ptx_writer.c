@@ -530,23 +530,33 @@ static void keep_states(ptx_writer *w, folds *f, const char *number) {
   ptx_line(w, "SKIP%d:", skip);
 }
 
-/* Chunks of a row in turns. */
-static void write_chunks(ptx_writer *w, int phase, folds *f) {
+/* A loop over chunks from `first`, in steps of end_chunks(). Returns its label. */
+static int begin_chunks(ptx_writer *w, const char *first) {
   int label = w->unique++;
   ptx_line(w, "{");
   ptx_line(w, ".reg .b32 %%chunk;");
   ptx_line(w, ".reg .pred %%over;");
-  ptx_line(w, "mov.u32 %%chunk, %%warp;");
+  ptx_line(w, "mov.u32 %%chunk, %s;", first);
   ptx_line(w, "CHUNK%d:", label);
   ptx_line(w, "setp.ge.u32 %%over, %%chunk, %%chunks;");
   ptx_line(w, "@%%over bra OVER%d;", label);
-  write_chunk(w, phase, f, "%lane");
-  for (int n = 0; n < f->count; n++) fold_lanes(w, f->v[n], &f->s[n]);
-  if (f->count && w->shape->warps > 1) keep_states(w, f, "%chunk");
-  ptx_line(w, "add.u32 %%chunk, %%chunk, %d;", w->shape->warps);
+  return label;
+}
+
+static void end_chunks(ptx_writer *w, int label, int step) {
+  ptx_line(w, "add.u32 %%chunk, %%chunk, %d;", step);
   ptx_line(w, "bra CHUNK%d;", label);
   ptx_line(w, "OVER%d:", label);
   ptx_line(w, "}");
+}
+
+/* Chunks of a row in turns. */
+static void write_chunks(ptx_writer *w, int phase, folds *f) {
+  int label = begin_chunks(w, "%warp");
+  write_chunk(w, phase, f, "%lane");
+  for (int n = 0; n < f->count; n++) fold_lanes(w, f->v[n], &f->s[n]);
+  if (f->count && w->shape->warps > 1) keep_states(w, f, "%chunk");
+  end_chunks(w, label, w->shape->warps);
 }
 
 static void count_chunks(ptx_writer *w) {
@@ -652,14 +662,7 @@ static void fold_column(ptx_writer *w, folds *f) {
 }
 
 static void write_column_chunks(ptx_writer *w, int phase, folds *f) {
-  int label = w->unique++;
-  ptx_line(w, "{");
-  ptx_line(w, ".reg .b32 %%chunk;");
-  ptx_line(w, ".reg .pred %%over;");
-  ptx_line(w, "mov.u32 %%chunk, 0;");
-  ptx_line(w, "CHUNK%d:", label);
-  ptx_line(w, "setp.ge.u32 %%over, %%chunk, %%chunks;");
-  ptx_line(w, "@%%over bra OVER%d;", label);
+  int label = begin_chunks(w, "0");
   write_chunk(w, phase, f, "%warp64");
   if (f->count) {
     int skip = w->unique++;
@@ -670,10 +673,7 @@ static void write_column_chunks(ptx_writer *w, int phase, folds *f) {
     move_states(w, f, false, f->s, at.text);
     ptx_line(w, "SKIP%d:", skip);
   }
-  ptx_line(w, "add.u32 %%chunk, %%chunk, 1;");
-  ptx_line(w, "bra CHUNK%d;", label);
-  ptx_line(w, "OVER%d:", label);
-  ptx_line(w, "}");
+  end_chunks(w, label, 1);
 }
 
 static void write_columns(ptx_writer *w) {

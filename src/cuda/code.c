@@ -81,19 +81,6 @@ static wk_status interpreter_of(wk__cuda_device *d, CUfunction *out) {
 
 /* ---- the launch block ---- */
 
-static int64_t param_bits(wk__scalar number, int lane) {
-  union {
-    int64_t bits;
-    double d;
-    float f;
-  } u = {0};
-  if (lane == WK__LANE_F64) u.d = wk__scalar_double(number);
-  if (lane == WK__LANE_F32) u.f = (float)wk__scalar_double(number);
-  if (lane == WK__LANE_I64) u.bits = wk__scalar_int(number);
-  if (lane == WK__LANE_BOOL) u.bits = wk__scalar_double(number) != 0;
-  return u.bits;
-}
-
 typedef union launch_block {
   wk__cuda_launch_block head;
   int64_t words[WK__CUDA_LAUNCH_BYTES / 8];
@@ -146,7 +133,7 @@ static int64_t write_block(const cuda_code *code, const wk__launch *launch, wk__
     }
   }
   for (int k = 0; k < code->encoded.param_count; k++)
-    params[k] = param_bits(launch->params[code->encoded.params[k].number], code->encoded.params[k].lane);
+    params[k] = wk__cuda_param_bits(launch->params[code->encoded.params[k].number], code->encoded.params[k].lane);
   memcpy(head->size, b->size, (size_t)dims * sizeof *head->size);
   head->p = b->p;
   head->r = b->r;

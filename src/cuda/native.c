@@ -285,7 +285,7 @@ static kernel *kernel_for(wk__cuda_native *native, const wk__nest *nest, wk__cud
 
 /* ---- launching ---- */
 
-static int64_t number_bits(wk__scalar number, int lane) {
+int64_t wk__cuda_param_bits(wk__scalar number, int lane) {
   union {
     int64_t bits;
     double d;
@@ -322,7 +322,7 @@ static int64_t value_of(const kernel *k, const wk__cuda_stream *s, const wk__bin
       return k->shape.mode == WK__PTX_POINTWISE && arg->a == b->p - 1 ? b->size[arg->a] / k->shape.each
                                                                       : b->size[arg->a];
     case WK__PTX_NUMBER:
-      return number_bits(launch->params[arg->a], arg->b);
+      return wk__cuda_param_bits(launch->params[arg->a], arg->b);
     case WK__PTX_COUNT:
       return count_of(k, b);
     case WK__PTX_LENGTH:

@@ -20,4 +20,7 @@ WK_MUST_USE wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_s
 /* Waits for what is being compiled of it. */
 void wk__cuda_native_release(wk__cuda_native *native);
 
+/* A launch's number as a kernel reads it: the bits of a value of the lane (WK__LANE_...). */
+int64_t wk__cuda_param_bits(wk__scalar number, int lane);
+
 #endif

@@ -13,5 +13,7 @@ os.environ.setdefault("WICK_CUBLASLT", "")  # the device's own products: their b
 def pytest_collection_modifyitems(items):
     if wick.cuda.is_available():
         return
+    if os.environ.get("WICK_LIBCUDA"):
+        raise pytest.UsageError(f"the driver {os.environ['WICK_LIBCUDA']} gives no device")
     for item in items:
         item.add_marker(pytest.mark.skip(reason="no CUDA device, and no emulator of one"))

@@ -181,18 +181,24 @@ def _one_output(outputs_tuple, outputs, name):
         raise RuntimeError(f"The Tensor returned by the function given to {name} should contain a single element")
 
 
+def _first_derivative(func, inputs, v, create_graph, strict, name):
+    """Of a function of one value: (were the inputs a tuple, inputs, v, outputs, derivative), all as tuples."""
+    was_tuple, inputs = _tuple(inputs, "inputs", name)
+    inputs = _inputs(inputs, create_graph, True)
+    message = "The vector v can only be None if the input to the user-provided function is a single Tensor with a single element."
+    v = _vector(v, inputs, was_tuple, message, name)
+    outputs_tuple, outputs = _tuple(func(*inputs), "outputs of the user-provided function", name)
+    _check_recorded(outputs, "outputs", strict)
+    _one_output(outputs_tuple, outputs, name)
+    jac = _grad(outputs, inputs, create_graph=True)
+    _check_recorded(jac, "jacobian", strict)
+    return was_tuple, inputs, v, outputs, jac
+
+
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
     """(func(*inputs), v^T H)"""
     with _C.enable_grad():
-        was_tuple, inputs = _tuple(inputs, "inputs", "vhp")
-        inputs = _inputs(inputs, create_graph, True)
-        message = "The vector v can only be None if the input to the user-provided function is a single Tensor with a single element."
-        v = _vector(v, inputs, was_tuple, message, "vhp")
-        outputs_tuple, outputs = _tuple(func(*inputs), "outputs of the user-provided function", "vhp")
-        _check_recorded(outputs, "outputs", strict)
-        _one_output(outputs_tuple, outputs, "vhp")
-        jac = _grad(outputs, inputs, create_graph=True)
-        _check_recorded(jac, "jacobian", strict)
+        was_tuple, inputs, v, outputs, jac = _first_derivative(func, inputs, v, create_graph, strict, "vhp")
     with _C.set_grad_enabled(create_graph or _C.is_grad_enabled()):
         found = _with_zeros(_grad(jac, inputs, v, create_graph), inputs, strict, create_graph, "double_back")
     return _finish(outputs, create_graph)[0], _unpack(_finish(found, create_graph), was_tuple)
@@ -201,15 +207,7 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
     """(func(*inputs), H v)"""
     with _C.enable_grad():
-        was_tuple, inputs = _tuple(inputs, "inputs", "hvp")
-        inputs = _inputs(inputs, create_graph, True)
-        message = "The vector v can only be None if the input to the user-provided function is a single Tensor with a single element."
-        v = _vector(v, inputs, was_tuple, message, "hvp")
-        outputs_tuple, outputs = _tuple(func(*inputs), "outputs of the user-provided function", "hvp")
-        _check_recorded(outputs, "outputs", strict)
-        _one_output(outputs_tuple, outputs, "hvp")
-        jac = _grad(outputs, inputs, create_graph=True)
-        _check_recorded(jac, "jacobian", strict)
+        was_tuple, inputs, v, outputs, jac = _first_derivative(func, inputs, v, create_graph, strict, "hvp")
         zeros = tuple(_C.zeros_like(t, requires_grad=True) for t in inputs)
         twice = _grad(jac, inputs, zeros, create_graph=True)
         _check_recorded(twice, "hessian", strict)
