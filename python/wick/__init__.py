@@ -11,7 +11,7 @@ from .version import __version__  # noqa: F401  PyTorch's, which programs ask fo
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
-        "compiler cpu cuda distributed distributions fft functional func fx hub jit library linalg masked mps multiprocessing nn onnx optim "
+        "compiler cpu cuda distributed distributions fft functional func fx gguf hub jit library linalg masked mps multiprocessing nn onnx optim "
         "overrides profiler quantization random return_types safetensors serialization signal special storage testing torch_version types "
         "utils version xpu"
     ).split()
@@ -57,6 +57,13 @@ _LAZY = {
         "functions.statistics",
     ),
     **dict.fromkeys(("complex32", "chalf"), "_absent_dtypes"),
+    **dict.fromkeys(
+        (
+            "qscheme per_tensor_affine per_channel_affine per_tensor_symmetric per_channel_symmetric "
+            "per_channel_affine_float_qparams"
+        ).split(),
+        "_qscheme",
+    ),
     **dict.fromkeys(
         (
             "affine_grid_generator binary_cross_entropy_with_logits cosine_embedding_loss frobenius_norm hinge_embedding_loss "
