@@ -39,7 +39,8 @@ static wk_status run_passes(wk__graph *graph, wk__kernels *kernels, wk__dump *du
     const char *name;
     wk__graph_pass_fn *pass;
   } passes[] = {{"sizes", wk__graph_unify_sizes},   {"decompose", wk__decompose},    {"fold", fold},
-                {"common", wk__graph_merge_common}, {"parts", wk__graph_join_parts}, {"dead", wk__graph_remove_dead}};
+                {"common", wk__graph_merge_common}, {"parts", wk__graph_join_parts}, {"bytes", wk__multiply_bytes},
+                {"dead", wk__graph_remove_dead}};
   for (size_t i = 0; i < WK_COUNT(passes); i++) {
     WK_TRY(wk__graph_run_pass(graph, passes[i].name, passes[i].pass));
     wk__dump_graph(dump, passes[i].name, graph);
