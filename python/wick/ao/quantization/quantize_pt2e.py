@@ -38,7 +38,7 @@ class _Observers:
     """Which observer an edge or a node's output has; those that share are one."""
 
     def __init__(self, is_qat):
-        self.is_qat, self.of_edge, self.of_output = is_qat, {}, {}
+        self.is_qat, self.of_edge, self.of_output, self.specs = is_qat, {}, {}, {}
 
     def shared(self, spec):
         """The observer of another edge or output."""
@@ -50,6 +50,12 @@ class _Observers:
 
     def make(self, spec):
         """A new observer."""
+        observer = self._made(spec)
+        self.specs[id(observer)] = spec
+        return observer
+
+    @staticmethod
+    def _made(spec):
         if isinstance(spec, FixedQParamsQuantizationSpec):
             scheme = spec.qscheme or _qscheme.per_tensor_affine
             return FixedQParamsObserver(
@@ -76,9 +82,9 @@ class _Observers:
             observer = self.shared(spec)
         else:
             observer = next((self.of_edge[e] for e, s in others.items() if e[0] is source and s == spec), None)
-            made = source.meta.get(KEY)
-            if observer is None and made is not None and made.output_qspec == spec and source in self.of_output:
-                observer = self.of_output[source]
+            own = self.of_output.get(source)
+            if observer is None and own is not None and self.specs[id(own)] == spec:
+                observer = own
             observer = observer or self.make(spec)
         self.of_edge[source, user] = observer
         return observer
@@ -115,20 +121,17 @@ def _prepare(model, quantizer, is_qat):
                 specs[source, node] = spec
                 calls.setdefault((source, id(observer)), (observer, []))[1].append(node)
         if annotation.output_qspec is not None:
-            observer = observers.output(node, annotation.output_qspec)
-            calls.setdefault((node, id(observer)), (observer, []))
+            observers.output(node, annotation.output_qspec)
     quantizer.prepare_obs_or_fq_callback(model, {**observers.of_edge, **observers.of_output})
+    behind = {}  # node -> the observer of its output, which all that read it see
+    for source, observer in observers.of_output.items():
+        behind[source] = _insert(model, observer, source, list(source.users), names)
     for (source, _), (observer, readers) in calls.items():
-        if observers.of_output.get(source) is observer:  # all that read it see what was rounded
-            readers = [n for n in source.users if not any(n in other for o, other in _others(calls, source, observer))]
-        _insert(model, observer, source, list(readers), names)
+        if observers.of_output.get(source) is not observer:
+            _insert(model, observer, behind.get(source, source), readers, names)
     model.graph.lint()
     model.recompile()
     return model
-
-
-def _others(calls, source, observer):
-    return [(o, readers) for (s, _), (o, readers) in calls.items() if s is source and o is not observer]
 
 
 def prepare_pt2e(model, quantizer):
