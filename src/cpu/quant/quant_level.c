@@ -301,7 +301,7 @@ static float half_at(const uint8_t *p) {
 #endif
 }
 
-static void decode_q4_0(const void *block, float *out) {
+static void decode_q4_0(const void *restrict block, float *restrict out) {
   const uint8_t *p = block, *q = p + 2;
   float d = half_at(p);
   for (int j = 0; j < 16; j++) {
@@ -310,7 +310,7 @@ static void decode_q4_0(const void *block, float *out) {
   }
 }
 
-static void decode_q8_0(const void *block, float *out) {
+static void decode_q8_0(const void *restrict block, float *restrict out) {
   const uint8_t *p = block;
   const int8_t *q = (const int8_t *)p + 2;
   float d = half_at(p);
@@ -348,16 +348,17 @@ static void decode_q5_k(const void *block, float *out) {
   }
 }
 
-static void decode_q6_k(const void *block, float *out) {
+static void decode_q6_k(const void *restrict block, float *restrict out) {
   const uint8_t *low = block, *high = low + 128;
   const int8_t *scales = (const int8_t *)low + 192;
   float d = half_at(low + 208);
   for (int half = 0; half < 2; half++, low += 64, high += 32, scales += 8)
-    for (int j = 0; j < 4; j++, out += 32)
-      for (int i = 0; i < 32; i++) {
-        int q = (low[j % 2 * 32 + i] >> (j / 2 * 4) & 15) | (high[i] >> (2 * j) & 3) << 4;
-        out[i] = d * (float)scales[2 * j + i / 16] * (float)(q - 32);
-      }
+    for (int j = 0; j < 8; j++, out += 16) { /* sixteen elements of a scale */
+      const uint8_t *l = low + j % 4 * 16, *h = high + j % 2 * 16;
+      int low_bits = j / 4 * 4, high_bits = j / 2 * 2;
+      float by = d * (float)scales[j];
+      for (int i = 0; i < 16; i++) out[i] = by * (float)(((l[i] >> low_bits & 15) | (h[i] >> high_bits & 3) << 4) - 32);
+    }
 }
 
 #define DECODERS                                                                                  \
@@ -366,22 +367,33 @@ static void decode_q6_k(const void *block, float *out) {
     [WK__QUANT_Q5_K] = decode_q5_k, [WK__QUANT_Q6_K] = decode_q6_k                                \
   }
 
-/* Blocks are of 32 elements or a multiple: a lane's elements of the row are its elements of the blocks. */
-static float blocks_dot(wk__quant_format format, int64_t k, const float *x, const void *blocks) {
+/* One block, decoded, and a row of A that is multiplied with it. Blocks are of 32 elements or a multiple: a lane's
+ * elements of the row are its elements of the blocks. */
+WK_INLINE void add_block(int elements, const float *x, const float *w, vf *sum) {
+  vf own[VECTORS];
+#pragma GCC unroll 8
+  for (int v = 0; v < VECTORS; v++) own[v] = sum[v];
+  for (int i = 0; i < elements; i += FOLD)
+#pragma GCC unroll 8
+    for (int v = 0; v < VECTORS; v++) own[v] = vf_fma(vf_load(x + i + v * LANES), vf_load(w + i + v * LANES), own[v]);
+#pragma GCC unroll 8
+  for (int v = 0; v < VECTORS; v++) sum[v] = own[v];
+}
+
+/* WK__BLOCK_MAX elements are decoded at a time: several short blocks. */
+static void blocks_dot(wk__quant_format format, int rows, int64_t k, const float *x, const void *blocks, float *y) {
   static wk__block_decode_fn *const decoders[] = DECODERS;
   wk__block_decode_fn *decode = decoders[format];
-  int elements = wk__block_sizes[format].elements;
+  int each = wk__block_sizes[format].elements, bytes = wk__block_sizes[format].bytes;
   const char *block = blocks;
-  vf sum[VECTORS] = {0};
-  for (int64_t p = 0; p < k; p += elements, block += wk__block_sizes[format].bytes) {
+  vf sum[WK__QUANT_FEW_ROWS][VECTORS] = {0};
+  for (int64_t p = 0; p < k; p += WK__BLOCK_MAX) {
     float w[WK__BLOCK_MAX] __attribute__((aligned(64)));
-    decode(block, w);
-    for (int i = 0; i < elements; i += FOLD)
-#pragma GCC unroll 8
-      for (int v = 0; v < VECTORS; v++)
-        sum[v] = vf_fma(vf_load(x + p + i + v * LANES), vf_load(w + i + v * LANES), sum[v]);
+    int elements = (int)wk__min(WK__BLOCK_MAX, k - p);
+    for (int i = 0; i < elements; i += each, block += bytes) decode(block, w + i);
+    for (int i = 0; i < rows; i++) add_block(elements, x + i * k + p, w, sum[i]);
   }
-  return fold(sum);
+  for (int i = 0; i < rows; i++) y[i] = fold(sum[i]);
 }
 
 /* ---- the table ---- */

@@ -62,11 +62,18 @@ static void decode_int8(const wk__packed_weight *w, int64_t row, int64_t column,
   for (int64_t j = 0; j < columns; j++) out[j] = (float)from[j] * scale;
 }
 
+static void decode_octet(uint32_t word, const float *pair, float *restrict out) {
+  for (int p = 0; p < WK__INT4_DEPTH; p++) out[p] = (float)((int)(word >> (4 * p) & 15) - 8) * pair[0] + pair[1];
+}
+/* Octets; those at the ends in part. A group is some octets. */
 static void decode_int4(const wk__packed_weight *w, int64_t row, int64_t column, int64_t columns, float *out) {
-  for (int64_t j = column; j < column + columns; j++) {
-    const float *scale = w->scales + (j / w->group * w->n + row) * 2;
-    uint32_t q = word_at(w, row, j / WK__INT4_DEPTH) >> (j % WK__INT4_DEPTH * 4) & 15;
-    *out++ = (float)((int)q - 8) * scale[0] + scale[1];
+  for (int64_t j = column, end = column + columns, n; j < end; j += n, out += n) {
+    int64_t first = j % WK__INT4_DEPTH;
+    const float *pair = w->scales + (j / w->group * w->n + row) * 2;
+    float octet[WK__INT4_DEPTH];
+    n = wk__min(WK__INT4_DEPTH - first, end - j);
+    decode_octet(word_at(w, row, j / WK__INT4_DEPTH), pair, n == WK__INT4_DEPTH ? out : octet);
+    if (n < WK__INT4_DEPTH) memcpy(out, octet + first, (size_t)n * sizeof *out);
   }
 }
 
@@ -119,17 +126,10 @@ static void run_int4(const few *f, int64_t i, int64_t j, int64_t n, float *y) {
   f->kernels->int4((int)(n / WK__INT4_COLUMNS), w->k, w->group, f->x + i * w->k, f->sums + i * (w->k / w->group), packed,
                    w->scales + j * 2, w->n, y);
 }
-static void run_blocks(const few *f, int64_t i, int64_t j, int64_t n, float *y) {
-  const wk__packed_weight *w = f->w;
-  for (int64_t c = 0; c < n; c++)
-    y[c] = f->kernels->blocks(w->format, w->k, f->x + i * w->k, (const char *)w->data + (j + c) * row_bytes(w));
-}
 
 static void run_few(void *context, int64_t begin, int64_t end) {
   const few *f = context;
-  void (*run)(const few *, int64_t, int64_t, int64_t, float *) = f->w->format == WK__QUANT_INT8   ? run_int8
-                                                                 : f->w->format == WK__QUANT_INT4 ? run_int4
-                                                                                                  : run_blocks;
+  void (*run)(const few *, int64_t, int64_t, int64_t, float *) = f->w->format == WK__QUANT_INT8 ? run_int8 : run_int4;
   for (int64_t j = begin; j < end; j += f->step) {
     int64_t n = wk__min(f->step, end - j);
     for (int64_t i = 0; i < f->m; i++) {
@@ -137,6 +137,17 @@ static void run_few(void *context, int64_t begin, int64_t end) {
       run(f, i, j, n, y);
       for (int64_t c = 0; f->bias && c < n; c++) y[c] += f->bias[j + c];
     }
+  }
+}
+
+/* Blocks become floats once for all rows of A. */
+static void run_few_by_blocks(void *context, int64_t begin, int64_t end) {
+  const few *f = context;
+  const wk__packed_weight *w = f->w;
+  float y[WK__QUANT_FEW_ROWS];
+  for (int64_t j = begin; j < end; j++) {
+    f->kernels->blocks(w->format, (int)f->m, w->k, f->x, (const char *)w->data + j * row_bytes(w), y);
+    for (int64_t i = 0; i < f->m; i++) f->y[i * w->n + j] = f->bias ? y[i] + f->bias[j] : y[i];
   }
 }
 
@@ -161,10 +172,11 @@ static wk_status multiply_few(const wk__packed_weight *w, int64_t m, const float
   f.step = step_of(w, f.kernels);
   if (w->format == WK__QUANT_INT4 && !(f.sums = sums_of_groups(w, m, x))) return wk_error_category();
   int64_t grain = wk__ceil_div(wk__ceil_div(TASK_BYTES, wk__max(row_bytes(w), 1)), f.step) * f.step;
+  wk__range_fn *run = wk__block_sizes[w->format].bytes ? run_few_by_blocks : run_few;
   if ((double)m * (double)w->n * (double)w->k < PARALLEL_MIN_PRODUCTS)
-    run_few(&f, 0, w->n);
+    run(&f, 0, w->n);
   else
-    wk__parallel_for(w->n, grain, run_few, &f);
+    wk__parallel_for(w->n, grain, run, &f);
   return WK_OK;
 }
 
