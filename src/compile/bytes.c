@@ -1,8 +1,8 @@
 /* Products of dequantized numbers become products of bytes.
  *
- * A quantized graph (torch.ops.quantized_decomposed) says what it means in floats: numbers are dequantized in front of a
- * linear and quantized behind it. Where the input is int8 or uint8 with one scale, and the weight int8 with a scale for
- * each row and no zero points,
+ * A quantized graph (torch.ops.quantized_decomposed) says what it means in floats: numbers are dequantized in front of
+ * a linear and quantized behind it. Where the input is int8 or uint8 with one scale, and the weight int8 with a scale
+ * for each row and no zero points,
  *
  *     linear((x - z) s, w t', b)   ->   _int8_linear(x, s, z, w, t, b)
  *

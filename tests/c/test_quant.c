@@ -1,5 +1,5 @@
-/* cpu/quant: products must equal, bit for bit, what quant.h promises, at every CPU level of the machine, with and without
- * instructions for bytes, and for 1 to 3 threads. */
+/* cpu/quant: products must equal, bit for bit, what quant.h promises, at every CPU level of the machine, with and
+ * without instructions for bytes, and for 1 to 3 threads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -89,7 +89,8 @@ static float in_lanes(const float *x, const float *w, int64_t k) {
   return fold(lanes);
 }
 
-static void check_row(const wk__packed_weight *w, int64_t m, float (*promised)(const wk__packed_weight *, int64_t, const float *)) {
+static void check_row(const wk__packed_weight *w, int64_t m,
+                      float (*promised)(const wk__packed_weight *, int64_t, const float *)) {
   float *x = random_floats(m * w->k), *bias = random_floats(w->n), *y = random_floats(m * w->n);
   assert_int_equal(wk__quant_weights(w, m, x, bias, y), WK_OK);
   for (int64_t i = 0; i < m; i++)
@@ -235,9 +236,12 @@ static void rows_become_bytes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(integers_are_exact),   cmocka_unit_test(int8_keeps_the_order),
-      cmocka_unit_test(int4_keeps_the_order), cmocka_unit_test(blocks_keep_the_order),
-      cmocka_unit_test(a_block_of_q6_k_is_read_as_defined), cmocka_unit_test(rows_become_bytes),
+      cmocka_unit_test(integers_are_exact),
+      cmocka_unit_test(int8_keeps_the_order),
+      cmocka_unit_test(int4_keeps_the_order),
+      cmocka_unit_test(blocks_keep_the_order),
+      cmocka_unit_test(a_block_of_q6_k_is_read_as_defined),
+      cmocka_unit_test(rows_become_bytes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@ import wick.ao.quantization.fx._decomposed
 
 pytest.importorskip("torch.ao.quantization.fx._decomposed")
 
+
 def as_wick(value):
     if isinstance(value, torch.Tensor):
         return wick.from_numpy(value.detach().numpy())

@@ -1,7 +1,7 @@
 /* Products with quantized operands on the CPU: brings tensors into the form that cpu/quant/ takes, rows without gaps,
- * floats in f32. Tests: tests/python/test_quantized_products.py, tests/parity/test_quantization_parity.py. */
-#include "cpu/kernels.h"
+ * floats in f32. Tests: tests/python/test_quantize.py, tests/parity/test_quantization_parity.py. */
 #include "cpu/quant/quant.h"
+#include "cpu/kernels.h"
 #include "cpu/workspace.h"
 #include "ops/internal.h"
 #include "wick/operators.h"
@@ -79,19 +79,18 @@ static wk_status int8_linear(wk__call *c) {
   bool is_signed = x->dtype == WK_INT8;
   int64_t k = wk__size(w, 1);
   float scale = (float)wk__scalar_double(wk__value_scalar(&c->args[A_scale]));
-  wk__quant_integers(
-      &(wk__quant_bytes){.m = k ? rows_of(x, k) : rows_of(c->outputs[0], wk__max(wk__size(w, 0), 1)),
-                         .n = wk__size(w, 0),
-                         .k = k,
-                         .a = (const uint8_t *)wk__data(x),
-                         .b = (const int8_t *)wk__data(w),
-                         .flip = is_signed ? 128 : 0,
-                         .shift = (int32_t)wk__arg_int(c, A_zero_point) + (is_signed ? 128 : 0),
-                         .c = wk__data(c->outputs[0]),
-                         .a_scales = &scale,
-                         .one_scale = true,
-                         .scales = (const float *)wk__data(scales),
-                         .bias = data_or_null(bias)});
+  wk__quant_integers(&(wk__quant_bytes){.m = k ? rows_of(x, k) : rows_of(c->outputs[0], wk__max(wk__size(w, 0), 1)),
+                                        .n = wk__size(w, 0),
+                                        .k = k,
+                                        .a = (const uint8_t *)wk__data(x),
+                                        .b = (const int8_t *)wk__data(w),
+                                        .flip = is_signed ? 128 : 0,
+                                        .shift = (int32_t)wk__arg_int(c, A_zero_point) + (is_signed ? 128 : 0),
+                                        .c = wk__data(c->outputs[0]),
+                                        .a_scales = &scale,
+                                        .one_scale = true,
+                                        .scales = (const float *)wk__data(scales),
+                                        .bias = data_or_null(bias)});
   return WK_OK;
 }
 
@@ -121,7 +120,8 @@ static wk_status int8pack_mm(wk__call *c) {
   WK__ARGS(_weight_int8pack_mm);
   wk_tensor *w = c->args[A_mat2].tensor, *scales = plain_float(c->args[A_scales].tensor);
   if (!scales) return wk_error_category();
-  wk__packed_weight weight = {WK__QUANT_INT8, wk__size(w, 0), wk__size(w, 1), wk__data(w), (const float *)wk__data(scales), 0};
+  wk__packed_weight weight = {
+      WK__QUANT_INT8, wk__size(w, 0), wk__size(w, 1), wk__data(w), (const float *)wk__data(scales), 0};
   return multiply(&weight, c->args[A_self].tensor, NULL, c->outputs[0]);
 }
 
@@ -129,8 +129,12 @@ static wk_status int4pack_mm(wk__call *c) {
   WK__ARGS(_weight_int4pack_mm_for_cpu);
   wk_tensor *w = c->args[A_mat2].tensor, *scales = plain_float(c->args[A_qScaleAndZeros].tensor);
   if (!scales) return wk_error_category();
-  wk__packed_weight weight = {WK__QUANT_INT4, wk__size(w, 0), wk__size(w, 1) * 2, wk__data(w), (const float *)wk__data(scales),
-                             wk__arg_int(c, A_qGroupSize)};
+  wk__packed_weight weight = {WK__QUANT_INT4,
+                              wk__size(w, 0),
+                              wk__size(w, 1) * 2,
+                              wk__data(w),
+                              (const float *)wk__data(scales),
+                              wk__arg_int(c, A_qGroupSize)};
   return multiply(&weight, c->args[A_self].tensor, NULL, c->outputs[0]);
 }
 
@@ -144,8 +148,8 @@ static wk_status read_weight(const wk__call *c, int first, wk__packed_weight *ou
   const wk__block_size *block = &wk__block_sizes[format];
   int64_t columns = wk__size(w, 1) * (format == WK__QUANT_INT4 ? 2 : 1);
   if (block->bytes) columns = wk__size(w, 1) / block->bytes * block->elements;
-  *out = (wk__packed_weight){format, wk__size(w, 0), columns, wk__data(w), data_or_null(scales),
-                            wk__arg_int(c, first + A_group)};
+  *out = (wk__packed_weight){format,      wk__size(w, 0),       columns,
+                             wk__data(w), data_or_null(scales), wk__arg_int(c, first + A_group)};
   return WK_OK;
 }
 
@@ -183,13 +187,13 @@ static wk_status int4pack(wk__call *c) {
 
 /* ---- the rows ---- */
 
-#define IN_SCOPE(name, function)           \
-  wk_status wk__cpu_##name(wk__call *c) {  \
-    wk_scope scope;                        \
-    wk_scope_begin(&scope);                \
-    wk_status status = function(c);        \
-    wk_scope_end(&scope);                  \
-    return status;                         \
+#define IN_SCOPE(name, function)          \
+  wk_status wk__cpu_##name(wk__call *c) { \
+    wk_scope scope;                       \
+    wk_scope_begin(&scope);               \
+    wk_status status = function(c);       \
+    wk_scope_end(&scope);                 \
+    return status;                        \
   }
 IN_SCOPE(int_mm, int_mm)
 IN_SCOPE(int8_dynamic_linear, dynamic_linear)

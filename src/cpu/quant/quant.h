@@ -10,7 +10,7 @@
  * by the GEMM, which is then given it part by part.
  *
  * Invariant: the result depends neither on the thread count nor on the CPU level.
- * Tests: tests/c/test_quant.c, tests/python/test_quantized_products.py. */
+ * Tests: tests/c/test_quant.c, tests/python/test_quantize.py. */
 #ifndef WICK_CPU_QUANT_QUANT_H
 #define WICK_CPU_QUANT_QUANT_H
 
@@ -78,8 +78,8 @@ WK_MUST_USE wk_status wk__quant_weights(const wk__packed_weight *w, int64_t m, c
 
 /* Rows [row, row + rows) of the weight as floats, its columns [column, column + columns): out (rows, out_row). Columns
  * of blocks begin and end anywhere. */
-void wk__quant_decode(const wk__packed_weight *w, int64_t row, int64_t column, int64_t rows, int64_t columns, float *out,
-                      int64_t out_row);
+void wk__quant_decode(const wk__packed_weight *w, int64_t row, int64_t column, int64_t rows, int64_t columns,
+                      float *out, int64_t out_row);
 
 /* (n, k) of integers 0 to 15, rows without gaps, to n k / 2 bytes; n is a multiple of WK__INT4_COLUMNS and k even. A
  * panel is one octet of k after the other, an octet a word of each row, and in it k ascends from the low bits. What is

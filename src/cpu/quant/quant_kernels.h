@@ -19,17 +19,17 @@ typedef void wk__int8_dot_fn(int columns, int64_t k, const float *x, const int8_
 typedef void wk__blocks_dot_fn(wk__quant_format format, int rows, int64_t k, const float *x, const void *blocks,
                                float *y);
 
-/* y[j] for some panels of packed int4, WK__INT4_COLUMNS each; `sums` are those of x's groups, `scales` (k / group, n, 2)
- * begin at the first column. */
+/* y[j] for some panels of packed int4, WK__INT4_COLUMNS each; `sums` are those of x's groups, `scales` (k / group, n,
+ * 2) begin at the first column. */
 typedef void wk__int4_dot_fn(int panels, int64_t k, int64_t group, const float *x, const float *sums,
                              const uint8_t *packed, const float *scales, int64_t n, float *y);
 
 typedef void wk__block_decode_fn(const void *restrict block, float *restrict out);
 
 typedef struct wk__quant_kernels {
-  int dot_rows;                       /* of the largest tile: at most WK__DOT_ROWS */
-  wk__quant_dot_fn *dot, *dot_vnni;   /* the second where the CPU multiplies bytes (VNNI), or NULL */
-  int int8_columns;                   /* that int8 takes at once */
+  int dot_rows;                     /* of the largest tile: at most WK__DOT_ROWS */
+  wk__quant_dot_fn *dot, *dot_vnni; /* the second where the CPU multiplies bytes (VNNI), or NULL */
+  int int8_columns;                 /* that int8 takes at once */
   wk__int8_dot_fn *int8;
   int int4_panels;
   wk__int4_dot_fn *int4;

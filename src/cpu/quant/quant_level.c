@@ -16,58 +16,57 @@ enum { LANES = WK_F32_LANES, FOLD = 32 /* lanes of a reduction */, VECTORS = FOL
 
 /* The sums of one tile, `height` rows, a constant wherever this is inlined. STEP bytes of k are
  * a vector for LOAD_A and LOAD_B; ADD(sum, a, b) adds products. The sums of B's rows are wanted for the shift. */
-#define DEFINE_TILE(name, TARGET, V, ZERO, STEP, LOAD_A, LOAD_B, ADD, ONES, FOLD4)                                   \
-  TARGET static inline __attribute__((always_inline)) void name##_tile(                                              \
-      const int height, int64_t k, const uint8_t *a, int64_t a_row, uint8_t flip, int32_t shift,           \
-      const int8_t *const *b, int32_t out[WK__DOT_ROWS][WK__DOT_COLUMNS]) {                                          \
-    V sum[WK__DOT_ROWS][WK__DOT_COLUMNS], whole[WK__DOT_COLUMNS];                                                    \
-    for (int j = 0; j < WK__DOT_COLUMNS; j++) {                                                                      \
-      whole[j] = ZERO;                                                                                               \
-      _Pragma("GCC unroll 4") for (int i = 0; i < height; i++) sum[i][j] = ZERO;                                     \
-    }                                                                                                                \
-    for (int64_t p = 0; p < k; p += STEP) {                                                                          \
-      int64_t n = wk__min(STEP, k - p);                                                                              \
-      V x[WK__DOT_ROWS];                                                                                             \
-      _Pragma("GCC unroll 4") for (int i = 0; i < height; i++) x[i] = LOAD_A(a + i * a_row + p, n, flip);            \
-      _Pragma("GCC unroll 4") for (int j = 0; j < WK__DOT_COLUMNS; j++) {                                            \
-        V y = LOAD_B(b[j] + p, n);                                                                                   \
-        whole[j] = ADD(whole[j], ONES, y);                                                                           \
-        _Pragma("GCC unroll 4") for (int i = 0; i < height; i++) sum[i][j] = ADD(sum[i][j], x[i], y);                \
-      }                                                                                                              \
-    }                                                                                                                \
-    int32_t of_b[WK__DOT_COLUMNS];                                                                                   \
-    FOLD4(whole, of_b);                                                                                              \
-    for (int i = 0; i < height; i++) {                                                                               \
-      FOLD4(sum[i], out[i]);                                                                                         \
-      for (int j = 0; j < WK__DOT_COLUMNS; j++)                                                                      \
-        out[i][j] = (int32_t)((uint32_t)out[i][j] - (uint32_t)shift * (uint32_t)of_b[j]);                            \
-    }                                                                                                                \
+#define DEFINE_TILE(name, TARGET, V, ZERO, STEP, LOAD_A, LOAD_B, ADD, ONES, FOLD4)                        \
+  TARGET static inline __attribute__((always_inline)) void name##_tile(                                   \
+      const int height, int64_t k, const uint8_t *a, int64_t a_row, uint8_t flip, int32_t shift,          \
+      const int8_t *const *b, int32_t out[WK__DOT_ROWS][WK__DOT_COLUMNS]) {                               \
+    V sum[WK__DOT_ROWS][WK__DOT_COLUMNS], whole[WK__DOT_COLUMNS];                                         \
+    for (int j = 0; j < WK__DOT_COLUMNS; j++) {                                                           \
+      whole[j] = ZERO;                                                                                    \
+      _Pragma("GCC unroll 4") for (int i = 0; i < height; i++) sum[i][j] = ZERO;                          \
+    }                                                                                                     \
+    for (int64_t p = 0; p < k; p += STEP) {                                                               \
+      int64_t n = wk__min(STEP, k - p);                                                                   \
+      V x[WK__DOT_ROWS];                                                                                  \
+      _Pragma("GCC unroll 4") for (int i = 0; i < height; i++) x[i] = LOAD_A(a + i * a_row + p, n, flip); \
+      _Pragma("GCC unroll 4") for (int j = 0; j < WK__DOT_COLUMNS; j++) {                                 \
+        V y = LOAD_B(b[j] + p, n);                                                                        \
+        whole[j] = ADD(whole[j], ONES, y);                                                                \
+        _Pragma("GCC unroll 4") for (int i = 0; i < height; i++) sum[i][j] = ADD(sum[i][j], x[i], y);     \
+      }                                                                                                   \
+    }                                                                                                     \
+    int32_t of_b[WK__DOT_COLUMNS];                                                                        \
+    FOLD4(whole, of_b);                                                                                   \
+    for (int i = 0; i < height; i++) {                                                                    \
+      FOLD4(sum[i], out[i]);                                                                              \
+      for (int j = 0; j < WK__DOT_COLUMNS; j++)                                                           \
+        out[i][j] = (int32_t)((uint32_t)out[i][j] - (uint32_t)shift * (uint32_t)of_b[j]);                 \
+    }                                                                                                     \
   }
 
 /* Instances of a tile by its height, at most ROWS; they read `columns` rows of B, the last one again in the place of
  * those that are not there. */
-#define DEFINE_DOT(name, TARGET, ROWS)                                                                     \
-  TARGET static void name(int rows, int columns, int64_t k, const uint8_t *a, int64_t a_row, uint8_t flip, \
-                          int32_t shift, const int8_t *b, int64_t b_row,                                   \
-                          int32_t out[WK__DOT_ROWS][WK__DOT_COLUMNS]) {                                    \
-    const int8_t *at[WK__DOT_COLUMNS];                                                                     \
-    for (int j = 0; j < WK__DOT_COLUMNS; j++) at[j] = b + wk__min(j, columns - 1) * b_row;                 \
-    if (rows == 1) name##_tile(1, k, a, a_row, flip, shift, at, out);                                      \
-    if (rows == 2) name##_tile(2, k, a, a_row, flip, shift, at, out);                                      \
-    if (ROWS > 2 && rows == 3) name##_tile(3, k, a, a_row, flip, shift, at, out);                          \
-    if (ROWS > 2 && rows == 4) name##_tile(4, k, a, a_row, flip, shift, at, out);                          \
+#define DEFINE_DOT(name, TARGET, ROWS)                                                                                 \
+  TARGET static void name(int rows, int columns, int64_t k, const uint8_t *a, int64_t a_row, uint8_t flip,             \
+                          int32_t shift, const int8_t *b, int64_t b_row, int32_t out[WK__DOT_ROWS][WK__DOT_COLUMNS]) { \
+    const int8_t *at[WK__DOT_COLUMNS];                                                                                 \
+    for (int j = 0; j < WK__DOT_COLUMNS; j++) at[j] = b + wk__min(j, columns - 1) * b_row;                             \
+    if (rows == 1) name##_tile(1, k, a, a_row, flip, shift, at, out);                                                  \
+    if (rows == 2) name##_tile(2, k, a, a_row, flip, shift, at, out);                                                  \
+    if (ROWS > 2 && rows == 3) name##_tile(3, k, a, a_row, flip, shift, at, out);                                      \
+    if (ROWS > 2 && rows == 4) name##_tile(4, k, a, a_row, flip, shift, at, out);                                      \
   }
 
 #if WK_VECTOR_BYTES >= 32
 
 /* The first n of 16, 32 or 64 bytes; memory behind them is not touched. */
-#define DEFINE_LOAD_PART(name, V, load, bytes)                \
-  WK_INLINE V name(const void *p, int64_t n) {                \
-    V v;                                                      \
-    if (WK_LIKELY(n == bytes)) return load((const void *)p);  \
-    memset(&v, 0, sizeof v);                                  \
-    memcpy(&v, p, (size_t)n);                                 \
-    return v;                                                 \
+#define DEFINE_LOAD_PART(name, V, load, bytes)               \
+  WK_INLINE V name(const void *p, int64_t n) {               \
+    V v;                                                     \
+    if (WK_LIKELY(n == bytes)) return load((const void *)p); \
+    memset(&v, 0, sizeof v);                                 \
+    memcpy(&v, p, (size_t)n);                                \
+    return v;                                                \
   }
 
 /* Of four vectors the sums of their lanes, each 256 bits. */
@@ -361,10 +360,10 @@ static void decode_q6_k(const void *restrict block, float *restrict out) {
     }
 }
 
-#define DECODERS                                                                                  \
-  {                                                                                               \
+#define DECODERS                                                                                    \
+  {                                                                                                 \
     [WK__QUANT_Q4_0] = decode_q4_0, [WK__QUANT_Q8_0] = decode_q8_0, [WK__QUANT_Q4_K] = decode_q4_k, \
-    [WK__QUANT_Q5_K] = decode_q5_k, [WK__QUANT_Q6_K] = decode_q6_k                                \
+    [WK__QUANT_Q5_K] = decode_q5_k, [WK__QUANT_Q6_K] = decode_q6_k                                  \
   }
 
 /* One block, decoded, and a row of A that is multiplied with it. Blocks are of 32 elements or a multiple: a lane's

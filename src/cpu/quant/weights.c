@@ -39,8 +39,7 @@ static void pack_panel(const int32_t *w, int64_t k, uint8_t *out) {
   for (int64_t o = 0; o < octets; o++)
     for (int lane = 0; lane < WK__INT4_COLUMNS; lane++, out += 4) {
       uint32_t word = 0;
-      for (int p = 0; p < WK__INT4_DEPTH; p++)
-        word |= (uint32_t)(w[lane * k + o * WK__INT4_DEPTH + p] & 15) << (4 * p);
+      for (int p = 0; p < WK__INT4_DEPTH; p++) word |= (uint32_t)(w[lane * k + o * WK__INT4_DEPTH + p] & 15) << (4 * p);
       memcpy(out, &word, 4);
     }
   for (int64_t pair = 0; pair < rest; pair++)
@@ -92,8 +91,8 @@ static void decode_blocks(const wk__packed_weight *w, int64_t row, int64_t colum
   }
 }
 
-void wk__quant_decode(const wk__packed_weight *w, int64_t row, int64_t column, int64_t rows, int64_t columns, float *out,
-                      int64_t out_row) {
+void wk__quant_decode(const wk__packed_weight *w, int64_t row, int64_t column, int64_t rows, int64_t columns,
+                      float *out, int64_t out_row) {
   for (int64_t i = 0; i < rows; i++, out += out_row) {
     if (w->format == WK__QUANT_INT8)
       decode_int8(w, row + i, column, columns, out);
@@ -123,8 +122,8 @@ static void run_int8(const few *f, int64_t i, int64_t j, int64_t n, float *y) {
 static void run_int4(const few *f, int64_t i, int64_t j, int64_t n, float *y) {
   const wk__packed_weight *w = f->w;
   const uint8_t *packed = (const uint8_t *)w->data + j * row_bytes(w);
-  f->kernels->int4((int)(n / WK__INT4_COLUMNS), w->k, w->group, f->x + i * w->k, f->sums + i * (w->k / w->group), packed,
-                   w->scales + j * 2, w->n, y);
+  f->kernels->int4((int)(n / WK__INT4_COLUMNS), w->k, w->group, f->x + i * w->k, f->sums + i * (w->k / w->group),
+                   packed, w->scales + j * 2, w->n, y);
 }
 
 static void run_few(void *context, int64_t begin, int64_t end) {

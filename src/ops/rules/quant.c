@@ -3,7 +3,8 @@
  *
  * Fake quantization computes in f32 (f64 for doubles) what PyTorch's kernels do: q = rint(x (1 / scale)) + zero_point,
  * inside of the range where quant_min <= q <= quant_max; a NaN becomes quant_min.
- * Tests: tests/parity/test_quantization_parity.py, tests/python/test_quantized_products.py. */
+ * Tests: tests/parity/test_quantization_parity.py, tests/python/test_quantize.py. */
+#include "ops/rules/quant.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "ops/rules/composite.h"
@@ -47,7 +48,8 @@ wk_status wk__meta_fake_quantize(wk__call *c) {
   wk_dtype common, dtype = (wk_dtype)c->args[0].tensor->dtype;
   bool is_mask = c->op == WK__OP(_fake_quantize_mask) || c->op == WK__OP(_fake_quantize_mask_Tensor);
   if (!wk_dtype_is_floating(dtype))
-    return wk_fail(WK_NOT_IMPLEMENTED, "\"fake_quantize_tensor_cachemask_kernel_type_handling\" not implemented for '%s'",
+    return wk_fail(WK_NOT_IMPLEMENTED,
+                   "\"fake_quantize_tensor_cachemask_kernel_type_handling\" not implemented for '%s'",
                    wk__dtype_legacy(dtype));
   WK_TRY(wk__pointwise_spec(c, &common));
   c->compute_dtype = (uint8_t)dtype;
@@ -70,7 +72,8 @@ static fake quantized(wk__lower *l) {
   f.zero = wk__in_as(l, A_zero_point, l->compute);
   wk__var inverse = wk__k_cast(l->h, wk__k_div(l->h, one, f.scale), l->compute);
   f.q = wk__k_mul(l->h, wk__in(l, A_self), inverse);
-  f.q = f.rounds_last ? wk__k_round(l->h, wk__k_add(l->h, f.q, f.zero)) : wk__k_add(l->h, wk__k_round(l->h, f.q), f.zero);
+  f.q =
+      f.rounds_last ? wk__k_round(l->h, wk__k_add(l->h, f.q, f.zero)) : wk__k_add(l->h, wk__k_round(l->h, f.q), f.zero);
   wk__var low = wk__in_as(l, A_quant_min, l->compute), high = wk__in_as(l, A_quant_max, l->compute);
   f.inside = wk__k_bit_and(l->h, wk__k_ge(l->h, f.q, low), wk__k_le(l->h, f.q, high));
   f.q = wk__k_min(l->h, wk__k_where(l->h, wk__k_ge(l->h, f.q, low), f.q, low), high);
@@ -92,18 +95,17 @@ wk_status wk__vjp_fake_quantize(wk__vjp *v) {
   WK__ARGS(_fake_quantize);
   const wk_value *a = v->args;
   bool tensors = a[A_scale].tag == WK_VALUE_TENSOR;
-  wk_tensor *mask = tensors ? wk__fake_quantize_mask_Tensor(ARG(A_self), ARG(A_scale), ARG(A_zero_point),
-                                                            a[A_quant_min], a[A_quant_max])
-                            : wk__fake_quantize_mask(ARG(A_self), a[A_scale], a[A_zero_point], a[A_quant_min],
-                                                     a[A_quant_max]);
+  wk_tensor *mask =
+      tensors
+          ? wk__fake_quantize_mask_Tensor(ARG(A_self), ARG(A_scale), ARG(A_zero_point), a[A_quant_min], a[A_quant_max])
+          : wk__fake_quantize_mask(ARG(A_self), a[A_scale], a[A_zero_point], a[A_quant_min], a[A_quant_max]);
   return wk__vjp_set(v, A_self, wk_mul(G, mask));
 }
 
 /* ---- fake quantization, as PyTorch names it ---- */
 
 static wk_status check_range(int64_t zero, int64_t low, int64_t high, bool has_zero) {
-  if (low > high)
-    return wk_fail(WK_RUNTIME_ERROR, "`quant_min` should be less than or         equal to `quant_max`.");
+  if (low > high) return wk_fail(WK_RUNTIME_ERROR, "`quant_min` should be less than or         equal to `quant_max`.");
   if (has_zero && (zero < low || zero > high))
     return wk_fail(WK_RUNTIME_ERROR, "`zero_point` must be between `quant_min` and `quant_max`.");
   return WK_OK;
@@ -126,16 +128,14 @@ wk_status wk__compose_fake_quantize_per_tensor(wk__call *c) {
                      masked ? wk__fake_quantize_mask(x, scale, zero, low, high) : NULL);
 }
 
-static wk_tensor *alone(wk_tensor *t) { return t->ndim ? wk_reshape(t, (wk_int[]){wk_int_of(0)}, 0) : t; }
-
 wk_status wk__compose_fake_quantize_per_tensor_tensors(wk__call *c) {
   WK__ARGS(fake_quantize_per_tensor_affine_tensor_qparams);
   WK_TRY(check_range(0, wk__arg_int(c, A_quant_min), wk__arg_int(c, A_quant_max), false));
   wk_scope scope;
   wk_scope_begin(&scope);
   return wk__give(c, &scope,
-                  wk__fake_quantize_Tensor(c->args[A_self].tensor, alone(c->args[A_scale].tensor),
-                                           alone(c->args[A_zero_point].tensor), c->args[A_quant_min],
+                  wk__fake_quantize_Tensor(c->args[A_self].tensor, wk__without_dims(c->args[A_scale].tensor),
+                                           wk__without_dims(c->args[A_zero_point].tensor), c->args[A_quant_min],
                                            c->args[A_quant_max]));
 }
 
@@ -147,8 +147,8 @@ wk_status wk__compose_fake_quantize_if_enabled(wk__call *c) {
   WK_TRY(check_range(0, wk__arg_int(c, A_quant_min), wk__arg_int(c, A_quant_max), false));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *scale = alone(c->args[A_scale].tensor), *zero = alone(c->args[A_zero_point].tensor);
-  wk_tensor *on = wk__in_dtype(alone(c->args[A_fake_quant_enabled].tensor), WK_BOOL);
+  wk_tensor *scale = wk__without_dims(c->args[A_scale].tensor), *zero = wk__without_dims(c->args[A_zero_point].tensor);
+  wk_tensor *on = wk__in_dtype(wk__without_dims(c->args[A_fake_quant_enabled].tensor), WK_BOOL);
   wk_tensor *y = wk_where_self(on, wk__fake_quantize_Tensor(x, scale, zero, low, high), x);
   wk_tensor *mask = wk__fake_quantize_mask_Tensor(x, scale, zero, low, high);
   return wk__give_two(c, &scope, y, wk_logical_or(mask, wk_logical_not(on)));
@@ -170,13 +170,6 @@ static wk_status check_channels(const wk_tensor *x, const wk_tensor *scale, cons
   return WK_OK;
 }
 
-/* (C) as (1, ..., C, ..., 1), which broadcasts to x */
-static wk_tensor *along(wk_tensor *per_channel, const wk_tensor *x, int axis) {
-  wk_int sizes[WK_MAX_DIMS];
-  for (int d = 0; d < x->ndim; d++) sizes[d] = d == axis ? per_channel->sizes[0] : wk_int_of(1);
-  return wk_reshape(per_channel, sizes, x->ndim);
-}
-
 wk_status wk__compose_fake_quantize_per_channel(wk__call *c) {
   WK__ARGS(fake_quantize_per_channel_affine);
   wk_tensor *x = c->args[A_self].tensor;
@@ -189,7 +182,8 @@ wk_status wk__compose_fake_quantize_per_channel(wk__call *c) {
     return wk_fail(WK_RUNTIME_ERROR, "`axis` must be between 0 and number of dimensions of input");
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *scale = along(c->args[A_scale].tensor, x, axis), *zero = along(c->args[A_zero_point].tensor, x, axis);
+  wk_tensor *scale = wk__along_axis(c->args[A_scale].tensor, x, axis),
+            *zero = wk__along_axis(c->args[A_zero_point].tensor, x, axis);
   bool masked = c->op->schema.result_count == 2;
   return give_masked(c, &scope, wk__fake_quantize_Tensor(x, scale, zero, low, high),
                      masked ? wk__fake_quantize_mask_Tensor(x, scale, zero, low, high) : NULL);
@@ -239,8 +233,7 @@ wk_status wk__meta_weight_int8pack_mm(wk__call *c) {
   WK__ARGS(_weight_int8pack_mm);
   const wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor, *scales = c->args[A_scales].tensor;
   static const char name[] = "_weight_int8pack_mm_cpu";
-  if (!is_float(a))
-    return wk_fail(WK_RUNTIME_ERROR, "%s : expect A to be either 32-bit or 16-bit float tensor.", name);
+  if (!is_float(a)) return wk_fail(WK_RUNTIME_ERROR, "%s : expect A to be either 32-bit or 16-bit float tensor.", name);
   if (a->ndim != 2 || !wk__is_contiguous(a))
     return wk_fail(WK_RUNTIME_ERROR, "%s : expect A to be %s", name, a->ndim == 2 ? "contiguous." : "2D tensor.");
   if (b->dtype != WK_INT8) return wk_fail(WK_RUNTIME_ERROR, "%s : expect B to be int8 tensor.", name);
@@ -274,8 +267,7 @@ wk_status wk__meta_weight_int4pack_mm(wk__call *c) {
   const wk_tensor *a = c->args[A_self].tensor, *b = c->args[A_mat2].tensor, *s = c->args[A_qScaleAndZeros].tensor;
   int64_t group = wk__arg_int(c, A_qGroupSize);
   static const char name[] = "_weight_int4pack_mm_cpu";
-  if (!is_float(a))
-    return wk_fail(WK_RUNTIME_ERROR, "%s : expect A to be either 32-bit or 16-bit float tensor.", name);
+  if (!is_float(a)) return wk_fail(WK_RUNTIME_ERROR, "%s : expect A to be either 32-bit or 16-bit float tensor.", name);
   if (a->ndim != 2 || !wk__is_contiguous(a))
     return wk_fail(WK_RUNTIME_ERROR, "%s : expect A to be %s", name, a->ndim == 2 ? "contiguous." : "2D tensor.");
   if (b->dtype != WK_UINT8) return wk_fail(WK_RUNTIME_ERROR, "%s : expect B to be uint8 tensor.", name);
@@ -303,9 +295,11 @@ typedef struct block {
 } block;
 
 static bool find_block(const char *format, block *out) {
-  static const struct { const char *name; block of; } formats[] = {
-      {"int8", {1, 1}}, {"int4", {2, 1}}, {"q4_0", {32, 18}}, {"q8_0", {32, 34}}, {"q4_k", {256, 144}}, {"q5_k", {256, 176}},
-      {"q6_k", {256, 210}}};
+  static const struct {
+    const char *name;
+    block of;
+  } formats[] = {{"int8", {1, 1}},     {"int4", {2, 1}},     {"q4_0", {32, 18}},  {"q8_0", {32, 34}},
+                 {"q4_k", {256, 144}}, {"q5_k", {256, 176}}, {"q6_k", {256, 210}}};
   for (size_t i = 0; i < WK_COUNT(formats); i++)
     if (strcmp(format, formats[i].name) == 0) {
       *out = formats[i].of;
@@ -362,7 +356,8 @@ wk_status wk__meta_quant_linear(wk__call *c) {
   WK__ARGS(_quant_linear);
   const wk_tensor *x = c->args[A_input].tensor, *w = c->args[A_weight].tensor;
   wk_int columns;
-  if (!is_float(x)) return wk_fail(WK_RUNTIME_ERROR, "linear: with a quantized weight the input is of float, half or bfloat16");
+  if (!is_float(x))
+    return wk_fail(WK_RUNTIME_ERROR, "linear: with a quantized weight the input is of float, half or bfloat16");
   WK_TRY(check_weight(c->args[A_format].string, w, wk__arg_tensor(c, A_scales), wk__arg_int(c, A_group), &columns));
   return linear_of(c, x, wk__arg_tensor(c, A_bias), w->sizes[0], columns, (wk_dtype)x->dtype);
 }
@@ -403,7 +398,8 @@ static wk_status check_int8(const wk_tensor *w, const wk_tensor *scales) {
 wk_status wk__meta_int8_dynamic_linear(wk__call *c) {
   WK__ARGS(_int8_dynamic_linear);
   const wk_tensor *x = c->args[A_input].tensor, *w = c->args[A_weight].tensor;
-  if (!is_float(x)) return wk_fail(WK_RUNTIME_ERROR, "linear: with a quantized weight the input is of float, half or bfloat16");
+  if (!is_float(x))
+    return wk_fail(WK_RUNTIME_ERROR, "linear: with a quantized weight the input is of float, half or bfloat16");
   WK_TRY(check_int8(w, c->args[A_scales].tensor));
   return linear_of(c, x, wk__arg_tensor(c, A_bias), w->sizes[0], w->sizes[1], (wk_dtype)x->dtype);
 }

@@ -1,11 +1,12 @@
 /* torch.ops.quantized_decomposed: the operators that quantized graphs are made of. Composites of what quant.c and other
- * rows compute, in the order and the dtypes of PyTorch's: a scale of a float is inverted as a double, one of a tensor in
- * its dtype. Bits are theirs. Tests: tests/parity/test_quantization_parity.py. */
+ * rows compute, in the order and the dtypes of PyTorch's: a scale of a float is inverted as a double, one of a tensor
+ * in its dtype. Bits are theirs. Tests: tests/parity/test_quantization_parity.py. */
 #include <math.h>
 
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "ops/rules/composite.h"
+#include "ops/rules/quant.h"
 #include "wick/operators.h"
 
 #define NONE ((wk_value){0})
@@ -13,13 +14,16 @@
 /* ---- checks ---- */
 
 static wk_status integer_bounds(wk_dtype dtype, int64_t *low, int64_t *high) {
-  static const struct { wk_dtype dtype; int64_t low, high; } bounds[] = {{WK_UINT8, 0, 255},
-                                                                         {WK_INT8, -128, 127},
-                                                                         {WK_UINT16, 0, 65535},
-                                                                         {WK_INT16, -32768, 32767},
-                                                                         {WK_INT32, INT32_MIN, INT32_MAX},
-                                                                         {WK_FLOAT8_E5M2, -57344, 57344},
-                                                                         {WK_FLOAT8_E4M3, -448, 448}};
+  static const struct {
+    wk_dtype dtype;
+    int64_t low, high;
+  } bounds[] = {{WK_UINT8, 0, 255},
+                {WK_INT8, -128, 127},
+                {WK_UINT16, 0, 65535},
+                {WK_INT16, -32768, 32767},
+                {WK_INT32, INT32_MIN, INT32_MAX},
+                {WK_FLOAT8_E5M2, -57344, 57344},
+                {WK_FLOAT8_E4M3, -448, 448}};
   for (size_t i = 0; i < WK_COUNT(bounds); i++)
     if (bounds[i].dtype == dtype) {
       *low = bounds[i].low, *high = bounds[i].high;
@@ -65,8 +69,9 @@ wk_status wk__compose_quantized_quantize(wk__call *c) {
   wk_scope_begin(&scope);
   wk_tensor *x = wk__in_dtype(c->args[A_input].tensor, WK_FLOAT32);
   wk_value inverse = wk__v_double(1.0 / wk__scalar_double(wk__value_scalar(&c->args[A_scale])));
-  return wk__give(c, &scope, wk__affine_quantize(x, inverse, c->args[A_zero_point], c->args[A_quant_min],
-                                                 c->args[A_quant_max], (wk_dtype)c->args[A_dtype].dtype));
+  return wk__give(c, &scope,
+                  wk__affine_quantize(x, inverse, c->args[A_zero_point], c->args[A_quant_min], c->args[A_quant_max],
+                                      (wk_dtype)c->args[A_dtype].dtype));
 }
 
 wk_status wk__compose_quantized_dequantize(wk__call *c) {
@@ -82,9 +87,7 @@ wk_status wk__compose_quantized_dequantize(wk__call *c) {
   return wk__give(c, &scope, wk_mul_Scalar(x, scale));
 }
 
-/* The same with tensors of one element, whose values nobody looks at. */
-static wk_tensor *alone(wk_tensor *t) { return t->ndim ? wk_reshape(t, (wk_int[]){wk_int_of(0)}, 0) : t; }
-
+/* The same with tensors of one element, whose values are not looked at. */
 wk_status wk__compose_quantized_quantize_tensors(wk__call *c) {
   WK__ARGS(quantized_quantize_per_tensor_tensor);
   wk_tensor *x = c->args[A_input].tensor, *s = c->args[A_scale].tensor, *zero = c->args[A_zero_point].tensor;
@@ -94,9 +97,11 @@ wk_status wk__compose_quantized_quantize_tensors(wk__call *c) {
   WK_TRY(check_bounds(c, A_quant_min));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *inverse = wk__in_dtype(wk_reciprocal(wk__in_dtype(alone(s), WK_FLOAT64)), WK_FLOAT32);
-  return wk__give(c, &scope, wk__affine_quantize_Tensor(wk__in_dtype(x, WK_FLOAT32), inverse, alone(zero), c->args[A_quant_min],
-                                                        c->args[A_quant_max], (wk_dtype)c->args[A_dtype].dtype));
+  wk_tensor *inverse = wk__in_dtype(wk_reciprocal(wk__in_dtype(wk__without_dims(s), WK_FLOAT64)), WK_FLOAT32);
+  return wk__give(
+      c, &scope,
+      wk__affine_quantize_Tensor(wk__in_dtype(x, WK_FLOAT32), inverse, wk__without_dims(zero), c->args[A_quant_min],
+                                 c->args[A_quant_max], (wk_dtype)c->args[A_dtype].dtype));
 }
 wk_status wk__compose_quantized_dequantize_tensors(wk__call *c) {
   WK__ARGS(quantized_dequantize_per_tensor_tensor);
@@ -106,17 +111,13 @@ wk_status wk__compose_quantized_dequantize_tensors(wk__call *c) {
   WK_TRY(check_quantized(q, (wk_dtype)c->args[A_dtype].dtype));
   wk_scope scope;
   wk_scope_begin(&scope);
-  return wk__give(c, &scope, wk__affine_dequantize_Tensor(q, wk__in_dtype(alone(s), WK_FLOAT32), alone(zero),
-                                                          wk__arg_dtype(c, A_out_dtype, WK_FLOAT32)));
+  return wk__give(c, &scope,
+                  wk__affine_dequantize_Tensor(q, wk__in_dtype(wk__without_dims(s), WK_FLOAT32), wk__without_dims(zero),
+                                               wk__arg_dtype(c, A_out_dtype, WK_FLOAT32)));
 }
 
 /* ---- a scale for each channel ---- */
 
-static wk_tensor *along(wk_tensor *per_channel, const wk_tensor *x, int axis) {
-  wk_int sizes[WK_MAX_DIMS];
-  for (int d = 0; d < x->ndim; d++) sizes[d] = d == axis ? per_channel->sizes[0] : wk_int_of(1);
-  return per_channel->ndim == 1 ? wk_reshape(per_channel, sizes, x->ndim) : per_channel;
-}
 static wk_status read_axis(const wk__call *c, int arg, const wk_tensor *x, int *out) {
   int64_t axis = wk__arg_int(c, arg);
   if (axis < x->ndim) return wk__wrap_dim(axis, x->ndim, out);
@@ -132,10 +133,11 @@ wk_status wk__compose_quantized_quantize_channels(wk__call *c) {
   WK_TRY(check_bounds(c, A_quant_min));
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_tensor *inverse = wk_reciprocal(along(c->args[A_scales].tensor, x, axis));
-  wk_tensor *zero = along(c->args[A_zero_points].tensor, x, axis);
-  return wk__give(c, &scope, wk__affine_quantize_Tensor(wk__in_dtype(x, WK_FLOAT32), inverse, zero, c->args[A_quant_min],
-                                                        c->args[A_quant_max], (wk_dtype)c->args[A_dtype].dtype));
+  wk_tensor *inverse = wk_reciprocal(wk__along_axis(c->args[A_scales].tensor, x, axis));
+  wk_tensor *zero = wk__along_axis(c->args[A_zero_points].tensor, x, axis);
+  return wk__give(c, &scope,
+                  wk__affine_quantize_Tensor(wk__in_dtype(x, WK_FLOAT32), inverse, zero, c->args[A_quant_min],
+                                             c->args[A_quant_max], (wk_dtype)c->args[A_dtype].dtype));
 }
 wk_status wk__compose_quantized_dequantize_channels(wk__call *c) {
   WK__ARGS(quantized_dequantize_per_channel);
@@ -146,13 +148,13 @@ wk_status wk__compose_quantized_dequantize_channels(wk__call *c) {
   WK_TRY(check_bounds(c, A_quant_min));
   wk_scope scope;
   wk_scope_begin(&scope);
-  if (zero) zero = along(zero, q, axis);
+  if (zero) zero = wk__along_axis(zero, q, axis);
   if (zero && wk_dtype_is_floating((wk_dtype)zero->dtype)) { /* the difference has a dtype of its own */
     q = wk_sub(q, zero, wk__v_int(1));
     zero = NULL;
   }
   return wk__give(c, &scope,
-                  wk__affine_dequantize_Tensor(q, along(c->args[A_scales].tensor, q, axis), zero,
+                  wk__affine_dequantize_Tensor(q, wk__along_axis(c->args[A_scales].tensor, q, axis), zero,
                                                wk__arg_dtype(c, A_out_dtype, WK_FLOAT32)));
 }
 
@@ -193,8 +195,8 @@ wk_status wk__compose_quantized_choose_rows_asymmetric(wk__call *c) {
   min = wk_div(min, scale);
   max = wk_div(max, scale);
   wk_tensor *errors = wk_add(wk_add_Scalar(min, low, one), wk_add_Scalar(max, high, one), one);
-  wk_tensor *zero = wk_where_self(wk_gt_Scalar(errors, wk__v_int(0)), wk_rsub_Scalar(min, low, one),
-                                  wk_rsub_Scalar(max, high, one));
+  wk_tensor *zero =
+      wk_where_self(wk_gt_Scalar(errors, wk__v_int(0)), wk_rsub_Scalar(min, low, one), wk_rsub_Scalar(max, high, one));
   zero = wk__in_dtype(wk_round(wk_clamp(zero, low, high)), WK_INT64);
   return wk__give_two(c, &scope, wk__in_dtype(scale, WK_FLOAT64), zero);
 }
@@ -227,7 +229,8 @@ wk_status wk__compose_quantized_dequantize_rows(wk__call *c) {
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_tensor *x = wk_sub(c->args[A_input].tensor, c->args[A_zero_points].tensor, wk__v_int(1));
-  return wk__give(c, &scope, wk__in_dtype(wk_mul(x, c->args[A_scales].tensor), (wk_dtype)c->args[A_output_dtype].dtype));
+  return wk__give(c, &scope,
+                  wk__in_dtype(wk_mul(x, c->args[A_scales].tensor), (wk_dtype)c->args[A_output_dtype].dtype));
 }
 
 /* ---- a scale for each group of a row ---- */

@@ -113,8 +113,9 @@ static op_overload *of(PyObject *self) { return (op_overload *)self; }
 
 /* Rows of torch.ops.NAMESPACE begin with a word of its own (wick/_ops.py); all others are aten's. */
 static const char *namespace_of(const op_overload *o, const char **out_packet) {
-  static const struct { const char *row, *namespace; } others[] = {{"vision_", "torchvision"},
-                                                                   {"quantized_", "quantized_decomposed"}};
+  static const struct {
+    const char *row, *namespace;
+  } others[] = {{"vision_", "torchvision"}, {"quantized_", "quantized_decomposed"}};
   *out_packet = o->packet;
   for (size_t i = 0; i < WK_COUNT(others); i++)
     if (strncmp(o->packet, others[i].row, strlen(others[i].row)) == 0) {

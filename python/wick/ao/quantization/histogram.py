@@ -124,7 +124,8 @@ class HistogramObserver(UniformQuantizationObserverBase):
     def calculate_qparams(self):
         if self.min_val == float("inf") and self.max_val == float("-inf"):
             warnings.warn(
-                "must run observer before calling calculate_qparams. Returning default scale and zero point ", stacklevel=2
+                "must run observer before calling calculate_qparams. Returning default scale and zero point ",
+                stacklevel=2,
             )
             return _C.tensor([1.0]), _C.tensor([0])
         return self._calculate_qparams(*self._non_linear_param_search())

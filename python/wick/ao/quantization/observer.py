@@ -139,7 +139,14 @@ class UniformQuantizationObserverBase(ObserverBase):
         if not check_min_max_valid(min_val, max_val):
             return _C.tensor([1.0], device=min_val.device), _C.tensor([0], device=min_val.device)
         return scale_and_zero_point(
-            min_val, max_val, self.quant_min, self.quant_max, self.dtype, self.eps, self.has_customized_qrange, self.qscheme
+            min_val,
+            max_val,
+            self.quant_min,
+            self.quant_max,
+            self.dtype,
+            self.eps,
+            self.has_customized_qrange,
+            self.qscheme,
         )
 
     def reset_min_max_vals(self):
@@ -186,7 +193,13 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
     """Least and largest value of what comes, averaged: v + c (new - v)."""
 
     def __init__(
-        self, averaging_constant=0.01, dtype=_C.uint8, qscheme=_qscheme.per_tensor_affine, *args, is_dynamic=False, **kwargs
+        self,
+        averaging_constant=0.01,
+        dtype=_C.uint8,
+        qscheme=_qscheme.per_tensor_affine,
+        *args,
+        is_dynamic=False,
+        **kwargs,
     ):
         if is_dynamic and averaging_constant != 1:
             raise NotImplementedError(
@@ -210,7 +223,9 @@ class MovingAverageMinMaxObserver(MinMaxObserver):
 class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
     """The least and the largest value of each channel of what was seen."""
 
-    def __init__(self, ch_axis=0, dtype=_C.uint8, qscheme=_qscheme.per_channel_affine, *args, is_dynamic=False, **kwargs):
+    def __init__(
+        self, ch_axis=0, dtype=_C.uint8, qscheme=_qscheme.per_channel_affine, *args, is_dynamic=False, **kwargs
+    ):
         if not is_per_channel(qscheme):
             raise NotImplementedError(
                 f"{type(self).__name__}'s qscheme only support torch.per_channel_symmetric, torch.per_channel_affine and "
@@ -256,7 +271,9 @@ class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
 class MovingAveragePerChannelMinMaxObserver(PerChannelMinMaxObserver):
     """Least and largest value of each channel of what comes, averaged."""
 
-    def __init__(self, averaging_constant=0.01, ch_axis=0, dtype=_C.uint8, qscheme=_qscheme.per_channel_affine, *args, **kwargs):
+    def __init__(
+        self, averaging_constant=0.01, ch_axis=0, dtype=_C.uint8, qscheme=_qscheme.per_channel_affine, *args, **kwargs
+    ):
         super().__init__(ch_axis, dtype, qscheme, *args, **kwargs)
         self.averaging_constant = averaging_constant
 

@@ -58,9 +58,7 @@ class _Observers:
     def _made(spec):
         if isinstance(spec, FixedQParamsQuantizationSpec):
             scheme = spec.qscheme or _qscheme.per_tensor_affine
-            return FixedQParamsObserver(
-                spec.scale, spec.zero_point, spec.dtype, scheme, spec.quant_min, spec.quant_max
-            )
+            return FixedQParamsObserver(spec.scale, spec.zero_point, spec.dtype, scheme, spec.quant_min, spec.quant_max)
         names = ("dtype", "quant_min", "quant_max", "qscheme", "ch_axis", "is_dynamic")
         given = {name: getattr(spec, name) for name in names if getattr(spec, name) is not None}
         if not given["is_dynamic"]:

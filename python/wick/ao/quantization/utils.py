@@ -36,9 +36,7 @@ def calculate_qmin_qmax(quant_min, quant_max, has_customized_qrange, dtype, redu
     """The range of a dtype, or the one that was given, halved with reduce_range."""
     if has_customized_qrange:
         if dtype != _C.int32 and not 0 < quant_max - quant_min + 1 <= 65536:
-            raise AssertionError(
-                "quantization range should be positive and not exceed the maximum bit range (=256)."
-            )
+            raise AssertionError("quantization range should be positive and not exceed the maximum bit range (=256).")
         return (quant_min // 2, quant_max // 2) if reduce_range else (quant_min, quant_max)
     limits = _C.iinfo(dtype) if not dtype.is_floating_point else _C.finfo(dtype)
     low, high = int(limits.min), int(limits.max)
@@ -53,9 +51,7 @@ def check_min_max_valid(min_val, max_val):
         return False
     if min_val.dim() == 0 or max_val.dim() == 0:
         if min_val == float("inf") and max_val == float("-inf"):
-            warnings.warn(
-                "must run observer before calling calculate_qparams. Returning default values.", stacklevel=2
-            )
+            warnings.warn("must run observer before calling calculate_qparams. Returning default values.", stacklevel=2)
             return False
         if min_val > max_val:
             raise AssertionError(f"min {min_val} should be less than max {max_val}")
@@ -86,7 +82,9 @@ def scale_and_zero_point(low, high, quant_min, quant_max, dtype, eps, has_custom
         scale = _C.maximum((above - below) / float(quant_max - quant_min), eps)
         zero_point = quant_min - (below / scale).round().to(_C.int32)
         zero_point = zero_point.clamp(quant_min, quant_max)
-    return scale.reshape(-1) if scale.dim() == 0 else scale, zero_point.reshape(-1) if zero_point.dim() == 0 else zero_point
+    return scale.reshape(-1) if scale.dim() == 0 else scale, zero_point.reshape(
+        -1
+    ) if zero_point.dim() == 0 else zero_point
 
 
 def determine_qparams(
