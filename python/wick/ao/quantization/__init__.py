@@ -20,11 +20,12 @@ _NAMES = files_of(
         "observer": "FixedQParamsObserver HistogramObserver MinMaxObserver MovingAverageMinMaxObserver "
         "MovingAveragePerChannelMinMaxObserver NoopObserver ObserverBase PerChannelMinMaxObserver PlaceholderObserver "
         "RecordingObserver ReuseInputObserver UniformQuantizationObserverBase default_affine_fixed_qparams_observer "
-        "default_dynamic_quant_observer default_fixed_qparams_range_0to1_observer "
+        "default_debug_observer default_dynamic_quant_observer default_fixed_qparams_range_0to1_observer "
         "default_fixed_qparams_range_neg1to1_observer default_float_qparams_observer default_histogram_observer "
         "default_observer default_per_channel_weight_observer default_placeholder_observer default_reuse_input_observer "
         "default_symmetric_fixed_qparams_observer default_weight_observer "
-        "per_channel_weight_observer_range_neg_127_to_127 weight_observer_range_neg_127_to_127",
+        "get_observer_state_dict load_observer_state_dict per_channel_weight_observer_range_neg_127_to_127 "
+        "weight_observer_range_neg_127_to_127",
         "fake_quantize": "FakeQuantize FakeQuantizeBase FixedQParamsFakeQuantize FusedMovingAvgObsFakeQuantize "
         "default_affine_fixed_qparams_fake_quant default_dynamic_fake_quant default_fake_quant "
         "default_fixed_qparams_range_0to1_fake_quant default_fixed_qparams_range_neg1to1_fake_quant "

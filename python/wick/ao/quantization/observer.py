@@ -28,12 +28,12 @@ __all__ = [
     "FixedQParamsObserver", "HistogramObserver", "MinMaxObserver", "MovingAverageMinMaxObserver",
     "MovingAveragePerChannelMinMaxObserver", "NoopObserver", "ObserverBase", "PerChannelMinMaxObserver",
     "PlaceholderObserver", "RecordingObserver", "ReuseInputObserver", "UniformQuantizationObserverBase",
-    "default_affine_fixed_qparams_observer", "default_dynamic_quant_observer",
+    "default_affine_fixed_qparams_observer", "default_debug_observer", "default_dynamic_quant_observer",
     "default_fixed_qparams_range_0to1_observer", "default_fixed_qparams_range_neg1to1_observer",
     "default_float_qparams_observer", "default_histogram_observer", "default_observer",
     "default_per_channel_weight_observer", "default_placeholder_observer", "default_reuse_input_observer",
-    "default_symmetric_fixed_qparams_observer", "default_weight_observer",
-    "per_channel_weight_observer_range_neg_127_to_127", "weight_observer_range_neg_127_to_127",
+    "default_symmetric_fixed_qparams_observer", "default_weight_observer", "get_observer_state_dict",
+    "load_observer_state_dict", "per_channel_weight_observer_range_neg_127_to_127", "weight_observer_range_neg_127_to_127",
 ]  # fmt: skip
 
 EPS = 2.0**-23  # float32's
@@ -397,3 +397,23 @@ default_fixed_qparams_range_0to1_observer = FixedQParamsObserver.with_args(
 default_symmetric_fixed_qparams_observer = default_fixed_qparams_range_neg1to1_observer
 default_affine_fixed_qparams_observer = default_fixed_qparams_range_0to1_observer
 default_reuse_input_observer = ReuseInputObserver
+default_debug_observer = RecordingObserver
+
+
+def _observers(mod):
+    return {name for name, module in mod.named_modules() if isinstance(module, ObserverBase)}
+
+
+def get_observer_state_dict(mod):
+    """Of a model's state_dict what observers have seen."""
+    names = _observers(mod)
+    return type(state := mod.state_dict())((k, v) for k, v in state.items() if k.rpartition(".")[0] in names)
+
+
+def load_observer_state_dict(mod, obs_dict):
+    """Gives it to the observers of a model; other names of the dict are an error."""
+    missing, unexpected = mod.load_state_dict(obs_dict, strict=False)
+    names = _observers(mod)
+    lost = [k for k in missing if k.rpartition(".")[0] in names]
+    if lost or unexpected:
+        raise RuntimeError(f"Missing keys for observer {lost or list(unexpected)} in state_dict")
