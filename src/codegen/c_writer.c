@@ -936,3 +936,10 @@ char *wk__c_write(const wk__code_source *kernels, int count, wk__cpu_level level
   wk__string_release(&out);
   return NULL;
 }
+
+char *wk__c_write_functions(const wk__code_source *kernel, wk__cpu_level level) {
+  wk__string out = {0};
+  if (write_kernel(&out, kernel, 0, level) == WK_OK) return wk__string_take(&out);
+  wk__string_release(&out);
+  return NULL;
+}

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "cpu/native/native_internal.h"
+#include "execute/execute.h"
 
 enum { MOST_WORKERS = 4, NICENESS = 10 };
 
@@ -268,8 +269,10 @@ static void *work(void *unused) {
     native.busy++;
     pthread_mutex_unlock(&native.lock);
     char why[400] = "";
+    int64_t begin = wk__span_begin();
     prepare();
     bool made = make_unit(u, why, sizeof why);
+    if (begin) wk__timeline_add_span(WK__SPAN_UNIT, begin, u->kernel_count, !made ? 2 : u->from_cache);
     pthread_mutex_lock(&native.lock);
     if (!made && !u->group->released && !native.stopping) warn(NO_CODE, *why ? why : "out of memory");
     finish_unit(u, made);

@@ -93,6 +93,7 @@ void wk__free_dynamo_binding(wk__state *state) {
   Py_XDECREF(state->binding->compiled_type);
   Py_XDECREF(state->binding->unsupported);
   Py_XDECREF(state->binding->forced);
+  Py_XDECREF(state->binding->notes);
   PyMem_Free(state->binding);
   state->binding = NULL;
 }
