@@ -367,7 +367,8 @@ static PyMethodDef functions[] = {
      "calls of compiled functions and units of source that native code is made of."},
     {"_set_notes", set_notes, METH_O, "A list that what capture does is noted in, or None; gives the one before."},
     {"_take_timeline", take_timeline, METH_NOARGS,
-     "Ends it: [(executor, thread, [nanoseconds of each step's beginning and of the last one's end])], runs lost. Spans "
+     "Ends it: [(executor, thread, [nanoseconds of each step's beginning and of the last one's end])], runs lost. "
+     "Spans "
      "have a kind below 0 in the place of the executor and [beginning, end, two numbers]: execute/execute.h."},
     {"_set_profiling", set_profiling, METH_O, "Runs of compiled graphs note what each step takes, or not."},
     {"_set_stance", set_stance, METH_O, "What calls of compiled functions do; gives what they did before."},

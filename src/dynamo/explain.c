@@ -318,7 +318,7 @@ static PyObject *graph_text(const wk__segment *g) {  // -> new
 static PyObject *start_of(const wk__segment *g) {  // -> new
   PyObject *list = PyList_New(0);
   for (int i = 0; list && i < g->frame_count; i++) {
-    PyObject *at = Py_BuildValue("(Oi)", g->codes[i]->co_name, PyCode_Addr2Line(g->codes[i], 2 * g->offsets[i]));
+    PyObject *at = Py_BuildValue("(Oi)", g->codes[i]->co_name, wk__line_in_code(g->codes[i], g->offsets[i]));
     if (!at || PyList_Append(list, at) < 0) Py_CLEAR(list);
     Py_XDECREF(at);
   }
@@ -357,11 +357,11 @@ PyObject *wk__segment_report(const wk__segment *g) {
   int64_t calls = 0;
   for (const wk__graph_node *n = g->graph ? g->graph->first : NULL; n; n = n->next) calls += n->kind == WK__GRAPH_CALL;
   return Py_BuildValue(
-      "{s:L,s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L,s:N,s:N}", "number", (long long)g->number, "start", start_of(g), "end", ends[g->end],
-      "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits", (long long)g->hits, "operators",
-      (long long)calls, "steps", (long long)g->step_count, "guards", guards_of(g), "size_guards", size_guards_of(g),
-      "graph", graph_text(g), "inputs", (long long)g->recording->input_count, "mutations",
-      (long long)(g->graph ? g->graph->mutation_count : 0), "codes", codes_of(g), "places", places_of(g));
+      "{s:L,s:N,s:s,s:s,s:s,s:i,s:L,s:L,s:L,s:N,s:N,s:N,s:L,s:L,s:N,s:N}", "number", (long long)g->number, "start",
+      start_of(g), "end", ends[g->end], "reason", g->reason, "file", g->file ? g->file : "?", "line", g->line, "hits",
+      (long long)g->hits, "operators", (long long)calls, "steps", (long long)g->step_count, "guards", guards_of(g),
+      "size_guards", size_guards_of(g), "graph", graph_text(g), "inputs", (long long)g->recording->input_count,
+      "mutations", (long long)(g->graph ? g->graph->mutation_count : 0), "codes", codes_of(g), "places", places_of(g));
 }
 
 PyObject *wk__compiled_report(wk__compiled *compiled) {
@@ -391,9 +391,8 @@ static PyObject *kernels_of(const wk__compiled_graph *c, bool sources) {  // -> 
     wk__kernel_report k;
     if (!wk__compiled_graph_kernel(c, i, &k)) continue;
     char *source = sources ? wk__compiled_graph_kernel_source(c, i) : NULL;
-    PyObject *one =
-        Py_BuildValue("{s:s,s:s,s:s,s:s,s:O,s:z}", "name", k.name, "origin", k.origin, "nest", k.nest, "stacks",
-                      k.stacks, "native", k.native ? Py_True : Py_False, "source", source);
+    PyObject *one = Py_BuildValue("{s:s,s:s,s:s,s:s,s:O,s:z}", "name", k.name, "origin", k.origin, "nest", k.nest,
+                                  "stacks", k.stacks, "native", k.native ? Py_True : Py_False, "source", source);
     wk__free(source);
     if (!one || PyList_Append(list, one) < 0) Py_CLEAR(list);
     Py_XDECREF(one);
