@@ -11,7 +11,6 @@
 #include "codegen/codegen.h"
 #include "compile/fuse/kernel.h"
 #include "compile/report.h"
-#include "cpu/native/native.h"
 #include "execute/internal.h"
 #include "tensor/safetensors.h"
 
@@ -358,7 +357,7 @@ void wk__compiled_graph_step(const wk__compiled_graph *c, int64_t i, wk__step_re
   out->flops = flops_of_node(s->node);
 }
 
-static bool is_for_cpu(const wk__fused *f) { return f->device.type == WK_CPU; }
+static bool is_written_as_c(const wk__fused *f) { return f->kernel->device->is_native != NULL; }
 
 bool wk__compiled_graph_kernel(const wk__compiled_graph *c, int64_t i, wk__kernel_report *out) {
   const wk__fused *f = wk__compiled_graph_kernels(c)->items[i];
@@ -367,13 +366,13 @@ bool wk__compiled_graph_kernel(const wk__compiled_graph *c, int64_t i, wk__kerne
                              .origin = f->origin ? f->origin : "",
                              .nest = f->kernel->text,
                              .stacks = f->stacks ? f->stacks : "",
-                             .native = is_for_cpu(f) && wk__program_is_native(wk__program_of(f->kernel->code))};
+                             .native = is_written_as_c(f) && f->kernel->device->is_native(f->kernel->code)};
   return true;
 }
 
 char *wk__compiled_graph_kernel_source(const wk__compiled_graph *c, int64_t i) {
   const wk__fused *f = wk__compiled_graph_kernels(c)->items[i];
-  if (!f->kernel || !is_for_cpu(f)) return NULL;
+  if (!f->kernel || !is_written_as_c(f)) return NULL;
   wk__code_source source = source_of(f);
   char *text = wk__c_write_functions(&source, wk__cpu_level_get());
   if (!text) wk_error_clear();

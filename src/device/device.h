@@ -138,6 +138,7 @@ struct wk__device_type {
   char *(*bundle_code)(size_t *out_size);
   int64_t (*unbundle_code)(const char *data, size_t size);
   wk__code_state (*await_group)(wk__code_group *group);
+  bool (*is_native)(const wk__code *code); /* at this moment; what is written as C has it (codegen/) */
   void (*release_group)(wk__code_group *group); /* its codes fall back to tier 0; none may be running */
   unsigned (*modes_of)(const wk__code *code, const struct wk__launch *launch); /* bits; 0: any. Needs no data */
 

@@ -86,6 +86,9 @@ void wk__dynamo_noticed_mode(void);                  /* the thread's grad mode w
  * with an exception. */
 int wk__add_dynamo(PyObject *module, wk__binding *binding);
 
+/* What Compiled.kernels() tells of a graph; sources: with the C of kernels. -> new */
+PyObject *wk__compiled_graph_report(const wk__compiled_graph *compiled, bool sources);
+
 /* Calls `run`, whose Python code is no part of what is captured: the session is suspended meanwhile. */
 void wk__dynamo_run_plainly(void (*run)(void *context), void *context);
 

@@ -453,11 +453,15 @@ static PyObject *compiled_graph_of(const wk__compiled_graph *c, const char *kind
                        steps_of(c), "halves", halves_of(c, sources));
 }
 
-PyObject *wk__segment_kernels(const wk__segment *g, bool sources) {
+PyObject *wk__compiled_graph_report(const wk__compiled_graph *compiled, bool sources) {
   int collected = PyGC_Disable(); /* halves are looked at under a lock: no finalizer may run and want it */
-  PyObject *one = g->executor ? compiled_graph_of(g->executor, "graph", sources) : Py_NewRef(Py_None);
+  PyObject *one = compiled_graph_of(compiled, "graph", sources);
   if (collected) PyGC_Enable();
   return one;
+}
+
+PyObject *wk__segment_kernels(const wk__segment *g, bool sources) {
+  return g->executor ? wk__compiled_graph_report(g->executor, sources) : Py_NewRef(Py_None);
 }
 
 PyObject *wk__compiled_kernels(wk__compiled *compiled, bool sources) {
