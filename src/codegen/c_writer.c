@@ -862,7 +862,8 @@ static void write_heading(wk__string *out, const wk__code_source *kernel, int nu
 static void make_mistake(wk__string *out, int64_t begin) {
   const char *wanted = wk__mistakes_made.native;
   char *code = out->text ? strstr(out->text + begin, " */\n") : NULL, *nest = out->text ? out->text + begin : NULL;
-  char *found = code && *wanted ? strstr(nest, wanted) : NULL, *add = found && found < code ? strstr(code, "_add(") : NULL;
+  char *found = code && *wanted ? strstr(nest, wanted) : NULL,
+       *add = found && found < code ? strstr(code, "_add(") : NULL;
   if (add) memcpy(add, "_sub(", 5);
 }
 #endif

@@ -225,8 +225,7 @@ static wk_status compile_either(wk__compiled_graph *c, wk__graph *graph, const b
 }
 
 static wk_status compile_as(wk__graph *graph, const bool *requires_grad, wk__compile_mode mode,
-                            const wk__choices *choices, const wk__limits *limits,
-                            wk__compiled_graph **out_compiled) {
+                            const wk__choices *choices, const wk__limits *limits, wk__compiled_graph **out_compiled) {
   *out_compiled = NULL;
   if (wk__log_on(WK__LOG_PROFILE)) wk__profiling = true;
   wk__compiled_graph *c = wk__alloc_zeroed(sizeof *c);

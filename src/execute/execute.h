@@ -45,8 +45,8 @@ void wk__timeline_begin(int64_t most, bool spans);
 int64_t *wk__timeline_take(int64_t *out_count, int64_t *out_lost);
 typedef enum wk__span_kind {
   WK__SPAN_CALL = 1, /* of a compiled function: its number, 0 */
-  /* of source, on a thread that makes native code: its kernels; 0, 1 (was in the cache), 2 (failed), 3 (was ended, for it
-   * was not needed any more) */
+  /* of source, on a thread that makes native code: its kernels; 0, 1 (was in the cache), 2 (failed), 3 (was ended, for
+   * it was not needed any more) */
   WK__SPAN_UNIT,
 } wk__span_kind;
 extern _Atomic bool wk__timeline_has_spans;

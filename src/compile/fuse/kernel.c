@@ -334,7 +334,8 @@ void wk__kernels_submit(const wk__kernels *kernels, int64_t step_nanoseconds) {
   for (int type = 0; type < WK_DEVICE_TYPE_COUNT && sources; type++)
     if (wk__device_types[type] && wk__device_types[type]->improve)
       submit(kernels, wk__device_types[type], sources, step_nanoseconds);
-  for (int i = 0; i < kernels->kept_count && kernels->limits.native == WK__UNLIMITED; i++) submit_kept(kernels->kept[i], step_nanoseconds);
+  for (int i = 0; i < kernels->kept_count && kernels->limits.native == WK__UNLIMITED; i++)
+    submit_kept(kernels->kept[i], step_nanoseconds);
   pthread_mutex_unlock(&submit_lock);
   wk__free(sources);
 }
@@ -350,8 +351,7 @@ bool wk__kernels_wait(const wk__kernels *kernels) {
     const wk__kernel *k = kernels->items[i]->kernel;
     if (k) all &= is_ready(k->device, k->batch ? k->batch->group : NULL);
   }
-  for (int i = 0; i < kernels->kept_count; i++)
-    all &= is_ready(kernels->kept[i]->device, kernels->kept[i]->improved);
+  for (int i = 0; i < kernels->kept_count; i++) all &= is_ready(kernels->kept[i]->device, kernels->kept[i]->improved);
   pthread_mutex_unlock(&submit_lock);
   return all;
 }

@@ -359,8 +359,7 @@ static bool belong_together(wk__convolution p, const wk_tensor *grad, const wk_t
   p.transposed = false;
   bool fits = wk_int_eq(images[0], results[0]) && wk_int_eq(images[1], times_groups(&p, w[1])) &&
               wk_int_eq(results[1], w[0]) && wk_int_eq(wk_int_mod(w[0], wk_int_of(p.groups)), zero());
-  for (int d = 0; fits && d < p.dims; d++)
-    fits = wk_int_eq(results[d + 2], result_size(&p, images + 2, w + 2, d));
+  for (int d = 0; fits && d < p.dims; d++) fits = wk_int_eq(results[d + 2], result_size(&p, images + 2, w + 2, d));
   return fits;
 }
 

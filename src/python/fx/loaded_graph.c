@@ -356,20 +356,21 @@ static PyMethodDef loaded_methods[] = {
     {"report", loaded_report, METH_NOARGS, "Of a compiled one what Compiled.kernels(sources=True) has for a segment."},
     {0}};
 
-static PyType_Slot loaded_slots[] = {{Py_tp_new, loaded_new},
-                                     {Py_tp_dealloc, loaded_dealloc},
-                                     {Py_tp_call, loaded_call},
-                                     {Py_tp_str, loaded_text},
-                                     {Py_tp_getset, loaded_getset},
-                                     {Py_tp_methods, loaded_methods},
-                                     {Py_tp_doc,
-                                      "LoadedGraph(text, constants=(), compiled=False, guards=None, limits=None)\n--\n\nA graph of "
-                                      "the compiler from its text; called "
-                                      "with its input tensors it gives the tuple of its outputs. guards: texts like '2 "
-                                      "< s0', which are asked in front of "
-                                      "each call, as the symbols' ranges are then. limits: (passes, kernels, kernels "
-                                      "with native code), how many of each are run, made and asked for; None: all."},
-                                     {0}};
+static PyType_Slot loaded_slots[] = {
+    {Py_tp_new, loaded_new},
+    {Py_tp_dealloc, loaded_dealloc},
+    {Py_tp_call, loaded_call},
+    {Py_tp_str, loaded_text},
+    {Py_tp_getset, loaded_getset},
+    {Py_tp_methods, loaded_methods},
+    {Py_tp_doc,
+     "LoadedGraph(text, constants=(), compiled=False, guards=None, limits=None)\n--\n\nA graph of "
+     "the compiler from its text; called "
+     "with its input tensors it gives the tuple of its outputs. guards: texts like '2 "
+     "< s0', which are asked in front of "
+     "each call, as the symbols' ranges are then. limits: (passes, kernels, kernels "
+     "with native code), how many of each are run, made and asked for; None: all."},
+    {0}};
 static PyType_Spec loaded_spec = {
     .name = "wick._C.LoadedGraph",
     .basicsize = sizeof(loaded_graph),
