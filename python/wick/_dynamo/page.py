@@ -12,7 +12,6 @@ import linecache
 import os
 
 
-
 def file_beside(name):
     """The text of a file of this folder."""
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), encoding="utf-8") as file:
