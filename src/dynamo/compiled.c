@@ -324,6 +324,32 @@ static PyObject *begin_timeline(PyObject *module, PyObject *args) {  // -> new
   Py_RETURN_NONE;
 }
 
+/* error_on_graph_break(flag) is entered. */
+static PyObject *push_break_error(PyObject *module, PyObject *flag) {  // -> new
+  wk__binding *binding = binding_of_module(module);
+  if (binding && !binding->break_errors) binding->break_errors = PyList_New(0);
+  if (!binding || !binding->break_errors) return NULL;
+  int value = PyObject_IsTrue(flag);
+  if (value < 0 || PyList_Append(binding->break_errors, value ? Py_True : Py_False) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *pop_break_error(PyObject *module, PyObject *none) {  // -> new
+  (void)none;
+  wk__binding *binding = binding_of_module(module);
+  Py_ssize_t count = binding && binding->break_errors ? PyList_GET_SIZE(binding->break_errors) : 0;
+  if (count && PyList_SetSlice(binding->break_errors, count - 1, count, NULL) < 0) return NULL;
+  Py_RETURN_NONE;
+}
+
+static PyObject *set_substitutes(PyObject *module, PyObject *dict) {  // -> new
+  wk__binding *binding = binding_of_module(module);
+  if (!binding) return NULL;
+  if (!PyDict_Check(dict)) return PyErr_Format(PyExc_TypeError, "substitutes are a dict, not %R", dict);
+  Py_XSETREF(binding->substitutes, Py_NewRef(dict));
+  Py_RETURN_NONE;
+}
+
 /* Gives what it was before. */
 static PyObject *set_notes(PyObject *module, PyObject *list) {  // -> new
   wk__binding *binding = binding_of_module(module);
@@ -365,6 +391,9 @@ static PyMethodDef functions[] = {
     {"_begin_timeline", begin_timeline, METH_VARARGS,
      "_begin_timeline(most, spans=False): runs leave when their steps began, in so many words of memory; spans: so do "
      "calls of compiled functions and units of source that native code is made of."},
+    {"_push_break_error", push_break_error, METH_O, "Whether a graph break is an error, until it is popped."},
+    {"_pop_break_error", pop_break_error, METH_NOARGS, "As it was before the last _push_break_error()."},
+    {"_set_substitutes", set_substitutes, METH_O, "A dict from functions to those that are captured in their place."},
     {"_set_notes", set_notes, METH_O, "A list that what capture does is noted in, or None; gives the one before."},
     {"_take_timeline", take_timeline, METH_NOARGS,
      "Ends it: [(executor, thread, [nanoseconds of each step's beginning and of the last one's end])], runs lost. "

@@ -70,12 +70,20 @@ static bool all_resumable(const wk__session *s) {
   return true;
 }
 
+/* What error_on_graph_break() says at the moment. */
+static bool breaks_raise(const wk__session *s) {
+  PyObject *list = s->binding->break_errors;
+  Py_ssize_t count = list ? PyList_GET_SIZE(list) : 0;
+  return count && PyList_GET_ITEM(list, count - 1) == Py_True;
+}
+
 /* An error of fullgraph=True. The frames are unwound as for any exception, so that what was entered is left; but it is
  * the caller's error, whatever handlers on the way make of it. */
 static int refuse_break(wk__session *s) {
   wk__frame *f = &s->innermost->frame;
-  PyErr_Format(s->binding->unsupported, "fullgraph=True, but the graph breaks here: %s\n  at %U, line %d, in %U",
-               s->reason, f->code->co_filename, wk__frame_line(f), f->code->co_name);
+  PyErr_Format(s->binding->unsupported, "%s, but the graph breaks here: %s\n  at %U, line %d, in %U",
+               s->compiled->options.fullgraph ? "fullgraph=True" : "error_on_graph_break(True)", s->reason,
+               f->code->co_filename, wk__frame_line(f), f->code->co_name);
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
@@ -110,7 +118,8 @@ static bool may_end_here(const wk__session *s) {
 }
 
 static int end_before_instruction(wk__session *s, wk__end_kind kind) {
-  if (!s->compiled->options.fullgraph || may_end_here(s)) return end_here(s, kind);
+  bool raises = s->compiled->options.fullgraph || breaks_raise(s);
+  if (!raises || may_end_here(s)) return end_here(s, kind);
   int status = wk__segment_discard(s);
   s->mode = WK__MODE_OFF;
   return status < 0 ? status : refuse_break(s);
