@@ -1,7 +1,7 @@
 """TORCH_LOGS and set_logs(): from names to channels of WICK_LOGS, and to levels of Python's loggers.
 
 In: TORCH_LOGS, TORCH_LOGS_FORMAT, TORCH_LOGS_OUT, and calls of set_logs(). Out: switched channels (_C._set_log), loggers
-with levels and handlers. A name that is none is PyTorch's error: of TORCH_LOGS already when wick is imported.
+with levels and handlers. What is no name is PyTorch's error: of TORCH_LOGS already when wick is imported.
 Tests: tests/python/test_torch_logs.py, tests/parity/test_torch_logs.py.
 """
 

@@ -8,12 +8,15 @@ import types
 
 from .._dynamo import config as _dynamo
 
+# Settings of torch._dynamo.config, where they are read and set.
+_SHARED = (
+    "accumulated_recompile_limit", "assume_static_by_default", "automatic_dynamic_shapes", "capture_scalar_outputs",
+    "recompile_limit", "verbose",
+)  # fmt: skip
 __all__ = [
-    "accumulated_recompile_limit", "allow_unspec_int_on_nn_module", "assume_static_by_default", "automatic_dynamic_shapes",
-    "cache_key_tag", "capture_dynamic_output_shape_ops", "capture_scalar_outputs", "dynamic_shapes", "dynamic_sources",
+    "allow_unspec_int_on_nn_module", "cache_key_tag", "capture_dynamic_output_shape_ops", "dynamic_shapes", "dynamic_sources",
     "enable_cpp_symbolic_shape_guards", "fail_on_recompile_limit_hit", "force_disable_caches", "job_id", "log_file_name",
-    "recompile_limit", "reorderable_logging_functions", "skip_tensor_guards_with_matching_dict_tags", "verbose",
-    "wrap_top_frame",
+    "reorderable_logging_functions", "skip_tensor_guards_with_matching_dict_tags", "wrap_top_frame", *_SHARED,
 ]  # fmt: skip
 
 # Without a meaning here: kept and ignored.
@@ -23,17 +26,10 @@ force_disable_caches = fail_on_recompile_limit_hit = allow_unspec_int_on_nn_modu
 capture_dynamic_output_shape_ops = skip_tensor_guards_with_matching_dict_tags = False
 dynamic_shapes = enable_cpp_symbolic_shape_guards = True
 reorderable_logging_functions = set()
-
-_SHARED = {
-    "accumulated_recompile_limit", "assume_static_by_default", "automatic_dynamic_shapes", "capture_scalar_outputs",
-    "recompile_limit", "verbose",
-}  # fmt: skip
 patch = _dynamo.patch_of(__name__)
 
 
 class _Settings(types.ModuleType):
-    """The shared ones are read and set where they are."""
-
     def __getattr__(self, name):
         if name in _SHARED:
             return getattr(_dynamo, name)
