@@ -235,6 +235,29 @@ f(x, x)
     assert sum(span[2] == "graph" and span[3] != "graph" for span in spans_of(data)) >= 5
 
 
+def test_signals_are_served_between_the_steps_of_a_first_run(tmp_path):
+    """Each handler runs when its signal comes: most of the time is spent in one graph, which is captured and run once."""
+    program = """
+import signal, torch
+torch.set_num_threads(1)
+count = 0
+def handler(*_):
+    global count
+    count += 1
+def model(x):
+    for _ in range(200):
+        x = (x @ x).tanh()
+    return x
+signal.signal(signal.SIGPROF, handler)
+signal.setitimer(signal.ITIMER_PROF, 0.002, 0.002)
+torch.compile(model)(torch.ones(500, 500) * 0.01)
+print(count > 100)
+"""
+    (tmp_path / "program.py").write_text(program)
+    for how in ("wick", "wick.trace"):
+        assert run(tmp_path, "-m", how, "program.py").stdout == "True\n"
+
+
 def test_nothing_is_kept_alive(tmp_path):
     program = """
 import gc, weakref, torch
