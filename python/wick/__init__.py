@@ -1,6 +1,7 @@
 """wick: the PyTorch 2 compiler stack in C, with PyTorch's Python API. `import wick as torch` runs PyTorch programs."""
 
 import importlib as _importlib
+import os as _os
 
 from . import _C
 from ._C import *  # noqa: F403  operators, dtypes, grad modes: what the core lists in its __all__
@@ -176,3 +177,10 @@ _C.__getattr__ = _name_of_the_core
 
 def __dir__():
     return sorted({*globals(), *_SUBMODULES, *_LAZY})
+
+
+if "TORCH_LOGS" in _os.environ:
+    from ._logging._internal import _init_logs
+
+    _init_logs()  # PyTorch's error for what is no name
+    del _init_logs
