@@ -1,11 +1,14 @@
 """wick: the PyTorch 2 compiler stack in C, with PyTorch's Python API. `import wick as torch` runs PyTorch programs."""
 
 import importlib as _importlib
+import sys as _sys
 
 from . import _C
 from ._C import *  # noqa: F403  operators, dtypes, grad modes: what the core lists in its __all__
 from ._tensor import allclose, broadcast_shapes, equal, nonzero, norm, numel  # noqa: F401  also gives Tensor its Python methods
 from .version import __version__  # noqa: F401  PyTorch's, which programs ask for; wick's own is wick.version.wick
+
+_C._look_for_lapack_in(":".join(p for p in _sys.path if p.endswith("-packages")))
 
 # Loaded when first used, so that `import wick` costs milliseconds.
 _SUBMODULES = frozenset(

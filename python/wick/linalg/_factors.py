@@ -61,8 +61,8 @@ def check_square(a, name, what="A"):
         )
 
 
-def check_floats(a, name, low=True, complex=False):
-    if complex and a.dtype in (_C.complex64, _C.complex128):
+def check_floats(a, name, low=True):
+    if a.dtype in (_C.complex64, _C.complex128):
         return
     if not a.is_floating_point():
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {legacy(a)}")
@@ -114,10 +114,10 @@ def cholesky_ex(input, *, upper=False, check_errors=False, out=None):
     """L of A = L L^T, and of each matrix whether there is one: 0, or the order of the part that is not positive-definite."""
     check_square(input, "linalg.cholesky")
     check_floats(input, "linalg.cholesky", False)
-    factor, info = _C._linalg_cholesky(input.mT if upper else input)
+    factor, info = _C._linalg_cholesky(input.mH if upper else input)
     if check_errors:
         check_info(info, "linalg.cholesky_ex", _INDEFINITE)
-    return written(_cholesky_ex(factor.mT if upper else factor, info), out)
+    return written(_cholesky_ex(factor.mH if upper else factor, info), out)
 
 
 def cholesky(input, *, upper=False, out=None):
@@ -163,7 +163,7 @@ def ldl_factor_ex(A, *, hermitian=False, check_errors=False, out=None):  # noqa:
     """L and D of A = L D L^T in one matrix, which rows were exchanged, and of each matrix the first block of D that is zero."""
     check_square(A, "torch.linalg.ldl_factor_ex")
     check_floats(A, "torch.linalg.ldl_factor_ex", False)
-    if A.dtype not in (_C.float32, _C.float64):
+    if A.dtype in (_C.float16, _C.bfloat16):
         raise NotImplementedError(f"\"ldl_factor_kernel_cpu\" not implemented for '{legacy(A)}'")
     result = _ldl_factor_ex(*_C.linalg_ldl_factor_ex(A, hermitian=hermitian))
     if check_errors:
@@ -192,7 +192,7 @@ def ldl_solve(LD, pivots, B, *, hermitian=False, out=None):  # noqa: N803
     if pivots.is_floating_point() or pivots.dtype == _C.bool:
         raise RuntimeError(f"torch.linalg.ldl_solve: Expected pivots to be integers. Got {legacy(pivots)}")
     LD, b = _batched(LD, B)  # noqa: N806
-    return written(_C._linalg_ldl_solve(LD, pivots.expand(LD.shape[:-1]), b), out)
+    return written(_C._linalg_ldl_solve(LD, pivots.expand(LD.shape[:-1]), b, hermitian=hermitian), out)
 
 
 # ---- LU ----
@@ -201,6 +201,8 @@ def ldl_solve(LD, pivots, B, *, hermitian=False, out=None):  # noqa: N803
 def lu_factor_ex(A, *, pivot=True, check_errors=False, out=None):  # noqa: N803
     """L and U in one matrix, which rows were exchanged, and of each matrix the first zero on U's diagonal."""
     check_floats(A, "linalg.lu_factor")
+    if not pivot and A.device.type == "cpu":
+        raise RuntimeError("linalg.lu_factor: LU without pivoting is not implemented on the CPU")
     result = _lu_factor_ex(*_C.linalg_lu_factor_ex(A, pivot=pivot))
     if check_errors:
         check_info(result.info, "torch.linalg.lu_factor_ex", "U[{0},{0}] is zero and using it on lu_solve would result in a "
@@ -249,13 +251,13 @@ def lu(A, *, pivot=True, out=None):  # noqa: N803
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False, out=None):  # noqa: N803
     """The solution of A X = B, or with left=False X A = B, by A's factors."""
     if not left:
-        return written(lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT, out)
+        return written(lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH, out)
     LU, B = _batched(LU, B)  # noqa: N806
     pivots = pivots.expand(*LU.shape[:-2], pivots.size(-1))
     order = _C._lu_order(pivots, LU.size(-2))
     if adjoint:
-        y = _C._linalg_solve_triangular(LU.mT, B, False, False)
-        y = _C._linalg_solve_triangular(LU.mT, y, True, True)
+        y = _C._linalg_solve_triangular(LU.mH, B, False, False)
+        y = _C._linalg_solve_triangular(LU.mH, y, True, True)
         back = order.argsort(-1)
         return written(y.gather(-2, back.unsqueeze(-1).expand(y.shape)), out)
     y = B.gather(-2, order.unsqueeze(-1).expand(B.shape))
@@ -273,7 +275,7 @@ def _is_vector(a, b):
 
 def solve_ex(A, B, *, left=True, check_errors=False, out=None):  # noqa: N803
     """X of A X = B, or with left=False of X A = B, and whether A is singular."""
-    check_floats(A, "linalg.solve", complex=True)
+    check_floats(A, "linalg.solve")
     check_square(A, "linalg.solve")
     if A.dtype != B.dtype:
         raise RuntimeError(
@@ -331,7 +333,7 @@ def triangular_solve(b, A, upper=True, transpose=False, unitriangular=False, *, 
 
 def inv_ex(A, *, check_errors=False, out=None):  # noqa: N803
     """The inverse, and whether there is none."""
-    check_floats(A, "linalg.inv", complex=True)
+    check_floats(A, "linalg.inv")
     check_square(A, "linalg.inv")
     inverse, info = _C._linalg_solve(A, _eye(A).expand(A.shape))
     if check_errors:
@@ -351,14 +353,14 @@ def inv(A, *, out=None):  # noqa: N803
 
 def det(A, *, out=None):  # noqa: N803
     """The determinant."""
-    check_floats(A, "linalg.det", complex=True)
+    check_floats(A, "linalg.det")
     check_square(A, "linalg.det")
     return written(_C.linalg_det(A), out)
 
 
 def slogdet(A, *, out=None):  # noqa: N803
     """The determinant's sign and the logarithm of its size."""
-    check_floats(A, "linalg.slogdet", complex=True)
+    check_floats(A, "linalg.slogdet")
     check_square(A, "linalg.slogdet")
     return written(_slogdet(*_C.linalg_slogdet(A)), out)
 
@@ -425,7 +427,7 @@ def _check_ormqr(input, tau, other, left):
             f"Expected input and {name} to have the same dtype, but input has dtype{legacy(input)} and {name} has dtype "
             f"{legacy(t)}",
         )
-    if input.dtype not in (_C.float32, _C.float64):
+    if input.dtype not in (_C.float32, _C.float64, _C.complex64, _C.complex128):
         raise NotImplementedError(f"\"ormqr_cpu\" not implemented for '{legacy(input)}'")
 
 
@@ -437,16 +439,20 @@ def ormqr(input, tau, other, left=True, transpose=False, *, out=None):
         input[..., :rows] if given >= rows else _C.cat([input, input.new_zeros((*input.shape[:-1], rows - given))], -1)
     )
     q = _C.linalg_householder_product(square, tau)
-    q = q.mT if transpose else q
+    q = q.mH if transpose else q
     return written(columns(q @ other if left else other @ q), out)
+
+
+def _check_eigh(A, UPLO, name):  # noqa: N803
+    check_floats(A, name)
+    check_square(A, name)
+    if str(UPLO).upper() not in ("L", "U"):
+        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
 
 
 def eigh(A, UPLO="L", *, out=None):  # noqa: N803
     """Eigenvalues, ascending, and vectors, as columns, of symmetric matrices."""
-    check_floats(A, "linalg.eigh")
-    check_square(A, "linalg.eigh")
-    if str(UPLO).upper() not in ("L", "U"):
-        raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
+    _check_eigh(A, UPLO, "linalg.eigh")
     return written(_eigh(*_C._linalg_eigh(A, UPLO)), out)
 
 
@@ -468,46 +474,41 @@ def eigvals(A, *, out=None):  # noqa: N803
 
 def eigvalsh(A, UPLO="L", *, out=None):  # noqa: N803
     """The eigenvalues alone."""
-    return written(eigh(A, UPLO).eigenvalues, out)
+    _check_eigh(A, UPLO, "linalg.eigvalsh")
+    return written(_C._linalg_eigh(A, UPLO, False)[0], out)
 
 
-def _reduced_svd(A):  # noqa: N803
-    """U (m, k), S (k), V (n, k)"""
-    if A.size(-2) >= A.size(-1):
-        return _C._linalg_svd(A)
-    v, s, u = _C._linalg_svd(A.mT)
-    return u, s, v
-
-
-def _completed(q):
-    """More columns that are orthogonal to those of q, until it is square."""
-    whole = _C.linalg_qr(q.detach(), "complete")[0]
-    return _C.cat([q, whole[..., q.size(-1) :]], -1)
-
-
-def svd(A, full_matrices=True, *, driver=None, out=None):  # noqa: N803
-    """U, the singular values, descending, and V^T."""
+def _check_svd(A, driver):  # noqa: N803
     check_floats(A, "linalg.svd")
     if A.dim() < 2:
         raise RuntimeError("linalg.svd: The input tensor A must have at least 2 dimensions.")
-    u, s, v = _reduced_svd(A)
-    if full_matrices:
-        u, v = (_completed(t) if t.size(-2) > t.size(-1) else t for t in (u, v))
-    return written(_svd(columns(u), s, columns(v.mT)), out)
+    if driver is not None and A.device.type == "cpu":
+        raise RuntimeError(
+            "torch.linalg.svd: keyword argument `driver=` is only supported on CUDA inputs with cuSOLVER backend."
+        )
+
+
+def svd(A, full_matrices=True, *, driver=None, out=None):  # noqa: N803
+    """U, the singular values, descending, and V^H."""
+    _check_svd(A, driver)
+    return written(_svd(*_C._linalg_svd(A, full_matrices)), out)
 
 
 def svdvals(A, *, driver=None, out=None):  # noqa: N803
     """The singular values alone."""
-    return written(svd(A, False).S, out)
+    _check_svd(A, driver)
+    return written(_C._linalg_svd(A, False, False)[1], out)
 
 
 def old_svd(input, some=True, compute_uv=True, *, out=None):
-    """linalg.svd with V in the place of V^T."""
-    u, s, vh = svd(input, not some)
-    if not compute_uv:
+    """linalg.svd with V in the place of V^H."""
+    if compute_uv:
+        u, s, vh = svd(input, not some)
+    else:
         m, n = input.shape[-2:]
-        u, vh = u.new_zeros(*input.shape[:-2], m, m), u.new_zeros(*input.shape[:-2], n, n)
-    return written(_named("svd", ("U", "S", "V"))(u, s, vh.mT), out)
+        s = svdvals(input)
+        u, vh = input.new_zeros(*input.shape[:-2], m, m), input.new_zeros(*input.shape[:-2], n, n)
+    return written(_named("svd", ("U", "S", "V"))(u, s, vh.mH), out)
 
 
 # ---- least squares and ranks ----
@@ -524,16 +525,14 @@ def _threshold(A, largest, atol, rtol, name):  # noqa: N803
             rtol = _C.where(atol > 0, 0.0, eps)
     atol = 0.0 if atol is None else atol
     atol, rtol = (
-        t if isinstance(t, _C.Tensor) else _C.tensor(float(t), dtype=A.dtype, device=A.device) for t in (atol, rtol)
+        t if isinstance(t, _C.Tensor) else _C.tensor(float(t), dtype=largest.dtype, device=A.device) for t in (atol, rtol)
     )
     return _C.maximum(atol.expand(lead) if atol.dim() == 0 else atol, rtol * largest)
 
 
-def _spectrum(A, hermitian):  # noqa: N803
-    if not hermitian:
-        return _reduced_svd(A)
-    values, vectors = eigh(A)
-    return vectors, values, vectors
+def _sizes(A, hermitian):  # noqa: N803
+    """Singular values, of Hermitian matrices in the order of the eigenvalues."""
+    return eigvalsh(A).abs() if hermitian else svdvals(A)
 
 
 def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):  # noqa: N803
@@ -547,7 +546,7 @@ def pinv(A, rcond=None, hermitian=False, *, atol=None, rtol=None, out=None):  # 
     if A.numel() == 0:
         return written(A.mT.clone(), out)
     atol, rtol = (
-        t if t is None or isinstance(t, _C.Tensor) else _C.full((), float(t), dtype=A.dtype, device=A.device)
+        t if t is None or isinstance(t, _C.Tensor) else _C.full((), float(t), dtype=A.real.dtype, device=A.device)
         for t in (atol, rtol)
     )
     return written(_C._linalg_pinv(A, atol, rtol, hermitian), out)
@@ -562,7 +561,7 @@ def matrix_rank(A, tol=None, hermitian=False, *, atol=None, rtol=None, out=None)
         atol, rtol = tol, 0.0
     if A.numel() == 0:
         return written(_C.zeros(A.shape[:-2], dtype=_C.int64, device=A.device), out)
-    size = _spectrum(A.detach(), hermitian)[1].abs()
+    size = _sizes(A.detach(), hermitian)
     least = _threshold(A, size.amax(-1), atol, rtol, "linalg.matrix_rank")
     return written((size > least.unsqueeze(-1)).sum(-1), out)
 
@@ -595,7 +594,7 @@ def lstsq(A, B, rcond=None, *, driver=None, out=None):  # noqa: N803
     a, wide = _batched(A, b)
     x = _C.matmul(inverse, b)
     rank = matrix_rank(A, rtol=rcond) if driver != "gels" else _C.empty((0,), dtype=_C.int64)
-    values = _reduced_svd(A.detach())[1] if driver in ("gelsd", "gelss") else A.new_empty((0,))
+    values = svdvals(A.detach()) if driver in ("gelsd", "gelss") else A.real.new_empty((0,))
     whole = m > n and driver != "gelsy" and (driver == "gels" or bool((rank == n).all()))
-    left = ((a @ x - wide) ** 2).sum(-2) if whole else x.reshape(-1)[:0]
+    left = (a @ x - wide).abs().square().sum(-2) if whole else x.real.reshape(-1)[:0]
     return written(_lstsq(x.squeeze(-1) if vector else columns(x), left, rank, values), out)

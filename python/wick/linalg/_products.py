@@ -99,7 +99,7 @@ def vecdot(x, y, *, dim=-1, out=None):
         raise RuntimeError("linalg.vecdot: Expected vectors of same dtype")
     a, b = _C_broadcast(x, y)
     (d,) = _wrapped((dim,), max(a.dim(), 1))
-    rows, columns = a.movedim(d, -1).unsqueeze(-2), b.movedim(d, -1).unsqueeze(-1)
+    rows, columns = a.conj().movedim(d, -1).unsqueeze(-2), b.movedim(d, -1).unsqueeze(-1)
     return written((rows @ columns).squeeze(-1).squeeze(-1), out)
 
 
@@ -121,22 +121,10 @@ def matrix_power(A, n, *, out=None):  # noqa: N803
 
 
 def matrix_exp(A):  # noqa: N803
-    """1 + A + A^2 / 2 + ...: by Taylor's sum of a part A / 2^s, squared s times."""
+    """1 + A + A^2 / 2 + ..."""
     check_square(A, "linalg.matrix_exp")
     check_floats(A, "linalg.matrix_exp", False)
-    if A.numel() == 0:
-        return A.clone()
-    eye = _C.eye(A.size(-1), dtype=_C.float64, device=A.device)
-    wide = A.to(_C.float64)
-    size = _C._level_plain(wide.detach().abs().sum(-1)).amax().item()
-    s = max(0, math.ceil(math.log2(size / 0.5))) if math.isfinite(size) and size > 0.5 else 0
-    part = wide / 2**s
-    result = eye + part / 18
-    for k in range(17, 0, -1):
-        result = eye + part @ result / k
-    for _ in range(s):
-        result = result @ result
-    return result.to(A.dtype)
+    return _C.linalg_matrix_exp(A)
 
 
 def tensorinv(A, ind=2, *, out=None):  # noqa: N803
