@@ -80,7 +80,8 @@ static wk_status lu_order(wk__call *c) {
   for (int64_t b = 0; b < count; b++, order += n, p += k) {
     for (int64_t i = 0; i < n; i++) order[i] = i;
     for (int64_t i = 0; i < k && i < n; i++) {
-      if (p[i] < 1 || p[i] > n) return wk_fail(WK_RUNTIME_ERROR, "torch.lu_unpack: LU_pivots are not pivots of a LU");
+      if (p[i] < 1 || p[i] > n) return wk_fail(WK_RUNTIME_ERROR, "pivots passed to lu_unpack must be between 1 and LU.size(-2) "
+                                        "inclusive.Did you properly pass the result of lu_factor?");
       int64_t kept = order[i];
       order[i] = order[p[i] - 1];
       order[p[i] - 1] = kept;

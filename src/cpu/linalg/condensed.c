@@ -32,9 +32,9 @@ static void exchange(double *rows, int64_t width, int64_t i, int64_t j) {
 
 /* c f + s g = r, c g - s f = 0 */
 static double rotation(double f, double g, double *c, double *s) {
-  double r = sqrt(f * f + g * g);
-  *c = r > 0 ? f / r : 1;
-  *s = r > 0 ? g / r : 0;
+  double r = sqrt(f * f + g * g), inverse = 1 / r;
+  *c = r > 0 ? f * inverse : 1;
+  *s = r > 0 ? g * inverse : 0;
   return r;
 }
 

@@ -2,16 +2,26 @@
  * them: R's diagonal is real and has the sign that loses no digits. Included by real.c and complex.c; hence no include
  * guard. */
 
+static double squares_below(const number *x, int64_t m, double scale) {
+  double sum = 0;
+  for (int64_t i = 1; i < m; i++) sum += square_of(scaled(x[i], scale));
+  return sum;
+}
+
 /* x (m) becomes v of the H whose H^H makes x its first entry, `length`, which is real. Gives tau; 0: x is so already. */
 static number reflector(number *x, int64_t m, double *length) {
-  double scale = scale_of(x, m), rest = 0;
-  if (scale == 0) scale = 1; /* not finite: so are the results */
-  for (int64_t i = 1; i < m; i++) rest += square_of(scaled(x[i], scale));
   number top = x[0];
+  double scale = 1, rest = squares_below(x, m, scale), own = square_of(top);
+  if (!(rest + own > 1e-200 && rest + own < 1e200)) { /* squares that overflow or vanish */
+    scale = scale_of(x, m);
+    if (scale == 0) scale = 1; /* not finite: so are the results */
+    rest = squares_below(x, m, scale);
+    own = square_of(scaled(top, scale));
+  }
   x[0] = 1;
   *length = real_of(top);
   if (rest == 0 && imag_of(top) == 0) return 0;
-  *length = -copysign(sqrt(rest + square_of(scaled(top, scale))) / scale, real_of(top));
+  *length = -copysign(sqrt(rest + own) / scale, real_of(top));
   number below = 1 / (top - *length);
   for (int64_t i = 1; i < m; i++) x[i] = times(x[i], below);
   return number_of((*length - real_of(top)) / *length, -imag_of(top) / *length);

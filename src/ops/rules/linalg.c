@@ -197,7 +197,8 @@ wk_status wk__meta_geqrf(wk__call *c) {
   wk_dtype dtype = dtype_of(c);
   if (dtype != WK_FLOAT32 && dtype != WK_FLOAT64 && !wk_dtype_is_complex(dtype))
     return wk_fail(WK_NOT_IMPLEMENTED, "\"geqrf_cpu\" not implemented for '%s'", wk__dtype_legacy(dtype));
-  WK_TRY(check(c, false));
+  if (c->args[A_self].tensor->ndim < 2)
+    return wk_fail(WK_RUNTIME_ERROR, "torch.geqrf: input must have at least 2 dimensions.");
   wk_int last[] = {rows(c->args[A_self].tensor), columns(c->args[A_self].tensor)}, k = least(c->args[A_self].tensor);
   give(c, 0, last, 2, dtype_of(c));
   give(c, 1, &k, 1, dtype_of(c));
@@ -496,8 +497,7 @@ wk_status wk__vjp_svd(wk__vjp *v) {
   if (p.gw) middle = sum_of(middle, wk_mul(as_column(p.s), wk_mul(p.of_w, e)));
   diagonal = sum_of(diagonal, turns);
   if (diagonal) middle = sum_of(middle, wk_diag_embed(diagonal, 0, -2, -1));
-  sum = product(p.u, middle);
-  if (sum && (wk_dtype)sum->dtype != (wk_dtype)p.u->dtype) sum = wk__in_dtype(sum, (wk_dtype)p.u->dtype);
+  sum = product(p.u, wk__in_dtype(middle, (wk_dtype)p.u->dtype)); /* of values alone it is real */
   if (p.gu && wk_int_lt(columns(p.u), rows(p.u))) sum = sum_of(sum, wk_div(outside(p.u, p.gu), as_row(p.s)));
   sum = product(sum, adjoint(p.w));
   if (p.gw && wk_int_lt(columns(p.w), rows(p.w)))
