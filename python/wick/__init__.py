@@ -14,13 +14,52 @@ _C._look_for_lapack_in(":".join(p for p in _sys.path if p.endswith("-packages"))
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
-        "compiler cpu cuda distributed distributions fft functional func fx hub jit library linalg masked mps multiprocessing nn onnx optim "
+        "compiler cpu cuda distributed distributions fft functional func futures fx hub jit library linalg masked mps multiprocessing nn onnx optim "
         "overrides profiler quantization random return_types safetensors serialization signal special storage testing torch_version types "
         "utils version xpu"
     ).split()
 )
 _LAZY = {
     "save": "serialization",
+    **dict.fromkeys(
+        (
+            "BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage DoubleStorage "
+            "FloatStorage HalfStorage IntStorage LongStorage ShortStorage Storage StorageBase TypedStorage"
+        ).split(),
+        "storage",
+    ),
+    **dict.fromkeys(
+        (
+            "AnyType Argument AwaitType BoolType ClassType ComplexType DeviceObjType DictType EnumType FloatType FunctionSchema "
+            "FutureType InferredType IntType InterfaceType ListType NoneType NumberType OptionalType PyObjectType RRefType "
+            "StreamObjType StringType SymBoolType SymIntType TensorType TupleType Type UnionType parse_schema unify_type_list"
+        ).split(),
+        "_schema",
+    ),
+    **dict.fromkeys(
+        (
+            "AVG AggregationType BenchmarkConfig BenchmarkExecutionStats DeserializationStorageContext DispatchKey "
+            "DispatchKeySet ErrorReport ExcludeDispatchKeyGuard FatalError LockingLogger LoggerBase NoopLogger PRIVATE_OPS SUM "
+            "ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptList ScriptListIterator SerializationStorageContext "
+            "TYPE_CHECKING Tag ThroughputBenchmark USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH fork get_file_path "
+            "prepare_multiprocessing_environment wait"
+        ).split(),
+        "_core_objects",
+    ),
+    **dict.fromkeys(
+        "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine".split(), "functions.fake_quantize"
+    ),
+    **dict.fromkeys(
+        (
+            "batch_norm_backward_elemt batch_norm_backward_reduce batch_norm_elemt batch_norm_gather_stats "
+            "batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats"
+        ).split(),
+        "functions.batch_norm_parts",
+    ),
+    "hash_tensor": "functions.hashes",
+    "embedding_bag": "functions.bags",
+    "windows": "signal",
+    "FileCheck": "testing",
     "load": "serialization",
     "from_file": "storage",
     **dict.fromkeys(("ScriptModule", "ScriptFunction"), "jit"),
@@ -141,6 +180,14 @@ def typename(obj):
     return name if module in ("", "builtins") else f"{module}.{name}"
 
 
+def _of_other_names(name):
+    """What has another name where it stands."""
+    if name == "torch":
+        return _importlib.import_module(__name__)
+    module, other = {"Future": ("futures", "_Future"), "JITException": ("jit", "Error")}[name]
+    return globals().setdefault(name, getattr(_importlib.import_module(f"{__name__}.{module}"), other))
+
+
 def __getattr__(name):
     if name in _SUBMODULES:
         return _importlib.import_module(f"{__name__}.{name}")  # the import system puts it into this module
@@ -148,6 +195,8 @@ def __getattr__(name):
         value = getattr(_importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)
         globals()[name] = value
         return value
+    if name in ("Future", "JITException", "torch"):
+        return _of_other_names(name)
     if name.endswith("Tensor") and name[:-6] in _TENSOR_TYPES:
         from ._tensor_types import make
 

@@ -167,5 +167,7 @@ def set_(self, source=None, storage_offset=0, size=None, stride=None):
 
 
 def storage_type(self):
-    """The class of the tensor's storage."""
-    return type(self.untyped_storage())
+    """The class of old of the tensor's storage: torch.FloatStorage."""
+    from .. import storage
+
+    return getattr(storage, storage._LEGACY_NAMES[self.dtype])

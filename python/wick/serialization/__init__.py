@@ -329,7 +329,7 @@ class _Storages:
             size = count * (1 if kind.dtype is None else kind.dtype.itemsize)
             self._loaded[name] = self._placed(f"data/{name}", size, location)
         storage = self._loaded[name]
-        return storage if kind.dtype is None else TypedStorage(storage, kind.dtype)
+        return storage if kind.dtype is None else TypedStorage(wrap_storage=storage, dtype=kind.dtype)
 
     def _read(self, record, size):
         if self._mapped:

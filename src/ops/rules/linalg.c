@@ -508,7 +508,7 @@ wk_status wk__vjp_svd(wk__vjp *v) {
 /* exp of (A^H, dX; 0, A^H) has the gradient above its diagonal (A. Al-Mohy, N. Higham, 2009). */
 wk_status wk__vjp_matrix_exp(wk__vjp *v) {
   wk_tensor *a = adjoint(ARG(WK__ARG(linalg_matrix_exp, self))), *g = v->grads[0];
-  if (!a || wk_int_eq(a->numel, wk_int_of(0))) return a ? wk__vjp_set(v, 0, wk_zero(g)) : wk_error_category();
+  if (!a || wk_int_eq(a->numel, wk_int_of(0))) return a ? wk__vjp_set(v, WK__ARG(linalg_matrix_exp, self), wk_zero(g)) : wk_error_category();
   wk_int n = columns(a);
   wk_tensor *above[] = {a, g}, *below[] = {wk_zero(a), a};
   wk_tensor *both[] = {wk_cat(above, 2, -1), below[0] ? wk_cat(below, 2, -1) : NULL};
