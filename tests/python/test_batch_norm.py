@@ -152,28 +152,28 @@ def test_statistics_and_what_uses_them_are_one_kernel(last):
 
 def test_the_steps_that_processes_share():
     """Statistics of two parts, put together, normalise the whole as batch_norm does; so do the sums of the backward pass."""
-    torch.manual_seed(0)
-    x, weight, bias = torch.randn(6, 3, 4), torch.rand(3) + 0.5, torch.randn(3)
-    running = [torch.zeros(3), torch.ones(3)], [torch.zeros(3), torch.ones(3)]
+    wick.manual_seed(0)
+    x, weight, bias = wick.randn(6, 3, 4), wick.rand(3) + 0.5, wick.randn(3)
+    running = [wick.zeros(3), wick.ones(3)], [wick.zeros(3), wick.ones(3)]
     whole = x.clone().requires_grad_()
-    expected = torch.nn.functional.batch_norm(whole, *running[0], weight, bias, True, 0.1, 1e-5)
-    gradient = torch.randn_like(expected)
+    expected = wick.nn.functional.batch_norm(whole, *running[0], weight, bias, True, 0.1, 1e-5)
+    gradient = wick.randn_like(expected)
     expected.backward(gradient)
     parts, grads = (x[:2], x[2:]), (gradient[:2], gradient[2:])
-    mean, invstd = map(torch.stack, zip(*(torch.batch_norm_stats(p, 1e-5) for p in parts), strict=True))
-    counts = torch.tensor([8.0, 16.0])
-    mean, invstd = torch.batch_norm_gather_stats_with_counts(x, mean, invstd, *running[1], 0.1, 1e-5, counts)
-    found = torch.cat([torch.batch_norm_elemt(p, weight, bias, mean, invstd, 1e-5) for p in parts])
-    torch.testing.assert_close(found, expected.detach())
-    torch.testing.assert_close(running[1], running[0])
-    sums = [torch.batch_norm_backward_reduce(g, p, mean, invstd, weight, True, True, True) for g, p in zip(grads, parts, strict=True)]
+    mean, invstd = map(wick.stack, zip(*(wick.batch_norm_stats(p, 1e-5) for p in parts), strict=True))
+    counts = wick.tensor([8.0, 16.0])
+    mean, invstd = wick.batch_norm_gather_stats_with_counts(x, mean, invstd, *running[1], 0.1, 1e-5, counts)
+    found = wick.cat([wick.batch_norm_elemt(p, weight, bias, mean, invstd, 1e-5) for p in parts])
+    wick.testing.assert_close(found, expected.detach())
+    wick.testing.assert_close(running[1], running[0])
+    sums = [wick.batch_norm_backward_reduce(g, p, mean, invstd, weight, True, True, True) for g, p in zip(grads, parts, strict=True)]
     dy, xmu = (sum(s[k] for s in sums) for k in (0, 1))
-    found = torch.cat(
-        [torch.batch_norm_backward_elemt(g, p, mean, invstd, weight, dy, xmu, counts) for g, p in zip(grads, parts, strict=True)]
+    found = wick.cat(
+        [wick.batch_norm_backward_elemt(g, p, mean, invstd, weight, dy, xmu, counts) for g, p in zip(grads, parts, strict=True)]
     )
-    torch.testing.assert_close(found, whole.grad)
-    both = torch.batch_norm_gather_stats(x, mean.expand(2, 3), invstd.expand(2, 3), None, None, 0.1, 1e-5, 12)
-    torch.testing.assert_close(both, (mean, invstd))
+    wick.testing.assert_close(found, whole.grad)
+    both = wick.batch_norm_gather_stats(x, mean.expand(2, 3), invstd.expand(2, 3), None, None, 0.1, 1e-5, 12)
+    wick.testing.assert_close(both, (mean, invstd))
     weight.requires_grad_(), bias.requires_grad_()
-    torch.nn.functional.batch_norm(x, None, None, weight, bias, True, 0.1, 1e-5).backward(gradient)
-    torch.testing.assert_close([sum(s[k] for s in sums) for k in (2, 3)], [weight.grad, bias.grad])
+    wick.nn.functional.batch_norm(x, None, None, weight, bias, True, 0.1, 1e-5).backward(gradient)
+    wick.testing.assert_close([sum(s[k] for s in sums) for k in (2, 3)], [weight.grad, bias.grad])
