@@ -15,7 +15,7 @@ _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
         "compiler cpu cuda distributed distributions fft functional func futures fx hub jit library linalg masked mps multiprocessing nn onnx optim "
-        "overrides profiler quantization random return_types safetensors serialization signal special storage testing torch_version types "
+        "overrides profiler quantization random return_types safetensors serialization signal sparse special storage testing torch_version types "
         "utils version xpu"
     ).split()
 )
@@ -55,6 +55,14 @@ _LAZY = {
             "batch_norm_gather_stats_with_counts batch_norm_stats batch_norm_update_stats"
         ).split(),
         "functions.batch_norm_parts",
+    ),
+    **dict.fromkeys(
+        (
+            "ccol_indices_copy col_indices_copy crow_indices_copy dsmm hsmm hspmm indices_copy resize_as_sparse_ "
+            "row_indices_copy saddmm smm sparse_compressed_tensor sparse_coo_tensor sparse_csc_tensor sparse_csr_tensor spmm "
+            "sspaddmm values_copy"
+        ).split(),
+        "sparse",
     ),
     "hash_tensor": "functions.hashes",
     "embedding_bag": "functions.bags",
@@ -98,7 +106,13 @@ _LAZY = {
         ("empty_permuted empty_strided grid_sampler grid_sampler_2d grid_sampler_3d").split(),
         "functions.statistics",
     ),
-    **dict.fromkeys(("complex32", "chalf"), "_absent_dtypes"),
+    **dict.fromkeys(
+        (
+            "bit bits16 bits1x8 bits2x4 bits4x2 bits8 chalf complex32 float4_e2m1fn_x2 float8_e4m3fnuz float8_e5m2fnuz "
+            "float8_e8m0fnu int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7"
+        ).split(),
+        "_absent_dtypes",
+    ),
     **dict.fromkeys(
         (
             "affine_grid_generator binary_cross_entropy_with_logits cosine_embedding_loss frobenius_norm hinge_embedding_loss "

@@ -389,6 +389,10 @@ def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, sca
         input = input.contiguous()
         with _C.no_grad():
             _C.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+    if sparse and weight.requires_grad and _C.is_grad_enabled():
+        from ..sparse._embedding import embedding as with_sparse_gradient
+
+        return with_sparse_gradient(weight, input, padding_idx, scale_grad_by_freq)
     return _C.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 

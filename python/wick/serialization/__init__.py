@@ -456,6 +456,22 @@ def _rebuild_from_type_v2(function, new_type, arguments, state):
     return tensor
 
 
+def _rebuild_sparse_tensor(layout, data):
+    from ..sparse import _rebuild
+
+    return _rebuild(layout, data)
+
+
+def _get_layout(name):
+    """ "torch.sparse_coo" as a layout."""
+    from pickle import UnpicklingError
+
+    layout = getattr(_C, name.removeprefix("torch."), None)
+    if type(layout) is not type(_C.strided):
+        raise UnpicklingError(f"{name} is no layout")
+    return layout
+
+
 def _set_tensor_state(tensor, state):
     if isinstance(state, dict):
         tensor.__dict__.update(state)
@@ -479,6 +495,8 @@ def _globals():
         ("torch._utils", "_rebuild_tensor_v2"): function(_rebuild_tensor_v2),
         ("torch._utils", "_rebuild_tensor_v3"): function(_rebuild_tensor_v3),
         ("torch._utils", "_rebuild_meta_tensor_no_storage"): function(_rebuild_meta_tensor_no_storage),
+        ("torch._utils", "_rebuild_sparse_tensor"): function(_rebuild_sparse_tensor),
+        ("torch.serialization", "_get_layout"): function(_get_layout),
         ("torch._utils", "_rebuild_parameter"): function(_rebuild_parameter),
         ("torch._utils", "_rebuild_parameter_with_state"): function(_rebuild_parameter_with_state),
         ("torch._tensor", "_rebuild_from_type_v2"): function(_rebuild_from_type_v2),
