@@ -41,7 +41,8 @@ _LAZY = {
             "AVG AggregationType BenchmarkConfig BenchmarkExecutionStats DeserializationStorageContext DispatchKey "
             "DispatchKeySet ErrorReport ExcludeDispatchKeyGuard FatalError LockingLogger LoggerBase NoopLogger PRIVATE_OPS SUM "
             "ScriptDict ScriptDictIterator ScriptDictKeyIterator ScriptList ScriptListIterator SerializationStorageContext "
-            "TYPE_CHECKING Tag ThroughputBenchmark USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH fork get_file_path "
+            "TYPE_CHECKING Tag dequantize native_norm per_channel_affine per_channel_affine_float_qparams per_channel_symmetric "
+            "per_tensor_affine per_tensor_symmetric qscheme ThroughputBenchmark USE_GLOBAL_DEPS USE_RTLD_GLOBAL_WITH_LIBTORCH fork get_file_path "
             "prepare_multiprocessing_environment wait"
         ).split(),
         "_core_objects",

@@ -470,6 +470,43 @@ class ThroughputBenchmark:
         return BenchmarkExecutionStats(1e3 * sum(spent) / calls, calls)
 
 
+class qscheme:  # noqa: N801
+    """How a tensor would be quantized: torch.per_tensor_affine and the like, which are compared by identity."""
+
+    __module__ = "torch"
+
+    def __init__(self, name):
+        self._name = name
+
+    def __repr__(self):
+        return f"torch.{self._name}"
+
+    def __reduce__(self):
+        return self._name
+
+
+per_tensor_affine, per_channel_affine = qscheme("per_tensor_affine"), qscheme("per_channel_affine")
+per_tensor_symmetric, per_channel_symmetric = qscheme("per_tensor_symmetric"), qscheme("per_channel_symmetric")
+per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
+
+
+def dequantize(input):
+    """Tensors that are not quantized as float32: a tensor, or a list of them."""
+    if isinstance(input, (list, tuple)):
+        return [t.to(_C.float32) for t in input]
+    return input.to(_C.float32)
+
+
+def native_norm(input, p=2, dim=None, keepdim=False, dtype=None):
+    """The norm of all elements of a sparse tensor."""
+    if input.layout is _C.strided:
+        raise NotImplementedError("Could not run 'aten::native_norm' with arguments from the 'CPU' backend.")
+    if dim:
+        raise RuntimeError("native_norm_sparse: only full reductions are supported")
+    values = input.coalesce().values() if input.is_sparse else input.values()
+    return values.to(dtype or values.dtype).norm(p)
+
+
 def get_file_path(*parts):
     """A path in the folder that packages are installed in."""
     import os

@@ -313,6 +313,14 @@ _SPARSE = (
 ).split()
 for _name in _SPARSE:
     setattr(Tensor, _name, _method_of("", _name))
+
+
+def _dequantize(self):
+    """As float32."""
+    return self.to(_C.float32)
+
+
+Tensor.dequantize, Tensor.hash_tensor = _dequantize, _method_of("hashes", "hash_tensor")
 Tensor.to_dense, Tensor.record_stream = _to_dense, _record_stream
 Tensor.share_memory_, Tensor.is_shared = _share_memory, _is_shared
 Tensor.__reduce_ex__ = _reduce

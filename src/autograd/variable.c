@@ -135,7 +135,8 @@ static wk_status accumulate(wk_tensor *t, wk_tensor *grad, bool may_steal, bool 
     a->grad = result.tensor;
     return WK_OK;
   }
-  wk_value args[] = {wk__v_tensor(a->grad), wk__v_tensor(grad), wk__v_int(1)};
+  bool turned = a->grad->sparse && !grad->sparse; /* a strided one comes first: the sum is strided */
+  wk_value args[] = {wk__v_tensor(turned ? grad : a->grad), wk__v_tensor(turned ? a->grad : grad), wk__v_int(1)};
   wk_tensor *in_place = create_graph || a->grad->sparse ? NULL : a->grad;
   WK_TRY(wk_call(WK__OP(add_Tensor), args, in_place ? &in_place : NULL, &result));
   wk__release(a->grad);

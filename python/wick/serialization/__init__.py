@@ -12,7 +12,10 @@ unpickler.py reads pickles without running anything, trusted.py with weights_onl
 from .. import _C
 from .._names import getter as _getter
 
-__all__ = ["add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save"]
+__all__ = [
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "get_unsafe_globals_in_checkpoint", "load", "safe_globals",
+    "save",
+]  # fmt: skip
 
 FORMAT_VERSION = 3
 
@@ -533,6 +536,50 @@ def _find_global(module, name):
         f"`torch.serialization.add_safe_globals([{full}])` or the `torch.serialization.safe_globals([{full}])` context "
         "manager to allowlist this global if you trust this class/function."
     )
+
+
+def _names_in(stream):
+    """(module, name) of each global that a pickle names, in order."""
+    import pickletools
+
+    found, texts = [], []
+    for opcode, argument, _at in pickletools.genops(stream):
+        if opcode.name == "GLOBAL":
+            found.append(tuple(argument.split(" ", 1)))
+        elif opcode.name == "STACK_GLOBAL" and len(texts) > 1:
+            found.append((texts[-2], texts[-1]))
+        if isinstance(argument, str) and opcode.name != "GLOBAL":
+            texts.append(argument)
+    return found
+
+
+def get_unsafe_globals_in_checkpoint(f):
+    """What a file of torch.save names that load(weights_only=True) would refuse: ["module.name", ...].
+
+    wick.serialization.get_unsafe_globals_in_checkpoint("state.pt")
+    """
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(f) as archive:
+            name = next(n for n in archive.namelist() if n.endswith("/data.pkl"))
+            names = _names_in(archive.read(name))
+    except zipfile.BadZipFile:
+        raise ValueError(
+            "Expected input to be a checkpoint returned by torch.save but got a torchscript checkpoint or a legacy file"
+        ) from None
+    from .unpickler import PLAIN_GLOBALS as known
+
+    unsafe = []
+    for module, name in names:
+        if (module, name) in known:
+            continue
+        try:
+            _find_global(module, name)
+        except Exception:
+            if f"{module}.{name}" not in unsafe:
+                unsafe.append(f"{module}.{name}")
+    return unsafe
 
 
 def _find_trusted(module, name):
