@@ -20,6 +20,7 @@ static const char *const kind_names[] = {
     [WK__READ_REFERENT] = "referent",
     [WK__READ_SYMBOLIC] = "symbolic",
     [WK__READ_COMPUTED] = "computed",
+    [WK__READ_UPCOMING] = "upcoming",
     [WK__CHECK_IS] = "is",
     [WK__CHECK_SAME] = "is",
     [WK__CHECK_DIFFERENT] = "is not",
@@ -39,6 +40,7 @@ static const char *const kind_names[] = {
     [WK__CHECK_QUIET] = "raises nothing as a warning",
     [WK__CHECK_ADDRESS] = "has the id that it had",
     [WK__CHECK_ITEMS] = "items are",
+    [WK__CHECK_ENDS] = "ends",
 };
 
 /* ---- where a register comes from, as a Python expression ---- */

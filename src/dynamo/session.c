@@ -406,6 +406,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
   PyObject *result = NULL;
   for (;;) {
     int status = 0;
+    if (WK_UNLIKELY(s->retired != NULL) && !a->depth) wk__session_drop_retired(s);
     drop_buried(s);
     switch (s->mode) {
       case WK__MODE_SEEK:
@@ -614,6 +615,7 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
   wk__tracer_release(s.tracer);
   PyMem_Free(s.start_codes);
   PyMem_Free(s.start_offsets);
+  wk__session_drop_retired(&s);
   if (s.buried_count) wk__session_drop_buried(&s);
   if (WK_UNLIKELY(s.refusal != NULL)) result = end_refused(&s, result);
   Py_DECREF(compiled);
