@@ -5,7 +5,7 @@ import threading
 import time
 
 from . import _C
-from ._schema import ComplexType, BoolType, FloatType, IntType, ListType, StringType, TensorType, DictType
+from ._schema import BoolType, ComplexType, DictType, FloatType, IntType, ListType, StringType, TensorType
 
 
 class _Member:

@@ -73,8 +73,16 @@ def _single(name, text, schema_text=None):
     return made
 
 
-AnyType, BoolType, ComplexType = _single("AnyType", "Any"), _single("BoolType", "bool"), _single("ComplexType", "complex")
-DeviceObjType, FloatType, IntType = _single("DeviceObjType", "Device"), _single("FloatType", "float"), _single("IntType", "int")
+AnyType, BoolType, ComplexType = (
+    _single("AnyType", "Any"),
+    _single("BoolType", "bool"),
+    _single("ComplexType", "complex"),
+)
+DeviceObjType, FloatType, IntType = (
+    _single("DeviceObjType", "Device"),
+    _single("FloatType", "float"),
+    _single("IntType", "int"),
+)
 NoneType, NumberType = _single("NoneType", "NoneType"), _single("NumberType", "number", "Scalar")
 PyObjectType, StreamObjType, StringType = (
     _single("PyObjectType", "PyObject"), _single("StreamObjType", "Stream"), _single("StringType", "str"),
@@ -324,7 +332,9 @@ class Argument:
 
     __module__ = "torch"
 
-    def __init__(self, name, type, text, size=None, alias=None, alias_text="", default=None, kwarg_only=False, shown=""):
+    def __init__(
+        self, name, type, text, size=None, alias=None, alias_text="", default=None, kwarg_only=False, shown=""
+    ):
         self.name, self.type, self.real_type, self.N, self.alias_info = name, type, type, size, alias
         self.kwarg_only, self._default, self._text, self._shown = kwarg_only, default, text, shown
         self.is_write, self.is_out = bool(alias and alias.is_write), kwarg_only and bool(alias and alias.is_write)
@@ -504,7 +514,11 @@ class _Reader:
         default, shown = None, ""
         if self.take("="):
             value, shown = self.constant()
-            if isinstance(found, FloatType) or isinstance(found, OptionalType) and isinstance(found._inner[0], FloatType):
+            if (
+                isinstance(found, FloatType)
+                or isinstance(found, OptionalType)
+                and isinstance(found._inner[0], FloatType)
+            ):
                 value = float(value) if isinstance(value, int) and not isinstance(value, bool) else value
             if size and isinstance(value, (int, float)) and not isinstance(value, bool):
                 value = [value] * size

@@ -1,5 +1,5 @@
 """Values that will be there: torch.futures. A future is completed by any thread; what is called when it is, by that one.
-Tests: tests/parity/test_futures_parity.py."""
+Tests: tests/parity/test_schema_parity.py."""
 
 import threading
 

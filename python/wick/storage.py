@@ -1,5 +1,5 @@
 """torch.storage: UntypedStorage is C; TypedStorage, which PyTorch has deprecated, shows a storage as elements, and so do the
-classes of old by dtype (FloatStorage, ...). Tests: tests/parity/test_storage_parity.py."""
+classes of old by dtype (FloatStorage, ...). Tests: tests/parity/test_schema_parity.py."""
 
 from . import _C
 from ._C import UntypedStorage

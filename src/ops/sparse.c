@@ -2,9 +2,9 @@
  * values, which the tape follows as any others. What each operator becomes is said by the embedding language
  * (wick/sparse/), which is asked through one pointer.
  *
- * In: a call with such a tensor. Out: its results, or PyTorch's error for an operator that has no such form. A destination
- * gets the values, or, when it is sparse itself, the parts of the result. Tests: tests/python/test_sparse.py,
- * tests/parity/test_sparse_parity.py. */
+ * In: a call with such a tensor. Out: its results, or PyTorch's error for an operator that has no such form. A
+ * destination gets the values, or, when it is sparse itself, the parts of the result. Tests:
+ * tests/python/test_sparse.py, tests/parity/test_sparse_parity.py. */
 #include "ops/internal.h"
 #include "wick/operators.h"
 
@@ -25,8 +25,8 @@ static wk_status become(wk_tensor *destination, wk_tensor *result) {
 static wk_status write_into(wk_tensor *destination, wk_value *result) {
   wk_value done = {0}, args[] = {wk__v_tensor(destination), *result, {0}};
   if (destination == result->tensor) return WK_OK;
-  wk_status status = destination->sparse ? become(destination, result->tensor)
-                                         : wk_call(WK__OP(copy_), args, NULL, &done);
+  wk_status status =
+      destination->sparse ? become(destination, result->tensor) : wk_call(WK__OP(copy_), args, NULL, &done);
   wk_value_release(&done);
   if (status != WK_OK) return status;
   wk_value_release(result);

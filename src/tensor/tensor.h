@@ -122,13 +122,13 @@ WK_MUST_USE wk_status wk__storage_resize(wk_storage *storage, int64_t bytes); /*
 /* Layers around an operator call that a tensor asks for; the bits of wk_tensor.keys. Order = order of the layers. */
 typedef uint16_t wk__keys;
 enum {
-  WK__KEY_WATCH = 1,     /* (thread only) somebody is told of calls: ops/watch.c */
-  WK__KEY_TRACE = 2,     /* its value is a graph node: record */
-  WK__KEY_BODY = 4,      /* (thread only) calls become instructions of a loop body: autograd/body.h */
-  WK__KEY_DECOMPOSE = 8, /* (thread only) calls are taken apart: decompose/decompose.h */
-  WK__KEY_LEVEL = 16,    /* belongs to a level, or the thread is in one: levels/levels.h */
-  WK__KEY_AUTOGRAD = 32, /* requires grad or has a grad_fn: keep tape */
-  WK__KEY_AUTOCAST = 64, /* (thread only) */
+  WK__KEY_WATCH = 1,       /* (thread only) somebody is told of calls: ops/watch.c */
+  WK__KEY_TRACE = 2,       /* its value is a graph node: record */
+  WK__KEY_BODY = 4,        /* (thread only) calls become instructions of a loop body: autograd/body.h */
+  WK__KEY_DECOMPOSE = 8,   /* (thread only) calls are taken apart: decompose/decompose.h */
+  WK__KEY_LEVEL = 16,      /* belongs to a level, or the thread is in one: levels/levels.h */
+  WK__KEY_AUTOGRAD = 32,   /* requires grad or has a grad_fn: keep tape */
+  WK__KEY_AUTOCAST = 64,   /* (thread only) */
   WK__KEY_SPARSE = 128,    /* its elements are in other tensors: ops/sparse.c */
   WK__KEY_INFERENCE = 256, /* made under inference_mode: outermost, see autograd/inference.c */
   WK__KEY_COUNT = 9,
@@ -156,8 +156,8 @@ typedef struct wk__inner {
 
 typedef enum wk__layout { WK__STRIDED, WK__SPARSE_COO, WK__SPARSE_CSR, WK__SPARSE_CSC } wk__layout;
 
-/* Of a tensor with a sparse layout, which has no memory: where its elements are, and those that are not zero. Owned by the
- * tensors that share it (reference count). */
+/* Of a tensor with a sparse layout, which has no memory: where its elements are, and those that are not zero. Owned by
+ * the tensors that share it (reference count). */
 typedef struct wk__sparse {
   _Atomic int32_t references;
   uint8_t layout;     /* wk__layout */

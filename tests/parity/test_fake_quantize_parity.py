@@ -47,7 +47,9 @@ def test_gradients(kind):
         if kind == "tensor":
             y = t.fake_quantize_per_tensor_affine(x, 0.1, 3, 0, 15)
         else:
-            y = t.fake_quantize_per_channel_affine(x, t.full((5,), 0.1), t.tensor([0, 1, 2, 3, 4], dtype=t.int32), 1, 0, 15)
+            y = t.fake_quantize_per_channel_affine(
+                x, t.full((5,), 0.1), t.tensor([0, 1, 2, 3, 4], dtype=t.int32), 1, 0, 15
+            )
         return t.autograd.grad((y * x.detach()).sum(), x)[0]
 
     same(function, 1e-6)

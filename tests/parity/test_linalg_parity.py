@@ -189,7 +189,9 @@ def test_more_errors(call):
         names = {name: getattr(t, name) for name in dir(t) if not name.startswith("_")}
         return eval(call, names | {"linalg": importlib.import_module(f"{t.__name__}.linalg"), "tensor": t.tensor})
 
-    lazy = "triangular_solve cholesky_solve cholesky_inverse pinverse geqrf ormqr qr svd inverse logdet lu_unpack".split()
+    lazy = (
+        "triangular_solve cholesky_solve cholesky_inverse pinverse geqrf ormqr qr svd inverse logdet lu_unpack".split()
+    )
     assert all(hasattr(wick, name) for name in lazy)
     assert outcome(function, wick)[0] == outcome(function, torch)[0]
 
@@ -201,6 +203,9 @@ def test_complex(call):
         names = {name: getattr(t, name) for name in ("linalg", "logdet", "stack", "complex64")}
         z = t.complex(parts[0], parts[1] * 3).mT + t.eye(3)
         result = eval(call, names | {"z": z})
-        return [t.view_as_real(x).clone() if x.is_complex() else x for x in (result if isinstance(result, tuple) else [result])]
+        return [
+            t.view_as_real(x).clone() if x.is_complex() else x
+            for x in (result if isinstance(result, tuple) else [result])
+        ]
 
     same(function, tolerance=1e-5 if "complex64" in call else 1e-10)

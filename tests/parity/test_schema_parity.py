@@ -81,7 +81,9 @@ def outcome(t, call):
     names = re.findall(r"[A-Za-z_]\w*", call)
     lookup = {n: getattr(t, n) for n in set(names) - {"futures"} if hasattr(t, n)}
     lookup["futures"] = importlib.import_module(f"{t.__name__}.futures")
-    lookup |= {n: __builtins__[n] for n in ("str", "repr", "int", "type", "len", "list", "isinstance", "iter") if n in lookup}
+    lookup |= {
+        n: __builtins__[n] for n in ("str", "repr", "int", "type", "len", "list", "isinstance", "iter") if n in lookup
+    }
     try:
         return words(repr(eval(call, lookup)))
     except Exception as error:

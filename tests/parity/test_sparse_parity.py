@@ -122,8 +122,24 @@ s.coalesce().coalesce() is s
 s.new_zeros(2)
 torch.is_same_size(s, s)
 """.strip().splitlines()
-ELEMENTS = ["u.index_select(1, torch.tensor([2, 0]))", "torch.add(s, u, alpha=3)", "u * s", "s * u", "torch.sspaddmm(u, s, torch.ones(3, 3))"]
-MISSING = ["s.cos()", "s.exp()", "s == s", "s.max()", "s.mean()", "s.view(-1)", "s.dot(s)", "s.narrow(0, 0, 1)", "torch.allclose(s, s)"]
+ELEMENTS = [
+    "u.index_select(1, torch.tensor([2, 0]))",
+    "torch.add(s, u, alpha=3)",
+    "u * s",
+    "s * u",
+    "torch.sspaddmm(u, s, torch.ones(3, 3))",
+]
+MISSING = [
+    "s.cos()",
+    "s.exp()",
+    "s == s",
+    "s.max()",
+    "s.mean()",
+    "s.view(-1)",
+    "s.dot(s)",
+    "s.narrow(0, 0, 1)",
+    "torch.allclose(s, s)",
+]
 
 
 def names(t):

@@ -166,10 +166,16 @@ def test_the_steps_that_processes_share():
     found = wick.cat([wick.batch_norm_elemt(p, weight, bias, mean, invstd, 1e-5) for p in parts])
     wick.testing.assert_close(found, expected.detach())
     wick.testing.assert_close(running[1], running[0])
-    sums = [wick.batch_norm_backward_reduce(g, p, mean, invstd, weight, True, True, True) for g, p in zip(grads, parts, strict=True)]
+    sums = [
+        wick.batch_norm_backward_reduce(g, p, mean, invstd, weight, True, True, True)
+        for g, p in zip(grads, parts, strict=True)
+    ]
     dy, xmu = (sum(s[k] for s in sums) for k in (0, 1))
     found = wick.cat(
-        [wick.batch_norm_backward_elemt(g, p, mean, invstd, weight, dy, xmu, counts) for g, p in zip(grads, parts, strict=True)]
+        [
+            wick.batch_norm_backward_elemt(g, p, mean, invstd, weight, dy, xmu, counts)
+            for g, p in zip(grads, parts, strict=True)
+        ]
     )
     wick.testing.assert_close(found, whole.grad)
     both = wick.batch_norm_gather_stats(x, mean.expand(2, 3), invstd.expand(2, 3), None, None, 0.1, 1e-5, 12)

@@ -110,7 +110,9 @@ def test_a_library():
 
 @pytest.mark.parametrize("path", ["/nowhere/liblapack.so", "libm.so.6"])
 def test_a_wrong_library_is_said_once(path):
-    done = run(path, "import wick as t; a = t.eye(200); t.linalg.svd(a); t.linalg.eigh(a); print(t.linalg.det(a).item())")
+    done = run(
+        path, "import wick as t; a = t.eye(200); t.linalg.svd(a); t.linalg.eigh(a); print(t.linalg.det(a).item())"
+    )
     assert done.stdout == "1.0\n"
     assert done.stderr == f"[wick] WICK_LAPACK={path} cannot be used as LAPACK; wick's own routines are used\n"
 

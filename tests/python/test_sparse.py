@@ -34,7 +34,11 @@ def test_derivatives_by_differences():
     def loss(values):
         s = torch.sparse_coo_tensor(torch.tensor([[0, 1, 1, 1], [2, 0, 2, 0]]), values, (2, 3))
         soft = torch.sparse.softmax(s.coalesce(), 1)
-        return (torch.sparse.mm(s, dense) ** 2).sum() + torch.sparse.sum(soft * 2, 0).to_dense()[0] + (s + s).to_dense()[1].prod()
+        return (
+            (torch.sparse.mm(s, dense) ** 2).sum()
+            + torch.sparse.sum(soft * 2, 0).to_dense()[0]
+            + (s + s).to_dense()[1].prod()
+        )
 
     values = torch.tensor([3.0, 0.4, 0.5, 0.2], dtype=torch.float64, requires_grad=True)
     (found,) = torch.autograd.grad(loss(values), values)

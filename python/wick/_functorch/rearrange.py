@@ -83,6 +83,7 @@ def rearrange(tensor, pattern, **axes_lengths):
             f"Identifiers only on one side of rearrange expression (should be on both): {names[0] ^ names[1]}"
         )
     sizes, among = _sizes_of(left, tensor.shape, axes_lengths, pattern)
+
     def all_of(group):
         return [(n, k) for n in group if n != "1" for k in (range(len(among)) if n == "..." else (0,))]
 

@@ -83,4 +83,6 @@ def batch_norm_backward_elemt(grad_out, input, mean, invstd, weight, sum_dy, sum
     centred = input - _over_channels(mean, input)
     slope = _over_channels(invstd.square() * sum_dy_xmu / total, input)
     factor = invstd if weight is None else invstd * weight
-    return ((grad_out - _over_channels(sum_dy / total, input) - centred * slope) * _over_channels(factor, input)).to(input.dtype)
+    return ((grad_out - _over_channels(sum_dy / total, input) - centred * slope) * _over_channels(factor, input)).to(
+        input.dtype
+    )

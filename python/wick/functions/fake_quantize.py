@@ -31,7 +31,8 @@ def fake_quantize_per_tensor_affine(input, scale, zero_point, quant_min, quant_m
     if not isinstance(scale, _C.Tensor) and not quant_min <= zero_point <= quant_max:
         raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
     scale, zero_point = (
-        t.detach() if isinstance(t, _C.Tensor) else _C.tensor(float(t), device=input.device) for t in (scale, zero_point)
+        t.detach() if isinstance(t, _C.Tensor) else _C.tensor(float(t), device=input.device)
+        for t in (scale, zero_point)
     )
     values, inside = _rounded(input, scale.float(), zero_point.float(), quant_min, quant_max)
     return _with_gradient(input, values.to(input.dtype), inside)
@@ -54,7 +55,9 @@ def fake_quantize_per_channel_affine(input, scale, zero_point, axis, quant_min, 
         raise RuntimeError(f"Scale must be Float or BFloat16, found {scale.type().rpartition('.')[2][:-6]}")
     _check_channels(input, scale, zero_point, axis)
     _check(quant_min, quant_max)
-    if not zero_point.is_floating_point() and (bool((zero_point < quant_min).any()) or bool((zero_point > quant_max).any())):
+    if not zero_point.is_floating_point() and (
+        bool((zero_point < quant_min).any()) or bool((zero_point > quant_max).any())
+    ):
         raise RuntimeError("`zero_point` must be between `quant_min` and `quant_max`.")
     if not -input.dim() <= axis < input.dim() or axis < 0:
         raise RuntimeError("`axis` must be between 0 and number of dimensions of input")

@@ -222,7 +222,7 @@ def ldl_factor(A, *, hermitian=False, out=None):  # noqa: N803
 def ldl_solve(LD, pivots, B, *, hermitian=False, out=None):  # noqa: N803
     """The solution of A X = B by what ldl_factor gives."""
     if B.dim() < 2:
-        raise IndexError(f"Dimension out of range (expected to be in range of [-1, 0], but got -2)")
+        raise IndexError("Dimension out of range (expected to be in range of [-1, 0], but got -2)")
     _check_solver(LD, B, "torch.linalg.ldl_solve")
     if LD.shape[:-1] != pivots.shape:
         raise RuntimeError(
@@ -240,9 +240,7 @@ def ldl_solve(LD, pivots, B, *, hermitian=False, out=None):  # noqa: N803
 
 def _check_lu(A, name):  # noqa: N803
     if A.dim() < 2:
-        raise RuntimeError(
-            f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead"
-        )
+        raise RuntimeError(f"{name}: Expected tensor with 2 or more dimensions. Got size: {list(A.shape)} instead")
     check_kernel(A, "lu_cpu")
 
 
@@ -618,7 +616,8 @@ def _threshold(A, largest, atol, rtol, name):  # noqa: N803
             rtol = _C.where(atol > 0, 0.0, eps)
     atol = 0.0 if atol is None else atol
     atol, rtol = (
-        t if isinstance(t, _C.Tensor) else _C.tensor(float(t), dtype=largest.dtype, device=A.device) for t in (atol, rtol)
+        t if isinstance(t, _C.Tensor) else _C.tensor(float(t), dtype=largest.dtype, device=A.device)
+        for t in (atol, rtol)
     )
     return _C.maximum(atol.expand(lead) if atol.dim() == 0 else atol, rtol * largest)
 

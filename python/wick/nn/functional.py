@@ -710,7 +710,7 @@ def linear_cross_entropy(
     """cross_entropy of input (N, D) times linear_weight (C, ..., D): target (N, ...) of classes or (N, C, ...)."""
     lead = tuple(linear_weight.shape[:-1])
     bias = None if linear_bias is None else linear_bias.reshape(-1)
-    logits = linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
+    logits = _C.linear(input, linear_weight.reshape(-1, linear_weight.shape[-1]), bias)
     if len(lead) > 1:
         logits = logits.reshape(*logits.shape[:-1], *lead)
     return cross_entropy(

@@ -7,8 +7,22 @@ from .. import _C
 from .._names import getter as _getter
 from . import _calls
 from ._parts import (
-    COO, CSC, CSR, LAYOUTS, NAMES, Parts, as_layout, at_places, coalesced, dense_of, indices_of, layout_of, made, of_dense,
-    parts, plain, to_coo,
+    COO,
+    CSC,
+    CSR,
+    LAYOUTS,
+    NAMES,
+    Parts,
+    as_layout,
+    coalesced,
+    dense_of,
+    indices_of,
+    layout_of,
+    made,
+    of_dense,
+    parts,
+    plain,
+    to_coo,
 )  # fmt: skip
 
 __all__ = [
@@ -73,7 +87,9 @@ def _check_places(p):
         if low < 0:
             raise RuntimeError(f"found negative index {low} for dim {d}")
         if high >= p.size[d]:
-            raise RuntimeError(f"size is inconsistent with indices: for dim {d}, size is {p.size[d]} but found index {high}")
+            raise RuntimeError(
+                f"size is inconsistent with indices: for dim {d}, size is {p.size[d]} but found index {high}"
+            )
 
 
 def sparse_compressed_tensor(
@@ -83,7 +99,9 @@ def sparse_compressed_tensor(
     """A tensor of layout sparse_csr or sparse_csc: where each row, or column, begins, and the other index of each value."""
     kind = {_C.sparse_csr: CSR, _C.sparse_csc: CSC}.get(layout)
     if kind is None:
-        raise RuntimeError(f"sparse_compressed_tensor: layout {layout} is not supported: tensors by blocks are left out")
+        raise RuntimeError(
+            f"sparse_compressed_tensor: layout {layout} is not supported: tensors by blocks are left out"
+        )
     starts, others = _tensor(compressed_indices), _tensor(plain_indices)
     values = _tensor(values, dtype, device)
     if starts.dtype not in (_C.int32, _C.int64):
@@ -427,7 +445,9 @@ def sparse_resize_(self, size, sparse_dim, dense_dim):
     if self.requires_grad and _C.is_grad_enabled():
         raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     if p.values.size(0) and (sparse_dim != p.sparse_dims or dense_dim != p.values.dim() - 1):
-        raise RuntimeError("changing the number of sparse or dense dimensions of a non-empty sparse tensor is not supported")
+        raise RuntimeError(
+            "changing the number of sparse or dense dimensions of a non-empty sparse tensor is not supported"
+        )
     if p.values.size(0) and any(new < old for new, old in zip(size, p.size, strict=True)):
         raise RuntimeError("shrinking the size of a non-empty sparse tensor is not supported")
     return _resized(self, p, size, sparse_dim)
@@ -461,6 +481,8 @@ def _copied(method):
 indices_copy, values_copy = _copied(indices), _copied(values)
 crow_indices_copy, col_indices_copy = _copied(crow_indices), _copied(col_indices)
 ccol_indices_copy, row_indices_copy = _copied(ccol_indices), _copied(row_indices)
+
+
 def _rebuild(layout, data):
     """For files: a tensor of what `reduced` gives."""
     if layout == _C.sparse_coo:

@@ -7,7 +7,20 @@ they work on values alone. Tests: tests/parity/test_sparse_parity.py.
 
 from .. import _C
 from ._parts import (
-    COO, CSC, CSR, NAMES, Parts, as_layout, at_places, coalesced, dense_of, indices_of, layout_of, made, of_dense, parts,
+    COO,
+    CSC,
+    CSR,
+    NAMES,
+    Parts,
+    as_layout,
+    at_places,
+    coalesced,
+    dense_of,
+    indices_of,
+    layout_of,
+    made,
+    of_dense,
+    parts,
     to_coo,
 )  # fmt: skip
 
@@ -81,7 +94,9 @@ def _none_of(t, dtype=None, size=None):
     size, values = p.size if size is None else tuple(size), p.values
     empty = values.new_empty((0, *values.shape[1:]), dtype=dtype or values.dtype)
     if p.layout == COO:
-        return made(Parts(COO, p.places.new_empty((len(size) - values.dim() + 1, 0)), None, empty, p.layout == COO, size))
+        return made(
+            Parts(COO, p.places.new_empty((len(size) - values.dim() + 1, 0)), None, empty, p.layout == COO, size)
+        )
     return made(Parts(p.layout, _C.zeros_like(p.places), p.columns.new_empty((0,)), empty, True, size))
 
 
@@ -135,12 +150,18 @@ def _permute(t, dims):
         raise RuntimeError("transpositions between sparse and dense dimensions are not allowed.")
     values = p.values.permute(0, *(k - d + 1 for k in dims[d:]))
     size = tuple(p.size[k] for k in dims)
-    return made(p._replace(places=p.places[dims[:d]], values=values, size=size, coalesced=p.coalesced and dims[:d] == list(range(d))))
+    return made(
+        p._replace(
+            places=p.places[dims[:d]], values=values, size=size, coalesced=p.coalesced and dims[:d] == list(range(d))
+        )
+    )
 
 
 def _t(t):
     if t.dim() > 2:
-        raise RuntimeError(f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {t.dim()} sparse dimensions")
+        raise RuntimeError(
+            f"t() expects a tensor with <= 2 sparse and 0 dense dimensions, but got {t.dim()} sparse dimensions"
+        )
     return _transpose(t, 0, t.dim() - 1)
 
 
@@ -236,7 +257,9 @@ def _add(a, b, alpha=1):
     common = _C.promote_types(p.values.dtype, values.dtype)
     both = _C.cat([p.values.to(common), values.to(common)])
     whole = Parts(COO, _C.cat([p.places, q.places], 1), None, both, False, p.size)
-    return made(as_layout(coalesced(whole) if layout != COO or p.coalesced or q.coalesced or _same(p, q) else whole, layout))
+    return made(
+        as_layout(coalesced(whole) if layout != COO or p.coalesced or q.coalesced or _same(p, q) else whole, layout)
+    )
 
 
 def _same(p, q):
@@ -257,7 +280,9 @@ def _mul(a, b):
     if not _is_sparse(b):
         return made(as_layout(p._replace(values=p.values * at_places(b.expand(p.size), p)), layout))
     q = coalesced(to_coo(parts(b)))
-    mine, theirs = (_C.zeros(p.size[: p.sparse_dims]).index_put((*x.places,), _C.ones(x.places.size(1))) for x in (p, q))
+    mine, theirs = (
+        _C.zeros(p.size[: p.sparse_dims]).index_put((*x.places,), _C.ones(x.places.size(1))) for x in (p, q)
+    )
     both = Parts(COO, (mine * theirs).nonzero().t().contiguous(), None, p.values, True, p.size)
     values = at_places(dense_of(p), both) * at_places(dense_of(q), both)
     return made(as_layout(both._replace(values=values), layout))

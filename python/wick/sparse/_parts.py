@@ -67,7 +67,9 @@ def _once(gradient, p):
     if p.coalesced or p.layout != COO:
         return gradient
     _numbers, which = _unique(p)
-    counts = _C.zeros(which.size(0), dtype=gradient.dtype).index_add(0, which, _C.ones(which.size(0), dtype=gradient.dtype))
+    counts = _C.zeros(which.size(0), dtype=gradient.dtype).index_add(
+        0, which, _C.ones(which.size(0), dtype=gradient.dtype)
+    )
     return gradient / counts.index_select(0, which).reshape(-1, *([1] * (gradient.dim() - 1)))
 
 
@@ -155,9 +157,7 @@ def _product(numbers):
 def dense_of(p):
     """The strided tensor: elements of one place are added up."""
     d = p.sparse_dims
-    whole = _C.zeros(
-        (_product(p.size[:d]), *p.values.shape[1:]), dtype=p.values.dtype, device=p.values.device
-    )
+    whole = _C.zeros((_product(p.size[:d]), *p.values.shape[1:]), dtype=p.values.dtype, device=p.values.device)
     return whole.index_add(0, flat(indices_of(p), p.size), p.values).reshape(p.size)
 
 

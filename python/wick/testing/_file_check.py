@@ -110,7 +110,9 @@ class FileCheck:
                 if exactly:
                     nots_behind = self._find(text, pattern, at)
                     if nots_behind:
-                        raise RuntimeError(f'Expected to not find "{pattern}" but found it\nFrom CHECK-NOT: {pattern}\n')
+                        raise RuntimeError(
+                            f'Expected to not find "{pattern}" but found it\nFrom CHECK-NOT: {pattern}\n'
+                        )
             self._refuse(nots, text, start, first if first is not None else at)
             nots = []
         self._refuse(nots, text, at, None)

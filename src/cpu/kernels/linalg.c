@@ -1,7 +1,7 @@
-/* Rows of linear algebra on the CPU that solve: LU, L D L^H, Cholesky, triangles, determinants, the exponential. Each matrix
- * of a batch is computed in double and rounded at the end (cpu/linalg/linalg.h has the routines), or by LAPACK where that is
- * there and the matrix is large (lapack.h). Tests: tests/ops/, tests/python/test_linalg.py, test_complex_linalg.py and
- * test_lapack.py. */
+/* Rows of linear algebra on the CPU that solve: LU, L D L^H, Cholesky, triangles, determinants, the exponential. Each
+ * matrix of a batch is computed in double and rounded at the end (cpu/linalg/linalg.h has the routines), or by LAPACK
+ * where that is there and the matrix is large (lapack.h). Tests: tests/ops/, tests/python/test_linalg.py,
+ * test_complex_linalg.py and test_lapack.py. */
 #include <math.h>
 
 #include "cpu/kernels.h"
@@ -80,8 +80,10 @@ static wk_status lu_order(wk__call *c) {
   for (int64_t b = 0; b < count; b++, order += n, p += k) {
     for (int64_t i = 0; i < n; i++) order[i] = i;
     for (int64_t i = 0; i < k && i < n; i++) {
-      if (p[i] < 1 || p[i] > n) return wk_fail(WK_RUNTIME_ERROR, "pivots passed to lu_unpack must be between 1 and LU.size(-2) "
-                                        "inclusive.Did you properly pass the result of lu_factor?");
+      if (p[i] < 1 || p[i] > n)
+        return wk_fail(WK_RUNTIME_ERROR,
+                       "pivots passed to lu_unpack must be between 1 and LU.size(-2) "
+                       "inclusive.Did you properly pass the result of lu_factor?");
       int64_t kept = order[i];
       order[i] = order[p[i] - 1];
       order[p[i] - 1] = kept;
@@ -202,7 +204,8 @@ static bool cholesky_one(void *context, int64_t i, void *room) {
   job *j = context;
   void *a = wk__matrices_at(&j->a, i);
   (void)room;
-  j->info[i] = j->a.by_columns ? wk__lapack_cholesky(j->a.type, a, j->a.n) : WK__MATRICES_CALL(&j->a, cholesky, a, j->a.n);
+  j->info[i] =
+      j->a.by_columns ? wk__lapack_cholesky(j->a.type, a, j->a.n) : WK__MATRICES_CALL(&j->a, cholesky, a, j->a.n);
   return j->info[i] >= 0;
 }
 static wk_status cholesky(wk__call *c) {
@@ -226,8 +229,7 @@ static wk_status cholesky(wk__call *c) {
 static bool ldl_one(void *context, int64_t i, void *room) {
   job *j = context;
   (void)room;
-  j->info[i] =
-      WK__MATRICES_CALL(&j->a, ldl, wk__matrices_at(&j->a, i), j->a.n, j->hermitian, j->pivots + i * j->a.n);
+  j->info[i] = WK__MATRICES_CALL(&j->a, ldl, wk__matrices_at(&j->a, i), j->a.n, j->hermitian, j->pivots + i * j->a.n);
   return true;
 }
 static wk_status ldl_factor(wk__call *c) {
@@ -254,7 +256,8 @@ static wk_status ldl_solve(wk__call *c) {
   const int64_t *p = (const int64_t *)wk__data(pivots);
   bool good = true, hermitian = wk__arg_bool(c, A_hermitian);
   for (int64_t i = 0; i < a.count && good; i++)
-    good = WK__MATRICES_CALL(&a, ldl_solve, wk__matrices_at(&a, i), p + i * a.n, wk__matrices_at(&b, i), b.m, b.n, hermitian);
+    good = WK__MATRICES_CALL(&a, ldl_solve, wk__matrices_at(&a, i), p + i * a.n, wk__matrices_at(&b, i), b.m, b.n,
+                             hermitian);
   return good ? wk__matrices_give(&b, c->outputs[0])
               : wk_fail(WK_RUNTIME_ERROR, "torch.linalg.ldl_solve: pivots are not those of ldl_factor");
 }

@@ -85,7 +85,7 @@ static void some(void *context, int64_t begin, int64_t end) {
 }
 
 wk_status wk__matrices_each(wk__matrices_fn *fn, void *context, const wk__matrices *b, int64_t room, int64_t steps,
-                         int64_t *out_failed) {
+                            int64_t *out_failed) {
   enum { WORTH_A_THREAD = 20000 }; /* operations */
   each e = {.fn = fn, .context = context, .room = room};
   if (b->by_columns)

@@ -1,7 +1,7 @@
 /* Batches of matrices for the rows of linear algebra: copies in the caller's scope that a routine works on, one matrix
- * after the other. By rows they are double or complex double, for wk__real_NAME and wk__complex_NAME, which run on several
- * threads; by columns they have the tensor's own dtype, for LAPACK. Results are rounded and laid out by the copy into the
- * output. */
+ * after the other. By rows they are double or complex double, for wk__real_NAME and wk__complex_NAME, which run on
+ * several threads; by columns they have the tensor's own dtype, for LAPACK. Results are rounded and laid out by the
+ * copy into the output. */
 #ifndef WICK_CPU_KERNELS_LINALG_MATRICES_H
 #define WICK_CPU_KERNELS_LINALG_MATRICES_H
 
@@ -36,8 +36,8 @@ static inline void *wk__matrices_at(const wk__matrices *b, int64_t i) {
 /* Calls fn for each matrix, with room of so many bytes for one call at a time; `steps`: about how many operations a
  * matrix takes. What fails gives false. */
 typedef bool wk__matrices_fn(void *context, int64_t i, void *room);
-WK_MUST_USE wk_status wk__matrices_each(wk__matrices_fn *fn, void *context, const wk__matrices *b, int64_t room, int64_t steps,
-                                     int64_t *out_failed);
+WK_MUST_USE wk_status wk__matrices_each(wk__matrices_fn *fn, void *context, const wk__matrices *b, int64_t room,
+                                        int64_t steps, int64_t *out_failed);
 
 /* A routine's name by the kind of number. */
 #define WK__MATRICES_CALL(batch, name, ...) \

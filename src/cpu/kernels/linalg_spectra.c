@@ -1,6 +1,6 @@
-/* Rows of linear algebra on the CPU that find bases: eigenvalues and singular values with their vectors, QR; and the check
- * that a derivative does not depend on the phase of such vectors. The routines are those of linalg.c's head. Tests:
- * tests/ops/, tests/python/test_linalg.py, test_complex_linalg.py, test_eig.py and test_lapack.py. */
+/* Rows of linear algebra on the CPU that find bases: eigenvalues and singular values with their vectors, QR; and the
+ * check that a derivative does not depend on the phase of such vectors. The routines are those of linalg.c's head.
+ * Tests: tests/ops/, tests/python/test_linalg.py, test_complex_linalg.py, test_eig.py and test_lapack.py. */
 #include <math.h>
 #include <stdio.h>
 
@@ -116,7 +116,8 @@ static bool qr_one(void *context, int64_t i, void *room) {
   job *j = context;
   const wk__matrices *a = &j->a;
   int64_t k = wk__min(a->m, a->n), size = wk__matrices_number_size(a);
-  void *at = wk__matrices_at(a, i), *tau = wk__matrices_at(&j->values, i), *q = j->vectors ? wk__matrices_at(&j->u, i) : NULL;
+  void *at = wk__matrices_at(a, i), *tau = wk__matrices_at(&j->values, i),
+       *q = j->vectors ? wk__matrices_at(&j->u, i) : NULL;
   if (!a->by_columns) {
     WK__MATRICES_CALL(a, householder, at, tau, room, a->m, a->n);
     if (q) WK__MATRICES_CALL(a, householder_product, at, tau, q, room, a->m, a->n, k, j->u.n);
@@ -161,8 +162,8 @@ static wk_status geqrf(wk__call *c) {
 /* H_1 ... H_k of vectors and factors */
 static bool product_one(void *context, int64_t i, void *room) {
   job *j = context;
-  WK__MATRICES_CALL(&j->a, householder_product, wk__matrices_at(&j->a, i), wk__matrices_at(&j->values, i), wk__matrices_at(&j->u, i),
-                 room, j->a.m, j->a.n, j->values.n, j->u.n);
+  WK__MATRICES_CALL(&j->a, householder_product, wk__matrices_at(&j->a, i), wk__matrices_at(&j->values, i),
+                    wk__matrices_at(&j->u, i), room, j->a.m, j->a.n, j->values.n, j->u.n);
   return true;
 }
 static wk_status householder_product(wk__call *c) {
@@ -175,7 +176,7 @@ static wk_status householder_product(wk__call *c) {
   WK_TRY(wk__matrices_open(tau, false, &j.values));
   WK_TRY(wk__matrices_room(a, false, false, j.a.m, j.a.n, &j.u));
   WK_TRY(wk__matrices_each(product_one, &j, &j.a, (j.a.m + j.a.n) * wk__matrices_number_size(&j.a),
-                        4 * j.a.m * j.a.n * j.values.n, &failed));
+                           4 * j.a.m * j.a.n * j.values.n, &failed));
   return wk__matrices_give(&j.u, c->outputs[0]);
 }
 

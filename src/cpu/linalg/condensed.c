@@ -1,5 +1,6 @@
-/* Eigenvalues of real tridiagonal matrices and singular values of real bidiagonal ones, by implicit QR steps with a shift
- * (Golub and Van Loan, Matrix Computations, 8.3 and 8.6). Entries are near 1 at most, as their callers scale them.
+/* Eigenvalues of real tridiagonal matrices and singular values of real bidiagonal ones, by implicit QR steps with a
+ * shift (Golub and Van Loan, Matrix Computations, 8.3 and 8.6). Entries are near 1 at most, as their callers scale
+ * them.
  *
  * Vectors are rows, turned two at a time: of complex numbers too, since the rotations are real. Tests:
  * tests/python/test_linalg.py, tests/python/test_complex_linalg.py. */
@@ -42,8 +43,8 @@ static double rotation(double f, double g, double *c, double *s) {
 
 static bool is_small(double x, double a, double b) { return fabs(x) <= DBL_EPSILON * (fabs(a) + fabs(b)) + NOTHING; }
 
-/* One step on the part first..last, whose e are not zero: rotations of the first two rows so that they fit the shift, and
- * of the next ones to chase what that puts beside the diagonal. */
+/* One step on the part first..last, whose e are not zero: rotations of the first two rows so that they fit the shift,
+ * and of the next ones to chase what that puts beside the diagonal. */
 static void tridiagonal_step(double *d, double *e, double *z, int64_t width, int64_t first, int64_t last) {
   double apart = (d[last - 1] - d[last]) / 2, off = e[last - 1];
   double shift = d[last] - off * off / (apart + copysign(sqrt(apart * apart + off * off), apart));

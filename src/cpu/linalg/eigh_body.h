@@ -11,8 +11,7 @@ static void reflect_both(number tau, const number *v, number *a, int64_t m, int6
   number half = scaled(times(tau, dot_conj(v, w, m)), -0.5);
   add_row(w, v, half, m);
   for (int64_t i = 0; i < m; i++)
-    for (int64_t j = 0; j < m; j++)
-      a[i * apart + j] -= times(v[i], conj_of(w[j])) + times(w[i], conj_of(v[j]));
+    for (int64_t j = 0; j < m; j++) a[i * apart + j] -= times(v[i], conj_of(w[j])) + times(w[i], conj_of(v[j]));
 }
 
 /* tau (n - 1) */

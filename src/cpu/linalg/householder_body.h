@@ -8,7 +8,8 @@ static double squares_below(const number *x, int64_t m, double scale) {
   return sum;
 }
 
-/* x (m) becomes v of the H whose H^H makes x its first entry, `length`, which is real. Gives tau; 0: x is so already. */
+/* x (m) becomes v of the H whose H^H makes x its first entry, `length`, which is real. Gives tau; 0: x is so already.
+ */
 static number reflector(number *x, int64_t m, double *length) {
   number top = x[0];
   double scale = 1, rest = squares_below(x, m, scale), own = square_of(top);

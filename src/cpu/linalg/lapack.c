@@ -1,7 +1,8 @@
-/* The one place that knows LAPACK's routines: their names, their arguments, and the libraries that have them. See lapack.h.
+/* The one place that knows LAPACK's routines: their names, their arguments, and the libraries that have them. See
+ * lapack.h.
  *
- * Builds differ in the size of their integers and in their names: scipy_dgesdd_64_, dgesdd_64_ and scipy_dgesdd_ are the
- * same routine. Integers are given as 8 bytes with the lower half first, which a routine of 4 bytes reads as well;
+ * Builds differ in the size of their integers and in their names: scipy_dgesdd_64_, dgesdd_64_ and scipy_dgesdd_ are
+ * the same routine. Integers are given as 8 bytes with the lower half first, which a routine of 4 bytes reads as well;
  * arrays of them are converted. */
 #include "cpu/linalg/lapack.h"
 
@@ -13,17 +14,18 @@
 #include <string.h>
 
 /* Each exists for s, d, c and z; the second name is that of the complex ones where it is another. */
-#define ROUTINES(X)                                                                                               \
-  X(getrf, getrf) X(getrs, getrs) X(trsm, trsm) X(potrf, potrf) X(geqrf, geqrf) X(orgqr, ungqr) X(syevd, heevd) \
-  X(gesdd, gesdd) X(geev, geev)
+#define ROUTINES(X)                                                                                             \
+  X(getrf, getrf)                                                                                               \
+  X(getrs, getrs) X(trsm, trsm) X(potrf, potrf) X(geqrf, geqrf) X(orgqr, ungqr) X(syevd, heevd) X(gesdd, gesdd) \
+      X(geev, geev)
 
 typedef void routine(const void *, ...); /* called with the addresses that it takes */
 static struct {
 #define X(name, complex_name) routine *name[4];
   ROUTINES(X)
 #undef X
-  bool is_there, wide;               /* wide: its integers have 8 bytes */
-  int (*get_threads)(void);          /* NULL: others than OpenBLAS have no such thing */
+  bool is_there, wide;      /* wide: its integers have 8 bytes */
+  int (*get_threads)(void); /* NULL: others than OpenBLAS have no such thing */
   void (*set_threads)(int);
 } lapack;
 
@@ -111,9 +113,9 @@ static bool open_matching(const char *folder, int length, const char *pattern) {
 }
 
 static bool open_usual(void) {
-  static const char *const patterns[] = {"numpy.libs/libscipy_openblas*.so*", "scipy_openblas64/lib/libscipy_openblas*.so*",
-                                         "scipy_openblas32/lib/libscipy_openblas*.so*",
-                                         "scipy.libs/libscipy_openblas*.so*"};
+  static const char *const patterns[] = {
+      "numpy.libs/libscipy_openblas*.so*", "scipy_openblas64/lib/libscipy_openblas*.so*",
+      "scipy_openblas32/lib/libscipy_openblas*.so*", "scipy.libs/libscipy_openblas*.so*"};
   static const char *const names[] = {"libopenblas.so.0", "libopenblas.so", "liblapack.so.3", "liblapack.so"};
   for (size_t p = 0; p < WK_COUNT(patterns); p++)
     for (const char *folder = folders; *folder;) {
@@ -185,7 +187,8 @@ int64_t wk__lapack_lu(wk__lapack_type type, void *a, int64_t m, int64_t n, int64
   return given_back(info);
 }
 
-int64_t wk__lapack_lu_solve(wk__lapack_type type, const void *lu, const int64_t *pivots, void *b, int64_t n, int64_t k) {
+int64_t wk__lapack_lu_solve(wk__lapack_type type, const void *lu, const int64_t *pivots, void *b, int64_t n,
+                            int64_t k) {
   int64_t info = 0, *own = wk__alloc((size_t)n * sizeof *own);
   if (!own) return -1;
   memcpy(own, pivots, (size_t)n * sizeof *own);
@@ -209,17 +212,17 @@ int64_t wk__lapack_cholesky(wk__lapack_type type, void *a, int64_t n) {
 }
 
 /* Calls a routine twice: `size` numbers of room are -1 first, which asks how many it wants. */
-#define WITH_ROOM(type, ...)                                                    \
-  do {                                                                          \
-    double asked[2] = {0};                                                      \
-    int64_t size = -1;                                                          \
-    void *room = asked;                                                         \
-    __VA_ARGS__;                                                                \
-    size = wanted(type, room);                                                  \
-    room = info == 0 ? wk__alloc((size_t)size * bytes_of(type)) : NULL;         \
-    if (!room) return info ? given_back(info) : -1;                             \
-    __VA_ARGS__;                                                                \
-    wk__free(room);                                                             \
+#define WITH_ROOM(type, ...)                                            \
+  do {                                                                  \
+    double asked[2] = {0};                                              \
+    int64_t size = -1;                                                  \
+    void *room = asked;                                                 \
+    __VA_ARGS__;                                                        \
+    size = wanted(type, room);                                          \
+    room = info == 0 ? wk__alloc((size_t)size * bytes_of(type)) : NULL; \
+    if (!room) return info ? given_back(info) : -1;                     \
+    __VA_ARGS__;                                                        \
+    wk__free(room);                                                     \
   } while (0)
 
 int64_t wk__lapack_qr(wk__lapack_type type, void *a, void *tau, int64_t m, int64_t n) {
@@ -261,8 +264,8 @@ static int64_t svd_in(wk__lapack_type type, char job, void *a, void *values, voi
   int64_t info = 0, k = job == 'A' ? n : wk__min(m, n);
   if (job == 'N') k = 1;
   if (is_complex(type))
-    WITH_ROOM(type, CALL(gesdd, type, &job, &m, &n, a, &m, values, u, &m, vh, &k, room, &size, real_room, integers,
-                         &info));
+    WITH_ROOM(type,
+              CALL(gesdd, type, &job, &m, &n, a, &m, values, u, &m, vh, &k, room, &size, real_room, integers, &info));
   else
     WITH_ROOM(type, CALL(gesdd, type, &job, &m, &n, a, &m, values, u, &m, vh, &k, room, &size, integers, &info));
   return given_back(info);
@@ -279,19 +282,18 @@ int64_t wk__lapack_svd(wk__lapack_type type, char job, void *a, void *values, vo
 }
 
 /* Of a real matrix the two vectors of a pair of conjugated values are given as their real and imaginary parts. */
-#define UNPACK(name, number)                                                                             \
-  static void name(const number *re, const number *im, const number *packed, number *values, number *v,  \
-                   int64_t n) {                                                                          \
-    for (int64_t j = 0; j < n; j++) {                                                                    \
-      bool first = im[j] > 0, second = im[j] < 0;                                                        \
-      const number *x = packed + (second ? j - 1 : j) * n, *y = x + n;                                   \
-      values[2 * j] = re[j];                                                                             \
-      values[2 * j + 1] = im[j];                                                                         \
-      for (int64_t i = 0; i < n; i++) {                                                                  \
-        v[2 * (j * n + i)] = x[i];                                                                       \
-        v[2 * (j * n + i) + 1] = first ? y[i] : second ? -y[i] : 0;                                      \
-      }                                                                                                  \
-    }                                                                                                    \
+#define UNPACK(name, number)                                                                                         \
+  static void name(const number *re, const number *im, const number *packed, number *values, number *v, int64_t n) { \
+    for (int64_t j = 0; j < n; j++) {                                                                                \
+      bool first = im[j] > 0, second = im[j] < 0;                                                                    \
+      const number *x = packed + (second ? j - 1 : j) * n, *y = x + n;                                               \
+      values[2 * j] = re[j];                                                                                         \
+      values[2 * j + 1] = im[j];                                                                                     \
+      for (int64_t i = 0; i < n; i++) {                                                                              \
+        v[2 * (j * n + i)] = x[i];                                                                                   \
+        v[2 * (j * n + i) + 1] = first ? y[i] : second ? -y[i] : 0;                                                  \
+      }                                                                                                              \
+    }                                                                                                                \
   }
 UNPACK(unpack_float, float)
 UNPACK(unpack_double, double)
@@ -303,8 +305,8 @@ static int64_t real_eig(wk__lapack_type type, void *a, void *re, void *im, void 
 }
 static int64_t complex_eig(wk__lapack_type type, void *a, void *values, void *vectors, void *real_room, int64_t n) {
   int64_t info = 0;
-  WITH_ROOM(type, CALL(geev, type, "N", "V", &n, a, &n, values, vectors, &n, vectors, &n, room, &size, real_room,
-                       &info));
+  WITH_ROOM(type,
+            CALL(geev, type, "N", "V", &n, a, &n, values, vectors, &n, vectors, &n, room, &size, real_room, &info));
   return given_back(info);
 }
 int64_t wk__lapack_eig(wk__lapack_type type, void *a, void *values, void *vectors, int64_t n) {

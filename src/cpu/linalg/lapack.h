@@ -1,14 +1,14 @@
-/* LAPACK of a shared library that is found at run time, for matrices that are large enough for it to win: which routines
- * are used, and where they come from, stand in lapack.c alone.
+/* LAPACK of a shared library that is found at run time, for matrices that are large enough for it to win: which
+ * routines are used, and where they come from, stand in lapack.c alone.
  *
  * WICK_LAPACK says where the library is, by a path or a name that the loader finds; empty: nowhere, and the routines of
- * linalg.h do all. Otherwise it is looked for in the folders of wk__lapack_look_in (NumPy's wheel has an OpenBLAS, and so
- * have the packages scipy-openblas32 and 64), then as libopenblas and liblapack. It is loaded when it is first asked for. A
- * library that WICK_LAPACK names and that cannot be used is said once, on stderr.
+ * linalg.h do all. Otherwise it is looked for in the folders of wk__lapack_look_in (NumPy's wheel has an OpenBLAS, and
+ * so have the packages scipy-openblas32 and 64), then as libopenblas and liblapack. It is loaded when it is first asked
+ * for. A library that WICK_LAPACK names and that cannot be used is said once, on stderr.
  *
- * Matrices lie column after column without gaps, as LAPACK has them, in the type's own numbers: float, double, and pairs of
- * these. All give LAPACK's `info`: 0, a place from 1 on where the matrix fails, or -1 for want of memory. Tests:
- * tests/python/test_lapack.py, where there is a library. */
+ * Matrices lie column after column without gaps, as LAPACK has them, in the type's own numbers: float, double, and
+ * pairs of these. All give LAPACK's `info`: 0, a place from 1 on where the matrix fails, or -1 for want of memory.
+ * Tests: tests/python/test_lapack.py, where there is a library. */
 #ifndef WICK_CPU_LINALG_LAPACK_H
 #define WICK_CPU_LINALG_LAPACK_H
 

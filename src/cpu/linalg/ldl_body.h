@@ -1,6 +1,6 @@
-/* L D L^T or L D L^H of matrices that need not be definite, D of blocks of one or two (J. Bunch, L. Kaufman, "Some stable
- * methods for calculating inertia and solving symmetric linear systems", 1977), with the pivots of LAPACK's sytrf and
- * hetrf. Included by real.c and complex.c; hence no include guard. */
+/* L D L^T or L D L^H of matrices that need not be definite, D of blocks of one or two (J. Bunch, L. Kaufman, "Some
+ * stable methods for calculating inertia and solving symmetric linear systems", 1977), with the pivots of LAPACK's
+ * sytrf and hetrf. Included by real.c and complex.c; hence no include guard. */
 
 static const double GROWTH = 0.6403882032022076; /* (1 + sqrt(17)) / 8: bounds what elements grow to */
 
@@ -12,7 +12,8 @@ static void swap(number *a, number *b) {
   *b = kept;
 }
 
-/* The largest element of row `row` beside its diagonal, in the part from `first` on; only the lower triangle is there. */
+/* The largest element of row `row` beside its diagonal, in the part from `first` on; only the lower triangle is there.
+ */
 static double largest_beside(const number *a, int64_t n, int64_t first, int64_t row) {
   double most = 0;
   for (int64_t j = first; j < row; j++) most = fmax(most, size_of(a[row * n + j]));

@@ -1,6 +1,6 @@
-/* Singular values and vectors: Householder's reduction to a real bidiagonal matrix (G. Golub, W. Kahan, "Calculating the
- * singular values and pseudo-inverse of a matrix", 1965), whose steps are condensed.c's. Included by real.c and complex.c;
- * hence no include guard. */
+/* Singular values and vectors: Householder's reduction to a real bidiagonal matrix (G. Golub, W. Kahan, "Calculating
+ * the singular values and pseudo-inverse of a matrix", 1965), whose steps are condensed.c's. Included by real.c and
+ * complex.c; hence no include guard. */
 
 /* Reflections from the left stand below the diagonal, with left (n); conjugated ones from the right beside the element
  * above it, with right (n). room: m + n */

@@ -303,9 +303,9 @@ wk_status wk__vjp_slogdet(wk__vjp *v) {
   return wk__vjp_set(v, A_A, inverse_adjoint(ARG(A_A), factor));
 }
 
-/* Vectors are given but for a phase: a function that depends on it has no derivative, which shows in the imaginary parts
- * of the diagonal of X^H dX. */
-#define OF_VECTORS \
+/* Vectors are given but for a phase: a function that depends on it has no derivative, which shows in the imaginary
+ * parts of the diagonal of X^H dX. */
+#define OF_VECTORS                                                                                                     \
   "The eigenvectors in the complex case are specified up to multiplication by e^{i phi}. The specified loss function " \
   "depends on this quantity, so it is ill-defined."
 #define EIGH_PHASES "linalg_eigh_backward: " OF_VECTORS
@@ -322,9 +322,7 @@ static wk_tensor *without_phase(wk_tensor *m, const char *text) {
   return m && wk_dtype_is_complex((wk_dtype)m->dtype) ? checked(m, turns_of(m), text) : m;
 }
 
-wk_status wk__vjp_check_phases(wk__vjp *v) {
-  return wk__vjp_set(v, WK__ARG(_linalg_check_phases, self), v->grads[0]);
-}
+wk_status wk__vjp_check_phases(wk__vjp *v) { return wk__vjp_set(v, WK__ARG(_linalg_check_phases, self), v->grads[0]); }
 
 /* A V = V diag(L), columns of V of length one. With E_jk = L_k - L_j and M = V^H dV:
  * V^-H ((M - V^H V diag(Re M_kk)) / E* off the diagonal, dL on it) V^H (C. Boeddeker and others, "On the computation of
@@ -475,13 +473,15 @@ static wk_status svd_parts_of(wk__vjp *v, svd_parts *p) {
 }
 /* Complex vectors: U and V have one phase in common, and what is left of it beside the check is on the diagonal. */
 static wk_status svd_phases(svd_parts *p, wk_tensor **out_diagonal) {
-  wk_tensor *turns = p->of_u && p->of_w ? sum_of(turns_of(p->of_u), turns_of(p->of_w)) : turns_of(p->of_u ? p->of_u : p->of_w);
+  wk_tensor *turns =
+      p->of_u && p->of_w ? sum_of(turns_of(p->of_u), turns_of(p->of_w)) : turns_of(p->of_u ? p->of_u : p->of_w);
   *out_diagonal = NULL;
   if (p->of_u)
     p->of_u = checked(p->of_u, turns, SVD_PHASES);
   else
     p->of_w = checked(p->of_w, turns, SVD_PHASES);
-  if (p->gu && p->gw && p->of_u) *out_diagonal = wk_div(wk_diagonal(p->of_u, 0, -2, -1), wk_mul_Scalar(p->s, wk__v_int(2)));
+  if (p->gu && p->gw && p->of_u)
+    *out_diagonal = wk_div(wk_diagonal(p->of_u, 0, -2, -1), wk_mul_Scalar(p->s, wk__v_int(2)));
   return p->of_u || p->of_w ? WK_OK : wk_error_category();
 }
 /* U ((skew(U^H dU) / E) S + S (skew(V^H dV) / E) + diag(dS)) V^H with E = s_j^2 - s_i^2, and what dU and dV have
@@ -508,7 +508,8 @@ wk_status wk__vjp_svd(wk__vjp *v) {
 /* exp of (A^H, dX; 0, A^H) has the gradient above its diagonal (A. Al-Mohy, N. Higham, 2009). */
 wk_status wk__vjp_matrix_exp(wk__vjp *v) {
   wk_tensor *a = adjoint(ARG(WK__ARG(linalg_matrix_exp, self))), *g = v->grads[0];
-  if (!a || wk_int_eq(a->numel, wk_int_of(0))) return a ? wk__vjp_set(v, WK__ARG(linalg_matrix_exp, self), wk_zero(g)) : wk_error_category();
+  if (!a || wk_int_eq(a->numel, wk_int_of(0)))
+    return a ? wk__vjp_set(v, WK__ARG(linalg_matrix_exp, self), wk_zero(g)) : wk_error_category();
   wk_int n = columns(a);
   wk_tensor *above[] = {a, g}, *below[] = {wk_zero(a), a};
   wk_tensor *both[] = {wk_cat(above, 2, -1), below[0] ? wk_cat(below, 2, -1) : NULL};

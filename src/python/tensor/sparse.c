@@ -1,5 +1,5 @@
-/* Tensors with a sparse layout for wick/sparse/, which says what calls on them become: making one of its parts, the parts
- * of one, and the way from the layer of calls (ops/sparse.c) to Python.
+/* Tensors with a sparse layout for wick/sparse/, which says what calls on them become: making one of its parts, the
+ * parts of one, and the way from the layer of calls (ops/sparse.c) to Python.
  *
  * In: tensors that hold places and values. Out: a tensor over them, and back. Tests: tests/python/test_sparse.py. */
 #include "dynamo/cpython/gil.h"
@@ -69,8 +69,7 @@ static void ask(void *context) {
       Py_CLEAR(args);
   }
   PyObject *module = args ? PyImport_ImportModule("wick.sparse._calls") : NULL;
-  PyObject *given =
-      module ? PyObject_CallMethod(module, "called", "ssO", a->op->name, a->op->base_name, args) : NULL;
+  PyObject *given = module ? PyObject_CallMethod(module, "called", "ssO", a->op->name, a->op->base_name, args) : NULL;
   a->status = given ? take(a->op, given, a->results) : wk__status_from_python();
   Py_XDECREF(given);
   Py_XDECREF(module);
