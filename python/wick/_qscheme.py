@@ -1,32 +1,12 @@
-"""How numbers are quantized: torch.per_tensor_affine and its like, which observers are given."""
+"""torch.qscheme's kinds in groups: what observers ask of how numbers are quantized."""
 
-
-class qscheme:  # noqa: N801  PyTorch's name
-    """One scale for all or one for each channel; with a zero point ("affine") or around zero ("symmetric")."""
-
-    __module__ = "torch"
-
-    def __init__(self, name):
-        self._name = name
-
-    def __repr__(self):
-        return f"torch.{self._name}"
-
-    def __reduce__(self):
-        return self._name  # the one object of that name in this module
-
-    def __copy__(self):
-        return self
-
-    def __deepcopy__(self, memo):
-        return self
-
-
-per_tensor_affine = qscheme("per_tensor_affine")
-per_channel_affine = qscheme("per_channel_affine")
-per_tensor_symmetric = qscheme("per_tensor_symmetric")
-per_channel_symmetric = qscheme("per_channel_symmetric")
-per_channel_affine_float_qparams = qscheme("per_channel_affine_float_qparams")
+from ._core_objects import (
+    per_channel_affine,
+    per_channel_affine_float_qparams,
+    per_channel_symmetric,
+    per_tensor_affine,
+    per_tensor_symmetric,
+)
 
 PER_TENSOR = (per_tensor_affine, per_tensor_symmetric)
 PER_CHANNEL = (per_channel_affine, per_channel_symmetric, per_channel_affine_float_qparams)

@@ -196,6 +196,7 @@ typedef struct wk__recording {
   bool tries_in_vain;   /* and one was; */
   bool tries_modes;     /* or the thread's grad mode was asked for or set */
   char failed[160];     /* why this recording cannot be replayed; "" */
+  struct wk__recording *retired_before; /* session.h, retired */
 } wk__recording;
 
 /* Drops a reference (or none: NULL) of the recorder's own. Python code that this runs would find the session in the
@@ -214,6 +215,7 @@ static inline uint64_t wk__identity_path(uint64_t path) { return wk__hash_mix(pa
 
 wk__recording *wk__recording_create(void);
 void wk__recording_release(wk__recording *r);
+void wk__recording_empty(wk__recording *r); /* lets go of all objects; what is noted then goes nowhere */
 
 /* ---- registers ---- */
 wk__reg wk__reg_find(const wk__recording *r, PyObject *object); /* -1 when it has none; sets nothing */

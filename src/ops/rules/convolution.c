@@ -356,11 +356,14 @@ static bool belong_together(wk__convolution p, const wk_tensor *grad, const wk_t
   if (grad->ndim != x->ndim || (int)weight->count != x->ndim || grad->dtype != x->dtype) return false;
   const wk_int *images = p.transposed ? grad->sizes : x->sizes, *results = p.transposed ? x->sizes : grad->sizes;
   const wk_int *w = weight->integers;
+  bool back = p.transposed;
   p.transposed = false;
   bool fits = wk_int_eq(images[0], results[0]) && wk_int_eq(images[1], times_groups(&p, w[1])) &&
               wk_int_eq(results[1], w[0]) && wk_int_eq(wk_int_mod(w[0], wk_int_of(p.groups)), zero());
-  for (int d = 0; fits && d < p.dims; d++)
-    fits = wk_int_eq(results[d + 2], result_size(&p, images + 2, w + 2, d));
+  for (int d = 0; fits && d < p.dims; d++) {
+    wk_int size = result_size(&p, images + 2, w + 2, d); /* output_padding may have added more than a step */
+    fits = back ? !wk_int_lt(size, results[d + 2]) : wk_int_eq(results[d + 2], size);
+  }
   return fits;
 }
 

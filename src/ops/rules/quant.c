@@ -170,6 +170,21 @@ static wk_status check_channels(const wk_tensor *x, const wk_tensor *scale, cons
   return WK_OK;
 }
 
+/* Of integers; where values are there to be looked at. */
+static wk_status check_zero_points(wk_tensor *zero, int64_t low, int64_t high) {
+  wk__scalar least = {0}, most = {0};
+  bool unknown = !zero->storage || wk__thread.mode.keys_on & WK__KEY_TRACE || wk_int_eq(zero->numel, wk_int_of(0));
+  if (zero->dtype != WK_INT32 || unknown) return WK_OK;
+  wk_scope scope;
+  wk_scope_begin(&scope);
+  wk_status status = wk__value_of(wk_amin(zero, NULL, 0, false), "zero points are looked at", &least);
+  if (!status) status = wk__value_of(wk_amax(zero, NULL, 0, false), "zero points are looked at", &most);
+  wk_scope_end(&scope);
+  WK_TRY(status);
+  WK_TRY(check_range(least.i, low, high, true));
+  return check_range(most.i, low, high, true);
+}
+
 wk_status wk__compose_fake_quantize_per_channel(wk__call *c) {
   WK__ARGS(fake_quantize_per_channel_affine);
   wk_tensor *x = c->args[A_self].tensor;
@@ -178,6 +193,7 @@ wk_status wk__compose_fake_quantize_per_channel(wk__call *c) {
   WK_TRY(wk__wrap_dim(wk__arg_int(c, A_axis), x->ndim, &axis));
   WK_TRY(check_channels(x, c->args[A_scale].tensor, c->args[A_zero_point].tensor, axis));
   WK_TRY(check_range(0, wk__arg_int(c, A_quant_min), wk__arg_int(c, A_quant_max), false));
+  WK_TRY(check_zero_points(c->args[A_zero_point].tensor, wk__arg_int(c, A_quant_min), wk__arg_int(c, A_quant_max)));
   if (wk__arg_int(c, A_axis) < 0)
     return wk_fail(WK_RUNTIME_ERROR, "`axis` must be between 0 and number of dimensions of input");
   wk_scope scope;
