@@ -12,6 +12,7 @@ quantize -> dequantize. Weights are int8 in it. It runs as it is; compile makes 
 """
 
 import copy
+import operator
 
 from ... import _C, _qscheme
 from ..._ops import ops
@@ -19,7 +20,7 @@ from ...fx import GraphModule
 from ...fx.experimental.proxy_tensor import make_fx
 from .fake_quantize import FakeQuantizeBase, FusedMovingAvgObsFakeQuantize
 from .observer import FixedQParamsObserver, ObserverBase, PlaceholderObserver
-from .quantizer.quantizer import KEY, FixedQParamsQuantizationSpec, QuantizationSpec, SharedQuantizationSpec
+from .quantizer.quantizer import KEY, FixedQParamsQuantizationSpec, SharedQuantizationSpec
 
 __all__ = ["capture", "convert_pt2e", "prepare_pt2e", "prepare_qat_pt2e"]
 
@@ -37,8 +38,8 @@ def capture(model, args):
 class _Observers:
     """Which observer an edge or a node's output has; those that share are one."""
 
-    def __init__(self, is_qat):
-        self.is_qat, self.of_edge, self.of_output, self.specs = is_qat, {}, {}, {}
+    def __init__(self):
+        self.of_edge, self.of_output, self.specs = {}, {}, {}
 
     def shared(self, spec):
         """The observer of another edge or output."""
@@ -102,14 +103,14 @@ def _insert(model, observer, source, readers, names):
     return call
 
 
-def _prepare(model, quantizer, is_qat):
+def _prepare(model, quantizer):
     if not isinstance(model, GraphModule):
         raise TypeError("prepare_pt2e takes a captured graph: capture(model, args), or an exported program's module()")
     model = copy.deepcopy(model)
     model = quantizer.transform_for_annotation(model)
     quantizer.annotate(model)
     quantizer.validate(model)
-    observers, names, specs, calls = _Observers(is_qat), [], {}, {}
+    observers, names, specs, calls = _Observers(), [], {}, {}
     nodes = [node for node in model.graph.nodes if KEY in node.meta]
     for node in nodes:
         annotation = node.meta[KEY]
@@ -134,14 +135,14 @@ def _prepare(model, quantizer, is_qat):
 
 def prepare_pt2e(model, quantizer):
     """A copy of the graph with observers where the quantizer says: run it on examples, then convert_pt2e."""
-    prepared = _prepare(model, quantizer, False)
+    prepared = _prepare(model, quantizer)
     prepared.eval()
     return prepared
 
 
 def prepare_qat_pt2e(model, quantizer):
     """The same with modules that fake quantization: train it, then convert_pt2e. Batch norms stay operators of their own."""
-    return _prepare(model, quantizer, True)
+    return _prepare(model, quantizer)
 
 
 # ---- convert ----
@@ -198,39 +199,34 @@ class _Converter:
                 user.replace_input_with(node, self.call(*dequantize(quantized)))
         self.graph.erase_node(node)
 
-    def _weight(self, source, target, *args):
-        """quantize(source, ...), at once where it is a weight."""
-        if not (self.fold and source.op == "get_attr"):
-            return self.call(target, source, *args)
-        value, own = self.model, [getattr(a, "value", a) for a in args]
-        for part in source.target.split("."):
-            value = getattr(value, part)
-        with _C.no_grad():
-            return self.attribute("_frozen_param", target(value.detach(), *own))
+    def _folded(self, source):
+        """The tensor of a weight that is quantized at once; None: there is none."""
+        if not self.fold or source.op != "get_attr":
+            return None
+        return operator.attrgetter(source.target)(self.model).detach()
 
     def _tensor(self, source, observer, low, high, dtype):
         scale, zero = _scale_and_zero(observer)
         numbers = (float(scale), int(zero), low, high, dtype)
-        quantized = self._weight(source, q.quantize_per_tensor.default, *numbers)
+        weight, quantize = self._folded(source), q.quantize_per_tensor.default
+        if weight is None:
+            quantized = self.call(quantize, source, *numbers)
+        else:
+            quantized = self.attribute("_frozen_param", quantize(weight, *numbers))
         return quantized, lambda x: (q.dequantize_per_tensor.default, x, *numbers)
 
     def _channels(self, source, observer, low, high, dtype):
         scale, zero = (t.detach().clone() for t in _scale_and_zero(observer))
-        axis, rest = observer.ch_axis, (low, high, dtype)
-        zero = zero.to(_C.int64)
-        if self.fold and source.op == "get_attr":
-            weight = self.model
-            for part in source.target.split("."):
-                weight = getattr(weight, part)
-            with _C.no_grad():
-                values = q.quantize_per_channel.default(weight.detach(), scale, zero, axis, *rest)
-            quantized = self.attribute("_frozen_param", values)
+        zero, rest = zero.to(_C.int64), (observer.ch_axis, low, high, dtype)
+        weight, quantize = self._folded(source), q.quantize_per_channel.default
+        if weight is not None:
+            quantized = self.attribute("_frozen_param", quantize(weight, scale, zero, *rest))
         scales = self.attribute("_scale", scale)
-        zeros = self.attribute("_zero_point", zero) if zero.any() else None  # none at all where all are zero
-        if not (self.fold and source.op == "get_attr"):
-            given = zeros if zeros is not None else self.attribute("_zero_point", zero)
-            quantized = self.call(q.quantize_per_channel.default, source, scales, given, axis, *rest)
-        return quantized, lambda x: (q.dequantize_per_channel.default, x, scales, zeros, axis, *rest)
+        zeros = self.attribute("_zero_point", zero) if weight is None or zero.any() else None
+        if weight is None:
+            quantized = self.call(quantize, source, scales, zeros, *rest)
+        kept = zeros if zero.any() else None  # none at all where all are zero
+        return quantized, lambda x: (q.dequantize_per_channel.default, x, scales, kept, *rest)
 
     def _dynamic(self, source, observer, low, high, dtype):
         from .fx import _decomposed  # noqa: F401  defines choose_qparams
@@ -240,8 +236,6 @@ class _Converter:
         choose = (q.choose_qparams_symmetric if symmetric else q.choose_qparams).tensor
         eps = float(own.eps) if own.eps is not None else 2**-23
         chosen = self.call(choose, source, low, high, eps, dtype)
-        import operator
-
         scale, zero = self.call(operator.getitem, chosen, 0), self.call(operator.getitem, chosen, 1)
         quantized = self.call(q.quantize_per_tensor.tensor, source, scale, zero, low, high, dtype)
         return quantized, lambda x: (q.dequantize_per_tensor.tensor, x, scale, zero, low, high, dtype)
@@ -266,8 +260,3 @@ def convert_pt2e(model, use_reference_representation=False, fold_quantize=True):
     model.graph.lint()
     model.recompile()
     return model
-
-
-def is_spec(value):
-    """Whether it says how a tensor is quantized."""
-    return isinstance(value, QuantizationSpec)

@@ -6,7 +6,7 @@ An activation behind a product or a sum belongs to it: only its result is quanti
 tests/python/test_quantize_pt2e.py.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .... import _C, _qscheme, ops
 from ..fake_quantize import FusedMovingAvgObsFakeQuantize
@@ -45,7 +45,7 @@ class QuantizationConfig:
     is_qat: bool = False
 
 
-def _activation(is_qat, is_dynamic, low, high, dtype=_C.int8, reduce_range=False):
+def _activation(is_qat, is_dynamic, low, high, dtype=_C.int8):
     extra = {"eps": 2**-12}
     if is_dynamic:
         ctr = PlaceholderObserver.with_args(**extra)
@@ -161,8 +161,3 @@ class XNNPACKQuantizer(Quantizer):
 def _is_integer(*nodes):
     values = [n.meta.get("val") for n in nodes]
     return any(v is not None and not v.dtype.is_floating_point for v in values)
-
-
-def without_output(config):
-    """A config that leaves results as they are."""
-    return replace(config, output_activation=None)
