@@ -65,7 +65,9 @@ class Recorder:
         _C._set_profiling(self._profiling_before)
         self._take()
         _C._set_notes(None)
-        return Run(self)
+        run = Run(self)
+        self.notes.append(None)  # segments that go later have nothing to say
+        return run
 
 
 def _graphs_of(kernels):
