@@ -14,8 +14,8 @@ from ._names import getter as _getter
 
 __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "is_compiling",
-    "is_dynamo_compiling", "is_exporting", "list_backends", "load_cache_artifacts", "load_graph", "register_backend",
-    "reset", "save_cache_artifacts", "set_stance",
+    "is_dynamo_compiling", "is_exporting", "list_backends", "load_cache_artifacts", "load_graph", "regions",
+    "register_backend", "reset", "save_cache_artifacts", "set_stance",
 ]  # fmt: skip
 
 _live = weakref.WeakSet()  # every Compiled, for reset()
@@ -410,6 +410,16 @@ def _with_backend(backend, compiled):
         settings = _settings(backend, None, None, compiled.fullgraph, None)
         own[backend] = _compiled(compiled.function, {**settings, "dynamic": compiled.dynamic})
     return own[backend]
+
+
+def regions():
+    """What has been found hot in a program under `python -m wick --compile`, oldest first.
+
+    Each is (name, file, line, kind, compiled): of the function, "loop" or "function", and what has its report().
+    """
+    from ._regions import regions as found
+
+    return found()
 
 
 __getattr__ = _getter(__name__)

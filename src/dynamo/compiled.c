@@ -1,6 +1,7 @@
 /* The object that compile() gives: it calls its function under a session. In a region that is being captured it is
  * looked through. Tests: tests/python/capture/test_api.py. */
 #include "dynamo/explain.h"
+#include "dynamo/program.h"
 
 #include <structmember.h>
 
@@ -263,7 +264,7 @@ static PyObject *is_tracing(PyObject *module, PyObject *unused) {  // -> new
   (void)module, (void)unused;
   return PyBool_FromLong(wk__thread.mode.keys_on & WK__KEY_TRACE);
 }
-static wk__binding *binding_of_module(PyObject *module) {
+wk__binding *wk__binding_of_module(PyObject *module) {
   PyObject *type = PyObject_GetAttrString(module, "Compiled");
   wk__binding *binding = type ? binding_of((PyTypeObject *)type) : NULL;
   Py_XDECREF(type);
@@ -272,7 +273,7 @@ static wk__binding *binding_of_module(PyObject *module) {
 
 /* Gives what it was before. */
 static PyObject *set_stance(PyObject *module, PyObject *number) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   long stance = binding ? PyLong_AsLong(number) : -1;
   if (stance == -1 && PyErr_Occurred()) return NULL;
   if (stance < WK__STANCE_DEFAULT || stance > WK__STANCE_EAGER_THEN_COMPILE)
@@ -284,7 +285,7 @@ static PyObject *set_stance(PyObject *module, PyObject *number) {  // -> new
 
 /* Gives what it was before. */
 static PyObject *set_forced(PyObject *module, PyObject *function) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   if (!binding) return NULL;
   PyObject *before = binding->forced;
   binding->forced = function == Py_None ? NULL : Py_NewRef(function);
@@ -375,6 +376,6 @@ int wk__add_dynamo(PyObject *module, wk__binding *binding) {
   if (!binding->constraint_violation ||
       PyModule_AddObjectRef(module, "ConstraintViolationError", binding->constraint_violation) < 0)
     return -1;
-  if (PyModule_AddFunctions(module, functions) < 0) return -1;
+  if (PyModule_AddFunctions(module, functions) < 0 || wk__add_program(module) < 0) return -1;
   return PyModule_AddObjectRef(module, "Compiled", type);
 }

@@ -1,7 +1,7 @@
 /* The run loop: from position to position until the root frame returns.
  * In: a call of a compiled function. Out: what the function returns or raises, exactly. Invariant: while no segment is
  * being recorded every tensor is real. Tests: tests/python/capture/. */
-#include "dynamo/session.h"
+#include "dynamo/program.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -247,30 +247,42 @@ static int seek(wk__session *s) {
   int status = found ? wk__segment_replay(s, found, values) : 0;
   if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
   if (found && status <= 0) {
+    s->replays++;
     forget_failure(s);
     return status;
   }
   wk__stance stance = s->binding->stance;
   if (!status && stance == WK__STANCE_FAIL_ON_RECOMPILE) return refuse_recompile(s);
   if (stance == WK__STANCE_EAGER_ON_RECOMPILE) status = 1;
+  if (getenv("DBG")) fprintf(stderr, "seek %s:%d+%d mode found %d status %d full %d captures %d hopeless %d resumable %d\n", PyUnicode_AsUTF8(s->innermost->frame.code->co_name), wk__frame_line(&s->innermost->frame), s->innermost->frame.next, found!=NULL, status, full, s->captures, is_hopeless(s), all_resumable(s));
   bool plain = status || full || s->captures >= 64 || is_hopeless(s) || !all_resumable(s);
   if (!plain) wk__note_recompile(s);
   forget_failure(s);
   if (plain) {
-    s->mode = WK__MODE_OFF;
+    s->mode = s->loop ? WK__MODE_AWAY : WK__MODE_OFF;
     return 0;
   }
   s->captures++;
   return wk__segment_begin(s);
 }
 
+/* C code that was left or entered on the way (a function under no_grad) has set modes: these are the segment's. */
+static void set_modes_of(const wk__segment *g) {
+  wk__thread.mode.grad_enabled = g->grad_after >= 0 ? g->grad_after : g->grad_enabled;
+  wk__set_autocast_mode(g->autocast_after >= 0 ? g->autocast_after : g->autocast);
+}
+
 /* The state to be reached is this frame's: fill it, and go on with its instruction or into the next frame. */
 static int arrive(wk__session *s, wk__activation *a) {
   if (wk__segment_fill(s, a) < 0) return -1;
   if (a->depth + 1 < s->target->end_count) {
+    const wk__end_frame *e = &s->target->end_frames[a->depth];
+    wk__thread.mode.grad_enabled = a->grad_before = e->grad_before;
+    wk__set_autocast_mode(a->autocast_before = e->autocast_before);
     s->mode = WK__MODE_ENTER;
     return 0;
   }
+  set_modes_of(s->target);
   s->mode = s->target->end == WK__END_LEAVE ? WK__MODE_OFF : WK__MODE_PLAIN;
   wk__session_drop_target(s);
   return 0;
@@ -281,6 +293,7 @@ static PyObject *root_returns(wk__session *s, wk__activation *root) {  // -> new
   PyObject *result = s->returned;
   s->returned = NULL;
   if (s->target && wk__segment_fill(s, root) < 0) PyErr_Clear();
+  if (s->target) set_modes_of(s->target);
   s->mode = WK__MODE_OFF; /* what dies now may run code */
   wk__session_drop_target(s);
   return result;
@@ -332,11 +345,19 @@ static bool is_only_tried(const wk__session *s) {
   return true;
 }
 
+/* An instruction has been run plainly. Away from what is captured, a segment may begin with each statement of the root
+ * (nothing but the iterators of its loops is on the stack). */
+static void look_again(wk__session *s, const wk__activation *a) {
+  bool plain = s->mode == WK__MODE_PLAIN;
+  bool statement = s->mode == WK__MODE_AWAY && !a->depth && wk__frame_depth(&a->frame) == s->loop_depth;
+  if ((plain || statement) && all_resumable(s)) s->mode = WK__MODE_SEEK;
+}
+
 /* After an instruction. */
 static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyObject **out_result) {
   switch (step) {
     case WK__STEP_NEXT:
-      if (s->mode == WK__MODE_PLAIN) s->mode = all_resumable(s) ? WK__MODE_SEEK : WK__MODE_PLAIN;
+      look_again(s, a);
       return GO_ON;
     case WK__STEP_RETURN:
       *out_result = frame_returns(s, a);
@@ -349,7 +370,7 @@ static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyOb
     case WK__STEP_RAISE:
       if (s->mode == WK__MODE_CAPTURE && may_tell_sizes()) wk__settle_symbols(s->recording);
       if (wk__frame_unwind(&a->frame)) {
-        if (s->mode == WK__MODE_PLAIN) s->mode = all_resumable(s) ? WK__MODE_SEEK : WK__MODE_PLAIN;
+        look_again(s, a);
         return GO_ON;
       }
       if (!a->depth) root_raises(s);
@@ -397,9 +418,44 @@ static outcome take_step(wk__session *s, wk__activation *a, PyObject **out_resul
   if (probe_raises(s, a)) return after_step(s, a, WK__STEP_RAISE, out_result);
 #endif
   s->refused = WK__REFUSED_BREAK;
+  if (s->mode != WK__MODE_ENTER) {
+    a->grad_before = wk__thread.mode.grad_enabled;
+    a->autocast_before = wk__autocast_mode();
+  }
+  bool bare = s->loop && (s->mode == WK__MODE_PLAIN || s->mode == WK__MODE_AWAY); /* what it calls is CPython's alone */
+  if (bare) wk__hook_remove(s->thread->interp);
   wk__step step = wk__frame_step(&a->frame);
+  if (bare) wk__hook_install(s->thread->interp, wk__session_hook);
   leave_capture(s);
   return after_step(s, a, step, out_result);
+}
+
+/* ==================================================== visits ===================================================== */
+
+static bool is_outside(const wk__session *s, const wk__activation *a) {
+  return !a->depth && (a->frame.next < s->loop->head || a->frame.next >= s->loop->end);
+}
+static bool is_at_head(const wk__session *s, const wk__activation *a) {
+  return !a->depth && a->frame.next == s->loop->head;
+}
+
+/* A segment of a visit ends here: where a round ends, of the loop itself or of a long one inside, and where the loop
+ * does. */
+static bool ends_round(const wk__session *s, const wk__activation *a) {
+  if (s->recording->tries || !all_resumable(s)) return false;
+  return is_outside(s, a) || is_at_head(s, a) || wk__is_boundary(a->frame.info->watched, a->frame.next);
+}
+
+/* The root goes on without the session. Where a round begins its first instruction, which asks an iterator, is run
+ * plainly. */
+static bool leaves_visit(wk__session *s, const wk__activation *a) {
+  bool between = s->mode == WK__MODE_SEEK || s->mode == WK__MODE_PLAIN || s->mode == WK__MODE_AWAY;
+  if (!between || a->depth) return false;
+  if (is_at_head(s, a)) {
+    s->mode = WK__MODE_PLAIN;
+    return s->left = !wk__program_round(s);
+  }
+  return s->left = is_outside(s, a);
 }
 
 static PyObject *run(wk__session *s, wk__activation *a) {
@@ -407,6 +463,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
   for (;;) {
     int status = 0;
     drop_buried(s);
+    if (s->loop && leaves_visit(s, a)) return NULL;
     switch (s->mode) {
       case WK__MODE_SEEK:
         status = seek(s);
@@ -430,6 +487,12 @@ static PyObject *run(wk__session *s, wk__activation *a) {
           a->frame.offset = a->frame.next;
           wk__refuse_as(&a->frame, WK__REFUSED_LEFT_OVER, "the end of a variable runs code");
           if (after_step(s, a, WK__STEP_REFUSED, &result) == DONE) return result;
+          break;
+        }
+        if (s->mode == WK__MODE_CAPTURE && s->loop && ends_round(s, a)) {
+          a->frame.offset = a->frame.next;
+          snprintf(s->reason, sizeof s->reason, "a round of a loop is over");
+          if (end_here(s, WK__END_BREAK) < 0 && after_step(s, a, WK__STEP_RAISE, &result) == DONE) return result;
           break;
         }
         if (s->mode == WK__MODE_CAPTURE && WK_UNLIKELY(is_full(s, a))) {
@@ -500,9 +563,10 @@ static bool is_wanted(const wk__session *s, PyCodeObject *code) {
   }
 }
 
-static PyObject *hook(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {  // -> new
+PyObject *wk__session_hook(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing) {  // -> new
   wk__session *s = wk__thread.session;
   PyCodeObject *code = wk__hook_code(real);
+  if (WK_UNLIKELY(wk__program_expects(thread, code))) return wk__program_enter(thread, real, throwing);
   if (!s || s->thread != thread || !is_wanted(s, code) || wk__hook_tracing(thread))
     return wk__hook_default(thread, real, throwing);
   if (WK_UNLIKELY(wk__is_in_between(s, thread, real))) return wk__run_in_between(s, thread, real, throwing);
@@ -587,6 +651,15 @@ static PyObject *end_refused(wk__session *s, PyObject *result) {  // -> new, NUL
   return NULL;
 }
 
+static void end_session(wk__session *s) {
+  wk__thread.session = s->outer;
+  wk__session_drop_target(s);
+  wk__tracer_release(s->tracer);
+  PyMem_Free(s->start_codes);
+  PyMem_Free(s->start_offsets);
+  if (s->buried_count) wk__session_drop_buried(s);
+}
+
 PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject *const *args, size_t nargsf,
                            PyObject *keyword_names) {
   PyObject *python = PyMethod_Check(function) ? PyMethod_GET_FUNCTION(function) : function;
@@ -606,16 +679,34 @@ PyObject *wk__session_call(wk__compiled *compiled, PyObject *function, PyObject 
     return result;
   }
   wk__thread.session = &s;
-  wk__hook_install(interpreter, hook);
+  wk__hook_install(interpreter, wk__session_hook);
   result = PyObject_Vectorcall(function, args, nargsf, keyword_names);
   wk__hook_remove(interpreter);
-  wk__thread.session = s.outer;
-  wk__session_drop_target(&s);
-  wk__tracer_release(s.tracer);
-  PyMem_Free(s.start_codes);
-  PyMem_Free(s.start_offsets);
-  if (s.buried_count) wk__session_drop_buried(&s);
+  end_session(&s);
   if (WK_UNLIKELY(s.refusal != NULL)) result = end_refused(&s, result);
   Py_DECREF(compiled);
   return result;
+}
+
+bool wk__session_visit(wk__compiled *compiled, wk__activation *root, wk__loop *loop, PyObject **out_result) {
+  wk__session s = {.outer = wk__thread.session,
+                   .compiled = compiled,
+                   .binding = compiled->binding,
+                   .thread = root->frame.thread,
+                   .root_code = root->frame.code,
+                   .mode = WK__MODE_PLAIN,
+                   .innermost = root,
+                   .loop = loop,
+                   .loop_depth = wk__frame_depth(&root->frame)};
+  Py_INCREF(compiled);
+  root->frame.session = wk__thread.session = &s;
+  wk__hook_install(s.thread->interp, wk__session_hook);
+  *out_result = run(&s, root);
+  wk__hook_remove(s.thread->interp);
+  s.innermost = NULL;
+  wk__activation_forget_start(root);
+  end_session(&s);
+  root->frame.session = NULL;
+  Py_DECREF(compiled);
+  return !s.left;
 }

@@ -110,15 +110,18 @@ int wk__op_set_global(wk__frame *f, PyObject *name, PyObject *value) {
   return wk__plain_set_global(f, name, value); /* a NameError */
 }
 
+/* The names of a module's code are those of its dictionary. */
+static bool is_of_module(const wk__frame *f) { return wk__frame_locals(f) == wk__frame_globals(f); }
+
 PyObject *wk__op_name(wk__frame *f, PyObject *name) {
   RECORDING(wk__plain_name(f, name));
   (void)r;
-  return wk__refuse(f, "a name of a class body or module");
+  return is_of_module(f) ? wk__op_global(f, name) : wk__refuse(f, "a name of a class body");
 }
 int wk__op_set_name(wk__frame *f, PyObject *name, PyObject *value) {
   RECORDING(wk__plain_set_name(f, name, value));
   (void)r;
-  return refused(f, "a name of a class body or module");
+  return is_of_module(f) ? wk__op_set_global(f, name, value) : refused(f, "a name of a class body");
 }
 int wk__op_setup_annotations(wk__frame *f) {
   RECORDING(wk__plain_setup_annotations(f));
