@@ -40,8 +40,10 @@ def describe():
 
 def run(code, module, report=False):
     """exec(code, module.__dict__), where what is hot is compiled. report: says at the end on stderr what was."""
+    from ._dynamo import config
+
     try:
-        return _C._run_program(code, module.__dict__, _make)
+        return _C._run_program(code, module.__dict__, _make, config.hot_rounds, config.quiet_rounds)
     finally:
         if report:
             print(describe(), file=sys.stderr)

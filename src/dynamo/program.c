@@ -9,12 +9,11 @@
 #include "dynamo/dynamo.h"
 
 enum {
-  HOT_ROUNDS = 6,    /* of a loop, before it is visited: what is made once in a loop of layers is none */
-  QUIET_ROUNDS = 16, /* without many operators, before CPython gets it */
   FEW_OPERATORS = 4, /* a round with fewer is not worth a segment */
   FIRST_ASKED = 64,  /* operators that a quiet loop calls before it is looked at again; then 16 times as many */
   JUDGED_ROUNDS = 16,
-  MOST_CAPTURES = 400, /* of one loop */
+  MOST_CAPTURES = 400, /* of one loop, or of a function */
+  MOST_EVALUATED = 64, /* rounds of a loop that CPython cannot be given alone */
   HOT_CALLS = 3,       /* of a function */
   LONG_TRIP = 32,      /* rounds of a loop inside a region that are captured as one at most */
   SPARED = 3,          /* operators that a replay has to be worth */
@@ -25,6 +24,8 @@ struct wk__program {
   PyObject *make;         /* owned: (function, line, kind) -> Compiled */
   PyObject *regions;      /* owned: a dict of Compiled, by code (loops) or function */
   PyCodeObject *expected; /* borrowed: the frame that is about to be entered is watched */
+  int hot_rounds;         /* of a loop, before it is visited */
+  int quiet_rounds;       /* without many operators, before CPython gets it */
   uint64_t spared;        /* operators that were not called, because a segment was replayed */
   wk__lent *running;      /* borrowed: the innermost loop that CPython runs; NULL */
 };
@@ -151,13 +152,13 @@ bool wk__program_round(wk__session *s) {
   int64_t captures = s->compiled->capture_count + s->compiled->unkept_count;
   p->spared += (uint64_t)l->round_work;
   s->captures = 0;
+  if (++l->trip > l->longest) l->longest = l->trip;
   count_round(l, captures, s->replays);
-  if (captures > MOST_CAPTURES) {
+  if (captures - l->captures > MOST_CAPTURES) {
     set_state(&s->innermost->frame, l, WK__LOOP_CALLS, "is captured again and again: its calls are looked at");
     return false;
   }
   if (l->rounds < JUDGED_ROUNDS) return true;
-  if (getenv("DBG")) fprintf(stderr, "judge: round_work %g rounds %d calls %lu replays %lu\n", l->round_work, l->rounds, l->calls, l->replays);
   if (is_worth_it(l)) {
     begin_judging(l);
     return true;
@@ -204,9 +205,12 @@ static bool visit(watch *w, wk__loop *l, PyObject **out_result) {
     set_state(&w->a.frame, l, WK__LOOP_LEFT, "cannot be compiled");
     return false;
   }
+  for (int item = -1; item < 1; item++) /* what a round gets from the iterator, range() and enumerate() count */
+    wk__mark_changing(compiled, wk__path_of_round(w->a.frame.code, wk__frame_depth(&w->a.frame), item), 0);
   l->calls_at = wk__thread.program_calls;
   l->backwards_at = wk__thread.program_backwards;
   l->captures_at = compiled->capture_count + compiled->unkept_count;
+  if (!l->visits++) l->captures = l->captures_at;
   l->replays_at = 0;
   return wk__session_visit(compiled, &w->a, l, out_result);
 }
@@ -215,11 +219,12 @@ static bool visit(watch *w, wk__loop *l, PyObject **out_result) {
 static void decide(watch *w, wk__loop *l) {
   const wk__frame *f = &w->a.frame;
   int rounds = l->trip - 1; /* the first one began unseen */
+  if (!rounds) return;
   bool many = l->work >= (uint64_t)(FEW_OPERATORS * rounds);
-  if (many && rounds >= HOT_ROUNDS - 1) {
+  if (many && l->trip >= w->program->hot_rounds) {
     l->round_work = (double)l->work / rounds;
     set_state(f, l, WK__LOOP_REGION, "is hot: a region");
-  } else if (!many && rounds >= QUIET_ROUNDS - 1) {
+  } else if (!many && l->trip >= w->program->quiet_rounds) {
     l->asked = l->asked ? 16 * l->asked : FIRST_ASKED;
     set_state(f, l, WK__LOOP_QUIET, "calls few operators: CPython runs it");
   }
@@ -247,20 +252,37 @@ static void count_trip(watch *w, wk__loop *l) {
   if (++l->trip > l->longest) l->longest = l->trip;
 }
 
+/* As it is for calls of compiled functions. */
+static bool may_visit(const wk__program *p) {
+  const wk__binding *b = p->binding;
+  bool apart = wk__thread.body || wk__thread.mode.level || b->overrides(b->state) & WK__OVERRIDE_BY_MODE;
+  return !apart && b->stance != WK__STANCE_FORCE_EAGER && !b->forced;
+}
+
+/* CPython gets the loop. True: the frame is over. */
+static bool leave_loop(watch *w, wk__loop *l, PyObject **out_result) {
+  wk__frame *f = &w->a.frame;
+  int lent = lend(w, l, l->state == WK__LOOP_QUIET ? l->asked : 0);
+  *out_result = NULL;
+  if (lent > 0 && f->next == l->head) {
+    begin_trip(l);
+    set_state(f, l, WK__LOOP_COUNTED, "calls operators by now: its rounds are counted");
+  } else if (lent < 0 && l->trip > MOST_EVALUATED) {
+    say(f, l, "cannot be left alone: CPython runs the rest of the function");
+    *out_result = wk__frame_continue(f);
+    return true;
+  }
+  return lent == 0;
+}
+
 /* The frame has jumped back to the head of a loop. True: it is over. */
 static bool jumped_back(watch *w, wk__loop *l, PyObject **out_result) {
   count_trip(w, l);
   if (l->state == WK__LOOP_COUNTED) decide(w, l);
   if (l->state == WK__LOOP_CALLS) judge_calls(w, l);
-  if (l->state == WK__LOOP_REGION) return visit(w, l, out_result);
-  if (l->state != WK__LOOP_QUIET && l->state != WK__LOOP_LEFT) return false;
-  int lent = lend(w, l, l->state == WK__LOOP_QUIET ? l->asked : 0);
-  if (lent > 0 && w->a.frame.next == l->head) {
-    begin_trip(l);
-    set_state(&w->a.frame, l, WK__LOOP_COUNTED, "calls operators by now: its rounds are counted");
-  }
-  *out_result = NULL;
-  return lent == 0;
+  if (l->state == WK__LOOP_REGION) return may_visit(w->program) && visit(w, l, out_result);
+  if (l->state == WK__LOOP_COUNTED || l->state == WK__LOOP_CALLS) return false;
+  return leave_loop(w, l, out_result);
 }
 
 /* ===================================================== calls ===================================================== */
@@ -284,7 +306,7 @@ static wk__loop *loop_around(const watch *w) {
 /* A hot function is called by way of a compiled one. Its calls show whether that spares anything. */
 static bool substitute(const watch *w, PyObject **place, wk__watched *callee, PyObject *function) {
   const wk__loop *l = loop_around(w);
-  if (!l || l->state != WK__LOOP_CALLS || callee->plain || callee->calls < HOT_CALLS) return false;
+  if (!l || l->state != WK__LOOP_CALLS || callee->calls < HOT_CALLS || !may_visit(w->program)) return false;
   if (callee->work < FEW_OPERATORS * callee->calls || !PyFunction_Check(*place)) return false;
   PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
   if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return false;
@@ -381,12 +403,18 @@ PyObject *wk__program_enter(PyThreadState *thread, struct _PyInterpreterFrame *r
 
 /* =================================================== the program ================================================= */
 
-/* _run_program(code, globals, make): runs the code of a module; make(function, line, kind) gives the Compiled of what is
- * hot. */
+/* _run_program(code, globals, make, hot_rounds, quiet_rounds): runs the code of a module; make(function, line, kind)
+ * gives the Compiled of what is hot. */
 static PyObject *run_program(PyObject *module, PyObject *args) {  // -> new
   PyObject *code, *globals, *make;
-  if (!PyArg_ParseTuple(args, "O!O!O:_run_program", &PyCode_Type, &code, &PyDict_Type, &globals, &make)) return NULL;
-  wk__program p = {.binding = wk__binding_of_module(module), .make = make, .expected = (PyCodeObject *)code};
+  int hot, quiet;
+  if (!PyArg_ParseTuple(args, "O!O!Oii:_run_program", &PyCode_Type, &code, &PyDict_Type, &globals, &make, &hot, &quiet))
+    return NULL;
+  wk__program p = {.binding = wk__binding_of_module(module),
+                   .make = make,
+                   .expected = (PyCodeObject *)code,
+                   .hot_rounds = hot,
+                   .quiet_rounds = quiet};
   if (!p.binding || !(p.regions = PyDict_New())) return NULL;
   wk__program *outer = wk__thread.program;
   PyInterpreterState *interpreter = PyInterpreterState_Get();
@@ -401,7 +429,8 @@ static PyObject *run_program(PyObject *module, PyObject *args) {  // -> new
 
 static PyMethodDef functions[] = {
     {"_run_program", run_program, METH_VARARGS,
-     "_run_program(code, globals, make): as exec(), and what is hot is compiled; make(function, line, kind) -> Compiled."},
+     "_run_program(code, globals, make, hot_rounds, quiet_rounds): as exec(), and what is hot is compiled, as "
+     "make(function, line, kind)."},
     {0}};
 
 int wk__add_program(PyObject *module) { return PyModule_AddFunctions(module, functions); }

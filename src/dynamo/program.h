@@ -35,13 +35,13 @@ struct wk__loop {
   int rounds;
   uint64_t calls, replays;       /* operators that were called one by one; segments that were replayed */
   uint64_t calls_at, replays_at; /* when this round began */
-  int64_t captures_at, captures; /* since it was found hot */
+  int64_t captures_at, captures; /* of its function when this round began, and before its first visit */
+  int64_t visits;
 };
 
 /* What is known of a code object; PyMem_Free's. */
 struct wk__watched {
   uint64_t calls, work; /* of the function, by watched frames; what those did */
-  bool plain;           /* compiled as a function it gained nothing */
   int loop_count;
   wk__loop loops[]; /* (loop_count) by their heads */
 };

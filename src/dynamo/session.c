@@ -254,7 +254,6 @@ static int seek(wk__session *s) {
   wk__stance stance = s->binding->stance;
   if (!status && stance == WK__STANCE_FAIL_ON_RECOMPILE) return refuse_recompile(s);
   if (stance == WK__STANCE_EAGER_ON_RECOMPILE) status = 1;
-  if (getenv("DBG")) fprintf(stderr, "seek %s:%d+%d mode found %d status %d full %d captures %d hopeless %d resumable %d\n", PyUnicode_AsUTF8(s->innermost->frame.code->co_name), wk__frame_line(&s->innermost->frame), s->innermost->frame.next, found!=NULL, status, full, s->captures, is_hopeless(s), all_resumable(s));
   bool plain = status || full || s->captures >= 64 || is_hopeless(s) || !all_resumable(s);
   if (!plain) wk__note_recompile(s);
   forget_failure(s);
