@@ -50,12 +50,7 @@ static int register_of(wk__session *s, wk__recording *r, PyObject *o, wk__reg *o
 static int frame_state(wk__session *s, wk__recording *r, wk__activation *a, bool common, bool returned_into,
                        wk__end_frame *out) {
   int slots = wk__frame_slot_count(&a->frame), depth = wk__frame_depth(&a->frame);
-  *out = (wk__end_frame){.code = a->frame.code,
-                         .offset = a->frame.offset,
-                         .slot_count = slots,
-                         .depth = depth,
-                         .grad_before = a->grad_before,
-                         .autocast_before = a->autocast_before};
+  *out = (wk__end_frame){.code = a->frame.code, .offset = a->frame.offset, .slot_count = slots, .depth = depth};
   out->values = wk__arena_alloc(&r->arena, (size_t)(slots + depth + 1) * sizeof *out->values);
   if (!out->values) return -1;
   for (int i = 0; i < slots + depth; i++) {

@@ -265,23 +265,13 @@ static int seek(wk__session *s) {
   return wk__segment_begin(s);
 }
 
-/* C code that was left or entered on the way (a function under no_grad) has set modes: these are the segment's. */
-static void set_modes_of(const wk__segment *g) {
-  wk__thread.mode.grad_enabled = g->grad_after >= 0 ? g->grad_after : g->grad_enabled;
-  wk__set_autocast_mode(g->autocast_after >= 0 ? g->autocast_after : g->autocast);
-}
-
 /* The state to be reached is this frame's: fill it, and go on with its instruction or into the next frame. */
 static int arrive(wk__session *s, wk__activation *a) {
   if (wk__segment_fill(s, a) < 0) return -1;
   if (a->depth + 1 < s->target->end_count) {
-    const wk__end_frame *e = &s->target->end_frames[a->depth];
-    wk__thread.mode.grad_enabled = a->grad_before = e->grad_before;
-    wk__set_autocast_mode(a->autocast_before = e->autocast_before);
     s->mode = WK__MODE_ENTER;
     return 0;
   }
-  set_modes_of(s->target);
   s->mode = s->target->end == WK__END_LEAVE ? WK__MODE_OFF : WK__MODE_PLAIN;
   wk__session_drop_target(s);
   return 0;
@@ -292,7 +282,6 @@ static PyObject *root_returns(wk__session *s, wk__activation *root) {  // -> new
   PyObject *result = s->returned;
   s->returned = NULL;
   if (s->target && wk__segment_fill(s, root) < 0) PyErr_Clear();
-  if (s->target) set_modes_of(s->target);
   s->mode = WK__MODE_OFF; /* what dies now may run code */
   wk__session_drop_target(s);
   return result;
@@ -417,10 +406,6 @@ static outcome take_step(wk__session *s, wk__activation *a, PyObject **out_resul
   if (probe_raises(s, a)) return after_step(s, a, WK__STEP_RAISE, out_result);
 #endif
   s->refused = WK__REFUSED_BREAK;
-  if (s->mode != WK__MODE_ENTER) {
-    a->grad_before = wk__thread.mode.grad_enabled;
-    a->autocast_before = wk__autocast_mode();
-  }
   bool bare = s->loop && (s->mode == WK__MODE_PLAIN || s->mode == WK__MODE_AWAY); /* what it calls is CPython's alone */
   if (bare) wk__hook_remove(s->thread->interp);
   wk__step step = wk__frame_step(&a->frame);

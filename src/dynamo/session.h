@@ -41,8 +41,6 @@ typedef struct wk__activation {
   int slots_at_start, stack_at_start;
   bool *stored; /* (slots_at_start) it has been assigned to in this segment, be it the object that was there */
   bool *seen;   /* (slots_at_start) the slot's value has been read from outside in this segment */
-  bool grad_before;    /* the thread's modes when its instruction began: what a call is made under again */
-  int autocast_before; /* wk__autocast_mode() */
   const wk__source_line *source; /* where it stood last, in the graph of this segment; NULL */
 } wk__activation;
 
@@ -174,8 +172,6 @@ enum { WK__KEEP = -2 }; /* in place of a register: as it is in the frame */
 typedef struct wk__end_frame {
   PyCodeObject *code; /* borrowed */
   int offset, slot_count, depth;
-  bool grad_before; /* as of the activation */
-  int autocast_before;
   wk__reg *values; /* slots, then stack: a register, -1 (empty) or WK__KEEP */
 } wk__end_frame;
 
