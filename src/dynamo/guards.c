@@ -167,6 +167,11 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
       if (!made) PyErr_Clear();
       return made;
     }
+    case WK__READ_CLOCK: {
+      PyObject *now = PyObject_CallNoArgs(read->object);
+      if (!now) PyErr_Clear();
+      return now;
+    }
     case WK__READ_DRAWN:
       return wk__draw_again(g->session, a, read);
     default:

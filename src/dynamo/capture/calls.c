@@ -709,6 +709,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
     return operator_by_code(f, name, callable, args, count, names);
   if (known->what == WK__KNOWN_EFFECT) return effect_of_values(f, r, callable, args, count, names);
   if (known->what == WK__KNOWN_ASKED) return wk__cached_call(f, r, callable, args, count, names);
+  if (known->what == WK__KNOWN_CLOCK) return wk__clock_call(f, r, callable, args, count, names);
   bool changes = known->what == WK__KNOWN_CHANGES && count &&
                  (PyList_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
   if (changes) return change(f, r, known, args[0], callable, args, count, names, true);

@@ -33,6 +33,7 @@ typedef enum wk__read_kind {
   WK__READ_REFERENT,  /* what weak reference a points at; None when it is gone */
   WK__READ_SYMBOLIC,  /* the value of the expression b over the symbols that have been read, an int */
   WK__READ_COMPUTED,  /* what `object`, a function of C without effects, gives for a, and b; -1: it is not given */
+  WK__READ_CLOCK,     /* what `object`, a function of C, gives now; b: its turn (clocks.c) */
   WK__READ_DRAWN,     /* what `object`, a method of C, draws from a; b: its turn, and bits (draws.c) */
   /* checks */
   WK__CHECK_IS,        /* a is `object` */
@@ -189,6 +190,7 @@ typedef struct wk__recording {
   wk__map functions;    /* sequence of the node of one that it does make -> anything (functions.c) */
   PyObject *drawn_from; /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
   int draws;            /* so many */
+  int clocks;           /* how often clocks were asked */
   bool tries;           /* what is recorded now is only tried: changes of what the program can see are refused, */
   bool tries_in_vain;   /* and one was; */
   bool tries_modes;     /* or the thread's grad mode was asked for or set */
