@@ -46,6 +46,28 @@ static wk__loop *loop_at(wk__watched *known, int head) {
   return NULL;
 }
 
+static bool is_inside(const wk__loop *inner, const wk__loop *outer) {
+  return inner != outer && inner->head >= outer->head && inner->head < outer->end;
+}
+
+/* The innermost loop around an instruction; NULL. */
+static wk__loop *loop_around(wk__watched *known, int at) {
+  wk__loop *found = NULL;
+  for (int i = 0; i < known->loop_count; i++) {
+    wk__loop *l = &known->loops[i];
+    if (at >= l->head && at < l->end && (!found || is_inside(l, found))) found = l;
+  }
+  return found;
+}
+
+/* The loop of a comprehension makes one object: it is no region. */
+static void leave_comprehensions(wk__watched *known, const wk__code *info) {
+  for (int i = 0; i < info->unit_count; i += wk__code_width(info, i)) {
+    wk__loop *l = wk__code_collects(info, i) ? loop_around(known, i) : NULL;
+    if (l) l->state = WK__LOOP_LEFT;
+  }
+}
+
 /* Heads of loops, in their order; the number of them. */
 static int find_heads(const wk__code *info, bool *is_head) {
   int count = 0, head;
@@ -67,14 +89,11 @@ static wk__watched *known_of(PyCodeObject *code) {
   for (int i = 0; known && i < info->unit_count; i++)
     if (is_head[i]) known->loops[known->loop_count++] = (wk__loop){.head = i, .end = wk__code_loop_end(code, info, i)};
   PyMem_Free(is_head);
+  if (known) leave_comprehensions(known, info);
   return info->watched = known;
 }
 
 static uint64_t work_of(const wk__program *p) { return wk__thread.program_calls + p->spared; }
-
-static bool is_inside(const wk__loop *inner, const wk__loop *outer) {
-  return inner != outer && inner->head >= outer->head && inner->head < outer->end;
-}
 
 bool wk__is_boundary(const wk__watched *known, int offset) {
   const wk__loop *l = loop_at((wk__watched *)known, offset);
@@ -287,27 +306,43 @@ static bool jumped_back(watch *w, wk__loop *l, PyObject **out_result) {
 
 /* ===================================================== calls ===================================================== */
 
-static PyObject *function_of(PyObject *callee) {  // -> borrowed, NULL: it is not Python code
-  if (callee && PyMethod_Check(callee)) callee = PyMethod_GET_FUNCTION(callee);
-  return callee && PyFunction_Check(callee) ? callee : NULL;
+static PyObject *method_of_class(PyObject *o, const char *text) {  // -> borrowed, NULL
+  PyObject *name = PyUnicode_InternFromString(text), *found = name ? wk__type_attribute(Py_TYPE(o), name) : NULL;
+  Py_XDECREF(name);
+  return found;
 }
 
-/* The loop that the frame is in, the innermost one. */
-static wk__loop *loop_around(const watch *w) {
-  wk__loop *found = NULL;
-  int at = w->a.frame.next;
-  for (int i = 0; i < w->known->loop_count; i++) {
-    wk__loop *l = &w->known->loops[i];
-    if (at >= l->head && at < l->end && (!found || is_inside(l, found))) found = l;
-  }
-  return found;
+static PyObject *of_partial(PyObject *partial) {  // -> borrowed
+  PyObject *function = PyObject_GetAttrString(partial, "func");
+  Py_XDECREF(function); /* it has it */
+  PyErr_Clear();
+  return function;
+}
+
+/* The Python function that a call of this object comes to, by way of C code or at once. NULL: there is none.
+ * -> borrowed */
+static PyObject *function_of(const wk__binding *b, PyObject *callee) {
+  enum { MOST_PARTIALS = 4 };
+  for (int i = 0; callee && i < MOST_PARTIALS && strcmp(Py_TYPE(callee)->tp_name, "functools.partial") == 0; i++)
+    callee = of_partial(callee);
+  if (callee && PyMethod_Check(callee)) callee = PyMethod_GET_FUNCTION(callee);
+  if (!callee || PyFunction_Check(callee)) return callee;
+  if (wk__type_is_fixed(Py_TYPE(callee))) return NULL;
+  PyObject *found = method_of_class(callee, PyObject_TypeCheck(callee, b->module_type) ? "forward" : "__call__");
+  return found && PyFunction_Check(found) ? found : NULL;
+}
+
+/* Up to 3.11 a function of its own, whose loop makes one object: no region. */
+static bool is_comprehension(PyCodeObject *code) {
+  Py_UCS4 first = PyUnicode_GET_LENGTH(code->co_name) ? PyUnicode_READ_CHAR(code->co_name, 0) : 0;
+  return first == '<' && PyUnicode_CompareWithASCIIString(code->co_name, "<lambda>") != 0;
 }
 
 /* A hot function is called by way of a compiled one. Its calls show whether that spares anything. */
 static bool substitute(const watch *w, PyObject **place, wk__watched *callee, PyObject *function) {
-  const wk__loop *l = loop_around(w);
+  const wk__loop *l = loop_around(w->known, w->a.frame.next);
   if (!l || l->state != WK__LOOP_CALLS || callee->calls < HOT_CALLS || !may_visit(w->program)) return false;
-  if (callee->work < FEW_OPERATORS * callee->calls || !PyFunction_Check(*place)) return false;
+  if (callee->work < FEW_OPERATORS * callee->calls || *place != function) return false;
   PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
   if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return false;
   wk__compiled *compiled = compiled_of(w->program, function, function, code->co_firstlineno, "function");
@@ -331,10 +366,10 @@ static wk__step step_into(watch *w, PyCodeObject *code) {
 }
 
 static wk__step step_over_call(watch *w, PyObject **place) {
-  PyObject *function = function_of(*place);
+  PyObject *function = function_of(w->program->binding, *place);
   PyCodeObject *code = function ? (PyCodeObject *)PyFunction_GET_CODE(function) : NULL;
   wk__watched *callee = code ? known_of(code) : NULL;
-  if (!callee) return wk__frame_step(&w->a.frame);
+  if (!callee || is_comprehension(code)) return wk__frame_step(&w->a.frame);
   uint64_t before = work_of(w->program);
   bool compiled = substitute(w, place, callee, function);
   bool enters = !compiled && (!callee->calls || callee->work);
@@ -396,7 +431,8 @@ PyObject *wk__program_enter(PyThreadState *thread, struct _PyInterpreterFrame *r
   wk__program *p = wk__thread.program;
   p->expected = NULL;
   wk__hook_remove(PyThreadState_GetInterpreter(thread));
-  if (wk__hook_tracing(thread) || wk__hook_watched(wk__hook_code(real)) || wk__hook_makes_generator(real) || throwing)
+  PyCodeObject *code = wk__hook_code(real);
+  if (wk__hook_tracing(thread) || wk__hook_watched(code) || wk__hook_makes_generator(real) || throwing)
     return wk__hook_default(thread, real, throwing);
   return enter(p, thread, real, throwing);
 }

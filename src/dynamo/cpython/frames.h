@@ -112,6 +112,7 @@ bool wk__frame_lend(wk__frame *frame, wk__lent *lent);
 /* Where a jump back leads to. The loop that begins there has its last instruction before this one. */
 int wk__code_loop_end(PyCodeObject *code, const wk__code *info, int head);
 int wk__code_width(const wk__code *info, int offset); /* units up to the next instruction */
+bool wk__code_collects(const wk__code *info, int offset); /* into what a comprehension makes */
 bool wk__code_jumps_back(const wk__code *info, int offset, int *out_target);
 
 /* What the next instruction calls, where it lies on the stack; NULL: it is no call. */

@@ -38,6 +38,13 @@ static bool is_jump(int kind) {
 
 int wk__code_width(const wk__code *info, int offset) { return info->code[offset].width; }
 
+/* A display's own items have its object right below them: between it and a comprehension's there is the iterator. */
+bool wk__code_collects(const wk__code *info, int offset) {
+  const wk__instruction *i = &info->code[offset];
+  bool adds = i->kind == WK__I_LIST_APPEND || i->kind == WK__I_SET_ADD || i->kind == WK__I_MAP_ADD;
+  return adds && i->argument > 1;
+}
+
 bool wk__code_jumps_back(const wk__code *info, int offset, int *out_target) {
   const wk__instruction *i = &info->code[offset];
   if (!is_jump(i->kind) || i->argument >= 0) return false;

@@ -723,3 +723,53 @@ def test_regions_are_listed(tmp_path):
         "print([(r.name, r.line, r.kind) for r in torch.compiler.regions()])\n"
     )
     assert command("--compile", str(program)).stdout == "[('<module>', 2, 'loop')]\n"
+
+
+def test_loops_that_are_reached_by_way_of_c_code():
+    run = check("""
+        import functools
+
+        class Trainer:
+            def __call__(self, steps):
+                return self.loop(torch.ones(3), steps)
+
+            def loop(self, x, steps):
+                for i in range(steps):
+                    x = (x + i).sin().exp().cos()
+                return x
+
+        class Repeat(torch.nn.Module):
+            def forward(self, x, times):
+                for i in range(times):
+                    x = (x * i).sin().exp().cos()
+                return x
+
+        def spread(function, *args, **names):
+            return function(*args, **names)
+
+        def plain(x, times):
+            for i in range(times):
+                x = (x - i).sin().exp().cos()
+            return x
+
+        print(Trainer()(40), Repeat()(torch.ones(3), times=40))
+        print(functools.partial(functools.partial(spread, plain), times=40)(torch.ones(3)))
+    """)
+    assert sorted(region[0] for region in run.regions) == ["forward", "loop", "plain"]
+    assert all(run.hits(name) >= 30 for name in ("forward", "loop", "plain"))
+
+
+def test_comprehensions_are_no_regions():
+    run = check("""
+        def main():
+            x = torch.ones(3)
+            for i in range(30):
+                parts = [(x + k).sin().exp().cos() for k in range(12)]
+                x = sum(parts) / len([*parts, i])
+            print(x, {k: float((x * k).sin().exp().cos().sum()) for k in range(12)})
+
+        main()
+        print([float((torch.ones(3) * k).sin().exp().cos().sum()) for k in range(20)])
+    """)
+    assert {region[0] for region in run.regions} == {"main"}
+    assert run.hits("main") >= 20
