@@ -238,12 +238,11 @@ static bool visit(watch *w, wk__loop *l, PyObject **out_result) {
 static void decide(watch *w, wk__loop *l) {
   const wk__frame *f = &w->a.frame;
   int rounds = l->trip - 1; /* the first one began unseen */
-  if (!rounds) return;
-  bool many = l->work >= (uint64_t)(FEW_OPERATORS * rounds);
+  bool many = rounds && l->work >= (uint64_t)(FEW_OPERATORS * rounds), seen = rounds || !w->program->quiet_rounds;
   if (many && l->trip >= w->program->hot_rounds) {
     l->round_work = (double)l->work / rounds;
     set_state(f, l, WK__LOOP_REGION, "is hot: a region");
-  } else if (!many && l->trip >= w->program->quiet_rounds) {
+  } else if (seen && !many && l->trip >= w->program->quiet_rounds) {
     l->asked = l->asked ? 16 * l->asked : FIRST_ASKED;
     set_state(f, l, WK__LOOP_QUIET, "calls few operators: CPython runs it");
   }
