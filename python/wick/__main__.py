@@ -10,7 +10,6 @@ python -m wick --compile script.py args...   what is hot in the program is compi
 """
 
 import os
-
 import sys
 from importlib.util import find_spec
 from types import ModuleType

@@ -34,7 +34,9 @@ def describe():
         for segment in report:
             where = f"{segment['file']}:{segment['line']}" if segment["file"] else "?"
             operators, hits = segment["operators"], segment["hits"]
-            lines.append(f"    {operators:4d} operators, run {hits:6d} times, until {where}: {segment['reason'] or segment['end']}")
+            lines.append(
+                f"    {operators:4d} operators, run {hits:6d} times, until {where}: {segment['reason'] or segment['end']}"
+            )
     return "\n".join(lines) if lines else "nothing was hot"
 
 

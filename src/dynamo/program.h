@@ -1,9 +1,10 @@
-/* A program whose regions nobody has asked for: python -m wick --compile.
+/* A program whose regions are found without being asked for: python -m wick --compile.
  *
  * Its frames are *watched*: evaluated with nothing recorded, so that a loop's rounds can be counted and the frame taken
  * over in the middle. What turns out to have no tensors is left to CPython: a function from its second call on, a loop
- * from its sixteenth round on (cpython/lend.c). A loop whose rounds call operators is *visited*: a session has its frame
- * as the root, from the head of the loop until the frame leaves it, and each round's segments are found by position.
+ * from its sixteenth round on (cpython/lend.c). A loop whose rounds call operators is *visited*: a session has its
+ * frame as the root, from the head of the loop until the frame leaves it, and each round's segments are found by
+ * position.
  *
  * Here: what is known of a code object's loops, and what the session of a visit asks. docs/capture.md says how it is
  * decided. */
@@ -24,13 +25,13 @@ struct wk__loop {
   int head, end; /* instructions [head, end), in code units; each round begins at the head */
   uint8_t state; /* wk__loop_state */
   /* counted */
-  int trip;           /* rounds since it was entered, */
-  int longest;        /* and the most of them */
-  uint64_t work_at;   /* work of the thread when this round began, */
-  uint64_t work;      /* and of the rounds of this trip */
-  double round_work;  /* of a round, when it was found hot */
+  int trip;                         /* rounds since it was entered, */
+  int longest;                      /* and the most of them */
+  uint64_t work_at;                 /* work of the thread when this round began, */
+  uint64_t work;                    /* and of the rounds of this trip */
+  double round_work;                /* of a round, when it was found hot */
   uint64_t backwards, backwards_at; /* rounds with a backward pass; passes of the thread when this one began */
-  uint64_t asked;     /* QUIET: at so many operators it is taken back */
+  uint64_t asked;                   /* QUIET: at so many operators it is taken back */
   /* visited, or with compiled calls: of the rounds since it was last judged that captured nothing */
   int rounds;
   uint64_t calls, replays;       /* operators that were called one by one; segments that were replayed */

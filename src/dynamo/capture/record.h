@@ -209,7 +209,8 @@ void wk__bury(PyObject *steal_object);
 
 /* Under which `changing` remembers that another object was found at a path, whose id() the program had asked for. */
 uint64_t wk__path_of_argument(PyCodeObject *code, int slot); /* of the root, as it is called */
-/* What a loop of the root gets from its iterator, with `depth` values below it on the stack; item 0, 1, ...: of that. */
+/* What a loop of the root gets from its iterator, with `depth` values below it on the stack; item 0, 1, ...: of that.
+ */
 uint64_t wk__path_of_round(PyCodeObject *code, int depth, int item);
 static inline uint64_t wk__identity_path(uint64_t path) { return wk__hash_mix(path, 0x1d); }
 

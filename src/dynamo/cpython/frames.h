@@ -24,7 +24,7 @@ typedef struct wk__code {
   const struct wk__instruction *code; /* (unit_count) in the normal form (normal.h) */
   int unit_count;
   int exit; /* an instruction that returns, maybe another constant than the program's; -1: there is none */
-  const char *unsupported; /* a reason why no frame of it is evaluated (async, ...); NULL */
+  const char *unsupported;     /* a reason why no frame of it is evaluated (async, ...); NULL */
   struct wk__watched *watched; /* owned, PyMem_Free's: program.h; NULL */
 } wk__code;
 
@@ -111,7 +111,7 @@ bool wk__frame_lend(wk__frame *frame, wk__lent *lent);
 
 /* Where a jump back leads to. The loop that begins there has its last instruction before this one. */
 int wk__code_loop_end(PyCodeObject *code, const wk__code *info, int head);
-int wk__code_width(const wk__code *info, int offset); /* units up to the next instruction */
+int wk__code_width(const wk__code *info, int offset);     /* units up to the next instruction */
 bool wk__code_collects(const wk__code *info, int offset); /* into what a comprehension makes */
 bool wk__code_jumps_back(const wk__code *info, int offset, int *out_target);
 

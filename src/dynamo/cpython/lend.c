@@ -1,10 +1,11 @@
 /* A loop of an evaluated frame is left to CPython's loop, at its full speed, and taken back.
  *
- * CPython's loop runs a frame until it returns. So the frame gets, for this time, a code object of its own, equal in all
- * but this: what stands outside of the loop is an opcode that leaves CPython's loop at once (3.11: RETURN_VALUE, which
- * leaves the clearing of the frame to its caller; from 3.12 on INTERPRETER_EXIT, which CPython has for its own outermost
- * frames). Slots and stack stay where they are, and how deep the stack is at an instruction is known from the code. No
- * other frame runs that code object, so that it may be changed while it runs: that is how the loop is asked back.
+ * CPython's loop runs a frame until it returns. So the frame gets, for this time, a code object of its own, equal in
+ * all but this: what stands outside of the loop is an opcode that leaves CPython's loop at once (3.11: RETURN_VALUE,
+ * which leaves the clearing of the frame to its caller; from 3.12 on INTERPRETER_EXIT, which CPython has for its own
+ * outermost frames). Slots and stack stay where they are, and how deep the stack is at an instruction is known from the
+ * code. No other frame runs that code object, so that it may be changed while it runs: that is how the loop is asked
+ * back.
  *
  * In: a frame in front of an instruction of the loop. Out: the same in front of one outside of it, or at its first one.
  * Invariant: the bytes of instructions in the loop are the program's. Tests: tests/python/capture/test_evaluator.py. */
@@ -132,7 +133,7 @@ static bool find_depths(PyCodeObject *code, const wk__code *info, const uint8_t 
 
 /* ================================================== the code object ============================================== */
 
-/* What the opcode takes is given back by nobody, so it has to be there: the stack's top, a variable, or, where there is
+/* What the opcode takes is not given back, so it has to be there: the stack's top, a variable, or, where there is
  * neither, a constant that an instruction before it puts there, if there is room for two. */
 static bool leave_at(PyCodeObject *code, uint8_t *units, int16_t *at, int offset, bool room) {
   bool bare = !at[offset] && !code->co_nlocalsplus;

@@ -11,7 +11,8 @@ typedef struct wk__handler_entry {
 } wk__handler_entry;
 /* They are sorted by start and disjoint. */
 const uint8_t *wk__exception_table(PyCodeObject *code, const uint8_t **out_end);
-const uint8_t *wk__read_handler_entry(const uint8_t *at, wk__handler_entry *out_entry); /* gives where the next one is */
+const uint8_t *wk__read_handler_entry(const uint8_t *at,
+                                      wk__handler_entry *out_entry); /* gives where the next one is */
 
 /* Lets go of all that is on the stack above `depth` values. */
 void wk__frame_pop_to(wk__frame *frame, int depth);

@@ -60,9 +60,7 @@ static inline real_frame *wk__thread_current(PyThreadState *thread) {
 }
 /* CPython's loop has been left by that opcode: what it does not put back itself. `current`: wk__thread_current before.
  */
-static inline void wk__thread_take_back(wk__frame *frame, real_frame *current) {
-  (void)frame, (void)current;
-}
+static inline void wk__thread_take_back(wk__frame *frame, real_frame *current) { (void)frame, (void)current; }
 
 /* ---- its thread ---- */
 static inline void wk__thread_link(wk__frame *frame) {

@@ -49,7 +49,9 @@ static inline void wk__real_stand_at(wk__frame *f, int offset) { f->real->prev_i
 static inline void wk__real_go_on_at(wk__frame *f, int offset) { wk__real_stand_at(f, offset - 1); }
 
 /* ---- a loop that CPython runs for a while (lend.c) ---- */
-enum { WK__LEAVING_OPCODE = INTERPRETER_EXIT }; /* takes what lies on the stack out of CPython's loop, and nothing else */
+enum {
+  WK__LEAVING_OPCODE = INTERPRETER_EXIT
+}; /* takes what lies on the stack out of CPython's loop, and nothing else */
 /* An exception that leaves a frame does not clear it. */
 enum { WK__RAISING_KEEPS_FRAME = 0 };
 /* Steals the code, and gives the frame's own reference away. */

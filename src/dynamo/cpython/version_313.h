@@ -48,14 +48,14 @@ static inline void wk__real_stand_at(wk__frame *f, int offset) { f->real->instr_
 static inline void wk__real_go_on_at(wk__frame *f, int offset) { wk__real_stand_at(f, offset); }
 
 /* ---- a loop that CPython runs for a while (lend.c) ---- */
-enum { WK__LEAVING_OPCODE = INTERPRETER_EXIT }; /* takes what lies on the stack out of CPython's loop, and nothing else */
+enum {
+  WK__LEAVING_OPCODE = INTERPRETER_EXIT
+}; /* takes what lies on the stack out of CPython's loop, and nothing else */
 /* An exception that leaves a frame does not clear it. */
 enum { WK__RAISING_KEEPS_FRAME = 0 };
 /* Steals the code, and gives the frame's own reference away. */
 static inline void wk__real_set_code(real_frame *real, PyCodeObject *code) { real->f_executable = (PyObject *)code; }
-static inline real_frame *wk__thread_current(PyThreadState *thread) {
-  return thread->current_frame;
-}
+static inline real_frame *wk__thread_current(PyThreadState *thread) { return thread->current_frame; }
 /* CPython's loop has been left by that opcode: what it does not put back itself. `current`: wk__thread_current before.
  */
 static inline void wk__thread_take_back(wk__frame *frame, real_frame *current) {

@@ -141,7 +141,7 @@ def test_a_clock_is_asked_again_by_each_replay():
         return x * 2 + 1
 
     compiled, times = torch.compile(region, fullgraph=True), []
-    for turn in range(5):
+    for _ in range(5):
         before = time.perf_counter()
         compiled(torch.ones(2), times)
         assert before <= times[-1] <= time.perf_counter()
@@ -174,7 +174,7 @@ def test_a_clock_behind_an_operator_measures_it():
         return x
 
     compiled, times = torch.compile(region), []
-    for turn in range(3):
+    for _ in range(3):
         compiled(torch.full((200, 200), 0.01), times)
         first, second = times[-2:]
         assert 0 < first < second and second - first >= 0.02

@@ -49,7 +49,10 @@ class Run:
     def hits(self, name):
         """How often segments of this function's regions were replayed."""
         return sum(
-            segment["hits"] for function, _, _, compiled in self.regions if function == name for segment in compiled.report()
+            segment["hits"]
+            for function, _, _, compiled in self.regions
+            if function == name
+            for segment in compiled.report()
         )
 
 
@@ -651,7 +654,12 @@ def test_tracing_that_begins_in_the_middle():
 def command(*arguments, env=None, timeout=120, **kinds):
     environment = {**os.environ, "PYTHONPATH": PACKAGE, **(env or {})}
     return subprocess.run(
-        [sys.executable, "-m", "wick", *arguments], capture_output=True, text=True, env=environment, timeout=timeout, **kinds
+        [sys.executable, "-m", "wick", *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=timeout,
+        **kinds,
     )
 
 
