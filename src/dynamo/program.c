@@ -100,6 +100,12 @@ bool wk__is_boundary(const wk__watched *known, int offset) {
   return l && (l->longest > LONG_TRIP || l->backwards);
 }
 
+bool wk__has_boundary(const wk__watched *known) {
+  for (int i = 0; known && i < known->loop_count; i++)
+    if (wk__is_boundary(known, known->loops[i].head)) return true;
+  return false;
+}
+
 static void say(const wk__frame *f, const wk__loop *l, const char *what) {
   if (!wk__log_on(WK__LOG_REGIONS)) return;
   int line = PyCode_Addr2Line(f->code, l->head * 2);
@@ -171,6 +177,7 @@ bool wk__program_round(wk__session *s) {
   int64_t captures = s->compiled->capture_count + s->compiled->unkept_count;
   p->spared += (uint64_t)l->round_work;
   s->captures = 0;
+  s->away_rounds = 0;
   if (++l->trip > l->longest) l->longest = l->trip;
   count_round(l, captures, s->replays);
   if (captures - l->captures > MOST_CAPTURES) {
@@ -204,6 +211,17 @@ static int lend(watch *w, wk__loop *l, uint64_t asked) {
     wk__lent_release(*lent);
     *lent = NULL;
   }
+  return back;
+}
+
+bool wk__program_lend(wk__session *s, wk__frame *f) {
+  wk__loop *l = loop_at(f->info->watched, f->next);
+  wk__lent *lent = l ? wk__lent_create(f->code, l->head, l->end) : NULL;
+  if (!lent) return true;
+  wk__hook_remove(PyThreadState_GetInterpreter(s->thread));
+  bool back = wk__frame_lend(f, lent);
+  wk__hook_install(PyThreadState_GetInterpreter(s->thread), wk__session_hook);
+  wk__lent_release(lent);
   return back;
 }
 

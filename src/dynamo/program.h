@@ -51,6 +51,11 @@ struct wk__watched {
 bool wk__program_round(wk__session *session);
 /* Segments end in front of this instruction: a loop begins a round there that is long, or trains by itself. */
 bool wk__is_boundary(const wk__watched *known, int offset);
+/* A loop of the root's frame, at whose head it stands, has been run plainly for many rounds: CPython gets the rest of it.
+ * False: an exception has left the frame. */
+bool wk__program_lend(wk__session *session, wk__frame *frame);
+/* Some segment may end in the middle of a frame of this code: it has such a loop. */
+bool wk__has_boundary(const wk__watched *known);
 /* The frame that a watched one is about to enter: whether it is that, and the evaluation of it. */
 bool wk__program_expects(PyThreadState *thread, PyCodeObject *code);
 PyObject *wk__program_enter(PyThreadState *thread, struct _PyInterpreterFrame *real, int throwing);  // -> new

@@ -258,7 +258,8 @@ static int seek(wk__session *s) {
   if (!plain) wk__note_recompile(s);
   forget_failure(s);
   if (plain) {
-    s->mode = s->loop ? WK__MODE_AWAY : WK__MODE_OFF;
+    bool comes_back = s->loop && (!s->innermost->depth || wk__has_boundary(s->innermost->frame.info->watched));
+    s->mode = comes_back ? WK__MODE_AWAY : WK__MODE_OFF;
     return 0;
   }
   s->captures++;
@@ -341,10 +342,22 @@ static void look_again(wk__session *s, const wk__activation *a) {
   if ((plain || statement) && all_resumable(s)) s->mode = WK__MODE_SEEK;
 }
 
+/* Away from what is captured the root has gone round a loop so often that CPython had better do it. */
+static bool is_busy(wk__session *s, const wk__activation *a) {
+  enum { MOST_ROUNDS = 256 };
+  bool round = s->mode == WK__MODE_AWAY && !a->depth && a->frame.next < a->frame.offset;
+  return round && a->frame.next != s->loop->head && ++s->away_rounds > MOST_ROUNDS;
+}
+
 /* After an instruction. */
 static outcome after_step(wk__session *s, wk__activation *a, wk__step step, PyObject **out_result) {
   switch (step) {
     case WK__STEP_NEXT:
+      if (WK_UNLIKELY(s->loop != NULL) && is_busy(s, a) && !wk__program_lend(s, &a->frame)) {
+        root_raises(s);
+        *out_result = NULL;
+        return DONE;
+      }
       look_again(s, a);
       return GO_ON;
     case WK__STEP_RETURN:

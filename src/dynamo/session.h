@@ -98,6 +98,7 @@ struct wk__session {
   wk__loop *loop;   /* NULL: a function was called */
   int loop_depth;   /* values on the root's stack when a round begins */
   bool left;        /* the root's frame goes on without this session */
+  int away_rounds;  /* of other loops of the root, run in AWAY since the round began */
   uint64_t replays; /* segments that were replayed */
   /* replaying towards a state */
   wk__segment *target;                /* owned reference; NULL: none */

@@ -781,3 +781,30 @@ def test_comprehensions_are_no_regions():
     """)
     assert {region[0] for region in run.regions} == {"main"}
     assert run.hits("main") >= 20
+
+
+def test_much_python_in_the_rounds_of_a_region():
+    run = check("""
+        import random
+
+        def words(i):
+            generator = random.Random(i)
+            return [generator.choice("abcdef") for _ in range(50)]
+
+        def main(stop):
+            counts, x = {}, torch.ones(3)
+            for i in range(60):
+                for word in words(i) * 10:
+                    counts[word] = counts.get(word, 0) + 1
+                    if i == stop and counts[word] > 4000:
+                        raise ValueError(word)
+                total = 0
+                for n in range(i * 10):
+                    total += n % 7
+                x = (x * total).sin().exp().cos().sin().exp().cos().sin().exp().cos().sin().exp().cos() + len(counts)
+            print(sorted(counts.items()), x, total)
+
+        main(100)
+        main(50)
+    """)
+    assert run.hits("main") and "ValueError" in run.error
