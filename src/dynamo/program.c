@@ -5,6 +5,7 @@
  * Tests: tests/python/capture/test_program.py. */
 #include "dynamo/program.h"
 
+#include "autograd/autograd.h"
 #include "dynamo/cpython/objects.h"
 #include "dynamo/dynamo.h"
 
@@ -15,7 +16,8 @@ enum {
   MOST_CAPTURES = 400, /* of one loop, or of a function */
   MOST_EVALUATED = 64, /* rounds of a loop that CPython cannot be given alone */
   HOT_CALLS = 3,       /* of a function */
-  LONG_TRIP = 32,      /* rounds of a loop inside a region that are captured as one at most */
+  LONG_TRIP = 32,      /* rounds of a loop inside a region that are captured as one at most, without a tape */
+  PATIENCE = 8,        /* so many times as long does a loop take to be hot whose tape goes on behind it */
   SPARED = 3,          /* operators that a replay has to be worth */
 };
 
@@ -95,9 +97,10 @@ static wk__watched *known_of(PyCodeObject *code) {
 
 static uint64_t work_of(const wk__program *p) { return wk__thread.program_calls + p->spared; }
 
+/* Rounds that a tape leads through become one graph with the backward pass that runs it. */
 bool wk__is_boundary(const wk__watched *known, int offset) {
   const wk__loop *l = loop_at((wk__watched *)known, offset);
-  return l && (l->longest > LONG_TRIP || l->backwards);
+  return l && (l->backwards || (l->longest > LONG_TRIP && !l->taped));
 }
 
 bool wk__has_boundary(const wk__watched *known) {
@@ -257,7 +260,8 @@ static void decide(watch *w, wk__loop *l) {
   const wk__frame *f = &w->a.frame;
   int rounds = l->trip - 1; /* the first one began unseen */
   bool many = rounds && l->work >= (uint64_t)(FEW_OPERATORS * rounds), seen = rounds || !w->program->quiet_rounds;
-  if (many && l->trip >= w->program->hot_rounds) {
+  int wanted = w->program->hot_rounds * (l->taped && !l->backwards ? PATIENCE : 1);
+  if (many && l->trip >= wanted) {
     l->round_work = (double)l->work / rounds;
     set_state(f, l, WK__LOOP_REGION, "is hot: a region");
   } else if (seen && !many && l->trip >= w->program->quiet_rounds) {
@@ -278,13 +282,16 @@ static void judge_calls(watch *w, wk__loop *l) {
 /* A backward pass is as much work as the operators before it. */
 static void count_trip(watch *w, wk__loop *l) {
   uint64_t work = work_of(w->program), backwards = wk__thread.program_backwards;
+  uint64_t sequence = wk__node_next_sequence();
   bool trains = l->trip && backwards != l->backwards_at;
   for (int i = 0; i < w->known->loop_count; i++)
     if (is_inside(&w->known->loops[i], l)) begin_trip(&w->known->loops[i]);
   if (l->trip) l->work += (work - l->work_at) << trains;
   l->work_at = work;
   l->backwards += trains;
+  l->taped |= l->trip && !trains && sequence != l->sequence_at;
   l->backwards_at = backwards;
+  l->sequence_at = sequence;
   if (++l->trip > l->longest) l->longest = l->trip;
 }
 

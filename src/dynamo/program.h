@@ -32,6 +32,8 @@ struct wk__loop {
   double round_work;                /* of a round, when it was found hot */
   uint64_t backwards, backwards_at; /* rounds with a backward pass; passes of the thread when this one began */
   uint64_t asked;                   /* QUIET: at so many operators it is taken back */
+  bool taped;           /* a round has recorded a tape, and not run it */
+  uint64_t sequence_at; /* of the tape, when this round began */
   /* visited, or with compiled calls: of the rounds since it was last judged that captured nothing */
   int rounds;
   uint64_t calls, replays;       /* operators that were called one by one; segments that were replayed */

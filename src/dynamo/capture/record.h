@@ -190,6 +190,7 @@ typedef struct wk__recording {
   wk__map functions;    /* sequence of the node of one that it does make -> anything (functions.c) */
   PyObject *drawn_from; /* borrowed, a register has it: Python's random numbers are drawn from it; NULL: none are, */
   int draws;            /* so many */
+  bool seeded;          /* its generator has been seeded */
   int clocks;           /* how often clocks were asked */
   bool tries;           /* what is recorded now is only tried: changes of what the program can see are refused, */
   bool tries_in_vain;   /* and one was; */

@@ -179,3 +179,47 @@ def test_a_clock_behind_an_operator_measures_it():
         first, second = times[-2:]
         assert 0 < first < second and second - first >= 0.02
     assert compiled.breaks >= 2
+
+
+# ---- seed() ----
+
+
+def test_seed_is_a_step_that_each_replay_repeats():
+    def f(x, n):
+        first = random.random()
+        random.seed(n)
+        return x * first
+
+    captured = torch.compile(f, fullgraph=True)
+    outcomes = []
+    for function in f, captured:
+        random.seed(1)
+        outcomes.append([(function(torch.ones(2), 5).tolist(), random.random()) for _ in range(4)])
+    assert outcomes[0] == outcomes[1]
+    assert captured.captures == 1
+
+
+def test_what_is_drawn_behind_seed_is_drawn_after_it():
+    def f(x, n):
+        first = random.random()
+        random.seed(n)
+        return x * random.random() + first, random.gauss(0, 1)
+
+    captured = torch.compile(f)
+    outcomes = []
+    for function in f, captured:
+        random.seed(1)
+        outcomes.append([(*map(str, function(torch.ones(2), n % 3)), random.random()) for n in range(8)])
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("seed", ["text", b"bytes", 2.5, None])
+def test_seeds_of_other_kinds(seed):
+    def f(x):
+        random.seed(seed)
+        return x + 1
+
+    captured = torch.compile(f)
+    for _ in range(3):
+        assert captured(torch.ones(2)).tolist() == [2, 2]
+        assert seed is None or random.random() == random.Random(seed).random()
