@@ -30,6 +30,7 @@ struct wk__program {
   int quiet_rounds;       /* without many operators, before CPython gets it */
   uint64_t spared;        /* operators that were not called, because a segment was replayed */
   wk__lent *running;      /* borrowed: the innermost loop that CPython runs; NULL */
+  int running_head;
 };
 
 /* A frame that is watched. */
@@ -48,8 +49,15 @@ static wk__loop *loop_at(wk__watched *known, int head) {
   return NULL;
 }
 
+/* The one whose next round begins behind a jump back to there. */
+static wk__loop *loop_of_jump(wk__watched *known, int target) {
+  for (int i = 0; known && i < known->loop_count; i++)
+    if (known->loops[i].head == target || known->loops[i].begin == target) return &known->loops[i];
+  return NULL;
+}
+
 static bool is_inside(const wk__loop *inner, const wk__loop *outer) {
-  return inner != outer && inner->head >= outer->head && inner->head < outer->end;
+  return inner != outer && inner->begin >= outer->begin && inner->begin < outer->end;
 }
 
 /* The innermost loop around an instruction; NULL. */
@@ -57,7 +65,7 @@ static wk__loop *loop_around(wk__watched *known, int at) {
   wk__loop *found = NULL;
   for (int i = 0; i < known->loop_count; i++) {
     wk__loop *l = &known->loops[i];
-    if (at >= l->head && at < l->end && (!found || is_inside(l, found))) found = l;
+    if (at >= l->begin && at < l->end && (!found || is_inside(l, found))) found = l;
   }
   return found;
 }
@@ -79,6 +87,18 @@ static int find_heads(const wk__code *info, bool *is_head) {
   return count;
 }
 
+/* Two that overlap, and neither is inside the other, are one: a `while` with `continue`. */
+static void add_loop(wk__watched *known, int head, int end) {
+  for (int i = known->loop_count; i-- > 0;) {
+    wk__loop *l = &known->loops[i];
+    if (head >= l->end || end <= l->end) continue;
+    l->head = head;
+    l->end = end;
+    return;
+  }
+  known->loops[known->loop_count++] = (wk__loop){.head = head, .begin = head, .end = end};
+}
+
 /* NULL: without memory, or for code whose frames are not evaluated. No exception. */
 static wk__watched *known_of(PyCodeObject *code) {
   wk__code *info = wk__code_get(code);
@@ -89,7 +109,7 @@ static wk__watched *known_of(PyCodeObject *code) {
   int count = is_head ? find_heads(info, is_head) : 0;
   wk__watched *known = is_head ? PyMem_Calloc(1, sizeof *known + (size_t)count * sizeof *known->loops) : NULL;
   for (int i = 0; known && i < info->unit_count; i++)
-    if (is_head[i]) known->loops[known->loop_count++] = (wk__loop){.head = i, .end = wk__code_loop_end(code, info, i)};
+    if (is_head[i]) add_loop(known, i, wk__code_loop_end(code, info, i));
   PyMem_Free(is_head);
   if (known) leave_comprehensions(known, info);
   return info->watched = known;
@@ -202,13 +222,16 @@ bool wk__program_round(wk__session *s) {
 static int lend(watch *w, wk__loop *l, uint64_t asked) {
   wk__frame *f = &w->a.frame;
   wk__lent **lent = &w->lent[l - w->known->loops];
-  if (!*lent && !(*lent = wk__lent_create(f->code, l->head, l->end))) return -1;
+  if (!*lent && !(*lent = wk__lent_create(f->code, l->begin, l->end))) return -1;
   wk__lent *outer = w->program->running;
+  int outer_head = w->program->running_head;
   uint64_t asked_outside = wk__thread.program_calls_asked;
   w->program->running = *lent;
+  w->program->running_head = l->head;
   wk__thread.program_calls_asked = asked ? wk__thread.program_calls + asked : 0;
   bool back = wk__frame_lend(f, *lent);
   w->program->running = outer;
+  w->program->running_head = outer_head;
   wk__thread.program_calls_asked = asked_outside;
   if (f->next == l->head) { /* it was asked back: that code is spent */
     wk__lent_release(*lent);
@@ -218,8 +241,8 @@ static int lend(watch *w, wk__loop *l, uint64_t asked) {
 }
 
 bool wk__program_lend(wk__session *s, wk__frame *f) {
-  wk__loop *l = loop_at(f->info->watched, f->next);
-  wk__lent *lent = l ? wk__lent_create(f->code, l->head, l->end) : NULL;
+  wk__loop *l = loop_of_jump(f->info->watched, f->next);
+  wk__lent *lent = l ? wk__lent_create(f->code, l->begin, l->end) : NULL;
   if (!lent) return true;
   wk__hook_remove(PyThreadState_GetInterpreter(s->thread));
   bool back = wk__frame_lend(f, lent);
@@ -230,7 +253,7 @@ bool wk__program_lend(wk__session *s, wk__frame *f) {
 
 void wk__dynamo_calls_reached(void) {
   wk__program *p = wk__thread.program;
-  if (p && p->running) wk__lent_ask_back(p->running);
+  if (p && p->running) wk__lent_ask_back(p->running, p->running_head);
 }
 
 static void begin_trip(wk__loop *l) {
@@ -426,7 +449,7 @@ static PyObject *run(watch *w) {
     }
     if (step == WK__STEP_RETURN || step == WK__STEP_YIELD) return f->result;
     if (step == WK__STEP_RAISE && !wk__frame_unwind(f)) return NULL;
-    wk__loop *l = f->next <= f->offset ? loop_at(w->known, f->next) : NULL;
+    wk__loop *l = f->next <= f->offset ? loop_of_jump(w->known, f->next) : NULL;
     if (l && jumped_back(w, l, &result)) return result;
   }
 }

@@ -22,7 +22,9 @@ typedef enum wk__loop_state {
 } wk__loop_state;
 
 struct wk__loop {
-  int head, end; /* instructions [head, end), in code units; each round begins at the head */
+  int head;       /* an instruction, in code units, that each round comes by, the first of its body or the one that asks */
+  int begin, end; /* its instructions: [begin, end). A `while` has its condition twice, in front of the head for `continue`
+                   */
   uint8_t state; /* wk__loop_state */
   /* counted */
   int trip;                         /* rounds since it was entered, */

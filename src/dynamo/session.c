@@ -430,7 +430,7 @@ static outcome take_step(wk__session *s, wk__activation *a, PyObject **out_resul
 /* ==================================================== visits ===================================================== */
 
 static bool is_outside(const wk__session *s, const wk__activation *a) {
-  return !a->depth && (a->frame.next < s->loop->head || a->frame.next >= s->loop->end);
+  return !a->depth && (a->frame.next < s->loop->begin || a->frame.next >= s->loop->end);
 }
 static bool is_at_head(const wk__session *s, const wk__activation *a) {
   return !a->depth && a->frame.next == s->loop->head;

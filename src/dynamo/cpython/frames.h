@@ -99,12 +99,12 @@ PyObject *wk__frame_continue_raising(wk__frame *frame);
 /* ---- a loop that is left to CPython for a while (lend.c) ---- */
 
 /* The instructions [begin, end) of one frame as CPython's loop is to run them: it leaves that loop in front of any
- * other instruction of the frame, and in front of the one at `begin` once that has been asked for. */
+ * other instruction of the frame, and in front of one of its own once that has been asked for. */
 typedef struct wk__lent wk__lent;
 /* NULL, without an exception: that cannot be done with this code. */
 wk__lent *wk__lent_create(PyCodeObject *code, int begin, int end);
 void wk__lent_release(wk__lent *lent);
-void wk__lent_ask_back(wk__lent *lent); /* also while it runs */
+void wk__lent_ask_back(wk__lent *lent, int offset); /* in front of that one; also while it runs */
 /* CPython runs the frame from frame->next, which is inside, until it leaves the instructions: true. False: an exception
  * has left the frame, which is only to be exited. */
 bool wk__frame_lend(wk__frame *frame, wk__lent *lent);

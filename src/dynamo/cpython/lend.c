@@ -13,7 +13,6 @@
 
 struct wk__lent {
   PyCodeObject *code; /* owned */
-  int begin;
   int16_t at[]; /* (count) the stack's depth in front of the instruction there; NOWHERE */
 };
 enum { NOWHERE = -1, SECOND = -2 /* of two that leave */ };
@@ -201,7 +200,7 @@ wk__lent *wk__lent_create(PyCodeObject *code, int begin, int end) {
   wk__lent *lent = bytes ? PyMem_Malloc(sizeof *lent + (size_t)(info->unit_count + 1) * sizeof *lent->at) : NULL;
   if (lent) {
     const uint8_t *units = (const uint8_t *)PyBytes_AS_STRING(bytes);
-    *lent = (wk__lent){.begin = begin};
+    *lent = (wk__lent){0};
     bool done = find_depths(code, info, units, lent->at) && lent->at[begin] != NOWHERE;
     copy = done ? PyBytes_FromStringAndSize((const char *)units, size) : NULL;
     done = copy && cut_out(code, info, (uint8_t *)PyBytes_AS_STRING(copy), lent, begin, end);
@@ -221,9 +220,9 @@ void wk__lent_release(wk__lent *lent) {
   PyMem_Free(lent);
 }
 
-void wk__lent_ask_back(wk__lent *lent) {
+void wk__lent_ask_back(wk__lent *lent, int offset) {
   uint8_t *units = (uint8_t *)_PyCode_CODE(lent->code);
-  (void)leave_at(lent->code, units, lent->at, lent->begin, lent->at[lent->begin + 1] == NOWHERE);
+  (void)leave_at(lent->code, units, lent->at, offset, lent->at[offset + 1] == NOWHERE);
 }
 
 /* ==================================================== the frame ================================================== */

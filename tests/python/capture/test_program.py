@@ -808,3 +808,41 @@ def test_much_python_in_the_rounds_of_a_region():
         main(50)
     """)
     assert run.hits("main") and "ValueError" in run.error
+
+
+@pytest.mark.parametrize("quiet_rounds", [2, 6, 16])
+def test_while_loops_with_continue(quiet_rounds):
+    run = check(
+        """
+        def main(n, x):
+            seen = 0
+            while n > 0:
+                n -= 1
+                if n % 3 == 0:
+                    continue
+                while seen % 5:
+                    seen += 1
+                    if seen % 2:
+                        continue
+                    if seen % 7 == 3:
+                        break
+                seen += n % 4
+                if x is not None and n < 200:
+                    x = (x + seen).sin().exp().cos().sin().exp().cos().sin().exp().cos()
+            else:
+                seen += 1
+            return seen, x
+
+        print(main(100, None), main(260, torch.ones(3)))
+        print(main(260, torch.ones(3)), main(260, torch.ones(3)))
+        n = 300
+        while n:
+            n -= 1
+            if n % 2:
+                continue
+            y = torch.full((2,), float(n)).sin().exp().cos().sin().exp().cos().sum()
+        print(y, n)
+        """,
+        quiet_rounds=quiet_rounds,
+    )
+    assert run.hits("main") >= 40 and run.hits("<module>") >= 40
