@@ -52,7 +52,7 @@ static wk_status run_passes(wk__graph *graph, wk__kernels *kernels, wk__dump *du
   wk__graph_log(graph, "weights", true);
   wk__dump_graph(dump, "weights", graph);
   WK_TRY(wk__fuse(graph, kernels));
-  WK_TRY(wk__kernels_find_bodies(kernels, graph));
+  WK_TRY(wk__kernels_find_kept(kernels, graph));
   wk__graph_log(graph, "fuse", true);
   wk__dump_graph(dump, "fuse", graph);
   wk__dump_kernels(dump, kernels);

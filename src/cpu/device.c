@@ -117,6 +117,7 @@ const wk__device_type wk__cpu_device_type = {
     .release_group = wk__native_group_release,
     .modes_of = modes_of,
     .kernels = wk__cpu_kernels,
+    .kept_codes = wk__cpu_kept_codes,
     .run_product = wk__cpu_run_product,
     .run_draw = wk__cpu_run_draw,
     .facts = &facts,

@@ -22,6 +22,7 @@ static const char *const kind_names[] = {
     [WK__READ_COMPUTED] = "computed",
     [WK__READ_CLOCK] = "time",
     [WK__READ_DRAWN] = "drawn",
+    [WK__READ_UPCOMING] = "upcoming",
     [WK__CHECK_IS] = "is",
     [WK__CHECK_SAME] = "is",
     [WK__CHECK_DIFFERENT] = "is not",
@@ -41,6 +42,7 @@ static const char *const kind_names[] = {
     [WK__CHECK_QUIET] = "raises nothing as a warning",
     [WK__CHECK_ADDRESS] = "has the id that it had",
     [WK__CHECK_ITEMS] = "items are",
+    [WK__CHECK_ENDS] = "ends",
 };
 
 /* ---- where a register comes from, as a Python expression ---- */

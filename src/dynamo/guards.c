@@ -172,6 +172,8 @@ static PyObject *find(const guard_run *g, const wk__read *read) {  // -> new
       if (!now) PyErr_Clear();
       return now;
     }
+    case WK__READ_UPCOMING:
+      return wk__upcoming(a, read->b);
     case WK__READ_DRAWN:
       return wk__draw_again(g->session, a, read);
     default:
@@ -233,6 +235,8 @@ static bool check_holds(const guard_run *g, const wk__read *check) {
       return (int64_t)(intptr_t)a == check->b;
     case WK__CHECK_ITEMS:
       return items_are(a, check->object);
+    case WK__CHECK_ENDS:
+      return wk__ends_at(a, check->b);
     default:
       return false;
   }

@@ -22,9 +22,10 @@ typedef enum wk__loop_state {
 } wk__loop_state;
 
 struct wk__loop {
-  int head;       /* an instruction, in code units, that each round comes by, the first of its body or the one that asks */
-  int begin, end; /* its instructions: [begin, end). A `while` has its condition twice, in front of the head for `continue`
-                   */
+  int head; /* an instruction, in code units, that each round comes by, the first of its body or the one that asks */
+  int begin,
+      end; /* its instructions: [begin, end). A `while` has its condition twice, in front of the head for `continue`
+            */
   uint8_t state; /* wk__loop_state */
   /* counted */
   int trip;                         /* rounds since it was entered, */
@@ -34,8 +35,8 @@ struct wk__loop {
   double round_work;                /* of a round, when it was found hot */
   uint64_t backwards, backwards_at; /* rounds with a backward pass; passes of the thread when this one began */
   uint64_t asked;                   /* QUIET: at so many operators it is taken back */
-  bool taped;           /* a round has recorded a tape, and not run it */
-  uint64_t sequence_at; /* of the tape, when this round began */
+  bool taped;                       /* a round has recorded a tape, and not run it */
+  uint64_t sequence_at;             /* of the tape, when this round began */
   /* visited, or with compiled calls: of the rounds since it was last judged that captured nothing */
   int rounds;
   uint64_t calls, replays;       /* operators that were called one by one; segments that were replayed */
@@ -55,8 +56,8 @@ struct wk__watched {
 bool wk__program_round(wk__session *session);
 /* Segments end in front of this instruction: a loop begins a round there that is long, or trains by itself. */
 bool wk__is_boundary(const wk__watched *known, int offset);
-/* A loop of the root's frame, at whose head it stands, has been run plainly for many rounds: CPython gets the rest of it.
- * False: an exception has left the frame. */
+/* A loop of the root's frame, at whose head it stands, has been run plainly for many rounds: CPython gets the rest of
+ * it. False: an exception has left the frame. */
 bool wk__program_lend(wk__session *session, wk__frame *frame);
 /* Some segment may end in the middle of a frame of this code: it has such a loop. */
 bool wk__has_boundary(const wk__watched *known);

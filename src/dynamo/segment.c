@@ -213,9 +213,19 @@ int wk__segment_discard(wk__session *s) {
   bool failed = wk__tracer_flush(s->tracer, &graph) != WK_OK;
   if (failed) s->binding->raise(s->binding->state);
   wk__graph_release(graph);
-  wk__recording_release(s->recording);
+  wk__recording_empty(s->recording);
+  s->recording->retired_before = s->retired;
+  s->retired = s->recording;
   s->recording = NULL;
   return failed ? -1 : 0;
+}
+
+void wk__session_drop_retired(wk__session *s) {
+  while (s->retired) {
+    wk__recording *r = s->retired;
+    s->retired = r->retired_before;
+    wk__recording_release(r);
+  }
 }
 
 /* ==================================================== the life ==================================================== */

@@ -459,6 +459,7 @@ static PyObject *run(wk__session *s, wk__activation *a) {
   PyObject *result = NULL;
   for (;;) {
     int status = 0;
+    if (WK_UNLIKELY(s->retired != NULL) && !a->depth) wk__session_drop_retired(s);
     drop_buried(s);
     if (s->loop && leaves_visit(s, a)) return NULL;
     switch (s->mode) {
@@ -654,6 +655,7 @@ static void end_session(wk__session *s) {
   wk__tracer_release(s->tracer);
   PyMem_Free(s->start_codes);
   PyMem_Free(s->start_offsets);
+  wk__session_drop_retired(s);
   if (s->buried_count) wk__session_drop_buried(s);
 }
 

@@ -73,6 +73,9 @@ struct wk__session {
   bool entering; /* the next frame is entered by an instruction that does nothing else */
   /* capturing */
   wk__recording *recording;
+  /* Those that were given up, emptied: an operation may be in the middle of one, since a key's __eq__, say, has ended
+   * it. Freed when the root's instruction is done. */
+  wk__recording *retired;
   wk__recording *ending; /* borrowed: of the segment that is just being ended; its tape may still ask for inputs */
   wk__tracer *tracer;
   int low; /* frames of the segment's start that are still there */
@@ -281,6 +284,7 @@ int wk__segment_end(wk__session *session, wk__end_kind kind, PyObject *value);
 int wk__segment_begin(wk__session *session); /* 0, or -1 with an exception */
 /* Ends the recording and keeps nothing. Every tensor is real when it is back, or poisoned: 0, or -1 with an exception
  * (of the graph). */
+void wk__session_drop_retired(wk__session *s);
 int wk__segment_discard(wk__session *session);
 void wk__segment_stop_recording(wk__session *session); /* the tracer pauses, the tape is not watched any more */
 void wk__segment_release(wk__segment *segment);

@@ -260,9 +260,8 @@ struct wk__call {
 /* Where it is computed: where its results are or, without a shape rule, its first tensor (compute.c). */
 wk_device wk__call_device(const wk__call *call);
 
-static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) {
-  return c->args[i].tag == WK_VALUE_TENSOR ? c->args[i].tensor : NULL;
-}
+static inline wk_tensor *wk__tensor_or_null(const wk_value *v) { return v->tag == WK_VALUE_TENSOR ? v->tensor : NULL; }
+static inline wk_tensor *wk__arg_tensor(const wk__call *c, int i) { return wk__tensor_or_null(&c->args[i]); }
 static inline bool wk__value_is_integer(const wk_value *v) { return v->tag == WK_VALUE_INT || v->tag == WK_VALUE_WIDE; }
 /* A float, or one that a captured graph is given in each run: `number` is its value now. */
 static inline bool wk__value_is_real(const wk_value *v) {

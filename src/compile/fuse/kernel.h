@@ -107,15 +107,15 @@ struct wk__kernels {
   wk__choices choices; /* that they are made with */
   wk__fused **items;   /* owned */
   int64_t count, capacity;
-  wk__multi_tensor_body *bodies[8]; /* of the optimizers that the graph calls: they get native code, too */
-  int body_count;
+  wk__kept_code *kept[16]; /* of the rows that the graph calls: they get native code, too */
+  int kept_count;
 };
 
 /* Adds one without buffers; output_count decides its schema. name: NULL: the next number's. */
 wk__fused *wk__kernels_add(wk__kernels *kernels, const char *name, int output_count) WK_MUST_USE;
 
-/* Finds the graph's optimizers. */
-WK_MUST_USE wk_status wk__kernels_find_bodies(wk__kernels *kernels, const wk__graph *graph);
+/* Finds the codes that rows which the graph calls keep. */
+WK_MUST_USE wk_status wk__kernels_find_kept(wk__kernels *kernels, const wk__graph *graph);
 
 /* text.c: the definition. */
 void wk__fused_print(const wk_op *op, wk__string *out, bool with_sources);

@@ -540,6 +540,17 @@ static PyObject *attribute_named(wk__frame *f, PyObject *o, const char *text) {
   return found;
 }
 
+/* What a generator returns is in the exception. */
+static PyObject *next_call(wk__frame *f, PyObject *callable, PyObject *const *args, Py_ssize_t count, PyObject *names) {
+  PyObject *item = NULL;
+  if (!wk__can_look_ahead(f->session->recording, args[0]) || names || count > 2)
+    return wk__passed_on(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
+  int status = wk__take_upcoming(f, f->session->recording, args[0], &item);
+  if (status == 0 && count == 2) return Py_NewRef(args[1]);
+  if (status == 0) PyErr_SetNone(PyExc_StopIteration);
+  return item;
+}
+
 /* Those that are instructions under another name. */
 static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *callable, PyObject *const *args,
                                  Py_ssize_t count, PyObject *names) {
@@ -562,8 +573,7 @@ static PyObject *builtin_by_code(wk__frame *f, const char *name, PyObject *calla
   if (strcmp(name, "vars") == 0 && count == 1 && !names) return attribute_named(f, args[0], "__dict__");
   if (strcmp(name, "iter") == 0 && count == 1) return wk__op_iter(f, args[0]);
   if (strcmp(name, "iter") == 0 && count == 2) return look(f, callable, args, count, names);
-  bool next = strcmp(name, "next") == 0 && count >= 1; /* what a generator returns is in the exception */
-  if (next) return wk__passed_on(f, args[0]) ? wk__plain_call(f, callable, args, count, names) : NULL;
+  if (strcmp(name, "next") == 0 && count >= 1) return next_call(f, callable, args, count, names);
   return wk__refuse(f, "a call of %s()", name);
 }
 

@@ -21,7 +21,8 @@ static int bits_of(const char *name, PyObject *const *args, Py_ssize_t count, Py
   return bits > 0 && bits <= MOST_BITS ? (int)bits : -1;
 }
 
-/* random.seed(): a step, as a change of any object. What would be drawn behind it is drawn too early by guards: a break.
+/* random.seed(): a step, as a change of any object. What would be drawn behind it is drawn too early by guards: a
+ * break.
  */
 static PyObject *seed_call(wk__frame *f, wk__recording *r, PyObject *random, PyObject *method, PyObject *seed) {
   PyObject *args[] = {random, seed};

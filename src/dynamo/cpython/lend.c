@@ -13,7 +13,7 @@
 
 struct wk__lent {
   PyCodeObject *code; /* owned */
-  int16_t at[]; /* (count) the stack's depth in front of the instruction there; NOWHERE */
+  int16_t at[];       /* (count) the stack's depth in front of the instruction there; NOWHERE */
 };
 enum { NOWHERE = -1, SECOND = -2 /* of two that leave */ };
 

@@ -441,7 +441,7 @@ static wk_tensor *least_value(const wk_tensor *a, wk_tensor *sizes, const wk_val
   wk_tensor *most = wk_amax(sizes, &last, 1, false);
   double eps = a->dtype == WK_FLOAT32 ? 0x1p-23 : 0x1p-52;
   wk_int length = wk_int_max(rows(a), columns(a));
-  wk_tensor *absolute = atol->tag == WK_VALUE_TENSOR ? atol->tensor : NULL, *relative = NULL;
+  wk_tensor *absolute = wk__tensor_or_null(atol), *relative = NULL;
   if (rtol->tag == WK_VALUE_TENSOR) {
     relative = wk_mul(rtol->tensor, most);
   } else {
