@@ -28,6 +28,8 @@ struct wk__program {
   PyCodeObject *expected; /* borrowed: the frame that is about to be entered is watched */
   int hot_rounds;         /* of a loop, before it is visited */
   int quiet_rounds;       /* without many operators, before CPython gets it */
+  bool compiles_calls;    /* hot functions that the innermost watched frame calls are to be compiled functions */
+  int64_t changes;        /* captures of such functions, and verdicts on them */
   uint64_t spared;        /* operators that were not called, because a segment was replayed */
   wk__lent *running;      /* borrowed: the innermost loop that CPython runs; NULL */
   int running_head;
@@ -168,10 +170,13 @@ static void begin_judging(wk__loop *l) {
   l->calls = l->replays = 0;
 }
 
-/* Most of what a round calls is spared, and a replay is worth several operators. */
+/* Half of the operators are spared (a quarter, where functions are compiled), and a replay is worth several of them. */
+static bool is_gain(double all, uint64_t called, uint64_t replays, int parts) {
+  double spared = all - (double)called;
+  return parts * spared >= all && spared >= SPARED * (double)replays;
+}
 static bool is_worth_it(const wk__loop *l) {
-  double all = l->round_work * l->rounds, spared = all - (double)l->calls;
-  return 2 * spared >= all && spared >= SPARED * (double)l->replays;
+  return is_gain(l->round_work * l->rounds, l->calls, l->replays, l->state == WK__LOOP_CALLS ? 4 : 2);
 }
 
 /* Adds the round that is over, unless something was captured in it. */
@@ -202,7 +207,7 @@ bool wk__program_round(wk__session *s) {
   s->captures = 0;
   s->away_rounds = 0;
   if (++l->trip > l->longest) l->longest = l->trip;
-  count_round(l, captures, s->replays);
+  count_round(l, captures, s->compiled->replay_count);
   if (captures - l->captures > MOST_CAPTURES) {
     set_state(&s->innermost->frame, l, WK__LOOP_CALLS, "is captured again and again: its calls are looked at");
     return false;
@@ -274,7 +279,7 @@ static bool visit(watch *w, wk__loop *l, PyObject **out_result) {
   l->backwards_at = wk__thread.program_backwards;
   l->captures_at = compiled->capture_count + compiled->unkept_count;
   if (!l->visits++) l->captures = l->captures_at;
-  l->replays_at = 0;
+  l->replays_at = compiled->replay_count;
   return wk__session_visit(compiled, &w->a, l, out_result);
 }
 
@@ -293,9 +298,10 @@ static void decide(watch *w, wk__loop *l) {
   }
 }
 
+/* While its functions are captured and judged themselves it waits. */
 static void judge_calls(watch *w, wk__loop *l) {
-  count_round(l, l->captures_at, l->replays_at);
-  if (l->rounds < JUDGED_ROUNDS) return;
+  count_round(l, w->program->changes, l->replays_at);
+  if (l->rounds < 2 * JUDGED_ROUNDS) return;
   if (is_worth_it(l))
     begin_judging(l);
   else
@@ -385,17 +391,57 @@ static bool is_comprehension(PyCodeObject *code) {
   return first == '<' && PyUnicode_CompareWithASCIIString(code->co_name, "<lambda>") != 0;
 }
 
-/* A hot function is called by way of a compiled one. Its calls show whether that spares anything. */
-static bool substitute(const watch *w, PyObject **place, wk__watched *callee, PyObject *function) {
+/* In a loop that gains nothing as a whole, and in what it calls. */
+static bool compiles_calls(const watch *w) {
   const wk__loop *l = loop_around(w->known, w->a.frame.next);
-  if (!l || l->state != WK__LOOP_CALLS || callee->calls < HOT_CALLS || !may_visit(w->program)) return false;
-  if (callee->work < FEW_OPERATORS * callee->calls || *place != function) return false;
+  bool compiles = l ? l->state == WK__LOOP_CALLS : w->program->compiles_calls;
+  return compiles && may_visit(w->program);
+}
+
+static double work_of_call(const wk__watched *callee) {
+  return callee->calls ? (double)callee->work / (double)callee->calls : 0;
+}
+
+/* What a hot function is called by way of; NULL: of nothing. -> borrowed */
+static wk__compiled *compiled_for(const watch *w, PyObject *callable, const wk__watched *callee, PyObject *function) {
+  if (callee->gains_nothing || callee->calls < HOT_CALLS || work_of_call(callee) < FEW_OPERATORS) return NULL;
   PyCodeObject *code = (PyCodeObject *)PyFunction_GET_CODE(function);
-  if (code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR)) return false;
-  wk__compiled *compiled = compiled_of(w->program, function, function, code->co_firstlineno, "function");
-  if (!compiled || compiled->unkept_count + compiled->capture_count > MOST_CAPTURES) return false;
+  bool returns_at_once = code->co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR);
+  if (callable != function || returns_at_once) return NULL;
+  return compiled_of(w->program, function, function, code->co_firstlineno, "function");
+}
+
+static void judge_function(wk__program *p, const wk__compiled *compiled, wk__watched *callee, PyCodeObject *code) {
+  bool many = compiled->capture_count + compiled->unkept_count > MOST_CAPTURES;
+  if (callee->compiled_calls < JUDGED_ROUNDS && !many) return;
+  double all = work_of_call(callee) * (double)callee->compiled_calls;
+  callee->gains_nothing = many || !is_gain(all, callee->compiled_operators, callee->replays, 2);
+  callee->compiled_calls = callee->compiled_operators = callee->replays = 0;
+  if (!callee->gains_nothing) return;
+  p->changes++;
+  if (wk__log_on(WK__LOG_REGIONS))
+    wk__log_print(WK__LOG_REGIONS, "%s:%d: %s gains nothing as a function: its calls are looked at",
+                  PyUnicode_AsUTF8(code->co_filename), code->co_firstlineno, PyUnicode_AsUTF8(code->co_qualname));
+}
+
+/* The call that comes next, by way of a compiled function. */
+static wk__step step_compiled(watch *w, PyObject **place, wk__compiled *compiled, wk__watched *callee,
+                              PyCodeObject *code) {
+  wk__program *p = w->program;
+  int64_t captures = compiled->capture_count + compiled->unkept_count;
+  uint64_t replays = compiled->replay_count, operators = wk__thread.program_calls;
   Py_SETREF(*place, Py_NewRef((PyObject *)compiled));
-  return true;
+  wk__step step = wk__frame_step(&w->a.frame);
+  p->spared += (uint64_t)work_of_call(callee);
+  if (captures != compiled->capture_count + compiled->unkept_count) {
+    p->changes++;
+  } else {
+    callee->compiled_calls++;
+    callee->compiled_operators += wk__thread.program_calls - operators;
+    callee->replays += compiled->replay_count - replays;
+  }
+  judge_function(p, compiled, callee, code);
+  return step;
 }
 
 /* The call that comes next, of a function that is watched when it is entered. */
@@ -412,18 +458,27 @@ static wk__step step_into(watch *w, PyCodeObject *code) {
   return step;
 }
 
+/* Plainly, or into a frame that is watched. */
+static wk__step step_measured(watch *w, wk__watched *callee, PyCodeObject *code, bool compiles) {
+  wk__program *p = w->program;
+  uint64_t before = work_of(p);
+  bool enters = !callee->calls++ || callee->work, outer = p->compiles_calls;
+  p->compiles_calls = compiles;
+  wk__step step = enters ? step_into(w, code) : wk__frame_step(&w->a.frame);
+  p->compiles_calls = outer;
+  callee->work += work_of(p) - before;
+  return step;
+}
+
 static wk__step step_over_call(watch *w, PyObject **place) {
   PyObject *function = function_of(w->program->binding, *place);
   PyCodeObject *code = function ? (PyCodeObject *)PyFunction_GET_CODE(function) : NULL;
   wk__watched *callee = code ? known_of(code) : NULL;
   if (!callee || is_comprehension(code)) return wk__frame_step(&w->a.frame);
-  uint64_t before = work_of(w->program);
-  bool compiled = substitute(w, place, callee, function);
-  bool enters = !compiled && (!callee->calls || callee->work);
-  callee->calls++;
+  bool compiles = compiles_calls(w);
+  wk__compiled *compiled = compiles ? compiled_for(w, *place, callee, function) : NULL;
   Py_INCREF(code); /* the function may be gone behind the call */
-  wk__step step = enters ? step_into(w, code) : wk__frame_step(&w->a.frame);
-  callee->work += work_of(w->program) - before;
+  wk__step step = compiled ? step_compiled(w, place, compiled, callee, code) : step_measured(w, callee, code, compiles);
   Py_DECREF(code);
   return step;
 }

@@ -48,6 +48,9 @@ struct wk__loop {
 /* What is known of a code object; PyMem_Free's. */
 struct wk__watched {
   uint64_t calls, work; /* of the function, by watched frames; what those did */
+  /* called as a compiled function: calls that captured nothing, operators that those called one by one, replays */
+  uint64_t compiled_calls, compiled_operators, replays;
+  bool gains_nothing; /* as a whole: the functions that it calls are looked at */
   int loop_count;
   wk__loop loops[]; /* (loop_count) by their heads */
 };

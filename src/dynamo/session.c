@@ -247,7 +247,6 @@ static int seek(wk__session *s) {
   int status = found ? wk__segment_replay(s, found, values) : 0;
   if (WK_UNLIKELY(s->drawn_state != NULL)) (status > 0 ? wk__undo_draws : wk__forget_draws)(s);
   if (found && status <= 0) {
-    s->replays++;
     forget_failure(s);
     return status;
   }

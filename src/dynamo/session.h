@@ -102,7 +102,6 @@ struct wk__session {
   int loop_depth;   /* values on the root's stack when a round begins */
   bool left;        /* the root's frame goes on without this session */
   int away_rounds;  /* of other loops of the root, run in AWAY since the round began */
-  uint64_t replays; /* segments that were replayed */
   /* replaying towards a state */
   wk__segment *target;                /* owned reference; NULL: none */
   int target_depth;                   /* UNWIND: the frame that goes on */
@@ -365,6 +364,7 @@ struct wk__compiled {
   wk__lookup *lookup; /* owned: finds those that may hold among many; NULL: it has not been needed, or was dropped */
   const wk__binding *binding;
   int64_t capture_count, break_count, unkept_count;
+  uint64_t replay_count;
   struct wk__unkept {   /* positions whose segments could not be kept: after a few attempts they run plain */
     PyCodeObject *code; /* borrowed: only compared */
     int offset, count;

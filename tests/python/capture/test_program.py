@@ -846,3 +846,40 @@ def test_while_loops_with_continue(quiet_rounds):
         quiet_rounds=quiet_rounds,
     )
     assert run.hits("main") >= 40 and run.hits("<module>") >= 40
+
+
+def test_a_function_inside_of_what_gains_nothing():
+    run = check("""
+        class Log:
+            def __init__(self):
+                self.lines = 0
+
+            def put(self, x):
+                for _ in range(3):
+                    self.lines += int(x.sum()) + int(x.max()) + int(x.min())
+
+        def body(x):
+            for k in range(8):
+                x = (x + k).sin().exp().cos()
+            return x
+
+        def advance(x, log):
+            for _ in (1, 2, 3, 4):
+                log.put(x)
+                log.put(x)
+                log.put(x)
+            return body(body(x))
+
+        def main():
+            x, log = torch.ones(4), Log()
+            for i in range(400):
+                log.put(x)
+                x = advance(x, log)
+                log.put(x)
+            print(x, log.lines)
+
+        main()
+    """)
+    kinds = {(region[0], region[2]) for region in run.regions}
+    assert ("main", "loop") in kinds and ("body", "function") in kinds
+    assert run.hits("body") >= 300
