@@ -883,3 +883,82 @@ def test_a_function_inside_of_what_gains_nothing():
     kinds = {(region[0], region[2]) for region in run.regions}
     assert ("main", "loop") in kinds and ("body", "function") in kinds
     assert run.hits("body") >= 300
+
+
+def test_modules_code_and_what_runs_at_the_end(tmp_path):
+    body = textwrap.dedent("""
+        import atexit, sys
+        import torch
+
+        class Loud:
+            def __init__(self, x):
+                self.x = x
+
+            def __del__(self):
+                print("gone", float(self.x))
+
+        loud = Loud(torch.ones(1))
+        atexit.register(lambda: print("at exit", loud.x.tolist(), sys.argv[1:]))
+
+        def main(x):
+            for i in range(40):
+                x = (x + i + loud.x).sin().exp().cos()
+            return x
+
+        print(main(torch.ones(3)), __name__)
+    """)
+    (tmp_path / "program.py").write_text(body)
+    for how in ["-c", body], ["-m", "program"], [str(tmp_path / "program.py")]:
+        plain, compiled = command(*how, "argument", cwd=tmp_path), command("--compile", *how, "argument", cwd=tmp_path)
+        assert compiled.stdout == plain.stdout and "gone 1.0" in plain.stdout
+        assert compiled.stderr == plain.stderr == ""
+
+
+def test_threads_of_a_program(tmp_path):
+    check("""
+        import threading
+
+        results = {}
+        def work(name):
+            x = torch.full((3,), float(name))
+            for i in range(200):
+                x = (x + i).sin().exp().cos()
+            results[name] = x
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+        for thread in threads:
+            thread.start()
+        y = torch.ones(3)
+        for i in range(200):
+            y = (y + i).sin().exp().cos()
+        for thread in threads:
+            thread.join()
+        print(y, sorted(results.items()))
+    """)
+
+
+def test_a_profiler_around_loops():
+    check("""
+        import cProfile, io, pstats, sys
+
+        def inner(i):
+            return i + 1
+
+        def main(x):
+            total = 0
+            for i in range(50):
+                total = inner(total)
+            for i in range(50):
+                x = (x + i).sin().exp().cos()
+            return total, x
+
+        profile = cProfile.Profile()
+        print(profile.runcall(main, torch.ones(3)))
+        for i in range(60):
+            if i == 30:
+                profile.enable()
+            main(torch.ones(3))
+        profile.disable()
+        counts = {name: calls for (file, line, name), (calls, *_) in pstats.Stats(profile).stats.items()}
+        print(counts["main"], counts["inner"])
+    """)
