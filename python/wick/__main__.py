@@ -159,9 +159,9 @@ def _run(code, module, how):
     run(code, module, report=how == "report")
 
 
-def main():
-    """Runs the program that sys.argv names."""
-    how, arguments = _take_compile(sys.argv[1:])
+def main(arguments):
+    """Runs the program that a command line names."""
+    how, arguments = _take_compile(arguments)
     if not arguments:
         sys.exit(USAGE)
     install()
@@ -180,4 +180,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

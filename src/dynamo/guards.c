@@ -48,7 +48,7 @@ typedef struct guard_run {
 static bool tensor_is(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
   if (Py_TYPE(o) != spec->type) return false;
   const wk_tensor *t = b->tensor_of(o);
-  if (t->dtype != spec->dtype || t->ndim != spec->ndim || (t->keys & WK__KEY_AUTOGRAD) != spec->keys ||
+  if (t->sparse || t->dtype != spec->dtype || t->ndim != spec->ndim || (t->keys & WK__KEY_AUTOGRAD) != spec->keys ||
       t->device.type != spec->device_type || t->device.index != spec->device_index)
     return false;
   for (int d = 0; d < t->ndim; d++) {
@@ -64,8 +64,9 @@ static bool tensor_is(const wk__binding *b, PyObject *o, const wk__tensor_spec *
 static uint64_t other_sizes(const wk__binding *b, PyObject *o, const wk__tensor_spec *spec) {
   if (Py_TYPE(o) != spec->type) return 0;
   const wk_tensor *t = b->tensor_of(o);
-  bool alike = t->dtype == spec->dtype && t->ndim == spec->ndim && (t->keys & WK__KEY_AUTOGRAD) == spec->keys &&
-               t->device.type == spec->device_type && t->device.index == spec->device_index;
+  bool alike = !t->sparse && t->dtype == spec->dtype && t->ndim == spec->ndim &&
+               (t->keys & WK__KEY_AUTOGRAD) == spec->keys && t->device.type == spec->device_type &&
+               t->device.index == spec->device_index;
   uint64_t dims = 0;
   for (int d = 0; alike && d < t->ndim; d++)
     if (!(spec->dynamic >> d & 1) && t->sizes[d].bits != spec->dims[d].size) dims |= wk__dim_bit(d);

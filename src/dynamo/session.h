@@ -92,6 +92,7 @@ struct wk__session {
   bool giving_up;     /* everything becomes real whatever comes: signals wait */
   bool capture_ended; /* recording was given up in the middle of an instruction: see wk__session_give_up */
   int captures;       /* segments captured in this call: a bound against loops that never settle */
+  int64_t began;      /* when the recording did, by wk__nanoseconds() */
   PyObject **buried;  /* (buried_count) owned: what the recorder has let go of, see wk__bury */
   int64_t buried_count, buried_capacity;
   wk__suspension *suspended;    /* innermost; NULL */
@@ -211,11 +212,13 @@ typedef struct wk__stale_grad {
 
 struct wk__segment {
   _Atomic int references;
+  int64_t number;      /* no other one of the process has it */
   wk__segment *next;   /* older one of the same compiled function */
   wk__compiled *owner; /* borrowed; NULL: it is forgotten, only a run still holds it */
   PyObject *life;      /* owned: a capsule whose context is this segment, until it dies */
   PyObject *watchers;  /* owned: weak references to the modules and optimizers that it knows; when one dies so does
                         * the segment */
+  PyObject *notes;     /* owned: the list that it was noted in, and that its end is; NULL */
   wk__recording *recording;
   PyCodeObject **codes; /* (frame_count) owned: where it begins */
   int *offsets;
@@ -356,6 +359,7 @@ enum { WK__FIRST_ARGUMENTS = 16 };
 struct wk__compiled {
   PyObject ob_base;
   PyObject *function; /* owned: what was compiled */
+  long long number;   /* no other one of the process has it */
   PyObject *dict, *weak_references;
   vectorcallfunc vectorcall;
   wk__compile_options options;

@@ -326,6 +326,9 @@ WK_MUST_USE wk_status wk__spec_lay_out_as(wk__spec *spec, const wk_tensor *t);
  * goes to the one of its highest key. */
 typedef wk_status wk__layer_fn(const wk_op *op, const wk_value *args, wk_tensor *const *destinations,
                                wk_value *results);
+wk__layer_fn wk__sparse_layer;
+/* What a call with sparse tensors gives (sparse.c); NULL: that is not known. */
+extern wk_status (*wk__sparse_call)(const wk_op *op, const wk_value *args, wk_value *results);
 extern wk__layer_fn *const wk__layers[WK__KEY_COUNT]; /* by the number of the key's bit; NULL: reserved */
 
 /* wk__thread.call_watcher is told, where the thread's mode has WK__KEY_WATCH, of each call that was computed: the

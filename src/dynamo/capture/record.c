@@ -262,6 +262,7 @@ static void make_symbolic(wk__recording *r, wk_tensor *t, wk__tensor_spec *spec)
 
 static int check_tensor(wk__recording *r, const wk__binding *binding, wk__reg reg, PyObject *object) {
   wk_tensor *t = binding->tensor_of(object);
+  if (t->sparse) wk__record_failed(r, "a tensor with a sparse layout");
   wk__tensor_spec *spec = new_spec(r, Py_TYPE(object), t);
   if (!spec) return wk__record_no_memory(r);
   r->registers[reg].spec = (int)r->spec_count - 1;
