@@ -327,7 +327,7 @@ static PyObject *begin_timeline(PyObject *module, PyObject *args) {  // -> new
 
 /* error_on_graph_break(flag) is entered. */
 static PyObject *push_break_error(PyObject *module, PyObject *flag) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   if (binding && !binding->break_errors) binding->break_errors = PyList_New(0);
   if (!binding || !binding->break_errors) return NULL;
   int value = PyObject_IsTrue(flag);
@@ -337,14 +337,14 @@ static PyObject *push_break_error(PyObject *module, PyObject *flag) {  // -> new
 
 static PyObject *pop_break_error(PyObject *module, PyObject *none) {  // -> new
   (void)none;
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   Py_ssize_t count = binding && binding->break_errors ? PyList_GET_SIZE(binding->break_errors) : 0;
   if (count && PyList_SetSlice(binding->break_errors, count - 1, count, NULL) < 0) return NULL;
   Py_RETURN_NONE;
 }
 
 static PyObject *set_substitutes(PyObject *module, PyObject *dict) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   if (!binding) return NULL;
   if (!PyDict_Check(dict)) return PyErr_Format(PyExc_TypeError, "substitutes are a dict, not %R", dict);
   Py_XSETREF(binding->substitutes, Py_NewRef(dict));
@@ -353,7 +353,7 @@ static PyObject *set_substitutes(PyObject *module, PyObject *dict) {  // -> new
 
 /* Gives what it was before. */
 static PyObject *set_notes(PyObject *module, PyObject *list) {  // -> new
-  wk__binding *binding = binding_of_module(module);
+  wk__binding *binding = wk__binding_of_module(module);
   if (!binding) return NULL;
   if (list != Py_None && !PyList_Check(list))
     return PyErr_Format(PyExc_TypeError, "notes are put into a list, not %R", list);
