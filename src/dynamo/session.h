@@ -99,10 +99,10 @@ struct wk__session {
   wk__segment *failed_segment;  /* owned reference: the newest of the position whose guards did not hold; NULL */
   const wk__read *failed_guard; /* and the first one that did not hold */
   /* visiting: the root is a frame that is there already, in a loop of it (program.h) */
-  wk__loop *loop;   /* NULL: a function was called */
-  int loop_depth;   /* values on the root's stack when a round begins */
-  bool left;        /* the root's frame goes on without this session */
-  int away_rounds;  /* of other loops of the root, run in AWAY since the round began */
+  wk__loop *loop;  /* NULL: a function was called */
+  int loop_depth;  /* values on the root's stack when a round begins */
+  bool left;       /* the root's frame goes on without this session */
+  int away_rounds; /* of other loops of the root, run in AWAY since the round began */
   /* replaying towards a state */
   wk__segment *target;                /* owned reference; NULL: none */
   int target_depth;                   /* UNWIND: the frame that goes on */
