@@ -17,7 +17,7 @@ __all__ = [
     "allow_in_graph", "assume_constant_result", "compile", "config", "cudagraph_mark_step_begin", "disable",
     "get_default_backend", "is_compiling", "is_dynamo_compiling", "is_exporting", "keep_portable_guards_unsafe",
     "keep_tensor_guards_unsafe", "list_backends", "load_cache_artifacts", "load_compiled_function", "load_graph",
-    "nested_compile_region", "register_backend", "reset", "save_cache_artifacts", "set_default_backend",
+    "nested_compile_region", "regions", "register_backend", "reset", "save_cache_artifacts", "set_default_backend",
     "set_enable_guard_collectives", "set_stance", "skip_all_guards_unsafe", "skip_guard_on_all_nn_modules_unsafe",
     "skip_guard_on_globals_unsafe", "skip_guard_on_inbuilt_nn_modules_unsafe", "substitute_in_graph", "wrap_numpy",
 ]  # fmt: skip
@@ -578,6 +578,16 @@ def _with_backend(backend, compiled):
         settings = _settings(backend, None, None, compiled.fullgraph, None)
         own[backend] = _compiled(compiled.function, {**settings, "dynamic": compiled.dynamic})
     return own[backend]
+
+
+def regions():
+    """What has been found hot in a program under `python -m wick --compile`, oldest first.
+
+    Each is (name, file, line, kind, compiled): of the function, "loop" or "function", and what has its report().
+    """
+    from .._regions import regions as found
+
+    return found()
 
 
 _missing = _getter(__name__)
