@@ -1,6 +1,7 @@
 """wick: the PyTorch 2 compiler stack in C, with PyTorch's Python API. `import wick as torch` runs PyTorch programs."""
 
 import importlib as _importlib
+import os as _os
 import sys as _sys
 
 from . import _C
@@ -14,7 +15,7 @@ _C._look_for_lapack_in(":".join(p for p in _sys.path if p.endswith("-packages"))
 _SUBMODULES = frozenset(
     (
         "_C _custom_ops _decomp _dynamo _jit_internal _logging _subclasses _utils accelerator amp ao autograd backends "
-        "compiler cpu cuda distributed distributions fft functional func futures fx hub jit library linalg masked mps multiprocessing nn onnx optim "
+        "compiler cpu cuda distributed distributions fft functional func futures fx gguf hub jit library linalg masked mps multiprocessing nn onnx optim "
         "overrides profiler quantization random return_types safetensors serialization signal sparse special storage testing torch_version types "
         "utils version xpu"
     ).split()
@@ -46,9 +47,6 @@ _LAZY = {
             "prepare_multiprocessing_environment wait"
         ).split(),
         "_core_objects",
-    ),
-    **dict.fromkeys(
-        "fake_quantize_per_channel_affine fake_quantize_per_tensor_affine".split(), "functions.fake_quantize"
     ),
     **dict.fromkeys(
         (
@@ -243,3 +241,10 @@ _C.__getattr__ = _name_of_the_core
 
 def __dir__():
     return sorted({*globals(), *_SUBMODULES, *_LAZY})
+
+
+if "TORCH_LOGS" in _os.environ:
+    from ._logging._internal import _init_logs
+
+    _init_logs()  # PyTorch's error for what is no name
+    del _init_logs

@@ -59,8 +59,8 @@ typedef struct wk__kept_code {
   struct wk__nest *nest;
   const wk__device_type *device;
   wk__code *code;
-  const char *name;                            /* for people */
-  wk__code_group *improved;                    /* NULL until a graph has asked; compile/fuse/kernel.c's, under its lock */
+  const char *name;         /* for people */
+  wk__code_group *improved; /* NULL until a graph has asked; compile/fuse/kernel.c's, under its lock */
   void (*release)(struct wk__kept_code *kept); /* gives a share back; NULL: it stays until the process ends */
 } wk__kept_code;
 
@@ -138,6 +138,7 @@ struct wk__device_type {
   char *(*bundle_code)(size_t *out_size);
   int64_t (*unbundle_code)(const char *data, size_t size);
   wk__code_state (*await_group)(wk__code_group *group);
+  bool (*is_native)(const wk__code *code);      /* at this moment; what is written as C has it (codegen/) */
   void (*release_group)(wk__code_group *group); /* its codes fall back to tier 0; none may be running */
   unsigned (*modes_of)(const wk__code *code, const struct wk__launch *launch); /* bits; 0: any. Needs no data */
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "codegen/test_switches.h"
+
 /* ==================================================== the cache ================================================== */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;        /* the cache, references, kernels' batches */
@@ -99,11 +101,27 @@ static wk__kernel *enter(wk__kernel *k) {
   return k;
 }
 
+#ifdef WICK_TESTS
+static void make_mistake(wk__nest *nest) {
+  wk__string text = {0};
+  if (!*wk__mistakes_made.kernel) return;
+  wk__nest_print(&text, nest);
+  bool wanted = text.text && strstr(text.text, wk__mistakes_made.kernel);
+  wk__string_release(&text);
+  for (int64_t v = 1; wanted && v < nest->instr_count; v++)
+    if (nest->instrs[v].op == WK__LOOP_add) nest->instrs[v].op = WK__LOOP_sub;
+}
+#endif
+
 wk__kernel *wk__kernel_get(wk__nest *steal_nest, wk__shape_env *steal_env, const wk__fused *fused,
-                           const wk_int *numbers, int64_t count) {
+                           const wk_int *numbers, int64_t count, bool alone) {
+#ifdef WICK_TESTS
+  make_mistake(steal_nest);
+#endif
   wk__kernel *made = create(wk__device_types[fused->device.type], steal_nest, steal_env);
   if (!made) return NULL;
   made->modes = modes_of(made, fused, numbers, count);
+  if (alone) return made;
   wk__kernel *known = share(made, made->modes);
   if (!known) return enter(made);
   destroy(made);
@@ -160,7 +178,7 @@ static int by_time(const void *a, const void *b) {
 static int collect(const wk__kernels *kernels, const wk__device_type *device, wk__code_source *sources,
                    improved *batch) {
   int count = 0;
-  for (int64_t i = 0; i < kernels->count; i++) {
+  for (int64_t i = 0; i < wk__min(kernels->count, kernels->limits.native); i++) {
     wk__fused *f = kernels->items[i];
     if (!f->kernel || f->kernel->batch || f->kernel->device != device) continue;
     f->kernel->batch = batch;
@@ -316,7 +334,8 @@ void wk__kernels_submit(const wk__kernels *kernels, int64_t step_nanoseconds) {
   for (int type = 0; type < WK_DEVICE_TYPE_COUNT && sources; type++)
     if (wk__device_types[type] && wk__device_types[type]->improve)
       submit(kernels, wk__device_types[type], sources, step_nanoseconds);
-  for (int i = 0; i < kernels->kept_count; i++) submit_kept(kernels->kept[i], step_nanoseconds);
+  for (int i = 0; i < kernels->kept_count && kernels->limits.native == WK__UNLIMITED; i++)
+    submit_kept(kernels->kept[i], step_nanoseconds);
   pthread_mutex_unlock(&submit_lock);
   wk__free(sources);
 }
@@ -332,8 +351,7 @@ bool wk__kernels_wait(const wk__kernels *kernels) {
     const wk__kernel *k = kernels->items[i]->kernel;
     if (k) all &= is_ready(k->device, k->batch ? k->batch->group : NULL);
   }
-  for (int i = 0; i < kernels->kept_count; i++)
-    all &= is_ready(kernels->kept[i]->device, kernels->kept[i]->improved);
+  for (int i = 0; i < kernels->kept_count; i++) all &= is_ready(kernels->kept[i]->device, kernels->kept[i]->improved);
   pthread_mutex_unlock(&submit_lock);
   return all;
 }

@@ -627,6 +627,7 @@ static PyObject *core_function(wk__frame *f, const char *name, PyObject *callabl
   if (what == WK__KNOWN_PASSES) return pass_on(f, callable, args, count, names);
   if (what == WK__KNOWN_TAKES) return wk__refuse_as(f, WK__REFUSED_VALUE, "%s() of random numbers", name);
   if (what == WK__KNOWN_ASKED) return wk__cached_call(f, f->session->recording, callable, args, count, names);
+  if (what == WK__KNOWN_EFFECT) return effect_of_values(f, f->session->recording, callable, args, count, names);
   return wk__refuse_as(f, count ? wk__refusal_of(f, args[0]) : WK__REFUSED_BREAK, "a call of %s()", name);
 }
 
@@ -719,6 +720,7 @@ static PyObject *c_function(wk__frame *f, wk__recording *r, PyObject *callable, 
     return operator_by_code(f, name, callable, args, count, names);
   if (known->what == WK__KNOWN_EFFECT) return effect_of_values(f, r, callable, args, count, names);
   if (known->what == WK__KNOWN_ASKED) return wk__cached_call(f, r, callable, args, count, names);
+  if (known->what == WK__KNOWN_CLOCK) return wk__clock_call(f, r, callable, args, count, names);
   bool changes = known->what == WK__KNOWN_CHANGES && count &&
                  (PyList_CheckExact(args[0]) || (PyDict_Check(args[0]) && wk__reg_find(r, args[0]) < 0));
   if (changes) return change(f, r, known, args[0], callable, args, count, names, true);
@@ -759,10 +761,18 @@ static PyObject *new_module(wk__frame *f, wk__recording *r, PyObject *callable, 
   return wk__plain_call(f, callable, args, count, names);
 }
 
+/* super(class, object), which newer versions of CPython make of super(): nothing but the object's class decides. */
+static PyObject *super_of_random(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args) {
+  if (wk__depend_on_type(r, Py_TYPE(args[1])) < 0) return wk__refuse(f, "%s", r->failed);
+  return wk__plain_call(f, callable, args, 2, NULL);
+}
+
 static PyObject *call_class(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   PyTypeObject *t = (PyTypeObject *)callable;
   if (t == &PySuper_Type && !count && !names) return super_of_frame(f, callable);
+  if (t == &PySuper_Type && count == 2 && !names && wk__is_random(args[1]))
+    return super_of_random(f, r, callable, args);
   if (t == &PyType_Type && count == 1 && !names) return Py_NewRef((PyObject *)Py_TYPE(args[0]));
   bool scalar =
       t == &PyLong_Type || t == &PyFloat_Type || t == &PyBool_Type || t == &PyComplex_Type || t == &PyUnicode_Type;
@@ -881,10 +891,31 @@ static PyObject *partial_call(wk__frame *f, wk__recording *r, PyObject *partial,
   return result;
 }
 
+/* compiler.substitute_in_graph(): what is captured in the place of the function, NULL: itself. */
+static PyObject *substitute_of(const wk__frame *f, PyObject *callable) {  // -> borrowed
+  bool may = BINDING->substitutes &&
+             (PyCFunction_Check(callable) || PyFunction_Check(callable) || Py_TYPE(callable) == &PyMethodDescr_Type);
+  PyObject *other = may ? PyDict_GetItemWithError(BINDING->substitutes, callable) : NULL;
+  if (!other) PyErr_Clear();
+  return other;
+}
+
+/* A replay would call the function itself, which enters no frame: there is no going on in the middle. */
+static PyObject *call_substitute(wk__frame *f, wk__recording *r, PyObject *other, PyObject *const *args,
+                                 Py_ssize_t count, PyObject *names) {
+  bool before = f->within;
+  f->within = true;
+  PyObject *result = wk__recorded_call(f, r, other, args, count, names);
+  f->within = before;
+  return result;
+}
+
 PyObject *wk__recorded_call(wk__frame *f, wk__recording *r, PyObject *callable, PyObject *const *args, Py_ssize_t count,
                             PyObject *names) {
   f->session->reason[0] = 0;
   PyTypeObject *t = Py_TYPE(callable);
+  PyObject *other = substitute_of(f, callable);
+  if (WK_UNLIKELY(other != NULL)) return call_substitute(f, r, other, args, count, names);
   if (PyFunction_Check(callable)) return python_function(f, callable, callable, args, count, names);
   if (PyMethod_Check(callable)) {
     if (!wk__know_bound(f, r, callable)) return NULL;
