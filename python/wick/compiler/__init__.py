@@ -5,7 +5,6 @@ y = compiled(x)                      # captured at the first call, replayed at t
 """
 
 import functools
-import inspect
 import os
 import re
 import types
@@ -367,14 +366,15 @@ _substitutes = {}
 
 def _shape_of_signature(signature):
     """What has to be the same of two functions: names and defaults, those that only go by name apart."""
-    star = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
-    parameters = [p for p in signature.parameters.values() if p.kind not in star]
-    by_name = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
+    parameters = [p for p in signature.parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    by_name = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
     places = tuple(p.name for p in parameters if p not in by_name)
     return places, {p.name for p in by_name}, {p.name: p.default for p in parameters}
 
 
 def _check_signatures(original, substitute):
+    import inspect  # which takes a while to load
+
     try:
         first = inspect.signature(original)
     except ValueError:
