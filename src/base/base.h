@@ -86,6 +86,7 @@ typedef enum wk__log {
   WK__LOG_RECOMPILES, /* which guard failed when something is captured again */
   WK__LOG_KERNEL,     /* fused kernels: their nests and what they stand for */
   WK__LOG_PROFILE,    /* what each step of a compiled graph took, when the graph goes */
+  WK__LOG_KERNEL_TIMES, /* what a device's kernels took, when the process ends */
   WK__LOG_COUNT
 } wk__log;
 extern uint32_t wk__log_mask;

@@ -15,6 +15,7 @@ static const char *const channel_names[WK__LOG_COUNT] = {
     [WK__LOG_GRAPH] = "graph",   [WK__LOG_BREAKS] = "graph_breaks",
     [WK__LOG_GUARDS] = "guards", [WK__LOG_RECOMPILES] = "recompiles",
     [WK__LOG_KERNEL] = "kernel", [WK__LOG_PROFILE] = "profile",
+    [WK__LOG_KERNEL_TIMES] = "kernel_times",
 };
 
 /* PyTorch's names of what channels show, for TORCH_LOGS; its other names show nothing here. */

@@ -3,6 +3,7 @@
  * A program goes to a device when it is first launched there; a launch's arguments go through the stream's launch
  * block, which the stream's order keeps until the code in front has read it. Tests: tests/device/, tests/cuda/. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cuda/internal.h"
@@ -164,6 +165,13 @@ static int threads_for(const wk__cuda_program *p, int levels) {
   return threads;
 }
 
+static void note_time(const wk__cuda_stream *s, const cuda_code *code, const wk__cuda_launch_block *b, CUevent begin) {
+  char mode[64], name[WK__CUDA_NAME_BYTES];
+  (void)snprintf(mode, sizeof mode, "interpreted %lldx%lld", (long long)b->rows, (long long)b->length);
+  wk__cuda_nest_name(code->nest, mode, name, sizeof name);
+  wk__cuda_time_end(s, begin, name);
+}
+
 static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdeviceptr program, CUfunction function,
                              launch_block *block, int64_t bytes) {
   const wk__cuda_program *p = code->encoded.program;
@@ -177,9 +185,12 @@ static wk_status give_launch(wk__cuda_stream *s, const cuda_code *code, CUdevice
   void *params[] = {&program, &s->launch_block, &s->faults};
   pthread_mutex_lock(&s->lock);
   wk_status status = WK__CUDA(cuMemcpyHtoDAsync_v2, s->launch_block, block, (size_t)bytes, s->handle);
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
   if (status == WK_OK)
     status = WK__CUDA(cuLaunchKernel, function, grid, 1, 1, (unsigned)threads, 1, 1, (unsigned)shared, s->handle,
                       params, NULL);
+  if (WK_UNLIKELY(begin)) note_time(s, code, &block->head, begin);
   pthread_mutex_unlock(&s->lock);
   return status;
 }

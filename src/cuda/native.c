@@ -354,14 +354,29 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
   }
 }
 
+static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, CUevent begin) {
+  static const char *const modes[] = {[WK__PTX_POINTWISE] = "pointwise", [WK__PTX_ROWS] = "rows",
+                                      [WK__PTX_LONG_ROWS] = "long rows", [WK__PTX_COLUMNS] = "columns",
+                                      [WK__PTX_PARTS] = "parts",         [WK__PTX_WHOLE] = "whole"};
+  char mode[64], name[WK__CUDA_NAME_BYTES];
+  (void)snprintf(mode, sizeof mode, "%s %lldx%lld/%d", modes[k->shape.mode], (long long)product(b, 0, b->p),
+                 (long long)length_of(b), k->shape.each);
+  wk__cuda_nest_name(k->nest, mode, name, sizeof name);
+  wk__cuda_time_end(s, begin, name);
+}
+
 static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b, const wk__launch *launch,
                       void *scratch) {
   int64_t args[WK__PTX_MAX_ARGS];
   grid g = grid_of(k, b);
   for (int n = 0; n < k->arg_count; n++) args[n] = value_of(k, s, b, launch, &k->args[n], scratch);
   void *params[] = {args};
-  return WK__CUDA(cuLaunchKernel, k->function, (unsigned)g.blocks, 1, 1, (unsigned)g.threads, 1, 1, (unsigned)g.shared,
-                  s->handle, params, NULL);
+  CUevent begin;
+  wk__cuda_time_begin(s, &begin);
+  wk_status status = WK__CUDA(cuLaunchKernel, k->function, (unsigned)g.blocks, 1, 1, (unsigned)g.threads, 1, 1,
+                              (unsigned)g.shared, s->handle, params, NULL);
+  if (WK_UNLIKELY(begin)) note_time(k, s, b, begin);
+  return status;
 }
 
 static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_stream *s, const wk__binding *b,

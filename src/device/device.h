@@ -140,6 +140,7 @@ struct wk__device_type {
                         const wk__fused_launch *fused);
   const wk__fusion_facts *facts;
   const wk__generator_type *generator;
+  bool (*fuses_attention)(wk_device device); /* _fused_attention is there, for small floats; NULL: no */
 };
 
 /* ---- the registry (registry.c) ---- */
