@@ -11,6 +11,8 @@
  * warp: the row is one chunk. columns:   a block has 32 neighbouring rows, thread (lane, column) the lane's elements:
  * for rows that lie side by side. parts:     a warp has a chunk of a row, and leaves what it comes to in memory; then
  *   whole:     a block has a row's chunks. For few long rows that are reduced once and not gone through again.
+ *   column parts, column whole: the same for rows that lie side by side: a block has 8 lanes of a chunk of 32 rows, a
+ * warp each, and leaves the lanes' states; then it is as in columns.
  *
  * Lanes and chunks are those of a reduction's order (loop/loop.h), and functions are taken from the source of the
  * interpreter, so the bits are tier 0's and the CPU's. Scans, and additions to memory of small types, are left to tier
@@ -27,6 +29,8 @@ typedef enum wk__ptx_mode {
   WK__PTX_COLUMNS,
   WK__PTX_PARTS,
   WK__PTX_WHOLE,
+  WK__PTX_COLUMN_PARTS,
+  WK__PTX_COLUMN_WHOLE,
 } wk__ptx_mode;
 enum { WK__PTX_COLUMN_CHUNKS = 64 }; /* of a column at most */
 enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32 };
@@ -69,7 +73,7 @@ typedef struct wk__ptx_kernel {
   wk__ptx_arg args[WK__PTX_MAX_ARGS];
   int arg_count;
   /* 8-byte words of a state. Rows of several warps keep 32 of them in shared memory, long rows one a chunk, columns 32
-   * x 32 and 32 a chunk, parts and whole one a chunk in the scratch memory. */
+   * x 32 and 32 a chunk, parts and whole one a chunk in the scratch memory, column parts 32 a chunk and row there. */
   int states;
 } wk__ptx_kernel;
 

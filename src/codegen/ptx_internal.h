@@ -17,6 +17,7 @@ typedef struct ptx_writer {
   int unique;        /* for names */
   int phase;         /* prefix of registers in long rows, where phases compute values again */
   const char *guard; /* the predicate "element k is there", or NULL: all are; with %d for k */
+  bool scratch;      /* states are in the scratch memory, else shared */
   bool unsupported;
 } ptx_writer;
 

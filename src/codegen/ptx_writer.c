@@ -63,6 +63,10 @@ reg_name ptx_guard(const ptx_writer *w, int k) {
 
 static const wk__instr *instr_of(const ptx_writer *w, int v) { return &w->nest->instrs[v]; }
 static bool has_rows(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE; }
+static bool is_columns(const ptx_writer *w) {
+  int mode = w->shape->mode;
+  return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_PARTS || mode == WK__PTX_COLUMN_WHOLE;
+}
 
 static int walker_of(const ptx_writer *w, int v) {
   for (int k = 0; k < w->expression_count; k++)
@@ -296,15 +300,12 @@ static void write_pointwise(ptx_writer *w) {
 
 /* ---- states in memory: shared, or the scratch of parts ---- */
 
-static bool in_scratch(const ptx_writer *w) {
-  return w->shape->mode == WK__PTX_PARTS || w->shape->mode == WK__PTX_WHOLE;
-}
-static const char *space_of(const ptx_writer *w) { return in_scratch(w) ? "global" : "shared"; }
+static const char *space_of(const ptx_writer *w) { return w->scratch ? "global" : "shared"; }
 
 /* The address of the state with a number (32 bits), `words` words each. */
 static reg_name state_address(ptx_writer *w, const char *number, int words) {
-  reg_name at = ptx_new(w, in_scratch(w) ? "b64" : "b32");
-  if (in_scratch(w)) {
+  reg_name at = ptx_new(w, w->scratch ? "b64" : "b32");
+  if (w->scratch) {
     ptx_line(w, "mad.wide.u32 %s, %s, %d, %%scratch;", at.text, number, 8 * words);
   } else {
     ptx_line(w, "mov.u32 %s, states;", at.text);
@@ -375,7 +376,7 @@ static void guard_elements(ptx_writer *w) {
     ptx_line(w, ".reg .pred %%in%d;", k);
     ptx_line(w, "add.s64 %s, %%e, %d;", at.text, 32 * k);
     ptx_line(w, "setp.lt.u64 %%in%d, %s, %s;", k, at.text, length.text);
-    if (w->shape->mode == WK__PTX_COLUMNS) ptx_line(w, "and.pred %%in%d, %%in%d, %%live;", k, k);
+    if (is_columns(w)) ptx_line(w, "and.pred %%in%d, %%in%d, %%live;", k, k);
   }
 }
 
@@ -661,18 +662,21 @@ static void fold_column(ptx_writer *w, folds *f) {
   ptx_line(w, "}");
 }
 
+/* The warps' states of a chunk become its state. */
+static void keep_column(ptx_writer *w, folds *f) {
+  int skip = w->unique++;
+  fold_warps(w, f);
+  reg_name at = column_address(w, "%chunk", f);
+  ptx_line(w, "setp.ne.u32 %%over, %%warp, 0;");
+  ptx_line(w, "@%%over bra SKIP%d;", skip);
+  move_states(w, f, false, f->s, at.text);
+  ptx_line(w, "SKIP%d:", skip);
+}
+
 static void write_column_chunks(ptx_writer *w, int phase, folds *f) {
   int label = begin_chunks(w, "0");
   write_chunk(w, phase, f, "%warp64");
-  if (f->count) {
-    int skip = w->unique++;
-    fold_warps(w, f);
-    reg_name at = column_address(w, "%chunk", f);
-    ptx_line(w, "setp.ne.u32 %%over, %%warp, 0;");
-    ptx_line(w, "@%%over bra SKIP%d;", skip);
-    move_states(w, f, false, f->s, at.text);
-    ptx_line(w, "SKIP%d:", skip);
-  }
+  if (f->count) keep_column(w, f);
   end_chunks(w, label, 1);
 }
 
@@ -713,6 +717,14 @@ static void find_scratch(ptx_writer *w, const folds *f) {
   ptx_line(w, "mad.lo.s64 %%scratch, %s, %d, %s;", skipped.text, 8 * f->word_count, scratch.text);
 }
 
+/* Values of the row that elements need. */
+static void emit_row_values(ptx_writer *w) {
+  for (int v = 1; v < (int)w->nest->instr_count; v++) {
+    const wk__instr *i = instr_of(w, v);
+    if (!w->varies[v] && i->stage == 0 && !wk__loop_is_store(i->op) && !wk__loop_is_reduction(i->op)) ptx_emit(w, v);
+  }
+}
+
 static void write_parts(ptx_writer *w) {
   folds f = folds_of(w, 0);
   w->unsupported |= !wk__ptx_is_reduced_once(w->nest);
@@ -724,10 +736,7 @@ static void write_parts(ptx_writer *w) {
   ptx_line(w, "div.u64 %%row, %%row, %%count64;");
   ptx_prepare(w);
   find_scratch(w, &f);
-  for (int v = 1; v < (int)w->nest->instr_count; v++) /* values of the row that elements need */
-    if (!w->varies[v] && instr_of(w, v)->stage == 0 && !wk__loop_is_store(instr_of(w, v)->op) &&
-        !wk__loop_is_reduction(instr_of(w, v)->op))
-      ptx_emit(w, v);
+  emit_row_values(w);
   write_chunk(w, 0, &f, "%lane");
   for (int n = 0; n < f.count; n++) fold_lanes(w, f.v[n], &f.s[n]);
   keep_states(w, &f, "%chunk");
@@ -744,15 +753,73 @@ static void write_whole(ptx_writer *w) {
   for (int phase = 1, count = phases_of(w); phase < count; phase++) emit_rows(w, phase);
 }
 
+/* The scratch memory's state of the thread's row, chunk %chunk and lane %warp64 of the order: (chunks, lanes, rows). */
+static reg_name lane_address(ptx_writer *w, const folds *f) {
+  reg_name at = ptx_new(w, "b64"), line = ptx_new(w, "b64"), rows = ptx_load_arg(w, WK__PTX_COUNT, 0, 0),
+           scratch = ptx_load_arg(w, WK__PTX_SCRATCH, 0, 0);
+  ptx_line(w, "mul.wide.u32 %s, %%chunk, 32;", line.text);
+  ptx_line(w, "add.s64 %s, %s, %%warp64;", line.text, line.text);
+  ptx_line(w, "mad.lo.s64 %s, %s, %s, %%row;", at.text, line.text, rows.text);
+  ptx_line(w, "mad.lo.s64 %s, %s, %d, %s;", at.text, at.text, 8 * f->word_count, scratch.text);
+  return at;
+}
+
+/* A block has 32 rows, a chunk and 8 lanes of the order, a warp each. */
+static void write_column_parts(ptx_writer *w) {
+  folds f = folds_of(w, 0);
+  int skip = w->unique++;
+  w->unsupported |= !wk__ptx_is_reduced_once(w->nest);
+  ptx_prepare(w);
+  emit_row_values(w);
+  write_chunk(w, 0, &f, "%warp64");
+  reg_name at = lane_address(w, &f);
+  ptx_line(w, "@!%%live bra SKIP%d;", skip);
+  move_states(w, &f, false, f.s, at.text);
+  ptx_line(w, "SKIP%d:", skip);
+}
+
+static void write_column_whole(ptx_writer *w) {
+  folds f = folds_of(w, 0);
+  count_chunks(w);
+  ptx_line(w, ".reg .b64 %%warp64;");
+  ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
+  ptx_prepare(w);
+  emit_rows(w, 0);
+  int label = begin_chunks(w, "0");
+  reg_name at = lane_address(w, &f);
+  w->scratch = true;
+  move_states(w, &f, true, f.s, at.text);
+  w->scratch = false;
+  keep_column(w, &f);
+  end_chunks(w, label, 1);
+  fold_column(w, &f);
+  for (int n = 0; n < f.count; n++) finish(w, f.v[n], &f.s[n]);
+  for (int phase = 1, count = phases_of(w); phase < count; phase++) emit_rows(w, phase);
+}
+
 /* ---- the module ---- */
 
 static bool is_blocks(const ptx_writer *w) {
-  return w->shape->mode == WK__PTX_WHOLE || (w->shape->mode != WK__PTX_COLUMNS && w->shape->warps > 1);
+  return w->shape->mode == WK__PTX_WHOLE || (!is_columns(w) && w->shape->warps > 1);
+}
+
+/* Which rows, chunk and lanes of the order a block has: %block becomes that of the rows. */
+static void begin_column_parts(ptx_writer *w) {
+  count_chunks(w);
+  ptx_line(w, ".reg .b32 %%chunk, %%group;");
+  ptx_line(w, ".reg .b64 %%warp64;");
+  ptx_line(w, "and.b32 %%group, %%block, 3;");
+  ptx_line(w, "shr.u32 %%block, %%block, 2;");
+  ptx_line(w, "rem.u32 %%chunk, %%block, %%chunks;");
+  ptx_line(w, "div.u32 %%block, %%block, %%chunks;");
+  ptx_line(w, "mad.lo.u32 %%warp, %%group, 8, %%warp;");
+  ptx_line(w, "cvt.u64.u32 %%warp64, %%warp;");
 }
 
 /* Threads beyond the last row have to be there when the block waits: they do its work and store nothing. */
 static void begin_columns(ptx_writer *w, const char *count) {
   reg_name last = ptx_new(w, "b64");
+  if (w->shape->mode == WK__PTX_COLUMN_PARTS) begin_column_parts(w);
   ptx_line(w, ".reg .pred %%live;");
   ptx_line(w, "mul.wide.u32 %%row, %%block, 32;");
   ptx_line(w, "add.s64 %%row, %%row, %%lane;");
@@ -775,7 +842,7 @@ static void write_beginning(ptx_writer *w) {
   ptx_line(w, "cvt.u64.u32 %%lane, %%lane32;");
   ptx_line(w, "shr.u32 %%warp, %%thread, 5;");
   ptx_line(w, "setp.eq.u32 %%lane0, %%lane32, 0;");
-  if (w->shape->mode == WK__PTX_COLUMNS) {
+  if (is_columns(w)) {
     begin_columns(w, count.text);
     return;
   }
@@ -796,11 +863,11 @@ static void write_beginning(ptx_writer *w) {
 
 static bool shares_memory(const ptx_writer *w) {
   int mode = w->shape->mode;
-  return mode == WK__PTX_COLUMNS || ((mode == WK__PTX_ROWS || mode == WK__PTX_LONG_ROWS) && w->shape->warps > 1);
+  return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_WHOLE || ((mode == WK__PTX_ROWS || mode == WK__PTX_LONG_ROWS) && w->shape->warps > 1);
 }
 
 static int most_threads(const ptx_writer *w) {
-  if (w->shape->mode == WK__PTX_COLUMNS) return 1024;
+  if (w->shape->mode == WK__PTX_COLUMNS || w->shape->mode == WK__PTX_COLUMN_WHOLE) return 1024;
   return w->shape->warps > 8 ? 32 * w->shape->warps : 256;
 }
 
@@ -841,6 +908,8 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
   if (w->shape->mode == WK__PTX_COLUMNS) write_columns(w);
   if (w->shape->mode == WK__PTX_PARTS) write_parts(w);
   if (w->shape->mode == WK__PTX_WHOLE) write_whole(w);
+  if (w->shape->mode == WK__PTX_COLUMN_PARTS) write_column_parts(w);
+  if (w->shape->mode == WK__PTX_COLUMN_WHOLE) write_column_whole(w);
   ptx_line(w, "ret;");
   if (w->unsupported) return WK_UNSUPPORTED;
   write_head(w, &text, provenance);
@@ -853,6 +922,7 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
 
 wk_status wk__ptx_write(const wk__nest *nest, const wk__ptx_shape *shape, const char *provenance, wk__ptx_kernel *out) {
   ptx_writer w = {.nest = nest, .shape = shape, .out = out};
+  w.scratch = shape->mode == WK__PTX_PARTS || shape->mode == WK__PTX_WHOLE || shape->mode == WK__PTX_COLUMN_PARTS;
   out->arg_count = out->states = 0;
   out->text = NULL;
   if (!is_written(nest)) return WK_UNSUPPORTED;

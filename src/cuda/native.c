@@ -76,7 +76,7 @@ static int64_t most_rounds(const wk__nest *nest) {
   return nest->instr_count <= 16 ? 32 : nest->instr_count <= 40 ? 16 : 8;
 }
 
-enum { MOST_WARPS = 16, STEP = 8, LARGE_STEP = 4 };
+enum { MOST_WARPS = 16, STEP = 8, LARGE_STEP = 4, COLUMN_PART_LANES = 8 };
 
 static int64_t length_of(const wk__binding *b) { return product(b, b->p, b->p + b->r); }
 static int64_t chunks_of(const wk__binding *b) { return wk__ceil_div(length_of(b), WK__REDUCE_CHUNK); }
@@ -98,6 +98,13 @@ static bool goes_in_parts(const wk__nest *nest, const wk__cuda_device *d, const 
          wk__ptx_is_reduced_once(nest);
 }
 
+/* Columns whose blocks would be few, of a length that is worth a second launch. */
+static bool goes_in_column_parts(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b) {
+  enum { LEAST_LENGTH = 512 };
+  return wk__ceil_div(product(b, 0, b->p), WK__REDUCE_LANES) < d->multiprocessors && length_of(b) >= LEAST_LENGTH &&
+         wk__ptx_is_reduced_once(nest);
+}
+
 static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__binding *b, wk__ptx_shape *s) {
   int64_t rounds = wk__ceil_div(length_of(b), WK__REDUCE_LANES), most = most_rounds(nest);
   if (rounds == 0) return false;
@@ -111,6 +118,7 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   s->mode = columns ? WK__PTX_COLUMNS : parts ? WK__PTX_PARTS : WK__PTX_LONG_ROWS;
   s->each = nest->instr_count <= 24 ? STEP : LARGE_STEP;
   s->warps = columns ? 32 : parts ? 1 : (uint8_t)wk__min(chunks_of(b), MOST_WARPS);
+  if (columns && goes_in_column_parts(nest, d, b)) s->mode = WK__PTX_COLUMN_PARTS, s->warps = COLUMN_PART_LANES;
   return true;
 }
 
@@ -344,7 +352,10 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
   switch (k->shape.mode) {
     case WK__PTX_POINTWISE:
       return (grid){wk__ceil_div(count, THREADS), THREADS, 0};
+    case WK__PTX_COLUMN_PARTS:
+      return (grid){wk__ceil_div(count, LANES) * chunks_of(b) * (LANES / COLUMN_PART_LANES), LANES * COLUMN_PART_LANES, 0};
     case WK__PTX_COLUMNS:
+    case WK__PTX_COLUMN_WHOLE:
       return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + chunks_of(b))};
     case WK__PTX_WHOLE:
       return (grid){count, THREADS, 0};
@@ -357,7 +368,9 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
 static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, CUevent begin) {
   static const char *const modes[] = {[WK__PTX_POINTWISE] = "pointwise", [WK__PTX_ROWS] = "rows",
                                       [WK__PTX_LONG_ROWS] = "long rows", [WK__PTX_COLUMNS] = "columns",
-                                      [WK__PTX_PARTS] = "parts",         [WK__PTX_WHOLE] = "whole"};
+                                      [WK__PTX_PARTS] = "parts",         [WK__PTX_WHOLE] = "whole",
+                                      [WK__PTX_COLUMN_PARTS] = "column parts",
+                                      [WK__PTX_COLUMN_WHOLE] = "column whole"};
   char mode[64], name[WK__CUDA_NAME_BYTES];
   (void)snprintf(mode, sizeof mode, "%s %lldx%lld/%d", modes[k->shape.mode], (long long)product(b, 0, b->p),
                  (long long)length_of(b), k->shape.each);
@@ -382,7 +395,9 @@ static wk_status give(const kernel *k, wk__cuda_stream *s, const wk__binding *b,
 static wk_status give_parts(const kernel *parts, const kernel *whole, wk__cuda_stream *s, const wk__binding *b,
                             const wk__launch *launch) {
   int64_t capacity;
-  void *scratch = wk__cuda_allocate(&s->head, 8 * parts->states * count_of(parts, b), &capacity);
+  int64_t states = count_of(parts, b);
+  if (parts->shape.mode == WK__PTX_COLUMN_PARTS) states *= WK__REDUCE_LANES * chunks_of(b);
+  void *scratch = wk__cuda_allocate(&s->head, 8 * parts->states * states, &capacity);
   if (!scratch) return wk_error_category();
   wk_status status = give(parts, s, b, launch, scratch);
   if (status == WK_OK) status = give(whole, s, b, launch, scratch);
@@ -411,8 +426,9 @@ wk_status wk__cuda_native_launch(wk__cuda_native *native, wk__cuda_stream *s, co
   const kernel *k = kernel_for(native, nest, s->device, &shape);
   if (!k) return WK_OK;
   const kernel *whole = NULL;
-  if (shape.mode == WK__PTX_PARTS) {
-    shape.mode = WK__PTX_WHOLE;
+  if (shape.mode == WK__PTX_PARTS || shape.mode == WK__PTX_COLUMN_PARTS) {
+    shape.mode = shape.mode == WK__PTX_PARTS ? WK__PTX_WHOLE : WK__PTX_COLUMN_WHOLE;
+    if (shape.mode == WK__PTX_COLUMN_WHOLE) shape.warps = WK__REDUCE_LANES;
     whole = kernel_for(native, nest, s->device, &shape);
     if (!whole) return WK_OK;
   }
