@@ -196,27 +196,37 @@ static wk_status check_drawn(const attention *a) {
 static void take_draws(attention *a, wk__call *c, double p) {
   uint64_t seed = 0, offset = 0;
   wk__generator *generator = wk__generator_default_of(c->outputs[0]->device);
-  if (p == 0 || drawn(a) == 0 || !generator) return;
+  if (drawn(a) == 0 || !generator) return;
   wk__cuda_take_mask(a->stream->device, generator, drawn(a), &seed, &offset);
   a->args[WK__ATTENTION_SEED] = (int64_t)seed, a->args[WK__ATTENTION_OFFSET] = (int64_t)(offset / 4);
   set_dropout(a, p, c->outputs[2], wk__cuda_mask_threads(a->stream->device, drawn(a)));
 }
 
-static wk_status forward(wk__call *c) {
+static wk_status run_forward(wk__call *c, double p, bool causal, const wk_tensor *mask, const wk_value *scale) {
   WK__ARGS(_fused_attention);
   attention a;
-  double p = c->args[A_dropout_p].number;
   wk_tensor *q = in_pieces(c->args[A_query].tensor), *k = in_pieces(c->args[A_key].tensor),
             *value = in_pieces(c->args[A_value].tensor);
   if (!q || !k || !value) return wk_error_category();
-  begin(&a, q, k, wk__arg_bool(c, A_is_causal), &c->args[A_scale]);
+  begin(&a, q, k, causal, scale);
   if (p > 0) WK_TRY(check_drawn(&a));
   set_operand(&a, WK__ATTENTION_Q, q), set_operand(&a, WK__ATTENTION_K, k), set_operand(&a, WK__ATTENTION_V, value);
   set_operand(&a, WK__ATTENTION_OUT, c->outputs[0]);
-  set_mask(&a, wk__arg_tensor(c, A_attn_mask));
+  set_mask(&a, mask);
   a.args[WK__ATTENTION_LOGARITHMS] = (int64_t)(uintptr_t)wk__address(c->outputs[1]);
-  take_draws(&a, c, p);
+  if (p > 0) take_draws(&a, c, p);
   return run(&a, WK__ATTENTION_FORWARD);
+}
+
+static wk_status forward(wk__call *c) {
+  WK__ARGS(_fused_attention);
+  return run_forward(c, 0, wk__arg_bool(c, A_is_causal), wk__arg_tensor(c, A_attn_mask), &c->args[A_scale]);
+}
+
+static wk_status forward_dropout(wk__call *c) {
+  WK__ARGS(_fused_attention_dropout);
+  return run_forward(c, c->args[A_dropout_p].number, wk__arg_bool(c, A_is_causal), wk__arg_tensor(c, A_attn_mask),
+                     &c->args[A_scale]);
 }
 
 static wk_status in_scope(wk__call *c, wk_status (*fn)(wk__call *)) {
@@ -227,6 +237,7 @@ static wk_status in_scope(wk__call *c, wk_status (*fn)(wk__call *)) {
   return status;
 }
 wk_status wk__cuda_fused_attention(wk__call *c) { return in_scope(c, forward); }
+wk_status wk__cuda_fused_attention_dropout(wk__call *c) { return in_scope(c, forward_dropout); }
 
 static wk_status backward(wk__call *c) {
   WK__ARGS(_fused_attention_backward);

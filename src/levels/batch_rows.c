@@ -223,9 +223,8 @@ wk_status wk__batch_attention(wk__batch *b) {
 wk_status wk__batch_fused_attention(wk__batch *b) {
   bool forward = b->op == WK__OP(_fused_attention);
   int mask = forward ? WK__ARG(_fused_attention, attn_mask) : WK__ARG(_fused_attention_backward, attn_mask);
-  int dropout = forward ? WK__ARG(_fused_attention, dropout_p) : WK__ARG(_fused_attention_backward, dropout_p);
-  bool plain = !wk__example(b, mask) && b->args[dropout].number == 0;
-  return plain ? wk__batch_merged(b) : WK__BATCH_NOT_SO;
+  bool drops = !forward && b->args[WK__ARG(_fused_attention_backward, dropout_p)].number != 0;
+  return wk__example(b, mask) || drops ? WK__BATCH_NOT_SO : wk__batch_merged(b);
 }
 
 /* ==================================================== convolutions ============================================== */

@@ -155,14 +155,29 @@ static wk_status check_fused(const wk_tensor *q, const wk_tensor *k, const wk_te
   return wk_fail(WK_RUNTIME_ERROR, "_fused_attention: query, key, value and mask do not belong together");
 }
 
-wk_status wk__meta_fused_attention(wk__call *c) {
+/* The arguments of the two rows, of which one has a probability more. */
+typedef struct fused_args {
+  int causal, mask, scale;
+  double dropout;
+} fused_args;
+
+static fused_args fused_args_of(const wk_op *op, const wk_value *args) {
+  if (op == WK__OP(_fused_attention_dropout)) {
+    WK__ARGS(_fused_attention_dropout);
+    return (fused_args){A_is_causal, A_attn_mask, A_scale, args[A_dropout_p].number};
+  }
   WK__ARGS(_fused_attention);
-  const wk_tensor *q = c->args[A_query].tensor, *value = c->args[A_value].tensor;
-  WK_TRY(check_fused(q, c->args[A_key].tensor, value, wk__arg_tensor(c, A_attn_mask)));
+  return (fused_args){A_is_causal, A_attn_mask, A_scale, 0};
+}
+
+wk_status wk__meta_fused_attention(wk__call *c) {
+  fused_args a = fused_args_of(c->op, c->args);
+  const wk_tensor *q = c->args[QUERY].tensor, *value = c->args[VALUE].tensor;
+  WK_TRY(check_fused(q, c->args[KEY].tensor, value, wk__arg_tensor(c, a.mask)));
   wk__spec_heads(&c->specs[0], q, q->sizes[2], q->sizes[3]);
   wk__spec_contiguous(&c->specs[1], WK_FLOAT32, q->device, 3, (wk_int[]){q->sizes[0], q->sizes[1], q->sizes[2]});
-  wk__spec_contiguous(&c->specs[2], WK_INT64, q->device, 1,
-                      (wk_int[]){wk_int_of(c->args[A_dropout_p].number > 0 ? 2 : 0)});
+  if (c->op == WK__OP(_fused_attention_dropout))
+    wk__spec_contiguous(&c->specs[2], WK_INT64, q->device, 1, (wk_int[]){wk_int_of(2)});
   return WK_OK;
 }
 
@@ -184,12 +199,11 @@ wk_status wk__meta_fused_attention_backward(wk__call *c) {
 }
 
 wk_status wk__vjp_fused_attention(wk__vjp *v) {
-  WK__ARGS(_fused_attention);
-  wk_tensor *grads[3];
+  fused_args a = fused_args_of(v->op, v->args);
+  wk_tensor *grads[3], *state = v->op == WK__OP(_fused_attention_dropout) ? v->results[2] : NULL;
   if (!G) return WK_OK;
-  WK_TRY(wk__fused_attention_backward(G, ARG(A_query), ARG(A_key), ARG(A_value), v->results[0], v->results[1],
-                                      v->results[2], v->args[A_dropout_p].number, v->args[A_is_causal].boolean,
-                                      ARG(A_attn_mask), v->args[A_scale], grads));
+  WK_TRY(wk__fused_attention_backward(G, ARG(QUERY), ARG(KEY), ARG(VALUE), v->results[0], v->results[1], state,
+                                      a.dropout, v->args[a.causal].boolean, ARG(a.mask), v->args[a.scale], grads));
   for (int i = 0; i < 3; i++)
     if (wk__needs(v, i)) WK_TRY(wk__vjp_set(v, i, grads[i]));
   return WK_OK;
@@ -230,8 +244,10 @@ static wk_status fused(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *value
   wk_tensor *results[3];
   wk_scope scope;
   wk_scope_begin(&scope);
-  wk_status status = wk__fused_attention(q, k, value, dropout, causal, mask,
-                                         c->args[WK__ARG(scaled_dot_product_attention, scale)], results);
+  wk_value scale = c->args[WK__ARG(scaled_dot_product_attention, scale)];
+  wk_status status = dropout > 0
+                         ? wk__fused_attention_dropout(q, k, value, dropout, causal, mask, scale, results)
+                         : wk__fused_attention(q, k, value, causal, mask, scale, results);
   if (status == WK_OK) c->results[0] = wk__v_tensor(wk_scope_keep(results[0]));
   wk_scope_end(&scope);
   return status;
