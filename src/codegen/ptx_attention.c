@@ -387,7 +387,7 @@ wk_status wk__ptx_write_attention(const wk__ptx_attention *a, wk__ptx_attention_
       status = attention_write_queries(w, out);
       blocks = a->size <= 128 ? 2 : 1;
   }
-  wk__ptx_module m = {"wick", a->capability, WK__ATTENTION_ARGS, out->threads, blocks};
+  wk__ptx_module m = {"wick", a->capability, WK__ATTENTION_ARGS, out->threads, blocks, false};
   if (status == WK_OK && !(out->text = wk__ptx_finish(&w->text, &m))) status = WK_OUT_OF_MEMORY;
   if (status != WK_OK) wk__string_release(&w->text.code);
   wk__free(w);

@@ -9,6 +9,7 @@
 #include "codegen/ptx_attention.h"
 #include "cuda/internal.h"
 #include "cuda/kernels.h"
+#include "cuda/written.h"
 #include "ops/internal.h"
 #include "ops/rules.h"
 #include "random/generator.h"
@@ -16,56 +17,13 @@
 
 /* ---- kernels ---- */
 
-typedef struct kernel kernel;
-struct kernel {
-  kernel *next;
-  wk__ptx_attention kind;
-  const wk__cuda_device *device;
-  CUfunction function;
-  int threads, shared, rows, parts;
-};
-
-static struct {
-  pthread_mutex_t lock;
-  kernel *first; /* never freed: a process has few kinds */
-} kernels = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static wk_status load(const wk__ptx_attention_kernel *written, kernel *k) {
-  CUmodule module;
-  if (wk__log_on(WK__LOG_KERNEL)) wk__log_print(WK__LOG_KERNEL, "%s", written->text);
-  WK_TRY(wk__cuda_load(written->text, &module));
-  WK_TRY(WK__CUDA(cuModuleGetFunction, &k->function, module, "wick"));
-  k->threads = written->threads, k->shared = written->shared, k->rows = written->rows, k->parts = written->parts;
-  return WK__CUDA(cuFuncSetAttribute, k->function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, k->shared);
-}
-
-/* Under the lock. */
-static wk_status make(const wk__ptx_attention *kind, const wk__cuda_device *device, const kernel **out) {
+static wk_status write(const void *kind, char **out_text, wk__cuda_written *out) {
   wk__ptx_attention_kernel written;
-  kernel *k = wk__alloc_zeroed(sizeof *k);
-  if (!k) return WK_OUT_OF_MEMORY;
-  k->kind = *kind, k->device = device;
-  wk_status status = wk__ptx_write_attention(kind, &written);
-  if (status == WK_OK) status = load(&written, k);
-  wk__free(written.text);
-  if (status != WK_OK) {
-    wk__free(k);
-    return status;
-  }
-  k->next = kernels.first;
-  *out = kernels.first = k;
+  WK_TRY(wk__ptx_write_attention(kind, &written));
+  *out_text = written.text;
+  *out = (wk__cuda_written){
+      .threads = written.threads, .shared = written.shared, .rows = written.rows, .parts = written.parts};
   return WK_OK;
-}
-
-static wk_status find(const wk__ptx_attention *kind, const wk__cuda_device *device, const kernel **out) {
-  wk_status status = WK_OK;
-  *out = NULL;
-  pthread_mutex_lock(&kernels.lock);
-  for (const kernel *k = kernels.first; k && !*out; k = k->next)
-    if (k->device == device && memcmp(&k->kind, kind, sizeof *kind) == 0) *out = k;
-  if (!*out) status = make(kind, device, out);
-  pthread_mutex_unlock(&kernels.lock);
-  return status;
 }
 
 /* Products of small floats from sm_80 on, and the shared memory of the largest kind. */
@@ -164,13 +122,13 @@ static void begin(attention *a, const wk_tensor *q, const wk_tensor *k, bool cau
 
 static wk_status run(attention *a, wk__ptx_attention_pass pass) {
   static const char *const names[] = {"attention", "attention delta", "attention dk, dv", "attention dq"};
-  const kernel *k;
+  const wk__cuda_written *k;
   bool by_keys = pass == WK__ATTENTION_KEYS;
   int64_t rows = by_keys ? a->keys : a->queries, heads = by_keys ? a->key_heads : a->heads;
   if (rows == 0 || heads == 0 || a->batch == 0) return WK_OK;
   a->kind.pass = (uint8_t)pass;
   WK_TRY(wk__cuda_enter(a->stream->device));
-  WK_TRY(find(&a->kind, a->stream->device, &k));
+  WK_TRY(wk__cuda_find_written(a->stream->device, &a->kind, sizeof a->kind, write, &k));
   CUevent begin;
   void *params[] = {a->args};
   wk__cuda_time_begin(a->stream, &begin);

@@ -1,6 +1,7 @@
 /* mm, bmm, addmm and linear on the device: operands with their own strides, so that transposed and broadcast ones are
- * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h), else the kernel of
- * on_device/gemm.c, whose bits are the CPU's. Types that neither knows are the host's.
+ * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h); else those of small floats are our
+ * own on tensor cores (tensor_cores.c), and all others the kernel of on_device/gemm.c, whose bits are the CPU's. Types
+ * that none knows are the host's.
  * Tests: tests/cuda/test_products.py, tests/device/. */
 #include <stdio.h>
 
@@ -64,8 +65,10 @@ static wk_status run(const wk_tensor *out, wk__cuda_product *p) {
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
   wk_status status = p->k > 0 ? wk__cublas_run(s, p, &done) : WK_OK;
+  bool library = done;
+  if (status == WK_OK && !done) status = wk__cuda_run_on_tensor_cores(s, p, &done);
   if (status == WK_OK && !done) status = run_own(s, p);
-  if (WK_UNLIKELY(begin)) note_time(s, p, done, begin);
+  if (WK_UNLIKELY(begin)) note_time(s, p, library, begin);
   return status;
 }
 
