@@ -62,7 +62,7 @@ reg_name ptx_guard(const ptx_writer *w, int k) {
 /* ---- what is known of values ---- */
 
 static const wk__instr *instr_of(const ptx_writer *w, int v) { return &w->nest->instrs[v]; }
-static bool has_rows(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE; }
+static bool has_rows(const ptx_writer *w) { return w->shape->mode != WK__PTX_POINTWISE && !ptx_is_tiles(w); }
 static bool is_columns(const ptx_writer *w) {
   int mode = w->shape->mode;
   return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_PARTS || mode == WK__PTX_COLUMN_WHOLE;
@@ -75,7 +75,7 @@ static int walker_of(const ptx_writer *w, int v) {
 }
 
 static bool moves_inside(const ptx_writer *w, int walker) {
-  return w->shape->p && wk__ptx_move(w->shape, walker, w->shape->p - 1) != WK__PTX_STILL;
+  return w->shape->p && wk__ptx_move(w->shape, walker, ptx_inner_loop(w)) != WK__PTX_STILL;
 }
 
 static bool access_varies(const ptx_writer *w, const wk__instr *i) {
@@ -846,6 +846,10 @@ static void write_beginning(ptx_writer *w) {
     begin_columns(w, count.text);
     return;
   }
+  if (ptx_is_tiles(w)) { /* all threads wait for each other */
+    ptx_line(w, "cvt.u64.u32 %%row, %%block;");
+    return;
+  }
   if (is_blocks(w)) {
     ptx_line(w, "cvt.u64.u32 %%row, %%block;");
     ptx_line(w, "setp.eq.u32 %%first, %%thread, 0;");
@@ -888,6 +892,8 @@ static void write_head(ptx_writer *w, wk__string *text, const char *provenance) 
     if (w->tables >> n & 1 && !again) wk__string_append(text, wk__ptx_functions[n].table);
   }
   if (w->out->states && shares_memory(w)) wk__string_append(text, ".extern .shared .align 8 .b8 states[];\n");
+  if (ptx_is_tiles(w)) /* rows of a tile with room for two elements more, at least 8 bytes */
+    wk__string_printf(text, ".shared .align 8 .b8 tile[%d];\n", WK__PTX_TILE * (WK__PTX_TILE + 4) * 8);
   wk__string_printf(text, ".visible .entry wick(.param .align 8 .b8 args[%d])\n.maxntid %d, 1, 1\n{\n",
                     8 * (int)wk__max(w->out->arg_count, 1), most_threads(w));
 }
@@ -902,7 +908,7 @@ static wk_status write_kernel(ptx_writer *w, const char *provenance) {
   wk__string text = {0};
   for (int v = 1; v < (int)w->nest->instr_count; v++) w->varies[v] = value_varies(w, v);
   write_beginning(w);
-  if (w->shape->mode == WK__PTX_POINTWISE) write_pointwise(w);
+  if (!has_rows(w)) write_pointwise(w);
   if (w->shape->mode == WK__PTX_ROWS) write_rows(w);
   if (w->shape->mode == WK__PTX_LONG_ROWS) write_long_rows(w);
   if (w->shape->mode == WK__PTX_COLUMNS) write_columns(w);

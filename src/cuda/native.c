@@ -122,6 +122,22 @@ static bool set_rows(const wk__nest *nest, const wk__cuda_device *d, const wk__b
   return true;
 }
 
+/* The loop, not the innermost, along which some of what is loaded has its neighbours, while all that is stored has them
+ * along the innermost; -1: none that is worth tiles. */
+static int tile_loop_of(const wk__nest *nest, const wk__binding *b) {
+  enum { LEAST_SIDE = 8 };
+  int found = -1, along = b->p - 1;
+  if (b->p < 2 || b->size[along] < LEAST_SIDE) return -1;
+  for (int a = 0; a < b->access_count; a++) {
+    const wk__access *access = &nest->accesses[a];
+    bool stored = nest->buffers[access->buffer].written;
+    if (access->has_indirect || access->may_leave || (stored && b->stride[a][along] != 1)) return -1;
+    for (int d = 0; d < along && !stored && b->stride[a][along] != 0 && b->stride[a][along] != 1; d++)
+      if (b->stride[a][d] == 1 && b->size[d] >= LEAST_SIDE) found = d;
+  }
+  return found;
+}
+
 /* False: the interpreter's. */
 static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const wk__binding *b, wk__ptx_shape *s) {
   memset(s, 0, sizeof *s);
@@ -134,7 +150,10 @@ static bool shape_of(const wk__nest *nest, const wk__cuda_device *device, const 
   s->warps = 1;
   s->mode = WK__PTX_POINTWISE;
   s->each = 1;
-  if (nest->reduction_dims == 0)
+  int across = nest->reduction_dims == 0 ? tile_loop_of(nest, b) : -1;
+  if (across >= 0)
+    s->mode = WK__PTX_TILES, s->warps = (uint8_t)across, s->each = WK__PTX_TILE / WK__PTX_TILE_WARPS;
+  else if (nest->reduction_dims == 0)
     s->each = (uint8_t)vector_of(nest, b);
   else if (b->r == 0 || !set_rows(nest, device, b, s))
     return false;
@@ -309,6 +328,10 @@ int64_t wk__cuda_param_bits(wk__scalar number, int lane) {
 static int64_t count_of(const kernel *k, const wk__binding *b) {
   int64_t rows = product(b, 0, b->p);
   if (k->shape.mode == WK__PTX_PARTS) return rows * chunks_of(b);
+  if (k->shape.mode == WK__PTX_TILES) {
+    int64_t width = b->size[b->p - 1], height = b->size[k->shape.warps];
+    return rows / (width * height) * wk__ceil_div(width, WK__PTX_TILE) * wk__ceil_div(height, WK__PTX_TILE);
+  }
   return rows / (k->shape.mode == WK__PTX_POINTWISE ? k->shape.each : 1);
 }
 
@@ -357,6 +380,7 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
     case WK__PTX_COLUMNS:
     case WK__PTX_COLUMN_WHOLE:
       return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + chunks_of(b))};
+    case WK__PTX_TILES:
     case WK__PTX_WHOLE:
       return (grid){count, THREADS, 0};
     default:
@@ -369,6 +393,7 @@ static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__bindi
   static const char *const modes[] = {[WK__PTX_POINTWISE] = "pointwise", [WK__PTX_ROWS] = "rows",
                                       [WK__PTX_LONG_ROWS] = "long rows", [WK__PTX_COLUMNS] = "columns",
                                       [WK__PTX_PARTS] = "parts",         [WK__PTX_WHOLE] = "whole",
+                                      [WK__PTX_TILES] = "tiles",
                                       [WK__PTX_COLUMN_PARTS] = "column parts",
                                       [WK__PTX_COLUMN_WHOLE] = "column whole"};
   char mode[64], name[WK__CUDA_NAME_BYTES];
