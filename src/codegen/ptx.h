@@ -14,8 +14,8 @@
  *   column parts, column whole: the same for rows that lie side by side: a block has 8 lanes of a chunk of 32 rows, a
  * warp each, and leaves the lanes' states; then it is as in columns.
  *
- *   tiles:     pointwise, where some of what is loaded has its neighbours along another loop than the innermost: a block
- * has 32 x 32 elements of the two, and such loads go along their own loop, through shared memory.
+ *   tiles:     pointwise, where some of what is loaded has its neighbours along another loop than the innermost: a
+ * block has 32 x 32 elements of the two, and such loads go along their own loop, through shared memory.
  *
  * Lanes and chunks are those of a reduction's order (loop/loop.h), and functions are taken from the source of the
  * interpreter, so the bits are tier 0's and the CPU's. Scans, and additions to memory of small types, are left to tier
@@ -37,7 +37,7 @@ typedef enum wk__ptx_mode {
   WK__PTX_TILES,
 } wk__ptx_mode;
 enum { WK__PTX_TILE = 32, WK__PTX_TILE_WARPS = 8 }; /* elements of a tile's side; a warp has each 8th of its rows */
-enum { WK__PTX_COLUMN_CHUNKS = 64 }; /* of a column at most */
+enum { WK__PTX_COLUMN_CHUNKS = 64 };                /* of a column at most */
 enum { WK__PTX_MAX_LOOPS = 8, WK__PTX_MAX_EACH = 32 };
 enum { WK__PTX_STILL, WK__PTX_ONE, WK__PTX_STRIDED }; /* how a walker moves with a loop */
 

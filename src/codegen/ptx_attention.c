@@ -201,7 +201,8 @@ void attention_mask(attention_writer *w, int scores, int count, int row, int col
           SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", in_rows, r, row_end, there);
           add_mask(w, score, in_rows, turned ? c : r, turned ? r : c);
         }
-        if (w->a->causal) SAY("setp.le.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", sees, turned ? r : c, turned ? c : r, there);
+        if (w->a->causal)
+          SAY("setp.le.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", sees, turned ? r : c, turned ? c : r, there);
         SAY("selp.b32 %%r%d, %%r%d, 0fFF800000, %%p%d", score, score, w->a->causal ? sees : there);
       }
 }
@@ -296,10 +297,11 @@ static void draw_plain(attention_writer *w, int row, int column, int i, int j, i
   }
 }
 
-/* Rows are keys: four lanes, 4 apart, have four groups, one of each: query parity x % 2, keys g and g + 8 by x / 2. Lane
- * x draws group x; two exchanges turn the square of words. */
+/* Rows are keys: four lanes, 4 apart, have four groups, one of each: query parity x % 2, keys g and g + 8 by x / 2.
+ * Lane x draws group x; two exchanges turn the square of words. */
 static void draw_turned(attention_writer *w, int row, int column, int i, int j, int out[4]) {
-  int d = wk__ptx_words(&w->text, 4), own = WITH("and.b32", WITH("shr.u32", w->lane, 2), 3), far[2], near[2], a[4], b[4];
+  int d = wk__ptx_words(&w->text, 4), own = WITH("and.b32", WITH("shr.u32", w->lane, 2), 3), far[2], near[2], a[4],
+      b[4];
   int query = TWO("add.u32", WITH("add.u32", column, 8 * j), WITH("and.b32", own, 1));
   int key = TWO("add.u32", WITH("add.u32", row, 16 * i), WITH("shl.b32", WITH("shr.u32", own, 1), 3));
   draw_words(w, group_of(w, query, key), d);
@@ -326,7 +328,8 @@ void attention_draw(attention_writer *w, int row, int column, int i, int j, bool
 void attention_store(attention_writer *w, int sums, int factors, bool by_row, int at, int rows, int to, int stride_arg,
                      int limit, int panel, int columns) {
   int groups = columns / 8, base = own_rows(w, at), g = WITH("shr.u32", w->lane, 2), g7 = WITH("shl.b32", g, 4);
-  int place = TWO("add.u32", TWO("add.u32", base, WITH("shl.b32", g, 7)), WITH("shl.b32", WITH("and.b32", w->lane, 3), 2));
+  int place =
+      TWO("add.u32", TWO("add.u32", base, WITH("shl.b32", g, 7)), WITH("shl.b32", WITH("and.b32", w->lane, 3), 2));
   for (int j = 0; j < groups; j++) {
     int address = TWO("add.u32", place, WITH("xor.b32", g7, 16 * (j % 8)));
     for (int i = 0; i < w->tiles; i++)

@@ -2,12 +2,10 @@
  * memory (Dao et al., "FlashAttention", 2022; Dao, "FlashAttention-2", 2023). Products on tensor cores (mma.sync, from
  * sm_80 on) with sums in f32; nothing is added in an order that may change, so results are the same bits every time.
  *
- *   forward  a block has 64 or 128 queries of a head and goes along its keys; q stays, scores, probabilities and sums are
- *            in registers. Leaves the logarithm of each row's sum.
- *   delta    sum(dout out) of each row.
- *   keys     dk and dv: a block has 128 keys of a head and goes along the queries of all heads that share them, with the
- *            scores transposed, so that they are operands of the next products as they lie in registers.
- *   queries  dq: as forward.
+ *   forward  a block has 64 or 128 queries of a head and goes along its keys; q stays, scores, probabilities and sums
+ * are in registers. Leaves the logarithm of each row's sum. delta    sum(dout out) of each row. keys     dk and dv: a
+ * block has 128 keys of a head and goes along the queries of all heads that share them, with the scores transposed, so
+ * that they are operands of the next products as they lie in registers. queries  dq: as forward.
  *
  * Dropout's mask is that of `_dropout_mask` of the f32 probabilities (..., T, S): Philox, numbered by the element.
  * Tests: tests/cuda/test_attention.py. */
@@ -56,13 +54,13 @@ typedef enum wk__ptx_attention_arg {
   WK__ATTENTION_GROUP, /* heads that share keys */
   WK__ATTENTION_T,
   WK__ATTENTION_S,
-  WK__ATTENTION_SCALE,     /* f32 */
-  WK__ATTENTION_SEED,      /* forward: of the generator */
-  WK__ATTENTION_OFFSET,    /* forward: a quarter of the generator's */
-  WK__ATTENTION_THREADS,   /* that draw a mask */
+  WK__ATTENTION_SCALE,      /* f32 */
+  WK__ATTENTION_SEED,       /* forward: of the generator */
+  WK__ATTENTION_OFFSET,     /* forward: a quarter of the generator's */
+  WK__ATTENTION_THREADS,    /* that draw a mask */
   WK__ATTENTION_RECIPROCAL, /* 2^64 / threads + 1 */
-  WK__ATTENTION_LEAST,     /* words from here on drop */
-  WK__ATTENTION_KEPT,      /* f32: what is kept is multiplied by it */
+  WK__ATTENTION_LEAST,      /* words from here on drop */
+  WK__ATTENTION_KEPT,       /* f32: what is kept is multiplied by it */
   WK__ATTENTION_ARGS
 } wk__ptx_attention_arg;
 

@@ -1,5 +1,5 @@
-/* Attention backward. With P the probabilities, which the rows' logarithms give again: dV = P' dO; dS = P (dO V' - delta);
- * dQ = scale dS K; dK = scale dS' Q. Test: tests/cuda/test_attention.py. */
+/* Attention backward. With P the probabilities, which the rows' logarithms give again: dV = P' dO; dS = P (dO V' -
+ * delta); dQ = scale dS K; dK = scale dS' Q. Test: tests/cuda/test_attention.py. */
 #include "codegen/ptx_attention_internal.h"
 
 #define SAY(...) wk__ptx_say(&w->text, __VA_ARGS__)
@@ -19,7 +19,8 @@ typedef struct backward {
 
 /* The place of (batch, head, row) in (B, H, T) f32: address + 4 ((batch heads + head) T + row), as a long. */
 static int row_address(attention_writer *w, int arg, int head, int row, int t) {
-  int at = wk__ptx_long(&w->text), wide = wk__ptx_long(&w->text), line = word(w), base = wk__ptx_arg_long(&w->text, arg);
+  int at = wk__ptx_long(&w->text), wide = wk__ptx_long(&w->text), line = word(w),
+      base = wk__ptx_arg_long(&w->text, arg);
   SAY("mad.lo.u32 %%r%d, %%r%d, %%r%d, %%r%d", line, w->batch, wk__ptx_arg_word(&w->text, WK__ATTENTION_HEADS), head);
   SAY("mul.wide.u32 %%d%d, %%r%d, %%r%d", at, line, t);
   SAY("cvt.u64.u32 %%d%d, %%r%d;\n\tadd.s64 %%d%d, %%d%d, %%d%d", wide, row, at, at, wide);
@@ -57,7 +58,8 @@ static void slope_of(attention_writer *w, const backward *b, int i, int j, int e
 }
 
 static void begin_draws(attention_writer *w) {
-  int from = wk__ptx_arg_long(&w->text, WK__ATTENTION_DRAW), seed = wk__ptx_long(&w->text), offset = wk__ptx_long(&w->text);
+  int from = wk__ptx_arg_long(&w->text, WK__ATTENTION_DRAW), seed = wk__ptx_long(&w->text),
+      offset = wk__ptx_long(&w->text);
   if (!w->a->dropout) return;
   SAY("ld.global.v2.b64 {%%d%d, %%d%d}, [%%d%d]", seed, offset, from);
   attention_draw_begin(w, seed, offset);
@@ -66,7 +68,8 @@ static void begin_draws(attention_writer *w) {
 static void find_lane(attention_writer *w, backward *b) {
   wk__ptx_text *t = &w->text;
   b->t = wk__ptx_arg_word(t, WK__ATTENTION_T), b->s = wk__ptx_arg_word(t, WK__ATTENTION_S);
-  b->row = TWO("add.u32", TWO("add.u32", w->row0, WITH("mul.lo.u32", w->warp, 16 * w->tiles)), WITH("shr.u32", w->lane, 2));
+  b->row =
+      TWO("add.u32", TWO("add.u32", w->row0, WITH("mul.lo.u32", w->warp, 16 * w->tiles)), WITH("shr.u32", w->lane, 2));
   b->column = word(w), b->step = word(w), b->other = word(w);
   SAY("shl.b32 %%r%d, %%r%d, 1;\n\tmov.b32 %%r%d, 0", b->column, WITH("and.b32", w->lane, 3), b->step);
 }
@@ -86,7 +89,8 @@ typedef struct queries {
 static void copy_keys(attention_writer *w, const queries *f, int stage, int key0) {
   int rows = 8 * f->b.count;
   attention_copy(w, stage, rows, f->k, WK__ATTENTION_K + 3, key0, f->b.s);
-  attention_copy(w, WITH("add.u32", stage, attention_tile_bytes(w, rows)), rows, f->v, WK__ATTENTION_V + 3, key0, f->b.s);
+  attention_copy(w, WITH("add.u32", stage, attention_tile_bytes(w, rows)), rows, f->v, WK__ATTENTION_V + 3, key0,
+                 f->b.s);
   SAY("cp.async.commit_group");
 }
 
@@ -143,7 +147,8 @@ static void queries_begin(attention_writer *w, queries *f, int rows) {
   f->key0 = word(w);
   SAY("mov.b32 %%r%d, %d;\n\tmov.b32 %%r%d, 0", b->other, 2 * attention_tile_bytes(w, keys), f->key0);
   attention_copy(w, f->q, rows, attention_head(w, WK__ATTENTION_Q, w->head), WK__ATTENTION_Q + 3, w->row0, b->t);
-  attention_copy(w, f->dout, rows, attention_head(w, WK__ATTENTION_DOUT, w->head), WK__ATTENTION_DOUT + 3, w->row0, b->t);
+  attention_copy(w, f->dout, rows, attention_head(w, WK__ATTENTION_DOUT, w->head), WK__ATTENTION_DOUT + 3, w->row0,
+                 b->t);
   copy_keys(w, f, b->stage, f->key0);
   f->logarithms = wk__ptx_words(t, 2 * w->tiles), f->deltas = wk__ptx_words(t, 2 * w->tiles);
   int logs = row_address(w, WK__ATTENTION_LOGARITHMS, w->head, b->row, b->t),
@@ -156,9 +161,11 @@ wk_status attention_write_queries(attention_writer *w, wk__ptx_attention_kernel 
   queries f = {.b.count = w->a->size <= 64 ? 8 : 4};
   backward *b = &f.b;
   attention_begin(w, w->a->size <= 128 ? 2 : 1, 4);
-  int rows = 16 * w->tiles * w->warps, loop = w->text.labels++, done = w->text.labels++, more = wk__ptx_predicate(&w->text);
+  int rows = 16 * w->tiles * w->warps, loop = w->text.labels++, done = w->text.labels++,
+      more = wk__ptx_predicate(&w->text);
   queries_begin(w, &f, rows);
-  b->scores = wk__ptx_words(&w->text, w->tiles * b->count * 4), b->slope = wk__ptx_words(&w->text, w->tiles * b->count * 4);
+  b->scores = wk__ptx_words(&w->text, w->tiles * b->count * 4),
+  b->slope = wk__ptx_words(&w->text, w->tiles * b->count * 4);
   f.sums = wk__ptx_words(&w->text, w->tiles * 2 * w->steps * 4);
   attention_zero(w, f.sums, w->tiles * 2 * w->steps * 4);
   SAY("setp.eq.u32 %%p%d, %%r%d, 0", more, b->steps);
@@ -190,7 +197,7 @@ typedef struct keys {
   int logarithms, deltas; /* (count, 2) */
 } keys;
 
-/* The head's operands anew: they change with the head. */
+/* The head's operands: another head's where the head changes. */
 static void copy_queries(attention_writer *w, const keys *f, int stage, int head, int query0) {
   int rows = 8 * f->b.count;
   attention_copy(w, stage, rows, attention_head(w, WK__ATTENTION_Q, head), WK__ATTENTION_Q + 3, query0, f->b.t);
@@ -210,7 +217,8 @@ static void load_rows_of_step(attention_writer *w, const keys *f) {
 }
 
 static void mask_queries(attention_writer *w, const keys *f) {
-  int skip = w->text.labels++, end = WITH("add.u32", w->row0, 16 * w->tiles * w->warps - 1), all = wk__ptx_predicate(&w->text);
+  int skip = w->text.labels++, end = WITH("add.u32", w->row0, 16 * w->tiles * w->warps - 1),
+      all = wk__ptx_predicate(&w->text);
   SAY("setp.ge.u32 %%p%d, %%r%d, %%r%d", all, f->query0, end);
   if (!w->a->causal && !w->a->mask) return; /* keys that are not there have rows of their own */
   if (!w->a->mask) SAY("@%%p%d bra L%d", all, skip);
@@ -229,7 +237,8 @@ static void advance(attention_writer *w, const keys *f, int head, int tile) {
 
 static void keys_step(attention_writer *w, keys *f, int panel, int columns) {
   backward *b = &f->b;
-  int queries = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++, more = wk__ptx_predicate(&w->text);
+  int queries = 8 * b->count, rows = 16 * w->tiles * w->warps, last = w->text.labels++,
+      more = wk__ptx_predicate(&w->text);
   int next_head = word(w), next_tile = word(w);
   SAY("cp.async.wait_group 0;\n\tbar.sync 0");
   advance(w, f, next_head, next_tile);
@@ -289,7 +298,8 @@ static void keys_begin(attention_writer *w, keys *f, int rows) {
 /* The loop over steps, for columns from panel `panel` on. */
 static void keys_part(attention_writer *w, keys f, int panel, int columns, int rows) {
   backward *b = &f.b;
-  int loop = w->text.labels++, done = w->text.labels++, more = wk__ptx_predicate(&w->text), count = w->tiles * columns / 8 * 4;
+  int loop = w->text.labels++, done = w->text.labels++, more = wk__ptx_predicate(&w->text),
+      count = w->tiles * columns / 8 * 4;
   int one = word(w);
   f.dk = wk__ptx_words(&w->text, count), f.dv = wk__ptx_words(&w->text, count);
   attention_zero(w, f.dk, count);
@@ -305,8 +315,8 @@ static void keys_part(attention_writer *w, keys f, int panel, int columns, int r
   SAY("mov.b32 %%r%d, 0f3F800000", one);
   attention_store(w, f.dk, wk__ptx_arg_word(&w->text, WK__ATTENTION_SCALE), false, f.k, rows,
                   attention_head(w, WK__ATTENTION_DK, w->key_head), WK__ATTENTION_DK + 3, b->s, panel, columns);
-  attention_store(w, f.dv, one, false, f.v, rows, attention_head(w, WK__ATTENTION_DV, w->key_head), WK__ATTENTION_DV + 3,
-                  b->s, panel, columns);
+  attention_store(w, f.dv, one, false, f.v, rows, attention_head(w, WK__ATTENTION_DV, w->key_head),
+                  WK__ATTENTION_DV + 3, b->s, panel, columns);
   SAY("ret");
 }
 
@@ -318,7 +328,8 @@ wk_status attention_write_keys(attention_writer *w, wk__ptx_attention_kernel *ou
   int parts = columns > MOST_COLUMNS ? 2 : 1, second = w->text.labels++, is_second = wk__ptx_predicate(&w->text);
   w->row0 = WITH("mul.lo.u32", parts == 2 ? WITH("shr.u32", part, 1) : part, rows);
   keys_begin(w, &f, rows);
-  b->scores = wk__ptx_words(&w->text, w->tiles * b->count * 4), b->slope = wk__ptx_words(&w->text, w->tiles * b->count * 4);
+  b->scores = wk__ptx_words(&w->text, w->tiles * b->count * 4),
+  b->slope = wk__ptx_words(&w->text, w->tiles * b->count * 4);
   f.logarithms = wk__ptx_words(&w->text, 2 * b->count), f.deltas = wk__ptx_words(&w->text, 2 * b->count);
   if (parts == 2) {
     SAY("setp.ne.u32 %%p%d, %%r%d, 0", is_second, WITH("and.b32", part, 1));

@@ -36,7 +36,8 @@ static void power(attention_writer *w, int r) { SAY("ex2.approx.ftz.f32 %%r%d, %
 
 /* scores to exp(scores - most); what was summed with an earlier `most` shrinks. `most` is in units of log2. */
 static void exponentials(attention_writer *w, const forward *f, int i, int h) {
-  int most = f->most + 2 * i + h, sum = f->sum + 2 * i + h, before = word(w), new_most = word(w), nothing = wk__ptx_predicate(&w->text);
+  int most = f->most + 2 * i + h, sum = f->sum + 2 * i + h, before = word(w), new_most = word(w),
+      nothing = wk__ptx_predicate(&w->text);
   bool scaled = attention_adds(w->a);
   SAY("mov.b32 %%r%d, %%r%d", new_most, f->scores + i * KEYS / 8 * 4 + 2 * h);
   for (int j = 0; j < KEYS / 8; j++)
@@ -113,7 +114,8 @@ static void begin(attention_writer *w, forward *f, int rows) {
   if (w->a->causal) end = TWO("min.u32", f->s, WITH("add.u32", w->row0, rows));
   f->steps = WITH("shr.u32", WITH("add.u32", end, KEYS - 1), 6);
   int pairs = WITH("shl.b32", WITH("and.b32", w->lane, 3), 1);
-  f->row = TWO("add.u32", TWO("add.u32", w->row0, WITH("mul.lo.u32", w->warp, 16 * w->tiles)), WITH("shr.u32", w->lane, 2));
+  f->row =
+      TWO("add.u32", TWO("add.u32", w->row0, WITH("mul.lo.u32", w->warp, 16 * w->tiles)), WITH("shr.u32", w->lane, 2));
   f->column = word(w), f->key0 = word(w), f->step = word(w);
   SAY("mov.b32 %%r%d, %%r%d", f->column, pairs);
   SAY("mov.b32 %%r%d, 0;\n\tmov.b32 %%r%d, 0", f->key0, f->step);
@@ -128,7 +130,8 @@ static void begin(attention_writer *w, forward *f, int rows) {
 
 static void finish(attention_writer *w, const forward *f, int rows) {
   wk__ptx_text *t = &w->text;
-  int factors = wk__ptx_words(t, 2 * w->tiles), leader = wk__ptx_predicate(t), sums = wk__ptx_arg_long(t, WK__ATTENTION_LOGARITHMS);
+  int factors = wk__ptx_words(t, 2 * w->tiles), leader = wk__ptx_predicate(t),
+      sums = wk__ptx_arg_long(t, WK__ATTENTION_LOGARITHMS);
   int base = word(w);
   SAY("mad.lo.u32 %%r%d, %%r%d, %%r%d, %%r%d", base, w->batch, wk__ptx_arg_word(t, WK__ATTENTION_HEADS), w->head);
   SAY("setp.eq.u32 %%p%d, %%r%d, 0", leader, WITH("and.b32", w->lane, 3));
@@ -187,7 +190,8 @@ wk_status attention_write_forward(attention_writer *w, wk__ptx_attention_kernel 
   SAY("mov.b32 %%r%d, %d", f.other, stage);
   attention_copy(w, f.q, rows, attention_head(w, WK__ATTENTION_Q, w->head), WK__ATTENTION_Q + 3, w->row0, f.t);
   copy_step(w, &f, f.stage, f.key0);
-  f.scores = wk__ptx_words(&w->text, w->tiles * KEYS / 8 * 4), f.out = wk__ptx_words(&w->text, w->tiles * 2 * w->steps * 4);
+  f.scores = wk__ptx_words(&w->text, w->tiles * KEYS / 8 * 4),
+  f.out = wk__ptx_words(&w->text, w->tiles * 2 * w->steps * 4);
   f.most = wk__ptx_words(&w->text, 2 * w->tiles), f.sum = wk__ptx_words(&w->text, 2 * w->tiles);
   attention_zero(w, f.out, w->tiles * 2 * w->steps * 4);
   attention_zero(w, f.sum, 2 * w->tiles);

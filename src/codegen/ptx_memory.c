@@ -22,9 +22,7 @@ static bool by_lanes(const ptx_writer *w) { return w->shape->mode != WK__PTX_POI
 /* How far apart a thread's elements are. */
 static int distance(const ptx_writer *w) { return by_lanes(w) ? 32 : ptx_is_tiles(w) ? WK__PTX_TILE_WARPS : 1; }
 /* The loop that elements go along; of several reduction loops the last one. */
-static int element_loop(const ptx_writer *w) {
-  return by_lanes(w) ? w->shape->p + w->shape->r - 1 : ptx_inner_loop(w);
-}
+static int element_loop(const ptx_writer *w) { return by_lanes(w) ? w->shape->p + w->shape->r - 1 : ptx_inner_loop(w); }
 
 static bool moves(const ptx_writer *w, int walker) {
   if (!by_lanes(w)) return w->shape->p && wk__ptx_move(w->shape, walker, element_loop(w)) != WK__PTX_STILL;
@@ -476,7 +474,9 @@ static void load_across(ptx_writer *w, int v, const wk__instr *i, int dtype) {
   ptx_line(w, "bar.sync 0;"); /* what was there before has been read */
   for (int k = 0; k < w->shape->each; k++) {
     reg_name at = ptx_new(w, "b64"), address = ptx_new(w, "b64"), there = ptx_new(w, "pred"),
-             bits = ptx_new(w, item == 8 ? "b64" : item == 4 ? "b32" : "b16");
+             bits = ptx_new(w, item == 8   ? "b64"
+                               : item == 4 ? "b32"
+                                           : "b16");
     const char *type = item == 8 ? "b64" : item == 4 ? "b32" : item == 2 ? "b16" : "u8";
     ptx_line(w, "add.s64 %s, %s, %d;", at.text, y.text, WK__PTX_TILE_WARPS * k);
     ptx_line(w, "mad.lo.s64 %s, %s, %s, %s;", address.text, at.text, stride.text, from.text);

@@ -9,17 +9,17 @@
 
 enum { ROWS = WK__PRODUCT_ROWS, DEPTH = WK__PRODUCT_DEPTH, LINE = 128, MOST_COPIES = 8, MOST_PANELS = 4 };
 
-/* An operand on its way into shared memory. A thread has 16-byte piece t % 8 of lines t / 8 + i threads / 8; a line is a
- * row along k or, across, a row of 64 of the other dim. Lines along k beyond the last are the last again: what they give
- * is not stored. */
+/* An operand on its way into shared memory. A thread has 16-byte piece t % 8 of lines t / 8 + i threads / 8; a line is
+ * a row along k or, across, a row of 64 of the other dim. Lines along k beyond the last are the last again: what they
+ * give is not stored. */
 typedef struct operand {
   bool across;
-  int extent;                 /* of the tile along m or n */
-  int at;                     /* long: the thread's place in the step that is copied next */
-  int step;                   /* long: bytes to the next step */
-  int offsets[MOST_COPIES];   /* words: bytes to line i */
-  int bytes[MOST_PANELS];     /* words: across: of a piece of panel p that are there */
-  int line, piece;            /* words */
+  int extent;               /* of the tile along m or n */
+  int at;                   /* long: the thread's place in the step that is copied next */
+  int step;                 /* long: bytes to the next step */
+  int offsets[MOST_COPIES]; /* words: bytes to line i */
+  int bytes[MOST_PANELS];   /* words: across: of a piece of panel p that are there */
+  int line, piece;          /* words */
 } operand;
 
 typedef struct writer {
@@ -27,15 +27,15 @@ typedef struct writer {
   const wk__ptx_product *p;
   int threads, stages, ahead; /* steps that are on their way */
   int tid, lane, warp;
-  int m, n, k, row0, column0, batch;      /* words */
-  int place_rows[4], place_columns[4];    /* as of attention */
-  int copy_to;                            /* word: a thread's place in a panel */
+  int m, n, k, row0, column0, batch;   /* words */
+  int place_rows[4], place_columns[4]; /* as of attention */
+  int copy_to;                         /* word: a thread's place in a panel */
   operand a, b;
-  int tiles, groups;                      /* of a warp's sums: 16 rows, 8 columns each */
+  int tiles, groups; /* of a warp's sums: 16 rows, 8 columns each */
   int sums;
-  int warp_row, warp_column;              /* words: of the tile */
-  int shared, step, steps, copy_k;        /* words; copy_k: of the step that is copied next */
-  int from, to, end;                      /* words: the stage that is multiplied, that is filled; behind the last */
+  int warp_row, warp_column;       /* words: of the tile */
+  int shared, step, steps, copy_k; /* words; copy_k: of the step that is copied next */
+  int from, to, end;               /* words: the stage that is multiplied, that is filled; behind the last */
 } writer;
 
 static int word(writer *w) { return wk__ptx_words(&w->text, 1); }
@@ -74,7 +74,8 @@ static int bytes_there(writer *w, int limit, int at) {
 
 static void begin_operand(writer *w, operand *o, int arg, int extent, int first, int limit) {
   wk__ptx_text *t = &w->text;
-  int lines = w->threads / 8, stride = wk__ptx_arg_word(t, arg + 1), base = wk__ptx_arg_long(t, arg), wide = wk__ptx_long(t);
+  int lines = w->threads / 8, stride = wk__ptx_arg_word(t, arg + 1), base = wk__ptx_arg_long(t, arg),
+      wide = wk__ptx_long(t);
   o->extent = extent;
   o->piece = WITH("and.b32", w->tid, 7), o->line = WITH("shr.u32", w->tid, 3);
   base = wk__ptx_advance(t, base, arg + 2, w->batch);
@@ -144,13 +145,16 @@ static void begin(writer *w) {
   wk__ptx_text *t = &w->text;
   w->tid = wk__ptx_special(t, "%tid.x"), w->lane = WITH("and.b32", w->tid, 31), w->warp = WITH("shr.u32", w->tid, 5);
   w->batch = wk__ptx_special(t, "%ctaid.z");
-  w->m = wk__ptx_arg_word(t, WK__PRODUCT_M), w->n = wk__ptx_arg_word(t, WK__PRODUCT_N), w->k = wk__ptx_arg_word(t, WK__PRODUCT_K);
+  w->m = wk__ptx_arg_word(t, WK__PRODUCT_M), w->n = wk__ptx_arg_word(t, WK__PRODUCT_N),
+  w->k = wk__ptx_arg_word(t, WK__PRODUCT_K);
   find_tile(w);
   int low15 = WITH("and.b32", w->lane, 15), top = WITH("shr.u32", w->lane, 4), low7 = WITH("and.b32", w->lane, 7);
   find_places(w, w->place_rows, low15, top);
-  find_places(w, w->place_columns, TWO("add.u32", low7, WITH("shl.b32", top, 3)), WITH("and.b32", WITH("shr.u32", w->lane, 3), 1));
+  find_places(w, w->place_columns, TWO("add.u32", low7, WITH("shl.b32", top, 3)),
+              WITH("and.b32", WITH("shr.u32", w->lane, 3), 1));
   int piece = WITH("and.b32", w->tid, 7), line = WITH("shr.u32", w->tid, 3);
-  w->copy_to = TWO("add.u32", WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", line, 7)), 4), WITH("shl.b32", line, 7));
+  w->copy_to =
+      TWO("add.u32", WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", line, 7)), 4), WITH("shl.b32", line, 7));
   w->shared = wk__ptx_special(t, "memory"); /* 1024-byte atoms of the swizzle */
   w->shared = WITH("and.b32", WITH("add.u32", w->shared, 1023), -1024);
   w->end = WITH("add.u32", w->shared, w->stages * stage_bytes(w));
@@ -175,7 +179,8 @@ static void load_matrices(writer *w, int out, int address, int offset, bool turn
 
 static void multiply_by_warps(writer *w) {
   const char *type = w->p->half ? "f16" : "bf16";
-  int a = TWO("add.u32", w->from, WITH("shl.b32", w->warp_row, 7)), b = WITH("add.u32", w->from, ROWS * LINE), at_a[4], at_b[4];
+  int a = TWO("add.u32", w->from, WITH("shl.b32", w->warp_row, 7)), b = WITH("add.u32", w->from, ROWS * LINE), at_a[4],
+      at_b[4];
   b = TWO("add.u32", b, WITH("shl.b32", w->warp_column, 7)); /* 64 rows, or a panel: the same bytes */
   for (int s = 0; s < 4; s++) {
     at_a[s] = TWO("add.u32", a, w->p->a_across ? w->place_columns[s] : w->place_rows[s]);
@@ -205,8 +210,8 @@ static void multiply_by_warps(writer *w) {
 
 /* ---- a step by wgmma: four warps have 64 rows, 16 each ---- */
 
-/* What says where a matrix lies: address / 16, bytes / 16 from a panel to the next (across) and from 8 lines to the next 8,
- * swizzled by 128 bytes. */
+/* What says where a matrix lies: address / 16, bytes / 16 from a panel to the next (across) and from 8 lines to the
+ * next 8, swizzled by 128 bytes. */
 static int describe(writer *w, int address) {
   int d = wk__ptx_long(&w->text), r = WITH("and.b32", WITH("shr.u32", address, 4), 0x3fff);
   uint64_t rest = UINT64_C(1) << 62 | (uint64_t)(8 * LINE / 16) << 32 | (uint64_t)(DEPTH * LINE / 16) << 16;
@@ -227,7 +232,8 @@ static void multiply_by_warpgroups(writer *w) {
     SAY("add.s64 %%d%d, %%d%d, %d", y, right, s * (w->p->b_across ? 16 * LINE / 16 : 2));
     wk__string_printf(&w->text.code, "\twgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {", w->p->columns, type, type);
     for (int c = 0; c < count; c++) wk__string_printf(&w->text.code, "%s%%r%d", c ? ", " : "", w->sums + c);
-    wk__string_printf(&w->text.code, "}, %%d%d, %%d%d, %%p%d, 1, 1, %d, %d;\n", x, y, all, w->p->a_across, w->p->b_across);
+    wk__string_printf(&w->text.code, "}, %%d%d, %%d%d, %%p%d, 1, 1, %d, %d;\n", x, y, all, w->p->a_across,
+                      w->p->b_across);
   }
   SAY("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 1");
 }
@@ -290,14 +296,16 @@ static void store_lines(writer *w, int at, int rows, int c) {
   SAY("mul.wide.u32 %%d%d, %%r%d, 2;\n\tadd.s64 %%d%d, %%d%d, %%d%d", chunk, column, chunk, chunk, c);
   for (int n = 0; n < rows / 4; n++) {
     int there = wk__ptx_predicate(t), r = WITH("add.u32", row, 4 * n), in = WITH("add.u32", first, 4 * n);
-    int from = TWO("add.u32", TWO("add.u32", at, WITH("shl.b32", in, 7)), WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", in, 7)), 4));
+    int from = TWO("add.u32", TWO("add.u32", at, WITH("shl.b32", in, 7)),
+                   WITH("shl.b32", TWO("xor.b32", piece, WITH("and.b32", in, 7)), 4));
     int address = wk__ptx_advance(t, chunk, WK__PRODUCT_C_STRIDE, r);
     SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", there, r, w->m);
     for (int p = 0; p < w->groups / 8; p++) {
       int v = wk__ptx_words(t, 4), may = wk__ptx_predicate(t);
       SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", may, WITH("add.u32", column, 64 * p), w->n, there);
       SAY("ld.shared.v4.b32 {%%r%d, %%r%d, %%r%d, %%r%d}, [%%r%d+%d]", v, v + 1, v + 2, v + 3, from, p * rows * LINE);
-      SAY("@%%p%d st.global.v4.b32 [%%d%d+%d], {%%r%d, %%r%d, %%r%d, %%r%d}", may, address, 128 * p, v, v + 1, v + 2, v + 3);
+      SAY("@%%p%d st.global.v4.b32 [%%d%d+%d], {%%r%d, %%r%d, %%r%d, %%r%d}", may, address, 128 * p, v, v + 1, v + 2,
+          v + 3);
     }
   }
 }
@@ -317,7 +325,8 @@ static void one_pair(writer *w, const results *r, int i, int j, int h, const int
   SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d", in_rows, at, w->m);
   for (int e = 0; e < 2; e++) {
     there[e] = wk__ptx_predicate(t);
-    SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", there[e], WITH("add.u32", r->first_column, 8 * j + e), w->n, in_rows);
+    SAY("setp.lt.and.u32 %%p%d, %%r%d, %%r%d, %%p%d", there[e], WITH("add.u32", r->first_column, 8 * j + e), w->n,
+        in_rows);
   }
   if (w->p->split) {
     int line_of = wk__ptx_long(t), column = wk__ptx_long(t);
@@ -337,7 +346,8 @@ static void one_pair(writer *w, const results *r, int i, int j, int h, const int
   if (!w->p->vectors) return;
   int packed = word(w);
   SAY("cvt.rn.%s.f32 %%r%d, %%r%d, %%r%d", w->p->half ? "f16x2" : "bf16x2", packed, value[1], value[0]);
-  SAY("st.shared.b32 [%%r%d+%d], %%r%d", WITH("xor.b32", r->place, 16 * (j % 8)), j / 8 * r->rows * LINE + (16 * i + 8 * h) * LINE, packed);
+  SAY("st.shared.b32 [%%r%d+%d], %%r%d", WITH("xor.b32", r->place, 16 * (j % 8)),
+      j / 8 * r->rows * LINE + (16 * i + 8 * h) * LINE, packed);
 }
 
 static void write_results(writer *w) {
@@ -350,11 +360,13 @@ static void write_results(writer *w) {
   int c = wk__ptx_advance(t, wk__ptx_arg_long(t, WK__PRODUCT_C), WK__PRODUCT_C_BATCH, w->batch);
   r.c = wk__ptx_long(t), r.row = wk__ptx_long(t);
   SAY("mul.wide.u32 %%d%d, %%r%d, 2", wide, r.first_column);
-  SAY("add.s64 %%d%d, %%d%d, %%d%d;\n\tadd.s64 %%d%d, %%d%d, %%d%d", r.c, c, wide, r.row, wk__ptx_arg_long(t, WK__PRODUCT_ROW), wide);
+  SAY("add.s64 %%d%d, %%d%d, %%d%d;\n\tadd.s64 %%d%d, %%d%d, %%d%d", r.c, c, wide, r.row,
+      wk__ptx_arg_long(t, WK__PRODUCT_ROW), wide);
   if (w->p->split) {
     int line = word(w), size = wk__ptx_long(t);
     r.work = wk__ptx_long(t);
-    SAY("mad.lo.u32 %%r%d, %%r%d, %%r%d, %%r%d", line, wk__ptx_special(t, "%ctaid.y"), wk__ptx_arg_word(t, WK__PRODUCT_BATCHES), w->batch);
+    SAY("mad.lo.u32 %%r%d, %%r%d, %%r%d, %%r%d", line, wk__ptx_special(t, "%ctaid.y"),
+        wk__ptx_arg_word(t, WK__PRODUCT_BATCHES), w->batch);
     SAY("mul.wide.u32 %%d%d, %%r%d, %%r%d;\n\tcvt.u64.u32 %%d%d, %%r%d", size, w->m, w->n, r.work, line);
     SAY("mul.lo.s64 %%d%d, %%d%d, %%d%d;\n\tshl.b64 %%d%d, %%d%d, 2", r.work, r.work, size, r.work, r.work);
     SAY("add.s64 %%d%d, %%d%d, %%d%d", r.work, r.work, wk__ptx_arg_long(t, WK__PRODUCT_WORK));
@@ -386,7 +398,8 @@ static void write_tile(writer *w) {
     SAY("mov.b32 %%r%d, 0", w->warp_column);
   } else {
     w->tiles = 4, w->groups = 8;
-    w->warp_row = WITH("shl.b32", WITH("shr.u32", w->warp, 1), 6), w->warp_column = WITH("shl.b32", WITH("and.b32", w->warp, 1), 6);
+    w->warp_row = WITH("shl.b32", WITH("shr.u32", w->warp, 1), 6),
+    w->warp_column = WITH("shl.b32", WITH("and.b32", w->warp, 1), 6);
   }
   w->sums = wk__ptx_words(&w->text, w->tiles * w->groups * 4);
   for (int i = 0; i < w->tiles * w->groups * 4; i++) SAY("mov.b32 %%r%d, 0", w->sums + i);
@@ -413,7 +426,8 @@ static void write_tile(writer *w) {
 static void write_sum(writer *w) {
   wk__ptx_text *t = &w->text;
   int tid = wk__ptx_special(t, "%tid.x"), at = word(w), i = word(w), sum = word(w), none = wk__ptx_predicate(t);
-  int size = wk__ptx_long(t), wide = wk__ptx_long(t), from = wk__ptx_long(t), next = wk__ptx_long(t), loop = t->labels++;
+  int size = wk__ptx_long(t), wide = wk__ptx_long(t), from = wk__ptx_long(t), next = wk__ptx_long(t),
+      loop = t->labels++;
   w->batch = wk__ptx_special(t, "%ctaid.z");
   w->m = wk__ptx_arg_word(t, WK__PRODUCT_M), w->n = wk__ptx_arg_word(t, WK__PRODUCT_N);
   SAY("mad.lo.u32 %%r%d, %%r%d, 256, %%r%d", at, wk__ptx_special(t, "%ctaid.x"), tid);
@@ -423,7 +437,8 @@ static void write_sum(writer *w) {
   SAY("cvt.u64.u32 %%d%d, %%r%d;\n\tmul.lo.s64 %%d%d, %%d%d, %%d%d", from, w->batch, from, from, size);
   SAY("mul.wide.u32 %%d%d, %%r%d, 4;\n\tadd.s64 %%d%d, %%d%d, %%d%d", wide, at, from, from, wide);
   SAY("add.s64 %%d%d, %%d%d, %%d%d", from, from, wk__ptx_arg_long(t, WK__PRODUCT_WORK));
-  SAY("cvt.u64.u32 %%d%d, %%r%d;\n\tmul.lo.s64 %%d%d, %%d%d, %%d%d", next, wk__ptx_arg_word(t, WK__PRODUCT_BATCHES), next, next, size);
+  SAY("cvt.u64.u32 %%d%d, %%r%d;\n\tmul.lo.s64 %%d%d, %%d%d, %%d%d", next, wk__ptx_arg_word(t, WK__PRODUCT_BATCHES),
+      next, next, size);
   int splits = wk__ptx_arg_word(t, WK__PRODUCT_SPLITS), value = word(w), more = wk__ptx_predicate(t);
   SAY("ld.global.b32 %%r%d, [%%d%d];\n\tmov.b32 %%r%d, 1", sum, from, i);
   int done = t->labels++;
@@ -433,14 +448,16 @@ static void write_sum(writer *w) {
   SAY("add.f32 %%r%d, %%r%d, %%r%d;\n\tadd.u32 %%r%d, %%r%d, 1", sum, sum, value, i, i);
   SAY("setp.lt.u32 %%p%d, %%r%d, %%r%d;\n\t@%%p%d bra L%d", more, i, splits, more, loop);
   wk__ptx_label(t, done);
-  int row = TWO("div.u32", at, w->n), column = TWO("rem.u32", at, w->n), all = wk__ptx_predicate(t), c, along = wk__ptx_long(t);
+  int row = TWO("div.u32", at, w->n), column = TWO("rem.u32", at, w->n), all = wk__ptx_predicate(t), c,
+      along = wk__ptx_long(t);
   c = wk__ptx_advance(t, wk__ptx_arg_long(t, WK__PRODUCT_C), WK__PRODUCT_C_BATCH, w->batch);
   c = wk__ptx_advance(t, c, WK__PRODUCT_C_STRIDE, row);
   SAY("setp.eq.u32 %%p%d, 0, 0", all);
   SAY("mul.wide.u32 %%d%d, %%r%d, 2;\n\tadd.s64 %%d%d, %%d%d, %%d%d", along, column, c, c, along);
   SAY("add.s64 %%d%d, %%d%d, %%d%d", along, along, wk__ptx_arg_long(t, WK__PRODUCT_ROW));
   int old = w->p->beta ? load_small(w, all, c, 0) : -1, added = w->p->row ? load_small(w, all, along, 0) : -1;
-  int result = result_of(w, sum, wk__ptx_arg_word(t, WK__PRODUCT_ALPHA), wk__ptx_arg_word(t, WK__PRODUCT_BETA), old, added);
+  int result =
+      result_of(w, sum, wk__ptx_arg_word(t, WK__PRODUCT_ALPHA), wk__ptx_arg_word(t, WK__PRODUCT_BETA), old, added);
   store_small(w, all, result, c, 0);
   SAY("ret");
 }

@@ -867,7 +867,8 @@ static void write_beginning(ptx_writer *w) {
 
 static bool shares_memory(const ptx_writer *w) {
   int mode = w->shape->mode;
-  return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_WHOLE || ((mode == WK__PTX_ROWS || mode == WK__PTX_LONG_ROWS) && w->shape->warps > 1);
+  return mode == WK__PTX_COLUMNS || mode == WK__PTX_COLUMN_WHOLE ||
+         ((mode == WK__PTX_ROWS || mode == WK__PTX_LONG_ROWS) && w->shape->warps > 1);
 }
 
 static int most_threads(const ptx_writer *w) {

@@ -1,7 +1,8 @@
-/* _fused_attention and its backward on the device: kernels written for the kind of call (codegen/ptx_attention.h), made by
- * the driver at their first use and kept.
+/* _fused_attention and its backward on the device: kernels written for the kind of call (codegen/ptx_attention.h), made
+ * by the driver at their first use and kept.
  *
- * In: operands of any strides; rows that are not of 16-byte pieces are copied first. Tests: tests/cuda/test_attention.py. */
+ * In: operands of any strides; rows that are not of 16-byte pieces are copied first. Tests:
+ * tests/cuda/test_attention.py. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,9 +133,9 @@ static wk_status run(attention *a, wk__ptx_attention_pass pass) {
   CUevent begin;
   void *params[] = {a->args};
   wk__cuda_time_begin(a->stream, &begin);
-  wk_status status = WK__CUDA(cuLaunchKernel, k->function, (unsigned)(wk__ceil_div(rows, k->rows) * k->parts),
-                              (unsigned)heads, (unsigned)a->batch, (unsigned)k->threads, 1, 1, (unsigned)k->shared,
-                              a->stream->handle, params, NULL);
+  wk_status status =
+      WK__CUDA(cuLaunchKernel, k->function, (unsigned)(wk__ceil_div(rows, k->rows) * k->parts), (unsigned)heads,
+               (unsigned)a->batch, (unsigned)k->threads, 1, 1, (unsigned)k->shared, a->stream->handle, params, NULL);
   if (WK_LIKELY(!begin)) return status;
   char name[WK__CUDA_NAME_BYTES];
   (void)snprintf(name, sizeof name, "%s %s %lldx%lldx%lldx%lldx%d", names[pass], a->kind.half ? "f16" : "bf16",

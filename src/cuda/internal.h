@@ -112,8 +112,8 @@ enum { WK__CUDA_NAME_BYTES = 160 };
 
 extern const struct wk__generator_type wk__philox_generator_type;
 
-/* A mask of n elements that are taken 4 at a time: the threads that draw it, and the seed and offset in front of it, from
- * which the generator goes on. */
+/* A mask of n elements that are taken 4 at a time: the threads that draw it, and the seed and offset in front of it,
+ * from which the generator goes on. */
 int64_t wk__cuda_mask_threads(const wk__cuda_device *device, int64_t n);
 void wk__cuda_take_mask(const wk__cuda_device *device, struct wk__generator *generator, int64_t n, uint64_t *out_seed,
                         uint64_t *out_offset);

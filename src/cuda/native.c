@@ -376,7 +376,8 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
     case WK__PTX_POINTWISE:
       return (grid){wk__ceil_div(count, THREADS), THREADS, 0};
     case WK__PTX_COLUMN_PARTS:
-      return (grid){wk__ceil_div(count, LANES) * chunks_of(b) * (LANES / COLUMN_PART_LANES), LANES * COLUMN_PART_LANES, 0};
+      return (grid){wk__ceil_div(count, LANES) * chunks_of(b) * (LANES / COLUMN_PART_LANES), LANES * COLUMN_PART_LANES,
+                    0};
     case WK__PTX_COLUMNS:
     case WK__PTX_COLUMN_WHOLE:
       return (grid){wk__ceil_div(count, LANES), LANES * LANES, word * LANES * (LANES + chunks_of(b))};
@@ -390,9 +391,12 @@ static grid grid_of(const kernel *k, const wk__binding *b) {
 }
 
 static void note_time(const kernel *k, const wk__cuda_stream *s, const wk__binding *b, CUevent begin) {
-  static const char *const modes[] = {[WK__PTX_POINTWISE] = "pointwise", [WK__PTX_ROWS] = "rows",
-                                      [WK__PTX_LONG_ROWS] = "long rows", [WK__PTX_COLUMNS] = "columns",
-                                      [WK__PTX_PARTS] = "parts",         [WK__PTX_WHOLE] = "whole",
+  static const char *const modes[] = {[WK__PTX_POINTWISE] = "pointwise",
+                                      [WK__PTX_ROWS] = "rows",
+                                      [WK__PTX_LONG_ROWS] = "long rows",
+                                      [WK__PTX_COLUMNS] = "columns",
+                                      [WK__PTX_PARTS] = "parts",
+                                      [WK__PTX_WHOLE] = "whole",
                                       [WK__PTX_TILES] = "tiles",
                                       [WK__PTX_COLUMN_PARTS] = "column parts",
                                       [WK__PTX_COLUMN_WHOLE] = "column whole"};

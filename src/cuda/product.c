@@ -1,8 +1,7 @@
 /* mm, bmm, addmm and linear on the device: operands with their own strides, so that transposed and broadcast ones are
- * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h); else those of small floats are our
- * own on tensor cores (tensor_cores.c), and all others the kernel of on_device/gemm.c, whose bits are the CPU's. Types
- * that none knows are the host's.
- * Tests: tests/cuda/test_products.py, tests/device/. */
+ * never copied. cuBLASLt does them where it is found and takes the layout (cublas.h); else those of small floats are
+ * our own on tensor cores (tensor_cores.c), and all others the kernel of on_device/gemm.c, whose bits are the CPU's.
+ * Types that none knows are the host's. Tests: tests/cuda/test_products.py, tests/device/. */
 #include <stdio.h>
 
 #include "cuda/cublas.h"
@@ -53,7 +52,9 @@ static void note_time(const wk__cuda_stream *s, const wk__cuda_product *p, bool 
   char name[WK__CUDA_NAME_BYTES];
   (void)snprintf(name, sizeof name, "product%s %s %lld x %lldx%lldx%lld%s", library ? " (cuBLASLt)" : "",
                  types[p->type], (long long)p->batch, (long long)p->m, (long long)p->n, (long long)p->k,
-                 p->row ? " + row" : p->beta != 0 ? " + C" : "");
+                 p->row         ? " + row"
+                 : p->beta != 0 ? " + C"
+                                : "");
   wk__cuda_time_end(s, begin, name);
 }
 

@@ -97,8 +97,8 @@ static wk_status launch(wk__generator *generator, const wk_tensor *out, const ch
   WK_TRY(wk__cuda_function(s->device, WK__CUDA_RANDOM, kernel, &function));
   CUevent begin;
   wk__cuda_time_begin(s, &begin);
-  wk_status status = WK__CUDA(cuLaunchKernel, function, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0, s->handle, params,
-                              NULL);
+  wk_status status =
+      WK__CUDA(cuLaunchKernel, function, (unsigned)blocks, 1, 1, THREADS, 1, 1, 0, s->handle, params, NULL);
   wk__cuda_time_end(s, begin, kernel);
   return status;
 }

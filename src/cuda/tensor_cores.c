@@ -1,5 +1,6 @@
 /* Products of small floats by kernels that are written for the kind of product. WICK_CUDA_PRODUCTS says otherwise: mma
- * leaves sm_90's own instructions alone, exact leaves all to the kernel that has the CPU's bits. Tests: tests/cuda/test_products.py. */
+ * leaves sm_90's own instructions alone, exact leaves all to the kernel that has the CPU's bits. Tests:
+ * tests/cuda/test_products.py. */
 #include <stdlib.h>
 
 #include "codegen/ptx_product.h"
@@ -87,8 +88,10 @@ static bool prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p) {
   lies a, b;
   *r = (run){.stream = s};
   if (s->device->capability < 80 || (p->type != WK__MEMORY_F16 && p->type != WK__MEMORY_BF16)) return false;
-  if (is_wanted("exact") || p->k <= 0 || p->batch > MOST_BATCHES || wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / 2) return false;
-  if (!find_lies(p->a_column, p->a_row, p->k, p->m, &a) || !find_lies(p->b_row, p->b_column, p->k, p->n, &b)) return false;
+  if (is_wanted("exact") || p->k <= 0 || p->batch > MOST_BATCHES || wk__max(p->m, wk__max(p->n, p->k)) > INT32_MAX / 2)
+    return false;
+  if (!find_lies(p->a_column, p->a_row, p->k, p->m, &a) || !find_lies(p->b_row, p->b_column, p->k, p->n, &b))
+    return false;
   if (!set_operand(r, WK__PRODUCT_A, p->a, p->a_batch, p->batch, &a)) return false;
   if (!set_operand(r, WK__PRODUCT_B, p->b, p->b_batch, p->batch, &b)) return false;
   r->kind = (wk__ptx_product){.half = p->type == WK__MEMORY_F16,
@@ -97,7 +100,8 @@ static bool prepare(run *r, wk__cuda_stream *s, const wk__cuda_product *p) {
                               .row = p->row != 0,
                               .beta = p->beta != 0,
                               .capability = (uint8_t)s->device->capability};
-  r->kind.vectors = p->c % 16 == 0 && p->c_row % PIECE == 0 && p->n % PIECE == 0 && (p->batch == 1 || p->c_batch % PIECE == 0);
+  r->kind.vectors =
+      p->c % 16 == 0 && p->c_row % PIECE == 0 && p->n % PIECE == 0 && (p->batch == 1 || p->c_batch % PIECE == 0);
   r->args[WK__PRODUCT_C] = (int64_t)p->c, r->args[WK__PRODUCT_C_STRIDE] = p->c_row * ITEM;
   r->args[WK__PRODUCT_C_BATCH] = p->batch > 1 ? p->c_batch * ITEM : 0;
   r->args[WK__PRODUCT_ROW] = (int64_t)p->row;
@@ -114,8 +118,8 @@ static wk_status give(run *r, int64_t blocks, int64_t splits, int64_t batch) {
   const wk__cuda_written *k;
   void *params[] = {r->args};
   WK_TRY(wk__cuda_find_written(r->stream->device, &r->kind, sizeof r->kind, write, &k));
-  return WK__CUDA(cuLaunchKernel, k->function, (unsigned)blocks, (unsigned)splits, (unsigned)batch, (unsigned)k->threads,
-                  1, 1, (unsigned)k->shared, r->stream->handle, params, NULL);
+  return WK__CUDA(cuLaunchKernel, k->function, (unsigned)blocks, (unsigned)splits, (unsigned)batch,
+                  (unsigned)k->threads, 1, 1, (unsigned)k->shared, r->stream->handle, params, NULL);
 }
 
 static wk_status give_split(run *r, const wk__cuda_product *p) {
@@ -124,11 +128,8 @@ static wk_status give_split(run *r, const wk__cuda_product *p) {
   if (!work) return wk_error_category();
   r->args[WK__PRODUCT_WORK] = (int64_t)(uintptr_t)work;
   wk_status status = give(r, r->tiles, r->splits, p->batch);
-  r->kind = (wk__ptx_product){.half = r->kind.half,
-                              .row = r->kind.row,
-                              .beta = r->kind.beta,
-                              .adds = true,
-                              .capability = r->kind.capability};
+  r->kind = (wk__ptx_product){
+      .half = r->kind.half, .row = r->kind.row, .beta = r->kind.beta, .adds = true, .capability = r->kind.capability};
   if (status == WK_OK) status = give(r, wk__ceil_div(p->m * p->n, 256), 1, p->batch);
   wk__cuda_release(&r->stream->head, work, capacity);
   return status;

@@ -47,8 +47,8 @@ static wk_status make(const wk__cuda_device *device, const void *kind, size_t by
   return WK_OK;
 }
 
-wk_status wk__cuda_find_written(const wk__cuda_device *device, const void *kind, size_t bytes,
-                                wk__cuda_write_fn *write, const wk__cuda_written **out) {
+wk_status wk__cuda_find_written(const wk__cuda_device *device, const void *kind, size_t bytes, wk__cuda_write_fn *write,
+                                const wk__cuda_written **out) {
   wk_status status = WK_OK;
   *out = NULL;
   assert(bytes <= WK__CUDA_KIND_BYTES);

@@ -120,7 +120,9 @@ for height, width in ((4096, 3), (9000, 34)):
 
 def run(part, tier):
     env = {**os.environ, "WICK_CUDA_TIER": tier, "WICK_CUDA_CHECK": "1"}
-    done = subprocess.run([sys.executable, "-c", PROGRAM % part], env=env, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM % part], env=env, capture_output=True, text=True, timeout=600, check=False
+    )
     assert done.stdout.strip() == "wrong: []", done.stderr[-2000:]
 
 

@@ -233,7 +233,8 @@ static bool fits_fused(const wk__call *c, const wk_tensor *q, const wk_tensor *k
   if (!wk__arg_bool(c, A_enable_gqa) && !wk_int_eq(q->sizes[1], k->sizes[1])) return false;
   wk_int size = q->sizes[3];
   bool sizes = wk_int_lt(wk_int_of(0), size) && !wk_int_lt(wk_int_of(MOST_FUSED_SIZE), size) &&
-               wk_int_eq(wk_int_mod(size, wk_int_of(8)), wk_int_of(0)) && !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[1]) &&
+               wk_int_eq(wk_int_mod(size, wk_int_of(8)), wk_int_of(0)) &&
+               !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[1]) &&
                !wk_int_lt(wk_int_of(MOST_FUSED_HEADS), q->sizes[0]);
   if (!sizes || scale_of(&c->args[A_scale], q) <= 0 || !is_plain(q, k, value, mask)) return false;
   return dropout_fits(k, dropout) && (!mask || fused_mask_fits(mask, q, k));
@@ -245,9 +246,8 @@ static wk_status fused(wk__call *c, wk_tensor *q, wk_tensor *k, wk_tensor *value
   wk_scope scope;
   wk_scope_begin(&scope);
   wk_value scale = c->args[WK__ARG(scaled_dot_product_attention, scale)];
-  wk_status status = dropout > 0
-                         ? wk__fused_attention_dropout(q, k, value, dropout, causal, mask, scale, results)
-                         : wk__fused_attention(q, k, value, causal, mask, scale, results);
+  wk_status status = dropout > 0 ? wk__fused_attention_dropout(q, k, value, dropout, causal, mask, scale, results)
+                                 : wk__fused_attention(q, k, value, causal, mask, scale, results);
   if (status == WK_OK) c->results[0] = wk__v_tensor(wk_scope_keep(results[0]));
   wk_scope_end(&scope);
   return status;

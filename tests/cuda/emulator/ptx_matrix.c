@@ -137,8 +137,8 @@ void ptx_matrix_multiply(ptx_thread *lanes, const ptx_ins *ins) {
 /* ---- wgmma: a warp has 16 rows of 64; A and B lie in shared memory ---- */
 
 /* A descriptor: where the matrix begins, / 16 (14 bits); bytes / 16 from 64 elements along the other dim than k to the
- * next 64, of one that lies across k (bits 16 on); bytes / 16 from 8 lines to the next 8 (bits 32 on); 1 in the last two
- * bits: lines of 128 bytes, whose 16-byte piece c is at c ^ line % 8. Lines run along k, or, turned, across it.
+ * next 64, of one that lies across k (bits 16 on); bytes / 16 from 8 lines to the next 8 (bits 32 on); 1 in the last
+ * two bits: lines of 128 bytes, whose 16-byte piece c is at c ^ line % 8. Lines run along k, or, turned, across it.
  * (PTX ISA, "Matrix Descriptor Format"; the other swizzles are not known here.) */
 static bool piece_at(ptx_thread *t, const ptx_ins *ins, uint64_t desc, bool turned, uint32_t line, uint32_t piece,
                      uint16_t out[8]) {
@@ -162,7 +162,8 @@ static bool gather_rows(ptx_thread *t, const ptx_ins *ins, uint64_t desc, bool t
   const ptx_format *format = ptx_format_of(ins->type);
   for (uint32_t line = 0; line < (turned ? 16 : count); line++)
     for (uint32_t n = 0; n < (turned ? count / 8 : 2); n++) {
-      if (!piece_at(t, ins, desc, turned, turned ? line : first + line, turned ? first / 8 + n : n, piece)) return false;
+      if (!piece_at(t, ins, desc, turned, turned ? line : first + line, turned ? first / 8 + n : n, piece))
+        return false;
       for (uint32_t e = 0; e < 8; e++)
         out[turned ? 8 * n + e : line][turned ? line : 8 * n + e] = (float)ptx_to_double(piece[e], format);
     }
