@@ -115,6 +115,22 @@ check("batch norm", lambda x: F.batch_norm(x, None, None, training=True), torch.
 LONG_COLUMNS = """
 for height, width in ((4096, 3), (9000, 34)):
     columns((height, width), torch.randn(height, width))
+for dtype in (torch.bfloat16, torch.float64, torch.int64):  # in parts, where they are few
+    x = (torch.randn(4500, 35) * 10).to(dtype)
+    check(f"in parts {dtype}", lambda x: (x.sum(0), x.amax(0), x.argmin(0)), x)
+check("in parts, beside others", lambda x, y, r: ((x * y - r).sum(0) * r + 1), torch.randn(600, 70), torch.randn(600, 1), torch.randn(70))
+"""
+
+TILES = """
+for dtype in (torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool):
+    for sizes in ((40, 70), (8, 9)):
+        check(f"{dtype} {sizes}", lambda x: x.t().contiguous(), (torch.randn(sizes) * 10).to(dtype))
+    x = (torch.randn(3, 20, 4, 9) * 10).to(dtype)
+    for order in ((0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (2, 0, 3, 1)):
+        check(f"{dtype} {order}", lambda x: x.permute(order).contiguous(), x)
+check("beside others", lambda a, b, r, q: (a.t() * 2 + b * r + q) * a.t(),
+      torch.randn(40, 70), torch.randn(70, 40), torch.randn(40), torch.randn(70, 1))
+check("with positions", lambda a: a.t() + torch.arange(40, device=a.device), torch.randn(40, 70))
 """
 
 
@@ -132,6 +148,6 @@ def test_bits_are_the_cpus(part, tier):
     run(part, tier)
 
 
-@pytest.mark.parametrize("part", [LONG_ROWS, LONG_COLUMNS], ids=["rows", "columns"])
+@pytest.mark.parametrize("part", [LONG_ROWS, LONG_COLUMNS, TILES], ids=["rows", "columns", "tiles"])
 def test_bits_of_long_ones_are_the_cpus(part):
     run(part, "1")
